@@ -1,0 +1,71 @@
+// What is minimized: a sum over knots of l(x, u, s), with its Gauss–Newton expansion.
+#ifndef COSTATE_COST_H_
+#define COSTATE_COST_H_
+
+#include <string>
+#include <vector>
+
+#include <costate/rollout.h>
+
+namespace costate {
+
+/// One knot as a cost sees it. `u` is empty at the last knot (t == N).
+struct KnotView {
+  int t = 0, N = 0;
+  double time = 0;  ///< [s]
+  double dt = 0;    ///< length of the control interval [s]
+  ConstVectorRef x, u, s;
+};
+
+/// Second-order model of one knot's cost in (dx, du); luu and the others are the Gauss–Newton part, hence lxx ⪰ 0.
+struct CostExpansion {
+  double l = 0;
+  VectorXd lx, lu;
+  MatrixXd lxx, lux, luu;  ///< ndx×ndx, nu×ndx, nu×nu; lu, lux, luu are empty at t == N
+};
+
+/// Name and value of one term summed over a trajectory.
+struct CostTermValue {
+  std::string name;
+  double value = 0;
+};
+
+/// A cost over a trajectory. Implementations are immutable while a solver runs and safe to call from many threads.
+class Cost {
+ public:
+  virtual ~Cost() = default;
+
+  /// l at one knot, already multiplied by whatever the sum convention asks for (dt, 1/N …).
+  virtual double Value(const KnotView& knot) const = 0;
+
+  /// Value and derivatives; C (ns×ndx) and D (ns×nu, empty at t == N) carry sensor derivatives back to (x, u).
+  virtual void Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const = 0;
+
+  /// True when Expand reads C or D: otherwise solvers skip sensor derivatives.
+  virtual bool NeedsSensors() const = 0;
+
+  /// The sum over all knots, term by term.
+  virtual std::vector<CostTermValue> Terms(const Trajectory& trajectory) const = 0;
+};
+
+/// J = Σ_t l_t over the whole trajectory; `dt` is the control interval.
+double TotalCost(const Cost& cost, const Trajectory& trajectory, double dt, std::vector<double>* per_knot = nullptr);
+
+/// J = Σ_{t<N} dt (½ dxᵀ Q dx + ½ uᵀ R u) + ½ dxᵀ Qf dx with dx = x ⊖ x_goal: no sensors needed.
+class QuadraticCost final : public Cost {
+ public:
+  QuadraticCost(const mjModel* model, VectorXd x_goal, MatrixXd Q, MatrixXd R, MatrixXd Qf);
+  double Value(const KnotView& knot) const override;
+  void Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const override;
+  bool NeedsSensors() const override { return false; }
+  std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override;
+
+ private:
+  const mjModel* model_;
+  VectorXd x_goal_;
+  MatrixXd Q_, R_, Qf_;
+};
+
+}  // namespace costate
+
+#endif  // COSTATE_COST_H_

@@ -1,0 +1,20 @@
+// Everything public but the C interface.
+#ifndef COSTATE_COSTATE_H_
+#define COSTATE_COSTATE_H_
+
+#include <costate/cost.h>
+#include <costate/derivative.h>
+#include <costate/derivative_check.h>
+#include <costate/error.h>
+#include <costate/ilqr.h>
+#include <costate/lqr.h>
+#include <costate/model.h>
+#include <costate/record.h>
+#include <costate/rollout.h>
+#include <costate/solver.h>
+#include <costate/state.h>
+#include <costate/step.h>
+#include <costate/task.h>
+#include <costate/types.h>
+
+#endif  // COSTATE_COSTATE_H_

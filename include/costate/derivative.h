@@ -1,0 +1,90 @@
+// Derivatives of one control interval about (x, u). Start here; the mathematics is in plugin/derivative/README.md.
+#ifndef COSTATE_DERIVATIVE_H_
+#define COSTATE_DERIVATIVE_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <costate/state.h>
+#include <costate/step.h>
+
+namespace costate {
+
+/// How a derivative was obtained. All levels give the same Jacobians; they differ in cost and noise.
+enum class Level {
+  kBest = 0,      ///< the first of the following that covers the model (a request, never an answer)
+  kAnalytic = 1,  ///< every term in closed form
+  kResidual = 2,  ///< inverse-dynamics residual differenced at fixed acceleration, then one solve with H
+  kStep = 3,      ///< whole steps differenced
+};
+const char* ToString(Level level);
+
+/// One term of the step and the level it came from.
+struct TermCoverage {
+  std::string term;    ///< "rne", "passive", "contact", … or "step" when the whole step was differenced
+  Level level = Level::kStep;
+  std::string reason;  ///< why not a better level; empty when it is the best
+};
+
+/// Which term came from which level.
+struct Coverage {
+  std::vector<TermCoverage> terms;
+  Level Worst() const;  ///< the largest level of all terms
+};
+
+/// Jacobians about one knot; tangent columns ordered (qpos tangent, qvel, act), as mjd_transitionFD.
+///
+///   f(x ⊕ dx, u + du) = f(x, u) ⊕ (A dx + B du) + o(‖dx‖ + ‖du‖)
+///   h(x ⊕ dx, u + du) = h(x, u) + C dx + D du + o(‖dx‖ + ‖du‖)
+struct StepDerivative {
+  MatrixXd A, B, C, D;  ///< ndx×ndx, ndx×nu, ns×ndx, ns×nu; C and D are empty unless sensors were asked for
+  StepStatus status = StepStatus::kOk;  ///< not kOk: a step inside failed and the matrices are not valid
+  Coverage coverage;
+};
+
+struct LinearizeOptions {
+  Level level = Level::kBest;
+  int substeps = 1;       ///< engine steps a control interval
+  bool sensors = true;    ///< also C and D
+  bool centered = true;   ///< differences: centred (twice the cost, two digits more) or forward
+  double eps = 0;         ///< differences: step size; 0 takes 1e-6 forward, 6e-6 centred
+  bool converge = true;   ///< differences: solver tolerance 0 and warm start at the solution inside, as the manual advises
+};
+
+/// Linearizes one control interval; owns a private mjData and all scratch memory, so that calls after the first allocate
+/// nothing. One a thread. The model must outlive it and is not modified.
+class Linearizer {
+ public:
+  Linearizer(const mjModel* model, const LinearizeOptions& options = {});
+  ~Linearizer();
+  Linearizer(Linearizer&&) noexcept;
+  Linearizer& operator=(Linearizer&&) noexcept;
+
+  /// The context about which to linearize: applied forces, mocap, active equalities, user data and the moving part.
+  void SetContext(ConstVectorRef context);       ///< by kContextSignature
+  void SetMovingContext(ConstVectorRef moving);  ///< by kMovingSignature
+
+  /// @param x (nx), u (nu). @param out  resized when needed.
+  /// @throws Error{kDimensionMismatch}; Error{kInvalidArgument} if x or u holds a NaN; Error{kUnsupported} if
+  ///         options.level cannot be had for this model (the message names the first term that is missing).
+  /// Cost at kStep: substeps × (1 + (1 or 2)(ndx + nu)) mj_step.
+  void Linearize(ConstVectorRef x, ConstVectorRef u, StepDerivative* out);
+
+  /// C about the last knot, where there is no control: A, B and D are left empty.
+  void LinearizeSensors(ConstVectorRef x, StepDerivative* out);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Linearizes about the state, control and context that `data` holds.
+///
+/// @post   `data` holds the same state, ctrl, context and warm start as before, bit for bit (it is only read).
+/// @throws as Linearizer::Linearize. Allocates; in a loop use a Linearizer.
+StepDerivative Linearize(const mjModel* model, const mjData* data, const LinearizeOptions& options = {});
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_H_

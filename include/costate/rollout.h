@@ -1,0 +1,88 @@
+// Trajectories: simulate forward, linearize along, diagnose; parallel and bitwise the same at any thread count.
+#ifndef COSTATE_ROLLOUT_H_
+#define COSTATE_ROLLOUT_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <costate/derivative.h>
+
+namespace costate {
+
+/// A motion: N controls, N + 1 states, one knot a column.
+struct Trajectory {
+  MatrixXd X;        ///< nx × (N+1)
+  MatrixXd U;        ///< nu × N
+  MatrixXd S;        ///< ns × (N+1); at knot N, where there is no control, sensors are those of u = 0
+  VectorXd time;     ///< N+1 [s]
+  MatrixXd context;  ///< moving context by kMovingSignature, one knot a column: makes each knot restartable bit for bit
+  int N() const { return static_cast<int>(U.cols()); }
+};
+
+/// Feedback about a reference trajectory: u = u_bar + alpha k + K (x ⊖ x_bar). The minus sign is inside k and K.
+struct Policy {
+  MatrixXd k;               ///< nu × N
+  std::vector<MatrixXd> K;  ///< N of nu × ndx
+};
+
+/// How far a rollout came.
+struct RolloutStatus {
+  StepStatus status = StepStatus::kOk;
+  int knot = -1;             ///< first knot whose interval failed; -1: none
+  bool ok() const { return status == StepStatus::kOk; }
+};
+
+/// What is computed beside each knot for people to judge a motion by.
+struct KnotDiagnostics {
+  double energy_potential = 0, energy_kinetic = 0;  ///< [J]
+  double penetration = 0;           ///< deepest contact, ≥ 0 [m]
+  double constraint_violation = 0;  ///< worst equality or limit violation, ≥ 0 [m or rad]
+  int contacts = 0;
+  int solver_iterations = 0;
+  int saturated_actuators = 0;      ///< at or beyond ctrlrange or forcerange
+};
+
+/// One model, one start context, one mjData and one Linearizer a worker. Not thread-safe itself; it runs its own workers.
+class Simulator {
+ public:
+  /// @param model     must outlive the simulator; not modified.
+  /// @param context   by kContextSignature: what every rollout starts with besides x0 and U.
+  /// @param substeps  engine steps a control interval.
+  /// @param threads   workers; 0 takes the number of cores.
+  Simulator(const mjModel* model, ConstVectorRef context, int substeps = 1, int threads = 0);
+  ~Simulator();
+
+  const mjModel* model() const;
+  const Dims& dims() const;
+  int substeps() const;
+  int threads() const;
+  double knot_time() const;  ///< substeps × timestep [s]
+
+  /// x_{t+1} = f(x_t, u_t) from x0 (nx) under U (nu × N). On failure columns after status.knot repeat the last good one.
+  RolloutStatus Rollout(ConstVectorRef x0, ConstMatrixRef U, Trajectory* out, int worker = 0);
+
+  /// Rolls out u = clamp(u_bar + alpha k + K (x ⊖ x_bar)) from the first state of `reference`.
+  /// @param lower, upper  control bounds (nu), ±infinity where there is none.
+  RolloutStatus RolloutPolicy(const Trajectory& reference, const Policy& policy, double alpha, ConstVectorRef lower,
+                              ConstVectorRef upper, Trajectory* out, int worker = 0);
+
+  /// A, B, C, D at knots 0 … N-1 and C at knot N; in parallel over knots. out has N+1 entries.
+  void Linearize(const Trajectory& trajectory, const LinearizeOptions& options, std::vector<StepDerivative>* out);
+
+  /// Diagnostics at all knots, re-evaluated with mj_forward from the stored states and context.
+  std::vector<KnotDiagnostics> Diagnose(const Trajectory& trajectory);
+
+  /// Runs job(i, worker) for i in [0, n), workers taking the next i each; returns when all are done. Exceptions of jobs
+  /// are rethrown (the one with the smallest i).
+  void ParallelFor(int n, const std::function<void(int, int)>& job);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace costate
+
+#endif  // COSTATE_ROLLOUT_H_

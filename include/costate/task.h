@@ -1,0 +1,48 @@
+// A task: robot, start, horizon, cost, limits and solver settings; from a task file or from two keyframes.
+#ifndef COSTATE_TASK_H_
+#define COSTATE_TASK_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <costate/ilqr.h>
+
+namespace costate {
+
+/// A task as understood: owns everything that a Problem points to.
+struct Task {
+  std::string file;        ///< the task file, or "" for a task made on the command line
+  std::string model_file;  ///< as resolved
+  std::string name;
+  ModelPtr model;          ///< the user's model plus the sensors that the cost terms need
+  int user_sensors = 0;    ///< entries of sensordata that come from the user's own sensors; the rest were added
+  std::unique_ptr<Cost> cost;
+  VectorXd x0, context;
+  VectorXd x_goal;         ///< nx when the task names a goal state (a keyframe target of qpos), else empty
+  int N = 0, substeps = 1;
+  MatrixXd U_guess;        ///< nu × N
+  VectorXd u_lower, u_upper;
+  IlqrOptions solver;
+  std::vector<std::string> warnings;  ///< of the model's compiler and of the task itself
+  Problem ToProblem() const;
+};
+
+/// Reads a task file (plugin/optimizer/README.md describes every element and attribute).
+/// @throws Error{kFile}, Error{kParse}: "pole.task.xml:7: <cost name='tip'>: no site 'tib', did you mean 'tip'?".
+Task LoadTask(const std::string& path);
+
+/// Reach a keyframe from a keyframe: posture cost on qpos and qvel (terminal-heavy) and effort.
+struct ReachKeyOptions {
+  std::string start, goal;  ///< keyframe names or numbers; empty start: the model's qpos0
+  double time = 1;          ///< [s]
+  int substeps = 0;         ///< 0: chosen so that a knot is about 10 … 20 ms
+};
+Task MakeReachKeyTask(const std::string& model_path, const ReachKeyOptions& options);
+
+/// The task in words and numbers: terms, sizes, units, limits, initial cost by term (what `costate task` prints).
+std::string Describe(const Task& task);
+
+}  // namespace costate
+
+#endif  // COSTATE_TASK_H_
