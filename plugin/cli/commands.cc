@@ -1,0 +1,60 @@
+#include "cli/commands.h"
+
+#include <fmt/core.h>
+
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+namespace costate::cli {
+namespace {
+
+volatile std::sig_atomic_t interrupted = 0;
+
+// first signal: remember it and hand the next one back to the system
+void OnInterrupt(int signal) {
+  interrupted = 1;
+  std::signal(signal, SIG_DFL);
+}
+
+}  // namespace
+
+void PrintWarnings(const std::vector<std::string>& warnings) {
+  for (const std::string& warning : warnings) fmt::print(stderr, "costate: warning: {}\n", warning);
+}
+
+bool Interrupted() {
+  static const bool installed = [] {
+    std::signal(SIGINT, OnInterrupt);
+    std::signal(SIGTERM, OnInterrupt);
+    return true;
+  }();
+  return installed && interrupted;
+}
+
+bool IsTaskFile(const std::string& path) {
+  // the head of the file: a task's root element stands behind comments at most
+  std::ifstream file(path, std::ios::binary);
+  std::string head(65536, '\0');
+  file.read(head.data(), static_cast<std::streamsize>(head.size()));
+  head.resize(static_cast<std::size_t>(file.gcount()));
+
+  // skip <?…?>, <!--…--> and <!…>, then compare the first element's name
+  std::size_t at = head.find('<');
+  while (at != std::string::npos && at + 1 < head.size() && (head[at + 1] == '?' || head[at + 1] == '!')) {
+    const bool comment = head.compare(at, 4, "<!--") == 0;
+    const std::size_t end = head.find(comment ? "-->" : ">", at);
+    at = end == std::string::npos ? end : head.find('<', end);
+  }
+  if (at == std::string::npos || head.compare(at, 5, "<task") != 0) return false;
+  const char after = at + 5 < head.size() ? head[at + 5] : '\0';
+  return after == ' ' || after == '\t' || after == '\r' || after == '\n' || after == '>' || after == '/';
+}
+
+bool IsRun(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored);
+}
+
+}  // namespace costate::cli

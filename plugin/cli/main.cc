@@ -1,0 +1,87 @@
+// The program `costate`: parses the command line, runs one command, turns every error into a sentence and an exit code.
+#include <fmt/core.h>
+#include <mujoco/mujoco.h>
+
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+
+#include <costate/error.h>
+
+#include "cli/commands.h"
+
+namespace costate::cli {
+namespace {
+
+constexpr char kFirstFiveMinutes[] = R"(
+The first five minutes, with any robot in MJCF or URDF:
+
+  costate rollout robot.xml --key home                simulate, and judge the motion
+  costate check robot.xml --key home                  are the derivatives right?
+  costate optimize robot.xml --start key:home --goal key:crouch --time 2 --out run
+  costate replay run                                  the same motion again, bit for bit
+  costate view run                                    see it
+
+`costate COMMAND --help` explains one command. Exit codes: 0 yes, 1 no, 2 bad input, 130 interrupted.
+)";
+
+#ifdef __clang__
+constexpr char kCompiler[] = "clang " __clang_version__;
+#else
+constexpr char kCompiler[] = "g++ " __VERSION__;
+#endif
+
+// one line a command, in alphabetical order
+void AddCommands(CLI::App& app, int* exit_code) {
+  (void)app, (void)exit_code;
+}
+
+int Run(int argc, char** argv) {
+  CLI::App app("Derivatives of MuJoCo's step, and motions optimized with them.", "costate");
+  app.set_version_flag("--version", fmt::format("costate {} (MuJoCo {}, compiled by {})", COSTATE_VERSION,
+                                                mj_versionString(), kCompiler));
+  app.footer(kFirstFiveMinutes);
+  app.require_subcommand(0, 1);
+  app.failure_message([](const CLI::App*, const CLI::Error& error) {
+    return fmt::format("costate: error: {}\nTry `costate --help`.\n", error.what());
+  });
+  int exit_code = kExitOk;
+  AddCommands(app, &exit_code);
+
+  // the chosen command's callback runs inside parse
+  try {
+    app.parse(argc, argv);
+    if (app.get_subcommands().empty()) fmt::print("{}", app.help());
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitOk : kExitError;
+  }
+  return exit_code;
+}
+
+}  // namespace
+}  // namespace costate::cli
+
+int main(int argc, char** argv) {
+  // a file larger than allowed is a write error with a reason, not the end of the process
+  std::signal(SIGXFSZ, SIG_IGN);
+
+  int exit_code = costate::cli::kExitError;
+  try {
+    exit_code = costate::cli::Run(argc, argv);
+  } catch (const costate::Error& error) {
+    fmt::print(stderr, "costate: error: {}\n", error.what());
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "costate: error: out of memory\n");
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "costate: error: unexpected: {}\n", error.what());
+  }
+
+  // output that could not be written is an error too
+  if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
+    fmt::print(stderr, "costate: error: standard output could not be written\n");
+    return costate::cli::kExitError;
+  }
+  return exit_code;
+}
