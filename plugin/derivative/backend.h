@@ -1,0 +1,38 @@
+// What the dispatcher (linearize.cc) asks of a level: the Jacobians of one engine step about a prepared mjData.
+#ifndef COSTATE_DERIVATIVE_BACKEND_H_
+#define COSTATE_DERIVATIVE_BACKEND_H_
+
+#include <costate/derivative.h>
+
+#include <memory>
+#include <string>
+
+namespace costate {
+
+/// One level of derivatives. The dispatcher owns everything around it: checking x and u, substeps, the choice of level.
+///
+/// On entry `data` holds the state, ctrl and context (mjSTATE_INTEGRATION) of the point; nothing else in it is
+/// meaningful, and anything may be left in it. It is private to one Linearizer.
+/// `model` has the structure of the model that the backend was made for (sizes, topology, types); values (masses, gains,
+/// options) may differ between calls and are read each time. Its automatic reset and sleep are disabled.
+/// Calls after the first at the same sizes must not allocate.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  /// Jacobians of one mj_step: A, B and, when `sensors`, C and D (empty otherwise), status and coverage.
+  /// @return false if this level does not cover this state; `missing` then names the first term and why.
+  virtual bool Linearize(const mjModel* model, mjData* data, bool sensors, StepDerivative* out, std::string* missing) = 0;
+
+  /// C of mj_forward about the same point; A, B and D are left empty. @return as Linearize.
+  virtual bool LinearizeSensors(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing) = 0;
+};
+
+/// The levels. A null result means that the level does not cover the model; `missing` names the first term and why.
+std::unique_ptr<Backend> MakeAnalyticBackend(const mjModel* model, const LinearizeOptions& options, std::string* missing);
+std::unique_ptr<Backend> MakeResidualBackend(const mjModel* model, const LinearizeOptions& options, std::string* missing);
+std::unique_ptr<Backend> MakeStepBackend(const mjModel* model, const LinearizeOptions& options, std::string* missing);
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_BACKEND_H_
