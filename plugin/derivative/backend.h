@@ -28,10 +28,10 @@ class Backend {
   virtual bool LinearizeSensors(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing) = 0;
 };
 
-/// The levels. A null result means that the level does not cover the model; `missing` names the first term and why.
+/// Levels 1 and 2. A null result means that the level does not cover the model; `missing` names the first term and why.
+/// (Level 3, step_difference.h, covers every model.)
 std::unique_ptr<Backend> MakeAnalyticBackend(const mjModel* model, const LinearizeOptions& options, std::string* missing);
 std::unique_ptr<Backend> MakeResidualBackend(const mjModel* model, const LinearizeOptions& options, std::string* missing);
-std::unique_ptr<Backend> MakeStepBackend(const mjModel* model, const LinearizeOptions& options, std::string* missing);
 
 }  // namespace costate
 
