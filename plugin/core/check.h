@@ -1,0 +1,21 @@
+// Checks of arguments that every module makes, with one wording.
+#ifndef COSTATE_CORE_CHECK_H_
+#define COSTATE_CORE_CHECK_H_
+
+#include <costate/model.h>
+
+#include <string>
+
+namespace costate {
+
+/// @throws Error{kDimensionMismatch}: "u has 3 entries, model 'hopper' has nu = 2".
+inline void CheckSize(const mjModel* model, const char* name, Eigen::Index size, const char* symbol, int expected) {
+  if (size == expected) return;
+  throw Error(ErrorCode::kDimensionMismatch, std::string(name) + " has " + std::to_string(size) +
+                                                 (size == 1 ? " entry" : " entries") + ", model '" + ModelName(model) +
+                                                 "' has " + symbol + " = " + std::to_string(expected));
+}
+
+}  // namespace costate
+
+#endif  // COSTATE_CORE_CHECK_H_

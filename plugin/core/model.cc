@@ -1,0 +1,189 @@
+#include <costate/model.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+#include "core/engine_guard.h"
+
+namespace costate {
+namespace {
+
+constexpr int kErrorSize = 4096;  // room for the compiler's text
+
+// header of an .mjb: five integers; the second is sizeof(mjtNum), the fourth the engine's version
+constexpr int kMjbHeader = 5;
+constexpr int kMjbVersion = 3;
+
+bool HasExtension(const std::string& path, const std::string& extension) {
+  std::string end = std::filesystem::path(path).extension().string();
+  std::transform(end.begin(), end.end(), end.begin(), [](unsigned char c) { return std::tolower(c); });
+  return end == extension;
+}
+
+// missing files, folders and files without permission, before the engine sees them
+void CheckReadable(const std::string& path) {
+  std::error_code code;
+  const auto status = std::filesystem::status(path, code);
+  if (status.type() == std::filesystem::file_type::not_found) {
+    throw Error(ErrorCode::kFile, "model file '" + path + "' does not exist");
+  }
+  if (code) throw Error(ErrorCode::kFile, "model file '" + path + "' cannot be read: " + code.message());
+  if (std::filesystem::is_directory(status)) {
+    throw Error(ErrorCode::kFile, "'" + path + "' is a folder, not a model file");
+  }
+  errno = 0;
+  if (!std::ifstream(path, std::ios::binary)) {
+    throw Error(ErrorCode::kFile, "model file '" + path + "' cannot be read: " + std::strerror(errno));
+  }
+}
+
+std::string VersionText(int version) {
+  // 4.0.1 is 4000001, before 4.0 3.10.2 was 3010002 and 3.3.7 was 337
+  const int base = version >= 1000000 ? 1000 : 10;
+  return std::to_string(version / (base * base)) + "." + std::to_string(version / base % base) + "." +
+         std::to_string(version % base);
+}
+
+void Append(std::vector<std::string> from, std::vector<std::string>* to) {
+  if (to == nullptr) return;
+  for (std::string& text : from) to->push_back(std::move(text));
+}
+
+std::string Join(const std::vector<std::string>& texts) {
+  std::string joined;
+  for (const std::string& text : texts) joined += (joined.empty() ? "" : "; ") + text;
+  return joined;
+}
+
+// the engine's texts end in newlines and blanks
+std::string Trimmed(std::string text) {
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.pop_back();
+  return text;
+}
+
+// the compiler's text, with the file's name in front unless it is there
+std::string WithName(const std::string& name, const std::string& text) {
+  return text.find(name) == std::string::npos ? name + ": " + text : text;
+}
+
+ModelPtr ParseBinary(const std::vector<unsigned char>& bytes, const std::string& name) {
+  int header[kMjbHeader] = {};
+  if (bytes.size() < sizeof(header)) throw Error(ErrorCode::kFile, name + " is damaged: it has no complete header");
+  std::memcpy(header, bytes.data(), sizeof(header));
+  const int version = header[kMjbVersion];
+  if (header[1] == sizeof(mjtNum) && version != mj_version() && version > 0) {
+    throw Error(ErrorCode::kUnsupported, name + " was written by MuJoCo " + VersionText(version) + "; this is " +
+                                             mj_versionString() + ", which reads only its own: compile the model again");
+  }
+  EngineGuard guard;
+  std::string reason;
+  try {
+    ModelPtr model(mj_loadModelBuffer(bytes.data(), static_cast<mjtSize>(bytes.size())));
+    if (model) return model;
+    reason = Join(guard.TakeWarnings());
+  } catch (const Error& error) {
+    reason = error.what();
+  }
+  throw Error(ErrorCode::kFile, name + " is damaged: " + reason);
+}
+
+std::vector<unsigned char> ReadBytes(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// parses; exactly one of path and text is given
+SpecPtr Parse(const char* path, const char* text, const std::string& name, std::vector<std::string>* warnings) {
+  EngineGuard guard;
+  char error[kErrorSize] = "";
+  SpecPtr spec(path != nullptr ? mj_parseXML(path, nullptr, error, sizeof(error))
+                               : mj_parseXMLString(text, nullptr, error, sizeof(error)));
+  if (!spec) throw Error(ErrorCode::kParse, WithName(name, Trimmed(error)));
+  if (error[0] != '\0') Append({Trimmed(error)}, warnings);
+  Append(guard.TakeWarnings(), warnings);
+  return spec;
+}
+
+}  // namespace
+
+Dims::Dims(const mjModel* model)
+    : nq(static_cast<int>(model->nq)),
+      nv(static_cast<int>(model->nv)),
+      na(static_cast<int>(model->na)),
+      nu(static_cast<int>(model->nu)),
+      nx(nq + nv + na),
+      ndx(2 * nv + na),
+      ns(static_cast<int>(model->nsensordata)) {}
+
+SpecPtr LoadSpec(const std::string& path, std::vector<std::string>* warnings) {
+  CheckReadable(path);
+  if (HasExtension(path, ".mjb")) {
+    throw Error(ErrorCode::kUnsupported, "'" + path + "' is a compiled model: nothing can be added to it; give its MJCF file");
+  }
+  return Parse(path.c_str(), nullptr, path, warnings);
+}
+
+ModelPtr CompileModel(mjSpec* spec, const std::string& name, std::vector<std::string>* warnings) {
+  EngineGuard guard;
+  ModelPtr model(mj_compile(spec, nullptr));
+  if (!model) throw Error(ErrorCode::kParse, WithName(name, Trimmed(mjs_getError(spec))));
+
+  // the compiler keeps its warnings in the spec and may raise them as well: each once
+  std::vector<std::string> found;
+  for (int i = 0; i < mjs_numWarnings(spec); ++i) found.push_back(Trimmed(mjs_getWarning(spec, i)));
+  for (std::string& text : guard.TakeWarnings()) {
+    if (std::find(found.begin(), found.end(), text) == found.end()) found.push_back(std::move(text));
+  }
+  Append(std::move(found), warnings);
+  return model;
+}
+
+ModelPtr LoadModel(const std::string& path, std::vector<std::string>* warnings) {
+  CheckReadable(path);
+  if (HasExtension(path, ".mjb")) return ParseBinary(ReadBytes(path), "'" + path + "'");
+  const SpecPtr spec = LoadSpec(path, warnings);
+  return CompileModel(spec.get(), path, warnings);
+}
+
+ModelPtr LoadModelFromString(const std::string& xml) {
+  const SpecPtr spec = Parse(nullptr, xml.c_str(), "XML text", nullptr);
+  return CompileModel(spec.get(), "XML text");
+}
+
+ModelPtr CopyModel(const mjModel* model) {
+  EngineGuard guard;
+  return ModelPtr(mj_copyModel(nullptr, model));
+}
+
+std::vector<unsigned char> SerializeModel(const mjModel* model) {
+  EngineGuard guard;
+
+  // textures kept by reference come in, so that the bytes need no other file; one that is gone stays a reference:
+  // it changes the picture only
+  ModelPtr embedded;
+  if (std::any_of(model->tex_adr, model->tex_adr + model->ntex, [](mjtSize address) { return address == -1; })) {
+    char error[kErrorSize] = "";
+    embedded.reset(mj_embedAssets(model, error, sizeof(error)));
+    if (embedded) model = embedded.get();
+  }
+  std::vector<unsigned char> bytes(static_cast<std::size_t>(mj_sizeModel(model)));
+  mj_saveModel(model, nullptr, bytes.data(), static_cast<mjtSize>(bytes.size()));
+  return bytes;
+}
+
+ModelPtr DeserializeModel(const std::vector<unsigned char>& bytes) { return ParseBinary(bytes, "the compiled model"); }
+
+DataPtr MakeData(const mjModel* model) {
+  EngineGuard guard;
+  DataPtr data(mj_makeData(model));
+  if (!data) throw Error(ErrorCode::kEngine, "the engine could not make data: " + Join(guard.TakeWarnings()));
+  return data;
+}
+
+}  // namespace costate

@@ -1,0 +1,209 @@
+// Names of elements and of the entries of x, dx, u and s; keyframes by name.
+#include <costate/model.h>
+#include <costate/state.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cctype>
+#include <cmath>
+
+#include "core/engine_guard.h"
+
+namespace costate {
+namespace {
+
+using Names = std::vector<std::string>;
+
+// "qvel[root].wx"; without a suffix "qvel[knee]"
+std::string Entry(const char* vector, const std::string& element, const std::string& suffix = "") {
+  return std::string(vector) + "[" + element + "]" + (suffix.empty() ? "" : "." + suffix);
+}
+
+Names PositionNames(const mjModel* model) {
+  Names names;
+  for (int i = 0; i < model->njnt; ++i) {
+    const std::string joint = ElementName(model, mjOBJ_JOINT, i);
+    const int type = model->jnt_type[i];
+    if (type == mjJNT_FREE) {
+      for (const char* axis : {"x", "y", "z"}) names.push_back(Entry("qpos", joint, axis));
+    }
+    if (type == mjJNT_FREE || type == mjJNT_BALL) {
+      for (const char* part : {"qw", "qx", "qy", "qz"}) names.push_back(Entry("qpos", joint, part));
+    } else {
+      names.push_back(Entry("qpos", joint));
+    }
+  }
+  return names;
+}
+
+// one entry a degree of freedom; `linear` and `angular` stand before x, y, z of free and ball joints
+Names DofNames(const mjModel* model, const char* vector, const std::string& linear, const std::string& angular) {
+  Names names;
+  for (int i = 0; i < model->njnt; ++i) {
+    const std::string joint = ElementName(model, mjOBJ_JOINT, i);
+    const int type = model->jnt_type[i];
+    if (type == mjJNT_FREE) {
+      for (const char* axis : {"x", "y", "z"}) names.push_back(Entry(vector, joint, linear + axis));
+    }
+    if (type == mjJNT_FREE || type == mjJNT_BALL) {
+      for (const char* axis : {"x", "y", "z"}) names.push_back(Entry(vector, joint, angular + axis));
+    } else {
+      names.push_back(Entry(vector, joint));
+    }
+  }
+  return names;
+}
+
+// an actuator has none, one or several activations
+Names ActivationNames(const mjModel* model) {
+  Names names(model->na);
+  for (int i = 0; i < model->nactuator; ++i) {
+    const std::string actuator = ElementName(model, mjOBJ_ACTUATOR, i);
+    const int address = model->actuator_actadr[i], count = model->actuator_actnum[i];
+    for (int k = 0; address >= 0 && k < count; ++k) {
+      names[address + k] = Entry("act", actuator, count == 1 ? "" : std::to_string(k));
+    }
+  }
+  return names;
+}
+
+void Append(const Names& more, Names* names) { names->insert(names->end(), more.begin(), more.end()); }
+
+// edits (insert, delete, replace, swap of neighbours) that turn a into b, upper and lower case taken as equal
+int EditDistance(const std::string& a, const std::string& b) {
+  const int n = static_cast<int>(a.size()), m = static_cast<int>(b.size());
+  std::vector<std::vector<int>> cost(n + 1, std::vector<int>(m + 1));
+  auto lower = [](char c) { return std::tolower(static_cast<unsigned char>(c)); };
+  for (int i = 0; i <= n; ++i) {
+    for (int j = 0; j <= m; ++j) {
+      if (i == 0 || j == 0) {
+        cost[i][j] = i + j;
+        continue;
+      }
+      const bool same = lower(a[i - 1]) == lower(b[j - 1]);
+      cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, cost[i - 1][j - 1] + (same ? 0 : 1)});
+      if (i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) && lower(a[i - 2]) == lower(b[j - 1])) {
+        cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
+      }
+    }
+  }
+  return cost[n][m];
+}
+
+// ", did you mean 'home'?" or the list when it is short
+std::string KeyHint(const mjModel* model, const std::string& key) {
+  Names names;
+  for (int i = 0; i < model->nkey; ++i) names.push_back(ElementName(model, mjOBJ_KEY, i));
+  if (names.empty()) return " (it has no keyframes)";
+  const std::string nearest = NearestName(key, names);
+  if (!nearest.empty()) return ", did you mean '" + nearest + "'?";
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  return " (it has " + list + ")";
+}
+
+int FindKey(const mjModel* model, const std::string& key) {
+  const int named = mj_name2id(model, mjOBJ_KEY, key.c_str());
+  if (named >= 0) return named;
+  int number = -1;
+  const auto [end, code] = std::from_chars(key.data(), key.data() + key.size(), number);
+  if (code == std::errc() && end == key.data() + key.size() && number >= 0) {
+    if (number < model->nkey) return number;
+    throw Error(ErrorCode::kInvalidArgument, "there is no keyframe " + key + ": model '" + ModelName(model) + "' has " +
+                                                 std::to_string(model->nkey));
+  }
+  throw Error(ErrorCode::kInvalidArgument,
+              "model '" + ModelName(model) + "' has no keyframe '" + key + "'" + KeyHint(model, key));
+}
+
+// every number of a keyframe must be one that the engine can step from
+void CheckKeyNumbers(const mjModel* model, const mjData* data, const std::string& key) {
+  auto check = [&key](const mjtNum* values, int n, auto&& name) {
+    for (int i = 0; i < n; ++i) {
+      if (std::abs(values[i]) <= mjMAXVAL) continue;
+      throw Error(ErrorCode::kInvalidArgument, "keyframe '" + key + "': " + name(i) + " is " + std::to_string(values[i]));
+    }
+  };
+  const Names x = StateNames(model), u = ControlNames(model);
+  const VectorXd state = GetState(model, data);
+  check(state.data(), static_cast<int>(state.size()), [&x](int i) { return x[i]; });
+  check(data->ctrl, static_cast<int>(model->nu), [&u](int i) { return u[i]; });
+  check(data->mocap_pos, static_cast<int>(3 * model->nmocap), [](int i) { return "mpos " + std::to_string(i); });
+  check(data->mocap_quat, static_cast<int>(4 * model->nmocap), [](int i) { return "mquat " + std::to_string(i); });
+  check(&data->time, 1, [](int) { return std::string("time"); });
+}
+
+}  // namespace
+
+DataPtr MakeDataAtKey(const mjModel* model, const std::string& key) {
+  const int id = FindKey(model, key);
+  DataPtr data = MakeData(model);
+  EngineGuard guard(data.get());
+  mj_resetDataKeyframe(model, data.get(), id);
+  CheckKeyNumbers(model, data.get(), key);
+  return data;
+}
+
+std::string ElementName(const mjModel* model, int type, int id) {
+  const char* name = mj_id2name(model, type, id);
+  if (name != nullptr && name[0] != '\0') return name;
+  const char* kind = mju_type2Str(type);
+  return std::string(kind != nullptr ? kind : "element") + " " + std::to_string(id);
+}
+
+std::string ModelName(const mjModel* model) { return model->names; }
+
+std::vector<std::string> StateNames(const mjModel* model) {
+  Names names = PositionNames(model);
+  Append(DofNames(model, "qvel", "v", "w"), &names);
+  Append(ActivationNames(model), &names);
+  return names;
+}
+
+std::vector<std::string> TangentNames(const mjModel* model) {
+  Names names = DofNames(model, "qpos", "", "r");
+  Append(DofNames(model, "qvel", "v", "w"), &names);
+  Append(ActivationNames(model), &names);
+  return names;
+}
+
+std::vector<std::string> ControlNames(const mjModel* model) {
+  Names names(model->nu);
+  for (int i = 0; i < model->nactuator; ++i) {
+    const std::string actuator = ElementName(model, mjOBJ_ACTUATOR, i);
+    const int count = model->actuator_ctrlnum[i];
+    for (int k = 0; k < count; ++k) {
+      const char* input = count == 1 ? "" : mj_actuatorInputName(model, i, k);
+      names[model->actuator_ctrladr[i] + k] = Entry("ctrl", actuator, input != nullptr ? input : std::to_string(k));
+    }
+  }
+  return names;
+}
+
+std::vector<std::string> SensorNames(const mjModel* model) {
+  Names names(model->nsensordata);
+  for (int i = 0; i < model->nsensor; ++i) {
+    const std::string sensor = ElementName(model, mjOBJ_SENSOR, i);
+    const int dim = model->sensor_dim[i];
+    for (int k = 0; k < dim; ++k) {
+      names[model->sensor_adr[i] + k] = Entry("sensor", sensor, dim == 1 ? "" : std::to_string(k));
+    }
+  }
+  return names;
+}
+
+std::string NearestName(const std::string& name, const std::vector<std::string>& candidates) {
+  // near: at most a third of the letters differ, at least one may
+  std::string best;
+  int best_distance = std::max<int>(1, static_cast<int>(name.size()) / 3) + 1;
+  for (const std::string& candidate : candidates) {
+    const int distance = EditDistance(name, candidate);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+}  // namespace costate

@@ -1,0 +1,106 @@
+#include <costate/step.h>
+
+#include <array>
+#include <cmath>
+
+#include "core/check.h"
+#include "core/engine_guard.h"
+
+namespace costate {
+namespace {
+
+// the engine's own bound: beyond it, or NaN, a number is bad
+bool AllGood(const mjtNum* values, int n) {
+  for (int i = 0; i < n; ++i) {
+    if (!(std::abs(values[i]) <= mjMAXVAL)) return false;
+  }
+  return true;
+}
+
+// Reads what the engine's warning counters gained in a scope. Comparing them before and after is not enough: an automatic
+// reset sets them back, so that one failure looks like the one before. They are zeroed, read, and what was there is added.
+class WarningCount {
+ public:
+  explicit WarningCount(mjData* data) : data_(data) {
+    for (int i = 0; i < mjNWARNING; ++i) {
+      before_[i] = data->warning[i].number;
+      data->warning[i].number = 0;
+    }
+  }
+  ~WarningCount() {
+    for (int i = 0; i < mjNWARNING; ++i) data_->warning[i].number += before_[i];
+  }
+  StepStatus Status() const {
+    auto raised = [this](int warning) { return data_->warning[warning].number > 0; };
+    if (raised(mjWARN_BADQPOS) || raised(mjWARN_BADQVEL) || raised(mjWARN_BADQACC)) return StepStatus::kBadState;
+    if (raised(mjWARN_BADCTRL)) return StepStatus::kBadControl;
+    if (raised(mjWARN_CONTACTFULL) || raised(mjWARN_CNSTRFULL)) return StepStatus::kArenaFull;
+    return StepStatus::kOk;
+  }
+
+ private:
+  mjData* data_;
+  std::array<int, mjNWARNING> before_;
+};
+
+void SetStateAndControl(const mjModel* model, mjData* data, const Dims& dims, ConstVectorRef x, ConstVectorRef u) {
+  CheckSize(model, "x", x.size(), "nx", dims.nx);
+  CheckSize(model, "u", u.size(), "nu", dims.nu);
+  mj_setState(model, data, x.data(), kStateSignature);
+  mj_setState(model, data, u.data(), mjSTATE_CTRL);
+}
+
+void CopySensors(const Dims& dims, const mjData* data, VectorRef sensors) {
+  if (sensors.size() > 0) sensors = Eigen::Map<const VectorXd>(data->sensordata, dims.ns);
+}
+
+}  // namespace
+
+const char* ToString(StepStatus status) {
+  switch (status) {
+    case StepStatus::kOk: return "ok";
+    case StepStatus::kBadState: return "state or acceleration became NaN or huge";
+    case StepStatus::kBadControl: return "a control is NaN or huge";
+    case StepStatus::kArenaFull: return "contacts or constraints were dropped: the model's <size memory> is too small";
+  }
+  return "unknown";
+}
+
+StepStatus Step(const mjModel* model, mjData* data, ConstVectorRef x, ConstVectorRef u, int substeps, VectorRef x_next,
+                VectorRef sensors) {
+  const Dims dims(model);
+  if (substeps < 1) throw Error(ErrorCode::kInvalidArgument, "substeps is " + std::to_string(substeps) + ", at least 1 is needed");
+  if (x_next.size() > 0) CheckSize(model, "x_next", x_next.size(), "nx", dims.nx);
+  if (sensors.size() > 0) CheckSize(model, "sensors", sensors.size(), "nsensordata", dims.ns);
+  SetStateAndControl(model, data, dims, x, u);
+
+  EngineGuard guard(data);
+  WarningCount warnings(data);
+  for (int i = 0; i < substeps; ++i) {
+    mj_step(model, data);
+
+    // mj_step leaves the sensors of the state that it started from
+    if (i == 0) CopySensors(dims, data, sensors);
+    if (warnings.Status() == StepStatus::kBadState) break;
+  }
+  if (x_next.size() > 0) mj_getState(model, data, x_next.data(), kStateSignature);
+
+  // the engine looks at a state only when it steps from it
+  const bool good = AllGood(data->qpos, dims.nq) && AllGood(data->qvel, dims.nv) && AllGood(data->act, dims.na);
+  return good ? warnings.Status() : StepStatus::kBadState;
+}
+
+StepStatus Forward(const mjModel* model, mjData* data, ConstVectorRef x, ConstVectorRef u, VectorRef sensors) {
+  const Dims dims(model);
+  if (sensors.size() > 0) CheckSize(model, "sensors", sensors.size(), "nsensordata", dims.ns);
+  SetStateAndControl(model, data, dims, x, u);
+  if (!AllGood(x.data(), dims.nx)) return StepStatus::kBadState;
+
+  EngineGuard guard(data);
+  WarningCount warnings(data);
+  mj_forward(model, data);
+  CopySensors(dims, data, sensors);
+  return AllGood(data->qacc, dims.nv) ? warnings.Status() : StepStatus::kBadState;
+}
+
+}  // namespace costate
