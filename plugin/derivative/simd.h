@@ -1,0 +1,19 @@
+// Vector width is chosen at run time: a function marked COSTATE_SIMD is compiled for several instruction sets and the
+// loader picks the widest that the processor has. Elsewhere than x86-64 the compiler's own target is used.
+#ifndef COSTATE_DERIVATIVE_SIMD_H_
+#define COSTATE_DERIVATIVE_SIMD_H_
+
+#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__)
+#define COSTATE_SIMD __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
+#else
+#define COSTATE_SIMD
+#endif
+
+namespace costate {
+
+// four doubles that the compiler keeps in the widest registers it has
+typedef double Double4 __attribute__((vector_size(32), aligned(32)));
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_SIMD_H_

@@ -1,0 +1,200 @@
+#include "derivative/tree_solver.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "derivative/simd.h"
+
+namespace costate {
+
+void BlockedMatrix::Resize(int rows, int cols) {
+  rows_ = rows;
+  cols_ = cols;
+  const std::size_t size = static_cast<std::size_t>(blocks()) * rows * kWidth + 8;
+  if (storage_.size() < size) storage_.resize(size);
+  const auto address = reinterpret_cast<std::uintptr_t>(storage_.data());
+  data_ = storage_.data() + ((64 - address % 64) % 64) / sizeof(double);
+}
+
+void BlockedMatrix::SetZero() { std::fill_n(data_, static_cast<std::size_t>(blocks()) * rows_ * kWidth, 0.0); }
+
+TreeSolver::TreeSolver(const int* parent, int nv) : nv_(nv), parent_(parent, parent + nv) {
+  diagonal_.resize(nv);
+  inverse_.resize(nv);
+  Symbolic();
+}
+
+void TreeSolver::BeginCouplings() { pending_.clear(); }
+
+void TreeSolver::Couple(const int* dofs, int count) {
+  pending_.push_back(count);
+  pending_.insert(pending_.end(), dofs, dofs + count);
+}
+
+void TreeSolver::EndCouplings() {
+  if (symbolic_valid_ && pending_ == coupling_) return;
+  coupling_ = pending_;
+  Symbolic();
+}
+
+void TreeSolver::Symbolic() {
+  // rows of H: ancestors, and for each coupled set all other members in the row of its largest dof
+  std::vector<std::vector<int>> rows(nv_);
+  for (int i = 0; i < nv_; i++) {
+    for (int k = parent_[i]; k >= 0; k = parent_[k]) rows[i].push_back(k);
+  }
+  for (std::size_t at = 0; at < coupling_.size(); at += coupling_[at] + 1) {
+    const int* dofs = coupling_.data() + at + 1;
+    const int count = coupling_[at];
+    if (count < 2) continue;
+    const int last = *std::max_element(dofs, dofs + count);
+    for (int n = 0; n < count; n++) {
+      if (dofs[n] != last) rows[last].push_back(dofs[n]);
+    }
+  }
+
+  // fill: eliminating row k couples its columns, hence they all enter the row of the largest of them
+  for (int k = nv_ - 1; k >= 0; k--) {
+    std::vector<int>& row = rows[k];
+    std::sort(row.begin(), row.end());
+    row.erase(std::unique(row.begin(), row.end()), row.end());
+    if (row.size() > 1) rows[row.back()].insert(rows[row.back()].end(), row.begin(), row.end() - 1);
+  }
+
+  // compressed rows, then the same by columns
+  row_start_.assign(1, 0);
+  column_.clear();
+  for (const std::vector<int>& row : rows) {
+    column_.insert(column_.end(), row.begin(), row.end());
+    row_start_.push_back(static_cast<int>(column_.size()));
+  }
+  value_.assign(column_.size(), 0.0);
+  col_value_.resize(column_.size());
+  col_start_.assign(nv_ + 1, 0);
+  for (int j : column_) col_start_[j + 1]++;
+  for (int j = 0; j < nv_; j++) col_start_[j + 1] += col_start_[j];
+  col_row_.resize(column_.size());
+  col_source_.resize(column_.size());
+  std::vector<int> next(col_start_.begin(), col_start_.end() - 1);
+  for (int i = 0; i < nv_; i++) {
+    for (int at = row_start_[i]; at < row_start_[i + 1]; at++) {
+      const int to = next[column_[at]]++;
+      col_row_[to] = i;
+      col_source_[to] = at;
+    }
+  }
+  symbolic_valid_ = true;
+}
+
+void TreeSolver::SetZero() {
+  std::fill(value_.begin(), value_.end(), 0.0);
+  std::fill(diagonal_.begin(), diagonal_.end(), 0.0);
+}
+
+bool TreeSolver::Add(int i, int j, double x) {
+  if (i == j) {
+    diagonal_[i] += x;
+    return true;
+  }
+  if (i < j) std::swap(i, j);
+  const auto begin = column_.begin() + row_start_[i], end = column_.begin() + row_start_[i + 1];
+  const auto at = std::lower_bound(begin, end, j);
+  if (at == end || *at != j) return false;
+  value_[at - column_.begin()] += x;
+  return true;
+}
+
+bool TreeSolver::Factor() {
+  // (S1) for k from the leaves: L(k,i) = H(k,i)/D(k); H(i,j) -= L(k,i) H(k,j) for i ≥ j in row k
+  for (int k = nv_ - 1; k >= 0; k--) {
+    const double pivot = diagonal_[k];
+    if (!(pivot > 0)) return false;
+    inverse_[k] = 1 / pivot;
+    const int start = row_start_[k], size = row_start_[k + 1] - start;
+    const int* columns = column_.data() + start;
+    double* row_k = value_.data() + start;
+    for (int n = size - 1; n >= 0; n--) {
+      const int i = columns[n];
+      const double l = row_k[n] * inverse_[k];
+      diagonal_[i] -= l * row_k[n];
+      double* row_i = value_.data() + row_start_[i];
+      const int size_i = row_start_[i + 1] - row_start_[i];
+      if (size_i == n) {
+        for (int c = 0; c < n; c++) row_i[c] -= l * row_k[c];
+      } else {
+        const int* columns_i = column_.data() + row_start_[i];
+        for (int c = 0, at = 0; c < n; c++, at++) {
+          while (columns_i[at] != columns[c]) at++;
+          row_i[at] -= l * row_k[c];
+        }
+      }
+      row_k[n] = l;
+    }
+  }
+  for (std::size_t n = 0; n < col_value_.size(); n++) col_value_[n] = value_[col_source_[n]];
+  return true;
+}
+
+double TreeSolver::PivotRatio() const {
+  if (nv_ == 0) return 1;
+  const auto [low, high] = std::minmax_element(diagonal_.begin(), diagonal_.end());
+  return *high / *low;
+}
+
+namespace {
+
+// y_i = b_i − Σ_{k > i} L(k,i) y_k from the leaves; scaled by 1/D; x_i = y_i − Σ_{j < i} L(i,j) x_j from the roots
+COSTATE_SIMD void SolveBlock(int nv, const int* row_start, const int* column, const double* value, const int* col_start,
+                             const int* col_row, const double* col_value, const double* inverse, double* block) {
+  constexpr int kWidth = BlockedMatrix::kWidth;
+  for (int i = nv - 1; i >= 0; i--) {
+    Double4* x = reinterpret_cast<Double4*>(block + i * kWidth);
+    Double4 x0 = x[0], x1 = x[1], x2 = x[2], x3 = x[3];
+    for (int at = col_start[i]; at < col_start[i + 1]; at++) {
+      const Double4* y = reinterpret_cast<const Double4*>(block + col_row[at] * kWidth);
+      const double l = col_value[at];
+      x0 -= l * y[0];
+      x1 -= l * y[1];
+      x2 -= l * y[2];
+      x3 -= l * y[3];
+    }
+    x[0] = x0, x[1] = x1, x[2] = x2, x[3] = x3;
+  }
+  for (int i = 0; i < nv; i++) {
+    Double4* x = reinterpret_cast<Double4*>(block + i * kWidth);
+    const double scale = inverse[i];
+    Double4 x0 = x[0] * scale, x1 = x[1] * scale, x2 = x[2] * scale, x3 = x[3] * scale;
+    for (int at = row_start[i]; at < row_start[i + 1]; at++) {
+      const Double4* y = reinterpret_cast<const Double4*>(block + column[at] * kWidth);
+      const double l = value[at];
+      x0 -= l * y[0];
+      x1 -= l * y[1];
+      x2 -= l * y[2];
+      x3 -= l * y[3];
+    }
+    x[0] = x0, x[1] = x1, x[2] = x2, x[3] = x3;
+  }
+}
+
+}  // namespace
+
+void TreeSolver::Solve(BlockedMatrix* B) const {
+  assert(B->rows() == nv_);
+  for (int b = 0; b < B->blocks(); b++) {
+    SolveBlock(nv_, row_start_.data(), column_.data(), value_.data(), col_start_.data(), col_row_.data(),
+               col_value_.data(), inverse_.data(), B->block(b));
+  }
+}
+
+void TreeSolver::Solve(double* x) const {
+  // (S2) the leaves push into their ancestors, then the roots are read back
+  for (int k = nv_ - 1; k >= 0; k--) {
+    for (int at = row_start_[k]; at < row_start_[k + 1]; at++) x[column_[at]] -= value_[at] * x[k];
+  }
+  for (int i = 0; i < nv_; i++) {
+    x[i] *= inverse_[i];
+    for (int at = row_start_[i]; at < row_start_[i + 1]; at++) x[i] -= value_[at] * x[column_[at]];
+  }
+}
+
+}  // namespace costate
