@@ -24,6 +24,9 @@ struct CostExpansion {
   MatrixXd lxx, lux, luu;  ///< ndx×ndx, nu×ndx, nu×nu; lu, lux, luu are empty at t == N
 };
 
+/// Knot t of a trajectory; borrows from it. @param dt  the control interval [s].
+KnotView ViewKnot(const Trajectory& trajectory, int t, double dt);
+
 /// Name and value of one term summed over a trajectory.
 struct CostTermValue {
   std::string name;
@@ -52,6 +55,8 @@ class Cost {
 double TotalCost(const Cost& cost, const Trajectory& trajectory, double dt, std::vector<double>* per_knot = nullptr);
 
 /// J = Σ_{t<N} dt (½ dxᵀ Q dx + ½ uᵀ R u) + ½ dxᵀ Qf dx with dx = x ⊖ x_goal: no sensors needed.
+/// The model must outlive it. Q, R, Qf: ndx×ndx, nu×nu, ndx×ndx; their symmetric part counts.
+/// @throws Error{kDimensionMismatch}; Error{kInvalidArgument} for a NaN.
 class QuadraticCost final : public Cost {
  public:
   QuadraticCost(const mjModel* model, VectorXd x_goal, MatrixXd Q, MatrixXd R, MatrixXd Qf);
@@ -64,6 +69,10 @@ class QuadraticCost final : public Cost {
   const mjModel* model_;
   VectorXd x_goal_;
   MatrixXd Q_, R_, Qf_;
+  struct Quaternion {
+    int qpos, dof;
+  };
+  std::vector<Quaternion> quaternions_;  ///< where x ⊖ x_goal has a Jacobian other than 1
 };
 
 }  // namespace costate
