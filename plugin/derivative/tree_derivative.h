@@ -1,0 +1,79 @@
+// Everything in ∂r that lives on ancestor pairs of the kinematic tree, in one pass up, one down and one pair loop: RNE,
+// world-fixed loads, constraint forces against the static world, and the product M(q) e. Section R of README.md.
+#ifndef COSTATE_DERIVATIVE_TREE_DERIVATIVE_H_
+#define COSTATE_DERIVATIVE_TREE_DERIVATIVE_H_
+
+#include <mujoco/mujoco.h>
+
+#include <vector>
+
+#include "derivative/simd.h"
+#include "derivative/spatial.h"
+#include "derivative/tree_solver.h"
+
+namespace costate {
+
+/// Constraint forces on one body that depend on this body's own motion only (its partner is static), linearized:
+///   dF = K s − HH dUᵃ − Kv dUᵛ   for a rigid motion s of the body, about the tree's subtree_com.
+struct BodyConstraint {
+  Mat6 K = Mat6::Zero();   ///< geometry and impedance: change of the wrench with the body's pose
+  Mat6 HH = Mat6::Zero();  ///< Wᵀ H_c W: change with the acceleration
+  Mat6 Kv = Mat6::Zero();  ///< Wᵀ H_c B W: change with the velocity
+  Vec6 F = Vec6::Zero();   ///< the wrench itself
+  bool active = false;
+};
+
+struct TreeInput {
+  const double* a = nullptr;     ///< acceleration at which r is differentiated (nv)
+  const double* e = nullptr;     ///< also ∂(M e)/∂q (nv); null: not wanted
+  const double* load = nullptr;  ///< world-fixed (torque; force) at each xipos (nbody × 6); null: none
+  const BodyConstraint* constraint = nullptr;  ///< nbody; null: none
+  bool gravity = true;           ///< RNE includes gravity
+  bool velocity = true;          ///< false: differentiate at v = 0
+};
+
+/// The factors of one dof in all its pairs, interleaved so that one load serves four outputs of a pair.
+struct TreeLanes {
+  Double4 A[6], B[6], C[6];
+};
+
+/// Workspace for one model; allocates nothing after construction.
+class TreeDerivative {
+ public:
+  explicit TreeDerivative(const mjModel* model);
+
+  /// Adds the q columns [0, nv) and v columns [nv, 2nv) of −∂r to R, where r = RNE(q,v,a) − Jᵀload − Jᵀf, and, when the
+  /// inputs are there, ∂(M e)/∂q to the q columns of E and Sᵀ HH S to H. `data` must hold cdof, cvel, cinert and
+  /// subtree_com at (q, v). Cost: O(nv · depth).
+  void Compute(const mjModel* model, const mjData* data, const TreeInput& input, BlockedMatrix* R, BlockedMatrix* E,
+               TreeSolver* H);
+
+ private:
+  void Forward(const mjModel* model, const mjData* data, const TreeInput& input);
+  void Backward(const mjModel* model, const TreeInput& input);
+  void Products(const mjModel* model, const mjData* data, const TreeInput& input);
+
+  struct Body {
+    Vec6 v, a;    // velocity, acceleration (gravity included) after all joints of the body
+    Vec6 va;      // Σ S a, without velocity products and gravity
+    Vec6 ae;      // Σ S e
+    Inertia I;    // own, then of the subtree
+    RotationMap B;  // Coriolis operator, own then of the subtree
+    Mat3 Q;         // world-fixed loads: Σ G rᵀ, Σ G, Σ T
+    Vec3 G, T;
+    Vec6 F, Fe;   // RNE force minus load; force of M e
+    BodyConstraint con;  // own, then of the subtree, K completed to P
+  };
+  struct Dof {
+    Vec6 psid, psidd, sigma, psie, aS;
+  };
+  std::vector<Body> body_;
+  std::vector<Dof> dof_;
+  std::vector<TreeLanes> left_, right_;
+  std::vector<int> group_;  // first dof of each dof's group: ball and free rotation are groups of three
+  std::vector<int> group_end_;
+};
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_TREE_DERIVATIVE_H_
