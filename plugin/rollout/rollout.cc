@@ -163,16 +163,16 @@ struct Simulator::Impl {
           Step(model, data, out->X.col(t), out->U.col(t), substeps, out->X.col(t + 1), out->S.col(t));
       if (status != StepStatus::kOk) {
         RepeatFrom(t, out);
-        return {status, t};
+        return {status, t, guard.TakeWarnings()};
       }
       Keep(data, t + 1, out);
     }
 
     // sensors of the last state
-    if (dims.ns == 0) return {};
+    if (dims.ns == 0) return {StepStatus::kOk, -1, guard.TakeWarnings()};
     worker.u.setZero();
     const StepStatus status = Forward(model, data, out->X.col(N), worker.u, out->S.col(N));
-    return {status, status == StepStatus::kOk ? -1 : N};
+    return {status, status == StepStatus::kOk ? -1 : N, guard.TakeWarnings()};
   }
 
   const mjModel* model;

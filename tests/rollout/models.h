@@ -5,9 +5,11 @@
 #include <costate/rollout.h>
 
 #include <cmath>
-#include <cstring>
 #include <string>
 #include <vector>
+
+#include "support/engine_test.h"
+#include "support/matrix_near.h"
 
 namespace costate {
 
@@ -85,14 +87,7 @@ inline MatrixXd WavyControls(const mjModel* m, int N) {
   return U;
 }
 
-inline bool BitwiseEqual(ConstMatrixRef a, ConstMatrixRef b) {
-  if (a.rows() != b.rows() || a.cols() != b.cols()) return false;
-  for (Eigen::Index j = 0; j < a.cols(); ++j) {
-    const VectorXd left = a.col(j), right = b.col(j);
-    if (std::memcmp(left.data(), right.data(), sizeof(double) * static_cast<std::size_t>(left.size())) != 0) return false;
-  }
-  return true;
-}
+using support::BitwiseEqual;
 
 inline bool BitwiseEqual(const Trajectory& a, const Trajectory& b) {
   return BitwiseEqual(a.X, b.X) && BitwiseEqual(a.U, b.U) && BitwiseEqual(a.S, b.S) && BitwiseEqual(a.time, b.time) &&

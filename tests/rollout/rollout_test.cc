@@ -13,13 +13,18 @@
 namespace costate {
 namespace {
 
+using Rollout = support::EngineTest;
+using RolloutPolicy = support::EngineTest;
+using ParallelFor = support::EngineTest;
+using SimulatorOptions = support::EngineTest;
+
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
 // bounds that bind nothing
 VectorXd NoBound(const Dims& dims, double sign) { return VectorXd::Constant(dims.nu, sign * kInf); }
 
 // The first claim of the module: what comes out is mj_step, bit for bit.
-TEST(Rollout, IsTheEnginesOwnSimulationBitForBit) {
+TEST_F(Rollout, IsTheEnginesOwnSimulationBitForBit) {
   for (const NamedModel& named : RolloutModels()) {
     SCOPED_TRACE(named.name);
     ModelPtr model = LoadModelFromString(named.xml);
@@ -44,7 +49,7 @@ TEST(Rollout, IsTheEnginesOwnSimulationBitForBit) {
 }
 
 // (x, moving context) is all that a step reads besides u and what no step changes.
-TEST(Rollout, EveryKnotRestartsBitForBit) {
+TEST_F(Rollout, EveryKnotRestartsBitForBit) {
   for (const NamedModel& named : RolloutModels()) {
     SCOPED_TRACE(named.name);
     ModelPtr model = LoadModelFromString(named.xml);
@@ -67,7 +72,7 @@ TEST(Rollout, EveryKnotRestartsBitForBit) {
   }
 }
 
-TEST(Rollout, RepeatsBitForBitOnTheSameSimulatorAndOnEveryWorker) {
+TEST_F(Rollout, RepeatsBitForBitOnTheSameSimulatorAndOnEveryWorker) {
   for (const NamedModel& named : RolloutModels()) {
     SCOPED_TRACE(named.name);
     ModelPtr model = LoadModelFromString(named.xml);
@@ -87,7 +92,7 @@ TEST(Rollout, RepeatsBitForBitOnTheSameSimulatorAndOnEveryWorker) {
   }
 }
 
-TEST(Rollout, WithoutAHorizonHasOneStateAndItsSensors) {
+TEST_F(Rollout, WithoutAHorizonHasOneStateAndItsSensors) {
   ModelPtr model = LoadModelFromString(RolloutModels()[0].xml);
   DataPtr start = StartData(model.get());
   Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 1);
@@ -100,7 +105,7 @@ TEST(Rollout, WithoutAHorizonHasOneStateAndItsSensors) {
 }
 
 // A free fall has no controls and a model may have no joints: neither is an error.
-TEST(Rollout, TakesModelsWithoutActuatorsAndWithoutJoints) {
+TEST_F(Rollout, TakesModelsWithoutActuatorsAndWithoutJoints) {
   for (const char* xml : {"<mujoco><worldbody><body><freejoint/><geom size='.1'/></body></worldbody></mujoco>",
                           "<mujoco><worldbody><geom size='.1'/></worldbody></mujoco>"}) {
     ModelPtr model = LoadModelFromString(xml);
@@ -114,34 +119,25 @@ TEST(Rollout, TakesModelsWithoutActuatorsAndWithoutJoints) {
   }
 }
 
-TEST(Rollout, NamesTheEntryThatIsNotANumber) {
+TEST_F(Rollout, NamesTheEntryThatIsNotANumber) {
   ModelPtr model = LoadModelFromString(RolloutModels()[0].xml);
   DataPtr start = StartData(model.get());
   Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 1);
   const VectorXd x0 = GetState(model.get(), start.get());
   Trajectory trajectory;
-  auto message = [&](const VectorXd& x, const MatrixXd& U) -> std::string {
-    try {
-      simulator.Rollout(x, U, &trajectory);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
-  };
-
   MatrixXd U = WavyControls(model.get(), 10);
   U(0, 7) = std::nan("");
-  EXPECT_NE(message(x0, U).find("ctrl[motor] at knot 7 is nan"), std::string::npos) << message(x0, U);
+  EXPECT_ERROR(simulator.Rollout(x0, U, &trajectory), ErrorCode::kInvalidArgument, "ctrl[motor] at knot 7 is nan");
   VectorXd x = x0;
   x[1] = kInf;
   U(0, 7) = 0;
-  EXPECT_NE(message(x, U).find("qpos[elbow] is inf"), std::string::npos) << message(x, U);
-  EXPECT_NE(message(x0.head(2), U).find("x0 has 2 entries"), std::string::npos);
-  EXPECT_NE(message(x0, MatrixXd(3, 4)).find("nu = "), std::string::npos);
+  EXPECT_ERROR(simulator.Rollout(x, U, &trajectory), ErrorCode::kInvalidArgument, "qpos[elbow] is inf", "two links");
+  EXPECT_ERROR(simulator.Rollout(x0.head(2), U, &trajectory), ErrorCode::kDimensionMismatch, "x0 has 2 entries");
+  EXPECT_ERROR(simulator.Rollout(x0, MatrixXd(3, 4), &trajectory), ErrorCode::kDimensionMismatch, "nu = 1");
 }
 
 // Divergence is a status, and what comes after it repeats the last good knot.
-TEST(Rollout, StopsWhereTheSimulationFails) {
+TEST_F(Rollout, StopsWhereTheSimulationFails) {
   ModelPtr model = LoadModelFromString(
       "<mujoco><worldbody><body><joint name='j' type='slide'/><geom size='.1'/></body></worldbody>"
       "<actuator><motor joint='j' gear='1e9'/></actuator></mujoco>");
@@ -153,6 +149,8 @@ TEST(Rollout, StopsWhereTheSimulationFails) {
   const RolloutStatus status = simulator.Rollout(GetState(model.get(), start.get()), U, &trajectory);
   EXPECT_EQ(status.status, StepStatus::kBadState);
   EXPECT_EQ(status.knot, 5);
+  ASSERT_EQ(status.warnings.size(), 1u);
+  EXPECT_NE(status.warnings[0].find("QACC at DOF 0"), std::string::npos) << status.warnings[0];
   EXPECT_TRUE(trajectory.X.allFinite());
   for (int t = 6; t <= 20; ++t) EXPECT_TRUE(BitwiseEqual(trajectory.X.col(t), trajectory.X.col(5)));
   EXPECT_GT(trajectory.time[20], trajectory.time[19]);
@@ -161,7 +159,7 @@ TEST(Rollout, StopsWhereTheSimulationFails) {
   EXPECT_TRUE(simulator.Rollout(GetState(model.get(), start.get()), MatrixXd::Zero(1, 20), &trajectory).ok());
 }
 
-TEST(RolloutPolicy, WithZeroGainsIsTheReferenceBitForBit) {
+TEST_F(RolloutPolicy, WithZeroGainsIsTheReferenceBitForBit) {
   for (const NamedModel& named : RolloutModels()) {
     SCOPED_TRACE(named.name);
     ModelPtr model = LoadModelFromString(named.xml);
@@ -178,7 +176,7 @@ TEST(RolloutPolicy, WithZeroGainsIsTheReferenceBitForBit) {
   }
 }
 
-TEST(RolloutPolicy, AddsFeedforwardAndFeedbackWithinTheBounds) {
+TEST_F(RolloutPolicy, AddsFeedforwardAndFeedbackWithinTheBounds) {
   ModelPtr model = LoadModelFromString(RolloutModels()[0].xml);
   DataPtr start = StartData(model.get());
   Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 1);
@@ -200,7 +198,7 @@ TEST(RolloutPolicy, AddsFeedforwardAndFeedbackWithinTheBounds) {
 }
 
 // A gain that is not a number must not hide behind the clamp.
-TEST(RolloutPolicy, ReportsAGainThatIsNotANumber) {
+TEST_F(RolloutPolicy, ReportsAGainThatIsNotANumber) {
   ModelPtr model = LoadModelFromString(RolloutModels()[0].xml);
   DataPtr start = StartData(model.get());
   Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 1);
@@ -213,9 +211,11 @@ TEST(RolloutPolicy, ReportsAGainThatIsNotANumber) {
                                                        VectorXd::Constant(dims.nu, 1), &out);
   EXPECT_EQ(status.status, StepStatus::kBadControl);
   EXPECT_EQ(status.knot, 4);
+  ASSERT_EQ(status.warnings.size(), 1u);
+  EXPECT_NE(status.warnings[0].find("CTRL"), std::string::npos) << status.warnings[0];
 }
 
-TEST(RolloutPolicy, RefusesAPolicyOfAnotherShape) {
+TEST_F(RolloutPolicy, RefusesAPolicyOfAnotherShape) {
   ModelPtr model = LoadModelFromString(RolloutModels()[0].xml);
   DataPtr start = StartData(model.get());
   Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 1);
@@ -228,7 +228,7 @@ TEST(RolloutPolicy, RefusesAPolicyOfAnotherShape) {
   EXPECT_THROW(simulator.RolloutPolicy(reference, policy, 1, NoBound(dims, -1), NoBound(dims, 1), &reference), Error);
 }
 
-TEST(ParallelFor, RunsEachJobOnceAndRethrowsTheFirstFailure) {
+TEST_F(ParallelFor, RunsEachJobOnceAndRethrowsTheFirstFailure) {
   ModelPtr model = LoadModelFromString(RolloutModels()[0].xml);
   DataPtr start = MakeData(model.get());
   for (int threads : {1, 2, 3, 8}) {
@@ -256,7 +256,7 @@ TEST(ParallelFor, RunsEachJobOnceAndRethrowsTheFirstFailure) {
   }
 }
 
-TEST(Simulator, RefusesOptionsOutOfRange) {
+TEST_F(SimulatorOptions, AreRefusedWhenOutOfRange) {
   ModelPtr model = LoadModelFromString(RolloutModels()[0].xml);
   DataPtr start = MakeData(model.get());
   const VectorXd context = GetContext(model.get(), start.get());
