@@ -30,8 +30,7 @@ struct Policy {
 /// How far a rollout came.
 struct RolloutStatus {
   StepStatus status = StepStatus::kOk;
-  int knot = -1;                      ///< first knot whose interval failed (N: the sensors of the last state); -1: none
-  std::vector<std::string> warnings;  ///< of the engine, each text once
+  int knot = -1;             ///< first knot whose interval failed; -1: none
   bool ok() const { return status == StepStatus::kOk; }
 };
 

@@ -1,0 +1,55 @@
+// The point that derivatives are taken about: the converged acceleration, its active set and H = ∂r/∂a.
+#ifndef COSTATE_DERIVATIVE_EQUILIBRIUM_H_
+#define COSTATE_DERIVATIVE_EQUILIBRIUM_H_
+
+#include <costate/step.h>
+#include <mujoco/mujoco.h>
+
+#include <Eigen/Cholesky>
+#include <string>
+#include <vector>
+
+namespace costate {
+
+/// Calls f(column, value) for each entry of row i of the constraint Jacobian.
+template <typename F>
+void ForJacobianRow(const mjModel* m, const mjData* d, int i, F f) {
+  if (mj_isSparse(m)) {
+    const int adr = d->efc_J_rowadr[i];
+    for (int k = 0; k < d->efc_J_rownnz[i]; k++) f(d->efc_J_colind[adr + k], d->efc_J[adr + k]);
+  } else {
+    for (int k = 0; k < m->nv; k++) f(k, d->efc_J[static_cast<std::size_t>(i) * m->nv + k]);
+  }
+}
+
+/// The acceleration a with r(a) = 0 (README.md, eq. (1)), found by the engine's Newton solver and polished with H.
+class Equilibrium {
+ public:
+  /// @pre   `data` holds state, ctrl and context.
+  /// @post  `data` is after mj_forward, with qacc = a and efc_state, efc_force, qfrc_constraint and the cone Hessians
+  ///        at J a − aref; `H()` is factored.
+  /// @return false with the reason if r(a) = 0 does not hold; `status` is then not kOk if the numbers failed.
+  bool Solve(const mjModel* model, mjData* data, StepStatus* status, std::string* reason);
+
+  const Eigen::VectorXd& a() const { return a_; }
+  const Eigen::MatrixXd& HessianMatrix() const { return H_; }
+  const Eigen::LLT<Eigen::MatrixXd>& H() const { return llt_; }
+
+ private:
+  void Update(const mjModel* model, mjData* data);
+  void Assemble(const mjModel* model, const mjData* data);
+
+  Eigen::VectorXd a_, r_, y_, scale_;
+  Eigen::MatrixXd H_;
+  Eigen::LLT<Eigen::MatrixXd> llt_;
+};
+
+/// M of `data` as a dense symmetric matrix, with exactly the entries that the engine keeps.
+void FullMassMatrix(const mjModel* model, const mjData* data, Eigen::MatrixXd* M);
+
+/// What the engine's warning counters and the numbers say after mj_forward.
+StepStatus ForwardStatus(const mjModel* model, const mjData* data, const mjWarningStat* before);
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_EQUILIBRIUM_H_

@@ -1,0 +1,25 @@
+// From the derivative of the acceleration to that of the step: the integrators' maps, exact in the tangent space.
+#ifndef COSTATE_DERIVATIVE_INTEGRATOR_H_
+#define COSTATE_DERIVATIVE_INTEGRATOR_H_
+
+#include <costate/derivative.h>
+#include <mujoco/mujoco.h>
+
+namespace costate {
+
+/// Rows of q' = q ⊕ h v' (README.md, eq. (8)): out = Dq dq + h Dv dv' for joint rotations, dq + h dv' elsewhere.
+///
+/// @param v  v' (nv).  @param dv  dv'/d(x, u) (nv × columns).
+/// @param out  receives the position rows (nv × columns); the first nv columns are those of dq.
+void PositionRows(const mjModel* model, const mjtNum* v, double h, const Eigen::Ref<const Eigen::MatrixXd>& dv,
+                  Eigen::Ref<Eigen::MatrixXd> out);
+
+/// A and B of the single-stage integrators from dā/d(x, u) (nv × (ndx+nu)) and ∂act'/∂(x, u).
+///
+/// @param v_next  v' = v + h ā.
+void AssembleStep(const mjModel* model, const mjtNum* v_next, const Eigen::MatrixXd& da, const Eigen::MatrixXd& activation,
+                  StepDerivative* out);
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_INTEGRATOR_H_

@@ -1,0 +1,318 @@
+#include "derivative/residual_difference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace costate {
+
+namespace {
+
+constexpr double kPositionStep = 1e-6;  // five points: the residual is stiff in q, with h⁴ its truncation stays below 1e-9
+constexpr double kInputStep = 1e-5;     // of max(1, |value|): v, act and u enter far more softly
+
+constexpr double kMagnify = 1 << 30;    // v' − v is linear in a: magnified, it does not drown in the rounding of v
+
+// is a limited value inside its range, and how far may it move
+struct Room {
+  bool down = true, up = true;
+};
+Room RoomIn(bool limited, const mjtNum* range, double value, double reach) {
+  if (!limited || value < range[0] || value > range[1]) return {};
+  return {value - reach >= range[0], value + reach <= range[1]};
+}
+
+int ActuatorOfAct(const mjModel* m, int act) {
+  for (int i = 0; i < m->nactuator; i++) {
+    const int adr = m->actuator_actadr[i];
+    if (adr >= 0 && act >= adr && act < adr + m->actuator_actnum[i]) return i;
+  }
+  return -1;
+}
+
+}  // namespace
+
+std::string ResidualRefusal(const mjModel* m) {
+  const auto enabled = [&](int bit) { return (m->opt.enableflags & bit) != 0; };
+  if (m->opt.noslip_iterations > 0) {
+    return "noslip: the post-pass leaves the optimum, so the residual is not zero (noslip_iterations = 0 removes it)";
+  }
+  if (m->opt.integrator == mjINT_DISCRETE) return "integrator discrete: its effective metric is not differentiated";
+  if (enabled(mjENBL_SLEEP)) return "sleep: the set of awake bodies switches inside the step";
+  if (enabled(mjENBL_SPECULATIVE)) return "speculative contacts depend on velocity";
+  if (enabled(mjENBL_IPC)) return "ipc flex contact";
+  if (m->nhistory > 0) return "delays: history buffers are not part of x";
+  if (m->nplastic > 0) return "plastic state is not part of x";
+  if (m->npluginstate > 0) return "plugin state is not part of x";
+  if (m->nflex > 0 && m->opt.solver == mjSOL_CG &&
+      (m->opt.integrator == mjINT_IMPLICIT || m->opt.integrator == mjINT_IMPLICITFAST)) {
+    return "flex with the CG solver and an implicit integrator uses an effective metric";
+  }
+  if (mjcb_control) return "a control callback is installed";
+  return "";
+}
+
+bool HasImplicitVelocity(const mjModel* m) {
+  if (m->opt.integrator == mjINT_IMPLICIT || m->opt.integrator == mjINT_IMPLICITFAST) return true;
+  if (m->opt.integrator != mjINT_EULER || (m->opt.disableflags & (mjDSBL_EULERDAMP | mjDSBL_DAMPER))) return false;
+  for (int i = 0; i < m->nv; i++) {
+    if (m->dof_damping[i] > 0 || !mju_isZero(m->dof_dampingpoly + mjNPOLY * i, mjNPOLY) ||
+        m->jnt_actuatorid[m->dof_jntid[i]] != -1) {
+      return true;
+    }
+  }
+  return false;
+}
+
+ResidualDifference::ResidualDifference(const mjModel* model)
+    : dims_(model), probe_(MakeData(model)), unlimited_(model->nactuator + 1, 0) {}
+
+ResidualDifference::Stage ResidualDifference::StageOf(int column) const {
+  if (column < dims_.nv) return kPosition;
+  return column < 2 * dims_.nv ? kVelocity : kActuation;
+}
+
+// the probe's state, control and context become those of the point
+void ResidualDifference::Restore(const mjModel* m) { mj_setState(m, probe_.get(), state_.data(), mjSTATE_INTEGRATION); }
+
+void ResidualDifference::Move(const mjModel* m, int column, double offset) {
+  Restore(m);
+  mjData* p = probe_.get();
+  if (offset == 0) return;
+  if (column < dims_.nv) {
+    direction_.setZero(dims_.nv);
+    direction_[column] = 1;
+    mj_integratePos(m, p->qpos, direction_.data(), offset);
+  } else if (column < 2 * dims_.nv) {
+    p->qvel[column - dims_.nv] += offset;
+  } else if (column < dims_.ndx) {
+    p->act[column - 2 * dims_.nv] += offset;
+  } else {
+    p->ctrl[column - dims_.ndx] += offset;
+  }
+}
+
+// qfrc_constraint and efc_force of the probe at acceleration a, on the captured active set
+bool ResidualDifference::ConstraintForce(const mjModel* m, const VectorXd& a) {
+  mjData* p = probe_.get();
+  if (!active_.Match(p)) return false;
+  mju_zero(p->qfrc_constraint, m->nv);
+  if (p->nefc == 0) return true;
+  y_.resize(p->nefc);
+  mj_mulJacVec(m, p, y_.data(), a.data());
+  for (int i = 0; i < p->nefc; i++) y_[i] -= p->efc_aref[i];
+  active_.Force(p, y_.data(), p->efc_force);
+  mj_mulJacTVec(m, p, p->qfrc_constraint, p->efc_force);
+  return true;
+}
+
+// the engine's integrator at acceleration a, positions aside: the probe's qvel and act become those after the step
+void ResidualDifference::Integrate(const mjModel* m, const VectorXd& a) {
+  mjData* p = probe_.get();
+  mju_copy(p->qacc, a.data(), m->nv);
+  mj_mulM(m, p, p->qfrc_smooth, a.data());
+  mju_zero(p->qfrc_constraint, m->nv);
+  mjModel local = *m;
+  local.actuator_actlimited = reinterpret_cast<decltype(local.actuator_actlimited)>(unlimited_.data());
+  if (m->opt.integrator == mjINT_IMPLICIT || m->opt.integrator == mjINT_IMPLICITFAST) {
+    mj_implicit(&local, p);
+  } else {
+    mj_Euler(&local, p);
+  }
+}
+
+// value = (r, ā, act', act_dot) at the probe's state and fixed a
+bool ResidualDifference::EvaluateDirect(const mjModel* m, Stage stage, const VectorXd& a, VectorXd* value) {
+  mjData* p = probe_.get();
+  const int nv = dims_.nv, na = dims_.na;
+  if (stage <= kPosition) mj_fwdPosition(m, p);
+  if (stage <= kVelocity) mj_fwdVelocity(m, p);
+  mj_fwdActuation(m, p);
+  mj_fwdAcceleration(m, p);
+  if (!ConstraintForce(m, a)) return false;
+
+  // r = M a − f_smooth − Jᵀ f
+  value->resize(2 * nv + 2 * na);
+  mj_mulM(m, p, value->data(), a.data());
+  for (int i = 0; i < nv; i++) (*value)[i] -= p->qfrc_smooth[i] + p->qfrc_constraint[i];
+  for (int i = 0; i < na; i++) (*value)[2 * nv + na + i] = p->act_dot[i];
+  if (m->opt.integrator == mjINT_RK4) {
+    value->segment(nv, nv + na).setZero();
+    return true;
+  }
+
+  // ā = (v' − v) / h
+  velocity_ = Eigen::Map<const VectorXd>(p->qvel, nv);
+  Integrate(m, kMagnify * a);
+  if (HasImplicitVelocity(m)) {
+    for (int i = 0; i < nv; i++) (*value)[nv + i] = (p->qvel[i] - velocity_[i]) / (m->opt.timestep * kMagnify);
+  } else {
+    value->segment(nv, nv) = a;
+  }
+  for (int i = 0; i < na; i++) (*value)[2 * nv + i] = p->act[i];
+  return true;
+}
+
+// value = sensordata at the probe's state and acceleration a
+bool ResidualDifference::EvaluateSensors(const mjModel* m, Stage stage, const VectorXd& a, VectorXd* value) {
+  mjData* p = probe_.get();
+  if (stage <= kPosition) {
+    mj_fwdPosition(m, p);
+    mj_sensorPos(m, p);
+    if (!p->flg_energypos && (m->opt.enableflags & mjENBL_ENERGY)) mj_energyPos(m, p);
+  }
+  if (stage <= kVelocity) {
+    mj_fwdVelocity(m, p);
+    mj_sensorVel(m, p);
+    if (!p->flg_energyvel && (m->opt.enableflags & mjENBL_ENERGY)) mj_energyVel(m, p);
+  }
+  mj_fwdActuation(m, p);
+  mj_fwdAcceleration(m, p);
+  mju_copy(p->qacc, a.data(), m->nv);
+  if (!ConstraintForce(m, a)) return false;
+  p->flg_rnepost = 0;
+  mj_sensorAcc(m, p);
+  *value = Eigen::Map<const VectorXd>(p->sensordata, dims_.ns);
+  return true;
+}
+
+// One column by the widest stencil whose points all have the captured active set: five points, three, or one-sided.
+bool ResidualDifference::Column(const mjModel* m, const Evaluation& evaluate, int column, const VectorXd& center,
+                                Eigen::Ref<VectorXd> out) {
+  const Stage stage = StageOf(column);
+  double scale = 1;
+  Room room;
+  if (column >= dims_.ndx) {
+    const int u = column - dims_.ndx;
+    scale = std::max(1.0, std::abs(probe_->ctrl[u]));
+    const bool clamp = m->actuator_ctrllimited[u] && !(m->opt.disableflags & mjDSBL_CLAMPCTRL);
+    room = RoomIn(clamp, m->actuator_ctrlrange + 2 * u, probe_->ctrl[u], 2 * kInputStep * scale);
+  } else if (column >= 2 * dims_.nv) {
+    const int act = column - 2 * dims_.nv, i = ActuatorOfAct(m, act);
+    scale = std::max(1.0, std::abs(probe_->act[act]));
+    if (i >= 0) {
+      room = RoomIn(m->actuator_actlimited[i], m->actuator_actrange + 2 * i, probe_->act[act], 2 * kInputStep * scale);
+    }
+  } else if (column >= dims_.nv) {
+    scale = std::max(1.0, std::abs(probe_->qvel[column - dims_.nv]));
+  }
+  double h = (stage == kPosition ? kPositionStep : kInputStep) * scale;
+  const auto at = [&](int k, double step) {
+    Move(m, column, k * step);
+    column_ = column;
+    offset_ = k * step;
+    return evaluate(stage, &values_[k + 2]);
+  };
+  for (int attempt = 0; attempt < 3; attempt++, h /= 30) {
+    const bool minus = room.down && at(-1, h) && at(-2, h), plus = room.up && at(1, h) && at(2, h);
+    const VectorXd* f = values_ + 2;
+    if (minus && plus) {
+      // (f₋₂ − 8 f₋₁ + 8 f₁ − f₂) / 12h
+      out = (8 * (f[1] - f[-1]) - (f[2] - f[-2])) / (12 * h);
+      return true;
+    }
+    if (plus || minus) {
+      // (−3 f₀ + 4 f₁ − f₂) / 2h, towards the side that exists
+      const int side = plus ? 1 : -1;
+      out = side * (4 * f[side] - f[2 * side] - 3 * center) / (2 * h);
+      return true;
+    }
+    if (!room.down && !room.up) room = {};
+  }
+  return false;
+}
+
+bool ResidualDifference::Differences(const mjModel* m, const Evaluation& evaluate, int rows, MatrixXd* out,
+                                     std::string* reason) {
+  const int columns = dims_.ndx + dims_.nu;
+  out->resize(rows, columns);
+  VectorXd center;
+  for (int column = 0; column < columns; column++) {
+    // the stages before the one that this column moves are those of the point
+    const bool stage_begins = column == 0 || StageOf(column) != StageOf(column - 1);
+    if (stage_begins) {
+      Move(m, column, 0);
+      column_ = -1;
+      if (!evaluate(kPosition, &center)) {
+        *reason = "the active set of the point itself is not reproducible";
+        return false;
+      }
+    }
+    Restore(m);
+    if (!Column(m, evaluate, column, center, out->col(column))) {
+      *reason = "every neighbour along " + TangentNames(m)[column] + " has another set of contacts";
+      return false;
+    }
+  }
+  return true;
+}
+
+bool ResidualDifference::Compute(const mjModel* m, const mjData* d, const Equilibrium& point, DirectDerivative* out,
+                                 std::string* reason) {
+  const int nv = dims_.nv, na = dims_.na;
+  state_.resize(mj_stateSize(m, mjSTATE_INTEGRATION));
+  mj_getState(m, d, state_.data(), mjSTATE_INTEGRATION);
+  active_.Capture(d);
+  MatrixXd all;
+  const auto evaluate = [&](Stage stage, VectorXd* value) { return EvaluateDirect(m, stage, point.a(), value); };
+  if (!Differences(m, evaluate, 2 * nv + 2 * na, &all, reason)) return false;
+  out->residual = all.topRows(nv);
+  out->acceleration = all.middleRows(nv, nv);
+  out->activation = all.middleRows(2 * nv, na);
+  out->activation_rate = all.bottomRows(na);
+
+  // act' is clamped after the step; at the edge itself the interior slope holds, as for controls
+  Restore(m);
+  VectorXd center;
+  if (!EvaluateDirect(m, kPosition, point.a(), &center)) return false;
+  act_next_ = center.segment(2 * nv, na);
+  for (int i = 0; i < na; i++) {
+    const int actuator = ActuatorOfAct(m, i);
+    if (actuator < 0 || !m->actuator_actlimited[actuator] || m->opt.integrator == mjINT_RK4) continue;
+    const mjtNum* range = m->actuator_actrange + 2 * actuator;
+    if (act_next_[i] < range[0] || act_next_[i] > range[1]) out->activation.row(i).setZero();
+  }
+  return true;
+}
+
+void ResidualDifference::IntegratorGain(const mjModel* m, MatrixXd* N) {
+  const int nv = dims_.nv;
+  N->setIdentity(nv, nv);
+  if (!HasImplicitVelocity(m)) return;
+
+  // ā is linear in a, so one unit is as good as an infinitesimal
+  Restore(m);
+  mjData* p = probe_.get();
+  mj_forwardSkip(m, p, mjSTAGE_NONE, 1);
+  VectorXd a(nv), base(nv);
+  const auto apply = [&](VectorXd* result) {
+    Restore(m);
+    Integrate(m, a);
+    *result = Eigen::Map<const VectorXd>(p->qvel, nv);
+  };
+  a.setZero();
+  apply(&base);
+  VectorXd moved(nv);
+  for (int i = 0; i < nv; i++) {
+    a.setZero();
+    a[i] = kMagnify;
+    apply(&moved);
+    N->col(i) = (moved - base) / (kMagnify * m->opt.timestep);
+  }
+}
+
+bool ResidualDifference::Sensors(const mjModel* m, const mjData* d, const Equilibrium& point, const MatrixXd& da,
+                                 MatrixXd* out, std::string* reason) {
+  state_.resize(mj_stateSize(m, mjSTATE_INTEGRATION));
+  mj_getState(m, d, state_.data(), mjSTATE_INTEGRATION);
+  active_.Capture(d);
+  VectorXd a;
+  const auto evaluate = [&](Stage stage, VectorXd* value) {
+    a = point.a();
+    if (column_ >= 0) a += offset_ * da.col(column_);
+    return EvaluateSensors(m, stage, a, value);
+  };
+  return Differences(m, evaluate, dims_.ns, out, reason);
+}
+
+}  // namespace costate

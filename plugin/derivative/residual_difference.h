@@ -1,0 +1,76 @@
+// Level 2: the inverse-dynamics residual differenced at fixed acceleration, then one solve with H. No solver is differenced.
+#ifndef COSTATE_DERIVATIVE_RESIDUAL_DIFFERENCE_H_
+#define COSTATE_DERIVATIVE_RESIDUAL_DIFFERENCE_H_
+
+#include <costate/derivative.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "derivative/active_set.h"
+#include "derivative/equilibrium.h"
+
+namespace costate {
+
+/// Why the implicit function theorem of README.md, section 1, does not give this model's step; "" when it does.
+std::string ResidualRefusal(const mjModel* model);
+
+/// Columns of a difference: everything of one step that depends on (x, u) directly, at fixed acceleration a.
+struct DirectDerivative {
+  Eigen::MatrixXd residual;      ///< ∂r/∂(x, u)  (nv × (ndx+nu))
+  Eigen::MatrixXd acceleration;  ///< ∂ā/∂(x, u): the acceleration that the integrator applies, README.md eq. (6)
+  Eigen::MatrixXd activation;    ///< ∂act'/∂(x, u)
+  Eigen::MatrixXd activation_rate;  ///< ∂act_dot/∂(x, u)
+};
+
+/// Differences of one evaluation of the engine's position, velocity and actuation stages.
+class ResidualDifference {
+ public:
+  explicit ResidualDifference(const mjModel* model);
+
+  /// @param data  after Equilibrium::Solve; only read.
+  /// @return false with the reason if some column has no neighbour with the same active set.
+  bool Compute(const mjModel* model, const mjData* data, const Equilibrium& point, DirectDerivative* out,
+               std::string* reason);
+
+  /// N = ∂ā/∂a at fixed (x, u). @pre Compute about the same point.
+  void IntegratorGain(const mjModel* model, Eigen::MatrixXd* N);
+
+  /// C and D (ns × (ndx+nu)): sensors at neighbours, with the acceleration moved along da (nv × (ndx+nu)).
+  bool Sensors(const mjModel* model, const mjData* data, const Equilibrium& point, const Eigen::MatrixXd& da,
+               Eigen::MatrixXd* out, std::string* reason);
+
+ private:
+  enum Stage { kPosition, kVelocity, kActuation };
+  using Evaluation = std::function<bool(Stage stage, Eigen::VectorXd* value)>;
+
+  void Restore(const mjModel* model);
+  void Move(const mjModel* model, int column, double offset);
+  bool Differences(const mjModel* model, const Evaluation& evaluate, int rows, Eigen::MatrixXd* out, std::string* reason);
+  bool Column(const mjModel* model, const Evaluation& evaluate, int column, const Eigen::VectorXd& center,
+              Eigen::Ref<Eigen::VectorXd> out);
+  bool ConstraintForce(const mjModel* model, const Eigen::VectorXd& a);
+  void Integrate(const mjModel* model, const Eigen::VectorXd& a);
+  bool EvaluateDirect(const mjModel* model, Stage stage, const Eigen::VectorXd& a, Eigen::VectorXd* value);
+  bool EvaluateSensors(const mjModel* model, Stage stage, const Eigen::VectorXd& a, Eigen::VectorXd* value);
+  Stage StageOf(int column) const;
+
+  Dims dims_;
+  DataPtr probe_;
+  ActiveSet active_;
+  std::vector<mjtNum> state_;       // mjSTATE_INTEGRATION of the point
+  std::vector<mjtByte> unlimited_;  // actlimited = 0: the clamp is applied by us, one-sided
+  Eigen::VectorXd force_, y_, direction_, velocity_, values_[5];
+  Eigen::VectorXd act_next_;        // act' of the point, not clamped
+  const Eigen::MatrixXd* da_ = nullptr;
+  int column_ = 0;
+  double offset_ = 0;
+};
+
+/// Does the integrator apply another acceleration than qacc (implicit damping)?
+bool HasImplicitVelocity(const mjModel* model);
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_RESIDUAL_DIFFERENCE_H_

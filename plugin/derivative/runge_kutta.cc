@@ -1,0 +1,153 @@
+#include "derivative/runge_kutta.h"
+
+#include <Eigen/Geometry>
+#include <cmath>
+
+#include "derivative/integrator.h"
+
+namespace costate {
+
+namespace {
+
+using Vector3 = Eigen::Vector3d;
+
+constexpr double kStageWeight[4] = {0, 0.5, 0.5, 1};  // the tableau has one entry a row
+constexpr double kSum[4] = {1.0 / 6, 1.0 / 3, 1.0 / 3, 1.0 / 6};
+
+// J_r⁻¹(u) v = v + ½ u×v + g(θ) u×(u×v), g = 1/θ² − (1 + cos θ) / (2 θ sin θ), and g'(θ)/θ
+struct InverseJacobian {
+  double g, slope;
+  explicit InverseJacobian(const Vector3& u) {
+    const double t2 = u.squaredNorm(), t = std::sqrt(t2);
+    if (t < 0.1) {
+      // series; the closed form loses digits here
+      g = 1.0 / 12 + t2 / 720 + t2 * t2 / 30240 + t2 * t2 * t2 / 1209600;
+      slope = 2.0 / 720 + 4 * t2 / 30240 + 6 * t2 * t2 / 1209600 + 8 * t2 * t2 * t2 / 47900160;
+      return;
+    }
+    const double s = std::sin(t), c = std::cos(t);
+    g = 1 / t2 - (1 + c) / (2 * t * s);
+    // d/dθ of (1 + c) / (2 θ s) = [−θ s² − (1 + c)(s + θ c)] / (2 θ² s²)
+    slope = (-2 / (t2 * t) + (t * s * s + (1 + c) * (s + t * c)) / (2 * t2 * s * s)) / t;
+  }
+  Vector3 Apply(const Vector3& u, const Vector3& v) const { return v + 0.5 * u.cross(v) + g * u.cross(u.cross(v)); }
+  Vector3 Variation(const Vector3& u, const Vector3& v, const Vector3& du) const {
+    return 0.5 * du.cross(v) + g * (du.cross(u.cross(v)) + u.cross(du.cross(v))) +
+           slope * u.dot(du) * u.cross(u.cross(v));
+  }
+};
+
+// calls f(first dof) for each rotation of a ball or free joint
+template <typename F>
+void ForRotations(const mjModel* m, F f) {
+  for (int j = 0; j < m->njnt; j++) {
+    if (m->jnt_type[j] == mjJNT_BALL) f(m->jnt_dofadr[j]);
+    if (m->jnt_type[j] == mjJNT_FREE) f(m->jnt_dofadr[j] + 3);
+  }
+}
+
+// k = J_r⁻¹(u) v and dk = J_r⁻¹ dv + (∂J_r⁻¹/∂u · du) v
+void Rate(const mjModel* m, const VectorXd& u, const MatrixXd& du, const VectorXd& v, const MatrixXd& dv, VectorXd* k,
+          MatrixXd* dk) {
+  *k = v;
+  *dk = dv;
+  ForRotations(m, [&](int adr) {
+    const Vector3 u3 = u.segment<3>(adr), v3 = v.segment<3>(adr);
+    const InverseJacobian inverse(u3);
+    k->segment<3>(adr) = inverse.Apply(u3, v3);
+    for (int c = 0; c < dv.cols(); c++) {
+      dk->block<3, 1>(adr, c) =
+          inverse.Apply(u3, dv.block<3, 1>(adr, c)) + inverse.Variation(u3, v3, du.block<3, 1>(adr, c));
+    }
+  });
+}
+
+}  // namespace
+
+std::string RungeKuttaRefusal(const mjModel* m) {
+  for (int i = 0; i < m->nactuator; i++) {
+    if (m->actuator_dyntype[i] == mjDYN_DCMOTOR) return "dcmotor activations under RK4";
+    if (m->actuator_gaintype[i] == mjGAIN_SO3 && m->actuator_dyntype[i] != mjDYN_NONE) return "SO3 activations under RK4";
+  }
+  return "";
+}
+
+bool RungeKuttaStep(const mjModel* m, mjData* d, const StageDerivative& first, const StageFunction& stage,
+                    StepDerivative* out) {
+  const int nv = m->nv, na = m->na, nu = m->nu, nq = m->nq, ndx = 2 * nv + na, columns = ndx + nu;
+  const double h = m->opt.timestep, time = d->time;
+  const VectorXd q0 = Eigen::Map<VectorXd>(d->qpos, nq), v0 = Eigen::Map<VectorXd>(d->qvel, nv),
+                 w0 = Eigen::Map<VectorXd>(d->act, na);
+
+  // the point: dx = (dq, dv, dw, ·), u = 0
+  MatrixXd dv = MatrixXd::Zero(nv, columns), dw = MatrixXd::Zero(na, columns), dq = MatrixXd::Zero(nv, columns);
+  dq.leftCols(nv).setIdentity();
+  dv.middleCols(nv, nv).setIdentity();
+  dw.middleCols(2 * nv, na).setIdentity();
+  const MatrixXd dv0 = dv, dw0 = dw;
+  VectorXd k = v0, sum_k = kSum[0] * v0, sum_a = kSum[0] * first.a, sum_w = kSum[0] * first.act_dot;
+  MatrixXd dk = dv, da = first.da, dact_dot = first.dact_dot;
+  MatrixXd sum_dk = kSum[0] * dk, sum_da = kSum[0] * da, sum_dw = kSum[0] * dact_dot;
+
+  StageDerivative point = first;
+  for (int i = 1; i < 4; i++) {
+    const double step = kStageWeight[i] * h;
+
+    // u = step k, q = q0 ⊕ u, v = v0 + step a, w = w0 + step act_dot
+    const VectorXd u = step * k, v = v0 + step * point.a, w = w0 + step * point.act_dot;
+    const MatrixXd du = step * dk;
+    PositionRows(m, k.data(), step, dk, dq);
+    dv = dv0 + step * da;
+    dw = dw0 + step * dact_dot;
+    mju_copy(d->qpos, q0.data(), nq);
+    mj_integratePos(m, d->qpos, u.data(), 1);
+    mju_copy(d->qvel, v.data(), nv);
+    mju_copy(d->act, w.data(), na);
+    d->time = time + step;
+    if (!stage(d, &point)) return false;
+
+    // chain: da = a_q dq + a_v dv + a_w dw + a_u du
+    const auto chain = [&](const MatrixXd& J, MatrixXd* result) {
+      MatrixXd y = J.leftCols(nv) * dq + J.middleCols(nv, nv) * dv + J.middleCols(2 * nv, na) * dw;
+      y.rightCols(nu) += J.rightCols(nu);
+      *result = std::move(y);
+    };
+    chain(point.da, &da);
+    chain(point.dact_dot, &dact_dot);
+    Rate(m, u, du, v, dv, &k, &dk);
+    sum_k += kSum[i] * k;
+    sum_a += kSum[i] * point.a;
+    sum_w += kSum[i] * point.act_dot;
+    sum_dk += kSum[i] * dk;
+    sum_da += kSum[i] * da;
+    sum_dw += kSum[i] * dact_dot;
+  }
+
+  // q' = q0 ⊕ h Σ b k, v' = v0 + h Σ b a, act' by the engine's last update
+  MatrixXd all(ndx, columns);
+  PositionRows(m, sum_k.data(), h, sum_dk, all.topRows(nv));
+  all.middleRows(nv, nv) = dv0 + h * sum_da;
+  for (int i = 0; i < m->nactuator; i++) {
+    const int adr = m->actuator_actadr[i];
+    for (int j = adr; adr >= 0 && j < adr + m->actuator_actnum[i]; j++) {
+      double rate = h;
+      if (m->actuator_dyntype[i] == mjDYN_FILTEREXACT) {
+        const double tau = mju_max(mjMINVAL, m->actuator_dynprm[i * mjNDYN]);
+        rate = tau * (1 - std::exp(-h / tau));
+      }
+      const double next = w0[j] + rate * sum_w[j];
+      const mjtNum* range = m->actuator_actrange + 2 * i;
+      const bool clamped = m->actuator_actlimited[i] && (next < range[0] || next > range[1]);
+      if (clamped) {
+        all.row(2 * nv + j).setZero();
+      } else {
+        all.row(2 * nv + j) = dw0.row(j) + rate * sum_dw.row(j);
+      }
+    }
+  }
+  out->A = all.leftCols(ndx);
+  out->B = all.rightCols(nu);
+  return true;
+}
+
+}  // namespace costate

@@ -1,0 +1,34 @@
+// RK4: the derivative of the engine's Runge–Kutta–Munthe-Kaas step from the derivatives of its four accelerations.
+#ifndef COSTATE_DERIVATIVE_RUNGE_KUTTA_H_
+#define COSTATE_DERIVATIVE_RUNGE_KUTTA_H_
+
+#include <costate/derivative.h>
+
+#include <functional>
+#include <string>
+
+namespace costate {
+
+/// What one stage needs: at the state in `data`, the acceleration, act_dot and their derivatives by (q, v, act, u).
+struct StageDerivative {
+  VectorXd a, act_dot;
+  MatrixXd da, dact_dot;  ///< nv and na rows, ndx+nu columns
+};
+
+/// Fills a StageDerivative about the state, ctrl and context in `data`; false stops the step.
+using StageFunction = std::function<bool(mjData* data, StageDerivative* stage)>;
+
+/// Why the chain of stages does not hold for this model; "" when it does.
+std::string RungeKuttaRefusal(const mjModel* model);
+
+/// A and B of one RK4 step. Source: README.md, eq. (9)–(11).
+///
+/// @param first  the derivative about the point itself, already known.
+/// @pre   `data` is at the point. @post `data` is at the last stage.
+/// @return false if `stage` returned false.
+bool RungeKuttaStep(const mjModel* model, mjData* data, const StageDerivative& first, const StageFunction& stage,
+                    StepDerivative* out);
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_RUNGE_KUTTA_H_

@@ -1,0 +1,136 @@
+#include <cmath>
+
+#include "derivative/backend.h"
+#include "support/engine_test.h"
+#include "support/random_state.h"
+#include "support/step_reference.h"
+
+namespace costate {
+namespace {
+
+using ResidualDifferenceTest = support::EngineTest;
+
+constexpr double kTolerance = 2e-8;  // of a matrix' largest entry: five-point differences of a residual stiff in q
+
+// A, B, C, D of level 2 against extrapolated differences of the converged step
+void ExpectAgrees(const mjModel* model, const mjData* point) {
+  std::string missing;
+  const std::unique_ptr<Backend> backend = MakeResidualBackend(model, {}, &missing);
+  ASSERT_TRUE(backend) << missing;
+  const DataPtr data = MakeData(model);
+  mj_copyState(model, point, data.get(), mjSTATE_INTEGRATION);
+  StepDerivative result;
+  ASSERT_TRUE(backend->Linearize(model, data.get(), true, &result, &missing)) << missing;
+  ASSERT_EQ(result.status, StepStatus::kOk);
+  const support::StepReference reference = support::MakeStepReference(model, point);
+  MatrixXd step(result.A.rows(), result.A.cols() + result.B.cols());
+  MatrixXd sensors(result.C.rows(), result.C.cols() + result.D.cols());
+  step << result.A, result.B;
+  sensors << result.C, result.D;
+  EXPECT_TRUE(support::AgreesWithReference(step, reference.step, reference.step_error, kTolerance));
+  EXPECT_TRUE(support::AgreesWithReference(sensors, reference.sensors, reference.sensors_error, kTolerance));
+  EXPECT_TRUE(step.allFinite() && sensors.allFinite());
+}
+
+// a state with contacts, active limits, friction and nonzero activations, reached by the engine itself
+DataPtr InContact(const mjModel* model, int steps = 60) {
+  DataPtr data = MakeData(model);
+  const VectorXd u = support::RandomControl(model, 3);
+  mju_copy(data->ctrl, u.data(), model->nu);
+  for (int k = 0; k < steps; k++) mj_step(model, data.get());
+  return data;
+}
+
+class ManyTerms : public support::EngineTest, public ::testing::WithParamInterface<std::tuple<int, int>> {};
+
+TEST_P(ManyTerms, AgreesWithTheStepInContact) {
+  const ModelPtr model = LoadModel(COSTATE_TESTDATA "/many_terms.xml");
+  model->opt.integrator = std::get<0>(GetParam());
+  model->opt.cone = std::get<1>(GetParam());
+  const DataPtr data = InContact(model.get());
+  ASSERT_GE(data->ncon, 3);
+  ASSERT_GT(data->nl, 0);
+  ASSERT_GT(data->ne, 0);
+  ExpectAgrees(model.get(), data.get());
+}
+
+INSTANTIATE_TEST_SUITE_P(IntegratorsAndCones, ManyTerms,
+                         ::testing::Combine(::testing::Values(mjINT_EULER, mjINT_RK4, mjINT_IMPLICIT, mjINT_IMPLICITFAST),
+                                            ::testing::Values(mjCONE_PYRAMIDAL, mjCONE_ELLIPTIC)));
+
+// dual and conjugate-gradient solvers minimise the same cost, and the derivative is that of its minimum
+TEST_F(ResidualDifferenceTest, DoesNotDependOnTheSolver) {
+  const ModelPtr model = LoadModel(COSTATE_TESTDATA "/many_terms.xml");
+  const DataPtr data = InContact(model.get());
+  StepDerivative results[3];
+  for (int solver : {mjSOL_PGS, mjSOL_CG, mjSOL_NEWTON}) {
+    model->opt.solver = solver;
+    std::string missing;
+    const DataPtr work = MakeData(model.get());
+    mj_copyState(model.get(), data.get(), work.get(), mjSTATE_INTEGRATION);
+    ASSERT_TRUE(MakeResidualBackend(model.get(), {}, &missing)
+                    ->Linearize(model.get(), work.get(), false, &results[solver], &missing));
+  }
+  const double scale = results[0].A.cwiseAbs().maxCoeff();
+  EXPECT_LT((results[mjSOL_PGS].A - results[mjSOL_NEWTON].A).cwiseAbs().maxCoeff(), 1e-8 * scale);
+  EXPECT_LT((results[mjSOL_CG].A - results[mjSOL_NEWTON].A).cwiseAbs().maxCoeff(), 1e-8 * scale);
+}
+
+// at the edge of ctrlrange the slope towards the inside, strictly outside none; the same for activations
+TEST_F(ResidualDifferenceTest, ClampsHaveTheInteriorSlopeAtTheEdge) {
+  const ModelPtr model = LoadModelFromString(R"(
+    <mujoco>
+      <worldbody>
+        <body><joint name="x" type="slide"/><geom size="0.1" mass="1" contype="0"/></body>
+      </worldbody>
+      <actuator>
+        <motor joint="x" ctrlrange="-1 1" ctrllimited="true"/>
+        <general joint="x" dyntype="integrator" actrange="-1 1" actlimited="true"/>
+      </actuator>
+    </mujoco>)");
+  const double h = model->opt.timestep;
+  const auto linearize = [&](double motor, double rate, double act) {
+    std::string missing;
+    const DataPtr data = MakeData(model.get());
+    data->ctrl[0] = motor;
+    data->ctrl[1] = rate;
+    data->act[0] = act;
+    StepDerivative out;
+    EXPECT_TRUE(MakeResidualBackend(model.get(), {}, &missing)->Linearize(model.get(), data.get(), false, &out, &missing));
+    return out;
+  };
+  EXPECT_NEAR(linearize(1, 0, 0).B(1, 0), h, 1e-12);
+  EXPECT_NEAR(linearize(-1, 0, 0).B(1, 0), h, 1e-12);
+  EXPECT_NEAR(linearize(1.1, 0, 0).B(1, 0), 0, 1e-12);
+
+  // act' = 1 exactly: ∂act'/∂act = 1, ∂act'/∂ctrl = h; pushed beyond, both vanish
+  EXPECT_NEAR(linearize(0, 0, 1).A(2, 2), 1, 1e-9);
+  EXPECT_NEAR(linearize(0, 0, 1).B(2, 1), h, 1e-9);
+  EXPECT_EQ(linearize(0, 1, 1).A(2, 2), 0);
+  EXPECT_EQ(linearize(0, 1, 1).B(2, 1), 0);
+}
+
+// what the implicit function theorem does not cover is refused with its name
+TEST_F(ResidualDifferenceTest, RefusesWhatTheTheoremDoesNotCover) {
+  const ModelPtr model = LoadModel(COSTATE_TESTDATA "/many_terms.xml");
+  std::string missing;
+  model->opt.noslip_iterations = 3;
+  EXPECT_FALSE(MakeResidualBackend(model.get(), {}, &missing));
+  EXPECT_NE(missing.find("noslip"), std::string::npos) << missing;
+  model->opt.noslip_iterations = 0;
+  model->opt.integrator = mjINT_DISCRETE;
+  EXPECT_FALSE(MakeResidualBackend(model.get(), {}, &missing));
+  EXPECT_NE(missing.find("discrete"), std::string::npos) << missing;
+}
+
+TEST_F(ResidualDifferenceTest, ModelWithoutDofsHasEmptyMatrices) {
+  const ModelPtr model = LoadModelFromString("<mujoco><worldbody><geom size='1'/></worldbody></mujoco>");
+  const DataPtr data = MakeData(model.get());
+  std::string missing;
+  StepDerivative out;
+  ASSERT_TRUE(MakeResidualBackend(model.get(), {}, &missing)->Linearize(model.get(), data.get(), true, &out, &missing));
+  EXPECT_EQ(out.A.size() + out.B.size() + out.C.size() + out.D.size(), 0);
+}
+
+}  // namespace
+}  // namespace costate
