@@ -16,14 +16,14 @@ struct LqKnot {
   MatrixXd A, B;
   VectorXd gap;            ///< f(x_t, u_t) ⊖ x_{t+1}; empty means zero (single shooting)
   VectorXd lx, lu;
-  MatrixXd lxx, lux, luu;
-  VectorXd du_lower, du_upper;  ///< bounds on du; empty means none
+  MatrixXd lxx, lux, luu;  ///< lxx and luu symmetric
+  VectorXd du_lower, du_upper;  ///< bounds on du, ±infinity where there is none; empty means none
 };
 
 struct LqProblem {
-  std::vector<LqKnot> knots;  ///< N
+  std::vector<LqKnot> knots;  ///< N ≥ 1, all of the same sizes
   VectorXd lx;                ///< terminal gradient (ndx)
-  MatrixXd lxx;               ///< terminal Hessian (ndx×ndx)
+  MatrixXd lxx;               ///< terminal Hessian (ndx×ndx), symmetric
 };
 
 struct RiccatiOptions {
@@ -31,21 +31,43 @@ struct RiccatiOptions {
   double regularization_state = 0;  ///< … or to Vxx inside Quu and Qux: Bᵀ(Vxx + mu I)B (state)
 };
 
+/// Memory of one box-constrained QP and the factor that it ended with; see plugin/optimizer/box_qp.h.
+struct BoxQpScratch {
+  MatrixXd L;  ///< lower triangle: Cholesky factor of H with the rows and columns of clamped variables those of I
+  VectorXd gradient, direction, trial;
+  std::vector<char> clamped, clamped_before;
+};
+
+/// Memory of the recursion, kept in the result so that a second call with the same sizes allocates no matrix.
+struct RiccatiScratch {
+  MatrixXd VA, VB, Qxx, Qux, Quu, Quu_mu, M;
+  VectorXd Vx, Qx, Qu, guess;
+  BoxQpScratch qp;
+};
+
 struct RiccatiResult {
-  bool ok = false;       ///< false: Quu was not positive definite at `failed_knot`
+  bool ok = false;       ///< false: Quu was not positive definite (or not finite) at `failed_knot`
   int failed_knot = -1;
   MatrixXd k;                 ///< nu × N
   std::vector<MatrixXd> K;    ///< N of nu × ndx
   std::vector<VectorXd> Vx;   ///< N+1
-  std::vector<MatrixXd> Vxx;  ///< N+1
-  double expected_linear = 0;     ///< Σ kᵀQu: cost change at step alpha is alpha·linear + ½ alpha²·quadratic
+  std::vector<MatrixXd> Vxx;  ///< N+1, symmetric to the last bit
+  double expected_linear = 0;     ///< Σ kᵀQu: without gaps, cost change at step alpha is alpha·linear + ½ alpha²·quadratic
   double expected_quadratic = 0;  ///< Σ kᵀQuu k
-  double gradient_norm = 0;       ///< max |Qu| over free controls
+  double expected_gap = 0;        ///< Σ Vxᵀgap + ½ gapᵀVxx gap: with gaps, the change at alpha = 1 has this added
+  VectorXd gradient_norm_per_knot;  ///< N: max |Qu| over controls that may still move downhill (KKT residual)
+  double gradient_norm = 0;         ///< the largest of them
+  RiccatiScratch scratch;
 };
 
 /// Solves by the Riccati recursion; with bounds each knot's k is a box-constrained QP (projected Newton) and K is zero in
 /// the rows of clamped controls.
-/// `out` is reused: no allocation when its sizes fit.
+///
+///   minimize Σ_t l_t(dx_t, du_t) + l_N(dx_N)  subject to  dx_0 = 0, the dynamics and, at dx = 0, du_lower ≤ du ≤ du_upper
+///
+/// `out` is reused: no matrix is allocated when its sizes fit. Its previous content has no influence.
+/// Cost: about 4 ndx³ + 6 ndx² nu floating-point operations a knot.
+/// Source: plugin/optimizer/README.md, "Riccati recursion"; Tassa, Mansard & Todorov 2014.
 void SolveRiccati(const LqProblem& problem, const RiccatiOptions& options, RiccatiResult* out);
 
 }  // namespace costate

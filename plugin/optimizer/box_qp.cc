@@ -1,0 +1,127 @@
+#include "optimizer/box_qp.h"
+
+#include <Eigen/Cholesky>
+
+#include <cmath>
+
+namespace costate {
+namespace {
+
+constexpr int kIterations = 100;    // each is one factorization at most; a handful is usual
+constexpr double kArmijo = 0.1;     // fraction of the linear decrease that a projected step must reach; Tassa et al. 2014
+constexpr double kMinStep = 1e-20;  // the search along the projected path ends here: only rounding is left
+
+// squared distance to the face's minimum in the norm of H, relative to the terms of the objective; without it, rounding
+// would clamp and release a variable whose multiplier is zero for ever
+constexpr double kDecrement = 1e-24;
+
+// a pivot below this part of its diagonal entry is rounding
+constexpr double kPivot = 1e-14;
+
+double Objective(ConstMatrixRef H, ConstVectorRef g, const VectorXd& x, VectorXd* Hx) {
+  Hx->noalias() = H * x;
+  return x.dot(0.5 * *Hx + g);
+}
+
+// factor of H with the rows and columns of clamped variables replaced by those of the identity
+bool FactorFree(ConstMatrixRef H, const std::vector<char>& clamped, MatrixXd* L) {
+  *L = H;
+  for (Eigen::Index i = 0; i < H.rows(); ++i) {
+    if (!clamped[i]) continue;
+    L->row(i).setZero();
+    L->col(i).setZero();
+    (*L)(i, i) = 1;
+  }
+  return FactorInPlace(L);
+}
+
+// at a bound and pushed outward
+void FindClamped(const VectorXd& gradient, ConstVectorRef x, ConstVectorRef lower, ConstVectorRef upper,
+                 std::vector<char>* clamped) {
+  for (Eigen::Index i = 0; i < x.size(); ++i) {
+    (*clamped)[i] = (x[i] <= lower[i] && gradient[i] > 0) || (x[i] >= upper[i] && gradient[i] < 0) ||
+                    lower[i] == upper[i];
+  }
+}
+
+// x ← clamp(x + step·direction) for the first step of 1, ½, ¼ … that decreases enough; false when only rounding is left
+bool ProjectedSearch(ConstMatrixRef H, ConstVectorRef g, ConstVectorRef lower, ConstVectorRef upper, double slope,
+                     VectorRef x, VectorXd* Hx, BoxQpScratch* s) {
+  s->trial = x;
+  const double start = Objective(H, g, s->trial, Hx);
+  for (double step = 1; step > kMinStep; step /= 2) {
+    s->trial = (x + step * s->direction).cwiseMax(lower).cwiseMin(upper);
+    if (Objective(H, g, s->trial, Hx) - start <= kArmijo * step * slope) {
+      x = s->trial;
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+bool FactorInPlace(MatrixXd* S) {
+  // own diagonal first: the factor overwrites it
+  for (Eigen::Index i = 0; i < S->rows(); ++i) {
+    if (!((*S)(i, i) > 0) || !std::isfinite((*S)(i, i))) return false;
+  }
+
+  // pivots relative to the diagonal entry, so that the units of the variables do not matter; Σ_j L_ij² = S_ii
+  if (Eigen::LLT<Eigen::Ref<MatrixXd>> llt(*S); llt.info() != Eigen::Success) return false;
+  for (Eigen::Index i = 0; i < S->rows(); ++i) {
+    const double pivot = (*S)(i, i) * (*S)(i, i);
+    const double diagonal = S->row(i).head(i + 1).squaredNorm();
+    if (!(pivot > kPivot * diagonal) || !std::isfinite(diagonal)) return false;
+  }
+  return true;
+}
+
+BoxQpStatus SolveBoxQp(ConstMatrixRef H, ConstVectorRef g, ConstVectorRef lower, ConstVectorRef upper, VectorRef x,
+                       BoxQpScratch* s) {
+  const Eigen::Index n = H.rows();
+  s->clamped.assign(n, 0);
+  s->clamped_before.assign(n, 2);
+  x = x.cwiseMax(lower).cwiseMin(upper);
+  bool exact = false;  // the last step was the full Newton step of the free variables
+
+  for (int iteration = 0; iteration < kIterations; ++iteration) {
+    // gradient = g + H x
+    s->gradient.noalias() = H * x;
+    s->gradient += g;
+    FindClamped(s->gradient, x, lower, upper, &s->clamped);
+
+    // the minimum over the right face
+    const bool same = s->clamped == s->clamped_before;
+    if (same && exact) return BoxQpStatus::kSolved;
+    if (!same && !FactorFree(H, s->clamped, &s->L)) return BoxQpStatus::kIndefinite;
+    s->clamped_before = s->clamped;
+
+    // direction = -H_ff⁻¹ gradient_f
+    s->direction = -s->gradient;
+    SolveFree(*s, s->direction);
+    const double slope = s->gradient.dot(s->direction);
+    const double scale = std::abs(x.dot(g)) + x.dot(s->gradient - g);
+    if (-slope <= kDecrement * scale) return BoxQpStatus::kSolved;
+
+    // the full step when it stays inside, else a search along its projection
+    s->trial = x + s->direction;
+    exact = (s->trial.array() >= lower.array()).all() && (s->trial.array() <= upper.array()).all();
+    if (exact) {
+      x = s->trial;
+    } else if (!ProjectedSearch(H, g, lower, upper, slope, x, &s->gradient, s)) {
+      return BoxQpStatus::kSolved;  // no decrease is left that rounding would show
+    }
+  }
+  return BoxQpStatus::kIterationLimit;
+}
+
+void SolveFree(const BoxQpScratch& scratch, MatrixRef Y) {
+  for (Eigen::Index i = 0; i < Y.rows(); ++i) {
+    if (scratch.clamped[i]) Y.row(i).setZero();
+  }
+  scratch.L.triangularView<Eigen::Lower>().solveInPlace(Y);
+  scratch.L.triangularView<Eigen::Lower>().transpose().solveInPlace(Y);
+}
+
+}  // namespace costate
