@@ -30,7 +30,8 @@ struct Policy {
 /// How far a rollout came.
 struct RolloutStatus {
   StepStatus status = StepStatus::kOk;
-  int knot = -1;             ///< first knot whose interval failed; -1: none
+  int knot = -1;                      ///< first knot whose interval failed (N: the sensors of the last state); -1: none
+  std::vector<std::string> warnings;  ///< of the engine, each text once
   bool ok() const { return status == StepStatus::kOk; }
 };
 

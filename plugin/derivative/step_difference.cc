@@ -1,0 +1,171 @@
+#include "derivative/step_difference.h"
+
+#include <algorithm>
+
+namespace costate {
+namespace {
+
+constexpr double kForwardEps = 1e-6;   // rounding 1e-16/eps against curvature eps/2, and the solver's noise on top
+constexpr double kCenteredEps = 6e-6;  // cbrt(2^-52): rounding 1e-16/eps meets truncation eps²/6
+
+bool HasSensor(const mjModel* model, int type) {
+  return std::find(model->sensor_type, model->sensor_type + model->nsensor, type) !=
+         model->sensor_type + model->nsensor;
+}
+
+}  // namespace
+
+const char* WhyNotTransitionFd(const mjModel* model, bool sensors) {
+  if (model->opt.integrator == mjINT_RK4) return "mjd_transitionFD refuses the RK4 integrator";
+  if (model->nhistory > 0) return "mjd_transitionFD refuses delays";
+  if (model->nplastic > 0) return "mjd_transitionFD writes past its buffers when there is plastic state";
+
+  // it nudges velocities without a new position stage, where these are computed
+  if (model->opt.enableflags & mjENBL_SPECULATIVE) return "mjd_transitionFD keeps speculative contacts fixed";
+  if (sensors && HasSensor(model, mjSENS_E_KINETIC)) return "mjd_transitionFD keeps kinetic energy sensors fixed";
+
+  // it takes its scratch from the arena, beside contacts and constraints
+  const Dims dims(model);
+  const double scratch = 8.0 * (dims.ndx + dims.ns + 1) * (dims.ndx + dims.nu + 8.0);
+  if (scratch > 0.25 * model->narena) return "mjd_transitionFD needs more memory than the model's arena has";
+  return nullptr;
+}
+
+StepDifference::StepDifference(const mjModel* model, const LinearizeOptions& options, int substeps)
+    : options_(options),
+      eps_(options.eps > 0 ? options.eps : options.centered ? kCenteredEps : kForwardEps),
+      substeps_(substeps),
+      model_(model),
+      stencil_(model) {
+  const Dims& dims = stencil_.dims();
+  for (VectorXd& next : next_) next.resize(dims.nx);
+}
+
+bool StepDifference::Linearize(const mjModel* model, mjData* data, bool sensors, StepDerivative* out, std::string*) {
+  const Dims& dims = stencil_.dims();
+  out->A.resize(dims.ndx, dims.ndx);
+  out->B.resize(dims.ndx, dims.nu);
+  out->C.resize(sensors ? dims.ns : 0, sensors ? dims.ndx : 0);
+  out->D.resize(sensors ? dims.ns : 0, sensors ? dims.nu : 0);
+  for (VectorXd& s : sensors_) s.resize(sensors ? dims.ns : 0);
+
+  // the point, warm-started at its own solution, and the branches of its clamps
+  model_.Refresh(model, options_.converge);
+  if (!sensors) model_.SkipSensors();
+  ClearWarnings(data);
+  if (options_.converge) {
+    stencil_.CaptureConverged(model_.get(), data);
+  } else {
+    stencil_.Capture(model_.get(), data);
+  }
+  stencil_.Restore(model_.get(), data, -1, 0);
+  model_.SelectActivationBranches(data, substeps_);
+
+  if (substeps_ == 1 && WhyNotTransitionFd(model, sensors) == nullptr) {
+    ByTransitionFd(data, sensors, out);
+  } else {
+    ByNudges(data, sensors, out);
+  }
+  out->status = ReadWarnings(data);
+  const bool finite = out->A.allFinite() && out->B.allFinite() && out->C.allFinite() && out->D.allFinite();
+  if (out->status == StepStatus::kOk && !finite) out->status = StepStatus::kBadState;
+  return true;
+}
+
+void StepDifference::ByTransitionFd(mjData* data, bool sensors, StepDerivative* out) {
+  const Dims& dims = stencil_.dims();
+  A_.resize(dims.ndx, dims.ndx);
+  B_.resize(dims.ndx, dims.nu);
+  C_.resize(out->C.rows(), out->C.cols());
+  D_.resize(out->D.rows(), out->D.cols());
+  stencil_.Restore(model_.get(), data, -1, 0);
+  mjd_transitionFD(model_.get(), data, eps_, options_.centered, A_.data(), B_.data(), sensors ? C_.data() : nullptr,
+                   sensors ? D_.data() : nullptr);
+  out->A = A_;
+  out->B = B_;
+  out->C = C_;
+  out->D = D_;
+
+  // columns whose nudges it would send across a clamp, or not send at all
+  bool have_next = false;
+  for (int col = 2 * dims.nv; col < dims.ndx + dims.nu; ++col) {
+    double eps = eps_;
+    const Side side = stencil_.ColumnSide(model_, col, options_.centered, &eps);
+    const bool free_activation = col < dims.ndx && side == (options_.centered ? Side::kCentered : Side::kForward);
+    if (eps == eps_ && (col >= dims.ndx || free_activation)) continue;
+    if (!have_next) stencil_.Step(model_.get(), data, -1, 0, 1, next_[0], sensors_[0]);
+    have_next = true;
+    NudgeColumn(data, col, side, eps, sensors, out);
+  }
+}
+
+void StepDifference::ByNudges(mjData* data, bool sensors, StepDerivative* out) {
+  const Dims& dims = stencil_.dims();
+  stencil_.Step(model_.get(), data, -1, 0, substeps_, next_[0], sensors_[0]);
+  for (int col = 0; col < dims.ndx + dims.nu; ++col) {
+    double eps = eps_;
+    const Side side = stencil_.ColumnSide(model_, col, options_.centered, &eps);
+    NudgeColumn(data, col, side, eps, sensors, out);
+  }
+}
+
+void StepDifference::NudgeColumn(mjData* data, int col, Side side, double eps, bool sensors, StepDerivative* out) {
+  const Dims& dims = stencil_.dims();
+  const bool control = col >= dims.ndx;
+  auto state_column = control ? out->B.col(col - dims.ndx) : out->A.col(col);
+  if (side == Side::kNone) {
+    state_column.setZero();
+    if (sensors && control) out->D.col(col - dims.ndx).setZero();
+    return;
+  }
+
+  // f(point + plus) and f(point + minus), the point itself standing in for one of them on one-sided columns
+  int plus = 0, minus = 0;
+  if (side != Side::kBackward) {
+    plus = 1;
+    stencil_.Step(model_.get(), data, col, eps, substeps_, next_[1], sensors_[1]);
+  }
+  if (side != Side::kForward) {
+    minus = 2;
+    stencil_.Step(model_.get(), data, col, -eps, substeps_, next_[2], sensors_[2]);
+  }
+  const double h = side == Side::kCentered ? 2 * eps : eps;
+  StateQuotient(model_.get(), dims, next_[plus], next_[minus], h, state_column);
+  if (!sensors) return;
+  auto sensor_column = control ? out->D.col(col - dims.ndx) : out->C.col(col);
+  sensor_column = (sensors_[plus] - sensors_[minus]) / h;
+}
+
+bool StepDifference::LinearizeSensors(const mjModel* model, mjData* data, StepDerivative* out, std::string*) {
+  const Dims& dims = stencil_.dims();
+  out->A.resize(0, 0);
+  out->B.resize(0, 0);
+  out->D.resize(0, 0);
+  out->C.resize(dims.ns, dims.ndx);
+  for (VectorXd& s : sensors_) s.resize(dims.ns);
+
+  model_.Refresh(model, options_.converge);
+  ClearWarnings(data);
+  if (options_.converge) {
+    stencil_.CaptureConverged(model_.get(), data);
+  } else {
+    stencil_.Capture(model_.get(), data);
+  }
+  stencil_.Restore(model_.get(), data, -1, 0);
+  model_.SelectActivationBranches(data, 1);
+
+  stencil_.Forward(model_.get(), data, -1, 0, sensors_[0]);
+  for (int col = 0; col < dims.ndx; ++col) {
+    double eps = eps_;
+    const Side side = stencil_.ColumnSide(model_, col, options_.centered, &eps);
+    int plus = 0, minus = 0;
+    if (side != Side::kBackward) stencil_.Forward(model_.get(), data, col, eps, sensors_[plus = 1]);
+    if (side != Side::kForward) stencil_.Forward(model_.get(), data, col, -eps, sensors_[minus = 2]);
+    out->C.col(col) = (sensors_[plus] - sensors_[minus]) / (side == Side::kCentered ? 2 * eps : eps);
+  }
+  out->status = ReadWarnings(data);
+  if (out->status == StepStatus::kOk && !out->C.allFinite()) out->status = StepStatus::kBadState;
+  return true;
+}
+
+}  // namespace costate

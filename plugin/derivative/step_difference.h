@@ -1,0 +1,41 @@
+// Level 3: whole steps differenced. Covers every model; README.md section "Step differences".
+#ifndef COSTATE_DERIVATIVE_STEP_DIFFERENCE_H_
+#define COSTATE_DERIVATIVE_STEP_DIFFERENCE_H_
+
+#include <string>
+
+#include "derivative/backend.h"
+#include "derivative/step_stencil.h"
+
+namespace costate {
+
+/// Why mjd_transitionFD cannot be used for this model (it refuses, or its result is wrong); null when it can.
+const char* WhyNotTransitionFd(const mjModel* model, bool sensors);
+
+/// Differences of `substeps` engine steps at once: by mjd_transitionFD where that is right and substeps is 1, else by
+/// nudges of our own.
+class StepDifference final : public Backend {
+ public:
+  StepDifference(const mjModel* model, const LinearizeOptions& options, int substeps);
+  bool Linearize(const mjModel* model, mjData* data, bool sensors, StepDerivative* out, std::string* missing) override;
+  bool LinearizeSensors(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing) override;
+
+ private:
+  using RowMatrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+  void ByTransitionFd(mjData* data, bool sensors, StepDerivative* out);
+  void ByNudges(mjData* data, bool sensors, StepDerivative* out);
+  void NudgeColumn(mjData* data, int col, Side side, double eps, bool sensors, StepDerivative* out);
+
+  LinearizeOptions options_;
+  double eps_;
+  int substeps_;
+  DifferenceModel model_;
+  StepStencil stencil_;
+  VectorXd next_[3], sensors_[3];  // at the point, nudged forward, nudged backward
+  RowMatrix A_, B_, C_, D_;
+};
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_STEP_DIFFERENCE_H_

@@ -1,0 +1,204 @@
+#include "derivative/step_stencil.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace costate {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr int kIterations = 100;  // tolerance 0 needs an end; Newton from its own solution stops after one to four
+
+bool IsMuscle(const mjModel* model, int actuator) { return model->actuator_dyntype[actuator] == mjDYN_MUSCLE; }
+
+// offset of one component in mjSTATE_INTEGRATION: components lie in the order of their bits
+int Address(const mjModel* model, int component) {
+  return component == 1 ? 0 : mj_stateSize(model, mjSTATE_INTEGRATION & (component - 1));
+}
+
+}  // namespace
+
+void DifferenceModel::Refresh(const mjModel* model, bool converge) {
+  local_ = *model;
+
+  // an automatic reset in mid-difference would give finite garbage; a tree that falls asleep is another system
+  local_.opt.disableflags |= mjDSBL_AUTORESET;
+  local_.opt.enableflags &= ~mjENBL_SLEEP;
+
+  // the minimum of the (strictly convex) constraint problem is the same for all three solvers; Newton gets there
+  if (converge) {
+    local_.opt.tolerance = 0;
+    local_.opt.iterations = std::max(local_.opt.iterations, kIterations);
+    local_.opt.solver = mjSOL_NEWTON;
+    local_.opt.disableflags &= ~mjDSBL_WARMSTART;
+  }
+
+  // clamps in arrays of our own; controls: muscles clip to [0, 1] whatever their range, a disabled clamp is none
+  const int nu = static_cast<int>(model->nu), nactuator = static_cast<int>(model->nactuator);
+  ctrl_limited_ = Eigen::Map<const Flags>(model->actuator_ctrllimited, nu);
+  ctrl_range_ = Eigen::Map<const VectorXd>(model->actuator_ctrlrange, 2 * nu);
+  if (model->opt.disableflags & mjDSBL_CLAMPCTRL) ctrl_limited_.setConstant(false);
+  for (int i = 0; i < nactuator; ++i) {
+    if (!IsMuscle(model, i)) continue;
+    for (int j = model->actuator_ctrladr[i]; j < model->actuator_ctrladr[i] + model->actuator_ctrlnum[i]; ++j) {
+      const double lower = ctrl_limited_[j] ? ctrl_range_[2 * j] : 0, upper = ctrl_limited_[j] ? ctrl_range_[2 * j + 1] : 1;
+      ctrl_limited_[j] = true;
+      ctrl_range_[2 * j] = std::max(lower, 0.0);
+      ctrl_range_[2 * j + 1] = std::min(upper, 1.0);
+    }
+  }
+  act_limited_ = Eigen::Map<const Flags>(model->actuator_actlimited, nactuator);
+  act_range_ = Eigen::Map<const VectorXd>(model->actuator_actrange, 2 * nactuator);
+  local_.actuator_ctrllimited = ctrl_limited_.data();
+  local_.actuator_ctrlrange = ctrl_range_.data();
+  local_.actuator_actlimited = act_limited_.data();
+  local_.actuator_actrange = act_range_.data();
+}
+
+void DifferenceModel::SkipSensors() {
+  if (local_.nhistory == 0 && local_.nplugin == 0) local_.opt.disableflags |= mjDSBL_SENSOR;
+}
+
+void DifferenceModel::SelectActivationBranches(mjData* data, int substeps) {
+  if (!act_limited_.any()) return;
+  const int nactuator = static_cast<int>(local_.nactuator);
+  was_limited_ = act_limited_;
+  branch_.assign(nactuator, kUnknown);
+
+  for (int k = 0; k < substeps; ++k) {
+    // the unclamped next activations
+    point_.resize(mj_stateSize(&local_, mjSTATE_INTEGRATION));
+    mj_getState(&local_, data, point_.data(), mjSTATE_INTEGRATION);
+    act_limited_.setConstant(false);
+    mj_step(&local_, data);
+    act_limited_ = was_limited_;
+    for (int i = 0; i < nactuator; ++i) NoteBranch(i, data->act);
+
+    // on to the next substep, clamped
+    if (k + 1 == substeps) break;
+    mj_setState(&local_, data, point_.data(), mjSTATE_INTEGRATION);
+    mj_step(&local_, data);
+  }
+
+  for (int i = 0; i < nactuator; ++i) {
+    if (branch_[i] == kWithin) act_limited_[i] = false;
+    if (branch_[i] == kBelow) act_range_[2 * i + 1] = act_range_[2 * i];
+    if (branch_[i] == kAbove) act_range_[2 * i] = act_range_[2 * i + 1];
+  }
+}
+
+void DifferenceModel::NoteBranch(int actuator, const mjtNum* act) {
+  if (!was_limited_[actuator]) return;
+  const int begin = local_.actuator_actadr[actuator], end = begin + local_.actuator_actnum[actuator];
+  for (int a = begin; a < end; ++a) {
+    const Branch branch = act[a] < act_range_[2 * actuator] ? kBelow : act[a] > act_range_[2 * actuator + 1] ? kAbove : kWithin;
+    Branch& noted = branch_[actuator];
+    noted = noted == kUnknown || noted == branch ? branch : kMixed;
+  }
+}
+
+void DifferenceModel::ControlRange(int control, double* lower, double* upper) const {
+  *lower = ctrl_limited_[control] ? ctrl_range_[2 * control] : -kInfinity;
+  *upper = ctrl_limited_[control] ? ctrl_range_[2 * control + 1] : kInfinity;
+}
+
+StepStencil::StepStencil(const mjModel* model)
+    : dims_(model), point_(mj_stateSize(model, mjSTATE_INTEGRATION)), nudge_(VectorXd::Zero(dims_.nv)) {
+  for (int i = 0; i < model->nactuator; ++i) {
+    if (!IsMuscle(model, i)) continue;
+    for (int k = 0; k < model->actuator_actnum[i]; ++k) muscle_act_.push_back(model->actuator_actadr[i] + k);
+  }
+  act_address_ = Address(model, mjSTATE_ACT);
+  ctrl_address_ = Address(model, mjSTATE_CTRL);
+  warmstart_address_ = Address(model, mjSTATE_WARMSTART);
+}
+
+void StepStencil::Capture(const mjModel* model, const mjData* data) {
+  mj_getState(model, data, point_.data(), mjSTATE_INTEGRATION);
+}
+
+void StepStencil::CaptureConverged(const mjModel* model, mjData* data) {
+  Capture(model, data);
+  mj_forward(model, data);
+  point_.segment(warmstart_address_, dims_.nv) = Eigen::Map<const VectorXd>(data->qacc, dims_.nv);
+}
+
+void StepStencil::Restore(const mjModel* model, mjData* data, int col, double eps) const {
+  mj_setState(model, data, point_.data(), mjSTATE_INTEGRATION);
+  if (col < 0) return;
+  if (col < dims_.nv) {
+    // q ⊕ eps e_col
+    nudge_[col] = 1;
+    mj_integratePos(model, data->qpos, nudge_.data(), eps);
+    nudge_[col] = 0;
+  } else if (col < 2 * dims_.nv) {
+    data->qvel[col - dims_.nv] += eps;
+  } else if (col < dims_.ndx) {
+    data->act[col - 2 * dims_.nv] += eps;
+  } else {
+    data->ctrl[col - dims_.ndx] += eps;
+  }
+}
+
+void StepStencil::Step(const mjModel* model, mjData* data, int col, double eps, int substeps, VectorRef next,
+                       VectorRef sensors) const {
+  Restore(model, data, col, eps);
+  for (int k = 0; k < substeps; ++k) {
+    mj_step(model, data);
+    if (k == 0 && sensors.size() > 0) sensors = Eigen::Map<const VectorXd>(data->sensordata, dims_.ns);
+  }
+  mj_getState(model, data, next.data(), kStateSignature);
+}
+
+void StepStencil::Forward(const mjModel* model, mjData* data, int col, double eps, VectorRef sensors) const {
+  Restore(model, data, col, eps);
+  mj_forward(model, data);
+  sensors = Eigen::Map<const VectorXd>(data->sensordata, dims_.ns);
+}
+
+Side StepStencil::ColumnSide(const DifferenceModel& model, int col, bool centered, double* eps) const {
+  const Side free_side = centered ? Side::kCentered : Side::kForward;
+  double value = 0, lower = -kInfinity, upper = kInfinity;
+  if (col >= dims_.ndx) {
+    value = point_[ctrl_address_ + col - dims_.ndx];
+    model.ControlRange(col - dims_.ndx, &lower, &upper);
+    if (value < lower || value > upper) return Side::kNone;
+  } else if (col >= 2 * dims_.nv) {
+    if (std::find(muscle_act_.begin(), muscle_act_.end(), col - 2 * dims_.nv) == muscle_act_.end()) return free_side;
+    value = point_[act_address_ + col - 2 * dims_.nv];
+    if (value < 0 || value > 1) return free_side;
+    lower = 0;
+    upper = 1;
+  } else {
+    return free_side;
+  }
+
+  // a range narrower than the nudge
+  if (upper - lower < 2 * *eps) *eps = (upper - lower) / 2;
+  if (*eps == 0) return Side::kNone;
+  const bool forward = value + *eps <= upper, backward = value - *eps >= lower;
+  if (forward && backward) return free_side;
+  return forward ? Side::kForward : Side::kBackward;
+}
+
+void StateQuotient(const mjModel* model, const Dims& dims, ConstVectorRef x1, ConstVectorRef x0, double h,
+                   VectorRef column) {
+  mj_differentiatePos(model, column.data(), h, x0.data(), x1.data());
+  const int n = dims.nv + dims.na;
+  column.tail(n) = (x1.tail(n) - x0.tail(n)) / h;
+}
+
+void ClearWarnings(mjData* data) {
+  for (mjWarningStat& warning : data->warning) warning.number = 0;
+}
+
+StepStatus ReadWarnings(const mjData* data) {
+  auto raised = [data](int warning) { return data->warning[warning].number > 0; };
+  if (raised(mjWARN_BADQPOS) || raised(mjWARN_BADQVEL) || raised(mjWARN_BADQACC)) return StepStatus::kBadState;
+  if (raised(mjWARN_BADCTRL)) return StepStatus::kBadControl;
+  if (raised(mjWARN_CONTACTFULL) || raised(mjWARN_CNSTRFULL)) return StepStatus::kArenaFull;
+  return StepStatus::kOk;
+}
+
+}  // namespace costate

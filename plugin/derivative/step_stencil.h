@@ -1,0 +1,98 @@
+// A step evaluated about a point: the one place where an input is nudged. Level 3 and the reference are made of it.
+#ifndef COSTATE_DERIVATIVE_STEP_STENCIL_H_
+#define COSTATE_DERIVATIVE_STEP_STENCIL_H_
+
+#include <costate/derivative.h>
+
+#include <vector>
+
+namespace costate {
+
+/// Where the nudges of one column go. One-sided ones stay inside a clamp at whose edge the point lies.
+enum class Side {
+  kCentered,
+  kForward,
+  kBackward,
+  kNone,  ///< the input is strictly outside its clamp: the column is zero
+};
+
+/// A shallow copy of a model with what differences need changed: no automatic reset, no sleep, solver converged, clamps of
+/// controls and activations on one branch. The arrays of clamps are its own; everything else is the caller's.
+class DifferenceModel {
+ public:
+  explicit DifferenceModel(const mjModel* model) { Refresh(model, false); }
+  DifferenceModel(const DifferenceModel&) = delete;
+  DifferenceModel& operator=(const DifferenceModel&) = delete;
+
+  /// Copies `model` again. `converge`: solver tolerance 0, enough iterations, warm start on.
+  void Refresh(const mjModel* model, bool converge);
+
+  /// Switches the sensors off where nothing else depends on them (delays and plugins keep state in them).
+  void SkipSensors();
+
+  /// Puts each activation limit on the branch that the step about `data` takes, so that no nudge crosses it: without
+  /// limit where the unclamped next activation is within the limits (the interior slope at an edge), constant outside.
+  /// A limit that takes several branches (over substeps, or over an actuator's entries) stays as it is.
+  /// `data` holds the point and is left anywhere.
+  void SelectActivationBranches(mjData* data, int substeps);
+
+  /// Clamp of a control by the engine: ctrlrange where limited, and [0, 1] inside muscles. ±infinity where there is none.
+  void ControlRange(int control, double* lower, double* upper) const;
+
+  const mjModel* get() const { return &local_; }
+
+ private:
+  enum Branch : int { kUnknown, kBelow, kWithin, kAbove, kMixed };
+  void NoteBranch(int actuator, const mjtNum* act);
+
+  mjModel local_;
+  using Flags = Eigen::Array<mjtBool, Eigen::Dynamic, 1>;
+  Flags ctrl_limited_, act_limited_, was_limited_;
+  VectorXd ctrl_range_, act_range_;
+  std::vector<Branch> branch_;
+  VectorXd point_;
+};
+
+/// Evaluates f(x ⊕ eps e_col) or f(x, u + eps e_(col − ndx)) about a captured point, over one or more engine steps.
+class StepStencil {
+ public:
+  explicit StepStencil(const mjModel* model);
+
+  /// Takes the point (mjSTATE_INTEGRATION) that `data` holds.
+  void Capture(const mjModel* model, const mjData* data);
+
+  /// As Capture, and puts the converged acceleration at the point in the place of the warm start.
+  void CaptureConverged(const mjModel* model, mjData* data);
+
+  /// Puts the point into `data`; `col` < 0: as it is; else nudged by eps along tangent or control column `col`.
+  void Restore(const mjModel* model, mjData* data, int col, double eps) const;
+
+  /// Restores and steps: next x (nx) and, when not empty, the sensors (ns) of the first substep.
+  void Step(const mjModel* model, mjData* data, int col, double eps, int substeps, VectorRef next, VectorRef sensors) const;
+
+  /// Restores and evaluates the sensors (ns) by mj_forward.
+  void Forward(const mjModel* model, mjData* data, int col, double eps, VectorRef sensors) const;
+
+  /// Side and size of the nudges of a column: inward at the edge of a clamp, smaller where the range is narrow.
+  Side ColumnSide(const DifferenceModel& model, int col, bool centered, double* eps) const;
+
+  const Dims& dims() const { return dims_; }
+
+ private:
+  Dims dims_;
+  VectorXd point_;           // mjSTATE_INTEGRATION
+  mutable VectorXd nudge_;   // nv, zero between calls
+  std::vector<int> muscle_act_;  // activation entries of muscles: clipped to [0, 1] inside the engine's dynamics
+  int act_address_ = 0, ctrl_address_ = 0, warmstart_address_ = 0;  // in point_
+};
+
+/// (x1 ⊖ x0) / h into a column of A and B. All of size nx or ndx.
+void StateQuotient(const mjModel* model, const Dims& dims, ConstVectorRef x1, ConstVectorRef x0, double h, VectorRef column);
+
+/// Counters to zero, and what they gained since: what the engine reported.
+void ClearWarnings(mjData* data);
+StepStatus ReadWarnings(const mjData* data);
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_STEP_STENCIL_H_

@@ -1,0 +1,309 @@
+// Rollouts and derivatives along them. Each knot is restartable from (x, moving context), which is why knots can be
+// linearized in any order by any worker with the same bits.
+#include <costate/rollout.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "core/check.h"
+#include "core/engine_guard.h"
+#include "rollout/thread_pool.h"
+
+namespace costate {
+namespace {
+
+bool SameOptions(const LinearizeOptions& a, const LinearizeOptions& b) {
+  return a.level == b.level && a.substeps == b.substeps && a.sensors == b.sensors && a.centered == b.centered &&
+         a.eps == b.eps && a.converge == b.converge;
+}
+
+void CheckFinite(const mjModel* model, const char* name, ConstVectorRef values, const std::vector<std::string>& names,
+                 const std::string& where) {
+  for (int i = 0; i < values.size(); ++i) {
+    if (std::isfinite(values[i])) continue;
+    throw Error(ErrorCode::kInvalidArgument, std::string(name) + ": " + names[static_cast<std::size_t>(i)] + where +
+                                                 " is " + std::to_string(values[i]) + " (model '" + ModelName(model) +
+                                                 "')");
+  }
+}
+
+void CheckTrajectory(const mjModel* model, const Dims& dims, const Trajectory& trajectory) {
+  const int N = trajectory.N();
+  auto check = [&](const char* name, const MatrixXd& matrix, int rows, int cols) {
+    if (matrix.rows() == rows && matrix.cols() == cols) return;
+    throw Error(ErrorCode::kDimensionMismatch, std::string("trajectory: ") + name + " is " +
+                                                   std::to_string(matrix.rows()) + " x " + std::to_string(matrix.cols()) +
+                                                   ", expected " + std::to_string(rows) + " x " + std::to_string(cols) +
+                                                   " for model '" + ModelName(model) + "' and N = " + std::to_string(N));
+  };
+  check("X", trajectory.X, dims.nx, N + 1);
+  check("U", trajectory.U, dims.nu, N);
+  check("context", trajectory.context, mj_stateSize(model, kMovingSignature), N + 1);
+}
+
+// an actuator is saturated when a control or a force stands at a bound or beyond
+int SaturatedActuators(const mjModel* m, const mjData* d) {
+  int count = 0;
+  for (int i = 0; i < m->nactuator; ++i) {
+    bool saturated = false;
+    for (int j = m->actuator_ctrladr[i]; j < m->actuator_ctrladr[i] + m->actuator_ctrlnum[i]; ++j) {
+      const mjtNum* range = m->actuator_ctrlrange + 2 * j;
+      saturated |= m->actuator_ctrllimited[j] && (d->ctrl[j] <= range[0] || d->ctrl[j] >= range[1]);
+    }
+    for (int j = m->actuator_outadr[i]; j < m->actuator_outadr[i] + m->actuator_outnum[i]; ++j) {
+      const mjtNum* range = m->actuator_forcerange + 2 * i;
+      saturated |= m->actuator_forcelimited[i] && (d->actuator_force[j] <= range[0] || d->actuator_force[j] >= range[1]);
+    }
+    count += saturated;
+  }
+  return count;
+}
+
+KnotDiagnostics Judge(const mjModel* m, const mjData* d) {
+  KnotDiagnostics result;
+  result.energy_potential = d->energy[0];
+  result.energy_kinetic = d->energy[1];
+  result.contacts = d->ncon;
+  for (int i = 0; i < d->ncon; ++i) result.penetration = std::max(result.penetration, -d->contact[i].dist);
+
+  // equality: |pos|; limit: pos < 0 is beyond it
+  for (int i = 0; i < d->nefc; ++i) {
+    const double pos = d->efc_pos[i];
+    double violation = 0;
+    if (d->efc_type[i] == mjCNSTR_EQUALITY) violation = std::abs(pos);
+    if (d->efc_type[i] == mjCNSTR_LIMIT_JOINT || d->efc_type[i] == mjCNSTR_LIMIT_TENDON) violation = -pos;
+    result.constraint_violation = std::max(result.constraint_violation, violation);
+  }
+
+  // the slowest island decides
+  for (int i = 0; i < std::clamp(d->nisland, 1, mjNISLAND); ++i) {
+    result.solver_iterations = std::max(result.solver_iterations, d->solver_niter[i]);
+  }
+  result.saturated_actuators = SaturatedActuators(m, d);
+  return result;
+}
+
+}  // namespace
+
+struct Simulator::Impl {
+  // one a thread; made when first used
+  struct Worker {
+    DataPtr data;
+    std::unique_ptr<Linearizer> linearizer;
+    LinearizeOptions options;
+    VectorXd u, dx;
+  };
+
+  Impl(const mjModel* model_, ConstVectorRef context_, int substeps_, int threads)
+      : model(model_), dims(model_), context(context_), substeps(substeps_), pool(threads) {
+    CheckSize(model, "context", context.size(), "context size", mj_stateSize(model, kContextSignature));
+    if (substeps < 1) {
+      throw Error(ErrorCode::kInvalidArgument, "substeps is " + std::to_string(substeps) + ", at least 1 is needed");
+    }
+    moving_size = mj_stateSize(model, kMovingSignature);
+    workers.resize(static_cast<std::size_t>(pool.threads()));
+  }
+
+  Worker& Get(int index) {
+    if (index < 0 || index >= static_cast<int>(workers.size())) {
+      throw Error(ErrorCode::kInvalidArgument, "worker is " + std::to_string(index) + ", the simulator has " +
+                                                   std::to_string(workers.size()));
+    }
+    Worker& worker = workers[static_cast<std::size_t>(index)];
+    if (!worker.data) {
+      worker.data = MakeData(model);
+      worker.u.setZero(dims.nu);
+      worker.dx.setZero(dims.ndx);
+    }
+    return worker;
+  }
+
+  // sleep and plugins keep memory outside of the context: only a reset makes the start the same each time
+  void Restart(mjData* data) const {
+    if ((model->opt.enableflags & mjENBL_SLEEP) || model->nplugin > 0) mj_resetData(model, data);
+    SetContext(model, data, context);
+  }
+
+  void Resize(int N, Trajectory* out) const {
+    out->X.resize(dims.nx, N + 1);
+    out->U.resize(dims.nu, N);
+    out->S.resize(dims.ns, N + 1);
+    out->time.resize(N + 1);
+    out->context.resize(moving_size, N + 1);
+  }
+
+  // what the next knot needs besides its state
+  void Keep(const mjData* data, int t, Trajectory* out) const {
+    mj_getState(model, data, out->context.col(t).data(), kMovingSignature);
+    out->time[t] = data->time;
+  }
+
+  // columns after knot t repeat it, one control interval apart
+  void RepeatFrom(int t, Trajectory* out) const {
+    for (int i = t + 1; i <= out->N(); ++i) {
+      out->X.col(i) = out->X.col(t);
+      out->S.col(i) = out->S.col(t);
+      out->context.col(i) = out->context.col(t);
+      out->time[i] = out->time[i - 1] + substeps * model->opt.timestep;
+    }
+  }
+
+  // the loop of both rollouts: control(t) writes column t of out->U
+  template <typename Control>
+  RolloutStatus Run(ConstVectorRef x0, int N, Worker& worker, Trajectory* out, Control control) const {
+    mjData* data = worker.data.get();
+    EngineGuard guard(data);
+    Restart(data);
+    out->X.col(0) = x0;
+    Keep(data, 0, out);
+    for (int t = 0; t < N; ++t) {
+      control(t);
+      const StepStatus status =
+          Step(model, data, out->X.col(t), out->U.col(t), substeps, out->X.col(t + 1), out->S.col(t));
+      if (status != StepStatus::kOk) {
+        RepeatFrom(t, out);
+        return {status, t, guard.TakeWarnings()};
+      }
+      Keep(data, t + 1, out);
+    }
+
+    // sensors of the last state
+    if (dims.ns == 0) return {StepStatus::kOk, -1, guard.TakeWarnings()};
+    worker.u.setZero();
+    const StepStatus status = Forward(model, data, out->X.col(N), worker.u, out->S.col(N));
+    return {status, status == StepStatus::kOk ? -1 : N, guard.TakeWarnings()};
+  }
+
+  const mjModel* model;
+  Dims dims;
+  VectorXd context;
+  int substeps;
+  int moving_size = 0;
+  ThreadPool pool;
+  std::vector<Worker> workers;
+};
+
+Simulator::Simulator(const mjModel* model, ConstVectorRef context, int substeps, int threads)
+    : impl_(std::make_unique<Impl>(model, context, substeps, threads)) {}
+
+Simulator::~Simulator() = default;
+
+const mjModel* Simulator::model() const { return impl_->model; }
+
+const Dims& Simulator::dims() const { return impl_->dims; }
+
+int Simulator::substeps() const { return impl_->substeps; }
+
+int Simulator::threads() const { return impl_->pool.threads(); }
+
+double Simulator::knot_time() const { return impl_->substeps * impl_->model->opt.timestep; }
+
+void Simulator::ParallelFor(int n, const std::function<void(int, int)>& job) { impl_->pool.ParallelFor(n, job); }
+
+RolloutStatus Simulator::Rollout(ConstVectorRef x0, ConstMatrixRef U, Trajectory* out, int worker) {
+  const mjModel* model = impl_->model;
+  const Dims& dims = impl_->dims;
+  CheckSize(model, "x0", x0.size(), "nx", dims.nx);
+  CheckSize(model, "a column of U", U.rows(), "nu", dims.nu);
+  if (!x0.allFinite()) CheckFinite(model, "x0", x0, StateNames(model), "");
+  if (!U.allFinite()) {
+    for (int t = 0; t < U.cols(); ++t) {
+      CheckFinite(model, "U", U.col(t), ControlNames(model), " at knot " + std::to_string(t));
+    }
+  }
+
+  const int N = static_cast<int>(U.cols());
+  Impl::Worker& mine = impl_->Get(worker);
+  impl_->Resize(N, out);
+  return impl_->Run(x0, N, mine, out, [&](int t) { out->U.col(t) = U.col(t); });
+}
+
+RolloutStatus Simulator::RolloutPolicy(const Trajectory& reference, const Policy& policy, double alpha,
+                                       ConstVectorRef lower, ConstVectorRef upper, Trajectory* out, int worker) {
+  const mjModel* model = impl_->model;
+  const Dims& dims = impl_->dims;
+  const int N = reference.N();
+  CheckTrajectory(model, dims, reference);
+  CheckSize(model, "lower", lower.size(), "nu", dims.nu);
+  CheckSize(model, "upper", upper.size(), "nu", dims.nu);
+  if (policy.k.rows() != dims.nu || policy.k.cols() != N || static_cast<int>(policy.K.size()) != N) {
+    throw Error(ErrorCode::kDimensionMismatch,
+                "policy: k is " + std::to_string(policy.k.rows()) + " x " + std::to_string(policy.k.cols()) + " with " +
+                    std::to_string(policy.K.size()) + " gains K, the reference has nu = " + std::to_string(dims.nu) +
+                    " and N = " + std::to_string(N));
+  }
+  if (out == &reference) throw Error(ErrorCode::kInvalidArgument, "the rollout cannot overwrite its own reference");
+  if (!reference.X.col(0).allFinite()) CheckFinite(model, "x0", reference.X.col(0), StateNames(model), "");
+
+  Impl::Worker& mine = impl_->Get(worker);
+  impl_->Resize(N, out);
+  return impl_->Run(reference.X.col(0), N, mine, out, [&](int t) {
+    // u = clamp(u_bar + alpha k + K (x ⊖ x_bar))
+    Difference(model, out->X.col(t), reference.X.col(t), mine.dx);
+    auto u = out->U.col(t);
+    u = reference.U.col(t) + alpha * policy.k.col(t);
+    u.noalias() += policy.K[static_cast<std::size_t>(t)] * mine.dx;
+    for (int i = 0; i < u.size(); ++i) u[i] = std::min(std::max(u[i], lower[i]), upper[i]);  // a NaN stays
+  });
+}
+
+void Simulator::Linearize(const Trajectory& trajectory, const LinearizeOptions& options,
+                          std::vector<StepDerivative>* out) {
+  const int N = trajectory.N();
+  CheckTrajectory(impl_->model, impl_->dims, trajectory);
+  out->resize(static_cast<std::size_t>(N) + 1);
+  LinearizeOptions wanted = options;
+  wanted.substeps = impl_->substeps;
+
+  ParallelFor(N + 1, [&](int t, int index) {
+    // this worker's linearizer, as asked for
+    Impl::Worker& worker = impl_->Get(index);
+    if (!worker.linearizer || !SameOptions(worker.options, wanted)) {
+      worker.linearizer = std::make_unique<Linearizer>(impl_->model, wanted);
+      worker.linearizer->SetContext(impl_->context);
+      worker.options = wanted;
+    }
+
+    // at the last knot there is no control
+    StepDerivative& derivative = (*out)[static_cast<std::size_t>(t)];
+    if (t == N && !wanted.sensors) {
+      derivative = StepDerivative();
+      return;
+    }
+    worker.linearizer->SetMovingContext(trajectory.context.col(t));
+    if (t < N) {
+      worker.linearizer->Linearize(trajectory.X.col(t), trajectory.U.col(t), &derivative);
+    } else {
+      worker.linearizer->LinearizeSensors(trajectory.X.col(N), &derivative);
+    }
+  });
+}
+
+std::vector<KnotDiagnostics> Simulator::Diagnose(const Trajectory& trajectory) {
+  const int N = trajectory.N();
+  CheckTrajectory(impl_->model, impl_->dims, trajectory);
+
+  // the same model with energies switched on: a shallow copy, the caller's stays as it is
+  mjModel model = *impl_->model;
+  model.opt.enableflags |= mjENBL_ENERGY;
+  std::vector<KnotDiagnostics> result(static_cast<std::size_t>(N) + 1);
+  ParallelFor(N + 1, [&](int t, int index) {
+    Impl::Worker& worker = impl_->Get(index);
+    mjData* data = worker.data.get();
+    EngineGuard guard(data);
+    impl_->Restart(data);
+    SetMovingContext(&model, data, trajectory.context.col(t));
+    if (t < N) {
+      worker.u = trajectory.U.col(t);
+    } else {
+      worker.u.setZero();
+    }
+    VectorXd no_sensors;
+    Forward(&model, data, trajectory.X.col(t), worker.u, no_sensors);
+    result[static_cast<std::size_t>(t)] = Judge(&model, data);
+  });
+  return result;
+}
+
+}  // namespace costate

@@ -1,0 +1,56 @@
+// Workers that share the jobs of one loop. Results do not depend on who does what: a job writes only what is its own.
+#ifndef COSTATE_ROLLOUT_THREAD_POOL_H_
+#define COSTATE_ROLLOUT_THREAD_POOL_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace costate {
+
+class ThreadPool {
+ public:
+  /// @param threads  workers, the calling thread (worker 0) among them; the others start with the first loop.
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+
+  int threads() const { return threads_; }
+
+  /// Runs job(i, worker) for i in [0, n), each worker taking the next i; returns when all are done.
+  ///
+  /// After an exception no further i is taken, and the exception of the smallest i is rethrown: the same one at any
+  /// thread count, because every smaller i has been taken before. A loop inside a job runs on that job's worker alone.
+  /// Not to be called from two threads at once.
+  void ParallelFor(int n, const std::function<void(int, int)>& job);
+
+ private:
+  void Start();
+  void Work(int worker);      // a thread's life: wait for a loop, take part, repeat
+  void TakeJobs(int worker);  // one worker's part of the current loop
+  void RunHere(int n, int worker, const std::function<void(int, int)>& job);
+
+  const int threads_;
+  std::vector<std::thread> workers_;
+
+  // the current loop; written under mutex_ while nobody works
+  std::mutex mutex_;
+  std::condition_variable begin_, end_;
+  const std::function<void(int, int)>* job_ = nullptr;
+  int n_ = 0;
+  int loop_ = 0;     // counts loops: a worker that has seen it sleeps
+  int working_ = 0;  // workers (without the caller) still in it
+  bool quit_ = false;
+  std::atomic<int> next_{0};
+
+  // the exception of the smallest i so far
+  int failed_ = -1;
+  std::exception_ptr exception_;
+};
+
+}  // namespace costate
+
+#endif  // COSTATE_ROLLOUT_THREAD_POOL_H_

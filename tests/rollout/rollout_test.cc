@@ -1,0 +1,273 @@
+// The simulator: rollouts are the engine's own, restartable at every knot, and do not depend on the thread count.
+#include <costate/rollout.h>
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include "rollout/models.h"
+
+namespace costate {
+namespace {
+
+using Rollout = support::EngineTest;
+using RolloutPolicy = support::EngineTest;
+using ParallelFor = support::EngineTest;
+using SimulatorOptions = support::EngineTest;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+// bounds that bind nothing
+VectorXd NoBound(const Dims& dims, double sign) { return VectorXd::Constant(dims.nu, sign * kInf); }
+
+// The first claim of the module: what comes out is mj_step, bit for bit.
+TEST_F(Rollout, IsTheEnginesOwnSimulationBitForBit) {
+  for (const NamedModel& named : RolloutModels()) {
+    SCOPED_TRACE(named.name);
+    ModelPtr model = LoadModelFromString(named.xml);
+    DataPtr start = StartData(model.get());
+    const MatrixXd U = WavyControls(model.get(), 40);
+    Simulator simulator(model.get(), GetContext(model.get(), start.get()), 2, 1);
+    Trajectory trajectory;
+    ASSERT_TRUE(simulator.Rollout(GetState(model.get(), start.get()), U, &trajectory).ok());
+
+    DataPtr data(mj_copyData(nullptr, model.get(), start.get()));
+    for (int t = 0; t < trajectory.N(); ++t) {
+      ASSERT_TRUE(BitwiseEqual(trajectory.X.col(t), GetState(model.get(), data.get()))) << "knot " << t;
+      ASSERT_EQ(trajectory.time[t], data->time);
+      Eigen::Map<VectorXd>(data->ctrl, model->nu) = U.col(t);
+      mj_step(model.get(), data.get());
+      const VectorXd sensors = Eigen::Map<VectorXd>(data->sensordata, model->nsensordata);
+      ASSERT_TRUE(BitwiseEqual(trajectory.S.col(t), sensors)) << "knot " << t;
+      mj_step(model.get(), data.get());
+    }
+    ASSERT_TRUE(BitwiseEqual(trajectory.X.col(40), GetState(model.get(), data.get())));
+  }
+}
+
+// (x, moving context) is all that a step reads besides u and what no step changes.
+TEST_F(Rollout, EveryKnotRestartsBitForBit) {
+  for (const NamedModel& named : RolloutModels()) {
+    SCOPED_TRACE(named.name);
+    ModelPtr model = LoadModelFromString(named.xml);
+    DataPtr start = StartData(model.get());
+    const VectorXd context = GetContext(model.get(), start.get());
+    Simulator simulator(model.get(), context, 1, 1);
+    Trajectory trajectory;
+    ASSERT_TRUE(simulator.Rollout(GetState(model.get(), start.get()), WavyControls(model.get(), 60), &trajectory).ok());
+
+    // backwards, so that nothing is left over from the knot before
+    DataPtr data = MakeData(model.get());
+    VectorXd x_next(simulator.dims().nx), s(simulator.dims().ns);
+    for (int t = trajectory.N() - 1; t >= 0; --t) {
+      SetContext(model.get(), data.get(), context);
+      SetMovingContext(model.get(), data.get(), trajectory.context.col(t));
+      Step(model.get(), data.get(), trajectory.X.col(t), trajectory.U.col(t), 1, x_next, s);
+      ASSERT_TRUE(BitwiseEqual(trajectory.X.col(t + 1), x_next)) << "knot " << t;
+      ASSERT_TRUE(BitwiseEqual(trajectory.S.col(t), s)) << "knot " << t;
+    }
+  }
+}
+
+TEST_F(Rollout, RepeatsBitForBitOnTheSameSimulatorAndOnEveryWorker) {
+  for (const NamedModel& named : RolloutModels()) {
+    SCOPED_TRACE(named.name);
+    ModelPtr model = LoadModelFromString(named.xml);
+    DataPtr start = StartData(model.get());
+    const VectorXd x0 = GetState(model.get(), start.get());
+    const MatrixXd U = WavyControls(model.get(), 50);
+    Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 3);
+    Trajectory first;
+    ASSERT_TRUE(simulator.Rollout(x0, U, &first).ok());
+
+    // 12 at once, on whatever worker
+    std::vector<Trajectory> others(12);
+    simulator.ParallelFor(12, [&](int i, int worker) {
+      simulator.Rollout(x0, U, &others[static_cast<std::size_t>(i)], worker);
+    });
+    for (const Trajectory& other : others) EXPECT_TRUE(BitwiseEqual(first, other));
+  }
+}
+
+TEST_F(Rollout, WithoutAHorizonHasOneStateAndItsSensors) {
+  ModelPtr model = LoadModelFromString(RolloutModels()[0].xml);
+  DataPtr start = StartData(model.get());
+  Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 1);
+  Trajectory trajectory;
+  ASSERT_TRUE(simulator.Rollout(GetState(model.get(), start.get()), MatrixXd(model->nu, 0), &trajectory).ok());
+  EXPECT_EQ(trajectory.N(), 0);
+  EXPECT_EQ(trajectory.X.cols(), 1);
+  EXPECT_EQ(trajectory.S.cols(), 1);
+  EXPECT_EQ(simulator.Diagnose(trajectory).size(), 1u);
+}
+
+// A free fall has no controls and a model may have no joints: neither is an error.
+TEST_F(Rollout, TakesModelsWithoutActuatorsAndWithoutJoints) {
+  for (const char* xml : {"<mujoco><worldbody><body><freejoint/><geom size='.1'/></body></worldbody></mujoco>",
+                          "<mujoco><worldbody><geom size='.1'/></worldbody></mujoco>"}) {
+    ModelPtr model = LoadModelFromString(xml);
+    DataPtr start = MakeData(model.get());
+    Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 2);
+    Trajectory trajectory;
+    ASSERT_TRUE(simulator.Rollout(GetState(model.get(), start.get()), MatrixXd(0, 10), &trajectory).ok());
+    EXPECT_EQ(trajectory.X.cols(), 11);
+    EXPECT_NEAR(trajectory.time[10], 10 * model->opt.timestep, 1e-12);
+    EXPECT_EQ(simulator.Diagnose(trajectory).size(), 11u);
+  }
+}
+
+TEST_F(Rollout, NamesTheEntryThatIsNotANumber) {
+  ModelPtr model = LoadModelFromString(RolloutModels()[0].xml);
+  DataPtr start = StartData(model.get());
+  Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 1);
+  const VectorXd x0 = GetState(model.get(), start.get());
+  Trajectory trajectory;
+  MatrixXd U = WavyControls(model.get(), 10);
+  U(0, 7) = std::nan("");
+  EXPECT_ERROR(simulator.Rollout(x0, U, &trajectory), ErrorCode::kInvalidArgument, "ctrl[motor] at knot 7 is nan");
+  VectorXd x = x0;
+  x[1] = kInf;
+  U(0, 7) = 0;
+  EXPECT_ERROR(simulator.Rollout(x, U, &trajectory), ErrorCode::kInvalidArgument, "qpos[elbow] is inf", "two links");
+  EXPECT_ERROR(simulator.Rollout(x0.head(2), U, &trajectory), ErrorCode::kDimensionMismatch, "x0 has 2 entries");
+  EXPECT_ERROR(simulator.Rollout(x0, MatrixXd(3, 4), &trajectory), ErrorCode::kDimensionMismatch, "nu = 1");
+}
+
+// Divergence is a status, and what comes after it repeats the last good knot.
+TEST_F(Rollout, StopsWhereTheSimulationFails) {
+  ModelPtr model = LoadModelFromString(
+      "<mujoco><worldbody><body><joint name='j' type='slide'/><geom size='.1'/></body></worldbody>"
+      "<actuator><motor joint='j' gear='1e9'/></actuator></mujoco>");
+  DataPtr start = MakeData(model.get());
+  Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 1);
+  MatrixXd U = MatrixXd::Zero(1, 20);
+  U(0, 5) = 1e9;
+  Trajectory trajectory;
+  const RolloutStatus status = simulator.Rollout(GetState(model.get(), start.get()), U, &trajectory);
+  EXPECT_EQ(status.status, StepStatus::kBadState);
+  EXPECT_EQ(status.knot, 5);
+  ASSERT_EQ(status.warnings.size(), 1u);
+  EXPECT_NE(status.warnings[0].find("QACC at DOF 0"), std::string::npos) << status.warnings[0];
+  EXPECT_TRUE(trajectory.X.allFinite());
+  for (int t = 6; t <= 20; ++t) EXPECT_TRUE(BitwiseEqual(trajectory.X.col(t), trajectory.X.col(5)));
+  EXPECT_GT(trajectory.time[20], trajectory.time[19]);
+
+  // the simulator is as good as new afterwards
+  EXPECT_TRUE(simulator.Rollout(GetState(model.get(), start.get()), MatrixXd::Zero(1, 20), &trajectory).ok());
+}
+
+TEST_F(RolloutPolicy, WithZeroGainsIsTheReferenceBitForBit) {
+  for (const NamedModel& named : RolloutModels()) {
+    SCOPED_TRACE(named.name);
+    ModelPtr model = LoadModelFromString(named.xml);
+    DataPtr start = StartData(model.get());
+    Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 1);
+    const Dims& dims = simulator.dims();
+    Trajectory reference, out;
+    ASSERT_TRUE(simulator.Rollout(GetState(model.get(), start.get()), WavyControls(model.get(), 30), &reference).ok());
+
+    // any gain will do: along the reference x ⊖ x_bar is exactly zero, and alpha = 0 takes k away
+    Policy policy{MatrixXd::Ones(dims.nu, 30), std::vector<MatrixXd>(30, MatrixXd::Constant(dims.nu, dims.ndx, 3.0))};
+    ASSERT_TRUE(simulator.RolloutPolicy(reference, policy, 0, NoBound(dims, -1), NoBound(dims, 1), &out).ok());
+    EXPECT_TRUE(BitwiseEqual(reference, out));
+  }
+}
+
+TEST_F(RolloutPolicy, AddsFeedforwardAndFeedbackWithinTheBounds) {
+  ModelPtr model = LoadModelFromString(RolloutModels()[0].xml);
+  DataPtr start = StartData(model.get());
+  Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 1);
+  const Dims& dims = simulator.dims();
+  Trajectory reference, out;
+  ASSERT_TRUE(simulator.Rollout(GetState(model.get(), start.get()), WavyControls(model.get(), 30), &reference).ok());
+  Policy policy{MatrixXd::Constant(dims.nu, 30, 0.3),
+                std::vector<MatrixXd>(30, MatrixXd::Constant(dims.nu, dims.ndx, -0.2))};
+  const VectorXd lower = VectorXd::Constant(dims.nu, -0.5), upper = VectorXd::Constant(dims.nu, 0.5);
+  ASSERT_TRUE(simulator.RolloutPolicy(reference, policy, 0.5, lower, upper, &out).ok());
+  for (int t = 0; t < 30; ++t) {
+    // u = clamp(u_bar + alpha k + K (x ⊖ x_bar)), restated
+    const VectorXd dx = Difference(model.get(), out.X.col(t), reference.X.col(t));
+    const VectorXd u = reference.U.col(t) + 0.5 * policy.k.col(t) + policy.K[0] * dx;
+    EXPECT_LT((out.U.col(t) - u.cwiseMax(lower).cwiseMin(upper)).cwiseAbs().maxCoeff(), 1e-15);
+  }
+  EXPECT_LE(out.U.maxCoeff(), 0.5);
+  EXPECT_GE(out.U.minCoeff(), -0.5);
+}
+
+// A gain that is not a number must not hide behind the clamp.
+TEST_F(RolloutPolicy, ReportsAGainThatIsNotANumber) {
+  ModelPtr model = LoadModelFromString(RolloutModels()[0].xml);
+  DataPtr start = StartData(model.get());
+  Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 1);
+  const Dims& dims = simulator.dims();
+  Trajectory reference, out;
+  ASSERT_TRUE(simulator.Rollout(GetState(model.get(), start.get()), WavyControls(model.get(), 10), &reference).ok());
+  Policy policy{MatrixXd::Zero(dims.nu, 10), std::vector<MatrixXd>(10, MatrixXd::Zero(dims.nu, dims.ndx))};
+  policy.k(0, 4) = std::nan("");
+  const RolloutStatus status = simulator.RolloutPolicy(reference, policy, 1, VectorXd::Constant(dims.nu, -1),
+                                                       VectorXd::Constant(dims.nu, 1), &out);
+  EXPECT_EQ(status.status, StepStatus::kBadControl);
+  EXPECT_EQ(status.knot, 4);
+  ASSERT_EQ(status.warnings.size(), 1u);
+  EXPECT_NE(status.warnings[0].find("CTRL"), std::string::npos) << status.warnings[0];
+}
+
+TEST_F(RolloutPolicy, RefusesAPolicyOfAnotherShape) {
+  ModelPtr model = LoadModelFromString(RolloutModels()[0].xml);
+  DataPtr start = StartData(model.get());
+  Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 1);
+  const Dims& dims = simulator.dims();
+  Trajectory reference, out;
+  ASSERT_TRUE(simulator.Rollout(GetState(model.get(), start.get()), WavyControls(model.get(), 10), &reference).ok());
+  Policy policy{MatrixXd::Zero(dims.nu, 9), {}};
+  EXPECT_THROW(simulator.RolloutPolicy(reference, policy, 1, NoBound(dims, -1), NoBound(dims, 1), &out), Error);
+  policy = {MatrixXd::Zero(dims.nu, 10), std::vector<MatrixXd>(10, MatrixXd::Zero(dims.nu, dims.ndx))};
+  EXPECT_THROW(simulator.RolloutPolicy(reference, policy, 1, NoBound(dims, -1), NoBound(dims, 1), &reference), Error);
+}
+
+TEST_F(ParallelFor, RunsEachJobOnceAndRethrowsTheFirstFailure) {
+  ModelPtr model = LoadModelFromString(RolloutModels()[0].xml);
+  DataPtr start = MakeData(model.get());
+  for (int threads : {1, 2, 3, 8}) {
+    Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, threads);
+    for (int repeat = 0; repeat < 50; ++repeat) {
+      std::vector<std::atomic<int>> count(100);
+      simulator.ParallelFor(100, [&](int i, int worker) {
+        ASSERT_LT(worker, threads);
+        ++count[static_cast<std::size_t>(i)];
+        simulator.ParallelFor(2, [&](int, int inner) { EXPECT_EQ(inner, worker); });
+      });
+      for (const std::atomic<int>& c : count) ASSERT_EQ(c, 1);
+
+      // jobs 31, 32, 33 … fail; 31 is reported whoever came first
+      std::string what;
+      try {
+        simulator.ParallelFor(100, [&](int i, int) {
+          if (i > 30) throw std::runtime_error(std::to_string(i));
+        });
+      } catch (const std::runtime_error& error) {
+        what = error.what();
+      }
+      ASSERT_EQ(what, "31");
+    }
+  }
+}
+
+TEST_F(SimulatorOptions, AreRefusedWhenOutOfRange) {
+  ModelPtr model = LoadModelFromString(RolloutModels()[0].xml);
+  DataPtr start = MakeData(model.get());
+  const VectorXd context = GetContext(model.get(), start.get());
+  EXPECT_THROW(Simulator(model.get(), context, 0, 1), Error);
+  EXPECT_THROW(Simulator(model.get(), context, 1, -1), Error);
+  EXPECT_THROW(Simulator(model.get(), context, 1, 100000), Error);
+  EXPECT_THROW(Simulator(model.get(), context.head(1), 1, 1), Error);
+  Trajectory trajectory;
+  Simulator simulator(model.get(), context, 1, 2);
+  EXPECT_THROW(simulator.Rollout(GetState(model.get(), start.get()), MatrixXd::Zero(model->nu, 1), &trajectory, 2), Error);
+}
+
+}  // namespace
+}  // namespace costate
