@@ -72,6 +72,11 @@ class Simulator {
   /// A, B, C, D at knots 0 … N-1 and C at knot N; in parallel over knots. out has N+1 entries.
   void Linearize(const Trajectory& trajectory, const LinearizeOptions& options, std::vector<StepDerivative>* out);
 
+  /// The same without keeping them all: use(t, worker, derivative) runs on the worker that linearized knot t. It may take
+  /// matrices by swap; what it leaves is overwritten by the next knot.
+  void LinearizeEach(const Trajectory& trajectory, const LinearizeOptions& options,
+                     const std::function<void(int, int, StepDerivative*)>& use);
+
   /// Diagnostics at all knots, re-evaluated with mj_forward from the stored states and context.
   std::vector<KnotDiagnostics> Diagnose(const Trajectory& trajectory);
 

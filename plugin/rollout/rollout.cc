@@ -92,6 +92,7 @@ struct Simulator::Impl {
     DataPtr data;
     std::unique_ptr<Linearizer> linearizer;
     LinearizeOptions options;
+    StepDerivative derivative;
     VectorXd u, dx;
   };
 
@@ -175,6 +176,31 @@ struct Simulator::Impl {
     return {status, status == StepStatus::kOk ? -1 : N, guard.TakeWarnings()};
   }
 
+  // with this worker's linearizer, made anew when the options change
+  void LinearizeKnot(const Trajectory& trajectory, const LinearizeOptions& options, int t, Worker& worker,
+                     StepDerivative* out) const {
+    const int N = trajectory.N();
+    LinearizeOptions wanted = options;
+    wanted.substeps = substeps;
+    if (!worker.linearizer || !SameOptions(worker.options, wanted)) {
+      worker.linearizer = std::make_unique<Linearizer>(model, wanted);
+      worker.linearizer->SetContext(context);
+      worker.options = wanted;
+    }
+
+    // at the last knot there is no control
+    if (t == N && !wanted.sensors) {
+      *out = StepDerivative();
+      return;
+    }
+    worker.linearizer->SetMovingContext(trajectory.context.col(t));
+    if (t < N) {
+      worker.linearizer->Linearize(trajectory.X.col(t), trajectory.U.col(t), out);
+    } else {
+      worker.linearizer->LinearizeSensors(trajectory.X.col(N), out);
+    }
+  }
+
   const mjModel* model;
   Dims dims;
   VectorXd context;
@@ -250,33 +276,20 @@ RolloutStatus Simulator::RolloutPolicy(const Trajectory& reference, const Policy
 
 void Simulator::Linearize(const Trajectory& trajectory, const LinearizeOptions& options,
                           std::vector<StepDerivative>* out) {
-  const int N = trajectory.N();
   CheckTrajectory(impl_->model, impl_->dims, trajectory);
-  out->resize(static_cast<std::size_t>(N) + 1);
-  LinearizeOptions wanted = options;
-  wanted.substeps = impl_->substeps;
+  out->resize(static_cast<std::size_t>(trajectory.N()) + 1);
+  ParallelFor(trajectory.N() + 1, [&](int t, int index) {
+    impl_->LinearizeKnot(trajectory, options, t, impl_->Get(index), &(*out)[static_cast<std::size_t>(t)]);
+  });
+}
 
-  ParallelFor(N + 1, [&](int t, int index) {
-    // this worker's linearizer, as asked for
+void Simulator::LinearizeEach(const Trajectory& trajectory, const LinearizeOptions& options,
+                              const std::function<void(int, int, StepDerivative*)>& use) {
+  CheckTrajectory(impl_->model, impl_->dims, trajectory);
+  ParallelFor(trajectory.N() + 1, [&](int t, int index) {
     Impl::Worker& worker = impl_->Get(index);
-    if (!worker.linearizer || !SameOptions(worker.options, wanted)) {
-      worker.linearizer = std::make_unique<Linearizer>(impl_->model, wanted);
-      worker.linearizer->SetContext(impl_->context);
-      worker.options = wanted;
-    }
-
-    // at the last knot there is no control
-    StepDerivative& derivative = (*out)[static_cast<std::size_t>(t)];
-    if (t == N && !wanted.sensors) {
-      derivative = StepDerivative();
-      return;
-    }
-    worker.linearizer->SetMovingContext(trajectory.context.col(t));
-    if (t < N) {
-      worker.linearizer->Linearize(trajectory.X.col(t), trajectory.U.col(t), &derivative);
-    } else {
-      worker.linearizer->LinearizeSensors(trajectory.X.col(N), &derivative);
-    }
+    impl_->LinearizeKnot(trajectory, options, t, worker, &worker.derivative);
+    use(t, index, &worker.derivative);
   });
 }
 

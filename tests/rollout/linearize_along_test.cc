@@ -60,6 +60,26 @@ TEST_F(LinearizeAlong, DoesNotDependOnTheThreadCount) {
   }
 }
 
+// One derivative a worker serves all knots, even when its matrices are taken away by swap.
+TEST_F(LinearizeAlong, EachHandsOutTheSameDerivativesOneByOne) {
+  for (const NamedModel& named : AwakeModels()) {
+    SCOPED_TRACE(named.name);
+    ModelPtr model = LoadModelFromString(named.xml);
+    DataPtr start = StartData(model.get());
+    Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 2);
+    Trajectory trajectory;
+    ASSERT_TRUE(simulator.Rollout(GetState(model.get(), start.get()), WavyControls(model.get(), 15), &trajectory).ok());
+    std::vector<StepDerivative> expected, taken(16);
+    simulator.Linearize(trajectory, {}, &expected);
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      simulator.LinearizeEach(trajectory, {}, [&](int t, int, StepDerivative* derivative) {
+        std::swap(taken[static_cast<std::size_t>(t)], *derivative);
+      });
+      EXPECT_TRUE(Same(expected, taken));
+    }
+  }
+}
+
 // A knot in the middle is what a caller gets who sets up that instant alone.
 TEST_F(LinearizeAlong, EachKnotIsLinearizeAtThatInstant) {
   for (const NamedModel& named : AwakeModels()) {
