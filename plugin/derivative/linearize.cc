@@ -203,6 +203,9 @@ void Linearizer::LinearizeSensors(ConstVectorRef x, StepDerivative* out) {
   s.FirstThatCovers(out, [&](Backend* backend, std::string* missing) {
     return backend->LinearizeSensors(&s.local, s.data.get(), out, missing);
   });
+  out->A.resize(0, 0);
+  out->B.resize(0, 0);
+  out->D.resize(0, 0);
 }
 
 StepDerivative Linearize(const mjModel* model, const mjData* data, const LinearizeOptions& options) {
