@@ -11,7 +11,7 @@ enum class StepStatus {
   kOk,
   kBadState,       ///< qpos, qvel or qacc became NaN or huge (the engine's BADQPOS, BADQVEL, BADQACC)
   kBadControl,     ///< a control was NaN or huge; the engine would have stepped with zero
-  kArenaFull,      ///< contacts or constraints were dropped for want of memory; the model's <size memory> is too small
+  kArenaFull,      ///< contacts or constraints found no memory; the model's <size memory> is too small
 };
 const char* ToString(StepStatus status);
 
@@ -22,8 +22,11 @@ const char* ToString(StepStatus status);
 /// @param x        state (nx).  @param u  control (nu).
 /// @param x_next   receives x' (nx); may be empty.
 /// @param sensors  receives the sensors at (x, u), before the first substep ends (ns); may be empty.
+/// Sleeping is off: which bodies the engine has put to sleep is history that no state holds.
+///
 /// @post  `data` is after the interval, its moving context advanced. The context at entry is the caller's business:
-///        SetContext or SetMovingContext before the call makes f a function.
+///        SetContext or SetMovingContext before the call makes f a function. After kBadState the engine has reset `data`,
+///        context included.
 /// @throws Error{kDimensionMismatch}; Error{kEngine} if the engine raises an error.
 StepStatus Step(const mjModel* model, mjData* data, ConstVectorRef x, ConstVectorRef u, int substeps, VectorRef x_next,
                 VectorRef sensors);

@@ -1,4 +1,5 @@
 #include <costate/model.h>
+#include <mujoco/mjxmacro.h>
 
 #include <algorithm>
 #include <cctype>
@@ -16,8 +17,9 @@ namespace {
 
 constexpr int kErrorSize = 4096;  // room for the compiler's text
 
-// header of an .mjb: five integers; the second is sizeof(mjtNum), the fourth the engine's version
+// header of an .mjb: five integers, the first a fixed mark, the fourth the engine's version
 constexpr int kMjbHeader = 5;
+constexpr int kMjbMark = 54321;
 constexpr int kMjbVersion = 3;
 
 bool HasExtension(const std::string& path, const std::string& extension) {
@@ -61,10 +63,12 @@ std::string Join(const std::vector<std::string>& texts) {
   return joined;
 }
 
-// the engine's texts end in newlines and blanks
-std::string Trimmed(std::string text) {
-  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.pop_back();
-  return text;
+// the engine's texts run over several lines and end in blanks: one line
+std::string OneLine(const std::string& text) {
+  std::string line;
+  for (char c : text) line += c == '\n' ? std::string(line.empty() || line.back() == ' ' ? "" : ", ") : std::string(1, c);
+  while (!line.empty() && (line.back() == ' ' || line.back() == ',')) line.pop_back();
+  return line;
 }
 
 // the compiler's text, with the file's name in front unless it is there
@@ -72,18 +76,41 @@ std::string WithName(const std::string& name, const std::string& text) {
   return text.find(name) == std::string::npos ? name + ": " + text : text;
 }
 
+// The engine believes the sizes at the beginning of an .mjb and allocates by them, whatever they are: they must account for
+// the number of bytes that follow.
+void CheckBinarySize(const std::vector<unsigned char>& bytes) {
+  mjModel shell = {};
+  std::size_t position = kMjbHeader * sizeof(int);
+  bool complete = true;
+  auto read = [&](mjtSize* size) {
+    complete = complete && position + sizeof(mjtSize) <= bytes.size();
+    if (complete) std::memcpy(size, bytes.data() + position, sizeof(mjtSize));
+    position += sizeof(mjtSize);
+  };
+#define X(name) read(&shell.name);
+  MJMODEL_SIZES
+#undef X
+  const auto have = static_cast<mjtSize>(bytes.size());
+  if (!complete) throw Error(ErrorCode::kFile, "its sizes are incomplete");
+  if (const mjtSize need = mj_sizeModel(&shell); need != have) {
+    throw Error(ErrorCode::kFile, "it has " + std::to_string(have) + " bytes, its sizes ask for " + std::to_string(need));
+  }
+}
+
 ModelPtr ParseBinary(const std::vector<unsigned char>& bytes, const std::string& name) {
   int header[kMjbHeader] = {};
   if (bytes.size() < sizeof(header)) throw Error(ErrorCode::kFile, name + " is damaged: it has no complete header");
   std::memcpy(header, bytes.data(), sizeof(header));
   const int version = header[kMjbVersion];
-  if (header[1] == sizeof(mjtNum) && version != mj_version() && version > 0) {
+  if (header[0] != kMjbMark) throw Error(ErrorCode::kFile, name + " is not a compiled MuJoCo model");
+  if (version != mj_version()) {
     throw Error(ErrorCode::kUnsupported, name + " was written by MuJoCo " + VersionText(version) + "; this is " +
                                              mj_versionString() + ", which reads only its own: compile the model again");
   }
   EngineGuard guard;
   std::string reason;
   try {
+    CheckBinarySize(bytes);
     ModelPtr model(mj_loadModelBuffer(bytes.data(), static_cast<mjtSize>(bytes.size())));
     if (model) return model;
     reason = Join(guard.TakeWarnings());
@@ -104,8 +131,8 @@ SpecPtr Parse(const char* path, const char* text, const std::string& name, std::
   char error[kErrorSize] = "";
   SpecPtr spec(path != nullptr ? mj_parseXML(path, nullptr, error, sizeof(error))
                                : mj_parseXMLString(text, nullptr, error, sizeof(error)));
-  if (!spec) throw Error(ErrorCode::kParse, WithName(name, Trimmed(error)));
-  if (error[0] != '\0') Append({Trimmed(error)}, warnings);
+  if (!spec) throw Error(ErrorCode::kParse, WithName(name, OneLine(error)));
+  if (error[0] != '\0') Append({OneLine(error)}, warnings);
   Append(guard.TakeWarnings(), warnings);
   return spec;
 }
@@ -132,11 +159,11 @@ SpecPtr LoadSpec(const std::string& path, std::vector<std::string>* warnings) {
 ModelPtr CompileModel(mjSpec* spec, const std::string& name, std::vector<std::string>* warnings) {
   EngineGuard guard;
   ModelPtr model(mj_compile(spec, nullptr));
-  if (!model) throw Error(ErrorCode::kParse, WithName(name, Trimmed(mjs_getError(spec))));
+  if (!model) throw Error(ErrorCode::kParse, WithName(name, OneLine(mjs_getError(spec))));
 
   // the compiler keeps its warnings in the spec and may raise them as well: each once
   std::vector<std::string> found;
-  for (int i = 0; i < mjs_numWarnings(spec); ++i) found.push_back(Trimmed(mjs_getWarning(spec, i)));
+  for (int i = 0; i < mjs_numWarnings(spec); ++i) found.push_back(OneLine(mjs_getWarning(spec, i)));
   for (std::string& text : guard.TakeWarnings()) {
     if (std::find(found.begin(), found.end(), text) == found.end()) found.push_back(std::move(text));
   }

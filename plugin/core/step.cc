@@ -2,6 +2,9 @@
 
 #include <array>
 #include <cmath>
+#include <cstring>
+#include <memory>
+#include <string>
 
 #include "core/check.h"
 #include "core/engine_guard.h"
@@ -19,15 +22,15 @@ bool AllGood(const mjtNum* values, int n) {
 
 // Reads what the engine's warning counters gained in a scope. Comparing them before and after is not enough: an automatic
 // reset sets them back, so that one failure looks like the one before. They are zeroed, read, and what was there is added.
-class WarningCount {
+class Warnings {
  public:
-  explicit WarningCount(mjData* data) : data_(data) {
+  explicit Warnings(mjData* data) : data_(data) {
     for (int i = 0; i < mjNWARNING; ++i) {
       before_[i] = data->warning[i].number;
       data->warning[i].number = 0;
     }
   }
-  ~WarningCount() {
+  ~Warnings() {
     for (int i = 0; i < mjNWARNING; ++i) data_->warning[i].number += before_[i];
   }
   StepStatus Status() const {
@@ -42,6 +45,37 @@ class WarningCount {
   mjData* data_;
   std::array<int, mjNWARNING> before_;
 };
+
+// The caller's model, or a shallow copy without sleep: which trees sleep is history that no state holds, f has none.
+class Awake {
+ public:
+  explicit Awake(const mjModel* model) : model_(model) {
+    if ((model->opt.enableflags & mjENBL_SLEEP) == 0) return;
+    copy_ = std::make_unique<mjModel>(*model);
+    copy_->opt.enableflags &= ~mjENBL_SLEEP;
+    model_ = copy_.get();
+  }
+  const mjModel* get() const { return model_; }
+
+ private:
+  const mjModel* model_;
+  std::unique_ptr<mjModel> copy_;
+};
+
+// Runs engine calls under a guard. When the arena is full the engine drops contacts or constraints and warns, unless its
+// stack is what does not fit: that it calls an error, here the same status.
+template <typename Calls>
+StepStatus Run(mjData* data, const Calls& calls) {
+  EngineGuard guard(data);
+  const Warnings warnings(data);
+  try {
+    calls(warnings);
+  } catch (const Error& error) {
+    if (std::strstr(error.what(), "stack overflow") == nullptr) throw;
+    return StepStatus::kArenaFull;
+  }
+  return warnings.Status();
+}
 
 void SetStateAndControl(const mjModel* model, mjData* data, const Dims& dims, ConstVectorRef x, ConstVectorRef u) {
   CheckSize(model, "x", x.size(), "nx", dims.nx);
@@ -61,7 +95,7 @@ const char* ToString(StepStatus status) {
     case StepStatus::kOk: return "ok";
     case StepStatus::kBadState: return "state or acceleration became NaN or huge";
     case StepStatus::kBadControl: return "a control is NaN or huge";
-    case StepStatus::kArenaFull: return "contacts or constraints were dropped: the model's <size memory> is too small";
+    case StepStatus::kArenaFull: return "contacts or constraints found no memory: the model's <size memory> is too small";
   }
   return "unknown";
 }
@@ -69,38 +103,44 @@ const char* ToString(StepStatus status) {
 StepStatus Step(const mjModel* model, mjData* data, ConstVectorRef x, ConstVectorRef u, int substeps, VectorRef x_next,
                 VectorRef sensors) {
   const Dims dims(model);
-  if (substeps < 1) throw Error(ErrorCode::kInvalidArgument, "substeps is " + std::to_string(substeps) + ", at least 1 is needed");
+  if (substeps < 1) {
+    throw Error(ErrorCode::kInvalidArgument, "substeps is " + std::to_string(substeps) + ", at least 1 is needed");
+  }
   if (x_next.size() > 0) CheckSize(model, "x_next", x_next.size(), "nx", dims.nx);
   if (sensors.size() > 0) CheckSize(model, "sensors", sensors.size(), "nsensordata", dims.ns);
   SetStateAndControl(model, data, dims, x, u);
 
-  EngineGuard guard(data);
-  WarningCount warnings(data);
-  for (int i = 0; i < substeps; ++i) {
-    mj_step(model, data);
+  const Awake awake(model);
+  const StepStatus status = Run(data, [&](const Warnings& warnings) {
+    for (int i = 0; i < substeps; ++i) {
+      mj_step(awake.get(), data);
 
-    // mj_step leaves the sensors of the state that it started from
-    if (i == 0) CopySensors(dims, data, sensors);
-    if (warnings.Status() == StepStatus::kBadState) break;
-  }
+      // mj_step leaves the sensors of the state that it started from
+      if (i == 0) CopySensors(dims, data, sensors);
+      if (warnings.Status() == StepStatus::kBadState) break;
+    }
+  });
   if (x_next.size() > 0) mj_getState(model, data, x_next.data(), kStateSignature);
 
   // the engine looks at a state only when it steps from it
   const bool good = AllGood(data->qpos, dims.nq) && AllGood(data->qvel, dims.nv) && AllGood(data->act, dims.na);
-  return good ? warnings.Status() : StepStatus::kBadState;
+  return good ? status : StepStatus::kBadState;
 }
 
 StepStatus Forward(const mjModel* model, mjData* data, ConstVectorRef x, ConstVectorRef u, VectorRef sensors) {
   const Dims dims(model);
   if (sensors.size() > 0) CheckSize(model, "sensors", sensors.size(), "nsensordata", dims.ns);
   SetStateAndControl(model, data, dims, x, u);
-  if (!AllGood(x.data(), dims.nx)) return StepStatus::kBadState;
+  if (!AllGood(data->qpos, dims.nq) || !AllGood(data->qvel, dims.nv) || !AllGood(data->act, dims.na)) {
+    return StepStatus::kBadState;
+  }
 
-  EngineGuard guard(data);
-  WarningCount warnings(data);
-  mj_forward(model, data);
-  CopySensors(dims, data, sensors);
-  return AllGood(data->qacc, dims.nv) ? warnings.Status() : StepStatus::kBadState;
+  const Awake awake(model);
+  const StepStatus status = Run(data, [&](const Warnings&) {
+    mj_forward(awake.get(), data);
+    CopySensors(dims, data, sensors);
+  });
+  return AllGood(data->qacc, dims.nv) ? status : StepStatus::kBadState;
 }
 
 }  // namespace costate
