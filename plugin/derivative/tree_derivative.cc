@@ -88,18 +88,19 @@ void TreeDerivative::Forward(const mjModel* model, const mjData* data, const Tre
       body.F.head<3>() -= body.T + r.cross(body.G);
       body.F.tail<3>() -= body.G;
     }
-
-    // P = K + HH [Vᵃ ×] + Kv [Vᵛ ×]
-    if (input.constraint && input.constraint[b].active) {
-      body.con = input.constraint[b];
-      body.con.K += body.con.HH * CrossMotionMatrix(body.va) + body.con.Kv * CrossMotionMatrix(body.v);
-    } else {
-      body.con.active = false;
-    }
   }
 }
 
-void TreeDerivative::Backward(const mjModel* model, const TreeInput& input) {
+void TreeDerivative::Backward(const mjModel* model, const TreeInput& input, const BodyConstraint* constraint) {
+  // (R6) P = K + HH [Vᵃ ×] + Kv [Vᵛ ×]
+  for (int b = 1; b < model->nbody; b++) {
+    Body& body = body_[b];
+    body.con.active = constraint && constraint[b].active;
+    if (!body.con.active) continue;
+    body.con = constraint[b];
+    body.con.K += body.con.HH * CrossMotionMatrix(body.va) + body.con.Kv * CrossMotionMatrix(body.v);
+  }
+
   for (int b = static_cast<int>(model->nbody) - 1; b > 0; b--) {
     const int p = model->body_parentid[b];
     if (p == 0) continue;
@@ -231,13 +232,12 @@ COSTATE_SIMD void Pairs(const PairLoop& loop) {
 
 }  // namespace
 
-void TreeDerivative::Compute(const mjModel* model, const mjData* data, const TreeInput& input, BlockedMatrix* R,
-                             BlockedMatrix* E, TreeSolver* H) {
-  Forward(model, data, input);
-  Backward(model, input);
+void TreeDerivative::Finish(const mjModel* model, const mjData* data, const TreeInput& input,
+                            const BodyConstraint* constraint, BlockedMatrix* R, BlockedMatrix* E, TreeSolver* H) {
+  Backward(model, input, constraint);
   Products(model, data, input);
   Pairs({static_cast<int>(model->nv), model->dof_parentid, group_.data(), group_end_.data(), left_.data(), right_.data(), R,
-         input.e ? E : nullptr, input.constraint ? H : nullptr});
+         input.e ? E : nullptr, constraint ? H : nullptr});
 }
 
 }  // namespace costate

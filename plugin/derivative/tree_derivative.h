@@ -27,7 +27,6 @@ struct TreeInput {
   const double* a = nullptr;     ///< acceleration at which r is differentiated (nv)
   const double* e = nullptr;     ///< also ∂(M e)/∂q (nv); null: not wanted
   const double* load = nullptr;  ///< world-fixed (torque; force) at each xipos (nbody × 6); null: none
-  const BodyConstraint* constraint = nullptr;  ///< nbody; null: none
   bool gravity = true;           ///< RNE includes gravity
   bool velocity = true;          ///< false: differentiate at v = 0
 };
@@ -42,15 +41,24 @@ class TreeDerivative {
  public:
   explicit TreeDerivative(const mjModel* model);
 
+  /// Velocities, accelerations and axis rates from the root up: what constraints need before they can be linearized.
+  /// `data` must hold cdof, cinert, xipos and subtree_com at q.
+  void Forward(const mjModel* model, const mjData* data, const TreeInput& input);
+
+  const Vec6& velocity(int body) const { return body_[body].v; }             ///< Vᵛ = Σ S v
+  const Vec6& acceleration_field(int body) const { return body_[body].va; }  ///< Vᵃ = Σ S a, no velocity products
+  const Vec6& axis_rate(int dof) const { return dof_[dof].psid; }            ///< ψ̇ = Vᵛ before the dof's group × S
+  const Vec6& axis_field(int dof) const { return dof_[dof].aS; }             ///< S × Vᵃ before the dof's group
+
   /// Adds the q columns [0, nv) and v columns [nv, 2nv) of −∂r to R, where r = RNE(q,v,a) − Jᵀload − Jᵀf, and, when the
-  /// inputs are there, ∂(M e)/∂q to the q columns of E and Sᵀ HH S to H. `data` must hold cdof, cvel, cinert and
-  /// subtree_com at (q, v). Cost: O(nv · depth).
-  void Compute(const mjModel* model, const mjData* data, const TreeInput& input, BlockedMatrix* R, BlockedMatrix* E,
-               TreeSolver* H);
+  /// inputs are there, ∂(M e)/∂q to the q columns of E and Sᵀ HH S to H. Cost: O(nv · depth).
+  /// @param constraint  forces against the static world, one entry a body; null: none.
+  /// @pre   Forward with the same input.
+  void Finish(const mjModel* model, const mjData* data, const TreeInput& input, const BodyConstraint* constraint,
+              BlockedMatrix* R, BlockedMatrix* E, TreeSolver* H);
 
  private:
-  void Forward(const mjModel* model, const mjData* data, const TreeInput& input);
-  void Backward(const mjModel* model, const TreeInput& input);
+  void Backward(const mjModel* model, const TreeInput& input, const BodyConstraint* constraint);
   void Products(const mjModel* model, const mjData* data, const TreeInput& input);
 
   struct Body {

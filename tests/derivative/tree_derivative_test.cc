@@ -137,7 +137,8 @@ TEST_F(TreeDerivativeTest, EqualsDifferencesOfInverseDynamics) {
     input.a = a.data();
     input.e = e.data();
     if (with_load) input.load = load.data();
-    tree.Compute(m, d, input, &R, &E, nullptr);
+    tree.Forward(m, d, input);
+    tree.Finish(m, d, input, nullptr, &R, &E, nullptr);
 
     MatrixXd value(nv, 3 * nv), reference(nv, 3 * nv);
     const VectorXd zero = VectorXd::Zero(nv);

@@ -1,0 +1,69 @@
+// Constraint forces in ∂r and in H: contacts of both cones, limits, friction loss, joint and fixed-tendon equalities.
+// Section C of README.md.
+#ifndef COSTATE_DERIVATIVE_CONSTRAINT_H_
+#define COSTATE_DERIVATIVE_CONSTRAINT_H_
+
+#include <mujoco/mujoco.h>
+
+#include <string>
+#include <vector>
+
+#include "derivative/contact_geometry.h"
+#include "derivative/tree_derivative.h"
+
+namespace costate {
+
+class ConstraintDerivative {
+ public:
+  explicit ConstraintDerivative(const mjModel* model);
+
+  /// Linearizes all rows of data->efc. @pre efc_* hold positions, velocities, states, forces and cone Hessians at the
+  /// acceleration in `input` (mj_constraintUpdate with the cone flag), tree.Forward has run.
+  /// @return false with the first row that has no closed form in `missing`.
+  bool Linearize(const mjModel* model, mjData* data, const TreeDerivative& tree, std::string* missing);
+
+  /// Declares which dofs the rows couple beyond the tree, before H is filled. @pre Linearize.
+  void DeclareCouplings(TreeSolver* H) const;
+
+  /// Forces against the static world, for TreeDerivative::Finish; null when there are none.
+  const BodyConstraint* bodies() const { return any_body_ ? body_.data() : nullptr; }
+
+  /// Adds everything else: −∂r by q and v to R (columns [0, nv) and [nv, 2nv)), and its part of H.
+  void AddPairsAndRows(const mjModel* model, const mjData* data, const TreeDerivative& tree, BlockedMatrix* R,
+                       TreeSolver* H) const;
+
+ private:
+  // contacts between two moving bodies, about the subtree_com of body 2's tree
+  struct Pair {
+    int body1, body2;
+    Mat6 K1, K2, Krig, HH, Kv;
+    int chain_start, chain_count;  // dofs that move exactly one of the two bodies
+    int common;                    // last dof that moves both; -1: none
+  };
+  // a row whose Jacobian has few entries: r −= Jᵀ f, f = −D y
+  struct Row {
+    int start, count;        // its entries in row_dof_, row_J_
+    double q, v, h;          // factors of JᵀJ in ∂r/∂q, ∂r/∂v, H
+    int curved_dof;          // equality: J at this dof depends on its own q …
+    double curved_dJ;        // … with this slope
+    double force, D, rate;   // and then f, D and J'·(a + b v) matter too
+  };
+
+  void Contact(const mjModel* model, const mjData* data, int c, const TreeDerivative& tree);
+  bool ScalarRow(const mjModel* model, const mjData* data, int row, std::string* missing);
+  Pair* FindPair(const mjModel* model, int body1, int body2);
+
+  ContactGeometry geometry_;
+  std::vector<BodyConstraint> body_;
+  bool any_body_ = false;
+  std::vector<Pair> pair_;
+  std::vector<int> chain_;
+  std::vector<signed char> chain_sign_;
+  std::vector<Row> row_;
+  std::vector<int> row_dof_;
+  std::vector<double> row_J_;
+};
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_CONSTRAINT_H_

@@ -1,0 +1,50 @@
+// How a contact moves with its two geoms: (distance, point, frame) by the twist of geom 2. Section G of README.md.
+#ifndef COSTATE_DERIVATIVE_CONTACT_GEOMETRY_H_
+#define COSTATE_DERIVATIVE_CONTACT_GEOMETRY_H_
+
+#include <mujoco/mujoco.h>
+
+#include <string>
+#include <vector>
+
+#include "derivative/spatial.h"
+
+namespace costate {
+
+/// Rows (dφ, dp, Ω): distance, point, and the angular velocity of the contact frame.
+/// Columns: twist (w; v) of a geom, v at the contact point.
+using ContactMatrix = Eigen::Matrix<double, 7, 6>;
+
+struct ContactMotion {
+  ContactMatrix by_geom2;  ///< geom 2 moves, geom 1 rests
+  ContactMatrix by_both;   ///< both move as one rigid body: not zero in Ω, because tangents may come from world axes
+  /// Geom 1 moves, geom 2 rests: the two others tell, so six directions are enough.
+  ContactMatrix by_geom1() const { return by_both - by_geom2; }
+};
+
+/// Closed forms for plane–sphere, plane–capsule, plane–box, plane–mesh and sphere–sphere; centred differences of the
+/// engine's own narrow-phase function in pose space for the other pairs, shared by all contacts of a pair.
+class ContactGeometry {
+ public:
+  explicit ContactGeometry(const mjModel* model);
+
+  /// Fills motion(c) for every contact with a constraint row. Geom poses in `data` are perturbed and restored bit for bit.
+  /// @return false with the geoms' names in `missing` when a contact cannot be differentiated.
+  bool Compute(const mjModel* model, mjData* data, std::string* missing);
+
+  const ContactMotion& motion(int contact) const { return motion_[contact]; }
+
+ private:
+  bool ClosedForm(const mjModel* model, const mjData* data, int c);
+  bool Difference(const mjModel* model, mjData* data, int first, std::string* missing);
+  bool FindMargin(const mjModel* model, mjData* data, int first, double* margin);
+  int Collide(const mjModel* model, mjData* data, int g1, int g2, double margin);
+
+  std::vector<ContactMotion> motion_;
+  std::vector<char> done_;
+  std::vector<mjPreContact> found_;
+};
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_CONTACT_GEOMETRY_H_

@@ -1,0 +1,163 @@
+#include "derivative/constraint.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "derivative/equilibrium.h"
+#include "derivative/residual_difference.h"
+#include <costate/model.h>
+
+namespace costate {
+namespace {
+
+// Scenes without actuators, springs and dampers: ∂r is RNE and constraints only, and H = M + Jᵀ s'' J.
+
+constexpr char kDrops[] = R"(
+<mujoco><option cone="%CONE%" impratio="3"/><worldbody>
+  <geom type="plane" size="5 5 .1" euler="3 4 0" condim="%DIM%" friction="1 .1 .05"/>
+  <body pos="0 0 .11"><freejoint/><geom size=".1" condim="%DIM%"/></body>
+  <body pos="1 0 .11" euler="0 90 0"><freejoint/><geom type="capsule" size=".1 .2"/></body>
+  <body pos="2 0 .11" euler="20 10 0"><freejoint/><geom type="box" size=".1 .2 .1"/>
+    <body pos="0 .3 0"><joint type="hinge" axis="1 0 0"/><geom type="box" size=".05 .1 .1"/></body></body>
+  <body pos="3 0 .11"><joint type="ball" pos="0 0 .3"/><joint type="slide" axis="0 0 1"/><geom size=".12"/></body>
+  <body pos="4 0 .11" euler="80 10 0"><freejoint/><geom type="cylinder" size=".1 .2"/></body>
+  <body pos="5 0 .11"><freejoint/><geom type="ellipsoid" size=".1 .15 .11"/></body>
+</worldbody></mujoco>)";
+
+constexpr char kPiles[] = R"(
+<mujoco><option cone="%CONE%"/><worldbody>
+  <geom type="plane" size="5 5 .1" condim="%DIM%"/>
+  <body pos="0 0 .1"><freejoint/><geom size=".1" condim="%DIM%"/></body>
+  <body pos=".02 .01 .29"><freejoint/><geom size=".1"/></body>
+  <body pos="1 0 .1"><freejoint/><geom type="box" size=".2 .2 .1"/></body>
+  <body pos="1.02 .03 .29" euler="0 0 30"><freejoint/><geom type="box" size=".1 .15 .1"/></body>
+  <body pos="2 0 .1" euler="0 90 0"><freejoint/><geom type="capsule" size=".1 .3"/></body>
+  <body pos="2 .02 .29" euler="90 0 0"><freejoint/><geom type="capsule" size=".1 .3"/></body>
+  <body pos="3 0 .1"><geom type="box" size=".2 .2 .1"/></body>
+  <body pos="3 .02 .29"><freejoint/><geom size=".1"/></body>
+</worldbody></mujoco>)";
+
+// contacts between branches of one tree, with common ancestors that move both
+constexpr char kBranches[] = R"(
+<mujoco><option cone="%CONE%"/><worldbody>
+  <geom type="plane" size="5 5 .1" condim="%DIM%"/>
+  <body pos="0 0 .3"><freejoint/><geom size=".05"/>
+    <body pos=".1 0 0"><joint axis="0 1 0"/><geom type="capsule" size=".04" fromto="0 0 0 .2 0 -.1" condim="%DIM%"/>
+      <body pos=".2 0 -.1"><joint type="ball"/><geom size=".11"/></body></body>
+    <body pos="0 .1 0"><joint axis="1 0 0"/><joint axis="0 0 1"/><geom type="capsule" size=".04" fromto="0 0 0 0 .2 -.1"/>
+      <body pos="0 .2 -.1"><joint axis="1 0 1"/><geom size=".11" pos=".1 0 0"/></body></body>
+  </body>
+  <body pos=".15 .1 .6"><freejoint/><geom type="box" size=".1 .1 .05"/></body>
+</worldbody></mujoco>)";
+
+// limits, friction loss, equalities and a fixed tendon across branches
+constexpr char kRows[] = R"(
+<mujoco><default><joint damping="0"/></default><worldbody>
+  <body pos="0 0 1"><joint name="a" axis="0 1 0" range="-20 20" limited="true" frictionloss=".1"/><geom type="capsule" size=".05 .2"/>
+    <body pos=".2 0 0"><joint name="b" axis="0 1 0"/><geom type="capsule" size=".05 .2"/></body>
+    <body pos="-.2 0 0"><joint name="c" axis="1 0 0" frictionloss="20"/><geom type="capsule" size=".05 .2"/></body>
+    <body pos="0 .2 0"><joint name="e" type="slide" axis="1 0 0" range="-.01 .01" limited="true"/><geom size=".05"/></body>
+  </body>
+</worldbody>
+<tendon><fixed name="t" limited="true" range="-.1 .1" frictionloss=".05"><joint joint="b" coef="1"/><joint joint="c" coef="-.5"/></fixed>
+        <fixed name="s"><joint joint="a" coef="1"/><joint joint="b" coef=".3"/></fixed></tendon>
+<equality><joint joint1="b" joint2="a" polycoef="0 .5 .7 -.2 .1"/><tendon tendon1="s" polycoef="0.05 0 0 0 0"/></equality>
+</mujoco>)";
+
+std::string Fill(std::string xml, const std::string& cone, const std::string& dim) {
+  for (const auto& [key, value] : {std::pair{std::string("%CONE%"), cone}, {std::string("%DIM%"), dim}}) {
+    for (std::size_t at; (at = xml.find(key)) != std::string::npos;) xml.replace(at, key.size(), value);
+  }
+  return xml;
+}
+
+// compares −∂r by q and v and H with the residual's differences and the engine's own J and D
+void ExpectAgrees(const std::string& xml, int steps, int min_rows) {
+  ModelPtr model = LoadModelFromString(xml);
+  mjModel* m = model.get();
+  m->opt.tolerance = 0;
+  DataPtr data = MakeData(m);
+  mjData* d = data.get();
+  std::mt19937 rng(7);
+  std::normal_distribution<double> normal;
+  for (int s = 0; s < steps; s++) mj_step(m, d);
+  for (int i = 0; i < m->nv; i++) d->qvel[i] += 0.05 * normal(rng);
+
+  Equilibrium point;
+  StepStatus status;
+  std::string reason;
+  ASSERT_TRUE(point.Solve(m, d, &status, &reason)) << reason;
+  ASSERT_GE(d->nefc, min_rows);
+  ResidualDifference difference(m);
+  DirectDerivative direct;
+  ASSERT_TRUE(difference.Compute(m, d, point, &direct, &reason)) << reason;
+
+  const int nv = static_cast<int>(m->nv);
+  TreeDerivative tree(m);
+  ConstraintDerivative constraint(m);
+  TreeSolver H(m->dof_parentid, nv);
+  BlockedMatrix R;
+  R.Resize(nv, 2 * nv);
+  R.SetZero();
+  TreeInput input;
+  input.a = d->qacc;
+  tree.Forward(m, d, input);
+  ASSERT_TRUE(constraint.Linearize(m, d, tree, &reason)) << reason;
+  constraint.DeclareCouplings(&H);
+  H.SetZero();
+  for (int i = 0; i < nv; i++) {
+    for (int k = m->M_rowadr[i]; k < m->M_rowadr[i] + m->M_rownnz[i]; k++) H.Add(i, m->M_colind[k], d->M[k]);
+  }
+  tree.Finish(m, d, input, constraint.bodies(), &R, nullptr, &H);
+  constraint.AddPairsAndRows(m, d, tree, &R, &H);
+
+  MatrixXd value(nv, 2 * nv), dense = MatrixXd::Zero(nv, nv);
+  for (int i = 0; i < nv; i++) {
+    for (int j = 0; j < 2 * nv; j++) value(i, j) = -R(i, j);
+    dense(i, i) = H.diagonal(i);
+    for (int n = 0; n < H.row_size(i); n++) dense(i, H.row_columns(i)[n]) = dense(H.row_columns(i)[n], i) = H.row(i)[n];
+  }
+  const MatrixXd reference = direct.residual.leftCols(2 * nv);
+  for (int block = 0; block < 2; block++) {
+    const MatrixXd V = value.middleCols(block * nv, nv), W = reference.middleCols(block * nv, nv);
+    int i, j;
+    const double worst = (V - W).cwiseAbs().maxCoeff(&i, &j);
+    EXPECT_LE(worst, 2e-7 * W.cwiseAbs().maxCoeff()) << (block ? "velocity" : "position") << " block: dof " << i << " by "
+                                                     << j << ": " << V(i, j) << " against " << W(i, j);
+  }
+  const MatrixXd& expected = point.HessianMatrix();
+  EXPECT_LE((dense - expected).cwiseAbs().maxCoeff(), 1e-10 * expected.cwiseAbs().maxCoeff());
+}
+
+TEST(Constraint, AgreesWithDifferencesAgainstTheStaticWorld) {
+  for (const char* cone : {"pyramidal", "elliptic"}) {
+    for (const char* dim : {"1", "3", "4", "6"}) {
+      SCOPED_TRACE(std::string(cone) + " condim " + dim);
+      ExpectAgrees(Fill(kDrops, cone, dim), 60, 4);
+    }
+  }
+}
+
+TEST(Constraint, AgreesWithDifferencesBetweenMovingBodies) {
+  for (const char* cone : {"pyramidal", "elliptic"}) {
+    for (const char* dim : {"3", "6"}) {
+      SCOPED_TRACE(std::string(cone) + " condim " + dim);
+      ExpectAgrees(Fill(kPiles, cone, dim), 20, 12);
+    }
+  }
+}
+
+TEST(Constraint, AgreesWithDifferencesBetweenBranchesOfOneTree) {
+  for (const char* cone : {"pyramidal", "elliptic"}) {
+    SCOPED_TRACE(cone);
+    ExpectAgrees(Fill(kBranches, cone, "3"), 150, 6);
+  }
+}
+
+TEST(Constraint, AgreesWithDifferencesOnLimitsFrictionAndEqualities) { ExpectAgrees(kRows, 100, 5); }
+
+}  // namespace
+}  // namespace costate
