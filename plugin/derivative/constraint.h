@@ -1,4 +1,5 @@
-// Constraint forces in ∂r and in H: contacts of both cones, limits, friction loss, joint and fixed-tendon equalities.
+// Constraint forces in ∂r and in H: contacts of both cones, limits, friction loss, all equalities but
+// those of flexes and spatial tendons.
 // Section C of README.md.
 #ifndef COSTATE_DERIVATIVE_CONSTRAINT_H_
 #define COSTATE_DERIVATIVE_CONSTRAINT_H_
@@ -8,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "derivative/attachment.h"
 #include "derivative/contact_geometry.h"
 #include "derivative/tree_derivative.h"
 
@@ -52,6 +54,7 @@ class ConstraintDerivative {
   void Contact(const mjModel* model, const mjData* data, int c, const TreeDerivative& tree);
   bool ScalarRow(const mjModel* model, const mjData* data, int row, std::string* missing);
   Pair* FindPair(const mjModel* model, int body1, int body2);
+  void AddBallLimit(const mjModel* model, const mjData* data, int row, BlockedMatrix* R, TreeSolver* H) const;
 
   ContactGeometry geometry_;
   std::vector<BodyConstraint> body_;
@@ -62,6 +65,8 @@ class ConstraintDerivative {
   std::vector<Row> row_;
   std::vector<int> row_dof_;
   std::vector<double> row_J_;
+  std::vector<int> ball_row_;
+  AttachmentDerivative attachment_;
 };
 
 }  // namespace costate
