@@ -1,7 +1,6 @@
 #include "derivative/constraint.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include <costate/model.h>
 
@@ -10,6 +9,26 @@ namespace {
 
 using MatXd = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, 0, 6, 7>;  // at most 6×7, on the stack
 using VecXd = Eigen::Matrix<double, Eigen::Dynamic, 1, 0, 6, 1>;
+
+// the same motion or field, or wrench, about another point: `shift` is new minus old
+Vec6 MotionAbout(Vec6 s, const Vec3& shift) {
+  s.tail<3>() += s.head<3>().cross(shift);
+  return s;
+}
+Vec6 WrenchAbout(Vec6 f, const Vec3& shift) {
+  f.head<3>() -= shift.cross(f.tail<3>());
+  return f;
+}
+
+Vec3 Origin(const mjModel* model, const mjData* data, int body) {
+  return Vec3Map(data->subtree_com + 3 * model->body_rootid[body]);
+}
+
+// last dof that moves a body; -1: static
+int LastDof(const mjModel* model, int body) {
+  const int weld = model->body_weldid[body];
+  return model->body_dofnum[weld] ? model->body_dofadr[weld] + model->body_dofnum[weld] - 1 : -1;
+}
 
 // forces and their Hessian in the contact basis (n, t1, t2, spin, roll1, roll2), both cones: (C4)
 struct ContactForce {
@@ -70,8 +89,6 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
   row_.clear();
   row_dof_.clear();
   row_J_.clear();
-  ball_row_.clear();
-  attachment_.Clear();
 
   bool contacts = false;
   for (int row = 0; row < data->nefc; row++) {
@@ -103,11 +120,11 @@ void ConstraintDerivative::Contact(const mjModel* model, const mjData* data, int
   if (!force.active) return;
   const int dim = contact.dim;
   const int body1 = model->geom_bodyid[contact.geom[0]], body2 = model->geom_bodyid[contact.geom[1]];
-  const bool moves1 = LastDofOf(model, body1) >= 0, moves2 = LastDofOf(model, body2) >= 0;
+  const bool moves1 = LastDof(model, body1) >= 0, moves2 = LastDof(model, body2) >= 0;
 
   // relative fields, body 2 minus body 1, about one origin
-  const Vec3 origin = TreeOrigin(model, data, moves2 ? body2 : body1);
-  const Vec3 shift1 = moves1 ? Vec3(origin - TreeOrigin(model, data, body1)) : Vec3(Vec3::Zero());
+  const Vec3 origin = Origin(model, data, moves2 ? body2 : body1);
+  const Vec3 shift1 = moves1 ? Vec3(origin - Origin(model, data, body1)) : Vec3(Vec3::Zero());
   const Vec3 p = Vec3Map(contact.pos) - origin;
   const Vec6 Ua = tree.acceleration_field(body2) - MotionAbout(tree.acceleration_field(body1), shift1);
   const Vec6 Uv = tree.velocity(body2) - MotionAbout(tree.velocity(body1), shift1);
@@ -187,7 +204,7 @@ ConstraintDerivative::Pair* ConstraintDerivative::FindPair(const mjModel* model,
   pair.chain_start = static_cast<int>(chain_.size());
 
   // climb both chains, always from the larger dof, until they meet
-  int i = LastDofOf(model, body1), j = LastDofOf(model, body2);
+  int i = LastDof(model, body1), j = LastDof(model, body2);
   while (i != j) {
     const bool first = i > j;
     int& at = first ? i : j;
@@ -225,23 +242,17 @@ bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, i
     } else if (model->eq_type[id] == mjEQ_TENDON) {
       const bool curved = object2 >= 0 && (poly[2] != 0 || poly[3] != 0 || poly[4] != 0);
       if (spatial(object1) || (object2 >= 0 && spatial(object2)) || curved) return refuse(mjOBJ_EQUALITY, "tendon equality");
-    } else if (model->eq_type[id] == mjEQ_CONNECT || model->eq_type[id] == mjEQ_WELD) {
-      if (row == 0 || data->efc_type[row - 1] != type || data->efc_id[row - 1] != id) attachment_.Add(model, data, row, &body_);
-      any_body_ = true;
-      return true;
     } else {
-      return refuse(mjOBJ_EQUALITY, "equality");
+      return refuse(mjOBJ_EQUALITY, model->eq_type[id] == mjEQ_CONNECT ? "connect" : model->eq_type[id] == mjEQ_WELD ? "weld" : "equality");
     }
   } else if (type == mjCNSTR_FRICTION_TENDON) {
     if (spatial(id)) return refuse(mjOBJ_TENDON, "friction loss of a spatial tendon:");
   } else if (type == mjCNSTR_LIMIT_TENDON) {
     if (spatial(id)) return refuse(mjOBJ_TENDON, "limit of a spatial tendon:");
+  } else if (type == mjCNSTR_LIMIT_JOINT && model->jnt_type[id] == mjJNT_BALL) {
+    return refuse(mjOBJ_JOINT, "limit of a ball joint:");
   }
   if (data->efc_state[row] != mjCNSTRSTATE_QUADRATIC) return true;
-  if (type == mjCNSTR_LIMIT_JOINT && model->jnt_type[id] == mjJNT_BALL) {
-    ball_row_.push_back(row);
-    return true;
-  }
 
   // entries of J
   out.start = static_cast<int>(row_dof_.size());
@@ -282,7 +293,6 @@ void ConstraintDerivative::DeclareCouplings(TreeSolver* H) const {
   for (const Row& row : row_) {
     if (row.count > 1) H->Couple(row_dof_.data() + row.start, row.count);
   }
-  attachment_.DeclareCouplings(H);
   H->EndCouplings();
 }
 
@@ -306,14 +316,11 @@ void ConstraintDerivative::AddPairsAndRows(const mjModel* model, const mjData* d
     if (row.curved_dof >= 0) (*R)(row.curved_dof, row.curved_dof) += row.curved_dJ * row.force;
   }
 
-  for (int row : ball_row_) AddBallLimit(model, data, row, R, H);
-  attachment_.AddTo(model, data, tree, R, H);
-
   // (C9), (C10) bodies that both move: rows are dofs that move one of them, columns those and the common ones
   for (const Pair& pair : pair_) {
     const int* chain = chain_.data() + pair.chain_start;
     const signed char* sign = chain_sign_.data() + pair.chain_start;
-    const Vec3 origin = TreeOrigin(model, data, pair.body2), shift1 = origin - TreeOrigin(model, data, pair.body1);
+    const Vec3 origin = Origin(model, data, pair.body2), shift1 = origin - Origin(model, data, pair.body1);
     const Vec6 Va[2] = {MotionAbout(tree.acceleration_field(pair.body1), shift1), tree.acceleration_field(pair.body2)};
     const Vec6 Vv[2] = {MotionAbout(tree.velocity(pair.body1), shift1), tree.velocity(pair.body2)};
     auto axis = [&](int n) {
@@ -343,35 +350,6 @@ void ConstraintDerivative::AddPairsAndRows(const mjModel* model, const mjData* d
       const Vec6 S = Vec6Map(data->cdof + 6 * m);
       const Vec6 dFq = pair.Krig * S - pair.HH * CrossMotion(S, Va[1] - Va[0]) - pair.Kv * CrossMotion(S, Vv[1] - Vv[0]);
       add_column(m, dFq, Vec6::Zero(), Vec6::Zero(), -1);
-    }
-  }
-}
-
-// (C12) J = −axis turns with the joint: d axis = ((θ/2) cot(θ/2) (1 − a aᵀ) + (θ/2) [a]×) / θ
-void ConstraintDerivative::AddBallLimit(const mjModel* model, const mjData* data, int row, BlockedMatrix* R,
-                                        TreeSolver* H) const {
-  const int joint = data->efc_id[row], dof = model->jnt_dofadr[joint], nv = static_cast<int>(model->nv);
-  mjtNum rotation[3], quat[4];
-  mju_copy4(quat, data->qpos + model->jnt_qposadr[joint]);
-  mju_normalize4(quat);
-  mju_quat2Vel(rotation, quat, 1);
-  const double theta = mju_normalize3(rotation);
-  const Vec3 axis = Vec3Map(rotation), J = -axis;
-  const double half = theta / 2;
-  const Mat3 dJ = -(half / std::tan(half) * (Mat3::Identity() - axis * axis.transpose()) + half * Skew(axis)) / theta;
-
-  // ∂r = J D (dJᵀ(a + b v) + κ J)ᵀ − J f g Jᵀ − dJ f
-  const mjtNum* kbip = data->efc_KBIP + 4 * row;
-  const double D = data->efc_D[row], f = data->efc_force[row], b = kbip[1];
-  const double kappa = kbip[0] * (kbip[2] + kbip[3] * (data->efc_pos[row] - data->efc_margin[row]));
-  const double g = kbip[3] / (kbip[2] * (1 - kbip[2]));
-  const Vec3 rate = Vec3Map(data->qacc + dof) + b * Vec3Map(data->qvel + dof);
-  const Mat3 by_q = J * (D * (dJ.transpose() * rate + kappa * J) - f * g * J).transpose() - f * dJ;
-  for (int i = 0; i < 3; i++) {
-    for (int k = 0; k < 3; k++) {
-      (*R)(dof + i, dof + k) -= by_q(i, k);
-      (*R)(dof + i, nv + dof + k) -= D * b * J(i) * J(k);
-      if (k <= i) H->Add(dof + i, dof + k, D * J(i) * J(k));
     }
   }
 }

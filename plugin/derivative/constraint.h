@@ -1,5 +1,4 @@
-// Constraint forces in ∂r and in H: contacts of both cones, limits, friction loss, all equalities but
-// those of flexes and spatial tendons.
+// Constraint forces in ∂r and in H: contacts of both cones, limits, friction loss, joint and fixed-tendon equalities.
 // Section C of README.md.
 #ifndef COSTATE_DERIVATIVE_CONSTRAINT_H_
 #define COSTATE_DERIVATIVE_CONSTRAINT_H_
@@ -9,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "derivative/attachment.h"
 #include "derivative/contact_geometry.h"
 #include "derivative/tree_derivative.h"
 
@@ -54,7 +52,6 @@ class ConstraintDerivative {
   void Contact(const mjModel* model, const mjData* data, int c, const TreeDerivative& tree);
   bool ScalarRow(const mjModel* model, const mjData* data, int row, std::string* missing);
   Pair* FindPair(const mjModel* model, int body1, int body2);
-  void AddBallLimit(const mjModel* model, const mjData* data, int row, BlockedMatrix* R, TreeSolver* H) const;
 
   ContactGeometry geometry_;
   std::vector<BodyConstraint> body_;
@@ -65,8 +62,6 @@ class ConstraintDerivative {
   std::vector<Row> row_;
   std::vector<int> row_dof_;
   std::vector<double> row_J_;
-  std::vector<int> ball_row_;
-  AttachmentDerivative attachment_;
 };
 
 }  // namespace costate

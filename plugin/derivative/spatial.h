@@ -45,16 +45,6 @@ inline Mat6 CrossMotionMatrix(const Vec6& x) {
   return m;
 }
 
-/// The same motion (field, spatial acceleration) or wrench about another fixed point: `shift` is new minus old.
-inline Vec6 MotionAbout(Vec6 s, const Vec3& shift) {
-  s.tail<3>() += s.head<3>().cross(shift);
-  return s;
-}
-inline Vec6 WrenchAbout(Vec6 f, const Vec3& shift) {
-  f.head<3>() -= shift.cross(f.tail<3>());
-  return f;
-}
-
 /// Inertia as the engine stores cinert and crb: six of the rotational part (xx yy zz xy xz yz), m·c (3), m.
 struct Inertia {
   double j[6] = {0}, h[3] = {0}, m = 0;

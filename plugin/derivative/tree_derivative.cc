@@ -47,8 +47,6 @@ void TreeDerivative::Forward(const mjModel* model, const mjData* data, const Tre
         const Vec6 S = Vec6Map(data->cdof + 6 * k);
         Dof& dof = dof_[k];
         const double qd = input.velocity ? data->qvel[k] : 0;
-        dof.base_v = body.v;
-        dof.base_a = body.a;
         dof.psid = CrossMotion(body.v, S);
         dof.psidd = CrossMotion(body.a, S) + CrossMotion(body.v, dof.psid);
         dof.aS = CrossMotion(S, body.va);

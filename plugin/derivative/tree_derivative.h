@@ -13,17 +13,6 @@
 
 namespace costate {
 
-/// The fixed point of a body's tree that its spatial vectors refer to.
-inline Vec3 TreeOrigin(const mjModel* model, const mjData* data, int body) {
-  return Vec3Map(data->subtree_com + 3 * model->body_rootid[body]);
-}
-
-/// Last dof that moves a body; -1: static.
-inline int LastDofOf(const mjModel* model, int body) {
-  const int weld = model->body_weldid[body];
-  return model->body_dofnum[weld] ? model->body_dofadr[weld] + model->body_dofnum[weld] - 1 : -1;
-}
-
 /// Constraint forces on one body that depend on this body's own motion only (its partner is static), linearized:
 ///   dF = K s − HH dUᵃ − Kv dUᵛ   for a rigid motion s of the body, about the tree's subtree_com.
 struct BodyConstraint {
@@ -58,11 +47,7 @@ class TreeDerivative {
 
   const Vec6& velocity(int body) const { return body_[body].v; }             ///< Vᵛ = Σ S v
   const Vec6& acceleration_field(int body) const { return body_[body].va; }  ///< Vᵃ = Σ S a, no velocity products
-  Vec6 acceleration(int body) const { return body_[body].a - body_[0].a; }   ///< Σ S a + Ṡ v, without gravity
   const Vec6& axis_rate(int dof) const { return dof_[dof].psid; }            ///< ψ̇ = Vᵛ before the dof's group × S
-  Vec6 full_axis_rate(int dof) const { return dof_[dof].sigma - dof_[dof].psid; }  ///< Ṡ
-  const Vec6& base_velocity(int dof) const { return dof_[dof].base_v; }      ///< Vᵛ before the dof's group
-  Vec6 base_acceleration(int dof) const { return dof_[dof].base_a - body_[0].a; }  ///< acceleration before the group
   const Vec6& axis_field(int dof) const { return dof_[dof].aS; }             ///< S × Vᵃ before the dof's group
 
   /// Adds the q columns [0, nv) and v columns [nv, 2nv) of −∂r to R, where r = RNE(q,v,a) − Jᵀload − Jᵀf, and, when the
@@ -89,7 +74,6 @@ class TreeDerivative {
   };
   struct Dof {
     Vec6 psid, psidd, sigma, psie, aS;
-    Vec6 base_v, base_a;  // just before the group
   };
   std::vector<Body> body_;
   std::vector<Dof> dof_;
