@@ -67,22 +67,6 @@ constexpr char kRows[] = R"(
 <equality><joint joint1="b" joint2="a" polycoef="0 .5 .7 -.2 .1"/><tendon tendon1="s" polycoef="0.05 0 0 0 0"/></equality>
 </mujoco>)";
 
-// connect and weld: to the world, between trees and inside one tree; bodies and sites; a ball joint at its limit
-constexpr char kAttached[] = R"(
-<mujoco><worldbody>
-  <body name="a" pos="0 0 1"><freejoint/><geom type="box" size=".1 .2 .05"/><site name="sa" pos=".1 0 0" euler="10 20 30"/>
-    <body name="b" pos=".3 0 0"><joint type="ball" limited="true" range="0 20"/><geom type="capsule" size=".05 .2" pos="0 0 .1"/>
-      <body name="c" pos="0 .3 0"><joint axis="0 1 1"/><joint type="slide" axis="1 0 0"/><geom size=".1" pos="0 .1 0"/></body></body>
-    <body name="e" pos="-.3 0 0"><joint axis="1 0 1"/><geom size=".1" pos="0 .1 0"/></body></body>
-  <body name="f" pos="0 1 1"><freejoint/><geom type="box" size=".1 .05 .1"/><site name="sf" pos="0 -.1 0" euler="-20 0 10"/></body>
-</worldbody>
-<equality>
-  <connect body1="c" body2="e" anchor=".1 .2 .1"/>
-  <connect body1="a" anchor=".1 .1 .2"/>
-  <weld body1="f" body2="b" relpose=".1 .9 .1 .9 .1 .2 -.1" torquescale="2"/>
-  <weld site1="sa" site2="sf" torquescale=".7"/>
-</equality></mujoco>)";
-
 std::string Fill(std::string xml, const std::string& cone, const std::string& dim) {
   for (const auto& [key, value] : {std::pair{std::string("%CONE%"), cone}, {std::string("%DIM%"), dim}}) {
     for (std::size_t at; (at = xml.find(key)) != std::string::npos;) xml.replace(at, key.size(), value);
@@ -174,8 +158,6 @@ TEST(Constraint, AgreesWithDifferencesBetweenBranchesOfOneTree) {
 }
 
 TEST(Constraint, AgreesWithDifferencesOnLimitsFrictionAndEqualities) { ExpectAgrees(kRows, 100, 5); }
-
-TEST(Constraint, AgreesWithDifferencesOnConnectsWeldsAndBallLimits) { ExpectAgrees(kAttached, 20, 19); }
 
 }  // namespace
 }  // namespace costate
