@@ -9,11 +9,14 @@ namespace {
 
 constexpr double kConverged = 1e-12;   // of the largest |a|: the Newton step that is left
 constexpr double kAcceptable = 1e-8;   // rounding may keep a stiff system from kConverged; beyond this a is wrong
+constexpr double kRounding = 1e-14;    // of the largest force: a residual this small is rounding, H is not needed to tell
 constexpr int kPolish = 4;             // Newton steps with a fixed active set need one
 
 bool IsBad(const double* x, int n) {
   return std::any_of(x, x + n, [](double value) { return !std::isfinite(value) || std::abs(value) > mjMAXVAL; });
 }
+
+double MaxAbs(const Eigen::VectorXd& x) { return x.size() ? x.lpNorm<Eigen::Infinity>() : 0; }
 
 }  // namespace
 
@@ -34,7 +37,7 @@ StepStatus ForwardStatus(const mjModel* m, const mjData* d, const mjWarningStat*
   return StepStatus::kOk;
 }
 
-bool Equilibrium::Solve(const mjModel* model, mjData* d, StepStatus* status, std::string* reason) {
+bool Equilibrium::Solve(const mjModel* model, mjData* d, StepStatus* status, std::string* reason, bool factor) {
   mjWarningStat before[mjNWARNING];
   std::copy(d->warning, d->warning + mjNWARNING, before);
   mjModel local = *model;
@@ -46,35 +49,46 @@ bool Equilibrium::Solve(const mjModel* model, mjData* d, StepStatus* status, std
     *reason = ToString(*status);
     return false;
   }
-  a_ = Eigen::Map<const Eigen::VectorXd>(d->qacc, model->nv);
-  double step = 0, size = 1;
-  for (int attempt = 0; attempt < 2; attempt++) {
-    for (int k = 0; k < kPolish; k++) {
-      Update(&local, d);
-      step = r_.size() ? r_.lpNorm<Eigen::Infinity>() : 0;
-      size = 1 + (a_.size() ? a_.lpNorm<Eigen::Infinity>() : 0);
-      if (!(step > kConverged * size)) break;
-      if (k + 1 < kPolish) a_ -= r_;
-    }
-    if (step <= kConverged * size || attempt == 1) break;
+  if (Update(&local, d, reason, factor)) return true;
 
-    // the active set was not the solution's: let the engine search to the end
-    local.opt.tolerance = 0;
-    local.opt.iterations = std::max(200, local.opt.iterations);
-    mju_copy(d->qacc_warmstart, d->qacc, model->nv);
-    mj_forward(&local, d);
-    a_ = Eigen::Map<const Eigen::VectorXd>(d->qacc, model->nv);
-  }
-  mju_copy(d->qacc, a_.data(), model->nv);
-  if (!(step <= kAcceptable * size)) {
-    *reason = "the residual is not zero at the engine's acceleration (Newton step " + std::to_string(step) + ")";
-    return false;
-  }
-  return true;
+  // the active set was not the solution's: let the engine search to the end
+  local.opt.tolerance = 0;
+  local.opt.iterations = std::max(200, local.opt.iterations);
+  mju_copy(d->qacc_warmstart, d->qacc, static_cast<int>(model->nv));
+  mj_forward(&local, d);
+  return Update(&local, d, reason, factor) || reason->empty();
 }
 
-// r_ ← H⁻¹ r(a), with states, forces and H at a
-void Equilibrium::Update(const mjModel* m, mjData* d) {
+bool Equilibrium::Update(const mjModel* m, mjData* d, std::string* reason, bool factor) {
+  a_ = Eigen::Map<const Eigen::VectorXd>(d->qacc, m->nv);
+  const double step = Polish(m, d, factor);
+  mju_copy(d->qacc, a_.data(), static_cast<int>(m->nv));
+  reason->clear();
+  if (step <= kConverged) return true;
+  if (!(step <= kAcceptable)) {
+    *reason = "the residual is not zero at the engine's acceleration (Newton step " + std::to_string(step) + ")";
+  }
+  return false;
+}
+
+// Newton steps on a_ while they help; returns the last one that was not taken, relative to a
+double Equilibrium::Polish(const mjModel* m, mjData* d, bool factor) {
+  double step = 0;
+  for (int k = 0; k < kPolish; k++) {
+    Residual(m, d);
+    if (!factor && MaxAbs(r_) <= rounding_) return 0;
+    Assemble(m, d);
+    llt_.compute(H_);
+    llt_.solveInPlace(r_);
+    step = MaxAbs(r_) / (1 + MaxAbs(a_));
+    if (!(step > kConverged) || k + 1 == kPolish) return step;
+    a_ -= r_;
+  }
+  return step;
+}
+
+// r_ ← r(a), with states and forces at a
+void Equilibrium::Residual(const mjModel* m, mjData* d) {
   if (d->nefc) {
     // y = J a − aref
     y_.resize(d->nefc);
@@ -88,10 +102,12 @@ void Equilibrium::Update(const mjModel* m, mjData* d) {
   // r = M a − f_smooth − Jᵀ f
   r_.resize(m->nv);
   mj_mulM(m, d, r_.data(), a_.data());
-  for (int i = 0; i < m->nv; i++) r_[i] -= d->qfrc_smooth[i] + d->qfrc_constraint[i];
-  Assemble(m, d);
-  llt_.compute(H_);
-  llt_.solveInPlace(r_);
+  rounding_ = 0;
+  for (int i = 0; i < m->nv; i++) {
+    rounding_ = std::max(rounding_, std::abs(r_[i]) + std::abs(d->qfrc_smooth[i]) + std::abs(d->qfrc_constraint[i]));
+    r_[i] -= d->qfrc_smooth[i] + d->qfrc_constraint[i];
+  }
+  rounding_ *= kRounding;
 }
 
 // H = M + Jᵀ s'' J

@@ -27,19 +27,24 @@ class Equilibrium {
  public:
   /// @pre   `data` holds state, ctrl and context.
   /// @post  `data` is after mj_forward, with qacc = a and efc_state, efc_force, qfrc_constraint and the cone Hessians
-  ///        at J a − aref; `H()` is factored.
+  ///        at J a − aref; `H()` is factored if `factor`.
   /// @return false with the reason if r(a) = 0 does not hold; `status` is then not kOk if the numbers failed.
-  bool Solve(const mjModel* model, mjData* data, StepStatus* status, std::string* reason);
+  bool Solve(const mjModel* model, mjData* data, StepStatus* status, std::string* reason, bool factor = true);
+
+  /// The same from a `data` after mj_forward: polishes its qacc, without solving anew.
+  bool Update(const mjModel* model, mjData* data, std::string* reason, bool factor = true);
 
   const Eigen::VectorXd& a() const { return a_; }
   const Eigen::MatrixXd& HessianMatrix() const { return H_; }
   const Eigen::LLT<Eigen::MatrixXd>& H() const { return llt_; }
 
  private:
-  void Update(const mjModel* model, mjData* data);
+  double Polish(const mjModel* model, mjData* data, bool factor);
+  void Residual(const mjModel* model, mjData* data);
   void Assemble(const mjModel* model, const mjData* data);
 
-  Eigen::VectorXd a_, r_, y_, scale_;
+  Eigen::VectorXd a_, r_, y_;
+  double rounding_ = 0;
   Eigen::MatrixXd H_;
   Eigen::LLT<Eigen::MatrixXd> llt_;
 };

@@ -1,5 +1,6 @@
 // Level 2 as the dispatcher sees it.
 #include "derivative/backend.h"
+#include "derivative/equilibrium.h"
 #include "derivative/integrator.h"
 #include "derivative/residual_difference.h"
 #include "derivative/runge_kutta.h"
@@ -40,7 +41,7 @@ class ResidualBackend final : public Backend {
     *out = StepDerivative();
     out->coverage.terms = {{"residual", Level::kResidual, ""}};
     if (!point_.Solve(m, d, &out->status, missing)) return out->status != StepStatus::kOk;
-    if (!difference_.Compute(m, d, point_, &direct_, missing)) return false;
+    if (!difference_.Compute(m, d, point_.a(), {}, &direct_, missing)) return false;
     da_ = -point_.H().solve(direct_.residual);
     return true;
   }
@@ -69,7 +70,7 @@ class ResidualBackend final : public Backend {
   }
 
   bool Sensors(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
-    if (!difference_.Sensors(m, d, point_, da_, &sensors_, missing)) return false;
+    if (!difference_.Sensors(m, d, point_.a(), da_, &sensors_, missing)) return false;
     const int ndx = 2 * m->nv + m->na;
     out->C = sensors_.leftCols(ndx);
     out->D = sensors_.rightCols(m->nu);

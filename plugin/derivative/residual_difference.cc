@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "derivative/effective_mass.h"
+
 namespace costate {
 
 namespace {
@@ -38,7 +40,6 @@ std::string ResidualRefusal(const mjModel* m) {
     return "noslip: the post-pass leaves the optimum, so the residual is not zero (noslip_iterations = 0 removes it)";
   }
   if (m->opt.integrator == mjINT_DISCRETE) return "integrator discrete: its effective metric is not differentiated";
-  if (enabled(mjENBL_SLEEP)) return "sleep: the set of awake bodies switches inside the step";
   if (enabled(mjENBL_SPECULATIVE)) return "speculative contacts depend on velocity";
   if (enabled(mjENBL_IPC)) return "ipc flex contact";
   if (m->nhistory > 0) return "delays: history buffers are not part of x";
@@ -50,18 +51,6 @@ std::string ResidualRefusal(const mjModel* m) {
   }
   if (mjcb_control) return "a control callback is installed";
   return "";
-}
-
-bool HasImplicitVelocity(const mjModel* m) {
-  if (m->opt.integrator == mjINT_IMPLICIT || m->opt.integrator == mjINT_IMPLICITFAST) return true;
-  if (m->opt.integrator != mjINT_EULER || (m->opt.disableflags & (mjDSBL_EULERDAMP | mjDSBL_DAMPER))) return false;
-  for (int i = 0; i < m->nv; i++) {
-    if (m->dof_damping[i] > 0 || !mju_isZero(m->dof_dampingpoly + mjNPOLY * i, mjNPOLY) ||
-        m->jnt_actuatorid[m->dof_jntid[i]] != -1) {
-      return true;
-    }
-  }
-  return false;
 }
 
 ResidualDifference::ResidualDifference(const mjModel* model)
@@ -101,7 +90,7 @@ bool ResidualDifference::ConstraintForce(const mjModel* m, const VectorXd& a) {
   y_.resize(p->nefc);
   mj_mulJacVec(m, p, y_.data(), a.data());
   for (int i = 0; i < p->nefc; i++) y_[i] -= p->efc_aref[i];
-  active_.Force(p, y_.data(), p->efc_force);
+  active_.Force(p, y_.data(), p->efc_force, terms_.rows);
   mj_mulJacTVec(m, p, p->qfrc_constraint, p->efc_force);
   return true;
 }
@@ -121,25 +110,50 @@ void ResidualDifference::Integrate(const mjModel* m, const VectorXd& a) {
   }
 }
 
-// value = (r, ā, act', act_dot) at the probe's state and fixed a
+// as much of mj_fwdPosition as the differenced terms read
+void ResidualDifference::PositionStage(const mjModel* m) {
+  mjData* p = probe_.get();
+  bool contacts = terms_.constraint || terms_.inertia || terms_.integrator || m->nflex > 0 || m->flg_adhesion;
+  for (int i = 0; i < m->nactuator; i++) contacts = contacts || m->actuator_trntype[i] == mjTRN_BODY;
+  if (contacts) {
+    mj_fwdPosition(m, p);
+    return;
+  }
+  p->flg_energypos = 0;
+  mj_fwdKinematics(m, p);
+  if (terms_.actuation && dims_.na > 0) mj_makeM(m, p);  // for act', which the integrator makes with v'
+  mj_transmission(m, p);
+}
+
+// value = (r, ā, act', act_dot) at the probe's state and fixed a, as far as terms_ asks for them
 bool ResidualDifference::EvaluateDirect(const mjModel* m, Stage stage, const VectorXd& a, VectorXd* value) {
   mjData* p = probe_.get();
   const int nv = dims_.nv, na = dims_.na;
-  if (stage <= kPosition) mj_fwdPosition(m, p);
+  if (stage <= kPosition) PositionStage(m);
   if (stage <= kVelocity) mj_fwdVelocity(m, p);
   mj_fwdActuation(m, p);
-  mj_fwdAcceleration(m, p);
-  if (!ConstraintForce(m, a)) return false;
 
-  // r = M a − f_smooth − Jᵀ f
-  value->resize(2 * nv + 2 * na);
-  mj_mulM(m, p, value->data(), a.data());
-  for (int i = 0; i < nv; i++) (*value)[i] -= p->qfrc_smooth[i] + p->qfrc_constraint[i];
-  for (int i = 0; i < na; i++) (*value)[2 * nv + na + i] = p->act_dot[i];
-  if (m->opt.integrator == mjINT_RK4) {
-    value->segment(nv, nv + na).setZero();
-    return true;
+  // r = M a + bias − applied − passive − actuation − Jᵀ f
+  value->setZero(2 * nv + 2 * na);
+  double* r = value->data();
+  if (terms_.inertia) {
+    mj_mulM(m, p, r, a.data());
+    force_ = Eigen::Map<const VectorXd>(p->qfrc_applied, nv);
+    for (int b = 1; b < m->nbody; b++) {
+      const mjtNum* load = p->xfrc_applied + 6 * b;
+      if (!mju_isZero(load, 6)) mj_applyFT(m, p, load, load + 3, p->xipos + 3 * b, b, force_.data());
+    }
+    for (int i = 0; i < nv; i++) r[i] += p->qfrc_bias[i] - force_[i];
   }
+  if (terms_.passive) mju_subFrom(r, p->qfrc_passive, nv);
+  if (terms_.actuation) mju_subFrom(r, p->qfrc_actuator, nv);
+  if (terms_.constraint) {
+    if (!ConstraintForce(m, a)) return false;
+    mju_subFrom(r, p->qfrc_constraint, nv);
+  }
+  for (int i = 0; i < na; i++) (*value)[2 * nv + na + i] = p->act_dot[i];
+  const bool activations = terms_.actuation && na > 0;
+  if (m->opt.integrator == mjINT_RK4 || !(terms_.integrator || activations)) return true;
 
   // ā = (v' − v) / h
   velocity_ = Eigen::Map<const VectorXd>(p->qvel, nv);
@@ -247,14 +261,15 @@ bool ResidualDifference::Differences(const mjModel* m, const Evaluation& evaluat
   return true;
 }
 
-bool ResidualDifference::Compute(const mjModel* m, const mjData* d, const Equilibrium& point, DirectDerivative* out,
-                                 std::string* reason) {
+bool ResidualDifference::Compute(const mjModel* m, const mjData* d, const VectorXd& a, const DifferencedTerms& terms,
+                                 DirectDerivative* out, std::string* reason) {
+  terms_ = terms;
   const int nv = dims_.nv, na = dims_.na;
   state_.resize(mj_stateSize(m, mjSTATE_INTEGRATION));
   mj_getState(m, d, state_.data(), mjSTATE_INTEGRATION);
   active_.Capture(d);
   MatrixXd all;
-  const auto evaluate = [&](Stage stage, VectorXd* value) { return EvaluateDirect(m, stage, point.a(), value); };
+  const auto evaluate = [&](Stage stage, VectorXd* value) { return EvaluateDirect(m, stage, a, value); };
   if (!Differences(m, evaluate, 2 * nv + 2 * na, &all, reason)) return false;
   out->residual = all.topRows(nv);
   out->acceleration = all.middleRows(nv, nv);
@@ -264,7 +279,7 @@ bool ResidualDifference::Compute(const mjModel* m, const mjData* d, const Equili
   // act' is clamped after the step; at the edge itself the interior slope holds, as for controls
   Restore(m);
   VectorXd center;
-  if (!EvaluateDirect(m, kPosition, point.a(), &center)) return false;
+  if (!EvaluateDirect(m, kPosition, a, &center)) return false;
   act_next_ = center.segment(2 * nv, na);
   for (int i = 0; i < na; i++) {
     const int actuator = ActuatorOfAct(m, i);
@@ -301,16 +316,17 @@ void ResidualDifference::IntegratorGain(const mjModel* m, MatrixXd* N) {
   }
 }
 
-bool ResidualDifference::Sensors(const mjModel* m, const mjData* d, const Equilibrium& point, const MatrixXd& da,
+bool ResidualDifference::Sensors(const mjModel* m, const mjData* d, const VectorXd& a, const MatrixXd& da,
                                  MatrixXd* out, std::string* reason) {
+  terms_ = {};
   state_.resize(mj_stateSize(m, mjSTATE_INTEGRATION));
   mj_getState(m, d, state_.data(), mjSTATE_INTEGRATION);
   active_.Capture(d);
-  VectorXd a;
+  VectorXd moved;
   const auto evaluate = [&](Stage stage, VectorXd* value) {
-    a = point.a();
-    if (column_ >= 0) a += offset_ * da.col(column_);
-    return EvaluateSensors(m, stage, a, value);
+    moved = a;
+    if (column_ >= 0) moved += offset_ * da.col(column_);
+    return EvaluateSensors(m, stage, moved, value);
   };
   return Differences(m, evaluate, dims_.ns, out, reason);
 }
