@@ -1,5 +1,7 @@
 # Provides the imported target mujoco::mujoco, version 4.0.1 exactly, from the first of:
 #   -DMUJOCO_DIR=<folder of a MuJoCo release or of an unpacked wheel>, an installed CMake package, the official wheel.
+# Sets COSTATE_MUJOCO_PACKAGE (it is an installed package), else COSTATE_MUJOCO_LIBRARY and COSTATE_MUJOCO_INCLUDE.
+set(COSTATE_MUJOCO_PACKAGE OFF)
 set(COSTATE_MUJOCO_VERSION 4.0.1)
 set(COSTATE_MUJOCO_WHY "Costate needs MuJoCo ${COSTATE_MUJOCO_VERSION} exactly: its derivatives mirror that release's \
 pipeline, and 4.0.0 has a wrong sparse Newton factorisation")
@@ -51,6 +53,7 @@ if(mujoco_FOUND)
     message(FATAL_ERROR "The installed MuJoCo package (${mujoco_DIR}) is ${mujoco_VERSION}. ${COSTATE_MUJOCO_WHY}. "
             "Pass -DMUJOCO_DIR=<4.0.1>, or -DCMAKE_DISABLE_FIND_PACKAGE_mujoco=ON to fetch the official wheel.")
   endif()
+  set(COSTATE_MUJOCO_PACKAGE ON)
   message(STATUS "MuJoCo ${mujoco_VERSION}: ${mujoco_DIR}")
   return()
 endif()

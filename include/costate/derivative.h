@@ -50,6 +50,7 @@ struct LinearizeOptions {
   bool centered = true;   ///< differences: centred (twice the cost, two digits more) or forward
   double eps = 0;         ///< differences: step size; 0 takes 1e-6 forward, 6e-6 centred
   bool converge = true;   ///< differences: solver tolerance 0 and warm start at the solution inside, as the manual advises
+  bool operator==(const LinearizeOptions&) const = default;
 };
 
 /// Linearizes one control interval; owns a private mjData and all scratch memory, so that calls after the first allocate

@@ -1,25 +1,17 @@
 // The dispatcher: arguments, context, substeps and the choice of level; the Jacobians are the backends'.
 #include <costate/derivative.h>
 
-#include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "core/check.h"
 #include "core/engine_guard.h"
 #include "derivative/backend.h"
+#include "derivative/check_point.h"
 #include "derivative/step_difference.h"
 
 namespace costate {
 namespace {
-
-void CheckFinite(const char* name, ConstVectorRef values, std::vector<std::string> (*names)(const mjModel*),
-                 const mjModel* model) {
-  for (int i = 0; i < values.size(); ++i) {
-    if (std::isfinite(values[i])) continue;
-    throw Error(ErrorCode::kInvalidArgument, std::string(name) + " is not finite: " + names(model)[i] + " = " +
-                                                 std::to_string(values[i]));
-  }
-}
 
 // state that a step advances but x does not hold: over several substeps it carries derivatives too
 const char* HiddenState(const mjModel* model) {
@@ -35,6 +27,9 @@ struct Linearizer::Impl {
   Impl(const mjModel* model, const LinearizeOptions& options);
   void Load(ConstVectorRef x, ConstVectorRef u);
   void LinearizeOnce(bool sensors, StepDerivative* out);
+  void LinearizeInterval(StepDerivative* out);
+  template <typename Calls>
+  void Guarded(StepDerivative* out, const Calls& calls);
   void Advance();
   template <typename Call>
   void FirstThatCovers(StepDerivative* out, Call call);
@@ -61,11 +56,7 @@ Linearizer::Impl::Impl(const mjModel* model, const LinearizeOptions& options)
   if (!(options.eps >= 0)) {
     throw Error(ErrorCode::kInvalidArgument, "eps is " + std::to_string(options.eps) + ", it cannot be negative");
   }
-  if (model->opt.enableflags & mjENBL_IPC) {
-    throw Error(ErrorCode::kUnsupported, "model '" + ModelName(model) +
-                                             "' has option flag ipc: its contact multipliers belong to no state, so a "
-                                             "step cannot be repeated; disable the flag");
-  }
+  CheckDifferentiable(model);
   context.resize(mj_stateSize(model, kContextSignature));
   mj_getState(model, data.get(), context.data(), kContextSignature);
   point.resize(mj_stateSize(model, mjSTATE_INTEGRATION));
@@ -146,6 +137,35 @@ void Linearizer::Impl::Advance() {
   mj_getState(&local, data.get(), point.data(), mjSTATE_INTEGRATION);
 }
 
+void Linearizer::Impl::LinearizeInterval(StepDerivative* out) {
+  LinearizeOnce(options.sensors, out);
+  if (whole_interval) return;
+
+  // A ← A_k A, B ← A_k B + B_k; sensors are those of the first substep
+  for (int k = 1; k < options.substeps && out->status == StepStatus::kOk; ++k) {
+    Advance();
+    LinearizeOnce(false, &substep);
+    A.noalias() = substep.A * out->A;
+    B.noalias() = substep.A * out->B;
+    out->A.swap(A);
+    out->B = B + substep.B;
+    out->status = substep.status;
+    if (substep.coverage.Worst() > out->coverage.Worst()) out->coverage = substep.coverage;
+  }
+}
+
+// a full arena is a warning, unless the stack is what does not fit: that the engine calls an error, here the same status
+template <typename Calls>
+void Linearizer::Impl::Guarded(StepDerivative* out, const Calls& calls) {
+  EngineGuard guard(data.get());
+  try {
+    calls();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kEngine || std::strstr(error.what(), "stack overflow") == nullptr) throw;
+    out->status = StepStatus::kArenaFull;
+  }
+}
+
 Linearizer::Linearizer(const mjModel* model, const LinearizeOptions& options) {
   EngineGuard guard;
   impl_ = std::make_unique<Impl>(model, options);
@@ -172,36 +192,24 @@ void Linearizer::Linearize(ConstVectorRef x, ConstVectorRef u, StepDerivative* o
   Impl& s = *impl_;
   CheckSize(s.model, "x", x.size(), "nx", s.dims.nx);
   CheckSize(s.model, "u", u.size(), "nu", s.dims.nu);
-  CheckFinite("x", x, StateNames, s.model);
-  CheckFinite("u", u, ControlNames, s.model);
-  EngineGuard guard(s.data.get());
-  s.Load(x, u);
-  s.LinearizeOnce(s.options.sensors, out);
-  if (s.whole_interval) return;
-
-  // A ← A_k A, B ← A_k B + B_k; sensors are those of the first substep
-  for (int k = 1; k < s.options.substeps && out->status == StepStatus::kOk; ++k) {
-    s.Advance();
-    s.LinearizeOnce(false, &s.substep);
-    s.A.noalias() = s.substep.A * out->A;
-    s.B.noalias() = s.substep.A * out->B;
-    out->A.swap(s.A);
-    out->B = s.B + s.substep.B;
-    out->status = s.substep.status;
-    if (s.substep.coverage.Worst() > out->coverage.Worst()) out->coverage = s.substep.coverage;
-  }
+  CheckFiniteState(s.model, x);
+  CheckFiniteControl(s.model, u);
+  s.Guarded(out, [&] {
+    s.Load(x, u);
+    s.LinearizeInterval(out);
+  });
 }
 
 void Linearizer::LinearizeSensors(ConstVectorRef x, StepDerivative* out) {
   Impl& s = *impl_;
   CheckSize(s.model, "x", x.size(), "nx", s.dims.nx);
-  CheckFinite("x", x, StateNames, s.model);
-  EngineGuard guard(s.data.get());
-  s.B.resize(s.dims.nu, 1);
-  s.B.setZero();
-  s.Load(x, s.B.col(0));
-  s.FirstThatCovers(out, [&](Backend* backend, std::string* missing) {
-    return backend->LinearizeSensors(&s.local, s.data.get(), out, missing);
+  CheckFiniteState(s.model, x);
+  s.Guarded(out, [&] {
+    s.B.setZero(s.dims.nu, 1);
+    s.Load(x, s.B.col(0));
+    s.FirstThatCovers(out, [&](Backend* backend, std::string* missing) {
+      return backend->LinearizeSensors(&s.local, s.data.get(), out, missing);
+    });
   });
   out->A.resize(0, 0);
   out->B.resize(0, 0);
