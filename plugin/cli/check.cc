@@ -102,8 +102,7 @@ Finding CheckAt(const mjModel* model, const CheckState& state, const CheckOption
 std::string LevelText(const LinearizeOptions& options, const Coverage& coverage) {
   std::string text = ToString(coverage.Worst());
   if (coverage.Worst() != Level::kStep) return text;
-  const double eps = options.eps > 0 ? options.eps : options.centered ? 6e-6 : 1e-6;
-  return text + fmt::format(" ({}, step {:.0e})", options.centered ? "centred" : "forward", eps);
+  return text + (options.centered ? " (centred)" : " (forward)");
 }
 
 void PrintBlock(const BlockComparison& block) {
@@ -254,7 +253,7 @@ void AddCheckCommand(CLI::App& app, int* exit_code) {
       ->transform(CLI::CheckedTransformer(levels))
       ->option_text("LEVEL");
   command->add_flag("--centered,!--forward", options->derivative.centered, "kind of differences (default: centered)");
-  command->add_option("--eps", options->derivative.eps, "step size of differences (0: 6e-6 centred, 1e-6 forward)")
+  command->add_option("--eps", options->derivative.eps, "size of the nudges of step differences (default 1e-6)")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--substeps", options->derivative.substeps, "engine steps of one control interval")
       ->check(CLI::PositiveNumber);

@@ -1,6 +1,7 @@
 // The dispatcher: arguments, context, substeps and the choice of level; the Jacobians are the backends'.
 #include <costate/derivative.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -19,6 +20,17 @@ const char* HiddenState(const mjModel* model) {
   if (model->nplastic > 0) return "plastic state";
   if (model->npluginstate > 0) return "plugin state";
   return nullptr;
+}
+
+// out = a b without the allocation of Eigen's blocked product; four columns of the result stay in the nearest cache
+void Multiply(const MatrixXd& a, const MatrixXd& b, MatrixXd* out) {
+  out->setZero(a.rows(), b.cols());
+  for (Eigen::Index begin = 0; begin < b.cols(); begin += 4) {
+    const Eigen::Index end = std::min<Eigen::Index>(begin + 4, b.cols());
+    for (Eigen::Index k = 0; k < a.cols(); ++k) {
+      for (Eigen::Index j = begin; j < end; ++j) out->col(j) += b(k, j) * a.col(k);
+    }
+  }
 }
 
 }  // namespace
@@ -44,7 +56,8 @@ struct Linearizer::Impl {
   bool whole_interval = false;         // substeps are differenced at once
   std::string missing[4], reason;      // why not a better level
   StepDerivative substep;
-  MatrixXd A, B, C;
+  MatrixXd A, B;
+  VectorXd no_control;
 };
 
 Linearizer::Impl::Impl(const mjModel* model, const LinearizeOptions& options)
@@ -60,6 +73,7 @@ Linearizer::Impl::Impl(const mjModel* model, const LinearizeOptions& options)
   context.resize(mj_stateSize(model, kContextSignature));
   mj_getState(model, data.get(), context.data(), kContextSignature);
   point.resize(mj_stateSize(model, mjSTATE_INTEGRATION));
+  no_control.setZero(dims.nu);
 
   // the levels that were asked for, best first
   const bool best = options.level == Level::kBest;
@@ -145,8 +159,8 @@ void Linearizer::Impl::LinearizeInterval(StepDerivative* out) {
   for (int k = 1; k < options.substeps && out->status == StepStatus::kOk; ++k) {
     Advance();
     LinearizeOnce(false, &substep);
-    A.noalias() = substep.A * out->A;
-    B.noalias() = substep.A * out->B;
+    Multiply(substep.A, out->A, &A);
+    Multiply(substep.A, out->B, &B);
     out->A.swap(A);
     out->B = B + substep.B;
     out->status = substep.status;
@@ -205,8 +219,7 @@ void Linearizer::LinearizeSensors(ConstVectorRef x, StepDerivative* out) {
   CheckSize(s.model, "x", x.size(), "nx", s.dims.nx);
   CheckFiniteState(s.model, x);
   s.Guarded(out, [&] {
-    s.B.setZero(s.dims.nu, 1);
-    s.Load(x, s.B.col(0));
+    s.Load(x, s.no_control);
     s.FirstThatCovers(out, [&](Backend* backend, std::string* missing) {
       return backend->LinearizeSensors(&s.local, s.data.get(), out, missing);
     });
