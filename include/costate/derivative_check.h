@@ -16,7 +16,7 @@ struct ReferenceDerivative {
   MatrixXd A_error, B_error, C_error, D_error;  ///< error bar an entry: how far the extrapolations disagree, and noise
   /// Columns of [dx du] in whose stencil something switched at every usable step size; no value there.
   std::vector<bool> nonsmooth_column;
-  /// What switched: "contacts", "constraint states", "force limits" …; empty where nothing did at the usable sizes.
+  /// What switched under some nudge of each column: "contacts", "constraint states", "force limits" …; else empty.
   std::vector<std::string> switched;
   bool complete = true;  ///< false: `progress` asked to stop; the error bars of the columns not reached are infinite
 };
@@ -27,7 +27,7 @@ struct ReferenceOptions {
   double eps_max = 3.2e-5;  ///< largest nudge
   int sizes = 6;            ///< nudges eps_max / 2^k, k = 0 … sizes-1; smaller ones are added where large ones cross a switch
   /// Called after each column; false stops.
-  std::function<bool(int done, int total)> progress;
+  std::function<bool(int done, int total)> progress = nullptr;
 };
 
 /// Differences the whole interval, each step converged to solver tolerance 0 from a warm start at the solution.

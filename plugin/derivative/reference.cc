@@ -160,11 +160,11 @@ void ReferenceDifferences::Column(int col, ReferenceDerivative* out) {
   for (; k < options_.sizes || (k < options_.sizes + kExtraSizes && k - first < kUsable); ++k) {
     if (!Quotient(col, side, std::ldexp(eps, -k), k)) first = side == Side::kCentered ? k + 1 : k;
   }
+  if (switched_ != nullptr) out->switched[col] = switched_;
   if (k - first >= 2) {
     Extrapolated(col, side, std::ldexp(eps, -first), first, k - first, out);
   } else {
     out->nonsmooth_column[col] = true;
-    out->switched[col] = switched_;
   }
 }
 

@@ -143,7 +143,9 @@ TEST_F(LinearizeTest, SubstepsAreChainedOrDifferencedAtOnceAsTheModelNeeds) {
         }
       }
       // the delayed control arrives within the interval: it would be missing from a chain
-      if (std::string(actuators) != "") EXPECT_GT(std::abs(reference.value.B(13, 2)), 1e-3);
+      if (model->nhistory > 0) {
+        EXPECT_GT(std::abs(reference.value.B(13, 2)), 1e-3);
+      }
     }
   }
 }
