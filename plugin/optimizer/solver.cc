@@ -1,0 +1,80 @@
+#include <costate/solver.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "core/check.h"
+#include "optimizer/solver_checks.h"
+
+namespace costate {
+namespace {
+
+[[noreturn]] void Refuse(const std::string& message) { throw Error(ErrorCode::kInvalidArgument, message); }
+
+void CheckFinite(const std::string& what, ConstVectorRef values, const std::vector<std::string>& names) {
+  for (Eigen::Index i = 0; i < values.size(); ++i) {
+    if (!std::isfinite(values[i])) Refuse(what + " is not finite: " + names[i] + " = " + std::to_string(values[i]));
+  }
+}
+
+}  // namespace
+
+void ControlLimits(const mjModel* model, VectorXd* lower, VectorXd* upper) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  const Dims dims(model);
+  lower->setConstant(dims.nu, -kInf);
+  upper->setConstant(dims.nu, kInf);
+  for (int i = 0; i < dims.nu; ++i) {
+    if (!model->actuator_ctrllimited[i] || (model->opt.disableflags & mjDSBL_CLAMPCTRL)) continue;
+    (*lower)[i] = model->actuator_ctrlrange[2 * i];
+    (*upper)[i] = model->actuator_ctrlrange[2 * i + 1];
+  }
+}
+
+const char* ToString(SolveStatus status) {
+  switch (status) {
+    case SolveStatus::kConverged: return "converged";
+    case SolveStatus::kIterationLimit: return "iteration limit";
+    case SolveStatus::kStalled: return "stalled";
+    case SolveStatus::kDiverged: return "diverged";
+    case SolveStatus::kInterrupted: return "interrupted";
+  }
+  return "unknown";
+}
+
+void CheckProblem(const Problem& problem, ConstMatrixRef U) {
+  if (!problem.model) Refuse("the problem has no model");
+  if (!problem.cost) Refuse("the problem has no cost");
+  const mjModel* model = problem.model;
+  const Dims dims(model);
+  const std::string name = "model '" + ModelName(model) + "'";
+
+  // something to choose, and something to choose it for
+  if (dims.nv == 0) Refuse(name + " has no degrees of freedom (nv = 0): there is no motion to optimize");
+  if (dims.nu == 0) Refuse(name + " has no actuators (nu = 0): there is nothing to optimize");
+  if (problem.N < 1) Refuse("the horizon is N = " + std::to_string(problem.N) + " controls, at least 1 is needed");
+  if (problem.substeps < 1) Refuse("substeps is " + std::to_string(problem.substeps) + ", at least 1 is needed");
+
+  // sizes
+  CheckSize(model, "x0", problem.x0.size(), "nx", dims.nx);
+  CheckSize(model, "u_lower", problem.u_lower.size(), "nu", dims.nu);
+  CheckSize(model, "u_upper", problem.u_upper.size(), "nu", dims.nu);
+  CheckSize(model, "a column of the control guess", U.rows(), "nu", dims.nu);
+  if (U.cols() != problem.N) {
+    throw Error(ErrorCode::kDimensionMismatch, "the control guess has " + std::to_string(U.cols()) +
+                                                   " columns, the horizon is N = " + std::to_string(problem.N));
+  }
+
+  // values
+  CheckFinite("x0", problem.x0, StateNames(model));
+  const std::vector<std::string> names = ControlNames(model);
+  for (int t = 0; t < problem.N; ++t) CheckFinite("the control guess at knot " + std::to_string(t), U.col(t), names);
+  for (int i = 0; i < dims.nu; ++i) {
+    if (problem.u_lower[i] <= problem.u_upper[i]) continue;
+    Refuse("the limits of " + names[i] + " exclude each other: lower " + std::to_string(problem.u_lower[i]) +
+           ", upper " + std::to_string(problem.u_upper[i]));
+  }
+}
+
+}  // namespace costate

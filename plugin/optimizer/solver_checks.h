@@ -1,0 +1,15 @@
+// What every solver refuses before it starts.
+#ifndef COSTATE_OPTIMIZER_SOLVER_CHECKS_H_
+#define COSTATE_OPTIMIZER_SOLVER_CHECKS_H_
+
+#include <costate/solver.h>
+
+namespace costate {
+
+/// @throws Error{kInvalidArgument} when the problem lacks a model, cost, degree of freedom, actuator or horizon, holds a
+///         number that is not finite or limits that exclude each other; Error{kDimensionMismatch} for a wrong size.
+void CheckProblem(const Problem& problem, ConstMatrixRef U);
+
+}  // namespace costate
+
+#endif  // COSTATE_OPTIMIZER_SOLVER_CHECKS_H_
