@@ -296,7 +296,9 @@ std::vector<KnotDiagnostics> Simulator::Diagnose(const Trajectory& trajectory) {
     }
     VectorXd no_sensors;
     Forward(&model, data, trajectory.X.col(t), worker.u, no_sensors);
-    result[static_cast<std::size_t>(t)] = Judge(&model, data);
+    KnotDiagnostics& knot = result[static_cast<std::size_t>(t)];
+    knot = Judge(&model, data);
+    if (t == N) knot.saturated_actuators = 0;  // u = 0 there is nobody's choice
   });
   return result;
 }
