@@ -7,6 +7,9 @@ namespace costate {
 
 namespace {
 
+constexpr int kPolish = 3;         // Newton steps with the right active set need one
+constexpr double kGood = 1e-9;     // relative error of a: that of A is of its size
+
 // RNE in closed form needs M to be the sum of body inertias and constants
 std::string InertiaMissing(const mjModel* m) {
   for (int t = 0; t < m->ntendon; t++) {
@@ -51,7 +54,7 @@ bool AnalyticBackend::LinearizeSensors(const mjModel* m, mjData* d, StepDerivati
 bool AnalyticBackend::LinearizeAfterForward(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
   out->coverage.terms.clear();
   out->status = StepStatus::kOk;
-  return point_.Update(m, d, missing, false) && Terms(m, d, out, missing) && Step(m, d, out, missing);
+  return Terms(m, d, out, missing) && Step(m, d, out, missing);
 }
 
 // X_ = da/d(x, u)
@@ -63,11 +66,29 @@ bool AnalyticBackend::Acceleration(const mjModel* m, mjData* d, StepDerivative* 
   out->status = StepStatus::kOk;
   out->C.resize(0, 0);
   out->D.resize(0, 0);
-  if (!point_.Solve(m, d, &out->status, missing, false)) return out->status != StepStatus::kOk;
+  if (!point_.Forward(m, d, &out->status, missing)) return out->status != StepStatus::kOk;
+  for (int k = 0; k < kPolish; k++) {
+    if (!Terms(m, d, out, missing)) return false;
+    if (Polish(m, d) <= kGood) return true;
+  }
+
+  // the engine's active set was not the solution's
+  if (!point_.Solve(m, d, &out->status, missing)) return out->status != StepStatus::kOk;
   return Terms(m, d, out, missing);
 }
 
+// one Newton step on qacc with the factored H; returns its size relative to a
+double AnalyticBackend::Polish(const mjModel* m, mjData* d) {
+  step_ = point_.residual();
+  if (step_.size() == 0) return 0;
+  H_.Solve(step_.data());
+  mju_subFrom(d->qacc, step_.data(), static_cast<int>(m->nv));
+  return step_.lpNorm<Eigen::Infinity>() / (1 + point_.a().lpNorm<Eigen::Infinity>());
+}
+
 bool AnalyticBackend::Terms(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
+  out->coverage.terms.clear();
+  point_.Residual(m, d);
   const int nv = static_cast<int>(m->nv), columns = 2 * nv + static_cast<int>(m->na + m->nu);
   const auto cover = [&](const char* term, const std::string& reason) {
     const bool closed = reason.empty();
@@ -123,7 +144,8 @@ bool AnalyticBackend::Terms(const mjModel* m, mjData* d, StepDerivative* out, st
   constraint_.DeclareCouplings(m, d, &H_);
   H_.SetZero();
   for (int i = 0; i < nv; i++) {
-    for (int k = m->M_rowadr[i]; k < m->M_rowadr[i] + m->M_rownnz[i]; k++) H_.Add(i, m->M_colind[k], d->M[k]);
+    const int adr = m->M_rowadr[i];
+    H_.AddRow(i, m->M_colind + adr, d->M + adr, m->M_rownnz[i]);
   }
   tree_.Finish(m, d, input, constraint_.bodies(), &X_, second ? &E_ : nullptr, &H_);
   constraint_.AddPairsAndRows(m, d, tree_, &X_, &H_);
@@ -181,23 +203,27 @@ void AnalyticBackend::Activation(const mjModel* m, MatrixXd* next, MatrixXd* rat
 
 // A and B from X_; X_ becomes dā
 bool AnalyticBackend::Step(const mjModel* m, mjData* d, StepDerivative* out, std::string*) {
-  const int nv = static_cast<int>(m->nv);
-  VectorXd v_next = Eigen::Map<const VectorXd>(d->qvel, nv);
-  MatrixXd next, rate;
-  Activation(m, &next, &rate);
+  const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na), ndx = 2 * nv + na;
+  v_next_ = Eigen::Map<const VectorXd>(d->qvel, nv);
   if (!HasImplicitVelocity(m)) {
-    v_next += m->opt.timestep * point_.a();
-    da_ = Dense(X_);
+    v_next_ += m->opt.timestep * point_.a();
   } else if (closed_integrator_) {
-    v_next += m->opt.timestep * mass_.applied();
+    v_next_ += m->opt.timestep * mass_.applied();
     mass_.Apply(m, d, &X_, &E_);
-    da_ = Dense(X_);
   } else {
     difference_->IntegratorGain(m, &gain_);
-    v_next += m->opt.timestep * (gain_ * point_.a());
+    v_next_ += m->opt.timestep * (gain_ * point_.a());
     da_ = gain_ * Dense(X_) + direct_.acceleration;
+    for (int j = 0; j < da_.cols(); j++) {
+      for (int i = 0; i < nv; i++) X_(i, j) = da_(i, j);
+    }
   }
-  AssembleStep(m, v_next.data(), da_, next, out);
+  AssembleStep(m, v_next_.data(), X_, out);
+  if (na > 0) {
+    Activation(m, &next_, &rate_);
+    out->A.bottomRows(na) = next_.leftCols(ndx);
+    out->B.bottomRows(na) = next_.rightCols(m->nu);
+  }
   return true;
 }
 

@@ -38,6 +38,7 @@ class AnalyticBackend final : public Backend {
  private:
   bool Acceleration(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
   bool Terms(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
+  double Polish(const mjModel* model, mjData* data);
   bool Differences(const mjModel* model, mjData* data, const DifferencedTerms& terms, std::string* missing);
   bool Step(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
   bool RungeKutta(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
@@ -59,7 +60,8 @@ class AnalyticBackend final : public Backend {
   DirectDerivative direct_;
   bool closed_actuation_ = false, closed_integrator_ = false;
   std::vector<double> load_;
-  MatrixXd da_, sensors_, gain_;
+  MatrixXd da_, sensors_, gain_, next_, rate_;
+  VectorXd step_, v_next_;
 };
 
 }  // namespace costate

@@ -87,7 +87,9 @@ ContactForce BasisForce(const mjData* data, const mjContact& contact) {
 ConstraintDerivative::ConstraintDerivative(const mjModel* model) : geometry_(model), body_(model->nbody) {}
 
 bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const TreeDerivative& tree, std::string* missing) {
-  std::fill(body_.begin(), body_.end(), BodyConstraint());
+  for (BodyConstraint& body : body_) {
+    if (body.active) body = BodyConstraint();
+  }
   any_body_ = false;
   pair_.clear();
   chain_.clear();

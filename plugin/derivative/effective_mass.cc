@@ -74,7 +74,8 @@ bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const Actuation& 
   const double h = m->opt.timestep;
   solver_.SetZero();
   for (int i = 0; i < nv; i++) {
-    for (int k = m->M_rowadr[i]; k < m->M_rowadr[i] + m->M_rownnz[i]; k++) solver_.Add(i, m->M_colind[k], d->M[k]);
+    const int adr = m->M_rowadr[i];
+    solver_.AddRow(i, m->M_colind + adr, d->M + adr, m->M_rownnz[i]);
   }
   std::fill(diagonal_.begin(), diagonal_.end(), 0.0);
   std::fill(slope_.begin(), slope_.end(), 0.0);

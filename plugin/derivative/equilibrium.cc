@@ -7,9 +7,6 @@ namespace costate {
 
 namespace {
 
-constexpr double kConverged = 1e-12;   // of the largest |a|: the Newton step that is left
-constexpr double kAcceptable = 1e-8;   // rounding may keep a stiff system from kConverged; beyond this a is wrong
-constexpr double kRounding = 1e-14;    // of the largest force: a residual this small is rounding, H is not needed to tell
 constexpr int kPolish = 4;             // Newton steps with a fixed active set need one
 
 bool IsBad(const double* x, int n) {
@@ -37,7 +34,7 @@ StepStatus ForwardStatus(const mjModel* m, const mjData* d, const mjWarningStat*
   return StepStatus::kOk;
 }
 
-bool Equilibrium::Solve(const mjModel* model, mjData* d, StepStatus* status, std::string* reason, bool factor) {
+bool Equilibrium::Forward(const mjModel* model, mjData* d, StepStatus* status, std::string* reason) {
   mjWarningStat before[mjNWARNING];
   std::copy(d->warning, d->warning + mjNWARNING, before);
   mjModel local = *model;
@@ -45,50 +42,42 @@ bool Equilibrium::Solve(const mjModel* model, mjData* d, StepStatus* status, std
   local.opt.noslip_iterations = 0;
   mj_forward(&local, d);
   *status = ForwardStatus(&local, d, before);
-  if (*status != StepStatus::kOk) {
-    *reason = ToString(*status);
-    return false;
-  }
-  if (Update(&local, d, reason, factor)) return true;
+  if (*status != StepStatus::kOk) *reason = ToString(*status);
+  return *status == StepStatus::kOk;
+}
+
+bool Equilibrium::Solve(const mjModel* model, mjData* d, StepStatus* status, std::string* reason) {
+  if (!Forward(model, d, status, reason)) return false;
+  if (Polish(model, d) <= kConverged) return true;
 
   // the active set was not the solution's: let the engine search to the end
+  mjModel local = *model;
   local.opt.tolerance = 0;
   local.opt.iterations = std::max(200, local.opt.iterations);
   mju_copy(d->qacc_warmstart, d->qacc, static_cast<int>(model->nv));
-  mj_forward(&local, d);
-  return Update(&local, d, reason, factor) || reason->empty();
-}
-
-bool Equilibrium::Update(const mjModel* m, mjData* d, std::string* reason, bool factor) {
-  a_ = Eigen::Map<const Eigen::VectorXd>(d->qacc, m->nv);
-  const double step = Polish(m, d, factor);
-  mju_copy(d->qacc, a_.data(), static_cast<int>(m->nv));
-  reason->clear();
-  if (step <= kConverged) return true;
-  if (!(step <= kAcceptable)) {
-    *reason = "the residual is not zero at the engine's acceleration (Newton step " + std::to_string(step) + ")";
-  }
+  if (!Forward(&local, d, status, reason)) return false;
+  const double step = Polish(model, d);
+  if (step <= kAcceptable) return true;
+  *reason = "the residual is not zero at the engine's acceleration (Newton step " + std::to_string(step) + ")";
   return false;
 }
 
-// Newton steps on a_ while they help; returns the last one that was not taken, relative to a
-double Equilibrium::Polish(const mjModel* m, mjData* d, bool factor) {
-  double step = 0;
-  for (int k = 0; k < kPolish; k++) {
+// Newton steps on qacc while they help; returns the last one, which was not taken, relative to a
+double Equilibrium::Polish(const mjModel* m, mjData* d) {
+  for (int k = 0;; k++) {
     Residual(m, d);
-    if (!factor && MaxAbs(r_) <= rounding_) return 0;
     Assemble(m, d);
     llt_.compute(H_);
     llt_.solveInPlace(r_);
-    step = MaxAbs(r_) / (1 + MaxAbs(a_));
-    if (!(step > kConverged) || k + 1 == kPolish) return step;
+    const double step = MaxAbs(r_) / (1 + MaxAbs(a_));
+    if (!(step > kConverged) || k == kPolish) return step;
     a_ -= r_;
+    mju_copy(d->qacc, a_.data(), static_cast<int>(m->nv));
   }
-  return step;
 }
 
-// r_ ← r(a), with states and forces at a
 void Equilibrium::Residual(const mjModel* m, mjData* d) {
+  a_ = Eigen::Map<const Eigen::VectorXd>(d->qacc, m->nv);
   if (d->nefc) {
     // y = J a − aref
     y_.resize(d->nefc);
@@ -102,12 +91,7 @@ void Equilibrium::Residual(const mjModel* m, mjData* d) {
   // r = M a − f_smooth − Jᵀ f
   r_.resize(m->nv);
   mj_mulM(m, d, r_.data(), a_.data());
-  rounding_ = 0;
-  for (int i = 0; i < m->nv; i++) {
-    rounding_ = std::max(rounding_, std::abs(r_[i]) + std::abs(d->qfrc_smooth[i]) + std::abs(d->qfrc_constraint[i]));
-    r_[i] -= d->qfrc_smooth[i] + d->qfrc_constraint[i];
-  }
-  rounding_ *= kRounding;
+  for (int i = 0; i < m->nv; i++) r_[i] -= d->qfrc_smooth[i] + d->qfrc_constraint[i];
 }
 
 // H = M + Jᵀ s'' J

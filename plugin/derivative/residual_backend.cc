@@ -25,7 +25,14 @@ class ResidualBackend final : public Backend {
     applied_ += direct_.acceleration;
     v_next_ = gain_ * point_.a() * m->opt.timestep;
     for (int i = 0; i < m->nv; i++) v_next_[i] += d->qvel[i];
-    AssembleStep(m, v_next_.data(), applied_, direct_.activation, out);
+    blocked_.Resize(applied_.rows(), applied_.cols());
+    for (int j = 0; j < applied_.cols(); j++) {
+      for (int i = 0; i < applied_.rows(); i++) blocked_(i, j) = applied_(i, j);
+    }
+    AssembleStep(m, v_next_.data(), blocked_, out);
+    const int ndx = static_cast<int>(out->A.rows());
+    out->A.bottomRows(m->na) = direct_.activation.leftCols(ndx);
+    out->B.bottomRows(m->na) = direct_.activation.rightCols(m->nu);
     return true;
   }
 
@@ -82,6 +89,7 @@ class ResidualBackend final : public Backend {
   DirectDerivative direct_;
   MatrixXd gain_, da_, applied_, sensors_;
   VectorXd v_next_;
+  BlockedMatrix blocked_;
 };
 
 }  // namespace
