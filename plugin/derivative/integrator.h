@@ -9,7 +9,7 @@
 
 namespace costate {
 
-/// Rows of q' = q ⊕ h v' (README.md, eq. (8)): out = Dq dq + h Dv dv' for joint rotations, dq + h dv' elsewhere.
+/// Rows of q' = q ⊕ h v' (README.md, eq. (I5)): out = Dq dq + h Dv dv' for joint rotations, dq + h dv' elsewhere.
 ///
 /// @param v  v' (nv).  @param dv  dv'/d(x, u) (nv × columns).
 /// @param out  receives the position rows (nv × columns); the first nv columns are those of dq.
