@@ -11,11 +11,11 @@ COSTATE_PACKAGES=(
   # libraries
   libeigen3-dev libfmt-dev libcli11-dev libpugixml-dev nlohmann-json3-dev libpng-dev
   # viewer, and software rendering without a display
-  libglfw3-dev libgl-dev libegl-dev libegl1 libgl1-mesa-dri libosmesa6
+  libglfw3-dev libegl-dev libegl1 libgl1-mesa-dri libosmesa6
   # plots
   gnuplot-nox
   # tests and benchmarks
-  libgtest-dev libbenchmark-dev xvfb xauth
+  libgtest-dev libbenchmark-dev xvfb xdotool imagemagick
 )
 
 costate_packages() {
