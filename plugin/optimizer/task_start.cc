@@ -62,6 +62,25 @@ MatrixXd Sample(const TimeSeries& series, int N, double knot_time) {
   return U;
 }
 
+// key="stand", or key="crouch@0 stand@0.5": the controls of keyframes at times
+TimeSeries GuessKeys(const XmlElement& element, const mjModel* model) {
+  const std::string text = *element.Text("key");
+  if (text.find('@') == std::string::npos) return {VectorXd(), KnotAtKey(model, text).u};
+  const std::vector<std::string> words = SplitBlanks(text);
+  const Eigen::Index n = static_cast<Eigen::Index>(words.size());
+  TimeSeries series{VectorXd(n), MatrixXd(model->nu, n)};
+  for (Eigen::Index k = 0; k < n; ++k) {
+    const std::string& word = words[static_cast<std::size_t>(k)];
+    const std::size_t at = word.rfind('@');
+    if (at == std::string::npos || !ParseNumber(word.substr(at + 1), &series.time[k])) {
+      element.Fail(fmt::format("key: '{}' is no keyframe with a time, expected NAME@SECONDS", word));
+    }
+    if (k > 0 && series.time[k] <= series.time[k - 1]) element.Fail(fmt::format("key: times must increase, '{}' does not", word));
+    series.values.col(k) = KnotAtKey(model, word.substr(0, at)).u;
+  }
+  return series;
+}
+
 }  // namespace
 
 Start MakeStart(const mjModel* model, const std::string& key) {
@@ -168,7 +187,7 @@ MatrixXd ReadGuess(const XmlElement* element, const Start& start, const std::str
     return constant(HoldControl(*task, start.x, start.context, start.u));
   } else if (element->Has("key")) {
     try {
-      U = constant(KnotAtKey(model, *element->Text("key")).u);
+      U = Sample(GuessKeys(*element, model), task->N, model->opt.timestep * task->substeps);
     } catch (const Error& error) {
       element->Fail(error.what(), error.code());
     }

@@ -120,6 +120,8 @@ const Bad kBad[] = {
     {"StartNan", "<start qvel='nan'/><cost ctrl='all'/>", {"'nan' is not a finite number"}},
     {"GuessTwice", "<guess key='home' ctrl='0 0 0'/><cost ctrl='all'/>", {"one of key, ctrl, file and hold"}},
     {"GuessSize", "<guess ctrl='0 0'/><cost ctrl='all'/>", {"ctrl has 2 numbers, model 'zoo' has nu = 3"}},
+    {"GuessKeyTime", "<guess key='home@0 pose'/><cost ctrl='all'/>", {"'pose' is no keyframe with a time, expected NAME@SECONDS"}},
+    {"GuessKeyOrder", "<guess key='home@1 pose@1'/><cost ctrl='all'/>", {"times must increase, 'pose@1' does not"}},
     {"GuessFile", "<guess file='nowhere'/><cost ctrl='all'/>", {"nowhere' does not exist"}, ErrorCode::kFile},
     {"SolverIterations", "<solver iterations='0'/><cost ctrl='all'/>", {"iterations is 0", "at least 1"}},
     {"SolverTolerance", "<solver tolerance='-1'/><cost ctrl='all'/>", {"tolerance is -1"}},

@@ -121,6 +121,15 @@ TEST_F(TaskFile, HoldsTheStartWithMotorsAndServos) {
   }
 }
 
+// home at 0.01 s, pose at 0.03 s: held before, linear in between, held after
+TEST_F(TaskFile, LeadsTheGuessThroughKeyframes) {
+  const Task task = LoadZooTask("<guess key='home@0.01 pose@0.03'/>" + std::string(kEffort), "horizon='0.05' controlstep='5'");
+  const Eigen::Vector3d home(0.1, 0.2, -0.3), pose(0.5, -1, 0.7);
+  EXPECT_TRUE(MatricesNear(task.U_guess.col(0), home, 0));
+  EXPECT_TRUE(MatricesNear(task.U_guess.col(2), 0.5 * (home + pose), 1e-12));
+  EXPECT_TRUE(MatricesNear(task.U_guess.col(4), pose, 0));
+}
+
 TEST_F(TaskFile, TakesControlsFromAFile) {
   const TemporaryFolder folder;
   const std::string task = ZooTask("<guess file='u.csv'/>" + std::string(kEffort), "horizon='0.05' controlstep='5'");
