@@ -7,7 +7,9 @@
 namespace costate {
 namespace {
 
-constexpr double kSmallBlock = 1e-6;     // a block is never judged finer than this of its matrix: it may be zero but for noise
+// a block is never judged finer than this of its matrix: it may be zero but for the noise of level 2, 2e-16 / 1e-6 = 2e-10,
+// which the usual tolerance of 1e-4 must cover
+constexpr double kSmallBlock = 1e-5;
 constexpr double kSmallestScale = 1e-9;  // nor finer than this
 
 // rows or columns that belong together
