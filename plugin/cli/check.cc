@@ -2,6 +2,10 @@
 #include <costate/derivative_check.h>
 #include <fmt/core.h>
 
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/check_states.h"
@@ -99,10 +103,18 @@ Finding CheckAt(const mjModel* model, const CheckState& state, const CheckOption
   return finding;
 }
 
-std::string LevelText(const LinearizeOptions& options, const Coverage& coverage) {
-  std::string text = ToString(coverage.Worst());
-  if (coverage.Worst() != Level::kStep) return text;
-  return text + (options.centered ? " (centred)" : " (forward)");
+// "analytic: rne, passive; step difference: sensors (why)", best level first
+std::string CoverageText(const Coverage& coverage) {
+  std::string text;
+  for (Level level : {Level::kAnalytic, Level::kResidual, Level::kStep}) {
+    std::string terms;
+    for (const TermCoverage& term : coverage.terms) {
+      if (term.level != level) continue;
+      terms += (terms.empty() ? "" : ", ") + term.term + (term.reason.empty() ? "" : " (" + term.reason + ")");
+    }
+    if (!terms.empty()) text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", ToString(level), terms);
+  }
+  return text;
 }
 
 void PrintBlock(const BlockComparison& block) {
@@ -121,8 +133,9 @@ void PrintBlock(const BlockComparison& block) {
 // where nothing could be said, and why
 void PrintLimits(const Finding& finding, double tolerance) {
   for (const std::string& column : finding.comparison.nonsmooth_columns) {
-    fmt::print("  not smooth in {}: switch under every nudge\n", column);
+    fmt::print("  not smooth in {} switch under every nudge\n", column);
   }
+  if (!finding.complete) fmt::print("  interrupted: the columns not reached are not judged\n");
   for (const BlockComparison& block : finding.comparison.blocks) {
     if (block.noisy == 0 || !finding.complete) continue;
     fmt::print("  {}: {} of {} entries too noisy for a tolerance of {:.0e} (solver or narrow-phase noise, or a corner)\n",
@@ -132,11 +145,8 @@ void PrintLimits(const Finding& finding, double tolerance) {
 
 void PrintFinding(const Finding& finding, const CheckOptions& options) {
   fmt::print("\n{}: {}\n", finding.state->name, finding.state->description);
-  fmt::print("  {} contacts, {} constraint rows; {}, {:.3g} ms\n", finding.contacts, finding.constraints,
-             LevelText(options.derivative, finding.derivative.coverage), 1e3 * finding.seconds);
-  for (const TermCoverage& term : finding.derivative.coverage.terms) {
-    fmt::print("  term {}: {}{}{}\n", term.term, ToString(term.level), term.reason.empty() ? "" : ": ", term.reason);
-  }
+  fmt::print("  {} contacts, {} constraint rows; {:.3g} ms\n", finding.contacts, finding.constraints, 1e3 * finding.seconds);
+  fmt::print("  {}\n", CoverageText(finding.derivative.coverage));
   if (!finding.failure.empty()) {
     fmt::print("  {}\n", finding.failure);
     return;
@@ -200,6 +210,7 @@ void PrintJson(const mjModel* model, const std::vector<Finding>& findings, const
 }
 
 int RunCheck(const CheckOptions& options) {
+  Interrupted();  // from here on Ctrl-C keeps what there is
   std::vector<std::string> warnings, notes;
   const ModelPtr model = LoadModel(options.model_file, &warnings);
   PrintWarnings(warnings);
@@ -208,9 +219,9 @@ int RunCheck(const CheckOptions& options) {
     fmt::print("model '{}' ({}): {}; {}, step {:g} s; {}\n", ModelName(model.get()), options.model_file,
                SizesText(model.get()), IntegratorName(model.get()), model->opt.timestep, SolverName(model.get()));
     fmt::print("tolerance {:.0e} of each block's largest entry, three error bars on top\n", options.tolerance);
+    std::fflush(stdout);
   }
 
-  Interrupted();
   std::vector<Finding> findings;
   bool agrees = true, complete = true;
   for (const CheckState& state : states) {
@@ -221,6 +232,7 @@ int RunCheck(const CheckOptions& options) {
     agrees = agrees && findings.back().agrees;
     complete = complete && findings.back().complete;
     if (!options.json) PrintFinding(findings.back(), options);
+    std::fflush(stdout);
     if (Interrupted()) break;
   }
   complete = complete && findings.size() == states.size();
