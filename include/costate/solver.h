@@ -28,9 +28,9 @@ void ControlLimits(const mjModel* model, VectorXd* lower, VectorXd* upper);
 struct IterationRecord {
   int iteration = 0;
   double cost = 0;             ///< after this iteration
-  double expected_change = 0;  ///< predicted by the quadratic model for the accepted step, ≤ 0
+  double expected_change = 0;  ///< predicted by the quadratic model for the accepted step (else the full one), ≤ 0
   double actual_change = 0;
-  double gradient_norm = 0;    ///< max |Qu| over free controls, before the step
+  double gradient_norm = 0;    ///< max |Qu| over controls that may still move downhill, before the step
   double step = 0;             ///< accepted alpha; 0 when none was
   double regularization = 0;
   double seconds_rollout = 0, seconds_derivative = 0, seconds_backward = 0;
@@ -39,7 +39,7 @@ struct IterationRecord {
 enum class SolveStatus {
   kConverged,       ///< relative cost change or gradient below its tolerance
   kIterationLimit,
-  kStalled,         ///< regularization at its maximum, no step reduces the cost
+  kStalled,         ///< regularization at its maximum, no step reduces the cost; or a derivative failed
   kDiverged,        ///< the initial rollout fails; nothing could be done
   kInterrupted,     ///< the callback asked to stop
 };
@@ -50,8 +50,11 @@ struct SolveResult {
   std::string message;      ///< one sentence with the numbers that decided
   double cost = 0;
   double initial_cost = 0;
+  double guess_scale = 1;   ///< below 1 when the control guess diverged and was scaled by it
+  double gradient_norm = 0;         ///< max |Qu| over controls that may still move downhill, about that trajectory
+  VectorXd gradient_norm_per_knot;  ///< the same knot by knot (N); empty when there is no quadratic model
   Trajectory trajectory;    ///< the best iterate, always
-  Policy policy;            ///< about that trajectory
+  Policy policy;            ///< about that trajectory; zero when there is no quadratic model
   std::vector<IterationRecord> iterations;
 };
 

@@ -1,0 +1,331 @@
+// Iterative LQR: linearize along the best motion, solve the linear-quadratic problem, search along its policy.
+#include <costate/ilqr.h>
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "optimizer/line_search.h"
+#include "optimizer/solver_checks.h"
+
+namespace costate {
+namespace {
+
+constexpr int kFlatIterations = 3;      // this many small decreases in a row are convergence
+constexpr int kGuessScalings = 4;       // a guess that diverges is tried at 1, ¼, 1/16, 1/64, 0
+constexpr double kGuessFactor = 0.25;
+constexpr double kFinalGrowth = 100;    // of regularization when the final gains need some
+
+using Clock = std::chrono::steady_clock;
+
+// seconds since `start`, which moves on to now
+double Lap(Clock::time_point* start) {
+  const Clock::time_point now = Clock::now();
+  const double seconds = std::chrono::duration<double>(now - *start).count();
+  *start = now;
+  return seconds;
+}
+
+void CheckOptions(const IlqrOptions& o) {
+  const auto need = [](bool good, const char* name, double value, const char* range) {
+    if (good) return;
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("iLQR option {} is {:g}, it must be {}", name, value, range));
+  };
+  need(o.iterations >= 0, "iterations", o.iterations, "0 or more");
+  need(o.tolerance >= 0, "tolerance", o.tolerance, "0 or more");
+  need(o.gradient_tolerance >= 0, "gradient_tolerance", o.gradient_tolerance, "0 or more");
+  need(o.regularization_min > 0, "regularization_min", o.regularization_min, "positive");
+  need(o.regularization_init >= 0, "regularization_init", o.regularization_init, "0 or more");
+  need(o.regularization_max >= o.regularization_min && std::isfinite(o.regularization_max), "regularization_max",
+       o.regularization_max, "finite and at least regularization_min");
+  need(o.regularization_factor > 1 && std::isfinite(o.regularization_factor), "regularization_factor",
+       o.regularization_factor, "finite and greater than 1");
+  need(o.line_search_steps >= 1 && o.line_search_steps <= 60, "line_search_steps", o.line_search_steps, "1 … 60");
+  need(o.line_search_ratio >= 0 && o.line_search_ratio < 1, "line_search_ratio", o.line_search_ratio,
+       "0 or more and below 1");
+  need(o.threads >= 0, "threads", o.threads, "0 (all cores) or more");
+}
+
+// mu, which grows and shrinks ever faster while it keeps its direction (Tassa, Erez & Todorov 2012, sec. II-F)
+class Regularization {
+ public:
+  explicit Regularization(const IlqrOptions& options)
+      : factor_(options.regularization_factor),
+        min_(options.regularization_min),
+        max_(options.regularization_max),
+        value_(options.regularization_init) {}
+
+  double value() const { return value_; }
+
+  // false when it is at its maximum already
+  bool Grow() {
+    if (value_ >= max_) return false;
+    change_ = std::max(factor_, change_ * factor_);
+    value_ = std::min(max_, std::max(min_, value_ * change_));
+    return true;
+  }
+
+  // below the minimum it is none at all
+  void Shrink() {
+    change_ = std::min(1 / factor_, change_ / factor_);
+    value_ = value_ * change_ >= min_ ? value_ * change_ : 0;
+  }
+
+ private:
+  double factor_, min_, max_, value_;
+  double change_ = 1;
+};
+
+class Ilqr {
+ public:
+  Ilqr(const Problem& problem, const IlqrOptions& options)
+      : problem_(problem),
+        options_(options),
+        simulator_(problem.model, problem.context, problem.substeps, options.threads),
+        line_search_(problem_, &simulator_, {options.line_search_steps, options.line_search_ratio}),
+        regularization_(options) {
+    options_.derivative.sensors = problem.cost->NeedsSensors();
+    bounded_ = (problem.u_lower.array().isFinite() || problem.u_upper.array().isFinite()).any();
+    expansions_.resize(simulator_.threads());
+    failed_.resize(problem.N + 1);
+    lq_.knots.resize(problem.N);
+  }
+
+  SolveResult Run(ConstMatrixRef U, const IterationCallback& callback);
+
+ private:
+  bool Start(ConstMatrixRef U);
+  void Iterate(const IterationCallback& callback);
+  int Linearize();
+  bool Expand(IterationRecord* record);
+  bool Backward(IterationRecord* record);
+  bool IsStationary();
+  void Search(IterationRecord* record);
+  void Judge(const IterationRecord& record);
+  void FinishPolicy();
+  void End(SolveStatus status, std::string message);
+
+  Problem problem_;
+  IlqrOptions options_;
+  Simulator simulator_;
+  LineSearch line_search_;
+  Regularization regularization_;
+  bool bounded_ = false;
+
+  LqProblem lq_;
+  RiccatiResult riccati_;
+  std::vector<CostExpansion> expansions_;  // one a worker
+  std::vector<StepStatus> failed_;         // of the derivative at each knot
+  bool expanded_ = false;                  // lq_ is about the trajectory of result_
+  double trusted_ = 0;                     // mu of the last accepted step
+  int flat_ = 0;
+  bool ended_ = false;
+  SolveResult result_;
+};
+
+SolveResult Ilqr::Run(ConstMatrixRef U, const IterationCallback& callback) {
+  if (Start(U)) {
+    Iterate(callback);
+    FinishPolicy();
+  }
+  return std::move(result_);
+}
+
+// the first rollout; a guess that diverges is scaled down, in the end to no control at all
+bool Ilqr::Start(ConstMatrixRef U) {
+  const Eigen::Index nu = U.rows(), N = U.cols();
+  result_.policy.k.setZero(nu, N);
+  result_.policy.K.assign(N, MatrixXd::Zero(nu, simulator_.dims().ndx));
+  RolloutStatus first;
+  for (int i = 0; i <= kGuessScalings; ++i) {
+    result_.guess_scale = i < kGuessScalings ? std::pow(kGuessFactor, i) : 0;
+    const MatrixXd guess = (result_.guess_scale * U)
+                               .cwiseMax(problem_.u_lower.replicate(1, N))
+                               .cwiseMin(problem_.u_upper.replicate(1, N));
+    const RolloutStatus status = simulator_.Rollout(problem_.x0, guess, &result_.trajectory);
+    if (i == 0) first = status;
+    result_.cost = RolloutCost(problem_, result_.trajectory, status, simulator_.knot_time());
+    result_.initial_cost = result_.cost;
+    if (std::isfinite(result_.cost)) return true;
+    if (U.isZero(0)) break;
+  }
+
+  const std::string reason = first.ok() ? "its cost is not finite"
+                                        : fmt::format("{} at knot {} of {} ({:.3g} s)", ToString(first.status), first.knot,
+                                                      N, first.knot * simulator_.knot_time());
+  End(SolveStatus::kDiverged, fmt::format("the guess cannot be simulated: {}; neither can the guess scaled down to zero",
+                                          reason));
+  return false;
+}
+
+void Ilqr::Iterate(const IterationCallback& callback) {
+  for (int i = 1; i <= options_.iterations; ++i) {
+    IterationRecord record;
+    record.iteration = i;
+    if (!Expand(&record) || !Backward(&record) || IsStationary()) return;
+    Search(&record);
+    Judge(record);
+    result_.iterations.push_back(record);
+    const bool go_on = !callback || callback(record);
+    if (ended_) return;
+    if (!go_on) {
+      return End(SolveStatus::kInterrupted, fmt::format("interrupted after {} iterations at cost {:.6g}", i, result_.cost));
+    }
+  }
+  End(SolveStatus::kIterationLimit,
+      fmt::format("reached the limit of {} iterations at cost {:.6g}", options_.iterations, result_.cost));
+}
+
+// the linear-quadratic problem about the best trajectory; returns the first knot without a derivative, or -1
+int Ilqr::Linearize() {
+  const Trajectory& trajectory = result_.trajectory;
+  simulator_.LinearizeEach(trajectory, options_.derivative, [&](int t, int worker, StepDerivative* derivative) {
+    failed_[t] = derivative->status;
+    if (derivative->status != StepStatus::kOk) return;
+    CostExpansion& expansion = expansions_[worker];
+    problem_.cost->Expand(ViewKnot(trajectory, t, simulator_.knot_time()), derivative->C, derivative->D, &expansion);
+
+    // matrices change places instead of being copied: one set is in memory
+    if (t == problem_.N) {
+      std::swap(lq_.lx, expansion.lx);
+      std::swap(lq_.lxx, expansion.lxx);
+      return;
+    }
+    LqKnot& knot = lq_.knots[t];
+    std::swap(knot.A, derivative->A);
+    std::swap(knot.B, derivative->B);
+    std::swap(knot.lx, expansion.lx);
+    std::swap(knot.lu, expansion.lu);
+    std::swap(knot.lxx, expansion.lxx);
+    std::swap(knot.lux, expansion.lux);
+    std::swap(knot.luu, expansion.luu);
+    if (!bounded_) return;
+    knot.du_lower = problem_.u_lower - trajectory.U.col(t);
+    knot.du_upper = problem_.u_upper - trajectory.U.col(t);
+  });
+  const auto failed = std::find_if(failed_.begin(), failed_.end(), [](StepStatus s) { return s != StepStatus::kOk; });
+  expanded_ = failed == failed_.end();
+  return expanded_ ? -1 : static_cast<int>(failed - failed_.begin());
+}
+
+bool Ilqr::Expand(IterationRecord* record) {
+  if (expanded_) return true;
+  Clock::time_point start = Clock::now();
+  const int failed = Linearize();
+  record->seconds_derivative = Lap(&start);
+  if (failed < 0) return true;
+  End(SolveStatus::kStalled, fmt::format("the derivative at knot {} of {} fails ({}); the motion is the last good one",
+                                         failed, problem_.N, ToString(failed_[failed])));
+  return false;
+}
+
+// the policy, with as much regularization as it takes
+bool Ilqr::Backward(IterationRecord* record) {
+  Clock::time_point start = Clock::now();
+  do {
+    SolveRiccati(lq_, {.regularization = regularization_.value()}, &riccati_);
+  } while (!riccati_.ok && regularization_.Grow());
+  record->seconds_backward = Lap(&start);
+  record->regularization = regularization_.value();
+  record->gradient_norm = riccati_.gradient_norm;
+  if (riccati_.ok) {
+    result_.gradient_norm = riccati_.gradient_norm;
+    return true;
+  }
+  End(SolveStatus::kStalled,
+      fmt::format("the backward pass fails at knot {} of {} even with regularization {:g}: Quu is not positive definite "
+                  "or not finite", riccati_.failed_knot, problem_.N, regularization_.value()));
+  return false;
+}
+
+bool Ilqr::IsStationary() {
+  const double limit = options_.gradient_tolerance * (1 + std::abs(result_.cost));
+  if (riccati_.gradient_norm > limit) return false;
+  End(SolveStatus::kConverged,
+      fmt::format("converged after {} iterations: gradient norm {:.3g} is within its tolerance {:.3g}",
+                  result_.iterations.size(), riccati_.gradient_norm, limit));
+  return true;
+}
+
+void Ilqr::Search(IterationRecord* record) {
+  Clock::time_point start = Clock::now();
+  const double before = result_.cost;
+  const ExpectedChange expected{riccati_.expected_linear, riccati_.expected_quadratic};
+  std::swap(result_.policy.k, riccati_.k);
+  std::swap(result_.policy.K, riccati_.K);
+  const LineSearchResult found = line_search_.Run(result_.policy, expected, before, &result_.trajectory);
+  if (found.alpha > 0) {
+    result_.cost = found.cost;
+    expanded_ = false;
+  }
+  record->step = found.alpha;
+  record->cost = result_.cost;
+  record->expected_change = expected.At(found.alpha > 0 ? found.alpha : 1);
+  record->actual_change = result_.cost - before;
+  record->seconds_rollout = Lap(&start);
+}
+
+// regularization for the next iteration, or the end
+void Ilqr::Judge(const IterationRecord& record) {
+  const double small = options_.tolerance * std::abs(result_.cost);
+  if (record.step > 0) {
+    trusted_ = regularization_.value();
+    regularization_.Shrink();
+    flat_ = -record.actual_change <= small ? flat_ + 1 : 0;
+    if (flat_ < kFlatIterations) return;
+    return End(SolveStatus::kConverged,
+               fmt::format("converged after {} iterations: the last {} reduced the cost by less than {:g} of itself",
+                           record.iteration, kFlatIterations, options_.tolerance));
+  }
+
+  // nothing was gained, and nothing was to be gained
+  if (regularization_.value() <= trusted_ && -record.expected_change <= small) {
+    return End(SolveStatus::kConverged,
+               fmt::format("converged after {} iterations: the model promises a reduction by {:.3g}, less than {:g} of the "
+                           "cost {:.6g}", record.iteration, -record.expected_change, options_.tolerance, result_.cost));
+  }
+  if (regularization_.Grow()) return;
+  End(SolveStatus::kStalled,
+      fmt::format("no step reduces the cost {:.6g}: regularization stands at its maximum {:g}, gradient norm {:.3g}",
+                  result_.cost, regularization_.value(), record.gradient_norm));
+}
+
+// gains and gradient about the trajectory that is returned, with the least regularization that works
+void Ilqr::FinishPolicy() {
+  if (expanded_ || Linearize() < 0) {
+    for (double mu = 0; mu <= options_.regularization_max; mu = std::max(options_.regularization_min, kFinalGrowth * mu)) {
+      SolveRiccati(lq_, {.regularization = mu}, &riccati_);
+      if (!riccati_.ok) continue;
+      result_.policy.k = std::move(riccati_.k);
+      result_.policy.K = std::move(riccati_.K);
+      result_.gradient_norm = riccati_.gradient_norm;
+      result_.gradient_norm_per_knot = std::move(riccati_.gradient_norm_per_knot);
+      return;
+    }
+  }
+
+  // no quadratic model: the controls alone
+  result_.policy.k.setZero();
+  for (MatrixXd& K : result_.policy.K) K.setZero();
+}
+
+void Ilqr::End(SolveStatus status, std::string message) {
+  result_.status = status;
+  result_.message = std::move(message);
+  ended_ = true;
+}
+
+}  // namespace
+
+SolveResult SolveIlqr(const Problem& problem, ConstMatrixRef U, const IlqrOptions& options,
+                      const IterationCallback& callback) {
+  CheckProblem(problem, U);
+  CheckOptions(options);
+  return Ilqr(problem, options).Run(U, callback);
+}
+
+}  // namespace costate

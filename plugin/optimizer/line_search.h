@@ -1,0 +1,50 @@
+// Steps along a direction, tried in parallel: the result does not depend on how many are tried at once.
+#ifndef COSTATE_OPTIMIZER_LINE_SEARCH_H_
+#define COSTATE_OPTIMIZER_LINE_SEARCH_H_
+
+#include <vector>
+
+#include <costate/solver.h>
+
+namespace costate {
+
+/// What the quadratic model promises at step alpha: alpha·linear + ½ alpha²·quadratic, negative.
+struct ExpectedChange {
+  double linear = 0, quadratic = 0;
+  double At(double alpha) const { return alpha * linear + 0.5 * alpha * alpha * quadratic; }
+};
+
+struct LineSearchOptions {
+  int steps = 10;
+  double ratio = 1e-4;
+};
+
+struct LineSearchResult {
+  double alpha = 0;  ///< 0: no step was accepted
+  double cost = 0;   ///< of the accepted step
+};
+
+/// Rolls a policy out at alpha = 1, ½, ¼ …, as many at once as the simulator has threads, and takes the largest alpha
+/// whose cost falls by at least ratio × the expected change (Armijo). A rollout that fails or whose cost is not finite is
+/// never taken.
+class LineSearch {
+ public:
+  LineSearch(const Problem& problem, Simulator* simulator, const LineSearchOptions& options);
+
+  /// @param trajectory  the reference; replaced by the accepted rollout.  @param cost  of the reference.
+  LineSearchResult Run(const Policy& policy, const ExpectedChange& expected, double cost, Trajectory* trajectory);
+
+ private:
+  const Problem& problem_;
+  Simulator* simulator_;
+  LineSearchOptions options_;
+  std::vector<Trajectory> candidates_;
+  std::vector<double> costs_;
+};
+
+/// The cost of a rollout, infinite when it failed or when its cost is not finite.
+double RolloutCost(const Problem& problem, const Trajectory& trajectory, const RolloutStatus& status, double dt);
+
+}  // namespace costate
+
+#endif  // COSTATE_OPTIMIZER_LINE_SEARCH_H_
