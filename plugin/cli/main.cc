@@ -37,6 +37,7 @@ constexpr char kCompiler[] = "g++ " __VERSION__;
 void AddCommands(CLI::App& app, int* exit_code) {
   AddCheckCommand(app, exit_code);
   AddInfoCommand(app, exit_code);
+  AddOptimizeCommand(app, exit_code);
   AddReplayCommand(app, exit_code);
   AddRolloutCommand(app, exit_code);
   AddTaskCommand(app, exit_code);
