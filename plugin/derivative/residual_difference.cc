@@ -11,6 +11,7 @@ namespace costate {
 namespace {
 
 constexpr double kPositionStep = 1e-6;  // five points: the residual is stiff in q, with h⁴ its truncation stays below 1e-9
+constexpr double kSmoothStep = 3e-6;    // centred, of kinematics: truncation and rounding both below 1e-10
 constexpr double kInputStep = 1e-5;     // of max(1, |value|): v, act and u enter far more softly
 
 constexpr double kMagnify = 1 << 30;    // v' − v is linear in a: magnified, it does not drown in the rounding of v
@@ -167,25 +168,51 @@ bool ResidualDifference::EvaluateDirect(const mjModel* m, Stage stage, const Vec
   return true;
 }
 
-// value = sensordata at the probe's state and acceleration a
+ResidualDifference::SensorNeeds ResidualDifference::Needs(const mjModel* m) {
+  SensorNeeds needs;
+  for (int i = 0; i < m->nsensor; i++) {
+    const int type = m->sensor_type[i];
+    needs.velocity = needs.velocity || m->sensor_needstage[i] >= mjSTAGE_VEL;
+    needs.acceleration = needs.acceleration || m->sensor_needstage[i] >= mjSTAGE_ACC;
+    switch (type) {
+      case mjSENS_TOUCH:
+      case mjSENS_FORCE:
+      case mjSENS_TORQUE:
+      case mjSENS_CONTACT:
+      case mjSENS_TACTILE:
+      case mjSENS_E_KINETIC:
+      case mjSENS_PLUGIN:
+      case mjSENS_USER: needs.constraint = true; break;
+      default: needs.constraint = needs.constraint || (type >= mjSENS_JOINTLIMITPOS && type <= mjSENS_TENDONLIMITFRC);
+    }
+  }
+  return needs;
+}
+
+// value = sensordata at the probe's state and acceleration a, evaluated as far as the sensors read
 bool ResidualDifference::EvaluateSensors(const mjModel* m, Stage stage, const VectorXd& a, VectorXd* value) {
   mjData* p = probe_.get();
   if (stage <= kPosition) {
-    mj_fwdPosition(m, p);
+    if (needs_.constraint) {
+      mj_fwdPosition(m, p);
+    } else {
+      p->flg_energypos = 0;
+      mj_fwdKinematics(m, p);
+      mj_transmission(m, p);
+    }
     mj_sensorPos(m, p);
-    if (!p->flg_energypos && (m->opt.enableflags & mjENBL_ENERGY)) mj_energyPos(m, p);
   }
-  if (stage <= kVelocity) {
+  if (stage <= kVelocity && needs_.velocity) {
     mj_fwdVelocity(m, p);
     mj_sensorVel(m, p);
-    if (!p->flg_energyvel && (m->opt.enableflags & mjENBL_ENERGY)) mj_energyVel(m, p);
   }
-  mj_fwdActuation(m, p);
-  mj_fwdAcceleration(m, p);
-  mju_copy(p->qacc, a.data(), m->nv);
-  if (!ConstraintForce(m, a)) return false;
-  p->flg_rnepost = 0;
-  mj_sensorAcc(m, p);
+  if (needs_.acceleration) {
+    mj_fwdActuation(m, p);
+    mju_copy(p->qacc, a.data(), dims_.nv);
+    if (needs_.constraint && !ConstraintForce(m, a)) return false;
+    p->flg_rnepost = 0;
+    mj_sensorAcc(m, p);
+  }
   *value = Eigen::Map<const VectorXd>(p->sensordata, dims_.ns);
   return true;
 }
@@ -217,6 +244,13 @@ bool ResidualDifference::Column(const mjModel* m, const Evaluation& evaluate, in
     offset_ = k * step;
     return evaluate(stage, &values_[k + 2]);
   };
+  if (smooth_ && room.down && room.up) {
+    // (f₁ − f₋₁) / 2h
+    at(1, kSmoothStep * scale);
+    at(-1, kSmoothStep * scale);
+    out = (values_[3] - values_[1]) / (2 * kSmoothStep * scale);
+    return true;
+  }
   for (int attempt = 0; attempt < 3; attempt++, h /= 30) {
     const bool minus = room.down && at(-1, h) && at(-2, h), plus = room.up && at(1, h) && at(2, h);
     const VectorXd* f = values_ + 2;
@@ -241,7 +275,8 @@ bool ResidualDifference::Differences(const mjModel* m, const Evaluation& evaluat
   const int columns = dims_.ndx + dims_.nu;
   out->resize(rows, columns);
   VectorXd center;
-  for (int column = 0; column < columns; column++) {
+  out->rightCols(columns - last_column_).setZero();
+  for (int column = 0; column < last_column_; column++) {
     // the stages before the one that this column moves are those of the point
     const bool stage_begins = column == 0 || StageOf(column) != StageOf(column - 1);
     if (stage_begins) {
@@ -268,6 +303,8 @@ bool ResidualDifference::Compute(const mjModel* m, const mjData* d, const Vector
   state_.resize(mj_stateSize(m, mjSTATE_INTEGRATION));
   mj_getState(m, d, state_.data(), mjSTATE_INTEGRATION);
   active_.Capture(d);
+  last_column_ = dims_.ndx + dims_.nu;
+  smooth_ = false;
   MatrixXd all;
   const auto evaluate = [&](Stage stage, VectorXd* value) { return EvaluateDirect(m, stage, a, value); };
   if (!Differences(m, evaluate, 2 * nv + 2 * na, &all, reason)) return false;
@@ -319,6 +356,9 @@ void ResidualDifference::IntegratorGain(const mjModel* m, MatrixXd* N) {
 bool ResidualDifference::Sensors(const mjModel* m, const mjData* d, const VectorXd& a, const MatrixXd& da,
                                  MatrixXd* out, std::string* reason) {
   terms_ = {};
+  needs_ = Needs(m);
+  smooth_ = !needs_.constraint;
+  last_column_ = needs_.acceleration ? dims_.ndx + dims_.nu : needs_.velocity ? 2 * dims_.nv : dims_.nv;
   state_.resize(mj_stateSize(m, mjSTATE_INTEGRATION));
   mj_getState(m, d, state_.data(), mjSTATE_INTEGRATION);
   active_.Capture(d);

@@ -52,6 +52,12 @@ class ResidualDifference {
                Eigen::MatrixXd* out, std::string* reason);
 
  private:
+  // what the model's sensors read beyond kinematics
+  struct SensorNeeds {
+    bool velocity = false, acceleration = false, constraint = false;
+  };
+  static SensorNeeds Needs(const mjModel* model);
+
   enum Stage { kPosition, kVelocity, kActuation };
   using Evaluation = std::function<bool(Stage stage, Eigen::VectorXd* value)>;
 
@@ -75,6 +81,9 @@ class ResidualDifference {
   Eigen::VectorXd force_, y_, direction_, velocity_, values_[5];
   Eigen::VectorXd act_next_;        // act' of the point, not clamped
   DifferencedTerms terms_;
+  SensorNeeds needs_;
+  int last_column_ = 0;             // columns from here on are zero
+  bool smooth_ = false;             // kinematics alone: three points are enough
   int column_ = 0;
   double offset_ = 0;
 };
