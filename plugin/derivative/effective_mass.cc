@@ -2,6 +2,8 @@
 
 #include <costate/model.h>
 
+#include <algorithm>
+
 #include "derivative/passive.h"
 
 namespace costate {
@@ -10,14 +12,24 @@ namespace {
 
 bool Damps(const mjModel* m) { return !(m->opt.disableflags & mjDSBL_DAMPER); }
 
-// a free joint whose body has no jointed descendants: implicitfast adds its gyroscopic derivative
+// a free joint that is the whole tree (bodies may be welded to it): implicitfast adds its gyroscopic derivative
 bool IsStandaloneFree(const mjModel* m, int joint) {
   if (m->jnt_type[joint] != mjJNT_FREE) return false;
   const int body = m->jnt_bodyid[joint];
-  for (int b = body + 1; b < m->nbody && m->body_rootid[b] == m->body_rootid[body]; b++) {
-    if (m->body_dofnum[b] > 0) return false;
-  }
-  return true;
+  return m->body_jntnum[body] == 1 && m->tree_dofnum[m->dof_treeid[m->jnt_dofadr[joint]]] == 6;
+}
+
+// the bias of a free body in its own frame: l(ω) = m ω × (ω × s), g(ω) = s × l(ω) + ω × I ω; both quadratic, so their
+// symmetric bilinear forms give all derivatives
+Vec3 LinearForm(double mass, const Vec3& s, const Vec3& a, const Vec3& b) {
+  return mass * (a.cross(b.cross(s)) + b.cross(a.cross(s)));
+}
+Vec3 AngularForm(double mass, const Vec3& s, const Mat3& I, const Vec3& a, const Vec3& b) {
+  return s.cross(LinearForm(mass, s, a, b)) + a.cross(I * b) + b.cross(I * a);
+}
+
+Mat3 BodyRotation(const mjData* d, int body) {
+  return Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(d->xmat + 9 * body);
 }
 
 }  // namespace
@@ -43,9 +55,6 @@ std::string EffectiveMass::Missing(const mjModel* m) {
   std::string missing = PassiveMissing(m);
   if (missing.empty()) missing = Actuation::Missing(m);
   if (!missing.empty()) return "implicitfast: damping matrix of " + missing;
-  for (int j = 0; j < m->njnt; j++) {
-    if (IsStandaloneFree(m, j)) return "implicitfast: gyroscopic damping of the free " + ElementName(m, mjOBJ_JOINT, j);
-  }
   for (int t = 0; t < m->ntendon && Damps(m); t++) {
     const Damping damping = TendonDamping(m, t);
     if (!mju_isZero(damping.poly, mjNPOLY)) return "implicitfast: polynomial damping of " + ElementName(m, mjOBJ_TENDON, t);
@@ -105,22 +114,88 @@ bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const Actuation& 
   }
 
   // ā = M'⁻¹ M a
+  free_.clear();
+  if (m->opt.integrator == mjINT_IMPLICITFAST) AddFreeBodies(m, d);
   applied_.resize(nv);
   mj_mulM(m, d, applied_.data(), a);
+  difference_ = applied_;
   if (!solver_.Factor()) return false;
   solver_.Solve(applied_.data());
+  for (const FreeBody& free : free_) applied_.segment<6>(free.dof) = free.lu.solve(difference_.segment<6>(free.dof));
   difference_ = Eigen::Map<const Eigen::VectorXd>(a, nv) - applied_;
   return true;
 }
 
-void EffectiveMass::Apply(const mjModel*, const mjData*, BlockedMatrix* X, BlockedMatrix* E) const {
+// blocks M − h D + h ∂c/∂v, before solver_ is factored
+void EffectiveMass::AddFreeBodies(const mjModel* m, const mjData* d) {
+  for (int j = 0; j < m->njnt; j++) {
+    if (!IsStandaloneFree(m, j)) continue;
+    FreeBody free;
+    free.body = m->jnt_bodyid[j];
+    free.dof = m->jnt_dofadr[j];
+    const double h = m->opt.timestep;
+    const Mat3 R = BodyRotation(d, free.body);
+
+    // inertia of the whole tree about its com, in the body's frame
+    Inertia inertia;
+    for (int b = free.body; b < m->nbody && m->body_rootid[b] == free.body; b++) inertia.Add(Inertia::From(d->cinert + 10 * b));
+    free.mass = inertia.m;
+    free.com = R.transpose() * (Vec3Map(d->subtree_com + 3 * free.body) - Vec3Map(d->xpos + 3 * free.body));
+    free.inertia = R.transpose() * inertia.Rotational() * R;
+    const Vec3 omega = Vec3Map(d->qvel + free.dof + 3);
+    free.damping.setZero();
+    for (int c = 0; c < 3; c++) {
+      free.damping.block<3, 1>(0, 3 + c) = h * (R * LinearForm(free.mass, free.com, omega, Vec3::Unit(c)));
+      free.damping.block<3, 1>(3, 3 + c) = h * AngularForm(free.mass, free.com, free.inertia, omega, Vec3::Unit(c));
+    }
+    Mat6 block = free.damping;
+    for (int i = 0; i < 6; i++) {
+      block(i, i) += solver_.diagonal(free.dof + i);
+      for (int k = 0; k < solver_.row_size(free.dof + i); k++) {
+        const int col = solver_.row_columns(free.dof + i)[k] - free.dof;
+        block(i, col) += solver_.row(free.dof + i)[k];
+        block(col, i) += solver_.row(free.dof + i)[k];
+      }
+    }
+    free.lu.compute(block);
+    free_.push_back(free);
+  }
+}
+
+// −d(h ∂c/∂v ā): the linear part turns with the body, both change with ω
+void EffectiveMass::AddFreeColumns(const mjModel* m, const mjData* d, const FreeBody& free, BlockedMatrix* E) const {
+  const int nv = E->rows();
+  const double h = m->opt.timestep;
+  const Mat3 R = BodyRotation(d, free.body);
+  const Vec3 omega = Vec3Map(d->qvel + free.dof + 3), alpha = applied_.segment<3>(free.dof + 3);
+  const Vec3 linear = h * LinearForm(free.mass, free.com, omega, alpha);
+  for (int c = 0; c < 3; c++) {
+    const Vec3 unit = Vec3::Unit(c), turned = R * unit.cross(linear);
+    const Vec3 by_v = h * (R * LinearForm(free.mass, free.com, unit, alpha));
+    const Vec3 by_v_rot = h * AngularForm(free.mass, free.com, free.inertia, unit, alpha);
+    for (int i = 0; i < 3; i++) {
+      (*E)(free.dof + i, free.dof + 3 + c) -= turned[i];
+      (*E)(free.dof + i, nv + free.dof + 3 + c) -= by_v[i];
+      (*E)(free.dof + 3 + i, nv + free.dof + 3 + c) -= by_v_rot[i];
+    }
+  }
+}
+
+void EffectiveMass::Apply(const mjModel* m, const mjData* d, BlockedMatrix* X, BlockedMatrix* E) const {
   constexpr int kWidth = BlockedMatrix::kWidth;
+  using Rows = Eigen::Map<Eigen::Matrix<double, 6, kWidth, Eigen::RowMajor>>;
+  using ConstRows = Eigen::Map<const Eigen::Matrix<double, 6, kWidth, Eigen::RowMajor>>;
   const int nv = X->rows();
 
   // polynomial damping: −h B'(v) ā on the diagonal of the v columns
   for (int i = 0; i < nv; i++) {
     if (slope_[i] != 0) (*E)(i, nv + i) -= slope_[i] * applied_[i];
   }
+  for (const FreeBody& free : free_) AddFreeColumns(m, d, free, E);
+
+  // E − (M' − M) da
+  right_side_.resize(free_.size() * E->blocks() * 6 * kWidth);
+  double* saved = right_side_.data();
   for (int b = 0; b < X->blocks(); b++) {
     double *x = X->block(b), *e = E->block(b);
     for (int i = 0; i < nv; i++) {
@@ -132,10 +207,20 @@ void EffectiveMass::Apply(const mjModel*, const mjData*, BlockedMatrix* X, Block
         e[entry.col * kWidth + c] -= entry.value * x[entry.row * kWidth + c];
       }
     }
+    for (const FreeBody& free : free_) {
+      Rows rows(e + free.dof * kWidth);
+      rows.noalias() -= free.damping * ConstRows(x + free.dof * kWidth);
+      saved = std::copy(rows.data(), rows.data() + 6 * kWidth, saved);
+    }
   }
   solver_.Solve(E);
+  saved = right_side_.data();
   for (int b = 0; b < X->blocks(); b++) {
     double* x = X->block(b);
+    for (const FreeBody& free : free_) {
+      Rows(E->block(b) + free.dof * kWidth) = free.lu.solve(ConstRows(saved));
+      saved += 6 * kWidth;
+    }
     const double* e = E->block(b);
     for (int k = 0; k < nv * kWidth; k++) x[k] += e[k];
   }

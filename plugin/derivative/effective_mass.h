@@ -7,7 +7,10 @@
 #include <string>
 #include <vector>
 
+#include <Eigen/LU>
+
 #include "derivative/actuation.h"
+#include "derivative/spatial.h"
 #include "derivative/tree_solver.h"
 
 namespace costate {
@@ -38,12 +41,25 @@ class EffectiveMass {
     int row, col;
     double value;
   };
+  // a body that implicitfast solves apart: its gyroscopic damping h ∂c/∂v makes a 6×6 block that is not symmetric
+  struct FreeBody {
+    int body, dof;
+    Vec3 com;       // in the body's frame
+    Mat3 inertia;   // about the com, in the body's frame
+    double mass;
+    Mat6 damping;   // h ∂c/∂v
+    Eigen::PartialPivLU<Mat6> lu;
+  };
   void Add(int row, int col, double value);
+  void AddFreeBodies(const mjModel* model, const mjData* data);
+  void AddFreeColumns(const mjModel* model, const mjData* data, const FreeBody& free, BlockedMatrix* E) const;
 
   TreeSolver solver_;
   std::vector<double> diagonal_;      // of M' − M
   std::vector<double> slope_;         // d(diagonal)/dv, from polynomial damping
   std::vector<Entry> entries_;        // strictly lower part of M' − M
+  std::vector<FreeBody> free_;
+  mutable std::vector<double> right_side_;
   Eigen::VectorXd applied_, difference_;
 };
 

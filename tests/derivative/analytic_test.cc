@@ -125,6 +125,29 @@ TEST_F(AnalyticTest, SpringsAndDampersAgreeWithTheStepAtRandomStates) {
   }
 }
 
+// implicitfast solves standalone free bodies apart, with their gyroscopic derivative; welded children make them ordinary
+TEST_F(AnalyticTest, SpinningFreeBodiesAgreeWithImplicitfast) {
+  const ModelPtr model = LoadModelFromString(R"(
+    <mujoco>
+      <option timestep="0.01" integrator="implicitfast"/>
+      <worldbody>
+        <geom type="plane" size="5 5 1"/>
+        <body pos="0 0 0.4"><freejoint/><geom type="box" size="0.1 0.2 0.4" pos="0.1 0.05 0"/></body>
+        <body pos="2 0 3"><joint type="free" damping="0.2"/><geom type="box" size="0.1 0.2 0.3" pos="0.2 0 0.1"/></body>
+        <body pos="4 0 3"><freejoint/><geom type="box" size="0.1 0.2 0.3"/><body pos="0.3 0 0"><geom size="0.1"/></body></body>
+      </worldbody>
+    </mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  for (int k = 0; k < 40; k++) mj_step(model.get(), data.get());
+  ASSERT_GT(data->ncon, 0);
+  for (int i = 0; i < 18; i++) data->qvel[i] += std::sin(3.0 * i + 1) * (i < 6 ? 0.1 : 6);
+  AnalyticBackend backend(model.get(), true);
+  const StepDerivative value = Linearize(&backend, model.get(), data.get());
+  EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
+  const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
+  EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step, reference.step_error, kReference));
+}
+
 // muscles: both curves, both activation time constants, with and without smoothing
 TEST_F(AnalyticTest, MusclesAgreeWithTheStep) {
   const ModelPtr model = LoadModelFromString(R"(
