@@ -41,6 +41,7 @@ void AddCommands(CLI::App& app, int* exit_code) {
   AddReplayCommand(app, exit_code);
   AddRolloutCommand(app, exit_code);
   AddTaskCommand(app, exit_code);
+  AddViewCommand(app, exit_code);
 }
 
 int Run(int argc, char** argv) {

@@ -18,6 +18,11 @@ mjModel LocalModel(const mjModel* model, const mjvCamera& camera) {
   if (camera.type != mjCAMERA_FIXED) {
     const double distance = std::max<double>(camera.distance, 1e-6);
     local.stat.extent = std::clamp<double>(model->stat.extent, distance / 4, distance * 2);
+    // marks of contacts that do not hide the robot; the engine scales them by the mean size of all bodies
+    const float size = static_cast<float>(distance / std::max<double>(model->stat.meansize, 1e-9));
+    local.vis.scale.contactwidth = std::min(model->vis.scale.contactwidth, 0.02f * size);
+    local.vis.scale.contactheight = std::min(model->vis.scale.contactheight, 0.006f * size);
+    local.vis.scale.forcewidth = std::min(model->vis.scale.forcewidth, 0.01f * size);
     if (model->vis.global.orthographic) {
       local.vis.global.orthographic = 0;
       local.vis.global.fovy = 45;
