@@ -1,5 +1,5 @@
 # Installs the build tree to an empty prefix, moves it, and builds and runs a project that finds it there.
-#   cmake -DBUILD=<build tree> -DSOURCE=<consumer> -DWORK=<scratch> -DCXX=<compiler> -P install.cmake
+#   cmake -DBUILD=<build tree> -DSOURCE=<consumer> -DWORK=<scratch> -DGENERATOR=<CMake's> -DCXX=<compiler> -P install.cmake
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT result EQUAL 0)
@@ -14,7 +14,8 @@ run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/first)
 
 # nothing in the installed tree may name the place where it was made
 file(RENAME "${WORK}/first" "${WORK}/prefix")
-run(${CMAKE_COMMAND} -S ${SOURCE} -B ${WORK}/build -DCMAKE_PREFIX_PATH=${WORK}/prefix -DCMAKE_CXX_COMPILER=${CXX})
+run(${CMAKE_COMMAND} -G ${GENERATOR} -S ${SOURCE} -B ${WORK}/build -DCMAKE_PREFIX_PATH=${WORK}/prefix
+    -DCMAKE_CXX_COMPILER=${CXX})
 run(${CMAKE_COMMAND} --build ${WORK}/build)
 run(${WORK}/build/consumer)
 

@@ -1,9 +1,9 @@
 # Configuring against another MuJoCo stops with a sentence that names both versions and says why.
-#   cmake -DSOURCE=<repository> -DWORK=<scratch> -P wrong_mujoco.cmake
+#   cmake -DSOURCE=<repository> -DWORK=<scratch> -DGENERATOR=<CMake's> -P wrong_mujoco.cmake
 file(REMOVE_RECURSE "${WORK}")
 
 function(expect_refusal folder text)
-  execute_process(COMMAND ${CMAKE_COMMAND} -S ${SOURCE} -B ${WORK}/build -DMUJOCO_DIR=${folder}
+  execute_process(COMMAND ${CMAKE_COMMAND} -G ${GENERATOR} -S ${SOURCE} -B ${WORK}/build -DMUJOCO_DIR=${folder}
                   RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
   string(REGEX REPLACE "[ \n]+" " " output "${output}")
   string(FIND "${output}" "${text}" position)
