@@ -9,14 +9,14 @@ struct Extrapolation {
   double error = 0;  ///< +infinity when there is only one quotient
 };
 
-/// Richardson extrapolation of quotients[k] = f' + c1 (eps/2^k)^p + c2 (eps/2^k)^2p + … + noise · 2^k, k = 0 … n-1.
+/// Richardson extrapolation of quotients[k] = f' + c1 e + c2 e² + … + noise · 2^k, e = eps/2^k, k = 0 … n-1; centred
+/// quotients of smooth functions have only even powers.
 ///
 /// Of all extrapolations over two or more neighbouring sizes the one is taken that agrees best with the two it is made of.
 /// The error bar is the largest of: that disagreement, the disagreement with the best one over other sizes, and what noise
-/// alone can do to it. Quotients that are all exactly zero give an exact zero.
-/// @param power  p: 2 for centred quotients, 1 for one-sided ones.
+/// alone can do to it.
 /// @param noise  rounding and solver noise of quotients[0]; it doubles as the size halves.
-Extrapolation Extrapolate(const double* quotients, int n, int power, double noise);
+Extrapolation Extrapolate(const double* quotients, int n, bool centered, double noise);
 
 }  // namespace costate
 

@@ -14,12 +14,19 @@
 namespace costate {
 namespace {
 
+constexpr int kAnalytic = static_cast<int>(Level::kAnalytic), kResidual = static_cast<int>(Level::kResidual),
+              kStep = static_cast<int>(Level::kStep);
+
 // state that a step advances but x does not hold: over several substeps it carries derivatives too
 const char* HiddenState(const mjModel* model) {
   if (model->nhistory > 0) return "delays";
   if (model->nplastic > 0) return "plastic state";
   if (model->npluginstate > 0) return "plugin state";
   return nullptr;
+}
+
+bool AllFinite(const StepDerivative& d) {
+  return d.A.allFinite() && d.B.allFinite() && d.C.allFinite() && d.D.allFinite();
 }
 
 // out = a b without the allocation of Eigen's blocked product; four columns of the result stay in the nearest cache
@@ -43,6 +50,8 @@ struct Linearizer::Impl {
   template <typename Calls>
   void Guarded(StepDerivative* out, const Calls& calls);
   void Advance();
+  template <typename Call>
+  bool Covers(int level, StepDerivative* out, Call call);
   template <typename Call>
   void FirstThatCovers(StepDerivative* out, Call call);
 
@@ -79,20 +88,20 @@ Linearizer::Impl::Impl(const mjModel* model, const LinearizeOptions& options)
   const bool best = options.level == Level::kBest;
   const char* hidden = options.substeps > 1 ? HiddenState(model) : nullptr;
   whole_interval = hidden != nullptr;
-  auto& analytic = missing[static_cast<int>(Level::kAnalytic)];
-  auto& residual = missing[static_cast<int>(Level::kResidual)];
+  auto& analytic = missing[kAnalytic];
+  auto& residual = missing[kResidual];
   if (whole_interval) {
     analytic = residual = std::string(hidden) + " carries derivatives from one substep to the next";
   } else {
     if (best || options.level == Level::kAnalytic) {
-      levels[static_cast<int>(Level::kAnalytic)] = MakeAnalyticBackend(model, options, &analytic);
+      levels[kAnalytic] = MakeAnalyticBackend(model, options, &analytic);
     }
     if (best || options.level == Level::kResidual) {
-      levels[static_cast<int>(Level::kResidual)] = MakeResidualBackend(model, options, &residual);
+      levels[kResidual] = MakeResidualBackend(model, options, &residual);
     }
   }
   if (best || options.level == Level::kStep) {
-    levels[static_cast<int>(Level::kStep)] =
+    levels[kStep] =
         std::make_unique<StepDifference>(model, options, whole_interval ? options.substeps : 1);
   }
 }
@@ -108,34 +117,43 @@ void Linearizer::Impl::Load(ConstVectorRef x, ConstVectorRef u) {
   mj_getState(&local, data.get(), point.data(), mjSTATE_INTEGRATION);
 }
 
+// one level; false, with the reason in missing[level], when it does not cover the point
+template <typename Call>
+bool Linearizer::Impl::Covers(int level, StepDerivative* out, Call call) {
+  if (!levels[level]) return false;
+  mj_setState(&local, data.get(), point.data(), mjSTATE_INTEGRATION);
+  missing[level].clear();
+  if (!call(levels[level].get(), &missing[level])) return false;
+  if (out->status != StepStatus::kOk || AllFinite(*out)) return true;
+  missing[level] = "the result is not finite";
+  return false;
+}
+
 template <typename Call>
 void Linearizer::Impl::FirstThatCovers(StepDerivative* out, Call call) {
   reason.clear();
-  for (int level = static_cast<int>(Level::kAnalytic); level <= static_cast<int>(Level::kStep); ++level) {
-    if (levels[level]) {
-      mj_setState(&local, data.get(), point.data(), mjSTATE_INTEGRATION);
-      if (call(levels[level].get(), &missing[level])) {
-        if (level < static_cast<int>(Level::kStep)) return;
-        if (const char* why = WhyNotTransitionFd(model, options.sensors)) {
-          if (!reason.empty()) reason += "; ";
-          reason += why;
-        }
-        out->coverage.terms.resize(1);
-        out->coverage.terms[0].term = "step";
-        out->coverage.terms[0].level = Level::kStep;
-        out->coverage.terms[0].reason = reason;
-        return;
-      }
+  auto add_reason = [this](const char* head, const char* text) {
+    if (!reason.empty()) reason += "; ";
+    reason += head;
+    reason += text;
+  };
+  for (int level : {kAnalytic, kResidual}) {
+    if (Covers(level, out, call)) {
+      auto& terms = out->coverage.terms;
+      if (!reason.empty() && !terms.empty() && terms[0].reason.empty()) terms[0].reason = reason;
+      return;
     }
-    if (!missing[level].empty()) {
-      if (!reason.empty()) reason += "; ";
-      reason += ToString(static_cast<Level>(level));
-      reason += ": ";
-      reason += missing[level];
-    }
+    if (!missing[level].empty()) add_reason(level == kAnalytic ? "analytic: " : "residual difference: ", missing[level].c_str());
   }
-  throw Error(ErrorCode::kUnsupported, "model '" + ModelName(model) + "' has no derivative at level '" +
-                                           ToString(options.level) + "': " + reason);
+  if (!Covers(kStep, out, call)) {
+    throw Error(ErrorCode::kUnsupported, "model '" + ModelName(model) + "' has no derivative at level '" +
+                                             ToString(options.level) + "': " + reason);
+  }
+  if (const char* why = WhyNotTransitionFd(model, options.sensors)) add_reason("", why);
+  out->coverage.terms.resize(1);
+  out->coverage.terms[0].term = "step";
+  out->coverage.terms[0].level = Level::kStep;
+  out->coverage.terms[0].reason = reason;
 }
 
 void Linearizer::Impl::LinearizeOnce(bool sensors, StepDerivative* out) {

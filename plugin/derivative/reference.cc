@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <random>
 
 #include "core/engine_guard.h"
 #include "derivative/switch_set.h"
@@ -20,6 +21,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int kUsable = 3;      // step sizes wanted without a switch, before a column is given up …
 constexpr int kExtraSizes = 4;  // … after this many smaller ones
 constexpr int kNoiseSamples = 4;
+constexpr double kNoiseNudge = 1e-11;  // squared, times the curvature of the stiffest contact, it is below rounding
 
 class ReferenceDifferences {
  public:
@@ -29,6 +31,8 @@ class ReferenceDifferences {
  private:
   void Fill(ReferenceDerivative* result);
   void Evaluate(int col, double eps, VectorXd* next, VectorXd* sensors, SwitchSet* active);
+  void Interval(VectorXd* next, VectorXd* sensors, SwitchSet* active);
+  bool BothSides(const VectorXd& direction);
   void MeasureNoise();
   bool Quotient(int col, Side side, double eps, int k);
   void Column(int col, ReferenceDerivative* out);
@@ -41,7 +45,7 @@ class ReferenceDifferences {
   const Dims& dims_;
   DataPtr data_;
   int ns_;
-  VectorXd next_, sensors_, noise_;  // at the point; noise of (dx', s) from repeated solves and rounding
+  VectorXd next_, sensors_, noise_;  // at the point; noise of (dx', s)
   VectorXd plus_, minus_, plus_sensors_, minus_sensors_;
   SwitchSet base_, stencil_set_, piece_;
   const char* switched_ = nullptr;
@@ -68,11 +72,16 @@ ReferenceDifferences::ReferenceDifferences(const mjModel* model, const mjData* d
   local_.Refresh(model, true);
 }
 
-// the interval from a nudged point, with the active set of all its steps
+// the interval from a nudged point
 void ReferenceDifferences::Evaluate(int col, double eps, VectorXd* next, VectorXd* sensors, SwitchSet* active) {
+  stencil_.Restore(local_.get(), data_.get(), col, eps);
+  Interval(next, sensors, active);
+}
+
+// the interval from where data is, with the switches of all its steps
+void ReferenceDifferences::Interval(VectorXd* next, VectorXd* sensors, SwitchSet* active) {
   const mjModel* m = local_.get();
   mjData* d = data_.get();
-  stencil_.Restore(m, d, col, eps);
   active->Clear();
   for (int k = 0; k < options_.substeps; ++k) {
     active->Before(m, d);
@@ -88,25 +97,35 @@ void ReferenceDifferences::Evaluate(int col, double eps, VectorXd* next, VectorX
   mj_getState(m, d, next->data(), kStateSignature);
 }
 
-// how far the same point differs from itself when the solver comes from elsewhere
+// f(x ⊕ δ) and f(x ⊖ δ) into plus_ and minus_; false when something switches
+bool ReferenceDifferences::BothSides(const VectorXd& direction) {
+  bool same = true;
+  for (double sign : {1.0, -1.0}) {
+    stencil_.RestoreAlong(local_.get(), data_.get(), direction, sign * kNoiseNudge);
+    Interval(sign > 0 ? &plus_ : &minus_, sign > 0 ? &plus_sensors_ : &minus_sensors_, &stencil_set_);
+    same = same && stencil_set_.DifferenceFrom(base_) == nullptr;
+  }
+  return same;
+}
+
+// What is left of f(x ⊕ δ) + f(x ⊖ δ) − 2 f(x) when δ is too small for any curvature: rounding and the solver's noise.
 void ReferenceDifferences::MeasureNoise() {
   const mjModel* m = local_.get();
-  VectorXd difference(dims_.ndx);
+  VectorXd direction(dims_.nv * 2), forward(dims_.ndx), backward(dims_.ndx);
+  std::mt19937 engine(1);
   for (int sample = 0; sample < kNoiseSamples; ++sample) {
-    stencil_.Restore(m, data_.get(), -1, 0);
-    for (int i = 0; i < dims_.nv; ++i) {
-      // a warm start off by 1e-6 of itself, signs in a fixed pattern
-      const double sign = ((i * (2 * sample + 1) + sample) % 3) - 1;
-      data_->qacc_warmstart[i] *= 1 + 1e-6 * sign;
+    for (double& entry : direction) entry = static_cast<double>(engine()) / 2147483648.0 - 1;
+    bool smooth = BothSides(direction);
+    if (!smooth) {
+      // the point lies on a corner, and what is left would be the corner; most corners lie in position alone
+      direction.head(dims_.nv).setZero();
+      smooth = BothSides(direction);
     }
-    for (int k = 0; k < options_.substeps; ++k) {
-      mj_step(m, data_.get());
-      if (k == 0) plus_sensors_ = Eigen::Map<const VectorXd>(data_->sensordata, ns_);
-    }
-    mj_getState(m, data_.get(), plus_.data(), kStateSignature);
-    StateQuotient(m, dims_, plus_, next_, 1, difference);
-    noise_.head(dims_.ndx) = noise_.head(dims_.ndx).cwiseMax(difference.cwiseAbs());
-    noise_.tail(ns_) = noise_.tail(ns_).cwiseMax((plus_sensors_ - sensors_).cwiseAbs());
+    if (!smooth) continue;
+    StateQuotient(m, dims_, plus_, next_, 1, forward);
+    StateQuotient(m, dims_, minus_, next_, 1, backward);
+    noise_.head(dims_.ndx) = noise_.head(dims_.ndx).cwiseMax((forward + backward).cwiseAbs() / 2);
+    noise_.tail(ns_) = noise_.tail(ns_).cwiseMax((plus_sensors_ + minus_sensors_ - 2 * sensors_).cwiseAbs() / 2);
   }
 
   // rounding of what is differenced; a quaternion's entries are at most 1
@@ -172,12 +191,12 @@ void ReferenceDifferences::Column(int col, ReferenceDerivative* out) {
 void ReferenceDifferences::Extrapolated(int col, Side side, double eps, int first, int count, ReferenceDerivative* out) {
   const bool control = col >= dims_.ndx;
   const int c = control ? col - dims_.ndx : col;
-  const int power = side == Side::kCentered ? 2 : 1;
-  const double h = power * eps;
+  const bool centered = side == Side::kCentered;
+  const double h = centered ? 2 * eps : eps;
   double values[32];
   for (int row = 0; row < dims_.ndx + ns_; ++row) {
     for (int k = 0; k < count; ++k) values[k] = quotients_(row, first + k);
-    const Extrapolation e = Extrapolate(values, count, power, 2 * noise_[row] / h);
+    const Extrapolation e = Extrapolate(values, count, centered, 2 * noise_[row] / h);
     const bool state = row < dims_.ndx;
     const int r = state ? row : row - dims_.ndx;
     MatrixXd& matrix = state ? (control ? out->value.B : out->value.A) : (control ? out->value.D : out->value.C);

@@ -141,6 +141,12 @@ void StepStencil::Restore(const mjModel* model, mjData* data, int col, double ep
   }
 }
 
+void StepStencil::RestoreAlong(const mjModel* model, mjData* data, ConstVectorRef direction, double eps) const {
+  Restore(model, data, -1, 0);
+  mj_integratePos(model, data->qpos, direction.data(), eps);
+  Eigen::Map<VectorXd>(data->qvel, dims_.nv) += eps * direction.tail(dims_.nv);
+}
+
 void StepStencil::Step(const mjModel* model, mjData* data, int col, double eps, int substeps, VectorRef next,
                        VectorRef sensors) const {
   Restore(model, data, col, eps);

@@ -67,6 +67,9 @@ class StepStencil {
   /// Puts the point into `data`; `col` < 0: as it is; else nudged by eps along tangent or control column `col`.
   void Restore(const mjModel* model, mjData* data, int col, double eps) const;
 
+  /// Puts the point into `data`, positions and velocities nudged by eps times `direction` (2 nv).
+  void RestoreAlong(const mjModel* model, mjData* data, ConstVectorRef direction, double eps) const;
+
   /// Restores and steps: next x (nx) and, when not empty, the sensors (ns) of the first substep.
   void Step(const mjModel* model, mjData* data, int col, double eps, int substeps, VectorRef next, VectorRef sensors) const;
 
