@@ -66,13 +66,6 @@ struct ReplayResult {
 };
 ReplayResult Replay(const Record& record);
 
-/// Controls from a CSV: one row a knot, one column a control, named in the header row as in trajectory.csv or as the
-/// actuator ("hip"), in any order; other columns are ignored. Without a header the columns are all controls in order.
-///
-/// @return U (nu × N). A last row without controls, as in trajectory.csv, is left out.
-/// @throws Error{kFile}, Error{kParse} with file and line; a control without a column; an empty or non-finite cell.
-MatrixXd ReadControls(const mjModel* model, const std::string& path);
-
 /// Failure labels (R28) of a rollout: divergence, controls at their limits, an exhausted constraint solver, deep
 /// penetration; each with the numbers. Empty when there is nothing to complain about.
 std::vector<std::string> LabelFailures(const mjModel* model, const Trajectory& trajectory, const RolloutStatus& status,

@@ -1,23 +1,29 @@
-// costate rollout: simulate a model, judge the motion in words, save it when asked.
+// costate rollout: simulate a model or a task's guess, judge the motion in words, save it when asked.
 #include <costate/record.h>
+#include <costate/task.h>
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "cli/commands.h"
 #include "cli/model_facts.h"
+#include "optimizer/task_csv.h"
 
 namespace costate::cli {
 namespace {
 
 constexpr char kFooter[] = R"(
-Controls, one row a control interval, from --ctrl FILE.csv (columns named as in trajectory.csv or as the actuators; or as
-many columns as there are controls, without a header), else the keyframe's ctrl held, else zero.
+Controls come from --ctrl FILE.csv (or a saved run), else from a task's guess, else the keyframe's ctrl is held, else they
+are zero. The file's columns are named as in trajectory.csv ("ctrl[hip]") or as the actuators ("hip"); without a header there
+is one for each control. With a column "time" (the first of a file without header) they are interpolated, else each row is one
+control interval.
 
 Printed are energies, contacts, constraint violation, solver iterations, saturated actuators and, as notes, everything
 that makes a motion doubtful. --out saves the run: record.json, trajectory.csv, pictures; see `costate replay`.
@@ -30,17 +36,14 @@ constexpr int kMostKnots = 10000000;   // far beyond what anyone looks at; a typ
 struct RolloutOptions {
   std::string input, key, controls, out;
   std::optional<double> time;
-  int substeps = 1;
+  int substeps = 0;  // 0: the task's, else 1
   bool force = false, no_plots = false;
 };
 
-// what is to be simulated
+// what is to be simulated; a model file makes a task without a cost
 struct Setup {
-  ModelPtr model;
-  VectorXd x0, context;
-  MatrixXd U;
-  int substeps = 1;
-  std::vector<std::string> warnings;
+  Task task;
+  std::string task_text;
 };
 
 // knots in `time`, rounded
@@ -64,25 +67,48 @@ MatrixXd Extended(const MatrixXd& U, int N) {
   return result;
 }
 
-Setup MakeSetup(const RolloutOptions& options) {
-  Setup setup;
-  setup.model = LoadModel(options.input, &setup.warnings);
-  setup.substeps = options.substeps;
-  const mjModel* m = setup.model.get();
-  DataPtr data = options.key.empty() ? MakeData(m) : MakeDataAtKey(m, options.key);
-  setup.x0 = GetState(m, data.get());
-  setup.context = GetContext(m, data.get());
-  setup.U = Eigen::Map<VectorXd>(data->ctrl, m->nu);  // the keyframe's, held
-
-  // controls and horizon
-  int N = 0;
-  if (!options.controls.empty()) {
-    setup.U = ReadControls(m, options.controls);
-    N = static_cast<int>(setup.U.cols());
+Setup LoadTaskSetup(const RolloutOptions& options) {
+  if (!options.key.empty() || options.substeps > 0) {
+    throw Error(ErrorCode::kInvalidArgument, options.input + " is a task, which states its own start and control interval: " +
+                                                 "--key and --substeps are for models");
   }
-  const double knot_time = setup.substeps * m->opt.timestep;
-  if (N == 0 || options.time) N = Knots(options.time.value_or(kDefaultTime), knot_time);
-  setup.U = Extended(setup.U, N);
+  Setup setup;
+  setup.task = LoadTask(options.input);
+  std::ifstream file(options.input, std::ios::binary);
+  setup.task_text.assign(std::istreambuf_iterator<char>(file), {});
+  return setup;
+}
+
+Setup LoadModelSetup(const RolloutOptions& options) {
+  Setup setup;
+  Task& task = setup.task;
+  task.model_file = options.input;
+  task.model = LoadModel(options.input, &task.warnings);
+  task.substeps = std::max(1, options.substeps);
+  const mjModel* m = task.model.get();
+  DataPtr data = options.key.empty() ? MakeData(m) : MakeDataAtKey(m, options.key);
+  task.x0 = GetState(m, data.get());
+  task.context = GetContext(m, data.get());
+  task.U_guess = Eigen::Map<VectorXd>(data->ctrl, m->nu);  // the keyframe's, held
+  task.N = Knots(options.time.value_or(kDefaultTime), task.substeps * m->opt.timestep);
+  return setup;
+}
+
+Setup MakeSetup(const RolloutOptions& options) {
+  Setup setup = IsTaskFile(options.input) ? LoadTaskSetup(options) : LoadModelSetup(options);
+  Task& task = setup.task;
+  const double knot_time = task.substeps * task.model->opt.timestep;
+  if (options.time) task.N = Knots(*options.time, knot_time);
+
+  // a file of controls lasts as long as it lasts
+  if (!options.controls.empty()) {
+    const TimeSeries series = ReadTimeSeries(options.controls, ControlNames(task.model.get()), false);
+    const double rows = static_cast<double>(series.values.cols());
+    const double duration = series.time.size() > 0 ? series.time[series.time.size() - 1] + knot_time : rows * knot_time;
+    if (!options.time) task.N = Knots(duration, knot_time);
+    task.U_guess = Sample(series, task.N, knot_time);
+  }
+  task.U_guess = Extended(task.U_guess, task.N);
   return setup;
 }
 
@@ -122,14 +148,26 @@ void PrintDiagnostics(const mjModel* m, const Trajectory& trajectory, const std:
   }
 }
 
-void Save(const RolloutOptions& options, Setup* setup, Simulator* simulator, Record* record) {
+void PrintCost(const Record& record) {
+  std::string terms;
+  for (const CostTermValue& term : record.cost_terms) {
+    terms += fmt::format("{}{} {:.4g}", terms.empty() ? " = " : " + ", term.name, term.value);
+  }
+  fmt::print("  cost          {:.6g}{}\n", record.cost_per_knot.sum(), terms);
+}
+
+void Save(const RolloutOptions& options, Setup* setup, Record* record) {
+  Task& task = setup->task;
   record->command = "rollout";
-  record->model_file = options.input;
-  record->model = std::move(setup->model);
-  record->context = setup->context;
-  record->substeps = simulator->substeps();
-  record->warnings = setup->warnings;
+  record->model_file = task.model_file;
+  record->task_file = task.file;
+  record->task_text = setup->task_text;
+  record->context = task.context;
+  record->x_goal = task.x_goal;
+  record->substeps = task.substeps;
+  record->warnings = task.warnings;
   record->settings = {{"key", options.key}, {"controls", options.controls}};
+  record->model = std::move(task.model);
   const std::size_t before = record->warnings.size();
   WriteRecord(options.out, *record, {.force = options.force, .plots = !options.no_plots});
   PrintWarnings({record->warnings.begin() + static_cast<std::ptrdiff_t>(before), record->warnings.end()});
@@ -138,27 +176,36 @@ void Save(const RolloutOptions& options, Setup* setup, Simulator* simulator, Rec
 
 int RunRollout(const RolloutOptions& options) {
   Setup setup = MakeSetup(options);
-  PrintWarnings(setup.warnings);
-  Simulator simulator(setup.model.get(), setup.context, setup.substeps);
-  const int N = static_cast<int>(setup.U.cols());
-  fmt::print("{}: {}, {} steps of {:.4g} ms ({:.4g} s), {}\n", ModelName(setup.model.get()), SizesText(setup.model.get()), N * setup.substeps,
-             1e3 * setup.model->opt.timestep, N * simulator.knot_time(), IntegratorName(setup.model.get()));
+  const Task& task = setup.task;
+  const mjModel* m = task.model.get();
+  PrintWarnings(task.warnings);
+  Simulator simulator(m, task.context, task.substeps);
+  const double duration = task.N * simulator.knot_time();
+  fmt::print("{}: {}, {} steps of {:.4g} ms ({:.4g} s), {}\n", ModelName(m), SizesText(m), task.N * task.substeps,
+             1e3 * m->opt.timestep, duration, IntegratorName(m));
 
   // simulate
   Record record;
   const auto start = std::chrono::steady_clock::now();
-  const RolloutStatus status = simulator.Rollout(setup.x0, setup.U, &record.trajectory);
+  const RolloutStatus status = simulator.Rollout(task.x0, task.U_guess, &record.trajectory);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  fmt::print("  simulated in  {:.3g} s, {:.3g} times real time\n", seconds, N * simulator.knot_time() / seconds);
+  fmt::print("  simulated in  {:.3g} s, {:.3g} times real time\n", seconds, duration / seconds);
 
   // judge
+  if (task.cost) {
+    std::vector<double> per_knot;
+    TotalCost(*task.cost, record.trajectory, simulator.knot_time(), &per_knot);
+    record.cost_per_knot = Eigen::Map<VectorXd>(per_knot.data(), static_cast<Eigen::Index>(per_knot.size()));
+    record.cost_terms = task.cost->Terms(record.trajectory);
+    PrintCost(record);
+  }
   record.diagnostics = simulator.Diagnose(record.trajectory);
-  record.failures = LabelFailures(setup.model.get(), record.trajectory, status, record.diagnostics);
+  record.failures = LabelFailures(m, record.trajectory, status, record.diagnostics);
   record.status = status.ok() ? "ok" : "diverged";
   record.message = status.ok() ? "" : record.failures.front();
-  PrintDiagnostics(setup.model.get(), record.trajectory, record.diagnostics);
+  PrintDiagnostics(m, record.trajectory, record.diagnostics);
   for (const std::string& failure : record.failures) fmt::print("  note          {}\n", failure);
-  if (!options.out.empty()) Save(options, &setup, &simulator, &record);
+  if (!options.out.empty()) Save(options, &setup, &record);
   return status.ok() ? kExitOk : kExitNo;
 }
 
@@ -166,11 +213,11 @@ int RunRollout(const RolloutOptions& options) {
 
 void AddRolloutCommand(CLI::App& app, int* exit_code) {
   auto options = std::make_shared<RolloutOptions>();
-  CLI::App* command = app.add_subcommand("rollout", "Simulate a model and judge the motion");
-  command->add_option("MODEL", options->input, "MJCF, URDF or MJB file")->required();
+  CLI::App* command = app.add_subcommand("rollout", "Simulate a model, or the guess of a task, and judge the motion");
+  command->add_option("MODEL|TASK", options->input, "MJCF, URDF or MJB file, or a task file")->required();
   command->add_option("--key", options->key, "start at this keyframe, by name or number");
-  command->add_option("--time", options->time, "seconds (default: as long as the controls, else 2)");
-  command->add_option("--ctrl", options->controls, "controls from a CSV file");
+  command->add_option("--time", options->time, "seconds (default: the controls' or the task's, else 2)");
+  command->add_option("--ctrl", options->controls, "controls from a CSV file or a saved run");
   command->add_option("--substeps", options->substeps, "engine steps that hold one control (default 1)")
       ->check(CLI::Range(1, 1000000));
   command->add_option("--out", options->out, "save the run in this new folder");

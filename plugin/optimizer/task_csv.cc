@@ -17,6 +17,7 @@ namespace costate {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kSameTime = 1e-6;  // share of a knot below which two times are one
 
 std::string TrimCell(std::string cell) {
   const auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
@@ -76,7 +77,11 @@ std::ifstream Open(CsvTable* table) {
 }  // namespace
 
 int CsvTable::Column(const std::string& name) const {
-  const auto found = std::find(names.begin(), names.end(), name);
+  auto found = std::find(names.begin(), names.end(), name);
+  const std::size_t open = name.find('['), close = name.rfind(']');
+  if (found == names.end() && open != std::string::npos && close == name.size() - 1) {
+    found = std::find(names.begin(), names.end(), name.substr(open + 1, close - open - 1));
+  }
   return found == names.end() ? -1 : static_cast<int>(found - names.begin());
 }
 
@@ -163,6 +168,27 @@ TimeSeries ReadTimeSeries(const std::string& path, const std::vector<std::string
     if (row > 0 && series.time[row] <= series.time[row - 1]) Fail(table, line, "times do not increase");
   }
   return series;
+}
+
+MatrixXd Sample(const TimeSeries& series, int N, double knot_time) {
+  MatrixXd U(series.values.rows(), N);
+  const Eigen::Index rows = series.values.cols();
+  Eigen::Index k = 0;
+  for (int t = 0; t < N; ++t) {
+    const double time = t * knot_time;
+    if (series.time.size() == 0) {
+      U.col(t) = series.values.col(std::min<Eigen::Index>(t, rows - 1));
+      continue;
+    }
+    while (k + 1 < rows && series.time[k + 1] <= time + kSameTime * knot_time) ++k;
+    if (k + 1 == rows || time <= series.time[k] + kSameTime * knot_time) {
+      U.col(t) = series.values.col(k);
+    } else {
+      const double s = (time - series.time[k]) / (series.time[k + 1] - series.time[k]);
+      U.col(t) = (1 - s) * series.values.col(k) + s * series.values.col(k + 1);
+    }
+  }
+  return U;
 }
 
 }  // namespace costate

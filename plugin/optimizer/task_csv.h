@@ -16,7 +16,7 @@ struct CsvTable {
   MatrixXd values;                 ///< rows × columns
   std::vector<int> line;           ///< of each row
 
-  /// Column of a name, or -1.
+  /// Column of a name, or -1; "hip" will do for "ctrl[hip]".
   int Column(const std::string& name) const;
 };
 
@@ -35,6 +35,9 @@ struct TimeSeries {
 /// Rows at the end whose cells are all empty are dropped (the last knot of a run has no control).
 /// @throws Error{kParse} if columns are missing, a cell is empty or times do not increase.
 TimeSeries ReadTimeSeries(const std::string& path, const std::vector<std::string>& names, bool needs_time);
+
+/// One column a knot out of a time series, linear in between, the ends held; without times each row is one knot.
+MatrixXd Sample(const TimeSeries& series, int N, double knot_time);
 
 }  // namespace costate
 

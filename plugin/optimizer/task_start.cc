@@ -40,28 +40,6 @@ void CheckQuaternions(const XmlElement& element, const mjModel* model, const Vec
   }
 }
 
-// one column a knot out of a time series, linear in between, the ends held
-MatrixXd Sample(const TimeSeries& series, int N, double knot_time) {
-  MatrixXd U(series.values.rows(), N);
-  const Eigen::Index rows = series.values.cols();
-  Eigen::Index k = 0;
-  for (int t = 0; t < N; ++t) {
-    const double time = t * knot_time;
-    if (series.time.size() == 0) {
-      U.col(t) = series.values.col(std::min<Eigen::Index>(t, rows - 1));
-      continue;
-    }
-    while (k + 1 < rows && series.time[k + 1] <= time + kDivides * knot_time) ++k;
-    if (k + 1 == rows || time <= series.time[k] + kDivides * knot_time) {
-      U.col(t) = series.values.col(k);
-    } else {
-      const double s = (time - series.time[k]) / (series.time[k + 1] - series.time[k]);
-      U.col(t) = (1 - s) * series.values.col(k) + s * series.values.col(k + 1);
-    }
-  }
-  return U;
-}
-
 // key="stand", or key="crouch@0 stand@0.5": the controls of keyframes at times
 TimeSeries GuessKeys(const XmlElement& element, const mjModel* model) {
   const std::string text = *element.Text("key");

@@ -47,7 +47,7 @@ TEST(CliRobustness, ExplainsItselfWithoutACommand) {
   EXPECT_EQ(version.exit_code, 0);
   EXPECT_TRUE(Has(version.out, "MuJoCo 4.0.1"));
   EXPECT_TRUE(RefusedWith(Costate({"fly"}), "fly"));
-  EXPECT_TRUE(RefusedWith(Costate({"rollout"}), "MODEL is required"));
+  EXPECT_TRUE(RefusedWith(Costate({"rollout"}), "MODEL|TASK is required"));
   EXPECT_TRUE(RefusedWith(Costate({"rollout", "m.xml", "--speed", "3"}), "--speed"));
 }
 

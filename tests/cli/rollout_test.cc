@@ -67,6 +67,48 @@ TEST(CliRollout, TakesControlsFromAFileAndHoldsTheLastOne) {
   EXPECT_EQ(ReadRecord(folder.File("d")).trajectory.X, ReadRecord(folder.File("a")).trajectory.X);
 }
 
+// The guess of a task, its cost by term, and the sensors that the cost needs, all in one run.
+TEST(CliRollout, SimulatesTheGuessOfATask) {
+  TemporaryFolder folder;
+  folder.Write("p.xml", kPendulum);
+  const std::string text =
+      "<task model='p.xml' horizon='0.4' controlstep='2'><start key='side'/><guess ctrl='0.5'/>"
+      "<cost name='up' qpos='all' target='3' weight='2'/><cost name='effort' ctrl='all' weight='0.1'/></task>";
+  const std::string task = folder.Write("p.task.xml", text);
+  const ProcessResult result = Costate({"rollout", task, "--out", folder.File("run"), "--no-plots"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(Has(result.out, "200 steps of 2 ms (0.4 s)"));
+  EXPECT_TRUE(Has(result.out, "  cost          "));
+  EXPECT_TRUE(Has(result.out, " = up "));
+  EXPECT_TRUE(Has(result.out, " + effort "));
+  const Record record = ReadRecord(folder.File("run"));
+  EXPECT_EQ(record.task_text, text);
+  EXPECT_EQ(record.task_file, task);
+  EXPECT_EQ(record.trajectory.N(), 100);
+  EXPECT_EQ(record.trajectory.U.minCoeff(), 0.5);
+  ASSERT_EQ(record.cost_terms.size(), 2u);
+  EXPECT_NEAR(record.cost_terms[0].value + record.cost_terms[1].value, record.cost_per_knot.sum(), 1e-12);
+  EXPECT_NEAR(record.cost_terms[1].value, 0.1 * 0.5 * 0.25 * 0.4, 1e-12);  // weight ½u² over 0.4 s
+  EXPECT_TRUE(Replay(record).identical);
+
+  EXPECT_TRUE(RefusedWith(Costate({"rollout", task, "--key", "side"}), "--key and --substeps are for models"));
+  EXPECT_TRUE(RefusedWith(Costate({"rollout", folder.Write("bad.task.xml", "<task model='none.xml' horizon='1'><cost ctrl='all'/></task>")}),
+                          "none.xml"));
+}
+
+TEST(CliRollout, NamesWhatIsWrongWithAFileOfControls) {
+  TemporaryFolder folder;
+  const std::string model = folder.Write("p.xml", kPendulum);
+  auto rollout = [&](const std::string& text) {
+    return Costate({"rollout", model, "--ctrl", folder.Write("u.csv", text)});
+  };
+  EXPECT_TRUE(RefusedWith(Costate({"rollout", model, "--ctrl", folder.File("none.csv")}), "none.csv"));
+  EXPECT_TRUE(RefusedWith(rollout(""), "no rows"));
+  EXPECT_TRUE(RefusedWith(rollout("1,2,3\n"), "u.csv:1"));
+  EXPECT_TRUE(RefusedWith(rollout("motor\n1\nx\n"), "u.csv:3: 'x'"));
+  EXPECT_TRUE(RefusedWith(rollout("motor,b\n1,1\n,2\n3,3\n"), "u.csv:3"));
+}
+
 TEST(CliRollout, AnswersNoWhenTheSimulationDiverges) {
   TemporaryFolder folder;
   const std::string model = folder.Write(
