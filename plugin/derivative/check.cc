@@ -7,10 +7,10 @@
 namespace costate {
 namespace {
 
-// a block is never judged finer than this of its matrix: it may be zero but for the noise of level 2, 2e-16 / 1e-6 = 2e-10,
-// which the usual tolerance of 1e-4 must cover
-constexpr double kSmallBlock = 1e-5;
-constexpr double kSmallestScale = 1e-9;  // nor finer than this
+// The scale of a block is its largest entry, but no less than these fractions of its matrix's largest. A block that is zero
+// within its error bars has no scale of its own; level 2 leaves noise of 2e-10 in it (2e-16 / 1e-6).
+constexpr double kSmallBlock = 1e-5, kZeroBlock = 1e-2;
+constexpr double kSmallestScale = 1e-9;
 
 // rows or columns that belong together
 struct Range {
@@ -38,12 +38,18 @@ double Largest(const MatrixXd& m, const Range& rows, const Range& cols) {
   return rows.size > 0 && cols.size > 0 ? m.block(rows.begin, cols.begin, rows.size, cols.size).cwiseAbs().maxCoeff() : 0;
 }
 
+bool IsZero(const MatrixPair& pair, const Range& rows, const Range& cols) {
+  const auto reference = pair.reference.block(rows.begin, cols.begin, rows.size, cols.size).array();
+  const auto error = pair.error.block(rows.begin, cols.begin, rows.size, cols.size).array();
+  return (reference.abs() <= 3 * error).all();
+}
+
 // the scale of each row of a block: its largest entry, for sensors that of each sensor
 VectorXd RowScales(const mjModel* model, const MatrixPair& pair, const Range& rows, const Range& cols) {
   const Range all_cols{"", 0, static_cast<int>(pair.reference.cols())};
   VectorXd scales(pair.reference.rows());
   auto set = [&](const Range& group, double matrix) {
-    const double floor = std::max(kSmallBlock * matrix, kSmallestScale);
+    const double floor = std::max((IsZero(pair, group, cols) ? kZeroBlock : kSmallBlock) * matrix, kSmallestScale);
     scales.segment(group.begin, group.size).setConstant(std::max(Largest(pair.reference, group, cols), floor));
   };
   if (pair.letter == 'A' || pair.letter == 'B') {

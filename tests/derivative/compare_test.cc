@@ -76,6 +76,15 @@ TEST_F(CompareTest, EachSensorHasItsOwnScale) {
   EXPECT_FALSE(Compare(model_.get(), value_, reference_).agrees);
 }
 
+TEST_F(CompareTest, ABlockThatIsZeroIsMeasuredOnItsMatrix) {
+  // the encoder does not see velocities: rounding there is no error, a hundredth of its slope is
+  ASSERT_EQ(reference_.value.C.row(0).tail(2), Eigen::RowVector2d::Zero());
+  value_.C(0, 3) = 1e-8;
+  EXPECT_TRUE(Compare(model_.get(), value_, reference_).agrees);
+  value_.C(0, 3) = 1e-2;
+  EXPECT_FALSE(Compare(model_.get(), value_, reference_).agrees);
+}
+
 TEST_F(CompareTest, WrongBeyondTheNoiseIsWrongAndWithinItUnjudged) {
   reference_.A_error(0, 1) = 0.2;
   value_.A(0, 1) += 0.5;
