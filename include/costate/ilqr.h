@@ -18,7 +18,8 @@ struct IlqrOptions {
   int line_search_steps = 10;        ///< alpha = 1, 1/2, 1/4 …
   double line_search_ratio = 1e-4;   ///< accepted when actual / expected change exceeds it (Armijo)
   int threads = 0;                   ///< 0: all cores
-  LinearizeOptions derivative{.centered = false};
+  /// Level 3, where it is used, takes forward differences at the model's own solver tolerance: a descent direction needs no more.
+  LinearizeOptions derivative{.centered = false, .converge = false};
 };
 
 /// Minimizes problem.cost by iLQR from the control guess U (nu × N; clamped to the limits).
