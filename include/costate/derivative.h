@@ -49,7 +49,7 @@ struct LinearizeOptions {
   bool sensors = true;    ///< also C and D
   bool centered = true;   ///< differences: centred (twice the cost, two digits more) or forward
   double eps = 0;         ///< differences of steps: size of the nudges; 0 takes 1e-6 (6e-6 centred without `converge`)
-  bool converge = true;   ///< differences: solver tolerance 0 and warm start at the solution inside, as the manual advises
+  bool converge = true;   ///< differences: solver converged to rounding, warm-started at the solution of the point
   bool operator==(const LinearizeOptions&) const = default;
 };
 

@@ -30,7 +30,7 @@ struct ReferenceOptions {
   std::function<bool(int done, int total)> progress = nullptr;
 };
 
-/// Differences the whole interval, each step converged to solver tolerance 0 from a warm start at the solution.
+/// Differences the whole interval, each step converged to rounding from a warm start at the solution.
 /// One-sided at the edge of a clamp of controls or activations, as Linearize. A column's step sizes at or above one whose
 /// stencil shows another active set (contacts, constraint states, force limits, tendon paths, yield) are dropped.
 /// Cost: 2 · sizes · (ndx + nu) intervals. Throws as Linearize.

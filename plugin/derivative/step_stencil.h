@@ -24,7 +24,7 @@ class DifferenceModel {
   DifferenceModel(const DifferenceModel&) = delete;
   DifferenceModel& operator=(const DifferenceModel&) = delete;
 
-  /// Copies `model` again. `converge`: solver tolerance 0, enough iterations, warm start on.
+  /// Copies `model` again. `converge`: solver on until its cost falls no more, warm start on.
   void Refresh(const mjModel* model, bool converge);
 
   /// Switches the sensors off where nothing else depends on them (delays and plugins keep state in them).
