@@ -1,5 +1,7 @@
 # Provides the imported target mujoco::mujoco, version 4.0.1 exactly, from the first of:
 #   -DMUJOCO_DIR=<folder of a MuJoCo release or of an unpacked wheel>, an installed CMake package, the official wheel.
+# Sets COSTATE_MUJOCO_PACKAGE (it is an installed package), else COSTATE_MUJOCO_LIBRARY and COSTATE_MUJOCO_INCLUDE.
+set(COSTATE_MUJOCO_PACKAGE OFF)
 set(COSTATE_MUJOCO_VERSION 4.0.1)
 set(COSTATE_MUJOCO_WHY "Costate needs MuJoCo ${COSTATE_MUJOCO_VERSION} exactly: its derivatives mirror that release's \
 pipeline, and 4.0.0 has a wrong sparse Newton factorisation")
@@ -51,6 +53,7 @@ if(mujoco_FOUND)
     message(FATAL_ERROR "The installed MuJoCo package (${mujoco_DIR}) is ${mujoco_VERSION}. ${COSTATE_MUJOCO_WHY}. "
             "Pass -DMUJOCO_DIR=<4.0.1>, or -DCMAKE_DISABLE_FIND_PACKAGE_mujoco=ON to fetch the official wheel.")
   endif()
+  set(COSTATE_MUJOCO_PACKAGE ON)
   message(STATUS "MuJoCo ${mujoco_VERSION}: ${mujoco_DIR}")
   return()
 endif()
@@ -60,11 +63,15 @@ set(_processor ${CMAKE_SYSTEM_PROCESSOR})
 if(NOT DEFINED _wheel_${_processor})
   message(FATAL_ERROR "There is no MuJoCo wheel for processor '${_processor}' here; pass -DMUJOCO_DIR=<MuJoCo 4.0.1>.")
 endif()
-set(_root "${CMAKE_BINARY_DIR}/mujoco-${COSTATE_MUJOCO_VERSION}")
+set(_root "${PROJECT_BINARY_DIR}/mujoco-${COSTATE_MUJOCO_VERSION}")
 set(_file "${_root}/${_wheel_${_processor}}")
-if(NOT EXISTS "${_root}/mujoco/include/mujoco/mujoco.h")
+if(NOT EXISTS "${_root}/complete")
   if(NOT EXISTS "${_file}")
-    find_program(COSTATE_PYTHON3 NAMES python3 REQUIRED)
+    find_program(COSTATE_PYTHON3 NAMES python3)
+    if(NOT COSTATE_PYTHON3)
+      message(FATAL_ERROR "python3 with pip is needed to fetch MuJoCo. On Debian: apt-get install python3-pip; or pass "
+              "-DMUJOCO_DIR=<MuJoCo ${COSTATE_MUJOCO_VERSION}>.")
+    endif()
     message(STATUS "Fetching mujoco-core ${COSTATE_MUJOCO_VERSION} with pip …")
     execute_process(COMMAND ${COSTATE_PYTHON3} -m pip download --quiet --disable-pip-version-check --no-deps
                             --only-binary=:all: --implementation cp --python-version 3.12
@@ -81,5 +88,6 @@ if(NOT EXISTS "${_root}/mujoco/include/mujoco/mujoco.h")
     message(FATAL_ERROR "${_file} has SHA-256 ${_hash}, expected ${_sha256_${_processor}}. Delete it and try again.")
   endif()
   file(ARCHIVE_EXTRACT INPUT "${_file}" DESTINATION "${_root}")
+  file(TOUCH "${_root}/complete")
 endif()
 costate_import_mujoco("${_root}")

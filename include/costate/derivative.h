@@ -48,8 +48,9 @@ struct LinearizeOptions {
   int substeps = 1;       ///< engine steps a control interval
   bool sensors = true;    ///< also C and D
   bool centered = true;   ///< differences: centred (twice the cost, two digits more) or forward
-  double eps = 0;         ///< differences: step size; 0 takes 1e-6 forward, 6e-6 centred
-  bool converge = true;   ///< differences: solver tolerance 0 and warm start at the solution inside, as the manual advises
+  double eps = 0;         ///< differences of steps: size of the nudges; 0 takes 1e-6 (6e-6 centred without `converge`)
+  bool converge = true;   ///< differences: solver converged to rounding, warm-started at the solution of the point
+  bool operator==(const LinearizeOptions&) const = default;
 };
 
 /// Linearizes one control interval; owns a private mjData and all scratch memory, so that calls after the first allocate

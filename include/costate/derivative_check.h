@@ -2,7 +2,7 @@
 #ifndef COSTATE_DERIVATIVE_CHECK_H_
 #define COSTATE_DERIVATIVE_CHECK_H_
 
-#include <array>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -13,45 +13,57 @@ namespace costate {
 /// A derivative by centred differences at several step sizes on a tightly converged step, extrapolated.
 struct ReferenceDerivative {
   StepDerivative value;
-  MatrixXd A_error, B_error, C_error, D_error;  ///< error bar an entry: how far the extrapolations disagree
-  /// Columns (of [dx du]) in whose stencil the active set, contact count or a clamp changed at every usable step size.
+  MatrixXd A_error, B_error, C_error, D_error;  ///< error bar an entry: how far the extrapolations disagree, and noise
+  /// Columns of [dx du] in whose stencil something switched at every usable step size; no value there.
   std::vector<bool> nonsmooth_column;
+  /// What switched under some nudge of each column: "contacts", "constraint states", "force limits" …; else empty.
+  std::vector<std::string> switched;
+  bool complete = true;  ///< false: `progress` asked to stop; the error bars of the columns not reached are infinite
 };
 
 struct ReferenceOptions {
   int substeps = 1;
   bool sensors = true;
-  double eps_max = 3.2e-5;  ///< largest step
-  int sizes = 6;            ///< step sizes eps_max / 2^k, k = 0 … sizes-1
+  double eps_max = 3.2e-5;  ///< largest nudge
+  int sizes = 6;            ///< nudges eps_max / 2^k, k = 0 … sizes-1; smaller ones are added where large ones cross a switch
+  /// Called after each column; false stops.
+  std::function<bool(int done, int total)> progress = nullptr;
 };
 
-/// Cost: 2 · sizes · (ndx + nu) steps, each converged to solver tolerance 0. Throws as Linearize.
+/// Differences the whole interval, each step converged to rounding from a warm start at the solution.
+/// One-sided at the edge of a clamp of controls or activations, as Linearize. A column's step sizes at or above one whose
+/// stencil shows another active set (contacts, constraint states, force limits, tendon paths, yield) are dropped.
+/// Cost: 2 · sizes · (ndx + nu) intervals. Throws as Linearize.
 ReferenceDerivative Reference(const mjModel* model, const mjData* data, const ReferenceOptions& options = {});
 
 /// One entry of a matrix, named.
 struct EntryComparison {
-  int row = 0, col = 0;
-  std::string row_name, col_name;      ///< "qvel[knee]", "ctrl[hip]"
-  double value = 0, reference = 0;     ///< both values
-  double error = 0;                    ///< |value − reference| / largest entry of the block
-  double error_bar = 0;                ///< of the reference, on the same scale
+  int row = 0, col = 0;             ///< in the whole matrix
+  std::string row_name, col_name;   ///< "qvel[knee]'", "ctrl[hip]"
+  double value = 0, reference = 0;  ///< both values
+  double error = 0;                 ///< |value − reference| / scale
+  double error_bar = 0;             ///< of the reference, on the same scale
 };
 
 /// One block, e.g. ∂qvel'/∂qpos of A.
+///
+/// An entry disagrees when |value − reference| > tolerance · scale + 3 error bars. An entry that does not is judged when
+/// its error bar is within tolerance · scale, and otherwise too noisy to say anything.
 struct BlockComparison {
-  std::string name;        ///< "A qvel'/qpos", "B qvel'/ctrl", "C sensor/qvel"
+  std::string name;       ///< "A qvel'/qpos", "B qvel'/ctrl", "C sensor/qvel", "D sensor/ctrl"
   int rows = 0, cols = 0;
-  double scale = 0;        ///< largest entry of the reference, absolute
-  EntryComparison worst;   ///< the worst among entries that can be judged
-  int judged = 0;          ///< entries that were compared
-  int nonsmooth = 0;       ///< entries not judged: their column crosses a switch
-  int noisy = 0;           ///< entries not judged: error bar above the tolerance
-  bool agrees = true;
+  double scale = 0;       ///< largest entry of the reference; each sensor has its own, this is the worst entry's
+  EntryComparison worst;  ///< the largest error among entries that disagree or are judged
+  int judged = 0;         ///< entries that were compared
+  int wrong = 0;          ///< entries that disagree
+  int nonsmooth = 0;      ///< entries not judged: their column crosses a switch
+  int noisy = 0;          ///< entries not judged: error bar above the tolerance
+  bool agrees = true;     ///< wrong == 0
 };
 
 struct DerivativeComparison {
-  std::vector<BlockComparison> blocks;
-  std::vector<std::string> nonsmooth_columns;  ///< names of the inputs whose stencil crosses a switch
+  std::vector<BlockComparison> blocks;  ///< without empty ones
+  std::vector<std::string> nonsmooth_columns;  ///< "qpos[knee]: contacts": the inputs not judged, and what switches there
   bool agrees = true;
 };
 
@@ -59,6 +71,8 @@ struct CompareOptions {
   double tolerance = 1e-4;  ///< relative to the block's largest entry; three error bars are granted on top
 };
 
+/// @throws Error{kDimensionMismatch} when the two are of different sizes; Error{kInvalidArgument} when the status of one
+///         is not kOk. Sensors are compared when both have them.
 DerivativeComparison Compare(const mjModel* model, const StepDerivative& value, const ReferenceDerivative& reference,
                              const CompareOptions& options = {});
 

@@ -26,33 +26,50 @@ struct Record {
   VectorXd gradient_norm_per_knot;  ///< N: max |Qu| over free controls; empty when there is none
   std::vector<KnotDiagnostics> diagnostics;
   std::vector<CostTermValue> cost_terms;
+  std::string metric;        ///< what the cost means, in one sentence: the sum convention, what is summed
   std::vector<IterationRecord> iterations;
   std::string status, message;         ///< solver status in words
   std::vector<std::string> failures;   ///< R28 labels with their cause: "control: actuator 'hip' saturated at 31 of 100 knots"
   std::map<std::string, std::string> settings;  ///< solver settings, smoothing, tolerances, derivative level, thread count …
   std::vector<std::string> warnings;
+
+  // filled by WriteRecord and ReadRecord
+  std::string created;       ///< when it was written, UTC: "2025-03-01T12:00:00Z"
+  std::string model_sha256;  ///< of model.mjb
 };
 
 struct WriteRecordOptions {
-  bool force = false;  ///< replace an existing run; otherwise Error{kFile}
+  bool force = false;  ///< replace an existing run (never a folder that is not a run); otherwise Error{kFile}
   bool plots = true;   ///< PNG plots through gnuplot when it is installed; its absence is a warning in the record
 };
 
-/// Writes the run atomically: into a temporary sibling folder, synced, then renamed. Never leaves half a run that loads.
-/// @throws Error{kFile} that names the folder and the system's reason (read-only, disk full, exists).
+/// Writes the run atomically: into a temporary sibling folder, synced, then renamed. Never leaves half a run that loads,
+/// and an old run is there under its name until the new one takes it.
+/// @param record  warnings, created and model_sha256 are updated.
+/// @throws Error{kFile} that names the folder and the system's reason (read-only, disk full, exists);
+///         Error{kDimensionMismatch} when the record's parts do not fit its model.
 void WriteRecord(const std::string& folder, Record& record, const WriteRecordOptions& options = {});
 
-/// @throws Error{kFile} when damaged (which file, what is wrong), or newer than this program reads.
+/// @throws Error{kFile} when damaged (which file, what is wrong), or newer than this program reads; Error{kUnsupported}
+///         when it was made with another MuJoCo.
 Record ReadRecord(const std::string& folder);
 
 /// Re-simulates a record from its own model, start, context and controls.
 struct ReplayResult {
-  bool identical = false;   ///< every state of every knot equal bit for bit
-  int first_difference = -1;  ///< knot
-  double largest_difference = 0;
+  bool identical = false;         ///< every state, sensor, time and context of every knot equal bit for bit
+  int first_difference = -1;      ///< knot
+  std::string first_name;         ///< the first entry that differs there: "qpos[knee]"
+  double recorded = 0, replayed = 0;  ///< that entry's two values
+  double largest_difference = 0;  ///< over all knots and entries of X
+  RolloutStatus status;
   Trajectory trajectory;
 };
 ReplayResult Replay(const Record& record);
+
+/// Failure labels (R28) of a rollout: divergence, controls at their limits, an exhausted constraint solver, deep
+/// penetration; each with the numbers. Empty when there is nothing to complain about.
+std::vector<std::string> LabelFailures(const mjModel* model, const Trajectory& trajectory, const RolloutStatus& status,
+                                       const std::vector<KnotDiagnostics>& diagnostics);
 
 }  // namespace costate
 

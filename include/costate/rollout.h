@@ -42,7 +42,7 @@ struct KnotDiagnostics {
   double constraint_violation = 0;  ///< worst equality or limit violation, ≥ 0 [m or rad]
   int contacts = 0;
   int solver_iterations = 0;
-  int saturated_actuators = 0;      ///< at or beyond ctrlrange or forcerange
+  int saturated_actuators = 0;      ///< at or beyond ctrlrange or forcerange; 0 at the last knot, which has no control
 };
 
 /// One model, one start context, one mjData and one Linearizer a worker. Not thread-safe itself; it runs its own workers.

@@ -34,7 +34,7 @@ Task LoadTask(const std::string& path);
 
 /// Reach a keyframe from a keyframe: posture cost on qpos and qvel (terminal-heavy) and effort.
 struct ReachKeyOptions {
-  std::string start, goal;  ///< keyframe names or numbers; empty start: the model's qpos0
+  std::string start{}, goal{};  ///< keyframe names or numbers; empty start: the model's qpos0
   double time = 1;          ///< [s]
   int substeps = 0;         ///< 0: chosen so that a knot is about 10 … 20 ms
 };

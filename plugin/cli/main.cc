@@ -35,7 +35,13 @@ constexpr char kCompiler[] = "g++ " __VERSION__;
 
 // one line a command, in alphabetical order
 void AddCommands(CLI::App& app, int* exit_code) {
-  (void)app, (void)exit_code;
+  AddCheckCommand(app, exit_code);
+  AddInfoCommand(app, exit_code);
+  AddOptimizeCommand(app, exit_code);
+  AddReplayCommand(app, exit_code);
+  AddRolloutCommand(app, exit_code);
+  AddTaskCommand(app, exit_code);
+  AddViewCommand(app, exit_code);
 }
 
 int Run(int argc, char** argv) {

@@ -114,9 +114,10 @@ void ActiveSet::MatchContacts(const mjData* d) {
   }
 }
 
-void ActiveSet::Force(const mjData* d, const double* y, double* force) const {
+void ActiveSet::Force(const mjData* d, const double* y, double* force, const std::vector<char>* only) const {
   for (int i = 0; i < d->nefc; i++) {
-    const int state = match_[i] < 0 ? mjCNSTRSTATE_SATISFIED : rows_[match_[i]].state;
+    const bool acts = match_[i] >= 0 && (!only || (*only)[match_[i]]);
+    const int state = acts ? rows_[match_[i]].state : mjCNSTRSTATE_SATISFIED;
     switch (state) {
       case mjCNSTRSTATE_QUADRATIC: force[i] = -d->efc_D[i] * y[i]; break;
       case mjCNSTRSTATE_LINEARNEG: force[i] = d->efc_frictionloss[i]; break;

@@ -20,8 +20,9 @@ class ActiveSet {
   bool Match(const mjData* data);
 
   /// Constraint forces (nefc) at y = J a − aref, each row on its captured piece; rows that were not captured carry none.
+  /// @param only  when given, captured rows with only[row] = 0 carry none either.
   /// @pre Match(data).
-  void Force(const mjData* data, const double* y, double* force) const;
+  void Force(const mjData* data, const double* y, double* force, const std::vector<char>* only = nullptr) const;
 
  private:
   struct Row {

@@ -4,6 +4,8 @@
 
 #include <costate/model.h>
 
+#include "derivative/equilibrium.h"
+
 namespace costate {
 namespace {
 
@@ -48,7 +50,11 @@ ContactForce BasisForce(const mjData* data, const mjContact& contact) {
   out.kappa = kbip[0] * (kbip[2] + kbip[3] * (contact.dist - contact.includemargin));
   out.g = kbip[3] / (kbip[2] * (1 - kbip[2]));
 
-  if (data->efc_type[row] == mjCNSTR_CONTACT_PYRAMIDAL) {
+  // adhesion: aref += R delta, and R falls as D grows
+  const bool pyramid = data->efc_type[row] == mjCNSTR_CONTACT_PYRAMIDAL;
+  out.kappa += data->efc_R[row] * out.g * contact.adhesion / (pyramid ? 2 * (dim - 1) : 1);
+
+  if (pyramid) {
     // edges u = e_0 ± μ_k e_k
     for (int edge = 0; edge < 2 * (dim - 1); edge++) {
       if (data->efc_state[row + edge] != mjCNSTRSTATE_QUADRATIC) continue;
@@ -81,7 +87,9 @@ ContactForce BasisForce(const mjData* data, const mjContact& contact) {
 ConstraintDerivative::ConstraintDerivative(const mjModel* model) : geometry_(model), body_(model->nbody) {}
 
 bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const TreeDerivative& tree, std::string* missing) {
-  std::fill(body_.begin(), body_.end(), BodyConstraint());
+  for (BodyConstraint& body : body_) {
+    if (body.active) body = BodyConstraint();
+  }
   any_body_ = false;
   pair_.clear();
   chain_.clear();
@@ -90,28 +98,49 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
   row_dof_.clear();
   row_J_.clear();
 
+  remainder_.assign(data->nefc, 0);
+  product_.clear();
+  missing->clear();
   bool contacts = false;
   for (int row = 0; row < data->nefc; row++) {
+    std::string why;
     if (data->efc_type[row] >= mjCNSTR_CONTACT_FRICTIONLESS) {
       contacts = true;
-    } else if (!ScalarRow(model, data, row, missing)) {
-      return false;
+    } else if (!ScalarRow(model, data, row, &why)) {
+      Leave(model, data, row, 1);
+      if (missing->empty()) *missing = why;
     }
   }
-  if (!contacts) return true;
-
-  if (!geometry_.Compute(model, data, missing)) return false;
+  if (contacts) geometry_.Compute(model, data, missing);
   for (int c = 0; c < data->ncon; c++) {
     const mjContact& contact = data->contact[c];
     if (contact.efc_address < 0) continue;
-    if (contact.adhesion != 0 || mju_norm3(contact.surfacevel) != 0) {
-      *missing = std::string(contact.adhesion != 0 ? "adhesion" : "surface velocity") + " of the contact of " +
-                 ElementName(model, mjOBJ_GEOM, contact.geom[0]) + " and " + ElementName(model, mjOBJ_GEOM, contact.geom[1]);
-      return false;
+    const bool belt = mju_norm3(contact.surfacevel) != 0;
+    if (belt && missing->empty()) {
+      *missing = "surface velocity of the contact of " + ElementName(model, mjOBJ_GEOM, contact.geom[0]) + " and " +
+                 ElementName(model, mjOBJ_GEOM, contact.geom[1]);
     }
-    Contact(model, data, c, tree);
+    if (belt || !geometry_.has_motion(c)) {
+      const bool pyramid = data->efc_type[contact.efc_address] == mjCNSTR_CONTACT_PYRAMIDAL;
+      Leave(model, data, contact.efc_address, pyramid ? 2 * (contact.dim - 1) : contact.dim);
+    } else {
+      Contact(model, data, c, tree);
+    }
   }
-  return true;
+  return missing->empty();
+}
+
+// rows whose derivative is somebody else's: only their part of H, from the engine's J
+void ConstraintDerivative::Leave(const mjModel*, const mjData* data, int row, int count) {
+  for (int i = row; i < row + count; i++) {
+    const int state = data->efc_state[i];
+    if (state == mjCNSTRSTATE_SATISFIED) continue;
+    remainder_[i] = 1;
+    if (state == mjCNSTRSTATE_QUADRATIC) product_.push_back({i, i, data->efc_D[i]});
+    for (int j = row; j < row + count && state == mjCNSTRSTATE_CONE; j++) {
+      product_.push_back({i, j, data->contact[data->efc_id[i]].H[(i - row) * count + j - row]});
+    }
+  }
 }
 
 void ConstraintDerivative::Contact(const mjModel* model, const mjData* data, int c, const TreeDerivative& tree) {
@@ -287,8 +316,15 @@ bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, i
   return true;
 }
 
-void ConstraintDerivative::DeclareCouplings(TreeSolver* H) const {
+void ConstraintDerivative::DeclareCouplings(const mjModel* model, const mjData* data, TreeSolver* H) const {
   H->BeginCouplings();
+  std::vector<int> dofs;
+  for (const Product& product : product_) {
+    if (product.row != product.col) continue;
+    dofs.clear();
+    ForJacobianRow(model, data, product.row, [&](int dof, double) { dofs.push_back(dof); });
+    H->Couple(dofs.data(), static_cast<int>(dofs.size()));
+  }
   for (const Pair& pair : pair_) H->Couple(chain_.data() + pair.chain_start, pair.chain_count);
   for (const Row& row : row_) {
     if (row.count > 1) H->Couple(row_dof_.data() + row.start, row.count);
@@ -299,6 +335,14 @@ void ConstraintDerivative::DeclareCouplings(TreeSolver* H) const {
 void ConstraintDerivative::AddPairsAndRows(const mjModel* model, const mjData* data, const TreeDerivative& tree,
                                            BlockedMatrix* R, TreeSolver* H) const {
   const int nv = static_cast<int>(model->nv);
+
+  for (const Product& product : product_) {
+    ForJacobianRow(model, data, product.row, [&](int i, double Ji) {
+      ForJacobianRow(model, data, product.col, [&](int j, double Jj) {
+        if (j <= i && Ji * Jj != 0) H->Add(i, j, product.factor * Ji * Jj);
+      });
+    });
+  }
 
   // (C11), (C13)
   for (const Row& row : row_) {

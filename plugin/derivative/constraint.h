@@ -17,13 +17,16 @@ class ConstraintDerivative {
  public:
   explicit ConstraintDerivative(const mjModel* model);
 
-  /// Linearizes all rows of data->efc. @pre efc_* hold positions, velocities, states, forces and cone Hessians at the
+  /// Linearizes the rows of data->efc that have a closed form; remainder() marks the others. @pre efc_* hold positions, velocities, states, forces and cone Hessians at the
   /// acceleration in `input` (mj_constraintUpdate with the cone flag), tree.Forward has run.
   /// @return false with the first row that has no closed form in `missing`.
   bool Linearize(const mjModel* model, mjData* data, const TreeDerivative& tree, std::string* missing);
 
+  /// Rows without closed form that carry force: their part of H is added here, their ∂r is the caller's.
+  const std::vector<char>& remainder() const { return remainder_; }
+
   /// Declares which dofs the rows couple beyond the tree, before H is filled. @pre Linearize.
-  void DeclareCouplings(TreeSolver* H) const;
+  void DeclareCouplings(const mjModel* model, const mjData* data, TreeSolver* H) const;
 
   /// Forces against the static world, for TreeDerivative::Finish; null when there are none.
   const BodyConstraint* bodies() const { return any_body_ ? body_.data() : nullptr; }
@@ -53,7 +56,15 @@ class ConstraintDerivative {
   bool ScalarRow(const mjModel* model, const mjData* data, int row, std::string* missing);
   Pair* FindPair(const mjModel* model, int body1, int body2);
 
+  void Leave(const mjModel* model, const mjData* data, int row, int count);
+
   ContactGeometry geometry_;
+  std::vector<char> remainder_;
+  struct Product {       // H += factor J(row)ᵀ J(col), of remaining rows
+    int row, col;
+    double factor;
+  };
+  std::vector<Product> product_;
   std::vector<BodyConstraint> body_;
   bool any_body_ = false;
   std::vector<Pair> pair_;

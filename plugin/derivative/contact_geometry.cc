@@ -66,17 +66,16 @@ bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* m
   for (int c = 0; c < ncon; c++) {
     const mjContact& contact = data->contact[c];
     if (contact.efc_address < 0 || done_[c]) continue;
-    if (contact.geom[0] < 0 || contact.geom[1] < 0) {
-      *missing = "contact of a flex";
-      return false;
-    }
-    if (ClosedForm(model, data, c)) {
+    std::string why = "contact of a flex";
+    const bool flex = contact.geom[0] < 0 || contact.geom[1] < 0;
+    if (!flex && ClosedForm(model, data, c)) {
       done_[c] = 1;
-    } else if (!Difference(model, data, c, missing)) {
-      return false;
+    } else if (flex || !Difference(model, data, c, &why)) {
+      done_[c] = 2;
+      if (missing->empty()) *missing = why;
     }
   }
-  return true;
+  return std::find(done_.begin(), done_.begin() + ncon, 2) == done_.begin() + ncon;
 }
 
 bool ContactGeometry::ClosedForm(const mjModel* model, const mjData* data, int c) {

@@ -29,8 +29,10 @@ class ContactGeometry {
   explicit ContactGeometry(const mjModel* model);
 
   /// Fills motion(c) for every contact with a constraint row. Geom poses in `data` are perturbed and restored bit for bit.
-  /// @return false with the geoms' names in `missing` when a contact cannot be differentiated.
+  /// @return false with the geoms' names in `missing` when a contact cannot be differentiated; the others still are.
   bool Compute(const mjModel* model, mjData* data, std::string* missing);
+
+  bool has_motion(int contact) const { return done_[contact] == 1; }
 
   const ContactMotion& motion(int contact) const { return motion_[contact]; }
 

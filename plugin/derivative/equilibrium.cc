@@ -7,13 +7,13 @@ namespace costate {
 
 namespace {
 
-constexpr double kConverged = 1e-12;   // of the largest |a|: the Newton step that is left
-constexpr double kAcceptable = 1e-8;   // rounding may keep a stiff system from kConverged; beyond this a is wrong
 constexpr int kPolish = 4;             // Newton steps with a fixed active set need one
 
 bool IsBad(const double* x, int n) {
   return std::any_of(x, x + n, [](double value) { return !std::isfinite(value) || std::abs(value) > mjMAXVAL; });
 }
+
+double MaxAbs(const Eigen::VectorXd& x) { return x.size() ? x.lpNorm<Eigen::Infinity>() : 0; }
 
 }  // namespace
 
@@ -34,7 +34,7 @@ StepStatus ForwardStatus(const mjModel* m, const mjData* d, const mjWarningStat*
   return StepStatus::kOk;
 }
 
-bool Equilibrium::Solve(const mjModel* model, mjData* d, StepStatus* status, std::string* reason) {
+bool Equilibrium::Forward(const mjModel* model, mjData* d, StepStatus* status, std::string* reason) {
   mjWarningStat before[mjNWARNING];
   std::copy(d->warning, d->warning + mjNWARNING, before);
   mjModel local = *model;
@@ -42,39 +42,42 @@ bool Equilibrium::Solve(const mjModel* model, mjData* d, StepStatus* status, std
   local.opt.noslip_iterations = 0;
   mj_forward(&local, d);
   *status = ForwardStatus(&local, d, before);
-  if (*status != StepStatus::kOk) {
-    *reason = ToString(*status);
-    return false;
-  }
-  a_ = Eigen::Map<const Eigen::VectorXd>(d->qacc, model->nv);
-  double step = 0, size = 1;
-  for (int attempt = 0; attempt < 2; attempt++) {
-    for (int k = 0; k < kPolish; k++) {
-      Update(&local, d);
-      step = r_.size() ? r_.lpNorm<Eigen::Infinity>() : 0;
-      size = 1 + (a_.size() ? a_.lpNorm<Eigen::Infinity>() : 0);
-      if (!(step > kConverged * size)) break;
-      if (k + 1 < kPolish) a_ -= r_;
-    }
-    if (step <= kConverged * size || attempt == 1) break;
-
-    // the active set was not the solution's: let the engine search to the end
-    local.opt.tolerance = 0;
-    local.opt.iterations = std::max(200, local.opt.iterations);
-    mju_copy(d->qacc_warmstart, d->qacc, model->nv);
-    mj_forward(&local, d);
-    a_ = Eigen::Map<const Eigen::VectorXd>(d->qacc, model->nv);
-  }
-  mju_copy(d->qacc, a_.data(), model->nv);
-  if (!(step <= kAcceptable * size)) {
-    *reason = "the residual is not zero at the engine's acceleration (Newton step " + std::to_string(step) + ")";
-    return false;
-  }
-  return true;
+  if (*status != StepStatus::kOk) *reason = ToString(*status);
+  return *status == StepStatus::kOk;
 }
 
-// r_ ← H⁻¹ r(a), with states, forces and H at a
-void Equilibrium::Update(const mjModel* m, mjData* d) {
+bool Equilibrium::Solve(const mjModel* model, mjData* d, StepStatus* status, std::string* reason) {
+  if (!Forward(model, d, status, reason)) return false;
+  if (Polish(model, d) <= kConverged) return true;
+
+  // the active set was not the solution's: let the engine search to the end
+  mjModel local = *model;
+  local.opt.tolerance = 0;
+  local.opt.iterations = std::max(200, local.opt.iterations);
+  mju_copy(d->qacc_warmstart, d->qacc, static_cast<int>(model->nv));
+  if (!Forward(&local, d, status, reason)) return false;
+  const double step = Polish(model, d);
+  if (step <= kAcceptable) return true;
+  *reason = "the residual is not zero at the engine's acceleration (Newton step " + std::to_string(step) + ")";
+  return false;
+}
+
+// Newton steps on qacc while they help; returns the last one, which was not taken, relative to a
+double Equilibrium::Polish(const mjModel* m, mjData* d) {
+  for (int k = 0;; k++) {
+    Residual(m, d);
+    Assemble(m, d);
+    llt_.compute(H_);
+    llt_.solveInPlace(r_);
+    const double step = MaxAbs(r_) / (1 + MaxAbs(a_));
+    if (!(step > kConverged) || k == kPolish) return step;
+    a_ -= r_;
+    mju_copy(d->qacc, a_.data(), static_cast<int>(m->nv));
+  }
+}
+
+void Equilibrium::Residual(const mjModel* m, mjData* d) {
+  a_ = Eigen::Map<const Eigen::VectorXd>(d->qacc, m->nv);
   if (d->nefc) {
     // y = J a − aref
     y_.resize(d->nefc);
@@ -89,9 +92,6 @@ void Equilibrium::Update(const mjModel* m, mjData* d) {
   r_.resize(m->nv);
   mj_mulM(m, d, r_.data(), a_.data());
   for (int i = 0; i < m->nv; i++) r_[i] -= d->qfrc_smooth[i] + d->qfrc_constraint[i];
-  Assemble(m, d);
-  llt_.compute(H_);
-  llt_.solveInPlace(r_);
 }
 
 // H = M + Jᵀ s'' J

@@ -25,24 +25,36 @@ void ForJacobianRow(const mjModel* m, const mjData* d, int i, F f) {
 /// The acceleration a with r(a) = 0 (README.md, eq. (1)), found by the engine's Newton solver and polished with H.
 class Equilibrium {
  public:
-  /// @pre   `data` holds state, ctrl and context.
+  /// mj_forward with the Newton solver. @pre `data` holds state, ctrl and context.
+  /// @return false with the reason if the numbers failed.
+  bool Forward(const mjModel* model, mjData* data, StepStatus* status, std::string* reason);
+
+  /// Forward, then Newton steps with H until r(a) = 0.
   /// @post  `data` is after mj_forward, with qacc = a and efc_state, efc_force, qfrc_constraint and the cone Hessians
   ///        at J a − aref; `H()` is factored.
-  /// @return false with the reason if r(a) = 0 does not hold; `status` is then not kOk if the numbers failed.
+  /// @return false with the reason if r(a) = 0 cannot be had; `status` is then not kOk if the numbers failed.
   bool Solve(const mjModel* model, mjData* data, StepStatus* status, std::string* reason);
 
+  /// r(a) at data->qacc, which becomes a(); states, forces and cone Hessians of `data` become those at J a − aref.
+  void Residual(const mjModel* model, mjData* data);
+
   const Eigen::VectorXd& a() const { return a_; }
+  const Eigen::VectorXd& residual() const { return r_; }
   const Eigen::MatrixXd& HessianMatrix() const { return H_; }
   const Eigen::LLT<Eigen::MatrixXd>& H() const { return llt_; }
 
  private:
-  void Update(const mjModel* model, mjData* data);
+  double Polish(const mjModel* model, mjData* data);
   void Assemble(const mjModel* model, const mjData* data);
 
-  Eigen::VectorXd a_, r_, y_, scale_;
+  Eigen::VectorXd a_, r_, y_;
   Eigen::MatrixXd H_;
   Eigen::LLT<Eigen::MatrixXd> llt_;
 };
+
+/// Largest Newton step, relative to 1 + |a|, that counts as converged; the largest that rounding may excuse.
+constexpr double kConverged = 1e-12;
+constexpr double kAcceptable = 1e-8;
 
 /// M of `data` as a dense symmetric matrix, with exactly the entries that the engine keeps.
 void FullMassMatrix(const mjModel* model, const mjData* data, Eigen::MatrixXd* M);

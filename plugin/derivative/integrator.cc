@@ -21,19 +21,39 @@ void PositionRows(const mjModel* m, const mjtNum* v, double h, const Eigen::Ref<
   }
 }
 
-void AssembleStep(const mjModel* m, const mjtNum* v_next, const Eigen::MatrixXd& da, const Eigen::MatrixXd& activation,
-                  StepDerivative* out) {
-  const int nv = m->nv, na = m->na, nu = m->nu, ndx = 2 * nv + na;
+void AssembleStep(const mjModel* m, const mjtNum* v_next, const BlockedMatrix& da, StepDerivative* out) {
+  const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na), nu = static_cast<int>(m->nu), ndx = 2 * nv + na;
   const double h = m->opt.timestep;
-  Eigen::MatrixXd all(ndx, ndx + nu);
+  out->A.resize(ndx, ndx);
+  out->B.resize(ndx, nu);
+  constexpr int kWidth = BlockedMatrix::kWidth;
+  for (int c = 0; c < ndx + nu; c++) {
+    // v' = v + h ā,  q' = q + h v' apart from rotations
+    double* column = c < ndx ? out->A.data() + static_cast<std::ptrdiff_t>(c) * ndx
+                             : out->B.data() + static_cast<std::ptrdiff_t>(c - ndx) * ndx;
+    const double* from = da.block(c / kWidth) + c % kWidth;
+    double *q = column, *v = column + nv;
+    for (int i = 0; i < nv; i++) v[i] = h * from[i * kWidth];
+    if (c >= nv && c < 2 * nv) v[c - nv] += 1;
+    for (int i = 0; i < nv; i++) q[i] = h * v[i];
+    if (c < nv) q[c] += 1;
+    for (int i = 0; i < na; i++) column[2 * nv + i] = 0;
+  }
 
-  // v' = v + h ā,  q' = q ⊕ h v',  act'
-  all.middleRows(nv, nv) = h * da;
-  for (int i = 0; i < nv; i++) all(nv + i, nv + i) += 1;
-  PositionRows(m, v_next, h, all.middleRows(nv, nv), all.topRows(nv));
-  all.bottomRows(na) = activation;
-  out->A = all.leftCols(ndx);
-  out->B = all.rightCols(nu);
+  // rotations: q' = q ⊕ h v'
+  using Matrix3 = Eigen::Matrix<double, 3, 3, Eigen::RowMajor>;
+  for (int j = 0; j < m->njnt; j++) {
+    const int type = m->jnt_type[j];
+    if (type != mjJNT_BALL && type != mjJNT_FREE) continue;
+    const int rot = m->jnt_dofadr[j] + (type == mjJNT_FREE ? 3 : 0);
+    Matrix3 Dq, Dv;
+    mjd_quatIntegrate(v_next + rot, h, Dq.data(), Dv.data(), nullptr);
+    for (int c = 0; c < ndx + nu; c++) {
+      auto column = c < ndx ? out->A.col(c) : out->B.col(c - ndx);
+      column.segment<3>(rot) = h * (Dv * column.segment<3>(nv + rot));
+    }
+    out->A.block<3, 3>(rot, rot) += Dq;
+  }
 }
 
 }  // namespace costate

@@ -5,20 +5,19 @@
 #include <costate/derivative.h>
 #include <mujoco/mujoco.h>
 
+#include "derivative/tree_solver.h"
+
 namespace costate {
 
-/// Rows of q' = q ⊕ h v' (README.md, eq. (8)): out = Dq dq + h Dv dv' for joint rotations, dq + h dv' elsewhere.
+/// Rows of q' = q ⊕ h v' (README.md, eq. (I5)): out = Dq dq + h Dv dv' for joint rotations, dq + h dv' elsewhere.
 ///
 /// @param v  v' (nv).  @param dv  dv'/d(x, u) (nv × columns).
 /// @param out  receives the position rows (nv × columns); the first nv columns are those of dq.
 void PositionRows(const mjModel* model, const mjtNum* v, double h, const Eigen::Ref<const Eigen::MatrixXd>& dv,
                   Eigen::Ref<Eigen::MatrixXd> out);
 
-/// A and B of the single-stage integrators from dā/d(x, u) (nv × (ndx+nu)) and ∂act'/∂(x, u).
-///
-/// @param v_next  v' = v + h ā.
-void AssembleStep(const mjModel* model, const mjtNum* v_next, const Eigen::MatrixXd& da, const Eigen::MatrixXd& activation,
-                  StepDerivative* out);
+/// A and B of the single-stage integrators from dā/d(x, u) (nv × (ndx+nu)) and v' = v + h ā; rows of act' are left zero.
+void AssembleStep(const mjModel* model, const mjtNum* v_next, const BlockedMatrix& da, StepDerivative* out);
 
 }  // namespace costate
 

@@ -1,25 +1,21 @@
 // The dispatcher: arguments, context, substeps and the choice of level; the Jacobians are the backends'.
 #include <costate/derivative.h>
 
-#include <cmath>
+#include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "core/check.h"
 #include "core/engine_guard.h"
 #include "derivative/backend.h"
+#include "derivative/check_point.h"
 #include "derivative/step_difference.h"
 
 namespace costate {
 namespace {
 
-void CheckFinite(const char* name, ConstVectorRef values, std::vector<std::string> (*names)(const mjModel*),
-                 const mjModel* model) {
-  for (int i = 0; i < values.size(); ++i) {
-    if (std::isfinite(values[i])) continue;
-    throw Error(ErrorCode::kInvalidArgument, std::string(name) + " is not finite: " + names(model)[i] + " = " +
-                                                 std::to_string(values[i]));
-  }
-}
+constexpr int kAnalytic = static_cast<int>(Level::kAnalytic), kResidual = static_cast<int>(Level::kResidual),
+              kStep = static_cast<int>(Level::kStep);
 
 // state that a step advances but x does not hold: over several substeps it carries derivatives too
 const char* HiddenState(const mjModel* model) {
@@ -29,13 +25,33 @@ const char* HiddenState(const mjModel* model) {
   return nullptr;
 }
 
+bool AllFinite(const StepDerivative& d) {
+  return d.A.allFinite() && d.B.allFinite() && d.C.allFinite() && d.D.allFinite();
+}
+
+// out = a b without the allocation of Eigen's blocked product; four columns of the result stay in the nearest cache
+void Multiply(const MatrixXd& a, const MatrixXd& b, MatrixXd* out) {
+  out->setZero(a.rows(), b.cols());
+  for (Eigen::Index begin = 0; begin < b.cols(); begin += 4) {
+    const Eigen::Index end = std::min<Eigen::Index>(begin + 4, b.cols());
+    for (Eigen::Index k = 0; k < a.cols(); ++k) {
+      for (Eigen::Index j = begin; j < end; ++j) out->col(j) += b(k, j) * a.col(k);
+    }
+  }
+}
+
 }  // namespace
 
 struct Linearizer::Impl {
   Impl(const mjModel* model, const LinearizeOptions& options);
   void Load(ConstVectorRef x, ConstVectorRef u);
   void LinearizeOnce(bool sensors, StepDerivative* out);
+  void LinearizeInterval(StepDerivative* out);
+  template <typename Calls>
+  void Guarded(StepDerivative* out, const Calls& calls);
   void Advance();
+  template <typename Call>
+  bool Covers(int level, StepDerivative* out, Call call);
   template <typename Call>
   void FirstThatCovers(StepDerivative* out, Call call);
 
@@ -49,7 +65,8 @@ struct Linearizer::Impl {
   bool whole_interval = false;         // substeps are differenced at once
   std::string missing[4], reason;      // why not a better level
   StepDerivative substep;
-  MatrixXd A, B, C;
+  MatrixXd A, B;
+  VectorXd no_control;
 };
 
 Linearizer::Impl::Impl(const mjModel* model, const LinearizeOptions& options)
@@ -61,33 +78,30 @@ Linearizer::Impl::Impl(const mjModel* model, const LinearizeOptions& options)
   if (!(options.eps >= 0)) {
     throw Error(ErrorCode::kInvalidArgument, "eps is " + std::to_string(options.eps) + ", it cannot be negative");
   }
-  if (model->opt.enableflags & mjENBL_IPC) {
-    throw Error(ErrorCode::kUnsupported, "model '" + ModelName(model) +
-                                             "' has option flag ipc: its contact multipliers belong to no state, so a "
-                                             "step cannot be repeated; disable the flag");
-  }
+  CheckDifferentiable(model);
   context.resize(mj_stateSize(model, kContextSignature));
   mj_getState(model, data.get(), context.data(), kContextSignature);
   point.resize(mj_stateSize(model, mjSTATE_INTEGRATION));
+  no_control.setZero(dims.nu);
 
   // the levels that were asked for, best first
   const bool best = options.level == Level::kBest;
   const char* hidden = options.substeps > 1 ? HiddenState(model) : nullptr;
   whole_interval = hidden != nullptr;
-  auto& analytic = missing[static_cast<int>(Level::kAnalytic)];
-  auto& residual = missing[static_cast<int>(Level::kResidual)];
+  auto& analytic = missing[kAnalytic];
+  auto& residual = missing[kResidual];
   if (whole_interval) {
     analytic = residual = std::string(hidden) + " carries derivatives from one substep to the next";
   } else {
     if (best || options.level == Level::kAnalytic) {
-      levels[static_cast<int>(Level::kAnalytic)] = MakeAnalyticBackend(model, options, &analytic);
+      levels[kAnalytic] = MakeAnalyticBackend(model, options, &analytic);
     }
     if (best || options.level == Level::kResidual) {
-      levels[static_cast<int>(Level::kResidual)] = MakeResidualBackend(model, options, &residual);
+      levels[kResidual] = MakeResidualBackend(model, options, &residual);
     }
   }
   if (best || options.level == Level::kStep) {
-    levels[static_cast<int>(Level::kStep)] =
+    levels[kStep] =
         std::make_unique<StepDifference>(model, options, whole_interval ? options.substeps : 1);
   }
 }
@@ -103,34 +117,43 @@ void Linearizer::Impl::Load(ConstVectorRef x, ConstVectorRef u) {
   mj_getState(&local, data.get(), point.data(), mjSTATE_INTEGRATION);
 }
 
+// one level; false, with the reason in missing[level], when it does not cover the point
+template <typename Call>
+bool Linearizer::Impl::Covers(int level, StepDerivative* out, Call call) {
+  if (!levels[level]) return false;
+  mj_setState(&local, data.get(), point.data(), mjSTATE_INTEGRATION);
+  missing[level].clear();
+  if (!call(levels[level].get(), &missing[level])) return false;
+  if (out->status != StepStatus::kOk || AllFinite(*out)) return true;
+  missing[level] = "the result is not finite";
+  return false;
+}
+
 template <typename Call>
 void Linearizer::Impl::FirstThatCovers(StepDerivative* out, Call call) {
   reason.clear();
-  for (int level = static_cast<int>(Level::kAnalytic); level <= static_cast<int>(Level::kStep); ++level) {
-    if (levels[level]) {
-      mj_setState(&local, data.get(), point.data(), mjSTATE_INTEGRATION);
-      if (call(levels[level].get(), &missing[level])) {
-        if (level < static_cast<int>(Level::kStep)) return;
-        if (const char* why = WhyNotTransitionFd(model, options.sensors)) {
-          if (!reason.empty()) reason += "; ";
-          reason += why;
-        }
-        out->coverage.terms.resize(1);
-        out->coverage.terms[0].term = "step";
-        out->coverage.terms[0].level = Level::kStep;
-        out->coverage.terms[0].reason = reason;
-        return;
-      }
+  auto add_reason = [this](const char* head, const char* text) {
+    if (!reason.empty()) reason += "; ";
+    reason += head;
+    reason += text;
+  };
+  for (int level : {kAnalytic, kResidual}) {
+    if (Covers(level, out, call)) {
+      auto& terms = out->coverage.terms;
+      if (!reason.empty() && !terms.empty() && terms[0].reason.empty()) terms[0].reason = reason;
+      return;
     }
-    if (!missing[level].empty()) {
-      if (!reason.empty()) reason += "; ";
-      reason += ToString(static_cast<Level>(level));
-      reason += ": ";
-      reason += missing[level];
-    }
+    if (!missing[level].empty()) add_reason(level == kAnalytic ? "analytic: " : "residual difference: ", missing[level].c_str());
   }
-  throw Error(ErrorCode::kUnsupported, "model '" + ModelName(model) + "' has no derivative at level '" +
-                                           ToString(options.level) + "': " + reason);
+  if (!Covers(kStep, out, call)) {
+    throw Error(ErrorCode::kUnsupported, "model '" + ModelName(model) + "' has no derivative at level '" +
+                                             ToString(options.level) + "': " + reason);
+  }
+  if (const char* why = WhyNotTransitionFd(model, options.sensors)) add_reason("", why);
+  out->coverage.terms.resize(1);
+  out->coverage.terms[0].term = "step";
+  out->coverage.terms[0].level = Level::kStep;
+  out->coverage.terms[0].reason = reason;
 }
 
 void Linearizer::Impl::LinearizeOnce(bool sensors, StepDerivative* out) {
@@ -144,6 +167,35 @@ void Linearizer::Impl::Advance() {
   mj_setState(&local, data.get(), point.data(), mjSTATE_INTEGRATION);
   mj_step(&local, data.get());
   mj_getState(&local, data.get(), point.data(), mjSTATE_INTEGRATION);
+}
+
+void Linearizer::Impl::LinearizeInterval(StepDerivative* out) {
+  LinearizeOnce(options.sensors, out);
+  if (whole_interval) return;
+
+  // A ← A_k A, B ← A_k B + B_k; sensors are those of the first substep
+  for (int k = 1; k < options.substeps && out->status == StepStatus::kOk; ++k) {
+    Advance();
+    LinearizeOnce(false, &substep);
+    Multiply(substep.A, out->A, &A);
+    Multiply(substep.A, out->B, &B);
+    out->A.swap(A);
+    out->B = B + substep.B;
+    out->status = substep.status;
+    if (substep.coverage.Worst() > out->coverage.Worst()) out->coverage = substep.coverage;
+  }
+}
+
+// a full arena is a warning, unless the stack is what does not fit: that the engine calls an error, here the same status
+template <typename Calls>
+void Linearizer::Impl::Guarded(StepDerivative* out, const Calls& calls) {
+  EngineGuard guard(data.get());
+  try {
+    calls();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kEngine || std::strstr(error.what(), "stack overflow") == nullptr) throw;
+    out->status = StepStatus::kArenaFull;
+  }
 }
 
 Linearizer::Linearizer(const mjModel* model, const LinearizeOptions& options) {
@@ -172,36 +224,23 @@ void Linearizer::Linearize(ConstVectorRef x, ConstVectorRef u, StepDerivative* o
   Impl& s = *impl_;
   CheckSize(s.model, "x", x.size(), "nx", s.dims.nx);
   CheckSize(s.model, "u", u.size(), "nu", s.dims.nu);
-  CheckFinite("x", x, StateNames, s.model);
-  CheckFinite("u", u, ControlNames, s.model);
-  EngineGuard guard(s.data.get());
-  s.Load(x, u);
-  s.LinearizeOnce(s.options.sensors, out);
-  if (s.whole_interval) return;
-
-  // A ← A_k A, B ← A_k B + B_k; sensors are those of the first substep
-  for (int k = 1; k < s.options.substeps && out->status == StepStatus::kOk; ++k) {
-    s.Advance();
-    s.LinearizeOnce(false, &s.substep);
-    s.A.noalias() = s.substep.A * out->A;
-    s.B.noalias() = s.substep.A * out->B;
-    out->A.swap(s.A);
-    out->B = s.B + s.substep.B;
-    out->status = s.substep.status;
-    if (s.substep.coverage.Worst() > out->coverage.Worst()) out->coverage = s.substep.coverage;
-  }
+  CheckFiniteState(s.model, x);
+  CheckFiniteControl(s.model, u);
+  s.Guarded(out, [&] {
+    s.Load(x, u);
+    s.LinearizeInterval(out);
+  });
 }
 
 void Linearizer::LinearizeSensors(ConstVectorRef x, StepDerivative* out) {
   Impl& s = *impl_;
   CheckSize(s.model, "x", x.size(), "nx", s.dims.nx);
-  CheckFinite("x", x, StateNames, s.model);
-  EngineGuard guard(s.data.get());
-  s.B.resize(s.dims.nu, 1);
-  s.B.setZero();
-  s.Load(x, s.B.col(0));
-  s.FirstThatCovers(out, [&](Backend* backend, std::string* missing) {
-    return backend->LinearizeSensors(&s.local, s.data.get(), out, missing);
+  CheckFiniteState(s.model, x);
+  s.Guarded(out, [&] {
+    s.Load(x, s.no_control);
+    s.FirstThatCovers(out, [&](Backend* backend, std::string* missing) {
+      return backend->LinearizeSensors(&s.local, s.data.get(), out, missing);
+    });
   });
   out->A.resize(0, 0);
   out->B.resize(0, 0);

@@ -1,5 +1,6 @@
 // Level 2 as the dispatcher sees it.
 #include "derivative/backend.h"
+#include "derivative/equilibrium.h"
 #include "derivative/integrator.h"
 #include "derivative/residual_difference.h"
 #include "derivative/runge_kutta.h"
@@ -24,7 +25,14 @@ class ResidualBackend final : public Backend {
     applied_ += direct_.acceleration;
     v_next_ = gain_ * point_.a() * m->opt.timestep;
     for (int i = 0; i < m->nv; i++) v_next_[i] += d->qvel[i];
-    AssembleStep(m, v_next_.data(), applied_, direct_.activation, out);
+    blocked_.Resize(applied_.rows(), applied_.cols());
+    for (int j = 0; j < applied_.cols(); j++) {
+      for (int i = 0; i < applied_.rows(); i++) blocked_(i, j) = applied_(i, j);
+    }
+    AssembleStep(m, v_next_.data(), blocked_, out);
+    const int ndx = static_cast<int>(out->A.rows());
+    out->A.bottomRows(m->na) = direct_.activation.leftCols(ndx);
+    out->B.bottomRows(m->na) = direct_.activation.rightCols(m->nu);
     return true;
   }
 
@@ -40,7 +48,7 @@ class ResidualBackend final : public Backend {
     *out = StepDerivative();
     out->coverage.terms = {{"residual", Level::kResidual, ""}};
     if (!point_.Solve(m, d, &out->status, missing)) return out->status != StepStatus::kOk;
-    if (!difference_.Compute(m, d, point_, &direct_, missing)) return false;
+    if (!difference_.Compute(m, d, point_.a(), {}, &direct_, missing)) return false;
     da_ = -point_.H().solve(direct_.residual);
     return true;
   }
@@ -69,7 +77,7 @@ class ResidualBackend final : public Backend {
   }
 
   bool Sensors(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
-    if (!difference_.Sensors(m, d, point_, da_, &sensors_, missing)) return false;
+    if (!difference_.Sensors(m, d, point_.a(), da_, &sensors_, missing)) return false;
     const int ndx = 2 * m->nv + m->na;
     out->C = sensors_.leftCols(ndx);
     out->D = sensors_.rightCols(m->nu);
@@ -81,6 +89,7 @@ class ResidualBackend final : public Backend {
   DirectDerivative direct_;
   MatrixXd gain_, da_, applied_, sensors_;
   VectorXd v_next_;
+  BlockedMatrix blocked_;
 };
 
 }  // namespace

@@ -4,11 +4,14 @@
 #include <cmath>
 #include <cstring>
 
+#include "derivative/effective_mass.h"
+
 namespace costate {
 
 namespace {
 
 constexpr double kPositionStep = 1e-6;  // five points: the residual is stiff in q, with h⁴ its truncation stays below 1e-9
+constexpr double kSmoothStep = 3e-6;    // centred, of kinematics: truncation and rounding both below 1e-10
 constexpr double kInputStep = 1e-5;     // of max(1, |value|): v, act and u enter far more softly
 
 constexpr double kMagnify = 1 << 30;    // v' − v is linear in a: magnified, it does not drown in the rounding of v
@@ -38,7 +41,6 @@ std::string ResidualRefusal(const mjModel* m) {
     return "noslip: the post-pass leaves the optimum, so the residual is not zero (noslip_iterations = 0 removes it)";
   }
   if (m->opt.integrator == mjINT_DISCRETE) return "integrator discrete: its effective metric is not differentiated";
-  if (enabled(mjENBL_SLEEP)) return "sleep: the set of awake bodies switches inside the step";
   if (enabled(mjENBL_SPECULATIVE)) return "speculative contacts depend on velocity";
   if (enabled(mjENBL_IPC)) return "ipc flex contact";
   if (m->nhistory > 0) return "delays: history buffers are not part of x";
@@ -50,18 +52,6 @@ std::string ResidualRefusal(const mjModel* m) {
   }
   if (mjcb_control) return "a control callback is installed";
   return "";
-}
-
-bool HasImplicitVelocity(const mjModel* m) {
-  if (m->opt.integrator == mjINT_IMPLICIT || m->opt.integrator == mjINT_IMPLICITFAST) return true;
-  if (m->opt.integrator != mjINT_EULER || (m->opt.disableflags & (mjDSBL_EULERDAMP | mjDSBL_DAMPER))) return false;
-  for (int i = 0; i < m->nv; i++) {
-    if (m->dof_damping[i] > 0 || !mju_isZero(m->dof_dampingpoly + mjNPOLY * i, mjNPOLY) ||
-        m->jnt_actuatorid[m->dof_jntid[i]] != -1) {
-      return true;
-    }
-  }
-  return false;
 }
 
 ResidualDifference::ResidualDifference(const mjModel* model)
@@ -101,7 +91,7 @@ bool ResidualDifference::ConstraintForce(const mjModel* m, const VectorXd& a) {
   y_.resize(p->nefc);
   mj_mulJacVec(m, p, y_.data(), a.data());
   for (int i = 0; i < p->nefc; i++) y_[i] -= p->efc_aref[i];
-  active_.Force(p, y_.data(), p->efc_force);
+  active_.Force(p, y_.data(), p->efc_force, terms_.rows);
   mj_mulJacTVec(m, p, p->qfrc_constraint, p->efc_force);
   return true;
 }
@@ -121,25 +111,50 @@ void ResidualDifference::Integrate(const mjModel* m, const VectorXd& a) {
   }
 }
 
-// value = (r, ā, act', act_dot) at the probe's state and fixed a
+// as much of mj_fwdPosition as the differenced terms read
+void ResidualDifference::PositionStage(const mjModel* m) {
+  mjData* p = probe_.get();
+  bool contacts = terms_.constraint || terms_.inertia || terms_.integrator || m->nflex > 0 || m->flg_adhesion;
+  for (int i = 0; i < m->nactuator; i++) contacts = contacts || m->actuator_trntype[i] == mjTRN_BODY;
+  if (contacts) {
+    mj_fwdPosition(m, p);
+    return;
+  }
+  p->flg_energypos = 0;
+  mj_fwdKinematics(m, p);
+  if (terms_.actuation && dims_.na > 0) mj_makeM(m, p);  // for act', which the integrator makes with v'
+  mj_transmission(m, p);
+}
+
+// value = (r, ā, act', act_dot) at the probe's state and fixed a, as far as terms_ asks for them
 bool ResidualDifference::EvaluateDirect(const mjModel* m, Stage stage, const VectorXd& a, VectorXd* value) {
   mjData* p = probe_.get();
   const int nv = dims_.nv, na = dims_.na;
-  if (stage <= kPosition) mj_fwdPosition(m, p);
+  if (stage <= kPosition) PositionStage(m);
   if (stage <= kVelocity) mj_fwdVelocity(m, p);
   mj_fwdActuation(m, p);
-  mj_fwdAcceleration(m, p);
-  if (!ConstraintForce(m, a)) return false;
 
-  // r = M a − f_smooth − Jᵀ f
-  value->resize(2 * nv + 2 * na);
-  mj_mulM(m, p, value->data(), a.data());
-  for (int i = 0; i < nv; i++) (*value)[i] -= p->qfrc_smooth[i] + p->qfrc_constraint[i];
-  for (int i = 0; i < na; i++) (*value)[2 * nv + na + i] = p->act_dot[i];
-  if (m->opt.integrator == mjINT_RK4) {
-    value->segment(nv, nv + na).setZero();
-    return true;
+  // r = M a + bias − applied − passive − actuation − Jᵀ f
+  value->setZero(2 * nv + 2 * na);
+  double* r = value->data();
+  if (terms_.inertia) {
+    mj_mulM(m, p, r, a.data());
+    force_ = Eigen::Map<const VectorXd>(p->qfrc_applied, nv);
+    for (int b = 1; b < m->nbody; b++) {
+      const mjtNum* load = p->xfrc_applied + 6 * b;
+      if (!mju_isZero(load, 6)) mj_applyFT(m, p, load, load + 3, p->xipos + 3 * b, b, force_.data());
+    }
+    for (int i = 0; i < nv; i++) r[i] += p->qfrc_bias[i] - force_[i];
   }
+  if (terms_.passive) mju_subFrom(r, p->qfrc_passive, nv);
+  if (terms_.actuation) mju_subFrom(r, p->qfrc_actuator, nv);
+  if (terms_.constraint) {
+    if (!ConstraintForce(m, a)) return false;
+    mju_subFrom(r, p->qfrc_constraint, nv);
+  }
+  for (int i = 0; i < na; i++) (*value)[2 * nv + na + i] = p->act_dot[i];
+  const bool activations = terms_.actuation && na > 0;
+  if (m->opt.integrator == mjINT_RK4 || !(terms_.integrator || activations)) return true;
 
   // ā = (v' − v) / h
   velocity_ = Eigen::Map<const VectorXd>(p->qvel, nv);
@@ -153,25 +168,51 @@ bool ResidualDifference::EvaluateDirect(const mjModel* m, Stage stage, const Vec
   return true;
 }
 
-// value = sensordata at the probe's state and acceleration a
+ResidualDifference::SensorNeeds ResidualDifference::Needs(const mjModel* m) {
+  SensorNeeds needs;
+  for (int i = 0; i < m->nsensor; i++) {
+    const int type = m->sensor_type[i];
+    needs.velocity = needs.velocity || m->sensor_needstage[i] >= mjSTAGE_VEL;
+    needs.acceleration = needs.acceleration || m->sensor_needstage[i] >= mjSTAGE_ACC;
+    switch (type) {
+      case mjSENS_TOUCH:
+      case mjSENS_FORCE:
+      case mjSENS_TORQUE:
+      case mjSENS_CONTACT:
+      case mjSENS_TACTILE:
+      case mjSENS_E_KINETIC:
+      case mjSENS_PLUGIN:
+      case mjSENS_USER: needs.constraint = true; break;
+      default: needs.constraint = needs.constraint || (type >= mjSENS_JOINTLIMITPOS && type <= mjSENS_TENDONLIMITFRC);
+    }
+  }
+  return needs;
+}
+
+// value = sensordata at the probe's state and acceleration a, evaluated as far as the sensors read
 bool ResidualDifference::EvaluateSensors(const mjModel* m, Stage stage, const VectorXd& a, VectorXd* value) {
   mjData* p = probe_.get();
   if (stage <= kPosition) {
-    mj_fwdPosition(m, p);
+    if (needs_.constraint) {
+      mj_fwdPosition(m, p);
+    } else {
+      p->flg_energypos = 0;
+      mj_fwdKinematics(m, p);
+      mj_transmission(m, p);
+    }
     mj_sensorPos(m, p);
-    if (!p->flg_energypos && (m->opt.enableflags & mjENBL_ENERGY)) mj_energyPos(m, p);
   }
-  if (stage <= kVelocity) {
+  if (stage <= kVelocity && needs_.velocity) {
     mj_fwdVelocity(m, p);
     mj_sensorVel(m, p);
-    if (!p->flg_energyvel && (m->opt.enableflags & mjENBL_ENERGY)) mj_energyVel(m, p);
   }
-  mj_fwdActuation(m, p);
-  mj_fwdAcceleration(m, p);
-  mju_copy(p->qacc, a.data(), m->nv);
-  if (!ConstraintForce(m, a)) return false;
-  p->flg_rnepost = 0;
-  mj_sensorAcc(m, p);
+  if (needs_.acceleration) {
+    mj_fwdActuation(m, p);
+    mju_copy(p->qacc, a.data(), dims_.nv);
+    if (needs_.constraint && !ConstraintForce(m, a)) return false;
+    p->flg_rnepost = 0;
+    mj_sensorAcc(m, p);
+  }
   *value = Eigen::Map<const VectorXd>(p->sensordata, dims_.ns);
   return true;
 }
@@ -203,6 +244,13 @@ bool ResidualDifference::Column(const mjModel* m, const Evaluation& evaluate, in
     offset_ = k * step;
     return evaluate(stage, &values_[k + 2]);
   };
+  if (smooth_ && room.down && room.up) {
+    // (f₁ − f₋₁) / 2h
+    at(1, kSmoothStep * scale);
+    at(-1, kSmoothStep * scale);
+    out = (values_[3] - values_[1]) / (2 * kSmoothStep * scale);
+    return true;
+  }
   for (int attempt = 0; attempt < 3; attempt++, h /= 30) {
     const bool minus = room.down && at(-1, h) && at(-2, h), plus = room.up && at(1, h) && at(2, h);
     const VectorXd* f = values_ + 2;
@@ -227,7 +275,8 @@ bool ResidualDifference::Differences(const mjModel* m, const Evaluation& evaluat
   const int columns = dims_.ndx + dims_.nu;
   out->resize(rows, columns);
   VectorXd center;
-  for (int column = 0; column < columns; column++) {
+  out->rightCols(columns - last_column_).setZero();
+  for (int column = 0; column < last_column_; column++) {
     // the stages before the one that this column moves are those of the point
     const bool stage_begins = column == 0 || StageOf(column) != StageOf(column - 1);
     if (stage_begins) {
@@ -247,14 +296,17 @@ bool ResidualDifference::Differences(const mjModel* m, const Evaluation& evaluat
   return true;
 }
 
-bool ResidualDifference::Compute(const mjModel* m, const mjData* d, const Equilibrium& point, DirectDerivative* out,
-                                 std::string* reason) {
+bool ResidualDifference::Compute(const mjModel* m, const mjData* d, const VectorXd& a, const DifferencedTerms& terms,
+                                 DirectDerivative* out, std::string* reason) {
+  terms_ = terms;
   const int nv = dims_.nv, na = dims_.na;
   state_.resize(mj_stateSize(m, mjSTATE_INTEGRATION));
   mj_getState(m, d, state_.data(), mjSTATE_INTEGRATION);
   active_.Capture(d);
+  last_column_ = dims_.ndx + dims_.nu;
+  smooth_ = false;
   MatrixXd all;
-  const auto evaluate = [&](Stage stage, VectorXd* value) { return EvaluateDirect(m, stage, point.a(), value); };
+  const auto evaluate = [&](Stage stage, VectorXd* value) { return EvaluateDirect(m, stage, a, value); };
   if (!Differences(m, evaluate, 2 * nv + 2 * na, &all, reason)) return false;
   out->residual = all.topRows(nv);
   out->acceleration = all.middleRows(nv, nv);
@@ -264,7 +316,7 @@ bool ResidualDifference::Compute(const mjModel* m, const mjData* d, const Equili
   // act' is clamped after the step; at the edge itself the interior slope holds, as for controls
   Restore(m);
   VectorXd center;
-  if (!EvaluateDirect(m, kPosition, point.a(), &center)) return false;
+  if (!EvaluateDirect(m, kPosition, a, &center)) return false;
   act_next_ = center.segment(2 * nv, na);
   for (int i = 0; i < na; i++) {
     const int actuator = ActuatorOfAct(m, i);
@@ -301,16 +353,20 @@ void ResidualDifference::IntegratorGain(const mjModel* m, MatrixXd* N) {
   }
 }
 
-bool ResidualDifference::Sensors(const mjModel* m, const mjData* d, const Equilibrium& point, const MatrixXd& da,
+bool ResidualDifference::Sensors(const mjModel* m, const mjData* d, const VectorXd& a, const MatrixXd& da,
                                  MatrixXd* out, std::string* reason) {
+  terms_ = {};
+  needs_ = Needs(m);
+  smooth_ = !needs_.constraint;
+  last_column_ = needs_.acceleration ? dims_.ndx + dims_.nu : needs_.velocity ? 2 * dims_.nv : dims_.nv;
   state_.resize(mj_stateSize(m, mjSTATE_INTEGRATION));
   mj_getState(m, d, state_.data(), mjSTATE_INTEGRATION);
   active_.Capture(d);
-  VectorXd a;
+  VectorXd moved;
   const auto evaluate = [&](Stage stage, VectorXd* value) {
-    a = point.a();
-    if (column_ >= 0) a += offset_ * da.col(column_);
-    return EvaluateSensors(m, stage, a, value);
+    moved = a;
+    if (column_ >= 0) moved += offset_ * da.col(column_);
+    return EvaluateSensors(m, stage, moved, value);
   };
   return Differences(m, evaluate, dims_.ns, out, reason);
 }

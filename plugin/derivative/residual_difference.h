@@ -9,12 +9,22 @@
 #include <vector>
 
 #include "derivative/active_set.h"
-#include "derivative/equilibrium.h"
 
 namespace costate {
 
 /// Why the implicit function theorem of README.md, section 1, does not give this model's step; "" when it does.
 std::string ResidualRefusal(const mjModel* model);
+
+/// Which terms of one step are differenced; the others are known in closed form and count as zero.
+struct DifferencedTerms {
+  bool inertia = true;                       ///< M a + bias − xfrc − applied
+  bool passive = true;
+  bool actuation = true;
+  bool constraint = true;
+  const std::vector<char>* rows = nullptr;   ///< of the constraint: only rows of the point with a nonzero entry
+  bool integrator = true;                    ///< ā and act'
+  bool Any() const { return inertia || passive || actuation || constraint || integrator; }
+};
 
 /// Columns of a difference: everything of one step that depends on (x, u) directly, at fixed acceleration a.
 struct DirectDerivative {
@@ -29,19 +39,25 @@ class ResidualDifference {
  public:
   explicit ResidualDifference(const mjModel* model);
 
-  /// @param data  after Equilibrium::Solve; only read.
+  /// @param data  after Equilibrium::Solve at acceleration a; only read.
   /// @return false with the reason if some column has no neighbour with the same active set.
-  bool Compute(const mjModel* model, const mjData* data, const Equilibrium& point, DirectDerivative* out,
-               std::string* reason);
+  bool Compute(const mjModel* model, const mjData* data, const VectorXd& a, const DifferencedTerms& terms,
+               DirectDerivative* out, std::string* reason);
 
   /// N = ∂ā/∂a at fixed (x, u). @pre Compute about the same point.
   void IntegratorGain(const mjModel* model, Eigen::MatrixXd* N);
 
   /// C and D (ns × (ndx+nu)): sensors at neighbours, with the acceleration moved along da (nv × (ndx+nu)).
-  bool Sensors(const mjModel* model, const mjData* data, const Equilibrium& point, const Eigen::MatrixXd& da,
+  bool Sensors(const mjModel* model, const mjData* data, const VectorXd& a, const Eigen::MatrixXd& da,
                Eigen::MatrixXd* out, std::string* reason);
 
  private:
+  // what the model's sensors read beyond kinematics
+  struct SensorNeeds {
+    bool velocity = false, acceleration = false, constraint = false;
+  };
+  static SensorNeeds Needs(const mjModel* model);
+
   enum Stage { kPosition, kVelocity, kActuation };
   using Evaluation = std::function<bool(Stage stage, Eigen::VectorXd* value)>;
 
@@ -50,6 +66,7 @@ class ResidualDifference {
   bool Differences(const mjModel* model, const Evaluation& evaluate, int rows, Eigen::MatrixXd* out, std::string* reason);
   bool Column(const mjModel* model, const Evaluation& evaluate, int column, const Eigen::VectorXd& center,
               Eigen::Ref<Eigen::VectorXd> out);
+  void PositionStage(const mjModel* model);
   bool ConstraintForce(const mjModel* model, const Eigen::VectorXd& a);
   void Integrate(const mjModel* model, const Eigen::VectorXd& a);
   bool EvaluateDirect(const mjModel* model, Stage stage, const Eigen::VectorXd& a, Eigen::VectorXd* value);
@@ -63,13 +80,13 @@ class ResidualDifference {
   std::vector<mjtByte> unlimited_;  // actlimited = 0: the clamp is applied by us, one-sided
   Eigen::VectorXd force_, y_, direction_, velocity_, values_[5];
   Eigen::VectorXd act_next_;        // act' of the point, not clamped
-  const Eigen::MatrixXd* da_ = nullptr;
+  DifferencedTerms terms_;
+  SensorNeeds needs_;
+  int last_column_ = 0;             // columns from here on are zero
+  bool smooth_ = false;             // kinematics alone: three points are enough
   int column_ = 0;
   double offset_ = 0;
 };
-
-/// Does the integrator apply another acceleration than qacc (implicit damping)?
-bool HasImplicitVelocity(const mjModel* model);
 
 }  // namespace costate
 

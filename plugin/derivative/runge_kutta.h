@@ -21,7 +21,7 @@ using StageFunction = std::function<bool(mjData* data, StageDerivative* stage)>;
 /// Why the chain of stages does not hold for this model; "" when it does.
 std::string RungeKuttaRefusal(const mjModel* model);
 
-/// A and B of one RK4 step. Source: README.md, eq. (9)–(11).
+/// A and B of one RK4 step. Source: README.md, eq. (I6).
 ///
 /// @param first  the derivative about the point itself, already known.
 /// @pre   `data` is at the point. @post `data` is at the last stage.

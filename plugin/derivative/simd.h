@@ -3,8 +3,9 @@
 #ifndef COSTATE_DERIVATIVE_SIMD_H_
 #define COSTATE_DERIVATIVE_SIMD_H_
 
+// The levels are feature sets, not processors: "arch=haswell" would be refused by the loader on every AMD machine.
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__)
-#define COSTATE_SIMD __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
+#define COSTATE_SIMD __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define COSTATE_SIMD
 #endif

@@ -5,8 +5,10 @@
 namespace costate {
 namespace {
 
-constexpr double kForwardEps = 1e-6;   // rounding 1e-16/eps against curvature eps/2, and the solver's noise on top
-constexpr double kCenteredEps = 6e-6;  // cbrt(2^-52): rounding 1e-16/eps meets truncation eps²/6
+// Rounding is 1e-16/eps; truncation eps/2 (forward) or eps²/6 (centred) times a derivative that contact makes huge: its
+// impedance changes over fractions of a millimetre. A solver that is not converged adds its tolerance / eps.
+constexpr double kEps = 1e-6;
+constexpr double kUnconvergedCenteredEps = 6e-6;
 
 bool HasSensor(const mjModel* model, int type) {
   return std::find(model->sensor_type, model->sensor_type + model->nsensor, type) !=
@@ -33,12 +35,15 @@ const char* WhyNotTransitionFd(const mjModel* model, bool sensors) {
 
 StepDifference::StepDifference(const mjModel* model, const LinearizeOptions& options, int substeps)
     : options_(options),
-      eps_(options.eps > 0 ? options.eps : options.centered ? kCenteredEps : kForwardEps),
+      eps_(options.eps > 0 ? options.eps : options.centered && !options.converge ? kUnconvergedCenteredEps : kEps),
       substeps_(substeps),
       model_(model),
       stencil_(model) {
   const Dims& dims = stencil_.dims();
-  for (VectorXd& next : next_) next.resize(dims.nx);
+  for (int i = 0; i < 3; ++i) {
+    next_[i].resize(dims.nx);
+    sensors_[i].resize(dims.ns);
+  }
 }
 
 bool StepDifference::Linearize(const mjModel* model, mjData* data, bool sensors, StepDerivative* out, std::string*) {
@@ -47,7 +52,6 @@ bool StepDifference::Linearize(const mjModel* model, mjData* data, bool sensors,
   out->B.resize(dims.ndx, dims.nu);
   out->C.resize(sensors ? dims.ns : 0, sensors ? dims.ndx : 0);
   out->D.resize(sensors ? dims.ns : 0, sensors ? dims.nu : 0);
-  for (VectorXd& s : sensors_) s.resize(sensors ? dims.ns : 0);
 
   // the point, warm-started at its own solution, and the branches of its clamps
   model_.Refresh(model, options_.converge);
@@ -76,15 +80,15 @@ void StepDifference::ByTransitionFd(mjData* data, bool sensors, StepDerivative* 
   const Dims& dims = stencil_.dims();
   A_.resize(dims.ndx, dims.ndx);
   B_.resize(dims.ndx, dims.nu);
-  C_.resize(out->C.rows(), out->C.cols());
-  D_.resize(out->D.rows(), out->D.cols());
+  C_.resize(dims.ns, dims.ndx);
+  D_.resize(dims.ns, dims.nu);
   stencil_.Restore(model_.get(), data, -1, 0);
   mjd_transitionFD(model_.get(), data, eps_, options_.centered, A_.data(), B_.data(), sensors ? C_.data() : nullptr,
                    sensors ? D_.data() : nullptr);
   out->A = A_;
   out->B = B_;
-  out->C = C_;
-  out->D = D_;
+  if (sensors) out->C = C_;
+  if (sensors) out->D = D_;
 
   // columns whose nudges it would send across a clamp, or not send at all
   bool have_next = false;
@@ -93,7 +97,7 @@ void StepDifference::ByTransitionFd(mjData* data, bool sensors, StepDerivative* 
     const Side side = stencil_.ColumnSide(model_, col, options_.centered, &eps);
     const bool free_activation = col < dims.ndx && side == (options_.centered ? Side::kCentered : Side::kForward);
     if (eps == eps_ && (col >= dims.ndx || free_activation)) continue;
-    if (!have_next) stencil_.Step(model_.get(), data, -1, 0, 1, next_[0], sensors_[0]);
+    if (!have_next) Step(data, -1, 0, sensors, 0);
     have_next = true;
     NudgeColumn(data, col, side, eps, sensors, out);
   }
@@ -101,12 +105,17 @@ void StepDifference::ByTransitionFd(mjData* data, bool sensors, StepDerivative* 
 
 void StepDifference::ByNudges(mjData* data, bool sensors, StepDerivative* out) {
   const Dims& dims = stencil_.dims();
-  stencil_.Step(model_.get(), data, -1, 0, substeps_, next_[0], sensors_[0]);
+  Step(data, -1, 0, sensors, 0);
   for (int col = 0; col < dims.ndx + dims.nu; ++col) {
     double eps = eps_;
     const Side side = stencil_.ColumnSide(model_, col, options_.centered, &eps);
     NudgeColumn(data, col, side, eps, sensors, out);
   }
+}
+
+// f(point nudged by eps along col) into next_[slot] and, when wanted, sensors_[slot]
+void StepDifference::Step(mjData* data, int col, double eps, bool sensors, int slot) {
+  stencil_.Step(model_.get(), data, col, eps, substeps_, next_[slot], sensors_[slot].head(sensors ? stencil_.dims().ns : 0));
 }
 
 void StepDifference::NudgeColumn(mjData* data, int col, Side side, double eps, bool sensors, StepDerivative* out) {
@@ -123,11 +132,11 @@ void StepDifference::NudgeColumn(mjData* data, int col, Side side, double eps, b
   int plus = 0, minus = 0;
   if (side != Side::kBackward) {
     plus = 1;
-    stencil_.Step(model_.get(), data, col, eps, substeps_, next_[1], sensors_[1]);
+    Step(data, col, eps, sensors, 1);
   }
   if (side != Side::kForward) {
     minus = 2;
-    stencil_.Step(model_.get(), data, col, -eps, substeps_, next_[2], sensors_[2]);
+    Step(data, col, -eps, sensors, 2);
   }
   const double h = side == Side::kCentered ? 2 * eps : eps;
   StateQuotient(model_.get(), dims, next_[plus], next_[minus], h, state_column);
@@ -142,7 +151,6 @@ bool StepDifference::LinearizeSensors(const mjModel* model, mjData* data, StepDe
   out->B.resize(0, 0);
   out->D.resize(0, 0);
   out->C.resize(dims.ns, dims.ndx);
-  for (VectorXd& s : sensors_) s.resize(dims.ns);
 
   model_.Refresh(model, options_.converge);
   ClearWarnings(data);

@@ -8,7 +8,8 @@ namespace costate {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr int kIterations = 100;  // tolerance 0 needs an end; Newton from its own solution stops after one to four
+constexpr double kTolerance = 1e-20;  // below one rounding of the cost: on until it falls no more (0 would never stop)
+constexpr int kIterations = 100;
 
 bool IsMuscle(const mjModel* model, int actuator) { return model->actuator_dyntype[actuator] == mjDYN_MUSCLE; }
 
@@ -28,7 +29,7 @@ void DifferenceModel::Refresh(const mjModel* model, bool converge) {
 
   // the minimum of the (strictly convex) constraint problem is the same for all three solvers; Newton gets there
   if (converge) {
-    local_.opt.tolerance = 0;
+    local_.opt.tolerance = kTolerance;
     local_.opt.iterations = std::max(local_.opt.iterations, kIterations);
     local_.opt.solver = mjSOL_NEWTON;
     local_.opt.disableflags &= ~mjDSBL_WARMSTART;
@@ -139,6 +140,12 @@ void StepStencil::Restore(const mjModel* model, mjData* data, int col, double ep
   } else {
     data->ctrl[col - dims_.ndx] += eps;
   }
+}
+
+void StepStencil::RestoreAlong(const mjModel* model, mjData* data, ConstVectorRef direction, double eps) const {
+  Restore(model, data, -1, 0);
+  mj_integratePos(model, data->qpos, direction.data(), eps);
+  Eigen::Map<VectorXd>(data->qvel, dims_.nv) += eps * direction.tail(dims_.nv);
 }
 
 void StepStencil::Step(const mjModel* model, mjData* data, int col, double eps, int substeps, VectorRef next,

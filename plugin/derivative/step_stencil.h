@@ -24,7 +24,7 @@ class DifferenceModel {
   DifferenceModel(const DifferenceModel&) = delete;
   DifferenceModel& operator=(const DifferenceModel&) = delete;
 
-  /// Copies `model` again. `converge`: solver tolerance 0, enough iterations, warm start on.
+  /// Copies `model` again. `converge`: solver on until its cost falls no more, warm start on.
   void Refresh(const mjModel* model, bool converge);
 
   /// Switches the sensors off where nothing else depends on them (delays and plugins keep state in them).
@@ -66,6 +66,9 @@ class StepStencil {
 
   /// Puts the point into `data`; `col` < 0: as it is; else nudged by eps along tangent or control column `col`.
   void Restore(const mjModel* model, mjData* data, int col, double eps) const;
+
+  /// Puts the point into `data`, positions and velocities nudged by eps times `direction` (2 nv).
+  void RestoreAlong(const mjModel* model, mjData* data, ConstVectorRef direction, double eps) const;
 
   /// Restores and steps: next x (nx) and, when not empty, the sensors (ns) of the first substep.
   void Step(const mjModel* model, mjData* data, int col, double eps, int substeps, VectorRef next, VectorRef sensors) const;

@@ -104,6 +104,16 @@ bool TreeSolver::Add(int i, int j, double x) {
   return true;
 }
 
+void TreeSolver::AddRow(int i, const int* columns, const double* values, int count) {
+  const int* own = column_.data() + row_start_[i];
+  double* row = value_.data() + row_start_[i];
+  for (int n = 0, at = 0; n < count - 1; n++, at++) {
+    while (own[at] != columns[n]) at++;
+    row[at] += values[n];
+  }
+  diagonal_[i] += values[count - 1];
+}
+
 bool TreeSolver::Factor() {
   // (S1) for k from the leaves: L(k,i) = H(k,i)/D(k); H(i,j) -= L(k,i) H(k,j) for i ≥ j in row k
   for (int k = nv_ - 1; k >= 0; k--) {

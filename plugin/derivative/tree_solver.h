@@ -60,6 +60,9 @@ class TreeSolver {
   /// Adds to entry (i, j) of the symmetric matrix; false when the pattern does not hold it.
   bool Add(int i, int j, double x);
 
+  /// Adds `count` entries of row i, the diagonal last, with ascending columns; they must lie in the pattern.
+  void AddRow(int i, const int* columns, const double* values, int count);
+
   /// Factorises in place. False when a pivot is not positive: the matrix is not positive definite.
   bool Factor();
 

@@ -4,6 +4,13 @@
 
 #include <costate/cost.h>
 
+#include <array>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "optimizer/norm.h"
+
 namespace costate {
 
 /// Mean time between knots [s].
@@ -11,6 +18,104 @@ double ControlInterval(const Trajectory& trajectory);
 
 /// Sets all sizes for a knot (no lu, lux, luu at the last one) and all entries to zero.
 void ResizeExpansion(int ndx, int nu, bool last, CostExpansion* out);
+
+/// Where a measured number stands.
+enum class Input { kSensor, kState, kControl };
+
+/// A number measured: `value` indexes s, x or u; `column` indexes dx or du (unused for a sensor).
+struct Scalar {
+  Input input = Input::kSensor;
+  int value = 0, column = 0;
+};
+
+/// One addend of one component of a residual: r[row] += coef · scalar.
+struct LinearEntry {
+  Scalar scalar;
+  int row = 0;
+  double coef = 1;
+};
+
+/// A rotation: its residual is the rotation vector from target to measured, r = log(q_target⁻¹ q), in three rows.
+struct RotationEntry {
+  Scalar scalar;                         ///< the first of four entries of s or x; column: the first of three
+  int other = -1;                        ///< target: another quaternion in s at this address …
+  int slot = -1;                         ///< … or four numbers in the target from this slot
+  std::array<int, 3> row{-1, -1, -1};    ///< -1: component left out
+};
+
+/// What a residual is compared with: slots × times, linear in between (rotations: at constant angular velocity),
+/// constant before the first time and after the last; one column means constant.
+struct Target {
+  MatrixXd values;
+  VectorXd time;  ///< [s] from the start of the task
+};
+
+/// One term: Σ_i w_i ρ(r_i), or w ρ(‖r‖), with r = what is measured − target.
+struct ResidualTerm {
+  std::string name;
+  std::string measured, target_text, unit;  ///< in words, for people
+  std::vector<LinearEntry> linear;
+  std::vector<RotationEntry> rotations;
+  std::vector<int> row_slot;         ///< for each row its slot in the target, -1: rows of rotations, element targets
+  Target target;
+  Norm norm;
+  VectorXd weight, terminal;         ///< one a row; equal entries when the norm is not separable; terminal is zero when
+                                     ///< controls are measured, which the last knot has not
+  double begin = 0;                  ///< [s] the running weight counts in begin ≤ t dt < end
+  double end = std::numeric_limits<double>::infinity();
+
+  int size() const { return static_cast<int>(row_slot.size()); }
+};
+
+/// How the sum over knots is weighted: running terms by dt, by 1/N or by 1; terminal terms are never scaled.
+enum class CostScale { kDt, kMean, kSum };
+
+/// J = Σ_t scale Σ_terms weight · norm(residual(x_t, u_t, s_t)) + Σ_terms terminal · norm(residual(x_N, s_N)).
+///
+/// Gauss–Newton: lxx = Σ w Jᵀ ρ''(r) J with J the residual's exact Jacobian, so that lxx ⪰ 0.
+class ResidualCost final : public Cost {
+ public:
+  /// @param model  gives sizes, names of sensors and their stage; not kept.
+  ResidualCost(const mjModel* model, std::vector<ResidualTerm> terms, CostScale scale);
+
+  double Value(const KnotView& knot) const override;
+  void Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const override;
+  bool NeedsSensors() const override { return needs_sensors_; }
+  std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override;
+
+  const std::vector<ResidualTerm>& terms() const { return terms_; }
+  CostScale scale() const { return scale_; }
+
+  /// r of one term at a knot (size), whether or not its weight is zero there.
+  void Residual(int term, const KnotView& knot, VectorXd* r) const;
+
+ private:
+  // how the Jacobian of a term is best formed
+  struct Plan {
+    bool local = false;    // each row depends on x or u directly and alone: no dense Jacobian
+    int state_columns = 0; // leading columns of dx that can be nonzero
+    bool control = false;  // depends on u
+  };
+  Plan MakePlan(const mjModel* model, const ResidualTerm& term) const;
+  double Weights(const ResidualTerm& term, const KnotView& knot, const VectorXd** weight) const;
+  double TermValue(int term, const KnotView& knot) const;
+  void ExpandLocal(const ResidualTerm& term, const KnotView& knot, const VectorXd& r, const VectorXd& weight, double scale,
+                   CostExpansion* out) const;
+  void ExpandDense(const ResidualTerm& term, const Plan& plan, const KnotView& knot, const VectorXd& r,
+                   const VectorXd& weight, double scale, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const;
+
+  Dims dims_;
+  std::vector<ResidualTerm> terms_;
+  std::vector<Plan> plans_;
+  CostScale scale_;
+  bool needs_sensors_ = false;
+};
+
+/// The measured numbers in the target's layout (slots), at a state, control and sensors: what `target="key:…"` stores.
+VectorXd MeasuredSlots(const ResidualTerm& term, ConstVectorRef x, ConstVectorRef u, ConstVectorRef s, int slots);
+
+/// The target at a time [s] from the start (slots).
+void TargetAt(const ResidualTerm& term, double time, VectorXd* slots);
 
 }  // namespace costate
 

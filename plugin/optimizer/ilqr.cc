@@ -15,9 +15,7 @@
 namespace costate {
 namespace {
 
-constexpr int kFlatIterations = 3;      // this many small decreases in a row are convergence …
-constexpr double kFlatPromise = 10;     // … when the model promises no more than this many times the tolerance
-constexpr int kStalledIterations = 10;  // this many are the end, whatever it promises
+constexpr int kFlatIterations = 3;      // this many small decreases in a row are convergence
 constexpr int kGuessScalings = 4;       // a guess that diverges is tried at 1, ¼, 1/16, 1/64, 0
 constexpr double kGuessFactor = 0.25;
 constexpr double kFinalGrowth = 100;    // of regularization when the final gains need some
@@ -52,7 +50,7 @@ void CheckOptions(const IlqrOptions& o) {
   need(o.threads >= 0, "threads", o.threads, "0 (all cores) or more");
 }
 
-// mu of Levenberg and Marquardt
+// mu, which grows and shrinks ever faster while it keeps its direction (Tassa, Erez & Todorov 2012, sec. II-F)
 class Regularization {
  public:
   explicit Regularization(const IlqrOptions& options)
@@ -63,7 +61,7 @@ class Regularization {
 
   double value() const { return value_; }
 
-  // after a failure: ever larger jumps (Tassa, Erez & Todorov 2012, sec. II-F); false when it is at its maximum already
+  // false when it is at its maximum already
   bool Grow() {
     if (value_ >= max_) return false;
     change_ = std::max(factor_, change_ * factor_);
@@ -71,16 +69,10 @@ class Regularization {
     return true;
   }
 
-  // after a step that brought `fraction` of what the model promised: more than half shrinks it, ever faster and below the
-  // minimum to none at all; less lets it grow, at most twofold (Nielsen 1999: 1 - (2 fraction - 1)³)
-  void Adapt(double fraction) {
-    if (fraction > 0.5) {
-      change_ = std::min(1 / factor_, change_ / factor_);
-      value_ = value_ * change_ >= min_ ? value_ * change_ : 0;
-    } else {
-      change_ = 1;
-      value_ = std::min(max_, std::max(min_, value_ * (1 - std::pow(2 * fraction - 1, 3))));
-    }
+  // below the minimum it is none at all
+  void Shrink() {
+    change_ = std::min(1 / factor_, change_ / factor_);
+    value_ = value_ * change_ >= min_ ? value_ * change_ : 0;
   }
 
  private:
@@ -95,8 +87,7 @@ class Ilqr {
         options_(options),
         simulator_(problem.model, problem.context, problem.substeps, options.threads),
         line_search_(problem_, &simulator_, {options.line_search_steps, options.line_search_ratio}),
-        regularization_(options),
-        trusted_(options.regularization_init) {
+        regularization_(options) {
     options_.derivative.sensors = problem.cost->NeedsSensors();
     bounded_ = (problem.u_lower.array().isFinite() || problem.u_upper.array().isFinite()).any();
     expansions_.resize(simulator_.threads());
@@ -130,7 +121,7 @@ class Ilqr {
   std::vector<CostExpansion> expansions_;  // one a worker
   std::vector<StepStatus> failed_;         // of the derivative at each knot
   bool expanded_ = false;                  // lq_ is about the trajectory of result_
-  double trusted_ = 0;                     // mu of the last accepted step, at first the initial one
+  double trusted_ = 0;                     // mu of the last accepted step
   int flat_ = 0;
   bool ended_ = false;
   SolveResult result_;
@@ -281,34 +272,26 @@ void Ilqr::Search(IterationRecord* record) {
 // regularization for the next iteration, or the end
 void Ilqr::Judge(const IterationRecord& record) {
   const double small = options_.tolerance * std::abs(result_.cost);
-  const double promise = -ExpectedChange{riccati_.expected_linear, riccati_.expected_quadratic}.At(1);
   if (record.step > 0) {
     trusted_ = regularization_.value();
-    regularization_.Adapt(-record.actual_change / promise);
+    regularization_.Shrink();
     flat_ = -record.actual_change <= small ? flat_ + 1 : 0;
-    if (flat_ >= kFlatIterations && promise <= kFlatPromise * small) {
-      End(SolveStatus::kConverged,
-          fmt::format("converged after {} iterations: the last {} reduced the cost by less than {:g} of itself",
-                      record.iteration, flat_, options_.tolerance));
-    } else if (flat_ >= kStalledIterations) {
-      End(SolveStatus::kStalled,
-          fmt::format("stalled after {} iterations: the last {} reduced the cost {:.6g} by less than {:g} of itself although "
-                      "the model promises {:.3g}; the motion is at a kink, such as a contact about to open or close",
-                      record.iteration, flat_, result_.cost, options_.tolerance, promise));
-    }
-    return;
+    if (flat_ < kFlatIterations) return;
+    return End(SolveStatus::kConverged,
+               fmt::format("converged after {} iterations: the last {} reduced the cost by less than {:g} of itself",
+                           record.iteration, kFlatIterations, options_.tolerance));
   }
 
   // nothing was gained, and nothing was to be gained
-  if (regularization_.value() <= trusted_ && promise <= small) {
+  if (regularization_.value() <= trusted_ && -record.expected_change <= small) {
     return End(SolveStatus::kConverged,
                fmt::format("converged after {} iterations: the model promises a reduction by {:.3g}, less than {:g} of the "
-                           "cost {:.6g}", record.iteration, promise, options_.tolerance, result_.cost));
+                           "cost {:.6g}", record.iteration, -record.expected_change, options_.tolerance, result_.cost));
   }
   if (regularization_.Grow()) return;
   End(SolveStatus::kStalled,
-      fmt::format("stalled after {} iterations: no step reduces the cost {:.6g} even with regularization {:g}, gradient norm "
-                  "{:.3g}", record.iteration, result_.cost, regularization_.value(), record.gradient_norm));
+      fmt::format("no step reduces the cost {:.6g}: regularization stands at its maximum {:g}, gradient norm {:.3g}",
+                  result_.cost, regularization_.value(), record.gradient_norm));
 }
 
 // gains and gradient about the trajectory that is returned, with the least regularization that works

@@ -8,15 +8,11 @@
 
 #include "core/check.h"
 #include "core/engine_guard.h"
+#include "rollout/check_trajectory.h"
 #include "rollout/thread_pool.h"
 
 namespace costate {
 namespace {
-
-bool SameOptions(const LinearizeOptions& a, const LinearizeOptions& b) {
-  return a.level == b.level && a.substeps == b.substeps && a.sensors == b.sensors && a.centered == b.centered &&
-         a.eps == b.eps && a.converge == b.converge;
-}
 
 void CheckFinite(const mjModel* model, const char* name, ConstVectorRef values, const std::vector<std::string>& names,
                  const std::string& where) {
@@ -26,20 +22,6 @@ void CheckFinite(const mjModel* model, const char* name, ConstVectorRef values, 
                                                  " is " + std::to_string(values[i]) + " (model '" + ModelName(model) +
                                                  "')");
   }
-}
-
-void CheckTrajectory(const mjModel* model, const Dims& dims, const Trajectory& trajectory) {
-  const int N = trajectory.N();
-  auto check = [&](const char* name, const MatrixXd& matrix, int rows, int cols) {
-    if (matrix.rows() == rows && matrix.cols() == cols) return;
-    throw Error(ErrorCode::kDimensionMismatch, std::string("trajectory: ") + name + " is " +
-                                                   std::to_string(matrix.rows()) + " x " + std::to_string(matrix.cols()) +
-                                                   ", expected " + std::to_string(rows) + " x " + std::to_string(cols) +
-                                                   " for model '" + ModelName(model) + "' and N = " + std::to_string(N));
-  };
-  check("X", trajectory.X, dims.nx, N + 1);
-  check("U", trajectory.U, dims.nu, N);
-  check("context", trajectory.context, mj_stateSize(model, kMovingSignature), N + 1);
 }
 
 // an actuator is saturated when a control or a force stands at a bound or beyond
@@ -182,7 +164,7 @@ struct Simulator::Impl {
     const int N = trajectory.N();
     LinearizeOptions wanted = options;
     wanted.substeps = substeps;
-    if (!worker.linearizer || !SameOptions(worker.options, wanted)) {
+    if (!worker.linearizer || !(worker.options == wanted)) {
       worker.linearizer = std::make_unique<Linearizer>(model, wanted);
       worker.linearizer->SetContext(context);
       worker.options = wanted;
@@ -250,7 +232,7 @@ RolloutStatus Simulator::RolloutPolicy(const Trajectory& reference, const Policy
   const mjModel* model = impl_->model;
   const Dims& dims = impl_->dims;
   const int N = reference.N();
-  CheckTrajectory(model, dims, reference);
+  CheckTrajectory(model, reference);
   CheckSize(model, "lower", lower.size(), "nu", dims.nu);
   CheckSize(model, "upper", upper.size(), "nu", dims.nu);
   if (policy.k.rows() != dims.nu || policy.k.cols() != N || static_cast<int>(policy.K.size()) != N) {
@@ -276,7 +258,7 @@ RolloutStatus Simulator::RolloutPolicy(const Trajectory& reference, const Policy
 
 void Simulator::Linearize(const Trajectory& trajectory, const LinearizeOptions& options,
                           std::vector<StepDerivative>* out) {
-  CheckTrajectory(impl_->model, impl_->dims, trajectory);
+  CheckTrajectory(impl_->model, trajectory);
   out->resize(static_cast<std::size_t>(trajectory.N()) + 1);
   ParallelFor(trajectory.N() + 1, [&](int t, int index) {
     impl_->LinearizeKnot(trajectory, options, t, impl_->Get(index), &(*out)[static_cast<std::size_t>(t)]);
@@ -285,7 +267,7 @@ void Simulator::Linearize(const Trajectory& trajectory, const LinearizeOptions& 
 
 void Simulator::LinearizeEach(const Trajectory& trajectory, const LinearizeOptions& options,
                               const std::function<void(int, int, StepDerivative*)>& use) {
-  CheckTrajectory(impl_->model, impl_->dims, trajectory);
+  CheckTrajectory(impl_->model, trajectory);
   ParallelFor(trajectory.N() + 1, [&](int t, int index) {
     Impl::Worker& worker = impl_->Get(index);
     impl_->LinearizeKnot(trajectory, options, t, worker, &worker.derivative);
@@ -295,7 +277,7 @@ void Simulator::LinearizeEach(const Trajectory& trajectory, const LinearizeOptio
 
 std::vector<KnotDiagnostics> Simulator::Diagnose(const Trajectory& trajectory) {
   const int N = trajectory.N();
-  CheckTrajectory(impl_->model, impl_->dims, trajectory);
+  CheckTrajectory(impl_->model, trajectory);
 
   // the same model with energies switched on: a shallow copy, the caller's stays as it is
   mjModel model = *impl_->model;
@@ -314,7 +296,9 @@ std::vector<KnotDiagnostics> Simulator::Diagnose(const Trajectory& trajectory) {
     }
     VectorXd no_sensors;
     Forward(&model, data, trajectory.X.col(t), worker.u, no_sensors);
-    result[static_cast<std::size_t>(t)] = Judge(&model, data);
+    KnotDiagnostics& knot = result[static_cast<std::size_t>(t)];
+    knot = Judge(&model, data);
+    if (t == N) knot.saturated_actuators = 0;  // u = 0 there is nobody's choice
   });
   return result;
 }

@@ -147,6 +147,48 @@ TEST_F(StateTest, ContextHoldsAllThatAStepReadsBesidesStateAndControl) {
   EXPECT_FALSE(BitwiseEqual(second, first));
 }
 
+TEST_F(StateTest, DelaysAndPlasticityAreContextToo) {
+  // what a delayed actuator, a delayed sensor and a plastic joint remember is not in x
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><body><joint name="a" axis="0 1 0"/>
+      <geom size=".1" pos=".3 0 0"/><body pos=".5 0 0"><joint name="b" axis="0 1 0" stiffness="5" springyield=".05"/>
+      <geom size=".1" pos=".3 0 0"/></body></body></worldbody>
+    <actuator><motor name="m" joint="a" delay=".006" nsample="3"/></actuator>
+    <sensor><jointpos joint="a" delay=".004" nsample="2"/></sensor></mujoco>)");
+  ASSERT_GT(model->nhistory, 0);
+  ASSERT_GT(model->nplastic, 0);
+  const DataPtr data = MakeData(model.get());
+  VectorXd x = support::RandomState(model.get(), 1), none;
+  const VectorXd fresh = GetContext(model.get(), data.get());
+
+  // a few intervals of different controls fill the buffers and let the joint yield
+  for (unsigned t = 0; t < 8; ++t) {
+    const VectorXd u = support::RandomControl(model.get(), t);
+    ASSERT_EQ(Step(model.get(), data.get(), x, u, 1, x, none), StepStatus::kOk);
+  }
+  const VectorXd u = VectorXd::Ones(1), context = GetContext(model.get(), data.get());
+  const VectorXd moving = GetMovingContext(model.get(), data.get());
+  VectorXd first(x.size()), second(x.size()), s1(1), s2(1);
+  ASSERT_EQ(Step(model.get(), data.get(), x, u, 1, first, s1), StepStatus::kOk);
+
+  mj_resetData(model.get(), data.get());
+  SetContext(model.get(), data.get(), context);
+  ASSERT_EQ(Step(model.get(), data.get(), x, u, 1, second, s2), StepStatus::kOk);
+  EXPECT_TRUE(BitwiseEqual(second, first));
+  EXPECT_TRUE(BitwiseEqual(s2, s1));
+
+  // the moving part alone restarts a knot
+  mj_resetData(model.get(), data.get());
+  SetMovingContext(model.get(), data.get(), moving);
+  ASSERT_EQ(Step(model.get(), data.get(), x, u, 1, second, s2), StepStatus::kOk);
+  EXPECT_TRUE(BitwiseEqual(second, first));
+
+  // without it the motion is another
+  SetContext(model.get(), data.get(), fresh);
+  ASSERT_EQ(Step(model.get(), data.get(), x, u, 1, second, s2), StepStatus::kOk);
+  EXPECT_FALSE(BitwiseEqual(second, first));
+  EXPECT_FALSE(BitwiseEqual(s2, s1));
+}
+
 TEST_F(StateTest, MovingContextIsAllOfTheContextThatAStepChanges) {
   const ModelPtr model = LoadModelFromString(kMixed);
   const DataPtr data = MakeData(model.get());

@@ -31,7 +31,7 @@ std::string Scene(const std::string& option) {
 }
 
 TEST_F(StepTest, IsTheEnginesOwnStepBitForBit) {
-  for (const char* integrator : {"Euler", "RK4", "implicit", "implicitfast"}) {
+  for (const char* integrator : {"Euler", "RK4", "implicit", "implicitfast", "discrete"}) {
     const ModelPtr model = LoadModelFromString(Scene("<option integrator='" + std::string(integrator) + "'/>"));
     const DataPtr ours = MakeData(model.get()), engine = MakeData(model.get());
     const VectorXd u = support::RandomControl(model.get(), 1);
@@ -57,6 +57,7 @@ TEST_F(StepTest, IsTheEnginesOwnStepBitForBit) {
 TEST_F(StepTest, IsAFunctionOfStateControlAndContext) {
   // whatever the data did in between: other states, contacts, a failed step
   for (const char* option : {"", "<option solver='CG' cone='elliptic'/>", "<option solver='PGS' integrator='RK4'/>",
+                             "<option integrator='discrete'/>",
                              "<option><flag multiccd='enable' sleep='enable'/></option>"}) {
     const ModelPtr model = LoadModelFromString(Scene(option));
     const DataPtr data = MakeData(model.get());

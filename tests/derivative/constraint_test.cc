@@ -93,7 +93,7 @@ void ExpectAgrees(const std::string& xml, int steps, int min_rows) {
   ASSERT_GE(d->nefc, min_rows);
   ResidualDifference difference(m);
   DirectDerivative direct;
-  ASSERT_TRUE(difference.Compute(m, d, point, &direct, &reason)) << reason;
+  ASSERT_TRUE(difference.Compute(m, d, point.a(), {}, &direct, &reason)) << reason;
 
   const int nv = static_cast<int>(m->nv);
   TreeDerivative tree(m);
@@ -106,7 +106,7 @@ void ExpectAgrees(const std::string& xml, int steps, int min_rows) {
   input.a = d->qacc;
   tree.Forward(m, d, input);
   ASSERT_TRUE(constraint.Linearize(m, d, tree, &reason)) << reason;
-  constraint.DeclareCouplings(&H);
+  constraint.DeclareCouplings(m, d, &H);
   H.SetZero();
   for (int i = 0; i < nv; i++) {
     for (int k = m->M_rowadr[i]; k < m->M_rowadr[i] + m->M_rownnz[i]; k++) H.Add(i, m->M_colind[k], d->M[k]);

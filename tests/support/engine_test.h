@@ -2,6 +2,7 @@
 #ifndef COSTATE_TESTS_SUPPORT_ENGINE_TEST_H_
 #define COSTATE_TESTS_SUPPORT_ENGINE_TEST_H_
 
+#include <costate/error.h>
 #include <gtest/gtest.h>
 
 #include <memory>

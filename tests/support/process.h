@@ -59,6 +59,7 @@ class Process {
   Process& operator=(const Process&) = delete;
 
   pid_t pid() const { return pid_; }
+  const std::string& out() const { return result_.out; }  ///< what was read of its standard output so far
   void Signal(int signal) { kill(pid_, signal); }
 
   /// Reads until standard output or error holds `text`; false when the program ended or its time was over before.

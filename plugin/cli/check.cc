@@ -1,0 +1,279 @@
+// costate check: a derivative against the reference, at the given state, in free motion and in contact.
+#include <costate/derivative_check.h>
+#include <fmt/core.h>
+
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/check_states.h"
+#include "cli/commands.h"
+#include "cli/model_facts.h"
+#include "cli/terminal.h"
+
+namespace costate::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kFooter[] = R"(
+Compared is A = dx'/dx, B = dx'/du, C = ds/dx, D = ds/du of one control interval (x: qpos tangent, qvel, act; s: sensors)
+with centred differences of the fully converged step at several sizes, extrapolated, with an error bar an entry. It is
+always done at the given state, in a free motion (near that state, joints inside their limits, random velocities and
+controls, contacts disabled) and, when the model can have contacts, in contact (found by simulating on from the given
+state).
+
+  wrong       |value - reference| > tolerance * scale + 3 error bars; scale: largest entry of the block (of each sensor)
+  noisy       not wrong, but the reference's error bar exceeds tolerance * scale: solver noise, or a corner that shows only
+              as step sizes that disagree
+  not smooth  not compared: contacts, constraint states or limits switch under the smallest nudge of that input
+
+JSON (--json): { model, file, version, mujoco, sizes{nq nv na nu ns}, level, centered, eps, substeps, tolerance, agrees,
+  complete, notes[], states[ { name, description, contacts, constraints, agrees, complete, failure, derivative_seconds,
+  coverage[{term level reason}], blocks[{name rows cols scale judged wrong nonsmooth noisy agrees worst{row col row_name
+  col_name value reference error error_bar}}], nonsmooth_columns[] } ] }
+  error and error_bar are relative to scale; worst is null when no entry could be judged; failure is null or a sentence.
+
+Exit code: 0 agrees at every state, 1 disagrees, 2 bad input, 130 interrupted.)";
+
+struct CheckOptions {
+  std::string model_file;
+  CheckStateOptions state;
+  LinearizeOptions derivative;
+  double tolerance = 1e-4;
+  bool json = false;
+};
+
+// what was found at one state
+struct Finding {
+  const CheckState* state = nullptr;
+  int contacts = 0, constraints = 0;
+  std::string failure;  // why nothing could be compared
+  StepDerivative derivative;
+  DerivativeComparison comparison;
+  double seconds = 0;  // of the derivative
+  bool complete = true;
+  bool agrees = true;
+};
+
+Finding CheckAt(const mjModel* model, const CheckState& state, const CheckOptions& options, Progress* progress) {
+  Finding finding;
+  finding.state = &state;
+  ModelPtr without_contacts;
+  if (state.contacts_off) {
+    without_contacts = CopyModel(model);
+    without_contacts->opt.disableflags |= mjDSBL_CONTACT;
+    model = without_contacts.get();
+  }
+
+  // what is active there
+  const Dims dims(model);
+  DataPtr probe = MakeData(model);
+  mj_copyState(model, state.data.get(), probe.get(), mjSTATE_INTEGRATION);
+  VectorXd nothing;
+  const StepStatus status = Forward(model, probe.get(), GetState(model, state.data.get()),
+                                    Eigen::Map<const VectorXd>(state.data->ctrl, dims.nu), nothing);
+  finding.contacts = probe->ncon;
+  finding.constraints = probe->nefc;
+
+  // the derivative, then its judge
+  const auto start = std::chrono::steady_clock::now();
+  finding.derivative = Linearize(model, state.data.get(), options.derivative);
+  finding.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  StepStatus failed = status != StepStatus::kOk ? status : finding.derivative.status;
+  if (failed == StepStatus::kOk) {
+    ReferenceOptions reference_options;
+    reference_options.substeps = options.derivative.substeps;
+    reference_options.sensors = options.derivative.sensors;
+    reference_options.progress = [&](int done, int total) {
+      progress->Update(100 * done / total, fmt::format("reference, {}: column {} of {}", state.name, done, total));
+      return !Interrupted();
+    };
+    const ReferenceDerivative reference = Reference(model, state.data.get(), reference_options);
+    finding.complete = reference.complete;
+    failed = reference.value.status;
+    if (failed == StepStatus::kOk) {
+      finding.comparison = Compare(model, finding.derivative, reference, {options.tolerance});
+    }
+  }
+  if (failed != StepStatus::kOk) finding.failure = fmt::format("the step fails here: {}", ToString(failed));
+  finding.agrees = finding.failure.empty() && finding.comparison.agrees;
+  return finding;
+}
+
+// "analytic: rne, passive; step difference: sensors (why)", best level first
+std::string CoverageText(const Coverage& coverage) {
+  std::string text;
+  for (Level level : {Level::kAnalytic, Level::kResidual, Level::kStep}) {
+    std::string terms;
+    for (const TermCoverage& term : coverage.terms) {
+      if (term.level != level) continue;
+      terms += (terms.empty() ? "" : ", ") + term.term + (term.reason.empty() ? "" : " (" + term.reason + ")");
+    }
+    if (!terms.empty()) text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", ToString(level), terms);
+  }
+  return text;
+}
+
+void PrintBlock(const BlockComparison& block) {
+  const int entries = block.rows * block.cols;
+  const std::string judged = block.judged == entries ? fmt::format("{}", entries) : fmt::format("{}/{}", block.judged, entries);
+  if (block.judged == 0) {
+    fmt::print("  {:<15} {:>7} {:>7} {:>9}  not judged\n", block.name, "-", "-", judged);
+    return;
+  }
+  const EntryComparison& w = block.worst;
+  fmt::print("  {:<15} {:7.1e} {:7.1e} {:>9}  {}d {} / d {} = {:.9g} (reference {:.9g})\n", block.name, w.error, w.error_bar,
+             judged, block.wrong > 0 ? fmt::format("{} WRONG: ", block.wrong) : "", w.row_name, w.col_name, w.value,
+             w.reference);
+}
+
+// where nothing could be said, and why
+void PrintLimits(const Finding& finding, double tolerance) {
+  for (const std::string& column : finding.comparison.nonsmooth_columns) {
+    fmt::print("  not smooth in {} switch under every nudge\n", column);
+  }
+  if (!finding.complete) fmt::print("  interrupted: the columns not reached are not judged\n");
+  for (const BlockComparison& block : finding.comparison.blocks) {
+    if (block.noisy == 0 || !finding.complete) continue;
+    fmt::print("  {}: {} of {} entries too noisy for a tolerance of {:.0e} (solver or narrow-phase noise, or a corner)\n",
+               block.name, block.noisy, block.rows * block.cols, tolerance);
+  }
+}
+
+void PrintFinding(const Finding& finding, const CheckOptions& options) {
+  fmt::print("\n{}: {}\n", finding.state->name, finding.state->description);
+  fmt::print("  {} contacts, {} constraint rows; {:.3g} ms\n", finding.contacts, finding.constraints, 1e3 * finding.seconds);
+  fmt::print("  {}\n", CoverageText(finding.derivative.coverage));
+  if (!finding.failure.empty()) {
+    fmt::print("  {}\n", finding.failure);
+    return;
+  }
+  fmt::print("  {:<15} {:>7} {:>7} {:>9}  {}\n", "block", "error", "bar", "judged", "worst entry");
+  for (const BlockComparison& block : finding.comparison.blocks) PrintBlock(block);
+  PrintLimits(finding, options.tolerance);
+}
+
+Json ToJson(const BlockComparison& block) {
+  Json worst = nullptr;
+  if (block.judged > 0) {
+    const EntryComparison& w = block.worst;
+    worst = {{"row", w.row},     {"col", w.col},           {"row_name", w.row_name}, {"col_name", w.col_name},
+             {"value", w.value}, {"reference", w.reference}, {"error", w.error},       {"error_bar", w.error_bar}};
+  }
+  return {{"name", block.name},       {"rows", block.rows},           {"cols", block.cols},   {"scale", block.scale},
+          {"judged", block.judged},   {"wrong", block.wrong},         {"noisy", block.noisy}, {"nonsmooth", block.nonsmooth},
+          {"agrees", block.agrees},   {"worst", worst}};
+}
+
+Json ToJson(const Finding& finding) {
+  Json blocks = Json::array(), coverage = Json::array();
+  for (const BlockComparison& block : finding.comparison.blocks) blocks.push_back(ToJson(block));
+  for (const TermCoverage& term : finding.derivative.coverage.terms) {
+    coverage.push_back({{"term", term.term}, {"level", ToString(term.level)}, {"reason", term.reason}});
+  }
+  return {{"name", finding.state->name},
+          {"description", finding.state->description},
+          {"contacts", finding.contacts},
+          {"constraints", finding.constraints},
+          {"agrees", finding.agrees},
+          {"complete", finding.complete},
+          {"failure", finding.failure.empty() ? Json(nullptr) : Json(finding.failure)},
+          {"derivative_seconds", finding.seconds},
+          {"coverage", coverage},
+          {"blocks", blocks},
+          {"nonsmooth_columns", finding.comparison.nonsmooth_columns}};
+}
+
+void PrintJson(const mjModel* model, const std::vector<Finding>& findings, const std::vector<std::string>& notes,
+               const CheckOptions& options, bool agrees, bool complete) {
+  const Dims dims(model);
+  Json states = Json::array();
+  for (const Finding& finding : findings) states.push_back(ToJson(finding));
+  const Json json = {{"model", ModelName(model)},
+                     {"file", options.model_file},
+                     {"version", COSTATE_VERSION},
+                     {"mujoco", mj_versionString()},
+                     {"sizes", {{"nq", dims.nq}, {"nv", dims.nv}, {"na", dims.na}, {"nu", dims.nu}, {"ns", dims.ns}}},
+                     {"level", ToString(options.derivative.level)},
+                     {"centered", options.derivative.centered},
+                     {"eps", options.derivative.eps},
+                     {"substeps", options.derivative.substeps},
+                     {"tolerance", options.tolerance},
+                     {"agrees", agrees},
+                     {"complete", complete},
+                     {"notes", notes},
+                     {"states", states}};
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+int RunCheck(const CheckOptions& options) {
+  Interrupted();  // from here on Ctrl-C keeps what there is
+  std::vector<std::string> warnings, notes;
+  const ModelPtr model = LoadModel(options.model_file, &warnings);
+  PrintWarnings(warnings);
+  const std::vector<CheckState> states = MakeCheckStates(model.get(), options.state, &notes);
+  if (!options.json) {
+    fmt::print("model '{}' ({}): {}; {}, step {:g} s; {}\n", ModelName(model.get()), options.model_file,
+               SizesText(model.get()), IntegratorName(model.get()), model->opt.timestep, SolverName(model.get()));
+    fmt::print("tolerance {:.0e} of each block's largest entry, three error bars on top\n", options.tolerance);
+    std::fflush(stdout);
+  }
+
+  std::vector<Finding> findings;
+  bool agrees = true, complete = true;
+  for (const CheckState& state : states) {
+    {
+      Progress progress(100, stderr);
+      findings.push_back(CheckAt(model.get(), state, options, &progress));
+    }
+    agrees = agrees && findings.back().agrees;
+    complete = complete && findings.back().complete;
+    if (!options.json) PrintFinding(findings.back(), options);
+    std::fflush(stdout);
+    if (Interrupted()) break;
+  }
+  complete = complete && findings.size() == states.size();
+
+  if (options.json) {
+    PrintJson(model.get(), findings, notes, options, agrees, complete);
+  } else {
+    fmt::print("\n");
+    for (const std::string& note : notes) fmt::print("note: {}\n", note);
+    fmt::print("{}{}\n", agrees ? "agrees" : "DISAGREES", complete ? "" : " as far as it came: interrupted");
+  }
+  if (!complete) return kExitInterrupted;
+  return agrees ? kExitOk : kExitNo;
+}
+
+}  // namespace
+
+void AddCheckCommand(CLI::App& app, int* exit_code) {
+  auto options = std::make_shared<CheckOptions>();
+  CLI::App* command = app.add_subcommand("check", "Compare the derivatives of a model's step with a reference.");
+  command->footer(kFooter);
+  command->add_option("MODEL", options->model_file, "MJCF, URDF or MJB file")->required();
+  auto* key = command->add_option("--key", options->state.key, "start from this keyframe (name or number)");
+  command->add_option("--steps", options->state.steps, "simulate so many engine steps first")->check(CLI::NonNegativeNumber);
+  command->add_option("--state", options->state.state_file, "start from the numbers of this text file: x, or x and u")
+      ->excludes(key);
+  const std::map<std::string, Level> levels = {
+      {"best", Level::kBest}, {"analytic", Level::kAnalytic}, {"residual", Level::kResidual}, {"step", Level::kStep}};
+  command->add_option("--level", options->derivative.level, "best, analytic, residual or step")
+      ->transform(CLI::CheckedTransformer(levels))
+      ->option_text("LEVEL");
+  command->add_flag("--centered,!--forward", options->derivative.centered, "kind of differences (default: centered)");
+  command->add_option("--eps", options->derivative.eps, "size of the nudges of step differences (default 1e-6)")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--substeps", options->derivative.substeps, "engine steps of one control interval")
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--sensors,!--no-sensors", options->derivative.sensors, "also C and D (default: yes)");
+  command->add_option("--tolerance", options->tolerance, "relative to each block's largest entry (default 1e-4)")
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--json", options->json, "print JSON instead of tables");
+  command->callback([options, exit_code] { *exit_code = RunCheck(*options); });
+}
+
+}  // namespace costate::cli

@@ -1,0 +1,176 @@
+#include "cli/check_states.h"
+
+#include <costate/step.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "cli/model_facts.h"
+#include "core/engine_guard.h"
+
+namespace costate::cli {
+namespace {
+
+constexpr double kRandomPosition = 0.05;  // [m or rad] away from the given state, for the free motion
+constexpr double kRandomVelocity = 0.5;   // [m/s or rad/s] of the free motion
+constexpr double kSettleLimit = 5;       // [s] to wait for a contact …
+constexpr int kSettleSteps = 5000;       // … and engine steps
+constexpr double kSettleAfter = 0.1;     // [s] on after the first contact, past the impact
+
+// numbers of a text file, separated by white space or commas; # starts a comment
+std::vector<double> ReadNumbers(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw Error(ErrorCode::kFile, "state file '" + path + "' cannot be read");
+  std::vector<double> numbers;
+  std::string line;
+  for (int number = 1; std::getline(file, line); ++number) {
+    line = line.substr(0, line.find('#'));
+    for (char& c : line) c = c == ',' ? ' ' : c;
+    std::istringstream words(line);
+    for (std::string word; words >> word;) {
+      char* end = nullptr;
+      numbers.push_back(std::strtod(word.c_str(), &end));
+      if (*end != '\0') throw Error(ErrorCode::kParse, fmt::format("{}:{}: '{}' is not a number", path, number, word));
+    }
+  }
+  return numbers;
+}
+
+void LoadStateFile(const mjModel* model, const std::string& path, mjData* data) {
+  const Dims dims(model);
+  const std::vector<double> numbers = ReadNumbers(path);
+  const int n = static_cast<int>(numbers.size());
+  if (n != dims.nx && n != dims.nx + dims.nu) {
+    throw Error(ErrorCode::kDimensionMismatch,
+                fmt::format("state file '{}' has {} numbers, model '{}' needs nx = {} (qpos, qvel, act), or {} with ctrl",
+                            path, n, ModelName(model), dims.nx, dims.nx + dims.nu));
+  }
+  mj_setState(model, data, numbers.data(), kStateSignature);
+  if (n > dims.nx) mj_setState(model, data, numbers.data() + dims.nx, mjSTATE_CTRL);
+}
+
+// passive steps with the controls that are there
+void StepOn(const mjModel* model, mjData* data, int steps) {
+  for (int i = 0; i < steps; ++i) {
+    VectorXd nothing, sensors;
+    const StepStatus status =
+        Step(model, data, GetState(model, data), Eigen::Map<const VectorXd>(data->ctrl, model->nu), 1, nothing, sensors);
+    if (status != StepStatus::kOk) {
+      throw Error(ErrorCode::kInvalidArgument, fmt::format("step {} of {}: {}", i + 1, steps, ToString(status)));
+    }
+  }
+}
+
+DataPtr CopyOf(const mjModel* model, const mjData* data) {
+  DataPtr copy = MakeData(model);
+  mj_copyState(model, data, copy.get(), mjSTATE_INTEGRATION);
+  return copy;
+}
+
+// A smooth point near the given one: positions moved a little, limited joints inside their range (at its edge nothing is
+// smooth), random velocities and controls; always the same numbers.
+void Randomize(const mjModel* model, mjData* data) {
+  std::mt19937 engine(1);
+  auto uniform = [&engine](double lower, double upper) {
+    return lower + (upper - lower) * (static_cast<double>(engine()) / 4294967296.0);
+  };
+  VectorXd dq(model->nv);
+  for (int i = 0; i < model->nv; ++i) dq[i] = uniform(-kRandomPosition, kRandomPosition);
+  mj_integratePos(model, data->qpos, dq.data(), 1);
+  for (int i = 0; i < model->njnt; ++i) {
+    const int type = model->jnt_type[i];
+    if (!model->jnt_limited[i] || (type != mjJNT_HINGE && type != mjJNT_SLIDE)) continue;
+    const mjtNum* range = model->jnt_range + 2 * i;
+    const double margin = std::max(0.05 * (range[1] - range[0]), model->jnt_margin[i]);
+    double& q = data->qpos[model->jnt_qposadr[i]];
+    if (2 * margin < range[1] - range[0]) q = std::clamp(q, range[0] + margin, range[1] - margin);
+  }
+  for (int i = 0; i < model->nv; ++i) data->qvel[i] = uniform(-kRandomVelocity, kRandomVelocity);
+  for (int i = 0; i < model->nu; ++i) {
+    const bool limited = model->actuator_ctrllimited[i];
+    const mjtNum* range = model->actuator_ctrlrange + 2 * i;
+    data->ctrl[i] = limited ? uniform(range[0], range[1]) : uniform(-1, 1);
+  }
+}
+
+// steps until contacts carry force, then on past the impact; false when none appears
+bool Settle(const mjModel* model, mjData* data, double* seconds) {
+  EngineGuard guard(data);
+  mjModel local = *model;
+  local.opt.disableflags |= mjDSBL_AUTORESET;
+  const double start = data->time, h = model->opt.timestep;
+  const int limit = std::min(kSettleSteps, static_cast<int>(kSettleLimit / h) + 1);
+  const int after = static_cast<int>(kSettleAfter / h) + 1;
+  VectorXd last(mj_stateSize(model, mjSTATE_INTEGRATION)), before(last.size());
+  int first = -1;
+  for (int i = 0; i < limit && (first < 0 || i <= first + after); ++i) {
+    mj_getState(&local, data, before.data(), mjSTATE_INTEGRATION);
+    mj_step(&local, data);
+    for (int warning : {mjWARN_BADQPOS, mjWARN_BADQVEL, mjWARN_BADQACC}) {
+      if (data->warning[warning].number > 0) i = limit;
+    }
+    if (i == limit || !HasContacts(data)) continue;
+    if (first < 0) first = i;
+    last = before;
+  }
+  guard.TakeWarnings();
+  if (first < 0) return false;
+  mj_setState(&local, data, last.data(), mjSTATE_INTEGRATION);
+  *seconds = data->time - start;
+  return true;
+}
+
+}  // namespace
+
+std::vector<CheckState> MakeCheckStates(const mjModel* model, const CheckStateOptions& options,
+                                        std::vector<std::string>* notes) {
+  std::vector<CheckState> states;
+  CheckState given{"given", "", nullptr, false};
+  given.data = options.key.empty() ? MakeData(model) : MakeDataAtKey(model, options.key);
+  given.description = options.key.empty() ? "default state" : "keyframe '" + options.key + "'";
+  if (!options.state_file.empty()) {
+    LoadStateFile(model, options.state_file, given.data.get());
+    given.description = "state file '" + options.state_file + "'";
+  }
+  if (options.steps > 0) {
+    StepOn(model, given.data.get(), options.steps);
+    given.description += fmt::format(", {} steps later", options.steps);
+  }
+
+  // a copy is looked at, so that nothing but the state is handed on
+  const bool possible = CanHaveContacts(model);
+  DataPtr probe = CopyOf(model, given.data.get());
+  {
+    EngineGuard guard(probe.get());
+    mj_forward(model, probe.get());
+  }
+  const bool touching = HasContacts(probe.get());
+  if (possible) given.description += touching ? ", in contact" : ", no contact";
+
+  CheckState motion{"free motion", "near the given state, random velocities and controls", nullptr, possible};
+  motion.data = CopyOf(model, given.data.get());
+  Randomize(model, motion.data.get());
+  if (possible) motion.description += ", contacts disabled";
+
+  CheckState contact{"contact", "", CopyOf(model, given.data.get()), false};
+  double seconds = 0;
+  const bool settled = possible && !touching && Settle(model, contact.data.get(), &seconds);
+  if (settled) contact.description = fmt::format("{:.4g} s after the given state, in contact", seconds);
+  if (possible && !touching && !settled) {
+    notes->push_back(fmt::format("no contact was found within {} s from the given state; start from a state that leads to "
+                                 "one (--key, --state)",
+                                 kSettleLimit));
+  }
+  if (!possible) notes->push_back("this model cannot have contacts");
+
+  states.push_back(std::move(given));
+  states.push_back(std::move(motion));
+  if (settled) states.push_back(std::move(contact));
+  return states;
+}
+
+}  // namespace costate::cli

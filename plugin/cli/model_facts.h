@@ -1,0 +1,23 @@
+// What commands say about a model before any number is computed.
+#ifndef COSTATE_PLUGIN_CLI_MODEL_FACTS_H_
+#define COSTATE_PLUGIN_CLI_MODEL_FACTS_H_
+
+#include <costate/model.h>
+
+#include <string>
+
+namespace costate::cli {
+
+/// True when some pair of geoms or flexes may touch: enabled, not filtered out, at least one of them movable.
+bool CanHaveContacts(const mjModel* model);
+
+/// True when a contact of `data` exerts force (after mj_forward).
+bool HasContacts(const mjData* data);
+
+std::string IntegratorName(const mjModel* model);  ///< "Euler", "RK4" …
+std::string SolverName(const mjModel* model);      ///< "Newton, pyramidal cone, tolerance 1e-08, 100 iterations"
+std::string SizesText(const mjModel* model);       ///< "nq 7, nv 6, na 0, nu 2, ns 12"
+
+}  // namespace costate::cli
+
+#endif  // COSTATE_PLUGIN_CLI_MODEL_FACTS_H_

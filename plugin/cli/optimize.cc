@@ -1,0 +1,266 @@
+// costate optimize: a task, or two keyframes, to an optimized, recorded motion.
+#include <costate/record.h>
+#include <costate/task.h>
+#include <fmt/core.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include "cli/commands.h"
+#include "cli/model_facts.h"
+#include "cli/terminal.h"
+
+namespace costate::cli {
+namespace {
+
+constexpr char kFooter[] = R"(
+INPUT is a task file, or a robot (MJCF, URDF, MJB) with --goal: then the motion goes from the start keyframe (or the model's
+default state) to the goal keyframe in --time seconds.
+
+One line an iteration: cost; the reduction that the quadratic model expected and the actual one; the largest gradient of a
+control that may still move; regularization; step length; milliseconds in rollouts, derivatives and the backward pass.
+
+Ctrl-C ends after the current iteration; the best motion so far is kept and saved (a second Ctrl-C ends at once).
+The run is saved in --out, by default runs/NAME-1, -2 … below the current folder; nothing is ever overwritten without --force.
+
+Exit code: 0 converged, or reached the iteration limit with a lower cost; 1 no progress or diverged; 2 bad input; 130
+interrupted.)";
+
+struct OptimizeOptions {
+  std::string input, start, goal, out, derivative;
+  double time = 2;
+  std::optional<int> iterations, threads, substeps;
+  std::optional<double> tolerance;
+  bool force = false, no_plots = false, no_save = false, quiet = false;
+};
+
+// "key:home" and "home" both name a keyframe
+std::string KeyName(const std::string& text) { return text.rfind("key:", 0) == 0 ? text.substr(4) : text; }
+
+Level ToLevel(const std::string& word) {
+  if (word == "analytic") return Level::kAnalytic;
+  if (word == "residual") return Level::kResidual;
+  if (word == "step") return Level::kStep;
+  return Level::kBest;
+}
+
+Task MakeTask(const OptimizeOptions& options) {
+  const bool file = IsTaskFile(options.input);
+  if (file && (!options.goal.empty() || !options.start.empty())) {
+    throw Error(ErrorCode::kInvalidArgument,
+                options.input + " is a task file: --start and --goal belong to a robot without a task");
+  }
+  if (!file && options.goal.empty()) {
+    // a file that is neither is named by the loader
+    ModelPtr model = LoadModel(options.input);
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("{} is a model, not a task: name a keyframe to reach with --goal (it has {} "
+                                                         "keyframes), or write a task file", options.input, model->nkey));
+  }
+  Task task = file ? LoadTask(options.input)
+                   : MakeReachKeyTask(options.input, {.start = KeyName(options.start),
+                                                      .goal = KeyName(options.goal),
+                                                      .time = options.time,
+                                                      .substeps = options.substeps.value_or(0)});
+  if (options.iterations) task.solver.iterations = *options.iterations;
+  if (options.tolerance) task.solver.tolerance = *options.tolerance;
+  if (options.threads) task.solver.threads = *options.threads;
+  if (!options.derivative.empty()) task.solver.derivative.level = ToLevel(options.derivative);
+  return task;
+}
+
+// the first runs/NAME-1, -2 … that does not exist
+std::string FreeFolder(const Task& task) {
+  std::string name = task.name;
+  if (name.empty()) name = std::filesystem::path(task.file.empty() ? task.model_file : task.file).stem().string();
+  for (char& c : name) {
+    if (c == '/' || c == ' ') c = '_';
+  }
+  for (int n = 1;; n++) {
+    const std::string folder = fmt::format("runs/{}-{}", name, n);
+    if (!std::filesystem::exists(folder)) return folder;
+  }
+}
+
+constexpr char kHeader[] = " iter          cost   expected     actual   gradient  regulariz.     step |  rollout  derivat. backward  ms";
+
+std::string Row(const IterationRecord& r) {
+  return fmt::format("{:5d} {:13.7g} {:10.3g} {:10.3g} {:10.3g}  {:10.3g} {:8.3g} | {:8.2f} {:9.2f} {:8.2f}", r.iteration, r.cost,
+                     -r.expected_change, -r.actual_change, r.gradient_norm, r.regularization, r.step, 1e3 * r.seconds_rollout,
+                     1e3 * r.seconds_derivative, 1e3 * r.seconds_backward);
+}
+
+std::string ReadText(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::map<std::string, std::string> Settings(const Task& task, const OptimizeOptions& options, const SolveResult& result,
+                                            int threads) {
+  const IlqrOptions& s = task.solver;
+  return {{"solver", "ilqr"},
+          {"iterations", fmt::format("{}", s.iterations)},
+          {"tolerance", fmt::format("{:.17g}", s.tolerance)},
+          {"gradient_tolerance", fmt::format("{:.17g}", s.gradient_tolerance)},
+          {"regularization_init", fmt::format("{:.17g}", s.regularization_init)},
+          {"line_search_steps", fmt::format("{}", s.line_search_steps)},
+          {"line_search_ratio", fmt::format("{:.17g}", s.line_search_ratio)},
+          {"threads", fmt::format("{}", threads)},
+          {"derivative_level", ToString(s.derivative.level)},
+          {"derivative_centered", s.derivative.centered ? "true" : "false"},
+          {"smoothing", "none"},
+          {"guess_scale", fmt::format("{:.17g}", result.guess_scale)},
+          {"start", options.start},
+          {"goal", options.goal}};
+}
+
+// the motion as it is told: status, cost by term, limits
+void PrintSummary(const Task& task, const SolveResult& result, const Record& record, double seconds) {
+  fmt::print("\n{}: {}\n", ToString(result.status), result.message);
+  fmt::print("  cost          {:.8g}, {:.3g} % of the guess's {:.8g}, in {} iterations and {}\n", result.cost,
+             result.initial_cost != 0 ? 100 * result.cost / result.initial_cost : 100, result.initial_cost,
+             result.iterations.size(), FormatDuration(seconds));
+  for (const CostTermValue& term : record.cost_terms) fmt::print("    {:<24} {:.6g}\n", term.name, term.value);
+  if (result.guess_scale < 1) fmt::print("  note          the guess diverged and was scaled by {:g}\n", result.guess_scale);
+  if (task.x_goal.size() > 0) {
+    const int N = result.trajectory.N();
+    const VectorXd miss = Difference(task.model.get(), task.x_goal, result.trajectory.X.col(N));
+    const int nv = static_cast<int>(task.model->nv);
+    int at = 0;
+    const double worst = nv > 0 ? miss.head(nv).cwiseAbs().maxCoeff(&at) : 0;
+    if (nv > 0) {
+      fmt::print("  goal          missed by at most {:.3g} (m or rad), at {}\n", worst,
+                 TangentNames(task.model.get())[static_cast<std::size_t>(at)]);
+    }
+  }
+  for (const std::string& failure : record.failures) fmt::print("  note          {}\n", failure);
+}
+
+Record MakeRecord(Task* task, const OptimizeOptions& options, SolveResult* result, Simulator* simulator) {
+  Record record;
+  record.command = "optimize";
+  record.task_file = task->file;
+  record.model_file = task->model_file;
+  if (!task->file.empty()) record.task_text = ReadText(task->file);
+  record.context = task->context;
+  record.x_goal = task->x_goal;
+  record.substeps = task->substeps;
+  record.warnings = task->warnings;
+  std::vector<double> per_knot;
+  TotalCost(*task->cost, result->trajectory, simulator->knot_time(), &per_knot);
+  record.cost_per_knot = Eigen::Map<VectorXd>(per_knot.data(), static_cast<Eigen::Index>(per_knot.size()));
+  record.cost_terms = task->cost->Terms(result->trajectory);
+  record.metric = "sum over knots of the task's cost terms; see task.xml and cost_terms";
+  record.gradient_norm_per_knot = result->gradient_norm_per_knot;
+  record.iterations = result->iterations;
+  record.status = ToString(result->status);
+  record.message = result->message;
+  record.settings = Settings(*task, options, *result, simulator->threads());
+  record.diagnostics = simulator->Diagnose(result->trajectory);
+  record.failures = LabelFailures(task->model.get(), result->trajectory, {}, record.diagnostics);
+  return record;
+}
+
+int ExitCodeOf(const SolveResult& result) {
+  switch (result.status) {
+    case SolveStatus::kConverged: return kExitOk;
+    case SolveStatus::kInterrupted: return kExitInterrupted;
+    case SolveStatus::kIterationLimit: return result.cost < result.initial_cost ? kExitOk : kExitNo;
+    default: return kExitNo;
+  }
+}
+
+// nothing is worse than an hour of work that cannot be saved: the folder is tried before
+void CheckOut(const OptimizeOptions& options, const std::string& folder) {
+  namespace fs = std::filesystem;
+  if (fs::exists(folder) && !options.force) {
+    throw Error(ErrorCode::kFile, folder + " exists; --force replaces a run, --out names another folder");
+  }
+  const fs::path parent = fs::absolute(fs::path(folder)).parent_path();
+  std::error_code error;
+  if (options.out.empty()) fs::create_directories(parent, error);
+  std::string probe = (parent / ".costate-XXXXXX").string();
+  if (!mkdtemp(probe.data())) {
+    throw Error(ErrorCode::kFile, fmt::format("the run cannot be saved in {}: {}", parent.string(), std::strerror(errno)));
+  }
+  fs::remove(probe, error);
+}
+
+int RunOptimize(const OptimizeOptions& options) {
+  Task task = MakeTask(options);
+  PrintWarnings(task.warnings);
+  const std::string folder = options.out.empty() ? FreeFolder(task) : options.out;
+  if (!options.no_save) CheckOut(options, folder);
+  const mjModel* m = task.model.get();
+  fmt::print("{}: {}, {}; {} knots of {:.4g} s ({:.4g} s)\n\n", ModelName(m), SizesText(m), IntegratorName(m), task.N,
+             task.substeps * m->opt.timestep, task.N * task.substeps * m->opt.timestep);
+
+  // solve
+  Interrupted();  // installs the handlers
+  const auto begin = std::chrono::steady_clock::now();
+  SolveResult result;
+  {
+    Progress progress(task.solver.iterations);
+    if (!options.quiet) progress.Line(kHeader);
+    result = SolveIlqr(task.ToProblem(), task.U_guess, task.solver, [&](const IterationRecord& record) {
+      if (!options.quiet) progress.Line(Row(record));
+      progress.Update(record.iteration, fmt::format("cost {:.6g}", record.cost));
+      return !Interrupted();
+    });
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (result.status == SolveStatus::kDiverged) {
+    fmt::print("{}: {}\nNothing was saved.\n", ToString(result.status), result.message);
+    return kExitNo;
+  }
+
+  // judge and save; the motion is simulated anew, so that what is saved is what replays
+  Simulator simulator(m, task.context, task.substeps, task.solver.threads);
+  Record record = MakeRecord(&task, options, &result, &simulator);
+  PrintSummary(task, result, record, seconds);
+  if (!options.no_save) {
+    record.trajectory = std::move(result.trajectory);
+    record.policy = std::move(result.policy);
+    record.model = std::move(task.model);
+    const std::size_t before = record.warnings.size();
+    WriteRecord(folder, record, {.force = options.force, .plots = !options.no_plots});
+    PrintWarnings({record.warnings.begin() + static_cast<std::ptrdiff_t>(before), record.warnings.end()});
+    fmt::print("  saved in      {}\n\n  costate view {}\n  costate replay {}\n", folder, folder, folder);
+  }
+  return ExitCodeOf(result);
+}
+
+}  // namespace
+
+void AddOptimizeCommand(CLI::App& app, int* exit_code) {
+  auto options = std::make_shared<OptimizeOptions>();
+  CLI::App* command = app.add_subcommand("optimize", "Optimize the controls of a task and save the motion");
+  command->add_option("INPUT", options->input, "task file, or a robot with --goal")->required();
+  command->add_option("--start", options->start, "keyframe to start at, by name or number (key:NAME works too)");
+  command->add_option("--goal", options->goal, "keyframe to reach");
+  command->add_option("--time", options->time, "seconds from start to goal (default 2)")->check(CLI::PositiveNumber);
+  command->add_option("--substeps", options->substeps, "engine steps that hold one control, with --goal")->check(CLI::Range(1, 100000));
+  command->add_option("--iterations", options->iterations, "at most so many")->check(CLI::Range(0, 1000000));
+  command->add_option("--tolerance", options->tolerance, "relative cost reduction that ends the search")->check(CLI::NonNegativeNumber);
+  command->add_option("--threads", options->threads, "0: all cores")->check(CLI::Range(0, 4096));
+  command->add_option("--derivative", options->derivative, "best, analytic, residual or step")
+      ->check(CLI::IsMember({"best", "analytic", "residual", "step"}));
+  command->add_option("--out", options->out, "folder of the saved run");
+  command->add_flag("--force", options->force, "replace the run that is there");
+  command->add_flag("--no-plots", options->no_plots, "draw no pictures");
+  command->add_flag("--no-save", options->no_save, "save nothing");
+  command->add_flag("--quiet", options->quiet, "no line for each iteration");
+  command->footer(kFooter);
+  command->callback([options, exit_code] { *exit_code = RunOptimize(*options); });
+}
+
+}  // namespace costate::cli

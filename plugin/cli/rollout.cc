@@ -1,0 +1,230 @@
+// costate rollout: simulate a model or a task's guess, judge the motion in words, save it when asked.
+#include <costate/record.h>
+#include <costate/task.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "cli/commands.h"
+#include "cli/model_facts.h"
+#include "optimizer/task_csv.h"
+
+namespace costate::cli {
+namespace {
+
+constexpr char kFooter[] = R"(
+Controls come from --ctrl FILE.csv (or a saved run), else from a task's guess, else the keyframe's ctrl is held, else they
+are zero. The file's columns are named as in trajectory.csv ("ctrl[hip]") or as the actuators ("hip"); without a header there
+is one for each control. With a column "time" (the first of a file without header) they are interpolated, else each row is one
+control interval.
+
+Printed are energies, contacts, constraint violation, solver iterations, saturated actuators and, as notes, everything
+that makes a motion doubtful. --out saves the run: record.json, trajectory.csv, pictures; see `costate replay`.
+
+Exit code: 0 simulated, 1 the simulation diverged, 2 bad input.)";
+
+constexpr double kDefaultTime = 2;     // [s]
+constexpr int kMostKnots = 10000000;   // far beyond what anyone looks at; a typing error, not memory, ends it
+
+struct RolloutOptions {
+  std::string input, key, controls, out;
+  std::optional<double> time;
+  int substeps = 0;  // 0: the task's, else 1
+  bool force = false, no_plots = false;
+};
+
+// what is to be simulated; a model file makes a task without a cost
+struct Setup {
+  Task task;
+  std::string task_text;
+};
+
+// knots in `time`, rounded
+int Knots(double time, double knot_time) {
+  const double N = std::round(time / knot_time);
+  if (!(time > 0) || N < 1) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("--time {} s is shorter than one control interval of {} s", time, knot_time));
+  }
+  if (N > kMostKnots) {
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("--time {} s takes {} control intervals of {} s, at most {} are kept",
+                                                         time, N, knot_time, kMostKnots));
+  }
+  return static_cast<int>(N);
+}
+
+// the first N of the given controls, the last one held beyond them
+MatrixXd Extended(const MatrixXd& U, int N) {
+  MatrixXd result(U.rows(), N);
+  for (int t = 0; t < N; ++t) result.col(t) = U.col(std::min<Eigen::Index>(t, U.cols() - 1));
+  return result;
+}
+
+Setup LoadTaskSetup(const RolloutOptions& options) {
+  if (!options.key.empty() || options.substeps > 0) {
+    throw Error(ErrorCode::kInvalidArgument, options.input + " is a task, which states its own start and control interval: " +
+                                                 "--key and --substeps are for models");
+  }
+  Setup setup;
+  setup.task = LoadTask(options.input);
+  std::ifstream file(options.input, std::ios::binary);
+  setup.task_text.assign(std::istreambuf_iterator<char>(file), {});
+  return setup;
+}
+
+Setup LoadModelSetup(const RolloutOptions& options) {
+  Setup setup;
+  Task& task = setup.task;
+  task.model_file = options.input;
+  task.model = LoadModel(options.input, &task.warnings);
+  task.substeps = std::max(1, options.substeps);
+  const mjModel* m = task.model.get();
+  DataPtr data = options.key.empty() ? MakeData(m) : MakeDataAtKey(m, options.key);
+  task.x0 = GetState(m, data.get());
+  task.context = GetContext(m, data.get());
+  task.U_guess = Eigen::Map<VectorXd>(data->ctrl, m->nu);  // the keyframe's, held
+  task.N = Knots(options.time.value_or(kDefaultTime), task.substeps * m->opt.timestep);
+  return setup;
+}
+
+Setup MakeSetup(const RolloutOptions& options) {
+  Setup setup = IsTaskFile(options.input) ? LoadTaskSetup(options) : LoadModelSetup(options);
+  Task& task = setup.task;
+  const double knot_time = task.substeps * task.model->opt.timestep;
+  if (options.time) task.N = Knots(*options.time, knot_time);
+
+  // a file of controls lasts as long as it lasts
+  if (!options.controls.empty()) {
+    const TimeSeries series = ReadTimeSeries(options.controls, ControlNames(task.model.get()), false);
+    const double rows = static_cast<double>(series.values.cols());
+    const double duration = series.time.size() > 0 ? series.time[series.time.size() - 1] + knot_time : rows * knot_time;
+    if (!options.time) task.N = Knots(duration, knot_time);
+    task.U_guess = Sample(series, task.N, knot_time);
+  }
+  task.U_guess = Extended(task.U_guess, task.N);
+  return setup;
+}
+
+// the knot where a number is largest
+template <typename Member>
+int LargestAt(const std::vector<KnotDiagnostics>& diagnostics, Member member) {
+  const auto less = [member](const KnotDiagnostics& a, const KnotDiagnostics& b) { return a.*member < b.*member; };
+  return static_cast<int>(std::max_element(diagnostics.begin(), diagnostics.end(), less) - diagnostics.begin());
+}
+
+void PrintDiagnostics(const mjModel* m, const Trajectory& trajectory, const std::vector<KnotDiagnostics>& diagnostics) {
+  auto at = [&](int t) -> const KnotDiagnostics& { return diagnostics[static_cast<std::size_t>(t)]; };
+  auto energy = [](const KnotDiagnostics& knot) { return knot.energy_potential + knot.energy_kinetic; };
+  const KnotDiagnostics &first = diagnostics.front(), &last = diagnostics.back();
+  fmt::print("  energy        {:.6g} J at the start, {:.6g} J at the end (kinetic {:.3g} J, potential {:.6g} J)\n", energy(first),
+             energy(last), last.energy_kinetic, last.energy_potential);
+
+  const int contacts = at(LargestAt(diagnostics, &KnotDiagnostics::contacts)).contacts;
+  if (contacts > 0) {
+    const int t = LargestAt(diagnostics, &KnotDiagnostics::penetration);
+    fmt::print("  contacts      up to {}; deepest penetration {:.3g} mm at {:.4g} s\n", contacts, 1e3 * at(t).penetration,
+               trajectory.time[t]);
+  } else {
+    fmt::print("  contacts      none\n");
+  }
+  const int violated = LargestAt(diagnostics, &KnotDiagnostics::constraint_violation);
+  if (at(violated).constraint_violation > 0) {
+    fmt::print("  constraints   equality or limit violated by up to {:.3g} (m or rad) at {:.4g} s\n",
+               at(violated).constraint_violation, trajectory.time[violated]);
+  }
+  const int slowest = LargestAt(diagnostics, &KnotDiagnostics::solver_iterations);
+  fmt::print("  solver        up to {} of {} iterations\n", at(slowest).solver_iterations, m->opt.iterations);
+  if (m->nu > 0) {
+    const auto saturated = std::count_if(diagnostics.begin(), diagnostics.end() - 1,
+                                         [](const KnotDiagnostics& knot) { return knot.saturated_actuators > 0; });
+    fmt::print("  actuators     {} at a limit at {} of {} knots\n", saturated > 0 ? "some" : "none", saturated, trajectory.N());
+  }
+}
+
+void PrintCost(const Record& record) {
+  std::string terms;
+  for (const CostTermValue& term : record.cost_terms) {
+    terms += fmt::format("{}{} {:.4g}", terms.empty() ? " = " : " + ", term.name, term.value);
+  }
+  fmt::print("  cost          {:.6g}{}\n", record.cost_per_knot.sum(), terms);
+}
+
+void Save(const RolloutOptions& options, Setup* setup, Record* record) {
+  Task& task = setup->task;
+  record->command = "rollout";
+  record->model_file = task.model_file;
+  record->task_file = task.file;
+  record->task_text = setup->task_text;
+  record->context = task.context;
+  record->x_goal = task.x_goal;
+  record->substeps = task.substeps;
+  record->warnings = task.warnings;
+  record->settings = {{"key", options.key}, {"controls", options.controls}};
+  record->model = std::move(task.model);
+  const std::size_t before = record->warnings.size();
+  WriteRecord(options.out, *record, {.force = options.force, .plots = !options.no_plots});
+  PrintWarnings({record->warnings.begin() + static_cast<std::ptrdiff_t>(before), record->warnings.end()});
+  fmt::print("  saved in      {}\n", options.out);
+}
+
+int RunRollout(const RolloutOptions& options) {
+  Setup setup = MakeSetup(options);
+  const Task& task = setup.task;
+  const mjModel* m = task.model.get();
+  PrintWarnings(task.warnings);
+  Simulator simulator(m, task.context, task.substeps);
+  const double duration = task.N * simulator.knot_time();
+  fmt::print("{}: {}, {} steps of {:.4g} ms ({:.4g} s), {}\n", ModelName(m), SizesText(m), task.N * task.substeps,
+             1e3 * m->opt.timestep, duration, IntegratorName(m));
+
+  // simulate
+  Record record;
+  const auto start = std::chrono::steady_clock::now();
+  const RolloutStatus status = simulator.Rollout(task.x0, task.U_guess, &record.trajectory);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  fmt::print("  simulated in  {:.3g} s, {:.3g} times real time\n", seconds, duration / seconds);
+
+  // judge
+  if (task.cost) {
+    std::vector<double> per_knot;
+    TotalCost(*task.cost, record.trajectory, simulator.knot_time(), &per_knot);
+    record.cost_per_knot = Eigen::Map<VectorXd>(per_knot.data(), static_cast<Eigen::Index>(per_knot.size()));
+    record.cost_terms = task.cost->Terms(record.trajectory);
+    PrintCost(record);
+  }
+  record.diagnostics = simulator.Diagnose(record.trajectory);
+  record.failures = LabelFailures(m, record.trajectory, status, record.diagnostics);
+  record.status = status.ok() ? "ok" : "diverged";
+  record.message = status.ok() ? "" : record.failures.front();
+  PrintDiagnostics(m, record.trajectory, record.diagnostics);
+  for (const std::string& failure : record.failures) fmt::print("  note          {}\n", failure);
+  if (!options.out.empty()) Save(options, &setup, &record);
+  return status.ok() ? kExitOk : kExitNo;
+}
+
+}  // namespace
+
+void AddRolloutCommand(CLI::App& app, int* exit_code) {
+  auto options = std::make_shared<RolloutOptions>();
+  CLI::App* command = app.add_subcommand("rollout", "Simulate a model, or the guess of a task, and judge the motion");
+  command->add_option("MODEL|TASK", options->input, "MJCF, URDF or MJB file, or a task file")->required();
+  command->add_option("--key", options->key, "start at this keyframe, by name or number");
+  command->add_option("--time", options->time, "seconds (default: the controls' or the task's, else 2)");
+  command->add_option("--ctrl", options->controls, "controls from a CSV file or a saved run");
+  command->add_option("--substeps", options->substeps, "engine steps that hold one control (default 1)")
+      ->check(CLI::Range(1, 1000000));
+  command->add_option("--out", options->out, "save the run in this new folder");
+  command->add_flag("--force", options->force, "replace the run that is there");
+  command->add_flag("--no-plots", options->no_plots, "draw no pictures");
+  command->footer(kFooter);
+  command->callback([options, exit_code] { *exit_code = RunRollout(*options); });
+}
+
+}  // namespace costate::cli

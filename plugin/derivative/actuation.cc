@@ -1,0 +1,238 @@
+#include "derivative/actuation.h"
+
+#include <costate/model.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace costate {
+
+namespace {
+
+double Slope(bool inside) { return inside ? 1 : 0; }
+
+bool Inside(double x, const mjtNum* range) { return x >= range[0] && x <= range[1]; }
+
+// a muscle's force-length-velocity surface in normalized length and velocity
+struct Muscle {
+  double peak, unit_length, unit_velocity, L, V;
+  const mjtNum* prm;
+
+  Muscle(const mjModel* m, const mjData* d, int i, const mjtNum* parameters) : prm(parameters) {
+    const int out = m->actuator_outadr[i];
+    const mjtNum* range = m->actuator_lengthrange + 2 * out;
+    peak = prm[2] < 0 ? prm[3] / std::max(mjMINVAL, m->actuator_acc0[out]) : prm[2];
+    const double L0 = (range[1] - range[0]) / std::max(mjMINVAL, prm[1] - prm[0]);
+    unit_length = std::max(mjMINVAL, L0);
+    unit_velocity = std::max(mjMINVAL, L0 * prm[6]);
+    L = prm[0] + (d->actuator_length[out] - range[0]) / unit_length;
+    V = d->actuator_velocity[out] / unit_velocity;
+  }
+
+  // active force-length: four half parabolas through 0 at lmin, 1 at 1, 0 at lmax
+  void Length(double* value, double* slope) const {
+    const double lmin = prm[4], lmax = prm[5], a = 0.5 * (lmin + 1), b = 0.5 * (1 + lmax);
+    *value = *slope = 0;
+    if (L < lmin || L > lmax) return;
+    const auto bump = [&](double x, double width, double sign, bool inverted) {
+      const double w = std::max(mjMINVAL, width);
+      *value = inverted ? 1 - 0.5 * (x / w) * (x / w) : 0.5 * (x / w) * (x / w);
+      *slope = (inverted ? -1 : 1) * sign * x / (w * w);
+    };
+    if (L <= a) bump(L - lmin, a - lmin, 1, false);
+    else if (L <= 1) bump(1 - L, 1 - a, -1, true);
+    else if (L <= b) bump(L - 1, b - 1, 1, true);
+    else bump(lmax - L, lmax - b, -1, false);
+  }
+
+  void Velocity(double* value, double* slope) const {
+    const double fvmax = prm[8], y = fvmax - 1, w = std::max(mjMINVAL, y);
+    if (V <= -1) *value = *slope = 0;
+    else if (V <= 0) *value = (V + 1) * (V + 1), *slope = 2 * (V + 1);
+    else if (V <= y) *value = fvmax - (y - V) * (y - V) / w, *slope = 2 * (y - V) / w;
+    else *value = fvmax, *slope = 0;
+  }
+
+  // passive force: half quadratic beyond the optimum, then linear
+  void Passive(double* value, double* slope) const {
+    const double b = 0.5 * (1 + prm[5]), w = std::max(mjMINVAL, b - 1), scale = -peak * prm[7];
+    if (L <= 1) *value = *slope = 0;
+    else if (L <= b) *value = scale * 0.5 * (L - 1) * (L - 1) / (w * w), *slope = scale * (L - 1) / (w * w);
+    else *value = scale * (0.5 + (L - b) / w), *slope = scale / w;
+    *slope /= unit_length;
+  }
+};
+
+// act_dot of a muscle: (ctrl − act) / tau(ctrl − act, act)
+void MuscleRate(double ctrl, double act, const mjtNum* prm, double* by_ctrl, double* by_act) {
+  const double excess = std::clamp(ctrl, 0.0, 1.0) - act;
+  const double s = 0.5 + 1.5 * std::clamp(act, 0.0, 1.0), s_slope = act >= 0 && act <= 1 ? 1.5 : 0;
+  const double rise = prm[0] * s, fall = prm[1] / s, width = prm[2];
+
+  // tau and its slopes by the excess and by s
+  double weight = excess > 0 ? 1 : 0, weight_slope = 0;
+  if (width >= mjMINVAL) {
+    const double x = excess / width + 0.5;
+    weight = x <= 0 ? 0 : x >= 1 ? 1 : x * x * x * (3 * x * (2 * x - 5) + 10);
+    weight_slope = x <= 0 || x >= 1 ? 0 : 30 * x * x * (x - 1) * (x - 1) / width;
+  }
+  const double tau = std::max(mjMINVAL, fall + (rise - fall) * weight);
+  const double tau_excess = (rise - fall) * weight_slope;
+  const double tau_s = weight * prm[0] - (1 - weight) * prm[1] / (s * s);
+  const double rate = excess / tau, by_excess = (1 - rate * tau_excess) / tau;
+  *by_ctrl = ctrl >= 0 && ctrl <= 1 ? by_excess : 0;
+  *by_act = -by_excess - rate * tau_s * s_slope / tau;
+}
+
+}  // namespace
+
+double ActivationStep(const mjModel* m, int i) {
+  const double h = m->opt.timestep;
+  if (m->actuator_dyntype[i] != mjDYN_FILTEREXACT) return h;
+  const double tau = std::max(mjMINVAL, m->actuator_dynprm[mjNDYN * i]);
+  return tau * (1 - std::exp(-h / tau));
+}
+
+bool IsActuatorDisabled(const mjModel* m, int i) {
+  const int group = m->actuator_group[i];
+  return group >= 0 && group <= 30 && (m->opt.disableactuator & (1 << group));
+}
+
+bool HasConstantMoment(const mjModel* m, int i) {
+  const int id = m->actuator_trnid[2 * i];
+  switch (m->actuator_trntype[i]) {
+    case mjTRN_JOINT:
+    case mjTRN_JOINTINPARENT: return m->jnt_type[id] == mjJNT_HINGE || m->jnt_type[id] == mjJNT_SLIDE;
+    case mjTRN_TENDON: return m->wrap_type[m->tendon_adr[id]] == mjWRAP_JOINT;
+    default: return false;
+  }
+}
+
+std::string Actuation::Missing(const mjModel* m) {
+  if (m->opt.disableflags & mjDSBL_ACTUATION) return "";
+  for (int i = 0; i < m->nactuator; i++) {
+    const auto name = [&](const char* what) { return std::string(what) + " of " + ElementName(m, mjOBJ_ACTUATOR, i); };
+    const int gain = m->actuator_gaintype[i], bias = m->actuator_biastype[i], dyn = m->actuator_dyntype[i];
+    if (m->actuator_plugin[i] >= 0) return name("plugin");
+    if (m->actuator_outnum[i] != 1 || m->actuator_ctrlnum[i] != 1) return name("several inputs or outputs");
+    if (gain != mjGAIN_FIXED && gain != mjGAIN_AFFINE && gain != mjGAIN_MUSCLE) return name("gain type");
+    if (bias != mjBIAS_NONE && bias != mjBIAS_AFFINE && bias != mjBIAS_MUSCLE) return name("bias type");
+    if (dyn != mjDYN_NONE && dyn != mjDYN_INTEGRATOR && dyn != mjDYN_FILTER && dyn != mjDYN_FILTEREXACT &&
+        dyn != mjDYN_MUSCLE) {
+      return name("activation dynamics");
+    }
+    if (dyn == mjDYN_NONE ? m->actuator_actnum[i] != 0 : m->actuator_actnum[i] != 1) return name("activation states");
+    if (!HasConstantMoment(m, i)) return name("moving moment arm");
+    if (m->actuator_trntype[i] == mjTRN_TENDON && m->tendon_actfrclimited[m->actuator_trnid[2 * i]]) {
+      return name("tendon force limit");
+    }
+  }
+  return "";
+}
+
+void Actuation::Compute(const mjModel* m, const mjData* d) {
+  slopes_.assign(m->nactuator, {});
+  clamped_.assign(m->nv, 0);
+  if (m->opt.disableflags & mjDSBL_ACTUATION) return;
+
+  for (int j = 0; j < m->njnt; j++) {
+    const int dof = m->jnt_dofadr[j], type = m->jnt_type[j];
+    if (!m->jnt_actfrclimited[j] || (type != mjJNT_HINGE && type != mjJNT_SLIDE)) continue;
+    const double force = d->qfrc_actuator[dof];
+    clamped_[dof] = force <= m->jnt_actfrcrange[2 * j] || force >= m->jnt_actfrcrange[2 * j + 1];
+  }
+
+  for (int i = 0; i < m->nactuator; i++) {
+    ActuatorSlope& s = slopes_[i];
+    const int u = m->actuator_ctrladr[i], out = m->actuator_outadr[i];
+    s.ctrl_index = u;
+    const bool limited = m->actuator_ctrllimited[u] && !(m->opt.disableflags & mjDSBL_CLAMPCTRL);
+    const double ctrl = limited ? std::clamp(d->ctrl[u], m->actuator_ctrlrange[2 * u], m->actuator_ctrlrange[2 * u + 1])
+                                : d->ctrl[u];
+    const double ctrl_slope = Slope(!limited || Inside(d->ctrl[u], m->actuator_ctrlrange + 2 * u));
+
+    // act_dot and act'
+    double input = ctrl, input_ctrl = ctrl_slope, input_act = 0;
+    if (m->actuator_actnum[i] > 0) {
+      s.act_index = m->actuator_actadr[i];
+      const double act = d->act[s.act_index];
+      const mjtNum* prm = m->actuator_dynprm + mjNDYN * i;
+      switch (m->actuator_dyntype[i]) {
+        case mjDYN_INTEGRATOR: s.rate_ctrl = 1; break;
+        case mjDYN_MUSCLE: MuscleRate(ctrl, act, prm, &s.rate_ctrl, &s.rate_act); break;
+        default: s.rate_ctrl = 1 / std::max(mjMINVAL, prm[0]), s.rate_act = -s.rate_ctrl;
+      }
+      s.rate_ctrl *= ctrl_slope;
+      const double step = ActivationStep(m, i);
+      const double next = act + step * d->act_dot[s.act_index];
+      const bool free = !m->actuator_actlimited[i] || Inside(next, m->actuator_actrange + 2 * i);
+      s.next_ctrl = Slope(free) * step * s.rate_ctrl;
+      s.next_act = Slope(free) * (1 + step * s.rate_act);
+      if (m->actuator_actearly[i]) {
+        input = free ? next : std::clamp(next, m->actuator_actrange[2 * i], m->actuator_actrange[2 * i + 1]);
+        input_ctrl = s.next_ctrl;
+        input_act = s.next_act;
+      } else {
+        input = act;
+        input_ctrl = 0;
+        input_act = 1;
+      }
+      if (IsActuatorDisabled(m, i)) s.next_ctrl = 0, s.next_act = 1;
+    }
+    if (IsActuatorDisabled(m, i)) continue;
+
+    // force = gain(l, l̇) input + bias(l, l̇)
+    const double length = d->actuator_length[out], velocity = d->actuator_velocity[out];
+    const mjtNum *gain_prm = m->actuator_gainprm + mjNGAIN * i, *bias_prm = m->actuator_biasprm + mjNBIAS * i;
+    double gain = gain_prm[0], gain_length = 0, gain_velocity = 0, bias = 0, bias_length = 0, bias_velocity = 0;
+    if (m->actuator_gaintype[i] == mjGAIN_AFFINE) {
+      gain += gain_prm[1] * length + gain_prm[2] * velocity;
+      gain_length = gain_prm[1];
+      gain_velocity = gain_prm[2];
+    } else if (m->actuator_gaintype[i] == mjGAIN_MUSCLE) {
+      const Muscle muscle(m, d, i, gain_prm);
+      double FL, dFL, FV, dFV;
+      muscle.Length(&FL, &dFL);
+      muscle.Velocity(&FV, &dFV);
+      gain = -muscle.peak * FL * FV;
+      gain_length = -muscle.peak * dFL * FV / muscle.unit_length;
+      gain_velocity = -muscle.peak * FL * dFV / muscle.unit_velocity;
+    }
+    if (m->actuator_biastype[i] == mjBIAS_AFFINE) {
+      bias = bias_prm[0] + bias_prm[1] * length + bias_prm[2] * velocity;
+      bias_length = bias_prm[1];
+      bias_velocity = bias_prm[2];
+    } else if (m->actuator_biastype[i] == mjBIAS_MUSCLE) {
+      Muscle(m, d, i, bias_prm).Passive(&bias, &bias_length);
+    }
+    if (m->actuator_forcelimited[i] && !Inside(gain * input + bias, m->actuator_forcerange + 2 * i)) continue;
+    s.length = gain_length * input + bias_length;
+    s.velocity = gain_velocity * input + bias_velocity;
+    s.ctrl = gain * input_ctrl;
+    s.act = gain * input_act;
+  }
+}
+
+void Actuation::Add(const mjModel* m, const mjData* d, BlockedMatrix* R) const {
+  const int nv = static_cast<int>(m->nv), ndx = 2 * nv + static_cast<int>(m->na);
+  for (int i = 0; i < static_cast<int>(slopes_.size()); i++) {
+    const ActuatorSlope& s = slopes_[i];
+    const int out = m->actuator_outadr[i], begin = d->moment_rowadr[out], end = begin + d->moment_rownnz[out];
+    for (int k = begin; k < end; k++) {
+      const int row = d->moment_colind[k];
+      if (clamped_[row]) continue;
+      const double arm = d->actuator_moment[k];
+      if (s.length != 0 || s.velocity != 0) {
+        for (int l = begin; l < end; l++) {
+          const int col = d->moment_colind[l];
+          (*R)(row, col) += arm * s.length * d->actuator_moment[l];
+          (*R)(row, nv + col) += arm * s.velocity * d->actuator_moment[l];
+        }
+      }
+      if (s.act_index >= 0) (*R)(row, 2 * nv + s.act_index) += arm * s.act;
+      (*R)(row, ndx + s.ctrl_index) += arm * s.ctrl;
+    }
+  }
+}
+
+}  // namespace costate

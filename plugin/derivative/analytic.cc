@@ -1,0 +1,288 @@
+#include "derivative/analytic.h"
+
+#include "derivative/integrator.h"
+#include "derivative/passive.h"
+
+namespace costate {
+
+namespace {
+
+constexpr int kPolish = 3;         // Newton steps with the right active set need one
+constexpr double kGood = 1e-9;     // relative error of a: that of A is of its size
+
+// RNE in closed form needs M to be the sum of body inertias and constants
+std::string InertiaMissing(const mjModel* m) {
+  for (int t = 0; t < m->ntendon; t++) {
+    const bool spatial = m->wrap_type[m->tendon_adr[t]] != mjWRAP_JOINT;
+    double armature = m->tendon_armature[t];
+    for (int i = 0; i < m->nactuator; i++) {
+      if (m->actuator_trntype[i] == mjTRN_TENDON && m->actuator_trnid[2 * i] == t) armature += m->actuator_armature[i];
+    }
+    if (spatial && armature != 0) return "armature of spatial " + ElementName(m, mjOBJ_TENDON, t);
+  }
+  return "";
+}
+
+bool AnyGravityCompensationByActuators(const mjModel* m) {
+  for (int j = 0; j < m->njnt && m->flg_gravcomp; j++) {
+    if (m->jnt_actgravcomp[j]) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+AnalyticBackend::AnalyticBackend(const mjModel* model, bool strict, const TermSwitch& differenced)
+    : strict_(strict),
+      switch_(differenced),
+      tree_(model),
+      constraint_(model),
+      mass_(model),
+      H_(model->dof_parentid, static_cast<int>(model->nv)) {}
+
+bool AnalyticBackend::Linearize(const mjModel* m, mjData* d, bool sensors, StepDerivative* out, std::string* missing) {
+  if (!Acceleration(m, d, out, missing)) return false;
+  if (out->status != StepStatus::kOk) return true;
+  if (sensors && !Sensors(m, d, out, missing)) return false;
+  return m->opt.integrator == mjINT_RK4 ? RungeKutta(m, d, out, missing) : Step(m, d, out, missing);
+}
+
+bool AnalyticBackend::LinearizeSensors(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
+  return Acceleration(m, d, out, missing) && (out->status != StepStatus::kOk || Sensors(m, d, out, missing));
+}
+
+bool AnalyticBackend::LinearizeAfterForward(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
+  out->coverage.terms.clear();
+  out->status = StepStatus::kOk;
+  return Terms(m, d, out, missing) && Step(m, d, out, missing);
+}
+
+// X_ = da/d(x, u)
+bool AnalyticBackend::Acceleration(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
+  *missing = ResidualRefusal(m);
+  if (missing->empty()) *missing = InertiaMissing(m);
+  if (!missing->empty()) return false;
+  out->coverage.terms.clear();
+  out->status = StepStatus::kOk;
+  out->C.resize(0, 0);
+  out->D.resize(0, 0);
+  if (!point_.Forward(m, d, &out->status, missing)) return out->status != StepStatus::kOk;
+  for (int k = 0; k < kPolish; k++) {
+    if (!Terms(m, d, out, missing)) return false;
+    if (Polish(m, d) <= kGood) return true;
+  }
+
+  // the engine's active set was not the solution's
+  if (!point_.Solve(m, d, &out->status, missing)) return out->status != StepStatus::kOk;
+  return Terms(m, d, out, missing);
+}
+
+// one Newton step on qacc with the factored H; returns its size relative to a
+double AnalyticBackend::Polish(const mjModel* m, mjData* d) {
+  step_ = point_.residual();
+  if (step_.size() == 0) return 0;
+  H_.Solve(step_.data());
+  mju_subFrom(d->qacc, step_.data(), static_cast<int>(m->nv));
+  return step_.lpNorm<Eigen::Infinity>() / (1 + point_.a().lpNorm<Eigen::Infinity>());
+}
+
+bool AnalyticBackend::Terms(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
+  out->coverage.terms.clear();
+  point_.Residual(m, d);
+  const int nv = static_cast<int>(m->nv), columns = 2 * nv + static_cast<int>(m->na + m->nu);
+  const auto cover = [&](const char* term, const std::string& reason) {
+    const bool closed = reason.empty();
+    out->coverage.terms.push_back({term, closed ? Level::kAnalytic : Level::kResidual, reason});
+    if (!closed && missing->empty()) *missing = std::string(term) + ": " + reason;
+    return closed;
+  };
+  missing->clear();
+  X_.Resize(nv, columns);
+  X_.SetZero();
+  cover("rne", "");
+
+  // passive and actuator forces; gravity compensation through actuators ties the two
+  std::string passive = switch_.passive ? "switched to differences" : PassiveMissing(m);
+  std::string actuation = switch_.actuation ? "switched to differences" : Actuation::Missing(m);
+  if (AnyGravityCompensationByActuators(m) && (!passive.empty() || !actuation.empty())) {
+    if (passive.empty()) passive = "gravity compensation by actuators, with " + actuation;
+    if (actuation.empty()) actuation = "gravity compensation by actuators, with " + passive;
+  }
+  const bool closed_passive = cover("passive", passive);
+  closed_actuation_ = cover("actuation", actuation);
+  if (closed_passive) AddPassive(m, d, &X_);
+  if (closed_actuation_) {
+    actuation_.Compute(m, d);
+    actuation_.Add(m, d, &X_);
+  }
+
+  // the integrator's own solve
+  const bool implicit = HasImplicitVelocity(m);
+  std::string integrator = implicit ? EffectiveMass::Missing(m) : "";
+  if (implicit && switch_.integrator) integrator = "switched to differences";
+  closed_integrator_ = cover("integrator", integrator);
+  const bool second = implicit && closed_integrator_;
+  if (second) {
+    if (!mass_.Compute(m, d, actuation_, point_.a().data())) {
+      *missing = "integrator: M + h B is not positive definite";
+      return false;
+    }
+    E_.Resize(nv, columns);
+    E_.SetZero();
+  }
+
+  // everything on the tree, then constraints
+  TreeInput input;
+  input.a = point_.a().data();
+  input.e = second ? mass_.difference().data() : nullptr;
+  input.load = WorldLoads(m, d, closed_passive, &load_) ? load_.data() : nullptr;
+  tree_.Forward(m, d, input);
+  std::string constraint;
+  constraint_.Linearize(m, d, tree_, &constraint);
+  if (switch_.constraint) constraint = "switched to differences";
+  if (d->nefc) cover("constraint", constraint);
+  constraint_.DeclareCouplings(m, d, &H_);
+  H_.SetZero();
+  for (int i = 0; i < nv; i++) {
+    const int adr = m->M_rowadr[i];
+    H_.AddRow(i, m->M_colind + adr, d->M + adr, m->M_rownnz[i]);
+  }
+  tree_.Finish(m, d, input, constraint_.bodies(), &X_, second ? &E_ : nullptr, &H_);
+  constraint_.AddPairsAndRows(m, d, tree_, &X_, &H_);
+  if (strict_ && !missing->empty()) return false;
+
+  // what is left is differenced: −∂r of those terms alone
+  DifferencedTerms terms;
+  terms.inertia = false;
+  terms.passive = !closed_passive;
+  terms.actuation = !closed_actuation_;
+  terms.constraint = d->nefc && !constraint.empty();
+  terms.rows = &constraint_.remainder();
+  terms.integrator = !closed_integrator_;
+  if (terms.Any() && !Differences(m, d, terms, missing)) return false;
+  missing->clear();
+
+  // da = −H⁻¹ ∂r
+  if (!H_.Factor()) {
+    *missing = "H is not positive definite";
+    return false;
+  }
+  H_.Solve(&X_);
+  return true;
+}
+
+bool AnalyticBackend::Differences(const mjModel* m, mjData* d, const DifferencedTerms& terms, std::string* missing) {
+  if (!difference_) difference_ = std::make_unique<ResidualDifference>(m);
+  missing->clear();
+  if (!difference_->Compute(m, d, point_.a(), terms, &direct_, missing)) return false;
+  for (int j = 0; j < X_.cols(); j++) {
+    for (int i = 0; i < X_.rows(); i++) X_(i, j) -= direct_.residual(i, j);
+  }
+  return true;
+}
+
+// act' and act_dot by (act, u), from the actuators' own slopes or from differences
+void AnalyticBackend::Activation(const mjModel* m, MatrixXd* next, MatrixXd* rate) const {
+  const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na), nu = static_cast<int>(m->nu), ndx = 2 * nv + na;
+  if (!closed_actuation_) {
+    *next = direct_.activation;
+    *rate = direct_.activation_rate;
+    return;
+  }
+  next->setZero(na, ndx + nu);
+  rate->setZero(na, ndx + nu);
+  for (int k = 0; k < na && (m->opt.disableflags & mjDSBL_ACTUATION); k++) (*next)(k, 2 * nv + k) = 1;
+  for (const ActuatorSlope& s : actuation_.slopes()) {
+    if (s.act_index < 0) continue;
+    (*next)(s.act_index, 2 * nv + s.act_index) = s.next_act;
+    (*next)(s.act_index, ndx + s.ctrl_index) = s.next_ctrl;
+    (*rate)(s.act_index, 2 * nv + s.act_index) = s.rate_act;
+    (*rate)(s.act_index, ndx + s.ctrl_index) = s.rate_ctrl;
+  }
+}
+
+// A and B from X_; X_ becomes dā
+bool AnalyticBackend::Step(const mjModel* m, mjData* d, StepDerivative* out, std::string*) {
+  const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na), ndx = 2 * nv + na;
+  v_next_ = Eigen::Map<const VectorXd>(d->qvel, nv);
+  if (!HasImplicitVelocity(m)) {
+    v_next_ += m->opt.timestep * point_.a();
+  } else if (closed_integrator_) {
+    v_next_ += m->opt.timestep * mass_.applied();
+    mass_.Apply(m, d, &X_, &E_);
+  } else {
+    difference_->IntegratorGain(m, &gain_);
+    v_next_ += m->opt.timestep * (gain_ * point_.a());
+    da_ = gain_ * Dense(X_) + direct_.acceleration;
+    for (int j = 0; j < da_.cols(); j++) {
+      for (int i = 0; i < nv; i++) X_(i, j) = da_(i, j);
+    }
+  }
+  AssembleStep(m, v_next_.data(), X_, out);
+  if (na > 0) {
+    Activation(m, &next_, &rate_);
+    out->A.bottomRows(na) = next_.leftCols(ndx);
+    out->B.bottomRows(na) = next_.rightCols(m->nu);
+  }
+  return true;
+}
+
+MatrixXd AnalyticBackend::Dense(const BlockedMatrix& X) const {
+  MatrixXd dense(X.rows(), X.cols());
+  for (int j = 0; j < X.cols(); j++) {
+    for (int i = 0; i < X.rows(); i++) dense(i, j) = X(i, j);
+  }
+  return dense;
+}
+
+void AnalyticBackend::Stage(const mjModel* m, const mjData* d, StageDerivative* stage) const {
+  MatrixXd next;
+  stage->a = point_.a();
+  stage->act_dot = Eigen::Map<const VectorXd>(d->act_dot, m->na);
+  stage->da = Dense(X_);
+  Activation(m, &next, &stage->dact_dot);
+}
+
+bool AnalyticBackend::RungeKutta(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
+  *missing = RungeKuttaRefusal(m);
+  if (!missing->empty()) return false;
+  StageDerivative first;
+  Stage(m, d, &first);
+  StepDerivative stage_out;
+  const auto function = [&](mjData* data, StageDerivative* stage) {
+    if (!Acceleration(m, data, &stage_out, missing) || stage_out.status != StepStatus::kOk) return false;
+    Stage(m, data, stage);
+    return true;
+  };
+  if (RungeKuttaStep(m, d, first, function, out)) return true;
+  out->status = stage_out.status;
+  return out->status != StepStatus::kOk;
+}
+
+bool AnalyticBackend::Sensors(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
+  if (m->nsensordata == 0) {
+    out->C.resize(0, 2 * m->nv + m->na);
+    out->D.resize(0, m->nu);
+    return true;
+  }
+  out->coverage.terms.push_back({"sensors", Level::kResidual, "differenced along the acceleration's derivative"});
+  if (strict_) {
+    *missing = "sensors: differenced along the acceleration's derivative";
+    return false;
+  }
+  if (!difference_) difference_ = std::make_unique<ResidualDifference>(m);
+  if (!difference_->Sensors(m, d, point_.a(), Dense(X_), &sensors_, missing)) return false;
+  const int ndx = static_cast<int>(2 * m->nv + m->na);
+  out->C = sensors_.leftCols(ndx);
+  out->D = sensors_.rightCols(m->nu);
+  return true;
+}
+
+std::unique_ptr<Backend> MakeAnalyticBackend(const mjModel* model, const LinearizeOptions& options, std::string* missing) {
+  *missing = ResidualRefusal(model);
+  if (missing->empty()) *missing = InertiaMissing(model);
+  if (!missing->empty()) return nullptr;
+  return std::make_unique<AnalyticBackend>(model, options.level == Level::kAnalytic);
+}
+
+}  // namespace costate

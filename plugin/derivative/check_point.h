@@ -1,0 +1,18 @@
+// What every level demands of a model and a point, with one wording.
+#ifndef COSTATE_DERIVATIVE_CHECK_POINT_H_
+#define COSTATE_DERIVATIVE_CHECK_POINT_H_
+
+#include <costate/model.h>
+
+namespace costate {
+
+/// @throws Error{kUnsupported} when a step of this model cannot be repeated from its state.
+void CheckDifferentiable(const mjModel* model);
+
+/// @throws Error{kInvalidArgument} that names the first entry that is NaN or infinite.
+void CheckFiniteState(const mjModel* model, ConstVectorRef x);
+void CheckFiniteControl(const mjModel* model, ConstVectorRef u);
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_CHECK_POINT_H_

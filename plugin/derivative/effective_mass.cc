@@ -1,0 +1,229 @@
+#include "derivative/effective_mass.h"
+
+#include <costate/model.h>
+
+#include <algorithm>
+
+#include "derivative/passive.h"
+
+namespace costate {
+
+namespace {
+
+bool Damps(const mjModel* m) { return !(m->opt.disableflags & mjDSBL_DAMPER); }
+
+// a free joint that is the whole tree (bodies may be welded to it): implicitfast adds its gyroscopic derivative
+bool IsStandaloneFree(const mjModel* m, int joint) {
+  if (m->jnt_type[joint] != mjJNT_FREE) return false;
+  const int body = m->jnt_bodyid[joint];
+  return m->body_jntnum[body] == 1 && m->tree_dofnum[m->dof_treeid[m->jnt_dofadr[joint]]] == 6;
+}
+
+// the bias of a free body in its own frame: l(ω) = m ω × (ω × s), g(ω) = s × l(ω) + ω × I ω; both quadratic, so their
+// symmetric bilinear forms give all derivatives
+Vec3 LinearForm(double mass, const Vec3& s, const Vec3& a, const Vec3& b) {
+  return mass * (a.cross(b.cross(s)) + b.cross(a.cross(s)));
+}
+Vec3 AngularForm(double mass, const Vec3& s, const Mat3& I, const Vec3& a, const Vec3& b) {
+  return s.cross(LinearForm(mass, s, a, b)) + a.cross(I * b) + b.cross(I * a);
+}
+
+Mat3 BodyRotation(const mjData* d, int body) {
+  return Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(d->xmat + 9 * body);
+}
+
+}  // namespace
+
+bool HasImplicitVelocity(const mjModel* m) {
+  if (m->opt.integrator == mjINT_IMPLICIT || m->opt.integrator == mjINT_IMPLICITFAST) return true;
+  if (m->opt.integrator != mjINT_EULER || (m->opt.disableflags & mjDSBL_EULERDAMP) || !Damps(m)) return false;
+  for (int i = 0; i < m->nv; i++) {
+    if (m->dof_damping[i] > 0 || !mju_isZero(m->dof_dampingpoly + mjNPOLY * i, mjNPOLY) ||
+        m->jnt_actuatorid[m->dof_jntid[i]] != -1) {
+      return true;
+    }
+  }
+  return false;
+}
+
+EffectiveMass::EffectiveMass(const mjModel* model)
+    : solver_(model->dof_parentid, static_cast<int>(model->nv)), diagonal_(model->nv), slope_(model->nv) {}
+
+std::string EffectiveMass::Missing(const mjModel* m) {
+  if (m->opt.integrator == mjINT_IMPLICIT) return "implicit: the Coriolis part of its damping matrix moves";
+  if (m->opt.integrator != mjINT_IMPLICITFAST) return "";
+  std::string missing = PassiveMissing(m);
+  if (missing.empty()) missing = Actuation::Missing(m);
+  if (!missing.empty()) return "implicitfast: damping matrix of " + missing;
+  for (int t = 0; t < m->ntendon && Damps(m); t++) {
+    const Damping damping = TendonDamping(m, t);
+    if (!mju_isZero(damping.poly, mjNPOLY)) return "implicitfast: polynomial damping of " + ElementName(m, mjOBJ_TENDON, t);
+  }
+  for (int i = 0; i < m->nactuator; i++) {
+    const bool affine = m->actuator_gaintype[i] == mjGAIN_AFFINE && m->actuator_gainprm[mjNGAIN * i + 2] != 0;
+    if (affine || m->actuator_gaintype[i] == mjGAIN_MUSCLE) {
+      return "implicitfast: velocity-dependent gain of " + ElementName(m, mjOBJ_ACTUATOR, i);
+    }
+  }
+  return "";
+}
+
+// an entry of M' − M, dropped where M has none, as the engine does
+void EffectiveMass::Add(int row, int col, double value) {
+  if (row == col) {
+    diagonal_[row] += value;
+    solver_.diagonal(row) += value;
+  } else if (col < row && solver_.Add(row, col, value)) {
+    entries_.push_back({row, col, value});
+  }
+}
+
+bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const Actuation& actuation, const double* a) {
+  const int nv = static_cast<int>(m->nv);
+  const double h = m->opt.timestep;
+  solver_.SetZero();
+  for (int i = 0; i < nv; i++) {
+    const int adr = m->M_rowadr[i];
+    solver_.AddRow(i, m->M_colind + adr, d->M + adr, m->M_rownnz[i]);
+  }
+  std::fill(diagonal_.begin(), diagonal_.end(), 0.0);
+  std::fill(slope_.begin(), slope_.end(), 0.0);
+  entries_.clear();
+
+  // joint damping
+  for (int i = 0; i < nv && Damps(m); i++) {
+    const Damping damping = DofDamping(m, i);
+    Add(i, i, h * damping.Slope(d->qvel[i]));
+    slope_[i] = h * damping.SlopeSlope(d->qvel[i]);
+  }
+  if (m->opt.integrator == mjINT_IMPLICITFAST) {
+    // tendon damping and actuators' velocity gains
+    const auto add = [&](const int* col, const mjtNum* J, int n, double factor) {
+      for (int k = 0; k < n && factor != 0; k++) {
+        for (int l = 0; l < n; l++) Add(col[k], col[l], factor * J[k] * J[l]);
+      }
+    };
+    for (int t = 0; t < m->ntendon && Damps(m); t++) {
+      const int adr = m->ten_J_rowadr[t];
+      add(m->ten_J_colind + adr, d->ten_J + adr, m->ten_J_rownnz[t], h * TendonDamping(m, t).Slope(d->ten_velocity[t]));
+    }
+    for (int i = 0; i < static_cast<int>(actuation.slopes().size()); i++) {
+      const int out = m->actuator_outadr[i], adr = d->moment_rowadr[out];
+      add(d->moment_colind + adr, d->actuator_moment + adr, d->moment_rownnz[out], -h * actuation.slopes()[i].velocity);
+    }
+  }
+
+  // ā = M'⁻¹ M a
+  free_.clear();
+  if (m->opt.integrator == mjINT_IMPLICITFAST) AddFreeBodies(m, d);
+  applied_.resize(nv);
+  mj_mulM(m, d, applied_.data(), a);
+  difference_ = applied_;
+  if (!solver_.Factor()) return false;
+  solver_.Solve(applied_.data());
+  for (const FreeBody& free : free_) applied_.segment<6>(free.dof) = free.lu.solve(difference_.segment<6>(free.dof));
+  difference_ = Eigen::Map<const Eigen::VectorXd>(a, nv) - applied_;
+  return true;
+}
+
+// blocks M − h D + h ∂c/∂v, before solver_ is factored
+void EffectiveMass::AddFreeBodies(const mjModel* m, const mjData* d) {
+  for (int j = 0; j < m->njnt; j++) {
+    if (!IsStandaloneFree(m, j)) continue;
+    FreeBody free;
+    free.body = m->jnt_bodyid[j];
+    free.dof = m->jnt_dofadr[j];
+    const double h = m->opt.timestep;
+    const Mat3 R = BodyRotation(d, free.body);
+
+    // inertia of the whole tree about its com, in the body's frame
+    Inertia inertia;
+    for (int b = free.body; b < m->nbody && m->body_rootid[b] == free.body; b++) inertia.Add(Inertia::From(d->cinert + 10 * b));
+    free.mass = inertia.m;
+    free.com = R.transpose() * (Vec3Map(d->subtree_com + 3 * free.body) - Vec3Map(d->xpos + 3 * free.body));
+    free.inertia = R.transpose() * inertia.Rotational() * R;
+    const Vec3 omega = Vec3Map(d->qvel + free.dof + 3);
+    free.damping.setZero();
+    for (int c = 0; c < 3; c++) {
+      free.damping.block<3, 1>(0, 3 + c) = h * (R * LinearForm(free.mass, free.com, omega, Vec3::Unit(c)));
+      free.damping.block<3, 1>(3, 3 + c) = h * AngularForm(free.mass, free.com, free.inertia, omega, Vec3::Unit(c));
+    }
+    Mat6 block = free.damping;
+    for (int i = 0; i < 6; i++) {
+      block(i, i) += solver_.diagonal(free.dof + i);
+      for (int k = 0; k < solver_.row_size(free.dof + i); k++) {
+        const int col = solver_.row_columns(free.dof + i)[k] - free.dof;
+        block(i, col) += solver_.row(free.dof + i)[k];
+        block(col, i) += solver_.row(free.dof + i)[k];
+      }
+    }
+    free.lu.compute(block);
+    free_.push_back(free);
+  }
+}
+
+// −d(h ∂c/∂v ā): the linear part turns with the body, both change with ω
+void EffectiveMass::AddFreeColumns(const mjModel* m, const mjData* d, const FreeBody& free, BlockedMatrix* E) const {
+  const int nv = E->rows();
+  const double h = m->opt.timestep;
+  const Mat3 R = BodyRotation(d, free.body);
+  const Vec3 omega = Vec3Map(d->qvel + free.dof + 3), alpha = applied_.segment<3>(free.dof + 3);
+  const Vec3 linear = h * LinearForm(free.mass, free.com, omega, alpha);
+  for (int c = 0; c < 3; c++) {
+    const Vec3 unit = Vec3::Unit(c), turned = R * unit.cross(linear);
+    const Vec3 by_v = h * (R * LinearForm(free.mass, free.com, unit, alpha));
+    const Vec3 by_v_rot = h * AngularForm(free.mass, free.com, free.inertia, unit, alpha);
+    for (int i = 0; i < 3; i++) {
+      (*E)(free.dof + i, free.dof + 3 + c) -= turned[i];
+      (*E)(free.dof + i, nv + free.dof + 3 + c) -= by_v[i];
+      (*E)(free.dof + 3 + i, nv + free.dof + 3 + c) -= by_v_rot[i];
+    }
+  }
+}
+
+void EffectiveMass::Apply(const mjModel* m, const mjData* d, BlockedMatrix* X, BlockedMatrix* E) const {
+  constexpr int kWidth = BlockedMatrix::kWidth;
+  using Rows = Eigen::Map<Eigen::Matrix<double, 6, kWidth, Eigen::RowMajor>>;
+  using ConstRows = Eigen::Map<const Eigen::Matrix<double, 6, kWidth, Eigen::RowMajor>>;
+  const int nv = X->rows();
+
+  // polynomial damping: −h B'(v) ā on the diagonal of the v columns
+  for (int i = 0; i < nv; i++) {
+    if (slope_[i] != 0) (*E)(i, nv + i) -= slope_[i] * applied_[i];
+  }
+  for (const FreeBody& free : free_) AddFreeColumns(m, d, free, E);
+
+  // E − (M' − M) da
+  right_side_.resize(free_.size() * E->blocks() * 6 * kWidth);
+  double* saved = right_side_.data();
+  for (int b = 0; b < X->blocks(); b++) {
+    double *x = X->block(b), *e = E->block(b);
+    for (int i = 0; i < nv; i++) {
+      for (int c = 0; c < kWidth; c++) e[i * kWidth + c] -= diagonal_[i] * x[i * kWidth + c];
+    }
+    for (const Entry& entry : entries_) {
+      for (int c = 0; c < kWidth; c++) {
+        e[entry.row * kWidth + c] -= entry.value * x[entry.col * kWidth + c];
+        e[entry.col * kWidth + c] -= entry.value * x[entry.row * kWidth + c];
+      }
+    }
+    for (const FreeBody& free : free_) {
+      Rows rows(e + free.dof * kWidth);
+      rows.noalias() -= free.damping * ConstRows(x + free.dof * kWidth);
+      saved = std::copy(rows.data(), rows.data() + 6 * kWidth, saved);
+    }
+  }
+  solver_.Solve(E);
+  saved = right_side_.data();
+  for (int b = 0; b < X->blocks(); b++) {
+    double* x = X->block(b);
+    for (const FreeBody& free : free_) {
+      Rows(E->block(b) + free.dof * kWidth) = free.lu.solve(ConstRows(saved));
+      saved += 6 * kWidth;
+    }
+    const double* e = E->block(b);
+    for (int k = 0; k < nv * kWidth; k++) x[k] += e[k];
+  }
+}
+
+}  // namespace costate

@@ -1,0 +1,68 @@
+// M' = M + h B or M − h D: what the implicit integrators solve with. Section I of README.md.
+#ifndef COSTATE_DERIVATIVE_EFFECTIVE_MASS_H_
+#define COSTATE_DERIVATIVE_EFFECTIVE_MASS_H_
+
+#include <mujoco/mujoco.h>
+
+#include <string>
+#include <vector>
+
+#include <Eigen/LU>
+
+#include "derivative/actuation.h"
+#include "derivative/spatial.h"
+#include "derivative/tree_solver.h"
+
+namespace costate {
+
+/// Does the integrator apply another acceleration than qacc (implicit damping)?
+bool HasImplicitVelocity(const mjModel* model);
+
+/// ā = M'⁻¹ M a, the acceleration that Euler with damping and implicitfast apply, and its derivative.
+class EffectiveMass {
+ public:
+  explicit EffectiveMass(const mjModel* model);
+
+  /// "" if M' and its derivative are known in closed form, else what is not.
+  static std::string Missing(const mjModel* model);
+
+  /// Assembles and factors M', computes ā from M a.
+  bool Compute(const mjModel* model, const mjData* data, const Actuation& actuation, const double* a);
+
+  const Eigen::VectorXd& applied() const { return applied_; }        ///< ā
+  const Eigen::VectorXd& difference() const { return difference_; }  ///< a − ā
+
+  /// X: da → dā = da + M'⁻¹ (E − (M' − M) da), E = dM (a − ā) − d(M' − M) ā; E is overwritten. (I3)
+  /// @pre  E holds dM (a − ā) in its q columns and zero elsewhere.
+  void Apply(const mjModel* model, const mjData* data, BlockedMatrix* X, BlockedMatrix* E) const;
+
+ private:
+  struct Entry {
+    int row, col;
+    double value;
+  };
+  // a body that implicitfast solves apart: its gyroscopic damping h ∂c/∂v makes a 6×6 block that is not symmetric
+  struct FreeBody {
+    int body, dof;
+    Vec3 com;       // in the body's frame
+    Mat3 inertia;   // about the com, in the body's frame
+    double mass;
+    Mat6 damping;   // h ∂c/∂v
+    Eigen::PartialPivLU<Mat6> lu;
+  };
+  void Add(int row, int col, double value);
+  void AddFreeBodies(const mjModel* model, const mjData* data);
+  void AddFreeColumns(const mjModel* model, const mjData* data, const FreeBody& free, BlockedMatrix* E) const;
+
+  TreeSolver solver_;
+  std::vector<double> diagonal_;      // of M' − M
+  std::vector<double> slope_;         // d(diagonal)/dv, from polynomial damping
+  std::vector<Entry> entries_;        // strictly lower part of M' − M
+  std::vector<FreeBody> free_;
+  mutable std::vector<double> right_side_;
+  Eigen::VectorXd applied_, difference_;
+};
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_EFFECTIVE_MASS_H_

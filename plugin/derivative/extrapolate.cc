@@ -1,0 +1,62 @@
+#include "derivative/extrapolate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace costate {
+namespace {
+
+constexpr int kMaxOrder = 3;  // more orders than that follow the noise
+
+constexpr double kClearlyBetter = 0.1;  // odd powers are there, and not just by chance in one table of two
+
+struct Candidate {
+  double value = 0;
+  double error = std::numeric_limits<double>::infinity();
+};
+
+// one table; the error series has the powers p, 2p, 3p …
+Extrapolation Richardson(const double* quotients, int n, int power, double noise) {
+  // T[j] = (2^(p j) T[j-1](k) − T[j-1](k-1)) / (2^(p j) − 1), and how far it lies from the two that it is made of
+  Candidate best, second;
+  double previous[kMaxOrder + 1] = {}, row[kMaxOrder + 1] = {};
+  for (int k = 0; k < n; ++k) {
+    row[0] = quotients[k];
+    Candidate at_size;  // the best that ends at size k
+    for (int j = 1; j <= std::min(k, kMaxOrder); ++j) {
+      const double factor = std::ldexp(1.0, power * j);
+      row[j] = (factor * row[j - 1] - previous[j - 1]) / (factor - 1);
+      double error = std::max(std::abs(row[j] - row[j - 1]), std::abs(row[j] - previous[j - 1]));
+      error = std::max(error, 2 * noise * std::ldexp(1.0, k));
+      if (error < at_size.error) at_size = {row[j], error};
+    }
+    if (at_size.error < best.error) {
+      second = best;
+      best = at_size;
+    } else if (at_size.error < second.error) {
+      second = at_size;
+    }
+    std::copy(row, row + kMaxOrder + 1, previous);
+  }
+  if (!std::isfinite(second.error)) return {best.value, best.error};
+  return {best.value, std::max(best.error, std::abs(best.value - second.value))};
+}
+
+}  // namespace
+
+Extrapolation Extrapolate(const double* quotients, int n, bool centered, double noise) {
+  if (n < 2) return {n == 1 ? quotients[0] : 0, std::numeric_limits<double>::infinity()};
+
+  // an output that no nudge moves by a single bit does not depend on the input, as far as its digits tell
+  if (std::all_of(quotients, quotients + n, [](double quotient) { return quotient == 0; })) return {0, noise};
+
+  // even powers for smooth functions; all powers for one-sided quotients, and for those whose second derivative jumps at
+  // the point, such as quadratic drag at rest
+  const Extrapolation all = Richardson(quotients, n, 1, noise);
+  if (!centered) return all;
+  const Extrapolation even = Richardson(quotients, n, 2, noise);
+  return all.error < kClearlyBetter * even.error ? all : even;
+}
+
+}  // namespace costate

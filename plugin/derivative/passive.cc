@@ -1,0 +1,195 @@
+#include "derivative/passive.h"
+
+#include <costate/model.h>
+
+#include <Eigen/Core>
+#include <cmath>
+
+namespace costate {
+
+namespace {
+
+bool Disabled(const mjModel* m, int bit) { return (m->opt.disableflags & bit) != 0; }
+
+// d/dx of x (linear + Σ poly_k x^(k+1))
+double PolySlope(double linear, const mjtNum* poly, double x) {
+  double slope = linear, power = 1;
+  for (int k = 0; k < mjNPOLY; k++) {
+    power *= x;
+    slope += (k + 2) * poly[k] * power;
+  }
+  return slope;
+}
+
+// linear + Σ poly_k x^(k+1)
+double PolyValue(double linear, const mjtNum* poly, double x) {
+  double value = linear, power = 1;
+  for (int k = 0; k < mjNPOLY; k++) {
+    power *= x;
+    value += poly[k] * power;
+  }
+  return value;
+}
+
+void AddActuatorDamping(const mjModel* m, int actuator, Damping* damping) {
+  const double gear = m->actuator_gear[6 * m->actuator_outadr[actuator]];
+  damping->linear += m->actuator_damping[actuator] * gear * gear;
+  for (int k = 0; k < mjNPOLY; k++) damping->poly[k] += m->actuator_dampingpoly[mjNPOLY * actuator + k] * gear * gear;
+}
+
+// `owner`: -1 no actuator, ≥ 0 one, below -1 several that have to be looked up
+template <typename Acts>
+void AddActuatorsDamping(const mjModel* m, int owner, Acts acts_on, Damping* damping) {
+  if (owner >= 0) AddActuatorDamping(m, owner, damping);
+  for (int i = 0; owner < -1 && i < m->nactuator; i++) {
+    if (acts_on(i)) AddActuatorDamping(m, i, damping);
+  }
+}
+
+// a radial spring −k(r) e on three coordinates, e = e(q): −[k 1 + k'(r)/r e eᵀ] ∂e/∂q
+void AddRadialSpring(double stiffness, const mjtNum* poly, const Eigen::Vector3d& e, const Eigen::Matrix3d& de, int dof,
+                     BlockedMatrix* R) {
+  const double r = e.norm(), k = PolyValue(stiffness, poly, r);
+  double k_slope = 0, power = 1;
+  for (int n = 0; n < mjNPOLY; n++, power *= r) k_slope += (n + 1) * poly[n] * power;
+  Eigen::Matrix3d block = k * de;
+  if (r > mjMINVAL) block += k_slope / r * e * (e.transpose() * de);
+  for (int i = 0; i < 3; i++) {
+    for (int j = 0; j < 3; j++) (*R)(dof + i, dof + j) -= block(i, j);
+  }
+}
+
+void AddJointSpring(const mjModel* m, const mjData* d, int j, BlockedMatrix* R) {
+  const mjtNum* poly = m->jnt_stiffnesspoly + mjNPOLY * j;
+  const double stiffness = m->jnt_stiffness[j];
+  if (stiffness == 0 && mju_isZero(poly, mjNPOLY)) return;
+  int q = m->jnt_qposadr[j], dof = m->jnt_dofadr[j];
+  const int type = m->jnt_type[j];
+  if (type == mjJNT_HINGE || type == mjJNT_SLIDE) {
+    (*R)(dof, dof) -= PolySlope(stiffness, poly, d->qpos[q] - m->qpos_spring[q]);
+    return;
+  }
+  if (type == mjJNT_FREE) {
+    const Eigen::Vector3d e = Eigen::Map<const Eigen::Vector3d>(d->qpos + q) - Eigen::Map<const Eigen::Vector3d>(m->qpos_spring + q);
+    AddRadialSpring(stiffness, poly, e, Eigen::Matrix3d::Identity(), dof, R);
+    q += 3;
+    dof += 3;
+  }
+  Eigen::Matrix<double, 3, 3, Eigen::RowMajor> de;
+  Eigen::Vector3d e;
+  mjtNum quat[4];
+  mju_copy4(quat, d->qpos + q);
+  mju_normalize4(quat);
+  mju_subQuat(e.data(), quat, m->qpos_spring + q);
+  mjd_subQuat(quat, m->qpos_spring + q, de.data(), nullptr);
+  AddRadialSpring(stiffness, poly, e, de, dof, R);
+}
+
+void AddTendon(const mjModel* m, const mjData* d, int t, BlockedMatrix* R) {
+  const int nv = static_cast<int>(m->nv);
+  double stiffness = 0, damping = 0;
+  if (!Disabled(m, mjDSBL_SPRING)) {
+    // zero inside the dead band of lengthspring
+    const mjtNum* range = m->tendon_lengthspring + 2 * t;
+    const double length = d->ten_length[t];
+    const double x = length > range[1] ? length - range[1] : length < range[0] ? length - range[0] : 0;
+    const bool slack = length >= range[0] && length <= range[1] && range[0] < range[1];
+    if (!slack) stiffness = PolySlope(m->tendon_stiffness[t], m->tendon_stiffnesspoly + mjNPOLY * t, x);
+  }
+  if (!Disabled(m, mjDSBL_DAMPER)) damping = TendonDamping(m, t).Slope(d->ten_velocity[t]);
+  if (stiffness == 0 && damping == 0) return;
+  const int begin = m->ten_J_rowadr[t], end = begin + m->ten_J_rownnz[t];
+  for (int k = begin; k < end; k++) {
+    for (int l = begin; l < end; l++) {
+      const double JJ = d->ten_J[k] * d->ten_J[l];
+      (*R)(m->ten_J_colind[k], m->ten_J_colind[l]) -= stiffness * JJ;
+      (*R)(m->ten_J_colind[k], nv + m->ten_J_colind[l]) -= damping * JJ;
+    }
+  }
+}
+
+bool IsFixed(const mjModel* m, int t) { return m->wrap_type[m->tendon_adr[t]] == mjWRAP_JOINT; }
+
+}  // namespace
+
+double Damping::Slope(double v) const { return PolySlope(linear, poly, std::abs(v)); }
+
+double Damping::SlopeSlope(double v) const {
+  double slope = 0, power = 1;
+  for (int k = 0; k < mjNPOLY; k++, power *= std::abs(v)) slope += (k + 1) * (k + 2) * poly[k] * power;
+  return v < 0 ? -slope : slope;
+}
+
+bool Damping::IsZero() const { return linear == 0 && mju_isZero(poly, mjNPOLY); }
+
+Damping DofDamping(const mjModel* m, int dof) {
+  Damping damping;
+  damping.linear = m->dof_damping[dof];
+  mju_copy(damping.poly, m->dof_dampingpoly + mjNPOLY * dof, mjNPOLY);
+  const int joint = m->dof_jntid[dof];
+  const auto acts_on = [&](int i) {
+    const int type = m->actuator_trntype[i];
+    return m->actuator_trnid[2 * i] == joint && (type == mjTRN_JOINT || type == mjTRN_JOINTINPARENT);
+  };
+  AddActuatorsDamping(m, m->jnt_actuatorid[joint], acts_on, &damping);
+  return damping;
+}
+
+Damping TendonDamping(const mjModel* m, int t) {
+  Damping damping;
+  damping.linear = m->tendon_damping[t];
+  mju_copy(damping.poly, m->tendon_dampingpoly + mjNPOLY * t, mjNPOLY);
+  const auto acts_on = [&](int i) { return m->actuator_trntype[i] == mjTRN_TENDON && m->actuator_trnid[2 * i] == t; };
+  AddActuatorsDamping(m, m->tendon_actuatorid[t], acts_on, &damping);
+  return damping;
+}
+
+std::string PassiveMissing(const mjModel* m) {
+  if (Disabled(m, mjDSBL_SPRING) && Disabled(m, mjDSBL_DAMPER)) return "";
+  if (m->opt.density > 0 || m->opt.viscosity > 0) return "fluid forces";
+  for (int f = 0; f < m->nflex; f++) {
+    if (!m->flex_rigid[f]) return "forces of " + ElementName(m, mjOBJ_FLEX, f);
+  }
+  if (m->flg_adhesion) return "adhesion";
+  if (mjcb_passive) return "a passive-force callback is installed";
+  if (m->nplugin > 0) return "plugins";
+  for (int t = 0; t < m->ntendon; t++) {
+    const bool elastic = m->tendon_stiffness[t] != 0 || !mju_isZero(m->tendon_stiffnesspoly + mjNPOLY * t, mjNPOLY);
+    if (!IsFixed(m, t) && (elastic || !TendonDamping(m, t).IsZero())) {
+      return "spring or damper of spatial " + ElementName(m, mjOBJ_TENDON, t);
+    }
+  }
+  return "";
+}
+
+void AddPassive(const mjModel* m, const mjData* d, BlockedMatrix* R) {
+  const int nv = static_cast<int>(m->nv);
+  if (!Disabled(m, mjDSBL_SPRING)) {
+    for (int j = 0; j < m->njnt; j++) AddJointSpring(m, d, j, R);
+  }
+  if (!Disabled(m, mjDSBL_DAMPER)) {
+    for (int i = 0; i < nv; i++) (*R)(i, nv + i) -= DofDamping(m, i).Slope(d->qvel[i]);
+  }
+  for (int t = 0; t < m->ntendon; t++) {
+    if (IsFixed(m, t)) AddTendon(m, d, t, R);
+  }
+}
+
+bool WorldLoads(const mjModel* m, const mjData* d, bool gravity_compensation, std::vector<double>* load) {
+  load->assign(6 * m->nbody, 0);
+  bool any = false;
+  const bool passive = !(Disabled(m, mjDSBL_SPRING) && Disabled(m, mjDSBL_DAMPER));
+  const bool compensate = gravity_compensation && passive && m->flg_gravcomp && !Disabled(m, mjDSBL_GRAVITY);
+  for (int b = 1; b < m->nbody; b++) {
+    double* out = load->data() + 6 * b;
+    for (int k = 0; k < 3; k++) {
+      out[k] = d->xfrc_applied[6 * b + 3 + k];
+      out[3 + k] = d->xfrc_applied[6 * b + k];
+      if (compensate) out[3 + k] -= m->opt.gravity[k] * m->body_mass[b] * m->body_gravcomp[b];
+    }
+    any = any || !mju_isZero(out, 6);
+  }
+  return any;
+}
+
+}  // namespace costate

@@ -1,0 +1,271 @@
+// The judge of every other derivative: centred differences of a converged step at several sizes, extrapolated.
+#include <costate/derivative_check.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "core/engine_guard.h"
+#include "derivative/switch_set.h"
+#include "derivative/check_point.h"
+#include "derivative/extrapolate.h"
+#include "derivative/step_stencil.h"
+
+namespace costate {
+namespace {
+
+constexpr double kUnitRoundoff = 1.1e-16;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr int kUsable = 3;      // step sizes wanted without a switch, before a column is given up …
+constexpr int kExtraSizes = 4;  // … after this many smaller ones
+constexpr int kNoiseSamples = 4;
+constexpr double kNoiseNudge = 1e-11;  // squared, times the curvature of the stiffest contact, it is below rounding
+
+class ReferenceDifferences {
+ public:
+  ReferenceDifferences(const mjModel* model, const mjData* data, const ReferenceOptions& options);
+  ReferenceDerivative Run();
+
+ private:
+  void Fill(ReferenceDerivative* result);
+  void Evaluate(int col, double eps, VectorXd* next, VectorXd* sensors, SwitchSet* active);
+  void Interval(VectorXd* next, VectorXd* sensors, SwitchSet* active);
+  bool BothSides(const VectorXd& direction);
+  void MeasureNoise();
+  bool Quotient(int col, Side side, double eps, int k);
+  void Column(int col, ReferenceDerivative* out);
+  void Extrapolated(int col, Side side, double eps, int first, int count, ReferenceDerivative* out);
+
+  const mjModel* model_;
+  ReferenceOptions options_;
+  DifferenceModel local_;
+  StepStencil stencil_;
+  const Dims& dims_;
+  DataPtr data_;
+  int ns_;
+  VectorXd next_, sensors_, noise_;  // at the point; noise of (dx', s)
+  VectorXd plus_, minus_, plus_sensors_, minus_sensors_;
+  SwitchSet base_, stencil_set_, piece_;
+  const char* switched_ = nullptr;
+  MatrixXd quotients_;  // (ndx + ns) × sizes
+};
+
+ReferenceDifferences::ReferenceDifferences(const mjModel* model, const mjData* data, const ReferenceOptions& options)
+    : model_(model),
+      options_(options),
+      local_(model),
+      stencil_(model),
+      dims_(stencil_.dims()),
+      data_(MakeData(model)),
+      ns_(options.sensors ? dims_.ns : 0),
+      next_(dims_.nx),
+      sensors_(ns_),
+      noise_(VectorXd::Zero(dims_.ndx + ns_)),
+      plus_(dims_.nx),
+      minus_(dims_.nx),
+      plus_sensors_(ns_),
+      minus_sensors_(ns_),
+      quotients_(dims_.ndx + ns_, options.sizes + kExtraSizes) {
+  mj_copyState(model, data, data_.get(), mjSTATE_INTEGRATION);
+  local_.Refresh(model, true);
+}
+
+// the interval from a nudged point
+void ReferenceDifferences::Evaluate(int col, double eps, VectorXd* next, VectorXd* sensors, SwitchSet* active) {
+  stencil_.Restore(local_.get(), data_.get(), col, eps);
+  Interval(next, sensors, active);
+}
+
+// the interval from where data is, with the switches of all its steps
+void ReferenceDifferences::Interval(VectorXd* next, VectorXd* sensors, SwitchSet* active) {
+  const mjModel* m = local_.get();
+  mjData* d = data_.get();
+  active->Clear();
+  for (int k = 0; k < options_.substeps; ++k) {
+    active->Before(m, d);
+    if (m->opt.integrator == mjINT_RK4) {
+      // the step will leave its last stage; this is the first
+      mj_forward(m, d);
+      active->Note(m, d);
+    }
+    mj_step(m, d);
+    if (k == 0 && ns_ > 0) *sensors = Eigen::Map<const VectorXd>(d->sensordata, ns_);
+    active->Note(m, d);
+  }
+  mj_getState(m, d, next->data(), kStateSignature);
+}
+
+// f(x ⊕ δ) and f(x ⊖ δ) into plus_ and minus_; false when something switches
+bool ReferenceDifferences::BothSides(const VectorXd& direction) {
+  bool same = true;
+  for (double sign : {1.0, -1.0}) {
+    stencil_.RestoreAlong(local_.get(), data_.get(), direction, sign * kNoiseNudge);
+    Interval(sign > 0 ? &plus_ : &minus_, sign > 0 ? &plus_sensors_ : &minus_sensors_, &stencil_set_);
+    same = same && stencil_set_.DifferenceFrom(base_) == nullptr;
+  }
+  return same;
+}
+
+// What is left of f(x ⊕ δ) + f(x ⊖ δ) − 2 f(x) when δ is too small for any curvature: rounding and the solver's noise.
+void ReferenceDifferences::MeasureNoise() {
+  const mjModel* m = local_.get();
+  VectorXd direction(dims_.nv * 2), forward(dims_.ndx), backward(dims_.ndx);
+  std::mt19937 engine(1);
+  for (int sample = 0; sample < kNoiseSamples; ++sample) {
+    for (double& entry : direction) entry = static_cast<double>(engine()) / 2147483648.0 - 1;
+    bool smooth = BothSides(direction);
+    if (!smooth) {
+      // the point lies on a corner, and what is left would be the corner; most corners lie in position alone
+      direction.head(dims_.nv).setZero();
+      smooth = BothSides(direction);
+    }
+    if (!smooth) continue;
+    StateQuotient(m, dims_, plus_, next_, 1, forward);
+    StateQuotient(m, dims_, minus_, next_, 1, backward);
+    noise_.head(dims_.ndx) = noise_.head(dims_.ndx).cwiseMax((forward + backward).cwiseAbs() / 2);
+    noise_.tail(ns_) = noise_.tail(ns_).cwiseMax((plus_sensors_ + minus_sensors_ - 2 * sensors_).cwiseAbs() / 2);
+  }
+
+  // rounding of what is differenced; a quaternion's entries are at most 1
+  const int n = dims_.nv + dims_.na;
+  for (int i = 0; i < dims_.nv; ++i) {
+    const int joint = model_->dof_jntid[i], offset = i - model_->jnt_dofadr[joint];
+    const bool rotation = model_->jnt_type[joint] == mjJNT_BALL || (model_->jnt_type[joint] == mjJNT_FREE && offset >= 3);
+    noise_[i] += kUnitRoundoff * (rotation ? 1 : std::abs(next_[model_->jnt_qposadr[joint] + offset]));
+  }
+  noise_.segment(dims_.nv, n) += kUnitRoundoff * next_.tail(n).cwiseAbs();
+  noise_.tail(ns_) += kUnitRoundoff * sensors_.cwiseAbs();
+}
+
+// quotients_.col(k); false when the stencil leaves the smooth piece
+bool ReferenceDifferences::Quotient(int col, Side side, double eps, int k) {
+  const VectorXd *x1 = &next_, *x0 = &next_, *s1 = &sensors_, *s0 = &sensors_;
+  const SwitchSet* piece = side == Side::kCentered ? &base_ : k > 0 ? &piece_ : nullptr;
+  const char* change = nullptr;
+  for (int sign : {1, -1}) {
+    if (side == (sign > 0 ? Side::kBackward : Side::kForward)) continue;
+    VectorXd* next = sign > 0 ? &plus_ : &minus_;
+    VectorXd* sensors = sign > 0 ? &plus_sensors_ : &minus_sensors_;
+    Evaluate(col, sign * eps, next, sensors, &stencil_set_);
+    (sign > 0 ? x1 : x0) = next;
+    (sign > 0 ? s1 : s0) = sensors;
+
+    // the point of a one-sided column lies on a corner: its nudges are compared among themselves
+    if (piece != nullptr && change == nullptr) change = stencil_set_.DifferenceFrom(*piece);
+  }
+  if (side != Side::kCentered) piece_ = stencil_set_;
+  const double h = side == Side::kCentered ? 2 * eps : eps;
+  auto quotient = quotients_.col(k);
+  StateQuotient(local_.get(), dims_, *x1, *x0, h, quotient.head(dims_.ndx));
+  quotient.tail(ns_) = (*s1 - *s0) / h;
+  if (change != nullptr) switched_ = change;
+  return change == nullptr;
+}
+
+void ReferenceDifferences::Column(int col, ReferenceDerivative* out) {
+  double eps = options_.eps_max;
+  const Side side = stencil_.ColumnSide(local_, col, true, &eps);
+  if (side == Side::kNone) {
+    quotients_.setZero();
+    Extrapolated(col, Side::kCentered, kInfinity, 0, 2, out);
+    return;
+  }
+
+  // from large to small; a switch makes all sizes down to there useless
+  int first = 0, k = 0;
+  switched_ = nullptr;
+  for (; k < options_.sizes || (k < options_.sizes + kExtraSizes && k - first < kUsable); ++k) {
+    if (!Quotient(col, side, std::ldexp(eps, -k), k)) first = side == Side::kCentered ? k + 1 : k;
+  }
+  if (switched_ != nullptr) out->switched[col] = switched_;
+  if (k - first >= 2) {
+    Extrapolated(col, side, std::ldexp(eps, -first), first, k - first, out);
+  } else {
+    out->nonsmooth_column[col] = true;
+  }
+}
+
+// value and error bar of a column from quotients first … first+count-1, the first of step size eps
+void ReferenceDifferences::Extrapolated(int col, Side side, double eps, int first, int count, ReferenceDerivative* out) {
+  const bool control = col >= dims_.ndx;
+  const int c = control ? col - dims_.ndx : col;
+  const bool centered = side == Side::kCentered;
+  const double h = centered ? 2 * eps : eps;
+  double values[32];
+  for (int row = 0; row < dims_.ndx + ns_; ++row) {
+    for (int k = 0; k < count; ++k) values[k] = quotients_(row, first + k);
+    const Extrapolation e = Extrapolate(values, count, centered, 2 * noise_[row] / h);
+    const bool state = row < dims_.ndx;
+    const int r = state ? row : row - dims_.ndx;
+    MatrixXd& matrix = state ? (control ? out->value.B : out->value.A) : (control ? out->value.D : out->value.C);
+    MatrixXd& error = state ? (control ? out->B_error : out->A_error) : (control ? out->D_error : out->C_error);
+    matrix(r, c) = e.value;
+    error(r, c) = e.error;
+  }
+}
+
+ReferenceDerivative ReferenceDifferences::Run() {
+  EngineGuard guard(data_.get());
+  ReferenceDerivative out;
+  try {
+    Fill(&out);
+  } catch (const Error& error) {
+    // the engine drops contacts when its arena is full, unless its stack is what does not fit
+    if (error.code() != ErrorCode::kEngine || std::strstr(error.what(), "stack overflow") == nullptr) throw;
+    out.value.status = StepStatus::kArenaFull;
+  }
+  return out;
+}
+
+void ReferenceDifferences::Fill(ReferenceDerivative* result) {
+  ReferenceDerivative& out = *result;
+  const int columns = dims_.ndx + dims_.nu;
+  auto shape = [](MatrixXd* matrix, MatrixXd* error, int rows, int cols) {
+    *matrix = MatrixXd::Zero(rows, cols);
+    *error = MatrixXd::Constant(rows, cols, kInfinity);
+  };
+  shape(&out.value.A, &out.A_error, dims_.ndx, dims_.ndx);
+  shape(&out.value.B, &out.B_error, dims_.ndx, dims_.nu);
+  shape(&out.value.C, &out.C_error, ns_, dims_.ndx);
+  shape(&out.value.D, &out.D_error, ns_, dims_.nu);
+  out.value.coverage.terms = {{"step", Level::kStep, "reference: extrapolated differences"}};
+  out.nonsmooth_column.assign(columns, false);
+  out.switched.assign(columns, "");
+
+  // the point: its solution, its clamps, its active set, its noise
+  ClearWarnings(data_.get());
+  stencil_.CaptureConverged(local_.get(), data_.get());
+  stencil_.Restore(local_.get(), data_.get(), -1, 0);
+  local_.SelectActivationBranches(data_.get(), options_.substeps);
+  Evaluate(-1, 0, &next_, &sensors_, &base_);
+  MeasureNoise();
+
+  for (int col = 0; col < columns; ++col) {
+    Column(col, &out);
+    out.value.status = ReadWarnings(data_.get());
+    if (out.value.status != StepStatus::kOk) break;
+    if (options_.progress && !options_.progress(col + 1, columns)) {
+      out.complete = col + 1 == columns;
+      break;
+    }
+  }
+}
+
+}  // namespace
+
+ReferenceDerivative Reference(const mjModel* model, const mjData* data, const ReferenceOptions& options) {
+  if (!(options.eps_max > 0) || options.sizes < 2 || options.sizes > 20 || options.substeps < 1) {
+    throw Error(ErrorCode::kInvalidArgument, "the reference needs eps_max > 0, 2 to 20 sizes and at least 1 substep, not " +
+                                                 std::to_string(options.eps_max) + ", " +
+                                                 std::to_string(options.sizes) + " and " +
+                                                 std::to_string(options.substeps));
+  }
+  CheckDifferentiable(model);
+  CheckFiniteState(model, GetState(model, data));
+  CheckFiniteControl(model, Eigen::Map<const VectorXd>(data->ctrl, model->nu));
+  return ReferenceDifferences(model, data, options).Run();
+}
+
+}  // namespace costate

@@ -1,0 +1,135 @@
+#include "derivative/switch_set.h"
+
+#include <cmath>
+
+namespace costate {
+namespace {
+
+constexpr const char* kNames[] = {"contacts", "constraints",     "constraint states", "force limits", "tendon paths",
+                                  "muscles",  "plastic yielding", "sensor cutoffs"};
+
+// -1, 0, 1: at or beyond the lower bound, between, at or beyond the upper one
+int Zone(double value, const mjtNum* range) { return value <= range[0] ? -1 : value >= range[1] ? 1 : 0; }
+
+}  // namespace
+
+void SwitchSet::Add(Kind kind, int value) {
+  // FNV-1a
+  for (int shift = 0; shift < 32; shift += 8) {
+    hash_[kind] = (hash_[kind] ^ ((static_cast<std::uint32_t>(value) >> shift) & 255u)) * 1099511628211u;
+  }
+}
+
+void SwitchSet::Before(const mjModel* model, const mjData* data) {
+  plastic_ = Eigen::Map<const VectorXd>(data->plastic, model->nplastic);
+}
+
+void SwitchSet::Note(const mjModel* model, mjData* data) {
+  NoteConstraints(model, data);
+  NoteActuators(model, data);
+  NoteTendons(model, data);
+  NoteSensors(model, data);
+  for (int i = 0; i < model->nplastic; ++i) Add(kYield, data->plastic[i] != plastic_[i]);
+}
+
+void SwitchSet::NoteConstraints(const mjModel* model, mjData* data) {
+  Add(kContacts, data->ncon);
+  for (int i = 0; i < data->ncon; ++i) {
+    const mjContact& contact = data->contact[i];
+    for (int side = 0; side < 2; ++side) {
+      for (int id : {contact.geom[side], contact.flex[side], contact.elem[side], contact.vert[side]}) Add(kContacts, id);
+    }
+    Add(kContacts, contact.exclude);
+  }
+  Add(kConstraints, data->nefc);
+  for (int i = 0; i < data->nefc; ++i) {
+    Add(kConstraints, data->efc_type[i]);
+    Add(kConstraints, data->efc_id[i]);
+  }
+  if (data->nefc == 0) return;
+
+  // the noslip pass leaves the minimum: its forces lie on their bounds exactly or not at all
+  if (model->opt.noslip_iterations > 0) {
+    for (int i = 0; i < data->nefc; ++i) {
+      const double loss = data->efc_frictionloss[i];
+      const double range[2] = {-loss, loss};
+      Add(kStates, loss > 0 ? Zone(data->efc_force[i], range) : data->efc_force[i] != 0);
+    }
+    return;
+  }
+
+  // states at J a − aref
+  residual_.resize(data->nefc);
+  mj_mulJacVec(model, data, residual_.data(), data->qacc);
+  residual_ -= Eigen::Map<const VectorXd>(data->efc_aref, data->nefc);
+  mj_constraintUpdate(model, data, residual_.data(), nullptr, 0);
+  for (int i = 0; i < data->nefc; ++i) Add(kStates, data->efc_state[i]);
+}
+
+void SwitchSet::NoteActuators(const mjModel* model, const mjData* data) {
+  for (int i = 0; i < model->nactuator; ++i) {
+    if (model->actuator_forcelimited[i]) {
+      for (int k = 0; k < model->actuator_outnum[i]; ++k) {
+        const double force = data->actuator_force[model->actuator_outadr[i] + k];
+        Add(kForceLimits, Zone(force, model->actuator_forcerange + 2 * i));
+      }
+    }
+
+    // an unsmoothed muscle's time constant depends on the sign of excitation − activation
+    if (model->actuator_dyntype[i] != mjDYN_MUSCLE || model->actuator_dynprm[i * mjNDYN + 2] >= mjMINVAL) continue;
+    for (int k = 0; k < model->actuator_actnum[i]; ++k) {
+      const double rate = data->act_dot[model->actuator_actadr[i] + k];
+      Add(kMuscles, (rate > 0) - (rate < 0));
+    }
+  }
+  for (int i = 0; i < model->njnt; ++i) {
+    if (!model->jnt_actfrclimited[i]) continue;
+    Add(kForceLimits, Zone(data->qfrc_actuator[model->jnt_dofadr[i]], model->jnt_actfrcrange + 2 * i));
+  }
+}
+
+void SwitchSet::NoteTendons(const mjModel* model, const mjData* data) {
+  for (int i = 0; i < model->ntendon; ++i) {
+    if (model->tendon_type[i] == mjTENDON_SPATIAL) {
+      const int begin = data->ten_wrapadr[i], end = begin + data->ten_wrapnum[i];
+      Add(kTendonPaths, data->ten_wrapnum[i]);
+      for (int k = 2 * begin; k < 2 * end; ++k) Add(kTendonPaths, data->wrap_obj[k]);
+    }
+
+    // dead band of the spring
+    const mjtNum* range = model->tendon_lengthspring + 2 * i;
+    if (range[0] < range[1]) Add(kTendonPaths, Zone(data->ten_length[i], range));
+
+    // total actuator force; the engine scales the actuators down to it
+    if (!model->tendon_actfrclimited[i]) continue;
+    double total = 0;
+    for (int a = 0; a < model->nactuator; ++a) {
+      if (model->actuator_trntype[a] != mjTRN_TENDON || model->actuator_trnid[2 * a] != i) continue;
+      total += data->actuator_force[model->actuator_outadr[a]];
+    }
+    const mjtNum* limit = model->tendon_actfrcrange + 2 * i;
+    const double slack = 1e-12 * (std::abs(limit[0]) + std::abs(limit[1]));  // rounding of the scaling
+    const mjtNum inner[2] = {limit[0] + slack, limit[1] - slack};
+    Add(kForceLimits, Zone(total, inner));
+  }
+}
+
+void SwitchSet::NoteSensors(const mjModel* model, const mjData* data) {
+  for (int i = 0; i < model->nsensor; ++i) {
+    const double cutoff = model->sensor_cutoff[i];
+    if (cutoff <= 0) continue;
+    const mjtNum range[2] = {-cutoff, cutoff};
+    for (int k = 0; k < model->sensor_dim[i]; ++k) {
+      Add(kSensorCutoffs, Zone(data->sensordata[model->sensor_adr[i] + k], range));
+    }
+  }
+}
+
+const char* SwitchSet::DifferenceFrom(const SwitchSet& other) const {
+  for (int kind = 0; kind < kKinds; ++kind) {
+    if (hash_[kind] != other.hash_[kind]) return kNames[kind];
+  }
+  return nullptr;
+}
+
+}  // namespace costate

@@ -1,0 +1,44 @@
+// Which branch each switch of a step took: two points with the same switch set lie on one smooth piece of the step.
+#ifndef COSTATE_DERIVATIVE_SWITCH_SET_H_
+#define COSTATE_DERIVATIVE_SWITCH_SET_H_
+
+#include <costate/types.h>
+#include <mujoco/mujoco.h>
+
+#include <array>
+#include <cstdint>
+
+namespace costate {
+
+/// A fingerprint of the switches of one or more engine steps, kind by kind. Features inside one contact (which edge of a
+/// box touches) are not seen; they show as step sizes that disagree.
+class SwitchSet {
+ public:
+  enum Kind { kContacts, kConstraints, kStates, kForceLimits, kTendonPaths, kMuscles, kYield, kSensorCutoffs, kKinds };
+
+  void Clear() { hash_.fill(14695981039346656037u); }
+
+  /// Before mj_step: keeps what the step will overwrite.
+  void Before(const mjModel* model, const mjData* data);
+
+  /// After mj_forward or mj_step. Recomputes efc_state, efc_force and qfrc_constraint of `data` at the solution: what the
+  /// engine leaves in efc_state is not that of the solution.
+  void Note(const mjModel* model, mjData* data);
+
+  /// Name of the first kind that differs; null when none does.
+  const char* DifferenceFrom(const SwitchSet& other) const;
+
+ private:
+  void Add(Kind kind, int value);
+  void NoteConstraints(const mjModel* model, mjData* data);
+  void NoteActuators(const mjModel* model, const mjData* data);
+  void NoteTendons(const mjModel* model, const mjData* data);
+  void NoteSensors(const mjModel* model, const mjData* data);
+
+  std::array<std::uint64_t, kKinds> hash_{};
+  VectorXd residual_, plastic_;
+};
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_SWITCH_SET_H_

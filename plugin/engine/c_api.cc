@@ -1,0 +1,153 @@
+// The C interface. Nothing throws or prints past it.
+#include <costate/costate_c.h>
+#include <costate/derivative.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "core/engine_guard.h"
+
+namespace costate {
+namespace {
+
+using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+// all sizes and flags of a model lie before its options
+constexpr std::size_t kSizesBytes = offsetof(mjModel, opt);
+
+// What must be equal for a Linearizer to serve another call: address, sizes, options and structure. Values such as masses
+// and gains are read at each call and may change between calls.
+struct ModelKey {
+  const mjModel* model = nullptr;
+  const void* buffer = nullptr;
+  unsigned char sizes[kSizesBytes] = {};
+  mjOption options = {};
+  std::uint64_t structure = 0;
+
+  void Read(const mjModel* m) {
+    model = m;
+    buffer = m->buffer;
+    std::memcpy(sizes, m, kSizesBytes);
+    std::memcpy(&options, &m->opt, sizeof(mjOption));
+    structure = m->signature;
+    Add(m->body_parentid, m->nbody);
+    Add(m->body_dofadr, m->nbody);
+    Add(m->jnt_type, m->njnt);
+    Add(m->dof_parentid, m->nv);
+    Add(m->geom_type, m->ngeom);
+    Add(m->eq_type, m->neq);
+    Add(m->tendon_type, m->ntendon);
+    Add(m->tendon_num, m->ntendon);
+    Add(m->wrap_type, m->nwrap);
+    Add(m->sensor_type, m->nsensor);
+    for (const int* types : {m->actuator_trntype, m->actuator_dyntype, m->actuator_gaintype, m->actuator_biastype,
+                             m->actuator_actadr, m->actuator_ctrladr}) {
+      Add(types, m->nactuator);
+    }
+  }
+  bool operator==(const ModelKey& other) const {
+    return model == other.model && buffer == other.buffer && structure == other.structure &&
+           std::memcmp(sizes, other.sizes, kSizesBytes) == 0 &&
+           std::memcmp(&options, &other.options, sizeof(mjOption)) == 0;
+  }
+
+ private:
+  // FNV-1a, a word at a time
+  void Add(const int* values, mjtSize n) {
+    for (mjtSize i = 0; i < n; ++i) {
+      structure = (structure ^ static_cast<std::uint32_t>(values[i])) * 1099511628211u;
+    }
+  }
+};
+
+// what a thread keeps from call to call
+struct Cache {
+  ModelKey key, wanted;
+  int level = 0;
+  bool sensors = false;
+  std::unique_ptr<Linearizer> linearizer;
+  VectorXd x, u, context;
+  StepDerivative derivative;
+
+  Linearizer* Get(const mjModel* m, int new_level, bool new_sensors) {
+    wanted.Read(m);
+    if (linearizer && wanted == key && level == new_level && sensors == new_sensors) return linearizer.get();
+    linearizer.reset();
+    LinearizeOptions options;
+    options.level = static_cast<Level>(new_level);
+    options.sensors = new_sensors;
+    linearizer = std::make_unique<Linearizer>(m, options);
+    key = wanted;
+    level = new_level;
+    sensors = new_sensors;
+    return linearizer.get();
+  }
+};
+thread_local Cache cache;
+
+void Write(const MatrixXd& matrix, mjtNum* out) {
+  if (out != nullptr) Eigen::Map<RowMajor>(out, matrix.rows(), matrix.cols()) = matrix;
+}
+
+void Transition(const mjModel* m, const mjData* d, int level, mjtNum* A, mjtNum* B, mjtNum* C, mjtNum* D) {
+  if (m == nullptr || d == nullptr) throw Error(ErrorCode::kInvalidArgument, m ? "d is NULL" : "m is NULL");
+  if (level < 0 || level > 3) {
+    throw Error(ErrorCode::kInvalidArgument, "level is " + std::to_string(level) +
+                                                 ", it is 0 (best available), 1 (analytic), 2 (residual difference) or 3 "
+                                                 "(step difference)");
+  }
+  Linearizer* linearizer = cache.Get(m, level, C != nullptr || D != nullptr);
+
+  // d is only read: its stack and derived quantities may be in use
+  cache.context.resize(mj_stateSize(m, kContextSignature));
+  cache.x.resize(mj_stateSize(m, kStateSignature));
+  mj_getState(m, d, cache.context.data(), kContextSignature);
+  mj_getState(m, d, cache.x.data(), kStateSignature);
+  cache.u = Eigen::Map<const VectorXd>(d->ctrl, m->nu);
+  linearizer->SetContext(cache.context);
+  linearizer->Linearize(cache.x, cache.u, &cache.derivative);
+  const bool reusable = m->nplugin == 0;  // a plugin's instance data may depend on attributes that the key does not see
+  const StepStatus status = cache.derivative.status;
+  if (!reusable) cache.linearizer.reset();
+  if (status != StepStatus::kOk) throw Error(ErrorCode::kInvalidArgument, std::string("the step fails: ") + ToString(status));
+  Write(cache.derivative.A, A);
+  Write(cache.derivative.B, B);
+  Write(cache.derivative.C, C);
+  Write(cache.derivative.D, D);
+}
+
+void WriteError(const char* text, char* error, int error_sz) {
+  if (error == nullptr || error_sz <= 0) return;
+  const std::size_t n = std::min(std::strlen(text), static_cast<std::size_t>(error_sz) - 1);
+  std::memcpy(error, text, n);
+  error[n] = '\0';
+}
+
+}  // namespace
+}  // namespace costate
+
+const char* costate_version(void) { return COSTATE_VERSION; }
+
+int costate_transition(const mjModel* m, mjData* d, int level, mjtNum* A, mjtNum* B, mjtNum* C, mjtNum* D, char* error,
+                       int error_sz) {
+  try {
+    costate::EngineGuard guard;  // outermost: what the engine warns about our private data stays here
+    costate::Transition(m, d, level, A, B, C, D);
+    costate::WriteError("", error, error_sz);
+    return 0;
+  } catch (const std::bad_alloc&) {
+    costate::WriteError("out of memory", error, error_sz);
+  } catch (const std::exception& exception) {
+    costate::WriteError(exception.what(), error, error_sz);
+  } catch (...) {
+    costate::WriteError("unknown error", error, error_sz);
+  }
+  costate::cache.linearizer.reset();
+  return 1;
+}

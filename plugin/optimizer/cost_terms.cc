@@ -1,0 +1,350 @@
+#include "optimizer/cost_terms.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace costate {
+namespace {
+
+using Matrix3RowMajor = Eigen::Matrix<double, 3, 3, Eigen::RowMajor>;
+using Matrix34 = Eigen::Matrix<double, 3, 4>;
+
+constexpr double kTimeTolerance = 1e-9;  // [s] a knot at a window's edge belongs to it whatever the rounding of t dt
+
+// ω = 2 Im(q* dq), the body-frame rotation that dq stands for, as a matrix on dq
+Matrix34 BodyRotation(const double* q) {
+  Matrix34 E;
+  E << -q[1], q[0], q[3], -q[2],  //
+      -q[2], -q[3], q[0], q[1],   //
+      -q[3], q[2], -q[1], q[0];
+  return 2 * E;
+}
+
+const double* InputVector(const KnotView& knot, Input input) {
+  switch (input) {
+    case Input::kSensor: return knot.s.data();
+    case Input::kState: return knot.x.data();
+    case Input::kControl: return knot.u.data();
+  }
+  return nullptr;
+}
+
+constexpr double kIdentity[4] = {1, 0, 0, 0};
+
+// the two quaternions whose difference is the residual
+struct QuaternionPair {
+  const double* measured;
+  const double* target;
+};
+QuaternionPair Quaternions(const RotationEntry& rotation, const KnotView& knot, const VectorXd& slots) {
+  return {InputVector(knot, rotation.scalar.input) + rotation.scalar.value,
+          rotation.other >= 0  ? knot.s.data() + rotation.other
+          : rotation.slot >= 0 ? slots.data() + rotation.slot
+                               : kIdentity};
+}
+
+// memory that every evaluation on this thread uses again
+struct Scratch {
+  VectorXd r, slots, g, d, v;
+  MatrixXd J, Ju, DJ, DJu;
+};
+Scratch& ThreadScratch() {
+  static thread_local Scratch scratch;
+  return scratch;
+}
+
+void ComputeResidual(const ResidualTerm& term, const KnotView& knot, VectorXd* r, VectorXd* slots) {
+  TargetAt(term, knot.t * knot.dt, slots);
+
+  // r = Σ coef · value - target
+  r->resize(term.size());
+  for (int i = 0; i < term.size(); ++i) (*r)[i] = term.row_slot[i] >= 0 ? -(*slots)[term.row_slot[i]] : 0;
+  for (const LinearEntry& entry : term.linear) {
+    (*r)[entry.row] += entry.coef * InputVector(knot, entry.scalar.input)[entry.scalar.value];
+  }
+
+  // r = log(q_target⁻¹ q)
+  for (const RotationEntry& rotation : term.rotations) {
+    const QuaternionPair pair = Quaternions(rotation, knot, *slots);
+    double difference[3];
+    mju_subQuat(difference, pair.measured, pair.target);
+    for (int k = 0; k < 3; ++k) {
+      if (rotation.row[k] >= 0) (*r)[rotation.row[k]] = difference[k];
+    }
+  }
+}
+
+}  // namespace
+
+// ---- targets ------------------------------------------------------------------------------------------------------------
+
+void TargetAt(const ResidualTerm& term, double time, VectorXd* slots) {
+  const MatrixXd& values = term.target.values;
+  const VectorXd& times = term.target.time;
+  const Eigen::Index last = values.cols() - 1;
+  if (last <= 0 || time <= times[0]) {
+    *slots = last >= 0 ? VectorXd(values.col(0)) : VectorXd();
+    return;
+  }
+  if (time >= times[last]) {
+    *slots = values.col(last);
+    return;
+  }
+
+  // linear in between
+  const Eigen::Index k = std::upper_bound(times.data(), times.data() + last + 1, time) - times.data() - 1;
+  const double s = (time - times[k]) / (times[k + 1] - times[k]);
+  *slots = (1 - s) * values.col(k) + s * values.col(k + 1);
+
+  // rotations at constant angular velocity
+  for (const RotationEntry& rotation : term.rotations) {
+    if (rotation.slot < 0) continue;
+    const double* from = values.col(k).data() + rotation.slot;
+    double way[3], q[4] = {from[0], from[1], from[2], from[3]};
+    mju_subQuat(way, values.col(k + 1).data() + rotation.slot, from);
+    mju_quatIntegrate(q, way, s);
+    for (int i = 0; i < 4; ++i) (*slots)[rotation.slot + i] = q[i];
+  }
+}
+
+VectorXd MeasuredSlots(const ResidualTerm& term, ConstVectorRef x, ConstVectorRef u, ConstVectorRef s, int slots) {
+  const KnotView knot{.t = 0, .N = 1, .time = 0, .dt = 0, .x = x, .u = u, .s = s};
+  VectorXd result = VectorXd::Zero(slots);
+  for (const LinearEntry& entry : term.linear) {
+    const int slot = term.row_slot[entry.row];
+    if (slot >= 0) result[slot] += entry.coef * InputVector(knot, entry.scalar.input)[entry.scalar.value];
+  }
+  for (const RotationEntry& rotation : term.rotations) {
+    if (rotation.slot < 0) continue;
+    const double* q = InputVector(knot, rotation.scalar.input) + rotation.scalar.value;
+    for (int i = 0; i < 4; ++i) result[rotation.slot + i] = q[i];
+  }
+  return result;
+}
+
+// ---- value --------------------------------------------------------------------------------------------------------------
+
+ResidualCost::ResidualCost(const mjModel* model, std::vector<ResidualTerm> terms, CostScale scale)
+    : dims_(model), terms_(std::move(terms)), scale_(scale) {
+  for (const ResidualTerm& term : terms_) {
+    plans_.push_back(MakePlan(model, term));
+    for (const LinearEntry& entry : term.linear) needs_sensors_ |= entry.scalar.input == Input::kSensor;
+    for (const RotationEntry& entry : term.rotations) needs_sensors_ |= entry.scalar.input == Input::kSensor;
+  }
+}
+
+double ResidualCost::Weights(const ResidualTerm& term, const KnotView& knot, const VectorXd** weight) const {
+  *weight = knot.t == knot.N ? &term.terminal : &term.weight;
+  if ((*weight)->isZero(0)) return 0;
+  if (knot.t == knot.N) return 1;
+  const double time = knot.t * knot.dt;
+  if (time < term.begin - kTimeTolerance || time >= term.end - kTimeTolerance) return 0;
+  return scale_ == CostScale::kDt ? knot.dt : scale_ == CostScale::kMean ? 1.0 / knot.N : 1.0;
+}
+
+void ResidualCost::Residual(int term, const KnotView& knot, VectorXd* r) const {
+  ComputeResidual(terms_[term], knot, r, &ThreadScratch().slots);
+}
+
+double ResidualCost::TermValue(int index, const KnotView& knot) const {
+  const ResidualTerm& term = terms_[index];
+  const VectorXd* weight;
+  const double scale = Weights(term, knot, &weight);
+  if (scale == 0) return 0;
+  VectorXd& r = ThreadScratch().r;
+  Residual(index, knot, &r);
+  if (!term.norm.IsSeparable()) return scale * (*weight)[0] * EvaluateVector(term.norm, r).value;
+  double sum = 0;
+  for (int i = 0; i < r.size(); ++i) sum += (*weight)[i] * Evaluate(term.norm, r[i]).value;
+  return scale * sum;
+}
+
+double ResidualCost::Value(const KnotView& knot) const {
+  double l = 0;
+  for (int i = 0; i < static_cast<int>(terms_.size()); ++i) l += TermValue(i, knot);
+  return l;
+}
+
+std::vector<CostTermValue> ResidualCost::Terms(const Trajectory& trajectory) const {
+  const double dt = ControlInterval(trajectory);
+  std::vector<CostTermValue> values;
+  for (int i = 0; i < static_cast<int>(terms_.size()); ++i) {
+    double sum = 0;
+    for (int t = 0; t <= trajectory.N(); ++t) sum += TermValue(i, ViewKnot(trajectory, t, dt));
+    values.push_back({terms_[i].name, sum});
+  }
+  return values;
+}
+
+// ---- expansion ----------------------------------------------------------------------------------------------------------
+
+ResidualCost::Plan ResidualCost::MakePlan(const mjModel* model, const ResidualTerm& term) const {
+  Plan plan;
+  plan.local = term.norm.IsSeparable();
+  std::vector<int> entries_of_row(term.size(), 0);
+  auto use = [&](const Scalar& scalar, int width) {
+    if (scalar.input == Input::kControl) plan.control = true;
+    if (scalar.input == Input::kState) plan.state_columns = std::max(plan.state_columns, scalar.column + width);
+    if (scalar.input != Input::kSensor) return;
+    plan.local = false;
+
+    // a sensor of positions has no derivative with respect to velocities, one of velocities none to act and ctrl
+    int id = 0;
+    while (id + 1 < model->nsensor && model->sensor_adr[id + 1] <= scalar.value) ++id;
+    int stage = model->sensor_needstage[id];
+    if (model->sensor_type[id] >= mjSENS_PLUGIN || model->sensor_historyadr[id] >= 0) stage = mjSTAGE_ACC;
+    const int columns = stage == mjSTAGE_POS ? dims_.nv : stage == mjSTAGE_VEL ? 2 * dims_.nv : dims_.ndx;
+    plan.state_columns = std::max(plan.state_columns, columns);
+    if (stage == mjSTAGE_ACC) plan.control = true;
+  };
+  for (const LinearEntry& entry : term.linear) {
+    use(entry.scalar, 1);
+    if (++entries_of_row[entry.row] > 1) plan.local = false;
+  }
+  for (const RotationEntry& rotation : term.rotations) {
+    use(rotation.scalar, 3);
+    if (rotation.other >= 0) use({Input::kSensor, rotation.other, 0}, 3);
+  }
+  return plan;
+}
+
+void ResidualCost::ExpandLocal(const ResidualTerm& term, const KnotView& knot, const VectorXd& r, const VectorXd& weight,
+                               double scale, CostExpansion* out) const {
+  // one component, one coordinate: gradient and curvature go to single entries
+  for (const LinearEntry& entry : term.linear) {
+    const NormValue norm = Evaluate(term.norm, r[entry.row]);
+    const double w = scale * weight[entry.row];
+    const int i = entry.scalar.column;
+    const bool control = entry.scalar.input == Input::kControl;
+    out->l += w * norm.value;
+    (control ? out->lu : out->lx)[i] += w * norm.gradient * entry.coef;
+    (control ? out->luu : out->lxx)(i, i) += w * norm.curvature * entry.coef * entry.coef;
+  }
+
+  // one rotation, three coordinates: lx += Jᵀg, lxx += Jᵀ diag(d) J with 3×3 J
+  for (const RotationEntry& rotation : term.rotations) {
+    const QuaternionPair pair = Quaternions(rotation, knot, ThreadScratch().slots);
+    Matrix3RowMajor J, unused;
+    mjd_subQuat(pair.measured, pair.target, J.data(), unused.data());
+    Eigen::Vector3d g = Eigen::Vector3d::Zero(), d = Eigen::Vector3d::Zero();
+    for (int k = 0; k < 3; ++k) {
+      if (rotation.row[k] < 0) continue;
+      const NormValue norm = Evaluate(term.norm, r[rotation.row[k]]);
+      const double w = scale * weight[rotation.row[k]];
+      out->l += w * norm.value;
+      g[k] = w * norm.gradient;
+      d[k] = w * norm.curvature;
+    }
+    const int i = rotation.scalar.column;
+    out->lx.segment<3>(i) += J.transpose() * g;
+    out->lxx.block<3, 3>(i, i) += J.transpose() * d.asDiagonal() * J;
+  }
+}
+
+namespace {
+
+// J and Ju of a residual: rows of C and D, unit entries, and rotations by the chain rule
+void ResidualJacobian(const ResidualTerm& term, const KnotView& knot, int state_columns, bool control, ConstMatrixRef C,
+                      ConstMatrixRef D, Scratch* scratch) {
+  MatrixXd& J = scratch->J;
+  MatrixXd& Ju = scratch->Ju;
+  J.setZero(term.size(), state_columns);
+  if (control) Ju.setZero(term.size(), knot.u.size());
+  for (const LinearEntry& entry : term.linear) {
+    const Scalar& scalar = entry.scalar;
+    if (scalar.input == Input::kState) J(entry.row, scalar.column) += entry.coef;
+    if (scalar.input == Input::kControl && control) Ju(entry.row, scalar.column) += entry.coef;
+    if (scalar.input != Input::kSensor) continue;
+    J.row(entry.row) += entry.coef * C.row(scalar.value).head(state_columns);
+    if (control) Ju.row(entry.row) += entry.coef * D.row(scalar.value);
+  }
+
+  // dr = Da ω_measured + Db ω_target with ω = 2 Im(q* dq)
+  for (const RotationEntry& rotation : term.rotations) {
+    const QuaternionPair pair = Quaternions(rotation, knot, scratch->slots);
+    Matrix3RowMajor Da, Db;
+    mjd_subQuat(pair.measured, pair.target, Da.data(), Db.data());
+    auto add = [&](const Eigen::Matrix3d& dr, const double* q, int address) {
+      const Matrix34 dr_dq = dr * BodyRotation(q);
+      for (int k = 0; k < 3; ++k) {
+        if (rotation.row[k] < 0) continue;
+        J.row(rotation.row[k]) += dr_dq.row(k) * C.block(address, 0, 4, state_columns);
+        if (control) Ju.row(rotation.row[k]) += dr_dq.row(k) * D.middleRows<4>(address);
+      }
+    };
+    if (rotation.scalar.input == Input::kSensor) {
+      add(Da, pair.measured, rotation.scalar.value);
+    } else {
+      for (int k = 0; k < 3; ++k) {
+        if (rotation.row[k] >= 0) J.row(rotation.row[k]).segment<3>(rotation.scalar.column) += Da.row(k);
+      }
+    }
+    if (rotation.other >= 0) add(Db, pair.target, rotation.other);
+  }
+}
+
+}  // namespace
+
+void ResidualCost::ExpandDense(const ResidualTerm& term, const Plan& plan, const KnotView& knot, const VectorXd& r,
+                               const VectorXd& weight, double scale, ConstMatrixRef C, ConstMatrixRef D,
+                               CostExpansion* out) const {
+  Scratch& scratch = ThreadScratch();
+  const bool control = plan.control && knot.t < knot.N;
+  const int n = plan.state_columns;
+  ResidualJacobian(term, knot, n, control, C, D, &scratch);
+  const MatrixXd& J = scratch.J;
+  const MatrixXd& Ju = scratch.Ju;
+
+  // g = w ρ', d = diagonal of w ρ''; a vector norm adds outer · r rᵀ to the diagonal
+  VectorXd& g = scratch.g;
+  VectorXd& d = scratch.d;
+  g.resize(r.size());
+  d.resize(r.size());
+  double outer = 0;
+  if (term.norm.IsSeparable()) {
+    for (int i = 0; i < r.size(); ++i) {
+      const NormValue norm = Evaluate(term.norm, r[i]);
+      const double w = scale * weight[i];
+      out->l += w * norm.value;
+      g[i] = w * norm.gradient;
+      d[i] = w * norm.curvature;
+    }
+  } else {
+    const VectorNormValue norm = EvaluateVector(term.norm, r);
+    const double w = scale * weight[0];
+    out->l += w * norm.value;
+    g = w * norm.slope * r;
+    d.setConstant(w * norm.slope);
+    outer = w * norm.outer;
+  }
+
+  // lx += Jᵀg, lxx += Jᵀ (diag(d) + outer r rᵀ) J, and the same with Ju
+  scratch.DJ = d.asDiagonal() * J;
+  if (outer != 0) scratch.DJ.noalias() += (outer * r) * (r.transpose() * J);
+  out->lx.head(n).noalias() += J.transpose() * g;
+  out->lxx.topLeftCorner(n, n).noalias() += J.transpose() * scratch.DJ;
+  if (!control) return;
+  scratch.DJu = d.asDiagonal() * Ju;
+  if (outer != 0) scratch.DJu.noalias() += (outer * r) * (r.transpose() * Ju);
+  out->lu.noalias() += Ju.transpose() * g;
+  out->lux.leftCols(n).noalias() += Ju.transpose() * scratch.DJ;
+  out->luu.noalias() += Ju.transpose() * scratch.DJu;
+}
+
+void ResidualCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const {
+  ResizeExpansion(dims_.ndx, dims_.nu, knot.t == knot.N, out);
+  VectorXd& r = ThreadScratch().r;
+  for (int i = 0; i < static_cast<int>(terms_.size()); ++i) {
+    const VectorXd* weight;
+    const double scale = Weights(terms_[i], knot, &weight);
+    if (scale == 0) continue;
+    Residual(i, knot, &r);
+    if (plans_[i].local) {
+      ExpandLocal(terms_[i], knot, r, *weight, scale, out);
+    } else {
+      ExpandDense(terms_[i], plans_[i], knot, r, *weight, scale, C, D, out);
+    }
+  }
+}
+
+}  // namespace costate

@@ -1,0 +1,177 @@
+#include <costate/task.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "optimizer/task_start.h"
+#include "optimizer/task_term.h"
+#include "optimizer/task_xml.h"
+
+namespace costate {
+namespace {
+
+const std::vector<std::string> kElements{"start", "guess", "cost", "limit", "constraint", "smooth", "solver", "mpc"};
+
+// the elements of a task file by kind, each kind checked for how often it may stand
+struct Elements {
+  std::map<std::string, XmlElement> single;
+  std::vector<XmlElement> costs;
+  const XmlElement* Find(const std::string& tag) const {
+    const auto found = single.find(tag);
+    return found == single.end() ? nullptr : &found->second;
+  }
+};
+
+void CheckLimit(const XmlElement& element) {
+  element.Allow({"name", "actuator", "joint", "tendon", "body", "site", "quantity", "qpos", "qvel", "act", "ctrl", "lower", "upper", "soft", "when"});
+  if (element.Has("actuator") && *element.Text("actuator") == "all") {
+    element.Allow({"actuator"});
+    return;
+  }
+  element.Fail("limits other than actuator=\"all\" (the control ranges of the model, which always hold) are not supported yet",
+               ErrorCode::kUnsupported);
+}
+
+void CheckGuess(const XmlElement& element) {
+  element.Allow({"key", "ctrl", "file", "hold"});
+  int given = 0;
+  for (const char* attribute : {"key", "ctrl", "file", "hold"}) given += element.Has(attribute) ? 1 : 0;
+  if (given != 1) element.Fail("give one of key, ctrl, file and hold");
+  if (element.Has("hold")) {
+    if (element.Word("hold", {"true", "false"}) == 1) element.Fail("hold=\"false\" says not what to start from");
+  }
+}
+
+Elements SortElements(const XmlElement& root) {
+  Elements elements;
+  for (const XmlElement& element : root.Children()) {
+    const std::string tag = element.tag();
+    if (std::find(kElements.begin(), kElements.end(), tag) == kElements.end()) {
+      element.Fail("there is no such element in a <task>" + Suggestion(tag, kElements));
+    }
+    if (tag == "constraint" || tag == "smooth" || tag == "mpc") {
+      element.Fail("<" + tag + "> is not supported yet", ErrorCode::kUnsupported);
+    } else if (tag == "limit") {
+      CheckLimit(element);
+    } else if (tag == "cost") {
+      elements.costs.push_back(element);
+    } else if (!elements.single.emplace(tag, element).second) {
+      element.Fail("a second <" + tag + ">; there can be one");
+    }
+    if (tag != "cost" && !element.Children().empty()) element.Children()[0].Fail("there are no elements inside <" + tag + ">");
+  }
+  if (elements.costs.empty()) root.Fail("there is no <cost>: nothing to minimize");
+  if (const XmlElement* start = elements.Find("start")) start->Allow({"key", "qpos", "qvel", "act"});
+  if (const XmlElement* guess = elements.Find("guess")) CheckGuess(*guess);
+  return elements;
+}
+
+IlqrOptions ReadSolver(const XmlElement* element) {
+  IlqrOptions options;
+  if (!element) return options;
+  element->Allow({"type", "iterations", "tolerance", "derivative", "threads"});
+  const std::string type = element->Text("type").value_or("ilqr");
+  if (type != "ilqr") element->Fail("solver type '" + type + "' is not supported yet, expected ilqr", ErrorCode::kUnsupported);
+  options.iterations = element->WholeNumber("iterations", 1).value_or(options.iterations);
+  options.threads = element->WholeNumber("threads", 0).value_or(options.threads);
+  options.tolerance = element->Number("tolerance").value_or(options.tolerance);
+  if (options.tolerance < 0) element->Fail(fmt::format("tolerance is {:g}, expected at least 0", options.tolerance));
+  constexpr Level kLevels[] = {Level::kBest, Level::kAnalytic, Level::kResidual, Level::kStep};
+  options.derivative.level = kLevels[element->Word("derivative", {"auto", "analytic", "residual", "step"}).value_or(0)];
+  return options;
+}
+
+// every <cost>, with the sensors that it needs added to the model
+std::vector<ResidualTerm> ReadModelAndCosts(const XmlElement& root, const Elements& elements, const std::string& folder, Task* task) {
+  // the spec, or a compiled model to which nothing can be added
+  SpecPtr spec;
+  const bool compiled = std::filesystem::path(task->model_file).extension() == ".mjb";
+  try {
+    if (compiled) {
+      task->model = LoadModel(task->model_file, &task->warnings);
+    } else {
+      spec = LoadSpec(task->model_file, &task->warnings);
+    }
+  } catch (const Error& error) {
+    root.Fail(error.what(), error.code());
+  }
+
+  // costs add sensors, then the model is compiled
+  SensorAdder sensors(spec.get(), task->model_file);
+  std::vector<CostDraft> drafts;
+  for (const XmlElement& element : elements.costs) drafts.push_back(ReadCost(element, &sensors));
+  try {
+    if (spec) task->model = CompileModel(spec.get(), task->model_file, &task->warnings);
+    CheckModel(*task);
+  } catch (const Error& error) {
+    root.Fail(error.what(), error.code());
+  }
+  const mjModel* model = task->model.get();
+  const int user = static_cast<int>(model->nsensor) - sensors.added();
+  task->user_sensors = sensors.added() > 0 ? model->sensor_adr[user] : static_cast<int>(model->nsensordata);
+
+  // costs are resolved against the compiled model
+  std::vector<ResidualTerm> terms;
+  std::set<std::string> names;
+  for (const CostDraft& draft : drafts) {
+    terms.push_back(MakeTerm(draft, model, folder, &task->x_goal));
+    if (!names.insert(terms.back().name).second) draft.element.Fail("a second cost with the name '" + terms.back().name + "'");
+  }
+  return terms;
+}
+
+}  // namespace
+
+Problem Task::ToProblem() const {
+  Problem problem;
+  problem.model = model.get();
+  problem.cost = cost.get();
+  problem.x0 = x0;
+  problem.context = context;
+  problem.N = N;
+  problem.substeps = substeps;
+  problem.u_lower = u_lower;
+  problem.u_upper = u_upper;
+  return problem;
+}
+
+Task LoadTask(const std::string& path) {
+  const XmlFile file(path);
+  const XmlElement root = file.Root("task");
+  root.Allow({"name", "model", "horizon", "controlstep", "scale"});
+  const Elements elements = SortElements(root);
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+
+  // what stands in <task> itself
+  Task task;
+  task.file = path;
+  const std::string stem = std::filesystem::path(path).filename().string();
+  task.name = root.Text("name").value_or(stem.substr(0, stem.find('.')));
+  const std::optional<std::string> model_file = root.Text("model");
+  if (!model_file) root.Fail("model is missing: the file of the robot, relative to this one");
+  task.model_file = Resolve(folder, *model_file);
+  const std::optional<double> horizon = root.PositiveNumber("horizon");
+  if (!horizon) root.Fail("horizon is missing: the length of the motion in seconds");
+  const int substeps = root.WholeNumber("controlstep", 1).value_or(1);
+  constexpr CostScale kScales[] = {CostScale::kDt, CostScale::kMean, CostScale::kSum};
+  const CostScale scale = kScales[root.Word("scale", {"dt", "mean", "sum"}).value_or(0)];
+  task.solver = ReadSolver(elements.Find("solver"));
+
+  std::vector<ResidualTerm> terms = ReadModelAndCosts(root, elements, folder, &task);
+  task.cost = std::make_unique<ResidualCost>(task.model.get(), std::move(terms), scale);
+  try {
+    SetHorizon(*horizon, substeps, &task);
+  } catch (const Error& error) {
+    root.Fail(error.what(), error.code());
+  }
+  const Start start = ReadStart(elements.Find("start"), task.model.get());
+  task.x0 = start.x;
+  task.context = start.context;
+  task.U_guess = ReadGuess(elements.Find("guess"), start, folder, &task);
+  return task;
+}
+
+}  // namespace costate

@@ -1,0 +1,44 @@
+// Tables of numbers in CSV files: references over time and controls to start from.
+#ifndef COSTATE_OPTIMIZER_TASK_CSV_H_
+#define COSTATE_OPTIMIZER_TASK_CSV_H_
+
+#include <costate/types.h>
+
+#include <string>
+#include <vector>
+
+namespace costate {
+
+/// A CSV file: commas, an optional header, '#' comments; an empty cell reads as NaN.
+struct CsvTable {
+  std::string path;
+  std::vector<std::string> names;  ///< empty without a header; units after the name ("time [s]") are cut off
+  MatrixXd values;                 ///< rows × columns
+  std::vector<int> line;           ///< of each row
+
+  /// Column of a name, or -1; "hip" will do for "ctrl[hip]".
+  int Column(const std::string& name) const;
+};
+
+/// @param path  a file, or a saved run's folder, whose trajectory.csv is taken.
+/// @throws Error{kFile} if it cannot be read; Error{kParse} with the line of a cell that is no number, or of a row with
+///         another number of columns.
+CsvTable ReadTable(const std::string& path);
+
+/// Named or counted columns of a table over time, time counted from the first row.
+struct TimeSeries {
+  VectorXd time;    ///< [s], increasing; empty when the file has no time column
+  MatrixXd values;  ///< one column a row of the file
+};
+
+/// Picks `names` by header, else by position: the named columns alone, or behind a first column of times.
+/// Rows at the end whose cells are all empty are dropped (the last knot of a run has no control).
+/// @throws Error{kParse} if columns are missing, a cell is empty or times do not increase.
+TimeSeries ReadTimeSeries(const std::string& path, const std::vector<std::string>& names, bool needs_time);
+
+/// One column a knot out of a time series, linear in between, the ends held; without times each row is one knot.
+MatrixXd Sample(const TimeSeries& series, int N, double knot_time);
+
+}  // namespace costate
+
+#endif  // COSTATE_OPTIMIZER_TASK_CSV_H_

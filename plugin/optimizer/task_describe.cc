@@ -1,0 +1,121 @@
+// A task in words and numbers.
+#include <costate/task.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "optimizer/cost_terms.h"
+#include "optimizer/task_xml.h"
+
+namespace costate {
+namespace {
+
+constexpr int kWideText = 36;  // longer entries of the table are cut
+
+std::string Short(const std::string& text) {
+  if (static_cast<int>(text.size()) <= kWideText) return text;
+  return text.substr(0, kWideText - 3) + "...";
+}
+
+// one number, or the smallest and the largest
+std::string Range(const VectorXd& numbers) {
+  if (numbers.size() == 0) return "-";
+  const double low = numbers.minCoeff(), high = numbers.maxCoeff();
+  return low == high ? fmt::format("{:.4g}", low) : fmt::format("{:.3g} to {:.3g}", low, high);
+}
+
+std::string Window(const ResidualTerm& term) {
+  if (term.weight.isZero(0)) return "end";
+  const std::string when = term.begin == 0 && !std::isfinite(term.end)
+                               ? "always"
+                               : fmt::format("{:g} s to {}", term.begin, std::isfinite(term.end) ? fmt::format("{:g} s", term.end) : "end");
+  return when;
+}
+
+// columns as wide as their widest entry; the last `right` columns are aligned to the right
+std::string Table(const std::vector<std::vector<std::string>>& rows, std::size_t right) {
+  std::vector<std::size_t> width(rows[0].size(), 0);
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line += "  " + (i + right >= row.size() ? fmt::format("{:>{}}", row[i], width[i]) : fmt::format("{:<{}}", row[i], width[i]));
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+const char* ScaleText(CostScale scale) {
+  switch (scale) {
+    case CostScale::kDt: return "dt: running costs are integrals over time, terminal costs count once";
+    case CostScale::kMean: return "mean: running costs are averaged over the knots, terminal costs count once";
+    case CostScale::kSum: return "sum: running costs are summed over the knots, terminal costs count once";
+  }
+  return "";
+}
+
+const char* DerivativeText(Level level) { return level == Level::kBest ? "auto" : ToString(level); }
+
+std::string Header(const Task& task) {
+  const mjModel* model = task.model.get();
+  const Dims dims(model);
+  const double timestep = model->opt.timestep, dt = timestep * task.substeps;
+  std::string text = fmt::format("task      {}{}\n", task.name, task.file.empty() ? "" : " (" + task.file + ")");
+  text += fmt::format("model     {} ('{}'): nq {}, nv {}, na {}, nu {}\n", task.model_file, ModelName(model), dims.nq, dims.nv,
+                      dims.na, dims.nu);
+  text += fmt::format("sensors   {} of the model, {} added for this task\n", Count(task.user_sensors, "number"),
+                      dims.ns - task.user_sensors);
+  text += fmt::format("horizon   {:g} s: {} of {:g} s ({} of {:g} s each)\n", task.N * dt, Count(task.N, "control interval"), dt,
+                      Count(task.substeps, "step"), timestep);
+  const Eigen::Index limited = (task.u_lower.array().isFinite() || task.u_upper.array().isFinite()).count();
+  text += fmt::format("limits    {} of {} have a range in the model\n", limited, Count(dims.nu, "control"));
+  text += fmt::format("solver    ilqr: {}, tolerance {:g}, derivative {}, {}\n", Count(task.solver.iterations, "iteration"),
+                      task.solver.tolerance, DerivativeText(task.solver.derivative.level),
+                      task.solver.threads == 0 ? "all cores" : Count(task.solver.threads, "thread"));
+  return text;
+}
+
+}  // namespace
+
+std::string Describe(const Task& task) {
+  std::string text = Header(task);
+  const auto* residuals = dynamic_cast<const ResidualCost*>(task.cost.get());
+  if (residuals) text += fmt::format("scale     {}\n", ScaleText(residuals->scale()));
+
+  // cost of the guess, term by term
+  Simulator simulator(task.model.get(), task.context, task.substeps, 1);
+  Trajectory trajectory;
+  const RolloutStatus status = simulator.Rollout(task.x0, task.U_guess, &trajectory);
+  const std::vector<CostTermValue> values = task.cost->Terms(trajectory);
+  const double total = TotalCost(*task.cost, trajectory, simulator.knot_time());
+  auto number = [&](double value) { return status.ok() ? fmt::format("{:.6g}", value) : std::string("-"); };
+
+  std::vector<std::vector<std::string>> rows;
+  if (residuals) {
+    rows.push_back({"cost", "measures", "size", "unit", "target", "norm", "when", "weight", "terminal", "of the guess"});
+    for (std::size_t i = 0; i < residuals->terms().size(); ++i) {
+      const ResidualTerm& term = residuals->terms()[i];
+      rows.push_back({Short(term.name), Short(term.measured), fmt::format("{}", term.size()), term.unit.empty() ? "-" : term.unit,
+                      term.target_text.empty() ? "0" : Short(term.target_text), ToString(term.norm), Window(term), Range(term.weight),
+                      Range(term.terminal), number(values[i].value)});
+    }
+    rows.push_back({"total", "", "", "", "", "", "", "", "", number(total)});
+  } else {
+    rows.push_back({"cost", "of the guess"});
+    for (const CostTermValue& value : values) rows.push_back({value.name, number(value.value)});
+    rows.push_back({"total", number(total)});
+  }
+  text += "\n" + Table(rows, residuals ? 3 : 1);
+  if (!status.ok()) {
+    text += fmt::format("\nThe guess cannot be rolled out: at knot {} of {} the engine reports a {}.\n", status.knot, task.N, ToString(status.status));
+  }
+  return text;
+}
+
+}  // namespace costate

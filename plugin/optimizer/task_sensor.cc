@@ -1,0 +1,321 @@
+#include "optimizer/task_sensor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/engine_guard.h"
+
+namespace costate {
+namespace {
+
+constexpr double kDefaultCutoff = 10;  // [m] of distance sensors: beyond it they are constant
+constexpr int kNetForce = 3;           // reduction of a contact sensor: one synthetic contact in the global frame
+
+struct Quantity {
+  const char* word;
+  int type;     // mjtSensor
+  int objtype;  // mjtObj, or -1: that of the element
+};
+
+struct ElementKind {
+  const char* attribute;
+  int lookup;   // type under which the name is found
+  int objtype;  // type under which a sensor refers to it
+  std::vector<Quantity> quantities;
+};
+
+std::vector<Quantity> FrameQuantities(std::vector<Quantity> more = {}) {
+  std::vector<Quantity> quantities{{"pos", mjSENS_FRAMEPOS, -1},       {"quat", mjSENS_FRAMEQUAT, -1},
+                                   {"xaxis", mjSENS_FRAMEXAXIS, -1},   {"yaxis", mjSENS_FRAMEYAXIS, -1},
+                                   {"zaxis", mjSENS_FRAMEZAXIS, -1},   {"linvel", mjSENS_FRAMELINVEL, -1},
+                                   {"angvel", mjSENS_FRAMEANGVEL, -1}, {"linacc", mjSENS_FRAMELINACC, -1},
+                                   {"angacc", mjSENS_FRAMEANGACC, -1}};
+  quantities.insert(quantities.end(), more.begin(), more.end());
+  return quantities;
+}
+
+const std::vector<ElementKind>& ElementKinds() {
+  static const std::vector<ElementKind> kinds{
+      // scalar joints; ball joints are mapped in JointSensor
+      {"joint",
+       mjOBJ_JOINT,
+       mjOBJ_JOINT,
+       {{"pos", mjSENS_JOINTPOS, -1},
+        {"vel", mjSENS_JOINTVEL, -1},
+        {"velocity", mjSENS_JOINTVEL, -1},
+        {"force", mjSENS_JOINTACTFRC, -1},
+        {"quat", mjSENS_BALLQUAT, -1},
+        {"angvel", mjSENS_BALLANGVEL, -1},
+        {"limitpos", mjSENS_JOINTLIMITPOS, -1},
+        {"limitvel", mjSENS_JOINTLIMITVEL, -1},
+        {"limitforce", mjSENS_JOINTLIMITFRC, -1}}},
+      // the body's own frame (xpos); its inertial frame is called com
+      {"body", mjOBJ_BODY, mjOBJ_XBODY,
+       FrameQuantities({{"com", mjSENS_FRAMEPOS, mjOBJ_BODY},
+                        {"comvel", mjSENS_FRAMELINVEL, mjOBJ_BODY},
+                        {"distance", mjSENS_GEOMDIST, mjOBJ_BODY},
+                        {"normal", mjSENS_GEOMNORMAL, mjOBJ_BODY},
+                        {"contactforce", mjSENS_CONTACT, mjOBJ_BODY}})},
+      {"site", mjOBJ_SITE, mjOBJ_SITE,
+       FrameQuantities({{"velocimeter", mjSENS_VELOCIMETER, -1},
+                        {"gyro", mjSENS_GYRO, -1},
+                        {"accelerometer", mjSENS_ACCELEROMETER, -1},
+                        {"force", mjSENS_FORCE, -1},
+                        {"torque", mjSENS_TORQUE, -1},
+                        {"touch", mjSENS_TOUCH, -1},
+                        {"rangefinder", mjSENS_RANGEFINDER, -1},
+                        {"magnetometer", mjSENS_MAGNETOMETER, -1}})},
+      {"geom", mjOBJ_GEOM, mjOBJ_GEOM,
+       FrameQuantities({{"distance", mjSENS_GEOMDIST, -1},
+                        {"normal", mjSENS_GEOMNORMAL, -1},
+                        {"contactforce", mjSENS_CONTACT, -1}})},
+      {"subtree",
+       mjOBJ_BODY,
+       mjOBJ_BODY,
+       {{"com", mjSENS_SUBTREECOM, -1},
+        {"linvel", mjSENS_SUBTREELINVEL, -1},
+        {"momentum", mjSENS_SUBTREEANGMOM, -1},
+        {"angmom", mjSENS_SUBTREEANGMOM, -1},
+        {"contactforce", mjSENS_CONTACT, mjOBJ_XBODY}}},
+      {"actuator",
+       mjOBJ_ACTUATOR,
+       mjOBJ_ACTUATOR,
+       {{"length", mjSENS_ACTUATORPOS, -1},
+        {"pos", mjSENS_ACTUATORPOS, -1},
+        {"velocity", mjSENS_ACTUATORVEL, -1},
+        {"vel", mjSENS_ACTUATORVEL, -1},
+        {"force", mjSENS_ACTUATORFRC, -1}}},
+      {"tendon",
+       mjOBJ_TENDON,
+       mjOBJ_TENDON,
+       {{"length", mjSENS_TENDONPOS, -1},
+        {"pos", mjSENS_TENDONPOS, -1},
+        {"velocity", mjSENS_TENDONVEL, -1},
+        {"vel", mjSENS_TENDONVEL, -1},
+        {"force", mjSENS_TENDONACTFRC, -1},
+        {"limitpos", mjSENS_TENDONLIMITPOS, -1},
+        {"limitvel", mjSENS_TENDONLIMITVEL, -1},
+        {"limitforce", mjSENS_TENDONLIMITFRC, -1}}},
+      {"camera", mjOBJ_CAMERA, mjOBJ_CAMERA, FrameQuantities()},
+  };
+  return kinds;
+}
+
+const ElementKind& Kind(const std::string& attribute) {
+  return *std::find_if(ElementKinds().begin(), ElementKinds().end(),
+                       [&](const ElementKind& kind) { return attribute == kind.attribute; });
+}
+
+bool IsFrameSensor(int type) { return type >= mjSENS_FRAMEPOS && type <= mjSENS_FRAMEANGACC; }
+bool IsPairSensor(int type) { return type == mjSENS_GEOMDIST || type == mjSENS_GEOMNORMAL; }
+
+// scalar joints have positions, ball joints quaternions, free joints no sensor
+int JointSensor(const XmlElement& element, int joint_type, const std::string& joint, const std::string& word, int type) {
+  if (joint_type == mjJNT_FREE) {
+    element.Fail(fmt::format("joint '{}' is free and has no {} of its own; use body=\"…\" or qpos=\"{}\"", joint, word, joint));
+  }
+  if (joint_type == mjJNT_BALL) {
+    if (type == mjSENS_JOINTPOS || type == mjSENS_BALLQUAT) return mjSENS_BALLQUAT;
+    if (type == mjSENS_JOINTVEL || type == mjSENS_BALLANGVEL) return mjSENS_BALLANGVEL;
+    if (type == mjSENS_JOINTACTFRC) element.Fail("joint '" + joint + "' is a ball joint: there is no single force");
+    return type;
+  }
+  if (type == mjSENS_BALLQUAT || type == mjSENS_BALLANGVEL) {
+    element.Fail(fmt::format("joint '{}' is no ball joint: it has pos and vel, not {}", joint, word));
+  }
+  return type;
+}
+
+const Quantity& FindQuantity(const XmlElement& element, const ElementKind& kind, const std::string& word) {
+  std::vector<std::string> words;
+  for (const Quantity& quantity : kind.quantities) {
+    if (word == quantity.word) return quantity;
+    words.push_back(quantity.word);
+  }
+  const std::string nearest = NearestName(word, words);
+  element.Fail(fmt::format("a {} has no quantity '{}'{}; it has {}", kind.attribute, word,
+                           nearest.empty() ? "" : ", did you mean '" + nearest + "'?", JoinWords(words)));
+}
+
+// the other party of distance, normal and contactforce: geom2 or body2
+struct Pair {
+  int type = mjOBJ_UNKNOWN;
+  std::string kind, name;
+};
+Pair FindPair(const XmlElement& element) {
+  if (element.Has("geom2") && element.Has("body2")) element.Fail("give geom2 or body2, not both");
+  if (element.Has("geom2")) return {mjOBJ_GEOM, "geom", *element.Text("geom2")};
+  if (element.Has("body2")) return {mjOBJ_BODY, "body", *element.Text("body2")};
+  return {};
+}
+
+}  // namespace
+
+const std::vector<std::string>& ElementAttributes() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> list;
+    for (const ElementKind& kind : ElementKinds()) list.push_back(kind.attribute);
+    return list;
+  }();
+  return names;
+}
+
+std::string FindElementAttribute(const XmlElement& element) {
+  std::string found;
+  for (const std::string& name : ElementAttributes()) {
+    if (!element.Has(name.c_str())) continue;
+    if (!found.empty()) element.Fail(fmt::format("give {} or {}, not both", found, name));
+    found = name;
+  }
+  return found;
+}
+
+ElementTarget ParseElementTarget(const std::string& text) {
+  for (const char* kind : {"site", "body", "geom", "camera", "mocap"}) {
+    const std::string prefix = std::string(kind) + ":";
+    if (text.compare(0, prefix.size(), prefix) == 0) return {kind, text.substr(prefix.size())};
+  }
+  return {};
+}
+
+std::vector<std::string> SensorAdder::Names(int type) const {
+  std::vector<std::string> names;
+  for (mjsElement* e = mjs_firstElement(spec_, static_cast<mjtObj>(type)); e; e = mjs_nextElement(spec_, e)) {
+    const std::string name = mjs_getString(mjs_getName(e));
+    if (!name.empty()) names.push_back(name);
+  }
+  return names;
+}
+
+void SensorAdder::CheckElement(const XmlElement& element, int type, const std::string& kind, const std::string& name) const {
+  const std::vector<std::string> names = Names(type);
+  if (std::find(names.begin(), names.end(), name) != names.end()) return;
+  element.Fail(fmt::format("no {} '{}'{}", kind, name, names.empty() ? " (the model names none)" : Suggestion(name, names)));
+}
+
+void SensorAdder::CheckSensor(const XmlElement& element, const std::string& name) const {
+  if (spec_) CheckElement(element, mjOBJ_SENSOR, "sensor", name);
+}
+
+std::string SensorAdder::Add(const XmlElement& element, const SensorDraft& draft, const std::string& label) {
+  const auto known = std::find(drafts_.begin(), drafts_.end(), draft);
+  if (known != drafts_.end()) return names_[static_cast<std::size_t>(known - drafts_.begin())];
+
+  // a name of its own
+  const std::vector<std::string> taken = Names(mjOBJ_SENSOR);
+  std::string name = label;
+  for (int i = 2; std::find(taken.begin(), taken.end(), name) != taken.end(); ++i) name = fmt::format("{} ({})", label, i);
+
+  mjsSensor* sensor = mjs_addSensor(spec_);
+  if (!sensor || mjs_setName(sensor->element, name.c_str()) != 0) {
+    element.Fail("the sensor '" + name + "' could not be added: " + mjs_getError(spec_), ErrorCode::kEngine);
+  }
+  sensor->type = static_cast<mjtSensor>(draft.type);
+  sensor->objtype = static_cast<mjtObj>(draft.objtype);
+  sensor->reftype = static_cast<mjtObj>(draft.reftype);
+  if (!draft.objname.empty()) mjs_setString(sensor->objname, draft.objname.c_str());
+  if (!draft.refname.empty()) mjs_setString(sensor->refname, draft.refname.c_str());
+  std::copy(draft.intprm.begin(), draft.intprm.end(), sensor->intprm);
+  sensor->cutoff = draft.cutoff;
+  drafts_.push_back(draft);
+  names_.push_back(name);
+  return name;
+}
+
+std::string SensorAdder::AddQuantity(const XmlElement& element) {
+  const std::string attribute = FindElementAttribute(element);
+  const ElementKind& kind = Kind(attribute);
+  const std::string name = *element.Text(attribute.c_str());
+  if (!spec_) {
+    element.Fail(fmt::format("'{}' is a compiled model, no sensor for {} '{}' can be added to it; give its MJCF file or use "
+                             "sensor=\"…\"",
+                             model_file_, attribute, name),
+                 ErrorCode::kUnsupported);
+  }
+  EngineGuard guard;
+  CheckElement(element, kind.lookup, kind.lookup == mjOBJ_BODY ? "body" : attribute, name);
+  const std::optional<std::string> word = element.Text("quantity");
+  if (!word) element.Fail(fmt::format("{}=\"{}\" needs a quantity, e.g. quantity=\"{}\"", attribute, name, kind.quantities[0].word));
+  const Quantity& quantity = FindQuantity(element, kind, *word);
+
+  SensorDraft draft;
+  draft.type = quantity.type;
+  draft.objtype = quantity.objtype < 0 ? kind.objtype : quantity.objtype;
+  draft.objname = name;
+  std::string label = fmt::format("{}:{}.{}", attribute, name, quantity.word);
+  if (kind.lookup == mjOBJ_JOINT) {
+    const mjsJoint* joint = mjs_asJoint(mjs_findElement(spec_, mjOBJ_JOINT, name.c_str()));
+    draft.type = JointSensor(element, joint->type, name, *word, quantity.type);
+  }
+
+  // frame quantities may be relative to another frame, as in MJCF
+  if (element.Has("reftype") != element.Has("refname")) element.Fail("reftype and refname belong together");
+  if (element.Has("reftype")) {
+    if (!IsFrameSensor(draft.type)) element.Fail(fmt::format("{} cannot be relative to another frame", *word));
+    const ElementTarget frame{*element.Text("reftype"), *element.Text("refname")};
+    const std::vector<std::string> words{"body", "site", "geom", "camera"};
+    const ElementKind& reference = Kind(words[*element.Word("reftype", words)]);
+    CheckElement(element, reference.lookup, frame.kind, frame.name);
+    draft.reftype = reference.objtype;
+    draft.refname = frame.name;
+    label += fmt::format(" in {}:{}", frame.kind, frame.name);
+  }
+
+  // pairs
+  const Pair pair = FindPair(element);
+  if (!pair.name.empty()) CheckElement(element, pair.type, pair.kind, pair.name);
+  if (IsPairSensor(draft.type)) {
+    if (pair.name.empty()) element.Fail(fmt::format("{} needs the other party: geom2=\"…\" or body2=\"…\"", *word));
+    draft.reftype = pair.type;
+    draft.refname = pair.name;
+    draft.cutoff = element.PositiveNumber("cutoff").value_or(kDefaultCutoff);
+    label += fmt::format(" to {}:{}", pair.kind, pair.name);
+  } else if (draft.type == mjSENS_CONTACT) {
+    // the engine reports the force on the second party
+    draft.reftype = draft.objtype;
+    draft.refname = draft.objname;
+    draft.objtype = pair.type;
+    draft.objname = pair.name;
+    draft.intprm = {1 << mjCONDATA_FORCE, kNetForce, 1};
+    if (!pair.name.empty()) label += fmt::format(" from {}:{}", pair.kind, pair.name);
+  } else if (!pair.name.empty()) {
+    element.Fail(fmt::format("{}2 belongs to distance, normal and contactforce, not to {}", pair.kind, *word));
+  }
+  if (element.Has("cutoff") && !IsPairSensor(draft.type)) element.Fail("cutoff belongs to distance and normal, not to " + *word);
+  return Add(element, draft, label);
+}
+
+std::string SensorAdder::AddTarget(const XmlElement& element, const std::string& sensor, const std::string& text) {
+  const ElementTarget target = ParseElementTarget(text);
+  if (!spec_) {
+    element.Fail(fmt::format("target '{}': '{}' is a compiled model, no sensor can be added to it; give its MJCF file", text,
+                             model_file_),
+                 ErrorCode::kUnsupported);
+  }
+  EngineGuard guard;
+  const mjsSensor* first = mjs_asSensor(mjs_findElement(spec_, mjOBJ_SENSOR, sensor.c_str()));
+
+  // the same quantity of the other element; a subtree's centre of mass is compared with a position
+  SensorDraft draft;
+  draft.type = first->type == mjSENS_SUBTREECOM ? mjSENS_FRAMEPOS : first->type;
+  if (!IsFrameSensor(draft.type)) {
+    element.Fail(fmt::format("target '{}' needs a measured position, orientation, axis, velocity or acceleration of a frame; "
+                             "'{}' is none",
+                             text, sensor));
+  }
+  const ElementKind& kind = Kind(target.kind == "mocap" ? "body" : target.kind);
+  CheckElement(element, kind.lookup, target.kind == "mocap" ? "body" : target.kind, target.name);
+  if (target.kind == "mocap" && !mjs_asBody(mjs_findElement(spec_, mjOBJ_BODY, target.name.c_str()))->mocap) {
+    element.Fail(fmt::format("body '{}' is not a mocap body; write body:{}", target.name, target.name));
+  }
+  draft.objtype = kind.objtype;
+  draft.objname = target.name;
+  draft.reftype = first->reftype;
+  draft.refname = first->refname ? mjs_getString(first->refname) : "";
+  const std::size_t dot = sensor.rfind('.');
+  const std::string word = dot == std::string::npos || draft.type == mjSENS_FRAMEPOS ? "pos" : sensor.substr(dot + 1);
+  return Add(element, draft, fmt::format("{}:{}.{}", kind.attribute, target.name, word));
+}
+
+}  // namespace costate

@@ -1,0 +1,71 @@
+// Quantities of elements as sensors: whatever a task measures and the model does not yet sense is added to its spec.
+#ifndef COSTATE_OPTIMIZER_TASK_SENSOR_H_
+#define COSTATE_OPTIMIZER_TASK_SENSOR_H_
+
+#include <costate/model.h>
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "optimizer/task_xml.h"
+
+namespace costate {
+
+/// A sensor to be: what mjsSensor needs to know.
+struct SensorDraft {
+  int type = -1;  // mjtSensor
+  int objtype = mjOBJ_UNKNOWN;
+  std::string objname;
+  int reftype = mjOBJ_UNKNOWN;
+  std::string refname;
+  std::array<int, mjNSENS> intprm{};
+  double cutoff = 0;
+  bool operator==(const SensorDraft&) const = default;
+};
+
+/// Adds sensors to a spec, each once, behind the user's own.
+class SensorAdder {
+ public:
+  /// @param spec  null for a compiled model, to which nothing can be added.
+  /// @param model_file  for messages.
+  SensorAdder(mjSpec* spec, std::string model_file) : spec_(spec), model_file_(std::move(model_file)) {}
+
+  /// The sensor for `element`'s attributes (body, site, …, quantity, geom2, reftype …). Returns the sensor's name.
+  std::string AddQuantity(const XmlElement& element);
+
+  /// A second sensor that measures the same quantity of another element: "site:tip", "body:", "geom:", "camera:", "mocap:".
+  /// @param sensor  name of the first, the user's own or one that AddQuantity returned.
+  std::string AddTarget(const XmlElement& element, const std::string& sensor, const std::string& target);
+
+  /// @throws Error{kParse} at `element` if the model has no such sensor.
+  void CheckSensor(const XmlElement& element, const std::string& name) const;
+
+  int added() const { return static_cast<int>(drafts_.size()); }
+
+ private:
+  std::string Add(const XmlElement& element, const SensorDraft& draft, const std::string& label);
+  void CheckElement(const XmlElement& element, int type, const std::string& kind, const std::string& name) const;
+  std::vector<std::string> Names(int type) const;
+
+  mjSpec* spec_;
+  std::string model_file_;
+  std::vector<SensorDraft> drafts_;
+  std::vector<std::string> names_;
+};
+
+/// Element attributes of <cost> and <term>: joint, body, site, geom, subtree, actuator, tendon, camera.
+const std::vector<std::string>& ElementAttributes();
+
+/// Which of them an element has, or "" if none. @throws Error{kParse} if it has several.
+std::string FindElementAttribute(const XmlElement& element);
+
+/// What "site:tip" names: kind and name; empty kind if the text does not start with such a word.
+struct ElementTarget {
+  std::string kind, name;
+};
+ElementTarget ParseElementTarget(const std::string& text);
+
+}  // namespace costate
+
+#endif  // COSTATE_OPTIMIZER_TASK_SENSOR_H_

@@ -1,0 +1,44 @@
+// Where a task starts and the controls from which it is optimized.
+#ifndef COSTATE_OPTIMIZER_TASK_START_H_
+#define COSTATE_OPTIMIZER_TASK_START_H_
+
+#include <costate/task.h>
+
+#include <string>
+
+#include "optimizer/task_xml.h"
+
+namespace costate {
+
+/// The start of a task: state, context, and the controls that stand beside it (a keyframe's, else zero).
+struct Start {
+  VectorXd x, u, context;
+};
+
+/// The model's default state, or a keyframe when `key` is not empty.
+Start MakeStart(const mjModel* model, const std::string& key);
+
+/// <start key= | qpos= qvel= act=>; null: the model's default state.
+Start ReadStart(const XmlElement* element, const mjModel* model);
+
+/// <guess key= | ctrl= | file= | hold=>; null: hold. @return nu × N, within the task's limits.
+/// @param task  model and horizon are read; a warning is added when the guess had to be clamped.
+MatrixXd ReadGuess(const XmlElement* element, const Start& start, const std::string& folder, Task* task);
+
+/// The constant control that best keeps a state where it is:
+///
+///   min_u ‖M½ qvel'(x, u)‖² + ‖act'(x, u) - act‖²   with qvel = 0 in x, u within the task's limits
+///
+/// over one engine step, contacts included; by Gauss–Newton with differences from u_start. Where u has no effect it stays
+/// as it is; u_start itself when the engine cannot step from x.
+VectorXd HoldControl(const Task& task, const VectorXd& x, const VectorXd& context, const VectorXd& u_start);
+
+/// Sets horizon and limits of a task whose model is loaded. @throws Error{kInvalidArgument} for a horizon below one knot.
+void SetHorizon(double horizon, int substeps, Task* task);
+
+/// @throws Error{kInvalidArgument} when nothing can be optimized: nv = 0 or nu = 0.
+void CheckModel(const Task& task);
+
+}  // namespace costate
+
+#endif  // COSTATE_OPTIMIZER_TASK_START_H_

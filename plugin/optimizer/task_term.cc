@@ -1,0 +1,337 @@
+#include "optimizer/task_term.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "core/engine_guard.h"
+#include "optimizer/task_csv.h"
+#include "optimizer/task_target.h"
+#include "rollout/units.h"
+
+namespace costate {
+namespace {
+
+const std::vector<std::string> kVectors{"qpos", "qvel", "act", "ctrl"};
+
+// attributes of what is measured, common to <cost> and <term>
+std::vector<std::string> MeasureAttributes() {
+  std::vector<std::string> names{"sensor", "quantity", "index", "geom2", "body2", "cutoff", "reftype", "refname"};
+  names.insert(names.end(), kVectors.begin(), kVectors.end());
+  names.insert(names.end(), ElementAttributes().begin(), ElementAttributes().end());
+  return names;
+}
+
+// the attribute that says what is measured, or ""
+std::string FindSource(const XmlElement& element) {
+  std::string found = FindElementAttribute(element);
+  std::vector<std::string> others{"sensor"};
+  others.insert(others.end(), kVectors.begin(), kVectors.end());
+  for (const std::string& name : others) {
+    if (!element.Has(name.c_str())) continue;
+    if (!found.empty()) element.Fail(fmt::format("give {} or {}, not both", found, name));
+    found = name;
+  }
+  return found;
+}
+
+PieceDraft ReadPiece(const XmlElement& element, const std::string& source, SensorAdder* sensors) {
+  PieceDraft piece{element, "", "", element.Number("coef").value_or(1)};
+  const bool is_vector = std::find(kVectors.begin(), kVectors.end(), source) != kVectors.end();
+  if (source == "sensor" || is_vector) {
+    for (const char* attribute : {"quantity", "geom2", "body2", "cutoff", "reftype", "refname"}) {
+      if (element.Has(attribute)) element.Fail(fmt::format("{} belongs to elements such as body or site, not to {}", attribute, source));
+    }
+  }
+  if (is_vector) {
+    piece.vector = source;
+  } else if (source == "sensor") {
+    piece.sensor = *element.Text("sensor");
+    sensors->CheckSensor(element, piece.sensor);
+  } else {
+    piece.sensor = sensors->AddQuantity(element);
+  }
+  return piece;
+}
+
+// ---- entries by name, number or "all" -----------------------------------------------------------------------------------
+
+// entries of joint or actuator `id` in one of the four vectors
+bool Belongs(const mjModel* model, const std::string& vector, int id, const Component& component) {
+  auto within = [](int value, int address, int count) { return address >= 0 && value >= address && value < address + count; };
+  const int value = component.scalar.value;
+  if (vector == "ctrl") return within(value, model->actuator_ctrladr[id], model->actuator_ctrlnum[id]);
+  if (vector == "act") {
+    const int offset = static_cast<int>(model->nq + model->nv);
+    return within(value - offset, model->actuator_actadr[id], model->actuator_actnum[id]);
+  }
+  const bool next_joint = id + 1 < model->njnt;
+  if (vector == "qpos") {
+    const int end = next_joint ? model->jnt_qposadr[id + 1] : static_cast<int>(model->nq);
+    return within(value, model->jnt_qposadr[id], end - model->jnt_qposadr[id]);
+  }
+  const int end = next_joint ? model->jnt_dofadr[id + 1] : static_cast<int>(model->nv);
+  return within(value - static_cast<int>(model->nq), model->jnt_dofadr[id], end - model->jnt_dofadr[id]);
+}
+
+// one word of qpos="…": a joint's name or an index
+std::vector<Component> SelectWord(const XmlElement& element, const mjModel* model, const std::string& vector,
+                                  const std::string& word, const std::vector<Component>& all) {
+  std::vector<Component> chosen;
+  const bool of_joint = vector == "qpos" || vector == "qvel";
+  const int type = of_joint ? mjOBJ_JOINT : mjOBJ_ACTUATOR;
+  const char* kind = of_joint ? "joint" : "actuator";
+  const int id = mj_name2id(model, type, word.c_str());
+  if (id >= 0) {
+    for (const Component& component : all) {
+      if (Belongs(model, vector, id, component)) chosen.push_back(component);
+    }
+    if (chosen.empty()) element.Fail(fmt::format("{} '{}' has no {}", kind, word, vector));
+    return chosen;
+  }
+
+  // an index counts entries of mjData's vector; a quaternion's entries are not free one by one
+  double number;
+  const Dims dims(model);
+  const int size = vector == "qpos" ? dims.nq : vector == "qvel" ? dims.nv : vector == "act" ? dims.na : dims.nu;
+  if (ParseNumber(word, &number)) {
+    if (number != std::floor(number) || number < 0 || number >= size) {
+      element.Fail(fmt::format("{}: there is no entry {}, the model has {}", vector, word, Count(size, "entry")));
+    }
+    const int offset = vector == "qvel" ? dims.nq : vector == "act" ? dims.nq + dims.nv : 0;
+    for (const Component& component : all) {
+      if (component.part < 0 && component.scalar.value == offset + static_cast<int>(number)) return {component};
+    }
+    element.Fail(fmt::format("qpos {} is an entry of a quaternion; name the joint, and its components by index", word));
+  }
+  std::vector<std::string> names;
+  for (int i = 0; i < (of_joint ? model->njnt : model->nactuator); ++i) {
+    const char* name = mj_id2name(model, type, i);
+    if (name && name[0]) names.push_back(name);
+  }
+  element.Fail(fmt::format("{}: no {} '{}'{}", vector, kind, word, Suggestion(word, names)));
+}
+
+std::vector<Component> SelectFromVector(const PieceDraft& piece, const mjModel* model) {
+  const std::vector<Component> all = VectorComponents(model, piece.vector);
+  const std::string text = *piece.element.Text(piece.vector.c_str());
+  if (all.empty()) piece.element.Fail(fmt::format("the model has no {}", piece.vector));
+  if (text == "all") return all;
+  std::vector<Component> chosen;
+  for (const std::string& word : SplitBlanks(text)) {
+    for (Component& component : SelectWord(piece.element, model, piece.vector, word, all)) {
+      for (const Component& other : chosen) {
+        if (other.name == component.name) piece.element.Fail(fmt::format("{}: '{}' is chosen twice", piece.vector, word));
+      }
+      chosen.push_back(std::move(component));
+    }
+  }
+  return chosen;
+}
+
+std::vector<Component> SensorComponents(const PieceDraft& piece, const mjModel* model) {
+  const int id = mj_name2id(model, mjOBJ_SENSOR, piece.sensor.c_str());
+  if (id < 0) {
+    std::vector<std::string> names;
+    for (int i = 0; i < model->nsensor; ++i) names.push_back(ElementName(model, mjOBJ_SENSOR, i));
+    piece.element.Fail(fmt::format("no sensor '{}'{}", piece.sensor,
+                                   names.empty() ? " (the model has none)" : Suggestion(piece.sensor, names)));
+  }
+  const std::vector<std::string> names = SensorNames(model);
+  const int address = model->sensor_adr[id], dim = model->sensor_dim[id];
+  const bool rotation = model->sensor_datatype[id] == mjDATATYPE_QUATERNION && dim == 4;
+  const bool force = model->sensor_type[id] == mjSENS_CONTACT && model->sensor_intprm[id * mjNSENS] == 1 << mjCONDATA_FORCE;
+  const std::string unit = rotation ? "rad" : force ? "N" : SensorUnits(model)[static_cast<std::size_t>(address)];
+  std::vector<Component> components;
+  for (int i = 0; i < (rotation ? 3 : dim); ++i) {
+    Component component{{Input::kSensor, rotation ? address : address + i, 0}, rotation ? i : -1, names[address + i], unit, {}};
+    if (rotation) {
+      component.name = fmt::format("sensor[{}].r{}", piece.sensor, "xyz"[i]);
+      component.slots.assign(names.begin() + address, names.begin() + address + 4);
+    } else {
+      component.slots = {names[address + i]};
+    }
+    components.push_back(std::move(component));
+  }
+  return components;
+}
+
+std::vector<Component> PieceComponents(const PieceDraft& piece, const mjModel* model) {
+  const std::vector<Component> all = piece.vector.empty() ? SensorComponents(piece, model) : SelectFromVector(piece, model);
+  const std::optional<VectorXd> index = piece.element.Numbers("index");
+  if (!index) return all;
+  std::vector<Component> chosen;
+  std::set<int> seen;
+  for (double number : *index) {
+    if (number != std::floor(number) || number < 0 || number >= static_cast<double>(all.size())) {
+      piece.element.Fail(fmt::format("index {:g} does not exist: {} has {}, counted from 0", number,
+                                     piece.vector.empty() ? piece.sensor : piece.vector,
+                                     Count(static_cast<long>(all.size()), "component")));
+    }
+    const int i = static_cast<int>(number);
+    if (!seen.insert(i).second) piece.element.Fail(fmt::format("index {} is given twice", i));
+    chosen.push_back(all[static_cast<std::size_t>(i)]);
+  }
+  return chosen;
+}
+
+// ---- norm, weights, window ----------------------------------------------------------------------------------------------
+
+Norm ReadNorm(const XmlElement& element) {
+  Norm norm;
+  if (const std::optional<std::string> word = element.Text("norm")) {
+    const auto found = std::find(NormNames().begin(), NormNames().end(), *word);
+    if (found == NormNames().end()) {
+      const std::string nearest = NearestName(*word, NormNames());
+      element.Fail(fmt::format("no norm '{}'{}; there is {}", *word, nearest.empty() ? "" : ", did you mean '" + nearest + "'?",
+                               JoinWords(NormNames())));
+    }
+    norm.type = static_cast<NormType>(found - NormNames().begin());
+  }
+  const VectorXd param = element.Numbers("param").value_or(VectorXd());
+  const int expected = NormParameterCount(norm.type);
+  const std::string& name = NormNames()[static_cast<std::size_t>(norm.type)];
+  if (param.size() != expected) {
+    element.Fail(fmt::format("param has {}, norm '{}' takes {}: {}", Count(param.size(), "number"), name,
+                             Count(expected, "number"), NormParameterText(norm.type)));
+  }
+  if (expected > 0) norm.p = param[0];
+  if (expected > 1) norm.q = param[1];
+  if (!HasValidParameters(norm)) {
+    element.Fail(fmt::format("param is '{}', norm '{}' needs {}", *element.Text("param"), name, NormParameterText(norm.type)));
+  }
+  return norm;
+}
+
+VectorXd ReadWeight(const XmlElement& element, const char* attribute, const ResidualTerm& term, double otherwise) {
+  const VectorXd given = element.Numbers(attribute).value_or(VectorXd::Constant(1, otherwise));
+  if (given.minCoeff() < 0) {
+    element.Fail(fmt::format("{} is {:g}; a weight is never negative (turn the residual round with coef=\"-1\")", attribute,
+                             given.minCoeff()));
+  }
+  if (given.size() == 1) return VectorXd::Constant(term.size(), given[0]);
+  if (given.size() != term.size()) {
+    element.Fail(fmt::format("{} has {}, the residual has {}", attribute, Count(given.size(), "number"),
+                             Count(term.size(), "component")));
+  }
+  if (!term.norm.IsSeparable()) {
+    element.Fail(fmt::format("{} has {}, norm '{}' takes one: it mixes the components", attribute,
+                             Count(given.size(), "number"), ToString(term.norm)));
+  }
+  return given;
+}
+
+// weight counts at running knots, terminal at the last; when="end" moves weight there
+void ReadWeights(const XmlElement& element, ResidualTerm* term) {
+  const std::optional<std::string> when = element.Text("when");
+  const bool at_end = when == "end";
+  const bool has_weight = element.Has("weight"), has_terminal = element.Has("terminal");
+  term->weight = ReadWeight(element, "weight", *term, has_terminal ? 0 : 1);
+  term->terminal = ReadWeight(element, "terminal", *term, 0);
+  if (at_end) {
+    if (has_weight && has_terminal) element.Fail("when=\"end\" takes weight or terminal, not both: they mean the same then");
+    if (!has_terminal) term->terminal = term->weight;
+    term->weight.setZero();
+  } else if (when) {
+    const std::vector<std::string> pieces = SplitBlanks(*when);
+    double begin = 0, end = std::numeric_limits<double>::infinity();
+    const bool ok = pieces.size() == 2 && ParseNumber(pieces[0], &begin) && (pieces[1] == "end" || ParseNumber(pieces[1], &end));
+    if (!ok || begin < 0 || end <= begin) {
+      element.Fail(fmt::format("when is '{}', expected \"t0 t1\" with 0 <= t0 < t1 in seconds, \"t0 end\" or \"end\"", *when));
+    }
+    term->begin = begin;
+    term->end = end;
+  }
+  const bool of_control = std::any_of(term->linear.begin(), term->linear.end(),
+                                      [](const LinearEntry& entry) { return entry.scalar.input == Input::kControl; });
+  if (of_control && !term->terminal.isZero(0)) {
+    element.Fail("ctrl has no value at the end: there are N controls and N + 1 states; leave terminal and when=\"end\" out");
+  }
+}
+
+}  // namespace
+
+CostDraft ReadCost(const XmlElement& element, SensorAdder* sensors) {
+  std::vector<std::string> attributes = MeasureAttributes();
+  for (const char* name : {"name", "target", "norm", "param", "weight", "terminal", "when", "callback"}) attributes.push_back(name);
+  element.Allow(attributes);
+  if (element.Has("callback")) element.Fail("callback is not supported yet; costs in C++ implement costate::Cost", ErrorCode::kUnsupported);
+
+  // one measure in the element itself, or several in <term> children
+  CostDraft draft{element, element.Text("name").value_or(""), {}, ""};
+  const std::string source = FindSource(element);
+  const std::vector<XmlElement> children = element.Children();
+  if (source.empty() == children.empty()) {
+    element.Fail(source.empty() ? "says not what it measures: give sensor, qpos, qvel, act, ctrl, or an element with a quantity, or "
+                                  "<term> children"
+                                : "gives " + source + " and has children too; write " + source + " as another <term>");
+  }
+  if (!source.empty()) draft.pieces.push_back(ReadPiece(element, source, sensors));
+  for (const XmlElement& child : children) {
+    if (child.tag() != "term") child.Fail("a <cost> holds <term> elements, nothing else");
+    attributes = MeasureAttributes();
+    attributes.push_back("coef");
+    child.Allow(attributes);
+    const std::string child_source = FindSource(child);
+    if (child_source.empty()) child.Fail("says not what it measures: give sensor, qpos, qvel, act, ctrl, or an element with a quantity");
+    draft.pieces.push_back(ReadPiece(child, child_source, sensors));
+  }
+  if (source.empty()) {
+    for (const std::string& name : MeasureAttributes()) {
+      if (element.Has(name.c_str())) element.Fail(name + " belongs to a <term> here");
+    }
+  }
+
+  // a target that moves is a second sensor
+  const std::optional<std::string> target = element.Text("target");
+  if (target && !ParseElementTarget(*target).kind.empty()) {
+    if (draft.pieces.size() != 1 || draft.pieces[0].sensor.empty()) {
+      element.Fail(fmt::format("target '{}' needs one measured sensor or element quantity; else write it as a <term> with coef=\"-1\"",
+                               *target));
+    }
+    draft.target_sensor = sensors->AddTarget(element, draft.pieces[0].sensor, *target);
+  }
+  return draft;
+}
+
+ResidualTerm MakeTerm(const CostDraft& draft, const mjModel* model, const std::string& folder, VectorXd* x_goal) {
+  ResidualTerm term;
+  const XmlElement& element = draft.element;
+  const bool has_target = element.Has("target") && draft.target_sensor.empty();
+  std::vector<std::string> units, slots;
+  for (const PieceDraft& piece : draft.pieces) {
+    const std::vector<Component> components = PieceComponents(piece, model);
+    const bool rotation = std::any_of(components.begin(), components.end(), [](const Component& c) { return c.part >= 0; });
+    if (rotation && draft.pieces.size() > 1) piece.element.Fail("an orientation cannot be added to other quantities");
+
+    // the first piece makes the rows, the others add to them
+    if (term.size() == 0) {
+      AddComponents(components, piece.coef, has_target ? &slots : nullptr, &term);
+    } else {
+      if (static_cast<int>(components.size()) != term.size()) {
+        piece.element.Fail(fmt::format("has {}, the first <term> has {}", Count(static_cast<long>(components.size()), "component"),
+                                       Count(term.size(), "component")));
+      }
+      for (int i = 0; i < term.size(); ++i) term.linear.push_back({components[static_cast<std::size_t>(i)].scalar, i, piece.coef});
+    }
+    if (&piece == &draft.pieces[0]) {
+      for (const Component& c : components) {
+        if (std::find(units.begin(), units.end(), c.unit) == units.end() && !c.unit.empty()) units.push_back(c.unit);
+      }
+    }
+    std::string what = piece.vector.empty() ? piece.sensor : piece.vector + " " + *piece.element.Text(piece.vector.c_str());
+    if (piece.element.Has("index")) what += "[" + *piece.element.Text("index") + "]";
+    if (piece.coef != 1) what = fmt::format("{:g} {}", piece.coef, what);
+    term.measured += (term.measured.empty() ? "" : " + ") + what;
+  }
+  term.unit = JoinWords(units, "and");
+  term.name = draft.name.empty() ? term.measured : draft.name;
+  term.norm = ReadNorm(element);
+  ReadWeights(element, &term);
+  ReadTarget(draft, model, folder, slots, &term, x_goal);
+  return term;
+}
+
+}  // namespace costate

@@ -1,0 +1,57 @@
+// <cost> elements: read before the model is compiled (they add sensors to its spec), resolved against it afterwards.
+#ifndef COSTATE_OPTIMIZER_TASK_TERM_H_
+#define COSTATE_OPTIMIZER_TASK_TERM_H_
+
+#include <string>
+#include <vector>
+
+#include "optimizer/cost_terms.h"
+#include "optimizer/task_sensor.h"
+#include "optimizer/task_xml.h"
+
+namespace costate {
+
+/// What one <cost> or <term> measures.
+struct PieceDraft {
+  XmlElement element;
+  std::string sensor;         ///< name of a sensor of the compiled model, or "" for …
+  std::string vector;         ///< … "qpos", "qvel", "act" or "ctrl"
+  double coef = 1;
+};
+
+/// One <cost>, checked as far as that goes without the compiled model.
+struct CostDraft {
+  XmlElement element;
+  std::string name;
+  std::vector<PieceDraft> pieces;
+  std::string target_sensor;  ///< of target="site:…", else ""
+};
+
+/// Reads a <cost> and adds the sensors that it needs.
+CostDraft ReadCost(const XmlElement& element, SensorAdder* sensors);
+
+/// Resolves a draft. @param folder  relative to which target="file:…" is found.
+/// @param x_goal  receives the state of the keyframe that a qpos term aims at (the last one of a list).
+ResidualTerm MakeTerm(const CostDraft& draft, const mjModel* model, const std::string& folder, VectorXd* x_goal);
+
+/// A number that can be measured, with its names: one scalar, or one of the three components of a rotation.
+struct Component {
+  Scalar scalar;
+  int part = -1;                   ///< -1: a scalar; 0 … 2: component of a rotation
+  std::string name, unit;
+  std::vector<std::string> slots;  ///< names of its columns in a CSV file: one, or the four of the quaternion
+};
+
+/// All entries of "qpos" (in the tangent space), "qvel", "act" or "ctrl".
+std::vector<Component> VectorComponents(const mjModel* model, const std::string& vector);
+
+/// Appends a row a component to a term: r_i = coef · component_i (- target).
+/// @param slots  names of the target's numbers, appended as they are needed; null: no target, or one that is measured.
+void AddComponents(const std::vector<Component>& components, double coef, std::vector<std::string>* slots, ResidualTerm* term);
+
+/// A path relative to a folder; absolute paths stay.
+std::string Resolve(const std::string& folder, const std::string& path);
+
+}  // namespace costate
+
+#endif  // COSTATE_OPTIMIZER_TASK_TERM_H_

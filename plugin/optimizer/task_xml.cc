@@ -1,0 +1,193 @@
+#include "optimizer/task_xml.h"
+
+#include <costate/model.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <limits>
+
+namespace costate {
+namespace {
+
+constexpr char kBlanks[] = " \t\r\n";
+constexpr std::size_t kShortList = 12;  // names that an error message still lists
+
+std::string Trim(const std::string& text) {
+  const std::size_t from = text.find_first_not_of(kBlanks);
+  if (from == std::string::npos) return "";
+  return text.substr(from, text.find_last_not_of(kBlanks) - from + 1);
+}
+
+std::string ReadText(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) throw Error(ErrorCode::kFile, "task file '" + path + "' does not exist");
+  if (std::filesystem::is_directory(path, ignored)) {
+    throw Error(ErrorCode::kFile, "'" + path + "' is a folder, not a task file");
+  }
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw Error(ErrorCode::kFile, "task file '" + path + "' cannot be read: " + std::strerror(errno));
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+}  // namespace
+
+XmlFile::XmlFile(const std::string& path) : path_(path), text_(ReadText(path)) {
+  const pugi::xml_parse_result result =
+      document_.load_buffer(text_.data(), text_.size(), pugi::parse_default, pugi::encoding_utf8);
+  if (!result) {
+    throw Error(ErrorCode::kParse, Place(result.offset) + ": this is not well-formed XML: " + result.description());
+  }
+}
+
+std::string XmlFile::Place(std::ptrdiff_t offset) const {
+  const std::size_t end = std::min(text_.size(), static_cast<std::size_t>(std::max<std::ptrdiff_t>(offset, 0)));
+  return fmt::format("{}:{}", path_, 1 + std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(end), '\n'));
+}
+
+XmlElement XmlFile::Root(const std::string& name) const {
+  std::vector<XmlElement> roots;
+  for (const pugi::xml_node& node : document_.children()) {
+    if (node.type() == pugi::node_element) roots.emplace_back(this, node);
+  }
+  if (roots.empty()) throw Error(ErrorCode::kParse, path_ + ":1: there is no <" + name + "> element");
+  if (roots[0].tag() != name) roots[0].Fail("the root element of a task file is <" + name + ">");
+  if (roots.size() > 1) roots[1].Fail("there is one root element, this is a second");
+  return roots[0];
+}
+
+std::vector<XmlElement> XmlElement::Children() const {
+  std::vector<XmlElement> children;
+  for (const pugi::xml_node& node : node_.children()) {
+    if (node.type() == pugi::node_element) children.emplace_back(file_, node);
+  }
+  return children;
+}
+
+void XmlElement::Allow(const std::vector<std::string>& attributes) const {
+  std::vector<std::string> seen;
+  for (const pugi::xml_attribute& attribute : node_.attributes()) {
+    const std::string name = attribute.name();
+    if (std::find(attributes.begin(), attributes.end(), name) == attributes.end()) {
+      Fail("there is no attribute '" + name + "'" + Suggestion(name, attributes));
+    }
+    if (std::find(seen.begin(), seen.end(), name) != seen.end()) Fail("attribute '" + name + "' is given twice");
+    seen.push_back(name);
+  }
+  for (const pugi::xml_node& node : node_.children()) {
+    if (node.type() != pugi::node_pcdata && node.type() != pugi::node_cdata) continue;
+    if (!Trim(node.value()).empty()) Fail("there is text inside the element: '" + Trim(node.value()) + "'");
+  }
+}
+
+std::optional<std::string> XmlElement::Text(const char* attribute) const {
+  if (!Has(attribute)) return std::nullopt;
+  std::string text = Trim(node_.attribute(attribute).value());
+  if (text.empty()) Fail(std::string(attribute) + " is empty");
+  return text;
+}
+
+VectorXd XmlElement::ParseNumbers(const char* attribute, const std::string& text) const {
+  const std::vector<std::string> pieces = SplitBlanks(text);
+  VectorXd numbers(pieces.size());
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    if (!ParseNumber(pieces[i], &numbers[static_cast<Eigen::Index>(i)])) {
+      Fail(fmt::format("{}: '{}' is not a finite number", attribute, pieces[i]));
+    }
+  }
+  return numbers;
+}
+
+std::optional<VectorXd> XmlElement::Numbers(const char* attribute) const {
+  const std::optional<std::string> text = Text(attribute);
+  if (!text) return std::nullopt;
+  return ParseNumbers(attribute, *text);
+}
+
+std::optional<double> XmlElement::Number(const char* attribute) const {
+  const std::optional<VectorXd> numbers = Numbers(attribute);
+  if (!numbers) return std::nullopt;
+  if (numbers->size() != 1) Fail(fmt::format("{} has {}, expected 1", attribute, Count(numbers->size(), "number")));
+  return (*numbers)[0];
+}
+
+std::optional<double> XmlElement::PositiveNumber(const char* attribute) const {
+  const std::optional<double> number = Number(attribute);
+  if (number && *number <= 0) Fail(fmt::format("{} is {:g}, expected a number above 0", attribute, *number));
+  return number;
+}
+
+std::optional<int> XmlElement::WholeNumber(const char* attribute, int minimum) const {
+  const std::optional<double> number = Number(attribute);
+  if (!number) return std::nullopt;
+  if (*number != std::floor(*number) || *number < minimum || *number > std::numeric_limits<int>::max()) {
+    Fail(fmt::format("{} is {:g}, expected a whole number of at least {}", attribute, *number, minimum));
+  }
+  return static_cast<int>(*number);
+}
+
+std::optional<int> XmlElement::Word(const char* attribute, const std::vector<std::string>& words) const {
+  const std::optional<std::string> text = Text(attribute);
+  if (!text) return std::nullopt;
+  const auto found = std::find(words.begin(), words.end(), *text);
+  if (found == words.end()) {
+    Fail(fmt::format("{} is '{}', expected {}", attribute, *text, JoinWords(words, "or")));
+  }
+  return static_cast<int>(found - words.begin());
+}
+
+void XmlElement::Fail(const std::string& message, ErrorCode code) const {
+  const std::string name = node_.attribute("name").value();
+  throw Error(code, fmt::format("{}: <{}{}>: {}", file_->Place(node_.offset_debug()), node_.name(),
+                                name.empty() ? "" : " name='" + name + "'", message));
+}
+
+std::vector<std::string> SplitBlanks(const std::string& text) {
+  std::vector<std::string> pieces;
+  std::size_t at = text.find_first_not_of(kBlanks);
+  while (at != std::string::npos) {
+    const std::size_t end = text.find_first_of(kBlanks, at);
+    pieces.push_back(text.substr(at, end == std::string::npos ? end : end - at));
+    at = text.find_first_not_of(kBlanks, end);
+  }
+  return pieces;
+}
+
+bool ParseNumber(const std::string& text, double* value) {
+  const char* begin = text.data();
+  const char* end = begin + text.size();
+  if (begin != end && *begin == '+') ++begin;
+  const auto [stop, code] = std::from_chars(begin, end, *value);
+  return code == std::errc() && stop == end && std::isfinite(*value);
+}
+
+std::string Suggestion(const std::string& name, const std::vector<std::string>& candidates) {
+  const std::string nearest = NearestName(name, candidates);
+  if (!nearest.empty()) return ", did you mean '" + nearest + "'?";
+  if (candidates.empty() || candidates.size() > kShortList) return "";
+  return " (there is " + JoinWords(candidates) + ")";
+}
+
+std::string Count(long n, const std::string& noun) {
+  if (n == 1) return "1 " + noun;
+  const bool y = !noun.empty() && noun.back() == 'y';
+  return fmt::format("{} {}", n, y ? noun.substr(0, noun.size() - 1) + "ies" : noun + "s");
+}
+
+std::string JoinWords(const std::vector<std::string>& words, const std::string& last) {
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) text += i + 1 < words.size() ? ", " : " " + last + " ";
+    text += words[i];
+  }
+  return text;
+}
+
+}  // namespace costate

@@ -1,0 +1,80 @@
+// Reading a task file: elements that know their line, attributes that are checked, errors that say what was expected.
+#ifndef COSTATE_OPTIMIZER_TASK_XML_H_
+#define COSTATE_OPTIMIZER_TASK_XML_H_
+
+#include <costate/error.h>
+#include <costate/types.h>
+
+#include <optional>
+#include <pugixml.hpp>
+#include <string>
+#include <vector>
+
+namespace costate {
+
+class XmlElement;
+
+/// A task file, parsed. Lives as long as its elements.
+class XmlFile {
+ public:
+  /// @throws Error{kFile} if it cannot be read; Error{kParse} with the line where the XML is broken.
+  explicit XmlFile(const std::string& path);
+
+  const std::string& path() const { return path_; }
+
+  /// The only root element. @throws Error{kParse} if it has another name.
+  XmlElement Root(const std::string& name) const;
+
+  /// "pole.task.xml:7"
+  std::string Place(std::ptrdiff_t offset) const;
+
+ private:
+  std::string path_, text_;
+  pugi::xml_document document_;
+};
+
+/// One element. Every error names file, line and element: "pole.task.xml:7: <cost name='tip'>: …".
+class XmlElement {
+ public:
+  XmlElement(const XmlFile* file, pugi::xml_node node) : file_(file), node_(node) {}
+
+  std::string tag() const { return node_.name(); }
+  std::vector<XmlElement> Children() const;
+
+  /// @throws Error{kParse} for an attribute not listed, one given twice, or text inside the element.
+  void Allow(const std::vector<std::string>& attributes) const;
+
+  bool Has(const char* attribute) const { return !node_.attribute(attribute).empty(); }
+  std::optional<std::string> Text(const char* attribute) const;     ///< blanks around it removed; never empty
+  std::optional<double> Number(const char* attribute) const;        ///< finite
+  std::optional<double> PositiveNumber(const char* attribute) const;
+  std::optional<int> WholeNumber(const char* attribute, int minimum) const;
+  std::optional<VectorXd> Numbers(const char* attribute) const;     ///< at least one, all finite
+  std::optional<int> Word(const char* attribute, const std::vector<std::string>& words) const;  ///< its place in the list
+
+  /// Reads numbers out of a piece of an attribute's text.
+  VectorXd ParseNumbers(const char* attribute, const std::string& text) const;
+
+  [[noreturn]] void Fail(const std::string& message, ErrorCode code = ErrorCode::kParse) const;
+
+ private:
+  const XmlFile* file_;
+  pugi::xml_node node_;
+};
+
+/// Pieces of a text between blanks.
+std::vector<std::string> SplitBlanks(const std::string& text);
+
+/// True when the whole text is one finite number.
+bool ParseNumber(const std::string& text, double* value);
+
+/// ", did you mean 'tip'?", or " (there are a, b and c)" when the list is short, or "".
+std::string Suggestion(const std::string& name, const std::vector<std::string>& candidates);
+
+/// "3 entries", "1 entry"; "a, b and c".
+std::string Count(long n, const std::string& noun);
+std::string JoinWords(const std::vector<std::string>& words, const std::string& last = "and");
+
+}  // namespace costate
+
+#endif  // COSTATE_OPTIMIZER_TASK_XML_H_

@@ -1,0 +1,31 @@
+// The shape that every consumer of a trajectory relies on.
+#ifndef COSTATE_ROLLOUT_CHECK_TRAJECTORY_H_
+#define COSTATE_ROLLOUT_CHECK_TRAJECTORY_H_
+
+#include <costate/rollout.h>
+
+#include <string>
+
+namespace costate {
+
+/// @throws Error{kDimensionMismatch}: "trajectory: X is 3 x 7, expected 4 x 7 for model 'hopper' and N = 6".
+inline void CheckTrajectory(const mjModel* model, const Trajectory& trajectory) {
+  const Dims dims(model);
+  const int N = trajectory.N();
+  auto check = [&](const char* name, Eigen::Index rows, Eigen::Index cols, int expected_rows, int expected_cols) {
+    if (rows == expected_rows && cols == expected_cols) return;
+    throw Error(ErrorCode::kDimensionMismatch,
+                std::string("trajectory: ") + name + " is " + std::to_string(rows) + " x " + std::to_string(cols) +
+                    ", expected " + std::to_string(expected_rows) + " x " + std::to_string(expected_cols) +
+                    " for model '" + ModelName(model) + "' and N = " + std::to_string(N));
+  };
+  check("X", trajectory.X.rows(), trajectory.X.cols(), dims.nx, N + 1);
+  check("U", trajectory.U.rows(), trajectory.U.cols(), dims.nu, N);
+  check("S", trajectory.S.rows(), trajectory.S.cols(), dims.ns, N + 1);
+  check("time", trajectory.time.rows(), trajectory.time.cols(), N + 1, 1);
+  check("context", trajectory.context.rows(), trajectory.context.cols(), mj_stateSize(model, kMovingSignature), N + 1);
+}
+
+}  // namespace costate
+
+#endif  // COSTATE_ROLLOUT_CHECK_TRAJECTORY_H_

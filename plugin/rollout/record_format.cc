@@ -1,0 +1,85 @@
+#include "rollout/record_format.h"
+
+#include <fmt/format.h>
+
+#include "rollout/sha256.h"
+#include "rollout/units.h"
+
+namespace costate {
+namespace {
+
+using Names = std::vector<std::string>;
+
+void Append(const Names& more, Names* names) { names->insert(names->end(), more.begin(), more.end()); }
+
+const char* StateBitName(int bit) {
+  switch (bit) {
+    case mjSTATE_TIME: return "time";
+    case mjSTATE_HISTORY: return "history";
+    case mjSTATE_WARMSTART: return "qacc_warmstart";
+    case mjSTATE_CTRL: return "ctrl";
+    case mjSTATE_QFRC_APPLIED: return "qfrc_applied";
+    case mjSTATE_XFRC_APPLIED: return "xfrc_applied";
+    case mjSTATE_EQ_ACTIVE: return "eq_active";
+    case mjSTATE_MOCAP_POS: return "mocap_pos";
+    case mjSTATE_MOCAP_QUAT: return "mocap_quat";
+    case mjSTATE_USERDATA: return "userdata";
+    case mjSTATE_PLUGIN: return "plugin";
+    case mjSTATE_PLASTIC: return "plastic";
+    default: return "state";
+  }
+}
+
+}  // namespace
+
+Names TrajectoryHeader(const mjModel* model, const Contents& contents) {
+  Names names = {"time (s)"};
+  Append(WithUnits(StateNames(model), StateUnits(model)), &names);
+  Append(WithUnits(ControlNames(model), ControlUnits(model)), &names);
+  Append(WithUnits(SensorNames(model), SensorUnits(model)), &names);
+  if (contents.cost) names.push_back("cost");
+  if (contents.gradient_norm) names.push_back("gradient_norm");
+  if (contents.diagnostics) {
+    Append({"energy_potential (J)", "energy_kinetic (J)", "penetration (m)", "constraint_violation (m or rad)", "contacts",
+            "solver_iterations", "saturated_actuators"},
+           &names);
+  }
+  return names;
+}
+
+Names ContextHeader(const mjModel* model, int signature) {
+  Names names;
+  for (int i = 0; i < mjNSTATE; ++i) {
+    const int bit = signature & (1 << i);
+    const int size = bit ? mj_stateSize(model, bit) : 0;
+    for (int k = 0; k < size; ++k) {
+      names.push_back(bit == mjSTATE_TIME ? "time (s)" : fmt::format("{}[{}]", StateBitName(bit), k));
+    }
+  }
+  return names;
+}
+
+Names PolicyHeader(const mjModel* model) {
+  const Names controls = ControlNames(model), tangents = TangentNames(model);
+  Names names = {"knot"};
+  for (const std::string& control : controls) names.push_back("k " + control);
+  for (const std::string& control : controls) {
+    for (const std::string& tangent : tangents) names.push_back("K " + control + " / " + tangent);
+  }
+  return names;
+}
+
+Names IterationsHeader() {
+  return {"iteration", "cost", "expected_change", "actual_change", "gradient_norm", "step", "regularization",
+          "rollout (s)", "derivative (s)", "backward (s)"};
+}
+
+std::string ToText(const Json& json, int indent) { return json.dump(indent, ' ', false, Json::error_handler_t::replace); }
+
+std::string Checksum(const Json& json) {
+  Json rest = json;
+  rest.erase("checksum");
+  return Sha256Of(ToText(rest, -1));
+}
+
+}  // namespace costate

@@ -1,0 +1,46 @@
+// What the writer and the reader of a saved run agree on; README.md describes the files for their users.
+#ifndef COSTATE_ROLLOUT_RECORD_FORMAT_H_
+#define COSTATE_ROLLOUT_RECORD_FORMAT_H_
+
+#include <costate/record.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace costate {
+
+using Json = nlohmann::ordered_json;
+
+inline constexpr char kFormat[] = "costate run";
+inline constexpr int kSchema = 1;  ///< raised when an older program can no longer read what is written
+
+inline constexpr char kModelFile[] = "model.mjb";
+inline constexpr char kTaskFile[] = "task.xml";
+inline constexpr char kTrajectoryFile[] = "trajectory.csv";
+inline constexpr char kStartContextFile[] = "start_context.csv";
+inline constexpr char kKnotContextFile[] = "knot_context.csv";
+inline constexpr char kPolicyFile[] = "policy.csv";
+inline constexpr char kIterationsFile[] = "iterations.csv";
+inline constexpr char kPlotFile[] = "plots.gnuplot";
+
+/// Which optional parts a run has.
+struct Contents {
+  bool task = false, cost = false, gradient_norm = false, diagnostics = false, policy = false, iterations = false;
+};
+
+/// Header rows.
+std::vector<std::string> TrajectoryHeader(const mjModel* model, const Contents& contents);
+std::vector<std::string> ContextHeader(const mjModel* model, int signature);
+std::vector<std::string> PolicyHeader(const mjModel* model);
+std::vector<std::string> IterationsHeader();
+
+/// SHA-256 of the compact text of all members but "checksum".
+std::string Checksum(const Json& json);
+
+/// Indented text; bytes that are not UTF-8 are replaced.
+std::string ToText(const Json& json, int indent);
+
+}  // namespace costate
+
+#endif  // COSTATE_ROLLOUT_RECORD_FORMAT_H_

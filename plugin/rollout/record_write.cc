@@ -1,0 +1,348 @@
+// Writes a run: tables first, pictures, then record.json with everybody's hash, then the rename that makes it a run.
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+
+#include "rollout/check_trajectory.h"
+#include "rollout/csv.h"
+#include "rollout/plot.h"
+#include "rollout/record_format.h"
+#include "rollout/units.h"
+
+namespace costate {
+namespace {
+
+std::string Now() {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+[[noreturn]] void WrongSize(const char* what, Eigen::Index size, const std::string& expected) {
+  throw Error(ErrorCode::kDimensionMismatch,
+              std::string("record: ") + what + " has " + std::to_string(size) + " entries, expected " + expected);
+}
+
+// which parts there are; every part must fit the trajectory
+Contents CheckRecord(const Record& record) {
+  if (!record.model) throw Error(ErrorCode::kInvalidArgument, "record: it has no model");
+  CheckTrajectory(record.model.get(), record.trajectory);
+  const Dims dims(record.model.get());
+  const int N = record.trajectory.N();
+  const int context = mj_stateSize(record.model.get(), kContextSignature);
+  if (record.context.size() != context) WrongSize("context", record.context.size(), std::to_string(context));
+  auto optional = [](const char* what, Eigen::Index size, int expected) {
+    if (size != 0 && size != expected) WrongSize(what, size, "0 or " + std::to_string(expected));
+    return size != 0;
+  };
+  Contents contents;
+  optional("x_goal", record.x_goal.size(), dims.nx);
+  contents.task = !record.task_text.empty();
+  contents.cost = optional("cost_per_knot", record.cost_per_knot.size(), N + 1);
+  contents.gradient_norm = optional("gradient_norm_per_knot", record.gradient_norm_per_knot.size(), N);
+  contents.diagnostics = optional("diagnostics", static_cast<Eigen::Index>(record.diagnostics.size()), N + 1);
+  contents.policy = optional("policy.K", static_cast<Eigen::Index>(record.policy.K.size()), N);
+  contents.iterations = !record.iterations.empty();
+  if (contents.policy && (record.policy.k.rows() != dims.nu || record.policy.k.cols() != N)) {
+    WrongSize("policy.k", record.policy.k.size(), "nu * N = " + std::to_string(dims.nu * N));
+  }
+  for (const MatrixXd& K : record.policy.K) {
+    if (K.rows() != dims.nu || K.cols() != dims.ndx) WrongSize("a gain K", K.size(), "nu * ndx = " + std::to_string(dims.nu * dims.ndx));
+  }
+  return contents;
+}
+
+void WriteBytes(NewFolder* folder, const char* name, std::string_view bytes) {
+  FileWriter file(folder, name);
+  file.Write(bytes);
+  file.Close();
+}
+
+void WriteTrajectory(const Record& record, const Contents& contents, NewFolder* folder) {
+  FileWriter file(folder, kTrajectoryFile);
+  CsvWriter csv(&file, TrajectoryHeader(record.model.get(), contents));
+  const Trajectory& trajectory = record.trajectory;
+  const int N = trajectory.N();
+  for (int t = 0; t <= N; ++t) {
+    csv.Cell(trajectory.time[t]);
+    csv.Cells(trajectory.X.col(t));
+
+    // at the last knot there is no control
+    if (t < N) {
+      csv.Cells(trajectory.U.col(t));
+    } else {
+      csv.Empty(static_cast<int>(trajectory.U.rows()));
+    }
+    csv.Cells(trajectory.S.col(t));
+    if (contents.cost) csv.Cell(record.cost_per_knot[t]);
+    if (contents.gradient_norm && t < N) csv.Cell(record.gradient_norm_per_knot[t]);
+    if (contents.gradient_norm && t == N) csv.Empty();
+    if (contents.diagnostics) {
+      const KnotDiagnostics& knot = record.diagnostics[static_cast<std::size_t>(t)];
+      csv.Cell(knot.energy_potential);
+      csv.Cell(knot.energy_kinetic);
+      csv.Cell(knot.penetration);
+      csv.Cell(knot.constraint_violation);
+      csv.Cell(knot.contacts);
+      csv.Cell(knot.solver_iterations);
+      csv.Cell(knot.saturated_actuators);
+    }
+    csv.EndRow();
+  }
+  file.Close();
+}
+
+void WriteContexts(const Record& record, NewFolder* folder) {
+  FileWriter start(folder, kStartContextFile);
+  CsvWriter start_csv(&start, ContextHeader(record.model.get(), kContextSignature));
+  start_csv.Cells(record.context);
+  start_csv.EndRow();
+  start.Close();
+
+  FileWriter knots(folder, kKnotContextFile);
+  CsvWriter knots_csv(&knots, ContextHeader(record.model.get(), kMovingSignature));
+  for (int t = 0; t <= record.trajectory.N(); ++t) {
+    knots_csv.Cells(record.trajectory.context.col(t));
+    knots_csv.EndRow();
+  }
+  knots.Close();
+}
+
+// one knot a row: k, then K row by row
+void WritePolicy(const Record& record, NewFolder* folder) {
+  FileWriter file(folder, kPolicyFile);
+  CsvWriter csv(&file, PolicyHeader(record.model.get()));
+  for (int t = 0; t < record.trajectory.N(); ++t) {
+    csv.Cell(t);
+    csv.Cells(record.policy.k.col(t));
+    const MatrixXd& K = record.policy.K[static_cast<std::size_t>(t)];
+    for (Eigen::Index i = 0; i < K.rows(); ++i) {
+      for (Eigen::Index j = 0; j < K.cols(); ++j) csv.Cell(K(i, j));
+    }
+    csv.EndRow();
+  }
+  file.Close();
+}
+
+void WriteIterations(const Record& record, NewFolder* folder) {
+  FileWriter file(folder, kIterationsFile);
+  CsvWriter csv(&file, IterationsHeader());
+  for (const IterationRecord& iteration : record.iterations) {
+    csv.Cell(iteration.iteration);
+    for (double value : {iteration.cost, iteration.expected_change, iteration.actual_change, iteration.gradient_norm,
+                         iteration.step, iteration.regularization, iteration.seconds_rollout,
+                         iteration.seconds_derivative, iteration.seconds_backward}) {
+      csv.Cell(value);
+    }
+    csv.EndRow();
+  }
+  file.Close();
+}
+
+std::vector<Plot> Plots(const Record& record, const Contents& contents) {
+  const std::vector<std::string> header = TrajectoryHeader(record.model.get(), contents);
+  const Dims dims(record.model.get());
+  std::vector<Plot> plots;
+  auto over_time = [&](const std::string& file, const std::string& title, const std::string& y, int first, int count) {
+    Plot plot{file, kTrajectoryFile, title, "time (s)", y, {}, {}, false};
+    for (int i = first; i < first + count; ++i) {
+      plot.columns.push_back(i);
+      plot.labels.push_back(header[static_cast<std::size_t>(i)]);
+    }
+    if (count > 0) plots.push_back(plot);
+  };
+  over_time("positions.png", "Positions", "m, rad or quaternion", 1, dims.nq);
+  over_time("velocities.png", "Velocities", "m/s or rad/s", 1 + dims.nq, dims.nv);
+  if (record.trajectory.N() > 0) over_time("controls.png", "Controls", "ctrl", 1 + dims.nx, dims.nu);
+  int next = 1 + dims.nx + dims.nu + dims.ns;
+  if (contents.cost) over_time("knot_costs.png", "Cost of each knot", "cost", next++, 1);
+  if (contents.gradient_norm) ++next;
+  if (contents.diagnostics) {
+    over_time("energy.png", "Energy", "J", next, 2);
+    over_time("contacts.png", "Penetration and constraint violation", "m or rad", next + 2, 2);
+  }
+
+  // a logarithm needs one number that has it
+  auto positive = [&](double IterationRecord::*member) {
+    return std::any_of(record.iterations.begin(), record.iterations.end(),
+                       [&](const IterationRecord& it) { return std::isnormal(it.*member); });
+  };
+  if (positive(&IterationRecord::cost) && positive(&IterationRecord::gradient_norm)) {
+    plots.push_back({"iterations.png", kIterationsFile, "Optimization", "iteration", "absolute value", {1, 4},
+                     {"cost", "gradient norm"}, true});
+  }
+  return plots;
+}
+
+Json Array(ConstVectorRef values) {
+  Json array = Json::array();
+  for (Eigen::Index i = 0; i < values.size(); ++i) array.push_back(values[i]);
+  return array;
+}
+
+// names of the set bits of the engine's flags
+Json Flags(int flags, const char* const* names, int count) {
+  Json array = Json::array();
+  for (int i = 0; i < count; ++i) {
+    if (flags & (1 << i)) array.push_back(names[i]);
+  }
+  return array;
+}
+
+Json ModelJson(const Record& record) {
+  const mjModel* m = record.model.get();
+  return {{"name", ModelName(m)}, {"file", kModelFile}, {"sha256", record.model_sha256}, {"nq", m->nq}, {"nv", m->nv},
+          {"na", m->na}, {"nu", m->nu}, {"nbody", m->nbody}, {"ngeom", m->ngeom}, {"nsensordata", m->nsensordata},
+          {"total_mass_kg", mj_getTotalmass(m)}};
+}
+
+Json EngineJson(const mjModel* m) {
+  constexpr const char* kIntegrators[] = {"Euler", "RK4", "implicit", "implicitfast", "discrete"};
+  constexpr const char* kSolvers[] = {"PGS", "CG", "Newton"};
+  constexpr const char* kCones[] = {"pyramidal", "elliptic"};
+  constexpr const char* kJacobians[] = {"dense", "sparse", "auto"};
+  const mjOption& o = m->opt;
+  return {{"integrator", kIntegrators[o.integrator]},
+          {"solver", kSolvers[o.solver]},
+          {"cone", kCones[o.cone]},
+          {"jacobian", kJacobians[o.jacobian]},
+          {"timestep_s", o.timestep},
+          {"iterations", o.iterations},
+          {"tolerance", o.tolerance},
+          {"ls_iterations", o.ls_iterations},
+          {"ls_tolerance", o.ls_tolerance},
+          {"noslip_iterations", o.noslip_iterations},
+          {"noslip_tolerance", o.noslip_tolerance},
+          {"ccd_iterations", o.ccd_iterations},
+          {"ccd_tolerance", o.ccd_tolerance},
+          {"impratio", o.impratio},
+          {"gravity_m_per_s2", {o.gravity[0], o.gravity[1], o.gravity[2]}},
+          {"wind_m_per_s", {o.wind[0], o.wind[1], o.wind[2]}},
+          {"density_kg_per_m3", o.density},
+          {"viscosity_Pa_s", o.viscosity},
+          {"disabled", Flags(o.disableflags, mjDISABLESTRING, mjNDISABLE)},
+          {"enabled", Flags(o.enableflags, mjENABLESTRING, mjNENABLE)}};
+}
+
+Json SoftwareJson() {
+  utsname system{};
+  uname(&system);
+#ifdef __clang__
+  const char* compiler = "clang " __clang_version__;
+#else
+  const char* compiler = "g++ " __VERSION__;
+#endif
+  return {{"costate", COSTATE_VERSION}, {"mujoco", mj_versionString()}, {"compiler", compiler},
+          {"system", std::string(system.sysname) + " " + system.release + " " + system.machine}};
+}
+
+Json DiagnosticsJson(const Record& record) {
+  double penetration = 0, violation = 0;
+  int iterations = 0, contacts = 0, saturated = 0;
+  for (const KnotDiagnostics& knot : record.diagnostics) {
+    penetration = std::max(penetration, knot.penetration);
+    violation = std::max(violation, knot.constraint_violation);
+    iterations = std::max(iterations, knot.solver_iterations);
+    contacts = std::max(contacts, knot.contacts);
+    saturated += knot.saturated_actuators > 0;
+  }
+  auto energy = [](const KnotDiagnostics& knot) { return knot.energy_potential + knot.energy_kinetic; };
+  return {{"energy_at_start_J", energy(record.diagnostics.front())},
+          {"energy_at_end_J", energy(record.diagnostics.back())},
+          {"largest_penetration_m", penetration},
+          {"largest_constraint_violation_m_or_rad", violation},
+          {"most_contacts", contacts},
+          {"most_solver_iterations", iterations},
+          {"knots_with_saturated_actuators", saturated}};
+}
+
+Json FilesJson(const std::vector<WrittenFile>& files) {
+  Json array = Json::array();
+  for (const WrittenFile& file : files) array.push_back({{"name", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256}});
+  return array;
+}
+
+Json ResultJson(const Record& record, const Contents& contents) {
+  Json terms = Json::array();
+  for (const CostTermValue& term : record.cost_terms) terms.push_back({{"name", term.name}, {"value", term.value}});
+  return {{"status", record.status},
+          {"message", record.message},
+          {"cost", contents.cost ? Json(record.cost_per_knot.sum()) : Json()},
+          {"gradient_norm", contents.iterations ? Json(record.iterations.back().gradient_norm) : Json()},
+          {"cost_terms", terms},
+          {"metric", record.metric},
+          {"iterations", record.iterations.size()}};
+}
+
+Json RecordJson(const Record& record, const Contents& contents, const std::vector<WrittenFile>& files) {
+  const int N = record.trajectory.N();
+  const double timestep = record.model->opt.timestep;
+  Json json = {{"format", kFormat}, {"schema", kSchema}, {"created", record.created}, {"command", record.command}};
+  json["inputs"] = {{"model_file", record.model_file}, {"task_file", record.task_file}};
+  json["result"] = ResultJson(record, contents);
+  json["failures"] = record.failures;
+  json["warnings"] = record.warnings;
+  json["horizon"] = {{"N", N}, {"substeps", record.substeps}, {"timestep_s", timestep},
+                     {"knot_time_s", record.substeps * timestep}, {"duration_s", N * record.substeps * timestep}};
+  json["seed"] = record.seed;
+  json["settings"] = record.settings;
+  json["model"] = ModelJson(record);
+  json["engine"] = EngineJson(record.model.get());
+  json["diagnostics"] = contents.diagnostics ? DiagnosticsJson(record) : Json();
+  json["latency_budget_s"] = nullptr;  // only planning while moving has one
+  json["latency_used_s"] = nullptr;
+  json["units"] = {{"length", "m"}, {"mass", "kg"}, {"time", "s"}, {"angle", "rad"}, {"force", "N"}, {"torque", "N m"},
+                   {"energy", "J"}, {"ctrl", "as each actuator defines it"}, {"act", "as each actuator defines it"}};
+  json["frames"] = {{"qpos", "free joints: position and unit quaternion (w x y z) in the world frame; others relative to "
+                             "the parent body"},
+                    {"qvel", "free joints: linear in the world frame, angular in the body frame; ball joints: body frame"},
+                    {"tangent", "qpos tangent, qvel, act; rotations as in qvel"},
+                    {"sensors", "as MuJoCo defines each sensor type"}};
+  json["initial_state"] = Array(record.trajectory.X.col(0));
+  json["goal_state"] = record.x_goal.size() > 0 ? Array(record.x_goal) : Json();
+  json["contents"] = {{"task", contents.task}, {"cost", contents.cost}, {"gradient_norm", contents.gradient_norm},
+                      {"diagnostics", contents.diagnostics}, {"policy", contents.policy},
+                      {"iterations", contents.iterations}};
+  json["software"] = SoftwareJson();
+  json["files"] = FilesJson(files);
+  json["checksum"] = Checksum(json);
+  return json;
+}
+
+}  // namespace
+
+void WriteRecord(const std::string& folder, Record& record, const WriteRecordOptions& options) {
+  const Contents contents = CheckRecord(record);
+  NewFolder run(folder, options.force);
+
+  // what the run consists of
+  const std::vector<unsigned char> model = SerializeModel(record.model.get());
+  WriteBytes(&run, kModelFile, {reinterpret_cast<const char*>(model.data()), model.size()});
+  record.model_sha256 = run.files().back().sha256;
+  if (contents.task) WriteBytes(&run, kTaskFile, record.task_text);
+  WriteTrajectory(record, contents, &run);
+  WriteContexts(record, &run);
+  if (contents.policy) WritePolicy(record, &run);
+  if (contents.iterations) WriteIterations(record, &run);
+  const std::vector<WrittenFile> files = run.files();
+
+  // pictures: may be missing, may be deleted, hence without a hash
+  if (options.plots) {
+    WriteBytes(&run, kPlotFile, PlotScript(Plots(record, contents)));
+    const std::string why = RunGnuplot(run.path(), kPlotFile);
+    if (!why.empty()) record.warnings.push_back("plots are missing: " + why);
+  }
+
+  // the record last
+  record.created = Now();
+  WriteBytes(&run, kRecordFile, ToText(RecordJson(record, contents, files), 2) + "\n");
+  run.Publish();
+}
+
+}  // namespace costate

@@ -1,0 +1,171 @@
+#include "viewer/overlay.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace costate::viewer {
+namespace {
+
+constexpr int kMaxLines = 8;    // controls in one plot; more cannot be told apart
+constexpr int kMaxPoints = mjMAXLINEPNT - 1;
+
+// the renderer's font has ASCII only
+std::string Ascii(std::string text) {
+  for (char& c : text) {
+    if (c < 32 || c > 126) c = '?';
+  }
+  return text;
+}
+
+void SetText(char* target, std::size_t size, const std::string& text) { std::snprintf(target, size, "%s", Ascii(text).c_str()); }
+
+// one line of a figure from values over time, thinned to what a figure holds; `stepwise` for controls, held over a knot
+void SetLine(mjvFigure* figure, int line, const std::string& name, const VectorXd& time, const VectorXd& values, bool stepwise) {
+  const int n = static_cast<int>(values.size());
+  const int per_value = stepwise ? 2 : 1;
+  const int stride = (n * per_value + kMaxPoints - 1) / kMaxPoints;
+  int points = 0;
+  auto add = [&](double t, double value) {
+    figure->linedata[line][2 * points] = static_cast<float>(t);
+    figure->linedata[line][2 * points + 1] = static_cast<float>(value);
+    ++points;
+  };
+  for (int i = 0; i < n && points + per_value <= mjMAXLINEPNT; i += stride) {
+    add(time[i], values[i]);
+    if (stepwise) add(time[std::min<Eigen::Index>(i + stride, time.size() - 1)], values[i]);
+  }
+  figure->linepnt[line] = points;
+  SetText(figure->linename[line], sizeof(figure->linename[line]), name);
+}
+
+// "hip" of "ctrl[hip]"
+std::string ControlName(const mjModel* model, int i) {
+  const std::string name = ControlNames(model)[i];
+  const std::size_t open = name.find('['), close = name.rfind(']');
+  return open < close && close != std::string::npos ? name.substr(open + 1, close - open - 1) : name;
+}
+
+std::unique_ptr<mjvFigure> MakeFigure(const std::string& title) {
+  auto figure = std::make_unique<mjvFigure>();
+  mjv_defaultFigure(figure.get());
+  SetText(figure->title, sizeof(figure->title), title);
+  SetText(figure->xlabel, sizeof(figure->xlabel), "time [s]");
+  SetText(figure->xformat, sizeof(figure->xformat), "%.2g");
+  SetText(figure->yformat, sizeof(figure->yformat), "%.3g");
+  SetText(figure->minwidth, sizeof(figure->minwidth), "-0.000");
+  figure->flg_ticklabel[0] = figure->flg_ticklabel[1] = 1;
+  figure->flg_extend = 1;
+  figure->flg_selection = 1;
+  figure->figurergba[3] = 0.65f;
+  figure->gridsize[0] = figure->gridsize[1] = 5;
+  figure->linewidth = 2;
+  return figure;
+}
+
+}  // namespace
+
+VectorXd SumCost(const ViewSource& source) {
+  VectorXd sum = source.cost_per_knot;
+  for (Eigen::Index t = 1; t < sum.size(); ++t) sum[t] += sum[t - 1];
+  return sum;
+}
+
+std::vector<InfoLine> Describe(Player& player, const VectorXd& cost_so_far) {
+  const ViewSource& source = player.source();
+  std::vector<InfoLine> lines;
+  if (source.live || player.last_knot() == 0) {
+    lines.push_back({"time", fmt::format("{:.3f} s", player.time())});
+  } else {
+    lines.push_back({"time", fmt::format("{:.3f} / {:.3f} s", player.time(), player.end())});
+    lines.push_back({"knot", fmt::format("{} / {}", player.knot(), player.last_knot())});
+  }
+  if (cost_so_far.size() > player.knot()) {
+    lines.push_back({"cost of knot", fmt::format("{:.4g}", source.cost_per_knot[player.knot()])});
+    lines.push_back({"cost so far", fmt::format("{:.5g} of {:.5g}", cost_so_far[player.knot()],
+                                                cost_so_far[cost_so_far.size() - 1])});
+  }
+  const mjData* data = player.data();
+  if (data->ncon > 0) {
+    double depth = 0;
+    for (int i = 0; i < data->ncon; ++i) depth = std::max<double>(depth, -data->contact[i].dist);
+    lines.push_back({"contacts", fmt::format("{}, deepest {:.2f} mm", data->ncon, 1e3 * depth)});
+  }
+  if (!player.failure().empty()) lines.push_back({"simulation", player.failure()});
+  return lines;
+}
+
+void DrawInfo(const std::vector<InfoLine>& lines, int corner, mjrRect viewport, const mjrContext* context) {
+  std::string names, values;
+  for (const InfoLine& line : lines) {
+    names += (names.empty() ? "" : "\n") + Ascii(line.name);
+    values += (values.empty() ? "" : "\n") + Ascii(line.value);
+  }
+  mjr_overlay(mjFONT_NORMAL, corner, viewport, names.c_str(), values.c_str(), context);
+}
+
+void DrawStamp(const std::string& text, mjrRect viewport, const mjrContext* context) {
+  mjr_overlay(mjFONT_NORMAL, mjGRID_BOTTOMLEFT, viewport, Ascii(text).c_str(), nullptr, context);
+}
+
+TimeLine::TimeLine(mjrRect viewport, const mjrContext* context) {
+  const int height = std::max(6, context->charHeight / 2), margin = 2 * height;
+  bar = {viewport.left + margin, viewport.bottom + height, std::max(1, viewport.width - 2 * margin), height};
+}
+
+void TimeLine::Draw(const Player& player) const {
+  // a dark strip, its filled part, and a handle
+  const int edge = std::max(1, bar.height / 6);
+  mjr_rectangle({bar.left - edge, bar.bottom - edge, bar.width + 2 * edge, bar.height + 2 * edge}, 0, 0, 0, 0.55f);
+  const double length = player.end() - player.start();
+  const double fraction = length > 0 ? (player.time() - player.start()) / length : 0;
+  const int filled = static_cast<int>(fraction * bar.width);
+  mjr_rectangle({bar.left, bar.bottom, filled, bar.height}, 0.25f, 0.60f, 0.95f, 0.9f);
+  const int handle = bar.height;
+  mjr_rectangle({bar.left + std::clamp(filled - handle / 2, 0, std::max(0, bar.width - handle)),
+                 bar.bottom - handle / 3, handle, bar.height + 2 * (handle / 3)},
+                1, 1, 1, 0.95f);
+}
+
+bool TimeLine::Contains(double x, double y) const {
+  return x >= bar.left - bar.height && x <= bar.left + bar.width + bar.height && y >= bar.bottom - bar.height &&
+         y <= bar.bottom + 2 * bar.height;
+}
+
+double TimeLine::Fraction(double x) const { return std::clamp((x - bar.left) / bar.width, 0.0, 1.0); }
+
+Plots::Plots(const ViewSource& source) {
+  const Trajectory& motion = source.trajectory;
+  if (source.live || motion.N() < 1) return;
+  if (source.cost_per_knot.size() == motion.time.size()) {
+    auto figure = MakeFigure("cost of each knot");
+    SetLine(figure.get(), 0, "cost", motion.time, source.cost_per_knot, false);
+    figure->flg_legend = 0;
+    figures_.push_back(std::move(figure));
+  }
+  if (motion.U.rows() > 0) {
+    const int lines = std::min<int>(kMaxLines, static_cast<int>(motion.U.rows()));
+    auto figure = MakeFigure(motion.U.rows() > lines ? fmt::format("controls (first {} of {})", lines, motion.U.rows())
+                                                     : std::string("controls"));
+    for (int i = 0; i < lines; ++i) {
+      SetLine(figure.get(), i, ControlName(source.model, i), motion.time, motion.U.row(i).transpose(), true);
+    }
+    figure->flg_legend = 1;
+    figures_.push_back(std::move(figure));
+  }
+}
+
+void Plots::Draw(const Player& player, mjrRect viewport, const mjrContext* context) {
+  if (figures_.empty()) return;
+  const int width = std::clamp(viewport.width / 3, std::min(260, viewport.width), 900);
+  const int height = std::min(viewport.height / static_cast<int>(figures_.size()), width * 3 / 4);
+  int top = viewport.bottom + viewport.height;
+  for (auto& figure : figures_) {
+    figure->selection = static_cast<float>(player.time());
+    top -= height;
+    mjr_figure({viewport.left + viewport.width - width, top, width, height}, figure.get(), context);
+  }
+}
+
+}  // namespace costate::viewer

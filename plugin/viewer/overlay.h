@@ -1,0 +1,52 @@
+// Text, time line and plots over a picture, drawn by the engine's renderer into its current buffer.
+#ifndef COSTATE_PLUGIN_VIEWER_OVERLAY_H_
+#define COSTATE_PLUGIN_VIEWER_OVERLAY_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "viewer/motion.h"
+
+namespace costate::viewer {
+
+/// Names and values in two columns, one line each.
+struct InfoLine {
+  std::string name, value;
+};
+
+/// Time, knot, cost, contacts of the moment that the player shows. @param cost_so_far  by SumCost.
+std::vector<InfoLine> Describe(Player& player, const VectorXd& cost_so_far);
+
+/// Running sum of the cost of the knots; empty when there is none.
+VectorXd SumCost(const ViewSource& source);
+
+/// Two columns of text in a corner (mjtGridPos).
+void DrawInfo(const std::vector<InfoLine>& lines, int corner, mjrRect viewport, const mjrContext* context);
+
+/// A label in the lower left corner: the time stamp of a film's frame.
+void DrawStamp(const std::string& text, mjrRect viewport, const mjrContext* context);
+
+/// The bar along the bottom of a window: where it is, and where on it a moment lies.
+struct TimeLine {
+  mjrRect bar;                                           ///< in pixels of the frame buffer
+  TimeLine(mjrRect viewport, const mjrContext* context);
+  void Draw(const Player& player) const;
+  bool Contains(double x, double y) const;               ///< with some room around it
+  double Fraction(double x) const;                       ///< 0 … 1
+};
+
+/// Plots of cost and controls over time, with the present moment marked.
+class Plots {
+ public:
+  explicit Plots(const ViewSource& source);
+  /// Draws them in the right third of the viewport. A live motion has only controls, which are constant: nothing is drawn.
+  void Draw(const Player& player, mjrRect viewport, const mjrContext* context);
+
+ private:
+  std::vector<std::unique_ptr<mjvFigure>> figures_;
+};
+
+}  // namespace costate::viewer
+
+#endif  // COSTATE_PLUGIN_VIEWER_OVERLAY_H_

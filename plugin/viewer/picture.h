@@ -1,0 +1,29 @@
+// Pictures as pixels and as PNG files.
+#ifndef COSTATE_PLUGIN_VIEWER_PICTURE_H_
+#define COSTATE_PLUGIN_VIEWER_PICTURE_H_
+
+#include <string>
+#include <vector>
+
+namespace costate::viewer {
+
+/// 8 bits a channel, red green blue, the first row on top.
+struct Image {
+  int width = 0, height = 0;
+  std::vector<unsigned char> rgb;  ///< 3 width height
+};
+
+/// Images of one height side by side, `gap` white columns between them.
+Image SideBySide(const std::vector<Image>& images, int gap);
+
+/// Throws Error{kFile} if `path` exists and may not be replaced, or its folder does not exist: before work is done for it.
+void CheckWritable(const std::string& path, bool force);
+
+/// Writes the file whole or not at all: into a temporary beside it, synced, then renamed.
+/// @param force  replace an existing file; otherwise Error{kFile}.
+/// @throws Error{kFile} with the path and the system's reason.
+void WritePng(const std::string& path, const Image& image, bool force);
+
+}  // namespace costate::viewer
+
+#endif  // COSTATE_PLUGIN_VIEWER_PICTURE_H_

@@ -1,0 +1,217 @@
+// costate check and costate info as their users run them.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "support/process.h"
+#include "support/temporary_folder.h"
+
+namespace costate {
+namespace {
+
+using Json = nlohmann::json;
+using support::Process;
+using support::ProcessResult;
+using support::RunProcess;
+using support::TemporaryFolder;
+
+std::string Model(const std::string& name) { return std::string(COSTATE_MODELS) + "/" + name + "/" + name + ".xml"; }
+
+ProcessResult Check(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), {COSTATE_PROGRAM, "check"});
+  return RunProcess(arguments);
+}
+
+// a ball over a floor, with a motor and a keyframe in the air
+const char* kBall = R"(<mujoco model="ball"><worldbody><geom type="plane" size="5 5 .1"/><body pos="0 0 .3">
+  <joint name="x" type="slide"/><joint name="z" type="slide" axis="0 0 1"/><geom size=".1"/></body></worldbody>
+  <actuator><motor name="push" joint="x"/></actuator><sensor><jointpos name="height" joint="z"/></sensor>
+  <keyframe><key name="air" qpos="0 1"/><key name="floor" qpos="0 -.201"/></keyframe></mujoco>)";
+
+TEST(Check, ComparesTheGivenStateAFreeMotionAndAContact) {
+  const ProcessResult result = Check({Model("hopper")});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  for (const char* text : {"given: default state, no contact", "free motion:", "contacts disabled", "contact: ", "in contact",
+                           "A qvel'/qpos", "B qvel'/ctrl", "C sensor/qvel", "D sensor/ctrl", "d qvel[", "\nagrees\n"}) {
+    EXPECT_NE(result.out.find(text), std::string::npos) << text << "\n" << result.out;
+  }
+  EXPECT_EQ(result.err, "");
+}
+
+TEST(Check, JsonHoldsEveryBlockOfEveryState) {
+  const ProcessResult result = Check({Model("hopper"), "--json", "--level", "step", "--tolerance", "1e-3"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json json = Json::parse(result.out);
+  EXPECT_EQ(json["model"], "hopper");
+  EXPECT_EQ(json["sizes"]["nv"], 6);
+  EXPECT_EQ(json["tolerance"], 1e-3);
+  EXPECT_EQ(json["agrees"], true);
+  EXPECT_EQ(json["complete"], true);
+  ASSERT_EQ(json["states"].size(), 3u);
+  std::set<std::string> states;
+  for (const Json& state : json["states"]) {
+    states.insert(state["name"]);
+    EXPECT_EQ(state["coverage"][0]["term"], "step");
+    EXPECT_EQ(state["coverage"][0]["level"], "step difference");
+    EXPECT_TRUE(state["failure"].is_null());
+    ASSERT_EQ(state["blocks"].size(), 9u);
+    for (const Json& block : state["blocks"]) {
+      EXPECT_EQ(block["judged"].get<int>() + block["noisy"].get<int>() + block["nonsmooth"].get<int>(),
+                block["rows"].get<int>() * block["cols"].get<int>());
+      EXPECT_TRUE(block["worst"]["row_name"].is_string()) << block;
+      EXPECT_LE(block["worst"]["error"].get<double>(), 1e-3 + 3 * block["worst"]["error_bar"].get<double>());
+    }
+  }
+  EXPECT_EQ(states, (std::set<std::string>{"given", "free motion", "contact"}));
+  EXPECT_GT(json["states"][2]["contacts"].get<int>(), 0);
+  EXPECT_EQ(json["states"][1]["contacts"], 0);
+}
+
+TEST(Check, AWrongDerivativeIsExitCodeOneAndNamed) {
+  // forward differences with a nudge of a hundredth
+  const ProcessResult result = Check({Model("acrobot"), "--level", "step", "--forward", "--eps", "0.01"});
+  EXPECT_EQ(result.exit_code, 1) << result.out << result.err;
+  EXPECT_NE(result.out.find("WRONG: d q"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("\nDISAGREES\n"), std::string::npos);
+}
+
+TEST(Check, StartsFromAKeyframeAFileOrLater) {
+  TemporaryFolder folder;
+  const std::string model = folder.Write("ball.xml", kBall);
+  ProcessResult result = Check({model, "--key", "air"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("given: keyframe 'air', no contact"), std::string::npos) << result.out;
+
+  // touching already: the given state is the contact
+  result = Check({model, "--key", "1"});
+  EXPECT_NE(result.out.find("given: keyframe '1', in contact"), std::string::npos) << result.out;
+  EXPECT_EQ(result.out.find("\ncontact:"), std::string::npos);
+
+  result = Check({model, "--steps", "5"});
+  EXPECT_NE(result.out.find("given: default state, 5 steps later"), std::string::npos) << result.out;
+
+  const std::string state = folder.Write("state.txt", "# qpos qvel ctrl\n0.1, 0.5\n0 -1\n0.3\n");
+  result = Check({model, "--state", state});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("state file"), std::string::npos) << result.out;
+}
+
+TEST(Check, ContactOnsetIsSaidToBeNotSmooth) {
+  TemporaryFolder folder;
+  const std::string state = folder.Write("touch.txt", "0 -0.2 0 0");
+  const ProcessResult result = Check({folder.Write("ball.xml", kBall), "--state", state});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("not smooth in qpos[z]: contacts switch under every nudge"), std::string::npos) << result.out;
+}
+
+TEST(Check, AModelThatCannotTouchSaysSo) {
+  const ProcessResult result = Check({Model("pendulum")});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("note: this model cannot have contacts"), std::string::npos) << result.out;
+}
+
+TEST(Check, BadInputIsExitCodeTwoWithASentence) {
+  TemporaryFolder folder;
+  const std::string model = folder.Write("ball.xml", kBall);
+  struct Case {
+    std::vector<std::string> arguments;
+    const char* text;
+  };
+  for (const Case& c :
+       {Case{{"missing.xml"}, "missing.xml"},
+        Case{{folder.Write("broken.xml", "<mujoco><worldbody></mujoco>")}, "broken.xml"},
+        Case{{folder.Write("mesh.xml", "<mujoco><asset><mesh name='m' file='none.obj'/></asset></mujoco>")}, "none.obj"},
+        Case{{model, "--key", "flor"}, "floor"},
+        Case{{model, "--key", "7"}, "7"},
+        Case{{model, "--state", folder.File("none.txt")}, "none.txt"},
+        Case{{model, "--state", folder.Write("short.txt", "1 2 3")}, "has 3 numbers"},
+        Case{{model, "--state", folder.Write("word.txt", "1 2\n3 four")}, ":2: 'four' is not a number"},
+        Case{{model, "--state", folder.Write("nan.txt", "0 0 nan 0")}, "qvel[x]"},
+        Case{{model, "--steps", "-1"}, "--steps"},
+        Case{{model, "--tolerance", "0"}, "--tolerance"},
+        Case{{model, "--level", "best-of-all"}, "--level"},
+        Case{{model, "--substeps", "0"}, "--substeps"},
+        Case{{}, "MODEL"}}) {
+    const ProcessResult result = Check(c.arguments);
+    EXPECT_EQ(result.exit_code, 2) << c.text << "\n" << result.out;
+    EXPECT_NE(result.err.find("costate: error: "), std::string::npos) << c.text << "\n" << result.err;
+    EXPECT_NE(result.err.find(c.text), std::string::npos) << c.text << "\n" << result.err;
+  }
+}
+
+TEST(Check, AModelWithoutFreedomOrControlIsNoError) {
+  TemporaryFolder folder;
+  for (const char* body : {"<geom size='1'/>", "<body><joint/><geom size='1'/></body>"}) {
+    const std::string model = folder.Write("m.xml", "<mujoco><worldbody>" + std::string(body) + "</worldbody></mujoco>");
+    const ProcessResult result = Check({model});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+  }
+}
+
+TEST(Check, CtrlCKeepsWhatWasCompared) {
+  // forty balls on a floor: seconds of reference
+  TemporaryFolder folder;
+  std::string xml = "<mujoco><worldbody><geom type='plane' size='5 5 .1'/>";
+  for (int i = 0; i < 40; ++i) {
+    xml += "<body pos='" + std::to_string(0.19 * (i % 5)) + " " + std::to_string(0.19 * (i / 5)) +
+           " .099'><freejoint/><geom size='.1'/></body>";
+  }
+  Process process({COSTATE_PROGRAM, "check", folder.Write("heap.xml", xml + "</worldbody></mujoco>"), "--no-sensors"});
+  ASSERT_TRUE(process.WaitForText("tolerance"));
+  usleep(300000);
+  process.Signal(SIGINT);
+  const ProcessResult result = process.Wait();
+  EXPECT_EQ(result.exit_code, 130) << result.out << result.err;
+  EXPECT_NE(result.out.find("A qvel'/qpos"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("interrupted"), std::string::npos) << result.out;
+}
+
+ProcessResult Info(const std::string& model) { return RunProcess({COSTATE_PROGRAM, "info", model}); }
+
+TEST(Info, SaysSizesActuatorsLevelsAndWhatIsNotSmooth) {
+  const ProcessResult result = Info(Model("hopper"));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  for (const char* text : {"model 'hopper'", "nq 6, nv 6, na 0, nu 3", "implicitfast", "contacts possible", "ctrl[knee]",
+                           "[-100, 100]", "keyframes   2: stand, crouch", "derivatives", "contact onset jumps",
+                           "solimp[0] is up to 0.9", "remedy: solimp=\"0 0.95 0.001\"", "joint limits jump"}) {
+    EXPECT_NE(result.out.find(text), std::string::npos) << text << "\n" << result.out;
+  }
+}
+
+TEST(Info, NamesEachObstacleOfAModelThatHasThemAll) {
+  TemporaryFolder folder;
+  const std::string model = folder.Write("all.xml", R"(<mujoco><option noslip_iterations="3"><flag sleep="enable"/></option>
+    <worldbody><body><joint name="dry" frictionloss="1" actuatorfrclimited="true" actuatorfrcrange="-1 1" springyield=".1"
+      stiffness="10"/><geom type="box" size=".1 .1 .1"/><site name="s"/></body><site name="w" pos="0 0 1"/></worldbody>
+    <tendon><spatial name="rope" springlength="0.1 0.5" stiffness="3" frictionloss=".1" limited="true" range="0 2">
+      <site site="s"/><site site="w"/></spatial></tendon>
+    <actuator><muscle name="muscle" tendon="rope" lengthrange=".1 2"/><motor name="late" joint="dry" ctrlrange="-1 1"
+      forcerange="-1 1" delay="0.01" nsample="4"/><general name="filtered" joint="dry" dyntype="filter" actrange="-1 1"/></actuator>
+    </mujoco>)");
+  const ProcessResult result = Info(model);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  for (const char* text : {"noslip_iterations is 3", "sleep:", "frictionloss on 1 of 1 joints (dry)",
+                           "frictionloss on 1 of 1 tendons", "actuatorfrcrange on 1 of 1 joints",
+                           "forcerange on 1 of 3 actuators (late)", "actrange on", "muscles bend", "tausmooth", "plastic",
+                           "delays", "dead band", "no contacts possible"}) {
+    EXPECT_NE(result.out.find(text), std::string::npos) << text << "\n" << result.out;
+  }
+  EXPECT_EQ(result.out.find("contact onset"), std::string::npos);
+}
+
+TEST(Info, ASmoothModelHasNoObstacleAndABadOneNoInfo) {
+  TemporaryFolder folder;
+  const ProcessResult smooth =
+      Info(folder.Write("smooth.xml", "<mujoco><worldbody><body><joint/><geom size='.1'/></body></worldbody></mujoco>"));
+  EXPECT_EQ(smooth.exit_code, 0);
+  EXPECT_NE(smooth.out.find("nothing known that jumps"), std::string::npos) << smooth.out;
+  EXPECT_NE(smooth.out.find("none: there is nothing to control"), std::string::npos) << smooth.out;
+  EXPECT_EQ(Info("missing.xml").exit_code, 2);
+}
+
+}  // namespace
+}  // namespace costate

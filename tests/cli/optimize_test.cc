@@ -1,0 +1,145 @@
+// costate optimize, as a process: from a task or two keyframes to a saved run, and what happens when that is not possible.
+#include <costate/record.h>
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <string>
+
+#include "cli/program.h"
+
+namespace costate {
+namespace {
+
+namespace fs = std::filesystem;
+using support::Process;
+using support::ProcessResult;
+using support::TemporaryFolder;
+
+constexpr char kSwing[] =
+    "<mujoco model='swing'><option timestep='0.01'/><worldbody><body pos='0 0 1'><joint name='hinge' axis='0 1 0' damping='.05'/>"
+    "<geom type='capsule' size='.02' fromto='0 0 0 0 0 -.5' mass='1'/></body></worldbody>"
+    "<actuator><motor name='motor' joint='hinge' ctrlrange='-10 10'/></actuator>"
+    "<keyframe><key name='hang' qpos='0'/><key name='side' qpos='1.5' ctrl='3'/></keyframe></mujoco>";
+
+std::string SwingTask(const std::string& solver, const std::string& horizon = "0.6") {
+  return "<task model='swing.xml' horizon='" + horizon +
+         "'><start key='hang'/><cost name='angle' qpos='all' target='key:side' weight='1' terminal='100'/>"
+         "<cost name='speed' qvel='all' weight='0.01' terminal='1'/><cost name='effort' ctrl='all' weight='0.001'/>" + solver +
+         "</task>";
+}
+
+TEST(CliOptimize, SavesARunThatReplaysBitForBit) {
+  TemporaryFolder folder;
+  folder.Write("swing.xml", kSwing);
+  const std::string task = folder.Write("swing.task.xml", SwingTask(""));
+  const ProcessResult result = Costate({"optimize", task, "--out", folder.File("run"), "--no-plots"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_TRUE(Has(result.out, "converged after "));
+  EXPECT_TRUE(Has(result.out, "\n    angle "));
+  EXPECT_TRUE(Has(result.out, "goal          missed by at most"));
+  EXPECT_TRUE(Has(result.out, "costate replay " + folder.File("run")));
+
+  const Record record = ReadRecord(folder.File("run"));
+  EXPECT_EQ(record.command, "optimize");
+  EXPECT_EQ(record.status, "converged");
+  EXPECT_EQ(record.trajectory.N(), 60);
+  EXPECT_NEAR(record.trajectory.X(0, 60), 1.5, 0.05);
+  EXPECT_EQ(record.policy.K.size(), 60u);
+  EXPECT_EQ(record.cost_per_knot.size(), 61);
+  EXPECT_FALSE(record.iterations.empty());
+  EXPECT_NEAR(record.cost_per_knot.sum(), record.iterations.back().cost, 1e-9 * record.iterations.back().cost);
+  EXPECT_EQ(Costate({"replay", folder.File("run")}).exit_code, 0);
+}
+
+// The robot alone is enough; the folder is runs/… below the current one and never an old run.
+TEST(CliOptimize, GoesFromKeyframeToKeyframeWithoutATask) {
+  TemporaryFolder folder;
+  folder.Write("swing.xml", kSwing);
+  for (int n = 1; n <= 2; n++) {
+    const ProcessResult result =
+        Costate({"optimize", "swing.xml", "--start", "key:hang", "--goal", "key:side", "--time", "0.6", "--no-plots", "--quiet"},
+                {.folder = folder.path().string(), .environment = {}});
+    ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+    EXPECT_TRUE(Has(result.out, "goal          missed by at most"));
+  }
+  int runs = 0;
+  for (const auto& entry : fs::directory_iterator(folder.path() / "runs")) {
+    EXPECT_TRUE(Replay(ReadRecord(entry.path().string())).identical) << entry.path();
+    runs++;
+  }
+  EXPECT_EQ(runs, 2);
+}
+
+TEST(CliOptimize, PrintsOnePlainLineAnIterationIntoAPipe) {
+  TemporaryFolder folder;
+  folder.Write("swing.xml", kSwing);
+  const std::string task = folder.Write("swing.task.xml", SwingTask(""));
+  const ProcessResult result = Costate({"optimize", task, "--no-save", "--iterations", "2"});
+  EXPECT_TRUE(Has(result.out, " iter "));
+  EXPECT_TRUE(Has(result.out, "\n    1 "));
+  EXPECT_TRUE(Has(result.out, "\n    2 "));
+  EXPECT_EQ(result.out.find('\r'), std::string::npos) << "a progress bar in a pipe";
+  EXPECT_EQ(result.out.find('\x1b'), std::string::npos) << "escape sequences in a pipe";
+  EXPECT_FALSE(fs::exists(folder.path() / "runs"));
+}
+
+// Ctrl-C after the first iterations: the best motion so far is saved and replays.
+TEST(CliOptimize, KeepsTheBestMotionWhenInterrupted) {
+  TemporaryFolder folder;
+  folder.Write("swing.xml", kSwing);
+  const std::string task =
+      folder.Write("swing.task.xml", SwingTask("<solver type='ilqr' iterations='1000000' tolerance='0'/>", "20"));
+  Process process({COSTATE_PROGRAM, "optimize", task, "--out", folder.File("run"), "--no-plots", "--derivative", "step"});
+  ASSERT_TRUE(process.WaitForText("\n    1 "));
+  process.Signal(SIGINT);
+  const ProcessResult result = process.Wait();
+  EXPECT_EQ(result.exit_code, 130) << result.out << result.err;
+  EXPECT_TRUE(Has(result.out, "interrupted after "));
+  const Record record = ReadRecord(folder.File("run"));
+  EXPECT_EQ(record.status, "interrupted");
+  EXPECT_TRUE(Replay(record).identical);
+}
+
+TEST(CliOptimize, NeverOverwritesARunWithoutForce) {
+  TemporaryFolder folder;
+  folder.Write("swing.xml", kSwing);
+  const std::string task = folder.Write("swing.task.xml", SwingTask(""));
+  const std::vector<std::string> command = {"optimize", task, "--out", folder.File("run"), "--no-plots", "--iterations", "2"};
+  ASSERT_EQ(Costate(command).exit_code, 0);
+  const std::string before = support::ReadFile(folder.path() / "run" / "record.json");
+  EXPECT_TRUE(RefusedWith(Costate(command), "run exists; --force replaces a run"));
+  EXPECT_EQ(support::ReadFile(folder.path() / "run" / "record.json"), before);
+  std::vector<std::string> forced = command;
+  forced.push_back("--force");
+  EXPECT_EQ(Costate(forced).exit_code, 0);
+}
+
+TEST(CliOptimize, NamesWhatIsWrongBeforeItWorks) {
+  TemporaryFolder folder;
+  const std::string model = folder.Write("swing.xml", kSwing);
+  const std::string task = folder.Write("swing.task.xml", SwingTask(""));
+  EXPECT_TRUE(RefusedWith(Costate({"optimize", folder.File("no.xml")}), "no.xml"));
+  EXPECT_TRUE(RefusedWith(Costate({"optimize", model}), "is a model, not a task"));
+  EXPECT_TRUE(RefusedWith(Costate({"optimize", model, "--goal", "sid"}), "side"));
+  EXPECT_TRUE(RefusedWith(Costate({"optimize", task, "--goal", "side"}), "is a task file"));
+  EXPECT_TRUE(RefusedWith(Costate({"optimize", task, "--out", folder.File("swing.xml") + "/run"}), "cannot be saved"));
+  EXPECT_TRUE(RefusedWith(Costate({"optimize", task, "--out", folder.File("none") + "/run"}), "cannot be saved"));
+  EXPECT_TRUE(RefusedWith(Costate({"optimize", folder.Write("zero.task.xml", SwingTask("", "0"))}), "horizon"));
+  EXPECT_EQ(Costate({"optimize", model, "--goal", "side", "--time", "-1"}).exit_code, 2);
+}
+
+// Without actuators there is nothing to optimize, without dofs nothing moves: both are said.
+TEST(CliOptimize, RefusesRobotsThatCannotBeMoved) {
+  TemporaryFolder folder;
+  const std::string passive = folder.Write("passive.xml",
+                                           "<mujoco><worldbody><body><joint/><geom size='.1'/></body></worldbody>"
+                                           "<keyframe><key name='a' qpos='1'/></keyframe></mujoco>");
+  EXPECT_TRUE(RefusedWith(Costate({"optimize", passive, "--goal", "a"}), "actuator"));
+  const std::string rigid = folder.Write("rigid.xml", "<mujoco><worldbody><geom size='.1'/></worldbody></mujoco>");
+  EXPECT_EQ(Costate({"optimize", rigid, "--goal", "0"}).exit_code, 2);
+}
+
+}  // namespace
+}  // namespace costate

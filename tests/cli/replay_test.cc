@@ -1,0 +1,82 @@
+// costate replay, as a process: identical, different, or not a run.
+#include <costate/record.h>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "cli/program.h"
+
+namespace costate {
+namespace {
+
+namespace fs = std::filesystem;
+using support::ProcessResult;
+using support::ReadFile;
+using support::TemporaryFolder;
+
+class CliReplay : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const ProcessResult result = Costate({"rollout", folder_.Write("p.xml", kPendulum), "--key", "side", "--time", "0.3",
+                                          "--out", run_, "--no-plots"});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+  }
+  TemporaryFolder folder_;
+  std::string run_ = folder_.File("run");
+};
+
+TEST_F(CliReplay, SaysIdenticalBitForBit) {
+  const ProcessResult result = Costate({"replay", run_});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(Has(result.out, "rollout of 'pendulum' (ok)"));
+  EXPECT_TRUE(Has(result.out, "identical, bit for bit: 151 knots, 0.3 s"));
+}
+
+// The run is whole in itself: another folder, no model file.
+TEST_F(CliReplay, NeedsNeitherTheOriginalModelNorTheOriginalPlace) {
+  fs::remove(folder_.path() / "p.xml");
+  fs::rename(run_, folder_.path() / "moved");
+  EXPECT_EQ(Costate({"replay", folder_.File("moved/")}).exit_code, 0);
+}
+
+TEST_F(CliReplay, SaysWhereItDiffersFirstAndByHowMuch) {
+  Record record = ReadRecord(run_);
+  record.trajectory.X(0, 7) = std::nextafter(record.trajectory.X(0, 7), 9.0);
+  record.trajectory.X(1, 100) += 0.25;
+  WriteRecord(run_, record, {.force = true, .plots = false});
+  const ProcessResult result = Costate({"replay", run_});
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_TRUE(Has(result.out, "differs first at knot 7 (0.014 s): qpos[hinge] was "));
+  EXPECT_TRUE(Has(result.out, "largest difference of a state over the run: 0.25"));
+}
+
+TEST_F(CliReplay, NamesEachKindOfDamage) {
+  EXPECT_TRUE(RefusedWith(Costate({"replay", folder_.File("none")}), "there is no such folder"));
+  EXPECT_TRUE(RefusedWith(Costate({"replay", folder_.path().string()}), "it has no record.json"));
+  EXPECT_TRUE(RefusedWith(Costate({"replay", folder_.File("p.xml")}), "is not a folder"));
+
+  const std::string table = ReadFile(run_ + "/trajectory.csv"), json = ReadFile(run_ + "/record.json");
+  fs::resize_file(run_ + "/trajectory.csv", table.size() - 100);
+  EXPECT_TRUE(RefusedWith(Costate({"replay", run_}), "trajectory.csv is cut off"));
+  std::string edited = table;
+  edited[table.size() - 20] = edited[table.size() - 20] == '1' ? '2' : '1';
+  folder_.Write("run/trajectory.csv", edited);
+  EXPECT_TRUE(RefusedWith(Costate({"replay", run_}), "trajectory.csv was changed after it was written"));
+  fs::remove(run_ + "/trajectory.csv");
+  EXPECT_TRUE(RefusedWith(Costate({"replay", run_}), "trajectory.csv is missing"));
+  folder_.Write("run/trajectory.csv", table);
+
+  std::string newer = json;
+  newer.replace(newer.find("\"schema\": 1"), 11, "\"schema\": 7");
+  folder_.Write("run/record.json", newer);
+  EXPECT_TRUE(RefusedWith(Costate({"replay", run_}), "it has schema 7"));
+  folder_.Write("run/record.json", json.substr(0, json.size() / 3));
+  EXPECT_TRUE(RefusedWith(Costate({"replay", run_}), "record.json is cut off"));
+  folder_.Write("run/record.json", json);
+  EXPECT_EQ(Costate({"replay", run_}).exit_code, 0);
+}
+
+}  // namespace
+}  // namespace costate

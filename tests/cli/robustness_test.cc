@@ -1,0 +1,207 @@
+// Bad input, full disks, signals: always a sentence and an exit code, never half a run.
+#include <costate/record.h>
+#include <sys/mount.h>
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <random>
+#include <thread>
+
+#include "cli/program.h"
+
+namespace costate {
+namespace {
+
+namespace fs = std::filesystem;
+using support::Process;
+using support::ProcessResult;
+using support::ReadFile;
+using support::TemporaryFolder;
+
+// a small file system of its own; unmounted at the end
+class SmallDisk {
+ public:
+  SmallDisk(const fs::path& path, const std::string& options) : path_(path) {
+    fs::create_directory(path);
+    mounted_ = mount("none", path.c_str(), "tmpfs", 0, options.c_str()) == 0;
+  }
+  ~SmallDisk() {
+    if (mounted_) umount2(path_.c_str(), MNT_DETACH);
+  }
+  bool mounted() const { return mounted_; }
+  bool MakeReadOnly() { return mount("none", path_.c_str(), "tmpfs", MS_REMOUNT | MS_RDONLY, nullptr) == 0; }
+
+ private:
+  fs::path path_;
+  bool mounted_;
+};
+
+TEST(CliRobustness, ExplainsItselfWithoutACommand) {
+  const ProcessResult alone = Costate({});
+  EXPECT_EQ(alone.exit_code, 0);
+  EXPECT_TRUE(Has(alone.out, "The first five minutes"));
+  EXPECT_EQ(Costate({"--help"}).out, alone.out);
+  const ProcessResult version = Costate({"--version"});
+  EXPECT_EQ(version.exit_code, 0);
+  EXPECT_TRUE(Has(version.out, "MuJoCo 4.0.1"));
+  EXPECT_TRUE(RefusedWith(Costate({"fly"}), "fly"));
+  EXPECT_TRUE(RefusedWith(Costate({"rollout"}), "MODEL|TASK is required"));
+  EXPECT_TRUE(RefusedWith(Costate({"rollout", "m.xml", "--speed", "3"}), "--speed"));
+}
+
+TEST(CliRobustness, NamesWhatIsWrongWithAModel) {
+  TemporaryFolder folder;
+  EXPECT_TRUE(RefusedWith(Costate({"rollout", folder.File("none.xml")}), "none.xml"));
+  EXPECT_TRUE(RefusedWith(Costate({"rollout", folder.path().string()}), folder.path().string()));
+  EXPECT_TRUE(RefusedWith(Costate({"rollout", folder.Write("broken.xml", "<mujoco><worldbody>")}), "broken.xml"));
+  EXPECT_TRUE(RefusedWith(Costate({"rollout", folder.Write("empty.xml", "")}), "empty.xml"));
+  EXPECT_TRUE(RefusedWith(Costate({"rollout", folder.Write("e.xml", "<mujoco>\n<worldbody>\n<bodi/>\n</worldbody></mujoco>")}),
+                          "bodi"));
+  EXPECT_TRUE(RefusedWith(
+      Costate({"rollout", folder.Write("mesh.xml", "<mujoco><asset><mesh name='a' file='gone.stl'/></asset></mujoco>")}),
+      "gone.stl"));
+  EXPECT_TRUE(RefusedWith(
+      Costate({"rollout", folder.Write("size.xml", "<mujoco><worldbody><body><joint/><geom size='1'/></body></worldbody>"
+                                                   "<keyframe><key qpos='1 2 3'/></keyframe></mujoco>")}),
+      "size.xml"));
+  EXPECT_TRUE(RefusedWith(Costate({"rollout", folder.Write("p.xml", kPendulum), "--key", "sid"}), "did you mean 'side'"));
+  EXPECT_TRUE(RefusedWith(Costate({"rollout", folder.File("p.xml"), "--key", "7"}), "7"));
+}
+
+// A keyframe may be loaded and still hold no number.
+TEST(CliRobustness, NamesTheEntryOfAKeyframeThatIsNotANumber) {
+  TemporaryFolder folder;
+  const std::string file = folder.Write(
+      "nan.xml", "<mujoco><worldbody><body><joint name='hip' type='slide'/><geom size='1'/></body></worldbody>"
+                 "<keyframe><key name='home' qvel='nan'/></keyframe></mujoco>");
+  const ProcessResult result = Costate({"rollout", file, "--key", "home"});
+  EXPECT_EQ(result.exit_code, 2) << result.out;
+  EXPECT_TRUE(Has(result.err, "nan"));
+}
+
+TEST(CliRobustness, SurvivesCutAndScrambledFiles) {
+  TemporaryFolder folder;
+  const std::string xml = kPendulum;
+  for (std::size_t size = 0; size < xml.size(); size += xml.size() / 12) {
+    const ProcessResult result = Costate({"rollout", folder.Write("m.xml", xml.substr(0, size))});
+    EXPECT_EQ(result.exit_code, 2) << xml.substr(0, size);
+  }
+  ASSERT_EQ(Costate({"rollout", folder.Write("p.xml", xml), "--time", "0.1", "--out", folder.File("run"), "--no-plots"})
+                .exit_code,
+            0);
+  const std::string binary = ReadFile(folder.path() / "run/model.mjb");
+  std::mt19937 random(1);
+  auto rollout = [&](const std::string& bytes) {
+    return Costate({"rollout", folder.Write("m.mjb", bytes), "--time", "0.01"}).exit_code;
+  };
+  for (int i = 0; i < 12; ++i) {
+    EXPECT_EQ(rollout(binary.substr(0, random() % binary.size())), 2);
+
+    // a colour more or less is a model as well; whatever it is, the program answers
+    std::string bytes = binary;
+    for (int k = 0; k < 4; ++k) bytes[random() % 2000] ^= 0x55;
+    EXPECT_GE(rollout(bytes), 0);
+  }
+}
+
+TEST(CliRobustness, SaysSoWhenItsOutputCannotBeWritten) {
+  TemporaryFolder folder;
+  const std::string file = folder.Write("p.xml", kPendulum);
+  EXPECT_TRUE(RefusedWith(CostateInShell("\"$0\" rollout " + file + " >/dev/full"), "standard output"));
+}
+
+TEST(CliRobustness, RefusesAnOutputFolderThatCannotBe) {
+  TemporaryFolder folder;
+  const std::string file = folder.Write("p.xml", kPendulum);
+  auto rollout = [&](const std::string& out) { return Costate({"rollout", file, "--out", out, "--force"}); };
+  EXPECT_TRUE(RefusedWith(rollout(folder.File("p.xml/run")), "p.xml"));
+  EXPECT_TRUE(RefusedWith(rollout(folder.File("p.xml")), "exists and is not a folder"));
+  EXPECT_TRUE(RefusedWith(rollout(folder.File("no/such/run")), "No such file or directory"));
+  EXPECT_TRUE(RefusedWith(rollout("/proc/run"), "/proc"));
+  EXPECT_TRUE(RefusedWith(rollout(folder.path().string()), "is not a run"));
+  EXPECT_TRUE(fs::exists(file)) << "--force removed a folder that is not a run";
+
+  // a disk that may only be read, where this test may mount one
+  SmallDisk disk(folder.path() / "disk", "size=4m");
+  if (disk.mounted() && disk.MakeReadOnly()) {
+    EXPECT_TRUE(RefusedWith(rollout(folder.File("disk/run")), "Read-only file system"));
+  } else {
+    EXPECT_TRUE(RefusedWith(rollout("/sys/run"), "/sys"));
+  }
+}
+
+// Whatever file breaks off, nothing is left of the run; an old run stays as it was.
+TEST(CliRobustness, LeavesNothingOnAFullDisk) {
+  TemporaryFolder folder;
+  const std::string file = folder.Write("p.xml", kPendulum);
+  SmallDisk disk(folder.path() / "disk", "size=128k");
+  if (disk.mounted()) {
+    const ProcessResult result = Costate({"rollout", file, "--time", "4", "--out", folder.File("disk/run"), "--no-plots"});
+    EXPECT_TRUE(RefusedWith(result, "No space left on device"));
+    EXPECT_TRUE(Has(result.err, folder.File("disk/run")));
+  } else {
+    EXPECT_TRUE(RefusedWith(CostateInShell("ulimit -f 1; \"$0\" rollout " + file + " --out " + folder.File("disk/run")),
+                            "File too large"));
+  }
+  EXPECT_TRUE(fs::is_empty(folder.path() / "disk"));
+}
+
+// A limit on the size of files breaks off each of the run's files in turn.
+TEST(CliRobustness, LeavesNothingWhereverWritingBreaksOff) {
+  TemporaryFolder folder;
+  const std::string file = folder.Write("p.xml", kPendulum), run = folder.File("run");
+  ASSERT_EQ(Costate({"rollout", file, "--time", "0.2", "--out", run, "--no-plots"}).exit_code, 0);
+  int refused = 0, written = 0;
+  for (int blocks = 0; blocks < 64; blocks += blocks < 16 ? 1 : 8) {  // of 512 bytes
+    const ProcessResult result = CostateInShell("ulimit -f " + std::to_string(blocks) + "; \"$0\" rollout " + file +
+                                                " --time 1 --no-plots --force --out " + run);
+    if (result.exit_code == 0) {
+      ++written;
+    } else {
+      EXPECT_TRUE(RefusedWith(result, "File too large"));
+      ++refused;
+    }
+    EXPECT_EQ(ReadRecord(run).trajectory.N(), written > 0 ? 500 : 100);
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()), 2) << blocks;
+  }
+  EXPECT_GT(refused, 5);
+}
+
+// Killed at any instant: before the first run there is none or a whole one, afterwards there is always a whole one.
+TEST(CliRobustness, LeavesAWholeRunOrNoneWhenKilled) {
+  TemporaryFolder folder;
+  const std::string file = folder.Write("p.xml", kPendulum), run = folder.File("run");
+  const std::vector<std::string> command = {COSTATE_PROGRAM, "rollout", file, "--time", "1", "--no-plots", "--force",
+                                            "--out", run};
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_EQ(Process({COSTATE_PROGRAM, "rollout", file, "--time", "1", "--no-plots", "--out", folder.File("timing")})
+                .Wait()
+                .exit_code,
+            0);
+  const double whole = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+
+  std::mt19937 random(3);
+  bool was_there = false;
+  for (int i = 0; i < 60; ++i) {
+    Process process(command);
+    std::this_thread::sleep_for(std::chrono::duration<double>(1.2 * whole * static_cast<double>(random() % 1000) / 1000));
+    process.Signal(SIGKILL);
+    process.Wait();
+    const bool there = fs::exists(run);
+    EXPECT_TRUE(there || !was_there) << "the old run is gone";
+    if (there) {
+      EXPECT_TRUE(Replay(ReadRecord(run)).identical);
+    }
+    was_there = there;
+  }
+  EXPECT_TRUE(was_there) << "no run in 60 was fast enough";
+
+  // the next whole run clears up what the killed ones left
+  ASSERT_EQ(Process(command).Wait().exit_code, 0);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()), 3);
+}
+
+}  // namespace
+}  // namespace costate

@@ -1,0 +1,60 @@
+// `costate task` as its user runs it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "support/process.h"
+#include "support/task_file.h"
+
+namespace costate {
+namespace {
+
+using support::ProcessResult;
+using support::TemporaryFolder;
+using support::ZooTask;
+
+class TaskCommand : public ::testing::Test {
+ protected:
+  ProcessResult Run(const std::vector<std::string>& arguments) const {
+    std::vector<std::string> command{COSTATE_PROGRAM, "task"};
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    return support::RunProcess(command);
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(TaskCommand, PrintsTheTaskAsUnderstood) {
+  const std::string file =
+      folder_.Write("zoo.task.xml", ZooTask("<cost name='reach' site='tip' quantity='pos' target='mocap:hand' weight='5'/>"));
+  const ProcessResult result = Run({file});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  for (const char* text : {"zoo.task.xml", "50 control intervals", "reach", "site:tip.pos", "mocap:hand", "total"}) {
+    EXPECT_NE(result.out.find(text), std::string::npos) << text << "\n" << result.out;
+  }
+}
+
+TEST_F(TaskCommand, ChecksWithOneLine) {
+  const std::string file = folder_.Write("zoo.task.xml", ZooTask("<cost ctrl='all'/>", "horizon='0.1' controlstep='3'"));
+  const ProcessResult result = Run({file, "--check"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 1) << result.out;
+  EXPECT_NE(result.err.find("costate: warning: horizon 0.1 s is no whole number"), std::string::npos) << result.err;
+}
+
+TEST_F(TaskCommand, RefusesBadInputInOneSentence) {
+  const std::string file = folder_.Write("zoo.task.xml", ZooTask("<cost name='tip' site='tib' quantity='pos'/>"));
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{file}, {file, "--check"}}) {
+    const ProcessResult result = Run(arguments);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_EQ(result.out, "");
+    EXPECT_EQ(result.err, "costate: error: " + file + ":2: <cost name='tip'>: no site 'tib', did you mean 'tip'?\n");
+  }
+  const ProcessResult missing = Run({folder_.File("none.xml")});
+  EXPECT_EQ(missing.exit_code, 2);
+  EXPECT_NE(missing.err.find("none.xml' does not exist"), std::string::npos) << missing.err;
+  EXPECT_EQ(Run({}).exit_code, 2);
+}
+
+}  // namespace
+}  // namespace costate

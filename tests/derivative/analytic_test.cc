@@ -1,0 +1,235 @@
+#include "derivative/analytic.h"
+
+#include <cmath>
+
+#include "support/engine_test.h"
+#include "support/matrix_near.h"
+#include "support/random_state.h"
+#include "support/step_reference.h"
+
+namespace costate {
+namespace {
+
+using AnalyticTest = support::EngineTest;
+
+constexpr double kReference = 1e-9;  // of a matrix' largest entry, beyond three error bars
+constexpr double kLevels = 2e-8;     // level 2 is a five-point difference of a residual stiff in q
+
+StepDerivative Linearize(Backend* backend, const mjModel* model, const mjData* point, bool sensors = false) {
+  const DataPtr data = MakeData(model);
+  mj_copyState(model, point, data.get(), mjSTATE_INTEGRATION);
+  StepDerivative out;
+  std::string missing;
+  EXPECT_TRUE(backend->Linearize(model, data.get(), sensors, &out, &missing)) << missing;
+  EXPECT_EQ(out.status, StepStatus::kOk);
+  return out;
+}
+
+MatrixXd Both(const MatrixXd& left, const MatrixXd& right) {
+  MatrixXd both(left.rows(), left.cols() + right.cols());
+  both << left, right;
+  return both;
+}
+
+DataPtr InContact(const mjModel* model, int steps = 60) {
+  DataPtr data = MakeData(model);
+  const VectorXd u = support::RandomControl(model, 3);
+  mju_copy(data->ctrl, u.data(), static_cast<int>(model->nu));
+  for (int k = 0; k < steps; k++) mj_step(model, data.get());
+  return data;
+}
+
+class Integrators : public support::EngineTest, public ::testing::WithParamInterface<std::tuple<int, int>> {
+ protected:
+  void SetUp() override {
+    EngineTest::SetUp();
+    model = LoadModel(COSTATE_TESTDATA "/many_terms.xml");
+    model->opt.integrator = std::get<0>(GetParam());
+    model->opt.cone = std::get<1>(GetParam());
+    data = InContact(model.get());
+    ASSERT_GE(data->ncon, 3);
+  }
+  ModelPtr model;
+  DataPtr data;
+};
+
+TEST_P(Integrators, AgreeWithTheStepInContact) {
+  AnalyticBackend backend(model.get(), false);
+  const StepDerivative value = Linearize(&backend, model.get(), data.get());
+  const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
+  EXPECT_TRUE(support::AgreesWithReference(Both(value.A, value.B), reference.step, reference.step_error, kReference));
+}
+
+// each term in closed form and by differences: the other terms stay as they are
+TEST_P(Integrators, EachTermAgreesWithItsDifferences) {
+  AnalyticBackend closed(model.get(), false);
+  const StepDerivative expected = Linearize(&closed, model.get(), data.get());
+  const TermSwitch switches[] = {{.passive = true}, {.actuation = true}, {.constraint = true}, {.integrator = true}};
+  for (const TermSwitch& differenced : switches) {
+    SCOPED_TRACE(&differenced - switches);
+    AnalyticBackend backend(model.get(), false, differenced);
+    const StepDerivative value = Linearize(&backend, model.get(), data.get());
+    EXPECT_TRUE(support::MatricesNearRelative(value.A, expected.A, kLevels));
+    EXPECT_TRUE(support::MatricesNearRelative(value.B, expected.B, kLevels));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(IntegratorsAndCones, Integrators,
+                         ::testing::Combine(::testing::Values(mjINT_EULER, mjINT_RK4, mjINT_IMPLICIT, mjINT_IMPLICITFAST),
+                                            ::testing::Values(mjCONE_PYRAMIDAL, mjCONE_ELLIPTIC)));
+
+// joints of every kind with polynomial springs and dampers, no contacts: random states
+TEST_F(AnalyticTest, SpringsAndDampersAgreeWithTheStepAtRandomStates) {
+  const ModelPtr model = LoadModelFromString(R"(
+    <mujoco>
+      <option timestep="0.003"/>
+      <worldbody>
+        <body>
+          <freejoint name="root"/>
+          <geom type="box" size="0.3 0.2 0.1" pos="0.1 0 0.05"/>
+          <body pos="0.3 0 0">
+            <joint name="ball" type="ball" stiffness="20" damping="0.3"/>
+            <geom type="capsule" size="0.05 0.2" pos="0 0.1 0.2" contype="0"/>
+            <body pos="0 0 0.4">
+              <joint name="hinge" axis="0 1 0.2" stiffness="6" springref="20" damping="0.4"/>
+              <joint name="slide" type="slide" axis="1 0 0.5" stiffness="90" damping="3"/>
+              <geom type="box" size="0.05 0.1 0.1" contype="0"/>
+            </body>
+          </body>
+        </body>
+      </worldbody>
+      <tendon>
+        <fixed name="dead" stiffness="30" damping="0.5" springlength="-0.01 0.01">
+          <joint joint="hinge" coef="0.6"/>
+          <joint joint="slide" coef="-0.9"/>
+        </fixed>
+      </tendon>
+    </mujoco>)");
+  mjModel* m = model.get();
+  m->jnt_stiffness[0] = 5;
+  for (int j = 0; j < m->njnt; j++) m->jnt_stiffnesspoly[mjNPOLY * j] = 4, m->jnt_stiffnesspoly[mjNPOLY * j + 1] = 2;
+  for (int i = 0; i < m->nv; i++) m->dof_dampingpoly[mjNPOLY * i] = 0.2, m->dof_dampingpoly[mjNPOLY * i + 1] = 0.1;
+  m->tendon_stiffnesspoly[1] = 50;
+  for (int integrator : {mjINT_EULER, mjINT_IMPLICITFAST, mjINT_RK4}) {
+    m->opt.integrator = integrator;
+    for (unsigned seed = 1; seed < 4; seed++) {
+      SCOPED_TRACE(integrator * 10 + seed);
+      const DataPtr data = MakeData(m);
+      SetState(m, data.get(), support::RandomState(m, seed));
+      for (int k = 6; k < 6 * m->nbody; k++) data->xfrc_applied[k] = 0.3 * k - 3;
+      AnalyticBackend backend(m, false);
+      const StepDerivative value = Linearize(&backend, m, data.get());
+      const support::StepReference reference = support::MakeStepReference(m, data.get());
+      EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step, reference.step_error, kReference));
+    }
+  }
+}
+
+// implicitfast solves standalone free bodies apart, with their gyroscopic derivative; welded children make them ordinary
+TEST_F(AnalyticTest, SpinningFreeBodiesAgreeWithImplicitfast) {
+  const ModelPtr model = LoadModelFromString(R"(
+    <mujoco>
+      <option timestep="0.01" integrator="implicitfast"/>
+      <worldbody>
+        <geom type="plane" size="5 5 1"/>
+        <body pos="0 0 0.4"><freejoint/><geom type="box" size="0.1 0.2 0.4" pos="0.1 0.05 0"/></body>
+        <body pos="2 0 3"><joint type="free" damping="0.2"/><geom type="box" size="0.1 0.2 0.3" pos="0.2 0 0.1"/></body>
+        <body pos="4 0 3"><freejoint/><geom type="box" size="0.1 0.2 0.3"/><body pos="0.3 0 0"><geom size="0.1"/></body></body>
+      </worldbody>
+    </mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  for (int k = 0; k < 40; k++) mj_step(model.get(), data.get());
+  ASSERT_GT(data->ncon, 0);
+  for (int i = 0; i < 18; i++) data->qvel[i] += std::sin(3.0 * i + 1) * (i < 6 ? 0.1 : 6);
+  AnalyticBackend backend(model.get(), true);
+  const StepDerivative value = Linearize(&backend, model.get(), data.get());
+  EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
+  const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
+  EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step, reference.step_error, kReference));
+}
+
+// muscles: both curves, both activation time constants, with and without smoothing
+TEST_F(AnalyticTest, MusclesAgreeWithTheStep) {
+  const ModelPtr model = LoadModelFromString(R"(
+    <mujoco>
+      <option timestep="0.002"/>
+      <worldbody>
+        <body>
+          <joint name="a" axis="0 1 0" damping="0.05"/>
+          <geom type="capsule" size="0.03" fromto="0 0 0 0.3 0 0" contype="0"/>
+          <body pos="0.3 0 0">
+            <joint name="b" axis="0 1 0"/>
+            <geom type="capsule" size="0.03" fromto="0 0 0 0.3 0 0" contype="0"/>
+          </body>
+        </body>
+      </worldbody>
+      <tendon><fixed name="t"><joint joint="a" coef="0.3"/><joint joint="b" coef="0.5"/></fixed></tendon>
+      <actuator>
+        <muscle joint="a" lengthrange="-1 1" force="30" gear="1"/>
+        <muscle tendon="t" lengthrange="-0.7 0.9" force="-1" scale="300" tausmooth="0.4"/>
+      </actuator>
+    </mujoco>)");
+  for (unsigned seed = 0; seed < 12; seed++) {
+    SCOPED_TRACE(seed);
+    const DataPtr data = MakeData(model.get());
+    SetState(model.get(), data.get(), support::RandomState(model.get(), seed + 1, {.position = 1.2, .velocity = 8}));
+    const VectorXd u = support::RandomControl(model.get(), seed + 50);
+    mju_copy(data->ctrl, u.data(), 2);
+    AnalyticBackend backend(model.get(), true);
+    const StepDerivative value = Linearize(&backend, model.get(), data.get());
+    const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
+    EXPECT_TRUE(support::AgreesWithReference(Both(value.A, value.B), reference.step, reference.step_error, kReference));
+  }
+}
+
+// strict: the first term without closed form is named; otherwise it is differenced and the coverage says so
+TEST_F(AnalyticTest, NamesTheTermThatHasNoClosedForm) {
+  const ModelPtr model = LoadModelFromString(R"(
+    <mujoco>
+      <option density="1000" viscosity="0.1"/>
+      <worldbody><body><freejoint/><geom type="box" size="0.1 0.2 0.3"/></body></worldbody>
+    </mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  SetState(model.get(), data.get(), support::RandomState(model.get(), 5));
+  StepDerivative out;
+  std::string missing;
+  const DataPtr work = MakeData(model.get());
+  mj_copyState(model.get(), data.get(), work.get(), mjSTATE_INTEGRATION);
+  EXPECT_FALSE(AnalyticBackend(model.get(), true).Linearize(model.get(), work.get(), false, &out, &missing));
+  EXPECT_EQ(missing, "passive: fluid forces");
+
+  AnalyticBackend mixed(model.get(), false);
+  out = Linearize(&mixed, model.get(), data.get());
+  EXPECT_EQ(out.coverage.Worst(), Level::kResidual);
+  EXPECT_EQ(out.coverage.terms[0].level, Level::kAnalytic);
+  const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
+  EXPECT_TRUE(support::AgreesWithReference(out.A, reference.step, reference.step_error, kLevels));
+}
+
+// rows without closed form (weld, connect, ball limit) go to differences alone, the rest of the constraints stay closed
+TEST_F(AnalyticTest, RowsWithoutClosedFormAreDifferencedNotDropped) {
+  const ModelPtr model = LoadModelFromString(R"(
+    <mujoco>
+      <worldbody>
+        <geom type="plane" size="5 5 1"/>
+        <body name="a" pos="0 0 0.14"><freejoint/><geom size="0.15"/>
+          <body name="b" pos="0.3 0 0"><joint type="ball" range="0 10" limited="true"/><geom size="0.1" pos="0.1 0 0"/></body>
+        </body>
+        <body name="c" pos="0 0.5 0.14"><freejoint/><geom size="0.15"/></body>
+      </worldbody>
+      <equality>
+        <weld body1="a" body2="c"/>
+        <connect body1="b" body2="c" anchor="0.1 0.2 0"/>
+      </equality>
+    </mujoco>)");
+  const DataPtr data = InContact(model.get(), 80);
+  ASSERT_GE(data->ncon, 2);
+  ASSERT_GE(data->nl, 1);
+  AnalyticBackend backend(model.get(), false);
+  const StepDerivative value = Linearize(&backend, model.get(), data.get());
+  const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
+  EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step, reference.step_error, kLevels));
+}
+
+}  // namespace
+}  // namespace costate

@@ -1,0 +1,293 @@
+// The dispatcher: what a derivative is a function of, substeps, context, refusals, and what it leaves alone.
+#include <costate/derivative.h>
+#include <costate/derivative_check.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <thread>
+
+#include "support/engine_test.h"
+#include "support/matrix_near.h"
+#include "support/random_state.h"
+
+// counts this thread's allocations in every library of the process
+namespace {
+thread_local long allocations = 0;
+}
+extern "C" {
+void* __libc_malloc(std::size_t size);
+void* __libc_calloc(std::size_t n, std::size_t size);
+void* __libc_realloc(void* memory, std::size_t size);
+void* __libc_memalign(std::size_t alignment, std::size_t size);
+void* malloc(std::size_t size) { return ++allocations, __libc_malloc(size); }
+void* calloc(std::size_t n, std::size_t size) { return ++allocations, __libc_calloc(n, size); }
+void* realloc(void* memory, std::size_t size) { return ++allocations, __libc_realloc(memory, size); }
+void* aligned_alloc(std::size_t alignment, std::size_t size) { return ++allocations, __libc_memalign(alignment, size); }
+}
+
+namespace costate {
+namespace {
+
+using LinearizeTest = support::EngineTest;
+using support::BitwiseEqual;
+using support::MatricesNearRelative;
+
+// a limb on a floating box over a floor, an activation with limits, a sensor of every stage
+std::string Scene(const std::string& option, const std::string& actuators = "") {
+  return "<mujoco model='scene'>" + option + R"(<worldbody><geom type="plane" size="5 5 .1"/>
+    <body name="root" pos="0 0 .0998"><freejoint/><geom type="box" size=".1 .15 .1"/>
+      <body pos=".1 0 0"><joint name="knee" axis="0 1 0" range="-40 60" limited="true" damping=".1"/>
+        <geom type="capsule" fromto="0 0 0 .2 0 .1" size=".03"/><site name="tip" pos=".2 0 .1"/></body></body></worldbody>
+    <actuator><motor name="knee" joint="knee" ctrlrange="-2 2"/>
+      <general joint="knee" dyntype="filter" dynprm=".05" actrange="-1 1" gainprm="2"/>)" + actuators + R"(</actuator>
+    <sensor><framepos objtype="site" objname="tip"/><velocimeter site="tip"/><accelerometer site="tip"/></sensor></mujoco>)";
+}
+
+VectorXd DefaultState(const mjModel* model) { return GetState(model, MakeData(model).get()); }
+
+::testing::AssertionResult SameDerivative(const StepDerivative& a, const StepDerivative& b) {
+  for (auto member : {&StepDerivative::A, &StepDerivative::B, &StepDerivative::C, &StepDerivative::D}) {
+    if (auto same = BitwiseEqual(a.*member, b.*member); !same) return same;
+  }
+  return ::testing::AssertionSuccess();
+}
+
+TEST_F(LinearizeTest, IsAFunctionOfStateControlAndContextBitForBit) {
+  for (Level level : {Level::kBest, Level::kStep}) {
+    for (const char* option : {"", "<option integrator='RK4'/>", "<option solver='CG' cone='elliptic'/>",
+                               "<option><flag sleep='enable'/></option>"}) {
+      const ModelPtr model = LoadModelFromString(Scene(option));
+      const VectorXd x = DefaultState(model.get()), u = support::RandomControl(model.get(), 1);
+      Linearizer used(model.get(), {.level = level}), fresh(model.get(), {.level = level});
+      StepDerivative a, b, other;
+      used.Linearize(x, u, &a);
+      for (unsigned seed = 0; seed < 3; ++seed) {
+        used.Linearize(support::RandomState(model.get(), seed), support::RandomControl(model.get(), seed), &other);
+      }
+      used.LinearizeSensors(x, &other);
+      used.Linearize(x, u, &b);
+      EXPECT_TRUE(SameDerivative(a, b)) << option;
+      std::thread([&] { fresh.Linearize(x, u, &b); }).join();
+      EXPECT_TRUE(SameDerivative(a, b)) << option;
+    }
+  }
+}
+
+TEST_F(LinearizeTest, LeavesTheCallersDataAndModelAsTheyWereBitForBit) {
+  const ModelPtr model = LoadModelFromString(Scene(""));
+  const std::vector<unsigned char> model_before = SerializeModel(model.get());
+  const DataPtr data = MakeData(model.get());
+  for (int i = 0; i < 10; ++i) mj_step(model.get(), data.get());
+  data->qfrc_applied[0] = 0.3;
+
+  // a step half done, with the stack in use
+  mj_step1(model.get(), data.get());
+  mj_markStack(data.get());
+  mjtNum* scratch = static_cast<mjtNum*>(mj_stackAllocNum(data.get(), 10));
+  std::memset(scratch, 7, 10 * sizeof(mjtNum));
+  const mjData header = *data;
+  const std::string buffer(static_cast<char*>(data->buffer), data->nbuffer);
+  const std::string arena(static_cast<char*>(data->arena), data->narena);
+  for (Level level : {Level::kBest, Level::kStep}) Linearize(model.get(), data.get(), {.level = level});
+  EXPECT_EQ(std::memcmp(&header, data.get(), sizeof(mjData)), 0);
+  EXPECT_EQ(buffer, std::string(static_cast<char*>(data->buffer), data->nbuffer));
+  EXPECT_EQ(arena, std::string(static_cast<char*>(data->arena), data->narena));
+  EXPECT_EQ(model_before, SerializeModel(model.get()));
+  mj_freeStack(data.get());
+}
+
+TEST_F(LinearizeTest, TheContextEnters) {
+  const ModelPtr model = LoadModelFromString(Scene(""));
+  const VectorXd x = DefaultState(model.get()), u = VectorXd::Zero(2);
+  const DataPtr data = MakeData(model.get());
+  data->qfrc_applied[2] = 200;  // lifts the box off the floor: nothing holds it any more
+  Linearizer linearizer(model.get(), {.level = Level::kStep});
+  StepDerivative resting, lifted, direct = Linearize(model.get(), data.get(), {.level = Level::kStep});
+  linearizer.Linearize(x, u, &resting);
+  linearizer.SetContext(GetContext(model.get(), data.get()));
+  linearizer.Linearize(x, u, &lifted);
+  EXPECT_TRUE(SameDerivative(lifted, direct));
+  EXPECT_FALSE(BitwiseEqual(lifted.A, resting.A));
+
+  // the moving part alone leaves the applied force where it is
+  linearizer.SetMovingContext(GetMovingContext(model.get(), MakeData(model.get()).get()));
+  linearizer.Linearize(x, u, &direct);
+  EXPECT_TRUE(SameDerivative(lifted, direct));
+  EXPECT_ERROR(linearizer.SetContext(VectorXd::Zero(3)), ErrorCode::kDimensionMismatch, "context has 3 entries");
+  EXPECT_ERROR(linearizer.SetMovingContext(VectorXd::Zero(1000)), ErrorCode::kDimensionMismatch, "1000");
+}
+
+// delays, plastic joint springs: state that a step advances and x does not hold
+const char* kDelayed = R"(<general name="late" joint="knee" gainprm="3" delay="0.006" nsample="8"/>)";
+
+TEST_F(LinearizeTest, SubstepsAreChainedOrDifferencedAtOnceAsTheModelNeeds) {
+  for (const char* option : {"<option timestep='0.002'/>", "<option timestep='0.002' integrator='RK4'/>"}) {
+    for (const char* actuators : {"", kDelayed}) {
+      const ModelPtr model = LoadModelFromString(Scene(option, actuators));
+      const DataPtr data = MakeData(model.get());
+      const VectorXd u = support::RandomControl(model.get(), 2);
+      mj_setState(model.get(), data.get(), u.data(), mjSTATE_CTRL);
+      for (int i = 0; i < 5; ++i) mj_step(model.get(), data.get());  // past the first touch
+      const ReferenceDerivative reference = Reference(model.get(), data.get(), {.substeps = 4});
+      for (Level level : {Level::kBest, Level::kStep}) {
+        const StepDerivative value = Linearize(model.get(), data.get(), {.level = level, .substeps = 4});
+        const DerivativeComparison comparison = Compare(model.get(), value, reference);
+        for (const BlockComparison& block : comparison.blocks) {
+          EXPECT_TRUE(block.agrees) << option << actuators << ToString(level) << " " << block.name << " " << block.worst.row_name
+                                    << "/" << block.worst.col_name << " " << block.worst.value << " "
+                                    << block.worst.reference;
+        }
+      }
+      // the delayed control arrives within the interval: it would be missing from a chain
+      if (model->nhistory > 0) {
+        EXPECT_GT(std::abs(reference.value.B(13, 2)), 1e-3);
+      }
+    }
+  }
+}
+
+TEST_F(LinearizeTest, SensorsAreThoseOfTheFirstSubstep) {
+  const ModelPtr model = LoadModelFromString(Scene(""));
+  const VectorXd x = support::RandomState(model.get(), 3), u = support::RandomControl(model.get(), 4);
+  StepDerivative one, four;
+  Linearizer(model.get(), {.level = Level::kStep, .substeps = 1}).Linearize(x, u, &one);
+  Linearizer(model.get(), {.level = Level::kStep, .substeps = 4}).Linearize(x, u, &four);
+  EXPECT_TRUE(BitwiseEqual(one.C, four.C));
+  EXPECT_TRUE(BitwiseEqual(one.D, four.D));
+}
+
+TEST_F(LinearizeTest, TheLastKnotHasSensorsWithoutControl) {
+  const ModelPtr model = LoadModelFromString(Scene(""));
+  const VectorXd x = support::RandomState(model.get(), 5);
+  for (Level level : {Level::kBest, Level::kStep}) {
+    Linearizer linearizer(model.get(), {.level = level});
+    StepDerivative last, knot;
+    linearizer.LinearizeSensors(x, &last);
+    linearizer.Linearize(x, VectorXd::Zero(2), &knot);
+    EXPECT_TRUE(MatricesNearRelative(last.C, knot.C, 1e-8, SensorNames(model.get())));
+    EXPECT_EQ(last.A.size() + last.B.size() + last.D.size(), 0);
+  }
+}
+
+TEST_F(LinearizeTest, WithoutSensorsCAndDAreEmptyAndAAndBTheSame) {
+  const ModelPtr model = LoadModelFromString(Scene(""));
+  const VectorXd x = DefaultState(model.get()), u = support::RandomControl(model.get(), 6);
+  StepDerivative with, without;
+  Linearizer(model.get(), {.level = Level::kStep}).Linearize(x, u, &with);
+  Linearizer(model.get(), {.level = Level::kStep, .sensors = false}).Linearize(x, u, &without);
+  EXPECT_EQ(without.C.size() + without.D.size(), 0);
+  EXPECT_TRUE(BitwiseEqual(with.A, without.A));
+  EXPECT_TRUE(BitwiseEqual(with.B, without.B));
+}
+
+TEST_F(LinearizeTest, RefusesWhatIsNotFiniteByName) {
+  const ModelPtr model = LoadModelFromString(Scene(""));
+  Linearizer linearizer(model.get());
+  StepDerivative out;
+  const VectorXd x = DefaultState(model.get()), u = VectorXd::Zero(2);
+  for (double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    VectorXd x_bad = x, u_bad = u;
+    x_bad[8] = bad;
+    u_bad[0] = bad;
+    // the engine would step as if the control were zero, and B would come out 0
+    EXPECT_ERROR(linearizer.Linearize(x_bad, u, &out), ErrorCode::kInvalidArgument, "x is not finite", "qvel[");
+    EXPECT_ERROR(linearizer.Linearize(x, u_bad, &out), ErrorCode::kInvalidArgument, "u is not finite: ctrl[knee]");
+    EXPECT_ERROR(linearizer.LinearizeSensors(x_bad, &out), ErrorCode::kInvalidArgument, "x is not finite");
+  }
+  EXPECT_ERROR(linearizer.Linearize(x, VectorXd::Zero(3), &out), ErrorCode::kDimensionMismatch, "u has 3 entries", "nu = 2");
+  EXPECT_ERROR(linearizer.Linearize(VectorXd(), u, &out), ErrorCode::kDimensionMismatch, "x has 0 entries");
+  EXPECT_ERROR(Linearizer(model.get(), {.substeps = 0}), ErrorCode::kInvalidArgument, "substeps is 0");
+  EXPECT_ERROR(Linearizer(model.get(), {.eps = -1}), ErrorCode::kInvalidArgument, "eps");
+  EXPECT_ERROR(Linearizer(model.get(), {.eps = std::nan("")}), ErrorCode::kInvalidArgument, "eps");
+}
+
+TEST_F(LinearizeTest, AStepThatFailsIsAStatusAndNotTheDerivativeOfAResetSystem) {
+  // with automatic reset on, the default, the engine would reset its data in the middle of the differences
+  const ModelPtr model = LoadModelFromString(Scene(""));
+  const VectorXd x = DefaultState(model.get());
+  for (Level level : {Level::kBest, Level::kStep}) {
+    Linearizer linearizer(model.get(), {.level = level});
+    StepDerivative out;
+    VectorXd x_bad = x, u_bad = VectorXd::Zero(2);
+    x_bad[8] = 1e11;
+    linearizer.Linearize(x_bad, VectorXd::Zero(2), &out);
+    EXPECT_EQ(out.status, StepStatus::kBadState);
+    linearizer.LinearizeSensors(x_bad, &out);
+    EXPECT_EQ(out.status, StepStatus::kBadState);
+    u_bad[1] = 1e11;
+    linearizer.Linearize(x, u_bad, &out);
+    EXPECT_EQ(out.status, StepStatus::kBadControl);
+
+    // an acceleration too large: only the step finds out
+    const DataPtr pushed = MakeData(model.get());
+    pushed->qfrc_applied[0] = 1e14;
+    linearizer.SetContext(GetContext(model.get(), pushed.get()));
+    linearizer.Linearize(x, VectorXd::Zero(2), &out);
+    EXPECT_EQ(out.status, StepStatus::kBadState);
+
+    // and the next point is as good as ever
+    linearizer.SetContext(GetContext(model.get(), MakeData(model.get()).get()));
+    linearizer.Linearize(x, VectorXd::Zero(2), &out);
+    EXPECT_EQ(out.status, StepStatus::kOk);
+  }
+  TakeWarnings();
+}
+
+TEST_F(LinearizeTest, CallsAfterTheFirstAllocateNothing) {
+  for (const char* option : {"", "<option integrator='RK4'/>"}) {
+    const ModelPtr model = LoadModelFromString(Scene(option));
+    const VectorXd x1 = DefaultState(model.get()), x2 = support::RandomState(model.get(), 7);
+    const VectorXd u1 = VectorXd::Zero(2), u2 = Eigen::Vector2d(2, -1);
+    for (int substeps : {1, 3}) {
+      Linearizer linearizer(model.get(), {.level = Level::kStep, .substeps = substeps});
+      StepDerivative out, last;
+      linearizer.Linearize(x1, u1, &out);
+      linearizer.LinearizeSensors(x1, &last);
+      const long before = allocations;
+      linearizer.Linearize(x2, u2, &out);
+      linearizer.Linearize(x1, u1, &out);
+      linearizer.LinearizeSensors(x2, &last);
+      EXPECT_EQ(allocations - before, 0) << option << " substeps " << substeps;
+    }
+  }
+}
+
+TEST_F(LinearizeTest, SaysWhichLevelItCameFromAndWhyNotABetterOne) {
+  const ModelPtr model = LoadModelFromString(Scene("<option integrator='RK4'/>", kDelayed));
+  const StepDerivative step = Linearize(model.get(), MakeData(model.get()).get(), {.level = Level::kStep});
+  ASSERT_EQ(step.coverage.terms.size(), 1u);
+  EXPECT_EQ(step.coverage.terms[0].term, "step");
+  EXPECT_EQ(step.coverage.Worst(), Level::kStep);
+  EXPECT_NE(step.coverage.terms[0].reason.find("mjd_transitionFD refuses"), std::string::npos);
+
+  // the history of a delay is no part of x: over substeps no chain of single steps is right
+  Linearizer best(model.get(), {.substeps = 2});
+  StepDerivative out;
+  best.Linearize(DefaultState(model.get()), VectorXd::Zero(3), &out);
+  EXPECT_EQ(out.coverage.Worst(), Level::kStep);
+  EXPECT_NE(out.coverage.terms[0].reason.find("delays"), std::string::npos) << out.coverage.terms[0].reason;
+  Linearizer residual(model.get(), {.level = Level::kResidual, .substeps = 2});
+  EXPECT_ERROR(residual.Linearize(DefaultState(model.get()), VectorXd::Zero(3), &out), ErrorCode::kUnsupported, "delays");
+}
+
+TEST_F(LinearizeTest, RefusesAModelWhoseStepCannotBeRepeated) {
+  const ModelPtr model = LoadModelFromString("<mujoco><option integrator='discrete'><flag ipc='enable'/></option></mujoco>");
+  EXPECT_ERROR(Linearizer(model.get()), ErrorCode::kUnsupported, "ipc");
+  EXPECT_ERROR(Reference(model.get(), MakeData(model.get()).get()), ErrorCode::kUnsupported, "ipc");
+}
+
+TEST_F(LinearizeTest, AModelWithoutStateOrControlHasEmptyMatrices) {
+  const ModelPtr model = LoadModelFromString("<mujoco><worldbody><geom size='1'/></worldbody></mujoco>");
+  for (Level level : {Level::kBest, Level::kStep}) {
+    const StepDerivative d = Linearize(model.get(), MakeData(model.get()).get(), {.level = level});
+    EXPECT_EQ(d.status, StepStatus::kOk);
+    EXPECT_EQ(d.A.size() + d.B.size() + d.C.size() + d.D.size(), 0);
+  }
+}
+
+}  // namespace
+}  // namespace costate

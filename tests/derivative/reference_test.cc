@@ -1,0 +1,224 @@
+// The judge judged: error bars against closed forms, switches found, noise admitted.
+#include <costate/derivative_check.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "derivative/extrapolate.h"
+#include "support/engine_test.h"
+#include "support/matrix_near.h"
+#include "support/random_state.h"
+
+namespace costate {
+namespace {
+
+using ReferenceTest = support::EngineTest;
+
+TEST(Extrapolate, IsExactForTheErrorSeriesThatItAssumes) {
+  // centred: f' + a e² + b e⁴; one-sided: f' + a e + b e²
+  for (bool centered : {false, true}) {
+    double quotients[6];
+    for (int k = 0; k < 6; ++k) {
+      const double e = std::pow(2.0, -k * (centered ? 2 : 1));
+      quotients[k] = 3 + 0.5 * e - 2 * e * e;
+    }
+    const Extrapolation result = Extrapolate(quotients, 6, centered, 0);
+    EXPECT_NEAR(result.value, 3, 1e-13);
+    EXPECT_LT(result.error, 1e-2);
+  }
+}
+
+TEST(Extrapolate, TheBarCoversNoiseThatDoublesAsTheStepHalves) {
+  // the error over the bar, for many draws of noise on a function with truncation: rarely above one, never above three
+  support::Random random(1);
+  int beyond = 0;
+  for (int draw = 0; draw < 1000; ++draw) {
+    double quotients[6];
+    for (int k = 0; k < 6; ++k) {
+      const double e = std::pow(2.0, -k);
+      quotients[k] = 7 + 1e-5 * e * e + 1e-7 * std::pow(e, 4) + 1e-9 * random.Uniform(-1, 1) / e;
+    }
+    const Extrapolation result = Extrapolate(quotients, 6, true, 1e-9);
+    EXPECT_LT(std::abs(result.value - 7), 3 * result.error);
+    EXPECT_LT(result.error, 1e-7) << "covering by being useless";
+    beyond += std::abs(result.value - 7) > result.error;
+  }
+  EXPECT_LT(beyond, 50);
+}
+
+TEST(Extrapolate, AJumpGivesABarAsLargeAsTheValue) {
+  // a jump of the function: the quotient grows as 1/e
+  double quotients[6];
+  for (int k = 0; k < 6; ++k) quotients[k] = std::pow(2.0, k);
+  const Extrapolation result = Extrapolate(quotients, 6, true, 1e-12);
+  EXPECT_GT(3 * result.error, std::abs(result.value));
+}
+
+TEST(Extrapolate, AJumpOfTheSecondDerivativeAtThePointIsExtrapolatedToo) {
+  // f = |v| v at 0, as quadratic drag: centred quotients are e, the derivative is 0
+  double quotients[6];
+  for (int k = 0; k < 6; ++k) quotients[k] = std::pow(2.0, -k);
+  EXPECT_NEAR(Extrapolate(quotients, 6, true, 0).value, 0, 1e-15);
+}
+
+TEST(Extrapolate, AnOutputThatNeverMovesIsZeroToItsDigitsAndOneQuotientSaysNothing) {
+  const double zeros[4] = {};
+  EXPECT_EQ(Extrapolate(zeros, 4, true, 1e-12).value, 0);
+  EXPECT_EQ(Extrapolate(zeros, 4, true, 1e-12).error, 1e-12);
+  const double one[1] = {5};
+  EXPECT_EQ(Extrapolate(one, 1, true, 0).error, std::numeric_limits<double>::infinity());
+}
+
+TEST_F(ReferenceTest, ItsErrorBarCoversTheErrorAgainstAClosedForm) {
+  // pendulum: v' = v + h (−m g l sin q − c v + G u) / I, q' = q + h v', angle sensor q, kinetic energy ½ I v²
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.01"><flag eulerdamp="disable"/></option>
+    <worldbody><body><joint name="j" axis="0 1 0" damping="0.3"/><geom size=".1" pos="0 0 -.5" mass="1"/></body></worldbody>
+    <actuator><motor joint="j" gear="2"/></actuator><sensor><jointpos joint="j"/><e_kinetic/></sensor></mujoco>)");
+  const double h = 0.01, I = 0.25 + 0.4 * 0.01;
+  const DataPtr data = MakeData(model.get());
+  support::Random random(2);
+  for (int draw = 0; draw < 50; ++draw) {
+    const double q = random.Uniform(-10, 10), v = random.Uniform(-5, 5);
+    SetState(model.get(), data.get(), Eigen::Vector2d(q, v));
+    const ReferenceDerivative reference = Reference(model.get(), data.get());
+    MatrixXd A(2, 2), B(2, 1), C(2, 2);
+    A.row(1) << -h * 9.81 * 0.5 * std::cos(q) / I, 1 - h * 0.3 / I;
+    A.row(0) << 1 + h * A(1, 0), h * A(1, 1);
+    B << h * h * 2 / I, h * 2 / I;
+    C << 1, 0, 0, I * v;
+    auto covered = [](const MatrixXd& exact, const MatrixXd& value, const MatrixXd& bar, double usable) {
+      const double scale = exact.cwiseAbs().maxCoeff();
+      EXPECT_TRUE((bar.array() <= usable * scale).all()) << bar;
+      // the closed form itself is rounded
+      EXPECT_TRUE(((exact - value).cwiseAbs().array() <= 3 * bar.array() + 4e-16 * scale).all()) << exact - value << "\n\n" << bar;
+    };
+    covered(A, reference.value.A, reference.A_error, 1e-8);
+    covered(B, reference.value.B, reference.B_error, 1e-8);
+    covered(C, reference.value.C, reference.C_error, 1e-8);
+    EXPECT_EQ(reference.value.D, MatrixXd::Zero(2, 1));
+  }
+}
+
+// a ball above a floor
+ModelPtr Ball(const std::string& solimp = "") {
+  return LoadModelFromString("<mujoco><worldbody><geom type='plane' size='5 5 .1' " + solimp +
+                             "/><body pos='0 0 1'><joint name='z' type='slide' axis='0 0 1'/><geom size='.1' " + solimp +
+                             "/></body></worldbody></mujoco>");
+}
+
+TEST_F(ReferenceTest, ContactOnsetIsNotSmoothAndSaysWhy) {
+  const ModelPtr model = Ball();
+  const DataPtr data = MakeData(model.get());
+  data->qpos[0] = -0.9;  // touching: one nudge finds contact, the other does not
+  const ReferenceDerivative reference = Reference(model.get(), data.get());
+  EXPECT_EQ(reference.nonsmooth_column, (std::vector<bool>{true, false}));
+  EXPECT_EQ(reference.switched[0], "contacts");
+  EXPECT_EQ(reference.switched[1], "");
+  EXPECT_TRUE(std::isinf(reference.A_error(1, 0)));
+}
+
+TEST_F(ReferenceTest, StepSizesThatReachASwitchAreDropped) {
+  // 4e-6 above the floor: nudges of 3.2e-5 … 4e-6 touch, the smaller ones do not; in the air dv'/dq = 0
+  const ModelPtr model = Ball();
+  const DataPtr data = MakeData(model.get());
+  data->qpos[0] = -0.9 + 3.9e-6;
+  const ReferenceDerivative reference = Reference(model.get(), data.get());
+  EXPECT_FALSE(reference.nonsmooth_column[0]);
+  EXPECT_EQ(reference.switched[0], "contacts");
+  EXPECT_EQ(reference.value.A(1, 0), 0);
+  EXPECT_LT(reference.A_error(0, 0), 1e-8);
+  EXPECT_NEAR(reference.value.A(0, 0), 1, 3 * reference.A_error(0, 0));
+}
+
+TEST_F(ReferenceTest, FindsEachKindOfSwitch) {
+  struct Case {
+    const char* what;
+    const char* elements;
+    double q, v, act, u;
+    int col;  // of [dq dv (dact) du]
+  };
+  const char* kMotor = R"(<motor joint="j" ctrlrange="-5 5" forcelimited="true" forcerange="-1 1"/>)";
+  const char* kJoint = R"(<position joint="j" kp="4"/>)";
+  for (const Case& c : {Case{"force limits", kMotor, 0.1, 0, 0, 1, 2}, Case{"force limits", kJoint, 0.1, 0, 0, 0.6, 2},
+                        Case{"constraints", "", 1, 0, 0, 0, 0}}) {
+    const ModelPtr model = LoadModelFromString(std::string(R"(<mujoco><worldbody><body><joint name="j" axis="0 1 0"
+      range="-2 1" limited="true" actuatorfrclimited="true" actuatorfrcrange="-2 2"/><geom size=".1" pos=".3 0 0"/></body>
+      </worldbody><compiler angle="radian"/><actuator>)") + c.elements + "</actuator></mujoco>");
+    const DataPtr data = MakeData(model.get());
+    data->qpos[0] = c.q;
+    data->qvel[0] = c.v;
+    if (model->nu > 0) data->ctrl[0] = c.u;
+    const ReferenceDerivative reference = Reference(model.get(), data.get());
+    ASSERT_LT(c.col, static_cast<int>(reference.switched.size()));
+    EXPECT_TRUE(reference.nonsmooth_column[c.col]) << c.what << c.elements;
+    EXPECT_EQ(reference.switched[c.col], c.what) << c.elements;
+  }
+
+  // dry friction that is just overcome
+  const ModelPtr sliding = LoadModelFromString(R"(<mujoco><option gravity="0 0 0"/><worldbody><body><joint name="j" type="slide"
+    frictionloss="1"/><geom size=".1"/></body></worldbody><actuator><motor joint="j"/></actuator></mujoco>)");
+  const DataPtr data = MakeData(sliding.get());
+  std::string found;
+  double lower = 0, upper = 100;
+  for (int i = 0; i < 60; ++i) {
+    // bisection for the control at which the constraint force reaches the friction loss
+    data->ctrl[0] = (lower + upper) / 2;
+    mj_forward(sliding.get(), data.get());
+    (std::abs(data->qfrc_constraint[0]) < 1 ? lower : upper) = data->ctrl[0];
+  }
+  data->ctrl[0] = upper;
+  mju_zero(data->qacc_warmstart, 1);
+  const ReferenceDerivative reference = Reference(sliding.get(), data.get());
+  EXPECT_TRUE(reference.nonsmooth_column[2]);
+  EXPECT_EQ(reference.switched[2], "constraint states");
+}
+
+TEST_F(ReferenceTest, AClampsEdgeIsOneSidedAsInLinearize) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.01"/><worldbody><body><joint name="j" axis="0 1 0"/>
+    <geom size=".1" pos=".3 0 0"/></body></worldbody><actuator><muscle joint="j" lengthrange="-1 1"/>
+    <general joint="j" dyntype="integrator" actrange="-1 1" ctrlrange="0 1"/></actuator></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  data->act[1] = 1;  // ctrl 0, both at an edge
+  const ReferenceDerivative reference = Reference(model.get(), data.get());
+  const DerivativeComparison comparison = Compare(model.get(), Linearize(model.get(), data.get(), {.level = Level::kStep}), reference);
+  for (const BlockComparison& block : comparison.blocks) {
+    EXPECT_TRUE(block.agrees) << block.name << " " << block.worst.row_name << "/" << block.worst.col_name << " "
+                              << block.worst.value << " reference " << block.worst.reference;
+  }
+  EXPECT_TRUE(comparison.nonsmooth_columns.empty()) << comparison.nonsmooth_columns[0];
+  EXPECT_NEAR(reference.value.B(3, 1), 0.01, 1e-10);
+}
+
+TEST_F(ReferenceTest, StopsWhenAskedAndSaysWhatItDidNotReach) {
+  const ModelPtr model = Ball();
+  const DataPtr data = MakeData(model.get());
+  int calls = 0;
+  ReferenceOptions options;
+  options.progress = [&](int done, int total) {
+    EXPECT_EQ(done, ++calls);
+    EXPECT_EQ(total, 2);
+    return false;
+  };
+  const ReferenceDerivative reference = Reference(model.get(), data.get(), options);
+  EXPECT_FALSE(reference.complete);
+  EXPECT_EQ(calls, 1);
+  EXPECT_TRUE(std::isfinite(reference.A_error(0, 0)));
+  EXPECT_TRUE(std::isinf(reference.A_error(0, 1)));
+}
+
+TEST_F(ReferenceTest, AStepThatFailsIsAStatusAndBadInputAnError) {
+  const ModelPtr model = Ball();
+  const DataPtr data = MakeData(model.get());
+  data->qvel[0] = 1e11;
+  EXPECT_EQ(Reference(model.get(), data.get()).value.status, StepStatus::kBadState);
+  TakeWarnings();
+  data->qvel[0] = std::nan("");
+  EXPECT_ERROR(Reference(model.get(), data.get()), ErrorCode::kInvalidArgument, "qvel[z]");
+  data->qvel[0] = 0;
+  EXPECT_ERROR(Reference(model.get(), data.get(), {.sizes = 1}), ErrorCode::kInvalidArgument, "sizes");
+}
+
+}  // namespace
+}  // namespace costate

@@ -1,0 +1,328 @@
+// Level 3 against closed forms, against mjd_transitionFD where that is right, and where it is not.
+#include <costate/derivative.h>
+#include <costate/derivative_check.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "derivative/step_difference.h"
+#include "support/engine_test.h"
+#include "support/matrix_near.h"
+#include "support/random_state.h"
+
+namespace costate {
+namespace {
+
+using StepDifferenceTest = support::EngineTest;
+using support::BitwiseEqual;
+using support::MatricesNear;
+using support::MatricesNearRelative;
+
+// centred differences at 6e-6 leave truncation f'''·6e-12 and rounding 2e-16/6e-6
+constexpr double kFdTolerance = 1e-9;
+
+LinearizeOptions StepLevel() { return {.level = Level::kStep}; }
+
+StepDerivative At(const mjModel* model, ConstVectorRef x, ConstVectorRef u, const LinearizeOptions& options = StepLevel()) {
+  Linearizer linearizer(model, options);
+  StepDerivative result;
+  linearizer.Linearize(x, u, &result);
+  return result;
+}
+
+// mass 2 on a spring 30 with damper 4 along a slide, motor with gain 3, step 0.01
+std::string Oscillator(const std::string& option) {
+  return "<mujoco>" + option + R"(<worldbody><body name="body"><joint name="slide" type="slide" axis="1 0 0" stiffness="30"
+    damping="4"/><geom size=".1" mass="2"/><site name="site"/></body></worldbody>
+    <actuator><general name="force" joint="slide" gainprm="3"/></actuator>
+    <sensor><jointpos joint="slide"/><jointvel joint="slide"/><actuatorfrc actuator="force"/>
+      <accelerometer site="site"/><e_kinetic/></sensor></mujoco>)";
+}
+constexpr double kMass = 2, kSpring = 30, kDamper = 4, kGain = 3, kH = 0.01;
+
+TEST_F(StepDifferenceTest, ALinearSystemHasItsClosedForm) {
+  // symplectic Euler: v' = v + h a, q' = q + h v', a = (−k q − c v + g u) / m; the implicit damper divides by m + h c
+  for (bool implicit : {false, true}) {
+    const std::string flag = implicit ? "" : "<flag eulerdamp='disable' gravity='disable'/>";
+    const ModelPtr model = LoadModelFromString(Oscillator("<option timestep='0.01' gravity='0 0 0'>" + flag + "</option>"));
+    const double m = implicit ? kMass + kH * kDamper : kMass;
+    MatrixXd dv(1, 3);
+    dv << -kH * kSpring / m, 1 - kH * kDamper / m, kH * kGain / m;
+    MatrixXd A(2, 2), B(2, 1);
+    A << 1 + kH * dv(0), kH * dv(1), dv(0), dv(1);
+    B << kH * dv(2), dv(2);
+
+    const VectorXd x = Eigen::Vector2d(0.3, -0.7), u = VectorXd::Constant(1, 0.4);
+    const StepDerivative d = At(model.get(), x, u);
+    ASSERT_EQ(d.status, StepStatus::kOk);
+    EXPECT_TRUE(MatricesNear(d.A, A, kFdTolerance));
+    EXPECT_TRUE(MatricesNear(d.B, B, kFdTolerance));
+
+    // sensors at (x, u): position, velocity, actuator force, acceleration, kinetic energy ½ m v²
+    MatrixXd C = MatrixXd::Zero(7, 2), D = MatrixXd::Zero(7, 1);
+    C.row(0) << 1, 0;
+    C.row(1) << 0, 1;
+    D(2, 0) = kGain;
+    C.row(3) << -kSpring / kMass, -kDamper / kMass;
+    D(3, 0) = kGain / kMass;
+    C.row(6) << 0, kMass * x[1];
+    EXPECT_TRUE(MatricesNear(d.C, C, kFdTolerance * kSpring, SensorNames(model.get())));
+    EXPECT_TRUE(MatricesNear(d.D, D, kFdTolerance * kSpring, SensorNames(model.get())));
+  }
+}
+
+TEST_F(StepDifferenceTest, RungeKuttaOfALinearSystemIsItsTaylorPolynomial) {
+  // x' = (I + hF + … + (hF)⁴/24) x + h (I + … + (hF)³/24) G u; mjd_transitionFD refuses this integrator
+  const ModelPtr model = LoadModelFromString(Oscillator("<option timestep='0.01' gravity='0 0 0' integrator='RK4'/>"));
+  Eigen::Matrix2d F, sum = Eigen::Matrix2d::Zero(), term = Eigen::Matrix2d::Identity();
+  F << 0, 1, -kSpring / kMass, -kDamper / kMass;
+  for (int k = 1; k <= 4; ++k) {
+    sum += kH * term / k;
+    term = kH * F * term / k;
+  }
+  const MatrixXd A = Eigen::Matrix2d::Identity() + F * sum, B = sum * Eigen::Vector2d(0, kGain / kMass);
+  const StepDerivative d = At(model.get(), Eigen::Vector2d(0.3, -0.7), VectorXd::Constant(1, 0.4));
+  EXPECT_TRUE(MatricesNear(d.A, A, kFdTolerance));
+  EXPECT_TRUE(MatricesNear(d.B, B, kFdTolerance));
+}
+
+// A pendulum: point mass m at distance l, hinge damper c, motor; explicit Euler in the velocity.
+const char* kPendulum = R"(<mujoco><option timestep="0.01"><flag eulerdamp="disable"/></option><worldbody><body>
+  <joint name="hinge" axis="0 1 0" damping="0.1"/><geom size=".001" pos="0 0 -.5" mass="1"/></body></worldbody>
+  <actuator><motor joint="hinge"/></actuator></mujoco>)";
+
+// exact ∂v'/∂q of kPendulum at angle q
+double PendulumVelocityByAngle(const mjModel* model, double q) {
+  const double inertia = model->body_inertia[3 + 1] + 0.25;  // about the hinge
+  return -0.01 * 9.81 * 0.5 * std::cos(q) / inertia;
+}
+
+TEST_F(StepDifferenceTest, CentredDifferencesConvergeAtSecondOrderAndForwardOnesAtFirst) {
+  const ModelPtr model = LoadModelFromString(kPendulum);
+  const VectorXd x = Eigen::Vector2d(0.8, 0.3), u = VectorXd::Zero(1);
+  for (bool centered : {false, true}) {
+    auto error = [&](double eps) {
+      const StepDerivative d = At(model.get(), x, u, {.level = Level::kStep, .centered = centered, .eps = eps});
+      return std::abs(d.A(1, 0) - PendulumVelocityByAngle(model.get(), 0.8));
+    };
+    // three decades are not to be had above the rounding of a forward quotient; two are
+    const double order = std::log10(error(1e-1) / error(1e-3)) / 2;
+    EXPECT_NEAR(order, centered ? 2 : 1, 0.05);
+  }
+}
+
+TEST_F(StepDifferenceTest, TheDerivativeOfASensorByAControlHasItsSign) {
+  // older engines returned D with the wrong sign from centred differences
+  const ModelPtr model = LoadModelFromString(Oscillator("<option timestep='0.01'/>"));
+  for (bool centered : {false, true}) {
+    const StepDerivative d = At(model.get(), Eigen::Vector2d(0, 0), VectorXd::Zero(1),
+                                {.level = Level::kStep, .centered = centered});
+    EXPECT_NEAR(d.D(2, 0), kGain, 1e-6);
+  }
+}
+
+// every kind of joint, an activation, tendon, sensors; contact with a floor
+std::string Creature(const std::string& option) {
+  return "<mujoco>" + option + R"(<worldbody><geom type="plane" size="5 5 .1"/>
+    <body name="root" pos="0 0 .12"><freejoint name="root"/><geom type="box" size=".1 .15 .1"/>
+      <body pos=".1 0 0"><joint name="ball" type="ball" damping=".05"/><geom type="capsule" fromto="0 0 0 .2 0 .1" size=".03"/>
+        <body pos=".2 0 .1"><joint name="hinge" axis="0 1 0" range="-40 60" limited="true" frictionloss=".02"/>
+          <geom type="capsule" fromto="0 0 0 .2 0 0" size=".03"/><site name="tip" pos=".2 0 0"/></body></body>
+      <body pos="-.1 0 0"><joint name="slide" type="slide" axis="0 0 1" stiffness="50"/><geom size=".04"/></body></body>
+    </worldbody>
+    <tendon><fixed name="tendon"><joint joint="hinge" coef="1"/><joint joint="slide" coef="2"/></fixed></tendon>
+    <actuator><motor joint="hinge" gear="2" ctrlrange="-1 1"/><position joint="slide" kp="20" kv="1"/>
+      <general tendon="tendon" dyntype="filterexact" dynprm=".1" gainprm="3"/>
+      <general joint="hinge" dyntype="integrator" actrange="-1 1" biastype="affine" gainprm="5" biasprm="0 -5 -.1"/></actuator>
+    <sensor><framepos objtype="site" objname="tip"/><frameangvel objtype="site" objname="tip"/><accelerometer site="tip"/>
+      <actuatorfrc actuator="servo"/><subtreeangmom body="root"/></sensor></mujoco>)";
+}
+
+std::string NamedCreature(const std::string& option) {
+  std::string xml = Creature(option);
+  xml.replace(xml.find("<position joint"), 15, "<position name=\"servo\" joint");
+  return xml;
+}
+
+TEST_F(StepDifferenceTest, AgreesWithTheReferenceForEveryIntegratorAndState) {
+  for (const char* integrator : {"Euler", "RK4", "implicit", "implicitfast", "discrete"}) {
+    const std::string option = std::string("<option timestep='0.004' integrator='") + integrator + "' cone='elliptic'/>";
+    const ModelPtr model = LoadModelFromString(NamedCreature(option));
+    const mjModel* m = model.get();
+    const DataPtr data = MakeData(m);
+    for (int state = 0; state < 4; ++state) {
+      // at rest in the air, random in the air, at a joint limit, in contact
+      mj_resetData(m, data.get());
+      if (state == 1) SetState(m, data.get(), support::RandomState(m, 3));
+      data->qpos[2] = 1;
+      if (state == 2) data->qpos[m->jnt_qposadr[2]] = 1.2;
+      if (state == 3) data->qpos[2] = 0.0996;
+      const VectorXd u = support::RandomControl(m, 4);
+      mj_setState(m, data.get(), u.data(), mjSTATE_CTRL);
+
+      const StepDerivative value = Linearize(m, data.get(), StepLevel());
+      ASSERT_EQ(value.status, StepStatus::kOk) << integrator << " " << state;
+      const ReferenceDerivative reference = Reference(m, data.get());
+      EXPECT_EQ(data->nefc, 0) << "the caller's data is only read";
+
+      // contact is stiff: its third derivative times eps² is what is left
+      const DerivativeComparison comparison = Compare(m, value, reference, {.tolerance = state == 3 ? 1e-4 : 1e-6});
+      for (const BlockComparison& block : comparison.blocks) {
+        EXPECT_TRUE(block.agrees) << integrator << " state " << state << " " << block.name << ": " << block.worst.row_name
+                                  << " / " << block.worst.col_name << " " << block.worst.value << " reference "
+                                  << block.worst.reference << " error " << block.worst.error;
+        EXPECT_GT(block.judged, 0.9 * block.rows * block.cols) << integrator << " " << state << " " << block.name;
+      }
+    }
+  }
+}
+
+TEST_F(StepDifferenceTest, NudgesEqualTransitionFdWhereThatIsRight) {
+  // a model that the engine's function covers, and the same with a kinetic energy sensor, which sends it to our nudges
+  const std::string with = NamedCreature("<option timestep='0.004'/>");
+  std::string without = with;
+  std::string energy = with;
+  energy.replace(energy.find("</sensor>"), 9, "<e_kinetic/></sensor>");
+  const ModelPtr plain = LoadModelFromString(without), nudged = LoadModelFromString(energy);
+  ASSERT_EQ(WhyNotTransitionFd(plain.get(), true), nullptr);
+  ASSERT_NE(WhyNotTransitionFd(nudged.get(), true), nullptr);
+  const VectorXd x = support::RandomState(plain.get(), 5), u = support::RandomControl(plain.get(), 6);
+  for (bool centered : {false, true}) {
+    const LinearizeOptions options{.level = Level::kStep, .centered = centered};
+    const StepDerivative a = At(plain.get(), x, u, options), b = At(nudged.get(), x, u, options);
+    EXPECT_TRUE(MatricesNearRelative(b.A, a.A, 1e-12));
+    EXPECT_TRUE(MatricesNearRelative(b.B, a.B, 1e-12));
+    EXPECT_TRUE(MatricesNearRelative(b.C.topRows(a.C.rows()), a.C, 1e-12));
+    EXPECT_TRUE(MatricesNearRelative(b.D.topRows(a.D.rows()), a.D, 1e-12));
+  }
+}
+
+TEST_F(StepDifferenceTest, KineticEnergyIsDifferentiatedThoughTransitionFdKeepsItFixed) {
+  const ModelPtr model = LoadModelFromString(Oscillator("<option timestep='0.01'/>"));
+  const DataPtr data = MakeData(model.get());
+  data->qvel[0] = 0.5;
+  std::vector<mjtNum> C(7 * 2);
+  mjd_transitionFD(model.get(), data.get(), 1e-6, 1, nullptr, nullptr, C.data(), nullptr);
+  EXPECT_EQ(C[6 * 2 + 1], 0) << "the engine is right now: mjd_transitionFD may serve models with this sensor";
+  EXPECT_NEAR(Linearize(model.get(), data.get(), StepLevel()).C(6, 1), kMass * 0.5, 1e-8);
+}
+
+TEST_F(StepDifferenceTest, SpeculativeContactsMoveWithTheVelocityThoughTransitionFdKeepsThem) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.005"><flag speculative="enable"/></option>
+    <worldbody><geom type="box" size="1 1 .01"/><body pos="0 0 .1"><freejoint/><geom size=".02"/></body></worldbody></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  data->qvel[2] = -35;
+  const ReferenceDerivative reference = Reference(model.get(), data.get());
+  EXPECT_TRUE(Compare(model.get(), Linearize(model.get(), data.get(), StepLevel()), reference).agrees);
+
+  StepDerivative engine = reference.value;
+  Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor> A(12, 12);
+  mjd_transitionFD(model.get(), data.get(), 1e-6, 1, A.data(), nullptr, nullptr, nullptr);
+  engine.A = A;
+  EXPECT_FALSE(Compare(model.get(), engine, reference).agrees) << "the engine is right now";
+}
+
+TEST_F(StepDifferenceTest, PlasticStateIsRightThoughTransitionFdWritesPastItsBuffers) {
+  // The spring force of a step is −k (q − plastic); the step then moves `plastic` so that |q − plastic| ≤ yield. Within one
+  // step nothing yields; in the second one the force no longer depends on q when it did.
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.01" gravity="0 0 0"/><worldbody><body>
+    <joint type="slide" stiffness="100" springyield="0.1"/><geom size=".1" mass="2"/></body></worldbody></mujoco>)");
+  ASSERT_GT(model->nplastic, 0);
+  const double h = 0.01, a = -h * 100 / 2;  // dv'/dq of one step
+  for (bool yields : {false, true}) {
+    const VectorXd x = Eigen::Vector2d(yields ? 0.5 : 0.05, 0);
+    const StepDerivative one = At(model.get(), x, VectorXd());
+    EXPECT_NEAR(one.A(1, 0), a, 1e-8);
+    EXPECT_NEAR(one.A(0, 0), 1 + h * a, 1e-8);
+
+    const StepDerivative two = At(model.get(), x, VectorXd(), {.level = Level::kStep, .substeps = 2});
+    EXPECT_NEAR(two.A(1, 0), yields ? a : a + a * (1 + h * a), 1e-8) << (yields ? "yielding" : "elastic");
+  }
+}
+
+TEST_F(StepDifferenceTest, AControlAtItsRangesEdgeHasTheInteriorSlopeAndOutsideZero) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><body><joint name="j"/><geom size=".1"/></body></worldbody>
+    <actuator><motor joint="j" ctrlrange="-1 1"/><motor joint="j" ctrlrange="2 2.000001"/></actuator></mujoco>)");
+  auto slope = [&](double u0, double u1) {
+    return At(model.get(), VectorXd::Zero(2), Eigen::Vector2d(u0, u1)).B.row(1).eval();
+  };
+  const Eigen::RowVectorXd inside = slope(0, 2.0000005);
+  EXPECT_GT(inside[0], 0);
+  EXPECT_NEAR(inside[1], inside[0], 1e-5 * inside[0]) << "a range narrower than the nudge";
+  for (double edge : {-1.0, 1.0}) EXPECT_NEAR(slope(edge, 2)[0], inside[0], 1e-8 * inside[0]);
+  EXPECT_NEAR(slope(0, 2)[1], inside[0], 1e-5 * inside[0]);
+  EXPECT_EQ(slope(1.01, 2)[0], 0);
+  EXPECT_EQ(slope(-1.01, 1.9)[1], 0);
+
+  // a disabled clamp clamps nothing
+  const ModelPtr free = CopyModel(model.get());
+  free->opt.disableflags |= mjDSBL_CLAMPCTRL;
+  EXPECT_NEAR(At(free.get(), VectorXd::Zero(2), Eigen::Vector2d(5, 2)).B(1, 0), inside[0], 1e-8 * inside[0]);
+}
+
+TEST_F(StepDifferenceTest, AnActivationAtItsLimitHasTheInteriorSlopeAndBeyondIsClamped) {
+  // act' = clip(act + h u): centred differences at the limit would give one half
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.01"/><worldbody><body><joint name="j"/>
+    <geom size=".1"/></body></worldbody><actuator><general joint="j" dyntype="integrator" actrange="-1 1"/></actuator>
+    </mujoco>)");
+  struct Case {
+    double act, u, by_act, by_u;
+  };
+  for (const Case& c : {Case{0.5, 0.2, 1, 0.01}, Case{1, 0, 1, 0.01}, Case{-1, 0, 1, 0.01}, Case{1, -1, 1, 0.01},
+                        Case{1, 1e-6, 0, 0}, Case{1, 1, 0, 0}, Case{-1, -1, 0, 0}, Case{1.5, 0, 0, 0}}) {
+    for (bool centered : {true, false}) {
+      const StepDerivative d = At(model.get(), Eigen::Vector3d(0, 0, c.act), VectorXd::Constant(1, c.u),
+                                  {.level = Level::kStep, .centered = centered});
+      EXPECT_NEAR(d.A(2, 2), c.by_act, 1e-9) << "act " << c.act << ", u " << c.u;
+      EXPECT_NEAR(d.B(2, 0), c.by_u, 1e-9) << "act " << c.act << ", u " << c.u;
+    }
+  }
+}
+
+TEST_F(StepDifferenceTest, AMuscleAtRestHasTheSlopesOfItsInterior) {
+  // excitation and activation are clipped to [0, 1] inside the muscle's dynamics; at rest both sit on the corner
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.002"/><worldbody><body><joint name="j"/>
+    <geom size=".1"/></body></worldbody><actuator><muscle joint="j" lengthrange="-1 1" timeconst=".01 .04"/></actuator></mujoco>)");
+  const StepDerivative d = At(model.get(), VectorXd::Zero(3), VectorXd::Zero(1));
+  // act' = act + h (u − act) / tau, tau = .01 · 0.5 while activating, .04 / 0.5 while deactivating
+  EXPECT_NEAR(d.B(2, 0), 0.002 / (0.01 * 0.5), 1e-6);
+  EXPECT_NEAR(d.A(2, 2), 1 - 0.002 / (0.04 / 0.5), 1e-4);
+}
+
+TEST_F(StepDifferenceTest, ConvergesTheSolverSoThatAPoorToleranceDoesNoHarm) {
+  const ModelPtr model = LoadModelFromString(NamedCreature("<option timestep='0.004' tolerance='1e-3' iterations='2'/>"));
+  for (const char* solver : {"Newton", "CG", "PGS"}) {
+    model->opt.solver = std::string(solver) == "Newton" ? mjSOL_NEWTON : std::string(solver) == "CG" ? mjSOL_CG : mjSOL_PGS;
+    const DataPtr data = MakeData(model.get());
+    data->qpos[2] = 0.0996;
+    const ReferenceDerivative reference = Reference(model.get(), data.get());
+    EXPECT_TRUE(Compare(model.get(), Linearize(model.get(), data.get(), StepLevel()), reference).agrees) << solver;
+    const StepDerivative raw = Linearize(model.get(), data.get(), {.level = Level::kStep, .converge = false});
+    // Newton is there after two iterations at this point; the others are not
+    EXPECT_EQ(Compare(model.get(), raw, reference).agrees, std::string(solver) == "Newton") << solver;
+  }
+}
+
+TEST_F(StepDifferenceTest, ASmallArenaUsesNudgesAndAFullOneIsAStatus) {
+  // scratch for mjd_transitionFD does not fit beside contacts; the result is the same
+  std::string xml = NamedCreature("<size memory='40K'/><option timestep='0.004'/>");
+  const ModelPtr small = LoadModelFromString(xml), large = LoadModelFromString(NamedCreature("<option timestep='0.004'/>"));
+  ASSERT_NE(WhyNotTransitionFd(small.get(), true), nullptr);
+  const VectorXd x = support::RandomState(small.get(), 7), u = support::RandomControl(small.get(), 8);
+  const StepDerivative a = At(small.get(), x, u), b = At(large.get(), x, u);
+  ASSERT_EQ(a.status, StepStatus::kOk);
+  EXPECT_TRUE(MatricesNearRelative(a.A, b.A, 1e-12));
+
+  // no room for the contacts of a pile: a derivative of a system without them would be worthless
+  std::string pile = "<mujoco><size memory='20K'/><worldbody><geom type='plane' size='5 5 .1'/>";
+  for (int i = 0; i < 12; ++i) {
+    pile += "<body pos='" + std::to_string(i) + " 0 .099'><freejoint/><geom type='box' size='.1 .1 .1'/></body>";
+  }
+  const ModelPtr full = LoadModelFromString(pile + "</worldbody></mujoco>");
+  EXPECT_EQ(At(full.get(), GetState(full.get(), MakeData(full.get()).get()), VectorXd()).status, StepStatus::kArenaFull);
+  TakeWarnings();
+}
+
+}  // namespace
+}  // namespace costate

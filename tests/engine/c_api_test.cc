@@ -1,0 +1,189 @@
+// The C interface as a C program sees it.
+#include <costate/costate_c.h>
+#include <costate/derivative.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/engine_test.h"
+#include "support/matrix_near.h"
+#include "support/random_state.h"
+
+namespace costate {
+namespace {
+
+using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+using support::MatricesNearRelative;
+
+// no two of ndx, nu, ns equal, so that a transposed or swapped matrix cannot pass; friction and a limit
+const char* kModel = R"(<mujoco model='arm'><worldbody><geom type='plane' size='3 3 .1'/><body pos='0 0 .5'>
+  <joint name='a' axis='0 1 0' damping='.1' frictionloss='.05'/><geom type='capsule' fromto='0 0 0 .3 0 0' size='.03' mass='1'/>
+  <body pos='.3 0 0'><joint name='b' type='ball' damping='.05'/><geom type='capsule' fromto='0 0 0 .2 .1 -.3' size='.03' mass='1'/>
+  <site name='s' pos='.2 .1 -.3'/></body></body></worldbody>
+  <actuator><motor name='m' joint='a' ctrlrange='-1 1'/><general joint='a' dyntype='filter' dynprm='.1' gainprm='2'/></actuator>
+  <sensor><framepos objtype='site' objname='s'/><accelerometer site='s'/><actuatorfrc actuator='m'/></sensor></mujoco>)";
+
+class CApiTest : public support::EngineTest {
+ protected:
+  void SetUp() override {
+    EngineTest::SetUp();
+    model_ = LoadModelFromString(kModel);
+    data_ = MakeData(model_.get());
+    const VectorXd u = support::RandomControl(model_.get(), 1);
+    SetState(model_.get(), data_.get(), support::RandomState(model_.get(), 2));
+    mj_setState(model_.get(), data_.get(), u.data(), mjSTATE_CTRL);
+    const Dims dims(model_.get());
+    A_.setConstant(dims.ndx, dims.ndx, -7);
+    B_.setConstant(dims.ndx, dims.nu, -7);
+    C_.setConstant(dims.ns, dims.ndx, -7);
+    D_.setConstant(dims.ns, dims.nu, -7);
+  }
+  int Transition(int level) {
+    return costate_transition(model_.get(), data_.get(), level, A_.data(), B_.data(), C_.data(), D_.data(), error_,
+                              sizeof(error_));
+  }
+
+  ModelPtr model_;
+  DataPtr data_;
+  RowMajor A_, B_, C_, D_;
+  char error_[500] = "old";
+};
+
+TEST_F(CApiTest, GivesTheMatricesOfTransitionFdRowMajorAtEveryLevel) {
+  RowMajor A = A_, B = B_, C = C_, D = D_;
+  const DataPtr copy = MakeData(model_.get());
+  mj_copyState(model_.get(), data_.get(), copy.get(), mjSTATE_INTEGRATION);
+  mjModel tight = *model_;
+  tight.opt.tolerance = 0;
+  mjd_transitionFD(&tight, copy.get(), 1e-6, 1, A.data(), B.data(), C.data(), D.data());
+  for (int level : {0, 2, 3}) {
+    ASSERT_EQ(Transition(level), 0) << error_;
+    EXPECT_STREQ(error_, "");
+    EXPECT_TRUE(MatricesNearRelative(A_, A, 1e-6)) << level;
+    EXPECT_TRUE(MatricesNearRelative(B_, B, 1e-6)) << level;
+    EXPECT_TRUE(MatricesNearRelative(C_, C, 1e-6)) << level;
+    EXPECT_TRUE(MatricesNearRelative(D_, D, 1e-6)) << level;
+  }
+}
+
+TEST_F(CApiTest, AnyOutputMayBeNullAndTheErrorToo) {
+  ASSERT_EQ(Transition(3), 0);
+  const RowMajor A = A_, D = D_;
+  const mjModel* m = model_.get();
+  A_.setZero();
+  D_.setZero();
+  EXPECT_EQ(costate_transition(m, data_.get(), 3, A_.data(), nullptr, nullptr, nullptr, nullptr, 0), 0);
+  EXPECT_TRUE(support::BitwiseEqual(A_, A));
+  EXPECT_EQ(costate_transition(m, data_.get(), 3, nullptr, nullptr, nullptr, D_.data(), nullptr, 0), 0);
+  EXPECT_TRUE(support::BitwiseEqual(D_, D));
+  EXPECT_EQ(costate_transition(m, data_.get(), 3, nullptr, nullptr, nullptr, nullptr, nullptr, 0), 0);
+  EXPECT_NE(costate_transition(m, data_.get(), 9, nullptr, nullptr, nullptr, nullptr, nullptr, 0), 0);
+}
+
+TEST_F(CApiTest, AnErrorIsATextAndLeavesTheOutputs) {
+  const RowMajor before = A_;
+  EXPECT_NE(Transition(4), 0);
+  EXPECT_NE(std::string(error_).find("level is 4"), std::string::npos) << error_;
+  data_->ctrl[1] = std::nan("");
+  EXPECT_NE(Transition(3), 0);
+  EXPECT_NE(std::string(error_).find("u is not finite"), std::string::npos) << error_;
+  data_->ctrl[1] = 0;
+  data_->qvel[0] = 1e11;
+  EXPECT_NE(Transition(3), 0);
+  EXPECT_NE(std::string(error_).find("the step fails"), std::string::npos) << error_;
+  EXPECT_TRUE(support::BitwiseEqual(A_, before));
+  EXPECT_FALSE(TakeWarnings().empty()) << "they reach a guard around the call, here the test's, and nobody else";
+
+  // cut to the buffer, always ended
+  char small[8];
+  std::memset(small, 'x', sizeof(small));
+  EXPECT_NE(costate_transition(model_.get(), data_.get(), -1, nullptr, nullptr, nullptr, nullptr, small, 6), 0);
+  EXPECT_STREQ(small, "level");
+  EXPECT_EQ(small[6], 'x');
+  EXPECT_NE(costate_transition(nullptr, data_.get(), 0, nullptr, nullptr, nullptr, nullptr, error_, 500), 0);
+  EXPECT_STREQ(error_, "m is NULL");
+  EXPECT_NE(costate_transition(model_.get(), nullptr, 0, nullptr, nullptr, nullptr, nullptr, error_, 500), 0);
+  EXPECT_STREQ(error_, "d is NULL");
+
+  // and the next call is as good as ever
+  data_->qvel[0] = 0;
+  EXPECT_EQ(Transition(3), 0) << error_;
+}
+
+TEST_F(CApiTest, DataIsOnlyReadWhateverItIsInTheMiddleOf) {
+  mj_step1(model_.get(), data_.get());
+  mj_markStack(data_.get());
+  std::memset(mj_stackAllocNum(data_.get(), 10), 7, 80);
+  const mjData header = *data_;
+  const std::string buffer(static_cast<char*>(data_->buffer), data_->nbuffer);
+  const std::string arena(static_cast<char*>(data_->arena), data_->narena);
+  for (int level : {0, 2, 3}) ASSERT_EQ(Transition(level), 0) << error_;
+  EXPECT_EQ(std::memcmp(&header, data_.get(), sizeof(mjData)), 0);
+  EXPECT_EQ(buffer, std::string(static_cast<char*>(data_->buffer), data_->nbuffer));
+  EXPECT_EQ(arena, std::string(static_cast<char*>(data_->arena), data_->narena));
+  mj_freeStack(data_.get());
+}
+
+TEST_F(CApiTest, SeesWhatChangedInTheModelBetweenCalls) {
+  // values and options changed in place, and another model at the same address
+  ASSERT_EQ(Transition(3), 0);
+  const RowMajor A = A_;
+  model_->body_mass[1] *= 2;
+  model_->dof_damping[0] = 0.7;
+  ASSERT_EQ(Transition(3), 0);
+  EXPECT_TRUE(MatricesNearRelative(A_, Linearize(model_.get(), data_.get(), {.level = Level::kStep}).A, 1e-14));
+  EXPECT_FALSE(MatricesNearRelative(A_, A, 1e-6));
+  model_->opt.integrator = mjINT_RK4;
+  ASSERT_EQ(Transition(3), 0);
+  EXPECT_TRUE(MatricesNearRelative(A_, Linearize(model_.get(), data_.get(), {.level = Level::kStep}).A, 1e-14));
+
+  for (int i = 0; i < 10; ++i) {
+    const bool hinge = i % 2 != 0;
+    const ModelPtr other = LoadModelFromString(std::string("<mujoco><worldbody><body><joint axis='0 1 0' type='") +
+                                               (hinge ? "hinge" : "slide") + "'/><geom size='.1' pos='.3 0 0'/></body>" +
+                                               "</worldbody></mujoco>");
+    const DataPtr data = MakeData(other.get());
+    RowMajor B(2, 2);
+    ASSERT_EQ(costate_transition(other.get(), data.get(), 3, B.data(), nullptr, nullptr, nullptr, error_, 500), 0) << error_;
+    EXPECT_TRUE(MatricesNearRelative(B, Linearize(other.get(), data.get(), {.level = Level::kStep}).A, 1e-14));
+  }
+}
+
+TEST_F(CApiTest, ThreadsCallAtOnce) {
+  ASSERT_EQ(Transition(3), 0);
+  std::vector<RowMajor> results(4, RowMajor(A_.rows(), A_.cols()));
+  std::vector<std::thread> threads;
+  for (RowMajor& result : results) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 5; ++i) {
+        costate_transition(model_.get(), data_.get(), 3, result.data(), nullptr, nullptr, nullptr, nullptr, 0);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const RowMajor& result : results) EXPECT_TRUE(support::BitwiseEqual(result, A_));
+}
+
+// what a host's handler received
+int host_messages = 0;
+
+TEST(CApi, TheHostHearsNothingAndKeepsItsHandler) {
+  const ModelPtr model = LoadModelFromString(kModel);
+  const DataPtr data = MakeData(model.get());
+  const mjfLogHandler original = mju_setLogHandler([](const mjLogMessage*) { ++host_messages; });
+  data->qvel[0] = 1e11;
+  EXPECT_NE(costate_transition(model.get(), data.get(), 3, nullptr, nullptr, nullptr, nullptr, nullptr, 0), 0);
+  EXPECT_EQ(host_messages, 0);
+  mju_warning("still here");
+  EXPECT_EQ(host_messages, 1);
+  mju_setLogHandler(original);
+}
+
+TEST(CApi, HasAVersion) { EXPECT_STREQ(costate_version(), "0.1.0"); }
+
+}  // namespace
+}  // namespace costate

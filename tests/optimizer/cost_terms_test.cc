@@ -1,0 +1,199 @@
+// Every kind of term: its expansion against differences of its value through the sensors of the step.
+#include "optimizer/cost_terms.h"
+
+#include <costate/task.h>
+#include <gtest/gtest.h>
+
+#include <Eigen/Eigenvalues>
+
+#include "support/engine_test.h"
+#include "support/matrix_near.h"
+#include "support/random_state.h"
+#include "support/task_file.h"
+
+namespace costate {
+namespace {
+
+using support::LoadZooTask;
+using support::MatricesNear;
+
+// value at (x, u), sensors measured there
+class KnotCost {
+ public:
+  KnotCost(const Task& task, bool last) : task_(task), last_(last), data_(MakeData(task.model.get())), s_(task.model->nsensordata) {}
+  double Value(const VectorXd& x, const VectorXd& u) {
+    SetContext(task_.model.get(), data_.get(), task_.context);
+    const VectorXd zero = VectorXd::Zero(u.size());
+    EXPECT_EQ(Forward(task_.model.get(), data_.get(), x, last_ ? zero : u, s_), StepStatus::kOk);
+    return task_.cost->Value(Knot(x, u));
+  }
+  KnotView Knot(const VectorXd& x, const VectorXd& u) const {
+    return {.t = last_ ? task_.N : 3, .N = task_.N, .time = 0, .dt = 0.004, .x = x, .u = last_ ? ConstVectorRef(none_) : ConstVectorRef(u), .s = s_};
+  }
+
+ private:
+  const Task& task_;
+  bool last_;
+  DataPtr data_;
+  VectorXd s_, none_;
+};
+
+// lx and lu equal the differences of l: C and D come from centred step differences with an error near 1e-9 of their
+// size, and so does the difference of l; 1e-6 of the largest entry leaves room for accelerations
+void CheckGradient(const Task& task, unsigned seed, bool last) {
+  const mjModel* model = task.model.get();
+  const Dims dims(model);
+  const VectorXd x = support::RandomState(model, seed), u = support::RandomControl(model, seed);
+  Linearizer linearizer(model, {.level = Level::kStep});
+  linearizer.SetContext(task.context);
+  StepDerivative derivative;
+  if (last) {
+    linearizer.LinearizeSensors(x, &derivative);
+  } else {
+    linearizer.Linearize(x, u, &derivative);
+  }
+  KnotCost cost(task, last);
+  const double value = cost.Value(x, u);
+  CostExpansion e;
+  task.cost->Expand(cost.Knot(x, u), derivative.C, derivative.D, &e);
+  EXPECT_NEAR(e.l, value, 1e-12 * (1 + std::abs(value)));
+
+  // centred differences in the tangent space
+  const double h = 6e-6;
+  VectorXd lx(dims.ndx), lu(last ? 0 : dims.nu);
+  for (int i = 0; i < dims.ndx; ++i) {
+    const VectorXd dx = h * VectorXd::Unit(dims.ndx, i);
+    lx[i] = (cost.Value(Retract(model, x, dx), u) - cost.Value(Retract(model, x, -dx), u)) / (2 * h);
+  }
+  for (int i = 0; i < lu.size(); ++i) {
+    const VectorXd du = h * VectorXd::Unit(dims.nu, i);
+    lu[i] = (cost.Value(x, u + du) - cost.Value(x, u - du)) / (2 * h);
+  }
+  const double scale = std::max({lx.cwiseAbs().maxCoeff(), lu.size() ? lu.cwiseAbs().maxCoeff() : 0, 1e-3});
+  EXPECT_TRUE(MatricesNear(e.lx, lx, 1e-6 * scale, TangentNames(model))) << "lx, last " << last;
+  EXPECT_TRUE(MatricesNear(e.lu, lu, 1e-6 * scale, ControlNames(model))) << "lu, last " << last;
+
+  // Gauss–Newton is positive semidefinite in (dx, du) together
+  const int n = dims.ndx + static_cast<int>(e.lu.size());
+  MatrixXd H(n, n);
+  H.topLeftCorner(dims.ndx, dims.ndx) = e.lxx;
+  if (!last) {
+    H.bottomLeftCorner(dims.nu, dims.ndx) = e.lux;
+    H.topRightCorner(dims.ndx, dims.nu) = e.lux.transpose();
+    H.bottomRightCorner(dims.nu, dims.nu) = e.luu;
+  }
+  EXPECT_TRUE(MatricesNear(H, H.transpose(), 1e-9 * (1 + H.cwiseAbs().maxCoeff())));
+  const VectorXd eigenvalues = Eigen::SelfAdjointEigenSolver<MatrixXd>(H).eigenvalues();
+  EXPECT_GE(eigenvalues[0], -1e-9 * (1 + eigenvalues[n - 1]));
+}
+
+class TermGradient : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(TermGradient, IsTheDifferenceOfTheValue) {
+  const bool of_control = std::string(GetParam()).find("ctrl=") == 0;  // no value at the last knot
+  const Task task = LoadZooTask("<cost " + std::string(GetParam()) + " weight='3'" + (of_control ? "" : " terminal='2'") + "/>");
+  for (unsigned seed : {1u, 2u}) {
+    CheckGradient(task, seed, false);
+    if (!of_control) CheckGradient(task, seed, true);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Direct, TermGradient,
+    ::testing::Values("qpos='all' target='key:pose'", "qpos='root shoulder' target='.1 .2 .3 .5 .5 .1 .2 .4'", "qpos='neck' index='2 0'",
+                      "qpos='2 11' target='1 0.3' norm='smooth_abs' param='.1'", "qpos='all' norm='l2' param='.3' target='key:home'",
+                      "qvel='all' target='key:pose'", "qvel='extend root' index='1 3' norm='cosh' param='.5'",
+                      "act='all' target='0.3'", "ctrl='all' target='key:pose'", "ctrl='pull 0' norm='huber' param='.2'"));
+
+INSTANTIATE_TEST_SUITE_P(
+    Sensors, TermGradient,
+    ::testing::Values("sensor='gyro' target='1 2 3'", "sensor='gyro' index='2'", "sensor='attitude'",
+                      "sensor='attitude' target='.6 .3 -.1 .4' index='0 2'", "sensor='attitude' target='key:pose' norm='l2' param='.1'",
+                      "sensor='tip_pos' target='site:grip'", "sensor='attitude' target='mocap:hand'"));
+
+INSTANTIATE_TEST_SUITE_P(
+    Elements, TermGradient,
+    ::testing::Values(
+        "joint='shoulder' quantity='pos'", "joint='shoulder' quantity='vel'", "joint='shoulder' quantity='force'",
+        "joint='neck' quantity='quat' target='.9 .1 .2 .3'", "joint='neck' quantity='angvel'", "body='arm' quantity='pos' target='body:head'",
+        "body='head' quantity='com'", "body='head' quantity='comvel'", "body='base' quantity='zaxis' target='0 0 1'",
+        "body='base' quantity='quat'", "body='rod' quantity='quat' target='geom:skull'", "site='tip' quantity='linvel' norm='l22' param='.1 3'",
+        "site='tip' quantity='angvel'", "site='tip' quantity='linacc'", "site='imu' quantity='velocimeter'",
+        "site='imu' quantity='accelerometer'", "site='tip' quantity='pos' reftype='body' refname='base' target='.1 .2 .3'",
+        "geom='skull' quantity='xaxis'", "geom='skull' geom2='tip_geom' quantity='distance' norm='rectify' param='.1'",
+        "body='rod' body2='head' quantity='distance'", "camera='eye' quantity='yaxis' target='1 0 0'",
+        "subtree='base' quantity='com' target='mocap:hand'", "subtree='arm' quantity='linvel'", "subtree='base' quantity='momentum'",
+        "tendon='cord' quantity='length' norm='power' param='3'", "tendon='cord' quantity='velocity'", "tendon='cord' quantity='force'",
+        "actuator='extend' quantity='force'", "actuator='pull' quantity='length'",
+        "actuator='shoulder' quantity='velocity' norm='smooth_abs2' param='.1 3'"));
+
+TEST(ResidualCost, CombinesTermsLinearly) {
+  const Task task = LoadZooTask(
+      "<cost name='mixed' target='0.3 -0.1' weight='1 2' norm='smooth_abs' param='.2'>"
+      "  <term site='tip' quantity='pos' index='0 2'/><term sensor='gyro' index='1 2' coef='-2'/>"
+      "  <term qpos='shoulder extend' coef='.5'/><term ctrl='0 1' coef='.1'/><term qvel='0 1'/></cost>");
+  for (unsigned seed : {3u, 4u}) CheckGradient(task, seed, false);
+
+  // r = tip - 2 gyro + 0.5 qpos + 0.1 ctrl + qvel - target, read off the sensors themselves
+  const mjModel* model = task.model.get();
+  const Dims dims(model);
+  const VectorXd x = support::RandomState(model, 3), u = support::RandomControl(model, 3);
+  const DataPtr data = MakeData(model);
+  VectorXd s(dims.ns), r;
+  ASSERT_EQ(Forward(model, data.get(), x, u, s), StepStatus::kOk);
+  const auto& cost = dynamic_cast<const ResidualCost&>(*task.cost);
+  cost.Residual(0, {.t = 0, .N = 5, .time = 0, .dt = 1, .x = x, .u = u, .s = s}, &r);
+  const double* tip = data->site_xpos + 3 * mj_name2id(model, mjOBJ_SITE, "tip");
+  const double* gyro = data->sensordata + model->sensor_adr[mj_name2id(model, mjOBJ_SENSOR, "gyro")];
+  ASSERT_EQ(r.size(), 2);
+  EXPECT_NEAR(r[0], tip[0] - 2 * gyro[1] + 0.5 * x[11] + 0.1 * u[0] + x[dims.nq] - 0.3, 1e-14);
+  EXPECT_NEAR(r[1], tip[2] - 2 * gyro[2] + 0.5 * x[12] + 0.1 * u[1] + x[dims.nq + 1] + 0.1, 1e-14);
+}
+
+// the contact sensor is the force on the named element: a resting box carries its weight
+TEST(ResidualCost, MeasuresTheContactForceOnAnElement) {
+  const support::TemporaryFolder folder;
+  folder.Write("box.xml", R"(<mujoco><option timestep=".002"/><worldbody><geom name="floor" type="plane" size="1 1 1"/>
+    <body name="box" pos="0 0 .0995"><freejoint/><geom name="cube" type="box" size=".1 .1 .1" mass="2"/></body>
+    <body pos="3 0 1"><joint name="j"/><geom size=".1"/></body></worldbody>
+    <actuator><motor joint="j"/></actuator></mujoco>)");
+  const Task task = LoadTask(folder.Write("box.task.xml", R"(<task model="box.xml" horizon="2">
+    <cost name="geom" geom="cube" quantity="contactforce"/><cost name="pair" geom="cube" geom2="floor" quantity="contactforce"/>
+    <cost name="body" body="box" quantity="contactforce"/><cost name="subtree" subtree="box" quantity="contactforce"/></task>)"));
+  Simulator simulator(task.model.get(), task.context, task.substeps, 1);
+  Trajectory trajectory;
+  ASSERT_TRUE(simulator.Rollout(task.x0, task.U_guess, &trajectory).ok());
+  ASSERT_EQ(trajectory.S.rows(), 12);
+  for (int term = 0; term < 4; ++term) EXPECT_NEAR(trajectory.S(3 * term + 2, task.N), 2 * 9.81, 0.01) << "term " << term;
+}
+
+// running terms by dt, 1/N or 1; terminal terms as they are; windows half open; all terms add up
+TEST(ResidualCost, ScalesAndWindowsAreAsDocumented) {
+  const std::string costs =
+      "<cost name='a' ctrl='1' target='-1' weight='2'/><cost name='b' ctrl='1' target='-1' weight='2' when='0.02 0.06'/>"
+      "<cost name='c' qvel='0' target='1' weight='4' when='end'/><cost name='d' qvel='0' target='1' terminal='6'/>"
+      "<cost name='e' qvel='0' target='1' when='0.06 end'/>";
+  // ½ r² = ½ at every knot (ctrl 0 and qvel 0, targets ±1), 10 knots of 0.01 s; ctrl has no terminal value
+  for (const auto& [scale, unit] : {std::pair{"dt", 0.01}, {"mean", 0.1}, {"sum", 1.0}}) {
+    Task task = LoadZooTask("<guess ctrl='0 0 0'/>" + costs, "horizon='0.1' controlstep='5' scale='" + std::string(scale) + "'");
+    ASSERT_EQ(task.N, 10);
+    Trajectory trajectory;
+    trajectory.X = task.x0.replicate(1, 11);
+    trajectory.U = MatrixXd::Zero(3, 10);
+    trajectory.S = MatrixXd::Zero(task.model->nsensordata, 11);
+    trajectory.time = VectorXd::LinSpaced(11, 0, 0.1);
+    const std::vector<CostTermValue> terms = task.cost->Terms(trajectory);
+    ASSERT_EQ(terms.size(), 5u);
+    EXPECT_NEAR(terms[0].value, 2 * 0.5 * 10 * unit, 1e-12) << scale;  // a control has no value at the last knot
+    EXPECT_NEAR(terms[1].value, 2 * 0.5 * 4 * unit, 1e-12) << scale;
+    EXPECT_NEAR(terms[2].value, 4 * 0.5, 1e-12) << scale;
+    EXPECT_NEAR(terms[3].value, 6 * 0.5, 1e-12) << scale;
+    EXPECT_NEAR(terms[4].value, 0.5 * 4 * unit, 1e-12) << scale;
+    double sum = 0;
+    for (const CostTermValue& term : terms) sum += term.value;
+    EXPECT_NEAR(TotalCost(*task.cost, trajectory, 0.01), sum, 1e-12);
+  }
+}
+
+}  // namespace
+}  // namespace costate

@@ -1,0 +1,260 @@
+// A task file as it is understood.
+#include <costate/task.h>
+#include <gtest/gtest.h>
+
+#include "optimizer/cost_terms.h"
+#include "support/engine_test.h"
+#include "support/matrix_near.h"
+#include "support/random_state.h"
+#include "support/task_file.h"
+
+namespace costate {
+namespace {
+
+using support::LoadZooTask;
+using support::MatricesNear;
+using support::TemporaryFolder;
+using support::ZooTask;
+using TaskFile = support::EngineTest;
+
+constexpr char kEffort[] = "<cost name='effort' ctrl='all'/>";
+
+const ResidualCost& Residuals(const Task& task) { return dynamic_cast<const ResidualCost&>(*task.cost); }
+
+VectorXd KeyState(const mjModel* model, const char* key) { return GetState(model, MakeDataAtKey(model, key).get()); }
+
+TEST_F(TaskFile, StatesTheWholeProblem) {
+  const Task task = LoadZooTask(std::string("<start key='pose'/><guess key='pose'/><limit actuator='all'/>"
+                                            "<solver type='ilqr' iterations='7' tolerance='1e-3' derivative='residual' threads='2'/>") +
+                                    kEffort,
+                                "horizon='0.2' controlstep='4' name='dance'");
+  const Problem problem = task.ToProblem();
+  EXPECT_EQ(task.name, "dance");
+  EXPECT_EQ(problem.N, 25);
+  EXPECT_EQ(problem.substeps, 4);
+  EXPECT_EQ(problem.model, task.model.get());
+  EXPECT_EQ(problem.cost, task.cost.get());
+  EXPECT_TRUE(task.warnings.empty());
+
+  // the start is the keyframe's state with unit quaternions, its context with the keyframe's time
+  VectorXd x = KeyState(task.model.get(), "pose");
+  x.segment<4>(3).normalize();
+  x.segment<4>(7).normalize();
+  EXPECT_TRUE(MatricesNear(problem.x0, x, 1e-15));
+  DataPtr data = MakeData(task.model.get());
+  SetContext(task.model.get(), data.get(), problem.context);
+  EXPECT_EQ(data->time, 0.5);
+  EXPECT_TRUE(MatricesNear(task.U_guess, Eigen::Vector3d(0.5, -1, 0.7).replicate(1, 25), 0));
+
+  // limits from the model, none for the tendon's motor
+  EXPECT_TRUE(MatricesNear(problem.u_lower.head(2), Eigen::Vector2d(-1, -2), 0));
+  EXPECT_EQ(problem.u_upper[2], std::numeric_limits<double>::infinity());
+  EXPECT_EQ(task.solver.iterations, 7);
+  EXPECT_EQ(task.solver.tolerance, 1e-3);
+  EXPECT_EQ(task.solver.threads, 2);
+  EXPECT_EQ(task.solver.derivative.level, Level::kResidual);
+}
+
+TEST_F(TaskFile, AddsItsSensorsBehindTheUsersOnceEach) {
+  const Task task = LoadZooTask(
+      "<cost name='a' body='arm' quantity='pos'/><cost name='b' body='arm' quantity='pos' index='2'/>"
+      "<cost name='c' site='tip' quantity='pos' target='body:arm'/><cost name='d' sensor='gyro'/><cost name='e' qvel='all'/>");
+  const mjModel* model = task.model.get();
+  EXPECT_EQ(task.user_sensors, 3 + 4 + 3 + 1);
+  ASSERT_EQ(model->nsensor, 4 + 2);
+  EXPECT_EQ(model->nsensordata, task.user_sensors + 6);
+  EXPECT_EQ(ElementName(model, mjOBJ_SENSOR, 0), "gyro");
+  EXPECT_EQ(ElementName(model, mjOBJ_SENSOR, 4), "body:arm.pos");
+  EXPECT_EQ(ElementName(model, mjOBJ_SENSOR, 5), "site:tip.pos");
+  EXPECT_TRUE(task.cost->NeedsSensors());
+  EXPECT_FALSE(LoadZooTask(kEffort).cost->NeedsSensors());
+}
+
+// the dynamics do not feel the sensors: same model otherwise, same motion bit for bit
+TEST_F(TaskFile, LeavesTheMotionAsItIs) {
+  const Task task = LoadZooTask("<cost subtree='base' quantity='momentum'/><cost geom='skull' geom2='floor' quantity='distance'/>");
+  const ModelPtr plain = LoadModel(COSTATE_TESTDATA "/task_zoo.xml");
+  const VectorXd x = support::RandomState(plain.get(), 5), u = support::RandomControl(plain.get(), 5);
+  VectorXd next(x.size()), next_plain(x.size()), none;
+  DataPtr data = MakeData(task.model.get()), data_plain = MakeData(plain.get());
+  ASSERT_EQ(Step(task.model.get(), data.get(), x, u, 20, next, none), StepStatus::kOk);
+  ASSERT_EQ(Step(plain.get(), data_plain.get(), x, u, 20, next_plain, none), StepStatus::kOk);
+  EXPECT_TRUE(support::BitwiseEqual(next, next_plain));
+}
+
+TEST_F(TaskFile, StartsWhereItSays) {
+  EXPECT_TRUE(MatricesNear(LoadZooTask(kEffort).x0, GetState(LoadZooTask(kEffort).model.get(), MakeData(LoadZooTask(kEffort).model.get()).get()), 0));
+  const Task task = LoadZooTask(std::string("<start key='pose' qvel='1 2 3 4 5 6 7 8 9 10 11' act='-0.5'/>") + kEffort);
+  EXPECT_EQ(task.x0[0], 0.3);
+  EXPECT_EQ(task.x0[13], 1);
+  EXPECT_EQ(task.x0[23], 11);
+  EXPECT_EQ(task.x0[24], -0.5);
+  const Task numbers = LoadZooTask(std::string("<start qpos='0 0 2 0 2 0 0 1 0 0 0 .5 .1'/>") + kEffort);
+  EXPECT_EQ(numbers.x0[2], 2);
+  EXPECT_EQ(numbers.x0[4], 1);  // made a unit quaternion
+}
+
+TEST_F(TaskFile, RoundsTheHorizonToKnotsAndSaysSo) {
+  const Task task = LoadZooTask(kEffort, "horizon='0.1' controlstep='3'");
+  EXPECT_EQ(task.N, 17);
+  ASSERT_EQ(task.warnings.size(), 1u);
+  EXPECT_NE(task.warnings[0].find("0.1 s is no whole number of control intervals of 0.006 s: 17 of them, 0.102 s"), std::string::npos) << task.warnings[0];
+}
+
+// ---- guesses ------------------------------------------------------------------------------------------------------------
+
+// a motor that carries a mass against gravity, and a position servo that sags: both must stand still under the guess
+TEST_F(TaskFile, HoldsTheStartWithMotorsAndServos) {
+  const TemporaryFolder folder;
+  folder.Write("lift.xml", R"(<mujoco model="lift"><worldbody>
+    <body><joint name="lift" type="slide" axis="0 0 1"/><geom size=".1" mass="2"/></body>
+    <body pos="1 0 0"><joint name="swing" axis="0 1 0"/><geom size=".1" pos=".5 0 0" mass="1"/></body>
+    <body pos="2 0 0"><joint name="weak" type="slide" axis="0 0 1"/><geom size=".1" mass="1"/></body></worldbody>
+    <actuator><motor joint="lift" gear="2"/><position joint="swing" kp="50"/><motor joint="weak" ctrlrange="-3 3"/></actuator></mujoco>)");
+  for (const char* guess : {"", "<guess hold='true'/>"}) {
+    const Task task = LoadTask(folder.Write("lift.task.xml", std::string("<task model='lift.xml' horizon='0.1'><start qpos='0 0.3 0'/>") + guess +
+                                                                 "<cost ctrl='all'/></task>"));
+    const double torque = -9.81 * 0.5 * std::cos(0.3);  // gravity turns the swing down: positive about y
+    EXPECT_NEAR(task.U_guess(0, 0), 2 * 9.81 / 2, 1e-5);
+    EXPECT_NEAR(task.U_guess(1, 7), 0.3 + torque / 50, 1e-5);
+    EXPECT_EQ(task.U_guess(2, 3), 3);  // its limit: 9.81 N are out of reach
+  }
+}
+
+// home at 0.01 s, pose at 0.03 s: held before, linear in between, held after
+TEST_F(TaskFile, LeadsTheGuessThroughKeyframes) {
+  const Task task = LoadZooTask("<guess key='home@0.01 pose@0.03'/>" + std::string(kEffort), "horizon='0.05' controlstep='5'");
+  const Eigen::Vector3d home(0.1, 0.2, -0.3), pose(0.5, -1, 0.7);
+  EXPECT_TRUE(MatricesNear(task.U_guess.col(0), home, 0));
+  EXPECT_TRUE(MatricesNear(task.U_guess.col(2), 0.5 * (home + pose), 1e-12));
+  EXPECT_TRUE(MatricesNear(task.U_guess.col(4), pose, 0));
+}
+
+TEST_F(TaskFile, TakesControlsFromAFile) {
+  const TemporaryFolder folder;
+  const std::string task = ZooTask("<guess file='u.csv'/>" + std::string(kEffort), "horizon='0.05' controlstep='5'");
+
+  // no header: one row a knot, the last one held
+  folder.Write("u.csv", "0.1,0.2,0.3\n0.4,0.5,0.6\n");
+  Task loaded = LoadTask(folder.Write("zoo.task.xml", task));
+  ASSERT_EQ(loaded.U_guess.cols(), 5);
+  EXPECT_TRUE(MatricesNear(loaded.U_guess.col(0), Eigen::Vector3d(0.1, 0.2, 0.3), 0));
+  EXPECT_TRUE(MatricesNear(loaded.U_guess.col(4), Eigen::Vector3d(0.4, 0.5, 0.6), 0));
+
+  // a table like a run's: named columns anywhere, times from any start, linear in between, an empty last row
+  folder.Write("u.csv",
+               "time (s),qpos[x] (m),ctrl[pull] (ctrl),ctrl[shoulder] (ctrl),\"ctrl[extend] (ctrl)\"\n"
+               "3.00,9,1,0.2,2\n3.02,9,3,0.4,1\n3.03,9,5,0.6,9\n3.04,9,,,\n");
+  loaded = LoadTask(folder.Write("zoo.task.xml", task));
+  EXPECT_TRUE(MatricesNear(loaded.U_guess.col(0), Eigen::Vector3d(0.2, 2, 1), 0));
+  EXPECT_TRUE(MatricesNear(loaded.U_guess.col(1), Eigen::Vector3d(0.3, 1.5, 2), 1e-12));
+  EXPECT_TRUE(MatricesNear(loaded.U_guess.col(2), Eigen::Vector3d(0.4, 1, 3), 0));
+  EXPECT_TRUE(MatricesNear(loaded.U_guess.col(4), Eigen::Vector3d(0.6, 2, 5), 0));  // 9 is beyond the limit of 2
+  ASSERT_EQ(loaded.warnings.size(), 1u);
+  EXPECT_NE(loaded.warnings[0].find("2 of 15 controls"), std::string::npos) << loaded.warnings[0];
+}
+
+// ---- targets ------------------------------------------------------------------------------------------------------------
+
+VectorXd ResidualAt(const Task& task, int term, const VectorXd& x, const VectorXd& u, int t, const VectorXd& context) {
+  const DataPtr data = MakeData(task.model.get());
+  SetContext(task.model.get(), data.get(), context);
+  VectorXd s(task.model->nsensordata), r;
+  EXPECT_EQ(Forward(task.model.get(), data.get(), x, u, s), StepStatus::kOk);
+  Residuals(task).Residual(term, {.t = t, .N = task.N, .time = 0, .dt = 0.01, .x = x, .u = u, .s = s}, &r);
+  return r;
+}
+
+// each residual vanishes at its own keyframe, and for qpos it is ⊖ elsewhere
+TEST_F(TaskFile, AimsAtKeyframes) {
+  const Task task = LoadZooTask(
+      "<start key='pose'/><cost name='q' qpos='all' target='key:pose'/><cost name='v' qvel='all' target='key:pose'/>"
+      "<cost name='w' act='all' target='key:pose'/><cost name='u' ctrl='all' target='key:pose'/><cost name='s' sensor='attitude' target='key:pose'/>"
+      "<cost name='e' site='tip' quantity='linvel' target='key:pose'/>");
+  const Eigen::Vector3d u(0.5, -1, 0.7);
+  for (int term = 0; term < 6; ++term) {
+    EXPECT_LT(ResidualAt(task, term, task.x0, u, 0, task.context).cwiseAbs().maxCoeff(), 1e-9) << "term " << term;
+  }
+  const VectorXd x = support::RandomState(task.model.get(), 8);
+  EXPECT_TRUE(MatricesNear(ResidualAt(task, 0, x, u, 0, task.context), Difference(task.model.get(), x, task.x0).head(11), 1e-12));
+  EXPECT_TRUE(MatricesNear(task.x_goal, task.x0, 0));
+}
+
+// between two keyframes the target moves along the shortest rotation; before and after it rests
+TEST_F(TaskFile, MovesFromKeyframeToKeyframe) {
+  const Task task = LoadZooTask("<cost qpos='all' target='key:home@0.02 key:pose@0.06'/>");
+  const mjModel* model = task.model.get();
+  const VectorXd home = KeyState(model, "home");
+  VectorXd pose = KeyState(model, "pose");
+  mj_normalizeQuat(model, pose.data());
+  const VectorXd way = Difference(model, pose, home).head(11), u = VectorXd::Zero(3);
+  auto residual = [&](int t) { return ResidualAt(task, 0, home, u, t, task.context); };
+  EXPECT_LT(residual(0).norm(), 1e-12);
+  EXPECT_LT(residual(2).norm(), 1e-12);
+  EXPECT_TRUE(MatricesNear(residual(3), -0.25 * way, 1e-12));
+  EXPECT_TRUE(MatricesNear(residual(6), -way, 1e-12));
+  EXPECT_TRUE(MatricesNear(residual(9), -way, 1e-12));
+  EXPECT_TRUE(MatricesNear(task.x_goal, pose, 0));
+}
+
+TEST_F(TaskFile, FollowsAReferenceFile) {
+  const TemporaryFolder folder;
+  folder.Write("ref.csv", "# height and forward position\ntime,z,x\n0,1,0\n0.02,2,4\n0.04,2,8\n");
+  const Task task = LoadTask(folder.Write("zoo.task.xml", ZooTask("<cost qpos='2 0' target='file:ref.csv'/>")));
+  const VectorXd u = VectorXd::Zero(3);  // the model rests at (x, z) = (0, 1)
+  EXPECT_TRUE(MatricesNear(ResidualAt(task, 0, task.x0, u, 0, task.context), Eigen::Vector2d(0, 0), 1e-12));
+  EXPECT_TRUE(MatricesNear(ResidualAt(task, 0, task.x0, u, 1, task.context), Eigen::Vector2d(-0.5, -2), 1e-12));
+  EXPECT_TRUE(MatricesNear(ResidualAt(task, 0, task.x0, u, 9, task.context), Eigen::Vector2d(-1, -8), 1e-12));
+}
+
+// the target is read again at each evaluation: moving the mocap body moves it
+TEST_F(TaskFile, AimsAtAMocapBodyWhereverItIs) {
+  const Task task = LoadZooTask("<cost site='tip' quantity='pos' target='mocap:hand'/>");
+  const mjModel* model = task.model.get();
+  const VectorXd u = VectorXd::Zero(3), before = ResidualAt(task, 0, task.x0, u, 0, task.context);
+  const DataPtr data = MakeData(model);
+  SetContext(model, data.get(), task.context);
+  data->mocap_pos[1] += 0.25;
+  const VectorXd after = ResidualAt(task, 0, task.x0, u, 0, GetContext(model, data.get()));
+  EXPECT_TRUE(MatricesNear(after, before - Eigen::Vector3d(0, 0.25, 0), 1e-15));
+}
+
+// ---- kinds of model -----------------------------------------------------------------------------------------------------
+
+TEST_F(TaskFile, ReadsCompiledModelsWithTheirOwnSensors) {
+  const TemporaryFolder folder;
+  const ModelPtr model = LoadModel(COSTATE_TESTDATA "/task_zoo.xml");
+  mj_saveModel(model.get(), folder.File("zoo.mjb").c_str(), nullptr, 0);
+  const Task task = LoadTask(folder.Write("a.task.xml", "<task model='zoo.mjb' horizon='0.1'><cost sensor='gyro'/></task>"));
+  EXPECT_EQ(task.user_sensors, task.model->nsensordata);
+  const std::string element = folder.Write("b.task.xml", "<task model='zoo.mjb' horizon='0.1'><cost site='tip' quantity='pos'/></task>");
+  EXPECT_ERROR(LoadTask(element), ErrorCode::kUnsupported, "b.task.xml:1: <cost>", "compiled model", "'tip'", "MJCF");
+}
+
+TEST_F(TaskFile, ReadsUrdf) {
+  const TemporaryFolder folder;
+  folder.Write("arm.urdf", R"(<robot name="arm"><mujoco><compiler fusestatic="false"/></mujoco>
+    <link name="base"><inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial></link>
+    <link name="hand"><inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial></link>
+    <joint name="elbow" type="revolute"><parent link="base"/><child link="hand"/><axis xyz="0 1 0"/><limit lower="-1" upper="1" effort="5" velocity="1"/></joint></robot>)");
+  const std::string task = folder.Write("arm.task.xml", "<task model='arm.urdf' horizon='0.1'><cost body='hand' quantity='pos'/></task>");
+  EXPECT_ERROR(LoadTask(task), ErrorCode::kInvalidArgument, "arm.task.xml:1: <task>", "no actuators (nu = 0)");
+}
+
+TEST_F(TaskFile, IsDescribedWithUnitsAndInitialCost) {
+  const Task task = LoadZooTask(
+      "<start key='home'/><guess key='home'/><cost name='height' body='base' quantity='pos' index='2' target='1.5' weight='8'/>"
+      "<cost name='still' qvel='all' terminal='3' norm='huber' param='0.5'/>",
+      "horizon='0.02' controlstep='2' scale='mean'");
+  const std::string text = Describe(task);
+  for (const char* part : {"zoo.task.xml", "'zoo'", "nq 13, nv 11, na 1, nu 3", "11 numbers of the model, 3 added", "0.02 s: 5 control intervals of 0.004 s (2 steps",
+                           "2 of 3", "mean", "height", "body:base.pos[2]", "1.5", "huber 0.5", "m/s and rad/s", "total"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' is not in:\n" << text;
+  }
+
+  // at the first knots the base is at 1 m: mean of 8 · ½ (1 - 1.5)² is about 1
+  EXPECT_NE(text.find("1.0"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace costate

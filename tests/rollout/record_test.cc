@@ -1,0 +1,374 @@
+// The saved run: what is written comes back bit for bit, replays bit for bit, and no damage goes unnoticed.
+#include <costate/record.h>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "rollout/models.h"
+#include "rollout/record_format.h"
+#include "rollout/sha256.h"
+#include "support/temporary_folder.h"
+
+namespace costate {
+namespace {
+
+namespace fs = std::filesystem;
+using support::ReadFile;
+using RecordTest = support::EngineTest;
+using ReplayTest = support::EngineTest;
+using LabelFailuresTest = support::EngineTest;
+
+constexpr WriteRecordOptions kNoPlots{.force = false, .plots = false};
+
+// a run with every part, numbers that need all their digits, names that need quotes
+Record MakeRecord(const NamedModel& named, int N = 30) {
+  Record record;
+  record.model = LoadModelFromString(named.xml);
+  const mjModel* model = record.model.get();
+  DataPtr start = StartData(model);
+  record.command = "rollout";
+  record.model_file = "robots/\"odd\", name.xml";
+  record.task_text = "<task model='x'>\n  <!-- kept as it was -->\n</task>\n";
+  record.context = GetContext(model, start.get());
+  record.x_goal = GetState(model, start.get()) * (1.0 / 3);
+  record.substeps = 2;
+  record.seed = 7;
+  Simulator simulator(model, record.context, 2, 1);
+  EXPECT_TRUE(simulator.Rollout(GetState(model, start.get()), WavyControls(model, N), &record.trajectory).ok());
+  record.diagnostics = simulator.Diagnose(record.trajectory);
+  const Dims& dims = simulator.dims();
+  record.policy.k = MatrixXd::Random(dims.nu, N) / 3;
+  for (int t = 0; t < N; ++t) record.policy.K.push_back(MatrixXd::Random(dims.nu, dims.ndx) * 1e-7);
+  record.cost_per_knot = VectorXd::Random(N + 1);
+  record.gradient_norm_per_knot = VectorXd::Random(N).cwiseAbs();
+  record.cost_terms = {{"height, in \"m\"", 0.1}, {"effort", 1.0 / 3}};
+  record.metric = "J = Σ_t dt l_t";
+  record.iterations = {{1, 0.3, -0.1, -0.09, 3e-5, 0.5, 1e-6, 0.01, 0.02, 0.003}, {2, 0.2, -0.1, -0.1, 1e-300, 1, 0, 1, 2, 3}};
+  record.status = "converged";
+  record.message = "gradient below 1e-7";
+  record.failures = {"control: ctrl[motor] at its limit at 20 of 30 knots"};
+  record.settings = {{"solver.iterations", "200"}, {"threads", "2"}};
+  record.warnings = {"a warning"};
+  return record;
+}
+
+void ExpectSame(const Record& a, const Record& b) {
+  EXPECT_TRUE(BitwiseEqual(a.trajectory, b.trajectory));
+  EXPECT_TRUE(BitwiseEqual(a.context, b.context));
+  EXPECT_TRUE(BitwiseEqual(a.x_goal, b.x_goal));
+  EXPECT_TRUE(BitwiseEqual(a.policy.k, b.policy.k));
+  ASSERT_EQ(a.policy.K.size(), b.policy.K.size());
+  for (std::size_t t = 0; t < a.policy.K.size(); ++t) ASSERT_TRUE(BitwiseEqual(a.policy.K[t], b.policy.K[t]));
+  EXPECT_TRUE(BitwiseEqual(a.cost_per_knot, b.cost_per_knot));
+  EXPECT_TRUE(BitwiseEqual(a.gradient_norm_per_knot, b.gradient_norm_per_knot));
+  ASSERT_EQ(a.diagnostics.size(), b.diagnostics.size());
+  for (std::size_t t = 0; t < a.diagnostics.size(); ++t) {
+    EXPECT_EQ(std::memcmp(&a.diagnostics[t], &b.diagnostics[t], sizeof(KnotDiagnostics) - sizeof(int)), 0);
+    EXPECT_EQ(a.diagnostics[t].saturated_actuators, b.diagnostics[t].saturated_actuators);
+  }
+  ASSERT_EQ(a.iterations.size(), b.iterations.size());
+  for (std::size_t i = 0; i < a.iterations.size(); ++i) {
+    EXPECT_EQ(a.iterations[i].iteration, b.iterations[i].iteration);
+    EXPECT_EQ(a.iterations[i].gradient_norm, b.iterations[i].gradient_norm);
+    EXPECT_EQ(a.iterations[i].seconds_backward, b.iterations[i].seconds_backward);
+  }
+  ASSERT_EQ(a.cost_terms.size(), b.cost_terms.size());
+  for (std::size_t i = 0; i < a.cost_terms.size(); ++i) {
+    EXPECT_EQ(a.cost_terms[i].name, b.cost_terms[i].name);
+    EXPECT_EQ(a.cost_terms[i].value, b.cost_terms[i].value);
+  }
+  EXPECT_EQ(SerializeModel(a.model.get()), SerializeModel(b.model.get()));
+  EXPECT_EQ(std::tie(a.command, a.task_file, a.model_file, a.task_text, a.metric, a.status, a.message, a.created),
+            std::tie(b.command, b.task_file, b.model_file, b.task_text, b.metric, b.status, b.message, b.created));
+  EXPECT_EQ(std::tie(a.substeps, a.seed, a.failures, a.warnings, a.settings, a.model_sha256),
+            std::tie(b.substeps, b.seed, b.failures, b.warnings, b.settings, b.model_sha256));
+}
+
+// 17 significant digits name each double, so text loses nothing.
+TEST_F(RecordTest, ComesBackBitForBit) {
+  for (const NamedModel& named : RolloutModels()) {
+    SCOPED_TRACE(named.name);
+    support::TemporaryFolder folder;
+    Record record = MakeRecord(named);
+    WriteRecord(folder.File("run"), record, kNoPlots);
+    ExpectSame(record, ReadRecord(folder.File("run")));
+  }
+}
+
+// the smallest run: no cost, no policy, no diagnostics, no controls, no horizon
+TEST_F(RecordTest, ComesBackWithoutItsOptionalParts) {
+  support::TemporaryFolder folder;
+  Record record;
+  record.model = LoadModelFromString("<mujoco/>");
+  DataPtr data = MakeData(record.model.get());
+  record.context = GetContext(record.model.get(), data.get());
+  Simulator simulator(record.model.get(), record.context, 1, 1);
+  ASSERT_TRUE(simulator.Rollout(VectorXd(0), MatrixXd(0, 0), &record.trajectory).ok());
+  WriteRecord(folder.File("run"), record);
+  const Record read = ReadRecord(folder.File("run"));
+  ExpectSame(record, read);
+  EXPECT_TRUE(Replay(read).identical);
+}
+
+TEST_F(RecordTest, StatesEverythingThatIsKnownAboutTheRun) {
+  support::TemporaryFolder folder;
+  Record record = MakeRecord(RolloutModels()[1]);
+  WriteRecord(folder.File("run"), record, kNoPlots);
+  const nlohmann::json json = nlohmann::json::parse(ReadFile(folder.path() / "run/record.json"));
+  EXPECT_EQ(json["format"], "costate run");
+  EXPECT_EQ(json["schema"], 1);
+  EXPECT_EQ(json["engine"]["integrator"], "RK4");
+  EXPECT_EQ(json["engine"]["solver"], "Newton");
+  EXPECT_EQ(json["horizon"]["N"], 30);
+  EXPECT_NEAR(json["horizon"]["duration_s"].get<double>(), 30 * 2 * 0.004, 1e-15);
+  EXPECT_EQ(json["model"]["name"], "two links");
+  EXPECT_EQ(json["model"]["sha256"], Sha256Of(ReadFile(folder.path() / "run/model.mjb")));
+  EXPECT_EQ(json["result"]["gradient_norm"], 1e-300);
+  EXPECT_NEAR(json["result"]["cost"].get<double>(), record.cost_per_knot.sum(), 1e-15);
+  EXPECT_EQ(json["initial_state"].size(), 4u);
+  EXPECT_EQ(json["seed"], 7);
+  EXPECT_EQ(json["software"]["mujoco"], mj_versionString());
+  EXPECT_TRUE(json["latency_budget_s"].is_null());
+  for (const char* field : {"created", "inputs", "failures", "settings", "units", "frames", "diagnostics", "files"}) {
+    EXPECT_TRUE(json.contains(field)) << field;
+  }
+
+  // the table says what each column is
+  const std::string table = ReadFile(folder.path() / "run/trajectory.csv");
+  EXPECT_TRUE(table.starts_with("time (s),qpos[shoulder] (rad),qpos[elbow] (rad),qvel[shoulder] (rad/s),"
+                                "qvel[elbow] (rad/s),ctrl[motor] (ctrl),"))
+      << table.substr(0, 200);
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 32);
+}
+
+// The compiled model has no padding or pointers that differ from run to run, so its hash names it.
+TEST_F(RecordTest, GivesTheSameModelTheSameHash) {
+  support::TemporaryFolder folder;
+  Record a = MakeRecord(RolloutModels()[0]), b = MakeRecord(RolloutModels()[0], 5), c = MakeRecord(RolloutModels()[2]);
+  WriteRecord(folder.File("a"), a, kNoPlots);
+  WriteRecord(folder.File("b"), b, kNoPlots);
+  WriteRecord(folder.File("c"), c, kNoPlots);
+  EXPECT_EQ(a.model_sha256, b.model_sha256);
+  EXPECT_NE(a.model_sha256, c.model_sha256);
+}
+
+TEST_F(RecordTest, RefusesPartsThatDoNotFit) {
+  support::TemporaryFolder folder;
+  Record record = MakeRecord(RolloutModels()[0]);
+  const std::string run = folder.File("run");
+  record.cost_per_knot.conservativeResize(30);
+  EXPECT_ERROR(WriteRecord(run, record, kNoPlots), ErrorCode::kDimensionMismatch, "cost_per_knot has 30", "31");
+  record.cost_per_knot.resize(0);
+  record.policy.K.pop_back();
+  EXPECT_ERROR(WriteRecord(run, record, kNoPlots), ErrorCode::kDimensionMismatch, "policy.K has 29");
+  record.policy.K.push_back(MatrixXd::Zero(1, 1));
+  EXPECT_ERROR(WriteRecord(run, record, kNoPlots), ErrorCode::kDimensionMismatch, "a gain K");
+  record.policy = {};
+  record.trajectory.X.conservativeResize(3, 31);
+  EXPECT_ERROR(WriteRecord(run, record, kNoPlots), ErrorCode::kDimensionMismatch, "X is 3 x 31");
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+}
+
+TEST_F(RecordTest, NoticesEveryDamagedFile) {
+  for (const char* name : {kModelFile, kTaskFile, kTrajectoryFile, kStartContextFile, kKnotContextFile, kPolicyFile,
+                           kIterationsFile}) {
+    SCOPED_TRACE(name);
+    support::TemporaryFolder folder;
+    Record record = MakeRecord(RolloutModels()[0]);
+    const std::string run = folder.File("run");
+    WriteRecord(run, record, kNoPlots);
+    const std::string path = folder.File(std::string("run/") + name), whole = ReadFile(path);
+
+    // cut off
+    fs::resize_file(path, whole.size() / 2);
+    EXPECT_ERROR(ReadRecord(run), ErrorCode::kFile, name, "is cut off");
+
+    // one byte changed, the size as before
+    std::string edited = whole;
+    edited[edited.size() * 3 / 4] ^= 1;
+    folder.Write(std::string("run/") + name, edited);
+    EXPECT_ERROR(ReadRecord(run), ErrorCode::kFile, name, "was changed after it was written");
+
+    // longer
+    folder.Write(std::string("run/") + name, whole + whole);
+    EXPECT_ERROR(ReadRecord(run), ErrorCode::kFile, name, "was changed after it was written");
+
+    // missing, or something else under its name
+    fs::remove(path);
+    EXPECT_ERROR(ReadRecord(run), ErrorCode::kFile, name, "is missing");
+    fs::create_directory(path);
+    EXPECT_ERROR(ReadRecord(run), ErrorCode::kFile, name, "is not a file");
+    fs::remove(path);
+    folder.Write(std::string("run/") + name, whole);
+    ExpectSame(record, ReadRecord(run));
+  }
+}
+
+TEST_F(RecordTest, NoticesADamagedNewerOrForeignDescription) {
+  support::TemporaryFolder folder;
+  Record record = MakeRecord(RolloutModels()[0]);
+  const std::string run = folder.File("run");
+  WriteRecord(run, record, kNoPlots);
+  const std::string whole = ReadFile(run + "/record.json");
+  auto read_with = [&](const std::string& text) {
+    folder.Write("run/record.json", text);
+    return ReadRecord(run);
+  };
+  auto replaced = [&](const std::string& from, const std::string& to) {
+    std::string text = whole;
+    EXPECT_NE(text.find(from), std::string::npos) << from;
+    return text.replace(text.find(from), from.size(), to);
+  };
+
+  EXPECT_ERROR(read_with(whole.substr(0, whole.size() / 2)), ErrorCode::kFile, "record.json is cut off");
+  EXPECT_ERROR(read_with(""), ErrorCode::kFile, "record.json is cut off");
+  EXPECT_ERROR(read_with("[1, 2]"), ErrorCode::kFile, "not the record of a run");
+  EXPECT_ERROR(read_with(replaced("costate run", "other thing")), ErrorCode::kFile, "not the record of a run");
+  EXPECT_ERROR(read_with(replaced("\"schema\": 1", "\"schema\": 2")), ErrorCode::kFile, "it has schema 2", "up to schema 1");
+  EXPECT_ERROR(read_with(replaced("\"substeps\": 2", "\"substeps\": 3")), ErrorCode::kFile, "record.json was changed");
+  EXPECT_ERROR(read_with(replaced("\"format\"", "\"other\": 1, \"format\"")), ErrorCode::kFile, "record.json was changed");
+  EXPECT_ERROR(read_with("{\"format\": \"costate run\"}"), ErrorCode::kFile, "record.json is damaged", "schema");
+
+  // a record of another engine, otherwise whole
+  Json other = Json::parse(whole);
+  other["software"]["mujoco"] = "9.9.9";
+  other["checksum"] = Checksum(other);
+  EXPECT_ERROR(read_with(ToText(other, 2)), ErrorCode::kUnsupported, "made with MuJoCo 9.9.9", mj_versionString());
+
+  // white space is no change
+  ExpectSame(record, read_with(ToText(Json::parse(whole), 7)));
+}
+
+TEST_F(RecordTest, SaysWhatIsNotARun) {
+  support::TemporaryFolder folder;
+  EXPECT_ERROR(ReadRecord(folder.File("none")), ErrorCode::kFile, "none", "no such folder");
+  EXPECT_ERROR(ReadRecord(folder.Write("file", "x")), ErrorCode::kFile, "is not a folder");
+  EXPECT_ERROR(ReadRecord(folder.path().string()), ErrorCode::kFile, "it has no record.json");
+}
+
+TEST_F(RecordTest, DrawsPicturesOrWarnsThatItCannot) {
+  support::TemporaryFolder folder;
+  Record record = MakeRecord(RolloutModels()[0]);
+  const std::string path = std::getenv("PATH");
+
+  // a PATH without gnuplot
+  setenv("PATH", folder.path().c_str(), 1);
+  WriteRecord(folder.File("without"), record);
+  setenv("PATH", path.c_str(), 1);
+  ASSERT_EQ(record.warnings.size(), 2u);
+  EXPECT_NE(record.warnings[1].find("gnuplot is not installed"), std::string::npos) << record.warnings[1];
+  EXPECT_EQ(ReadRecord(folder.File("without")).warnings, record.warnings);
+
+  // one that fails
+  folder.Write("gnuplot", "#!/bin/sh\nexit 3\n");
+  fs::permissions(folder.path() / "gnuplot", fs::perms::all);
+  setenv("PATH", folder.path().c_str(), 1);
+  WriteRecord(folder.File("failing"), record);
+  setenv("PATH", path.c_str(), 1);
+  EXPECT_NE(record.warnings.back().find("gnuplot ended with code 3"), std::string::npos) << record.warnings.back();
+
+  // the real one, where there is one
+  record.warnings.clear();
+  WriteRecord(folder.File("with"), record);
+  if (!record.warnings.empty()) {
+    EXPECT_NE(record.warnings[0].find("gnuplot is not installed"), std::string::npos) << record.warnings[0];
+    return;
+  }
+  for (const char* name : {"positions.png", "velocities.png", "controls.png", "knot_costs.png", "energy.png",
+                           "contacts.png", "iterations.png"}) {
+    const std::string picture = ReadFile(folder.path() / "with" / name);
+    EXPECT_TRUE(picture.starts_with("\x89PNG")) << name;
+    EXPECT_GT(picture.size(), 2000u) << name;
+  }
+
+  // pictures are for people: a run is whole without them
+  fs::remove(folder.path() / "with/controls.png");
+  ExpectSame(record, ReadRecord(folder.File("with")));
+}
+
+// The model, the start context and the controls are all that a motion depends on.
+TEST_F(ReplayTest, IsIdenticalForEveryKindOfModel) {
+  for (const NamedModel& named : RolloutModels()) {
+    SCOPED_TRACE(named.name);
+    support::TemporaryFolder folder;
+    Record record = MakeRecord(named, 100);
+    WriteRecord(folder.File("run"), record, kNoPlots);
+    const Record read = ReadRecord(folder.File("run"));
+    const ReplayResult replay = Replay(read);
+    EXPECT_TRUE(replay.identical) << "knot " << replay.first_difference << ", " << replay.first_name;
+    EXPECT_TRUE(BitwiseEqual(replay.trajectory, record.trajectory));
+    EXPECT_EQ(replay.largest_difference, 0);
+  }
+}
+
+TEST_F(ReplayTest, FindsTheFirstDifferenceAndTheLargest) {
+  Record record = MakeRecord(RolloutModels()[0]);
+  const double original = record.trajectory.X(3, 12);
+  record.trajectory.X(3, 12) = std::nextafter(original, 1e9);
+  record.trajectory.X(0, 20) += 0.5;
+  const ReplayResult replay = Replay(record);
+  EXPECT_FALSE(replay.identical);
+  EXPECT_EQ(replay.first_difference, 12);
+  EXPECT_EQ(replay.first_name, "qvel[elbow]");
+  EXPECT_EQ(replay.replayed, original);
+  EXPECT_NEAR(replay.largest_difference, 0.5, 1e-15);
+
+  // a sensor alone
+  record = MakeRecord(RolloutModels()[0]);
+  record.trajectory.S(0, 7) += 1;
+  EXPECT_EQ(Replay(record).first_name, SensorNames(record.model.get())[0]);
+  EXPECT_EQ(Replay(record).first_difference, 7);
+}
+
+// What a failing rollout leaves is the same each time as well.
+TEST_F(ReplayTest, IsIdenticalWhenTheMotionDiverges) {
+  support::TemporaryFolder folder;
+  Record record;
+  record.model = LoadModelFromString(
+      "<mujoco><worldbody><body><joint name='j' type='slide'/><geom size='.1'/></body></worldbody>"
+      "<actuator><motor joint='j' gear='1e9'/></actuator></mujoco>");
+  DataPtr data = MakeData(record.model.get());
+  record.context = GetContext(record.model.get(), data.get());
+  Simulator simulator(record.model.get(), record.context, 1, 1);
+  MatrixXd U = MatrixXd::Zero(1, 20);
+  U(0, 5) = 1e9;
+  const RolloutStatus status = simulator.Rollout(VectorXd::Zero(2), U, &record.trajectory);
+  EXPECT_FALSE(status.ok());
+  record.failures = LabelFailures(record.model.get(), record.trajectory, status, {});
+  ASSERT_EQ(record.failures.size(), 1u);
+  EXPECT_TRUE(record.failures[0].starts_with("state: ")) << record.failures[0];
+  EXPECT_NE(record.failures[0].find("at knot 5 (0.01 s)"), std::string::npos) << record.failures[0];
+  WriteRecord(folder.File("run"), record, kNoPlots);
+  EXPECT_TRUE(Replay(ReadRecord(folder.File("run"))).identical);
+}
+
+TEST_F(LabelFailuresTest, NamesSaturationExhaustionAndPenetrationWithNumbers) {
+  ModelPtr model = LoadModelFromString(RolloutModels()[0].xml);
+  DataPtr start = StartData(model.get());
+  Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 1);
+  MatrixXd U = MatrixXd::Zero(1, 40);
+  Trajectory trajectory;
+  ASSERT_TRUE(simulator.Rollout(GetState(model.get(), start.get()), U, &trajectory).ok());
+  std::vector<KnotDiagnostics> diagnostics = simulator.Diagnose(trajectory);
+  EXPECT_TRUE(LabelFailures(model.get(), trajectory, {}, diagnostics).empty());
+
+  trajectory.U.leftCols(10).setConstant(1);  // exactly a quarter
+  diagnostics[3].solver_iterations = model->opt.iterations;
+  diagnostics[4].penetration = model->stat.meansize;
+  const std::vector<std::string> labels = LabelFailures(model.get(), trajectory, {}, diagnostics);
+  ASSERT_EQ(labels.size(), 3u);
+  EXPECT_EQ(labels[0], "control: ctrl[motor] at its limit at 10 of 40 knots");
+  EXPECT_EQ(labels[1], "state: the constraint solver used all its 100 iterations at 1 of 41 knots");
+  EXPECT_TRUE(labels[2].starts_with("evaluation: a contact penetrates by")) << labels[2];
+  EXPECT_NE(labels[2].find("at knot 4"), std::string::npos) << labels[2];
+}
+
+}  // namespace
+}  // namespace costate
