@@ -19,12 +19,21 @@ using support::ProcessResult;
 using support::RunProcess;
 using support::TemporaryFolder;
 
-std::string Model(const std::string& name) { return std::string(COSTATE_MODELS) + "/" + name + "/" + name + ".xml"; }
-
 ProcessResult Check(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), {COSTATE_PROGRAM, "check"});
   return RunProcess(arguments);
 }
+
+// a leg over a floor: limits, contacts, a sensor, keyframes
+const char* kLeg = R"(<mujoco model="leg"><option timestep="0.005" integrator="implicitfast"/><worldbody>
+  <geom name="floor" type="plane" size="5 5 .1"/><body pos="0 0 1"><joint name="height" type="slide" axis="0 0 1"/>
+    <geom name="hull" size=".1" mass="2"/><body><joint name="hip" axis="0 1 0" damping="1"/>
+      <geom name="thigh" type="capsule" fromto="0 0 0 .1 0 -.4" size=".04"/><body pos=".1 0 -.4"><joint name="knee" axis="0 1 0"
+        range="-100 100" damping="1"/><geom name="shank" type="capsule" fromto="0 0 0 -.1 0 -.4" size=".03"/><site name="foot"
+        pos="-.1 0 -.4"/></body></body></body></worldbody>
+  <actuator><motor name="hip" joint="hip" ctrlrange="-5 5"/><motor name="knee" joint="knee" gear="2" forcerange="-100 100"/></actuator>
+  <sensor><framepos name="foot" objtype="site" objname="foot"/><velocimeter name="speed" site="foot"/></sensor>
+  <keyframe><key name="stand"/><key name="crouch" qpos="-.2 .8 -1.2"/></keyframe></mujoco>)";
 
 // a ball over a floor, with a motor and a keyframe in the air
 const char* kBall = R"(<mujoco model="ball"><worldbody><geom type="plane" size="5 5 .1"/><body pos="0 0 .3">
@@ -33,7 +42,8 @@ const char* kBall = R"(<mujoco model="ball"><worldbody><geom type="plane" size="
   <keyframe><key name="air" qpos="0 1"/><key name="floor" qpos="0 -.201"/></keyframe></mujoco>)";
 
 TEST(Check, ComparesTheGivenStateAFreeMotionAndAContact) {
-  const ProcessResult result = Check({Model("hopper")});
+  TemporaryFolder folder;
+  const ProcessResult result = Check({folder.Write("leg.xml", kLeg)});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   for (const char* text : {"given: default state, no contact", "free motion:", "contacts disabled", "contact: ", "in contact",
                            "A qvel'/qpos", "B qvel'/ctrl", "C sensor/qvel", "D sensor/ctrl", "d qvel[", "\nagrees\n"}) {
@@ -43,11 +53,12 @@ TEST(Check, ComparesTheGivenStateAFreeMotionAndAContact) {
 }
 
 TEST(Check, JsonHoldsEveryBlockOfEveryState) {
-  const ProcessResult result = Check({Model("hopper"), "--json", "--level", "step", "--tolerance", "1e-3"});
+  TemporaryFolder folder;
+  const ProcessResult result = Check({folder.Write("leg.xml", kLeg), "--json", "--level", "step", "--tolerance", "1e-3"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const Json json = Json::parse(result.out);
-  EXPECT_EQ(json["model"], "hopper");
-  EXPECT_EQ(json["sizes"]["nv"], 6);
+  EXPECT_EQ(json["model"], "leg");
+  EXPECT_EQ(json["sizes"]["nv"], 3);
   EXPECT_EQ(json["tolerance"], 1e-3);
   EXPECT_EQ(json["agrees"], true);
   EXPECT_EQ(json["complete"], true);
@@ -73,7 +84,8 @@ TEST(Check, JsonHoldsEveryBlockOfEveryState) {
 
 TEST(Check, AWrongDerivativeIsExitCodeOneAndNamed) {
   // forward differences with a nudge of a hundredth
-  const ProcessResult result = Check({Model("acrobot"), "--level", "step", "--forward", "--eps", "0.01"});
+  TemporaryFolder folder;
+  const ProcessResult result = Check({folder.Write("leg.xml", kLeg), "--level", "step", "--forward", "--eps", "0.01"});
   EXPECT_EQ(result.exit_code, 1) << result.out << result.err;
   EXPECT_NE(result.out.find("WRONG: d q"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("\nDISAGREES\n"), std::string::npos);
@@ -109,7 +121,9 @@ TEST(Check, ContactOnsetIsSaidToBeNotSmooth) {
 }
 
 TEST(Check, AModelThatCannotTouchSaysSo) {
-  const ProcessResult result = Check({Model("pendulum")});
+  TemporaryFolder folder;
+  const ProcessResult result =
+      Check({folder.Write("p.xml", "<mujoco><worldbody><body><joint/><geom size='.1'/></body></worldbody></mujoco>")});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_NE(result.out.find("note: this model cannot have contacts"), std::string::npos) << result.out;
 }
@@ -153,10 +167,10 @@ TEST(Check, AModelWithoutFreedomOrControlIsNoError) {
 }
 
 TEST(Check, CtrlCKeepsWhatWasCompared) {
-  // forty balls on a floor: seconds of reference
+  // eighty balls on a floor: seconds of reference
   TemporaryFolder folder;
   std::string xml = "<mujoco><worldbody><geom type='plane' size='5 5 .1'/>";
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < 80; ++i) {
     xml += "<body pos='" + std::to_string(0.19 * (i % 5)) + " " + std::to_string(0.19 * (i / 5)) +
            " .099'><freejoint/><geom size='.1'/></body>";
   }
@@ -173,9 +187,10 @@ TEST(Check, CtrlCKeepsWhatWasCompared) {
 ProcessResult Info(const std::string& model) { return RunProcess({COSTATE_PROGRAM, "info", model}); }
 
 TEST(Info, SaysSizesActuatorsLevelsAndWhatIsNotSmooth) {
-  const ProcessResult result = Info(Model("hopper"));
+  TemporaryFolder folder;
+  const ProcessResult result = Info(folder.Write("leg.xml", kLeg));
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  for (const char* text : {"model 'hopper'", "nq 6, nv 6, na 0, nu 3", "implicitfast", "contacts possible", "ctrl[knee]",
+  for (const char* text : {"model 'leg'", "nq 3, nv 3, na 0, nu 2", "implicitfast", "contacts possible", "ctrl[knee]",
                            "[-100, 100]", "keyframes   2: stand, crouch", "derivatives", "contact onset jumps",
                            "solimp[0] is up to 0.9", "remedy: solimp=\"0 0.95 0.001\"", "joint limits jump"}) {
     EXPECT_NE(result.out.find(text), std::string::npos) << text << "\n" << result.out;
