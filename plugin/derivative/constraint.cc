@@ -1,6 +1,7 @@
 #include "derivative/constraint.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <costate/model.h>
 
@@ -97,19 +98,30 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
   row_.clear();
   row_dof_.clear();
   row_J_.clear();
+  ball_.clear();
 
   remainder_.assign(data->nefc, 0);
   product_.clear();
+  equality_.Clear();
   missing->clear();
   bool contacts = false;
   for (int row = 0; row < data->nefc; row++) {
     std::string why;
     if (data->efc_type[row] >= mjCNSTR_CONTACT_FRICTIONLESS) {
       contacts = true;
+    } else if (data->efc_type[row] == mjCNSTR_EQUALITY && IsBodyEquality(model, data->efc_id[row])) {
+      const int count = model->eq_type[data->efc_id[row]] == mjEQ_WELD ? 6 : 3;
+      equality_.Add(model, data, row);
+      KeepHessian(data, row, count);
+      row += count - 1;
     } else if (!ScalarRow(model, data, row, &why)) {
       Leave(model, data, row, 1);
       if (missing->empty()) *missing = why;
     }
+  }
+  if (!equality_.empty()) {
+    equality_.AddWrenches(model, data, &body_);
+    any_body_ = true;
   }
   if (contacts) geometry_.Compute(model, data, missing);
   for (int c = 0; c < data->ncon; c++) {
@@ -130,12 +142,16 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
   return missing->empty();
 }
 
-// rows whose derivative is somebody else's: only their part of H, from the engine's J
+// rows whose derivative is somebody else's
 void ConstraintDerivative::Leave(const mjModel*, const mjData* data, int row, int count) {
+  for (int i = row; i < row + count; i++) remainder_[i] = data->efc_state[i] != mjCNSTRSTATE_SATISFIED;
+  KeepHessian(data, row, count);
+}
+
+// rows whose part of H is made from the engine's J
+void ConstraintDerivative::KeepHessian(const mjData* data, int row, int count) {
   for (int i = row; i < row + count; i++) {
     const int state = data->efc_state[i];
-    if (state == mjCNSTRSTATE_SATISFIED) continue;
-    remainder_[i] = 1;
     if (state == mjCNSTRSTATE_QUADRATIC) product_.push_back({i, i, data->efc_D[i]});
     for (int j = row; j < row + count && state == mjCNSTRSTATE_CONE; j++) {
       product_.push_back({i, j, data->contact[data->efc_id[i]].H[(i - row) * count + j - row]});
@@ -278,10 +294,9 @@ bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, i
     if (spatial(id)) return refuse(mjOBJ_TENDON, "friction loss of a spatial tendon:");
   } else if (type == mjCNSTR_LIMIT_TENDON) {
     if (spatial(id)) return refuse(mjOBJ_TENDON, "limit of a spatial tendon:");
-  } else if (type == mjCNSTR_LIMIT_JOINT && model->jnt_type[id] == mjJNT_BALL) {
-    return refuse(mjOBJ_JOINT, "limit of a ball joint:");
   }
   if (data->efc_state[row] != mjCNSTRSTATE_QUADRATIC) return true;
+  if (type == mjCNSTR_LIMIT_JOINT && model->jnt_type[id] == mjJNT_BALL) ball_.push_back(MakeBallLimit(model, data, row));
 
   // entries of J
   out.start = static_cast<int>(row_dof_.size());
@@ -314,6 +329,25 @@ bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, i
   if (out.curved_dof >= 0) out.rate = data->qacc[out.curved_dof] + kbip[1] * data->qvel[out.curved_dof];
   row_.push_back(out);
   return true;
+}
+
+// (C17) G = [ (θ/2) cot(θ/2) (1 − a aᵀ) + (θ/2) [a]× ] / θ
+ConstraintDerivative::BallLimit ConstraintDerivative::MakeBallLimit(const mjModel* model, const mjData* data, int row) const {
+  const int joint = data->efc_id[row], dof = model->jnt_dofadr[joint];
+  mjtNum quat[4];
+  mju_copy4(quat, data->qpos + model->jnt_qposadr[joint]);
+  mju_normalize4(quat);
+  Vec3 turn;
+  mju_quat2Vel(turn.data(), quat, 1);
+  const double angle = std::max(mjMINVAL, turn.norm()), half = angle / 2;
+  BallLimit ball;
+  ball.dof = dof;
+  ball.force = data->efc_force[row];
+  ball.D = data->efc_D[row];
+  ball.axis = turn / angle;
+  ball.rate = Vec3Map(data->qacc + dof) + data->efc_KBIP[4 * row + 1] * Vec3Map(data->qvel + dof);
+  ball.G = (half / std::tan(half) * (Mat3::Identity() - ball.axis * ball.axis.transpose()) + half * Skew(ball.axis)) / angle;
+  return ball;
 }
 
 void ConstraintDerivative::DeclareCouplings(const mjModel* model, const mjData* data, TreeSolver* H) const {
@@ -358,6 +392,16 @@ void ConstraintDerivative::AddPairsAndRows(const mjModel* model, const mjData* d
       if (row.curved_dof >= 0) (*R)(dof[a], row.curved_dof) -= J[a] * row.D * row.curved_dJ * row.rate;
     }
     if (row.curved_dof >= 0) (*R)(row.curved_dof, row.curved_dof) += row.curved_dJ * row.force;
+  }
+
+  equality_.AddColumns(model, data, tree, R);
+
+  // (C17) Jᵀ turns at fixed f, and J turns in y
+  for (const BallLimit& ball : ball_) {
+    const Mat3 block = -ball.force * ball.G - ball.axis * (ball.D * ball.rate.transpose() * ball.G);
+    for (int i = 0; i < 3; i++) {
+      for (int j = 0; j < 3; j++) (*R)(ball.dof + i, ball.dof + j) += block(i, j);
+    }
   }
 
   // (C9), (C10) bodies that both move: rows are dofs that move one of them, columns those and the common ones

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "derivative/contact_geometry.h"
+#include "derivative/equality.h"
 #include "derivative/tree_derivative.h"
 
 namespace costate {
@@ -52,13 +53,24 @@ class ConstraintDerivative {
     double force, D, rate;   // and then f, D and J'·(a + b v) matter too
   };
 
+  // limit of a ball joint: J = −axis turns with the joint, d axis = G dθ
+  struct BallLimit {
+    int dof;
+    double force, D;
+    Vec3 axis, rate;  // axis, a + b v
+    Mat3 G;
+  };
+  BallLimit MakeBallLimit(const mjModel* model, const mjData* data, int row) const;
+
   void Contact(const mjModel* model, const mjData* data, int c, const TreeDerivative& tree);
   bool ScalarRow(const mjModel* model, const mjData* data, int row, std::string* missing);
   Pair* FindPair(const mjModel* model, int body1, int body2);
 
   void Leave(const mjModel* model, const mjData* data, int row, int count);
+  void KeepHessian(const mjData* data, int row, int count);
 
   ContactGeometry geometry_;
+  mutable BodyEquality equality_;
   std::vector<char> remainder_;
   struct Product {       // H += factor J(row)ᵀ J(col), of remaining rows
     int row, col;
@@ -71,6 +83,7 @@ class ConstraintDerivative {
   std::vector<int> chain_;
   std::vector<signed char> chain_sign_;
   std::vector<Row> row_;
+  std::vector<BallLimit> ball_;
   std::vector<int> row_dof_;
   std::vector<double> row_J_;
 };

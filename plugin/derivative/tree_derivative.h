@@ -50,6 +50,10 @@ class TreeDerivative {
   const Vec6& axis_rate(int dof) const { return dof_[dof].psid; }            ///< ψ̇ = Vᵛ before the dof's group × S
   const Vec6& axis_field(int dof) const { return dof_[dof].aS; }             ///< S × Vᵃ before the dof's group
 
+  const Vec6& acceleration(int body) const { return body_[body].a; }         ///< spatial, gravity included
+  const Vec6& axis_acceleration(int dof) const { return dof_[dof].psidd; }   ///< ψ̈
+  const Vec6& axis_sum(int dof) const { return dof_[dof].sigma; }            ///< σ = ψ̇ + Ṡ
+
   /// Adds the q columns [0, nv) and v columns [nv, 2nv) of −∂r to R, where r = RNE(q,v,a) − Jᵀload − Jᵀf, and, when the
   /// inputs are there, ∂(M e)/∂q to the q columns of E and Sᵀ HH S to H. Cost: O(nv · depth).
   /// @param constraint  forces against the static world, one entry a body; null: none.

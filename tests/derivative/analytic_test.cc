@@ -206,27 +206,58 @@ TEST_F(AnalyticTest, NamesTheTermThatHasNoClosedForm) {
   EXPECT_TRUE(support::AgreesWithReference(out.A, reference.step, reference.step_error, kLevels));
 }
 
-// rows without closed form (weld, connect, ball limit) go to differences alone, the rest of the constraints stay closed
+// connect and weld, by bodies and by sites, one or two moving sides; a ball limit; all spinning
+TEST_F(AnalyticTest, ConnectsWeldsAndBallLimitsAgreeWithTheStep) {
+  const std::string scene = R"(
+    <mujoco>
+      <worldbody>
+        <body name="a" pos="0 0 0.14"><freejoint/><geom type="box" size="0.15 0.1 0.2"/>
+          <body name="b" pos="0.3 0 0"><joint type="ball" range="0 15" limited="true"/><geom size="0.1" pos="0.1 0 0"/>
+            <site name="s1" pos="0.1 0 0.1" euler="10 20 30"/>
+          </body>
+        </body>
+        <body name="c" pos="0 0.5 0.14"><freejoint/><geom type="box" size="0.15 0.1 0.3"/>
+          <site name="s2" pos="-0.1 0.1 0" euler="50 0 30"/>
+        </body>
+        <body name="e" pos="1 0.5 0.14"><joint axis="0 1 0"/><joint axis="1 0 0"/><geom type="box" size="0.15 0.1 0.3"/></body>
+      </worldbody>
+      <equality>%</equality>
+    </mujoco>)";
+  for (const char* equality :
+       {"<connect body1='b' body2='c' anchor='0.1 0.2 0'/>", "<connect body1='e' anchor='0.1 0.2 0'/>",
+        "<connect site1='s1' site2='s2'/>", "<weld body1='a' body2='c'/>", "<weld body1='c' body2='e' torquescale='0.3'/>",
+        "<weld site1='s1' site2='s2'/>", "<weld body1='c'/>", "<weld body1='a' body2='b'/>"}) {
+    SCOPED_TRACE(equality);
+    std::string xml = scene;
+    xml.replace(xml.find('%'), 1, equality);
+    const ModelPtr model = LoadModelFromString(xml);
+    const DataPtr data = MakeData(model.get());
+    SetState(model.get(), data.get(),
+             support::RandomState(model.get(), 11, {.position = 0.4, .velocity = 2, .inside_limits = false}));
+    AnalyticBackend backend(model.get(), true);
+    const StepDerivative value = Linearize(&backend, model.get(), data.get());
+    const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
+    EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step, reference.step_error, kReference));
+  }
+}
+
+// rows without closed form (a spatial tendon's limit) go to differences alone, the contacts beside them stay closed
 TEST_F(AnalyticTest, RowsWithoutClosedFormAreDifferencedNotDropped) {
   const ModelPtr model = LoadModelFromString(R"(
     <mujoco>
       <worldbody>
         <geom type="plane" size="5 5 1"/>
-        <body name="a" pos="0 0 0.14"><freejoint/><geom size="0.15"/>
-          <body name="b" pos="0.3 0 0"><joint type="ball" range="0 10" limited="true"/><geom size="0.1" pos="0.1 0 0"/></body>
-        </body>
-        <body name="c" pos="0 0.5 0.14"><freejoint/><geom size="0.15"/></body>
+        <site name="hook" pos="0 0 1"/>
+        <body name="a" pos="0.6 0 0.14"><freejoint/><geom size="0.15"/><site name="eye" pos="0 0 0.1"/></body>
       </worldbody>
-      <equality>
-        <weld body1="a" body2="c"/>
-        <connect body1="b" body2="c" anchor="0.1 0.2 0"/>
-      </equality>
+      <tendon><spatial limited="true" range="0 0.9"><site site="hook"/><site site="eye"/></spatial></tendon>
     </mujoco>)");
-  const DataPtr data = InContact(model.get(), 80);
-  ASSERT_GE(data->ncon, 2);
+  const DataPtr data = InContact(model.get(), 20);
+  ASSERT_GE(data->ncon, 1);
   ASSERT_GE(data->nl, 1);
   AnalyticBackend backend(model.get(), false);
   const StepDerivative value = Linearize(&backend, model.get(), data.get());
+  EXPECT_EQ(value.coverage.Worst(), Level::kResidual);
   const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
   EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step, reference.step_error, kLevels));
 }

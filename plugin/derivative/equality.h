@@ -1,0 +1,48 @@
+// Connect and weld equalities in ∂r, in closed form. Equations (C14)–(C16) of README.md.
+#ifndef COSTATE_DERIVATIVE_EQUALITY_H_
+#define COSTATE_DERIVATIVE_EQUALITY_H_
+
+#include <mujoco/mujoco.h>
+
+#include <vector>
+
+#include "derivative/tree_derivative.h"
+
+namespace costate {
+
+/// Is the equality a connect or a weld?
+bool IsBodyEquality(const mjModel* model, int equality);
+
+/// All connect and weld equalities of a point.
+class BodyEquality {
+ public:
+  /// Starts over; then Add for the first row of each equality.
+  void Clear() { blocks_.clear(); }
+  void Add(const mjModel* model, const mjData* data, int row);
+
+  /// Adds the wrenches that the equalities exert, for the geometric stiffness of TreeDerivative::Finish.
+  void AddWrenches(const mjModel* model, const mjData* data, std::vector<BodyConstraint>* body) const;
+
+  /// Adds −∂r by q and v to R. H is the caller's: it is made from the engine's J.
+  void AddColumns(const mjModel* model, const mjData* data, const TreeDerivative& tree, BlockedMatrix* R);
+
+  bool empty() const { return blocks_.empty(); }
+
+ private:
+  struct Block {
+    int row, equality, rows;  // 3: connect, 6: weld
+    int body[2];
+    Vec3 point[2];            // anchors, world
+    Mat3 frame;               // weld: orientation of the second object
+    double e0;                // weld: e = conj(q1) q0 rel, scalar and vector part
+    Vec3 ev;
+    double scale;             // half the torque scale
+    Vec3 force, torque;       // on the first body, world; the torque beside that of the force
+  };
+  std::vector<Block> blocks_;
+  std::vector<int> chain_, side_;
+};
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_EQUALITY_H_
