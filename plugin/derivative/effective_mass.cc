@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "derivative/passive.h"
+#include "derivative/simd.h"
 
 namespace costate {
 
@@ -181,8 +182,28 @@ void EffectiveMass::AddFreeColumns(const mjModel* m, const mjData* d, const Free
   }
 }
 
+namespace {
+
+constexpr int kWidth = BlockedMatrix::kWidth;
+
+// rows: e_i −= diagonal_i x_i
+COSTATE_SIMD void SubtractDiagonal(int nv, const double* diagonal, const double* x, double* e) {
+  for (int i = 0; i < nv; i++, x += kWidth, e += kWidth) {
+    if (diagonal[i] == 0) continue;
+    const Double4 factor = {diagonal[i], diagonal[i], diagonal[i], diagonal[i]};
+    for (int c = 0; c < kWidth; c += 4) {
+      *reinterpret_cast<Double4*>(e + c) -= factor * *reinterpret_cast<const Double4*>(x + c);
+    }
+  }
+}
+
+COSTATE_SIMD void AddTo(int n, const double* e, double* x) {
+  for (int k = 0; k < n; k += 4) *reinterpret_cast<Double4*>(x + k) += *reinterpret_cast<const Double4*>(e + k);
+}
+
+}  // namespace
+
 void EffectiveMass::Apply(const mjModel* m, const mjData* d, BlockedMatrix* X, BlockedMatrix* E) const {
-  constexpr int kWidth = BlockedMatrix::kWidth;
   using Rows = Eigen::Map<Eigen::Matrix<double, 6, kWidth, Eigen::RowMajor>>;
   using ConstRows = Eigen::Map<const Eigen::Matrix<double, 6, kWidth, Eigen::RowMajor>>;
   const int nv = X->rows();
@@ -198,9 +219,7 @@ void EffectiveMass::Apply(const mjModel* m, const mjData* d, BlockedMatrix* X, B
   double* saved = right_side_.data();
   for (int b = 0; b < X->blocks(); b++) {
     double *x = X->block(b), *e = E->block(b);
-    for (int i = 0; i < nv; i++) {
-      for (int c = 0; c < kWidth; c++) e[i * kWidth + c] -= diagonal_[i] * x[i * kWidth + c];
-    }
+    SubtractDiagonal(nv, diagonal_.data(), x, e);
     for (const Entry& entry : entries_) {
       for (int c = 0; c < kWidth; c++) {
         e[entry.row * kWidth + c] -= entry.value * x[entry.col * kWidth + c];
@@ -221,8 +240,7 @@ void EffectiveMass::Apply(const mjModel* m, const mjData* d, BlockedMatrix* X, B
       Rows(E->block(b) + free.dof * kWidth) = free.lu.solve(ConstRows(saved));
       saved += 6 * kWidth;
     }
-    const double* e = E->block(b);
-    for (int k = 0; k < nv * kWidth; k++) x[k] += e[k];
+    AddTo(nv * kWidth, E->block(b), x);
   }
 }
 

@@ -1,5 +1,7 @@
 #include "derivative/integrator.h"
 
+#include <algorithm>
+
 namespace costate {
 
 void PositionRows(const mjModel* m, const mjtNum* v, double h, const Eigen::Ref<const Eigen::MatrixXd>& dv,
@@ -27,17 +29,28 @@ void AssembleStep(const mjModel* m, const mjtNum* v_next, const BlockedMatrix& d
   out->A.resize(ndx, ndx);
   out->B.resize(ndx, nu);
   constexpr int kWidth = BlockedMatrix::kWidth;
-  for (int c = 0; c < ndx + nu; c++) {
-    // v' = v + h ā,  q' = q + h v' apart from rotations
-    double* column = c < ndx ? out->A.data() + static_cast<std::ptrdiff_t>(c) * ndx
-                             : out->B.data() + static_cast<std::ptrdiff_t>(c - ndx) * ndx;
-    const double* from = da.block(c / kWidth) + c % kWidth;
-    double *q = column, *v = column + nv;
-    for (int i = 0; i < nv; i++) v[i] = h * from[i * kWidth];
-    if (c >= nv && c < 2 * nv) v[c - nv] += 1;
-    for (int i = 0; i < nv; i++) q[i] = h * v[i];
-    if (c < nv) q[c] += 1;
-    for (int i = 0; i < na; i++) column[2 * nv + i] = 0;
+  for (int block = 0; block < da.blocks(); block++) {
+    // v' = v + h ā,  q' = q + h v' apart from rotations: a row of the block feeds one entry of each of its columns
+    const int first = block * kWidth, count = std::min(kWidth, ndx + nu - first);
+    double* column[kWidth];
+    for (int c = 0; c < count; c++) {
+      const std::ptrdiff_t at = first + c;
+      column[c] = at < ndx ? out->A.data() + at * ndx : out->B.data() + (at - ndx) * ndx;
+      std::fill(column[c] + 2 * nv, column[c] + ndx, 0.0);
+    }
+    const double* row = da.block(block);
+    for (int i = 0; i < nv; i++, row += kWidth) {
+      for (int c = 0; c < count; c++) {
+        const double v = h * row[c];
+        column[c][nv + i] = v;
+        column[c][i] = h * v;
+      }
+    }
+  }
+  for (int i = 0; i < nv; i++) {
+    out->A(nv + i, nv + i) += 1;
+    out->A(i, nv + i) += h;
+    out->A(i, i) += 1;
   }
 
   // rotations: q' = q ⊕ h v'
