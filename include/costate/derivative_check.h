@@ -47,8 +47,9 @@ struct EntryComparison {
 
 /// One block, e.g. ∂qvel'/∂qpos of A.
 ///
-/// An entry disagrees when |value − reference| > tolerance · scale + 3 error bars. An entry that does not is judged when
-/// its error bar is within tolerance · scale, and otherwise too noisy to say anything.
+/// An entry disagrees when |value − reference| > tolerance · scale + 3 error bars (10 where the bar exceeds
+/// tolerance · scale). An entry that does not is judged when its error bar is within tolerance · scale, and otherwise too
+/// noisy to say anything.
 struct BlockComparison {
   std::string name;       ///< "A qvel'/qpos", "B qvel'/ctrl", "C sensor/qvel", "D sensor/ctrl"
   int rows = 0, cols = 0;

@@ -25,7 +25,8 @@ always done at the given state, in a free motion (near that state, joints inside
 controls, contacts disabled) and, when the model can have contacts, in contact (found by simulating on from the given
 state).
 
-  wrong       |value - reference| > tolerance * scale + 3 error bars; scale: largest entry of the block (of each sensor)
+  wrong       |value - reference| > tolerance * scale + 3 error bars (10 where it is noisy); scale: largest entry of the
+              block (of each sensor)
   noisy       not wrong, but the reference's error bar exceeds tolerance * scale: solver noise, or a corner that shows only
               as step sizes that disagree
   not smooth  not compared: contacts, constraint states or limits switch under the smallest nudge of that input
