@@ -104,6 +104,13 @@ bool AnalyticBackend::Terms(const mjModel* m, mjData* d, StepDerivative* out, st
   // passive and actuator forces; gravity compensation through actuators ties the two
   std::string passive = switch_.passive ? "switched to differences" : PassiveMissing(m);
   std::string actuation = switch_.actuation ? "switched to differences" : Actuation::Missing(m);
+  if (actuation.empty()) actuation_.Compute(m, d);
+  for (int i = 0; i < nv && actuation.empty() && m->flg_gravcomp; i++) {
+    const int joint = m->dof_jntid[i];
+    if (m->jnt_actgravcomp[joint] && actuation_.IsDofClamped(i)) {
+      actuation = "gravity compensation within the clamped force of " + ElementName(m, mjOBJ_JOINT, joint);
+    }
+  }
   if (AnyGravityCompensationByActuators(m) && (!passive.empty() || !actuation.empty())) {
     if (passive.empty()) passive = "gravity compensation by actuators, with " + actuation;
     if (actuation.empty()) actuation = "gravity compensation by actuators, with " + passive;
@@ -111,10 +118,7 @@ bool AnalyticBackend::Terms(const mjModel* m, mjData* d, StepDerivative* out, st
   const bool closed_passive = cover("passive", passive);
   closed_actuation_ = cover("actuation", actuation);
   if (closed_passive) AddPassive(m, d, &X_);
-  if (closed_actuation_) {
-    actuation_.Compute(m, d);
-    actuation_.Add(m, d, &X_);
-  }
+  if (closed_actuation_) actuation_.Add(m, d, &X_);
 
   // the integrator's own solve
   const bool implicit = HasImplicitVelocity(m);

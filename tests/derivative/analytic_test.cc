@@ -148,6 +148,34 @@ TEST_F(AnalyticTest, SpinningFreeBodiesAgreeWithImplicitfast) {
   EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step, reference.step_error, kReference));
 }
 
+// gravity compensation that counts as actuator force is clamped with it
+TEST_F(AnalyticTest, GravityCompensationByActuatorsIsClampedWithThem) {
+  const ModelPtr model = LoadModelFromString(R"(
+    <mujoco>
+      <worldbody>
+        <body gravcomp="0.7"><joint name="joint0" axis="0 1 0" actuatorgravcomp="true" actuatorfrcrange="-1 1" damping="0.1"/>
+          <geom type="capsule" size="0.05" fromto="0 0 0 0.4 0 0.1" contype="0"/>
+          <body pos="0.4 0 0" gravcomp="1"><joint axis="0 1 0" actuatorgravcomp="true"/>
+            <geom type="capsule" size="0.05" fromto="0 0 0 0.3 0 0" contype="0"/>
+          </body>
+        </body>
+      </worldbody>
+      <actuator><motor joint="joint0"/></actuator>
+    </mujoco>)");
+  for (double range : {1.0, 1000.0}) {
+    SCOPED_TRACE(range);
+    model->jnt_actfrcrange[0] = -range;
+    model->jnt_actfrcrange[1] = range;
+    const DataPtr data = MakeData(model.get());
+    SetState(model.get(), data.get(), support::RandomState(model.get(), 4));
+    data->ctrl[0] = 0.5;
+    AnalyticBackend backend(model.get(), false);
+    const StepDerivative value = Linearize(&backend, model.get(), data.get());
+    const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
+    EXPECT_TRUE(support::AgreesWithReference(Both(value.A, value.B), reference.step, reference.step_error, kLevels));
+  }
+}
+
 // muscles: both curves, both activation time constants, with and without smoothing
 TEST_F(AnalyticTest, MusclesAgreeWithTheStep) {
   const ModelPtr model = LoadModelFromString(R"(
