@@ -29,7 +29,8 @@ int RunTask(const TaskArguments& arguments) {
 
 void AddTaskCommand(CLI::App& app, int* exit_code) {
   auto arguments = std::make_shared<TaskArguments>();
-  CLI::App* command = app.add_subcommand("task", "Print a task file as it is understood: terms, sizes, units, initial cost");
+  CLI::App* command =
+      app.add_subcommand("task", "Print a task file as it is understood: terms, sizes, units, initial cost");
   command->add_option("FILE", arguments->file, "task file (.task.xml)")->required();
   command->add_flag("--check", arguments->check, "only check the file; exit code 2 and a sentence when it is wrong");
   command->callback([arguments, exit_code] { *exit_code = RunTask(*arguments); });

@@ -46,7 +46,7 @@ void ResizeExpansion(int ndx, int nu, bool last, CostExpansion* out) {
   out->luu.setZero(nu_here, nu_here);
 }
 
-// ---- quadratic cost -----------------------------------------------------------------------------------------------------
+// ---- quadratic cost -------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -73,8 +73,8 @@ QuadraticCost::QuadraticCost(const mjModel* model, VectorXd x_goal, MatrixXd Q, 
   for (int j = 0; j < model->njnt; ++j) {
     const int offset = model->jnt_type[j] == mjJNT_FREE ? 3 : 0;
     if (model->jnt_type[j] != mjJNT_FREE && model->jnt_type[j] != mjJNT_BALL) continue;
-    quaternions_.push_back({static_cast<int>(model->jnt_qposadr[j]) + offset,
-                            static_cast<int>(model->jnt_dofadr[j]) + offset});
+    quaternions_.push_back(
+        {static_cast<int>(model->jnt_qposadr[j]) + offset, static_cast<int>(model->jnt_dofadr[j]) + offset});
   }
 }
 

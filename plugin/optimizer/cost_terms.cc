@@ -76,7 +76,7 @@ void ComputeResidual(const ResidualTerm& term, const KnotView& knot, VectorXd* r
 
 }  // namespace
 
-// ---- targets ------------------------------------------------------------------------------------------------------------
+// ---- targets --------------------------------------------------------------------------------------------------------
 
 void TargetAt(const ResidualTerm& term, double time, VectorXd* slots) {
   const MatrixXd& values = term.target.values;
@@ -122,7 +122,7 @@ VectorXd MeasuredSlots(const ResidualTerm& term, ConstVectorRef x, ConstVectorRe
   return result;
 }
 
-// ---- value --------------------------------------------------------------------------------------------------------------
+// ---- value ----------------------------------------------------------------------------------------------------------
 
 ResidualCost::ResidualCost(const mjModel* model, std::vector<ResidualTerm> terms, CostScale scale)
     : dims_(model), terms_(std::move(terms)), scale_(scale) {
@@ -176,7 +176,7 @@ std::vector<CostTermValue> ResidualCost::Terms(const Trajectory& trajectory) con
   return values;
 }
 
-// ---- expansion ----------------------------------------------------------------------------------------------------------
+// ---- expansion ------------------------------------------------------------------------------------------------------
 
 ResidualCost::Plan ResidualCost::MakePlan(const mjModel* model, const ResidualTerm& term) const {
   Plan plan;
@@ -208,8 +208,8 @@ ResidualCost::Plan ResidualCost::MakePlan(const mjModel* model, const ResidualTe
   return plan;
 }
 
-void ResidualCost::ExpandLocal(const ResidualTerm& term, const KnotView& knot, const VectorXd& r, const VectorXd& weight,
-                               double scale, CostExpansion* out) const {
+void ResidualCost::ExpandLocal(const ResidualTerm& term, const KnotView& knot, const VectorXd& r,
+                               const VectorXd& weight, double scale, CostExpansion* out) const {
   // one component, one coordinate: gradient and curvature go to single entries
   for (const LinearEntry& entry : term.linear) {
     const NormValue norm = Evaluate(term.norm, r[entry.row]);

@@ -37,10 +37,10 @@ struct LinearEntry {
 
 /// A rotation: its residual is the rotation vector from target to measured, r = log(q_target⁻¹ q), in three rows.
 struct RotationEntry {
-  Scalar scalar;                         ///< the first of four entries of s or x; column: the first of three
-  int other = -1;                        ///< target: another quaternion in s at this address …
-  int slot = -1;                         ///< … or four numbers in the target from this slot
-  std::array<int, 3> row{-1, -1, -1};    ///< -1: component left out
+  Scalar scalar;                       ///< the first of four entries of s or x; column: the first of three
+  int other = -1;                      ///< target: another quaternion in s at this address …
+  int slot = -1;                       ///< … or four numbers in the target from this slot
+  std::array<int, 3> row{-1, -1, -1};  ///< -1: component left out
 };
 
 /// What a residual is compared with: slots × times, linear in between (rotations: at constant angular velocity),
@@ -56,12 +56,12 @@ struct ResidualTerm {
   std::string measured, target_text, unit;  ///< in words, for people
   std::vector<LinearEntry> linear;
   std::vector<RotationEntry> rotations;
-  std::vector<int> row_slot;         ///< for each row its slot in the target, -1: rows of rotations, element targets
+  std::vector<int> row_slot;  ///< for each row its slot in the target, -1: rows of rotations, element targets
   Target target;
   Norm norm;
-  VectorXd weight, terminal;         ///< one a row; equal entries when the norm is not separable; terminal is zero when
-                                     ///< controls are measured, which the last knot has not
-  double begin = 0;                  ///< [s] the running weight counts in begin ≤ t dt < end
+  VectorXd weight, terminal;  ///< one a row; equal entries when the norm is not separable; terminal is zero when
+                              ///< controls are measured, which the last knot has not
+  double begin = 0;           ///< [s] the running weight counts in begin ≤ t dt < end
   double end = std::numeric_limits<double>::infinity();
 
   int size() const { return static_cast<int>(row_slot.size()); }
@@ -92,15 +92,15 @@ class ResidualCost final : public Cost {
  private:
   // how the Jacobian of a term is best formed
   struct Plan {
-    bool local = false;    // each row depends on x or u directly and alone: no dense Jacobian
-    int state_columns = 0; // leading columns of dx that can be nonzero
-    bool control = false;  // depends on u
+    bool local = false;     // each row depends on x or u directly and alone: no dense Jacobian
+    int state_columns = 0;  // leading columns of dx that can be nonzero
+    bool control = false;   // depends on u
   };
   Plan MakePlan(const mjModel* model, const ResidualTerm& term) const;
   double Weights(const ResidualTerm& term, const KnotView& knot, const VectorXd** weight) const;
   double TermValue(int term, const KnotView& knot) const;
-  void ExpandLocal(const ResidualTerm& term, const KnotView& knot, const VectorXd& r, const VectorXd& weight, double scale,
-                   CostExpansion* out) const;
+  void ExpandLocal(const ResidualTerm& term, const KnotView& knot, const VectorXd& r, const VectorXd& weight,
+                   double scale, CostExpansion* out) const;
   void ExpandDense(const ResidualTerm& term, const Plan& plan, const KnotView& knot, const VectorXd& r,
                    const VectorXd& weight, double scale, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const;
 

@@ -26,13 +26,15 @@ struct Elements {
 };
 
 void CheckLimit(const XmlElement& element) {
-  element.Allow({"name", "actuator", "joint", "tendon", "body", "site", "quantity", "qpos", "qvel", "act", "ctrl", "lower", "upper", "soft", "when"});
+  element.Allow({"name", "actuator", "joint", "tendon", "body", "site", "quantity", "qpos", "qvel", "act", "ctrl",
+                 "lower", "upper", "soft", "when"});
   if (element.Has("actuator") && *element.Text("actuator") == "all") {
     element.Allow({"actuator"});
     return;
   }
-  element.Fail("limits other than actuator=\"all\" (the control ranges of the model, which always hold) are not supported yet",
-               ErrorCode::kUnsupported);
+  element.Fail(
+      "limits other than actuator=\"all\" (the control ranges of the model, which always hold) are not supported yet",
+      ErrorCode::kUnsupported);
 }
 
 void CheckGuess(const XmlElement& element) {
@@ -61,7 +63,9 @@ Elements SortElements(const XmlElement& root) {
     } else if (!elements.single.emplace(tag, element).second) {
       element.Fail("a second <" + tag + ">; there can be one");
     }
-    if (tag != "cost" && !element.Children().empty()) element.Children()[0].Fail("there are no elements inside <" + tag + ">");
+    if (tag != "cost" && !element.Children().empty()) {
+      element.Children()[0].Fail("there are no elements inside <" + tag + ">");
+    }
   }
   if (elements.costs.empty()) root.Fail("there is no <cost>: nothing to minimize");
   if (const XmlElement* start = elements.Find("start")) start->Allow({"key", "qpos", "qvel", "act"});
@@ -74,7 +78,9 @@ IlqrOptions ReadSolver(const XmlElement* element) {
   if (!element) return options;
   element->Allow({"type", "iterations", "tolerance", "derivative", "threads"});
   const std::string type = element->Text("type").value_or("ilqr");
-  if (type != "ilqr") element->Fail("solver type '" + type + "' is not supported yet, expected ilqr", ErrorCode::kUnsupported);
+  if (type != "ilqr") {
+    element->Fail("solver type '" + type + "' is not supported yet, expected ilqr", ErrorCode::kUnsupported);
+  }
   options.iterations = element->WholeNumber("iterations", 1).value_or(options.iterations);
   options.threads = element->WholeNumber("threads", 0).value_or(options.threads);
   options.tolerance = element->Number("tolerance").value_or(options.tolerance);
@@ -85,7 +91,8 @@ IlqrOptions ReadSolver(const XmlElement* element) {
 }
 
 // every <cost>, with the sensors that it needs added to the model
-std::vector<ResidualTerm> ReadModelAndCosts(const XmlElement& root, const Elements& elements, const std::string& folder, Task* task) {
+std::vector<ResidualTerm> ReadModelAndCosts(const XmlElement& root, const Elements& elements, const std::string& folder,
+                                            Task* task) {
   // the spec, or a compiled model to which nothing can be added
   SpecPtr spec;
   const bool compiled = std::filesystem::path(task->model_file).extension() == ".mjb";
@@ -118,7 +125,9 @@ std::vector<ResidualTerm> ReadModelAndCosts(const XmlElement& root, const Elemen
   std::set<std::string> names;
   for (const CostDraft& draft : drafts) {
     terms.push_back(MakeTerm(draft, model, folder, &task->x_goal));
-    if (!names.insert(terms.back().name).second) draft.element.Fail("a second cost with the name '" + terms.back().name + "'");
+    if (!names.insert(terms.back().name).second) {
+      draft.element.Fail("a second cost with the name '" + terms.back().name + "'");
+    }
   }
   return terms;
 }

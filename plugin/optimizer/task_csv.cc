@@ -52,8 +52,7 @@ std::string WithoutUnit(const std::string& name) {
 
 bool IsHeader(const std::vector<std::string>& cells) {
   double number;
-  return std::none_of(cells.begin(), cells.end(),
-                      [&](const std::string& cell) { return ParseNumber(cell, &number); });
+  return std::none_of(cells.begin(), cells.end(), [&](const std::string& cell) { return ParseNumber(cell, &number); });
 }
 
 [[noreturn]] void Fail(const CsvTable& table, int line, const std::string& message) {
@@ -103,7 +102,8 @@ CsvTable ReadTable(const std::string& path) {
       }
     }
     if (cells.size() != columns) {
-      Fail(table, line, fmt::format("{}, the first row has {}", Count(static_cast<long>(cells.size()), "column"), columns));
+      Fail(table, line,
+           fmt::format("{}, the first row has {}", Count(static_cast<long>(cells.size()), "column"), columns));
     }
     std::vector<double>& row = rows.emplace_back(columns, kNan);
     for (std::size_t i = 0; i < columns; ++i) {
@@ -140,8 +140,9 @@ TimeSeries ReadTimeSeries(const std::string& path, const std::vector<std::string
   if (!missing.empty()) {
     if (time < 0 && columns == n + 1) time = 0;
     if (columns != n + (time >= 0 ? 1 : 0) || time > 0 || (time < 0 && needs_time)) {
-      Fail(table, table.line[0], fmt::format("{}, expected {}{} ({})", Count(columns, "column"),
-                                             needs_time ? "the time and " : "", Count(n, "number"), JoinWords(names)));
+      Fail(table, table.line[0],
+           fmt::format("{}, expected {}{} ({})", Count(columns, "column"), needs_time ? "the time and " : "",
+                       Count(n, "number"), JoinWords(names)));
     }
     for (int i = 0; i < n; ++i) column[i] = i + (time >= 0 ? 1 : 0);
   }
@@ -161,7 +162,9 @@ TimeSeries ReadTimeSeries(const std::string& path, const std::vector<std::string
     const int line = table.line[static_cast<std::size_t>(row)];
     for (int i = 0; i < n; ++i) {
       series.values(i, row) = table.values(row, column[i]);
-      if (std::isnan(series.values(i, row))) Fail(table, line, fmt::format("the cell in column {} is empty", column[i] + 1));
+      if (std::isnan(series.values(i, row))) {
+        Fail(table, line, fmt::format("the cell in column {} is empty", column[i] + 1));
+      }
     }
     if (time < 0) continue;
     if (!std::isfinite(series.time[row])) Fail(table, line, "the time is empty");

@@ -27,9 +27,10 @@ std::string Range(const VectorXd& numbers) {
 
 std::string Window(const ResidualTerm& term) {
   if (term.weight.isZero(0)) return "end";
-  const std::string when = term.begin == 0 && !std::isfinite(term.end)
-                               ? "always"
-                               : fmt::format("{:g} s to {}", term.begin, std::isfinite(term.end) ? fmt::format("{:g} s", term.end) : "end");
+  const std::string when =
+      term.begin == 0 && !std::isfinite(term.end)
+          ? "always"
+          : fmt::format("{:g} s to {}", term.begin, std::isfinite(term.end) ? fmt::format("{:g} s", term.end) : "end");
   return when;
 }
 
@@ -43,7 +44,8 @@ std::string Table(const std::vector<std::vector<std::string>>& rows, std::size_t
   for (const auto& row : rows) {
     std::string line;
     for (std::size_t i = 0; i < row.size(); ++i) {
-      line += "  " + (i + right >= row.size() ? fmt::format("{:>{}}", row[i], width[i]) : fmt::format("{:<{}}", row[i], width[i]));
+      line += "  " + (i + right >= row.size() ? fmt::format("{:>{}}", row[i], width[i])
+                                              : fmt::format("{:<{}}", row[i], width[i]));
     }
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";
@@ -67,17 +69,18 @@ std::string Header(const Task& task) {
   const Dims dims(model);
   const double timestep = model->opt.timestep, dt = timestep * task.substeps;
   std::string text = fmt::format("task      {}{}\n", task.name, task.file.empty() ? "" : " (" + task.file + ")");
-  text += fmt::format("model     {} ('{}'): nq {}, nv {}, na {}, nu {}\n", task.model_file, ModelName(model), dims.nq, dims.nv,
-                      dims.na, dims.nu);
+  text += fmt::format("model     {} ('{}'): nq {}, nv {}, na {}, nu {}\n", task.model_file, ModelName(model), dims.nq,
+                      dims.nv, dims.na, dims.nu);
   text += fmt::format("sensors   {} of the model, {} added for this task\n", Count(task.user_sensors, "number"),
                       dims.ns - task.user_sensors);
-  text += fmt::format("horizon   {:g} s: {} of {:g} s ({} of {:g} s each)\n", task.N * dt, Count(task.N, "control interval"), dt,
-                      Count(task.substeps, "step"), timestep);
+  text += fmt::format("horizon   {:g} s: {} of {:g} s ({} of {:g} s each)\n", task.N * dt,
+                      Count(task.N, "control interval"), dt, Count(task.substeps, "step"), timestep);
   const Eigen::Index limited = (task.u_lower.array().isFinite() || task.u_upper.array().isFinite()).count();
   text += fmt::format("limits    {} of {} have a range in the model\n", limited, Count(dims.nu, "control"));
-  text += fmt::format("solver    ilqr: {}, tolerance {:g}, derivative {}, {}\n", Count(task.solver.iterations, "iteration"),
-                      task.solver.tolerance, DerivativeText(task.solver.derivative.level),
-                      task.solver.threads == 0 ? "all cores" : Count(task.solver.threads, "thread"));
+  text +=
+      fmt::format("solver    ilqr: {}, tolerance {:g}, derivative {}, {}\n", Count(task.solver.iterations, "iteration"),
+                  task.solver.tolerance, DerivativeText(task.solver.derivative.level),
+                  task.solver.threads == 0 ? "all cores" : Count(task.solver.threads, "thread"));
   return text;
 }
 
@@ -98,12 +101,14 @@ std::string Describe(const Task& task) {
 
   std::vector<std::vector<std::string>> rows;
   if (residuals) {
-    rows.push_back({"cost", "measures", "size", "unit", "target", "norm", "when", "weight", "terminal", "of the guess"});
+    rows.push_back(
+        {"cost", "measures", "size", "unit", "target", "norm", "when", "weight", "terminal", "of the guess"});
     for (std::size_t i = 0; i < residuals->terms().size(); ++i) {
       const ResidualTerm& term = residuals->terms()[i];
-      rows.push_back({Short(term.name), Short(term.measured), fmt::format("{}", term.size()), term.unit.empty() ? "-" : term.unit,
-                      term.target_text.empty() ? "0" : Short(term.target_text), ToString(term.norm), Window(term), Range(term.weight),
-                      Range(term.terminal), number(values[i].value)});
+      rows.push_back({Short(term.name), Short(term.measured), fmt::format("{}", term.size()),
+                      term.unit.empty() ? "-" : term.unit, term.target_text.empty() ? "0" : Short(term.target_text),
+                      ToString(term.norm), Window(term), Range(term.weight), Range(term.terminal),
+                      number(values[i].value)});
     }
     rows.push_back({"total", "", "", "", "", "", "", "", "", number(total)});
   } else {
@@ -113,7 +118,8 @@ std::string Describe(const Task& task) {
   }
   text += "\n" + Table(rows, residuals ? 3 : 1);
   if (!status.ok()) {
-    text += fmt::format("\nThe guess cannot be rolled out: at knot {} of {} the engine reports a {}.\n", status.knot, task.N, ToString(status.status));
+    text += fmt::format("\nThe guess cannot be rolled out: at knot {} of {} the engine reports a {}.\n", status.knot,
+                        task.N, ToString(status.status));
   }
   return text;
 }

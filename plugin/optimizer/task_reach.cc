@@ -16,9 +16,10 @@ namespace {
 constexpr int kKnots = 200;
 constexpr double kShortKnot = 0.01, kLongKnot = 0.02;  // [s]
 
-// weights of errors measured in natural units: half a joint's range, half a control's range
-constexpr double kPostureRunning = 0.05, kPostureTerminal = 200;
-constexpr double kVelocityRunning = 0.005, kVelocityTerminal = 5;
+// weights of errors measured in natural units; among those tried, these swing up pendulum, cart-pole (2, 3, 4 s) and
+// acrobot and crouch hopper and humanoid: heavier ends leave the swing-ups in local minima
+constexpr double kPostureRunning = 0.2, kPostureTerminal = 20;
+constexpr double kVelocityRunning = 0.01, kVelocityTerminal = 20;
 constexpr double kEffort = 0.02;
 constexpr double kVelocityTime = 0.3;  // [s] a velocity is natural when it crosses the natural length in this time
 
@@ -53,13 +54,14 @@ VectorXd NaturalControls(const Task& task, const VectorXd& u_start, const Vector
   VectorXd sizes(task.u_lower.size());
   for (Eigen::Index i = 0; i < sizes.size(); ++i) {
     const double range = task.u_upper[i] - task.u_lower[i];
-    sizes[i] = std::isfinite(range) ? std::max(0.5 * range, 1e-6) : std::max({1.0, std::abs(u_start[i]), std::abs(u_goal[i])});
+    sizes[i] =
+        std::isfinite(range) ? std::max(0.5 * range, 1e-6) : std::max({1.0, std::abs(u_start[i]), std::abs(u_goal[i])});
   }
   return sizes;
 }
 
-ResidualTerm MakeVectorTerm(const mjModel* model, const std::string& name, const std::string& vector, const MatrixXd& target,
-                            const VectorXd& time, const std::string& target_text) {
+ResidualTerm MakeVectorTerm(const mjModel* model, const std::string& name, const std::string& vector,
+                            const MatrixXd& target, const VectorXd& time, const std::string& target_text) {
   ResidualTerm term;
   term.name = name;
   term.measured = vector + " all";
@@ -85,7 +87,8 @@ Task MakeReachKeyTask(const std::string& model_path, const ReachKeyOptions& opti
   if (options.substeps < 0) {
     throw Error(ErrorCode::kInvalidArgument, fmt::format("substeps is {}, expected at least 0", options.substeps));
   }
-  SetHorizon(options.time, options.substeps > 0 ? options.substeps : ChooseSubsteps(options.time, model->opt.timestep), &task);
+  SetHorizon(options.time, options.substeps > 0 ? options.substeps : ChooseSubsteps(options.time, model->opt.timestep),
+             &task);
 
   // start and goal, each with the controls that its keyframe has or else those that hold it
   const Start start = MakeStart(model, options.start);

@@ -26,11 +26,10 @@ struct ElementKind {
 };
 
 std::vector<Quantity> FrameQuantities(std::vector<Quantity> more = {}) {
-  std::vector<Quantity> quantities{{"pos", mjSENS_FRAMEPOS, -1},       {"quat", mjSENS_FRAMEQUAT, -1},
-                                   {"xaxis", mjSENS_FRAMEXAXIS, -1},   {"yaxis", mjSENS_FRAMEYAXIS, -1},
-                                   {"zaxis", mjSENS_FRAMEZAXIS, -1},   {"linvel", mjSENS_FRAMELINVEL, -1},
-                                   {"angvel", mjSENS_FRAMEANGVEL, -1}, {"linacc", mjSENS_FRAMELINACC, -1},
-                                   {"angacc", mjSENS_FRAMEANGACC, -1}};
+  std::vector<Quantity> quantities{
+      {"pos", mjSENS_FRAMEPOS, -1},       {"quat", mjSENS_FRAMEQUAT, -1},     {"xaxis", mjSENS_FRAMEXAXIS, -1},
+      {"yaxis", mjSENS_FRAMEYAXIS, -1},   {"zaxis", mjSENS_FRAMEZAXIS, -1},   {"linvel", mjSENS_FRAMELINVEL, -1},
+      {"angvel", mjSENS_FRAMEANGVEL, -1}, {"linacc", mjSENS_FRAMELINACC, -1}, {"angacc", mjSENS_FRAMEANGACC, -1}};
   quantities.insert(quantities.end(), more.begin(), more.end());
   return quantities;
 }
@@ -111,9 +110,11 @@ bool IsFrameSensor(int type) { return type >= mjSENS_FRAMEPOS && type <= mjSENS_
 bool IsPairSensor(int type) { return type == mjSENS_GEOMDIST || type == mjSENS_GEOMNORMAL; }
 
 // scalar joints have positions, ball joints quaternions, free joints no sensor
-int JointSensor(const XmlElement& element, int joint_type, const std::string& joint, const std::string& word, int type) {
+int JointSensor(const XmlElement& element, int joint_type, const std::string& joint, const std::string& word,
+                int type) {
   if (joint_type == mjJNT_FREE) {
-    element.Fail(fmt::format("joint '{}' is free and has no {} of its own; use body=\"…\" or qpos=\"{}\"", joint, word, joint));
+    element.Fail(
+        fmt::format("joint '{}' is free and has no {} of its own; use body=\"…\" or qpos=\"{}\"", joint, word, joint));
   }
   if (joint_type == mjJNT_BALL) {
     if (type == mjSENS_JOINTPOS || type == mjSENS_BALLQUAT) return mjSENS_BALLQUAT;
@@ -188,10 +189,12 @@ std::vector<std::string> SensorAdder::Names(int type) const {
   return names;
 }
 
-void SensorAdder::CheckElement(const XmlElement& element, int type, const std::string& kind, const std::string& name) const {
+void SensorAdder::CheckElement(const XmlElement& element, int type, const std::string& kind,
+                               const std::string& name) const {
   const std::vector<std::string> names = Names(type);
   if (std::find(names.begin(), names.end(), name) != names.end()) return;
-  element.Fail(fmt::format("no {} '{}'{}", kind, name, names.empty() ? " (the model names none)" : Suggestion(name, names)));
+  element.Fail(
+      fmt::format("no {} '{}'{}", kind, name, names.empty() ? " (the model names none)" : Suggestion(name, names)));
 }
 
 void SensorAdder::CheckSensor(const XmlElement& element, const std::string& name) const {
@@ -205,7 +208,9 @@ std::string SensorAdder::Add(const XmlElement& element, const SensorDraft& draft
   // a name of its own
   const std::vector<std::string> taken = Names(mjOBJ_SENSOR);
   std::string name = label;
-  for (int i = 2; std::find(taken.begin(), taken.end(), name) != taken.end(); ++i) name = fmt::format("{} ({})", label, i);
+  for (int i = 2; std::find(taken.begin(), taken.end(), name) != taken.end(); ++i) {
+    name = fmt::format("{} ({})", label, i);
+  }
 
   mjsSensor* sensor = mjs_addSensor(spec_);
   if (!sensor || mjs_setName(sensor->element, name.c_str()) != 0) {
@@ -228,69 +233,80 @@ std::string SensorAdder::AddQuantity(const XmlElement& element) {
   const ElementKind& kind = Kind(attribute);
   const std::string name = *element.Text(attribute.c_str());
   if (!spec_) {
-    element.Fail(fmt::format("'{}' is a compiled model, no sensor for {} '{}' can be added to it; give its MJCF file or use "
-                             "sensor=\"…\"",
-                             model_file_, attribute, name),
-                 ErrorCode::kUnsupported);
+    element.Fail(
+        fmt::format("'{}' is a compiled model, no sensor for {} '{}' can be added to it; give its MJCF file or "
+                    "use sensor=\"…\"",
+                    model_file_, attribute, name),
+        ErrorCode::kUnsupported);
   }
   EngineGuard guard;
   CheckElement(element, kind.lookup, kind.lookup == mjOBJ_BODY ? "body" : attribute, name);
   const std::optional<std::string> word = element.Text("quantity");
-  if (!word) element.Fail(fmt::format("{}=\"{}\" needs a quantity, e.g. quantity=\"{}\"", attribute, name, kind.quantities[0].word));
+  if (!word) {
+    element.Fail(
+        fmt::format("{}=\"{}\" needs a quantity, e.g. quantity=\"{}\"", attribute, name, kind.quantities[0].word));
+  }
   const Quantity& quantity = FindQuantity(element, kind, *word);
 
   SensorDraft draft;
   draft.type = quantity.type;
   draft.objtype = quantity.objtype < 0 ? kind.objtype : quantity.objtype;
   draft.objname = name;
-  std::string label = fmt::format("{}:{}.{}", attribute, name, quantity.word);
   if (kind.lookup == mjOBJ_JOINT) {
     const mjsJoint* joint = mjs_asJoint(mjs_findElement(spec_, mjOBJ_JOINT, name.c_str()));
     draft.type = JointSensor(element, joint->type, name, *word, quantity.type);
   }
-
-  // frame quantities may be relative to another frame, as in MJCF
-  if (element.Has("reftype") != element.Has("refname")) element.Fail("reftype and refname belong together");
-  if (element.Has("reftype")) {
-    if (!IsFrameSensor(draft.type)) element.Fail(fmt::format("{} cannot be relative to another frame", *word));
-    const ElementTarget frame{*element.Text("reftype"), *element.Text("refname")};
-    const std::vector<std::string> words{"body", "site", "geom", "camera"};
-    const ElementKind& reference = Kind(words[*element.Word("reftype", words)]);
-    CheckElement(element, reference.lookup, frame.kind, frame.name);
-    draft.reftype = reference.objtype;
-    draft.refname = frame.name;
-    label += fmt::format(" in {}:{}", frame.kind, frame.name);
-  }
-
-  // pairs
-  const Pair pair = FindPair(element);
-  if (!pair.name.empty()) CheckElement(element, pair.type, pair.kind, pair.name);
-  if (IsPairSensor(draft.type)) {
-    if (pair.name.empty()) element.Fail(fmt::format("{} needs the other party: geom2=\"…\" or body2=\"…\"", *word));
-    draft.reftype = pair.type;
-    draft.refname = pair.name;
-    draft.cutoff = element.PositiveNumber("cutoff").value_or(kDefaultCutoff);
-    label += fmt::format(" to {}:{}", pair.kind, pair.name);
-  } else if (draft.type == mjSENS_CONTACT) {
-    // the engine reports the force on the second party
-    draft.reftype = draft.objtype;
-    draft.refname = draft.objname;
-    draft.objtype = pair.type;
-    draft.objname = pair.name;
-    draft.intprm = {1 << mjCONDATA_FORCE, kNetForce, 1};
-    if (!pair.name.empty()) label += fmt::format(" from {}:{}", pair.kind, pair.name);
-  } else if (!pair.name.empty()) {
-    element.Fail(fmt::format("{}2 belongs to distance, normal and contactforce, not to {}", pair.kind, *word));
-  }
-  if (element.Has("cutoff") && !IsPairSensor(draft.type)) element.Fail("cutoff belongs to distance and normal, not to " + *word);
+  std::string label = fmt::format("{}:{}.{}", attribute, name, quantity.word);
+  label += SetFrame(element, *word, &draft);
+  label += SetPair(element, *word, &draft);
   return Add(element, draft, label);
+}
+
+std::string SensorAdder::SetFrame(const XmlElement& element, const std::string& word, SensorDraft* draft) const {
+  if (element.Has("reftype") != element.Has("refname")) element.Fail("reftype and refname belong together");
+  if (!element.Has("reftype")) return "";
+  if (!IsFrameSensor(draft->type)) element.Fail(word + " cannot be relative to another frame");
+  const std::vector<std::string> kinds{"body", "site", "geom", "camera"};
+  const std::string attribute = kinds[static_cast<std::size_t>(*element.Word("reftype", kinds))];
+  const ElementKind& kind = Kind(attribute);
+  draft->refname = *element.Text("refname");
+  draft->reftype = kind.objtype;
+  CheckElement(element, kind.lookup, attribute, draft->refname);
+  return fmt::format(" in {}:{}", attribute, draft->refname);
+}
+
+std::string SensorAdder::SetPair(const XmlElement& element, const std::string& word, SensorDraft* draft) const {
+  const Pair pair = FindPair(element);
+  const bool of_pair = IsPairSensor(draft->type), contact = draft->type == mjSENS_CONTACT;
+  if (!pair.name.empty()) CheckElement(element, pair.type, pair.kind, pair.name);
+  if (!pair.name.empty() && !of_pair && !contact) {
+    element.Fail(fmt::format("{}2 belongs to distance, normal and contactforce, not to {}", pair.kind, word));
+  }
+  if (pair.name.empty() && of_pair) element.Fail(word + " needs the other party: geom2=\"…\" or body2=\"…\"");
+  if (element.Has("cutoff") && !of_pair) element.Fail("cutoff belongs to distance and normal, not to " + word);
+
+  if (of_pair) {
+    draft->reftype = pair.type;
+    draft->refname = pair.name;
+    draft->cutoff = element.PositiveNumber("cutoff").value_or(kDefaultCutoff);
+    return fmt::format(" to {}:{}", pair.kind, pair.name);
+  }
+  if (!contact) return "";
+
+  // the engine reports the force on the second party
+  draft->reftype = draft->objtype;
+  draft->refname = draft->objname;
+  draft->objtype = pair.type;
+  draft->objname = pair.name;
+  draft->intprm = {1 << mjCONDATA_FORCE, kNetForce, 1};
+  return pair.name.empty() ? "" : fmt::format(" from {}:{}", pair.kind, pair.name);
 }
 
 std::string SensorAdder::AddTarget(const XmlElement& element, const std::string& sensor, const std::string& text) {
   const ElementTarget target = ParseElementTarget(text);
   if (!spec_) {
-    element.Fail(fmt::format("target '{}': '{}' is a compiled model, no sensor can be added to it; give its MJCF file", text,
-                             model_file_),
+    element.Fail(fmt::format("target '{}': '{}' is a compiled model, no sensor can be added to it; give its MJCF file",
+                             text, model_file_),
                  ErrorCode::kUnsupported);
   }
   EngineGuard guard;
@@ -300,9 +316,10 @@ std::string SensorAdder::AddTarget(const XmlElement& element, const std::string&
   SensorDraft draft;
   draft.type = first->type == mjSENS_SUBTREECOM ? mjSENS_FRAMEPOS : first->type;
   if (!IsFrameSensor(draft.type)) {
-    element.Fail(fmt::format("target '{}' needs a measured position, orientation, axis, velocity or acceleration of a frame; "
-                             "'{}' is none",
-                             text, sensor));
+    element.Fail(
+        fmt::format("target '{}' needs a measured position, orientation, axis, velocity or acceleration of a frame; "
+                    "'{}' is none",
+                    text, sensor));
   }
   const ElementKind& kind = Kind(target.kind == "mocap" ? "body" : target.kind);
   CheckElement(element, kind.lookup, target.kind == "mocap" ? "body" : target.kind, target.name);

@@ -34,7 +34,8 @@ class SensorAdder {
   /// The sensor for `element`'s attributes (body, site, …, quantity, geom2, reftype …). Returns the sensor's name.
   std::string AddQuantity(const XmlElement& element);
 
-  /// A second sensor that measures the same quantity of another element: "site:tip", "body:", "geom:", "camera:", "mocap:".
+  /// A second sensor that measures the same quantity of another element: "site:tip", "body:", "geom:", "camera:",
+  /// "mocap:".
   /// @param sensor  name of the first, the user's own or one that AddQuantity returned.
   std::string AddTarget(const XmlElement& element, const std::string& sensor, const std::string& target);
 
@@ -44,6 +45,9 @@ class SensorAdder {
   int added() const { return static_cast<int>(drafts_.size()); }
 
  private:
+  // reftype and refname, geom2 and body2; each returns what to append to the sensor's name
+  std::string SetFrame(const XmlElement& element, const std::string& word, SensorDraft* draft) const;
+  std::string SetPair(const XmlElement& element, const std::string& word, SensorDraft* draft) const;
   std::string Add(const XmlElement& element, const SensorDraft& draft, const std::string& label);
   void CheckElement(const XmlElement& element, int type, const std::string& kind, const std::string& name) const;
   std::vector<std::string> Names(int type) const;

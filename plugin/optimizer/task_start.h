@@ -29,11 +29,13 @@ MatrixXd ReadGuess(const XmlElement* element, const Start& start, const std::str
 ///
 ///   min_u ‖M½ qvel'(x, u)‖² + ‖act'(x, u) - act‖²   with qvel = 0 in x, u within the task's limits
 ///
-/// over one engine step, contacts included; by Gauss–Newton with differences from u_start. Where u has no effect it stays
-/// as it is; u_start itself when the engine cannot step from x.
+/// over one engine step, contacts included: half the square is the kinetic energy that the step makes. By Gauss–Newton
+/// with differences from u_start, which is returned (clamped) when no control takes half of that away, as in free
+/// flight or in a keyframe pressed into the floor, or when the engine cannot step from x.
 VectorXd HoldControl(const Task& task, const VectorXd& x, const VectorXd& context, const VectorXd& u_start);
 
-/// Sets horizon and limits of a task whose model is loaded. @throws Error{kInvalidArgument} for a horizon below one knot.
+/// Sets horizon and limits of a task whose model is loaded. @throws Error{kInvalidArgument} for a horizon below one
+/// knot.
 void SetHorizon(double horizon, int substeps, Task* task);
 
 /// @throws Error{kInvalidArgument} when nothing can be optimized: nv = 0 or nu = 0.

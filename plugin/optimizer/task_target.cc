@@ -59,7 +59,9 @@ std::vector<KeyAtTime> ReadKeys(const XmlElement& element, const std::string& te
         !ParseNumber(word.substr(at + 1), &key.time)) {
       element.Fail(fmt::format("target: '{}' is no keyframe with a time, expected key:NAME@SECONDS", word));
     }
-    if (!keys.empty() && key.time <= keys.back().time) element.Fail(fmt::format("target: times must increase, '{}' does not", word));
+    if (!keys.empty() && key.time <= keys.back().time) {
+      element.Fail(fmt::format("target: times must increase, '{}' does not", word));
+    }
     keys.push_back(key);
   }
   return keys;
@@ -88,7 +90,8 @@ void ReadKeyTarget(const CostDraft& draft, const mjModel* model, const std::stri
   }
 }
 
-void ReadFileTarget(const CostDraft& draft, const std::string& path, std::vector<std::string> slots, ResidualTerm* term) {
+void ReadFileTarget(const CostDraft& draft, const std::string& path, std::vector<std::string> slots,
+                    ResidualTerm* term) {
   // a combination has no name of its own in a file's header
   if (draft.pieces.size() > 1 || draft.pieces[0].coef != 1) {
     for (std::size_t i = 0; i < slots.size(); ++i) slots[i] = fmt::format("{}.{}", term->name, i);
@@ -119,8 +122,8 @@ KeyKnot KnotAtKey(const mjModel* model, const std::string& key) {
   return knot;
 }
 
-void ReadTarget(const CostDraft& draft, const mjModel* model, const std::string& folder, const std::vector<std::string>& slots,
-                ResidualTerm* term, VectorXd* x_goal) {
+void ReadTarget(const CostDraft& draft, const mjModel* model, const std::string& folder,
+                const std::vector<std::string>& slots, ResidualTerm* term, VectorXd* x_goal) {
   const XmlElement& element = draft.element;
   term->target_text = element.Text("target").value_or("");
   if (term->target_text.empty()) return;
@@ -135,9 +138,10 @@ void ReadTarget(const CostDraft& draft, const mjModel* model, const std::string&
   } else {
     double number;
     if (!ParseNumber(SplitBlanks(term->target_text)[0], &number)) {
-      element.Fail(fmt::format("target is '{}', expected {}, key:NAME, key:NAME@SECONDS …, file:PATH, or site:, body:, geom:, camera: or "
-                               "mocap: with a name",
-                               term->target_text, Count(n, "number")));
+      element.Fail(fmt::format(
+          "target is '{}', expected {}, key:NAME, key:NAME@SECONDS …, file:PATH, or site:, body:, geom:, camera: or "
+          "mocap: with a name",
+          term->target_text, Count(n, "number")));
     }
     const VectorXd numbers = element.ParseNumbers("target", term->target_text);
     if (numbers.size() != n) {

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <set>
 
-#include "core/engine_guard.h"
 #include "optimizer/task_csv.h"
 #include "optimizer/task_target.h"
 #include "rollout/units.h"
@@ -42,7 +41,9 @@ PieceDraft ReadPiece(const XmlElement& element, const std::string& source, Senso
   const bool is_vector = std::find(kVectors.begin(), kVectors.end(), source) != kVectors.end();
   if (source == "sensor" || is_vector) {
     for (const char* attribute : {"quantity", "geom2", "body2", "cutoff", "reftype", "refname"}) {
-      if (element.Has(attribute)) element.Fail(fmt::format("{} belongs to elements such as body or site, not to {}", attribute, source));
+      if (element.Has(attribute)) {
+        element.Fail(fmt::format("{} belongs to elements such as body or site, not to {}", attribute, source));
+      }
     }
   }
   if (is_vector) {
@@ -56,11 +57,13 @@ PieceDraft ReadPiece(const XmlElement& element, const std::string& source, Senso
   return piece;
 }
 
-// ---- entries by name, number or "all" -----------------------------------------------------------------------------------
+// ---- entries by name, number or "all" -------------------------------------------------------------------------------
 
 // entries of joint or actuator `id` in one of the four vectors
 bool Belongs(const mjModel* model, const std::string& vector, int id, const Component& component) {
-  auto within = [](int value, int address, int count) { return address >= 0 && value >= address && value < address + count; };
+  auto within = [](int value, int address, int count) {
+    return address >= 0 && value >= address && value < address + count;
+  };
   const int value = component.scalar.value;
   if (vector == "ctrl") return within(value, model->actuator_ctrladr[id], model->actuator_ctrlnum[id]);
   if (vector == "act") {
@@ -123,7 +126,9 @@ std::vector<Component> SelectFromVector(const PieceDraft& piece, const mjModel* 
   for (const std::string& word : SplitBlanks(text)) {
     for (Component& component : SelectWord(piece.element, model, piece.vector, word, all)) {
       for (const Component& other : chosen) {
-        if (other.name == component.name) piece.element.Fail(fmt::format("{}: '{}' is chosen twice", piece.vector, word));
+        if (other.name == component.name) {
+          piece.element.Fail(fmt::format("{}: '{}' is chosen twice", piece.vector, word));
+        }
       }
       chosen.push_back(std::move(component));
     }
@@ -142,11 +147,13 @@ std::vector<Component> SensorComponents(const PieceDraft& piece, const mjModel* 
   const std::vector<std::string> names = SensorNames(model);
   const int address = model->sensor_adr[id], dim = model->sensor_dim[id];
   const bool rotation = model->sensor_datatype[id] == mjDATATYPE_QUATERNION && dim == 4;
-  const bool force = model->sensor_type[id] == mjSENS_CONTACT && model->sensor_intprm[id * mjNSENS] == 1 << mjCONDATA_FORCE;
+  const bool force =
+      model->sensor_type[id] == mjSENS_CONTACT && model->sensor_intprm[id * mjNSENS] == 1 << mjCONDATA_FORCE;
   const std::string unit = rotation ? "rad" : force ? "N" : SensorUnits(model)[static_cast<std::size_t>(address)];
   std::vector<Component> components;
   for (int i = 0; i < (rotation ? 3 : dim); ++i) {
-    Component component{{Input::kSensor, rotation ? address : address + i, 0}, rotation ? i : -1, names[address + i], unit, {}};
+    Component component{
+        {Input::kSensor, rotation ? address : address + i, 0}, rotation ? i : -1, names[address + i], unit, {}};
     if (rotation) {
       component.name = fmt::format("sensor[{}].r{}", piece.sensor, "xyz"[i]);
       component.slots.assign(names.begin() + address, names.begin() + address + 4);
@@ -159,7 +166,8 @@ std::vector<Component> SensorComponents(const PieceDraft& piece, const mjModel* 
 }
 
 std::vector<Component> PieceComponents(const PieceDraft& piece, const mjModel* model) {
-  const std::vector<Component> all = piece.vector.empty() ? SensorComponents(piece, model) : SelectFromVector(piece, model);
+  const std::vector<Component> all =
+      piece.vector.empty() ? SensorComponents(piece, model) : SelectFromVector(piece, model);
   const std::optional<VectorXd> index = piece.element.Numbers("index");
   if (!index) return all;
   std::vector<Component> chosen;
@@ -177,7 +185,7 @@ std::vector<Component> PieceComponents(const PieceDraft& piece, const mjModel* m
   return chosen;
 }
 
-// ---- norm, weights, window ----------------------------------------------------------------------------------------------
+// ---- norm, weights, window ------------------------------------------------------------------------------------------
 
 Norm ReadNorm(const XmlElement& element) {
   Norm norm;
@@ -185,8 +193,8 @@ Norm ReadNorm(const XmlElement& element) {
     const auto found = std::find(NormNames().begin(), NormNames().end(), *word);
     if (found == NormNames().end()) {
       const std::string nearest = NearestName(*word, NormNames());
-      element.Fail(fmt::format("no norm '{}'{}; there is {}", *word, nearest.empty() ? "" : ", did you mean '" + nearest + "'?",
-                               JoinWords(NormNames())));
+      element.Fail(fmt::format("no norm '{}'{}; there is {}", *word,
+                               nearest.empty() ? "" : ", did you mean '" + nearest + "'?", JoinWords(NormNames())));
     }
     norm.type = static_cast<NormType>(found - NormNames().begin());
   }
@@ -200,7 +208,8 @@ Norm ReadNorm(const XmlElement& element) {
   if (expected > 0) norm.p = param[0];
   if (expected > 1) norm.q = param[1];
   if (!HasValidParameters(norm)) {
-    element.Fail(fmt::format("param is '{}', norm '{}' needs {}", *element.Text("param"), name, NormParameterText(norm.type)));
+    element.Fail(
+        fmt::format("param is '{}', norm '{}' needs {}", *element.Text("param"), name, NormParameterText(norm.type)));
   }
   return norm;
 }
@@ -208,8 +217,8 @@ Norm ReadNorm(const XmlElement& element) {
 VectorXd ReadWeight(const XmlElement& element, const char* attribute, const ResidualTerm& term, double otherwise) {
   const VectorXd given = element.Numbers(attribute).value_or(VectorXd::Constant(1, otherwise));
   if (given.minCoeff() < 0) {
-    element.Fail(fmt::format("{} is {:g}; a weight is never negative (turn the residual round with coef=\"-1\")", attribute,
-                             given.minCoeff()));
+    element.Fail(fmt::format("{} is {:g}; a weight is never negative (turn the residual round with coef=\"-1\")",
+                             attribute, given.minCoeff()));
   }
   if (given.size() == 1) return VectorXd::Constant(term.size(), given[0]);
   if (given.size() != term.size()) {
@@ -231,15 +240,19 @@ void ReadWeights(const XmlElement& element, ResidualTerm* term) {
   term->weight = ReadWeight(element, "weight", *term, has_terminal ? 0 : 1);
   term->terminal = ReadWeight(element, "terminal", *term, 0);
   if (at_end) {
-    if (has_weight && has_terminal) element.Fail("when=\"end\" takes weight or terminal, not both: they mean the same then");
+    if (has_weight && has_terminal) {
+      element.Fail("when=\"end\" takes weight or terminal, not both: they mean the same then");
+    }
     if (!has_terminal) term->terminal = term->weight;
     term->weight.setZero();
   } else if (when) {
     const std::vector<std::string> pieces = SplitBlanks(*when);
     double begin = 0, end = std::numeric_limits<double>::infinity();
-    const bool ok = pieces.size() == 2 && ParseNumber(pieces[0], &begin) && (pieces[1] == "end" || ParseNumber(pieces[1], &end));
+    const bool ok =
+        pieces.size() == 2 && ParseNumber(pieces[0], &begin) && (pieces[1] == "end" || ParseNumber(pieces[1], &end));
     if (!ok || begin < 0 || end <= begin) {
-      element.Fail(fmt::format("when is '{}', expected \"t0 t1\" with 0 <= t0 < t1 in seconds, \"t0 end\" or \"end\"", *when));
+      element.Fail(
+          fmt::format("when is '{}', expected \"t0 t1\" with 0 <= t0 < t1 in seconds, \"t0 end\" or \"end\"", *when));
     }
     term->begin = begin;
     term->end = end;
@@ -247,49 +260,104 @@ void ReadWeights(const XmlElement& element, ResidualTerm* term) {
   const bool of_control = std::any_of(term->linear.begin(), term->linear.end(),
                                       [](const LinearEntry& entry) { return entry.scalar.input == Input::kControl; });
   if (of_control && !term->terminal.isZero(0)) {
-    element.Fail("ctrl has no value at the end: there are N controls and N + 1 states; leave terminal and when=\"end\" out");
+    element.Fail(
+        "ctrl has no value at the end: there are N controls and N + 1 states; leave terminal and when=\"end\" out");
   }
+}
+
+constexpr char kNoMeasure[] =
+    "says not what it measures: give sensor, qpos, qvel, act, ctrl, or an element with a quantity";
+
+// <term> children of a <cost>
+std::vector<PieceDraft> ReadTerms(const XmlElement& element, SensorAdder* sensors) {
+  std::vector<PieceDraft> pieces;
+  std::vector<std::string> attributes = MeasureAttributes();
+  for (const std::string& name : attributes) {
+    if (element.Has(name.c_str())) element.Fail(name + " belongs to a <term> here");
+  }
+  attributes.push_back("coef");
+  for (const XmlElement& child : element.Children()) {
+    if (child.tag() != "term") child.Fail("a <cost> holds <term> elements, nothing else");
+    child.Allow(attributes);
+    const std::string source = FindSource(child);
+    if (source.empty()) child.Fail(kNoMeasure);
+    pieces.push_back(ReadPiece(child, source, sensors));
+  }
+  return pieces;
+}
+
+// one piece's rows, or its share of the rows that the first piece has made
+void AddPiece(const PieceDraft& piece, const std::vector<Component>& components, bool alone,
+              std::vector<std::string>* slots, ResidualTerm* term) {
+  const bool rotation =
+      std::any_of(components.begin(), components.end(), [](const Component& c) { return c.part >= 0; });
+  if (rotation && (!alone || piece.coef != 1)) {
+    piece.element.Fail("an orientation can neither be scaled nor added to other quantities");
+  }
+  if (term->size() == 0) {
+    AddComponents(components, piece.coef, slots, term);
+    return;
+  }
+  if (static_cast<int>(components.size()) != term->size()) {
+    piece.element.Fail(fmt::format("has {}, the first <term> has {}",
+                                   Count(static_cast<long>(components.size()), "component"),
+                                   Count(term->size(), "component")));
+  }
+  for (int i = 0; i < term->size(); ++i) {
+    term->linear.push_back({components[static_cast<std::size_t>(i)].scalar, i, piece.coef});
+  }
+}
+
+// "-2 gyro[0 1]"
+std::string PieceText(const PieceDraft& piece) {
+  std::string text =
+      piece.vector.empty() ? piece.sensor : piece.vector + " " + *piece.element.Text(piece.vector.c_str());
+  if (piece.element.Has("index")) text += "[" + *piece.element.Text("index") + "]";
+  return piece.coef == 1 ? text : fmt::format("{:g} {}", piece.coef, text);
+}
+
+std::string UnitText(const std::vector<Component>& components) {
+  std::vector<std::string> units;
+  for (const Component& component : components) {
+    if (std::find(units.begin(), units.end(), component.unit) == units.end()) units.push_back(component.unit);
+  }
+  return JoinWords(units);
 }
 
 }  // namespace
 
 CostDraft ReadCost(const XmlElement& element, SensorAdder* sensors) {
   std::vector<std::string> attributes = MeasureAttributes();
-  for (const char* name : {"name", "target", "norm", "param", "weight", "terminal", "when", "callback"}) attributes.push_back(name);
+  for (const char* name : {"name", "target", "norm", "param", "weight", "terminal", "when", "callback"}) {
+    attributes.push_back(name);
+  }
   element.Allow(attributes);
-  if (element.Has("callback")) element.Fail("callback is not supported yet; costs in C++ implement costate::Cost", ErrorCode::kUnsupported);
+  if (element.Has("callback")) {
+    element.Fail("callback is not supported yet; costs in C++ implement costate::Cost", ErrorCode::kUnsupported);
+  }
 
   // one measure in the element itself, or several in <term> children
   CostDraft draft{element, element.Text("name").value_or(""), {}, ""};
   const std::string source = FindSource(element);
-  const std::vector<XmlElement> children = element.Children();
-  if (source.empty() == children.empty()) {
-    element.Fail(source.empty() ? "says not what it measures: give sensor, qpos, qvel, act, ctrl, or an element with a quantity, or "
-                                  "<term> children"
-                                : "gives " + source + " and has children too; write " + source + " as another <term>");
+  const bool has_children = !element.Children().empty();
+  if (source.empty() && !has_children) element.Fail(std::string(kNoMeasure) + ", or <term> children");
+  if (!source.empty() && has_children) {
+    element.Fail("gives " + source + " and has children too; write " + source + " as another <term>");
   }
-  if (!source.empty()) draft.pieces.push_back(ReadPiece(element, source, sensors));
-  for (const XmlElement& child : children) {
-    if (child.tag() != "term") child.Fail("a <cost> holds <term> elements, nothing else");
-    attributes = MeasureAttributes();
-    attributes.push_back("coef");
-    child.Allow(attributes);
-    const std::string child_source = FindSource(child);
-    if (child_source.empty()) child.Fail("says not what it measures: give sensor, qpos, qvel, act, ctrl, or an element with a quantity");
-    draft.pieces.push_back(ReadPiece(child, child_source, sensors));
-  }
-  if (source.empty()) {
-    for (const std::string& name : MeasureAttributes()) {
-      if (element.Has(name.c_str())) element.Fail(name + " belongs to a <term> here");
-    }
+  if (has_children) {
+    draft.pieces = ReadTerms(element, sensors);
+  } else {
+    draft.pieces.push_back(ReadPiece(element, source, sensors));
   }
 
   // a target that moves is a second sensor
   const std::optional<std::string> target = element.Text("target");
   if (target && !ParseElementTarget(*target).kind.empty()) {
     if (draft.pieces.size() != 1 || draft.pieces[0].sensor.empty()) {
-      element.Fail(fmt::format("target '{}' needs one measured sensor or element quantity; else write it as a <term> with coef=\"-1\"",
-                               *target));
+      element.Fail(
+          fmt::format("target '{}' needs one measured sensor or element quantity; else write it as a <term> "
+                      "with coef=\"-1\"",
+                      *target));
     }
     draft.target_sensor = sensors->AddTarget(element, draft.pieces[0].sensor, *target);
   }
@@ -298,38 +366,17 @@ CostDraft ReadCost(const XmlElement& element, SensorAdder* sensors) {
 
 ResidualTerm MakeTerm(const CostDraft& draft, const mjModel* model, const std::string& folder, VectorXd* x_goal) {
   ResidualTerm term;
-  const XmlElement& element = draft.element;
-  const bool has_target = element.Has("target") && draft.target_sensor.empty();
-  std::vector<std::string> units, slots;
+  const bool has_target = draft.element.Has("target") && draft.target_sensor.empty();
+  std::vector<std::string> slots;
   for (const PieceDraft& piece : draft.pieces) {
     const std::vector<Component> components = PieceComponents(piece, model);
-    const bool rotation = std::any_of(components.begin(), components.end(), [](const Component& c) { return c.part >= 0; });
-    if (rotation && draft.pieces.size() > 1) piece.element.Fail("an orientation cannot be added to other quantities");
-
-    // the first piece makes the rows, the others add to them
-    if (term.size() == 0) {
-      AddComponents(components, piece.coef, has_target ? &slots : nullptr, &term);
-    } else {
-      if (static_cast<int>(components.size()) != term.size()) {
-        piece.element.Fail(fmt::format("has {}, the first <term> has {}", Count(static_cast<long>(components.size()), "component"),
-                                       Count(term.size(), "component")));
-      }
-      for (int i = 0; i < term.size(); ++i) term.linear.push_back({components[static_cast<std::size_t>(i)].scalar, i, piece.coef});
-    }
-    if (&piece == &draft.pieces[0]) {
-      for (const Component& c : components) {
-        if (std::find(units.begin(), units.end(), c.unit) == units.end() && !c.unit.empty()) units.push_back(c.unit);
-      }
-    }
-    std::string what = piece.vector.empty() ? piece.sensor : piece.vector + " " + *piece.element.Text(piece.vector.c_str());
-    if (piece.element.Has("index")) what += "[" + *piece.element.Text("index") + "]";
-    if (piece.coef != 1) what = fmt::format("{:g} {}", piece.coef, what);
-    term.measured += (term.measured.empty() ? "" : " + ") + what;
+    if (term.size() == 0) term.unit = UnitText(components);
+    AddPiece(piece, components, draft.pieces.size() == 1, has_target ? &slots : nullptr, &term);
+    term.measured += (term.measured.empty() ? "" : " + ") + PieceText(piece);
   }
-  term.unit = JoinWords(units, "and");
   term.name = draft.name.empty() ? term.measured : draft.name;
-  term.norm = ReadNorm(element);
-  ReadWeights(element, &term);
+  term.norm = ReadNorm(draft.element);
+  ReadWeights(draft.element, &term);
   ReadTarget(draft, model, folder, slots, &term, x_goal);
   return term;
 }

@@ -14,8 +14,8 @@ namespace costate {
 /// What one <cost> or <term> measures.
 struct PieceDraft {
   XmlElement element;
-  std::string sensor;         ///< name of a sensor of the compiled model, or "" for …
-  std::string vector;         ///< … "qpos", "qvel", "act" or "ctrl"
+  std::string sensor;  ///< name of a sensor of the compiled model, or "" for …
+  std::string vector;  ///< … "qpos", "qvel", "act" or "ctrl"
   double coef = 1;
 };
 
@@ -37,7 +37,7 @@ ResidualTerm MakeTerm(const CostDraft& draft, const mjModel* model, const std::s
 /// A number that can be measured, with its names: one scalar, or one of the three components of a rotation.
 struct Component {
   Scalar scalar;
-  int part = -1;                   ///< -1: a scalar; 0 … 2: component of a rotation
+  int part = -1;  ///< -1: a scalar; 0 … 2: component of a rotation
   std::string name, unit;
   std::vector<std::string> slots;  ///< names of its columns in a CSV file: one, or the four of the quaternion
 };
@@ -47,7 +47,8 @@ std::vector<Component> VectorComponents(const mjModel* model, const std::string&
 
 /// Appends a row a component to a term: r_i = coef · component_i (- target).
 /// @param slots  names of the target's numbers, appended as they are needed; null: no target, or one that is measured.
-void AddComponents(const std::vector<Component>& components, double coef, std::vector<std::string>* slots, ResidualTerm* term);
+void AddComponents(const std::vector<Component>& components, double coef, std::vector<std::string>* slots,
+                   ResidualTerm* term);
 
 /// A path relative to a folder; absolute paths stay.
 std::string Resolve(const std::string& folder, const std::string& path);

@@ -49,7 +49,8 @@ XmlFile::XmlFile(const std::string& path) : path_(path), text_(ReadText(path)) {
 
 std::string XmlFile::Place(std::ptrdiff_t offset) const {
   const std::size_t end = std::min(text_.size(), static_cast<std::size_t>(std::max<std::ptrdiff_t>(offset, 0)));
-  return fmt::format("{}:{}", path_, 1 + std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(end), '\n'));
+  return fmt::format("{}:{}", path_,
+                     1 + std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(end), '\n'));
 }
 
 XmlElement XmlFile::Root(const std::string& name) const {

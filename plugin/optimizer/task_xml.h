@@ -45,12 +45,13 @@ class XmlElement {
   void Allow(const std::vector<std::string>& attributes) const;
 
   bool Has(const char* attribute) const { return !node_.attribute(attribute).empty(); }
-  std::optional<std::string> Text(const char* attribute) const;     ///< blanks around it removed; never empty
-  std::optional<double> Number(const char* attribute) const;        ///< finite
+  std::optional<std::string> Text(const char* attribute) const;  ///< blanks around it removed; never empty
+  std::optional<double> Number(const char* attribute) const;     ///< finite
   std::optional<double> PositiveNumber(const char* attribute) const;
   std::optional<int> WholeNumber(const char* attribute, int minimum) const;
-  std::optional<VectorXd> Numbers(const char* attribute) const;     ///< at least one, all finite
-  std::optional<int> Word(const char* attribute, const std::vector<std::string>& words) const;  ///< its place in the list
+  std::optional<VectorXd> Numbers(const char* attribute) const;  ///< at least one, all finite
+  std::optional<int> Word(const char* attribute,
+                          const std::vector<std::string>& words) const;  ///< its place in the list
 
   /// Reads numbers out of a piece of an attribute's text.
   VectorXd ParseNumbers(const char* attribute, const std::string& text) const;

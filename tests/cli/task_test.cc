@@ -24,8 +24,8 @@ class TaskCommand : public ::testing::Test {
 };
 
 TEST_F(TaskCommand, PrintsTheTaskAsUnderstood) {
-  const std::string file =
-      folder_.Write("zoo.task.xml", ZooTask("<cost name='reach' site='tip' quantity='pos' target='mocap:hand' weight='5'/>"));
+  const std::string file = folder_.Write(
+      "zoo.task.xml", ZooTask("<cost name='reach' site='tip' quantity='pos' target='mocap:hand' weight='5'/>"));
   const ProcessResult result = Run({file});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.err, "");
@@ -35,7 +35,8 @@ TEST_F(TaskCommand, PrintsTheTaskAsUnderstood) {
 }
 
 TEST_F(TaskCommand, ChecksWithOneLine) {
-  const std::string file = folder_.Write("zoo.task.xml", ZooTask("<cost ctrl='all'/>", "horizon='0.1' controlstep='3'"));
+  const std::string file =
+      folder_.Write("zoo.task.xml", ZooTask("<cost ctrl='all'/>", "horizon='0.1' controlstep='3'"));
   const ProcessResult result = Run({file, "--check"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 1) << result.out;

@@ -20,7 +20,8 @@ using support::MatricesNear;
 // value at (x, u), sensors measured there
 class KnotCost {
  public:
-  KnotCost(const Task& task, bool last) : task_(task), last_(last), data_(MakeData(task.model.get())), s_(task.model->nsensordata) {}
+  KnotCost(const Task& task, bool last)
+      : task_(task), last_(last), data_(MakeData(task.model.get())), s_(task.model->nsensordata) {}
   double Value(const VectorXd& x, const VectorXd& u) {
     SetContext(task_.model.get(), data_.get(), task_.context);
     const VectorXd zero = VectorXd::Zero(u.size());
@@ -28,7 +29,13 @@ class KnotCost {
     return task_.cost->Value(Knot(x, u));
   }
   KnotView Knot(const VectorXd& x, const VectorXd& u) const {
-    return {.t = last_ ? task_.N : 3, .N = task_.N, .time = 0, .dt = 0.004, .x = x, .u = last_ ? ConstVectorRef(none_) : ConstVectorRef(u), .s = s_};
+    return {.t = last_ ? task_.N : 3,
+            .N = task_.N,
+            .time = 0,
+            .dt = 0.004,
+            .x = x,
+            .u = last_ ? ConstVectorRef(none_) : ConstVectorRef(u),
+            .s = s_};
   }
 
  private:
@@ -91,7 +98,8 @@ class TermGradient : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(TermGradient, IsTheDifferenceOfTheValue) {
   const bool of_control = std::string(GetParam()).find("ctrl=") == 0;  // no value at the last knot
-  const Task task = LoadZooTask("<cost " + std::string(GetParam()) + " weight='3'" + (of_control ? "" : " terminal='2'") + "/>");
+  const Task task =
+      LoadZooTask("<cost " + std::string(GetParam()) + " weight='3'" + (of_control ? "" : " terminal='2'") + "/>");
   for (unsigned seed : {1u, 2u}) {
     CheckGradient(task, seed, false);
     if (!of_control) CheckGradient(task, seed, true);
@@ -100,31 +108,36 @@ TEST_P(TermGradient, IsTheDifferenceOfTheValue) {
 
 INSTANTIATE_TEST_SUITE_P(
     Direct, TermGradient,
-    ::testing::Values("qpos='all' target='key:pose'", "qpos='root shoulder' target='.1 .2 .3 .5 .5 .1 .2 .4'", "qpos='neck' index='2 0'",
-                      "qpos='2 11' target='1 0.3' norm='smooth_abs' param='.1'", "qpos='all' norm='l2' param='.3' target='key:home'",
-                      "qvel='all' target='key:pose'", "qvel='extend root' index='1 3' norm='cosh' param='.5'",
-                      "act='all' target='0.3'", "ctrl='all' target='key:pose'", "ctrl='pull 0' norm='huber' param='.2'"));
+    ::testing::Values("qpos='all' target='key:pose'", "qpos='root shoulder' target='.1 .2 .3 .5 .5 .1 .2 .4'",
+                      "qpos='neck' index='2 0'", "qpos='2 11' target='1 0.3' norm='smooth_abs' param='.1'",
+                      "qpos='all' norm='l2' param='.3' target='key:home'", "qvel='all' target='key:pose'",
+                      "qvel='extend root' index='1 3' norm='cosh' param='.5'", "act='all' target='0.3'",
+                      "ctrl='all' target='key:pose'", "ctrl='pull 0' norm='huber' param='.2'"));
 
-INSTANTIATE_TEST_SUITE_P(
-    Sensors, TermGradient,
-    ::testing::Values("sensor='gyro' target='1 2 3'", "sensor='gyro' index='2'", "sensor='attitude'",
-                      "sensor='attitude' target='.6 .3 -.1 .4' index='0 2'", "sensor='attitude' target='key:pose' norm='l2' param='.1'",
-                      "sensor='tip_pos' target='site:grip'", "sensor='attitude' target='mocap:hand'"));
+INSTANTIATE_TEST_SUITE_P(Sensors, TermGradient,
+                         ::testing::Values("sensor='gyro' target='1 2 3'", "sensor='gyro' index='2'",
+                                           "sensor='attitude'", "sensor='attitude' target='.6 .3 -.1 .4' index='0 2'",
+                                           "sensor='attitude' target='key:pose' norm='l2' param='.1'",
+                                           "sensor='tip_pos' target='site:grip'",
+                                           "sensor='attitude' target='mocap:hand'"));
 
 INSTANTIATE_TEST_SUITE_P(
     Elements, TermGradient,
     ::testing::Values(
         "joint='shoulder' quantity='pos'", "joint='shoulder' quantity='vel'", "joint='shoulder' quantity='force'",
-        "joint='neck' quantity='quat' target='.9 .1 .2 .3'", "joint='neck' quantity='angvel'", "body='arm' quantity='pos' target='body:head'",
-        "body='head' quantity='com'", "body='head' quantity='comvel'", "body='base' quantity='zaxis' target='0 0 1'",
-        "body='base' quantity='quat'", "body='rod' quantity='quat' target='geom:skull'", "site='tip' quantity='linvel' norm='l22' param='.1 3'",
+        "joint='neck' quantity='quat' target='.9 .1 .2 .3'", "joint='neck' quantity='angvel'",
+        "body='arm' quantity='pos' target='body:head'", "body='head' quantity='com'", "body='head' quantity='comvel'",
+        "body='base' quantity='zaxis' target='0 0 1'", "body='base' quantity='quat'",
+        "body='rod' quantity='quat' target='geom:skull'", "site='tip' quantity='linvel' norm='l22' param='.1 3'",
         "site='tip' quantity='angvel'", "site='tip' quantity='linacc'", "site='imu' quantity='velocimeter'",
-        "site='imu' quantity='accelerometer'", "site='tip' quantity='pos' reftype='body' refname='base' target='.1 .2 .3'",
-        "geom='skull' quantity='xaxis'", "geom='skull' geom2='tip_geom' quantity='distance' norm='rectify' param='.1'",
+        "site='imu' quantity='accelerometer'",
+        "site='tip' quantity='pos' reftype='body' refname='base' target='.1 .2 .3'", "geom='skull' quantity='xaxis'",
+        "geom='skull' geom2='tip_geom' quantity='distance' norm='rectify' param='.1'",
         "body='rod' body2='head' quantity='distance'", "camera='eye' quantity='yaxis' target='1 0 0'",
-        "subtree='base' quantity='com' target='mocap:hand'", "subtree='arm' quantity='linvel'", "subtree='base' quantity='momentum'",
-        "tendon='cord' quantity='length' norm='power' param='3'", "tendon='cord' quantity='velocity'", "tendon='cord' quantity='force'",
-        "actuator='extend' quantity='force'", "actuator='pull' quantity='length'",
+        "subtree='base' quantity='com' target='mocap:hand'", "subtree='arm' quantity='linvel'",
+        "subtree='base' quantity='momentum'", "tendon='cord' quantity='length' norm='power' param='3'",
+        "tendon='cord' quantity='velocity'", "tendon='cord' quantity='force'", "actuator='extend' quantity='force'",
+        "actuator='pull' quantity='length'",
         "actuator='shoulder' quantity='velocity' norm='smooth_abs2' param='.1 3'"));
 
 TEST(ResidualCost, CombinesTermsLinearly) {
@@ -158,24 +171,30 @@ TEST(ResidualCost, MeasuresTheContactForceOnAnElement) {
     <body pos="3 0 1"><joint name="j"/><geom size=".1"/></body></worldbody>
     <actuator><motor joint="j"/></actuator></mujoco>)");
   const Task task = LoadTask(folder.Write("box.task.xml", R"(<task model="box.xml" horizon="2">
-    <cost name="geom" geom="cube" quantity="contactforce"/><cost name="pair" geom="cube" geom2="floor" quantity="contactforce"/>
-    <cost name="body" body="box" quantity="contactforce"/><cost name="subtree" subtree="box" quantity="contactforce"/></task>)"));
+    <cost name="geom" geom="cube" quantity="contactforce"/>
+    <cost name="pair" geom="cube" geom2="floor" quantity="contactforce"/>
+    <cost name="body" body="box" quantity="contactforce"/>
+    <cost name="subtree" subtree="box" quantity="contactforce"/></task>)"));
   Simulator simulator(task.model.get(), task.context, task.substeps, 1);
   Trajectory trajectory;
   ASSERT_TRUE(simulator.Rollout(task.x0, task.U_guess, &trajectory).ok());
   ASSERT_EQ(trajectory.S.rows(), 12);
-  for (int term = 0; term < 4; ++term) EXPECT_NEAR(trajectory.S(3 * term + 2, task.N), 2 * 9.81, 0.01) << "term " << term;
+  for (int term = 0; term < 4; ++term) {
+    EXPECT_NEAR(trajectory.S(3 * term + 2, task.N), 2 * 9.81, 0.01) << "term " << term;
+  }
 }
 
 // running terms by dt, 1/N or 1; terminal terms as they are; windows half open; all terms add up
 TEST(ResidualCost, ScalesAndWindowsAreAsDocumented) {
   const std::string costs =
-      "<cost name='a' ctrl='1' target='-1' weight='2'/><cost name='b' ctrl='1' target='-1' weight='2' when='0.02 0.06'/>"
+      "<cost name='a' ctrl='1' target='-1' weight='2'/><cost name='b' ctrl='1' target='-1' weight='2' when='0.02 "
+      "0.06'/>"
       "<cost name='c' qvel='0' target='1' weight='4' when='end'/><cost name='d' qvel='0' target='1' terminal='6'/>"
       "<cost name='e' qvel='0' target='1' when='0.06 end'/>";
   // ½ r² = ½ at every knot (ctrl 0 and qvel 0, targets ±1), 10 knots of 0.01 s; ctrl has no terminal value
   for (const auto& [scale, unit] : {std::pair{"dt", 0.01}, {"mean", 0.1}, {"sum", 1.0}}) {
-    Task task = LoadZooTask("<guess ctrl='0 0 0'/>" + costs, "horizon='0.1' controlstep='5' scale='" + std::string(scale) + "'");
+    Task task = LoadZooTask("<guess ctrl='0 0 0'/>" + costs,
+                            "horizon='0.1' controlstep='5' scale='" + std::string(scale) + "'");
     ASSERT_EQ(task.N, 10);
     Trajectory trajectory;
     trajectory.X = task.x0.replicate(1, 11);

@@ -16,14 +16,17 @@ const std::vector<Case>& Cases() {
   static const std::vector<Case> cases{
       {{NormType::kQuadratic}, [](double r, double, double) { return 0.5 * r * r; }},
       {{NormType::kL2, 0.1}, [](double r, double p, double) { return std::sqrt(r * r + p * p) - p; }},
-      {{NormType::kL22, 0.1, 2.5}, [](double r, double p, double q) { return std::pow(std::pow(r * r, q / 2) + std::pow(p, q), 1 / q) - p; }},
+      {{NormType::kL22, 0.1, 2.5},
+       [](double r, double p, double q) { return std::pow(std::pow(r * r, q / 2) + std::pow(p, q), 1 / q) - p; }},
       {{NormType::kCosh, 0.7}, [](double r, double p, double) { return p * p * (std::cosh(r / p) - 1); }},
       {{NormType::kPower, 1.5}, [](double r, double p, double) { return std::pow(std::abs(r), p); }},
       {{NormType::kPower, 4}, [](double r, double p, double) { return std::pow(std::abs(r), p); }},
       {{NormType::kSmoothAbs, 0.3}, [](double r, double p, double) { return std::sqrt(r * r + p * p) - p; }},
-      {{NormType::kSmoothAbs2, 0.3, 3}, [](double r, double p, double q) { return std::pow(std::pow(std::abs(r), q) + std::pow(p, q), 1 / q) - p; }},
+      {{NormType::kSmoothAbs2, 0.3, 3},
+       [](double r, double p, double q) { return std::pow(std::pow(std::abs(r), q) + std::pow(p, q), 1 / q) - p; }},
       {{NormType::kRectify, 0.2}, [](double r, double p, double) { return p * std::log(1 + std::exp(r / p)); }},
-      {{NormType::kHuber, 0.5}, [](double r, double p, double) { return std::abs(r) <= p ? 0.5 * r * r : p * (std::abs(r) - p / 2); }},
+      {{NormType::kHuber, 0.5},
+       [](double r, double p, double) { return std::abs(r) <= p ? 0.5 * r * r : p * (std::abs(r) - p / 2); }},
   };
   return cases;
 }
@@ -34,7 +37,8 @@ TEST(Norm, ValueIsTheDocumentedFormula) {
   for (const Case& c : Cases()) {
     for (double r : kResiduals) {
       const double expected = c.value(r, c.norm.p, c.norm.q);
-      EXPECT_NEAR(Evaluate(c.norm, r).value, expected, 1e-14 * (1 + std::abs(expected))) << ToString(c.norm) << " at " << r;
+      EXPECT_NEAR(Evaluate(c.norm, r).value, expected, 1e-14 * (1 + std::abs(expected)))
+          << ToString(c.norm) << " at " << r;
     }
   }
 }
@@ -89,19 +93,23 @@ TEST(Norm, VectorNormsHaveExactGradientAndPositiveHessian) {
 
 // at zero and far away, where the textbook formulas divide by zero or overflow
 TEST(Norm, IsFiniteWhereFormulasAreNot) {
-  std::vector<Norm> norms{{NormType::kL2, 0}, {NormType::kL22, 0, 1.5}, {NormType::kPower, 1}, {NormType::kPower, 1.2},
-                          {NormType::kSmoothAbs, 0}, {NormType::kSmoothAbs2, 0, 1.5}, {NormType::kRectify, 0}, {NormType::kRectify, 1e-3}};
+  std::vector<Norm> norms{{NormType::kL2, 0},      {NormType::kL22, 0, 1.5},  {NormType::kPower, 1},
+                          {NormType::kPower, 1.2}, {NormType::kSmoothAbs, 0}, {NormType::kSmoothAbs2, 0, 1.5},
+                          {NormType::kRectify, 0}, {NormType::kRectify, 1e-3}};
   for (const Case& c : Cases()) norms.push_back(c.norm);
   for (const Norm& norm : norms) {
     for (double r : {0.0, 1e-300, -1e-12, 1e4, -1e4}) {
       if (norm.type == NormType::kCosh && std::abs(r) > 1) continue;  // grows beyond any number, as it says
       const NormValue value = Evaluate(norm, r);
-      EXPECT_TRUE(std::isfinite(value.value) && std::isfinite(value.gradient) && std::isfinite(value.curvature)) << ToString(norm) << " at " << r;
+      EXPECT_TRUE(std::isfinite(value.value) && std::isfinite(value.gradient) && std::isfinite(value.curvature))
+          << ToString(norm) << " at " << r;
       EXPECT_GE(value.curvature, 0) << ToString(norm) << " at " << r;
       const VectorNormValue vector = EvaluateVector(norm, Eigen::Vector2d(r, 0));
-      EXPECT_TRUE(std::isfinite(vector.value) && std::isfinite(vector.slope) && std::isfinite(vector.outer)) << ToString(norm);
+      EXPECT_TRUE(std::isfinite(vector.value) && std::isfinite(vector.slope) && std::isfinite(vector.outer))
+          << ToString(norm);
     }
-    EXPECT_NEAR(Evaluate(norm, 0).value, norm.type == NormType::kRectify ? norm.p * std::log(2) : 0, 1e-12) << ToString(norm);
+    EXPECT_NEAR(Evaluate(norm, 0).value, norm.type == NormType::kRectify ? norm.p * std::log(2) : 0, 1e-12)
+        << ToString(norm);
   }
 }
 

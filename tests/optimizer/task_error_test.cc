@@ -33,7 +33,9 @@ TEST_P(BadElement, IsRefusedWithItsLine) {
     const std::string what = error.what();
     EXPECT_EQ(static_cast<int>(error.code()), static_cast<int>(GetParam().code)) << what;
     EXPECT_EQ(what.find(file + ":2: <"), 0u) << what;
-    for (const char* text : GetParam().texts) EXPECT_NE(what.find(text), std::string::npos) << "'" << text << "' is not in: " << what;
+    for (const char* text : GetParam().texts) {
+      EXPECT_NE(what.find(text), std::string::npos) << "'" << text << "' is not in: " << what;
+    }
   }
 }
 
@@ -52,13 +54,17 @@ const Bad kBad[] = {
     {"NoMeasure", "<cost weight='1'/>", {"what it measures"}},
     {"TwoMeasures", "<cost ctrl='all' qvel='all'/>", {"give qvel or ctrl, not both"}},
     {"TwoElements", "<cost site='tip' body='arm' quantity='pos'/>", {"give body or site, not both"}},
-    {"NoSite", "<cost name='tip' site='tib' quantity='pos'/>", {"<cost name='tip'>: no site 'tib', did you mean 'tip'?"}},
+    {"NoSite",
+     "<cost name='tip' site='tib' quantity='pos'/>",
+     {"<cost name='tip'>: no site 'tib', did you mean 'tip'?"}},
     {"NoBody", "<cost subtree='bass' quantity='com'/>", {"no body 'bass', did you mean 'base'?"}},
     {"NoSensor", "<cost sensor='gyru'/>", {"no sensor 'gyru', did you mean 'gyro'?"}},
     {"NoJoint", "<cost qpos='shouldr'/>", {"no joint 'shouldr', did you mean 'shoulder'?"}},
     {"NoActuator", "<cost ctrl='pul'/>", {"no actuator 'pul'", "did you mean 'pull'?"}},
     {"NoQuantity", "<cost site='tip'/>", {"site=\"tip\" needs a quantity"}},
-    {"WrongQuantity", "<cost site='tip' quantity='linvell'/>", {"no quantity 'linvell'", "did you mean 'linvel'?", "gyro"}},
+    {"WrongQuantity",
+     "<cost site='tip' quantity='linvell'/>",
+     {"no quantity 'linvell'", "did you mean 'linvel'?", "gyro"}},
     {"QuantityOfSensor", "<cost sensor='gyro' quantity='pos'/>", {"quantity belongs to elements"}},
     {"FreeJoint", "<cost joint='root' quantity='pos'/>", {"'root' is free", "qpos=\"root\""}},
     {"QuatOfHinge", "<cost joint='shoulder' quantity='quat'/>", {"no ball joint"}},
@@ -74,8 +80,11 @@ const Bad kBad[] = {
     {"NoGeom2", "<cost geom='skull' geom2='flor' quantity='distance'/>", {"no geom 'flor', did you mean 'floor'?"}},
     {"CutoffOfPosition", "<cost geom='skull' cutoff='1' quantity='pos'/>", {"cutoff belongs to distance"}},
     {"ReferenceAlone", "<cost site='tip' quantity='pos' reftype='body'/>", {"reftype and refname"}},
-    {"TermOfUnequalSize", "<cost><term sensor='gyro'/><term ctrl='0'/></cost>", {"<term>", "1 component", "3 components"}},
+    {"TermOfUnequalSize",
+     "<cost><term sensor='gyro'/><term ctrl='0'/></cost>",
+     {"<term>", "1 component", "3 components"}},
     {"TermOfRotation", "<cost><term sensor='attitude'/><term sensor='gyro'/></cost>", {"orientation"}},
+    {"TermScalesRotation", "<cost><term sensor='attitude' coef='2'/></cost>", {"<term>", "neither be scaled"}},
     {"TermAndMeasure", "<cost ctrl='all'><term ctrl='all'/></cost>", {"another <term>"}},
     {"MeasureBesideTerm", "<cost index='0'><term ctrl='all'/></cost>", {"index belongs to a <term>"}},
     {"TermOfNothing", "<cost><term coef='2'/></cost>", {"<term>", "what it measures"}},
@@ -86,18 +95,30 @@ const Bad kBad[] = {
     {"TargetNan", "<cost sensor='gyro' target='1 2 nan'/>", {"'nan' is not a finite number"}},
     {"TargetText", "<cost sensor='gyro' target='1 2 x'/>", {"'x' is not a finite number"}},
     {"TargetWord", "<cost sensor='gyro' target='kez:home'/>", {"expected 3 numbers, key:NAME"}},
-    {"TargetKey", "<cost qpos='all' target='key:hume'/>", {"no keyframe 'hume', did you mean 'home'?"}, ErrorCode::kInvalidArgument},
+    {"TargetKey",
+     "<cost qpos='all' target='key:hume'/>",
+     {"no keyframe 'hume', did you mean 'home'?"},
+     ErrorCode::kInvalidArgument},
     {"TargetKeyTime", "<cost qpos='all' target='key:home@0 key:pose'/>", {"'key:pose'", "key:NAME@SECONDS"}},
     {"TargetKeyOrder", "<cost qpos='all' target='key:home@1 key:pose@1'/>", {"times must increase"}},
     {"TargetSite", "<cost site='tip' quantity='pos' target='site:gripp'/>", {"no site 'gripp', did you mean 'grip'?"}},
     {"TargetMocap", "<cost site='tip' quantity='pos' target='mocap:arm'/>", {"'arm' is not a mocap body"}},
-    {"TargetOfScalar", "<cost joint='shoulder' quantity='pos' target='site:grip'/>", {"target 'site:grip' needs a measured position"}},
+    {"TargetOfScalar",
+     "<cost joint='shoulder' quantity='pos' target='site:grip'/>",
+     {"target 'site:grip' needs a measured position"}},
     {"TargetOfVector", "<cost qpos='all' target='site:grip'/>", {"one measured sensor"}},
     {"TargetZeroQuat", "<cost sensor='attitude' target='0 0 0 0'/>", {"quaternion has length 0"}},
-    {"TargetFileMissing", "<cost sensor='gyro' target='file:nowhere.csv'/>", {"nowhere.csv' does not exist"}, ErrorCode::kFile},
-    {"TargetFileShort", "<cost sensor='gyro' target='file:short.csv'/>", {"short.csv:1", "2 columns, expected the time and 3 numbers"}},
+    {"TargetFileMissing",
+     "<cost sensor='gyro' target='file:nowhere.csv'/>",
+     {"nowhere.csv' does not exist"},
+     ErrorCode::kFile},
+    {"TargetFileShort",
+     "<cost sensor='gyro' target='file:short.csv'/>",
+     {"short.csv:1", "2 columns, expected the time and 3 numbers"}},
     {"TargetFileText", "<cost ctrl='0' target='file:text.csv'/>", {"text.csv:2: 'x' in column 2"}},
-    {"TargetFileBackwards", "<cost sensor='gyro' target='file:backwards.csv'/>", {"backwards.csv:2: times do not increase"}},
+    {"TargetFileBackwards",
+     "<cost sensor='gyro' target='file:backwards.csv'/>",
+     {"backwards.csv:2: times do not increase"}},
 
     // norms, weights, windows
     {"NoNorm", "<cost ctrl='all' norm='quadratik'/>", {"no norm 'quadratik', did you mean 'quadratic'?"}},
@@ -125,14 +146,22 @@ const Bad kBad[] = {
     {"GuessFile", "<guess file='nowhere'/><cost ctrl='all'/>", {"nowhere' does not exist"}, ErrorCode::kFile},
     {"SolverIterations", "<solver iterations='0'/><cost ctrl='all'/>", {"iterations is 0", "at least 1"}},
     {"SolverTolerance", "<solver tolerance='-1'/><cost ctrl='all'/>", {"tolerance is -1"}},
-    {"SolverDerivative", "<solver derivative='exact'/><cost ctrl='all'/>", {"'exact', expected auto, analytic, residual or step"}},
+    {"SolverDerivative",
+     "<solver derivative='exact'/><cost ctrl='all'/>",
+     {"'exact', expected auto, analytic, residual or step"}},
 
     // not yet
     {"OtherSolver", "<solver type='sqp'/><cost ctrl='all'/>", {"'sqp' is not supported yet"}, ErrorCode::kUnsupported},
-    {"Constraint", "<constraint name='land' qvel='all' equals='0' when='end'/>", {"<constraint name='land'>: <constraint> is not supported yet"}, ErrorCode::kUnsupported},
+    {"Constraint",
+     "<constraint name='land' qvel='all' equals='0' when='end'/>",
+     {"<constraint name='land'>: <constraint> is not supported yet"},
+     ErrorCode::kUnsupported},
     {"Smooth", "<smooth strategy='auto'/>", {"not supported yet"}, ErrorCode::kUnsupported},
     {"Mpc", "<mpc rate='100'/>", {"not supported yet"}, ErrorCode::kUnsupported},
-    {"JointLimit", "<limit joint='all'/>", {"<limit>", "actuator=\"all\"", "not supported yet"}, ErrorCode::kUnsupported},
+    {"JointLimit",
+     "<limit joint='all'/>",
+     {"<limit>", "actuator=\"all\"", "not supported yet"},
+     ErrorCode::kUnsupported},
     {"Callback", "<cost callback='gait'/>", {"callback is not supported yet"}, ErrorCode::kUnsupported},
 };
 
@@ -152,35 +181,46 @@ TEST_F(BadFile, IsMissingOrNoXml) {
   EXPECT_ERROR(LoadTask(folder_.File("none.task.xml")), ErrorCode::kFile, "none.task.xml' does not exist");
   EXPECT_ERROR(LoadTask(folder_.path().string()), ErrorCode::kFile, "is a folder");
   EXPECT_ERROR(LoadTask(Write("")), ErrorCode::kParse, "bad.task.xml:1:");
-  EXPECT_ERROR(LoadTask(Write("<task>\n<cost\n</task>")), ErrorCode::kParse, "bad.task.xml:3: this is not well-formed XML");
-  EXPECT_ERROR(LoadTask(Write("<!-- -->\n<mujoco/>")), ErrorCode::kParse, "bad.task.xml:2: <mujoco>: the root element of a task file is <task>");
+  EXPECT_ERROR(LoadTask(Write("<task>\n<cost\n</task>")), ErrorCode::kParse,
+               "bad.task.xml:3: this is not well-formed XML");
+  EXPECT_ERROR(LoadTask(Write("<!-- -->\n<mujoco/>")), ErrorCode::kParse,
+               "bad.task.xml:2: <mujoco>: the root element of a task file is <task>");
   EXPECT_ERROR(LoadTask(Write("<task/>\n<task/>")), ErrorCode::kParse, "bad.task.xml:2: <task>", "second");
   EXPECT_ERROR(LoadTask(Write(std::string("<task \0 />", 10))), ErrorCode::kParse, "bad.task.xml:1:");
 }
 
 TEST_F(BadFile, HasNoUsableHead) {
   EXPECT_ERROR(LoadTask(Write("<task horizon='1'><cost ctrl='all'/></task>")), ErrorCode::kParse, "model is missing");
-  EXPECT_ERROR(LoadTask(Write("<task model='x.xml'><cost ctrl='all'/></task>")), ErrorCode::kParse, "horizon is missing");
+  EXPECT_ERROR(LoadTask(Write("<task model='x.xml'><cost ctrl='all'/></task>")), ErrorCode::kParse,
+               "horizon is missing");
   EXPECT_ERROR(LoadTask(Write("<task model='x.xml' horizon='1'/>")), ErrorCode::kParse, "no <cost>");
-  EXPECT_ERROR(LoadTask(Write("<task model='x.xml' horizon='1'><cost ctrl='all'/></task>")), ErrorCode::kFile, "bad.task.xml:1: <task>: ", "x.xml' does not exist");
+  EXPECT_ERROR(LoadTask(Write("<task model='x.xml' horizon='1'><cost ctrl='all'/></task>")), ErrorCode::kFile,
+               "bad.task.xml:1: <task>: ", "x.xml' does not exist");
   EXPECT_ERROR(LoadTask(Head("horizon='0'")), ErrorCode::kParse, "horizon is 0, expected a number above 0");
   EXPECT_ERROR(LoadTask(Head("horizon='1 2'")), ErrorCode::kParse, "horizon has 2 numbers, expected 1");
   EXPECT_ERROR(LoadTask(Head("horizon='1s'")), ErrorCode::kParse, "'1s' is not a finite number");
   EXPECT_ERROR(LoadTask(Head("horizon='0.0005'")), ErrorCode::kInvalidArgument, "less than one control interval");
-  EXPECT_ERROR(LoadTask(Head("horizon='1e9'")), ErrorCode::kInvalidArgument, "control intervals of 0.002 s; at most 1000000");
-  EXPECT_ERROR(LoadTask(Head("horizon='1' controlstep='0'")), ErrorCode::kParse, "controlstep is 0, expected a whole number of at least 1");
+  EXPECT_ERROR(LoadTask(Head("horizon='1e9'")), ErrorCode::kInvalidArgument,
+               "control intervals of 0.002 s; at most 1000000");
+  EXPECT_ERROR(LoadTask(Head("horizon='1' controlstep='0'")), ErrorCode::kParse,
+               "controlstep is 0, expected a whole number of at least 1");
   EXPECT_ERROR(LoadTask(Head("horizon='1' controlstep='1.5'")), ErrorCode::kParse, "controlstep is 1.5");
-  EXPECT_ERROR(LoadTask(Head("horizon='1' scale='max'")), ErrorCode::kParse, "scale is 'max', expected dt, mean or sum");
+  EXPECT_ERROR(LoadTask(Head("horizon='1' scale='max'")), ErrorCode::kParse,
+               "scale is 'max', expected dt, mean or sum");
   EXPECT_ERROR(LoadTask(Head("horizon='1' steps='5'")), ErrorCode::kParse, "no attribute 'steps'");
 }
 
 TEST_F(BadFile, HasAModelWithNothingToOptimize) {
   folder_.Write("still.xml", "<mujoco model='still'><worldbody><geom size='.1'/></worldbody></mujoco>");
-  folder_.Write("passive.xml", "<mujoco model='passive'><worldbody><body><freejoint/><geom size='.1'/></body></worldbody></mujoco>");
-  folder_.Write("blind.xml", "<mujoco model='blind'><option><flag sensor='disable'/></option><worldbody><body><joint name='j'/>"
-                             "<geom size='.1'/></body></worldbody><actuator><motor joint='j'/></actuator></mujoco>");
+  folder_.Write("passive.xml",
+                "<mujoco model='passive'><worldbody><body><freejoint/><geom size='.1'/></body></worldbody></mujoco>");
+  folder_.Write("blind.xml",
+                "<mujoco model='blind'><option><flag sensor='disable'/></option><worldbody><body><joint name='j'/>"
+                "<geom size='.1'/></body></worldbody><actuator><motor joint='j'/></actuator></mujoco>");
   folder_.Write("broken.xml", "<mujoco>\n<worldbody><bdy/></worldbody></mujoco>");
-  auto task = [&](const std::string& model) { return Write("<task model='" + model + "' horizon='1'><cost qvel='all'/></task>"); };
+  auto task = [&](const std::string& model) {
+    return Write("<task model='" + model + "' horizon='1'><cost qvel='all'/></task>");
+  };
   EXPECT_ERROR(LoadTask(task("still.xml")), ErrorCode::kInvalidArgument, "no degrees of freedom (nv = 0)");
   EXPECT_ERROR(LoadTask(task("passive.xml")), ErrorCode::kInvalidArgument, "no actuators (nu = 0)");
   EXPECT_ERROR(LoadTask(task("blind.xml")), ErrorCode::kUnsupported, "disables sensors");

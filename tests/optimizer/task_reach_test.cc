@@ -47,14 +47,16 @@ TEST_F(ReachKey, NumbersAndTheDefaultStateWorkToo) {
 }
 
 TEST_F(ReachKey, RefusesWhatIsNotThere) {
-  EXPECT_ERROR(MakeReachKeyTask(kZoo, {.start = "hom", .goal = "pose"}), ErrorCode::kInvalidArgument, "did you mean 'home'?");
+  EXPECT_ERROR(MakeReachKeyTask(kZoo, {.start = "hom", .goal = "pose"}), ErrorCode::kInvalidArgument,
+               "did you mean 'home'?");
   EXPECT_ERROR(MakeReachKeyTask(kZoo, {.goal = "nothing like it"}), ErrorCode::kInvalidArgument, "it has home, pose");
   EXPECT_ERROR(MakeReachKeyTask(kZoo, {.goal = "7"}), ErrorCode::kInvalidArgument, "no keyframe 7");
   EXPECT_ERROR(MakeReachKeyTask(kZoo, {.goal = "pose", .time = 0}), ErrorCode::kInvalidArgument, "time is 0 s");
   EXPECT_ERROR(MakeReachKeyTask(kZoo, {.goal = "pose", .time = NAN}), ErrorCode::kInvalidArgument, "time is nan");
   EXPECT_ERROR(MakeReachKeyTask(kZoo, {.goal = "pose", .substeps = -1}), ErrorCode::kInvalidArgument, "substeps is -1");
   const support::TemporaryFolder folder;
-  const std::string passive = folder.Write("p.xml", "<mujoco model='p'><worldbody><body><freejoint/><geom size='.1'/></body></worldbody></mujoco>");
+  const std::string passive = folder.Write(
+      "p.xml", "<mujoco model='p'><worldbody><body><freejoint/><geom size='.1'/></body></worldbody></mujoco>");
   EXPECT_ERROR(MakeReachKeyTask(passive, {.goal = "0"}), ErrorCode::kInvalidArgument, "no actuators (nu = 0)");
 }
 

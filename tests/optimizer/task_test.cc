@@ -24,10 +24,11 @@ const ResidualCost& Residuals(const Task& task) { return dynamic_cast<const Resi
 VectorXd KeyState(const mjModel* model, const char* key) { return GetState(model, MakeDataAtKey(model, key).get()); }
 
 TEST_F(TaskFile, StatesTheWholeProblem) {
-  const Task task = LoadZooTask(std::string("<start key='pose'/><guess key='pose'/><limit actuator='all'/>"
-                                            "<solver type='ilqr' iterations='7' tolerance='1e-3' derivative='residual' threads='2'/>") +
-                                    kEffort,
-                                "horizon='0.2' controlstep='4' name='dance'");
+  const Task task = LoadZooTask(
+      std::string("<start key='pose'/><guess key='pose'/><limit actuator='all'/>"
+                  "<solver type='ilqr' iterations='7' tolerance='1e-3' derivative='residual' threads='2'/>") +
+          kEffort,
+      "horizon='0.2' controlstep='4' name='dance'");
   const Problem problem = task.ToProblem();
   EXPECT_EQ(task.name, "dance");
   EXPECT_EQ(problem.N, 25);
@@ -58,7 +59,8 @@ TEST_F(TaskFile, StatesTheWholeProblem) {
 TEST_F(TaskFile, AddsItsSensorsBehindTheUsersOnceEach) {
   const Task task = LoadZooTask(
       "<cost name='a' body='arm' quantity='pos'/><cost name='b' body='arm' quantity='pos' index='2'/>"
-      "<cost name='c' site='tip' quantity='pos' target='body:arm'/><cost name='d' sensor='gyro'/><cost name='e' qvel='all'/>");
+      "<cost name='c' site='tip' quantity='pos' target='body:arm'/><cost name='d' sensor='gyro'/><cost name='e' "
+      "qvel='all'/>");
   const mjModel* model = task.model.get();
   EXPECT_EQ(task.user_sensors, 3 + 4 + 3 + 1);
   ASSERT_EQ(model->nsensor, 4 + 2);
@@ -72,7 +74,8 @@ TEST_F(TaskFile, AddsItsSensorsBehindTheUsersOnceEach) {
 
 // the dynamics do not feel the sensors: same model otherwise, same motion bit for bit
 TEST_F(TaskFile, LeavesTheMotionAsItIs) {
-  const Task task = LoadZooTask("<cost subtree='base' quantity='momentum'/><cost geom='skull' geom2='floor' quantity='distance'/>");
+  const Task task =
+      LoadZooTask("<cost subtree='base' quantity='momentum'/><cost geom='skull' geom2='floor' quantity='distance'/>");
   const ModelPtr plain = LoadModel(COSTATE_TESTDATA "/task_zoo.xml");
   const VectorXd x = support::RandomState(plain.get(), 5), u = support::RandomControl(plain.get(), 5);
   VectorXd next(x.size()), next_plain(x.size()), none;
@@ -83,7 +86,9 @@ TEST_F(TaskFile, LeavesTheMotionAsItIs) {
 }
 
 TEST_F(TaskFile, StartsWhereItSays) {
-  EXPECT_TRUE(MatricesNear(LoadZooTask(kEffort).x0, GetState(LoadZooTask(kEffort).model.get(), MakeData(LoadZooTask(kEffort).model.get()).get()), 0));
+  EXPECT_TRUE(MatricesNear(LoadZooTask(kEffort).x0,
+                           GetState(LoadZooTask(kEffort).model.get(), MakeData(LoadZooTask(kEffort).model.get()).get()),
+                           0));
   const Task task = LoadZooTask(std::string("<start key='pose' qvel='1 2 3 4 5 6 7 8 9 10 11' act='-0.5'/>") + kEffort);
   EXPECT_EQ(task.x0[0], 0.3);
   EXPECT_EQ(task.x0[13], 1);
@@ -98,10 +103,12 @@ TEST_F(TaskFile, RoundsTheHorizonToKnotsAndSaysSo) {
   const Task task = LoadZooTask(kEffort, "horizon='0.1' controlstep='3'");
   EXPECT_EQ(task.N, 17);
   ASSERT_EQ(task.warnings.size(), 1u);
-  EXPECT_NE(task.warnings[0].find("0.1 s is no whole number of control intervals of 0.006 s: 17 of them, 0.102 s"), std::string::npos) << task.warnings[0];
+  EXPECT_NE(task.warnings[0].find("0.1 s is no whole number of control intervals of 0.006 s: 17 of them, 0.102 s"),
+            std::string::npos)
+      << task.warnings[0];
 }
 
-// ---- guesses ------------------------------------------------------------------------------------------------------------
+// ---- guesses --------------------------------------------------------------------------------------------------------
 
 // a motor that carries a mass against gravity, and a position servo that sags: both must stand still under the guess
 TEST_F(TaskFile, HoldsTheStartWithMotorsAndServos) {
@@ -110,10 +117,12 @@ TEST_F(TaskFile, HoldsTheStartWithMotorsAndServos) {
     <body><joint name="lift" type="slide" axis="0 0 1"/><geom size=".1" mass="2"/></body>
     <body pos="1 0 0"><joint name="swing" axis="0 1 0"/><geom size=".1" pos=".5 0 0" mass="1"/></body>
     <body pos="2 0 0"><joint name="weak" type="slide" axis="0 0 1"/><geom size=".1" mass="1"/></body></worldbody>
-    <actuator><motor joint="lift" gear="2"/><position joint="swing" kp="50"/><motor joint="weak" ctrlrange="-3 3"/></actuator></mujoco>)");
+    <actuator><motor joint="lift" gear="2"/><position joint="swing" kp="50"/>
+      <motor joint="weak" ctrlrange="-3 3"/></actuator></mujoco>)");
   for (const char* guess : {"", "<guess hold='true'/>"}) {
-    const Task task = LoadTask(folder.Write("lift.task.xml", std::string("<task model='lift.xml' horizon='0.1'><start qpos='0 0.3 0'/>") + guess +
-                                                                 "<cost ctrl='all'/></task>"));
+    const Task task = LoadTask(
+        folder.Write("lift.task.xml", std::string("<task model='lift.xml' horizon='0.1'><start qpos='0 0.3 0'/>") +
+                                          guess + "<cost ctrl='all'/></task>"));
     const double torque = -9.81 * 0.5 * std::cos(0.3);  // gravity turns the swing down: positive about y
     EXPECT_NEAR(task.U_guess(0, 0), 2 * 9.81 / 2, 1e-5);
     EXPECT_NEAR(task.U_guess(1, 7), 0.3 + torque / 50, 1e-5);
@@ -128,6 +137,16 @@ TEST_F(TaskFile, LeadsTheGuessThroughKeyframes) {
   EXPECT_TRUE(MatricesNear(task.U_guess.col(0), home, 0));
   EXPECT_TRUE(MatricesNear(task.U_guess.col(2), 0.5 * (home + pose), 1e-12));
   EXPECT_TRUE(MatricesNear(task.U_guess.col(4), pose, 0));
+}
+
+// a two-link robot in free flight: no torque takes its falling away, so none is applied
+TEST_F(TaskFile, HoldsNothingInFreeFlight) {
+  const TemporaryFolder folder;
+  folder.Write("fall.xml", R"(<mujoco model="fall"><worldbody><body pos="0 0 5"><freejoint/><geom size=".1" mass="1"/>
+    <body pos=".3 0 0"><joint name="j" axis="0 1 0"/><geom size=".1" pos=".3 0 0" mass="1"/></body></body></worldbody>
+    <actuator><motor joint="j"/></actuator></mujoco>)");
+  const std::string text = "<task model='fall.xml' horizon='0.1'><cost ctrl='all'/></task>";
+  EXPECT_EQ(LoadTask(folder.Write("fall.task.xml", text)).U_guess.cwiseAbs().maxCoeff(), 0);
 }
 
 TEST_F(TaskFile, TakesControlsFromAFile) {
@@ -154,7 +173,7 @@ TEST_F(TaskFile, TakesControlsFromAFile) {
   EXPECT_NE(loaded.warnings[0].find("2 of 15 controls"), std::string::npos) << loaded.warnings[0];
 }
 
-// ---- targets ------------------------------------------------------------------------------------------------------------
+// ---- targets --------------------------------------------------------------------------------------------------------
 
 VectorXd ResidualAt(const Task& task, int term, const VectorXd& x, const VectorXd& u, int t, const VectorXd& context) {
   const DataPtr data = MakeData(task.model.get());
@@ -169,14 +188,16 @@ VectorXd ResidualAt(const Task& task, int term, const VectorXd& x, const VectorX
 TEST_F(TaskFile, AimsAtKeyframes) {
   const Task task = LoadZooTask(
       "<start key='pose'/><cost name='q' qpos='all' target='key:pose'/><cost name='v' qvel='all' target='key:pose'/>"
-      "<cost name='w' act='all' target='key:pose'/><cost name='u' ctrl='all' target='key:pose'/><cost name='s' sensor='attitude' target='key:pose'/>"
+      "<cost name='w' act='all' target='key:pose'/><cost name='u' ctrl='all' target='key:pose'/><cost name='s' "
+      "sensor='attitude' target='key:pose'/>"
       "<cost name='e' site='tip' quantity='linvel' target='key:pose'/>");
   const Eigen::Vector3d u(0.5, -1, 0.7);
   for (int term = 0; term < 6; ++term) {
     EXPECT_LT(ResidualAt(task, term, task.x0, u, 0, task.context).cwiseAbs().maxCoeff(), 1e-9) << "term " << term;
   }
   const VectorXd x = support::RandomState(task.model.get(), 8);
-  EXPECT_TRUE(MatricesNear(ResidualAt(task, 0, x, u, 0, task.context), Difference(task.model.get(), x, task.x0).head(11), 1e-12));
+  EXPECT_TRUE(MatricesNear(ResidualAt(task, 0, x, u, 0, task.context),
+                           Difference(task.model.get(), x, task.x0).head(11), 1e-12));
   EXPECT_TRUE(MatricesNear(task.x_goal, task.x0, 0));
 }
 
@@ -219,36 +240,44 @@ TEST_F(TaskFile, AimsAtAMocapBodyWhereverItIs) {
   EXPECT_TRUE(MatricesNear(after, before - Eigen::Vector3d(0, 0.25, 0), 1e-15));
 }
 
-// ---- kinds of model -----------------------------------------------------------------------------------------------------
+// ---- kinds of model -------------------------------------------------------------------------------------------------
 
 TEST_F(TaskFile, ReadsCompiledModelsWithTheirOwnSensors) {
   const TemporaryFolder folder;
   const ModelPtr model = LoadModel(COSTATE_TESTDATA "/task_zoo.xml");
   mj_saveModel(model.get(), folder.File("zoo.mjb").c_str(), nullptr, 0);
-  const Task task = LoadTask(folder.Write("a.task.xml", "<task model='zoo.mjb' horizon='0.1'><cost sensor='gyro'/></task>"));
+  const Task task =
+      LoadTask(folder.Write("a.task.xml", "<task model='zoo.mjb' horizon='0.1'><cost sensor='gyro'/></task>"));
   EXPECT_EQ(task.user_sensors, task.model->nsensordata);
-  const std::string element = folder.Write("b.task.xml", "<task model='zoo.mjb' horizon='0.1'><cost site='tip' quantity='pos'/></task>");
+  const std::string element =
+      folder.Write("b.task.xml", "<task model='zoo.mjb' horizon='0.1'><cost site='tip' quantity='pos'/></task>");
   EXPECT_ERROR(LoadTask(element), ErrorCode::kUnsupported, "b.task.xml:1: <cost>", "compiled model", "'tip'", "MJCF");
 }
 
 TEST_F(TaskFile, ReadsUrdf) {
   const TemporaryFolder folder;
   folder.Write("arm.urdf", R"(<robot name="arm"><mujoco><compiler fusestatic="false"/></mujoco>
-    <link name="base"><inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial></link>
-    <link name="hand"><inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial></link>
-    <joint name="elbow" type="revolute"><parent link="base"/><child link="hand"/><axis xyz="0 1 0"/><limit lower="-1" upper="1" effort="5" velocity="1"/></joint></robot>)");
-  const std::string task = folder.Write("arm.task.xml", "<task model='arm.urdf' horizon='0.1'><cost body='hand' quantity='pos'/></task>");
+    <link name="base"><inertial><mass value="1"/>
+      <inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial></link>
+    <link name="hand"><inertial><mass value="1"/>
+      <inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial></link>
+    <joint name="elbow" type="revolute"><parent link="base"/><child link="hand"/><axis xyz="0 1 0"/>
+      <limit lower="-1" upper="1" effort="5" velocity="1"/></joint></robot>)");
+  const std::string task =
+      folder.Write("arm.task.xml", "<task model='arm.urdf' horizon='0.1'><cost body='hand' quantity='pos'/></task>");
   EXPECT_ERROR(LoadTask(task), ErrorCode::kInvalidArgument, "arm.task.xml:1: <task>", "no actuators (nu = 0)");
 }
 
 TEST_F(TaskFile, IsDescribedWithUnitsAndInitialCost) {
   const Task task = LoadZooTask(
-      "<start key='home'/><guess key='home'/><cost name='height' body='base' quantity='pos' index='2' target='1.5' weight='8'/>"
+      "<start key='home'/><guess key='home'/><cost name='height' body='base' quantity='pos' index='2' target='1.5' "
+      "weight='8'/>"
       "<cost name='still' qvel='all' terminal='3' norm='huber' param='0.5'/>",
       "horizon='0.02' controlstep='2' scale='mean'");
   const std::string text = Describe(task);
-  for (const char* part : {"zoo.task.xml", "'zoo'", "nq 13, nv 11, na 1, nu 3", "11 numbers of the model, 3 added", "0.02 s: 5 control intervals of 0.004 s (2 steps",
-                           "2 of 3", "mean", "height", "body:base.pos[2]", "1.5", "huber 0.5", "m/s and rad/s", "total"}) {
+  for (const char* part : {"zoo.task.xml", "'zoo'", "nq 13, nv 11, na 1, nu 3", "11 numbers of the model, 3 added",
+                           "0.02 s: 5 control intervals of 0.004 s (2 steps", "2 of 3", "mean", "height",
+                           "body:base.pos[2]", "1.5", "huber 0.5", "m/s and rad/s", "total"}) {
     EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' is not in:\n" << text;
   }
 

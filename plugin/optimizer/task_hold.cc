@@ -1,0 +1,120 @@
+// The control that keeps a state where it is.
+#include <Eigen/Cholesky>
+#include <algorithm>
+#include <cmath>
+
+#include "optimizer/task_start.h"
+
+namespace costate {
+namespace {
+
+constexpr double kEps = 1e-6;      // difference in u, relative to the range of the control
+constexpr double kDamping = 1e-8;  // of the least squares, relative to its largest curvature
+constexpr int kIterations = 20, kHalvings = 10;
+constexpr double kGain = 0.5;      // part of the unrest that must go; else nothing holds the state
+constexpr double kAtRest = 1e-10;  // [sqrt(kg) m/s] what a step may change in a state that is held
+
+// r(u) = (Lᵀ qvel', act' - act) of one engine step from rest, with M = L Lᵀ: ‖Lᵀ v‖² = vᵀ M v
+class Unrest {
+ public:
+  Unrest(const Task& task, const VectorXd& x, const VectorXd& context)
+      : task_(task),
+        model_(task.model.get()),
+        dims_(model_),
+        data_(MakeData(model_)),
+        x_(x),
+        context_(context),
+        x_next_(dims_.nx) {
+    x_.segment(dims_.nq, dims_.nv).setZero();
+    SetContext(model_, data_.get(), context_);
+    VectorXd none;
+    ok_ = Forward(model_, data_.get(), x_, VectorXd::Zero(dims_.nu), none) == StepStatus::kOk;
+    MatrixXd M(dims_.nv, dims_.nv);
+    if (ok_) mj_fullM(model_, data_.get(), M.data());
+    if (ok_) cholesky_.compute(M);
+  }
+
+  /// False when the engine cannot step.
+  bool Evaluate(const VectorXd& u, VectorXd* r) {
+    SetContext(model_, data_.get(), context_);
+    VectorXd none;
+    if (!ok_ || Step(model_, data_.get(), x_, u, 1, x_next_, none) != StepStatus::kOk) return false;
+    r->resize(dims_.nv + dims_.na);
+    r->head(dims_.nv) = cholesky_.matrixU() * x_next_.segment(dims_.nq, dims_.nv);
+    r->tail(dims_.na) = x_next_.tail(dims_.na) - x_.tail(dims_.na);
+    return true;
+  }
+
+  /// Differences of r towards the inside of the limits.
+  bool Differentiate(const VectorXd& u, const VectorXd& r, MatrixXd* J) {
+    J->setZero(r.size(), dims_.nu);
+    VectorXd nudged;
+    for (int i = 0; i < dims_.nu; ++i) {
+      const double range = task_.u_upper[i] - task_.u_lower[i];
+      if (range <= 0) continue;
+      double h = kEps * (std::isfinite(range) ? range : 1 + std::abs(u[i]));
+      if (u[i] + h > task_.u_upper[i]) h = -h;
+      if (!Evaluate(u + h * VectorXd::Unit(dims_.nu, i), &nudged)) return false;
+      J->col(i) = (nudged - r) / h;
+    }
+    return true;
+  }
+
+ private:
+  const Task& task_;
+  const mjModel* model_;
+  Dims dims_;
+  DataPtr data_;
+  VectorXd x_, context_, x_next_;
+  Eigen::LLT<MatrixXd> cholesky_;
+  bool ok_ = false;
+};
+
+// (JᵀJ + damping) du = -Jᵀr; controls that a limit holds back take no part
+VectorXd GaussNewtonStep(const Task& task, const MatrixXd& J, const VectorXd& r, const VectorXd& u) {
+  const VectorXd gradient = J.transpose() * r;
+  MatrixXd H = J.transpose() * J;
+  VectorXd right = -gradient;
+  const double damping = std::max(kDamping * H.diagonal().maxCoeff(), mjMINVAL);
+  for (Eigen::Index i = 0; i < u.size(); ++i) {
+    if ((u[i] <= task.u_lower[i] && gradient[i] > 0) || (u[i] >= task.u_upper[i] && gradient[i] < 0)) {
+      H.row(i).setZero();
+      H.col(i).setZero();
+      right[i] = 0;
+    }
+    H(i, i) += damping;
+  }
+  return H.ldlt().solve(right);
+}
+
+}  // namespace
+
+VectorXd HoldControl(const Task& task, const VectorXd& x, const VectorXd& context, const VectorXd& u_start) {
+  auto clamp = [&](const VectorXd& u) -> VectorXd { return u.cwiseMax(task.u_lower).cwiseMin(task.u_upper); };
+  const VectorXd u_first = clamp(u_start);
+  Unrest unrest(task, x, context);
+  VectorXd u = u_first, r, r_new;
+  if (!unrest.Evaluate(u, &r)) return u_first;
+  const double before = r.squaredNorm();
+
+  MatrixXd J;
+  for (int iteration = 0; iteration < kIterations && r.norm() > kAtRest; ++iteration) {
+    if (!unrest.Differentiate(u, r, &J)) return u_first;
+    const VectorXd du = GaussNewtonStep(task, J, r, u);
+
+    // halve the step until r shrinks
+    bool accepted = false;
+    double alpha = 1;
+    for (int halving = 0; halving < kHalvings && !accepted; ++halving, alpha *= 0.5) {
+      const VectorXd u_new = clamp(u + alpha * du);
+      accepted = unrest.Evaluate(u_new, &r_new) && r_new.squaredNorm() < r.squaredNorm() * (1 - 1e-9);
+      if (!accepted) continue;
+      u = u_new;
+      r = r_new;
+    }
+    if (!accepted) break;
+  }
+  return r.squaredNorm() < kGain * before ? u : u_first;
+}
+
+}  // namespace costate
