@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -28,7 +27,7 @@ bool HasExtension(const std::string& path, const std::string& extension) {
   return end == extension;
 }
 
-// missing files, folders and files without permission, before the engine sees them
+// missing files, folders, devices and files without permission, before the engine sees them
 void CheckReadable(const std::string& path) {
   std::error_code code;
   const auto status = std::filesystem::status(path, code);
@@ -38,6 +37,9 @@ void CheckReadable(const std::string& path) {
   if (code) throw Error(ErrorCode::kFile, "model file '" + path + "' cannot be read: " + code.message());
   if (std::filesystem::is_directory(status)) {
     throw Error(ErrorCode::kFile, "'" + path + "' is a folder, not a model file");
+  }
+  if (!std::filesystem::is_regular_file(status)) {
+    throw Error(ErrorCode::kFile, "'" + path + "' is not a regular file: a model cannot be read from a pipe or device");
   }
   errno = 0;
   if (!std::ifstream(path, std::ios::binary)) {
@@ -172,8 +174,10 @@ ModelPtr CompileModel(mjSpec* spec, const std::string& name, std::vector<std::st
 }
 
 ModelPtr LoadModel(const std::string& path, std::vector<std::string>* warnings) {
-  CheckReadable(path);
-  if (HasExtension(path, ".mjb")) return ParseBinary(ReadBytes(path), "'" + path + "'");
+  if (HasExtension(path, ".mjb")) {
+    CheckReadable(path);
+    return ParseBinary(ReadBytes(path), "'" + path + "'");
+  }
   const SpecPtr spec = LoadSpec(path, warnings);
   return CompileModel(spec.get(), path, warnings);
 }

@@ -56,6 +56,7 @@ TEST_F(ModelTest, FilesThatCannotBeReadAreFileErrors) {
   EXPECT_ERROR(LoadModel(folder.File("none.xml")), ErrorCode::kFile, "none.xml' does not exist");
   EXPECT_ERROR(LoadModel(folder.File("none/none.xml")), ErrorCode::kFile, "does not exist");
   EXPECT_ERROR(LoadModel(folder.path()), ErrorCode::kFile, "is a folder");
+  EXPECT_ERROR(LoadModel("/dev/zero"), ErrorCode::kFile, "not a regular file");
   EXPECT_ERROR(LoadModel(folder.Write("file", "") + "/arm.xml"), ErrorCode::kFile, "does not exist");
   EXPECT_ERROR(LoadModel(folder.File(std::string(300, 'a'))), ErrorCode::kFile, "cannot be read", "too long");
   EXPECT_ERROR(LoadModel(""), ErrorCode::kFile, "does not exist");
