@@ -45,6 +45,9 @@ struct KnotDiagnostics {
   int saturated_actuators = 0;      ///< at or beyond ctrlrange or forcerange; 0 at the last knot, which has no control
 };
 
+/// Called with the number of knots simulated so far; false ends the rollout.
+using RolloutCallback = std::function<bool(int)>;
+
 /// One model, one start context, one mjData and one Linearizer a worker. Not thread-safe itself; it runs its own workers.
 class Simulator {
  public:
@@ -62,7 +65,9 @@ class Simulator {
   double knot_time() const;  ///< substeps × timestep [s]
 
   /// x_{t+1} = f(x_t, u_t) from x0 (nx) under U (nu × N). On failure columns after status.knot repeat the last good one.
-  RolloutStatus Rollout(ConstVectorRef x0, ConstMatrixRef U, Trajectory* out, int worker = 0);
+  /// @param callback  when not empty, called after each knot; false ends the motion there, with fewer knots.
+  RolloutStatus Rollout(ConstVectorRef x0, ConstMatrixRef U, Trajectory* out, int worker = 0,
+                        const RolloutCallback& callback = {});
 
   /// Rolls out u = clamp(u_bar + alpha k + K (x ⊖ x_bar)) from the first state of `reference`.
   /// @param lower, upper  control bounds (nu), ±infinity where there is none.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -14,6 +15,7 @@
 
 #include "cli/commands.h"
 #include "cli/model_facts.h"
+#include "cli/terminal.h"
 #include "optimizer/task_csv.h"
 
 namespace costate::cli {
@@ -28,10 +30,13 @@ control interval.
 Printed are energies, contacts, constraint violation, solver iterations, saturated actuators and, as notes, everything
 that makes a motion doubtful. --out saves the run: record.json, trajectory.csv, pictures; see `costate replay`.
 
-Exit code: 0 simulated, 1 the simulation diverged, 2 bad input.)";
+Ctrl-C ends the simulation; what there is is judged and saved.
+
+Exit code: 0 simulated, 1 the simulation diverged, 2 bad input, 130 interrupted.)";
 
 constexpr double kDefaultTime = 2;     // [s]
 constexpr int kMostKnots = 10000000;   // far beyond what anyone looks at; a typing error, not memory, ends it
+constexpr int kKnotsPerUpdate = 100;   // of the progress bar: milliseconds at most
 
 struct RolloutOptions {
   std::string input, key, controls, out;
@@ -174,7 +179,17 @@ void Save(const RolloutOptions& options, Setup* setup, Record* record) {
   fmt::print("  saved in      {}\n", options.out);
 }
 
+RolloutStatus Simulate(const Task& task, Simulator* simulator, Trajectory* trajectory) {
+  Progress progress(task.N);
+  return simulator->Rollout(task.x0, task.U_guess, trajectory, 0, [&](int knots) {
+    if (knots % kKnotsPerUpdate != 0) return true;
+    progress.Update(knots, "simulating");
+    return !Interrupted();
+  });
+}
+
 int RunRollout(const RolloutOptions& options) {
+  Interrupted();  // installs the handlers
   Setup setup = MakeSetup(options);
   const Task& task = setup.task;
   const mjModel* m = task.model.get();
@@ -183,13 +198,16 @@ int RunRollout(const RolloutOptions& options) {
   const double duration = task.N * simulator.knot_time();
   fmt::print("{}: {}, {} steps of {:.4g} ms ({:.4g} s), {}\n", ModelName(m), SizesText(m), task.N * task.substeps,
              1e3 * m->opt.timestep, duration, IntegratorName(m));
+  std::fflush(stdout);
 
   // simulate
   Record record;
   const auto start = std::chrono::steady_clock::now();
-  const RolloutStatus status = simulator.Rollout(task.x0, task.U_guess, &record.trajectory);
+  const RolloutStatus status = Simulate(task, &simulator, &record.trajectory);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  fmt::print("  simulated in  {:.3g} s, {:.3g} times real time\n", seconds, duration / seconds);
+  const int N = record.trajectory.N();
+  if (N < task.N) fmt::print("  interrupted   after {} of {} control intervals, which are kept\n", N, task.N);
+  fmt::print("  simulated in  {:.3g} s, {:.3g} times real time\n", seconds, N * simulator.knot_time() / seconds);
 
   // judge
   if (task.cost) {
@@ -201,12 +219,12 @@ int RunRollout(const RolloutOptions& options) {
   }
   record.diagnostics = simulator.Diagnose(record.trajectory);
   record.failures = LabelFailures(m, record.trajectory, status, record.diagnostics);
-  record.status = status.ok() ? "ok" : "diverged";
+  record.status = !status.ok() ? "diverged" : N < task.N ? "interrupted" : "ok";
   record.message = status.ok() ? "" : record.failures.front();
   PrintDiagnostics(m, record.trajectory, record.diagnostics);
   for (const std::string& failure : record.failures) fmt::print("  note          {}\n", failure);
   if (!options.out.empty()) Save(options, &setup, &record);
-  return status.ok() ? kExitOk : kExitNo;
+  return !status.ok() ? kExitNo : N < task.N ? kExitInterrupted : kExitOk;
 }
 
 }  // namespace

@@ -132,9 +132,18 @@ struct Simulator::Impl {
     }
   }
 
-  // the loop of both rollouts: control(t) writes column t of out->U
-  template <typename Control>
-  RolloutStatus Run(ConstVectorRef x0, int N, Worker& worker, Trajectory* out, Control control) const {
+  // the motion ends after N knots
+  static void Cut(int N, Trajectory* out) {
+    out->X.conservativeResize(Eigen::NoChange, N + 1);
+    out->U.conservativeResize(Eigen::NoChange, N);
+    out->S.conservativeResize(Eigen::NoChange, N + 1);
+    out->time.conservativeResize(N + 1);
+    out->context.conservativeResize(Eigen::NoChange, N + 1);
+  }
+
+  // the loop of both rollouts: control(t) writes column t of out->U; go_on(t) after t knots
+  template <typename Control, typename GoOn>
+  RolloutStatus Run(ConstVectorRef x0, int N, Worker& worker, Trajectory* out, Control control, GoOn go_on) const {
     mjData* data = worker.data.get();
     EngineGuard guard(data);
     Restart(data);
@@ -149,6 +158,10 @@ struct Simulator::Impl {
         return {status, t, guard.TakeWarnings()};
       }
       Keep(data, t + 1, out);
+      if (!go_on(t + 1)) {
+        N = t + 1;
+        Cut(N, out);
+      }
     }
 
     // sensors of the last state
@@ -209,7 +222,8 @@ double Simulator::knot_time() const { return impl_->substeps * impl_->model->opt
 
 void Simulator::ParallelFor(int n, const std::function<void(int, int)>& job) { impl_->pool.ParallelFor(n, job); }
 
-RolloutStatus Simulator::Rollout(ConstVectorRef x0, ConstMatrixRef U, Trajectory* out, int worker) {
+RolloutStatus Simulator::Rollout(ConstVectorRef x0, ConstMatrixRef U, Trajectory* out, int worker,
+                                 const RolloutCallback& callback) {
   const mjModel* model = impl_->model;
   const Dims& dims = impl_->dims;
   CheckSize(model, "x0", x0.size(), "nx", dims.nx);
@@ -224,7 +238,8 @@ RolloutStatus Simulator::Rollout(ConstVectorRef x0, ConstMatrixRef U, Trajectory
   const int N = static_cast<int>(U.cols());
   Impl::Worker& mine = impl_->Get(worker);
   impl_->Resize(N, out);
-  return impl_->Run(x0, N, mine, out, [&](int t) { out->U.col(t) = U.col(t); });
+  return impl_->Run(
+      x0, N, mine, out, [&](int t) { out->U.col(t) = U.col(t); }, [&](int t) { return !callback || callback(t); });
 }
 
 RolloutStatus Simulator::RolloutPolicy(const Trajectory& reference, const Policy& policy, double alpha,
@@ -246,14 +261,15 @@ RolloutStatus Simulator::RolloutPolicy(const Trajectory& reference, const Policy
 
   Impl::Worker& mine = impl_->Get(worker);
   impl_->Resize(N, out);
-  return impl_->Run(reference.X.col(0), N, mine, out, [&](int t) {
+  auto control = [&](int t) {
     // u = clamp(u_bar + alpha k + K (x ⊖ x_bar))
     Difference(model, out->X.col(t), reference.X.col(t), mine.dx);
     auto u = out->U.col(t);
     u = reference.U.col(t) + alpha * policy.k.col(t);
     u.noalias() += policy.K[static_cast<std::size_t>(t)] * mine.dx;
     for (int i = 0; i < u.size(); ++i) u[i] = std::min(std::max(u[i], lower[i]), upper[i]);  // a NaN stays
-  });
+  };
+  return impl_->Run(reference.X.col(0), N, mine, out, control, [](int) { return true; });
 }
 
 void Simulator::Linearize(const Trajectory& trajectory, const LinearizeOptions& options,

@@ -70,6 +70,47 @@ TEST(CliRobustness, NamesWhatIsWrongWithAModel) {
   EXPECT_TRUE(RefusedWith(Costate({"rollout", folder.File("p.xml"), "--key", "7"}), "7"));
 }
 
+// Every command that takes a file answers a bad one with a sentence that names it.
+TEST(CliRobustness, RefusesBadFilesInEveryCommand) {
+  TemporaryFolder folder;
+  const std::string none = folder.File("none.xml"), broken = folder.Write("broken.xml", "<mujoco><worldbody>"),
+                    mesh = folder.Write("mesh.xml", "<mujoco><asset><mesh name='a' file='gone.stl'/></asset></mujoco>"),
+                    task = folder.Write("bad.task.xml", "<task model='none.xml' horizon='1'><cost ctrl='all'/></task>"),
+                    open_task = folder.Write("open.task.xml", "<task model='none.xml'"),
+                    noise = folder.Write("noise.mjb", std::string(5000, '\xa5'));
+  for (const char* command : {"rollout", "check", "info", "optimize", "task", "view"}) {
+    SCOPED_TRACE(command);
+    std::vector<std::string> arguments = {command, none};
+    if (arguments[0] == "view") arguments.insert(arguments.end(), {"--png", folder.File("picture.png")});
+    for (const std::string& file : {none, broken, mesh, task, open_task, noise}) {
+      arguments[1] = file;
+      const ProcessResult result = Costate(arguments);
+      EXPECT_TRUE(RefusedWith(result, "")) << file;
+    }
+    EXPECT_TRUE(RefusedWith(Costate({command, none}), "none.xml"));
+  }
+  EXPECT_FALSE(fs::exists(folder.File("picture.png")));
+}
+
+// What cannot be optimized is said before any work is done, and nothing is left behind.
+TEST(CliRobustness, RefusesToOptimizeWhatCannotMoveOrHasNoTime) {
+  TemporaryFolder folder;
+  const std::string passive = folder.Write(
+      "passive.xml", "<mujoco><worldbody><body><freejoint/><geom size='.1'/></body></worldbody>"
+                     "<keyframe><key name='goal' qpos='0 0 1 1 0 0 0'/></keyframe></mujoco>");
+  const std::string rigid = folder.Write("rigid.xml", "<mujoco><worldbody><geom size='.1'/></worldbody>"
+                                                      "<keyframe><key name='goal'/></keyframe></mujoco>");
+  folder.Write("p.xml", kPendulum);
+  const std::string no_time = folder.Write(
+      "zero.task.xml", "<task model='p.xml' horizon='0'><cost name='effort' ctrl='all'/></task>");
+  const std::string out = folder.File("run");
+  EXPECT_TRUE(RefusedWith(Costate({"optimize", passive, "--goal", "goal", "--out", out}), "nu = 0"));
+  EXPECT_TRUE(RefusedWith(Costate({"optimize", rigid, "--goal", "goal", "--out", out}), "nv = 0"));
+  EXPECT_TRUE(RefusedWith(Costate({"optimize", no_time, "--out", out}), "horizon"));
+  EXPECT_TRUE(RefusedWith(Costate({"optimize", folder.File("p.xml"), "--goal", "side", "--time", "0", "--out", out}), "time"));
+  EXPECT_FALSE(fs::exists(out));
+}
+
 // A keyframe may be loaded and still hold no number.
 TEST(CliRobustness, NamesTheEntryOfAKeyframeThatIsNotANumber) {
   TemporaryFolder folder;
@@ -143,6 +184,28 @@ TEST(CliRobustness, LeavesNothingOnAFullDisk) {
     EXPECT_TRUE(Has(result.err, folder.File("disk/run")));
   } else {
     EXPECT_TRUE(RefusedWith(CostateInShell("ulimit -f 1; \"$0\" rollout " + file + " --out " + folder.File("disk/run")),
+                            "File too large"));
+  }
+  EXPECT_TRUE(fs::is_empty(folder.path() / "disk"));
+}
+
+// An hour of work is not thrown away for a folder that could have been tried before.
+TEST(CliRobustness, TriesTheOutputFolderBeforeOptimizing) {
+  TemporaryFolder folder;
+  const std::string file = folder.Write("p.xml", kPendulum);
+  const ProcessResult result = Costate({"optimize", file, "--goal", "side", "--out", folder.File("p.xml/run")});
+  EXPECT_TRUE(RefusedWith(result, "p.xml"));
+  EXPECT_EQ(result.out.find("iter"), std::string::npos) << "it began to work: " << result.out;
+
+  // a disk that is full only when the run is written
+  SmallDisk disk(folder.path() / "disk", "size=64k");
+  if (disk.mounted()) {
+    EXPECT_TRUE(RefusedWith(Costate({"optimize", file, "--goal", "side", "--time", "1", "--iterations", "2", "--out",
+                                     folder.File("disk/run")}),
+                            "No space left on device"));
+  } else {
+    EXPECT_TRUE(RefusedWith(CostateInShell("ulimit -f 1; \"$0\" optimize " + file + " --goal side --time 1 --iterations 2 "
+                                           "--out " + folder.File("disk/run")),
                             "File too large"));
   }
   EXPECT_TRUE(fs::is_empty(folder.path() / "disk"));

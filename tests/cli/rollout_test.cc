@@ -126,6 +126,22 @@ TEST(CliRollout, AnswersNoWhenTheSimulationDiverges) {
   ASSERT_EQ(record.failures.size(), 1u);
 }
 
+// Ctrl-C in the middle of a long simulation: the beginning is judged, saved, and replays.
+TEST(CliRollout, KeepsWhatThereIsWhenInterrupted) {
+  TemporaryFolder folder;
+  const std::string model = folder.Write("p.xml", kPendulum);
+  support::Process process({COSTATE_PROGRAM, "rollout", model, "--time", "20000", "--out", folder.File("run"), "--no-plots"});
+  ASSERT_TRUE(process.WaitForText("10000000 steps"));
+  process.Signal(SIGINT);
+  const ProcessResult result = process.Wait();
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_TRUE(Has(result.out, "of 10000000 control intervals, which are kept"));
+  const Record record = ReadRecord(folder.File("run"));
+  EXPECT_EQ(record.status, "interrupted");
+  EXPECT_LT(record.trajectory.N(), 10000000);
+  EXPECT_EQ(Costate({"replay", folder.File("run")}).exit_code, 0);
+}
+
 TEST(CliRollout, ReplacesARunOnlyByForce) {
   TemporaryFolder folder;
   const std::string model = folder.Write("p.xml", kPendulum), run = folder.File("run");

@@ -159,6 +159,26 @@ TEST_F(Rollout, StopsWhereTheSimulationFails) {
   EXPECT_TRUE(simulator.Rollout(GetState(model.get(), start.get()), MatrixXd::Zero(1, 20), &trajectory).ok());
 }
 
+// What there is after an interruption is the whole motion's beginning, sensors and context included.
+TEST_F(Rollout, EndsWhereTheCallbackSaysSo) {
+  for (const NamedModel& named : RolloutModels()) {
+    SCOPED_TRACE(named.name);
+    ModelPtr model = LoadModelFromString(named.xml);
+    DataPtr start = StartData(model.get());
+    Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 1);
+    const VectorXd x0 = GetState(model.get(), start.get());
+    const MatrixXd U = WavyControls(model.get(), 30);
+    Trajectory whole, cut, expected;
+    int calls = 0;
+    ASSERT_TRUE(simulator.Rollout(x0, U, &whole, 0, [&](int knots) { return ++calls == knots; }).ok());
+    EXPECT_EQ(calls, 30);
+    EXPECT_EQ(whole.N(), 30);
+    ASSERT_TRUE(simulator.Rollout(x0, U, &cut, 0, [](int knots) { return knots < 12; }).ok());
+    ASSERT_TRUE(simulator.Rollout(x0, U.leftCols(12), &expected).ok());
+    EXPECT_TRUE(BitwiseEqual(cut, expected));
+  }
+}
+
 TEST_F(RolloutPolicy, WithZeroGainsIsTheReferenceBitForBit) {
   for (const NamedModel& named : RolloutModels()) {
     SCOPED_TRACE(named.name);
