@@ -108,6 +108,13 @@ bool HasConstantMoment(const mjModel* m, int i) {
   }
 }
 
+bool IsThruster(const mjModel* m, int i) {
+  const int gain = m->actuator_gaintype[i], bias = m->actuator_biastype[i];
+  const bool steady = gain == mjGAIN_FIXED || (gain == mjGAIN_AFFINE && m->actuator_gainprm[mjNGAIN * i + 2] == 0);
+  const bool unbiased = bias == mjBIAS_NONE || (bias == mjBIAS_AFFINE && m->actuator_biasprm[mjNBIAS * i + 2] == 0);
+  return m->actuator_trntype[i] == mjTRN_SITE && m->actuator_trnid[2 * i + 1] < 0 && steady && unbiased;
+}
+
 std::string Actuation::Missing(const mjModel* m) {
   if (m->opt.disableflags & mjDSBL_ACTUATION) return "";
   for (int i = 0; i < m->nactuator; i++) {
@@ -122,7 +129,7 @@ std::string Actuation::Missing(const mjModel* m) {
       return name("activation dynamics");
     }
     if (dyn == mjDYN_NONE ? m->actuator_actnum[i] != 0 : m->actuator_actnum[i] != 1) return name("activation states");
-    if (!HasConstantMoment(m, i)) return name("moving moment arm");
+    if (!HasConstantMoment(m, i) && !IsThruster(m, i)) return name("moving moment arm");
     if (m->actuator_trntype[i] == mjTRN_TENDON && m->tendon_actfrclimited[m->actuator_trnid[2 * i]]) {
       return name("tendon force limit");
     }
@@ -206,7 +213,7 @@ void Actuation::Compute(const mjModel* m, const mjData* d) {
       Muscle(m, d, i, bias_prm).Passive(&bias, &bias_length);
     }
     if (m->actuator_forcelimited[i] && !Inside(gain * input + bias, m->actuator_forcerange + 2 * i)) continue;
-    s.length = gain_length * input + bias_length;
+    s.length = IsThruster(m, i) ? 0 : gain_length * input + bias_length;  // a thruster's length is always zero
     s.velocity = gain_velocity * input + bias_velocity;
     s.ctrl = gain * input_ctrl;
     s.act = gain * input_act;

@@ -28,6 +28,10 @@ bool IsActuatorDisabled(const mjModel* model, int actuator);
 /// Do the moment arms stay constant: joint transmission to a hinge or slide, or a fixed tendon?
 bool HasConstantMoment(const mjModel* model, int actuator);
 
+/// Is it a thruster: a site transmission without reference site, whose force does not depend on velocity? Its wrench
+/// turns with the body, (A4).
+bool IsThruster(const mjModel* model, int actuator);
+
 /// Force slopes of all actuators in closed form.
 class Actuation {
  public:

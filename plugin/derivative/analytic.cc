@@ -111,6 +111,11 @@ bool AnalyticBackend::Terms(const mjModel* m, mjData* d, StepDerivative* out, st
       actuation = "gravity compensation within the clamped force of " + ElementName(m, mjOBJ_JOINT, joint);
     }
   }
+  for (int i = 0; i < m->nactuator && actuation.empty(); i++) {
+    for (int k = 0; m->actuator_trntype[i] == mjTRN_SITE && k < nv; k++) {
+      if (actuation_.IsDofClamped(k)) actuation = "site transmission beside a clamped joint";
+    }
+  }
   if (AnyGravityCompensationByActuators(m) && (!passive.empty() || !actuation.empty())) {
     if (passive.empty()) passive = "gravity compensation by actuators, with " + actuation;
     if (actuation.empty()) actuation = "gravity compensation by actuators, with " + passive;
@@ -143,6 +148,7 @@ bool AnalyticBackend::Terms(const mjModel* m, mjData* d, StepDerivative* out, st
   tree_.Forward(m, d, input);
   std::string constraint;
   constraint_.Linearize(m, d, tree_, &constraint);
+  if (closed_actuation_) AddThrusters(m, d);
   if (switch_.constraint) constraint = "switched to differences";
   if (d->nefc) cover("constraint", constraint);
   constraint_.DeclareCouplings(m, d, &H_);
@@ -173,6 +179,20 @@ bool AnalyticBackend::Terms(const mjModel* m, mjData* d, StepDerivative* out, st
   }
   H_.Solve(&X_);
   return true;
+}
+
+// (A4) site transmissions: a wrench that turns with the body
+void AnalyticBackend::AddThrusters(const mjModel* m, const mjData* d) {
+  if (m->opt.disableflags & mjDSBL_ACTUATION) return;
+  for (int i = 0; i < m->nactuator; i++) {
+    if (m->actuator_trntype[i] != mjTRN_SITE) continue;
+    const int site = m->actuator_trnid[2 * i], out = m->actuator_outadr[i];
+    const Mat3 R = Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(d->site_xmat + 9 * site);
+    const mjtNum* gear = m->actuator_gear + 6 * out;
+    Vec6 wrench;
+    wrench << R * Vec3Map(gear + 3), R * Vec3Map(gear);
+    constraint_.AddFollower(m, d, m->site_bodyid[site], Vec3Map(d->site_xpos + 3 * site), d->actuator_force[out] * wrench);
+  }
 }
 
 bool AnalyticBackend::Differences(const mjModel* m, mjData* d, const DifferencedTerms& terms, std::string* missing) {

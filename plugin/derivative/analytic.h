@@ -38,6 +38,7 @@ class AnalyticBackend final : public Backend {
  private:
   bool Acceleration(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
   bool Terms(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
+  void AddThrusters(const mjModel* model, const mjData* data);
   double Polish(const mjModel* model, mjData* data);
   bool Differences(const mjModel* model, mjData* data, const DifferencedTerms& terms, std::string* missing);
   bool Step(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);

@@ -159,6 +159,16 @@ void ConstraintDerivative::KeepHessian(const mjData* data, int row, int count) {
   }
 }
 
+void ConstraintDerivative::AddFollower(const mjModel* model, const mjData* data, int body, const Vec3& point,
+                                       const Vec6& wrench) {
+  if (LastDof(model, body) < 0) return;
+  const Vec6 W = WrenchAbout(wrench, Origin(model, data, body) - point);
+  BodyConstraint& out = body_[body];
+  for (int c = 0; c < 6; c++) out.K.col(c) += CrossForce(Vec6::Unit(c), W);
+  out.F += W;
+  out.active = any_body_ = true;
+}
+
 void ConstraintDerivative::Contact(const mjModel* model, const mjData* data, int c, const TreeDerivative& tree) {
   const mjContact& contact = data->contact[c];
   const ContactForce force = BasisForce(data, contact);

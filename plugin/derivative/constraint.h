@@ -23,6 +23,9 @@ class ConstraintDerivative {
   /// @return false with the first row that has no closed form in `missing`.
   bool Linearize(const mjModel* model, mjData* data, const TreeDerivative& tree, std::string* missing);
 
+  /// Adds a wrench (torque; force) at a world point that turns with its body, for TreeDerivative::Finish. (A4)
+  void AddFollower(const mjModel* model, const mjData* data, int body, const Vec3& point, const Vec6& wrench);
+
   /// Rows without closed form that carry force: their part of H is added here, their ∂r is the caller's.
   const std::vector<char>& remainder() const { return remainder_; }
 

@@ -176,6 +176,36 @@ TEST_F(AnalyticTest, GravityCompensationByActuatorsIsClampedWithThem) {
   }
 }
 
+// thrusters on a moving arm and on its free base: the wrench turns with its body
+TEST_F(AnalyticTest, ThrustersAgreeWithTheStep) {
+  const ModelPtr model = LoadModelFromString(R"(
+    <mujoco>
+      <worldbody>
+        <body>
+          <freejoint/><geom type="box" size="0.2 0.1 0.05"/><site name="base" pos="0.2 0.1 0" euler="10 20 30"/>
+          <body pos="0.3 0 0"><joint axis="0 1 0.2"/><geom type="capsule" size="0.02" fromto="0 0 0 0.2 0 0" contype="0"/>
+            <site name="tip" pos="0.2 0 0" euler="40 0 50"/>
+          </body>
+        </body>
+      </worldbody>
+      <actuator>
+        <motor site="base" gear="1 2 3 0.1 0.2 0.3"/>
+        <general site="tip" gear="0 0 1 0.3 0 0.05" dyntype="filter" dynprm="0.1" gainprm="4" biastype="affine" biasprm="0.5 1 0"/>
+      </actuator>
+    </mujoco>)");
+  for (int integrator : {mjINT_EULER, mjINT_IMPLICITFAST, mjINT_RK4}) {
+    model->opt.integrator = integrator;
+    const DataPtr data = MakeData(model.get());
+    SetState(model.get(), data.get(), support::RandomState(model.get(), 8));
+    data->ctrl[0] = 0.7;
+    data->ctrl[1] = -0.4;
+    AnalyticBackend backend(model.get(), true);
+    const StepDerivative value = Linearize(&backend, model.get(), data.get());
+    const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
+    EXPECT_TRUE(support::AgreesWithReference(Both(value.A, value.B), reference.step, reference.step_error, kReference));
+  }
+}
+
 // muscles: both curves, both activation time constants, with and without smoothing
 TEST_F(AnalyticTest, MusclesAgreeWithTheStep) {
   const ModelPtr model = LoadModelFromString(R"(
