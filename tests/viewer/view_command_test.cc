@@ -11,6 +11,9 @@
 namespace costate {
 namespace {
 
+// prints the number of the first free display; displays that other tests have taken are named on standard error
+constexpr char kXvfb[] = "exec Xvfb -displayfd 1 -screen 0 640x400x24 -nolisten tcp -noreset 2>/dev/null";
+
 struct Size {
   int width = 0, height = 0;
   bool operator==(const Size&) const = default;
@@ -115,7 +118,7 @@ TEST(ViewCommand, WithoutOpenGlThePictureIsRefusedAndThePackagesNamed) {
 // an X server for windows of other processes
 class ViewCommandWindow : public ::testing::Test {
  protected:
-  ViewCommandWindow() : server_({"Xvfb", "-displayfd", "1", "-screen", "0", "640x400x24", "-nolisten", "tcp", "-noreset"}, {}) {
+  ViewCommandWindow() : server_({"sh", "-c", kXvfb}, {}) {
     EXPECT_TRUE(server_.WaitForText("\n")) << "Xvfb does not start (Debian: apt-get install xvfb)";
     options_.environment["DISPLAY"] = ":" + server_.out().substr(0, server_.out().find('\n'));
   }

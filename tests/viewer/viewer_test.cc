@@ -16,13 +16,16 @@
 namespace costate::viewer {
 namespace {
 
+// prints the number of the first free display; displays that other tests have taken are named on standard error
+constexpr char kXvfb[] = "exec Xvfb -displayfd 1 -screen 0 640x400x24 -nolisten tcp -noreset 2>/dev/null";
+
 // an X server without a screen, on a display number that is free
 class WindowTest : public support::EngineTest {
  protected:
   static constexpr int kWidth = 640, kHeight = 400;
 
   static void SetUpTestSuite() {
-    const std::vector<std::string> command = {"Xvfb", "-displayfd", "1", "-screen", "0", "640x400x24", "-nolisten", "tcp", "-noreset"};
+    const std::vector<std::string> command = {"sh", "-c", kXvfb};
     support::ProcessOptions options;
     options.timeout = 280;
     server_ = std::make_unique<support::Process>(command, options);
