@@ -14,8 +14,8 @@ COSTATE_PACKAGES=(
   libglfw3-dev libegl-dev libegl1 libgl1-mesa-dri libosmesa6
   # plots
   gnuplot-nox
-  # tests and benchmarks
-  libgtest-dev libbenchmark-dev xvfb xdotool imagemagick
+  # tests
+  libgtest-dev xvfb xdotool imagemagick
 )
 
 costate_packages() {
