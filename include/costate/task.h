@@ -19,7 +19,7 @@ struct Task {
   int user_sensors = 0;    ///< entries of sensordata that come from the user's own sensors; the rest were added
   std::unique_ptr<Cost> cost;
   VectorXd x0, context;
-  VectorXd x_goal;         ///< nx when the task names a goal state (a keyframe target of qpos), else empty
+  VectorXd x_goal;         ///< nx when a terminal cost aims all of qpos at a keyframe, else empty
   int N = 0, substeps = 1;
   MatrixXd U_guess;        ///< nu × N
   VectorXd u_lower, u_upper;

@@ -74,6 +74,10 @@ void ReadKeyTarget(const CostDraft& draft, const mjModel* model, const std::stri
   Target& target = term->target;
   target.values.resize(slots, n);
   target.time.resize(n);
+
+  // the keyframe is the goal only if all joints shall be there at the end: a posture of some, or on the way, is not
+  const bool whole = draft.pieces.size() == 1 && draft.pieces[0].vector == "qpos" && term->size() == model->nv;
+  const bool last = term->terminal.maxCoeff() > 0;
   for (Eigen::Index k = 0; k < n; ++k) {
     const KeyAtTime& key = keys[static_cast<std::size_t>(k)];
     KeyKnot knot;
@@ -84,9 +88,7 @@ void ReadKeyTarget(const CostDraft& draft, const mjModel* model, const std::stri
     }
     target.values.col(k) = MeasuredSlots(*term, knot.x, knot.u, knot.s, slots);
     target.time[k] = key.time;
-    if (std::any_of(draft.pieces.begin(), draft.pieces.end(), [](const PieceDraft& p) { return p.vector == "qpos"; })) {
-      *x_goal = knot.x;
-    }
+    if (whole && last) *x_goal = knot.x;
   }
 }
 

@@ -10,7 +10,7 @@ namespace costate {
 
 /// Reads the target attribute of a draft into a term whose rows are complete.
 /// @param slots  names of the target's numbers.
-/// @param x_goal  receives the state of the (last) keyframe when the term is about qpos.
+/// @param x_goal  receives the state of the (last) keyframe when the term asks for it in all of qpos at the end.
 void ReadTarget(const CostDraft& draft, const mjModel* model, const std::string& folder,
                 const std::vector<std::string>& slots, ResidualTerm* term, VectorXd* x_goal);
 

@@ -31,7 +31,7 @@ struct CostDraft {
 CostDraft ReadCost(const XmlElement& element, SensorAdder* sensors);
 
 /// Resolves a draft. @param folder  relative to which target="file:…" is found.
-/// @param x_goal  receives the state of the keyframe that a qpos term aims at (the last one of a list).
+/// @param x_goal  receives the state of the keyframe that the term asks for in all of qpos at the end, if it does.
 ResidualTerm MakeTerm(const CostDraft& draft, const mjModel* model, const std::string& folder, VectorXd* x_goal);
 
 /// A number that can be measured, with its names: one scalar, or one of the three components of a rotation.

@@ -187,7 +187,7 @@ VectorXd ResidualAt(const Task& task, int term, const VectorXd& x, const VectorX
 // each residual vanishes at its own keyframe, and for qpos it is ⊖ elsewhere
 TEST_F(TaskFile, AimsAtKeyframes) {
   const Task task = LoadZooTask(
-      "<start key='pose'/><cost name='q' qpos='all' target='key:pose'/><cost name='v' qvel='all' target='key:pose'/>"
+      "<start key='pose'/><cost name='q' qpos='all' target='key:pose' terminal='1'/><cost name='v' qvel='all' target='key:pose'/>"
       "<cost name='w' act='all' target='key:pose'/><cost name='u' ctrl='all' target='key:pose'/><cost name='s' "
       "sensor='attitude' target='key:pose'/>"
       "<cost name='e' site='tip' quantity='linvel' target='key:pose'/>");
@@ -201,9 +201,16 @@ TEST_F(TaskFile, AimsAtKeyframes) {
   EXPECT_TRUE(MatricesNear(task.x_goal, task.x0, 0));
 }
 
+// a posture on the way, or of some joints, is no state to arrive at
+TEST_F(TaskFile, HasAGoalOnlyWhereAllJointsShallBeAtTheEnd) {
+  EXPECT_EQ(LoadZooTask("<cost qpos='all' target='key:pose'/>").x_goal.size(), 0);
+  EXPECT_EQ(LoadZooTask("<cost qpos='all' index='0 1' target='key:pose' terminal='1'/>").x_goal.size(), 0);
+  EXPECT_GT(LoadZooTask("<cost qpos='all' target='key:pose' when='end'/>").x_goal.size(), 0);
+}
+
 // between two keyframes the target moves along the shortest rotation; before and after it rests
 TEST_F(TaskFile, MovesFromKeyframeToKeyframe) {
-  const Task task = LoadZooTask("<cost qpos='all' target='key:home@0.02 key:pose@0.06'/>");
+  const Task task = LoadZooTask("<cost qpos='all' target='key:home@0.02 key:pose@0.06' terminal='1'/>");
   const mjModel* model = task.model.get();
   const VectorXd home = KeyState(model, "home");
   VectorXd pose = KeyState(model, "pose");
