@@ -4,9 +4,11 @@
 #include <fmt/core.h>
 
 #include <charconv>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "cli/commands.h"
 #ifdef COSTATE_HAVE_VIEWER
@@ -55,7 +57,8 @@ Shown Load(const ViewArguments& arguments) {
   const std::string& file = arguments.file;
   const bool is_run = IsRun(file), is_task = !is_run && IsTaskFile(file);
   if (!arguments.key.empty() && (is_run || is_task)) {
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("--key starts a bare model; '{}' is a {}", file, is_run ? "run" : "task"));
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("--key starts a bare model; '{}' is a {}", file, is_run ? "run" : "task"));
   }
   std::vector<std::string> warnings;
   if (is_run) {
@@ -81,11 +84,20 @@ void ReadSize(const std::string& text, int* width, int* height) {
     const auto [end, error2] = std::from_chars(x + 1, last, *height);
     if (error2 == std::errc() && end == last) return;
   }
-  throw Error(ErrorCode::kInvalidArgument, fmt::format("--size '{}': expected WIDTHxHEIGHT in pixels, e.g. 1280x720", text));
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("--size '{}': expected WIDTHxHEIGHT in pixels, e.g. 1280x720", text));
 }
 
 viewer::CameraOptions CameraOf(const ViewArguments& arguments) {
-  if (arguments.distance && !(*arguments.distance > 0)) {
+  const std::pair<const char*, std::optional<double>> numbers[] = {{"--azimuth", arguments.azimuth},
+                                                                    {"--elevation", arguments.elevation},
+                                                                    {"--distance", arguments.distance}};
+  for (const auto& [name, value] : numbers) {
+    if (value && !std::isfinite(*value)) {
+      throw Error(ErrorCode::kInvalidArgument, fmt::format("{} is {}, a number is needed", name, *value));
+    }
+  }
+  if (arguments.distance && *arguments.distance <= 0) {
     throw Error(ErrorCode::kInvalidArgument, fmt::format("--distance is {}, it must be above 0", *arguments.distance));
   }
   viewer::CameraOptions camera;
@@ -101,7 +113,8 @@ viewer::CameraOptions CameraOf(const ViewArguments& arguments) {
 double CheckTime(const viewer::ViewSource& source, const char* option, double time) {
   const double first = source.trajectory.time[0], last = source.trajectory.time[source.trajectory.time.size() - 1];
   if (!(time >= first - 1e-9) || !(time <= last + 1e-9)) {
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("{} is {} s, '{}' lasts from {} s to {} s", option, time, source.title, first, last));
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{} is {} s, '{}' lasts from {} s to {} s", option, time, source.title, first, last));
   }
   return time;
 }
@@ -112,7 +125,8 @@ double MomentOf(const ViewArguments& arguments, const viewer::ViewSource& source
   if (arguments.time) return CheckTime(source, "--time", *arguments.time);
   if (!arguments.knot) return time[end_by_default ? last : 0];
   if (*arguments.knot < 0 || *arguments.knot > last) {
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("--knot is {}, '{}' has knots 0 … {}", *arguments.knot, source.title, last));
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("--knot is {}, '{}' has knots 0 … {}", *arguments.knot, source.title, last));
   }
   return time[*arguments.knot];
 }
@@ -158,8 +172,8 @@ int View(const ViewArguments& arguments) {
       const double moment = MomentOf(arguments, source, end);
       viewer::OffscreenRenderer renderer(source, picture);
       viewer::WritePng(arguments.png, renderer.Render(moment), arguments.force);
-      fmt::print("{}: {} at {:.3f} s, {}x{} ({})\n", arguments.png, arguments.file, moment, picture.width, picture.height,
-                 renderer.backend());
+      fmt::print("{}: {} at {:.3f} s, {}x{} ({})\n", arguments.png, arguments.file, moment, picture.width,
+                 picture.height, renderer.backend());
     } else {
       viewer::FilmOptions film;
       film.frame = picture;
@@ -210,13 +224,18 @@ void AddViewCommand(CLI::App& app, int* exit_code) {
 
   const char* pictures = "Pictures";
   auto* png = command->add_option("--png", a.png, "write one picture")->type_name("FILE")->group(pictures);
-  auto* film = command->add_option("--film", a.film, "write a film strip")->type_name("FILE")->group(pictures)->excludes(png);
+  auto* film =
+      command->add_option("--film", a.film, "write a film strip")->type_name("FILE")->group(pictures)->excludes(png);
   auto* time = command->add_option("--time", a.time, "picture at this time [s]; default the end, of a model the start");
   time->needs(png)->group(pictures);
   command->add_option("--knot", a.knot, "picture at this knot")->excludes(time)->needs(png)->group(pictures);
   command->add_option("--frames", a.frames, "frames of the film")->capture_default_str()->needs(film)->group(pictures);
-  command->add_option("--from", a.from, "time of the film's first frame [s]; default the start")->needs(film)->group(pictures);
-  command->add_option("--to", a.to, "time of its last frame [s]; default the end, of a model 2 s")->needs(film)->group(pictures);
+  command->add_option("--from", a.from, "time of the film's first frame [s]; default the start")
+      ->needs(film)
+      ->group(pictures);
+  command->add_option("--to", a.to, "time of its last frame [s]; default the end, of a model 2 s")
+      ->needs(film)
+      ->group(pictures);
   command->add_flag("--force", a.force, "replace a picture that is there")->group(pictures);
   command->add_flag("--contacts", a.contacts, "draw contact points and forces")->group(pictures);
   command->add_flag("--plain", a.plain, "no text in the picture")->group(pictures);
@@ -226,7 +245,8 @@ void AddViewCommand(CLI::App& app, int* exit_code) {
   command->add_option("--camera", a.camera, "a camera of the model, by name or number")->group(camera);
   command->add_option("--azimuth", a.azimuth, "of the free camera [deg]")->group(camera);
   command->add_option("--elevation", a.elevation, "of the free camera [deg]; negative looks down")->group(camera);
-  command->add_option("--distance", a.distance, "of the free camera [m]; default: the motion fills the picture")->group(camera);
+  command->add_option("--distance", a.distance, "of the free camera [m]; default: the motion fills the picture")
+      ->group(camera);
   command->add_option("--follow", a.follow, "auto (when the robot travels), always, never, or a body's name")
       ->capture_default_str()
       ->group(camera);

@@ -15,13 +15,13 @@ namespace {
 using Eigen::Vector3d;
 using Box = Eigen::AlignedBox3d;
 
-constexpr double kFill = 0.78;          // share of the picture that the motion may take up
-constexpr double kTravel = 2.5;         // a motion larger than this many robots is followed
-constexpr double kDeadZone = 0.15;      // robots that it may move before the camera does
-constexpr double kRoomForGoals = 1.6;   // how much further away the camera may stand for a goal to be seen
-constexpr int kMaxSamples = 400;        // poses looked at along a motion
-constexpr double kPreview = 2;          // [s] of a live simulation that the first picture has to hold …
-constexpr double kPatience = 0.5;       // … unless computing them takes longer [s]
+constexpr double kFill = 0.78;         // share of the picture that the motion may take up
+constexpr double kTravel = 2.5;        // a motion larger than this many robots is followed
+constexpr double kDeadZone = 0.15;     // robots that it may move before the camera does
+constexpr double kRoomForGoals = 1.6;  // how much further away the camera may stand for a goal to be seen
+constexpr int kMaxSamples = 400;       // poses looked at along a motion
+constexpr double kPreview = 2;         // [s] of a live simulation that the first picture has to hold …
+constexpr double kPatience = 0.5;      // … unless computing them takes longer [s]
 constexpr double kDegree = mjPI / 180;
 
 // an element's id by name or number; the error names the nearest
@@ -50,15 +50,17 @@ bool HasFreeBase(const mjModel* model) {
 
 double GeomAlpha(const mjModel* model, int geom) {
   const int material = model->geom_matid[geom];
-  return material >= 0 ? model->mat_rgba[4 * material + 3] * model->geom_rgba[4 * geom + 3] : model->geom_rgba[4 * geom + 3];
+  return material >= 0 ? model->mat_rgba[4 * material + 3] * model->geom_rgba[4 * geom + 3]
+                       : model->geom_rgba[4 * geom + 3];
 }
 
 bool HasFlexOrSkin(const mjModel* model) { return model->nflex > 0 || model->nskin > 0; }
 
 // What has to be in the picture, seen from one direction: the nearest place from which all of it is inside. For points
 // (x right, y up, z away) and a camera at (cx, cy, −D) that sees tangents ±h and ±v,
-//   |x − cx| ≤ (z + D) h  ⇔  cx + D h ≥ max(x − z h) =: a,  −cx + D h ≥ max(−x − z h) =: b  ⇒  D ≥ (a + b) / 2h, cx = (a − b) / 2
-// and so for y: four maxima decide.
+//   |x − cx| ≤ (z + D) h  ⇔  cx + D h ≥ max(x − z h) =: a  and  D h − cx ≥ max(−x − z h) =: b
+//   ⇒  D ≥ (a + b) / 2h,  cx = (a − b) / 2
+// and so for y: four maxima decide (README, eq. 1 and 2).
 class ViewFit {
  public:
   ViewFit(const mjvCamera& camera, double fovy, double aspect)
@@ -77,7 +79,9 @@ class ViewFit {
   }
 
   // from the camera to the middle of what it sees
-  double Distance() const { return std::max((max_[0] + max_[1]) / (2 * h_), (max_[2] + max_[3]) / (2 * v_)) + Middle(); }
+  double Distance() const {
+    return std::max((max_[0] + max_[1]) / (2 * h_), (max_[2] + max_[3]) / (2 * v_)) + Middle();
+  }
   Vector3d LookAt() const {
     return 0.5 * (max_[0] - max_[1]) * right_ + 0.5 * (max_[2] - max_[3]) * up_ + Middle() * forward_;
   }
@@ -113,7 +117,8 @@ void VisitGeom(const mjModel* model, const mjData* data, int geom, Visit visit) 
   VisitBox(center, R, Eigen::Map<const Vector3d>(aabb + 3), visit);
 }
 
-// Points around the robot: its geoms and soft bodies, else its masses; of a model in which nothing moves everything there is.
+// Points around the robot: its geoms and soft bodies, else its masses; of a model in which nothing moves everything
+// there is.
 template <typename Visit>
 void VisitRobot(const mjModel* model, const mjData* data, const std::vector<int>& geoms, Visit visit) {
   for (int geom : geoms) VisitGeom(model, data, geom, visit);
@@ -207,8 +212,8 @@ mjvOption VisibleOption(const mjModel* model) {
 namespace {
 
 // marks and the goal, each if the picture need not be taken from much further away
-ViewFit WithGoals(const mjModel* model, const std::vector<int>& geoms, const ViewSource& source, const mjvOption& option,
-                  mjData* data, ViewFit fit) {
+ViewFit WithGoals(const mjModel* model, const std::vector<int>& geoms, const ViewSource& source,
+                  const mjvOption& option, mjData* data, ViewFit fit) {
   const double limit = kRoomForGoals * fit.Distance();
   for (int i = 0; i < model->nsite; ++i) {
     if (!IsMarker(model, option, i)) continue;
@@ -286,8 +291,8 @@ Box Framing::RobotBox(const mjData* data) const {
   return box;
 }
 
-// A planar mechanism is seen along its plane's normal, everything else from the side and a little from the front. Angles
-// that the model's file sets (<global azimuth elevation>) are the user's and stay.
+// A planar mechanism is seen along its plane's normal, everything else from the side and a little from the front.
+// Angles that the model's file sets (<global azimuth elevation>) are the user's and stay.
 void Framing::FindDirection(const mjData* data, const CameraOptions& camera) {
   Vector3d normal = Vector3d::Zero();
   bool planar = model_->njnt > 0;
@@ -333,7 +338,8 @@ void Framing::ChooseFollowing(const std::string& follow, bool may_leave, const s
     all.extend(box);
     size = std::max(size, box.diagonal().norm());
   }
-  follows_ = body_ >= 0 || follow == "always" || (follow == "auto" && (may_leave || all.diagonal().norm() > kTravel * size));
+  follows_ =
+      body_ >= 0 || follow == "always" || (follow == "auto" && (may_leave || all.diagonal().norm() > kTravel * size));
   if (!follows_ || body_ >= 0) return;
 
   // the path of the robot's centre: the camera rests as long as the robot stays in the dead zone

@@ -1,4 +1,5 @@
-// Where the camera stands so that the robot fills the picture over its whole motion, whatever the model's own statistics say.
+// Where the camera stands so that the robot fills the picture over its whole motion, whatever the model's own
+// statistics say.
 #ifndef COSTATE_PLUGIN_VIEWER_FRAMING_H_
 #define COSTATE_PLUGIN_VIEWER_FRAMING_H_
 
@@ -14,7 +15,7 @@ namespace costate::viewer {
 
 /// What the user asked for; everything has a default.
 struct CameraOptions {
-  std::string camera;                                  ///< a camera of the model, by name or number; "": the free camera
+  std::string camera;  ///< a camera of the model, by name or number; "": the free camera
   std::optional<double> azimuth, elevation, distance;  ///< of the free camera [deg, deg, m]
   std::string follow = "auto";                         ///< "auto", "always", "never", or a body's name
 };
@@ -54,11 +55,11 @@ class Framing {
   const mjModel* model_;
   std::vector<int> geoms_;
   mjvCamera camera_;
-  int body_ = -1;          // followed by name
+  int body_ = -1;  // followed by name
   bool follows_ = false;
-  double dead_zone_ = 0;   // radius in which the robot moves without the camera [m]
+  double dead_zone_ = 0;                              // radius in which the robot moves without the camera [m]
   Eigen::Vector3d offset_ = Eigen::Vector3d::Zero();  // from the robot's centre to the picture's
-  int stride_ = 1;         // knots between entries of path_
+  int stride_ = 1;                                    // knots between entries of path_
   std::vector<Eigen::Vector3d> path_;
 };
 

@@ -17,7 +17,8 @@ namespace {
 // how each attempt failed, for the one error that names them all
 using Attempts = std::vector<std::string>;
 
-// ---- EGL ---------------------------------------------------------------------------------------------------------------
+// ---- EGL
+// ---------------------------------------------------------------------------------------------------------------
 
 // the functions that are needed, from a library opened at run time
 struct Egl {
@@ -34,7 +35,7 @@ struct Egl {
   decltype(&eglDestroySurface) DestroySurface = nullptr;
   decltype(&eglMakeCurrent) MakeCurrent = nullptr;
   decltype(&eglGetError) GetError = nullptr;
-  PFNEGLQUERYDEVICESEXTPROC QueryDevices = nullptr;            // extension; may be missing
+  PFNEGLQUERYDEVICESEXTPROC QueryDevices = nullptr;              // extension; may be missing
   PFNEGLGETPLATFORMDISPLAYEXTPROC GetPlatformDisplay = nullptr;  // extension; may be missing
 
   template <typename Function>
@@ -85,13 +86,25 @@ class EglContext final : public GlContext {
     if (!egl_.BindAPI(EGL_OPENGL_API)) return Failure("eglBindAPI (no desktop OpenGL)");
 
     // a 1×1 buffer where there are such, else no surface at all: pictures go to a framebuffer object
-    const EGLint wanted[] = {EGL_RENDERABLE_TYPE, EGL_OPENGL_BIT, EGL_SURFACE_TYPE, EGL_PBUFFER_BIT, EGL_RED_SIZE, 8,
-                             EGL_GREEN_SIZE, 8, EGL_BLUE_SIZE, 8, EGL_DEPTH_SIZE, 24, EGL_NONE};
+    const EGLint wanted[] = {EGL_RENDERABLE_TYPE,
+                             EGL_OPENGL_BIT,
+                             EGL_SURFACE_TYPE,
+                             EGL_PBUFFER_BIT,
+                             EGL_RED_SIZE,
+                             8,
+                             EGL_GREEN_SIZE,
+                             8,
+                             EGL_BLUE_SIZE,
+                             8,
+                             EGL_DEPTH_SIZE,
+                             24,
+                             EGL_NONE};
     const EGLint any[] = {EGL_RENDERABLE_TYPE, EGL_OPENGL_BIT, EGL_SURFACE_TYPE, EGL_DONT_CARE, EGL_NONE};
     EGLConfig config = nullptr;
     EGLint count = 0;
     const bool buffer = egl_.ChooseConfig(display_, wanted, &config, 1, &count) && count > 0;
-    if (!buffer && (!egl_.ChooseConfig(display_, any, &config, 1, &count) || count == 0)) return Failure("eglChooseConfig");
+    if (!buffer && (!egl_.ChooseConfig(display_, any, &config, 1, &count) || count == 0))
+      return Failure("eglChooseConfig");
     if (buffer) {
       const EGLint size[] = {EGL_WIDTH, 1, EGL_HEIGHT, 1, EGL_NONE};
       surface_ = egl_.CreatePbufferSurface(display_, config, size);
@@ -103,7 +116,9 @@ class EglContext final : public GlContext {
   }
 
  private:
-  std::string Failure(const char* function) const { return fmt::format("{} failed, error 0x{:x}", function, egl_.GetError()); }
+  std::string Failure(const char* function) const {
+    return fmt::format("{} failed, error 0x{:x}", function, egl_.GetError());
+  }
 
   Egl egl_;
   std::string name_;
@@ -146,7 +161,8 @@ std::unique_ptr<GlContext> TryEgl(Attempts* attempts) {
   return nullptr;
 }
 
-// ---- OSMesa ------------------------------------------------------------------------------------------------------------
+// ---- OSMesa
+// ------------------------------------------------------------------------------------------------------------
 
 class OsMesaContext final : public GlContext {
  public:
@@ -164,11 +180,13 @@ class OsMesaContext final : public GlContext {
     }
     if (!library) return dlerror();
     constexpr unsigned kRgba = 0x1908, kUnsignedByte = 0x1401;  // GL_RGBA, GL_UNSIGNED_BYTE
-    const auto create = reinterpret_cast<void* (*)(unsigned, int, int, int, void*)>(dlsym(library, "OSMesaCreateContextExt"));
+    const auto create =
+        reinterpret_cast<void* (*)(unsigned, int, int, int, void*)>(dlsym(library, "OSMesaCreateContextExt"));
     const auto make_current =
         reinterpret_cast<unsigned char (*)(void*, void*, unsigned, int, int)>(dlsym(library, "OSMesaMakeCurrent"));
     destroy_ = reinterpret_cast<void (*)(void*)>(dlsym(library, "OSMesaDestroyContext"));
-    if (!create || !make_current || !destroy_) return "libOSMesa lacks OSMesaCreateContextExt, MakeCurrent or DestroyContext";
+    if (!create || !make_current || !destroy_)
+      return "libOSMesa lacks OSMesaCreateContextExt, MakeCurrent or DestroyContext";
 
     // depth, stencil and accumulation bits
     context_ = create(kRgba, 24, 8, 0, nullptr);
@@ -211,7 +229,8 @@ std::unique_ptr<GlContext> MakeOffscreenContext() {
 
   std::string message = "no OpenGL without a display:";
   for (const std::string& attempt : attempts) message += "\n  tried " + attempt;
-  if (backend == "egl" || backend == "osmesa") message += fmt::format("\n  (MUJOCO_GL={} leaves out the other one)", backend);
+  if (backend == "egl" || backend == "osmesa")
+    message += fmt::format("\n  (MUJOCO_GL={} leaves out the other one)", backend);
   message += "\nOn Debian: apt-get install libegl1 libgl1-mesa-dri, or libosmesa6";
   throw Error(ErrorCode::kUnsupported, message);
 }

@@ -17,8 +17,8 @@ class GlContext {
   virtual std::string name() const = 0;
 };
 
-/// Tries, in this order: EGL on each device, EGL without a surface's platform (Mesa), EGL's default display, OSMesa. The
-/// environment variable MUJOCO_GL = egl or osmesa, which MuJoCo's own programs read, restricts the choice.
+/// Tries, in this order: EGL on each device, EGL without a surface's platform (Mesa), EGL's default display, OSMesa.
+/// The environment variable MUJOCO_GL = egl or osmesa, which MuJoCo's own programs read, restricts the choice.
 /// @throws Error{kUnsupported} that names everything tried, why it failed, and the packages that help.
 std::unique_ptr<GlContext> MakeOffscreenContext();
 

@@ -12,7 +12,7 @@
 namespace costate::viewer {
 namespace {
 
-constexpr double kKnotTime = 0.01;              // [s] about one knot a frame of a fast screen
+constexpr double kKnotTime = 0.01;               // [s] about one knot a frame of a fast screen
 constexpr std::size_t kHistoryBytes = 64 << 20;  // of a live simulation: minutes for a humanoid
 
 // knots that a live simulation keeps

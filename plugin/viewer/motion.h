@@ -12,15 +12,15 @@ namespace costate::viewer {
 
 /// Everything that a picture or a window needs to know. The model must outlive it.
 struct ViewSource {
-  std::string title;          ///< stands in the title bar: the file
+  std::string title;  ///< stands in the title bar: the file
   const mjModel* model = nullptr;
-  VectorXd context;           ///< by kContextSignature at knot 0
-  int substeps = 1;           ///< engine steps a knot
-  Trajectory trajectory;      ///< at least one state; a live source has exactly one: its start
-  bool live = false;          ///< simulate on from the last knot under u_live
-  VectorXd u_live;            ///< nu
-  VectorXd x_goal;            ///< nx; empty when there is none: shown as a ghost
-  VectorXd cost_per_knot;     ///< N+1; empty when there is none
+  VectorXd context;        ///< by kContextSignature at knot 0
+  int substeps = 1;        ///< engine steps a knot
+  Trajectory trajectory;   ///< at least one state; a live source has exactly one: its start
+  bool live = false;       ///< simulate on from the last knot under u_live
+  VectorXd u_live;         ///< nu
+  VectorXd x_goal;         ///< nx; empty when there is none: shown as a ghost
+  VectorXd cost_per_knot;  ///< N+1; empty when there is none
 };
 
 /// A saved run; borrows the record's model.
@@ -46,11 +46,11 @@ class Player {
   double start() const { return Time(0); }
   double end() const { return Time(last_knot()); }  ///< of what exists so far
   double time() const { return time_; }
-  int knot() const { return knot_; }                ///< at or before time()
+  int knot() const { return knot_; }  ///< at or before time()
   int last_knot() const { return knots_ - 1; }
   double Time(int knot) const { return motion_.time[knot]; }
   VectorXd State(int knot) const { return motion_.X.col(knot); }
-  VectorXd Control(int knot) const;                 ///< zero at the last knot of a recorded motion
+  VectorXd Control(int knot) const;  ///< zero at the last knot of a recorded motion
   double knot_time() const { return source_.substeps * source_.model->opt.timestep; }
 
   void SetKnot(int knot);     ///< clamped to the motion

@@ -15,15 +15,15 @@ namespace costate::viewer {
 namespace {
 
 constexpr int kMinSize = 16, kMaxSize = 16384;
-constexpr int kGap = 4;                // white columns between the frames of a film
-constexpr double kMaxPixels = 4e8;     // of a film
+constexpr int kGap = 4;             // white columns between the frames of a film
+constexpr double kMaxPixels = 4e8;  // of a film
 
 // the size is checked before anything is opened
 const PictureOptions& Checked(const PictureOptions& options) {
   for (int size : {options.width, options.height}) {
     if (size < kMinSize || size > kMaxSize) {
-      throw Error(ErrorCode::kInvalidArgument, fmt::format("a picture of {}x{} pixels: each side must be {} … {}", options.width,
-                                                           options.height, kMinSize, kMaxSize));
+      throw Error(ErrorCode::kInvalidArgument, fmt::format("a picture of {}x{} pixels: each side must be {} … {}",
+                                                           options.width, options.height, kMinSize, kMaxSize));
     }
   }
   return options;
@@ -111,7 +111,8 @@ std::vector<int> OffscreenRenderer::RenderGeoms() {
   std::vector<int> geom_of_segment(scene->ngeom + 1, -1);
   for (int i = 0; i < scene->ngeom; ++i) {
     const mjvGeom& geom = scene->geoms[i];
-    if (geom.segid >= 0 && geom.segid < scene->ngeom && geom.objtype == mjOBJ_GEOM) geom_of_segment[geom.segid + 1] = geom.objid;
+    if (geom.segid >= 0 && geom.segid < scene->ngeom && geom.objtype == mjOBJ_GEOM)
+      geom_of_segment[geom.segid + 1] = geom.objid;
   }
   const Image image = ReadImage(impl.viewport(), impl.render.get());
   std::vector<int> geoms(static_cast<std::size_t>(image.width) * image.height, -1);
@@ -127,8 +128,9 @@ Image RenderFilm(const ViewSource& source, const FilmOptions& options) {
   if (n < 1) throw Error(ErrorCode::kInvalidArgument, fmt::format("a film of {} frames: at least 1 is needed", n));
   const double pixels = static_cast<double>(n) * (options.frame.width + kGap) * options.frame.height;
   if (pixels > kMaxPixels) {
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("a film of {} frames of {}x{} has {:.0f} million pixels; the limit is {:.0f}",
-                                                         n, options.frame.width, options.frame.height, 1e-6 * pixels, 1e-6 * kMaxPixels));
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("a film of {} frames of {}x{} has {:.0f} million pixels; the limit is {:.0f}", n,
+                            options.frame.width, options.frame.height, 1e-6 * pixels, 1e-6 * kMaxPixels));
   }
   const Trajectory& motion = source.trajectory;
   const double from = options.from.value_or(motion.time[0]);

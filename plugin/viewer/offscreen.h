@@ -16,15 +16,16 @@ namespace costate::viewer {
 struct PictureOptions {
   int width = 1280, height = 720;
   CameraOptions camera;
-  bool text = true;            ///< time, cost, contacts
-  bool ghost = true;           ///< of the goal
+  bool text = true;   ///< time, cost, contacts
+  bool ghost = true;  ///< of the goal
   bool contact_points = false, contact_forces = false;
 };
 
 /// Draws moments of one motion; owns an OpenGL context, which stays current on the thread that made it.
 class OffscreenRenderer {
  public:
-  /// @throws Error{kUnsupported} without any OpenGL, naming what was tried; Error{kInvalidArgument} for a bad size or camera.
+  /// @throws Error{kUnsupported} without any OpenGL, naming what was tried; Error{kInvalidArgument} for a bad size or
+  /// camera.
   OffscreenRenderer(const ViewSource& source, const PictureOptions& options);
   ~OffscreenRenderer();
   OffscreenRenderer(const OffscreenRenderer&) = delete;
@@ -45,9 +46,9 @@ class OffscreenRenderer {
 };
 
 struct FilmOptions {
-  PictureOptions frame;               ///< of one frame
+  PictureOptions frame;  ///< of one frame
   int frames = 6;
-  std::optional<double> from, to;     ///< [s]; the whole motion when not given
+  std::optional<double> from, to;  ///< [s]; the whole motion when not given
 };
 
 /// The motion's frames side by side, evenly spaced in time, each with its time stamp.

@@ -3,12 +3,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 namespace costate::viewer {
 namespace {
 
-constexpr int kMaxLines = 8;    // controls in one plot; more cannot be told apart
+constexpr int kMaxLines = 8;  // controls in one plot; more cannot be told apart
 constexpr int kMaxPoints = mjMAXLINEPNT - 1;
 
 // the renderer's font has ASCII only
@@ -19,10 +20,13 @@ std::string Ascii(std::string text) {
   return text;
 }
 
-void SetText(char* target, std::size_t size, const std::string& text) { std::snprintf(target, size, "%s", Ascii(text).c_str()); }
+void SetText(char* target, std::size_t size, const std::string& text) {
+  std::snprintf(target, size, "%s", Ascii(text).c_str());
+}
 
 // one line of a figure from values over time, thinned to what a figure holds; `stepwise` for controls, held over a knot
-void SetLine(mjvFigure* figure, int line, const std::string& name, const VectorXd& time, const VectorXd& values, bool stepwise) {
+void SetLine(mjvFigure* figure, int line, const std::string& name, const VectorXd& time, const VectorXd& values,
+             bool stepwise) {
   const int n = static_cast<int>(values.size());
   const int per_value = stepwise ? 2 : 1;
   const int stride = (n * per_value + kMaxPoints - 1) / kMaxPoints;
@@ -47,7 +51,8 @@ std::string ControlName(const mjModel* model, int i) {
   return open < close && close != std::string::npos ? name.substr(open + 1, close - open - 1) : name;
 }
 
-std::unique_ptr<mjvFigure> MakeFigure(const std::string& title) {
+// the plane of a figure: all of the time, and every value with a little room
+std::unique_ptr<mjvFigure> MakeFigure(const std::string& title, const VectorXd& time, ConstMatrixRef values) {
   auto figure = std::make_unique<mjvFigure>();
   mjv_defaultFigure(figure.get());
   SetText(figure->title, sizeof(figure->title), title);
@@ -58,7 +63,13 @@ std::unique_ptr<mjvFigure> MakeFigure(const std::string& title) {
   figure->flg_ticklabel[0] = figure->flg_ticklabel[1] = 1;
   figure->flg_extend = 1;
   figure->flg_selection = 1;
-  figure->figurergba[3] = 0.65f;
+  figure->range[0][0] = static_cast<float>(time[0]);
+  figure->range[0][1] = static_cast<float>(time[time.size() - 1]);
+  const double low = values.minCoeff(), high = values.maxCoeff(),
+               room = std::max(0.05 * (high - low), 1e-4 * std::abs(high) + 1e-5);
+  figure->range[1][0] = static_cast<float>(low - room);
+  figure->range[1][1] = static_cast<float>(high + room);
+  figure->figurergba[3] = 1;
   figure->gridsize[0] = figure->gridsize[1] = 5;
   figure->linewidth = 2;
   return figure;
@@ -83,8 +94,8 @@ std::vector<InfoLine> Describe(Player& player, const VectorXd& cost_so_far) {
   }
   if (cost_so_far.size() > player.knot()) {
     lines.push_back({"cost of knot", fmt::format("{:.4g}", source.cost_per_knot[player.knot()])});
-    lines.push_back({"cost so far", fmt::format("{:.5g} of {:.5g}", cost_so_far[player.knot()],
-                                                cost_so_far[cost_so_far.size() - 1])});
+    lines.push_back({"cost so far",
+                     fmt::format("{:.5g} of {:.5g}", cost_so_far[player.knot()], cost_so_far[cost_so_far.size() - 1])});
   }
   const mjData* data = player.data();
   if (data->ncon > 0) {
@@ -139,15 +150,18 @@ Plots::Plots(const ViewSource& source) {
   const Trajectory& motion = source.trajectory;
   if (source.live || motion.N() < 1) return;
   if (source.cost_per_knot.size() == motion.time.size()) {
-    auto figure = MakeFigure("cost of each knot");
-    SetLine(figure.get(), 0, "cost", motion.time, source.cost_per_knot, false);
+    // the terminal cost has another scale
+    const Eigen::Index N = motion.N();
+    auto figure = MakeFigure(fmt::format("cost of each knot (terminal: {:.4g})", source.cost_per_knot[N]), motion.time,
+                             source.cost_per_knot.head(N));
+    SetLine(figure.get(), 0, "cost", motion.time, source.cost_per_knot.head(N), false);
     figure->flg_legend = 0;
     figures_.push_back(std::move(figure));
   }
   if (motion.U.rows() > 0) {
     const int lines = std::min<int>(kMaxLines, static_cast<int>(motion.U.rows()));
-    auto figure = MakeFigure(motion.U.rows() > lines ? fmt::format("controls (first {} of {})", lines, motion.U.rows())
-                                                     : std::string("controls"));
+    const std::string some = motion.U.rows() > lines ? fmt::format(" (first {} of {})", lines, motion.U.rows()) : "";
+    auto figure = MakeFigure("controls" + some, motion.time, motion.U.topRows(lines));
     for (int i = 0; i < lines; ++i) {
       SetLine(figure.get(), i, ControlName(source.model, i), motion.time, motion.U.row(i).transpose(), true);
     }
@@ -158,13 +172,13 @@ Plots::Plots(const ViewSource& source) {
 
 void Plots::Draw(const Player& player, mjrRect viewport, const mjrContext* context) {
   if (figures_.empty()) return;
-  const int width = std::clamp(viewport.width / 3, std::min(260, viewport.width), 900);
-  const int height = std::min(viewport.height / static_cast<int>(figures_.size()), width * 3 / 4);
+  mjr_rectangle(viewport, figures_[0]->figurergba[0], figures_[0]->figurergba[1], figures_[0]->figurergba[2], 1);
+  const int height = viewport.height / static_cast<int>(figures_.size());
   int top = viewport.bottom + viewport.height;
   for (auto& figure : figures_) {
     figure->selection = static_cast<float>(player.time());
     top -= height;
-    mjr_figure({viewport.left + viewport.width - width, top, width, height}, figure.get(), context);
+    mjr_figure({viewport.left, top, viewport.width, height}, figure.get(), context);
   }
 }
 

@@ -29,19 +29,22 @@ void DrawStamp(const std::string& text, mjrRect viewport, const mjrContext* cont
 
 /// The bar along the bottom of a window: where it is, and where on it a moment lies.
 struct TimeLine {
-  mjrRect bar;                                           ///< in pixels of the frame buffer
+  mjrRect bar;  ///< in pixels of the frame buffer
   TimeLine(mjrRect viewport, const mjrContext* context);
   void Draw(const Player& player) const;
-  bool Contains(double x, double y) const;               ///< with some room around it
-  double Fraction(double x) const;                       ///< 0 … 1
+  bool Contains(double x, double y) const;  ///< with some room around it
+  double Fraction(double x) const;          ///< 0 … 1
 };
 
 /// Plots of cost and controls over time, with the present moment marked.
 class Plots {
  public:
   explicit Plots(const ViewSource& source);
-  /// Draws them in the right third of the viewport. A live motion has only controls, which are constant: nothing is drawn.
+  /// Fills the viewport with them.
   void Draw(const Player& player, mjrRect viewport, const mjrContext* context);
+
+  /// A live motion has none: its controls are constant.
+  bool empty() const { return figures_.empty(); }
 
  private:
   std::vector<std::unique_ptr<mjvFigure>> figures_;

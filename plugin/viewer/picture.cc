@@ -117,10 +117,12 @@ Image SideBySide(const std::vector<Image>& images, int gap) {
 
 void CheckWritable(const std::string& path, bool force) {
   std::error_code ignored;
-  if (fs::is_directory(path, ignored)) throw Error(ErrorCode::kFile, fmt::format("'{}' is a folder, not a picture", path));
+  if (fs::is_directory(path, ignored))
+    throw Error(ErrorCode::kFile, fmt::format("'{}' is a folder, not a picture", path));
   if (fs::exists(path, ignored) && !force) FailExists(path);
   if (!fs::is_directory(FolderOf(path), ignored)) {
-    throw Error(ErrorCode::kFile, fmt::format("'{}' cannot be written: folder '{}' does not exist", path, FolderOf(path).string()));
+    throw Error(ErrorCode::kFile,
+                fmt::format("'{}' cannot be written: folder '{}' does not exist", path, FolderOf(path).string()));
   }
 }
 

@@ -16,7 +16,8 @@ struct Image {
 /// Images of one height side by side, `gap` white columns between them.
 Image SideBySide(const std::vector<Image>& images, int gap);
 
-/// Throws Error{kFile} if `path` exists and may not be replaced, or its folder does not exist: before work is done for it.
+/// Throws Error{kFile} if `path` exists and may not be replaced, or its folder does not exist: before work is done for
+/// it.
 void CheckWritable(const std::string& path, bool force);
 
 /// Writes the file whole or not at all: into a temporary beside it, synced, then renamed.

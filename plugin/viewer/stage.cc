@@ -9,7 +9,7 @@ namespace costate::viewer {
 namespace {
 
 constexpr float kGhostColor[3] = {0.30f, 0.85f, 0.45f};
-constexpr float kGhostTint = 0.75f;   // share of the ghost's own colour, the rest is the robot's
+constexpr float kGhostTint = 0.75f;  // share of the ghost's own colour, the rest is the robot's
 constexpr float kGhostAlpha = 0.35f;
 
 // the private copy whose clipping planes, fog and plane sizes fit a camera at this distance, and that is in perspective
@@ -47,7 +47,8 @@ float Distance(const mjModel* model, const mjData* ghost, const mjData* robot, c
 Stage::Stage(const ViewSource& source) : option(VisibleOption(source.model)), model_(source.model) {
   mjv_defaultScene(&scene_);
   EngineGuard guard;
-  const int elements = 2 * model_->ngeom + model_->nsite + model_->nbody + model_->njnt + model_->nwrap + model_->nlight;
+  const int elements =
+      2 * model_->ngeom + model_->nsite + model_->nbody + model_->njnt + model_->nwrap + model_->nlight;
   mjv_makeScene(model_, &scene_, 5000 + 4 * elements);
 
   // the ghost stands still: its place is computed once

@@ -6,8 +6,9 @@
 
 namespace costate::viewer {
 
-/// An mjvScene that is rebuilt for every picture. The model is read only: what has to be different for a picture (clipping
-/// planes that fit the camera's distance, lights where there are none) is changed in the scene or in a shallow copy.
+/// An mjvScene that is rebuilt for every picture. The model is read only: what has to be different for a picture
+/// (clipping planes that fit the camera's distance, lights where there are none) is changed in the scene or in a
+/// shallow copy.
 class Stage {
  public:
   explicit Stage(const ViewSource& source);
@@ -15,7 +16,7 @@ class Stage {
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 
-  mjvOption option;          ///< what the engine draws beside geoms
+  mjvOption option;  ///< what the engine draws beside geoms
   bool show_ghost = true;
 
   bool has_ghost() const { return ghost_ != nullptr; }
@@ -29,7 +30,7 @@ class Stage {
   void AdjustLights(const mjModel* model, const mjvCamera& camera);
 
   const mjModel* model_;
-  DataPtr ghost_;   // at the goal; null when there is none
+  DataPtr ghost_;  // at the goal; null when there is none
   mjvScene scene_;
 };
 

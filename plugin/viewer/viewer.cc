@@ -58,8 +58,8 @@ class Glfw {
   Glfw& operator=(const Glfw&) = delete;
 
   [[noreturn]] static void Fail(const std::string& what) {
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("{}: {}\nPictures need none: --png FILE, --film FILE", what, glfw_error.empty() ? "unknown reason" : glfw_error));
+    throw Error(ErrorCode::kUnsupported, fmt::format("{}: {}\nPictures need none: --png FILE, --film FILE", what,
+                                                     glfw_error.empty() ? "unknown reason" : glfw_error));
   }
 };
 
@@ -115,7 +115,8 @@ struct Viewer::Impl {
       Self(w)->OnButton(button, action == GLFW_PRESS);
     });
     glfwSetCursorPosCallback(window.get(), [](GLFWwindow* w, double x, double y) { Self(w)->OnMove(x, y); });
-    glfwSetScrollCallback(window.get(), [](GLFWwindow* w, double, double y) { Self(w)->MoveCamera(mjMOUSE_ZOOM, 0, -0.05 * y); });
+    glfwSetScrollCallback(window.get(),
+                          [](GLFWwindow* w, double, double y) { Self(w)->MoveCamera(mjMOUSE_ZOOM, 0, -0.05 * y); });
     glfwSetFramebufferSizeCallback(window.get(), [](GLFWwindow* w, int, int) { Self(w)->changed = true; });
     glfwSetWindowRefreshCallback(window.get(), [](GLFWwindow* w) { Self(w)->changed = true; });
     last_round = glfwGetTime();
@@ -123,7 +124,8 @@ struct Viewer::Impl {
 
   static Impl* Self(GLFWwindow* window) { return static_cast<Impl*>(glfwGetWindowUserPointer(window)); }
 
-  // ---- time ------------------------------------------------------------------------------------------------------------
+  // ---- time
+  // ------------------------------------------------------------------------------------------------------------
 
   void Advance(double elapsed) {
     if (!state.playing || scrubbing) return;
@@ -162,16 +164,15 @@ struct Viewer::Impl {
     state.speed = kSpeeds[std::clamp(i + step, 0, n - 1)];
   }
 
-  // ---- events ----------------------------------------------------------------------------------------------------------
+  // ---- events
+  // ----------------------------------------------------------------------------------------------------------
 
   void OnKey(int key, int mods) {
     changed = true;
     const int stride = mods & GLFW_MOD_SHIFT ? 10 : 1;
     switch (key) {
       case GLFW_KEY_ESCAPE: glfwSetWindowShouldClose(window.get(), GLFW_TRUE); return;
-      case GLFW_KEY_SPACE:
-        state.playing = !state.playing;
-        return;
+      case GLFW_KEY_SPACE: state.playing = !state.playing; return;
       case GLFW_KEY_LEFT:
         // from between two knots back to the one before
         GoToKnot(player.time() > player.Time(player.knot()) ? player.knot() : player.knot() - stride);
@@ -245,7 +246,7 @@ struct Viewer::Impl {
     // where the event was; the cursor itself may be elsewhere by now
     double x = mouse_x, y = mouse_y;
     ToPixels(&x, &y);
-    const TimeLine line(Viewport(), render.get());
+    const TimeLine line(SceneViewport(), render.get());
     if (button == GLFW_MOUSE_BUTTON_LEFT && pressed && line.Contains(x, y)) {
       scrubbing = true;
       GoToFraction(line.Fraction(x));
@@ -261,7 +262,7 @@ struct Viewer::Impl {
     mouse_y = y;
     if (scrubbing) {
       ToPixels(&x, &y);
-      GoToFraction(TimeLine(Viewport(), render.get()).Fraction(x));
+      GoToFraction(TimeLine(SceneViewport(), render.get()).Fraction(x));
       return;
     }
     auto pressed = [this](int button) { return glfwGetMouseButton(window.get(), button) == GLFW_PRESS; };
@@ -286,11 +287,19 @@ struct Viewer::Impl {
     changed = true;
   }
 
-  // ---- picture ---------------------------------------------------------------------------------------------------------
+  // ---- picture
+  // ---------------------------------------------------------------------------------------------------------
 
   mjrRect Viewport() const {
     mjrRect viewport{0, 0, 0, 0};
     glfwGetFramebufferSize(window.get(), &viewport.width, &viewport.height);
+    return viewport;
+  }
+
+  // what the plots leave of it
+  mjrRect SceneViewport() const {
+    mjrRect viewport = Viewport();
+    if (state.plots && !plots.empty()) viewport.width -= viewport.width / 3;
     return viewport;
   }
 
@@ -317,25 +326,32 @@ struct Viewer::Impl {
     if (viewport.width < 1 || viewport.height < 1) return;
     FollowRobot();
     stage.show_ghost = state.ghost;
-    stage.Update(player.data(), camera);
     mjrContext* context = render.get();
     mjr_setBuffer(mjFB_WINDOW, context);
-    mjr_render(viewport, stage.scene(), context);
 
-    // overlays stand above the time line
-    const TimeLine line(viewport, context);
-    mjrRect above = viewport;
-    above.bottom += 3 * line.bar.height;
-    above.height = std::max(1, above.height - 3 * line.bar.height);
-    if (state.plots) plots.Draw(player, above, context);
-    if (state.help) DrawInfo(kHelp, mjGRID_BOTTOMLEFT, above, context);
-    if (state.info) DrawInfo(Info(), mjGRID_TOPLEFT, above, context);
+    // plots take the right third; the camera steps back so that nothing is lost
+    mjrRect scene = SceneViewport();
+    mjvCamera eye = camera;
+    eye.distance *= static_cast<double>(viewport.width) / scene.width;
+    stage.Update(player.data(), eye);
+    mjr_render(scene, stage.scene(), context);
+    if (scene.width < viewport.width) {
+      plots.Draw(player, {scene.width, 0, viewport.width - scene.width, viewport.height}, context);
+    }
+
+    // text stands above the time line
+    const TimeLine line(scene, context);
+    scene.bottom += 3 * line.bar.height;
+    scene.height = std::max(1, scene.height - 3 * line.bar.height);
+    if (state.help) DrawInfo(kHelp, mjGRID_BOTTOMLEFT, scene, context);
+    if (state.info) DrawInfo(Info(), mjGRID_TOPLEFT, scene, context);
     line.Draw(player);
   }
 
   std::vector<InfoLine> Info() {
     std::vector<InfoLine> lines = Describe(player, cost_so_far);
-    const std::string speed = state.speed >= 1 ? fmt::format("{:.0f} x", state.speed) : fmt::format("1/{:.0f} x", 1 / state.speed);
+    const std::string speed =
+        state.speed >= 1 ? fmt::format("{:.0f} x", state.speed) : fmt::format("1/{:.0f} x", 1 / state.speed);
     lines.push_back({"speed", speed + (state.playing ? "" : ", paused")});
     if (state.camera >= 0) lines.push_back({"camera", ElementName(source.model, mjOBJ_CAMERA, state.camera)});
     if (state.ghost) lines.push_back({"green", "the goal"});
@@ -348,8 +364,8 @@ struct Viewer::Impl {
   Player player;
   Stage stage;
   Framing framing;
-  Eigen::Vector3d look_at;     // where the framing would look
-  mjvCamera camera;            // where the user looks
+  Eigen::Vector3d look_at;  // where the framing would look
+  mjvCamera camera;         // where the user looks
   VectorXd cost_so_far;
   Glfw glfw;
   WindowPtr window;
@@ -361,7 +377,8 @@ struct Viewer::Impl {
   bool scrubbing = false, changed = true, freed = false;
 };
 
-Viewer::Viewer(const ViewSource& source, const ViewerOptions& options) : impl_(std::make_unique<Impl>(source, options)) {
+Viewer::Viewer(const ViewSource& source, const ViewerOptions& options)
+    : impl_(std::make_unique<Impl>(source, options)) {
   impl_->clock = impl_->player.time();
   impl_->state.time = impl_->clock;
 }

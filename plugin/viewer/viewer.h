@@ -13,19 +13,19 @@ namespace costate::viewer {
 struct ViewerOptions {
   int width = 1280, height = 720;
   CameraOptions camera;
-  bool play = false;                          ///< start playing at once
-  std::function<bool()> interrupted;          ///< asked between pictures; true closes the window
+  bool play = false;                  ///< start playing at once
+  std::function<bool()> interrupted;  ///< asked between pictures; true closes the window
 };
 
 /// What the window shows at this moment.
 struct ViewerState {
-  double time = 0;                            ///< [s] of the motion
+  double time = 0;  ///< [s] of the motion
   int knot = 0;
   bool playing = false;
-  double speed = 1;                           ///< seconds of motion a second
+  double speed = 1;  ///< seconds of motion a second
   bool help = false, info = true, plots = false;
   bool ghost = false, contact_points = false, contact_forces = false;
-  int camera = -1;                            ///< of the model; -1: free
+  int camera = -1;  ///< of the model; -1: free
 };
 
 /// A glfw window with the engine's own renderer. One at a time, on the main thread.

@@ -19,19 +19,22 @@ PictureOptions Small() {
 }
 
 // the robot at a moment: enough of the picture, all of it inside
-void ExpectWellFramed(const ViewSource& source, OffscreenRenderer* renderer, double time, const PictureOptions& options) {
+void ExpectWellFramed(const ViewSource& source, OffscreenRenderer* renderer, double time,
+                      const PictureOptions& options) {
   renderer->Render(time);
   const Coverage robot = RobotCoverage(source.model, renderer->RenderGeoms(), options.width);
   const int width = robot.right - robot.left + 1, height = robot.bottom - robot.top + 1;
   EXPECT_GT(robot.pixels, options.width * options.height / 250) << source.title << " at " << time;
-  EXPECT_TRUE(width > options.width / 5 || height > options.height / 5) << source.title << ": " << width << "x" << height;
+  EXPECT_TRUE(width > options.width / 5 || height > options.height / 5)
+      << source.title << ": " << width << "x" << height;
   EXPECT_TRUE(robot.left > 0 && robot.top > 0 && robot.right < options.width - 1 && robot.bottom < options.height - 1)
-      << source.title << " at " << time << " is cut off: x " << robot.left << " … " << robot.right << ", y " << robot.top
-      << " … " << robot.bottom;
+      << source.title << " at " << time << " is cut off: x " << robot.left << " … " << robot.right << ", y "
+      << robot.top << " … " << robot.bottom;
 }
 
 TEST_F(OffscreenTest, EveryModelOfOursFillsThePictureAndIsWhole) {
-  for (const char* name : {"acrobot", "arm", "box_push", "cartpole", "hopper", "humanoid", "pendulum", "quadrotor", "quadruped"}) {
+  for (const char* name :
+       {"acrobot", "arm", "box_push", "cartpole", "hopper", "humanoid", "pendulum", "quadrotor", "quadruped"}) {
     const ModelPtr model = LoadModel(std::string(COSTATE_MODELS) + "/" + name + "/" + name + ".xml");
     const ViewSource source = Simulate(FromModel(model.get(), "", name), 0.3);
     const PictureOptions options = Small();
@@ -43,10 +46,12 @@ TEST_F(OffscreenTest, EveryModelOfOursFillsThePictureAndIsWhole) {
 TEST_F(OffscreenTest, TheSizeOfARobotDoesNotMatter) {
   // lengths scaled from a millimetre to a kilometre
   for (double scale : {1e-3, 1.0, 1e3}) {
-    const std::string s = std::to_string(scale), half = std::to_string(0.4 * scale), thin = std::to_string(0.05 * scale);
-    const ModelPtr model = LoadModelFromString("<mujoco><option gravity='0 0 0'/><worldbody><body><freejoint/><geom type='box' size='" +
-                                               s + " " + half + " " + half + "'/><geom type='capsule' size='" + thin +
-                                               "' fromto='0 0 0 0 0 " + s + "'/></body></worldbody></mujoco>");
+    const std::string s = std::to_string(scale), half = std::to_string(0.4 * scale),
+                      thin = std::to_string(0.05 * scale);
+    const ModelPtr model =
+        LoadModelFromString("<mujoco><option gravity='0 0 0'/><worldbody><body><freejoint/><geom type='box' size='" +
+                            s + " " + half + " " + half + "'/><geom type='capsule' size='" + thin +
+                            "' fromto='0 0 0 0 0 " + s + "'/></body></worldbody></mujoco>");
     const ViewSource source = Simulate(FromModel(model.get(), "", "scaled " + s), 0);
     OffscreenRenderer renderer(source, Small());
     ExpectWellFramed(source, &renderer, 0, Small());
@@ -194,7 +199,8 @@ TEST_F(OffscreenTest, AFilmHasItsFramesSideBySide) {
     int different = 0;
     for (int y = 0; y < 80; ++y) {
       for (int x = 0; x < 100; ++x) {
-        different += std::abs(film.rgb[3 * (y * film.width + left + x)] - film.rgb[3 * (y * film.width + left - 104 + x)]) > 8;
+        different +=
+            std::abs(film.rgb[3 * (y * film.width + left + x)] - film.rgb[3 * (y * film.width + left - 104 + x)]) > 8;
       }
     }
     EXPECT_GT(different, 50) << "frame " << i;
@@ -218,7 +224,8 @@ TEST_F(OffscreenTest, WrongOptionsAreNamed) {
   const ViewSource source = Simulate(FromModel(model.get(), "", "car"), 0);
   PictureOptions options = Small();
   options.camera.camera = "abobe";
-  EXPECT_ERROR(OffscreenRenderer(source, options), ErrorCode::kInvalidArgument, "no camera 'abobe'", "did you mean 'above'?");
+  EXPECT_ERROR(OffscreenRenderer(source, options), ErrorCode::kInvalidArgument, "no camera 'abobe'",
+               "did you mean 'above'?");
   options = Small();
   options.camera.follow = "cab";
   EXPECT_ERROR(OffscreenRenderer(source, options), ErrorCode::kInvalidArgument, "no body 'cab'", "'car'");
@@ -268,8 +275,8 @@ TEST(OffscreenBackend, OsMesaStepsInWhereEglFindsNoDriver) {
 TEST(OffscreenBackend, WithoutAnyOpenGlTheErrorNamesWhatWasTriedAndThePackages) {
   const support::ProcessResult result = DrawAlone({{"MUJOCO_GL", "egl"}, {kNoVendor, "/nonexistent"}});
   EXPECT_EQ(result.exit_code, 1) << result.out << result.err;
-  for (const char* text : {"no OpenGL without a display", "tried EGL, surfaceless", "tried EGL, default display", "MUJOCO_GL=egl",
-                           "libegl1 libgl1-mesa-dri", "libosmesa6"}) {
+  for (const char* text : {"no OpenGL without a display", "tried EGL, surfaceless", "tried EGL, default display",
+                           "MUJOCO_GL=egl", "libegl1 libgl1-mesa-dri", "libosmesa6"}) {
     EXPECT_NE(result.out.find(text), std::string::npos) << text << " is not in " << result.out;
   }
 }

@@ -31,7 +31,8 @@ Image Decode(const std::string& path) {
   png.version = PNG_IMAGE_VERSION;
   EXPECT_TRUE(png_image_begin_read_from_file(&png, path.c_str())) << png.message;
   png.format = PNG_FORMAT_RGB;
-  Image image{static_cast<int>(png.width), static_cast<int>(png.height), std::vector<unsigned char>(PNG_IMAGE_SIZE(png))};
+  Image image{static_cast<int>(png.width), static_cast<int>(png.height),
+              std::vector<unsigned char>(PNG_IMAGE_SIZE(png))};
   EXPECT_TRUE(png_image_finish_read(&png, nullptr, image.rgb.data(), 0, nullptr)) << png.message;
   return image;
 }
@@ -82,7 +83,8 @@ TEST(Picture, LeavesNothingBehindWhenWritingFails) {
   const support::TemporaryFolder folder;
   Image noise = Gradient(400, 400);
   unsigned seed = 1;
-  for (unsigned char& value : noise.rgb) value = static_cast<unsigned char>((seed = seed * 1664525u + 1013904223u) >> 24);
+  for (unsigned char& value : noise.rgb)
+    value = static_cast<unsigned char>((seed = seed * 1664525u + 1013904223u) >> 24);
 
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);

@@ -55,7 +55,8 @@ TEST(ViewCommand, APictureOfAModelNeedsNoDisplay) {
 
 TEST(ViewCommand, AFilmOfARunHasItsFrames) {
   const support::TemporaryFolder folder;
-  const std::string model = folder.Write("pendulum.xml", kPendulum), run = folder.File("run"), film = folder.File("film.png");
+  const std::string model = folder.Write("pendulum.xml", kPendulum), run = folder.File("run"),
+                    film = folder.File("film.png");
   ASSERT_EQ(Costate({"rollout", model, "--key", "side", "--time", "0.2", "--out", run, "--no-plots"}).exit_code, 0);
   const support::ProcessResult result = View({run, "--film", film, "--frames", "3", "--size", "100x80"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -91,6 +92,8 @@ TEST(ViewCommand, BadInputIsRefusedByName) {
   EXPECT_TRUE(RefusedWith(View({model, "--png", picture, "--camera", "front"}), "no camera 'front'"));
   EXPECT_TRUE(RefusedWith(View({model, "--png", picture, "--key", "sidd"}), "side"));
   EXPECT_TRUE(RefusedWith(View({model, "--png", picture, "--distance", "-1"}), "--distance"));
+  EXPECT_TRUE(RefusedWith(View({model, "--png", picture, "--azimuth", "nan"}), "--azimuth is nan"));
+  EXPECT_TRUE(RefusedWith(View({model, "--png", picture, "--distance", "inf"}), "--distance is inf"));
   EXPECT_TRUE(RefusedWith(View({model, "--png", picture, "--time", "-1"}), "-1 s"));
   EXPECT_TRUE(RefusedWith(View({model, "--png", picture, "--time", "nan"}), "nan s"));
   EXPECT_TRUE(RefusedWith(View({model, "--film", picture, "--frames", "0"}), "0 frames"));

@@ -131,9 +131,9 @@ TEST_F(WindowTest, KeysToggleWhatIsDrawn) {
     const char* key;
     bool ViewerState::*member;
   };
-  for (const Toggle& toggle : {Toggle{"F1", &ViewerState::help}, Toggle{"F2", &ViewerState::info}, Toggle{"p", &ViewerState::plots},
-                               Toggle{"g", &ViewerState::ghost}, Toggle{"c", &ViewerState::contact_points},
-                               Toggle{"f", &ViewerState::contact_forces}}) {
+  for (const Toggle& toggle : {Toggle{"F1", &ViewerState::help}, Toggle{"F2", &ViewerState::info},
+                               Toggle{"p", &ViewerState::plots}, Toggle{"g", &ViewerState::ghost},
+                               Toggle{"c", &ViewerState::contact_points}, Toggle{"f", &ViewerState::contact_forces}}) {
     const bool before = state().*toggle.member;
     Press(toggle.key);
     ASSERT_TRUE(RunUntil([&] { return state().*toggle.member != before; })) << toggle.key;
@@ -185,7 +185,8 @@ TEST_F(WindowTest, TheScreenShowsTheMotion) {
   Open(Motion(model.get(), 0.5));
   const support::TemporaryFolder folder;
   auto grab = [&folder](const std::string& name) {
-    const support::ProcessResult result = support::RunProcess({"import", "-window", "root", "-depth", "8", "rgb:" + folder.File(name)});
+    const support::ProcessResult result =
+        support::RunProcess({"import", "-window", "root", "-depth", "8", "rgb:" + folder.File(name)});
     EXPECT_EQ(result.exit_code, 0) << result.err << "(Debian: apt-get install imagemagick)";
     const std::string bytes = support::ReadFile(folder.File(name));
     return Image{kWidth, kHeight, std::vector<unsigned char>(bytes.begin(), bytes.end())};
