@@ -4,12 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <limits>
+#include <sstream>
 
 #include "optimizer/task_xml.h"
 
@@ -59,18 +57,13 @@ bool IsHeader(const std::vector<std::string>& cells) {
   throw Error(ErrorCode::kParse, fmt::format("{}:{}: {}", table.path, line, message));
 }
 
-std::ifstream Open(CsvTable* table) {
+// a saved run's folder stands for its trajectory
+std::istringstream Open(CsvTable* table) {
   std::error_code ignored;
   if (std::filesystem::is_directory(table->path, ignored)) {
     table->path = (std::filesystem::path(table->path) / "trajectory.csv").string();
   }
-  if (!std::filesystem::exists(table->path, ignored)) {
-    throw Error(ErrorCode::kFile, "file '" + table->path + "' does not exist");
-  }
-  errno = 0;
-  std::ifstream file(table->path);
-  if (!file) throw Error(ErrorCode::kFile, "file '" + table->path + "' cannot be read: " + std::strerror(errno));
-  return file;
+  return std::istringstream(ReadTextFile(table->path, "file"));
 }
 
 }  // namespace
@@ -87,7 +80,7 @@ int CsvTable::Column(const std::string& name) const {
 CsvTable ReadTable(const std::string& path) {
   CsvTable table;
   table.path = path;
-  std::ifstream file = Open(&table);
+  std::istringstream file = Open(&table);
   std::vector<std::vector<double>> rows;
   std::string text;
   std::size_t columns = 0;

@@ -25,21 +25,9 @@ std::string Trim(const std::string& text) {
   return text.substr(from, text.find_last_not_of(kBlanks) - from + 1);
 }
 
-std::string ReadText(const std::string& path) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) throw Error(ErrorCode::kFile, "task file '" + path + "' does not exist");
-  if (std::filesystem::is_directory(path, ignored)) {
-    throw Error(ErrorCode::kFile, "'" + path + "' is a folder, not a task file");
-  }
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw Error(ErrorCode::kFile, "task file '" + path + "' cannot be read: " + std::strerror(errno));
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 }  // namespace
 
-XmlFile::XmlFile(const std::string& path) : path_(path), text_(ReadText(path)) {
+XmlFile::XmlFile(const std::string& path) : path_(path), text_(ReadTextFile(path, "task file")) {
   const pugi::xml_parse_result result =
       document_.load_buffer(text_.data(), text_.size(), pugi::parse_default, pugi::encoding_utf8);
   if (!result) {
@@ -150,6 +138,22 @@ void XmlElement::Fail(const std::string& message, ErrorCode code) const {
                                 name.empty() ? "" : " name='" + name + "'", message));
 }
 
+std::string ReadTextFile(const std::string& path, const std::string& kind) {
+  std::error_code code;
+  const std::filesystem::file_status status = std::filesystem::status(path, code);
+  const std::string name = kind + " '" + path + "'";
+  if (status.type() == std::filesystem::file_type::not_found) throw Error(ErrorCode::kFile, name + " does not exist");
+  if (code) throw Error(ErrorCode::kFile, name + " cannot be read: " + code.message());
+  if (std::filesystem::is_directory(status)) throw Error(ErrorCode::kFile, name + " is a folder");
+  if (!std::filesystem::is_regular_file(status)) {
+    throw Error(ErrorCode::kFile, name + " is not a regular file: it cannot be read from a pipe or device");
+  }
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw Error(ErrorCode::kFile, name + " cannot be read: " + std::strerror(errno));
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
 std::vector<std::string> SplitBlanks(const std::string& text) {
   std::vector<std::string> pieces;
   std::size_t at = text.find_first_not_of(kBlanks);
@@ -172,8 +176,9 @@ bool ParseNumber(const std::string& text, double* value) {
 std::string Suggestion(const std::string& name, const std::vector<std::string>& candidates) {
   const std::string nearest = NearestName(name, candidates);
   if (!nearest.empty()) return ", did you mean '" + nearest + "'?";
-  if (candidates.empty() || candidates.size() > kShortList) return "";
-  return " (there is " + JoinWords(candidates) + ")";
+  if (candidates.size() <= kShortList) return candidates.empty() ? "" : " (there is " + JoinWords(candidates) + ")";
+  const auto end = candidates.begin() + kShortList;
+  return fmt::format(" (there is {} and {} more)", JoinWords({candidates.begin(), end}, ""), candidates.end() - end);
 }
 
 std::string Count(long n, const std::string& noun) {
@@ -185,7 +190,7 @@ std::string Count(long n, const std::string& noun) {
 std::string JoinWords(const std::vector<std::string>& words, const std::string& last) {
   std::string text;
   for (std::size_t i = 0; i < words.size(); ++i) {
-    if (i > 0) text += i + 1 < words.size() ? ", " : " " + last + " ";
+    if (i > 0) text += i + 1 < words.size() || last.empty() ? ", " : " " + last + " ";
     text += words[i];
   }
   return text;

@@ -63,16 +63,19 @@ class XmlElement {
   pugi::xml_node node_;
 };
 
+/// A whole file. @param kind  "task file": stands in messages. @throws Error{kFile}.
+std::string ReadTextFile(const std::string& path, const std::string& kind);
+
 /// Pieces of a text between blanks.
 std::vector<std::string> SplitBlanks(const std::string& text);
 
 /// True when the whole text is one finite number.
 bool ParseNumber(const std::string& text, double* value);
 
-/// ", did you mean 'tip'?", or " (there are a, b and c)" when the list is short, or "".
+/// ", did you mean 'tip'?", or the candidates, " (there is a, b and c)", or "" without any.
 std::string Suggestion(const std::string& name, const std::vector<std::string>& candidates);
 
-/// "3 entries", "1 entry"; "a, b and c".
+/// "3 entries", "1 entry"; "a, b and c", without a last word "a, b, c".
 std::string Count(long n, const std::string& noun);
 std::string JoinWords(const std::vector<std::string>& words, const std::string& last = "and");
 

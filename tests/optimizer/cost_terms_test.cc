@@ -184,6 +184,32 @@ TEST(ResidualCost, MeasuresTheContactForceOnAnElement) {
   }
 }
 
+// scratch memory is a thread's own: eight workers at once give what one gives, bit for bit
+TEST(ResidualCost, GivesTheSameOnManyThreads) {
+  const Task task = LoadZooTask(
+      "<cost site='tip' quantity='pos' target='mocap:hand' norm='l2' param='.1'/><cost qpos='all' target='key:pose'/>"
+      "<cost sensor='attitude' target='key:pose' norm='smooth_abs' param='.1'/><cost ctrl='all'/><cost qvel='all'/>");
+  Simulator simulator(task.model.get(), task.context, 1, 8);
+  Trajectory trajectory;
+  ASSERT_TRUE(simulator.Rollout(task.x0, task.U_guess, &trajectory).ok());
+  std::vector<StepDerivative> derivatives;
+  simulator.Linearize(trajectory, {}, &derivatives);
+  auto expand = [&](int t) {
+    CostExpansion e;
+    task.cost->Expand(ViewKnot(trajectory, t, 0.002), derivatives[t].C, derivatives[t].D, &e);
+    return e;
+  };
+  std::vector<CostExpansion> parallel(task.N + 1);
+  simulator.ParallelFor(task.N + 1, [&](int t, int) { parallel[t] = expand(t); });
+  for (int t = 0; t <= task.N; ++t) {
+    const CostExpansion alone = expand(t);
+    EXPECT_EQ(parallel[t].l, alone.l);
+    EXPECT_TRUE(support::BitwiseEqual(parallel[t].lx, alone.lx));
+    EXPECT_TRUE(support::BitwiseEqual(parallel[t].lxx, alone.lxx));
+    EXPECT_TRUE(support::BitwiseEqual(parallel[t].luu, alone.luu));
+  }
+}
+
 // running terms by dt, 1/N or 1; terminal terms as they are; windows half open; all terms add up
 TEST(ResidualCost, ScalesAndWindowsAreAsDocumented) {
   const std::string costs =

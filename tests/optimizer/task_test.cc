@@ -1,4 +1,5 @@
 // A task file as it is understood.
+#include <costate/record.h>
 #include <costate/task.h>
 #include <gtest/gtest.h>
 
@@ -171,6 +172,38 @@ TEST_F(TaskFile, TakesControlsFromAFile) {
   EXPECT_TRUE(MatricesNear(loaded.U_guess.col(4), Eigen::Vector3d(0.6, 2, 5), 0));  // 9 is beyond the limit of 2
   ASSERT_EQ(loaded.warnings.size(), 1u);
   EXPECT_NE(loaded.warnings[0].find("2 of 15 controls"), std::string::npos) << loaded.warnings[0];
+}
+
+// a run's controls come back bit for bit, and its own states and sensors are a reference that it follows exactly
+TEST_F(TaskFile, ContinuesAndFollowsASavedRun) {
+  const TemporaryFolder folder;
+  const std::string costs =
+      "<cost name='q' qpos='all' target='file:run'/><cost name='v' qvel='root' target='file:run/trajectory.csv'/>"
+      "<cost name='s' sensor='attitude' target='file:run'/><cost name='w' act='all' target='file:run'/>";
+  const std::string head = "horizon='0.06' controlstep='3'";
+  Task first = LoadZooTask("<start key='pose'/><cost sensor='gyro'/>", head);
+  Record record;
+  record.context = first.context;
+  record.substeps = first.substeps;
+  Simulator simulator(first.model.get(), first.context, first.substeps, 1);
+  support::Random random(4);
+  MatrixXd U(3, first.N);
+  for (int t = 0; t < first.N; ++t) U.col(t) = random.Vector(3, 0.9);
+  ASSERT_TRUE(simulator.Rollout(first.x0, U, &record.trajectory).ok());
+  const Trajectory trajectory = record.trajectory;
+  record.model = std::move(first.model);
+  WriteRecord(folder.File("run"), record, {.plots = false});
+
+  const std::string start = "<start key='pose'/><guess file='run'/>";
+  const Task task = LoadTask(folder.Write("zoo.task.xml", ZooTask(start + costs, head)));
+  EXPECT_TRUE(support::BitwiseEqual(task.U_guess, U));
+  EXPECT_TRUE(task.warnings.empty());
+  for (const CostTermValue& term : task.cost->Terms(trajectory)) EXPECT_LT(term.value, 1e-24) << term.name;
+
+  // twice as fine a control step: in between lies the mean
+  const Task fine = LoadTask(folder.Write("fine.task.xml", ZooTask(start + costs, "horizon='0.06' controlstep='1'")));
+  EXPECT_TRUE(MatricesNear(fine.U_guess.col(3), U.col(1), 1e-12));
+  EXPECT_TRUE(MatricesNear(fine.U_guess.col(4), (2 * U.col(1) + U.col(2)) / 3, 1e-12));
 }
 
 // ---- targets --------------------------------------------------------------------------------------------------------
