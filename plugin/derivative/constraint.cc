@@ -105,10 +105,16 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
   equality_.Clear();
   missing->clear();
   bool contacts = false;
+
+  // D of every row then depends on the whole configuration
+  const bool exact_diagonal = data->nefc > 0 && (model->opt.enableflags & mjENBL_DIAGEXACT);
+  if (exact_diagonal) *missing = "diagexact: the exact diagonal of the constraint inertia moves with q";
   for (int row = 0; row < data->nefc; row++) {
     std::string why;
     if (data->efc_type[row] >= mjCNSTR_CONTACT_FRICTIONLESS) {
       contacts = true;
+    } else if (exact_diagonal) {
+      Leave(model, data, row, 1);
     } else if (data->efc_type[row] == mjCNSTR_EQUALITY && IsBodyEquality(model, data->efc_id[row])) {
       const int count = model->eq_type[data->efc_id[row]] == mjEQ_WELD ? 6 : 3;
       equality_.Add(model, data, row);
@@ -123,7 +129,7 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
     equality_.AddWrenches(model, data, &body_);
     any_body_ = true;
   }
-  if (contacts) geometry_.Compute(model, data, missing);
+  if (contacts && !exact_diagonal) geometry_.Compute(model, data, missing);
   for (int c = 0; c < data->ncon; c++) {
     const mjContact& contact = data->contact[c];
     if (contact.efc_address < 0) continue;
@@ -132,7 +138,7 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
       *missing = "surface velocity of the contact of " + ElementName(model, mjOBJ_GEOM, contact.geom[0]) + " and " +
                  ElementName(model, mjOBJ_GEOM, contact.geom[1]);
     }
-    if (belt || !geometry_.has_motion(c)) {
+    if (belt || exact_diagonal || !geometry_.has_motion(c)) {
       const bool pyramid = data->efc_type[contact.efc_address] == mjCNSTR_CONTACT_PYRAMIDAL;
       Leave(model, data, contact.efc_address, pyramid ? 2 * (contact.dim - 1) : contact.dim);
     } else {

@@ -8,6 +8,7 @@
 
 #include "derivative/equilibrium.h"
 #include "derivative/residual_difference.h"
+#include <costate/derivative.h>
 #include <costate/model.h>
 
 namespace costate {
@@ -158,6 +159,33 @@ TEST(Constraint, AgreesWithDifferencesBetweenBranchesOfOneTree) {
 }
 
 TEST(Constraint, AgreesWithDifferencesOnLimitsFrictionAndEqualities) { ExpectAgrees(kRows, 100, 5); }
+
+// Where no closed form holds the term is named: a collider that is only as exact as its tolerance, and a diagonal that moves.
+TEST(Constraint, NamesWhatItDoesNotCover) {
+  const struct {
+    const char *geom, *flag, *text;
+  } cases[] = {{"<geom type='ellipsoid' size='.1 .15 .2'/>", "disable", "curved surfaces"},
+               {"<geom type='sphere' size='.1'/>", "enable", "diagexact"}};
+  for (const auto& c : cases) {
+    const std::string xml = std::string("<mujoco><option><flag diagexact='") + c.flag +
+                            "'/></option><worldbody><geom type='box' size='1 1 .1'/><body pos='0 0 .25'><freejoint/>" + c.geom +
+                            "</body></worldbody></mujoco>";
+    ModelPtr model = LoadModelFromString(xml);
+    DataPtr data = MakeData(model.get());
+    for (int s = 0; s < 400 && data->nefc == 0; s++) mj_step(model.get(), data.get());
+    ASSERT_GT(data->nefc, 0);
+    LinearizeOptions options;
+    options.level = Level::kAnalytic;
+    options.sensors = false;
+    EXPECT_EQ(Linearize(model.get(), data.get(), {.sensors = false}).coverage.Worst(), Level::kResidual);
+    try {
+      Linearize(model.get(), data.get(), options);
+      ADD_FAILURE() << c.text << ": not refused";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(c.text), std::string::npos) << error.what();
+    }
+  }
+}
 
 }  // namespace
 }  // namespace costate
