@@ -66,6 +66,10 @@ class Linearizer {
   void SetContext(ConstVectorRef context);       ///< by kContextSignature
   void SetMovingContext(ConstVectorRef moving);  ///< by kMovingSignature
 
+  /// At the edge of a clamp the derivative is one-sided: a control exactly on ctrlrange and an activation whose next value
+  /// is exactly on actrange have the slope inside; strictly outside it is zero. A step that fails (bad state, bad control,
+  /// full arena) gives out->status, not numbers.
+  ///
   /// @param x (nx), u (nu). @param out  resized when needed.
   /// @throws Error{kDimensionMismatch}; Error{kInvalidArgument} if x or u holds a NaN; Error{kUnsupported} if
   ///         options.level cannot be had for this model (the message names the first term that is missing).
