@@ -129,6 +129,9 @@ bool AnalyticBackend::Terms(const mjModel* m, mjData* d, StepDerivative* out, st
   const bool implicit = HasImplicitVelocity(m);
   std::string integrator = implicit ? EffectiveMass::Missing(m) : "";
   if (implicit && switch_.integrator) integrator = "switched to differences";
+  for (int i = 0; implicit && m->opt.integrator != mjINT_EULER && closed_actuation_ && i < nv && integrator.empty(); i++) {
+    if (actuation_.IsDofClamped(i)) integrator = "clamped actuator force of " + ElementName(m, mjOBJ_JOINT, m->dof_jntid[i]);
+  }
   closed_integrator_ = cover("integrator", integrator);
   const bool second = implicit && closed_integrator_;
   if (second) {
