@@ -19,7 +19,9 @@ int main() {
   const costate::VectorXd x_goal = costate::GetState(model.get(), upright.get());
 
   // 500 equal knots: long enough for the first gain to be the stationary one
-  costate::LqKnot knot{.A = step.A, .B = step.B};
+  costate::LqKnot knot;
+  knot.A = step.A;
+  knot.B = step.B;
   knot.lx = costate::VectorXd::Zero(4);
   knot.lu = costate::VectorXd::Zero(1);
   knot.lxx = costate::VectorXd{{1, 10, 0.1, 0.1}}.asDiagonal();  // cart, pole, their speeds

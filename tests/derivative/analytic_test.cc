@@ -320,5 +320,26 @@ TEST_F(AnalyticTest, RowsWithoutClosedFormAreDifferencedNotDropped) {
   EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step, reference.step_error, kLevels));
 }
 
+// the damping of a servo stays in M − hD although the clamped joint no longer feels it: no closed form, so it is differenced
+TEST_F(AnalyticTest, ClampedJointsUnderImplicitfastAreDifferenced) {
+  const ModelPtr model = LoadModelFromString(R"(
+    <mujoco>
+      <option integrator="implicitfast"/>
+      <worldbody>
+        <body><joint name="j" axis="0 1 0" actuatorfrcrange="-10 10"/><geom type="capsule" size=".05" fromto="0 0 0 0 0 -.3"/></body>
+      </worldbody>
+      <actuator><position joint="j" kp="50" kv="4"/></actuator>
+    </mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  data->qpos[0] = 0.5;
+  data->qvel[0] = 0.2;
+  data->ctrl[0] = -1;
+  AnalyticBackend backend(model.get(), false);
+  const StepDerivative value = Linearize(&backend, model.get(), data.get());
+  EXPECT_EQ(value.coverage.Worst(), Level::kResidual);
+  const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
+  EXPECT_TRUE(support::AgreesWithReference(Both(value.A, value.B), reference.step, reference.step_error, kLevels));
+}
+
 }  // namespace
 }  // namespace costate
