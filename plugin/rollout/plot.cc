@@ -63,8 +63,8 @@ std::string PlotScript(const std::vector<Plot>& plots) {
     for (int i = 0; i < lines; ++i) {
       const int column = plot.columns[static_cast<std::size_t>(i)] + 1;
       const std::string y = plot.logarithmic ? fmt::format("(abs(column({})))", column) : std::to_string(column);
-      script += fmt::format("{}{} skip 1 using 1:{} with linespoints pointtype 7 pointsize 0.2 title {}",
-                            i == 0 ? "plot " : ", \\\n     ", Quoted(plot.table), y,
+      script += fmt::format("{}{} skip 1 every {} using 1:{} with linespoints pointtype 7 pointsize 0.2 title {}",
+                            i == 0 ? "plot " : ", \\\n     ", Quoted(plot.table), plot.every, y,
                             Quoted(plot.labels[static_cast<std::size_t>(i)]));
     }
     script += "\n";

@@ -16,6 +16,7 @@ struct Plot {
   std::vector<int> columns;         ///< counted from 0
   std::vector<std::string> labels;  ///< one a column
   bool logarithmic = false;         ///< |y| on a logarithmic axis
+  int every = 1;                    ///< draw each such row only
 };
 
 /// The script that draws all plots with `gnuplot FILE`, in the folder of the tables.

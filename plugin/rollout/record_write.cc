@@ -15,6 +15,8 @@
 namespace costate {
 namespace {
 
+constexpr int kMostPoints = 5000;  // of one line in a picture: several a pixel
+
 std::string Now() {
   const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
   std::tm utc{};
@@ -150,7 +152,7 @@ std::vector<Plot> Plots(const Record& record, const Contents& contents) {
   const Dims dims(record.model.get());
   std::vector<Plot> plots;
   auto over_time = [&](const std::string& file, const std::string& title, const std::string& y, int first, int count) {
-    Plot plot{file, kTrajectoryFile, title, "time (s)", y, {}, {}, false};
+    Plot plot{file, kTrajectoryFile, title, "time (s)", y, {}, {}, false, 1 + record.trajectory.N() / kMostPoints};
     for (int i = first; i < first + count; ++i) {
       plot.columns.push_back(i);
       plot.labels.push_back(header[static_cast<std::size_t>(i)]);
@@ -175,7 +177,7 @@ std::vector<Plot> Plots(const Record& record, const Contents& contents) {
   };
   if (positive(&IterationRecord::cost) && positive(&IterationRecord::gradient_norm)) {
     plots.push_back({"iterations.png", kIterationsFile, "Optimization", "iteration", "absolute value", {1, 4},
-                     {"cost", "gradient norm"}, true});
+                     {"cost", "gradient norm"}, true, 1});
   }
   return plots;
 }

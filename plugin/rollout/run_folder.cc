@@ -90,15 +90,21 @@ bool NewFolder::CreateStaging() {
     Fail("a folder cannot be created in '" + target_.parent_path().string() + "'", errno);
   }
 
-  // the lock says that somebody is at work here; who cleans up may have been faster, then take another name
   lock_ = open(staging_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  struct stat status;
-  const bool ours = lock_ >= 0 && flock(lock_, LOCK_EX | LOCK_NB) == 0 && fstat(lock_, &status) == 0 && status.st_nlink > 0;
-  if (!ours && lock_ >= 0) {
-    close(lock_);
-    lock_ = -1;
+  if (lock_ < 0) {
+    const int error = errno;
+    rmdir(staging_.c_str());
+    Fail("a folder cannot be created in '" + target_.parent_path().string() + "'", error);
   }
-  return ours;
+
+  // the lock says that somebody is at work here; who cleans up may have been faster, then take another name.
+  // a file system without locks says so by another error: nobody cleans up there
+  struct stat status {};
+  const bool taken = flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  const bool removed = fstat(lock_, &status) == 0 && status.st_nlink == 0;
+  if (!taken && !removed) return true;
+  close(std::exchange(lock_, -1));
+  return false;
 }
 
 void NewFolder::RemoveAbandoned() const {
