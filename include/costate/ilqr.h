@@ -11,23 +11,28 @@ struct IlqrOptions {
   int iterations = 200;
   double tolerance = 1e-6;           ///< stop when the relative cost decrease stays below it
   double gradient_tolerance = 1e-7;  ///< stop when max |Qu| over free controls is below it, relative to 1 + |cost|
-  double regularization_init = 1e-6;
-  double regularization_min = 1e-8;
+  double regularization_init = 1;    ///< mu in Quu + mu I; not used while the problem shows itself linear-quadratic
+  double regularization_min = 1e-8;  ///< below it: none at all
   double regularization_max = 1e10;
-  double regularization_factor = 4;  ///< grows by it on failure, shrinks by it on success
+  double regularization_factor = 4;  ///< grows by it, then by its square …, on failure; shrinks likewise on success
   int line_search_steps = 10;        ///< alpha = 1, 1/2, 1/4 …
   double line_search_ratio = 1e-4;   ///< accepted when actual / expected change exceeds it (Armijo)
   int threads = 0;                   ///< 0: all cores
-  /// Level 3, where it is used, takes forward differences at the model's own solver tolerance: a descent direction needs no more.
+  /// How A, B, C, D are had; sensors and substeps are set by the problem. Level 3, where it is used, takes forward
+  /// differences at the model's own solver tolerance: a descent direction needs no more.
   LinearizeOptions derivative{.centered = false, .converge = false};
 };
 
 /// Minimizes problem.cost by iLQR from the control guess U (nu × N; clamped to the limits).
 ///
-/// Each iteration: derivatives along the trajectory (parallel over knots), Riccati recursion with box constraints,
-/// parallel line search over alpha. The best iterate is returned whatever the status.
-/// @throws Error for a malformed problem; never for numerical failure.
-/// Source: plugin/optimizer/README.md; Tassa, Mansard & Todorov 2014.
+/// Each iteration: derivatives along the trajectory (parallel over knots; kept after a search in vain), Riccati recursion
+/// with box constraints, line search over alpha, as many at once as there are threads; where only short steps are found,
+/// a search over regularizations too. The best iterate is returned whatever the status, bit for bit the same at any
+/// thread count. A guess that cannot be simulated is tried at 1/4, 1/16, 1/64 and 0 of its size.
+/// @throws Error for a malformed problem or option; never for numerical failure.
+/// Cost: an iteration is N derivatives, one backward pass of about N (4 ndx³ + 6 ndx² nu) flops and N·substeps steps for
+///       each alpha that is tried. Memory: about N (4 ndx² + 4 ndx nu) numbers.
+/// Source: plugin/optimizer/README.md, "iLQR"; Tassa, Mansard & Todorov 2014.
 SolveResult SolveIlqr(const Problem& problem, ConstMatrixRef U, const IlqrOptions& options = {},
                       const IterationCallback& callback = {});
 

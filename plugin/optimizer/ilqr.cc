@@ -15,10 +15,23 @@
 namespace costate {
 namespace {
 
-constexpr int kFlatIterations = 3;      // this many small decreases in a row are convergence
-constexpr int kGuessScalings = 4;       // a guess that diverges is tried at 1, ¼, 1/16, 1/64, 0
+constexpr int kGuessScalings = 4;     // a guess that diverges is tried at 1, ¼, 1/16, 1/64, 0
 constexpr double kGuessFactor = 0.25;
-constexpr double kFinalGrowth = 100;    // of regularization when the final gains need some
+constexpr double kFinalGrowth = 100;  // of regularization when the final gains need some
+
+// a first full step without regularization that keeps this part of its promise shows a linear-quadratic problem
+constexpr double kLinearQuadratic = 0.9;
+
+// a shorter step than this sends the search to other regularizations, larger and smaller, each at a few alphas; factors
+// and threshold were chosen on the 25 motions of tests/benchmark/README.md
+constexpr double kShortStep = 1.0 / 16;
+constexpr double kSweep[] = {100, 10, 0.1, 0.01, 0};
+constexpr int kSweepSteps = 4;
+
+// so many small decreases in a row are convergence when the model without regularization promises no more than a few
+// times the tolerance either; after more of them, whatever it promises, the motion stands at a kink
+constexpr int kFlatIterations = 3, kStalledIterations = 10;
+constexpr double kFlatPromise = 10;
 
 using Clock = std::chrono::steady_clock;
 
@@ -50,7 +63,7 @@ void CheckOptions(const IlqrOptions& o) {
   need(o.threads >= 0, "threads", o.threads, "0 (all cores) or more");
 }
 
-// mu, which grows and shrinks ever faster while it keeps its direction (Tassa, Erez & Todorov 2012, sec. II-F)
+// mu of Levenberg and Marquardt
 class Regularization {
  public:
   explicit Regularization(const IlqrOptions& options)
@@ -61,7 +74,12 @@ class Regularization {
 
   double value() const { return value_; }
 
-  // false when it is at its maximum already
+  void Set(double value) {
+    value_ = value;
+    change_ = 1;
+  }
+
+  // after a failure: ever larger jumps (Tassa, Erez & Todorov 2012, sec. II-F); false when it is at its maximum already
   bool Grow() {
     if (value_ >= max_) return false;
     change_ = std::max(factor_, change_ * factor_);
@@ -69,15 +87,28 @@ class Regularization {
     return true;
   }
 
-  // below the minimum it is none at all
-  void Shrink() {
-    change_ = std::min(1 / factor_, change_ / factor_);
-    value_ = value_ * change_ >= min_ ? value_ * change_ : 0;
+  // after a step that kept `fraction` of the model's promise: more than half shrinks it, ever faster and below the minimum
+  // to none at all; less lets it grow, at most twofold: 1 - (2 fraction - 1)³ (Nielsen 1999)
+  void Adapt(double fraction) {
+    if (fraction > 0.5) {
+      change_ = std::min(1 / factor_, change_ / factor_);
+      value_ = value_ * change_ >= min_ ? value_ * change_ : 0;
+    } else {
+      change_ = 1;
+      value_ = std::min(max_, std::max(min_, value_ * (1 - std::pow(2 * fraction - 1, 3))));
+    }
   }
 
  private:
   double factor_, min_, max_, value_;
   double change_ = 1;
+};
+
+// a step that the line search accepted, not yet taken
+struct Step {
+  double mu = 0;
+  ExpectedChange expected;
+  LineSearchResult found;
 };
 
 class Ilqr {
@@ -86,7 +117,7 @@ class Ilqr {
       : problem_(problem),
         options_(options),
         simulator_(problem.model, problem.context, problem.substeps, options.threads),
-        line_search_(problem_, &simulator_, {options.line_search_steps, options.line_search_ratio}),
+        line_search_(problem_, &simulator_, options.line_search_ratio),
         regularization_(options) {
     options_.derivative.sensors = problem.cost->NeedsSensors();
     bounded_ = (problem.u_lower.array().isFinite() || problem.u_upper.array().isFinite()).any();
@@ -102,12 +133,17 @@ class Ilqr {
   void Iterate(const IterationCallback& callback);
   int Linearize();
   bool Expand(IterationRecord* record);
-  bool Backward(IterationRecord* record);
+  bool Backward(double mu, IterationRecord* record);
+  bool GrowUntilSolved(IterationRecord* record);
   bool IsStationary();
+  bool PromisesNothing(IterationRecord* record);
   void Search(IterationRecord* record);
+  bool TryWithout(IterationRecord* record);
+  void Try(double mu, int steps, IterationRecord* record);
   void Judge(const IterationRecord& record);
   void FinishPolicy();
   void End(SolveStatus status, std::string message);
+  ExpectedChange Expected() const { return {riccati_.expected_linear, riccati_.expected_quadratic}; }
 
   Problem problem_;
   IlqrOptions options_;
@@ -121,8 +157,12 @@ class Ilqr {
   std::vector<CostExpansion> expansions_;  // one a worker
   std::vector<StepStatus> failed_;         // of the derivative at each knot
   bool expanded_ = false;                  // lq_ is about the trajectory of result_
-  double trusted_ = 0;                     // mu of the last accepted step
-  int flat_ = 0;
+
+  Step step_;                              // the best of this iteration …
+  Trajectory next_, candidate_;            // … where it leads, and where another one does
+  Policy policy_;                          // of the step that is tried
+  int flat_ = 0;                           // small decreases in a row
+  bool in_vain_ = false;                   // the last search found nothing
   bool ended_ = false;
   SolveResult result_;
 };
@@ -166,7 +206,7 @@ void Ilqr::Iterate(const IterationCallback& callback) {
   for (int i = 1; i <= options_.iterations; ++i) {
     IterationRecord record;
     record.iteration = i;
-    if (!Expand(&record) || !Backward(&record) || IsStationary()) return;
+    if (!Expand(&record) || PromisesNothing(&record) || !GrowUntilSolved(&record) || IsStationary()) return;
     Search(&record);
     Judge(record);
     result_.iterations.push_back(record);
@@ -223,23 +263,24 @@ bool Ilqr::Expand(IterationRecord* record) {
   return false;
 }
 
-// the policy, with as much regularization as it takes
-bool Ilqr::Backward(IterationRecord* record) {
+bool Ilqr::Backward(double mu, IterationRecord* record) {
   Clock::time_point start = Clock::now();
-  do {
-    SolveRiccati(lq_, {.regularization = regularization_.value()}, &riccati_);
-  } while (!riccati_.ok && regularization_.Grow());
-  record->seconds_backward = Lap(&start);
-  record->regularization = regularization_.value();
-  record->gradient_norm = riccati_.gradient_norm;
-  if (riccati_.ok) {
-    result_.gradient_norm = riccati_.gradient_norm;
-    return true;
+  SolveRiccati(lq_, {.regularization = mu}, &riccati_);
+  record->seconds_backward += Lap(&start);
+  return riccati_.ok;
+}
+
+// the model's solution, with as much regularization as it takes
+bool Ilqr::GrowUntilSolved(IterationRecord* record) {
+  while (!Backward(regularization_.value(), record)) {
+    if (regularization_.Grow()) continue;
+    End(SolveStatus::kStalled,
+        fmt::format("the backward pass fails at knot {} of {} even with regularization {:g}: Quu is not positive definite "
+                    "or not finite", riccati_.failed_knot, problem_.N, regularization_.value()));
+    return false;
   }
-  End(SolveStatus::kStalled,
-      fmt::format("the backward pass fails at knot {} of {} even with regularization {:g}: Quu is not positive definite "
-                  "or not finite", riccati_.failed_knot, problem_.N, regularization_.value()));
-  return false;
+  record->gradient_norm = riccati_.gradient_norm;
+  return true;
 }
 
 bool Ilqr::IsStationary() {
@@ -251,47 +292,90 @@ bool Ilqr::IsStationary() {
   return true;
 }
 
+// where the search gains nothing any more: does the model promise anything? With regularization any model promises little,
+// hence without
+bool Ilqr::PromisesNothing(IterationRecord* record) {
+  if ((flat_ < kFlatIterations && !in_vain_) || !Backward(0, record)) return false;
+  const double promise = -Expected().At(1);
+  if (promise > kFlatPromise * options_.tolerance * std::abs(result_.cost)) return false;
+  End(SolveStatus::kConverged,
+      fmt::format("converged after {} iterations: of the cost {:.6g} the model promises to take off no more than {:.3g}",
+                  result_.iterations.size(), result_.cost, promise));
+  return true;
+}
+
+// the best step from here: along the regularized policy, or along those with more or less regularization; riccati_ holds
+// the first
 void Ilqr::Search(IterationRecord* record) {
-  Clock::time_point start = Clock::now();
-  const double before = result_.cost;
-  const ExpectedChange expected{riccati_.expected_linear, riccati_.expected_quadratic};
-  std::swap(result_.policy.k, riccati_.k);
-  std::swap(result_.policy.K, riccati_.K);
-  const LineSearchResult found = line_search_.Run(result_.policy, expected, before, &result_.trajectory);
-  if (found.alpha > 0) {
-    result_.cost = found.cost;
-    expanded_ = false;
+  const double before = result_.cost, mu = regularization_.value();
+  const ExpectedChange expected = Expected();
+  step_ = {};
+  if (!TryWithout(record)) {
+    Try(mu, options_.line_search_steps, record);
+    if (step_.found.alpha < kShortStep) {
+      for (const double factor : kSweep) {
+        const double other = factor * std::max(mu, options_.regularization_min);
+        if (Backward(other, record)) Try(other, kSweepSteps, record);
+      }
+    }
   }
-  record->step = found.alpha;
+
+  const bool found = step_.found.alpha > 0;
+  if (found) {
+    std::swap(result_.trajectory, next_);
+    result_.cost = step_.found.cost;
+    expanded_ = false;
+    if (step_.mu != mu) regularization_.Set(step_.mu);
+  }
+  record->step = step_.found.alpha;
   record->cost = result_.cost;
-  record->expected_change = expected.At(found.alpha > 0 ? found.alpha : 1);
+  record->regularization = regularization_.value();
+  record->expected_change = found ? step_.expected.At(step_.found.alpha) : expected.At(1);
   record->actual_change = result_.cost - before;
-  record->seconds_rollout = Lap(&start);
+}
+
+// the first step shows whether the problem is linear-quadratic: then it needs no regularization
+bool Ilqr::TryWithout(IterationRecord* record) {
+  const double mu = regularization_.value();
+  if (mu == 0 || !result_.iterations.empty()) return false;
+  if (Backward(0, record)) Try(0, 1, record);
+  if (step_.found.alpha == 1 && step_.found.cost - result_.cost <= kLinearQuadratic * step_.expected.At(1)) return true;
+  step_ = {};
+  Backward(mu, record);
+  return false;
+}
+
+// rolls out the policy in riccati_; kept when it is the best so far
+void Ilqr::Try(double mu, int steps, IterationRecord* record) {
+  Clock::time_point start = Clock::now();
+  std::swap(policy_.k, riccati_.k);
+  std::swap(policy_.K, riccati_.K);
+  const LineSearchResult found =
+      line_search_.Run(result_.trajectory, result_.cost, policy_, Expected(), steps, &candidate_);
+  if (found.alpha > 0 && (step_.found.alpha == 0 || found.cost < step_.found.cost)) {
+    step_ = {mu, Expected(), found};
+    std::swap(next_, candidate_);
+  }
+  record->seconds_rollout += Lap(&start);
 }
 
 // regularization for the next iteration, or the end
 void Ilqr::Judge(const IterationRecord& record) {
-  const double small = options_.tolerance * std::abs(result_.cost);
-  if (record.step > 0) {
-    trusted_ = regularization_.value();
-    regularization_.Shrink();
-    flat_ = -record.actual_change <= small ? flat_ + 1 : 0;
-    if (flat_ < kFlatIterations) return;
-    return End(SolveStatus::kConverged,
-               fmt::format("converged after {} iterations: the last {} reduced the cost by less than {:g} of itself",
-                           record.iteration, kFlatIterations, options_.tolerance));
+  in_vain_ = record.step == 0;
+  if (in_vain_) {
+    if (regularization_.Grow()) return;
+    return End(SolveStatus::kStalled,
+               fmt::format("stalled after {} iterations: no step reduces the cost {:.6g} even with regularization {:g}, "
+                           "gradient norm {:.3g}", record.iteration, result_.cost, regularization_.value(),
+                           record.gradient_norm));
   }
-
-  // nothing was gained, and nothing was to be gained
-  if (regularization_.value() <= trusted_ && -record.expected_change <= small) {
-    return End(SolveStatus::kConverged,
-               fmt::format("converged after {} iterations: the model promises a reduction by {:.3g}, less than {:g} of the "
-                           "cost {:.6g}", record.iteration, -record.expected_change, options_.tolerance, result_.cost));
-  }
-  if (regularization_.Grow()) return;
+  regularization_.Adapt(record.actual_change / step_.expected.At(1));
+  flat_ = -record.actual_change <= options_.tolerance * std::abs(result_.cost) ? flat_ + 1 : 0;
+  if (flat_ < kStalledIterations) return;
   End(SolveStatus::kStalled,
-      fmt::format("no step reduces the cost {:.6g}: regularization stands at its maximum {:g}, gradient norm {:.3g}",
-                  result_.cost, regularization_.value(), record.gradient_norm));
+      fmt::format("stalled after {} iterations: the last {} reduced the cost {:.6g} by less than {:g} of itself, although the "
+                  "model promises more; the motion stands at a kink, such as a contact about to open or close",
+                  record.iteration, flat_, result_.cost, options_.tolerance));
 }
 
 // gains and gradient about the trajectory that is returned, with the least regularization that works

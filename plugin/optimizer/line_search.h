@@ -14,11 +14,6 @@ struct ExpectedChange {
   double At(double alpha) const { return alpha * linear + 0.5 * alpha * alpha * quadratic; }
 };
 
-struct LineSearchOptions {
-  int steps = 10;
-  double ratio = 1e-4;
-};
-
 struct LineSearchResult {
   double alpha = 0;  ///< 0: no step was accepted
   double cost = 0;   ///< of the accepted step
@@ -29,16 +24,18 @@ struct LineSearchResult {
 /// never taken.
 class LineSearch {
  public:
-  LineSearch(const Problem& problem, Simulator* simulator, const LineSearchOptions& options);
+  LineSearch(const Problem& problem, Simulator* simulator, double ratio);
 
-  /// @param trajectory  the reference; replaced by the accepted rollout.  @param cost  of the reference.
-  LineSearchResult Run(const Policy& policy, const ExpectedChange& expected, double cost, Trajectory* trajectory);
+  /// @param cost   of the reference.  @param steps  how many alphas at most.
+  /// @param taken  receives the accepted rollout; otherwise untouched.
+  LineSearchResult Run(const Trajectory& reference, double cost, const Policy& policy, const ExpectedChange& expected,
+                       int steps, Trajectory* taken);
 
  private:
   const Problem& problem_;
   Simulator* simulator_;
-  LineSearchOptions options_;
-  std::vector<Trajectory> candidates_;
+  double ratio_;
+  std::vector<Trajectory> candidates_;  // one a thread
   std::vector<double> costs_;
 };
 
