@@ -108,8 +108,8 @@ TEST_F(Projectile, DescentContractsTheErrorByThePredictedFactor) {
 
 TEST_F(Projectile, TaskIsSolvedInOneIterationToItsClosedForm) {
   // linear dynamics, quadratic cost: one Riccati sweep is exact. With c_t = dt² (N - t) the effect of u_t on x_T,
-  // minimizing ½ e² + ½ w dt Σ u² gives e = 1.5 / (1 + Σ c² / (w dt)) and u_t = -c_t e / (w dt). What is left after one
-  // iteration is the solver's initial regularization, 1e-6 against w dt = 1e-3.
+  // minimizing ½ e² + ½ w dt Σ u² gives e = 1.5 / (1 + Σ c² / (w dt)) and u_t = -c_t e / (w dt). The solver
+  // notices that and takes its first step without regularization.
   const Solved solved("projectile/land.xml");
   EXPECT_EQ(solved.result.status, SolveStatus::kConverged);
   ASSERT_FALSE(solved.result.iterations.empty());
