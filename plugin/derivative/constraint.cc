@@ -5,85 +5,11 @@
 
 #include <costate/model.h>
 
+#include "derivative/chain.h"
+#include "derivative/contact_block.h"
 #include "derivative/equilibrium.h"
 
 namespace costate {
-namespace {
-
-using MatXd = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, 0, 6, 7>;  // at most 6×7, on the stack
-using VecXd = Eigen::Matrix<double, Eigen::Dynamic, 1, 0, 6, 1>;
-
-// the same motion or field, or wrench, about another point: `shift` is new minus old
-Vec6 MotionAbout(Vec6 s, const Vec3& shift) {
-  s.tail<3>() += s.head<3>().cross(shift);
-  return s;
-}
-Vec6 WrenchAbout(Vec6 f, const Vec3& shift) {
-  f.head<3>() -= shift.cross(f.tail<3>());
-  return f;
-}
-
-Vec3 Origin(const mjModel* model, const mjData* data, int body) {
-  return Vec3Map(data->subtree_com + 3 * model->body_rootid[body]);
-}
-
-// last dof that moves a body; -1: static
-int LastDof(const mjModel* model, int body) {
-  const int weld = model->body_weldid[body];
-  return model->body_dofnum[weld] ? model->body_dofadr[weld] + model->body_dofnum[weld] - 1 : -1;
-}
-
-// forces and their Hessian in the contact basis (n, t1, t2, spin, roll1, roll2), both cones: (C4)
-struct ContactForce {
-  VecXd f, b;  // force, damping of each row
-  MatXd H;
-  double kappa = 0, g = 0;  // (C7), (C8)
-  bool active = false;
-};
-
-ContactForce BasisForce(const mjData* data, const mjContact& contact) {
-  ContactForce out;
-  const int row = contact.efc_address, dim = contact.dim;
-  const mjtNum* kbip = data->efc_KBIP + 4 * row;
-  out.f.setZero(dim);
-  out.b.setConstant(dim, kbip[1]);
-  out.H.setZero(dim, dim);
-  out.kappa = kbip[0] * (kbip[2] + kbip[3] * (contact.dist - contact.includemargin));
-  out.g = kbip[3] / (kbip[2] * (1 - kbip[2]));
-
-  // adhesion: aref += R delta, and R falls as D grows
-  const bool pyramid = data->efc_type[row] == mjCNSTR_CONTACT_PYRAMIDAL;
-  out.kappa += data->efc_R[row] * out.g * contact.adhesion / (pyramid ? 2 * (dim - 1) : 1);
-
-  if (pyramid) {
-    // edges u = e_0 ± μ_k e_k
-    for (int edge = 0; edge < 2 * (dim - 1); edge++) {
-      if (data->efc_state[row + edge] != mjCNSTRSTATE_QUADRATIC) continue;
-      const int k = edge / 2 + 1;
-      VecXd u = VecXd::Zero(dim);
-      u(0) = 1;
-      u(k) = edge % 2 ? -contact.friction[k - 1] : contact.friction[k - 1];
-      out.H += data->efc_D[row + edge] * u * u.transpose();
-      out.f += data->efc_force[row + edge] * u;
-      out.active = true;
-    }
-    return out;
-  }
-
-  if (data->efc_state[row] == mjCNSTRSTATE_SATISFIED) return out;
-  out.active = true;
-  for (int i = 0; i < dim; i++) {
-    out.f(i) = data->efc_force[row + i];
-    out.b(i) = data->efc_KBIP[4 * (row + i) + 1];
-    if (data->efc_state[row] == mjCNSTRSTATE_QUADRATIC) out.H(i, i) = data->efc_D[row + i];
-  }
-  if (data->efc_state[row] == mjCNSTRSTATE_CONE) {
-    out.H = Eigen::Map<const Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>(contact.H, dim, dim);
-  }
-  return out;
-}
-
-}  // namespace
 
 ConstraintDerivative::ConstraintDerivative(const mjModel* model) : geometry_(model), body_(model->nbody) {}
 
@@ -130,6 +56,7 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
     any_body_ = true;
   }
   if (contacts && !exact_diagonal) geometry_.Compute(model, data, missing);
+  closed_contact_.assign(data->ncon, 0);
   for (int c = 0; c < data->ncon; c++) {
     const mjContact& contact = data->contact[c];
     if (contact.efc_address < 0) continue;
@@ -142,6 +69,7 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
       const bool pyramid = data->efc_type[contact.efc_address] == mjCNSTR_CONTACT_PYRAMIDAL;
       Leave(model, data, contact.efc_address, pyramid ? 2 * (contact.dim - 1) : contact.dim);
     } else {
+      closed_contact_[c] = 1;
       Contact(model, data, c, tree);
     }
   }
@@ -177,83 +105,32 @@ void ConstraintDerivative::AddFollower(const mjModel* model, const mjData* data,
 
 void ConstraintDerivative::Contact(const mjModel* model, const mjData* data, int c, const TreeDerivative& tree) {
   const mjContact& contact = data->contact[c];
-  const ContactForce force = BasisForce(data, contact);
-  if (!force.active) return;
-  const int dim = contact.dim;
-  const int body1 = model->geom_bodyid[contact.geom[0]], body2 = model->geom_bodyid[contact.geom[1]];
-  const bool moves1 = LastDof(model, body1) >= 0, moves2 = LastDof(model, body2) >= 0;
-
-  // relative fields, body 2 minus body 1, about one origin
-  const Vec3 origin = Origin(model, data, moves2 ? body2 : body1);
-  const Vec3 shift1 = moves1 ? Vec3(origin - Origin(model, data, body1)) : Vec3(Vec3::Zero());
-  const Vec3 p = Vec3Map(contact.pos) - origin;
-  const Vec6 Ua = tree.acceleration_field(body2) - MotionAbout(tree.acceleration_field(body1), shift1);
-  const Vec6 Uv = tree.velocity(body2) - MotionAbout(tree.velocity(body1), shift1);
-  const Vec3 ua = Ua.tail<3>() + Ua.head<3>().cross(p), uv = Uv.tail<3>() + Uv.head<3>().cross(p);
-  const Mat3 R = Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(contact.frame);
-
-  // (C7) y by (dφ, dp, Ω): rows (n, t1, t2, spin, roll1, roll2); velocities count with each row's own damping
-  auto by_geometry = [&](const Vec3& rot, const Vec3& lin) {
-    Eigen::Matrix<double, 6, 7> Y = Eigen::Matrix<double, 6, 7>::Zero();
-    const Mat3 turned = R * Skew(rot);
-    Y.block<3, 3>(0, 1) = turned;
-    Y.block<3, 3>(0, 4) = R * Skew(lin);
-    Y.block<3, 3>(3, 4) = turned;
-    return Y;
-  };
-  MatXd Y = by_geometry(Ua.head<3>(), ua).topRows(dim);
-  Y += force.b.asDiagonal() * by_geometry(Uv.head<3>(), uv).topRows(dim);
-  Y(0, 0) += force.kappa;
-
-  // df_c = −H_c dy + f_c g dφ, then (C9) the wrench (moment; force) on body 2 about the origin
-  MatXd df_c = -force.H * Y;
-  df_c.col(0) += force.f * force.g;
-  Eigen::Matrix<double, 6, 7> df = Eigen::Matrix<double, 6, 7>::Zero();
-  df.topRows(dim) = df_c;
-  Vec6 f_c = Vec6::Zero();
-  f_c.head(dim) = force.f;
-  const Vec3 f = R.transpose() * f_c.head<3>(), torque = R.transpose() * f_c.tail<3>();
-  Eigen::Matrix<double, 6, 7> L;
-  L.bottomRows<3>() = R.transpose() * df.topRows<3>();
-  L.block<3, 3>(3, 4) -= Skew(f);
-  L.topRows<3>() = Skew(p) * L.bottomRows<3>() + R.transpose() * df.bottomRows<3>();
-  L.block<3, 3>(0, 1) -= Skew(f);
-  L.block<3, 3>(0, 4) -= Skew(torque);
-
-  // W: twist about the origin → contact basis; geometry by twists about the origin
-  Eigen::Matrix<double, 6, 6> full = Mat6::Zero();
-  full.topRightCorner<3, 3>() = R;
-  full.topLeftCorner<3, 3>() = -R * Skew(p);
-  full.bottomLeftCorner<3, 3>() = R;
-  const MatXd W = full.topRows(dim);
-  Mat6 about = Mat6::Identity();
-  about.bottomLeftCorner<3, 3>() = -Skew(p);
+  ContactBlock block;
+  if (!block.Fill(model, data, tree, contact)) return;
   const ContactMotion& motion = geometry_.motion(c);
-  const MatXd HW = force.H * W, HBW = force.H * force.b.asDiagonal() * W;
-  const Mat6 HH = W.transpose() * HW, Kv = W.transpose() * HBW;
-  Vec6 F;
-  F << p.cross(f) + torque, f;
+  const ContactMatrix by_geom2 = motion.by_geom2 * block.about, by_geom1 = motion.by_geom1() * block.about;
+  const int body1 = block.body[0], body2 = block.body[1];
 
-  if (!moves1 || !moves2) {
+  if (!block.moves[0] || !block.moves[1]) {
     // one body against the static world; on body 1 force and motion change sign together
-    BodyConstraint& body = body_[moves2 ? body2 : body1];
-    const ContactMatrix G = (moves2 ? motion.by_geom2 : ContactMatrix(-motion.by_geom1())) * about;
-    body.K += L * G;
-    body.HH += HH;
-    body.Kv += Kv;
-    body.F += moves2 ? F : Vec6(-F);
+    const bool second = block.moves[1];
+    BodyConstraint& body = body_[second ? body2 : body1];
+    body.K += block.F_by_geometry * (second ? by_geom2 : ContactMatrix(-by_geom1));
+    body.HH += block.F_by_a;
+    body.Kv += block.F_by_v;
+    body.F += second ? block.F : Vec6(-block.F);
     body.active = any_body_ = true;
     return;
   }
 
   Pair* pair = FindPair(model, body1, body2);
-  pair->K1 += L * motion.by_geom1() * about;
-  pair->K2 += L * motion.by_geom2 * about;
-  pair->Krig += L * motion.by_both * about;
-  pair->HH += HH;
-  pair->Kv += Kv;
-  body_[body2].F += F;
-  body_[body1].F -= WrenchAbout(F, -shift1);
+  pair->K1 += block.F_by_geometry * by_geom1;
+  pair->K2 += block.F_by_geometry * by_geom2;
+  pair->Krig += block.F_by_geometry * motion.by_both * block.about;
+  pair->HH += block.F_by_a;
+  pair->Kv += block.F_by_v;
+  body_[body2].F += block.F;
+  body_[body1].F -= WrenchAbout(block.F, -block.shift1);
   body_[body1].active = body_[body2].active = any_body_ = true;
 }
 
@@ -264,16 +141,10 @@ ConstraintDerivative::Pair* ConstraintDerivative::FindPair(const mjModel* model,
   Pair pair{body1, body2, Mat6::Zero(), Mat6::Zero(), Mat6::Zero(), Mat6::Zero(), Mat6::Zero(), 0, 0, -1};
   pair.chain_start = static_cast<int>(chain_.size());
 
-  // climb both chains, always from the larger dof, until they meet
-  int i = LastDof(model, body1), j = LastDof(model, body2);
-  while (i != j) {
-    const bool first = i > j;
-    int& at = first ? i : j;
-    chain_.push_back(at);
-    chain_sign_.push_back(first ? -1 : 1);
-    at = model->dof_parentid[at];
-  }
-  pair.common = i;
+  pair.common = ForExclusiveDofs(model, LastDof(model, body1), LastDof(model, body2), [&](int dof, int side) {
+    chain_.push_back(dof);
+    chain_sign_.push_back(side ? 1 : -1);
+  });
   pair.chain_count = static_cast<int>(chain_.size()) - pair.chain_start;
   pair_.push_back(pair);
   return &pair_.back();
@@ -287,6 +158,7 @@ bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, i
   };
   auto spatial = [&](int tendon) { return model->tendon_type[tendon] != mjTENDON_FIXED; };
   Row out{};
+  out.efc = row;
   out.curved_dof = -1;
 
   // only rows whose Jacobian is constant, or linear in one joint, have a closed form here
@@ -348,22 +220,44 @@ bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, i
 }
 
 // (C17) G = [ (θ/2) cot(θ/2) (1 − a aᵀ) + (θ/2) [a]× ] / θ
-ConstraintDerivative::BallLimit ConstraintDerivative::MakeBallLimit(const mjModel* model, const mjData* data, int row) const {
-  const int joint = data->efc_id[row], dof = model->jnt_dofadr[joint];
+Mat3 ConstraintDerivative::BallAxisSlope(const mjModel* model, const mjData* data, int joint, Vec3* axis) {
   mjtNum quat[4];
   mju_copy4(quat, data->qpos + model->jnt_qposadr[joint]);
   mju_normalize4(quat);
   Vec3 turn;
   mju_quat2Vel(turn.data(), quat, 1);
   const double angle = std::max(mjMINVAL, turn.norm()), half = angle / 2;
+  *axis = turn / angle;
+  return (half / std::tan(half) * (Mat3::Identity() - *axis * axis->transpose()) + half * Skew(*axis)) / angle;
+}
+
+ConstraintDerivative::BallLimit ConstraintDerivative::MakeBallLimit(const mjModel* model, const mjData* data, int row) const {
+  const int joint = data->efc_id[row], dof = model->jnt_dofadr[joint];
   BallLimit ball;
   ball.dof = dof;
+  ball.efc = row;
   ball.force = data->efc_force[row];
   ball.D = data->efc_D[row];
-  ball.axis = turn / angle;
   ball.rate = Vec3Map(data->qacc + dof) + data->efc_KBIP[4 * row + 1] * Vec3Map(data->qvel + dof);
-  ball.G = (half / std::tan(half) * (Mat3::Identity() - ball.axis * ball.axis.transpose()) + half * Skew(ball.axis)) / angle;
+  ball.G = BallAxisSlope(model, data, joint, &ball.axis);
   return ball;
+}
+
+bool ConstraintDerivative::FindForce(int efc, ScalarForce* out) const {
+  *out = ScalarForce();
+  for (const Row& row : row_) {
+    if (row.efc != efc) continue;
+    out->count = row.count;
+    out->dof = row_dof_.data() + row.start;
+    out->J = row_J_.data() + row.start;
+    out->q = row.q;
+    out->v = row.v;
+    out->a = row.h;
+  }
+  for (const BallLimit& ball : ball_) {
+    if (ball.efc == efc) out->ball = ball.D * (ball.G.transpose() * ball.rate);
+  }
+  return !remainder_[efc];
 }
 
 void ConstraintDerivative::DeclareCouplings(const mjModel* model, const mjData* data, TreeSolver* H) const {

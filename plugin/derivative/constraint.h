@@ -29,6 +29,23 @@ class ConstraintDerivative {
   /// Rows without closed form that carry force: their part of H is added here, their ∂r is the caller's.
   const std::vector<char>& remainder() const { return remainder_; }
 
+  /// How a contact's geometry moves; null when its rows are left in remainder().
+  const ContactMotion* contact_motion(int contact) const { return closed_contact_[contact] ? &geometry_.motion(contact) : nullptr; }
+
+  /// Force of a row of joint or tendon limits: df = −Σ J (q dq + v dv + a da) + ball·dθ.
+  struct ScalarForce {
+    int count = 0;
+    const int* dof = nullptr;
+    const double* J = nullptr;
+    double q = 0, v = 0, a = 0;
+    Vec3 ball = Vec3::Zero();  ///< a ball joint's axis turns too
+  };
+  /// @return false when the row is left in remainder(). @pre Linearize.
+  bool FindForce(int row, ScalarForce* out) const;
+
+  /// Axis of a ball joint's turn and its slope: d axis = G dθ, (C17). @return G.
+  static Mat3 BallAxisSlope(const mjModel* model, const mjData* data, int joint, Vec3* axis);
+
   /// Declares which dofs the rows couple beyond the tree, before H is filled. @pre Linearize.
   void DeclareCouplings(const mjModel* model, const mjData* data, TreeSolver* H) const;
 
@@ -54,11 +71,12 @@ class ConstraintDerivative {
     int curved_dof;          // equality: J at this dof depends on its own q …
     double curved_dJ;        // … with this slope
     double force, D, rate;   // and then f, D and J'·(a + b v) matter too
+    int efc;
   };
 
   // limit of a ball joint: J = −axis turns with the joint, d axis = G dθ
   struct BallLimit {
-    int dof;
+    int dof, efc;
     double force, D;
     Vec3 axis, rate;  // axis, a + b v
     Mat3 G;
@@ -74,7 +92,7 @@ class ConstraintDerivative {
 
   ContactGeometry geometry_;
   mutable BodyEquality equality_;
-  std::vector<char> remainder_;
+  std::vector<char> remainder_, closed_contact_;
   struct Product {       // H += factor J(row)ᵀ J(col), of remaining rows
     int row, col;
     double factor;

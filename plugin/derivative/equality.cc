@@ -2,23 +2,11 @@
 
 #include <cmath>
 
+#include "derivative/body_point.h"
+
 namespace costate {
 
 namespace {
-
-int LastDof(const mjModel* m, int body) {
-  const int weld = m->body_weldid[body];
-  return m->body_dofnum[weld] ? m->body_dofadr[weld] + m->body_dofnum[weld] - 1 : -1;
-}
-
-Vec3 Origin(const mjModel* m, const mjData* d, int body) { return Vec3Map(d->subtree_com + 3 * m->body_rootid[body]); }
-
-// motion of one side's anchor: everything that y is made of
-struct Side {
-  Vec3 position = Vec3::Zero(), rotation = Vec3::Zero();          // dp, θ
-  Vec3 velocity = Vec3::Zero(), acceleration = Vec3::Zero();      // of the point, the latter classical
-  Vec3 spin = Vec3::Zero(), spin_rate = Vec3::Zero();             // ω, its rate
-};
 
 // vector part of (0, z) ∘ e
 Vec3 Error(double e0, const Vec3& ev, const Vec3& z) { return e0 * z + z.cross(ev); }
@@ -88,16 +76,12 @@ void BodyEquality::AddColumns(const mjModel* m, const mjData* d, const TreeDeriv
   side_.resize(nv, 0);
   for (const Block& b : blocks_) {
     // state of both sides; a static one rests
-    Vec6 V[2], A[2];
-    Vec3 r[2], w[2], u[2], omega_rate[2];
+    BodyPoint point[2];
+    Vec3 w[2], omega_rate[2];
     for (int s = 0; s < 2; s++) {
-      const bool moves = LastDof(m, b.body[s]) >= 0;
-      V[s] = moves ? tree.velocity(b.body[s]) : Vec6(Vec6::Zero());
-      A[s] = moves ? tree.acceleration(b.body[s]) : Vec6(Vec6::Zero());
-      r[s] = b.point[s] - Origin(m, d, b.body[s]);
-      w[s] = V[s].head<3>();
-      u[s] = V[s].tail<3>() + w[s].cross(r[s]);
-      omega_rate[s] = A[s].head<3>();
+      point[s] = BodyPoint(m, d, tree, b.body[s], b.point[s]);
+      w[s] = point[s].spin();
+      omega_rate[s] = point[s].spin_rate();
     }
     chain_.clear();
     for (int s = 0; s < 2; s++) {
@@ -128,7 +112,7 @@ void BodyEquality::AddColumns(const mjModel* m, const mjData* d, const TreeDeriv
     }
 
     // change of the rows' forces and of both wrenches by one dof's motion
-    const auto column = [&](const Side side[2], int col) {
+    const auto column = [&](const PointChange side[2], int col) {
       Vec6 dy = Vec6::Zero(), dpos = Vec6::Zero();
       dpos.head<3>() = side[0].position - side[1].position;
       dy.head<3>() = side[0].acceleration - side[1].acceleration + damping * (side[0].velocity - side[1].velocity);
@@ -164,7 +148,7 @@ void BodyEquality::AddColumns(const mjModel* m, const mjData* d, const TreeDeriv
       }
       for (int s = 0; s < 2; s++) {
         Vec6 wrench;
-        wrench << r[s].cross(dforce) + side[s].position.cross(b.force) + dtorque, dforce;
+        wrench << point[s].r().cross(dforce) + side[s].position.cross(b.force) + dtorque, dforce;
         if (s == 1) wrench = -wrench;
         for (int i : chain_) {
           if (side_[i] & (1 << s)) (*R)(i, col) += Vec6Map(d->cdof + 6 * i).dot(wrench);
@@ -173,24 +157,11 @@ void BodyEquality::AddColumns(const mjModel* m, const mjData* d, const TreeDeriv
     };
 
     for (int i : chain_) {
-      const Vec6 S = Vec6Map(d->cdof + 6 * i);
-      Side by_q[2], by_v[2];
+      PointChange by_q[2], by_v[2];
       for (int s = 0; s < 2; s++) {
         if (!(side_[i] & (1 << s))) continue;
-        // (C14) dV = S × V + ψ̇, dA = S × A + ψ̈ − V × ψ̇ by q; S and σ + S × V by v
-        const auto fill = [&](const Vec6& dV, const Vec6& dA, const Vec3& dp, Side* out) {
-          out->position = dp;
-          out->spin = dV.head<3>();
-          out->spin_rate = dA.head<3>();
-          out->velocity = dV.tail<3>() + dV.head<3>().cross(r[s]) + w[s].cross(dp);
-          out->acceleration = dA.tail<3>() + dA.head<3>().cross(r[s]) + omega_rate[s].cross(dp) +
-                              dV.head<3>().cross(u[s]) + w[s].cross(out->velocity);
-        };
-        const Vec3 dp = S.tail<3>() + S.head<3>().cross(r[s]);
-        fill(CrossMotion(S, V[s]) + tree.axis_rate(i), CrossMotion(S, A[s]) + tree.axis_acceleration(i) -
-             CrossMotion(V[s], tree.axis_rate(i)), dp, &by_q[s]);
-        by_q[s].rotation = S.head<3>();
-        fill(S, tree.axis_sum(i) + CrossMotion(S, V[s]), Vec3::Zero(), &by_v[s]);
+        by_q[s] = point[s].ByPosition(d, tree, i);
+        by_v[s] = point[s].ByVelocity(d, tree, i);
       }
       column(by_q, i);
       column(by_v, nv + i);
