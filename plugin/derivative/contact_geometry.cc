@@ -6,6 +6,8 @@
 
 #include <costate/model.h>
 
+#include "derivative/contact_closed.h"
+
 namespace costate {
 namespace {
 
@@ -23,6 +25,10 @@ struct Frame {
   bool from_collider;
 };
 
+// a collider's vector this close to the normal leaves the tangent without direction: any motion within the derivative's
+// own resolution turns it by a radian, so the tangents are held
+constexpr double kParallel = 1e-6;
+
 Frame MakeFrame(const mjContact& contact, const Vec3& tangent) {
   Frame frame;
   frame.n = Vec3Map(contact.frame);
@@ -35,22 +41,27 @@ Frame MakeFrame(const mjContact& contact, const Vec3& tangent) {
 }
 
 // (G2) Ω = n × dn + n (dt1·t2)
-Vec3 FrameRate(const Frame& f, const Vec3& dn, const Vec3& de) {
-  const Vec3 moved = de - dn * f.n.dot(f.e) - f.n * (dn.dot(f.e) + f.n.dot(de));
-  return f.n.cross(dn) + f.n * (moved.dot(f.t2) / f.length);
+Mat36 FrameRate(const Frame& f, const Mat36& dn, const Mat36& de) {
+  Mat36 rate = Skew(f.n) * dn;
+  if (f.length > kParallel) rate += f.n * ((f.t2.transpose() * de - f.n.dot(f.e) * (f.t2.transpose() * dn)) / f.length);
+  return rate;
 }
 
-// (G3) both geoms move as one: dφ = 0, dp = v, the normal turns, the tangent turns only if the collider gave it
-ContactMatrix Rigid(const Frame& f) {
-  ContactMatrix G = ContactMatrix::Zero();
-  G.block<3, 3>(1, 3).setIdentity();
-  for (int c = 0; c < 3; c++) {
-    const Vec3 w = Vec3::Unit(c);
-    const Vec3 de = f.from_collider ? Vec3(w.cross(f.e)) : Vec3(Vec3::Zero());
-    G.block<3, 1>(4, c) = FrameRate(f, w.cross(f.n), de);
-  }
+ContactMatrix Assemble(const Frame& f, const ContactRate& rate, const Mat36& de) {
+  ContactMatrix G;
+  G << rate.dphi, rate.dp, FrameRate(f, rate.dn, de);
   return G;
 }
+
+// how the collider's tangent turns with geom 2; a world axis does not
+Mat36 TangentRate(const Frame& f) {
+  Mat36 de = Mat36::Zero();
+  if (f.from_collider) de.leftCols<3>() = -Skew(f.e);
+  return de;
+}
+
+// (G3) both geoms move as one
+ContactMatrix Rigid(const Frame& f) { return Assemble(f, ContactRate::Rigid(f.n), TangentRate(f)); }
 
 // pairs of the iterative convex collider in which a surface is curved: a staircase below its tolerance (README.md, section G)
 bool IsCurvedPair(int type1, int type2) {
@@ -62,7 +73,9 @@ bool IsCurvedPair(int type1, int type2) {
 
 }  // namespace
 
-ContactGeometry::ContactGeometry(const mjModel*) { found_.resize(kMaxFound); }
+ContactGeometry::ContactGeometry(const mjModel*, bool differences) : differences_(differences) {
+  found_.resize(kMaxFound);
+}
 
 bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* missing) {
   const int ncon = data->ncon;
@@ -76,7 +89,7 @@ bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* m
     if (contact.efc_address < 0 || done_[c]) continue;
     std::string why = "contact of a flex";
     const bool flex = contact.geom[0] < 0 || contact.geom[1] < 0;
-    if (!flex && ClosedForm(model, data, c)) {
+    if (!flex && !differences_ && ClosedForm(model, data, c)) {
       done_[c] = 1;
     } else if (flex || !Difference(model, data, c, &why)) {
       done_[c] = 2;
@@ -88,43 +101,13 @@ bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* m
 
 bool ContactGeometry::ClosedForm(const mjModel* model, const mjData* data, int c) {
   const mjContact& contact = data->contact[c];
-  const int g1 = contact.geom[0], g2 = contact.geom[1];
-  const int type1 = model->geom_type[g1], type2 = model->geom_type[g2];
-  const bool plane = type1 == mjGEOM_PLANE && (type2 == mjGEOM_SPHERE || type2 == mjGEOM_CAPSULE || type2 == mjGEOM_BOX ||
-                                               type2 == mjGEOM_MESH);
-  const bool spheres = type1 == mjGEOM_SPHERE && type2 == mjGEOM_SPHERE;
-  if (!plane && !spheres) return false;
-
-  // the material point of geom 2 that carries the contact: centre of the (end) sphere, or the vertex
-  const double phi = contact.dist;
-  const bool round = type2 == mjGEOM_SPHERE || type2 == mjGEOM_CAPSULE;
-  const double radius2 = round ? model->geom_size[3 * g2] : 0;
-  Vec3 axis = Vec3::Zero();
-  if (plane && type2 == mjGEOM_CAPSULE) {
-    for (int r = 0; r < 3; r++) axis(r) = data->geom_xmat[9 * g2 + 3 * r + 2];
-  }
-  const Frame frame = MakeFrame(contact, axis);
-  const Vec3 arm = frame.n * (radius2 + phi / 2);
-
-  // (G4) plane: dφ = n·dx, dp = dx − n dφ/2, dn = 0;  (G5) spheres: dn = (I − n nᵀ) dx / L, dp = dn (r1 + φ/2) + n dφ/2
-  ContactMotion& motion = motion_[c];
-  const double radius1 = spheres ? model->geom_size[3 * g1] : 0, L = radius1 + radius2 + phi;
-  for (int column = 0; column < 6; column++) {
-    const Vec3 unit = Vec3::Unit(column % 3);
-    const Vec3 dx = column < 3 ? Vec3(unit.cross(arm)) : unit;
-    const double dphi = frame.n.dot(dx);
-    Vec3 dp, rate;
-    if (plane) {
-      dp = dx - frame.n * dphi / 2;
-      rate = FrameRate(frame, Vec3::Zero(), column < 3 ? Vec3(unit.cross(axis)) : Vec3(Vec3::Zero()));
-    } else {
-      const Vec3 dn = (dx - frame.n * dphi) / L;
-      dp = dn * (radius1 + phi / 2) + frame.n * dphi / 2;
-      rate = FrameRate(frame, dn, Vec3::Zero());
-    }
-    motion.by_geom2.col(column) << dphi, dp, rate;
-  }
-  motion.by_both = Rigid(frame);
+  PatchPair pair;
+  if (!ClosedPatches(model, data, contact, &pair)) return false;
+  const Frame frame = MakeFrame(contact, pair.tangent);
+  ContactRate rate;
+  if (!MovePatches(pair.first, pair.second, frame.n, contact.dist, Vec3Map(contact.pos), &rate)) return false;
+  motion_[c].by_geom2 = Assemble(frame, rate, TangentRate(frame));
+  motion_[c].by_both = Rigid(frame);
   return true;
 }
 
@@ -196,7 +179,8 @@ bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first, 
   mju_copy(mat0, xmat, 9);
   mju_copy4(quat0, xquat);
   const double size = 1e-3 + std::abs(data->contact[first].dist);
-  ContactMatrix by_pivot[kMaxFound];
+  ContactRate by_pivot[kMaxFound];
+  Mat36 tangent_rate[kMaxFound];
   bool matched = true;
   for (int column = 0; column < 6 && matched; column++) {
     mjPreContact side[2][kMaxFound];
@@ -230,7 +214,7 @@ bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first, 
                                   size * (Vec3Map(found_[n].normal) - frames[k].n).norm();
           if (distance < nearest) nearest = distance, side[s][k] = found_[n];
         }
-            matched = nearest < 0.02 * size;
+        matched = nearest < 0.02 * size;
       }
     }
     for (int k = 0; k < count && matched; k++) {
@@ -239,8 +223,10 @@ bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first, 
       };
       const mjPreContact &plus = side[0][k], &minus = side[1][k];
       const Vec3 de = frames[k].from_collider ? rate(plus.tangent, minus.tangent) : Vec3(Vec3::Zero());
-      by_pivot[k].col(column) << (plus.dist - minus.dist) / (2 * kPoseStep), rate(plus.pos, minus.pos),
-          FrameRate(frames[k], rate(plus.normal, minus.normal), de);
+      by_pivot[k].dphi(column) = (plus.dist - minus.dist) / (2 * kPoseStep);
+      by_pivot[k].dp.col(column) = rate(plus.pos, minus.pos);
+      by_pivot[k].dn.col(column) = rate(plus.normal, minus.normal);
+      tangent_rate[k].col(column) = de;
     }
   }
   mju_copy3(xpos, pos0);
@@ -250,8 +236,8 @@ bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first, 
   for (int k = 0; k < count; k++) {
     ContactMotion& motion = motion_[contacts[k]];
     const Vec3 r = Vec3Map(data->contact[contacts[k]].pos) - pivot;
-    motion.by_geom2 = by_pivot[k];
-    motion.by_geom2.leftCols<3>() += by_pivot[k].rightCols<3>() * Skew(r);
+    motion.by_geom2 = Assemble(frames[k], by_pivot[k], tangent_rate[k]);
+    motion.by_geom2.leftCols<3>() += (motion.by_geom2.rightCols<3>() * Skew(r)).eval();
     motion.by_both = Rigid(frames[k]);
     done_[contacts[k]] = 1;
   }

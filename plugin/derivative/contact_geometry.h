@@ -22,11 +22,12 @@ struct ContactMotion {
   ContactMatrix by_geom1() const { return by_both - by_geom2; }
 };
 
-/// Closed forms for plane–sphere, plane–capsule, plane–box, plane–mesh and sphere–sphere; centred differences of the
-/// engine's own narrow-phase function in pose space for the other pairs, shared by all contacts of a pair.
+/// Closed forms where the collider has one (contact_closed.h); centred differences of the engine's own narrow-phase
+/// function in pose space for the other pairs, shared by all contacts of a pair.
 class ContactGeometry {
  public:
-  explicit ContactGeometry(const mjModel* model);
+  /// @param differences  every pair is differenced, also those with a closed form: to compare the two.
+  explicit ContactGeometry(const mjModel* model, bool differences = false);
 
   /// Fills motion(c) for every contact with a constraint row. Geom poses in `data` are perturbed and restored bit for bit.
   /// @return false with the geoms' names in `missing` when a contact cannot be differentiated; the others still are.
@@ -42,6 +43,7 @@ class ContactGeometry {
   bool FindMargin(const mjModel* model, mjData* data, int first, double* margin);
   int Collide(const mjModel* model, mjData* data, int g1, int g2, double margin);
 
+  bool differences_;
   std::vector<ContactMotion> motion_;
   std::vector<char> done_;
   std::vector<mjPreContact> found_;

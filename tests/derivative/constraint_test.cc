@@ -160,6 +160,29 @@ TEST(Constraint, AgreesWithDifferencesBetweenBranchesOfOneTree) {
 
 TEST(Constraint, AgreesWithDifferencesOnLimitsFrictionAndEqualities) { ExpectAgrees(kRows, 100, 5); }
 
+// A capsule upright on a plane gives its contacts a tangent without direction: its derivative is held, never NaN. Tilting
+// about a world axis maps the pyramid to itself, so the differences agree.
+TEST(Constraint, IsFiniteWhereTheTangentHasNoDirection) {
+  constexpr char kUpright[] = R"(
+<mujoco><option cone="%CONE%"/><worldbody>
+  <geom type="plane" size="5 5 .1" condim="%DIM%"/>
+  <body pos="0 0 .295"><freejoint/><geom type="capsule" size=".1 .2"/></body>
+</worldbody></mujoco>)";
+  for (const char* cone : {"pyramidal", "elliptic"}) {
+    SCOPED_TRACE(cone);
+    ModelPtr model = LoadModelFromString(Fill(kUpright, cone, "3"));
+    DataPtr data = MakeData(model.get());
+    data->qvel[2] = -0.1;
+    mj_forward(model.get(), data.get());
+    ASSERT_EQ(data->ncon, 1);
+    LinearizeOptions analytic{.level = Level::kAnalytic, .sensors = false}, residual = analytic;
+    residual.level = Level::kResidual;
+    const MatrixXd A = Linearize(model.get(), data.get(), analytic).A, B = Linearize(model.get(), data.get(), residual).A;
+    ASSERT_TRUE(A.allFinite());
+    EXPECT_LE((A - B).cwiseAbs().maxCoeff(), 1e-7 * B.cwiseAbs().maxCoeff());
+  }
+}
+
 // Where no closed form holds the term is named: a collider that is only as exact as its tolerance, and a diagonal that moves.
 TEST(Constraint, NamesWhatItDoesNotCover) {
   const struct {

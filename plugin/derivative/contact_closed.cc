@@ -1,0 +1,130 @@
+#include "derivative/contact_closed.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace costate {
+namespace {
+
+// a witness this close to the end of a straight part, relative to its size, is at the end: the
+// engine clips to it exactly
+constexpr double kEnd = 1e-10;
+
+// an upright cylinder has no lowest point: below this sine its contacts are points of the cylinder
+constexpr double kUpright = 1e-6;
+
+Patch CapsulePatch(const GeomPose& geom, const Vec3& x, const Vec3& m) {
+  const double radius = geom.size(0), half = geom.size(1);
+  const double along = geom.axis().dot(x - radius * m - geom.center);
+  if (std::abs(along) < half - kEnd * (half + radius))
+    return Patch::Line(x - radius * m, geom.axis(), radius, m);
+  return Patch::Ball(geom.center + std::copysign(half, along) * geom.axis(), radius, m);
+}
+
+Patch CylinderPatch(const GeomPose& geom, const Vec3& x, const Vec3& m) {
+  const double radius = geom.size(0), half = geom.size(1), end = kEnd * (half + radius);
+  const Vec3 from = x - geom.center;
+  const double along = geom.axis().dot(from);
+  const Vec3 middle = geom.center + along * geom.axis();
+  if (std::abs(along) < half - end) return Patch::Line(middle, geom.axis(), radius, m);
+  if ((x - middle).norm() < radius - end) return Patch::Face(x);
+  return Patch::Rim(geom.center + std::copysign(half, along) * geom.axis(), geom.axis(), radius, m);
+}
+
+Patch BoxPatch(const GeomPose& geom, const Vec3& x, const Vec3& m) {
+  const Vec3 local = geom.R.transpose() * (x - geom.center);
+  int inside = 0, free = 0;
+  for (int i = 0; i < 3; i++) {
+    if (std::abs(local(i)) < geom.size(i) - kEnd * geom.size.maxCoeff()) inside++, free = i;
+  }
+  if (inside == 0) return Patch::Vertex(x);
+  return inside == 1 ? Patch::Line(x, geom.R.col(free), 0, m) : Patch::Face(x);
+}
+
+// (G5) the lowest points of both discs, and two more on the lower one, 120 degrees away, that turn
+// with the lowest
+Patch CylinderOnPlane(const GeomPose& geom, const Vec3& x, const Vec3& m) {
+  const Vec3 axis = geom.axis(), radial = m - axis * axis.dot(m);
+  const double q = radial.norm();
+  Patch patch = Patch::Vertex(x);
+  if (q < kUpright) return patch;
+  const Vec3 from = x - geom.center, arm = from - axis * axis.dot(from);
+  patch.H = axis.cross(arm) * axis.cross(radial).transpose() / (q * q);
+  return patch;
+}
+
+}  // namespace
+
+GeomPose::GeomPose(const mjModel* model, const mjData* data, int geom)
+    : id(geom),
+      type(model->geom_type[geom]),
+      size(Vec3Map(model->geom_size + 3 * geom)),
+      center(Vec3Map(data->geom_xpos + 3 * geom)),
+      R(Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(data->geom_xmat +
+                                                                       9 * geom)) {}
+
+bool ClosedPatches(const mjModel* model, const mjData* data, const mjContact& contact,
+                   PatchPair* out) {
+  const GeomPose first(model, data, contact.geom[0]), second(model, data, contact.geom[1]);
+  const Vec3 n = Vec3Map(contact.frame), p = Vec3Map(contact.pos);
+  const Vec3 x1 = p - n * contact.dist / 2, x2 = p + n * contact.dist / 2;
+  out->tangent.setZero();
+
+  if (first.type == mjGEOM_PLANE) {
+    out->first = Patch::Face(x1);
+    switch (second.type) {
+      case mjGEOM_SPHERE:
+        out->second = Patch::Ball(second.center, second.size(0), -n);
+        return true;
+      case mjGEOM_CAPSULE:
+        out->second = Patch::Ball(x2 + second.size(0) * n, second.size(0), -n);
+        out->tangent = second.axis();
+        return true;
+      case mjGEOM_ELLIPSOID:
+        out->second = Patch::Ellipsoid(second.center, second.R, second.size, -n);
+        return true;
+      case mjGEOM_CYLINDER:
+        out->second = CylinderOnPlane(second, x2, -n);
+        return true;
+      case mjGEOM_BOX:
+      case mjGEOM_MESH:
+        out->second = Patch::Vertex(x2);
+        return true;
+      default:
+        return false;
+    }
+  }
+  if (first.type == mjGEOM_SPHERE) {
+    out->first = Patch::Ball(first.center, first.size(0), n);
+    switch (second.type) {
+      case mjGEOM_SPHERE:
+        out->second = Patch::Ball(second.center, second.size(0), -n);
+        return true;
+      case mjGEOM_CAPSULE:
+        out->second = CapsulePatch(second, x2, -n);
+        return true;
+      case mjGEOM_CYLINDER:
+        out->second = CylinderPatch(second, x2, -n);
+        return true;
+      case mjGEOM_BOX:
+        out->second = BoxPatch(second, x2, -n);
+        return true;
+      default:
+        return false;
+    }
+  }
+  if (first.type == mjGEOM_CAPSULE && second.type == mjGEOM_CAPSULE) {
+    out->first = CapsulePatch(first, x1, n);
+    out->second = CapsulePatch(second, x2, -n);
+
+    // parallel capsules touch along a line, the engine takes its ends: points of one, on the line
+    // of the other
+    if (out->first.flat && out->second.flat &&
+        out->first.line.cross(out->second.line).norm() < kEnd)
+      out->second.flat = 0;
+    return true;
+  }
+  return false;
+}
+
+}  // namespace costate

@@ -1,0 +1,37 @@
+// The pairs of geoms whose collider is exact in closed form: which surface patches touch. (G4),
+// (G5) of README.md.
+#ifndef COSTATE_DERIVATIVE_CONTACT_CLOSED_H_
+#define COSTATE_DERIVATIVE_CONTACT_CLOSED_H_
+
+#include <mujoco/mujoco.h>
+
+#include "derivative/contact_patch.h"
+
+namespace costate {
+
+/// A geom in the world.
+struct GeomPose {
+  GeomPose(const mjModel* model, const mjData* data, int geom);
+
+  int id, type;
+  Vec3 size, center;
+  Mat3 R;
+
+  Vec3 axis() const { return R.col(2); }
+};
+
+struct PatchPair {
+  Patch first, second;
+  Vec3 tangent = Vec3::Zero();  ///< the vector that the collider made the first tangent of, fixed
+                                ///< to geom 2; zero: none
+};
+
+/// Plane against anything, sphere against sphere, capsule, cylinder or box, capsule against
+/// capsule.
+/// @return false for other pairs.
+bool ClosedPatches(const mjModel* model, const mjData* data, const mjContact& contact,
+                   PatchPair* out);
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_CONTACT_CLOSED_H_
