@@ -29,6 +29,7 @@ struct LqProblem {
 struct RiccatiOptions {
   double regularization = 0;        ///< added to Quu: Quu + mu I (control) …
   double regularization_state = 0;  ///< … or to Vxx inside Quu and Qux: Bᵀ(Vxx + mu I)B (state)
+  bool values = true;               ///< keep Vx and Vxx of all knots; else they are left empty: a third of the memory
 };
 
 /// Memory of one box-constrained QP and the factor that it ended with; see plugin/optimizer/box_qp.h.
@@ -40,9 +41,10 @@ struct BoxQpScratch {
 
 /// Memory of the recursion, kept in the result so that a second call with the same sizes allocates no matrix.
 struct RiccatiScratch {
-  MatrixXd VA, VB, Qxx, Qux, Quu, Quu_mu, M;
-  VectorXd Vx, Qx, Qu, guess;
+  MatrixXd VA, VB, Qxx, Qux, Quu, Quu_mu, M, Vxx_pair[2];
+  VectorXd Vx, Qx, Qu, guess, Vx_pair[2];
   BoxQpScratch qp;
+  std::vector<double> packed;
 };
 
 struct RiccatiResult {
@@ -50,8 +52,8 @@ struct RiccatiResult {
   int failed_knot = -1;
   MatrixXd k;                 ///< nu × N
   std::vector<MatrixXd> K;    ///< N of nu × ndx
-  std::vector<VectorXd> Vx;   ///< N+1
-  std::vector<MatrixXd> Vxx;  ///< N+1, symmetric to the last bit
+  std::vector<VectorXd> Vx;   ///< N+1, or none
+  std::vector<MatrixXd> Vxx;  ///< N+1, symmetric to the last bit, or none
   double expected_linear = 0;     ///< Σ kᵀQu: without gaps, cost change at step alpha is alpha·linear + ½ alpha²·quadratic
   double expected_quadratic = 0;  ///< Σ kᵀQuu k
   double expected_gap = 0;        ///< Σ Vxᵀgap + ½ gapᵀVxx gap: with gaps, the change at alpha = 1 has this added

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "derivative/passive.h"
-#include "derivative/simd.h"
+#include "core/simd.h"
 
 namespace costate {
 

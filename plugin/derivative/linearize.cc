@@ -1,11 +1,11 @@
 // The dispatcher: arguments, context, substeps and the choice of level; the Jacobians are the backends'.
 #include <costate/derivative.h>
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "core/check.h"
+#include "core/dense_product.h"
 #include "core/engine_guard.h"
 #include "derivative/backend.h"
 #include "derivative/check_point.h"
@@ -27,17 +27,6 @@ const char* HiddenState(const mjModel* model) {
 
 bool AllFinite(const StepDerivative& d) {
   return d.A.allFinite() && d.B.allFinite() && d.C.allFinite() && d.D.allFinite();
-}
-
-// out = a b without the allocation of Eigen's blocked product; four columns of the result stay in the nearest cache
-void Multiply(const MatrixXd& a, const MatrixXd& b, MatrixXd* out) {
-  out->setZero(a.rows(), b.cols());
-  for (Eigen::Index begin = 0; begin < b.cols(); begin += 4) {
-    const Eigen::Index end = std::min<Eigen::Index>(begin + 4, b.cols());
-    for (Eigen::Index k = 0; k < a.cols(); ++k) {
-      for (Eigen::Index j = begin; j < end; ++j) out->col(j) += b(k, j) * a.col(k);
-    }
-  }
 }
 
 }  // namespace
@@ -66,6 +55,7 @@ struct Linearizer::Impl {
   std::string missing[4], reason;      // why not a better level
   StepDerivative substep;
   MatrixXd A, B;
+  PackedMatrix packed;
   VectorXd no_control;
 };
 
@@ -177,8 +167,8 @@ void Linearizer::Impl::LinearizeInterval(StepDerivative* out) {
   for (int k = 1; k < options.substeps && out->status == StepStatus::kOk; ++k) {
     Advance();
     LinearizeOnce(false, &substep);
-    Multiply(substep.A, out->A, &A);
-    Multiply(substep.A, out->B, &B);
+    SetProduct(substep.A, out->A, &A, &packed);
+    SetProduct(substep.A, out->B, &B, &packed);
     out->A.swap(A);
     out->B = B + substep.B;
     out->status = substep.status;

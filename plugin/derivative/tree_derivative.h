@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "derivative/simd.h"
+#include "core/simd.h"
 #include "derivative/spatial.h"
 #include "derivative/tree_solver.h"
 

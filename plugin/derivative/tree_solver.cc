@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
-#include "derivative/simd.h"
+#include "core/simd.h"
 
 namespace costate {
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -109,6 +110,20 @@ struct Step {
   double mu = 0;
   ExpectedChange expected;
   LineSearchResult found;
+
+  bool IsBetterThan(const Step& other) const {
+    return found.alpha > 0 && (other.found.alpha == 0 || found.cost < other.found.cost);
+  }
+};
+
+// one worker's search over regularizations
+struct Sweeper {
+  RiccatiResult riccati;
+  Policy policy;
+  Step step;                        // the best so far …
+  int index = 0;                    // … which of kSweep it is
+  Trajectory trajectory, candidate;  // … where it leads, and where another one does
+  double seconds_rollout = 0, seconds_backward = 0;
 };
 
 class Ilqr {
@@ -122,6 +137,7 @@ class Ilqr {
     options_.derivative.sensors = problem.cost->NeedsSensors();
     bounded_ = (problem.u_lower.array().isFinite() || problem.u_upper.array().isFinite()).any();
     expansions_.resize(simulator_.threads());
+    sweepers_.resize(simulator_.threads());
     failed_.resize(problem.N + 1);
     lq_.knots.resize(problem.N);
   }
@@ -140,10 +156,13 @@ class Ilqr {
   void Search(IterationRecord* record);
   bool TryWithout(IterationRecord* record);
   void Try(double mu, int steps, IterationRecord* record);
+  void Sweep(double mu, IterationRecord* record);
+  void SweepOn(int index, double mu, int worker);
   void Judge(const IterationRecord& record);
   void FinishPolicy();
   void End(SolveStatus status, std::string message);
-  ExpectedChange Expected() const { return {riccati_.expected_linear, riccati_.expected_quadratic}; }
+  static ExpectedChange Expected(const RiccatiResult& r) { return {r.expected_linear, r.expected_quadratic}; }
+  ExpectedChange Expected() const { return Expected(riccati_); }
 
   Problem problem_;
   IlqrOptions options_;
@@ -160,6 +179,7 @@ class Ilqr {
 
   Step step_;                              // the best of this iteration …
   Trajectory next_, candidate_;            // … where it leads, and where another one does
+  std::vector<Sweeper> sweepers_;          // one a worker
   Policy policy_;                          // of the step that is tried
   int flat_ = 0;                           // small decreases in a row
   bool in_vain_ = false;                   // the last search found nothing
@@ -265,7 +285,7 @@ bool Ilqr::Expand(IterationRecord* record) {
 
 bool Ilqr::Backward(double mu, IterationRecord* record) {
   Clock::time_point start = Clock::now();
-  SolveRiccati(lq_, {.regularization = mu}, &riccati_);
+  SolveRiccati(lq_, {.regularization = mu, .values = false}, &riccati_);
   record->seconds_backward += Lap(&start);
   return riccati_.ok;
 }
@@ -312,12 +332,7 @@ void Ilqr::Search(IterationRecord* record) {
   step_ = {};
   if (!TryWithout(record)) {
     Try(mu, options_.line_search_steps, record);
-    if (step_.found.alpha < kShortStep) {
-      for (const double factor : kSweep) {
-        const double other = factor * std::max(mu, options_.regularization_min);
-        if (Backward(other, record)) Try(other, kSweepSteps, record);
-      }
-    }
+    if (step_.found.alpha < kShortStep) Sweep(std::max(mu, options_.regularization_min), record);
   }
 
   const bool found = step_.found.alpha > 0;
@@ -350,13 +365,61 @@ void Ilqr::Try(double mu, int steps, IterationRecord* record) {
   Clock::time_point start = Clock::now();
   std::swap(policy_.k, riccati_.k);
   std::swap(policy_.K, riccati_.K);
-  const LineSearchResult found =
-      line_search_.Run(result_.trajectory, result_.cost, policy_, Expected(), steps, &candidate_);
-  if (found.alpha > 0 && (step_.found.alpha == 0 || found.cost < step_.found.cost)) {
-    step_ = {mu, Expected(), found};
+  const Step step = {
+      mu, Expected(), line_search_.Run(result_.trajectory, result_.cost, policy_, Expected(), steps, &candidate_)};
+  if (step.IsBetterThan(step_)) {
+    step_ = step;
     std::swap(next_, candidate_);
   }
   record->seconds_rollout += Lap(&start);
+}
+
+// the best step of several regularizations about mu, side by side; of equals the first
+void Ilqr::Sweep(double mu, IterationRecord* record) {
+  for (Sweeper& s : sweepers_) {
+    s.step = {};
+    s.seconds_backward = s.seconds_rollout = 0;
+  }
+  Clock::time_point start = Clock::now();
+  simulator_.ParallelFor(static_cast<int>(std::size(kSweep)),
+                         [&](int i, int worker) { SweepOn(i, kSweep[i] * mu, worker); });
+  const double seconds = Lap(&start);
+
+  Sweeper* best = nullptr;
+  double backward = 0, all = 0;
+  for (Sweeper& s : sweepers_) {
+    backward += s.seconds_backward;
+    all += s.seconds_backward + s.seconds_rollout;
+    if (s.step.found.alpha == 0) continue;
+    const bool tie = best && s.step.found.cost == best->step.found.cost && s.index < best->index;
+    if (!best || tie || s.step.IsBetterThan(best->step)) best = &s;
+  }
+  if (best && best->step.IsBetterThan(step_)) {
+    step_ = best->step;
+    std::swap(next_, best->trajectory);
+  }
+  const double share = all > 0 ? backward / all : 0;
+  record->seconds_backward += seconds * share;
+  record->seconds_rollout += seconds * (1 - share);
+}
+
+void Ilqr::SweepOn(int index, double mu, int worker) {
+  Sweeper& s = sweepers_[worker];
+  Clock::time_point start = Clock::now();
+  SolveRiccati(lq_, {.regularization = mu, .values = false}, &s.riccati);
+  s.seconds_backward += Lap(&start);
+  if (!s.riccati.ok) return;
+  std::swap(s.policy.k, s.riccati.k);
+  std::swap(s.policy.K, s.riccati.K);
+  const ExpectedChange expected = Expected(s.riccati);
+  const Step step = {mu, expected, line_search_.RunOn(worker, result_.trajectory, result_.cost, s.policy, expected,
+                                                      kSweepSteps, &s.candidate)};
+  if (step.IsBetterThan(s.step)) {
+    s.step = step;
+    s.index = index;
+    std::swap(s.trajectory, s.candidate);
+  }
+  s.seconds_rollout += Lap(&start);
 }
 
 // regularization for the next iteration, or the end
@@ -382,7 +445,7 @@ void Ilqr::Judge(const IterationRecord& record) {
 void Ilqr::FinishPolicy() {
   if (expanded_ || Linearize() < 0) {
     for (double mu = 0; mu <= options_.regularization_max; mu = std::max(options_.regularization_min, kFinalGrowth * mu)) {
-      SolveRiccati(lq_, {.regularization = mu}, &riccati_);
+      SolveRiccati(lq_, {.regularization = mu, .values = false}, &riccati_);
       if (!riccati_.ok) continue;
       result_.policy.k = std::move(riccati_.k);
       result_.policy.K = std::move(riccati_.K);

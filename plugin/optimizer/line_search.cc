@@ -21,26 +21,38 @@ LineSearch::LineSearch(const Problem& problem, Simulator* simulator, double rati
       candidates_(simulator->threads()),
       costs_(simulator->threads()) {}
 
+double LineSearch::Cost(const Trajectory& reference, const Policy& policy, double alpha, int worker,
+                        Trajectory* out) const {
+  const RolloutStatus status =
+      simulator_->RolloutPolicy(reference, policy, alpha, problem_.u_lower, problem_.u_upper, out, worker);
+  return RolloutCost(problem_, *out, status, simulator_->knot_time());
+}
+
 LineSearchResult LineSearch::Run(const Trajectory& reference, double cost, const Policy& policy,
                                  const ExpectedChange& expected, int steps, Trajectory* taken) {
   for (int first = 0; first < steps; first += simulator_->threads()) {
     // the next few, each worker its own rollouts
     const int count = std::min(simulator_->threads(), steps - first);
     simulator_->ParallelFor(count, [&](int i, int worker) {
-      const RolloutStatus status =
-          simulator_->RolloutPolicy(reference, policy, std::ldexp(1, -(first + i)), problem_.u_lower, problem_.u_upper,
-                                    &candidates_[i], worker);
-      costs_[i] = RolloutCost(problem_, candidates_[i], status, simulator_->knot_time());
+      costs_[i] = Cost(reference, policy, std::ldexp(1, -(first + i)), worker, &candidates_[i]);
     });
 
     // the largest alpha that is good enough
     for (int i = 0; i < count; ++i) {
       const double alpha = std::ldexp(1, -(first + i));
-      if (costs_[i] < cost && costs_[i] - cost <= ratio_ * expected.At(alpha)) {
-        std::swap(*taken, candidates_[i]);
-        return {alpha, costs_[i]};
-      }
+      if (!IsEnough(cost, costs_[i], expected.At(alpha))) continue;
+      std::swap(*taken, candidates_[i]);
+      return {alpha, costs_[i]};
     }
+  }
+  return {};
+}
+
+LineSearchResult LineSearch::RunOn(int worker, const Trajectory& reference, double cost, const Policy& policy,
+                                   const ExpectedChange& expected, int steps, Trajectory* taken) const {
+  for (int i = 0; i < steps; ++i) {
+    const double alpha = std::ldexp(1, -i), after = Cost(reference, policy, alpha, worker, taken);
+    if (IsEnough(cost, after, expected.At(alpha))) return {alpha, after};
   }
   return {};
 }

@@ -31,7 +31,17 @@ class LineSearch {
   LineSearchResult Run(const Trajectory& reference, double cost, const Policy& policy, const ExpectedChange& expected,
                        int steps, Trajectory* taken);
 
+  /// The same, one after the other on one worker: for searches that run side by side.
+  /// @param taken  receives the last rollout that was tried; the accepted one, if there was one.
+  LineSearchResult RunOn(int worker, const Trajectory& reference, double cost, const Policy& policy,
+                         const ExpectedChange& expected, int steps, Trajectory* taken) const;
+
  private:
+  double Cost(const Trajectory& reference, const Policy& policy, double alpha, int worker, Trajectory* out) const;
+  bool IsEnough(double before, double after, double promise) const {
+    return after < before && after - before <= ratio_ * promise;
+  }
+
   const Problem& problem_;
   Simulator* simulator_;
   double ratio_;

@@ -4,20 +4,21 @@
 #include <cassert>
 #include <cmath>
 
+#include "core/dense_product.h"
 #include "optimizer/box_qp.h"
 
 namespace costate {
 namespace {
 
-void Resize(const LqProblem& problem, RiccatiResult* out) {
+void Resize(const LqProblem& problem, bool values, RiccatiResult* out) {
   const int N = static_cast<int>(problem.knots.size());
   const Eigen::Index ndx = problem.knots[0].B.rows(), nu = problem.knots[0].B.cols();
   out->k.resize(nu, N);
   out->K.resize(N);
   for (MatrixXd& K : out->K) K.resize(nu, ndx);
-  out->Vx.resize(N + 1);
+  out->Vx.resize(values ? N + 1 : 0);
   for (VectorXd& Vx : out->Vx) Vx.resize(ndx);
-  out->Vxx.resize(N + 1);
+  out->Vxx.resize(values ? N + 1 : 0);
   for (MatrixXd& Vxx : out->Vxx) Vxx.resize(ndx, ndx);
   out->gradient_norm_per_knot.setZero(N);
 }
@@ -44,15 +45,15 @@ void ActionValue(const LqKnot& knot, const VectorXd& Vx_next, const MatrixXd& Vx
   s->Qu.noalias() += knot.B.transpose() * s->Vx;
 
   // Qxx = lxx + Aᵀ Vxx A,  Qux = lux + Bᵀ Vxx A,  Quu = luu + Bᵀ Vxx B
-  s->VA.noalias() = Vxx_next * knot.A;
-  s->VB.noalias() = Vxx_next * knot.B;
+  SetProduct(Vxx_next, knot.A, &s->VA, &s->packed);
+  SetProduct(Vxx_next, knot.B, &s->VB, &s->packed);
   s->Qxx = knot.lxx;
-  s->Qxx.triangularView<Eigen::Lower>() += knot.A.transpose() * s->VA;
+  AddTransposedProductLower(knot.A, s->VA, &s->Qxx, &s->packed);
   MirrorLower(&s->Qxx);
   s->Qux = knot.lux;
-  s->Qux.noalias() += knot.B.transpose() * s->VA;
+  AddTransposedProduct(knot.B, s->VA, &s->Qux, &s->packed);
   s->Quu = knot.luu;
-  s->Quu.noalias() += knot.B.transpose() * s->VB;
+  AddTransposedProductLower(knot.B, s->VB, &s->Quu, &s->packed);
   MirrorLower(&s->Quu);
 
   // Quu_mu = Quu + mu I + mu_state BᵀB,  Qux_mu = Qux + mu_state BᵀA
@@ -94,8 +95,10 @@ void StateValue(const VectorXd& k, const MatrixXd& K, RiccatiScratch* s, VectorX
 
   // the last three terms are W + Wᵀ with W = Kᵀ(½ Quu K + Qux): symmetric to the last bit in this order
   s->M = s->Qux;
-  s->M.noalias() += 0.5 * s->Quu * K;
-  s->VA.noalias() = K.transpose() * s->M;
+  s->Quu_mu = 0.5 * s->Quu;
+  AddProduct(s->Quu_mu, K, &s->M, &s->packed);
+  s->VA.setZero();
+  AddTransposedProduct(K, s->M, &s->VA, &s->packed);
   *Vxx = s->VA;
   *Vxx += s->VA.transpose();
   *Vxx += s->Qxx;
@@ -116,7 +119,7 @@ double GradientNorm(const LqKnot& knot, const VectorXd& Qu) {
 
 void SolveRiccati(const LqProblem& problem, const RiccatiOptions& options, RiccatiResult* out) {
   assert(!problem.knots.empty());
-  Resize(problem, out);
+  Resize(problem, options.values, out);
   RiccatiScratch& s = out->scratch;
   const int N = static_cast<int>(problem.knots.size());
   out->ok = false;
@@ -124,18 +127,20 @@ void SolveRiccati(const LqProblem& problem, const RiccatiOptions& options, Ricca
   out->expected_linear = out->expected_quadratic = out->expected_gap = out->gradient_norm = 0;
 
   // from the end to the start
-  out->Vx[N] = problem.lx;
-  out->Vxx[N] = problem.lxx;
+  const auto Vx = [&](int t) { return options.values ? &out->Vx[t] : &s.Vx_pair[t % 2]; };
+  const auto Vxx = [&](int t) { return options.values ? &out->Vxx[t] : &s.Vxx_pair[t % 2]; };
+  *Vx(N) = problem.lx;
+  *Vxx(N) = problem.lxx;
   s.guess.setZero(out->k.rows());
   for (int t = N - 1; t >= 0; --t) {
     const LqKnot& knot = problem.knots[t];
-    ActionValue(knot, out->Vx[t + 1], out->Vxx[t + 1], options, &s, &out->expected_gap);
+    ActionValue(knot, *Vx(t + 1), *Vxx(t + 1), options, &s, &out->expected_gap);
     if (!Gains(knot, s.guess, &s, out->k.col(t), &out->K[t])) {
       out->failed_knot = t;
       return;
     }
     s.guess = out->k.col(t);
-    StateValue(s.guess, out->K[t], &s, &out->Vx[t], &out->Vxx[t]);
+    StateValue(s.guess, out->K[t], &s, Vx(t), Vxx(t));
 
     // what the model promises, and how far from a minimum this knot is
     out->expected_linear += s.guess.dot(s.Qu);

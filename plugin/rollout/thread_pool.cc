@@ -2,12 +2,15 @@
 
 #include <costate/error.h>
 
+#include <chrono>
 #include <string>
 #include <system_error>
 #include <utility>
 
 namespace costate {
 namespace {
+
+constexpr std::chrono::microseconds kSpin(50);  // how long a thread stays awake for the next loop
 
 constexpr int kMaxThreads = 512;  // far beyond any machine that runs one simulation well
 
@@ -17,6 +20,12 @@ struct Inside {
   int worker = 0;
 };
 thread_local Inside inside;
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
 
 int Workers(int threads) {
   if (threads < 0 || threads > kMaxThreads) {
@@ -30,7 +39,8 @@ int Workers(int threads) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) : threads_(Workers(threads)) {}
+ThreadPool::ThreadPool(int threads)
+    : threads_(Workers(threads)), spin_(threads_ <= static_cast<int>(std::thread::hardware_concurrency())) {}
 
 ThreadPool::~ThreadPool() {
   {
@@ -51,12 +61,22 @@ void ThreadPool::Start() {
   }
 }
 
+// a loop of short jobs follows the last within microseconds, which is less than a sleeping thread takes to wake
+template <typename Condition>
+void ThreadPool::Await(std::condition_variable* signal, std::unique_lock<std::mutex>* lock, Condition condition) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point end = Clock::now() + kSpin;
+  while (spin_ && !condition() && Clock::now() < end) Pause();
+  lock->lock();
+  signal->wait(*lock, condition);
+}
+
 void ThreadPool::Work(int worker) {
   int seen = 0;
   for (;;) {
     {
-      std::unique_lock<std::mutex> lock(mutex_);
-      begin_.wait(lock, [&] { return quit_ || loop_ != seen; });
+      std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
+      Await(&begin_, &lock, [&] { return quit_ || loop_ != seen; });
       if (quit_) return;
       seen = loop_;
     }
@@ -117,8 +137,8 @@ void ThreadPool::ParallelFor(int n, const std::function<void(int, int)>& job) {
   TakeJobs(0);
 
   // end
-  std::unique_lock<std::mutex> lock(mutex_);
-  end_.wait(lock, [&] { return working_ == 0; });
+  std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
+  Await(&end_, &lock, [&] { return working_ == 0; });
   job_ = nullptr;
   if (exception_) std::rethrow_exception(std::exchange(exception_, nullptr));
 }

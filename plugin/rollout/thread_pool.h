@@ -31,9 +31,12 @@ class ThreadPool {
   void Start();
   void Work(int worker);      // a thread's life: wait for a loop, take part, repeat
   void TakeJobs(int worker);  // one worker's part of the current loop
+  template <typename Condition>
+  void Await(std::condition_variable* signal, std::unique_lock<std::mutex>* lock, Condition condition);
   void RunHere(int n, int worker, const std::function<void(int, int)>& job);
 
   const int threads_;
+  const bool spin_;  // there is a core for each
   std::vector<std::thread> workers_;
 
   // the current loop; written under mutex_ while nobody works
@@ -41,9 +44,9 @@ class ThreadPool {
   std::condition_variable begin_, end_;
   const std::function<void(int, int)>* job_ = nullptr;
   int n_ = 0;
-  int loop_ = 0;     // counts loops: a worker that has seen it sleeps
-  int working_ = 0;  // workers (without the caller) still in it
-  bool quit_ = false;
+  std::atomic<int> loop_{0};     // counts loops: a worker that has seen it waits for the next
+  std::atomic<int> working_{0};  // workers (without the caller) still in it
+  std::atomic<bool> quit_{false};
   std::atomic<int> next_{0};
 
   // the exception of the smallest i so far

@@ -1,7 +1,7 @@
 // Vector width is chosen at run time: a function marked COSTATE_SIMD is compiled for several instruction sets and the
 // loader picks the widest that the processor has. Elsewhere than x86-64 the compiler's own target is used.
-#ifndef COSTATE_DERIVATIVE_SIMD_H_
-#define COSTATE_DERIVATIVE_SIMD_H_
+#ifndef COSTATE_CORE_SIMD_H_
+#define COSTATE_CORE_SIMD_H_
 
 // The levels are feature sets, not processors: "arch=haswell" would be refused by the loader on every AMD machine.
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__)
@@ -17,4 +17,4 @@ typedef double Double4 __attribute__((vector_size(32), aligned(32)));
 
 }  // namespace costate
 
-#endif  // COSTATE_DERIVATIVE_SIMD_H_
+#endif  // COSTATE_CORE_SIMD_H_

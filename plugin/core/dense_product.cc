@@ -1,0 +1,104 @@
+#include "core/dense_product.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/simd.h"
+
+namespace costate {
+namespace {
+
+constexpr int kPanel = 8;  // rows of a panel: contiguous, padded with zeros
+
+typedef double Double8 __attribute__((vector_size(64), aligned(64)));
+
+// rows of one panel times kColumns columns of B, added to C
+template <int kColumns>
+__attribute__((always_inline)) inline void Tile(int rows, int depth, const double* panel, const double* B,
+                                                std::ptrdiff_t ldb, double* C, std::ptrdiff_t ldc) {
+  Double8 sum[kColumns] = {};
+  for (int k = 0; k < depth; k++) {
+    const Double8 a = *reinterpret_cast<const Double8*>(panel + k * kPanel);
+    for (int c = 0; c < kColumns; c++) sum[c] += a * B[c * ldb + k];
+  }
+  for (int c = 0; c < kColumns; c++) {
+    for (int i = 0; i < rows; i++) C[c * ldc + i] += sum[c][i];
+  }
+}
+
+// lower: panels wholly above the diagonal are left out
+COSTATE_SIMD void Multiply(int rows, int cols, int depth, bool lower, const double* packed, const double* B,
+                           std::ptrdiff_t ldb, double* C, std::ptrdiff_t ldc) {
+  for (int j = 0; j < cols; j += 4) {
+    const double* Bj = B + j * ldb;
+    for (int i = lower ? j / kPanel * kPanel : 0; i < rows; i += kPanel) {
+      const double* panel = packed + static_cast<std::ptrdiff_t>(i) * depth;
+      double* Cij = C + j * ldc + i;
+      const int count = rows - i < kPanel ? rows - i : kPanel;
+      switch (cols - j) {
+        case 1: Tile<1>(count, depth, panel, Bj, ldb, Cij, ldc); break;
+        case 2: Tile<2>(count, depth, panel, Bj, ldb, Cij, ldc); break;
+        case 3: Tile<3>(count, depth, panel, Bj, ldb, Cij, ldc); break;
+        default:
+          if (count == kPanel) {
+            Tile<4>(kPanel, depth, panel, Bj, ldb, Cij, ldc);
+          } else {
+            Tile<4>(count, depth, panel, Bj, ldb, Cij, ldc);
+          }
+      }
+    }
+  }
+}
+
+double* Pack(const MatrixXd& A, bool transposed, PackedMatrix* memory) {
+  const Eigen::Index rows = transposed ? A.cols() : A.rows(), depth = transposed ? A.rows() : A.cols();
+  const std::size_t size = static_cast<std::size_t>((rows + kPanel - 1) / kPanel * kPanel * depth) + kPanel;
+  if (memory->size() < size) memory->resize(size);
+  const auto address = reinterpret_cast<std::uintptr_t>(memory->data());
+  double* packed = memory->data() + (64 - address % 64) % 64 / sizeof(double);
+  for (Eigen::Index i = 0; i < rows; i += kPanel) {
+    const Eigen::Index count = std::min<Eigen::Index>(kPanel, rows - i);
+    double* panel = packed + i * depth;
+    if (count < kPanel) std::fill_n(panel, kPanel * depth, 0.0);
+    if (transposed) {
+      for (Eigen::Index r = 0; r < count; r++) {
+        const double* column = A.data() + (i + r) * depth;
+        for (Eigen::Index k = 0; k < depth; k++) panel[k * kPanel + r] = column[k];
+      }
+    } else {
+      for (Eigen::Index k = 0; k < depth; k++) std::copy_n(A.data() + k * rows + i, count, panel + k * kPanel);
+    }
+  }
+  return packed;
+}
+
+void AddTransposed(const MatrixXd& A, const MatrixXd& B, bool lower, MatrixXd* C, PackedMatrix* packed) {
+  assert(A.rows() == B.rows() && C->rows() == A.cols() && C->cols() == B.cols());
+  Multiply(static_cast<int>(A.cols()), static_cast<int>(B.cols()), static_cast<int>(A.rows()), lower,
+           Pack(A, true, packed), B.data(), B.rows(), C->data(), C->rows());
+}
+
+}  // namespace
+
+void SetProduct(const MatrixXd& A, const MatrixXd& B, MatrixXd* C, PackedMatrix* packed) {
+  C->setZero(A.rows(), B.cols());
+  AddProduct(A, B, C, packed);
+}
+
+void AddProduct(const MatrixXd& A, const MatrixXd& B, MatrixXd* C, PackedMatrix* packed) {
+  assert(A.cols() == B.rows() && C->rows() == A.rows() && C->cols() == B.cols());
+  Multiply(static_cast<int>(A.rows()), static_cast<int>(B.cols()), static_cast<int>(A.cols()), false,
+           Pack(A, false, packed), B.data(), B.rows(), C->data(), C->rows());
+}
+
+void AddTransposedProduct(const MatrixXd& A, const MatrixXd& B, MatrixXd* C, PackedMatrix* packed) {
+  AddTransposed(A, B, false, C, packed);
+}
+
+void AddTransposedProductLower(const MatrixXd& A, const MatrixXd& B, MatrixXd* C, PackedMatrix* packed) {
+  AddTransposed(A, B, true, C, packed);
+}
+
+}  // namespace costate
