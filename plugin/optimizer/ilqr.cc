@@ -29,9 +29,9 @@ constexpr double kShortStep = 1.0 / 16;
 constexpr double kSweep[] = {100, 10, 0.1, 0.01, 0};
 constexpr int kSweepSteps = 4;
 
-// so many small decreases in a row are convergence when the model without regularization promises no more than a few
+// so many small decreases (or none) in a row are convergence when the model without regularization promises no more than a few
 // times the tolerance either; after more of them, whatever it promises, the motion stands at a kink
-constexpr int kFlatIterations = 3, kStalledIterations = 10;
+constexpr int kFlatIterations = 3, kStalledIterations = 8;
 constexpr double kFlatPromise = 10;
 
 using Clock = std::chrono::steady_clock;
@@ -425,15 +425,15 @@ void Ilqr::SweepOn(int index, double mu, int worker) {
 // regularization for the next iteration, or the end
 void Ilqr::Judge(const IterationRecord& record) {
   in_vain_ = record.step == 0;
+  flat_ = -record.actual_change <= options_.tolerance * std::abs(result_.cost) ? flat_ + 1 : 0;
   if (in_vain_) {
-    if (regularization_.Grow()) return;
+    if (flat_ < kStalledIterations && regularization_.Grow()) return;
     return End(SolveStatus::kStalled,
                fmt::format("stalled after {} iterations: no step reduces the cost {:.6g} even with regularization {:g}, "
                            "gradient norm {:.3g}", record.iteration, result_.cost, regularization_.value(),
                            record.gradient_norm));
   }
   regularization_.Adapt(record.actual_change / step_.expected.At(1));
-  flat_ = -record.actual_change <= options_.tolerance * std::abs(result_.cost) ? flat_ + 1 : 0;
   if (flat_ < kStalledIterations) return;
   End(SolveStatus::kStalled,
       fmt::format("stalled after {} iterations: the last {} reduced the cost {:.6g} by less than {:g} of itself, although the "

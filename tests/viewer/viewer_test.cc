@@ -41,7 +41,7 @@ class WindowTest : public support::EngineTest {
     options.width = kWidth;
     options.height = kHeight;
     viewer_.emplace(*source_, options);
-    RunUntil([this] { return false; }, 0.3);
+    RunUntil([] { return false; }, 0.3);
   }
   void TearDown() override {
     viewer_.reset();
