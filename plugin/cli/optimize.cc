@@ -31,7 +31,7 @@ control that may still move; regularization; step length; milliseconds in rollou
 Ctrl-C ends after the current iteration; the best motion so far is kept and saved (a second Ctrl-C ends at once).
 The run is saved in --out, by default runs/NAME-1, -2 … below the current folder; nothing is ever overwritten without --force.
 
-Exit code: 0 converged, or reached the iteration limit with a lower cost; 1 no progress or diverged; 2 bad input; 130
+Exit code: 0 converged, stalled or reached the iteration limit, with a lower cost; 1 no progress or diverged; 2 bad input; 130
 interrupted.)";
 
 struct OptimizeOptions {
@@ -174,7 +174,8 @@ int ExitCodeOf(const SolveResult& result) {
   switch (result.status) {
     case SolveStatus::kConverged: return kExitOk;
     case SolveStatus::kInterrupted: return kExitInterrupted;
-    case SolveStatus::kIterationLimit: return result.cost < result.initial_cost ? kExitOk : kExitNo;
+    case SolveStatus::kIterationLimit:
+    case SolveStatus::kStalled: return result.cost < result.initial_cost ? kExitOk : kExitNo;
     default: return kExitNo;
   }
 }

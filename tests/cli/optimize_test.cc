@@ -102,6 +102,17 @@ TEST(CliOptimize, KeepsTheBestMotionWhenInterrupted) {
   EXPECT_TRUE(Replay(record).identical);
 }
 
+// the optimum of standing up lies at the edge of a contact, where no step may help any more: still a motion to use
+TEST(CliOptimize, TakesAMotionThatStallsBelowItsGuess) {
+  TemporaryFolder folder;
+  const ProcessResult result =
+      Costate({"optimize", COSTATE_MODELS "/quadruped/stand_up.xml", "--out", folder.File("run"), "--no-plots"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  const Record record = ReadRecord(folder.File("run"));
+  EXPECT_TRUE(record.status == "stalled" || record.status == "converged") << record.status;
+  EXPECT_LT(record.iterations.back().cost, 0.6 * 0.962) << "of the guess";
+}
+
 TEST(CliOptimize, NeverOverwritesARunWithoutForce) {
   TemporaryFolder folder;
   folder.Write("swing.xml", kSwing);
