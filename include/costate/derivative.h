@@ -43,6 +43,22 @@ struct StepDerivative {
   Coverage coverage;
 };
 
+/// A covector λ on the next state pulled back through one control interval, without A and B.
+struct StepVjp {
+  VectorXd x, u;  ///< Aᵀ λ (ndx), Bᵀ λ (nu)
+  VectorXd qfrc;  ///< of qfrc_applied, held over the interval (nv); empty unless forces were asked for
+  VectorXd xfrc;  ///< of xfrc_applied (6 nbody), in the engine's order; empty likewise
+  StepStatus status = StepStatus::kOk;
+  Coverage coverage;
+};
+
+/// Directions pushed forward through one control interval, without A and B.
+struct StepJvp {
+  MatrixXd dx;  ///< A dx + B du, a column for each direction (ndx × k)
+  StepStatus status = StepStatus::kOk;
+  Coverage coverage;
+};
+
 struct LinearizeOptions {
   Level level = Level::kBest;
   int substeps = 1;       ///< engine steps a control interval
@@ -75,6 +91,23 @@ class Linearizer {
   ///         options.level cannot be had for this model (the message names the first term that is missing).
   /// Cost at kStep: substeps × (1 + (1 or 2)(ndx + nu)) mj_step.
   void Linearize(ConstVectorRef x, ConstVectorRef u, StepDerivative* out);
+
+  /// Pulls a covector on the next state back: one step of a costate recursion.
+  ///
+  ///   λ·(A dx + B du + F df) = x·dx + u·du + qfrc·df   for all dx, du and applied forces df
+  ///
+  /// @param lambda  (ndx).  @param forces  also qfrc and xfrc.
+  /// @throws as Linearize.
+  /// Cost at kAnalytic: mj_forward, one factorization, two vector solves and recursions on the tree: O(nv) where no
+  ///         constraint couples branches. A term that is differenced costs what it costs in Linearize; at kResidual and
+  ///         kStep A and B are formed.
+  /// Source: plugin/derivative/README.md, section V.
+  void Vjp(ConstVectorRef x, ConstVectorRef u, ConstVectorRef lambda, StepVjp* out, bool forces = false);
+
+  /// Pushes k directions forward: A dx + B du.
+  ///
+  /// @param dx (ndx × k), du (nu × k).  @throws as Linearize.  Cost: as Vjp, the recursions once a direction.
+  void Jvp(ConstVectorRef x, ConstVectorRef u, ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out);
 
   /// C about the last knot, where there is no control: A, B and D are left empty.
   void LinearizeSensors(ConstVectorRef x, StepDerivative* out);

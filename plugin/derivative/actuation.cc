@@ -220,7 +220,7 @@ void Actuation::Compute(const mjModel* m, const mjData* d) {
   }
 }
 
-void Actuation::Add(const mjModel* m, const mjData* d, BlockedMatrix* R) const {
+void Actuation::Add(const mjModel* m, const mjData* d, Columns* R) const {
   const int nv = static_cast<int>(m->nv), ndx = 2 * nv + static_cast<int>(m->na);
   for (int i = 0; i < static_cast<int>(slopes_.size()); i++) {
     const ActuatorSlope& s = slopes_[i];

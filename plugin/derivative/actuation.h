@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "derivative/tree_solver.h"
+#include "derivative/columns.h"
 
 namespace costate {
 
@@ -42,7 +42,7 @@ class Actuation {
   void Compute(const mjModel* model, const mjData* data);
 
   /// Adds momentᵀ ∂force at fixed moments to the columns (q, v, act, u) of R (README.md, eq. (A1)).
-  void Add(const mjModel* model, const mjData* data, BlockedMatrix* R) const;
+  void Add(const mjModel* model, const mjData* data, Columns* R) const;
 
   const std::vector<ActuatorSlope>& slopes() const { return slopes_; }
   /// Rows of joints whose total actuator force is at actuatorfrcrange: their force does not move.

@@ -41,14 +41,14 @@ AnalyticBackend::AnalyticBackend(const mjModel* model, bool strict, const TermSw
       H_(model->dof_parentid, static_cast<int>(model->nv)) {}
 
 bool AnalyticBackend::Linearize(const mjModel* m, mjData* d, bool sensors, StepDerivative* out, std::string* missing) {
-  if (!Acceleration(m, d, out, missing)) return false;
+  if (!Acceleration(m, d, true, out, missing)) return false;
   if (out->status != StepStatus::kOk) return true;
   if (sensors && !Sensors(m, d, out, missing)) return false;
   return m->opt.integrator == mjINT_RK4 ? RungeKutta(m, d, out, missing) : Step(m, d, out, missing);
 }
 
 bool AnalyticBackend::LinearizeSensors(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
-  return Acceleration(m, d, out, missing) && (out->status != StepStatus::kOk || Sensors(m, d, out, missing));
+  return Acceleration(m, d, true, out, missing) && (out->status != StepStatus::kOk || Sensors(m, d, out, missing));
 }
 
 bool AnalyticBackend::LinearizeAfterForward(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
@@ -57,8 +57,9 @@ bool AnalyticBackend::LinearizeAfterForward(const mjModel* m, mjData* d, StepDer
   return Terms(m, d, out, missing) && Step(m, d, out, missing);
 }
 
-// X_ = da/d(x, u)
-bool AnalyticBackend::Acceleration(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
+// the converged acceleration and the factored H; with `columns` also X_ = da/d(x, u)
+bool AnalyticBackend::Acceleration(const mjModel* m, mjData* d, bool columns, StepDerivative* out, std::string* missing) {
+  const auto terms = [&] { return columns ? Terms(m, d, out, missing) : Factors(m, d, out, missing); };
   *missing = ResidualRefusal(m);
   if (missing->empty()) *missing = InertiaMissing(m);
   if (!missing->empty()) return false;
@@ -68,13 +69,13 @@ bool AnalyticBackend::Acceleration(const mjModel* m, mjData* d, StepDerivative* 
   out->D.resize(0, 0);
   if (!point_.Forward(m, d, &out->status, missing)) return out->status != StepStatus::kOk;
   for (int k = 0; k < kPolish; k++) {
-    if (!Terms(m, d, out, missing)) return false;
+    if (!terms()) return false;
     if (Polish(m, d) <= kGood) return true;
   }
 
   // the engine's active set was not the solution's
   if (!point_.Solve(m, d, &out->status, missing)) return out->status != StepStatus::kOk;
-  return Terms(m, d, out, missing);
+  return terms();
 }
 
 // one Newton step on qacc with the factored H; returns its size relative to a
@@ -86,10 +87,11 @@ double AnalyticBackend::Polish(const mjModel* m, mjData* d) {
   return step_.lpNorm<Eigen::Infinity>() / (1 + point_.a().lpNorm<Eigen::Infinity>());
 }
 
-bool AnalyticBackend::Terms(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
+// everything at the point that products and matrices share: which terms are closed, forces, the tree, the constraints
+bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
   out->coverage.terms.clear();
   point_.Residual(m, d);
-  const int nv = static_cast<int>(m->nv), columns = 2 * nv + static_cast<int>(m->na + m->nu);
+  const int nv = static_cast<int>(m->nv);
   const auto cover = [&](const char* term, const std::string& reason) {
     const bool closed = reason.empty();
     out->coverage.terms.push_back({term, closed ? Level::kAnalytic : Level::kResidual, reason});
@@ -97,8 +99,6 @@ bool AnalyticBackend::Terms(const mjModel* m, mjData* d, StepDerivative* out, st
     return closed;
   };
   missing->clear();
-  X_.Resize(nv, columns);
-  X_.SetZero();
   cover("rne", "");
 
   // passive and actuator forces; gravity compensation through actuators ties the two
@@ -120,10 +120,8 @@ bool AnalyticBackend::Terms(const mjModel* m, mjData* d, StepDerivative* out, st
     if (passive.empty()) passive = "gravity compensation by actuators, with " + actuation;
     if (actuation.empty()) actuation = "gravity compensation by actuators, with " + passive;
   }
-  const bool closed_passive = cover("passive", passive);
+  closed_passive_ = cover("passive", passive);
   closed_actuation_ = cover("actuation", actuation);
-  if (closed_passive) AddPassive(m, d, &X_);
-  if (closed_actuation_) actuation_.Add(m, d, &X_);
 
   // the integrator's own solve
   const bool implicit = HasImplicitVelocity(m);
@@ -133,46 +131,60 @@ bool AnalyticBackend::Terms(const mjModel* m, mjData* d, StepDerivative* out, st
     if (actuation_.IsDofClamped(i)) integrator = "clamped actuator force of " + ElementName(m, mjOBJ_JOINT, m->dof_jntid[i]);
   }
   closed_integrator_ = cover("integrator", integrator);
-  const bool second = implicit && closed_integrator_;
-  if (second) {
-    if (!mass_.Compute(m, d, actuation_, point_.a().data())) {
-      *missing = "integrator: M + h B is not positive definite";
-      return false;
-    }
-    E_.Resize(nv, columns);
-    E_.SetZero();
+  second_solve_ = implicit && closed_integrator_;
+  if (second_solve_ && !mass_.Compute(m, d, actuation_, point_.a().data())) {
+    *missing = "integrator: M + h B is not positive definite";
+    return false;
   }
 
   // everything on the tree, then constraints
-  TreeInput input;
-  input.a = point_.a().data();
-  input.e = second ? mass_.difference().data() : nullptr;
-  input.load = WorldLoads(m, d, closed_passive, &load_) ? load_.data() : nullptr;
-  tree_.Forward(m, d, input);
+  input_.a = point_.a().data();
+  input_.e = second_solve_ ? mass_.difference().data() : nullptr;
+  input_.load = WorldLoads(m, d, closed_passive_, &load_) ? load_.data() : nullptr;
+  tree_.Forward(m, d, input_);
   std::string constraint;
   constraint_.Linearize(m, d, tree_, &constraint);
   if (closed_actuation_) AddThrusters(m, d);
   if (switch_.constraint) constraint = "switched to differences";
   if (d->nefc) cover("constraint", constraint);
   constraint_.DeclareCouplings(m, d, &H_);
-  H_.SetZero();
-  for (int i = 0; i < nv; i++) {
-    const int adr = m->M_rowadr[i];
-    H_.AddRow(i, m->M_colind + adr, d->M + adr, m->M_rownnz[i]);
-  }
-  tree_.Finish(m, d, input, constraint_.bodies(), &X_, second ? &E_ : nullptr, &H_);
-  constraint_.AddPairsAndRows(m, d, tree_, &X_, &H_);
-  if (strict_ && !missing->empty()) return false;
 
-  // what is left is differenced: −∂r of those terms alone
-  DifferencedTerms terms;
-  terms.inertia = false;
-  terms.passive = !closed_passive;
-  terms.actuation = !closed_actuation_;
-  terms.constraint = d->nefc && !constraint.empty();
-  terms.rows = &constraint_.remainder();
-  terms.integrator = !closed_integrator_;
-  if (terms.Any() && !Differences(m, d, terms, missing)) return false;
+  // what is left is differenced
+  differenced_.inertia = false;
+  differenced_.passive = !closed_passive_;
+  differenced_.actuation = !closed_actuation_;
+  differenced_.constraint = d->nefc && !constraint.empty();
+  differenced_.rows = &constraint_.remainder();
+  differenced_.integrator = !closed_integrator_;
+  return missing->empty() || !strict_;
+}
+
+// −∂r of passive and actuator forces; every term that is neither on the tree nor a constraint belongs here
+void AnalyticBackend::AddForces(const mjModel* m, const mjData* d, Columns* R) const {
+  if (closed_passive_) AddPassive(m, d, R);
+  if (closed_actuation_) actuation_.Add(m, d, R);
+}
+
+bool AnalyticBackend::Terms(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
+  if (!Prepare(m, d, out, missing)) return false;
+  const int nv = static_cast<int>(m->nv), columns = 2 * nv + static_cast<int>(m->na + m->nu);
+  X_.Resize(nv, columns);
+  X_.SetZero();
+  if (second_solve_) {
+    E_.Resize(nv, columns);
+    E_.SetZero();
+  }
+  Columns R(&X_);
+  AddForces(m, d, &R);
+  StartHessian(m, d);
+  tree_.Finish(m, d, input_, constraint_.bodies(), &X_, second_solve_ ? &E_ : nullptr, &H_);
+  constraint_.AddPairsAndRows(m, d, tree_, &R, &H_);
+  if (differenced_.Any()) {
+    if (!Differences(m, d, missing)) return false;
+    for (int j = 0; j < columns; j++) {
+      for (int i = 0; i < nv; i++) X_(i, j) -= direct_.residual(i, j);
+    }
+  }
   missing->clear();
 
   // da = −H⁻¹ ∂r
@@ -182,6 +194,15 @@ bool AnalyticBackend::Terms(const mjModel* m, mjData* d, StepDerivative* out, st
   }
   H_.Solve(&X_);
   return true;
+}
+
+// M, to which constraints add
+void AnalyticBackend::StartHessian(const mjModel* m, const mjData* d) {
+  H_.SetZero();
+  for (int i = 0; i < m->nv; i++) {
+    const int adr = m->M_rowadr[i];
+    H_.AddRow(i, m->M_colind + adr, d->M + adr, m->M_rownnz[i]);
+  }
 }
 
 // (A4) site transmissions: a wrench that turns with the body
@@ -198,14 +219,11 @@ void AnalyticBackend::AddThrusters(const mjModel* m, const mjData* d) {
   }
 }
 
-bool AnalyticBackend::Differences(const mjModel* m, mjData* d, const DifferencedTerms& terms, std::string* missing) {
+// ∂ of the terms without closed form alone
+bool AnalyticBackend::Differences(const mjModel* m, mjData* d, std::string* missing) {
   if (!difference_) difference_ = std::make_unique<ResidualDifference>(m);
   missing->clear();
-  if (!difference_->Compute(m, d, point_.a(), terms, &direct_, missing)) return false;
-  for (int j = 0; j < X_.cols(); j++) {
-    for (int i = 0; i < X_.rows(); i++) X_(i, j) -= direct_.residual(i, j);
-  }
-  return true;
+  return difference_->Compute(m, d, point_.a(), differenced_, &direct_, missing);
 }
 
 // act' and act_dot by (act, u), from the actuators' own slopes or from differences
@@ -228,18 +246,28 @@ void AnalyticBackend::Activation(const mjModel* m, MatrixXd* next, MatrixXd* rat
   }
 }
 
+// v' = v + h ā; gain_ is made where the integrator is differenced
+void AnalyticBackend::ApplyIntegrator(const mjModel* m, const mjData* d) {
+  v_next_ = Eigen::Map<const VectorXd>(d->qvel, m->nv);
+  if (second_solve_) {
+    v_next_ += m->opt.timestep * mass_.applied();
+  } else if (differenced_.integrator) {
+    v_next_ += m->opt.timestep * (gain_ * point_.a());
+  } else {
+    v_next_ += m->opt.timestep * point_.a();
+  }
+}
+
 // A and B from X_; X_ becomes dā
 bool AnalyticBackend::Step(const mjModel* m, mjData* d, StepDerivative* out, std::string*) {
   const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na), ndx = 2 * nv + na;
-  v_next_ = Eigen::Map<const VectorXd>(d->qvel, nv);
-  if (!HasImplicitVelocity(m)) {
-    v_next_ += m->opt.timestep * point_.a();
-  } else if (closed_integrator_) {
-    v_next_ += m->opt.timestep * mass_.applied();
-    mass_.Apply(m, d, &X_, &E_);
-  } else {
-    difference_->IntegratorGain(m, &gain_);
-    v_next_ += m->opt.timestep * (gain_ * point_.a());
+  if (differenced_.integrator) difference_->IntegratorGain(m, &gain_);
+  ApplyIntegrator(m, d);
+  if (second_solve_) {
+    Columns E(&E_);
+    mass_.AddColumns(m, d, &E);
+    mass_.Apply(&X_, &E_);
+  } else if (differenced_.integrator) {
     da_ = gain_ * Dense(X_) + direct_.acceleration;
     for (int j = 0; j < da_.cols(); j++) {
       for (int i = 0; i < nv; i++) X_(i, j) = da_(i, j);
@@ -277,7 +305,7 @@ bool AnalyticBackend::RungeKutta(const mjModel* m, mjData* d, StepDerivative* ou
   Stage(m, d, &first);
   StepDerivative stage_out;
   const auto function = [&](mjData* data, StageDerivative* stage) {
-    if (!Acceleration(m, data, &stage_out, missing) || stage_out.status != StepStatus::kOk) return false;
+    if (!Acceleration(m, data, true, &stage_out, missing) || stage_out.status != StepStatus::kOk) return false;
     Stage(m, data, stage);
     return true;
   };

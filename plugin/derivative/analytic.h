@@ -32,21 +32,45 @@ class AnalyticBackend final : public Backend {
   bool Linearize(const mjModel* model, mjData* data, bool sensors, StepDerivative* out, std::string* missing) override;
   bool LinearizeSensors(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing) override;
 
+  // products, analytic_product.cc: no column of A is formed
+  bool Vjp(const mjModel* model, mjData* data, ConstVectorRef lambda, bool forces, StepVjp* out,
+           std::string* missing) override;
+  bool Jvp(const mjModel* model, mjData* data, ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out,
+           std::string* missing) override;
+
   /// A and B alone. @pre `data` is after mj_forward about the point, with a converged acceleration.
   bool LinearizeAfterForward(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
 
  private:
-  bool Acceleration(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
+  bool Acceleration(const mjModel* model, mjData* data, bool columns, StepDerivative* out, std::string* missing);
+  bool Prepare(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
+  void AddForces(const mjModel* model, const mjData* data, Columns* R) const;
+  void StartHessian(const mjModel* model, const mjData* data);
   bool Terms(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
   void AddThrusters(const mjModel* model, const mjData* data);
   double Polish(const mjModel* model, mjData* data);
-  bool Differences(const mjModel* model, mjData* data, const DifferencedTerms& terms, std::string* missing);
+  bool Differences(const mjModel* model, mjData* data, std::string* missing);
+  void ApplyIntegrator(const mjModel* model, const mjData* data);
   bool Step(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
   bool RungeKutta(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
   bool Sensors(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
   void Stage(const mjModel* model, const mjData* data, StageDerivative* stage) const;
   void Activation(const mjModel* model, MatrixXd* next, MatrixXd* rate) const;
   MatrixXd Dense(const BlockedMatrix& X) const;
+
+  bool Factors(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
+  bool PreparePoint(const mjModel* model, mjData* data, StepStatus* status, Coverage* coverage, std::string* missing);
+  void PullAcceleration(const mjModel* model, const mjData* data, double* y, double* z, double* pulled);
+  void PullActivation(const mjModel* model, const double* next, const double* rate, double* pulled) const;
+  void PullForces(const mjModel* model, const mjData* data, StepVjp* out) const;
+  void PullStep(const mjModel* model, const mjData* data, ConstVectorRef lambda, StepVjp* out);
+  void PushAcceleration(const mjModel* model, const mjData* data, const double* dx, double* da, double* e);
+  void PushActivation(const mjModel* model, const double* dx, double* next, double* rate) const;
+  void PushStep(const mjModel* model, const mjData* data, const double* dx, double* next);
+  bool PrepareStages(const mjModel* model, const mjData* data, StepStatus* status, std::string* missing);
+  void PullStages(const mjModel* model, const mjData* data, ConstVectorRef lambda, StepVjp* out);
+  void PushStages(const mjModel* model, const mjData* data, const double* dx, double* next);
+  AnalyticBackend* stage(int i) { return i == 0 ? this : stages_->backend[i - 1].get(); }
 
   bool strict_;
   TermSwitch switch_;
@@ -59,10 +83,25 @@ class AnalyticBackend final : public Backend {
   BlockedMatrix X_, E_;
   std::unique_ptr<ResidualDifference> difference_;  // made when a term first needs it
   DirectDerivative direct_;
-  bool closed_actuation_ = false, closed_integrator_ = false;
+  DifferencedTerms differenced_;
+  TreeInput input_;
+  bool closed_passive_ = false, closed_actuation_ = false, closed_integrator_ = false;
+  bool second_solve_ = false;  // the integrator applies M'⁻¹ M a, in closed form
   std::vector<double> load_;
   MatrixXd da_, sensors_, gain_, next_, rate_;
   VectorXd step_, v_next_;
+
+  // products
+  StepDerivative report_;
+  VectorXd y_, z_, pulled_, direction_;
+  struct Stages {
+    std::unique_ptr<AnalyticBackend> backend[3];  // stages 1 to 3; the first is the point itself
+    DataPtr data[3];
+    VectorXd point, u[4], v[4], k[4];             // mjSTATE_INTEGRATION; tangent, velocity and rate of each stage
+    VectorXd sum_k, sum_w;                        // weighted sums of rates and of act_dot
+    VectorXd dk[4], da[4], dw[4], du, dv, rate, act, pulled;  // covectors, or directions, of all these
+  };
+  std::unique_ptr<Stages> stages_;  // RK4 alone
 };
 
 }  // namespace costate

@@ -26,6 +26,16 @@ class Backend {
 
   /// C of mj_forward about the same point; A, B and D are left empty. @return as Linearize.
   virtual bool LinearizeSensors(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing) = 0;
+
+  /// Aᵀ λ and Bᵀ λ; when `forces`, also the pull-back to applied forces. Here by way of A and B, without forces.
+  virtual bool Vjp(const mjModel* model, mjData* data, ConstVectorRef lambda, bool forces, StepVjp* out, std::string* missing);
+
+  /// A dx + B du. Here by way of A and B.
+  virtual bool Jvp(const mjModel* model, mjData* data, ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out,
+                   std::string* missing);
+
+ private:
+  StepDerivative matrices_;
 };
 
 /// Levels 1 and 2. A null result means that the level does not cover the model; `missing` names the first term and why.

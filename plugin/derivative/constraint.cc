@@ -277,10 +277,11 @@ void ConstraintDerivative::DeclareCouplings(const mjModel* model, const mjData* 
 }
 
 void ConstraintDerivative::AddPairsAndRows(const mjModel* model, const mjData* data, const TreeDerivative& tree,
-                                           BlockedMatrix* R, TreeSolver* H) const {
+                                           Columns* R, TreeSolver* H) const {
   const int nv = static_cast<int>(model->nv);
 
   for (const Product& product : product_) {
+    if (!H) break;
     ForJacobianRow(model, data, product.row, [&](int i, double Ji) {
       ForJacobianRow(model, data, product.col, [&](int j, double Jj) {
         if (j <= i && Ji * Jj != 0) H->Add(i, j, product.factor * Ji * Jj);
@@ -295,19 +296,21 @@ void ConstraintDerivative::AddPairsAndRows(const mjModel* model, const mjData* d
     for (int a = 0; a < row.count; a++) {
       for (int b = 0; b < row.count; b++) {
         const double JJ = J[a] * J[b];
+        if (H && dof[b] <= dof[a]) H->Add(dof[a], dof[b], JJ * row.h);
+        if (!R) continue;
         (*R)(dof[a], dof[b]) -= JJ * row.q;
         (*R)(dof[a], nv + dof[b]) -= JJ * row.v;
-        if (dof[b] <= dof[a]) H->Add(dof[a], dof[b], JJ * row.h);
       }
-      if (row.curved_dof >= 0) (*R)(dof[a], row.curved_dof) -= J[a] * row.D * row.curved_dJ * row.rate;
+      if (R && row.curved_dof >= 0) (*R)(dof[a], row.curved_dof) -= J[a] * row.D * row.curved_dJ * row.rate;
     }
-    if (row.curved_dof >= 0) (*R)(row.curved_dof, row.curved_dof) += row.curved_dJ * row.force;
+    if (R && row.curved_dof >= 0) (*R)(row.curved_dof, row.curved_dof) += row.curved_dJ * row.force;
   }
 
-  equality_.AddColumns(model, data, tree, R);
+  if (R) equality_.AddColumns(model, data, tree, R);
 
   // (C17) Jᵀ turns at fixed f, and J turns in y
   for (const BallLimit& ball : ball_) {
+    if (!R) break;
     const Mat3 block = -ball.force * ball.G - ball.axis * (ball.D * ball.rate.transpose() * ball.G);
     for (int i = 0; i < 3; i++) {
       for (int j = 0; j < 3; j++) (*R)(ball.dof + i, ball.dof + j) += block(i, j);
@@ -329,10 +332,10 @@ void ConstraintDerivative::AddPairsAndRows(const mjModel* model, const mjData* d
     auto add_column = [&](int m, const Vec6& dFq, const Vec6& dFv, const Vec6& dFa, int column) {
       for (int n = 0; n < pair.chain_count; n++) {
         const Vec6 S = sign[n] * axis(n);
-        (*R)(chain[n], m) += S.dot(dFq);
+        if (R) (*R)(chain[n], m) += S.dot(dFq);
         if (column < 0) continue;
-        (*R)(chain[n], nv + m) += S.dot(dFv);
-        if (chain[n] >= m) H->Add(chain[n], m, S.dot(dFa));
+        if (R) (*R)(chain[n], nv + m) += S.dot(dFv);
+        if (H && chain[n] >= m) H->Add(chain[n], m, S.dot(dFa));
       }
     };
     for (int n = 0; n < pair.chain_count; n++) {

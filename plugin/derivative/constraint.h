@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "derivative/columns.h"
 #include "derivative/contact_geometry.h"
 #include "derivative/equality.h"
 #include "derivative/tree_derivative.h"
@@ -52,8 +53,8 @@ class ConstraintDerivative {
   /// Forces against the static world, for TreeDerivative::Finish; null when there are none.
   const BodyConstraint* bodies() const { return any_body_ ? body_.data() : nullptr; }
 
-  /// Adds everything else: −∂r by q and v to R (columns [0, nv) and [nv, 2nv)), and its part of H.
-  void AddPairsAndRows(const mjModel* model, const mjData* data, const TreeDerivative& tree, BlockedMatrix* R,
+  /// Adds everything else: −∂r by q and v to R (columns [0, nv) and [nv, 2nv)), and its part of H; either may be null.
+  void AddPairsAndRows(const mjModel* model, const mjData* data, const TreeDerivative& tree, Columns* R,
                        TreeSolver* H) const;
 
  private:

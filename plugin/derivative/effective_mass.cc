@@ -164,8 +164,8 @@ void EffectiveMass::AddFreeBodies(const mjModel* m, const mjData* d) {
 }
 
 // −d(h ∂c/∂v ā): the linear part turns with the body, both change with ω
-void EffectiveMass::AddFreeColumns(const mjModel* m, const mjData* d, const FreeBody& free, BlockedMatrix* E) const {
-  const int nv = E->rows();
+void EffectiveMass::AddFreeColumns(const mjModel* m, const mjData* d, const FreeBody& free, Columns* E) const {
+  const int nv = static_cast<int>(m->nv);
   const double h = m->opt.timestep;
   const Mat3 R = BodyRotation(d, free.body);
   const Vec3 omega = Vec3Map(d->qvel + free.dof + 3), alpha = applied_.segment<3>(free.dof + 3);
@@ -203,16 +203,19 @@ COSTATE_SIMD void AddTo(int n, const double* e, double* x) {
 
 }  // namespace
 
-void EffectiveMass::Apply(const mjModel* m, const mjData* d, BlockedMatrix* X, BlockedMatrix* E) const {
-  using Rows = Eigen::Map<Eigen::Matrix<double, 6, kWidth, Eigen::RowMajor>>;
-  using ConstRows = Eigen::Map<const Eigen::Matrix<double, 6, kWidth, Eigen::RowMajor>>;
-  const int nv = X->rows();
-
+void EffectiveMass::AddColumns(const mjModel* m, const mjData* d, Columns* E) const {
   // polynomial damping: −h B'(v) ā on the diagonal of the v columns
+  const int nv = static_cast<int>(m->nv);
   for (int i = 0; i < nv; i++) {
     if (slope_[i] != 0) (*E)(i, nv + i) -= slope_[i] * applied_[i];
   }
   for (const FreeBody& free : free_) AddFreeColumns(m, d, free, E);
+}
+
+void EffectiveMass::Apply(BlockedMatrix* X, BlockedMatrix* E) const {
+  using Rows = Eigen::Map<Eigen::Matrix<double, 6, kWidth, Eigen::RowMajor>>;
+  using ConstRows = Eigen::Map<const Eigen::Matrix<double, 6, kWidth, Eigen::RowMajor>>;
+  const int nv = X->rows();
 
   // E − (M' − M) da
   right_side_.resize(free_.size() * E->blocks() * 6 * kWidth);
@@ -242,6 +245,37 @@ void EffectiveMass::Apply(const mjModel* m, const mjData* d, BlockedMatrix* X, B
     }
     AddTo(nv * kWidth, E->block(b), x);
   }
+}
+
+// e −= (M' − M) x, or its transpose: only the blocks of free bodies are not symmetric
+void EffectiveMass::SubtractDifference(const double* x, bool transposed, double* e) const {
+  for (std::size_t i = 0; i < diagonal_.size(); i++) e[i] -= diagonal_[i] * x[i];
+  for (const Entry& entry : entries_) {
+    e[entry.row] -= entry.value * x[entry.col];
+    e[entry.col] -= entry.value * x[entry.row];
+  }
+  for (const FreeBody& free : free_) {
+    Eigen::Map<Vec6> to(e + free.dof);
+    const Vec6Map from(x + free.dof);
+    if (transposed) to.noalias() -= free.damping.transpose() * from;
+    else to.noalias() -= free.damping * from;
+  }
+}
+
+void EffectiveMass::Apply(double* x, double* e) const {
+  SubtractDifference(x, false, e);
+  right_side_.assign(e, e + diagonal_.size());
+  solver_.Solve(e);
+  for (const FreeBody& free : free_) Eigen::Map<Vec6>(e + free.dof) = free.lu.solve(Vec6Map(right_side_.data() + free.dof));
+  for (std::size_t i = 0; i < diagonal_.size(); i++) x[i] += e[i];
+}
+
+void EffectiveMass::ApplyTransposed(double* y, double* z) const {
+  // z = M'⁻ᵀ y, then y − (M' − M)ᵀ z
+  std::copy(y, y + diagonal_.size(), z);
+  solver_.Solve(z);
+  for (const FreeBody& free : free_) Eigen::Map<Vec6>(z + free.dof) = free.lu.transpose().solve(Vec6Map(y + free.dof));
+  SubtractDifference(z, true, y);
 }
 
 }  // namespace costate

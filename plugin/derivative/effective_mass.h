@@ -10,6 +10,7 @@
 #include <Eigen/LU>
 
 #include "derivative/actuation.h"
+#include "derivative/columns.h"
 #include "derivative/spatial.h"
 #include "derivative/tree_solver.h"
 
@@ -32,9 +33,16 @@ class EffectiveMass {
   const Eigen::VectorXd& applied() const { return applied_; }        ///< ā
   const Eigen::VectorXd& difference() const { return difference_; }  ///< a − ā
 
+  /// Adds the part of E that is not dM (a − ā): −d(M' − M) ā.
+  void AddColumns(const mjModel* model, const mjData* data, Columns* E) const;
+
   /// X: da → dā = da + M'⁻¹ (E − (M' − M) da), E = dM (a − ā) − d(M' − M) ā; E is overwritten. (I3)
-  /// @pre  E holds dM (a − ā) in its q columns and zero elsewhere.
-  void Apply(const mjModel* model, const mjData* data, BlockedMatrix* X, BlockedMatrix* E) const;
+  /// @pre  E holds dM (a − ā) and AddColumns.
+  void Apply(BlockedMatrix* X, BlockedMatrix* E) const;
+  /// The same for one vector each, x: da → dā.
+  void Apply(double* x, double* e) const;
+  /// Its transpose. y: covector of dā → of da; z receives the covector of E.
+  void ApplyTransposed(double* y, double* z) const;
 
  private:
   struct Entry {
@@ -50,9 +58,10 @@ class EffectiveMass {
     Mat6 damping;   // h ∂c/∂v
     Eigen::PartialPivLU<Mat6> lu;
   };
+  void SubtractDifference(const double* x, bool transposed, double* e) const;
   void Add(int row, int col, double value);
   void AddFreeBodies(const mjModel* model, const mjData* data);
-  void AddFreeColumns(const mjModel* model, const mjData* data, const FreeBody& free, BlockedMatrix* E) const;
+  void AddFreeColumns(const mjModel* model, const mjData* data, const FreeBody& free, Columns* E) const;
 
   TreeSolver solver_;
   std::vector<double> diagonal_;      // of M' − M

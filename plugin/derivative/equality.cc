@@ -71,7 +71,7 @@ void BodyEquality::AddWrenches(const mjModel* m, const mjData* d, std::vector<Bo
   }
 }
 
-void BodyEquality::AddColumns(const mjModel* m, const mjData* d, const TreeDerivative& tree, BlockedMatrix* R) {
+void BodyEquality::AddColumns(const mjModel* m, const mjData* d, const TreeDerivative& tree, Columns* R) {
   const int nv = static_cast<int>(m->nv);
   side_.resize(nv, 0);
   for (const Block& b : blocks_) {

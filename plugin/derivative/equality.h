@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "derivative/columns.h"
 #include "derivative/tree_derivative.h"
 
 namespace costate {
@@ -24,7 +25,7 @@ class BodyEquality {
   void AddWrenches(const mjModel* model, const mjData* data, std::vector<BodyConstraint>* body) const;
 
   /// Adds −∂r by q and v to R. H is the caller's: it is made from the engine's J.
-  void AddColumns(const mjModel* model, const mjData* data, const TreeDerivative& tree, BlockedMatrix* R);
+  void AddColumns(const mjModel* model, const mjData* data, const TreeDerivative& tree, Columns* R);
 
   bool empty() const { return blocks_.empty(); }
 

@@ -23,6 +23,45 @@ void PositionRows(const mjModel* m, const mjtNum* v, double h, const Eigen::Ref<
   }
 }
 
+namespace {
+
+// calls single(dof) and rotation(first dof, Dq, h Dv)
+template <typename Single, typename Rotation>
+void ForPositions(const mjModel* m, const mjtNum* v, double h, Single single, Rotation rotation) {
+  for (int j = 0; j < m->njnt; j++) {
+    const int adr = m->jnt_dofadr[j], type = m->jnt_type[j];
+    const int linear = type == mjJNT_BALL ? 0 : type == mjJNT_FREE ? 3 : 1;
+    for (int k = adr; k < adr + linear; k++) single(k);
+    if (type != mjJNT_BALL && type != mjJNT_FREE) continue;
+    Eigen::Matrix<double, 3, 3, Eigen::RowMajor> Dq, Dv;
+    mjd_quatIntegrate(v + adr + linear, h, Dq.data(), Dv.data(), nullptr);
+    Dv *= h;
+    rotation(adr + linear, Dq, Dv);
+  }
+}
+
+}  // namespace
+
+void PullPositions(const mjModel* m, const mjtNum* v, double h, const double* lambda, double* q, double* v_next) {
+  using Map = Eigen::Map<Eigen::Vector3d>;
+  using ConstMap = Eigen::Map<const Eigen::Vector3d>;
+  ForPositions(
+      m, v, h, [&](int i) { q[i] += lambda[i], v_next[i] += h * lambda[i]; },
+      [&](int i, const auto& Dq, const auto& Dv) {
+        Map(q + i) += Dq.transpose() * ConstMap(lambda + i);
+        Map(v_next + i) += Dv.transpose() * ConstMap(lambda + i);
+      });
+}
+
+void PushPositions(const mjModel* m, const mjtNum* v, double h, const double* dq, const double* dv, double* out) {
+  using ConstMap = Eigen::Map<const Eigen::Vector3d>;
+  ForPositions(
+      m, v, h, [&](int i) { out[i] = dq[i] + h * dv[i]; },
+      [&](int i, const auto& Dq, const auto& Dv) {
+        Eigen::Map<Eigen::Vector3d>(out + i) = Dq * ConstMap(dq + i) + Dv * ConstMap(dv + i);
+      });
+}
+
 void AssembleStep(const mjModel* m, const mjtNum* v_next, const BlockedMatrix& da, StepDerivative* out) {
   const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na), nu = static_cast<int>(m->nu), ndx = 2 * nv + na;
   const double h = m->opt.timestep;

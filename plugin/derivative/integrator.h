@@ -16,6 +16,12 @@ namespace costate {
 void PositionRows(const mjModel* model, const mjtNum* v, double h, const Eigen::Ref<const Eigen::MatrixXd>& dv,
                   Eigen::Ref<Eigen::MatrixXd> out);
 
+/// The transpose of q' = q ⊕ h v': pulls λ_q back. q (nv) += Dqᵀ λ_q, v_next (nv) += h Dvᵀ λ_q.
+void PullPositions(const mjModel* model, const mjtNum* v, double h, const double* lambda_q, double* q, double* v_next);
+
+/// dq' (nv) = Dq dq + h Dv dv'.
+void PushPositions(const mjModel* model, const mjtNum* v, double h, const double* dq, const double* dv_next, double* out);
+
 /// A and B of the single-stage integrators from dā/d(x, u) (nv × (ndx+nu)) and v' = v + h ā; rows of act' are left zero.
 void AssembleStep(const mjModel* model, const mjtNum* v_next, const BlockedMatrix& da, StepDerivative* out);
 

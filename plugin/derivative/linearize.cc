@@ -1,21 +1,15 @@
 // The dispatcher: arguments, context, substeps and the choice of level; the Jacobians are the backends'.
 #include <costate/derivative.h>
 
-#include <cstring>
 #include <utility>
 
 #include "core/check.h"
 #include "core/dense_product.h"
-#include "core/engine_guard.h"
-#include "derivative/backend.h"
 #include "derivative/check_point.h"
-#include "derivative/step_difference.h"
+#include "derivative/linearizer.h"
 
 namespace costate {
 namespace {
-
-constexpr int kAnalytic = static_cast<int>(Level::kAnalytic), kResidual = static_cast<int>(Level::kResidual),
-              kStep = static_cast<int>(Level::kStep);
 
 // state that a step advances but x does not hold: over several substeps it carries derivatives too
 const char* HiddenState(const mjModel* model) {
@@ -25,39 +19,7 @@ const char* HiddenState(const mjModel* model) {
   return nullptr;
 }
 
-bool AllFinite(const StepDerivative& d) {
-  return d.A.allFinite() && d.B.allFinite() && d.C.allFinite() && d.D.allFinite();
-}
-
 }  // namespace
-
-struct Linearizer::Impl {
-  Impl(const mjModel* model, const LinearizeOptions& options);
-  void Load(ConstVectorRef x, ConstVectorRef u);
-  void LinearizeOnce(bool sensors, StepDerivative* out);
-  void LinearizeInterval(StepDerivative* out);
-  template <typename Calls>
-  void Guarded(StepDerivative* out, const Calls& calls);
-  void Advance();
-  template <typename Call>
-  bool Covers(int level, StepDerivative* out, Call call);
-  template <typename Call>
-  void FirstThatCovers(StepDerivative* out, Call call);
-
-  const mjModel* model;
-  LinearizeOptions options;
-  Dims dims;
-  mjModel local;  // the caller's, refreshed at each call, with automatic reset and sleep off
-  DataPtr data;
-  VectorXd context, point;             // kContextSignature; mjSTATE_INTEGRATION at the current substep
-  std::unique_ptr<Backend> levels[4];  // by Level; null: not requested or not covered
-  bool whole_interval = false;         // substeps are differenced at once
-  std::string missing[4], reason;      // why not a better level
-  StepDerivative substep;
-  MatrixXd A, B;
-  PackedMatrix packed;
-  VectorXd no_control;
-};
 
 Linearizer::Impl::Impl(const mjModel* model, const LinearizeOptions& options)
     : model(model), options(options), dims(model), local(*model), data(MakeData(model)) {
@@ -107,45 +69,6 @@ void Linearizer::Impl::Load(ConstVectorRef x, ConstVectorRef u) {
   mj_getState(&local, data.get(), point.data(), mjSTATE_INTEGRATION);
 }
 
-// one level; false, with the reason in missing[level], when it does not cover the point
-template <typename Call>
-bool Linearizer::Impl::Covers(int level, StepDerivative* out, Call call) {
-  if (!levels[level]) return false;
-  mj_setState(&local, data.get(), point.data(), mjSTATE_INTEGRATION);
-  missing[level].clear();
-  if (!call(levels[level].get(), &missing[level])) return false;
-  if (out->status != StepStatus::kOk || AllFinite(*out)) return true;
-  missing[level] = "the result is not finite";
-  return false;
-}
-
-template <typename Call>
-void Linearizer::Impl::FirstThatCovers(StepDerivative* out, Call call) {
-  reason.clear();
-  auto add_reason = [this](const char* head, const char* text) {
-    if (!reason.empty()) reason += "; ";
-    reason += head;
-    reason += text;
-  };
-  for (int level : {kAnalytic, kResidual}) {
-    if (Covers(level, out, call)) {
-      auto& terms = out->coverage.terms;
-      if (!reason.empty() && !terms.empty() && terms[0].reason.empty()) terms[0].reason = reason;
-      return;
-    }
-    if (!missing[level].empty()) add_reason(level == kAnalytic ? "analytic: " : "residual difference: ", missing[level].c_str());
-  }
-  if (!Covers(kStep, out, call)) {
-    throw Error(ErrorCode::kUnsupported, "model '" + ModelName(model) + "' has no derivative at level '" +
-                                             ToString(options.level) + "': " + reason);
-  }
-  if (const char* why = WhyNotTransitionFd(model, options.sensors)) add_reason("", why);
-  out->coverage.terms.resize(1);
-  out->coverage.terms[0].term = "step";
-  out->coverage.terms[0].level = Level::kStep;
-  out->coverage.terms[0].reason = reason;
-}
-
 void Linearizer::Impl::LinearizeOnce(bool sensors, StepDerivative* out) {
   FirstThatCovers(out, [&](Backend* backend, std::string* missing) {
     return backend->Linearize(&local, data.get(), sensors, out, missing);
@@ -173,18 +96,6 @@ void Linearizer::Impl::LinearizeInterval(StepDerivative* out) {
     out->B = B + substep.B;
     out->status = substep.status;
     if (substep.coverage.Worst() > out->coverage.Worst()) out->coverage = substep.coverage;
-  }
-}
-
-// a full arena is a warning, unless the stack is what does not fit: that the engine calls an error, here the same status
-template <typename Calls>
-void Linearizer::Impl::Guarded(StepDerivative* out, const Calls& calls) {
-  EngineGuard guard(data.get());
-  try {
-    calls();
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kEngine || std::strstr(error.what(), "stack overflow") == nullptr) throw;
-    out->status = StepStatus::kArenaFull;
   }
 }
 

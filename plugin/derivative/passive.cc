@@ -48,7 +48,7 @@ void AddActuatorsDamping(const mjModel* m, int owner, Acts acts_on, Damping* dam
 
 // a radial spring −k(r) e on three coordinates, e = e(q): −[k 1 + k'(r)/r e eᵀ] ∂e/∂q
 void AddRadialSpring(double stiffness, const mjtNum* poly, const Eigen::Vector3d& e, const Eigen::Matrix3d& de, int dof,
-                     BlockedMatrix* R) {
+                     Columns* R) {
   const double r = e.norm(), k = PolyValue(stiffness, poly, r);
   double k_slope = 0, power = 1;
   for (int n = 0; n < mjNPOLY; n++, power *= r) k_slope += (n + 1) * poly[n] * power;
@@ -59,7 +59,7 @@ void AddRadialSpring(double stiffness, const mjtNum* poly, const Eigen::Vector3d
   }
 }
 
-void AddJointSpring(const mjModel* m, const mjData* d, int j, BlockedMatrix* R) {
+void AddJointSpring(const mjModel* m, const mjData* d, int j, Columns* R) {
   const mjtNum* poly = m->jnt_stiffnesspoly + mjNPOLY * j;
   const double stiffness = m->jnt_stiffness[j];
   if (stiffness == 0 && mju_isZero(poly, mjNPOLY)) return;
@@ -85,7 +85,7 @@ void AddJointSpring(const mjModel* m, const mjData* d, int j, BlockedMatrix* R) 
   AddRadialSpring(stiffness, poly, e, de, dof, R);
 }
 
-void AddTendon(const mjModel* m, const mjData* d, int t, BlockedMatrix* R) {
+void AddTendon(const mjModel* m, const mjData* d, int t, Columns* R) {
   const int nv = static_cast<int>(m->nv);
   double stiffness = 0, damping = 0;
   if (!Disabled(m, mjDSBL_SPRING)) {
@@ -162,7 +162,7 @@ std::string PassiveMissing(const mjModel* m) {
   return "";
 }
 
-void AddPassive(const mjModel* m, const mjData* d, BlockedMatrix* R) {
+void AddPassive(const mjModel* m, const mjData* d, Columns* R) {
   const int nv = static_cast<int>(m->nv);
   if (!Disabled(m, mjDSBL_SPRING)) {
     for (int j = 0; j < m->njnt; j++) AddJointSpring(m, d, j, R);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "derivative/tree_solver.h"
+#include "derivative/columns.h"
 
 namespace costate {
 
@@ -15,7 +15,7 @@ namespace costate {
 std::string PassiveMissing(const mjModel* model);
 
 /// Adds ∂(spring + damper force) to the columns q and v of R (README.md, eq. (P1)–(P3)).
-void AddPassive(const mjModel* model, const mjData* data, BlockedMatrix* R);
+void AddPassive(const mjModel* model, const mjData* data, Columns* R);
 
 /// Damping of a dof or tendon, linear and polynomial, actuators' contributions included.
 struct Damping {

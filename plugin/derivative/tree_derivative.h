@@ -61,6 +61,23 @@ class TreeDerivative {
   void Finish(const mjModel* model, const mjData* data, const TreeInput& input, const BodyConstraint* constraint,
               BlockedMatrix* R, BlockedMatrix* E, TreeSolver* H);
 
+  // Products with what Finish would add, without forming it: O(nbody + nv), tree_product.cc. They take the state that
+  // Forward leaves, which Finish spends.
+
+  /// out (2 nv: q, v) += Rᵀ y + Eᵀ z.  @param z  null unless input.e is there.
+  void Pull(const mjModel* model, const mjData* data, const TreeInput& input, const BodyConstraint* constraint,
+            const double* y, const double* z, double* out);
+
+  /// r (nv) += R x, e (nv) += E x along x (2 nv: q, v).  @param e  null unless input.e is there.
+  void Push(const mjModel* model, const mjData* data, const TreeInput& input, const BodyConstraint* constraint,
+            const double* x, double* r, double* e);
+
+  /// Adds Sᵀ HH S to H, as Finish does.
+  void AddHessian(const mjModel* model, const mjData* data, const BodyConstraint* constraint, TreeSolver* H);
+
+  /// Σ S y over the chain of a body, of the last Pull: its motion when dof i moves by y_i.
+  const Vec6& pulled(int body) const { return pull_[body].W; }
+
  private:
   void Backward(const mjModel* model, const TreeInput& input, const BodyConstraint* constraint);
   void Products(const mjModel* model, const mjData* data, const TreeInput& input);
@@ -79,11 +96,30 @@ class TreeDerivative {
   struct Dof {
     Vec6 psid, psidd, sigma, psie, aS;
   };
+  // of one product: fields from the root up, then sums over subtrees
+  struct PullBody {
+    Vec6 W, We;      // Σ S y, Σ S z
+    Vec6 F, G;       // all forces; I W
+    Vec6 Fe, Ge;     // the same of M e
+    Vec6 q, a, v;    // constraints: W ×* F + Pᵀ W, HH W, Kvᵀ W
+    Vec3 B, E;       // Bᵀ W, Eᵀ W
+    bool constraint;
+  };
+  struct PushBody {
+    Vec6 s;                // Σ S dq
+    Vec6 psidd, psid, aS;  // Σ ψ̈ dq + σ dv, Σ ψ̇ dq + S dv, Σ aS dq
+    Vec6 psie;             // Σ ψ_e dq
+    Vec6 F, dF, Fe, dFe;   // sums over the subtree of forces and of their changes
+  };
   std::vector<Body> body_;
   std::vector<Dof> dof_;
   std::vector<TreeLanes> left_, right_;
   std::vector<int> group_;  // first dof of each dof's group: ball and free rotation are groups of three
   std::vector<int> group_end_;
+  std::vector<PullBody> pull_;
+  std::vector<PushBody> push_;
+  std::vector<Vec6> before_, before_e_;  // W, We just before each dof's group
+  std::vector<BodyConstraint> hessian_;
 };
 
 }  // namespace costate

@@ -113,7 +113,8 @@ void ExpectAgrees(const std::string& xml, int steps, int min_rows) {
     for (int k = m->M_rowadr[i]; k < m->M_rowadr[i] + m->M_rownnz[i]; k++) H.Add(i, m->M_colind[k], d->M[k]);
   }
   tree.Finish(m, d, input, constraint.bodies(), &R, nullptr, &H);
-  constraint.AddPairsAndRows(m, d, tree, &R, &H);
+  Columns columns(&R);
+  constraint.AddPairsAndRows(m, d, tree, &columns, &H);
 
   MatrixXd value(nv, 2 * nv), dense = MatrixXd::Zero(nv, nv);
   for (int i = 0; i < nv; i++) {

@@ -1,0 +1,215 @@
+// Level 1 without columns: a covector pulled back, a direction pushed forward, by vector solves and recursions on the
+// tree. Section V of README.md.
+#include "derivative/analytic.h"
+#include "derivative/integrator.h"
+
+namespace costate {
+
+namespace {
+
+using VectorMap = Eigen::Map<VectorXd>;
+using ConstVectorMap = Eigen::Map<const VectorXd>;
+
+}  // namespace
+
+// as Terms, without columns: all that products need is left in place
+bool AnalyticBackend::Factors(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
+  if (!Prepare(m, d, out, missing)) return false;
+  missing->clear();
+  StartHessian(m, d);
+  tree_.AddHessian(m, d, constraint_.bodies(), &H_);
+  constraint_.AddPairsAndRows(m, d, tree_, nullptr, &H_);
+  if (H_.Factor()) return true;
+  *missing = "H is not positive definite";
+  return false;
+}
+
+// the point of a product and, under RK4, its stages
+bool AnalyticBackend::PreparePoint(const mjModel* m, mjData* d, StepStatus* status, Coverage* coverage,
+                                   std::string* missing) {
+  if (!Acceleration(m, d, false, &report_, missing)) return false;
+  *status = report_.status;
+  std::swap(*coverage, report_.coverage);
+  if (*status != StepStatus::kOk) return true;
+  if (differenced_.Any() && !Differences(m, d, missing)) return false;
+  if (differenced_.integrator) difference_->IntegratorGain(m, &gain_);
+  return true;
+}
+
+bool AnalyticBackend::Vjp(const mjModel* m, mjData* d, ConstVectorRef lambda, bool forces, StepVjp* out,
+                          std::string* missing) {
+  if (!PreparePoint(m, d, &out->status, &out->coverage, missing)) return false;
+  if (out->status != StepStatus::kOk) return true;
+  const int ndx = static_cast<int>(2 * m->nv + m->na);
+  out->qfrc.setZero(forces ? m->nv : 0);
+  out->xfrc.setZero(forces ? 6 * m->nbody : 0);
+  pulled_.setZero(ndx + m->nu);
+  if (m->opt.integrator == mjINT_RK4) {
+    if (!PrepareStages(m, d, &out->status, missing)) return out->status != StepStatus::kOk;
+    PullStages(m, d, lambda, out);
+  } else {
+    PullStep(m, d, lambda, out);
+  }
+  out->x = pulled_.head(ndx);
+  out->u = pulled_.tail(m->nu);
+  return true;
+}
+
+bool AnalyticBackend::Jvp(const mjModel* m, mjData* d, ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out,
+                          std::string* missing) {
+  if (!PreparePoint(m, d, &out->status, &out->coverage, missing)) return false;
+  if (out->status != StepStatus::kOk) return true;
+  const bool stages = m->opt.integrator == mjINT_RK4;
+  if (stages && !PrepareStages(m, d, &out->status, missing)) return out->status != StepStatus::kOk;
+  out->dx.resize(dx.rows(), dx.cols());
+  direction_.resize(dx.rows() + du.rows());
+  for (Eigen::Index c = 0; c < dx.cols(); c++) {
+    direction_.head(dx.rows()) = dx.col(c);
+    direction_.tail(du.rows()) = du.col(c);
+    double* next = out->dx.col(c).data();
+    stages ? PushStages(m, d, direction_.data(), next) : PushStep(m, d, direction_.data(), next);
+  }
+  return true;
+}
+
+// y: covector of the acceleration → of r, −∂r and E contracted with y and z into (x, u); z is null without a second solve
+void AnalyticBackend::PullAcceleration(const mjModel* m, const mjData* d, double* y, double* z, double* pulled) {
+  const int nv = static_cast<int>(m->nv);
+  H_.Solve(y);
+  tree_.Pull(m, d, input_, constraint_.bodies(), y, z, pulled);
+  Columns R = Columns::Pull(y, pulled);
+  AddForces(m, d, &R);
+  constraint_.AddPairsAndRows(m, d, tree_, &R, nullptr);
+  if (z) {
+    Columns E = Columns::Pull(z, pulled);
+    mass_.AddColumns(m, d, &E);
+  }
+  if (differenced_.Any()) {
+    VectorMap(pulled, direct_.residual.cols()).noalias() -= direct_.residual.transpose() * ConstVectorMap(y, nv);
+  }
+}
+
+// covectors of act' and, where it is not null, of act_dot into (x, u)
+void AnalyticBackend::PullActivation(const mjModel* m, const double* next, const double* rate, double* pulled) const {
+  const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na), ndx = 2 * nv + na;
+  if (na == 0) return;
+  if (!closed_actuation_) {
+    VectorMap to(pulled, ndx + m->nu);
+    if (next) to.noalias() += direct_.activation.transpose() * ConstVectorMap(next, na);
+    if (rate) to.noalias() += direct_.activation_rate.transpose() * ConstVectorMap(rate, na);
+    return;
+  }
+  if (next && (m->opt.disableflags & mjDSBL_ACTUATION)) VectorMap(pulled + 2 * nv, na) += ConstVectorMap(next, na);
+  for (const ActuatorSlope& s : actuation_.slopes()) {
+    if (s.act_index < 0) continue;
+    if (next) {
+      pulled[2 * nv + s.act_index] += s.next_act * next[s.act_index];
+      pulled[ndx + s.ctrl_index] += s.next_ctrl * next[s.act_index];
+    }
+    if (rate) {
+      pulled[2 * nv + s.act_index] += s.rate_act * rate[s.act_index];
+      pulled[ndx + s.ctrl_index] += s.rate_ctrl * rate[s.act_index];
+    }
+  }
+}
+
+// y_ is the covector of a force on the dofs; of a force at xipos it is the motion there
+void AnalyticBackend::PullForces(const mjModel* m, const mjData* d, StepVjp* out) const {
+  if (out->qfrc.size() == 0) return;
+  out->qfrc += y_;
+  for (int b = 1; b < m->nbody; b++) {
+    const Vec6& W = tree_.pulled(b);
+    const Vec3 r = Vec3Map(d->xipos + 3 * b) - Vec3Map(d->subtree_com + 3 * m->body_rootid[b]);
+    out->xfrc.segment<3>(6 * b) += W.tail<3>() + W.head<3>().cross(r);
+    out->xfrc.segment<3>(6 * b + 3) += W.head<3>();
+  }
+}
+
+// (V1) into pulled_
+void AnalyticBackend::PullStep(const mjModel* m, const mjData* d, ConstVectorRef lambda, StepVjp* out) {
+  const int nv = static_cast<int>(m->nv);
+  const double h = m->opt.timestep;
+  ApplyIntegrator(m, d);
+
+  // q' = q ⊕ h v', v' = v + h ā
+  y_ = lambda.segment(nv, nv);
+  PullPositions(m, v_next_.data(), h, lambda.data(), pulled_.data(), y_.data());
+  pulled_.segment(nv, nv) += y_;
+  y_ *= h;
+
+  double* z = nullptr;
+  if (second_solve_) {
+    z_.resize(nv);
+    z = z_.data();
+    mass_.ApplyTransposed(y_.data(), z);
+  } else if (differenced_.integrator) {
+    pulled_.noalias() += direct_.acceleration.transpose() * y_;
+    z_.noalias() = gain_.transpose() * y_;
+    y_.swap(z_);
+  }
+  PullAcceleration(m, d, y_.data(), z, pulled_.data());
+  PullActivation(m, lambda.data() + 2 * nv, nullptr, pulled_.data());
+  PullForces(m, d, out);
+}
+
+// dx = (dq, dv, dw, du) → da at fixed integrator; e receives E dx unless it is null
+void AnalyticBackend::PushAcceleration(const mjModel* m, const mjData* d, const double* dx, double* da, double* e) {
+  const int nv = static_cast<int>(m->nv);
+  std::fill(da, da + nv, 0.0);
+  if (e) std::fill(e, e + nv, 0.0);
+  tree_.Push(m, d, input_, constraint_.bodies(), dx, da, e);
+  Columns R = Columns::Push(dx, da);
+  AddForces(m, d, &R);
+  constraint_.AddPairsAndRows(m, d, tree_, &R, nullptr);
+  if (e) {
+    Columns E = Columns::Push(dx, e);
+    mass_.AddColumns(m, d, &E);
+  }
+  if (differenced_.Any()) {
+    VectorMap(da, nv).noalias() -= direct_.residual * ConstVectorMap(dx, direct_.residual.cols());
+  }
+  H_.Solve(da);
+}
+
+// d act' and d act_dot along dx; either may be null
+void AnalyticBackend::PushActivation(const mjModel* m, const double* dx, double* next, double* rate) const {
+  const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na), ndx = 2 * nv + na;
+  if (na == 0) return;
+  if (!closed_actuation_) {
+    const ConstVectorMap from(dx, ndx + m->nu);
+    if (next) VectorMap(next, na).noalias() = direct_.activation * from;
+    if (rate) VectorMap(rate, na).noalias() = direct_.activation_rate * from;
+    return;
+  }
+  const bool off = m->opt.disableflags & mjDSBL_ACTUATION;
+  if (next) std::copy(dx + 2 * nv, dx + ndx, next);
+  if (rate) std::fill(rate, rate + na, 0.0);
+  for (const ActuatorSlope& s : actuation_.slopes()) {
+    if (s.act_index < 0 || off) continue;
+    const double dw = dx[2 * nv + s.act_index], du = dx[ndx + s.ctrl_index];
+    if (next) next[s.act_index] = s.next_act * dw + s.next_ctrl * du;
+    if (rate) rate[s.act_index] = s.rate_act * dw + s.rate_ctrl * du;
+  }
+}
+
+// (V2)
+void AnalyticBackend::PushStep(const mjModel* m, const mjData* d, const double* dx, double* next) {
+  const int nv = static_cast<int>(m->nv);
+  const double h = m->opt.timestep;
+  ApplyIntegrator(m, d);
+  y_.resize(nv);
+  z_.resize(nv);
+  PushAcceleration(m, d, dx, y_.data(), second_solve_ ? z_.data() : nullptr);
+  if (second_solve_) {
+    mass_.Apply(y_.data(), z_.data());
+  } else if (differenced_.integrator) {
+    z_.noalias() = gain_ * y_;
+    z_.noalias() += direct_.acceleration * ConstVectorMap(dx, direct_.acceleration.cols());
+    y_.swap(z_);
+  }
+  VectorMap(next + nv, nv) = ConstVectorMap(dx + nv, nv) + h * y_;
+  PushPositions(m, v_next_.data(), h, dx, next + nv, next);
+  PushActivation(m, dx, next + 2 * nv, nullptr);
+}
+
+}  // namespace costate

@@ -1,0 +1,175 @@
+// Products of the RK4 step at level 1: its four stages stay prepared, so that they can be gone through backwards. (V3) of
+// README.md.
+#include <algorithm>
+
+#include "derivative/analytic.h"
+#include "derivative/integrator.h"
+#include "derivative/munthe_kaas.h"
+
+namespace costate {
+
+namespace {
+
+using Vector3 = Eigen::Vector3d;
+
+// calls f(activation, s, free) with act' = act + s act_dot, and whether it is within its limits
+template <typename F>
+void ForActivations(const mjModel* m, const mjData* first, const double* sum_rate, F f) {
+  for (int i = 0; i < m->nactuator; i++) {
+    const double s = ActivationStep(m, i);
+    const mjtNum* range = m->actuator_actrange + 2 * i;
+    for (int j = m->actuator_actadr[i], end = j + m->actuator_actnum[i]; j >= 0 && j < end; j++) {
+      const double next = first->act[j] + s * sum_rate[j];
+      f(j, s, !m->actuator_actlimited[i] || (next >= range[0] && next <= range[1]));
+    }
+  }
+}
+
+}  // namespace
+
+bool AnalyticBackend::PrepareStages(const mjModel* m, const mjData* d, StepStatus* status, std::string* missing) {
+  *missing = RungeKuttaRefusal(m);
+  if (!missing->empty()) return false;
+  const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na);
+  if (!stages_) {
+    stages_ = std::make_unique<Stages>();
+    for (int i = 0; i < 3; i++) {
+      stages_->backend[i] = std::make_unique<AnalyticBackend>(m, strict_, switch_);
+      stages_->data[i] = MakeData(m);
+    }
+  }
+  Stages& s = *stages_;
+  s.point.resize(mj_stateSize(m, mjSTATE_INTEGRATION));
+  mj_getState(m, d, s.point.data(), mjSTATE_INTEGRATION);
+  s.v[0] = s.k[0] = Eigen::Map<const VectorXd>(d->qvel, nv);
+  s.sum_k = kSum[0] * s.k[0];
+  s.sum_w = kSum[0] * Eigen::Map<const VectorXd>(d->act_dot, na);
+
+  const mjData* before = d;
+  for (int i = 1; i < 4; i++) {
+    // u = step k, q = q0 ⊕ u, v = v0 + step a, w = w0 + step act_dot
+    const double step = kStageWeight[i] * m->opt.timestep;
+    mjData* at = s.data[i - 1].get();
+    mj_setState(m, at, s.point.data(), mjSTATE_INTEGRATION);
+    mju_copy(at->qacc_warmstart, before->qacc_warmstart, nv);
+    s.u[i] = step * s.k[i - 1];
+    mj_integratePos(m, at->qpos, s.u[i].data(), 1);
+    mju_addToScl(at->qvel, stage(i - 1)->point_.a().data(), step, nv);
+    mju_addToScl(at->act, before->act_dot, step, na);
+    at->time = d->time + step;
+    s.v[i] = Eigen::Map<const VectorXd>(at->qvel, nv);
+    Coverage coverage;
+    if (!stage(i)->PreparePoint(m, at, status, &coverage, missing) || *status != StepStatus::kOk) return false;
+
+    s.k[i] = s.v[i];
+    ForRotations(m, [&](int r) {
+      const Vector3 u = s.u[i].segment<3>(r);
+      s.k[i].segment<3>(r) = InverseJacobian(u).Apply(u, s.v[i].segment<3>(r));
+    });
+    s.sum_k += kSum[i] * s.k[i];
+    s.sum_w += kSum[i] * Eigen::Map<const VectorXd>(at->act_dot, na);
+    before = at;
+  }
+  return true;
+}
+
+void AnalyticBackend::PullStages(const mjModel* m, const mjData* d, ConstVectorRef lambda, StepVjp* out) {
+  const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na), ndx = 2 * nv + na;
+  const double h = m->opt.timestep;
+  Stages& s = *stages_;
+
+  // q' = q0 ⊕ h Σ b k, v' = v0 + h Σ b a, act' = act + s Σ b act_dot
+  s.rate.setZero(nv);
+  PullPositions(m, s.sum_k.data(), h, lambda.data(), pulled_.data(), s.rate.data());
+  pulled_.segment(nv, nv) += lambda.segment(nv, nv);
+  s.act.setZero(na);
+  ForActivations(m, d, s.sum_w.data(), [&](int j, double step, bool free) {
+    if (!free) return;
+    pulled_[2 * nv + j] += lambda[2 * nv + j];
+    s.act[j] = step * lambda[2 * nv + j];
+  });
+  for (int i = 0; i < 4; i++) {
+    s.dk[i] = kSum[i] * s.rate;
+    s.da[i] = kSum[i] * h * lambda.segment(nv, nv);
+    s.dw[i] = kSum[i] * s.act;
+  }
+
+  for (int i = 3; i >= 0; i--) {
+    // a and act_dot of the stage
+    AnalyticBackend& at = *stage(i);
+    const mjData* data = i == 0 ? d : s.data[i - 1].get();
+    at.y_ = s.da[i];
+    s.pulled.setZero(ndx + m->nu);
+    at.PullAcceleration(m, data, at.y_.data(), nullptr, s.pulled.data());
+    at.PullActivation(m, nullptr, s.dw[i].data(), s.pulled.data());
+    at.PullForces(m, data, out);
+    if (i == 0) {
+      pulled_ += s.pulled;
+      pulled_.segment(nv, nv) += s.dk[0];
+      break;
+    }
+
+    // k = J_r⁻¹(u) v
+    const double step = kStageWeight[i] * h;
+    s.dv = s.dk[i];
+    s.du.setZero(nv);
+    ForRotations(m, [&](int r) {
+      const Vector3 u = s.u[i].segment<3>(r), k = s.dk[i].segment<3>(r);
+      const InverseJacobian inverse(u);
+      s.dv.segment<3>(r) = inverse.ApplyTransposed(u, k);
+      s.du.segment<3>(r) = inverse.VariationTransposed(u, s.v[i].segment<3>(r), k);
+    });
+    s.dv += s.pulled.segment(nv, nv);
+
+    // u = step k, q = q0 ⊕ u, v = v0 + step a, w = w0 + step act_dot, of the stage before
+    pulled_.tail(na + m->nu) += s.pulled.tail(na + m->nu);
+    pulled_.segment(nv, nv) += s.dv;
+    s.da[i - 1] += step * s.dv;
+    s.dw[i - 1] += step * s.pulled.segment(2 * nv, na);
+    s.dk[i - 1] += step * s.du;
+    PullPositions(m, s.k[i - 1].data(), step, s.pulled.data(), pulled_.data(), s.dk[i - 1].data());
+  }
+}
+
+void AnalyticBackend::PushStages(const mjModel* m, const mjData* d, const double* dx, double* next) {
+  const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na), ndx = 2 * nv + na;
+  const double h = m->opt.timestep;
+  Stages& s = *stages_;
+  const Eigen::Map<const VectorXd> first(dx, ndx + m->nu);
+  s.pulled = first;
+  s.rate.setZero(nv);
+  s.act.setZero(na);
+  for (int i = 0; i < 4; i++) {
+    s.dk[i] = s.pulled.segment(nv, nv);
+    if (i > 0) {
+      const double step = kStageWeight[i] * h;
+      PushPositions(m, s.k[i - 1].data(), step, dx, s.dk[i - 1].data(), s.pulled.data());
+      s.pulled.segment(nv, nv) = first.segment(nv, nv) + step * s.da[i - 1];
+      s.pulled.segment(2 * nv, na) = first.segment(2 * nv, na) + step * s.dw[i - 1];
+      s.dk[i] = s.pulled.segment(nv, nv);
+      ForRotations(m, [&](int r) {
+        const Vector3 u = s.u[i].segment<3>(r), du = step * s.dk[i - 1].segment<3>(r);
+        const InverseJacobian inverse(u);
+        s.dk[i].segment<3>(r) = inverse.Apply(u, s.pulled.segment<3>(nv + r)) + inverse.Variation(u, s.v[i].segment<3>(r), du);
+      });
+    }
+    s.da[i].resize(nv);
+    s.dw[i].resize(na);
+    AnalyticBackend& at = *stage(i);
+    at.PushAcceleration(m, i == 0 ? d : s.data[i - 1].get(), s.pulled.data(), s.da[i].data(), nullptr);
+    at.PushActivation(m, s.pulled.data(), nullptr, s.dw[i].data());
+    s.rate += kSum[i] * s.dk[i];
+    s.act += kSum[i] * s.dw[i];
+  }
+
+  Eigen::Map<VectorXd> out(next, ndx);
+  PushPositions(m, s.sum_k.data(), h, dx, s.rate.data(), next);
+  out.segment(nv, nv) = first.segment(nv, nv);
+  for (int i = 0; i < 4; i++) out.segment(nv, nv) += kSum[i] * h * s.da[i];
+  out.tail(na).setZero();
+  ForActivations(m, d, s.sum_w.data(), [&](int j, double step, bool free) {
+    if (free) out[2 * nv + j] = first[2 * nv + j] + step * s.act[j];
+  });
+}
+
+}  // namespace costate

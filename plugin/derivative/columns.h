@@ -1,0 +1,41 @@
+// Where the terms of −∂r leave their entries: as a matrix, or contracted at once with a row or a column vector, so that a
+// term is written only once and serves Jacobians and products alike.
+#ifndef COSTATE_DERIVATIVE_COLUMNS_H_
+#define COSTATE_DERIVATIVE_COLUMNS_H_
+
+#include "derivative/tree_solver.h"
+
+namespace costate {
+
+/// A term adds its entries by `R(i, j) += x`; what becomes of them is the caller's choice.
+class Columns {
+ public:
+  /// R itself.
+  explicit Columns(BlockedMatrix* R) : matrix_(R) {}
+  /// out_j += Σ_i y_i R_ij: the pull-back of a covector y (rows) to out (columns).
+  static Columns Pull(const double* y, double* out) { return {y, nullptr, out}; }
+  /// out_i += Σ_j R_ij x_j: the push-forward of a direction x (columns) to out (rows).
+  static Columns Push(const double* x, double* out) { return {nullptr, x, out}; }
+
+  struct Entry {
+    double* at;
+    double factor;
+    void operator+=(double x) const { *at += factor * x; }
+    void operator-=(double x) const { *at -= factor * x; }
+  };
+  Entry operator()(int i, int j) {
+    if (matrix_) return {&(*matrix_)(i, j), 1};
+    return rows_ ? Entry{out_ + j, rows_[i]} : Entry{out_ + i, columns_[j]};
+  }
+
+ private:
+  Columns(const double* rows, const double* columns, double* out) : rows_(rows), columns_(columns), out_(out) {}
+
+  BlockedMatrix* matrix_ = nullptr;
+  const double *rows_ = nullptr, *columns_ = nullptr;
+  double* out_ = nullptr;
+};
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_COLUMNS_H_

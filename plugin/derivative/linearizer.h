@@ -1,0 +1,119 @@
+// What Linearizer is made of; its functions live in linearize.cc (Jacobians) and product.cc (their products).
+#ifndef COSTATE_DERIVATIVE_LINEARIZER_H_
+#define COSTATE_DERIVATIVE_LINEARIZER_H_
+
+#include <costate/derivative.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/dense_product.h"
+#include "core/engine_guard.h"
+#include "derivative/backend.h"
+#include "derivative/step_difference.h"
+
+namespace costate {
+
+inline constexpr int kAnalytic = static_cast<int>(Level::kAnalytic), kResidual = static_cast<int>(Level::kResidual),
+              kStep = static_cast<int>(Level::kStep);
+
+inline bool AllFinite(const StepDerivative& d) {
+  return d.A.allFinite() && d.B.allFinite() && d.C.allFinite() && d.D.allFinite();
+}
+inline bool AllFinite(const StepVjp& v) {
+  return v.x.allFinite() && v.u.allFinite() && v.qfrc.allFinite() && v.xfrc.allFinite();
+}
+inline bool AllFinite(const StepJvp& v) { return v.dx.allFinite(); }
+
+struct Linearizer::Impl {
+  Impl(const mjModel* model, const LinearizeOptions& options);
+  void Load(ConstVectorRef x, ConstVectorRef u);
+  void LinearizeOnce(bool sensors, StepDerivative* out);
+  void LinearizeInterval(StepDerivative* out);
+  void VjpInterval(ConstVectorRef lambda, bool forces, StepVjp* out);
+  void JvpInterval(ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out);
+  void Advance();
+
+  // Out: StepDerivative, or one of its products
+  template <typename Out, typename Calls>
+  void Guarded(Out* out, const Calls& calls);
+  template <typename Out, typename Call>
+  bool Covers(int level, Out* out, Call call);
+  template <typename Out, typename Call>
+  void FirstThatCovers(Out* out, Call call);
+
+  const mjModel* model;
+  LinearizeOptions options;
+  Dims dims;
+  mjModel local;  // the caller's, refreshed at each call, with automatic reset and sleep off
+  DataPtr data;
+  VectorXd context, point;             // kContextSignature; mjSTATE_INTEGRATION at the current substep
+  std::unique_ptr<Backend> levels[4];  // by Level; null: not requested or not covered
+  bool whole_interval = false;         // substeps are differenced at once
+  std::string missing[4], reason;      // why not a better level
+  StepDerivative substep;
+  MatrixXd A, B;
+  PackedMatrix packed;
+  VectorXd no_control;
+  std::vector<VectorXd> points;  // of all substeps, to go back through
+  StepVjp substep_vjp;
+  VectorXd lambda;
+  MatrixXd dx;
+};
+
+// one level; false, with the reason in missing[level], when it does not cover the point
+template <typename Out, typename Call>
+bool Linearizer::Impl::Covers(int level, Out* out, Call call) {
+  if (!levels[level]) return false;
+  mj_setState(&local, data.get(), point.data(), mjSTATE_INTEGRATION);
+  missing[level].clear();
+  if (!call(levels[level].get(), &missing[level])) return false;
+  if (out->status != StepStatus::kOk || AllFinite(*out)) return true;
+  missing[level] = "the result is not finite";
+  return false;
+}
+
+template <typename Out, typename Call>
+void Linearizer::Impl::FirstThatCovers(Out* out, Call call) {
+  reason.clear();
+  auto add_reason = [this](const char* head, const char* text) {
+    if (!reason.empty()) reason += "; ";
+    reason += head;
+    reason += text;
+  };
+  for (int level : {kAnalytic, kResidual}) {
+    if (Covers(level, out, call)) {
+      auto& terms = out->coverage.terms;
+      if (!reason.empty() && !terms.empty() && terms[0].reason.empty()) terms[0].reason = reason;
+      return;
+    }
+    if (!missing[level].empty()) add_reason(level == kAnalytic ? "analytic: " : "residual difference: ", missing[level].c_str());
+  }
+  if (!Covers(kStep, out, call)) {
+    throw Error(ErrorCode::kUnsupported, "model '" + ModelName(model) + "' has no derivative at level '" +
+                                             ToString(options.level) + "': " + reason);
+  }
+  if (const char* why = WhyNotTransitionFd(model, options.sensors)) add_reason("", why);
+  out->coverage.terms.resize(1);
+  out->coverage.terms[0].term = "step";
+  out->coverage.terms[0].level = Level::kStep;
+  out->coverage.terms[0].reason = reason;
+}
+
+// a full arena is a warning, unless the stack is what does not fit: that the engine calls an error, here the same status
+template <typename Out, typename Calls>
+void Linearizer::Impl::Guarded(Out* out, const Calls& calls) {
+  EngineGuard guard(data.get());
+  try {
+    calls();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kEngine || std::strstr(error.what(), "stack overflow") == nullptr) throw;
+    out->status = StepStatus::kArenaFull;
+  }
+}
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_LINEARIZER_H_

@@ -1,0 +1,59 @@
+// The engine's Runge–Kutta–Munthe-Kaas step, (I6) of README.md: tableau and the map of rotation rates.
+#ifndef COSTATE_DERIVATIVE_MUNTHE_KAAS_H_
+#define COSTATE_DERIVATIVE_MUNTHE_KAAS_H_
+
+#include <mujoco/mujoco.h>
+
+#include <Eigen/Geometry>
+#include <cmath>
+
+namespace costate {
+
+inline constexpr double kStageWeight[4] = {0, 0.5, 0.5, 1};  // the tableau has one entry a row
+inline constexpr double kSum[4] = {1.0 / 6, 1.0 / 3, 1.0 / 3, 1.0 / 6};
+
+// J_r⁻¹(u) v = v + ½ u×v + g(θ) u×(u×v), g = 1/θ² − (1 + cos θ) / (2 θ sin θ), and g'(θ)/θ
+struct InverseJacobian {
+  double g, slope;
+  explicit InverseJacobian(const Eigen::Vector3d& u) {
+    const double t2 = u.squaredNorm(), t = std::sqrt(t2);
+    if (t < 0.1) {
+      // series; the closed form loses digits here
+      g = 1.0 / 12 + t2 / 720 + t2 * t2 / 30240 + t2 * t2 * t2 / 1209600;
+      slope = 2.0 / 720 + 4 * t2 / 30240 + 6 * t2 * t2 / 1209600 + 8 * t2 * t2 * t2 / 47900160;
+      return;
+    }
+    const double s = std::sin(t), c = std::cos(t);
+    g = 1 / t2 - (1 + c) / (2 * t * s);
+    // d/dθ of (1 + c) / (2 θ s) = [−θ s² − (1 + c)(s + θ c)] / (2 θ² s²)
+    slope = (-2 / (t2 * t) + (t * s * s + (1 + c) * (s + t * c)) / (2 * t2 * s * s)) / t;
+  }
+  Eigen::Vector3d Apply(const Eigen::Vector3d& u, const Eigen::Vector3d& v) const {
+    return v + 0.5 * u.cross(v) + g * u.cross(u.cross(v));
+  }
+  Eigen::Vector3d Variation(const Eigen::Vector3d& u, const Eigen::Vector3d& v, const Eigen::Vector3d& du) const {
+    return 0.5 * du.cross(v) + g * (du.cross(u.cross(v)) + u.cross(du.cross(v))) +
+           slope * u.dot(du) * u.cross(u.cross(v));
+  }
+  /// Transposes of both for a covector k of the rate: by v, and by u.
+  Eigen::Vector3d ApplyTransposed(const Eigen::Vector3d& u, const Eigen::Vector3d& k) const {
+    return k - 0.5 * u.cross(k) + g * u.cross(u.cross(k));
+  }
+  Eigen::Vector3d VariationTransposed(const Eigen::Vector3d& u, const Eigen::Vector3d& v, const Eigen::Vector3d& k) const {
+    const Eigen::Vector3d uv = u.cross(v);
+    return 0.5 * v.cross(k) + g * (uv.cross(k) + v.cross(k.cross(u))) + slope * k.dot(u.cross(uv)) * u;
+  }
+};
+
+// calls f(first dof) for each rotation of a ball or free joint
+template <typename F>
+void ForRotations(const mjModel* m, F f) {
+  for (int j = 0; j < m->njnt; j++) {
+    if (m->jnt_type[j] == mjJNT_BALL) f(m->jnt_dofadr[j]);
+    if (m->jnt_type[j] == mjJNT_FREE) f(m->jnt_dofadr[j] + 3);
+  }
+}
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_MUNTHE_KAAS_H_

@@ -1,0 +1,215 @@
+// Products with A and B against the matrices themselves, on every kind of term; applied forces against differenced steps.
+#include <costate/derivative.h>
+
+#include <cmath>
+#include <functional>
+
+#include "derivative/analytic.h"
+#include "support/engine_test.h"
+#include "support/matrix_near.h"
+#include "support/random_state.h"
+
+namespace costate {
+namespace {
+
+using ProductTest = support::EngineTest;
+
+constexpr double kRounding = 1e-12;  // of the largest sum of absolute values in the product
+constexpr double kDifference = 1e-6;
+
+double Largest(const MatrixXd& x) { return x.size() ? x.cwiseAbs().maxCoeff() : 0; }
+
+VectorXd RandomCovector(const mjModel* model, unsigned seed) {
+  // entries of A by velocity are h times smaller than those by position: a covector with both scales sees both
+  VectorXd lambda = support::RandomTangent(model, seed);
+  return lambda;
+}
+
+// Aᵀ λ, Bᵀ λ and A dx + B du of one Linearizer
+void ExpectProducts(const mjModel* model, const mjData* data, const LinearizeOptions& options = {.sensors = false},
+                    double tolerance = kRounding) {
+  const Dims dims(model);
+  Linearizer linearizer(model, options);
+  linearizer.SetContext(GetContext(model, data));
+  const VectorXd x = GetState(model, data), u = Eigen::Map<const VectorXd>(data->ctrl, dims.nu);
+  StepDerivative matrices;
+  linearizer.Linearize(x, u, &matrices);
+  ASSERT_EQ(matrices.status, StepStatus::kOk);
+
+  const VectorXd lambda = RandomCovector(model, 7);
+  StepVjp vjp;
+  linearizer.Vjp(x, u, lambda, &vjp);
+  ASSERT_EQ(vjp.status, StepStatus::kOk);
+  EXPECT_EQ(vjp.coverage.Worst(), matrices.coverage.Worst());
+  const double x_scale = Largest(matrices.A.cwiseAbs().transpose() * lambda.cwiseAbs());
+  const double u_scale = Largest(matrices.B.cwiseAbs().transpose() * lambda.cwiseAbs());
+  EXPECT_TRUE(support::MatricesNear(vjp.x, matrices.A.transpose() * lambda, tolerance * x_scale, TangentNames(model)));
+  EXPECT_TRUE(support::MatricesNear(vjp.u, matrices.B.transpose() * lambda, tolerance * u_scale));
+  EXPECT_EQ(vjp.qfrc.size() + vjp.xfrc.size(), 0);
+
+  MatrixXd dx(dims.ndx, 3), du(dims.nu, 3);
+  for (int c = 0; c < 3; c++) {
+    dx.col(c) = support::RandomTangent(model, 20 + c);
+    du.col(c) = support::Random(30 + c).Vector(dims.nu);
+  }
+  StepJvp jvp;
+  linearizer.Jvp(x, u, dx, du, &jvp);
+  ASSERT_EQ(jvp.status, StepStatus::kOk);
+  const double scale = Largest(matrices.A.cwiseAbs() * dx.cwiseAbs() + matrices.B.cwiseAbs() * du.cwiseAbs());
+  EXPECT_TRUE(support::MatricesNear(jvp.dx, matrices.A * dx + matrices.B * du, tolerance * scale, TangentNames(model)));
+}
+
+DataPtr AfterSteps(const mjModel* model, int steps, unsigned seed = 3) {
+  DataPtr data = MakeData(model);
+  if (model->nkey > 0) mj_resetDataKeyframe(model, data.get(), 0);
+  const VectorXd u = support::RandomControl(model, seed);
+  mju_copy(data->ctrl, u.data(), static_cast<int>(model->nu));
+  for (int k = 0; k < steps; k++) mj_step(model, data.get());
+  return data;
+}
+
+class EveryIntegrator : public support::EngineTest, public ::testing::WithParamInterface<std::tuple<int, int, int>> {};
+
+TEST_P(EveryIntegrator, ProductsAreThoseOfTheMatrices) {
+  const ModelPtr model = LoadModel(COSTATE_TESTDATA "/many_terms.xml");
+  model->opt.integrator = std::get<0>(GetParam());
+  model->opt.cone = std::get<1>(GetParam());
+  model->opt.jacobian = std::get<2>(GetParam());
+  DataPtr data = AfterSteps(model.get(), 60);
+  ASSERT_GE(data->ncon, 3);
+  for (int k = 6; k < 6 * model->nbody; k++) data->xfrc_applied[k] = 0.3 * std::sin(k);
+  ExpectProducts(model.get(), data.get());
+  ExpectProducts(model.get(), data.get(), {.substeps = 3, .sensors = false}, 1e-11);
+}
+
+INSTANTIATE_TEST_SUITE_P(IntegratorsConesJacobians, EveryIntegrator,
+                         ::testing::Combine(::testing::Values(mjINT_EULER, mjINT_RK4, mjINT_IMPLICIT, mjINT_IMPLICITFAST),
+                                            ::testing::Values(mjCONE_PYRAMIDAL, mjCONE_ELLIPTIC),
+                                            ::testing::Values(mjJAC_DENSE, mjJAC_SPARSE)));
+
+// the models of this repository, at rest, in motion and at random
+TEST_F(ProductTest, AgreeOnTheModelsOfThisRepository) {
+  for (const char* name : {"acrobot", "arm", "cartpole", "hopper", "humanoid", "quadrotor", "quadruped"}) {
+    SCOPED_TRACE(name);
+    const ModelPtr model = LoadModel(std::string(COSTATE_MODELS "/") + name + "/" + name + ".xml");
+    for (int steps : {0, 100}) ExpectProducts(model.get(), AfterSteps(model.get(), steps).get());
+    const DataPtr data = MakeData(model.get());
+    SetState(model.get(), data.get(), support::RandomState(model.get(), 5));
+    ExpectProducts(model.get(), data.get());
+  }
+}
+
+// connect and weld on bodies and sites, ball limits, spinning free bodies
+TEST_F(ProductTest, AgreeOnEqualities) {
+  const std::string scene = R"(
+    <mujoco>
+      <worldbody>
+        <body name="a" pos="0 0 0.14"><freejoint/><geom type="box" size="0.15 0.1 0.2"/>
+          <body name="b" pos="0.3 0 0"><joint type="ball" range="0 15" limited="true"/><geom size="0.1" pos="0.1 0 0"/>
+            <site name="s1" pos="0.1 0 0.1" euler="10 20 30"/>
+          </body>
+        </body>
+        <body name="c" pos="0 0.5 0.14"><joint type="free" damping="0.2"/><geom type="box" size="0.15 0.1 0.3"/>
+          <site name="s2" pos="-0.1 0.1 0" euler="50 0 30"/>
+        </body>
+        <body name="e" pos="1 0.5 0.14"><joint axis="0 1 0"/><joint axis="1 0 0"/><geom type="box" size="0.15 0.1 0.3"/></body>
+      </worldbody>
+      <equality>%</equality>
+    </mujoco>)";
+  for (const char* equality : {"<connect body1='b' body2='c' anchor='0.1 0.2 0'/>", "<weld body1='c' body2='e' torquescale='0.3'/>",
+                               "<weld site1='s1' site2='s2'/>", "<weld body1='c'/>", "<weld body1='a' body2='b'/>"}) {
+    for (int integrator : {mjINT_EULER, mjINT_IMPLICITFAST, mjINT_RK4}) {
+      SCOPED_TRACE(std::string(equality) + std::to_string(integrator));
+      std::string xml = scene;
+      xml.replace(xml.find('%'), 1, equality);
+      const ModelPtr model = LoadModelFromString(xml);
+      model->opt.integrator = integrator;
+      const DataPtr data = MakeData(model.get());
+      SetState(model.get(), data.get(),
+               support::RandomState(model.get(), 11, {.position = 0.4, .velocity = 2, .inside_limits = false}));
+      ExpectProducts(model.get(), data.get());
+    }
+  }
+}
+
+// polynomial dampers and springs of every joint, a fixed tendon, and implicitfast's standalone free body
+TEST_F(ProductTest, AgreeOnSpringsAndDampers) {
+  const ModelPtr model = LoadModelFromString(R"(
+    <mujoco>
+      <option timestep="0.003"/>
+      <worldbody>
+        <body>
+          <freejoint name="root"/>
+          <geom type="box" size="0.3 0.2 0.1" pos="0.1 0 0.05"/>
+          <body pos="0.3 0 0">
+            <joint name="ball" type="ball" stiffness="20" damping="0.3"/>
+            <geom type="capsule" size="0.05 0.2" pos="0 0.1 0.2" contype="0"/>
+            <body pos="0 0 0.4">
+              <joint name="hinge" axis="0 1 0.2" stiffness="6" springref="20" damping="0.4"/>
+              <joint name="slide" type="slide" axis="1 0 0.5" stiffness="90" damping="3"/>
+              <geom type="box" size="0.05 0.1 0.1" contype="0"/>
+            </body>
+          </body>
+        </body>
+        <body pos="3 0 1"><joint type="free" damping="0.3"/><geom type="box" size="0.1 0.2 0.4" pos="0.1 0.05 0"/></body>
+      </worldbody>
+      <tendon>
+        <fixed stiffness="30" damping="0.5"><joint joint="hinge" coef="0.6"/><joint joint="slide" coef="-0.9"/></fixed>
+      </tendon>
+    </mujoco>)");
+  mjModel* m = model.get();
+  for (int j = 0; j < m->njnt; j++) m->jnt_stiffnesspoly[mjNPOLY * j] = 4, m->jnt_stiffnesspoly[mjNPOLY * j + 1] = 2;
+  for (int i = 0; i < m->nv; i++) m->dof_dampingpoly[mjNPOLY * i] = 0.2, m->dof_dampingpoly[mjNPOLY * i + 1] = 0.1;
+  for (int integrator : {mjINT_EULER, mjINT_IMPLICIT, mjINT_IMPLICITFAST, mjINT_RK4}) {
+    SCOPED_TRACE(integrator);
+    m->opt.integrator = integrator;
+    const DataPtr data = MakeData(m);
+    SetState(m, data.get(), support::RandomState(m, 4, {.velocity = 4}));
+    for (int k = 6; k < 6 * m->nbody; k++) data->xfrc_applied[k] = 0.3 * k - 3;
+    ExpectProducts(m, data.get());
+  }
+}
+
+// terms that are differenced, one at a time, enter through their columns
+TEST_F(ProductTest, AgreeWhereATermIsDifferenced) {
+  for (int integrator : {mjINT_EULER, mjINT_IMPLICITFAST, mjINT_RK4}) {
+    const ModelPtr model = LoadModel(COSTATE_TESTDATA "/many_terms.xml");
+    model->opt.integrator = integrator;
+    const DataPtr data = AfterSteps(model.get(), 60);
+    const TermSwitch switches[] = {{.passive = true}, {.actuation = true}, {.constraint = true}, {.integrator = true}};
+    for (const TermSwitch& differenced : switches) {
+      SCOPED_TRACE(std::to_string(integrator) + " " + std::to_string(&differenced - switches));
+      AnalyticBackend backend(model.get(), false, differenced);
+      const DataPtr work = MakeData(model.get());
+      const auto at_point = [&] { mj_copyState(model.get(), data.get(), work.get(), mjSTATE_INTEGRATION); };
+      StepDerivative matrices;
+      std::string missing;
+      at_point();
+      ASSERT_TRUE(backend.Linearize(model.get(), work.get(), false, &matrices, &missing)) << missing;
+      const VectorXd lambda = RandomCovector(model.get(), 2);
+      StepVjp vjp;
+      at_point();
+      ASSERT_TRUE(backend.Vjp(model.get(), work.get(), lambda, false, &vjp, &missing)) << missing;
+      // the differences are made twice: equal but for what a warm start leaves
+      EXPECT_TRUE(support::MatricesNearRelative(vjp.x, matrices.A.transpose() * lambda, 1e-9));
+      EXPECT_TRUE(support::MatricesNearRelative(vjp.u, matrices.B.transpose() * lambda, 1e-9));
+      MatrixXd dx = support::RandomTangent(model.get(), 3), du = support::Random(4).Vector(static_cast<int>(model->nu));
+      StepJvp jvp;
+      at_point();
+      ASSERT_TRUE(backend.Jvp(model.get(), work.get(), dx, du, &jvp, &missing)) << missing;
+      EXPECT_TRUE(support::MatricesNearRelative(jvp.dx, matrices.A * dx + matrices.B * du, 1e-9));
+    }
+  }
+}
+
+// at the other levels the products are made of the matrices
+TEST_F(ProductTest, EveryLevelHasThem) {
+  const ModelPtr model = LoadModel(COSTATE_TESTDATA "/many_terms.xml");
+  const DataPtr data = AfterSteps(model.get(), 60);
+  for (Level level : {Level::kResidual, Level::kStep}) {
+    ExpectProducts(model.get(), data.get(), {.level = level, .substeps = 2, .sensors = false}, 1e-9);
+  }
+}
+
+}  // namespace
+}  // namespace costate
