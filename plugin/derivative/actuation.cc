@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "derivative/transmission.h"
+
 namespace costate {
 
 namespace {
@@ -45,11 +47,12 @@ struct Muscle {
     else bump(lmax - L, lmax - b, -1, false);
   }
 
-  void Velocity(double* value, double* slope) const {
+  void Velocity(double* value, double* slope, double* bend) const {
     const double fvmax = prm[8], y = fvmax - 1, w = std::max(mjMINVAL, y);
+    *bend = 0;
     if (V <= -1) *value = *slope = 0;
-    else if (V <= 0) *value = (V + 1) * (V + 1), *slope = 2 * (V + 1);
-    else if (V <= y) *value = fvmax - (y - V) * (y - V) / w, *slope = 2 * (y - V) / w;
+    else if (V <= 0) *value = (V + 1) * (V + 1), *slope = 2 * (V + 1), *bend = 2;
+    else if (V <= y) *value = fvmax - (y - V) * (y - V) / w, *slope = 2 * (y - V) / w, *bend = -2 / w;
     else *value = fvmax, *slope = 0;
   }
 
@@ -63,14 +66,14 @@ struct Muscle {
   }
 };
 
-// act_dot of a muscle: (ctrl − act) / tau(ctrl − act, act)
-void MuscleRate(double ctrl, double act, const mjtNum* prm, double* by_ctrl, double* by_act) {
+// act_dot of a muscle: (ctrl − act) / tau(ctrl − act, act), with the excess on the side given where it is zero
+void MuscleRate(double ctrl, double act, double side, const mjtNum* prm, double* by_ctrl, double* by_act) {
   const double excess = std::clamp(ctrl, 0.0, 1.0) - act;
   const double s = 0.5 + 1.5 * std::clamp(act, 0.0, 1.0), s_slope = act >= 0 && act <= 1 ? 1.5 : 0;
   const double rise = prm[0] * s, fall = prm[1] / s, width = prm[2];
 
   // tau and its slopes by the excess and by s
-  double weight = excess > 0 ? 1 : 0, weight_slope = 0;
+  double weight = excess > 0 || (excess == 0 && side > 0) ? 1 : 0, weight_slope = 0;
   if (width >= mjMINVAL) {
     const double x = excess / width + 0.5;
     weight = x <= 0 ? 0 : x >= 1 ? 1 : x * x * x * (3 * x * (2 * x - 5) + 10);
@@ -82,6 +85,15 @@ void MuscleRate(double ctrl, double act, const mjtNum* prm, double* by_ctrl, dou
   const double rate = excess / tau, by_excess = (1 - rate * tau_excess) / tau;
   *by_ctrl = ctrl >= 0 && ctrl <= 1 ? by_excess : 0;
   *by_act = -by_excess - rate * tau_s * s_slope / tau;
+}
+
+// (A3) where control and activation are equal, hard switching kinks: the slope of the side that the edge of [0, 1] leaves,
+// inside the mean of both
+void MuscleRate(double ctrl, double act, const mjtNum* prm, double* by_ctrl, double* by_act) {
+  double ctrl_slope[2], act_slope[2];
+  for (int k = 0; k < 2; k++) MuscleRate(ctrl, act, k == 0 ? -1 : 1, prm, &ctrl_slope[k], &act_slope[k]);
+  *by_ctrl = ctrl <= 0 ? ctrl_slope[1] : ctrl >= 1 ? ctrl_slope[0] : 0.5 * (ctrl_slope[0] + ctrl_slope[1]);
+  *by_act = act <= 0 ? act_slope[0] : act >= 1 ? act_slope[1] : 0.5 * (act_slope[0] + act_slope[1]);
 }
 
 }  // namespace
@@ -129,17 +141,20 @@ std::string Actuation::Missing(const mjModel* m) {
       return name("activation dynamics");
     }
     if (dyn == mjDYN_NONE ? m->actuator_actnum[i] != 0 : m->actuator_actnum[i] != 1) return name("activation states");
-    if (!HasConstantMoment(m, i) && !IsThruster(m, i)) return name("moving moment arm");
-    if (m->actuator_trntype[i] == mjTRN_TENDON && m->tendon_actfrclimited[m->actuator_trnid[2 * i]]) {
-      return name("tendon force limit");
-    }
+    if (!HasMoment(m, i)) return name("moving moment arm");
   }
   return "";
 }
 
-void Actuation::Compute(const mjModel* m, const mjData* d) {
+Actuation::Actuation(const mjModel* m) : builder_(m), own_(m->nactuator) {}
+
+void Actuation::Compute(const mjModel* m, const mjData* d, const TendonMoments& tendons) {
   slopes_.assign(m->nactuator, {});
+  moment_.assign(m->nactuator, {});
+  force_.assign(m->nactuator, 0);
+  row_scale_.assign(m->nactuator, 0);
   clamped_.assign(m->nv, 0);
+  any_clamped_ = false;
   if (m->opt.disableflags & mjDSBL_ACTUATION) return;
 
   for (int j = 0; j < m->njnt; j++) {
@@ -147,76 +162,155 @@ void Actuation::Compute(const mjModel* m, const mjData* d) {
     if (!m->jnt_actfrclimited[j] || (type != mjJNT_HINGE && type != mjJNT_SLIDE)) continue;
     const double force = d->qfrc_actuator[dof];
     clamped_[dof] = force <= m->jnt_actfrcrange[2 * j] || force >= m->jnt_actfrcrange[2 * j + 1];
+    any_clamped_ = any_clamped_ || clamped_[dof];
   }
 
   for (int i = 0; i < m->nactuator; i++) {
-    ActuatorSlope& s = slopes_[i];
-    const int u = m->actuator_ctrladr[i], out = m->actuator_outadr[i];
-    s.ctrl_index = u;
-    const bool limited = m->actuator_ctrllimited[u] && !(m->opt.disableflags & mjDSBL_CLAMPCTRL);
-    const double ctrl = limited ? std::clamp(d->ctrl[u], m->actuator_ctrlrange[2 * u], m->actuator_ctrlrange[2 * u + 1])
-                                : d->ctrl[u];
-    const double ctrl_slope = Slope(!limited || Inside(d->ctrl[u], m->actuator_ctrlrange + 2 * u));
+    Slopes(m, d, i);
+    if (m->actuator_trntype[i] == mjTRN_TENDON) {
+      const int tendon = m->actuator_trnid[2 * i];
+      const bool constant = HasConstantMoment(m, i) && !m->tendon_actfrclimited[tendon];
+      row_scale_[i] = m->actuator_gear[6 * m->actuator_outadr[i]];
+      if (!constant) moment_[i] = {&tendons[tendon], row_scale_[i]};
+    } else if (!HasConstantMoment(m, i) && !FollowsTree(m, i)) {
+      TransmissionMoment(m, d, i, &builder_, &own_[i]);
+      row_scale_[i] = 1;
+      moment_[i] = {&own_[i], 1};
+    }
+  }
+  LimitForces(m);
+  for (int i = 0; i < m->nactuator && any_clamped_; i++) {
+    const int type = m->actuator_trntype[i];
+    const bool joint = type == mjTRN_JOINT || type == mjTRN_JOINTINPARENT;
+    if (joint && clamped_[m->jnt_dofadr[m->actuator_trnid[2 * i]]]) NoDamping(&slopes_[i]);
+  }
+}
 
-    // act_dot and act'
-    double input = ctrl, input_ctrl = ctrl_slope, input_act = 0;
-    if (m->actuator_actnum[i] > 0) {
-      s.act_index = m->actuator_actadr[i];
-      const double act = d->act[s.act_index];
-      const mjtNum* prm = m->actuator_dynprm + mjNDYN * i;
-      switch (m->actuator_dyntype[i]) {
-        case mjDYN_INTEGRATOR: s.rate_ctrl = 1; break;
-        case mjDYN_MUSCLE: MuscleRate(ctrl, act, prm, &s.rate_ctrl, &s.rate_act); break;
-        default: s.rate_ctrl = 1 / std::max(mjMINVAL, prm[0]), s.rate_act = -s.rate_ctrl;
-      }
-      s.rate_ctrl *= ctrl_slope;
-      const double step = ActivationStep(m, i);
-      const double next = act + step * d->act_dot[s.act_index];
-      const bool free = !m->actuator_actlimited[i] || Inside(next, m->actuator_actrange + 2 * i);
-      s.next_ctrl = Slope(free) * step * s.rate_ctrl;
-      s.next_act = Slope(free) * (1 + step * s.rate_act);
-      if (m->actuator_actearly[i]) {
-        input = free ? next : std::clamp(next, m->actuator_actrange[2 * i], m->actuator_actrange[2 * i + 1]);
-        input_ctrl = s.next_ctrl;
-        input_act = s.next_act;
-      } else {
-        input = act;
-        input_ctrl = 0;
-        input_act = 1;
-      }
-      if (IsActuatorDisabled(m, i)) s.next_ctrl = 0, s.next_act = 1;
-    }
-    if (IsActuatorDisabled(m, i)) continue;
+// slopes of act_dot, act' and of the force before limits
+void Actuation::Slopes(const mjModel* m, const mjData* d, int i) {
+  ActuatorSlope& s = slopes_[i];
+  const int u = m->actuator_ctrladr[i], out = m->actuator_outadr[i];
+  s.ctrl_index = u;
+  const bool limited = m->actuator_ctrllimited[u] && !(m->opt.disableflags & mjDSBL_CLAMPCTRL);
+  const double ctrl = limited ? std::clamp(d->ctrl[u], m->actuator_ctrlrange[2 * u], m->actuator_ctrlrange[2 * u + 1])
+                              : d->ctrl[u];
+  const double ctrl_slope = Slope(!limited || Inside(d->ctrl[u], m->actuator_ctrlrange + 2 * u));
 
-    // force = gain(l, l̇) input + bias(l, l̇)
-    const double length = d->actuator_length[out], velocity = d->actuator_velocity[out];
-    const mjtNum *gain_prm = m->actuator_gainprm + mjNGAIN * i, *bias_prm = m->actuator_biasprm + mjNBIAS * i;
-    double gain = gain_prm[0], gain_length = 0, gain_velocity = 0, bias = 0, bias_length = 0, bias_velocity = 0;
-    if (m->actuator_gaintype[i] == mjGAIN_AFFINE) {
-      gain += gain_prm[1] * length + gain_prm[2] * velocity;
-      gain_length = gain_prm[1];
-      gain_velocity = gain_prm[2];
-    } else if (m->actuator_gaintype[i] == mjGAIN_MUSCLE) {
-      const Muscle muscle(m, d, i, gain_prm);
-      double FL, dFL, FV, dFV;
-      muscle.Length(&FL, &dFL);
-      muscle.Velocity(&FV, &dFV);
-      gain = -muscle.peak * FL * FV;
-      gain_length = -muscle.peak * dFL * FV / muscle.unit_length;
-      gain_velocity = -muscle.peak * FL * dFV / muscle.unit_velocity;
+  // act_dot and act'
+  double input = ctrl, input_ctrl = ctrl_slope, input_act = 0;
+  if (m->actuator_actnum[i] > 0) {
+    s.act_index = m->actuator_actadr[i];
+    const double act = d->act[s.act_index];
+    const mjtNum* prm = m->actuator_dynprm + mjNDYN * i;
+    switch (m->actuator_dyntype[i]) {
+      case mjDYN_INTEGRATOR: s.rate_ctrl = 1; break;
+      case mjDYN_MUSCLE: MuscleRate(ctrl, act, prm, &s.rate_ctrl, &s.rate_act); break;
+      default: s.rate_ctrl = 1 / std::max(mjMINVAL, prm[0]), s.rate_act = -s.rate_ctrl;
     }
-    if (m->actuator_biastype[i] == mjBIAS_AFFINE) {
-      bias = bias_prm[0] + bias_prm[1] * length + bias_prm[2] * velocity;
-      bias_length = bias_prm[1];
-      bias_velocity = bias_prm[2];
-    } else if (m->actuator_biastype[i] == mjBIAS_MUSCLE) {
-      Muscle(m, d, i, bias_prm).Passive(&bias, &bias_length);
+    s.rate_ctrl *= ctrl_slope;
+    const double step = ActivationStep(m, i);
+    const double next = act + step * d->act_dot[s.act_index];
+    const bool free = !m->actuator_actlimited[i] || Inside(next, m->actuator_actrange + 2 * i);
+    s.next_ctrl = Slope(free) * step * s.rate_ctrl;
+    s.next_act = Slope(free) * (1 + step * s.rate_act);
+    if (m->actuator_actearly[i]) {
+      input = free ? next : std::clamp(next, m->actuator_actrange[2 * i], m->actuator_actrange[2 * i + 1]);
+      input_ctrl = s.next_ctrl;
+      input_act = s.next_act;
+    } else {
+      input = act;
+      input_ctrl = 0;
+      input_act = 1;
     }
-    if (m->actuator_forcelimited[i] && !Inside(gain * input + bias, m->actuator_forcerange + 2 * i)) continue;
-    s.length = IsThruster(m, i) ? 0 : gain_length * input + bias_length;  // a thruster's length is always zero
-    s.velocity = gain_velocity * input + bias_velocity;
-    s.ctrl = gain * input_ctrl;
-    s.act = gain * input_act;
+    if (IsActuatorDisabled(m, i)) s.next_ctrl = 0, s.next_act = 1;
+  }
+  if (IsActuatorDisabled(m, i)) return;
+
+  // force = gain(l, l̇) input + bias(l, l̇)
+  const double length = d->actuator_length[out], velocity = d->actuator_velocity[out];
+  const mjtNum *gain_prm = m->actuator_gainprm + mjNGAIN * i, *bias_prm = m->actuator_biasprm + mjNBIAS * i;
+  double gain = gain_prm[0], gain_length = 0, gain_velocity = 0, bias = 0, bias_length = 0, bias_velocity = 0;
+  double bend_length = 0, bend_velocity = 0;  // of gain_velocity
+  if (m->actuator_gaintype[i] == mjGAIN_AFFINE) {
+    gain += gain_prm[1] * length + gain_prm[2] * velocity;
+    gain_length = gain_prm[1];
+    gain_velocity = gain_prm[2];
+  } else if (m->actuator_gaintype[i] == mjGAIN_MUSCLE) {
+    const Muscle muscle(m, d, i, gain_prm);
+    double FL, dFL, FV, dFV, ddFV;
+    muscle.Length(&FL, &dFL);
+    muscle.Velocity(&FV, &dFV, &ddFV);
+    gain = -muscle.peak * FL * FV;
+    gain_length = -muscle.peak * dFL * FV / muscle.unit_length;
+    gain_velocity = -muscle.peak * FL * dFV / muscle.unit_velocity;
+    bend_length = -muscle.peak * dFL * dFV / (muscle.unit_length * muscle.unit_velocity);
+    bend_velocity = -muscle.peak * FL * ddFV / (muscle.unit_velocity * muscle.unit_velocity);
+  }
+  if (m->actuator_biastype[i] == mjBIAS_AFFINE) {
+    bias = bias_prm[0] + bias_prm[1] * length + bias_prm[2] * velocity;
+    bias_length = bias_prm[1];
+    bias_velocity = bias_prm[2];
+  } else if (m->actuator_biastype[i] == mjBIAS_MUSCLE) {
+    Muscle(m, d, i, bias_prm).Passive(&bias, &bias_length);
+  }
+  force_[i] = gain * input + bias;
+  s.length = gain_length * input + bias_length;
+  s.velocity = gain_velocity * input + bias_velocity;
+  s.ctrl = gain * input_ctrl;
+  s.act = gain * input_act;
+
+  // implicitfast's matrix takes a control without activation as it is, beyond its range too
+  const bool raw = m->actuator_actnum[i] == 0;
+  const mjtNum* range = m->actuator_forcerange + 2 * i;
+  if (m->actuator_forcelimited[i] && (d->actuator_force[out] <= range[0] || d->actuator_force[out] >= range[1])) return;
+  const double applied = raw ? d->ctrl[u] : input;
+  s.damping = -gain_velocity * applied - bias_velocity;
+  s.damping_length = -bend_length * applied;
+  s.damping_velocity = -bend_velocity * applied;
+  s.damping_ctrl = -gain_velocity * (raw ? 1 : input_ctrl);
+  s.damping_act = -gain_velocity * input_act;
+}
+
+// (A6) implicitfast's matrix leaves out actuators whose joint or tendon is saturated
+void Actuation::NoDamping(ActuatorSlope* s) {
+  s->damping = s->damping_length = s->damping_velocity = s->damping_ctrl = s->damping_act = 0;
+}
+
+// (A5) a tendon's limit scales all forces on it to F_i limit / ΣF, then each is clamped to its own range
+void Actuation::LimitForces(const mjModel* m) {
+  std::vector<double> total(m->ntendon, 0);
+  const auto limit = [&](int i) {
+    if (m->actuator_trntype[i] != mjTRN_TENDON || !m->tendon_actfrclimited[m->actuator_trnid[2 * i]]) return 0.0;
+    const int t = m->actuator_trnid[2 * i];
+    const mjtNum* range = m->tendon_actfrcrange + 2 * t;
+    return total[t] < range[0] ? range[0] / total[t] : total[t] > range[1] ? range[1] / total[t] : 0.0;
+  };
+  for (int i = 0; i < m->nactuator; i++) {
+    if (m->actuator_trntype[i] == mjTRN_TENDON) total[m->actuator_trnid[2 * i]] += force_[i];
+  }
+  const auto inside = [&](int i, double force) {
+    return !m->actuator_forcelimited[i] || Inside(force, m->actuator_forcerange + 2 * i);
+  };
+  std::vector<double> scale(m->ntendon, 0), pull(m->ntendon, 0);
+  for (int i = 0; i < m->nactuator; i++) {
+    const double factor = limit(i);
+    if (factor == 0) {
+      if (!inside(i, force_[i])) {
+        ActuatorSlope& s = slopes_[i];
+        s.length = s.velocity = s.ctrl = s.act = 0;
+      }
+      continue;
+    }
+    const int t = m->actuator_trnid[2 * i];
+    scale[t] = factor;
+    if (inside(i, factor * force_[i])) pull[t] += m->actuator_gear[6 * m->actuator_outadr[i]] * force_[i];
+  }
+  for (int i = 0; i < m->nactuator; i++) {
+    if (limit(i) == 0) continue;
+    const int t = m->actuator_trnid[2 * i];
+    NoDamping(&slopes_[i]);
+    const double own = inside(i, scale[t] * force_[i]) ? m->actuator_gear[6 * m->actuator_outadr[i]] : 0;
+    row_scale_[i] = scale[t] * (own - pull[t] / total[t]);
   }
 }
 
@@ -224,20 +318,33 @@ void Actuation::Add(const mjModel* m, const mjData* d, Columns* R) const {
   const int nv = static_cast<int>(m->nv), ndx = 2 * nv + static_cast<int>(m->na);
   for (int i = 0; i < static_cast<int>(slopes_.size()); i++) {
     const ActuatorSlope& s = slopes_[i];
-    const int out = m->actuator_outadr[i], begin = d->moment_rowadr[out], end = begin + d->moment_rownnz[out];
+    const int out = m->actuator_outadr[i];
+    const ActuatorMoment& arm = moment_[i];
+    const auto input_columns = [&](int row, double J) {
+      if (clamped_[row]) return;
+      if (s.act_index >= 0) (*R)(row, 2 * nv + s.act_index) += J * s.act;
+      if (s.ctrl_index >= 0) (*R)(row, ndx + s.ctrl_index) += J * s.ctrl;
+    };
+    if (arm.moment) {
+      const double scale = row_scale_[i] * arm.scale;
+      AddSlopes(*arm.moment, nv, scale * s.length, scale * s.velocity, clamped_.data(), R);
+      AddTurning(*arm.moment, d->actuator_force[out] * arm.scale, clamped_.data(), R);
+      for (int k = 0; k < arm.moment->size(); k++) input_columns(arm.moment->dof[k], row_scale_[i] * arm.moment->J[k]);
+      continue;
+    }
+    const int begin = d->moment_rowadr[out], end = begin + d->moment_rownnz[out];
     for (int k = begin; k < end; k++) {
       const int row = d->moment_colind[k];
       if (clamped_[row]) continue;
-      const double arm = d->actuator_moment[k];
-      if (s.length != 0 || s.velocity != 0) {
+      const double J = d->actuator_moment[k];
+      if ((s.length != 0 || s.velocity != 0) && !FollowsTree(m, i)) {
         for (int l = begin; l < end; l++) {
           const int col = d->moment_colind[l];
-          (*R)(row, col) += arm * s.length * d->actuator_moment[l];
-          (*R)(row, nv + col) += arm * s.velocity * d->actuator_moment[l];
+          (*R)(row, col) += J * s.length * d->actuator_moment[l];
+          (*R)(row, nv + col) += J * s.velocity * d->actuator_moment[l];
         }
       }
-      if (s.act_index >= 0) (*R)(row, 2 * nv + s.act_index) += arm * s.act;
-      (*R)(row, ndx + s.ctrl_index) += arm * s.ctrl;
+      input_columns(row, J);
     }
   }
 }

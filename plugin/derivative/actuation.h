@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "derivative/columns.h"
+#include "derivative/spatial_tendon.h"
 
 namespace costate {
 
@@ -16,6 +17,8 @@ struct ActuatorSlope {
   double length = 0, velocity = 0, ctrl = 0, act = 0;  ///< of the force
   double rate_ctrl = 0, rate_act = 0;                  ///< of act_dot
   double next_ctrl = 0, next_act = 0;                  ///< of act'
+  double damping = 0;                                  ///< −∂force/∂velocity as implicitfast's matrix has it …
+  double damping_length = 0, damping_velocity = 0, damping_ctrl = 0, damping_act = 0;  ///< … and its slopes
   int ctrl_index = -1, act_index = -1;                 ///< -1: none
 };
 
@@ -28,6 +31,12 @@ bool IsActuatorDisabled(const mjModel* model, int actuator);
 /// Do the moment arms stay constant: joint transmission to a hinge or slide, or a fixed tendon?
 bool HasConstantMoment(const mjModel* model, int actuator);
 
+/// The moment of one actuator: `scale` times a moment that may belong to a tendon; null when constant.
+struct ActuatorMoment {
+  const Moment* moment = nullptr;
+  double scale = 1;
+};
+
 /// Is it a thruster: a site transmission without reference site, whose force does not depend on velocity? Its wrench
 /// turns with the body, (A4).
 bool IsThruster(const mjModel* model, int actuator);
@@ -38,19 +47,37 @@ class Actuation {
   /// "" if force and activation of this model's actuators are known in closed form, else the first that is not, and why.
   static std::string Missing(const mjModel* model);
 
-  /// Slopes at the point. @pre `data` is after mj_fwdActuation.
-  void Compute(const mjModel* model, const mjData* data);
+  explicit Actuation(const mjModel* model);
 
-  /// Adds momentᵀ ∂force at fixed moments to the columns (q, v, act, u) of R (README.md, eq. (A1)).
+  /// Slopes and moments at the point. @pre `data` is after mj_fwdActuation. `tendons` must outlive the use of moments.
+  void Compute(const mjModel* model, const mjData* data, const TendonMoments& tendons);
+
+  /// Adds momentᵀ ∂force + ∂momentᵀ force to the columns (q, v, act, u) of R (README.md, eq. (A1), (T1)); thrusters'
+  /// wrenches are left out when FollowsTree.
   void Add(const mjModel* model, const mjData* data, Columns* R) const;
+
+  /// Does the wrench of this thruster belong to TreeDerivative? Not beside clamped joints, whose rows are zero.
+  bool FollowsTree(const mjModel* model, int actuator) const { return !any_clamped_ && IsThruster(model, actuator); }
+
+  /// Moments that are not constant; null otherwise.
+  const ActuatorMoment& moment(int actuator) const { return moment_[actuator]; }
 
   const std::vector<ActuatorSlope>& slopes() const { return slopes_; }
   /// Rows of joints whose total actuator force is at actuatorfrcrange: their force does not move.
   bool IsDofClamped(int dof) const { return clamped_[dof]; }
 
  private:
+  void Slopes(const mjModel* model, const mjData* data, int actuator);
+  void LimitForces(const mjModel* model);
+  static void NoDamping(ActuatorSlope* slope);
+
+  MomentBuilder builder_;
   std::vector<ActuatorSlope> slopes_;
+  std::vector<double> force_, row_scale_;  // force before limits; scale of its row where a tendon's limit shares it out
+  std::vector<Moment> own_;
+  std::vector<ActuatorMoment> moment_;
   std::vector<char> clamped_;
+  bool any_clamped_ = false;
 };
 
 }  // namespace costate

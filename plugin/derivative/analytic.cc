@@ -37,6 +37,8 @@ AnalyticBackend::AnalyticBackend(const mjModel* model, bool strict, const TermSw
       switch_(differenced),
       tree_(model),
       constraint_(model),
+      tendons_(model),
+      actuation_(model),
       mass_(model),
       H_(model->dof_parentid, static_cast<int>(model->nv)) {}
 
@@ -102,18 +104,17 @@ bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, 
   cover("rne", "");
 
   // passive and actuator forces; gravity compensation through actuators ties the two
+  const std::string tendons = tendons_.Compute(m, d);
   std::string passive = switch_.passive ? "switched to differences" : PassiveMissing(m);
-  std::string actuation = switch_.actuation ? "switched to differences" : Actuation::Missing(m);
-  if (actuation.empty()) actuation_.Compute(m, d);
+  std::string actuation = Actuation::Missing(m);
+  if (passive.empty()) passive = tendons;
+  if (actuation.empty()) actuation = tendons;
+  if (actuation.empty()) actuation_.Compute(m, d, tendons_);
+  if (switch_.actuation) actuation = "switched to differences";
   for (int i = 0; i < nv && actuation.empty() && m->flg_gravcomp; i++) {
     const int joint = m->dof_jntid[i];
     if (m->jnt_actgravcomp[joint] && actuation_.IsDofClamped(i)) {
       actuation = "gravity compensation within the clamped force of " + ElementName(m, mjOBJ_JOINT, joint);
-    }
-  }
-  for (int i = 0; i < m->nactuator && actuation.empty(); i++) {
-    for (int k = 0; m->actuator_trntype[i] == mjTRN_SITE && k < nv; k++) {
-      if (actuation_.IsDofClamped(k)) actuation = "site transmission beside a clamped joint";
     }
   }
   if (AnyGravityCompensationByActuators(m) && (!passive.empty() || !actuation.empty())) {
@@ -127,12 +128,10 @@ bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, 
   const bool implicit = HasImplicitVelocity(m);
   std::string integrator = implicit ? EffectiveMass::Missing(m) : "";
   if (implicit && switch_.integrator) integrator = "switched to differences";
-  for (int i = 0; implicit && m->opt.integrator != mjINT_EULER && closed_actuation_ && i < nv && integrator.empty(); i++) {
-    if (actuation_.IsDofClamped(i)) integrator = "clamped actuator force of " + ElementName(m, mjOBJ_JOINT, m->dof_jntid[i]);
-  }
+  if (implicit && integrator.empty() && m->opt.integrator != mjINT_EULER) integrator = tendons;
   closed_integrator_ = cover("integrator", integrator);
   second_solve_ = implicit && closed_integrator_;
-  if (second_solve_ && !mass_.Compute(m, d, actuation_, point_.a().data())) {
+  if (second_solve_ && !mass_.Compute(m, d, tendons_, actuation_, point_.a().data())) {
     *missing = "integrator: M + h B is not positive definite";
     return false;
   }
@@ -143,7 +142,7 @@ bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, 
   input_.load = WorldLoads(m, d, closed_passive_, &load_) ? load_.data() : nullptr;
   tree_.Forward(m, d, input_);
   std::string constraint;
-  constraint_.Linearize(m, d, tree_, &constraint);
+  constraint_.Linearize(m, d, tree_, &constraint, tendons.empty() ? &tendons_ : nullptr);
   if (closed_actuation_) AddThrusters(m, d);
   if (switch_.constraint) constraint = "switched to differences";
   if (d->nefc) cover("constraint", constraint);
@@ -161,7 +160,7 @@ bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, 
 
 // −∂r of passive and actuator forces; every term that is neither on the tree nor a constraint belongs here
 void AnalyticBackend::AddForces(const mjModel* m, const mjData* d, Columns* R) const {
-  if (closed_passive_) AddPassive(m, d, R);
+  if (closed_passive_) AddPassive(m, d, tendons_, R);
   if (closed_actuation_) actuation_.Add(m, d, R);
 }
 
@@ -209,7 +208,7 @@ void AnalyticBackend::StartHessian(const mjModel* m, const mjData* d) {
 void AnalyticBackend::AddThrusters(const mjModel* m, const mjData* d) {
   if (m->opt.disableflags & mjDSBL_ACTUATION) return;
   for (int i = 0; i < m->nactuator; i++) {
-    if (m->actuator_trntype[i] != mjTRN_SITE) continue;
+    if (!actuation_.FollowsTree(m, i)) continue;
     const int site = m->actuator_trnid[2 * i], out = m->actuator_outadr[i];
     const Mat3 R = Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(d->site_xmat + 9 * site);
     const mjtNum* gear = m->actuator_gear + 6 * out;

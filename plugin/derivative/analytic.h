@@ -13,6 +13,7 @@
 #include "derivative/equilibrium.h"
 #include "derivative/residual_difference.h"
 #include "derivative/runge_kutta.h"
+#include "derivative/spatial_tendon.h"
 #include "derivative/tree_derivative.h"
 #include "derivative/tree_solver.h"
 
@@ -77,6 +78,7 @@ class AnalyticBackend final : public Backend {
   Equilibrium point_;
   TreeDerivative tree_;
   ConstraintDerivative constraint_;
+  TendonMoments tendons_;
   Actuation actuation_;
   EffectiveMass mass_;
   TreeSolver H_;

@@ -13,7 +13,10 @@ namespace costate {
 
 ConstraintDerivative::ConstraintDerivative(const mjModel* model) : geometry_(model), body_(model->nbody) {}
 
-bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const TreeDerivative& tree, std::string* missing) {
+bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const TreeDerivative& tree, std::string* missing,
+                                     const TendonMoments* tendons) {
+  tendons_ = tendons;
+  bend_.clear();
   for (BodyConstraint& body : body_) {
     if (body.active) body = BodyConstraint();
   }
@@ -156,15 +159,15 @@ bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, i
     *missing = std::string(what) + " of " + ElementName(model, object, id);
     return false;
   };
-  auto spatial = [&](int tendon) { return model->tendon_type[tendon] != mjTENDON_FIXED; };
   Row out{};
   out.efc = row;
   out.curved_dof = -1;
 
-  // only rows whose Jacobian is constant, or linear in one joint, have a closed form here
+  // rows whose Jacobian is constant, linear in one joint or made of tendons' moments have a closed form here
+  row_bend_.clear();
   if (type == mjCNSTR_EQUALITY) {
     const mjtNum* poly = model->eq_data + mjNEQDATA * id;
-    const int object1 = model->eq_obj1id[id], object2 = model->eq_obj2id[id];
+    const int object2 = model->eq_obj2id[id];
     if (model->eq_type[id] == mjEQ_JOINT) {
       if (object2 >= 0) {
         const int address = model->jnt_qposadr[object2];
@@ -173,17 +176,17 @@ bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, i
         out.curved_dJ = -(2 * poly[2] + 6 * poly[3] * x + 12 * poly[4] * x * x);
       }
     } else if (model->eq_type[id] == mjEQ_TENDON) {
-      const bool curved = object2 >= 0 && (poly[2] != 0 || poly[3] != 0 || poly[4] != 0);
-      if (spatial(object1) || (object2 >= 0 && spatial(object2)) || curved) return refuse(mjOBJ_EQUALITY, "tendon equality");
+      if (!TendonRow(model, data, row, missing)) return false;
     } else {
       return refuse(mjOBJ_EQUALITY, model->eq_type[id] == mjEQ_CONNECT ? "connect" : model->eq_type[id] == mjEQ_WELD ? "weld" : "equality");
     }
-  } else if (type == mjCNSTR_FRICTION_TENDON) {
-    if (spatial(id)) return refuse(mjOBJ_TENDON, "friction loss of a spatial tendon:");
-  } else if (type == mjCNSTR_LIMIT_TENDON) {
-    if (spatial(id)) return refuse(mjOBJ_TENDON, "limit of a spatial tendon:");
+  } else if (type == mjCNSTR_FRICTION_TENDON || type == mjCNSTR_LIMIT_TENDON) {
+    if (!TendonRow(model, data, row, missing)) return false;
   }
-  if (data->efc_state[row] != mjCNSTRSTATE_QUADRATIC) return true;
+
+  // beyond its loss, friction is a constant force: along a constant J it has no derivative
+  const bool quadratic = data->efc_state[row] == mjCNSTRSTATE_QUADRATIC;
+  if (!quadratic && (data->efc_state[row] == mjCNSTRSTATE_SATISFIED || row_bend_.empty())) return true;
   if (type == mjCNSTR_LIMIT_JOINT && model->jnt_type[id] == mjJNT_BALL) ball_.push_back(MakeBallLimit(model, data, row));
 
   // entries of J
@@ -207,7 +210,8 @@ bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, i
 
   // (C11) ∂r/∂q = JᵀJ (D κ − f g), ∂r/∂v = JᵀJ D b, H = JᵀJ D; friction rows have no position
   const mjtNum* kbip = data->efc_KBIP + 4 * row;
-  out.D = out.h = data->efc_D[row];
+  out.D = out.h = quadratic ? data->efc_D[row] : 0;
+  out.damping = kbip[1];
   out.force = data->efc_force[row];
   out.v = out.D * kbip[1];
   if (type != mjCNSTR_FRICTION_DOF && type != mjCNSTR_FRICTION_TENDON) {
@@ -215,8 +219,69 @@ bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, i
     out.q = out.D * kappa - out.force * kbip[3] / (kbip[2] * (1 - kbip[2]));
   }
   if (out.curved_dof >= 0) out.rate = data->qacc[out.curved_dof] + kbip[1] * data->qvel[out.curved_dof];
+  for (Bend& bend : row_bend_) {
+    bend.row = static_cast<int>(row_.size());
+    bend_.push_back(bend);
+  }
   row_.push_back(out);
   return true;
+}
+
+// (C18) a row made of tendons: J = Σ scale J_tendon
+bool ConstraintDerivative::TendonRow(const mjModel* model, const mjData* data, int row, std::string* missing) {
+  const int type = data->efc_type[row], id = data->efc_id[row];
+  int tendon[2] = {id, -1};
+  double scale[2] = {1, 0}, slope = 0;
+  if (type == mjCNSTR_EQUALITY) {
+    const mjtNum* poly = model->eq_data + mjNEQDATA * id;
+    tendon[0] = model->eq_obj1id[id];
+    tendon[1] = model->eq_obj2id[id];
+    if (tendon[1] >= 0) {
+      const double x = data->ten_length[tendon[1]] - model->tendon_length0[tendon[1]];
+      scale[1] = -(poly[1] + 2 * poly[2] * x + 3 * poly[3] * x * x + 4 * poly[4] * x * x * x);
+      slope = -(2 * poly[2] + 6 * poly[3] * x + 12 * poly[4] * x * x);
+    }
+  } else if (type == mjCNSTR_LIMIT_TENDON) {
+    // the row is the distance to the violated side
+    const mjtNum* range = model->tendon_range + 2 * id;
+    const double length = data->ten_length[id], below = length - range[0], above = range[1] - length;
+    scale[0] = std::abs(data->efc_pos[row] - below) <= std::abs(data->efc_pos[row] - above) ? 1 : -1;
+  }
+  for (int k = 0; k < 2 && tendon[k] >= 0; k++) {
+    const bool fixed = IsFixedTendon(model, tendon[k]);
+    if (fixed && (k == 0 || slope == 0)) continue;
+    if (!tendons_) {
+      *missing = "row of " + ElementName(model, mjOBJ_TENDON, tendon[k]);
+      return false;
+    }
+    row_bend_.push_back({0, tendon[k], scale[k], k == 1 ? slope : 0});
+  }
+  return true;
+}
+
+// (C18) force along a moment that turns, y along it, and lengths that are no integral of it
+void ConstraintDerivative::AddBends(const mjData* data, Columns* R) const {
+  for (const Bend& bend : bend_) {
+    const Row& row = row_[bend.row];
+    const Moment& moment = (*tendons_)[bend.tendon];
+    AddTurning(moment, row.force * bend.scale, nullptr, R);
+    Eigen::VectorXd rate(moment.size());  // a + b v
+    double along = 0;
+    for (int i = 0; i < moment.size(); i++) {
+      rate[i] = data->qacc[moment.dof[i]] + row.damping * data->qvel[moment.dof[i]];
+      along += moment.J[i] * rate[i];
+    }
+    const Eigen::VectorXd dy = bend.scale * (moment.G.transpose() * rate) + bend.scale_slope * along * moment.length;
+    const Eigen::VectorXd by_q = row.D * dy + row.q * bend.scale * (moment.length - moment.J);
+    for (int n = row.start; n < row.start + row.count; n++) {
+      for (int j = 0; j < moment.size(); j++) (*R)(row_dof_[n], moment.dof[j]) -= row_J_[n] * by_q[j];
+    }
+    if (bend.scale_slope == 0) continue;
+    for (int i = 0; i < moment.size(); i++) {
+      const double force = row.force * bend.scale_slope * moment.J[i];
+      for (int j = 0; j < moment.size(); j++) (*R)(moment.dof[i], moment.dof[j]) += force * moment.length[j];
+    }
+  }
 }
 
 // (C17) G = [ (θ/2) cot(θ/2) (1 − a aᵀ) + (θ/2) [a]× ] / θ
@@ -306,6 +371,7 @@ void ConstraintDerivative::AddPairsAndRows(const mjModel* model, const mjData* d
     if (R && row.curved_dof >= 0) (*R)(row.curved_dof, row.curved_dof) += row.curved_dJ * row.force;
   }
 
+  if (R) AddBends(data, R);
   if (R) equality_.AddColumns(model, data, tree, R);
 
   // (C17) Jᵀ turns at fixed f, and J turns in y

@@ -11,6 +11,7 @@
 #include "derivative/columns.h"
 #include "derivative/contact_geometry.h"
 #include "derivative/equality.h"
+#include "derivative/spatial_tendon.h"
 #include "derivative/tree_derivative.h"
 
 namespace costate {
@@ -21,8 +22,10 @@ class ConstraintDerivative {
 
   /// Linearizes the rows of data->efc that have a closed form; remainder() marks the others. @pre efc_* hold positions, velocities, states, forces and cone Hessians at the
   /// acceleration in `input` (mj_constraintUpdate with the cone flag), tree.Forward has run.
+  /// @param tendons  moments of this point; null: rows of spatial tendons have no closed form.
   /// @return false with the first row that has no closed form in `missing`.
-  bool Linearize(const mjModel* model, mjData* data, const TreeDerivative& tree, std::string* missing);
+  bool Linearize(const mjModel* model, mjData* data, const TreeDerivative& tree, std::string* missing,
+                 const TendonMoments* tendons = nullptr);
 
   /// Adds a wrench (torque; force) at a world point that turns with its body, for TreeDerivative::Finish. (A4)
   void AddFollower(const mjModel* model, const mjData* data, int body, const Vec3& point, const Vec6& wrench);
@@ -72,8 +75,17 @@ class ConstraintDerivative {
     int curved_dof;          // equality: J at this dof depends on its own q …
     double curved_dJ;        // … with this slope
     double force, D, rate;   // and then f, D and J'·(a + b v) matter too
+    double damping;
     int efc;
   };
+
+  // part `scale` of a row's J that is a tendon's moment: it turns; an equality's scale changes with the tendon's length
+  struct Bend {
+    int row, tendon;
+    double scale, scale_slope;
+  };
+  bool TendonRow(const mjModel* model, const mjData* data, int row, std::string* missing);
+  void AddBends(const mjData* data, Columns* R) const;
 
   // limit of a ball joint: J = −axis turns with the joint, d axis = G dθ
   struct BallLimit {
@@ -105,6 +117,8 @@ class ConstraintDerivative {
   std::vector<int> chain_;
   std::vector<signed char> chain_sign_;
   std::vector<Row> row_;
+  std::vector<Bend> bend_, row_bend_;
+  const TendonMoments* tendons_ = nullptr;
   std::vector<BallLimit> ball_;
   std::vector<int> row_dof_;
   std::vector<double> row_J_;

@@ -56,16 +56,6 @@ std::string EffectiveMass::Missing(const mjModel* m) {
   std::string missing = PassiveMissing(m);
   if (missing.empty()) missing = Actuation::Missing(m);
   if (!missing.empty()) return "implicitfast: damping matrix of " + missing;
-  for (int t = 0; t < m->ntendon && Damps(m); t++) {
-    const Damping damping = TendonDamping(m, t);
-    if (!mju_isZero(damping.poly, mjNPOLY)) return "implicitfast: polynomial damping of " + ElementName(m, mjOBJ_TENDON, t);
-  }
-  for (int i = 0; i < m->nactuator; i++) {
-    const bool affine = m->actuator_gaintype[i] == mjGAIN_AFFINE && m->actuator_gainprm[mjNGAIN * i + 2] != 0;
-    if (affine || m->actuator_gaintype[i] == mjGAIN_MUSCLE) {
-      return "implicitfast: velocity-dependent gain of " + ElementName(m, mjOBJ_ACTUATOR, i);
-    }
-  }
   return "";
 }
 
@@ -79,7 +69,19 @@ void EffectiveMass::Add(int row, int col, double value) {
   }
 }
 
-bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const Actuation& actuation, const double* a) {
+// its part of M', and where that moves, the damper itself
+void EffectiveMass::AddDamper(const Damper& damper) {
+  const int n = static_cast<int>(damper.dof.size());
+  for (int k = 0; k < n && damper.B != 0; k++) {
+    for (int l = 0; l < n; l++) Add(damper.dof[k], damper.dof[l], damper.B * damper.J[k] * damper.J[l]);
+  }
+  if (damper.moment || damper.length != 0 || damper.velocity != 0 || damper.act != 0 || damper.ctrl != 0) {
+    damper_.push_back(damper);
+  }
+}
+
+bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const TendonMoments& tendons, const Actuation& actuation,
+                            const double* a) {
   const int nv = static_cast<int>(m->nv);
   const double h = m->opt.timestep;
   solver_.SetZero();
@@ -90,6 +92,7 @@ bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const Actuation& 
   std::fill(diagonal_.begin(), diagonal_.end(), 0.0);
   std::fill(slope_.begin(), slope_.end(), 0.0);
   entries_.clear();
+  damper_.clear();
 
   // joint damping
   for (int i = 0; i < nv && Damps(m); i++) {
@@ -99,18 +102,35 @@ bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const Actuation& 
   }
   if (m->opt.integrator == mjINT_IMPLICITFAST) {
     // tendon damping and actuators' velocity gains
-    const auto add = [&](const int* col, const mjtNum* J, int n, double factor) {
-      for (int k = 0; k < n && factor != 0; k++) {
-        for (int l = 0; l < n; l++) Add(col[k], col[l], factor * J[k] * J[l]);
-      }
-    };
     for (int t = 0; t < m->ntendon && Damps(m); t++) {
-      const int adr = m->ten_J_rowadr[t];
-      add(m->ten_J_colind + adr, d->ten_J + adr, m->ten_J_rownnz[t], h * TendonDamping(m, t).Slope(d->ten_velocity[t]));
+      const Damping damping = TendonDamping(m, t);
+      if (damping.IsZero()) continue;
+      Damper damper;
+      const int adr = m->ten_J_rowadr[t], n = m->ten_J_rownnz[t];
+      damper.dof.assign(m->ten_J_colind + adr, m->ten_J_colind + adr + n);
+      damper.J = Eigen::Map<const Eigen::VectorXd>(d->ten_J + adr, n);
+      damper.B = h * damping.Slope(d->ten_velocity[t]);
+      damper.velocity = h * damping.SlopeSlope(d->ten_velocity[t]);
+      if (!IsFixedTendon(m, t)) damper.moment = &tendons[t];
+      AddDamper(damper);
     }
     for (int i = 0; i < static_cast<int>(actuation.slopes().size()); i++) {
-      const int out = m->actuator_outadr[i], adr = d->moment_rowadr[out];
-      add(d->moment_colind + adr, d->actuator_moment + adr, d->moment_rownnz[out], -h * actuation.slopes()[i].velocity);
+      const ActuatorSlope& s = actuation.slopes()[i];
+      if (s.damping == 0 && s.damping_act == 0 && s.damping_ctrl == 0 && s.damping_velocity == 0) continue;
+      Damper damper;
+      const int out = m->actuator_outadr[i], adr = d->moment_rowadr[out], n = d->moment_rownnz[out];
+      damper.dof.assign(d->moment_colind + adr, d->moment_colind + adr + n);
+      damper.J = Eigen::Map<const Eigen::VectorXd>(d->actuator_moment + adr, n);
+      damper.B = h * s.damping;
+      damper.length = h * s.damping_length;
+      damper.velocity = h * s.damping_velocity;
+      damper.act = h * s.damping_act;
+      damper.ctrl = h * s.damping_ctrl;
+      damper.act_index = s.act_index;
+      damper.ctrl_index = s.ctrl_index;
+      damper.moment = actuation.moment(i).moment;
+      damper.scale = actuation.moment(i).scale;
+      AddDamper(damper);
     }
   }
 
@@ -163,6 +183,48 @@ void EffectiveMass::AddFreeBodies(const mjModel* m, const mjData* d) {
   }
 }
 
+namespace {
+
+// does M hold an entry for both dofs?
+bool OnePath(const mjModel* m, int i, int j) {
+  int later = std::max(i, j);
+  const int earlier = std::min(i, j);
+  while (later > earlier) later = m->dof_parentid[later];
+  return later == earlier;
+}
+
+}  // namespace
+
+// (I3) −d(h B JᵀJ) ā on the pattern of M: J_i (dB P_i + B dP_i) + B dJ_i P_i with P_i = Σ_k J_k ā_k over k on i's path
+void EffectiveMass::AddDamperColumns(const mjModel* m, const Damper& damper, Columns* E) const {
+  const int nv = static_cast<int>(m->nv), ndx = 2 * nv + static_cast<int>(m->na);
+  const Moment* moment = damper.moment;
+  const std::vector<int>& dof = moment ? moment->dof : damper.dof;
+  const Eigen::VectorXd J = moment ? Eigen::VectorXd(damper.scale * moment->J) : damper.J;
+  const Eigen::VectorXd length = moment ? Eigen::VectorXd(damper.scale * moment->length) : damper.J;
+  const int n = static_cast<int>(dof.size());
+  for (int i = 0; i < n; i++) {
+    double P = 0;
+    Eigen::VectorXd dP = Eigen::VectorXd::Zero(n);
+    for (int k = 0; k < n; k++) {
+      if (!OnePath(m, dof[i], dof[k])) continue;
+      P += J[k] * applied_[dof[k]];
+      if (moment) dP += damper.scale * applied_[dof[k]] * moment->G.row(k).transpose();
+    }
+    Eigen::VectorXd by_q = J[i] * (damper.length * P * length + damper.B * dP);
+    if (moment) {
+      by_q += damper.B * P * damper.scale * moment->G.row(i).transpose();
+      by_q += J[i] * damper.velocity * P * damper.scale * moment->rate;
+    }
+    for (int j = 0; j < n; j++) {
+      (*E)(dof[i], dof[j]) -= by_q[j];
+      (*E)(dof[i], nv + dof[j]) -= J[i] * damper.velocity * P * J[j];
+    }
+    if (damper.act_index >= 0) (*E)(dof[i], 2 * nv + damper.act_index) -= J[i] * damper.act * P;
+    if (damper.ctrl_index >= 0) (*E)(dof[i], ndx + damper.ctrl_index) -= J[i] * damper.ctrl * P;
+  }
+}
+
 // −d(h ∂c/∂v ā): the linear part turns with the body, both change with ω
 void EffectiveMass::AddFreeColumns(const mjModel* m, const mjData* d, const FreeBody& free, Columns* E) const {
   const int nv = static_cast<int>(m->nv);
@@ -209,6 +271,7 @@ void EffectiveMass::AddColumns(const mjModel* m, const mjData* d, Columns* E) co
   for (int i = 0; i < nv; i++) {
     if (slope_[i] != 0) (*E)(i, nv + i) -= slope_[i] * applied_[i];
   }
+  for (const Damper& damper : damper_) AddDamperColumns(m, damper, E);
   for (const FreeBody& free : free_) AddFreeColumns(m, d, free, E);
 }
 

@@ -11,6 +11,7 @@
 
 #include "derivative/actuation.h"
 #include "derivative/columns.h"
+#include "derivative/passive.h"
 #include "derivative/spatial.h"
 #include "derivative/tree_solver.h"
 
@@ -28,7 +29,8 @@ class EffectiveMass {
   static std::string Missing(const mjModel* model);
 
   /// Assembles and factors M', computes ā from M a.
-  bool Compute(const mjModel* model, const mjData* data, const Actuation& actuation, const double* a);
+  bool Compute(const mjModel* model, const mjData* data, const TendonMoments& tendons, const Actuation& actuation,
+               const double* a);
 
   const Eigen::VectorXd& applied() const { return applied_; }        ///< ā
   const Eigen::VectorXd& difference() const { return difference_; }  ///< a − ā
@@ -59,6 +61,17 @@ class EffectiveMass {
     Eigen::PartialPivLU<Mat6> lu;
   };
   void SubtractDifference(const double* x, bool transposed, double* e) const;
+  // h B JᵀJ of a tendon or actuator, where B or J moves
+  struct Damper {
+    std::vector<int> dof;
+    Eigen::VectorXd J;
+    const Moment* moment = nullptr;  // J = scale moment->J; null: constant
+    double scale = 1, B = 0;
+    double length = 0, velocity = 0, act = 0, ctrl = 0;  // slopes of B
+    int act_index = -1, ctrl_index = -1;
+  };
+  void AddDamper(const Damper& damper);
+  void AddDamperColumns(const mjModel* model, const Damper& damper, Columns* E) const;
   void Add(int row, int col, double value);
   void AddFreeBodies(const mjModel* model, const mjData* data);
   void AddFreeColumns(const mjModel* model, const mjData* data, const FreeBody& free, Columns* E) const;
@@ -68,6 +81,7 @@ class EffectiveMass {
   std::vector<double> slope_;         // d(diagonal)/dv, from polynomial damping
   std::vector<Entry> entries_;        // strictly lower part of M' − M
   std::vector<FreeBody> free_;
+  std::vector<Damper> damper_;        // those whose part of M' moves
   mutable std::vector<double> right_side_;
   Eigen::VectorXd applied_, difference_;
 };

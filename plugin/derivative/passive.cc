@@ -85,32 +85,31 @@ void AddJointSpring(const mjModel* m, const mjData* d, int j, Columns* R) {
   AddRadialSpring(stiffness, poly, e, de, dof, R);
 }
 
-void AddTendon(const mjModel* m, const mjData* d, int t, Columns* R) {
-  const int nv = static_cast<int>(m->nv);
-  double stiffness = 0, damping = 0;
+// (P3)
+void AddTendon(const mjModel* m, const mjData* d, int t, const Moment& moment, Columns* R) {
+  double force = 0, stiffness = 0, damping = 0;
   if (!Disabled(m, mjDSBL_SPRING)) {
     // zero inside the dead band of lengthspring
-    const mjtNum* range = m->tendon_lengthspring + 2 * t;
+    const mjtNum *range = m->tendon_lengthspring + 2 * t, *poly = m->tendon_stiffnesspoly + mjNPOLY * t;
     const double length = d->ten_length[t];
     const double x = length > range[1] ? length - range[1] : length < range[0] ? length - range[0] : 0;
     const bool slack = length >= range[0] && length <= range[1] && range[0] < range[1];
-    if (!slack) stiffness = PolySlope(m->tendon_stiffness[t], m->tendon_stiffnesspoly + mjNPOLY * t, x);
+    if (!slack) stiffness = PolySlope(m->tendon_stiffness[t], poly, x);
+    force -= x * PolyValue(m->tendon_stiffness[t], poly, x);
   }
-  if (!Disabled(m, mjDSBL_DAMPER)) damping = TendonDamping(m, t).Slope(d->ten_velocity[t]);
-  if (stiffness == 0 && damping == 0) return;
-  const int begin = m->ten_J_rowadr[t], end = begin + m->ten_J_rownnz[t];
-  for (int k = begin; k < end; k++) {
-    for (int l = begin; l < end; l++) {
-      const double JJ = d->ten_J[k] * d->ten_J[l];
-      (*R)(m->ten_J_colind[k], m->ten_J_colind[l]) -= stiffness * JJ;
-      (*R)(m->ten_J_colind[k], nv + m->ten_J_colind[l]) -= damping * JJ;
-    }
+  if (!Disabled(m, mjDSBL_DAMPER)) {
+    const Damping damper = TendonDamping(m, t);
+    const double v = d->ten_velocity[t];
+    damping = damper.Slope(v);
+    force -= v * damper.Value(v);
   }
+  AddSlopes(moment, static_cast<int>(m->nv), -stiffness, -damping, nullptr, R);
+  if (!IsFixedTendon(m, t)) AddTurning(moment, force, nullptr, R);
 }
 
-bool IsFixed(const mjModel* m, int t) { return m->wrap_type[m->tendon_adr[t]] == mjWRAP_JOINT; }
-
 }  // namespace
+
+double Damping::Value(double v) const { return PolyValue(linear, poly, std::abs(v)); }
 
 double Damping::Slope(double v) const { return PolySlope(linear, poly, std::abs(v)); }
 
@@ -153,16 +152,10 @@ std::string PassiveMissing(const mjModel* m) {
   if (m->flg_adhesion) return "adhesion";
   if (mjcb_passive) return "a passive-force callback is installed";
   if (m->nplugin > 0) return "plugins";
-  for (int t = 0; t < m->ntendon; t++) {
-    const bool elastic = m->tendon_stiffness[t] != 0 || !mju_isZero(m->tendon_stiffnesspoly + mjNPOLY * t, mjNPOLY);
-    if (!IsFixed(m, t) && (elastic || !TendonDamping(m, t).IsZero())) {
-      return "spring or damper of spatial " + ElementName(m, mjOBJ_TENDON, t);
-    }
-  }
   return "";
 }
 
-void AddPassive(const mjModel* m, const mjData* d, Columns* R) {
+void AddPassive(const mjModel* m, const mjData* d, const TendonMoments& tendons, Columns* R) {
   const int nv = static_cast<int>(m->nv);
   if (!Disabled(m, mjDSBL_SPRING)) {
     for (int j = 0; j < m->njnt; j++) AddJointSpring(m, d, j, R);
@@ -170,9 +163,7 @@ void AddPassive(const mjModel* m, const mjData* d, Columns* R) {
   if (!Disabled(m, mjDSBL_DAMPER)) {
     for (int i = 0; i < nv; i++) (*R)(i, nv + i) -= DofDamping(m, i).Slope(d->qvel[i]);
   }
-  for (int t = 0; t < m->ntendon; t++) {
-    if (IsFixed(m, t)) AddTendon(m, d, t, R);
-  }
+  for (int t = 0; t < m->ntendon; t++) AddTendon(m, d, t, tendons[t], R);
 }
 
 bool WorldLoads(const mjModel* m, const mjData* d, bool gravity_compensation, std::vector<double>* load) {

@@ -1,4 +1,4 @@
-// Springs and dampers of joints and fixed tendons. Section P of README.md.
+// Springs and dampers of joints and tendons. Section P of README.md.
 #ifndef COSTATE_DERIVATIVE_PASSIVE_H_
 #define COSTATE_DERIVATIVE_PASSIVE_H_
 
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "derivative/columns.h"
+#include "derivative/spatial_tendon.h"
 
 namespace costate {
 
@@ -15,11 +16,12 @@ namespace costate {
 std::string PassiveMissing(const mjModel* model);
 
 /// Adds ∂(spring + damper force) to the columns q and v of R (README.md, eq. (P1)–(P3)).
-void AddPassive(const mjModel* model, const mjData* data, Columns* R);
+void AddPassive(const mjModel* model, const mjData* data, const TendonMoments& tendons, Columns* R);
 
 /// Damping of a dof or tendon, linear and polynomial, actuators' contributions included.
 struct Damping {
   double linear = 0, poly[mjNPOLY] = {0};
+  double Value(double velocity) const;        ///< linear + poly |v| …
   double Slope(double velocity) const;        ///< d/dv of v (linear + poly |v| …)
   double SlopeSlope(double velocity) const;   ///< its derivative
   bool IsZero() const;

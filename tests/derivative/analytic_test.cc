@@ -299,20 +299,19 @@ TEST_F(AnalyticTest, ConnectsWeldsAndBallLimitsAgreeWithTheStep) {
   }
 }
 
-// rows without closed form (a spatial tendon's limit) go to differences alone, the contacts beside them stay closed
+// rows without closed form (an ellipsoid's contact) go to differences alone, the contacts beside them stay closed
 TEST_F(AnalyticTest, RowsWithoutClosedFormAreDifferencedNotDropped) {
   const ModelPtr model = LoadModelFromString(R"(
     <mujoco>
       <worldbody>
-        <geom type="plane" size="5 5 1"/>
-        <site name="hook" pos="0 0 0.24"/>
-        <body name="a" pos="0.6 0 0.14"><freejoint/><geom size="0.15"/><site name="eye" pos="0 0 0.1"/></body>
+        <geom type="box" size="2 2 .1"/>
+        <body pos="0 0 0.24"><freejoint/><geom size="0.15"/></body>
+        <body pos="1 0 0.26" euler="15 10 5"><freejoint/><geom type="ellipsoid" size=".2 .3 .15"/></body>
       </worldbody>
-      <tendon><spatial limited="true" range="0 0.599"><site site="hook"/><site site="eye"/></spatial></tendon>
     </mujoco>)");
   const DataPtr data = InContact(model.get(), 5);
-  ASSERT_GE(data->ncon, 1);
-  ASSERT_GE(data->nl, 1);
+  for (int i = 0; i < model->nv; i++) data->qvel[i] += 0.05 * std::sin(3.0 * i + 1);
+  ASSERT_GE(data->ncon, 2);
   AnalyticBackend backend(model.get(), false);
   const StepDerivative value = Linearize(&backend, model.get(), data.get());
   EXPECT_EQ(value.coverage.Worst(), Level::kResidual);
@@ -320,8 +319,8 @@ TEST_F(AnalyticTest, RowsWithoutClosedFormAreDifferencedNotDropped) {
   EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step, reference.step_error, kLevels));
 }
 
-// the damping of a servo stays in M − hD although the clamped joint no longer feels it: no closed form, so it is differenced
-TEST_F(AnalyticTest, ClampedJointsUnderImplicitfastAreDifferenced) {
+// a servo whose joint is saturated no longer damps M − hD
+TEST_F(AnalyticTest, ClampedJointsAgreeWithImplicitfast) {
   const ModelPtr model = LoadModelFromString(R"(
     <mujoco>
       <option integrator="implicitfast"/>
@@ -333,12 +332,50 @@ TEST_F(AnalyticTest, ClampedJointsUnderImplicitfastAreDifferenced) {
   const DataPtr data = MakeData(model.get());
   data->qpos[0] = 0.5;
   data->qvel[0] = 0.2;
-  data->ctrl[0] = -1;
-  AnalyticBackend backend(model.get(), false);
-  const StepDerivative value = Linearize(&backend, model.get(), data.get());
-  EXPECT_EQ(value.coverage.Worst(), Level::kResidual);
-  const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
-  EXPECT_TRUE(support::AgreesWithReference(Both(value.A, value.B), reference.step, reference.step_error, kLevels));
+  for (double ctrl : {-1.0, 0.4}) {
+    SCOPED_TRACE(ctrl);
+    data->ctrl[0] = ctrl;
+    AnalyticBackend backend(model.get(), true);
+    const StepDerivative value = Linearize(&backend, model.get(), data.get());
+    const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
+    EXPECT_TRUE(support::AgreesWithReference(Both(value.A, value.B), reference.step, reference.step_error, kReference));
+  }
+}
+
+// (A3) at rest a muscle's control can only rise, by the activation time, its activation only fall back, by the deactivation
+// time; where both are equal inside [0, 1] a centred difference has the mean
+TEST_F(AnalyticTest, MusclesWhoseControlIsTheirActivationHaveTheSlopesThatAreThere) {
+  const ModelPtr model = LoadModelFromString(R"(
+    <mujoco>
+      <worldbody><body><joint name="a"/><geom size="0.1"/></body></worldbody>
+      <actuator><muscle joint="a" lengthrange="-1 1" timeconst="0.02 0.05" ctrllimited="true" ctrlrange="0 1"/></actuator>
+    </mujoco>)");
+  const double h = model->opt.timestep;
+  for (double level : {0.0, 0.4, 1.0}) {
+    SCOPED_TRACE(level);
+    const DataPtr data = MakeData(model.get());
+    data->ctrl[0] = data->act[0] = level;
+    const auto act_after = [&](double ctrl, double act) {
+      const DataPtr probe = MakeData(model.get());
+      probe->ctrl[0] = ctrl;
+      probe->act[0] = act;
+      mj_step(model.get(), probe.get());
+      return probe->act[0];
+    };
+    const double e = 1e-7, base = act_after(level, level);
+    double ctrl_side[2], act_side[2];  // down, up
+    for (int k = 0; k < 2; k++) {
+      const double move = k == 0 ? -e : e;
+      ctrl_side[k] = (act_after(level + move, level) - base) / move;
+      act_side[k] = (act_after(level, level + move) - base) / move;
+    }
+    AnalyticBackend backend(model.get(), true);
+    const StepDerivative value = Linearize(&backend, model.get(), data.get());
+    const double by_ctrl = level == 0 ? ctrl_side[1] : level == 1 ? ctrl_side[0] : 0.5 * (ctrl_side[0] + ctrl_side[1]);
+    const double by_act = level == 0 ? act_side[1] : level == 1 ? act_side[0] : 0.5 * (act_side[0] + act_side[1]);
+    EXPECT_NEAR(value.B(2, 0), by_ctrl, 1e-5 * h / 0.02);
+    EXPECT_NEAR(value.A(2, 2), by_act, 1e-5 * h / 0.02);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,19 @@
+// Moments of transmissions that move with q. Section T of README.md.
+#ifndef COSTATE_DERIVATIVE_TRANSMISSION_H_
+#define COSTATE_DERIVATIVE_TRANSMISSION_H_
+
+#include <mujoco/mujoco.h>
+
+#include "derivative/moment.h"
+
+namespace costate {
+
+/// Is the moment of this actuator known in closed form?
+bool HasMoment(const mjModel* model, int actuator);
+
+/// Moment of an actuator on a ball or free joint, a site with or without reference site or a slider-crank. (T9)–(T11)
+void TransmissionMoment(const mjModel* model, const mjData* data, int actuator, MomentBuilder* builder, Moment* moment);
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_TRANSMISSION_H_

@@ -1,0 +1,338 @@
+#include "derivative/moment.h"
+
+#include <cmath>
+#include <functional>
+
+#include "derivative/analytic.h"
+#include "derivative/spatial_tendon.h"
+#include "derivative/transmission.h"
+#include "support/engine_test.h"
+#include "support/matrix_near.h"
+#include "support/random_state.h"
+#include "support/step_reference.h"
+
+namespace costate {
+namespace {
+
+using MomentTest = support::EngineTest;
+
+constexpr double kReference = 1e-9;  // of a matrix' largest entry, beyond three error bars
+constexpr double kLevels = 1e-7;      // level 2 is a five-point difference of a residual stiff in q
+constexpr double kDifference = 2e-8;  // five points at 1e-5: truncation and rounding
+
+// two limbs on a free base, joints of every kind; a sphere and a cylinder to wrap around, side sites outside and inside
+constexpr char kBodies[] = R"(
+  <worldbody>
+    <site name="ceiling" pos="0.1 0.2 1.2"/>
+    <body name="base" pos="0 0 0.5">
+      <freejoint name="root"/><geom type="box" size="0.1 0.1 0.05" contype="0" mass="2"/>
+      <site name="a" pos="0 -0.3 0.05" euler="10 20 30"/><site name="b" pos="0.05 -0.25 0.12"/><site name="g" pos="-0.12 -0.3 0.1"/>
+      <body name="ball" pos="0.1 0 0">
+        <joint name="ball" type="ball" damping="0.01"/>
+        <geom name="sphere" size="0.08" contype="0" mass="0.5"/>
+        <site name="side" pos="0 0 0.2"/><site name="in" pos="0 0 0.03"/>
+        <body name="arm" pos="0 0.15 0">
+          <joint name="hinge" axis="1 0.2 0"/><joint name="slide" type="slide" axis="0 1 0.2"/>
+          <geom type="capsule" size="0.02" fromto="0 0 0 0 0.3 0" contype="0"/>
+          <site name="c" pos="0 0.2 0.03" euler="40 0 50"/><site name="e" pos="0.02 0.1 0"/>
+        </body>
+      </body>
+      <body name="leg" pos="-0.1 0 0">
+        <joint name="knee" axis="0 1 0.1"/>
+        <geom name="cylinder" type="cylinder" size="0.05 0.2" euler="5 8 0" contype="0" mass="0.4"/>
+        <site name="rod" pos="0 0 0.15"/><site name="hollow" pos="0.01 0.01 0.02"/>
+        <body name="foot" pos="0 0.2 0"><joint name="toe" axis="1 0 0"/><geom size="0.04" contype="0"/>
+          <site name="f" pos="0.01 0.05 0.03" euler="0 30 0"/>
+        </body>
+      </body>
+    </body>
+  </worldbody>)";
+
+constexpr const char* kPaths[] = {
+    "<site site='a'/><site site='c'/>",
+    "<site site='ceiling'/><site site='a'/><site site='e'/><site site='f'/>",
+    "<site site='ceiling'/><site site='a'/><pulley divisor='2'/><site site='a'/><site site='c'/><pulley divisor='3'/>"
+    "<site site='c'/><site site='f'/>",
+    "<site site='a'/><geom geom='sphere'/><site site='c'/>",
+    "<site site='a'/><geom geom='sphere' sidesite='side'/><site site='c'/><site site='f'/>",
+    "<site site='b'/><geom geom='sphere' sidesite='in'/><site site='c'/>",
+    "<site site='g'/><geom geom='cylinder'/><site site='f'/>",
+    "<site site='a'/><geom geom='cylinder' sidesite='rod'/><site site='f'/><site site='c'/>",
+    "<site site='b'/><geom geom='cylinder' sidesite='hollow'/><site site='f'/>",
+    "<pulley divisor='2'/><site site='a'/><geom geom='cylinder' sidesite='hollow'/><site site='f'/><pulley divisor='1'/>"
+    "<site site='b'/><geom geom='sphere'/><site site='e'/>",
+};
+
+std::string TendonModel(const std::string& attributes, const std::string& rest = "", const std::string& option = "") {
+  std::string xml = "<mujoco><option timestep='0.003'>" + option + "</option>" + kBodies + "<tendon>";
+  int k = 0;
+  for (const char* path : kPaths) {
+    xml += "<spatial name='t" + std::to_string(k++) + "' " + attributes + ">" + path + "</spatial>";
+  }
+  return xml + "</tendon>" + rest + "</mujoco>";
+}
+
+DataPtr At(const mjModel* model, unsigned seed, double position = 0.4) {
+  DataPtr data = MakeData(model);
+  SetState(model, data.get(), support::RandomState(model, seed, {.position = position, .velocity = 2}));
+  const VectorXd u = support::RandomControl(model, seed + 20);
+  mju_copy(data->ctrl, u.data(), static_cast<int>(model->nu));
+  mj_forward(model, data.get());
+  return data;
+}
+
+// five-point differences of `value` along each dof
+template <typename F>
+MatrixXd Differences(const mjModel* m, const mjData* d, int rows, F value) {
+  const DataPtr probe = MakeData(m);
+  const double h = 1e-5;
+  MatrixXd out(rows, m->nv);
+  for (int j = 0; j < m->nv; j++) {
+    VectorXd f[5];
+    for (int k = -2; k <= 2; k++) {
+      mj_copyState(m, d, probe.get(), mjSTATE_INTEGRATION);
+      VectorXd direction = VectorXd::Zero(m->nv);
+      direction[j] = 1;
+      mj_integratePos(m, probe->qpos, direction.data(), k * h);
+      mj_forward(m, probe.get());
+      f[k + 2] = value(probe.get());
+    }
+    out.col(j) = (8 * (f[3] - f[1]) - (f[4] - f[0])) / (12 * h);
+  }
+  return out;
+}
+
+MatrixXd Scattered(const Moment& moment, int nv) {
+  MatrixXd G = MatrixXd::Zero(nv, nv);
+  for (int i = 0; i < moment.size(); i++) {
+    for (int j = 0; j < moment.size(); j++) G(moment.dof[i], moment.dof[j]) = moment.G(i, j);
+  }
+  return G;
+}
+
+VectorXd Scattered(const Moment& moment, const VectorXd& entries, int nv) {
+  VectorXd row = VectorXd::Zero(nv);
+  for (int i = 0; i < moment.size(); i++) row[moment.dof[i]] = entries[i];
+  return row;
+}
+
+void ExpectMoment(const mjModel* m, const mjData* d, const Moment& moment, const std::function<VectorXd(const mjData*)>& J,
+                  const std::function<double(const mjData*)>& length) {
+  const int nv = static_cast<int>(m->nv);
+  EXPECT_LE((Scattered(moment, moment.J, nv) - J(d)).cwiseAbs().maxCoeff(), 1e-13);
+  EXPECT_TRUE(support::MatricesNearRelative(Scattered(moment, nv), Differences(m, d, nv, J), kDifference));
+  const MatrixXd slope = Differences(m, d, 1, [&](const mjData* p) { return VectorXd(VectorXd::Constant(1, length(p))); });
+  EXPECT_LE((Scattered(moment, moment.length, nv).transpose() - slope).cwiseAbs().maxCoeff(), 1e-10);
+}
+
+// (T2)–(T8): the engine's own Jacobian, differenced; wraps from outside and inside, with and without contact
+TEST_F(MomentTest, OfTendonsAgreeWithDifferencesOfTheEnginesJacobian) {
+  const ModelPtr model = LoadModelFromString(TendonModel("stiffness='10'"));
+  const mjModel* m = model.get();
+  int wrapped[std::size(kPaths)] = {0};
+  for (unsigned seed = 1; seed < 6; seed++) {
+    const DataPtr data = At(m, seed);
+    TendonMoments tendons(m);
+    ASSERT_EQ(tendons.Compute(m, data.get()), "");
+    for (int t = 0; t < m->ntendon; t++) {
+      SCOPED_TRACE("tendon " + std::to_string(t) + ", state " + std::to_string(seed));
+      for (int k = 0; k < data->ten_wrapnum[t]; k++) wrapped[t] += data->wrap_obj[data->ten_wrapadr[t] + k] >= 0;
+      const auto row = [&](const mjData* d) {
+        VectorXd J = VectorXd::Zero(m->nv);
+        for (int k = 0; k < m->ten_J_rownnz[t]; k++) {
+          J[m->ten_J_colind[m->ten_J_rowadr[t] + k]] += d->ten_J[m->ten_J_rowadr[t] + k];
+        }
+        return J;
+      };
+      ExpectMoment(m, data.get(), tendons[t], row, [&](const mjData* d) { return d->ten_length[t]; });
+    }
+  }
+  for (int t = 3; t < m->ntendon; t++) EXPECT_GT(wrapped[t], 0) << "tendon " << t << " never touches its geom";
+}
+
+// (T3), (T9)–(T11)
+TEST_F(MomentTest, OfTransmissionsAgreeWithDifferencesOfTheEnginesJacobian) {
+  const ModelPtr model = LoadModelFromString(TendonModel("", R"(
+    <actuator>
+      <motor joint="ball" gear="1 -2 3"/>
+      <motor jointinparent="ball" gear="1 -2 3"/>
+      <motor joint="root" gear="1 -2 3 0.1 0.2 -0.4"/>
+      <motor jointinparent="root" gear="1 -2 3 0.1 0.2 -0.4"/>
+      <motor site="c" gear="1 2 3 0.1 0.2 0.3"/>
+      <motor site="c" refsite="f" gear="1 2 3 0 0 0"/>
+      <motor site="c" refsite="f" gear="0 0 0 1 2 3"/>
+      <motor site="a" refsite="c" gear="1 0 2 0.3 2 0"/>
+      <motor site="c" refsite="ceiling" gear="1 0 2 0.3 2 0"/>
+      <motor site="ceiling" refsite="c" gear="1 0 2 0.3 2 0"/>
+      <motor cranksite="c" slidersite="f" cranklength="1" gear="2"/>
+      <motor cranksite="a" slidersite="c" cranklength="0.05"/>
+    </actuator>)"));
+  const mjModel* m = model.get();
+  for (unsigned seed = 1; seed < 4; seed++) {
+    const DataPtr data = At(m, seed);
+    MomentBuilder builder(m);
+    for (int i = 0; i < m->nactuator; i++) {
+      SCOPED_TRACE("actuator " + std::to_string(i) + ", state " + std::to_string(seed));
+      Moment moment;
+      TransmissionMoment(m, data.get(), i, &builder, &moment);
+      const auto row = [&](const mjData* d) {
+        VectorXd J = VectorXd::Zero(m->nv);
+        for (int k = 0; k < d->moment_rownnz[i]; k++) {
+          J[d->moment_colind[d->moment_rowadr[i] + k]] += d->actuator_moment[d->moment_rowadr[i] + k];
+        }
+        return J;
+      };
+      ExpectMoment(m, data.get(), moment, row, [&](const mjData* d) { return d->actuator_length[i]; });
+    }
+  }
+}
+
+MatrixXd Both(const MatrixXd& left, const MatrixXd& right) {
+  MatrixXd both(left.rows(), left.cols() + right.cols());
+  both << left, right;
+  return both;
+}
+
+// level 1 refuses nothing and agrees with the converged step, and with each term's own differences
+void ExpectStep(const mjModel* m, const mjData* point, bool terms = true) {
+  const auto linearize = [&](const TermSwitch& differenced, bool strict) {
+    const DataPtr data = MakeData(m);
+    mj_copyState(m, point, data.get(), mjSTATE_INTEGRATION);
+    StepDerivative out;
+    std::string missing;
+    AnalyticBackend backend(m, strict, differenced);
+    EXPECT_TRUE(backend.Linearize(m, data.get(), false, &out, &missing)) << missing;
+    return Both(out.A, out.B);
+  };
+  const MatrixXd value = linearize({}, m->opt.integrator != mjINT_IMPLICIT);
+  const support::StepReference reference = support::MakeStepReference(m, point);
+  const double tolerance = m->opt.integrator == mjINT_IMPLICIT ? kLevels : kReference;  // its matrix is differenced
+  EXPECT_TRUE(support::AgreesWithReference(value, reference.step, reference.step_error, tolerance));
+
+  // products contract the same entries
+  const DataPtr data = MakeData(m);
+  mj_copyState(m, point, data.get(), mjSTATE_INTEGRATION);
+  AnalyticBackend backend(m, false);
+  const VectorXd lambda = support::Random(1).Vector(static_cast<int>(value.rows()));
+  StepVjp pulled;
+  std::string missing;
+  ASSERT_TRUE(backend.Vjp(m, data.get(), lambda, false, &pulled, &missing)) << missing;
+  VectorXd both(value.cols());
+  both << pulled.x, pulled.u;
+  EXPECT_TRUE(support::MatricesNearRelative(both, value.transpose() * lambda, kReference));
+  if (!terms) return;
+  for (const TermSwitch& differenced : {TermSwitch{.passive = true}, TermSwitch{.actuation = true},
+                                        TermSwitch{.constraint = true}, TermSwitch{.integrator = true}}) {
+    EXPECT_TRUE(support::MatricesNearRelative(linearize(differenced, false), value, kLevels));
+  }
+}
+
+constexpr int kIntegrators[] = {mjINT_EULER, mjINT_IMPLICITFAST, mjINT_IMPLICIT, mjINT_RK4};
+
+// springs with a dead band, polynomials, dampers of spatial tendons
+TEST_F(MomentTest, SpringsAndDampersOfSpatialTendonsAgreeWithTheStep) {
+  const ModelPtr model = LoadModelFromString(TendonModel("stiffness='30' damping='0.4' springlength='0.1 0.3'"));
+  mjModel* m = model.get();
+  for (int t = 0; t < m->ntendon; t++) {
+    m->tendon_stiffnesspoly[mjNPOLY * t] = 20;
+    m->tendon_dampingpoly[mjNPOLY * t] = 0.3;
+  }
+  for (int integrator : kIntegrators) {
+    for (unsigned seed = 1; seed < 3; seed++) {
+      SCOPED_TRACE(integrator * 10 + seed);
+      m->opt.integrator = integrator;
+      ExpectStep(m, At(m, seed).get());
+    }
+  }
+}
+
+// muscles, servos and affine gains on spatial tendons; some forces at their limit
+TEST_F(MomentTest, ActuatorsOfSpatialTendonsAgreeWithTheStep) {
+  const ModelPtr model = LoadModelFromString(TendonModel("", R"(
+    <actuator>
+      <muscle tendon="t3" lengthrange="0.2 0.8" force="40"/>
+      <muscle tendon="t4" lengthrange="0.2 1.2" force="-1" tausmooth="0.3"/>
+      <position tendon="t5" kp="30" kv="2" gear="3"/>
+      <position tendon="t6" kp="30" kv="2" forcerange="-0.1 0.1"/>
+      <general tendon="t7" gaintype="affine" gainprm="3 2 -1" biastype="affine" biasprm="1 -2 -0.5" dyntype="filter" dynprm="0.1"/>
+      <general tendon="t8" gaintype="affine" gainprm="3 2 -1" ctrllimited="true" ctrlrange="-0.2 0.2"/>
+      <damper tendon="t2" kv="3" ctrlrange="0 1"/>
+    </actuator>)"));
+  mjModel* m = model.get();
+  for (int integrator : kIntegrators) {
+    for (unsigned seed = 1; seed < 4; seed++) {
+      SCOPED_TRACE(integrator * 10 + seed);
+      m->opt.integrator = integrator;
+      ExpectStep(m, At(m, seed).get());
+    }
+  }
+}
+
+// forces on one tendon that share its limit, some of them at their own; fixed and spatial
+TEST_F(MomentTest, TendonForceLimitsAgreeWithTheStep) {
+  const ModelPtr model = LoadModelFromString(TendonModel("actuatorfrclimited='true' actuatorfrcrange='-1 1.5'", R"(
+    <actuator>
+      <position tendon="t3" kp="9" kv="2" gear="3"/><motor tendon="t3" gear="2"/><motor tendon="t3" gear="1" forcerange="-0.1 0.1"/>
+      <position tendon="t5" kp="1" kv="0.1"/><motor tendon="t5" gear="0.1"/>
+      <position tendon="t7" kp="90" kv="2"/>
+    </actuator>)"));
+  mjModel* m = model.get();
+  for (int integrator : {mjINT_EULER, mjINT_IMPLICITFAST}) {
+    for (unsigned seed = 1; seed < 4; seed++) {
+      SCOPED_TRACE(integrator * 10 + seed);
+      m->opt.integrator = integrator;
+      ExpectStep(m, At(m, seed).get());
+    }
+  }
+}
+
+// limits on both sides, friction loss within and beyond its loss, equalities of one and two tendons, curved ones too
+TEST_F(MomentTest, RowsOfSpatialTendonsAgreeWithTheStep) {
+  const ModelPtr model = LoadModelFromString(TendonModel("limited='true' range='0.35 0.36' frictionloss='0.3'", R"(
+    <equality>
+      <tendon tendon1="t0" polycoef="0.01 0 0 0 0"/>
+      <tendon tendon1="t5" tendon2="t3" polycoef="0.01 0.5 0.7 -0.2 0.1"/>
+    </equality>)"));
+  mjModel* m = model.get();
+  for (int integrator : {mjINT_EULER, mjINT_IMPLICITFAST}) {
+    for (unsigned seed = 1; seed < 3; seed++) {
+      SCOPED_TRACE(integrator * 10 + seed);
+      m->opt.integrator = integrator;
+      const DataPtr data = At(m, seed);
+      ASSERT_GE(data->nl, 5);
+      ExpectStep(m, data.get());
+    }
+  }
+}
+
+// transmissions whose moment moves, velocity-dependent ones among them, beside a joint whose actuator force is clamped
+TEST_F(MomentTest, MovingTransmissionsAgreeWithTheStep) {
+  const ModelPtr model = LoadModelFromString(TendonModel("", R"(
+    <actuator>
+      <position joint="ball" gear="1 -2 3" kp="1" kv="0.1"/>
+      <position jointinparent="ball" gear="1 -2 3" kp="1" kv="0.1"/>
+      <damper jointinparent="root" gear="1 -2 3 0.1 0.2 -0.4" kv="0.3" ctrlrange="0 1"/>
+      <motor site="c" gear="1 2 3 0.1 0.2 0.3"/>
+      <general site="c" gear="1 2 3 0.1 0.2 0.3" biastype="affine" biasprm="0.5 0 -0.1"/>
+      <position site="c" refsite="f" gear="1 2 3 0.1 0.2 0.3" kp="2" kv="0.1"/>
+      <general site="a" refsite="c" gear="1 0 2 0.3 2 0" gaintype="affine" gainprm="1 0.2 0.3"/>
+      <position cranksite="c" slidersite="f" cranklength="1" gear="2" kp="3" kv="0.2"/>
+      <position joint="knee" kp="5" kv="0.4"/>
+      <position tendon="t7" kp="5" kv="0.4"/>
+    </actuator>)"));
+  mjModel* m = model.get();
+  const int knee = mj_name2id(m, mjOBJ_JOINT, "knee");
+  for (bool clamped : {false, true}) {
+    m->jnt_actfrclimited[knee] = clamped;
+    m->jnt_actfrcrange[2 * knee] = -0.01;
+    m->jnt_actfrcrange[2 * knee + 1] = 0.01;
+    for (int integrator : kIntegrators) {
+      SCOPED_TRACE(integrator * 10 + clamped);
+      m->opt.integrator = integrator;
+      ExpectStep(m, At(m, 3).get());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace costate
