@@ -278,39 +278,34 @@ void Actuation::NoDamping(ActuatorSlope* s) {
 
 // (A5) a tendon's limit scales all forces on it to F_i limit / ΣF, then each is clamped to its own range
 void Actuation::LimitForces(const mjModel* m) {
-  std::vector<double> total(m->ntendon, 0);
-  const auto limit = [&](int i) {
-    if (m->actuator_trntype[i] != mjTRN_TENDON || !m->tendon_actfrclimited[m->actuator_trnid[2 * i]]) return 0.0;
-    const int t = m->actuator_trnid[2 * i];
-    const mjtNum* range = m->tendon_actfrcrange + 2 * t;
-    return total[t] < range[0] ? range[0] / total[t] : total[t] > range[1] ? range[1] / total[t] : 0.0;
-  };
+  std::vector<double> total(m->ntendon, 0), pull(m->ntendon, 0);
+  const auto tendon = [&](int i) { return m->actuator_trntype[i] == mjTRN_TENDON ? m->actuator_trnid[2 * i] : -1; };
   for (int i = 0; i < m->nactuator; i++) {
-    if (m->actuator_trntype[i] == mjTRN_TENDON) total[m->actuator_trnid[2 * i]] += force_[i];
+    if (tendon(i) >= 0) total[tendon(i)] += force_[i];
   }
+  const auto saturated = [&](int t) {
+    return t >= 0 && m->tendon_actfrclimited[t] && total[t] != 0 &&
+           (total[t] < m->tendon_actfrcrange[2 * t] || total[t] > m->tendon_actfrcrange[2 * t + 1]);
+  };
+  const auto scale = [&](int t) { return m->tendon_actfrcrange[2 * t + (total[t] > m->tendon_actfrcrange[2 * t])] / total[t]; };
   const auto inside = [&](int i, double force) {
     return !m->actuator_forcelimited[i] || Inside(force, m->actuator_forcerange + 2 * i);
   };
-  std::vector<double> scale(m->ntendon, 0), pull(m->ntendon, 0);
+  const auto gear = [&](int i) { return m->actuator_gear[6 * m->actuator_outadr[i]]; };
   for (int i = 0; i < m->nactuator; i++) {
-    const double factor = limit(i);
-    if (factor == 0) {
-      if (!inside(i, force_[i])) {
-        ActuatorSlope& s = slopes_[i];
-        s.length = s.velocity = s.ctrl = s.act = 0;
-      }
-      continue;
+    const int t = tendon(i);
+    if (saturated(t)) {
+      if (inside(i, scale(t) * force_[i])) pull[t] += gear(i) * force_[i];
+    } else if (!inside(i, force_[i])) {
+      ActuatorSlope& s = slopes_[i];
+      s.length = s.velocity = s.ctrl = s.act = 0;
     }
-    const int t = m->actuator_trnid[2 * i];
-    scale[t] = factor;
-    if (inside(i, factor * force_[i])) pull[t] += m->actuator_gear[6 * m->actuator_outadr[i]] * force_[i];
   }
   for (int i = 0; i < m->nactuator; i++) {
-    if (limit(i) == 0) continue;
-    const int t = m->actuator_trnid[2 * i];
+    const int t = tendon(i);
+    if (!saturated(t)) continue;
     NoDamping(&slopes_[i]);
-    const double own = inside(i, scale[t] * force_[i]) ? m->actuator_gear[6 * m->actuator_outadr[i]] : 0;
-    row_scale_[i] = scale[t] * (own - pull[t] / total[t]);
+    row_scale_[i] = scale(t) * ((inside(i, scale(t) * force_[i]) ? gear(i) : 0) - pull[t] / total[t]);
   }
 }
 

@@ -275,8 +275,10 @@ TEST_F(MomentTest, TendonForceLimitsAgreeWithTheStep) {
       <position tendon="t3" kp="9" kv="2" gear="3"/><motor tendon="t3" gear="2"/><motor tendon="t3" gear="1" forcerange="-0.1 0.1"/>
       <position tendon="t5" kp="1" kv="0.1"/><motor tendon="t5" gear="0.1"/>
       <position tendon="t7" kp="90" kv="2"/>
+      <general tendon="t8" biastype="affine" biasprm="-1 -5 -0.1"/>
     </actuator>)"));
   mjModel* m = model.get();
+  m->tendon_actfrcrange[2 * 8] = 0;  // it only pulls
   for (int integrator : {mjINT_EULER, mjINT_IMPLICITFAST}) {
     for (unsigned seed = 1; seed < 4; seed++) {
       SCOPED_TRACE(integrator * 10 + seed);
