@@ -144,6 +144,8 @@ bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, 
   std::string constraint;
   constraint_.Linearize(m, d, tree_, &constraint, tendons.empty() ? &tendons_ : nullptr);
   if (closed_actuation_) AddThrusters(m, d);
+  const bool passive_forces = !(m->opt.disableflags & mjDSBL_SPRING) || !(m->opt.disableflags & mjDSBL_DAMPER);
+  if (closed_passive_ && passive_forces) constraint_.AddFluidForces(m, d);
   if (switch_.constraint) constraint = "switched to differences";
   if (d->nefc) cover("constraint", constraint);
   constraint_.DeclareCouplings(m, d, &H_);

@@ -8,6 +8,7 @@
 #include "derivative/chain.h"
 #include "derivative/contact_block.h"
 #include "derivative/equilibrium.h"
+#include "derivative/fluid.h"
 
 namespace costate {
 
@@ -94,6 +95,10 @@ void ConstraintDerivative::KeepHessian(const mjData* data, int row, int count) {
       product_.push_back({i, j, data->contact[data->efc_id[i]].H[(i - row) * count + j - row]});
     }
   }
+}
+
+void ConstraintDerivative::AddFluidForces(const mjModel* model, const mjData* data) {
+  if (AddFluid(model, data, &body_)) any_body_ = true;
 }
 
 void ConstraintDerivative::AddFollower(const mjModel* model, const mjData* data, int body, const Vec3& point,

@@ -30,6 +30,9 @@ class ConstraintDerivative {
   /// Adds a wrench (torque; force) at a world point that turns with its body, for TreeDerivative::Finish. (A4)
   void AddFollower(const mjModel* model, const mjData* data, int body, const Vec3& point, const Vec6& wrench);
 
+  /// Adds fluid forces, for TreeDerivative::Finish. (F3)
+  void AddFluidForces(const mjModel* model, const mjData* data);
+
   /// Rows without closed form that carry force: their part of H is added here, their ∂r is the caller's.
   const std::vector<char>& remainder() const { return remainder_; }
 

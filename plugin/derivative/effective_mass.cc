@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "derivative/fluid.h"
 #include "derivative/passive.h"
 #include "core/simd.h"
 
@@ -55,6 +56,7 @@ std::string EffectiveMass::Missing(const mjModel* m) {
   if (m->opt.integrator != mjINT_IMPLICITFAST) return "";
   std::string missing = PassiveMissing(m);
   if (missing.empty()) missing = Actuation::Missing(m);
+  if (missing.empty() && HasFluid(m)) missing = "fluid forces";
   if (!missing.empty()) return "implicitfast: damping matrix of " + missing;
   return "";
 }

@@ -145,7 +145,6 @@ Damping TendonDamping(const mjModel* m, int t) {
 
 std::string PassiveMissing(const mjModel* m) {
   if (Disabled(m, mjDSBL_SPRING) && Disabled(m, mjDSBL_DAMPER)) return "";
-  if (m->opt.density > 0 || m->opt.viscosity > 0) return "fluid forces";
   for (int f = 0; f < m->nflex; f++) {
     if (!m->flex_rigid[f]) return "forces of " + ElementName(m, mjOBJ_FLEX, f);
   }

@@ -244,7 +244,7 @@ TEST_F(AnalyticTest, MusclesAgreeWithTheStep) {
 TEST_F(AnalyticTest, NamesTheTermThatHasNoClosedForm) {
   const ModelPtr model = LoadModelFromString(R"(
     <mujoco>
-      <option density="1000" viscosity="0.1"/>
+      <option integrator="implicitfast" density="1000" viscosity="0.1"/>
       <worldbody><body><freejoint/><geom type="box" size="0.1 0.2 0.3"/></body></worldbody>
     </mujoco>)");
   const DataPtr data = MakeData(model.get());
@@ -254,7 +254,7 @@ TEST_F(AnalyticTest, NamesTheTermThatHasNoClosedForm) {
   const DataPtr work = MakeData(model.get());
   mj_copyState(model.get(), data.get(), work.get(), mjSTATE_INTEGRATION);
   EXPECT_FALSE(AnalyticBackend(model.get(), true).Linearize(model.get(), work.get(), false, &out, &missing));
-  EXPECT_EQ(missing, "passive: fluid forces");
+  EXPECT_EQ(missing, "integrator: implicitfast: damping matrix of fluid forces");
 
   AnalyticBackend mixed(model.get(), false);
   out = Linearize(&mixed, model.get(), data.get());
