@@ -24,6 +24,14 @@ const char* costate_version(void);
 int costate_transition(const mjModel* m, mjData* d, int level, mjtNum* A, mjtNum* B, mjtNum* C, mjtNum* D, char* error,
                        int error_sz);
 
+/* One step of a costate recursion: the covector lambda (2*nv+na) on the next state pulled back through one mj_step, without
+   forming A and B.
+     x_bar = A' lambda (2*nv+na)   u_bar = B' lambda (nu)   qfrc_bar: of qfrc_applied (nv)
+   Any output may be NULL. Level, d, the result and the private mjData are as in costate_transition, which it shares the
+   latter with; at levels 2 and 3 A and B are formed inside. */
+int costate_vjp(const mjModel* m, mjData* d, int level, const mjtNum* lambda, mjtNum* x_bar, mjtNum* u_bar,
+                mjtNum* qfrc_bar, char* error, int error_sz);
+
 #ifdef __cplusplus
 }
 #endif

@@ -59,6 +59,25 @@ struct StepJvp {
   Coverage coverage;
 };
 
+/// The acceleration of continuous time about (x, u), what mj_forward computes, and its Jacobians:
+///   qacc(x ⊕ dx, u + du, f + df) = qacc + x dx + u du + force df + …
+struct AccelerationDerivative {
+  VectorXd qacc;    ///< (nv), converged
+  MatrixXd x, u;    ///< nv × ndx, nv × nu
+  MatrixXd force;   ///< by qfrc_applied: (M + Jᵀ s'' J)⁻¹, nv × nv, symmetric
+  StepStatus status = StepStatus::kOk;
+  Coverage coverage;
+};
+
+/// Inverse dynamics about (q, v, qacc), what mj_inverse computes, and its Jacobians, constraint forces included:
+///   qfrc_inverse(q ⊕ dq, v + dv, qacc + da) = qfrc + q dq + v dv + a da + …
+struct InverseDerivative {
+  VectorXd qfrc;     ///< qfrc_inverse (nv)
+  MatrixXd q, v, a;  ///< nv × nv each; a = M + Jᵀ s'' J without mjENBL_INVDISCRETE
+  StepStatus status = StepStatus::kOk;
+  Coverage coverage;
+};
+
 struct LinearizeOptions {
   Level level = Level::kBest;
   int substeps = 1;       ///< engine steps a control interval
@@ -108,6 +127,22 @@ class Linearizer {
   ///
   /// @param dx (ndx × k), du (nu × k).  @throws as Linearize.  Cost: as Vjp, the recursions once a direction.
   void Jvp(ConstVectorRef x, ConstVectorRef u, ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out);
+
+  /// Derivatives of qacc by state, control and applied forces, whatever the integrator and the substeps.
+  ///
+  /// @throws as Linearize.  Cost: Linearize without the integrator, and nv more columns of the solve.
+  /// Source: plugin/derivative/README.md, eq. (3).
+  void LinearizeAcceleration(ConstVectorRef x, ConstVectorRef u, AccelerationDerivative* out);
+
+  /// Derivatives of inverse dynamics at the velocities of x and a given qacc; act and u matter only to the damping of
+  /// mjENBL_INVDISCRETE, with which qacc is (v' − v) / h and the level is kStep. Applied forces have no part in it.
+  /// A constraint at the edge of its active set has the derivative of the set that mj_inverse takes.
+  ///
+  /// @param qacc  (nv).
+  /// @throws as Linearize; Error{kUnsupported} for mjENBL_INVDISCRETE with RK4, of which the engine has no inverse.
+  /// Cost at kAnalytic: as Linearize without factorization and solves. At kStep: 4 (3 nv) mj_inverse.
+  /// Source: plugin/derivative/README.md, eq. (8).
+  void LinearizeInverse(ConstVectorRef x, ConstVectorRef u, ConstVectorRef qacc, InverseDerivative* out);
 
   /// C about the last knot, where there is no control: A, B and D are left empty.
   void LinearizeSensors(ConstVectorRef x, StepDerivative* out);

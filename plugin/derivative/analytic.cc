@@ -10,7 +10,15 @@ namespace {
 constexpr int kPolish = 3;         // Newton steps with the right active set need one
 constexpr double kGood = 1e-9;     // relative error of a: that of A is of its size
 
-// RNE in closed form needs M to be the sum of body inertias and constants
+bool AnyGravityCompensationByActuators(const mjModel* m) {
+  for (int j = 0; j < m->njnt && m->flg_gravcomp; j++) {
+    if (m->jnt_actgravcomp[j]) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 std::string InertiaMissing(const mjModel* m) {
   for (int t = 0; t < m->ntendon; t++) {
     const bool spatial = m->wrap_type[m->tendon_adr[t]] != mjWRAP_JOINT;
@@ -22,15 +30,6 @@ std::string InertiaMissing(const mjModel* m) {
   }
   return "";
 }
-
-bool AnyGravityCompensationByActuators(const mjModel* m) {
-  for (int j = 0; j < m->njnt && m->flg_gravcomp; j++) {
-    if (m->jnt_actgravcomp[j]) return true;
-  }
-  return false;
-}
-
-}  // namespace
 
 AnalyticBackend::AnalyticBackend(const mjModel* model, bool strict, const TermSwitch& differenced)
     : strict_(strict),
@@ -95,10 +94,7 @@ bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, 
   point_.Residual(m, d);
   const int nv = static_cast<int>(m->nv);
   const auto cover = [&](const char* term, const std::string& reason) {
-    const bool closed = reason.empty();
-    out->coverage.terms.push_back({term, closed ? Level::kAnalytic : Level::kResidual, reason});
-    if (!closed && missing->empty()) *missing = std::string(term) + ": " + reason;
-    return closed;
+    return Cover(term, reason, &out->coverage, missing);
   };
   missing->clear();
   cover("rne", "");
@@ -136,28 +132,41 @@ bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, 
     return false;
   }
 
-  // everything on the tree, then constraints
+  PrepareTree(m, d, tendons.empty() ? &tendons_ : nullptr, &out->coverage, missing);
+
+  // what is left is differenced
+  differenced_.passive = !closed_passive_;
+  differenced_.actuation = !closed_actuation_;
+  differenced_.integrator = !closed_integrator_;
+  return missing->empty() || !strict_;
+}
+
+// notes where a term comes from; true when that is its closed form
+bool AnalyticBackend::Cover(const char* term, const std::string& reason, Coverage* coverage, std::string* missing) const {
+  const bool closed = reason.empty();
+  coverage->terms.push_back({term, closed ? Level::kAnalytic : Level::kResidual, reason});
+  if (!closed && missing->empty()) *missing = std::string(term) + ": " + reason;
+  return closed;
+}
+
+// everything on the tree, then constraints
+void AnalyticBackend::PrepareTree(const mjModel* m, mjData* d, const TendonMoments* tendons, Coverage* coverage,
+                                  std::string* missing) {
   input_.a = point_.a().data();
   input_.e = second_solve_ ? mass_.difference().data() : nullptr;
   input_.load = WorldLoads(m, d, closed_passive_, &load_) ? load_.data() : nullptr;
   tree_.Forward(m, d, input_);
   std::string constraint;
-  constraint_.Linearize(m, d, tree_, &constraint, tendons.empty() ? &tendons_ : nullptr);
+  constraint_.Linearize(m, d, tree_, &constraint, tendons);
   if (closed_actuation_) AddThrusters(m, d);
   const bool passive_forces = !(m->opt.disableflags & mjDSBL_SPRING) || !(m->opt.disableflags & mjDSBL_DAMPER);
   if (closed_passive_ && passive_forces) constraint_.AddFluidForces(m, d);
   if (switch_.constraint) constraint = "switched to differences";
-  if (d->nefc) cover("constraint", constraint);
+  if (d->nefc) Cover("constraint", constraint, coverage, missing);
   constraint_.DeclareCouplings(m, d, &H_);
-
-  // what is left is differenced
   differenced_.inertia = false;
-  differenced_.passive = !closed_passive_;
-  differenced_.actuation = !closed_actuation_;
   differenced_.constraint = d->nefc && !constraint.empty();
   differenced_.rows = &constraint_.remainder();
-  differenced_.integrator = !closed_integrator_;
-  return missing->empty() || !strict_;
 }
 
 // −∂r of passive and actuator forces; every term that is neither on the tree nor a constraint belongs here
@@ -167,7 +176,19 @@ void AnalyticBackend::AddForces(const mjModel* m, const mjData* d, Columns* R) c
 }
 
 bool AnalyticBackend::Terms(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
-  if (!Prepare(m, d, out, missing)) return false;
+  if (!Prepare(m, d, out, missing) || !Assemble(m, d, missing)) return false;
+
+  // da = −H⁻¹ ∂r
+  if (!H_.Factor()) {
+    *missing = "H is not positive definite";
+    return false;
+  }
+  H_.Solve(&X_);
+  return true;
+}
+
+// X_ = −∂r, E_ and H_
+bool AnalyticBackend::Assemble(const mjModel* m, mjData* d, std::string* missing) {
   const int nv = static_cast<int>(m->nv), columns = 2 * nv + static_cast<int>(m->na + m->nu);
   X_.Resize(nv, columns);
   X_.SetZero();
@@ -187,13 +208,6 @@ bool AnalyticBackend::Terms(const mjModel* m, mjData* d, StepDerivative* out, st
     }
   }
   missing->clear();
-
-  // da = −H⁻¹ ∂r
-  if (!H_.Factor()) {
-    *missing = "H is not positive definite";
-    return false;
-  }
-  H_.Solve(&X_);
   return true;
 }
 

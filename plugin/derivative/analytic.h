@@ -19,6 +19,9 @@
 
 namespace costate {
 
+/// Why RNE has no closed form: it needs M to be the sum of body inertias and constants. "" when it has.
+std::string InertiaMissing(const mjModel* model);
+
 /// Terms that are to be differenced although they have a closed form: to compare the two on any model.
 struct TermSwitch {
   bool passive = false, actuation = false, constraint = false, integrator = false;
@@ -39,12 +42,21 @@ class AnalyticBackend final : public Backend {
   bool Jvp(const mjModel* model, mjData* data, ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out,
            std::string* missing) override;
 
+  // analytic_dynamics.cc
+  bool LinearizeAcceleration(const mjModel* model, mjData* data, AccelerationDerivative* out, std::string* missing) override;
+  bool LinearizeInverse(const mjModel* model, mjData* data, ConstVectorRef qacc, InverseDerivative* out,
+                        std::string* missing) override;
+
   /// A and B alone. @pre `data` is after mj_forward about the point, with a converged acceleration.
   bool LinearizeAfterForward(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
 
  private:
   bool Acceleration(const mjModel* model, mjData* data, bool columns, StepDerivative* out, std::string* missing);
   bool Prepare(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
+  bool Cover(const char* term, const std::string& reason, Coverage* coverage, std::string* missing) const;
+  void PrepareTree(const mjModel* model, mjData* data, const TendonMoments* tendons, Coverage* coverage,
+                   std::string* missing);
+  bool Assemble(const mjModel* model, mjData* data, std::string* missing);
   void AddForces(const mjModel* model, const mjData* data, Columns* R) const;
   void StartHessian(const mjModel* model, const mjData* data);
   bool Terms(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);

@@ -34,6 +34,14 @@ class Backend {
   virtual bool Jvp(const mjModel* model, mjData* data, ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out,
                    std::string* missing);
 
+  /// Derivatives of qacc about the same point. @return as Linearize.
+  virtual bool LinearizeAcceleration(const mjModel* model, mjData* data, AccelerationDerivative* out,
+                                     std::string* missing) = 0;
+
+  /// Derivatives of qfrc_inverse about the state in `data` at acceleration qacc. @return as Linearize.
+  virtual bool LinearizeInverse(const mjModel* model, mjData* data, ConstVectorRef qacc, InverseDerivative* out,
+                                std::string* missing) = 0;
+
  private:
   StepDerivative matrices_;
 };

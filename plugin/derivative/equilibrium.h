@@ -43,9 +43,11 @@ class Equilibrium {
   const Eigen::MatrixXd& HessianMatrix() const { return H_; }
   const Eigen::LLT<Eigen::MatrixXd>& H() const { return llt_; }
 
+  /// HessianMatrix() at the states and cone Hessians of `data`, not factored. @pre Residual.
+  void Assemble(const mjModel* model, const mjData* data);
+
  private:
   double Polish(const mjModel* model, mjData* data);
-  void Assemble(const mjModel* model, const mjData* data);
 
   Eigen::VectorXd a_, r_, y_;
   Eigen::MatrixXd H_;

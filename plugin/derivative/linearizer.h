@@ -26,6 +26,12 @@ inline bool AllFinite(const StepVjp& v) {
   return v.x.allFinite() && v.u.allFinite() && v.qfrc.allFinite() && v.xfrc.allFinite();
 }
 inline bool AllFinite(const StepJvp& v) { return v.dx.allFinite(); }
+inline bool AllFinite(const AccelerationDerivative& d) {
+  return d.qacc.allFinite() && d.x.allFinite() && d.u.allFinite() && d.force.allFinite();
+}
+inline bool AllFinite(const InverseDerivative& d) {
+  return d.qfrc.allFinite() && d.q.allFinite() && d.v.allFinite() && d.a.allFinite();
+}
 
 struct Linearizer::Impl {
   Impl(const mjModel* model, const LinearizeOptions& options);
@@ -92,6 +98,7 @@ void Linearizer::Impl::FirstThatCovers(Out* out, Call call) {
     if (!missing[level].empty()) add_reason(level == kAnalytic ? "analytic: " : "residual difference: ", missing[level].c_str());
   }
   if (!Covers(kStep, out, call)) {
+    if (!missing[kStep].empty()) add_reason("step difference: ", missing[kStep].c_str());
     throw Error(ErrorCode::kUnsupported, "model '" + ModelName(model) + "' has no derivative at level '" +
                                              ToString(options.level) + "': " + reason);
   }

@@ -1,4 +1,5 @@
-// Products with the Jacobians of one control interval: arguments, substeps and the choice of level.
+// Products with the Jacobians of one control interval, and the derivatives of dynamics without a step: arguments, substeps
+// and the choice of level.
 #include <utility>
 
 #include "core/check.h"
@@ -108,6 +109,36 @@ void Linearizer::Jvp(ConstVectorRef x, ConstVectorRef u, ConstMatrixRef dx, Cons
   s.Guarded(out, [&] {
     s.Load(x, u);
     s.JvpInterval(dx, du, out);
+  });
+}
+
+void Linearizer::LinearizeAcceleration(ConstVectorRef x, ConstVectorRef u, AccelerationDerivative* out) {
+  Impl& s = *impl_;
+  CheckSize(s.model, "x", x.size(), "nx", s.dims.nx);
+  CheckSize(s.model, "u", u.size(), "nu", s.dims.nu);
+  CheckFiniteState(s.model, x);
+  CheckFiniteControl(s.model, u);
+  s.Guarded(out, [&] {
+    s.Load(x, u);
+    s.FirstThatCovers(out, [&](Backend* backend, std::string* missing) {
+      return backend->LinearizeAcceleration(&s.local, s.data.get(), out, missing);
+    });
+  });
+}
+
+void Linearizer::LinearizeInverse(ConstVectorRef x, ConstVectorRef u, ConstVectorRef qacc, InverseDerivative* out) {
+  Impl& s = *impl_;
+  CheckSize(s.model, "x", x.size(), "nx", s.dims.nx);
+  CheckSize(s.model, "u", u.size(), "nu", s.dims.nu);
+  CheckSize(s.model, "qacc", qacc.size(), "nv", s.dims.nv);
+  CheckFiniteState(s.model, x);
+  CheckFiniteControl(s.model, u);
+  if (!qacc.allFinite()) throw Error(ErrorCode::kInvalidArgument, "qacc is not finite");
+  s.Guarded(out, [&] {
+    s.Load(x, u);
+    s.FirstThatCovers(out, [&](Backend* backend, std::string* missing) {
+      return backend->LinearizeInverse(&s.local, s.data.get(), qacc, out, missing);
+    });
   });
 }
 

@@ -2,6 +2,7 @@
 #include "derivative/backend.h"
 #include "derivative/equilibrium.h"
 #include "derivative/integrator.h"
+#include "derivative/inverse_dynamics.h"
 #include "derivative/residual_difference.h"
 #include "derivative/runge_kutta.h"
 
@@ -38,6 +39,39 @@ class ResidualBackend final : public Backend {
 
   bool LinearizeSensors(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) override {
     return Acceleration(m, d, out, missing) && (out->status != StepStatus::kOk || Sensors(m, d, out, missing));
+  }
+
+  bool LinearizeAcceleration(const mjModel* m, mjData* d, AccelerationDerivative* out, std::string* missing) override {
+    if (!Acceleration(m, d, &report_, missing)) return false;
+    out->status = report_.status;
+    std::swap(out->coverage, report_.coverage);
+    if (out->status != StepStatus::kOk) return true;
+    out->qacc = point_.a();
+    out->x = da_.leftCols(2 * m->nv + m->na);
+    out->u = da_.rightCols(m->nu);
+    out->force.setIdentity(m->nv, m->nv);
+    point_.H().solveInPlace(out->force);
+    return true;
+  }
+
+  // qfrc_inverse is r without actuators and applied forces
+  bool LinearizeInverse(const mjModel* m, mjData* d, ConstVectorRef qacc, InverseDerivative* out,
+                        std::string* missing) override {
+    *missing = InverseRefusal(m);
+    if (!missing->empty()) return false;
+    out->coverage.terms = {{"residual", Level::kResidual, ""}};
+    out->status = RunInverse(m, d, qacc);
+    if (out->status != StepStatus::kOk) return true;
+    point_.Residual(m, d);
+    point_.Assemble(m, d);
+    DifferencedTerms terms;
+    terms.actuation = terms.integrator = false;
+    if (!difference_.Compute(m, d, point_.a(), terms, &direct_, missing)) return false;
+    out->qfrc = Eigen::Map<const VectorXd>(d->qfrc_inverse, m->nv);
+    out->q = direct_.residual.leftCols(m->nv);
+    out->v = direct_.residual.middleCols(m->nv, m->nv);
+    out->a = point_.HessianMatrix();
+    return true;
   }
 
  private:
@@ -89,6 +123,7 @@ class ResidualBackend final : public Backend {
   DirectDerivative direct_;
   MatrixXd gain_, da_, applied_, sensors_;
   VectorXd v_next_;
+  StepDerivative report_;
   BlockedMatrix blocked_;
 };
 

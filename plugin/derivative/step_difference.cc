@@ -145,13 +145,8 @@ void StepDifference::NudgeColumn(mjData* data, int col, Side side, double eps, b
   sensor_column = (sensors_[plus] - sensors_[minus]) / h;
 }
 
-bool StepDifference::LinearizeSensors(const mjModel* model, mjData* data, StepDerivative* out, std::string*) {
-  const Dims& dims = stencil_.dims();
-  out->A.resize(0, 0);
-  out->B.resize(0, 0);
-  out->D.resize(0, 0);
-  out->C.resize(dims.ns, dims.ndx);
-
+// the point, warm-started at its own solution
+void StepDifference::Capture(const mjModel* model, mjData* data) {
   model_.Refresh(model, options_.converge);
   ClearWarnings(data);
   if (options_.converge) {
@@ -159,6 +154,16 @@ bool StepDifference::LinearizeSensors(const mjModel* model, mjData* data, StepDe
   } else {
     stencil_.Capture(model_.get(), data);
   }
+}
+
+bool StepDifference::LinearizeSensors(const mjModel* model, mjData* data, StepDerivative* out, std::string*) {
+  const Dims& dims = stencil_.dims();
+  out->A.resize(0, 0);
+  out->B.resize(0, 0);
+  out->D.resize(0, 0);
+  out->C.resize(dims.ns, dims.ndx);
+
+  Capture(model, data);
   stencil_.Restore(model_.get(), data, -1, 0);
   model_.SelectActivationBranches(data, 1);
 

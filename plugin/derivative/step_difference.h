@@ -20,11 +20,19 @@ class StepDifference final : public Backend {
   bool Linearize(const mjModel* model, mjData* data, bool sensors, StepDerivative* out, std::string* missing) override;
   bool LinearizeSensors(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing) override;
 
+  // step_difference_dynamics.cc
+  bool Vjp(const mjModel* model, mjData* data, ConstVectorRef lambda, bool forces, StepVjp* out,
+           std::string* missing) override;
+  bool LinearizeAcceleration(const mjModel* model, mjData* data, AccelerationDerivative* out, std::string* missing) override;
+  bool LinearizeInverse(const mjModel* model, mjData* data, ConstVectorRef qacc, InverseDerivative* out,
+                        std::string* missing) override;
+
  private:
   using RowMatrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
   void ByTransitionFd(mjData* data, bool sensors, StepDerivative* out);
   void ByNudges(mjData* data, bool sensors, StepDerivative* out);
+  void Capture(const mjModel* model, mjData* data);
   void Step(mjData* data, int col, double eps, bool sensors, int slot);
   void NudgeColumn(mjData* data, int col, Side side, double eps, bool sensors, StepDerivative* out);
 
@@ -35,6 +43,7 @@ class StepDifference final : public Backend {
   StepStencil stencil_;
   VectorXd next_[3], sensors_[3];  // at the point, nudged forward, nudged backward
   RowMatrix A_, B_, C_, D_;
+  VectorXd quotient_;
 };
 
 }  // namespace costate

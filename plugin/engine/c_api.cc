@@ -74,6 +74,7 @@ struct Cache {
   std::unique_ptr<Linearizer> linearizer;
   VectorXd x, u, context;
   StepDerivative derivative;
+  StepVjp vjp;
 
   Linearizer* Get(const mjModel* m, int new_level, bool new_sensors) {
     wanted.Read(m);
@@ -95,31 +96,51 @@ void Write(const MatrixXd& matrix, mjtNum* out) {
   if (out != nullptr) Eigen::Map<RowMajor>(out, matrix.rows(), matrix.cols()) = matrix;
 }
 
-void Transition(const mjModel* m, const mjData* d, int level, mjtNum* A, mjtNum* B, mjtNum* C, mjtNum* D) {
+void Write(const VectorXd& vector, mjtNum* out) {
+  if (out != nullptr) Eigen::Map<VectorXd>(out, vector.size()) = vector;
+}
+
+// the linearizer for m, with the point in cache.x and cache.u; d is only read: its stack and derived quantities may be in use
+Linearizer* AtPoint(const mjModel* m, const mjData* d, int level, bool sensors) {
   if (m == nullptr || d == nullptr) throw Error(ErrorCode::kInvalidArgument, m ? "d is NULL" : "m is NULL");
   if (level < 0 || level > 3) {
     throw Error(ErrorCode::kInvalidArgument, "level is " + std::to_string(level) +
                                                  ", it is 0 (best available), 1 (analytic), 2 (residual difference) or 3 "
                                                  "(step difference)");
   }
-  Linearizer* linearizer = cache.Get(m, level, C != nullptr || D != nullptr);
-
-  // d is only read: its stack and derived quantities may be in use
+  Linearizer* linearizer = cache.Get(m, level, sensors);
   cache.context.resize(mj_stateSize(m, kContextSignature));
   cache.x.resize(mj_stateSize(m, kStateSignature));
   mj_getState(m, d, cache.context.data(), kContextSignature);
   mj_getState(m, d, cache.x.data(), kStateSignature);
   cache.u = Eigen::Map<const VectorXd>(d->ctrl, m->nu);
   linearizer->SetContext(cache.context);
-  linearizer->Linearize(cache.x, cache.u, &cache.derivative);
-  const bool reusable = m->nplugin == 0;  // a plugin's instance data may depend on attributes that the key does not see
-  const StepStatus status = cache.derivative.status;
-  if (!reusable) cache.linearizer.reset();
+  return linearizer;
+}
+
+void Finish(const mjModel* m, StepStatus status) {
+  if (m->nplugin > 0) cache.linearizer.reset();  // a plugin's data may depend on attributes that the key does not see
   if (status != StepStatus::kOk) throw Error(ErrorCode::kInvalidArgument, std::string("the step fails: ") + ToString(status));
+}
+
+void Transition(const mjModel* m, const mjData* d, int level, mjtNum* A, mjtNum* B, mjtNum* C, mjtNum* D) {
+  AtPoint(m, d, level, C != nullptr || D != nullptr)->Linearize(cache.x, cache.u, &cache.derivative);
+  Finish(m, cache.derivative.status);
   Write(cache.derivative.A, A);
   Write(cache.derivative.B, B);
   Write(cache.derivative.C, C);
   Write(cache.derivative.D, D);
+}
+
+void Vjp(const mjModel* m, const mjData* d, int level, const mjtNum* lambda, mjtNum* x_bar, mjtNum* u_bar, mjtNum* qfrc_bar) {
+  if (lambda == nullptr) throw Error(ErrorCode::kInvalidArgument, "lambda is NULL");
+  Linearizer* linearizer = AtPoint(m, d, level, cache.sensors);
+  const Eigen::Map<const VectorXd> covector(lambda, 2 * m->nv + m->na);
+  linearizer->Vjp(cache.x, cache.u, covector, &cache.vjp, qfrc_bar != nullptr);
+  Finish(m, cache.vjp.status);
+  Write(cache.vjp.x, x_bar);
+  Write(cache.vjp.u, u_bar);
+  Write(cache.vjp.qfrc, qfrc_bar);
 }
 
 void WriteError(const char* text, char* error, int error_sz) {
@@ -129,6 +150,25 @@ void WriteError(const char* text, char* error, int error_sz) {
   error[n] = '\0';
 }
 
+// runs a call; nothing passes but its error text
+template <typename F>
+int Call(char* error, int error_sz, F call) {
+  try {
+    EngineGuard guard;  // outermost: what the engine warns about our private data stays here
+    call();
+    WriteError("", error, error_sz);
+    return 0;
+  } catch (const std::bad_alloc&) {
+    WriteError("out of memory", error, error_sz);
+  } catch (const std::exception& exception) {
+    WriteError(exception.what(), error, error_sz);
+  } catch (...) {
+    WriteError("unknown error", error, error_sz);
+  }
+  cache.linearizer.reset();
+  return 1;
+}
+
 }  // namespace
 }  // namespace costate
 
@@ -136,18 +176,10 @@ const char* costate_version(void) { return COSTATE_VERSION; }
 
 int costate_transition(const mjModel* m, mjData* d, int level, mjtNum* A, mjtNum* B, mjtNum* C, mjtNum* D, char* error,
                        int error_sz) {
-  try {
-    costate::EngineGuard guard;  // outermost: what the engine warns about our private data stays here
-    costate::Transition(m, d, level, A, B, C, D);
-    costate::WriteError("", error, error_sz);
-    return 0;
-  } catch (const std::bad_alloc&) {
-    costate::WriteError("out of memory", error, error_sz);
-  } catch (const std::exception& exception) {
-    costate::WriteError(exception.what(), error, error_sz);
-  } catch (...) {
-    costate::WriteError("unknown error", error, error_sz);
-  }
-  costate::cache.linearizer.reset();
-  return 1;
+  return costate::Call(error, error_sz, [&] { costate::Transition(m, d, level, A, B, C, D); });
+}
+
+int costate_vjp(const mjModel* m, mjData* d, int level, const mjtNum* lambda, mjtNum* x_bar, mjtNum* u_bar,
+                mjtNum* qfrc_bar, char* error, int error_sz) {
+  return costate::Call(error, error_sz, [&] { costate::Vjp(m, d, level, lambda, x_bar, u_bar, qfrc_bar); });
 }

@@ -84,6 +84,37 @@ TEST_F(CApiTest, AnyOutputMayBeNullAndTheErrorToo) {
   EXPECT_NE(costate_transition(m, data_.get(), 9, nullptr, nullptr, nullptr, nullptr, nullptr, 0), 0);
 }
 
+TEST_F(CApiTest, PullsACovectorBackAtEveryLevel) {
+  const Dims dims(model_.get());
+  const VectorXd lambda = support::RandomTangent(model_.get(), 4);
+  VectorXd x(dims.ndx), u(dims.nu), qfrc(dims.nv), expected_qfrc;
+  const auto vjp = [&](int level, const mjtNum* covector, mjtNum* x_bar, mjtNum* u_bar, mjtNum* qfrc_bar) {
+    return costate_vjp(model_.get(), data_.get(), level, covector, x_bar, u_bar, qfrc_bar, error_, sizeof(error_));
+  };
+  ASSERT_EQ(Transition(0), 0);
+  for (int level : {0, 3}) {
+    ASSERT_EQ(vjp(level, lambda.data(), x.data(), u.data(), qfrc.data()), 0) << error_;
+    EXPECT_TRUE(MatricesNearRelative(x, A_.transpose() * lambda, 1e-6));
+    EXPECT_TRUE(MatricesNearRelative(u, B_.transpose() * lambda, 1e-6));
+    if (level == 0) expected_qfrc = qfrc;
+    EXPECT_TRUE(MatricesNearRelative(qfrc, expected_qfrc, 1e-6));
+  }
+  // the motor drives the first dof: a force there is a control
+  EXPECT_NEAR(expected_qfrc[0], u[0], 1e-6 * std::abs(u[0]));
+  EXPECT_EQ(vjp(2, lambda.data(), x.data(), nullptr, nullptr), 0) << error_;
+  EXPECT_TRUE(MatricesNearRelative(x, A_.transpose() * lambda, 1e-6));
+  EXPECT_EQ(vjp(0, lambda.data(), nullptr, nullptr, nullptr), 0) << error_;
+
+  const VectorXd before = u;
+  EXPECT_NE(vjp(0, nullptr, x.data(), u.data(), nullptr), 0);
+  EXPECT_STREQ(error_, "lambda is NULL");
+  VectorXd bad = lambda;
+  bad[1] = std::nan("");
+  EXPECT_NE(vjp(0, bad.data(), x.data(), u.data(), nullptr), 0);
+  EXPECT_STREQ(error_, "lambda is not finite");
+  EXPECT_TRUE(support::BitwiseEqual(u, before));
+}
+
 TEST_F(CApiTest, AnErrorIsATextAndLeavesTheOutputs) {
   const RowMajor before = A_;
   EXPECT_NE(Transition(4), 0);

@@ -1,0 +1,81 @@
+// Level 1 of forward and inverse dynamics in continuous time: the same terms as the step's, without an integrator.
+#include <algorithm>
+
+#include "derivative/analytic.h"
+#include "derivative/inverse_dynamics.h"
+#include "derivative/passive.h"
+
+namespace costate {
+
+bool AnalyticBackend::LinearizeAcceleration(const mjModel* m, mjData* d, AccelerationDerivative* out, std::string* missing) {
+  if (!Acceleration(m, d, true, &report_, missing)) return false;
+  out->status = report_.status;
+  std::swap(out->coverage, report_.coverage);
+  std::erase_if(out->coverage.terms, [](const TermCoverage& term) { return term.term == "integrator"; });
+  if (out->status != StepStatus::kOk) return true;
+  const int nv = static_cast<int>(m->nv), ndx = 2 * nv + static_cast<int>(m->na), nu = static_cast<int>(m->nu);
+  out->qacc = point_.a();
+  out->x.resize(nv, ndx);
+  out->u.resize(nv, nu);
+  out->force.resize(nv, nv);
+  for (int j = 0; j < ndx + nu; j++) {
+    double* column = j < ndx ? out->x.col(j).data() : out->u.col(j - ndx).data();
+    for (int i = 0; i < nv; i++) column[i] = X_(i, j);
+  }
+
+  // H⁻¹
+  E_.Resize(nv, nv);
+  E_.SetZero();
+  for (int i = 0; i < nv; i++) E_(i, i) = 1;
+  H_.Solve(&E_);
+  for (int j = 0; j < nv; j++) {
+    for (int i = 0; i < nv; i++) out->force(i, j) = E_(i, j);
+  }
+  return true;
+}
+
+// qfrc_inverse is r without actuators and applied forces, so its Jacobians are −R and H
+bool AnalyticBackend::LinearizeInverse(const mjModel* m, mjData* d, ConstVectorRef qacc, InverseDerivative* out,
+                                       std::string* missing) {
+  *missing = InverseRefusal(m);
+  if (missing->empty()) *missing = InertiaMissing(m);
+  if (!missing->empty()) return false;
+  out->coverage.terms.clear();
+  out->status = RunInverse(m, d, qacc);
+  if (out->status != StepStatus::kOk) return true;
+  point_.Residual(m, d);
+
+  Cover("rne", "", &out->coverage, missing);
+  const std::string tendons = tendons_.Compute(m, d);
+  std::string passive = switch_.passive ? "switched to differences" : PassiveMissing(m);
+  if (passive.empty()) passive = tendons;
+  for (int j = 0; j < m->njnt && m->flg_gravcomp && passive.empty(); j++) {
+    if (m->jnt_actgravcomp[j]) passive = "gravity compensation by actuators is no part of inverse dynamics";
+  }
+  closed_passive_ = Cover("passive", passive, &out->coverage, missing);
+  closed_actuation_ = closed_integrator_ = second_solve_ = false;
+  PrepareTree(m, d, tendons.empty() ? &tendons_ : nullptr, &out->coverage, missing);
+  differenced_.passive = !closed_passive_;
+  differenced_.actuation = differenced_.integrator = false;
+  if ((strict_ && !missing->empty()) || !Assemble(m, d, missing)) return false;
+
+  const int nv = static_cast<int>(m->nv);
+  out->qfrc = Eigen::Map<const VectorXd>(d->qfrc_inverse, nv);
+  out->q.resize(nv, nv);
+  out->v.resize(nv, nv);
+  out->a.setZero(nv, nv);
+  for (int j = 0; j < nv; j++) {
+    for (int i = 0; i < nv; i++) {
+      out->q(i, j) = -X_(i, j);
+      out->v(i, j) = -X_(i, nv + j);
+    }
+    out->a(j, j) = H_.diagonal(j);
+    for (int n = 0; n < H_.row_size(j); n++) {
+      const int i = H_.row_columns(j)[n];
+      out->a(i, j) = out->a(j, i) = H_.row(j)[n];
+    }
+  }
+  return true;
+}
+
+}  // namespace costate

@@ -1,0 +1,124 @@
+// Level 3 of everything but A, B, C, D: applied forces, accelerations, inverse dynamics.
+#include <algorithm>
+#include <cmath>
+
+#include "derivative/step_difference.h"
+
+namespace costate {
+namespace {
+
+// Inverse dynamics has no solver, hence no noise but rounding; it is stiff in q where contacts are. Five points.
+constexpr double kInversePositionEps = 1e-6;
+constexpr double kInverseEps = 1e-5;  // of max(1, |value|)
+
+using VectorMap = Eigen::Map<VectorXd>;
+using ConstVectorMap = Eigen::Map<const VectorXd>;
+
+}  // namespace
+
+// forces enter the step as a control does: nudged and held over the interval
+bool StepDifference::Vjp(const mjModel* model, mjData* data, ConstVectorRef lambda, bool forces, StepVjp* out,
+                         std::string* missing) {
+  if (!Backend::Vjp(model, data, lambda, false, out, missing) || !forces || out->status != StepStatus::kOk) return true;
+  const Dims& dims = stencil_.dims();
+  const int nxfrc = 6 * static_cast<int>(model->nbody);
+  out->qfrc.resize(dims.nv);
+  out->xfrc.setZero(nxfrc);
+  quotient_.resize(dims.ndx);
+  ClearWarnings(data);
+  const auto nudged = [&](mjtNum* mjData::* field, int i, double eps, VectorXd* next) {
+    stencil_.Restore(model_.get(), data, -1, 0);
+    (data->*field)[i] += eps;
+    for (int k = 0; k < substeps_; ++k) mj_step(model_.get(), data);
+    mj_getState(model_.get(), data, next->data(), kStateSignature);
+  };
+  const auto pull = [&](mjtNum* mjData::* field, int i) {
+    nudged(field, i, eps_, &next_[1]);
+    nudged(field, i, -eps_, &next_[2]);
+    StateQuotient(model_.get(), dims, next_[1], next_[2], 2 * eps_, quotient_);
+    return lambda.dot(quotient_);
+  };
+  for (int i = 0; i < dims.nv; ++i) out->qfrc[i] = pull(&mjData::qfrc_applied, i);
+  for (int i = 6; i < nxfrc; ++i) out->xfrc[i] = pull(&mjData::xfrc_applied, i);
+  out->status = ReadWarnings(data);
+  return true;
+}
+
+bool StepDifference::LinearizeAcceleration(const mjModel* model, mjData* data, AccelerationDerivative* out, std::string*) {
+  const Dims& dims = stencil_.dims();
+  out->x.resize(dims.nv, dims.ndx);
+  out->u.resize(dims.nv, dims.nu);
+  out->force.resize(dims.nv, dims.nv);
+  Capture(model, data);
+  model_.SkipSensors();
+  stencil_.Restore(model_.get(), data, -1, 0);
+  model_.SelectActivationBranches(data, 1);
+
+  const auto at = [&](int col, int force, double eps, VectorXd* qacc) {
+    stencil_.Restore(model_.get(), data, col, eps);
+    if (force >= 0) data->qfrc_applied[force] += eps;
+    mj_forward(model_.get(), data);
+    *qacc = VectorMap(data->qacc, dims.nv);
+  };
+  at(-1, -1, 0, &next_[0]);
+  out->qacc = next_[0];
+  for (int col = 0; col < dims.ndx + dims.nu; ++col) {
+    auto column = col < dims.ndx ? out->x.col(col) : out->u.col(col - dims.ndx);
+    double eps = eps_;
+    const Side side = stencil_.ColumnSide(model_, col, options_.centered, &eps);
+    column.setZero();
+    if (side == Side::kNone) continue;
+    int plus = 0, minus = 0;
+    if (side != Side::kBackward) at(col, -1, eps, &next_[plus = 1]);
+    if (side != Side::kForward) at(col, -1, -eps, &next_[minus = 2]);
+    column = (next_[plus] - next_[minus]) / (side == Side::kCentered ? 2 * eps : eps);
+  }
+  for (int i = 0; i < dims.nv; ++i) {
+    at(-1, i, eps_, &next_[1]);
+    at(-1, i, -eps_, &next_[2]);
+    out->force.col(i) = (next_[1] - next_[2]) / (2 * eps_);
+  }
+  for (VectorXd& next : next_) next.resize(dims.nx);
+  out->status = ReadWarnings(data);
+  if (out->status == StepStatus::kOk && !(out->x.allFinite() && out->u.allFinite())) out->status = StepStatus::kBadState;
+  return true;
+}
+
+bool StepDifference::LinearizeInverse(const mjModel* model, mjData* data, ConstVectorRef qacc, InverseDerivative* out,
+                                      std::string* missing) {
+  if ((model->opt.enableflags & mjENBL_INVDISCRETE) && model->opt.integrator == mjINT_RK4) {
+    *missing = "inverse discrete: RK4 has no inverse";
+    return false;
+  }
+  const int nv = stencil_.dims().nv;
+  for (MatrixXd* matrix : {&out->q, &out->v, &out->a}) matrix->resize(nv, nv);
+  ClearWarnings(data);
+  model_.Refresh(model, false);
+  stencil_.Capture(model_.get(), data);
+  const auto at = [&](int block, int i, double eps) {
+    stencil_.Restore(model_.get(), data, block < 2 ? block * nv + i : -1, eps);
+    VectorMap(data->qacc, nv) = qacc;
+    if (block == 2) data->qacc[i] += eps;
+    mj_fwdPosition(model_.get(), data);
+    mj_fwdVelocity(model_.get(), data);
+    mj_fwdActuation(model_.get(), data);
+    mj_inverse(model_.get(), data);
+    return ConstVectorMap(data->qfrc_inverse, nv);
+  };
+  out->qfrc = at(-1, 0, 0);
+  for (int block = 0; block < 3; ++block) {
+    MatrixXd& matrix = block == 0 ? out->q : block == 1 ? out->v : out->a;
+    for (int i = 0; i < nv; ++i) {
+      const double value = block == 0 ? 0 : block == 1 ? data->qvel[i] : qacc[i];
+      const double h = block == 0 ? kInversePositionEps : kInverseEps * std::max(1.0, std::abs(value));
+      matrix.col(i) = (8.0 / (12 * h)) * at(block, i, h);
+      matrix.col(i) -= (8.0 / (12 * h)) * at(block, i, -h);
+      matrix.col(i) -= (1.0 / (12 * h)) * at(block, i, 2 * h);
+      matrix.col(i) += (1.0 / (12 * h)) * at(block, i, -2 * h);
+    }
+  }
+  out->status = ReadWarnings(data);
+  return true;
+}
+
+}  // namespace costate
