@@ -39,6 +39,7 @@ AnalyticBackend::AnalyticBackend(const mjModel* model, bool strict, const TermSw
       tendons_(model),
       actuation_(model),
       mass_(model),
+      sensor_(model),
       H_(model->dof_parentid, static_cast<int>(model->nv)) {}
 
 bool AnalyticBackend::Linearize(const mjModel* m, mjData* d, bool sensors, StepDerivative* out, std::string* missing) {
@@ -335,16 +336,27 @@ bool AnalyticBackend::Sensors(const mjModel* m, mjData* d, StepDerivative* out, 
     out->D.resize(0, m->nu);
     return true;
   }
-  out->coverage.terms.push_back({"sensors", Level::kResidual, "differenced along the acceleration's derivative"});
+  sensor_.Compute({m, d, &tree_, &constraint_, closed_actuation_ ? &actuation_ : nullptr, &X_}, out, switch_.sensors);
+  if (!sensor_.AnyDifferenced()) {
+    out->coverage.terms.push_back({"sensors", Level::kAnalytic, ""});
+    return true;
+  }
+
+  // the others along da, as far as they need it
+  const std::string names = sensor_.DifferencedNames(m);
+  out->coverage.terms.push_back({"sensors", Level::kResidual, names});
   if (strict_) {
-    *missing = "sensors: differenced along the acceleration's derivative";
+    *missing = "sensors: " + names;
     return false;
   }
   if (!difference_) difference_ = std::make_unique<ResidualDifference>(m);
-  if (!difference_->Sensors(m, d, point_.a(), Dense(X_), &sensors_, missing)) return false;
-  const int ndx = static_cast<int>(2 * m->nv + m->na);
-  out->C = sensors_.leftCols(ndx);
-  out->D = sensors_.rightCols(m->nu);
+  if (!difference_->Sensors(m, d, point_.a(), Dense(X_), &sensors_, missing, &sensor_.differenced())) return false;
+  for (int i = 0; i < m->nsensor; i++) {
+    if (!sensor_.differenced()[i]) continue;
+    const int row = m->sensor_adr[i], dim = m->sensor_dim[i];
+    out->C.middleRows(row, dim) = sensors_.middleRows(row, dim).leftCols(out->C.cols());
+    out->D.middleRows(row, dim) = sensors_.middleRows(row, dim).rightCols(m->nu);
+  }
   return true;
 }
 

@@ -13,6 +13,7 @@
 #include "derivative/equilibrium.h"
 #include "derivative/residual_difference.h"
 #include "derivative/runge_kutta.h"
+#include "derivative/sensor.h"
 #include "derivative/spatial_tendon.h"
 #include "derivative/tree_derivative.h"
 #include "derivative/tree_solver.h"
@@ -24,7 +25,7 @@ std::string InertiaMissing(const mjModel* model);
 
 /// Terms that are to be differenced although they have a closed form: to compare the two on any model.
 struct TermSwitch {
-  bool passive = false, actuation = false, constraint = false, integrator = false;
+  bool passive = false, actuation = false, constraint = false, integrator = false, sensors = false;
 };
 
 /// Each term in closed form where it has one; the others, named in the coverage, are differenced inside the residual.
@@ -93,6 +94,7 @@ class AnalyticBackend final : public Backend {
   TendonMoments tendons_;
   Actuation actuation_;
   EffectiveMass mass_;
+  SensorDerivative sensor_;
   TreeSolver H_;
   BlockedMatrix X_, E_;
   std::unique_ptr<ResidualDifference> difference_;  // made when a term first needs it

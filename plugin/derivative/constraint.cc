@@ -264,20 +264,27 @@ bool ConstraintDerivative::TendonRow(const mjModel* model, const mjData* data, i
   return true;
 }
 
-// (C18) force along a moment that turns, y along it, and lengths that are no integral of it
+// (C18) −∂f by the moment's dofs, beyond J (D κ − f g): y along a moment that turns, lengths that are no integral of it
+Eigen::VectorXd ConstraintDerivative::BendSlope(const mjData* data, const Bend& bend) const {
+  const Row& row = row_[bend.row];
+  const Moment& moment = (*tendons_)[bend.tendon];
+  Eigen::VectorXd rate(moment.size());  // a + b v
+  double along = 0;
+  for (int i = 0; i < moment.size(); i++) {
+    rate[i] = data->qacc[moment.dof[i]] + row.damping * data->qvel[moment.dof[i]];
+    along += moment.J[i] * rate[i];
+  }
+  const Eigen::VectorXd dy = bend.scale * (moment.G.transpose() * rate) + bend.scale_slope * along * moment.length;
+  return row.D * dy + row.q * bend.scale * (moment.length - moment.J);
+}
+
+// (C18) and the force along it
 void ConstraintDerivative::AddBends(const mjData* data, Columns* R) const {
   for (const Bend& bend : bend_) {
     const Row& row = row_[bend.row];
     const Moment& moment = (*tendons_)[bend.tendon];
     AddTurning(moment, row.force * bend.scale, nullptr, R);
-    Eigen::VectorXd rate(moment.size());  // a + b v
-    double along = 0;
-    for (int i = 0; i < moment.size(); i++) {
-      rate[i] = data->qacc[moment.dof[i]] + row.damping * data->qvel[moment.dof[i]];
-      along += moment.J[i] * rate[i];
-    }
-    const Eigen::VectorXd dy = bend.scale * (moment.G.transpose() * rate) + bend.scale_slope * along * moment.length;
-    const Eigen::VectorXd by_q = row.D * dy + row.q * bend.scale * (moment.length - moment.J);
+    const Eigen::VectorXd by_q = BendSlope(data, bend);
     for (int n = row.start; n < row.start + row.count; n++) {
       for (int j = 0; j < moment.size(); j++) (*R)(row_dof_[n], moment.dof[j]) -= row_J_[n] * by_q[j];
     }
@@ -304,7 +311,7 @@ Mat3 ConstraintDerivative::BallAxisSlope(const mjModel* model, const mjData* dat
 ConstraintDerivative::BallLimit ConstraintDerivative::MakeBallLimit(const mjModel* model, const mjData* data, int row) const {
   const int joint = data->efc_id[row], dof = model->jnt_dofadr[joint];
   BallLimit ball;
-  ball.dof = dof;
+  for (int k = 0; k < 3; k++) ball.dof[k] = dof + k;
   ball.efc = row;
   ball.force = data->efc_force[row];
   ball.D = data->efc_D[row];
@@ -313,7 +320,7 @@ ConstraintDerivative::BallLimit ConstraintDerivative::MakeBallLimit(const mjMode
   return ball;
 }
 
-bool ConstraintDerivative::FindForce(int efc, ScalarForce* out) const {
+bool ConstraintDerivative::FindForce(const mjData* data, int efc, ScalarForce* out) const {
   *out = ScalarForce();
   for (const Row& row : row_) {
     if (row.efc != efc) continue;
@@ -325,7 +332,17 @@ bool ConstraintDerivative::FindForce(int efc, ScalarForce* out) const {
     out->a = row.h;
   }
   for (const BallLimit& ball : ball_) {
-    if (ball.efc == efc) out->ball = ball.D * (ball.G.transpose() * ball.rate);
+    if (ball.efc != efc) continue;
+    out->turning = 3;
+    out->turning_dof = ball.dof;
+    out->turn = ball.D * (ball.G.transpose() * ball.rate);
+  }
+  for (const Bend& bend : bend_) {
+    if (row_[bend.row].efc != efc) continue;
+    const Moment& moment = (*tendons_)[bend.tendon];
+    out->turning = moment.size();
+    out->turning_dof = moment.dof.data();
+    out->turn = -BendSlope(data, bend);
   }
   return !remainder_[efc];
 }
@@ -384,7 +401,7 @@ void ConstraintDerivative::AddPairsAndRows(const mjModel* model, const mjData* d
     if (!R) break;
     const Mat3 block = -ball.force * ball.G - ball.axis * (ball.D * ball.rate.transpose() * ball.G);
     for (int i = 0; i < 3; i++) {
-      for (int j = 0; j < 3; j++) (*R)(ball.dof + i, ball.dof + j) += block(i, j);
+      for (int j = 0; j < 3; j++) (*R)(ball.dof[i], ball.dof[j]) += block(i, j);
     }
   }
 

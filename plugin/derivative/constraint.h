@@ -39,16 +39,18 @@ class ConstraintDerivative {
   /// How a contact's geometry moves; null when its rows are left in remainder().
   const ContactMotion* contact_motion(int contact) const { return closed_contact_[contact] ? &geometry_.motion(contact) : nullptr; }
 
-  /// Force of a row of joint or tendon limits: df = −Σ J (q dq + v dv + a da) + ball·dθ.
+  /// Force of a row of joint or tendon limits: df = −Σ J (q dq + v dv + a da) + turn·dq.
   struct ScalarForce {
     int count = 0;
     const int* dof = nullptr;
     const double* J = nullptr;
     double q = 0, v = 0, a = 0;
-    Vec3 ball = Vec3::Zero();  ///< a ball joint's axis turns too
+    int turning = 0;           ///< J of balls and spatial tendons turns too
+    const int* turning_dof = nullptr;
+    Eigen::VectorXd turn;
   };
   /// @return false when the row is left in remainder(). @pre Linearize.
-  bool FindForce(int row, ScalarForce* out) const;
+  bool FindForce(const mjData* data, int row, ScalarForce* out) const;
 
   /// Axis of a ball joint's turn and its slope: d axis = G dθ, (C17). @return G.
   static Mat3 BallAxisSlope(const mjModel* model, const mjData* data, int joint, Vec3* axis);
@@ -89,10 +91,11 @@ class ConstraintDerivative {
   };
   bool TendonRow(const mjModel* model, const mjData* data, int row, std::string* missing);
   void AddBends(const mjData* data, Columns* R) const;
+  Eigen::VectorXd BendSlope(const mjData* data, const Bend& bend) const;
 
   // limit of a ball joint: J = −axis turns with the joint, d axis = G dθ
   struct BallLimit {
-    int dof, efc;
+    int dof[3], efc;
     double force, D;
     Vec3 axis, rate;  // axis, a + b v
     Mat3 G;

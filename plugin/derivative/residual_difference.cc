@@ -168,21 +168,22 @@ bool ResidualDifference::EvaluateDirect(const mjModel* m, Stage stage, const Vec
   return true;
 }
 
-ResidualDifference::SensorNeeds ResidualDifference::Needs(const mjModel* m) {
+ResidualDifference::SensorNeeds ResidualDifference::Needs(const mjModel* m, const int* stages) {
   SensorNeeds needs;
   for (int i = 0; i < m->nsensor; i++) {
     const int type = m->sensor_type[i];
-    needs.velocity = needs.velocity || m->sensor_needstage[i] >= mjSTAGE_VEL;
-    needs.acceleration = needs.acceleration || m->sensor_needstage[i] >= mjSTAGE_ACC;
+    if (stages[i] == mjSTAGE_NONE) continue;
+    needs.velocity = needs.velocity || stages[i] >= mjSTAGE_VEL;
+    needs.acceleration = needs.acceleration || stages[i] >= mjSTAGE_ACC;
     switch (type) {
       case mjSENS_TOUCH:
       case mjSENS_FORCE:
       case mjSENS_TORQUE:
       case mjSENS_CONTACT:
       case mjSENS_TACTILE:
-      case mjSENS_E_KINETIC:
       case mjSENS_PLUGIN:
       case mjSENS_USER: needs.constraint = true; break;
+      case mjSENS_E_KINETIC: needs.constraint = needs.velocity = needs.kinetic = true; break;  // of the position stage
       default: needs.constraint = needs.constraint || (type >= mjSENS_JOINTLIMITPOS && type <= mjSENS_TENDONLIMITFRC);
     }
   }
@@ -203,6 +204,10 @@ bool ResidualDifference::EvaluateSensors(const mjModel* m, Stage stage, const Ve
     mj_sensorPos(m, p);
   }
   if (stage <= kVelocity && needs_.velocity) {
+    if (needs_.kinetic) {
+      p->flg_energyvel = 0;
+      mj_sensorPos(m, p);
+    }
     mj_fwdVelocity(m, p);
     mj_sensorVel(m, p);
   }
@@ -354,9 +359,17 @@ void ResidualDifference::IntegratorGain(const mjModel* m, MatrixXd* N) {
 }
 
 bool ResidualDifference::Sensors(const mjModel* m, const mjData* d, const VectorXd& a, const MatrixXd& da,
-                                 MatrixXd* out, std::string* reason) {
+                                 MatrixXd* out, std::string* reason, const std::vector<char>* wanted) {
+  // the engine skips a sensor of no stage
+  sensor_stages_.assign(m->sensor_needstage, m->sensor_needstage + m->nsensor);
+  for (int i = 0; i < m->nsensor && wanted; i++) {
+    if (!(*wanted)[i]) sensor_stages_[i] = mjSTAGE_NONE;
+  }
+  mjModel local = *m;
+  local.sensor_needstage = sensor_stages_.data();
+  m = &local;
   terms_ = {};
-  needs_ = Needs(m);
+  needs_ = Needs(m, sensor_stages_.data());
   smooth_ = !needs_.constraint;
   last_column_ = needs_.acceleration ? dims_.ndx + dims_.nu : needs_.velocity ? 2 * dims_.nv : dims_.nv;
   state_.resize(mj_stateSize(m, mjSTATE_INTEGRATION));

@@ -48,15 +48,16 @@ class ResidualDifference {
   void IntegratorGain(const mjModel* model, Eigen::MatrixXd* N);
 
   /// C and D (ns × (ndx+nu)): sensors at neighbours, with the acceleration moved along da (nv × (ndx+nu)).
+  /// @param wanted  one entry a sensor: rows of sensors with zero are left zero, what only they need is not evaluated.
   bool Sensors(const mjModel* model, const mjData* data, const VectorXd& a, const Eigen::MatrixXd& da,
-               Eigen::MatrixXd* out, std::string* reason);
+               Eigen::MatrixXd* out, std::string* reason, const std::vector<char>* wanted = nullptr);
 
  private:
   // what the model's sensors read beyond kinematics
   struct SensorNeeds {
-    bool velocity = false, acceleration = false, constraint = false;
+    bool velocity = false, acceleration = false, constraint = false, kinetic = false;
   };
-  static SensorNeeds Needs(const mjModel* model);
+  static SensorNeeds Needs(const mjModel* model, const int* stages);
 
   enum Stage { kPosition, kVelocity, kActuation };
   using Evaluation = std::function<bool(Stage stage, Eigen::VectorXd* value)>;
@@ -82,6 +83,7 @@ class ResidualDifference {
   Eigen::VectorXd act_next_;        // act' of the point, not clamped
   DifferencedTerms terms_;
   SensorNeeds needs_;
+  std::vector<int> sensor_stages_;  // needstage of the sensors that are wanted, none for the others
   int last_column_ = 0;             // columns from here on are zero
   bool smooth_ = false;             // kinematics alone: three points are enough
   int column_ = 0;

@@ -89,7 +89,9 @@ bool Wrapped(const mjModel* m, const mjData* d, int at, int geom, int side, cons
 
 bool IsFixedTendon(const mjModel* m, int t) { return m->wrap_type[m->tendon_adr[t]] == mjWRAP_JOINT; }
 
-TendonMoments::TendonMoments(const mjModel* m) : builder_(m), used_(UsedTendons(m)), moment_(m->ntendon) {}
+TendonMoments::TendonMoments(const mjModel* m) : TendonMoments(m, UsedTendons(m)) {}
+TendonMoments::TendonMoments(const mjModel* m, const std::vector<char>& used)
+    : builder_(m), used_(used), moment_(m->ntendon) {}
 
 std::string TendonMoments::Compute(const mjModel* m, const mjData* d) {
   std::string missing;

@@ -18,6 +18,8 @@ bool IsFixedTendon(const mjModel* model, int tendon);
 class TendonMoments {
  public:
   explicit TendonMoments(const mjModel* model);
+  /// Of the tendons with a nonzero entry instead.
+  TendonMoments(const mjModel* model, const std::vector<char>& used);
 
   /// @pre `data` holds positions, velocities and tendon paths.
   /// @return "" or the spatial tendon that is not differentiable here, and why.

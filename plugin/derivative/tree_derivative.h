@@ -54,6 +54,10 @@ class TreeDerivative {
   const Vec6& axis_acceleration(int dof) const { return dof_[dof].psidd; }   ///< ψ̈
   const Vec6& axis_sum(int dof) const { return dof_[dof].sigma; }            ///< σ = ψ̇ + Ṡ
 
+  /// Of the body's subtree: inertia and Coriolis operator (R2). @pre Finish.
+  const Inertia& composite_inertia(int body) const { return body_[body].I; }
+  const RotationMap& composite_coriolis(int body) const { return body_[body].B; }
+
   /// Adds the q columns [0, nv) and v columns [nv, 2nv) of −∂r to R, where r = RNE(q,v,a) − Jᵀload − Jᵀf, and, when the
   /// inputs are there, ∂(M e)/∂q to the q columns of E and Sᵀ HH S to H. Cost: O(nv · depth).
   /// @param constraint  forces against the static world, one entry a body; null: none.

@@ -1,0 +1,190 @@
+#include "derivative/sensor.h"
+
+#include <costate/model.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace costate {
+
+namespace {
+
+// in the order of mjtSensor
+const char* const kTypeNames[] = {
+    "touch",         "accelerometer", "velocimeter",     "gyro",            "force",          "torque",
+    "magnetometer",  "rangefinder",   "camprojection",   "jointpos",        "jointvel",       "tendonpos",
+    "tendonvel",     "actuatorpos",   "actuatorvel",     "actuatorfrc",     "jointactuatorfrc", "tendonactuatorfrc",
+    "ballquat",      "ballangvel",    "jointlimitpos",   "jointlimitvel",   "jointlimitfrc",  "tendonlimitpos",
+    "tendonlimitvel", "tendonlimitfrc", "framepos",      "framequat",       "framexaxis",     "frameyaxis",
+    "framezaxis",    "framelinvel",   "frameangvel",     "framelinacc",     "frameangacc",    "subtreecom",
+    "subtreelinvel", "subtreeangmom", "insidesite",      "distance",        "normal",         "fromto",
+    "contact",       "e_potential",   "e_kinetic",       "clock",           "tactile",        "plugin",
+    "user"};
+static_assert(std::size(kTypeNames) == mjSENS_USER + 1);
+
+// tendons whose length or velocity some sensor needs
+std::vector<char> SensedTendons(const mjModel* m) {
+  std::vector<char> sensed(m->ntendon, 0);
+  for (int i = 0; i < m->nsensor; i++) {
+    const int type = m->sensor_type[i], id = m->sensor_objid[i];
+    const bool actuator = type == mjSENS_ACTUATORPOS || type == mjSENS_ACTUATORVEL || type == mjSENS_ACTUATORFRC ||
+                          type == mjSENS_JOINTACTFRC || type == mjSENS_TENDONACTFRC;
+    if (m->sensor_objtype[i] == mjOBJ_TENDON) sensed[id] = 1;
+    for (int a = 0; a < m->nactuator && actuator; a++) {
+      if (m->actuator_trntype[a] == mjTRN_TENDON) sensed[m->actuator_trnid[2 * a]] = 1;
+    }
+  }
+  return sensed;
+}
+
+}  // namespace
+
+void SensorRows::Resize(int nv, int columns) {
+  nv_ = nv;
+  columns_ = columns;
+  width_ = (columns + BlockedMatrix::kWidth - 1) / BlockedMatrix::kWidth * BlockedMatrix::kWidth;
+  value_.resize(static_cast<std::size_t>(kMost) * width_);
+  factor_.resize(static_cast<std::size_t>(kMost) * nv);
+}
+
+void SensorRows::Begin(int count) {
+  count_ = count;
+  std::fill_n(value_.begin(), static_cast<std::size_t>(count) * width_, 0.0);
+  std::fill_n(factor_.begin(), static_cast<std::size_t>(count) * nv_, 0.0);
+}
+
+void SensorRows::MultiplyOut(const BlockedMatrix& da) {
+  constexpr int kWidth = BlockedMatrix::kWidth;
+  for (int dof = 0; dof < nv_; dof++) {
+    for (int k = 0; k < count_; k++) {
+      const double factor = by_a(k, dof);
+      if (factor == 0) continue;
+      for (int b = 0; b < da.blocks(); b++) {
+        const double* from = da.block(b) + dof * kWidth;
+        double* to = value_.data() + k * width_ + b * kWidth;
+        for (int c = 0; c < kWidth; c++) to[c] += factor * from[c];
+      }
+    }
+  }
+}
+
+void SensorRows::Store(const BlockedMatrix& da, int first, StepDerivative* out) {
+  MultiplyOut(da);
+  const int ndx = static_cast<int>(out->C.cols());
+  for (int k = 0; k < count_; k++) {
+    for (int c = 0; c < ndx; c++) out->C(first + k, c) = at(k, c);
+    for (int c = ndx; c < columns_; c++) out->D(first + k, c - ndx) = at(k, c);
+  }
+}
+
+SensorDerivative::SensorDerivative(const mjModel* m)
+    : nv_(static_cast<int>(m->nv)), ndx_(static_cast<int>(2 * m->nv + m->na)), subtree_end_(m->nbody),
+      differenced_(m->nsensor, 0), tendons_(m, SensedTendons(m)), builder_(m), momentum_(m->nbody), external_(m->nbody) {
+  const int nbody = static_cast<int>(m->nbody);
+  for (int b = 0; b < nbody; b++) subtree_end_[b] = b + 1;
+  for (int b = nbody - 1; b > 0; b--) {
+    int& end = subtree_end_[m->body_parentid[b]];
+    end = std::max(end, subtree_end_[b]);
+  }
+  rows_.Resize(nv_, ndx_ + static_cast<int>(m->nu));
+}
+
+void SensorDerivative::Compute(const SensorPoint& point, StepDerivative* out, bool none) {
+  at_ = point;
+  out_ = out;
+  const mjModel* m = point.m;
+  out->C.setZero(m->nsensordata, ndx_);
+  out->D.setZero(m->nsensordata, m->nu);
+  std::fill(differenced_.begin(), differenced_.end(), 0);
+  any_differenced_ = has_momentum_ = has_forces_ = has_tendons_ = false;
+  if (m->opt.disableflags & mjDSBL_SENSOR) return;
+  for (int i = 0; i < m->nsensor; i++) {
+    if (!none && Sensor(i)) {
+      Cutoff(i);
+    } else {
+      differenced_[i] = any_differenced_ = true;
+      out->C.middleRows(m->sensor_adr[i], m->sensor_dim[i]).setZero();
+      out->D.middleRows(m->sensor_adr[i], m->sensor_dim[i]).setZero();
+    }
+  }
+}
+
+// false: no closed form
+bool SensorDerivative::Sensor(int i) {
+  switch (at_.m->sensor_type[i]) {
+    case mjSENS_CLOCK:
+    case mjSENS_INSIDESITE: return true;  // piecewise constant in (x, u)
+    case mjSENS_JOINTPOS:
+    case mjSENS_JOINTVEL:
+    case mjSENS_BALLQUAT:
+    case mjSENS_BALLANGVEL:
+    case mjSENS_TENDONPOS:
+    case mjSENS_TENDONVEL: return Scalar(i);
+    case mjSENS_ACTUATORPOS: return ActuatorPosition(i);
+    case mjSENS_ACTUATORVEL: return ActuatorVelocity(i);
+    case mjSENS_ACTUATORFRC: return ActuatorForce(i);
+    case mjSENS_JOINTACTFRC: return JointForce(i);
+    case mjSENS_TENDONACTFRC: return TendonForce(i);
+    case mjSENS_JOINTLIMITPOS:
+    case mjSENS_JOINTLIMITVEL:
+    case mjSENS_JOINTLIMITFRC:
+    case mjSENS_TENDONLIMITPOS:
+    case mjSENS_TENDONLIMITVEL:
+    case mjSENS_TENDONLIMITFRC: return Limit(i);
+    case mjSENS_FRAMEPOS:
+    case mjSENS_FRAMEQUAT:
+    case mjSENS_FRAMEXAXIS:
+    case mjSENS_FRAMEYAXIS:
+    case mjSENS_FRAMEZAXIS: return FramePosition(i);
+    case mjSENS_VELOCIMETER:
+    case mjSENS_GYRO:
+    case mjSENS_FRAMELINVEL:
+    case mjSENS_FRAMEANGVEL: return FrameVelocity(i);
+    case mjSENS_ACCELEROMETER:
+    case mjSENS_FRAMELINACC:
+    case mjSENS_FRAMEANGACC: return FrameAcceleration(i);
+    case mjSENS_MAGNETOMETER: return Magnetometer(i);
+    case mjSENS_CAMPROJECTION: return CameraProjection(i);
+    case mjSENS_SUBTREECOM:
+    case mjSENS_SUBTREELINVEL:
+    case mjSENS_SUBTREEANGMOM: return Subtree(i);
+    case mjSENS_E_POTENTIAL: return PotentialEnergy(i);
+    case mjSENS_E_KINETIC: return KineticEnergy(i);
+    case mjSENS_FORCE:
+    case mjSENS_TORQUE: return ForceTorque(i);
+    case mjSENS_TOUCH: return Touch(i);
+    case mjSENS_CONTACT: return Contact(i);
+    case mjSENS_RANGEFINDER: return Rangefinder(i);
+    case mjSENS_GEOMDIST: return GeomDistance(i);
+    case mjSENS_USER: return mjcb_sensor == nullptr;  // nobody fills it
+    default: return false;
+  }
+}
+
+// a value held by the cutoff does not move
+void SensorDerivative::Cutoff(int i) {
+  const mjModel* m = at_.m;
+  const double cutoff = m->sensor_cutoff[i];
+  const int type = m->sensor_type[i], datatype = m->sensor_datatype[i];
+  if (cutoff <= 0 || type == mjSENS_CONTACT || type == mjSENS_GEOMFROMTO) return;
+  for (int row = m->sensor_adr[i]; row < m->sensor_adr[i] + m->sensor_dim[i]; row++) {
+    const double value = at_.d->sensordata[row];
+    if (datatype == mjDATATYPE_REAL ? std::abs(value) < cutoff : datatype != mjDATATYPE_POSITIVE || value < cutoff) continue;
+    out_->C.row(row).setZero();
+    out_->D.row(row).setZero();
+  }
+}
+
+std::string SensorDerivative::DifferencedNames(const mjModel* m) const {
+  constexpr int kMost = 4;
+  std::string names;
+  int count = 0;
+  for (int i = 0; i < m->nsensor; i++) {
+    if (!differenced_[i] || count++ >= kMost) continue;
+    names += (names.empty() ? "" : ", ") + std::string(kTypeNames[m->sensor_type[i]]) + " of " + ElementName(m, mjOBJ_SENSOR, i);
+  }
+  if (count > kMost) names += " and " + std::to_string(count - kMost) + " more";
+  return names;
+}
+
+}  // namespace costate

@@ -1,0 +1,155 @@
+// Sensors of the point by (x, u), each in closed form where it has one. Section M of README.md.
+#ifndef COSTATE_DERIVATIVE_SENSOR_H_
+#define COSTATE_DERIVATIVE_SENSOR_H_
+
+#include <costate/derivative.h>
+#include <mujoco/mujoco.h>
+
+#include <string>
+#include <vector>
+
+#include "derivative/actuation.h"
+#include "derivative/chain.h"
+#include "derivative/constraint.h"
+#include "derivative/moment.h"
+#include "derivative/spatial_tendon.h"
+#include "derivative/tree_derivative.h"
+#include "derivative/tree_solver.h"
+
+namespace costate {
+
+/// All that is known at a point when its sensors are differentiated.
+struct SensorPoint {
+  const mjModel* m = nullptr;
+  mjData* d = nullptr;
+  const TreeDerivative* tree = nullptr;
+  const ConstraintDerivative* constraint = nullptr;
+  const Actuation* actuation = nullptr;  ///< null: actuator forces have no closed form here
+  const BlockedMatrix* da = nullptr;     ///< da/d(x, u)
+};
+
+/// Rows of one sensor: their direct columns, and the factors of da that are multiplied out at the end.
+class SensorRows {
+ public:
+  void Resize(int nv, int columns);
+  void Begin(int count);
+  double& at(int row, int column) { return value_[row * width_ + column]; }
+  double& by_a(int row, int dof) { return factor_[dof * count_ + row]; }
+  /// A vector into rows [0, 3) of one column.
+  void Add(int column, const Vec3& v) {
+    for (int k = 0; k < 3; k++) at(k, column) += v[k];
+  }
+  void AddByA(int dof, const Vec3& v) {
+    for (int k = 0; k < 3; k++) by_a(k, dof) += v[k];
+  }
+  /// Adds by_a · da, then copies row k to row `first` + k of (C, D).
+  void Store(const BlockedMatrix& da, int first, StepDerivative* out);
+  void MultiplyOut(const BlockedMatrix& da);
+
+  static constexpr int kMost = 25;  // all fields of a contact
+
+ private:
+  int nv_ = 0, columns_ = 0, width_ = 0, count_ = 0;
+  std::vector<double> value_, factor_;
+};
+
+class SensorDerivative {
+ public:
+  explicit SensorDerivative(const mjModel* model);
+
+  /// Fills C and D. Rows of sensors without closed form at this point are zero, and differenced() marks them.
+  /// @param none  no sensor is to be in closed form: to compare the two.
+  void Compute(const SensorPoint& point, StepDerivative* out, bool none = false);
+
+  const std::vector<char>& differenced() const { return differenced_; }
+  bool AnyDifferenced() const { return any_differenced_; }
+  /// "geomnormal of 'gap', tactile of 'pad'".
+  std::string DifferencedNames(const mjModel* model) const;
+
+ private:
+  // an object with a spatial frame
+  struct Frame {
+    int body = 0, last = -1;  // last dof that moves it
+    Vec3 p = Vec3::Zero(), r = Vec3::Zero();  // position; from the tree's origin
+    Mat3 R = Mat3::Identity();
+    mjtNum quat[4] = {1, 0, 0, 0};
+  };
+  bool Sensor(int i);
+
+  // sensor_joint.cc: coordinates, transmissions, actuator forces, limits
+  bool Scalar(int i);
+  bool ActuatorPosition(int i);
+  bool ActuatorVelocity(int i);
+  bool ActuatorForce(int i);
+  bool JointForce(int i);
+  bool TendonForce(int i);
+  bool AddActuatorForce(int actuator, double factor);
+  const Moment* SensedTendon(int tendon);
+  const Moment* FindMoment(int actuator);
+  template <typename F>
+  bool ForTransmission(int actuator, F f);
+  bool Limit(int i);
+
+  // sensor_frame.cc
+  bool FindFrame(int objtype, int id, Frame* frame) const;
+  bool FindReference(int i, Frame* frame) const;
+  bool FramePosition(int i);
+  bool FrameVelocity(int i);
+  bool FrameAcceleration(int i);
+  bool Magnetometer(int i);
+  bool CameraProjection(int i);
+
+  // sensor_subtree.cc: centre of mass, momentum, energy
+  void FindMomentum();
+  /// f(dof, part) for each dof that moves some of a subtree, `part` being the root of what it moves.
+  template <typename F>
+  void ForSubtreeDofs(int body, F f) const {
+    const mjModel* m = at_.m;
+    for (int dof = body ? LastDof(m, body) : -1; dof >= 0; dof = m->dof_parentid[dof]) f(dof, body);
+    for (int b = body + 1; b < subtree_end_[body]; b++) {
+      for (int dof = m->body_dofadr[b]; dof < m->body_dofadr[b] + m->body_dofnum[b]; dof++) f(dof, b);
+    }
+  }
+  bool Subtree(int i);
+  bool PotentialEnergy(int i);
+  bool KineticEnergy(int i);
+
+  // sensor_force.cc
+  void FindForces();
+  bool ForceTorque(int i);
+  bool Touch(int i);
+
+  // sensor_contact.cc
+  bool Contact(int i);
+  bool NetContact(int i, const int* field);
+
+  // sensor_distance.cc
+  bool Rangefinder(int i);
+  bool GeomDistance(int i);
+
+  void Cutoff(int i);
+
+  SensorPoint at_;
+  StepDerivative* out_ = nullptr;
+  int nv_, ndx_;
+  SensorRows rows_;
+  std::vector<int> subtree_end_;  // bodies of the subtree of b are [b, subtree_end_[b])
+  std::vector<char> differenced_;
+  bool any_differenced_ = false;
+  bool has_momentum_ = false, has_forces_ = false, has_tendons_ = false, tendons_missing_ = false;
+  TendonMoments tendons_;  // that sensors measure
+  MomentBuilder builder_;
+  Moment moment_;
+  std::vector<Vec6> momentum_, external_;  // of subtrees
+  struct MatchedContact {
+    double criterion;
+    int contact;
+    double sign;  // −1: seen the other way round
+  };
+  std::vector<MatchedContact> matched_;
+  Eigen::VectorXd vector_;
+};
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_SENSOR_H_

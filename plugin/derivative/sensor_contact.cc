@@ -1,0 +1,183 @@
+// Contact sensors: forces, positions and frames of the contacts that match. (M18) of README.md.
+#include <algorithm>
+
+#include "derivative/contact_block.h"
+#include "derivative/sensor.h"
+
+namespace costate {
+
+namespace {
+
+enum Reduce { kNone, kNearest, kStrongest, kNet };
+
+constexpr int kFieldSize[mjNCONDATA] = {1, 3, 3, 1, 3, 3, 3, 3, 3};
+
+// is the object part of this side of the contact?
+bool Involves(const mjModel* m, int body, int geom, int type, int id) {
+  switch (type) {
+    case mjOBJ_UNKNOWN:
+    case mjOBJ_SITE: return true;
+    case mjOBJ_GEOM: return id == geom;
+    case mjOBJ_BODY: return id == body;
+    case mjOBJ_XBODY:
+      while (body > id) body = m->body_parentid[body];
+      return body == id;
+    default: return false;
+  }
+}
+
+// 0: no match, 1: as the contact is, −1: the other way round
+int Match(const mjModel* m, const mjData* d, const mjContact& contact, int i) {
+  const int type1 = m->sensor_objtype[i], id1 = m->sensor_objid[i], type2 = m->sensor_reftype[i], id2 = m->sensor_refid[i];
+  if (type1 == mjOBJ_UNKNOWN && type2 == mjOBJ_UNKNOWN) return 1;
+  if (type1 == mjOBJ_SITE && !mj_insideSite(m, d, id1, contact.pos)) return 0;
+  const int geom1 = contact.geom[0], geom2 = contact.geom[1], body1 = m->geom_bodyid[geom1], body2 = m->geom_bodyid[geom2];
+  const bool object1 = Involves(m, body1, geom1, type1, id1), object2 = Involves(m, body2, geom2, type1, id1);
+  const bool other1 = Involves(m, body1, geom1, type2, id2), other2 = Involves(m, body2, geom2, type2, id2);
+  if ((!object1 && !object2) || (!other1 && !other2)) return 0;
+  if (type1 == mjOBJ_UNKNOWN) return other2 ? 1 : -1;
+  if (type2 == mjOBJ_UNKNOWN) return object1 ? 1 : -1;
+  if (object1 && other2) return 1;
+  return object2 && other1 ? -1 : 0;
+}
+
+}  // namespace
+
+bool SensorDerivative::Contact(int i) {
+  const mjModel* m = at_.m;
+  const mjData* d = at_.d;
+  const int spec = m->sensor_intprm[i * mjNSENS], reduce = m->sensor_intprm[i * mjNSENS + 1];
+  int field[mjNCONDATA], size = 0;  // rows of the fields in a slot; −1: not asked for
+  for (int k = 0; k < mjNCONDATA; k++) {
+    field[k] = spec & (1 << k) ? size : -1;
+    if (field[k] >= 0) size += kFieldSize[k];
+  }
+  if (field[mjCONDATA_LINVEL] >= 0 || field[mjCONDATA_ANGVEL] >= 0) return false;
+
+  // the contacts that match, in the engine's order
+  std::vector<MatchedContact>& found = matched_;
+  found.clear();
+  for (int c = 0; c < d->ncon; c++) {
+    const mjContact& contact = d->contact[c];
+    if (contact.geom[0] < 0 || contact.geom[1] < 0) return false;  // flex
+    const int match = Match(m, d, contact, i);
+    if (!match) continue;
+    mjtNum force[6];
+    mj_contactForce(m, d, c, force);
+    found.push_back({reduce == kNearest ? contact.dist : reduce == kStrongest ? -mju_dot(force, force, 6) : 0, c,
+                     static_cast<double>(match)});
+  }
+  const int slots = std::min(m->sensor_dim[i] / size, static_cast<int>(found.size()));
+  if (reduce == kNearest || reduce == kStrongest) {
+    std::sort(found.begin(), found.end(), [](const MatchedContact& a, const MatchedContact& b) {
+      return a.criterion != b.criterion ? a.criterion < b.criterion : a.contact < b.contact;
+    });
+  }
+  if (reduce == kNet) return NetContact(i, field);
+
+  for (int slot = 0; slot < slots; slot++) {
+    const int c = found[slot].contact, first = m->sensor_adr[i] + slot * size;
+    const double sign = found[slot].sign;
+    const mjContact& contact = d->contact[c];
+    const ContactMotion* motion = at_.constraint->contact_motion(c);
+    if (!motion) return false;
+    ContactBlock block;
+    const bool pushes = block.Fill(m, d, *at_.tree, contact);
+    rows_.Begin(size);
+    const auto put = [&](int kind, int column, const Vec3& v) {
+      for (int k = 0; k < 3 && field[kind] >= 0; k++) rows_.at(field[kind] + k, column) += v[k];
+    };
+    // force and torque in the contact's basis; the other way round their last component changes sign
+    const auto put_force = [&](int column, const Vec6& f) {
+      put(mjCONDATA_FORCE, column, Vec3(f[0], f[1], sign * f[2]));
+      put(mjCONDATA_TORQUE, column, Vec3(f[3], f[4], sign * f[5]));
+    };
+    ForContactDofs(m, d, *at_.tree, block, *motion, [&](const ContactChange& change) {
+      const Vec3 turn = change.geometry.tail<3>();
+      if (field[mjCONDATA_DIST] >= 0) rows_.at(field[mjCONDATA_DIST], change.dof) = change.geometry[0];
+      put(mjCONDATA_POS, change.dof, change.geometry.segment<3>(1));
+      put(mjCONDATA_NORMAL, change.dof, sign * turn.cross(Vec3Map(contact.frame)));
+      put(mjCONDATA_TANGENT, change.dof, sign * turn.cross(Vec3Map(contact.frame + 3)));
+      if (!pushes) return;
+      Vec6 by_q = Vec6::Zero(), by_v = Vec6::Zero(), by_a = Vec6::Zero();
+      by_q.head(contact.dim) = block.f_by_geometry * change.geometry - block.f_by_a * change.Ua - block.f_by_v * change.Uv;
+      by_v.head(contact.dim) = -block.f_by_v * change.S;
+      by_a.head(contact.dim) = -block.f_by_a * change.S;
+      put_force(change.dof, by_q);
+      put_force(nv_ + change.dof, by_v);
+      for (int k = 0; k < 3; k++) {
+        if (field[mjCONDATA_FORCE] >= 0) rows_.by_a(field[mjCONDATA_FORCE] + k, change.dof) += (k == 2 ? sign : 1) * by_a[k];
+        if (field[mjCONDATA_TORQUE] >= 0) rows_.by_a(field[mjCONDATA_TORQUE] + k, change.dof) += (k == 2 ? sign : 1) * by_a[3 + k];
+      }
+    });
+    rows_.Store(*at_.da, first, out_);
+  }
+  return true;
+}
+
+// all matching contacts as one, in the world's axes, about the centroid c weighted with w = |f|
+bool SensorDerivative::NetContact(int i, const int* field) {
+  const mjModel* m = at_.m;
+  const mjData* d = at_.d;
+  enum { kForce = 0, kMoment = 3, kCenter = 6, kWeight = 9 };  // rows: F, moment about zero, Σ w p, Σ w
+  rows_.Begin(10);
+  Vec3 force = Vec3::Zero(), center = Vec3::Zero();
+  double weight = 0;
+  for (const MatchedContact& match : matched_) {
+    const mjContact& contact = d->contact[match.contact];
+    ContactBlock block;
+    if (contact.efc_address < 0 || !block.Fill(m, d, *at_.tree, contact)) continue;
+    const double w = block.f.head<3>().norm();
+    if (w == 0) continue;
+    const ContactMotion* motion = at_.constraint->contact_motion(match.contact);
+    if (!motion) return false;
+    const Mat3 R = match.sign * Eigen::Map<const Mat3>(contact.frame);  // columns: normal and tangents
+    const Vec3 p = Vec3Map(contact.pos), f = R * block.f.head<3>(), torque = R * block.f.tail<3>();
+    force += f;
+    center += w * p;
+    weight += w;
+    const auto add = [&](const Vec6& df, const Vec3& turn, const Vec3& dp, auto put) {
+      const Vec3 change = R * df.head<3>() + turn.cross(f);
+      const Vec3 moment = R * df.tail<3>() + turn.cross(torque) + dp.cross(f) + p.cross(change);
+      const double dw = block.f.head<3>().dot(df.head<3>()) / w;
+      for (int k = 0; k < 3; k++) {
+        put(kForce + k, change[k]);
+        put(kMoment + k, moment[k]);
+        put(kCenter + k, dw * p[k] + w * dp[k]);
+      }
+      put(kWeight, dw);
+    };
+    ForContactDofs(m, d, *at_.tree, block, *motion, [&](const ContactChange& change) {
+      Vec6 by_q = Vec6::Zero(), by_v = Vec6::Zero(), by_a = Vec6::Zero();
+      by_q.head(contact.dim) = block.f_by_geometry * change.geometry - block.f_by_a * change.Ua - block.f_by_v * change.Uv;
+      by_v.head(contact.dim) = -block.f_by_v * change.S;
+      by_a.head(contact.dim) = -block.f_by_a * change.S;
+      const Vec3 zero = Vec3::Zero();
+      add(by_q, change.geometry.tail<3>(), change.geometry.segment<3>(1), [&](int k, double x) { rows_.at(k, change.dof) += x; });
+      add(by_v, zero, zero, [&](int k, double x) { rows_.at(k, nv_ + change.dof) += x; });
+      add(by_a, zero, zero, [&](int k, double x) { rows_.by_a(k, change.dof) += x; });
+    });
+  }
+  if (weight == 0) return true;
+  center /= weight;
+
+  // dc = (Σ(w p)' − c Σw') / Σw, the moment about c loses c × F
+  rows_.MultiplyOut(*at_.da);
+  for (int column = 0; column < ndx_ + static_cast<int>(m->nu); column++) {
+    const auto three = [&](int k) { return Vec3(rows_.at(k, column), rows_.at(k + 1, column), rows_.at(k + 2, column)); };
+    const Vec3 dF = three(kForce), dc = (three(kCenter) - center * rows_.at(kWeight, column)) / weight;
+    const Vec3 moment = three(kMoment) - dc.cross(force) - center.cross(dF);
+    const auto put = [&](int kind, const Vec3& v) {
+      if (field[kind] < 0) return;
+      const int row = m->sensor_adr[i] + field[kind];
+      MatrixXd& out = column < ndx_ ? out_->C : out_->D;
+      out.block<3, 1>(row, column < ndx_ ? column : column - ndx_) = v;
+    };
+    put(mjCONDATA_FORCE, dF);
+    put(mjCONDATA_TORQUE, moment);
+    put(mjCONDATA_POS, dc);
+  }
+  return true;
+}
+
+}  // namespace costate
