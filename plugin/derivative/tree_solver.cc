@@ -7,6 +7,10 @@
 
 namespace costate {
 
+namespace {
+constexpr int kMaxGroup = 3;  // rows of 16 columns that fit into sixteen vector registers
+}  // namespace
+
 void BlockedMatrix::Resize(int rows, int cols) {
   rows_ = rows;
   cols_ = cols;
@@ -83,7 +87,23 @@ void TreeSolver::Symbolic() {
       col_source_[to] = at;
     }
   }
+  FindGroups();
   symbolic_valid_ = true;
+}
+
+// consecutive rows i, i + 1, … of L with the same columns apart from each other, and the same rows below them
+void TreeSolver::FindGroups() {
+  const auto alike = [this](int i) {
+    const int *row = row_columns(i), *next = row_columns(i + 1), size = row_size(i);
+    const int *col = col_row_.data() + col_start_[i], *col_next = col_row_.data() + col_start_[i + 1];
+    const int col_size = col_start_[i + 1] - col_start_[i];
+    return row_size(i + 1) == size + 1 && next[size] == i && std::equal(row, row + size, next) &&
+           col_start_[i + 2] - col_start_[i + 1] == col_size - 1 && std::equal(col + 1, col + col_size, col_next);
+  };
+  group_.assign(1, 0);
+  for (int i = 0; i < nv_; i++) {
+    if (i + 1 == nv_ || i + 1 - group_.back() == kMaxGroup || !alike(i)) group_.push_back(i + 1);
+  }
 }
 
 void TreeSolver::SetZero() {
@@ -153,36 +173,86 @@ double TreeSolver::PivotRatio() const {
 
 namespace {
 
-// y_i = b_i − Σ_{k > i} L(k,i) y_k from the leaves; scaled by 1/D; x_i = y_i − Σ_{j < i} L(i,j) x_j from the roots
-COSTATE_SIMD void SolveBlock(int nv, const int* row_start, const int* column, const double* value, const int* col_start,
-                             const int* col_row, const double* col_value, const double* inverse, double* block) {
-  constexpr int kWidth = BlockedMatrix::kWidth;
-  for (int i = nv - 1; i >= 0; i--) {
-    Double4* x = reinterpret_cast<Double4*>(block + i * kWidth);
-    Double4 x0 = x[0], x1 = x[1], x2 = x[2], x3 = x[3];
-    for (int at = col_start[i]; at < col_start[i + 1]; at++) {
-      const Double4* y = reinterpret_cast<const Double4*>(block + col_row[at] * kWidth);
-      const double l = col_value[at];
-      x0 -= l * y[0];
-      x1 -= l * y[1];
-      x2 -= l * y[2];
-      x3 -= l * y[3];
+constexpr int kWidth = BlockedMatrix::kWidth, kParts = kWidth / 4;
+
+struct Factors {
+  const int *row_start, *column, *col_start, *col_row;
+  const double *value, *col_value, *inverse;
+};
+
+// x_g −= Σ_n value_g[n] · row index[n] of the block, for the kGroup rows of a group: each row that is read serves all
+template <int kGroup>
+__attribute__((always_inline)) inline void SubtractRows(int count, const int* index, const double* const* value,
+                                                        const double* block, Double4 (*x)[kParts]) {
+  for (int n = 0; n < count; n++) {
+    const Double4* y = reinterpret_cast<const Double4*>(block + index[n] * kWidth);
+    for (int g = 0; g < kGroup; g++) {
+      const double l = value[g][n];
+      for (int c = 0; c < kParts; c++) x[g][c] -= l * y[c];
     }
-    x[0] = x0, x[1] = x1, x[2] = x2, x[3] = x3;
   }
-  for (int i = 0; i < nv; i++) {
-    Double4* x = reinterpret_cast<Double4*>(block + i * kWidth);
-    const double scale = inverse[i];
-    Double4 x0 = x[0] * scale, x1 = x[1] * scale, x2 = x[2] * scale, x3 = x[3] * scale;
-    for (int at = row_start[i]; at < row_start[i + 1]; at++) {
-      const Double4* y = reinterpret_cast<const Double4*>(block + column[at] * kWidth);
-      const double l = value[at];
-      x0 -= l * y[0];
-      x1 -= l * y[1];
-      x2 -= l * y[2];
-      x3 -= l * y[3];
+}
+
+// y_i = b_i − Σ_{k > i} L(k,i) y_k for the rows first … first + kGroup − 1
+template <int kGroup>
+__attribute__((always_inline)) inline void FromLeaves(const Factors& f, int first, double* block) {
+  Double4* rows = reinterpret_cast<Double4*>(block + first * kWidth);
+  Double4 x[kGroup][kParts];
+  const double* value[kGroup];
+  for (int g = 0; g < kGroup; g++) {
+    for (int c = 0; c < kParts; c++) x[g][c] = rows[g * kParts + c];
+    value[g] = f.col_value + f.col_start[first + g] + kGroup - 1 - g;  // behind the group's own rows
+  }
+  const int last = first + kGroup - 1, begin = f.col_start[last];
+  SubtractRows<kGroup>(f.col_start[last + 1] - begin, f.col_row + begin, value, block, x);
+  for (int g = kGroup - 2; g >= 0; g--) {
+    for (int k = g + 1; k < kGroup; k++) {
+      const double l = f.col_value[f.col_start[first + g] + k - g - 1];
+      for (int c = 0; c < kParts; c++) x[g][c] -= l * x[k][c];
     }
-    x[0] = x0, x[1] = x1, x[2] = x2, x[3] = x3;
+  }
+  for (int g = 0; g < kGroup; g++) {
+    for (int c = 0; c < kParts; c++) rows[g * kParts + c] = x[g][c];
+  }
+}
+
+// x_i = y_i / D_i − Σ_{j < i} L(i,j) x_j for the same rows
+template <int kGroup>
+__attribute__((always_inline)) inline void FromRoots(const Factors& f, int first, double* block) {
+  Double4* rows = reinterpret_cast<Double4*>(block + first * kWidth);
+  Double4 x[kGroup][kParts];
+  const double* value[kGroup];
+  for (int g = 0; g < kGroup; g++) {
+    for (int c = 0; c < kParts; c++) x[g][c] = rows[g * kParts + c] * f.inverse[first + g];
+    value[g] = f.value + f.row_start[first + g];
+  }
+  const int begin = f.row_start[first], count = f.row_start[first + 1] - begin;
+  SubtractRows<kGroup>(count, f.column + begin, value, block, x);
+  for (int g = 1; g < kGroup; g++) {
+    for (int k = 0; k < g; k++) {
+      const double l = value[g][count + k];
+      for (int c = 0; c < kParts; c++) x[g][c] -= l * x[k][c];
+    }
+  }
+  for (int g = 0; g < kGroup; g++) {
+    for (int c = 0; c < kParts; c++) rows[g * kParts + c] = x[g][c];
+  }
+}
+
+COSTATE_SIMD void SolveBlock(const Factors& f, const int* group, int groups, double* block) {
+  for (int n = groups - 1; n >= 0; n--) {
+    switch (group[n + 1] - group[n]) {
+      case 1: FromLeaves<1>(f, group[n], block); break;
+      case 2: FromLeaves<2>(f, group[n], block); break;
+      default: FromLeaves<3>(f, group[n], block);
+    }
+  }
+  for (int n = 0; n < groups; n++) {
+    switch (group[n + 1] - group[n]) {
+      case 1: FromRoots<1>(f, group[n], block); break;
+      case 2: FromRoots<2>(f, group[n], block); break;
+      default: FromRoots<3>(f, group[n], block);
+    }
   }
 }
 
@@ -190,9 +260,10 @@ COSTATE_SIMD void SolveBlock(int nv, const int* row_start, const int* column, co
 
 void TreeSolver::Solve(BlockedMatrix* B) const {
   assert(B->rows() == nv_);
+  const Factors factors = {row_start_.data(), column_.data(),    col_start_.data(), col_row_.data(),
+                         value_.data(),     col_value_.data(), inverse_.data()};
   for (int b = 0; b < B->blocks(); b++) {
-    SolveBlock(nv_, row_start_.data(), column_.data(), value_.data(), col_start_.data(), col_row_.data(),
-               col_value_.data(), inverse_.data(), B->block(b));
+    SolveBlock(factors, group_.data(), static_cast<int>(group_.size()) - 1, B->block(b));
   }
 }
 

@@ -76,6 +76,7 @@ class TreeSolver {
 
  private:
   void Symbolic();
+  void FindGroups();
 
   int nv_;
   std::vector<int> parent_;
@@ -85,6 +86,7 @@ class TreeSolver {
   std::vector<double> value_, diagonal_, inverse_;  // entries, pivots, their inverses
   std::vector<int> col_start_, col_row_, col_source_;  // L by columns: row and index into value_
   std::vector<double> col_value_;
+  std::vector<int> group_;  // first rows of groups that are solved together, and nv
 };
 
 }  // namespace costate
