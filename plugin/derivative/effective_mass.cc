@@ -300,7 +300,7 @@ void EffectiveMass::Apply(BlockedMatrix* X, BlockedMatrix* E) const {
       saved = std::copy(rows.data(), rows.data() + 6 * kWidth, saved);
     }
   }
-  solver_.Solve(E);
+  solver_.Solve(E, false);
   saved = right_side_.data();
   for (int b = 0; b < X->blocks(); b++) {
     double* x = X->block(b);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/simd.h"
+
 namespace costate {
 
 void PositionRows(const mjModel* m, const mjtNum* v, double h, const Eigen::Ref<const Eigen::MatrixXd>& dv,
@@ -37,6 +39,40 @@ void ForPositions(const mjModel* m, const mjtNum* v, double h, Single single, Ro
     mjd_quatIntegrate(v + adr + linear, h, Dq.data(), Dv.data(), nullptr);
     Dv *= h;
     rotation(adr + linear, Dq, Dv);
+  }
+}
+
+// rows of a block to columns: column_c[nv + i] = h row_i[c], column_c[i] = h² row_i[c], by squares of four
+COSTATE_SIMD void ScatterRows(int nv, int count, double h, const double* row, double* const* column) {
+  constexpr int kWidth = BlockedMatrix::kWidth;
+  typedef double Loose4 __attribute__((vector_size(32), aligned(8)));
+  int i = 0;
+  for (; i + 4 <= nv; i += 4, row += 4 * kWidth) {
+    for (int c = 0; c + 4 <= count; c += 4) {
+      const Double4* r = reinterpret_cast<const Double4*>(row + c);
+      const Double4 r0 = r[0], r1 = r[kWidth / 4], r2 = r[2 * (kWidth / 4)], r3 = r[3 * (kWidth / 4)];
+      const Double4 a = __builtin_shufflevector(r0, r1, 0, 4, 2, 6), b = __builtin_shufflevector(r0, r1, 1, 5, 3, 7);
+      const Double4 d = __builtin_shufflevector(r2, r3, 0, 4, 2, 6), e = __builtin_shufflevector(r2, r3, 1, 5, 3, 7);
+      const Double4 out[4] = {__builtin_shufflevector(a, d, 0, 1, 4, 5), __builtin_shufflevector(b, e, 0, 1, 4, 5),
+                              __builtin_shufflevector(a, d, 2, 3, 6, 7), __builtin_shufflevector(b, e, 2, 3, 6, 7)};
+      for (int k = 0; k < 4; k++) {
+        const Double4 v = h * out[k];
+        *reinterpret_cast<Loose4*>(column[c + k] + nv + i) = v;
+        *reinterpret_cast<Loose4*>(column[c + k] + i) = h * v;
+      }
+    }
+    for (int c = count / 4 * 4; c < count; c++) {
+      for (int k = 0; k < 4; k++) {
+        column[c][nv + i + k] = h * row[k * kWidth + c];
+        column[c][i + k] = h * h * row[k * kWidth + c];
+      }
+    }
+  }
+  for (; i < nv; i++, row += kWidth) {
+    for (int c = 0; c < count; c++) {
+      column[c][nv + i] = h * row[c];
+      column[c][i] = h * h * row[c];
+    }
   }
 }
 
@@ -77,14 +113,7 @@ void AssembleStep(const mjModel* m, const mjtNum* v_next, const BlockedMatrix& d
       column[c] = at < ndx ? out->A.data() + at * ndx : out->B.data() + (at - ndx) * ndx;
       std::fill(column[c] + 2 * nv, column[c] + ndx, 0.0);
     }
-    const double* row = da.block(block);
-    for (int i = 0; i < nv; i++, row += kWidth) {
-      for (int c = 0; c < count; c++) {
-        const double v = h * row[c];
-        column[c][nv + i] = v;
-        column[c][i] = h * v;
-      }
-    }
+    ScatterRows(nv, count, h, da.block(block), column);
   }
   for (int i = 0; i < nv; i++) {
     out->A(nv + i, nv + i) += 1;

@@ -19,7 +19,8 @@ using Vec3Map = Eigen::Map<const Vec3>;
 inline Vec6 CrossMotion(const Vec6& x, const Vec6& y) {
   const Vec3 w = x.head<3>(), u = x.tail<3>(), a = y.head<3>(), b = y.tail<3>();
   Vec6 z;
-  z << w.cross(a), w.cross(b) + u.cross(a);
+  z.head<3>() = w.cross(a);
+  z.tail<3>() = w.cross(b) + u.cross(a);
   return z;
 }
 
@@ -27,7 +28,8 @@ inline Vec6 CrossMotion(const Vec6& x, const Vec6& y) {
 inline Vec6 CrossForce(const Vec6& x, const Vec6& f) {
   const Vec3 w = x.head<3>(), u = x.tail<3>(), t = f.head<3>(), g = f.tail<3>();
   Vec6 z;
-  z << w.cross(t) + u.cross(g), w.cross(g);
+  z.head<3>() = w.cross(t) + u.cross(g);
+  z.tail<3>() = w.cross(g);
   return z;
 }
 
@@ -66,10 +68,12 @@ struct Inertia {
     J << j[0], j[3], j[4], j[3], j[1], j[5], j[4], j[5], j[2];
     return J;
   }
-  Vec6 operator*(const Vec6& v) const {
+  __attribute__((always_inline)) Vec6 operator*(const Vec6& v) const {
     const Vec3 w = v.head<3>(), u = v.tail<3>(), c(h[0], h[1], h[2]);
     Vec6 f;
-    f << Rotational() * w + c.cross(u), m * u - c.cross(w);
+    f.head<3>() = Vec3(j[0] * w[0] + j[3] * w[1] + j[4] * w[2], j[3] * w[0] + j[1] * w[1] + j[5] * w[2],
+                       j[4] * w[0] + j[5] * w[1] + j[2] * w[2]) + c.cross(u);
+    f.tail<3>() = m * u - c.cross(w);
     return f;
   }
 };
@@ -84,10 +88,11 @@ struct RotationMap {
     P += other.P;
     p += other.p;
   }
-  Vec6 operator*(const Vec6& psi) const {
+  __attribute__((always_inline)) Vec6 operator*(const Vec6& psi) const {
     const Vec3 alpha = psi.head<3>();
     Vec6 f;
-    f << 2 * (P.trace() * alpha - P * alpha), -2 * p.cross(alpha);
+    f.head<3>() = 2 * (P.trace() * alpha - P * alpha);
+    f.tail<3>() = -2 * p.cross(alpha);
     return f;
   }
   /// Bᵀ s: acts on the rotation part only.

@@ -8,6 +8,7 @@
 namespace costate {
 
 namespace {
+constexpr double kSparse = 0.75;  // of the entries of L: fewer are pushed, which costs more each
 constexpr int kMaxGroup = 3;  // rows of 16 columns that fit into sixteen vector registers
 }  // namespace
 
@@ -103,6 +104,17 @@ void TreeSolver::FindGroups() {
   group_.assign(1, 0);
   for (int i = 0; i < nv_; i++) {
     if (i + 1 == nv_ || i + 1 - group_.back() == kMaxGroup || !alike(i)) group_.push_back(i + 1);
+  }
+
+  // a group that is not zero makes those of its columns not zero, of which each is an ancestor of the next
+  const int groups = static_cast<int>(group_.size()) - 1;
+  group_parent_.assign(groups, -1);
+  active_.resize(groups);
+  for (int n = 0; n < groups; n++) {
+    const int row = group_[n];
+    if (row_size(row) == 0) continue;
+    const int last = row_columns(row)[row_size(row) - 1];
+    group_parent_[n] = static_cast<int>(std::upper_bound(group_.begin(), group_.end(), last) - group_.begin()) - 1;
   }
 }
 
@@ -216,6 +228,31 @@ __attribute__((always_inline)) inline void FromLeaves(const Factors& f, int firs
   }
 }
 
+// the same the other way round: these rows, done, are subtracted from all that wait for them
+template <int kGroup>
+__attribute__((always_inline)) inline void PushFromLeaves(const Factors& f, int first, double* block) {
+  Double4* rows = reinterpret_cast<Double4*>(block + first * kWidth);
+  Double4 x[kGroup][kParts];
+  const double* value[kGroup];
+  const int begin = f.row_start[first], count = f.row_start[first + 1] - begin;
+  for (int g = kGroup - 1; g >= 0; g--) {
+    value[g] = f.value + f.row_start[first + g];
+    for (int c = 0; c < kParts; c++) x[g][c] = rows[g * kParts + c];
+    for (int k = g + 1; k < kGroup; k++) {
+      for (int c = 0; c < kParts; c++) x[g][c] -= value[k][count + g] * x[k][c];
+    }
+    for (int c = 0; c < kParts; c++) rows[g * kParts + c] = x[g][c];
+  }
+  for (int n = 0; n < count; n++) {
+    Double4* y = reinterpret_cast<Double4*>(block + f.column[begin + n] * kWidth);
+    for (int c = 0; c < kParts; c++) {
+      Double4 sum = y[c];
+      for (int g = 0; g < kGroup; g++) sum -= value[g][n] * x[g][c];
+      y[c] = sum;
+    }
+  }
+}
+
 // x_i = y_i / D_i − Σ_{j < i} L(i,j) x_j for the same rows
 template <int kGroup>
 __attribute__((always_inline)) inline void FromRoots(const Factors& f, int first, double* block) {
@@ -239,8 +276,36 @@ __attribute__((always_inline)) inline void FromRoots(const Factors& f, int first
   }
 }
 
-COSTATE_SIMD void SolveBlock(const Factors& f, const int* group, int groups, double* block) {
+// which groups are not zero after the elimination; returns the part of L that they make
+COSTATE_SIMD double FindActive(const Factors& f, const int* group, const int* group_parent, int groups,
+                               const double* block, char* active) {
+  for (int n = 0; n < groups; n++) {
+    typedef long long Bits4 __attribute__((vector_size(32), aligned(32), may_alias));
+    const Bits4* x = reinterpret_cast<const Bits4*>(block + group[n] * kWidth);
+    Bits4 any = {};
+    for (int k = 0; k < (group[n + 1] - group[n]) * kParts; k++) any |= x[k];
+    active[n] = (any[0] | any[1] | any[2] | any[3]) != 0;
+  }
+  int entries = 0;
   for (int n = groups - 1; n >= 0; n--) {
+    if (!active[n]) continue;
+    if (group_parent[n] >= 0) active[group_parent[n]] = 1;
+    entries += f.row_start[group[n + 1]] - f.row_start[group[n]];
+  }
+  return static_cast<double>(entries) / f.row_start[group[groups]];
+}
+
+COSTATE_SIMD void SolveBlock(const Factors& f, const int* group, const char* active, int groups, double* block) {
+  for (int n = groups - 1; n >= 0; n--) {
+    if (active) {
+      if (!active[n]) continue;
+      switch (group[n + 1] - group[n]) {
+        case 1: PushFromLeaves<1>(f, group[n], block); break;
+        case 2: PushFromLeaves<2>(f, group[n], block); break;
+        default: PushFromLeaves<3>(f, group[n], block);
+      }
+      continue;
+    }
     switch (group[n + 1] - group[n]) {
       case 1: FromLeaves<1>(f, group[n], block); break;
       case 2: FromLeaves<2>(f, group[n], block); break;
@@ -258,12 +323,16 @@ COSTATE_SIMD void SolveBlock(const Factors& f, const int* group, int groups, dou
 
 }  // namespace
 
-void TreeSolver::Solve(BlockedMatrix* B) const {
+void TreeSolver::Solve(BlockedMatrix* B, bool sparse) const {
   assert(B->rows() == nv_);
   const Factors factors = {row_start_.data(), column_.data(),    col_start_.data(), col_row_.data(),
                          value_.data(),     col_value_.data(), inverse_.data()};
+  const int groups = static_cast<int>(group_.size()) - 1;
+  if (groups == 0) return;
   for (int b = 0; b < B->blocks(); b++) {
-    SolveBlock(factors, group_.data(), static_cast<int>(group_.size()) - 1, B->block(b));
+    const bool push = sparse && FindActive(factors, group_.data(), group_parent_.data(), groups, B->block(b),
+                                           active_.data()) < kSparse;
+    SolveBlock(factors, group_.data(), push ? active_.data() : nullptr, groups, B->block(b));
   }
 }
 

@@ -69,8 +69,8 @@ class TreeSolver {
   /// Ratio of the largest to the smallest pivot of the last Factor: a lower bound of the condition number.
   double PivotRatio() const;
 
-  /// B ← H⁻¹ B for all columns.
-  void Solve(BlockedMatrix* B) const;
+  /// B ← H⁻¹ B for all columns. @param sparse  look for rows of zeros in B first.
+  void Solve(BlockedMatrix* B, bool sparse = true) const;
   /// x ← H⁻¹ x for one vector.
   void Solve(double* x) const;
 
@@ -86,7 +86,8 @@ class TreeSolver {
   std::vector<double> value_, diagonal_, inverse_;  // entries, pivots, their inverses
   std::vector<int> col_start_, col_row_, col_source_;  // L by columns: row and index into value_
   std::vector<double> col_value_;
-  std::vector<int> group_;  // first rows of groups that are solved together, and nv
+  std::vector<int> group_, group_parent_;  // first rows of groups that are solved together, and nv; elimination tree
+  mutable std::vector<char> active_;
 };
 
 }  // namespace costate
