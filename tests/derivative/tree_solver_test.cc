@@ -42,12 +42,8 @@ void Fill(const MatrixXd& H, TreeSolver* solver) {
   }
 }
 
-void ExpectSolves(const MatrixXd& H, TreeSolver* solver, int cols, std::mt19937* rng) {
-  Fill(H, solver);
-  ASSERT_TRUE(solver->Factor());
-  std::normal_distribution<double> normal;
-  const int nv = static_cast<int>(H.rows());
-  MatrixXd B = MatrixXd::NullaryExpr(nv, cols, [&] { return normal(*rng); });
+void ExpectSolution(const MatrixXd& H, const TreeSolver* solver, const MatrixXd& B, bool sparse) {
+  const int nv = static_cast<int>(H.rows()), cols = static_cast<int>(B.cols());
   const MatrixXd expected = H.llt().solve(B);
   BlockedMatrix X;
   X.Resize(nv, cols);
@@ -55,13 +51,29 @@ void ExpectSolves(const MatrixXd& H, TreeSolver* solver, int cols, std::mt19937*
   for (int i = 0; i < nv; i++) {
     for (int j = 0; j < cols; j++) X(i, j) = B(i, j);
   }
-  solver->Solve(&X);
+  solver->Solve(&X, sparse);
   Eigen::VectorXd x = B.col(0);
   solver->Solve(x.data());
   const double scale = expected.cwiseAbs().maxCoeff();
   for (int i = 0; i < nv; i++) {
     for (int j = 0; j < cols; j++) EXPECT_NEAR(X(i, j), expected(i, j), 1e-11 * scale) << i << " " << j;
     EXPECT_NEAR(x(i), expected(i, 0), 1e-11 * scale) << i;
+  }
+}
+
+// all rows, then a single one: the solver skips what stays zero
+void ExpectSolves(const MatrixXd& H, TreeSolver* solver, int cols, std::mt19937* rng) {
+  Fill(H, solver);
+  ASSERT_TRUE(solver->Factor());
+  std::normal_distribution<double> normal;
+  const MatrixXd B = MatrixXd::NullaryExpr(H.rows(), cols, [&] { return normal(*rng); });
+  for (const bool sparse : {false, true}) {
+    ExpectSolution(H, solver, B, sparse);
+    for (Eigen::Index i = 0; i < H.rows(); i++) {
+      MatrixXd one = MatrixXd::Zero(H.rows(), cols);
+      one.row(i) = B.row(i);
+      ExpectSolution(H, solver, one, sparse);
+    }
   }
 }
 
