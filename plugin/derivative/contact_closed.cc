@@ -31,16 +31,6 @@ Patch CylinderPatch(const GeomPose& geom, const Vec3& x, const Vec3& m) {
   return Patch::Rim(geom.center + std::copysign(half, along) * geom.axis(), geom.axis(), radius, m);
 }
 
-Patch BoxPatch(const GeomPose& geom, const Vec3& x, const Vec3& m) {
-  const Vec3 local = geom.R.transpose() * (x - geom.center);
-  int inside = 0, free = 0;
-  for (int i = 0; i < 3; i++) {
-    if (std::abs(local(i)) < geom.size(i) - kEnd * geom.size.maxCoeff()) inside++, free = i;
-  }
-  if (inside == 0) return Patch::Vertex(x);
-  return inside == 1 ? Patch::Line(x, geom.R.col(free), 0, m) : Patch::Face(x);
-}
-
 // (G5) the lowest points of both discs, and two more on the lower one, 120 degrees away, that turn
 // with the lowest
 Patch CylinderOnPlane(const GeomPose& geom, const Vec3& x, const Vec3& m) {
@@ -62,6 +52,16 @@ GeomPose::GeomPose(const mjModel* model, const mjData* data, int geom)
       center(Vec3Map(data->geom_xpos + 3 * geom)),
       R(Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(data->geom_xmat +
                                                                        9 * geom)) {}
+
+Patch BoxPatch(const GeomPose& box, const Vec3& x) {
+  const Vec3 local = box.R.transpose() * (x - box.center);
+  int inside = 0, free = 0;
+  for (int i = 0; i < 3; i++) {
+    if (std::abs(local(i)) < box.size(i) - kEnd * box.size.maxCoeff()) inside++, free = i;
+  }
+  if (inside == 0) return Patch::Vertex(x);
+  return inside == 1 ? Patch::Line(x, box.R.col(free), 0, Vec3::Zero()) : Patch::Face(x);
+}
 
 bool ClosedPatches(const mjModel* model, const mjData* data, const mjContact& contact,
                    PatchPair* out) {
@@ -107,7 +107,7 @@ bool ClosedPatches(const mjModel* model, const mjData* data, const mjContact& co
         out->second = CylinderPatch(second, x2, -n);
         return true;
       case mjGEOM_BOX:
-        out->second = BoxPatch(second, x2, -n);
+        out->second = BoxPatch(second, x2);
         return true;
       default:
         return false;

@@ -20,6 +20,9 @@ struct GeomPose {
   Vec3 axis() const { return R.col(2); }
 };
 
+/// Face, edge or corner of a box at x.
+Patch BoxPatch(const GeomPose& box, const Vec3& x);
+
 struct PatchPair {
   Patch first, second;
   Vec3 tangent = Vec3::Zero();  ///< the vector that the collider made the first tangent of, fixed

@@ -6,15 +6,17 @@
 
 #include <costate/model.h>
 
-#include "derivative/contact_closed.h"
+#include "derivative/contact_clipped.h"
 
 namespace costate {
 namespace {
 
-// truncation ~ h²/curvature² meets rounding ~ 1e-16/h: exact to 1e-9 for every pair of polytopes and closed colliders
+// truncation ~ h²/curvature² meets rounding ~ 1e-16/h: exact to 1e-9 for every pair of polytopes
+// and closed colliders
 constexpr double kPoseStep = 1e-6;
 
-// capacity of the buffer given to a narrow-phase function (the engine's own limit is mjMAXCONPAIR = 50)
+// capacity of the buffer given to a narrow-phase function (the engine's own limit is mjMAXCONPAIR =
+// 50)
 constexpr int kMaxFound = 64;
 
 // contact frame and how its first tangent was made: from the collider's vector or from a world axis
@@ -25,17 +27,19 @@ struct Frame {
   bool from_collider;
 };
 
-// a collider's vector this close to the normal leaves the tangent without direction: any motion within the derivative's
-// own resolution turns it by a radian, so the tangents are held
+// a collider's vector this close to the normal leaves the tangent without direction: any motion
+// within the derivative's own resolution turns it by a radian, so the tangents are held
 constexpr double kParallel = 1e-6;
 
-Frame MakeFrame(const mjContact& contact, const Vec3& tangent) {
+Frame MakeFrame(const mjtNum* axes, const Vec3& tangent) {
   Frame frame;
-  frame.n = Vec3Map(contact.frame);
-  frame.t1 = Vec3Map(contact.frame + 3);
-  frame.t2 = Vec3Map(contact.frame + 6);
+  frame.n = Vec3Map(axes);
+  frame.t1 = Vec3Map(axes + 3);
+  frame.t2 = Vec3Map(axes + 6);
   frame.from_collider = tangent.squaredNorm() >= 0.25;
-  frame.e = frame.from_collider ? tangent : std::abs(frame.n.y()) < 0.5 ? Vec3(0, 1, 0) : Vec3(0, 0, 1);
+  frame.e = frame.from_collider           ? tangent
+            : std::abs(frame.n.y()) < 0.5 ? Vec3(0, 1, 0)
+                                          : Vec3(0, 0, 1);
   frame.length = (frame.e - frame.n * frame.n.dot(frame.e)).norm();
   return frame;
 }
@@ -43,7 +47,8 @@ Frame MakeFrame(const mjContact& contact, const Vec3& tangent) {
 // (G2) Ω = n × dn + n (dt1·t2)
 Mat36 FrameRate(const Frame& f, const Mat36& dn, const Mat36& de) {
   Mat36 rate = Skew(f.n) * dn;
-  if (f.length > kParallel) rate += f.n * ((f.t2.transpose() * de - f.n.dot(f.e) * (f.t2.transpose() * dn)) / f.length);
+  if (f.length > kParallel)
+    rate += f.n * ((f.t2.transpose() * de - f.n.dot(f.e) * (f.t2.transpose() * dn)) / f.length);
   return rate;
 }
 
@@ -63,12 +68,17 @@ Mat36 TangentRate(const Frame& f) {
 // (G3) both geoms move as one
 ContactMatrix Rigid(const Frame& f) { return Assemble(f, ContactRate::Rigid(f.n), TangentRate(f)); }
 
-// pairs of the iterative convex collider in which a surface is curved: a staircase below its tolerance (README.md, section G)
-bool IsCurvedPair(int type1, int type2) {
+// pairs of the iterative collider in which a surface is curved: a staircase below its tolerance
+bool IsCurved(const mjModel* model, const mjContact& contact) {
+  const int type1 = model->geom_type[contact.geom[0]], type2 = model->geom_type[contact.geom[1]];
   const auto curved = [](int type) { return type == mjGEOM_ELLIPSOID || type == mjGEOM_CYLINDER; };
   if (type1 == mjGEOM_PLANE || type2 == mjGEOM_SDF) return false;
-  if (type1 == mjGEOM_SPHERE && type2 == mjGEOM_CYLINDER) return false;  // has a collider of its own
+  if (type1 == mjGEOM_SPHERE && type2 == mjGEOM_CYLINDER) return false;
   return curved(type1) || curved(type2);
+}
+
+bool IsSame(const mjPreContact& found, const mjContact& contact) {
+  return found.dist == contact.dist && std::equal(found.pos, found.pos + 3, contact.pos);
 }
 
 }  // namespace
@@ -89,9 +99,11 @@ bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* m
     if (contact.efc_address < 0 || done_[c]) continue;
     std::string why = "contact of a flex";
     const bool flex = contact.geom[0] < 0 || contact.geom[1] < 0;
-    if (!flex && !differences_ && ClosedForm(model, data, c)) {
+    if (!flex && !differences_ && (ClosedForm(model, data, c) || Boxes(model, data, c))) {
       done_[c] = 1;
-    } else if (flex || !Difference(model, data, c, &why)) {
+    } else if (flex ||
+               !(!differences_ && IsCurved(model, contact) ? Convex(model, data, c, &why)
+                                                           : Difference(model, data, c, &why))) {
       done_[c] = 2;
       if (missing->empty()) *missing = why;
     }
@@ -103,9 +115,10 @@ bool ContactGeometry::ClosedForm(const mjModel* model, const mjData* data, int c
   const mjContact& contact = data->contact[c];
   PatchPair pair;
   if (!ClosedPatches(model, data, contact, &pair)) return false;
-  const Frame frame = MakeFrame(contact, pair.tangent);
+  const Frame frame = MakeFrame(contact.frame, pair.tangent);
   ContactRate rate;
-  if (!MovePatches(pair.first, pair.second, frame.n, contact.dist, Vec3Map(contact.pos), &rate)) return false;
+  if (!MovePatches(pair.first, pair.second, frame.n, contact.dist, Vec3Map(contact.pos), &rate))
+    return false;
   motion_[c].by_geom2 = Assemble(frame, rate, TangentRate(frame));
   motion_[c].by_both = Rigid(frame);
   return true;
@@ -116,15 +129,17 @@ int ContactGeometry::Collide(const mjModel* model, mjData* data, int g1, int g2,
   return function ? function(model, data, found_.data(), g1, g2, margin) : 0;
 }
 
-// the detection distance of a pair is not stored with its contacts: the one that reproduces them bit for bit
+// the detection distance of a pair is not stored with its contacts: the one that reproduces them
+// bit for bit
 bool ContactGeometry::FindMargin(const mjModel* model, mjData* data, int first, double* margin) {
   const mjContact& contact = data->contact[first];
   const int g1 = contact.geom[0], g2 = contact.geom[1];
   const double m1 = model->geom_margin[g1], m2 = model->geom_margin[g2];
   const double p1 = model->geom_gap[g1], p2 = model->geom_gap[g2];
   const double base = contact.includemargin;
-  double candidates[8] = {base + std::max(p1, p2), base + p1 + p2, base, std::max(m1, m2) + std::max(p1, p2),
-                          m1 + m2 + p1 + p2, model->opt.o_margin, base, base};
+  double candidates[8] = {
+      base + std::max(p1, p2), base + p1 + p2,      base, std::max(m1, m2) + std::max(p1, p2),
+      m1 + m2 + p1 + p2,       model->opt.o_margin, base, base};
   int count = 6;
   for (int p = 0; p < model->npair && count < 8; p++) {
     const bool same = (model->pair_geom1[p] == g1 && model->pair_geom2[p] == g2) ||
@@ -134,7 +149,7 @@ bool ContactGeometry::FindMargin(const mjModel* model, mjData* data, int first, 
   for (int n = 0; n < count; n++) {
     const int found = Collide(model, data, g1, g2, candidates[n]);
     for (int k = 0; k < found; k++) {
-      if (found_[k].dist == contact.dist && std::equal(found_[k].pos, found_[k].pos + 3, contact.pos)) {
+      if (IsSame(found_[k], contact)) {
         *margin = candidates[n];
         return true;
       }
@@ -143,17 +158,85 @@ bool ContactGeometry::FindMargin(const mjModel* model, mjData* data, int first, 
   return false;
 }
 
-bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first, std::string* missing) {
-  const int g1 = data->contact[first].geom[0], g2 = data->contact[first].geom[1];
-  auto refuse = [&](const char* why) {
-    *missing = "contact of " + ElementName(model, mjOBJ_GEOM, g1) + " and " + ElementName(model, mjOBJ_GEOM, g2) + ": " + why;
-    return false;
-  };
-  if (IsCurvedPair(model->geom_type[g1], model->geom_type[g2])) {
-    return refuse("the collider of curved surfaces is only as exact as ccd_tolerance, its differences are noise");
+bool ContactGeometry::Refuse(const mjModel* model, const mjContact& contact, const char* why,
+                             std::string* missing) {
+  *missing = "contact of " + ElementName(model, mjOBJ_GEOM, contact.geom[0]) + " and " +
+             ElementName(model, mjOBJ_GEOM, contact.geom[1]) + ": " + why;
+  return false;
+}
+
+// (G7), (G8) where a surface is curved the engine's contact is a staircase, and the exact one next
+// to it is taken; but flat parts that lie on each other it clips exactly
+bool ContactGeometry::Convex(const mjModel* model, mjData* data, int c, std::string* missing) {
+  const mjContact& contact = data->contact[c];
+  if (model->opt.disableflags & mjDSBL_NATIVECCD) {
+    return Refuse(model, contact, "libccd's contact of a curved surface is not the nearest one",
+                  missing);
   }
+  if (model->geom_type[contact.geom[0]] == mjGEOM_HFIELD) {
+    return Refuse(model, contact, "a curved surface on a height field, exact to ccd_tolerance only",
+                  missing);
+  }
+  const ConvexShape first(model, data, contact.geom[0]), second(model, data, contact.geom[1]);
+  const Vec3 n = Vec3Map(contact.frame), p = Vec3Map(contact.pos);
+  ContactRate rate;
+  const bool face1 = first.HasFace(n), face2 = second.HasFace(-n);
+  if (!(model->opt.disableflags & mjDSBL_MULTICCD) && (face1 || face2)) {
+    // where both have the contact's normal, differences tell whose it is
+    if (face1 && face2 && Difference(model, data, c, missing)) return true;
+    if (!ClippedRate(first, second, contact, face2, &rate))
+      return !(face1 && face2) && Difference(model, data, c, missing);
+    Store(c, contact, rate);
+    return true;
+  }
+  ConvexContact exact;
+  if (!convex_.Solve(first, second, n, p, contact.dist, model->opt.ccd_tolerance, &exact) ||
+      !MovePatches(exact.first, exact.second, exact.normal, exact.distance, p, &rate)) {
+    return Refuse(model, contact, "the engine's contact is not one of the exact surfaces", missing);
+  }
+  Store(c, contact, rate);
+  return true;
+}
+
+// boxes: faces are clipped, edges cross; where both have the contact's normal rounding decides
+// whose it is
+bool ContactGeometry::Boxes(const mjModel* model, const mjData* data, int c) {
+  const mjContact& contact = data->contact[c];
+  if (model->geom_type[contact.geom[0]] != mjGEOM_BOX ||
+      model->geom_type[contact.geom[1]] != mjGEOM_BOX)
+    return false;
+  const ConvexShape first(model, data, contact.geom[0]), second(model, data, contact.geom[1]);
+  const Vec3 n = Vec3Map(contact.frame), p = Vec3Map(contact.pos), half = n * contact.dist / 2;
+  const bool face1 = first.HasFace(n), face2 = second.HasFace(-n);
+  ContactRate rate;
+  if (face1 && face2) return false;
+  if (face1 || face2) {
+    if (!ClippedRate(first, second, contact, face2, &rate)) return false;
+  } else {
+    const Patch edge1 = BoxPatch(first.pose, p - half), edge2 = BoxPatch(second.pose, p + half);
+    if (edge1.flat != 1 || edge2.flat != 1 || !MovePatches(edge1, edge2, n, contact.dist, p, &rate))
+      return false;
+  }
+  Store(c, contact, rate);
+  return true;
+}
+
+void ContactGeometry::Store(int c, const mjContact& contact, const ContactRate& rate) {
+  const Frame frame = MakeFrame(contact.frame, Vec3::Zero());
+  motion_[c].by_geom2 = Assemble(frame, rate, Mat36::Zero());
+  motion_[c].by_both = Rigid(frame);
+  done_[c] = 1;
+}
+
+bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first,
+                                 std::string* missing) {
+  const int g1 = data->contact[first].geom[0], g2 = data->contact[first].geom[1];
+  const auto refuse = [&](const char* why) {
+    return Refuse(model, data->contact[first], why, missing);
+  };
   double margin;
-  if (!FindMargin(model, data, first, &margin)) return refuse("its narrow phase could not be repeated");
+  if (!FindMargin(model, data, first, &margin))
+    return refuse("its narrow phase could not be repeated");
 
   // all contacts of this pair, and the collider's tangent of each
   int contacts[kMaxFound], count = 0;
@@ -164,16 +247,17 @@ bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first, 
     if (contact.efc_address < 0 || contact.geom[0] != g1 || contact.geom[1] != g2) continue;
     int match = -1;
     for (int k = 0; k < found && match < 0; k++) {
-      if (found_[k].dist == contact.dist && std::equal(found_[k].pos, found_[k].pos + 3, contact.pos)) match = k;
+      if (IsSame(found_[k], contact)) match = k;
     }
     if (match < 0) return refuse("its narrow phase could not be repeated");
-    frames[count] = MakeFrame(contact, Vec3Map(found_[match].tangent));
+    frames[count] = MakeFrame(contact.frame, Vec3Map(found_[match].tangent));
     contacts[count++] = c;
   }
 
   // geom 2 turns about and moves with the first contact point; pose restored bit for bit
   const Vec3 pivot = Vec3Map(data->contact[first].pos);
-  mjtNum *xpos = data->geom_xpos + 3 * g2, *xmat = data->geom_xmat + 9 * g2, *xquat = data->geom_xquat + 4 * g2;
+  mjtNum *xpos = data->geom_xpos + 3 * g2, *xmat = data->geom_xmat + 9 * g2,
+         *xquat = data->geom_xquat + 4 * g2;
   mjtNum pos0[3], mat0[9], quat0[4];
   mju_copy3(pos0, xpos);
   mju_copy(mat0, xmat, 9);
@@ -222,7 +306,8 @@ bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first, 
         return Vec3((Vec3Map(plus) - Vec3Map(minus)) / (2 * kPoseStep));
       };
       const mjPreContact &plus = side[0][k], &minus = side[1][k];
-      const Vec3 de = frames[k].from_collider ? rate(plus.tangent, minus.tangent) : Vec3(Vec3::Zero());
+      const Vec3 de =
+          frames[k].from_collider ? rate(plus.tangent, minus.tangent) : Vec3(Vec3::Zero());
       by_pivot[k].dphi(column) = (plus.dist - minus.dist) / (2 * kPoseStep);
       by_pivot[k].dp.col(column) = rate(plus.pos, minus.pos);
       by_pivot[k].dn.col(column) = rate(plus.normal, minus.normal);

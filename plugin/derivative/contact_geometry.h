@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "derivative/contact_convex.h"
 #include "derivative/spatial.h"
 
 namespace costate {
@@ -22,8 +23,9 @@ struct ContactMotion {
   ContactMatrix by_geom1() const { return by_both - by_geom2; }
 };
 
-/// Closed forms where the collider has one (contact_closed.h); centred differences of the engine's own narrow-phase
-/// function in pose space for the other pairs, shared by all contacts of a pair.
+/// Closed forms where the collider has one (contact_closed.h); the exact contact where the engine's is iterative and a
+/// surface curved (contact_convex.h); centred differences of the engine's own narrow-phase function in pose space for the
+/// other pairs, shared by all contacts of a pair.
 class ContactGeometry {
  public:
   /// @param differences  every pair is differenced, also those with a closed form: to compare the two.
@@ -40,6 +42,10 @@ class ContactGeometry {
  private:
   bool ClosedForm(const mjModel* model, const mjData* data, int c);
   bool Difference(const mjModel* model, mjData* data, int first, std::string* missing);
+  bool Convex(const mjModel* model, mjData* data, int c, std::string* missing);
+  bool Boxes(const mjModel* model, const mjData* data, int c);
+  void Store(int c, const mjContact& contact, const ContactRate& rate);
+  bool Refuse(const mjModel* model, const mjContact& contact, const char* why, std::string* missing);
   bool FindMargin(const mjModel* model, mjData* data, int first, double* margin);
   int Collide(const mjModel* model, mjData* data, int g1, int g2, double margin);
 
@@ -47,6 +53,7 @@ class ContactGeometry {
   std::vector<ContactMotion> motion_;
   std::vector<char> done_;
   std::vector<mjPreContact> found_;
+  ConvexSolver convex_;
 };
 
 }  // namespace costate

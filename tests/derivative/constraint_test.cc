@@ -184,15 +184,15 @@ TEST(Constraint, IsFiniteWhereTheTangentHasNoDirection) {
   }
 }
 
-// Where no closed form holds the term is named: a collider that is only as exact as its tolerance, and a diagonal that moves.
+// Where no closed form holds the term is named: libccd's contact of a curved surface, and a diagonal that moves.
 TEST(Constraint, NamesWhatItDoesNotCover) {
   const struct {
     const char *geom, *flag, *text;
-  } cases[] = {{"<geom type='ellipsoid' size='.1 .15 .2'/>", "disable", "curved surfaces"},
-               {"<geom type='sphere' size='.1'/>", "enable", "diagexact"}};
+  } cases[] = {{"<geom type='ellipsoid' size='.1 .15 .2'/>", "nativeccd='disable'", "libccd"},
+               {"<geom type='sphere' size='.1'/>", "diagexact='enable'", "diagexact"}};
   for (const auto& c : cases) {
-    const std::string xml = std::string("<mujoco><option><flag diagexact='") + c.flag +
-                            "'/></option><worldbody><geom type='box' size='1 1 .1'/><body pos='0 0 .25'><freejoint/>" + c.geom +
+    const std::string xml = std::string("<mujoco><option><flag ") + c.flag +
+                            "/></option><worldbody><geom type='box' size='1 1 .1'/><body pos='0 0 .25'><freejoint/>" + c.geom +
                             "</body></worldbody></mujoco>";
     ModelPtr model = LoadModelFromString(xml);
     DataPtr data = MakeData(model.get());

@@ -1,0 +1,63 @@
+// Convex geoms as what they are made of: vertices, edges, rims, faces, smooth surfaces. (G7) of
+// README.md.
+#ifndef COSTATE_DERIVATIVE_CONTACT_SHAPE_H_
+#define COSTATE_DERIVATIVE_CONTACT_SHAPE_H_
+
+#include <mujoco/mujoco.h>
+
+#include <vector>
+
+#include "derivative/contact_closed.h"
+
+namespace costate {
+
+/// One part of a convex surface, in the world.
+struct Feature {
+  enum Kind { kFace, kLine, kBall, kRim, kEllipsoid };
+  Kind kind;
+  Vec3 point;      ///< kFace: a point of it; kLine: its middle; others: centre
+  Vec3 direction;  ///< kFace: outward normal; kLine, kRim: axis
+  double radius;   ///< of the surface about a centre, line or circle; of a round face
+  double half;     ///< kLine: half its length
+  int polygon;     ///< kFace of a mesh: which; otherwise -1
+};
+
+class ConvexShape {
+ public:
+  ConvexShape(const mjModel* model, const mjData* data, int geom);
+
+  GeomPose pose;
+
+  /// Features whose outward normals come within `angle` of m: faces first, then lines, then the
+  /// rest.
+  void FindFeatures(const Vec3& m, double angle, std::vector<Feature>* out) const;
+
+  /// Does it have a face whose normal is m to rounding?
+  bool HasFace(const Vec3& m) const;
+
+  /// Largest m·x of its points.
+  double Support(const Vec3& m) const;
+
+  /// Is x, a point of the face's plane, within the face?
+  bool FaceHolds(const Feature& face, const Vec3& x) const;
+
+  /// The feature where its outward normal is m; a line is met in its middle. @pre m is a normal of
+  /// the feature.
+  Patch PatchOf(const Feature& feature, const Vec3& m) const;
+
+  double radius() const { return radius_; }  ///< of the bounding sphere
+
+ private:
+  void BoxFeatures(const Vec3& m, double angle, std::vector<Feature>* out) const;
+  void MeshFeatures(const Vec3& m, double angle, std::vector<Feature>* out) const;
+  Vec3 Vertex(int vertex) const;
+  int SupportVertex(const Vec3& m) const;
+
+  const mjModel* model_;
+  int mesh_ = -1;
+  double radius_;
+};
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_CONTACT_SHAPE_H_
