@@ -31,46 +31,46 @@ struct ContactBlock {
   bool Fill(const mjModel* model, const mjData* data, const TreeDerivative& tree, const mjContact& contact);
 };
 
-/// What one dof does to a contact: by its q the three changes, by its v dUᵛ = S, by its a dUᵃ = S.
-struct ContactChange {
-  int dof;
-  Eigen::Matrix<double, 7, 1> geometry;
-  Vec6 Ua, Uv;
-  Vec6 S;  ///< signed axis about the origin; zero when the dof moves both bodies
+/// What one dof does to N numbers that depend on a contact.
+template <int N>
+struct ContactColumn {
+  Eigen::Matrix<double, N, 1> q, v, a;
 };
 
-/// f(const ContactChange&) for every dof that moves a body of the contact.
-template <typename Function>
+/// f(dof, ContactColumn<N>) for every dof that moves a body of the contact, for numbers that change by
+/// by_geometry (dφ, dp, Ω) − by_a dUᵃ − by_v dUᵛ.
+template <int N, typename Function>
 void ForContactDofs(const mjModel* model, const mjData* data, const TreeDerivative& tree, const ContactBlock& block,
-                    const ContactMotion& motion, Function f) {
+                    const ContactMotion& motion, const Eigen::Matrix<double, N, 7>& by_geometry,
+                    const Eigen::Matrix<double, N, 6>& by_a, const Eigen::Matrix<double, N, 6>& by_v, Function f) {
+  using Matrix = Eigen::Matrix<double, N, 6>;
   Vec6 Va[2], Vv[2];
   const Vec3 shift[2] = {block.shift1, Vec3::Zero()};
   for (int side = 0; side < 2; side++) {
     Va[side] = MotionAbout(tree.acceleration_field(block.body[side]), shift[side]);
     Vv[side] = MotionAbout(tree.velocity(block.body[side]), shift[side]);
   }
-  const ContactMatrix by_geom[2] = {-motion.by_geom1() * block.about, motion.by_geom2 * block.about};
-  const ContactMatrix by_both = motion.by_both * block.about;
-  ContactChange change;
+  const Matrix by_both = by_geometry * (motion.by_both * block.about).eval();
+  const Matrix by_second = by_geometry * (motion.by_geom2 * block.about).eval(), by_first = by_both - by_second;
+  ContactColumn<N> column;
   const int common = ForExclusiveDofs(
       model, LastDof(model, block.body[0]), LastDof(model, block.body[1]), [&](int dof, int side) {
+        // signed: the relative motion is that of body 2
         const double sign = side ? 1 : -1;
         const Vec6 S = sign * MotionAbout(Vec6Map(data->cdof + 6 * dof), shift[side]);
-        change.dof = dof;
-        change.geometry = by_geom[side] * S;
-        change.Ua = CrossMotion(S, Va[side]) - sign * MotionAbout(tree.axis_field(dof), shift[side]);
-        change.Uv = CrossMotion(S, Vv[side]) + sign * MotionAbout(tree.axis_rate(dof), shift[side]);
-        change.S = S;
-        f(static_cast<const ContactChange&>(change));
+        const Vec6 Ua = CrossMotion(S, Va[side]) - sign * MotionAbout(tree.axis_field(dof), shift[side]);
+        const Vec6 Uv = CrossMotion(S, Vv[side]) + sign * MotionAbout(tree.axis_rate(dof), shift[side]);
+        column.q.noalias() = sign * ((side ? by_second : by_first) * S) - by_a * Ua - by_v * Uv;
+        column.v.noalias() = -by_v * S;
+        column.a.noalias() = -by_a * S;
+        f(dof, static_cast<const ContactColumn<N>&>(column));
       });
+  column.v.setZero();
+  column.a.setZero();
   for (int dof = common; dof >= 0; dof = model->dof_parentid[dof]) {
     const Vec6 S = Vec6Map(data->cdof + 6 * dof);
-    change.dof = dof;
-    change.geometry = by_both * S;
-    change.Ua = CrossMotion(S, Va[1] - Va[0]);
-    change.Uv = CrossMotion(S, Vv[1] - Vv[0]);
-    change.S.setZero();
-    f(static_cast<const ContactChange&>(change));
+    column.q.noalias() = by_both * S - by_a * CrossMotion(S, Va[1] - Va[0]) - by_v * CrossMotion(S, Vv[1] - Vv[0]);
+    f(dof, static_cast<const ContactColumn<N>&>(column));
   }
 }
 

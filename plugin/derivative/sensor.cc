@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/simd.h"
+
 namespace costate {
 
 namespace {
@@ -53,17 +55,24 @@ void SensorRows::Begin(int count) {
   std::fill_n(factor_.begin(), static_cast<std::size_t>(count) * nv_, 0.0);
 }
 
+namespace {
+
+// to += factor from, blocks of a row of da
+COSTATE_SIMD void AddMultiple(double factor, const double* from, int stride, int blocks, double* to) {
+  constexpr int kWidth = BlockedMatrix::kWidth;
+  for (int b = 0; b < blocks; b++, from += stride, to += kWidth) {
+    for (int c = 0; c < kWidth; c++) to[c] += factor * from[c];
+  }
+}
+
+}  // namespace
+
 void SensorRows::MultiplyOut(const BlockedMatrix& da) {
   constexpr int kWidth = BlockedMatrix::kWidth;
   for (int dof = 0; dof < nv_; dof++) {
     for (int k = 0; k < count_; k++) {
-      const double factor = by_a(k, dof);
-      if (factor == 0) continue;
-      for (int b = 0; b < da.blocks(); b++) {
-        const double* from = da.block(b) + dof * kWidth;
-        double* to = value_.data() + k * width_ + b * kWidth;
-        for (int c = 0; c < kWidth; c++) to[c] += factor * from[c];
-      }
+      if (by_a(k, dof) == 0) continue;
+      AddMultiple(by_a(k, dof), da.block(0) + dof * kWidth, nv_ * kWidth, da.blocks(), value_.data() + k * width_);
     }
   }
 }

@@ -18,6 +18,8 @@
 
 namespace costate {
 
+struct ContactBlock;
+
 /// All that is known at a point when its sensors are differentiated.
 struct SensorPoint {
   const mjModel* m = nullptr;
@@ -122,6 +124,8 @@ class SensorDerivative {
   // sensor_contact.cc
   bool Contact(int i);
   bool NetContact(int i, const int* field);
+  template <typename F>
+  void ForContact(const ContactBlock& block, const ContactMotion& motion, bool pushes, F f);
 
   // sensor_distance.cc
   bool Rangefinder(int i);

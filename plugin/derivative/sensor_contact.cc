@@ -43,6 +43,20 @@ int Match(const mjModel* m, const mjData* d, const mjContact& contact, int i) {
 
 }  // namespace
 
+// f(dof, columns of (dφ, dp, Ω) and of the force in the contact's basis)
+template <typename F>
+void SensorDerivative::ForContact(const ContactBlock& block, const ContactMotion& motion, bool pushes, F f) {
+  Eigen::Matrix<double, 13, 7> by_geometry = Eigen::Matrix<double, 13, 7>::Identity();
+  Eigen::Matrix<double, 13, 6> by_a = Eigen::Matrix<double, 13, 6>::Zero(), by_v = by_a;
+  if (pushes) {
+    const int dim = static_cast<int>(block.f_by_a.rows());
+    by_geometry.middleRows(7, dim) = block.f_by_geometry;
+    by_a.middleRows(7, dim) = block.f_by_a;
+    by_v.middleRows(7, dim) = block.f_by_v;
+  }
+  ForContactDofs<13>(at_.m, at_.d, *at_.tree, block, motion, by_geometry, by_a, by_v, f);
+}
+
 bool SensorDerivative::Contact(int i) {
   const mjModel* m = at_.m;
   const mjData* d = at_.d;
@@ -92,22 +106,17 @@ bool SensorDerivative::Contact(int i) {
       put(mjCONDATA_FORCE, column, Vec3(f[0], f[1], sign * f[2]));
       put(mjCONDATA_TORQUE, column, Vec3(f[3], f[4], sign * f[5]));
     };
-    ForContactDofs(m, d, *at_.tree, block, *motion, [&](const ContactChange& change) {
-      const Vec3 turn = change.geometry.tail<3>();
-      if (field[mjCONDATA_DIST] >= 0) rows_.at(field[mjCONDATA_DIST], change.dof) = change.geometry[0];
-      put(mjCONDATA_POS, change.dof, change.geometry.segment<3>(1));
-      put(mjCONDATA_NORMAL, change.dof, sign * turn.cross(Vec3Map(contact.frame)));
-      put(mjCONDATA_TANGENT, change.dof, sign * turn.cross(Vec3Map(contact.frame + 3)));
-      if (!pushes) return;
-      Vec6 by_q = Vec6::Zero(), by_v = Vec6::Zero(), by_a = Vec6::Zero();
-      by_q.head(contact.dim) = block.f_by_geometry * change.geometry - block.f_by_a * change.Ua - block.f_by_v * change.Uv;
-      by_v.head(contact.dim) = -block.f_by_v * change.S;
-      by_a.head(contact.dim) = -block.f_by_a * change.S;
-      put_force(change.dof, by_q);
-      put_force(nv_ + change.dof, by_v);
-      for (int k = 0; k < 3; k++) {
-        if (field[mjCONDATA_FORCE] >= 0) rows_.by_a(field[mjCONDATA_FORCE] + k, change.dof) += (k == 2 ? sign : 1) * by_a[k];
-        if (field[mjCONDATA_TORQUE] >= 0) rows_.by_a(field[mjCONDATA_TORQUE] + k, change.dof) += (k == 2 ? sign : 1) * by_a[3 + k];
+    ForContact(block, *motion, pushes, [&](int dof, const ContactColumn<13>& column) {
+      const Vec3 turn = column.q.segment<3>(4);
+      if (field[mjCONDATA_DIST] >= 0) rows_.at(field[mjCONDATA_DIST], dof) = column.q[0];
+      put(mjCONDATA_POS, dof, column.q.segment<3>(1));
+      put(mjCONDATA_NORMAL, dof, sign * turn.cross(Vec3Map(contact.frame)));
+      put(mjCONDATA_TANGENT, dof, sign * turn.cross(Vec3Map(contact.frame + 3)));
+      put_force(dof, column.q.tail<6>());
+      put_force(nv_ + dof, column.v.tail<6>());
+      for (int k = 0; k < 6; k++) {
+        const int kind = k < 3 ? mjCONDATA_FORCE : mjCONDATA_TORQUE;
+        if (field[kind] >= 0) rows_.by_a(field[kind] + k % 3, dof) += (k % 3 == 2 ? sign : 1) * column.a[7 + k];
       }
     });
     rows_.Store(*at_.da, first, out_);
@@ -147,15 +156,11 @@ bool SensorDerivative::NetContact(int i, const int* field) {
       }
       put(kWeight, dw);
     };
-    ForContactDofs(m, d, *at_.tree, block, *motion, [&](const ContactChange& change) {
-      Vec6 by_q = Vec6::Zero(), by_v = Vec6::Zero(), by_a = Vec6::Zero();
-      by_q.head(contact.dim) = block.f_by_geometry * change.geometry - block.f_by_a * change.Ua - block.f_by_v * change.Uv;
-      by_v.head(contact.dim) = -block.f_by_v * change.S;
-      by_a.head(contact.dim) = -block.f_by_a * change.S;
+    ForContact(block, *motion, true, [&](int dof, const ContactColumn<13>& column) {
       const Vec3 zero = Vec3::Zero();
-      add(by_q, change.geometry.tail<3>(), change.geometry.segment<3>(1), [&](int k, double x) { rows_.at(k, change.dof) += x; });
-      add(by_v, zero, zero, [&](int k, double x) { rows_.at(k, nv_ + change.dof) += x; });
-      add(by_a, zero, zero, [&](int k, double x) { rows_.by_a(k, change.dof) += x; });
+      add(column.q.tail<6>(), column.q.segment<3>(4), column.q.segment<3>(1), [&](int k, double x) { rows_.at(k, dof) += x; });
+      add(column.v.tail<6>(), zero, zero, [&](int k, double x) { rows_.at(k, nv_ + dof) += x; });
+      add(column.a.tail<6>(), zero, zero, [&](int k, double x) { rows_.by_a(k, dof) += x; });
     });
   }
   if (weight == 0) return true;

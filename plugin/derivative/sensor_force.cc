@@ -96,13 +96,14 @@ bool SensorDerivative::ForceTorque(int i) {
     if (!motion) return false;
     ContactBlock block;
     if (!block.Fill(m, d, tree, contact)) continue;
-    const Vec3 shift = origin - block.origin;
-    const auto add = [&](const Vec6& wrench) -> Vec3 { return (inside2 ? -1 : 1) * seen(WrenchAbout(wrench, shift)); };
-    ForContactDofs(m, d, tree, block, *motion, [&](const ContactChange& change) {
-      rows_.Add(change.dof, add(block.F_by_geometry * change.geometry - block.F_by_a * change.Ua - block.F_by_v * change.Uv));
-      rows_.Add(nv_ + change.dof, add(-block.F_by_v * change.S));
-      rows_.AddByA(change.dof, add(-block.F_by_a * change.S));
-    });
+    Eigen::Matrix<double, 3, 6> seen_wrench;
+    for (int k = 0; k < 6; k++) seen_wrench.col(k) = (inside2 ? -1 : 1) * seen(WrenchAbout(Vec6::Unit(k), origin - block.origin));
+    ForContactDofs<3>(m, d, tree, block, *motion, seen_wrench * block.F_by_geometry, seen_wrench * block.F_by_a,
+                      seen_wrench * block.F_by_v, [&](int dof, const ContactColumn<3>& column) {
+                        rows_.Add(dof, column.q);
+                        rows_.Add(nv_ + dof, column.v);
+                        rows_.AddByA(dof, column.a);
+                      });
   }
   rows_.Store(*at_.da, m->sensor_adr[i], out_);
   return true;
@@ -132,12 +133,12 @@ bool SensorDerivative::Touch(int i) {
     if (!motion) return false;
     ContactBlock block;
     if (!block.Fill(m, d, *at_.tree, contact)) continue;
-    ForContactDofs(m, d, *at_.tree, block, *motion, [&](const ContactChange& change) {
-      rows_.at(0, change.dof) += block.f_by_geometry.row(0).dot(change.geometry) - block.f_by_a.row(0).dot(change.Ua) -
-                                 block.f_by_v.row(0).dot(change.Uv);
-      rows_.at(0, nv_ + change.dof) -= block.f_by_v.row(0).dot(change.S);
-      rows_.by_a(0, change.dof) -= block.f_by_a.row(0).dot(change.S);
-    });
+    ForContactDofs<1>(m, d, *at_.tree, block, *motion, block.f_by_geometry.row(0), block.f_by_a.row(0), block.f_by_v.row(0),
+                      [&](int dof, const ContactColumn<1>& column) {
+                        rows_.at(0, dof) += column.q[0];
+                        rows_.at(0, nv_ + dof) += column.v[0];
+                        rows_.by_a(0, dof) += column.a[0];
+                      });
   }
   rows_.Store(*at_.da, m->sensor_adr[i], out_);
   return true;
