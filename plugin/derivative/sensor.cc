@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/simd.h"
-
 namespace costate {
 
 namespace {
@@ -55,30 +53,27 @@ void SensorRows::Begin(int count) {
   std::fill_n(factor_.begin(), static_cast<std::size_t>(count) * nv_, 0.0);
 }
 
-namespace {
-
-// to += factor from, blocks of a row of da
-COSTATE_SIMD void AddMultiple(double factor, const double* from, int stride, int blocks, double* to) {
-  constexpr int kWidth = BlockedMatrix::kWidth;
-  for (int b = 0; b < blocks; b++, from += stride, to += kWidth) {
-    for (int c = 0; c < kWidth; c++) to[c] += factor * from[c];
-  }
-}
-
-}  // namespace
-
 void SensorRows::MultiplyOut(const BlockedMatrix& da) {
   constexpr int kWidth = BlockedMatrix::kWidth;
   for (int dof = 0; dof < nv_; dof++) {
     for (int k = 0; k < count_; k++) {
-      if (by_a(k, dof) == 0) continue;
-      AddMultiple(by_a(k, dof), da.block(0) + dof * kWidth, nv_ * kWidth, da.blocks(), value_.data() + k * width_);
+      const double factor = by_a(k, dof);
+      if (factor == 0) continue;
+      for (int b = 0; b < da.blocks(); b++) {
+        const double* from = da.block(b) + dof * kWidth;
+        double* to = value_.data() + k * width_ + b * kWidth;
+        for (int c = 0; c < kWidth; c++) to[c] += factor * from[c];
+      }
     }
   }
 }
 
 void SensorRows::Store(const BlockedMatrix& da, int first, StepDerivative* out) {
   MultiplyOut(da);
+  Store(first, out);
+}
+
+void SensorRows::Store(int first, StepDerivative* out) const {
   const int ndx = static_cast<int>(out->C.cols());
   for (int k = 0; k < count_; k++) {
     for (int c = 0; c < ndx; c++) out->C(first + k, c) = at(k, c);
@@ -96,6 +91,7 @@ SensorDerivative::SensorDerivative(const mjModel* m)
     end = std::max(end, subtree_end_[b]);
   }
   rows_.Resize(nv_, ndx_ + static_cast<int>(m->nu));
+  wrench_.Resize(nv_, ndx_ + static_cast<int>(m->nu));
 }
 
 void SensorDerivative::Compute(const SensorPoint& point, StepDerivative* out, bool none) {
@@ -106,6 +102,8 @@ void SensorDerivative::Compute(const SensorPoint& point, StepDerivative* out, bo
   out->D.setZero(m->nsensordata, m->nu);
   std::fill(differenced_.begin(), differenced_.end(), 0);
   any_differenced_ = has_momentum_ = has_forces_ = has_tendons_ = false;
+  wrench_body_ = -1;
+  block_.clear();
   if (m->opt.disableflags & mjDSBL_SENSOR) return;
   for (int i = 0; i < m->nsensor; i++) {
     if (!none && Sensor(i)) {

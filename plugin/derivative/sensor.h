@@ -11,14 +11,13 @@
 #include "derivative/actuation.h"
 #include "derivative/chain.h"
 #include "derivative/constraint.h"
+#include "derivative/contact_block.h"
 #include "derivative/moment.h"
 #include "derivative/spatial_tendon.h"
 #include "derivative/tree_derivative.h"
 #include "derivative/tree_solver.h"
 
 namespace costate {
-
-struct ContactBlock;
 
 /// All that is known at a point when its sensors are differentiated.
 struct SensorPoint {
@@ -36,16 +35,20 @@ class SensorRows {
   void Resize(int nv, int columns);
   void Begin(int count);
   double& at(int row, int column) { return value_[row * width_ + column]; }
+  double at(int row, int column) const { return value_[row * width_ + column]; }
   double& by_a(int row, int dof) { return factor_[dof * count_ + row]; }
-  /// A vector into rows [0, 3) of one column.
-  void Add(int column, const Vec3& v) {
-    for (int k = 0; k < 3; k++) at(k, column) += v[k];
+  /// A vector into the first rows of one column.
+  template <int N>
+  void Add(int column, const Eigen::Matrix<double, N, 1>& v) {
+    for (int k = 0; k < N; k++) at(k, column) += v[k];
   }
-  void AddByA(int dof, const Vec3& v) {
-    for (int k = 0; k < 3; k++) by_a(k, dof) += v[k];
+  template <int N>
+  void AddByA(int dof, const Eigen::Matrix<double, N, 1>& v) {
+    for (int k = 0; k < N; k++) by_a(k, dof) += v[k];
   }
   /// Adds by_a · da, then copies row k to row `first` + k of (C, D).
   void Store(const BlockedMatrix& da, int first, StepDerivative* out);
+  void Store(int first, StepDerivative* out) const;
   void MultiplyOut(const BlockedMatrix& da);
 
   static constexpr int kMost = 25;  // all fields of a contact
@@ -118,6 +121,7 @@ class SensorDerivative {
 
   // sensor_force.cc
   void FindForces();
+  bool FindWrench(int body);
   bool ForceTorque(int i);
   bool Touch(int i);
 
@@ -133,10 +137,20 @@ class SensorDerivative {
 
   void Cutoff(int i);
 
+  // a contact linearized once for all sensors that measure it
+  struct SensedContact {
+    ContactBlock block;
+    bool filled = false, pushes = false;
+  };
+  const SensedContact& FindContact(int contact);
+
   SensorPoint at_;
   StepDerivative* out_ = nullptr;
   int nv_, ndx_;
-  SensorRows rows_;
+  SensorRows rows_, wrench_;             // of one sensor; of the interaction wrench of wrench_body_
+  int wrench_body_ = -1;
+  bool wrench_closed_ = false;
+  std::vector<SensedContact> block_;
   std::vector<int> subtree_end_;  // bodies of the subtree of b are [b, subtree_end_[b])
   std::vector<char> differenced_;
   bool any_differenced_ = false;

@@ -95,8 +95,8 @@ bool SensorDerivative::Contact(int i) {
     const mjContact& contact = d->contact[c];
     const ContactMotion* motion = at_.constraint->contact_motion(c);
     if (!motion) return false;
-    ContactBlock block;
-    const bool pushes = block.Fill(m, d, *at_.tree, contact);
+    const ContactBlock& block = FindContact(c).block;
+    const bool pushes = FindContact(c).pushes;
     rows_.Begin(size);
     const auto put = [&](int kind, int column, const Vec3& v) {
       for (int k = 0; k < 3 && field[kind] >= 0; k++) rows_.at(field[kind] + k, column) += v[k];
@@ -134,8 +134,8 @@ bool SensorDerivative::NetContact(int i, const int* field) {
   double weight = 0;
   for (const MatchedContact& match : matched_) {
     const mjContact& contact = d->contact[match.contact];
-    ContactBlock block;
-    if (contact.efc_address < 0 || !block.Fill(m, d, *at_.tree, contact)) continue;
+    if (contact.efc_address < 0 || !FindContact(match.contact).pushes) continue;
+    const ContactBlock& block = FindContact(match.contact).block;
     const double w = block.f.head<3>().norm();
     if (w == 0) continue;
     const ContactMotion* motion = at_.constraint->contact_motion(match.contact);

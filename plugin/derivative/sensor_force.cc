@@ -34,42 +34,35 @@ void SensorDerivative::FindForces() {
   }
 }
 
-// (M14) inertial wrench of the subtree less what acts on it from outside
-bool SensorDerivative::ForceTorque(int i) {
+const SensorDerivative::SensedContact& SensorDerivative::FindContact(int contact) {
+  block_.resize(at_.d->ncon);
+  SensedContact& sensed = block_[contact];
+  if (!sensed.filled) sensed.pushes = sensed.block.Fill(at_.m, at_.d, *at_.tree, at_.d->contact[contact]);
+  sensed.filled = true;
+  return sensed;
+}
+
+// (M14) wrench_: inertial wrench of the subtree less what acts on it from outside, about the tree's origin
+bool SensorDerivative::FindWrench(int body) {
+  if (wrench_body_ == body) return wrench_closed_;
   const mjModel* m = at_.m;
   const mjData* d = at_.d;
   const TreeDerivative& tree = *at_.tree;
-  const bool torque = m->sensor_type[i] == mjSENS_TORQUE;
-  Frame site;
-  if (!FindFrame(mjOBJ_SITE, m->sensor_objid[i], &site)) return false;
-  const int body = site.body, end = subtree_end_[body];
-  if (body == 0 || HasBodyEquality(m, d, body, end)) return false;
+  const int end = subtree_end_[body];
+  wrench_body_ = body;
+  wrench_closed_ = body > 0 && !HasBodyEquality(m, d, body, end);
+  if (!wrench_closed_) return false;
   FindForces();
-  const Vec6 F = Vec6Map(d->cfrc_int + 6 * body);
-  const Mat3 R = site.R.transpose();
-  const auto seen = [&](const Vec6& wrench) -> Vec3 {
-    const Vec3 force = wrench.tail<3>();
-    return R * (torque ? Vec3(wrench.head<3>() - site.r.cross(force)) : force);
-  };
-  rows_.Begin(3);
-
-  // the sensor's own frame turns and moves
-  const Vec3 force = F.tail<3>(), moment = F.head<3>() - site.r.cross(force);
-  for (int dof = site.last; dof >= 0; dof = m->dof_parentid[dof]) {
-    const Vec6 S = Vec6Map(d->cdof + 6 * dof);
-    Vec3 change = -S.head<3>().cross(torque ? moment : force);
-    if (torque) change -= MotionAt(S, site.r).cross(force);
-    rows_.Add(dof, R * change);
-  }
+  wrench_.Begin(6);
 
   // d(I a + v ×* I v), as in (R3)
   ForSubtreeDofs(body, [&](int dof, int part) {
     const Vec6 S = Vec6Map(d->cdof + 6 * dof), inertial = Vec6Map(d->cfrc_int + 6 * part) + external_[part];
     const Inertia& I = tree.composite_inertia(part);
     const RotationMap& B = tree.composite_coriolis(part);
-    rows_.Add(dof, seen(CrossForce(S, inertial) + I * tree.axis_acceleration(dof) + B * tree.axis_rate(dof)));
-    rows_.Add(nv_ + dof, seen(I * tree.axis_sum(dof) + B * S));
-    rows_.AddByA(dof, seen(I * S));
+    wrench_.Add<6>(dof, CrossForce(S, inertial) + I * tree.axis_acceleration(dof) + B * tree.axis_rate(dof));
+    wrench_.Add<6>(nv_ + dof, I * tree.axis_sum(dof) + B * S);
+    wrench_.AddByA<6>(dof, I * S);
   });
 
   // applied wrenches rest in the world while their points move
@@ -79,9 +72,7 @@ bool SensorDerivative::ForceTorque(int i) {
     if (mju_isZero(load, 3)) continue;
     const Vec3 r = Vec3Map(d->xipos + 3 * b) - origin;
     for (int dof = LastDof(m, b); dof >= 0; dof = m->dof_parentid[dof]) {
-      Vec6 change = Vec6::Zero();
-      change.head<3>() = MotionAt(Vec6Map(d->cdof + 6 * dof), r).cross(Vec3Map(load));
-      rows_.Add(dof, -seen(change));
+      wrench_.Add<3>(dof, -MotionAt(Vec6Map(d->cdof + 6 * dof), r).cross(Vec3Map(load)));
     }
   }
 
@@ -93,19 +84,53 @@ bool SensorDerivative::ForceTorque(int i) {
     const bool inside1 = body1 >= body && body1 < end, inside2 = body2 >= body && body2 < end;
     if (inside1 == inside2) continue;
     const ContactMotion* motion = at_.constraint->contact_motion(c);
-    if (!motion) return false;
-    ContactBlock block;
-    if (!block.Fill(m, d, tree, contact)) continue;
-    Eigen::Matrix<double, 3, 6> seen_wrench;
-    for (int k = 0; k < 6; k++) seen_wrench.col(k) = (inside2 ? -1 : 1) * seen(WrenchAbout(Vec6::Unit(k), origin - block.origin));
-    ForContactDofs<3>(m, d, tree, block, *motion, seen_wrench * block.F_by_geometry, seen_wrench * block.F_by_a,
-                      seen_wrench * block.F_by_v, [&](int dof, const ContactColumn<3>& column) {
-                        rows_.Add(dof, column.q);
-                        rows_.Add(nv_ + dof, column.v);
-                        rows_.AddByA(dof, column.a);
+    if (!motion) return wrench_closed_ = false;
+    const SensedContact& sensed = FindContact(c);
+    if (!sensed.pushes) continue;
+    const ContactBlock& block = sensed.block;
+    Mat6 about;
+    for (int k = 0; k < 6; k++) about.col(k) = (inside2 ? -1 : 1) * WrenchAbout(Vec6::Unit(k), origin - block.origin);
+    ForContactDofs<6>(m, d, tree, block, *motion, about * block.F_by_geometry, about * block.F_by_a, about * block.F_by_v,
+                      [&](int dof, const ContactColumn<6>& column) {
+                        wrench_.Add<6>(dof, column.q);
+                        wrench_.Add<6>(nv_ + dof, column.v);
+                        wrench_.AddByA<6>(dof, column.a);
                       });
   }
-  rows_.Store(*at_.da, m->sensor_adr[i], out_);
+  wrench_.MultiplyOut(*at_.da);
+  return true;
+}
+
+// (M14) at the site, in its frame
+bool SensorDerivative::ForceTorque(int i) {
+  const mjModel* m = at_.m;
+  const mjData* d = at_.d;
+  const bool torque = m->sensor_type[i] == mjSENS_TORQUE;
+  Frame site;
+  if (!FindFrame(mjOBJ_SITE, m->sensor_objid[i], &site) || !FindWrench(site.body)) return false;
+  const Mat3 R = site.R.transpose();
+  Eigen::Matrix<double, 3, 6> seen = Eigen::Matrix<double, 3, 6>::Zero();
+  if (torque) seen.leftCols<3>() = R;
+  seen.rightCols<3>() = torque ? Mat3(-R * Skew(site.r)) : R;
+  rows_.Begin(3);
+  for (int column = 0; column < ndx_ + static_cast<int>(m->nu); column++) {
+    for (int k = 0; k < 3; k++) {
+      double sum = 0;
+      for (int n = 0; n < 6; n++) sum += seen(k, n) * wrench_.at(n, column);
+      rows_.at(k, column) = sum;
+    }
+  }
+
+  // the frame turns and moves
+  const Vec6 F = Vec6Map(d->cfrc_int + 6 * site.body);
+  const Vec3 force = F.tail<3>(), moment = F.head<3>() - site.r.cross(force);
+  for (int dof = site.last; dof >= 0; dof = m->dof_parentid[dof]) {
+    const Vec6 S = Vec6Map(d->cdof + 6 * dof);
+    Vec3 change = -S.head<3>().cross(torque ? moment : force);
+    if (torque) change -= MotionAt(S, site.r).cross(force);
+    rows_.Add<3>(dof, R * change);
+  }
+  rows_.Store(m->sensor_adr[i], out_);
   return true;
 }
 
@@ -131,8 +156,7 @@ bool SensorDerivative::Touch(int i) {
     }
     const ContactMotion* motion = at_.constraint->contact_motion(c);
     if (!motion) return false;
-    ContactBlock block;
-    if (!block.Fill(m, d, *at_.tree, contact)) continue;
+    const ContactBlock& block = FindContact(c).block;
     ForContactDofs<1>(m, d, *at_.tree, block, *motion, block.f_by_geometry.row(0), block.f_by_a.row(0), block.f_by_v.row(0),
                       [&](int dof, const ContactColumn<1>& column) {
                         rows_.at(0, dof) += column.q[0];

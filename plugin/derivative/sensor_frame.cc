@@ -128,9 +128,9 @@ bool SensorDerivative::FrameAcceleration(int i) {
     Vec3 by_q = linear ? q.acceleration : q.spin_rate;
     if (own) by_q -= q.rotation.cross(point.acceleration());
     const Vec6 S = Vec6Map(d->cdof + 6 * dof);
-    rows_.Add(dof, R * by_q);
-    rows_.Add(nv_ + dof, R * (linear ? v.acceleration : v.spin_rate));
-    rows_.AddByA(dof, R * (linear ? MotionAt(S, object.r) : Vec3(S.head<3>())));
+    rows_.Add<3>(dof, R * by_q);
+    rows_.Add<3>(nv_ + dof, R * (linear ? v.acceleration : v.spin_rate));
+    rows_.AddByA<3>(dof, R * (linear ? MotionAt(S, object.r) : Vec3(S.head<3>())));
   }
   rows_.Store(*at_.da, m->sensor_adr[i], out_);
   return true;
