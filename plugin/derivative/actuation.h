@@ -65,6 +65,7 @@ class Actuation {
   const std::vector<ActuatorSlope>& slopes() const { return slopes_; }
   /// Rows of joints whose total actuator force is at actuatorfrcrange: their force does not move.
   bool IsDofClamped(int dof) const { return clamped_[dof]; }
+  bool AnyDofClamped() const { return any_clamped_; }
 
  private:
   void Slopes(const mjModel* model, const mjData* data, int actuator);

@@ -93,7 +93,6 @@ double AnalyticBackend::Polish(const mjModel* m, mjData* d) {
 bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
   out->coverage.terms.clear();
   point_.Residual(m, d);
-  const int nv = static_cast<int>(m->nv);
   const auto cover = [&](const char* term, const std::string& reason) {
     return Cover(term, reason, &out->coverage, missing);
   };
@@ -108,12 +107,6 @@ bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, 
   if (actuation.empty()) actuation = tendons;
   if (actuation.empty()) actuation_.Compute(m, d, tendons_);
   if (switch_.actuation) actuation = "switched to differences";
-  for (int i = 0; i < nv && actuation.empty() && m->flg_gravcomp; i++) {
-    const int joint = m->dof_jntid[i];
-    if (m->jnt_actgravcomp[joint] && actuation_.IsDofClamped(i)) {
-      actuation = "gravity compensation within the clamped force of " + ElementName(m, mjOBJ_JOINT, joint);
-    }
-  }
   if (AnyGravityCompensationByActuators(m) && (!passive.empty() || !actuation.empty())) {
     if (passive.empty()) passive = "gravity compensation by actuators, with " + actuation;
     if (actuation.empty()) actuation = "gravity compensation by actuators, with " + passive;
@@ -174,6 +167,7 @@ void AnalyticBackend::PrepareTree(const mjModel* m, mjData* d, const TendonMomen
 void AnalyticBackend::AddForces(const mjModel* m, const mjData* d, Columns* R) const {
   if (closed_passive_) AddPassive(m, d, tendons_, R);
   if (closed_actuation_) actuation_.Add(m, d, R);
+  if (closed_passive_ && closed_actuation_ && actuation_.AnyDofClamped()) SubtractClampedGravity(m, d, actuation_, R);
 }
 
 bool AnalyticBackend::Terms(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {

@@ -5,6 +5,8 @@
 #include <Eigen/Core>
 #include <cmath>
 
+#include "derivative/actuation.h"
+
 namespace costate {
 
 namespace {
@@ -165,11 +167,45 @@ void AddPassive(const mjModel* m, const mjData* d, const TendonMoments& tendons,
   for (int t = 0; t < m->ntendon; t++) AddTendon(m, d, t, tendons[t], R);
 }
 
+bool CompensatesGravity(const mjModel* m) {
+  const bool passive = !(Disabled(m, mjDSBL_SPRING) && Disabled(m, mjDSBL_DAMPER));
+  return passive && m->flg_gravcomp && !Disabled(m, mjDSBL_GRAVITY);
+}
+
+void SubtractClampedGravity(const mjModel* m, const mjData* d, const Actuation& actuation, Columns* R) {
+  if (!CompensatesGravity(m)) return;
+  const int nv = static_cast<int>(m->nv);
+  std::vector<char> wanted(nv, 0);
+  bool any = false;
+  for (int i = 0; i < nv; i++) {
+    wanted[i] = actuation.IsDofClamped(i) && m->jnt_actgravcomp[m->dof_jntid[i]];
+    any = any || wanted[i];
+  }
+  if (!any) return;
+
+  // c_j = Σ v_j(x) × G over the bodies that j moves
+  std::vector<Vec3> c(nv, Vec3::Zero());
+  const auto axis = [&](int j) { return Vec3(Vec3Map(d->cdof + 6 * j)); };
+  for (int b = 1; b < m->nbody; b++) {
+    if (m->body_gravcomp[b] == 0) continue;
+    const Vec3 load = -m->body_mass[b] * m->body_gravcomp[b] * Vec3Map(m->opt.gravity);
+    const Vec3 r = Vec3Map(d->xipos + 3 * b) - Vec3Map(d->subtree_com + 3 * m->body_rootid[b]);
+    for (int j = LastDofOf(m, b); j >= 0; j = m->dof_parentid[j]) {
+      c[j] += (Vec3Map(d->cdof + 6 * j + 3) + axis(j).cross(r)).cross(load);
+    }
+  }
+  for (int j = 0; j < nv; j++) {
+    for (int i = j; i >= 0; i = m->dof_parentid[i]) {
+      if (wanted[i]) (*R)(i, j) -= axis(i).dot(c[j]);
+      if (wanted[j] && i != j) (*R)(j, i) -= axis(i).dot(c[j]);
+    }
+  }
+}
+
 bool WorldLoads(const mjModel* m, const mjData* d, bool gravity_compensation, std::vector<double>* load) {
   load->assign(6 * m->nbody, 0);
   bool any = false;
-  const bool passive = !(Disabled(m, mjDSBL_SPRING) && Disabled(m, mjDSBL_DAMPER));
-  const bool compensate = gravity_compensation && passive && m->flg_gravcomp && !Disabled(m, mjDSBL_GRAVITY);
+  const bool compensate = gravity_compensation && CompensatesGravity(m);
   for (int b = 1; b < m->nbody; b++) {
     double* out = load->data() + 6 * b;
     for (int k = 0; k < 3; k++) {

@@ -12,6 +12,8 @@
 
 namespace costate {
 
+class Actuation;
+
 /// "" if all passive forces of this model are known in closed form, else the first that is not, and why.
 std::string PassiveMissing(const mjModel* model);
 
@@ -28,6 +30,12 @@ struct Damping {
 };
 Damping DofDamping(const mjModel* model, int dof);
 Damping TendonDamping(const mjModel* model, int tendon);
+
+/// Is gravity compensated?
+bool CompensatesGravity(const mjModel* model);
+
+/// Takes gravity compensation back out of R in the rows of joints that count it as actuator force and are clamped. (P4)
+void SubtractClampedGravity(const mjModel* model, const mjData* data, const Actuation& actuation, Columns* R);
 
 /// World-fixed loads at each xipos, (torque; force): gravity compensation and xfrc_applied. @return false if all are zero.
 bool WorldLoads(const mjModel* model, const mjData* data, bool gravity_compensation, std::vector<double>* load);
