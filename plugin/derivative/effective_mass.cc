@@ -52,12 +52,11 @@ EffectiveMass::EffectiveMass(const mjModel* model)
     : solver_(model->dof_parentid, static_cast<int>(model->nv)), diagonal_(model->nv), slope_(model->nv) {}
 
 std::string EffectiveMass::Missing(const mjModel* m) {
-  if (m->opt.integrator == mjINT_IMPLICIT) return "implicit: the Coriolis part of its damping matrix moves";
-  if (m->opt.integrator != mjINT_IMPLICITFAST) return "";
+  if (m->opt.integrator == mjINT_EULER) return "";
   std::string missing = PassiveMissing(m);
   if (missing.empty()) missing = Actuation::Missing(m);
   if (missing.empty() && HasFluid(m)) missing = "fluid forces";
-  if (!missing.empty()) return "implicitfast: damping matrix of " + missing;
+  if (!missing.empty()) return "implicit damping of " + missing;
   return "";
 }
 
@@ -102,7 +101,7 @@ bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const TendonMomen
     Add(i, i, h * damping.Slope(d->qvel[i]));
     slope_[i] = h * damping.SlopeSlope(d->qvel[i]);
   }
-  if (m->opt.integrator == mjINT_IMPLICITFAST) {
+  if (m->opt.integrator != mjINT_EULER) {
     // tendon damping and actuators' velocity gains
     for (int t = 0; t < m->ntendon && Damps(m); t++) {
       const Damping damping = TendonDamping(m, t);
@@ -137,15 +136,34 @@ bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const TendonMomen
   }
 
   // ā = M'⁻¹ M a
+  if (m->opt.integrator != mjINT_IMPLICIT) coriolis_.reset();
+  else if (!coriolis_) coriolis_ = std::make_unique<CoriolisDamping>(m);
   free_.clear();
   if (m->opt.integrator == mjINT_IMPLICITFAST) AddFreeBodies(m, d);
   applied_.resize(nv);
   mj_mulM(m, d, applied_.data(), a);
   difference_ = applied_;
-  if (!solver_.Factor()) return false;
-  solver_.Solve(applied_.data());
+  if (!Factor(m, d)) return false;
+  if (coriolis_) applied_ = lu_.solve(difference_);
+  else solver_.Solve(applied_.data());
   for (const FreeBody& free : free_) applied_.segment<6>(free.dof) = free.lu.solve(difference_.segment<6>(free.dof));
   difference_ = Eigen::Map<const Eigen::VectorXd>(a, nv) - applied_;
+  return true;
+}
+
+bool EffectiveMass::Factor(const mjModel* m, const mjData* d) {
+  if (!coriolis_) return solver_.Factor();
+  coriolis_->Compute(m, d, &bias_);
+  Eigen::MatrixXd whole = bias_;
+  for (int i = 0; i < m->nv; i++) {
+    whole(i, i) += solver_.diagonal(i);
+    for (int k = 0; k < solver_.row_size(i); k++) {
+      const int j = solver_.row_columns(i)[k];
+      whole(i, j) += solver_.row(i)[k];
+      whole(j, i) += solver_.row(i)[k];
+    }
+  }
+  lu_.compute(whole);
   return true;
 }
 
@@ -275,6 +293,7 @@ void EffectiveMass::AddColumns(const mjModel* m, const mjData* d, Columns* E) co
   }
   for (const Damper& damper : damper_) AddDamperColumns(m, damper, E);
   for (const FreeBody& free : free_) AddFreeColumns(m, d, free, E);
+  if (coriolis_) coriolis_->AddColumns(m, d, applied_, E);
 }
 
 void EffectiveMass::Apply(BlockedMatrix* X, BlockedMatrix* E) const {
@@ -299,8 +318,13 @@ void EffectiveMass::Apply(BlockedMatrix* X, BlockedMatrix* E) const {
       rows.noalias() -= free.damping * ConstRows(x + free.dof * kWidth);
       saved = std::copy(rows.data(), rows.data() + 6 * kWidth, saved);
     }
+    if (coriolis_) {
+      Eigen::Map<Eigen::Matrix<double, Eigen::Dynamic, kWidth, Eigen::RowMajor>> rows(e, nv, kWidth);
+      rows.noalias() -= bias_ * Eigen::Map<const Eigen::Matrix<double, Eigen::Dynamic, kWidth, Eigen::RowMajor>>(x, nv, kWidth);
+      rows = lu_.solve(rows).eval();
+    }
   }
-  solver_.Solve(E, false);
+  if (!coriolis_) solver_.Solve(E, false);
   saved = right_side_.data();
   for (int b = 0; b < X->blocks(); b++) {
     double* x = X->block(b);
@@ -312,7 +336,7 @@ void EffectiveMass::Apply(BlockedMatrix* X, BlockedMatrix* E) const {
   }
 }
 
-// e −= (M' − M) x, or its transpose: only the blocks of free bodies are not symmetric
+// e −= (M' − M) x, or its transpose: only the blocks of free bodies and the bias are not symmetric
 void EffectiveMass::SubtractDifference(const double* x, bool transposed, double* e) const {
   for (std::size_t i = 0; i < diagonal_.size(); i++) e[i] -= diagonal_[i] * x[i];
   for (const Entry& entry : entries_) {
@@ -325,12 +349,19 @@ void EffectiveMass::SubtractDifference(const double* x, bool transposed, double*
     if (transposed) to.noalias() -= free.damping.transpose() * from;
     else to.noalias() -= free.damping * from;
   }
+  if (!coriolis_) return;
+  Eigen::Map<Eigen::VectorXd> to(e, diagonal_.size());
+  const Eigen::Map<const Eigen::VectorXd> from(x, diagonal_.size());
+  if (transposed) to.noalias() -= bias_.transpose() * from;
+  else to.noalias() -= bias_ * from;
 }
 
 void EffectiveMass::Apply(double* x, double* e) const {
   SubtractDifference(x, false, e);
   right_side_.assign(e, e + diagonal_.size());
-  solver_.Solve(e);
+  Eigen::Map<Eigen::VectorXd> all(e, diagonal_.size());
+  if (coriolis_) all = lu_.solve(all).eval();
+  else solver_.Solve(e);
   for (const FreeBody& free : free_) Eigen::Map<Vec6>(e + free.dof) = free.lu.solve(Vec6Map(right_side_.data() + free.dof));
   for (std::size_t i = 0; i < diagonal_.size(); i++) x[i] += e[i];
 }
@@ -338,7 +369,9 @@ void EffectiveMass::Apply(double* x, double* e) const {
 void EffectiveMass::ApplyTransposed(double* y, double* z) const {
   // z = M'⁻ᵀ y, then y − (M' − M)ᵀ z
   std::copy(y, y + diagonal_.size(), z);
-  solver_.Solve(z);
+  Eigen::Map<Eigen::VectorXd> all(z, diagonal_.size());
+  if (coriolis_) all = lu_.transpose().solve(all).eval();
+  else solver_.Solve(z);
   for (const FreeBody& free : free_) Eigen::Map<Vec6>(z + free.dof) = free.lu.transpose().solve(Vec6Map(y + free.dof));
   SubtractDifference(z, true, y);
 }

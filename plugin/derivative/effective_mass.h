@@ -4,6 +4,7 @@
 
 #include <mujoco/mujoco.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 
 #include "derivative/actuation.h"
 #include "derivative/columns.h"
+#include "derivative/coriolis.h"
 #include "derivative/passive.h"
 #include "derivative/spatial.h"
 #include "derivative/tree_solver.h"
@@ -72,6 +74,7 @@ class EffectiveMass {
   };
   void AddDamper(const Damper& damper);
   void AddDamperColumns(const mjModel* model, const Damper& damper, Columns* E) const;
+  bool Factor(const mjModel* model, const mjData* data);
   void Add(int row, int col, double value);
   void AddFreeBodies(const mjModel* model, const mjData* data);
   void AddFreeColumns(const mjModel* model, const mjData* data, const FreeBody& free, Columns* E) const;
@@ -81,6 +84,9 @@ class EffectiveMass {
   std::vector<double> slope_;         // d(diagonal)/dv, from polynomial damping
   std::vector<Entry> entries_;        // strictly lower part of M' − M
   std::vector<FreeBody> free_;
+  std::unique_ptr<CoriolisDamping> coriolis_;  // implicit alone: M' is not symmetric
+  Eigen::MatrixXd bias_;                       // its part of M' − M
+  Eigen::PartialPivLU<Eigen::MatrixXd> lu_;    // of the whole M'
   std::vector<Damper> damper_;        // those whose part of M' moves
   mutable std::vector<double> right_side_;
   Eigen::VectorXd applied_, difference_;

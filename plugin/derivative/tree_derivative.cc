@@ -46,7 +46,7 @@ void TreeDerivative::Forward(const mjModel* model, const mjData* data, const Tre
       for (int k = j; k < group_end; k++) {
         const Vec6 S = Vec6Map(data->cdof + 6 * k);
         Dof& dof = dof_[k];
-        const double qd = input.velocity ? data->qvel[k] : 0;
+        const double qd = !input.velocity ? 0 : input.v ? input.v[k] : data->qvel[k];
         dof.psid = CrossMotion(body.v, S);
         dof.psidd = CrossMotion(body.a, S) + CrossMotion(body.v, dof.psid);
         dof.aS = CrossMotion(S, body.va);

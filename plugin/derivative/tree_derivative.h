@@ -27,6 +27,7 @@ struct TreeInput {
   const double* a = nullptr;     ///< acceleration at which r is differentiated (nv)
   const double* e = nullptr;     ///< also ∂(M e)/∂q (nv); null: not wanted
   const double* load = nullptr;  ///< world-fixed (torque; force) at each xipos (nbody × 6); null: none
+  const double* v = nullptr;     ///< velocity instead of data->qvel (nv); null: data's
   bool gravity = true;           ///< RNE includes gravity
   bool velocity = true;          ///< false: differentiate at v = 0
 };

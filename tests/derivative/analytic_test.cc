@@ -110,7 +110,7 @@ TEST_F(AnalyticTest, SpringsAndDampersAgreeWithTheStepAtRandomStates) {
   for (int j = 0; j < m->njnt; j++) m->jnt_stiffnesspoly[mjNPOLY * j] = 4, m->jnt_stiffnesspoly[mjNPOLY * j + 1] = 2;
   for (int i = 0; i < m->nv; i++) m->dof_dampingpoly[mjNPOLY * i] = 0.2, m->dof_dampingpoly[mjNPOLY * i + 1] = 0.1;
   m->tendon_stiffnesspoly[1] = 50;
-  for (int integrator : {mjINT_EULER, mjINT_IMPLICITFAST, mjINT_RK4}) {
+  for (int integrator : {mjINT_EULER, mjINT_IMPLICIT, mjINT_IMPLICITFAST, mjINT_RK4}) {
     m->opt.integrator = integrator;
     for (unsigned seed = 1; seed < 4; seed++) {
       SCOPED_TRACE(integrator * 10 + seed);
@@ -259,7 +259,7 @@ TEST_F(AnalyticTest, NamesTheTermThatHasNoClosedForm) {
   const DataPtr work = MakeData(model.get());
   mj_copyState(model.get(), data.get(), work.get(), mjSTATE_INTEGRATION);
   EXPECT_FALSE(AnalyticBackend(model.get(), true).Linearize(model.get(), work.get(), false, &out, &missing));
-  EXPECT_EQ(missing, "integrator: implicitfast: damping matrix of fluid forces");
+  EXPECT_EQ(missing, "integrator: implicit damping of fluid forces");
 
   AnalyticBackend mixed(model.get(), false);
   out = Linearize(&mixed, model.get(), data.get());
