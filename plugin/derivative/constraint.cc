@@ -6,6 +6,7 @@
 #include <costate/model.h>
 
 #include "derivative/chain.h"
+#include "derivative/contact_belt.h"
 #include "derivative/contact_block.h"
 #include "derivative/equilibrium.h"
 #include "derivative/fluid.h"
@@ -64,17 +65,19 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
   for (int c = 0; c < data->ncon; c++) {
     const mjContact& contact = data->contact[c];
     if (contact.efc_address < 0) continue;
-    const bool belt = mju_norm3(contact.surfacevel) != 0;
-    if (belt && missing->empty()) {
+    BeltMotion belt;
+    const bool moves = !exact_diagonal && geometry_.has_motion(c), has_belt = moves && HasBelt(model, contact);
+    const bool foreign = has_belt && !MoveBelt(model, data, contact, geometry_.motion(c), &belt);
+    if (foreign && missing->empty()) {
       *missing = "surface velocity of the contact of " + ElementName(model, mjOBJ_GEOM, contact.geom[0]) + " and " +
-                 ElementName(model, mjOBJ_GEOM, contact.geom[1]);
+                 ElementName(model, mjOBJ_GEOM, contact.geom[1]) + ", which is not its geoms'";
     }
-    if (belt || exact_diagonal || !geometry_.has_motion(c)) {
+    if (!moves || foreign) {
       const bool pyramid = data->efc_type[contact.efc_address] == mjCNSTR_CONTACT_PYRAMIDAL;
       Leave(model, data, contact.efc_address, pyramid ? 2 * (contact.dim - 1) : contact.dim);
     } else {
-      closed_contact_[c] = 1;
-      Contact(model, data, c, tree);
+      closed_contact_[c] = !has_belt;
+      Contact(model, data, c, tree, has_belt ? &belt : nullptr);
     }
   }
   return missing->empty();
@@ -111,19 +114,31 @@ void ConstraintDerivative::AddFollower(const mjModel* model, const mjData* data,
   out.active = any_body_ = true;
 }
 
-void ConstraintDerivative::Contact(const mjModel* model, const mjData* data, int c, const TreeDerivative& tree) {
+void ConstraintDerivative::Contact(const mjModel* model, const mjData* data, int c, const TreeDerivative& tree,
+                                   const BeltMotion* belt) {
   const mjContact& contact = data->contact[c];
   ContactBlock block;
-  if (!block.Fill(model, data, tree, contact)) return;
+  if (!block.Fill(model, data, tree, contact, false)) return;
   const ContactMotion& motion = geometry_.motion(c);
-  const ContactMatrix by_geom2 = motion.by_geom2 * block.about, by_geom1 = motion.by_geom1() * block.about;
   const int body1 = block.body[0], body2 = block.body[1];
+
+  // the wrench by the twist of geom 2 and by that of both, about the origin
+  const auto about = [&](const ContactMatrix& G, const Eigen::Matrix<double, 3, 6>* surface) {
+    Mat6 K;
+    K.noalias() = block.F_by_geometry * G;
+    if (surface) K.noalias() += block.F_by_belt * *surface;
+    K.leftCols<3>() += (K.rightCols<3>() * block.about.bottomLeftCorner<3, 3>()).eval();
+    return K;
+  };
+  const auto by_geom2 = [&] { return about(motion.by_geom2, belt ? &belt->by_geom2 : nullptr); };
+  const auto by_both = [&] { return about(motion.by_both, belt ? &belt->by_both : nullptr); };
 
   if (!block.moves[0] || !block.moves[1]) {
     // one body against the static world; on body 1 force and motion change sign together
     const bool second = block.moves[1];
     BodyConstraint& body = body_[second ? body2 : body1];
-    body.K += block.F_by_geometry * (second ? by_geom2 : ContactMatrix(-by_geom1));
+    body.K += by_geom2();
+    if (!second) body.K -= by_both();
     body.HH += block.F_by_a;
     body.Kv += block.F_by_v;
     body.F += second ? block.F : Vec6(-block.F);
@@ -132,9 +147,10 @@ void ConstraintDerivative::Contact(const mjModel* model, const mjData* data, int
   }
 
   Pair* pair = FindPair(model, body1, body2);
-  pair->K1 += block.F_by_geometry * by_geom1;
-  pair->K2 += block.F_by_geometry * by_geom2;
-  pair->Krig += block.F_by_geometry * motion.by_both * block.about;
+  const Mat6 K2 = by_geom2(), both = by_both();
+  pair->K1 += both - K2;
+  pair->K2 += K2;
+  pair->Krig += both;
   pair->HH += block.F_by_a;
   pair->Kv += block.F_by_v;
   body_[body2].F += block.F;
@@ -349,7 +365,7 @@ bool ConstraintDerivative::FindForce(const mjData* data, int efc, ScalarForce* o
 
 void ConstraintDerivative::DeclareCouplings(const mjModel* model, const mjData* data, TreeSolver* H) const {
   H->BeginCouplings();
-  std::vector<int> dofs;
+  std::vector<int>& dofs = coupled_;
   for (const Product& product : product_) {
     if (product.row != product.col) continue;
     dofs.clear();

@@ -16,6 +16,8 @@
 
 namespace costate {
 
+struct BeltMotion;
+
 class ConstraintDerivative {
  public:
   explicit ConstraintDerivative(const mjModel* model);
@@ -36,7 +38,7 @@ class ConstraintDerivative {
   /// Rows without closed form that carry force: their part of H is added here, their ∂r is the caller's.
   const std::vector<char>& remainder() const { return remainder_; }
 
-  /// How a contact's geometry moves; null when its rows are left in remainder().
+  /// How a contact's geometry moves; null when its rows are left in remainder(), or its surface velocity moves too.
   const ContactMotion* contact_motion(int contact) const { return closed_contact_[contact] ? &geometry_.motion(contact) : nullptr; }
 
   /// Force of a row of joint or tendon limits: df = −Σ J (q dq + v dv + a da) + turn·dq.
@@ -102,7 +104,7 @@ class ConstraintDerivative {
   };
   BallLimit MakeBallLimit(const mjModel* model, const mjData* data, int row) const;
 
-  void Contact(const mjModel* model, const mjData* data, int c, const TreeDerivative& tree);
+  void Contact(const mjModel* model, const mjData* data, int c, const TreeDerivative& tree, const BeltMotion* belt);
   bool ScalarRow(const mjModel* model, const mjData* data, int row, std::string* missing);
   Pair* FindPair(const mjModel* model, int body1, int body2);
 
@@ -126,6 +128,7 @@ class ConstraintDerivative {
   std::vector<Bend> bend_, row_bend_;
   const TendonMoments* tendons_ = nullptr;
   std::vector<BallLimit> ball_;
+  mutable std::vector<int> coupled_;
   std::vector<int> row_dof_;
   std::vector<double> row_J_;
 };

@@ -4,120 +4,148 @@ namespace costate {
 
 namespace {
 
-using Rows1 = Eigen::Matrix<double, Eigen::Dynamic, 1, 0, 6, 1>;
-
 // forces and their Hessian in the contact basis (n, t1, t2, spin, roll1, roll2), both cones: (C4)
+template <int dim>
 struct ContactForce {
-  Rows1 f, b;  // force, damping of each row
-  ContactRows H;
-  double kappa = 0, g = 0;  // (C7), (C8)
-  bool active = false;
+  Eigen::Matrix<double, dim, 1> f, b;  // force, damping of each row
+  Eigen::Matrix<double, dim, dim> H;
+  double kappa, g;  // (C7), (C8)
 };
 
-ContactForce BasisForce(const mjData* data, const mjContact& contact) {
-  ContactForce out;
-  const int row = contact.efc_address, dim = contact.dim;
+template <int dim>
+bool BasisForce(const mjData* data, const mjContact& contact, ContactForce<dim>* out) {
+  const int row = contact.efc_address;
   const mjtNum* kbip = data->efc_KBIP + 4 * row;
-  out.f.setZero(dim);
-  out.b.setConstant(dim, kbip[1]);
-  out.H.setZero(dim, dim);
-  out.kappa = kbip[0] * (kbip[2] + kbip[3] * (contact.dist - contact.includemargin));
-  out.g = kbip[3] / (kbip[2] * (1 - kbip[2]));
+  out->f.setZero();
+  out->b.setConstant(kbip[1]);
+  out->H.setZero();
+  out->kappa = kbip[0] * (kbip[2] + kbip[3] * (contact.dist - contact.includemargin));
+  out->g = kbip[3] / (kbip[2] * (1 - kbip[2]));
 
   // adhesion: aref += R delta, and R falls as D grows
   const bool pyramid = data->efc_type[row] == mjCNSTR_CONTACT_PYRAMIDAL;
-  out.kappa += data->efc_R[row] * out.g * contact.adhesion / (pyramid ? 2 * (dim - 1) : 1);
+  out->kappa += data->efc_R[row] * out->g * contact.adhesion / (pyramid ? 2 * (dim - 1) : 1);
 
   if (pyramid) {
     // edges u = e_0 ± μ_k e_k
+    bool active = false;
     for (int edge = 0; edge < 2 * (dim - 1); edge++) {
       if (data->efc_state[row + edge] != mjCNSTRSTATE_QUADRATIC) continue;
       const int k = edge / 2 + 1;
-      Rows1 u = Rows1::Zero(dim);
-      u(0) = 1;
-      u(k) = edge % 2 ? -contact.friction[k - 1] : contact.friction[k - 1];
-      out.H += data->efc_D[row + edge] * u * u.transpose();
-      out.f += data->efc_force[row + edge] * u;
-      out.active = true;
+      const double D = data->efc_D[row + edge], f = data->efc_force[row + edge];
+      const double mu = edge % 2 ? -contact.friction[k - 1] : contact.friction[k - 1];
+      out->H(0, 0) += D;
+      out->H(0, k) += D * mu;
+      out->H(k, 0) += D * mu;
+      out->H(k, k) += D * mu * mu;
+      out->f(0) += f;
+      out->f(k) += f * mu;
+      active = true;
     }
-    return out;
+    return active;
   }
 
-  if (data->efc_state[row] == mjCNSTRSTATE_SATISFIED) return out;
-  out.active = true;
+  if (data->efc_state[row] == mjCNSTRSTATE_SATISFIED) return false;
   for (int i = 0; i < dim; i++) {
-    out.f(i) = data->efc_force[row + i];
-    out.b(i) = data->efc_KBIP[4 * (row + i) + 1];
-    if (data->efc_state[row] == mjCNSTRSTATE_QUADRATIC) out.H(i, i) = data->efc_D[row + i];
+    out->f(i) = data->efc_force[row + i];
+    out->b(i) = data->efc_KBIP[4 * (row + i) + 1];
+    if (data->efc_state[row] == mjCNSTRSTATE_QUADRATIC) out->H(i, i) = data->efc_D[row + i];
   }
-  if (data->efc_state[row] == mjCNSTRSTATE_CONE) {
-    out.H = Eigen::Map<const Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>(contact.H, dim, dim);
-  }
-  return out;
+  if (data->efc_state[row] == mjCNSTRSTATE_CONE)
+    out->H = Eigen::Map<const Eigen::Matrix<double, dim, dim>>(contact.H);
+  return true;
 }
 
 }  // namespace
 
-bool ContactBlock::Fill(const mjModel* model, const mjData* data, const TreeDerivative& tree, const mjContact& contact) {
-  const int dim = contact.dim;
+template <int dim>
+bool ContactBlock::FillForces(const mjData* data, const TreeDerivative& tree,
+                              const mjContact& contact, bool rows) {
+  ContactForce<dim> force;
+  if (!BasisForce<dim>(data, contact, &force)) return false;
+  constexpr int kLinear = dim < 3 ? dim : 3;
+
+  // relative fields, body 2 minus body 1, about one origin
+  const Vec3 p = Vec3Map(contact.pos) - origin;
+  const Vec6 Ua =
+      tree.acceleration_field(body[1]) - MotionAbout(tree.acceleration_field(body[0]), shift1);
+  const Vec6 Uv = tree.velocity(body[1]) - MotionAbout(tree.velocity(body[0]), shift1);
+  const Vec3 ua = MotionAt(Ua, p), uv = MotionAt(Uv, p);
+
+  // (C7) y by (dφ, dp, Ω), velocities with each row's own damping; W: twist about the origin →
+  // contact basis. All of them side by side, since the same two products follow
+  enum { kGeometry = 0, kAcceleration = 7, kVelocity = 13, kBelt = 19, kColumns = 22 };
+  Eigen::Matrix<double, dim, kColumns> Y;
+  Y.setZero();
+  Y(0, 0) = force.kappa;
+  for (int i = 0; i < dim; i++) {
+    const Vec3 axis = Vec3Map(contact.frame + 3 * (i % 3));
+    const Vec3 turned = axis.cross(Ua.head<3>() + force.b(i) * Uv.head<3>());
+    if (i < 3) {
+      Y.template block<1, 3>(i, 1) = turned;
+      Y.template block<1, 3>(i, 4) = axis.cross(ua + force.b(i) * uv);
+      Y.template block<1, 3>(i, kAcceleration) = p.cross(axis);
+      Y.template block<1, 3>(i, kAcceleration + 3) = axis;
+    } else {
+      Y.template block<1, 3>(i, 4) = turned;
+      Y.template block<1, 3>(i, kAcceleration) = axis;
+    }
+    Y.template block<1, 6>(i, kVelocity) = force.b(i) * Y.template block<1, 6>(i, kAcceleration);
+    if (i > 0 && i < 4) Y(i, kBelt + i - 1) = force.b(i);
+  }
+
+  // df = −H_c dy + f g dφ, then (C9) the wrench (moment; force) on body 2 about the origin
+  const Eigen::Matrix<double, dim, 6> W = Y.template middleCols<6>(kAcceleration);
+  Eigen::Matrix<double, dim, kColumns> HY;
+  HY.noalias() = force.H * Y;
+  HY.template leftCols<7>() *= -1;
+  HY.col(0) += force.f * force.g;
+  Eigen::Matrix<double, 6, kColumns> wrench;
+  wrench.noalias() = W.transpose() * HY;
+  F.noalias() = W.transpose() * force.f;
+  F_by_geometry = wrench.template leftCols<7>();
+  F_by_a = wrench.template middleCols<6>(kAcceleration);
+  F_by_v = wrench.template middleCols<6>(kVelocity);
+  F_by_belt = -wrench.template rightCols<3>();
+
+  // the force and torque move and turn with the contact
+  Vec3 push = Vec3::Zero(), torque = Vec3::Zero();
+  for (int i = 0; i < kLinear; i++) push += force.f(i) * Vec3Map(contact.frame + 3 * i);
+  for (int i = 3; i < dim; i++) torque += force.f(i) * Vec3Map(contact.frame + 3 * (i - 3));
+  const Mat3 push_cross = Skew(push);
+  F_by_geometry.template block<3, 3>(0, 1) -= push_cross;
+  F_by_geometry.template block<3, 3>(0, 4) -= Skew(torque) + Skew(p) * push_cross;
+  F_by_geometry.template block<3, 3>(3, 4) -= push_cross;
+  if (rows) {
+    f.setZero();
+    f.head<dim>() = force.f;
+    f_by_geometry = HY.template leftCols<7>();
+    f_by_a = HY.template middleCols<6>(kAcceleration);
+    f_by_v = HY.template middleCols<6>(kVelocity);
+  }
+  return true;
+}
+
+bool ContactBlock::Fill(const mjModel* model, const mjData* data, const TreeDerivative& tree,
+                        const mjContact& contact, bool rows) {
   for (int side = 0; side < 2; side++) {
     body[side] = model->geom_bodyid[contact.geom[side]];
     moves[side] = LastDof(model, body[side]) >= 0;
   }
   origin = Origin(model, data, body[moves[1] ? 1 : 0]);
   shift1 = moves[0] ? Vec3(origin - Origin(model, data, body[0])) : Vec3(Vec3::Zero());
-  const Vec3 p = Vec3Map(contact.pos) - origin;
   about.setIdentity();
-  about.bottomLeftCorner<3, 3>() = -Skew(p);
-  const ContactForce force = BasisForce(data, contact);
-  if (!force.active) return false;
-
-  // relative fields, body 2 minus body 1, about one origin
-  const Vec6 Ua = tree.acceleration_field(body[1]) - MotionAbout(tree.acceleration_field(body[0]), shift1);
-  const Vec6 Uv = tree.velocity(body[1]) - MotionAbout(tree.velocity(body[0]), shift1);
-  const Vec3 ua = MotionAt(Ua, p), uv = MotionAt(Uv, p);
-  const Mat3 R = Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(contact.frame);
-
-  // (C7) y by (dφ, dp, Ω): rows (n, t1, t2, spin, roll1, roll2); velocities count with each row's own damping
-  const auto y_by_geometry = [&](const Vec3& rot, const Vec3& lin) {
-    Eigen::Matrix<double, 6, 7> Y = Eigen::Matrix<double, 6, 7>::Zero();
-    const Mat3 turned = R * Skew(rot);
-    Y.block<3, 3>(0, 1) = turned;
-    Y.block<3, 3>(0, 4) = R * Skew(lin);
-    Y.block<3, 3>(3, 4) = turned;
-    return Y;
-  };
-  ContactRows Y = y_by_geometry(Ua.head<3>(), ua).topRows(dim);
-  Y += force.b.asDiagonal() * y_by_geometry(Uv.head<3>(), uv).topRows(dim);
-  Y(0, 0) += force.kappa;
-
-  // df = −H_c dy + f g dφ, then (C9) the wrench (moment; force) on body 2 about the origin
-  f_by_geometry = -force.H * Y;
-  f_by_geometry.col(0) += force.f * force.g;
-  Eigen::Matrix<double, 6, 7> df = Eigen::Matrix<double, 6, 7>::Zero();
-  df.topRows(dim) = f_by_geometry;
-  f.setZero();
-  f.head(dim) = force.f;
-  const Vec3 push = R.transpose() * f.head<3>(), torque = R.transpose() * f.tail<3>();
-  Eigen::Matrix<double, 6, 7>& L = F_by_geometry;
-  L.bottomRows<3>() = R.transpose() * df.topRows<3>();
-  L.block<3, 3>(3, 4) -= Skew(push);
-  L.topRows<3>() = Skew(p) * L.bottomRows<3>() + R.transpose() * df.bottomRows<3>();
-  L.block<3, 3>(0, 1) -= Skew(push);
-  L.block<3, 3>(0, 4) -= Skew(torque);
-  F << p.cross(push) + torque, push;
-
-  // W: twist about the origin → contact basis
-  Mat6 full = Mat6::Zero();
-  full.topRightCorner<3, 3>() = R;
-  full.topLeftCorner<3, 3>() = -R * Skew(p);
-  full.bottomLeftCorner<3, 3>() = R;
-  const ContactRows W = full.topRows(dim);
-  f_by_a = force.H * W;
-  f_by_v = force.H * force.b.asDiagonal() * W;
-  F_by_a = W.transpose() * f_by_a;
-  F_by_v = W.transpose() * f_by_v;
-  return true;
+  about.bottomLeftCorner<3, 3>() = -Skew(Vec3Map(contact.pos) - origin);
+  switch (contact.dim) {
+    case 1:
+      return FillForces<1>(data, tree, contact, rows);
+    case 3:
+      return FillForces<3>(data, tree, contact, rows);
+    case 4:
+      return FillForces<4>(data, tree, contact, rows);
+    default:
+      return FillForces<6>(data, tree, contact, rows);
+  }
 }
 
 }  // namespace costate

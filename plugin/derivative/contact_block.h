@@ -25,10 +25,16 @@ struct ContactBlock {
   Vec6 F = Vec6::Zero();           ///< wrench (moment; force) on body 2 about the origin
   Eigen::Matrix<double, 6, 7> F_by_geometry;
   Mat6 F_by_a, F_by_v;
+  Eigen::Matrix<double, 6, 3> F_by_belt;  ///< by the surface velocity (t1, t2, spin): (C19)
   Mat6 about;                      ///< twist about the origin → twist at the contact point
 
   /// Bodies, origin and `about`; then the forces. @return whether there is a force.
-  bool Fill(const mjModel* model, const mjData* data, const TreeDerivative& tree, const mjContact& contact);
+  /// @param rows  also in the contact basis, f_by_…
+  bool Fill(const mjModel* model, const mjData* data, const TreeDerivative& tree, const mjContact& contact, bool rows = true);
+
+ private:
+  template <int dim>
+  bool FillForces(const mjData* data, const TreeDerivative& tree, const mjContact& contact, bool rows);
 };
 
 /// What one dof does to N numbers that depend on a contact.

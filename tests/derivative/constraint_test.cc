@@ -161,6 +161,33 @@ TEST(Constraint, AgreesWithDifferencesBetweenBranchesOfOneTree) {
 
 TEST(Constraint, AgreesWithDifferencesOnLimitsFrictionAndEqualities) { ExpectAgrees(kRows, 100, 5); }
 
+// Surfaces that move: straight and turning, on the world, on moving bodies, and on both sides of a contact.
+constexpr char kBelts[] = R"(
+<mujoco><option cone="%CONE%"/><worldbody>
+  <geom type="plane" size="5 5 .1" condim="%DIM%" surfacevel=".3 .1 0 0 0 .4" euler="2 3 0"/>
+  <body pos="0 0 .11" euler="20 10 0"><freejoint/><geom type="box" size=".1 .2 .1"/></body>
+  <body pos="1 .1 .11"><freejoint/><geom size=".1" condim="%DIM%" surfacevel="0 0 0 .2 .5 1"/></body>
+  <body pos="2 0 .1"><freejoint/><geom type="box" size=".2 .2 .1" surfacevel=".2 .3 0 0 0 2"/></body>
+  <body pos="2.05 .03 .29"><freejoint/><geom size=".1"/></body>
+  <body pos="3 0 .1"><geom type="box" size=".2 .2 .1"/></body>
+  <body pos="3.05 .03 .29"><freejoint/><geom size=".1" condim="%DIM%" surfacevel=".5 .1 0 1 2 3"/></body>
+  <body pos="0 2 .3"><freejoint/><geom size=".05"/>
+    <body pos=".1 0 0"><joint axis="0 1 0"/><geom type="capsule" size=".04" fromto="0 0 0 .2 0 -.1" surfacevel="0 0 .5 0 0 3"/>
+      <body pos=".2 0 -.1"><joint type="ball"/><geom size=".11"/></body></body>
+    <body pos="0 .1 0"><joint axis="1 0 0"/><joint axis="0 0 1"/><geom type="capsule" size=".04" fromto="0 0 0 0 .2 -.1"/>
+      <body pos="0 .2 -.1"><joint axis="1 0 1"/><geom size=".11" pos=".1 0 0" surfacevel=".1 .2 .3 0 0 1"/></body></body>
+  </body>
+</worldbody></mujoco>)";
+
+TEST(Constraint, AgreesWithDifferencesOnMovingSurfaces) {
+  for (const char* cone : {"pyramidal", "elliptic"}) {
+    for (const char* dim : {"1", "3", "4", "6"}) {
+      SCOPED_TRACE(std::string(cone) + " condim " + dim);
+      ExpectAgrees(Fill(kBelts, cone, dim), 150, 12);
+    }
+  }
+}
+
 // A capsule upright on a plane gives its contacts a tangent without direction: its derivative is held, never NaN. Tilting
 // about a world axis maps the pyramid to itself, so the differences agree.
 TEST(Constraint, IsFiniteWhereTheTangentHasNoDirection) {
