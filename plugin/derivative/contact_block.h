@@ -40,6 +40,7 @@ struct ContactBlock {
 /// What one dof does to N numbers that depend on a contact.
 template <int N>
 struct ContactColumn {
+  static constexpr int kRows = N;
   Eigen::Matrix<double, N, 1> q, v, a;
 };
 

@@ -1,5 +1,6 @@
 // Contact sensors: forces, positions and frames of the contacts that match. (M18) of README.md.
 #include <algorithm>
+#include <type_traits>
 
 #include "derivative/contact_block.h"
 #include "derivative/sensor.h"
@@ -129,39 +130,47 @@ bool SensorDerivative::NetContact(int i, const int* field) {
   const mjModel* m = at_.m;
   const mjData* d = at_.d;
   enum { kForce = 0, kMoment = 3, kCenter = 6, kWeight = 9 };  // rows: F, moment about zero, Σ w p, Σ w
-  rows_.Begin(10);
+  const bool force_alone = field[mjCONDATA_TORQUE] < 0 && field[mjCONDATA_POS] < 0;
+  rows_.Begin(force_alone ? 3 : 10);
+  const auto add = [&](int dof, const auto& column) {
+    constexpr int kRows = std::decay_t<decltype(column)>::kRows;
+    rows_.Add<kRows>(dof, column.q);
+    rows_.Add<kRows>(nv_ + dof, column.v);
+    rows_.AddByA<kRows>(dof, column.a);
+  };
   Vec3 force = Vec3::Zero(), center = Vec3::Zero();
   double weight = 0;
   for (const MatchedContact& match : matched_) {
     const mjContact& contact = d->contact[match.contact];
     if (contact.efc_address < 0 || !FindContact(match.contact).pushes) continue;
     const ContactBlock& block = FindContact(match.contact).block;
+    const int n = std::min<int>(3, contact.dim);
     const double w = block.f.head<3>().norm();
     if (w == 0) continue;
     const ContactMotion* motion = at_.constraint->contact_motion(match.contact);
     if (!motion) return false;
-    const Mat3 R = match.sign * Eigen::Map<const Mat3>(contact.frame);  // columns: normal and tangents
-    const Vec3 p = Vec3Map(contact.pos), f = R * block.f.head<3>(), torque = R * block.f.tail<3>();
-    force += f;
+    const Vec3 p = Vec3Map(contact.pos);
+    force += match.sign * block.F.tail<3>();
     center += w * p;
     weight += w;
-    const auto add = [&](const Vec6& df, const Vec3& turn, const Vec3& dp, auto put) {
-      const Vec3 change = R * df.head<3>() + turn.cross(f);
-      const Vec3 moment = R * df.tail<3>() + turn.cross(torque) + dp.cross(f) + p.cross(change);
-      const double dw = block.f.head<3>().dot(df.head<3>()) / w;
-      for (int k = 0; k < 3; k++) {
-        put(kForce + k, change[k]);
-        put(kMoment + k, moment[k]);
-        put(kCenter + k, dw * p[k] + w * dp[k]);
-      }
-      put(kWeight, dw);
+    if (force_alone) {
+      ForContactDofs<3>(m, d, *at_.tree, block, *motion, match.sign * block.F_by_geometry.bottomRows<3>(),
+                        match.sign * block.F_by_a.bottomRows<3>(), match.sign * block.F_by_v.bottomRows<3>(), add);
+      continue;
+    }
+    Eigen::Matrix<double, 10, 7> by_geometry;
+    Eigen::Matrix<double, 10, 6> by_a, by_v;
+    const auto fill = [&](const auto& F, const auto& f, auto* rows) {
+      rows->template topRows<3>() = match.sign * F.template bottomRows<3>();
+      rows->template middleRows<3>(kMoment) = match.sign * F.template topRows<3>() + Skew(block.origin) * rows->template topRows<3>();
+      rows->row(kWeight) = block.f.head(n).transpose() / w * f.topRows(n);
+      rows->template middleRows<3>(kCenter) = p * rows->row(kWeight);
     };
-    ForContact(block, *motion, true, [&](int dof, const ContactColumn<13>& column) {
-      const Vec3 zero = Vec3::Zero();
-      add(column.q.tail<6>(), column.q.segment<3>(4), column.q.segment<3>(1), [&](int k, double x) { rows_.at(k, dof) += x; });
-      add(column.v.tail<6>(), zero, zero, [&](int k, double x) { rows_.at(k, nv_ + dof) += x; });
-      add(column.a.tail<6>(), zero, zero, [&](int k, double x) { rows_.by_a(k, dof) += x; });
-    });
+    fill(block.F_by_geometry, block.f_by_geometry, &by_geometry);
+    fill(block.F_by_a, block.f_by_a, &by_a);
+    fill(block.F_by_v, block.f_by_v, &by_v);
+    by_geometry.block<3, 3>(kCenter, 1) += w * Mat3::Identity();
+    ForContactDofs<10>(m, d, *at_.tree, block, *motion, by_geometry, by_a, by_v, add);
   }
   if (weight == 0) return true;
   center /= weight;
@@ -169,17 +178,17 @@ bool SensorDerivative::NetContact(int i, const int* field) {
   // dc = (Σ(w p)' − c Σw') / Σw, the moment about c loses c × F
   rows_.MultiplyOut(*at_.da);
   for (int column = 0; column < ndx_ + static_cast<int>(m->nu); column++) {
+    MatrixXd& out = column < ndx_ ? out_->C : out_->D;
     const auto three = [&](int k) { return Vec3(rows_.at(k, column), rows_.at(k + 1, column), rows_.at(k + 2, column)); };
-    const Vec3 dF = three(kForce), dc = (three(kCenter) - center * rows_.at(kWeight, column)) / weight;
-    const Vec3 moment = three(kMoment) - dc.cross(force) - center.cross(dF);
     const auto put = [&](int kind, const Vec3& v) {
       if (field[kind] < 0) return;
-      const int row = m->sensor_adr[i] + field[kind];
-      MatrixXd& out = column < ndx_ ? out_->C : out_->D;
-      out.block<3, 1>(row, column < ndx_ ? column : column - ndx_) = v;
+      out.block<3, 1>(m->sensor_adr[i] + field[kind], column < ndx_ ? column : column - ndx_) = v;
     };
+    const Vec3 dF = three(kForce);
     put(mjCONDATA_FORCE, dF);
-    put(mjCONDATA_TORQUE, moment);
+    if (force_alone) continue;
+    const Vec3 dc = (three(kCenter) - center * rows_.at(kWeight, column)) / weight;
+    put(mjCONDATA_TORQUE, three(kMoment) - dc.cross(force) - center.cross(dF));
     put(mjCONDATA_POS, dc);
   }
   return true;

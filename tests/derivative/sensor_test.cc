@@ -355,7 +355,9 @@ TEST_P(Cones, ContactSensorsAgree) {
     }
   }
   for (const char* pair : {"geom1='foot1' geom2='floor'", "subtree1='base'", "subtree2='base'", "body1='load'"}) {
-    sensors += std::string("<contact reduce='netforce' ") + pair + " data='found force torque pos'/>";
+    for (const char* data : {"found force torque pos", "force"}) {
+      sensors += std::string("<contact reduce='netforce' ") + pair + " data='" + data + "'/>";
+    }
   }
   const ModelPtr model = Standing(sensors, GetParam());
   ExpectAgrees(model.get(), After(model.get(), 60).get(), kForce);
