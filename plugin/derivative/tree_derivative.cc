@@ -217,7 +217,7 @@ COSTATE_SIMD void Pairs(const PairLoop& loop) {
     const int* columns = loop.H ? loop.H->row_columns(i) : nullptr;
     int at = loop.H ? loop.H->row_size(i) : 0;
     auto address = [&](int k) -> double* {
-      if (!row) return nullptr;
+      if (!loop.H) return nullptr;
       if (k == i) return &loop.H->diagonal(i);
       do at--;
       while (columns[at] != k);

@@ -388,5 +388,23 @@ TEST_F(AnalyticTest, MusclesWhoseControlIsTheirActivationHaveTheSlopesThatAreThe
   }
 }
 
+// H then has no entry off its diagonal, and contacts must still reach it
+TEST_F(AnalyticTest, TreesOfOneDofAgreeInContact) {
+  const ModelPtr model = LoadModelFromString(R"(
+    <mujoco>
+      <worldbody>
+        <geom type="plane" size="5 5 1" euler="10 0 0"/>
+        <body pos="0 0 0.09"><joint type="slide" axis="0 0.2 1"/><geom size="0.1"/></body>
+        <body pos="1 0 0.095"><joint type="slide" axis="0 0 1" damping="30"/><geom size="0.1"/></body>
+      </worldbody>
+    </mujoco>)");
+  const DataPtr data = InContact(model.get(), 10);
+  ASSERT_EQ(data->ncon, 2);
+  AnalyticBackend backend(model.get(), true);
+  const StepDerivative value = Linearize(&backend, model.get(), data.get());
+  const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
+  EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step, reference.step_error, kReference));
+}
+
 }  // namespace
 }  // namespace costate
