@@ -5,17 +5,9 @@
 #include <string>
 #include <vector>
 
-#include <costate/rollout.h>
+#include <costate/loss.h>
 
 namespace costate {
-
-/// One knot as a cost sees it. `u` is empty at the last knot (t == N).
-struct KnotView {
-  int t = 0, N = 0;
-  double time = 0;  ///< [s]
-  double dt = 0;    ///< length of the control interval [s]
-  ConstVectorRef x, u, s;
-};
 
 /// Second-order model of one knot's cost in (dx, du); luu and the others are the Gauss–Newton part, hence lxx ⪰ 0.
 struct CostExpansion {
@@ -24,9 +16,6 @@ struct CostExpansion {
   MatrixXd lxx, lux, luu;  ///< ndx×ndx, nu×ndx, nu×nu; lu, lux, luu are empty at t == N
 };
 
-/// Knot t of a trajectory; borrows from it. @param dt  the control interval [s].
-KnotView ViewKnot(const Trajectory& trajectory, int t, double dt);
-
 /// Name and value of one term summed over a trajectory.
 struct CostTermValue {
   std::string name;
@@ -34,18 +23,13 @@ struct CostTermValue {
 };
 
 /// A cost over a trajectory. Implementations are immutable while a solver runs and safe to call from many threads.
-class Cost {
+class Cost : public Loss {
  public:
-  virtual ~Cost() = default;
-
-  /// l at one knot, already multiplied by whatever the sum convention asks for (dt, 1/N …).
-  virtual double Value(const KnotView& knot) const = 0;
+  /// By Expand; a cost that reads sensors has to give its own. @throws Error{kUnsupported} where it does not.
+  void Gradient(const KnotView& knot, KnotGradient* out) const override;
 
   /// Value and derivatives; C (ns×ndx) and D (ns×nu, empty at t == N) carry sensor derivatives back to (x, u).
   virtual void Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const = 0;
-
-  /// True when Expand reads C or D: otherwise solvers skip sensor derivatives.
-  virtual bool NeedsSensors() const = 0;
 
   /// The sum over all knots, term by term.
   virtual std::vector<CostTermValue> Terms(const Trajectory& trajectory) const = 0;

@@ -2,11 +2,13 @@
 #ifndef COSTATE_COSTATE_H_
 #define COSTATE_COSTATE_H_
 
+#include <costate/adjoint.h>
 #include <costate/cost.h>
 #include <costate/derivative.h>
 #include <costate/derivative_check.h>
 #include <costate/error.h>
 #include <costate/ilqr.h>
+#include <costate/loss.h>
 #include <costate/lqr.h>
 #include <costate/model.h>
 #include <costate/record.h>

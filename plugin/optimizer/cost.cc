@@ -18,17 +18,14 @@ double TotalCost(const Cost& cost, const Trajectory& trajectory, double dt, std:
   return total;
 }
 
-KnotView ViewKnot(const Trajectory& trajectory, int t, double dt) {
-  static const VectorXd kNoControl;
-  const int N = trajectory.N();
-  const bool last = t == N;
-  return {.t = t,
-          .N = N,
-          .time = t < trajectory.time.size() ? trajectory.time[t] : t * dt,
-          .dt = dt,
-          .x = trajectory.X.col(t),
-          .u = last ? ConstVectorRef(kNoControl) : ConstVectorRef(trajectory.U.col(t)),
-          .s = trajectory.S.cols() > t ? ConstVectorRef(trajectory.S.col(t)) : ConstVectorRef(kNoControl)};
+void Cost::Gradient(const KnotView& knot, KnotGradient* out) const {
+  if (NeedsSensors()) {
+    throw Error(ErrorCode::kUnsupported, "this cost reads sensors and has no gradient by them: override Cost::Gradient");
+  }
+  static thread_local CostExpansion expansion;
+  Expand(knot, MatrixXd(), MatrixXd(), &expansion);
+  out->x = expansion.lx;
+  out->u = expansion.lu;
 }
 
 double ControlInterval(const Trajectory& trajectory) {

@@ -347,4 +347,46 @@ void ResidualCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef
   }
 }
 
+// ---- gradient ---------------------------------------------------------------------------------------------------------
+
+// out += Jᵀ g, with the rows of sensors left to whoever has C and D
+void ResidualCost::Gradient(const KnotView& knot, KnotGradient* out) const {
+  Scratch& scratch = ThreadScratch();
+  VectorXd &r = scratch.r, &g = scratch.g;
+  for (int i = 0; i < static_cast<int>(terms_.size()); ++i) {
+    const ResidualTerm& term = terms_[i];
+    const VectorXd* weight;
+    const double scale = Weights(term, knot, &weight);
+    if (scale == 0) continue;
+    Residual(i, knot, &r);
+    g.resize(r.size());
+    if (term.norm.IsSeparable()) {
+      for (int k = 0; k < r.size(); ++k) g[k] = scale * (*weight)[k] * Evaluate(term.norm, r[k]).gradient;
+    } else {
+      g = scale * (*weight)[0] * EvaluateVector(term.norm, r).slope * r;
+    }
+    for (const LinearEntry& entry : term.linear) {
+      const Scalar& scalar = entry.scalar;
+      const double slope = entry.coef * g[entry.row];
+      if (scalar.input == Input::kState) out->x[scalar.column] += slope;
+      if (scalar.input == Input::kControl) out->u[scalar.column] += slope;
+      if (scalar.input == Input::kSensor) out->s[scalar.value] += slope;
+    }
+    for (const RotationEntry& rotation : term.rotations) {
+      const QuaternionPair pair = Quaternions(rotation, knot, scratch.slots);
+      Matrix3RowMajor Da, Db;
+      mjd_subQuat(pair.measured, pair.target, Da.data(), Db.data());
+      Eigen::Vector3d slope = Eigen::Vector3d::Zero();
+      for (int k = 0; k < 3; ++k) slope[k] = rotation.row[k] >= 0 ? g[rotation.row[k]] : 0;
+      const Eigen::Vector3d measured = Da.transpose() * slope, other = Db.transpose() * slope;
+      if (rotation.scalar.input == Input::kSensor) {
+        out->s.segment<4>(rotation.scalar.value) += BodyRotation(pair.measured).transpose() * measured;
+      } else {
+        out->x.segment<3>(rotation.scalar.column) += measured;
+      }
+      if (rotation.other >= 0) out->s.segment<4>(rotation.other) += BodyRotation(pair.target).transpose() * other;
+    }
+  }
+}
+
 }  // namespace costate

@@ -240,5 +240,34 @@ TEST(ResidualCost, ScalesAndWindowsAreAsDocumented) {
   }
 }
 
+// every term of our tasks: the gradient with sensors apart, put together by any C and D, is that of the expansion
+TEST(ResidualCostGradient, IsThatOfTheExpansion) {
+  for (const char* name : {"arm/reach", "humanoid/reach", "quadrotor/fly", "hopper/hop", "quadruped/jump", "box_push/push"}) {
+    SCOPED_TRACE(name);
+    const Task task = LoadTask(std::string(COSTATE_MODELS "/") + name + ".xml");
+    const Problem problem = task.ToProblem();
+    Simulator simulator(task.model.get(), task.context, task.substeps, 1);
+    Trajectory motion;
+    ASSERT_TRUE(simulator.Rollout(task.x0, 0.9 * task.U_guess, &motion).ok());
+    const Dims& dims = simulator.dims();
+    for (int t : {0, task.N / 2, task.N}) {
+      const int nu = t < task.N ? dims.nu : 0;
+      const MatrixXd C = MatrixXd::Random(dims.ns, dims.ndx), D = MatrixXd::Random(dims.ns, nu);
+      const KnotView knot = ViewKnot(motion, t, simulator.knot_time());
+      CostExpansion expansion;
+      problem.cost->Expand(knot, C, D, &expansion);
+      KnotGradient g{VectorXd::Zero(dims.ndx), VectorXd::Zero(nu), VectorXd::Zero(dims.ns)};
+      problem.cost->Gradient(knot, &g);
+      // sensors of positions and velocities have no slope by what comes later: their rows of C end there
+      const VectorXd x = g.x + C.transpose() * g.s;
+      EXPECT_LT((x - expansion.lx).head(dims.nv).cwiseAbs().maxCoeff(), 1e-12 * (1 + expansion.lx.cwiseAbs().maxCoeff())) << t;
+      if (g.s.isZero(0)) {
+        EXPECT_LT((x - expansion.lx).cwiseAbs().maxCoeff(), 1e-12 * (1 + expansion.lx.cwiseAbs().maxCoeff())) << t;
+        EXPECT_LT((g.u - expansion.lu).lpNorm<Eigen::Infinity>(), 1e-12 * (1 + expansion.lu.lpNorm<Eigen::Infinity>()));
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace costate

@@ -1,0 +1,42 @@
+// A scalar over a trajectory: what adjoints differentiate and solvers minimize.
+#ifndef COSTATE_LOSS_H_
+#define COSTATE_LOSS_H_
+
+#include <costate/rollout.h>
+
+namespace costate {
+
+/// One knot as a loss sees it. `u` is empty at the last knot (t == N).
+struct KnotView {
+  int t = 0, N = 0;
+  double time = 0;  ///< [s]
+  double dt = 0;    ///< length of the control interval [s]
+  ConstVectorRef x, u, s;
+};
+
+/// Knot t of a trajectory; borrows from it. @param dt  the control interval [s].
+KnotView ViewKnot(const Trajectory& trajectory, int t, double dt);
+
+/// Slopes of one knot's loss by the tangent of x (ndx), by u (nu, none at t == N) and by the sensors s (ns).
+struct KnotGradient {
+  VectorXd x, u, s;
+};
+
+/// L = Σ_t l(x_t, u_t, s_t). Implementations are immutable while they are used and safe to call from many threads.
+class Loss {
+ public:
+  virtual ~Loss() = default;
+
+  /// l at one knot, already multiplied by whatever the sum convention asks for (dt, 1/N …).
+  virtual double Value(const KnotView& knot) const = 0;
+
+  /// Its slopes; all vectors have their sizes and are zero before the call.
+  virtual void Gradient(const KnotView& knot, KnotGradient* out) const = 0;
+
+  /// True when l reads s: otherwise sensors and their derivatives are skipped.
+  virtual bool NeedsSensors() const = 0;
+};
+
+}  // namespace costate
+
+#endif  // COSTATE_LOSS_H_

@@ -1,0 +1,293 @@
+// Gradients of rollouts against closed forms, the dense recursion and differences of the loss; memory, health, batches.
+#include <costate/adjoint.h>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "rollout/checkpoint.h"
+
+namespace costate {
+namespace {
+
+const std::string kModels = COSTATE_MODELS;
+
+// Σ_t ½ |v|² + 0.05 |u|² + w (½ |s|² + Σ s)
+class TestLoss final : public Loss {
+ public:
+  TestLoss(const mjModel* model, double sensors) : dims_(model), nq_(static_cast<int>(model->nq)), sensors_(sensors) {}
+
+  double Value(const KnotView& k) const override {
+    const auto v = k.x.segment(nq_, dims_.nv);
+    double l = 0.5 * v.squaredNorm() + (k.t == k.N ? 0 : 0.05 * k.u.squaredNorm());
+    if (sensors_ != 0) l += sensors_ * (0.5 * k.s.squaredNorm() + k.s.sum());
+    return l;
+  }
+  void Gradient(const KnotView& k, KnotGradient* out) const override {
+    out->x.segment(dims_.nv, dims_.nv) = k.x.segment(nq_, dims_.nv);
+    if (k.t < k.N) out->u = 0.1 * k.u;
+    if (sensors_ != 0) out->s = sensors_ * (k.s.array() + 1).matrix();
+  }
+  bool NeedsSensors() const override { return sensors_ != 0; }
+
+ private:
+  Dims dims_;
+  int nq_;
+  double sensors_;
+};
+
+class TerminalX final : public Loss {
+ public:
+  explicit TerminalX(double target) : target_(target) {}
+  double Value(const KnotView& k) const override {
+    return k.t == k.N ? 0.5 * std::pow(k.x[0] - target_, 2) : 0;
+  }
+  void Gradient(const KnotView& k, KnotGradient* out) const override {
+    if (k.t == k.N) out->x[0] = k.x[0] - target_;
+  }
+  bool NeedsSensors() const override { return false; }
+
+ private:
+  double target_;
+};
+
+struct Motion {
+  ModelPtr model;
+  VectorXd context, x0;
+  MatrixXd U;
+
+  Motion(const std::string& file, const char* key, int N, double amplitude) : model(LoadModel(file)) {
+    const DataPtr data = key ? MakeDataAtKey(model.get(), key) : MakeData(model.get());
+    context = GetContext(model.get(), data.get());
+    x0 = GetState(model.get(), data.get());
+    U.resize(model->nu, N);
+    for (int t = 0; t < N; t++) {
+      for (int i = 0; i < model->nu; i++) U(i, t) = data->ctrl[i] + amplitude * std::sin(0.3 * t + i);
+    }
+  }
+  double LossOf(const Loss& loss, int substeps, ConstVectorRef start, ConstMatrixRef controls) const {
+    Simulator simulator(model.get(), context, substeps, 1);
+    Trajectory trajectory;
+    EXPECT_TRUE(simulator.Rollout(start, controls, &trajectory).ok());
+    double sum = 0;
+    for (int t = 0; t <= trajectory.N(); t++) sum += loss.Value(ViewKnot(trajectory, t, simulator.knot_time()));
+    return sum;
+  }
+};
+
+TEST(Adjoint, ProjectileIsThatOfItsClosedForm) {
+  // R1: loss ½ (x_T − 6)², start velocity (2.5, 1): x_T = 7.5, loss 1.125, gradient (4.5, 0); ∂x_T/∂u_t = dt² (N − t)
+  constexpr int kSteps = 300;
+  Motion m(kModels + "/projectile/projectile.xml", "throw", kSteps, 0);
+  m.U.setZero();
+  Adjoint adjoint(m.model.get(), m.context);
+  RolloutGradient g;
+  adjoint.Gradient(m.x0, m.U, TerminalX(6), {}, &g);
+  ASSERT_TRUE(g.status.ok());
+  EXPECT_NEAR(g.loss, 1.125, 1e-11);
+  EXPECT_NEAR(g.x0[0], 1.5, 1e-11);
+  EXPECT_NEAR(g.x0[2], 4.5, 1e-10);
+  EXPECT_NEAR(g.x0[3], 0, 1e-10);
+  for (int t : {0, 100, 299}) EXPECT_NEAR(g.U(0, t), 1.5 * 1e-4 * (kSteps - t), 1e-10) << t;
+  EXPECT_NEAR(g.U.row(1).cwiseAbs().maxCoeff(), 0, 1e-10);
+  EXPECT_EQ(g.coverage.Worst(), Level::kAnalytic);
+  EXPECT_EQ(g.health.verdict, GradientHealth::Verdict::kHealthy) << g.health.text;
+}
+
+// λ_t = Aᵀλ + lx + Cᵀls with matrices
+void ExpectDenseRecursion(const Motion& m, const Loss& loss, int substeps) {
+  Simulator simulator(m.model.get(), m.context, substeps, 1);
+  Trajectory trajectory;
+  ASSERT_TRUE(simulator.Rollout(m.x0, m.U, &trajectory).ok());
+  std::vector<StepDerivative> steps;
+  simulator.Linearize(trajectory, {.sensors = loss.NeedsSensors()}, &steps);
+  const int N = trajectory.N(), ndx = simulator.dims().ndx;
+  MatrixXd dU(m.model->nu, N);
+  VectorXd lambda;
+  for (int t = N; t >= 0; t--) {
+    KnotGradient slope{VectorXd::Zero(ndx), VectorXd::Zero(t < N ? m.model->nu : 0),
+                       VectorXd::Zero(loss.NeedsSensors() ? m.model->nsensordata : 0)};
+    loss.Gradient(ViewKnot(trajectory, t, simulator.knot_time()), &slope);
+    const StepDerivative& d = steps[static_cast<std::size_t>(t)];
+    VectorXd next = slope.x;
+    if (loss.NeedsSensors()) next += d.C.transpose() * slope.s;
+    if (t < N) {
+      next += d.A.transpose() * lambda;
+      dU.col(t) = d.B.transpose() * lambda + slope.u;
+      if (loss.NeedsSensors()) dU.col(t) += d.D.transpose() * slope.s;
+    }
+    lambda = next;
+  }
+  Adjoint adjoint(m.model.get(), m.context, substeps);
+  RolloutGradient g;
+  adjoint.Gradient(m.x0, m.U, loss, {}, &g);
+  ASSERT_TRUE(g.status.ok());
+  EXPECT_NEAR(g.loss, m.LossOf(loss, substeps, m.x0, m.U), 1e-12 * std::abs(g.loss));
+  EXPECT_EQ(g.xN, trajectory.X.col(N));
+  EXPECT_LT((g.U - dU).cwiseAbs().maxCoeff(), 1e-9 * dU.cwiseAbs().maxCoeff());
+  EXPECT_LT((g.x0 - lambda).cwiseAbs().maxCoeff(), 1e-9 * lambda.cwiseAbs().maxCoeff());
+}
+
+TEST(Adjoint, AgreesWithTheDenseRecursionInContact) {
+  const Motion m(kModels + "/quadruped/quadruped.xml", "stand", 12, 0.02);
+  ExpectDenseRecursion(m, TestLoss(m.model.get(), 0), 2);
+  ExpectDenseRecursion(m, TestLoss(m.model.get(), 0.3), 2);
+}
+
+TEST(Adjoint, AgreesWithTheDenseRecursionWithActivations) {
+  const Motion m(kModels + "/quadrotor/quadrotor.xml", "hover", 20, 0.1);
+  ExpectDenseRecursion(m, TestLoss(m.model.get(), 0.3), 1);
+}
+
+TEST(Adjoint, AgreesWithDifferencesOfTheLoss) {
+  const Motion m(kModels + "/arm/arm.xml", nullptr, 40, 2);
+  const TestLoss loss(m.model.get(), 0.5);
+  Adjoint adjoint(m.model.get(), m.context);
+  RolloutGradient g;
+  adjoint.Gradient(m.x0, m.U, loss, {}, &g);
+  ASSERT_TRUE(g.status.ok());
+  const double h = 1e-5;
+  for (int t : {0, 17, 39}) {
+    for (int i : {0, 3, 6}) {
+      MatrixXd plus = m.U, minus = m.U;
+      plus(i, t) += h;
+      minus(i, t) -= h;
+      const double difference = (m.LossOf(loss, 1, m.x0, plus) - m.LossOf(loss, 1, m.x0, minus)) / (2 * h);
+      EXPECT_NEAR(g.U(i, t), difference, 1e-6 * g.U.cwiseAbs().maxCoeff()) << i << " at " << t;
+    }
+  }
+  for (int i = 0; i < g.x0.size(); i++) {
+    const VectorXd dx = h * VectorXd::Unit(g.x0.size(), i);
+    const double difference = (m.LossOf(loss, 1, Retract(m.model.get(), m.x0, dx), m.U) -
+                               m.LossOf(loss, 1, Retract(m.model.get(), m.x0, -dx), m.U)) / (2 * h);
+    EXPECT_NEAR(g.x0[i], difference, 1e-6 * g.x0.cwiseAbs().maxCoeff()) << i;
+  }
+}
+
+TEST(Adjoint, AppliedForcesAreInputsToo) {
+  // a force held over all intervals: the sum of the gradients of each
+  Motion m(kModels + "/quadruped/quadruped.xml", "stand", 10, 0.02);
+  const TestLoss loss(m.model.get(), 0);
+  RolloutGradient g;
+  Adjoint(m.model.get(), m.context, 2).Gradient(m.x0, m.U, loss, {.forces = true}, &g);
+  ASSERT_TRUE(g.status.ok());
+  const DataPtr data = MakeDataAtKey(m.model.get(), "stand");
+  const double h = 1e-4;
+  for (int dof : {2, 4, 8}) {
+    double side[2];
+    for (int s = 0; s < 2; s++) {
+      data->qfrc_applied[dof] = s ? -h : h;
+      m.context = GetContext(m.model.get(), data.get());
+      side[s] = m.LossOf(loss, 2, m.x0, m.U);
+      data->qfrc_applied[dof] = 0;
+    }
+    const double sum = g.qfrc.row(dof).sum();
+    EXPECT_NEAR(sum, (side[0] - side[1]) / (2 * h), 1e-5 * g.qfrc.rowwise().sum().cwiseAbs().maxCoeff()) << dof;
+  }
+}
+
+TEST(Adjoint, MemoryChangesNothingButTheWork) {
+  const int N = 57;
+  const Motion m(kModels + "/hopper/hopper.xml", "stand", N, 0.05);
+  const TestLoss loss(m.model.get(), 0.1);
+  Adjoint adjoint(m.model.get(), m.context, 2);
+  RolloutGradient all, few;
+  adjoint.Gradient(m.x0, m.U, loss, {}, &all);
+  ASSERT_TRUE(all.status.ok());
+  EXPECT_EQ(all.recomputed, 0);
+  const std::size_t one = all.kept_bytes / N;
+  for (int kept : {1, 2, 3, 8, 56}) {
+    adjoint.Gradient(m.x0, m.U, loss, {.memory = kept * one}, &few);
+    EXPECT_EQ(few.loss, all.loss) << kept;
+    EXPECT_EQ(few.U, all.U) << kept;
+    EXPECT_EQ(few.x0, all.x0) << kept;
+    EXPECT_LE(few.kept_bytes, kept * one);
+    EXPECT_EQ(few.recomputed, SimulatedKnots(N, kept) - (N - 1)) << kept;
+  }
+}
+
+TEST(Adjoint, BatchesDoNotDependOnThreads) {
+  const Motion m(kModels + "/hopper/hopper.xml", "stand", 30, 0.05);
+  const TestLoss loss(m.model.get(), 0);
+  std::vector<RolloutGradient> results[2];
+  for (int k = 0; k < 2; k++) {
+    Adjoint adjoint(m.model.get(), m.context, 1, k + 1);
+    results[k].resize(6);
+    adjoint.ParallelFor(6, [&](int i, int worker) {
+      adjoint.Gradient(m.x0, (1 + 0.1 * i) * m.U, loss, {}, &results[k][static_cast<std::size_t>(i)], worker);
+    });
+  }
+  for (std::size_t i = 0; i < 6; i++) {
+    EXPECT_EQ(results[0][i].U, results[1][i].U) << i;
+    EXPECT_NE(results[0][i].loss, results[0][(i + 1) % 6].loss);
+  }
+}
+
+// ---- health --------------------------------------------------------------------------------------------------------
+
+std::string Chain(int links, double damping) {
+  std::string body;
+  for (int i = 0; i < links; i++) {
+    body += "<body pos='0 0 " + std::string(i ? "-.5" : "0") + "'><joint axis='0 1 0' damping='" + std::to_string(damping) +
+            "'/><geom type='capsule' size='.02' fromto='0 0 0 0 0 -.5' mass='1'/>";
+  }
+  for (int i = 0; i < links; i++) body += "</body>";
+  return "<mujoco><option timestep='0.005'><flag contact='disable'/></option><worldbody>" + body + "</worldbody></mujoco>";
+}
+
+RolloutGradient Swing(int links, double damping, double seconds, const AdjointOptions& options = {}) {
+  const ModelPtr model = LoadModelFromString(Chain(links, damping));
+  const DataPtr data = MakeData(model.get());
+  for (int i = 0; i < links; i++) data->qpos[i] = 2.5 - i;
+  RolloutGradient g;
+  Adjoint(model.get(), GetContext(model.get(), data.get()))
+      .Gradient(GetState(model.get(), data.get()), MatrixXd(0, static_cast<int>(seconds / 0.005)), TerminalX(0), options, &g);
+  EXPECT_TRUE(g.status.ok());
+  return g;
+}
+
+TEST(GradientHealth, ADoublePendulumExplodes) {
+  const RolloutGradient g = Swing(2, 0, 20);
+  EXPECT_EQ(g.health.verdict, GradientHealth::Verdict::kExploding) << g.health.text;
+  EXPECT_GT(g.health.rate, 0.5);
+  EXPECT_GT(g.health.from, 0);
+  EXPECT_LT(g.health.from, 4000);
+  EXPECT_GT(g.x0.norm(), 1e4 * g.health.costate[4000]);
+}
+
+TEST(GradientHealth, AHeavilyDampedChainVanishes) {
+  const RolloutGradient g = Swing(3, 2, 60);
+  EXPECT_EQ(g.health.verdict, GradientHealth::Verdict::kVanishing) << g.health.text;
+  EXPECT_LT(g.health.rate, 0);
+  EXPECT_LT(g.x0.norm(), 1e-4 * g.health.costate[12000]);
+}
+
+TEST(GradientHealth, RecordsClippingAndTruncation) {
+  const RolloutGradient whole = Swing(2, 0, 5);
+  const double limit = 0.5 * whole.x0.norm();
+  const RolloutGradient clipped = Swing(2, 0, 5, {.clip = limit});
+  EXPECT_FALSE(clipped.health.clipped.empty());
+  EXPECT_LE(clipped.x0.norm(), limit * (1 + 1e-12));
+  EXPECT_NE(clipped.health.text.find("clipped"), std::string::npos);
+  const RolloutGradient cut = Swing(2, 0, 5, {.window = 300});
+  EXPECT_EQ(cut.health.dropped, (std::vector<int>{700, 400, 100}));
+  EXPECT_EQ(cut.x0.norm(), 0);
+}
+
+TEST(Adjoint, NamesWhatIsWrong) {
+  Motion m(kModels + "/arm/arm.xml", nullptr, 5, 0);
+  const TestLoss loss(m.model.get(), 0);
+  Adjoint adjoint(m.model.get(), m.context);
+  RolloutGradient g;
+  EXPECT_THROW(adjoint.Gradient(m.x0.head(3), m.U, loss, {}, &g), Error);
+  EXPECT_THROW(adjoint.Gradient(m.x0, m.U.topRows(2), loss, {}, &g), Error);
+  EXPECT_THROW(adjoint.Gradient(m.x0, m.U.leftCols(0), loss, {}, &g), Error);
+  EXPECT_THROW(adjoint.Gradient(m.x0, m.U, loss, {.window = -1}, &g), Error);
+  EXPECT_THROW(adjoint.Gradient(m.x0, m.U, loss, {}, &g, 7), Error);
+  m.U(0, 2) = NAN;
+  EXPECT_THROW(adjoint.Gradient(m.x0, m.U, loss, {}, &g), Error);
+}
+
+}  // namespace
+}  // namespace costate
