@@ -50,6 +50,8 @@ class AnalyticBackend final : public Backend {
 
   /// A and B alone. @pre `data` is after mj_forward about the point, with a converged acceleration.
   bool LinearizeAfterForward(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
+  /// Vjp of a single-stage integrator, likewise.
+  bool VjpAfterForward(const mjModel* model, mjData* data, ConstVectorRef lambda, StepVjp* out, std::string* missing);
 
  private:
   bool Acceleration(const mjModel* model, mjData* data, bool columns, StepDerivative* out, std::string* missing);
@@ -74,6 +76,7 @@ class AnalyticBackend final : public Backend {
 
   bool Factors(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
   bool PreparePoint(const mjModel* model, mjData* data, StepStatus* status, Coverage* coverage, std::string* missing);
+  bool DifferenceRest(const mjModel* model, mjData* data, std::string* missing);
   void PullAcceleration(const mjModel* model, const mjData* data, double* y, double* z, double* pulled);
   void PullActivation(const mjModel* model, const double* next, const double* rate, double* pulled) const;
   void PullForces(const mjModel* model, const mjData* data, StepVjp* out) const;

@@ -14,10 +14,13 @@ using ConstVectorMap = Eigen::Map<const VectorXd>;
 
 // as Terms, without columns: all that products need is left in place
 bool AnalyticBackend::Factors(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
-  if (!Prepare(m, d, out, missing)) return false;
+  constraint_.UseProducts(true);
+  const bool ready = Prepare(m, d, out, missing);
+  constraint_.UseProducts(false);
+  if (!ready) return false;
   missing->clear();
   StartHessian(m, d);
-  tree_.AddHessian(m, d, constraint_.bodies(), &H_);
+  tree_.AddHessian(m, d, constraint_.bodies(), constraint_.contact_bodies(), &H_);
   constraint_.AddPairsAndRows(m, d, tree_, nullptr, &H_);
   if (H_.Factor()) return true;
   *missing = "H is not positive definite";
@@ -30,9 +33,25 @@ bool AnalyticBackend::PreparePoint(const mjModel* m, mjData* d, StepStatus* stat
   if (!Acceleration(m, d, false, &report_, missing)) return false;
   *status = report_.status;
   std::swap(*coverage, report_.coverage);
-  if (*status != StepStatus::kOk) return true;
+  return *status != StepStatus::kOk || DifferenceRest(m, d, missing);
+}
+
+// the columns of terms without closed form
+bool AnalyticBackend::DifferenceRest(const mjModel* m, mjData* d, std::string* missing) {
   if (differenced_.Any() && !Differences(m, d, missing)) return false;
   if (differenced_.integrator) difference_->IntegratorGain(m, &gain_);
+  return true;
+}
+
+bool AnalyticBackend::VjpAfterForward(const mjModel* m, mjData* d, ConstVectorRef lambda, StepVjp* out,
+                                      std::string* missing) {
+  if (!Factors(m, d, &report_, missing) || !DifferenceRest(m, d, missing)) return false;
+  const int ndx = static_cast<int>(2 * m->nv + m->na);
+  out->qfrc.resize(0);
+  pulled_.setZero(ndx + m->nu);
+  PullStep(m, d, lambda, out);
+  out->x = pulled_.head(ndx);
+  out->u = pulled_.tail(m->nu);
   return true;
 }
 
@@ -76,7 +95,9 @@ bool AnalyticBackend::Jvp(const mjModel* m, mjData* d, ConstMatrixRef dx, ConstM
 void AnalyticBackend::PullAcceleration(const mjModel* m, const mjData* d, double* y, double* z, double* pulled) {
   const int nv = static_cast<int>(m->nv);
   H_.Solve(y);
-  tree_.Pull(m, d, input_, constraint_.bodies(), y, z, pulled);
+  tree_.StartPull(m, d, input_, constraint_.bodies(), y, z);
+  constraint_.PullContacts(&tree_);
+  tree_.FinishPull(m, d, input_, z, pulled);
   Columns R = Columns::Pull(y, pulled);
   AddForces(m, d, &R);
   constraint_.AddPairsAndRows(m, d, tree_, &R, nullptr);
@@ -157,7 +178,9 @@ void AnalyticBackend::PushAcceleration(const mjModel* m, const mjData* d, const 
   const int nv = static_cast<int>(m->nv);
   std::fill(da, da + nv, 0.0);
   if (e) std::fill(e, e + nv, 0.0);
-  tree_.Push(m, d, input_, constraint_.bodies(), dx, da, e);
+  tree_.StartPush(m, d, input_, constraint_.bodies(), dx, e != nullptr);
+  constraint_.PushContacts(&tree_);
+  tree_.FinishPush(m, d, dx, da, e);
   Columns R = Columns::Push(dx, da);
   AddForces(m, d, &R);
   constraint_.AddPairsAndRows(m, d, tree_, &R, nullptr);

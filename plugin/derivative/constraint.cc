@@ -13,7 +13,7 @@
 
 namespace costate {
 
-ConstraintDerivative::ConstraintDerivative(const mjModel* model) : geometry_(model), body_(model->nbody) {}
+ConstraintDerivative::ConstraintDerivative(const mjModel* model) : geometry_(model), contact_body_(model->nbody), body_(model->nbody) {}
 
 bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const TreeDerivative& tree, std::string* missing,
                                      const TendonMoments* tendons) {
@@ -23,6 +23,8 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
     if (body.active) body = BodyConstraint();
   }
   any_body_ = false;
+  for (const ContactProduct& contact : contact_) contact_body_[contact.body[contact.moves[1]]] = BodyConstraint();
+  contact_.clear();
   pair_.clear();
   chain_.clear();
   chain_sign_.clear();
@@ -77,7 +79,8 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
       Leave(model, data, contact.efc_address, pyramid ? 2 * (contact.dim - 1) : contact.dim);
     } else {
       closed_contact_[c] = !has_belt;
-      Contact(model, data, c, tree, has_belt ? &belt : nullptr);
+      const BeltMotion* moving = has_belt ? &belt : nullptr;
+      use_products_ ? KeepContact(model, data, c, tree, moving) : Contact(model, data, c, tree, moving);
     }
   }
   return missing->empty();
@@ -423,6 +426,10 @@ void ConstraintDerivative::AddPairsAndRows(const mjModel* model, const mjData* d
 
   // (C9), (C10) bodies that both move: rows are dofs that move one of them, columns those and the common ones
   for (const Pair& pair : pair_) {
+    if (!contact_.empty()) {
+      AddPairHessian(model, data, pair, H);
+      continue;
+    }
     const int* chain = chain_.data() + pair.chain_start;
     const signed char* sign = chain_sign_.data() + pair.chain_start;
     const Vec3 origin = Origin(model, data, pair.body2), shift1 = origin - Origin(model, data, pair.body1);

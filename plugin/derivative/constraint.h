@@ -10,6 +10,7 @@
 
 #include "derivative/columns.h"
 #include "derivative/contact_geometry.h"
+#include "derivative/contact_product.h"
 #include "derivative/equality.h"
 #include "derivative/spatial_tendon.h"
 #include "derivative/tree_derivative.h"
@@ -28,6 +29,13 @@ class ConstraintDerivative {
   /// @return false with the first row that has no closed form in `missing`.
   bool Linearize(const mjModel* model, mjData* data, const TreeDerivative& tree, std::string* missing,
                  const TendonMoments* tendons = nullptr);
+
+  /// From the next Linearize on, contacts are kept for products alone: bodies() and AddPairsAndRows then lack their part
+  /// of ∂r, which PullContacts and PushContacts add instead; H is complete.
+  void UseProducts(bool on) { use_products_ = on; }
+  const BodyConstraint* contact_bodies() const { return contact_body_.data(); }  ///< their HH against the static world
+  void PullContacts(TreeDerivative* tree) const;
+  void PushContacts(TreeDerivative* tree) const;
 
   /// Adds a wrench (torque; force) at a world point that turns with its body, for TreeDerivative::Finish. (A4)
   void AddFollower(const mjModel* model, const mjData* data, int body, const Vec3& point, const Vec6& wrench);
@@ -105,13 +113,18 @@ class ConstraintDerivative {
   BallLimit MakeBallLimit(const mjModel* model, const mjData* data, int row) const;
 
   void Contact(const mjModel* model, const mjData* data, int c, const TreeDerivative& tree, const BeltMotion* belt);
+  void KeepContact(const mjModel* model, const mjData* data, int c, const TreeDerivative& tree, const BeltMotion* belt);
   bool ScalarRow(const mjModel* model, const mjData* data, int row, std::string* missing);
+  void AddPairHessian(const mjModel* model, const mjData* data, const Pair& pair, TreeSolver* H) const;
   Pair* FindPair(const mjModel* model, int body1, int body2);
 
   void Leave(const mjModel* model, const mjData* data, int row, int count);
   void KeepHessian(const mjData* data, int row, int count);
 
   ContactGeometry geometry_;
+  bool use_products_ = false;
+  std::vector<ContactProduct> contact_;  // with use_products_ alone
+  std::vector<BodyConstraint> contact_body_;
   mutable BodyEquality equality_;
   std::vector<char> remainder_, closed_contact_;
   struct Product {       // H += factor J(row)ᵀ J(col), of remaining rows

@@ -69,19 +69,33 @@ class TreeDerivative {
   // Products with what Finish would add, without forming it: O(nbody + nv), tree_product.cc. They take the state that
   // Forward leaves, which Finish spends.
 
-  /// out (2 nv: q, v) += Rᵀ y + Eᵀ z.  @param z  null unless input.e is there.
-  void Pull(const mjModel* model, const mjData* data, const TreeInput& input, const BodyConstraint* constraint,
-            const double* y, const double* z, double* out);
+  /// out (2 nv: q, v) += Rᵀ y + Eᵀ z.  @param z  null unless input.e is there. Between the two come other forces on bodies.
+  void StartPull(const mjModel* model, const mjData* data, const TreeInput& input, const BodyConstraint* constraint,
+                 const double* y, const double* z);
+  void FinishPull(const mjModel* model, const mjData* data, const TreeInput& input, const double* z, double* out);
+
+  /// Σ S y over the chain of a body: its motion when dof i moves by y_i.
+  const Vec6& pulled(int body) const { return pull_[body].W; }
+
+  /// Covectors of a body's motion and of the changes S × Vᵃ − S × base of its acceleration field, likewise of velocity.
+  void AddCovectors(int body, const Vec6& motion, const Vec6& a, const Vec6& v);
 
   /// r (nv) += R x, e (nv) += E x along x (2 nv: q, v).  @param e  null unless input.e is there.
-  void Push(const mjModel* model, const mjData* data, const TreeInput& input, const BodyConstraint* constraint,
-            const double* x, double* r, double* e);
+  void StartPush(const mjModel* model, const mjData* data, const TreeInput& input, const BodyConstraint* constraint,
+                 const double* x, bool with_e);
+  void FinishPush(const mjModel* model, const mjData* data, const double* x, double* r, double* e);
 
-  /// Adds Sᵀ HH S to H, as Finish does.
-  void AddHessian(const mjModel* model, const mjData* data, const BodyConstraint* constraint, TreeSolver* H);
+  /// Motion of a body along x, and the changes of its fields.
+  const Vec6& pushed(int body) const { return push_[body].s; }
+  Vec6 pushed_acceleration(int body) const { return CrossMotion(push_[body].s, body_[body].va) - push_[body].aS; }
+  Vec6 pushed_velocity(int body) const { return CrossMotion(push_[body].s, body_[body].v) + push_[body].psid; }
 
-  /// Σ S y over the chain of a body, of the last Pull: its motion when dof i moves by y_i.
-  const Vec6& pulled(int body) const { return pull_[body].W; }
+  /// A change of the wrench on a body along x.
+  void AddWrenchChange(int body, const Vec6& dF) { push_[body].dF -= dF; }
+
+  /// Adds Sᵀ HH S of two lists of bodies to H, as Finish does for one; either may be null.
+  void AddHessian(const mjModel* model, const mjData* data, const BodyConstraint* first, const BodyConstraint* second,
+                  TreeSolver* H);
 
  private:
   void Backward(const mjModel* model, const TreeInput& input, const BodyConstraint* constraint);
@@ -124,7 +138,11 @@ class TreeDerivative {
   std::vector<PullBody> pull_;
   std::vector<PushBody> push_;
   std::vector<Vec6> before_, before_e_;  // W, We just before each dof's group
-  std::vector<BodyConstraint> hessian_;
+  struct BodyHessian {
+    Mat6 HH;
+    bool active;
+  };
+  std::vector<BodyHessian> hessian_;
 };
 
 }  // namespace costate

@@ -3,8 +3,8 @@
 
 namespace costate {
 
-void TreeDerivative::Pull(const mjModel* m, const mjData* d, const TreeInput& input, const BodyConstraint* constraint,
-                          const double* y, const double* z, double* out) {
+void TreeDerivative::StartPull(const mjModel* m, const mjData* d, const TreeInput& input, const BodyConstraint* constraint,
+                               const double* y, const double* z) {
   const int nv = static_cast<int>(m->nv), nbody = static_cast<int>(m->nbody);
   pull_.resize(nbody);
   before_.resize(nv);
@@ -50,7 +50,17 @@ void TreeDerivative::Pull(const mjModel* m, const mjData* d, const TreeInput& in
       out_body.F -= con.F;
     }
   }
+}
 
+void TreeDerivative::AddCovectors(int b, const Vec6& motion, const Vec6& a, const Vec6& v) {
+  PullBody& body = pull_[b];
+  body.q += motion - CrossForce(body_[b].va, a) - CrossForce(body_[b].v, v);
+  body.a += a;
+  body.v += v;
+}
+
+void TreeDerivative::FinishPull(const mjModel* m, const mjData* d, const TreeInput& input, const double* z, double* out) {
+  const int nv = static_cast<int>(m->nv), nbody = static_cast<int>(m->nbody);
   for (int b = nbody - 1; b > 0; b--) {
     const PullBody& body = pull_[b];
     const int begin = m->body_dofadr[b], end = begin + m->body_dofnum[b], p = m->body_parentid[b];
@@ -95,8 +105,8 @@ void TreeDerivative::Pull(const mjModel* m, const mjData* d, const TreeInput& in
   }
 }
 
-void TreeDerivative::Push(const mjModel* m, const mjData* d, const TreeInput& input, const BodyConstraint* constraint,
-                          const double* x, double* r, double* e) {
+void TreeDerivative::StartPush(const mjModel* m, const mjData* d, const TreeInput& input, const BodyConstraint* constraint,
+                               const double* x, bool with_e) {
   const int nv = static_cast<int>(m->nv), nbody = static_cast<int>(m->nbody);
   push_.resize(nbody);
   for (Vec6* field : {&push_[0].s, &push_[0].psidd, &push_[0].psid, &push_[0].aS, &push_[0].psie}) field->setZero();
@@ -113,13 +123,13 @@ void TreeDerivative::Push(const mjModel* m, const mjData* d, const TreeInput& in
       out.psidd += dof.psidd * dq + dof.sigma * dv;
       out.psid += dof.psid * dq + S * dv;
       out.aS += dof.aS * dq;
-      if (e) out.psie += dof.psie * dq;
+      if (with_e) out.psie += dof.psie * dq;
     }
 
     // (R8) dF = s ×* F + I Ψ̈ + B Ψ̇ − E s − dF_constraint
     out.F = body.F;
     out.dF = CrossForce(out.s, body.F) + body.I * out.psidd + body.B * out.psid;
-    if (e) {
+    if (with_e) {
       out.Fe = body.Fe;
       out.dFe = CrossForce(out.s, body.Fe) + body.I * out.psie;
     }
@@ -135,7 +145,10 @@ void TreeDerivative::Push(const mjModel* m, const mjData* d, const TreeInput& in
                 con.Kv * (CrossMotion(body.v, out.s) - out.psid);
     }
   }
+}
 
+void TreeDerivative::FinishPush(const mjModel* m, const mjData* d, const double* x, double* r, double* e) {
+  const int nbody = static_cast<int>(m->nbody);
   for (int b = nbody - 1; b > 0; b--) {
     const PushBody& body = push_[b];
     const int p = m->body_parentid[b];
@@ -163,13 +176,18 @@ void TreeDerivative::Push(const mjModel* m, const mjData* d, const TreeInput& in
   }
 }
 
-void TreeDerivative::AddHessian(const mjModel* m, const mjData* d, const BodyConstraint* constraint, TreeSolver* H) {
+void TreeDerivative::AddHessian(const mjModel* m, const mjData* d, const BodyConstraint* first,
+                                const BodyConstraint* second, TreeSolver* H) {
   const int nbody = static_cast<int>(m->nbody);
-  if (!constraint) return;
   hessian_.resize(nbody);
+  for (BodyHessian& body : hessian_) body.active = false;
+  const auto add = [&](int b, const Mat6& HH) {
+    if (hessian_[b].active) hessian_[b].HH += HH;
+    else hessian_[b] = {HH, true};
+  };
   for (int b = 1; b < nbody; b++) {
-    hessian_[b].active = constraint[b].active;
-    if (constraint[b].active) hessian_[b].HH = constraint[b].HH;
+    if (first && first[b].active) add(b, first[b].HH);
+    if (second && second[b].active) add(b, second[b].HH);
   }
   for (int b = nbody - 1; b > 0; b--) {
     if (!hessian_[b].active) continue;
@@ -187,14 +205,7 @@ void TreeDerivative::AddHessian(const mjModel* m, const mjData* d, const BodyCon
         row[at] += hh.dot(Vec6Map(d->cdof + 6 * k));
       }
     }
-    const int p = m->body_parentid[b];
-    if (p == 0) continue;
-    if (hessian_[p].active) {
-      hessian_[p].HH += hessian_[b].HH;
-    } else {
-      hessian_[p].HH = hessian_[b].HH;
-      hessian_[p].active = true;
-    }
+    if (m->body_parentid[b] != 0) add(m->body_parentid[b], hessian_[b].HH);
   }
 }
 

@@ -1,0 +1,54 @@
+// One contact as products need it: its linearized wrench applied to motions, and the transpose, by vectors alone.
+// Equation (C20) of README.md.
+#ifndef COSTATE_DERIVATIVE_CONTACT_PRODUCT_H_
+#define COSTATE_DERIVATIVE_CONTACT_PRODUCT_H_
+
+#include <mujoco/mujoco.h>
+
+#include "derivative/contact_belt.h"
+#include "derivative/contact_geometry.h"
+#include "derivative/tree_derivative.h"
+
+namespace costate {
+
+/// What the motion of one side does to a contact, or the covectors of it; all about the origin.
+struct ContactSide {
+  Vec6 twist;   ///< motion of the body
+  Vec6 Ua, Uv;  ///< changes of its acceleration and velocity fields
+};
+
+struct ContactProduct {
+  int contact, body[2];
+  bool moves[2];
+  Vec3 shift1;          ///< from the origin of body 1's tree to that of body 2's (body 1's, if body 2 rests)
+  Vec3 p;               ///< contact point from the origin
+  Mat3 R;               ///< contact frame, rows n, t1, t2
+  Vec6 f, b;            ///< force and damping in the basis (n, t1, t2, spin, roll1, roll2), zero beyond the dimension
+  Mat6 H;               ///< Hessian in the same basis
+  int dim;
+  double kappa, g;      ///< (C7), (C8)
+  Vec3 push, torque;    ///< f in the world
+  bool has_belt;        ///< the surfaces move …
+  BeltMotion belt;      ///< … and their velocity changes so
+  Vec3 a_rot, a_lin, v_rot, v_lin;  ///< fields of body 2 minus body 1 at the point
+
+  /// @return whether there is a force.
+  bool Fill(const mjModel* model, const mjData* data, const TreeDerivative& tree, int contact);
+
+  Vec6 Wrench() const;    ///< on body 2 about the origin
+  Mat6 Hessian() const;   ///< Wᵀ H_c W: change of minus the wrench with the acceleration field
+
+  /// Change of the wrench when both sides move.
+  Vec6 Push(const ContactMotion& motion, const ContactSide side[2]) const;
+
+  /// Covectors of both sides for the covector T of the wrench.
+  void Pull(const ContactMotion& motion, const Vec6& T, ContactSide side[2]) const;
+
+ private:
+  Vec6 ToBasis(const Vec6& twist) const;
+  Vec6 FromBasis(const Vec6& covector) const;
+};
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_CONTACT_PRODUCT_H_
