@@ -40,6 +40,7 @@ AnalyticBackend::AnalyticBackend(const mjModel* model, bool strict, const TermSw
       actuation_(model),
       mass_(model),
       sensor_(model),
+      articulated_solver_(model),
       H_(model->dof_parentid, static_cast<int>(model->nv)) {}
 
 bool AnalyticBackend::Linearize(const mjModel* m, mjData* d, bool sensors, StepDerivative* out, std::string* missing) {
@@ -84,7 +85,7 @@ bool AnalyticBackend::Acceleration(const mjModel* m, mjData* d, bool columns, St
 double AnalyticBackend::Polish(const mjModel* m, mjData* d) {
   step_ = point_.residual();
   if (step_.size() == 0) return 0;
-  H_.Solve(step_.data());
+  SolveHessian(step_.data());
   mju_subFrom(d->qacc, step_.data(), static_cast<int>(m->nv));
   return step_.lpNorm<Eigen::Infinity>() / (1 + point_.a().lpNorm<Eigen::Infinity>());
 }
@@ -92,7 +93,13 @@ double AnalyticBackend::Polish(const mjModel* m, mjData* d) {
 // everything at the point that products and matrices share: which terms are closed, forces, the tree, the constraints
 bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
   out->coverage.terms.clear();
-  point_.Residual(m, d);
+  const double* Ma = nullptr;
+  if (use_products_ && ArticulatedSolver::Covers(m)) {
+    diagonal_.resize(m->nv);
+    articulated_solver_.Multiply(m, d, d->qacc, diagonal_.data());
+    Ma = diagonal_.data();
+  }
+  point_.Residual(m, d, Ma);
   const auto cover = [&](const char* term, const std::string& reason) {
     return Cover(term, reason, &out->coverage, missing);
   };
@@ -121,7 +128,7 @@ bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, 
   if (implicit && integrator.empty() && m->opt.integrator != mjINT_EULER) integrator = tendons;
   closed_integrator_ = cover("integrator", integrator);
   second_solve_ = implicit && closed_integrator_;
-  if (second_solve_ && !mass_.Compute(m, d, tendons_, actuation_, point_.a().data())) {
+  if (second_solve_ && !mass_.Compute(m, d, tendons_, actuation_, point_.a().data(), Ma)) {
     *missing = "integrator: M + h B is not positive definite";
     return false;
   }
@@ -157,7 +164,6 @@ void AnalyticBackend::PrepareTree(const mjModel* m, mjData* d, const TendonMomen
   if (closed_passive_ && passive_forces) constraint_.AddFluidForces(m, d);
   if (switch_.constraint) constraint = "switched to differences";
   if (d->nefc) Cover("constraint", constraint, coverage, missing);
-  constraint_.DeclareCouplings(m, d, &H_);
   differenced_.inertia = false;
   differenced_.constraint = d->nefc && !constraint.empty();
   differenced_.rows = &constraint_.remainder();
@@ -193,6 +199,8 @@ bool AnalyticBackend::Assemble(const mjModel* m, mjData* d, std::string* missing
   }
   Columns R(&X_);
   AddForces(m, d, &R);
+  articulated_ = false;
+  constraint_.DeclareCouplings(m, d, &H_);
   StartHessian(m, d);
   tree_.Finish(m, d, input_, constraint_.bodies(), &X_, second_solve_ ? &E_ : nullptr, &H_);
   constraint_.AddPairsAndRows(m, d, tree_, &R, &H_);

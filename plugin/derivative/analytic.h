@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "derivative/actuation.h"
+#include "derivative/articulated_solver.h"
 #include "derivative/backend.h"
 #include "derivative/constraint.h"
 #include "derivative/effective_mass.h"
@@ -76,6 +77,12 @@ class AnalyticBackend final : public Backend {
 
   bool Factors(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
   bool PreparePoint(const mjModel* model, mjData* data, StepStatus* status, Coverage* coverage, std::string* missing);
+  void UseProducts(bool on) {
+    use_products_ = on;
+    constraint_.UseProducts(on);
+    mass_.UseProducts(on);
+  }
+  void SolveHessian(double* x) const { articulated_ ? articulated_solver_.Solve(x) : H_.Solve(x); }
   bool DifferenceRest(const mjModel* model, mjData* data, std::string* missing);
   void PullAcceleration(const mjModel* model, const mjData* data, double* y, double* z, double* pulled);
   void PullActivation(const mjModel* model, const double* next, const double* rate, double* pulled) const;
@@ -98,7 +105,11 @@ class AnalyticBackend final : public Backend {
   Actuation actuation_;
   EffectiveMass mass_;
   SensorDerivative sensor_;
+  ArticulatedSolver articulated_solver_;
   TreeSolver H_;
+  bool use_products_ = false;
+  bool articulated_ = false;  // which of the two holds H
+  VectorXd diagonal_;
   BlockedMatrix X_, E_;
   std::unique_ptr<ResidualDifference> difference_;  // made when a term first needs it
   DirectDerivative direct_;

@@ -14,11 +14,21 @@ using ConstVectorMap = Eigen::Map<const VectorXd>;
 
 // as Terms, without columns: all that products need is left in place
 bool AnalyticBackend::Factors(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
-  constraint_.UseProducts(true);
+  UseProducts(true);
   const bool ready = Prepare(m, d, out, missing);
-  constraint_.UseProducts(false);
+  UseProducts(false);
   if (!ready) return false;
   missing->clear();
+
+  // H by articulated bodies unless something couples branches
+  diagonal_.setZero(m->nv);
+  articulated_ = ArticulatedSolver::Covers(m) && constraint_.AddDiagonal(diagonal_.data());
+  if (articulated_) {
+    if (articulated_solver_.Factor(m, d, diagonal_.data(), constraint_.bodies(), constraint_.contact_bodies())) return true;
+    *missing = "H is not positive definite";
+    return false;
+  }
+  constraint_.DeclareCouplings(m, d, &H_);
   StartHessian(m, d);
   tree_.AddHessian(m, d, constraint_.bodies(), constraint_.contact_bodies(), &H_);
   constraint_.AddPairsAndRows(m, d, tree_, nullptr, &H_);
@@ -94,7 +104,7 @@ bool AnalyticBackend::Jvp(const mjModel* m, mjData* d, ConstMatrixRef dx, ConstM
 // y: covector of the acceleration → of r, −∂r and E contracted with y and z into (x, u); z is null without a second solve
 void AnalyticBackend::PullAcceleration(const mjModel* m, const mjData* d, double* y, double* z, double* pulled) {
   const int nv = static_cast<int>(m->nv);
-  H_.Solve(y);
+  SolveHessian(y);
   tree_.StartPull(m, d, input_, constraint_.bodies(), y, z);
   constraint_.PullContacts(&tree_);
   tree_.FinishPull(m, d, input_, z, pulled);
@@ -191,7 +201,7 @@ void AnalyticBackend::PushAcceleration(const mjModel* m, const mjData* d, const 
   if (differenced_.Any()) {
     VectorMap(da, nv).noalias() -= direct_.residual * ConstVectorMap(dx, direct_.residual.cols());
   }
-  H_.Solve(da);
+  SolveHessian(da);
 }
 
 // d act' and d act_dot along dx; either may be null

@@ -34,6 +34,8 @@ class ConstraintDerivative {
   /// of ∂r, which PullContacts and PushContacts add instead; H is complete.
   void UseProducts(bool on) { use_products_ = on; }
   const BodyConstraint* contact_bodies() const { return contact_body_.data(); }  ///< their HH against the static world
+  /// Adds the rows' part of H to its diagonal. @return false when they couple dofs otherwise than through bodies.
+  bool AddDiagonal(double* diagonal) const;
   void PullContacts(TreeDerivative* tree) const;
   void PushContacts(TreeDerivative* tree) const;
 

@@ -31,6 +31,15 @@ void ConstraintDerivative::KeepContact(const mjModel* m, const mjData* d, int c,
   }
 }
 
+bool ConstraintDerivative::AddDiagonal(double* diagonal) const {
+  if (!product_.empty() || !pair_.empty()) return false;
+  for (const Row& row : row_) {
+    if (row.count > 1) return false;
+    for (int n = row.start; n < row.start + row.count; n++) diagonal[row_dof_[n]] += row.h * row_J_[n] * row_J_[n];
+  }
+  return true;
+}
+
 void ConstraintDerivative::PullContacts(TreeDerivative* tree) const {
   for (const ContactProduct& contact : contact_) {
     Vec6 T = Vec6::Zero();

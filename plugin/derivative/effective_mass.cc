@@ -21,6 +21,13 @@ bool IsStandaloneFree(const mjModel* m, int joint) {
   return m->body_jntnum[body] == 1 && m->tree_dofnum[m->dof_treeid[m->jnt_dofadr[joint]]] == 6;
 }
 
+bool AnyStandaloneFree(const mjModel* m) {
+  for (int j = 0; j < m->njnt; j++) {
+    if (IsStandaloneFree(m, j)) return true;
+  }
+  return false;
+}
+
 // the bias of a free body in its own frame: l(ω) = m ω × (ω × s), g(ω) = s × l(ω) + ω × I ω; both quadratic, so their
 // symmetric bilinear forms give all derivatives
 Vec3 LinearForm(double mass, const Vec3& s, const Vec3& a, const Vec3& b) {
@@ -49,7 +56,7 @@ bool HasImplicitVelocity(const mjModel* m) {
 }
 
 EffectiveMass::EffectiveMass(const mjModel* model)
-    : solver_(model->dof_parentid, static_cast<int>(model->nv)), diagonal_(model->nv), slope_(model->nv) {}
+    : solver_(model->dof_parentid, static_cast<int>(model->nv)), articulated_solver_(model), diagonal_(model->nv), slope_(model->nv) {}
 
 std::string EffectiveMass::Missing(const mjModel* m) {
   if (m->opt.integrator == mjINT_EULER) return "";
@@ -82,14 +89,11 @@ void EffectiveMass::AddDamper(const Damper& damper) {
 }
 
 bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const TendonMoments& tendons, const Actuation& actuation,
-                            const double* a) {
+                            const double* a, const double* Ma) {
   const int nv = static_cast<int>(m->nv);
   const double h = m->opt.timestep;
-  solver_.SetZero();
-  for (int i = 0; i < nv; i++) {
-    const int adr = m->M_rowadr[i];
-    solver_.AddRow(i, m->M_colind + adr, d->M + adr, m->M_rownnz[i]);
-  }
+  articulated_ = use_products_ && m->opt.integrator == mjINT_EULER && ArticulatedSolver::Covers(m);
+  if (!articulated_) solver_.SetZero();
   std::fill(diagonal_.begin(), diagonal_.end(), 0.0);
   std::fill(slope_.begin(), slope_.end(), 0.0);
   entries_.clear();
@@ -135,17 +139,29 @@ bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const TendonMomen
     }
   }
 
-  // ā = M'⁻¹ M a
+  // M'
   if (m->opt.integrator != mjINT_IMPLICIT) coriolis_.reset();
   else if (!coriolis_) coriolis_ = std::make_unique<CoriolisDamping>(m);
   free_.clear();
-  if (m->opt.integrator == mjINT_IMPLICITFAST) AddFreeBodies(m, d);
+  const bool free_bodies = m->opt.integrator == mjINT_IMPLICITFAST && AnyStandaloneFree(m);
+  articulated_ = use_products_ && entries_.empty() && !free_bodies && !coriolis_ && ArticulatedSolver::Covers(m);
+  if (articulated_) {
+    if (!articulated_solver_.Factor(m, d, diagonal_.data())) return false;
+  } else {
+    for (int i = 0; i < nv; i++) {
+      const int adr = m->M_rowadr[i];
+      solver_.AddRow(i, m->M_colind + adr, d->M + adr, m->M_rownnz[i]);
+    }
+    if (free_bodies) AddFreeBodies(m, d);
+    if (!Factor(m, d)) return false;
+  }
+
+  // ā = M'⁻¹ M a
   applied_.resize(nv);
-  mj_mulM(m, d, applied_.data(), a);
+  if (Ma) mju_copy(applied_.data(), Ma, nv);
+  else mj_mulM(m, d, applied_.data(), a);
   difference_ = applied_;
-  if (!Factor(m, d)) return false;
-  if (coriolis_) applied_ = lu_.solve(difference_);
-  else solver_.Solve(applied_.data());
+  Solve(applied_.data());
   for (const FreeBody& free : free_) applied_.segment<6>(free.dof) = free.lu.solve(difference_.segment<6>(free.dof));
   difference_ = Eigen::Map<const Eigen::VectorXd>(a, nv) - applied_;
   return true;
@@ -165,6 +181,19 @@ bool EffectiveMass::Factor(const mjModel* m, const mjData* d) {
   }
   lu_.compute(whole);
   return true;
+}
+
+// x ← M'⁻¹ x or M'⁻ᵀ x, free bodies aside
+void EffectiveMass::Solve(double* x, bool transposed) const {
+  if (articulated_) {
+    articulated_solver_.Solve(x);
+  } else if (coriolis_) {
+    Eigen::Map<Eigen::VectorXd> all(x, diagonal_.size());
+    if (transposed) all = lu_.transpose().solve(all).eval();
+    else all = lu_.solve(all).eval();
+  } else {
+    solver_.Solve(x);
+  }
 }
 
 // blocks M − h D + h ∂c/∂v, before solver_ is factored
@@ -359,9 +388,7 @@ void EffectiveMass::SubtractDifference(const double* x, bool transposed, double*
 void EffectiveMass::Apply(double* x, double* e) const {
   SubtractDifference(x, false, e);
   right_side_.assign(e, e + diagonal_.size());
-  Eigen::Map<Eigen::VectorXd> all(e, diagonal_.size());
-  if (coriolis_) all = lu_.solve(all).eval();
-  else solver_.Solve(e);
+  Solve(e);
   for (const FreeBody& free : free_) Eigen::Map<Vec6>(e + free.dof) = free.lu.solve(Vec6Map(right_side_.data() + free.dof));
   for (std::size_t i = 0; i < diagonal_.size(); i++) x[i] += e[i];
 }
@@ -369,9 +396,7 @@ void EffectiveMass::Apply(double* x, double* e) const {
 void EffectiveMass::ApplyTransposed(double* y, double* z) const {
   // z = M'⁻ᵀ y, then y − (M' − M)ᵀ z
   std::copy(y, y + diagonal_.size(), z);
-  Eigen::Map<Eigen::VectorXd> all(z, diagonal_.size());
-  if (coriolis_) all = lu_.transpose().solve(all).eval();
-  else solver_.Solve(z);
+  Solve(z, true);
   for (const FreeBody& free : free_) Eigen::Map<Vec6>(z + free.dof) = free.lu.transpose().solve(Vec6Map(y + free.dof));
   SubtractDifference(z, true, y);
 }

@@ -11,6 +11,7 @@
 #include <Eigen/LU>
 
 #include "derivative/actuation.h"
+#include "derivative/articulated_solver.h"
 #include "derivative/columns.h"
 #include "derivative/coriolis.h"
 #include "derivative/passive.h"
@@ -30,9 +31,12 @@ class EffectiveMass {
   /// "" if M' and its derivative are known in closed form, else what is not.
   static std::string Missing(const mjModel* model);
 
-  /// Assembles and factors M', computes ā from M a.
+  /// Assembles and factors M', computes ā from M a, which the caller may have already.
   bool Compute(const mjModel* model, const mjData* data, const TendonMoments& tendons, const Actuation& actuation,
-               const double* a);
+               const double* a, const double* Ma = nullptr);
+
+  /// From the next Compute on only single vectors are wanted: M' is solved by articulated bodies where they cover it.
+  void UseProducts(bool on) { use_products_ = on; }
 
   const Eigen::VectorXd& applied() const { return applied_; }        ///< ā
   const Eigen::VectorXd& difference() const { return difference_; }  ///< a − ā
@@ -76,10 +80,13 @@ class EffectiveMass {
   void AddDamperColumns(const mjModel* model, const Damper& damper, Columns* E) const;
   bool Factor(const mjModel* model, const mjData* data);
   void Add(int row, int col, double value);
+  void Solve(double* x, bool transposed = false) const;
   void AddFreeBodies(const mjModel* model, const mjData* data);
   void AddFreeColumns(const mjModel* model, const mjData* data, const FreeBody& free, Columns* E) const;
 
   TreeSolver solver_;
+  ArticulatedSolver articulated_solver_;
+  bool use_products_ = false, articulated_ = false;  // which of the two holds M'
   std::vector<double> diagonal_;      // of M' − M
   std::vector<double> slope_;         // d(diagonal)/dv, from polynomial damping
   std::vector<Entry> entries_;        // strictly lower part of M' − M

@@ -76,7 +76,7 @@ double Equilibrium::Polish(const mjModel* m, mjData* d) {
   }
 }
 
-void Equilibrium::Residual(const mjModel* m, mjData* d) {
+void Equilibrium::Residual(const mjModel* m, mjData* d, const double* Ma) {
   a_ = Eigen::Map<const Eigen::VectorXd>(d->qacc, m->nv);
   if (d->nefc) {
     // y = J a − aref
@@ -90,7 +90,8 @@ void Equilibrium::Residual(const mjModel* m, mjData* d) {
 
   // r = M a − f_smooth − Jᵀ f
   r_.resize(m->nv);
-  mj_mulM(m, d, r_.data(), a_.data());
+  if (Ma) mju_copy(r_.data(), Ma, static_cast<int>(m->nv));
+  else mj_mulM(m, d, r_.data(), a_.data());
   for (int i = 0; i < m->nv; i++) r_[i] -= d->qfrc_smooth[i] + d->qfrc_constraint[i];
 }
 

@@ -36,7 +36,8 @@ class Equilibrium {
   bool Solve(const mjModel* model, mjData* data, StepStatus* status, std::string* reason);
 
   /// r(a) at data->qacc, which becomes a(); states, forces and cone Hessians of `data` become those at J a − aref.
-  void Residual(const mjModel* model, mjData* data);
+  /// @param Ma  M a, where the caller has it.
+  void Residual(const mjModel* model, mjData* data, const double* Ma = nullptr);
 
   const Eigen::VectorXd& a() const { return a_; }
   const Eigen::VectorXd& residual() const { return r_; }

@@ -170,6 +170,82 @@ TEST_F(ProductTest, AgreeOnSpringsAndDampers) {
   }
 }
 
+// rotor inertia of joints and actuators, alone and several on a joint; of tendons, which couple branches
+TEST_F(ProductTest, AgreeOnArmature) {
+  const std::string scene = R"(
+    <mujoco>
+      <worldbody>
+        <body><freejoint/><geom type="box" size="0.1 0.2 0.1"/>
+          <body pos="0.2 0 0"><joint name="a" axis="0 1 0" armature="0.3" damping="0.1"/><geom size="0.1" pos="0.1 0 0" contype="0"/></body>
+          <body pos="-0.2 0 0"><joint name="b" type="ball"/><geom size="0.1" pos="0.1 0 0" contype="0"/>
+            <body pos="0 0 0.2"><joint name="c" axis="1 0 0"/><joint name="d" type="slide"/><geom size="0.1" contype="0"/></body>
+          </body>
+        </body>
+      </worldbody>
+      <tendon><fixed name="t" %><joint joint="a" coef="0.6"/><joint joint="c" coef="-0.9"/></fixed></tendon>
+      <actuator>
+        <motor joint="a" gear="3" armature="0.05" damping="0.2"/><motor joint="c" gear="2" armature="0.1"/><motor joint="c" gear="5" armature="0.02"/>
+        <motor tendon="t" gear="2"/>
+      </actuator>
+    </mujoco>)";
+  for (const char* tendon : {"", "armature='0.1'", "damping='0.2'", "armature='0.2' damping='0.3'"}) {
+    for (int integrator : {mjINT_EULER, mjINT_IMPLICITFAST, mjINT_RK4}) {
+      SCOPED_TRACE(std::string(tendon) + std::to_string(integrator));
+      std::string xml = scene;
+      xml.replace(xml.find('%'), 1, tendon);
+      const ModelPtr model = LoadModelFromString(xml);
+      model->opt.integrator = integrator;
+      const DataPtr data = MakeData(model.get());
+      SetState(model.get(), data.get(), support::RandomState(model.get(), 8, {.velocity = 3}));
+      ExpectProducts(model.get(), data.get());
+    }
+  }
+}
+
+// surfaces that move, of the static and of a moving body, and self-contacts of one tree and of two
+TEST_F(ProductTest, AgreeOnContactsOfMovingBodiesAndSurfaces) {
+  for (const char* condim : {"1", "3", "4", "6"}) {
+    for (int cone : {mjCONE_PYRAMIDAL, mjCONE_ELLIPTIC}) {
+      SCOPED_TRACE(std::string(condim) + (cone == mjCONE_PYRAMIDAL ? " pyramidal" : " elliptic"));
+      std::string xml = R"(
+        <mujoco>
+          <default><geom condim="%"/></default>
+          <worldbody>
+            <geom type="plane" size="5 5 1" surfacevel="0.3 0.1 0 0 0 0.2"/>
+            <body pos="0 0 0.29"><freejoint/><geom type="box" size="0.3 0.3 0.1" surfacevel="0.1 0 0 0 0 0.4"/>
+              <body pos="0.1 0 -0.19"><joint axis="0 1 0"/><geom size="0.1"/></body>
+              <body pos="-0.1 0 -0.19"><joint axis="1 0 0"/><geom size="0.1"/>
+                <body pos="0 0.19 0"><joint type="ball"/><geom size="0.1"/></body>
+              </body>
+            </body>
+            <body pos="0.05 0.1 0.485"><freejoint/><geom size="0.1"/></body>
+          </worldbody>
+        </mujoco>)";
+      xml.replace(xml.find('%'), 1, condim);
+      const ModelPtr model = LoadModelFromString(xml);
+      model->opt.cone = cone;
+      const DataPtr data = AfterSteps(model.get(), 5);
+      ASSERT_GE(data->ncon, 3);
+      ExpectProducts(model.get(), data.get());
+    }
+  }
+}
+
+// M of a long chain has a condition number of n⁴: the two solvers agree to its rounding
+TEST_F(ProductTest, AgreeOnALongChain) {
+  std::string xml = "<mujoco><option timestep='0.001'/><worldbody>";
+  const int n = 60;
+  for (int i = 0; i < n; i++) {
+    xml += std::string("<body pos='0.1 0 0'><joint axis='") + (i % 2 ? "1" : "0") +
+           " 1 0' damping='0.01'/><geom type='capsule' size='0.02' fromto='0 0 0 0.1 0 0' contype='0' conaffinity='0'/>";
+  }
+  for (int i = 0; i < n; i++) xml += "</body>";
+  const ModelPtr model = LoadModelFromString(xml + "</worldbody></mujoco>");
+  const DataPtr data = MakeData(model.get());
+  SetState(model.get(), data.get(), support::RandomState(model.get(), 8, {.position = 0.2}));
+  ExpectProducts(model.get(), data.get(), {.sensors = false}, 1e-16 * n * n * n * n);
+}
+
 // terms that are differenced, one at a time, enter through their columns
 TEST_F(ProductTest, AgreeWhereATermIsDifferenced) {
   for (int integrator : {mjINT_EULER, mjINT_IMPLICITFAST, mjINT_RK4}) {

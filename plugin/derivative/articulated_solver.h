@@ -1,0 +1,50 @@
+// Solves with M + Σ JᵀKJ + diagonal by articulated bodies, in O(nv): for the few right-hand sides of a product. (S4) of
+// README.md.
+#ifndef COSTATE_DERIVATIVE_ARTICULATED_SOLVER_H_
+#define COSTATE_DERIVATIVE_ARTICULATED_SOLVER_H_
+
+#include <mujoco/mujoco.h>
+
+#include <vector>
+
+#include "derivative/tree_derivative.h"
+
+namespace costate {
+
+/// Nothing may couple branches: neither M (tendon armature) nor what is added to it.
+class ArticulatedSolver {
+ public:
+  explicit ArticulatedSolver(const mjModel* model);
+
+  /// Is M the sum of the bodies' inertias and a diagonal?
+  static bool Covers(const mjModel* model);
+
+  /// @param diagonal  added to M beside its armature (nv).
+  /// @param first, second  HH of bodies, added to their inertias; either may be null.
+  /// @return false when a pivot is not positive: the matrix is not positive definite.
+  bool Factor(const mjModel* model, const mjData* data, const double* diagonal, const BodyConstraint* first = nullptr,
+              const BodyConstraint* second = nullptr);
+
+  /// out = M a, without what Factor adds.
+  void Multiply(const mjModel* model, const mjData* data, const double* a, double* out);
+
+  /// x ← solution for the right-hand side x.
+  void Solve(double* x) const;
+
+ private:
+  struct Body {
+    int parent, begin, end;  // of its dofs
+  };
+  struct Dof {
+    Vec6 S, U;
+    double inverse;
+  };
+  std::vector<Body> body_;
+  std::vector<Mat6> inertia_;
+  std::vector<Dof> dof_;
+  mutable std::vector<Vec6> force_, motion_;  // of one solve
+};
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_ARTICULATED_SOLVER_H_
