@@ -81,7 +81,18 @@ void FindContacts(const mjModel* model, Obstacles* found) {
     found->push_back({fmt::format("contact points jump from corner to corner of {}",
                                   Listing(model, mjOBJ_GEOM, polytopes, static_cast<int>(model->ngeom),
                                           "geoms with flat faces")),
-                      "spheres, capsules or ellipsoids in their place have contact points that move smoothly"});
+                      "spheres or capsules in their place have contact points that move smoothly"});
+  }
+  const auto curved = Where(model->ngeom, [&](int i) {
+    const int type = model->geom_type[i];
+    return (type == mjGEOM_ELLIPSOID || type == mjGEOM_CYLINDER) &&
+           (model->geom_contype[i] != 0 || model->geom_conaffinity[i] != 0);
+  });
+  if (!curved.empty()) {
+    found->push_back({fmt::format("contacts of curved surfaces, but for those with a plane, are found to ccd_tolerance only and "
+                                  "jump within it; the derivative is that of the exact surfaces: {}",
+                                  Listing(model, mjOBJ_GEOM, curved, static_cast<int>(model->ngeom), "geoms")),
+                      "spheres or capsules in their place are exact; a smaller ccd_tolerance makes the jumps smaller"});
   }
 }
 

@@ -65,8 +65,33 @@ Mat36 TangentRate(const Frame& f) {
   return de;
 }
 
-// (G3) both geoms move as one
-ContactMatrix Rigid(const Frame& f) { return Assemble(f, ContactRate::Rigid(f.n), TangentRate(f)); }
+// (G3) both geoms move as one: Ω = w but for the turn about n, which a tangent made from a world
+// axis does not follow
+ContactMatrix Rigid(const Frame& f) {
+  ContactMatrix G = ContactMatrix::Zero();
+  G.block<3, 3>(1, 3).setIdentity();
+  G.block<3, 3>(4, 0).setIdentity();
+  if (f.from_collider && f.length > kParallel) return G;
+  Vec3 spin = -f.n;
+  if (f.length > kParallel) spin += f.n.dot(f.e) / f.length * f.t1;
+  G.block<3, 3>(4, 0) += f.n * spin.transpose();
+  return G;
+}
+
+// (G6) on a plane the normal rests: dφ = n·r, dp = r − n dφ/2
+ContactMatrix OnPlane(const Frame& f, const Patch& patch, const Vec3& point) {
+  const Mat3 by_rotation = -Skew(patch.x - point) - patch.H * Skew(f.n);
+  const Eigen::RowVector3d dphi = f.n.transpose() * by_rotation;
+  ContactMatrix G = ContactMatrix::Zero();
+  G.block<1, 3>(0, 0) = dphi;
+  G.block<1, 3>(0, 3) = f.n.transpose();
+  G.block<3, 3>(1, 0) = by_rotation - f.n / 2 * dphi;
+  G.block<3, 3>(1, 3) = Mat3::Identity() - f.n / 2 * f.n.transpose();
+  if (f.from_collider && f.length > kParallel) {
+    G.block<3, 3>(4, 0) = f.n / f.length * f.e.cross(f.t2).transpose();
+  }
+  return G;
+}
 
 // pairs of the iterative collider in which a surface is curved: a staircase below its tolerance
 bool IsCurved(const mjModel* model, const mjContact& contact) {
@@ -82,6 +107,16 @@ bool IsSame(const mjPreContact& found, const mjContact& contact) {
 }
 
 }  // namespace
+
+bool IsStaircase(const mjModel* model, const mjData* data, const mjContact& contact) {
+  if (contact.geom[0] < 0 || contact.geom[1] < 0 || !IsCurved(model, contact)) return false;
+  if (model->opt.disableflags & (mjDSBL_NATIVECCD | mjDSBL_MULTICCD)) return true;
+  const Vec3 n = Vec3Map(contact.frame);
+  const auto clipped = [&](int side, const Vec3& m) {
+    return model->geom_type[contact.geom[side]] != mjGEOM_HFIELD && ConvexShape(model, data, contact.geom[side]).HasFace(m);
+  };
+  return !clipped(0, n) && !clipped(1, -n);
+}
 
 ContactGeometry::ContactGeometry(const mjModel*, bool differences) : differences_(differences) {
   found_.resize(kMaxFound);
@@ -116,10 +151,14 @@ bool ContactGeometry::ClosedForm(const mjModel* model, const mjData* data, int c
   PatchPair pair;
   if (!ClosedPatches(model, data, contact, &pair)) return false;
   const Frame frame = MakeFrame(contact.frame, pair.tangent);
-  ContactRate rate;
-  if (!MovePatches(pair.first, pair.second, frame.n, contact.dist, Vec3Map(contact.pos), &rate))
-    return false;
-  motion_[c].by_geom2 = Assemble(frame, rate, TangentRate(frame));
+  const Vec3 point = Vec3Map(contact.pos);
+  if (pair.first.flat == 2 && pair.second.flat == 0) {
+    motion_[c].by_geom2 = OnPlane(frame, pair.second, point);
+  } else {
+    ContactRate rate;
+    if (!MovePatches(pair.first, pair.second, frame.n, contact.dist, point, &rate)) return false;
+    motion_[c].by_geom2 = Assemble(frame, rate, TangentRate(frame));
+  }
   motion_[c].by_both = Rigid(frame);
   return true;
 }

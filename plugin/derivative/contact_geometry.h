@@ -23,6 +23,10 @@ struct ContactMotion {
   ContactMatrix by_geom1() const { return by_both - by_geom2; }
 };
 
+/// Is the contact found by an iterative collider on a curved surface? Then it is exact to ccd_tolerance only, and moves in
+/// jumps that no difference sees through. (G7)
+bool IsStaircase(const mjModel* model, const mjData* data, const mjContact& contact);
+
 /// Closed forms where the collider has one (contact_closed.h); the exact contact where the engine's is iterative and a
 /// surface curved (contact_convex.h); centred differences of the engine's own narrow-phase function in pose space for the
 /// other pairs, shared by all contacts of a pair.

@@ -8,10 +8,12 @@
 #include <random>
 
 #include "core/engine_guard.h"
-#include "derivative/switch_set.h"
+#include "derivative/chain.h"
 #include "derivative/check_point.h"
+#include "derivative/contact_geometry.h"
 #include "derivative/extrapolate.h"
 #include "derivative/step_stencil.h"
+#include "derivative/switch_set.h"
 
 namespace costate {
 namespace {
@@ -34,6 +36,7 @@ class ReferenceDifferences {
   void Interval(VectorXd* next, VectorXd* sensors, SwitchSet* active);
   bool BothSides(const VectorXd& direction);
   void MeasureNoise();
+  void MarkStaircases(ReferenceDerivative* out);
   bool Quotient(int col, Side side, double eps, int k);
   void Column(int col, ReferenceDerivative* out);
   void Extrapolated(int col, Side side, double eps, int first, int count, ReferenceDerivative* out);
@@ -164,6 +167,24 @@ bool ReferenceDifferences::Quotient(int col, Side side, double eps, int k) {
   return change == nullptr;
 }
 
+// A contact of curved surfaces jumps by ccd_tolerance between facets of 1e-5 to 1e-4, and is smooth but wrong by any factor
+// within one: quotients that agree at all sizes say nothing about the columns that move one geom against the other. (J5)
+void ReferenceDifferences::MarkStaircases(ReferenceDerivative* out) {
+  const mjModel* m = local_.get();
+  mjData* d = data_.get();
+  stencil_.Restore(m, d, -1, 0);
+  mj_fwdPosition(m, d);
+  for (int c = 0; c < d->ncon; ++c) {
+    const mjContact& contact = d->contact[c];
+    if (contact.efc_address < 0 || !IsStaircase(m, d, contact)) continue;
+    const int body1 = m->geom_bodyid[contact.geom[0]], body2 = m->geom_bodyid[contact.geom[1]];
+    ForExclusiveDofs(m, LastDof(m, body1), LastDof(m, body2), [&](int dof, int) {
+      out->nonsmooth_column[dof] = true;
+      out->switched[dof] = "facets of the collider of curved surfaces";
+    });
+  }
+}
+
 void ReferenceDifferences::Column(int col, ReferenceDerivative* out) {
   double eps = options_.eps_max;
   const Side side = stencil_.ColumnSide(local_, col, true, &eps);
@@ -179,7 +200,7 @@ void ReferenceDifferences::Column(int col, ReferenceDerivative* out) {
   for (; k < options_.sizes || (k < options_.sizes + kExtraSizes && k - first < kUsable); ++k) {
     if (!Quotient(col, side, std::ldexp(eps, -k), k)) first = side == Side::kCentered ? k + 1 : k;
   }
-  if (switched_ != nullptr) out->switched[col] = switched_;
+  if (switched_ != nullptr && !out->nonsmooth_column[col]) out->switched[col] = switched_;
   if (k - first >= 2) {
     Extrapolated(col, side, std::ldexp(eps, -first), first, k - first, out);
   } else {
@@ -241,6 +262,7 @@ void ReferenceDifferences::Fill(ReferenceDerivative* result) {
   local_.SelectActivationBranches(data_.get(), options_.substeps);
   Evaluate(-1, 0, &next_, &sensors_, &base_);
   MeasureNoise();
+  MarkStaircases(&out);
 
   for (int col = 0; col < columns; ++col) {
     Column(col, &out);
