@@ -18,6 +18,7 @@ enum ExitCode {
 
 /// Each adds one subcommand. Its callback runs the command and sets *exit_code; an Error may leave it, main prints it.
 void AddCheckCommand(CLI::App& app, int* exit_code);
+void AddGradientCommand(CLI::App& app, int* exit_code);
 void AddInfoCommand(CLI::App& app, int* exit_code);
 void AddOptimizeCommand(CLI::App& app, int* exit_code);
 void AddReplayCommand(CLI::App& app, int* exit_code);

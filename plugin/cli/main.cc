@@ -36,6 +36,7 @@ constexpr char kCompiler[] = "g++ " __VERSION__;
 // one line a command, in alphabetical order
 void AddCommands(CLI::App& app, int* exit_code) {
   AddCheckCommand(app, exit_code);
+  AddGradientCommand(app, exit_code);
   AddInfoCommand(app, exit_code);
   AddOptimizeCommand(app, exit_code);
   AddReplayCommand(app, exit_code);

@@ -1,0 +1,29 @@
+// Entries of a loss's gradient against centred differences of the whole rollout.
+#ifndef COSTATE_PLUGIN_CLI_LOSS_CHECK_H_
+#define COSTATE_PLUGIN_CLI_LOSS_CHECK_H_
+
+#include <costate/adjoint.h>
+#include <costate/task.h>
+
+#include <string>
+#include <vector>
+
+namespace costate::cli {
+
+struct LossCheckEntry {
+  enum class Verdict { kAgrees, kWrong, kRough };
+  std::string name;  ///< "ctrl[hip] at knot 12", "qvel[knee] of the start"
+  double adjoint = 0, difference = 0;
+  double error_bar = 0;  ///< disagreement of the two best step sizes
+  double relative = 0;   ///< |adjoint − difference| over the largest entry of its block
+  Verdict verdict = Verdict::kAgrees;
+};
+
+/// `count` controls and `count` tangents of the start: the largest half and others spread evenly. An entry is wrong when it is off by
+/// more than 1e-6 of its block's largest entry and three error bars, and rough (not judged) when its error bar exceeds 1e-3 of that.
+/// Cost: twelve rollouts an entry.
+std::vector<LossCheckEntry> CheckLossGradient(const Task& task, const RolloutGradient& gradient, int count);
+
+}  // namespace costate::cli
+
+#endif  // COSTATE_PLUGIN_CLI_LOSS_CHECK_H_

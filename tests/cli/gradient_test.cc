@@ -1,0 +1,63 @@
+// costate gradient, as a process: numbers with a closed form, agreement in contact, bad input.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "cli/program.h"
+
+namespace costate {
+namespace {
+
+using support::ProcessResult;
+using support::TemporaryFolder;
+
+const std::string kModels = COSTATE_MODELS;
+
+TEST(CliGradient, PrintsTheClosedFormOfTheProjectile) {
+  // R1: loss 1.125, gradient 4.5 by the start's velocity; ∂loss/∂u_0 = 1.5 dt² N = 0.045
+  TemporaryFolder folder;
+  const std::string csv = folder.File("gradient.csv");
+  const ProcessResult result = Costate({"gradient", kModels + "/projectile/land.xml", "--csv", csv});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_TRUE(Has(result.out, "loss          1.125\n")) << result.out;
+  EXPECT_TRUE(Has(result.out, "largest 4.5 by qvel[x]")) << result.out;
+  EXPECT_TRUE(Has(result.out, "largest 0.045 by ctrl[jet_x] at knot 0")) << result.out;
+  EXPECT_TRUE(Has(result.out, "healthy")) << result.out;
+  std::ifstream table(csv);
+  std::string line;
+  int lines = 0;
+  for (; std::getline(table, line); lines++) {
+    if (lines == 0) {
+      EXPECT_EQ(line, "knot,time (s),d loss / d ctrl[jet_x],d loss / d ctrl[jet_z],costate norm,growth");
+    }
+  }
+  EXPECT_EQ(lines, 302);
+}
+
+TEST(CliGradient, AgreesInContactWithLittleMemory) {
+  const ProcessResult result = Costate({"gradient", kModels + "/hopper/hop.xml", "--memory", "0.002", "--entries", "6"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_TRUE(Has(result.out, "differences of the loss: agree")) << result.out;
+  EXPECT_FALSE(Has(result.out, " 0 knots simulated again")) << result.out;
+}
+
+TEST(CliGradient, SaysThatATruncatedGradientIsNone) {
+  const ProcessResult result = Costate({"gradient", kModels + "/pendulum/swing_up.xml", "--window", "20"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_TRUE(Has(result.out, "truncated at ")) << result.out;
+  EXPECT_TRUE(Has(result.out, "check         none")) << result.out;
+}
+
+TEST(CliGradient, NamesWhatIsWrong) {
+  TemporaryFolder folder;
+  EXPECT_EQ(Costate({"gradient", folder.File("none.xml")}).exit_code, 2);
+  EXPECT_EQ(Costate({"gradient", kModels + "/pendulum/swing_up.xml", "--memory", "-1"}).exit_code, 2);
+  const ProcessResult result = Costate({"gradient", kModels + "/pendulum/swing_up.xml", "--csv", folder.File("no/where.csv")});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_TRUE(Has(result.err, "cannot write")) << result.err;
+}
+
+}  // namespace
+}  // namespace costate
