@@ -183,6 +183,28 @@ TEST_F(SensorTest, SitesSubtreesJointsAndEnergiesAgree) {
 // (M13): the engine evaluates it with the positions, though it depends on velocities
 TEST_F(SensorTest, KineticEnergyAgrees) { ExpectAgreesAtRandomStates(Scene("<e_kinetic/>"), kForce); }
 
+// (M13): potentials of polynomial springs, of balls and of tendons inside and outside their dead band
+TEST_F(SensorTest, SpringsOfEveryKindHaveTheirPotential) {
+  const ModelPtr model = Scene("<e_potential/>", "", R"(
+    <tendon>
+      <fixed stiffness="30" springlength="0.01 0.02"><joint joint="elbow" coef="0.5"/><joint joint="reach" coef="-2"/></fixed>
+      <fixed stiffness="70" springlength="-9 9"><joint joint="rail" coef="0.5"/></fixed>
+      <spatial stiffness="20" springlength="0.1"><site site="tip"/><geom geom="knob"/><site site="top"/></spatial>
+    </tendon>)");
+  for (int j = 0; j < model->njnt; j++) {
+    model->jnt_stiffnesspoly[mjNPOLY * j] = 4;
+    model->jnt_stiffnesspoly[mjNPOLY * j + 1] = 2;
+  }
+  for (int t = 0; t < model->ntendon; t++) model->tendon_stiffnesspoly[mjNPOLY * t + 1] = 50;
+  ExpectAgreesAtRandomStates(model, kKinematic);
+}
+
+// nobody fills them then, and what they hold is no function of the state
+TEST_F(SensorTest, DisabledSensorsAreConstant) {
+  const ModelPtr model = Scene("<framepos name='still' objtype='site' objname='tip'/>", "<option><flag sensor='disable'/></option>");
+  ExpectAgreesAtRandomStates(model, kKinematic);
+}
+
 constexpr const char* kActuators = R"(
     <tendon>
       <fixed name="pair"><joint joint="elbow" coef="0.5"/><joint joint="reach" coef="-2"/></fixed>
