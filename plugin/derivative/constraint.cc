@@ -41,6 +41,7 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
 
   // D of every row then depends on the whole configuration
   const bool exact_diagonal = data->nefc > 0 && (model->opt.enableflags & mjENBL_DIAGEXACT);
+  closed_equalities_ = !exact_diagonal;
   if (exact_diagonal) *missing = "diagexact: the exact diagonal of the constraint inertia moves with q";
   for (int row = 0; row < data->nefc; row++) {
     std::string why;

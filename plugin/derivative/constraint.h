@@ -64,6 +64,9 @@ class ConstraintDerivative {
   /// @return false when the row is left in remainder(). @pre Linearize.
   bool FindForce(const mjData* data, int row, ScalarForce* out) const;
 
+  /// Connects and welds at the point; null when they are left in remainder().
+  BodyEquality* equalities() const { return closed_equalities_ ? &equality_ : nullptr; }
+
   /// Axis of a ball joint's turn and its slope: d axis = G dθ, (C17). @return G.
   static Mat3 BallAxisSlope(const mjModel* model, const mjData* data, int joint, Vec3* axis);
 
@@ -128,6 +131,7 @@ class ConstraintDerivative {
   std::vector<ContactProduct> contact_;  // with use_products_ alone
   std::vector<BodyConstraint> contact_body_;
   mutable BodyEquality equality_;
+  bool closed_equalities_ = true;
   std::vector<char> remainder_, closed_contact_;
   struct Product {       // H += factor J(row)ᵀ J(col), of remaining rows
     int row, col;

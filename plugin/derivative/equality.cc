@@ -3,15 +3,16 @@
 #include <cmath>
 
 #include "derivative/body_point.h"
+#include "derivative/equilibrium.h"
 
 namespace costate {
 
 namespace {
 
 // vector part of (0, z) ∘ e
-Vec3 Error(double e0, const Vec3& ev, const Vec3& z) { return e0 * z + z.cross(ev); }
+Vec3 Product(double e0, const Vec3& ev, const Vec3& z) { return e0 * z + z.cross(ev); }
 // its transpose applied to f
-Vec3 ErrorTransposed(double e0, const Vec3& ev, const Vec3& f) { return e0 * f + ev.cross(f); }
+Vec3 ProductTransposed(double e0, const Vec3& ev, const Vec3& f) { return e0 * f + ev.cross(f); }
 
 }  // namespace
 
@@ -52,7 +53,7 @@ void BodyEquality::Add(const mjModel* m, const mjData* d, int row) {
     b.e0 = e[0];
     b.ev = Vec3(e[1], e[2], e[3]);
     b.scale = 0.5 * data[10];
-    b.torque = b.scale * (b.frame * ErrorTransposed(b.e0, b.ev, Vec3Map(d->efc_force + row + 3)));
+    b.torque = b.scale * (b.frame * ProductTransposed(b.e0, b.ev, Vec3Map(d->efc_force + row + 3)));
   }
   blocks_.push_back(b);
 }
@@ -71,102 +72,158 @@ void BodyEquality::AddWrenches(const mjModel* m, const mjData* d, std::vector<Bo
   }
 }
 
-void BodyEquality::AddColumns(const mjModel* m, const mjData* d, const TreeDerivative& tree, Columns* R) {
-  const int nv = static_cast<int>(m->nv);
-  side_.resize(nv, 0);
-  for (const Block& b : blocks_) {
-    // state of both sides; a static one rests
-    BodyPoint point[2];
-    Vec3 w[2], omega_rate[2];
-    for (int s = 0; s < 2; s++) {
-      point[s] = BodyPoint(m, d, tree, b.body[s], b.point[s]);
-      w[s] = point[s].spin();
-      omega_rate[s] = point[s].spin_rate();
-    }
-    chain_.clear();
-    for (int s = 0; s < 2; s++) {
-      for (int i = LastDof(m, b.body[s]); i >= 0; i = m->dof_parentid[i]) {
-        if (!side_[i]) chain_.push_back(i);
-        side_[i] |= 1 << s;
-      }
-    }
+// state of one equality at the point, and what a change of both sides does to it
+class BodyEquality::Motion {
+ public:
+  Motion(const mjModel* m, const mjData* d, const TreeDerivative& tree, const Block& block) : d_(d), b_(block) {
+    for (int s = 0; s < 2; s++) point[s] = BodyPoint(m, d, tree, b_.body[s], b_.point[s]);
 
     // impedance: r is the norm of all rows
-    const mjtNum* kbip = d->efc_KBIP + 4 * b.row;
-    const double k = kbip[0], damping = kbip[1], impedance = kbip[2], slope = kbip[3];
-    const double g = slope / (impedance * (1 - impedance));
-    double norm = 0;
-    for (int i = 0; i < b.rows; i++) norm += d->efc_pos[b.row + i] * d->efc_pos[b.row + i];
-    norm = std::sqrt(norm);
+    for (int i = 0; i < b_.rows; i++) norm_ += d->efc_pos[b_.row + i] * d->efc_pos[b_.row + i];
+    norm_ = std::sqrt(norm_);
+    if (b_.rows < 6) return;
 
     // weld: z = R1ᵀ (w0 − w1), ż = R1ᵀ (Δα − w1 × Δw), ė = ½ (0, z) ∘ e
-    const bool weld = b.rows == 6;
-    Vec3 z = Vec3::Zero(), z_rate = Vec3::Zero(), e_rate = Vec3::Zero(), spin_term = Vec3::Zero();
-    double e0_rate = 0;
-    if (weld) {
-      z = b.frame.transpose() * (w[0] - w[1]);
-      spin_term = omega_rate[0] - omega_rate[1] - w[1].cross(w[0] - w[1]);
-      z_rate = b.frame.transpose() * spin_term;
-      e0_rate = -0.5 * z.dot(b.ev);
-      e_rate = 0.5 * Error(b.e0, b.ev, z);
-    }
+    const Vec3 w1 = point[1].spin();
+    spin_ = point[0].spin() - w1;
+    z_ = b_.frame.transpose() * spin_;
+    spin_term_ = point[0].spin_rate() - point[1].spin_rate() - w1.cross(spin_);
+    z_rate_ = b_.frame.transpose() * spin_term_;
+    e0_rate_ = -0.5 * z_.dot(b_.ev);
+    e_rate_ = 0.5 * Product(b_.e0, b_.ev, z_);
+  }
 
-    // change of the rows' forces and of both wrenches by one dof's motion
+  // df of the rows, and of the torque beside that of the force
+  void Change(const PointChange side[2], Vec6* df, Vec3* dtorque) const {
+    const mjtNum* kbip = d_->efc_KBIP + 4 * b_.row;
+    const double k = kbip[0], damping = kbip[1], impedance = kbip[2], slope = kbip[3];
+    const double g = slope / (impedance * (1 - impedance));
+    Vec6 dy = Vec6::Zero(), dpos = Vec6::Zero();
+    dpos.head<3>() = side[0].position - side[1].position;
+    dy.head<3>() = side[0].acceleration - side[1].acceleration + damping * (side[0].velocity - side[1].velocity);
+    Vec3 dev = Vec3::Zero();
+    double de0 = 0;
+    if (b_.rows == 6) {
+      const Vec3 zeta = b_.frame.transpose() * (side[0].rotation - side[1].rotation), dw = side[0].spin - side[1].spin;
+      de0 = -0.5 * zeta.dot(b_.ev);
+      dev = 0.5 * Product(b_.e0, b_.ev, zeta);
+      const Vec3 dz = b_.frame.transpose() * (dw - side[1].rotation.cross(spin_));
+      const Vec3 du = side[0].spin_rate - side[1].spin_rate - side[1].spin.cross(spin_) - point[1].spin().cross(dw);
+      const Vec3 dz_rate = b_.frame.transpose() * (du - side[1].rotation.cross(spin_term_));
+      const double de0_rate = -0.5 * (dz.dot(b_.ev) + z_.dot(dev));
+      const Vec3 de_rate = 0.5 * (Product(b_.e0, b_.ev, dz) + Product(de0, dev, z_));
+      dy.tail<3>() = b_.scale * (Product(de0, dev, z_rate_) + Product(b_.e0, b_.ev, dz_rate) + Product(de0_rate, de_rate, z_) +
+                                 Product(e0_rate_, e_rate_, dz));
+      dy.tail<3>() += damping * b_.scale * (Product(de0, dev, z_) + Product(b_.e0, b_.ev, dz));
+      dpos.tail<3>() = 2 * b_.scale * dev;
+    }
+    double dnorm = 0;
+    for (int i = 0; i < b_.rows && norm_ > mjMINVAL; i++) dnorm += d_->efc_pos[b_.row + i] * dpos[i] / norm_;
+    df->setZero();
+    for (int i = 0; i < b_.rows; i++) {
+      const double dyi = dy[i] + k * (impedance * dpos[i] + slope * d_->efc_pos[b_.row + i] * dnorm);
+      (*df)[i] = -d_->efc_D[b_.row + i] * dyi + d_->efc_force[b_.row + i] * g * dnorm;
+    }
+    dtorque->setZero();
+    if (b_.rows < 6) return;
+    const Vec3 f = Vec3Map(d_->efc_force + b_.row + 3);
+    *dtorque = side[1].rotation.cross(b_.torque) +
+               b_.scale * (b_.frame * (ProductTransposed(de0, dev, f) + ProductTransposed(b_.e0, b_.ev, df->tail<3>())));
+  }
+
+  BodyPoint point[2];
+
+ private:
+  const mjData* d_;
+  const Block& b_;
+  double norm_ = 0, e0_rate_ = 0;
+  Vec3 spin_ = Vec3::Zero(), z_ = Vec3::Zero(), z_rate_ = Vec3::Zero(), e_rate_ = Vec3::Zero(), spin_term_ = Vec3::Zero();
+};
+
+// f(dof, by_q[2], by_v[2]) for each dof that moves a side
+template <typename F>
+void BodyEquality::ForDofs(const mjModel* m, const mjData* d, const TreeDerivative& tree, const Block& b,
+                           const Motion& motion, F f) {
+  side_.resize(m->nv, 0);
+  chain_.clear();
+  for (int s = 0; s < 2; s++) {
+    for (int i = LastDof(m, b.body[s]); i >= 0; i = m->dof_parentid[i]) {
+      if (!side_[i]) chain_.push_back(i);
+      side_[i] |= 1 << s;
+    }
+  }
+  for (int i : chain_) {
+    PointChange by_q[2], by_v[2];
+    for (int s = 0; s < 2; s++) {
+      if (!(side_[i] & (1 << s))) continue;
+      by_q[s] = motion.point[s].ByPosition(d, tree, i);
+      by_v[s] = motion.point[s].ByVelocity(d, tree, i);
+    }
+    f(i, by_q, by_v);
+  }
+  for (int i : chain_) side_[i] = 0;
+}
+
+void BodyEquality::AddColumns(const mjModel* m, const mjData* d, const TreeDerivative& tree, Columns* R) {
+  const int nv = static_cast<int>(m->nv);
+  for (const Block& b : blocks_) {
+    const Motion motion(m, d, tree, b);
     const auto column = [&](const PointChange side[2], int col) {
-      Vec6 dy = Vec6::Zero(), dpos = Vec6::Zero();
-      dpos.head<3>() = side[0].position - side[1].position;
-      dy.head<3>() = side[0].acceleration - side[1].acceleration + damping * (side[0].velocity - side[1].velocity);
-      Vec3 dev = Vec3::Zero();
-      double de0 = 0;
-      if (weld) {
-        const Vec3 zeta = b.frame.transpose() * (side[0].rotation - side[1].rotation), dw = side[0].spin - side[1].spin;
-        de0 = -0.5 * zeta.dot(b.ev);
-        dev = 0.5 * Error(b.e0, b.ev, zeta);
-        const Vec3 dz = b.frame.transpose() * (dw - side[1].rotation.cross(w[0] - w[1]));
-        const Vec3 du = side[0].spin_rate - side[1].spin_rate - side[1].spin.cross(w[0] - w[1]) - w[1].cross(dw);
-        const Vec3 dz_rate = b.frame.transpose() * (du - side[1].rotation.cross(spin_term));
-        const double de0_rate = -0.5 * (dz.dot(b.ev) + z.dot(dev));
-        const Vec3 de_rate = 0.5 * (Error(b.e0, b.ev, dz) + Error(de0, dev, z));
-        dy.tail<3>() = b.scale * (Error(de0, dev, z_rate) + Error(b.e0, b.ev, dz_rate) + Error(de0_rate, de_rate, z) +
-                                  Error(e0_rate, e_rate, dz));
-        dy.tail<3>() += damping * b.scale * (Error(de0, dev, z) + Error(b.e0, b.ev, dz));
-        dpos.tail<3>() = 2 * b.scale * dev;
-      }
-      double dnorm = 0;
-      for (int i = 0; i < b.rows && norm > mjMINVAL; i++) dnorm += d->efc_pos[b.row + i] * dpos[i] / norm;
-      Vec6 df = Vec6::Zero();
-      for (int i = 0; i < b.rows; i++) {
-        const double dyi = dy[i] + k * (impedance * dpos[i] + slope * d->efc_pos[b.row + i] * dnorm);
-        df[i] = -d->efc_D[b.row + i] * dyi + d->efc_force[b.row + i] * g * dnorm;
-      }
+      Vec6 df;
+      Vec3 dtorque;
+      motion.Change(side, &df, &dtorque);
       const Vec3 dforce = df.head<3>();
-      Vec3 dtorque = Vec3::Zero();
-      if (weld) {
-        const Vec3 f = Vec3Map(d->efc_force + b.row + 3);
-        dtorque = side[1].rotation.cross(b.torque) +
-                  b.scale * (b.frame * (ErrorTransposed(de0, dev, f) + ErrorTransposed(b.e0, b.ev, df.tail<3>())));
-      }
       for (int s = 0; s < 2; s++) {
         Vec6 wrench;
-        wrench << point[s].r().cross(dforce) + side[s].position.cross(b.force) + dtorque, dforce;
+        wrench << motion.point[s].r().cross(dforce) + side[s].position.cross(b.force) + dtorque, dforce;
         if (s == 1) wrench = -wrench;
         for (int i : chain_) {
           if (side_[i] & (1 << s)) (*R)(i, col) += Vec6Map(d->cdof + 6 * i).dot(wrench);
         }
       }
     };
+    ForDofs(m, d, tree, b, motion, [&](int dof, const PointChange* by_q, const PointChange* by_v) {
+      column(by_q, dof);
+      column(by_v, nv + dof);
+    });
+  }
+}
 
-    for (int i : chain_) {
-      PointChange by_q[2], by_v[2];
+void BodyEquality::AddWrenchColumns(const mjModel* m, const mjData* d, const TreeDerivative& tree, int begin, int end,
+                               const Vec3& origin, const std::function<void(int, int, const Vec6&)>& add) {
+  for (const Block& b : blocks_) {
+    const bool inside[2] = {b.body[0] >= begin && b.body[0] < end, b.body[1] >= begin && b.body[1] < end};
+    if (!inside[0] && !inside[1]) continue;
+    const Motion motion(m, d, tree, b);
+
+    // wrench on the bodies inside, by changes of force and torque and of the points
+    const auto wrench = [&](const Vec3& force, const Vec3& torque, const PointChange* side) {
+      Vec6 sum = Vec6::Zero();
       for (int s = 0; s < 2; s++) {
-        if (!(side_[i] & (1 << s))) continue;
-        by_q[s] = point[s].ByPosition(d, tree, i);
-        by_v[s] = point[s].ByVelocity(d, tree, i);
+        if (!inside[s]) continue;
+        Vec6 one;
+        one << (b.point[s] - origin).cross(force) + torque, force;
+        if (side) one.head<3>() += side[s].position.cross(b.force);
+        sum += s == 0 ? one : Vec6(-one);
       }
-      column(by_q, i);
-      column(by_v, nv + i);
+      return sum;
+    };
+    const auto column = [&](const PointChange* side) {
+      Vec6 df;
+      Vec3 dtorque;
+      motion.Change(side, &df, &dtorque);
+      return wrench(df.head<3>(), dtorque, side);
+    };
+    ForDofs(m, d, tree, b, motion, [&](int dof, const PointChange* by_q, const PointChange* by_v) {
+      add(dof, 0, column(by_q));
+      add(dof, 1, column(by_v));
+    });
+    for (int i = 0; i < b.rows; i++) {
+      const Vec6 row = Vec6::Unit(i);
+      const Vec3 torque = i < 3 ? Vec3(Vec3::Zero()) : Vec3(b.scale * (b.frame * ProductTransposed(b.e0, b.ev, row.tail<3>())));
+      const Vec6 unit = wrench(row.head<3>(), torque, nullptr);
+      ForJacobianRow(m, d, b.row + i, [&](int dof, double J) { add(dof, 2, -d->efc_D[b.row + i] * J * unit); });
     }
-    for (int i : chain_) side_[i] = 0;
   }
 }
 

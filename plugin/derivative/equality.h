@@ -4,6 +4,7 @@
 
 #include <mujoco/mujoco.h>
 
+#include <functional>
 #include <vector>
 
 #include "derivative/columns.h"
@@ -27,6 +28,11 @@ class BodyEquality {
   /// Adds −∂r by q and v to R. H is the caller's: it is made from the engine's J.
   void AddColumns(const mjModel* model, const mjData* data, const TreeDerivative& tree, Columns* R);
 
+  /// Derivative of the wrench (torque; force) about `origin` that the equalities exert on the bodies in [begin, end):
+  /// add(dof, kind, column), kind 0 by q, 1 by v, 2 by a.
+  void AddWrenchColumns(const mjModel* model, const mjData* data, const TreeDerivative& tree, int begin, int end,
+                   const Vec3& origin, const std::function<void(int dof, int kind, const Vec6& column)>& add);
+
   bool empty() const { return blocks_.empty(); }
 
  private:
@@ -40,6 +46,11 @@ class BodyEquality {
     double scale;             // half the torque scale
     Vec3 force, torque;       // on the first body, world; the torque beside that of the force
   };
+  class Motion;
+  template <typename F>
+  void ForDofs(const mjModel* model, const mjData* data, const TreeDerivative& tree, const Block& block,
+               const Motion& motion, F f);
+
   std::vector<Block> blocks_;
   std::vector<int> chain_, side_;
 };

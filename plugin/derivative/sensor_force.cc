@@ -50,7 +50,8 @@ bool SensorDerivative::FindWrench(int body) {
   const TreeDerivative& tree = *at_.tree;
   const int end = subtree_end_[body];
   wrench_body_ = body;
-  wrench_closed_ = body > 0 && !HasBodyEquality(m, d, body, end);
+  BodyEquality* equalities = at_.constraint->equalities();
+  wrench_closed_ = body > 0 && (equalities || !HasBodyEquality(m, d, body, end));
   if (!wrench_closed_) return false;
   FindForces();
   wrench_.Begin(6);
@@ -74,6 +75,13 @@ bool SensorDerivative::FindWrench(int body) {
     for (int dof = LastDof(m, b); dof >= 0; dof = m->dof_parentid[dof]) {
       wrench_.Add<3>(dof, -MotionAt(Vec6Map(d->cdof + 6 * dof), r).cross(Vec3Map(load)));
     }
+  }
+
+  if (equalities) {
+    equalities->AddWrenchColumns(m, d, tree, body, end, origin, [&](int dof, int kind, const Vec6& column) {
+      if (kind < 2) wrench_.Add<6>(kind * nv_ + dof, -column);
+      else wrench_.AddByA<6>(dof, -column);
+    });
   }
 
   // contacts with something outside

@@ -322,6 +322,23 @@ TEST_P(Cones, ForcesTouchAndAccelerationsAgreeInContact) {
   }
 }
 
+// (M14): connects and welds to the world, to another tree and within one, by bodies and sites
+TEST_P(Cones, ForcesBesideEqualitiesAgree) {
+  for (const char* equality :
+       {"<connect body1='leg1' body2='load' anchor='0.1 0.2 0'/>", "<connect body1='fore' anchor='0.1 0.2 0'/>",
+        "<connect site1='knee' site2='end'/>", "<weld body1='load' body2='fore'/>", "<weld body1='leg1' body2='fore' torquescale='0.3'/>",
+        "<weld site1='end' site2='shin'/>", "<weld body1='foot1'/>", "<weld body1='leg1' body2='leg2'/>"}) {
+    SCOPED_TRACE(equality);
+    const ModelPtr model = Standing(R"(
+      <force site="knee"/><torque site="knee"/><force site="toe"/><force site="shin"/><torque site="shin"/>
+      <force site="end"/><torque site="end"/>)", GetParam(), "<equality>" + std::string(equality) + "</equality>");
+    model->opt.timestep = 0.001;
+    const DataPtr data = After(model.get(), 20);
+    ASSERT_GT(data->ne, 0);
+    ExpectAgrees(model.get(), data.get(), 5 * kForce);  // equalities are stiffer still
+  }
+}
+
 // (M4): limits of a hinge, a ball, a fixed and a spatial tendon; one that is not there
 TEST_P(Cones, LimitsAgree) {
   const std::string scene = R"(
