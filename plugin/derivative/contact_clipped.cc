@@ -111,8 +111,8 @@ bool SideNormal(const GeomPose& box, const Vec3& n, const Vec3& x, double at, Ve
 
 }  // namespace
 
-bool ClippedRate(const ConvexShape& first, const ConvexShape& second, const mjContact& contact,
-                 int owner, ContactRate* out) {
+bool ClippedRate(const ConvexShape& first, const ConvexShape& second, const mjContact& contact, int owner, ContactRate* out,
+                 bool* ambiguous) {
   const ConvexShape* shape[2] = {&first, &second};
   const Vec3 n = Vec3Map(contact.frame), p = Vec3Map(contact.pos);
   const double phi = contact.dist;
@@ -143,6 +143,8 @@ bool ClippedRate(const ConvexShape& first, const ConvexShape& second, const mjCo
     if (place.kind != Place::kCorner) return false;
   }
   const int other = 1 - side;
+  const Place::Kind met = PlaceOn(*shape[other], n, x[other]).kind;
+  if (place.kind == Place::kCorner && (met == Place::kCorner || met == Place::kEdge)) *ambiguous = true;
   Mat36 dx = velocity(side, x[side]);
   if (place.radius > 0) {
     // the side rolls: its point below the line, seen along n, keeps its place

@@ -108,14 +108,29 @@ bool IsSame(const mjPreContact& found, const mjContact& contact) {
 
 }  // namespace
 
-bool IsStaircase(const mjModel* model, const mjData* data, const mjContact& contact) {
-  if (contact.geom[0] < 0 || contact.geom[1] < 0 || !IsCurved(model, contact)) return false;
-  if (model->opt.disableflags & (mjDSBL_NATIVECCD | mjDSBL_MULTICCD)) return true;
+namespace {
+
+// does the engine clip flat parts of this contact against each other? Then it has copied the normal of a face.
+bool IsClipped(const mjModel* model, const mjData* data, const mjContact& contact, bool owner[2]) {
+  owner[0] = owner[1] = false;
+  if (model->opt.disableflags & (mjDSBL_NATIVECCD | mjDSBL_MULTICCD)) return false;
+  for (int geom : contact.geom) {
+    const int type = model->geom_type[geom];
+    if (type != mjGEOM_CAPSULE && type != mjGEOM_CYLINDER && type != mjGEOM_BOX && type != mjGEOM_MESH) return false;
+  }
   const Vec3 n = Vec3Map(contact.frame);
-  const auto clipped = [&](int side, const Vec3& m) {
-    return model->geom_type[contact.geom[side]] != mjGEOM_HFIELD && ConvexShape(model, data, contact.geom[side]).HasFace(m);
-  };
-  return !clipped(0, n) && !clipped(1, -n);
+  for (int side = 0; side < 2; side++) {
+    owner[side] = ConvexShape(model, data, contact.geom[side]).HasFace(side ? -n : n);
+  }
+  return owner[0] || owner[1];
+}
+
+}  // namespace
+
+bool IsStaircase(const mjModel* model, const mjData* data, const mjContact& contact) {
+  bool owner[2];
+  if (contact.geom[0] < 0 || contact.geom[1] < 0 || !IsCurved(model, contact)) return false;
+  return !IsClipped(model, data, contact, owner);
 }
 
 ContactGeometry::ContactGeometry(const mjModel*, bool differences) : differences_(differences) {
@@ -219,14 +234,18 @@ bool ContactGeometry::Convex(const mjModel* model, mjData* data, int c, std::str
   const ConvexShape first(model, data, contact.geom[0]), second(model, data, contact.geom[1]);
   const Vec3 n = Vec3Map(contact.frame), p = Vec3Map(contact.pos);
   ContactRate rate;
-  const bool face1 = first.HasFace(n), face2 = second.HasFace(-n);
-  if (!(model->opt.disableflags & mjDSBL_MULTICCD) && (face1 || face2)) {
-    // where both have the contact's normal, differences tell whose it is
-    if (face1 && face2 && Difference(model, data, c, missing)) return true;
-    if (!ClippedRate(first, second, contact, face2, &rate))
-      return !(face1 && face2) && Difference(model, data, c, missing);
-    Store(c, contact, rate);
-    return true;
+  bool owner[2];
+  if (IsClipped(model, data, contact, owner)) {
+    // where both have the contact's normal, or corners meet, differences tell whose it is
+    bool ambiguous = owner[0] && owner[1];
+    const bool closed = ClippedRate(first, second, contact, owner[1], &rate, &ambiguous);
+    if (closed && !ambiguous) {
+      Store(c, contact, rate);
+      return true;
+    }
+    if (Difference(model, data, c, missing)) return true;
+    if (closed) Store(c, contact, rate);
+    return closed;
   }
   ConvexContact exact;
   if (!convex_.Solve(first, second, n, p, contact.dist, model->opt.ccd_tolerance, &exact) ||
@@ -248,9 +267,9 @@ bool ContactGeometry::Boxes(const mjModel* model, const mjData* data, int c) {
   const Vec3 n = Vec3Map(contact.frame), p = Vec3Map(contact.pos), half = n * contact.dist / 2;
   const bool face1 = first.HasFace(n), face2 = second.HasFace(-n);
   ContactRate rate;
-  if (face1 && face2) return false;
+  bool ambiguous = face1 && face2;
   if (face1 || face2) {
-    if (!ClippedRate(first, second, contact, face2, &rate)) return false;
+    if (ambiguous || !ClippedRate(first, second, contact, face2, &rate, &ambiguous) || ambiguous) return false;
   } else {
     const Patch edge1 = BoxPatch(first.pose, p - half), edge2 = BoxPatch(second.pose, p + half);
     if (edge1.flat != 1 || edge2.flat != 1 || !MovePatches(edge1, edge2, n, contact.dist, p, &rate))

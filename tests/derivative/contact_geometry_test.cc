@@ -112,5 +112,42 @@ TEST(ContactGeometry, ClippedContactsAgreeWithDifferencesOfTheCollider) {
   }
 }
 
+// The top of a large box is a plane: curved surfaces move on it as in the plane's closed collider,
+// upright ones too, whose normal the iterative collider may hit to the last digit.
+TEST(ContactGeometry, CurvedSurfacesMoveOnABoxAsOnAPlane) {
+  for (const char* geom :
+       {"type='ellipsoid' size='.1 .07 .12'", "type='cylinder' size='.09 .12'"}) {
+    for (const char* turn : {"0 0 0", "50 20 10", "70 -30 5", "25 0 60"}) {
+      SCOPED_TRACE(std::string(geom) + " turned by " + turn);
+      if (geom[6] == 'c' && turn[0] == '0') continue;  // flat on the box
+      ContactMatrix by_curved[2];
+      for (const bool box : {false, true}) {
+        ModelPtr model = LoadModelFromString(std::string("<mujoco><worldbody>") +
+                                             (box ? "<geom type='box' size='1 1 .1' pos='0 0 -.1'/>"
+                                                  : "<geom type='plane' size='1 1 .1'/>") +
+                                             "<body pos='.01 .02 .3'><freejoint/><geom euler='" +
+                                             turn + "' " + geom + "/></body></worldbody></mujoco>");
+        DataPtr data = MakeData(model.get());
+        mjData* d = data.get();
+        for (double step : {1e-2, 1e-3, 1e-4}) {
+          while (mj_forward(model.get(), d), d->ncon == 0) d->qpos[2] -= step;
+          if (step > 1e-4) d->qpos[2] += step;
+        }
+        d->qpos[2] -= 2e-4;
+        mj_forward(model.get(), d);
+        ASSERT_EQ(d->ncon, 1);
+        ContactGeometry geometry(model.get());
+        std::string missing;
+        ASSERT_TRUE(geometry.Compute(model.get(), d, &missing)) << missing;
+        const ContactMotion& motion = geometry.motion(0);
+        by_curved[box] = d->contact[0].geom[0] == 1 ? motion.by_geom1()
+                                                    : motion.by_geom2;  // it comes before the box
+      }
+      EXPECT_LE((by_curved[1] - by_curved[0]).cwiseAbs().maxCoeff(), 3e-4) << by_curved[1] << "\n\n"
+                                                                           << by_curved[0];
+    }
+  }
+}
+
 }  // namespace
 }  // namespace costate
