@@ -106,10 +106,6 @@ bool IsSame(const mjPreContact& found, const mjContact& contact) {
   return found.dist == contact.dist && std::equal(found.pos, found.pos + 3, contact.pos);
 }
 
-}  // namespace
-
-namespace {
-
 // does the engine clip flat parts of this contact against each other? Then it has copied the normal of a face.
 bool IsClipped(const mjModel* model, const mjData* data, const mjContact& contact, bool owner[2]) {
   owner[0] = owner[1] = false;
@@ -147,7 +143,7 @@ bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* m
   for (int c = 0; c < ncon; c++) {
     const mjContact& contact = data->contact[c];
     if (contact.efc_address < 0 || done_[c]) continue;
-    std::string why = "contact of a flex";
+    std::string why;
     const bool flex = contact.geom[0] < 0 || contact.geom[1] < 0;
     if (!flex && !differences_ && (ClosedForm(model, data, c) || Boxes(model, data, c))) {
       done_[c] = 1;
@@ -155,7 +151,7 @@ bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* m
                !(!differences_ && IsCurved(model, contact) ? Convex(model, data, c, &why)
                                                            : Difference(model, data, c, &why))) {
       done_[c] = 2;
-      if (missing->empty()) *missing = why;
+      if (missing->empty()) *missing = flex ? "contact of a flex" : why;
     }
   }
   return std::find(done_.begin(), done_.begin() + ncon, 2) == done_.begin() + ncon;
