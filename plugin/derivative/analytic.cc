@@ -94,7 +94,7 @@ double AnalyticBackend::Polish(const mjModel* m, mjData* d) {
 bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
   out->coverage.terms.clear();
   const double* Ma = nullptr;
-  if (use_products_ && ArticulatedSolver::Covers(m)) {
+  if (use_products_ && ArticulatedSolver::Pays(m)) {
     diagonal_.resize(m->nv);
     articulated_solver_.Multiply(m, d, d->qacc, diagonal_.data());
     Ma = diagonal_.data();

@@ -22,7 +22,7 @@ bool AnalyticBackend::Factors(const mjModel* m, mjData* d, StepDerivative* out, 
 
   // H by articulated bodies unless something couples branches
   diagonal_.setZero(m->nv);
-  articulated_ = ArticulatedSolver::Covers(m) && constraint_.AddDiagonal(diagonal_.data());
+  articulated_ = ArticulatedSolver::Pays(m) && constraint_.AddDiagonal(diagonal_.data());
   if (articulated_) {
     if (articulated_solver_.Factor(m, d, diagonal_.data(), constraint_.bodies(), constraint_.contact_bodies())) return true;
     *missing = "H is not positive definite";

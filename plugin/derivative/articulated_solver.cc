@@ -4,6 +4,8 @@ namespace costate {
 
 namespace {
 
+constexpr int kRowEntries = 10;  // a row of M with so many costs a factorization what a dof costs this solver
+
 // rotor inertia of a dof, actuators' contributions included
 double Armature(const mjModel* m, int dof) {
   double armature = m->dof_armature[dof];
@@ -35,6 +37,11 @@ bool ArticulatedSolver::Covers(const mjModel* m) {
     if (m->tendon_armature[t] != 0 || m->tendon_actuatorid[t] != -1) return false;
   }
   return true;
+}
+
+bool ArticulatedSolver::Pays(const mjModel* m) {
+  const mjtSize nv = m->nv;
+  return nv > 0 && m->M_rowadr[nv - 1] + m->M_rownnz[nv - 1] > kRowEntries * nv && Covers(m);
 }
 
 bool ArticulatedSolver::Factor(const mjModel* m, const mjData* d, const double* diagonal, const BodyConstraint* first,

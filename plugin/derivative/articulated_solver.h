@@ -18,6 +18,8 @@ class ArticulatedSolver {
 
   /// Is M the sum of the bodies' inertias and a diagonal?
   static bool Covers(const mjModel* model);
+  /// … and are its chains so long that this is faster than a factorization on M's pattern?
+  static bool Pays(const mjModel* model);
 
   /// @param diagonal  added to M beside its armature (nv).
   /// @param first, second  HH of bodies, added to their inertias; either may be null.

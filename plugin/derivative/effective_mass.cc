@@ -77,14 +77,10 @@ void EffectiveMass::Add(int row, int col, double value) {
   }
 }
 
-// its part of M', and where that moves, the damper itself
-void EffectiveMass::AddDamper(const Damper& damper) {
-  const int n = static_cast<int>(damper.dof.size());
-  for (int k = 0; k < n && damper.B != 0; k++) {
-    for (int l = 0; l < n; l++) Add(damper.dof[k], damper.dof[l], damper.B * damper.J[k] * damper.J[l]);
-  }
-  if (damper.moment || damper.length != 0 || damper.velocity != 0 || damper.act != 0 || damper.ctrl != 0) {
-    damper_.push_back(damper);
+// a damper's part of M'
+void EffectiveMass::AddDamping(const int* dof, const mjtNum* J, int n, double B) {
+  for (int k = 0; k < n && B != 0; k++) {
+    for (int l = 0; l < n; l++) Add(dof[k], dof[l], B * J[k] * J[l]);
   }
 }
 
@@ -92,7 +88,7 @@ bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const TendonMomen
                             const double* a, const double* Ma) {
   const int nv = static_cast<int>(m->nv);
   const double h = m->opt.timestep;
-  articulated_ = use_products_ && m->opt.integrator == mjINT_EULER && ArticulatedSolver::Covers(m);
+  articulated_ = use_products_ && m->opt.integrator == mjINT_EULER && ArticulatedSolver::Pays(m);
   if (!articulated_) solver_.SetZero();
   std::fill(diagonal_.begin(), diagonal_.end(), 0.0);
   std::fill(slope_.begin(), slope_.end(), 0.0);
@@ -110,20 +106,25 @@ bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const TendonMomen
     for (int t = 0; t < m->ntendon && Damps(m); t++) {
       const Damping damping = TendonDamping(m, t);
       if (damping.IsZero()) continue;
-      Damper damper;
       const int adr = m->ten_J_rowadr[t], n = m->ten_J_rownnz[t];
+      AddDamping(m->ten_J_colind + adr, d->ten_J + adr, n, h * damping.Slope(d->ten_velocity[t]));
+      if (IsFixedTendon(m, t) && damping.SlopeSlope(d->ten_velocity[t]) == 0) continue;
+      Damper damper;
       damper.dof.assign(m->ten_J_colind + adr, m->ten_J_colind + adr + n);
       damper.J = Eigen::Map<const Eigen::VectorXd>(d->ten_J + adr, n);
       damper.B = h * damping.Slope(d->ten_velocity[t]);
       damper.velocity = h * damping.SlopeSlope(d->ten_velocity[t]);
       if (!IsFixedTendon(m, t)) damper.moment = &tendons[t];
-      AddDamper(damper);
+      damper_.push_back(damper);
     }
     for (int i = 0; i < static_cast<int>(actuation.slopes().size()); i++) {
       const ActuatorSlope& s = actuation.slopes()[i];
       if (s.damping == 0 && s.damping_act == 0 && s.damping_ctrl == 0 && s.damping_velocity == 0) continue;
-      Damper damper;
       const int out = m->actuator_outadr[i], adr = d->moment_rowadr[out], n = d->moment_rownnz[out];
+      AddDamping(d->moment_colind + adr, d->actuator_moment + adr, n, h * s.damping);
+      const bool moves = s.damping_length != 0 || s.damping_velocity != 0 || s.damping_act != 0 || s.damping_ctrl != 0;
+      if (!moves && !actuation.moment(i).moment) continue;
+      Damper damper;
       damper.dof.assign(d->moment_colind + adr, d->moment_colind + adr + n);
       damper.J = Eigen::Map<const Eigen::VectorXd>(d->actuator_moment + adr, n);
       damper.B = h * s.damping;
@@ -135,7 +136,7 @@ bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const TendonMomen
       damper.ctrl_index = s.ctrl_index;
       damper.moment = actuation.moment(i).moment;
       damper.scale = actuation.moment(i).scale;
-      AddDamper(damper);
+      damper_.push_back(damper);
     }
   }
 
@@ -144,7 +145,7 @@ bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const TendonMomen
   else if (!coriolis_) coriolis_ = std::make_unique<CoriolisDamping>(m);
   free_.clear();
   const bool free_bodies = m->opt.integrator == mjINT_IMPLICITFAST && AnyStandaloneFree(m);
-  articulated_ = use_products_ && entries_.empty() && !free_bodies && !coriolis_ && ArticulatedSolver::Covers(m);
+  articulated_ = use_products_ && entries_.empty() && !free_bodies && !coriolis_ && ArticulatedSolver::Pays(m);
   if (articulated_) {
     if (!articulated_solver_.Factor(m, d, diagonal_.data())) return false;
   } else {

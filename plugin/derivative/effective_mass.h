@@ -76,7 +76,7 @@ class EffectiveMass {
     double length = 0, velocity = 0, act = 0, ctrl = 0;  // slopes of B
     int act_index = -1, ctrl_index = -1;
   };
-  void AddDamper(const Damper& damper);
+  void AddDamping(const int* dof, const mjtNum* J, int n, double B);
   void AddDamperColumns(const mjModel* model, const Damper& damper, Columns* E) const;
   bool Factor(const mjModel* model, const mjData* data);
   void Add(int row, int col, double value);
