@@ -133,6 +133,12 @@ std::string Actuation::Missing(const mjModel* m) {
     const auto name = [&](const char* what) { return std::string(what) + " of " + ElementName(m, mjOBJ_ACTUATOR, i); };
     const int gain = m->actuator_gaintype[i], bias = m->actuator_biastype[i], dyn = m->actuator_dyntype[i];
     if (m->actuator_plugin[i] >= 0) return name("plugin");
+    if (IsServo(m, i)) {
+      const std::string missing = ServoMissing(m, i);
+      if (!missing.empty()) return name(missing.c_str());
+      if (!HasMoment(m, i) && m->actuator_trntype[i] != mjTRN_SO3) return name("moving moment arm");
+      continue;
+    }
     if (m->actuator_outnum[i] != 1 || m->actuator_ctrlnum[i] != 1) return name("several inputs or outputs");
     if (gain != mjGAIN_FIXED && gain != mjGAIN_AFFINE && gain != mjGAIN_MUSCLE) return name("gain type");
     if (bias != mjBIAS_NONE && bias != mjBIAS_AFFINE && bias != mjBIAS_MUSCLE) return name("bias type");
@@ -146,11 +152,12 @@ std::string Actuation::Missing(const mjModel* m) {
   return "";
 }
 
-Actuation::Actuation(const mjModel* m) : builder_(m), own_(m->nactuator) {}
+Actuation::Actuation(const mjModel* m) : builder_(m), own_(m->nout) {}
 
 void Actuation::Compute(const mjModel* m, const mjData* d, const TendonMoments& tendons) {
   slopes_.assign(m->nactuator, {});
-  moment_.assign(m->nactuator, {});
+  servos_.clear();
+  moment_.assign(m->nout, {});
   force_.assign(m->nactuator, 0);
   row_scale_.assign(m->nactuator, 0);
   clamped_.assign(m->nv, 0);
@@ -166,24 +173,46 @@ void Actuation::Compute(const mjModel* m, const mjData* d, const TendonMoments& 
   }
 
   for (int i = 0; i < m->nactuator; i++) {
-    Slopes(m, d, i);
+    const int out = m->actuator_outadr[i];
+    const bool servo = IsServo(m, i);
+    if (servo) AddServo(m, d, i);
+    else Slopes(m, d, i);
     if (m->actuator_trntype[i] == mjTRN_TENDON) {
       const int tendon = m->actuator_trnid[2 * i];
       const bool constant = HasConstantMoment(m, i) && !m->tendon_actfrclimited[tendon];
-      row_scale_[i] = m->actuator_gear[6 * m->actuator_outadr[i]];
-      if (!constant) moment_[i] = {&tendons[tendon], row_scale_[i]};
-    } else if (!HasConstantMoment(m, i) && !FollowsTree(m, i)) {
-      TransmissionMoment(m, d, i, &builder_, &own_[i]);
+      row_scale_[i] = m->actuator_gear[6 * out];
+      if (!constant || servo) moment_[out] = {&tendons[tendon], row_scale_[i]};
+    } else if (m->actuator_trntype[i] == mjTRN_SO3) {
       row_scale_[i] = 1;
-      moment_[i] = {&own_[i], 1};
+      for (int k = 0; k < 3; k++) {
+        RotationMoment(m, d, i, k, &builder_, &own_[out + k]);
+        moment_[out + k] = {&own_[out + k], 1};
+      }
+    } else if (servo || (!HasConstantMoment(m, i) && !FollowsTree(m, i))) {
+      TransmissionMoment(m, d, i, &builder_, &own_[out]);
+      row_scale_[i] = 1;
+      moment_[out] = {&own_[out], 1};
     }
   }
   LimitForces(m);
   for (int i = 0; i < m->nactuator && any_clamped_; i++) {
     const int type = m->actuator_trntype[i];
     const bool joint = type == mjTRN_JOINT || type == mjTRN_JOINTINPARENT;
-    if (joint && clamped_[m->jnt_dofadr[m->actuator_trnid[2 * i]]]) NoDamping(&slopes_[i]);
+    if (joint && clamped_[m->jnt_dofadr[m->actuator_trnid[2 * i]]]) NoDamping(i);
   }
+}
+
+void Actuation::AddServo(const mjModel* m, const mjData* d, int i) {
+  double ctrl[4] = {0}, inside[4] = {0};
+  for (int k = 0; k < m->actuator_ctrlnum[i]; k++) {
+    const int u = m->actuator_ctrladr[i] + k;
+    const mjtNum* range = m->actuator_ctrlrange + 2 * u;
+    const bool limited = m->actuator_ctrllimited[u] && !(m->opt.disableflags & mjDSBL_CLAMPCTRL);
+    ctrl[k] = limited ? std::clamp(d->ctrl[u], range[0], range[1]) : d->ctrl[u];
+    inside[k] = Slope(!limited || Inside(d->ctrl[u], range));
+  }
+  servos_.push_back(MakeServoSlope(m, d, i, ctrl, inside, IsActuatorDisabled(m, i)));
+  force_[i] = servos_.back().value;
 }
 
 // slopes of act_dot, act' and of the force before limits
@@ -272,8 +301,12 @@ void Actuation::Slopes(const mjModel* m, const mjData* d, int i) {
 }
 
 // (A6) implicitfast's matrix leaves out actuators whose joint or tendon is saturated
-void Actuation::NoDamping(ActuatorSlope* s) {
-  s->damping = s->damping_length = s->damping_velocity = s->damping_ctrl = s->damping_act = 0;
+void Actuation::NoDamping(int i) {
+  ActuatorSlope& s = slopes_[i];
+  s.damping = s.damping_length = s.damping_velocity = s.damping_ctrl = s.damping_act = 0;
+  for (ServoSlope& servo : servos_) {
+    if (servo.actuator == i) servo.damping = servo.damping_slope = 0;
+  }
 }
 
 // (A5) a tendon's limit scales all forces on it to F_i limit / ΣF, then each is clamped to its own range
@@ -296,25 +329,90 @@ void Actuation::LimitForces(const mjModel* m) {
     const int t = tendon(i);
     if (saturated(t)) {
       if (inside(i, scale(t) * force_[i])) pull[t] += gear(i) * force_[i];
-    } else if (!inside(i, force_[i])) {
+    } else if (m->actuator_gaintype[i] != mjGAIN_SO3 && !inside(i, force_[i])) {
       ActuatorSlope& s = slopes_[i];
       s.length = s.velocity = s.ctrl = s.act = 0;
+      for (ServoSlope& servo : servos_) {
+        if (servo.actuator == i) servo.force.setZero();
+      }
     }
   }
   for (int i = 0; i < m->nactuator; i++) {
     const int t = tendon(i);
     if (!saturated(t)) continue;
-    NoDamping(&slopes_[i]);
+    NoDamping(i);
     row_scale_[i] = scale(t) * ((inside(i, scale(t) * force_[i]) ? gear(i) : 0) - pull[t] / total[t]);
   }
 }
 
+// Σ_k J_kᵀ ∂f_k + ∂J_kᵀ f_k over the outputs
+void Actuation::AddServoForce(const mjModel* m, const mjData* d, const ServoSlope& s, Columns* R) const {
+  const int nv = static_cast<int>(m->nv), ndx = 2 * nv + static_cast<int>(m->na);
+  const int out = m->actuator_outadr[s.actuator], n = s.outputs;
+  for (int k = 0; k < n; k++) {
+    const Moment& row = *moment_[out + k].moment;
+    const double gear = moment_[out + k].scale;
+    const Eigen::RowVectorXd slope = row_scale_[s.actuator] * s.force.row(k) + gear * s.friction.row(k);
+    for (int l = 0; l < n; l++) {
+      const ActuatorMoment& col = moment_[out + l];
+      AddSlopes(row, *col.moment, nv, slope[l] * col.scale, slope[n + l] * col.scale, clamped_.data(), R);
+    }
+    AddTurning(row, d->actuator_force[out + k] * gear, clamped_.data(), R);
+    for (int j = 0; j < row.size(); j++) {
+      if (clamped_[row.dof[j]]) continue;
+      for (int c = 0; c < s.states; c++) (*R)(row.dof[j], 2 * nv + m->actuator_actadr[s.actuator] + c) += row.J[j] * slope[2 * n + c];
+      for (int c = 0; c < s.inputs; c++) {
+        (*R)(row.dof[j], ndx + m->actuator_ctrladr[s.actuator] + c) += row.J[j] * slope[2 * n + s.states + c];
+      }
+    }
+  }
+}
+
+void Actuation::AddActivation(const mjModel* m, Columns* next, Columns* rate) const {
+  const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na), ndx = 2 * nv + na;
+  const bool off = m->opt.disableflags & mjDSBL_ACTUATION;
+  for (int k = 0; k < na && off && next; k++) (*next)(k, 2 * nv + k) += 1;
+  if (off) return;
+  for (const ActuatorSlope& s : slopes_) {
+    if (s.act_index < 0) continue;
+    if (next) {
+      (*next)(s.act_index, 2 * nv + s.act_index) += s.next_act;
+      (*next)(s.act_index, ndx + s.ctrl_index) += s.next_ctrl;
+    }
+    if (rate) {
+      (*rate)(s.act_index, 2 * nv + s.act_index) += s.rate_act;
+      (*rate)(s.act_index, ndx + s.ctrl_index) += s.rate_ctrl;
+    }
+  }
+  for (const ServoSlope& s : servos_) {
+    const int out = m->actuator_outadr[s.actuator], act = m->actuator_actadr[s.actuator], n = s.outputs;
+    const auto add = [&](const Eigen::MatrixXd& slope, Columns* R) {
+      for (int k = 0; k < s.states && R; k++) {
+        for (int l = 0; l < n; l++) {
+          const Moment& moment = *moment_[out + l].moment;
+          const double by_length = slope(k, l) * moment_[out + l].scale, by_velocity = slope(k, n + l) * moment_[out + l].scale;
+          for (int j = 0; j < moment.size() && (by_length != 0 || by_velocity != 0); j++) {
+            (*R)(act + k, moment.dof[j]) += by_length * moment.length[j] + by_velocity * moment.rate[j];
+            (*R)(act + k, nv + moment.dof[j]) += by_velocity * moment.J[j];
+          }
+        }
+        for (int c = 0; c < s.states; c++) (*R)(act + k, 2 * nv + act + c) += slope(k, 2 * n + c);
+        for (int c = 0; c < s.inputs; c++) (*R)(act + k, ndx + m->actuator_ctrladr[s.actuator] + c) += slope(k, 2 * n + s.states + c);
+      }
+    };
+    add(s.next, next);
+    add(s.rate, rate);
+  }
+}
+
 void Actuation::Add(const mjModel* m, const mjData* d, Columns* R) const {
+  for (const ServoSlope& servo : servos_) AddServoForce(m, d, servo, R);
   const int nv = static_cast<int>(m->nv), ndx = 2 * nv + static_cast<int>(m->na);
   for (int i = 0; i < static_cast<int>(slopes_.size()); i++) {
+    if (IsServo(m, i)) continue;
     const ActuatorSlope& s = slopes_[i];
     const int out = m->actuator_outadr[i];
-    const ActuatorMoment& arm = moment_[i];
+    const ActuatorMoment& arm = moment_[out];
     const auto input_columns = [&](int row, double J) {
       if (clamped_[row]) return;
       if (s.act_index >= 0) (*R)(row, 2 * nv + s.act_index) += J * s.act;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "derivative/columns.h"
+#include "derivative/servo.h"
 #include "derivative/spatial_tendon.h"
 
 namespace costate {
@@ -56,11 +57,17 @@ class Actuation {
   /// wrenches are left out when FollowsTree.
   void Add(const mjModel* model, const mjData* data, Columns* R) const;
 
+  /// Adds the rows of act' and of act_dot (na × (q, v, act, u)); either may be null.
+  void AddActivation(const mjModel* model, Columns* next, Columns* rate) const;
+
   /// Does the wrench of this thruster belong to TreeDerivative? Not beside clamped joints, whose rows are zero.
   bool FollowsTree(const mjModel* model, int actuator) const { return !any_clamped_ && IsThruster(model, actuator); }
 
-  /// Moments that are not constant; null otherwise.
-  const ActuatorMoment& moment(int actuator) const { return moment_[actuator]; }
+  /// Moments of outputs that are not constant; null otherwise.
+  const ActuatorMoment& moment(int output) const { return moment_[output]; }
+
+  /// Actuators with several inputs, states or outputs; their entries in slopes() are zero.
+  const std::vector<ServoSlope>& servos() const { return servos_; }
 
   const std::vector<ActuatorSlope>& slopes() const { return slopes_; }
   /// Rows of joints whose total actuator force is at actuatorfrcrange: their force does not move.
@@ -69,11 +76,14 @@ class Actuation {
 
  private:
   void Slopes(const mjModel* model, const mjData* data, int actuator);
+  void AddServo(const mjModel* model, const mjData* data, int actuator);
+  void AddServoForce(const mjModel* model, const mjData* data, const ServoSlope& servo, Columns* R) const;
   void LimitForces(const mjModel* model);
-  static void NoDamping(ActuatorSlope* slope);
+  void NoDamping(int actuator);
 
   MomentBuilder builder_;
   std::vector<ActuatorSlope> slopes_;
+  std::vector<ServoSlope> servos_;
   std::vector<double> force_, row_scale_;  // force before limits; scale of its row where a tendon's limit shares it out
   std::vector<Moment> own_;
   std::vector<ActuatorMoment> moment_;

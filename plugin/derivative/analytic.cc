@@ -244,7 +244,7 @@ bool AnalyticBackend::Differences(const mjModel* m, mjData* d, std::string* miss
   return difference_->Compute(m, d, point_.a(), differenced_, &direct_, missing);
 }
 
-// act' and act_dot by (act, u), from the actuators' own slopes or from differences
+// act' and act_dot by (x, u), from the actuators' own slopes or from differences
 void AnalyticBackend::Activation(const mjModel* m, MatrixXd* next, MatrixXd* rate) const {
   const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na), nu = static_cast<int>(m->nu), ndx = 2 * nv + na;
   if (!closed_actuation_) {
@@ -252,16 +252,15 @@ void AnalyticBackend::Activation(const mjModel* m, MatrixXd* next, MatrixXd* rat
     *rate = direct_.activation_rate;
     return;
   }
-  next->setZero(na, ndx + nu);
-  rate->setZero(na, ndx + nu);
-  for (int k = 0; k < na && (m->opt.disableflags & mjDSBL_ACTUATION); k++) (*next)(k, 2 * nv + k) = 1;
-  for (const ActuatorSlope& s : actuation_.slopes()) {
-    if (s.act_index < 0) continue;
-    (*next)(s.act_index, 2 * nv + s.act_index) = s.next_act;
-    (*next)(s.act_index, ndx + s.ctrl_index) = s.next_ctrl;
-    (*rate)(s.act_index, 2 * nv + s.act_index) = s.rate_act;
-    (*rate)(s.act_index, ndx + s.ctrl_index) = s.rate_ctrl;
+  BlockedMatrix rows[2];
+  for (BlockedMatrix& matrix : rows) {
+    matrix.Resize(na, ndx + nu);
+    matrix.SetZero();
   }
+  Columns of_next(&rows[0]), of_rate(&rows[1]);
+  actuation_.AddActivation(m, &of_next, &of_rate);
+  *next = Dense(rows[0]);
+  *rate = Dense(rows[1]);
 }
 
 // v' = v + h ā; gain_ is made where the integrator is differenced

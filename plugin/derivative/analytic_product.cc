@@ -130,17 +130,13 @@ void AnalyticBackend::PullActivation(const mjModel* m, const double* next, const
     if (rate) to.noalias() += direct_.activation_rate.transpose() * ConstVectorMap(rate, na);
     return;
   }
-  if (next && (m->opt.disableflags & mjDSBL_ACTUATION)) VectorMap(pulled + 2 * nv, na) += ConstVectorMap(next, na);
-  for (const ActuatorSlope& s : actuation_.slopes()) {
-    if (s.act_index < 0) continue;
-    if (next) {
-      pulled[2 * nv + s.act_index] += s.next_act * next[s.act_index];
-      pulled[ndx + s.ctrl_index] += s.next_ctrl * next[s.act_index];
-    }
-    if (rate) {
-      pulled[2 * nv + s.act_index] += s.rate_act * rate[s.act_index];
-      pulled[ndx + s.ctrl_index] += s.rate_ctrl * rate[s.act_index];
-    }
+  if (next) {
+    Columns rows = Columns::Pull(next, pulled);
+    actuation_.AddActivation(m, &rows, nullptr);
+  }
+  if (rate) {
+    Columns rows = Columns::Pull(rate, pulled);
+    actuation_.AddActivation(m, nullptr, &rows);
   }
 }
 
@@ -214,14 +210,15 @@ void AnalyticBackend::PushActivation(const mjModel* m, const double* dx, double*
     if (rate) VectorMap(rate, na).noalias() = direct_.activation_rate * from;
     return;
   }
-  const bool off = m->opt.disableflags & mjDSBL_ACTUATION;
-  if (next) std::copy(dx + 2 * nv, dx + ndx, next);
-  if (rate) std::fill(rate, rate + na, 0.0);
-  for (const ActuatorSlope& s : actuation_.slopes()) {
-    if (s.act_index < 0 || off) continue;
-    const double dw = dx[2 * nv + s.act_index], du = dx[ndx + s.ctrl_index];
-    if (next) next[s.act_index] = s.next_act * dw + s.next_ctrl * du;
-    if (rate) rate[s.act_index] = s.rate_act * dw + s.rate_ctrl * du;
+  if (next) {
+    std::fill(next, next + na, 0.0);
+    Columns rows = Columns::Push(dx, next);
+    actuation_.AddActivation(m, &rows, nullptr);
+  }
+  if (rate) {
+    std::fill(rate, rate + na, 0.0);
+    Columns rows = Columns::Push(dx, rate);
+    actuation_.AddActivation(m, nullptr, &rows);
   }
 }
 

@@ -123,7 +123,7 @@ bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const TendonMomen
       const int out = m->actuator_outadr[i], adr = d->moment_rowadr[out], n = d->moment_rownnz[out];
       AddDamping(d->moment_colind + adr, d->actuator_moment + adr, n, h * s.damping);
       const bool moves = s.damping_length != 0 || s.damping_velocity != 0 || s.damping_act != 0 || s.damping_ctrl != 0;
-      if (!moves && !actuation.moment(i).moment) continue;
+      if (!moves && !actuation.moment(out).moment) continue;
       Damper damper;
       damper.dof.assign(d->moment_colind + adr, d->moment_colind + adr + n);
       damper.J = Eigen::Map<const Eigen::VectorXd>(d->actuator_moment + adr, n);
@@ -134,9 +134,24 @@ bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const TendonMomen
       damper.ctrl = h * s.damping_ctrl;
       damper.act_index = s.act_index;
       damper.ctrl_index = s.ctrl_index;
-      damper.moment = actuation.moment(i).moment;
-      damper.scale = actuation.moment(i).scale;
+      damper.moment = actuation.moment(out).moment;
+      damper.scale = actuation.moment(out).scale;
       damper_.push_back(damper);
+    }
+    for (const ServoSlope& servo : actuation.servos()) {
+      for (int k = 0; k < servo.outputs && servo.damping != 0; k++) {
+        Damper damper;
+        const int out = m->actuator_outadr[servo.actuator] + k;
+        damper.moment = actuation.moment(out).moment;
+        damper.scale = actuation.moment(out).scale;
+        damper.dof = damper.moment->dof;
+        damper.J = damper.scale * damper.moment->J;
+        damper.B = h * servo.damping;
+        damper.act = h * servo.damping_slope;
+        damper.act_index = servo.damping_state;
+        AddDamping(damper.dof.data(), damper.J.data(), damper.moment->size(), damper.B);
+        damper_.push_back(damper);
+      }
     }
   }
 

@@ -28,13 +28,18 @@ void AddTurning(const Moment& moment, double force, const char* clamped, Columns
 }
 
 void AddSlopes(const Moment& moment, int nv, double by_length, double by_velocity, const char* clamped, Columns* R) {
+  AddSlopes(moment, moment, nv, by_length, by_velocity, clamped, R);
+}
+
+void AddSlopes(const Moment& moment, const Moment& other, int nv, double by_length, double by_velocity, const char* clamped,
+               Columns* R) {
   if (by_length == 0 && by_velocity == 0) return;
   for (int i = 0; i < moment.size(); i++) {
     if (clamped && clamped[moment.dof[i]]) continue;
     const double q = moment.J[i] * by_length, v = moment.J[i] * by_velocity;
-    for (int j = 0; j < moment.size(); j++) {
-      (*R)(moment.dof[i], moment.dof[j]) += q * moment.length[j] + v * moment.rate[j];
-      (*R)(moment.dof[i], nv + moment.dof[j]) += v * moment.J[j];
+    for (int j = 0; j < other.size(); j++) {
+      (*R)(moment.dof[i], other.dof[j]) += q * other.length[j] + v * other.rate[j];
+      (*R)(moment.dof[i], nv + other.dof[j]) += v * other.J[j];
     }
   }
 }

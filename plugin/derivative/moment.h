@@ -30,6 +30,10 @@ void AddTurning(const Moment& moment, double force, const char* clamped, Columns
 /// R += Jᵀ (by_length ∂length + by_velocity ∂(J v)), q and v columns. (T1)
 void AddSlopes(const Moment& moment, int nv, double by_length, double by_velocity, const char* clamped, Columns* R);
 
+/// The same where the length is that of another moment: R += Jᵀ (by_length ∂length' + by_velocity ∂(J' v)).
+void AddSlopes(const Moment& moment, const Moment& other, int nv, double by_length, double by_velocity, const char* clamped,
+               Columns* R);
+
 /// Up to two points in the frame of a body, and the forces that a length exerts on them: F = −∂(−length)/∂p for unit
 /// tension, turning with the frame and changing by H with the points' motion in it. The frame feels the reaction. (T2)
 struct MomentElement {

@@ -102,6 +102,7 @@ bool SensorDerivative::ActuatorVelocity(int i) {
 // factor (f_l dl + f_l̇ dl̇ + f_w dw + f_u du) into row 0
 bool SensorDerivative::AddActuatorForce(int actuator, double factor) {
   const mjModel* m = at_.m;
+  if (IsServo(m, actuator)) return false;  // its slopes are another structure's
   const ActuatorSlope& s = at_.actuation->slopes()[actuator];
   const bool tendon = m->actuator_trntype[actuator] == mjTRN_TENDON;
   if (tendon && m->tendon_actfrclimited[m->actuator_trnid[2 * actuator]]) return false;  // shared out among actuators

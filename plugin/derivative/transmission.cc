@@ -16,6 +16,13 @@ void JointMoment(const mjModel* m, const mjData* d, int i, Moment* moment) {
   const bool free = m->jnt_type[joint] == mjJNT_FREE, parent = m->actuator_trntype[i] == mjTRN_JOINTINPARENT;
   const int linear = free ? 3 : 0, n = linear + 3;
   const mjtNum* gear = m->actuator_gear + 6 * m->actuator_outadr[i];
+  if (m->jnt_type[joint] == mjJNT_HINGE || m->jnt_type[joint] == mjJNT_SLIDE) {
+    moment->dof.assign(1, dof);
+    moment->J = moment->length = Eigen::VectorXd::Constant(1, gear[0]);
+    moment->G.setZero(1, 1);
+    moment->rate.setZero(1);
+    return;
+  }
   mjtNum quat[4];
   mju_copy4(quat, d->qpos + m->jnt_qposadr[joint] + linear);
   mju_normalize4(quat);
@@ -115,6 +122,29 @@ void SliderCrankMoment(const mjModel* m, const mjData* d, int i, MomentBuilder* 
 }
 
 }  // namespace
+
+void RotationMoment(const mjModel* m, const mjData* d, int i, int axis, MomentBuilder* builder, Moment* moment) {
+  const int site = m->actuator_trnid[2 * i], reference = m->actuator_trnid[2 * i + 1];
+  builder->Begin(moment);
+  if (reference < 0) {
+    // a ball: rows of its own frame
+    builder->End(d);
+    moment->dof.assign(1, m->jnt_dofadr[site] + axis);
+    moment->J.setOnes(1);
+    moment->G.setZero(1, 1);
+    moment->rate.setZero(1);
+  } else {
+    MomentWrench wrench;
+    wrench.frame = wrench.body = m->site_bodyid[site];
+    wrench.other = m->site_bodyid[reference];
+    wrench.point = wrench.other_point = Vec3Map(d->site_xpos + 3 * site);
+    wrench.force.setZero();
+    wrench.torque = SiteRotation(d, site).col(axis);
+    if (wrench.body != wrench.other) builder->Add(m, d, wrench);
+    builder->End(d);
+  }
+  moment->length = moment->J;
+}
 
 bool HasMoment(const mjModel* m, int i) {
   const int type = m->actuator_trntype[i];

@@ -1,0 +1,354 @@
+#include "derivative/servo.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "derivative/spatial.h"
+
+namespace costate {
+
+namespace {
+
+constexpr int kMost = 11;  // length, velocity, five states, four inputs
+
+// a number with its slopes by the columns of ServoSlope
+struct Dual {
+  double x = 0;
+  Eigen::Matrix<double, kMost, 1> d = Eigen::Matrix<double, kMost, 1>::Zero();
+  Dual(double value = 0) : x(value) {}  // NOLINT: constants mix freely
+  Dual(double value, int column, double slope = 1) : x(value) { d[column] = slope; }
+};
+
+Dual Chain(double value, double slope, const Dual& a) {
+  Dual out(value);
+  out.d = slope * a.d;
+  return out;
+}
+Dual operator+(const Dual& a, const Dual& b) {
+  Dual out(a.x + b.x);
+  out.d = a.d + b.d;
+  return out;
+}
+Dual operator-(const Dual& a) { return Chain(-a.x, -1, a); }
+Dual operator-(const Dual& a, const Dual& b) { return a + -b; }
+Dual operator*(const Dual& a, const Dual& b) {
+  Dual out(a.x * b.x);
+  out.d = a.x * b.d + b.x * a.d;
+  return out;
+}
+Dual operator/(const Dual& a, const Dual& b) { return a * Chain(1 / b.x, -1 / (b.x * b.x), b); }
+Dual Abs(const Dual& a) { return Chain(std::abs(a.x), a.x > 0 ? 1 : a.x < 0 ? -1 : 0, a); }
+Dual Exp(const Dual& a) { return Chain(std::exp(a.x), std::exp(a.x), a); }
+Dual Clip(const Dual& a, const Dual& low, const Dual& high) { return a.x < low.x ? low : a.x > high.x ? high : a; }
+
+// the representative of a rotational setpoint nearest to a length: a constant away
+Dual Wrap(const Dual& u, double length, double period) {
+  return period > 0 ? u - period * std::round((u.x - length) / period) : u;
+}
+
+double Period(const mjModel* m, int i) {
+  const mjtNum* gear = m->actuator_gear + 6 * m->actuator_outadr[i];
+  const int type = m->actuator_trntype[i];
+  if (type == mjTRN_SITE && m->actuator_trnid[2 * i + 1] >= 0 && mju_isZero(gear, 3)) return 2 * mjPI * mju_norm3(gear + 3);
+  const bool joint = type == mjTRN_JOINT || type == mjTRN_JOINTINPARENT;
+  return joint && m->jnt_type[m->actuator_trnid[2 * i]] == mjJNT_BALL ? 2 * mjPI * mju_norm3(gear) : 0;
+}
+
+// one output: its variables, and what becomes of them
+struct Law {
+  const mjModel* m = nullptr;
+  int i = 0;
+  double h = 0;
+  const mjtNum *dyn = nullptr, *gain = nullptr, *bias = nullptr;
+  Dual length, velocity, state[5], input[4];  // inputs in canonical order: pos, vel, ff, voltage
+  int first = 0;  // of the inputs that are present
+  Dual dot[5], next[5], force, friction;
+
+  // the first input limited in its rate; its effective value is a state
+  void Slew(int slot, double rate, double period) {
+    const Dual before = state[slot], step = rate * h;
+    input[first] = Clip(Wrap(input[first], before.x, period), before - step, before + step);
+    dot[slot] = (input[first] - before) / h;
+  }
+  // integral of the position error, held where it is saturated
+  Dual Windup(const Dual& error, const Dual& integral, double limit) {
+    if (limit > 0 && ((integral.x >= limit && error.x > 0) || (integral.x <= -limit && error.x < 0))) return 0;
+    return error;
+  }
+  bool early() const { return m->actuator_actearly[i]; }
+
+  void Pid(int states, bool disabled);
+  void Motor(int states, bool disabled);
+
+  // of a motor, for the implicit integrators: the bristle's decay is left out
+  int thermal = -1;
+  Dual damping;
+};
+
+// (A7)
+void Law::Pid(int states, bool disabled) {
+  const double period = Period(m, i);
+  int slot = 0;
+  if (dyn[1] > 0) Slew(slot++, dyn[1], period);
+  if (gain[0] > 0) {
+    Dual error = input[0] - length;
+    if (period > 0) error = error - period * std::round(error.x / period);
+    dot[slot] = Windup(error, state[slot], dyn[0]);
+  }
+  for (int k = 0; k < states; k++) {
+    next[k] = state[k] + (disabled ? Dual(0) : h * dot[k]);
+    if (m->actuator_actlimited[i]) next[k] = Clip(next[k], m->actuator_actrange[2 * i], m->actuator_actrange[2 * i + 1]);
+  }
+  force = -bias[1] * Wrap(input[0], length.x, period) - bias[2] * input[1] + input[2];
+  if (gain[0] > 0 && states > 0) force = force + gain[0] * (early() ? next[states - 1] : state[states - 1]);
+  if (m->actuator_biastype[i] == mjBIAS_AFFINE) force = force + bias[0] + bias[1] * length + bias[2] * velocity;
+}
+
+// (A8)
+void Law::Motor(int states, bool disabled) {
+  const int spec = m->actuator_ctrlspec[i];
+  const double K = gain[1], te = dyn[0];
+  int slot = 0, bristle = -1, integral_slot = -1;
+  if (dyn[7] > 0) Slew(slot++, dyn[7], 0);
+  Dual integral;
+  if (gain[5] > 0) {
+    integral_slot = slot;
+    integral = state[slot];
+    dot[slot] = Windup(input[0] - length, integral, dyn[8]);
+    slot++;
+  }
+
+  // drive voltage: a torque controller that compensates back-EMF, and the raw input
+  Dual voltage = input[3], R = gain[0];
+  double drive_slope = 0;
+  if (spec & (mjINPUT_POS | mjINPUT_VEL | mjINPUT_FF)) {
+    const Dual torque = gain[4] * (input[0] - length) + gain[6] * (input[1] - velocity) + gain[5] * integral + input[2];
+    Dual drive = gain[0] / K * torque + K * velocity;
+    drive_slope = gain[7] > 0 && std::abs(drive.x) > gain[7] ? 0 : K - gain[6] * gain[0] / K;
+    if (gain[7] > 0) drive = Clip(drive, -gain[7], gain[7]);
+    voltage = voltage + drive;
+  }
+  if (dyn[2] > 0) {
+    const Dual T = state[slot];
+    thermal = slot;
+    R = R * (1 + gain[2] * (T + (dyn[4] - gain[3])));
+    const Dual current = te > 0 ? state[states - 1] : (voltage - K * velocity) / R;
+    dot[slot] = (R * current * current - T / dyn[2]) / dyn[3];
+    slot++;
+  }
+  Dual decay;
+  if (dyn[5] > 0) {
+    bristle = slot;
+    const Dual ratio = velocity / std::max(mjMINVAL, bias[5]);
+    const Dual stribeck = bias[3] + (bias[4] - bias[3]) * Exp(-(ratio * ratio));
+    decay = -dyn[5] * Abs(velocity) / (stribeck.x > mjMINVAL ? stribeck : Dual(mjMINVAL));
+    dot[slot] = decay * state[slot] + velocity;
+    slot++;
+  }
+  if (te > 0) {
+    dot[states - 1] = (voltage / R - K / R * velocity - state[states - 1]) / te;
+    damping = K * (1 - std::exp(-h / te)) * (K - drive_slope) / R;
+    if (dyn[1] > 0 && std::abs(dot[states - 1].x) > dyn[1]) damping = 0;
+    if (dyn[1] > 0) dot[states - 1] = Clip(dot[states - 1], -dyn[1], dyn[1]);
+  }
+
+  for (int k = 0; k < states; k++) {
+    const Dual rate = disabled ? Dual(0) : dot[k];
+    if (te > 0 && k == states - 1) {
+      next[k] = state[k] + te * (1 - std::exp(-h / te)) * rate;
+    } else if (k == bristle) {
+      const Dual grown = Exp(decay * h);
+      const Dual hold = std::abs(decay.x) > mjMINVAL ? (grown - 1) / decay : Dual(h) + 0.5 * h * h * decay;
+      next[k] = grown * state[k] + hold * velocity;
+    } else {
+      next[k] = state[k] + h * rate;
+      if (k == integral_slot && dyn[8] > 0) next[k] = Clip(next[k], -dyn[8], dyn[8]);
+    }
+  }
+
+  if (te > 0) force = K * (early() ? next[states - 1] : state[states - 1]);
+  else force = K / (R.x > mjMINVAL ? R : Dual(mjMINVAL)) * (voltage - K * velocity);
+  if (te <= 0) damping = K * (K - drive_slope) / (R.x > mjMINVAL ? R : Dual(mjMINVAL));
+  if (bristle >= 0) damping = damping + dyn[6];
+  if (bias[0] != 0) {
+    const Dual angle = bias[1] * length + bias[2];
+    friction = Chain(bias[0] * std::sin(angle.x), bias[0] * std::cos(angle.x), angle);
+  }
+  if (bristle >= 0) friction = friction - dyn[5] * state[bristle] - dyn[6] * dot[bristle];
+}
+
+// right Jacobian of the exponential map: exp(u + du) = exp(u) exp(J du)
+Mat3 RightJacobian(const Vec3& u) {
+  const double t2 = u.squaredNorm(), t = std::sqrt(t2);
+  const double a = t < 1e-3 ? 0.5 - t2 / 24 : (1 - std::cos(t)) / t2;
+  const double b = t < 1e-3 ? 1.0 / 6 - t2 / 120 : (t - std::sin(t)) / (t2 * t);
+  return Mat3::Identity() - a * Skew(u) + b * Skew(u) * Skew(u);
+}
+
+void ExpMap(const Vec3& u, mjtNum quat[4]) {
+  Vec3 axis = u;
+  const double angle = mju_normalize3(axis.data());
+  if (u.norm() < mjMINVAL) mju_unit4(quat);
+  else mju_axisAngle2Quat(quat, axis.data(), angle);
+}
+
+// (A9) torque kp log(q_curᵀ q_target) in the frame of the transmission, where rotations are J dq
+void Orientation(const mjModel* m, const mjData* d, const double* ctrl, const double* inside, bool disabled, ServoSlope* s) {
+  using RowMat3 = Eigen::Matrix<double, 3, 3, Eigen::RowMajor>;
+  const int i = s->actuator, out = m->actuator_outadr[i], states = s->states;
+  const double h = m->opt.timestep;
+  const mjtNum *gain = m->actuator_gainprm + mjNGAIN * i, *bias = m->actuator_biasprm + mjNBIAS * i;
+  const bool stateful = m->actuator_dyntype[i] != mjDYN_NONE;
+
+  // act' = clip(act + h ctrl), brought back to a turn of at most π
+  Vec3 after = Vec3::Zero();
+  for (int k = 0; k < states; k++) {
+    s->rate(k, 6 + states + k) = inside[k];
+    after[k] = d->act[m->actuator_actadr[i] + k] + (disabled ? 0 : h * ctrl[k]);
+    const mjtNum* range = m->actuator_actrange + 2 * i;
+    const bool free = !m->actuator_actlimited[i] || (after[k] >= range[0] && after[k] <= range[1]);
+    if (!free) after[k] = std::clamp(after[k], range[0], range[1]);
+    s->next(k, 6 + k) = free;
+    s->next(k, 6 + states + k) = free && !disabled ? h * inside[k] : 0;
+  }
+  const Eigen::MatrixXd early = s->next;
+  const double angle = after.norm();
+  if (states == 3 && angle > mjPI) {
+    const double turns = 2 * mjPI * std::round(angle / (2 * mjPI));
+    const Mat3 back = (1 - turns / angle) * Mat3::Identity() + turns / (angle * angle * angle) * after * after.transpose();
+    s->next = (back * s->next).eval();
+  }
+  if (disabled) return;
+
+  // target and its local rotation by the inputs
+  mjtNum target[4], current[4];
+  Eigen::MatrixXd turn = Eigen::MatrixXd::Zero(3, s->force.cols());
+  if (m->actuator_ctrlspec[i] == mjCHART_QUAT) {
+    mju_copy4(target, ctrl);
+    const double norm = mju_normalize4(target);
+    for (int k = 0; k < 4 && norm > mjMINVAL; k++) {
+      mjtNum unit[4] = {0, 0, 0, 0}, conjugate[4], local[4];
+      unit[k] = 1;
+      mju_negQuat(conjugate, target);
+      mju_mulQuat(local, conjugate, unit);
+      turn.col(6 + states + k) = 2 * inside[k] / norm * Vec3(local[1], local[2], local[3]);
+    }
+  } else {
+    Vec3 u = stateful ? Vec3(Vec3Map(d->act + m->actuator_actadr[i])) : Vec3(Vec3Map(ctrl));
+    if (stateful && m->actuator_actearly[i]) u = after;
+    ExpMap(u, target);
+    const Mat3 J = RightJacobian(u);
+    if (!stateful) {
+      for (int k = 0; k < 3; k++) turn.col(6 + k) = J.col(k) * inside[k];
+    } else if (m->actuator_actearly[i]) {
+      turn = J * early;
+    } else {
+      turn.middleCols<3>(6) = J;
+    }
+  }
+  ExpMap(Vec3Map(d->actuator_length + out), current);
+  RowMat3 by_target, by_current;
+  Vec3 error;
+  mju_subQuat(error.data(), target, current);
+  mjd_subQuat(target, current, by_target.data(), by_current.data());
+  const Vec3 torque = gain[0] * error + Vec3::Constant(bias[0]) + bias[2] * Vec3Map(d->actuator_velocity + out);
+  s->force = gain[0] * (by_target * turn);
+  s->force.leftCols<3>() += gain[0] * by_current;
+  s->force.middleCols<3>(3) += bias[2] * Mat3::Identity();
+
+  // clamped in norm
+  const double norm = torque.norm(), limit = m->actuator_forcerange[2 * i + 1];
+  const bool limited = m->actuator_forcelimited[i];
+  s->damping = limited && mju_norm3(d->actuator_force + out) >= limit ? 0 : -bias[2];
+  if (!limited || norm <= limit) return;
+  s->force = (limit / norm * (Mat3::Identity() - torque * torque.transpose() / (norm * norm)) * s->force).eval();
+}
+
+}  // namespace
+
+bool IsServo(const mjModel* m, int i) {
+  const int type = m->actuator_gaintype[i];
+  return type == mjGAIN_PID || type == mjGAIN_DCMOTOR || type == mjGAIN_SO3;
+}
+
+std::string ServoMissing(const mjModel* m, int i) {
+  const int gain = m->actuator_gaintype[i], states = m->actuator_actnum[i], inputs = m->actuator_ctrlnum[i];
+  const int dyn = m->actuator_dyntype[i], spec = m->actuator_ctrlspec[i];
+  if (gain == mjGAIN_SO3) {
+    const bool known = m->actuator_outnum[i] == 3 && (dyn == mjDYN_NONE ? states == 0 : dyn == mjDYN_INTEGRATOR && states == 3);
+    return known && (inputs == 3 || inputs == 4) ? "" : "so3 dynamics";
+  }
+  const mjtNum *prm = m->actuator_dynprm + mjNDYN * i, *g = m->actuator_gainprm + mjNGAIN * i;
+  if (m->actuator_outnum[i] != 1 || states > 5 || inputs > 4) return "several outputs";
+  if (gain == mjGAIN_PID) {
+    if (dyn != mjDYN_NONE && dyn != mjDYN_PID) return "activation dynamics";
+    if ((inputs == 0 && states > 0) || (g[0] > 0 && !(spec & mjINPUT_POS))) return "controller state without its input";
+    return states == (dyn == mjDYN_PID ? (prm[1] > 0) + (g[0] > 0) : 0) ? "" : "activation states";
+  }
+  if (dyn != mjDYN_NONE && dyn != mjDYN_DCMOTOR) return "activation dynamics";
+  if ((inputs == 0 && prm[7] > 0) || (g[5] > 0 && !(spec & mjINPUT_POS))) return "controller state without its input";
+  const int slots = (prm[7] > 0) + (g[5] > 0) + (prm[2] > 0) + (prm[5] > 0) + (prm[0] > 0);
+  if (states != slots) return "activation states";
+  const bool tendon = m->actuator_trntype[i] == mjTRN_TENDON && m->tendon_actfrclimited[m->actuator_trnid[2 * i]];
+  return tendon ? "motor beside a tendon's force limit" : "";
+}
+
+ServoSlope MakeServoSlope(const mjModel* m, const mjData* d, int i, const double* ctrl, const double* inside,
+                          bool disabled) {
+  ServoSlope s;
+  s.actuator = i;
+  s.outputs = m->actuator_outnum[i];
+  s.states = m->actuator_actnum[i];
+  s.inputs = m->actuator_ctrlnum[i];
+  const int columns = 2 * s.outputs + s.states + s.inputs;
+  s.force.setZero(s.outputs, columns);
+  s.friction.setZero(s.outputs, columns);
+  s.next.setZero(s.states, columns);
+  s.rate.setZero(s.states, columns);
+  if (m->actuator_gaintype[i] == mjGAIN_SO3) {
+    Orientation(m, d, ctrl, inside, disabled, &s);
+    return s;
+  }
+
+  const int out = m->actuator_outadr[i];
+  Law law;
+  law.m = m;
+  law.i = i;
+  law.h = m->opt.timestep;
+  law.dyn = m->actuator_dynprm + mjNDYN * i;
+  law.gain = m->actuator_gainprm + mjNGAIN * i;
+  law.bias = m->actuator_biasprm + mjNBIAS * i;
+  law.length = Dual(d->actuator_length[out], 0);
+  law.velocity = Dual(d->actuator_velocity[out], 1);
+  for (int k = 0; k < s.states; k++) law.state[k] = Dual(d->act[m->actuator_actadr[i] + k], 2 + k);
+  int at = 0;
+  const int bits[4] = {mjINPUT_POS, mjINPUT_VEL, mjINPUT_FF, mjINPUT_VOLTAGE};
+  for (int k = 0; k < 4; k++) {
+    if (!(m->actuator_ctrlspec[i] & bits[k]) || at >= s.inputs) continue;
+    if (at == 0) law.first = k;
+    law.input[k] = Dual(ctrl[at], 2 + s.states + at, inside[at]);
+    at++;
+  }
+  const bool pid = m->actuator_gaintype[i] == mjGAIN_PID;
+  if (pid) law.Pid(s.states, disabled);
+  else law.Motor(s.states, disabled);
+  for (int k = 0; k < s.states; k++) {
+    s.next.row(k) = law.next[k].d.head(columns).transpose();
+    s.rate.row(k) = law.dot[k].d.head(columns).transpose();
+  }
+  if (disabled) return s;
+  s.value = law.force.x;
+  s.force = law.force.d.head(columns).transpose();
+  s.friction = law.friction.d.head(columns).transpose();
+  const mjtNum* range = m->actuator_forcerange + 2 * i;
+  const bool saturated = m->actuator_forcelimited[i] && (s.value <= range[0] || s.value >= range[1]);
+  if (saturated) return s;
+  s.damping = pid ? -law.bias[2] : law.damping.x;
+  if (law.thermal >= 0) {
+    s.damping_state = m->actuator_actadr[i] + law.thermal;
+    s.damping_slope = law.damping.d[2 + law.thermal];
+  }
+  return s;
+}
+
+}  // namespace costate

@@ -1,0 +1,122 @@
+#include "derivative/servo.h"
+
+#include <string>
+#include <vector>
+
+#include "derivative/analytic.h"
+#include "support/engine_test.h"
+#include "support/matrix_near.h"
+#include "support/random_state.h"
+#include "support/step_reference.h"
+
+namespace costate {
+namespace {
+
+using ServoTest = support::EngineTest;
+
+constexpr double kReference = 1e-9;  // of a matrix' largest entry, beyond three error bars
+
+std::string Model(const std::string& actuators) {
+  return R"(
+    <mujoco>
+      <option timestep="0.004"/>
+      <worldbody>
+        <site name="fixed" euler="10 20 30"/>
+        <body>
+          <joint name="hinge" axis="0 1 0.2" damping="0.1"/><geom type="capsule" size="0.05" fromto="0 0 0 0.3 0 0" contype="0"/>
+          <site name="a" pos="0.2 0 0" euler="30 0 10"/>
+          <body pos="0.3 0 0"><joint name="ball" type="ball" damping="0.02"/><geom type="box" size="0.1 0.05 0.07" pos="0.1 0 0" contype="0"/>
+            <site name="b" pos="0.1 0.02 0" euler="0 40 20"/>
+            <body pos="0.2 0 0"><joint name="tip" axis="0 0 1"/><geom type="capsule" size="0.03" fromto="0 0 0 0.2 0 0" contype="0"/>
+              <site name="c" pos="0.1 0 0.03"/>
+            </body>
+          </body>
+        </body>
+      </worldbody>
+      <tendon><spatial name="rope"><site site="fixed"/><site site="c"/></spatial></tendon>
+      <actuator>)" + actuators + "</actuator></mujoco>";
+}
+
+// level 1 refuses nothing and agrees with the step; `integrators` tells which can be asked
+void ExpectStep(const std::string& actuators, const std::vector<int>& integrators) {
+  const ModelPtr model = LoadModelFromString(Model(actuators));
+  mjModel* m = model.get();
+  for (int integrator : integrators) {
+    for (unsigned seed = 1; seed < 5; seed++) {
+      SCOPED_TRACE(actuators + ", integrator " + std::to_string(integrator) + ", state " + std::to_string(seed));
+      m->opt.integrator = integrator;
+      const DataPtr point = MakeData(m);
+      SetState(m, point.get(), support::RandomState(m, seed, {.position = 0.6, .velocity = 2}));
+      const VectorXd u = support::RandomControl(m, seed + 7);
+      mju_copy(point->ctrl, u.data(), static_cast<int>(m->nu));
+      const DataPtr data = MakeData(m);
+      mj_copyState(m, point.get(), data.get(), mjSTATE_INTEGRATION);
+      AnalyticBackend backend(m, true);
+      StepDerivative out;
+      std::string missing;
+      ASSERT_TRUE(backend.Linearize(m, data.get(), false, &out, &missing)) << missing;
+      MatrixXd value(out.A.rows(), out.A.cols() + out.B.cols());
+      value << out.A, out.B;
+      const support::StepReference reference = support::MakeStepReference(m, point.get());
+      const int nv = static_cast<int>(m->nv), rows[] = {nv, nv, static_cast<int>(m->na)};
+      for (int block = 0, row = 0; block < 3; row += rows[block++]) {
+        EXPECT_TRUE(support::AgreesWithReference(value.middleRows(row, rows[block]), reference.step.middleRows(row, rows[block]),
+                                                 reference.step_error.middleRows(row, rows[block]), kReference));
+      }
+
+      // products contract the same entries
+      mj_copyState(m, point.get(), data.get(), mjSTATE_INTEGRATION);
+      const VectorXd lambda = support::Random(seed).Vector(static_cast<int>(value.rows()));
+      StepVjp pulled;
+      ASSERT_TRUE(backend.Vjp(m, data.get(), lambda, false, &pulled, &missing)) << missing;
+      VectorXd both(value.cols());
+      both << pulled.x, pulled.u;
+      EXPECT_TRUE(support::MatricesNearRelative(both, value.transpose() * lambda, kReference));
+    }
+  }
+}
+
+const std::vector<int> kAll = {mjINT_EULER, mjINT_IMPLICITFAST, mjINT_IMPLICIT, mjINT_RK4};
+const std::vector<int> kSingleStage = {mjINT_EULER, mjINT_IMPLICITFAST, mjINT_IMPLICIT};
+
+// (A7) every set of inputs, integral with and without saturation, rate limits within and beyond, several transmissions
+TEST_F(ServoTest, PidAgreesWithTheStep) {
+  ExpectStep("<pid joint='hinge' kp='20' kv='2'/>", kAll);
+  ExpectStep("<pid joint='hinge' kp='20' kv='2' ki='30' input='pos vel ff' forcerange='-9 9'/>", kAll);
+  ExpectStep("<pid joint='hinge' kp='20' kv='2' ki='30' imax='0.2' slewmax='1'/>", kSingleStage);
+  ExpectStep("<pid tendon='rope' kp='20' kv='2' ki='30' slewmax='1000' input='pos'/>", kSingleStage);
+  ExpectStep("<pid joint='ball' gear='1 0.2 0.3' kp='3' kv='0.2' ki='4' input='pos ff'/>", kAll);
+  ExpectStep("<pid site='b' refsite='a' gear='0 0 0 1 0.2 0.3' kp='3' kv='0.2'/>", kAll);
+}
+
+// (A8)
+TEST_F(ServoTest, MotorsAgreeWithTheStep) {
+  const std::string motor = "<dcmotor joint='hinge' resistance='2' motorconst='0.3' ";
+  ExpectStep(motor + "/>", kSingleStage);
+  ExpectStep(motor + "cogging='0.3 4 0.2' saturation='0.05 0 0'/>", kSingleStage);
+  ExpectStep(motor + "inductance='0 0.01'/>", kSingleStage);
+  ExpectStep(motor + "inductance='0 0.01' saturation='0 0 1'/>", kSingleStage);
+  ExpectStep(motor + "lugre='50 2 0.3 0.5 0.7'/>", kSingleStage);
+  ExpectStep(motor + "thermal='2 3 0 0.004 25 20'/>", kSingleStage);
+  ExpectStep(motor + "input='pos vel ff voltage' controller='3 2 0.4 0 0 0'/>", kSingleStage);
+  ExpectStep(motor + "input='pos vel' controller='3 2 0.4 1 0.1 2' inductance='0 0.02' thermal='2 3 0 0.004 25 20' "
+                     "lugre='50 2 0.3 0.5 0.7' cogging='0.3 4 0.2'/>", kSingleStage);
+  ExpectStep("<dcmotor tendon='rope' resistance='2' motorconst='0.3' gear='3' inductance='0 0.01'/>", kSingleStage);
+  ExpectStep("<dcmotor joint='tip' resistance='2' motorconst='0.3' input='none' lugre='50 2 0.3 0.5 0.7'/>", kSingleStage);
+}
+
+// (A9) both charts, balls and sites, with activations that turn beyond π, clamped in norm
+TEST_F(ServoTest, OrientationAgreesWithTheStep) {
+  ExpectStep("<orientation joint='ball' kp='3' kv='0.2'/>", kAll);
+  ExpectStep("<orientation joint='ball' kp='3' kv='0.2' input='quat'/>", kAll);
+  // clamped: whether implicit integrators count its damping hangs on the rounding of the clamped norm
+  ExpectStep("<orientation joint='ball' kp='3' kv='0.2' forcerange='0 0.5'/>", {mjINT_EULER, mjINT_RK4});
+  ExpectStep("<orientation site='b' refsite='a' kp='3' kv='0.2'/>", kAll);
+  ExpectStep("<orientation site='c' refsite='fixed' kp='3' kv='0.2'/>", kAll);
+  const std::string stored = "<general joint='ball' gaintype='so3' biastype='so3' gainprm='3' biasprm='0 -3 -0.2' dyntype='integrator' ";
+  ExpectStep(stored + "/>", kSingleStage);
+  ExpectStep(stored + "actearly='true' actlimited='true' actrange='-0.5 0.5'/>", kSingleStage);
+}
+
+}  // namespace
+}  // namespace costate
