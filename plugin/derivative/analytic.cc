@@ -1,5 +1,6 @@
 #include "derivative/analytic.h"
 
+#include "derivative/armature.h"
 #include "derivative/integrator.h"
 #include "derivative/passive.h"
 
@@ -19,17 +20,7 @@ bool AnyGravityCompensationByActuators(const mjModel* m) {
 
 }  // namespace
 
-std::string InertiaMissing(const mjModel* m) {
-  for (int t = 0; t < m->ntendon; t++) {
-    const bool spatial = m->wrap_type[m->tendon_adr[t]] != mjWRAP_JOINT;
-    double armature = m->tendon_armature[t];
-    for (int i = 0; i < m->nactuator; i++) {
-      if (m->actuator_trntype[i] == mjTRN_TENDON && m->actuator_trnid[2 * i] == t) armature += m->actuator_armature[i];
-    }
-    if (spatial && armature != 0) return "armature of spatial " + ElementName(m, mjOBJ_TENDON, t);
-  }
-  return "";
-}
+std::string InertiaMissing(const mjModel* m) { return ArmatureMissing(m); }
 
 AnalyticBackend::AnalyticBackend(const mjModel* model, bool strict, const TermSwitch& differenced)
     : strict_(strict),
@@ -171,6 +162,7 @@ void AnalyticBackend::PrepareTree(const mjModel* m, mjData* d, const TendonMomen
 
 // −∂r of passive and actuator forces; every term that is neither on the tree nor a constraint belongs here
 void AnalyticBackend::AddForces(const mjModel* m, const mjData* d, Columns* R) const {
+  AddTendonArmature(m, d, tree_, tendons_, point_.a().data(), R);
   if (closed_passive_) AddPassive(m, d, tendons_, R);
   if (closed_actuation_) actuation_.Add(m, d, R);
   if (closed_passive_ && closed_actuation_ && actuation_.AnyDofClamped()) SubtractClampedGravity(m, d, actuation_, R);

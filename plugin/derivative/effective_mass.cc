@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "derivative/armature.h"
 #include "derivative/fluid.h"
 #include "derivative/passive.h"
 #include "core/simd.h"
@@ -88,6 +89,7 @@ bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const TendonMomen
                             const double* a, const double* Ma) {
   const int nv = static_cast<int>(m->nv);
   const double h = m->opt.timestep;
+  tendons_ = &tendons;
   articulated_ = use_products_ && m->opt.integrator == mjINT_EULER && ArticulatedSolver::Pays(m);
   if (!articulated_) solver_.SetZero();
   std::fill(diagonal_.begin(), diagonal_.end(), 0.0);
@@ -248,18 +250,6 @@ void EffectiveMass::AddFreeBodies(const mjModel* m, const mjData* d) {
   }
 }
 
-namespace {
-
-// does M hold an entry for both dofs?
-bool OnePath(const mjModel* m, int i, int j) {
-  int later = std::max(i, j);
-  const int earlier = std::min(i, j);
-  while (later > earlier) later = m->dof_parentid[later];
-  return later == earlier;
-}
-
-}  // namespace
-
 // (I3) −d(h B JᵀJ) ā on the pattern of M: J_i (dB P_i + B dP_i) + B dJ_i P_i with P_i = Σ_k J_k ā_k over k on i's path
 void EffectiveMass::AddDamperColumns(const mjModel* m, const Damper& damper, Columns* E) const {
   const int nv = static_cast<int>(m->nv), ndx = 2 * nv + static_cast<int>(m->na);
@@ -339,6 +329,7 @@ void EffectiveMass::AddColumns(const mjModel* m, const mjData* d, Columns* E) co
   for (const Damper& damper : damper_) AddDamperColumns(m, damper, E);
   for (const FreeBody& free : free_) AddFreeColumns(m, d, free, E);
   if (coriolis_) coriolis_->AddColumns(m, d, applied_, E);
+  AddTendonArmatureProduct(m, *tendons_, difference_.data(), E);
 }
 
 void EffectiveMass::Apply(BlockedMatrix* X, BlockedMatrix* E) const {

@@ -91,6 +91,7 @@ class EffectiveMass {
   std::vector<double> slope_;         // d(diagonal)/dv, from polynomial damping
   std::vector<Entry> entries_;        // strictly lower part of M' − M
   std::vector<FreeBody> free_;
+  const TendonMoments* tendons_ = nullptr;
   std::unique_ptr<CoriolisDamping> coriolis_;  // implicit alone: M' is not symmetric
   Eigen::MatrixXd bias_;                       // its part of M' − M
   Eigen::PartialPivLU<Eigen::MatrixXd> lu_;    // of the whole M'

@@ -287,6 +287,23 @@ TEST_F(MomentTest, TendonForceLimitsAgreeWithTheStep) {
   }
 }
 
+// (T13): inertia along tendons through sites, within a branch, between branches and by an actuator; damping makes a − ā
+TEST_F(MomentTest, ArmatureOfSpatialTendonsAgreesWithTheStep) {
+  const ModelPtr model = LoadModelFromString(TendonModel("damping='0.3'", R"(
+    <actuator><motor tendon="t1" gear="2"/><position joint="knee" kv="0.2"/></actuator>)"));
+  mjModel* m = model.get();
+  m->tendon_armature[0] = 0.4;
+  m->tendon_armature[1] = 0.2;
+  m->tendon_armature[2] = 0.7;
+  for (int integrator : kIntegrators) {
+    for (unsigned seed = 1; seed < 4; seed++) {
+      SCOPED_TRACE(integrator * 10 + seed);
+      m->opt.integrator = integrator;
+      ExpectStep(m, At(m, seed).get(), false);
+    }
+  }
+}
+
 // limits on both sides, friction loss within and beyond its loss, equalities of one and two tendons, curved ones too
 TEST_F(MomentTest, RowsOfSpatialTendonsAgreeWithTheStep) {
   const ModelPtr model = LoadModelFromString(TendonModel("limited='true' range='0.35 0.36' frictionloss='0.3'", R"(

@@ -1,0 +1,29 @@
+// Inertia of spatial tendons, which moves with their Jacobian. Equation (T13) of README.md.
+#ifndef COSTATE_DERIVATIVE_ARMATURE_H_
+#define COSTATE_DERIVATIVE_ARMATURE_H_
+
+#include <mujoco/mujoco.h>
+
+#include <string>
+
+#include "derivative/spatial_tendon.h"
+#include "derivative/tree_derivative.h"
+
+namespace costate {
+
+/// Are two dofs on one path to the root, so that M holds an entry for them?
+bool OnePath(const mjModel* model, int i, int j);
+
+/// "" or the spatial tendon with armature that has no closed form: the engine itself has none around geoms.
+std::string ArmatureMissing(const mjModel* model);
+
+/// Adds −∂(M a + c) by q and v to R, of the tendons' part of M and of the bias c. @pre `tree` is forward at `a`.
+void AddTendonArmature(const mjModel* model, const mjData* data, const TreeDerivative& tree, const TendonMoments& tendons,
+                       const double* a, Columns* R);
+
+/// Adds ∂(M e)/∂q to E, of the tendons' part.
+void AddTendonArmatureProduct(const mjModel* model, const TendonMoments& tendons, const double* e, Columns* E);
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_ARMATURE_H_
