@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "derivative/plant.h"
 #include "derivative/transmission.h"
 
 namespace costate {
@@ -39,7 +40,7 @@ struct Muscle {
     const auto bump = [&](double x, double width, double sign, bool inverted) {
       const double w = std::max(mjMINVAL, width);
       *value = inverted ? 1 - 0.5 * (x / w) * (x / w) : 0.5 * (x / w) * (x / w);
-      *slope = (inverted ? -1 : 1) * sign * x / (w * w);
+      *slope = PLANT("muscle: length", (inverted ? -1 : 1) * sign * x / (w * w));
     };
     if (L <= a) bump(L - lmin, a - lmin, 1, false);
     else if (L <= 1) bump(1 - L, 1 - a, -1, true);
@@ -51,8 +52,11 @@ struct Muscle {
     const double fvmax = prm[8], y = fvmax - 1, w = std::max(mjMINVAL, y);
     *bend = 0;
     if (V <= -1) *value = *slope = 0;
-    else if (V <= 0) *value = (V + 1) * (V + 1), *slope = 2 * (V + 1), *bend = 2;
-    else if (V <= y) *value = fvmax - (y - V) * (y - V) / w, *slope = 2 * (y - V) / w, *bend = -2 / w;
+    else if (V <= 0)
+      *value = (V + 1) * (V + 1), *slope = PLANT("muscle: shortening", 2 * (V + 1)), *bend = 2;
+    else if (V <= y)
+      *value = fvmax - (y - V) * (y - V) / w, *slope = PLANT("muscle: lengthening", 2 * (y - V) / w),
+      *bend = PLANT("muscle: bend of lengthening", -2 / w);
     else *value = fvmax, *slope = 0;
   }
 
@@ -60,8 +64,10 @@ struct Muscle {
   void Passive(double* value, double* slope) const {
     const double b = 0.5 * (1 + prm[5]), w = std::max(mjMINVAL, b - 1), scale = -peak * prm[7];
     if (L <= 1) *value = *slope = 0;
-    else if (L <= b) *value = scale * 0.5 * (L - 1) * (L - 1) / (w * w), *slope = scale * (L - 1) / (w * w);
-    else *value = scale * (0.5 + (L - b) / w), *slope = scale / w;
+    else if (L <= b)
+      *value = scale * 0.5 * (L - 1) * (L - 1) / (w * w), *slope = PLANT("muscle: passive", scale * (L - 1) / (w * w));
+    else
+      *value = scale * (0.5 + (L - b) / w), *slope = PLANT("muscle: passive line", scale / w);
     *slope /= unit_length;
   }
 };
@@ -80,11 +86,11 @@ void MuscleRate(double ctrl, double act, double side, const mjtNum* prm, double*
     weight_slope = x <= 0 || x >= 1 ? 0 : 30 * x * x * (x - 1) * (x - 1) / width;
   }
   const double tau = std::max(mjMINVAL, fall + (rise - fall) * weight);
-  const double tau_excess = (rise - fall) * weight_slope;
+  const double tau_excess = PLANT("muscle: smoothed time constant", (rise - fall) * weight_slope);
   const double tau_s = weight * prm[0] - (1 - weight) * prm[1] / (s * s);
   const double rate = excess / tau, by_excess = (1 - rate * tau_excess) / tau;
-  *by_ctrl = ctrl >= 0 && ctrl <= 1 ? by_excess : 0;
-  *by_act = -by_excess - rate * tau_s * s_slope / tau;
+  *by_ctrl = PLANT("muscle: rate by excitation", ctrl >= 0 && ctrl <= 1 ? by_excess : 0);
+  *by_act = PLANT("muscle: rate by activation", -by_excess - rate * tau_s * s_slope / tau);
 }
 
 // (A3) where control and activation are equal, hard switching kinks: the slope of the side that the edge of [0, 1] leaves,
@@ -232,16 +238,19 @@ void Actuation::Slopes(const mjModel* m, const mjData* d, int i) {
     const double act = d->act[s.act_index];
     const mjtNum* prm = m->actuator_dynprm + mjNDYN * i;
     switch (m->actuator_dyntype[i]) {
-      case mjDYN_INTEGRATOR: s.rate_ctrl = 1; break;
+      case mjDYN_INTEGRATOR:
+        s.rate_ctrl = PLANT("activation: integrator", 1.0);
+        break;
       case mjDYN_MUSCLE: MuscleRate(ctrl, act, prm, &s.rate_ctrl, &s.rate_act); break;
-      default: s.rate_ctrl = 1 / std::max(mjMINVAL, prm[0]), s.rate_act = -s.rate_ctrl;
+      default:
+        s.rate_ctrl = PLANT("activation: filter", 1 / std::max(mjMINVAL, prm[0])), s.rate_act = -s.rate_ctrl;
     }
     s.rate_ctrl *= ctrl_slope;
     const double step = ActivationStep(m, i);
     const double next = act + step * d->act_dot[s.act_index];
     const bool free = !m->actuator_actlimited[i] || Inside(next, m->actuator_actrange + 2 * i);
-    s.next_ctrl = Slope(free) * step * s.rate_ctrl;
-    s.next_act = Slope(free) * (1 + step * s.rate_act);
+    s.next_ctrl = PLANT("activation: next by control", Slope(free) * step * s.rate_ctrl);
+    s.next_act = PLANT("activation: next by activation", Slope(free) * (1 + step * s.rate_act));
     if (m->actuator_actearly[i]) {
       input = free ? next : std::clamp(next, m->actuator_actrange[2 * i], m->actuator_actrange[2 * i + 1]);
       input_ctrl = s.next_ctrl;
@@ -262,42 +271,44 @@ void Actuation::Slopes(const mjModel* m, const mjData* d, int i) {
   double bend_length = 0, bend_velocity = 0;  // of gain_velocity
   if (m->actuator_gaintype[i] == mjGAIN_AFFINE) {
     gain += gain_prm[1] * length + gain_prm[2] * velocity;
-    gain_length = gain_prm[1];
-    gain_velocity = gain_prm[2];
+    gain_length = PLANT("actuator: affine gain by length", gain_prm[1]);
+    gain_velocity = PLANT("actuator: affine gain by velocity", gain_prm[2]);
   } else if (m->actuator_gaintype[i] == mjGAIN_MUSCLE) {
     const Muscle muscle(m, d, i, gain_prm);
     double FL, dFL, FV, dFV, ddFV;
     muscle.Length(&FL, &dFL);
     muscle.Velocity(&FV, &dFV, &ddFV);
     gain = -muscle.peak * FL * FV;
-    gain_length = -muscle.peak * dFL * FV / muscle.unit_length;
-    gain_velocity = -muscle.peak * FL * dFV / muscle.unit_velocity;
-    bend_length = -muscle.peak * dFL * dFV / (muscle.unit_length * muscle.unit_velocity);
-    bend_velocity = -muscle.peak * FL * ddFV / (muscle.unit_velocity * muscle.unit_velocity);
+    gain_length = PLANT("muscle: gain by length", -muscle.peak * dFL * FV / muscle.unit_length);
+    gain_velocity = PLANT("muscle: gain by velocity", -muscle.peak * FL * dFV / muscle.unit_velocity);
+    bend_length =
+        PLANT("muscle: bend by length", -muscle.peak * dFL * dFV / (muscle.unit_length * muscle.unit_velocity));
+    bend_velocity =
+        PLANT("muscle: bend by velocity", -muscle.peak * FL * ddFV / (muscle.unit_velocity * muscle.unit_velocity));
   }
   if (m->actuator_biastype[i] == mjBIAS_AFFINE) {
     bias = bias_prm[0] + bias_prm[1] * length + bias_prm[2] * velocity;
-    bias_length = bias_prm[1];
-    bias_velocity = bias_prm[2];
+    bias_length = PLANT("actuator: bias by length", bias_prm[1]);
+    bias_velocity = PLANT("actuator: bias by velocity", bias_prm[2]);
   } else if (m->actuator_biastype[i] == mjBIAS_MUSCLE) {
     Muscle(m, d, i, bias_prm).Passive(&bias, &bias_length);
   }
   force_[i] = gain * input + bias;
   s.length = gain_length * input + bias_length;
   s.velocity = gain_velocity * input + bias_velocity;
-  s.ctrl = gain * input_ctrl;
-  s.act = gain * input_act;
+  s.ctrl = PLANT("actuator: by control", gain * input_ctrl);
+  s.act = PLANT("actuator: by activation", gain * input_act);
 
   // implicitfast's matrix takes a control without activation as it is, beyond its range too
   const bool raw = m->actuator_actnum[i] == 0;
   const mjtNum* range = m->actuator_forcerange + 2 * i;
   if (m->actuator_forcelimited[i] && (d->actuator_force[out] <= range[0] || d->actuator_force[out] >= range[1])) return;
   const double applied = raw ? d->ctrl[u] : input;
-  s.damping = -gain_velocity * applied - bias_velocity;
+  s.damping = PLANT("actuator: damping", -gain_velocity * applied - bias_velocity);
   s.damping_length = -bend_length * applied;
   s.damping_velocity = -bend_velocity * applied;
-  s.damping_ctrl = -gain_velocity * (raw ? 1 : input_ctrl);
-  s.damping_act = -gain_velocity * input_act;
+  s.damping_ctrl = PLANT("actuator: damping by control", -gain_velocity * (raw ? 1 : input_ctrl));
+  s.damping_act = PLANT("actuator: damping by activation", -gain_velocity * input_act);
 }
 
 // (A6) implicitfast's matrix leaves out actuators whose joint or tendon is saturated
@@ -341,7 +352,8 @@ void Actuation::LimitForces(const mjModel* m) {
     const int t = tendon(i);
     if (!saturated(t)) continue;
     NoDamping(i);
-    row_scale_[i] = scale(t) * ((inside(i, scale(t) * force_[i]) ? gear(i) : 0) - pull[t] / total[t]);
+    row_scale_[i] =
+        PLANT("tendon force limit", scale(t) * ((inside(i, scale(t) * force_[i]) ? gear(i) : 0) - pull[t] / total[t]));
   }
 }
 
@@ -376,11 +388,11 @@ void Actuation::AddActivation(const mjModel* m, Columns* next, Columns* rate) co
   for (const ActuatorSlope& s : slopes_) {
     if (s.act_index < 0) continue;
     if (next) {
-      (*next)(s.act_index, 2 * nv + s.act_index) += s.next_act;
+      (*next)(s.act_index, 2 * nv + s.act_index) += PLANT("activation: next", s.next_act);
       (*next)(s.act_index, ndx + s.ctrl_index) += s.next_ctrl;
     }
     if (rate) {
-      (*rate)(s.act_index, 2 * nv + s.act_index) += s.rate_act;
+      (*rate)(s.act_index, 2 * nv + s.act_index) += PLANT("activation: rate", s.rate_act);
       (*rate)(s.act_index, ndx + s.ctrl_index) += s.rate_ctrl;
     }
   }
@@ -421,7 +433,8 @@ void Actuation::Add(const mjModel* m, const mjData* d, Columns* R) const {
     if (arm.moment) {
       const double scale = row_scale_[i] * arm.scale;
       AddSlopes(*arm.moment, nv, scale * s.length, scale * s.velocity, clamped_.data(), R);
-      AddTurning(*arm.moment, d->actuator_force[out] * arm.scale, clamped_.data(), R);
+      AddTurning(*arm.moment, PLANT("actuator: turning moment", d->actuator_force[out] * arm.scale), clamped_.data(),
+                 R);
       for (int k = 0; k < arm.moment->size(); k++) input_columns(arm.moment->dof[k], row_scale_[i] * arm.moment->J[k]);
       continue;
     }
@@ -429,7 +442,7 @@ void Actuation::Add(const mjModel* m, const mjData* d, Columns* R) const {
     for (int k = begin; k < end; k++) {
       const int row = d->moment_colind[k];
       if (clamped_[row]) continue;
-      const double J = d->actuator_moment[k];
+      const double J = PLANT("actuator: columns", d->actuator_moment[k]);
       if ((s.length != 0 || s.velocity != 0) && !FollowsTree(m, i)) {
         for (int l = begin; l < end; l++) {
           const int col = d->moment_colind[l];

@@ -5,6 +5,7 @@
 #include "derivative/analytic.h"
 #include "derivative/integrator.h"
 #include "derivative/munthe_kaas.h"
+#include "derivative/plant.h"
 
 namespace costate {
 
@@ -116,16 +117,16 @@ void AnalyticBackend::PullStages(const mjModel* m, const mjData* d, ConstVectorR
     ForRotations(m, [&](int r) {
       const Vector3 u = s.u[i].segment<3>(r), k = s.dk[i].segment<3>(r);
       const InverseJacobian inverse(u);
-      s.dv.segment<3>(r) = inverse.ApplyTransposed(u, k);
-      s.du.segment<3>(r) = inverse.VariationTransposed(u, s.v[i].segment<3>(r), k);
+      s.dv.segment<3>(r) = PLANT("pull: rk4 rate by velocity", inverse.ApplyTransposed(u, k));
+      s.du.segment<3>(r) = PLANT("pull: rk4 rate by position", inverse.VariationTransposed(u, s.v[i].segment<3>(r), k));
     });
     s.dv += s.pulled.segment(nv, nv);
 
     // u = step k, q = q0 ⊕ u, v = v0 + step a, w = w0 + step act_dot, of the stage before
     pulled_.tail(na + m->nu) += s.pulled.tail(na + m->nu);
     pulled_.segment(nv, nv) += s.dv;
-    s.da[i - 1] += step * s.dv;
-    s.dw[i - 1] += step * s.pulled.segment(2 * nv, na);
+    s.da[i - 1] += PLANT("pull: rk4 velocity", step * s.dv);
+    s.dw[i - 1] += PLANT("pull: rk4 activation", step * s.pulled.segment(2 * nv, na));
     s.dk[i - 1] += step * s.du;
     PullPositions(m, s.k[i - 1].data(), step, s.pulled.data(), pulled_.data(), s.dk[i - 1].data());
   }
@@ -144,13 +145,14 @@ void AnalyticBackend::PushStages(const mjModel* m, const mjData* d, const double
     if (i > 0) {
       const double step = kStageWeight[i] * h;
       PushPositions(m, s.k[i - 1].data(), step, dx, s.dk[i - 1].data(), s.pulled.data());
-      s.pulled.segment(nv, nv) = first.segment(nv, nv) + step * s.da[i - 1];
+      s.pulled.segment(nv, nv) = first.segment(nv, nv) + PLANT("push: rk4 velocity", step * s.da[i - 1]);
       s.pulled.segment(2 * nv, na) = first.segment(2 * nv, na) + step * s.dw[i - 1];
       s.dk[i] = s.pulled.segment(nv, nv);
       ForRotations(m, [&](int r) {
         const Vector3 u = s.u[i].segment<3>(r), du = step * s.dk[i - 1].segment<3>(r);
         const InverseJacobian inverse(u);
-        s.dk[i].segment<3>(r) = inverse.Apply(u, s.pulled.segment<3>(nv + r)) + inverse.Variation(u, s.v[i].segment<3>(r), du);
+        s.dk[i].segment<3>(r) = inverse.Apply(u, s.pulled.segment<3>(nv + r)) +
+                                PLANT("push: rk4 rate", inverse.Variation(u, s.v[i].segment<3>(r), du));
       });
     }
     s.da[i].resize(nv);

@@ -10,6 +10,7 @@
 #include "derivative/contact_block.h"
 #include "derivative/equilibrium.h"
 #include "derivative/fluid.h"
+#include "derivative/plant.h"
 
 namespace costate {
 
@@ -113,7 +114,7 @@ void ConstraintDerivative::AddFollower(const mjModel* model, const mjData* data,
   if (LastDof(model, body) < 0) return;
   const Vec6 W = WrenchAbout(wrench, Origin(model, data, body) - point);
   BodyConstraint& out = body_[body];
-  for (int c = 0; c < 6; c++) out.K.col(c) += CrossForce(Vec6::Unit(c), W);
+  for (int c = 0; c < 6; c++) out.K.col(c) += PLANT("thruster", CrossForce(Vec6::Unit(c), W));
   out.F += W;
   out.active = any_body_ = true;
 }
@@ -129,7 +130,7 @@ void ConstraintDerivative::Contact(const mjModel* model, const mjData* data, int
   // the wrench by the twist of geom 2 and by that of both, about the origin
   const auto about = [&](const ContactMatrix& G, const Eigen::Matrix<double, 3, 6>* surface) {
     Mat6 K;
-    K.noalias() = block.F_by_geometry * G;
+    K.noalias() = PLANT("contact: geometry", block.F_by_geometry * G);
     if (surface) K.noalias() += block.F_by_belt * *surface;
     K.leftCols<3>() += (K.rightCols<3>() * block.about.bottomLeftCorner<3, 3>()).eval();
     return K;
@@ -143,9 +144,9 @@ void ConstraintDerivative::Contact(const mjModel* model, const mjData* data, int
     BodyConstraint& body = body_[second ? body2 : body1];
     body.K += by_geom2();
     if (!second) body.K -= by_both();
-    body.HH += block.F_by_a;
-    body.Kv += block.F_by_v;
-    body.F += second ? block.F : Vec6(-block.F);
+    body.HH += PLANT("contact: static partner, acceleration", block.F_by_a);
+    body.Kv += PLANT("contact: static partner, velocity", block.F_by_v);
+    body.F += PLANT("contact: static partner, wrench", second ? block.F : Vec6(-block.F));
     body.active = any_body_ = true;
     return;
   }
@@ -155,9 +156,9 @@ void ConstraintDerivative::Contact(const mjModel* model, const mjData* data, int
   pair->K1 += both - K2;
   pair->K2 += K2;
   pair->Krig += both;
-  pair->HH += block.F_by_a;
-  pair->Kv += block.F_by_v;
-  body_[body2].F += block.F;
+  pair->HH += PLANT("contact: pair, acceleration", block.F_by_a);
+  pair->Kv += PLANT("contact: pair, velocity", block.F_by_v);
+  body_[body2].F += PLANT("contact: pair, wrench", block.F);
   body_[body1].F -= WrenchAbout(block.F, -block.shift1);
   body_[body1].active = body_[body2].active = any_body_ = true;
 }
@@ -198,7 +199,7 @@ bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, i
         const int address = model->jnt_qposadr[object2];
         const double x = data->qpos[address] - model->qpos0[address];
         out.curved_dof = model->jnt_dofadr[object2];
-        out.curved_dJ = -(2 * poly[2] + 6 * poly[3] * x + 12 * poly[4] * x * x);
+        out.curved_dJ = PLANT("equality: joint", -(2 * poly[2] + 6 * poly[3] * x + 12 * poly[4] * x * x));
       }
     } else if (model->eq_type[id] == mjEQ_TENDON) {
       if (!TendonRow(model, data, row, missing)) return false;
@@ -238,12 +239,14 @@ bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, i
   out.D = out.h = quadratic ? data->efc_D[row] : 0;
   out.damping = kbip[1];
   out.force = data->efc_force[row];
-  out.v = out.D * kbip[1];
+  out.v = PLANT("row: velocity", out.D * kbip[1]);
   if (type != mjCNSTR_FRICTION_DOF && type != mjCNSTR_FRICTION_TENDON) {
-    const double kappa = kbip[0] * (kbip[2] + kbip[3] * (data->efc_pos[row] - data->efc_margin[row]));
-    out.q = out.D * kappa - out.force * kbip[3] / (kbip[2] * (1 - kbip[2]));
+    const double kappa =
+        PLANT("row: stiffness", kbip[0] * (kbip[2] + kbip[3] * (data->efc_pos[row] - data->efc_margin[row])));
+    out.q = out.D * kappa - PLANT("row: impedance", out.force * kbip[3] / (kbip[2] * (1 - kbip[2])));
   }
-  if (out.curved_dof >= 0) out.rate = data->qacc[out.curved_dof] + kbip[1] * data->qvel[out.curved_dof];
+  if (out.curved_dof >= 0)
+    out.rate = PLANT("equality: joint, rate", data->qacc[out.curved_dof] + kbip[1] * data->qvel[out.curved_dof]);
   for (Bend& bend : row_bend_) {
     bend.row = static_cast<int>(row_.size());
     bend_.push_back(bend);
@@ -294,7 +297,8 @@ Eigen::VectorXd ConstraintDerivative::BendSlope(const mjData* data, const Bend& 
     rate[i] = data->qacc[moment.dof[i]] + row.damping * data->qvel[moment.dof[i]];
     along += moment.J[i] * rate[i];
   }
-  const Eigen::VectorXd dy = bend.scale * (moment.G.transpose() * rate) + bend.scale_slope * along * moment.length;
+  const Eigen::VectorXd dy = PLANT("tendon row: bend", bend.scale * (moment.G.transpose() * rate)) +
+                             PLANT("tendon row: slope", bend.scale_slope * along * moment.length);
   return row.D * dy + row.q * bend.scale * (moment.length - moment.J);
 }
 
@@ -303,14 +307,14 @@ void ConstraintDerivative::AddBends(const mjData* data, Columns* R) const {
   for (const Bend& bend : bend_) {
     const Row& row = row_[bend.row];
     const Moment& moment = (*tendons_)[bend.tendon];
-    AddTurning(moment, row.force * bend.scale, nullptr, R);
+    AddTurning(moment, PLANT("tendon row: turning force", row.force * bend.scale), nullptr, R);
     const Eigen::VectorXd by_q = BendSlope(data, bend);
     for (int n = row.start; n < row.start + row.count; n++) {
       for (int j = 0; j < moment.size(); j++) (*R)(row_dof_[n], moment.dof[j]) -= row_J_[n] * by_q[j];
     }
     if (bend.scale_slope == 0) continue;
     for (int i = 0; i < moment.size(); i++) {
-      const double force = row.force * bend.scale_slope * moment.J[i];
+      const double force = PLANT("tendon row: force slope", row.force * bend.scale_slope * moment.J[i]);
       for (int j = 0; j < moment.size(); j++) (*R)(moment.dof[i], moment.dof[j]) += force * moment.length[j];
     }
   }
@@ -325,7 +329,8 @@ Mat3 ConstraintDerivative::BallAxisSlope(const mjModel* model, const mjData* dat
   mju_quat2Vel(turn.data(), quat, 1);
   const double angle = std::max(mjMINVAL, turn.norm()), half = angle / 2;
   *axis = turn / angle;
-  return (half / std::tan(half) * (Mat3::Identity() - *axis * axis->transpose()) + half * Skew(*axis)) / angle;
+  return PLANT("ball limit: axis",
+               (half / std::tan(half) * (Mat3::Identity() - *axis * axis->transpose()) + half * Skew(*axis)) / angle);
 }
 
 ConstraintDerivative::BallLimit ConstraintDerivative::MakeBallLimit(const mjModel* model, const mjData* data, int row) const {
@@ -335,7 +340,8 @@ ConstraintDerivative::BallLimit ConstraintDerivative::MakeBallLimit(const mjMode
   ball.efc = row;
   ball.force = data->efc_force[row];
   ball.D = data->efc_D[row];
-  ball.rate = Vec3Map(data->qacc + dof) + data->efc_KBIP[4 * row + 1] * Vec3Map(data->qvel + dof);
+  ball.rate =
+      PLANT("ball limit: rate", Vec3Map(data->qacc + dof) + data->efc_KBIP[4 * row + 1] * Vec3Map(data->qvel + dof));
   ball.G = BallAxisSlope(model, data, joint, &ball.axis);
   return ball;
 }
@@ -403,14 +409,15 @@ void ConstraintDerivative::AddPairsAndRows(const mjModel* model, const mjData* d
     for (int a = 0; a < row.count; a++) {
       for (int b = 0; b < row.count; b++) {
         const double JJ = J[a] * J[b];
-        if (H && dof[b] <= dof[a]) H->Add(dof[a], dof[b], JJ * row.h);
+        if (H && dof[b] <= dof[a]) H->Add(dof[a], dof[b], PLANT("row: hessian", JJ * row.h));
         if (!R) continue;
         (*R)(dof[a], dof[b]) -= JJ * row.q;
         (*R)(dof[a], nv + dof[b]) -= JJ * row.v;
       }
       if (R && row.curved_dof >= 0) (*R)(dof[a], row.curved_dof) -= J[a] * row.D * row.curved_dJ * row.rate;
     }
-    if (R && row.curved_dof >= 0) (*R)(row.curved_dof, row.curved_dof) += row.curved_dJ * row.force;
+    if (R && row.curved_dof >= 0)
+      (*R)(row.curved_dof, row.curved_dof) += PLANT("equality: joint, force", row.curved_dJ * row.force);
   }
 
   if (R) AddBends(data, R);
@@ -456,12 +463,14 @@ void ConstraintDerivative::AddPairsAndRows(const mjModel* model, const mjData* d
       const Vec3 shift = side ? Vec3(Vec3::Zero()) : shift1;
       const Vec6 dUa = sign[n] * (CrossMotion(S, Va[side]) - MotionAbout(tree.axis_field(m), shift));
       const Vec6 dUv = sign[n] * (CrossMotion(S, Vv[side]) + MotionAbout(tree.axis_rate(m), shift));
-      const Vec6 dFq = (side ? pair.K2 : pair.K1) * S - pair.HH * dUa - pair.Kv * dUv;
+      const Vec6 dFq =
+          PLANT("contact: pair, fields by q", (side ? pair.K2 : pair.K1) * S - pair.HH * dUa - pair.Kv * dUv);
       add_column(m, dFq, -sign[n] * (pair.Kv * S), sign[n] * (pair.HH * S), n);
     }
     for (int m = pair.common; m >= 0; m = model->dof_parentid[m]) {
       const Vec6 S = Vec6Map(data->cdof + 6 * m);
-      const Vec6 dFq = pair.Krig * S - pair.HH * CrossMotion(S, Va[1] - Va[0]) - pair.Kv * CrossMotion(S, Vv[1] - Vv[0]);
+      const Vec6 dFq = PLANT("contact: pair, common fields", pair.Krig * S - pair.HH * CrossMotion(S, Va[1] - Va[0]) -
+                                                                 pair.Kv * CrossMotion(S, Vv[1] - Vv[0]));
       add_column(m, dFq, Vec6::Zero(), Vec6::Zero(), -1);
     }
   }

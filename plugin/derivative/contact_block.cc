@@ -1,5 +1,7 @@
 #include "derivative/contact_block.h"
 
+#include "derivative/plant.h"
+
 namespace costate {
 
 namespace {
@@ -19,12 +21,13 @@ bool BasisForce(const mjData* data, const mjContact& contact, ContactForce<dim>*
   out->f.setZero();
   out->b.setConstant(kbip[1]);
   out->H.setZero();
-  out->kappa = kbip[0] * (kbip[2] + kbip[3] * (contact.dist - contact.includemargin));
-  out->g = kbip[3] / (kbip[2] * (1 - kbip[2]));
+  out->kappa = PLANT("contact: stiffness", kbip[0] * (kbip[2] + kbip[3] * (contact.dist - contact.includemargin)));
+  out->g = PLANT("contact: impedance", kbip[3] / (kbip[2] * (1 - kbip[2])));
 
   // adhesion: aref += R delta, and R falls as D grows
   const bool pyramid = data->efc_type[row] == mjCNSTR_CONTACT_PYRAMIDAL;
-  out->kappa += data->efc_R[row] * out->g * contact.adhesion / (pyramid ? 2 * (dim - 1) : 1);
+  out->kappa +=
+      PLANT("contact: adhesion", data->efc_R[row] * out->g * contact.adhesion / (pyramid ? 2 * (dim - 1) : 1));
 
   if (pyramid) {
     // edges u = e_0 ± μ_k e_k
@@ -34,12 +37,12 @@ bool BasisForce(const mjData* data, const mjContact& contact, ContactForce<dim>*
       const int k = edge / 2 + 1;
       const double D = data->efc_D[row + edge], f = data->efc_force[row + edge];
       const double mu = edge % 2 ? -contact.friction[k - 1] : contact.friction[k - 1];
-      out->H(0, 0) += D;
-      out->H(0, k) += D * mu;
+      out->H(0, 0) += PLANT("contact: pyramid, normal", D);
+      out->H(0, k) += PLANT("contact: pyramid", D * mu);
       out->H(k, 0) += D * mu;
-      out->H(k, k) += D * mu * mu;
+      out->H(k, k) += PLANT("contact: pyramid, tangents", D * mu * mu);
       out->f(0) += f;
-      out->f(k) += f * mu;
+      out->f(k) += PLANT("contact: pyramid, force", f * mu);
       active = true;
     }
     return active;
@@ -49,10 +52,11 @@ bool BasisForce(const mjData* data, const mjContact& contact, ContactForce<dim>*
   for (int i = 0; i < dim; i++) {
     out->f(i) = data->efc_force[row + i];
     out->b(i) = data->efc_KBIP[4 * (row + i) + 1];
-    if (data->efc_state[row] == mjCNSTRSTATE_QUADRATIC) out->H(i, i) = data->efc_D[row + i];
+    if (data->efc_state[row] == mjCNSTRSTATE_QUADRATIC)
+      out->H(i, i) = PLANT("contact: elliptic, inner zone", data->efc_D[row + i]);
   }
   if (data->efc_state[row] == mjCNSTRSTATE_CONE)
-    out->H = Eigen::Map<const Eigen::Matrix<double, dim, dim>>(contact.H);
+    out->H = PLANT("contact: elliptic, middle zone", Eigen::Map<const Eigen::Matrix<double, dim, dim>>(contact.H));
   return true;
 }
 
@@ -80,18 +84,19 @@ bool ContactBlock::FillForces(const mjData* data, const TreeDerivative& tree,
   Y(0, 0) = force.kappa;
   for (int i = 0; i < dim; i++) {
     const Vec3 axis = Vec3Map(contact.frame + 3 * (i % 3));
-    const Vec3 turned = axis.cross(Ua.head<3>() + force.b(i) * Uv.head<3>());
+    const Vec3 turned = PLANT("contact: turning rows", axis.cross(Ua.head<3>() + force.b(i) * Uv.head<3>()));
     if (i < 3) {
       Y.template block<1, 3>(i, 1) = turned;
-      Y.template block<1, 3>(i, 4) = axis.cross(ua + force.b(i) * uv);
-      Y.template block<1, 3>(i, kAcceleration) = p.cross(axis);
+      Y.template block<1, 3>(i, 4) = PLANT("contact: moving point", axis.cross(ua + force.b(i) * uv));
+      Y.template block<1, 3>(i, kAcceleration) = PLANT("contact: arm", p.cross(axis));
       Y.template block<1, 3>(i, kAcceleration + 3) = axis;
     } else {
       Y.template block<1, 3>(i, 4) = turned;
       Y.template block<1, 3>(i, kAcceleration) = axis;
     }
-    Y.template block<1, 6>(i, kVelocity) = force.b(i) * Y.template block<1, 6>(i, kAcceleration);
-    if (i > 0 && i < 4) Y(i, kBelt + i - 1) = force.b(i);
+    Y.template block<1, 6>(i, kVelocity) =
+        PLANT("contact: damping", force.b(i) * Y.template block<1, 6>(i, kAcceleration));
+    if (i > 0 && i < 4) Y(i, kBelt + i - 1) = PLANT("contact: belt", force.b(i));
   }
 
   // df = −H_c dy + f g dφ, then (C9) the wrench (moment; force) on body 2 about the origin
@@ -99,7 +104,7 @@ bool ContactBlock::FillForces(const mjData* data, const TreeDerivative& tree,
   Eigen::Matrix<double, dim, kColumns> HY;
   HY.noalias() = force.H * Y;
   HY.template leftCols<7>() *= -1;
-  HY.col(0) += force.f * force.g;
+  HY.col(0) += PLANT("contact: force by impedance", force.f * force.g);
   Eigen::Matrix<double, 6, kColumns> wrench;
   wrench.noalias() = W.transpose() * HY;
   F.noalias() = W.transpose() * force.f;
@@ -113,9 +118,9 @@ bool ContactBlock::FillForces(const mjData* data, const TreeDerivative& tree,
   for (int i = 0; i < kLinear; i++) push += force.f(i) * Vec3Map(contact.frame + 3 * i);
   for (int i = 3; i < dim; i++) torque += force.f(i) * Vec3Map(contact.frame + 3 * (i - 3));
   const Mat3 push_cross = Skew(push);
-  F_by_geometry.template block<3, 3>(0, 1) -= push_cross;
-  F_by_geometry.template block<3, 3>(0, 4) -= Skew(torque) + Skew(p) * push_cross;
-  F_by_geometry.template block<3, 3>(3, 4) -= push_cross;
+  F_by_geometry.template block<3, 3>(0, 1) -= PLANT("contact: moving force", push_cross);
+  F_by_geometry.template block<3, 3>(0, 4) -= PLANT("contact: turning torque", Skew(torque) + Skew(p) * push_cross);
+  F_by_geometry.template block<3, 3>(3, 4) -= PLANT("contact: turning force", push_cross);
   if (rows) {
     f.setZero();
     f.head<dim>() = force.f;

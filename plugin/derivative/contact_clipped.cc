@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "derivative/plant.h"
+
 namespace costate {
 namespace {
 
@@ -152,7 +154,7 @@ bool ClippedRate(const ConvexShape& first, const ConvexShape& second, const mjCo
     const double q = down.norm();
     const Mat3 across =
         Mat3::Identity() - place.line * place.line.transpose() - down * down.transpose() / (q * q);
-    dx += (side ? -1 : 1) * place.radius / q * across * (out->dn - turn(side));
+    dx += PLANT("clipped contact: rolling side", (side ? -1 : 1) * place.radius / q * across * (out->dn - turn(side)));
   }
   if (place.kind == Place::kEdge) {
     Vec3 cut;
@@ -166,9 +168,9 @@ bool ClippedRate(const ConvexShape& first, const ConvexShape& second, const mjCo
   const Vec3 plane = other == owner ? n : FaceNormal(*shape[other], n);
   if (!(std::abs(plane.dot(n)) > kFlatEnough)) return false;
   const double sign = side ? 1 : -1;
-  out->dphi = (plane.transpose() * (sign * (dx - velocity(other, x[other])) - phi * out->dn)) /
-              plane.dot(n);
-  out->dp = dx - sign / 2 * (phi * out->dn + n * out->dphi);
+  out->dphi = PLANT("clipped contact: distance",
+                    (plane.transpose() * (sign * (dx - velocity(other, x[other])) - phi * out->dn)) / plane.dot(n));
+  out->dp = dx - PLANT("clipped contact: point", sign / 2 * (phi * out->dn + n * out->dphi));
   return true;
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "derivative/plant.h"
+
 namespace costate {
 namespace {
 
@@ -39,7 +41,7 @@ Patch CylinderOnPlane(const GeomPose& geom, const Vec3& x, const Vec3& m) {
   Patch patch = Patch::Vertex(x);
   if (q < kUpright) return patch;
   const Vec3 from = x - geom.center, arm = from - axis * axis.dot(from);
-  patch.H = axis.cross(arm) * axis.cross(radial).transpose() / (q * q);
+  patch.H = PLANT("contact geometry: cylinder on a plane", axis.cross(arm) * axis.cross(radial).transpose() / (q * q));
   return patch;
 }
 

@@ -7,6 +7,7 @@
 #include <costate/model.h>
 
 #include "derivative/contact_clipped.h"
+#include "derivative/plant.h"
 
 namespace costate {
 namespace {
@@ -46,9 +47,10 @@ Frame MakeFrame(const mjtNum* axes, const Vec3& tangent) {
 
 // (G2) Ω = n × dn + n (dt1·t2)
 Mat36 FrameRate(const Frame& f, const Mat36& dn, const Mat36& de) {
-  Mat36 rate = Skew(f.n) * dn;
+  Mat36 rate = PLANT("contact geometry: frame", Skew(f.n) * dn);
   if (f.length > kParallel)
-    rate += f.n * ((f.t2.transpose() * de - f.n.dot(f.e) * (f.t2.transpose() * dn)) / f.length);
+    rate += PLANT("contact geometry: tangent",
+                  f.n * ((f.t2.transpose() * de - f.n.dot(f.e) * (f.t2.transpose() * dn)) / f.length));
   return rate;
 }
 
@@ -61,7 +63,7 @@ ContactMatrix Assemble(const Frame& f, const ContactRate& rate, const Mat36& de)
 // how the collider's tangent turns with geom 2; a world axis does not
 Mat36 TangentRate(const Frame& f) {
   Mat36 de = Mat36::Zero();
-  if (f.from_collider) de.leftCols<3>() = -Skew(f.e);
+  if (f.from_collider) de.leftCols<3>() = PLANT("contact geometry: collider's tangent", -Skew(f.e));
   return de;
 }
 
@@ -362,7 +364,8 @@ bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first,
       const mjPreContact &plus = side[0][k], &minus = side[1][k];
       const Vec3 de =
           frames[k].from_collider ? rate(plus.tangent, minus.tangent) : Vec3(Vec3::Zero());
-      by_pivot[k].dphi(column) = (plus.dist - minus.dist) / (2 * kPoseStep);
+      by_pivot[k].dphi(column) =
+          PLANT("contact geometry: pose differences, distance", (plus.dist - minus.dist) / (2 * kPoseStep));
       by_pivot[k].dp.col(column) = rate(plus.pos, minus.pos);
       by_pivot[k].dn.col(column) = rate(plus.normal, minus.normal);
       tangent_rate[k].col(column) = de;
@@ -376,7 +379,8 @@ bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first,
     ContactMotion& motion = motion_[contacts[k]];
     const Vec3 r = Vec3Map(data->contact[contacts[k]].pos) - pivot;
     motion.by_geom2 = Assemble(frames[k], by_pivot[k], tangent_rate[k]);
-    motion.by_geom2.leftCols<3>() += (motion.by_geom2.rightCols<3>() * Skew(r)).eval();
+    motion.by_geom2.leftCols<3>() +=
+        PLANT("contact geometry: pose differences", (motion.by_geom2.rightCols<3>() * Skew(r)).eval());
     motion.by_both = Rigid(frames[k]);
     done_[contacts[k]] = 1;
   }

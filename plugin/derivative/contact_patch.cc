@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "derivative/plant.h"
+
 namespace costate {
 namespace {
 
@@ -28,7 +30,7 @@ Patch Patch::Face(const Vec3& x) {
 Patch Patch::Ball(const Vec3& center, double radius, const Vec3& m) {
   Patch patch;
   patch.x = center + radius * m;
-  patch.H = radius * Projector(m);
+  patch.H = PLANT("contact geometry: ball", radius * Projector(m));
   return patch;
 }
 
@@ -46,7 +48,7 @@ Patch Patch::Rim(const Vec3& center, const Vec3& axis, double radius, const Vec3
   const double q = radial.norm();
   const Vec3 u = radial / q, b = axis.cross(u);
   patch.x = center + radius * u;
-  patch.H = radius / q * b * b.transpose();
+  patch.H = PLANT("contact geometry: rim", radius / q * b * b.transpose());
   return patch;
 }
 
@@ -58,7 +60,7 @@ Patch Patch::Ellipsoid(const Vec3& center, const Mat3& R, const Vec3& size, cons
   const Vec3 Am = A * m;
   const double h = std::sqrt(m.dot(Am));
   patch.x = center + Am / h;
-  patch.H = (A - Am * Am.transpose() / (h * h)) / h;
+  patch.H = PLANT("contact geometry: ellipsoid", (A - Am * Am.transpose() / (h * h)) / h);
   return patch;
 }
 
@@ -66,7 +68,7 @@ ContactRate ContactRate::Rigid(const Vec3& n) {
   ContactRate rate;
   rate.dphi.setZero();
   rate.dp << Mat3::Zero(), Mat3::Identity();
-  rate.dn << -Skew(n), Mat3::Zero();
+  rate.dn << PLANT("contact geometry: rigid motion", -Skew(n)), Mat3::Zero();
   return rate;
 }
 
@@ -87,46 +89,48 @@ bool MovePatches(const Patch& first, const Patch& second, const Vec3& n, double 
     const double a = t1.dot(Kt1), b = t1.dot(Kt2), c = t2.dot(Kt2), det = a * c - b * b;
     if (!(std::abs(det) > kSingular * (a * a + c * c + b * b))) return false;
     const Row6 r1 = t1.transpose() * rate, r2 = t2.transpose() * rate;
-    dn.noalias() = t1 * ((c * r1 - b * r2) / det) + t2 * ((a * r2 - b * r1) / det);
+    dn.noalias() =
+        PLANT("contact geometry: free normal", t1 * ((c * r1 - b * r2) / det) + t2 * ((a * r2 - b * r1) / det));
   } else if (flat == 1) {
     // n stays orthogonal to the line and is free across it
     const Vec3 line = first.flat ? first.line : second.line, across = n.cross(line);
     if (second.flat) {
-      dn.noalias() = line * (line.transpose() * turn);
+      dn.noalias() = PLANT("contact geometry: along a line", line * (line.transpose() * turn));
     } else {
       dn.setZero();
     }
     const Eigen::RowVector3d across_K = across.transpose() * K;
     const double c = across_K.dot(across);
     if (!(std::abs(c) > kSingular * (std::abs(line.dot(K * line)) + std::abs(phi)))) return false;
-    dn += across * ((across.transpose() * rate - across_K * dn) / c);
+    dn += PLANT("contact geometry: across a line", across * ((across.transpose() * rate - across_K * dn) / c));
   } else if (first.flat == 2 && second.flat == 0) {
     dn.setZero();
   } else if (second.flat == 2 && first.flat == 0) {
-    dn = turn;
+    dn = PLANT("contact geometry: face of the second", turn);
   } else if (first.flat == 1 && second.flat == 1) {
     // n is orthogonal to both lines
     const Vec3 across = n.cross(first.line);
     const double sine = second.line.dot(across);
     if (!(std::abs(sine) > kSingular)) return false;
-    dn.noalias() = across * (second.line.transpose() * turn / sine);
+    dn.noalias() = PLANT("contact geometry: two lines", across * (second.line.transpose() * turn / sine));
   } else {
     return false;
   }
 
   // dx2 − dx1 = n dφ + φ dn; what is left over slides along the flat parts
-  out->dphi.noalias() = n.transpose() * rate;
+  out->dphi.noalias() = PLANT("contact geometry: distance", n.transpose() * rate);
   Mat36 dx1 = first.H * dn;
   if (first.flat > 0) {
     const Mat36 rest = rate - K * dn - n * out->dphi;
     if (second.flat == 1) {
       const Vec3 across = n.cross(second.line);
-      dx1 += first.line * (across.transpose() * rest / first.line.dot(across));
+      dx1 += PLANT("contact geometry: sliding between lines",
+                   first.line * (across.transpose() * rest / first.line.dot(across)));
     } else {
-      dx1 += rest;
+      dx1 += PLANT("contact geometry: sliding", rest);
     }
   }
-  out->dp = dx1 + 0.5 * (phi * dn + n * out->dphi);
+  out->dp = dx1 + PLANT("contact geometry: point", 0.5 * (phi * dn + n * out->dphi));
   return true;
 }
 

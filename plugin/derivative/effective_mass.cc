@@ -7,7 +7,7 @@
 #include "derivative/armature.h"
 #include "derivative/fluid.h"
 #include "derivative/passive.h"
-#include "core/simd.h"
+#include "derivative/plant.h"
 
 namespace costate {
 
@@ -100,8 +100,8 @@ bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const TendonMomen
   // joint damping
   for (int i = 0; i < nv && Damps(m); i++) {
     const Damping damping = DofDamping(m, i);
-    Add(i, i, h * damping.Slope(d->qvel[i]));
-    slope_[i] = h * damping.SlopeSlope(d->qvel[i]);
+    Add(i, i, PLANT("integrator: damping of joints", h * damping.Slope(d->qvel[i])));
+    slope_[i] = PLANT("integrator: slope of damping", h * damping.SlopeSlope(d->qvel[i]));
   }
   if (m->opt.integrator != mjINT_EULER) {
     // tendon damping and actuators' velocity gains
@@ -114,8 +114,8 @@ bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const TendonMomen
       Damper damper;
       damper.dof.assign(m->ten_J_colind + adr, m->ten_J_colind + adr + n);
       damper.J = Eigen::Map<const Eigen::VectorXd>(d->ten_J + adr, n);
-      damper.B = h * damping.Slope(d->ten_velocity[t]);
-      damper.velocity = h * damping.SlopeSlope(d->ten_velocity[t]);
+      damper.B = PLANT("integrator: damping of tendons", h * damping.Slope(d->ten_velocity[t]));
+      damper.velocity = PLANT("integrator: slope of tendon damping", h * damping.SlopeSlope(d->ten_velocity[t]));
       if (!IsFixedTendon(m, t)) damper.moment = &tendons[t];
       damper_.push_back(damper);
     }
@@ -129,7 +129,7 @@ bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const TendonMomen
       Damper damper;
       damper.dof.assign(d->moment_colind + adr, d->moment_colind + adr + n);
       damper.J = Eigen::Map<const Eigen::VectorXd>(d->actuator_moment + adr, n);
-      damper.B = h * s.damping;
+      damper.B = PLANT("integrator: damping of actuators", h * s.damping);
       damper.length = h * s.damping_length;
       damper.velocity = h * s.damping_velocity;
       damper.act = h * s.damping_act;
@@ -233,8 +233,10 @@ void EffectiveMass::AddFreeBodies(const mjModel* m, const mjData* d) {
     const Vec3 omega = Vec3Map(d->qvel + free.dof + 3);
     free.damping.setZero();
     for (int c = 0; c < 3; c++) {
-      free.damping.block<3, 1>(0, 3 + c) = h * (R * LinearForm(free.mass, free.com, omega, Vec3::Unit(c)));
-      free.damping.block<3, 1>(3, 3 + c) = h * AngularForm(free.mass, free.com, free.inertia, omega, Vec3::Unit(c));
+      free.damping.block<3, 1>(0, 3 + c) =
+          PLANT("free body: force block", h * (R * LinearForm(free.mass, free.com, omega, Vec3::Unit(c))));
+      free.damping.block<3, 1>(3, 3 + c) =
+          PLANT("free body: torque block", h * AngularForm(free.mass, free.com, free.inertia, omega, Vec3::Unit(c)));
     }
     Mat6 block = free.damping;
     for (int i = 0; i < 6; i++) {
@@ -264,19 +266,23 @@ void EffectiveMass::AddDamperColumns(const mjModel* m, const Damper& damper, Col
     for (int k = 0; k < n; k++) {
       if (!OnePath(m, dof[i], dof[k])) continue;
       P += J[k] * applied_[dof[k]];
-      if (moment) dP += damper.scale * applied_[dof[k]] * moment->G.row(k).transpose();
+      if (moment)
+        dP += PLANT("integrator: turning moment", damper.scale * applied_[dof[k]] * moment->G.row(k).transpose());
     }
-    Eigen::VectorXd by_q = J[i] * (damper.length * P * length + damper.B * dP);
+    Eigen::VectorXd by_q = J[i] * (PLANT("integrator: damping by length", damper.length * P * length) + damper.B * dP);
     if (moment) {
-      by_q += damper.B * P * damper.scale * moment->G.row(i).transpose();
-      by_q += J[i] * damper.velocity * P * damper.scale * moment->rate;
+      by_q += PLANT("integrator: turning arm", damper.B * P * damper.scale * moment->G.row(i).transpose());
+      by_q +=
+          PLANT("integrator: velocity along turning moment", J[i] * damper.velocity * P * damper.scale * moment->rate);
     }
     for (int j = 0; j < n; j++) {
       (*E)(dof[i], dof[j]) -= by_q[j];
-      (*E)(dof[i], nv + dof[j]) -= J[i] * damper.velocity * P * J[j];
+      (*E)(dof[i], nv + dof[j]) -= PLANT("integrator: damping by velocity", J[i] * damper.velocity * P * J[j]);
     }
-    if (damper.act_index >= 0) (*E)(dof[i], 2 * nv + damper.act_index) -= J[i] * damper.act * P;
-    if (damper.ctrl_index >= 0) (*E)(dof[i], ndx + damper.ctrl_index) -= J[i] * damper.ctrl * P;
+    if (damper.act_index >= 0)
+      (*E)(dof[i], 2 * nv + damper.act_index) -= PLANT("integrator: damping by activation", J[i] * damper.act * P);
+    if (damper.ctrl_index >= 0)
+      (*E)(dof[i], ndx + damper.ctrl_index) -= PLANT("integrator: damping by control", J[i] * damper.ctrl * P);
   }
 }
 
@@ -288,9 +294,10 @@ void EffectiveMass::AddFreeColumns(const mjModel* m, const mjData* d, const Free
   const Vec3 omega = Vec3Map(d->qvel + free.dof + 3), alpha = applied_.segment<3>(free.dof + 3);
   const Vec3 linear = h * LinearForm(free.mass, free.com, omega, alpha);
   for (int c = 0; c < 3; c++) {
-    const Vec3 unit = Vec3::Unit(c), turned = R * unit.cross(linear);
-    const Vec3 by_v = h * (R * LinearForm(free.mass, free.com, unit, alpha));
-    const Vec3 by_v_rot = h * AngularForm(free.mass, free.com, free.inertia, unit, alpha);
+    const Vec3 unit = Vec3::Unit(c), turned = PLANT("free body: turning", R * unit.cross(linear));
+    const Vec3 by_v = PLANT("free body: force by spin", h * (R * LinearForm(free.mass, free.com, unit, alpha)));
+    const Vec3 by_v_rot =
+        PLANT("free body: torque by spin", h * AngularForm(free.mass, free.com, free.inertia, unit, alpha));
     for (int i = 0; i < 3; i++) {
       (*E)(free.dof + i, free.dof + 3 + c) -= turned[i];
       (*E)(free.dof + i, nv + free.dof + 3 + c) -= by_v[i];
@@ -382,8 +389,10 @@ void EffectiveMass::SubtractDifference(const double* x, bool transposed, double*
   for (const FreeBody& free : free_) {
     Eigen::Map<Vec6> to(e + free.dof);
     const Vec6Map from(x + free.dof);
-    if (transposed) to.noalias() -= free.damping.transpose() * from;
-    else to.noalias() -= free.damping * from;
+    if (transposed)
+      to.noalias() -= PLANT("pull: free body", free.damping.transpose() * from);
+    else
+      to.noalias() -= PLANT("push: free body", free.damping * from);
   }
   if (!coriolis_) return;
   Eigen::Map<Eigen::VectorXd> to(e, diagonal_.size());

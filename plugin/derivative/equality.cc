@@ -4,6 +4,7 @@
 
 #include "derivative/body_point.h"
 #include "derivative/equilibrium.h"
+#include "derivative/plant.h"
 
 namespace costate {
 
@@ -66,7 +67,7 @@ void BodyEquality::AddWrenches(const mjModel* m, const mjData* d, std::vector<Bo
       BodyConstraint& out = (*body)[b.body[s]];
       const Vec3 r = b.point[s] - Origin(m, d, b.body[s]);
       out.F.head<3>() += sign * (r.cross(b.force) + b.torque);
-      out.F.tail<3>() += sign * b.force;
+      out.F.tail<3>() += PLANT("connect: wrench", sign * b.force);
       out.active = true;
     }
   }
@@ -99,36 +100,39 @@ class BodyEquality::Motion {
     const double k = kbip[0], damping = kbip[1], impedance = kbip[2], slope = kbip[3];
     const double g = slope / (impedance * (1 - impedance));
     Vec6 dy = Vec6::Zero(), dpos = Vec6::Zero();
-    dpos.head<3>() = side[0].position - side[1].position;
-    dy.head<3>() = side[0].acceleration - side[1].acceleration + damping * (side[0].velocity - side[1].velocity);
+    dpos.head<3>() = PLANT("connect: point", side[0].position - side[1].position);
+    dy.head<3>() = PLANT("connect: acceleration", side[0].acceleration - side[1].acceleration) +
+                   PLANT("connect: damping", damping * (side[0].velocity - side[1].velocity));
     Vec3 dev = Vec3::Zero();
     double de0 = 0;
     if (b_.rows == 6) {
       const Vec3 zeta = b_.frame.transpose() * (side[0].rotation - side[1].rotation), dw = side[0].spin - side[1].spin;
       de0 = -0.5 * zeta.dot(b_.ev);
-      dev = 0.5 * Product(b_.e0, b_.ev, zeta);
-      const Vec3 dz = b_.frame.transpose() * (dw - side[1].rotation.cross(spin_));
+      dev = PLANT("weld: turn", 0.5 * Product(b_.e0, b_.ev, zeta));
+      const Vec3 dz = PLANT("weld: spin", b_.frame.transpose() * (dw - side[1].rotation.cross(spin_)));
       const Vec3 du = side[0].spin_rate - side[1].spin_rate - side[1].spin.cross(spin_) - point[1].spin().cross(dw);
-      const Vec3 dz_rate = b_.frame.transpose() * (du - side[1].rotation.cross(spin_term_));
+      const Vec3 dz_rate = PLANT("weld: spin rate", b_.frame.transpose() * (du - side[1].rotation.cross(spin_term_)));
       const double de0_rate = -0.5 * (dz.dot(b_.ev) + z_.dot(dev));
       const Vec3 de_rate = 0.5 * (Product(b_.e0, b_.ev, dz) + Product(de0, dev, z_));
       dy.tail<3>() = b_.scale * (Product(de0, dev, z_rate_) + Product(b_.e0, b_.ev, dz_rate) + Product(de0_rate, de_rate, z_) +
                                  Product(e0_rate_, e_rate_, dz));
-      dy.tail<3>() += damping * b_.scale * (Product(de0, dev, z_) + Product(b_.e0, b_.ev, dz));
-      dpos.tail<3>() = 2 * b_.scale * dev;
+      dy.tail<3>() += PLANT("weld: damping", damping * b_.scale * (Product(de0, dev, z_) + Product(b_.e0, b_.ev, dz)));
+      dpos.tail<3>() = PLANT("weld: error", 2 * b_.scale * dev);
     }
     double dnorm = 0;
     for (int i = 0; i < b_.rows && norm_ > mjMINVAL; i++) dnorm += d_->efc_pos[b_.row + i] * dpos[i] / norm_;
     df->setZero();
     for (int i = 0; i < b_.rows; i++) {
-      const double dyi = dy[i] + k * (impedance * dpos[i] + slope * d_->efc_pos[b_.row + i] * dnorm);
-      (*df)[i] = -d_->efc_D[b_.row + i] * dyi + d_->efc_force[b_.row + i] * g * dnorm;
+      const double dyi =
+          dy[i] + PLANT("connect: stiffness", k * (impedance * dpos[i] + slope * d_->efc_pos[b_.row + i] * dnorm));
+      (*df)[i] = -d_->efc_D[b_.row + i] * dyi + PLANT("connect: impedance", d_->efc_force[b_.row + i] * g * dnorm);
     }
     dtorque->setZero();
     if (b_.rows < 6) return;
     const Vec3 f = Vec3Map(d_->efc_force + b_.row + 3);
-    *dtorque = side[1].rotation.cross(b_.torque) +
-               b_.scale * (b_.frame * (ProductTransposed(de0, dev, f) + ProductTransposed(b_.e0, b_.ev, df->tail<3>())));
+    *dtorque = PLANT("weld: turning torque", side[1].rotation.cross(b_.torque)) +
+               PLANT("weld: torque", b_.scale * (b_.frame * (ProductTransposed(de0, dev, f) +
+                                                             ProductTransposed(b_.e0, b_.ev, df->tail<3>()))));
   }
 
   BodyPoint point[2];

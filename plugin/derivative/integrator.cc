@@ -4,6 +4,8 @@
 
 #include "core/simd.h"
 
+#include "derivative/plant.h"
+
 namespace costate {
 
 void PositionRows(const mjModel* m, const mjtNum* v, double h, const Eigen::Ref<const Eigen::MatrixXd>& dv,
@@ -20,8 +22,8 @@ void PositionRows(const mjModel* m, const mjtNum* v, double h, const Eigen::Ref<
     const int rot = adr + linear;
     Matrix3 Dq, Dv;
     mjd_quatIntegrate(v + rot, h, Dq.data(), Dv.data(), nullptr);
-    out.middleRows(rot, 3) = h * Dv * dv.middleRows(rot, 3);
-    out.block(rot, rot, 3, 3) += Dq;
+    out.middleRows(rot, 3) = PLANT("rk4: rotation by velocity", h * Dv * dv.middleRows(rot, 3));
+    out.block(rot, rot, 3, 3) += PLANT("rk4: rotation by position", Dq);
   }
 }
 
@@ -37,7 +39,7 @@ void ForPositions(const mjModel* m, const mjtNum* v, double h, Single single, Ro
     if (type != mjJNT_BALL && type != mjJNT_FREE) continue;
     Eigen::Matrix<double, 3, 3, Eigen::RowMajor> Dq, Dv;
     mjd_quatIntegrate(v + adr + linear, h, Dq.data(), Dv.data(), nullptr);
-    Dv *= h;
+    Dv *= PLANT("positions: product", h);
     rotation(adr + linear, Dq, Dv);
   }
 }
@@ -113,7 +115,7 @@ void AssembleStep(const mjModel* m, const mjtNum* v_next, const BlockedMatrix& d
       column[c] = at < ndx ? out->A.data() + at * ndx : out->B.data() + (at - ndx) * ndx;
       std::fill(column[c] + 2 * nv, column[c] + ndx, 0.0);
     }
-    ScatterRows(nv, count, h, da.block(block), column);
+    ScatterRows(nv, count, PLANT("positions and velocities", h), da.block(block), column);
   }
   for (int i = 0; i < nv; i++) {
     out->A(nv + i, nv + i) += 1;
@@ -131,9 +133,9 @@ void AssembleStep(const mjModel* m, const mjtNum* v_next, const BlockedMatrix& d
     mjd_quatIntegrate(v_next + rot, h, Dq.data(), Dv.data(), nullptr);
     for (int c = 0; c < ndx + nu; c++) {
       auto column = c < ndx ? out->A.col(c) : out->B.col(c - ndx);
-      column.segment<3>(rot) = h * (Dv * column.segment<3>(nv + rot));
+      column.segment<3>(rot) = PLANT("positions: rotation by velocity", h * (Dv * column.segment<3>(nv + rot)));
     }
-    out->A.block<3, 3>(rot, rot) += Dq;
+    out->A.block<3, 3>(rot, rot) += PLANT("positions: rotation", Dq);
   }
 }
 

@@ -1,5 +1,7 @@
 #include "derivative/moment.h"
 
+#include "derivative/plant.h"
+
 namespace costate {
 
 int LastDofOf(const mjModel* m, int body) {
@@ -23,7 +25,8 @@ void AddTurning(const Moment& moment, double force, const char* clamped, Columns
   if (force == 0) return;
   for (int i = 0; i < moment.size(); i++) {
     if (clamped && clamped[moment.dof[i]]) continue;
-    for (int j = 0; j < moment.size(); j++) (*R)(moment.dof[i], moment.dof[j]) += force * moment.G(i, j);
+    for (int j = 0; j < moment.size(); j++)
+      (*R)(moment.dof[i], moment.dof[j]) += PLANT("moment: turn", force * moment.G(i, j));
   }
 }
 
@@ -154,8 +157,8 @@ void MomentBuilder::Add(const mjModel* m, const mjData* d, const MomentElement& 
     for (std::size_t b = 0; b < active_.size(); b++) {
       const Column& j = columns[b];
       const int order = Order(active_[a], active_[b]);
-      double value = i.A.dot(j.HA) - i.frame.dot(j.c) - j.frame.dot(i.c);
-      if (order) value += order > 0 ? j.rot.dot(i.c) : i.rot.dot(j.c);
+      double value = PLANT("moment: element", i.A.dot(j.HA) - i.frame.dot(j.c) - j.frame.dot(i.c));
+      if (order) value += PLANT("moment: turning axes", order > 0 ? j.rot.dot(i.c) : i.rot.dot(j.c));
       entries_.push_back({slot, Slot(active_[b]), value});
     }
   }
@@ -196,9 +199,12 @@ void MomentBuilder::Add(const mjModel* m, const mjData* d, const MomentWrench& w
     for (std::size_t b = 0; b < active_.size(); b++) {
       const Column& j = columns[b];
       const int order = Order(active_[a], active_[b]);
-      double value = i.sign * (j.frame.cross(w.force).dot(i.lin) + j.frame.cross(w.torque).dot(i.rot));
-      if (order > 0) value += j.rot.dot(i.c) + i.sign * j.rot.dot(i.rot.cross(w.torque));
-      else if (order < 0) value += i.rot.dot(j.c);
+      double value =
+          PLANT("moment: wrench", i.sign * (j.frame.cross(w.force).dot(i.lin) + j.frame.cross(w.torque).dot(i.rot)));
+      if (order > 0)
+        value += PLANT("moment: wrench, later axis", j.rot.dot(i.c) + i.sign * j.rot.dot(i.rot.cross(w.torque)));
+      else if (order < 0)
+        value += PLANT("moment: wrench, earlier axis", i.rot.dot(j.c));
       entries_.push_back({slot, Slot(active_[b]), value});
     }
   }

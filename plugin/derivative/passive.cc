@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "derivative/actuation.h"
+#include "derivative/plant.h"
 
 namespace costate {
 
@@ -54,8 +55,8 @@ void AddRadialSpring(double stiffness, const mjtNum* poly, const Eigen::Vector3d
   const double r = e.norm(), k = PolyValue(stiffness, poly, r);
   double k_slope = 0, power = 1;
   for (int n = 0; n < mjNPOLY; n++, power *= r) k_slope += (n + 1) * poly[n] * power;
-  Eigen::Matrix3d block = k * de;
-  if (r > mjMINVAL) block += k_slope / r * e * (e.transpose() * de);
+  Eigen::Matrix3d block = PLANT("spring: radial", k * de);
+  if (r > mjMINVAL) block += PLANT("spring: radial slope", k_slope / r * e * (e.transpose() * de));
   for (int i = 0; i < 3; i++) {
     for (int j = 0; j < 3; j++) (*R)(dof + i, dof + j) -= block(i, j);
   }
@@ -68,7 +69,7 @@ void AddJointSpring(const mjModel* m, const mjData* d, int j, Columns* R) {
   int q = m->jnt_qposadr[j], dof = m->jnt_dofadr[j];
   const int type = m->jnt_type[j];
   if (type == mjJNT_HINGE || type == mjJNT_SLIDE) {
-    (*R)(dof, dof) -= PolySlope(stiffness, poly, d->qpos[q] - m->qpos_spring[q]);
+    (*R)(dof, dof) -= PLANT("spring: joint", PolySlope(stiffness, poly, d->qpos[q] - m->qpos_spring[q]));
     return;
   }
   if (type == mjJNT_FREE) {
@@ -105,8 +106,9 @@ void AddTendon(const mjModel* m, const mjData* d, int t, const Moment& moment, C
     damping = damper.Slope(v);
     force -= v * damper.Value(v);
   }
-  AddSlopes(moment, static_cast<int>(m->nv), -stiffness, -damping, nullptr, R);
-  if (!IsFixedTendon(m, t)) AddTurning(moment, force, nullptr, R);
+  AddSlopes(moment, static_cast<int>(m->nv), PLANT("spring: tendon", -stiffness), PLANT("damper: tendon", -damping),
+            nullptr, R);
+  if (!IsFixedTendon(m, t)) AddTurning(moment, PLANT("spring: turning tendon", force), nullptr, R);
 }
 
 }  // namespace
@@ -117,7 +119,8 @@ double Damping::Slope(double v) const { return PolySlope(linear, poly, std::abs(
 
 double Damping::SlopeSlope(double v) const {
   double slope = 0, power = 1;
-  for (int k = 0; k < mjNPOLY; k++, power *= std::abs(v)) slope += (k + 1) * (k + 2) * poly[k] * power;
+  for (int k = 0; k < mjNPOLY; k++, power *= std::abs(v))
+    slope += PLANT("damper: polynomial", (k + 1) * (k + 2) * poly[k] * power);
   return v < 0 ? -slope : slope;
 }
 
@@ -162,7 +165,7 @@ void AddPassive(const mjModel* m, const mjData* d, const TendonMoments& tendons,
     for (int j = 0; j < m->njnt; j++) AddJointSpring(m, d, j, R);
   }
   if (!Disabled(m, mjDSBL_DAMPER)) {
-    for (int i = 0; i < nv; i++) (*R)(i, nv + i) -= DofDamping(m, i).Slope(d->qvel[i]);
+    for (int i = 0; i < nv; i++) (*R)(i, nv + i) -= PLANT("damper: joint", DofDamping(m, i).Slope(d->qvel[i]));
   }
   for (int t = 0; t < m->ntendon; t++) AddTendon(m, d, t, tendons[t], R);
 }
@@ -210,8 +213,9 @@ bool WorldLoads(const mjModel* m, const mjData* d, bool gravity_compensation, st
     double* out = load->data() + 6 * b;
     for (int k = 0; k < 3; k++) {
       out[k] = d->xfrc_applied[6 * b + 3 + k];
-      out[3 + k] = d->xfrc_applied[6 * b + k];
-      if (compensate) out[3 + k] -= m->opt.gravity[k] * m->body_mass[b] * m->body_gravcomp[b];
+      out[3 + k] = PLANT("load: applied", d->xfrc_applied[6 * b + k]);
+      if (compensate)
+        out[3 + k] -= PLANT("load: gravity compensation", m->opt.gravity[k] * m->body_mass[b] * m->body_gravcomp[b]);
     }
     any = any || !mju_isZero(out, 6);
   }

@@ -4,6 +4,7 @@
 
 #include "derivative/integrator.h"
 #include "derivative/munthe_kaas.h"
+#include "derivative/plant.h"
 
 namespace costate {
 
@@ -21,8 +22,8 @@ void Rate(const mjModel* m, const VectorXd& u, const MatrixXd& du, const VectorX
     const InverseJacobian inverse(u3);
     k->segment<3>(adr) = inverse.Apply(u3, v3);
     for (int c = 0; c < dv.cols(); c++) {
-      dk->block<3, 1>(adr, c) =
-          inverse.Apply(u3, dv.block<3, 1>(adr, c)) + inverse.Variation(u3, v3, du.block<3, 1>(adr, c));
+      dk->block<3, 1>(adr, c) = PLANT("rk4: rate by velocity", inverse.Apply(u3, dv.block<3, 1>(adr, c))) +
+                                PLANT("rk4: rate by position", inverse.Variation(u3, v3, du.block<3, 1>(adr, c)));
     }
   });
 }
@@ -62,8 +63,8 @@ bool RungeKuttaStep(const mjModel* m, mjData* d, const StageDerivative& first, c
     const VectorXd u = step * k, v = v0 + step * point.a, w = w0 + step * point.act_dot;
     const MatrixXd du = step * dk;
     PositionRows(m, k.data(), step, dk, dq);
-    dv = dv0 + step * da;
-    dw = dw0 + step * dact_dot;
+    dv = dv0 + PLANT("rk4: stage velocity", step * da);
+    dw = dw0 + PLANT("rk4: stage activation", step * dact_dot);
     mju_copy(d->qpos, q0.data(), nq);
     mj_integratePos(m, d->qpos, u.data(), 1);
     mju_copy(d->qvel, v.data(), nv);
@@ -106,7 +107,7 @@ bool RungeKuttaStep(const mjModel* m, mjData* d, const StageDerivative& first, c
       if (clamped) {
         all.row(2 * nv + j).setZero();
       } else {
-        all.row(2 * nv + j) = dw0.row(j) + rate * sum_dw.row(j);
+        all.row(2 * nv + j) = dw0.row(j) + PLANT("rk4: activation", rate * sum_dw.row(j));
       }
     }
   }

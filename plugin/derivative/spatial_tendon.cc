@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "derivative/plant.h"
 #include "derivative/wrap.h"
 
 namespace costate {
@@ -50,7 +51,9 @@ MomentElement Straight(const mjModel* m, const mjData* d, int site0, int site1, 
   const double length = line.norm();
   line = length < mjMINVAL ? Vec3(Vec3::UnitX()) : Vec3(line / length);
   element.force[0] = line / divisor;
-  if (length >= mjMINVAL) element.H.topLeftCorner<3, 3>() = (Mat3::Identity() - line * line.transpose()) / (length * divisor);
+  if (length >= mjMINVAL)
+    element.H.topLeftCorner<3, 3>() =
+        PLANT("tendon: straight piece", (Mat3::Identity() - line * line.transpose()) / (length * divisor));
   return element;
 }
 
@@ -79,7 +82,8 @@ bool Wrapped(const mjModel* m, const mjData* d, int at, int geom, int side, cons
     element->force[k] = R * derivative.force[k] / divisor;
     element->slack.segment<3>(3 * k) = R * derivative.slack.segment<3>(3 * k) / divisor;
     for (int l = 0; l < 2; l++) {
-      element->H.block<3, 3>(3 * k, 3 * l) = R * derivative.H.block<3, 3>(3 * k, 3 * l) * R.transpose() / divisor;
+      element->H.block<3, 3>(3 * k, 3 * l) =
+          PLANT("tendon: wrapped piece", R * derivative.H.block<3, 3>(3 * k, 3 * l) * R.transpose() / divisor);
     }
   }
   return true;

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "derivative/plant.h"
+
 namespace costate {
 
 namespace {
@@ -37,7 +39,7 @@ void JointMoment(const mjModel* m, const mjData* d, int i, Moment* moment) {
   if (free) moment->J.head<3>() = Vec3Map(gear);
   moment->J.tail<3>() = axis;
   moment->G.setZero(n, n);
-  if (parent) moment->G.bottomRightCorner<3, 3>() = Skew(axis);
+  if (parent) moment->G.bottomRightCorner<3, 3>() = PLANT("transmission: joint in parent", Skew(axis));
   moment->length.setZero(n);
   if (!free) {
     // length = axis · log q
@@ -46,8 +48,8 @@ void JointMoment(const mjModel* m, const mjData* d, int i, Moment* moment) {
     Vec3 turn;
     mjd_subQuat(quat, identity, by_q.data(), nullptr);
     mju_quat2Vel(turn.data(), quat, 1);
-    moment->length = by_q.transpose() * axis;
-    if (parent) moment->length += Skew(axis).transpose() * turn;
+    moment->length = PLANT("transmission: ball", by_q.transpose() * axis);
+    if (parent) moment->length += PLANT("transmission: ball in parent", Skew(axis).transpose() * turn);
   }
   moment->rate = moment->Turn(d->qvel);
 }
@@ -73,7 +75,9 @@ void ReferenceLength(const mjModel* m, const mjData* d, int i, Moment* moment) {
     bool moves_site = false;
     for (int k = LastDofOf(m, body[0]); k >= dof && !moves_site; k = m->dof_parentid[k]) moves_site = k == dof;
     const int side = moves_site ? 0 : 1;
-    moment->length[slot] = (side == 0 ? 1 : -1) * force.dot(lin) + Vec3Map(gear + 3).dot(D[side] * (R[side].transpose() * rot));
+    moment->length[slot] =
+        PLANT("transmission: reference position", (side == 0 ? 1 : -1) * force.dot(lin)) +
+        PLANT("transmission: reference rotation", Vec3Map(gear + 3).dot(D[side] * (R[side].transpose() * rot)));
   }
 }
 
@@ -114,7 +118,9 @@ void SliderCrankMoment(const mjModel* m, const mjData* d, int i, MomentBuilder* 
     const double root = std::sqrt(square);
     const Vec3 slope = (along * axis - x) / root;
     element.force[0] -= gear * slope;
-    element.H.topLeftCorner<3, 3>() = gear / root * (Mat3::Identity() - axis * axis.transpose() + slope * slope.transpose());
+    element.H.topLeftCorner<3, 3>() =
+        PLANT("transmission: slider-crank",
+              gear / root * (Mat3::Identity() - axis * axis.transpose() + slope * slope.transpose()));
   }
   builder->Begin(moment);
   builder->Add(m, d, element);

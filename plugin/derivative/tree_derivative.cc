@@ -1,5 +1,7 @@
 #include "derivative/tree_derivative.h"
 
+#include "derivative/plant.h"
+
 namespace costate {
 
 TreeDerivative::TreeDerivative(const mjModel* model) {
@@ -47,20 +49,21 @@ void TreeDerivative::Forward(const mjModel* model, const mjData* data, const Tre
         const Vec6 S = Vec6Map(data->cdof + 6 * k);
         Dof& dof = dof_[k];
         const double qd = !input.velocity ? 0 : input.v ? input.v[k] : data->qvel[k];
-        dof.psid = CrossMotion(body.v, S);
-        dof.psidd = CrossMotion(body.a, S) + CrossMotion(body.v, dof.psid);
-        dof.aS = CrossMotion(S, body.va);
+        dof.psid = PLANT("rne: axis rate", CrossMotion(body.v, S));
+        dof.psidd = PLANT("rne: axis acceleration", CrossMotion(body.a, S) + CrossMotion(body.v, dof.psid));
+        dof.aS = PLANT("constraint: axis field", CrossMotion(S, body.va));
         dv += S * qd;
         da += dof.psid * qd + S * input.a[k];
         dva += S * input.a[k];
         if (input.e) {
-          dof.psie = CrossMotion(body.ae, S);
+          dof.psie = PLANT("mass times e: axis field", CrossMotion(body.ae, S));
           dae += S * input.e[k];
         }
       }
       for (int k = j; k < group_end; k++) {
-        dof_[k].sigma = 2 * dof_[k].psid;
-        if (group_end - j > 1) dof_[k].sigma += CrossMotion(dv, Vec6Map(data->cdof + 6 * k));
+        dof_[k].sigma = PLANT("rne: axis rate twice", 2 * dof_[k].psid);
+        if (group_end - j > 1)
+          dof_[k].sigma += PLANT("rne: group velocity", CrossMotion(dv, Vec6Map(data->cdof + 6 * k)));
       }
       body.v += dv;
       body.a += da;
@@ -72,19 +75,19 @@ void TreeDerivative::Forward(const mjModel* model, const mjData* data, const Tre
     // f = I a + v ×* I v, and (R2) the Coriolis operator: P = u hᵀ + [ω]×(½ tr J 1 − J), p = lin(I v)
     body.I = Inertia::From(data->cinert + 10 * b);
     const Vec6 momentum = body.I * body.v;
-    body.F = body.I * body.a + CrossForce(body.v, momentum);
+    body.F = PLANT("rne: force", body.I * body.a + CrossForce(body.v, momentum));
     const Mat3 J = body.I.Rotational();
-    body.B.P = body.v.tail<3>() * Vec3Map(body.I.h).transpose() +
-               Skew(body.v.head<3>()) * (0.5 * J.trace() * Mat3::Identity() - J);
-    body.B.p = momentum.tail<3>();
+    body.B.P = PLANT("rne: coriolis operator", body.v.tail<3>() * Vec3Map(body.I.h).transpose() +
+                                                   Skew(body.v.head<3>()) * (0.5 * J.trace() * Mat3::Identity() - J));
+    body.B.p = PLANT("rne: momentum", momentum.tail<3>());
     if (input.e) body.Fe = body.I * body.ae;
 
     // (R5) world-fixed load G at r with torque T: E α = (−(tr Q 1 − Q) α + T × α ; G × α), Q = G rᵀ
     if (input.load) {
       const Vec3 r = Vec3Map(data->xipos + 3 * b) - Vec3Map(data->subtree_com + 3 * model->body_rootid[b]);
-      body.T = Vec3Map(input.load + 6 * b);
+      body.T = PLANT("load: torque", Vec3Map(input.load + 6 * b));
       body.G = Vec3Map(input.load + 6 * b + 3);
-      body.Q = body.G * r.transpose();
+      body.Q = PLANT("load: force along arm", body.G * r.transpose());
       body.F.head<3>() -= body.T + r.cross(body.G);
       body.F.tail<3>() -= body.G;
     }
@@ -98,7 +101,8 @@ void TreeDerivative::Backward(const mjModel* model, const TreeInput& input, cons
     body.con.active = constraint && constraint[b].active;
     if (!body.con.active) continue;
     body.con = constraint[b];
-    body.con.K += body.con.HH * CrossMotionMatrix(body.va) + body.con.Kv * CrossMotionMatrix(body.v);
+    body.con.K += PLANT("constraint: motion of the fields",
+                        body.con.HH * CrossMotionMatrix(body.va) + body.con.Kv * CrossMotionMatrix(body.v));
   }
 
   for (int b = static_cast<int>(model->nbody) - 1; b > 0; b--) {
@@ -136,34 +140,35 @@ void TreeDerivative::Products(const mjModel* model, const mjData* data, const Tr
     const Vec6 S = Vec6Map(data->cdof + 6 * i);
 
     // RNE: z = I S, w = Bᵀ S, y = I ψ̈ + B ψ̇ + S ×* F, y' = I σ + B S
-    const Vec6 z = body.I * S;
+    const Vec6 z = PLANT("rne: z", body.I * S);
     Vec6 w = Vec6::Zero();
-    w.head<3>() = body.B.Transposed(S);
-    Vec6 y = body.I * dof.psidd + body.B * dof.psid + CrossForce(S, body.F);
-    Vec6 y2 = body.I * dof.sigma + body.B * S;
+    w.head<3>() = PLANT("rne: w", body.B.Transposed(S));
+    Vec6 y = PLANT("rne: y by q", body.I * dof.psidd + body.B * dof.psid + CrossForce(S, body.F));
+    Vec6 y2 = PLANT("rne: y by v", body.I * dof.sigma + body.B * S);
     Vec6 pr = Vec6::Zero(), hh = Vec6::Zero();
 
     // loads: y −= E S, and Eᵀ S against the rotation of the column
     if (input.load) {
       const Vec3 alpha = S.head<3>(), l = S.tail<3>();
       const double trace = body.Q.trace();
-      y.head<3>() -= body.Q * alpha - trace * alpha + body.T.cross(alpha);
+      y.head<3>() -= PLANT("load: columns", body.Q * alpha - trace * alpha + body.T.cross(alpha));
       y.tail<3>() -= body.G.cross(alpha);
-      pr.head<3>() += body.Q.transpose() * alpha - trace * alpha - body.T.cross(alpha) - body.G.cross(l);
+      pr.head<3>() +=
+          PLANT("load: rows", body.Q.transpose() * alpha - trace * alpha - body.T.cross(alpha) - body.G.cross(l));
     }
 
     // constraints against the static world
     if (body.con.active) {
       const BodyConstraint& con = body.con;
       hh = con.HH * S;
-      y -= con.K * S + con.HH * dof.aS - con.Kv * dof.psid;
-      y2 += con.Kv * S;
-      w += con.Kv.transpose() * S;
-      pr += con.K.transpose() * S + CrossForce(S, con.F);
+      y -= PLANT("constraint: columns", con.K * S + con.HH * dof.aS - con.Kv * dof.psid);
+      y2 += PLANT("constraint: velocity columns", con.Kv * S);
+      w += PLANT("constraint: velocity rows", con.Kv.transpose() * S);
+      pr += PLANT("constraint: rows", con.K.transpose() * S + CrossForce(S, con.F));
     }
 
     Vec6 ye = Vec6::Zero();
-    if (input.e) ye = body.I * dof.psie + CrossForce(S, body.Fe);
+    if (input.e) ye = PLANT("mass times e: columns", body.I * dof.psie + CrossForce(S, body.Fe));
     for (int c = 0; c < 6; c++) {
       left_[i].A[c] = Double4{dof.psidd[c], dof.sigma[c], S[c], S[c]};
       left_[i].B[c] = Double4{dof.psid[c], S[c], dof.aS[c], S[c]};

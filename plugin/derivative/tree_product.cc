@@ -1,4 +1,5 @@
 // Products with everything that lives on the tree, by one pass up and one down: (R7), (R8) of README.md.
+#include "derivative/plant.h"
 #include "derivative/tree_derivative.h"
 
 namespace costate {
@@ -29,15 +30,15 @@ void TreeDerivative::StartPull(const mjModel* m, const mjData* d, const TreeInpu
     // what the body's own forces contribute
     const Vec6& W = out_body.W;
     out_body.F = body.F;
-    out_body.G = body.I * W;
-    out_body.B = body.B.Transposed(W);
+    out_body.G = PLANT("pull: inertia", body.I * W);
+    out_body.B = PLANT("pull: coriolis", body.B.Transposed(W));
     if (z) {
       out_body.Fe = body.Fe;
-      out_body.Ge = body.I * out_body.We;
+      out_body.Ge = PLANT("pull: mass times e", body.I * out_body.We);
     }
     if (input.load) {
       const Vec3 w = W.head<3>(), u = W.tail<3>();
-      out_body.E = body.Q.transpose() * w - body.Q.trace() * w - body.T.cross(w) - body.G.cross(u);
+      out_body.E = PLANT("pull: load", body.Q.transpose() * w - body.Q.trace() * w - body.T.cross(w) - body.G.cross(u));
     }
     out_body.constraint = constraint && constraint[b].active;
     if (out_body.constraint) {
@@ -45,8 +46,9 @@ void TreeDerivative::StartPull(const mjModel* m, const mjData* d, const TreeInpu
       const BodyConstraint& con = constraint[b];
       out_body.a.noalias() = con.HH * W;
       out_body.v.noalias() = con.Kv.transpose() * W;
-      out_body.q.noalias() = con.K.transpose() * W;
-      out_body.q += CrossForce(W, con.F) - CrossForce(body.va, out_body.a) - CrossForce(body.v, out_body.v);
+      out_body.q.noalias() = PLANT("pull: constraint by q", con.K.transpose() * W);
+      out_body.q += PLANT("pull: turning wrench", CrossForce(W, con.F)) - CrossForce(body.va, out_body.a) -
+                    CrossForce(body.v, out_body.v);
       out_body.F -= con.F;
     }
   }
@@ -69,8 +71,9 @@ void TreeDerivative::FinishPull(const mjModel* m, const mjData* d, const TreeInp
     for (int j = begin; j < end; j++) {
       const Vec6 S = Vec6Map(d->cdof + 6 * j);
       const Dof& dof = dof_[j];
-      double q = body.F.dot(CrossMotion(before_[j], S)) + dof.psidd.dot(body.G) + dof.psid.head<3>().dot(body.B);
-      double v = dof.sigma.dot(body.G) + S.head<3>().dot(body.B);
+      double q = PLANT("pull: q",
+                       body.F.dot(CrossMotion(before_[j], S)) + dof.psidd.dot(body.G) + dof.psid.head<3>().dot(body.B));
+      double v = PLANT("pull: v", dof.sigma.dot(body.G) + S.head<3>().dot(body.B));
       if (input.load) q -= S.head<3>().dot(body.E);
       if (body.constraint) {
         q += dof.psid.dot(body.v) - S.dot(body.q) - dof.aS.dot(body.a);
@@ -120,29 +123,29 @@ void TreeDerivative::StartPush(const mjModel* m, const mjData* d, const TreeInpu
       const Dof& dof = dof_[j];
       const double dq = x[j], dv = x[nv + j];
       out.s += S * dq;
-      out.psidd += dof.psidd * dq + dof.sigma * dv;
-      out.psid += dof.psid * dq + S * dv;
-      out.aS += dof.aS * dq;
+      out.psidd += PLANT("push: axis accelerations", dof.psidd * dq + dof.sigma * dv);
+      out.psid += PLANT("push: axis rates", dof.psid * dq + S * dv);
+      out.aS += PLANT("push: axis fields", dof.aS * dq);
       if (with_e) out.psie += dof.psie * dq;
     }
 
     // (R8) dF = s ×* F + I Ψ̈ + B Ψ̇ − E s − dF_constraint
     out.F = body.F;
-    out.dF = CrossForce(out.s, body.F) + body.I * out.psidd + body.B * out.psid;
+    out.dF = PLANT("push: force", CrossForce(out.s, body.F) + body.I * out.psidd + body.B * out.psid);
     if (with_e) {
       out.Fe = body.Fe;
-      out.dFe = CrossForce(out.s, body.Fe) + body.I * out.psie;
+      out.dFe = PLANT("push: force of M e", CrossForce(out.s, body.Fe) + body.I * out.psie);
     }
     if (input.load) {
       const Vec3 alpha = out.s.head<3>();
-      out.dF.head<3>() -= body.Q * alpha - body.Q.trace() * alpha + body.T.cross(alpha);
+      out.dF.head<3>() -= PLANT("push: load", body.Q * alpha - body.Q.trace() * alpha + body.T.cross(alpha));
       out.dF.tail<3>() -= body.G.cross(alpha);
     }
     if (constraint && constraint[b].active) {
       const BodyConstraint& con = constraint[b];
       out.F -= con.F;
-      out.dF -= con.K * out.s + con.HH * (CrossMotion(body.va, out.s) + out.aS) +
-                con.Kv * (CrossMotion(body.v, out.s) - out.psid);
+      out.dF -= PLANT("push: constraint", con.K * out.s + con.HH * (CrossMotion(body.va, out.s) + out.aS) +
+                                              con.Kv * (CrossMotion(body.v, out.s) - out.psid));
     }
   }
 }
@@ -162,7 +165,7 @@ void TreeDerivative::FinishPush(const mjModel* m, const mjData* d, const double*
       for (; j < end; j++) {
         const Vec6 S = Vec6Map(d->cdof + 6 * j);
         const Vec6 dS = j - begin < fixed ? Vec6(Vec6::Zero()) : CrossMotion(s, S);
-        r[j] -= S.dot(body.dF) + dS.dot(body.F);
+        r[j] -= S.dot(body.dF) + PLANT("push: turning axes", dS.dot(body.F));
         if (e) e[j] += S.dot(body.dFe) + dS.dot(body.Fe);
       }
     }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "derivative/plant.h"
+
 namespace costate {
 
 namespace {
@@ -49,8 +51,8 @@ bool MakePlane(const Wrap& w, Plane* out) {
   for (int k = 0; k < 2; k++) {
     p.du[k].setZero();
     const Mat3 across = w.cylinder ? Mat3(p.e[k] * p.e[k].transpose()) : Mat3(Mat3::Identity() - p.u[k] * p.u[k].transpose());
-    p.du[k].block<3, 3>(0, 3 * k) = across / p.rho[k];
-    p.dturn += (k == p.first ? -1 : 1) * p.e[k].transpose() * p.du[k];
+    p.du[k].block<3, 3>(0, 3 * k) = PLANT("wrap: plane", across / p.rho[k]);
+    p.dturn += PLANT("wrap: turn", (k == p.first ? -1 : 1) * p.e[k].transpose() * p.du[k]);
   }
 
   // the plane itself turns about u with the ends' motion along its normal
@@ -60,7 +62,8 @@ bool MakePlane(const Wrap& w, Plane* out) {
     if (w.cylinder) continue;
     const Vec3 normal = p.u[0].cross(p.e[0]);
     const Row6 lift0 = normal.transpose() * p.du[0], lift1 = normal.transpose() * p.du[1];
-    p.de[k] += normal * (k == 0 ? Row6(lift1 - cosine * lift0) : Row6(cosine * lift1 - lift0)) / sine;
+    p.de[k] +=
+        PLANT("wrap: lift", normal * (k == 0 ? Row6(lift1 - cosine * lift0) : Row6(cosine * lift1 - lift0)) / sine);
   }
   return true;
 }
@@ -68,7 +71,7 @@ bool MakePlane(const Wrap& w, Plane* out) {
 // t = r (cos α u + sin α e)
 Mat36 OnCircle(const Plane& p, int k, double radius, double alpha, const Row6& dalpha) {
   const double c = radius * std::cos(alpha), s = radius * std::sin(alpha);
-  return c * p.du[k] + s * p.de[k] + (c * p.e[k] - s * p.u[k]) * dalpha;
+  return c * p.du[k] + s * p.de[k] + PLANT("wrap: circle", (c * p.e[k] - s * p.u[k]) * dalpha);
 }
 
 double SafeRoot(double x) { return std::max(mjMINVAL, std::sqrt(std::max(0.0, x))); }
@@ -85,7 +88,7 @@ void InsideTouch(const Wrap& w, const Plane& p, Mat36* dt) {
   for (; found && iteration < 20 && std::abs(f) > 1e-6; iteration++) {
     const double s = std::sin(phi), c = std::cos(phi), a = SafeRoot(1 - s * s * A * A), b = SafeRoot(1 - s * s * B * B);
     const double slope = c * (A / a + B / b) - 2;
-    const Row6 df = slope * dphi + s / a * dA + s / b * dB + p.dturn;
+    const Row6 df = PLANT("wrap: inside", slope * dphi + s / a * dA + s / b * dB + p.dturn);
     const double bend = -s * (A / a + B / b) + c * c * s * (A * A * A / (a * a * a) + B * B * B / (b * b * b));
     const Row6 dslope = bend * dphi + c * (dA / (a * a * a) + dB / (b * b * b));
     const double next = phi - f / slope;
@@ -136,7 +139,7 @@ void Heights(const Wrap& w, Mat36* dt) {
     double arc = std::acos(std::clamp(radial[0].dot(radial[1]), -1.0, 1.0));
     if (direction * tangent[0].dot(radial[1]) < 0) arc = 2 * mjPI - arc;
     L[1] = w.radius * arc;
-    dL[1] = direction * (tangent[1].transpose() * dt[1] - tangent[0].transpose() * dt[0]);
+    dL[1] = PLANT("wrap: arc", direction * (tangent[1].transpose() * dt[1] - tangent[0].transpose() * dt[0]));
   }
   const double total = L[0] + L[1] + L[2], rise = w.end[1].z() - w.end[0].z();
   const Row6 dtotal = dL[0] + dL[1] + dL[2];
@@ -146,7 +149,7 @@ void Heights(const Wrap& w, Mat36* dt) {
   double at = L[0];
   Row6 dat = dL[0];
   for (int k = 0; k < 2; k++) {
-    dt[k].row(2) = at / total * drise + rise / total * (dat - at / total * dtotal);
+    dt[k].row(2) = PLANT("wrap: heights", at / total * drise + rise / total * (dat - at / total * dtotal));
     dt[k](2, 2) += 1;
     at += L[1];
     dat += dL[1];
@@ -182,7 +185,8 @@ bool Differentiate(const Wrap& w, WrapDerivative* out) {
     out->force[k] = line / length;
     Mat36 motion = -dt[k];
     motion.block<3, 3>(0, 3 * k) += Mat3::Identity();
-    out->H.middleRows<3>(3 * k) = (motion - out->force[k] * (out->force[k].transpose() * motion)) / length;
+    out->H.middleRows<3>(3 * k) =
+        PLANT("wrap: turning piece", (motion - out->force[k] * (out->force[k].transpose() * motion)) / length);
     if (w.inside) out->slack -= (out->force[k].transpose() * dt[k]).transpose();
   }
   return true;

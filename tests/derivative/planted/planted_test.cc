@@ -1,0 +1,227 @@
+// Each formula of the derivative made wrong by one per cent, one at a time: the comparison with the reference must notice
+// every one, and nothing where nothing is wrong. Linked to the derivative's sources compiled with COSTATE_PLANTS.
+#include <costate/derivative_check.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "derivative/analytic.h"
+#include "derivative/plant.h"
+#include "derivative/planted/scenes.h"
+#include "support/engine_test.h"
+#include "support/random_state.h"
+
+namespace costate {
+namespace {
+
+using planted::Scene;
+
+constexpr double kTolerance = 1e-7;  // of a block's largest entry: the accuracy that is promised
+constexpr double kPlant = 1.01;
+
+std::vector<Scene> Scenes() {
+  std::vector<Scene> scenes;
+  const auto add = [&](Scene scene) { scenes.push_back(std::move(scene)); };
+
+  // every integrator and cone in contact, with forces applied
+  for (int integrator : {mjINT_EULER, mjINT_IMPLICITFAST, mjINT_RK4}) {
+    for (int cone : {mjCONE_ELLIPTIC, mjCONE_PYRAMIDAL}) {
+      add({"many terms " + std::to_string(integrator) + std::to_string(cone), "", 3, 60, 0, 0, false, [=](mjModel* m) {
+             m->opt.integrator = integrator;
+             m->opt.cone = cone;
+           }});
+    }
+  }
+  for (int integrator : {mjINT_EULER, mjINT_IMPLICITFAST, mjINT_RK4}) {
+    add({"springs", planted::kSprings, 1, 0, 0.4, 2, false, [=](mjModel* m) {
+           m->opt.integrator = integrator;
+           planted::PolynomialSprings(m);
+         }});
+    add({"thrusters", planted::kThrusters, 8, 0, 0.4, 2, false, [=](mjModel* m) { m->opt.integrator = integrator; }});
+  }
+  for (unsigned seed = 1; seed < 13; seed++) {
+    add({"muscles", planted::kMuscles, seed, 0, 1.2, 8, false, [=](mjModel* m) {
+           if (seed % 2) m->opt.integrator = mjINT_IMPLICITFAST;
+         }});
+  }
+  add({"free bodies", planted::kFree, 2, 0, 0.4, 6});
+  add({"rows", planted::kRows, 2, 0, 0.4, 2});
+  for (const char* equality : {"<connect body1='b' body2='c' anchor='0.1 0.2 0' solimp='.5 .95 2'/>", "<weld body1='c' body2='e' torquescale='0.3' solimp='.5 .95 2'/>",
+                               "<weld site1='s1' site2='s2'/>", "<weld body1='a' body2='b'/>"}) {
+    std::string xml = planted::kEquality;
+    add({"equality", xml.replace(xml.find('%'), 1, equality), 11, 0, 0.4, 2});
+  }
+
+  // contacts of every closed pair and of a differenced one
+  for (const auto& [cone, condim] : {std::pair{"pyramidal", 3}, std::pair{"elliptic", 6}, std::pair{"elliptic", 3}}) {
+    for (const planted::Pair& pair : planted::kPairs) add({"touching", planted::Touching(pair, cone, condim), 5, 0, 0, 0.2, true});
+  }
+  add({"adhesion", planted::Touching(planted::kPairs[0], "elliptic", 3), 5, 0, 0, 0.2, true, [](mjModel* m) {
+         m->flg_adhesion = 1;
+         std::fill_n(m->geom_adhesion, m->ngeom, 2.0);
+       }});
+
+  // moments that move
+  const std::string tendon = "stiffness='30' damping='0.4' springlength='0.1 0.3'";
+  for (unsigned seed : {1u, 2u}) {
+    for (int integrator : {mjINT_EULER, mjINT_IMPLICITFAST}) {
+      const auto change = [=](mjModel* m) {
+        m->opt.integrator = integrator;
+        std::fill_n(m->tendon_stiffnesspoly, m->ntendon * mjNPOLY, 3.0);
+        std::fill_n(m->tendon_dampingpoly, m->ntendon * mjNPOLY, 0.3);
+      };
+      add({"tendon springs", planted::TendonModel(tendon), seed, 0, 0.4, 2, false, change});
+      const auto set = [=](mjModel* m) { m->opt.integrator = integrator; };
+      add({"tendon actuators", planted::TendonModel("", planted::kTendonActuators), seed, 0, 0.4, 2, false, set});
+      add({"transmissions", planted::TendonModel("", planted::kTransmissions), seed + 2, 0, 0.4, 2, false, set});
+      add({"tendon limits", planted::TendonModel("actuatorfrclimited='true' actuatorfrcrange='-1 1.5'", planted::kTendonLimits),
+           seed, 0, 0.4, 2, false, set});
+      add({"tendon rows", planted::TendonModel("limited='true' range='0.35 0.36' frictionloss='0.3'", planted::kTendonRows), seed, 0,
+           0.4, 2, false, set});
+    }
+  }
+  return scenes;
+}
+
+// a scene, the reference about its state, and products of the reference with one covector and one direction
+struct Point {
+  Scene scene;
+  ModelPtr model;
+  DataPtr data;
+  ReferenceDerivative reference;
+  VectorXd lambda, pulled, pulled_allowed, direction, pushed, pushed_allowed;
+
+  explicit Point(const Scene& s) : scene(s) {
+    model = scene.xml.empty() ? LoadModel(COSTATE_TESTDATA "/many_terms.xml") : LoadModelFromString(scene.xml);
+    mjModel* m = model.get();
+    if (scene.change) scene.change(m);
+    data = MakeData(m);
+    mjData* d = data.get();
+    if (scene.steps == 0 && !scene.placed) {
+      SetState(m, d, support::RandomState(m, scene.seed,
+                                          {.position = scene.position, .velocity = scene.velocity, .inside_limits = false}));
+    }
+    const VectorXd u = support::RandomControl(m, scene.seed);
+    mju_copy(d->ctrl, u.data(), static_cast<int>(m->nu));
+    for (int k = 0; k < scene.steps; k++) mj_step(m, d);
+    support::Random random(scene.seed);
+    for (int i = 0; i < m->nv && scene.placed; i++) d->qvel[i] = random.Uniform(-scene.velocity, scene.velocity);
+    for (int k = 6; k < 6 * m->nbody; k++) d->xfrc_applied[k] = 0.3 * std::sin(k);
+
+    if (scene.placed) {
+      // down until the geoms are a millimetre deep in each other
+      const auto deep = [&] {
+        mj_forward(m, d);
+        return std::any_of(d->contact, d->contact + d->ncon, [](const mjContact& contact) { return contact.dist < -1e-3; });
+      };
+      for (int k = 0; k < 400 && !deep(); k++) d->qpos[2] -= 5e-4;
+      EXPECT_TRUE(deep()) << "nothing touches in " << scene.xml;
+    }
+    reference = Reference(m, d, {.sensors = false});
+    const MatrixXd &A = reference.value.A, &B = reference.value.B;
+    lambda = random.Vector(static_cast<int>(A.rows()));
+    direction = random.Vector(static_cast<int>(A.cols() + B.cols()));
+    MatrixXd both(A.rows(), A.cols() + B.cols()), bar = both;
+    both << A, B;
+    bar << reference.A_error, reference.B_error;
+    for (Eigen::Index c = 0; c < both.cols(); c++) {
+      if (!reference.nonsmooth_column[c]) continue;
+      both.col(c).setZero();
+      bar.col(c).setZero();
+      direction[c] = 0;
+    }
+    pulled = both.transpose() * lambda;
+    pushed = both * direction;
+    pulled_allowed = 3 * bar.transpose() * lambda.cwiseAbs();
+    pushed_allowed = 3 * bar * direction.cwiseAbs();
+  }
+
+  static bool Far(const VectorXd& value, const VectorXd& reference, const VectorXd& allowed) {
+    const double scale = reference.lpNorm<Eigen::Infinity>();
+    return !(((value - reference).cwiseAbs() - allowed).array() <= kTolerance * scale).all();
+  }
+
+  // what the comparison with the reference says; "" where all agrees
+  std::string Judge(bool* analytic = nullptr) const {
+    const mjModel* m = model.get();
+    const DataPtr work = MakeData(m);
+    const auto prepare = [&] { mj_copyState(m, data.get(), work.get(), mjSTATE_INTEGRATION); };
+    AnalyticBackend backend(m, false);
+    std::string missing;
+    StepDerivative value;
+    prepare();
+    if (!backend.Linearize(m, work.get(), false, &value, &missing) || value.status != StepStatus::kOk) return "refused: " + missing;
+    if (analytic) *analytic = value.coverage.Worst() == Level::kAnalytic;
+    for (const BlockComparison& block : Compare(m, value, reference, {.tolerance = kTolerance}).blocks) {
+      if (block.agrees) continue;
+      char text[200];
+      std::snprintf(text, sizeof text, "%s: d %s / d %s = %.12g, reference %.12g ± %.2g of %.2g", block.name.c_str(),
+                    block.worst.row_name.c_str(), block.worst.col_name.c_str(), block.worst.value, block.worst.reference,
+                    block.worst.error_bar, block.scale);
+      return text;
+    }
+
+    StepVjp vjp;
+    prepare();
+    if (!backend.Vjp(m, work.get(), lambda, false, &vjp, &missing)) return "pull refused: " + missing;
+    VectorXd both(pulled.size());
+    both << vjp.x, vjp.u;
+    for (Eigen::Index c = 0; c < both.size(); c++) {
+      if (reference.nonsmooth_column[c]) both[c] = 0;
+    }
+    if (Far(both, pulled, pulled_allowed)) return "pulled back covector";
+
+    StepJvp jvp;
+    prepare();
+    const Eigen::Index ndx = value.A.rows();
+    if (!backend.Jvp(m, work.get(), direction.head(ndx), direction.tail(direction.size() - ndx), &jvp, &missing)) {
+      return "push refused: " + missing;
+    }
+    return Far(jvp.dx, pushed, pushed_allowed) ? "pushed direction" : "";
+  }
+};
+
+class Planted : public support::EngineTest {
+ protected:
+  static const std::vector<Point>& Points() {
+    static const std::vector<Point> points = [] {
+      std::vector<Point> all;
+      for (const Scene& scene : Scenes()) all.emplace_back(scene);
+      return all;
+    }();
+    return points;
+  }
+};
+
+TEST_F(Planted, NothingIsFlaggedWhereNothingIsWrong) {
+  int analytic = 0, all = 0;
+  for (const Point& point : Points()) {
+    SCOPED_TRACE(point.scene.name + ", state " + std::to_string(point.scene.seed));
+    bool closed = false;
+    EXPECT_EQ(point.Judge(&closed), "");
+    analytic += closed;
+    all++;
+  }
+  RecordProperty("analytic", analytic);
+  EXPECT_GE(analytic, all / 2);
+}
+
+TEST_F(Planted, EveryPlantIsFlagged) {
+  ASSERT_GE(Plants().size(), 200u);
+  for (auto& [name, factor] : Plants()) {
+    factor = kPlant;
+    bool found = false;
+    for (const Point& point : Points()) {
+      if (!point.Judge().empty()) {
+        found = true;
+        break;
+      }
+    }
+    factor = 1;
+    EXPECT_TRUE(found) << "one per cent in '" << name << "' goes unnoticed";
+  }
+}
+
+}  // namespace
+}  // namespace costate
