@@ -1,4 +1,5 @@
 // costate check: a derivative against the reference, at the given state, in free motion and in contact.
+#include <costate/certificate.h>
 #include <costate/derivative_check.h>
 #include <fmt/core.h>
 
@@ -8,6 +9,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/certificate_text.h"
+#include "cli/check_levels.h"
 #include "cli/check_states.h"
 #include "cli/commands.h"
 #include "cli/model_facts.h"
@@ -31,10 +34,15 @@ state).
               as step sizes that disagree
   not smooth  not compared: contacts, constraint states or limits switch under the smallest nudge of that input
 
+At each state all levels (analytic, residual difference, step difference) are compared as well. --terms switches the terms
+of the analytic level to differences one by one: the one whose closed form differs is named. --eps-sweep FOLDER writes, for
+each state, FOLDER/STATE/sweep.csv and sweep.png: the largest error against the reference over the size of the nudge.
+
 JSON (--json): { model, file, version, mujoco, sizes{nq nv na nu ns}, level, centered, eps, substeps, tolerance, agrees,
   complete, notes[], states[ { name, description, contacts, constraints, agrees, complete, failure, derivative_seconds,
-  coverage[{term level reason}], blocks[{name rows cols scale judged wrong nonsmooth noisy agrees worst{row col row_name
-  col_name value reference error error_bar}}], nonsmooth_columns[] } ] }
+  coverage[{term level reason}], certificate{valid label one_sided[] switches[{name state next distance unit active}]}, blocks[{name rows cols scale judged wrong nonsmooth noisy agrees worst{row col row_name
+  col_name value reference error error_bar}}], levels[{level refused seconds judged wrong block worst}], terms[{term agrees
+  block worst}], nonsmooth_columns[] } ] }
   error and error_bar are relative to scale; worst is null when no entry could be judged; failure is null or a sentence.
 
 Exit code: 0 agrees at every state, 1 disagrees, 2 bad input, 130 interrupted.)";
@@ -44,7 +52,8 @@ struct CheckOptions {
   CheckStateOptions state;
   LinearizeOptions derivative;
   double tolerance = 1e-4;
-  bool json = false;
+  bool json = false, terms = false;
+  std::string sweep;  // folder; "": none
 };
 
 // what was found at one state
@@ -54,10 +63,23 @@ struct Finding {
   std::string failure;  // why nothing could be compared
   StepDerivative derivative;
   DerivativeComparison comparison;
+  Certificate certificate;
+  std::vector<LevelResult> levels;
+  std::vector<TermResult> terms;
+  std::string no_terms;  // why there are none
   double seconds = 0;  // of the derivative
   bool complete = true;
   bool agrees = true;
 };
+
+// error over step size, in a folder of the state's own
+void Sweep(const mjModel* model, const CheckState& state, const ReferenceDerivative& reference, const CheckOptions& options) {
+  std::string name = state.name;
+  for (char& c : name) c = c == ' ' ? '_' : c;
+  const std::string folder = options.sweep + "/" + name;
+  const std::string missing = WriteSweep(folder, state.name, SweepSteps(model, state.data.get(), options.derivative, reference));
+  if (!missing.empty()) PrintWarnings({folder + "/sweep.csv has no picture: " + missing});
+}
 
 Finding CheckAt(const mjModel* model, const CheckState& state, const CheckOptions& options, Progress* progress) {
   Finding finding;
@@ -79,6 +101,8 @@ Finding CheckAt(const mjModel* model, const CheckState& state, const CheckOption
   finding.contacts = probe->ncon;
   finding.constraints = probe->nefc;
 
+  finding.certificate = Certify(model, state.data.get());
+
   // the derivative, then its judge
   const auto start = std::chrono::steady_clock::now();
   finding.derivative = Linearize(model, state.data.get(), options.derivative);
@@ -97,6 +121,11 @@ Finding CheckAt(const mjModel* model, const CheckState& state, const CheckOption
     failed = reference.value.status;
     if (failed == StepStatus::kOk) {
       finding.comparison = Compare(model, finding.derivative, reference, {options.tolerance});
+      finding.levels = CompareLevels(model, state.data.get(), options.derivative, reference, options.tolerance);
+      if (!options.sweep.empty()) Sweep(model, state, reference, options);
+    }
+    if (options.terms) {
+      finding.terms = CompareTerms(model, state.data.get(), options.derivative.sensors, &finding.no_terms);
     }
   }
   if (failed != StepStatus::kOk) finding.failure = fmt::format("the step fails here: {}", ToString(failed));
@@ -144,9 +173,34 @@ void PrintLimits(const Finding& finding, double tolerance) {
   }
 }
 
+void PrintLevels(const Finding& finding) {
+  fmt::print("  {:<20} {:>7} {:>7} {:>6} {:>9}  {}\n", "level", "error", "bar", "wrong", "ms", "worst entry");
+  for (const LevelResult& level : finding.levels) {
+    if (!level.refused.empty()) {
+      fmt::print("  {:<20} {:>7} {:>7} {:>6} {:>9}  {}\n", level.name, "-", "-", "-", "-", level.refused);
+      continue;
+    }
+    const EntryComparison& w = level.worst;
+    fmt::print("  {:<20} {:7.1e} {:7.1e} {:>6} {:9.3g}  d {} / d {}\n", level.name, w.error, w.error_bar, level.wrong,
+               1e3 * level.seconds, w.row_name, w.col_name);
+  }
+}
+
+void PrintTerms(const Finding& finding) {
+  if (!finding.no_terms.empty()) fmt::print("  terms: not to be compared: {}\n", finding.no_terms);
+  if (finding.terms.empty()) return;
+  fmt::print("  {:<20} {:>7}  {}\n", "term", "error", "closed form against its own differences");
+  for (const TermResult& term : finding.terms) {
+    const EntryComparison& w = term.worst;
+    fmt::print("  {:<20} {:7.1e}  {}d {} / d {} = {:.9g} (differences {:.9g})\n", term.term, w.error, term.agrees ? "" : "DIFFERS: ",
+               w.row_name, w.col_name, w.value, w.reference);
+  }
+}
+
 void PrintFinding(const Finding& finding, const CheckOptions& options) {
   fmt::print("\n{}: {}\n", finding.state->name, finding.state->description);
   fmt::print("  {} contacts, {} constraint rows; {:.3g} ms\n", finding.contacts, finding.constraints, 1e3 * finding.seconds);
+  for (const std::string& line : CertificateLines(finding.certificate)) fmt::print("  {}\n", line);
   fmt::print("  {}\n", CoverageText(finding.derivative.coverage));
   if (!finding.failure.empty()) {
     fmt::print("  {}\n", finding.failure);
@@ -155,22 +209,48 @@ void PrintFinding(const Finding& finding, const CheckOptions& options) {
   fmt::print("  {:<15} {:>7} {:>7} {:>9}  {}\n", "block", "error", "bar", "judged", "worst entry");
   for (const BlockComparison& block : finding.comparison.blocks) PrintBlock(block);
   PrintLimits(finding, options.tolerance);
+  PrintLevels(finding);
+  PrintTerms(finding);
+}
+
+Json ToJson(const EntryComparison& w) {
+  return {{"row", w.row},     {"col", w.col},           {"row_name", w.row_name}, {"col_name", w.col_name},
+          {"value", w.value}, {"reference", w.reference}, {"error", w.error},       {"error_bar", w.error_bar}};
 }
 
 Json ToJson(const BlockComparison& block) {
   Json worst = nullptr;
-  if (block.judged > 0) {
-    const EntryComparison& w = block.worst;
-    worst = {{"row", w.row},     {"col", w.col},           {"row_name", w.row_name}, {"col_name", w.col_name},
-             {"value", w.value}, {"reference", w.reference}, {"error", w.error},       {"error_bar", w.error_bar}};
-  }
+  if (block.judged > 0) worst = ToJson(block.worst);
   return {{"name", block.name},       {"rows", block.rows},           {"cols", block.cols},   {"scale", block.scale},
           {"judged", block.judged},   {"wrong", block.wrong},         {"noisy", block.noisy}, {"nonsmooth", block.nonsmooth},
           {"agrees", block.agrees},   {"worst", worst}};
 }
 
+Json ToJson(const Certificate& certificate) {
+  Json switches = Json::array();
+  for (const Switch& s : certificate.switches) {
+    switches.push_back({{"name", s.name}, {"state", s.state}, {"next", s.next}, {"distance", s.distance}, {"unit", s.unit},
+                        {"active", s.active}});
+  }
+  return {{"valid", certificate.valid}, {"label", ToString(certificate.label)}, {"one_sided", certificate.one_sided},
+          {"switches", switches}};
+}
+
 Json ToJson(const Finding& finding) {
-  Json blocks = Json::array(), coverage = Json::array();
+  Json blocks = Json::array(), coverage = Json::array(), levels = Json::array(), terms = Json::array();
+  for (const LevelResult& level : finding.levels) {
+    const bool known = level.judged > 0;
+    levels.push_back({{"level", level.name},
+                      {"refused", level.refused.empty() ? Json(nullptr) : Json(level.refused)},
+                      {"seconds", level.seconds},
+                      {"judged", level.judged},
+                      {"wrong", level.wrong},
+                      {"block", level.block},
+                      {"worst", known ? ToJson(level.worst) : Json(nullptr)}});
+  }
+  for (const TermResult& term : finding.terms) {
+    terms.push_back({{"term", term.term}, {"agrees", term.agrees}, {"block", term.block}, {"worst", ToJson(term.worst)}});
+  }
   for (const BlockComparison& block : finding.comparison.blocks) blocks.push_back(ToJson(block));
   for (const TermCoverage& term : finding.derivative.coverage.terms) {
     coverage.push_back({{"term", term.term}, {"level", ToString(term.level)}, {"reason", term.reason}});
@@ -184,7 +264,10 @@ Json ToJson(const Finding& finding) {
           {"failure", finding.failure.empty() ? Json(nullptr) : Json(finding.failure)},
           {"derivative_seconds", finding.seconds},
           {"coverage", coverage},
+          {"certificate", ToJson(finding.certificate)},
           {"blocks", blocks},
+          {"levels", levels},
+          {"terms", terms},
           {"nonsmooth_columns", finding.comparison.nonsmooth_columns}};
 }
 
@@ -273,6 +356,9 @@ void AddCheckCommand(CLI::App& app, int* exit_code) {
   command->add_flag("--sensors,!--no-sensors", options->derivative.sensors, "also C and D (default: yes)");
   command->add_option("--tolerance", options->tolerance, "relative to each block's largest entry (default 1e-4)")
       ->check(CLI::PositiveNumber);
+  command->add_flag("--terms", options->terms, "closed forms against their own differences, term by term");
+  command->add_option("--eps-sweep", options->sweep, "error over step size into this folder, as CSV and PNG")
+      ->option_text("FOLDER");
   command->add_flag("--json", options->json, "print JSON instead of tables");
   command->callback([options, exit_code] { *exit_code = RunCheck(*options); });
 }

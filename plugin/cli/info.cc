@@ -1,4 +1,5 @@
 // costate info: what a model is, which derivatives it has, and where it is not differentiable.
+#include <costate/certificate.h>
 #include <costate/derivative.h>
 #include <fmt/core.h>
 
@@ -6,6 +7,7 @@
 #include <map>
 #include <memory>
 
+#include "cli/certificate_text.h"
 #include "cli/commands.h"
 #include "cli/model_facts.h"
 #include "cli/smoothness.h"
@@ -130,6 +132,16 @@ void PrintLevels(const mjModel* model) {
   }
 }
 
+// the switches at the default state
+void PrintCertificate(const mjModel* model) {
+  const DataPtr data = MakeData(model);
+  const char* label = "there";
+  for (const std::string& line : CertificateLines(Certify(model, data.get()))) {
+    PrintRow(label, line);
+    label = "";
+  }
+}
+
 void PrintObstacles(const mjModel* model) {
   const std::vector<Obstacle> obstacles = FindObstacles(model);
   if (obstacles.empty()) {
@@ -152,6 +164,7 @@ int RunInfo(const std::string& file) {
   PrintNamed(model.get(), "sensors", mjOBJ_SENSOR, model->nsensor);
   PrintNamed(model.get(), "keyframes", mjOBJ_KEY, model->nkey);
   PrintLevels(model.get());
+  PrintCertificate(model.get());
   PrintObstacles(model.get());
   for (const std::string& warning : warnings) PrintRow("warning", warning);
   return kExitOk;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -89,6 +90,43 @@ TEST(Check, AWrongDerivativeIsExitCodeOneAndNamed) {
   EXPECT_EQ(result.exit_code, 1) << result.out << result.err;
   EXPECT_NE(result.out.find("WRONG: d q"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("\nDISAGREES\n"), std::string::npos);
+}
+
+TEST(Check, ComparesAllLevelsAndNamesTheActiveSet) {
+  TemporaryFolder folder;
+  const ProcessResult result = Check({folder.Write("ball.xml", kBall), "--key", "floor", "--json", "--terms", "--tolerance", "1e-6"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  const Json given = Json::parse(result.out)["states"][0];
+  ASSERT_EQ(given["levels"].size(), 3u);
+  for (const Json& level : given["levels"]) {
+    EXPECT_TRUE(level["refused"].is_null() || level["level"] == "analytic") << level;
+    if (!level["refused"].is_null()) continue;
+    EXPECT_EQ(level["wrong"], 0) << level;
+    EXPECT_GT(level["judged"], 0) << level;
+  }
+  std::set<std::string> terms;
+  for (const Json& term : given["terms"]) {
+    terms.insert(term["term"]);
+    EXPECT_EQ(term["agrees"], true) << term;
+  }
+  EXPECT_EQ(terms, (std::set<std::string>{"actuation", "constraint", "integrator", "passive", "rne", "sensors"}));
+  EXPECT_EQ(given["certificate"]["label"], "smooth");
+  bool pushes = false;
+  for (const Json& s : given["certificate"]["switches"]) pushes = pushes || (s["active"] == true && s["next"] == "onset");
+  EXPECT_TRUE(pushes) << given["certificate"];
+}
+
+TEST(Check, SweepsStepSizesIntoAFolder) {
+  TemporaryFolder folder;
+  const ProcessResult result = Check({folder.Write("ball.xml", kBall), "--key", "air", "--eps-sweep", folder.File("sweep")});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  std::ifstream table(folder.File("sweep/given/sweep.csv"));
+  std::string line;
+  std::getline(table, line);
+  EXPECT_EQ(line, "eps,forward,centered,analytic,residual");
+  int rows = 0;
+  while (std::getline(table, line)) ++rows;
+  EXPECT_EQ(rows, 19);
 }
 
 TEST(Check, StartsFromAKeyframeAFileOrLater) {

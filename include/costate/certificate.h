@@ -1,0 +1,52 @@
+// What a derivative holds for: the switches of a step near a point, and how far each is from switching.
+#ifndef COSTATE_CERTIFICATE_H_
+#define COSTATE_CERTIFICATE_H_
+
+#include <string>
+#include <vector>
+
+#include <costate/types.h>
+#include <mujoco/mujoco.h>
+
+namespace costate {
+
+/// One place where the step's formula changes: a contact, a limit, dry friction, a clamp.
+struct Switch {
+  std::string name;     ///< "contact of foot and floor", "limit of joint knee", "ctrl[hip]"
+  std::string state;    ///< which side: "slides", "sticks", "apart", "pushes", "below", "inside", "clamped"
+  std::string next;     ///< what the nearest switch is: "onset", "release", "stick or slip", "limit", "clamp"
+  double distance = 0;  ///< to it, at least 0; 0: the point lies on it
+  std::string unit;     ///< of the distance: "m", "rad", "m/s^2", "N", "of ctrl", …
+  bool active = false;  ///< part of the active set: it carries a force, or clamps
+};
+
+enum class Smoothness {
+  kSmooth,        ///< no switch within reach: the derivative is two-sided there
+  kModeCrossing,  ///< some switch is within reach: the derivative is that of the side of the point
+};
+const char* ToString(Smoothness label);  ///< "smooth", "mode-crossing"
+
+struct Certificate {
+  Smoothness label = Smoothness::kSmooth;
+  std::vector<Switch> switches;        ///< the nearest of each unit first
+  std::vector<std::string> one_sided;  ///< inputs on the edge of a clamp: their derivative is the slope inside
+  bool valid = true;                   ///< false: the step fails at this point, nothing else is filled
+};
+
+struct CertifyOptions {
+  double reach = 1e-6;      ///< a switch at most this far away, in its own unit, makes the point mode-crossing
+  double proximity = 0.02;  ///< [m] geoms that are at most this far from touching are listed
+};
+
+/// Looks at the switches about the state, control and context of `data`: contacts (onset and release, stick or slip), joint
+/// and tendon limits, friction loss, force limits of actuators, joints and tendons, ctrlrange and actrange. Distances of
+/// rows that push are those of the acceleration at which their force ends; everything else is a distance of the state.
+/// Strictly beyond a clamp the derivative is zero; exactly on it, as Linearizer::Linearize, it is the slope inside.
+///
+/// @post   `data` is only read.  Cost: mj_forward to convergence and one collision pass. Allocates.
+/// @throws as Linearizer::Linearize for a state or control that is not finite.
+Certificate Certify(const mjModel* model, const mjData* data, const CertifyOptions& options = {});
+
+}  // namespace costate
+
+#endif  // COSTATE_CERTIFICATE_H_

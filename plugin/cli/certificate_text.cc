@@ -1,0 +1,34 @@
+#include "cli/certificate_text.h"
+
+#include <fmt/core.h>
+
+namespace costate::cli {
+namespace {
+
+constexpr int kShown = 8;  // of the active set
+
+}  // namespace
+
+std::vector<std::string> CertificateLines(const Certificate& certificate) {
+  if (!certificate.valid) return {"the step fails here"};
+  std::vector<std::string> lines;
+  std::string active, nearest, unit, last;
+  int count = 0;
+  for (const Switch& s : certificate.switches) {
+    // a contact has two switches but is in the active set once
+    if (s.active && s.next != "onset" && s.next != "limit" && ++count <= kShown) {
+      active += fmt::format("{}{} ({})", active.empty() ? "" : ", ", s.name, s.state);
+    }
+    if (s.unit != unit && s.distance < mjMAXVAL) {
+      nearest += fmt::format("{}{:.3g} {}: {} of {}", nearest.empty() ? "" : "; ", s.distance, s.unit, s.next, s.name);
+      unit = s.unit;
+    }
+  }
+  if (count > kShown) active += fmt::format(", … {} more", count - kShown);
+  lines.push_back(fmt::format("{}; {} active{}{}", ToString(certificate.label), count, count > 0 ? ": " : "", active));
+  if (!nearest.empty()) lines.push_back("nearest switches: " + nearest);
+  for (const std::string& name : certificate.one_sided) lines.push_back(name + " is on the edge of its range: the slope inside");
+  return lines;
+}
+
+}  // namespace costate::cli

@@ -1,0 +1,17 @@
+// A certificate in words.
+#ifndef COSTATE_PLUGIN_CLI_CERTIFICATE_TEXT_H_
+#define COSTATE_PLUGIN_CLI_CERTIFICATE_TEXT_H_
+
+#include <costate/certificate.h>
+
+#include <string>
+#include <vector>
+
+namespace costate::cli {
+
+/// The label, the active set, the nearest switch of each unit, and what is one-sided: one line each.
+std::vector<std::string> CertificateLines(const Certificate& certificate);
+
+}  // namespace costate::cli
+
+#endif  // COSTATE_PLUGIN_CLI_CERTIFICATE_TEXT_H_

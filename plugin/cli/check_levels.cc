@@ -1,0 +1,184 @@
+#include "cli/check_levels.h"
+
+#include <fmt/os.h>
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "core/engine_guard.h"
+#include "derivative/analytic.h"
+#include "rollout/plot.h"
+
+namespace costate::cli {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kLevels = 1e-6;  // of a block's largest entry: five-point differences of a residual stiff in q are exact to that
+
+// the largest error of all blocks, and how many entries were judged and are wrong
+template <typename Result>
+void Collect(const DerivativeComparison& comparison, Result* result, int* judged, int* wrong) {
+  bool found = false;
+  for (const BlockComparison& block : comparison.blocks) {
+    *judged += block.judged;
+    *wrong += block.wrong;
+    if (block.judged == 0 || (found && !(block.worst.error > result->worst.error))) continue;
+    found = true;
+    result->worst = block.worst;
+    result->block = block.name;
+  }
+}
+
+ReferenceDerivative Exactly(const StepDerivative& value) {
+  ReferenceDerivative exact;
+  exact.value = value;
+  for (const auto& [from, to] : {std::pair{&value.A, &exact.A_error}, std::pair{&value.B, &exact.B_error},
+                                 std::pair{&value.C, &exact.C_error}, std::pair{&value.D, &exact.D_error}}) {
+    to->setZero(from->rows(), from->cols());
+  }
+  exact.nonsmooth_column.assign(value.A.cols() + value.B.cols(), false);
+  exact.switched.assign(exact.nonsmooth_column.size(), "");
+  return exact;
+}
+
+// the largest error over entries whose own error bar is small
+double LargestError(const mjModel* model, const StepDerivative& value, const ReferenceDerivative& reference) {
+  double worst = 0;
+  for (const BlockComparison& block : Compare(model, value, reference, {.tolerance = 1e-12}).blocks) {
+    if (block.judged > 0) worst = std::max(worst, block.worst.error);
+  }
+  return worst;
+}
+
+bool LinearizeAt(const mjModel* model, const mjData* data, const LinearizeOptions& options, StepDerivative* out,
+                 std::string* reason) {
+  try {
+    *out = Linearize(model, data, options);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUnsupported) throw;
+    *reason = error.what();
+    return false;
+  }
+  if (out->status == StepStatus::kOk) return true;
+  *reason = ToString(out->status);
+  return false;
+}
+
+}  // namespace
+
+std::vector<LevelResult> CompareLevels(const mjModel* model, const mjData* data, const LinearizeOptions& options,
+                                       const ReferenceDerivative& reference, double tolerance) {
+  std::vector<LevelResult> results;
+  for (Level level : {Level::kAnalytic, Level::kResidual, Level::kStep}) {
+    LevelResult result;
+    result.name = ToString(level);
+    LinearizeOptions at = options;
+    at.level = level;
+    StepDerivative value;
+    const auto start = std::chrono::steady_clock::now();
+    if (LinearizeAt(model, data, at, &value, &result.refused)) {
+      result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      Collect(Compare(model, value, reference, {tolerance}), &result, &result.judged, &result.wrong);
+    }
+    results.push_back(result);
+  }
+  return results;
+}
+
+std::vector<TermResult> CompareTerms(const mjModel* model, const mjData* data, bool sensors, std::string* reason) {
+  EngineGuard guard;
+  mjModel local = *model;
+  local.opt.disableflags |= mjDSBL_AUTORESET;
+  local.opt.enableflags &= ~mjENBL_SLEEP;
+  const DataPtr work = MakeData(model);
+  const auto linearize = [&](Backend* backend, StepDerivative* out) {
+    mj_copyState(model, data, work.get(), mjSTATE_INTEGRATION);
+    reason->clear();
+    if (!backend || !backend->Linearize(&local, work.get(), sensors, out, reason)) return false;
+    if (out->status != StepStatus::kOk) *reason = ToString(out->status);
+    return out->status == StepStatus::kOk;
+  };
+  const auto analytic = [&](const TermSwitch& differenced, StepDerivative* out) {
+    AnalyticBackend backend(&local, false, differenced);
+    return linearize(&backend, out);
+  };
+
+  std::vector<TermResult> results;
+  const auto compare = [&](const char* term, const StepDerivative& closed, const StepDerivative& differenced) {
+    TermResult result;
+    result.term = term;
+    int judged = 0, wrong = 0;
+    Collect(Compare(model, closed, Exactly(differenced), {kLevels}), &result, &judged, &wrong);
+    result.agrees = wrong == 0;
+    results.push_back(result);
+  };
+  *reason = ResidualRefusal(&local);
+  StepDerivative closed, other, all;
+  if (!reason->empty() || !analytic({}, &closed)) return {};
+  const std::pair<const char*, TermSwitch> terms[] = {{"passive", {.passive = true}},
+                                                      {"actuation", {.actuation = true}},
+                                                      {"constraint", {.constraint = true}},
+                                                      {"integrator", {.integrator = true}},
+                                                      {"sensors", {.sensors = true}}};
+  for (const auto& [term, differenced] : terms) {
+    if (differenced.sensors && (!sensors || model->nsensor == 0)) continue;
+    if (!analytic(differenced, &other)) return {};
+    compare(term, closed, other);
+  }
+  const std::unique_ptr<Backend> residual = MakeResidualBackend(&local, {}, reason);
+  if (!analytic({true, true, true, true, true}, &all) || !linearize(residual.get(), &other)) return {};
+  compare("rne", all, other);
+  return results;
+}
+
+std::vector<SweepRow> SweepSteps(const mjModel* model, const mjData* data, const LinearizeOptions& options,
+                                 const ReferenceDerivative& reference) {
+  const auto error = [&](const LinearizeOptions& at) {
+    StepDerivative value;
+    std::string reason;
+    return LinearizeAt(model, data, at, &value, &reason) ? LargestError(model, value, reference) : kNaN;
+  };
+  LinearizeOptions at = options;
+  at.level = Level::kAnalytic;
+  const double analytic = error(at);
+  at.level = Level::kResidual;
+  const double residual = error(at);
+  std::vector<SweepRow> rows;
+  at.level = Level::kStep;
+  at.converge = false;
+  for (int k = 4; k <= 22; k++) {
+    SweepRow row{std::pow(10, -0.5 * k), 0, 0, analytic, residual};
+    at.eps = row.eps;
+    for (bool centered : {false, true}) {
+      at.centered = centered;
+      (centered ? row.centered : row.forward) = error(at);
+    }
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+std::string WriteSweep(const std::string& folder, const std::string& state, const std::vector<SweepRow>& rows) {
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  const std::filesystem::path path = folder;
+  std::ofstream table(path / "sweep.csv");
+  table << "eps,forward,centered,analytic,residual\n";
+  for (const SweepRow& r : rows) {
+    table << fmt::format("{:.6e},{:.6e},{:.6e},{:.6e},{:.6e}\n", r.eps, r.forward, r.centered, r.analytic, r.residual);
+  }
+  table.close();
+  if (!table) throw Error(ErrorCode::kFile, "'" + (path / "sweep.csv").string() + "' cannot be written");
+  const Plot plot{"sweep.png", "sweep.csv", "largest error against the reference, " + state, "size of the nudge eps",
+                  "error relative to the block's largest entry", {1, 2, 3, 4},
+                  {"mjd_transitionFD, forward", "mjd_transitionFD, centred", "analytic", "residual difference"}, true};
+  std::string script = PlotScript({plot});
+  const std::size_t at = script.find("\nset output");
+  script.insert(at == std::string::npos ? 0 : at, "\nset logscale x\nset format x '1e%T'\n");
+  return RunGnuplot(path, script);
+}
+
+}  // namespace costate::cli

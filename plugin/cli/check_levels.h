@@ -1,0 +1,53 @@
+// What `costate check` says beyond one comparison: the levels side by side, the terms one by one, errors over step sizes.
+#ifndef COSTATE_PLUGIN_CLI_CHECK_LEVELS_H_
+#define COSTATE_PLUGIN_CLI_CHECK_LEVELS_H_
+
+#include <costate/derivative_check.h>
+
+#include <string>
+#include <vector>
+
+namespace costate::cli {
+
+/// One way to the derivative against the reference.
+struct LevelResult {
+  std::string name;       ///< "analytic", "residual difference", "step difference"
+  std::string refused;    ///< why it could not be had; "" otherwise
+  EntryComparison worst;  ///< of all blocks
+  std::string block;
+  int judged = 0, wrong = 0;
+  double seconds = 0;
+};
+
+/// Levels 1, 2 and 3 against the reference about the state of `data`.
+std::vector<LevelResult> CompareLevels(const mjModel* model, const mjData* data, const LinearizeOptions& options,
+                                       const ReferenceDerivative& reference, double tolerance);
+
+/// One term in closed form against its own differences; the rest of level 1 stays as it is.
+struct TermResult {
+  std::string term;       ///< "rne", "passive", …
+  EntryComparison worst;  ///< closed form and differences; error relative to the block's largest entry
+  std::string block;
+  bool agrees = true;     ///< within what differences are exact to
+};
+
+/// Switches the terms of level 1 to differences one by one. Inertial forces (rne) are what remains between all terms
+/// differenced and level 2. Empty, with the reason, where level 1 or 2 does not cover the state.
+std::vector<TermResult> CompareTerms(const mjModel* model, const mjData* data, bool sensors, std::string* reason);
+
+/// Largest error against the reference of differences of nudge eps, and of levels 1 and 2.
+struct SweepRow {
+  double eps = 0, forward = 0, centered = 0, analytic = 0, residual = 0;  ///< NaN: not to be had
+};
+
+/// mjd_transitionFD's differences, forward and centred, at nudges from 1e-2 to 1e-11, with the solver as the model sets it.
+std::vector<SweepRow> SweepSteps(const mjModel* model, const mjData* data, const LinearizeOptions& options,
+                                 const ReferenceDerivative& reference);
+
+/// Writes sweep.csv and sweep.png into a folder, which is made. @return "" or why there is no picture.
+/// @throws Error{kFile}.
+std::string WriteSweep(const std::string& folder, const std::string& state, const std::vector<SweepRow>& rows);
+
+}  // namespace costate::cli
+
+#endif  // COSTATE_PLUGIN_CLI_CHECK_LEVELS_H_

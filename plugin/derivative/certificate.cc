@@ -1,0 +1,249 @@
+// How far the point is from each switch of the step. Where a row switches: section 2 of README.md.
+#include <costate/certificate.h>
+#include <costate/model.h>
+#include <costate/state.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "core/engine_guard.h"
+#include "derivative/actuation.h"
+#include "derivative/check_point.h"
+#include "derivative/equilibrium.h"
+
+namespace costate {
+namespace {
+
+class Certifier {
+ public:
+  Certifier(const mjModel* model, mjData* data, const CertifyOptions& options) : m_(model), d_(data), options_(options) {}
+
+  void Run(Certificate* out) {
+    out_ = out;
+    y_.resize(d_->nefc);
+    if (d_->nefc > 0) {
+      mj_mulJacVec(m_, d_, y_.data(), d_->qacc);
+      mju_subFrom(y_.data(), d_->efc_aref, d_->nefc);
+    }
+    Rows();
+    Contacts();
+    Limits();
+    Forces();
+    Inputs();
+    NearGeoms();
+
+    // nearest first, unit by unit; what is within reach
+    std::stable_sort(out_->switches.begin(), out_->switches.end(),
+                     [](const Switch& a, const Switch& b) { return std::pair(a.unit, a.distance) < std::pair(b.unit, b.distance); });
+    for (const Switch& s : out_->switches) {
+      if (s.distance <= options_.reach) out_->label = Smoothness::kModeCrossing;
+    }
+  }
+
+ private:
+  void Add(std::string name, std::string state, std::string next, double distance, std::string unit, bool active) {
+    out_->switches.push_back({std::move(name), std::move(state), std::move(next), std::max(0.0, distance), std::move(unit), active});
+  }
+
+  std::string Name(const char* what, int type, int id) const { return std::string(what) + " of " + ElementName(m_, type, id); }
+  const char* Unit(int joint) const { return m_->jnt_type[joint] == mjJNT_SLIDE ? "m" : "rad"; }
+
+  // friction loss within its bound or at it; limits that are reached
+  void Rows() {
+    for (int i = 0; i < d_->nefc; i++) {
+      const int type = d_->efc_type[i], id = d_->efc_id[i], state = d_->efc_state[i];
+      const bool dof = type == mjCNSTR_FRICTION_DOF;
+      if (dof || type == mjCNSTR_FRICTION_TENDON) {
+        const std::string name = dof ? Name("friction loss", mjOBJ_JOINT, m_->dof_jntid[id]) : Name("friction loss", mjOBJ_TENDON, id);
+        const bool sticks = state == mjCNSTRSTATE_QUADRATIC;
+        const double loss = d_->efc_frictionloss[i], edge = loss * d_->efc_R[i];  // |y| where the force reaches the loss
+        Add(name, sticks ? "sticks" : "slides", "stick or slip", std::abs(std::abs(y_[i]) - edge),
+            dof ? (m_->jnt_type[m_->dof_jntid[id]] == mjJNT_SLIDE ? "m/s^2" : "rad/s^2") : "m/s^2", sticks);
+      } else if (type == mjCNSTR_LIMIT_JOINT || type == mjCNSTR_LIMIT_TENDON) {
+        const bool joint = type == mjCNSTR_LIMIT_JOINT, pushes = state == mjCNSTRSTATE_QUADRATIC;
+        const std::string name = joint ? Name("limit", mjOBJ_JOINT, id) : Name("limit", mjOBJ_TENDON, id);
+        const std::string unit = joint ? Unit(id) : "m";
+        Add(name, pushes ? "pushes" : "reached", "release", std::abs(y_[i]), unit + "/s^2", pushes);
+        Add(name, pushes ? "pushes" : "reached", "limit", std::abs(d_->efc_pos[i] - d_->efc_margin[i]), unit, pushes);
+        reached_.insert({type, id});
+      }
+    }
+  }
+
+  void Contacts() {
+    for (int c = 0; c < d_->ncon; c++) {
+      const mjContact& contact = d_->contact[c];
+      if (contact.efc_address < 0 || contact.geom[0] < 0 || contact.geom[1] < 0) continue;
+      touching_.insert({contact.geom[0], contact.geom[1]});
+      const std::string name = ContactName(contact.geom[0], contact.geom[1]);
+      const int row = contact.efc_address, dim = contact.dim;
+      const bool elliptic = d_->efc_type[row] == mjCNSTR_CONTACT_ELLIPTIC;
+      const bool pyramid = d_->efc_type[row] == mjCNSTR_CONTACT_PYRAMIDAL;
+      double onset = contact.includemargin - contact.dist, switching = 0;
+      std::string state = "apart", next = "release";
+      bool active = false;
+      if (elliptic) {
+        // zones of the cone in y: apart where N ≥ μ T, sticks where μ N + T ≤ 0, slides between
+        const double N = y_[row] * contact.mu;
+        double T = 0;
+        for (int k = 1; k < dim; k++) T += std::pow(y_[row + k] * contact.friction[k - 1], 2);
+        T = std::sqrt(T);
+        const double release = std::abs(N - contact.mu * T), slip = std::abs(contact.mu * N + T);
+        active = d_->efc_state[row] != mjCNSTRSTATE_SATISFIED;
+        state = !active ? "apart" : d_->efc_state[row] == mjCNSTRSTATE_QUADRATIC ? "sticks" : "slides";
+        switching = active ? std::min(release, slip) : release;
+        if (active && slip < release) next = "stick or slip";
+      } else {
+        // a pyramid's edge, or the normal alone, ends at y = 0
+        const int rows = pyramid ? 2 * (dim - 1) : 1;
+        int pushing = 0;
+        switching = mjMAXVAL;
+        for (int k = row; k < row + rows; k++) {
+          pushing += d_->efc_state[k] == mjCNSTRSTATE_QUADRATIC;
+          switching = std::min(switching, std::abs(y_[k]));
+        }
+        active = pushing > 0;
+        if (active) state = pushing == rows ? "sticks" : "slides";
+        if (active && pyramid) next = "stick or slip";
+        if (rows == 1 && active) state = "pushes";
+      }
+      Add(name, state, next, switching, "m/s^2", active);
+      Add(name, state, "onset", onset, "m", active);
+    }
+  }
+
+  std::string ContactName(int g1, int g2) const {
+    return "contact of " + ElementName(m_, mjOBJ_GEOM, g1) + " and " + ElementName(m_, mjOBJ_GEOM, g2);
+  }
+
+  // limits that are not reached
+  void Limits() {
+    if (m_->opt.disableflags & (mjDSBL_LIMIT | mjDSBL_CONSTRAINT)) return;
+    const auto inside = [&](const std::string& name, double x, const mjtNum* range, double margin, const char* unit) {
+      Add(name, "inside", "limit", std::min(x - range[0], range[1] - x) - margin, unit, false);
+    };
+    for (int j = 0; j < m_->njnt; j++) {
+      if (!m_->jnt_limited[j] || reached_.count({mjCNSTR_LIMIT_JOINT, j})) continue;
+      const std::string name = Name("limit", mjOBJ_JOINT, j);
+      const mjtNum* q = d_->qpos + m_->jnt_qposadr[j];
+      if (m_->jnt_type[j] == mjJNT_BALL) {
+        Vector3 turn;
+        mju_quat2Vel(turn.data(), q, 1);
+        Add(name, "inside", "limit", std::max(m_->jnt_range[2 * j], m_->jnt_range[2 * j + 1]) - turn.norm() - m_->jnt_margin[j],
+            "rad", false);
+      } else {
+        inside(name, *q, m_->jnt_range + 2 * j, m_->jnt_margin[j], Unit(j));
+      }
+    }
+    for (int t = 0; t < m_->ntendon; t++) {
+      if (!m_->tendon_limited[t] || reached_.count({mjCNSTR_LIMIT_TENDON, t})) continue;
+      inside(Name("limit", mjOBJ_TENDON, t), d_->ten_length[t], m_->tendon_range + 2 * t, m_->tendon_margin[t], "m");
+    }
+  }
+
+  // a value against the edges of its range
+  void Clamp(const std::string& name, double value, const mjtNum* range, const char* unit) {
+    const double edge = std::min(std::abs(value - range[0]), std::abs(range[1] - value));
+    const bool clamped = value < range[0] || value > range[1];
+    Add(name, clamped ? "clamped" : "inside", "clamp", edge, unit, clamped);
+  }
+
+  void Forces() {
+    if (m_->opt.disableflags & mjDSBL_ACTUATION) return;
+    for (int i = 0; i < m_->nactuator; i++) {
+      if (!m_->actuator_forcelimited[i]) continue;
+      for (int k = 0; k < m_->actuator_outnum[i]; k++) {
+        Saturation(Name("force", mjOBJ_ACTUATOR, i), d_->actuator_force[m_->actuator_outadr[i] + k], m_->actuator_forcerange + 2 * i);
+      }
+    }
+    for (int j = 0; j < m_->njnt; j++) {
+      if (!m_->jnt_actfrclimited[j]) continue;
+      Saturation(Name("actuator force", mjOBJ_JOINT, j), d_->qfrc_actuator[m_->jnt_dofadr[j]], m_->jnt_actfrcrange + 2 * j);
+    }
+  }
+
+  // the engine has clamped the force already: on the edge it is saturated, how far beyond is not kept
+  void Saturation(const std::string& name, double force, const mjtNum* range) {
+    if (force > range[0] && force < range[1]) Clamp(name, force, range, "N, Nm");
+    else out_->switches.push_back({name, "clamped", "clamp", mjMAXVAL, "N, Nm", true});
+  }
+
+  void Inputs() {
+    const std::vector<std::string> controls = ControlNames(m_);
+    const bool clamps = !(m_->opt.disableflags & mjDSBL_CLAMPCTRL);
+    for (int i = 0; i < m_->nu; i++) {
+      if (!m_->actuator_ctrllimited[i] || !clamps) continue;
+      Clamp(controls[i], d_->ctrl[i], m_->actuator_ctrlrange + 2 * i, "of ctrl");
+      if (out_->switches.back().distance == 0) out_->one_sided.push_back(controls[i]);
+    }
+    for (int i = 0; i < m_->nactuator; i++) {
+      if (!m_->actuator_actlimited[i]) continue;
+      for (int k = 0; k < m_->actuator_actnum[i]; k++) {
+        // act' against actrange: where the step's clamp is
+        const int act = m_->actuator_actadr[i] + k;
+        const std::string name = Name("activation", mjOBJ_ACTUATOR, i);
+        Clamp(name, d_->act[act] + ActivationStep(m_, i) * d_->act_dot[act], m_->actuator_actrange + 2 * i, "of act");
+        if (out_->switches.back().distance == 0) out_->one_sided.push_back(name);
+      }
+    }
+  }
+
+  // geoms about to touch: a collision pass with a margin
+  void NearGeoms() {
+    if ((m_->opt.disableflags & (mjDSBL_CONTACT | mjDSBL_CONSTRAINT)) || !(options_.proximity > 0)) return;
+    mjModel wide = *m_;
+    wide.opt.enableflags |= mjENBL_OVERRIDE;
+    wide.opt.o_margin = options_.proximity;
+    mj_collision(&wide, d_);
+    std::map<std::pair<int, int>, double> nearest;
+    for (int c = 0; c < d_->ncon; c++) {
+      const mjContact& contact = d_->contact[c];
+      const std::pair<int, int> pair{contact.geom[0], contact.geom[1]};
+      if (pair.first < 0 || pair.second < 0 || touching_.count(pair)) continue;
+      const auto [at, fresh] = nearest.insert({pair, contact.dist});
+      if (!fresh) at->second = std::min(at->second, static_cast<double>(contact.dist));
+    }
+    for (const auto& [pair, dist] : nearest) {
+      const double margin = m_->geom_margin[pair.first] + m_->geom_margin[pair.second];
+      Add(ContactName(pair.first, pair.second), "apart", "onset", dist - margin, "m", false);
+    }
+  }
+
+  using Vector3 = Eigen::Vector3d;
+  const mjModel* m_;
+  mjData* d_;
+  const CertifyOptions& options_;
+  Certificate* out_ = nullptr;
+  VectorXd y_;  // J a − aref
+  std::set<std::pair<int, int>> reached_, touching_;
+};
+
+}  // namespace
+
+const char* ToString(Smoothness label) { return label == Smoothness::kSmooth ? "smooth" : "mode-crossing"; }
+
+Certificate Certify(const mjModel* model, const mjData* data, const CertifyOptions& options) {
+  CheckDifferentiable(model);
+  CheckFiniteState(model, GetState(model, data));
+  CheckFiniteControl(model, Eigen::Map<const VectorXd>(data->ctrl, model->nu));
+  mjModel local = *model;
+  local.opt.disableflags |= mjDSBL_AUTORESET;
+  local.opt.enableflags &= ~mjENBL_SLEEP;
+  const DataPtr work = MakeData(model);
+  EngineGuard guard(work.get());
+  mj_copyState(model, data, work.get(), mjSTATE_INTEGRATION);
+  Certificate out;
+  Equilibrium point;
+  StepStatus status = StepStatus::kOk;
+  std::string reason;
+  point.Solve(&local, work.get(), &status, &reason);  // where it does not converge its last point is looked at
+  out.valid = status == StepStatus::kOk;
+  if (out.valid) Certifier(&local, work.get(), options).Run(&out);
+  guard.TakeWarnings();
+  return out;
+}
+
+}  // namespace costate

@@ -1,0 +1,105 @@
+#include <costate/certificate.h>
+#include <costate/derivative.h>
+#include <costate/model.h>
+
+#include <algorithm>
+
+#include "support/engine_test.h"
+
+namespace costate {
+namespace {
+
+using CertificateTest = support::EngineTest;
+
+const Switch* Find(const Certificate& certificate, const std::string& name, const std::string& next) {
+  for (const Switch& s : certificate.switches) {
+    if (s.name == name && s.next == next) return &s;
+  }
+  return nullptr;
+}
+
+// a slide with a limit and a clamped motor, a ball over the floor
+constexpr char kScene[] = R"(
+<mujoco><worldbody><geom name="floor" type="plane" size="1 1 .1"/>
+  <body pos="0 0 1"><joint name="slide" type="slide" axis="1 0 0" range="-.5 .5" limited="true" frictionloss=".3"/>
+    <geom size=".05" contype="0" conaffinity="0" mass="1"/></body>
+  <body pos="0 1 .1"><joint name="z" type="slide" axis="0 0 1"/><geom name="ball" size=".1"/></body></worldbody>
+  <actuator><motor name="push" joint="slide" ctrlrange="-1 1" ctrllimited="true" forcerange="-5 5" forcelimited="true"/></actuator>
+</mujoco>)";
+
+// every distance is that of the model's own numbers
+TEST_F(CertificateTest, DistancesAreThoseToLimitClampAndFloor) {
+  const ModelPtr model = LoadModelFromString(kScene);
+  const DataPtr data = MakeData(model.get());
+  data->qpos[0] = 0.4;
+  data->qpos[1] = 0.003;
+  data->ctrl[0] = 0.75;
+  const Certificate certificate = Certify(model.get(), data.get());
+  ASSERT_TRUE(certificate.valid);
+  EXPECT_EQ(certificate.label, Smoothness::kSmooth);
+  EXPECT_TRUE(certificate.one_sided.empty());
+  const Switch* limit = Find(certificate, "limit of slide", "limit");
+  ASSERT_NE(limit, nullptr);
+  EXPECT_NEAR(limit->distance, 0.1, 1e-12);
+  EXPECT_EQ(limit->unit, "m");
+  EXPECT_FALSE(limit->active);
+  const Switch* onset = Find(certificate, "contact of floor and ball", "onset");
+  ASSERT_NE(onset, nullptr);
+  EXPECT_NEAR(onset->distance, 0.003, 1e-12);
+  const Switch* clamp = Find(certificate, "ctrl[push]", "clamp");
+  ASSERT_NE(clamp, nullptr);
+  EXPECT_NEAR(clamp->distance, 0.25, 1e-12);
+  EXPECT_NEAR(Find(certificate, "force of push", "clamp")->distance, 4.25, 1e-12);
+  EXPECT_NE(Find(certificate, "friction loss of slide", "stick or slip"), nullptr);
+}
+
+// on a switch the point is mode-crossing; the derivative at a clamp's edge is one-sided and named
+TEST_F(CertificateTest, OnAClampItIsModeCrossingAndOneSided) {
+  const ModelPtr model = LoadModelFromString(kScene);
+  const DataPtr data = MakeData(model.get());
+  data->qpos[1] = 1;
+  data->ctrl[0] = 1;
+  Certificate certificate = Certify(model.get(), data.get());
+  EXPECT_EQ(certificate.label, Smoothness::kModeCrossing);
+  EXPECT_EQ(certificate.one_sided, std::vector<std::string>{"ctrl[push]"});
+
+  // touching exactly
+  data->ctrl[0] = 0;
+  data->qpos[1] = 0;
+  certificate = Certify(model.get(), data.get());
+  EXPECT_EQ(certificate.label, Smoothness::kModeCrossing);
+
+  // within a larger reach
+  data->qpos[1] = 0.003;
+  EXPECT_EQ(Certify(model.get(), data.get(), {.reach = 0.01}).label, Smoothness::kModeCrossing);
+}
+
+// the distance to release and to slip: a row switches where y crosses it, seen by pushing up to just before and just after
+TEST_F(CertificateTest, DistancesOfContactsAreWhereTheyRelease) {
+  const ModelPtr model = LoadModelFromString(R"(
+    <mujoco><worldbody><geom name="floor" type="plane" size="1 1 .1" condim="1"/>
+      <body pos="0 0 .099"><joint name="z" type="slide" axis="0 0 1"/><geom name="ball" size=".1" mass="2" condim="1"/></body>
+    </worldbody></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  const Certificate rest = Certify(model.get(), data.get());
+  const Switch* release = Find(rest, "contact of floor and ball", "release");
+  ASSERT_NE(release, nullptr);
+  EXPECT_TRUE(release->active);
+  EXPECT_EQ(release->state, "pushes");
+  EXPECT_EQ(Find(rest, "contact of floor and ball", "onset")->unit, "m");
+  EXPECT_NEAR(Find(rest, "contact of floor and ball", "onset")->distance, 1e-3, 1e-9);
+
+  // y = a − aref; free of the floor a = f/m − g, so an upward force of m (aref + g) ends the contact's force
+  const auto with_force = [&](double force) {
+    data->qfrc_applied[0] = force;
+    const Certificate certificate = Certify(model.get(), data.get());
+    return Find(certificate, "contact of floor and ball", "release")->active;
+  };
+  mj_forward(model.get(), data.get());
+  const double aref = data->efc_aref[0], edge = 2 * (aref + 9.81);
+  EXPECT_TRUE(with_force(edge - 1e-3));
+  EXPECT_FALSE(with_force(edge + 1e-3));
+}
+
+}  // namespace
+}  // namespace costate
