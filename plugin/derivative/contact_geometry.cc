@@ -63,7 +63,7 @@ ContactMatrix Assemble(const Frame& f, const ContactRate& rate, const Mat36& de)
 // how the collider's tangent turns with geom 2; a world axis does not
 Mat36 TangentRate(const Frame& f) {
   Mat36 de = Mat36::Zero();
-  if (f.from_collider) de.leftCols<3>() = PLANT("contact geometry: collider's tangent", -Skew(f.e));
+  if (f.from_collider) de.leftCols<3>() = -Skew(f.e);
   return de;
 }
 
@@ -75,14 +75,14 @@ ContactMatrix Rigid(const Frame& f) {
   G.block<3, 3>(4, 0).setIdentity();
   if (f.from_collider && f.length > kParallel) return G;
   Vec3 spin = -f.n;
-  if (f.length > kParallel) spin += f.n.dot(f.e) / f.length * f.t1;
+  if (f.length > kParallel) spin += PLANT("contact geometry: common turn", f.n.dot(f.e) / f.length * f.t1);
   G.block<3, 3>(4, 0) += f.n * spin.transpose();
   return G;
 }
 
 // (G6) on a plane the normal rests: dφ = n·r, dp = r − n dφ/2
 ContactMatrix OnPlane(const Frame& f, const Patch& patch, const Vec3& point) {
-  const Mat3 by_rotation = -Skew(patch.x - point) - patch.H * Skew(f.n);
+  const Mat3 by_rotation = PLANT("contact geometry: plane", -Skew(patch.x - point) - patch.H * Skew(f.n));
   const Eigen::RowVector3d dphi = f.n.transpose() * by_rotation;
   ContactMatrix G = ContactMatrix::Zero();
   G.block<1, 3>(0, 0) = dphi;
@@ -90,7 +90,8 @@ ContactMatrix OnPlane(const Frame& f, const Patch& patch, const Vec3& point) {
   G.block<3, 3>(1, 0) = by_rotation - f.n / 2 * dphi;
   G.block<3, 3>(1, 3) = Mat3::Identity() - f.n / 2 * f.n.transpose();
   if (f.from_collider && f.length > kParallel) {
-    G.block<3, 3>(4, 0) = f.n / f.length * f.e.cross(f.t2).transpose();
+    G.block<3, 3>(4, 0) =
+        PLANT("contact geometry: tangent on a plane", f.n / f.length * f.e.cross(f.t2).transpose());
   }
   return G;
 }

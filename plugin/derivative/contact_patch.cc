@@ -68,7 +68,7 @@ ContactRate ContactRate::Rigid(const Vec3& n) {
   ContactRate rate;
   rate.dphi.setZero();
   rate.dp << Mat3::Zero(), Mat3::Identity();
-  rate.dn << PLANT("contact geometry: rigid motion", -Skew(n)), Mat3::Zero();
+  rate.dn << -Skew(n), Mat3::Zero();
   return rate;
 }
 
@@ -87,7 +87,9 @@ bool MovePatches(const Patch& first, const Patch& second, const Vec3& n, double 
     const Vec3 t1 = n.unitOrthogonal(), t2 = n.cross(t1);
     const Vec3 Kt1 = K * t1, Kt2 = K * t2;
     const double a = t1.dot(Kt1), b = t1.dot(Kt2), c = t2.dot(Kt2), det = a * c - b * b;
-    if (!(std::abs(det) > kSingular * (a * a + c * c + b * b))) return false;
+    // centres that coincide leave the normal without direction: K is rounding then
+    const double size = first.H.norm() + second.H.norm() + std::abs(phi);
+    if (!(std::abs(det) > kSingular * (a * a + c * c + b * b) && std::abs(a) + std::abs(c) > kSingular * size)) return false;
     const Row6 r1 = t1.transpose() * rate, r2 = t2.transpose() * rate;
     dn.noalias() =
         PLANT("contact geometry: free normal", t1 * ((c * r1 - b * r2) / det) + t2 * ((a * r2 - b * r1) / det));

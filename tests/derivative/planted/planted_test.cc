@@ -62,6 +62,11 @@ std::vector<Scene> Scenes() {
          std::fill_n(m->geom_adhesion, m->ngeom, 2.0);
        }});
 
+  // the ends of two capsules in one point, where their contact has no direction of its own
+  add({"coincident", R"(<mujoco><default><geom type="capsule" size=".01"/><joint type="ball" damping=".005"/></default><worldbody>
+    <body><geom fromto="0 0 0 0 0 .1"/><body pos="0 0 .1"><geom fromto="0 0 0 0 .1 .1"/><joint/></body></body></worldbody></mujoco>)",
+       1, 0, 0, 0});
+
   // moments that move
   const std::string tendon = "stiffness='30' damping='0.4' springlength='0.1 0.3'";
   for (unsigned seed : {1u, 2u}) {
