@@ -20,7 +20,7 @@ std::vector<std::string> CertificateLines(const Certificate& certificate) {
       active += fmt::format("{}{} ({})", active.empty() ? "" : ", ", s.name, s.state);
     }
     if (s.unit != unit && s.distance < mjMAXVAL) {
-      nearest += fmt::format("{}{:.3g} {}: {} of {}", nearest.empty() ? "" : "; ", s.distance, s.unit, s.next, s.name);
+      nearest += fmt::format("{}{:.3g} {} ({}, {})", nearest.empty() ? "" : "; ", s.distance, s.unit, s.name, s.next);
       unit = s.unit;
     }
   }

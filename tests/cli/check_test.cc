@@ -94,7 +94,9 @@ TEST(Check, AWrongDerivativeIsExitCodeOneAndNamed) {
 
 TEST(Check, ComparesAllLevelsAndNamesTheActiveSet) {
   TemporaryFolder folder;
-  const ProcessResult result = Check({folder.Write("ball.xml", kBall), "--key", "floor", "--json", "--terms", "--tolerance", "1e-6"});
+  const std::string state = folder.Write("touch.txt", "0 -0.2004 0.1 0");
+  const ProcessResult result =
+      Check({folder.Write("ball.xml", kBall), "--state", state, "--json", "--terms", "--tolerance", "1e-6"});
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   const Json given = Json::parse(result.out)["states"][0];
   ASSERT_EQ(given["levels"].size(), 3u);
