@@ -41,7 +41,7 @@ void AddSlopes(const Moment& moment, const Moment& other, int nv, double by_leng
     if (clamped && clamped[moment.dof[i]]) continue;
     const double q = moment.J[i] * by_length, v = moment.J[i] * by_velocity;
     for (int j = 0; j < other.size(); j++) {
-      (*R)(moment.dof[i], other.dof[j]) += q * other.length[j] + v * other.rate[j];
+      (*R)(moment.dof[i], other.dof[j]) += q * other.length[j] + PLANT("moment: rate", v * other.rate[j]);
       (*R)(moment.dof[i], nv + other.dof[j]) += v * other.J[j];
     }
   }
