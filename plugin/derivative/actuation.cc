@@ -322,7 +322,9 @@ void Actuation::NoDamping(int i) {
 
 // (A5) a tendon's limit scales all forces on it to F_i limit / ΣF, then each is clamped to its own range
 void Actuation::LimitForces(const mjModel* m) {
-  std::vector<double> total(m->ntendon, 0), pull(m->ntendon, 0);
+  std::vector<double>&total = tendon_total_, &pull = tendon_pull_;
+  total.assign(m->ntendon, 0);
+  pull.assign(m->ntendon, 0);
   const auto tendon = [&](int i) { return m->actuator_trntype[i] == mjTRN_TENDON ? m->actuator_trnid[2 * i] : -1; };
   for (int i = 0; i < m->nactuator; i++) {
     if (tendon(i) >= 0) total[tendon(i)] += force_[i];

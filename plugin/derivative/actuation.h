@@ -85,6 +85,7 @@ class Actuation {
   std::vector<ActuatorSlope> slopes_;
   std::vector<ServoSlope> servos_;
   std::vector<double> force_, row_scale_;  // force before limits; scale of its row where a tendon's limit shares it out
+  std::vector<double> tendon_total_, tendon_pull_;
   std::vector<Moment> own_;
   std::vector<ActuatorMoment> moment_;
   std::vector<char> clamped_;

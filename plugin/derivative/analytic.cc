@@ -37,7 +37,12 @@ AnalyticBackend::AnalyticBackend(const mjModel* model, bool strict, const TermSw
 bool AnalyticBackend::Linearize(const mjModel* m, mjData* d, bool sensors, StepDerivative* out, std::string* missing) {
   if (!Acceleration(m, d, true, out, missing)) return false;
   if (out->status != StepStatus::kOk) return true;
-  if (sensors && !Sensors(m, d, out, missing)) return false;
+  if (!sensors) {
+    out->C.resize(0, 0);
+    out->D.resize(0, 0);
+  } else if (!Sensors(m, d, out, missing)) {
+    return false;
+  }
   return m->opt.integrator == mjINT_RK4 ? RungeKutta(m, d, out, missing) : Step(m, d, out, missing);
 }
 
@@ -59,8 +64,6 @@ bool AnalyticBackend::Acceleration(const mjModel* m, mjData* d, bool columns, St
   if (!missing->empty()) return false;
   out->coverage.terms.clear();
   out->status = StepStatus::kOk;
-  out->C.resize(0, 0);
-  out->D.resize(0, 0);
   if (!point_.Forward(m, d, &out->status, missing)) return out->status != StepStatus::kOk;
   for (int k = 0; k < kPolish; k++) {
     if (!terms()) return false;

@@ -10,24 +10,10 @@
 #include <string>
 #include <thread>
 
+#include "derivative/allocations.h"
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
 #include "support/random_state.h"
-
-// counts this thread's allocations in every library of the process
-namespace {
-thread_local long allocations = 0;
-}
-extern "C" {
-void* __libc_malloc(std::size_t size);
-void* __libc_calloc(std::size_t n, std::size_t size);
-void* __libc_realloc(void* memory, std::size_t size);
-void* __libc_memalign(std::size_t alignment, std::size_t size);
-void* malloc(std::size_t size) { return ++allocations, __libc_malloc(size); }
-void* calloc(std::size_t n, std::size_t size) { return ++allocations, __libc_calloc(n, size); }
-void* realloc(void* memory, std::size_t size) { return ++allocations, __libc_realloc(memory, size); }
-void* aligned_alloc(std::size_t alignment, std::size_t size) { return ++allocations, __libc_memalign(alignment, size); }
-}
 
 namespace costate {
 namespace {
@@ -247,11 +233,11 @@ TEST_F(LinearizeTest, CallsAfterTheFirstAllocateNothing) {
       StepDerivative out, last;
       linearizer.Linearize(x1, u1, &out);
       linearizer.LinearizeSensors(x1, &last);
-      const long before = allocations;
+      const long before = Allocations();
       linearizer.Linearize(x2, u2, &out);
       linearizer.Linearize(x1, u1, &out);
       linearizer.LinearizeSensors(x2, &last);
-      EXPECT_EQ(allocations - before, 0) << option << " substeps " << substeps;
+      EXPECT_EQ(Allocations() - before, 0) << option << " substeps " << substeps;
     }
   }
 }

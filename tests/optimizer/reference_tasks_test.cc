@@ -241,7 +241,7 @@ TEST_P(ModelFile, CompilesWithoutWarningsWithRangesCamerasAndATask) {
 
   int tasks = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
-    if (entry.path().filename() == GetParam() + ".xml") continue;
+    if (entry.path().extension() != ".xml" || entry.path().filename() == GetParam() + ".xml") continue;
     const Task task = LoadTask(entry.path());
     EXPECT_TRUE(task.warnings.empty()) << task.warnings[0];
     ++tasks;
