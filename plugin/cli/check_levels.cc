@@ -178,7 +178,11 @@ std::string WriteSweep(const std::string& folder, const std::string& state, cons
   std::string script = PlotScript({plot});
   const std::size_t at = script.find("\nset output");
   script.insert(at == std::string::npos ? 0 : at, "\nset logscale x\nset format x '1e%T'\n");
-  return RunGnuplot(path, script);
+  std::ofstream drawing(path / "sweep.gnuplot");
+  drawing << script;
+  drawing.close();
+  if (!drawing) throw Error(ErrorCode::kFile, "'" + (path / "sweep.gnuplot").string() + "' cannot be written");
+  return RunGnuplot(path, "sweep.gnuplot");
 }
 
 }  // namespace costate::cli

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -129,6 +130,9 @@ TEST(Check, SweepsStepSizesIntoAFolder) {
   int rows = 0;
   while (std::getline(table, line)) ++rows;
   EXPECT_EQ(rows, 19);
+  if (std::system("command -v gnuplot > /dev/null") == 0) {
+    EXPECT_TRUE(std::ifstream(folder.File("sweep/given/sweep.png")).good()) << result.err;
+  }
 }
 
 TEST(Check, StartsFromAKeyframeAFileOrLater) {
