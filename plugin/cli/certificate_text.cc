@@ -2,10 +2,12 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 namespace costate::cli {
 namespace {
 
-constexpr int kShown = 8;  // of the active set
+constexpr int kShown = 8;  // names of a list
 
 }  // namespace
 
@@ -27,7 +29,11 @@ std::vector<std::string> CertificateLines(const Certificate& certificate) {
   if (count > kShown) active += fmt::format(", … {} more", count - kShown);
   lines.push_back(fmt::format("{}; {} active{}{}", ToString(certificate.label), count, count > 0 ? ": " : "", active));
   if (!nearest.empty()) lines.push_back("nearest switches: " + nearest);
-  for (const std::string& name : certificate.one_sided) lines.push_back(name + " is on the edge of its range: the slope inside");
+  std::string edges;
+  const int sides = static_cast<int>(certificate.one_sided.size());
+  for (int i = 0; i < std::min(sides, kShown); ++i) edges += (i > 0 ? ", " : "") + certificate.one_sided[i];
+  if (sides > kShown) edges += fmt::format(", … {} more", sides - kShown);
+  if (sides > 0) lines.push_back("on the edge of the range, slope inside: " + edges);
   return lines;
 }
 
