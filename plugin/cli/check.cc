@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -15,6 +16,7 @@
 #include "cli/commands.h"
 #include "cli/model_facts.h"
 #include "cli/terminal.h"
+#include "core/new_file.h"
 
 namespace costate::cli {
 namespace {
@@ -52,7 +54,7 @@ struct CheckOptions {
   CheckStateOptions state;
   LinearizeOptions derivative;
   double tolerance = 1e-4;
-  bool json = false, terms = false;
+  bool json = false, terms = false, force = false;
   std::string sweep;  // folder; "": none
 };
 
@@ -77,7 +79,11 @@ void Sweep(const mjModel* model, const CheckState& state, const ReferenceDerivat
   std::string name = state.name;
   for (char& c : name) c = c == ' ' ? '_' : c;
   const std::string folder = options.sweep + "/" + name;
-  const std::string missing = WriteSweep(folder, state.name, SweepSteps(model, state.data.get(), options.derivative, reference));
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  CheckWritable(folder + "/sweep.csv", options.force);
+  const std::vector<SweepRow> rows = SweepSteps(model, state.data.get(), options.derivative, reference);
+  const std::string missing = WriteSweep(folder, state.name, rows, options.force);
   if (!missing.empty()) PrintWarnings({folder + "/sweep.csv has no picture: " + missing});
 }
 
@@ -359,6 +365,7 @@ void AddCheckCommand(CLI::App& app, int* exit_code) {
   command->add_flag("--terms", options->terms, "closed forms against their own differences, term by term");
   command->add_option("--eps-sweep", options->sweep, "error over step size into this folder, as CSV and PNG")
       ->option_text("FOLDER");
+  command->add_flag("--force", options->force, "replace an earlier sweep in that folder");
   command->add_flag("--json", options->json, "print JSON instead of tables");
   command->callback([options, exit_code] { *exit_code = RunCheck(*options); });
 }

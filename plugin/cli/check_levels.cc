@@ -1,14 +1,14 @@
 #include "cli/check_levels.h"
 
-#include <fmt/os.h>
+#include <fmt/core.h>
 
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 
 #include "core/engine_guard.h"
+#include "core/new_file.h"
 #include "derivative/analytic.h"
 #include "rollout/plot.h"
 
@@ -161,27 +161,20 @@ std::vector<SweepRow> SweepSteps(const mjModel* model, const mjData* data, const
   return rows;
 }
 
-std::string WriteSweep(const std::string& folder, const std::string& state, const std::vector<SweepRow>& rows) {
-  std::error_code failed;
-  std::filesystem::create_directories(folder, failed);
+std::string WriteSweep(const std::string& folder, const std::string& state, const std::vector<SweepRow>& rows, bool force) {
   const std::filesystem::path path = folder;
-  std::ofstream table(path / "sweep.csv");
-  table << "eps,forward,centered,analytic,residual\n";
+  std::string table = "eps,forward,centered,analytic,residual\n";
   for (const SweepRow& r : rows) {
-    table << fmt::format("{:.6e},{:.6e},{:.6e},{:.6e},{:.6e}\n", r.eps, r.forward, r.centered, r.analytic, r.residual);
+    table += fmt::format("{:.6e},{:.6e},{:.6e},{:.6e},{:.6e}\n", r.eps, r.forward, r.centered, r.analytic, r.residual);
   }
-  table.close();
-  if (!table) throw Error(ErrorCode::kFile, "'" + (path / "sweep.csv").string() + "' cannot be written");
   const Plot plot{"sweep.png", "sweep.csv", "largest error against the reference, " + state, "size of the nudge eps",
                   "error relative to the block's largest entry", {1, 2, 3, 4},
                   {"mjd_transitionFD, forward", "mjd_transitionFD, centred", "analytic", "residual difference"}, true};
   std::string script = PlotScript({plot});
   const std::size_t at = script.find("\nset output");
   script.insert(at == std::string::npos ? 0 : at, "\nset logscale x\nset format x '1e%T'\n");
-  std::ofstream drawing(path / "sweep.gnuplot");
-  drawing << script;
-  drawing.close();
-  if (!drawing) throw Error(ErrorCode::kFile, "'" + (path / "sweep.gnuplot").string() + "' cannot be written");
+  WriteNewFile(path / "sweep.csv", table, force);
+  WriteNewFile(path / "sweep.gnuplot", script, force);
   return RunGnuplot(path, "sweep.gnuplot");
 }
 

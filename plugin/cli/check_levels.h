@@ -44,9 +44,9 @@ struct SweepRow {
 std::vector<SweepRow> SweepSteps(const mjModel* model, const mjData* data, const LinearizeOptions& options,
                                  const ReferenceDerivative& reference);
 
-/// Writes sweep.csv and sweep.png into a folder, which is made. @return "" or why there is no picture.
-/// @throws Error{kFile}.
-std::string WriteSweep(const std::string& folder, const std::string& state, const std::vector<SweepRow>& rows);
+/// Writes sweep.csv and sweep.png into an existing folder. @return "" or why there is no picture.
+/// @param force  replace what lies there.  @throws Error{kFile}.
+std::string WriteSweep(const std::string& folder, const std::string& state, const std::vector<SweepRow>& rows, bool force);
 
 }  // namespace costate::cli
 

@@ -6,14 +6,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
-#include <fstream>
 #include <functional>
 #include <limits>
 #include <memory>
 
 #include "cli/commands.h"
 #include "cli/loss_check.h"
+#include "core/new_file.h"
 
 namespace costate::cli {
 namespace {
@@ -23,6 +22,7 @@ struct GradientArguments {
   double memory = 0;  // [MiB]
   int entries = 12, window = 0;
   double clip = 0;
+  bool force = false;
 };
 
 constexpr int kRepeats = 3;
@@ -60,28 +60,24 @@ void PrintCheck(const std::vector<LossCheckEntry>& entries, bool* agrees) {
 }
 
 // one row a knot: gradient by the controls, costate, growth
-void WriteCsv(const std::string& file, const Task& task, const RolloutGradient& g) {
-  const std::string part = file + ".part";
-  std::ofstream out(part);
-  out << "knot,time (s)";
-  for (const std::string& name : ControlNames(task.model.get())) out << ",d loss / d " << name;
-  out << ",costate norm,growth\n";
+std::string Table(const Task& task, const RolloutGradient& g) {
+  std::string text = "knot,time (s)";
+  for (const std::string& name : ControlNames(task.model.get())) text += ",d loss / d " + name;
+  text += ",costate norm,growth\n";
   const double dt = task.substeps * task.model->opt.timestep;
   for (int t = 0; t <= task.N; t++) {
-    out << t << fmt::format(",{:.17g}", t * dt);
-    for (int i = 0; i < g.U.rows(); i++) out << (t < task.N ? fmt::format(",{:.17g}", g.U(i, t)) : ",");
-    out << fmt::format(",{:.17g},", g.health.costate[t]) << (t < task.N ? fmt::format("{:.17g}", g.health.growth[t]) : "") << "\n";
+    const bool last = t == task.N;
+    text += fmt::format("{},{:.17g}", t, t * dt);
+    for (int i = 0; i < g.U.rows(); i++) text += last ? "," : fmt::format(",{:.17g}", g.U(i, t));
+    text += fmt::format(",{:.17g},{}\n", g.health.costate[t], last ? "" : fmt::format("{:.17g}", g.health.growth[t]));
   }
-  out.close();
-  if (!out || std::rename(part.c_str(), file.c_str()) != 0) {
-    std::remove(part.c_str());
-    throw Error(ErrorCode::kFile, "cannot write '" + file + "'");
-  }
+  return text;
 }
 
 int RunGradient(const GradientArguments& arguments) {
   const Task task = LoadTask(arguments.file);
   PrintWarnings(task.warnings);
+  if (!arguments.csv.empty()) CheckWritable(arguments.csv, arguments.force);
   const mjModel* model = task.model.get();
   AdjointOptions options;
   options.memory = static_cast<std::size_t>(arguments.memory * (1 << 20));
@@ -134,7 +130,7 @@ int RunGradient(const GradientArguments& arguments) {
   if (arguments.entries > 0 && whole) PrintCheck(CheckLossGradient(task, g, arguments.entries), &agrees);
   if (!whole) fmt::print("check         none: what was clipped or truncated is not the gradient\n");
   if (!arguments.csv.empty()) {
-    WriteCsv(arguments.csv, task, g);
+    WriteNewFile(arguments.csv, Table(task, g), arguments.force);
     fmt::print("table         {}\n", arguments.csv);
   }
   return agrees ? kExitOk : kExitNo;
@@ -161,6 +157,7 @@ Exit code: 0 agrees; 1 disagrees, or there is no gradient; 2 bad input.)");
       ->check(CLI::NonNegativeNumber);
   command->add_option("--clip", arguments->clip, "shorten a costate that is longer than this")->check(CLI::NonNegativeNumber);
   command->add_option("--csv", arguments->csv, "write the gradient, the costate's norm and growth, one row a knot");
+  command->add_flag("--force", arguments->force, "replace an existing table");
   command->callback([arguments, exit_code] { *exit_code = RunGradient(*arguments); });
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "cli/commands.h"
+#include "core/new_file.h"
 #ifdef COSTATE_HAVE_VIEWER
 #include "viewer/offscreen.h"
 #include "viewer/viewer.h"
@@ -158,7 +159,7 @@ int View(const ViewArguments& arguments) {
   picture.ghost = !arguments.no_ghost;
   picture.contact_points = picture.contact_forces = arguments.contacts;
   for (const std::string& file : {arguments.png, arguments.film}) {
-    if (!file.empty()) viewer::CheckWritable(file, arguments.force);
+    if (!file.empty()) CheckWritable(file, arguments.force);
   }
   Shown shown = Load(arguments);
   viewer::ViewSource& source = shown.source;

@@ -49,9 +49,9 @@ class AnalyticBackend final : public Backend {
   bool LinearizeInverse(const mjModel* model, mjData* data, ConstVectorRef qacc, InverseDerivative* out,
                         std::string* missing) override;
 
-  /// A and B alone. @pre `data` is after mj_forward about the point, with a converged acceleration.
+  /// A and B alone, of a single-stage integrator. @pre `data` is after mj_forward about the point, with a converged acceleration.
   bool LinearizeAfterForward(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
-  /// Vjp of a single-stage integrator, likewise.
+  /// Vjp, likewise.
   bool VjpAfterForward(const mjModel* model, mjData* data, ConstVectorRef lambda, StepVjp* out, std::string* missing);
 
  private:
@@ -87,6 +87,8 @@ class AnalyticBackend final : public Backend {
   void PullAcceleration(const mjModel* model, const mjData* data, double* y, double* z, double* pulled);
   void PullActivation(const mjModel* model, const double* next, const double* rate, double* pulled) const;
   void PullForces(const mjModel* model, const mjData* data, StepVjp* out) const;
+  bool PullPoint(const mjModel* model, mjData* data, ConstVectorRef lambda, bool forces, StepVjp* out,
+                 std::string* missing);
   void PullStep(const mjModel* model, const mjData* data, ConstVectorRef lambda, StepVjp* out);
   void PushAcceleration(const mjModel* model, const mjData* data, const double* dx, double* da, double* e);
   void PushActivation(const mjModel* model, const double* dx, double* next, double* rate) const;

@@ -55,20 +55,20 @@ bool AnalyticBackend::DifferenceRest(const mjModel* m, mjData* d, std::string* m
 
 bool AnalyticBackend::VjpAfterForward(const mjModel* m, mjData* d, ConstVectorRef lambda, StepVjp* out,
                                       std::string* missing) {
+  out->status = StepStatus::kOk;
   if (!Factors(m, d, &report_, missing) || !DifferenceRest(m, d, missing)) return false;
-  const int ndx = static_cast<int>(2 * m->nv + m->na);
-  out->qfrc.resize(0);
-  pulled_.setZero(ndx + m->nu);
-  PullStep(m, d, lambda, out);
-  out->x = pulled_.head(ndx);
-  out->u = pulled_.tail(m->nu);
-  return true;
+  return PullPoint(m, d, lambda, false, out, missing);
 }
 
 bool AnalyticBackend::Vjp(const mjModel* m, mjData* d, ConstVectorRef lambda, bool forces, StepVjp* out,
                           std::string* missing) {
   if (!PreparePoint(m, d, &out->status, &out->coverage, missing)) return false;
-  if (out->status != StepStatus::kOk) return true;
+  return out->status != StepStatus::kOk || PullPoint(m, d, lambda, forces, out, missing);
+}
+
+// one step, or under RK4 its stages
+bool AnalyticBackend::PullPoint(const mjModel* m, mjData* d, ConstVectorRef lambda, bool forces, StepVjp* out,
+                                std::string* missing) {
   const int ndx = static_cast<int>(2 * m->nv + m->na);
   out->qfrc.setZero(forces ? m->nv : 0);
   out->xfrc.setZero(forces ? 6 * m->nbody : 0);

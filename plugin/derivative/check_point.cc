@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "core/check.h"
+
 namespace costate {
 namespace {
 
@@ -25,5 +27,12 @@ void CheckDifferentiable(const mjModel* model) {
 
 void CheckFiniteState(const mjModel* model, ConstVectorRef x) { CheckFinite(model, "x", x, StateNames); }
 void CheckFiniteControl(const mjModel* model, ConstVectorRef u) { CheckFinite(model, "u", u, ControlNames); }
+
+void CheckPoint(const mjModel* model, const Dims& dims, ConstVectorRef x, ConstVectorRef u) {
+  CheckSize(model, "x", x.size(), "nx", dims.nx);
+  CheckSize(model, "u", u.size(), "nu", dims.nu);
+  CheckFiniteState(model, x);
+  CheckFiniteControl(model, u);
+}
 
 }  // namespace costate

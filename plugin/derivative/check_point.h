@@ -13,6 +13,9 @@ void CheckDifferentiable(const mjModel* model);
 void CheckFiniteState(const mjModel* model, ConstVectorRef x);
 void CheckFiniteControl(const mjModel* model, ConstVectorRef u);
 
+/// Sizes and numbers of a point to linearize about. @throws Error{kDimensionMismatch, kInvalidArgument}.
+void CheckPoint(const mjModel* model, const Dims& dims, ConstVectorRef x, ConstVectorRef u);
+
 }  // namespace costate
 
 #endif  // COSTATE_DERIVATIVE_CHECK_POINT_H_

@@ -84,17 +84,18 @@ void Linearizer::Impl::Advance() {
 
 void Linearizer::Impl::LinearizeInterval(StepDerivative* out) {
   LinearizeOnce(options.sensors, out);
-  if (whole_interval) return;
+  if (whole_interval || out->status != StepStatus::kOk) return;
 
   // A ← A_k A, B ← A_k B + B_k; sensors are those of the first substep
-  for (int k = 1; k < options.substeps && out->status == StepStatus::kOk; ++k) {
+  for (int k = 1; k < options.substeps; ++k) {
     Advance();
     LinearizeOnce(false, &substep);
+    out->status = substep.status;
+    if (out->status != StepStatus::kOk) return;
     SetProduct(substep.A, out->A, &A, &packed);
     SetProduct(substep.A, out->B, &B, &packed);
     out->A.swap(A);
     out->B = B + substep.B;
-    out->status = substep.status;
     if (substep.coverage.Worst() > out->coverage.Worst()) out->coverage = substep.coverage;
   }
 }
@@ -123,10 +124,7 @@ void Linearizer::SetMovingContext(ConstVectorRef moving) {
 
 void Linearizer::Linearize(ConstVectorRef x, ConstVectorRef u, StepDerivative* out) {
   Impl& s = *impl_;
-  CheckSize(s.model, "x", x.size(), "nx", s.dims.nx);
-  CheckSize(s.model, "u", u.size(), "nu", s.dims.nu);
-  CheckFiniteState(s.model, x);
-  CheckFiniteControl(s.model, u);
+  CheckPoint(s.model, s.dims, x, u);
   s.Guarded(out, [&] {
     s.Load(x, u);
     s.LinearizeInterval(out);

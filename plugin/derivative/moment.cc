@@ -124,15 +124,11 @@ void MomentBuilder::Add(const mjModel* m, const mjData* d, const MomentElement& 
     Collect(m, bodies, 3);
   }
 
-  // motion A of the points in the frame, rotation of the frame, and c = Σ A × F
-  struct Column {
-    Vec6 A, HA;
-    Vec3 rot, frame, c;
-  };
-  std::vector<Column> columns;
-  columns.reserve(active_.size());
+  // c = Σ A × F
+  std::vector<PointColumn>& columns = point_columns_;
+  columns.clear();
   for (int i : active_) {
-    Column column;
+    PointColumn column;
     column.A.setZero();
     column.c.setZero();
     const int slot = Slot(i);
@@ -152,10 +148,10 @@ void MomentBuilder::Add(const mjModel* m, const mjData* d, const MomentElement& 
 
   // (T2) A_iᵀ H A_j − ω_gi·c_j − ω_gj·c_i, and the later of the two turns with the earlier
   for (std::size_t a = 0; a < active_.size(); a++) {
-    const Column& i = columns[a];
+    const PointColumn& i = columns[a];
     const int slot = Slot(active_[a]);
     for (std::size_t b = 0; b < active_.size(); b++) {
-      const Column& j = columns[b];
+      const PointColumn& j = columns[b];
       const int order = Order(active_[a], active_[b]);
       double value = PLANT("moment: element", i.A.dot(j.HA) - i.frame.dot(j.c) - j.frame.dot(i.c));
       if (order) value += PLANT("moment: turning axes", order > 0 ? j.rot.dot(i.c) : i.rot.dot(j.c));
@@ -173,16 +169,12 @@ void MomentBuilder::Add(const mjModel* m, const mjData* d, const MomentWrench& w
     for (int i = LastDofOf(m, w.body); i >= 0; i = m->dof_parentid[i]) mask_[i] = 1, active_.push_back(i);
   }
   const int frame_bit = w.frame == w.body ? 1 : 2;
-  struct Column {
-    Vec3 rot, lin, frame, c;
-    double sign;
-  };
-  std::vector<Column> columns;
-  columns.reserve(active_.size());
+  std::vector<WrenchColumn>& columns = wrench_columns_;
+  columns.clear();
   for (int i : active_) {
     const bool first = mask_[i] & 1;
     const Axis axis = AxisAt(m, d, i, first ? w.point : w.other_point);
-    Column column;
+    WrenchColumn column;
     column.sign = first ? 1 : -1;
     column.rot = axis.rot;
     column.lin = axis.lin;
@@ -194,10 +186,10 @@ void MomentBuilder::Add(const mjModel* m, const mjData* d, const MomentWrench& w
 
   // (T3) the wrench turns with its frame; a force's point moves with both dofs, a torque feels only earlier ones
   for (std::size_t a = 0; a < active_.size(); a++) {
-    const Column& i = columns[a];
+    const WrenchColumn& i = columns[a];
     const int slot = Slot(active_[a]);
     for (std::size_t b = 0; b < active_.size(); b++) {
-      const Column& j = columns[b];
+      const WrenchColumn& j = columns[b];
       const int order = Order(active_[a], active_[b]);
       double value =
           PLANT("moment: wrench", i.sign * (j.frame.cross(w.force).dot(i.lin) + j.frame.cross(w.torque).dot(i.rot)));

@@ -75,6 +75,18 @@ class MomentBuilder {
     double value;
   };
   std::vector<Entry> entries_;
+
+  // how one active dof moves an element's points and frame, or a wrench's
+  struct PointColumn {
+    Vec6 A, HA;  // motion of the points in the frame, and its product with H
+    Vec3 rot, frame, c;
+  };
+  struct WrenchColumn {
+    Vec3 rot, lin, frame, c;
+    double sign;
+  };
+  std::vector<PointColumn> point_columns_;
+  std::vector<WrenchColumn> wrench_columns_;
 };
 
 /// Last dof that moves a body; -1: static.

@@ -84,11 +84,8 @@ void Linearizer::Impl::JvpInterval(ConstMatrixRef direction, ConstMatrixRef du, 
 
 void Linearizer::Vjp(ConstVectorRef x, ConstVectorRef u, ConstVectorRef lambda, StepVjp* out, bool forces) {
   Impl& s = *impl_;
-  CheckSize(s.model, "x", x.size(), "nx", s.dims.nx);
-  CheckSize(s.model, "u", u.size(), "nu", s.dims.nu);
+  CheckPoint(s.model, s.dims, x, u);
   CheckSize(s.model, "lambda", lambda.size(), "ndx", s.dims.ndx);
-  CheckFiniteState(s.model, x);
-  CheckFiniteControl(s.model, u);
   if (!lambda.allFinite()) throw Error(ErrorCode::kInvalidArgument, "lambda is not finite");
   s.Guarded(out, [&] {
     s.Load(x, u);
@@ -98,13 +95,10 @@ void Linearizer::Vjp(ConstVectorRef x, ConstVectorRef u, ConstVectorRef lambda, 
 
 void Linearizer::Jvp(ConstVectorRef x, ConstVectorRef u, ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out) {
   Impl& s = *impl_;
-  CheckSize(s.model, "x", x.size(), "nx", s.dims.nx);
-  CheckSize(s.model, "u", u.size(), "nu", s.dims.nu);
+  CheckPoint(s.model, s.dims, x, u);
   CheckSize(s.model, "dx", dx.rows(), "ndx", s.dims.ndx);
   CheckSize(s.model, "du", du.rows(), "nu", s.dims.nu);
   CheckSize(s.model, "du's columns", du.cols(), "dx's columns", static_cast<int>(dx.cols()));
-  CheckFiniteState(s.model, x);
-  CheckFiniteControl(s.model, u);
   if (!dx.allFinite() || !du.allFinite()) throw Error(ErrorCode::kInvalidArgument, "dx or du is not finite");
   s.Guarded(out, [&] {
     s.Load(x, u);
@@ -114,10 +108,7 @@ void Linearizer::Jvp(ConstVectorRef x, ConstVectorRef u, ConstMatrixRef dx, Cons
 
 void Linearizer::LinearizeAcceleration(ConstVectorRef x, ConstVectorRef u, AccelerationDerivative* out) {
   Impl& s = *impl_;
-  CheckSize(s.model, "x", x.size(), "nx", s.dims.nx);
-  CheckSize(s.model, "u", u.size(), "nu", s.dims.nu);
-  CheckFiniteState(s.model, x);
-  CheckFiniteControl(s.model, u);
+  CheckPoint(s.model, s.dims, x, u);
   s.Guarded(out, [&] {
     s.Load(x, u);
     s.FirstThatCovers(out, [&](Backend* backend, std::string* missing) {
@@ -128,11 +119,8 @@ void Linearizer::LinearizeAcceleration(ConstVectorRef x, ConstVectorRef u, Accel
 
 void Linearizer::LinearizeInverse(ConstVectorRef x, ConstVectorRef u, ConstVectorRef qacc, InverseDerivative* out) {
   Impl& s = *impl_;
-  CheckSize(s.model, "x", x.size(), "nx", s.dims.nx);
-  CheckSize(s.model, "u", u.size(), "nu", s.dims.nu);
+  CheckPoint(s.model, s.dims, x, u);
   CheckSize(s.model, "qacc", qacc.size(), "nv", s.dims.nv);
-  CheckFiniteState(s.model, x);
-  CheckFiniteControl(s.model, u);
   if (!qacc.allFinite()) throw Error(ErrorCode::kInvalidArgument, "qacc is not finite");
   s.Guarded(out, [&] {
     s.Load(x, u);

@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "core/engine_guard.h"
 #include "derivative/check_point.h"
+#include "rollout/check_trajectory.h"
 #include "rollout/checkpoint.h"
 #include "rollout/gradient_health.h"
 #include "rollout/thread_pool.h"
@@ -30,10 +31,7 @@ struct Adjoint::Impl {
 
   Impl(const mjModel* model_, ConstVectorRef context_, int substeps_, int threads)
       : model(model_), dims(model_), context(context_), substeps(substeps_), pool(threads) {
-    CheckSize(model, "context", context.size(), "context size", mj_stateSize(model, kContextSignature));
-    if (substeps < 1) {
-      throw Error(ErrorCode::kInvalidArgument, "substeps is " + std::to_string(substeps) + ", at least 1 is needed");
-    }
+    CheckStart(model, context, substeps);
     moving_size = mj_stateSize(model, kMovingSignature);
     workers.resize(static_cast<std::size_t>(pool.threads()));
   }
@@ -324,10 +322,7 @@ void Adjoint::Gradient(ConstVectorRef x0, ConstMatrixRef U, const Loss& loss, co
   for (Eigen::Index t = 0; t < U.cols(); ++t) CheckFiniteControl(a.model, U.col(t));
   if (U.cols() < 1) throw Error(ErrorCode::kInvalidArgument, "U has no columns: there is no interval to go back through");
   CheckOptions(options);
-  if (worker < 0 || worker >= static_cast<int>(a.workers.size())) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "worker is " + std::to_string(worker) + ", the adjoint has " + std::to_string(a.workers.size()));
-  }
+  CheckWorker(worker, a.workers.size(), "adjoint");
   Impl::Worker& w = a.workers[static_cast<std::size_t>(worker)];
   if (!w.data) w.data = MakeData(a.model);
   Impl::Sweep(&a, &w, U, loss, options, out).Run(x0);

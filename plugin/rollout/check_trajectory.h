@@ -1,10 +1,12 @@
-// The shape that every consumer of a trajectory relies on.
+// What every consumer of a trajectory relies on: its shape, its start, its worker.
 #ifndef COSTATE_ROLLOUT_CHECK_TRAJECTORY_H_
 #define COSTATE_ROLLOUT_CHECK_TRAJECTORY_H_
 
 #include <costate/rollout.h>
 
 #include <string>
+
+#include "core/check.h"
 
 namespace costate {
 
@@ -24,6 +26,20 @@ inline void CheckTrajectory(const mjModel* model, const Trajectory& trajectory) 
   check("S", trajectory.S.rows(), trajectory.S.cols(), dims.ns, N + 1);
   check("time", trajectory.time.rows(), trajectory.time.cols(), N + 1, 1);
   check("context", trajectory.context.rows(), trajectory.context.cols(), mj_stateSize(model, kMovingSignature), N + 1);
+}
+
+/// What a rollout starts with besides x0 and controls. @throws Error{kDimensionMismatch, kInvalidArgument}.
+inline void CheckStart(const mjModel* model, ConstVectorRef context, int substeps) {
+  CheckSize(model, "context", context.size(), "context size", mj_stateSize(model, kContextSignature));
+  if (substeps >= 1) return;
+  throw Error(ErrorCode::kInvalidArgument, "substeps is " + std::to_string(substeps) + ", at least 1 is needed");
+}
+
+/// @throws Error{kInvalidArgument} unless 0 ≤ worker < workers; `owner` is its name in words.
+inline void CheckWorker(int worker, std::size_t workers, const char* owner) {
+  if (worker >= 0 && worker < static_cast<int>(workers)) return;
+  throw Error(ErrorCode::kInvalidArgument, "worker is " + std::to_string(worker) + ", the " + owner + " has " +
+                                               std::to_string(workers));
 }
 
 }  // namespace costate

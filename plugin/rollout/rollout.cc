@@ -80,19 +80,13 @@ struct Simulator::Impl {
 
   Impl(const mjModel* model_, ConstVectorRef context_, int substeps_, int threads)
       : model(model_), dims(model_), context(context_), substeps(substeps_), pool(threads) {
-    CheckSize(model, "context", context.size(), "context size", mj_stateSize(model, kContextSignature));
-    if (substeps < 1) {
-      throw Error(ErrorCode::kInvalidArgument, "substeps is " + std::to_string(substeps) + ", at least 1 is needed");
-    }
+    CheckStart(model, context, substeps);
     moving_size = mj_stateSize(model, kMovingSignature);
     workers.resize(static_cast<std::size_t>(pool.threads()));
   }
 
   Worker& Get(int index) {
-    if (index < 0 || index >= static_cast<int>(workers.size())) {
-      throw Error(ErrorCode::kInvalidArgument, "worker is " + std::to_string(index) + ", the simulator has " +
-                                                   std::to_string(workers.size()));
-    }
+    CheckWorker(index, workers.size(), "simulator");
     Worker& worker = workers[static_cast<std::size_t>(index)];
     if (!worker.data) {
       worker.data = MakeData(model);

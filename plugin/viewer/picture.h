@@ -16,11 +16,7 @@ struct Image {
 /// Images of one height side by side, `gap` white columns between them.
 Image SideBySide(const std::vector<Image>& images, int gap);
 
-/// Throws Error{kFile} if `path` exists and may not be replaced, or its folder does not exist: before work is done for
-/// it.
-void CheckWritable(const std::string& path, bool force);
-
-/// Writes the file whole or not at all: into a temporary beside it, synced, then renamed.
+/// Writes the file whole or not at all (core/new_file.h).
 /// @param force  replace an existing file; otherwise Error{kFile}.
 /// @throws Error{kFile} with the path and the system's reason.
 void WritePng(const std::string& path, const Image& image, bool force);

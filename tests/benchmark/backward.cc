@@ -3,34 +3,18 @@
 #include <costate/costate.h>
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <chrono>
 #include <functional>
-#include <limits>
 #include <string>
 #include <vector>
+
+#include "benchmark/fastest.h"
 
 namespace {
 
 constexpr double kMeasure = 0.3;  // [s] of measuring each number …
 constexpr int kRepeats = 10;      // … in so many parts, of which the fastest counts
 
-double Seconds(const std::function<void()>& call) {
-  using Clock = std::chrono::steady_clock;
-  double best = std::numeric_limits<double>::infinity();
-  for (int repeat = 0; repeat < kRepeats; repeat++) {
-    const Clock::time_point start = Clock::now();
-    double seconds = 0;
-    int calls = 0;
-    while (seconds < kMeasure / kRepeats) {
-      call();
-      calls++;
-      seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    }
-    best = std::min(best, seconds / calls);
-  }
-  return best;
-}
+double Seconds(const std::function<void()>& call) { return costate::FastestCall(call, kMeasure, kRepeats); }
 
 // of a knot, as costate/lqr.h counts them
 double Operations(int ndx, int nu) { return 4.0 * ndx * ndx * ndx + 6.0 * ndx * ndx * nu; }

@@ -4,14 +4,12 @@
 #include <costate/derivative.h>
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <string>
 #include <vector>
 
+#include "benchmark/fastest.h"
 #include "derivative/analytic.h"
 
 namespace costate {
@@ -21,23 +19,7 @@ constexpr double kMeasure = 0.01;  // [s] of measuring each number …
 constexpr int kRepeats = 20;       // … so many times, of which the fastest counts
 constexpr double kSettle = 0.5;    // [s] of simulation of a model before measuring
 
-double Seconds(const std::function<void()>& call) {
-  using Clock = std::chrono::steady_clock;
-  double best = std::numeric_limits<double>::infinity();
-  call();
-  for (int repeat = 0; repeat < kRepeats; ++repeat) {
-    const auto start = Clock::now();
-    double seconds = 0;
-    int calls = 0;
-    while (calls == 0 || seconds < kMeasure / kRepeats) {
-      call();
-      ++calls;
-      seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    }
-    best = std::min(best, seconds / calls);
-  }
-  return best;
-}
+double Seconds(const std::function<void()>& call) { return FastestCall(call, kMeasure, kRepeats); }
 
 struct Times {
   double step, jacobians, vjp;

@@ -121,8 +121,12 @@ TEST(Check, ComparesAllLevelsAndNamesTheActiveSet) {
 
 TEST(Check, SweepsStepSizesIntoAFolder) {
   TemporaryFolder folder;
-  const ProcessResult result = Check({folder.Write("ball.xml", kBall), "--key", "air", "--eps-sweep", folder.File("sweep")});
+  const std::string model = folder.Write("ball.xml", kBall);
+  const ProcessResult result = Check({model, "--key", "air", "--eps-sweep", folder.File("sweep")});
   EXPECT_EQ(result.exit_code, 0) << result.err;
+  const ProcessResult again = Check({model, "--key", "air", "--eps-sweep", folder.File("sweep")});
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_NE(again.err.find("--force"), std::string::npos) << again.err;
   std::ifstream table(folder.File("sweep/given/sweep.csv"));
   std::string line;
   std::getline(table, line);

@@ -34,6 +34,12 @@ TEST(CliGradient, PrintsTheClosedFormOfTheProjectile) {
     }
   }
   EXPECT_EQ(lines, 302);
+
+  // what there is is not replaced unasked
+  const ProcessResult again = Costate({"gradient", kModels + "/projectile/land.xml", "--csv", csv});
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_TRUE(Has(again.err, "--force")) << again.err;
+  EXPECT_EQ(Costate({"gradient", kModels + "/projectile/land.xml", "--csv", csv, "--force"}).exit_code, 0);
 }
 
 TEST(CliGradient, AgreesInContactWithLittleMemory) {
@@ -56,7 +62,7 @@ TEST(CliGradient, NamesWhatIsWrong) {
   EXPECT_EQ(Costate({"gradient", kModels + "/pendulum/swing_up.xml", "--memory", "-1"}).exit_code, 2);
   const ProcessResult result = Costate({"gradient", kModels + "/pendulum/swing_up.xml", "--csv", folder.File("no/where.csv")});
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_TRUE(Has(result.err, "cannot write")) << result.err;
+  EXPECT_TRUE(Has(result.err, "cannot be written")) << result.err;
 }
 
 }  // namespace

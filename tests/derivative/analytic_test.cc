@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "derivative/joint_scene.h"
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
 #include "support/random_state.h"
@@ -80,35 +81,16 @@ INSTANTIATE_TEST_SUITE_P(IntegratorsAndCones, Integrators,
 
 // joints of every kind with polynomial springs and dampers, no contacts: random states
 TEST_F(AnalyticTest, SpringsAndDampersAgreeWithTheStepAtRandomStates) {
-  const ModelPtr model = LoadModelFromString(R"(
-    <mujoco>
-      <option timestep="0.003"/>
-      <worldbody>
-        <body>
-          <freejoint name="root"/>
-          <geom type="box" size="0.3 0.2 0.1" pos="0.1 0 0.05"/>
-          <body pos="0.3 0 0">
-            <joint name="ball" type="ball" stiffness="20" damping="0.3"/>
-            <geom type="capsule" size="0.05 0.2" pos="0 0.1 0.2" contype="0"/>
-            <body pos="0 0 0.4">
-              <joint name="hinge" axis="0 1 0.2" stiffness="6" springref="20" damping="0.4"/>
-              <joint name="slide" type="slide" axis="1 0 0.5" stiffness="90" damping="3"/>
-              <geom type="box" size="0.05 0.1 0.1" contype="0"/>
-            </body>
-          </body>
-        </body>
-      </worldbody>
+  const ModelPtr model = LoadModelFromString(SpringScene("", R"(
       <tendon>
         <fixed name="dead" stiffness="30" damping="0.5" springlength="-0.01 0.01">
           <joint joint="hinge" coef="0.6"/>
           <joint joint="slide" coef="-0.9"/>
         </fixed>
-      </tendon>
-    </mujoco>)");
+      </tendon>)"));
   mjModel* m = model.get();
   m->jnt_stiffness[0] = 5;
-  for (int j = 0; j < m->njnt; j++) m->jnt_stiffnesspoly[mjNPOLY * j] = 4, m->jnt_stiffnesspoly[mjNPOLY * j + 1] = 2;
-  for (int i = 0; i < m->nv; i++) m->dof_dampingpoly[mjNPOLY * i] = 0.2, m->dof_dampingpoly[mjNPOLY * i + 1] = 0.1;
+  MakePolynomial(m);
   m->tendon_stiffnesspoly[1] = 50;
   for (int integrator : {mjINT_EULER, mjINT_IMPLICIT, mjINT_IMPLICITFAST, mjINT_RK4}) {
     m->opt.integrator = integrator;
@@ -271,29 +253,12 @@ TEST_F(AnalyticTest, NamesTheTermThatHasNoClosedForm) {
 
 // connect and weld, by bodies and by sites, one or two moving sides; a ball limit; all spinning
 TEST_F(AnalyticTest, ConnectsWeldsAndBallLimitsAgreeWithTheStep) {
-  const std::string scene = R"(
-    <mujoco>
-      <worldbody>
-        <body name="a" pos="0 0 0.14"><freejoint/><geom type="box" size="0.15 0.1 0.2"/>
-          <body name="b" pos="0.3 0 0"><joint type="ball" range="0 15" limited="true"/><geom size="0.1" pos="0.1 0 0"/>
-            <site name="s1" pos="0.1 0 0.1" euler="10 20 30"/>
-          </body>
-        </body>
-        <body name="c" pos="0 0.5 0.14"><freejoint/><geom type="box" size="0.15 0.1 0.3"/>
-          <site name="s2" pos="-0.1 0.1 0" euler="50 0 30"/>
-        </body>
-        <body name="e" pos="1 0.5 0.14"><joint axis="0 1 0"/><joint axis="1 0 0"/><geom type="box" size="0.15 0.1 0.3"/></body>
-      </worldbody>
-      <equality>%</equality>
-    </mujoco>)";
   for (const char* equality :
        {"<connect body1='b' body2='c' anchor='0.1 0.2 0'/>", "<connect body1='e' anchor='0.1 0.2 0'/>",
         "<connect site1='s1' site2='s2'/>", "<weld body1='a' body2='c'/>", "<weld body1='c' body2='e' torquescale='0.3'/>",
         "<weld site1='s1' site2='s2'/>", "<weld body1='c'/>", "<weld body1='a' body2='b'/>"}) {
     SCOPED_TRACE(equality);
-    std::string xml = scene;
-    xml.replace(xml.find('%'), 1, equality);
-    const ModelPtr model = LoadModelFromString(xml);
+    const ModelPtr model = LoadModelFromString(EqualityScene(equality));
     const DataPtr data = MakeData(model.get());
     SetState(model.get(), data.get(),
              support::RandomState(model.get(), 11, {.position = 0.4, .velocity = 2, .inside_limits = false}));

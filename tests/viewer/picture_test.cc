@@ -8,6 +8,7 @@
 
 #include <costate/error.h>
 
+#include "core/new_file.h"
 #include "support/engine_test.h"
 #include "support/temporary_folder.h"
 

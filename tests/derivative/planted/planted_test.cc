@@ -76,13 +76,13 @@ std::vector<Scene> Scenes() {
         std::fill_n(m->tendon_stiffnesspoly, m->ntendon * mjNPOLY, 3.0);
         std::fill_n(m->tendon_dampingpoly, m->ntendon * mjNPOLY, 0.3);
       };
-      add({"tendon springs", planted::TendonModel(tendon), seed, 0, 0.4, 2, false, change});
+      add({"tendon springs", TendonModel(tendon), seed, 0, 0.4, 2, false, change});
       const auto set = [=](mjModel* m) { m->opt.integrator = integrator; };
-      add({"tendon actuators", planted::TendonModel("", planted::kTendonActuators), seed, 0, 0.4, 2, false, set});
-      add({"transmissions", planted::TendonModel("", planted::kTransmissions), seed + 2, 0, 0.4, 2, false, set});
-      add({"tendon limits", planted::TendonModel("actuatorfrclimited='true' actuatorfrcrange='-1 1.5'", planted::kTendonLimits),
+      add({"tendon actuators", TendonModel("", kTendonActuators), seed, 0, 0.4, 2, false, set});
+      add({"transmissions", TendonModel("", kTransmissions), seed + 2, 0, 0.4, 2, false, set});
+      add({"tendon limits", TendonModel("actuatorfrclimited='true' actuatorfrcrange='-1 1.5'", planted::kTendonLimits),
            seed, 0, 0.4, 2, false, set});
-      add({"tendon rows", planted::TendonModel("limited='true' range='0.35 0.36' frictionloss='0.3'", planted::kTendonRows), seed, 0,
+      add({"tendon rows", TendonModel("limited='true' range='0.35 0.36' frictionloss='0.3'", planted::kTendonRows), seed, 0,
            0.4, 2, false, set});
     }
   }
