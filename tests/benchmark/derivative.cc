@@ -104,22 +104,25 @@ void Row(const std::string& file) {
   AnalyticBackend backend(m, true);
   StepDerivative derivative;
   std::string missing;
-  double after = kNone;
+  double after = kNone, vjp = kNone;
   restart();
   mj_forward(m, work.get());
   if (m->opt.integrator == mjINT_RK4) {
     missing = "RK4 has three more stages, each with its own mj_forward";
   } else if (backend.LinearizeAfterForward(m, work.get(), &derivative, &missing)) {
     after = Seconds([&] { backend.LinearizeAfterForward(m, work.get(), &derivative, &missing); });
+    StepVjp product;
+    const VectorXd lambda = VectorXd::LinSpaced(dims.ndx, -1, 1);
+    vjp = Seconds([&] { backend.VjpAfterForward(m, work.get(), lambda, &product, &missing); });
   }
   const double forward = LinearizeSeconds(m, data.get(), Level::kStep, false);
   const double residual = LinearizeSeconds(m, data.get(), Level::kResidual, true);
   const double best = LinearizeSeconds(m, data.get(), Level::kBest, true);
   const std::string name = file.substr(file.find_last_of('/') + 1);
-  fmt::print("{:<24} {:>4} {:>4} {:>4} {:>9.2f} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {}\n",
+  fmt::print("{:<24} {:>4} {:>4} {:>4} {:>9.2f} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {}\n",
              name.substr(0, 24), dims.nv, data->ncon, data->nefc, 1e6 * step,
              Ratio(transition, step), Ratio(forward, step), Ratio(residual, step),
-             Ratio(best, step), Ratio(after, step), Ratio(transition, after), missing);
+             Ratio(best, step), Ratio(after, step), Ratio(transition, after), Ratio(vjp, step), missing);
   std::fflush(stdout);
   if (std::isfinite(after)) ratios.push_back(after / step);
 }
@@ -139,9 +142,9 @@ int main(int argc, char** argv) {
       "A and B in multiples of one mj_step (µs); transFD and level 3 forward, the others centred "
       "or exact; \"best\" calls\n"
       "mj_forward itself, \"A, B\" is level 1 after it, FD/A,B what mjd_transitionFD costs more "
-      "than that\n");
-  fmt::print("{:<24} {:>4} {:>4} {:>4} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}\n", "model", "nv",
-             "ncon", "nefc", "step", "transFD", "level 3", "level 2", "best", "A, B", "FD/A,B");
+      "than that,\nVJP one pull-back after it\n");
+  fmt::print("{:<24} {:>4} {:>4} {:>4} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}\n", "model", "nv",
+             "ncon", "nefc", "step", "transFD", "level 3", "level 2", "best", "A, B", "FD/A,B", "VJP");
   int failed = 0;
   for (const std::string& file : files) {
     try {
