@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <costate/certificate.h>
 #include <costate/loss.h>
 
 namespace costate {
@@ -20,6 +21,9 @@ struct AdjointOptions {
   std::size_t memory = 0;      ///< [bytes] for the states that are kept on the way; 0: all are kept, nothing is recomputed
   int window = 0;              ///< truncation: the costate is dropped after each so many knots from the end; 0: never
   double clip = 0;             ///< a costate longer than this is shortened to it; 0: never
+  bool spectral_radius = false;  ///< also health.spectral_radius; forms A and its eigenvalues: O(ndx³) a knot
+  bool certify = false;          ///< also health.labels; one Certify a knot
+  double reach = CertifyOptions().reach;  ///< of the certificates
 };
 
 /// Step by step, how a gradient travels back (R17).
@@ -29,6 +33,9 @@ struct GradientHealth {
   std::vector<int> switches;  ///< knots t at which the active constraints are others than at t − 1
   std::vector<int> clipped;   ///< knots whose costate was shortened by options.clip
   std::vector<int> dropped;   ///< knots at which it was dropped by options.window
+  VectorXd spectral_radius;   ///< largest |eigenvalue| of A_t (N), if asked for; A is no normal matrix: growth can exceed it
+  std::vector<Smoothness> labels;     ///< of the step at x_t, its first substep (N), if asked for
+  std::vector<std::string> crossing;  ///< what switches there: "release of contact of foot and floor"; "" where smooth (N)
 
   enum class Verdict { kHealthy, kExploding, kVanishing };
   Verdict verdict = Verdict::kHealthy;

@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/gradient_table.h"
 #include "cli/loss_check.h"
 #include "core/new_file.h"
 
@@ -18,11 +19,11 @@ namespace costate::cli {
 namespace {
 
 struct GradientArguments {
-  std::string file, csv;
+  std::string file, csv, out;
   double memory = 0;  // [MiB]
   int entries = 12, window = 0;
   double clip = 0;
-  bool force = false;
+  bool force = false, spectral = false, certify = false;
 };
 
 constexpr int kRepeats = 3;
@@ -59,25 +60,11 @@ void PrintCheck(const std::vector<LossCheckEntry>& entries, bool* agrees) {
   }
 }
 
-// one row a knot: gradient by the controls, costate, growth
-std::string Table(const Task& task, const RolloutGradient& g) {
-  std::string text = "knot,time (s)";
-  for (const std::string& name : ControlNames(task.model.get())) text += ",d loss / d " + name;
-  text += ",costate norm,growth\n";
-  const double dt = task.substeps * task.model->opt.timestep;
-  for (int t = 0; t <= task.N; t++) {
-    const bool last = t == task.N;
-    text += fmt::format("{},{:.17g}", t, t * dt);
-    for (int i = 0; i < g.U.rows(); i++) text += last ? "," : fmt::format(",{:.17g}", g.U(i, t));
-    text += fmt::format(",{:.17g},{}\n", g.health.costate[t], last ? "" : fmt::format("{:.17g}", g.health.growth[t]));
-  }
-  return text;
-}
-
 int RunGradient(const GradientArguments& arguments) {
   const Task task = LoadTask(arguments.file);
   PrintWarnings(task.warnings);
   if (!arguments.csv.empty()) CheckWritable(arguments.csv, arguments.force);
+  if (!arguments.out.empty()) CheckGradientFolder(arguments.out, arguments.force);
   const mjModel* model = task.model.get();
   AdjointOptions options;
   options.memory = static_cast<std::size_t>(arguments.memory * (1 << 20));
@@ -105,6 +92,13 @@ int RunGradient(const GradientArguments& arguments) {
     return kExitNo;
   }
 
+  // what is looked at closer is not part of the work that was timed
+  if (arguments.spectral || arguments.certify) {
+    options.spectral_radius = arguments.spectral;
+    options.certify = arguments.certify;
+    adjoint.Gradient(task.x0, task.U_guess, *task.cost, options, &g);
+  }
+
   fmt::print("loss          {:.9g}\n", g.loss);
   for (const CostTermValue& term : task.cost->Terms(motion)) fmt::print("    {:<24} {:.6g}\n", term.name, term.value);
   const std::vector<std::string> controls = ControlNames(model), tangents = TangentNames(model);
@@ -130,8 +124,14 @@ int RunGradient(const GradientArguments& arguments) {
   if (arguments.entries > 0 && whole) PrintCheck(CheckLossGradient(task, g, arguments.entries), &agrees);
   if (!whole) fmt::print("check         none: what was clipped or truncated is not the gradient\n");
   if (!arguments.csv.empty()) {
-    WriteNewFile(arguments.csv, Table(task, g), arguments.force);
+    WriteNewFile(arguments.csv, GradientTable(model, simulator.knot_time(), g), arguments.force);
     fmt::print("table         {}\n", arguments.csv);
+  }
+  if (!arguments.out.empty()) {
+    const std::string missing =
+        WriteGradientFolder(arguments.out, GradientTable(model, simulator.knot_time(), g), g, arguments.force);
+    if (!missing.empty()) PrintWarnings({arguments.out + " has no pictures: " + missing});
+    fmt::print("saved in      {}\n", arguments.out);
   }
   return agrees ? kExitOk : kExitNo;
 }
@@ -157,6 +157,9 @@ Exit code: 0 agrees; 1 disagrees, or there is no gradient; 2 bad input.)");
       ->check(CLI::NonNegativeNumber);
   command->add_option("--clip", arguments->clip, "shorten a costate that is longer than this")->check(CLI::NonNegativeNumber);
   command->add_option("--csv", arguments->csv, "write the gradient, the costate's norm and growth, one row a knot");
+  command->add_option("--out", arguments->out, "the same table in this folder, with pictures of the costate and its growth");
+  command->add_flag("--spectral", arguments->spectral, "also the spectral radius of each step's A");
+  command->add_flag("--certify", arguments->certify, "also each knot's label: smooth or mode-crossing, and which switch");
   command->add_flag("--force", arguments->force, "replace an existing table");
   command->callback([arguments, exit_code] { *exit_code = RunGradient(*arguments); });
 }

@@ -10,6 +10,7 @@
 #include "rollout/check_trajectory.h"
 #include "rollout/checkpoint.h"
 #include "rollout/gradient_health.h"
+#include "rollout/knot_health.h"
 #include "rollout/thread_pool.h"
 
 namespace costate {
@@ -64,6 +65,7 @@ namespace {
 void CheckOptions(const AdjointOptions& o) {
   if (o.window < 0) throw Error(ErrorCode::kInvalidArgument, "window is " + std::to_string(o.window) + ", it cannot be negative");
   if (!(o.clip >= 0)) throw Error(ErrorCode::kInvalidArgument, "clip is " + std::to_string(o.clip) + ", it cannot be negative");
+  if (!(o.reach >= 0)) throw Error(ErrorCode::kInvalidArgument, "reach is " + std::to_string(o.reach) + ", it cannot be negative");
 }
 
 // which constraints act, as a number: equal for equal sets
@@ -96,6 +98,7 @@ struct Adjoint::Impl::Sweep {
   bool Terminal();
   bool Slopes(int knot, ConstVectorRef x, ConstVectorRef u);
   bool Pull(int knot);
+  void LookCloser(int knot, const VectorXd& moving);
   void Limit(int knot);
   bool Fail(StepStatus status, int knot);
 
@@ -217,6 +220,23 @@ bool Adjoint::Impl::Sweep::Slopes(int t, ConstVectorRef x, ConstVectorRef u) {
   return true;
 }
 
+// what options ask about the step at w.point; w.full.A is overwritten
+void Adjoint::Impl::Sweep::LookCloser(int t, const VectorXd& moving) {
+  if (options.spectral_radius) {
+    Linearizer* linearizer = a.Get(&w, options.level, false);
+    linearizer->SetMovingContext(moving);
+    linearizer->Linearize(w.point, U.col(t), &w.full);
+    out->health.spectral_radius[t] = SpectralRadius(w.full.A);
+  }
+  if (options.certify) {
+    SetContext(a.model, w.data.get(), a.context);
+    SetMovingContext(a.model, w.data.get(), moving);
+    SetState(a.model, w.data.get(), w.point);
+    mju_copy(w.data->ctrl, U.col(t).data(), a.dims.nu);
+    LabelKnot(a.model, w.data.get(), options.reach, t, &out->health);
+  }
+}
+
 // λ_t and the gradient by u_t from λ_{t+1}; data stands at knot t
 bool Adjoint::Impl::Sweep::Pull(int t) {
   w.point = w.x;
@@ -261,6 +281,7 @@ bool Adjoint::Impl::Sweep::Pull(int t) {
     out->xfrc.col(t) = w.vjp.xfrc;
   }
   Limit(t);
+  LookCloser(t, moving);
   return true;
 }
 
@@ -271,6 +292,9 @@ void Adjoint::Impl::Sweep::Run(ConstVectorRef x0) {
   out->xfrc.setZero(options.forces ? 6 * a.model->nbody : 0, N);
   out->health.costate.setZero(N + 1);
   out->health.growth.setOnes(N);
+  out->health.spectral_radius.setZero(options.spectral_radius ? N : 0);
+  out->health.labels.resize(static_cast<std::size_t>(options.certify ? N : 0));
+  out->health.crossing.resize(out->health.labels.size());
   w.kept.resize(a.dims.nx + a.moving_size, 0);
   w.x = x0;
   w.x_next.resize(a.dims.nx);

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace costate {
@@ -9,6 +10,25 @@ namespace {
 
 // products of growth factors beyond which a gradient says little: ten thousandfold either way
 constexpr double kLogMany = 9.2103403719761836;
+
+// what was looked at closer, in words
+std::string Closer(const GradientHealth& h) {
+  std::string text;
+  if (h.spectral_radius.size() > 0) {
+    Eigen::Index at = 0;
+    const double most = h.spectral_radius.maxCoeff(&at);
+    text += fmt::format("; largest spectral radius {:.6g} at knot {}", most, at);
+  }
+  const auto crossing = std::count(h.labels.begin(), h.labels.end(), Smoothness::kModeCrossing);
+  if (crossing > 0) {
+    const auto first = std::find(h.labels.begin(), h.labels.end(), Smoothness::kModeCrossing) - h.labels.begin();
+    text += fmt::format("; {} of {} knots on a switch, first knot {}: {}", crossing, h.labels.size(), first,
+                        h.crossing[static_cast<std::size_t>(first)]);
+  } else if (!h.labels.empty()) {
+    text += "; no knot on a switch";
+  }
+  return text;
+}
 
 }  // namespace
 
@@ -46,6 +66,7 @@ void JudgeGradient(double dt, GradientHealth* h) {
     case Verdict::kHealthy:
       h->text = fmt::format("healthy: the costate changes {}-fold on its way back{}", power(log_product), crossed);
   }
+  h->text += Closer(*h);
   if (!h->clipped.empty()) h->text += fmt::format("; clipped at {} knots, so this is not the gradient", h->clipped.size());
   if (!h->dropped.empty()) h->text += fmt::format("; truncated at {} knots, so this is not the gradient", h->dropped.size());
 }

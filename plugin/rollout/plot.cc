@@ -63,9 +63,14 @@ std::string PlotScript(const std::vector<Plot>& plots) {
     for (int i = 0; i < lines; ++i) {
       const int column = plot.columns[static_cast<std::size_t>(i)] + 1;
       const std::string y = plot.logarithmic ? fmt::format("(abs(column({})))", column) : std::to_string(column);
-      script += fmt::format("{}{} skip 1 every {} using 1:{} with linespoints pointtype 7 pointsize 0.2 title {}",
-                            i == 0 ? "plot " : ", \\\n     ", Quoted(plot.table), plot.every, y,
+      script += fmt::format("{}{} skip 1 every {} using {}:{} with linespoints pointtype 7 pointsize 0.2 title {}",
+                            i == 0 ? "plot " : ", \\\n     ", Quoted(plot.table), plot.every, plot.x + 1, y,
                             Quoted(plot.labels[static_cast<std::size_t>(i)]));
+    }
+    for (const PlotMarks& marks : plot.marks) {
+      const std::string y = fmt::format("{}(column({}))", plot.logarithmic ? "abs" : "", marks.column + 1);
+      script += fmt::format(", \\\n     {} skip 1 using {}:(column({}) != 0 ? {} : 1/0) with points pointtype 2 title {}",
+                            Quoted(plot.table), plot.x + 1, marks.where + 1, y, Quoted(marks.label));
     }
     script += "\n";
   }

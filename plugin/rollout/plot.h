@@ -8,7 +8,13 @@
 
 namespace costate {
 
-/// Columns of one table drawn over its first column, as one PNG.
+/// Crosses on a line at the rows where another column is not 0.
+struct PlotMarks {
+  int column = 0, where = 0;  ///< counted from 0
+  std::string label;
+};
+
+/// Columns of one table drawn over its first column, or over `x`, as one PNG.
 struct Plot {
   std::string file;   ///< "controls.png"
   std::string table;  ///< "trajectory.csv", with one header row
@@ -17,6 +23,8 @@ struct Plot {
   std::vector<std::string> labels;  ///< one a column
   bool logarithmic = false;         ///< |y| on a logarithmic axis
   int every = 1;                    ///< draw each such row only
+  int x = 0;                        ///< column of the abscissa
+  std::vector<PlotMarks> marks{};   ///< drawn at every row
 };
 
 /// The script that draws all plots with `gnuplot FILE`, in the folder of the tables.

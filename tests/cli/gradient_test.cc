@@ -30,7 +30,7 @@ TEST(CliGradient, PrintsTheClosedFormOfTheProjectile) {
   int lines = 0;
   for (; std::getline(table, line); lines++) {
     if (lines == 0) {
-      EXPECT_EQ(line, "knot,time (s),d loss / d ctrl[jet_x],d loss / d ctrl[jet_z],costate norm,growth");
+      EXPECT_EQ(line, "knot,time (s),d loss / d ctrl[jet_x],d loss / d ctrl[jet_z],costate norm,growth,switched,shortened");
     }
   }
   EXPECT_EQ(lines, 302);
@@ -47,6 +47,30 @@ TEST(CliGradient, AgreesInContactWithLittleMemory) {
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_TRUE(Has(result.out, "differences of the loss: agree")) << result.out;
   EXPECT_FALSE(Has(result.out, " 0 knots simulated again")) << result.out;
+}
+
+TEST(CliGradient, DrawsTheWayBack) {
+  TemporaryFolder folder;
+  const std::string out = folder.File("health");
+  const std::vector<std::string> words = {"gradient", kModels + "/bouncing_ball/volley.xml", "--entries", "0", "--out", out,
+                                          "--spectral", "--certify"};
+  const ProcessResult result = Costate(words);
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_TRUE(Has(result.out, "switches of contacts or limits; largest spectral radius ")) << result.out;
+  EXPECT_TRUE(Has(result.out, "on a switch")) << result.out;
+  std::ifstream table(out + "/gradient.csv");
+  std::string line;
+  std::getline(table, line);
+  EXPECT_TRUE(Has(line, ",costate norm,growth,switched,shortened,spectral radius,label,switch")) << line;
+  if (result.err.find("gnuplot is not installed") == std::string::npos) {
+    EXPECT_GT(std::filesystem::file_size(out + "/costate.png"), 1000u);
+    EXPECT_GT(std::filesystem::file_size(out + "/growth.png"), 1000u);
+  }
+
+  // what there is is not replaced unasked
+  const ProcessResult again = Costate(words);
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_TRUE(Has(again.err, "--force")) << again.err;
 }
 
 TEST(CliGradient, SaysThatATruncatedGradientIsNone) {

@@ -1,4 +1,4 @@
-// Gradients of rollouts against closed forms, the dense recursion and differences of the loss; memory, health, batches.
+// Gradients of rollouts against closed forms, the dense recursion and differences of the loss; memory, batches.
 #include <costate/adjoint.h>
 
 #include <gtest/gtest.h>
@@ -222,57 +222,6 @@ TEST(Adjoint, BatchesDoNotDependOnThreads) {
     EXPECT_EQ(results[0][i].U, results[1][i].U) << i;
     EXPECT_NE(results[0][i].loss, results[0][(i + 1) % 6].loss);
   }
-}
-
-// ---- health --------------------------------------------------------------------------------------------------------
-
-std::string Chain(int links, double damping) {
-  std::string body;
-  for (int i = 0; i < links; i++) {
-    body += "<body pos='0 0 " + std::string(i ? "-.5" : "0") + "'><joint axis='0 1 0' damping='" + std::to_string(damping) +
-            "'/><geom type='capsule' size='.02' fromto='0 0 0 0 0 -.5' mass='1'/>";
-  }
-  for (int i = 0; i < links; i++) body += "</body>";
-  return "<mujoco><option timestep='0.005'><flag contact='disable'/></option><worldbody>" + body + "</worldbody></mujoco>";
-}
-
-RolloutGradient Swing(int links, double damping, double seconds, const AdjointOptions& options = {}) {
-  const ModelPtr model = LoadModelFromString(Chain(links, damping));
-  const DataPtr data = MakeData(model.get());
-  for (int i = 0; i < links; i++) data->qpos[i] = 2.5 - i;
-  RolloutGradient g;
-  Adjoint(model.get(), GetContext(model.get(), data.get()))
-      .Gradient(GetState(model.get(), data.get()), MatrixXd(0, static_cast<int>(seconds / 0.005)), TerminalX(0), options, &g);
-  EXPECT_TRUE(g.status.ok());
-  return g;
-}
-
-TEST(GradientHealth, ADoublePendulumExplodes) {
-  const RolloutGradient g = Swing(2, 0, 20);
-  EXPECT_EQ(g.health.verdict, GradientHealth::Verdict::kExploding) << g.health.text;
-  EXPECT_GT(g.health.rate, 0.5);
-  EXPECT_GT(g.health.from, 0);
-  EXPECT_LT(g.health.from, 4000);
-  EXPECT_GT(g.x0.norm(), 1e4 * g.health.costate[4000]);
-}
-
-TEST(GradientHealth, AHeavilyDampedChainVanishes) {
-  const RolloutGradient g = Swing(3, 2, 60);
-  EXPECT_EQ(g.health.verdict, GradientHealth::Verdict::kVanishing) << g.health.text;
-  EXPECT_LT(g.health.rate, 0);
-  EXPECT_LT(g.x0.norm(), 1e-4 * g.health.costate[12000]);
-}
-
-TEST(GradientHealth, RecordsClippingAndTruncation) {
-  const RolloutGradient whole = Swing(2, 0, 5);
-  const double limit = 0.5 * whole.x0.norm();
-  const RolloutGradient clipped = Swing(2, 0, 5, {.clip = limit});
-  EXPECT_FALSE(clipped.health.clipped.empty());
-  EXPECT_LE(clipped.x0.norm(), limit * (1 + 1e-12));
-  EXPECT_NE(clipped.health.text.find("clipped"), std::string::npos);
-  const RolloutGradient cut = Swing(2, 0, 5, {.window = 300});
-  EXPECT_EQ(cut.health.dropped, (std::vector<int>{700, 400, 100}));
-  EXPECT_EQ(cut.x0.norm(), 0);
 }
 
 TEST(Adjoint, NamesWhatIsWrong) {

@@ -1,0 +1,82 @@
+#include "cli/gradient_table.h"
+
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "core/new_file.h"
+#include "rollout/plot.h"
+
+namespace costate::cli {
+namespace {
+
+constexpr char kTable[] = "gradient.csv", kScript[] = "gradient.gnuplot";
+constexpr int kMostPoints = 4000;  // of a line in a picture
+
+// within double quotes, RFC 4180
+std::string Quoted(const std::string& text) {
+  std::string quoted = "\"";
+  for (char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + "\"";
+}
+
+}  // namespace
+
+std::string GradientTable(const mjModel* model, double dt, const RolloutGradient& g) {
+  const GradientHealth& h = g.health;
+  const int N = static_cast<int>(g.U.cols());
+  const bool spectral = h.spectral_radius.size() > 0, labels = !h.labels.empty();
+  std::string text = "knot,time (s)";
+  for (const std::string& name : ControlNames(model)) text += ",d loss / d " + name;
+  text += ",costate norm,growth,switched,shortened";
+  text += spectral ? ",spectral radius" : "";
+  text += labels ? ",label,switch\n" : "\n";
+  std::vector<bool> switched(static_cast<std::size_t>(N) + 1), shortened(switched);
+  for (int t : h.switches) switched[static_cast<std::size_t>(t)] = true;
+  for (int t : h.clipped) shortened[static_cast<std::size_t>(t)] = true;
+  for (int t : h.dropped) shortened[static_cast<std::size_t>(t)] = true;
+  for (int t = 0; t <= N; t++) {
+    const std::size_t at = static_cast<std::size_t>(t);
+    const bool last = t == N;
+    text += fmt::format("{},{:.17g}", t, t * dt);
+    for (int i = 0; i < g.U.rows(); i++) text += last ? "," : fmt::format(",{:.17g}", g.U(i, t));
+    text += fmt::format(",{:.17g},{},{:d},{:d}", h.costate[t], last ? "" : fmt::format("{:.17g}", h.growth[t]),
+                        static_cast<bool>(switched[at]), static_cast<bool>(shortened[at]));
+    if (spectral) text += last ? "," : fmt::format(",{:.17g}", h.spectral_radius[t]);
+    if (labels) text += last ? ",," : fmt::format(",{},{}", ToString(h.labels[at]), Quoted(h.crossing[at]));
+    text += "\n";
+  }
+  return text;
+}
+
+void CheckGradientFolder(const std::string& folder, bool force) {
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  for (const char* file : {kTable, kScript}) CheckWritable((std::filesystem::path(folder) / file).string(), force);
+}
+
+std::string WriteGradientFolder(const std::string& folder, const std::string& table, const RolloutGradient& g, bool force) {
+  const std::filesystem::path path = folder;
+  const GradientHealth& h = g.health;
+  const int nu = static_cast<int>(g.U.rows()), every = 1 + static_cast<int>(g.U.cols()) / kMostPoints;
+  const int norm = 2 + nu, growth = norm + 1, switched = norm + 2, shortened = norm + 3, spectral = norm + 4;
+  Plot costate{"costate.png", kTable, "How the gradient travels back", "time (s)", "|costate|", {norm}, {"|costate|"},
+               (h.costate.array() > 0).any(), every, 1, {}};
+  Plot factors{"growth.png", kTable, "Growth of the costate a step", "time (s)", "factor", {growth}, {"growth"},
+               (h.growth.array() > 0).any(), every, 1, {}};
+  if (h.spectral_radius.size() > 0) {
+    factors.columns.push_back(spectral);
+    factors.labels.push_back("spectral radius of A");
+  }
+  if (!h.switches.empty()) {
+    costate.marks.push_back({norm, switched, "contacts or limits switch"});
+    factors.marks.push_back({growth, switched, "contacts or limits switch"});
+  }
+  if (!h.clipped.empty() || !h.dropped.empty()) costate.marks.push_back({norm, shortened, "clipped or dropped"});
+  WriteNewFile(path / kTable, table, force);
+  WriteNewFile(path / kScript, PlotScript({costate, factors}), force);
+  return RunGnuplot(path, kScript);
+}
+
+}  // namespace costate::cli
