@@ -134,10 +134,6 @@ int Adjoint::Impl::Sweep::Slots() const {
 }
 
 void Adjoint::Impl::Sweep::Keep(int slot) {
-  // only as much memory as is used: grown by doubling
-  if (slot >= w.kept.cols()) {
-    w.kept.conservativeResize(a.dims.nx + a.moving_size, std::min(Slots(), std::max(16, 2 * slot)));
-  }
   auto column = w.kept.col(slot);
   column.head(a.dims.nx) = w.x;
   mj_getState(a.model, w.data.get(), column.data() + a.dims.nx, kMovingSignature);
@@ -295,7 +291,7 @@ void Adjoint::Impl::Sweep::Run(ConstVectorRef x0) {
   out->health.spectral_radius.setZero(options.spectral_radius ? N : 0);
   out->health.labels.resize(static_cast<std::size_t>(options.certify ? N : 0));
   out->health.crossing.resize(out->health.labels.size());
-  w.kept.resize(a.dims.nx + a.moving_size, 0);
+  w.kept.resize(a.dims.nx + a.moving_size, Slots());  // all of it is used
   w.x = x0;
   w.x_next.resize(a.dims.nx);
   w.s.setZero(loss.NeedsSensors() ? a.dims.ns : 0);

@@ -208,19 +208,32 @@ TEST(Adjoint, MemoryChangesNothingButTheWork) {
 }
 
 TEST(Adjoint, BatchesDoNotDependOnThreads) {
+  // other workers, in another order, after other motions, kept or checkpointed: the same bits
   const Motion m(kModels + "/hopper/hopper.xml", "stand", 30, 0.05);
-  const TestLoss loss(m.model.get(), 0);
-  std::vector<RolloutGradient> results[2];
-  for (int k = 0; k < 2; k++) {
-    Adjoint adjoint(m.model.get(), m.context, 1, k + 1);
-    results[k].resize(6);
-    adjoint.ParallelFor(6, [&](int i, int worker) {
-      adjoint.Gradient(m.x0, (1 + 0.1 * i) * m.U, loss, {}, &results[k][static_cast<std::size_t>(i)], worker);
+  const TestLoss loss(m.model.get(), 0.1);
+  constexpr int kThreads[] = {1, 2, 5};
+  std::vector<RolloutGradient> results[3];
+  for (int k = 0; k < 3; k++) {
+    Adjoint adjoint(m.model.get(), m.context, 1, kThreads[k]);
+    ASSERT_EQ(adjoint.threads(), kThreads[k]);
+    results[k].resize(12);
+    adjoint.ParallelFor(12, [&](int i, int worker) {
+      const AdjointOptions options = {.memory = i % 3 == 0 ? 2000u : 0u};
+      adjoint.Gradient(m.x0, (1 + 0.1 * i) * m.U, loss, options, &results[k][static_cast<std::size_t>(i)], worker);
     });
   }
-  for (std::size_t i = 0; i < 6; i++) {
-    EXPECT_EQ(results[0][i].U, results[1][i].U) << i;
-    EXPECT_NE(results[0][i].loss, results[0][(i + 1) % 6].loss);
+  for (std::size_t i = 0; i < 12; i++) {
+    const RolloutGradient& one = results[0][i];
+    ASSERT_TRUE(one.status.ok()) << i;
+    EXPECT_NE(one.loss, results[0][(i + 1) % 12].loss);
+    for (int k : {1, 2}) {
+      const RolloutGradient& many = results[k][i];
+      EXPECT_EQ(one.loss, many.loss) << i;
+      EXPECT_EQ(one.U, many.U) << i;
+      EXPECT_EQ(one.x0, many.x0) << i;
+      EXPECT_EQ(one.health.costate, many.health.costate) << i;
+      EXPECT_EQ(one.health.switches, many.health.switches) << i;
+    }
   }
 }
 
