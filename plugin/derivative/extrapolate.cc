@@ -11,10 +11,27 @@ constexpr int kMaxOrder = 3;  // more orders than that follow the noise
 
 constexpr double kClearlyBetter = 0.1;  // odd powers are there, and not just by chance in one table of two
 
+constexpr double kNoise = 10;  // of the noise: what smaller sizes may leave a value by
+
 struct Candidate {
   double value = 0;
   double error = std::numeric_limits<double>::infinity();
 };
+
+// How much further from `value` some quotient of a smaller size is than all up to size k: they tend to the derivative, so a
+// value that they leave was made where the function is another one, or of noise that agreed by chance.
+double Departure(const double* quotients, int n, int k, double value, double noise) {
+  double near = 0, far = 0;
+  for (int i = 0; i < n; ++i) {
+    const double distance = std::abs(quotients[i] - value);
+    if (i <= k) {
+      near = std::max(near, distance);
+    } else {
+      far = std::max(far, distance - kNoise * noise * std::ldexp(1.0, i));
+    }
+  }
+  return far > near ? far : 0;
+}
 
 // one table; the error series has the powers p, 2p, 3p …
 Extrapolation Richardson(const double* quotients, int n, int power, double noise) {
@@ -31,6 +48,7 @@ Extrapolation Richardson(const double* quotients, int n, int power, double noise
       error = std::max(error, 2 * noise * std::ldexp(1.0, k));
       if (error < at_size.error) at_size = {row[j], error};
     }
+    at_size.error = std::max(at_size.error, Departure(quotients, n, k, at_size.value, noise));
     if (at_size.error < best.error) {
       second = best;
       best = at_size;

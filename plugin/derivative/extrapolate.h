@@ -13,8 +13,8 @@ struct Extrapolation {
 /// quotients of smooth functions have only even powers.
 ///
 /// Of all extrapolations over two or more neighbouring sizes the one is taken that agrees best with the two it is made of.
-/// The error bar is the largest of: that disagreement, the disagreement with the best one over other sizes, and what noise
-/// alone can do to it.
+/// The error bar is the largest of: that disagreement, the disagreement with the best one over other sizes, what noise
+/// alone can do to it, and how far quotients of smaller sizes leave it.
 /// @param noise  rounding and solver noise of quotients[0]; it doubles as the size halves.
 Extrapolation Extrapolate(const double* quotients, int n, bool centered, double noise);
 

@@ -21,8 +21,9 @@ namespace {
 constexpr double kUnitRoundoff = 1.1e-16;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int kUsable = 3;      // step sizes wanted without a switch, before a column is given up …
-constexpr int kExtraSizes = 4;  // … after this many smaller ones
-constexpr int kNoiseSamples = 4;
+constexpr int kExtraSizes = 4;  // … after this many smaller ones, which are also added …
+constexpr double kBend = 1e-4;  // … while the last two quotients differ by this much of their column
+constexpr int kNoiseSamples = 12;
 constexpr double kNoiseNudge = 1e-11;  // squared, times the curvature of the stiffest contact, it is below rounding
 
 class ReferenceDifferences {
@@ -35,9 +36,11 @@ class ReferenceDifferences {
   void Evaluate(int col, double eps, VectorXd* next, VectorXd* sensors, SwitchSet* active);
   void Interval(VectorXd* next, VectorXd* sensors, SwitchSet* active);
   bool BothSides(const VectorXd& direction);
+  VectorXd SmoothDirections();
   void MeasureNoise();
   void MarkStaircases(ReferenceDerivative* out);
   bool Quotient(int col, Side side, double eps, int k);
+  bool Bends(int k, double eps) const;
   void Column(int col, ReferenceDerivative* out);
   void Extrapolated(int col, Side side, double eps, int first, int count, ReferenceDerivative* out);
 
@@ -111,20 +114,31 @@ bool ReferenceDifferences::BothSides(const VectorXd& direction) {
   return same;
 }
 
+// 1 for each position and velocity that nothing switches under, alone
+VectorXd ReferenceDifferences::SmoothDirections() {
+  VectorXd smooth(2 * dims_.nv);
+  for (int i = 0; i < smooth.size(); ++i) smooth[i] = BothSides(VectorXd::Unit(smooth.size(), i));
+  return smooth;
+}
+
 // What is left of f(x ⊕ δ) + f(x ⊖ δ) − 2 f(x) when δ is too small for any curvature: rounding and the solver's noise.
 void ReferenceDifferences::MeasureNoise() {
   const mjModel* m = local_.get();
   VectorXd direction(dims_.nv * 2), forward(dims_.ndx), backward(dims_.ndx);
   std::mt19937 engine(1);
+  VectorXd smooth = VectorXd::Ones(2 * dims_.nv);  // 0 where the point lies on a corner, whose jump is no noise
+  bool corners = false;
   for (int sample = 0; sample < kNoiseSamples; ++sample) {
     for (double& entry : direction) entry = static_cast<double>(engine()) / 2147483648.0 - 1;
-    bool smooth = BothSides(direction);
-    if (!smooth) {
-      // the point lies on a corner, and what is left would be the corner; most corners lie in position alone
-      direction.head(dims_.nv).setZero();
-      smooth = BothSides(direction);
+    direction.array() *= smooth.array();
+    bool same = BothSides(direction);
+    if (!same && !corners) {
+      corners = true;
+      smooth = SmoothDirections();
+      direction.array() *= smooth.array();
+      same = BothSides(direction);
     }
-    if (!smooth) continue;
+    if (!same) continue;
     StateQuotient(m, dims_, plus_, next_, 1, forward);
     StateQuotient(m, dims_, minus_, next_, 1, backward);
     noise_.head(dims_.ndx) = noise_.head(dims_.ndx).cwiseMax((forward + backward).cwiseAbs() / 2);
@@ -185,6 +199,13 @@ void ReferenceDifferences::MarkStaircases(ReferenceDerivative* out) {
   }
 }
 
+// whether the last two of k quotients, of which the last is over eps, say that the function bends within eps
+bool ReferenceDifferences::Bends(int k, double eps) const {
+  const auto last = quotients_.col(k - 1), before = quotients_.col(k - 2);
+  const double allowed = kBend * last.cwiseAbs().maxCoeff();
+  return ((last - before).cwiseAbs() - 2 * noise_ / eps).maxCoeff() > allowed;
+}
+
 void ReferenceDifferences::Column(int col, ReferenceDerivative* out) {
   double eps = options_.eps_max;
   const Side side = stencil_.ColumnSide(local_, col, true, &eps);
@@ -197,7 +218,8 @@ void ReferenceDifferences::Column(int col, ReferenceDerivative* out) {
   // from large to small; a switch makes all sizes down to there useless
   int first = 0, k = 0;
   switched_ = nullptr;
-  for (; k < options_.sizes || (k < options_.sizes + kExtraSizes && k - first < kUsable); ++k) {
+  const int most = options_.sizes + kExtraSizes;
+  for (; k < options_.sizes || (k < most && (k - first < kUsable || Bends(k, std::ldexp(eps, 1 - k)))); ++k) {
     if (!Quotient(col, side, std::ldexp(eps, -k), k)) first = side == Side::kCentered ? k + 1 : k;
   }
   if (switched_ != nullptr && !out->nonsmooth_column[col]) out->switched[col] = switched_;

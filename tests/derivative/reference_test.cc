@@ -63,6 +63,16 @@ TEST(Extrapolate, AJumpOfTheSecondDerivativeAtThePointIsExtrapolatedToo) {
   EXPECT_NEAR(Extrapolate(quotients, 6, true, 0).value, 0, 1e-15);
 }
 
+TEST(Extrapolate, AgreementAtLargeSizesThatSmallerOnesLeaveIsNotBelieved) {
+  // a bend between the sizes: the large ones see beyond it
+  const double bend[6] = {3.858247, 3.858247, 3.858247, 3.8, 3.65, 3.593};
+  EXPECT_GT(Extrapolate(bend, 6, true, 1e-12).error, 0.2);
+  // noise that was not measured
+  const double chance[6] = {1e-11, 1e-11, 0, 4e-11, 0, -3e-11};
+  const Extrapolation zero = Extrapolate(chance, 6, true, 0);
+  EXPECT_GT(3 * zero.error, std::abs(zero.value));
+}
+
 TEST(Extrapolate, AnOutputThatNeverMovesIsZeroToItsDigitsAndOneQuotientSaysNothing) {
   const double zeros[4] = {};
   EXPECT_EQ(Extrapolate(zeros, 4, true, 1e-12).value, 0);
@@ -130,6 +140,46 @@ TEST_F(ReferenceTest, StepSizesThatReachASwitchAreDropped) {
   EXPECT_EQ(reference.value.A(1, 0), 0);
   EXPECT_LT(reference.A_error(0, 0), 1e-8);
   EXPECT_NEAR(reference.value.A(0, 0), 1, 3 * reference.A_error(0, 0));
+}
+
+TEST_F(ReferenceTest, GoesBelowABendThatIsNarrowerThanItsSizes) {
+  // the impedance of a position that is 174 times the joint's bends within 6 micrometres
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody>
+    <body><joint name="a" axis="0 1 0"/><geom size=".1" pos="0 0 -.1"/></body>
+    <body><joint name="b" type="slide"/><geom size=".1"/></body></worldbody>
+    <equality><joint joint1="a" joint2="b" polycoef="0 174 0 0 0"/></equality></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  data->qpos[0] = 4e-4;
+  data->qvel[1] = 0.1;
+  const StepDerivative value = Linearize(model.get(), data.get());
+  EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
+  const ReferenceDerivative reference = Reference(model.get(), data.get());
+  const auto error = (value.A - reference.value.A).cwiseAbs().array();
+  EXPECT_TRUE((error <= 3 * reference.A_error.array() + 1e-10).all()) << error << "\n\n" << reference.A_error;
+  EXPECT_LT(reference.A_error.maxCoeff(), 1e-4 * value.A.cwiseAbs().maxCoeff());
+}
+
+TEST_F(ReferenceTest, MeasuresNoiseBesideACorner) {
+  // floating at rest, one joint exactly at its limit: what falls freely does not turn, whatever its position
+  std::string bodies, ends;
+  for (int i = 0; i < 12; i++) {
+    bodies += "<body pos='.1 .02 0'><joint axis='" + std::to_string(i % 3) + " 1 0'" + (i == 3 ? " range='0 1'" : "") +
+              "/><geom type='capsule' size='.03' fromto='0 0 0 .1 .02 0' contype='0'/>";
+    ends += "</body>";
+  }
+  const ModelPtr model = LoadModelFromString("<mujoco><compiler angle='radian'/><worldbody><body><freejoint/><geom size='.1'/>" +
+                                             bodies + ends + "</body></worldbody></mujoco>");
+  const DataPtr data = MakeData(model.get());
+  const ReferenceDerivative reference = Reference(model.get(), data.get());
+  const int nv = static_cast<int>(model->nv);
+  int judged = 0;
+  for (int col = 0; col < nv; col++) {
+    if (reference.nonsmooth_column[col]) continue;
+    for (int row = 0; row < nv; row++, judged++) {
+      EXPECT_LE(std::abs(reference.value.A(nv + row, col)), 3 * reference.A_error(nv + row, col) + 1e-13) << row << ' ' << col;
+    }
+  }
+  EXPECT_EQ(judged, nv * (nv - 1));
 }
 
 TEST_F(ReferenceTest, FindsEachKindOfSwitch) {
