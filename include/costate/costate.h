@@ -5,6 +5,7 @@
 #include <costate/adjoint.h>
 #include <costate/certificate.h>
 #include <costate/cost.h>
+#include <costate/curvature.h>
 #include <costate/derivative.h>
 #include <costate/derivative_check.h>
 #include <costate/error.h>
@@ -17,6 +18,7 @@
 #include <costate/solver.h>
 #include <costate/state.h>
 #include <costate/step.h>
+#include <costate/tangent.h>
 #include <costate/task.h>
 #include <costate/types.h>
 

@@ -1,6 +1,17 @@
 #include <costate/loss.h>
 
+#include <algorithm>
+
+#include "rollout/rotation.h"
+
 namespace costate {
+namespace {
+
+constexpr double kNudge = 6e-6;  // cbrt(2^-52): truncation meets rounding, centred
+
+double Largest(ConstVectorRef v) { return v.size() > 0 ? v.lpNorm<Eigen::Infinity>() : 0; }
+
+}  // namespace
 
 KnotView ViewKnot(const Trajectory& trajectory, int t, double dt) {
   static const VectorXd kNoControl;
@@ -13,6 +24,27 @@ KnotView ViewKnot(const Trajectory& trajectory, int t, double dt) {
           .x = trajectory.X.col(t),
           .u = last ? ConstVectorRef(kNoControl) : ConstVectorRef(trajectory.U.col(t)),
           .s = trajectory.S.cols() > t ? ConstVectorRef(trajectory.S.col(t)) : ConstVectorRef(kNoControl)};
+}
+
+void Loss::HessianProduct(const mjModel* model, const KnotView& knot, const KnotGradient& d, KnotGradient* out) const {
+  const double largest = std::max({Largest(d.x), Largest(d.u), Largest(d.s)});
+  if (largest == 0) return;
+  const double h = kNudge / largest;
+  const auto slope_at = [&](double step) {
+    const VectorXd x = Retract(model, knot.x, step * d.x);
+    const VectorXd u = knot.u.size() > 0 ? VectorXd(knot.u + step * d.u) : VectorXd();
+    const VectorXd s = d.s.size() > 0 ? VectorXd(knot.s + step * d.s) : VectorXd(knot.s);
+    KnotGradient slope{VectorXd::Zero(d.x.size()), VectorXd::Zero(d.u.size()), VectorXd::Zero(d.s.size())};
+    Gradient({.t = knot.t, .N = knot.N, .time = knot.time, .dt = knot.dt, .x = x, .u = u, .s = s}, &slope);
+    return slope;
+  };
+  const KnotGradient plus = slope_at(h), minus = slope_at(-h);
+  out->x = (plus.x - minus.x) / (2 * h);
+  out->u = (plus.u - minus.u) / (2 * h);
+  out->s = (plus.s - minus.s) / (2 * h);
+
+  // slopes at two points are in two tangent spaces
+  AddHalfBracket(model, -1, 0.5 * (plus.x + minus.x), d.x, &out->x);
 }
 
 }  // namespace costate

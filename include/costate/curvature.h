@@ -1,0 +1,61 @@
+// Second derivatives of a rollout's loss as products with vectors: for Newton's method with conjugate gradients.
+#ifndef COSTATE_CURVATURE_H_
+#define COSTATE_CURVATURE_H_
+
+#include <memory>
+#include <vector>
+
+#include <costate/loss.h>
+#include <costate/tangent.h>
+
+namespace costate {
+
+/// A second derivative times a direction.
+struct CurvatureProduct {
+  RolloutStatus status;        ///< not ok: a derivative failed at status.knot, and there is no product
+  RolloutDirection product;
+  std::vector<int> one_sided;  ///< Hessian: knots where a switch lies within the nudge; there it is that of the point's side
+};
+
+/// L(x0 ⊕ dx0, U + dU) = L + g·d + ½ dᵀ H d + …, about one trajectory: H d and its Gauss–Newton part, by a tangent sweep and an
+/// adjoint sweep. Nothing is formed, but where the loss reads sensors. For many products about a short motion, matrices of
+/// Simulator::Linearize are faster.
+class Curvature {
+ public:
+  /// @param model    must outlive it; not modified.  @param context  by kContextSignature, as of the rollout.
+  /// @param threads  workers for the second derivatives of the steps; 0: one a core. Results do not depend on it.
+  Curvature(const mjModel* model, ConstVectorRef context, int substeps = 1, int threads = 1);
+  ~Curvature();
+
+  /// Goes to a trajectory, as Simulator::Rollout fills it; both arguments are borrowed until the next call.
+  ///
+  /// @return not ok: a derivative failed at .knot, and there are no products here.
+  /// @throws Error{kDimensionMismatch, kInvalidArgument, kUnsupported} as Linearizer::Vjp.
+  /// Cost: N VJPs.
+  RolloutStatus SetPoint(const Trajectory& trajectory, const Loss& loss, Level level = Level::kBest);
+
+  double loss() const;                       ///< L
+  const RolloutDirection& gradient() const;  ///< g
+
+  /// Jᵀ W J d, W the second derivative of the loss by states, controls and sensors, J theirs by the inputs. Symmetric, and
+  /// positive semidefinite where the loss is convex in them. Exact to rounding but for W, see Loss::HessianProduct.
+  ///
+  /// @throws Error{kInvalidArgument} before SetPoint.  Cost: N JVPs and N VJPs.
+  void GaussNewton(const RolloutDirection& d, CurvatureProduct* out);
+
+  /// H d: Jᵀ W J d and the curvature of the steps, Σ_t λ_{t+1}·f''(x_t, u_t)(d, ·), by centred differences of the VJP at fixed
+  /// costate on converged steps. Relative error 1e-10 in free motion, up to 2e-8 in stiff contact, 1e-6 where terms of the step
+  /// have no closed form; measured, not bounded. A change of active set within 3e-7 of a point is left out, see one_sided.
+  ///
+  /// @throws as GaussNewton.  Cost: N JVPs and 3 N VJPs.
+  /// Source: plugin/rollout/README.md, "Curvature".
+  void Hessian(const RolloutDirection& d, CurvatureProduct* out);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace costate
+
+#endif  // COSTATE_CURVATURE_H_

@@ -1,0 +1,197 @@
+// Second derivatives of a rollout's loss times a direction: a tangent sweep, then an adjoint sweep. README.md, "Curvature".
+#include <costate/curvature.h>
+
+#include <algorithm>
+
+#include "rollout/check_trajectory.h"
+#include "rollout/direction.h"
+#include "rollout/knot_products.h"
+#include "rollout/rotation.h"
+#include "rollout/step_curvature.h"
+#include "rollout/thread_pool.h"
+
+namespace costate {
+
+struct Curvature::Impl {
+  Impl(const mjModel* m, ConstVectorRef c, int k, int threads)
+      : model(m), dims(m), context(c), substeps(k), pool(threads), workers(static_cast<std::size_t>(pool.threads())) {
+    CheckStart(model, context, substeps);
+  }
+
+  // made when first used; worker 0 sweeps
+  KnotProducts* Get(int worker) {
+    std::unique_ptr<KnotProducts>& w = workers[static_cast<std::size_t>(worker)];
+    if (!w) w = std::make_unique<KnotProducts>(model, context, substeps, level);
+    return w.get();
+  }
+  KnotGradient Zero(int t) const {
+    return {VectorXd::Zero(dims.ndx), VectorXd::Zero(t < N() ? dims.nu : 0), VectorXd::Zero(sensors ? dims.ns : 0)};
+  }
+  int N() const { return trajectory->N(); }
+  KnotView View(int t) const { return ViewKnot(*trajectory, t, substeps * model->opt.timestep); }
+
+  void CheckReady(const RolloutDirection& d) const;
+  bool PushAll(const RolloutDirection& d, RolloutStatus* status);
+  bool BendAll(const RolloutDirection& d, CurvatureProduct* out);
+  void Multiply(const RolloutDirection& d, bool bend, CurvatureProduct* out);
+
+  const mjModel* model;
+  Dims dims;
+  VectorXd context;
+  int substeps;
+  ThreadPool pool;
+  std::vector<std::unique_ptr<KnotProducts>> workers;
+
+  // the point
+  const Trajectory* trajectory = nullptr;
+  const Loss* loss = nullptr;
+  Level level = Level::kBest;
+  bool sensors = false, ready = false;
+  double value = 0;
+  RolloutDirection gradient;
+  MatrixXd lambda, slope_x, sigma;  // λ_t, ∂l_t/∂x, ∂l_t/∂s: one knot a column
+  MatrixXd pulled;                  // (Aᵀλ + Cᵀσ; Bᵀλ + Dᵀσ)
+
+  // a product
+  MatrixXd dX, dS, bent;  // bent: derivative of `pulled` along the direction at fixed λ and σ
+};
+
+Curvature::Curvature(const mjModel* model, ConstVectorRef context, int substeps, int threads)
+    : impl_(std::make_unique<Impl>(model, context, substeps, threads)) {}
+Curvature::~Curvature() = default;
+
+double Curvature::loss() const { return impl_->value; }
+const RolloutDirection& Curvature::gradient() const { return impl_->gradient; }
+
+RolloutStatus Curvature::SetPoint(const Trajectory& trajectory, const Loss& loss, Level level) {
+  Impl& c = *impl_;
+  CheckTrajectory(c.model, trajectory);
+  if (level != c.level) {
+    for (auto& worker : c.workers) worker.reset();
+  }
+  c.trajectory = &trajectory;
+  c.loss = &loss;
+  c.level = level;
+  c.sensors = loss.NeedsSensors();
+  c.ready = false;
+  c.value = 0;
+  const int N = c.N();
+  c.gradient = {VectorXd(), MatrixXd::Zero(c.dims.nu, N)};
+  c.lambda.setZero(c.dims.ndx, N + 1);
+  c.slope_x.setZero(c.dims.ndx, N + 1);
+  c.sigma.setZero(c.sensors ? c.dims.ns : 0, N + 1);
+  c.pulled.setZero(c.dims.ndx + c.dims.nu, N + 1);
+
+  KnotProducts* products = c.Get(0);
+  products->ForgetCoverage();
+  const VectorXd none = VectorXd::Zero(c.dims.ndx);
+  VectorXd x, u;
+  for (int t = N; t >= 0; --t) {
+    const KnotView view = c.View(t);
+    KnotGradient slope = c.Zero(t);
+    c.value += loss.Value(view);
+    loss.Gradient(view, &slope);
+    c.slope_x.col(t) = slope.x;
+    c.sigma.col(t) = slope.s;
+    if (!products->Pull(PointAt(trajectory, t), t < N ? ConstVectorRef(c.lambda.col(t + 1)) : ConstVectorRef(none), slope.s, &x, &u)) {
+      return {.status = products->status(), .knot = t, .warnings = {}};
+    }
+    c.pulled.col(t).head(x.size()) = x;
+    c.pulled.col(t).tail(c.dims.nu).head(u.size()) = u;
+    c.lambda.col(t) = x + slope.x;
+    if (t < N) c.gradient.U.col(t) = u + slope.u;
+  }
+  c.gradient.x0 = c.lambda.col(0);
+  c.ready = true;
+  return {};
+}
+
+void Curvature::Impl::CheckReady(const RolloutDirection& d) const {
+  if (!ready) throw Error(ErrorCode::kInvalidArgument, "a curvature has no point yet: SetPoint did not succeed");
+  CheckDirection(model, N(), d);
+}
+
+// dX and, for sensors, dS
+bool Curvature::Impl::PushAll(const RolloutDirection& d, RolloutStatus* status) {
+  dX.setZero(dims.ndx, N() + 1);
+  dS.setZero(sensors ? dims.ns : 0, N() + 1);
+  dX.col(0) = d.x0;
+  MatrixXd next, ds;
+  for (int t = 0; t <= N(); t++) {
+    const bool last = t == N();
+    if (last && !sensors) break;
+    const MatrixXd du = last ? MatrixXd(0, 1) : MatrixXd(d.U.col(t));
+    if (!Get(0)->Push(PointAt(*trajectory, t), dX.col(t), du, &next, sensors ? &ds : nullptr)) {
+      *status = {.status = Get(0)->status(), .knot = t, .warnings = {}};
+      return false;
+    }
+    if (sensors) dS.col(t) = ds;
+    if (!last) dX.col(t + 1) = next;
+  }
+  return true;
+}
+
+// the second derivative of each step, knots in any order
+bool Curvature::Impl::BendAll(const RolloutDirection& d, CurvatureProduct* out) {
+  bent.setZero(dims.ndx + dims.nu, N() + 1);
+  const bool differenced = Get(0)->coverage().Worst() > Level::kAnalytic;
+  const VectorXd no_control, none = VectorXd::Zero(dims.ndx);
+  std::vector<StepStatus> failed(static_cast<std::size_t>(N()) + 1, StepStatus::kOk);
+  std::vector<char> one_sided(failed.size(), 0);
+  pool.ParallelFor(N() + (sensors ? 1 : 0), [&](int t, int worker) {
+    const std::size_t at = static_cast<std::size_t>(t);
+    const bool last = t == N();
+    const StepBend bend{.model = model,
+                        .at = PointAt(*trajectory, t),
+                        .lambda = last ? ConstVectorRef(none) : ConstVectorRef(lambda.col(t + 1)),
+                        .sigma = sigma.col(t),
+                        .dx = dX.col(t),
+                        .du = last ? ConstVectorRef(no_control) : ConstVectorRef(d.U.col(t)),
+                        .pulled = pulled.col(t).head(dims.ndx + (last ? 0 : dims.nu)),
+                        .differenced = differenced};
+    bool side = false;
+    if (!Bend(bend, Get(worker), bent.col(t).head(bend.pulled.size()), &side)) failed[at] = Get(worker)->status();
+    one_sided[at] = side;
+  });
+  for (int t = 0; t <= N(); t++) {
+    const std::size_t at = static_cast<std::size_t>(t);
+    if (one_sided[at]) out->one_sided.push_back(t);
+    if (failed[at] == StepStatus::kOk) continue;
+    out->status = {.status = failed[at], .knot = t, .warnings = {}};
+    return false;
+  }
+  return true;
+}
+
+void Curvature::Impl::Multiply(const RolloutDirection& d, bool bend, CurvatureProduct* out) {
+  CheckReady(d);
+  *out = CurvatureProduct();
+  if (!PushAll(d, &out->status)) return;
+  if (bend && !BendAll(d, out)) return;
+  out->product.U.setZero(dims.nu, N());
+  VectorXd p = VectorXd::Zero(dims.ndx), x, u;
+  for (int t = N(); t >= 0; --t) {
+    const bool last = t == N();
+    const KnotGradient direction{dX.col(t), last ? VectorXd() : VectorXd(d.U.col(t)), dS.col(t)};
+    KnotGradient w = Zero(t);
+    loss->HessianProduct(model, View(t), direction, &w);
+    if (!Get(0)->Pull(PointAt(*trajectory, t), p, w.s, &x, &u)) {
+      out->status = {.status = Get(0)->status(), .knot = t, .warnings = {}};
+      return;
+    }
+    p = x + w.x;
+    if (!last) out->product.U.col(t) = u + w.u;
+    if (!bend) continue;
+    AddHalfBracket(model, 1, slope_x.col(t), dX.col(t), &p);
+    p += bent.col(t).head(dims.ndx);
+    if (!last) out->product.U.col(t) += bent.col(t).tail(dims.nu);
+  }
+  if (bend) AddHalfBracket(model, -1, lambda.col(0), d.x0, &p);
+  out->product.x0 = p;
+}
+
+void Curvature::GaussNewton(const RolloutDirection& d, CurvatureProduct* out) { impl_->Multiply(d, false, out); }
+
+void Curvature::Hessian(const RolloutDirection& d, CurvatureProduct* out) { impl_->Multiply(d, true, out); }
+
+}  // namespace costate

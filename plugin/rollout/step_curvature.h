@@ -1,0 +1,24 @@
+// One step's second derivative contracted with a costate and a direction.
+#ifndef COSTATE_ROLLOUT_STEP_CURVATURE_H_
+#define COSTATE_ROLLOUT_STEP_CURVATURE_H_
+
+#include "rollout/knot_products.h"
+
+namespace costate {
+
+struct StepBend {
+  const mjModel* model;
+  KnotPoint at;
+  ConstVectorRef lambda, sigma;  ///< covectors on the next state and on the sensors
+  ConstVectorRef dx, du;
+  ConstVectorRef pulled;         ///< (Aᵀλ + Cᵀσ; Bᵀλ + Dᵀσ) at the point
+  bool differenced;              ///< by terms without closed form: noise needs a larger nudge
+};
+
+/// Derivative of `pulled` along (dx, du) at fixed λ and σ, centred: README.md, eq. (7). Where a switch lies within the nudge, the
+/// difference to the side without it.  @return false when a step fails; products->status() says why.  Cost: 2 VJPs.
+bool Bend(const StepBend& bend, KnotProducts* products, VectorRef out, bool* one_sided);
+
+}  // namespace costate
+
+#endif  // COSTATE_ROLLOUT_STEP_CURVATURE_H_

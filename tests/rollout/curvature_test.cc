@@ -1,0 +1,364 @@
+// Tangents and second derivatives of rollouts: closed forms, dense matrices, symmetry, differences of gradients.
+#include <costate/adjoint.h>
+#include <costate/curvature.h>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "rollout/rotation.h"
+
+namespace costate {
+namespace {
+
+const std::string kModels = COSTATE_MODELS;
+
+// Σ_t ½ |v|² + 0.05 |u|² + w (½ |s|² + Σ s)
+class Square final : public Loss {
+ public:
+  Square(const mjModel* model, double sensors) : dims_(model), nq_(static_cast<int>(model->nq)), sensors_(sensors) {}
+  double Value(const KnotView& k) const override {
+    double l = 0.5 * k.x.segment(nq_, dims_.nv).squaredNorm() + (k.t == k.N ? 0 : 0.05 * k.u.squaredNorm());
+    if (sensors_ != 0) l += sensors_ * (0.5 * k.s.squaredNorm() + k.s.sum());
+    return l;
+  }
+  void Gradient(const KnotView& k, KnotGradient* out) const override {
+    out->x.segment(dims_.nv, dims_.nv) = k.x.segment(nq_, dims_.nv);
+    if (k.t < k.N) out->u = 0.1 * k.u;
+    if (sensors_ != 0) out->s = sensors_ * (k.s.array() + 1).matrix();
+  }
+  bool NeedsSensors() const override { return sensors_ != 0; }
+
+ private:
+  Dims dims_;
+  int nq_;
+  double sensors_;
+};
+
+// the end's ⊖ from a goal, squared: curved where there are rotations
+class Distance final : public Loss {
+ public:
+  Distance(const mjModel* model, VectorXd goal) : model_(model), goal_(std::move(goal)) {}
+  double Value(const KnotView& k) const override {
+    return k.t == k.N ? 0.5 * Difference(model_, k.x, goal_).squaredNorm() : 0;
+  }
+  void Gradient(const KnotView& k, KnotGradient* out) const override {
+    if (k.t < k.N) return;
+    const VectorXd d = Difference(model_, k.x, goal_);
+    out->x = d;
+    for (int j = 0; j < model_->njnt; j++) {
+      if (model_->jnt_type[j] != mjJNT_BALL && model_->jnt_type[j] != mjJNT_FREE) continue;
+      const int free = model_->jnt_type[j] == mjJNT_FREE, q = model_->jnt_qposadr[j] + 3 * free, v = model_->jnt_dofadr[j] + 3 * free;
+      Eigen::Matrix<double, 3, 3, Eigen::RowMajor> Da, Db;
+      mjd_subQuat(k.x.data() + q, goal_.data() + q, Da.data(), Db.data());
+      out->x.segment<3>(v) = Da.transpose() * d.segment<3>(v);
+    }
+  }
+  bool NeedsSensors() const override { return false; }
+
+ private:
+  const mjModel* model_;
+  VectorXd goal_;
+};
+
+struct Motion {
+  ModelPtr model;
+  VectorXd context, x0;
+  MatrixXd U;
+  Trajectory trajectory;
+  int substeps;
+
+  Motion(ModelPtr m, DataPtr data, int N, double amplitude, double speed = 0, int k = 1) : model(std::move(m)), substeps(k) {
+    context = GetContext(model.get(), data.get());
+    x0 = GetState(model.get(), data.get());
+    U.resize(model->nu, N);
+    for (int t = 0; t < N; t++) {
+      for (int i = 0; i < model->nu; i++) U(i, t) = data->ctrl[i] + amplitude * std::sin(0.3 * t + i);
+    }
+    for (int i = 0; i < model->nv; i++) x0[model->nq + i] = speed * (1 + 0.3 * std::sin(1 + i));
+    Roll();
+  }
+  void Roll() {
+    Simulator simulator(model.get(), context, substeps, 1);
+    EXPECT_TRUE(simulator.Rollout(x0, U, &trajectory).ok());
+  }
+  static Motion At(const std::string& name, const char* key, int N, double amplitude, double speed = 0, int k = 1) {
+    ModelPtr model = LoadModel(kModels + "/" + name + "/" + name + ".xml");
+    DataPtr data = key ? MakeDataAtKey(model.get(), key) : MakeData(model.get());
+    return Motion(std::move(model), std::move(data), N, amplitude, speed, k);
+  }
+  RolloutDirection Direction(int seed) const {
+    const Dims dims(model.get());
+    RolloutDirection d{VectorXd(dims.ndx), MatrixXd(dims.nu, U.cols())};
+    for (int i = 0; i < dims.ndx; i++) d.x0[i] = std::sin(1.7 * i + seed);
+    for (int t = 0; t < U.cols(); t++) {
+      for (int i = 0; i < dims.nu; i++) d.U(i, t) = std::cos(0.9 * i + 0.37 * t * seed);
+    }
+    return d;
+  }
+};
+
+double Dot(const RolloutDirection& a, const RolloutDirection& b) { return a.x0.dot(b.x0) + a.U.cwiseProduct(b.U).sum(); }
+double Norm(const RolloutDirection& a) { return std::sqrt(Dot(a, a)); }
+RolloutDirection Minus(const RolloutDirection& a, const RolloutDirection& b) { return {a.x0 - b.x0, a.U - b.U}; }
+
+// (g(z + εd) − g(z − εd)) / 2ε, extrapolated from ε and ε/2; slopes at the moved starts brought to the middle
+RolloutDirection DifferencedGradient(const Motion& m, const Loss& loss, const RolloutDirection& d, double eps) {
+  Adjoint adjoint(m.model.get(), m.context, m.substeps);
+  const auto centred = [&](double h) {
+    RolloutGradient g[2];
+    for (int k = 0; k < 2; k++) {
+      const double step = k ? -h : h;
+      adjoint.Gradient(Retract(m.model.get(), m.x0, step * d.x0), m.U + step * d.U, loss, {}, &g[k]);
+      EXPECT_TRUE(g[k].status.ok());
+    }
+    RolloutDirection out{(g[0].x0 - g[1].x0) / (2 * h), (g[0].U - g[1].U) / (2 * h)};
+    AddHalfBracket(m.model.get(), -1, 0.5 * (g[0].x0 + g[1].x0), d.x0, &out.x0);
+    return out;
+  };
+  const RolloutDirection a = centred(eps), b = centred(0.5 * eps);
+  return {(4 * b.x0 - a.x0) / 3, (4 * b.U - a.U) / 3};
+}
+
+// ---- tangents ------------------------------------------------------------------------------------------------------
+
+TEST(Tangent, IsTheProductOfTheMatrices) {
+  const Motion m = Motion::At("quadruped", "stand", 12, 0.02, 0.2, 2);
+  Simulator simulator(m.model.get(), m.context, m.substeps, 1);
+  std::vector<StepDerivative> steps;
+  simulator.Linearize(m.trajectory, {}, &steps);
+  for (bool sensors : {false, true}) {
+    RolloutTangent out;
+    Tangent(m.model.get(), m.context, m.substeps)
+        .Push(m.trajectory, {m.Direction(1), m.Direction(2)}, {.sensors = sensors}, &out);
+    ASSERT_TRUE(out.status.ok());
+    ASSERT_EQ(out.dX.size(), 2u);
+    ASSERT_EQ(out.dS.size(), sensors ? 2u : 0u);
+    EXPECT_EQ(out.coverage.Worst(), Level::kAnalytic);
+    for (int i = 0; i < 2; i++) {
+      const RolloutDirection d = m.Direction(i + 1);
+      VectorXd dx = d.x0;
+      const std::size_t at = static_cast<std::size_t>(i);
+      for (int t = 0; t <= 12; t++) {
+        const StepDerivative& s = steps[static_cast<std::size_t>(t)];
+        EXPECT_LT((out.dX[at].col(t) - dx).norm(), 1e-9 * dx.norm()) << t;
+        if (sensors) {
+          VectorXd ds = s.C * dx;
+          if (t < 12) ds += s.D * d.U.col(t);
+          EXPECT_LT((out.dS[at].col(t) - ds).norm(), 1e-9 * ds.norm()) << t;
+        }
+        if (t < 12) dx = s.A * dx + s.B * d.U.col(t);
+      }
+    }
+  }
+}
+
+TEST(Tangent, DoesNotDependOnItsCompany) {
+  const Motion m = Motion::At("hopper", "stand", 15, 0.05);
+  Tangent tangent(m.model.get(), m.context);
+  RolloutTangent alone, together;
+  tangent.Push(m.trajectory, {m.Direction(2)}, {}, &alone);
+  tangent.Push(m.trajectory, {m.Direction(1), m.Direction(2), m.Direction(3)}, {}, &together);
+  EXPECT_EQ(alone.dX[0], together.dX[1]);
+}
+
+TEST(Tangent, IsTheTransposeOfTheAdjoint) {
+  // g·d by the adjoint is the slopes' sum along the tangent
+  const Motion m = Motion::At("humanoid", "stand", 30, 0.02, 0.1);
+  const Square loss(m.model.get(), 0);
+  RolloutGradient g;
+  Adjoint(m.model.get(), m.context).Gradient(m.x0, m.U, loss, {}, &g);
+  const RolloutDirection d = m.Direction(1);
+  RolloutTangent out;
+  Tangent(m.model.get(), m.context).Push(m.trajectory, {d}, {}, &out);
+  const Dims dims(m.model.get());
+  double sum = 0;
+  for (int t = 0; t <= 30; t++) {
+    KnotGradient slope{VectorXd::Zero(dims.ndx), VectorXd::Zero(t < 30 ? dims.nu : 0), VectorXd()};
+    loss.Gradient(ViewKnot(m.trajectory, t, m.model->opt.timestep), &slope);
+    sum += slope.x.dot(out.dX[0].col(t)) + (t < 30 ? slope.u.dot(d.U.col(t)) : 0);
+  }
+  EXPECT_NEAR(sum, Dot({g.x0, g.U}, d), 1e-10 * Norm({g.x0, g.U}) * Norm(d));
+}
+
+// ---- second derivatives --------------------------------------------------------------------------------------------
+
+Motion Masses(int N) {
+  // two masses on springs with dampers, explicit: one linear map a step
+  ModelPtr model = LoadModelFromString(
+      "<mujoco><option timestep='0.01' gravity='0 0 0'><flag eulerdamp='disable'/></option><worldbody><body>"
+      "<joint name='a' type='slide' axis='1 0 0' stiffness='20' damping='.5'/><geom size='.1' mass='1'/>"
+      "<body pos='1 0 0'><joint name='b' type='slide' axis='1 0 0' stiffness='30' damping='.2'/><geom size='.1' mass='2'/>"
+      "</body></body></worldbody><actuator><motor joint='a'/><motor joint='b' gear='3'/></actuator></mujoco>");
+  DataPtr data = MakeData(model.get());
+  return Motion(std::move(model), std::move(data), N, 1, 0.5);
+}
+
+TEST(Curvature, OfALinearQuadraticProblemIsItsClosedForm) {
+  const int N = 25;
+  const Motion m = Masses(N);
+  const Square loss(m.model.get(), 0);
+  Curvature curvature(m.model.get(), m.context);
+  ASSERT_TRUE(curvature.SetPoint(m.trajectory, loss).ok());
+
+  // H = Jᵀ diag(0 on positions, 1 on velocities) J + 0.1 on controls, with J of matrices
+  Simulator simulator(m.model.get(), m.context, 1, 1);
+  std::vector<StepDerivative> steps;
+  simulator.Linearize(m.trajectory, {}, &steps);
+  const int n = 4 + 2 * N;
+  MatrixXd J = MatrixXd::Zero(4, n), H = MatrixXd::Zero(n, n);
+  J.leftCols(4).setIdentity();
+  for (int t = 0; t <= N; t++) {
+    H += J.bottomRows(2).transpose() * J.bottomRows(2);
+    if (t == N) break;
+    H.block(4 + 2 * t, 4 + 2 * t, 2, 2) += 0.1 * MatrixXd::Identity(2, 2);
+    J = (steps[static_cast<std::size_t>(t)].A * J).eval();
+    J.middleCols(4 + 2 * t, 2) += steps[static_cast<std::size_t>(t)].B;
+  }
+  for (int i = 0; i < n; i++) {
+    const VectorXd e = VectorXd::Unit(n, i);
+    const RolloutDirection d{e.head(4), Eigen::Map<const MatrixXd>(e.data() + 4, 2, N)};
+    CurvatureProduct gn, full;
+    curvature.GaussNewton(d, &gn);
+    curvature.Hessian(d, &full);
+    VectorXd a(n), b(n);
+    a << gn.product.x0, Eigen::Map<const VectorXd>(gn.product.U.data(), 2 * N);
+    b << full.product.x0, Eigen::Map<const VectorXd>(full.product.U.data(), 2 * N);
+    EXPECT_LT((a - H.col(i)).norm(), 1e-9 * H.norm()) << i;
+    EXPECT_LT((b - H.col(i)).norm(), 1e-7 * H.norm()) << i;  // differences of what does not change
+    EXPECT_TRUE(full.one_sided.empty());
+  }
+
+  // and L is that parabola far away too
+  const RolloutDirection d = m.Direction(1);
+  CurvatureProduct p;
+  curvature.Hessian(d, &p);
+  Motion far = Masses(N);
+  far.x0 += d.x0;
+  far.U += d.U;
+  far.Roll();
+  double there = 0;
+  for (int t = 0; t <= N; t++) there += loss.Value(ViewKnot(far.trajectory, t, 0.01));
+  EXPECT_NEAR(there, curvature.loss() + Dot(curvature.gradient(), d) + 0.5 * Dot(d, p.product), 1e-8 * there);
+}
+
+// against extrapolated differences of the adjoint's gradient, and symmetric; the second derivative of the steps matters by `bends`
+void ExpectHessian(const Motion& m, const Loss& loss, double eps, double tolerance, double bends, Level level = Level::kBest) {
+  Curvature curvature(m.model.get(), m.context, m.substeps);
+  ASSERT_TRUE(curvature.SetPoint(m.trajectory, loss, level).ok());
+  RolloutGradient g;
+  Adjoint(m.model.get(), m.context, m.substeps).Gradient(m.x0, m.U, loss, {.level = level}, &g);
+  EXPECT_NEAR(curvature.loss(), g.loss, 1e-12 * std::abs(g.loss));
+  EXPECT_LT(Norm(Minus(curvature.gradient(), {g.x0, g.U})), 1e-12 * Norm({g.x0, g.U}));
+
+  const RolloutDirection d = m.Direction(1), e = m.Direction(2);
+  CurvatureProduct Hd, He, gn;
+  curvature.Hessian(d, &Hd);
+  curvature.Hessian(e, &He);
+  curvature.GaussNewton(d, &gn);
+  ASSERT_TRUE(Hd.status.ok() && He.status.ok() && gn.status.ok());
+  EXPECT_TRUE(Hd.one_sided.empty());
+  const RolloutDirection reference = DifferencedGradient(m, loss, d, eps);
+  EXPECT_LT(Norm(Minus(Hd.product, reference)), tolerance * Norm(reference));
+  EXPECT_GT(Norm(Minus(gn.product, reference)), bends * Norm(reference));
+  EXPECT_NEAR(Dot(Hd.product, e), Dot(He.product, d), tolerance * Norm(Hd.product) * Norm(e));
+}
+
+TEST(Curvature, AgreesWithDifferencesOfGradientsInFreeMotion) {
+  const Motion m = Motion::At("arm", nullptr, 40, 2, 0.3);
+  ExpectHessian(m, Square(m.model.get(), 0), 1e-4, 1e-8, 0.1);
+  ExpectHessian(m, Square(m.model.get(), 0.5), 1e-4, 1e-8, 0.1);
+}
+
+TEST(Curvature, AgreesWithDifferencesOfGradientsInContact) {
+  const Motion hopper = Motion::At("hopper", "stand", 20, 0.05, 0.2, 2);
+  ExpectHessian(hopper, Square(hopper.model.get(), 0), 1e-6, 1e-6, 0.1);
+  const Motion dog = Motion::At("quadruped", "stand", 10, 0.02, 0.2, 2);
+  ExpectHessian(dog, Square(dog.model.get(), 0), 1e-7, 1e-6, 0.1);
+  ExpectHessian(dog, Square(dog.model.get(), 0.3), 1e-7, 1e-6, 0.1);
+}
+
+TEST(Curvature, RotationsBringTheirBracket) {
+  // in motion: where the drag of |v| v starts it has two second derivatives
+  const Motion m = Motion::At("quadrotor", "hover", 40, 0.1, 0.3);
+  VectorXd goal = m.x0;
+  goal.segment<4>(3) << 0.6, 0.8, 0, 0;
+  ExpectHessian(m, Distance(m.model.get(), goal), 1e-4, 1e-7, 1e-4);
+  ExpectHessian(m, Square(m.model.get(), 0.5), 1e-4, 1e-6, 1e-4);
+}
+
+TEST(Curvature, WorksWhereTermsAreDifferenced) {
+  const Motion m = Motion::At("arm", nullptr, 20, 2, 0.3);
+  ExpectHessian(m, Square(m.model.get(), 0), 1e-4, 1e-5, 1e-2, Level::kStep);
+}
+
+TEST(Curvature, GaussNewtonIsPositive) {
+  const Motion m = Motion::At("hopper", "stand", 15, 0.05, 0.2);
+  const Square loss(m.model.get(), 0.1);
+  Curvature curvature(m.model.get(), m.context);
+  ASSERT_TRUE(curvature.SetPoint(m.trajectory, loss).ok());
+  for (int seed = 1; seed < 6; seed++) {
+    CurvatureProduct out;
+    curvature.GaussNewton(m.Direction(seed), &out);
+    EXPECT_GT(Dot(m.Direction(seed), out.product), 0);
+  }
+}
+
+TEST(Curvature, StaysOnThePointsSideOfAClamp) {
+  // controls exactly at their bound: the second derivative is that of a model without the bound, not 1/h
+  const std::string xml =
+      "<mujoco><option timestep='0.01'/><worldbody><body><joint name='j' axis='0 1 0' damping='.1'/><geom type='capsule' "
+      "size='.02' fromto='0 0 0 0 0 -.5' mass='1'/></body></worldbody><actuator><general joint='j' gainprm='1' biastype='none' ";
+  const auto make = [&](const char* range) {
+    ModelPtr model = LoadModelFromString(xml + range + "/></actuator></mujoco>");
+    DataPtr data = MakeData(model.get());
+    data->qpos[0] = 1;
+    data->ctrl[0] = 0.5;
+    return Motion(std::move(model), std::move(data), 10, 0, 0.7);
+  };
+  const Motion clamped = make("ctrllimited='true' ctrlrange='-.5 .5'"), open = make("");
+  CurvatureProduct products[2];
+  for (const Motion* m : {&clamped, &open}) {
+    const Square loss(m->model.get(), 0);
+    Curvature curvature(m->model.get(), m->context);
+    ASSERT_TRUE(curvature.SetPoint(m->trajectory, loss).ok());
+    curvature.Hessian(m->Direction(1), &products[m == &open]);
+    ASSERT_TRUE(products[m == &open].status.ok());
+  }
+  EXPECT_LT(Norm(Minus(products[0].product, products[1].product)), 1e-5 * Norm(products[1].product));
+  EXPECT_FALSE(products[0].one_sided.empty());
+  EXPECT_TRUE(products[1].one_sided.empty());
+}
+
+TEST(Curvature, DoesNotDependOnThreads) {
+  const Motion m = Motion::At("quadruped", "stand", 10, 0.02, 0.2);
+  const Square loss(m.model.get(), 0.3);
+  CurvatureProduct out[2];
+  for (int k = 0; k < 2; k++) {
+    Curvature curvature(m.model.get(), m.context, 1, 1 + 2 * k);
+    ASSERT_TRUE(curvature.SetPoint(m.trajectory, loss).ok());
+    curvature.Hessian(m.Direction(1), &out[k]);
+  }
+  EXPECT_EQ(out[0].product.x0, out[1].product.x0);
+  EXPECT_EQ(out[0].product.U, out[1].product.U);
+}
+
+TEST(Curvature, NamesWhatIsWrong) {
+  const Motion m = Motion::At("arm", nullptr, 5, 0);
+  Curvature curvature(m.model.get(), m.context);
+  CurvatureProduct out;
+  RolloutDirection d = m.Direction(1);
+  EXPECT_THROW(curvature.Hessian(d, &out), Error);
+  const Square loss(m.model.get(), 0);
+  ASSERT_TRUE(curvature.SetPoint(m.trajectory, loss).ok());
+  d.U(0, 0) = NAN;
+  EXPECT_THROW(curvature.Hessian(d, &out), Error);
+  EXPECT_THROW(curvature.GaussNewton({m.Direction(1).x0.head(3), m.Direction(1).U}, &out), Error);
+  EXPECT_THROW(curvature.GaussNewton({m.Direction(1).x0, m.U.leftCols(4)}, &out), Error);
+  RolloutTangent tangent;
+  EXPECT_THROW(Tangent(m.model.get(), m.context).Push(m.trajectory, {d}, {}, &tangent), Error);
+}
+
+}  // namespace
+}  // namespace costate
