@@ -35,19 +35,23 @@ AnalyticBackend::AnalyticBackend(const mjModel* model, bool strict, const TermSw
       H_(model->dof_parentid, static_cast<int>(model->nv)) {}
 
 bool AnalyticBackend::Linearize(const mjModel* m, mjData* d, bool sensors, StepDerivative* out, std::string* missing) {
-  if (!Acceleration(m, d, true, out, missing)) return false;
+  if (!Acceleration(m, d, true, sensors, out, missing)) return false;
   if (out->status != StepStatus::kOk) return true;
   if (!sensors) {
     out->C.resize(0, 0);
     out->D.resize(0, 0);
-  } else if (!Sensors(m, d, out, missing)) {
-    return false;
+  } else {
+    SolveColumns();
+    if (!Sensors(m, d, out, missing)) return false;
   }
   return m->opt.integrator == mjINT_RK4 ? RungeKutta(m, d, out, missing) : Step(m, d, out, missing);
 }
 
 bool AnalyticBackend::LinearizeSensors(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
-  return Acceleration(m, d, true, out, missing) && (out->status != StepStatus::kOk || Sensors(m, d, out, missing));
+  if (!Acceleration(m, d, true, true, out, missing)) return false;
+  if (out->status != StepStatus::kOk) return true;
+  SolveColumns();
+  return Sensors(m, d, out, missing);
 }
 
 bool AnalyticBackend::LinearizeAfterForward(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
@@ -56,15 +60,16 @@ bool AnalyticBackend::LinearizeAfterForward(const mjModel* m, mjData* d, StepDer
   return Terms(m, d, out, missing) && Step(m, d, out, missing);
 }
 
-// the converged acceleration and the factored H; with `columns` also X_ = da/d(x, u)
-bool AnalyticBackend::Acceleration(const mjModel* m, mjData* d, bool columns, StepDerivative* out, std::string* missing) {
+// the converged acceleration and the factored H; with `columns` also X_ = −∂r and E_
+bool AnalyticBackend::Acceleration(const mjModel* m, mjData* d, bool columns, bool sensors, StepDerivative* out,
+                                   std::string* missing) {
   const auto terms = [&] { return columns ? Terms(m, d, out, missing) : Factors(m, d, out, missing); };
   *missing = ResidualRefusal(m);
   if (missing->empty()) *missing = InertiaMissing(m);
   if (!missing->empty()) return false;
   out->coverage.terms.clear();
   out->status = StepStatus::kOk;
-  if (!point_.Forward(m, d, &out->status, missing)) return out->status != StepStatus::kOk;
+  if (!point_.Forward(m, d, sensors, &out->status, missing)) return out->status != StepStatus::kOk;
   for (int k = 0; k < kPolish; k++) {
     if (!terms()) return false;
     if (Polish(m, d) <= kGood) return true;
@@ -122,7 +127,7 @@ bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, 
   if (implicit && integrator.empty() && m->opt.integrator != mjINT_EULER) integrator = tendons;
   closed_integrator_ = cover("integrator", integrator);
   second_solve_ = implicit && closed_integrator_;
-  if (second_solve_ && !mass_.Compute(m, d, tendons_, actuation_, point_.a().data(), Ma)) {
+  if (second_solve_ && !mass_.Compute(m, d, tendons_, actuation_, point_.a().data(), point_.momentum_rate().data())) {
     *missing = "integrator: M + h B is not positive definite";
     return false;
   }
@@ -173,14 +178,15 @@ void AnalyticBackend::AddForces(const mjModel* m, const mjData* d, Columns* R) c
 
 bool AnalyticBackend::Terms(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
   if (!Prepare(m, d, out, missing) || !Assemble(m, d, missing)) return false;
+  if (H_.Factor()) return true;
+  *missing = "H is not positive definite";
+  return false;
+}
 
-  // da = −H⁻¹ ∂r
-  if (!H_.Factor()) {
-    *missing = "H is not positive definite";
-    return false;
-  }
-  H_.Solve(&X_);
-  return true;
+// X_: −∂r → da
+void AnalyticBackend::SolveColumns() {
+  if (!solved_) H_.Solve(&X_);
+  solved_ = true;
 }
 
 // X_ = −∂r, E_ and H_
@@ -188,8 +194,9 @@ bool AnalyticBackend::Assemble(const mjModel* m, mjData* d, std::string* missing
   const int nv = static_cast<int>(m->nv), columns = 2 * nv + static_cast<int>(m->na + m->nu);
   X_.Resize(nv, columns);
   X_.SetZero();
+  solved_ = false;
   if (second_solve_) {
-    E_.Resize(nv, columns);
+    E_.Resize(nv, mass_.MovesWithOthers() ? columns : nv);
     E_.SetZero();
   }
   Columns R(&X_);
@@ -212,10 +219,7 @@ bool AnalyticBackend::Assemble(const mjModel* m, mjData* d, std::string* missing
 // M, to which constraints add
 void AnalyticBackend::StartHessian(const mjModel* m, const mjData* d) {
   H_.SetZero();
-  for (int i = 0; i < m->nv; i++) {
-    const int adr = m->M_rowadr[i];
-    H_.AddRow(i, m->M_colind + adr, d->M + adr, m->M_rownnz[i]);
-  }
+  H_.AddRows(m->M_rowadr, m->M_rownnz, m->M_colind, d->M);
 }
 
 // (A4) site transmissions: a wrench that turns with the body
@@ -247,15 +251,10 @@ void AnalyticBackend::Activation(const mjModel* m, MatrixXd* next, MatrixXd* rat
     *rate = direct_.activation_rate;
     return;
   }
-  BlockedMatrix rows[2];
-  for (BlockedMatrix& matrix : rows) {
-    matrix.Resize(na, ndx + nu);
-    matrix.SetZero();
-  }
-  Columns of_next(&rows[0]), of_rate(&rows[1]);
+  next->setZero(na, ndx + nu);
+  rate->setZero(na, ndx + nu);
+  Columns of_next = Columns::Of(next->data(), ndx + nu, nullptr, na), of_rate = Columns::Of(rate->data(), ndx + nu, nullptr, na);
   actuation_.AddActivation(m, &of_next, &of_rate);
-  *next = Dense(rows[0]);
-  *rate = Dense(rows[1]);
 }
 
 // v' = v + h ā; gain_ is made where the integrator is differenced
@@ -270,7 +269,7 @@ void AnalyticBackend::ApplyIntegrator(const mjModel* m, const mjData* d) {
   }
 }
 
-// A and B from X_; X_ becomes dā
+// A and B from X_, block by block: what is read once stays in the first cache until its columns are written
 bool AnalyticBackend::Step(const mjModel* m, mjData* d, StepDerivative* out, std::string*) {
   const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na), ndx = 2 * nv + na;
   if (differenced_.integrator) difference_->IntegratorGain(m, &gain_);
@@ -278,18 +277,27 @@ bool AnalyticBackend::Step(const mjModel* m, mjData* d, StepDerivative* out, std
   if (second_solve_) {
     Columns E(&E_);
     mass_.AddColumns(m, d, &E);
-    mass_.Apply(&X_, &E_);
   } else if (differenced_.integrator) {
+    SolveColumns();
     da_ = gain_ * Dense(X_) + direct_.acceleration;
     for (int j = 0; j < da_.cols(); j++) {
       for (int i = 0; i < nv; i++) X_(i, j) = da_(i, j);
     }
   }
-  AssembleStep(m, v_next_.data(), X_, out);
-  if (na > 0) {
-    Activation(m, &next_, &rate_);
-    out->A.bottomRows(na) = next_.leftCols(ndx);
-    out->B.bottomRows(na) = next_.rightCols(m->nu);
+  StartStep(m, out);
+  for (int block = 0; block < X_.blocks(); block++) {
+    double* x = X_.block(block);
+    if (!solved_) H_.SolveBlock(x);
+    if (second_solve_) mass_.Apply(x, block < E_.blocks() ? E_.block(block) : nullptr);
+    AssembleBlock(m, block, x, out);
+  }
+  FinishStep(m, v_next_.data(), out);
+  if (closed_actuation_) {
+    Columns next = Columns::Of(out->A.data() + 2 * nv, ndx, out->B.data() + 2 * nv, ndx);
+    if (na > 0) actuation_.AddActivation(m, &next, nullptr);
+  } else {
+    out->A.bottomRows(na) = direct_.activation.leftCols(ndx);
+    out->B.bottomRows(na) = direct_.activation.rightCols(m->nu);
   }
   return true;
 }
@@ -314,10 +322,12 @@ bool AnalyticBackend::RungeKutta(const mjModel* m, mjData* d, StepDerivative* ou
   *missing = RungeKuttaRefusal(m);
   if (!missing->empty()) return false;
   StageDerivative first;
+  SolveColumns();
   Stage(m, d, &first);
   StepDerivative stage_out;
   const auto function = [&](mjData* data, StageDerivative* stage) {
-    if (!Acceleration(m, data, true, &stage_out, missing) || stage_out.status != StepStatus::kOk) return false;
+    if (!Acceleration(m, data, true, false, &stage_out, missing) || stage_out.status != StepStatus::kOk) return false;
+    SolveColumns();
     Stage(m, data, stage);
     return true;
   };

@@ -55,7 +55,8 @@ class AnalyticBackend final : public Backend {
   bool VjpAfterForward(const mjModel* model, mjData* data, ConstVectorRef lambda, StepVjp* out, std::string* missing);
 
  private:
-  bool Acceleration(const mjModel* model, mjData* data, bool columns, StepDerivative* out, std::string* missing);
+  bool Acceleration(const mjModel* model, mjData* data, bool columns, bool sensors, StepDerivative* out,
+                    std::string* missing);
   bool Prepare(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
   bool Cover(const char* term, const std::string& reason, Coverage* coverage, std::string* missing) const;
   void PrepareTree(const mjModel* model, mjData* data, const TendonMoments* tendons, Coverage* coverage,
@@ -63,6 +64,7 @@ class AnalyticBackend final : public Backend {
   bool Assemble(const mjModel* model, mjData* data, std::string* missing);
   void AddForces(const mjModel* model, const mjData* data, Columns* R) const;
   void StartHessian(const mjModel* model, const mjData* data);
+  void SolveColumns();
   bool Terms(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
   void AddThrusters(const mjModel* model, const mjData* data);
   double Polish(const mjModel* model, mjData* data);
@@ -118,9 +120,10 @@ class AnalyticBackend final : public Backend {
   DifferencedTerms differenced_;
   TreeInput input_;
   bool closed_passive_ = false, closed_actuation_ = false, closed_integrator_ = false;
+  bool solved_ = false;        // X_ is da, else −∂r
   bool second_solve_ = false;  // the integrator applies M'⁻¹ M a, in closed form
   std::vector<double> load_;
-  MatrixXd da_, sensors_, gain_, next_, rate_;
+  MatrixXd da_, sensors_, gain_;
   VectorXd step_, v_next_;
 
   // products

@@ -8,11 +8,12 @@
 namespace costate {
 
 bool AnalyticBackend::LinearizeAcceleration(const mjModel* m, mjData* d, AccelerationDerivative* out, std::string* missing) {
-  if (!Acceleration(m, d, true, &report_, missing)) return false;
+  if (!Acceleration(m, d, true, false, &report_, missing)) return false;
   out->status = report_.status;
   std::swap(out->coverage, report_.coverage);
   std::erase_if(out->coverage.terms, [](const TermCoverage& term) { return term.term == "integrator"; });
   if (out->status != StepStatus::kOk) return true;
+  SolveColumns();
   const int nv = static_cast<int>(m->nv), ndx = 2 * nv + static_cast<int>(m->na), nu = static_cast<int>(m->nu);
   out->qacc = point_.a();
   out->x.resize(nv, ndx);

@@ -40,7 +40,7 @@ bool AnalyticBackend::Factors(const mjModel* m, mjData* d, StepDerivative* out, 
 // the point of a product and, under RK4, its stages
 bool AnalyticBackend::PreparePoint(const mjModel* m, mjData* d, StepStatus* status, Coverage* coverage,
                                    std::string* missing) {
-  if (!Acceleration(m, d, false, &report_, missing)) return false;
+  if (!Acceleration(m, d, false, false, &report_, missing)) return false;
   *status = report_.status;
   std::swap(*coverage, report_.coverage);
   return *status != StepStatus::kOk || DifferenceRest(m, d, missing);
@@ -231,7 +231,7 @@ void AnalyticBackend::PushStep(const mjModel* m, const mjData* d, const double* 
   z_.resize(nv);
   PushAcceleration(m, d, dx, y_.data(), second_solve_ ? z_.data() : nullptr);
   if (second_solve_) {
-    mass_.Apply(y_.data(), z_.data());
+    mass_.ApplyVector(y_.data(), z_.data());
   } else if (differenced_.integrator) {
     z_.noalias() = gain_ * y_;
     z_.noalias() += direct_.acceleration * ConstVectorMap(dx, direct_.acceleration.cols());

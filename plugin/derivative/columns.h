@@ -3,6 +3,8 @@
 #ifndef COSTATE_DERIVATIVE_COLUMNS_H_
 #define COSTATE_DERIVATIVE_COLUMNS_H_
 
+#include <cstddef>
+
 #include "derivative/tree_solver.h"
 
 namespace costate {
@@ -12,6 +14,14 @@ class Columns {
  public:
   /// R itself.
   explicit Columns(BlockedMatrix* R) : matrix_(R) {}
+  /// Rows of two matrices side by side, given by their first entries and the distance of columns: `split` of them left.
+  static Columns Of(double* left, int split, double* right, std::ptrdiff_t stride) {
+    Columns columns(nullptr, nullptr, left);
+    columns.split_ = split;
+    columns.stride_ = stride;
+    columns.right_ = right;
+    return columns;
+  }
   /// out_j += Σ_i y_i R_ij: the pull-back of a covector y (rows) to out (columns).
   static Columns Pull(const double* y, double* out) { return {y, nullptr, out}; }
   /// out_i += Σ_j R_ij x_j: the push-forward of a direction x (columns) to out (rows).
@@ -25,7 +35,9 @@ class Columns {
   };
   Entry operator()(int i, int j) {
     if (matrix_) return {&(*matrix_)(i, j), 1};
-    return rows_ ? Entry{out_ + j, rows_[i]} : Entry{out_ + i, columns_[j]};
+    if (rows_) return {out_ + j, rows_[i]};
+    if (columns_) return {out_ + i, columns_[j]};
+    return {(j < split_ ? out_ + j * stride_ : right_ + (j - split_) * stride_) + i, 1};
   }
 
  private:
@@ -33,7 +45,9 @@ class Columns {
 
   BlockedMatrix* matrix_ = nullptr;
   const double *rows_ = nullptr, *columns_ = nullptr;
-  double* out_ = nullptr;
+  double *out_ = nullptr, *right_ = nullptr;
+  int split_ = 0;
+  std::ptrdiff_t stride_ = 0;
 };
 
 }  // namespace costate

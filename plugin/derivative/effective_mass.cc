@@ -166,18 +166,14 @@ bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const TendonMomen
   if (articulated_) {
     if (!articulated_solver_.Factor(m, d, diagonal_.data())) return false;
   } else {
-    for (int i = 0; i < nv; i++) {
-      const int adr = m->M_rowadr[i];
-      solver_.AddRow(i, m->M_colind + adr, d->M + adr, m->M_rownnz[i]);
-    }
+    solver_.AddRows(m->M_rowadr, m->M_rownnz, m->M_colind, d->M);
     if (free_bodies) AddFreeBodies(m, d);
     if (!Factor(m, d)) return false;
   }
 
   // ā = M'⁻¹ M a
   applied_.resize(nv);
-  if (Ma) mju_copy(applied_.data(), Ma, nv);
-  else mj_mulM(m, d, applied_.data(), a);
+  mju_copy(applied_.data(), Ma, nv);
   difference_ = applied_;
   Solve(applied_.data());
   for (const FreeBody& free : free_) applied_.segment<6>(free.dof) = free.lu.solve(difference_.segment<6>(free.dof));
@@ -314,9 +310,17 @@ constexpr int kWidth = BlockedMatrix::kWidth;
 COSTATE_SIMD void SubtractDiagonal(int nv, const double* diagonal, const double* x, double* e) {
   for (int i = 0; i < nv; i++, x += kWidth, e += kWidth) {
     if (diagonal[i] == 0) continue;
-    const Double4 factor = {diagonal[i], diagonal[i], diagonal[i], diagonal[i]};
     for (int c = 0; c < kWidth; c += 4) {
-      *reinterpret_cast<Double4*>(e + c) -= factor * *reinterpret_cast<const Double4*>(x + c);
+      *reinterpret_cast<Double4*>(e + c) -= diagonal[i] * *reinterpret_cast<const Double4*>(x + c);
+    }
+  }
+}
+
+// rows: e_i = −diagonal_i x_i
+COSTATE_SIMD void SetDiagonal(int nv, const double* diagonal, const double* x, double* e) {
+  for (int i = 0; i < nv; i++, x += kWidth, e += kWidth) {
+    for (int c = 0; c < kWidth; c += 4) {
+      *reinterpret_cast<Double4*>(e + c) = -diagonal[i] * *reinterpret_cast<const Double4*>(x + c);
     }
   }
 }
@@ -339,44 +343,53 @@ void EffectiveMass::AddColumns(const mjModel* m, const mjData* d, Columns* E) co
   AddTendonArmatureProduct(m, *tendons_, difference_.data(), E);
 }
 
-void EffectiveMass::Apply(BlockedMatrix* X, BlockedMatrix* E) const {
+bool EffectiveMass::MovesWithOthers() const {
+  const bool polynomial = std::any_of(slope_.begin(), slope_.end(), [](double slope) { return slope != 0; });
+  return polynomial || !damper_.empty() || !free_.empty() || coriolis_;
+}
+
+void EffectiveMass::Apply(double* x, double* e) const {
   using Rows = Eigen::Map<Eigen::Matrix<double, 6, kWidth, Eigen::RowMajor>>;
   using ConstRows = Eigen::Map<const Eigen::Matrix<double, 6, kWidth, Eigen::RowMajor>>;
-  const int nv = X->rows();
+  using AllRows = Eigen::Matrix<double, Eigen::Dynamic, kWidth, Eigen::RowMajor>;
+  const int nv = static_cast<int>(diagonal_.size());
 
-  // E − (M' − M) da
-  right_side_.resize(free_.size() * E->blocks() * 6 * kWidth);
-  double* saved = right_side_.data();
-  for (int b = 0; b < X->blocks(); b++) {
-    double *x = X->block(b), *e = E->block(b);
+  // e − (M' − M) da
+  if (e) {
     SubtractDiagonal(nv, diagonal_.data(), x, e);
-    for (const Entry& entry : entries_) {
-      for (int c = 0; c < kWidth; c++) {
-        e[entry.row * kWidth + c] -= entry.value * x[entry.col * kWidth + c];
-        e[entry.col * kWidth + c] -= entry.value * x[entry.row * kWidth + c];
-      }
-    }
-    for (const FreeBody& free : free_) {
-      Rows rows(e + free.dof * kWidth);
-      rows.noalias() -= free.damping * ConstRows(x + free.dof * kWidth);
-      saved = std::copy(rows.data(), rows.data() + 6 * kWidth, saved);
-    }
-    if (coriolis_) {
-      Eigen::Map<Eigen::Matrix<double, Eigen::Dynamic, kWidth, Eigen::RowMajor>> rows(e, nv, kWidth);
-      rows.noalias() -= bias_ * Eigen::Map<const Eigen::Matrix<double, Eigen::Dynamic, kWidth, Eigen::RowMajor>>(x, nv, kWidth);
-      rows = lu_.solve(rows).eval();
+  } else {
+    zero_.Resize(nv, kWidth);
+    e = zero_.block(0);
+    SetDiagonal(nv, diagonal_.data(), x, e);
+  }
+  for (const Entry& entry : entries_) {
+    for (int c = 0; c < kWidth; c++) {
+      e[entry.row * kWidth + c] -= entry.value * x[entry.col * kWidth + c];
+      e[entry.col * kWidth + c] -= entry.value * x[entry.row * kWidth + c];
     }
   }
-  if (!coriolis_) solver_.Solve(E, false);
+  right_side_.resize(free_.size() * 6 * kWidth);
+  double* saved = right_side_.data();
+  for (const FreeBody& free : free_) {
+    Rows rows(e + free.dof * kWidth);
+    rows.noalias() -= free.damping * ConstRows(x + free.dof * kWidth);
+    saved = std::copy(rows.data(), rows.data() + 6 * kWidth, saved);
+  }
+
+  // M'⁻¹ of it
+  if (coriolis_) {
+    Eigen::Map<AllRows> rows(e, nv, kWidth);
+    rows.noalias() -= bias_ * Eigen::Map<const AllRows>(x, nv, kWidth);
+    rows = lu_.solve(rows).eval();
+  } else {
+    solver_.SolveBlock(e, false);
+  }
   saved = right_side_.data();
-  for (int b = 0; b < X->blocks(); b++) {
-    double* x = X->block(b);
-    for (const FreeBody& free : free_) {
-      Rows(E->block(b) + free.dof * kWidth) = free.lu.solve(ConstRows(saved));
-      saved += 6 * kWidth;
-    }
-    AddTo(nv * kWidth, E->block(b), x);
+  for (const FreeBody& free : free_) {
+    Rows(e + free.dof * kWidth) = free.lu.solve(ConstRows(saved));
+    saved += 6 * kWidth;
   }
+  AddTo(nv * kWidth, e, x);
 }
 
 // e −= (M' − M) x, or its transpose: only the blocks of free bodies and the bias are not symmetric
@@ -401,7 +414,7 @@ void EffectiveMass::SubtractDifference(const double* x, bool transposed, double*
   else to.noalias() -= bias_ * from;
 }
 
-void EffectiveMass::Apply(double* x, double* e) const {
+void EffectiveMass::ApplyVector(double* x, double* e) const {
   SubtractDifference(x, false, e);
   right_side_.assign(e, e + diagonal_.size());
   Solve(e);

@@ -31,9 +31,9 @@ class EffectiveMass {
   /// "" if M' and its derivative are known in closed form, else what is not.
   static std::string Missing(const mjModel* model);
 
-  /// Assembles and factors M', computes ā from M a, which the caller may have already.
+  /// Assembles and factors M', computes ā from M a.
   bool Compute(const mjModel* model, const mjData* data, const TendonMoments& tendons, const Actuation& actuation,
-               const double* a, const double* Ma = nullptr);
+               const double* a, const double* Ma);
 
   /// From the next Compute on only single vectors are wanted: M' is solved by articulated bodies where they cover it.
   void UseProducts(bool on) { use_products_ = on; }
@@ -44,11 +44,14 @@ class EffectiveMass {
   /// Adds the part of E that is not dM (a − ā): −d(M' − M) ā.
   void AddColumns(const mjModel* model, const mjData* data, Columns* E) const;
 
-  /// X: da → dā = da + M'⁻¹ (E − (M' − M) da), E = dM (a − ā) − d(M' − M) ā; E is overwritten. (I3)
-  /// @pre  E holds dM (a − ā) and AddColumns.
-  void Apply(BlockedMatrix* X, BlockedMatrix* E) const;
+  /// Does AddColumns add to other columns than the first nv, those of q?
+  bool MovesWithOthers() const;
+
+  /// A block of columns of da → dā = da + M'⁻¹ (e − (M' − M) da), e of E = dM (a − ā) − d(M' − M) ā. (I3)
+  /// @param e  the same columns of E, dM (a − ā) and AddColumns; null: zero. Overwritten.
+  void Apply(double* da, double* e) const;
   /// The same for one vector each, x: da → dā.
-  void Apply(double* x, double* e) const;
+  void ApplyVector(double* x, double* e) const;
   /// Its transpose. y: covector of dā → of da; z receives the covector of E.
   void ApplyTransposed(double* y, double* z) const;
 
@@ -97,6 +100,7 @@ class EffectiveMass {
   Eigen::PartialPivLU<Eigen::MatrixXd> lu_;    // of the whole M'
   std::vector<Damper> damper_;        // those whose part of M' moves
   mutable std::vector<double> right_side_;
+  mutable BlockedMatrix zero_;  // one block, where E has none
   Eigen::VectorXd applied_, difference_;
 };
 

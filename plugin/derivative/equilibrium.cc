@@ -8,6 +8,7 @@ namespace costate {
 namespace {
 
 constexpr int kPolish = 4;             // Newton steps with a fixed active set need one
+constexpr double kTolerance = 1e-14;   // one more iteration of the engine's solver is cheaper than one of ours
 
 bool IsBad(const double* x, int n) {
   return std::any_of(x, x + n, [](double value) { return !std::isfinite(value) || std::abs(value) > mjMAXVAL; });
@@ -34,12 +35,16 @@ StepStatus ForwardStatus(const mjModel* m, const mjData* d, const mjWarningStat*
   return StepStatus::kOk;
 }
 
-bool Equilibrium::Forward(const mjModel* model, mjData* d, StepStatus* status, std::string* reason) {
+bool Equilibrium::Forward(const mjModel* model, mjData* d, bool sensors, StepStatus* status, std::string* reason) {
   mjWarningStat before[mjNWARNING];
   std::copy(d->warning, d->warning + mjNWARNING, before);
   mjModel local = *model;
   local.opt.solver = mjSOL_NEWTON;
   local.opt.noslip_iterations = 0;
+  local.opt.tolerance = std::min(local.opt.tolerance, kTolerance);
+  if (!sensors) local.opt.disableflags |= mjDSBL_SENSOR;
+  if (!sensors) local.opt.enableflags &= ~mjENBL_ENERGY;
+  if (local.ntree == 1) local.opt.disableflags |= mjDSBL_ISLAND;  // one at most: finding it is all that it would cost
   mj_forward(&local, d);
   *status = ForwardStatus(&local, d, before);
   if (*status != StepStatus::kOk) *reason = ToString(*status);
@@ -47,7 +52,7 @@ bool Equilibrium::Forward(const mjModel* model, mjData* d, StepStatus* status, s
 }
 
 bool Equilibrium::Solve(const mjModel* model, mjData* d, StepStatus* status, std::string* reason) {
-  if (!Forward(model, d, status, reason)) return false;
+  if (!Forward(model, d, true, status, reason)) return false;
   if (Polish(model, d) <= kConverged) return true;
 
   // the active set was not the solution's: let the engine search to the end
@@ -55,7 +60,7 @@ bool Equilibrium::Solve(const mjModel* model, mjData* d, StepStatus* status, std
   local.opt.tolerance = 0;
   local.opt.iterations = std::max(200, local.opt.iterations);
   mju_copy(d->qacc_warmstart, d->qacc, static_cast<int>(model->nv));
-  if (!Forward(&local, d, status, reason)) return false;
+  if (!Forward(&local, d, true, status, reason)) return false;
   const double step = Polish(model, d);
   if (step <= kAcceptable) return true;
   *reason = "the residual is not zero at the engine's acceleration (Newton step " + std::to_string(step) + ")";
@@ -89,10 +94,11 @@ void Equilibrium::Residual(const mjModel* m, mjData* d, const double* Ma) {
   }
 
   // r = M a − f_smooth − Jᵀ f
+  Ma_.resize(m->nv);
+  if (Ma) mju_copy(Ma_.data(), Ma, static_cast<int>(m->nv));
+  else mj_mulM(m, d, Ma_.data(), a_.data());
   r_.resize(m->nv);
-  if (Ma) mju_copy(r_.data(), Ma, static_cast<int>(m->nv));
-  else mj_mulM(m, d, r_.data(), a_.data());
-  for (int i = 0; i < m->nv; i++) r_[i] -= d->qfrc_smooth[i] + d->qfrc_constraint[i];
+  for (int i = 0; i < m->nv; i++) r_[i] = Ma_[i] - (d->qfrc_smooth[i] + d->qfrc_constraint[i]);
 }
 
 // H = M + Jᵀ s'' J

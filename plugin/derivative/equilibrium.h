@@ -26,8 +26,9 @@ void ForJacobianRow(const mjModel* m, const mjData* d, int i, F f) {
 class Equilibrium {
  public:
   /// mj_forward with the Newton solver. @pre `data` holds state, ctrl and context.
+  /// @param sensors  false: sensors and energies are not computed.
   /// @return false with the reason if the numbers failed.
-  bool Forward(const mjModel* model, mjData* data, StepStatus* status, std::string* reason);
+  bool Forward(const mjModel* model, mjData* data, bool sensors, StepStatus* status, std::string* reason);
 
   /// Forward, then Newton steps with H until r(a) = 0.
   /// @post  `data` is after mj_forward, with qacc = a and efc_state, efc_force, qfrc_constraint and the cone Hessians
@@ -40,6 +41,7 @@ class Equilibrium {
   void Residual(const mjModel* model, mjData* data, const double* Ma = nullptr);
 
   const Eigen::VectorXd& a() const { return a_; }
+  const Eigen::VectorXd& momentum_rate() const { return Ma_; }  ///< M a
   const Eigen::VectorXd& residual() const { return r_; }
   const Eigen::MatrixXd& HessianMatrix() const { return H_; }
   const Eigen::LLT<Eigen::MatrixXd>& H() const { return llt_; }
@@ -50,7 +52,7 @@ class Equilibrium {
  private:
   double Polish(const mjModel* model, mjData* data);
 
-  Eigen::VectorXd a_, r_, y_;
+  Eigen::VectorXd a_, Ma_, r_, y_;
   Eigen::MatrixXd H_;
   Eigen::LLT<Eigen::MatrixXd> llt_;
 };

@@ -101,22 +101,34 @@ void PushPositions(const mjModel* m, const mjtNum* v, double h, const double* dq
 }
 
 void AssembleStep(const mjModel* m, const mjtNum* v_next, const BlockedMatrix& da, StepDerivative* out) {
-  const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na), nu = static_cast<int>(m->nu), ndx = 2 * nv + na;
-  const double h = m->opt.timestep;
+  StartStep(m, out);
+  for (int block = 0; block < da.blocks(); block++) AssembleBlock(m, block, da.block(block), out);
+  FinishStep(m, v_next, out);
+}
+
+void StartStep(const mjModel* m, StepDerivative* out) {
+  const Eigen::Index ndx = 2 * m->nv + m->na;
   out->A.resize(ndx, ndx);
-  out->B.resize(ndx, nu);
+  out->B.resize(ndx, m->nu);
+}
+
+// v' = v + h ā,  q' = q + h v' apart from rotations: a row of the block feeds one entry of each of its columns
+void AssembleBlock(const mjModel* m, int block, const double* da, StepDerivative* out) {
   constexpr int kWidth = BlockedMatrix::kWidth;
-  for (int block = 0; block < da.blocks(); block++) {
-    // v' = v + h ā,  q' = q + h v' apart from rotations: a row of the block feeds one entry of each of its columns
-    const int first = block * kWidth, count = std::min(kWidth, ndx + nu - first);
-    double* column[kWidth];
-    for (int c = 0; c < count; c++) {
-      const std::ptrdiff_t at = first + c;
-      column[c] = at < ndx ? out->A.data() + at * ndx : out->B.data() + (at - ndx) * ndx;
-      std::fill(column[c] + 2 * nv, column[c] + ndx, 0.0);
-    }
-    ScatterRows(nv, count, PLANT("positions and velocities", h), da.block(block), column);
+  const int nv = static_cast<int>(m->nv), nu = static_cast<int>(m->nu), ndx = 2 * nv + static_cast<int>(m->na);
+  const int first = block * kWidth, count = std::min(kWidth, ndx + nu - first);
+  double* column[kWidth];
+  for (int c = 0; c < count; c++) {
+    const std::ptrdiff_t at = first + c;
+    column[c] = at < ndx ? out->A.data() + at * ndx : out->B.data() + (at - ndx) * ndx;
+    std::fill(column[c] + 2 * nv, column[c] + ndx, 0.0);
   }
+  ScatterRows(nv, count, PLANT("positions and velocities", m->opt.timestep), da, column);
+}
+
+void FinishStep(const mjModel* m, const mjtNum* v_next, StepDerivative* out) {
+  const int nv = static_cast<int>(m->nv), nu = static_cast<int>(m->nu), ndx = 2 * nv + static_cast<int>(m->na);
+  const double h = m->opt.timestep;
   for (int i = 0; i < nv; i++) {
     out->A(nv + i, nv + i) += 1;
     out->A(i, nv + i) += h;

@@ -25,6 +25,11 @@ void PushPositions(const mjModel* model, const mjtNum* v, double h, const double
 /// A and B of the single-stage integrators from dā/d(x, u) (nv × (ndx+nu)) and v' = v + h ā; rows of act' are left zero.
 void AssembleStep(const mjModel* model, const mjtNum* v_next, const BlockedMatrix& da, StepDerivative* out);
 
+/// The same block by block, for a caller that makes them one after the other: StartStep, each block, FinishStep.
+void StartStep(const mjModel* model, StepDerivative* out);
+void AssembleBlock(const mjModel* model, int block, const double* da, StepDerivative* out);
+void FinishStep(const mjModel* model, const mjtNum* v_next, StepDerivative* out);
+
 }  // namespace costate
 
 #endif  // COSTATE_DERIVATIVE_INTEGRATOR_H_

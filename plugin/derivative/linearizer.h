@@ -11,6 +11,7 @@
 
 #include "core/dense_product.h"
 #include "core/engine_guard.h"
+#include "core/finite.h"
 #include "derivative/backend.h"
 #include "derivative/step_difference.h"
 
@@ -20,17 +21,17 @@ inline constexpr int kAnalytic = static_cast<int>(Level::kAnalytic), kResidual =
               kStep = static_cast<int>(Level::kStep);
 
 inline bool AllFinite(const StepDerivative& d) {
-  return d.A.allFinite() && d.B.allFinite() && d.C.allFinite() && d.D.allFinite();
+  return IsFinite(d.A) && IsFinite(d.B) && IsFinite(d.C) && IsFinite(d.D);
 }
 inline bool AllFinite(const StepVjp& v) {
-  return v.x.allFinite() && v.u.allFinite() && v.qfrc.allFinite() && v.xfrc.allFinite();
+  return IsFinite(v.x) && IsFinite(v.u) && IsFinite(v.qfrc) && IsFinite(v.xfrc);
 }
-inline bool AllFinite(const StepJvp& v) { return v.dx.allFinite(); }
+inline bool AllFinite(const StepJvp& v) { return IsFinite(v.dx); }
 inline bool AllFinite(const AccelerationDerivative& d) {
-  return d.qacc.allFinite() && d.x.allFinite() && d.u.allFinite() && d.force.allFinite();
+  return IsFinite(d.qacc) && IsFinite(d.x) && IsFinite(d.u) && IsFinite(d.force);
 }
 inline bool AllFinite(const InverseDerivative& d) {
-  return d.qfrc.allFinite() && d.q.allFinite() && d.v.allFinite() && d.a.allFinite();
+  return IsFinite(d.qfrc) && IsFinite(d.q) && IsFinite(d.v) && IsFinite(d.a);
 }
 
 struct Linearizer::Impl {

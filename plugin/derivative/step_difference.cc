@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/finite.h"
+
 namespace costate {
 namespace {
 
@@ -71,7 +73,7 @@ bool StepDifference::Linearize(const mjModel* model, mjData* data, bool sensors,
     ByNudges(data, sensors, out);
   }
   out->status = ReadWarnings(data);
-  const bool finite = out->A.allFinite() && out->B.allFinite() && out->C.allFinite() && out->D.allFinite();
+  const bool finite = IsFinite(out->A) && IsFinite(out->B) && IsFinite(out->C) && IsFinite(out->D);
   if (out->status == StepStatus::kOk && !finite) out->status = StepStatus::kBadState;
   return true;
 }

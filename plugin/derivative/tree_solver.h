@@ -60,8 +60,9 @@ class TreeSolver {
   /// Adds to entry (i, j) of the symmetric matrix; false when the pattern does not hold it.
   bool Add(int i, int j, double x);
 
-  /// Adds `count` entries of row i, the diagonal last, with ascending columns; they must lie in the pattern.
-  void AddRow(int i, const int* columns, const double* values, int count);
+  /// Adds the lower triangle of a sparse matrix, e.g. M: row i has `count[i]` entries from `start[i]`, the diagonal last,
+  /// with ascending columns. They must lie in the pattern and be the same ones in every call.
+  void AddRows(const int* start, const int* count, const int* columns, const double* values);
 
   /// Factorises in place. False when a pivot is not positive: the matrix is not positive definite.
   bool Factor();
@@ -71,6 +72,8 @@ class TreeSolver {
 
   /// B ← H⁻¹ B for all columns. @param sparse  look for rows of zeros in B first.
   void Solve(BlockedMatrix* B, bool sparse = true) const;
+  /// The same for one block of a BlockedMatrix.
+  void SolveBlock(double* block, bool sparse = true) const;
   /// x ← H⁻¹ x for one vector.
   void Solve(double* x) const;
 
@@ -86,6 +89,7 @@ class TreeSolver {
   std::vector<double> value_, diagonal_, inverse_;  // entries, pivots, their inverses
   std::vector<int> col_start_, col_row_, col_source_;  // L by columns: row and index into value_
   std::vector<double> col_value_;
+  std::vector<int> place_;  // of AddRows' entries in value_; empty: not looked up yet
   std::vector<int> group_, group_parent_;  // first rows of groups that are solved together, and nv; elimination tree
   mutable std::vector<char> active_;
 };
