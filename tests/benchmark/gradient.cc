@@ -8,13 +8,23 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <ctime>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
 double Seconds(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// of this thread, or of the whole process, alone: what else the machine does matters little
+double ProcessorSeconds(clockid_t whose = CLOCK_THREAD_CPUTIME_ID) {
+  timespec now;
+  clock_gettime(whose, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
 
 // ½ |v|² at the end and 0.05 |u|² on the way
 class Effort final : public costate::Loss {
@@ -36,56 +46,115 @@ class Effort final : public costate::Loss {
   int nq_, nv_;
 };
 
-void Rows(const std::string& name, const char* key, int most) {
-  const costate::ModelPtr model = costate::LoadModel(std::string(COSTATE_MODELS) + "/" + name + "/" + name + ".xml");
-  const costate::DataPtr data = costate::MakeDataAtKey(model.get(), key);
-  const costate::VectorXd context = costate::GetContext(model.get(), data.get()), x0 = costate::GetState(model.get(), data.get());
-  const Effort loss(model.get());
-  costate::Simulator simulator(model.get(), context, 1, 1);
-  costate::Adjoint adjoint(model.get(), context);
-  for (int N = 100; N <= most; N *= 10) {
-    costate::MatrixXd U(model->nu, N);
-    for (int t = 0; t < N; t++) U.col(t) = Eigen::Map<const costate::VectorXd>(data->ctrl, model->nu);
-    const int repeats = std::max(1, 2000 / N);
-    costate::Trajectory motion;
-    costate::RolloutGradient all, few;
-    double rollout = 1e9, kept = 1e9, checkpointed = 1e9;
-    const std::size_t bytes = sizeof(double) * static_cast<std::size_t>(simulator.dims().nx + mj_stateSize(model.get(), costate::kMovingSignature));
-    const costate::AdjointOptions less = {.memory = bytes * static_cast<std::size_t>(2 * std::sqrt(N))};
-    for (int i = 0; i < repeats; i++) {
-      Clock::time_point start = Clock::now();
-      simulator.Rollout(x0, U, &motion);
-      rollout = std::min(rollout, Seconds(start));
-      start = Clock::now();
-      adjoint.Gradient(x0, U, loss, {}, &all);
-      kept = std::min(kept, Seconds(start));
-      start = Clock::now();
-      adjoint.Gradient(x0, U, loss, less, &few);
-      checkpointed = std::min(checkpointed, Seconds(start));
-    }
-    fmt::print("{:<11} {:>6} {:>11.3f} {:>9.2f} {:>9.2f} {:>11} {:>9.2f}  {}{}\n", name, N, 1e3 * rollout, kept / rollout,
-               checkpointed / rollout, few.recomputed, static_cast<double>(few.kept_bytes) / (1 << 20),
-               all.status.ok() ? all.health.text : "failed", few.U == all.U ? "" : "  THE TWO DIFFER");
+struct Motion {
+  costate::ModelPtr model;
+  costate::VectorXd context, x0, control;
+
+  Motion(const std::string& name, const char* key)
+      : model(costate::LoadModel(std::string(COSTATE_MODELS) + "/" + name + "/" + name + ".xml")) {
+    const costate::DataPtr data = costate::MakeDataAtKey(model.get(), key);
+    context = costate::GetContext(model.get(), data.get());
+    x0 = costate::GetState(model.get(), data.get());
+    control = Eigen::Map<const costate::VectorXd>(data->ctrl, model->nu);
   }
+  // ctrl_i + 0.05 sin(0.1 t + i), as in mjx_gradient.py
+  costate::MatrixXd Controls(int N) const {
+    costate::MatrixXd U = control.replicate(1, N);
+    for (int t = 0; t < N; t++) {
+      for (int i = 0; i < U.rows(); i++) U(i, t) += 0.05 * std::sin(0.1 * t + i);
+    }
+    return U;
+  }
+  costate::AdjointOptions RoomFor(double states) const {
+    const int size = costate::Dims(model.get()).nx + mj_stateSize(model.get(), costate::kMovingSignature);
+    return {.memory = sizeof(double) * static_cast<std::size_t>(size) * static_cast<std::size_t>(states)};
+  }
+};
+
+std::string Duration(double seconds) {
+  return seconds < 1 ? fmt::format("{:.0f} ms", 1e3 * seconds) : seconds < 600 ? fmt::format("{:.0f} s", seconds)
+                     : fmt::format("{:.1f} h", seconds / 3600);
+}
+
+void Rows(const std::string& name, const char* key, int most) {
+  const Motion m(name, key);
+  const Effort loss(m.model.get());
+  costate::Simulator simulator(m.model.get(), m.context, 1, 1);
+  costate::Adjoint adjoint(m.model.get(), m.context);
+  for (int N = 100; N <= most; N *= 10) {
+    const costate::MatrixXd U = m.Controls(N);
+    const int repeats = N < 10000 ? std::max(5, 2000 / N) : 2;
+    costate::Trajectory motion;
+    const costate::AdjointOptions options[] = {{}, m.RoomFor(2 * std::sqrt(N)), m.RoomFor(std::sqrt(N))};
+    costate::RolloutGradient g[3];
+    double rollout = 1e9, seconds[] = {1e9, 1e9, 1e9};
+    for (int i = 0; i < repeats; i++) {
+      double start = ProcessorSeconds();
+      simulator.Rollout(m.x0, U, &motion);
+      rollout = std::min(rollout, ProcessorSeconds() - start);
+      for (int k = 0; k < 3; k++) {
+        start = ProcessorSeconds();
+        adjoint.Gradient(m.x0, U, loss, options[k], &g[k]);
+        seconds[k] = std::min(seconds[k], ProcessorSeconds() - start);
+      }
+    }
+    const double inputs = static_cast<double>(U.size()) + simulator.dims().ndx, differences = 2 * inputs * rollout;
+    fmt::print("{:<10} {:>6} {:>10.3f} {:>7.2f} {:>7.2f} {:>7.2f} {:>8} {:>7.3f} {:>9} {:>9.0f}  {:<12.8g} {:<12.8g} {}{}\n", name, N,
+               1e3 * rollout, seconds[0] / rollout, seconds[1] / rollout, seconds[2] / rollout, g[2].recomputed,
+               static_cast<double>(g[2].kept_bytes) / (1 << 20), Duration(differences), differences / seconds[0], g[0].loss,
+               g[0].U.norm(), g[0].status.ok() ? g[0].health.text.substr(0, g[0].health.text.find_first_of(" :")) : "failed",
+               g[1].U == g[0].U && g[2].U == g[0].U ? "" : "  THEY DIFFER");
+  }
+}
+
+// gradients a second of 16 motions of 100 steps, on one thread and on two
+void Batch(const std::string& name, const char* key) {
+  const Motion m(name, key);
+  const Effort loss(m.model.get());
+  constexpr int kMotions = 16, kRepeats = 5;
+  double seconds[] = {1e9, 1e9}, work[] = {1e9, 1e9};
+  std::vector<costate::RolloutGradient> g[2];
+  for (int k = 0; k < 2; k++) {
+    costate::Adjoint adjoint(m.model.get(), m.context, 1, k + 1);
+    g[k].resize(kMotions);
+    for (int repeat = 0; repeat < kRepeats; repeat++) {
+      const Clock::time_point start = Clock::now();
+      const double before = ProcessorSeconds(CLOCK_PROCESS_CPUTIME_ID);
+      adjoint.ParallelFor(kMotions, [&](int i, int worker) {
+        adjoint.Gradient(m.x0, (1 + 0.01 * i) * m.Controls(100), loss, {}, &g[k][static_cast<std::size_t>(i)], worker);
+      });
+      work[k] = std::min(work[k], ProcessorSeconds(CLOCK_PROCESS_CPUTIME_ID) - before);
+      seconds[k] = std::min(seconds[k], Seconds(start));
+    }
+  }
+  bool same = true;
+  for (std::size_t i = 0; i < kMotions; i++) same = same && g[0][i].U == g[1][i].U && g[0][i].x0 == g[1][i].x0;
+  fmt::print("{:<10} {:>12.0f} {:>12.0f} {:>8.2f} {:>10.2f}  {}\n", name, kMotions / seconds[0], kMotions / seconds[1],
+             seconds[0] / seconds[1], work[1] / work[0], same ? "same bits" : "THEY DIFFER");
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const int most = argc > 1 ? std::atoi(argv[1]) : 10000;
-  fmt::print("gradient by all controls and the start, in multiples of the rollout: all states kept, or memory for 2 sqrt(T)\n");
-  fmt::print("{:<11} {:>6} {:>11} {:>9} {:>9} {:>11} {:>9}  {}\n", "model", "T", "rollout ms", "all", "2 sqrt T", "recomputed",
-             "MiB", "health");
-  for (const auto& [name, key] : {std::pair{"cartpole", "hang"}, std::pair{"arm", "home"}, std::pair{"hopper", "stand"},
-                                  std::pair{"quadruped", "stand"}, std::pair{"humanoid", "stand"}}) {
-    try {
-      Rows(name, key, most);
-    } catch (const costate::Error& error) {
-      fmt::print(stderr, "{}: {}\n", name, error.what());
-      return 2;
-    }
+  const std::pair<const char*, const char*> motions[] = {
+      {"cartpole", "hang"}, {"arm", "home"}, {"hopper", "stand"}, {"quadruped", "stand"}, {"humanoid", "stand"}};
+  fmt::print(
+      "gradient by all controls and the start, in multiples of the rollout: all states kept, room for 2 sqrt(T), for sqrt(T);\n"
+      "knots simulated again and MiB kept are of the last. Processor time of one thread, the least of several runs. Central\n"
+      "differences of the loss are not run: 2 rollouts an input, each as long as the one measured; then in multiples of the gradient\n");
+  fmt::print("{:<10} {:>6} {:>10} {:>7} {:>7} {:>7} {:>8} {:>7} {:>9} {:>9}  {:<12} {:<12} {}\n", "model", "T", "rollout ms", "all",
+             "2 sqrt", "sqrt", "again", "MiB", "differ.", "times", "loss", "|by controls|", "health");
+  try {
+    for (const auto& [name, key] : motions) Rows(name, key, most);
+    fmt::print("\ngradients a second by the clock, 16 motions of 100 steps at once; processor time of two threads over that of one\n"
+               "{:<10} {:>12} {:>12} {:>8} {:>10}\n", "model", "1 thread", "2 threads", "ratio", "processor");
+    for (const auto& [name, key] : motions) Batch(name, key);
+  } catch (const costate::Error& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 2;
   }
   rusage usage;
   getrusage(RUSAGE_SELF, &usage);
-  fmt::print("peak memory {:.0f} MB\n", static_cast<double>(usage.ru_maxrss) / 1024);
+  fmt::print("\npeak memory {:.0f} MB\n", static_cast<double>(usage.ru_maxrss) / 1024);
 }
