@@ -68,15 +68,16 @@ void CheckOptions(const AdjointOptions& o) {
   if (!(o.reach >= 0)) throw Error(ErrorCode::kInvalidArgument, "reach is " + std::to_string(o.reach) + ", it cannot be negative");
 }
 
-// which constraints act, as a number: equal for equal sets
+// which constraints act and how (within, at its bound, slipping), as a number: equal for equal sets
 std::uint64_t ActiveSet(const mjModel* m, const mjData* d) {
   std::uint64_t hash = 1469598103934665603u;
   const auto add = [&](int value) { hash = (hash ^ static_cast<std::uint32_t>(value)) * 1099511628211u; };
   for (int i = 0; i < d->nefc; i++) {
-    if (d->efc_force[i] == 0) continue;
+    if (d->efc_state[i] == mjCNSTRSTATE_SATISFIED) continue;
     const int id = d->efc_id[i];
     const bool contact = d->efc_type[i] >= mjCNSTR_CONTACT_FRICTIONLESS;
     add(d->efc_type[i]);
+    add(d->efc_state[i]);
     add(contact ? d->contact[id].geom[0] * m->ngeom + d->contact[id].geom[1] : id);
   }
   return hash;

@@ -42,6 +42,10 @@ def row(path, key, steps, iterations):
     data = mujoco.MjData(model)
     mujoco.mj_resetDataKeyframe(model, data, model.key(key).id)
     device_model, start = mjx.put_model(model), mjx.put_data(model, data)
+
+    # integers that a step widens are wide from the start
+    after = jax.eval_shape(lambda state: mjx.step(device_model, state), start)
+    start = jax.tree.map(lambda value, other: value.astype(other.dtype), start, after)
     wave = 0.05 * np.sin(0.1 * np.arange(steps)[:, None] + np.arange(model.nu)[None, :])
     controls = jax.numpy.array(data.ctrl + wave)
 
@@ -75,7 +79,7 @@ def main():
         path, _, key = model.rpartition(":")
         try:
             row(path, key, arguments.steps, arguments.iterations)
-        except (ValueError, NotImplementedError, KeyError) as error:
+        except (ValueError, TypeError, NotImplementedError, KeyError) as error:
             print(f"{model}: {type(error).__name__}: {str(error).splitlines()[0]}", flush=True)
 
 

@@ -143,6 +143,34 @@ TEST(GradientHealth, CountsSwitchesAndLabelsThem) {
   EXPECT_NE(g.health.text.find("on a switch, first knot"), std::string::npos) << g.health.text;
 }
 
+TEST(GradientHealth, SlipToStickIsASwitch) {
+  // a ball that cannot turn slides on a floor, hops a little as elliptic cones make it, and sticks: the engine's own row states
+  const ModelPtr model = LoadModelFromString(
+      "<mujoco><option timestep='0.001' cone='elliptic'/><worldbody><geom type='plane' size='1 1 1' friction='.4'/>"
+      "<body pos='0 0 .1'><joint type='slide' axis='1 0 0'/><joint type='slide' axis='0 0 1'/><geom size='.1' friction='.4'/>"
+      "</body></worldbody></mujoco>");
+  const DataPtr data = MakeData(model.get());
+  for (int i = 0; i < 2000; i++) mj_step(model.get(), data.get());  // to rest in the contact
+  data->qvel[0] = 0.5;
+  const VectorXd context = GetContext(model.get(), data.get()), x0 = GetState(model.get(), data.get());
+  std::vector<int> expected, before, now;
+  for (int t = 0; t < 300; t++) {
+    mj_step(model.get(), data.get());
+    now.assign(data->efc_state, data->efc_state + data->nefc);
+    if (t > 0 && now != before) expected.push_back(t);
+    if (t > 0 && now != before && t > 100) {
+      EXPECT_EQ(before[0], mjCNSTRSTATE_CONE);
+      EXPECT_EQ(now[0], mjCNSTRSTATE_QUADRATIC);
+    }
+    before = now;
+  }
+  RolloutGradient g;
+  Adjoint(model.get(), context).Gradient(x0, MatrixXd(0, 300), FirstPosition(), {}, &g);
+  ASSERT_TRUE(g.status.ok());
+  EXPECT_EQ(g.health.switches, expected);
+  EXPECT_NEAR(g.health.switches.back() * 0.001, 0.5 / (0.4 * 9.81), 0.02);  // v / μ g
+}
+
 TEST(GradientHealth, RecordsClippingAndTruncation) {
   const Chain chain(2, 0);
   const RolloutGradient whole = chain.Swing(5);
