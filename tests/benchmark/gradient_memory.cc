@@ -51,8 +51,8 @@ int main(int argc, char** argv) {
     return 2;
   }
 
-  const double before = costate::support::ResidentBytes();
   costate::support::ResetPeak();
+  const double before = costate::support::ResidentBytes();
   costate::MatrixXd U(model->nu, N);
   for (int t = 0; t < N; t++) {
     for (int i = 0; i < model->nu; i++) U(i, t) = data->ctrl[i] + 0.02 * std::sin(0.01 * t + i);

@@ -2,6 +2,8 @@
 #ifndef COSTATE_TESTS_SUPPORT_PEAK_MEMORY_H_
 #define COSTATE_TESTS_SUPPORT_PEAK_MEMORY_H_
 
+#include <malloc.h>
+
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -22,8 +24,9 @@ inline double ResidentBytes() { return StatusBytes("VmRSS"); }
 /// Since the start or the last ResetPeak.
 inline double PeakBytes() { return StatusBytes("VmHWM"); }
 
-/// The peak becomes what is resident now; false where the system does not allow it.
+/// What was freed goes back to the system and the peak becomes what is resident now; false where the system does not allow it.
 inline bool ResetPeak() {
+  malloc_trim(0);
   std::ofstream file("/proc/self/clear_refs");
   file << 5;
   file.flush();
