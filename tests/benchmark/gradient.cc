@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -133,6 +134,39 @@ void Batch(const std::string& name, const char* key) {
              seconds[0] / seconds[1], work[1] / work[0], same ? "same bits" : "THEY DIFFER");
 }
 
+// tangents and second derivatives of 100 steps, in multiples of the rollout
+void Products(const std::string& name, const char* key) {
+  const Motion m(name, key);
+  const Effort loss(m.model.get());
+  constexpr int kSteps = 100, kRepeats = 10;
+  const costate::MatrixXd U = m.Controls(kSteps);
+  costate::Simulator simulator(m.model.get(), m.context, 1, 1);
+  costate::Tangent tangent(m.model.get(), m.context);
+  costate::Curvature curvature(m.model.get(), m.context);
+  costate::Trajectory motion;
+  const costate::RolloutDirection d{costate::VectorXd::Ones(simulator.dims().ndx), costate::MatrixXd::Ones(U.rows(), U.cols())};
+  const std::vector<costate::RolloutDirection> one(1, d), ten(10, d);
+  costate::RolloutTangent pushed;
+  costate::CurvatureProduct product;
+  const std::function<void()> calls[] = {[&] { simulator.Rollout(m.x0, U, &motion); },
+                                         [&] { tangent.Push(motion, one, {}, &pushed); },
+                                         [&] { tangent.Push(motion, ten, {}, &pushed); },
+                                         [&] { curvature.SetPoint(motion, loss); },
+                                         [&] { curvature.GaussNewton(d, &product); },
+                                         [&] { curvature.Hessian(d, &product); }};
+  double seconds[] = {1e9, 1e9, 1e9, 1e9, 1e9, 1e9};
+  for (int i = 0; i < kRepeats; i++) {
+    for (int k = 0; k < 6; k++) {
+      const double start = ProcessorSeconds();
+      calls[k]();
+      seconds[k] = std::min(seconds[k], ProcessorSeconds() - start);
+    }
+  }
+  fmt::print("{:<10}", name);
+  for (int k = 1; k < 6; k++) fmt::print(" {:>12.2f}", seconds[k] / seconds[0]);
+  fmt::print("\n");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -150,6 +184,9 @@ int main(int argc, char** argv) {
     fmt::print("\ngradients a second by the clock, 16 motions of 100 steps at once; processor time of two threads over that of one\n"
                "{:<10} {:>12} {:>12} {:>8} {:>10}\n", "model", "1 thread", "2 threads", "ratio", "processor");
     for (const auto& [name, key] : motions) Batch(name, key);
+    fmt::print("\n100 steps, in multiples of the rollout: directions pushed forward; second derivatives of the loss times a direction\n"
+               "{:<10} {:>12} {:>12} {:>12} {:>12} {:>12}\n", "model", "1 tangent", "10 tangents", "point", "Gauss-Newton", "Hessian");
+    for (const auto& [name, key] : motions) Products(name, key);
   } catch (const costate::Error& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 2;

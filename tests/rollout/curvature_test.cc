@@ -331,6 +331,28 @@ TEST(Curvature, StaysOnThePointsSideOfAClamp) {
   EXPECT_TRUE(products[1].one_sided.empty());
 }
 
+TEST(Curvature, StaysOnThePointsSideOfAnOnset) {
+  // a nanometre above the floor a ball still falls freely: the second derivative is that of a metre above it
+  CurvatureProduct products[2];
+  for (int k = 0; k < 2; k++) {
+    ModelPtr model = LoadModelFromString(
+        "<mujoco><option timestep='.001' density='1000'/><worldbody><geom type='plane' size='1 1 1'/><body pos='0 0 .1'>"
+        "<joint type='slide' axis='0 0 1'/><geom size='.1'/></body></worldbody></mujoco>");
+    DataPtr data = MakeData(model.get());
+    data->qpos[0] = k ? 1 : 1e-9;
+    const Motion m(std::move(model), std::move(data), 1, 0, -0.5);
+    const Square loss(m.model.get(), 0);
+    Curvature curvature(m.model.get(), m.context);
+    ASSERT_TRUE(curvature.SetPoint(m.trajectory, loss).ok());
+    curvature.Hessian({VectorXd::Ones(2), MatrixXd(0, 1)}, &products[k]);
+    ASSERT_TRUE(products[k].status.ok());
+  }
+  EXPECT_EQ(products[0].one_sided, std::vector<int>{0});
+  EXPECT_TRUE(products[1].one_sided.empty());
+  EXPECT_GT(products[1].product.x0.norm(), 0.1);
+  EXPECT_LT((products[0].product.x0 - products[1].product.x0).norm(), 1e-6 * products[1].product.x0.norm());
+}
+
 TEST(Curvature, DoesNotDependOnThreads) {
   const Motion m = Motion::At("quadruped", "stand", 10, 0.02, 0.2);
   const Square loss(m.model.get(), 0.3);
@@ -342,6 +364,35 @@ TEST(Curvature, DoesNotDependOnThreads) {
   }
   EXPECT_EQ(out[0].product.x0, out[1].product.x0);
   EXPECT_EQ(out[0].product.U, out[1].product.U);
+}
+
+TEST(Curvature, CarriesNewtonsMethodToTheMinimum) {
+  // conjugate gradients on H p = −g, full steps: each about squares the gradient's norm, which errors in H would not let it
+  Motion m = Motion::At("arm", nullptr, 15, 0, 0.5);
+  const Square loss(m.model.get(), 0.1);
+  Curvature curvature(m.model.get(), m.context);
+  std::vector<double> norms;
+  for (int i = 0; i < 4; i++) {
+    m.Roll();
+    ASSERT_TRUE(curvature.SetPoint(m.trajectory, loss).ok());
+    const MatrixXd g = curvature.gradient().U;
+    norms.push_back(g.norm());
+    MatrixXd p = MatrixXd::Zero(g.rows(), g.cols()), r = -g, q = r;
+    for (int k = 0; k < 200 && r.norm() > 1e-10 * g.norm(); k++) {
+      CurvatureProduct Hq;
+      curvature.Hessian({VectorXd::Zero(14), q}, &Hq);
+      const double alpha = r.squaredNorm() / q.cwiseProduct(Hq.product.U).sum(), old = r.squaredNorm();
+      ASSERT_GT(alpha, 0);
+      p += alpha * q;
+      r -= alpha * Hq.product.U;
+      q = (r + r.squaredNorm() / old * q).eval();
+    }
+    m.U += p;
+  }
+  EXPECT_GT(norms[0], 0.1);
+  EXPECT_LT(norms[1], 1e-2 * norms[0]);
+  EXPECT_LT(norms[2], 1e-4 * norms[1]);
+  EXPECT_LT(norms[3], 1e-6 * norms[2]);
 }
 
 TEST(Curvature, NamesWhatIsWrong) {
