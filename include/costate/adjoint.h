@@ -18,6 +18,7 @@ namespace costate {
 struct AdjointOptions {
   Level level = Level::kBest;  ///< of the steps' derivatives
   bool forces = false;         ///< also gradients by applied forces
+  const ParameterSet* parameters = nullptr;  ///< also gradients by these; the adjoint was made with parameters->model()
   std::size_t memory = 0;      ///< [bytes] for the states that are kept on the way; 0: all are kept, nothing is recomputed
   int window = 0;              ///< truncation: the costate is dropped after each so many knots from the end; 0: never
   double clip = 0;             ///< a costate longer than this is shortened to it; 0: never
@@ -52,6 +53,7 @@ struct RolloutGradient {
   MatrixXd U;       ///< by the controls (nu × N)
   MatrixXd qfrc;    ///< by qfrc_applied held over each control interval (nv × N), if asked for
   MatrixXd xfrc;    ///< by xfrc_applied likewise (6 nbody × N)
+  VectorXd theta;   ///< by options.parameters (nθ), each acting in every interval and sensor; x0 is held
   VectorXd xN;      ///< the last state (nx)
   Coverage coverage;              ///< of the knot with the worst level
   GradientHealth health;

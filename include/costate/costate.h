@@ -13,6 +13,7 @@
 #include <costate/loss.h>
 #include <costate/lqr.h>
 #include <costate/model.h>
+#include <costate/parameter.h>
 #include <costate/record.h>
 #include <costate/rollout.h>
 #include <costate/solver.h>

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <costate/parameter.h>
 #include <costate/state.h>
 #include <costate/step.h>
 
@@ -39,6 +40,7 @@ struct Coverage {
 ///   h(x ⊕ dx, u + du) = h(x, u) + C dx + D du + o(‖dx‖ + ‖du‖)
 struct StepDerivative {
   MatrixXd A, B, C, D;  ///< ndx×ndx, ndx×nu, ns×ndx, ns×nu; C and D are empty unless sensors were asked for
+  MatrixXd P, Ps;       ///< ∂f/∂θ (ndx×nθ) and ∂h/∂θ (ns×nθ); empty without parameters
   StepStatus status = StepStatus::kOk;  ///< not kOk: a step inside failed and the matrices are not valid
   Coverage coverage;
 };
@@ -48,6 +50,7 @@ struct StepVjp {
   VectorXd x, u;  ///< Aᵀ λ (ndx), Bᵀ λ (nu)
   VectorXd qfrc;  ///< of qfrc_applied, held over the interval (nv); empty unless forces were asked for
   VectorXd xfrc;  ///< of xfrc_applied (6 nbody), in the engine's order; empty likewise
+  VectorXd theta; ///< of the parameters, Pᵀ λ (nθ); empty without
   StepStatus status = StepStatus::kOk;
   Coverage coverage;
 };
@@ -100,6 +103,22 @@ class Linearizer {
   /// The context about which to linearize: applied forces, mocap, active equalities, user data and the moving part.
   void SetContext(ConstVectorRef context);       ///< by kContextSignature
   void SetMovingContext(ConstVectorRef moving);  ///< by kMovingSignature
+
+  /// From now on also derivatives by parameters: P and Ps in Linearize, theta in Vjp; null: no more. Values of the set may
+  /// change between calls; it must outlive the calls.
+  ///
+  ///   f(x, u; θ + dθ) = f(x, u; θ) ⊕ P dθ,   h(x, u; θ + dθ) = h(x, u; θ) + Ps dθ
+  ///
+  /// with everything that the engine derives from θ (inverse weights, lengths, bounding volumes): what a step of the changed
+  /// model does, at the same x. Each parameter moves the residual at fixed acceleration, four evaluations without solver;
+  /// those for which that does not hold (friction loss at 0, delays, models at Level::kStep) move whole converged steps. The
+  /// coverage has a term "parameters", and one more for each that is differenced otherwise.
+  ///
+  /// @throws Error{kInvalidArgument} unless the linearizer was made with parameters->model(); Error{kUnsupported} at
+  ///         Level::kAnalytic.
+  /// Cost: per parameter and step 4 evaluations of positions, velocities and forces; when its values change, once 4
+  ///       ParameterSet::Set.  Source: plugin/derivative/README.md, section Q.
+  void SetParameters(const ParameterSet* parameters);
 
   /// At the edge of a clamp the derivative is one-sided: a control exactly on ctrlrange and an activation whose next value
   /// is exactly on actrange have the slope inside; strictly outside it is zero. A step that fails (bad state, bad control,

@@ -44,6 +44,12 @@ class AnalyticBackend final : public Backend {
   bool Jvp(const mjModel* model, mjData* data, ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out,
            std::string* missing) override;
 
+  // analytic_parameter.cc
+  bool Parameters(const mjModel* model, mjData* data, ParameterDifference* theta, MatrixXd* P, MatrixXd* Ps,
+                  std::string* missing) override;
+  bool PullParameters(const mjModel* model, mjData* data, const VectorXd& point, ConstVectorRef lambda,
+                      ParameterDifference* theta, VectorXd* pulled, std::string* missing) override;
+
   // analytic_dynamics.cc
   bool LinearizeAcceleration(const mjModel* model, mjData* data, AccelerationDerivative* out, std::string* missing) override;
   bool LinearizeInverse(const mjModel* model, mjData* data, ConstVectorRef qacc, InverseDerivative* out,
@@ -97,7 +103,12 @@ class AnalyticBackend final : public Backend {
   void PushStep(const mjModel* model, const mjData* data, const double* dx, double* next);
   bool PrepareStages(const mjModel* model, const mjData* data, StepStatus* status, std::string* missing);
   void PullStages(const mjModel* model, const mjData* data, ConstVectorRef lambda, StepVjp* out);
-  void PushStages(const mjModel* model, const mjData* data, const double* dx, double* next);
+  /// What moves a stage besides dx: da (nv) and d act_dot (na).
+  struct StageSource {
+    const double *acceleration, *activation_rate;
+  };
+  void PushStages(const mjModel* model, const mjData* data, const double* dx, double* next,
+                  const StageSource* source = nullptr);
   AnalyticBackend* stage(int i) { return i == 0 ? this : stages_->backend[i - 1].get(); }
 
   bool strict_;

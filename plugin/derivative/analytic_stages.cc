@@ -132,7 +132,8 @@ void AnalyticBackend::PullStages(const mjModel* m, const mjData* d, ConstVectorR
   }
 }
 
-void AnalyticBackend::PushStages(const mjModel* m, const mjData* d, const double* dx, double* next) {
+void AnalyticBackend::PushStages(const mjModel* m, const mjData* d, const double* dx, double* next,
+                                 const StageSource* source) {
   const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na), ndx = 2 * nv + na;
   const double h = m->opt.timestep;
   Stages& s = *stages_;
@@ -160,6 +161,10 @@ void AnalyticBackend::PushStages(const mjModel* m, const mjData* d, const double
     AnalyticBackend& at = *stage(i);
     at.PushAcceleration(m, i == 0 ? d : s.data[i - 1].get(), s.pulled.data(), s.da[i].data(), nullptr);
     at.PushActivation(m, s.pulled.data(), nullptr, s.dw[i].data());
+    if (source) {
+      s.da[i] += Eigen::Map<const VectorXd>(source[i].acceleration, nv);
+      s.dw[i] += Eigen::Map<const VectorXd>(source[i].activation_rate, na);
+    }
     s.rate += kSum[i] * s.dk[i];
     s.act += kSum[i] * s.dw[i];
   }

@@ -9,6 +9,8 @@
 
 namespace costate {
 
+class ParameterDifference;
+
 /// One level of derivatives. The dispatcher owns everything around it: checking x and u, substeps, the choice of level.
 ///
 /// On entry `data` holds the state, ctrl and context (mjSTATE_INTEGRATION) of the point; nothing else in it is
@@ -34,6 +36,15 @@ class Backend {
   virtual bool Jvp(const mjModel* model, mjData* data, ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out,
                    std::string* missing);
 
+  /// P and, unless Ps is null, Ps; P null: the sensors alone. Columns that differences at fixed acceleration do not give
+  /// are named by `theta->failed()`. @param data  as Linearize. @return as Linearize.
+  virtual bool Parameters(const mjModel* model, mjData* data, ParameterDifference* theta, MatrixXd* P, MatrixXd* Ps,
+                          std::string* missing) = 0;
+
+  /// Pᵀ λ right after Vjp, with `data` as that left it. Here by way of P. @param point  mjSTATE_INTEGRATION of the point.
+  virtual bool PullParameters(const mjModel* model, mjData* data, const VectorXd& point, ConstVectorRef lambda,
+                              ParameterDifference* theta, VectorXd* pulled, std::string* missing);
+
   /// Derivatives of qacc about the same point. @return as Linearize.
   virtual bool LinearizeAcceleration(const mjModel* model, mjData* data, AccelerationDerivative* out,
                                      std::string* missing) = 0;
@@ -44,6 +55,7 @@ class Backend {
 
  private:
   StepDerivative matrices_;
+  MatrixXd P_;
 };
 
 /// Levels 1 and 2. A null result means that the level does not cover the model; `missing` names the first term and why.

@@ -60,6 +60,7 @@ Linearizer::Impl::Impl(const mjModel* model, const LinearizeOptions& options)
 
 // x, u and context into data; the model's values and options as they are now
 void Linearizer::Impl::Load(ConstVectorRef x, ConstVectorRef u) {
+  RefreshParameters();
   local = *model;
   local.opt.disableflags |= mjDSBL_AUTORESET;
   local.opt.enableflags &= ~mjENBL_SLEEP;
@@ -71,7 +72,7 @@ void Linearizer::Impl::Load(ConstVectorRef x, ConstVectorRef u) {
 
 void Linearizer::Impl::LinearizeOnce(bool sensors, StepDerivative* out) {
   FirstThatCovers(out, [&](Backend* backend, std::string* missing) {
-    return backend->Linearize(&local, data.get(), sensors, out, missing);
+    return backend->Linearize(&local, data.get(), sensors, out, missing) && AddParameters(backend, true, sensors, out, missing);
   });
 }
 
@@ -86,7 +87,7 @@ void Linearizer::Impl::LinearizeInterval(StepDerivative* out) {
   LinearizeOnce(options.sensors, out);
   if (whole_interval || out->status != StepStatus::kOk) return;
 
-  // A ← A_k A, B ← A_k B + B_k; sensors are those of the first substep
+  // A ← A_k A, B ← A_k B + B_k, P likewise; sensors are those of the first substep
   for (int k = 1; k < options.substeps; ++k) {
     Advance();
     LinearizeOnce(false, &substep);
@@ -94,6 +95,10 @@ void Linearizer::Impl::LinearizeInterval(StepDerivative* out) {
     if (out->status != StepStatus::kOk) return;
     SetProduct(substep.A, out->A, &A, &packed);
     SetProduct(substep.A, out->B, &B, &packed);
+    if (theta) {
+      SetProduct(substep.A, out->P, &P, &packed);
+      out->P = P + substep.P;
+    }
     out->A.swap(A);
     out->B = B + substep.B;
     if (substep.coverage.Worst() > out->coverage.Worst()) out->coverage = substep.coverage;
@@ -138,12 +143,13 @@ void Linearizer::LinearizeSensors(ConstVectorRef x, StepDerivative* out) {
   s.Guarded(out, [&] {
     s.Load(x, s.no_control);
     s.FirstThatCovers(out, [&](Backend* backend, std::string* missing) {
-      return backend->LinearizeSensors(&s.local, s.data.get(), out, missing);
+      return backend->LinearizeSensors(&s.local, s.data.get(), out, missing) && s.AddParameters(backend, false, true, out, missing);
     });
   });
   out->A.resize(0, 0);
   out->B.resize(0, 0);
   out->D.resize(0, 0);
+  out->P.resize(0, 0);
 }
 
 StepDerivative Linearize(const mjModel* model, const mjData* data, const LinearizeOptions& options) {

@@ -13,6 +13,7 @@
 #include "core/engine_guard.h"
 #include "core/finite.h"
 #include "derivative/backend.h"
+#include "derivative/parameter_difference.h"
 #include "derivative/step_difference.h"
 
 namespace costate {
@@ -21,10 +22,10 @@ inline constexpr int kAnalytic = static_cast<int>(Level::kAnalytic), kResidual =
               kStep = static_cast<int>(Level::kStep);
 
 inline bool AllFinite(const StepDerivative& d) {
-  return IsFinite(d.A) && IsFinite(d.B) && IsFinite(d.C) && IsFinite(d.D);
+  return IsFinite(d.A) && IsFinite(d.B) && IsFinite(d.C) && IsFinite(d.D) && IsFinite(d.P) && IsFinite(d.Ps);
 }
 inline bool AllFinite(const StepVjp& v) {
-  return IsFinite(v.x) && IsFinite(v.u) && IsFinite(v.qfrc) && IsFinite(v.xfrc);
+  return IsFinite(v.x) && IsFinite(v.u) && IsFinite(v.qfrc) && IsFinite(v.xfrc) && IsFinite(v.theta);
 }
 inline bool AllFinite(const StepJvp& v) { return IsFinite(v.dx); }
 inline bool AllFinite(const AccelerationDerivative& d) {
@@ -42,6 +43,10 @@ struct Linearizer::Impl {
   void VjpInterval(ConstVectorRef lambda, bool forces, StepVjp* out);
   void JvpInterval(ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out);
   void Advance();
+  bool AddParameters(Backend* backend, bool step, bool sensors, StepDerivative* out, std::string* missing);
+  bool PullParameters(Backend* backend, ConstVectorRef lambda, StepVjp* out, std::string* missing);
+  void NoteParameters(Backend* backend, Coverage* coverage);
+  void RefreshParameters();
 
   // Out: StepDerivative, or one of its products
   template <typename Out, typename Calls>
@@ -64,6 +69,10 @@ struct Linearizer::Impl {
   MatrixXd A, B;
   PackedMatrix packed;
   VectorXd no_control;
+  const ParameterSet* parameters = nullptr;
+  std::unique_ptr<ParameterDifference> theta;     // its differences
+  std::unique_ptr<StepDifference> whole_steps;    // for columns that fail at fixed acceleration
+  MatrixXd P;
   std::vector<VectorXd> points;  // of all substeps, to go back through
   StepVjp substep_vjp;
   VectorXd lambda;

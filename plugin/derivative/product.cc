@@ -25,6 +25,14 @@ bool Backend::Vjp(const mjModel* model, mjData* data, ConstVectorRef lambda, boo
   return true;
 }
 
+bool Backend::PullParameters(const mjModel* model, mjData* data, const VectorXd& point, ConstVectorRef lambda,
+                             ParameterDifference* theta, VectorXd* pulled, std::string* missing) {
+  mj_setState(model, data, point.data(), mjSTATE_INTEGRATION);
+  if (!Parameters(model, data, theta, &P_, nullptr, missing)) return false;
+  pulled->noalias() = P_.transpose() * lambda;
+  return true;
+}
+
 bool Backend::Jvp(const mjModel* model, mjData* data, ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out,
                   std::string* missing) {
   if (!Linearize(model, data, false, &matrices_, missing)) return false;
@@ -51,7 +59,7 @@ void Linearizer::Impl::VjpInterval(ConstVectorRef next, bool forces, StepVjp* ou
     const bool last = k == count - 1;
     StepVjp* to = last ? out : &substep_vjp;
     FirstThatCovers(to, [&](Backend* backend, std::string* missing) {
-      return backend->Vjp(&local, data.get(), lambda, forces, to, missing);
+      return backend->Vjp(&local, data.get(), lambda, forces, to, missing) && PullParameters(backend, lambda, to, missing);
     });
     if (to->status != StepStatus::kOk) {
       out->status = to->status;
@@ -62,6 +70,7 @@ void Linearizer::Impl::VjpInterval(ConstVectorRef next, bool forces, StepVjp* ou
     out->u += to->u;
     out->qfrc += to->qfrc;
     out->xfrc += to->xfrc;
+    out->theta += to->theta;
     if (to->coverage.Worst() > out->coverage.Worst()) out->coverage = to->coverage;
   }
   out->x = lambda;

@@ -3,6 +3,8 @@
 #include "derivative/equilibrium.h"
 #include "derivative/integrator.h"
 #include "derivative/inverse_dynamics.h"
+#include "derivative/munthe_kaas.h"
+#include "derivative/parameter_difference.h"
 #include "derivative/residual_difference.h"
 #include "derivative/runge_kutta.h"
 
@@ -39,6 +41,35 @@ class ResidualBackend final : public Backend {
 
   bool LinearizeSensors(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) override {
     return Acceleration(m, d, out, missing) && (out->status != StepStatus::kOk || Sensors(m, d, out, missing));
+  }
+
+  bool Parameters(const mjModel* m, mjData* d, ParameterDifference* theta, MatrixXd* P, MatrixXd* Ps,
+                  std::string* missing) override {
+    const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na);
+    StepStatus status = StepStatus::kOk;
+    *missing = ResidualRefusal(m);
+    if (!missing->empty() || !point_.Solve(m, d, &status, missing)) return false;
+    ParameterDifference::Columns columns;
+    theta->Compute(m, d, point_.a(), &columns);
+    MatrixXd da = -point_.H().solve(columns.residual);
+    if (Ps) theta->Sensors(m, point_.a(), da, Ps);
+    if (!P) return true;
+    if (m->opt.integrator == mjINT_RK4) return ParameterStages(m, d, theta, P, missing);
+
+    // dā = N da + ∂ā/∂θ
+    difference_.Capture(m, d);
+    difference_.IntegratorGain(m, &gain_);
+    v_next_ = gain_ * point_.a() * m->opt.timestep + Eigen::Map<const VectorXd>(d->qvel, nv);
+    da = gain_ * da + columns.acceleration;
+    P->resize(2 * nv + na, theta->size());
+    P->middleRows(nv, nv) = m->opt.timestep * da;
+    const VectorXd zero = VectorXd::Zero(nv);
+    for (int k = 0; k < theta->size(); k++) {
+      const VectorXd dv = P->col(k).segment(nv, nv);
+      PushPositions(m, v_next_.data(), m->opt.timestep, zero.data(), dv.data(), P->col(k).data());
+    }
+    P->bottomRows(na) = columns.activation;
+    return true;
   }
 
   bool LinearizeAcceleration(const mjModel* m, mjData* d, AccelerationDerivative* out, std::string* missing) override {
@@ -108,6 +139,38 @@ class ResidualBackend final : public Backend {
         out);
     if (!done) out->status = stage_out.status;
     return done || out->status != StepStatus::kOk;
+  }
+
+  // parameters are inputs as controls are; each stage has columns for them
+  bool ParameterStages(const mjModel* m, mjData* d, ParameterDifference* theta, MatrixXd* P, std::string* missing) {
+    const int ndx = 2 * static_cast<int>(m->nv) + static_cast<int>(m->na), np = theta->size();
+    *missing = RungeKuttaRefusal(m);
+    if (!missing->empty()) return false;
+    VectorXd sum_w = VectorXd::Zero(m->na);
+    const VectorXd act = Eigen::Map<const VectorXd>(d->act, m->na);
+    int i = 0;
+    StepDerivative report;
+    const auto stage = [&](mjData* at, StageDerivative* s) {
+      if (!Acceleration(m, at, &report, missing) || report.status != StepStatus::kOk) return false;
+      ParameterDifference::Columns columns;
+      theta->Compute(m, at, point_.a(), &columns);
+      s->a = point_.a();
+      s->act_dot = Eigen::Map<const VectorXd>(at->act_dot, m->na);
+      s->da.resize(m->nv, ndx + m->nu + np);
+      s->da << da_, -point_.H().solve(columns.residual);
+      s->dact_dot.resize(m->na, ndx + m->nu + np);
+      s->dact_dot << direct_.activation_rate, columns.activation_rate;
+      sum_w += kSum[i++] * s->act_dot;
+      return true;
+    };
+    StageDerivative first;
+    StepDerivative all;
+    if (!stage(d, &first) || !RungeKuttaStep(m, d, first, stage, &all)) return false;
+    *P = all.B.rightCols(np);
+    MatrixXd update;
+    theta->ActivationUpdate(m, act.data(), sum_w.data(), &update);
+    P->bottomRows(m->na) += update;
+    return true;
   }
 
   bool Sensors(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {

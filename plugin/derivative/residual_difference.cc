@@ -301,13 +301,30 @@ bool ResidualDifference::Differences(const mjModel* m, const Evaluation& evaluat
   return true;
 }
 
+void ResidualDifference::Capture(const mjModel* m, const mjData* d) {
+  state_.resize(mj_stateSize(m, mjSTATE_INTEGRATION));
+  mj_getState(m, d, state_.data(), mjSTATE_INTEGRATION);
+  active_.Capture(d);
+}
+
+bool ResidualDifference::Evaluate(const mjModel* m, const VectorXd& a, VectorXd* value) {
+  terms_ = {};
+  Restore(m);
+  return EvaluateDirect(m, kPosition, a, value);
+}
+
+bool ResidualDifference::EvaluateSensors(const mjModel* m, const VectorXd& a, VectorXd* value) {
+  terms_ = {};
+  needs_ = Needs(m, m->sensor_needstage);
+  Restore(m);
+  return EvaluateSensors(m, kPosition, a, value);
+}
+
 bool ResidualDifference::Compute(const mjModel* m, const mjData* d, const VectorXd& a, const DifferencedTerms& terms,
                                  DirectDerivative* out, std::string* reason) {
   terms_ = terms;
   const int nv = dims_.nv, na = dims_.na;
-  state_.resize(mj_stateSize(m, mjSTATE_INTEGRATION));
-  mj_getState(m, d, state_.data(), mjSTATE_INTEGRATION);
-  active_.Capture(d);
+  Capture(m, d);
   last_column_ = dims_.ndx + dims_.nu;
   smooth_ = false;
   MatrixXd all;
@@ -372,9 +389,7 @@ bool ResidualDifference::Sensors(const mjModel* m, const mjData* d, const Vector
   needs_ = Needs(m, sensor_stages_.data());
   smooth_ = !needs_.constraint;
   last_column_ = needs_.acceleration ? dims_.ndx + dims_.nu : needs_.velocity ? 2 * dims_.nv : dims_.nv;
-  state_.resize(mj_stateSize(m, mjSTATE_INTEGRATION));
-  mj_getState(m, d, state_.data(), mjSTATE_INTEGRATION);
-  active_.Capture(d);
+  Capture(m, d);
   VectorXd moved;
   const auto evaluate = [&](Stage stage, VectorXd* value) {
     moved = a;

@@ -47,6 +47,16 @@ class ResidualDifference {
   /// N = ∂ā/∂a at fixed (x, u). @pre Compute about the same point.
   void IntegratorGain(const mjModel* model, Eigen::MatrixXd* N);
 
+  /// Takes the point of `data`, as Compute does, for the evaluations below.
+  void Capture(const mjModel* model, const mjData* data);
+
+  /// (r, ā, act', act_dot) at the captured point and acceleration a, under a model of the same structure whose numbers may
+  /// be others. @return false if a row that carries force is missing.
+  bool Evaluate(const mjModel* model, const VectorXd& a, Eigen::VectorXd* value);
+
+  /// The sensors (ns), likewise.
+  bool EvaluateSensors(const mjModel* model, const VectorXd& a, Eigen::VectorXd* value);
+
   /// C and D (ns × (ndx+nu)): sensors at neighbours, with the acceleration moved along da (nv × (ndx+nu)).
   /// @param wanted  one entry a sensor: rows of sensors with zero are left zero, what only they need is not evaluated.
   bool Sensors(const mjModel* model, const mjData* data, const VectorXd& a, const Eigen::MatrixXd& da,

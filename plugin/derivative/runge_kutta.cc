@@ -40,7 +40,8 @@ std::string RungeKuttaRefusal(const mjModel* m) {
 
 bool RungeKuttaStep(const mjModel* m, mjData* d, const StageDerivative& first, const StageFunction& stage,
                     StepDerivative* out) {
-  const int nv = m->nv, na = m->na, nu = m->nu, nq = m->nq, ndx = 2 * nv + na, columns = ndx + nu;
+  const int nv = m->nv, na = m->na, nq = m->nq, ndx = 2 * nv + na;
+  const int columns = static_cast<int>(first.da.cols()), inputs = columns - ndx;
   const double h = m->opt.timestep, time = d->time;
   const VectorXd q0 = Eigen::Map<VectorXd>(d->qpos, nq), v0 = Eigen::Map<VectorXd>(d->qvel, nv),
                  w0 = Eigen::Map<VectorXd>(d->act, na);
@@ -75,7 +76,7 @@ bool RungeKuttaStep(const mjModel* m, mjData* d, const StageDerivative& first, c
     // chain: da = a_q dq + a_v dv + a_w dw + a_u du
     const auto chain = [&](const MatrixXd& J, MatrixXd* result) {
       MatrixXd y = J.leftCols(nv) * dq + J.middleCols(nv, nv) * dv + J.middleCols(2 * nv, na) * dw;
-      y.rightCols(nu) += J.rightCols(nu);
+      y.rightCols(inputs) += J.rightCols(inputs);
       *result = std::move(y);
     };
     chain(point.da, &da);
@@ -112,7 +113,7 @@ bool RungeKuttaStep(const mjModel* m, mjData* d, const StageDerivative& first, c
     }
   }
   out->A = all.leftCols(ndx);
-  out->B = all.rightCols(nu);
+  out->B = all.rightCols(inputs);
   return true;
 }
 

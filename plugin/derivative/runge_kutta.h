@@ -12,7 +12,7 @@ namespace costate {
 /// What one stage needs: at the state in `data`, the acceleration, act_dot and their derivatives by (q, v, act, u).
 struct StageDerivative {
   VectorXd a, act_dot;
-  MatrixXd da, dact_dot;  ///< nv and na rows, ndx+nu columns
+  MatrixXd da, dact_dot;  ///< nv and na rows, ndx+nu columns, more where there are more inputs than u
 };
 
 /// Fills a StageDerivative about the state, ctrl and context in `data`; false stops the step.
@@ -21,7 +21,7 @@ using StageFunction = std::function<bool(mjData* data, StageDerivative* stage)>;
 /// Why the chain of stages does not hold for this model; "" when it does.
 std::string RungeKuttaRefusal(const mjModel* model);
 
-/// A and B of one RK4 step. Source: README.md, eq. (I6).
+/// A and B of one RK4 step, B by all inputs. Source: README.md, eq. (I6).
 ///
 /// @param first  the derivative about the point itself, already known.
 /// @pre   `data` is at the point. @post `data` is at the last stage.

@@ -20,6 +20,14 @@ class StepDifference final : public Backend {
   bool Linearize(const mjModel* model, mjData* data, bool sensors, StepDerivative* out, std::string* missing) override;
   bool LinearizeSensors(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing) override;
 
+  /// All columns; @pre the same point as Linearize.
+  bool Parameters(const mjModel* model, mjData* data, ParameterDifference* theta, MatrixXd* P, MatrixXd* Ps,
+                  std::string* missing) override;
+
+  /// Columns of the parameters that `theta` says failed, into P (ndx × nθ) and, unless null, Ps (ns × nθ); either may be
+  /// null. Whole converged steps of models moved along θ.
+  StepStatus FailedParameters(const mjModel* model, mjData* data, ParameterDifference* theta, MatrixXd* P, MatrixXd* Ps);
+
   // step_difference_dynamics.cc
   bool Vjp(const mjModel* model, mjData* data, ConstVectorRef lambda, bool forces, StepVjp* out,
            std::string* missing) override;

@@ -37,7 +37,8 @@ struct Adjoint::Impl {
     workers.resize(static_cast<std::size_t>(pool.threads()));
   }
 
-  Linearizer* Get(Worker* w, Level level, bool sensors) const {
+  Linearizer* Get(Worker* w, const AdjointOptions& options, bool sensors) const {
+    const Level level = options.level;
     if (w->level != level) {
       w->products.reset();
       w->jacobians.reset();
@@ -49,6 +50,7 @@ struct Adjoint::Impl {
           model, LinearizeOptions{.level = level, .substeps = substeps, .sensors = sensors});
       linearizer->SetContext(context);
     }
+    linearizer->SetParameters(options.parameters);
     return linearizer.get();
   }
 
@@ -190,11 +192,12 @@ bool Adjoint::Impl::Sweep::Terminal() {
   if (!Slopes(N, w.x, VectorXd())) return false;
   w.lambda = w.slope.x;
   if (!w.slope.s.isZero(0)) {
-    Linearizer* linearizer = a.Get(&w, options.level, true);
+    Linearizer* linearizer = a.Get(&w, options, true);
     linearizer->SetMovingContext(w.moving);
     linearizer->LinearizeSensors(w.x, &w.full);
     if (w.full.status != StepStatus::kOk) return Fail(w.full.status, N);
     w.lambda.noalias() += w.full.C.transpose() * w.slope.s;
+    if (options.parameters) out->theta.noalias() += w.full.Ps.transpose() * w.slope.s;
   }
   Limit(N);
   return true;
@@ -220,7 +223,7 @@ bool Adjoint::Impl::Sweep::Slopes(int t, ConstVectorRef x, ConstVectorRef u) {
 // what options ask about the step at w.point; w.full.A is overwritten
 void Adjoint::Impl::Sweep::LookCloser(int t, const VectorXd& moving) {
   if (options.spectral_radius) {
-    Linearizer* linearizer = a.Get(&w, options.level, false);
+    Linearizer* linearizer = a.Get(&w, options, false);
     linearizer->SetMovingContext(moving);
     linearizer->Linearize(w.point, U.col(t), &w.full);
     out->health.spectral_radius[t] = SpectralRadius(w.full.A);
@@ -249,7 +252,7 @@ bool Adjoint::Impl::Sweep::Pull(int t) {
   // A and B are formed where sensors carry slopes: C and D come along
   const double before = w.lambda.norm();
   const bool jacobians = !w.slope.s.isZero(0);
-  Linearizer* linearizer = a.Get(&w, options.level, jacobians);
+  Linearizer* linearizer = a.Get(&w, options, jacobians);
   linearizer->SetMovingContext(moving);
   if (jacobians) {
     if (options.forces) {
@@ -259,9 +262,14 @@ bool Adjoint::Impl::Sweep::Pull(int t) {
     if (w.full.status != StepStatus::kOk) return Fail(w.full.status, t);
     w.vjp.x.noalias() = w.full.A.transpose() * w.lambda;
     w.vjp.u.noalias() = w.full.B.transpose() * w.lambda;
+    if (options.parameters) {
+      out->theta.noalias() += w.full.P.transpose() * w.lambda;
+      out->theta.noalias() += w.full.Ps.transpose() * w.slope.s;
+    }
   } else {
     linearizer->Vjp(w.point, U.col(t), w.lambda, &w.vjp, options.forces);
     if (w.vjp.status != StepStatus::kOk) return Fail(w.vjp.status, t);
+    if (options.parameters) out->theta += w.vjp.theta;
   }
   const Coverage& coverage = jacobians ? w.full.coverage : w.vjp.coverage;
   if (t == N - 1 || coverage.Worst() > out->coverage.Worst()) out->coverage = coverage;
@@ -287,6 +295,7 @@ void Adjoint::Impl::Sweep::Run(ConstVectorRef x0) {
   out->U.setZero(a.dims.nu, N);
   out->qfrc.setZero(options.forces ? a.dims.nv : 0, N);
   out->xfrc.setZero(options.forces ? 6 * a.model->nbody : 0, N);
+  out->theta.setZero(options.parameters ? options.parameters->size() : 0);
   out->health.costate.setZero(N + 1);
   out->health.growth.setOnes(N);
   out->health.spectral_radius.setZero(options.spectral_radius ? N : 0);

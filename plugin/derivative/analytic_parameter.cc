@@ -1,0 +1,92 @@
+// Level 1 by parameters: the covectors of a pull-back meet ∂r/∂θ, or a source term is pushed forward. Section Q of README.md.
+#include "derivative/analytic.h"
+#include "derivative/integrator.h"
+#include "derivative/munthe_kaas.h"
+#include "derivative/parameter_difference.h"
+
+namespace costate {
+
+// (Q2): y_ is the covector of r, of each stage under RK4, as PullPoint left it
+bool AnalyticBackend::PullParameters(const mjModel* m, mjData* d, const VectorXd&, ConstVectorRef lambda,
+                                     ParameterDifference* theta, VectorXd* pulled, std::string*) {
+  const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na);
+  const double h = m->opt.timestep;
+  ParameterDifference::Columns columns;
+  if (m->opt.integrator == mjINT_RK4) {
+    const Stages& s = *stages_;
+    pulled->setZero(theta->size());
+    for (int i = 0; i < 4; i++) {
+      theta->Compute(m, i == 0 ? d : s.data[i - 1].get(), stage(i)->point_.a(), &columns);
+      pulled->noalias() -= columns.residual.transpose() * stage(i)->y_;
+      pulled->noalias() += columns.activation_rate.transpose() * s.dw[i];
+    }
+    MatrixXd update;
+    theta->ActivationUpdate(m, d->act, s.sum_w.data(), &update);
+    pulled->noalias() += update.transpose() * lambda.tail(na);
+    return true;
+  }
+
+  // μ = h (λ_v + h Dvᵀ λ_q)
+  VectorXd position = VectorXd::Zero(nv), mu = lambda.segment(nv, nv);
+  PullPositions(m, v_next_.data(), h, lambda.data(), position.data(), mu.data());
+  mu *= h;
+  theta->Compute(m, d, point_.a(), &columns);
+  pulled->noalias() = columns.acceleration.transpose() * mu;
+  pulled->noalias() -= columns.residual.transpose() * y_;
+  pulled->noalias() += columns.activation.transpose() * lambda.tail(na);
+  return true;
+}
+
+// (Q1)
+bool AnalyticBackend::Parameters(const mjModel* m, mjData* d, ParameterDifference* theta, MatrixXd* P, MatrixXd* Ps,
+                                 std::string* missing) {
+  const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na), ndx = 2 * nv + na;
+  StepStatus status = StepStatus::kOk;
+  Coverage coverage;
+  if (!PreparePoint(m, d, &status, &coverage, missing) || status != StepStatus::kOk) return false;
+  ParameterDifference::Columns columns[4];
+  const auto accelerations = [&](AnalyticBackend* at, ParameterDifference::Columns* c) {
+    c->residual *= -1;
+    for (Eigen::Index k = 0; k < c->residual.cols(); k++) at->SolveHessian(c->residual.col(k).data());
+  };
+  theta->Compute(m, d, point_.a(), &columns[0]);
+  accelerations(this, &columns[0]);
+  if (Ps) theta->Sensors(m, point_.a(), columns[0].residual, Ps);
+  if (!P) return true;
+  P->setZero(ndx, theta->size());
+  if (m->opt.integrator == mjINT_RK4) {
+    if (!PrepareStages(m, d, &status, missing) || status != StepStatus::kOk) return false;
+    for (int i = 1; i < 4; i++) {
+      theta->Compute(m, stages_->data[i - 1].get(), stage(i)->point_.a(), &columns[i]);
+      accelerations(stage(i), &columns[i]);
+    }
+    MatrixXd update;
+    theta->ActivationUpdate(m, d->act, stages_->sum_w.data(), &update);
+    const VectorXd zero = VectorXd::Zero(ndx + m->nu);
+    for (int k = 0; k < theta->size(); k++) {
+      StageSource source[4];
+      for (int i = 0; i < 4; i++) source[i] = {columns[i].residual.col(k).data(), columns[i].activation_rate.col(k).data()};
+      PushStages(m, d, zero.data(), P->col(k).data(), source);
+    }
+    P->bottomRows(na) += update;
+    return true;
+  }
+
+  ApplyIntegrator(m, d);
+  const VectorXd zero = VectorXd::Zero(nv);
+  for (int k = 0; k < theta->size(); k++) {
+    // dā = N da + ∂ā/∂θ
+    step_ = columns[0].residual.col(k);
+    z_.setZero(nv);
+    if (second_solve_) mass_.Apply(step_.data(), z_.data());
+    else if (differenced_.integrator) step_ = (gain_ * step_).eval();
+    step_ += columns[0].acceleration.col(k);
+    step_ *= m->opt.timestep;
+    P->col(k).segment(nv, nv) = step_;
+    PushPositions(m, v_next_.data(), m->opt.timestep, zero.data(), step_.data(), P->col(k).data());
+  }
+  P->bottomRows(na) = columns[0].activation;
+  return true;
+}
+
+}  // namespace costate

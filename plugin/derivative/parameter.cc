@@ -1,0 +1,85 @@
+// Parameters as the dispatcher sees them: which columns come from where.
+#include "core/check.h"
+#include "core/engine_guard.h"
+#include "derivative/linearizer.h"
+
+namespace costate {
+namespace {
+
+constexpr const char* kHow = "residual at fixed acceleration, differenced along each";
+
+bool AnyFailed(const ParameterDifference& theta) {
+  for (const std::string& reason : theta.failed()) {
+    if (!reason.empty()) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void Linearizer::SetParameters(const ParameterSet* parameters) {
+  Impl& s = *impl_;
+  if (parameters == s.parameters) return;
+  if (parameters && parameters->model() != s.model) {
+    throw Error(ErrorCode::kInvalidArgument, "the parameters belong to another model: make the linearizer with parameters.model()");
+  }
+  if (parameters && s.options.level == Level::kAnalytic) {
+    throw Error(ErrorCode::kUnsupported, "parameters have no derivative at level 'analytic': the residual is differenced along them");
+  }
+  EngineGuard guard;
+  s.theta = parameters ? std::make_unique<ParameterDifference>(*parameters) : nullptr;
+  s.parameters = parameters;
+}
+
+// once a call
+void Linearizer::Impl::RefreshParameters() {
+  if (theta) theta->Refresh(*parameters);
+}
+
+// P, and with `sensors` Ps; columns that a level does not give by whole steps
+bool Linearizer::Impl::AddParameters(Backend* backend, bool step, bool sensors, StepDerivative* out, std::string* missing) {
+  out->P.resize(0, 0);
+  out->Ps.resize(0, 0);
+  if (!theta || out->status != StepStatus::kOk) return true;
+  MatrixXd* P_out = step ? &out->P : nullptr;
+  MatrixXd* Ps_out = sensors ? &out->Ps : nullptr;
+  mj_setState(&local, data.get(), point.data(), mjSTATE_INTEGRATION);
+  theta->Begin();
+  if (!backend->Parameters(&local, data.get(), theta.get(), P_out, Ps_out, missing)) return false;
+  if (AnyFailed(*theta)) {
+    if (!whole_steps) whole_steps = std::make_unique<StepDifference>(model, options, whole_interval ? options.substeps : 1);
+    mj_setState(&local, data.get(), point.data(), mjSTATE_INTEGRATION);
+    out->status = whole_steps->FailedParameters(&local, data.get(), theta.get(), P_out, Ps_out);
+  }
+  NoteParameters(backend, &out->coverage);
+  return true;
+}
+
+bool Linearizer::Impl::PullParameters(Backend* backend, ConstVectorRef covector, StepVjp* out, std::string* missing) {
+  out->theta.resize(0);
+  if (!theta || out->status != StepStatus::kOk) return true;
+  theta->Begin();
+  if (!backend->PullParameters(&local, data.get(), point, covector, theta.get(), &out->theta, missing)) return false;
+  if (AnyFailed(*theta)) {
+    if (!whole_steps) whole_steps = std::make_unique<StepDifference>(model, options, whole_interval ? options.substeps : 1);
+    mj_setState(&local, data.get(), point.data(), mjSTATE_INTEGRATION);
+    P.setZero(dims.ndx, theta->size());
+    out->status = whole_steps->FailedParameters(&local, data.get(), theta.get(), &P, nullptr);
+    for (int k = 0; k < theta->size(); ++k) {
+      if (!theta->failed()[static_cast<std::size_t>(k)].empty()) out->theta[k] = P.col(k).dot(covector);
+    }
+  }
+  NoteParameters(backend, &out->coverage);
+  return true;
+}
+
+void Linearizer::Impl::NoteParameters(Backend* backend, Coverage* coverage) {
+  if (backend == levels[kStep].get()) return;  // all is one term, the step
+  coverage->terms.push_back({"parameters", Level::kResidual, kHow});
+  for (int k = 0; k < theta->size(); ++k) {
+    const std::string& reason = theta->failed()[static_cast<std::size_t>(k)];
+    if (!reason.empty()) coverage->terms.push_back({"parameter " + (*parameters)[k].name, Level::kStep, reason});
+  }
+}
+
+}  // namespace costate

@@ -1,0 +1,138 @@
+#include "derivative/parameter_difference.h"
+
+#include "derivative/actuation.h"
+
+namespace costate {
+
+namespace {
+
+constexpr const char* kLeftPiece = "models near by have another set of contacts";
+
+}  // namespace
+
+bool ParameterDifference::LeftPiece(int k) const { return failed_[static_cast<std::size_t>(k)] == kLeftPiece; }
+
+ParameterDifference::ParameterDifference(const ParameterSet& set) : stencils_(set), residual_(set.model()) { Begin(); }
+
+// friction loss that appears brings a row of its own: no difference at fixed rows sees it
+void ParameterDifference::Begin() {
+  failed_.assign(static_cast<std::size_t>(size()), "");
+  for (int k = 0; k < size(); k++) {
+    if (stencils_.parameter(k).one_sided) failed_[static_cast<std::size_t>(k)] = "at 0 the model has no row for it";
+  }
+}
+
+void ParameterDifference::FailAll(const std::string& reason) {
+  failed_.assign(static_cast<std::size_t>(size()), reason);
+}
+
+// act' beyond its limits stays there, wherever they move
+void ParameterDifference::HoldClamped(const mjModel* m, VectorXd* value) {
+  for (int i = 0; i < m->nactuator; i++) {
+    const int begin = m->actuator_actadr[i], end = begin + m->actuator_actnum[i];
+    for (int j = begin; begin >= 0 && j < end; j++) {
+      if (branch_[static_cast<std::size_t>(j)] == 0) continue;
+      (*value)[2 * m->nv + j] = m->actuator_actrange[2 * i + (branch_[static_cast<std::size_t>(j)] > 0)];
+    }
+  }
+}
+
+// sum_ from the widest stencil whose points are all on the smooth piece of center_: five points, or three on one side
+bool ParameterDifference::Difference(int k, const std::function<bool(int, bool, VectorXd*)>& evaluate) {
+  for (const bool fine : {false, true}) {
+    const std::vector<ParameterStencils::Point> points = stencils_.Points(k, fine);
+    const int n = static_cast<int>(points.size());
+    bool good[5] = {}, all = true;
+    for (int i = 0; i < n; i++) all = (good[i] = evaluate(i, fine, &values_[i])) && all;
+    sum_.setZero(center_.size());
+    if (all) {
+      for (int i = 0; i < n; i++) sum_ += points[static_cast<std::size_t>(i)].weight * (values_[i] - center_);
+      return true;
+    }
+
+    // (4 f₁ − f₂ − 3 f₀) / 2h with f₁, f₂ at h and 2h of one side
+    const int sides[2][2] = {{2, 3}, {1, 0}}, forward[2] = {1, 2};
+    for (const int* side : {n == 4 ? sides[0] : forward, n == 4 ? sides[1] : forward}) {
+      if (!good[side[0]] || !good[side[1]]) continue;
+      const double h = points[static_cast<std::size_t>(side[0])].offset;
+      sum_ = (4 * (values_[side[0]] - center_) - (values_[side[1]] - center_)) / (2 * h);
+      return true;
+    }
+  }
+  return false;
+}
+
+void ParameterDifference::Compute(const mjModel* m, const mjData* d, const VectorXd& a, Columns* out) {
+  const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na);
+  residual_.Capture(m, d);
+  reproducible_ = residual_.Evaluate(stencils_.Center(), a, &center_);
+  branch_.assign(static_cast<std::size_t>(na), 0);
+  for (int i = 0; i < m->nactuator && reproducible_; i++) {
+    const mjtNum* range = m->actuator_actrange + 2 * i;
+    const int begin = m->actuator_actadr[i], end = begin + m->actuator_actnum[i];
+    for (int j = begin; begin >= 0 && m->actuator_actlimited[i] && j < end; j++) {
+      const double next = center_[2 * nv + j];
+      branch_[static_cast<std::size_t>(j)] = next < range[0] ? -1 : next > range[1] ? 1 : 0;
+    }
+  }
+  for (MatrixXd* matrix : {&out->residual, &out->acceleration}) matrix->setZero(nv, size());
+  for (MatrixXd* matrix : {&out->activation, &out->activation_rate}) matrix->setZero(na, size());
+  for (int k = 0; k < size(); k++) {
+    std::string& failed = failed_[static_cast<std::size_t>(k)];
+    if (!failed.empty()) continue;
+    if (!reproducible_) failed = "the active set of the point itself is not reproducible";
+    const auto at = [&](int point, bool fine, VectorXd* value) {
+      const mjModel* moved = stencils_.Model(k, point, fine);
+      if (!residual_.Evaluate(moved, a, value)) return false;
+      HoldClamped(moved, value);
+      return true;
+    };
+    if (failed.empty() && !Difference(k, at)) failed = kLeftPiece;
+    if (!failed.empty()) continue;
+    out->residual.col(k) = sum_.head(nv);
+    out->acceleration.col(k) = sum_.segment(nv, nv);
+    out->activation.col(k) = sum_.segment(2 * nv, na);
+    out->activation_rate.col(k) = sum_.tail(na);
+  }
+}
+
+void ParameterDifference::Sensors(const mjModel* m, const VectorXd& a, const MatrixXd& da, MatrixXd* out) {
+  out->setZero(m->nsensordata, size());
+  if (m->nsensordata == 0) return;
+  residual_.EvaluateSensors(stencils_.Center(), a, &center_);
+  for (int k = 0; k < size(); k++) {
+    std::string& failed = failed_[static_cast<std::size_t>(k)];
+    if (!failed.empty()) continue;
+    const auto at = [&](int point, bool fine, VectorXd* value) {
+      moved_ = a + stencils_.Points(k, fine)[static_cast<std::size_t>(point)].offset * da.col(k);
+      return residual_.EvaluateSensors(stencils_.Model(k, point, fine), moved_, value);
+    };
+    if (Difference(k, at)) out->col(k) = sum_;
+    else failed = kLeftPiece;
+  }
+}
+
+void ParameterDifference::ActivationUpdate(const mjModel* m, const mjtNum* act, const double* sum_rate, MatrixXd* out) {
+  out->setZero(m->na, size());
+  if (m->na == 0) return;
+  const auto next = [&](const mjModel* model, int i, int j) { return act[j] + ActivationStep(model, i) * sum_rate[j]; };
+  for (int i = 0; i < m->nactuator; i++) {
+    const int begin = m->actuator_actadr[i], end = begin + m->actuator_actnum[i];
+    const mjtNum* range = m->actuator_actrange + 2 * i;
+    for (int j = begin; begin >= 0 && j < end; j++) {
+      const double center = next(m, i, j);
+      const int branch = !m->actuator_actlimited[i] ? 0 : center < range[0] ? -1 : center > range[1] ? 1 : 0;
+      for (int k = 0; k < size(); k++) {
+        const auto& points = stencils_.Points(k);
+        for (std::size_t p = 0; p < points.size(); p++) {
+          const mjModel* moved = stencils_.Model(k, static_cast<int>(p));
+          const double value = branch == 0 ? next(moved, i, j) : moved->actuator_actrange[2 * i + (branch > 0)];
+          const double base = branch == 0 ? center : range[branch > 0];
+          (*out)(j, k) += points[p].weight * (value - base);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace costate

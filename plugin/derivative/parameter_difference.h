@@ -1,0 +1,60 @@
+// Derivatives by parameters at fixed acceleration: the residual under models whose parameters are moved. Section Q of README.md.
+#ifndef COSTATE_DERIVATIVE_PARAMETER_DIFFERENCE_H_
+#define COSTATE_DERIVATIVE_PARAMETER_DIFFERENCE_H_
+
+#include <costate/parameter.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "derivative/residual_difference.h"
+#include "parameter/stencils.h"
+
+namespace costate {
+
+class ParameterDifference {
+ public:
+  explicit ParameterDifference(const ParameterSet& set);
+
+  /// Follows the values of the set.
+  void Refresh(const ParameterSet& set) { stencils_.Refresh(set); }
+
+  int size() const { return stencils_.size(); }
+  ParameterStencils* stencils() { return &stencils_; }
+
+  /// Why a parameter's column is not given by Compute, since the last Begin: "" where it is.
+  const std::vector<std::string>& failed() const { return failed_; }
+  bool LeftPiece(int k) const;  ///< failed since no stencil stays on the smooth piece
+  void Begin();
+  void FailAll(const std::string& reason);
+
+  /// ∂(r, ā, act', act_dot)/∂θ at fixed state, control and acceleration.
+  struct Columns {
+    MatrixXd residual, acceleration, activation, activation_rate;  ///< nv, nv, na, na × nθ
+  };
+
+  /// @param data  after Equilibrium at acceleration a; only read. Columns of parameters that fail are zero.
+  void Compute(const mjModel* model, const mjData* data, const VectorXd& a, Columns* out);
+
+  /// Ps (ns × nθ): sensors of the moved models, with the acceleration along da (nv × nθ). @pre Compute about the point.
+  void Sensors(const mjModel* model, const VectorXd& a, const MatrixXd& da, MatrixXd* out);
+
+  /// ∂act'/∂θ (na × nθ) of RK4 at fixed weighted sum of act_dot: of time constants and of limits.
+  void ActivationUpdate(const mjModel* model, const mjtNum* act, const double* sum_rate, MatrixXd* out);
+
+ private:
+  bool Difference(int k, const std::function<bool(int point, bool fine, VectorXd* value)>& evaluate);
+  void HoldClamped(const mjModel* model, VectorXd* value);
+
+  ParameterStencils stencils_;
+  ResidualDifference residual_;
+  std::vector<std::string> failed_;
+  std::vector<int> branch_;  // of each activation at the point: −1 below its limits, 1 above, 0 within
+  VectorXd center_, values_[5], sum_, moved_;
+  bool reproducible_ = true;
+};
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_PARAMETER_DIFFERENCE_H_

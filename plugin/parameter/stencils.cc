@@ -1,0 +1,119 @@
+#include "parameter/stencils.h"
+
+#include <cstring>
+
+#include "parameter/parameter_set.h"
+
+namespace costate {
+namespace {
+
+char* Bytes(const mjModel* m) { return static_cast<char*>(m->buffer); }
+
+// the rest of the last word of an array may be another array's: that is restored with it
+std::uint64_t Word(const mjModel* m, std::size_t offset) {
+  std::uint64_t word;
+  std::memcpy(&word, Bytes(m) + offset, sizeof(word));
+  return word;
+}
+
+constexpr double kFiner = 30;
+constexpr int kOffsets = 5;
+constexpr double kCentered[kOffsets] = {1, -8, 0, 8, -1};       // at −2 … 2, over 12 h
+constexpr double kForward[kOffsets] = {-25, 48, -36, 16, -3};   // at 0 … 4, over 12 h
+
+}  // namespace
+
+ParameterStencils::ParameterStencils(const ParameterSet& set) : set_(set) { Refresh(set); }
+
+void ParameterStencils::Refresh(const ParameterSet& set) {
+  if (made_ && revision_ == set.revision()) return;
+  Undo();
+  const VectorXd values = set.Get();
+  for (std::vector<Stencil>& stencils : stencils_) stencils.assign(static_cast<std::size_t>(set_.size()), {});
+  for (int k = 0; k < set_.size(); k++) {
+    set_.Set(values);
+    stencils_[0][static_cast<std::size_t>(k)] = Make(k, set_[k].nudge, &set_, set.model());
+  }
+  set_.Set(values);
+  revision_ = set.revision();
+  made_ = true;
+}
+
+// `moved` holds the values about which; it is left elsewhere
+ParameterStencils::Stencil ParameterStencils::Make(int k, double h, ParameterSet* moved, const mjModel* base) const {
+  const Parameter& p = set_[k];
+  VectorXd at = moved->Get();
+  const double value = at[k], side = value + 4 * h <= p.upper ? 1 : -1;
+  const bool centered = value - 2 * h >= p.lower && value + 2 * h <= p.upper;
+  Stencil stencil;
+  for (int i = 0; i < kOffsets; i++) {
+    const double weight = centered ? kCentered[i] : side * kForward[i], offset = centered ? (i - 2) * h : side * i * h;
+    if (weight == 0) continue;
+    at[k] = value + offset;
+    moved->Set(at);
+    stencil.points.push_back({weight / (12 * h), offset});
+    stencil.changes.push_back(Difference(moved->model(), base));
+  }
+  return stencil;
+}
+
+const ParameterStencils::Stencil& ParameterStencils::Get(int k, bool fine) {
+  Stencil& stencil = stencils_[fine][static_cast<std::size_t>(k)];
+  if (stencil.points.empty()) {
+    Undo();
+    ParameterSet moved = set_;
+    stencil = Make(k, set_[k].nudge / kFiner, &moved, set_.model());
+  }
+  return stencil;
+}
+
+const std::vector<ParameterStencils::Point>& ParameterStencils::Points(int k, bool fine) { return Get(k, fine).points; }
+
+ParameterStencils::Change ParameterStencils::Difference(const mjModel* moved, const mjModel* base) const {
+  Change change;
+  change.scalars = *moved;
+  for (const ModelArray& array : set_.impl_->arrays) {
+    for (std::size_t i = 0; i < array.bytes; i += sizeof(std::uint64_t)) {
+      const std::uint64_t word = Word(moved, array.offset + i);
+      if (word != Word(base, array.offset + i)) change.words.emplace_back(array.offset + i, word);
+    }
+  }
+  return change;
+}
+
+void ParameterStencils::Undo() {
+  char* bytes = Bytes(set_.model());
+  for (auto it = undo_.rbegin(); it != undo_.rend(); ++it) std::memcpy(bytes + it->first, &it->second, sizeof(it->second));
+  undo_.clear();
+}
+
+const mjModel* ParameterStencils::Shallow(const mjModel& scalars) {
+  // arrays of the set's own model, options and flags of the change
+  shallow_ = *set_.model();
+  shallow_.opt = scalars.opt;
+  shallow_.ngravcomp = scalars.ngravcomp;
+  shallow_.flg_gravcomp = scalars.flg_gravcomp;
+  shallow_.flg_surfacevel = scalars.flg_surfacevel;
+  shallow_.flg_adhesion = scalars.flg_adhesion;
+  shallow_.opt.disableflags |= mjDSBL_AUTORESET;
+  shallow_.opt.enableflags &= ~mjENBL_SLEEP;
+  return &shallow_;
+}
+
+const mjModel* ParameterStencils::Center() {
+  Undo();
+  return Shallow(*set_.model());
+}
+
+const mjModel* ParameterStencils::Model(int k, int point, bool fine) {
+  const Change& change = Get(k, fine).changes[static_cast<std::size_t>(point)];
+  Undo();
+  char* bytes = Bytes(set_.model());
+  for (const auto& [offset, word] : change.words) {
+    undo_.emplace_back(offset, Word(set_.model(), offset));
+    std::memcpy(bytes + offset, &word, sizeof(word));
+  }
+  return Shallow(change.scalars);
+}
+
+}  // namespace costate

@@ -1,0 +1,64 @@
+// A model with one parameter moved a little: what differences by parameters evaluate.
+#ifndef COSTATE_PARAMETER_STENCILS_H_
+#define COSTATE_PARAMETER_STENCILS_H_
+
+#include <costate/parameter.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace costate {
+
+/// For each parameter the models of a difference stencil: f'(θ_k) ≈ Σ weight_i f(model_i). README.md, eq. (5).
+///
+/// They are made once for given values, whatever the states they are then used at: each is kept as what it changes.
+/// Five points, inside the bounds; where the model is polynomial in θ_k up to the fourth degree that is exact.
+class ParameterStencils {
+ public:
+  explicit ParameterStencils(const ParameterSet& set);
+
+  /// Takes the values of `set`, which is the one of the constructor or a copy of it.
+  void Refresh(const ParameterSet& set);
+
+  int size() const { return set_.size(); }
+  const Parameter& parameter(int k) const { return set_[k]; }
+
+  struct Point {
+    double weight = 0;
+    double offset = 0;
+  };
+  /// @param fine  nudges of a thirtieth: where the usual ones leave the smooth piece of the step. Made when first asked for.
+  const std::vector<Point>& Points(int k, bool fine = false);
+
+  /// The model of one point; valid until the next call. Its automatic reset and sleep are off.
+  const mjModel* Model(int k, int point, bool fine = false);
+  const mjModel* Center();
+
+ private:
+  using Words = std::vector<std::pair<std::size_t, std::uint64_t>>;  // offset in the buffer, eight bytes
+  struct Change {
+    Words words;
+    mjModel scalars;  // shallow: options and flags
+  };
+  struct Stencil {
+    std::vector<Point> points;
+    std::vector<Change> changes;
+  };
+  Stencil Make(int k, double nudge, ParameterSet* moved, const mjModel* base) const;
+  const Stencil& Get(int k, bool fine);
+  void Undo();
+  const mjModel* Shallow(const mjModel& scalars);
+  Change Difference(const mjModel* moved, const mjModel* base) const;
+
+  ParameterSet set_;  // our own copy: its model receives the changes and loses them again
+  std::uint64_t revision_ = 0;
+  bool made_ = false;
+  std::vector<Stencil> stencils_[2];  // usual and fine
+  Words undo_;
+  mjModel shallow_;
+};
+
+}  // namespace costate
+
+#endif  // COSTATE_PARAMETER_STENCILS_H_

@@ -1,0 +1,182 @@
+// Fields to numbers of mjModel and back. Section 1 of README.md.
+#include <Eigen/Eigenvalues>
+#include <Eigen/Geometry>
+#include <algorithm>
+#include <cmath>
+
+#include "parameter/parameter_set.h"
+
+namespace costate {
+namespace {
+
+using Matrix3 = Eigen::Matrix3d;
+using Vector3 = Eigen::Vector3d;
+
+constexpr double kSoftNudge = 1e-4;       // of the size: five points leave its fourth power, rounding 1e-12
+constexpr double kGeometricNudge = 1.5e-6;  // above the engine's tolerance of frames that it takes for equal, 1e-6
+constexpr double kRotationNudge = 2.5e-6;   // half of it enters the quaternion
+
+Matrix3 Rotation(const mjtNum* quat) {
+  Eigen::Matrix<double, 3, 3, Eigen::RowMajor> R;
+  mju_quat2Mat(R.data(), quat);
+  return R;
+}
+
+// moments and axes of an inertia; of the axes that it has, those nearest to a given frame
+void PrincipalAxes(const Matrix3& inertia, const Matrix3& near, mjtNum* moments, mjtNum* quat) {
+  const Eigen::SelfAdjointEigenSolver<Matrix3> solver(inertia);
+  const Matrix3 overlap = solver.eigenvectors().transpose() * near;
+  int order[3] = {0, 1, 2}, best[3] = {0, 1, 2};
+  double largest = -1;
+  do {
+    double sum = 0;
+    for (int k = 0; k < 3; k++) sum += std::abs(overlap(order[k], k));
+    if (sum > largest) {
+      largest = sum;
+      std::copy(order, order + 3, best);
+    }
+  } while (std::next_permutation(order, order + 3));
+  Matrix3 axes;
+  for (int k = 0; k < 3; k++) {
+    axes.col(k) = solver.eigenvectors().col(best[k]) * (overlap(best[k], k) < 0 ? -1 : 1);
+    moments[k] = solver.eigenvalues()[best[k]];
+  }
+  if (axes.determinant() < 0) axes.col(2) *= -1;
+  const Eigen::Matrix<double, 3, 3, Eigen::RowMajor> R = axes;
+  mju_mat2Quat(quat, R.data());
+}
+
+RigidInertia BodyInertia(const mjModel* m, int body) {
+  const Matrix3 R = Rotation(m->body_iquat + 4 * body);
+  RigidInertia inertia;
+  inertia.mass = m->body_mass[body];
+  inertia.com = Eigen::Map<const Vector3>(m->body_ipos + 3 * body);
+  inertia.inertia = R * Eigen::Map<const Vector3>(m->body_inertia + 3 * body).asDiagonal() * R.transpose();
+  return inertia;
+}
+
+bool IsPositionServo(const mjModel* m, int i) {
+  const mjtNum *gain = m->actuator_gainprm + mjNGAIN * i, *bias = m->actuator_biasprm + mjNBIAS * i;
+  return m->actuator_gaintype[i] == mjGAIN_FIXED && m->actuator_biastype[i] == mjBIAS_AFFINE && gain[0] == -bias[1] && gain[0] != 0;
+}
+bool IsVelocityServo(const mjModel* m, int i) {
+  const mjtNum *gain = m->actuator_gainprm + mjNGAIN * i, *bias = m->actuator_biasprm + mjNBIAS * i;
+  return m->actuator_gaintype[i] == mjGAIN_FIXED && m->actuator_biastype[i] == mjBIAS_AFFINE && bias[1] == 0 && gain[0] == -bias[2];
+}
+
+[[noreturn]] void NotOfThisForm(const mjModel* m, const Field& field, int id, const std::string& why) {
+  const std::string name = FullName(m, field, id, 0);
+  throw Error(ErrorCode::kInvalidArgument, "'" + name.substr(0, name.find('[')) + "': " + why);
+}
+
+}  // namespace
+
+VectorXd ReadField(const mjModel* m, const Field& field, int id) {
+  const int n = field.count(m, id);
+  switch (field.writer) {
+    case Writer::kRotation: return VectorXd::Zero(3);
+    case Writer::kScale: return VectorXd::Ones(1);
+    case Writer::kLogCholesky:
+      try {
+        return LogCholesky(BodyInertia(m, id));
+      } catch (const Error& error) {
+        NotOfThisForm(m, field, id, std::string(error.what()) + " (mass, ipos and diaginertia remain)");
+      }
+    case Writer::kPosition:
+      if (IsPositionServo(m, id)) break;
+      NotOfThisForm(m, field, id, "the actuator is no position servo (gainprm[0] = −biasprm[1]); use gainprm and biasprm");
+    case Writer::kVelocity:
+      if (!IsPositionServo(m, id) && !IsVelocityServo(m, id)) {
+        NotOfThisForm(m, field, id, "the actuator is no position or velocity servo; use gainprm and biasprm");
+      }
+      return VectorXd::Constant(1, -m->actuator_biasprm[mjNBIAS * id + 2]);
+    default: break;
+  }
+  return Eigen::Map<const VectorXd>(field.at(m, id), n);
+}
+
+void WriteField(const mjModel* given, const ParameterBlock& block, mjModel* m) {
+  const Field& field = *block.field;
+  const int id = block.id;
+  mjtNum* at = field.at(m, id);
+  switch (field.writer) {
+    case Writer::kPlain:
+      for (int i = 0; i < block.value.size(); i++) {
+        if (block.value[i] != block.given[i]) at[i] = block.value[i];
+      }
+      return;
+    case Writer::kAxis:
+      mju_copy3(at, block.value.data());
+      mju_normalize3(at);
+      return;
+    case Writer::kRotation: {
+      mju_copy4(at, field.at(given, id));
+      mju_quatIntegrate(at, block.value.data(), 1);
+      mju_normalize4(at);
+      return;
+    }
+    case Writer::kScale:
+      m->body_mass[id] *= block.value[0];
+      mju_scl3(m->body_inertia + 3 * id, m->body_inertia + 3 * id, block.value[0]);
+      return;
+    case Writer::kLogCholesky: {
+      const RigidInertia body = FromLogCholesky(block.value);
+      m->body_mass[id] = body.mass;
+      mju_copy3(m->body_ipos + 3 * id, body.com.data());
+      PrincipalAxes(body.inertia, Rotation(given->body_iquat + 4 * id), m->body_inertia + 3 * id, m->body_iquat + 4 * id);
+      return;
+    }
+    case Writer::kPosition:
+      m->actuator_gainprm[mjNGAIN * id] = block.value[0];
+      m->actuator_biasprm[mjNBIAS * id + 1] = -block.value[0];
+      return;
+    case Writer::kVelocity:
+      if (IsVelocityServo(given, id)) m->actuator_gainprm[mjNGAIN * id] = block.value[0];
+      m->actuator_biasprm[mjNBIAS * id + 2] = -block.value[0];
+      return;
+  }
+}
+
+std::vector<std::string> Writes(const mjModel* m, const Field& field, int id, int index) {
+  const auto number = [m](const mjtNum* at) {
+    return std::to_string(reinterpret_cast<const char*>(at) - static_cast<const char*>(m->buffer));
+  };
+  std::vector<std::string> all;
+  switch (field.writer) {
+    case Writer::kLogCholesky:
+      for (int i = 0; i < 3; i++) all.push_back(number(m->body_ipos + 3 * id + i));
+      [[fallthrough]];
+    case Writer::kScale:
+      all.push_back(number(m->body_mass + id));
+      for (int i = 0; i < 3; i++) all.push_back(number(m->body_inertia + 3 * id + i));
+      return all;
+    case Writer::kPosition:
+      return {number(m->actuator_gainprm + mjNGAIN * id), number(m->actuator_biasprm + mjNBIAS * id + 1)};
+    case Writer::kVelocity:
+      all.push_back(number(m->actuator_biasprm + mjNBIAS * id + 2));
+      if (IsVelocityServo(m, id)) all.push_back(number(m->actuator_gainprm + mjNGAIN * id));
+      return all;
+    default: break;
+  }
+  if (field.array[0] == '\0') return {std::string(field.name) + "#" + std::to_string(index)};
+  return {number(field.at(m, id) + index)};
+}
+
+Parameter Describe(const mjModel* m, const Field& field, int id, int index, const VectorXd& values) {
+  Parameter p;
+  p.name = FullName(m, field, id, index);
+  p.unit = Unit(m, field, id, index);
+  p.value = values[index];
+  p.lower = field.lower;
+  p.upper = field.upper;
+  const std::string name = field.name;
+  if (field.writer == Writer::kRotation) p.nudge = kRotationNudge;
+  else if (field.nudge == Nudge::kGeometric) p.nudge = kGeometricNudge;
+  else p.nudge = kSoftNudge * std::max(std::abs(p.value), field.size);
+  p.one_sided = name == "frictionloss" && p.value == 0;
+  p.derived = IsDerivedFrom(field.array);
+  p.note = Note(m, field, id);
+  return p;
+}
+
+}  // namespace costate

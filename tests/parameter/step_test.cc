@@ -1,0 +1,155 @@
+// P = ∂x'/∂θ and Ps = ∂s/∂θ of whole matrices against differences of converged steps at several sizes.
+#include <costate/derivative.h>
+
+#include <cmath>
+
+#include "derivative/extrapolate.h"
+#include "parameter/scenes.h"
+#include "support/engine_test.h"
+#include "support/matrix_near.h"
+#include "support/step_reference.h"
+
+namespace costate {
+namespace {
+
+struct Reference {
+  MatrixXd P, P_error, Ps, Ps_error;
+};
+
+// centred differences of the step of the changed model at four sizes, extrapolated, with their disagreement
+Reference Differences(const ParameterSet& given, const mjData* point, int substeps) {
+  ParameterSet set = given;
+  const Dims dims(set.model());
+  const DataPtr d = MakeData(set.model());
+  std::vector<mjtNum> state(mj_stateSize(set.model(), mjSTATE_INTEGRATION));
+  mj_getState(set.model(), point, state.data(), mjSTATE_INTEGRATION);
+  const VectorXd values = set.Get();
+  const auto step = [&](int k, double offset, VectorXd* x, VectorXd* s) {
+    VectorXd at = values;
+    at[k] += offset;
+    set.Set(at);
+    mjModel m = *set.model();
+    m.opt.tolerance = 0;
+    m.opt.iterations = 200;
+    m.opt.solver = mjSOL_NEWTON;
+    mj_setState(&m, d.get(), state.data(), mjSTATE_INTEGRATION);
+    for (int i = 0; i < substeps; i++) {
+      mj_step(&m, d.get());
+      if (i == 0) *s = Eigen::Map<VectorXd>(d->sensordata, dims.ns);
+    }
+    *x = GetState(&m, d.get());
+  };
+  Reference out;
+  out.P = out.P_error = MatrixXd::Zero(dims.ndx, set.size());
+  out.Ps = out.Ps_error = MatrixXd::Zero(dims.ns, set.size());
+  constexpr int kSizes = 5;
+  for (int k = 0; k < set.size(); k++) {
+    VectorXd x[2], s[2], dx(dims.ndx);
+    MatrixXd quotients(dims.ndx + dims.ns, kSizes);
+    const bool forward = values[k] - 16 * set[k].nudge < set[k].lower;
+    for (int i = 0; i < kSizes; i++) {
+      const double h = 16 * set[k].nudge / (1 << i);
+      step(k, h, &x[0], &s[0]);
+      step(k, forward ? 0 : -h, &x[1], &s[1]);
+      Difference(set.model(), x[0], x[1], dx);
+      quotients.col(i) << dx, s[0] - s[1];
+      quotients.col(i) /= forward ? h : 2 * h;
+    }
+    for (int row = 0; row < quotients.rows(); row++) {
+      double q[kSizes];
+      for (int i = 0; i < kSizes; i++) q[i] = quotients(row, i);
+      const Extrapolation e = Extrapolate(q, kSizes, !forward, 1e-15 / (16 * set[k].nudge));
+      if (row < dims.ndx) out.P(row, k) = e.value, out.P_error(row, k) = e.error;
+      else out.Ps(row - dims.ndx, k) = e.value, out.Ps_error(row - dims.ndx, k) = e.error;
+    }
+  }
+  return out;
+}
+
+// each column on its own scale: |value − reference| ≤ tolerance × the column's largest entry + 3 bars
+void ExpectColumns(const MatrixXd& value, const MatrixXd& reference, const MatrixXd& error, double tolerance,
+                   const ParameterSet& set, const char* what) {
+  ASSERT_EQ(value.rows(), reference.rows());
+  ASSERT_EQ(value.cols(), reference.cols());
+  for (int k = 0; k < value.cols(); k++) {
+    const double scale = reference.col(k).cwiseAbs().maxCoeff();
+    for (int i = 0; i < value.rows(); i++) {
+      EXPECT_LE(std::abs(value(i, k) - reference(i, k)), tolerance * scale + 3 * error(i, k) + 1e-13)
+          << what << " row " << i << " by " << set[k].name << ": " << value(i, k) << ", reference " << reference(i, k) << " ± "
+          << error(i, k) << ", column's largest " << scale;
+    }
+    // the reference must be able to judge: 1 % of the column is far above its error bars
+    Eigen::Index row = 0;
+    if (scale > 1e-12) {
+      reference.col(k).cwiseAbs().maxCoeff(&row);
+      EXPECT_LT(3 * error(row, k) + tolerance * scale, 1e-2 * scale) << what << " by " << set[k].name;
+    }
+  }
+}
+
+struct Case {
+  int scene, integrator, cone;
+  Level level;
+};
+
+class ParameterStep : public support::EngineTest, public ::testing::WithParamInterface<Case> {};
+
+TEST_P(ParameterStep, AgreesWithDifferencesOfStepsOfTheChangedModel) {
+  const Case c = GetParam();
+  const support::ParameterScene scene = support::ParameterScenes()[c.scene];
+  const ModelPtr model = LoadModelFromString(scene.xml);
+  model->opt.integrator = c.integrator;
+  model->opt.cone = c.cone;
+  const ParameterSet set(model.get(), scene.parameters);
+  const DataPtr point = support::ScenePoint(model.get(), scene.steps);
+  Linearizer linearizer(set.model(), {.level = c.level});
+  linearizer.SetContext(GetContext(model.get(), point.get()));
+  linearizer.SetParameters(&set);
+  const VectorXd x = GetState(model.get(), point.get()), u = Eigen::Map<VectorXd>(point->ctrl, model->nu);
+  StepDerivative out;
+  linearizer.Linearize(x, u, &out);
+  ASSERT_EQ(out.status, StepStatus::kOk);
+  const Reference reference = Differences(set, point.get(), 1);
+  const double tolerance = c.level == Level::kStep ? 2e-5 : 2e-7;  // of steps: rounding over the nudge
+  ExpectColumns(out.P, reference.P, reference.P_error, tolerance, set, "P");
+  ExpectColumns(out.Ps, reference.Ps, reference.Ps_error, tolerance, set, "Ps");
+
+  // nearly all of the scene's parameters move something
+  int moving = 0;
+  std::string idle;
+  for (int k = 0; k < set.size(); k++) {
+    const bool moves = out.P.col(k).cwiseAbs().maxCoeff() + out.Ps.col(k).norm() > 0;
+    moving += moves;
+    if (!moves) idle += " " + set[k].name;
+  }
+  EXPECT_GT(moving, 0.85 * set.size()) << idle;
+
+  // λᵀ P without P
+  VectorXd lambda(out.P.rows());
+  for (int i = 0; i < lambda.size(); i++) lambda[i] = std::sin(1.0 + 2.3 * i);
+  StepVjp vjp;
+  linearizer.Vjp(x, u, lambda, &vjp);
+  const VectorXd expected = out.P.transpose() * lambda, sizes = out.P.cwiseAbs().transpose() * lambda.cwiseAbs();
+  ASSERT_EQ(vjp.theta.size(), set.size());
+  for (int k = 0; k < set.size(); k++) EXPECT_NEAR(vjp.theta[k], expected[k], 1e-9 * sizes[k] + 1e-15) << set[k].name;
+  EXPECT_TRUE(support::MatricesNearRelative(vjp.x, out.A.transpose() * lambda, 1e-9));
+}
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (int scene : {0, 1}) {
+    for (int integrator : {mjINT_EULER, mjINT_RK4, mjINT_IMPLICIT, mjINT_IMPLICITFAST}) {
+      cases.push_back({scene, integrator, mjCONE_PYRAMIDAL, Level::kBest});
+    }
+    cases.push_back({scene, mjINT_EULER, mjCONE_ELLIPTIC, Level::kBest});
+    cases.push_back({scene, mjINT_IMPLICITFAST, mjCONE_ELLIPTIC, Level::kResidual});
+    cases.push_back({scene, mjINT_RK4, mjCONE_ELLIPTIC, Level::kResidual});
+    cases.push_back({scene, mjINT_EULER, mjCONE_ELLIPTIC, Level::kStep});
+    cases.push_back({scene, mjINT_DISCRETE, mjCONE_ELLIPTIC, Level::kBest});
+  }
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(ScenesIntegratorsConesLevels, ParameterStep, ::testing::ValuesIn(Cases()));
+
+}  // namespace
+}  // namespace costate
