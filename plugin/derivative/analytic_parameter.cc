@@ -78,7 +78,7 @@ bool AnalyticBackend::Parameters(const mjModel* m, mjData* d, ParameterDifferenc
     // dā = N da + ∂ā/∂θ
     step_ = columns[0].residual.col(k);
     z_.setZero(nv);
-    if (second_solve_) mass_.Apply(step_.data(), z_.data());
+    if (second_solve_) mass_.ApplyVector(step_.data(), z_.data());
     else if (differenced_.integrator) step_ = (gain_ * step_).eval();
     step_ += columns[0].acceleration.col(k);
     step_ *= m->opt.timestep;
