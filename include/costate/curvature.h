@@ -44,7 +44,7 @@ class Curvature {
   void GaussNewton(const RolloutDirection& d, CurvatureProduct* out);
 
   /// H d: Jᵀ W J d and the curvature of the steps, Σ_t λ_{t+1}·f''(x_t, u_t)(d, ·), by centred differences of the VJP at fixed
-  /// costate on converged steps. Relative error 1e-10 in free motion, up to 2e-8 in stiff contact, 1e-6 where terms of the step
+  /// costate on converged steps. Relative error 1e-10 in free motion, up to 2e-8 in stiff contact, 4e-5 where terms of the step
   /// have no closed form; measured, not bounded. A change of active set within 3e-7 of a point is left out, see one_sided.
   ///
   /// @throws as GaussNewton.  Cost: N JVPs and 3 N VJPs.

@@ -8,7 +8,7 @@ namespace costate {
 namespace {
 
 // of the largest entry of (dx, du), measured: impedance bends within 1e-4 m, products are exact to 1e-12, differenced ones to 1e-9
-constexpr double kNudge = 3e-7, kDifferencedNudge = 1e-4;
+constexpr double kNudge = 3e-7, kDifferencedNudge = 3e-5;
 constexpr double kNoise = 1e-9, kDifferencedNoise = 1e-5;  // of a product, relative: what no switch is read into
 
 double Largest(ConstVectorRef v) { return v.size() > 0 ? v.lpNorm<Eigen::Infinity>() : 0; }
