@@ -10,6 +10,11 @@
 
 namespace costate {
 
+struct CurvatureOptions {
+  Level level = Level::kBest;  ///< of the steps' derivatives
+  const ParameterSet* parameters = nullptr;  ///< directions have theta; the curvature was made with parameters->model()
+};
+
 /// A second derivative times a direction.
 struct CurvatureProduct {
   RolloutStatus status;        ///< not ok: a derivative failed at status.knot, and there is no product
@@ -27,12 +32,12 @@ class Curvature {
   Curvature(const mjModel* model, ConstVectorRef context, int substeps = 1, int threads = 1);
   ~Curvature();
 
-  /// Goes to a trajectory, as Simulator::Rollout fills it; both arguments are borrowed until the next call.
+  /// Goes to a trajectory, as Simulator::Rollout fills it; all arguments are borrowed until the next call.
   ///
   /// @return not ok: a derivative failed at .knot, and there are no products here.
   /// @throws Error{kDimensionMismatch, kInvalidArgument, kUnsupported} as Linearizer::Vjp.
   /// Cost: N VJPs.
-  RolloutStatus SetPoint(const Trajectory& trajectory, const Loss& loss, Level level = Level::kBest);
+  RolloutStatus SetPoint(const Trajectory& trajectory, const Loss& loss, const CurvatureOptions& options = {});
 
   double loss() const;                       ///< L
   const RolloutDirection& gradient() const;  ///< g
@@ -40,14 +45,14 @@ class Curvature {
   /// Jᵀ W J d, W the second derivative of the loss by states, controls and sensors, J theirs by the inputs. Symmetric, and
   /// positive semidefinite where the loss is convex in them. Exact to rounding but for W, see Loss::HessianProduct.
   ///
-  /// @throws Error{kInvalidArgument} before SetPoint.  Cost: N JVPs and N VJPs.
+  /// @throws Error{kInvalidArgument} before SetPoint.  Cost: N JVPs and N VJPs, with parameters N Linearize and N VJPs.
   void GaussNewton(const RolloutDirection& d, CurvatureProduct* out);
 
   /// H d: Jᵀ W J d and the curvature of the steps, Σ_t λ_{t+1}·f''(x_t, u_t)(d, ·), by centred differences of the VJP at fixed
   /// costate on converged steps. Relative error 1e-10 in free motion, up to 2e-8 in stiff contact, 4e-5 where terms of the step
   /// have no closed form; measured, not bounded. A change of active set within 3e-7 of a point is left out, see one_sided.
   ///
-  /// @throws as GaussNewton.  Cost: N JVPs and 3 N VJPs.
+  /// @throws as GaussNewton; Error{kUnsupported} for parameters: GaussNewton has them.  Cost: N JVPs and 3 N VJPs.
   /// Source: plugin/rollout/README.md, "Curvature".
   void Hessian(const RolloutDirection& d, CurvatureProduct* out);
 

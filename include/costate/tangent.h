@@ -13,11 +13,13 @@ namespace costate {
 struct RolloutDirection {
   VectorXd x0;  ///< tangent of the initial state (ndx)
   MatrixXd U;   ///< nu × N
+  VectorXd theta{};  ///< of parameters, held over the motion (nθ); empty where none are asked for
 };
 
 struct TangentOptions {
   Level level = Level::kBest;  ///< of the steps' derivatives
   bool sensors = false;        ///< also dS; forms A, B, C and D at each knot
+  const ParameterSet* parameters = nullptr;  ///< directions have theta; the tangent was made with parameters->model()
 };
 
 /// What directions become: one trajectory of tangents each.
@@ -28,8 +30,8 @@ struct RolloutTangent {
   Coverage coverage;          ///< of the knot with the worst level
 };
 
-/// The exact tangent of the discrete steps: dx_{t+1} = A_t dx_t + B_t du_t, ds_t = C_t dx_t + D_t du_t, by step JVPs: A and B are
-/// not formed, but for sensors. Its results do not depend on how many directions travel together.
+/// The exact tangent of the discrete steps: dx_{t+1} = A_t dx_t + B_t du_t + P_t dθ, ds_t likewise, by step JVPs: A and B are not
+/// formed, but for sensors and parameters. Its results do not depend on how many directions travel together.
 class Tangent {
  public:
   /// @param model    must outlive it; not modified.  @param context  by kContextSignature, as of the rollout.

@@ -21,12 +21,13 @@ struct Curvature::Impl {
   // made when first used; worker 0 sweeps
   KnotProducts* Get(int worker) {
     std::unique_ptr<KnotProducts>& w = workers[static_cast<std::size_t>(worker)];
-    if (!w) w = std::make_unique<KnotProducts>(model, context, substeps, level);
+    if (!w) w = std::make_unique<KnotProducts>(model, context, substeps, options.level, options.parameters);
     return w.get();
   }
   KnotGradient Zero(int t) const {
     return {VectorXd::Zero(dims.ndx), VectorXd::Zero(t < N() ? dims.nu : 0), VectorXd::Zero(sensors ? dims.ns : 0)};
   }
+  int Parameters() const { return options.parameters ? options.parameters->size() : 0; }
   int N() const { return trajectory->N(); }
   KnotView View(int t) const { return ViewKnot(*trajectory, t, substeps * model->opt.timestep); }
 
@@ -45,7 +46,7 @@ struct Curvature::Impl {
   // the point
   const Trajectory* trajectory = nullptr;
   const Loss* loss = nullptr;
-  Level level = Level::kBest;
+  CurvatureOptions options;
   bool sensors = false, ready = false;
   double value = 0;
   RolloutDirection gradient;
@@ -63,20 +64,20 @@ Curvature::~Curvature() = default;
 double Curvature::loss() const { return impl_->value; }
 const RolloutDirection& Curvature::gradient() const { return impl_->gradient; }
 
-RolloutStatus Curvature::SetPoint(const Trajectory& trajectory, const Loss& loss, Level level) {
+RolloutStatus Curvature::SetPoint(const Trajectory& trajectory, const Loss& loss, const CurvatureOptions& options) {
   Impl& c = *impl_;
   CheckTrajectory(c.model, trajectory);
-  if (level != c.level) {
+  if (options.level != c.options.level || options.parameters != c.options.parameters) {
     for (auto& worker : c.workers) worker.reset();
   }
   c.trajectory = &trajectory;
   c.loss = &loss;
-  c.level = level;
+  c.options = options;
   c.sensors = loss.NeedsSensors();
   c.ready = false;
   c.value = 0;
   const int N = c.N();
-  c.gradient = {VectorXd(), MatrixXd::Zero(c.dims.nu, N)};
+  c.gradient = {VectorXd(), MatrixXd::Zero(c.dims.nu, N), VectorXd::Zero(c.Parameters())};
   c.lambda.setZero(c.dims.ndx, N + 1);
   c.slope_x.setZero(c.dims.ndx, N + 1);
   c.sigma.setZero(c.sensors ? c.dims.ns : 0, N + 1);
@@ -85,7 +86,7 @@ RolloutStatus Curvature::SetPoint(const Trajectory& trajectory, const Loss& loss
   KnotProducts* products = c.Get(0);
   products->ForgetCoverage();
   const VectorXd none = VectorXd::Zero(c.dims.ndx);
-  VectorXd x, u;
+  KnotCovector back;
   for (int t = N; t >= 0; --t) {
     const KnotView view = c.View(t);
     KnotGradient slope = c.Zero(t);
@@ -93,13 +94,15 @@ RolloutStatus Curvature::SetPoint(const Trajectory& trajectory, const Loss& loss
     loss.Gradient(view, &slope);
     c.slope_x.col(t) = slope.x;
     c.sigma.col(t) = slope.s;
-    if (!products->Pull(PointAt(trajectory, t), t < N ? ConstVectorRef(c.lambda.col(t + 1)) : ConstVectorRef(none), slope.s, &x, &u)) {
+    if (!products->Pull(PointAt(trajectory, t), t < N ? ConstVectorRef(c.lambda.col(t + 1)) : ConstVectorRef(none), slope.s, &back)) {
       return {.status = products->status(), .knot = t, .warnings = {}};
     }
-    c.pulled.col(t).head(x.size()) = x;
-    c.pulled.col(t).tail(c.dims.nu).head(u.size()) = u;
-    c.lambda.col(t) = x + slope.x;
-    if (t < N) c.gradient.U.col(t) = u + slope.u;
+    c.pulled.col(t).head(c.dims.ndx) = back.x;
+    c.lambda.col(t) = back.x + slope.x;
+    c.gradient.theta += back.theta;
+    if (t == N) continue;
+    c.pulled.col(t).tail(c.dims.nu) = back.u;
+    c.gradient.U.col(t) = back.u + slope.u;
   }
   c.gradient.x0 = c.lambda.col(0);
   c.ready = true;
@@ -108,7 +111,7 @@ RolloutStatus Curvature::SetPoint(const Trajectory& trajectory, const Loss& loss
 
 void Curvature::Impl::CheckReady(const RolloutDirection& d) const {
   if (!ready) throw Error(ErrorCode::kInvalidArgument, "a curvature has no point yet: SetPoint did not succeed");
-  CheckDirection(model, N(), d);
+  CheckDirection(model, N(), options.parameters, d);
 }
 
 // dX and, for sensors, dS
@@ -121,7 +124,7 @@ bool Curvature::Impl::PushAll(const RolloutDirection& d, RolloutStatus* status) 
     const bool last = t == N();
     if (last && !sensors) break;
     const MatrixXd du = last ? MatrixXd(0, 1) : MatrixXd(d.U.col(t));
-    if (!Get(0)->Push(PointAt(*trajectory, t), dX.col(t), du, &next, sensors ? &ds : nullptr)) {
+    if (!Get(0)->Push(PointAt(*trajectory, t), {dX.col(t), du, d.theta}, &next, sensors ? &ds : nullptr)) {
       *status = {.status = Get(0)->status(), .knot = t, .warnings = {}};
       return false;
     }
@@ -169,18 +172,21 @@ void Curvature::Impl::Multiply(const RolloutDirection& d, bool bend, CurvaturePr
   if (!PushAll(d, &out->status)) return;
   if (bend && !BendAll(d, out)) return;
   out->product.U.setZero(dims.nu, N());
-  VectorXd p = VectorXd::Zero(dims.ndx), x, u;
+  out->product.theta.setZero(Parameters());
+  VectorXd p = VectorXd::Zero(dims.ndx);
+  KnotCovector back;
   for (int t = N(); t >= 0; --t) {
     const bool last = t == N();
     const KnotGradient direction{dX.col(t), last ? VectorXd() : VectorXd(d.U.col(t)), dS.col(t)};
     KnotGradient w = Zero(t);
     loss->HessianProduct(model, View(t), direction, &w);
-    if (!Get(0)->Pull(PointAt(*trajectory, t), p, w.s, &x, &u)) {
+    if (!Get(0)->Pull(PointAt(*trajectory, t), p, w.s, &back)) {
       out->status = {.status = Get(0)->status(), .knot = t, .warnings = {}};
       return;
     }
-    p = x + w.x;
-    if (!last) out->product.U.col(t) = u + w.u;
+    p = back.x + w.x;
+    out->product.theta += back.theta;
+    if (!last) out->product.U.col(t) = back.u + w.u;
     if (!bend) continue;
     AddHalfBracket(model, 1, slope_x.col(t), dX.col(t), &p);
     p += bent.col(t).head(dims.ndx);
@@ -192,6 +198,11 @@ void Curvature::Impl::Multiply(const RolloutDirection& d, bool bend, CurvaturePr
 
 void Curvature::GaussNewton(const RolloutDirection& d, CurvatureProduct* out) { impl_->Multiply(d, false, out); }
 
-void Curvature::Hessian(const RolloutDirection& d, CurvatureProduct* out) { impl_->Multiply(d, true, out); }
+void Curvature::Hessian(const RolloutDirection& d, CurvatureProduct* out) {
+  if (impl_->options.parameters) {
+    throw Error(ErrorCode::kUnsupported, "second derivatives by parameters are not there; GaussNewton has their main part");
+  }
+  impl_->Multiply(d, true, out);
+}
 
 }  // namespace costate

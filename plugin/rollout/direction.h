@@ -10,12 +10,13 @@
 namespace costate {
 
 /// @throws Error{kDimensionMismatch, kInvalidArgument}.
-inline void CheckDirection(const mjModel* model, int N, const RolloutDirection& d) {
+inline void CheckDirection(const mjModel* model, int N, const ParameterSet* parameters, const RolloutDirection& d) {
   const Dims dims(model);
   CheckSize(model, "direction's x0", d.x0.size(), "ndx", dims.ndx);
   CheckSize(model, "a column of the direction's U", d.U.rows(), "nu", dims.nu);
   CheckSize(model, "direction's U's columns", d.U.cols(), "N", N);
-  if (!d.x0.allFinite() || !d.U.allFinite()) throw Error(ErrorCode::kInvalidArgument, "a direction is not finite");
+  CheckSize(model, "direction's theta", d.theta.size(), "parameters", parameters ? parameters->size() : 0);
+  if (!d.x0.allFinite() || !d.U.allFinite() || !d.theta.allFinite()) throw Error(ErrorCode::kInvalidArgument, "a direction is not finite");
 }
 
 inline KnotPoint PointAt(const Trajectory& trajectory, int t) {

@@ -2,8 +2,13 @@
 
 namespace costate {
 
-KnotProducts::KnotProducts(const mjModel* model, ConstVectorRef context, int substeps, Level level)
-    : model_(model), dims_(model), context_(context), options_{.level = level, .substeps = substeps} {}
+KnotProducts::KnotProducts(const mjModel* model, ConstVectorRef context, int substeps, Level level,
+                           const ParameterSet* parameters)
+    : model_(model),
+      dims_(model),
+      context_(context),
+      options_{.level = level, .substeps = substeps},
+      parameters_(parameters) {}
 
 Linearizer* KnotProducts::Get(bool sensors, ConstVectorRef moving) {
   std::unique_ptr<Linearizer>& linearizer = sensors ? jacobians_ : products_;
@@ -11,6 +16,7 @@ Linearizer* KnotProducts::Get(bool sensors, ConstVectorRef moving) {
     options_.sensors = sensors;
     linearizer = std::make_unique<Linearizer>(model_, options_);
     linearizer->SetContext(context_);
+    if (parameters_) linearizer->SetParameters(parameters_);
   }
   linearizer->SetMovingContext(moving);
   return linearizer.get();
@@ -22,45 +28,54 @@ bool KnotProducts::Take(StepStatus status, const Coverage& coverage) {
   return status == StepStatus::kOk;
 }
 
-bool KnotProducts::Push(const KnotPoint& at, ConstMatrixRef dx, ConstMatrixRef du, MatrixXd* next, MatrixXd* s) {
-  if (!s) {
-    Get(false, at.moving)->Jvp(at.x, at.u, dx, du, &jvp_);
+bool KnotProducts::Push(const KnotPoint& at, const KnotDirections& d, MatrixXd* next, MatrixXd* s) {
+  const bool theta = d.theta.rows() > 0 && !d.theta.isZero(0);
+  if (!s && !theta) {
+    Get(false, at.moving)->Jvp(at.x, at.u, d.x, d.u, &jvp_);
     if (!Take(jvp_.status, jvp_.coverage)) return false;
     *next = jvp_.dx;
     return true;
   }
-  if (!Matrices(at)) return false;
-  s->noalias() = full_.C * dx;
-  if (at.last) return true;
-  s->noalias() += full_.D * du;
-  next->noalias() = full_.A * dx;
-  next->noalias() += full_.B * du;
+  if (!Matrices(at, s != nullptr)) return false;
+  if (s) {
+    s->noalias() = full_.C * d.x;
+    if (theta) s->noalias() += full_.Ps * d.theta;
+    if (at.last) return true;
+    s->noalias() += full_.D * d.u;
+  }
+  next->noalias() = full_.A * d.x;
+  next->noalias() += full_.B * d.u;
+  if (theta) next->noalias() += full_.P * d.theta;
   return true;
 }
 
-bool KnotProducts::Pull(const KnotPoint& at, ConstVectorRef lambda, ConstVectorRef sigma, VectorXd* x, VectorXd* u) {
+bool KnotProducts::Pull(const KnotPoint& at, ConstVectorRef lambda, ConstVectorRef sigma, KnotCovector* out) {
   const bool sensors = !sigma.isZero(0);
   if (!at.last && !sensors) {
     Get(false, at.moving)->Vjp(at.x, at.u, lambda, &vjp_);
     if (!Take(vjp_.status, vjp_.coverage)) return false;
-    *x = vjp_.x;
-    *u = vjp_.u;
+    out->x = vjp_.x;
+    out->u = vjp_.u;
+    out->theta = vjp_.theta;
     return true;
   }
-  x->setZero(dims_.ndx);
-  u->setZero(at.last ? 0 : dims_.nu);
+  out->x.setZero(dims_.ndx);
+  out->u.setZero(at.last ? 0 : dims_.nu);
+  out->theta.setZero(parameters_ ? parameters_->size() : 0);
   if (!sensors) return true;
-  if (!Matrices(at)) return false;
-  x->noalias() += full_.C.transpose() * sigma;
+  if (!Matrices(at, true)) return false;
+  out->x.noalias() += full_.C.transpose() * sigma;
+  if (parameters_) out->theta.noalias() += full_.Ps.transpose() * sigma;
   if (at.last) return true;
-  x->noalias() += full_.A.transpose() * lambda;
-  u->noalias() += full_.D.transpose() * sigma;
-  u->noalias() += full_.B.transpose() * lambda;
+  out->x.noalias() += full_.A.transpose() * lambda;
+  out->u.noalias() += full_.D.transpose() * sigma;
+  out->u.noalias() += full_.B.transpose() * lambda;
+  if (parameters_) out->theta.noalias() += full_.P.transpose() * lambda;
   return true;
 }
 
-bool KnotProducts::Matrices(const KnotPoint& at) {
-  Linearizer* linearizer = Get(true, at.moving);
+bool KnotProducts::Matrices(const KnotPoint& at, bool sensors) {
+  Linearizer* linearizer = Get(sensors, at.moving);
   at.last ? linearizer->LinearizeSensors(at.x, &full_) : linearizer->Linearize(at.x, at.u, &full_);
   return Take(full_.status, full_.coverage);
 }

@@ -14,16 +14,28 @@ struct KnotPoint {
   bool last = false;
 };
 
+/// What is pushed, a column a direction. `theta` has no rows without parameters.
+struct KnotDirections {
+  ConstMatrixRef x, u, theta;
+};
+
+/// What comes back.
+struct KnotCovector {
+  VectorXd x, u, theta;
+};
+
 /// One a thread. Functions return false, with the reason in status(), when the step fails there.
 class KnotProducts {
  public:
-  KnotProducts(const mjModel* model, ConstVectorRef context, int substeps, Level level);
+  /// @param parameters  null, or those of theta.
+  KnotProducts(const mjModel* model, ConstVectorRef context, int substeps, Level level, const ParameterSet* parameters);
 
-  /// next = A dx + B du and, when not null, s = C dx + D du; a column a direction. At the last knot only s = C dx.
-  bool Push(const KnotPoint& at, ConstMatrixRef dx, ConstMatrixRef du, MatrixXd* next, MatrixXd* s);
+  /// next = A dx + B du + P dθ and, when not null, s = C dx + D du + Ps dθ. At the last knot only s, without du.
+  bool Push(const KnotPoint& at, const KnotDirections& d, MatrixXd* next, MatrixXd* s);
 
-  /// x = Aᵀλ + Cᵀσ, u = Bᵀλ + Dᵀσ. σ is empty or zero where the loss has no slopes by sensors; at the last knot only Cᵀσ.
-  bool Pull(const KnotPoint& at, ConstVectorRef lambda, ConstVectorRef sigma, VectorXd* x, VectorXd* u);
+  /// x = Aᵀλ + Cᵀσ, u = Bᵀλ + Dᵀσ, θ = Pᵀλ + Psᵀσ. σ is empty or zero where the loss has no slopes by sensors; at the last knot
+  /// only the parts of σ.
+  bool Pull(const KnotPoint& at, ConstVectorRef lambda, ConstVectorRef sigma, KnotCovector* out);
 
   StepStatus status() const { return status_; }
   const Coverage& coverage() const { return coverage_; }  ///< of the worst knot since ForgetCoverage
@@ -31,13 +43,14 @@ class KnotProducts {
 
  private:
   Linearizer* Get(bool sensors, ConstVectorRef moving);
-  bool Matrices(const KnotPoint& at);
+  bool Matrices(const KnotPoint& at, bool sensors);
   bool Take(StepStatus status, const Coverage& coverage);
 
   const mjModel* model_;
   Dims dims_;
   VectorXd context_;
   LinearizeOptions options_;
+  const ParameterSet* parameters_;
   std::unique_ptr<Linearizer> products_, jacobians_;
   StepVjp vjp_;
   StepJvp jvp_;

@@ -21,16 +21,17 @@ bool Bend(const StepBend& b, KnotProducts* products, VectorRef out, bool* one_si
   const double largest = std::max(Largest(b.dx), Largest(b.du));
   if (largest == 0 || b.pulled.isZero(0)) return true;
   const double h = (b.differenced ? kDifferencedNudge : kNudge) / largest;
-  VectorXd side[2], x, u;
+  VectorXd side[2];
+  KnotCovector pulled;
   for (int k = 0; k < 2; k++) {
     const double step = k ? -h : h;
     const VectorXd at = Retract(b.model, b.at.x, step * b.dx);
     const VectorXd control = b.at.last ? VectorXd() : VectorXd(b.at.u + step * b.du);
-    if (!products->Pull({.x = at, .u = control, .moving = b.at.moving, .last = b.at.last}, b.lambda, b.sigma, &x, &u)) {
+    if (!products->Pull({.x = at, .u = control, .moving = b.at.moving, .last = b.at.last}, b.lambda, b.sigma, &pulled)) {
       return false;
     }
     side[k].resize(out.size());
-    side[k] << x, u;
+    side[k] << pulled.x, pulled.u;
     side[k] = (side[k] - b.pulled) / step;
   }
 

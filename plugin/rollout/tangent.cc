@@ -12,11 +12,12 @@ struct Tangent::Impl {
   VectorXd context;
   int substeps;
   Level level = Level::kBest;
+  const ParameterSet* parameters = nullptr;
   std::unique_ptr<KnotProducts> products;
 };
 
 Tangent::Tangent(const mjModel* model, ConstVectorRef context, int substeps)
-    : impl_(new Impl{model, context, substeps, Level::kBest, nullptr}) {
+    : impl_(new Impl{model, context, substeps, Level::kBest, nullptr, nullptr}) {
   CheckStart(model, context, substeps);
 }
 Tangent::~Tangent() = default;
@@ -24,10 +25,12 @@ Tangent::~Tangent() = default;
 void Tangent::Push(const Trajectory& trajectory, const std::vector<RolloutDirection>& directions,
                    const TangentOptions& options, RolloutTangent* out) {
   CheckTrajectory(impl_->model, trajectory);
-  for (const RolloutDirection& d : directions) CheckDirection(impl_->model, trajectory.N(), d);
-  if (!impl_->products || impl_->level != options.level) {
+  for (const RolloutDirection& d : directions) CheckDirection(impl_->model, trajectory.N(), options.parameters, d);
+  if (!impl_->products || impl_->level != options.level || impl_->parameters != options.parameters) {
     impl_->level = options.level;
-    impl_->products = std::make_unique<KnotProducts>(impl_->model, impl_->context, impl_->substeps, options.level);
+    impl_->parameters = options.parameters;
+    impl_->products = std::make_unique<KnotProducts>(impl_->model, impl_->context, impl_->substeps, options.level,
+                                                     options.parameters);
   }
   impl_->products->ForgetCoverage();
   const Dims dims(impl_->model);
@@ -38,15 +41,18 @@ void Tangent::Push(const Trajectory& trajectory, const std::vector<RolloutDirect
   if (k == 0) return;
 
   // columns: directions
-  MatrixXd dx(dims.ndx, k), du(dims.nu, k), next, ds;
-  for (int i = 0; i < k; i++) dx.col(i) = directions[static_cast<std::size_t>(i)].x0;
+  MatrixXd dx(dims.ndx, k), du(dims.nu, k), dtheta(options.parameters ? options.parameters->size() : 0, k), next, ds;
+  for (int i = 0; i < k; i++) {
+    dx.col(i) = directions[static_cast<std::size_t>(i)].x0;
+    dtheta.col(i) = directions[static_cast<std::size_t>(i)].theta;
+  }
   for (int t = 0; t <= N; t++) {
     for (int i = 0; i < k; i++) {
       out->dX[static_cast<std::size_t>(i)].col(t) = dx.col(i);
       if (t < N) du.col(i) = directions[static_cast<std::size_t>(i)].U.col(t);
     }
     if (t == N && !options.sensors) break;
-    if (!impl_->products->Push(PointAt(trajectory, t), dx, du, &next, options.sensors ? &ds : nullptr)) {
+    if (!impl_->products->Push(PointAt(trajectory, t), {dx, du, dtheta}, &next, options.sensors ? &ds : nullptr)) {
       out->status = {.status = impl_->products->status(), .knot = t, .warnings = {}};
       break;
     }

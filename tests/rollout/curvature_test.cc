@@ -246,7 +246,7 @@ TEST(Curvature, OfALinearQuadraticProblemIsItsClosedForm) {
 // against extrapolated differences of the adjoint's gradient, and symmetric; the second derivative of the steps matters by `bends`
 void ExpectHessian(const Motion& m, const Loss& loss, double eps, double tolerance, double bends, Level level = Level::kBest) {
   Curvature curvature(m.model.get(), m.context, m.substeps);
-  ASSERT_TRUE(curvature.SetPoint(m.trajectory, loss, level).ok());
+  ASSERT_TRUE(curvature.SetPoint(m.trajectory, loss, {.level = level}).ok());
   RolloutGradient g;
   Adjoint(m.model.get(), m.context, m.substeps).Gradient(m.x0, m.U, loss, {.level = level}, &g);
   EXPECT_NEAR(curvature.loss(), g.loss, 1e-12 * std::abs(g.loss));

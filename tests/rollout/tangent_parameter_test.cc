@@ -1,0 +1,125 @@
+// Tangents and Gauss–Newton products by physical parameters: against rollouts of changed models, and against the adjoint.
+#include <costate/adjoint.h>
+#include <costate/curvature.h>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+namespace costate {
+namespace {
+
+constexpr int kSteps = 30;
+
+// ½ (|s|² + |v|²) at every knot
+class Square final : public Loss {
+ public:
+  explicit Square(const mjModel* model) : dims_(model) {}
+  double Value(const KnotView& k) const override {
+    return 0.5 * (k.s.squaredNorm() + k.x.segment(dims_.nq, dims_.nv).squaredNorm());
+  }
+  void Gradient(const KnotView& k, KnotGradient* out) const override {
+    out->x.segment(dims_.nv, dims_.nv) = k.x.segment(dims_.nq, dims_.nv);
+    out->s = k.s;
+  }
+  bool NeedsSensors() const override { return true; }
+
+ private:
+  Dims dims_;
+};
+
+// the hopper in contact, swinging about its pose
+struct Hopper {
+  ModelPtr model = LoadModel(std::string(COSTATE_MODELS) + "/hopper/hopper.xml");
+  ParameterSet set{model.get(), {"body:shank/mass", "joint:knee/damping", "geom:foot/friction[0]", "body:foot/pos[2]"}};
+  VectorXd context, x0;
+  MatrixXd U;
+
+  Hopper() {
+    const DataPtr data = MakeDataAtKey(model.get(), "stand");
+    context = GetContext(model.get(), data.get());
+    x0 = GetState(model.get(), data.get());
+    x0.tail(model->nv).setConstant(0.1);
+    U.resize(model->nu, kSteps);
+    for (int t = 0; t < kSteps; t++) {
+      for (int i = 0; i < model->nu; i++) U(i, t) = data->ctrl[i] + 0.05 * std::sin(0.3 * t + i);
+    }
+  }
+  Trajectory Roll() const {
+    Simulator simulator(set.model(), context, 1, 1);
+    Trajectory trajectory;
+    EXPECT_TRUE(simulator.Rollout(x0, U, &trajectory).ok());
+    return trajectory;
+  }
+  RolloutDirection Direction(int seed) const {
+    RolloutDirection d{VectorXd(Dims(model.get()).ndx), MatrixXd(U.rows(), kSteps), VectorXd(set.size())};
+    for (int i = 0; i < d.x0.size(); i++) d.x0[i] = std::sin(1.7 * i + seed);
+    for (int i = 0; i < d.U.size(); i++) d.U.data()[i] = std::cos(0.9 * i + seed);
+    for (int i = 0; i < d.theta.size(); i++) d.theta[i] = std::cos(0.4 * i * seed);
+    return d;
+  }
+};
+
+TEST(TangentParameter, IsTheDifferenceOfRolloutsOfChangedModels) {
+  Hopper h;
+  const Trajectory trajectory = h.Roll();
+  Tangent tangent(h.set.model(), h.context);
+  const VectorXd values = h.set.Get();
+  for (int i = 0; i < h.set.size(); i++) {
+    RolloutDirection d{VectorXd::Zero(Dims(h.model.get()).ndx), MatrixXd::Zero(h.U.rows(), kSteps), VectorXd::Unit(h.set.size(), i)};
+    RolloutTangent plain, sensed;
+    tangent.Push(trajectory, {d}, {.parameters = &h.set}, &plain);
+    tangent.Push(trajectory, {d}, {.sensors = true, .parameters = &h.set}, &sensed);
+    ASSERT_TRUE(plain.status.ok() && sensed.status.ok());
+    EXPECT_LT((plain.dX[0] - sensed.dX[0]).norm(), 1e-9 * plain.dX[0].norm());
+
+    Trajectory side[2];
+    const double nudge = 1e-5;
+    for (int k : {0, 1}) {
+      h.set.Set(values + (k ? -nudge : nudge) * d.theta);
+      side[k] = h.Roll();
+    }
+    h.set.Set(values);
+    VectorXd dx(Dims(h.model.get()).ndx);
+    for (int t : {1, 10, kSteps}) {
+      Difference(h.model.get(), side[0].X.col(t), side[1].X.col(t), dx);
+      EXPECT_LT((plain.dX[0].col(t) - dx / (2 * nudge)).norm(), 1e-4 * plain.dX[0].norm()) << h.set[i].name << " at " << t;
+      const VectorXd ds = (side[0].S.col(t) - side[1].S.col(t)) / (2 * nudge);
+      EXPECT_LT((sensed.dS[0].col(t) - ds).norm(), 1e-4 * sensed.dS[0].norm()) << h.set[i].name << " at " << t;
+    }
+  }
+}
+
+TEST(TangentParameter, GaussNewtonIsTheSquareOfTheTangents) {
+  const Hopper h;
+  const Trajectory trajectory = h.Roll();
+  const Square loss(h.model.get());
+  const CurvatureOptions options{.parameters = &h.set};
+  Curvature curvature(h.set.model(), h.context);
+  ASSERT_TRUE(curvature.SetPoint(trajectory, loss, options).ok());
+  RolloutGradient g;
+  Adjoint(h.set.model(), h.context).Gradient(h.x0, h.U, loss, {.parameters = &h.set}, &g);
+  EXPECT_LT((curvature.gradient().theta - g.theta).norm(), 1e-12 * g.theta.norm());
+  EXPECT_LT((curvature.gradient().x0 - g.x0).norm(), 1e-12 * g.x0.norm());
+
+  // d·GN e = Σ ds·ds' + dv·dv'
+  const RolloutDirection d = h.Direction(1), e = h.Direction(2);
+  RolloutTangent tangents;
+  Tangent(h.set.model(), h.context).Push(trajectory, {d, e}, {.sensors = true, .parameters = &h.set}, &tangents);
+  const int nv = static_cast<int>(h.model->nv);
+  const double expected = tangents.dS[0].cwiseProduct(tangents.dS[1]).sum() +
+                          tangents.dX[0].middleRows(nv, nv).cwiseProduct(tangents.dX[1].middleRows(nv, nv)).sum();
+  CurvatureProduct product;
+  curvature.GaussNewton(e, &product);
+  ASSERT_TRUE(product.status.ok());
+  const double actual = d.x0.dot(product.product.x0) + d.U.cwiseProduct(product.product.U).sum() + d.theta.dot(product.product.theta);
+  EXPECT_NEAR(actual, expected, 1e-8 * tangents.dS[0].norm() * tangents.dS[1].norm());
+  EXPECT_GT(product.product.theta.norm(), 0);
+
+  EXPECT_THROW(curvature.Hessian(e, &product), Error);
+  EXPECT_THROW(curvature.GaussNewton({e.x0, e.U, VectorXd()}, &product), Error);
+}
+
+}  // namespace
+}  // namespace costate
