@@ -14,6 +14,8 @@ namespace costate {
 
 // four doubles that the compiler keeps in the widest registers it has
 typedef double Double4 __attribute__((vector_size(32), aligned(32)));
+// … and eight, as a spatial vector with two to spare
+typedef double Double8 __attribute__((vector_size(64), aligned(64)));
 
 }  // namespace costate
 

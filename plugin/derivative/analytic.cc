@@ -1,5 +1,7 @@
 #include "derivative/analytic.h"
 
+#include <algorithm>
+
 #include "derivative/armature.h"
 #include "derivative/integrator.h"
 #include "derivative/passive.h"
@@ -18,6 +20,12 @@ bool AnyGravityCompensationByActuators(const mjModel* m) {
   return false;
 }
 
+// do terms beside the tree itself ask it how its axes move?
+bool NeedsAxes(const mjModel* m) {
+  return std::any_of(m->eq_type, m->eq_type + m->neq, [](int type) { return type == mjEQ_CONNECT || type == mjEQ_WELD; }) ||
+         !ArticulatedSolver::Covers(m);
+}
+
 }  // namespace
 
 std::string InertiaMissing(const mjModel* m) { return ArmatureMissing(m); }
@@ -26,6 +34,7 @@ AnalyticBackend::AnalyticBackend(const mjModel* model, bool strict, const TermSw
     : strict_(strict),
       switch_(differenced),
       tree_(model),
+      pull_(model),
       constraint_(model),
       tendons_(model),
       actuation_(model),
@@ -35,7 +44,7 @@ AnalyticBackend::AnalyticBackend(const mjModel* model, bool strict, const TermSw
       H_(model->dof_parentid, static_cast<int>(model->nv)) {}
 
 bool AnalyticBackend::Linearize(const mjModel* m, mjData* d, bool sensors, StepDerivative* out, std::string* missing) {
-  if (!Acceleration(m, d, true, sensors, out, missing)) return false;
+  if (!Acceleration(m, d, Products::kNone, sensors, out, missing)) return false;
   if (out->status != StepStatus::kOk) return true;
   if (!sensors) {
     out->C.resize(0, 0);
@@ -48,7 +57,7 @@ bool AnalyticBackend::Linearize(const mjModel* m, mjData* d, bool sensors, StepD
 }
 
 bool AnalyticBackend::LinearizeSensors(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
-  if (!Acceleration(m, d, true, true, out, missing)) return false;
+  if (!Acceleration(m, d, Products::kNone, true, out, missing)) return false;
   if (out->status != StepStatus::kOk) return true;
   SolveColumns();
   return Sensors(m, d, out, missing);
@@ -60,10 +69,12 @@ bool AnalyticBackend::LinearizeAfterForward(const mjModel* m, mjData* d, StepDer
   return Terms(m, d, out, missing) && Step(m, d, out, missing);
 }
 
-// the converged acceleration and the factored H; with `columns` also X_ = −∂r and E_
-bool AnalyticBackend::Acceleration(const mjModel* m, mjData* d, bool columns, bool sensors, StepDerivative* out,
+// the converged acceleration and the factored H; for matrices also X_ = −∂r and E_
+bool AnalyticBackend::Acceleration(const mjModel* m, mjData* d, Products products, bool sensors, StepDerivative* out,
                                    std::string* missing) {
-  const auto terms = [&] { return columns ? Terms(m, d, out, missing) : Factors(m, d, out, missing); };
+  const auto terms = [&] {
+    return products == Products::kNone ? Terms(m, d, out, missing) : Factors(m, d, products, out, missing);
+  };
   *missing = ResidualRefusal(m);
   if (missing->empty()) *missing = InertiaMissing(m);
   if (!missing->empty()) return false;
@@ -93,7 +104,7 @@ double AnalyticBackend::Polish(const mjModel* m, mjData* d) {
 bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
   out->coverage.terms.clear();
   const double* Ma = nullptr;
-  if (use_products_ && ArticulatedSolver::Pays(m)) {
+  if (products_ != Products::kNone && ArticulatedSolver::Pays(m)) {
     diagonal_.resize(m->nv);
     articulated_solver_.Multiply(m, d, d->qacc, diagonal_.data());
     Ma = diagonal_.data();
@@ -155,7 +166,8 @@ void AnalyticBackend::PrepareTree(const mjModel* m, mjData* d, const TendonMomen
   input_.a = point_.a().data();
   input_.e = second_solve_ ? mass_.difference().data() : nullptr;
   input_.load = WorldLoads(m, d, closed_passive_, &load_) ? load_.data() : nullptr;
-  tree_.Forward(m, d, input_);
+  if (products_ == Products::kPull && !NeedsAxes(m)) tree_.ForwardFields(m, d, input_);
+  else tree_.Forward(m, d, input_);
   std::string constraint;
   constraint_.Linearize(m, d, tree_, &constraint, tendons);
   if (closed_actuation_) AddThrusters(m, d);
@@ -326,7 +338,7 @@ bool AnalyticBackend::RungeKutta(const mjModel* m, mjData* d, StepDerivative* ou
   Stage(m, d, &first);
   StepDerivative stage_out;
   const auto function = [&](mjData* data, StageDerivative* stage) {
-    if (!Acceleration(m, data, true, false, &stage_out, missing) || stage_out.status != StepStatus::kOk) return false;
+    if (!Acceleration(m, data, Products::kNone, false, &stage_out, missing) || stage_out.status != StepStatus::kOk) return false;
     SolveColumns();
     Stage(m, data, stage);
     return true;

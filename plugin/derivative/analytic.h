@@ -17,6 +17,7 @@
 #include "derivative/sensor.h"
 #include "derivative/spatial_tendon.h"
 #include "derivative/tree_derivative.h"
+#include "derivative/tree_pull.h"
 #include "derivative/tree_solver.h"
 
 namespace costate {
@@ -61,7 +62,8 @@ class AnalyticBackend final : public Backend {
   bool VjpAfterForward(const mjModel* model, mjData* data, ConstVectorRef lambda, StepVjp* out, std::string* missing);
 
  private:
-  bool Acceleration(const mjModel* model, mjData* data, bool columns, bool sensors, StepDerivative* out,
+  enum class Products { kNone, kPush, kPull };  // the point is prepared for matrices, or for vectors forwards or backwards
+  bool Acceleration(const mjModel* model, mjData* data, Products products, bool sensors, StepDerivative* out,
                     std::string* missing);
   bool Prepare(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
   bool Cover(const char* term, const std::string& reason, Coverage* coverage, std::string* missing) const;
@@ -83,12 +85,13 @@ class AnalyticBackend final : public Backend {
   void Activation(const mjModel* model, MatrixXd* next, MatrixXd* rate) const;
   MatrixXd Dense(const BlockedMatrix& X) const;
 
-  bool Factors(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
-  bool PreparePoint(const mjModel* model, mjData* data, StepStatus* status, Coverage* coverage, std::string* missing);
-  void UseProducts(bool on) {
-    use_products_ = on;
-    constraint_.UseProducts(on);
-    mass_.UseProducts(on);
+  bool Factors(const mjModel* model, mjData* data, Products products, StepDerivative* out, std::string* missing);
+  bool PreparePoint(const mjModel* model, mjData* data, Products products, StepStatus* status, Coverage* coverage,
+                    std::string* missing);
+  void UseProducts(Products products) {
+    products_ = products;
+    constraint_.UseProducts(products != Products::kNone);
+    mass_.UseProducts(products != Products::kNone);
   }
   void SolveHessian(double* x) const { articulated_ ? articulated_solver_.Solve(x) : H_.Solve(x); }
   bool DifferenceRest(const mjModel* model, mjData* data, std::string* missing);
@@ -101,7 +104,7 @@ class AnalyticBackend final : public Backend {
   void PushAcceleration(const mjModel* model, const mjData* data, const double* dx, double* da, double* e);
   void PushActivation(const mjModel* model, const double* dx, double* next, double* rate) const;
   void PushStep(const mjModel* model, const mjData* data, const double* dx, double* next);
-  bool PrepareStages(const mjModel* model, const mjData* data, StepStatus* status, std::string* missing);
+  bool PrepareStages(const mjModel* model, const mjData* data, Products products, StepStatus* status, std::string* missing);
   void PullStages(const mjModel* model, const mjData* data, ConstVectorRef lambda, StepVjp* out);
   /// What moves a stage besides dx: da (nv) and d act_dot (na).
   struct StageSource {
@@ -115,6 +118,7 @@ class AnalyticBackend final : public Backend {
   TermSwitch switch_;
   Equilibrium point_;
   TreeDerivative tree_;
+  TreePull pull_;
   ConstraintDerivative constraint_;
   TendonMoments tendons_;
   Actuation actuation_;
@@ -122,7 +126,7 @@ class AnalyticBackend final : public Backend {
   SensorDerivative sensor_;
   ArticulatedSolver articulated_solver_;
   TreeSolver H_;
-  bool use_products_ = false;
+  Products products_ = Products::kNone;
   bool articulated_ = false;  // which of the two holds H
   VectorXd diagonal_;
   BlockedMatrix X_, E_;

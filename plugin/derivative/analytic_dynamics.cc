@@ -8,7 +8,7 @@
 namespace costate {
 
 bool AnalyticBackend::LinearizeAcceleration(const mjModel* m, mjData* d, AccelerationDerivative* out, std::string* missing) {
-  if (!Acceleration(m, d, true, false, &report_, missing)) return false;
+  if (!Acceleration(m, d, Products::kNone, false, &report_, missing)) return false;
   out->status = report_.status;
   std::swap(out->coverage, report_.coverage);
   std::erase_if(out->coverage.terms, [](const TermCoverage& term) { return term.term == "integrator"; });

@@ -13,10 +13,10 @@ using ConstVectorMap = Eigen::Map<const VectorXd>;
 }  // namespace
 
 // as Terms, without columns: all that products need is left in place
-bool AnalyticBackend::Factors(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
-  UseProducts(true);
+bool AnalyticBackend::Factors(const mjModel* m, mjData* d, Products products, StepDerivative* out, std::string* missing) {
+  UseProducts(products);
   const bool ready = Prepare(m, d, out, missing);
-  UseProducts(false);
+  UseProducts(Products::kNone);
   if (!ready) return false;
   missing->clear();
 
@@ -38,9 +38,9 @@ bool AnalyticBackend::Factors(const mjModel* m, mjData* d, StepDerivative* out, 
 }
 
 // the point of a product and, under RK4, its stages
-bool AnalyticBackend::PreparePoint(const mjModel* m, mjData* d, StepStatus* status, Coverage* coverage,
+bool AnalyticBackend::PreparePoint(const mjModel* m, mjData* d, Products products, StepStatus* status, Coverage* coverage,
                                    std::string* missing) {
-  if (!Acceleration(m, d, false, false, &report_, missing)) return false;
+  if (!Acceleration(m, d, products, false, &report_, missing)) return false;
   *status = report_.status;
   std::swap(*coverage, report_.coverage);
   return *status != StepStatus::kOk || DifferenceRest(m, d, missing);
@@ -56,13 +56,13 @@ bool AnalyticBackend::DifferenceRest(const mjModel* m, mjData* d, std::string* m
 bool AnalyticBackend::VjpAfterForward(const mjModel* m, mjData* d, ConstVectorRef lambda, StepVjp* out,
                                       std::string* missing) {
   out->status = StepStatus::kOk;
-  if (!Factors(m, d, &report_, missing) || !DifferenceRest(m, d, missing)) return false;
+  if (!Factors(m, d, Products::kPull, &report_, missing) || !DifferenceRest(m, d, missing)) return false;
   return PullPoint(m, d, lambda, false, out, missing);
 }
 
 bool AnalyticBackend::Vjp(const mjModel* m, mjData* d, ConstVectorRef lambda, bool forces, StepVjp* out,
                           std::string* missing) {
-  if (!PreparePoint(m, d, &out->status, &out->coverage, missing)) return false;
+  if (!PreparePoint(m, d, Products::kPull, &out->status, &out->coverage, missing)) return false;
   return out->status != StepStatus::kOk || PullPoint(m, d, lambda, forces, out, missing);
 }
 
@@ -74,7 +74,7 @@ bool AnalyticBackend::PullPoint(const mjModel* m, mjData* d, ConstVectorRef lamb
   out->xfrc.setZero(forces ? 6 * m->nbody : 0);
   pulled_.setZero(ndx + m->nu);
   if (m->opt.integrator == mjINT_RK4) {
-    if (!PrepareStages(m, d, &out->status, missing)) return out->status != StepStatus::kOk;
+    if (!PrepareStages(m, d, Products::kPull, &out->status, missing)) return out->status != StepStatus::kOk;
     PullStages(m, d, lambda, out);
   } else {
     PullStep(m, d, lambda, out);
@@ -86,10 +86,10 @@ bool AnalyticBackend::PullPoint(const mjModel* m, mjData* d, ConstVectorRef lamb
 
 bool AnalyticBackend::Jvp(const mjModel* m, mjData* d, ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out,
                           std::string* missing) {
-  if (!PreparePoint(m, d, &out->status, &out->coverage, missing)) return false;
+  if (!PreparePoint(m, d, Products::kPush, &out->status, &out->coverage, missing)) return false;
   if (out->status != StepStatus::kOk) return true;
   const bool stages = m->opt.integrator == mjINT_RK4;
-  if (stages && !PrepareStages(m, d, &out->status, missing)) return out->status != StepStatus::kOk;
+  if (stages && !PrepareStages(m, d, Products::kPush, &out->status, missing)) return out->status != StepStatus::kOk;
   out->dx.resize(dx.rows(), dx.cols());
   direction_.resize(dx.rows() + du.rows());
   for (Eigen::Index c = 0; c < dx.cols(); c++) {
@@ -105,9 +105,9 @@ bool AnalyticBackend::Jvp(const mjModel* m, mjData* d, ConstMatrixRef dx, ConstM
 void AnalyticBackend::PullAcceleration(const mjModel* m, const mjData* d, double* y, double* z, double* pulled) {
   const int nv = static_cast<int>(m->nv);
   SolveHessian(y);
-  tree_.StartPull(m, d, input_, constraint_.bodies(), y, z);
-  constraint_.PullContacts(&tree_);
-  tree_.FinishPull(m, d, input_, z, pulled);
+  pull_.Start(m, d, input_, tree_, constraint_.bodies(), constraint_.contact_bodies(), y, z);
+  constraint_.PullContacts(&pull_);
+  pull_.Finish(m, d, input_, y, z, pulled);
   Columns R = Columns::Pull(y, pulled);
   AddForces(m, d, &R);
   constraint_.AddPairsAndRows(m, d, tree_, &R, nullptr);
@@ -145,7 +145,7 @@ void AnalyticBackend::PullForces(const mjModel* m, const mjData* d, StepVjp* out
   if (out->qfrc.size() == 0) return;
   out->qfrc += y_;
   for (int b = 1; b < m->nbody; b++) {
-    const Vec6& W = tree_.pulled(b);
+    const Vec6 W = pull_.motion(b);
     const Vec3 r = Vec3Map(d->xipos + 3 * b) - Vec3Map(d->subtree_com + 3 * m->body_rootid[b]);
     out->xfrc.segment<3>(6 * b) += W.tail<3>() + W.head<3>().cross(r);
     out->xfrc.segment<3>(6 * b + 3) += W.head<3>();
@@ -184,7 +184,7 @@ void AnalyticBackend::PushAcceleration(const mjModel* m, const mjData* d, const 
   const int nv = static_cast<int>(m->nv);
   std::fill(da, da + nv, 0.0);
   if (e) std::fill(e, e + nv, 0.0);
-  tree_.StartPush(m, d, input_, constraint_.bodies(), dx, e != nullptr);
+  tree_.StartPush(m, d, input_, constraint_.bodies(), constraint_.contact_bodies(), dx, e != nullptr);
   constraint_.PushContacts(&tree_);
   tree_.FinishPush(m, d, dx, da, e);
   Columns R = Columns::Push(dx, da);

@@ -28,7 +28,8 @@ void ForActivations(const mjModel* m, const mjData* first, const double* sum_rat
 
 }  // namespace
 
-bool AnalyticBackend::PrepareStages(const mjModel* m, const mjData* d, StepStatus* status, std::string* missing) {
+bool AnalyticBackend::PrepareStages(const mjModel* m, const mjData* d, Products products, StepStatus* status,
+                                    std::string* missing) {
   *missing = RungeKuttaRefusal(m);
   if (!missing->empty()) return false;
   const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na);
@@ -60,7 +61,7 @@ bool AnalyticBackend::PrepareStages(const mjModel* m, const mjData* d, StepStatu
     at->time = d->time + step;
     s.v[i] = Eigen::Map<const VectorXd>(at->qvel, nv);
     Coverage coverage;
-    if (!stage(i)->PreparePoint(m, at, status, &coverage, missing) || *status != StepStatus::kOk) return false;
+    if (!stage(i)->PreparePoint(m, at, products, status, &coverage, missing) || *status != StepStatus::kOk) return false;
 
     s.k[i] = s.v[i];
     ForRotations(m, [&](int r) {

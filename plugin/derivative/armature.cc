@@ -14,6 +14,7 @@ namespace {
 double Armature(const mjModel* m, int t) {
   if (IsFixedTendon(m, t)) return 0;
   double armature = m->tendon_armature[t];
+  if (m->tendon_actuatorid[t] == -1) return armature;
   for (int i = 0; i < m->nactuator; i++) {
     if (m->actuator_trntype[i] != mjTRN_TENDON || m->actuator_trnid[2 * i] != t) continue;
     const double gear = m->actuator_gear[6 * m->actuator_outadr[i]];

@@ -4,7 +4,7 @@ namespace costate {
 
 namespace {
 
-constexpr int kRowEntries = 10;  // a row of M with so many costs a factorization what a dof costs this solver
+constexpr int kRowEntries = 8;  // a row of M with so many costs a factorization what a dof costs this solver
 
 // rotor inertia of a dof, actuators' contributions included
 double Armature(const mjModel* m, int dof) {
@@ -22,13 +22,67 @@ double Armature(const mjModel* m, int dof) {
   return armature;
 }
 
+__attribute__((always_inline)) inline double Dot(const Double8& x, const Double8& y) {
+  const Double8 p = x * y;
+  return (p[0] + p[1]) + (p[2] + p[3]) + (p[4] + p[5]);
+}
+
+// (S4) U = I S, D = S·U + armature; the dof's motion takes U Uᵀ / D off the inertia that its parent feels. `inverse` holds
+// what is added to S·U, then 1/D
+COSTATE_SIMD bool Eliminate(int nbody, ArticulatedBody* bodies, ArticulatedDof* dofs) {
+  for (int b = nbody - 1; b > 0; b--) {
+    const ArticulatedBody& body = bodies[b];
+    Double8 I[6];
+    for (int c = 0; c < 6; c++) I[c] = body.inertia[c];
+    for (int j = body.end - 1; j >= body.begin; j--) {
+      ArticulatedDof& dof = dofs[j];
+      const Double8 S = dof.S;
+      const Double8 U = (I[0] * S[0] + I[1] * S[1]) + (I[2] * S[2] + I[3] * S[3]) + (I[4] * S[4] + I[5] * S[5]);
+      const double pivot = Dot(S, U) + dof.inverse;
+      if (!(pivot > 0)) return false;
+      const double inverse = 1 / pivot;
+      const Double8 scaled = U * inverse;
+      for (int c = 0; c < 6; c++) I[c] -= U[c] * scaled;
+      dof.U = U;
+      dof.inverse = inverse;
+    }
+    if (body.parent == 0) continue;
+    for (int c = 0; c < 6; c++) bodies[body.parent].inertia[c] += I[c];
+  }
+  return true;
+}
+
+COSTATE_SIMD void SolveWith(int nbody, ArticulatedBody* body, const ArticulatedDof* dof, double* x) {
+  // forces from the leaves, then motions from the roots
+  for (int b = 0; b < nbody; b++) body[b].spatial = Double8{};
+  for (int b = nbody - 1; b > 0; b--) {
+    Double8 force = body[b].spatial;
+    for (int j = body[b].end - 1; j >= body[b].begin; j--) {
+      x[j] -= Dot(dof[j].S, force);
+      force += dof[j].U * (x[j] * dof[j].inverse);
+    }
+    body[body[b].parent].spatial += force;
+  }
+  body[0].spatial = Double8{};
+  for (int b = 1; b < nbody; b++) {
+    Double8 motion = body[body[b].parent].spatial;
+    for (int j = body[b].begin; j < body[b].end; j++) {
+      x[j] = (x[j] - Dot(dof[j].U, motion)) * dof[j].inverse;
+      motion += dof[j].S * x[j];
+    }
+    body[b].spatial = motion;
+  }
+}
+
 }  // namespace
 
 ArticulatedSolver::ArticulatedSolver(const mjModel* model)
-    : inertia_(model->nbody), dof_(model->nv), force_(model->nbody), motion_(model->nbody) {
+    : body_(model->nbody), dof_(model->nv), force_(model->nbody), motion_(model->nbody) {
   for (int b = 0; b < model->nbody; b++) {
     const int begin = model->body_dofnum[b] ? model->body_dofadr[b] : 0;
-    body_.push_back({model->body_parentid[b], begin, begin + model->body_dofnum[b]});
+    body_[b].parent = model->body_parentid[b];
+    body_[b].begin = begin;
+    body_[b].end = begin + model->body_dofnum[b];
   }
 }
 
@@ -46,34 +100,29 @@ bool ArticulatedSolver::Pays(const mjModel* m) {
 
 bool ArticulatedSolver::Factor(const mjModel* m, const mjData* d, const double* diagonal, const BodyConstraint* first,
                                const BodyConstraint* second) {
-  for (int b = 1; b < m->nbody; b++) {
-    const Inertia body = Inertia::From(d->cinert + 10 * b);
-    const Mat3 h = Skew(Vec3Map(body.h));
-    Mat6& I = inertia_[b];
-    I.topLeftCorner<3, 3>() = body.Rotational();
-    I.topRightCorner<3, 3>() = h;
-    I.bottomLeftCorner<3, 3>() = -h;
-    I.bottomRightCorner<3, 3>() = body.m * Mat3::Identity();
-    if (first && first[b].active) I += first[b].HH;
-    if (second && second[b].active) I += second[b].HH;
-  }
-
-  // (S4) U = I S, D = S·U + armature; the dof's motion takes U Uᵀ / D off the inertia that its parent feels
-  for (int b = static_cast<int>(m->nbody) - 1; b > 0; b--) {
-    Mat6& I = inertia_[b];
-    for (int j = body_[b].end - 1; j >= body_[b].begin; j--) {
-      Dof& dof = dof_[j];
-      dof.S = Vec6Map(d->cdof + 6 * j);
-      dof.U.noalias() = I * dof.S;
-      const double pivot = dof.S.dot(dof.U) + Armature(m, j) + diagonal[j];
-      if (!(pivot > 0)) return false;
-      dof.inverse = 1 / pivot;
-      const Vec6 scaled = dof.U * dof.inverse;
-      for (int c = 0; c < 6; c++) I.col(c) -= scaled[c] * dof.U;
+  const auto add = [](const Mat6& HH, Double8* inertia) {
+    for (int c = 0; c < 6; c++) {
+      for (int r = 0; r < 6; r++) inertia[c][r] += HH(r, c);
     }
-    if (body_[b].parent != 0) inertia_[body_[b].parent] += I;
+  };
+  for (int b = 1; b < m->nbody; b++) {
+    const double *I = d->cinert + 10 * b, *h = I + 6, mass = I[9];
+    Double8* inertia = body_[b].inertia;
+    inertia[0] = Double8{I[0], I[3], I[4], 0, -h[2], h[1]};
+    inertia[1] = Double8{I[3], I[1], I[5], h[2], 0, -h[0]};
+    inertia[2] = Double8{I[4], I[5], I[2], -h[1], h[0], 0};
+    inertia[3] = Double8{0, h[2], -h[1], mass, 0, 0};
+    inertia[4] = Double8{-h[2], 0, h[0], 0, mass, 0};
+    inertia[5] = Double8{h[1], -h[0], 0, 0, 0, mass};
+    if (first && first[b].active) add(first[b].HH, inertia);
+    if (second && second[b].active) add(second[b].HH, inertia);
   }
-  return true;
+  for (int j = 0; j < m->nv; j++) {
+    const double* S = d->cdof + 6 * j;
+    dof_[j].S = Double8{S[0], S[1], S[2], S[3], S[4], S[5]};
+    dof_[j].inverse = Armature(m, j) + diagonal[j];
+  }
+  return Eliminate(static_cast<int>(m->nbody), body_.data(), dof_.data());
 }
 
 void ArticulatedSolver::Multiply(const mjModel* m, const mjData* d, const double* a, double* out) {
@@ -93,25 +142,7 @@ void ArticulatedSolver::Multiply(const mjModel* m, const mjData* d, const double
 }
 
 void ArticulatedSolver::Solve(double* x) const {
-  const int nbody = static_cast<int>(body_.size());
-  for (Vec6& force : force_) force.setZero();
-  for (int b = nbody - 1; b > 0; b--) {
-    Vec6& force = force_[b];
-    for (int j = body_[b].end - 1; j >= body_[b].begin; j--) {
-      x[j] -= dof_[j].S.dot(force);
-      force += dof_[j].U * (x[j] * dof_[j].inverse);
-    }
-    if (body_[b].parent != 0) force_[body_[b].parent] += force;
-  }
-  motion_[0].setZero();
-  for (int b = 1; b < nbody; b++) {
-    Vec6& motion = motion_[b];
-    motion = motion_[body_[b].parent];
-    for (int j = body_[b].begin; j < body_[b].end; j++) {
-      x[j] = (x[j] - dof_[j].U.dot(motion)) * dof_[j].inverse;
-      motion += dof_[j].S * x[j];
-    }
-  }
+  SolveWith(static_cast<int>(body_.size()), body_.data(), dof_.data(), x);
 }
 
 }  // namespace costate

@@ -7,9 +7,20 @@
 
 #include <vector>
 
+#include "core/simd.h"
 #include "derivative/tree_derivative.h"
 
 namespace costate {
+
+struct ArticulatedBody {
+  Double8 inertia[6];  ///< columns; what the parent feels of it in the end
+  Double8 spatial;     ///< of one solve: force, then motion
+  int parent, begin, end;  ///< of its dofs
+};
+struct ArticulatedDof {
+  Double8 S, U;
+  double inverse;
+};
 
 /// Nothing may couple branches: neither M (tendon armature) nor what is added to it.
 class ArticulatedSolver {
@@ -34,17 +45,9 @@ class ArticulatedSolver {
   void Solve(double* x) const;
 
  private:
-  struct Body {
-    int parent, begin, end;  // of its dofs
-  };
-  struct Dof {
-    Vec6 S, U;
-    double inverse;
-  };
-  std::vector<Body> body_;
-  std::vector<Mat6> inertia_;
-  std::vector<Dof> dof_;
-  mutable std::vector<Vec6> force_, motion_;  // of one solve
+  mutable std::vector<ArticulatedBody> body_;
+  std::vector<ArticulatedDof> dof_;
+  std::vector<Vec6> force_, motion_;  // of one product
 };
 
 }  // namespace costate

@@ -24,7 +24,9 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
     if (body.active) body = BodyConstraint();
   }
   any_body_ = false;
-  for (const ContactProduct& contact : contact_) contact_body_[contact.body[contact.moves[1]]] = BodyConstraint();
+  for (const ContactProduct& contact : contact_) {
+    for (int body : contact.body) contact_body_[body] = BodyConstraint();
+  }
   contact_.clear();
   pair_.clear();
   chain_.clear();

@@ -14,6 +14,7 @@
 #include "derivative/equality.h"
 #include "derivative/spatial_tendon.h"
 #include "derivative/tree_derivative.h"
+#include "derivative/tree_pull.h"
 
 namespace costate {
 
@@ -33,10 +34,10 @@ class ConstraintDerivative {
   /// From the next Linearize on, contacts are kept for products alone: bodies() and AddPairsAndRows then lack their part
   /// of ∂r, which PullContacts and PushContacts add instead; H is complete.
   void UseProducts(bool on) { use_products_ = on; }
-  const BodyConstraint* contact_bodies() const { return contact_body_.data(); }  ///< their HH against the static world
+  const BodyConstraint* contact_bodies() const { return contact_body_.data(); }  ///< their wrenches, and HH against the static world
   /// Adds the rows' part of H to its diagonal. @return false when they couple dofs otherwise than through bodies.
   bool AddDiagonal(double* diagonal) const;
-  void PullContacts(TreeDerivative* tree) const;
+  void PullContacts(TreePull* tree) const;
   void PushContacts(TreeDerivative* tree) const;
 
   /// Adds a wrench (torque; force) at a world point that turns with its body, for TreeDerivative::Finish. (A4)

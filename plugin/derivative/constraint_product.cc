@@ -15,19 +15,16 @@ void ConstraintDerivative::KeepContact(const mjModel* m, const mjData* d, int c,
   contact.has_belt = belt != nullptr;
   if (belt) contact.belt = *belt;
   const Vec6 F = contact.Wrench();
-  any_body_ = true;
   for (int side = 0; side < 2; side++) {
     if (!contact.moves[side]) continue;
-    BodyConstraint& body = body_[contact.body[side]];
+    BodyConstraint& body = contact_body_[contact.body[side]];
     body.F += side ? F : Vec6(-WrenchAbout(F, -contact.shift1));
     body.active = true;
   }
   if (contact.moves[0] && contact.moves[1]) {
     FindPair(m, contact.body[0], contact.body[1])->HH += contact.Hessian();
   } else {
-    BodyConstraint& body = contact_body_[contact.body[contact.moves[1]]];
-    body.HH += contact.Hessian();
-    body.active = true;
+    contact_body_[contact.body[contact.moves[1]]].HH += contact.Hessian();
   }
 }
 
@@ -40,11 +37,11 @@ bool ConstraintDerivative::AddDiagonal(double* diagonal) const {
   return true;
 }
 
-void ConstraintDerivative::PullContacts(TreeDerivative* tree) const {
+void ConstraintDerivative::PullContacts(TreePull* tree) const {
   for (const ContactProduct& contact : contact_) {
     Vec6 T = Vec6::Zero();
-    if (contact.moves[1]) T += tree->pulled(contact.body[1]);
-    if (contact.moves[0]) T -= MotionAbout(tree->pulled(contact.body[0]), contact.shift1);
+    if (contact.moves[1]) T += tree->motion(contact.body[1]);
+    if (contact.moves[0]) T -= MotionAbout(tree->motion(contact.body[0]), contact.shift1);
     ContactSide side[2];
     contact.Pull(geometry_.motion(contact.contact), T, side);
     for (int k = 0; k < 2; k++) {

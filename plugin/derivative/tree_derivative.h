@@ -66,23 +66,16 @@ class TreeDerivative {
   void Finish(const mjModel* model, const mjData* data, const TreeInput& input, const BodyConstraint* constraint,
               BlockedMatrix* R, BlockedMatrix* E, TreeSolver* H);
 
-  // Products with what Finish would add, without forming it: O(nbody + nv), tree_product.cc. They take the state that
-  // Forward leaves, which Finish spends.
+  /// velocity and acceleration_field alone, from the engine's cvel: all that contacts and pull-backs (TreePull) need.
+  void ForwardFields(const mjModel* model, const mjData* data, const TreeInput& input);
 
-  /// out (2 nv: q, v) += Rᵀ y + Eᵀ z.  @param z  null unless input.e is there. Between the two come other forces on bodies.
-  void StartPull(const mjModel* model, const mjData* data, const TreeInput& input, const BodyConstraint* constraint,
-                 const double* y, const double* z);
-  void FinishPull(const mjModel* model, const mjData* data, const TreeInput& input, const double* z, double* out);
-
-  /// Σ S y over the chain of a body: its motion when dof i moves by y_i.
-  const Vec6& pulled(int body) const { return pull_[body].W; }
-
-  /// Covectors of a body's motion and of the changes S × Vᵃ − S × base of its acceleration field, likewise of velocity.
-  void AddCovectors(int body, const Vec6& motion, const Vec6& a, const Vec6& v);
+  // Products along a direction with what Finish would add, without forming it: O(nbody + nv), tree_product.cc. They take
+  // the state that Forward leaves, which Finish spends.
 
   /// r (nv) += R x, e (nv) += E x along x (2 nv: q, v).  @param e  null unless input.e is there.
+  /// @param contact  of these F alone is taken; null: none.
   void StartPush(const mjModel* model, const mjData* data, const TreeInput& input, const BodyConstraint* constraint,
-                 const double* x, bool with_e);
+                 const BodyConstraint* contact, const double* x, bool with_e);
   void FinishPush(const mjModel* model, const mjData* data, const double* x, double* r, double* e);
 
   /// Motion of a body along x, and the changes of its fields.
@@ -116,14 +109,6 @@ class TreeDerivative {
     Vec6 psid, psidd, sigma, psie, aS;
   };
   // of one product: fields from the root up, then sums over subtrees
-  struct PullBody {
-    Vec6 W, We;      // Σ S y, Σ S z
-    Vec6 F, G;       // all forces; I W
-    Vec6 Fe, Ge;     // the same of M e
-    Vec6 q, a, v;    // constraints: W ×* F + Pᵀ W, HH W, Kvᵀ W
-    Vec3 B, E;       // Bᵀ W, Eᵀ W
-    bool constraint;
-  };
   struct PushBody {
     Vec6 s;                // Σ S dq
     Vec6 psidd, psid, aS;  // Σ ψ̈ dq + σ dv, Σ ψ̇ dq + S dv, Σ aS dq
@@ -135,9 +120,7 @@ class TreeDerivative {
   std::vector<TreeLanes> left_, right_;
   std::vector<int> group_;  // first dof of each dof's group: ball and free rotation are groups of three
   std::vector<int> group_end_;
-  std::vector<PullBody> pull_;
   std::vector<PushBody> push_;
-  std::vector<Vec6> before_, before_e_;  // W, We just before each dof's group
   struct BodyHessian {
     Mat6 HH;
     bool active;
