@@ -95,7 +95,7 @@ bool AnalyticBackend::Acceleration(const mjModel* m, mjData* d, Products product
 double AnalyticBackend::Polish(const mjModel* m, mjData* d) {
   step_ = point_.residual();
   if (step_.size() == 0) return 0;
-  SolveHessian(step_.data());
+  SolveHessian(m, d, step_.data());
   mju_subFrom(d->qacc, step_.data(), static_cast<int>(m->nv));
   return step_.lpNorm<Eigen::Infinity>() / (1 + point_.a().lpNorm<Eigen::Infinity>());
 }
@@ -213,7 +213,7 @@ bool AnalyticBackend::Assemble(const mjModel* m, mjData* d, std::string* missing
   }
   Columns R(&X_);
   AddForces(m, d, &R);
-  articulated_ = false;
+  articulated_ = unconstrained_ = false;
   constraint_.DeclareCouplings(m, d, &H_);
   StartHessian(m, d);
   tree_.Finish(m, d, input_, constraint_.bodies(), &X_, second_solve_ ? &E_ : nullptr, &H_);

@@ -93,7 +93,7 @@ class AnalyticBackend final : public Backend {
     constraint_.UseProducts(products != Products::kNone);
     mass_.UseProducts(products != Products::kNone);
   }
-  void SolveHessian(double* x) const { articulated_ ? articulated_solver_.Solve(x) : H_.Solve(x); }
+  void SolveHessian(const mjModel* model, const mjData* data, double* x) const;
   bool DifferenceRest(const mjModel* model, mjData* data, std::string* missing);
   void PullAcceleration(const mjModel* model, const mjData* data, double* y, double* z, double* pulled);
   void PullActivation(const mjModel* model, const double* next, const double* rate, double* pulled) const;
@@ -127,7 +127,8 @@ class AnalyticBackend final : public Backend {
   ArticulatedSolver articulated_solver_;
   TreeSolver H_;
   Products products_ = Products::kNone;
-  bool articulated_ = false;  // which of the two holds H
+  bool articulated_ = false;  // which of the two holds H …
+  bool unconstrained_ = false;  // … or H is the engine's M, which has no tendons' armature
   VectorXd diagonal_;
   BlockedMatrix X_, E_;
   std::unique_ptr<ResidualDifference> difference_;  // made when a term first needs it

@@ -43,22 +43,22 @@ bool AnalyticBackend::Parameters(const mjModel* m, mjData* d, ParameterDifferenc
   const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na), ndx = 2 * nv + na;
   StepStatus status = StepStatus::kOk;
   Coverage coverage;
-  if (!PreparePoint(m, d, &status, &coverage, missing) || status != StepStatus::kOk) return false;
+  if (!PreparePoint(m, d, Products::kPush, &status, &coverage, missing) || status != StepStatus::kOk) return false;
   ParameterDifference::Columns columns[4];
-  const auto accelerations = [&](AnalyticBackend* at, ParameterDifference::Columns* c) {
+  const auto accelerations = [&](AnalyticBackend* at, const mjData* data, ParameterDifference::Columns* c) {
     c->residual *= -1;
-    for (Eigen::Index k = 0; k < c->residual.cols(); k++) at->SolveHessian(c->residual.col(k).data());
+    for (Eigen::Index k = 0; k < c->residual.cols(); k++) at->SolveHessian(m, data, c->residual.col(k).data());
   };
   theta->Compute(m, d, point_.a(), &columns[0]);
-  accelerations(this, &columns[0]);
+  accelerations(this, d, &columns[0]);
   if (Ps) theta->Sensors(m, point_.a(), columns[0].residual, Ps);
   if (!P) return true;
   P->setZero(ndx, theta->size());
   if (m->opt.integrator == mjINT_RK4) {
-    if (!PrepareStages(m, d, &status, missing) || status != StepStatus::kOk) return false;
+    if (!PrepareStages(m, d, Products::kPush, &status, missing) || status != StepStatus::kOk) return false;
     for (int i = 1; i < 4; i++) {
       theta->Compute(m, stages_->data[i - 1].get(), stage(i)->point_.a(), &columns[i]);
-      accelerations(stage(i), &columns[i]);
+      accelerations(stage(i), stages_->data[i - 1].get(), &columns[i]);
     }
     MatrixXd update;
     theta->ActivationUpdate(m, d->act, stages_->sum_w.data(), &update);

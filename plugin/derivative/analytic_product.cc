@@ -1,5 +1,7 @@
 // Level 1 without columns: a covector pulled back, a direction pushed forward, by vector solves and recursions on the
 // tree. Section V of README.md.
+#include <algorithm>
+
 #include "derivative/analytic.h"
 #include "derivative/integrator.h"
 
@@ -19,6 +21,9 @@ bool AnalyticBackend::Factors(const mjModel* m, mjData* d, Products products, St
   UseProducts(Products::kNone);
   if (!ready) return false;
   missing->clear();
+
+  unconstrained_ = products == Products::kPull && !constraint_.AnyHessian() && ArticulatedSolver::Covers(m);
+  if (unconstrained_) return true;
 
   // H by articulated bodies unless something couples branches
   diagonal_.setZero(m->nv);
@@ -101,13 +106,28 @@ bool AnalyticBackend::Jvp(const mjModel* m, mjData* d, ConstMatrixRef dx, ConstM
   return true;
 }
 
+void AnalyticBackend::SolveHessian(const mjModel* m, const mjData* d, double* x) const {
+  if (unconstrained_) mj_solveM(m, const_cast<mjData*>(d), x, x, 1);  // reads the factor
+  else if (articulated_) articulated_solver_.Solve(x);
+  else H_.Solve(x);
+}
+
 // y: covector of the acceleration → of r, −∂r and E contracted with y and z into (x, u); z is null without a second solve
 void AnalyticBackend::PullAcceleration(const mjModel* m, const mjData* d, double* y, double* z, double* pulled) {
   const int nv = static_cast<int>(m->nv);
-  SolveHessian(y);
-  pull_.Start(m, d, input_, tree_, constraint_.bodies(), constraint_.contact_bodies(), y, z);
+  TreeInput input = input_;
+  if (z && unconstrained_) {
+    // y = z, and dM a of r with dM (a − ā) of E is dM ā
+    std::copy(z, z + nv, y);
+    input.a = mass_.applied().data();
+    input.e = nullptr;
+  } else {
+    SolveHessian(m, d, y);
+  }
+  const double* of_e = input.e ? z : nullptr;
+  pull_.Start(m, d, input, tree_, constraint_.bodies(), constraint_.contact_bodies(), y, of_e);
   constraint_.PullContacts(&pull_);
-  pull_.Finish(m, d, input_, y, z, pulled);
+  pull_.Finish(m, d, input, y, of_e, pulled);
   Columns R = Columns::Pull(y, pulled);
   AddForces(m, d, &R);
   constraint_.AddPairsAndRows(m, d, tree_, &R, nullptr);
@@ -197,7 +217,7 @@ void AnalyticBackend::PushAcceleration(const mjModel* m, const mjData* d, const 
   if (differenced_.Any()) {
     VectorMap(da, nv).noalias() -= direct_.residual * ConstVectorMap(dx, direct_.residual.cols());
   }
-  SolveHessian(da);
+  SolveHessian(m, d, da);
 }
 
 // d act' and d act_dot along dx; either may be null

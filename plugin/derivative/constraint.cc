@@ -25,7 +25,13 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
   }
   any_body_ = false;
   for (const ContactProduct& contact : contact_) {
-    for (int body : contact.body) contact_body_[body] = BodyConstraint();
+    for (int b : contact.body) {
+      BodyConstraint& body = contact_body_[b];
+      if (!body.active) continue;
+      body.HH.setZero();
+      body.F.setZero();
+      body.active = false;
+    }
   }
   contact_.clear();
   pair_.clear();
@@ -66,11 +72,11 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
     equality_.AddWrenches(model, data, &body_);
     any_body_ = true;
   }
-  if (contacts && !exact_diagonal) geometry_.Compute(model, data, missing);
+  if (contacts && !exact_diagonal) geometry_.Compute(model, data, missing, use_products_);
   closed_contact_.assign(data->ncon, 0);
   for (int c = 0; c < data->ncon; c++) {
     const mjContact& contact = data->contact[c];
-    if (contact.efc_address < 0) continue;
+    if (contact.efc_address < 0 || (use_products_ && !CarriesForce(data, contact))) continue;
     BeltMotion belt;
     const bool moves = !exact_diagonal && geometry_.has_motion(c), has_belt = moves && HasBelt(model, contact);
     const bool foreign = has_belt && !MoveBelt(model, data, contact, geometry_.motion(c), &belt);
@@ -219,7 +225,12 @@ bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, i
 
   // entries of J
   out.start = static_cast<int>(row_dof_.size());
-  if (mj_isSparse(model)) {
+  const bool joint = type == mjCNSTR_FRICTION_DOF || (type == mjCNSTR_LIMIT_JOINT && model->jnt_type[id] != mjJNT_BALL);
+  if (joint && !mj_isSparse(model)) {
+    const int dof = type == mjCNSTR_FRICTION_DOF ? id : model->jnt_dofadr[id];
+    row_dof_.push_back(dof);
+    row_J_.push_back(data->efc_J[row * model->nv + dof]);
+  } else if (mj_isSparse(model)) {
     const int begin = data->efc_J_rowadr[row], end = begin + data->efc_J_rownnz[row];
     for (int n = begin; n < end; n++) {
       if (data->efc_J[n] == 0) continue;

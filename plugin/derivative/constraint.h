@@ -35,6 +35,8 @@ class ConstraintDerivative {
   /// of ∂r, which PullContacts and PushContacts add instead; H is complete.
   void UseProducts(bool on) { use_products_ = on; }
   const BodyConstraint* contact_bodies() const { return contact_body_.data(); }  ///< their wrenches, and HH against the static world
+  /// Is there any part of H?
+  bool AnyHessian() const { return !product_.empty() || !row_.empty() || !contact_.empty() || !equality_.empty(); }
   /// Adds the rows' part of H to its diagonal. @return false when they couple dofs otherwise than through bodies.
   bool AddDiagonal(double* diagonal) const;
   void PullContacts(TreePull* tree) const;

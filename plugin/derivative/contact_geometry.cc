@@ -126,6 +126,13 @@ bool IsClipped(const mjModel* model, const mjData* data, const mjContact& contac
 
 }  // namespace
 
+bool CarriesForce(const mjData* data, const mjContact& contact) {
+  const int row = contact.efc_address;
+  const int rows = data->efc_type[row] == mjCNSTR_CONTACT_PYRAMIDAL ? 2 * (contact.dim - 1) : contact.dim;
+  return std::any_of(data->efc_state + row, data->efc_state + row + rows,
+                     [](int state) { return state != mjCNSTRSTATE_SATISFIED; });
+}
+
 bool IsStaircase(const mjModel* model, const mjData* data, const mjContact& contact) {
   bool owner[2];
   if (contact.geom[0] < 0 || contact.geom[1] < 0 || !IsCurved(model, contact)) return false;
@@ -136,7 +143,7 @@ ContactGeometry::ContactGeometry(const mjModel*, bool differences) : differences
   found_.resize(kMaxFound);
 }
 
-bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* missing) {
+bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* missing, bool with_force) {
   const int ncon = data->ncon;
   if (static_cast<int>(motion_.size()) < ncon) {
     motion_.resize(ncon);
@@ -145,7 +152,7 @@ bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* m
   std::fill_n(done_.begin(), ncon, 0);
   for (int c = 0; c < ncon; c++) {
     const mjContact& contact = data->contact[c];
-    if (contact.efc_address < 0 || done_[c]) continue;
+    if (contact.efc_address < 0 || done_[c] || (with_force && !CarriesForce(data, contact))) continue;
     std::string why;
     const bool flex = contact.geom[0] < 0 || contact.geom[1] < 0;
     if (!flex && !differences_ && (ClosedForm(model, data, c) || Boxes(model, data, c))) {

@@ -27,6 +27,9 @@ struct ContactMotion {
 /// jumps that no difference sees through. (G7)
 bool IsStaircase(const mjModel* model, const mjData* data, const mjContact& contact);
 
+/// Is any row of the contact active? @pre efc_state is that of the solution.
+bool CarriesForce(const mjData* data, const mjContact& contact);
+
 /// Closed forms where the collider has one (contact_closed.h); the exact contact where the engine's is iterative and a
 /// surface curved (contact_convex.h); centred differences of the engine's own narrow-phase function in pose space for the
 /// other pairs, shared by all contacts of a pair.
@@ -36,8 +39,9 @@ class ContactGeometry {
   explicit ContactGeometry(const mjModel* model, bool differences = false);
 
   /// Fills motion(c) for every contact with a constraint row. Geom poses in `data` are perturbed and restored bit for bit.
+  /// @param with_force  contacts that carry no force are left out.
   /// @return false with the geoms' names in `missing` when a contact cannot be differentiated; the others still are.
-  bool Compute(const mjModel* model, mjData* data, std::string* missing);
+  bool Compute(const mjModel* model, mjData* data, std::string* missing, bool with_force = false);
 
   bool has_motion(int contact) const { return done_[contact] == 1; }
 

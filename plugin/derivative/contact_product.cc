@@ -1,10 +1,11 @@
 #include "derivative/contact_product.h"
 
+#include "core/simd.h"
 #include "derivative/chain.h"
 
 namespace costate {
 
-bool ContactProduct::Fill(const mjModel* model, const mjData* data, const TreeDerivative& tree, int index) {
+COSTATE_SIMD bool ContactProduct::Fill(const mjModel* model, const mjData* data, const TreeDerivative& tree, int index) {
   const mjContact& con = data->contact[index];
   const int row = con.efc_address;
   const mjtNum* kbip = data->efc_KBIP + 4 * row;
@@ -75,18 +76,21 @@ Vec6 ContactProduct::Wrench() const {
   return F;
 }
 
-Mat6 ContactProduct::Hessian() const {
+COSTATE_SIMD Mat6 ContactProduct::Hessian() const {
   // in the world about the point, then shifted: lin at the point is lin − [p×] rot
   Mat6 out;
-  const Mat3 X = Skew(p), ll = R.transpose() * H.topLeftCorner<3, 3>() * R;
+  const Mat3 X = Skew(p), lin = H.topLeftCorner<3, 3>() * R, ll = R.transpose() * lin;
   out.bottomRightCorner<3, 3>() = ll;
   out.topRightCorner<3, 3>() = X * ll;
-  if (dim > 3) out.topRightCorner<3, 3>() += R.transpose() * H.bottomLeftCorner<3, 3>() * R;
+  if (dim > 3) {
+    const Mat3 rot = H.bottomLeftCorner<3, 3>() * R;
+    out.topRightCorner<3, 3>() += R.transpose() * rot;
+  }
   out.bottomLeftCorner<3, 3>() = out.topRightCorner<3, 3>().transpose();
   out.topLeftCorner<3, 3>() = -out.topRightCorner<3, 3>() * X;
   if (dim > 3) {
-    const Mat3 lr = R.transpose() * H.topRightCorner<3, 3>() * R, rr = R.transpose() * H.bottomRightCorner<3, 3>() * R;
-    out.topLeftCorner<3, 3>() += X * lr + rr;
+    const Mat3 mixed = H.topRightCorner<3, 3>() * R, rot = H.bottomRightCorner<3, 3>() * R, lr = R.transpose() * mixed;
+    out.topLeftCorner<3, 3>() += X * lr + R.transpose() * rot;
   }
   return out;
 }
@@ -130,7 +134,7 @@ Vec6 ContactProduct::Push(const ContactMotion& motion, const ContactSide side[2]
   return out;
 }
 
-void ContactProduct::Pull(const ContactMotion& motion, const Vec6& T, ContactSide side[2]) const {
+COSTATE_SIMD void ContactProduct::Pull(const ContactMotion& motion, const Vec6& T, ContactSide side[2]) const {
   const Vec6 c = ToBasis(T), z = -(H * c), zb = b.cwiseProduct(z);
   const Vec3 tau = T.head<3>(), nu = MotionAt(T, p);
 

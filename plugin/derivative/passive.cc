@@ -206,9 +206,10 @@ void SubtractClampedGravity(const mjModel* m, const mjData* d, const Actuation& 
 }
 
 bool WorldLoads(const mjModel* m, const mjData* d, bool gravity_compensation, std::vector<double>* load) {
+  const bool compensate = gravity_compensation && CompensatesGravity(m);
+  if (!compensate && mju_isZero(d->xfrc_applied, static_cast<int>(6 * m->nbody))) return false;
   load->assign(6 * m->nbody, 0);
   bool any = false;
-  const bool compensate = gravity_compensation && CompensatesGravity(m);
   for (int b = 1; b < m->nbody; b++) {
     double* out = load->data() + 6 * b;
     for (int k = 0; k < 3; k++) {
