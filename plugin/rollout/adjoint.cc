@@ -27,13 +27,17 @@ struct Adjoint::Impl {
     StepDerivative full;
     KnotGradient slope;
     MatrixXd kept;  // columns (x; moving context)
-    VectorXd x, x_next, point, moving, s, no_control, lambda;
+    VectorXd x, x_next, point, moving, solved, s, no_control, lambda;
   };
 
   Impl(const mjModel* model_, ConstVectorRef context_, int substeps_, int threads)
       : model(model_), dims(model_), context(context_), substeps(substeps_), pool(threads) {
     CheckStart(model, context, substeps);
     moving_size = mj_stateSize(model, kMovingSignature);
+    warm_start = mj_stateSize(model, kMovingSignature & (mjSTATE_WARMSTART - 1));
+    const int integrator = model->opt.integrator;
+    const bool implicit = integrator == mjINT_IMPLICIT || integrator == mjINT_IMPLICITFAST;
+    warm_step = substeps == 1 && (integrator == mjINT_EULER || implicit);
     workers.resize(static_cast<std::size_t>(pool.threads()));
   }
 
@@ -58,6 +62,8 @@ struct Adjoint::Impl {
   Dims dims;
   VectorXd context;
   int substeps, moving_size = 0;
+  int warm_start = 0;      // where the moving context holds it
+  bool warm_step = false;  // that of a knot is the solution of the step before
   ThreadPool pool;
   std::vector<Worker> workers;
 };
@@ -253,7 +259,14 @@ bool Adjoint::Impl::Sweep::Pull(int t) {
   const double before = w.lambda.norm();
   const bool jacobians = !w.slope.s.isZero(0);
   Linearizer* linearizer = a.Get(&w, options, jacobians);
-  linearizer->SetMovingContext(moving);
+  if (a.warm_step) {
+    // this step's solution is known: the solver starts there
+    w.solved = moving;
+    w.solved.segment(a.warm_start, a.dims.nv) = w.moving.segment(a.warm_start, a.dims.nv);
+    linearizer->SetMovingContext(w.solved);
+  } else {
+    linearizer->SetMovingContext(moving);
+  }
   if (jacobians) {
     if (options.forces) {
       throw Error(ErrorCode::kUnsupported, "gradients by applied forces are not there for a loss that reads sensors");
@@ -287,6 +300,7 @@ bool Adjoint::Impl::Sweep::Pull(int t) {
   }
   Limit(t);
   LookCloser(t, moving);
+  w.moving.swap(moving);
   return true;
 }
 
