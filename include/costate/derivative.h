@@ -110,14 +110,14 @@ class Linearizer {
   ///   f(x, u; θ + dθ) = f(x, u; θ) ⊕ P dθ,   h(x, u; θ + dθ) = h(x, u; θ) + Ps dθ
   ///
   /// with everything that the engine derives from θ (inverse weights, lengths, bounding volumes): what a step of the changed
-  /// model does, at the same x. Each parameter moves the residual at fixed acceleration, four evaluations without solver;
-  /// those for which that does not hold (friction loss at 0, delays, models at Level::kStep) move whole converged steps. The
-  /// coverage has a term "parameters", and one more for each that is differenced otherwise.
+  /// model does, at the same x. Vjp has inertias, gravity, joint damping, stiffness, springref, armature and friction loss in
+  /// closed form. The others, and all in P, move the residual at fixed acceleration, without solver; where that does not hold
+  /// (friction loss at 0, delays, models at Level::kStep) whole converged steps. The coverage's term "parameters" says so.
   ///
   /// @throws Error{kInvalidArgument} unless the linearizer was made with parameters->model(); Error{kUnsupported} at
   ///         Level::kAnalytic.
-  /// Cost: per parameter and step 4 evaluations of positions, velocities and forces; when its values change, once 4
-  ///       ParameterSet::Set.  Source: plugin/derivative/README.md, section Q.
+  /// Cost: a closed form a few products; else per parameter and step 4 evaluations of positions, velocities and forces; once
+  ///       4 ParameterSet::Set each when values change.  Source: plugin/derivative/README.md, section Q.
   void SetParameters(const ParameterSet* parameters);
 
   /// At the edge of a clamp the derivative is one-sided: a control exactly on ctrlrange and an activation whose next value

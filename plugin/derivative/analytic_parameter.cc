@@ -11,17 +11,24 @@ bool AnalyticBackend::PullParameters(const mjModel* m, mjData* d, const VectorXd
                                      ParameterDifference* theta, VectorXd* pulled, std::string*) {
   const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na);
   const double h = m->opt.timestep;
+  const bool stages = m->opt.integrator == mjINT_RK4;
   ParameterDifference::Columns columns;
-  if (m->opt.integrator == mjINT_RK4) {
-    const Stages& s = *stages_;
-    pulled->setZero(theta->size());
-    for (int i = 0; i < 4; i++) {
-      theta->Compute(m, i == 0 ? d : s.data[i - 1].get(), stage(i)->point_.a(), &columns);
-      pulled->noalias() -= columns.residual.transpose() * stage(i)->y_;
-      pulled->noalias() += columns.activation_rate.transpose() * s.dw[i];
-    }
+  pulled->setZero(theta->size());
+  for (int i = 0; i < (stages ? 4 : 1); i++) {
+    AnalyticBackend& at = *stage(i);
+    const mjData* data = i == 0 ? d : stages_->data[i - 1].get();
+    const double *z = second_solve_ ? z_.data() : nullptr, *applied = second_solve_ ? mass_.applied().data() : nullptr;
+    const ClosedParameters::Point point = {m, data, at.point_.a().data(), at.y_.data(), z, applied, closed_integrator_};
+    ClosedParameters* closed = theta->closed();
+    closed->Select(point);
+    closed->Pull(point, pulled);
+    theta->Compute(m, data, at.point_.a(), &columns, &closed->closed());
+    pulled->noalias() -= columns.residual.transpose() * at.y_;
+    if (stages) pulled->noalias() += columns.activation_rate.transpose() * stages_->dw[i];
+  }
+  if (stages) {
     MatrixXd update;
-    theta->ActivationUpdate(m, d->act, s.sum_w.data(), &update);
+    theta->ActivationUpdate(m, d->act, stages_->sum_w.data(), &update);
     pulled->noalias() += update.transpose() * lambda.tail(na);
     return true;
   }
@@ -29,10 +36,7 @@ bool AnalyticBackend::PullParameters(const mjModel* m, mjData* d, const VectorXd
   // μ = h (λ_v + h Dvᵀ λ_q)
   VectorXd position = VectorXd::Zero(nv), mu = lambda.segment(nv, nv);
   PullPositions(m, v_next_.data(), h, lambda.data(), position.data(), mu.data());
-  mu *= h;
-  theta->Compute(m, d, point_.a(), &columns);
-  pulled->noalias() = columns.acceleration.transpose() * mu;
-  pulled->noalias() -= columns.residual.transpose() * y_;
+  pulled->noalias() += columns.acceleration.transpose() * (h * mu);
   pulled->noalias() += columns.activation.transpose() * lambda.tail(na);
   return true;
 }

@@ -1,4 +1,6 @@
 // Parameters as the dispatcher sees them: which columns come from where.
+#include <algorithm>
+
 #include "core/check.h"
 #include "core/engine_guard.h"
 #include "derivative/linearizer.h"
@@ -51,7 +53,7 @@ bool Linearizer::Impl::AddParameters(Backend* backend, bool step, bool sensors, 
     mj_setState(&local, data.get(), point.data(), mjSTATE_INTEGRATION);
     out->status = whole_steps->FailedParameters(&local, data.get(), theta.get(), P_out, Ps_out);
   }
-  NoteParameters(backend, &out->coverage);
+  NoteParameters(backend, false, &out->coverage);
   return true;
 }
 
@@ -69,13 +71,22 @@ bool Linearizer::Impl::PullParameters(Backend* backend, ConstVectorRef covector,
       if (!theta->failed()[static_cast<std::size_t>(k)].empty()) out->theta[k] = P.col(k).dot(covector);
     }
   }
-  NoteParameters(backend, &out->coverage);
+  NoteParameters(backend, true, &out->coverage);
   return true;
 }
 
-void Linearizer::Impl::NoteParameters(Backend* backend, Coverage* coverage) {
+void Linearizer::Impl::NoteParameters(Backend* backend, bool pulled, Coverage* coverage) {
   if (backend == levels[kStep].get()) return;  // all is one term, the step
-  coverage->terms.push_back({"parameters", Level::kResidual, kHow});
+  const std::vector<char>& closed = theta->closed()->closed();
+  const bool some = pulled && backend == levels[kAnalytic].get();
+  const auto count = some ? std::count(closed.begin(), closed.end(), 1) : 0;
+  if (count == theta->size()) {
+    coverage->terms.push_back({"parameters", Level::kAnalytic, ""});
+  } else {
+    std::string how = kHow;
+    if (count > 0) how += "; in closed form " + std::to_string(count) + " of " + std::to_string(theta->size());
+    coverage->terms.push_back({"parameters", Level::kResidual, how});
+  }
   for (int k = 0; k < theta->size(); ++k) {
     const std::string& reason = theta->failed()[static_cast<std::size_t>(k)];
     if (!reason.empty()) coverage->terms.push_back({"parameter " + (*parameters)[k].name, Level::kStep, reason});

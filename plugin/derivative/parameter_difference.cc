@@ -1,5 +1,7 @@
 #include "derivative/parameter_difference.h"
 
+#include <algorithm>
+
 #include "derivative/actuation.h"
 
 namespace costate {
@@ -12,7 +14,18 @@ constexpr const char* kLeftPiece = "models near by have another set of contacts"
 
 bool ParameterDifference::LeftPiece(int k) const { return failed_[static_cast<std::size_t>(k)] == kLeftPiece; }
 
-ParameterDifference::ParameterDifference(const ParameterSet& set) : stencils_(set), residual_(set.model()) { Begin(); }
+ParameterDifference::ParameterDifference(const ParameterSet& set) : stencils_(set), residual_(set.model()) {
+  revision_ = set.revision();
+  closed_.Refresh(&stencils_);
+  Begin();
+}
+
+void ParameterDifference::Refresh(const ParameterSet& set) {
+  if (revision_ == set.revision()) return;
+  revision_ = set.revision();
+  stencils_.Refresh(set);
+  closed_.Refresh(&stencils_);
+}
 
 // friction loss that appears brings a row of its own: no difference at fixed rows sees it
 void ParameterDifference::Begin() {
@@ -62,8 +75,12 @@ bool ParameterDifference::Difference(int k, const std::function<bool(int, bool, 
   return false;
 }
 
-void ParameterDifference::Compute(const mjModel* m, const mjData* d, const VectorXd& a, Columns* out) {
+void ParameterDifference::Compute(const mjModel* m, const mjData* d, const VectorXd& a, Columns* out,
+                                  const std::vector<char>* skip) {
   const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na);
+  for (MatrixXd* matrix : {&out->residual, &out->acceleration}) matrix->setZero(nv, size());
+  for (MatrixXd* matrix : {&out->activation, &out->activation_rate}) matrix->setZero(na, size());
+  if (skip && std::find(skip->begin(), skip->end(), 0) == skip->end()) return;
   residual_.Capture(m, d);
   reproducible_ = residual_.Evaluate(stencils_.Center(), a, &center_);
   branch_.assign(static_cast<std::size_t>(na), 0);
@@ -75,11 +92,9 @@ void ParameterDifference::Compute(const mjModel* m, const mjData* d, const Vecto
       branch_[static_cast<std::size_t>(j)] = next < range[0] ? -1 : next > range[1] ? 1 : 0;
     }
   }
-  for (MatrixXd* matrix : {&out->residual, &out->acceleration}) matrix->setZero(nv, size());
-  for (MatrixXd* matrix : {&out->activation, &out->activation_rate}) matrix->setZero(na, size());
   for (int k = 0; k < size(); k++) {
     std::string& failed = failed_[static_cast<std::size_t>(k)];
-    if (!failed.empty()) continue;
+    if (!failed.empty() || (skip && (*skip)[static_cast<std::size_t>(k)])) continue;
     if (!reproducible_) failed = "the active set of the point itself is not reproducible";
     const auto at = [&](int point, bool fine, VectorXd* value) {
       const mjModel* moved = stencils_.Model(k, point, fine);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "derivative/parameter_closed.h"
 #include "derivative/residual_difference.h"
 #include "parameter/stencils.h"
 
@@ -18,7 +19,7 @@ class ParameterDifference {
   explicit ParameterDifference(const ParameterSet& set);
 
   /// Follows the values of the set.
-  void Refresh(const ParameterSet& set) { stencils_.Refresh(set); }
+  void Refresh(const ParameterSet& set);
 
   int size() const { return stencils_.size(); }
   ParameterStencils* stencils() { return &stencils_; }
@@ -35,7 +36,11 @@ class ParameterDifference {
   };
 
   /// @param data  after Equilibrium at acceleration a; only read. Columns of parameters that fail are zero.
-  void Compute(const mjModel* model, const mjData* data, const VectorXd& a, Columns* out);
+  /// @param skip  parameters with a nonzero entry are not wanted: their columns are zero too.
+  void Compute(const mjModel* model, const mjData* data, const VectorXd& a, Columns* out, const std::vector<char>* skip = nullptr);
+
+  /// Those with a closed form, for pull-backs.
+  ClosedParameters* closed() { return &closed_; }
 
   /// Ps (ns × nθ): sensors of the moved models, with the acceleration along da (nv × nθ). @pre Compute about the point.
   void Sensors(const mjModel* model, const VectorXd& a, const MatrixXd& da, MatrixXd* out);
@@ -48,6 +53,8 @@ class ParameterDifference {
   void HoldClamped(const mjModel* model, VectorXd* value);
 
   ParameterStencils stencils_;
+  ClosedParameters closed_;
+  std::uint64_t revision_ = 0;
   ResidualDifference residual_;
   std::vector<std::string> failed_;
   std::vector<int> branch_;  // of each activation at the point: −1 below its limits, 1 above, 0 within

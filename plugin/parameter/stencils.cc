@@ -25,6 +25,11 @@ constexpr double kForward[kOffsets] = {-25, 48, -36, 16, -3};   // at 0 … 4, o
 
 ParameterStencils::ParameterStencils(const ParameterSet& set) : set_(set) { Refresh(set); }
 
+const Field& ParameterStencils::field(int k) const { return *set_.impl_->blocks[set_.impl_->at[k].first].field; }
+int ParameterStencils::element(int k) const { return set_.impl_->blocks[set_.impl_->at[k].first].id; }
+int ParameterStencils::index(int k) const { return set_.impl_->at[k].second; }
+const VectorXd& ParameterStencils::block(int k) const { return set_.impl_->blocks[set_.impl_->at[k].first].value; }
+
 void ParameterStencils::Refresh(const ParameterSet& set) {
   if (made_ && revision_ == set.revision()) return;
   Undo();

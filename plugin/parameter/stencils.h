@@ -4,6 +4,8 @@
 
 #include <costate/parameter.h>
 
+#include "parameter/field.h"
+
 #include <memory>
 #include <utility>
 #include <vector>
@@ -23,6 +25,10 @@ class ParameterStencils {
 
   int size() const { return set_.size(); }
   const Parameter& parameter(int k) const { return set_[k]; }
+  const Field& field(int k) const;
+  int element(int k) const;
+  int index(int k) const;           ///< within the field
+  const VectorXd& block(int k) const;  ///< all numbers of its field
 
   struct Point {
     double weight = 0;

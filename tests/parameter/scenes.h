@@ -127,6 +127,58 @@ inline std::vector<ParameterScene> ParameterScenes() {
         "actuator:filter/gear[0]", "actuator:filter/gainprm[1]", "actuator:integrate/actrange[1]",
         "actuator:muscle/lengthrange[1]", "actuator:muscle/timeconst[0]", "actuator:muscle/gainprm[2]",
         "actuator:weak/forcerange[1]", "actuator:drive/kv", "actuator:servo/armature", "actuator:servo/damping"}},
+      {"closed", R"(
+<mujoco model="closed">
+  <option timestep="0.003" gravity="0.5 -0.3 -9.7"/>
+  <default><geom friction="0.8 0.02 0.01"/></default>
+  <worldbody>
+    <geom name="floor" type="plane" size="5 5 1" friction="0.5 0.01 0.005"/>
+    <body name="trunk" pos="0 0 0.33" simple="false">
+      <freejoint/>
+      <geom name="trunk" type="box" size="0.2 0.12 0.08"/>
+      <body name="thigh" pos="0.15 0.1 -0.05">
+        <joint name="hip" axis="0.2 1 0" damping="0.5" stiffness="4" springref="10" armature="0.02" range="-30 0.5" limited="true"/>
+        <geom type="capsule" size="0.03" fromto="0 0 0 0.02 0.01 -0.15"/>
+        <geom type="box" size="0.02 0.03 0.01" pos="0.02 0 -0.05" euler="20 10 0"/>
+        <body name="shank" pos="0.02 0.01 -0.15">
+          <joint name="ankle" type="ball" damping="0.05" frictionloss="0.01"/>
+          <geom name="foot" type="sphere" size="0.05" pos="0.01 0 -0.06" condim="6"/>
+          <geom type="box" size="0.02 0.01 0.03" euler="0 30 10"/>
+        </body>
+      </body>
+      <body name="tail" pos="-0.2 0 0">
+        <joint name="tail" axis="0 0 1" frictionloss="0.02" armature="0.01"/>
+        <joint name="reach" type="slide" axis="1 0.1 0" stiffness="60" damping="3" frictionloss="0.5"/>
+        <geom type="box" size="0.1 0.02 0.03" pos="-0.1 0.01 0"/>
+      </body>
+    </body>
+    <body name="left" pos="0.6 0 0.5">
+      <joint name="left" axis="0 1 0" damping="0.1"/><geom type="box" size="0.02 0.03 0.1" pos="0 0.01 -0.1"/>
+      <body name="welded" pos="0.1 0 -0.2"><joint type="ball"/><geom type="box" size="0.03 0.04 0.05" pos="0.02 0 0"/></body>
+    </body>
+    <body name="right" pos="0.9 0 0.5">
+      <joint name="right" axis="0 1 0"/><geom type="box" size="0.03 0.02 0.1" pos="0 0.01 -0.1"/>
+      <body name="pinned" pos="-0.1 0 -0.2"><joint type="ball"/><geom type="box" size="0.05 0.04 0.03" pos="-0.02 0.01 0"/></body>
+    </body>
+  </worldbody>
+  <tendon>
+    <fixed name="sum" frictionloss="0.05" range="-1 0.0005" limited="true"><joint joint="left" coef="1"/><joint joint="right" coef="0.5"/></fixed>
+    <fixed name="one"><joint joint="tail" coef="1"/></fixed><fixed name="two"><joint joint="reach" coef="1"/></fixed>
+  </tendon>
+  <equality>
+    <weld body1="left" body2="welded"/>
+    <connect body1="right" body2="pinned" anchor="-0.1 0 -0.2"/>
+    <tendon tendon1="one" tendon2="two" polycoef="0 2 0 0 0"/>
+    <joint joint1="left" joint2="right" polycoef="0 1.1 0 0 0"/>
+  </equality>
+  <actuator><motor joint="hip" gear="3"/><motor joint="left"/><position joint="right" kp="5"/></actuator>
+</mujoco>)",
+       {"option/gravity", "body:trunk/mass", "body:thigh/inertia", "body:shank/scale", "body:tail/ipos", "body:tail/diaginertia",
+        "body:left/inertia[0]", "body:left/inertia[9]", "body:welded/mass", "body:pinned/scale", "body:right/inertia[5]",
+        "joint:hip/damping", "joint:hip/stiffness", "joint:hip/springref", "joint:hip/armature", "joint:ankle/damping",
+        "joint:ankle/frictionloss", "joint:tail/frictionloss", "joint:tail/armature", "joint:reach/stiffness",
+        "joint:reach/springref", "joint:reach/damping", "joint:reach/frictionloss", "joint:left/damping",
+        "joint:right/armature"}},
   };
 }
 
