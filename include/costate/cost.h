@@ -28,6 +28,10 @@ class Cost : public Loss {
   /// By Expand; a cost that reads sensors has to give its own. @throws Error{kUnsupported} where it does not.
   void Gradient(const KnotView& knot, KnotGradient* out) const override;
 
+  /// Of Expand where no sensors are read; a cost that reads them gives its own, else it is Loss's.
+  void GaussNewtonProduct(const mjModel* model, const KnotView& knot, const KnotGradient& direction,
+                          KnotGradient* out) const override;
+
   /// Value and derivatives; C (ns×ndx) and D (ns×nu, empty at t == N) carry sensor derivatives back to (x, u).
   virtual void Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const = 0;
 

@@ -42,8 +42,9 @@ class Curvature {
   double loss() const;                       ///< L
   const RolloutDirection& gradient() const;  ///< g
 
-  /// Jᵀ W J d, W the second derivative of the loss by states, controls and sensors, J theirs by the inputs. Symmetric, and
-  /// positive semidefinite where the loss is convex in them. Exact to rounding but for W, see Loss::HessianProduct.
+  /// Jᵀ W J d, W the second derivative of the loss by states, controls and sensors or its Gauss–Newton part
+  /// (Loss::GaussNewtonProduct), J theirs by the inputs. Symmetric; positive semidefinite for every Cost, and for any loss that is
+  /// convex in them. Exact to rounding but for W.
   ///
   /// @throws Error{kInvalidArgument} before SetPoint.  Cost: N JVPs and N VJPs, with parameters N Linearize and N VJPs.
   void GaussNewton(const RolloutDirection& d, CurvatureProduct* out);

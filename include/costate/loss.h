@@ -33,13 +33,18 @@ class Loss {
   /// Its slopes; all vectors have their sizes and are zero before the call.
   virtual void Gradient(const KnotView& knot, KnotGradient* out) const = 0;
 
-  /// The second derivative of l(x ⊕ dx, u + du, s + ds) at zero times a direction, by which Curvature multiplies. Symmetric.
+  /// The second derivative of l(x ⊕ dx, u + du, s + ds) at zero times a direction, by which Curvature::Hessian multiplies. Symmetric.
   ///
   /// By default centred differences of Gradient: relative error about 1e-9, nothing where Gradient is linear and x has no
-  /// rotations. A loss that knows better (Gauss–Newton of its residuals, which is never indefinite) says so by its own.
+  /// rotations.
   /// @param direction  sized as a gradient.  @param out  all vectors have their sizes and are zero before the call.
   virtual void HessianProduct(const mjModel* model, const KnotView& knot, const KnotGradient& direction,
                               KnotGradient* out) const;
+
+  /// What Curvature::GaussNewton multiplies by. By default HessianProduct; a loss of residuals r gives rather (∂r)ᵀ ρ'' ∂r,
+  /// which is never indefinite. Arguments as there.
+  virtual void GaussNewtonProduct(const mjModel* model, const KnotView& knot, const KnotGradient& direction,
+                                  KnotGradient* out) const;
 
   /// True when l reads s: otherwise sensors and their derivatives are skipped.
   virtual bool NeedsSensors() const = 0;

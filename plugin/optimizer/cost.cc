@@ -28,6 +28,17 @@ void Cost::Gradient(const KnotView& knot, KnotGradient* out) const {
   out->u = expansion.lu;
 }
 
+void Cost::GaussNewtonProduct(const mjModel* model, const KnotView& knot, const KnotGradient& d, KnotGradient* out) const {
+  if (NeedsSensors()) return Loss::GaussNewtonProduct(model, knot, d, out);
+  static thread_local CostExpansion expansion;
+  Expand(knot, MatrixXd(), MatrixXd(), &expansion);
+  out->x.noalias() = expansion.lxx * d.x;
+  if (knot.t == knot.N) return;
+  out->x.noalias() += expansion.lux.transpose() * d.u;
+  out->u.noalias() = expansion.lux * d.x;
+  out->u.noalias() += expansion.luu * d.u;
+}
+
 double ControlInterval(const Trajectory& trajectory) {
   const int N = trajectory.N();
   return N > 0 ? (trajectory.time[N] - trajectory.time[0]) / N : 0;

@@ -349,7 +349,59 @@ void ResidualCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef
 
 // ---- gradient ---------------------------------------------------------------------------------------------------------
 
+namespace {
+
 // out += Jᵀ g, with the rows of sensors left to whoever has C and D
+void PullResidual(const ResidualTerm& term, const KnotView& knot, const VectorXd& g, const VectorXd& slots, KnotGradient* out) {
+  for (const LinearEntry& entry : term.linear) {
+    const Scalar& scalar = entry.scalar;
+    const double slope = entry.coef * g[entry.row];
+    if (scalar.input == Input::kState) out->x[scalar.column] += slope;
+    if (scalar.input == Input::kControl) out->u[scalar.column] += slope;
+    if (scalar.input == Input::kSensor) out->s[scalar.value] += slope;
+  }
+  for (const RotationEntry& rotation : term.rotations) {
+    const QuaternionPair pair = Quaternions(rotation, knot, slots);
+    Matrix3RowMajor Da, Db;
+    mjd_subQuat(pair.measured, pair.target, Da.data(), Db.data());
+    Eigen::Vector3d slope = Eigen::Vector3d::Zero();
+    for (int k = 0; k < 3; ++k) slope[k] = rotation.row[k] >= 0 ? g[rotation.row[k]] : 0;
+    const Eigen::Vector3d measured = Da.transpose() * slope, other = Db.transpose() * slope;
+    if (rotation.scalar.input == Input::kSensor) {
+      out->s.segment<4>(rotation.scalar.value) += BodyRotation(pair.measured).transpose() * measured;
+    } else {
+      out->x.segment<3>(rotation.scalar.column) += measured;
+    }
+    if (rotation.other >= 0) out->s.segment<4>(rotation.other) += BodyRotation(pair.target).transpose() * other;
+  }
+}
+
+// J d
+VectorXd PushResidual(const ResidualTerm& term, const KnotView& knot, const KnotGradient& d, const VectorXd& slots) {
+  VectorXd dr = VectorXd::Zero(term.size());
+  for (const LinearEntry& entry : term.linear) {
+    const Scalar& scalar = entry.scalar;
+    dr[entry.row] += entry.coef * (scalar.input == Input::kState     ? d.x[scalar.column]
+                                   : scalar.input == Input::kControl ? d.u[scalar.column]
+                                                                     : d.s[scalar.value]);
+  }
+  for (const RotationEntry& rotation : term.rotations) {
+    const QuaternionPair pair = Quaternions(rotation, knot, slots);
+    Matrix3RowMajor Da, Db;
+    mjd_subQuat(pair.measured, pair.target, Da.data(), Db.data());
+    Eigen::Vector3d way = rotation.scalar.input == Input::kSensor
+                              ? Eigen::Vector3d(Da * (BodyRotation(pair.measured) * d.s.segment<4>(rotation.scalar.value)))
+                              : Eigen::Vector3d(Da * d.x.segment<3>(rotation.scalar.column));
+    if (rotation.other >= 0) way += Db * (BodyRotation(pair.target) * d.s.segment<4>(rotation.other));
+    for (int k = 0; k < 3; ++k) {
+      if (rotation.row[k] >= 0) dr[rotation.row[k]] += way[k];
+    }
+  }
+  return dr;
+}
+
+}  // namespace
+
 void ResidualCost::Gradient(const KnotView& knot, KnotGradient* out) const {
   Scratch& scratch = ThreadScratch();
   VectorXd &r = scratch.r, &g = scratch.g;
@@ -365,27 +417,30 @@ void ResidualCost::Gradient(const KnotView& knot, KnotGradient* out) const {
     } else {
       g = scale * (*weight)[0] * EvaluateVector(term.norm, r).slope * r;
     }
-    for (const LinearEntry& entry : term.linear) {
-      const Scalar& scalar = entry.scalar;
-      const double slope = entry.coef * g[entry.row];
-      if (scalar.input == Input::kState) out->x[scalar.column] += slope;
-      if (scalar.input == Input::kControl) out->u[scalar.column] += slope;
-      if (scalar.input == Input::kSensor) out->s[scalar.value] += slope;
+    PullResidual(term, knot, g, scratch.slots, out);
+  }
+}
+
+// Jᵀ (diag(d) + outer r rᵀ) J d, as ExpandDense
+void ResidualCost::GaussNewtonProduct(const mjModel*, const KnotView& knot, const KnotGradient& direction,
+                                      KnotGradient* out) const {
+  Scratch& scratch = ThreadScratch();
+  VectorXd &r = scratch.r, &g = scratch.g;
+  for (int i = 0; i < static_cast<int>(terms_.size()); ++i) {
+    const ResidualTerm& term = terms_[i];
+    const VectorXd* weight;
+    const double scale = Weights(term, knot, &weight);
+    if (scale == 0) continue;
+    Residual(i, knot, &r);
+    g = PushResidual(term, knot, direction, scratch.slots);
+    if (term.norm.IsSeparable()) {
+      for (int k = 0; k < r.size(); ++k) g[k] *= scale * (*weight)[k] * Evaluate(term.norm, r[k]).curvature;
+    } else {
+      const VectorNormValue norm = EvaluateVector(term.norm, r);
+      const double along = norm.outer * r.dot(g);
+      g = scale * (*weight)[0] * (norm.slope * g + along * r).eval();
     }
-    for (const RotationEntry& rotation : term.rotations) {
-      const QuaternionPair pair = Quaternions(rotation, knot, scratch.slots);
-      Matrix3RowMajor Da, Db;
-      mjd_subQuat(pair.measured, pair.target, Da.data(), Db.data());
-      Eigen::Vector3d slope = Eigen::Vector3d::Zero();
-      for (int k = 0; k < 3; ++k) slope[k] = rotation.row[k] >= 0 ? g[rotation.row[k]] : 0;
-      const Eigen::Vector3d measured = Da.transpose() * slope, other = Db.transpose() * slope;
-      if (rotation.scalar.input == Input::kSensor) {
-        out->s.segment<4>(rotation.scalar.value) += BodyRotation(pair.measured).transpose() * measured;
-      } else {
-        out->x.segment<3>(rotation.scalar.column) += measured;
-      }
-      if (rotation.other >= 0) out->s.segment<4>(rotation.other) += BodyRotation(pair.target).transpose() * other;
-    }
+    PullResidual(term, knot, g, scratch.slots, out);
   }
 }
 

@@ -81,6 +81,8 @@ class ResidualCost final : public Cost {
   double Value(const KnotView& knot) const override;
   void Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const override;
   void Gradient(const KnotView& knot, KnotGradient* out) const override;
+  void GaussNewtonProduct(const mjModel* model, const KnotView& knot, const KnotGradient& direction,
+                          KnotGradient* out) const override;
   bool NeedsSensors() const override { return needs_sensors_; }
   std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override;
 

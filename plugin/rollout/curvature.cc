@@ -179,7 +179,11 @@ void Curvature::Impl::Multiply(const RolloutDirection& d, bool bend, CurvaturePr
     const bool last = t == N();
     const KnotGradient direction{dX.col(t), last ? VectorXd() : VectorXd(d.U.col(t)), dS.col(t)};
     KnotGradient w = Zero(t);
-    loss->HessianProduct(model, View(t), direction, &w);
+    if (bend) {
+      loss->HessianProduct(model, View(t), direction, &w);
+    } else {
+      loss->GaussNewtonProduct(model, View(t), direction, &w);
+    }
     if (!Get(0)->Pull(PointAt(*trajectory, t), p, w.s, &back)) {
       out->status = {.status = Get(0)->status(), .knot = t, .warnings = {}};
       return;

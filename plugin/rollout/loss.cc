@@ -26,6 +26,10 @@ KnotView ViewKnot(const Trajectory& trajectory, int t, double dt) {
           .s = trajectory.S.cols() > t ? ConstVectorRef(trajectory.S.col(t)) : ConstVectorRef(kNoControl)};
 }
 
+void Loss::GaussNewtonProduct(const mjModel* model, const KnotView& knot, const KnotGradient& d, KnotGradient* out) const {
+  HessianProduct(model, knot, d, out);
+}
+
 void Loss::HessianProduct(const mjModel* model, const KnotView& knot, const KnotGradient& d, KnotGradient* out) const {
   const double largest = std::max({Largest(d.x), Largest(d.u), Largest(d.s)});
   if (largest == 0) return;

@@ -80,6 +80,21 @@ void CheckGradient(const Task& task, unsigned seed, bool last) {
   EXPECT_TRUE(MatricesNear(e.lx, lx, 1e-6 * scale, TangentNames(model))) << "lx, last " << last;
   EXPECT_TRUE(MatricesNear(e.lu, lu, 1e-6 * scale, ControlNames(model))) << "lu, last " << last;
 
+  // the Gauss–Newton product with sensors apart, put together by C and D, is that of the expansion
+  const MatrixXd &C = derivative.C, D = last ? MatrixXd(dims.ns, 0) : derivative.D;
+  KnotGradient d{VectorXd::Random(dims.ndx), VectorXd::Random(lu.size()), VectorXd()};
+  d.s = C * d.x + D * d.u;
+  KnotGradient product{VectorXd::Zero(dims.ndx), VectorXd::Zero(lu.size()), VectorXd::Zero(dims.ns)};
+  task.cost->GaussNewtonProduct(model, cost.Knot(x, u), d, &product);
+  VectorXd Hx = e.lxx * d.x, Hu = VectorXd::Zero(lu.size());
+  if (!last) {
+    Hx += e.lux.transpose() * d.u;
+    Hu = e.lux * d.x + e.luu * d.u;
+  }
+  const double size = std::max({Hx.cwiseAbs().maxCoeff(), Hu.size() ? Hu.cwiseAbs().maxCoeff() : 0, 1e-9});
+  EXPECT_LT((product.x + C.transpose() * product.s - Hx).cwiseAbs().maxCoeff(), 1e-8 * size) << "last " << last;
+  EXPECT_LT((product.u + D.transpose() * product.s - Hu).lpNorm<Eigen::Infinity>(), 1e-8 * size) << "last " << last;
+
   // Gauss–Newton is positive semidefinite in (dx, du) together
   const int n = dims.ndx + static_cast<int>(e.lu.size());
   MatrixXd H(n, n);
