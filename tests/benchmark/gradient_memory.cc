@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
   const costate::DataPtr data = costate::MakeDataAtKey(model.get(), "stand");
   const costate::VectorXd context = costate::GetContext(model.get(), data.get()), x0 = costate::GetState(model.get(), data.get());
   const double inputs = 8.0 * static_cast<double>(model->nu) * N, health = 8.0 * (2.0 * N + 1);
-  const double states = budget - 2 * inputs - health - 2 * (1 << 20);  // 2 MiB: the worker's own
+  const double states = budget - 2 * inputs - health - 4 * (1 << 20);  // 4 MiB: the worker's own
   if (states <= 0) {
     fmt::print(stderr, "controls and gradient alone take {:.1f} MiB\n", MiB(2 * inputs + health));
     return 2;
