@@ -16,7 +16,8 @@ PACKAGES = [
     "mink==1.3.0",
     "mjlab==1.6.0",
     "mujoco-mjx==3.17.0",
-    "myosuite==3.0.0",
+    "myo_sim==0.2.4",
+    "myosuite==2.12.2",  # the last whose models are whole files; later ones put them together from myo_sim's in Python
     "robosuite==1.5.2",
 ]
 

@@ -1,9 +1,10 @@
-"""Sums up the table that corpus_sweep wrote: what reaches the goal, what does not and why, failures by kind.
+"""Sums up the table that corpus_sweep wrote: what reaches the goal, package by package, what does not and why, failures by kind.
 
-  python3 summary.py SWEEP.csv
+  python3 summary.py SWEEP.csv [FOLDER]     FOLDER: of the packages, so that those without models are named too
 """
 import collections
 import csv
+import pathlib
 import sys
 
 
@@ -18,6 +19,17 @@ def main():
     over = sum(int(row["over"]) for row in judged)
     print(f"{len(models)} models, {len(models - wrong)} of them right at every state; {len(rows)} states, {len(right)} right")
     print(f"{entries} entries judged, {over} beyond the goal; {sum(int(row['nan'] or 0) for row in rows)} not finite")
+
+    print(f"\n{'package':<24} {'models':>6} {'states':>6} {'entries':>10} {'over':>6} {'not finite':>10} {'analytic':>9}")
+    packages = sorted({row["model"].split("/")[0] for row in rows} | {path.name for folder in sys.argv[2:] for path in pathlib.Path(folder).iterdir()})
+    for package in packages:
+        mine = [row for row in rows if row["model"].split("/")[0] == package]
+        if not mine:
+            print(f"{package:<24} {0:>6}")
+            continue
+        count = lambda key: sum(int(row[key] or 0) for row in mine)
+        print(f"{package:<24} {len({row['model'] for row in mine}):>6} {len(mine):>6} {count('judged'):>10} {count('over'):>6} "
+              f"{count('nan'):>10} {sum(row['level'] == 'analytic' for row in mine):>9}")
 
     levels = collections.Counter(row["level"] for row in judged)
     print("levels:", ", ".join(f"{name} {count}" for name, count in levels.most_common()))

@@ -1,6 +1,7 @@
 // Derivatives of other people's models against the reference: one CSV line a model and state.
 //   corpus_sweep OUT.csv SECONDS [FOLDER | FILE.xml]…     SECONDS: of the reference, a state
-// Every MJCF file that loads is taken; each model runs in a process of its own, so that none ends the sweep.
+// Every MJCF file that loads is taken, at the states of `costate check` and in passive and driven motion; each model runs in
+// a process of its own, so that none ends the sweep.
 #include <costate/derivative_check.h>
 #include <fmt/core.h>
 #include <fmt/os.h>
@@ -14,7 +15,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <set>
+#include <random>
 
 #include "cli/check_states.h"
 #include "core/engine_guard.h"
@@ -25,6 +26,10 @@ namespace {
 constexpr double kSmallBar = 1e-6;  // of a block's largest entry: the reference is judged to be known there
 constexpr double kGoal = 1e-7;      // of a block's largest entry, or three error bars
 constexpr double kMostEntries = 4e6;  // of A: larger models are listed, not judged
+constexpr double kZeroBlock = 1e-2;   // a block that is zero within its bars borrows so much of its matrix's largest entry
+constexpr double kMotion[] = {0.05, 0.3, 1};  // [s] of driven motion before a state, under other controls each …
+constexpr double kPassive = 0.5;              // … of passive motion …
+constexpr int kMostSteps = 2000;              // … and engine steps at most
 
 using Clock = std::chrono::steady_clock;
 
@@ -41,13 +46,19 @@ void AddBlock(const MatrixXd& value, const MatrixXd& reference, const MatrixXd& 
               const std::vector<bool>& nonsmooth, int first, const std::vector<std::string>& row_names,
               const std::vector<std::string>& col_names, Score* score) {
   if (rows == 0 || cols == 0) return;
-  double scale = 1e-9;
+  double scale = 1e-9, largest = 0;
+  bool zero = true;
   for (int j = col; j < col + cols; j++) {
     if (nonsmooth[first + j]) continue;
-    for (int i = row; i < row + rows; i++) {
-      if (std::isfinite(bar(i, j))) scale = std::max(scale, std::abs(reference(i, j)));
+    for (int i = 0; i < reference.rows(); i++) {
+      if (!std::isfinite(bar(i, j))) continue;
+      largest = std::max(largest, std::abs(reference(i, j)));
+      if (i < row || i >= row + rows) continue;
+      scale = std::max(scale, std::abs(reference(i, j)));
+      zero = zero && std::abs(reference(i, j)) <= 3 * bar(i, j);
     }
   }
+  if (zero) scale = std::max(scale, kZeroBlock * largest);
   for (int j = col; j < col + cols; j++) {
     for (int i = row; i < row + rows; i++) {
       score->nan += !std::isfinite(value(i, j));
@@ -145,7 +156,49 @@ void JudgeState(const std::string& name, const mjModel* model, const cli::CheckS
   std::fflush(out);
 }
 
-// a random control everywhere but at the given state
+// random controls, the same numbers for the same seed
+void Drive(const mjModel* m, unsigned seed, mjData* d) {
+  std::mt19937 engine(seed);
+  for (int i = 0; i < m->nu; i++) {
+    const bool limited = m->actuator_ctrllimited[i];
+    const double lower = limited ? m->actuator_ctrlrange[2 * i] : -1, upper = limited ? m->actuator_ctrlrange[2 * i + 1] : 1;
+    d->ctrl[i] = lower + (upper - lower) * static_cast<double>(engine()) / 4294967296.0;
+  }
+}
+
+// false when the motion ends in a warning of the engine
+bool StepOn(const mjModel* model, double seconds, mjData* d) {
+  EngineGuard guard(d);
+  mjModel local = *model;
+  local.opt.disableflags |= mjDSBL_AUTORESET;
+  const double steps = std::min(seconds / model->opt.timestep, 1.0 * kMostSteps);
+  for (int k = 0; k < steps; k++) mj_step(&local, d);
+  return guard.TakeWarnings().empty();
+}
+
+std::vector<cli::CheckState> States(const mjModel* model) {
+  std::vector<std::string> notes;
+  cli::CheckStateOptions options;
+  if (model->nkey > 0) options.key = "0";
+  std::vector<cli::CheckState> states = cli::MakeCheckStates(model, options, &notes);
+  for (cli::CheckState& state : states) {
+    if (state.name == "contact") Drive(model, 0, state.data.get());
+  }
+  const auto copy = [&] {
+    DataPtr data = MakeData(model);
+    mj_copyState(model, states[0].data.get(), data.get(), mjSTATE_INTEGRATION);
+    return data;
+  };
+  DataPtr passive = copy();
+  if (StepOn(model, kPassive, passive.get())) states.push_back({"passive", "", std::move(passive), false});
+  for (unsigned seed = 1; seed <= std::size(kMotion); seed++) {
+    DataPtr driven = copy();
+    Drive(model, seed, driven.get());
+    if (StepOn(model, kMotion[seed - 1], driven.get())) states.push_back({fmt::format("driven {}", seed), "", std::move(driven), false});
+  }
+  return states;
+}
+
 void JudgeModel(const std::string& name, const std::string& file, double seconds, std::FILE* out) {
   ModelPtr model;
   try {
@@ -154,20 +207,10 @@ void JudgeModel(const std::string& name, const std::string& file, double seconds
     return;  // a fragment that others include
   }
   if (model->nv == 0) return;
-  std::vector<std::string> notes;
-  cli::CheckStateOptions options;
-  if (model->nkey > 0) options.key = "0";
   try {
-    for (const cli::CheckState& state : cli::MakeCheckStates(model.get(), options, &notes)) {
+    for (const cli::CheckState& state : States(model.get())) {
       mjModel without = *model;
       if (state.contacts_off) without.opt.disableflags |= mjDSBL_CONTACT;
-      if (state.name == "contact") {
-        for (int i = 0; i < model->nu; i++) {
-          const bool limited = model->actuator_ctrllimited[i];
-          const double lower = limited ? model->actuator_ctrlrange[2 * i] : -1, upper = limited ? model->actuator_ctrlrange[2 * i + 1] : 1;
-          state.data->ctrl[i] = lower + (upper - lower) * (0.5 + 0.4 * std::sin(1.0 + 2.3 * i));
-        }
-      }
       JudgeState(name, &without, state, seconds, out);
     }
   } catch (const Error& error) {
@@ -210,7 +253,7 @@ int Main(int argc, char** argv) {
   for (const auto& [name, file] : models) {
     const pid_t child = fork();
     if (child == 0) {
-      alarm(static_cast<unsigned>(6 * seconds + 60));
+      alarm(static_cast<unsigned>(10 * seconds + 120));
       JudgeModel(name, file, seconds, out);
       std::_Exit(0);
     }
