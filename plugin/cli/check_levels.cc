@@ -118,7 +118,8 @@ std::vector<TermResult> CompareTerms(const mjModel* model, const mjData* data, b
   *reason = ResidualRefusal(&local);
   StepDerivative closed, other, all;
   if (!reason->empty() || !analytic({}, &closed)) return {};
-  const std::pair<const char*, TermSwitch> terms[] = {{"passive", {.passive = true}},
+  const std::pair<const char*, TermSwitch> terms[] = {{"rne", {.rne = true}},
+                                                      {"passive", {.passive = true}},
                                                       {"actuation", {.actuation = true}},
                                                       {"constraint", {.constraint = true}},
                                                       {"integrator", {.integrator = true}},
@@ -129,8 +130,8 @@ std::vector<TermResult> CompareTerms(const mjModel* model, const mjData* data, b
     compare(term, closed, other);
   }
   const std::unique_ptr<Backend> residual = MakeResidualBackend(&local, {}, reason);
-  if (!analytic({true, true, true, true, true}, &all) || !linearize(residual.get(), &other)) return {};
-  compare("rne", all, other);
+  if (!analytic({true, true, true, true, true, true}, &all) || !linearize(residual.get(), &other)) return {};
+  compare("solve", all, other);
   return results;
 }
 

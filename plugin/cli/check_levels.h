@@ -31,8 +31,8 @@ struct TermResult {
   bool agrees = true;     ///< within what differences are exact to
 };
 
-/// Switches the terms of level 1 to differences one by one. Inertial forces (rne) are what remains between all terms
-/// differenced and level 2. Empty, with the reason, where level 1 or 2 does not cover the state.
+/// Switches the terms of level 1 to differences one by one. Factorization and integrator's map (solve) are what remains
+/// between all terms differenced and level 2. Empty, with the reason, where level 1 or 2 does not cover the state.
 std::vector<TermResult> CompareTerms(const mjModel* model, const mjData* data, bool sensors, std::string* reason);
 
 /// Largest error against the reference of differences of nudge eps, and of levels 1 and 2.

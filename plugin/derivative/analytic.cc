@@ -12,6 +12,7 @@ namespace {
 
 constexpr int kPolish = 3;         // Newton steps with the right active set need one
 constexpr double kGood = 1e-9;     // relative error of a: that of A is of its size
+constexpr char kSwitched[] = "switched to differences";
 
 bool AnyGravityCompensationByActuators(const mjModel* m) {
   for (int j = 0; j < m->njnt && m->flg_gravcomp; j++) {
@@ -41,7 +42,9 @@ AnalyticBackend::AnalyticBackend(const mjModel* model, bool strict, const TermSw
       mass_(model),
       sensor_(model),
       articulated_solver_(model),
-      H_(model->dof_parentid, static_cast<int>(model->nv)) {}
+      H_(model->dof_parentid, static_cast<int>(model->nv)) {
+  if (differenced.constraint) constraint_.LeaveAll(kSwitched);
+}
 
 bool AnalyticBackend::Linearize(const mjModel* m, mjData* d, bool sensors, StepDerivative* out, std::string* missing) {
   if (!Acceleration(m, d, Products::kNone, sensors, out, missing)) return false;
@@ -114,16 +117,16 @@ bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, 
     return Cover(term, reason, &out->coverage, missing);
   };
   missing->clear();
-  cover("rne", "");
+  cover("rne", switch_.rne ? kSwitched : "");
 
   // passive and actuator forces; gravity compensation through actuators ties the two
   const std::string tendons = tendons_.Compute(m, d);
-  std::string passive = switch_.passive ? "switched to differences" : PassiveMissing(m);
+  std::string passive = switch_.passive ? kSwitched : PassiveMissing(m);
   std::string actuation = Actuation::Missing(m);
   if (passive.empty()) passive = tendons;
   if (actuation.empty()) actuation = tendons;
   if (actuation.empty()) actuation_.Compute(m, d, tendons_);
-  if (switch_.actuation) actuation = "switched to differences";
+  if (switch_.actuation) actuation = kSwitched;
   if (AnyGravityCompensationByActuators(m) && (!passive.empty() || !actuation.empty())) {
     if (passive.empty()) passive = "gravity compensation by actuators, with " + actuation;
     if (actuation.empty()) actuation = "gravity compensation by actuators, with " + passive;
@@ -134,7 +137,7 @@ bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, 
   // the integrator's own solve
   const bool implicit = HasImplicitVelocity(m);
   std::string integrator = implicit ? EffectiveMass::Missing(m) : "";
-  if (implicit && switch_.integrator) integrator = "switched to differences";
+  if (implicit && switch_.integrator) integrator = kSwitched;
   if (implicit && integrator.empty() && m->opt.integrator != mjINT_EULER) integrator = tendons;
   closed_integrator_ = cover("integrator", integrator);
   second_solve_ = implicit && closed_integrator_;
@@ -173,9 +176,8 @@ void AnalyticBackend::PrepareTree(const mjModel* m, mjData* d, const TendonMomen
   if (closed_actuation_) AddThrusters(m, d);
   const bool passive_forces = !(m->opt.disableflags & mjDSBL_SPRING) || !(m->opt.disableflags & mjDSBL_DAMPER);
   if (closed_passive_ && passive_forces) constraint_.AddFluidForces(m, d);
-  if (switch_.constraint) constraint = "switched to differences";
   if (d->nefc) Cover("constraint", constraint, coverage, missing);
-  differenced_.inertia = false;
+  differenced_.inertia = switch_.rne;
   differenced_.constraint = d->nefc && !constraint.empty();
   differenced_.rows = &constraint_.remainder();
 }
@@ -252,7 +254,29 @@ void AnalyticBackend::AddThrusters(const mjModel* m, const mjData* d) {
 bool AnalyticBackend::Differences(const mjModel* m, mjData* d, std::string* missing) {
   if (!difference_) difference_ = std::make_unique<ResidualDifference>(m);
   missing->clear();
-  return difference_->Compute(m, d, point_.a(), differenced_, &direct_, missing);
+  if (!difference_->Compute(m, d, point_.a(), differenced_, &direct_, missing)) return false;
+  if (differenced_.inertia) SubtractRne(m, d);
+  return true;
+}
+
+// The tree's passes make RNE together with all else that lives there: where its differences are wanted, its closed form is
+// taken out again.
+void AnalyticBackend::SubtractRne(const mjModel* m, const mjData* d) {
+  const int nv = static_cast<int>(m->nv);
+  if (!rne_) rne_ = std::make_unique<TreeDerivative>(m);
+  TreeInput input;
+  input.a = point_.a().data();
+  std::vector<double> applied;
+  input.load = WorldLoads(m, d, false, &applied) ? applied.data() : nullptr;
+  rne_columns_.Resize(nv, 2 * nv);
+  rne_columns_.SetZero();
+  Columns R(&rne_columns_);
+  rne_->Forward(m, d, input);
+  AddTendonArmature(m, d, *rne_, tendons_, input.a, &R);
+  rne_->Finish(m, d, input, nullptr, &rne_columns_, nullptr, nullptr);
+  for (int j = 0; j < 2 * nv; j++) {
+    for (int i = 0; i < nv; i++) direct_.residual(i, j) += rne_columns_(i, j);
+  }
 }
 
 // act' and act_dot by (x, u), from the actuators' own slopes or from differences

@@ -27,7 +27,7 @@ std::string InertiaMissing(const mjModel* model);
 
 /// Terms that are to be differenced although they have a closed form: to compare the two on any model.
 struct TermSwitch {
-  bool passive = false, actuation = false, constraint = false, integrator = false, sensors = false;
+  bool rne = false, passive = false, actuation = false, constraint = false, integrator = false, sensors = false;
 };
 
 /// Each term in closed form where it has one; the others, named in the coverage, are differenced inside the residual.
@@ -77,6 +77,7 @@ class AnalyticBackend final : public Backend {
   void AddThrusters(const mjModel* model, const mjData* data);
   double Polish(const mjModel* model, mjData* data);
   bool Differences(const mjModel* model, mjData* data, std::string* missing);
+  void SubtractRne(const mjModel* model, const mjData* data);
   void ApplyIntegrator(const mjModel* model, const mjData* data);
   bool Step(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
   bool RungeKutta(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
@@ -134,6 +135,8 @@ class AnalyticBackend final : public Backend {
   std::unique_ptr<ResidualDifference> difference_;  // made when a term first needs it
   DirectDerivative direct_;
   DifferencedTerms differenced_;
+  std::unique_ptr<TreeDerivative> rne_;  // where it is switched to differences
+  BlockedMatrix rne_columns_;
   TreeInput input_;
   bool closed_passive_ = false, closed_actuation_ = false, closed_integrator_ = false;
   bool solved_ = false;        // X_ is da, else −∂r

@@ -46,7 +46,7 @@ bool AnalyticBackend::LinearizeInverse(const mjModel* m, mjData* d, ConstVectorR
   if (out->status != StepStatus::kOk) return true;
   point_.Residual(m, d);
 
-  Cover("rne", "", &out->coverage, missing);
+  Cover("rne", switch_.rne ? "switched to differences" : "", &out->coverage, missing);
   const std::string tendons = tendons_.Compute(m, d);
   std::string passive = switch_.passive ? "switched to differences" : PassiveMissing(m);
   if (passive.empty()) passive = tendons;

@@ -50,13 +50,15 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
 
   // D of every row then depends on the whole configuration
   const bool exact_diagonal = data->nefc > 0 && (model->opt.enableflags & mjENBL_DIAGEXACT);
-  closed_equalities_ = !exact_diagonal;
+  const bool leave_all = exact_diagonal || leave_all_;
+  closed_equalities_ = !leave_all;
   if (exact_diagonal) *missing = "diagexact: the exact diagonal of the constraint inertia moves with q";
+  if (leave_all_ && data->nefc) *missing = leave_all_;
   for (int row = 0; row < data->nefc; row++) {
     std::string why;
     if (data->efc_type[row] >= mjCNSTR_CONTACT_FRICTIONLESS) {
       contacts = true;
-    } else if (exact_diagonal) {
+    } else if (leave_all) {
       Leave(model, data, row, 1);
     } else if (data->efc_type[row] == mjCNSTR_EQUALITY && IsBodyEquality(model, data->efc_id[row])) {
       const int count = model->eq_type[data->efc_id[row]] == mjEQ_WELD ? 6 : 3;
@@ -72,13 +74,13 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
     equality_.AddWrenches(model, data, &body_);
     any_body_ = true;
   }
-  if (contacts && !exact_diagonal) geometry_.Compute(model, data, missing, use_products_);
+  if (contacts && !leave_all) geometry_.Compute(model, data, missing, use_products_);
   closed_contact_.assign(data->ncon, 0);
   for (int c = 0; c < data->ncon; c++) {
     const mjContact& contact = data->contact[c];
     if (contact.efc_address < 0 || (use_products_ && !CarriesForce(data, contact))) continue;
     BeltMotion belt;
-    const bool moves = !exact_diagonal && geometry_.has_motion(c), has_belt = moves && HasBelt(model, contact);
+    const bool moves = !leave_all && geometry_.has_motion(c), has_belt = moves && HasBelt(model, contact);
     const bool foreign = has_belt && !MoveBelt(model, data, contact, geometry_.motion(c), &belt);
     if (foreign && missing->empty()) {
       *missing = "surface velocity of the contact of " + ElementName(model, mjOBJ_GEOM, contact.geom[0]) + " and " +

@@ -31,6 +31,9 @@ class ConstraintDerivative {
   bool Linearize(const mjModel* model, mjData* data, const TreeDerivative& tree, std::string* missing,
                  const TendonMoments* tendons = nullptr);
 
+  /// From the next Linearize on, all rows are left in remainder(), for this reason.
+  void LeaveAll(const char* reason) { leave_all_ = reason; }
+
   /// From the next Linearize on, contacts are kept for products alone: bodies() and AddPairsAndRows then lack their part
   /// of ∂r, which PullContacts and PushContacts add instead; H is complete.
   void UseProducts(bool on) { use_products_ = on; }
@@ -130,6 +133,7 @@ class ConstraintDerivative {
   void KeepHessian(const mjData* data, int row, int count);
 
   ContactGeometry geometry_;
+  const char* leave_all_ = nullptr;
   bool use_products_ = false;
   std::vector<ContactProduct> contact_;  // with use_products_ alone
   std::vector<BodyConstraint> contact_body_;

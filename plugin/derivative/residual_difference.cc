@@ -11,6 +11,7 @@ namespace costate {
 namespace {
 
 constexpr double kPositionStep = 1e-6;  // five points: the residual is stiff in q, with h⁴ its truncation stays below 1e-9
+constexpr double kInertiaStep = 1e-4;   // … of inertial and applied forces alone, which are not
 constexpr double kSmoothStep = 3e-6;    // centred, of kinematics: truncation and rounding both below 1e-10
 constexpr double kInputStep = 1e-5;     // of max(1, |value|): v, act and u enter far more softly
 
@@ -242,7 +243,7 @@ bool ResidualDifference::Column(const mjModel* m, const Evaluation& evaluate, in
   } else if (column >= dims_.nv) {
     scale = std::max(1.0, std::abs(probe_->qvel[column - dims_.nv]));
   }
-  double h = (stage == kPosition ? kPositionStep : kInputStep) * scale;
+  double h = (stage != kPosition ? kInputStep : OnlyInertia() ? kInertiaStep : kPositionStep) * scale;
   const auto at = [&](int k, double step) {
     Move(m, column, k * step);
     column_ = column;

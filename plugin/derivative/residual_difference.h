@@ -83,6 +83,9 @@ class ResidualDifference {
   bool EvaluateDirect(const mjModel* model, Stage stage, const Eigen::VectorXd& a, Eigen::VectorXd* value);
   bool EvaluateSensors(const mjModel* model, Stage stage, const Eigen::VectorXd& a, Eigen::VectorXd* value);
   Stage StageOf(int column) const;
+  bool OnlyInertia() const {
+    return terms_.inertia && !terms_.passive && !terms_.actuation && !terms_.constraint && !terms_.integrator;
+  }
 
   Dims dims_;
   DataPtr probe_;

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "derivative/joint_scene.h"
+#include "derivative/tendon_scene.h"
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
 #include "support/random_state.h"
@@ -65,7 +66,7 @@ TEST_P(Integrators, AgreeWithTheStepInContact) {
 TEST_P(Integrators, EachTermAgreesWithItsDifferences) {
   AnalyticBackend closed(model.get(), false);
   const StepDerivative expected = Linearize(&closed, model.get(), data.get());
-  const TermSwitch switches[] = {{.passive = true}, {.actuation = true}, {.constraint = true}, {.integrator = true}};
+  const TermSwitch switches[] = {{.rne = true}, {.passive = true}, {.actuation = true}, {.constraint = true}, {.integrator = true}};
   for (const TermSwitch& differenced : switches) {
     SCOPED_TRACE(&differenced - switches);
     AnalyticBackend backend(model.get(), false, differenced);
@@ -75,9 +76,71 @@ TEST_P(Integrators, EachTermAgreesWithItsDifferences) {
   }
 }
 
+// a switch that switches nothing would agree to the last bit
+TEST_P(Integrators, ASwitchedTermIsDifferencedAndSaysSo) {
+  AnalyticBackend closed(model.get(), false);
+  const StepDerivative expected = Linearize(&closed, model.get(), data.get());
+  const std::pair<const char*, TermSwitch> switches[] = {{"rne", {.rne = true}}, {"passive", {.passive = true}},
+                                                         {"actuation", {.actuation = true}}, {"constraint", {.constraint = true}}};
+  for (const auto& [name, differenced] : switches) {
+    SCOPED_TRACE(name);
+    AnalyticBackend backend(model.get(), false, differenced);
+    const StepDerivative value = Linearize(&backend, model.get(), data.get());
+    EXPECT_FALSE(support::BitwiseEqual(value.A, expected.A));
+    for (const TermCoverage& term : value.coverage.terms) {
+      EXPECT_EQ(term.level, term.term == name ? Level::kResidual : Level::kAnalytic) << term.term;
+    }
+    AnalyticBackend strict(model.get(), true, differenced);
+    const DataPtr work = MakeData(model.get());
+    mj_copyState(model.get(), data.get(), work.get(), mjSTATE_INTEGRATION);
+    StepDerivative out;
+    std::string missing;
+    EXPECT_FALSE(strict.Linearize(model.get(), work.get(), false, &out, &missing));
+    EXPECT_NE(missing.find(name), std::string::npos) << missing;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(IntegratorsAndCones, Integrators,
                          ::testing::Combine(::testing::Values(mjINT_EULER, mjINT_RK4, mjINT_IMPLICIT, mjINT_IMPLICITFAST),
                                             ::testing::Values(mjCONE_PYRAMIDAL, mjCONE_ELLIPTIC)));
+
+// in r itself, before M⁻¹ magnifies the noise of differences
+TEST_F(AnalyticTest, RneAgreesWithItsDifferences) {
+  const ModelPtr model = LoadModelFromString(TendonModel(""));
+  mjModel* m = model.get();
+  for (int t = 0; t < 3; t++) m->tendon_armature[t] = 0.2 + 0.1 * t;
+  const int nv = static_cast<int>(m->nv);
+  for (unsigned seed = 1; seed < 6; seed++) {
+    SCOPED_TRACE(seed);
+    const DataPtr data = MakeData(m);
+    const VectorXd x = support::RandomState(m, seed, {.velocity = 2}), a = support::Random(seed).Vector(nv, 2);
+    InverseDerivative expected, value;
+    for (InverseDerivative* out : {&expected, &value}) {
+      AnalyticBackend backend(m, false, {.rne = out == &value});
+      SetState(m, data.get(), x);
+      std::string missing;
+      ASSERT_TRUE(backend.LinearizeInverse(m, data.get(), a, out, &missing)) << missing;
+    }
+    EXPECT_EQ(value.coverage.Worst(), Level::kResidual);
+    EXPECT_FALSE(support::BitwiseEqual(value.q, expected.q));
+    EXPECT_TRUE(support::MatricesNearRelative(value.q, expected.q, 1e-9));
+    EXPECT_TRUE(support::MatricesNearRelative(value.v, expected.v, 1e-9));
+  }
+}
+
+// applied forces belong to it
+TEST_F(AnalyticTest, RneAgreesWithItsDifferencesInTheStep) {
+  const ModelPtr model = LoadModelFromString(SpringScene("", ""));
+  mjModel* m = model.get();
+  for (int integrator : {mjINT_EULER, mjINT_IMPLICITFAST, mjINT_IMPLICIT, mjINT_RK4}) {
+    m->opt.integrator = integrator;
+    const DataPtr data = MakeData(m);
+    SetState(m, data.get(), support::RandomState(m, 1, {.velocity = 3}));
+    for (int k = 6; k < 6 * m->nbody; k++) data->xfrc_applied[k] = 0.3 * k - 3;
+    AnalyticBackend closed(m, false), differenced(m, false, {.rne = true});
+    EXPECT_TRUE(support::MatricesNearRelative(Linearize(&differenced, m, data.get()).A, Linearize(&closed, m, data.get()).A, 1e-9));
+  }
+}
 
 // joints of every kind with polynomial springs and dampers, no contacts: random states
 TEST_F(AnalyticTest, SpringsAndDampersAgreeWithTheStepAtRandomStates) {

@@ -170,7 +170,7 @@ void ExpectStep(const mjModel* m, const mjData* point, bool terms = true) {
   both << pulled.x, pulled.u;
   EXPECT_TRUE(support::MatricesNearRelative(both, value.transpose() * lambda, kReference));
   if (!terms) return;
-  for (const TermSwitch& differenced : {TermSwitch{.passive = true}, TermSwitch{.actuation = true},
+  for (const TermSwitch& differenced : {TermSwitch{.rne = true}, TermSwitch{.passive = true}, TermSwitch{.actuation = true},
                                         TermSwitch{.constraint = true}, TermSwitch{.integrator = true}}) {
     EXPECT_TRUE(support::MatricesNearRelative(linearize(differenced, false), value, kLevels));
   }

@@ -217,7 +217,7 @@ TEST_F(ProductTest, AgreeWhereATermIsDifferenced) {
     const ModelPtr model = LoadModel(COSTATE_TESTDATA "/many_terms.xml");
     model->opt.integrator = integrator;
     const DataPtr data = AfterSteps(model.get(), 60);
-    const TermSwitch switches[] = {{.passive = true}, {.actuation = true}, {.constraint = true}, {.integrator = true}};
+    const TermSwitch switches[] = {{.rne = true}, {.passive = true}, {.actuation = true}, {.constraint = true}, {.integrator = true}};
     for (const TermSwitch& differenced : switches) {
       SCOPED_TRACE(std::to_string(integrator) + " " + std::to_string(&differenced - switches));
       AnalyticBackend backend(model.get(), false, differenced);
