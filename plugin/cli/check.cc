@@ -130,8 +130,8 @@ Finding CheckAt(const mjModel* model, const CheckState& state, const CheckOption
       finding.levels = CompareLevels(model, state.data.get(), options.derivative, reference, options.tolerance);
       if (!options.sweep.empty()) Sweep(model, state, reference, options);
     }
-    if (options.terms) {
-      finding.terms = CompareTerms(model, state.data.get(), options.derivative.sensors, &finding.no_terms);
+    if (options.terms && failed == StepStatus::kOk) {
+      finding.terms = CompareTerms(model, state.data.get(), options.derivative.sensors, reference, &finding.no_terms);
     }
   }
   if (failed != StepStatus::kOk) finding.failure = fmt::format("the step fails here: {}", ToString(failed));

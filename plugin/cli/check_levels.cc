@@ -16,6 +16,7 @@ namespace costate::cli {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNoise = 1e-10;  // of a matrix's largest entry: what five-point differences leave in a zero
 constexpr double kLevels = 1e-6;  // of a block's largest entry: five-point differences of a residual stiff in q are exact to that
 
 // the largest error of all blocks, and how many entries were judged and are wrong
@@ -32,15 +33,16 @@ void Collect(const DerivativeComparison& comparison, Result* result, int* judged
   }
 }
 
-ReferenceDerivative Exactly(const StepDerivative& value) {
+// differences as a reference: with their own noise, where `smooth` is
+ReferenceDerivative AsReference(const StepDerivative& value, const ReferenceDerivative& smooth) {
   ReferenceDerivative exact;
   exact.value = value;
   for (const auto& [from, to] : {std::pair{&value.A, &exact.A_error}, std::pair{&value.B, &exact.B_error},
                                  std::pair{&value.C, &exact.C_error}, std::pair{&value.D, &exact.D_error}}) {
-    to->setZero(from->rows(), from->cols());
+    to->setConstant(from->rows(), from->cols(), from->size() > 0 ? kNoise * from->cwiseAbs().maxCoeff() : 0);
   }
-  exact.nonsmooth_column.assign(value.A.cols() + value.B.cols(), false);
-  exact.switched.assign(exact.nonsmooth_column.size(), "");
+  exact.nonsmooth_column = smooth.nonsmooth_column;
+  exact.switched = smooth.switched;
   return exact;
 }
 
@@ -88,7 +90,8 @@ std::vector<LevelResult> CompareLevels(const mjModel* model, const mjData* data,
   return results;
 }
 
-std::vector<TermResult> CompareTerms(const mjModel* model, const mjData* data, bool sensors, std::string* reason) {
+std::vector<TermResult> CompareTerms(const mjModel* model, const mjData* data, bool sensors, const ReferenceDerivative& smooth,
+                                     std::string* reason) {
   EngineGuard guard;
   mjModel local = *model;
   local.opt.disableflags |= mjDSBL_AUTORESET;
@@ -111,7 +114,7 @@ std::vector<TermResult> CompareTerms(const mjModel* model, const mjData* data, b
     TermResult result;
     result.term = term;
     int judged = 0, wrong = 0;
-    Collect(Compare(model, closed, Exactly(differenced), {kLevels}), &result, &judged, &wrong);
+    Collect(Compare(model, closed, AsReference(differenced, smooth), {kLevels}), &result, &judged, &wrong);
     result.agrees = wrong == 0;
     results.push_back(result);
   };

@@ -32,8 +32,10 @@ struct TermResult {
 };
 
 /// Switches the terms of level 1 to differences one by one. Factorization and integrator's map (solve) are what remains
-/// between all terms differenced and level 2. Empty, with the reason, where level 1 or 2 does not cover the state.
-std::vector<TermResult> CompareTerms(const mjModel* model, const mjData* data, bool sensors, std::string* reason);
+/// between all terms differenced and level 2. Columns that are not smooth by the reference are left out.
+/// Empty, with the reason, where level 1 or 2 does not cover the state.
+std::vector<TermResult> CompareTerms(const mjModel* model, const mjData* data, bool sensors, const ReferenceDerivative& smooth,
+                                     std::string* reason);
 
 /// Largest error against the reference of differences of nudge eps, and of levels 1 and 2.
 struct SweepRow {

@@ -39,7 +39,7 @@ class ReferenceDifferences {
   VectorXd SmoothDirections();
   void MeasureNoise();
   void MarkStaircases(ReferenceDerivative* out);
-  bool Quotient(int col, Side side, double eps, int k);
+  int Quotient(int col, Side side, double eps, int k, int first);
   bool Bends(int k, double eps) const;
   void Column(int col, ReferenceDerivative* out);
   void Extrapolated(int col, Side side, double eps, int first, int count, ReferenceDerivative* out);
@@ -156,11 +156,12 @@ void ReferenceDifferences::MeasureNoise() {
   noise_.tail(ns_) += kUnitRoundoff * sensors_.cwiseAbs();
 }
 
-// quotients_.col(k); false when the stencil leaves the smooth piece
-bool ReferenceDifferences::Quotient(int col, Side side, double eps, int k) {
+// quotients_.col(k); returns the first size that is of use, up to which the stencil leaves the smooth piece, or `first`
+int ReferenceDifferences::Quotient(int col, Side side, double eps, int k, int first) {
   const VectorXd *x1 = &next_, *x0 = &next_, *s1 = &sensors_, *s0 = &sensors_;
   const SwitchSet* piece = side == Side::kCentered ? &base_ : k > 0 ? &piece_ : nullptr;
   const char* change = nullptr;
+  bool usable = true;
   for (int sign : {1, -1}) {
     if (side == (sign > 0 ? Side::kBackward : Side::kForward)) continue;
     VectorXd* next = sign > 0 ? &plus_ : &minus_;
@@ -169,16 +170,22 @@ bool ReferenceDifferences::Quotient(int col, Side side, double eps, int k) {
     (sign > 0 ? x1 : x0) = next;
     (sign > 0 ? s1 : s0) = sensors;
 
-    // the point of a one-sided column lies on a corner: its nudges are compared among themselves
+    // the point of a one-sided column lies on a clamp's corner: its nudges are compared among themselves, but for what a
+    // clamp has no part in
     if (piece != nullptr && change == nullptr) change = stencil_set_.DifferenceFrom(*piece);
+    if (const char* constraint = stencil_set_.DifferenceFrom(base_, SwitchSet::kForceLimits)) {
+      change = constraint;
+      usable = false;
+    }
   }
   if (side != Side::kCentered) piece_ = stencil_set_;
   const double h = side == Side::kCentered ? 2 * eps : eps;
   auto quotient = quotients_.col(k);
   StateQuotient(local_.get(), dims_, *x1, *x0, h, quotient.head(dims_.ndx));
   quotient.tail(ns_) = (*s1 - *s0) / h;
-  if (change != nullptr) switched_ = change;
-  return change == nullptr;
+  if (change == nullptr) return first;
+  switched_ = change;
+  return side == Side::kCentered || !usable ? k + 1 : k;
 }
 
 // A contact of curved surfaces jumps by ccd_tolerance between facets of 1e-5 to 1e-4, and is smooth but wrong by any factor
@@ -220,7 +227,7 @@ void ReferenceDifferences::Column(int col, ReferenceDerivative* out) {
   switched_ = nullptr;
   const int most = options_.sizes + kExtraSizes;
   for (; k < options_.sizes || (k < most && (k - first < kUsable || Bends(k, std::ldexp(eps, 1 - k)))); ++k) {
-    if (!Quotient(col, side, std::ldexp(eps, -k), k)) first = side == Side::kCentered ? k + 1 : k;
+    first = Quotient(col, side, std::ldexp(eps, -k), k, first);
   }
   if (switched_ != nullptr && !out->nonsmooth_column[col]) out->switched[col] = switched_;
   if (k - first >= 2) {

@@ -125,8 +125,8 @@ void SwitchSet::NoteSensors(const mjModel* model, const mjData* data) {
   }
 }
 
-const char* SwitchSet::DifferenceFrom(const SwitchSet& other) const {
-  for (int kind = 0; kind < kKinds; ++kind) {
+const char* SwitchSet::DifferenceFrom(const SwitchSet& other, Kind end) const {
+  for (int kind = 0; kind < end; ++kind) {
     if (hash_[kind] != other.hash_[kind]) return kNames[kind];
   }
   return nullptr;

@@ -25,8 +25,8 @@ class SwitchSet {
   /// engine leaves in efc_state is not that of the solution.
   void Note(const mjModel* model, mjData* data);
 
-  /// Name of the first kind that differs; null when none does.
-  const char* DifferenceFrom(const SwitchSet& other) const;
+  /// Name of the first kind that differs, of those before `end`; null when none does.
+  const char* DifferenceFrom(const SwitchSet& other, Kind end = kKinds) const;
 
  private:
   void Add(Kind kind, int value);

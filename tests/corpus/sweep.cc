@@ -25,6 +25,7 @@ namespace {
 
 constexpr double kSmallBar = 1e-6;  // of a block's largest entry: the reference is judged to be known there
 constexpr double kGoal = 1e-7;      // of a block's largest entry, or three error bars
+constexpr double kRounding = 1e-14;   // of a matrix's largest entry: what no number of it can be known better than
 constexpr double kMostEntries = 4e6;  // of A: larger models are listed, not judged
 constexpr double kZeroBlock = 1e-2;   // a block that is zero within its bars borrows so much of its matrix's largest entry
 constexpr double kMotion[] = {0.05, 0.3, 1};  // [s] of driven motion before a state, under other controls each …
@@ -65,7 +66,7 @@ void AddBlock(const MatrixXd& value, const MatrixXd& reference, const MatrixXd& 
       if (nonsmooth[first + j] || !(bar(i, j) < kSmallBar * scale)) continue;
       const double error = std::abs(value(i, j) - reference(i, j));
       score->judged++;
-      if (!(error <= std::max(kGoal * scale, 3 * bar(i, j)))) score->over++;
+      if (!(error <= std::max({kGoal * scale, 3 * bar(i, j), kRounding * largest}))) score->over++;
       if (!(error / scale > score->worst)) continue;
       score->worst = error / scale;
       score->entry = fmt::format("d {}' / d {} = {:.9g} (reference {:.9g} +- {:.1g} of {:.3g})", row_names[i], col_names[j],

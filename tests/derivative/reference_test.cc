@@ -159,6 +159,24 @@ TEST_F(ReferenceTest, GoesBelowABendThatIsNarrowerThanItsSizes) {
   EXPECT_LT(reference.A_error.maxCoeff(), 1e-4 * value.A.cwiseAbs().maxCoeff());
 }
 
+TEST_F(ReferenceTest, AClampsEdgeDoesNotHideASwitchOfConstraints) {
+  // a motor at the edge of its range holds the joint against its limit with next to no force: less of it, and it lets go
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.01" gravity="0 0 0"/><worldbody>
+    <body><joint name="j" axis="0 1 0" range="-1 0" limited="true"/><geom size=".1" pos="0 0 -.5" mass="1"/></body></worldbody>
+    <actuator><motor joint="j" ctrlrange="0 1" gear="3"/></actuator></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  data->qpos[0] = 1e-11;
+  data->ctrl[0] = 1;
+  mj_forward(model.get(), data.get());
+  ASSERT_EQ(data->nefc, 1);
+  data->qfrc_applied[0] = -3 - 1e-9;
+  const ReferenceDerivative reference = Reference(model.get(), data.get());
+  EXPECT_TRUE(reference.nonsmooth_column[2]) << reference.value.B << " +- " << reference.B_error;
+  EXPECT_EQ(reference.switched[2], "constraint states");
+  data->qfrc_applied[0] = 0;
+  EXPECT_FALSE(Reference(model.get(), data.get()).nonsmooth_column[2]);
+}
+
 TEST_F(ReferenceTest, MeasuresNoiseBesideACorner) {
   // floating at rest, one joint exactly at its limit: what falls freely does not turn, whatever its position
   std::string bodies, ends;
