@@ -1,36 +1,52 @@
-"""Derivatives of the same robots by Pinocchio and Crocoddyl: microseconds a call, one thread, the least of many repeats.
+"""Derivatives of the same robots by others and by Costate: microseconds a call, one thread, the least of many repeats.
 
   python3 -m venv build/peers && build/peers/bin/pip install crocoddyl==3.2.1
   build/peers/bin/python tests/benchmark/peers.py ROBOT.xml[:contact body,contact body,…] …
+  python3 -m venv build/mjx && build/mjx/bin/pip install mujoco-mjx==3.17.0 jax==0.8.1
+  build/mjx/bin/python tests/benchmark/peers.py ROBOT.xml …
 
-smooth    pinocchio.computeABADerivatives: what the smooth part of A and B costs there
-contact   calc and calcDiff of crocoddyl's DifferentialActionModelContactFwdDynamics, points held at the named bodies (3
-          rows each; on robots without named feet, none), which is its model of a robot in contact
-benchmark_derivative gives ours in the same units on the same machine. Python's own part of a call is about a microsecond.
+smooth     pinocchio.computeABADerivatives: the dynamics and their derivatives without contacts, limits and friction
+contact    calc and calcDiff of crocoddyl's DifferentialActionModelContactFwdDynamics, points held at the named bodies (3
+           rows each; on robots without named feet, none), which is its model of a robot in contact
+jacfwd     jax.jacfwd of one mjx.step by position and velocity, compiled, on the CPU, where MJX has the model
+ours       benchmark_smooth's A and B of the model without its constraints, after mj_forward; with it
+step       benchmark_derivative's A and B in contact with mj_forward: what jacfwd is to be compared with
+Each column appears where its package is installed. Python's own part of a call is about a microsecond.
 """
+import argparse
 import os
-import sys
+import subprocess
 import time
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-import crocoddyl  # noqa: E402
-import numpy as np  # noqa: E402
-import pinocchio as pin  # noqa: E402
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+
+try:
+    import crocoddyl
+    import numpy as np
+    import pinocchio as pin
+except ImportError:
+    crocoddyl = None
+try:
+    import jax
+    import mujoco
+    from mujoco import mjx
+except ImportError:
+    jax = None
 
 
-def microseconds(call, seconds=0.5):
+def microseconds(call, seconds=0.5, calls=20):
     call()
     best, end = float("inf"), time.perf_counter() + seconds
     while time.perf_counter() < end:
         start = time.perf_counter()
-        for _ in range(20):
+        for _ in range(calls):
             call()
-        best = min(best, (time.perf_counter() - start) / 20)
+        best = min(best, (time.perf_counter() - start) / calls)
     return 1e6 * best
 
 
-def row(argument):
-    path, _, feet = argument.partition(":")
+def pinocchio_and_crocoddyl(path, feet):
     model = pin.buildModelFromMJCF(path)
     data = model.createData()
     q, v = pin.neutral(model), np.zeros(model.nv)
@@ -58,9 +74,70 @@ def row(argument):
         action.calc(action_data, x, u)
         action.calcDiff(action_data, x, u)
 
-    print(f"{os.path.basename(path):<24} {model.nv:>4} {smooth:>9.2f} {microseconds(both):>9.2f}   {feet}")
+    return model.nv, smooth, microseconds(both)
 
 
-print(f"{'model':<24} {'nv':>4} {'smooth':>9} {'contact':>9}   points")
-for argument in sys.argv[1:]:
-    row(argument)
+def mjx_jacfwd(path):
+    model = mujoco.MjModel.from_xml_path(path)
+    data = mujoco.MjData(model)
+    if model.nkey:
+        mujoco.mj_resetDataKeyframe(model, data, 0)
+    mujoco.mj_forward(model, data)
+    mx, dx = mjx.put_model(model), mjx.put_data(model, data)
+
+    def step(x):
+        out = mjx.step(mx, dx.replace(qpos=x[: model.nq], qvel=x[model.nq :]))
+        return jax.numpy.concatenate([out.qpos, out.qvel])
+
+    x = jax.numpy.concatenate([dx.qpos, dx.qvel])
+    jacobian = jax.jit(jax.jacfwd(step)).lower(x).compile()
+    return microseconds(lambda: jacobian(x).block_until_ready(), seconds=5, calls=5)
+
+
+def ours(program, path):
+    result = subprocess.run([program, path], capture_output=True, text=True)
+    return result.stdout.splitlines()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--programs", default="build/bin", help="folder of Costate's benchmarks")
+    parser.add_argument("robots", nargs="+")
+    options = parser.parse_args()
+    if not crocoddyl and not jax:
+        raise SystemExit("neither crocoddyl nor mujoco-mjx is installed here; see the head of this file")
+
+    titles = ["ours", "+forward"]
+    if crocoddyl:
+        titles += ["smooth", "ours/it", "both/it", "contact"]
+    if jax:
+        titles += ["step", "jacfwd", "it/step"]
+    print(f"{'model':<24} {'nv':>4}" + "".join(f" {title:>9}" for title in titles))
+    for argument in options.robots:
+        path, _, feet = argument.partition(":")
+        smooth = ours(os.path.join(options.programs, "benchmark_smooth"), path)
+        if not smooth:
+            print(f"{os.path.basename(path):<24} has no smooth part in closed form")
+            continue
+        _, nv, after, forward = smooth[-1].split()
+        after, forward = float(after), float(forward)
+        numbers = [after, after + forward]
+        if crocoddyl:
+            _, peer, contact = pinocchio_and_crocoddyl(path, feet)
+            numbers += [peer, after / peer, (after + forward) / peer, contact]
+        if jax:
+            # model nv ncon nefc step transFD level3 level2 best …: "best" in steps
+            line = [l for l in ours(os.path.join(options.programs, "benchmark_derivative"), path) if l.startswith(os.path.basename(path)[:24])]
+            fields = line[0].split()
+            step = float(fields[4]) * float(fields[8])
+            numbers += [step]
+            try:
+                jacfwd = mjx_jacfwd(path)
+                numbers += [jacfwd, jacfwd / step]
+            except NotImplementedError as error:
+                print(f"{os.path.basename(path)}: MJX: {error}")
+        print(f"{os.path.basename(path):<24} {nv:>4}" + "".join(f" {number:>9.2f}" for number in numbers) + f"   {feet}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
