@@ -2,7 +2,7 @@
 
   python3 -m venv build/peers && build/peers/bin/pip install crocoddyl==3.2.1
   build/peers/bin/python tests/benchmark/peers.py ROBOT.xml[:contact body,contact body,…] …
-  python3 -m venv build/mjx && build/mjx/bin/pip install mujoco-mjx==3.17.0 jax==0.8.1
+  python3 -m venv build/mjx && build/mjx/bin/pip install mujoco-mjx==3.17.0
   build/mjx/bin/python tests/benchmark/peers.py ROBOT.xml …
 
 smooth     pinocchio.computeABADerivatives: the dynamics and their derivatives without contacts, limits and friction
