@@ -1,5 +1,8 @@
 #include "derivative/articulated_solver.h"
 
+#include <algorithm>
+#include <numeric>
+
 namespace costate {
 
 namespace {
@@ -30,8 +33,8 @@ __attribute__((always_inline)) inline double Dot(const Double8& x, const Double8
 // (S4) U = I S, D = S·U + armature; the dof's motion takes U Uᵀ / D off the inertia that its parent feels. `inverse` holds
 // what is added to S·U, then 1/D
 COSTATE_SIMD bool Eliminate(int nbody, ArticulatedBody* bodies, ArticulatedDof* dofs) {
-  for (int b = nbody - 1; b > 0; b--) {
-    const ArticulatedBody& body = bodies[b];
+  for (int n = nbody - 1; n > 0; n--) {
+    const ArticulatedBody& body = bodies[bodies[n].order];
     Double8 I[6];
     for (int c = 0; c < 6; c++) I[c] = body.inertia[c];
     for (int j = body.end - 1; j >= body.begin; j--) {
@@ -55,7 +58,8 @@ COSTATE_SIMD bool Eliminate(int nbody, ArticulatedBody* bodies, ArticulatedDof* 
 COSTATE_SIMD void SolveWith(int nbody, ArticulatedBody* body, const ArticulatedDof* dof, double* x) {
   // forces from the leaves, then motions from the roots
   for (int b = 0; b < nbody; b++) body[b].spatial = Double8{};
-  for (int b = nbody - 1; b > 0; b--) {
+  for (int n = nbody - 1; n > 0; n--) {
+    const int b = body[n].order;
     Double8 force = body[b].spatial;
     for (int j = body[b].end - 1; j >= body[b].begin; j--) {
       x[j] -= Dot(dof[j].S, force);
@@ -64,7 +68,8 @@ COSTATE_SIMD void SolveWith(int nbody, ArticulatedBody* body, const ArticulatedD
     body[body[b].parent].spatial += force;
   }
   body[0].spatial = Double8{};
-  for (int b = 1; b < nbody; b++) {
+  for (int n = 1; n < nbody; n++) {
+    const int b = body[n].order;
     Double8 motion = body[body[b].parent].spatial;
     for (int j = body[b].begin; j < body[b].end; j++) {
       x[j] = (x[j] - Dot(dof[j].U, motion)) * dof[j].inverse;
@@ -84,6 +89,11 @@ ArticulatedSolver::ArticulatedSolver(const mjModel* model)
     body_[b].begin = begin;
     body_[b].end = begin + model->body_dofnum[b];
   }
+  std::vector<int> depth(model->nbody, 0), order(model->nbody);
+  for (int b = 1; b < model->nbody; b++) depth[b] = depth[model->body_parentid[b]] + 1;
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int i, int j) { return depth[i] < depth[j]; });
+  for (int n = 0; n < model->nbody; n++) body_[n].order = order[n];
 }
 
 bool ArticulatedSolver::Covers(const mjModel* m) {
