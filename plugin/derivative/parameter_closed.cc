@@ -147,7 +147,11 @@ bool ClosedParameters::Covers(const Entry& entry, const Point& p) const {
   // M and, by inverse weights, every row; not where inertia is read otherwise
   bool covers = p.closed_integrator && integrator != mjINT_IMPLICIT && !medium && !m->flg_gravcomp && !automatic_muscles_ &&
                 m->nflex == 0 && !(m->opt.enableflags & mjENBL_DIAGEXACT);
-  for (int j = 0; j < m->njnt && integrator == mjINT_IMPLICITFAST; j++) covers = covers && m->jnt_type[j] != mjJNT_FREE;
+  if (integrator == mjINT_IMPLICITFAST) {
+    // a standalone free body's M' holds velocity products
+    const int tree = entry.kind == kArmature ? m->dof_treeid[entry.id] : m->body_treeid[entry.id];
+    covers = covers && !(tree >= 0 && m->tree_dofnum[tree] == 6 && m->jnt_type[m->dof_jntid[m->tree_dofadr[tree]]] == mjJNT_FREE);
+  }
   return covers && !(entry.moves_com && !mju_isZero(p.data->xfrc_applied + 6 * entry.id, 6));
 }
 

@@ -92,22 +92,34 @@ void ParameterDifference::Compute(const mjModel* m, const mjData* d, const Vecto
       branch_[static_cast<std::size_t>(j)] = next < range[0] ? -1 : next > range[1] ? 1 : 0;
     }
   }
-  for (int k = 0; k < size(); k++) {
-    std::string& failed = failed_[static_cast<std::size_t>(k)];
-    if (!failed.empty() || (skip && (*skip)[static_cast<std::size_t>(k)])) continue;
-    if (!reproducible_) failed = "the active set of the point itself is not reproducible";
-    const auto at = [&](int point, bool fine, VectorXd* value) {
-      const mjModel* moved = stencils_.Model(k, point, fine);
-      if (!residual_.Evaluate(moved, a, value)) return false;
-      HoldClamped(moved, value);
-      return true;
-    };
-    if (failed.empty() && !Difference(k, at)) failed = kLeftPiece;
-    if (!failed.empty()) continue;
-    out->residual.col(k) = sum_.head(nv);
-    out->acceleration.col(k) = sum_.segment(nv, nv);
-    out->activation.col(k) = sum_.segment(2 * nv, na);
-    out->activation_rate.col(k) = sum_.tail(na);
+  HoldClamped(m, &center_);
+
+  // first what enters the position stage; the others then share that of the point
+  bool moved = false;
+  for (const bool position : {true, false}) {
+    if (!position && moved) {
+      residual_.Evaluate(stencils_.Center(), a, &center_);
+      HoldClamped(m, &center_);
+    }
+    for (int k = 0; k < size(); k++) {
+      std::string& failed = failed_[static_cast<std::size_t>(k)];
+      if (EntersPosition(stencils_.field(k)) != position) continue;
+      if (!failed.empty() || (skip && (*skip)[static_cast<std::size_t>(k)])) continue;
+      if (!reproducible_) failed = "the active set of the point itself is not reproducible";
+      const auto at = [&](int point, bool fine, VectorXd* value) {
+        const mjModel* model = stencils_.Model(k, point, fine);
+        moved = moved || position;
+        if (!residual_.Evaluate(model, a, value, position)) return false;
+        HoldClamped(model, value);
+        return true;
+      };
+      if (failed.empty() && !Difference(k, at)) failed = kLeftPiece;
+      if (!failed.empty()) continue;
+      out->residual.col(k) = sum_.head(nv);
+      out->acceleration.col(k) = sum_.segment(nv, nv);
+      out->activation.col(k) = sum_.segment(2 * nv, na);
+      out->activation_rate.col(k) = sum_.tail(na);
+    }
   }
 }
 

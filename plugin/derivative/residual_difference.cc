@@ -308,10 +308,10 @@ void ResidualDifference::Capture(const mjModel* m, const mjData* d) {
   active_.Capture(d);
 }
 
-bool ResidualDifference::Evaluate(const mjModel* m, const VectorXd& a, VectorXd* value) {
+bool ResidualDifference::Evaluate(const mjModel* m, const VectorXd& a, VectorXd* value, bool position) {
   terms_ = {};
   Restore(m);
-  return EvaluateDirect(m, kPosition, a, value);
+  return EvaluateDirect(m, position ? kPosition : kVelocity, a, value);
 }
 
 bool ResidualDifference::EvaluateSensors(const mjModel* m, const VectorXd& a, VectorXd* value) {

@@ -52,7 +52,8 @@ class ResidualDifference {
 
   /// (r, ā, act', act_dot) at the captured point and acceleration a, under a model of the same structure whose numbers may
   /// be others. @return false if a row that carries force is missing.
-  bool Evaluate(const mjModel* model, const VectorXd& a, Eigen::VectorXd* value);
+  /// @param position  false: everything of the position stage is as in the evaluation before.
+  bool Evaluate(const mjModel* model, const VectorXd& a, Eigen::VectorXd* value, bool position = true);
 
   /// The sensors (ns), likewise.
   bool EvaluateSensors(const mjModel* model, const VectorXd& a, Eigen::VectorXd* value);

@@ -222,6 +222,16 @@ int ElementCount(const mjModel* m, int object) {
   }
 }
 
+bool EntersPosition(const Field& field) {
+  static const std::set<std::string> later = {
+      "dof_damping", "dof_dampingpoly", "jnt_stiffness", "jnt_stiffnesspoly", "qpos_spring", "tendon_stiffness",
+      "tendon_stiffnesspoly", "tendon_damping", "tendon_dampingpoly", "tendon_lengthspring", "actuator_gainprm",
+      "actuator_biasprm", "actuator_dynprm", "actuator_ctrlrange", "actuator_forcerange", "actuator_actrange",
+      "actuator_lengthrange"};
+  static const std::set<std::string> options = {"gravity", "wind", "density", "viscosity"};
+  return field.array[0] == '\0' ? options.count(field.name) == 0 : later.count(field.array) == 0;
+}
+
 bool IsDerivedFrom(const std::string& array) { return SetConst().inputs.count(array) > 0; }
 bool IsDerived(const std::string& array) { return SetConst().outputs.count(array) > 0; }
 

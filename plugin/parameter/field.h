@@ -48,6 +48,9 @@ bool ObjectOfKind(const std::string& kind, int* object);
 std::vector<std::string> Kinds();
 int ElementCount(const mjModel* model, int object);
 
+/// Does the engine read this field in its position stage (kinematics, contacts, M, rows), or only later?
+bool EntersPosition(const Field& field);
+
 /// Is an array of mjModel read, or made, by mj_setConst?
 bool IsDerivedFrom(const std::string& array);
 bool IsDerived(const std::string& array);
