@@ -8,6 +8,7 @@
 #include <costate/curvature.h>
 #include <costate/derivative.h>
 #include <costate/derivative_check.h>
+#include <costate/descent.h>
 #include <costate/error.h>
 #include <costate/ilqr.h>
 #include <costate/loss.h>

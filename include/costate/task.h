@@ -7,8 +7,22 @@
 #include <vector>
 
 #include <costate/ilqr.h>
+#include <costate/parameter.h>
 
 namespace costate {
+
+/// A physical parameter that a task names: where it begins, and the bounds that a fit keeps.
+struct TaskParameter {
+  std::string name;  ///< with its index: one number
+  double value = 0, lower = 0, upper = 0;
+};
+
+/// What the loss of a task is differentiated by, and what a descent may change. By default all controls and all of the start.
+struct TaskInputs {
+  std::vector<int> controls;  ///< rows of U
+  std::vector<int> start;     ///< entries of the tangent of x0
+  std::vector<TaskParameter> parameters;
+};
 
 /// A task as understood: owns everything that a Problem points to.
 struct Task {
@@ -23,6 +37,7 @@ struct Task {
   int N = 0, substeps = 1;
   MatrixXd U_guess;        ///< nu × N
   VectorXd u_lower, u_upper;
+  TaskInputs inputs;       ///< <gradient>
   IlqrOptions solver;
   std::vector<std::string> warnings;  ///< of the model's compiler and of the task itself
   Problem ToProblem() const;
@@ -31,6 +46,14 @@ struct Task {
 /// Reads a task file (plugin/optimizer/README.md describes every element and attribute).
 /// @throws Error{kFile}, Error{kParse}: "pole.task.xml:7: <cost name='tip'>: no site 'tib', did you mean 'tip'?".
 Task LoadTask(const std::string& path);
+
+/// Adds what `name` stands for (all entries of a field without "[index]") to task->inputs, at the model's value.
+/// @throws Error as ParameterSet.
+void AddParameter(const std::string& name, Task* task);
+
+/// task.inputs.parameters as a set of task.model, at the values to begin with; null when there are none.
+/// @throws Error as ParameterSet.
+std::unique_ptr<ParameterSet> MakeParameters(const Task& task);
 
 /// Reach a keyframe from a keyframe: posture cost on qpos and qvel (terminal-heavy) and effort.
 struct ReachKeyOptions {

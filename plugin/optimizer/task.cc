@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "optimizer/task_inputs.h"
 #include "optimizer/task_start.h"
 #include "optimizer/task_term.h"
 #include "optimizer/task_xml.h"
@@ -13,7 +14,7 @@
 namespace costate {
 namespace {
 
-const std::vector<std::string> kElements{"start", "guess", "cost", "limit", "constraint", "smooth", "solver", "mpc"};
+const std::vector<std::string> kElements{"start", "guess", "cost", "limit", "constraint", "smooth", "solver", "mpc", "gradient"};
 
 // the elements of a task file by kind, each kind checked for how often it may stand
 struct Elements {
@@ -63,7 +64,7 @@ Elements SortElements(const XmlElement& root) {
     } else if (!elements.single.emplace(tag, element).second) {
       element.Fail("a second <" + tag + ">; there can be one");
     }
-    if (tag != "cost" && !element.Children().empty()) {
+    if (tag != "cost" && tag != "gradient" && !element.Children().empty()) {
       element.Children()[0].Fail("there are no elements inside <" + tag + ">");
     }
   }
@@ -112,7 +113,7 @@ std::vector<ResidualTerm> ReadModelAndCosts(const XmlElement& root, const Elemen
   for (const XmlElement& element : elements.costs) drafts.push_back(ReadCost(element, &sensors));
   try {
     if (spec) task->model = CompileModel(spec.get(), task->model_file, &task->warnings);
-    CheckModel(*task);
+    CheckModel(*task, elements.Find("gradient") != nullptr);
   } catch (const Error& error) {
     root.Fail(error.what(), error.code());
   }
@@ -180,6 +181,7 @@ Task LoadTask(const std::string& path) {
   task.x0 = start.x;
   task.context = start.context;
   task.U_guess = ReadGuess(elements.Find("guess"), start, folder, &task);
+  ReadInputs(elements.Find("gradient"), &task);
   return task;
 }
 

@@ -64,6 +64,21 @@ const char* ScaleText(CostScale scale) {
 
 const char* DerivativeText(Level level) { return level == Level::kBest ? "auto" : ToString(level); }
 
+// what <gradient> names, unless it is all controls and all of the start
+std::string Inputs(const Task& task) {
+  const TaskInputs& inputs = task.inputs;
+  const Dims dims(task.model.get());
+  const std::size_t nu = static_cast<std::size_t>(dims.nu), ndx = static_cast<std::size_t>(dims.ndx);
+  if (inputs.parameters.empty() && inputs.controls.size() == nu && inputs.start.size() == ndx) return "";
+  std::string text = fmt::format("gradient  by {} of {}, {} of {} of the start, {}\n", inputs.controls.size(),
+                                 Count(dims.nu, "control"), inputs.start.size(), Count(dims.ndx, "tangent"),
+                                 Count(static_cast<long>(inputs.parameters.size()), "parameter"));
+  for (const TaskParameter& p : inputs.parameters) {
+    text += fmt::format("          {} from {:g}, between {:g} and {:g}\n", p.name, p.value, p.lower, p.upper);
+  }
+  return text;
+}
+
 std::string Header(const Task& task) {
   const mjModel* model = task.model.get();
   const Dims dims(model);
@@ -77,6 +92,7 @@ std::string Header(const Task& task) {
                       Count(task.N, "control interval"), dt, Count(task.substeps, "step"), timestep);
   const Eigen::Index limited = (task.u_lower.array().isFinite() || task.u_upper.array().isFinite()).count();
   text += fmt::format("limits    {} of {} have a range in the model\n", limited, Count(dims.nu, "control"));
+  text += Inputs(task);
   text +=
       fmt::format("solver    ilqr: {}, tolerance {:g}, derivative {}, {}\n", Count(task.solver.iterations, "iteration"),
                   task.solver.tolerance, DerivativeText(task.solver.derivative.level),

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "optimizer/task_inputs.h"
 #include "optimizer/task_start.h"
 #include "optimizer/task_target.h"
 #include "optimizer/task_term.h"
@@ -126,6 +127,7 @@ Task MakeReachKeyTask(const std::string& model_path, const ReachKeyOptions& opti
   terms.back().weight = kEffort * NaturalControls(task, u_start, u_goal).cwiseAbs2().cwiseInverse();
   terms.back().terminal = VectorXd::Zero(dims.nu);
   task.cost = std::make_unique<ResidualCost>(model, std::move(terms), CostScale::kDt);
+  ReadInputs(nullptr, &task);
   return task;
 }
 

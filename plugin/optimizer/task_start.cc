@@ -93,7 +93,9 @@ MatrixXd ReadGuess(const XmlElement* element, const Start& start, const std::str
   const int nu = static_cast<int>(model->nu);
   auto constant = [&](const VectorXd& u) -> MatrixXd { return u.replicate(1, task->N); };
   MatrixXd U;
-  if (!element || element->Has("hold")) {
+  if (nu == 0 && (!element || element->Has("hold"))) {
+    return constant(VectorXd());
+  } else if (!element || element->Has("hold")) {
     return constant(HoldControl(*task, start.x, start.context, start.u));
   } else if (element->Has("key")) {
     try {
@@ -151,14 +153,14 @@ void SetHorizon(double horizon, int substeps, Task* task) {
   ControlLimits(task->model.get(), &task->u_lower, &task->u_upper);
 }
 
-void CheckModel(const Task& task) {
+void CheckModel(const Task& task, bool names_inputs) {
   const mjModel* model = task.model.get();
   if (model->nv == 0) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("model '{}' ({}) has no degrees of freedom (nv = 0): nothing can move", ModelName(model),
                             task.model_file));
   }
-  if (model->nu == 0) {
+  if (model->nu == 0 && !names_inputs) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("model '{}' ({}) has no actuators (nu = 0): there is nothing to optimize", ModelName(model),
                             task.model_file));

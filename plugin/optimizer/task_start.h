@@ -38,8 +38,8 @@ VectorXd HoldControl(const Task& task, const VectorXd& x, const VectorXd& contex
 /// knot.
 void SetHorizon(double horizon, int substeps, Task* task);
 
-/// @throws Error{kInvalidArgument} when nothing can be optimized: nv = 0 or nu = 0.
-void CheckModel(const Task& task);
+/// @throws Error{kInvalidArgument} when nothing can be optimized: nv = 0, or nu = 0 unless the task names other inputs.
+void CheckModel(const Task& task, bool names_inputs = false);
 
 }  // namespace costate
 

@@ -1,0 +1,55 @@
+// Gradient descent on whatever a task names: controls, start, physical parameters; parameters fitted to a motion.
+#ifndef COSTATE_DESCENT_H_
+#define COSTATE_DESCENT_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <costate/adjoint.h>
+#include <costate/task.h>
+
+namespace costate {
+
+enum class DescentMethod {
+  kGradient,  ///< z ← z − rate · gradient
+  kLbfgs,     ///< limited-memory BFGS
+};
+
+struct DescentOptions {
+  DescentMethod method = DescentMethod::kLbfgs;
+  int iterations = 100;
+  double rate = 0;       ///< of kGradient: fixed, no line search; 0: Armijo line search
+  int memory = 10;       ///< pairs that L-BFGS keeps
+  double tolerance = 1e-14;          ///< stop when the relative decrease of the loss stays below it three times running
+  double gradient_tolerance = 1e-9;  ///< stop when max |projected gradient| has shrunk to this share of the first one
+};
+
+struct DescentResult {
+  SolveStatus status = SolveStatus::kIterationLimit;
+  std::string message;       ///< one sentence with the numbers that decided
+  double loss = 0, initial_loss = 0;
+  double gradient_norm = 0;  ///< max |projected gradient| at the end
+  VectorXd x0, theta;        ///< the best start and parameters; `parameters` has the same values
+  MatrixXd U;
+  RolloutGradient gradient;  ///< there
+  std::vector<IterationRecord> iterations;  ///< the first is the guess
+  MatrixXd history;          ///< parameters (nθ), one iteration a column
+};
+
+/// Called after each iteration, first with the guess, and with the parameters; false stops with kInterrupted.
+using DescentCallback = std::function<bool(const IterationRecord&, ConstVectorRef theta)>;
+
+/// Minimizes a task's loss over task.inputs: controls within their ranges, the start, parameters within their bounds.
+///
+/// @param parameters  what `task.inputs.parameters` names (MakeParameters), at the values to begin with; null when it names
+///                    none. It ends with the best values.
+/// @throws Error{kInvalidArgument} for an option out of range or when there is nothing to change.
+/// Cost: an iteration is one gradient and a rollout for each step length that is tried.
+/// Source: plugin/optimizer/README.md, "First order".
+DescentResult Descend(const Task& task, ParameterSet* parameters, const DescentOptions& options = {},
+                      const DescentCallback& callback = {});
+
+}  // namespace costate
+
+#endif  // COSTATE_DESCENT_H_

@@ -1,0 +1,195 @@
+// A task's loss as a function of one vector z = (controls, start, parameters), handed to Minimize.
+#include <costate/descent.h>
+#include <fmt/format.h>
+
+#include <Eigen/Geometry>
+#include <cmath>
+#include <limits>
+
+#include "optimizer/minimize.h"
+
+namespace costate {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// exp(v + dv) = exp(v) exp(J dv): returns Jᵀ g
+Eigen::Vector3d RightJacobianTransposed(const Eigen::Vector3d& v, const Eigen::Vector3d& g) {
+  const double a = v.norm();
+  const double b = a < 1e-4 ? 0.5 - a * a / 24 : (1 - std::cos(a)) / (a * a);
+  const double c = a < 1e-2 ? 1.0 / 6 - a * a / 120 : (a - std::sin(a)) / (a * a * a);
+  return g + b * v.cross(g) + c * v.cross(v.cross(g));
+}
+
+// L(x0 ⊕ dx) has the slope Jᵀ g by dx when it has g at the point x0 ⊕ dx
+void PullBackStart(const mjModel* model, const VectorXd& dx, VectorXd* g) {
+  for (int j = 0; j < model->njnt; j++) {
+    const int type = model->jnt_type[j];
+    if (type != mjJNT_BALL && type != mjJNT_FREE) continue;
+    const int at = model->jnt_dofadr[j] + (type == mjJNT_FREE ? 3 : 0);
+    const Eigen::Vector3d rotated = RightJacobianTransposed(dx.segment<3>(at), g->segment<3>(at));
+    g->segment<3>(at) = rotated;
+  }
+}
+
+class TaskLoss {
+ public:
+  TaskLoss(const Task& task, ParameterSet* parameters)
+      : task_(task),
+        parameters_(parameters),
+        model_(parameters ? parameters->model() : task.model.get()),
+        simulator_(model_, task.context, task.substeps, 1),
+        adjoint_(model_, task.context, task.substeps),
+        U_(task.U_guess),
+        dx_(VectorXd::Zero(Dims(model_).ndx)),
+        theta_(parameters ? parameters->Get() : VectorXd()) {
+    options_.parameters = parameters;
+    options_.level = task.solver.derivative.level;
+  }
+
+  int size() const { return Controls() + Starts() + Parameters(); }
+  void Bounds(VectorXd* lower, VectorXd* upper, VectorXd* scale) const;
+  VectorXd Z() const;
+
+  // NaN where the motion fails
+  double operator()(const VectorXd& z, VectorXd* g);
+
+  const RolloutGradient& gradient() const { return gradient_; }
+  VectorXd x0() const { return dx_.isZero(0) ? task_.x0 : Retract(model_, task_.x0, dx_); }
+  const MatrixXd& U() const { return U_; }
+  const VectorXd& theta() const { return theta_; }
+
+ private:
+  int Controls() const { return static_cast<int>(task_.inputs.controls.size()) * task_.N; }
+  int Starts() const { return static_cast<int>(task_.inputs.start.size()); }
+  int Parameters() const { return static_cast<int>(theta_.size()); }
+  void Take(const VectorXd& z);
+
+  const Task& task_;
+  ParameterSet* parameters_;
+  const mjModel* model_;
+  Simulator simulator_;
+  Adjoint adjoint_;
+  AdjointOptions options_;
+  Trajectory motion_;
+  RolloutGradient gradient_;
+  MatrixXd U_;
+  VectorXd dx_, theta_;
+};
+
+void TaskLoss::Bounds(VectorXd* lower, VectorXd* upper, VectorXd* scale) const {
+  *lower = VectorXd::Constant(size(), -kInf);
+  *upper = VectorXd::Constant(size(), kInf);
+  *scale = VectorXd::Ones(size());
+  int at = 0;
+  for (int t = 0; t < task_.N; t++) {
+    for (int i : task_.inputs.controls) {
+      (*lower)[at] = task_.u_lower[i];
+      (*upper)[at] = task_.u_upper[i];
+      const double half = 0.5 * (task_.u_upper[i] - task_.u_lower[i]);
+      (*scale)[at++] = std::isfinite(half) && half > 0 ? half : 1;
+    }
+  }
+  at += Starts();
+  for (const TaskParameter& parameter : task_.inputs.parameters) {
+    (*lower)[at] = parameter.lower;
+    (*upper)[at] = parameter.upper;
+    (*scale)[at++] = parameter.value != 0 ? std::abs(parameter.value) : 1;
+  }
+}
+
+VectorXd TaskLoss::Z() const {
+  VectorXd z(size());
+  int at = 0;
+  for (int t = 0; t < task_.N; t++) {
+    for (int i : task_.inputs.controls) z[at++] = U_(i, t);
+  }
+  for (int i : task_.inputs.start) z[at++] = dx_[i];
+  z.tail(Parameters()) = theta_;
+  return z;
+}
+
+void TaskLoss::Take(const VectorXd& z) {
+  int at = 0;
+  for (int t = 0; t < task_.N; t++) {
+    for (int i : task_.inputs.controls) U_(i, t) = z[at++];
+  }
+  for (int i : task_.inputs.start) dx_[i] = z[at++];
+  theta_ = z.tail(Parameters());
+  if (parameters_) parameters_->Set(theta_);
+}
+
+double TaskLoss::operator()(const VectorXd& z, VectorXd* g) {
+  if (g) *g = VectorXd::Constant(size(), kNan);
+  try {
+    Take(z);
+  } catch (const Error& error) {
+    // a model that cannot exist is a step too far
+    if (error.code() == ErrorCode::kEngine) return kNan;
+    throw;
+  }
+  if (!g) {
+    if (!simulator_.Rollout(x0(), U_, &motion_).ok()) return kNan;
+    return TotalCost(*task_.cost, motion_, simulator_.knot_time());
+  }
+  adjoint_.Gradient(x0(), U_, *task_.cost, options_, &gradient_);
+  if (!gradient_.status.ok()) return kNan;
+  int at = 0;
+  for (int t = 0; t < task_.N; t++) {
+    for (int i : task_.inputs.controls) (*g)[at++] = gradient_.U(i, t);
+  }
+  VectorXd start = gradient_.x0;
+  PullBackStart(model_, dx_, &start);
+  for (int i : task_.inputs.start) (*g)[at++] = start[i];
+  if (Parameters() > 0) g->tail(Parameters()) = gradient_.theta;
+  return gradient_.loss;
+}
+
+void CheckInputs(const Task& task, const ParameterSet* parameters) {
+  std::vector<std::string> names;
+  for (const TaskParameter& parameter : task.inputs.parameters) names.push_back(parameter.name);
+  if ((parameters ? parameters->Names() : std::vector<std::string>()) != names) {
+    throw Error(ErrorCode::kInvalidArgument, "the parameters are not those of the task's inputs");
+  }
+  if (names.empty() && task.inputs.controls.empty() && task.inputs.start.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, "the task names nothing to change: no controls, no start, no parameters");
+  }
+}
+
+}  // namespace
+
+DescentResult Descend(const Task& task, ParameterSet* parameters, const DescentOptions& options,
+                      const DescentCallback& callback) {
+  CheckInputs(task, parameters);
+  TaskLoss loss(task, parameters);
+  VectorXd lower, upper, scale;
+  loss.Bounds(&lower, &upper, &scale);
+  const Eigen::Index np = loss.theta().size();
+  std::vector<VectorXd> history;
+  DescentResult result;
+  const MinimizeResult found =
+      Minimize([&](const VectorXd& z, VectorXd* g) { return loss(z, g); }, loss.Z(), lower, upper, scale, options,
+               [&](const IterationRecord& record, const VectorXd& z) {
+                 result.iterations.push_back(record);
+                 history.push_back(z.tail(np));
+                 return !callback || callback(record, history.back());
+               });
+  result.status = found.status;
+  result.message = found.message;
+  result.initial_loss = found.initial_value;
+  result.gradient_norm = found.gradient_norm;
+
+  // the best once more: what was tried last need not be it
+  VectorXd g;
+  result.loss = loss(found.z, &g);
+  result.x0 = loss.x0();
+  result.U = loss.U();
+  result.theta = loss.theta();
+  result.gradient = loss.gradient();
+  result.history.resize(np, static_cast<Eigen::Index>(history.size()));
+  for (std::size_t k = 0; k < history.size(); k++) result.history.col(static_cast<Eigen::Index>(k)) = history[k];
+  return result;
+}
+
+}  // namespace costate

@@ -1,0 +1,269 @@
+#include "optimizer/minimize.h"
+
+#include <costate/error.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <deque>
+
+namespace costate {
+namespace {
+
+constexpr double kArmijo = 1e-4;
+constexpr int kTrials = 50;           // step lengths in one search
+constexpr double kFirstMove = 0.1;    // longest entry of the first step, in units of scale: no curvature is known
+constexpr double kCurvature = 1e-10;  // a pair (s, y) is kept when sᵀy > this |s| |y|
+constexpr int kIdle = 3;              // iterations without progress that end the search
+
+using Clock = std::chrono::steady_clock;
+
+double Seconds(Clock::time_point since) { return std::chrono::duration<double>(Clock::now() - since).count(); }
+
+struct Pair {
+  VectorXd s, y;
+};
+
+// −H g by the two-loop recursion (Nocedal & Wright 2006, algorithm 7.4), on the free entries alone
+VectorXd QuasiNewton(const std::deque<Pair>& pairs, const VectorXd& g, const VectorXd& free) {
+  VectorXd q = g.cwiseProduct(free);
+  std::vector<double> alpha(pairs.size(), 0), rho(pairs.size(), 0);
+  double gamma = 1;
+  for (std::size_t i = pairs.size(); i-- > 0;) {
+    const VectorXd s = pairs[i].s.cwiseProduct(free), y = pairs[i].y.cwiseProduct(free);
+    const double sy = s.dot(y);
+    if (!(sy > kCurvature * s.norm() * y.norm())) continue;
+    if (gamma == 1) gamma = sy / y.squaredNorm();
+    rho[i] = 1 / sy;
+    alpha[i] = rho[i] * s.dot(q);
+    q -= alpha[i] * y;
+  }
+  q *= gamma;
+  for (std::size_t i = 0; i < pairs.size(); i++) {
+    if (rho[i] == 0) continue;
+    q += (alpha[i] - rho[i] * pairs[i].y.cwiseProduct(free).dot(q)) * pairs[i].s.cwiseProduct(free);
+  }
+  return -q;
+}
+
+class Minimizer {
+ public:
+  Minimizer(const SmoothFunction& f, ConstVectorRef lower, ConstVectorRef upper, ConstVectorRef scale,
+            const DescentOptions& options)
+      : f_(f), options_(options), lbfgs_(options.method == DescentMethod::kLbfgs), lower_z_(lower), upper_z_(upper) {
+    scale_ = lbfgs_ ? VectorXd(scale) : VectorXd::Ones(scale.size());
+    lower_ = lower.cwiseQuotient(scale_);
+    upper_ = upper.cwiseQuotient(scale_);
+  }
+
+  MinimizeResult Run(const VectorXd& start, const MinimizeCallback& callback);
+
+ private:
+  VectorXd Clamp(const VectorXd& w) const { return w.cwiseMax(lower_).cwiseMin(upper_); }
+  VectorXd ToZ(const VectorXd& w) const;
+  double Value(const VectorXd& w) { return f_(ToZ(w), nullptr); }
+  double Gradient(const VectorXd& w, VectorXd* g);
+  VectorXd Projected(const VectorXd& w, const VectorXd& g) const;
+  bool Search(const VectorXd& direction, double first, VectorXd* w, double* value);
+  double FirstStep(const VectorXd& direction) const;
+
+  const SmoothFunction& f_;
+  const DescentOptions& options_;
+  const bool lbfgs_;
+  VectorXd lower_z_, upper_z_, scale_;
+  VectorXd lower_, upper_;  // these and everything below in w = z / scale
+  VectorXd w_, g_;
+  double value_ = 0;
+  std::deque<Pair> pairs_;
+  IterationRecord record_;
+};
+
+// never beyond a bound, and on it exactly, whatever the division by its scale has rounded
+VectorXd Minimizer::ToZ(const VectorXd& w) const {
+  VectorXd z = w.cwiseProduct(scale_).cwiseMax(lower_z_).cwiseMin(upper_z_);
+  for (Eigen::Index i = 0; i < z.size(); i++) {
+    if (w[i] == lower_[i]) z[i] = lower_z_[i];
+    if (w[i] == upper_[i]) z[i] = upper_z_[i];
+  }
+  return z;
+}
+
+double Minimizer::Gradient(const VectorXd& w, VectorXd* g) {
+  const double value = f_(ToZ(w), g);
+  *g = g->cwiseProduct(scale_);
+  return value;
+}
+
+// 0 where the gradient presses against a bound
+VectorXd Minimizer::Projected(const VectorXd& w, const VectorXd& g) const {
+  VectorXd p = g;
+  for (Eigen::Index i = 0; i < w.size(); i++) {
+    if ((w[i] <= lower_[i] && g[i] > 0) || (w[i] >= upper_[i] && g[i] < 0)) p[i] = 0;
+  }
+  return p;
+}
+
+double Minimizer::FirstStep(const VectorXd& direction) const {
+  if (!pairs_.empty()) return 1;
+  if (!lbfgs_ && record_.step > 0) return 2 * record_.step;
+  const double most = direction.cwiseAbs().maxCoeff();
+  return std::min(1.0, kFirstMove / most);
+}
+
+// along clamp(w + alpha d): sufficient decrease (Bertsekas 1976); while no curvature is known, longer steps too
+bool Minimizer::Search(const VectorXd& direction, double first, VectorXd* w, double* value) {
+  const bool expand = pairs_.empty();
+  double alpha = first, best_alpha = 0;
+  for (int trial = 0; trial < kTrials; trial++) {
+    const VectorXd next = Clamp(w_ + alpha * direction);
+    const double slope = g_.dot(next - w_);
+    const double f = next == w_ ? std::nan("") : Value(next);
+    const bool enough = f <= value_ + kArmijo * slope && f < value_;
+    if (enough && (best_alpha == 0 || f < *value)) {
+      *w = next;
+      *value = f;
+      best_alpha = alpha;
+      record_.expected_change = slope;
+      if (!expand || alpha < first) break;
+      alpha *= 2;
+      continue;
+    }
+    if (best_alpha > 0) break;
+    if (next == w_) return false;
+    // the minimum of the parabola through both values and the slope, within reason
+    const double parabola = std::isfinite(f) ? -0.5 * slope * alpha / (f - value_ - slope) : 0;
+    alpha = std::clamp(parabola, 0.1 * alpha, 0.5 * alpha);
+  }
+  record_.step = best_alpha;
+  return best_alpha > 0;
+}
+
+MinimizeResult Minimizer::Run(const VectorXd& start, const MinimizeCallback& callback) {
+  MinimizeResult result;
+  const auto stop = [&](SolveStatus status, const std::string& message) {
+    result.status = status;
+    result.message = message;
+    return result;
+  };
+  const auto keep = [&](double norm) {
+    result.z = ToZ(w_);
+    result.gradient = g_.cwiseQuotient(scale_);
+    result.value = value_;
+    result.gradient_norm = norm;
+  };
+
+  // the guess
+  Clock::time_point begin = Clock::now();
+  w_ = Clamp(start.cwiseQuotient(scale_));
+  value_ = Gradient(w_, &g_);
+  result.z = ToZ(w_);
+  result.value = result.initial_value = value_;
+  if (!std::isfinite(value_) || !g_.allFinite())
+    return stop(SolveStatus::kDiverged, "the loss of the guess, or its gradient, has no value");
+  const double first_norm = Projected(w_, g_).lpNorm<Eigen::Infinity>();
+  keep(first_norm);
+  record_.cost = value_;
+  record_.gradient_norm = first_norm;
+  record_.seconds_derivative = Seconds(begin);
+  if (callback && !callback(record_, result.z)) return stop(SolveStatus::kInterrupted, "interrupted at the guess");
+
+  int idle = 0;
+  for (int k = 1; k <= options_.iterations; k++) {
+    const VectorXd p = Projected(w_, g_);
+    const double norm = p.lpNorm<Eigen::Infinity>();
+    if (norm <= options_.gradient_tolerance * first_norm) {
+      return stop(SolveStatus::kConverged, fmt::format("the largest gradient is {:.2g}, {:.1g} of the first one", norm,
+                                                       first_norm > 0 ? norm / first_norm : 0));
+    }
+
+    // direction: free entries only
+    const VectorXd free = (p.array() != 0).cast<double>();
+    VectorXd direction = lbfgs_ ? QuasiNewton(pairs_, g_, free) : VectorXd(-p);
+    if (!(direction.dot(p) < 0)) {
+      pairs_.clear();
+      direction = -p;
+    }
+
+    // step
+    begin = Clock::now();
+    VectorXd w;
+    double value = value_;
+    if (options_.rate > 0) {
+      w = Clamp(w_ + options_.rate * direction);
+      record_.step = options_.rate;
+      record_.expected_change = g_.dot(w - w_);
+    } else {
+      bool found = Search(direction, FirstStep(direction), &w, &value);
+      if (!found && !pairs_.empty()) {
+        pairs_.clear();
+        direction = -p;
+        found = Search(direction, FirstStep(direction), &w, &value);
+      }
+      if (!found) {
+        return stop(
+            SolveStatus::kStalled,
+            fmt::format("no step reduces the loss any more; the largest gradient is {:.2g}, {:.1g} of the first one",
+                        norm, norm / first_norm));
+      }
+    }
+    record_.seconds_rollout = Seconds(begin);
+
+    // gradient there
+    begin = Clock::now();
+    VectorXd g;
+    value = Gradient(w, &g);
+    record_.seconds_derivative = Seconds(begin);
+    if (!std::isfinite(value) || !g.allFinite()) {
+      return stop(SolveStatus::kStalled, fmt::format("at iteration {} the loss or its gradient has no value{}", k,
+                                                     options_.rate > 0 ? ": the rate is too large" : ""));
+    }
+    Pair pair{w - w_, g - g_};
+    if (lbfgs_ && pair.s.dot(pair.y) > kCurvature * pair.s.norm() * pair.y.norm()) {
+      pairs_.push_back(std::move(pair));
+      if (static_cast<int>(pairs_.size()) > options_.memory) pairs_.pop_front();
+    }
+    record_.iteration = k;
+    record_.cost = value;
+    record_.actual_change = value - value_;
+    idle = value_ - value <= options_.tolerance * std::abs(value_) ? idle + 1 : 0;
+    w_ = std::move(w);
+    g_ = std::move(g);
+    value_ = value;
+    record_.gradient_norm = Projected(w_, g_).lpNorm<Eigen::Infinity>();
+    if (value_ <= result.value) keep(record_.gradient_norm);
+    if (callback && !callback(record_, ToZ(w_)))
+      return stop(SolveStatus::kInterrupted, fmt::format("interrupted after iteration {}", k));
+    if (idle >= kIdle) {
+      return stop(SolveStatus::kConverged,
+                  fmt::format("the loss has not decreased by more than {:g} of itself for {} iterations",
+                              options_.tolerance, kIdle));
+    }
+  }
+  return stop(
+      SolveStatus::kIterationLimit,
+      fmt::format("{} iterations were not enough; the largest gradient is {:.2g}, {:.1g} of the first one",
+                  options_.iterations, record_.gradient_norm, first_norm > 0 ? record_.gradient_norm / first_norm : 0));
+}
+
+void CheckOptions(const DescentOptions& o) {
+  const auto need = [](bool good, const char* name, double value, const char* expected) {
+    if (!good) throw Error(ErrorCode::kInvalidArgument, fmt::format("{} is {:g}, expected {}", name, value, expected));
+  };
+  need(o.iterations >= 0, "iterations", o.iterations, "0 or more");
+  need(o.rate >= 0 && std::isfinite(o.rate), "rate", o.rate, "0 (line search) or more");
+  need(o.rate == 0 || o.method == DescentMethod::kGradient, "rate", o.rate, "0 with L-BFGS, which searches");
+  need(o.memory >= 1, "memory", o.memory, "1 or more");
+  need(o.tolerance >= 0, "tolerance", o.tolerance, "0 or more");
+  need(o.gradient_tolerance >= 0, "gradient_tolerance", o.gradient_tolerance, "0 or more");
+}
+
+}  // namespace
+
+MinimizeResult Minimize(const SmoothFunction& f, VectorXd z, ConstVectorRef lower, ConstVectorRef upper,
+                        ConstVectorRef scale, const DescentOptions& options, const MinimizeCallback& callback) {
+  CheckOptions(options);
+  return Minimizer(f, lower, upper, scale, options).Run(z, callback);
+}
+
+}  // namespace costate

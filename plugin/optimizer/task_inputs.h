@@ -1,0 +1,16 @@
+// <gradient>: what the loss of a task is differentiated by.
+#ifndef COSTATE_OPTIMIZER_TASK_INPUTS_H_
+#define COSTATE_OPTIMIZER_TASK_INPUTS_H_
+
+#include <costate/task.h>
+
+#include "optimizer/task_xml.h"
+
+namespace costate {
+
+/// @param element  null: all controls, all of the start, no parameters.
+void ReadInputs(const XmlElement* element, Task* task);
+
+}  // namespace costate
+
+#endif  // COSTATE_OPTIMIZER_TASK_INPUTS_H_

@@ -1,0 +1,135 @@
+// Descent on a task's inputs, and gradients by parameters and start with a closed form.
+#include <costate/descent.h>
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "support/engine_test.h"
+#include "support/temporary_folder.h"
+
+namespace costate {
+namespace {
+
+using Descent = support::EngineTest;
+using support::TemporaryFolder;
+
+const std::string kKnown = std::string(COSTATE_MODELS) + "/../examples/known_answers";
+
+TEST_F(Descent, GradientDescentOfTheThrowIsTheOneOfPaper) {
+  // R1: error 1.5 · 0.55^k after k steps of rate 0.05, loss half its square
+  const Task task = LoadTask(kKnown + "/throw/task.xml");
+  const DescentResult result =
+      Descend(task, nullptr, {.method = DescentMethod::kGradient, .iterations = 40, .rate = 0.05},
+              [](const IterationRecord& record, ConstVectorRef) {
+                const double error = 1.5 * std::pow(0.55, record.iteration);
+                EXPECT_NEAR(record.cost, 0.5 * error * error, 1e-12 * (1 + error));
+                EXPECT_NEAR(record.gradient_norm, 3 * error, 1e-11);
+                return true;
+              });
+  EXPECT_EQ(result.initial_loss, result.iterations[0].cost);
+  EXPECT_NEAR(result.x0[2], 2.0, 1e-8);
+  EXPECT_EQ(result.x0[3], 1.0) << "the loss does not depend on it";
+  EXPECT_EQ(result.U, task.U_guess) << "controls were not named";
+}
+
+TEST_F(Descent, PendulumsPositionByItsLengthIsTheClosedForm) {
+  // symplectic Euler at small angles: a_n = a_0 cos((n + ½) φ)/cos(½ φ), cos φ = 1 − ½ h² g/l; the mass is a point
+  constexpr double h = 0.01, g = 9.81, l = 0.7, a0 = 1e-7;
+  constexpr int N = 150;
+  TemporaryFolder folder;
+  folder.Write(
+      "pendulum.xml",
+      fmt::format(
+          "<mujoco><option timestep='{}' gravity='0 0 -{}'/><worldbody><body><joint name='hinge' axis='0 -1 0'/>"
+          "<body name='bob' pos='0 0 -{}'><inertial pos='0 0 0' mass='1' diaginertia='1e-14 1e-14 1e-14'/></body>"
+          "</body></worldbody></mujoco>",
+          h, g, l));
+  const Task task = LoadTask(folder.Write(
+      "task.xml",
+      fmt::format("<task model='pendulum.xml' horizon='{}'><start qpos='{}'/><gradient controls='none' start='none'>"
+                  "<parameter name='body:bob/pos[2]'/></gradient><cost qpos='hinge' target='1e-7' weight='0' "
+                  "terminal='1'/></task>",
+                  N * h, a0)));
+  const std::unique_ptr<ParameterSet> parameters = MakeParameters(task);
+  RolloutGradient gradient;
+  Adjoint adjoint(parameters->model(), task.context);
+  adjoint.Gradient(task.x0, task.U_guess, *task.cost, {.parameters = parameters.get()}, &gradient);
+
+  const double w2 = g / l, phi = std::acos(1 - h * h * w2 / 2);
+  const double angle = a0 * std::cos((N + 0.5) * phi) / std::cos(phi / 2);
+  const double by_phi = a0 * (-(N + 0.5) * std::sin((N + 0.5) * phi) / std::cos(phi / 2) +
+                              0.5 * std::cos((N + 0.5) * phi) * std::sin(phi / 2) / std::pow(std::cos(phi / 2), 2));
+  const double by_length = by_phi * h * h / (2 * std::sin(phi)) * (-g / (l * l));
+  EXPECT_NEAR(gradient.xN[0], angle, 1e-10 * a0);
+  EXPECT_NEAR(gradient.theta[0], -(angle - a0) * by_length, 1e-9 * std::abs((angle - a0) * by_length))
+      << "pos[2] is minus the length";
+}
+
+TEST_F(Descent, MovesAStartThatRotates) {
+  // a free body in space keeps turning: the start must be turned back by what it turns in flight, 2 rad about a skew
+  // axis
+  TemporaryFolder folder;
+  folder.Write("body.xml",
+               "<mujoco><option timestep='0.02' gravity='0 0 0'/><worldbody><body><freejoint/>"
+               "<geom size='.1' mass='1'/><site name='s'/></body></worldbody></mujoco>");
+  const Task task = LoadTask(
+      folder.Write("task.xml",
+                   "<task model='body.xml' horizon='1'><start qvel='0.1 0.2 0.3 1 1.4 -0.9'/><gradient start='qpos'/>"
+                   "<cost name='place' qpos='all' target='1 2 3 1 0 0 0' weight='0' terminal='1'/></task>"));
+  const DescentResult result = Descend(task, nullptr, {.iterations = 200});
+  EXPECT_LT(result.loss, 1e-14) << result.message;
+  const Eigen::Vector3d turned = Difference(task.model.get(), result.x0, task.x0).segment<3>(3);
+  EXPECT_NEAR((turned + Eigen::Vector3d(1, 1.4, -0.9)).norm(), 0, 1e-6) << "the sphere turns at constant speed";
+  EXPECT_NEAR((result.x0.head(3) - Eigen::Vector3d(0.9, 1.8, 2.7)).norm(), 0, 1e-6);
+}
+
+TEST_F(Descent, KeepsControlsInTheirRangeAndParametersInTheirBounds) {
+  // a cart that shall go farther than its motor and the least mass allow
+  TemporaryFolder folder;
+  folder.Write("cart.xml",
+               "<mujoco><worldbody><body name='cart'><joint name='x' type='slide' axis='1 0 0'/><geom size='.1' "
+               "mass='1'/></body>"
+               "</worldbody><actuator><motor name='push' joint='x' ctrlrange='-1 2'/></actuator></mujoco>");
+  const Task task =
+      LoadTask(folder.Write("task.xml",
+                            "<task model='cart.xml' horizon='0.2'><guess ctrl='0'/><gradient start='none'><parameter "
+                            "name='body:cart/mass' lower='0.5' upper='4'/></gradient>"
+                            "<cost name='far' qpos='x' target='9' weight='0' terminal='1'/></task>"));
+  const std::unique_ptr<ParameterSet> parameters = MakeParameters(task);
+  const DescentResult result = Descend(task, parameters.get(), {.iterations = 300});
+  EXPECT_EQ(result.theta[0], 0.5) << result.message;
+  EXPECT_TRUE((result.U.array() == 2).all()) << result.U;
+  EXPECT_EQ(parameters->Get()[0], 0.5) << "the set has the best values";
+}
+
+TEST_F(Descent, NamesWhatIsWrongInATask) {
+  TemporaryFolder folder;
+  folder.Write("cart.xml",
+               "<mujoco><worldbody><body name='cart'><joint name='x' type='slide' damping='1'/><geom "
+               "size='.1'/></body></worldbody></mujoco>");
+  const auto refused = [&](const std::string& gradient, const std::string& text) {
+    const std::string file =
+        folder.Write("task.xml", "<task model='cart.xml' horizon='0.2'>\n" + gradient + "<cost qpos='x'/></task>");
+    try {
+      LoadTask(file);
+      ADD_FAILURE() << gradient << " was taken";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("task.xml:2: <"), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+    }
+  };
+  refused("<gradient><parameter name='joint:x/dampin'/></gradient>", "did you mean 'damping'");
+  refused("<gradient><parameter/></gradient>", "name is missing");
+  refused("<gradient><parametr name='joint:x/damping'/></gradient>", "did you mean 'parameter'");
+  refused("<gradient><parameter name='joint:x/damping' valeu='1'/></gradient>", "did you mean 'value'");
+  refused("<gradient><parameter name='joint:x/damping' value='-1'/></gradient>", "not between 0 and inf");
+  refused("<gradient><parameter name='joint:x/damping' lower='-1'/></gradient>", "can be 0 at least");
+  refused("<gradient><parameter name='joint:x/damping'/><parameter name='joint:x/damping'/></gradient>", "damping");
+  refused("<gradient start='qvel[y]'/>", "did you mean 'qvel[x]'");
+  refused("<gradient star='none'/>", "did you mean 'start'");
+  refused("<gradient controls='none' start='none'/>", "nothing to differentiate by");
+  refused("<gradient/><gradient/>", "a second <gradient>");
+}
+
+}  // namespace
+}  // namespace costate

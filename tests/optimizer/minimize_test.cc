@@ -1,0 +1,126 @@
+// First-order minimization between bounds: closed forms, bounds, failures.
+#include "optimizer/minimize.h"
+
+#include <costate/error.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace costate {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+VectorXd Vector(std::initializer_list<double> values) {
+  VectorXd v(static_cast<Eigen::Index>(values.size()));
+  std::copy(values.begin(), values.end(), v.data());
+  return v;
+}
+
+MinimizeResult Unbounded(const SmoothFunction& f, const VectorXd& z, const DescentOptions& options,
+                         const MinimizeCallback& callback = {}) {
+  const VectorXd inf = VectorXd::Constant(z.size(), kInf);
+  return Minimize(f, z, -inf, inf, VectorXd::Ones(z.size()), options, callback);
+}
+
+double Rosenbrock(const VectorXd& z, VectorXd* g) {
+  const double a = 1 - z[0], b = z[1] - z[0] * z[0];
+  if (g) *g = Vector({-2 * a - 400 * z[0] * b, 200 * b});
+  return a * a + 100 * b * b;
+}
+
+// f = ½ Σ c_i (z_i − 1)²
+SmoothFunction Bowl(const VectorXd& c) {
+  return [c](const VectorXd& z, VectorXd* g) {
+    const VectorXd e = z.array() - 1;
+    if (g) *g = c.cwiseProduct(e);
+    return 0.5 * c.dot(e.cwiseAbs2());
+  };
+}
+
+TEST(Minimize, FixedRateContractsEachErrorByOneMinusRateTimesCurvature) {
+  // z ← z − rate c (z − 1)
+  const VectorXd c = Vector({1, 4, 9});
+  int seen = 0;
+  Unbounded(Bowl(c), VectorXd::Zero(3),
+            {.method = DescentMethod::kGradient, .iterations = 12, .rate = 0.05, .gradient_tolerance = 0},
+            [&](const IterationRecord& record, const VectorXd& z) {
+              for (int i = 0; i < 3; i++) EXPECT_NEAR(z[i] - 1, -std::pow(1 - 0.05 * c[i], record.iteration), 1e-14);
+              seen++;
+              return true;
+            });
+  EXPECT_EQ(seen, 13);
+}
+
+TEST(Minimize, LbfgsFollowsTheBananaToItsEnd) {
+  const MinimizeResult result = Unbounded(Rosenbrock, Vector({-1.2, 1}), {.iterations = 200});
+  EXPECT_EQ(result.status, SolveStatus::kConverged) << result.message;
+  EXPECT_NEAR(result.z[0], 1, 1e-8);
+  EXPECT_NEAR(result.z[1], 1, 1e-8);
+}
+
+TEST(Minimize, LineSearchedGradientDescentNeverRises) {
+  double last = kInf;
+  const MinimizeResult result =
+      Unbounded(Rosenbrock, Vector({-1.2, 1}), {.method = DescentMethod::kGradient, .iterations = 300},
+                [&](const IterationRecord& record, const VectorXd&) {
+                  EXPECT_LT(record.cost, last);
+                  last = record.cost;
+                  return true;
+                });
+  EXPECT_LT(result.value, 0.1 * result.initial_value);
+}
+
+TEST(Minimize, StopsAtBoundsAndNeverAsksBeyond) {
+  // minimum 1 of each entry, of which the first is held at 0.3 and the second at 1.7; scales whose division rounds
+  const VectorXd lower = Vector({-1, 1.7, -kInf}), upper = Vector({0.3, 3, kInf}), scale = Vector({0.1, 0.7, 3});
+  for (DescentMethod method : {DescentMethod::kGradient, DescentMethod::kLbfgs}) {
+    const SmoothFunction bowl = Bowl(Vector({1, 2, 3}));
+    const auto asked = [&](const VectorXd& z, VectorXd* g) {
+      EXPECT_TRUE((z.array() >= lower.array()).all() && (z.array() <= upper.array()).all());
+      return bowl(z, g);
+    };
+    const MinimizeResult result =
+        Minimize(asked, Vector({-5, 2, 9}), lower, upper, scale, {.method = method, .iterations = 500});
+    EXPECT_EQ(result.z[0], 0.3);
+    EXPECT_EQ(result.z[1], 1.7);
+    EXPECT_NEAR(result.z[2], 1, 1e-7);
+    EXPECT_LT(result.gradient_norm, 1e-6);
+  }
+}
+
+TEST(Minimize, TurnsBackWhereTheFunctionHasNoValue) {
+  // −ln z + z has its minimum at 1 and no value left of 0
+  const auto f = [](const VectorXd& z, VectorXd* g) {
+    if (g) *g = Vector({1 - 1 / z[0]});
+    return z[0] > 0 ? z[0] - std::log(z[0]) : std::nan("");
+  };
+  const MinimizeResult result = Unbounded(f, Vector({30}), {});
+  EXPECT_NEAR(result.z[0], 1, 1e-8) << result.message;
+  EXPECT_EQ(Unbounded(f, Vector({-1}), {}).status, SolveStatus::kDiverged);
+}
+
+TEST(Minimize, ARateTooLargeKeepsTheBestPoint) {
+  const MinimizeResult result = Unbounded(Bowl(Vector({100})), Vector({0}),
+                                          {.method = DescentMethod::kGradient, .iterations = 2000, .rate = 0.05});
+  EXPECT_EQ(result.z[0], 0) << "each step multiplies the error by -4";
+  EXPECT_EQ(result.value, result.initial_value);
+}
+
+TEST(Minimize, InterruptionKeepsTheBestPoint) {
+  const MinimizeResult result = Unbounded(Rosenbrock, Vector({-1.2, 1}), {},
+                                          [](const IterationRecord& r, const VectorXd&) { return r.iteration < 5; });
+  EXPECT_EQ(result.status, SolveStatus::kInterrupted);
+  EXPECT_LT(result.value, result.initial_value);
+}
+
+TEST(Minimize, RefusesOptionsThatMakeNoSense) {
+  const SmoothFunction bowl = Bowl(Vector({1}));
+  EXPECT_THROW(Unbounded(bowl, Vector({0}), {.rate = 0.1}), Error) << "L-BFGS searches";
+  EXPECT_THROW(Unbounded(bowl, Vector({0}), {.iterations = -1}), Error);
+  EXPECT_THROW(Unbounded(bowl, Vector({0}), {.method = DescentMethod::kGradient, .rate = -1}), Error);
+}
+
+}  // namespace
+}  // namespace costate
