@@ -32,6 +32,7 @@ struct Record {
   std::vector<std::string> failures;   ///< R28 labels with their cause: "control: actuator 'hip' saturated at 31 of 100 knots"
   std::map<std::string, std::string> settings;  ///< solver settings, smoothing, tolerances, derivative level, thread count …
   std::vector<std::string> warnings;
+  std::map<std::string, std::string> tables;  ///< further files by name: "inputs.csv"
 
   // filled by WriteRecord and ReadRecord
   std::string created;       ///< when it was written, UTC: "2025-03-01T12:00:00Z"

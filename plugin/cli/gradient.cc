@@ -1,4 +1,4 @@
-// costate gradient: a task's loss and its gradient by every control and by the start, checked, with its health.
+// costate gradient: a task's loss and its gradient by what the task names, checked, with its health; and a descent along it.
 #include <costate/adjoint.h>
 #include <costate/task.h>
 #include <fmt/core.h>
@@ -11,19 +11,23 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/descend.h"
+#include "cli/gradient_record.h"
 #include "cli/gradient_table.h"
 #include "cli/loss_check.h"
+#include "cli/run_output.h"
 #include "core/new_file.h"
 
 namespace costate::cli {
 namespace {
 
 struct GradientArguments {
-  std::string file, csv, out;
+  std::string file, csv, out, descend;
+  std::vector<std::string> parameters;
   double memory = 0;  // [MiB]
-  int entries = 12, window = 0;
-  double clip = 0;
-  bool force = false, spectral = false, certify = false;
+  int entries = 12, window = 0, iterations = 100;
+  double clip = 0, rate = 0;
+  bool force = false, spectral = false, certify = false, no_plots = false, no_save = false, quiet = false;
 };
 
 constexpr int kRepeats = 3;
@@ -40,33 +44,116 @@ double Fastest(const std::function<void()>& call) {
   return best;
 }
 
+constexpr int kListed = 5;  // entries that disagree, or are rough, by name
+
 void PrintCheck(const std::vector<LossCheckEntry>& entries, bool* agrees) {
+  using Verdict = LossCheckEntry::Verdict;
   const LossCheckEntry* worst = nullptr;
   int rough = 0, wrong = 0;
   for (const LossCheckEntry& e : entries) {
-    rough += e.verdict == LossCheckEntry::Verdict::kRough;
-    wrong += e.verdict == LossCheckEntry::Verdict::kWrong;
-    if (e.verdict != LossCheckEntry::Verdict::kRough && (!worst || e.relative > worst->relative)) worst = &e;
+    rough += e.verdict == Verdict::kRough;
+    wrong += e.verdict == Verdict::kWrong;
+    if (e.verdict != Verdict::kRough && (!worst || e.relative > worst->relative)) worst = &e;
   }
-  *agrees = wrong == 0;
+  *agrees = wrong == 0 && (worst || entries.empty());
   fmt::print("check         {} entries against centred differences of the loss: {}\n", entries.size(),
-             wrong ? fmt::format("{} DISAGREE", wrong) : "agree");
-  if (worst) {
-    fmt::print("  worst       {}: adjoint {:.9g}, differences {:.9g} ± {:.1g}; {:.1g} of the largest\n", worst->name,
-               worst->adjoint, worst->difference, worst->error_bar, worst->relative);
+             wrong ? fmt::format("{} DISAGREE", wrong) : *agrees ? "agree" : "NONE CAN BE JUDGED");
+  const auto print = [](const char* label, const LossCheckEntry& e) {
+    fmt::print("  {:<11} {}: adjoint {:.9g}, differences {:.9g} ± {:.1g}; {:.1g} of the largest\n", label, e.name, e.adjoint,
+               e.difference, e.error_bar, e.relative);
+  };
+  if (worst) print("worst", *worst);
+  int listed = 0;
+  for (const LossCheckEntry& e : entries) {
+    if (e.verdict == Verdict::kWrong && &e != worst && listed++ < kListed) print("disagrees", e);
   }
-  if (rough > 0) {
-    fmt::print("  not judged  {}: there the loss is not smooth on the scale of any step that was tried\n", rough);
+  if (rough == 0) return;
+  fmt::print("  not judged  {}: there the loss is not smooth on the scale of any step that was tried\n", rough);
+  listed = 0;
+  for (const LossCheckEntry& e : entries) {
+    if (e.verdict == Verdict::kRough && listed++ < kListed) print("rough", e);
   }
 }
 
+// what the gradient is by: "its controls, its start and 2 parameters"
+std::string InputsText(const TaskInputs& inputs) {
+  std::vector<std::string> words;
+  if (!inputs.controls.empty()) words.push_back("its controls");
+  if (!inputs.start.empty()) words.push_back("its start");
+  const std::size_t n = inputs.parameters.size();
+  if (n > 0) words.push_back(fmt::format("{} parameter{}", n, n == 1 ? "" : "s"));
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); i++) text += (i == 0 ? "" : i + 1 == words.size() ? " and " : ", ") + words[i];
+  return text;
+}
+
+void PrintGradient(const Task& task, const ParameterSet* parameters, const RolloutGradient& g) {
+  const std::vector<std::string> controls = ControlNames(task.model.get()), tangents = TangentNames(task.model.get());
+  const TaskInputs& inputs = task.inputs;
+  Eigen::Index i = 0, t = 0;
+  if (!inputs.controls.empty()) {
+    const MatrixXd U = g.U(inputs.controls, Eigen::all);
+    const double most = U.cwiseAbs().maxCoeff(&i, &t);
+    fmt::print("by controls   norm {:.6g}; largest {:.6g} by {} at knot {}\n", U.norm(), std::copysign(most, U(i, t)),
+               controls[static_cast<std::size_t>(inputs.controls[static_cast<std::size_t>(i)])], t);
+  }
+  if (!inputs.start.empty()) {
+    const VectorXd start = g.x0(inputs.start);
+    start.cwiseAbs().maxCoeff(&i);
+    fmt::print("by the start  norm {:.6g}; largest {:.6g} by {}\n", start.norm(), start[i],
+               tangents[static_cast<std::size_t>(inputs.start[static_cast<std::size_t>(i)])]);
+  }
+  for (int k = 0; k < g.theta.size(); k++) {
+    const Parameter& p = (*parameters)[k];
+    fmt::print("{}{:<24} {:.9g} a {}, at {:.9g}\n", k == 0 ? "by            " : "              ", p.name, g.theta[k], p.unit,
+               parameters->Get()[k]);
+    if (!p.note.empty()) fmt::print("                {}\n", p.note);
+  }
+}
+
+DescendArguments ReadDescend(const GradientArguments& arguments, const Task& task) {
+  DescendArguments descend;
+  descend.options.method = arguments.descend == "gd" ? DescentMethod::kGradient : DescentMethod::kLbfgs;
+  descend.options.iterations = arguments.iterations;
+  descend.options.rate = arguments.rate;
+  if (arguments.rate > 0 && arguments.descend != "gd") {
+    throw Error(ErrorCode::kInvalidArgument, "--rate belongs to --descend gd: L-BFGS searches for its step");
+  }
+  if (arguments.window > 0 || arguments.clip > 0) {
+    throw Error(ErrorCode::kInvalidArgument, "--descend takes the whole gradient: neither --window nor --clip");
+  }
+  if (!arguments.no_save) descend.folder = arguments.out.empty() ? FreeFolder(task) : arguments.out;
+  descend.force = arguments.force;
+  descend.plots = !arguments.no_plots;
+  descend.quiet = arguments.quiet;
+  return descend;
+}
+
+// the gradient at the guess alone
+void Save(const GradientArguments& arguments, const GradientReport& report) {
+  Record record = MakeGradientRecord(report);
+  const std::size_t before = record.warnings.size();
+  const std::string missing = WriteGradientRun(arguments.out, report, &record, arguments.force, !arguments.no_plots);
+  PrintWarnings({record.warnings.begin() + static_cast<std::ptrdiff_t>(before), record.warnings.end()});
+  if (!missing.empty()) PrintWarnings({arguments.out + " lacks pictures: " + missing});
+  fmt::print("saved in      {}\n", arguments.out);
+}
+
 int RunGradient(const GradientArguments& arguments) {
-  const Task task = LoadTask(arguments.file);
+  Task task = LoadTask(arguments.file);
   PrintWarnings(task.warnings);
+  for (const std::string& name : arguments.parameters) AddParameter(name, &task);
   if (!arguments.csv.empty()) CheckWritable(arguments.csv, arguments.force);
-  if (!arguments.out.empty()) CheckGradientFolder(arguments.out, arguments.force);
-  const mjModel* model = task.model.get();
+  const bool descends = !arguments.descend.empty();
+  DescendArguments descend;
+  if (descends) descend = ReadDescend(arguments, task);
+  const std::string folder = descends ? descend.folder : arguments.out;
+  if (!folder.empty()) CheckRunFolder(folder, arguments.out.empty(), arguments.force);
+  const std::unique_ptr<ParameterSet> parameters = MakeParameters(task);
+  const mjModel* model = parameters ? parameters->model() : task.model.get();
   AdjointOptions options;
+  options.level = task.solver.derivative.level;
+  options.parameters = parameters.get();
   options.memory = static_cast<std::size_t>(arguments.memory * (1 << 20));
   options.window = arguments.window;
   options.clip = arguments.clip;
@@ -77,8 +164,8 @@ int RunGradient(const GradientArguments& arguments) {
   RolloutStatus status;
   const double rollout_seconds =
       Fastest([&] { status = simulator.Rollout(task.x0, task.U_guess, &motion); });
-  fmt::print("{}: {} knots of {:.4g} s; {}\n\n", task.name, task.N, simulator.knot_time(),
-             "gradient of the guess's loss by its controls and its start");
+  fmt::print("{}: {} knots of {:.4g} s; gradient of the guess's loss by {}\n\n", task.name, task.N, simulator.knot_time(),
+             InputsText(task.inputs));
   if (!status.ok()) {
     fmt::print("the guess cannot be simulated: {} at knot {}\n", ToString(status.status), status.knot);
     return kExitNo;
@@ -101,37 +188,30 @@ int RunGradient(const GradientArguments& arguments) {
 
   fmt::print("loss          {:.9g}\n", g.loss);
   for (const CostTermValue& term : task.cost->Terms(motion)) fmt::print("    {:<24} {:.6g}\n", term.name, term.value);
-  const std::vector<std::string> controls = ControlNames(model), tangents = TangentNames(model);
-  Eigen::Index i = 0, t = 0;
-  if (g.U.size() > 0) {
-    const double most = g.U.cwiseAbs().maxCoeff(&i, &t);
-    fmt::print("by controls   norm {:.6g}; largest {:.6g} by {} at knot {}\n", g.U.norm(), std::copysign(most, g.U(i, t)),
-               controls[static_cast<std::size_t>(i)], t);
-  }
-  if (g.x0.size() > 0) {
-    g.x0.cwiseAbs().maxCoeff(&i);
-    fmt::print("by the start  norm {:.6g}; largest {:.6g} by {}\n", g.x0.norm(), g.x0[i], tangents[static_cast<std::size_t>(i)]);
-  }
+  PrintGradient(task, parameters.get(), g);
   fmt::print("health        {}\n", g.health.text);
   fmt::print("work          {:.3g} ms, {:.2g} rollouts; {:.3g} MiB of states kept, {} knots simulated again\n", 1e3 * seconds,
              seconds / rollout_seconds, static_cast<double>(g.kept_bytes) / (1 << 20), g.recomputed);
+  fmt::print("peak memory   {:.0f} MiB of the whole program\n", PeakMemory());
   for (const TermCoverage& term : g.coverage.terms) {
     if (!term.reason.empty()) fmt::print("  {:<11} {}: {}\n", ToString(term.level), term.term, term.reason);
   }
 
   bool agrees = true;
+  std::vector<LossCheckEntry> check;
   const bool whole = g.health.clipped.empty() && g.health.dropped.empty();
-  if (arguments.entries > 0 && whole) PrintCheck(CheckLossGradient(task, g, arguments.entries), &agrees);
+  if (arguments.entries > 0 && whole) {
+    check = CheckLossGradient(task, parameters.get(), g, arguments.entries);
+    PrintCheck(check, &agrees);
+  }
   if (!whole) fmt::print("check         none: what was clipped or truncated is not the gradient\n");
   if (!arguments.csv.empty()) {
     WriteNewFile(arguments.csv, GradientTable(model, simulator.knot_time(), g), arguments.force);
     fmt::print("table         {}\n", arguments.csv);
   }
+  if (descends) return RunDescend(task, parameters.get(), check, descend);
   if (!arguments.out.empty()) {
-    const std::string missing =
-        WriteGradientFolder(arguments.out, GradientTable(model, simulator.knot_time(), g), g, arguments.force);
-    if (!missing.empty()) PrintWarnings({arguments.out + " has no pictures: " + missing});
-    fmt::print("saved in      {}\n", arguments.out);
+    Save(arguments, {&task, parameters.get(), &g, check.empty() ? nullptr : &check, nullptr, task.x0, task.U_guess, seconds});
   }
   return agrees ? kExitOk : kExitNo;
 }
@@ -141,26 +221,45 @@ int RunGradient(const GradientArguments& arguments) {
 void AddGradientCommand(CLI::App& app, int* exit_code) {
   auto arguments = std::make_shared<GradientArguments>();
   CLI::App* command = app.add_subcommand(
-      "gradient", "The gradient of a task's loss by all controls and the start, checked against differences");
+      "gradient", "The gradient of a task's loss, checked against differences; --descend follows it");
   command->footer(R"(
-The loss is the task's cost of its own guess, differentiated in one reverse sweep. Entries (the largest and some others) are
-compared with centred differences of the loss at several step sizes. Health: how the costate grows or fades on its way back
-through time, and how often contacts or limits switched.
+The loss is the task's cost of its own guess, differentiated in one reverse sweep by what <gradient> in the task names:
+controls, start, parameters such as joint:knee/damping, body:arm/mass or option/gravity[2]; without it by all controls and
+all of the start. Entries (all parameters; of the rest the largest and some others) are compared with centred differences of
+the loss at several step sizes. Health: how the costate grows or fades on its way back through time, and how often contacts
+or limits switched.
 
-Exit code: 0 agrees; 1 disagrees, or there is no gradient; 2 bad input.)");
+--descend then changes those inputs, within the ranges of controls and the bounds of parameters, until the loss falls no
+more: gd, gradient descent with a fixed --rate or else a line search, or lbfgs. One line an iteration; Ctrl-C keeps and saves
+the best. The run is saved in --out, by default runs/NAME-1, -2 … below the current folder; inputs.csv has what was fitted.
+
+Exit code: 0 agrees; 1 disagrees, none can be judged, or there is no gradient; 2 bad input. With --descend: 0 a lower loss;
+1 none; 2 bad input; 130 interrupted.)");
   command->add_option("TASK", arguments->file, "task file")->required();
+  command
+      ->add_option("--parameter", arguments->parameters,
+                   "also by this parameter, kind:element/field[index]; may be repeated")
+      ->allow_extra_args(false);
+  command->add_option("--descend", arguments->descend, "gd or lbfgs: follow the gradient")
+      ->check(CLI::IsMember({"gd", "lbfgs"}));
+  command->add_option("--rate", arguments->rate, "of gd: step = rate x gradient, without line search")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--iterations", arguments->iterations, "of the descent, at most")->check(CLI::Range(0, 1000000));
   command->add_option("--memory", arguments->memory, "MiB for the states that are kept; what does not fit is simulated again")
       ->check(CLI::NonNegativeNumber);
-  command->add_option("--entries", arguments->entries, "how many controls and starts to compare; 0: none")
+  command->add_option("--entries", arguments->entries, "how many controls and starts to compare; 0: nothing")
       ->check(CLI::Range(0, 10000));
   command->add_option("--window", arguments->window, "truncate: drop the costate after each so many knots")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--clip", arguments->clip, "shorten a costate that is longer than this")->check(CLI::NonNegativeNumber);
   command->add_option("--csv", arguments->csv, "write the gradient, the costate's norm and growth, one row a knot");
-  command->add_option("--out", arguments->out, "the same table in this folder, with pictures of the costate and its growth");
+  command->add_option("--out", arguments->out, "save the run in this folder: motion, that table, inputs, check, pictures");
   command->add_flag("--spectral", arguments->spectral, "also the spectral radius of each step's A");
   command->add_flag("--certify", arguments->certify, "also each knot's label: smooth or mode-crossing, and which switch");
-  command->add_flag("--force", arguments->force, "replace an existing table");
+  command->add_flag("--force", arguments->force, "replace the table or run that is there");
+  command->add_flag("--no-plots", arguments->no_plots, "draw no pictures");
+  command->add_flag("--no-save", arguments->no_save, "of a descent: save nothing");
+  command->add_flag("--quiet", arguments->quiet, "no line for each iteration");
   command->callback([arguments, exit_code] { *exit_code = RunGradient(*arguments); });
 }
 

@@ -2,26 +2,18 @@
 
 #include <fmt/core.h>
 
-#include <filesystem>
-#include <system_error>
-
-#include "core/new_file.h"
-#include "rollout/plot.h"
-
 namespace costate::cli {
 namespace {
 
-constexpr char kTable[] = "gradient.csv", kScript[] = "gradient.gnuplot";
 constexpr int kMostPoints = 4000;  // of a line in a picture
 
-// within double quotes, RFC 4180
+}  // namespace
+
 std::string Quoted(const std::string& text) {
   std::string quoted = "\"";
   for (char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
   return quoted + "\"";
 }
-
-}  // namespace
 
 std::string GradientTable(const mjModel* model, double dt, const RolloutGradient& g) {
   const GradientHealth& h = g.health;
@@ -50,20 +42,13 @@ std::string GradientTable(const mjModel* model, double dt, const RolloutGradient
   return text;
 }
 
-void CheckGradientFolder(const std::string& folder, bool force) {
-  std::error_code failed;
-  std::filesystem::create_directories(folder, failed);
-  for (const char* file : {kTable, kScript}) CheckWritable((std::filesystem::path(folder) / file).string(), force);
-}
-
-std::string WriteGradientFolder(const std::string& folder, const std::string& table, const RolloutGradient& g, bool force) {
-  const std::filesystem::path path = folder;
+std::vector<Plot> GradientPlots(const std::string& file, const RolloutGradient& g) {
   const GradientHealth& h = g.health;
   const int nu = static_cast<int>(g.U.rows()), every = 1 + static_cast<int>(g.U.cols()) / kMostPoints;
   const int norm = 2 + nu, growth = norm + 1, switched = norm + 2, shortened = norm + 3, spectral = norm + 4;
-  Plot costate{"costate.png", kTable, "How the gradient travels back", "time (s)", "|costate|", {norm}, {"|costate|"},
+  Plot costate{"costate.png", file, "How the gradient travels back", "time (s)", "|costate|", {norm}, {"|costate|"},
                (h.costate.array() > 0).any(), every, 1, {}};
-  Plot factors{"growth.png", kTable, "Growth of the costate a step", "time (s)", "factor", {growth}, {"growth"},
+  Plot factors{"growth.png", file, "Growth of the costate a step", "time (s)", "factor", {growth}, {"growth"},
                (h.growth.array() > 0).any(), every, 1, {}};
   if (h.spectral_radius.size() > 0) {
     factors.columns.push_back(spectral);
@@ -74,9 +59,7 @@ std::string WriteGradientFolder(const std::string& folder, const std::string& ta
     factors.marks.push_back({growth, switched, "contacts or limits switch"});
   }
   if (!h.clipped.empty() || !h.dropped.empty()) costate.marks.push_back({norm, shortened, "clipped or dropped"});
-  WriteNewFile(path / kTable, table, force);
-  WriteNewFile(path / kScript, PlotScript({costate, factors}), force);
-  return RunGnuplot(path, kScript);
+  return {costate, factors};
 }
 
 }  // namespace costate::cli

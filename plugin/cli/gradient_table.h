@@ -1,10 +1,13 @@
-// A rollout's gradient and its health as a table, one row a knot, and as pictures.
+// A gradient as a table, one knot a row, and its pictures.
 #ifndef COSTATE_PLUGIN_CLI_GRADIENT_TABLE_H_
 #define COSTATE_PLUGIN_CLI_GRADIENT_TABLE_H_
 
 #include <costate/adjoint.h>
 
 #include <string>
+#include <vector>
+
+#include "rollout/plot.h"
 
 namespace costate::cli {
 
@@ -12,11 +15,11 @@ namespace costate::cli {
 /// clipped or dropped there; spectral radius, label and switch where they were asked for. @param dt  a control interval [s].
 std::string GradientTable(const mjModel* model, double dt, const RolloutGradient& gradient);
 
-/// Before the work: throws Error{kFile} if the folder cannot be made or what is in it may not be replaced.
-void CheckGradientFolder(const std::string& folder, bool force);
+/// The costate and its growth over time, drawn from the table in `file`.
+std::vector<Plot> GradientPlots(const std::string& file, const RolloutGradient& gradient);
 
-/// Writes gradient.csv, costate.png, growth.png and the script that draws them. @return "" or why there is no picture.
-std::string WriteGradientFolder(const std::string& folder, const std::string& table, const RolloutGradient& gradient, bool force);
+/// Within double quotes, RFC 4180.
+std::string Quoted(const std::string& text);
 
 }  // namespace costate::cli
 

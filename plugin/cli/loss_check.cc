@@ -26,12 +26,26 @@ std::vector<Eigen::Index> Choose(const VectorXd& values, int count) {
   return chosen;
 }
 
-// the centred difference on which two neighbouring step sizes agree best; a loss at a step past a failure is a NaN
-void Difference(const std::function<double(double)>& loss, double scale, double largest, LossCheckEntry* entry) {
+// how far an input may go from where it is
+struct Room {
+  double below = std::numeric_limits<double>::infinity(), above = below;
+};
+
+// second order: centred, or towards the inside where a bound is near
+double Slope(const std::function<double(double)>& loss, double h, const Room& room) {
+  if (room.below >= h && room.above >= h) return (loss(h) - loss(-h)) / (2 * h);
+  const double side = room.above >= room.below ? h : -h;
+  if (2 * h > std::max(room.below, room.above)) return std::numeric_limits<double>::quiet_NaN();
+  return (4 * loss(side) - loss(2 * side) - 3 * loss(0)) / (2 * side);
+}
+
+// the difference on which two neighbouring step sizes agree best; a loss at a step past a failure is a NaN
+void Difference(const std::function<double(double)>& loss, double scale, double largest, const Room& room,
+                LossCheckEntry* entry) {
   double last = std::numeric_limits<double>::quiet_NaN();
   entry->error_bar = std::numeric_limits<double>::infinity();
   for (const double relative : kSteps) {
-    const double h = relative * scale, now = (loss(h) - loss(-h)) / (2 * h);
+    const double now = Slope(loss, relative * scale, room);
     const double bar = std::abs(now - last);
     if (bar < entry->error_bar) {
       entry->error_bar = bar;
@@ -40,7 +54,7 @@ void Difference(const std::function<double(double)>& loss, double scale, double 
     last = now;
   }
   const double off = std::abs(entry->adjoint - entry->difference);
-  entry->relative = off / largest;
+  entry->relative = largest > 0 ? off / largest : off;
   if (!(entry->error_bar <= kRough * largest)) {
     entry->verdict = LossCheckEntry::Verdict::kRough;
   } else if (off > kAgree * largest && off > kBars * entry->error_bar) {
@@ -48,47 +62,99 @@ void Difference(const std::function<double(double)>& loss, double scale, double 
   }
 }
 
+double LossOf(const Task& task, Simulator* simulator, const VectorXd& x0, const MatrixXd& U, Trajectory* motion) {
+  if (!simulator->Rollout(x0, U, motion).ok()) return std::numeric_limits<double>::quiet_NaN();
+  return TotalCost(*task.cost, *motion, simulator->knot_time());
+}
+
+// the others stay as they are; a model that cannot exist has no loss
+void CheckParameters(const Task& task, const ParameterSet& parameters, const RolloutGradient& g,
+                     std::vector<LossCheckEntry>* entries) {
+  ParameterSet moved(parameters);
+  const VectorXd values = parameters.Get();
+  VectorXd scale = values.cwiseAbs();
+  for (double& s : scale) s = s > 0 ? s : 1;
+  const double largest = g.theta.cwiseProduct(scale).cwiseAbs().maxCoeff();
+  Trajectory motion;
+  for (int k = 0; k < parameters.size(); k++) {
+    LossCheckEntry entry;
+    entry.name = parameters[k].name;
+    entry.adjoint = g.theta[k];
+    const auto along = [&](double h) {
+      try {
+        moved.Set(values + h * VectorXd::Unit(values.size(), k));
+      } catch (const Error&) {
+        return std::numeric_limits<double>::quiet_NaN();
+      }
+      Simulator simulator(moved.model(), task.context, task.substeps, 1);
+      return LossOf(task, &simulator, task.x0, task.U_guess, &motion);
+    };
+    const Room room{values[k] - parameters[k].lower, parameters[k].upper - values[k]};
+    Difference(along, scale[k], largest / scale[k], room, &entry);
+    moved.Set(values);
+    entries->push_back(entry);
+  }
+}
+
 }  // namespace
 
-std::vector<LossCheckEntry> CheckLossGradient(const Task& task, const RolloutGradient& g, int count) {
-  const mjModel* model = task.model.get();
+std::vector<LossCheckEntry> CheckLossGradient(const Task& task, const ParameterSet* parameters,
+                                              const RolloutGradient& g, int count) {
+  const mjModel* model = parameters ? parameters->model() : task.model.get();
   Simulator simulator(model, task.context, task.substeps, 1);
   Trajectory motion;
-  const auto loss = [&](const VectorXd& x0, const MatrixXd& U) {
-    if (!simulator.Rollout(x0, U, &motion).ok()) return std::numeric_limits<double>::quiet_NaN();
-    return TotalCost(*task.cost, motion, simulator.knot_time());
-  };
   std::vector<LossCheckEntry> entries;
-
-  // controls, but those at the edge of their range: there a centred difference is half of each side
   const std::vector<std::string> controls = ControlNames(model), tangents = TangentNames(model);
-  const VectorXd flat = Eigen::Map<const VectorXd>(g.U.data(), g.U.size());
+
+  // controls
+  const MatrixXd chosen = g.U(task.inputs.controls, Eigen::all);
   MatrixXd U = task.U_guess;
-  for (const Eigen::Index k : Choose(flat, count)) {
-    const Eigen::Index i = k % U.rows(), t = k / U.rows();
+  for (const Eigen::Index k : Choose(Eigen::Map<const VectorXd>(chosen.data(), chosen.size()), count)) {
+    const Eigen::Index i = task.inputs.controls[static_cast<std::size_t>(k % chosen.rows())], t = k / chosen.rows();
     const double value = U(i, t), scale = std::max(1.0, std::abs(value));
+
+    // not at the edge of the range: there a centred difference is half of each side
     if (value - kSteps[0] * scale < task.u_lower[i] || value + kSteps[0] * scale > task.u_upper[i]) continue;
     LossCheckEntry entry;
     entry.name = fmt::format("{} at knot {}", controls[static_cast<std::size_t>(i)], t);
     entry.adjoint = g.U(i, t);
     const auto along = [&](double h) {
       U(i, t) = value + h;
-      const double l = loss(task.x0, U);
+      const double l = LossOf(task, &simulator, task.x0, U, &motion);
       U(i, t) = value;
       return l;
     };
-    Difference(along, scale, g.U.cwiseAbs().maxCoeff(), &entry);
+    Difference(along, scale, chosen.cwiseAbs().maxCoeff(), {}, &entry);
     entries.push_back(entry);
   }
-  for (const Eigen::Index k : Choose(g.x0, count)) {
+
+  // start
+  const VectorXd start = g.x0(task.inputs.start);
+  for (const Eigen::Index n : Choose(start, count)) {
+    const int k = task.inputs.start[static_cast<std::size_t>(n)];
     LossCheckEntry entry;
     entry.name = tangents[static_cast<std::size_t>(k)] + " of the start";
     entry.adjoint = g.x0[k];
-    const auto along = [&](double h) { return loss(Retract(model, task.x0, h * VectorXd::Unit(g.x0.size(), k)), U); };
-    Difference(along, 1, g.x0.cwiseAbs().maxCoeff(), &entry);
+    const auto along = [&](double h) {
+      return LossOf(task, &simulator, Retract(model, task.x0, h * VectorXd::Unit(g.x0.size(), k)), U, &motion);
+    };
+    Difference(along, 1, start.cwiseAbs().maxCoeff(), {}, &entry);
     entries.push_back(entry);
   }
+  if (parameters) CheckParameters(task, *parameters, g, &entries);
   return entries;
+}
+
+const char* ToString(LossCheckEntry::Verdict verdict) {
+  switch (verdict) {
+    case LossCheckEntry::Verdict::kAgrees:
+      return "agrees";
+    case LossCheckEntry::Verdict::kWrong:
+      return "disagrees";
+    case LossCheckEntry::Verdict::kRough:
+      return "rough";
+  }
+  return "";
 }
 
 }  // namespace costate::cli

@@ -12,17 +12,20 @@ namespace costate::cli {
 
 struct LossCheckEntry {
   enum class Verdict { kAgrees, kWrong, kRough };
-  std::string name;  ///< "ctrl[hip] at knot 12", "qvel[knee] of the start"
+  std::string name;  ///< "ctrl[hip] at knot 12", "qvel[knee] of the start", "joint:knee/damping"
   double adjoint = 0, difference = 0;
   double error_bar = 0;  ///< disagreement of the two best step sizes
   double relative = 0;   ///< |adjoint − difference| over the largest entry of its block
   Verdict verdict = Verdict::kAgrees;
 };
 
-/// `count` controls and `count` tangents of the start: the largest half and others spread evenly. An entry is wrong when it is off by
-/// more than 1e-6 of its block's largest entry and three error bars, and rough (not judged) when its error bar exceeds 1e-3 of that.
-/// Cost: twelve rollouts an entry.
-std::vector<LossCheckEntry> CheckLossGradient(const Task& task, const RolloutGradient& gradient, int count);
+/// Of task.inputs `count` controls and `count` tangents of the start, the largest half and others spread evenly, and all parameters.
+/// An entry is wrong when it is off by more than 1e-6 of its block's largest entry and three error bars, and rough (not judged) when
+/// its error bar exceeds 1e-3 of that. Parameters are compared in units of their values. Cost: twelve rollouts an entry.
+/// @param parameters  at the values of the gradient; null when it has none.
+std::vector<LossCheckEntry> CheckLossGradient(const Task& task, const ParameterSet* parameters, const RolloutGradient& gradient,
+                                              int count);
+const char* ToString(LossCheckEntry::Verdict verdict);
 
 }  // namespace costate::cli
 

@@ -3,19 +3,14 @@
 #include <costate/task.h>
 #include <fmt/core.h>
 
-#include <cerrno>
 #include <chrono>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <utility>
 
 #include "cli/commands.h"
 #include "cli/model_facts.h"
+#include "cli/run_output.h"
 #include "cli/terminal.h"
 
 namespace costate::cli {
@@ -76,32 +71,12 @@ Task MakeTask(const OptimizeOptions& options) {
   return task;
 }
 
-// the first runs/NAME-1, -2 … that does not exist
-std::string FreeFolder(const Task& task) {
-  std::string name = task.name;
-  if (name.empty()) name = std::filesystem::path(task.file.empty() ? task.model_file : task.file).stem().string();
-  for (char& c : name) {
-    if (c == '/' || c == ' ') c = '_';
-  }
-  for (int n = 1;; n++) {
-    const std::string folder = fmt::format("runs/{}-{}", name, n);
-    if (!std::filesystem::exists(folder)) return folder;
-  }
-}
-
 constexpr char kHeader[] = " iter          cost   expected     actual   gradient  regulariz.     step |  rollout  derivat. backward  ms";
 
 std::string Row(const IterationRecord& r) {
   return fmt::format("{:5d} {:13.7g} {:10.3g} {:10.3g} {:10.3g}  {:10.3g} {:8.3g} | {:8.2f} {:9.2f} {:8.2f}", r.iteration, r.cost,
                      -r.expected_change, -r.actual_change, r.gradient_norm, r.regularization, r.step, 1e3 * r.seconds_rollout,
                      1e3 * r.seconds_derivative, 1e3 * r.seconds_backward);
-}
-
-std::string ReadText(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
 }
 
 std::map<std::string, std::string> Settings(const Task& task, const OptimizeOptions& options, const SolveResult& result,
@@ -180,27 +155,11 @@ int ExitCodeOf(const SolveResult& result) {
   }
 }
 
-// nothing is worse than an hour of work that cannot be saved: the folder is tried before
-void CheckOut(const OptimizeOptions& options, const std::string& folder) {
-  namespace fs = std::filesystem;
-  if (fs::exists(folder) && !options.force) {
-    throw Error(ErrorCode::kFile, folder + " exists; --force replaces a run, --out names another folder");
-  }
-  const fs::path parent = fs::absolute(fs::path(folder)).parent_path();
-  std::error_code error;
-  if (options.out.empty()) fs::create_directories(parent, error);
-  std::string probe = (parent / ".costate-XXXXXX").string();
-  if (!mkdtemp(probe.data())) {
-    throw Error(ErrorCode::kFile, fmt::format("the run cannot be saved in {}: {}", parent.string(), std::strerror(errno)));
-  }
-  fs::remove(probe, error);
-}
-
 int RunOptimize(const OptimizeOptions& options) {
   Task task = MakeTask(options);
   PrintWarnings(task.warnings);
   const std::string folder = options.out.empty() ? FreeFolder(task) : options.out;
-  if (!options.no_save) CheckOut(options, folder);
+  if (!options.no_save) CheckRunFolder(folder, options.out.empty(), options.force);
   const mjModel* m = task.model.get();
   fmt::print("{}: {}, {}; {} knots of {:.4g} s ({:.4g} s)\n\n", ModelName(m), SizesText(m), IntegratorName(m), task.N,
              task.substeps * m->opt.timestep, task.N * task.substeps * m->opt.timestep);

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <mujoco/mujoco.h>
 
+#include <algorithm>
+
 #include "rollout/csv.h"
 #include "rollout/record_format.h"
 
@@ -26,6 +28,7 @@ class RunReader {
   void ReadTrajectory(Record* record) const;
   void ReadPolicy(Record* record) const;
   void ReadIterations(Record* record) const;
+  void ReadFurtherTables(Record* record) const;
 
   fs::path folder_;
   std::string what_;
@@ -157,6 +160,16 @@ void RunReader::ReadIterations(Record* record) const {
   }
 }
 
+// listed, and none of those above
+void RunReader::ReadFurtherTables(Record* record) const {
+  const std::vector<std::string> own{kModelFile,       kTaskFile,   kTrajectoryFile, kStartContextFile,
+                                     kKnotContextFile, kPolicyFile, kIterationsFile};
+  for (const Json& file : json_.at("files")) {
+    const std::string name = file.at("name").get<std::string>();
+    if (std::find(own.begin(), own.end(), name) == own.end()) record->tables[name] = ReadFile(name);
+  }
+}
+
 Record RunReader::Read() {
   Record record;
   try {
@@ -177,6 +190,7 @@ Record RunReader::Read() {
   ReadTrajectory(&record);
   if (contents_.policy) ReadPolicy(&record);
   if (contents_.iterations) ReadIterations(&record);
+  ReadFurtherTables(&record);
   return record;
 }
 

@@ -54,13 +54,21 @@ Contents CheckRecord(const Record& record) {
   if (contents.policy && (record.policy.k.rows() != dims.nu || record.policy.k.cols() != N)) {
     WrongSize("policy.k", record.policy.k.size(), "nu * N = " + std::to_string(dims.nu * N));
   }
+  const std::vector<std::string> own{kRecordFile,      kModelFile,  kTaskFile,       kTrajectoryFile, kStartContextFile,
+                                     kKnotContextFile, kPolicyFile, kIterationsFile, kPlotFile};
+  for (const auto& [name, bytes] : record.tables) {
+    const bool taken = std::find(own.begin(), own.end(), name) != own.end();
+    if (taken || name.empty() || name[0] == '.' || name.find('/') != name.npos) {
+      throw Error(ErrorCode::kInvalidArgument, "record: '" + name + "' cannot be the name of a further table");
+    }
+  }
   for (const MatrixXd& K : record.policy.K) {
     if (K.rows() != dims.nu || K.cols() != dims.ndx) WrongSize("a gain K", K.size(), "nu * ndx = " + std::to_string(dims.nu * dims.ndx));
   }
   return contents;
 }
 
-void WriteBytes(NewFolder* folder, const char* name, std::string_view bytes) {
+void WriteBytes(NewFolder* folder, const std::string& name, std::string_view bytes) {
   FileWriter file(folder, name);
   file.Write(bytes);
   file.Close();
@@ -332,6 +340,7 @@ void WriteRecord(const std::string& folder, Record& record, const WriteRecordOpt
   WriteContexts(record, &run);
   if (contents.policy) WritePolicy(record, &run);
   if (contents.iterations) WriteIterations(record, &run);
+  for (const auto& [name, bytes] : record.tables) WriteBytes(&run, name, bytes);
   const std::vector<WrittenFile> files = run.files();
 
   // pictures: may be missing, may be deleted, hence without a hash

@@ -1,0 +1,119 @@
+#include "cli/descend.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "cli/commands.h"
+#include "cli/gradient_record.h"
+#include "cli/terminal.h"
+
+namespace costate::cli {
+namespace {
+
+constexpr int kShown = 4;  // parameters in a line
+
+std::string Header(const Task& task) {
+  std::string text = " iter           loss   expected     actual   gradient       step |";
+  const std::vector<TaskParameter>& parameters = task.inputs.parameters;
+  for (int k = 0; k < std::min<int>(kShown, static_cast<int>(parameters.size())); k++) {
+    text += "  " + parameters[static_cast<std::size_t>(k)].name;
+  }
+  return text;
+}
+
+std::string Row(const Task& task, const IterationRecord& r, ConstVectorRef theta) {
+  std::string text = fmt::format("{:5d} {:14.8g} {:10.3g} {:10.3g} {:10.3g} {:10.3g} |", r.iteration, r.cost,
+                                 0 - r.expected_change, 0 - r.actual_change, r.gradient_norm, r.step);
+  for (int k = 0; k < std::min<int>(kShown, static_cast<int>(theta.size())); k++) {
+    text += fmt::format("  {:>{}.10g}", theta[k], task.inputs.parameters[static_cast<std::size_t>(k)].name.size());
+  }
+  return text;
+}
+
+void PrintSummary(const Task& task, const ParameterSet* parameters, const DescentResult& result, double seconds) {
+  fmt::print("\n{}: {}\n", ToString(result.status), result.message);
+  fmt::print("  loss          {:.9g}, of the guess {:.9g}, in {} iterations and {}\n", result.loss, result.initial_loss,
+             result.iterations.empty() ? 0 : result.iterations.back().iteration, FormatDuration(seconds));
+
+  // what was found
+  const mjModel* model = task.model.get();
+  const std::vector<std::string> tangents = TangentNames(model);
+  const VectorXd dx = Difference(model, result.x0, task.x0);
+  constexpr int kMostStarts = 12;
+  int shown = 0;
+  for (int i : task.inputs.start) {
+    if (dx[i] == 0 || shown++ >= kMostStarts) continue;
+    fmt::print("  {:<24} of the start changed by {:.10g}\n", tangents[static_cast<std::size_t>(i)], dx[i]);
+  }
+  if (shown > kMostStarts) fmt::print("  … and {} more\n", shown - kMostStarts);
+  for (std::size_t k = 0; k < task.inputs.parameters.size(); k++) {
+    const TaskParameter& p = task.inputs.parameters[k];
+    const double value = result.theta[static_cast<Eigen::Index>(k)];
+    const char* bound = value == p.lower ? ", at its lower bound" : value == p.upper ? ", at its upper bound" : "";
+    fmt::print("  {:<24} {:.10g} {}, guess {:.10g}{}\n", p.name, value, (*parameters)[static_cast<int>(k)].unit,
+               p.value, bound);
+  }
+}
+
+int ExitCodeOf(const DescentResult& result) {
+  switch (result.status) {
+    case SolveStatus::kInterrupted:
+      return kExitInterrupted;
+    case SolveStatus::kConverged:
+      return kExitOk;
+    case SolveStatus::kIterationLimit:
+    case SolveStatus::kStalled:
+      return result.loss < result.initial_loss ? kExitOk : kExitNo;
+    default:
+      return kExitNo;
+  }
+}
+
+std::map<std::string, std::string> Settings(const DescentOptions& o) {
+  return {{"solver", o.method == DescentMethod::kLbfgs ? "lbfgs" : "gradient descent"},
+          {"rate", o.rate > 0 ? fmt::format("{:.17g}", o.rate) : "line search"},
+          {"iterations", fmt::format("{}", o.iterations)},
+          {"memory", fmt::format("{}", o.memory)},
+          {"tolerance", fmt::format("{:.17g}", o.tolerance)},
+          {"gradient_tolerance", fmt::format("{:.17g}", o.gradient_tolerance)}};
+}
+
+}  // namespace
+
+int RunDescend(const Task& task, ParameterSet* parameters, const std::vector<LossCheckEntry>& check,
+               const DescendArguments& arguments) {
+  Interrupted();  // installs the handlers
+  const auto begin = std::chrono::steady_clock::now();
+  DescentResult result;
+  {
+    fmt::print("\n");
+    Progress progress(arguments.options.iterations);
+    if (!arguments.quiet) progress.Line(Header(task));
+    result = Descend(task, parameters, arguments.options, [&](const IterationRecord& record, ConstVectorRef theta) {
+      if (!arguments.quiet) progress.Line(Row(task, record, theta));
+      progress.Update(record.iteration, fmt::format("loss {:.6g}", record.cost));
+      return !Interrupted();
+    });
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  PrintSummary(task, parameters, result, seconds);
+  if (result.status == SolveStatus::kDiverged) {
+    fmt::print("Nothing was saved.\n");
+    return kExitNo;
+  }
+  if (!arguments.folder.empty()) {
+    GradientReport report{&task, parameters, &result.gradient, &check, &result, result.x0, result.U, seconds};
+    Record record = MakeGradientRecord(report);
+    record.settings.merge(Settings(arguments.options));
+    const std::size_t before = record.warnings.size();
+    const std::string missing = WriteGradientRun(arguments.folder, report, &record, arguments.force, arguments.plots);
+    PrintWarnings({record.warnings.begin() + static_cast<std::ptrdiff_t>(before), record.warnings.end()});
+    if (!missing.empty()) PrintWarnings({arguments.folder + " lacks pictures: " + missing});
+    fmt::print("  saved in      {0}\n\n  costate view {0}\n  costate replay {0}\n", arguments.folder);
+  }
+  return ExitCodeOf(result);
+}
+
+}  // namespace costate::cli

@@ -1,0 +1,192 @@
+#include "cli/gradient_record.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <filesystem>
+
+#include "cli/gradient_table.h"
+#include "cli/run_output.h"
+#include "core/new_file.h"
+#include "rollout/plot.h"
+
+namespace costate::cli {
+namespace {
+
+constexpr char kGradient[] = "gradient.csv", kInputs[] = "inputs.csv", kCheck[] = "check.csv",
+               kDescent[] = "descent.csv";
+constexpr char kScript[] = "gradient.gnuplot";
+
+std::string Number(double value) { return fmt::format("{:.17g}", value); }
+
+// one row a start entry or parameter; starts are counted from the guess
+std::string InputsTable(const GradientReport& report) {
+  const Task& task = *report.task;
+  const mjModel* model = task.model.get();
+  const std::vector<std::string> tangents = TangentNames(model);
+  const VectorXd dx = Difference(model, report.x0, task.x0);
+  std::string text = "input,unit,guess,value,lower,upper,d loss / d input\n";
+  for (int i : task.inputs.start) {
+    text += fmt::format("{},change,0,{},,,{}\n", Quoted(tangents[static_cast<std::size_t>(i)] + " of the start"),
+                        Number(dx[i]), Number(report.gradient->x0[i]));
+  }
+  for (std::size_t k = 0; k < task.inputs.parameters.size(); k++) {
+    const TaskParameter& p = task.inputs.parameters[k];
+    const Eigen::Index at = static_cast<Eigen::Index>(k);
+    text +=
+        fmt::format("{},{},{},{},{},{},{}\n", Quoted(p.name), Quoted((*report.parameters)[static_cast<int>(k)].unit),
+                    Number(p.value), Number(report.parameters->Get()[at]), Number(p.lower), Number(p.upper),
+                    Number(report.gradient->theta[at]));
+  }
+  return text;
+}
+
+std::string CheckTable(const std::vector<LossCheckEntry>& check) {
+  std::string text = "input,adjoint,difference,error bar,relative,verdict\n";
+  for (const LossCheckEntry& e : check) {
+    text += fmt::format("{},{},{},{},{},{}\n", Quoted(e.name), Number(e.adjoint), Number(e.difference),
+                        Number(e.error_bar), Number(e.relative), ToString(e.verdict));
+  }
+  return text;
+}
+
+std::string DescentTable(const GradientReport& report) {
+  std::string text = "iteration,loss,gradient";
+  for (const TaskParameter& p : report.task->inputs.parameters) text += "," + Quoted(p.name);
+  for (const TaskParameter& p : report.task->inputs.parameters) text += "," + Quoted("share of its way, " + p.name);
+  text += "\n";
+  const DescentResult& descent = *report.descent;
+  const MatrixXd way = descent.history.colwise() - descent.history.col(0);
+  const VectorXd whole = descent.theta - descent.history.col(0);
+  for (std::size_t k = 0; k < descent.iterations.size(); k++) {
+    const IterationRecord& it = descent.iterations[k];
+    text += fmt::format("{},{},{}", it.iteration, Number(it.cost), Number(it.gradient_norm));
+    const Eigen::Index column = static_cast<Eigen::Index>(k);
+    for (double value : descent.history.col(column)) text += "," + Number(value);
+    for (Eigen::Index i = 0; i < whole.size(); i++)
+      text += "," + (whole[i] != 0 ? Number(way(i, column) / whole[i]) : "0");
+    text += "\n";
+  }
+  return text;
+}
+
+std::string Named(const std::vector<std::string>& names, const std::vector<int>& chosen) {
+  if (!chosen.empty() && chosen.size() == names.size()) return "all";
+  std::string text;
+  for (int i : chosen) text += (text.empty() ? "" : " ") + names[static_cast<std::size_t>(i)];
+  return text.empty() ? "none" : text;
+}
+
+std::map<std::string, std::string> Settings(const GradientReport& report) {
+  const Task& task = *report.task;
+  std::string parameters;
+  for (const TaskParameter& p : task.inputs.parameters) parameters += (parameters.empty() ? "" : " ") + p.name;
+  return {{"by_controls", Named(ControlNames(task.model.get()), task.inputs.controls)},
+          {"by_start", Named(TangentNames(task.model.get()), task.inputs.start)},
+          {"by_parameters", parameters.empty() ? "none" : parameters},
+          {"derivative_level", ToString(task.solver.derivative.level)},
+          {"coverage_worst_level", ToString(report.gradient->coverage.Worst())},
+          {"smoothing", "none"},
+          {"health", report.gradient->health.text},
+          {"clipped_knots", fmt::format("{}", report.gradient->health.clipped.size())},
+          {"truncated_knots", fmt::format("{}", report.gradient->health.dropped.size())},
+          {"kept_bytes", fmt::format("{}", report.gradient->kept_bytes)},
+          {"knots_simulated_again", fmt::format("{}", report.gradient->recomputed)},
+          {"peak_memory_MiB", fmt::format("{:.1f}", PeakMemory())},
+          {"seconds", fmt::format("{:.6g}", report.seconds)}};
+}
+
+// "smooth", or how many of the compared entries are not
+std::string CheckText(const std::vector<LossCheckEntry>& check) {
+  int wrong = 0, rough = 0;
+  for (const LossCheckEntry& e : check) {
+    wrong += e.verdict == LossCheckEntry::Verdict::kWrong;
+    rough += e.verdict == LossCheckEntry::Verdict::kRough;
+  }
+  return fmt::format("{} entries against centred differences: {} disagree, {} not judged", check.size(), wrong, rough);
+}
+
+}  // namespace
+
+double PeakMemory() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+Record MakeGradientRecord(const GradientReport& report) {
+  const Task& task = *report.task;
+  const mjModel* model = report.parameters ? report.parameters->model() : task.model.get();
+  Simulator simulator(model, task.context, task.substeps, 1);
+  Record record;
+  const RolloutStatus status = simulator.Rollout(report.x0, report.U, &record.trajectory);
+  record.command = report.descent ? "gradient --descend" : "gradient";
+  record.task_file = task.file;
+  record.model_file = task.model_file;
+  if (!task.file.empty()) record.task_text = ReadText(task.file);
+  record.model = CopyModel(model);
+  record.context = task.context;
+  record.x_goal = task.x_goal;
+  record.substeps = task.substeps;
+  record.warnings = task.warnings;
+  std::vector<double> per_knot;
+  TotalCost(*task.cost, record.trajectory, simulator.knot_time(), &per_knot);
+  record.cost_per_knot = Eigen::Map<VectorXd>(per_knot.data(), static_cast<Eigen::Index>(per_knot.size()));
+  record.cost_terms = task.cost->Terms(record.trajectory);
+  record.metric = "sum over knots of the task's cost terms; see task.xml and cost_terms";
+  if (report.U.rows() > 0)
+    record.gradient_norm_per_knot = report.gradient->U.cwiseAbs().colwise().maxCoeff().transpose();
+  record.diagnostics = simulator.Diagnose(record.trajectory);
+  record.failures = LabelFailures(model, record.trajectory, status, record.diagnostics);
+  if (report.gradient->health.verdict == GradientHealth::Verdict::kExploding) {
+    record.failures.push_back("evaluation: exploding gradient: " + report.gradient->health.text);
+  }
+  record.settings = Settings(report);
+  record.tables[kGradient] = GradientTable(model, simulator.knot_time(), *report.gradient);
+  record.tables[kInputs] = InputsTable(report);
+  if (report.check) {
+    record.tables[kCheck] = CheckTable(*report.check);
+    record.settings["check"] = CheckText(*report.check);
+  }
+  record.status = "evaluated";
+  record.message = report.check ? record.settings["check"] : "not checked";
+  if (report.descent) {
+    record.tables[kDescent] = DescentTable(report);
+    record.iterations = report.descent->iterations;
+    record.status = ToString(report.descent->status);
+    record.message = report.descent->message;
+  }
+  return record;
+}
+
+std::string WriteGradientRun(const std::string& folder, const GradientReport& report, Record* record, bool force,
+                             bool plots) {
+  WriteRecord(folder, *record, {.force = force, .plots = plots});
+  if (!plots) return "";
+  std::vector<Plot> pictures = GradientPlots(kGradient, *report.gradient);
+  const int np = static_cast<int>(report.task->inputs.parameters.size());
+  if (report.descent && np > 0) {
+    Plot parameters{"parameters.png",
+                    kDescent,
+                    "What is fitted: from guess (0) to result (1)",
+                    "iteration",
+                    "share of its way",
+                    {},
+                    {},
+                    false,
+                    1,
+                    0,
+                    {}};
+    for (int k = 0; k < np; k++) {
+      parameters.columns.push_back(3 + np + k);
+      const TaskParameter& p = report.task->inputs.parameters[static_cast<std::size_t>(k)];
+      parameters.labels.push_back(fmt::format("{}: {:.6g} to {:.6g} {}", p.name, p.value, report.descent->theta[k],
+                                              (*report.parameters)[k].unit));
+    }
+    pictures.push_back(parameters);
+  }
+  WriteNewFile((std::filesystem::path(folder) / kScript).string(), PlotScript(pictures), false);
+  return RunGnuplot(folder, kScript);
+}
+
+}  // namespace costate::cli

@@ -1,0 +1,23 @@
+// Where a command saves its run, settled before the work is done.
+#ifndef COSTATE_PLUGIN_CLI_RUN_OUTPUT_H_
+#define COSTATE_PLUGIN_CLI_RUN_OUTPUT_H_
+
+#include <costate/task.h>
+
+#include <string>
+
+namespace costate::cli {
+
+/// The first runs/NAME-1, -2 … that does not exist, NAME from the task.
+std::string FreeFolder(const Task& task);
+
+/// Nothing is worse than an hour of work that cannot be saved: tries the folder before.
+/// @param own  the folder is ours to choose: "runs" above it is made.  @throws Error{kFile}.
+void CheckRunFolder(const std::string& folder, bool own, bool force);
+
+/// A whole file, "" when it cannot be read.
+std::string ReadText(const std::string& path);
+
+}  // namespace costate::cli
+
+#endif  // COSTATE_PLUGIN_CLI_RUN_OUTPUT_H_
