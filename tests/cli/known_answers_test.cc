@@ -1,0 +1,157 @@
+// The worked examples: each is checked against differences, then fitted, by the program; the answer is known.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cli/program.h"
+
+namespace costate {
+namespace {
+
+using support::ProcessResult;
+using support::TemporaryFolder;
+
+const std::string kKnown = std::string(COSTATE_MODELS) + "/../examples/known_answers/";
+
+struct Answer {
+  std::string task, input;
+  double value, tolerance;  // absolute
+};
+
+// cells of a row of inputs.csv; names are quoted and hold no comma
+std::vector<std::string> Cells(const std::string& line) {
+  std::vector<std::string> cells;
+  std::stringstream stream(line);
+  for (std::string cell; std::getline(stream, cell, ',');) {
+    if (cell.size() >= 2 && cell.front() == '"') cell = cell.substr(1, cell.size() - 2);
+    cells.push_back(cell);
+  }
+  return cells;
+}
+
+// input → fitted value
+std::map<std::string, double> Fitted(const std::string& run) {
+  std::map<std::string, double> fitted;
+  std::ifstream table(run + "/inputs.csv");
+  std::string line;
+  std::getline(table, line);
+  EXPECT_EQ(line, "input,unit,guess,value,lower,upper,d loss / d input");
+  while (std::getline(table, line)) {
+    const std::vector<std::string> cells = Cells(line);
+    fitted[cells.at(0)] = std::stod(cells.at(3));
+  }
+  return fitted;
+}
+
+class KnownAnswer : public testing::TestWithParam<Answer> {};
+
+TEST_P(KnownAnswer, IsCheckedThenFound) {
+  const Answer& answer = GetParam();
+  TemporaryFolder folder;
+  const std::string run = folder.File("run");
+  const ProcessResult result =
+      Costate({"gradient", kKnown + answer.task + "/task.xml", "--descend", "lbfgs", "--out", run, "--no-plots"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_TRUE(Has(result.out, "differences of the loss: agree")) << result.out;
+  EXPECT_FALSE(Has(result.out, "not judged")) << result.out;
+  const std::map<std::string, double> fitted = Fitted(run);
+  ASSERT_EQ(fitted.count(answer.input), 1u) << result.out;
+  EXPECT_NEAR(fitted.at(answer.input), answer.value, answer.tolerance) << result.out;
+  EXPECT_EQ(Costate({"replay", run}).exit_code, 0);
+}
+
+// What is left is RK4's error where the film is a closed form in continuous time (drag, pendulum, spring), the box's
+// settling into its contact, else what the descent leaves.
+INSTANTIATE_TEST_SUITE_P(
+    All, KnownAnswer,
+    testing::Values(Answer{"throw", "qvel[x] of the start", -0.5, 1e-9},
+                    Answer{"moon", "option/gravity[2]", -1.62, 1e-9}, Answer{"drag", "option/density", 1.2, 1e-7},
+                    Answer{"pendulum", "body:bob/pos[2]", -0.8, 1e-8},
+                    Answer{"spring", "joint:spring/stiffness", 20, 2e-6},
+                    Answer{"spring", "joint:spring/damping", 0.4, 1e-7}, Answer{"box", "body:box/scale", 1.5, 2e-4},
+                    Answer{"arm", "body:forearm/pos[0]", 0.4, 1e-8}, Answer{"arm", "site:tip/pos[0]", 0.35, 1e-8},
+                    Answer{"bounce", "pair:touch/solref[1]", -20, 1e-7}),
+    [](const auto& info) {
+      std::string name = info.param.task + "_" + info.param.input;
+      for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+      return name;
+    });
+
+TEST(CliDescend, WritesARunThatSaysWhatWasDone) {
+  TemporaryFolder folder;
+  const std::string run = folder.File("run");
+  const std::vector<std::string> words = {
+      "gradient", kKnown + "throw/task.xml", "--descend", "gd", "--rate", "0.05", "--iterations", "25", "--out", run};
+  const ProcessResult result = Costate(words);
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_TRUE(Has(result.out, "by the start  norm 4.5; largest 4.5 by qvel[x]")) << result.out;
+
+  // half the square of 1.5 · 0.55
+  EXPECT_TRUE(Has(result.out, "    1      0.3403125 ")) << result.out;
+  std::stringstream record;
+  record << std::ifstream(run + "/record.json").rdbuf();
+  for (const char* text : {"\"command\": \"gradient --descend\"", "\"rate\": \"0.050000000000000003\"",
+                           "\"by_start\": \"qvel[x] qvel[z]\"", "\"name\": \"descent.csv\"",
+                           "\"check\": \"2 entries against centred differences: 0 disagree, 0 not judged\""}) {
+    EXPECT_TRUE(Has(record.str(), text)) << record.str();
+  }
+  if (result.err.find("gnuplot is not installed") == std::string::npos) {
+    EXPECT_GT(std::filesystem::file_size(run + "/iterations.png"), 1000u);
+    EXPECT_GT(std::filesystem::file_size(run + "/costate.png"), 1000u);
+  }
+
+  // a run is not replaced unasked, and damage to its further tables is seen
+  EXPECT_TRUE(RefusedWith(Costate(words), "--force"));
+  std::ofstream(run + "/inputs.csv", std::ios::app) << "x";
+  EXPECT_TRUE(RefusedWith(Costate({"replay", run}), "inputs.csv"));
+}
+
+TEST(CliDescend, KeepsTheBestWhenInterrupted) {
+  // a rate so small that it would take hours
+  TemporaryFolder folder;
+  const std::string run = folder.File("run");
+  const ProcessResult result = CostateInShell("timeout --preserve-status -s INT 1 \"$0\" gradient '" + kKnown +
+                                              "spring/task.xml' --descend gd --rate 1e-9 "
+                                              "--iterations 1000000 --no-plots --quiet --out '" +
+                                              run + "'; echo \"code $?\"");
+  EXPECT_TRUE(Has(result.out, "interrupted after iteration")) << result.out << result.err;
+  EXPECT_TRUE(Has(result.out, "code 130")) << result.out;
+  EXPECT_TRUE(std::filesystem::exists(run + "/inputs.csv"));
+}
+
+TEST(CliDescend, RefusesWhatMakesNoSense) {
+  const std::string task = kKnown + "throw/task.xml";
+  EXPECT_TRUE(
+      RefusedWith(Costate({"gradient", task, "--descend", "lbfgs", "--rate", "1", "--no-save"}), "--rate belongs to"));
+  EXPECT_TRUE(
+      RefusedWith(Costate({"gradient", task, "--descend", "gd", "--window", "3", "--no-save"}), "whole gradient"));
+  EXPECT_TRUE(RefusedWith(Costate({"gradient", task, "--parameter", "body:bal/mass"}), "did you mean 'ball'"));
+  EXPECT_NE(Costate({"gradient", task, "--descend", "newton"}).exit_code, 0);
+}
+
+TEST(CliGradient, SaysWhereAContactMakesDifferencesAndAdjointPart) {
+  // the ball is on the floor exactly at a step: every difference straddles the jump, and the certificate names it
+  const ProcessResult result = Costate({"gradient", kKnown + "bounce/onset.xml", "--certify"});
+  EXPECT_EQ(result.exit_code, 1) << result.out << result.err;
+  EXPECT_TRUE(Has(result.out, "NONE CAN BE JUDGED")) << result.out;
+  EXPECT_TRUE(Has(result.out, "first knot 80: onset of contact of floor and ball")) << result.out;
+  EXPECT_TRUE(Has(result.out, "rough       qpos[ball].z of the start: adjoint ")) << result.out;
+}
+
+TEST(CliGradientByParameters, AddsThoseOfTheCommandLine) {
+  // x_T does not depend on gravity or on the mass of a ball without forces; its landing height on gravity does, but not
+  // the loss
+  const ProcessResult result = Costate({"gradient", kKnown + "spring/task.xml", "--parameter", "body:cart/mass"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_TRUE(Has(result.out, "by 3 parameters")) << result.out;
+  EXPECT_TRUE(Has(result.out, "3 entries against centred differences of the loss: agree")) << result.out;
+}
+
+}  // namespace
+}  // namespace costate
