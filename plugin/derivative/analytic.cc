@@ -56,7 +56,7 @@ bool AnalyticBackend::Linearize(const mjModel* m, mjData* d, bool sensors, StepD
     SolveColumns();
     if (!Sensors(m, d, out, missing)) return false;
   }
-  return m->opt.integrator == mjINT_RK4 ? RungeKutta(m, d, out, missing) : Step(m, d, out, missing);
+  return m->opt.integrator == mjINT_RK4 ? RungeKutta(m, d, d, out, missing) : Step(m, d, out, missing);
 }
 
 bool AnalyticBackend::LinearizeSensors(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
@@ -69,7 +69,15 @@ bool AnalyticBackend::LinearizeSensors(const mjModel* m, mjData* d, StepDerivati
 bool AnalyticBackend::LinearizeAfterForward(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
   out->coverage.terms.clear();
   out->status = StepStatus::kOk;
-  return Terms(m, d, out, missing) && Step(m, d, out, missing);
+  if (!Terms(m, d, out, missing)) return false;
+  if (m->opt.integrator != mjINT_RK4) return Step(m, d, out, missing);
+
+  // the other stages need data of their own: the caller's stays where it is
+  if (!stage_data_) stage_data_ = MakeData(m);
+  direction_.resize(mj_stateSize(m, mjSTATE_INTEGRATION));
+  mj_getState(m, d, direction_.data(), mjSTATE_INTEGRATION);
+  mj_setState(m, stage_data_.get(), direction_.data(), mjSTATE_INTEGRATION);
+  return RungeKutta(m, d, stage_data_.get(), out, missing);
 }
 
 // the converged acceleration and the factored H; for matrices also X_ = −∂r and E_
@@ -279,18 +287,16 @@ void AnalyticBackend::SubtractRne(const mjModel* m, const mjData* d) {
   }
 }
 
-// act' and act_dot by (x, u), from the actuators' own slopes or from differences
-void AnalyticBackend::Activation(const mjModel* m, MatrixXd* next, MatrixXd* rate) const {
+// act_dot by (x, u), from the actuators' own slopes or from differences
+void AnalyticBackend::ActivationRate(const mjModel* m, MatrixXd* rate) const {
   const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na), nu = static_cast<int>(m->nu), ndx = 2 * nv + na;
   if (!closed_actuation_) {
-    *next = direct_.activation;
     *rate = direct_.activation_rate;
     return;
   }
-  next->setZero(na, ndx + nu);
   rate->setZero(na, ndx + nu);
-  Columns of_next = Columns::Of(next->data(), ndx + nu, nullptr, na), of_rate = Columns::Of(rate->data(), ndx + nu, nullptr, na);
-  actuation_.AddActivation(m, &of_next, &of_rate);
+  Columns rows = Columns::Of(rate->data(), ndx + nu, nullptr, na);
+  actuation_.AddActivation(m, nullptr, &rows);
 }
 
 // v' = v + h ā; gain_ is made where the integrator is differenced
@@ -339,35 +345,41 @@ bool AnalyticBackend::Step(const mjModel* m, mjData* d, StepDerivative* out, std
 }
 
 MatrixXd AnalyticBackend::Dense(const BlockedMatrix& X) const {
-  MatrixXd dense(X.rows(), X.cols());
-  for (int j = 0; j < X.cols(); j++) {
-    for (int i = 0; i < X.rows(); i++) dense(i, j) = X(i, j);
-  }
+  MatrixXd dense;
+  CopyDense(X, &dense);
   return dense;
 }
 
-void AnalyticBackend::Stage(const mjModel* m, const mjData* d, StageDerivative* stage) const {
-  MatrixXd next;
-  stage->a = point_.a();
-  stage->act_dot = Eigen::Map<const VectorXd>(d->act_dot, m->na);
-  stage->da = Dense(X_);
-  Activation(m, &next, &stage->dact_dot);
+void AnalyticBackend::CopyDense(const BlockedMatrix& X, MatrixXd* dense) const {
+  dense->resize(X.rows(), X.cols());
+  for (int j = 0; j < X.cols(); j++) {
+    for (int i = 0; i < X.rows(); i++) (*dense)(i, j) = X(i, j);
+  }
 }
 
-bool AnalyticBackend::RungeKutta(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
+void AnalyticBackend::Stage(const mjModel* m, const mjData* d, StageDerivative* stage) const {
+  stage->a = point_.a();
+  stage->act_dot = Eigen::Map<const VectorXd>(d->act_dot, m->na);
+  CopyDense(X_, &stage->da);
+  ActivationRate(m, &stage->dact_dot);
+}
+
+// @pre `d` is after mj_forward; `stages` is at the same point, perhaps the same, and ends at the last stage
+bool AnalyticBackend::RungeKutta(const mjModel* m, const mjData* d, mjData* stages, StepDerivative* out,
+                                 std::string* missing) {
   *missing = RungeKuttaRefusal(m);
   if (!missing->empty()) return false;
-  StageDerivative first;
+  if (!runge_kutta_) runge_kutta_ = std::make_unique<RungeKuttaWork>();
   SolveColumns();
-  Stage(m, d, &first);
-  StepDerivative stage_out;
+  Stage(m, d, &runge_kutta_->first);
+  StepDerivative& stage_out = report_;
   const auto function = [&](mjData* data, StageDerivative* stage) {
     if (!Acceleration(m, data, Products::kNone, false, &stage_out, missing) || stage_out.status != StepStatus::kOk) return false;
     SolveColumns();
     Stage(m, data, stage);
     return true;
   };
-  if (RungeKuttaStep(m, d, first, function, out)) return true;
+  if (RungeKuttaStep(m, stages, function, runge_kutta_.get(), out)) return true;
   out->status = stage_out.status;
   return out->status != StepStatus::kOk;
 }

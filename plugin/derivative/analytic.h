@@ -56,7 +56,8 @@ class AnalyticBackend final : public Backend {
   bool LinearizeInverse(const mjModel* model, mjData* data, ConstVectorRef qacc, InverseDerivative* out,
                         std::string* missing) override;
 
-  /// A and B alone, of a single-stage integrator. @pre `data` is after mj_forward about the point, with a converged acceleration.
+  /// A and B alone. @pre `data` is after mj_forward about the point, with a converged acceleration. RK4's other stages call
+  /// mj_forward themselves, on data of their own.
   bool LinearizeAfterForward(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
   /// Vjp, likewise.
   bool VjpAfterForward(const mjModel* model, mjData* data, ConstVectorRef lambda, StepVjp* out, std::string* missing);
@@ -80,11 +81,12 @@ class AnalyticBackend final : public Backend {
   void SubtractRne(const mjModel* model, const mjData* data);
   void ApplyIntegrator(const mjModel* model, const mjData* data);
   bool Step(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
-  bool RungeKutta(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
+  bool RungeKutta(const mjModel* model, const mjData* data, mjData* stages, StepDerivative* out, std::string* missing);
   bool Sensors(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
   void Stage(const mjModel* model, const mjData* data, StageDerivative* stage) const;
-  void Activation(const mjModel* model, MatrixXd* next, MatrixXd* rate) const;
+  void ActivationRate(const mjModel* model, MatrixXd* rate) const;
   MatrixXd Dense(const BlockedMatrix& X) const;
+  void CopyDense(const BlockedMatrix& X, MatrixXd* dense) const;
 
   bool Factors(const mjModel* model, mjData* data, Products products, StepDerivative* out, std::string* missing);
   bool PreparePoint(const mjModel* model, mjData* data, Products products, StepStatus* status, Coverage* coverage,
@@ -144,6 +146,9 @@ class AnalyticBackend final : public Backend {
   std::vector<double> load_;
   MatrixXd da_, sensors_, gain_;
   VectorXd step_, v_next_;
+
+  std::unique_ptr<RungeKuttaWork> runge_kutta_;  // RK4 alone
+  DataPtr stage_data_;
 
   // products
   StepDerivative report_;

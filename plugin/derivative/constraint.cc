@@ -458,35 +458,32 @@ void ConstraintDerivative::AddPairsAndRows(const mjModel* model, const mjData* d
     const Vec3 origin = Origin(model, data, pair.body2), shift1 = origin - Origin(model, data, pair.body1);
     const Vec6 Va[2] = {MotionAbout(tree.acceleration_field(pair.body1), shift1), tree.acceleration_field(pair.body2)};
     const Vec6 Vv[2] = {MotionAbout(tree.velocity(pair.body1), shift1), tree.velocity(pair.body2)};
-    auto axis = [&](int n) {
+    axis_.resize(pair.chain_count);
+    for (int n = 0; n < pair.chain_count; n++) {
       const Vec6 S = Vec6Map(data->cdof + 6 * chain[n]);
-      return sign[n] < 0 ? MotionAbout(S, shift1) : S;
-    };
+      axis_[n] = sign[n] < 0 ? -MotionAbout(S, shift1) : S;
+    }
 
-    auto add_column = [&](int m, const Vec6& dFq, const Vec6& dFv, const Vec6& dFa, int column) {
-      for (int n = 0; n < pair.chain_count; n++) {
-        const Vec6 S = sign[n] * axis(n);
-        if (R) (*R)(chain[n], m) += S.dot(dFq);
-        if (column < 0) continue;
-        if (R) (*R)(chain[n], nv + m) += S.dot(dFv);
-        if (H && chain[n] >= m) H->Add(chain[n], m, S.dot(dFa));
-      }
-    };
     for (int n = 0; n < pair.chain_count; n++) {
       const int m = chain[n], side = sign[n] > 0;
-      const Vec6 S = axis(n);
+      const Vec6 S = sign[n] * axis_[n];
       const Vec3 shift = side ? Vec3(Vec3::Zero()) : shift1;
       const Vec6 dUa = sign[n] * (CrossMotion(S, Va[side]) - MotionAbout(tree.axis_field(m), shift));
       const Vec6 dUv = sign[n] * (CrossMotion(S, Vv[side]) + MotionAbout(tree.axis_rate(m), shift));
       const Vec6 dFq =
           PLANT("contact: pair, fields by q", (side ? pair.K2 : pair.K1) * S - pair.HH * dUa - pair.Kv * dUv);
-      add_column(m, dFq, -sign[n] * (pair.Kv * S), sign[n] * (pair.HH * S), n);
+      const Vec6 dFv = -pair.Kv * axis_[n], dFa = pair.HH * axis_[n];
+      for (int k = 0; k < pair.chain_count; k++) {
+        if (R) (*R)(chain[k], m) += axis_[k].dot(dFq);
+        if (R) (*R)(chain[k], nv + m) += axis_[k].dot(dFv);
+        if (H && chain[k] >= m) H->Add(chain[k], m, axis_[k].dot(dFa));
+      }
     }
     for (int m = pair.common; m >= 0; m = model->dof_parentid[m]) {
       const Vec6 S = Vec6Map(data->cdof + 6 * m);
       const Vec6 dFq = PLANT("contact: pair, common fields", pair.Krig * S - pair.HH * CrossMotion(S, Va[1] - Va[0]) -
                                                                  pair.Kv * CrossMotion(S, Vv[1] - Vv[0]));
-      add_column(m, dFq, Vec6::Zero(), Vec6::Zero(), -1);
+      for (int k = 0; k < pair.chain_count && R; k++) (*R)(chain[k], m) += axis_[k].dot(dFq);
     }
   }
 }

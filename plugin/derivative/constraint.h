@@ -155,6 +155,7 @@ class ConstraintDerivative {
   const TendonMoments* tendons_ = nullptr;
   std::vector<BallLimit> ball_;
   mutable std::vector<int> coupled_;
+  mutable std::vector<Vec6> axis_;  // of a pair's chain, signed
   std::vector<int> row_dof_;
   std::vector<double> row_J_;
 };

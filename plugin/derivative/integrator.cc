@@ -121,7 +121,7 @@ void AssembleBlock(const mjModel* m, int block, const double* da, StepDerivative
   for (int c = 0; c < count; c++) {
     const std::ptrdiff_t at = first + c;
     column[c] = at < ndx ? out->A.data() + at * ndx : out->B.data() + (at - ndx) * ndx;
-    std::fill(column[c] + 2 * nv, column[c] + ndx, 0.0);
+    if (m->na > 0) std::fill(column[c] + 2 * nv, column[c] + ndx, 0.0);
   }
   ScatterRows(nv, count, PLANT("positions and velocities", m->opt.timestep), da, column);
 }

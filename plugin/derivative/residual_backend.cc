@@ -128,15 +128,14 @@ class ResidualBackend final : public Backend {
       s->dact_dot = direct_.activation_rate;
       return true;
     };
-    StageDerivative first;
-    stage(d, &first);
+    stage(d, &runge_kutta_.first);
     StepDerivative stage_out;
     const bool done = RungeKuttaStep(
-        m, d, first,
+        m, d,
         [&](mjData*, StageDerivative* s) {
           return Acceleration(m, d, &stage_out, missing) && stage_out.status == StepStatus::kOk && stage(d, s);
         },
-        out);
+        &runge_kutta_, out);
     if (!done) out->status = stage_out.status;
     return done || out->status != StepStatus::kOk;
   }
@@ -163,9 +162,8 @@ class ResidualBackend final : public Backend {
       sum_w += kSum[i++] * s->act_dot;
       return true;
     };
-    StageDerivative first;
     StepDerivative all;
-    if (!stage(d, &first) || !RungeKuttaStep(m, d, first, stage, &all)) return false;
+    if (!stage(d, &runge_kutta_.first) || !RungeKuttaStep(m, d, stage, &runge_kutta_, &all)) return false;
     *P = all.B.rightCols(np);
     MatrixXd update;
     theta->ActivationUpdate(m, act.data(), sum_w.data(), &update);
@@ -188,6 +186,7 @@ class ResidualBackend final : public Backend {
   VectorXd v_next_;
   StepDerivative report_;
   BlockedMatrix blocked_;
+  RungeKuttaWork runge_kutta_;
 };
 
 }  // namespace

@@ -7,12 +7,24 @@
 #include <functional>
 #include <string>
 
+#include "core/dense_product.h"
+
 namespace costate {
 
 /// What one stage needs: at the state in `data`, the acceleration, act_dot and their derivatives by (q, v, act, u).
 struct StageDerivative {
   VectorXd a, act_dot;
   MatrixXd da, dact_dot;  ///< nv and na rows, ndx+nu columns, more where there are more inputs than u
+};
+
+/// What a step keeps between calls, so that those after the first allocate nothing.
+struct RungeKuttaWork {
+  StageDerivative first, stage;
+  VectorXd q0, v0, w0, u, v, w, k, sum_k, sum_w;
+  MatrixXd dx;                      // (dq; dv; dw) of the stage, ndx rows
+  MatrixXd J, dk, da, dw; // of its rates
+  MatrixXd sum_dk, sum_da, sum_dw, all;
+  PackedMatrix packed;
 };
 
 /// Fills a StageDerivative about the state, ctrl and context in `data`; false stops the step.
@@ -23,10 +35,10 @@ std::string RungeKuttaRefusal(const mjModel* model);
 
 /// A and B of one RK4 step, B by all inputs. Source: README.md, eq. (I6).
 ///
-/// @param first  the derivative about the point itself, already known.
+/// @param work  `first` holds the derivative about the point itself.
 /// @pre   `data` is at the point. @post `data` is at the last stage.
 /// @return false if `stage` returned false.
-bool RungeKuttaStep(const mjModel* model, mjData* data, const StageDerivative& first, const StageFunction& stage,
+bool RungeKuttaStep(const mjModel* model, mjData* data, const StageFunction& stage, RungeKuttaWork* work,
                     StepDerivative* out);
 
 }  // namespace costate

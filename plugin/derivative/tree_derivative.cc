@@ -10,6 +10,8 @@ TreeDerivative::TreeDerivative(const mjModel* model) {
   dof_.resize(nv);
   left_.resize(nv);
   right_.resize(nv);
+  field_.resize(nbody);
+  for (int j = 0; j < 2 * nv; j++) place_.push_back((j / BlockedMatrix::kWidth * nv) * BlockedMatrix::kWidth + j % BlockedMatrix::kWidth);
   group_.resize(nv);
   group_end_.resize(nv);
   for (int j = 0; j < model->njnt; j++) {
@@ -22,6 +24,85 @@ TreeDerivative::TreeDerivative(const mjModel* model) {
   }
 }
 
+// the pass from the root up
+struct TreeDerivative::Path {
+  int nbody;
+  const int *parent, *dofadr, *dofnum, *group_end;
+  const double *cdof, *cinert, *v, *a, *e;
+  Body* body;
+  Dof* dof;
+  Field* field;
+};
+
+COSTATE_SIMD void TreeDerivative::Walk(const Path& path) {
+  path.field[0] = {Lanes6::Zero(), Lanes6::Load(path.body[0].a.data()), Lanes6::Zero(), Lanes6::Zero()};
+  for (int b = 1; b < path.nbody; b++) {
+    Body& body = path.body[b];
+    const Field& parent = path.field[path.parent[b]];
+    Lanes6 v = parent.v, a = parent.a, va = parent.va, ae = parent.ae;
+
+    // (R1) ψ̇ = v × S, ψ̈ = a × S + v × ψ̇, σ = 2ψ̇ + (Σ_group S v) × S, with v, a just before the group
+    const int begin = path.dofadr[b], end = begin + path.dofnum[b];
+    for (int j = begin; j < end;) {
+      const int group_end = path.group_end[j];
+      Lanes6 dv = Lanes6::Zero(), da = Lanes6::Zero(), dva = Lanes6::Zero(), dae = Lanes6::Zero();
+      for (int k = j; k < group_end; k++) {
+        const Lanes6 S = Lanes6::Load(path.cdof + 6 * k);
+        Dof& dof = path.dof[k];
+        const double qd = path.v ? path.v[k] : 0;
+        const Lanes6 psid = PLANT("rne: axis rate", CrossMotion(v, S));
+        const Lanes6 psidd = PLANT("rne: axis acceleration", CrossMotion(a, S) + CrossMotion(v, psid));
+        const Lanes6 aS = PLANT("constraint: axis field", CrossMotion(S, va));
+        psid.Store(dof.psid.data());
+        psidd.Store(dof.psidd.data());
+        aS.Store(dof.aS.data());
+        if (group_end - j == 1) PLANT("rne: axis rate twice", 2 * psid).Store(dof.sigma.data());
+        const Lanes6 Sa = path.a[k] * S;
+        dv += qd * S;
+        da += qd * psid + Sa;
+        dva += Sa;
+        if (path.e) {
+          const Lanes6 psie = PLANT("mass times e: axis field", CrossMotion(ae, S));
+          psie.Store(dof.psie.data());
+          dae += path.e[k] * S;
+        }
+      }
+      for (int k = j; k < group_end && group_end - j > 1; k++) {
+        const Lanes6 twice = PLANT("rne: axis rate twice", 2 * Lanes6::Load(path.dof[k].psid.data()));
+        const Lanes6 group = PLANT("rne: group velocity", CrossMotion(dv, Lanes6::Load(path.cdof + 6 * k)));
+        (twice + group).Store(path.dof[k].sigma.data());
+      }
+      v += dv;
+      a += da;
+      va += dva;
+      ae += dae;
+      j = group_end;
+    }
+    path.field[b] = {v, a, va, ae};
+    v.Store(body.v.data());
+    a.Store(body.a.data());
+    va.Store(body.va.data());
+    ae.Store(body.ae.data());
+
+    // f = I a + v ×* I v, and (R2) the Coriolis operator: P = u hᵀ + [ω]×(½ tr J 1 − J), p = lin(I v)
+    body.I = Inertia::From(path.cinert + 10 * b);
+    const InertiaLanes I(body.I);
+    const Lanes6 momentum = I * v;
+    const Lanes6 F = PLANT("rne: force", I * a + CrossForce(v, momentum));
+    F.Store(body.F.data());
+    const double half = 0.5 * (body.I.j[0] + body.I.j[1] + body.I.j[2]);
+    const Double4 columns[3] = {Double4{half, 0, 0, 0} - I.J.x, Double4{0, half, 0, 0} - I.J.y, Double4{0, 0, half, 0} - I.J.z};
+    double* P = body.B.P.data();
+    for (int c = 0; c < 3; c++) {
+      const Double4 column = PLANT("rne: coriolis operator", v.l * body.I.h[c] + CrossLanes(v.a, columns[c]));
+      for (int n = 0; n < 3; n++) P[3 * c + n] = column[n];
+    }
+    const Double4 p = PLANT("rne: momentum", momentum.l);
+    for (int n = 0; n < 3; n++) body.B.p[n] = p[n];
+    if (path.e) (I * ae).Store(body.Fe.data());
+  }
+}
+
 void TreeDerivative::Forward(const mjModel* model, const mjData* data, const TreeInput& input) {
   Body& world = body_[0];
   world.v.setZero();
@@ -31,66 +112,19 @@ void TreeDerivative::Forward(const mjModel* model, const mjData* data, const Tre
   if (input.gravity && !(model->opt.disableflags & mjDSBL_GRAVITY)) {
     world.a.tail<3>() = -Vec3Map(model->opt.gravity);
   }
+  const double* v = !input.velocity ? nullptr : input.v ? input.v : data->qvel;
+  Walk({static_cast<int>(model->nbody), model->body_parentid, model->body_dofadr, model->body_dofnum, group_end_.data(),
+        data->cdof, data->cinert, v, input.a, input.e, body_.data(), dof_.data(), field_.data()});
 
-  for (int b = 1; b < model->nbody; b++) {
-    const Body& parent = body_[model->body_parentid[b]];
+  // (R5) world-fixed load G at r with torque T: E α = (−(tr Q 1 − Q) α + T × α ; G × α), Q = G rᵀ
+  for (int b = 1; b < model->nbody && input.load; b++) {
     Body& body = body_[b];
-    body.v = parent.v;
-    body.a = parent.a;
-    body.va = parent.va;
-    body.ae = parent.ae;
-
-    // (R1) ψ̇ = v × S, ψ̈ = a × S + v × ψ̇, σ = 2ψ̇ + (Σ_group S v) × S, with v, a just before the group
-    const int begin = model->body_dofadr[b], end = begin + model->body_dofnum[b];
-    for (int j = begin; j < end;) {
-      const int group_end = group_end_[j];
-      Vec6 dv = Vec6::Zero(), da = Vec6::Zero(), dva = Vec6::Zero(), dae = Vec6::Zero();
-      for (int k = j; k < group_end; k++) {
-        const Vec6 S = Vec6Map(data->cdof + 6 * k);
-        Dof& dof = dof_[k];
-        const double qd = !input.velocity ? 0 : input.v ? input.v[k] : data->qvel[k];
-        dof.psid = PLANT("rne: axis rate", CrossMotion(body.v, S));
-        dof.psidd = PLANT("rne: axis acceleration", CrossMotion(body.a, S) + CrossMotion(body.v, dof.psid));
-        dof.aS = PLANT("constraint: axis field", CrossMotion(S, body.va));
-        dv += S * qd;
-        da += dof.psid * qd + S * input.a[k];
-        dva += S * input.a[k];
-        if (input.e) {
-          dof.psie = PLANT("mass times e: axis field", CrossMotion(body.ae, S));
-          dae += S * input.e[k];
-        }
-      }
-      for (int k = j; k < group_end; k++) {
-        dof_[k].sigma = PLANT("rne: axis rate twice", 2 * dof_[k].psid);
-        if (group_end - j > 1)
-          dof_[k].sigma += PLANT("rne: group velocity", CrossMotion(dv, Vec6Map(data->cdof + 6 * k)));
-      }
-      body.v += dv;
-      body.a += da;
-      body.va += dva;
-      body.ae += dae;
-      j = group_end;
-    }
-
-    // f = I a + v ×* I v, and (R2) the Coriolis operator: P = u hᵀ + [ω]×(½ tr J 1 − J), p = lin(I v)
-    body.I = Inertia::From(data->cinert + 10 * b);
-    const Vec6 momentum = body.I * body.v;
-    body.F = PLANT("rne: force", body.I * body.a + CrossForce(body.v, momentum));
-    const Mat3 J = body.I.Rotational();
-    body.B.P = PLANT("rne: coriolis operator", body.v.tail<3>() * Vec3Map(body.I.h).transpose() +
-                                                   Skew(body.v.head<3>()) * (0.5 * J.trace() * Mat3::Identity() - J));
-    body.B.p = PLANT("rne: momentum", momentum.tail<3>());
-    if (input.e) body.Fe = body.I * body.ae;
-
-    // (R5) world-fixed load G at r with torque T: E α = (−(tr Q 1 − Q) α + T × α ; G × α), Q = G rᵀ
-    if (input.load) {
-      const Vec3 r = Vec3Map(data->xipos + 3 * b) - Vec3Map(data->subtree_com + 3 * model->body_rootid[b]);
-      body.T = PLANT("load: torque", Vec3Map(input.load + 6 * b));
-      body.G = Vec3Map(input.load + 6 * b + 3);
-      body.Q = PLANT("load: force along arm", body.G * r.transpose());
-      body.F.head<3>() -= body.T + r.cross(body.G);
-      body.F.tail<3>() -= body.G;
-    }
+    const Vec3 r = Vec3Map(data->xipos + 3 * b) - Vec3Map(data->subtree_com + 3 * model->body_rootid[b]);
+    body.T = PLANT("load: torque", Vec3Map(input.load + 6 * b));
+    body.G = Vec3Map(input.load + 6 * b + 3);
+    body.Q = PLANT("load: force along arm", body.G * r.transpose());
+    body.F.head<3>() -= body.T + r.cross(body.G);
+    body.F.tail<3>() -= body.G;
   }
 }
 
@@ -132,50 +166,74 @@ void TreeDerivative::Backward(const mjModel* model, const TreeInput& input, cons
   }
 }
 
+struct TreeDerivative::Bodies {
+  int nbody;
+  const int *dofadr, *dofnum;
+  const double* cdof;
+  bool e, load;
+  const Body* body;
+  const Dof* dof;
+  TreeLanes *left, *right;
+};
+
 // the vectors whose dot products are the entries: (R3), (R4), (R6)
-void TreeDerivative::Products(const mjModel* model, const mjData* data, const TreeInput& input) {
-  for (int i = 0; i < model->nv; i++) {
-    const Body& body = body_[model->dof_bodyid[i]];
-    const Dof& dof = dof_[i];
-    const Vec6 S = Vec6Map(data->cdof + 6 * i);
+COSTATE_SIMD void TreeDerivative::Multiply(const Bodies& all) {
+  for (int b = 1; b < all.nbody; b++) {
+    if (all.dofnum[b] == 0) continue;
+    const Body& body = all.body[b];
+    const InertiaLanes I(body.I);
+    const RotationLanes B(2, body.B.P.data(), body.B.p.data());
+    const RotationLanes E(-1, all.load ? body.Q.data() : body.B.P.data(), all.load ? body.G.data() : body.B.p.data());
+    const Lanes6 F = Lanes6::Load(body.F.data()), Fe = all.e ? Lanes6::Load(body.Fe.data()) : Lanes6::Zero();
+    const bool constrained = body.con.active;
+    Mat6 Kt, Kvt;
+    if (constrained) Kt = body.con.K.transpose();
+    if (constrained) Kvt = body.con.Kv.transpose();
 
-    // RNE: z = I S, w = Bᵀ S, y = I ψ̈ + B ψ̇ + S ×* F, y' = I σ + B S
-    const Vec6 z = PLANT("rne: z", body.I * S);
-    Vec6 w = Vec6::Zero();
-    w.head<3>() = PLANT("rne: w", body.B.Transposed(S));
-    Vec6 y = PLANT("rne: y by q", body.I * dof.psidd + body.B * dof.psid + CrossForce(S, body.F));
-    Vec6 y2 = PLANT("rne: y by v", body.I * dof.sigma + body.B * S);
-    Vec6 pr = Vec6::Zero(), hh = Vec6::Zero();
+    for (int i = all.dofadr[b]; i < all.dofadr[b] + all.dofnum[b]; i++) {
+      const Dof& dof = all.dof[i];
+      const Lanes6 S = Lanes6::Load(all.cdof + 6 * i), psid = Lanes6::Load(dof.psid.data()),
+                   psidd = Lanes6::Load(dof.psidd.data()), sigma = Lanes6::Load(dof.sigma.data()),
+                   aS = Lanes6::Load(dof.aS.data());
 
-    // loads: y −= E S, and Eᵀ S against the rotation of the column
-    if (input.load) {
-      const Vec3 alpha = S.head<3>(), l = S.tail<3>();
-      const double trace = body.Q.trace();
-      y.head<3>() -= PLANT("load: columns", body.Q * alpha - trace * alpha + body.T.cross(alpha));
-      y.tail<3>() -= body.G.cross(alpha);
-      pr.head<3>() +=
-          PLANT("load: rows", body.Q.transpose() * alpha - trace * alpha - body.T.cross(alpha) - body.G.cross(l));
-    }
+      // RNE: z = I S, w = Bᵀ S, y = I ψ̈ + B ψ̇ + S ×* F, y' = I σ + B S
+      const Lanes6 z = PLANT("rne: z", I * S);
+      Lanes6 w = Lanes6::Zero();
+      w.a = PLANT("rne: w", B.Transposed(S));
+      Lanes6 y = PLANT("rne: y by q", I * psidd + B * psid + CrossForce(S, F));
+      Lanes6 y2 = PLANT("rne: y by v", I * sigma + B * S);
+      Lanes6 pr = Lanes6::Zero(), hh = Lanes6::Zero();
 
-    // constraints against the static world
-    if (body.con.active) {
-      const BodyConstraint& con = body.con;
-      hh = con.HH * S;
-      y -= PLANT("constraint: columns", con.K * S + con.HH * dof.aS - con.Kv * dof.psid);
-      y2 += PLANT("constraint: velocity columns", con.Kv * S);
-      w += PLANT("constraint: velocity rows", con.Kv.transpose() * S);
-      pr += PLANT("constraint: rows", con.K.transpose() * S + CrossForce(S, con.F));
-    }
+      // loads: y −= E S, and Eᵀ S against the rotation of the column
+      if (all.load) {
+        const Double4 T = {body.T[0], body.T[1], body.T[2], 0}, turned = CrossLanes(T, S.a);
+        y.a -= PLANT("load: columns", E.map * S.a + turned);
+        y.l -= CrossLanes(S.a, E.p);
+        pr.a += PLANT("load: rows", E.transposed * S.a - turned + CrossLanes(E.p, S.l));
+      }
 
-    Vec6 ye = Vec6::Zero();
-    if (input.e) ye = PLANT("mass times e: columns", body.I * dof.psie + CrossForce(S, body.Fe));
-    for (int c = 0; c < 6; c++) {
-      left_[i].A[c] = Double4{dof.psidd[c], dof.sigma[c], S[c], S[c]};
-      left_[i].B[c] = Double4{dof.psid[c], S[c], dof.aS[c], S[c]};
-      left_[i].C[c] = Double4{input.e ? dof.psie[c] : 0, S[c], S[c], 0};
-      right_[i].A[c] = Double4{z[c], z[c], y[c], y2[c]};
-      right_[i].B[c] = Double4{w[c], w[c], hh[c], pr[c]};
-      right_[i].C[c] = Double4{z[c], ye[c], hh[c], 0};
+      // constraints against the static world
+      if (constrained) {
+        hh = Times(body.con.HH, S);
+        y -= PLANT("constraint: columns", Times(body.con.K, S) + Times(body.con.HH, aS) - Times(body.con.Kv, psid));
+        y2 += PLANT("constraint: velocity columns", Times(body.con.Kv, S));
+        w += PLANT("constraint: velocity rows", Times(Kvt, S));
+        pr += PLANT("constraint: rows", Times(Kt, S) + CrossForce(S, Lanes6::Load(body.con.F.data())));
+      }
+
+      Lanes6 ye = Lanes6::Zero(), psie = Lanes6::Zero();
+      if (all.e) {
+        psie = Lanes6::Load(dof.psie.data());
+        ye = PLANT("mass times e: columns", I * psie + CrossForce(S, Fe));
+      }
+      TreeLanes &left = all.left[i], &right = all.right[i];
+      Transpose(psidd, sigma, S, S, left.A);
+      Transpose(z, z, y, y2, right.A);
+      Transpose(psid, S, psie, S, left.B);
+      Transpose(w, w, z, ye, right.B);
+      Transpose(aS, S, S, S, left.C);
+      right.more = constrained || all.load;
+      if (right.more) Transpose(hh, pr, hh, Lanes6::Zero(), right.C);
     }
   }
 }
@@ -184,35 +242,37 @@ namespace {
 
 struct PairLoop {
   int nv;
-  const int *parent, *group, *group_end;
+  const int *parent, *group, *group_end, *place_q, *place_v;
   const TreeLanes *left, *right;
-  BlockedMatrix *R, *E;
+  double *R, *E;
   TreeSolver* H;
 };
 
 // entry (i, k) from the left lanes of k and the right lanes of i; entry (k, i) too when k is before i's group
 __attribute__((always_inline)) inline void Pair(const PairLoop& loop, int i, int k, bool upper, double* h) {
+  constexpr int kWidth = BlockedMatrix::kWidth;
   const TreeLanes &L = loop.left[k], &R = loop.right[i];
   Double4 a = L.A[0] * R.A[0], b = L.B[0] * R.B[0];
   for (int n = 1; n < 6; n++) {
     a += L.A[n] * R.A[n];
     b += L.B[n] * R.B[n];
   }
-  BlockedMatrix& out = *loop.R;
-  out(i, k) -= a[0] + b[0] - b[2] - b[3];
-  out(i, loop.nv + k) -= a[1] + b[1];
+  double by_q = a[0] + b[0];
+  if (R.more) {
+    Double4 c = L.C[0] * R.C[0];
+    for (int n = 1; n < 6; n++) c += L.C[n] * R.C[n];
+    by_q -= c[0] + c[1];
+    if (h) *h += c[2];
+  }
+  loop.R[loop.place_q[k] + i * kWidth] -= by_q;
+  loop.R[loop.place_v[k] + i * kWidth] -= a[1] + b[1];
   if (upper) {
-    out(k, i) -= a[2];
-    out(k, loop.nv + i) -= a[3];
+    loop.R[loop.place_q[i] + k * kWidth] -= a[2];
+    loop.R[loop.place_v[i] + k * kWidth] -= a[3];
   }
-  if (!loop.E && !h) return;
-  Double4 c = L.C[0] * R.C[0];
-  for (int n = 1; n < 6; n++) c += L.C[n] * R.C[n];
-  if (loop.E) {
-    (*loop.E)(i, k) += c[0];
-    if (upper) (*loop.E)(k, i) += c[1];
-  }
-  if (h) *h += c[2];
+  if (!loop.E) return;
+  loop.E[loop.place_q[k] + i * kWidth] += b[2];
+  if (upper) loop.E[loop.place_q[i] + k * kWidth] += b[3];
 }
 
 COSTATE_SIMD void Pairs(const PairLoop& loop) {
@@ -240,9 +300,11 @@ COSTATE_SIMD void Pairs(const PairLoop& loop) {
 void TreeDerivative::Finish(const mjModel* model, const mjData* data, const TreeInput& input,
                             const BodyConstraint* constraint, BlockedMatrix* R, BlockedMatrix* E, TreeSolver* H) {
   Backward(model, input, constraint);
-  Products(model, data, input);
-  Pairs({static_cast<int>(model->nv), model->dof_parentid, group_.data(), group_end_.data(), left_.data(), right_.data(), R,
-         input.e ? E : nullptr, constraint ? H : nullptr});
+  Multiply({static_cast<int>(model->nbody), model->body_dofadr, model->body_dofnum, data->cdof, input.e != nullptr,
+            input.load != nullptr, body_.data(), dof_.data(), left_.data(), right_.data()});
+  Pairs({static_cast<int>(model->nv), model->dof_parentid, group_.data(), group_end_.data(), place_.data(),
+         place_.data() + model->nv, left_.data(), right_.data(), R->block(0), input.e ? E->block(0) : nullptr,
+         constraint ? H : nullptr});
 }
 
 }  // namespace costate

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/simd.h"
-#include "derivative/spatial.h"
+#include "derivative/spatial_lanes.h"
 #include "derivative/tree_solver.h"
 
 namespace costate {
@@ -35,6 +35,7 @@ struct TreeInput {
 /// The factors of one dof in all its pairs, interleaved so that one load serves four outputs of a pair.
 struct TreeLanes {
   Double4 A[6], B[6], C[6];
+  bool more;  // C is needed, of right lanes
 };
 
 /// Workspace for one model; allocates nothing after construction.
@@ -92,7 +93,11 @@ class TreeDerivative {
 
  private:
   void Backward(const mjModel* model, const TreeInput& input, const BodyConstraint* constraint);
-  void Products(const mjModel* model, const mjData* data, const TreeInput& input);
+  // compiled for each instruction set: no Eigen, all they need in one place
+  struct Path;
+  struct Bodies;
+  static void Walk(const Path& path);
+  static void Multiply(const Bodies& all);
 
   struct Body {
     Vec6 v, a;    // velocity, acceleration (gravity included) after all joints of the body
@@ -115,11 +120,16 @@ class TreeDerivative {
     Vec6 psie;             // Σ ψ_e dq
     Vec6 F, dF, Fe, dFe;   // sums over the subtree of forces and of their changes
   };
+  struct Field {
+    Lanes6 v, a, va, ae;  // of Body, for its children
+  };
   std::vector<Body> body_;
+  std::vector<Field> field_;
   std::vector<Dof> dof_;
   std::vector<TreeLanes> left_, right_;
   std::vector<int> group_;  // first dof of each dof's group: ball and free rotation are groups of three
   std::vector<int> group_end_;
+  std::vector<int> place_;  // of the first entry of each column in a BlockedMatrix of nv rows
   std::vector<PushBody> push_;
   struct BodyHessian {
     Mat6 HH;

@@ -9,6 +9,7 @@ namespace costate {
 
 namespace {
 constexpr double kSparse = 0.75;  // of the entries of L: fewer are pushed, which costs more each
+constexpr int kPadding = 4;     // entries behind the last row, which a masked vector reads and leaves as they are
 constexpr int kMaxGroup = 3;  // rows of 16 columns that fit into sixteen vector registers
 }  // namespace
 
@@ -74,7 +75,7 @@ void TreeSolver::Symbolic() {
     column_.insert(column_.end(), row.begin(), row.end());
     row_start_.push_back(static_cast<int>(column_.size()));
   }
-  value_.assign(column_.size(), 0.0);
+  value_.assign(column_.size() + kPadding, 0.0);
   col_value_.resize(column_.size());
   col_start_.assign(nv_ + 1, 0);
   for (int j : column_) col_start_[j + 1]++;
@@ -157,41 +158,76 @@ void TreeSolver::AddRows(const int* start, const int* count, const int* columns,
 
 namespace {
 
-typedef double Loose4 __attribute__((vector_size(32), aligned(8)));
+typedef double Loose4 __attribute__((vector_size(32), aligned(8), may_alias));
 
-// y −= l x
-__attribute__((always_inline)) inline void SubtractRow(int n, double l, const double* x, double* y) {
-  int c = 0;
-  for (; c + 4 <= n; c += 4) *reinterpret_cast<Loose4*>(y + c) -= l * *reinterpret_cast<const Loose4*>(x + c);
-  for (; c < n; c++) y[c] -= l * x[c];
+// y −= scale Σ_g l_g x_g, four entries
+template <int kGroup>
+__attribute__((always_inline)) inline void SubtractFour(const double* l, double* const* x, int c, const Double4& scale,
+                                                        double* y) {
+  Double4 all = l[0] * *reinterpret_cast<const Loose4*>(x[0] + c);
+  for (int g = 1; g < kGroup; g++) all += l[g] * *reinterpret_cast<const Loose4*>(x[g] + c);
+  *reinterpret_cast<Loose4*>(y + c) -= scale * all;
 }
 
-// (S1) for k from the leaves: L(k,i) = H(k,i)/D(k); H(i,j) -= L(k,i) H(k,j) for i ≥ j in row k
-COSTATE_SIMD bool Eliminate(int nv, const int* row_start, const int* column, double* value, double* diagonal,
-                            double* inverse) {
-  for (int k = nv - 1; k >= 0; k--) {
-    const double pivot = diagonal[k];
+// y −= Σ_g l_g x_g: whole vectors, the last one masked, so that no loop is of the length that is left over
+template <int kGroup>
+__attribute__((always_inline)) inline void SubtractGroup(int n, const double* l, double* const* x, double* y) {
+  static constexpr double kMask[7] = {1, 1, 1, 0, 0, 0, 0};
+  int c = 0;
+  for (; c + 4 <= n; c += 4) SubtractFour<kGroup>(l, x, c, Double4{1, 1, 1, 1}, y);
+  if (c < n) SubtractFour<kGroup>(l, x, c, *reinterpret_cast<const Loose4*>(kMask + 3 - (n - c)), y);
+}
+
+struct Elimination {
+  const int *row_start, *column;
+  double *value, *diagonal, *inverse;
+};
+
+// (S1) the rows of a group, from the last: among each other, then all together from the columns they share
+template <int kGroup>
+__attribute__((always_inline)) inline bool EliminateGroup(const Elimination& e, int first) {
+  const int base = e.row_start[first + 1] - e.row_start[first];
+  const int* columns = e.column + e.row_start[first];
+  double* row[kGroup];
+  for (int g = 0; g < kGroup; g++) row[g] = e.value + e.row_start[first + g];
+  for (int k = kGroup - 1; k >= 0; k--) {
+    const double pivot = e.diagonal[first + k];
     if (!(pivot > 0)) return false;
-    inverse[k] = 1 / pivot;
-    const int size = row_start[k + 1] - row_start[k];
-    const int* columns = column + row_start[k];
-    double* row_k = value + row_start[k];
-    for (int n = size - 1; n >= 0; n--) {
-      const int i = columns[n];
-      const double l = row_k[n] * inverse[k];
-      diagonal[i] -= l * row_k[n];
-      double* row_i = value + row_start[i];
-      if (row_start[i + 1] - row_start[i] == n) {
-        SubtractRow(n, l, row_k, row_i);
-      } else {
-        const int* columns_i = column + row_start[i];
-        for (int c = 0, at = 0; c < n; c++, at++) {
-          while (columns_i[at] != columns[c]) at++;
-          row_i[at] -= l * row_k[c];
-        }
-      }
-      row_k[n] = l;
+    e.inverse[first + k] = 1 / pivot;
+    for (int i = k - 1; i >= 0; i--) {
+      const double l = row[k][base + i] * e.inverse[first + k];
+      e.diagonal[first + i] -= l * row[k][base + i];
+      SubtractGroup<1>(base + i, &l, row + k, row[i]);
+      row[k][base + i] = l;
     }
+  }
+  for (int n = base - 1; n >= 0; n--) {
+    const int i = columns[n], start = e.row_start[i];
+    double l[kGroup];
+    for (int g = 0; g < kGroup; g++) {
+      l[g] = row[g][n] * e.inverse[first + g];
+      e.diagonal[i] -= l[g] * row[g][n];
+    }
+    if (e.row_start[i + 1] - start == n) {
+      SubtractGroup<kGroup>(n, l, row, e.value + start);
+    } else {
+      for (int c = 0, at = start; c < n; c++, at++) {
+        while (e.column[at] != columns[c]) at++;
+        for (int g = 0; g < kGroup; g++) e.value[at] -= l[g] * row[g][c];
+      }
+    }
+    for (int g = 0; g < kGroup; g++) row[g][n] = l[g];
+  }
+  return true;
+}
+
+COSTATE_SIMD bool Eliminate(const Elimination& e, const int* group, int groups) {
+  for (int n = groups - 1; n >= 0; n--) {
+    const int count = group[n + 1] - group[n];
+    const bool positive = count == 1   ? EliminateGroup<1>(e, group[n])
+                          : count == 2 ? EliminateGroup<2>(e, group[n])
+                                       : EliminateGroup<3>(e, group[n]);
+    if (!positive) return false;
   }
   return true;
 }
@@ -199,7 +235,8 @@ COSTATE_SIMD bool Eliminate(int nv, const int* row_start, const int* column, dou
 }  // namespace
 
 bool TreeSolver::Factor() {
-  if (!Eliminate(nv_, row_start_.data(), column_.data(), value_.data(), diagonal_.data(), inverse_.data())) return false;
+  const Elimination e = {row_start_.data(), column_.data(), value_.data(), diagonal_.data(), inverse_.data()};
+  if (!Eliminate(e, group_.data(), static_cast<int>(group_.size()) - 1)) return false;
   for (std::size_t n = 0; n < col_value_.size(); n++) col_value_[n] = value_[col_source_[n]];
   return true;
 }
@@ -212,7 +249,8 @@ double TreeSolver::PivotRatio() const {
 
 namespace {
 
-constexpr int kWidth = BlockedMatrix::kWidth, kParts = kWidth / 4;
+typedef double Double8 __attribute__((vector_size(64), aligned(64)));
+constexpr int kWidth = BlockedMatrix::kWidth, kParts = kWidth / 8;
 
 struct Factors {
   const int *row_start, *column, *col_start, *col_row;
@@ -222,9 +260,9 @@ struct Factors {
 // x_g −= Σ_n value_g[n] · row index[n] of the block, for the kGroup rows of a group: each row that is read serves all
 template <int kGroup>
 __attribute__((always_inline)) inline void SubtractRows(int count, const int* index, const double* const* value,
-                                                        const double* block, Double4 (*x)[kParts]) {
+                                                        const double* block, Double8 (*x)[kParts]) {
   for (int n = 0; n < count; n++) {
-    const Double4* y = reinterpret_cast<const Double4*>(block + index[n] * kWidth);
+    const Double8* y = reinterpret_cast<const Double8*>(block + index[n] * kWidth);
     for (int g = 0; g < kGroup; g++) {
       const double l = value[g][n];
       for (int c = 0; c < kParts; c++) x[g][c] -= l * y[c];
@@ -235,8 +273,8 @@ __attribute__((always_inline)) inline void SubtractRows(int count, const int* in
 // y_i = b_i − Σ_{k > i} L(k,i) y_k for the rows first … first + kGroup − 1
 template <int kGroup>
 __attribute__((always_inline)) inline void FromLeaves(const Factors& f, int first, double* block) {
-  Double4* rows = reinterpret_cast<Double4*>(block + first * kWidth);
-  Double4 x[kGroup][kParts];
+  Double8* rows = reinterpret_cast<Double8*>(block + first * kWidth);
+  Double8 x[kGroup][kParts];
   const double* value[kGroup];
   for (int g = 0; g < kGroup; g++) {
     for (int c = 0; c < kParts; c++) x[g][c] = rows[g * kParts + c];
@@ -258,8 +296,8 @@ __attribute__((always_inline)) inline void FromLeaves(const Factors& f, int firs
 // the same the other way round: these rows, done, are subtracted from all that wait for them
 template <int kGroup>
 __attribute__((always_inline)) inline void PushFromLeaves(const Factors& f, int first, double* block) {
-  Double4* rows = reinterpret_cast<Double4*>(block + first * kWidth);
-  Double4 x[kGroup][kParts];
+  Double8* rows = reinterpret_cast<Double8*>(block + first * kWidth);
+  Double8 x[kGroup][kParts];
   const double* value[kGroup];
   const int begin = f.row_start[first], count = f.row_start[first + 1] - begin;
   for (int g = kGroup - 1; g >= 0; g--) {
@@ -271,9 +309,9 @@ __attribute__((always_inline)) inline void PushFromLeaves(const Factors& f, int 
     for (int c = 0; c < kParts; c++) rows[g * kParts + c] = x[g][c];
   }
   for (int n = 0; n < count; n++) {
-    Double4* y = reinterpret_cast<Double4*>(block + f.column[begin + n] * kWidth);
+    Double8* y = reinterpret_cast<Double8*>(block + f.column[begin + n] * kWidth);
     for (int c = 0; c < kParts; c++) {
-      Double4 sum = y[c];
+      Double8 sum = y[c];
       for (int g = 0; g < kGroup; g++) sum -= value[g][n] * x[g][c];
       y[c] = sum;
     }
@@ -283,8 +321,8 @@ __attribute__((always_inline)) inline void PushFromLeaves(const Factors& f, int 
 // x_i = y_i / D_i − Σ_{j < i} L(i,j) x_j for the same rows
 template <int kGroup>
 __attribute__((always_inline)) inline void FromRoots(const Factors& f, int first, double* block) {
-  Double4* rows = reinterpret_cast<Double4*>(block + first * kWidth);
-  Double4 x[kGroup][kParts];
+  Double8* rows = reinterpret_cast<Double8*>(block + first * kWidth);
+  Double8 x[kGroup][kParts];
   const double* value[kGroup];
   for (int g = 0; g < kGroup; g++) {
     for (int c = 0; c < kParts; c++) x[g][c] = rows[g * kParts + c] * f.inverse[first + g];
@@ -310,7 +348,7 @@ COSTATE_SIMD double FindActive(const Factors& f, const int* group, const int* gr
     typedef long long Bits4 __attribute__((vector_size(32), aligned(32), may_alias));
     const Bits4* x = reinterpret_cast<const Bits4*>(block + group[n] * kWidth);
     Bits4 any = {};
-    for (int k = 0; k < (group[n + 1] - group[n]) * kParts; k++) any |= x[k];
+    for (int k = 0; k < (group[n + 1] - group[n]) * kWidth / 4; k++) any |= x[k];
     active[n] = (any[0] | any[1] | any[2] | any[3]) != 0;
   }
   int entries = 0;

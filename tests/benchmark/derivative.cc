@@ -107,9 +107,7 @@ void Row(const std::string& file) {
   double after = kNone, vjp = kNone;
   restart();
   mj_forward(m, work.get());
-  if (m->opt.integrator == mjINT_RK4) {
-    missing = "RK4 has three more stages, each with its own mj_forward";
-  } else if (backend.LinearizeAfterForward(m, work.get(), &derivative, &missing)) {
+  if (backend.LinearizeAfterForward(m, work.get(), &derivative, &missing)) {
     after = Seconds([&] { backend.LinearizeAfterForward(m, work.get(), &derivative, &missing); });
     StepVjp product;
     const VectorXd lambda = VectorXd::LinSpaced(dims.ndx, -1, 1);
