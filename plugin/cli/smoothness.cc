@@ -181,10 +181,10 @@ void FindActuators(const mjModel* model, Obstacles* found) {
 
 void FindOptions(const mjModel* model, Obstacles* found) {
   if (model->opt.noslip_iterations > 0) {
-    found->push_back({fmt::format("noslip_iterations is {}: the pass leaves the solution of the contact problem, so that only "
-                                  "differences of whole steps are right",
+    found->push_back({fmt::format("noslip_iterations is {}: friction forces stick or slide at hard bounds, and a sweep more or less "
+                                  "jumps",
                                   model->opt.noslip_iterations),
-                      "noslip_iterations=\"0\" and a larger impratio"});
+                      "noslip_iterations=\"0\" and a larger impratio, or noslip_tolerance=\"0\" against the jumps"});
   }
   if (model->opt.enableflags & mjENBL_SLEEP) {
     found->push_back({"sleep: which trees sleep belongs to no state; steps and derivatives here keep all trees awake", ""});

@@ -19,6 +19,9 @@ class ActiveSet {
   /// Finds each row of `data` among the captured ones. @return false if a captured row that carries force is missing.
   bool Match(const mjData* data);
 
+  /// The captured row that a row of the last Match is; −1: none.
+  int captured(int row) const { return match_[row]; }
+
   /// Constraint forces (nefc) at y = J a − aref, each row on its captured piece; rows that were not captured carry none.
   /// @param only  when given, captured rows with only[row] = 0 carry none either.
   /// @pre Match(data).

@@ -69,7 +69,7 @@ bool AnalyticBackend::LinearizeSensors(const mjModel* m, mjData* d, StepDerivati
 bool AnalyticBackend::LinearizeAfterForward(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
   out->coverage.terms.clear();
   out->status = StepStatus::kOk;
-  if (!Terms(m, d, out, missing)) return false;
+  if (!Terms(m, d, out, missing) || (UsesNoslip(m) && !ApplyNoslip(m, d, out, missing))) return false;
   if (m->opt.integrator != mjINT_RK4) return Step(m, d, out, missing);
 
   // the other stages need data of their own: the caller's stays where it is
@@ -80,14 +80,21 @@ bool AnalyticBackend::LinearizeAfterForward(const mjModel* m, mjData* d, StepDer
   return RungeKutta(m, d, stage_data_.get(), out, missing);
 }
 
-// the converged acceleration and the factored H; for matrices also X_ = −∂r and E_
+// the converged acceleration and the factored H; for matrices also X_ = −∂r and E_, or X_ = da' behind a noslip pass
 bool AnalyticBackend::Acceleration(const mjModel* m, mjData* d, Products products, bool sensors, StepDerivative* out,
                                    std::string* missing) {
+  if (!Minimum(m, d, products, sensors, out, missing)) return false;
+  return !UsesNoslip(m) || out->status != StepStatus::kOk || ApplyNoslip(m, d, out, missing);
+}
+
+bool AnalyticBackend::Minimum(const mjModel* m, mjData* d, Products products, bool sensors, StepDerivative* out,
+                              std::string* missing) {
   const auto terms = [&] {
     return products == Products::kNone ? Terms(m, d, out, missing) : Factors(m, d, products, out, missing);
   };
   *missing = ResidualRefusal(m);
   if (missing->empty()) *missing = InertiaMissing(m);
+  if (missing->empty()) *missing = NoslipMissing(m);
   if (!missing->empty()) return false;
   out->coverage.terms.clear();
   out->status = StepStatus::kOk;
@@ -121,6 +128,7 @@ bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, 
     Ma = diagonal_.data();
   }
   point_.Residual(m, d, Ma);
+  if (UsesNoslip(m)) RunNoslip(m, d);
   const auto cover = [&](const char* term, const std::string& reason) {
     return Cover(term, reason, &out->coverage, missing);
   };
@@ -129,6 +137,7 @@ bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, 
 
   // passive and actuator forces; gravity compensation through actuators ties the two
   const std::string tendons = tendons_.Compute(m, d);
+  closed_tendons_ = tendons.empty();
   std::string passive = switch_.passive ? kSwitched : PassiveMissing(m);
   std::string actuation = Actuation::Missing(m);
   if (passive.empty()) passive = tendons;
@@ -149,7 +158,8 @@ bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, 
   if (implicit && integrator.empty() && m->opt.integrator != mjINT_EULER) integrator = tendons;
   closed_integrator_ = cover("integrator", integrator);
   second_solve_ = implicit && closed_integrator_;
-  if (second_solve_ && !mass_.Compute(m, d, tendons_, actuation_, point_.a().data(), point_.momentum_rate().data())) {
+  const VectorXd& Mapplied = UsesNoslip(m) ? noslip_->Ma() : point_.momentum_rate();
+  if (second_solve_ && !mass_.Compute(m, d, tendons_, actuation_, acceleration(m).data(), Mapplied.data())) {
     *missing = "integrator: M + h B is not positive definite";
     return false;
   }
@@ -262,6 +272,7 @@ void AnalyticBackend::AddThrusters(const mjModel* m, const mjData* d) {
 bool AnalyticBackend::Differences(const mjModel* m, mjData* d, std::string* missing) {
   if (!difference_) difference_ = std::make_unique<ResidualDifference>(m);
   missing->clear();
+  differenced_.applied = UsesNoslip(m) ? &noslip_->a() : nullptr;
   if (!difference_->Compute(m, d, point_.a(), differenced_, &direct_, missing)) return false;
   if (differenced_.inertia) SubtractRne(m, d);
   return true;
@@ -305,9 +316,9 @@ void AnalyticBackend::ApplyIntegrator(const mjModel* m, const mjData* d) {
   if (second_solve_) {
     v_next_ += m->opt.timestep * mass_.applied();
   } else if (differenced_.integrator) {
-    v_next_ += m->opt.timestep * (gain_ * point_.a());
+    v_next_ += m->opt.timestep * (gain_ * acceleration(m));
   } else {
-    v_next_ += m->opt.timestep * point_.a();
+    v_next_ += m->opt.timestep * acceleration(m);
   }
 }
 
@@ -358,7 +369,7 @@ void AnalyticBackend::CopyDense(const BlockedMatrix& X, MatrixXd* dense) const {
 }
 
 void AnalyticBackend::Stage(const mjModel* m, const mjData* d, StageDerivative* stage) const {
-  stage->a = point_.a();
+  stage->a = acceleration(m);
   stage->act_dot = Eigen::Map<const VectorXd>(d->act_dot, m->na);
   CopyDense(X_, &stage->da);
   ActivationRate(m, &stage->dact_dot);
@@ -390,7 +401,8 @@ bool AnalyticBackend::Sensors(const mjModel* m, mjData* d, StepDerivative* out, 
     out->D.resize(0, m->nu);
     return true;
   }
-  sensor_.Compute({m, d, &tree_, &constraint_, closed_actuation_ ? &actuation_ : nullptr, &X_}, out, switch_.sensors);
+  const bool noslip = UsesNoslip(m);
+  sensor_.Compute({m, d, &tree_, &constraint_, closed_actuation_ ? &actuation_ : nullptr, &X_, noslip ? &minimum_ : nullptr}, out, switch_.sensors);
   if (!sensor_.AnyDifferenced()) {
     out->coverage.terms.push_back({"sensors", Level::kAnalytic, ""});
     return true;
@@ -404,7 +416,15 @@ bool AnalyticBackend::Sensors(const mjModel* m, mjData* d, StepDerivative* out, 
     return false;
   }
   if (!difference_) difference_ = std::make_unique<ResidualDifference>(m);
-  if (!difference_->Sensors(m, d, point_.a(), Dense(X_), &sensors_, missing, &sensor_.differenced())) return false;
+  ForceChange change;
+  if (noslip) {
+    minimum_da_ = Dense(minimum_);
+    change = {noslip_.get(), &point_.a(), &minimum_da_};
+  }
+  if (!difference_->Sensors(m, d, acceleration(m), Dense(X_), &sensors_, missing, &sensor_.differenced(),
+                            noslip ? &change : nullptr)) {
+    return false;
+  }
   for (int i = 0; i < m->nsensor; i++) {
     if (!sensor_.differenced()[i]) continue;
     const int row = m->sensor_adr[i], dim = m->sensor_dim[i];
@@ -417,6 +437,7 @@ bool AnalyticBackend::Sensors(const mjModel* m, mjData* d, StepDerivative* out, 
 std::unique_ptr<Backend> MakeAnalyticBackend(const mjModel* model, const LinearizeOptions& options, std::string* missing) {
   *missing = ResidualRefusal(model);
   if (missing->empty()) *missing = InertiaMissing(model);
+  if (missing->empty()) *missing = NoslipMissing(model);
   if (!missing->empty()) return nullptr;
   return std::make_unique<AnalyticBackend>(model, options.level == Level::kAnalytic);
 }

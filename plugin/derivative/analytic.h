@@ -12,6 +12,7 @@
 #include "derivative/constraint.h"
 #include "derivative/effective_mass.h"
 #include "derivative/equilibrium.h"
+#include "derivative/noslip.h"
 #include "derivative/residual_difference.h"
 #include "derivative/runge_kutta.h"
 #include "derivative/sensor.h"
@@ -66,6 +67,7 @@ class AnalyticBackend final : public Backend {
   enum class Products { kNone, kPush, kPull };  // the point is prepared for matrices, or for vectors forwards or backwards
   bool Acceleration(const mjModel* model, mjData* data, Products products, bool sensors, StepDerivative* out,
                     std::string* missing);
+  bool Minimum(const mjModel* model, mjData* data, Products products, bool sensors, StepDerivative* out, std::string* missing);
   bool Prepare(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
   bool Cover(const char* term, const std::string& reason, Coverage* coverage, std::string* missing) const;
   void PrepareTree(const mjModel* model, mjData* data, const TendonMoments* tendons, Coverage* coverage,
@@ -87,6 +89,14 @@ class AnalyticBackend final : public Backend {
   void ActivationRate(const mjModel* model, MatrixXd* rate) const;
   MatrixXd Dense(const BlockedMatrix& X) const;
   void CopyDense(const BlockedMatrix& X, MatrixXd* dense) const;
+
+  // analytic_noslip.cc
+  bool UsesNoslip(const mjModel* model) const { return model->opt.noslip_iterations > 0; }
+  void RunNoslip(const mjModel* model, mjData* data);
+  bool ApplyNoslip(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
+  bool VjpNoslip(const mjModel* model, mjData* data, ConstVectorRef lambda, bool forces, StepVjp* out,
+                 std::string* missing);
+  const VectorXd& acceleration(const mjModel* model) const { return UsesNoslip(model) ? noslip_->a() : point_.a(); }
 
   bool Factors(const mjModel* model, mjData* data, Products products, StepDerivative* out, std::string* missing);
   bool PreparePoint(const mjModel* model, mjData* data, Products products, StepStatus* status, Coverage* coverage,
@@ -134,13 +144,16 @@ class AnalyticBackend final : public Backend {
   bool unconstrained_ = false;  // … or H is the engine's M, which has no tendons' armature
   VectorXd diagonal_;
   BlockedMatrix X_, E_;
+  std::unique_ptr<NoslipPass> noslip_;              // made when a model first uses it
+  BlockedMatrix minimum_;                           // da before the pass
+  MatrixXd minimum_da_;
   std::unique_ptr<ResidualDifference> difference_;  // made when a term first needs it
   DirectDerivative direct_;
   DifferencedTerms differenced_;
   std::unique_ptr<TreeDerivative> rne_;  // where it is switched to differences
   BlockedMatrix rne_columns_;
   TreeInput input_;
-  bool closed_passive_ = false, closed_actuation_ = false, closed_integrator_ = false;
+  bool closed_tendons_ = false, closed_passive_ = false, closed_actuation_ = false, closed_integrator_ = false;
   bool solved_ = false;        // X_ is da, else −∂r
   bool second_solve_ = false;  // the integrator applies M'⁻¹ M a, in closed form
   std::vector<double> load_;

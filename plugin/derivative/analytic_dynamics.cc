@@ -15,7 +15,7 @@ bool AnalyticBackend::LinearizeAcceleration(const mjModel* m, mjData* d, Acceler
   if (out->status != StepStatus::kOk) return true;
   SolveColumns();
   const int nv = static_cast<int>(m->nv), ndx = 2 * nv + static_cast<int>(m->na), nu = static_cast<int>(m->nu);
-  out->qacc = point_.a();
+  out->qacc = acceleration(m);
   out->x.resize(nv, ndx);
   out->u.resize(nv, nu);
   out->force.resize(nv, nv);
@@ -29,6 +29,7 @@ bool AnalyticBackend::LinearizeAcceleration(const mjModel* m, mjData* d, Acceler
   E_.SetZero();
   for (int i = 0; i < nv; i++) E_(i, i) = 1;
   H_.Solve(&E_);
+  if (UsesNoslip(m)) noslip_->Apply(m, d, false, &E_);
   for (int j = 0; j < nv; j++) {
     for (int i = 0; i < nv; i++) out->force(i, j) = E_(i, j);
   }

@@ -6,9 +6,19 @@
 
 namespace costate {
 
+namespace {
+
+std::string ParametersMissing(const mjModel* m) {
+  return m->opt.noslip_iterations > 0 ? "noslip: the sweeps are not followed along parameters" : "";
+}
+
+}  // namespace
+
 // (Q2): y_ is the covector of r, of each stage under RK4, as PullPoint left it
 bool AnalyticBackend::PullParameters(const mjModel* m, mjData* d, const VectorXd&, ConstVectorRef lambda,
-                                     ParameterDifference* theta, VectorXd* pulled, std::string*) {
+                                     ParameterDifference* theta, VectorXd* pulled, std::string* missing) {
+  *missing = ParametersMissing(m);
+  if (!missing->empty()) return false;
   const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na);
   const double h = m->opt.timestep;
   const bool stages = m->opt.integrator == mjINT_RK4;
@@ -44,6 +54,8 @@ bool AnalyticBackend::PullParameters(const mjModel* m, mjData* d, const VectorXd
 // (Q1)
 bool AnalyticBackend::Parameters(const mjModel* m, mjData* d, ParameterDifference* theta, MatrixXd* P, MatrixXd* Ps,
                                  std::string* missing) {
+  *missing = ParametersMissing(m);
+  if (!missing->empty()) return false;
   const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na), ndx = 2 * nv + na;
   StepStatus status = StepStatus::kOk;
   Coverage coverage;

@@ -61,12 +61,14 @@ bool AnalyticBackend::DifferenceRest(const mjModel* m, mjData* d, std::string* m
 bool AnalyticBackend::VjpAfterForward(const mjModel* m, mjData* d, ConstVectorRef lambda, StepVjp* out,
                                       std::string* missing) {
   out->status = StepStatus::kOk;
+  if (UsesNoslip(m)) return VjpNoslip(m, d, lambda, false, out, missing);
   if (!Factors(m, d, Products::kPull, &report_, missing) || !DifferenceRest(m, d, missing)) return false;
   return PullPoint(m, d, lambda, false, out, missing);
 }
 
 bool AnalyticBackend::Vjp(const mjModel* m, mjData* d, ConstVectorRef lambda, bool forces, StepVjp* out,
                           std::string* missing) {
+  if (UsesNoslip(m)) return VjpNoslip(m, d, lambda, forces, out, missing);
   if (!PreparePoint(m, d, Products::kPull, &out->status, &out->coverage, missing)) return false;
   return out->status != StepStatus::kOk || PullPoint(m, d, lambda, forces, out, missing);
 }
@@ -91,6 +93,7 @@ bool AnalyticBackend::PullPoint(const mjModel* m, mjData* d, ConstVectorRef lamb
 
 bool AnalyticBackend::Jvp(const mjModel* m, mjData* d, ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out,
                           std::string* missing) {
+  if (UsesNoslip(m)) return Backend::Jvp(m, d, dx, du, out, missing);
   if (!PreparePoint(m, d, Products::kPush, &out->status, &out->coverage, missing)) return false;
   if (out->status != StepStatus::kOk) return true;
   const bool stages = m->opt.integrator == mjINT_RK4;

@@ -97,6 +97,13 @@ std::string ArmatureMissing(const mjModel* m) {
   return "";
 }
 
+bool HasMovingArmature(const mjModel* m) {
+  for (int t = 0; t < m->ntendon; t++) {
+    if (Armature(m, t) != 0) return true;
+  }
+  return false;
+}
+
 // (T13) μ [(JᵀJ on M's pattern) a + Jᵀ J̇ v], J̇ v = vᵀ G v, whose derivative by q is that of l̈ less Gᵀ a
 void AddTendonArmature(const mjModel* m, const mjData* d, const TreeDerivative& tree, const TendonMoments& tendons,
                        const double* a, Columns* R) {

@@ -17,6 +17,9 @@ bool OnePath(const mjModel* model, int i, int j);
 /// "" or the spatial tendon with armature that has no closed form: the engine itself has none around geoms.
 std::string ArmatureMissing(const mjModel* model);
 
+/// Has a tendon whose part of M moves armature?
+bool HasMovingArmature(const mjModel* model);
+
 /// Adds −∂(M a + c) by q and v to R, of the tendons' part of M and of the bias c. @pre `tree` is forward at `a`.
 void AddTendonArmature(const mjModel* model, const mjData* data, const TreeDerivative& tree, const TendonMoments& tendons,
                        const double* a, Columns* R);

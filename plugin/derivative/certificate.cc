@@ -13,6 +13,7 @@
 #include "derivative/actuation.h"
 #include "derivative/check_point.h"
 #include "derivative/equilibrium.h"
+#include "derivative/noslip.h"
 
 namespace costate {
 namespace {
@@ -30,6 +31,7 @@ class Certifier {
     }
     Rows();
     Contacts();
+    if (m_->opt.noslip_iterations > 0) Noslip();
     Limits();
     Forces();
     Inputs();
@@ -117,6 +119,20 @@ class Certifier {
 
   std::string ContactName(int g1, int g2) const {
     return "contact of " + ElementName(m_, mjOBJ_GEOM, g1) + " and " + ElementName(m_, mjOBJ_GEOM, g2);
+  }
+
+  // bounds on the friction forces of each sweep, and the end of the sweeps
+  void Noslip() {
+    NoslipPass pass(m_);
+    pass.Run(m_, d_, d_->qacc);
+    for (const NoslipPass::Room& room : pass.room()) {
+      const int type = d_->efc_type[room.efc], id = d_->efc_id[room.efc];
+      const std::string name = type == mjCNSTR_FRICTION_DOF      ? Name("friction loss", mjOBJ_JOINT, m_->dof_jntid[id])
+                               : type == mjCNSTR_FRICTION_TENDON ? Name("friction loss", mjOBJ_TENDON, id)
+                                                                 : ContactName(d_->contact[id].geom[0], d_->contact[id].geom[1]);
+      Add(name + " behind noslip", room.bounded ? "slides" : "sticks", "stick or slip", room.distance, "N, Nm", true);
+    }
+    if (!pass.room().empty() && pass.end_distance() < mjMAXVAL) Add("noslip pass", "ends", "another sweep", pass.end_distance(), "of noslip_tolerance", true);
   }
 
   // limits that are not reached

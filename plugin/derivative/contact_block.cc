@@ -21,14 +21,10 @@ bool BasisForce(const mjData* data, const mjContact& contact, ContactForce<dim>*
   out->f.setZero();
   out->b.setConstant(kbip[1]);
   out->H.setZero();
-  out->kappa = PLANT("contact: stiffness", kbip[0] * (kbip[2] + kbip[3] * (contact.dist - contact.includemargin)));
-  out->g = PLANT("contact: impedance", kbip[3] / (kbip[2] * (1 - kbip[2])));
-
-  // adhesion: aref += R delta, and R falls as D grows
+  const ContactStiffness stiffness(data, contact);
+  out->kappa = stiffness.kappa;
+  out->g = stiffness.gain;
   const bool pyramid = data->efc_type[row] == mjCNSTR_CONTACT_PYRAMIDAL;
-  out->kappa +=
-      PLANT("contact: adhesion", data->efc_R[row] * out->g * contact.adhesion / (pyramid ? 2 * (dim - 1) : 1));
-
   if (pyramid) {
     // edges u = e_0 ± μ_k e_k
     bool active = false;
@@ -61,6 +57,18 @@ bool BasisForce(const mjData* data, const mjContact& contact, ContactForce<dim>*
 }
 
 }  // namespace
+
+ContactStiffness::ContactStiffness(const mjData* data, const mjContact& contact) {
+  const int row = contact.efc_address;
+  const mjtNum* kbip = data->efc_KBIP + 4 * row;
+  kappa = PLANT("contact: stiffness", kbip[0] * (kbip[2] + kbip[3] * (contact.dist - contact.includemargin)));
+  gain = PLANT("contact: impedance", kbip[3] / (kbip[2] * (1 - kbip[2])));
+
+  // adhesion: aref += R delta, and R falls as D grows
+  const bool pyramid = data->efc_type[row] == mjCNSTR_CONTACT_PYRAMIDAL;
+  kappa += PLANT("contact: adhesion",
+                 data->efc_R[row] * gain * contact.adhesion / (pyramid ? 2 * (contact.dim - 1) : 1));
+}
 
 template <int dim>
 bool ContactBlock::FillForces(const mjData* data, const TreeDerivative& tree,

@@ -11,6 +11,13 @@
 
 namespace costate {
 
+/// How the normal of a contact answers to its distance: y changes by kappa dφ, its forces by f · gain dφ as the impedance
+/// moves. (C7), (C8), (C12)
+struct ContactStiffness {
+  double kappa, gain;
+  ContactStiffness(const mjData* data, const mjContact& contact);
+};
+
 /// At most 6 × 7, on the stack: as many rows as the contact's dimension.
 using ContactRows = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, 0, 6, 7>;
 

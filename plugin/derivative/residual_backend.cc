@@ -12,6 +12,11 @@ namespace costate {
 
 namespace {
 
+std::string Refusal(const mjModel* m) {
+  if (m->opt.noslip_iterations > 0) return "noslip: the post-pass leaves the optimum, so the residual is not zero";
+  return ResidualRefusal(m);
+}
+
 class ResidualBackend final : public Backend {
  public:
   explicit ResidualBackend(const mjModel* model) : difference_(model) {}
@@ -108,7 +113,7 @@ class ResidualBackend final : public Backend {
  private:
   // da = −H⁻¹ ∂r/∂(x, u)
   bool Acceleration(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
-    *missing = ResidualRefusal(m);
+    *missing = Refusal(m);
     if (!missing->empty()) return false;
     *out = StepDerivative();
     out->coverage.terms = {{"residual", Level::kResidual, ""}};
@@ -192,7 +197,7 @@ class ResidualBackend final : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> MakeResidualBackend(const mjModel* model, const LinearizeOptions&, std::string* missing) {
-  *missing = ResidualRefusal(model);
+  *missing = Refusal(model);
   if (!missing->empty()) return nullptr;
   return std::make_unique<ResidualBackend>(model);
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "derivative/effective_mass.h"
+#include "derivative/noslip.h"
 
 namespace costate {
 
@@ -38,9 +39,6 @@ int ActuatorOfAct(const mjModel* m, int act) {
 
 std::string ResidualRefusal(const mjModel* m) {
   const auto enabled = [&](int bit) { return (m->opt.enableflags & bit) != 0; };
-  if (m->opt.noslip_iterations > 0) {
-    return "noslip: the post-pass leaves the optimum, so the residual is not zero (noslip_iterations = 0 removes it)";
-  }
   if (m->opt.integrator == mjINT_DISCRETE) return "integrator discrete: its effective metric is not differentiated";
   if (enabled(mjENBL_SPECULATIVE)) return "speculative contacts depend on velocity";
   if (enabled(mjENBL_IPC)) return "ipc flex contact";
@@ -93,6 +91,24 @@ bool ResidualDifference::ConstraintForce(const mjModel* m, const VectorXd& a) {
   mj_mulJacVec(m, p, y_.data(), a.data());
   for (int i = 0; i < p->nefc; i++) y_[i] -= p->efc_aref[i];
   active_.Force(p, y_.data(), p->efc_force, terms_.rows);
+  mj_mulJacTVec(m, p, p->qfrc_constraint, p->efc_force);
+  return true;
+}
+
+// the same for sensors: behind the noslip pass, forces are not those of a
+bool ResidualDifference::SensedForce(const mjModel* m, const VectorXd& a) {
+  if (!forces_) return ConstraintForce(m, a);
+  VectorXd minimum = *forces_->a;
+  if (column_ >= 0) minimum += offset_ * forces_->da->col(column_);
+  if (!ConstraintForce(m, minimum)) return false;
+  const NoslipPass& pass = *forces_->pass;
+  mjData* p = probe_.get();
+  for (int i = 0; i < p->nefc; i++) {
+    const int captured = active_.captured(i), row = captured < 0 ? -1 : pass.rows().find(captured);
+    if (row < 0 || row >= pass.rows().moving()) continue;
+    p->efc_force[i] += pass.delta()[row];
+    if (column_ >= 0) p->efc_force[i] += offset_ * pass.delta_slopes()(row, column_);
+  }
   mj_mulJacTVec(m, p, p->qfrc_constraint, p->efc_force);
   return true;
 }
@@ -159,11 +175,11 @@ bool ResidualDifference::EvaluateDirect(const mjModel* m, Stage stage, const Vec
 
   // ā = (v' − v) / h
   velocity_ = Eigen::Map<const VectorXd>(p->qvel, nv);
-  Integrate(m, kMagnify * a);
+  Integrate(m, kMagnify * (terms_.applied ? *terms_.applied : a));
   if (HasImplicitVelocity(m)) {
     for (int i = 0; i < nv; i++) (*value)[nv + i] = (p->qvel[i] - velocity_[i]) / (m->opt.timestep * kMagnify);
   } else {
-    value->segment(nv, nv) = a;
+    value->segment(nv, nv) = terms_.applied ? *terms_.applied : a;
   }
   for (int i = 0; i < na; i++) (*value)[2 * nv + i] = p->act[i];
   return true;
@@ -215,7 +231,7 @@ bool ResidualDifference::EvaluateSensors(const mjModel* m, Stage stage, const Ve
   if (needs_.acceleration) {
     mj_fwdActuation(m, p);
     mju_copy(p->qacc, a.data(), dims_.nv);
-    if (needs_.constraint && !ConstraintForce(m, a)) return false;
+    if (needs_.constraint && !SensedForce(m, a)) return false;
     p->flg_rnepost = 0;
     mj_sensorAcc(m, p);
   }
@@ -377,7 +393,9 @@ void ResidualDifference::IntegratorGain(const mjModel* m, MatrixXd* N) {
 }
 
 bool ResidualDifference::Sensors(const mjModel* m, const mjData* d, const VectorXd& a, const MatrixXd& da,
-                                 MatrixXd* out, std::string* reason, const std::vector<char>* wanted) {
+                                 MatrixXd* out, std::string* reason, const std::vector<char>* wanted,
+                                 const ForceChange* forces) {
+  forces_ = forces;
   // the engine skips a sensor of no stage
   sensor_stages_.assign(m->sensor_needstage, m->sensor_needstage + m->nsensor);
   for (int i = 0; i < m->nsensor && wanted; i++) {

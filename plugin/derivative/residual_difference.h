@@ -23,6 +23,7 @@ struct DifferencedTerms {
   bool constraint = true;
   const std::vector<char>* rows = nullptr;   ///< of the constraint: only rows of the point with a nonzero entry
   bool integrator = true;                    ///< ā and act'
+  const VectorXd* applied = nullptr;         ///< the acceleration that the integrator takes, where it is not a
   bool Any() const { return inertia || passive || actuation || constraint || integrator; }
 };
 
@@ -32,6 +33,15 @@ struct DirectDerivative {
   Eigen::MatrixXd acceleration;  ///< ∂ā/∂(x, u): the acceleration that the integrator applies, README.md eq. (6)
   Eigen::MatrixXd activation;    ///< ∂act'/∂(x, u)
   Eigen::MatrixXd activation_rate;  ///< ∂act_dot/∂(x, u)
+};
+
+class NoslipPass;
+
+/// Forces behind the noslip pass: those of the minimum at `a`, moved along its columns of `da`, and what the pass adds.
+struct ForceChange {
+  const NoslipPass* pass = nullptr;
+  const VectorXd* a = nullptr;
+  const Eigen::MatrixXd* da = nullptr;
 };
 
 /// Differences of one evaluation of the engine's position, velocity and actuation stages.
@@ -61,7 +71,8 @@ class ResidualDifference {
   /// C and D (ns × (ndx+nu)): sensors at neighbours, with the acceleration moved along da (nv × (ndx+nu)).
   /// @param wanted  one entry a sensor: rows of sensors with zero are left zero, what only they need is not evaluated.
   bool Sensors(const mjModel* model, const mjData* data, const VectorXd& a, const Eigen::MatrixXd& da,
-               Eigen::MatrixXd* out, std::string* reason, const std::vector<char>* wanted = nullptr);
+               Eigen::MatrixXd* out, std::string* reason, const std::vector<char>* wanted = nullptr,
+               const ForceChange* forces = nullptr);
 
  private:
   // what the model's sensors read beyond kinematics
@@ -80,6 +91,7 @@ class ResidualDifference {
               Eigen::Ref<Eigen::VectorXd> out);
   void PositionStage(const mjModel* model);
   bool ConstraintForce(const mjModel* model, const Eigen::VectorXd& a);
+  bool SensedForce(const mjModel* model, const Eigen::VectorXd& a);
   void Integrate(const mjModel* model, const Eigen::VectorXd& a);
   bool EvaluateDirect(const mjModel* model, Stage stage, const Eigen::VectorXd& a, Eigen::VectorXd* value);
   bool EvaluateSensors(const mjModel* model, Stage stage, const Eigen::VectorXd& a, Eigen::VectorXd* value);
@@ -97,6 +109,7 @@ class ResidualDifference {
   Eigen::VectorXd act_next_;        // act' of the point, not clamped
   DifferencedTerms terms_;
   SensorNeeds needs_;
+  const ForceChange* forces_ = nullptr;  // of the sensors
   std::vector<int> sensor_stages_;  // needstage of the sensors that are wanted, none for the others
   int last_column_ = 0;             // columns from here on are zero
   bool smooth_ = false;             // kinematics alone: three points are enough

@@ -37,6 +37,19 @@ std::vector<char> SensedTendons(const mjModel* m) {
   return sensed;
 }
 
+// accelerations and friction forces, which a noslip pass moves; normal forces and limits stay those of the minimum
+bool ReadsFriction(int type) {
+  switch (type) {
+    case mjSENS_ACCELEROMETER:
+    case mjSENS_FRAMELINACC:
+    case mjSENS_FRAMEANGACC:
+    case mjSENS_FORCE:
+    case mjSENS_TORQUE:
+    case mjSENS_CONTACT: return true;
+    default: return false;
+  }
+}
+
 }  // namespace
 
 void SensorRows::Resize(int nv, int columns) {
@@ -118,6 +131,17 @@ void SensorDerivative::Compute(const SensorPoint& point, StepDerivative* out, bo
 
 // false: no closed form
 bool SensorDerivative::Sensor(int i) {
+  const BlockedMatrix* da = at_.da;
+  if (at_.minimum) {
+    if (ReadsFriction(at_.m->sensor_type[i])) return false;
+    at_.da = at_.minimum;
+  }
+  const bool closed = ClosedForm(i);
+  at_.da = da;
+  return closed;
+}
+
+bool SensorDerivative::ClosedForm(int i) {
   switch (at_.m->sensor_type[i]) {
     case mjSENS_CLOCK:
     case mjSENS_INSIDESITE: return true;  // piecewise constant in (x, u)

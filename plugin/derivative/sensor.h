@@ -27,6 +27,7 @@ struct SensorPoint {
   const ConstraintDerivative* constraint = nullptr;
   const Actuation* actuation = nullptr;  ///< null: actuator forces have no closed form here
   const BlockedMatrix* da = nullptr;     ///< da/d(x, u)
+  const BlockedMatrix* minimum = nullptr;  ///< behind a noslip pass: da of the minimum, where the other terms are taken
 };
 
 /// Rows of one sensor: their direct columns, and the factors of da that are multiplied out at the end.
@@ -80,6 +81,7 @@ class SensorDerivative {
     mjtNum quat[4] = {1, 0, 0, 0};
   };
   bool Sensor(int i);
+  bool ClosedForm(int i);
 
   // sensor_joint.cc: coordinates, transmissions, actuator forces, limits
   bool Scalar(int i);

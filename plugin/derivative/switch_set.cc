@@ -1,5 +1,6 @@
 #include "derivative/switch_set.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace costate {
@@ -48,13 +49,8 @@ void SwitchSet::NoteConstraints(const mjModel* model, mjData* data) {
   }
   if (data->nefc == 0) return;
 
-  // the noslip pass leaves the minimum: its forces lie on their bounds exactly or not at all
   if (model->opt.noslip_iterations > 0) {
-    for (int i = 0; i < data->nefc; ++i) {
-      const double loss = data->efc_frictionloss[i];
-      const double range[2] = {-loss, loss};
-      Add(kStates, loss > 0 ? Zone(data->efc_force[i], range) : data->efc_force[i] != 0);
-    }
+    NoteNoslip(data);
     return;
   }
 
@@ -64,6 +60,33 @@ void SwitchSet::NoteConstraints(const mjModel* model, mjData* data) {
   residual_ -= Eigen::Map<const VectorXd>(data->efc_aref, data->nefc);
   mj_constraintUpdate(model, data, residual_.data(), nullptr, 0);
   for (int i = 0; i < data->nefc; ++i) Add(kStates, data->efc_state[i]);
+}
+
+// the noslip pass leaves the minimum: its forces lie on their bounds exactly or not at all; and how many sweeps it took
+void SwitchSet::NoteNoslip(const mjData* data) {
+  for (int i = 0; i < data->nefc; ++i) {
+    const double loss = data->efc_frictionloss[i];
+    const double range[2] = {-loss, loss};
+    Add(kStates, loss > 0 ? Zone(data->efc_force[i], range) : data->efc_force[i] != 0);
+    if (data->efc_type[i] != mjCNSTR_CONTACT_ELLIPTIC) continue;
+    const mjContact& contact = data->contact[data->efc_id[i]];
+    double friction = 0;
+    for (int k = 1; k < contact.dim; ++k) {
+      Add(kStates, data->efc_force[i + k] != 0);
+      friction += std::pow(data->efc_force[i + k] / contact.friction[k - 1], 2);
+    }
+    Add(kStates, std::sqrt(friction) >= data->efc_force[i] * (1 - 1e-12));
+    i += contact.dim - 1;
+  }
+  for (int island = 0; island < std::min(mjNISLAND, std::max(1, data->nisland)); ++island) {
+    // a sweep is the only iteration without gradient and without evaluations of the cost
+    int sweeps = 0;
+    const mjSolverStat* stat = data->solver + island * mjNSOLVER;
+    for (int k = std::min(mjNSOLVER, data->solver_niter[island]) - 1; k >= 0; --k, ++sweeps) {
+      if (stat[k].neval != 0 || stat[k].gradient != 0) break;
+    }
+    Add(kStates, sweeps);
+  }
 }
 
 void SwitchSet::NoteActuators(const mjModel* model, const mjData* data) {

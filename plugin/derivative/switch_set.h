@@ -31,6 +31,7 @@ class SwitchSet {
  private:
   void Add(Kind kind, int value);
   void NoteConstraints(const mjModel* model, mjData* data);
+  void NoteNoslip(const mjData* data);
   void NoteActuators(const mjModel* model, const mjData* data);
   void NoteTendons(const mjModel* model, const mjData* data);
   void NoteSensors(const mjModel* model, const mjData* data);

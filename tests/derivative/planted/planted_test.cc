@@ -8,6 +8,7 @@
 
 #include "derivative/analytic.h"
 #include "derivative/plant.h"
+#include "derivative/noslip_scene.h"
 #include "derivative/planted/scenes.h"
 #include "support/engine_test.h"
 #include "support/random_state.h"
@@ -63,6 +64,22 @@ std::vector<Scene> Scenes() {
          m->flg_adhesion = 1;
          std::fill_n(m->geom_adhesion, m->ngeom, 2.0);
        }});
+
+  // behind a noslip pass: boxes and balls pushed over a plane, dry joints and tendons, some rows sticking and some sliding
+  for (const char* cone : {"pyramidal", "elliptic"}) {
+    for (int condim : {3, 6}) {
+      for (int sweeps : {1, 3}) {
+        add({"noslip", Pushing(cone, condim), 1, 30, 0, 0, false, [=](mjModel* m) {
+               m->opt.noslip_iterations = sweeps;
+               for (int g = 0; g < m->ngeom; g++) m->geom_solimp[mjNIMP * g] = 0.4;
+             }});
+      }
+    }
+  }
+  for (unsigned seed : {1u, 2u}) {
+    add({"noslip along tendons", TendonModel("frictionloss='0.3'"), seed, 0, 0.4, 0.01, false,
+         [](mjModel* m) { m->opt.noslip_iterations = 3; }});
+  }
 
   // the ends of two capsules in one point, where their contact has no direction of its own
   add({"coincident", R"(<mujoco><default><geom type="capsule" size=".01"/><joint type="ball" damping=".005"/></default><worldbody>

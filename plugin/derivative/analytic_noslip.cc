@@ -1,0 +1,69 @@
+// Level 1 behind the noslip pass: the derivative of the minimum, then that of the sweeps. Section N of README.md.
+#include "derivative/analytic.h"
+#include "derivative/chain.h"
+#include "derivative/integrator.h"
+
+namespace costate {
+
+void AnalyticBackend::RunNoslip(const mjModel* m, mjData* d) {
+  if (!noslip_) noslip_ = std::make_unique<NoslipPass>(m);
+  noslip_->Run(m, d, point_.a().data());
+}
+
+// X_ becomes da'; tree_ and constraint_ stay those of the minimum
+bool AnalyticBackend::ApplyNoslip(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
+  const TendonMoments* tendons = closed_tendons_ ? &tendons_ : nullptr;
+  if (!noslip_->Linearize(m, d, point_.a().data(), constraint_, tendons, missing)) return false;
+  SolveColumns();
+  const int columns = X_.cols();
+  minimum_.Resize(X_.rows(), columns);
+  for (int b = 0; b < X_.blocks(); b++) std::copy_n(X_.block(b), X_.rows() * BlockedMatrix::kWidth, minimum_.block(b));
+  noslip_->Apply(m, d, true, &X_);
+  if (d->nefc) out->coverage.terms.push_back({"noslip", Level::kAnalytic, ""});
+  return true;
+}
+
+// through A and B; applied forces are more columns of the same sweeps
+bool AnalyticBackend::VjpNoslip(const mjModel* m, mjData* d, ConstVectorRef lambda, bool forces, StepVjp* out,
+                                std::string* missing) {
+  if (!forces) return Backend::Vjp(m, d, lambda, false, out, missing);
+  if (m->opt.integrator == mjINT_RK4) {
+    *missing = "noslip: the pull-back to applied forces through the stages of RK4";
+    return false;
+  }
+  if (!Backend::Vjp(m, d, lambda, false, out, missing) || out->status != StepStatus::kOk) {
+    return out->status != StepStatus::kOk;
+  }
+  const int nv = static_cast<int>(m->nv);
+  X_.Resize(nv, nv);
+  X_.SetZero();
+  for (int i = 0; i < nv; i++) X_(i, i) = 1;
+  H_.Solve(&X_);
+  noslip_->Apply(m, d, false, &X_);
+  MatrixXd da = Dense(X_);
+  z_.resize(nv);
+  for (int i = 0; i < nv && second_solve_; i++) {
+    z_.setZero();
+    mass_.ApplyVector(da.col(i).data(), z_.data());
+  }
+  if (!second_solve_ && differenced_.integrator) da = gain_ * da;
+
+  // q' = q ⊕ h v', v' = v + h ā
+  pulled_.setZero(nv);
+  y_ = lambda.segment(nv, nv);
+  PullPositions(m, v_next_.data(), m->opt.timestep, lambda.data(), pulled_.data(), y_.data());
+  out->qfrc = m->opt.timestep * (da.transpose() * y_);
+
+  // of a force at xipos it is the motion there
+  out->xfrc.setZero(6 * m->nbody);
+  for (int b = 1; b < m->nbody; b++) {
+    Vec6 W = Vec6::Zero();
+    for (int dof = LastDof(m, b); dof >= 0; dof = m->dof_parentid[dof]) W += out->qfrc[dof] * Vec6Map(d->cdof + 6 * dof);
+    const Vec3 r = Vec3Map(d->xipos + 3 * b) - Origin(m, d, b);
+    out->xfrc.segment<3>(6 * b) = MotionAt(W, r);
+    out->xfrc.segment<3>(6 * b + 3) = W.head<3>();
+  }
+  return true;
+}
+
+}  // namespace costate

@@ -1,0 +1,275 @@
+#include "derivative/noslip.h"
+
+#include <costate/certificate.h>
+#include <costate/derivative_check.h>
+#include <costate/parameter.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "derivative/analytic.h"
+#include "derivative/noslip_scene.h"
+#include "derivative/tendon_scene.h"
+#include "support/engine_test.h"
+#include "support/matrix_near.h"
+#include "support/random_state.h"
+#include "support/step_reference.h"
+
+namespace costate {
+namespace {
+
+using NoslipTest = support::EngineTest;
+
+constexpr double kReference = 1e-8;  // of a matrix' largest entry, beyond three error bars: QCQPs end within 1e-10
+
+// some steps on, with forces that make some contacts slide
+DataPtr Pushed(const mjModel* m, int steps) {
+  DataPtr data = MakeData(m);
+  mjData* d = data.get();
+  d->ctrl[0] = 0.7;
+  for (int k = 6; k < 6 * m->nbody; k++) d->xfrc_applied[k] = 3 * std::sin(k);
+  for (int k = 0; k < steps; k++) mj_step(m, d);
+  return data;
+}
+
+StepDerivative Linearize(const mjModel* m, const mjData* point, bool sensors = false) {
+  AnalyticBackend backend(m, false);
+  const DataPtr data = MakeData(m);
+  mj_copyState(m, point, data.get(), mjSTATE_INTEGRATION);
+  StepDerivative out;
+  std::string missing;
+  EXPECT_TRUE(backend.Linearize(m, data.get(), sensors, &out, &missing)) << missing;
+  return out;
+}
+
+MatrixXd Both(const MatrixXd& left, const MatrixXd& right) {
+  MatrixXd both(left.rows(), left.cols() + right.cols());
+  both << left, right;
+  return both;
+}
+
+class NoslipCones : public support::EngineTest, public ::testing::WithParamInterface<std::tuple<const char*, int>> {
+ protected:
+  void SetUp() override {
+    EngineTest::SetUp();
+    model = LoadModelFromString(Pushing(std::get<0>(GetParam()), std::get<1>(GetParam())));
+    data = Pushed(model.get(), 30);
+    ASSERT_GE(data->ncon, 4);
+  }
+  ModelPtr model;
+  DataPtr data;
+};
+
+TEST_P(NoslipCones, SweepsAreTheEngines) {
+  mjModel* m = model.get();
+  for (int islands : {0, 1}) {
+    for (double tolerance : {0.0, 1e-3}) {
+      SCOPED_TRACE(islands);
+      m->opt.disableflags = islands ? 0 : mjDSBL_ISLAND;
+      m->opt.noslip_tolerance = tolerance;
+      LinearizeOptions options;
+      options.sensors = false;
+      Linearizer linearizer(m, options);
+      linearizer.SetContext(GetContext(m, data.get()));
+      AccelerationDerivative value;
+      linearizer.LinearizeAcceleration(GetState(m, data.get()), Eigen::Map<const VectorXd>(data->ctrl, m->nu), &value);
+      EXPECT_LE(value.coverage.Worst(), Level::kResidual);
+      mjModel tight = *m;
+      tight.opt.tolerance = 0;
+      tight.opt.iterations = 200;
+      mj_forward(&tight, data.get());
+      const VectorXd engine = Eigen::Map<const VectorXd>(data->qacc, m->nv);
+      EXPECT_LE((value.qacc - engine).lpNorm<Eigen::Infinity>(), 1e-9 * engine.lpNorm<Eigen::Infinity>());
+      tight.opt.noslip_iterations = 0;
+      mj_forward(&tight, data.get());
+      const VectorXd minimum = Eigen::Map<const VectorXd>(data->qacc, m->nv);
+      EXPECT_GE((minimum - engine).lpNorm<Eigen::Infinity>(), 1e-5 * engine.lpNorm<Eigen::Infinity>());
+    }
+  }
+}
+
+TEST_P(NoslipCones, StepAgreesWithTheReference) {
+  mjModel* m = model.get();
+  for (int integrator : {mjINT_EULER, mjINT_IMPLICITFAST, mjINT_RK4}) {
+    SCOPED_TRACE(integrator);
+    m->opt.integrator = integrator;
+    const StepDerivative value = Linearize(m, data.get());
+    EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
+    const support::StepReference reference = support::MakeStepReference(m, data.get());
+    EXPECT_TRUE(support::AgreesWithReference(Both(value.A, value.B), reference.step, reference.step_error, kReference));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(ConesAndDimensions, NoslipCones,
+                         ::testing::Combine(::testing::Values("pyramidal", "elliptic"), ::testing::Values(3, 4, 6)));
+
+TEST_F(NoslipTest, ManyTermsAndTheirSensorsAgreeWithTheReference) {
+  const ModelPtr model = LoadModel(COSTATE_TESTDATA "/many_terms.xml");
+  mjModel* m = model.get();
+  m->opt.noslip_iterations = 3;
+  for (int cone : {mjCONE_PYRAMIDAL, mjCONE_ELLIPTIC}) {
+    for (int integrator : {mjINT_EULER, mjINT_IMPLICIT}) {
+      SCOPED_TRACE(cone * 10 + integrator);
+      m->opt.cone = cone;
+      m->opt.integrator = integrator;
+      const DataPtr data = MakeData(m);
+      const VectorXd u = support::RandomControl(m, 3);
+      mju_copy(data->ctrl, u.data(), static_cast<int>(m->nu));
+      for (int k = 0; k < 60; k++) mj_step(m, data.get());
+      ASSERT_GE(data->ncon, 3);
+      const StepDerivative value = Linearize(m, data.get(), true);
+      const ReferenceDerivative reference = Reference(m, data.get());
+      const auto comparison = Compare(m, value, reference, {.tolerance = 1e-8});
+      for (const BlockComparison& block : comparison.blocks) {
+        EXPECT_TRUE(block.agrees) << block.name << " " << block.worst.row_name << " / " << block.worst.col_name << " "
+                                  << block.worst.value << " " << block.worst.reference;
+      }
+    }
+  }
+}
+
+TEST_F(NoslipTest, FrictionOfSpatialTendonsAgreesWithTheReference) {
+  const ModelPtr model = LoadModelFromString(TendonModel("frictionloss='0.3'"));
+  mjModel* m = model.get();
+  m->opt.noslip_iterations = 5;
+  for (unsigned seed : {1u, 2u, 3u}) {
+    SCOPED_TRACE(seed);
+    const DataPtr data = MakeData(m);
+    SetState(m, data.get(), support::RandomState(m, seed, {.position = 0.4, .velocity = 0.01, .inside_limits = false}));
+    const StepDerivative value = Linearize(m, data.get());
+    EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
+    const support::StepReference reference = support::MakeStepReference(m, data.get());
+    EXPECT_TRUE(support::AgreesWithReference(Both(value.A, value.B), reference.step, reference.step_error, kReference));
+  }
+}
+
+// λ·(A dx + B du + F df) pulled back: the state's part is Aᵀλ, that of forces is what a change of the forces does
+TEST_F(NoslipTest, PullsBackToAppliedForces) {
+  const ModelPtr model = LoadModelFromString(Pushing("elliptic", 4));
+  mjModel* m = model.get();
+  for (int integrator : {mjINT_EULER, mjINT_IMPLICITFAST}) {
+    m->opt.integrator = integrator;
+    const DataPtr data = Pushed(m, 30), work = MakeData(m);
+    const Dims dims(m);
+    const StepDerivative value = Linearize(m, data.get());
+    const VectorXd lambda = support::Random(4).Vector(dims.ndx);
+    AnalyticBackend backend(m, true);
+    StepVjp vjp;
+    std::string missing;
+    mj_copyState(m, data.get(), work.get(), mjSTATE_INTEGRATION);
+    ASSERT_TRUE(backend.Vjp(m, work.get(), lambda, true, &vjp, &missing)) << missing;
+    EXPECT_TRUE(support::MatricesNearRelative(vjp.x, value.A.transpose() * lambda, 1e-12));
+    EXPECT_TRUE(support::MatricesNearRelative(vjp.u, value.B.transpose() * lambda, 1e-12));
+
+    mjModel tight = *m;
+    tight.opt.tolerance = 0;
+    tight.opt.iterations = 200;
+    const auto along = [&](mjtNum* force) {
+      const double h = 1e-4, before = *force;
+      VectorXd next[2];
+      for (int side = 0; side < 2; side++) {
+        *force = before + (side ? h : -h);
+        mj_copyState(m, data.get(), work.get(), mjSTATE_INTEGRATION);
+        mj_step(&tight, work.get());
+        next[side] = GetState(m, work.get());
+      }
+      *force = before;
+      return lambda.dot(Difference(m, next[1], next[0])) / (2 * h);
+    };
+    const double largest = std::max(vjp.qfrc.lpNorm<Eigen::Infinity>(), vjp.xfrc.lpNorm<Eigen::Infinity>());
+    for (int i = 0; i < m->nv; i++) EXPECT_NEAR(vjp.qfrc[i], along(data->qfrc_applied + i), 1e-6 * largest) << i;
+    for (int i = 6; i < 6 * m->nbody; i++) EXPECT_NEAR(vjp.xfrc[i], along(data->xfrc_applied + i), 1e-6 * largest) << i;
+  }
+}
+
+// a sledge pushed just not, and just, beyond its friction: the certificate sees the pass' own switch
+TEST_F(NoslipTest, CertificateSeesTheBoundOfThePass) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option cone="elliptic" noslip_iterations="20"/><worldbody>
+      <geom type="plane" size="1 1 1"/><body pos="0 0 0.0999"><freejoint/><geom size="0.1" friction="0.5" mass="1"/></body>
+    </worldbody></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  for (const auto& [velocity, state] : {std::pair{1e-6, "sticks"}, std::pair{1.0, "slides"}}) {
+    data->qvel[0] = velocity;
+    const Certificate certificate = Certify(model.get(), data.get());
+    const auto found = std::find_if(certificate.switches.begin(), certificate.switches.end(),
+                                    [](const Switch& s) { return s.name.find("behind noslip") != std::string::npos; });
+    ASSERT_NE(found, certificate.switches.end());
+    EXPECT_EQ(found->state, state);
+    EXPECT_EQ(found->unit, "N, Nm");
+    EXPECT_GT(found->distance, 0);
+  }
+}
+
+TEST_F(NoslipTest, ParametersGoByWholeSteps) {
+  const ModelPtr model = LoadModelFromString(Pushing("elliptic", 3));
+  const ParameterSet parameters(model.get(), {"joint:a/damping"});
+  const mjModel* m = parameters.model();
+  const DataPtr data = Pushed(m, 30);
+  Linearizer linearizer(m, {.sensors = false});
+  linearizer.SetContext(GetContext(m, data.get()));
+  linearizer.SetParameters(&parameters);
+  StepDerivative value;
+  linearizer.Linearize(GetState(m, data.get()), Eigen::Map<const VectorXd>(data->ctrl, m->nu), &value);
+  EXPECT_EQ(value.coverage.Worst(), Level::kStep);
+  EXPECT_NE(value.coverage.terms[0].reason.find("noslip"), std::string::npos) << value.coverage.terms[0].reason;
+  ASSERT_EQ(value.P.cols(), 1);
+  EXPECT_GT(value.P.norm(), 0);
+}
+
+TEST_F(NoslipTest, RefusesByName) {
+  const ModelPtr model = LoadModelFromString(Pushing("elliptic", 3));
+  model->opt.enableflags |= mjENBL_DIAGEXACT;
+  std::string missing;
+  EXPECT_FALSE(MakeAnalyticBackend(model.get(), {}, &missing));
+  EXPECT_NE(missing.find("noslip: diagexact"), std::string::npos) << missing;
+}
+
+// slopes of one update against differences of its value
+void ExpectSlopes(int n, double normal, bool bounded, double scale) {
+  support::Random random(7 * n + bounded);
+  const auto update = [n](const VectorXd& x) {
+    NoslipUpdate out;
+    const double *A = x.data(), *y = A + n * n, *f = y + n;
+    const double friction[5] = {0.6, 0.5, 0.1, 0.05, 0.07};
+    if (n == 1) UpdateInterval(*A, *y, *f, 1, &out);
+    else if (f[n] < 0) UpdateEdges(A, y, f, &out);
+    else UpdateEllipsoid(n, A, y, f, f[n], friction, &out);
+    return out;
+  };
+  VectorXd x(n * n + 2 * n + 1);
+  const MatrixXd factor = MatrixXd::Identity(n, n) + 0.3 * Eigen::Map<const MatrixXd>(random.Vector(n * n).data(), n, n);
+  Eigen::Map<MatrixXd>(x.data(), n, n) = factor * factor.transpose();
+  x.segment(n * n, n) = scale * random.Vector(n);
+  x.segment(n * n + n, n) = 0.05 * random.Vector(n).cwiseAbs() + VectorXd::Constant(n, 0.01);
+  x[n * n + 2 * n] = normal;
+  const NoslipUpdate at = update(x);
+  EXPECT_EQ(at.bounded, bounded) << n;
+  for (int c = 0; c < x.size(); c++) {
+    if (c == n * n + 2 * n && normal < 0) continue;
+    const double h = 1e-6;
+    VectorXd up = x, down = x;
+    up[c] += h;
+    down[c] -= h;
+    const NoslipUpdate plus = update(up), minus = update(down);
+    for (int i = 0; i < n; i++) {
+      const double slope = c < n * n             ? at.by_A[i][c]
+                           : c < n * n + n       ? at.by_y[i][c - n * n]
+                           : c < n * n + 2 * n   ? at.by_f[i][c - n * n - n]
+                                                 : at.by_normal[i];
+      EXPECT_NEAR(slope, (plus.force[i] - minus.force[i]) / (2 * h), 1e-6) << n << " row " << i << " column " << c;
+    }
+  }
+}
+
+TEST_F(NoslipTest, UpdatesHaveTheSlopesOfTheirDifferences) {
+  for (bool bounded : {false, true}) {
+    const double scale = bounded ? 8 : 0.01;
+    ExpectSlopes(1, 0, bounded, scale);
+    ExpectSlopes(2, -1, bounded, scale);
+    for (int n : {2, 3, 5}) ExpectSlopes(n, 0.7, bounded, scale);
+  }
+}
+
+}  // namespace
+}  // namespace costate
