@@ -23,7 +23,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr char kFooter[] = R"(
+constexpr char kCheckFooter[] = R"(
 Compared is A = dx'/dx, B = dx'/du, C = ds/dx, D = ds/du of one control interval (x: qpos tangent, qvel, act; s: sensors)
 with centred differences of the fully converged step at several sizes, extrapolated, with an error bar an entry. It is
 always done at the given state, in a free motion (near that state, joints inside their limits, random velocities and
@@ -343,7 +343,7 @@ int RunCheck(const CheckOptions& options) {
 void AddCheckCommand(CLI::App& app, int* exit_code) {
   auto options = std::make_shared<CheckOptions>();
   CLI::App* command = app.add_subcommand("check", "Compare the derivatives of a model's step with a reference.");
-  command->footer(kFooter);
+  command->footer(kCheckFooter);
   command->add_option("MODEL", options->model_file, "MJCF, URDF or MJB file")->required();
   auto* key = command->add_option("--key", options->state.key, "start from this keyframe (name or number)");
   command->add_option("--steps", options->state.steps, "simulate so many engine steps first")->check(CLI::NonNegativeNumber);

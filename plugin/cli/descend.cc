@@ -12,12 +12,12 @@
 namespace costate::cli {
 namespace {
 
-constexpr int kShown = 4;  // parameters in a line
+constexpr int kInOneLine = 4;  // parameters in a line
 
 std::string Header(const Task& task) {
   std::string text = " iter           loss   expected     actual   gradient       step |";
   const std::vector<TaskParameter>& parameters = task.inputs.parameters;
-  for (int k = 0; k < std::min<int>(kShown, static_cast<int>(parameters.size())); k++) {
+  for (int k = 0; k < std::min<int>(kInOneLine, static_cast<int>(parameters.size())); k++) {
     text += "  " + parameters[static_cast<std::size_t>(k)].name;
   }
   return text;
@@ -26,7 +26,7 @@ std::string Header(const Task& task) {
 std::string Row(const Task& task, const IterationRecord& r, ConstVectorRef theta) {
   std::string text = fmt::format("{:5d} {:14.8g} {:10.3g} {:10.3g} {:10.3g} {:10.3g} |", r.iteration, r.cost,
                                  0 - r.expected_change, 0 - r.actual_change, r.gradient_norm, r.step);
-  for (int k = 0; k < std::min<int>(kShown, static_cast<int>(theta.size())); k++) {
+  for (int k = 0; k < std::min<int>(kInOneLine, static_cast<int>(theta.size())); k++) {
     text += fmt::format("  {:>{}.10g}", theta[k], task.inputs.parameters[static_cast<std::size_t>(k)].name.size());
   }
   return text;

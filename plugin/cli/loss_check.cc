@@ -40,7 +40,7 @@ double Slope(const std::function<double(double)>& loss, double h, const Room& ro
 }
 
 // the difference on which two neighbouring step sizes agree best; a loss at a step past a failure is a NaN
-void Difference(const std::function<double(double)>& loss, double scale, double largest, const Room& room,
+void CentredDifference(const std::function<double(double)>& loss, double scale, double largest, const Room& room,
                 LossCheckEntry* entry) {
   double last = std::numeric_limits<double>::quiet_NaN();
   entry->error_bar = std::numeric_limits<double>::infinity();
@@ -90,7 +90,7 @@ void CheckParameters(const Task& task, const ParameterSet& parameters, const Rol
       return LossOf(task, &simulator, task.x0, task.U_guess, &motion);
     };
     const Room room{values[k] - parameters[k].lower, parameters[k].upper - values[k]};
-    Difference(along, scale[k], largest / scale[k], room, &entry);
+    CentredDifference(along, scale[k], largest / scale[k], room, &entry);
     moved.Set(values);
     entries->push_back(entry);
   }
@@ -124,7 +124,7 @@ std::vector<LossCheckEntry> CheckLossGradient(const Task& task, const ParameterS
       U(i, t) = value;
       return l;
     };
-    Difference(along, scale, chosen.cwiseAbs().maxCoeff(), {}, &entry);
+    CentredDifference(along, scale, chosen.cwiseAbs().maxCoeff(), {}, &entry);
     entries.push_back(entry);
   }
 
@@ -138,7 +138,7 @@ std::vector<LossCheckEntry> CheckLossGradient(const Task& task, const ParameterS
     const auto along = [&](double h) {
       return LossOf(task, &simulator, Retract(model, task.x0, h * VectorXd::Unit(g.x0.size(), k)), U, &motion);
     };
-    Difference(along, 1, start.cwiseAbs().maxCoeff(), {}, &entry);
+    CentredDifference(along, 1, start.cwiseAbs().maxCoeff(), {}, &entry);
     entries.push_back(entry);
   }
   if (parameters) CheckParameters(task, *parameters, g, &entries);

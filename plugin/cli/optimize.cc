@@ -16,7 +16,7 @@
 namespace costate::cli {
 namespace {
 
-constexpr char kFooter[] = R"(
+constexpr char kOptimizeFooter[] = R"(
 INPUT is a task file, or a robot (MJCF, URDF, MJB) with --goal: then the motion goes from the start keyframe (or the model's
 default state) to the goal keyframe in --time seconds.
 
@@ -219,7 +219,7 @@ void AddOptimizeCommand(CLI::App& app, int* exit_code) {
   command->add_flag("--no-plots", options->no_plots, "draw no pictures");
   command->add_flag("--no-save", options->no_save, "save nothing");
   command->add_flag("--quiet", options->quiet, "no line for each iteration");
-  command->footer(kFooter);
+  command->footer(kOptimizeFooter);
   command->callback([options, exit_code] { *exit_code = RunOptimize(*options); });
 }
 

@@ -9,7 +9,7 @@
 namespace costate::cli {
 namespace {
 
-constexpr char kFooter[] = R"(
+constexpr char kReplayFooter[] = R"(
 The run is simulated again from the compiled model, start, context and controls that it holds; the original files are not
 needed. Every state, sensor, time and warm start of every knot is compared.
 
@@ -41,7 +41,7 @@ void AddReplayCommand(CLI::App& app, int* exit_code) {
   auto folder = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand("replay", "Simulate a saved run again and compare bit for bit");
   command->add_option("RUN", *folder, "folder of the run")->required();
-  command->footer(kFooter);
+  command->footer(kReplayFooter);
   command->callback([folder, exit_code] { *exit_code = RunReplay(*folder); });
 }
 

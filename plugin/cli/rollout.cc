@@ -21,7 +21,7 @@
 namespace costate::cli {
 namespace {
 
-constexpr char kFooter[] = R"(
+constexpr char kRolloutFooter[] = R"(
 Controls come from --ctrl FILE.csv (or a saved run), else from a task's guess, else the keyframe's ctrl is held, else they
 are zero. The file's columns are named as in trajectory.csv ("ctrl[hip]") or as the actuators ("hip"); without a header there
 is one for each control. With a column "time" (the first of a file without header) they are interpolated, else each row is one
@@ -241,7 +241,7 @@ void AddRolloutCommand(CLI::App& app, int* exit_code) {
   command->add_option("--out", options->out, "save the run in this new folder");
   command->add_flag("--force", options->force, "replace the run that is there");
   command->add_flag("--no-plots", options->no_plots, "draw no pictures");
-  command->footer(kFooter);
+  command->footer(kRolloutFooter);
   command->callback([options, exit_code] { *exit_code = RunRollout(*options); });
 }
 

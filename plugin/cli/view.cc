@@ -20,7 +20,7 @@
 namespace costate::cli {
 namespace {
 
-constexpr char kFooter[] = R"(
+constexpr char kViewFooter[] = R"(
 A run is played as it was recorded, a task under its guess of the controls, a bare model is simulated while it is watched. In the
 window F1 shows the keys: Space plays, arrows step, the bar at the bottom scrubs. A goal state is shown as a green ghost.
 
@@ -251,7 +251,7 @@ void AddViewCommand(CLI::App& app, int* exit_code) {
   command->add_option("--follow", a.follow, "auto (when the robot travels), always, never, or a body's name")
       ->capture_default_str()
       ->group(camera);
-  command->footer(kFooter);
+  command->footer(kViewFooter);
   command->callback([arguments, exit_code] { *exit_code = View(*arguments); });
 }
 

@@ -67,7 +67,7 @@ Names ActivationNames(const mjModel* model) {
   return names;
 }
 
-void Append(const Names& more, Names* names) { names->insert(names->end(), more.begin(), more.end()); }
+void Extend(const Names& more, Names* names) { names->insert(names->end(), more.begin(), more.end()); }
 
 // edits (insert, delete, replace, swap of neighbours) that turn a into b, upper and lower case taken as equal
 int EditDistance(const std::string& a, const std::string& b) {
@@ -155,15 +155,15 @@ std::string ModelName(const mjModel* model) { return model->names; }
 
 std::vector<std::string> StateNames(const mjModel* model) {
   Names names = PositionNames(model);
-  Append(DofNames(model, "qvel", "v", "w"), &names);
-  Append(ActivationNames(model), &names);
+  Extend(DofNames(model, "qvel", "v", "w"), &names);
+  Extend(ActivationNames(model), &names);
   return names;
 }
 
 std::vector<std::string> TangentNames(const mjModel* model) {
   Names names = DofNames(model, "qpos", "", "r");
-  Append(DofNames(model, "qvel", "v", "w"), &names);
-  Append(ActivationNames(model), &names);
+  Extend(DofNames(model, "qvel", "v", "w"), &names);
+  Extend(ActivationNames(model), &names);
   return names;
 }
 

@@ -15,7 +15,7 @@ constexpr double kFlatPart =
 constexpr double kParallelLines = 1e-9;
 constexpr int kIterations = 30;
 constexpr double kLongestStep = 0.3,
-                 kConverged = 1e-10;  // radians; one more quadratic step leaves rounding
+                 kFlat = 1e-10;  // radians; one more quadratic step leaves rounding
 
 struct Trial {
   const ConvexShape &shape1, &shape2;
@@ -71,7 +71,7 @@ bool Polish(const Trial& t, const Feature& f1, const Feature& f2, bool material,
     const double length = step.norm();
     if (!(length < mjMAXVAL)) return false;
     n = (n + step * std::min(1.0, kLongestStep / length)).normalized();
-    converged = length < kConverged;
+    converged = length < kFlat;
   }
   return false;
 }

@@ -16,8 +16,6 @@ namespace {
 
 constexpr double kOwn = 1e-8;  // derived numbers this close, of an array's largest, are the engine's own
 
-char* Bytes(const mjModel* m) { return static_cast<char*>(m->buffer); }
-
 // scalars of mjModel that mj_setConst writes, and options
 void CopyScalars(const mjModel* from, mjModel* to) {
 #define X(name) to->name = from->name;

@@ -24,6 +24,9 @@ struct ModelArray {
   bool numbers = false;  // of mjtNum
 };
 
+/// The buffer that all arrays of a model lie in.
+inline char* Bytes(const mjModel* m) { return static_cast<char*>(m->buffer); }
+
 /// "joint:hip/damping[2]" in parts; index −1: all.
 struct ParameterName {
   std::string kind, element, field;

@@ -7,8 +7,6 @@
 namespace costate {
 namespace {
 
-char* Bytes(const mjModel* m) { return static_cast<char*>(m->buffer); }
-
 // the rest of the last word of an array may be another array's: that is restored with it
 std::uint64_t Word(const mjModel* m, std::size_t offset) {
   std::uint64_t word;

@@ -14,10 +14,9 @@ namespace {
 
 using AnalyticTest = support::EngineTest;
 
-constexpr double kReference = 1e-9;  // of a matrix' largest entry, beyond three error bars
 constexpr double kLevels = 2e-8;     // level 2 is a five-point difference of a residual stiff in q
 
-StepDerivative Linearize(Backend* backend, const mjModel* model, const mjData* point, bool sensors = false) {
+StepDerivative LinearizeWith(Backend* backend, const mjModel* model, const mjData* point, bool sensors = false) {
   const DataPtr data = MakeData(model);
   mj_copyState(model, point, data.get(), mjSTATE_INTEGRATION);
   StepDerivative out;
@@ -57,20 +56,20 @@ class Integrators : public support::EngineTest, public ::testing::WithParamInter
 
 TEST_P(Integrators, AgreeWithTheStepInContact) {
   AnalyticBackend backend(model.get(), false);
-  const StepDerivative value = Linearize(&backend, model.get(), data.get());
+  const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());
   const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
-  EXPECT_TRUE(support::AgreesWithReference(Both(value.A, value.B), reference.step, reference.step_error, kReference));
+  EXPECT_TRUE(support::AgreesWithReference(Both(value.A, value.B), reference.step, reference.step_error, support::kReference));
 }
 
 // each term in closed form and by differences: the other terms stay as they are
 TEST_P(Integrators, EachTermAgreesWithItsDifferences) {
   AnalyticBackend closed(model.get(), false);
-  const StepDerivative expected = Linearize(&closed, model.get(), data.get());
+  const StepDerivative expected = LinearizeWith(&closed, model.get(), data.get());
   const TermSwitch switches[] = {{.rne = true}, {.passive = true}, {.actuation = true}, {.constraint = true}, {.integrator = true}};
   for (const TermSwitch& differenced : switches) {
     SCOPED_TRACE(&differenced - switches);
     AnalyticBackend backend(model.get(), false, differenced);
-    const StepDerivative value = Linearize(&backend, model.get(), data.get());
+    const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());
     EXPECT_TRUE(support::MatricesNearRelative(value.A, expected.A, kLevels));
     EXPECT_TRUE(support::MatricesNearRelative(value.B, expected.B, kLevels));
   }
@@ -79,13 +78,13 @@ TEST_P(Integrators, EachTermAgreesWithItsDifferences) {
 // a switch that switches nothing would agree to the last bit
 TEST_P(Integrators, ASwitchedTermIsDifferencedAndSaysSo) {
   AnalyticBackend closed(model.get(), false);
-  const StepDerivative expected = Linearize(&closed, model.get(), data.get());
+  const StepDerivative expected = LinearizeWith(&closed, model.get(), data.get());
   const std::pair<const char*, TermSwitch> switches[] = {{"rne", {.rne = true}}, {"passive", {.passive = true}},
                                                          {"actuation", {.actuation = true}}, {"constraint", {.constraint = true}}};
   for (const auto& [name, differenced] : switches) {
     SCOPED_TRACE(name);
     AnalyticBackend backend(model.get(), false, differenced);
-    const StepDerivative value = Linearize(&backend, model.get(), data.get());
+    const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());
     EXPECT_FALSE(support::BitwiseEqual(value.A, expected.A));
     for (const TermCoverage& term : value.coverage.terms) {
       EXPECT_EQ(term.level, term.term == name ? Level::kResidual : Level::kAnalytic) << term.term;
@@ -138,7 +137,7 @@ TEST_F(AnalyticTest, RneAgreesWithItsDifferencesInTheStep) {
     SetState(m, data.get(), support::RandomState(m, 1, {.velocity = 3}));
     for (int k = 6; k < 6 * m->nbody; k++) data->xfrc_applied[k] = 0.3 * k - 3;
     AnalyticBackend closed(m, false), differenced(m, false, {.rne = true});
-    EXPECT_TRUE(support::MatricesNearRelative(Linearize(&differenced, m, data.get()).A, Linearize(&closed, m, data.get()).A, 1e-9));
+    EXPECT_TRUE(support::MatricesNearRelative(LinearizeWith(&differenced, m, data.get()).A, LinearizeWith(&closed, m, data.get()).A, 1e-9));
   }
 }
 
@@ -163,9 +162,9 @@ TEST_F(AnalyticTest, SpringsAndDampersAgreeWithTheStepAtRandomStates) {
       SetState(m, data.get(), support::RandomState(m, seed));
       for (int k = 6; k < 6 * m->nbody; k++) data->xfrc_applied[k] = 0.3 * k - 3;
       AnalyticBackend backend(m, false);
-      const StepDerivative value = Linearize(&backend, m, data.get());
+      const StepDerivative value = LinearizeWith(&backend, m, data.get());
       const support::StepReference reference = support::MakeStepReference(m, data.get());
-      EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step, reference.step_error, kReference));
+      EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step, reference.step_error, support::kReference));
     }
   }
 }
@@ -187,10 +186,10 @@ TEST_F(AnalyticTest, SpinningFreeBodiesAgreeWithImplicitfast) {
   ASSERT_GT(data->ncon, 0);
   for (int i = 0; i < 18; i++) data->qvel[i] += std::sin(3.0 * i + 1) * (i < 6 ? 0.1 : 6);
   AnalyticBackend backend(model.get(), true);
-  const StepDerivative value = Linearize(&backend, model.get(), data.get());
+  const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());
   EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
   const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
-  EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step, reference.step_error, kReference));
+  EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step, reference.step_error, support::kReference));
 }
 
 // gravity compensation that counts as actuator force is clamped with it
@@ -220,9 +219,9 @@ TEST_F(AnalyticTest, GravityCompensationByActuatorsIsClampedWithThem) {
     SetState(model.get(), data.get(), support::RandomState(model.get(), 4));
     data->ctrl[0] = 0.5;
     AnalyticBackend backend(model.get(), true);
-    const StepDerivative value = Linearize(&backend, model.get(), data.get());
+    const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());
     const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
-    EXPECT_TRUE(support::AgreesWithReference(Both(value.A, value.B), reference.step, reference.step_error, kReference));
+    EXPECT_TRUE(support::AgreesWithReference(Both(value.A, value.B), reference.step, reference.step_error, support::kReference));
   }
 }
 
@@ -250,9 +249,9 @@ TEST_F(AnalyticTest, ThrustersAgreeWithTheStep) {
     data->ctrl[0] = 0.7;
     data->ctrl[1] = -0.4;
     AnalyticBackend backend(model.get(), true);
-    const StepDerivative value = Linearize(&backend, model.get(), data.get());
+    const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());
     const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
-    EXPECT_TRUE(support::AgreesWithReference(Both(value.A, value.B), reference.step, reference.step_error, kReference));
+    EXPECT_TRUE(support::AgreesWithReference(Both(value.A, value.B), reference.step, reference.step_error, support::kReference));
   }
 }
 
@@ -284,9 +283,9 @@ TEST_F(AnalyticTest, MusclesAgreeWithTheStep) {
     const VectorXd u = support::RandomControl(model.get(), seed + 50);
     mju_copy(data->ctrl, u.data(), 2);
     AnalyticBackend backend(model.get(), true);
-    const StepDerivative value = Linearize(&backend, model.get(), data.get());
+    const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());
     const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
-    EXPECT_TRUE(support::AgreesWithReference(Both(value.A, value.B), reference.step, reference.step_error, kReference));
+    EXPECT_TRUE(support::AgreesWithReference(Both(value.A, value.B), reference.step, reference.step_error, support::kReference));
   }
 }
 
@@ -307,7 +306,7 @@ TEST_F(AnalyticTest, NamesTheTermThatHasNoClosedForm) {
   EXPECT_EQ(missing, "integrator: implicit damping of fluid forces");
 
   AnalyticBackend mixed(model.get(), false);
-  out = Linearize(&mixed, model.get(), data.get());
+  out = LinearizeWith(&mixed, model.get(), data.get());
   EXPECT_EQ(out.coverage.Worst(), Level::kResidual);
   EXPECT_EQ(out.coverage.terms[0].level, Level::kAnalytic);
   const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
@@ -326,9 +325,9 @@ TEST_F(AnalyticTest, ConnectsWeldsAndBallLimitsAgreeWithTheStep) {
     SetState(model.get(), data.get(),
              support::RandomState(model.get(), 11, {.position = 0.4, .velocity = 2, .inside_limits = false}));
     AnalyticBackend backend(model.get(), true);
-    const StepDerivative value = Linearize(&backend, model.get(), data.get());
+    const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());
     const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
-    EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step, reference.step_error, kReference));
+    EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step, reference.step_error, support::kReference));
   }
 }
 
@@ -348,7 +347,7 @@ TEST_F(AnalyticTest, RowsWithoutClosedFormAreDifferencedNotDropped) {
     for (int i = 0; i < model->nv; i++) data->qvel[i] += 0.05 * std::sin(3.0 * i + 1);
     ASSERT_GE(data->ncon, 2);
     AnalyticBackend backend(model.get(), false);
-    const StepDerivative value = Linearize(&backend, model.get(), data.get());
+    const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());
     EXPECT_EQ(value.coverage.Worst(), native ? Level::kAnalytic : Level::kResidual);
     const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
 
@@ -374,9 +373,9 @@ TEST_F(AnalyticTest, ClampedJointsAgreeWithImplicitfast) {
     SCOPED_TRACE(ctrl);
     data->ctrl[0] = ctrl;
     AnalyticBackend backend(model.get(), true);
-    const StepDerivative value = Linearize(&backend, model.get(), data.get());
+    const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());
     const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
-    EXPECT_TRUE(support::AgreesWithReference(Both(value.A, value.B), reference.step, reference.step_error, kReference));
+    EXPECT_TRUE(support::AgreesWithReference(Both(value.A, value.B), reference.step, reference.step_error, support::kReference));
   }
 }
 
@@ -408,7 +407,7 @@ TEST_F(AnalyticTest, MusclesWhoseControlIsTheirActivationHaveTheSlopesThatAreThe
       act_side[k] = (act_after(level, level + move) - base) / move;
     }
     AnalyticBackend backend(model.get(), true);
-    const StepDerivative value = Linearize(&backend, model.get(), data.get());
+    const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());
     const double by_ctrl = level == 0 ? ctrl_side[1] : level == 1 ? ctrl_side[0] : 0.5 * (ctrl_side[0] + ctrl_side[1]);
     const double by_act = level == 0 ? act_side[1] : level == 1 ? act_side[0] : 0.5 * (act_side[0] + act_side[1]);
     EXPECT_NEAR(value.B(2, 0), by_ctrl, 1e-5 * h / 0.02);
@@ -429,9 +428,9 @@ TEST_F(AnalyticTest, TreesOfOneDofAgreeInContact) {
   const DataPtr data = InContact(model.get(), 10);
   ASSERT_EQ(data->ncon, 2);
   AnalyticBackend backend(model.get(), true);
-  const StepDerivative value = Linearize(&backend, model.get(), data.get());
+  const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());
   const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
-  EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step, reference.step_error, kReference));
+  EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step, reference.step_error, support::kReference));
 }
 
 }  // namespace

@@ -11,8 +11,6 @@ namespace {
 
 using FluidTest = support::EngineTest;
 
-constexpr double kReference = 1e-9;  // of a matrix' largest entry, beyond three error bars
-
 // a swimmer of both models: links of every shape, one with inertia box
 constexpr char kSwimmer[] = R"(
   <mujoco>
@@ -33,7 +31,7 @@ constexpr char kSwimmer[] = R"(
     </worldbody>
   </mujoco>)";
 
-StepDerivative Linearize(const mjModel* m, const mjData* point, const TermSwitch& differenced = {}) {
+StepDerivative LinearizeTerms(const mjModel* m, const mjData* point, const TermSwitch& differenced = {}) {
   const DataPtr data = MakeData(m);
   mj_copyState(m, point, data.get(), mjSTATE_INTEGRATION);
   StepDerivative out;
@@ -53,11 +51,11 @@ TEST_F(FluidTest, AgreesWithTheStep) {
       SCOPED_TRACE(speed + integrator);
       const DataPtr data = MakeData(m);
       SetState(m, data.get(), support::RandomState(m, 5, {.position = 0.8, .velocity = speed}));
-      const StepDerivative value = Linearize(m, data.get());
+      const StepDerivative value = LinearizeTerms(m, data.get());
       EXPECT_EQ(value.coverage.Worst(), integrator == mjINT_IMPLICITFAST ? Level::kResidual : Level::kAnalytic);
       const support::StepReference reference = support::MakeStepReference(m, data.get());
-      EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step, reference.step_error, kReference));
-      EXPECT_TRUE(support::MatricesNearRelative(Linearize(m, data.get(), {.passive = true}).A, value.A, 2e-8));
+      EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step, reference.step_error, support::kReference));
+      EXPECT_TRUE(support::MatricesNearRelative(LinearizeTerms(m, data.get(), {.passive = true}).A, value.A, 2e-8));
     }
   }
 }
@@ -99,7 +97,7 @@ TEST_F(FluidTest, AtRestOnlyViscosityIsLeft) {
     </mujoco>)");
   const mjModel* m = model.get();
   const DataPtr data = MakeData(m);
-  const StepDerivative value = Linearize(m, data.get());
+  const StepDerivative value = LinearizeTerms(m, data.get());
   EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
   const double diameter[2] = {2.0 / 3.0 * 0.6, (0.2 + 0.4 + 0.6) / 3};
   for (int i = 0; i < 2; i++) {

@@ -18,8 +18,7 @@ namespace {
 
 using MomentTest = support::EngineTest;
 
-constexpr double kReference = 1e-9;  // of a matrix' largest entry, beyond three error bars
-constexpr double kLevels = 1e-7;      // level 2 is a five-point difference of a residual stiff in q
+constexpr double kMomentLevels = 1e-7;      // level 2 is a five-point difference of a residual stiff in q
 constexpr double kDifference = 2e-8;  // five points at 1e-5: truncation and rounding
 
 DataPtr At(const mjModel* model, unsigned seed, double position = 0.4) {
@@ -156,7 +155,7 @@ void ExpectStep(const mjModel* m, const mjData* point, bool terms = true) {
   };
   const MatrixXd value = linearize({}, true);
   const support::StepReference reference = support::MakeStepReference(m, point);
-  EXPECT_TRUE(support::AgreesWithReference(value, reference.step, reference.step_error, kReference));
+  EXPECT_TRUE(support::AgreesWithReference(value, reference.step, reference.step_error, support::kReference));
 
   // products contract the same entries
   const DataPtr data = MakeData(m);
@@ -168,11 +167,11 @@ void ExpectStep(const mjModel* m, const mjData* point, bool terms = true) {
   ASSERT_TRUE(backend.Vjp(m, data.get(), lambda, false, &pulled, &missing)) << missing;
   VectorXd both(value.cols());
   both << pulled.x, pulled.u;
-  EXPECT_TRUE(support::MatricesNearRelative(both, value.transpose() * lambda, kReference));
+  EXPECT_TRUE(support::MatricesNearRelative(both, value.transpose() * lambda, support::kReference));
   if (!terms) return;
   for (const TermSwitch& differenced : {TermSwitch{.rne = true}, TermSwitch{.passive = true}, TermSwitch{.actuation = true},
                                         TermSwitch{.constraint = true}, TermSwitch{.integrator = true}}) {
-    EXPECT_TRUE(support::MatricesNearRelative(linearize(differenced, false), value, kLevels));
+    EXPECT_TRUE(support::MatricesNearRelative(linearize(differenced, false), value, kMomentLevels));
   }
 }
 

@@ -33,7 +33,7 @@ DataPtr Pushed(const mjModel* m, int steps) {
   return data;
 }
 
-StepDerivative Linearize(const mjModel* m, const mjData* point, bool sensors = false) {
+StepDerivative LinearizeNoslip(const mjModel* m, const mjData* point, bool sensors = false) {
   AnalyticBackend backend(m, false);
   const DataPtr data = MakeData(m);
   mj_copyState(m, point, data.get(), mjSTATE_INTEGRATION);
@@ -94,7 +94,7 @@ TEST_P(NoslipCones, StepAgreesWithTheReference) {
   for (int integrator : {mjINT_EULER, mjINT_IMPLICITFAST, mjINT_RK4}) {
     SCOPED_TRACE(integrator);
     m->opt.integrator = integrator;
-    const StepDerivative value = Linearize(m, data.get());
+    const StepDerivative value = LinearizeNoslip(m, data.get());
     EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
     const support::StepReference reference = support::MakeStepReference(m, data.get());
     EXPECT_TRUE(support::AgreesWithReference(Both(value.A, value.B), reference.step, reference.step_error, kReference));
@@ -118,7 +118,7 @@ TEST_F(NoslipTest, ManyTermsAndTheirSensorsAgreeWithTheReference) {
       mju_copy(data->ctrl, u.data(), static_cast<int>(m->nu));
       for (int k = 0; k < 60; k++) mj_step(m, data.get());
       ASSERT_GE(data->ncon, 3);
-      const StepDerivative value = Linearize(m, data.get(), true);
+      const StepDerivative value = LinearizeNoslip(m, data.get(), true);
       const ReferenceDerivative reference = Reference(m, data.get());
       const auto comparison = Compare(m, value, reference, {.tolerance = 1e-8});
       for (const BlockComparison& block : comparison.blocks) {
@@ -137,7 +137,7 @@ TEST_F(NoslipTest, FrictionOfSpatialTendonsAgreesWithTheReference) {
     SCOPED_TRACE(seed);
     const DataPtr data = MakeData(m);
     SetState(m, data.get(), support::RandomState(m, seed, {.position = 0.4, .velocity = 0.01, .inside_limits = false}));
-    const StepDerivative value = Linearize(m, data.get());
+    const StepDerivative value = LinearizeNoslip(m, data.get());
     EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
     const support::StepReference reference = support::MakeStepReference(m, data.get());
     EXPECT_TRUE(support::AgreesWithReference(Both(value.A, value.B), reference.step, reference.step_error, kReference));
@@ -152,7 +152,7 @@ TEST_F(NoslipTest, PullsBackToAppliedForces) {
     m->opt.integrator = integrator;
     const DataPtr data = Pushed(m, 30), work = MakeData(m);
     const Dims dims(m);
-    const StepDerivative value = Linearize(m, data.get());
+    const StepDerivative value = LinearizeNoslip(m, data.get());
     const VectorXd lambda = support::Random(4).Vector(dims.ndx);
     AnalyticBackend backend(m, true);
     StepVjp vjp;

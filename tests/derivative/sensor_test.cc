@@ -18,7 +18,7 @@ constexpr double kKinematic = 1e-9;  // of a sensor's largest entry: centred dif
 constexpr double kForce = 2e-8;      // five points of constraint forces, stiff in q
 constexpr double kStill = 1e-8;      // rounding of differences of what does not move
 constexpr double kBalanced = 1e-4;   // forces of 1e4 that cancel
-constexpr double kReference = 1e-8;  // beyond three error bars; accelerations cancel in the smallest quotients
+constexpr double kSensorReference = 1e-8;  // beyond three error bars; accelerations cancel in the smallest quotients
 
 using SensorTest = support::EngineTest;
 
@@ -77,7 +77,7 @@ void ExpectAgrees(const mjModel* m, const mjData* point, double tolerance, const
     if (largest == 0) continue;
     const double unit = std::max(1.0, 1 / largest);  // rounding is of numbers of size one
     EXPECT_TRUE(support::MatricesNearRelative(closed, differenced, tolerance * unit));
-    EXPECT_TRUE(support::AgreesWithReference(closed, rows(reference.sensors), rows(reference.sensors_error), kReference * unit));
+    EXPECT_TRUE(support::AgreesWithReference(closed, rows(reference.sensors), rows(reference.sensors_error), kSensorReference * unit));
   }
 }
 
@@ -469,7 +469,7 @@ TEST_F(SensorTest, OnlySensorsWithoutClosedFormAreDifferenced) {
   const Sensed sensed = Sense(model.get(), data.get());
   EXPECT_EQ(sensed.names, "normal of gap, fromto of span");
   const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
-  EXPECT_TRUE(support::AgreesWithReference(sensed.closed, reference.sensors, reference.sensors_error, kReference));
+  EXPECT_TRUE(support::AgreesWithReference(sensed.closed, reference.sensors, reference.sensors_error, kSensorReference));
 
   AnalyticBackend strict(model.get(), true);
   const DataPtr work = MakeData(model.get());

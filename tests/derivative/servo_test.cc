@@ -14,8 +14,6 @@ namespace {
 
 using ServoTest = support::EngineTest;
 
-constexpr double kReference = 1e-9;  // of a matrix' largest entry, beyond three error bars
-
 std::string Model(const std::string& actuators) {
   return R"(
     <mujoco>
@@ -61,7 +59,7 @@ void ExpectStep(const std::string& actuators, const std::vector<int>& integrator
       const int nv = static_cast<int>(m->nv), rows[] = {nv, nv, static_cast<int>(m->na)};
       for (int block = 0, row = 0; block < 3; row += rows[block++]) {
         EXPECT_TRUE(support::AgreesWithReference(value.middleRows(row, rows[block]), reference.step.middleRows(row, rows[block]),
-                                                 reference.step_error.middleRows(row, rows[block]), kReference));
+                                                 reference.step_error.middleRows(row, rows[block]), support::kReference));
       }
 
       // products contract the same entries
@@ -71,7 +69,7 @@ void ExpectStep(const std::string& actuators, const std::vector<int>& integrator
       ASSERT_TRUE(backend.Vjp(m, data.get(), lambda, false, &pulled, &missing)) << missing;
       VectorXd both(value.cols());
       both << pulled.x, pulled.u;
-      EXPECT_TRUE(support::MatricesNearRelative(both, value.transpose() * lambda, kReference));
+      EXPECT_TRUE(support::MatricesNearRelative(both, value.transpose() * lambda, support::kReference));
     }
   }
 }

@@ -16,7 +16,6 @@ namespace {
 
 using support::MatricesNear;
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kExact = 1e-10;  // condition numbers stay below 1e4: rounding alone
 
 struct Qp {
@@ -96,8 +95,8 @@ TEST(BoxQp, SatisfiesTheKktConditionsWithManyVariables) {
 TEST(BoxQp, InfiniteBoundsGiveTheNewtonStep) {
   std::mt19937 generator(3);
   Qp qp = RandomQp(6, &generator);
-  qp.lower.setConstant(-kInf);
-  qp.upper.setConstant(kInf);
+  qp.lower.setConstant(-support::kInf);
+  qp.upper.setConstant(support::kInf);
   BoxQpScratch scratch;
   VectorXd x = VectorXd::Constant(6, 5);
   ASSERT_EQ(SolveBoxQp(qp.H, qp.g, qp.lower, qp.upper, x, &scratch), BoxQpStatus::kSolved);
@@ -164,7 +163,7 @@ TEST(BoxQp, FactorsBadlyScaledButNotSingularMatrices) {
   S = MatrixXd::Identity(2, 2);
   S(1, 0) = std::nan("");
   EXPECT_FALSE(FactorInPlace(&S));
-  S = Eigen::Vector2d(1, kInf).asDiagonal();
+  S = Eigen::Vector2d(1, support::kInf).asDiagonal();
   EXPECT_FALSE(FactorInPlace(&S));
 }
 

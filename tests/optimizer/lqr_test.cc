@@ -17,7 +17,6 @@ namespace {
 using support::BitwiseEqual;
 using support::MatricesNear;
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kRounding = 1e-9;  // well-conditioned problems of a few knots: rounding alone, with room
 
 // a convex problem without structure: cross terms, gradients and, when asked for, gaps
@@ -246,7 +245,7 @@ TEST(Riccati, BoundedControlsSatisfyTheKktConditionsOfEachKnot) {
   for (LqKnot& knot : problem.knots) {
     knot.du_lower = VectorXd::Constant(3, -0.1);
     knot.du_upper = VectorXd::Constant(3, 0.05);
-    knot.du_upper[2] = kInf;
+    knot.du_upper[2] = support::kInf;
   }
   RiccatiResult riccati;
   SolveRiccati(problem, {}, &riccati);
@@ -279,7 +278,7 @@ TEST(Riccati, WideBoundsGiveTheUnboundedSolution) {
   SolveRiccati(problem, {}, &unbounded);
   for (LqKnot& knot : problem.knots) {
     knot.du_lower = VectorXd::Constant(2, -1e6);
-    knot.du_upper = VectorXd::Constant(2, kInf);
+    knot.du_upper = VectorXd::Constant(2, support::kInf);
   }
   SolveRiccati(problem, {}, &bounded);
   EXPECT_TRUE(MatricesNear(bounded.k, unbounded.k, kRounding));
@@ -336,7 +335,7 @@ TEST(Riccati, NamesTheKnotWhoseQuuIsNotPositiveDefinite) {
 }
 
 TEST(Riccati, ReportsNumbersThatAreNotFinite) {
-  for (const double bad : {std::nan(""), kInf}) {
+  for (const double bad : {std::nan(""), support::kInf}) {
     for (const bool bounded : {false, true}) {
       LqProblem problem = RandomProblem(5, 3, 2, false, 8);
       if (bounded) problem.knots[3].du_lower = problem.knots[3].du_upper = VectorXd::Zero(2);

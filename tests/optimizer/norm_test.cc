@@ -7,13 +7,13 @@
 namespace costate {
 namespace {
 
-struct Case {
+struct NormCase {
   Norm norm;
   double (*value)(double r, double p, double q);  // the formula as MuJoCo MPC documents it
 };
 
-const std::vector<Case>& Cases() {
-  static const std::vector<Case> cases{
+const std::vector<NormCase>& Cases() {
+  static const std::vector<NormCase> cases{
       {{NormType::kQuadratic}, [](double r, double, double) { return 0.5 * r * r; }},
       {{NormType::kL2, 0.1}, [](double r, double p, double) { return std::sqrt(r * r + p * p) - p; }},
       {{NormType::kL22, 0.1, 2.5},
@@ -34,7 +34,7 @@ const std::vector<Case>& Cases() {
 const double kResiduals[] = {-2.1, -0.6, -0.21, -0.03, 0.04, 0.3, 0.9, 1.7};
 
 TEST(Norm, ValueIsTheDocumentedFormula) {
-  for (const Case& c : Cases()) {
+  for (const NormCase& c : Cases()) {
     for (double r : kResiduals) {
       const double expected = c.value(r, c.norm.p, c.norm.q);
       EXPECT_NEAR(Evaluate(c.norm, r).value, expected, 1e-14 * (1 + std::abs(expected)))
@@ -46,7 +46,7 @@ TEST(Norm, ValueIsTheDocumentedFormula) {
 // centred differences with h = 1e-6: truncation h² and rounding 1e-16/h are below 1e-9 for these curvatures
 TEST(Norm, GradientIsTheDifferenceOfTheValue) {
   const double h = 1e-6;
-  for (const Case& c : Cases()) {
+  for (const NormCase& c : Cases()) {
     for (double r : kResiduals) {
       const double fd = (Evaluate(c.norm, r + h).value - Evaluate(c.norm, r - h).value) / (2 * h);
       EXPECT_NEAR(Evaluate(c.norm, r).gradient, fd, 1e-8 * (1 + std::abs(fd))) << ToString(c.norm) << " at " << r;
@@ -56,7 +56,7 @@ TEST(Norm, GradientIsTheDifferenceOfTheValue) {
 
 TEST(Norm, CurvatureIsTheDifferenceOfTheGradientAndNeverNegative) {
   const double h = 1e-6;
-  for (const Case& c : Cases()) {
+  for (const NormCase& c : Cases()) {
     for (double r : kResiduals) {
       const double curvature = Evaluate(c.norm, r).curvature;
       EXPECT_GE(curvature, 0);
@@ -96,7 +96,7 @@ TEST(Norm, IsFiniteWhereFormulasAreNot) {
   std::vector<Norm> norms{{NormType::kL2, 0},      {NormType::kL22, 0, 1.5},  {NormType::kPower, 1},
                           {NormType::kPower, 1.2}, {NormType::kSmoothAbs, 0}, {NormType::kSmoothAbs2, 0, 1.5},
                           {NormType::kRectify, 0}, {NormType::kRectify, 1e-3}};
-  for (const Case& c : Cases()) norms.push_back(c.norm);
+  for (const NormCase& c : Cases()) norms.push_back(c.norm);
   for (const Norm& norm : norms) {
     for (double r : {0.0, 1e-300, -1e-12, 1e4, -1e4}) {
       if (norm.type == NormType::kCosh && std::abs(r) > 1) continue;  // grows beyond any number, as it says
@@ -120,7 +120,7 @@ TEST(Norm, KnowsItsParameters) {
   EXPECT_FALSE(HasValidParameters({NormType::kHuber, -1}));
   EXPECT_FALSE(HasValidParameters({NormType::kSmoothAbs2, 0.1, 1}));
   EXPECT_FALSE(HasValidParameters({NormType::kRectify, -0.1}));
-  for (const Case& c : Cases()) EXPECT_TRUE(HasValidParameters(c.norm)) << ToString(c.norm);
+  for (const NormCase& c : Cases()) EXPECT_TRUE(HasValidParameters(c.norm)) << ToString(c.norm);
 }
 
 }  // namespace

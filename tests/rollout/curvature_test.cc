@@ -12,8 +12,6 @@
 namespace costate {
 namespace {
 
-const std::string kModels = COSTATE_MODELS;
-
 // Σ_t ½ |v|² + 0.05 |u|² + w (½ |s|² + Σ s)
 class Square final : public Loss {
  public:
@@ -62,14 +60,14 @@ class Distance final : public Loss {
   VectorXd goal_;
 };
 
-struct Motion {
+struct Swing {
   ModelPtr model;
   VectorXd context, x0;
   MatrixXd U;
   Trajectory trajectory;
   int substeps;
 
-  Motion(ModelPtr m, DataPtr data, int N, double amplitude, double speed = 0, int k = 1) : model(std::move(m)), substeps(k) {
+  Swing(ModelPtr m, DataPtr data, int N, double amplitude, double speed = 0, int k = 1) : model(std::move(m)), substeps(k) {
     context = GetContext(model.get(), data.get());
     x0 = GetState(model.get(), data.get());
     U.resize(model->nu, N);
@@ -83,10 +81,10 @@ struct Motion {
     Simulator simulator(model.get(), context, substeps, 1);
     EXPECT_TRUE(simulator.Rollout(x0, U, &trajectory).ok());
   }
-  static Motion At(const std::string& name, const char* key, int N, double amplitude, double speed = 0, int k = 1) {
-    ModelPtr model = LoadModel(kModels + "/" + name + "/" + name + ".xml");
+  static Swing At(const std::string& name, const char* key, int N, double amplitude, double speed = 0, int k = 1) {
+    ModelPtr model = LoadModel(std::string(COSTATE_MODELS "/") + name + "/" + name + ".xml");
     DataPtr data = key ? MakeDataAtKey(model.get(), key) : MakeData(model.get());
-    return Motion(std::move(model), std::move(data), N, amplitude, speed, k);
+    return Swing(std::move(model), std::move(data), N, amplitude, speed, k);
   }
   RolloutDirection Direction(int seed) const {
     const Dims dims(model.get());
@@ -104,7 +102,7 @@ double Norm(const RolloutDirection& a) { return std::sqrt(Dot(a, a)); }
 RolloutDirection Minus(const RolloutDirection& a, const RolloutDirection& b) { return {a.x0 - b.x0, a.U - b.U}; }
 
 // (g(z + εd) − g(z − εd)) / 2ε, extrapolated from ε and ε/2; slopes at the moved starts brought to the middle
-RolloutDirection DifferencedGradient(const Motion& m, const Loss& loss, const RolloutDirection& d, double eps) {
+RolloutDirection DifferencedGradient(const Swing& m, const Loss& loss, const RolloutDirection& d, double eps) {
   Adjoint adjoint(m.model.get(), m.context, m.substeps);
   const auto centred = [&](double h) {
     RolloutGradient g[2];
@@ -124,7 +122,7 @@ RolloutDirection DifferencedGradient(const Motion& m, const Loss& loss, const Ro
 // ---- tangents ------------------------------------------------------------------------------------------------------
 
 TEST(Tangent, IsTheProductOfTheMatrices) {
-  const Motion m = Motion::At("quadruped", "stand", 12, 0.02, 0.2, 2);
+  const Swing m = Swing::At("quadruped", "stand", 12, 0.02, 0.2, 2);
   Simulator simulator(m.model.get(), m.context, m.substeps, 1);
   std::vector<StepDerivative> steps;
   simulator.Linearize(m.trajectory, {}, &steps);
@@ -155,7 +153,7 @@ TEST(Tangent, IsTheProductOfTheMatrices) {
 }
 
 TEST(Tangent, DoesNotDependOnItsCompany) {
-  const Motion m = Motion::At("hopper", "stand", 15, 0.05);
+  const Swing m = Swing::At("hopper", "stand", 15, 0.05);
   Tangent tangent(m.model.get(), m.context);
   RolloutTangent alone, together;
   tangent.Push(m.trajectory, {m.Direction(2)}, {}, &alone);
@@ -165,7 +163,7 @@ TEST(Tangent, DoesNotDependOnItsCompany) {
 
 TEST(Tangent, IsTheTransposeOfTheAdjoint) {
   // g·d by the adjoint is the slopes' sum along the tangent
-  const Motion m = Motion::At("humanoid", "stand", 30, 0.02, 0.1);
+  const Swing m = Swing::At("humanoid", "stand", 30, 0.02, 0.1);
   const Square loss(m.model.get(), 0);
   RolloutGradient g;
   Adjoint(m.model.get(), m.context).Gradient(m.x0, m.U, loss, {}, &g);
@@ -184,7 +182,7 @@ TEST(Tangent, IsTheTransposeOfTheAdjoint) {
 
 // ---- second derivatives --------------------------------------------------------------------------------------------
 
-Motion Masses(int N) {
+Swing Masses(int N) {
   // two masses on springs with dampers, explicit: one linear map a step
   ModelPtr model = LoadModelFromString(
       "<mujoco><option timestep='0.01' gravity='0 0 0'><flag eulerdamp='disable'/></option><worldbody><body>"
@@ -192,12 +190,12 @@ Motion Masses(int N) {
       "<body pos='1 0 0'><joint name='b' type='slide' axis='1 0 0' stiffness='30' damping='.2'/><geom size='.1' mass='2'/>"
       "</body></body></worldbody><actuator><motor joint='a'/><motor joint='b' gear='3'/></actuator></mujoco>");
   DataPtr data = MakeData(model.get());
-  return Motion(std::move(model), std::move(data), N, 1, 0.5);
+  return Swing(std::move(model), std::move(data), N, 1, 0.5);
 }
 
 TEST(Curvature, OfALinearQuadraticProblemIsItsClosedForm) {
   const int N = 25;
-  const Motion m = Masses(N);
+  const Swing m = Masses(N);
   const Square loss(m.model.get(), 0);
   Curvature curvature(m.model.get(), m.context);
   ASSERT_TRUE(curvature.SetPoint(m.trajectory, loss).ok());
@@ -234,7 +232,7 @@ TEST(Curvature, OfALinearQuadraticProblemIsItsClosedForm) {
   const RolloutDirection d = m.Direction(1);
   CurvatureProduct p;
   curvature.Hessian(d, &p);
-  Motion far = Masses(N);
+  Swing far = Masses(N);
   far.x0 += d.x0;
   far.U += d.U;
   far.Roll();
@@ -244,7 +242,7 @@ TEST(Curvature, OfALinearQuadraticProblemIsItsClosedForm) {
 }
 
 // against extrapolated differences of the adjoint's gradient, and symmetric; the second derivative of the steps matters by `bends`
-void ExpectHessian(const Motion& m, const Loss& loss, double eps, double tolerance, double bends, Level level = Level::kBest) {
+void ExpectHessian(const Swing& m, const Loss& loss, double eps, double tolerance, double bends, Level level = Level::kBest) {
   Curvature curvature(m.model.get(), m.context, m.substeps);
   ASSERT_TRUE(curvature.SetPoint(m.trajectory, loss, {.level = level}).ok());
   RolloutGradient g;
@@ -266,15 +264,15 @@ void ExpectHessian(const Motion& m, const Loss& loss, double eps, double toleran
 }
 
 TEST(Curvature, AgreesWithDifferencesOfGradientsInFreeMotion) {
-  const Motion m = Motion::At("arm", nullptr, 40, 2, 0.3);
+  const Swing m = Swing::At("arm", nullptr, 40, 2, 0.3);
   ExpectHessian(m, Square(m.model.get(), 0), 1e-4, 1e-8, 0.1);
   ExpectHessian(m, Square(m.model.get(), 0.5), 1e-4, 1e-8, 0.1);
 }
 
 TEST(Curvature, AgreesWithDifferencesOfGradientsInContact) {
-  const Motion hopper = Motion::At("hopper", "stand", 20, 0.05, 0.2, 2);
+  const Swing hopper = Swing::At("hopper", "stand", 20, 0.05, 0.2, 2);
   ExpectHessian(hopper, Square(hopper.model.get(), 0), 1e-6, 1e-6, 0.1);
-  const Motion dog = Motion::At("quadruped", "stand", 10, 0.02, 0.2, 2);
+  const Swing dog = Swing::At("quadruped", "stand", 10, 0.02, 0.2, 2);
   ExpectHessian(dog, Square(dog.model.get(), 0), 1e-7, 1e-6, 0.1);
   ExpectHessian(dog, Square(dog.model.get(), 0.3), 1e-7, 1e-6, 0.1);
 }
@@ -286,7 +284,7 @@ TEST(Curvature, AgreesOnEveryTermUnderEveryIntegrator) {
     model->opt.integrator = integrator;
     DataPtr data = MakeData(model.get());
     for (int i = 0; i < 50; i++) mj_step(model.get(), data.get());
-    const Motion m(std::move(model), std::move(data), 6, 0.1, 0.3);
+    const Swing m(std::move(model), std::move(data), 6, 0.1, 0.3);
     // the discrete integrator's steps are differenced as wholes: the reference needs a larger nudge for their noise
     const bool differenced = integrator == mjINT_DISCRETE;
     ExpectHessian(m, Square(m.model.get(), 0.2), differenced ? 1e-4 : 1e-6, differenced ? 2e-4 : 1e-7, 1e-3);
@@ -295,7 +293,7 @@ TEST(Curvature, AgreesOnEveryTermUnderEveryIntegrator) {
 
 TEST(Curvature, RotationsBringTheirBracket) {
   // in motion: where the drag of |v| v starts it has two second derivatives
-  const Motion m = Motion::At("quadrotor", "hover", 40, 0.1, 0.3);
+  const Swing m = Swing::At("quadrotor", "hover", 40, 0.1, 0.3);
   VectorXd goal = m.x0;
   goal.segment<4>(3) << 0.6, 0.8, 0, 0;
   ExpectHessian(m, Distance(m.model.get(), goal), 1e-4, 1e-7, 1e-4);
@@ -303,12 +301,12 @@ TEST(Curvature, RotationsBringTheirBracket) {
 }
 
 TEST(Curvature, WorksWhereTermsAreDifferenced) {
-  const Motion m = Motion::At("arm", nullptr, 20, 2, 0.3);
+  const Swing m = Swing::At("arm", nullptr, 20, 2, 0.3);
   ExpectHessian(m, Square(m.model.get(), 0), 1e-4, 1e-5, 1e-2, Level::kStep);
 }
 
 TEST(Curvature, GaussNewtonIsPositive) {
-  const Motion m = Motion::At("hopper", "stand", 15, 0.05, 0.2);
+  const Swing m = Swing::At("hopper", "stand", 15, 0.05, 0.2);
   const Square loss(m.model.get(), 0.1);
   Curvature curvature(m.model.get(), m.context);
   ASSERT_TRUE(curvature.SetPoint(m.trajectory, loss).ok());
@@ -329,11 +327,11 @@ TEST(Curvature, StaysOnThePointsSideOfAClamp) {
     DataPtr data = MakeData(model.get());
     data->qpos[0] = 1;
     data->ctrl[0] = 0.5;
-    return Motion(std::move(model), std::move(data), 10, 0, 0.7);
+    return Swing(std::move(model), std::move(data), 10, 0, 0.7);
   };
-  const Motion clamped = make("ctrllimited='true' ctrlrange='-.5 .5'"), open = make("");
+  const Swing clamped = make("ctrllimited='true' ctrlrange='-.5 .5'"), open = make("");
   CurvatureProduct products[2];
-  for (const Motion* m : {&clamped, &open}) {
+  for (const Swing* m : {&clamped, &open}) {
     const Square loss(m->model.get(), 0);
     Curvature curvature(m->model.get(), m->context);
     ASSERT_TRUE(curvature.SetPoint(m->trajectory, loss).ok());
@@ -354,7 +352,7 @@ TEST(Curvature, StaysOnThePointsSideOfAnOnset) {
         "<joint type='slide' axis='0 0 1'/><geom size='.1'/></body></worldbody></mujoco>");
     DataPtr data = MakeData(model.get());
     data->qpos[0] = k ? 1 : 1e-9;
-    const Motion m(std::move(model), std::move(data), 1, 0, -0.5);
+    const Swing m(std::move(model), std::move(data), 1, 0, -0.5);
     const Square loss(m.model.get(), 0);
     Curvature curvature(m.model.get(), m.context);
     ASSERT_TRUE(curvature.SetPoint(m.trajectory, loss).ok());
@@ -368,7 +366,7 @@ TEST(Curvature, StaysOnThePointsSideOfAnOnset) {
 }
 
 TEST(Curvature, DoesNotDependOnThreads) {
-  const Motion m = Motion::At("quadruped", "stand", 10, 0.02, 0.2);
+  const Swing m = Swing::At("quadruped", "stand", 10, 0.02, 0.2);
   const Square loss(m.model.get(), 0.3);
   CurvatureProduct out[2];
   for (int k = 0; k < 2; k++) {
@@ -382,7 +380,7 @@ TEST(Curvature, DoesNotDependOnThreads) {
 
 TEST(Curvature, CarriesNewtonsMethodToTheMinimum) {
   // conjugate gradients on H p = −g, full steps: each about squares the gradient's norm, which errors in H would not let it
-  Motion m = Motion::At("arm", nullptr, 15, 0, 0.5);
+  Swing m = Swing::At("arm", nullptr, 15, 0, 0.5);
   const Square loss(m.model.get(), 0.1);
   Curvature curvature(m.model.get(), m.context);
   std::vector<double> norms;
@@ -410,7 +408,7 @@ TEST(Curvature, CarriesNewtonsMethodToTheMinimum) {
 }
 
 TEST(Curvature, NamesWhatIsWrong) {
-  const Motion m = Motion::At("arm", nullptr, 5, 0);
+  const Swing m = Swing::At("arm", nullptr, 5, 0);
   Curvature curvature(m.model.get(), m.context);
   CurvatureProduct out;
   RolloutDirection d = m.Direction(1);
