@@ -69,6 +69,7 @@ class Adjoint {
  public:
   /// @param model    must outlive it; not modified.  @param context  by kContextSignature: what the rollout starts with
   /// besides x0 and U.  @param substeps  engine steps a control interval.  @param threads  workers; 0: one a core.
+  /// @throws Error{kUnsupported} for models with delays, plastic deformation or plugin state: steps hand them on beside x.
   Adjoint(const mjModel* model, ConstVectorRef context, int substeps = 1, int threads = 1);
   ~Adjoint();
 

@@ -29,6 +29,7 @@ class Curvature {
  public:
   /// @param model    must outlive it; not modified.  @param context  by kContextSignature, as of the rollout.
   /// @param threads  workers for the second derivatives of the steps; 0: one a core. Results do not depend on it.
+  /// @throws Error{kUnsupported} as Adjoint.
   Curvature(const mjModel* model, ConstVectorRef context, int substeps = 1, int threads = 1);
   ~Curvature();
 

@@ -35,6 +35,7 @@ struct RolloutTangent {
 class Tangent {
  public:
   /// @param model    must outlive it; not modified.  @param context  by kContextSignature, as of the rollout.
+  /// @throws Error{kUnsupported} as Adjoint.
   Tangent(const mjModel* model, ConstVectorRef context, int substeps = 1);
   ~Tangent();
 

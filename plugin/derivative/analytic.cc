@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "derivative/armature.h"
+#include "derivative/delayed.h"
 #include "derivative/integrator.h"
 #include "derivative/passive.h"
 
@@ -438,8 +439,11 @@ std::unique_ptr<Backend> MakeAnalyticBackend(const mjModel* model, const Lineari
   *missing = ResidualRefusal(model);
   if (missing->empty()) *missing = InertiaMissing(model);
   if (missing->empty()) *missing = NoslipMissing(model);
+  if (missing->empty()) *missing = DelayMissing(model);
   if (!missing->empty()) return nullptr;
-  return std::make_unique<AnalyticBackend>(model, options.level == Level::kAnalytic);
+  auto backend = std::make_unique<AnalyticBackend>(model, options.level == Level::kAnalytic);
+  if (model->nhistory == 0) return backend;
+  return std::make_unique<DelayedBackend>(model, std::move(backend));
 }
 
 }  // namespace costate

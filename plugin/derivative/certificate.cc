@@ -12,6 +12,7 @@
 #include "core/engine_guard.h"
 #include "derivative/actuation.h"
 #include "derivative/check_point.h"
+#include "derivative/contact_geometry.h"
 #include "derivative/equilibrium.h"
 #include "derivative/noslip.h"
 
@@ -114,6 +115,10 @@ class Certifier {
       }
       Add(name, state, next, switching, "m/s^2", active);
       Add(name, state, "onset", onset, "m", active);
+      FacePair faces;
+      if (FindFacePair(m_, d_, contact, &faces)) {
+        Add(name, "face on face", "the other's normal", faces.tilt, "rad of tilt", active);
+      }
     }
   }
 

@@ -161,7 +161,8 @@ bool ClippedRate(const ConvexShape& first, const ConvexShape& second, const mjCo
     if (!boxes || !SideNormal(shape[other]->pose, n, x[other], kAt * shape[other]->radius(), &cut))
       return false;
     if (std::abs(cut.dot(place.edge)) < kAt) return false;
-    dx += place.edge * (cut.transpose() * (velocity(other, x[side]) - dx) / cut.dot(place.edge));
+    dx += PLANT("clipped contact: cut edge",
+                place.edge * (cut.transpose() * (velocity(other, x[side]) - dx) / cut.dot(place.edge)));
   }
 
   // along n onto the plane of the other shape

@@ -139,6 +139,24 @@ bool IsStaircase(const mjModel* model, const mjData* data, const mjContact& cont
   return !IsClipped(model, data, contact, owner);
 }
 
+bool FindFacePair(const mjModel* model, const mjData* data, const mjContact& contact, FacePair* out) {
+  constexpr double kAlong = 0.99, kOwn = 1e-10;  // cosine; sine of what rounding leaves
+  Vec3 face[2];
+  for (int side = 0; side < 2; side++) {
+    const int geom = contact.geom[side];
+    if (geom < 0 || model->geom_type[geom] != mjGEOM_BOX) return false;
+    const Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>> R(data->geom_xmat + 9 * geom);
+    const Vec3 n = Vec3Map(contact.frame);
+    int axis;
+    const double cosine = (R.transpose() * n).cwiseAbs().maxCoeff(&axis);
+    if (cosine < kAlong) return false;
+    face[side] = R.col(axis);
+    out->owner[side] = face[side].cross(n).norm() < kOwn;
+  }
+  out->tilt = face[0].cross(face[1]).norm();
+  return true;
+}
+
 ContactGeometry::ContactGeometry(const mjModel*, bool differences) : differences_(differences) {
   found_.resize(kMaxFound);
 }

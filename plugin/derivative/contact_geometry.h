@@ -30,6 +30,15 @@ bool IsStaircase(const mjModel* model, const mjData* data, const mjContact& cont
 /// Is any row of the contact active? @pre efc_state is that of the solution.
 bool CarriesForce(const mjData* data, const mjContact& contact);
 
+/// Two boxes, face on face: the engine takes the normal of the one whose tilt costs it less, so that whose it is depends on
+/// the direction in which they tilt against each other, however little. (G9)
+struct FacePair {
+  bool owner[2] = {false, false};  ///< is the contact's normal that of this box' face?
+  double tilt = 0;                 ///< angle between the faces
+};
+/// @return false unless both boxes have a face along the normal.
+bool FindFacePair(const mjModel* model, const mjData* data, const mjContact& contact, FacePair* out);
+
 /// Closed forms where the collider has one (contact_closed.h); the exact contact where the engine's is iterative and a
 /// surface curved (contact_convex.h); centred differences of the engine's own narrow-phase function in pose space for the
 /// other pairs, shared by all contacts of a pair.

@@ -1,5 +1,6 @@
 // Level 2 as the dispatcher sees it.
 #include "derivative/backend.h"
+#include "derivative/delayed.h"
 #include "derivative/equilibrium.h"
 #include "derivative/integrator.h"
 #include "derivative/inverse_dynamics.h"
@@ -198,8 +199,11 @@ class ResidualBackend final : public Backend {
 
 std::unique_ptr<Backend> MakeResidualBackend(const mjModel* model, const LinearizeOptions&, std::string* missing) {
   *missing = Refusal(model);
+  if (missing->empty()) *missing = DelayMissing(model);
   if (!missing->empty()) return nullptr;
-  return std::make_unique<ResidualBackend>(model);
+  auto backend = std::make_unique<ResidualBackend>(model);
+  if (model->nhistory == 0) return backend;
+  return std::make_unique<DelayedBackend>(model, std::move(backend));
 }
 
 }  // namespace costate

@@ -42,7 +42,6 @@ std::string ResidualRefusal(const mjModel* m) {
   if (m->opt.integrator == mjINT_DISCRETE) return "integrator discrete: its effective metric is not differentiated";
   if (enabled(mjENBL_SPECULATIVE)) return "speculative contacts depend on velocity";
   if (enabled(mjENBL_IPC)) return "ipc flex contact";
-  if (m->nhistory > 0) return "delays: history buffers are not part of x";
   if (m->nplastic > 0) return "plastic state is not part of x";
   if (m->npluginstate > 0) return "plugin state is not part of x";
   if (m->nflex > 0 && m->opt.solver == mjSOL_CG &&

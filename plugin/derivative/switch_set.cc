@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "derivative/contact_geometry.h"
+
 namespace costate {
 namespace {
 
@@ -41,6 +43,8 @@ void SwitchSet::NoteConstraints(const mjModel* model, mjData* data) {
       for (int id : {contact.geom[side], contact.flex[side], contact.elem[side], contact.vert[side]}) Add(kContacts, id);
     }
     Add(kContacts, contact.exclude);
+    FacePair faces;
+    if (FindFacePair(model, data, contact, &faces)) Add(kContacts, 2 * faces.owner[0] + faces.owner[1]);
   }
   Add(kConstraints, data->nefc);
   for (int i = 0; i < data->nefc; ++i) {

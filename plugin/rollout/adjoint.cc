@@ -33,6 +33,7 @@ struct Adjoint::Impl {
   Impl(const mjModel* model_, ConstVectorRef context_, int substeps_, int threads)
       : model(model_), dims(model_), context(context_), substeps(substeps_), pool(threads) {
     CheckStart(model, context, substeps);
+    CheckHandsOnNothing(model);
     moving_size = mj_stateSize(model, kMovingSignature);
     warm_start = mj_stateSize(model, kMovingSignature & (mjSTATE_WARMSTART - 1));
     const int integrator = model->opt.integrator;

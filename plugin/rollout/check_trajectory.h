@@ -35,6 +35,17 @@ inline void CheckStart(const mjModel* model, ConstVectorRef context, int substep
   throw Error(ErrorCode::kInvalidArgument, "substeps is " + std::to_string(substeps) + ", at least 1 is needed");
 }
 
+/// What a step hands on besides x has no derivative: a gradient through a rollout would lack it. @throws Error{kUnsupported}.
+inline void CheckHandsOnNothing(const mjModel* model) {
+  const char* what = model->nhistory > 0       ? "delays"
+                     : model->nplastic > 0     ? "plastic deformation"
+                     : model->npluginstate > 0 ? "state of plugins"
+                                               : nullptr;
+  if (!what) return;
+  throw Error(ErrorCode::kUnsupported, "model '" + ModelName(model) + "' has " + what +
+                                           ", which a step hands on beside the state: gradients through rollouts would lack it");
+}
+
 /// @throws Error{kInvalidArgument} unless 0 ≤ worker < workers; `owner` is its name in words.
 inline void CheckWorker(int worker, std::size_t workers, const char* owner) {
   if (worker >= 0 && worker < static_cast<int>(workers)) return;

@@ -16,6 +16,7 @@ struct Curvature::Impl {
   Impl(const mjModel* m, ConstVectorRef c, int k, int threads)
       : model(m), dims(m), context(c), substeps(k), pool(threads), workers(static_cast<std::size_t>(pool.threads())) {
     CheckStart(model, context, substeps);
+    CheckHandsOnNothing(model);
   }
 
   // made when first used; worker 0 sweeps

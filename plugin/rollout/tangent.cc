@@ -19,6 +19,7 @@ struct Tangent::Impl {
 Tangent::Tangent(const mjModel* model, ConstVectorRef context, int substeps)
     : impl_(new Impl{model, context, substeps, Level::kBest, nullptr, nullptr}) {
   CheckStart(model, context, substeps);
+  CheckHandsOnNothing(model);
 }
 Tangent::~Tangent() = default;
 

@@ -26,12 +26,6 @@ StepDerivative LinearizeWith(Backend* backend, const mjModel* model, const mjDat
   return out;
 }
 
-MatrixXd Both(const MatrixXd& left, const MatrixXd& right) {
-  MatrixXd both(left.rows(), left.cols() + right.cols());
-  both << left, right;
-  return both;
-}
-
 DataPtr InContact(const mjModel* model, int steps = 60) {
   DataPtr data = MakeData(model);
   const VectorXd u = support::RandomControl(model, 3);
@@ -58,7 +52,7 @@ TEST_P(Integrators, AgreeWithTheStepInContact) {
   AnalyticBackend backend(model.get(), false);
   const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());
   const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
-  EXPECT_TRUE(support::AgreesWithReference(Both(value.A, value.B), reference.step, reference.step_error, support::kReference));
+  EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error, support::kReference));
 }
 
 // each term in closed form and by differences: the other terms stay as they are
@@ -221,7 +215,7 @@ TEST_F(AnalyticTest, GravityCompensationByActuatorsIsClampedWithThem) {
     AnalyticBackend backend(model.get(), true);
     const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());
     const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
-    EXPECT_TRUE(support::AgreesWithReference(Both(value.A, value.B), reference.step, reference.step_error, support::kReference));
+    EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error, support::kReference));
   }
 }
 
@@ -251,7 +245,7 @@ TEST_F(AnalyticTest, ThrustersAgreeWithTheStep) {
     AnalyticBackend backend(model.get(), true);
     const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());
     const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
-    EXPECT_TRUE(support::AgreesWithReference(Both(value.A, value.B), reference.step, reference.step_error, support::kReference));
+    EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error, support::kReference));
   }
 }
 
@@ -285,7 +279,7 @@ TEST_F(AnalyticTest, MusclesAgreeWithTheStep) {
     AnalyticBackend backend(model.get(), true);
     const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());
     const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
-    EXPECT_TRUE(support::AgreesWithReference(Both(value.A, value.B), reference.step, reference.step_error, support::kReference));
+    EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error, support::kReference));
   }
 }
 
@@ -375,7 +369,7 @@ TEST_F(AnalyticTest, ClampedJointsAgreeWithImplicitfast) {
     AnalyticBackend backend(model.get(), true);
     const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());
     const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
-    EXPECT_TRUE(support::AgreesWithReference(Both(value.A, value.B), reference.step, reference.step_error, support::kReference));
+    EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error, support::kReference));
   }
 }
 

@@ -136,12 +136,6 @@ TEST_F(MomentTest, OfTransmissionsAgreeWithDifferencesOfTheEnginesJacobian) {
   }
 }
 
-MatrixXd Both(const MatrixXd& left, const MatrixXd& right) {
-  MatrixXd both(left.rows(), left.cols() + right.cols());
-  both << left, right;
-  return both;
-}
-
 // level 1 refuses nothing and agrees with the converged step, and with each term's own differences
 void ExpectStep(const mjModel* m, const mjData* point, bool terms = true) {
   const auto linearize = [&](const TermSwitch& differenced, bool strict) {
@@ -151,7 +145,7 @@ void ExpectStep(const mjModel* m, const mjData* point, bool terms = true) {
     std::string missing;
     AnalyticBackend backend(m, strict, differenced);
     EXPECT_TRUE(backend.Linearize(m, data.get(), false, &out, &missing)) << missing;
-    return Both(out.A, out.B);
+    return support::Both(out.A, out.B);
   };
   const MatrixXd value = linearize({}, true);
   const support::StepReference reference = support::MakeStepReference(m, point);

@@ -43,12 +43,6 @@ StepDerivative LinearizeNoslip(const mjModel* m, const mjData* point, bool senso
   return out;
 }
 
-MatrixXd Both(const MatrixXd& left, const MatrixXd& right) {
-  MatrixXd both(left.rows(), left.cols() + right.cols());
-  both << left, right;
-  return both;
-}
-
 class NoslipCones : public support::EngineTest, public ::testing::WithParamInterface<std::tuple<const char*, int>> {
  protected:
   void SetUp() override {
@@ -97,7 +91,7 @@ TEST_P(NoslipCones, StepAgreesWithTheReference) {
     const StepDerivative value = LinearizeNoslip(m, data.get());
     EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
     const support::StepReference reference = support::MakeStepReference(m, data.get());
-    EXPECT_TRUE(support::AgreesWithReference(Both(value.A, value.B), reference.step, reference.step_error, kReference));
+    EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error, kReference));
   }
 }
 
@@ -140,7 +134,7 @@ TEST_F(NoslipTest, FrictionOfSpatialTendonsAgreesWithTheReference) {
     const StepDerivative value = LinearizeNoslip(m, data.get());
     EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
     const support::StepReference reference = support::MakeStepReference(m, data.get());
-    EXPECT_TRUE(support::AgreesWithReference(Both(value.A, value.B), reference.step, reference.step_error, kReference));
+    EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error, kReference));
   }
 }
 

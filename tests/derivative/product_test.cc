@@ -16,7 +16,7 @@ namespace {
 using ProductTest = support::EngineTest;
 
 constexpr double kRounding = 1e-12;  // of the largest sum of absolute values in the product
-constexpr double kDifference = 1e-6;
+constexpr double kProductDifference = 1e-6;
 
 double Largest(const MatrixXd& x) { return x.size() ? x.cwiseAbs().maxCoeff() : 0; }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "rollout/checkpoint.h"
+#include "rollout/models.h"
 
 namespace costate {
 namespace {
@@ -249,6 +250,24 @@ TEST(Adjoint, NamesWhatIsWrong) {
   EXPECT_THROW(adjoint.Gradient(m.x0, m.U, loss, {}, &g, 7), Error);
   m.U(0, 2) = NAN;
   EXPECT_THROW(adjoint.Gradient(m.x0, m.U, loss, {}, &g), Error);
+}
+
+// history, plastic deformation: what goes from step to step beside x would be missing in the gradient
+TEST(Adjoint, RefusesModelsThatHandOnMoreThanTheirState) {
+  int refused = 0;
+  for (const NamedModel& named : RolloutModels()) {
+    const ModelPtr model = LoadModelFromString(named.xml);
+    const DataPtr data = MakeData(model.get());
+    try {
+      Adjoint adjoint(model.get(), GetContext(model.get(), data.get()));
+      EXPECT_EQ(model->nhistory + model->nplastic, 0) << named.name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnsupported) << error.what();
+      EXPECT_GT(model->nhistory + model->nplastic, 0) << named.name;
+      refused++;
+    }
+  }
+  EXPECT_EQ(refused, 2);
 }
 
 }  // namespace

@@ -9,6 +9,12 @@ namespace costate::support {
 /// How near derivatives come to the reference: of a matrix' largest entry, beyond three error bars.
 inline constexpr double kReference = 1e-9;
 
+inline MatrixXd Both(const MatrixXd& left, const MatrixXd& right) {
+  MatrixXd both(left.rows(), left.cols() + right.cols());
+  both << left, right;
+  return both;
+}
+
 /// [A B] and [C D] about the state, ctrl and context of a point, with how far the two best extrapolations disagree.
 struct StepReference {
   MatrixXd step, step_error, sensors, sensors_error;

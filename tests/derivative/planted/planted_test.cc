@@ -8,6 +8,7 @@
 
 #include "derivative/analytic.h"
 #include "derivative/plant.h"
+#include "derivative/crossed_boxes.h"
 #include "derivative/noslip_scene.h"
 #include "derivative/planted/scenes.h"
 #include "support/engine_test.h"
@@ -64,6 +65,8 @@ std::vector<Scene> Scenes() {
          m->flg_adhesion = 1;
          std::fill_n(m->geom_adhesion, m->ngeom, 2.0);
        }});
+
+  for (unsigned seed = 1; seed <= 6; seed++) add({"crossed boxes", CrossedBoxes("elliptic", seed, 1), seed, 0, 0, 0.05, true});
 
   // behind a noslip pass: boxes and balls pushed over a plane, dry joints and tendons, some rows sticking and some sliding
   for (const char* cone : {"pyramidal", "elliptic"}) {

@@ -1,0 +1,111 @@
+#include "derivative/delayed.h"
+
+#include "derivative/effective_mass.h"
+
+namespace costate {
+
+std::string DelayMissing(const mjModel* m) {
+  if (m->nhistory == 0) return "";
+  bool delayed = false;
+  for (int i = 0; i < m->nactuator; i++) {
+    if (m->actuator_delay[i] == 0) continue;
+    delayed = true;
+    const bool implicit = m->opt.integrator == mjINT_IMPLICIT || m->opt.integrator == mjINT_IMPLICITFAST;
+    const bool fixed = m->actuator_gaintype[i] == mjGAIN_FIXED ||
+                       (m->actuator_gaintype[i] == mjGAIN_AFFINE && m->actuator_gainprm[i * mjNGAIN + 2] == 0);
+    if (implicit && !fixed) return "delays: an implicit integrator, and a gain that depends on velocity";
+  }
+  if (delayed && m->opt.integrator == mjINT_RK4) return "delays: each stage of RK4 reads the history at another time";
+  for (int i = 0; i < m->nsensor; i++) {
+    if (m->sensor_history[2 * i] > 0 && m->sensor_interval[2 * i] > 0) return "delays: sensors that keep their value for an interval";
+  }
+  return "";
+}
+
+DelayedBackend::DelayedBackend(const mjModel* m, std::unique_ptr<Backend> backend)
+    : backend_(std::move(backend)), local_(*m), actuator_delay_(m->nactuator + 1, 0), sensor_delay_(m->nsensor + 1, 0) {}
+
+// the model without delays; data->ctrl becomes what the actuators get
+bool DelayedBackend::Enter(const mjModel* m, mjData* d, std::string* missing) {
+  *missing = DelayMissing(m);
+  if (!missing->empty()) return false;
+  for (int i = 0; i < m->nactuator; i++) {
+    if (m->actuator_delay[i] == 0) continue;
+    mjtNum value;
+    const mjtNum* stored = mj_readCtrl(m, d, i, d->time, &value, m->actuator_history[2 * i + 1]);
+    d->ctrl[m->actuator_ctrladr[i]] = stored ? *stored : value;
+  }
+  local_ = *m;
+  local_.actuator_delay = actuator_delay_.data();
+  local_.sensor_delay = sensor_delay_.data();
+  return true;
+}
+
+namespace {
+
+// f(control) for each that acts later
+template <typename F>
+void ForDelayed(const mjModel* m, F f) {
+  for (int i = 0; i < m->nactuator; i++) {
+    if (m->actuator_delay[i] != 0) f(m->actuator_ctrladr[i]);
+  }
+}
+
+}  // namespace
+
+// delayed sensors read the history too
+void DelayedBackend::ClearSensors(const mjModel* m, StepDerivative* out) const {
+  for (int i = 0; i < m->nsensor; i++) {
+    if (m->sensor_history[2 * i] == 0 || m->sensor_delay[i] == 0) continue;
+    if (out->C.size()) out->C.middleRows(m->sensor_adr[i], m->sensor_dim[i]).setZero();
+    if (out->D.size()) out->D.middleRows(m->sensor_adr[i], m->sensor_dim[i]).setZero();
+  }
+}
+
+bool DelayedBackend::Linearize(const mjModel* m, mjData* d, bool sensors, StepDerivative* out, std::string* missing) {
+  if (!Enter(m, d, missing) || !backend_->Linearize(&local_, d, sensors, out, missing)) return false;
+  if (out->status != StepStatus::kOk) return true;
+  ForDelayed(m, [&](int u) {
+    out->B.col(u).setZero();
+    if (out->D.size()) out->D.col(u).setZero();
+  });
+  ClearSensors(m, out);
+  return true;
+}
+
+bool DelayedBackend::LinearizeSensors(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
+  if (!Enter(m, d, missing) || !backend_->LinearizeSensors(&local_, d, out, missing)) return false;
+  if (out->status == StepStatus::kOk) ClearSensors(m, out);
+  return true;
+}
+
+bool DelayedBackend::Vjp(const mjModel* m, mjData* d, ConstVectorRef lambda, bool forces, StepVjp* out, std::string* missing) {
+  if (!Enter(m, d, missing) || !backend_->Vjp(&local_, d, lambda, forces, out, missing)) return false;
+  if (out->status == StepStatus::kOk) ForDelayed(m, [&](int u) { out->u[u] = 0; });
+  return true;
+}
+
+bool DelayedBackend::Jvp(const mjModel* m, mjData* d, ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out, std::string* missing) {
+  if (!Enter(m, d, missing)) return false;
+  du_ = du;
+  ForDelayed(m, [&](int u) { du_.row(u).setZero(); });
+  return backend_->Jvp(&local_, d, dx, du_, out, missing);
+}
+
+bool DelayedBackend::Parameters(const mjModel*, mjData*, ParameterDifference*, MatrixXd*, MatrixXd*, std::string* missing) {
+  *missing = "delays: a parameter acts on a model that reads its history";
+  return false;
+}
+
+bool DelayedBackend::LinearizeAcceleration(const mjModel* m, mjData* d, AccelerationDerivative* out, std::string* missing) {
+  if (!Enter(m, d, missing) || !backend_->LinearizeAcceleration(&local_, d, out, missing)) return false;
+  if (out->status == StepStatus::kOk) ForDelayed(m, [&](int u) { out->u.col(u).setZero(); });
+  return true;
+}
+
+bool DelayedBackend::LinearizeInverse(const mjModel* m, mjData* d, ConstVectorRef qacc, InverseDerivative* out,
+                                      std::string* missing) {
+  return Enter(m, d, missing) && backend_->LinearizeInverse(&local_, d, qacc, out, missing);
+}
+
+}  // namespace costate

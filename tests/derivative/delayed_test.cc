@@ -1,0 +1,99 @@
+#include "derivative/delayed.h"
+
+#include <costate/derivative_check.h>
+
+#include <cmath>
+
+#include <string>
+
+#include "support/engine_test.h"
+#include "support/matrix_near.h"
+#include "support/random_state.h"
+
+namespace costate {
+namespace {
+
+using DelayedTest = support::EngineTest;
+
+std::string Late(const char* options, const char* more = "") {
+  return std::string("<mujoco><option timestep='0.002' ") + options + R"(/><worldbody>
+      <geom type="plane" size="1 1 1"/>
+      <body pos="0 0 0.3"><joint name="a" axis="0 1 0" damping="0.1"/><geom type="capsule" size="0.03" fromto="0 0 0 0.3 0 0"/>
+        <body pos="0.3 0 0"><joint name="b" axis="0 1 0"/><geom type="capsule" size="0.03" fromto="0 0 0 0.3 0 -0.28"/></body></body>
+    </worldbody>
+    <actuator>
+      <motor name="now" joint="a" gear="2"/>
+      <motor name="hold" joint="b" gear="3" delay="0.005" nsample="5" interp="zoh"/>
+      <general name="line" joint="a" dyntype="filter" dynprm="0.02" gainprm="4" biastype="affine" biasprm="0 -2 -0.1" delay="0.005" nsample="6"
+        interp="linear"/>)" + more + R"(
+    </actuator>
+    <sensor><jointpos joint="a"/><jointvel joint="b" delay="0.004" nsample="4"/><actuatorfrc actuator="hold"/></sensor></mujoco>)";
+}
+
+DataPtr Moved(const mjModel* m) {
+  DataPtr data = MakeData(m);
+  for (int k = 0; k < 30; k++) {
+    for (int i = 0; i < m->nu; i++) data->ctrl[i] = 0.3 * std::sin(0.4 * k + i);
+    mj_step(m, data.get());
+  }
+  return data;
+}
+
+TEST_F(DelayedTest, BothLevelsAgreeWithTheReference) {
+  for (const char* options : {"", "integrator='implicitfast'", "integrator='implicit' noslip_iterations='2'"}) {
+    const ModelPtr model = LoadModelFromString(Late(options));
+    const mjModel* m = model.get();
+    const DataPtr data = Moved(m);
+    ASSERT_GT(data->ncon, 0);
+    const ReferenceDerivative reference = Reference(m, data.get());
+    const DataPtr before = MakeData(m);
+    for (Level level : {Level::kAnalytic, Level::kResidual}) {
+      if (level == Level::kResidual && m->opt.noslip_iterations) continue;
+      SCOPED_TRACE(std::string(options) + ToString(level));
+      const StepDerivative value = Linearize(m, data.get(), {.level = level});
+      EXPECT_EQ(value.coverage.Worst(), level);
+      for (const BlockComparison& block : Compare(m, value, reference, {.tolerance = 1e-7}).blocks) {
+        EXPECT_TRUE(block.agrees) << block.name << " " << block.worst.row_name << " / " << block.worst.col_name << " "
+                                  << block.worst.value << " " << block.worst.reference;
+      }
+      EXPECT_GT(value.B.col(0).norm(), 0);
+      EXPECT_EQ(value.B.rightCols(2).norm(), 0);  // they act in a later step
+      EXPECT_EQ(value.C.row(1).norm(), 0);
+    }
+
+    // products
+    Linearizer linearizer(m, {.sensors = false});
+    linearizer.SetContext(GetContext(m, data.get()));
+    const VectorXd x = GetState(m, data.get()), u = Eigen::Map<const VectorXd>(data->ctrl, m->nu);
+    const StepDerivative value = Linearize(m, data.get(), {.sensors = false});
+    const VectorXd lambda = support::Random(3).Vector(static_cast<int>(value.A.rows())), du = support::Random(4).Vector(static_cast<int>(m->nu));
+    StepVjp vjp;
+    linearizer.Vjp(x, u, lambda, &vjp);
+    EXPECT_TRUE(support::MatricesNearRelative(vjp.x, value.A.transpose() * lambda, 1e-11));
+    EXPECT_TRUE(support::MatricesNearRelative(vjp.u, value.B.transpose() * lambda, 1e-11));
+    StepJvp jvp;
+    linearizer.Jvp(x, u, lambda, du, &jvp);
+    EXPECT_TRUE(support::MatricesNearRelative(jvp.dx, value.A * lambda + value.B * du, 1e-11));
+  }
+}
+
+// what a delayed gain puts into an implicit integrator's matrix is the engine's affair
+TEST_F(DelayedTest, RefusesByName) {
+  const char* gain = "<general joint='b' gaintype='affine' gainprm='1 0 0.3' delay='0.004' nsample='4'/>";
+  for (const auto& [options, text] : {std::pair{"integrator='implicitfast'", "a gain that depends on velocity"},
+                                      std::pair{"integrator='RK4'", "each stage of RK4"}}) {
+    const ModelPtr model = LoadModelFromString(Late(options, gain));
+    std::string missing;
+    EXPECT_FALSE(MakeAnalyticBackend(model.get(), {}, &missing));
+    EXPECT_NE(missing.find(text), std::string::npos) << missing;
+    const DataPtr data = Moved(model.get());
+    const StepDerivative value = Linearize(model.get(), data.get());
+    EXPECT_EQ(value.coverage.Worst(), Level::kStep);
+    for (const BlockComparison& block : Compare(model.get(), value, Reference(model.get(), data.get()), {.tolerance = 1e-5}).blocks) {
+      EXPECT_TRUE(block.agrees) << block.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace costate

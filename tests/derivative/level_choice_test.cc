@@ -1,0 +1,155 @@
+// Terms without closed form and models outside the theorem: which level is taken, that coverage names it, and that it is right.
+#include <costate/certificate.h>
+#include <costate/derivative_check.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "derivative/crossed_boxes.h"
+#include "support/engine_test.h"
+#include "support/random_state.h"
+
+namespace costate {
+namespace {
+
+using LevelChoiceTest = support::EngineTest;
+
+void ExpectAgrees(const mjModel* m, const mjData* d, const StepDerivative& value, double tolerance) {
+  for (const BlockComparison& block : Compare(m, value, Reference(m, d, {.sensors = false}), {.tolerance = tolerance}).blocks) {
+    EXPECT_TRUE(block.agrees) << block.name << " " << block.worst.row_name << " / " << block.worst.col_name << " " << block.worst.value
+                              << " " << block.worst.reference << " +- " << block.worst.error_bar;
+  }
+}
+
+const TermCoverage* FindTerm(const StepDerivative& value, const std::string& term) {
+  const auto found = std::find_if(value.coverage.terms.begin(), value.coverage.terms.end(), [&](const TermCoverage& t) { return t.term == term; });
+  return found == value.coverage.terms.end() ? nullptr : &*found;
+}
+
+// a fluid's damping in the matrix of an implicit integrator
+TEST_F(LevelChoiceTest, FluidsUnderImplicitIntegratorsAreDifferencedInTheIntegratorAlone) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.003" density="900" viscosity="0.4" wind="0.3 -0.7 0.2"/>
+    <default><geom contype="0" fluidcoef="0.5 0.25 1.5 1.1 0.8"/></default><worldbody>
+      <body pos="0 0 1"><freejoint/><geom type="ellipsoid" size="0.1 0.2 0.05" fluidshape="ellipsoid" euler="10 20 30"/>
+        <body pos="0.3 0 0"><joint type="ball"/><geom type="capsule" size="0.04 0.1" euler="0 70 0"/></body></body></worldbody></mujoco>)");
+  mjModel* m = model.get();
+  for (int integrator : {mjINT_IMPLICIT, mjINT_IMPLICITFAST}) {
+    SCOPED_TRACE(integrator);
+    m->opt.integrator = integrator;
+    const DataPtr data = MakeData(m);
+    SetState(m, data.get(), support::RandomState(m, 5, {.position = 0.8, .velocity = 3}));
+    const StepDerivative value = Linearize(m, data.get(), {.sensors = false});
+    for (const TermCoverage& term : value.coverage.terms) {
+      EXPECT_EQ(term.level, term.term == "integrator" ? Level::kResidual : Level::kAnalytic) << term.term;
+    }
+    ASSERT_NE(FindTerm(value, "integrator"), nullptr);
+    EXPECT_NE(FindTerm(value, "integrator")->reason.find("fluid"), std::string::npos) << FindTerm(value, "integrator")->reason;
+    ExpectAgrees(m, data.get(), value, 1e-8);
+  }
+}
+
+// a box that clings to the plane with its actuator; the force is along contacts whose normals turn
+TEST_F(LevelChoiceTest, AdhesionOfBodiesIsDifferencedInTheActuationAlone) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.002"/><worldbody>
+      <body name="ball" pos="0 0 0.1"><joint axis="0 1 0"/><geom size="0.1" pos="0.02 0 0"/></body>
+      <body name="foot" pos="0.03 0.02 0.279"><freejoint/><geom type="capsule" size="0.08 0.1" euler="80 0 20"/></body></worldbody>
+    <actuator><adhesion body="foot" ctrlrange="0 1" gain="30"/></actuator></mujoco>)");
+  const mjModel* m = model.get();
+  const DataPtr data = MakeData(m);
+  data->ctrl[0] = 0.6;
+  for (int k = 0; k < 5; k++) mj_step(m, data.get());
+  ASSERT_GT(data->ncon, 0);
+  const StepDerivative value = Linearize(m, data.get(), {.sensors = false});
+  EXPECT_EQ(value.coverage.Worst(), Level::kResidual);
+  ASSERT_NE(FindTerm(value, "actuation"), nullptr);
+  EXPECT_EQ(FindTerm(value, "actuation")->level, Level::kResidual);
+  EXPECT_GT(value.B.norm(), 1e-3);
+  ExpectAgrees(m, data.get(), value, 1e-8);
+}
+
+TEST_F(LevelChoiceTest, TheExactDiagonalIsDifferencedInTheConstraintAlone) {
+  for (const char* cone : {"pyramidal", "elliptic"}) {
+    SCOPED_TRACE(cone);
+    const ModelPtr model = LoadModelFromString(std::string("<mujoco><option timestep='0.002' cone='") + cone + R"('><flag diagexact="enable"/></option>
+      <worldbody><geom type="plane" size="1 1 1" euler="3 2 0"/>
+      <body pos="0 0 0.28"><joint axis="0 1 0" frictionloss="0.2"/><geom type="capsule" size="0.03" fromto="0 0 0 0.3 0 0"/>
+        <body pos="0.3 0 0"><joint axis="0 1 0.3"/><geom type="capsule" size="0.03" fromto="0 0 0 0.2 0 -0.26"/></body></body></worldbody></mujoco>)");
+    const mjModel* m = model.get();
+    const DataPtr data = MakeData(m);
+    for (int k = 0; k < 60; k++) mj_step(m, data.get());
+    ASSERT_GT(data->ncon, 0);
+    const StepDerivative value = Linearize(m, data.get(), {.sensors = false});
+    ASSERT_NE(FindTerm(value, "constraint"), nullptr);
+    EXPECT_EQ(FindTerm(value, "constraint")->level, Level::kResidual);
+    EXPECT_NE(FindTerm(value, "constraint")->reason.find("diagexact"), std::string::npos);
+    EXPECT_EQ(FindTerm(value, "rne")->level, Level::kAnalytic);
+    ExpectAgrees(m, data.get(), value, 1e-8);
+  }
+}
+
+// outside the theorem: whole steps, with the reason
+TEST_F(LevelChoiceTest, PlasticStateAndTheDiscreteIntegratorAreDifferencedWhole) {
+  const struct {
+    const char *options, *joint, *text;
+  } cases[] = {{"", "stiffness='20' springyield='0.1'", "plastic"}, {"integrator='discrete'", "stiffness='20'", "discrete"}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.text);
+    const ModelPtr model = LoadModelFromString(std::string("<mujoco><option timestep='0.002' ") + c.options +
+                                               "/><worldbody><body><joint name='a' axis='0 1 0' damping='0.2' " + c.joint + R"(/>
+        <geom type="capsule" size="0.03" fromto="0 0 0 0.3 0 0"/>
+        <body pos="0.3 0 0"><joint axis="1 0 0"/><geom type="capsule" size="0.03" fromto="0 0 0 0 0.3 0"/></body></body></worldbody>
+        <actuator><motor joint="a"/></actuator></mujoco>)");
+    const mjModel* m = model.get();
+    const DataPtr data = MakeData(m);
+    SetState(m, data.get(), support::RandomState(m, 2, {.position = 0.05, .velocity = 0.5}));
+    data->ctrl[0] = 0.3;
+    const StepDerivative value = Linearize(m, data.get(), {.sensors = false});
+    ASSERT_EQ(value.coverage.terms.size(), 1u);
+    EXPECT_EQ(value.coverage.Worst(), Level::kStep);
+    EXPECT_NE(value.coverage.terms[0].reason.find(c.text), std::string::npos) << value.coverage.terms[0].reason;
+    ExpectAgrees(m, data.get(), value, 1e-7);
+  }
+}
+
+// boxes on boxes, turned about the normal and tilted a little: edges cut by faces, corners, all in closed form
+TEST_F(LevelChoiceTest, CrossedBoxesAgreeWithTheReference) {
+  for (const char* cone : {"pyramidal", "elliptic"}) {
+    for (unsigned seed = 1; seed <= 6; seed++) {
+      SCOPED_TRACE(std::string(cone) + std::to_string(seed));
+      const ModelPtr model = LoadModelFromString(CrossedBoxes(cone, seed, 1));
+      const mjModel* m = model.get();
+      const DataPtr data = MakeData(m);
+      mj_forward(m, data.get());
+      ASSERT_GT(data->ncon, 0);
+      const StepDerivative value = Linearize(m, data.get(), {.sensors = false});
+      EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
+      ExpectAgrees(m, data.get(), value, 1e-8);
+      const Certificate certificate = Certify(m, data.get());
+      EXPECT_EQ(certificate.label, Smoothness::kSmooth);
+    }
+  }
+}
+
+// exactly flat, the contact is no smooth function of the tilt: neither the judge nor the certificate says that it is
+TEST_F(LevelChoiceTest, FlatBoxesAreACornerByRotationAlone) {
+  const ModelPtr model = LoadModelFromString(CrossedBoxes("elliptic", 3, 0));
+  const mjModel* m = model.get();
+  const DataPtr data = MakeData(m);
+  const Certificate certificate = Certify(m, data.get());
+  EXPECT_EQ(certificate.label, Smoothness::kModeCrossing);
+  const auto found = std::find_if(certificate.switches.begin(), certificate.switches.end(), [](const Switch& s) { return s.state == "face on face"; });
+  ASSERT_NE(found, certificate.switches.end());
+  EXPECT_LE(found->distance, 1e-12);
+  const ReferenceDerivative reference = Reference(m, data.get(), {.sensors = false});
+  for (int column = 0; column < 12; column++) {
+    const bool turns = column == 3 || column == 4;
+    EXPECT_EQ(reference.nonsmooth_column[column], turns) << column << " " << reference.switched[column];
+  }
+  const StepDerivative value = Linearize(m, data.get(), {.sensors = false});
+  EXPECT_TRUE(value.A.allFinite());
+  ExpectAgrees(m, data.get(), value, 1e-8);
+}
+
+}  // namespace
+}  // namespace costate
