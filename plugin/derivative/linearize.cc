@@ -22,7 +22,15 @@ const char* HiddenState(const mjModel* model) {
 }  // namespace
 
 Linearizer::Impl::Impl(const mjModel* model, const LinearizeOptions& options)
-    : model(model), options(options), dims(model), local(*model), data(MakeData(model)) {
+    : model(model),
+      options(options),
+      dims(model),
+      local(*model),
+      data(MakeData(model)),
+      moving_to_context(model, kMovingSignature, kContextSignature),
+      context_to_point(model, kContextSignature, mjSTATE_INTEGRATION),
+      x_to_point(model, kStateSignature, mjSTATE_INTEGRATION),
+      u_to_point(model, mjSTATE_CTRL, mjSTATE_INTEGRATION) {
   if (options.substeps < 1) {
     throw Error(ErrorCode::kInvalidArgument,
                 "substeps is " + std::to_string(options.substeps) + ", at least 1 is needed");
@@ -58,16 +66,15 @@ Linearizer::Impl::Impl(const mjModel* model, const LinearizeOptions& options)
   }
 }
 
-// x, u and context into data; the model's values and options as they are now
+// x, u and context into the point, from which Covers sets data; the model's values and options as they are now
 void Linearizer::Impl::Load(ConstVectorRef x, ConstVectorRef u) {
   RefreshParameters();
   local = *model;
   local.opt.disableflags |= mjDSBL_AUTORESET;
   local.opt.enableflags &= ~mjENBL_SLEEP;
-  mj_setState(&local, data.get(), context.data(), kContextSignature);
-  mj_setState(&local, data.get(), x.data(), kStateSignature);
-  mj_setState(&local, data.get(), u.data(), mjSTATE_CTRL);
-  mj_getState(&local, data.get(), point.data(), mjSTATE_INTEGRATION);
+  context_to_point(context.data(), point.data());
+  x_to_point(x.data(), point.data());
+  u_to_point(u.data(), point.data());
 }
 
 void Linearizer::Impl::LinearizeOnce(bool sensors, StepDerivative* out) {
@@ -119,12 +126,9 @@ void Linearizer::SetContext(ConstVectorRef context) {
 }
 
 void Linearizer::SetMovingContext(ConstVectorRef moving) {
-  mjData* data = impl_->data.get();
   CheckSize(impl_->model, "moving context", moving.size(), "moving context size",
             mj_stateSize(impl_->model, kMovingSignature));
-  mj_setState(impl_->model, data, impl_->context.data(), kContextSignature);
-  mj_setState(impl_->model, data, moving.data(), kMovingSignature);
-  mj_getState(impl_->model, data, impl_->context.data(), kContextSignature);
+  impl_->moving_to_context(moving.data(), impl_->context.data());
 }
 
 void Linearizer::Linearize(ConstVectorRef x, ConstVectorRef u, StepDerivative* out) {

@@ -12,6 +12,7 @@
 #include "core/dense_product.h"
 #include "core/engine_guard.h"
 #include "core/finite.h"
+#include "core/state_layout.h"
 #include "derivative/backend.h"
 #include "derivative/parameter_difference.h"
 #include "derivative/step_difference.h"
@@ -62,6 +63,7 @@ struct Linearizer::Impl {
   mjModel local;  // the caller's, refreshed at each call, with automatic reset and sleep off
   DataPtr data;
   VectorXd context, point;             // kContextSignature; mjSTATE_INTEGRATION at the current substep
+  StateCopy moving_to_context, context_to_point, x_to_point, u_to_point;
   std::unique_ptr<Backend> levels[4];  // by Level; null: not requested or not covered
   bool whole_interval = false;         // substeps are differenced at once
   std::string missing[4], reason;      // why not a better level
