@@ -149,8 +149,7 @@ TEST(CliGradient, SaysWhereAContactMakesDifferencesAndAdjointPart) {
 }
 
 TEST(CliGradientByParameters, AddsThoseOfTheCommandLine) {
-  // x_T does not depend on gravity or on the mass of a ball without forces; its landing height on gravity does, but not
-  // the loss
+  // the task names stiffness and damping
   const ProcessResult result = Costate({"gradient", kKnown + "spring/task.xml", "--parameter", "body:cart/mass"});
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_TRUE(Has(result.out, "by 3 parameters")) << result.out;

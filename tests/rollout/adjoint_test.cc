@@ -8,35 +8,12 @@
 
 #include "rollout/checkpoint.h"
 #include "rollout/models.h"
+#include "rollout/square_loss.h"
 
 namespace costate {
 namespace {
 
 const std::string kModels = COSTATE_MODELS;
-
-// Σ_t ½ |v|² + 0.05 |u|² + w (½ |s|² + Σ s)
-class TestLoss final : public Loss {
- public:
-  TestLoss(const mjModel* model, double sensors) : dims_(model), nq_(static_cast<int>(model->nq)), sensors_(sensors) {}
-
-  double Value(const KnotView& k) const override {
-    const auto v = k.x.segment(nq_, dims_.nv);
-    double l = 0.5 * v.squaredNorm() + (k.t == k.N ? 0 : 0.05 * k.u.squaredNorm());
-    if (sensors_ != 0) l += sensors_ * (0.5 * k.s.squaredNorm() + k.s.sum());
-    return l;
-  }
-  void Gradient(const KnotView& k, KnotGradient* out) const override {
-    out->x.segment(dims_.nv, dims_.nv) = k.x.segment(nq_, dims_.nv);
-    if (k.t < k.N) out->u = 0.1 * k.u;
-    if (sensors_ != 0) out->s = sensors_ * (k.s.array() + 1).matrix();
-  }
-  bool NeedsSensors() const override { return sensors_ != 0; }
-
- private:
-  Dims dims_;
-  int nq_;
-  double sensors_;
-};
 
 class TerminalX final : public Loss {
  public:
@@ -132,18 +109,18 @@ void ExpectDenseRecursion(const Motion& m, const Loss& loss, int substeps) {
 
 TEST(Adjoint, AgreesWithTheDenseRecursionInContact) {
   const Motion m(kModels + "/quadruped/quadruped.xml", "stand", 12, 0.02);
-  ExpectDenseRecursion(m, TestLoss(m.model.get(), 0), 2);
-  ExpectDenseRecursion(m, TestLoss(m.model.get(), 0.3), 2);
+  ExpectDenseRecursion(m, SquareLoss(m.model.get(), 0), 2);
+  ExpectDenseRecursion(m, SquareLoss(m.model.get(), 0.3), 2);
 }
 
 TEST(Adjoint, AgreesWithTheDenseRecursionWithActivations) {
   const Motion m(kModels + "/quadrotor/quadrotor.xml", "hover", 20, 0.1);
-  ExpectDenseRecursion(m, TestLoss(m.model.get(), 0.3), 1);
+  ExpectDenseRecursion(m, SquareLoss(m.model.get(), 0.3), 1);
 }
 
 TEST(Adjoint, AgreesWithDifferencesOfTheLoss) {
   const Motion m(kModels + "/arm/arm.xml", nullptr, 40, 2);
-  const TestLoss loss(m.model.get(), 0.5);
+  const SquareLoss loss(m.model.get(), 0.5);
   Adjoint adjoint(m.model.get(), m.context);
   RolloutGradient g;
   adjoint.Gradient(m.x0, m.U, loss, {}, &g);
@@ -169,7 +146,7 @@ TEST(Adjoint, AgreesWithDifferencesOfTheLoss) {
 TEST(Adjoint, AppliedForcesAreInputsToo) {
   // a force held over all intervals: the sum of the gradients of each
   Motion m(kModels + "/quadruped/quadruped.xml", "stand", 10, 0.02);
-  const TestLoss loss(m.model.get(), 0);
+  const SquareLoss loss(m.model.get(), 0);
   RolloutGradient g;
   Adjoint(m.model.get(), m.context, 2).Gradient(m.x0, m.U, loss, {.forces = true}, &g);
   ASSERT_TRUE(g.status.ok());
@@ -191,7 +168,7 @@ TEST(Adjoint, AppliedForcesAreInputsToo) {
 TEST(Adjoint, MemoryChangesNothingButTheWork) {
   const int N = 57;
   const Motion m(kModels + "/hopper/hopper.xml", "stand", N, 0.05);
-  const TestLoss loss(m.model.get(), 0.1);
+  const SquareLoss loss(m.model.get(), 0.1);
   Adjoint adjoint(m.model.get(), m.context, 2);
   RolloutGradient all, few;
   adjoint.Gradient(m.x0, m.U, loss, {}, &all);
@@ -211,7 +188,7 @@ TEST(Adjoint, MemoryChangesNothingButTheWork) {
 TEST(Adjoint, BatchesDoNotDependOnThreads) {
   // other workers, in another order, after other motions, kept or checkpointed: the same bits
   const Motion m(kModels + "/hopper/hopper.xml", "stand", 30, 0.05);
-  const TestLoss loss(m.model.get(), 0.1);
+  const SquareLoss loss(m.model.get(), 0.1);
   constexpr int kThreads[] = {1, 2, 5};
   std::vector<RolloutGradient> results[3];
   for (int k = 0; k < 3; k++) {
@@ -240,7 +217,7 @@ TEST(Adjoint, BatchesDoNotDependOnThreads) {
 
 TEST(Adjoint, NamesWhatIsWrong) {
   Motion m(kModels + "/arm/arm.xml", nullptr, 5, 0);
-  const TestLoss loss(m.model.get(), 0);
+  const SquareLoss loss(m.model.get(), 0);
   Adjoint adjoint(m.model.get(), m.context);
   RolloutGradient g;
   EXPECT_THROW(adjoint.Gradient(m.x0.head(3), m.U, loss, {}, &g), Error);

@@ -8,31 +8,10 @@
 #include <string>
 
 #include "rollout/rotation.h"
+#include "rollout/square_loss.h"
 
 namespace costate {
 namespace {
-
-// Σ_t ½ |v|² + 0.05 |u|² + w (½ |s|² + Σ s)
-class Square final : public Loss {
- public:
-  Square(const mjModel* model, double sensors) : dims_(model), nq_(static_cast<int>(model->nq)), sensors_(sensors) {}
-  double Value(const KnotView& k) const override {
-    double l = 0.5 * k.x.segment(nq_, dims_.nv).squaredNorm() + (k.t == k.N ? 0 : 0.05 * k.u.squaredNorm());
-    if (sensors_ != 0) l += sensors_ * (0.5 * k.s.squaredNorm() + k.s.sum());
-    return l;
-  }
-  void Gradient(const KnotView& k, KnotGradient* out) const override {
-    out->x.segment(dims_.nv, dims_.nv) = k.x.segment(nq_, dims_.nv);
-    if (k.t < k.N) out->u = 0.1 * k.u;
-    if (sensors_ != 0) out->s = sensors_ * (k.s.array() + 1).matrix();
-  }
-  bool NeedsSensors() const override { return sensors_ != 0; }
-
- private:
-  Dims dims_;
-  int nq_;
-  double sensors_;
-};
 
 // the end's ⊖ from a goal, squared: curved where there are rotations
 class Distance final : public Loss {
@@ -60,14 +39,14 @@ class Distance final : public Loss {
   VectorXd goal_;
 };
 
-struct Swing {
+struct ShortMotion {
   ModelPtr model;
   VectorXd context, x0;
   MatrixXd U;
   Trajectory trajectory;
   int substeps;
 
-  Swing(ModelPtr m, DataPtr data, int N, double amplitude, double speed = 0, int k = 1) : model(std::move(m)), substeps(k) {
+  ShortMotion(ModelPtr m, DataPtr data, int N, double amplitude, double speed = 0, int k = 1) : model(std::move(m)), substeps(k) {
     context = GetContext(model.get(), data.get());
     x0 = GetState(model.get(), data.get());
     U.resize(model->nu, N);
@@ -81,10 +60,10 @@ struct Swing {
     Simulator simulator(model.get(), context, substeps, 1);
     EXPECT_TRUE(simulator.Rollout(x0, U, &trajectory).ok());
   }
-  static Swing At(const std::string& name, const char* key, int N, double amplitude, double speed = 0, int k = 1) {
+  static ShortMotion At(const std::string& name, const char* key, int N, double amplitude, double speed = 0, int k = 1) {
     ModelPtr model = LoadModel(std::string(COSTATE_MODELS "/") + name + "/" + name + ".xml");
     DataPtr data = key ? MakeDataAtKey(model.get(), key) : MakeData(model.get());
-    return Swing(std::move(model), std::move(data), N, amplitude, speed, k);
+    return ShortMotion(std::move(model), std::move(data), N, amplitude, speed, k);
   }
   RolloutDirection Direction(int seed) const {
     const Dims dims(model.get());
@@ -102,7 +81,7 @@ double Norm(const RolloutDirection& a) { return std::sqrt(Dot(a, a)); }
 RolloutDirection Minus(const RolloutDirection& a, const RolloutDirection& b) { return {a.x0 - b.x0, a.U - b.U}; }
 
 // (g(z + εd) − g(z − εd)) / 2ε, extrapolated from ε and ε/2; slopes at the moved starts brought to the middle
-RolloutDirection DifferencedGradient(const Swing& m, const Loss& loss, const RolloutDirection& d, double eps) {
+RolloutDirection DifferencedGradient(const ShortMotion& m, const Loss& loss, const RolloutDirection& d, double eps) {
   Adjoint adjoint(m.model.get(), m.context, m.substeps);
   const auto centred = [&](double h) {
     RolloutGradient g[2];
@@ -122,7 +101,7 @@ RolloutDirection DifferencedGradient(const Swing& m, const Loss& loss, const Rol
 // ---- tangents ------------------------------------------------------------------------------------------------------
 
 TEST(Tangent, IsTheProductOfTheMatrices) {
-  const Swing m = Swing::At("quadruped", "stand", 12, 0.02, 0.2, 2);
+  const ShortMotion m = ShortMotion::At("quadruped", "stand", 12, 0.02, 0.2, 2);
   Simulator simulator(m.model.get(), m.context, m.substeps, 1);
   std::vector<StepDerivative> steps;
   simulator.Linearize(m.trajectory, {}, &steps);
@@ -153,7 +132,7 @@ TEST(Tangent, IsTheProductOfTheMatrices) {
 }
 
 TEST(Tangent, DoesNotDependOnItsCompany) {
-  const Swing m = Swing::At("hopper", "stand", 15, 0.05);
+  const ShortMotion m = ShortMotion::At("hopper", "stand", 15, 0.05);
   Tangent tangent(m.model.get(), m.context);
   RolloutTangent alone, together;
   tangent.Push(m.trajectory, {m.Direction(2)}, {}, &alone);
@@ -163,8 +142,8 @@ TEST(Tangent, DoesNotDependOnItsCompany) {
 
 TEST(Tangent, IsTheTransposeOfTheAdjoint) {
   // g·d by the adjoint is the slopes' sum along the tangent
-  const Swing m = Swing::At("humanoid", "stand", 30, 0.02, 0.1);
-  const Square loss(m.model.get(), 0);
+  const ShortMotion m = ShortMotion::At("humanoid", "stand", 30, 0.02, 0.1);
+  const SquareLoss loss(m.model.get(), 0);
   RolloutGradient g;
   Adjoint(m.model.get(), m.context).Gradient(m.x0, m.U, loss, {}, &g);
   const RolloutDirection d = m.Direction(1);
@@ -182,7 +161,7 @@ TEST(Tangent, IsTheTransposeOfTheAdjoint) {
 
 // ---- second derivatives --------------------------------------------------------------------------------------------
 
-Swing Masses(int N) {
+ShortMotion Masses(int N) {
   // two masses on springs with dampers, explicit: one linear map a step
   ModelPtr model = LoadModelFromString(
       "<mujoco><option timestep='0.01' gravity='0 0 0'><flag eulerdamp='disable'/></option><worldbody><body>"
@@ -190,13 +169,13 @@ Swing Masses(int N) {
       "<body pos='1 0 0'><joint name='b' type='slide' axis='1 0 0' stiffness='30' damping='.2'/><geom size='.1' mass='2'/>"
       "</body></body></worldbody><actuator><motor joint='a'/><motor joint='b' gear='3'/></actuator></mujoco>");
   DataPtr data = MakeData(model.get());
-  return Swing(std::move(model), std::move(data), N, 1, 0.5);
+  return ShortMotion(std::move(model), std::move(data), N, 1, 0.5);
 }
 
 TEST(Curvature, OfALinearQuadraticProblemIsItsClosedForm) {
   const int N = 25;
-  const Swing m = Masses(N);
-  const Square loss(m.model.get(), 0);
+  const ShortMotion m = Masses(N);
+  const SquareLoss loss(m.model.get(), 0);
   Curvature curvature(m.model.get(), m.context);
   ASSERT_TRUE(curvature.SetPoint(m.trajectory, loss).ok());
 
@@ -232,7 +211,7 @@ TEST(Curvature, OfALinearQuadraticProblemIsItsClosedForm) {
   const RolloutDirection d = m.Direction(1);
   CurvatureProduct p;
   curvature.Hessian(d, &p);
-  Swing far = Masses(N);
+  ShortMotion far = Masses(N);
   far.x0 += d.x0;
   far.U += d.U;
   far.Roll();
@@ -242,7 +221,7 @@ TEST(Curvature, OfALinearQuadraticProblemIsItsClosedForm) {
 }
 
 // against extrapolated differences of the adjoint's gradient, and symmetric; the second derivative of the steps matters by `bends`
-void ExpectHessian(const Swing& m, const Loss& loss, double eps, double tolerance, double bends, Level level = Level::kBest) {
+void ExpectHessian(const ShortMotion& m, const Loss& loss, double eps, double tolerance, double bends, Level level = Level::kBest) {
   Curvature curvature(m.model.get(), m.context, m.substeps);
   ASSERT_TRUE(curvature.SetPoint(m.trajectory, loss, {.level = level}).ok());
   RolloutGradient g;
@@ -264,17 +243,17 @@ void ExpectHessian(const Swing& m, const Loss& loss, double eps, double toleranc
 }
 
 TEST(Curvature, AgreesWithDifferencesOfGradientsInFreeMotion) {
-  const Swing m = Swing::At("arm", nullptr, 40, 2, 0.3);
-  ExpectHessian(m, Square(m.model.get(), 0), 1e-4, 1e-8, 0.1);
-  ExpectHessian(m, Square(m.model.get(), 0.5), 1e-4, 1e-8, 0.1);
+  const ShortMotion m = ShortMotion::At("arm", nullptr, 40, 2, 0.3);
+  ExpectHessian(m, SquareLoss(m.model.get(), 0), 1e-4, 1e-8, 0.1);
+  ExpectHessian(m, SquareLoss(m.model.get(), 0.5), 1e-4, 1e-8, 0.1);
 }
 
 TEST(Curvature, AgreesWithDifferencesOfGradientsInContact) {
-  const Swing hopper = Swing::At("hopper", "stand", 20, 0.05, 0.2, 2);
-  ExpectHessian(hopper, Square(hopper.model.get(), 0), 1e-6, 1e-6, 0.1);
-  const Swing dog = Swing::At("quadruped", "stand", 10, 0.02, 0.2, 2);
-  ExpectHessian(dog, Square(dog.model.get(), 0), 1e-7, 1e-6, 0.1);
-  ExpectHessian(dog, Square(dog.model.get(), 0.3), 1e-7, 1e-6, 0.1);
+  const ShortMotion hopper = ShortMotion::At("hopper", "stand", 20, 0.05, 0.2, 2);
+  ExpectHessian(hopper, SquareLoss(hopper.model.get(), 0), 1e-6, 1e-6, 0.1);
+  const ShortMotion dog = ShortMotion::At("quadruped", "stand", 10, 0.02, 0.2, 2);
+  ExpectHessian(dog, SquareLoss(dog.model.get(), 0), 1e-7, 1e-6, 0.1);
+  ExpectHessian(dog, SquareLoss(dog.model.get(), 0.3), 1e-7, 1e-6, 0.1);
 }
 
 TEST(Curvature, AgreesOnEveryTermUnderEveryIntegrator) {
@@ -284,30 +263,30 @@ TEST(Curvature, AgreesOnEveryTermUnderEveryIntegrator) {
     model->opt.integrator = integrator;
     DataPtr data = MakeData(model.get());
     for (int i = 0; i < 50; i++) mj_step(model.get(), data.get());
-    const Swing m(std::move(model), std::move(data), 6, 0.1, 0.3);
+    const ShortMotion m(std::move(model), std::move(data), 6, 0.1, 0.3);
     // the discrete integrator's steps are differenced as wholes: the reference needs a larger nudge for their noise
     const bool differenced = integrator == mjINT_DISCRETE;
-    ExpectHessian(m, Square(m.model.get(), 0.2), differenced ? 1e-4 : 1e-6, differenced ? 2e-4 : 1e-7, 1e-3);
+    ExpectHessian(m, SquareLoss(m.model.get(), 0.2), differenced ? 1e-4 : 1e-6, differenced ? 2e-4 : 1e-7, 1e-3);
   }
 }
 
 TEST(Curvature, RotationsBringTheirBracket) {
   // in motion: where the drag of |v| v starts it has two second derivatives
-  const Swing m = Swing::At("quadrotor", "hover", 40, 0.1, 0.3);
+  const ShortMotion m = ShortMotion::At("quadrotor", "hover", 40, 0.1, 0.3);
   VectorXd goal = m.x0;
   goal.segment<4>(3) << 0.6, 0.8, 0, 0;
   ExpectHessian(m, Distance(m.model.get(), goal), 1e-4, 1e-7, 1e-4);
-  ExpectHessian(m, Square(m.model.get(), 0.5), 1e-4, 1e-6, 1e-4);
+  ExpectHessian(m, SquareLoss(m.model.get(), 0.5), 1e-4, 1e-6, 1e-4);
 }
 
 TEST(Curvature, WorksWhereTermsAreDifferenced) {
-  const Swing m = Swing::At("arm", nullptr, 20, 2, 0.3);
-  ExpectHessian(m, Square(m.model.get(), 0), 1e-4, 1e-5, 1e-2, Level::kStep);
+  const ShortMotion m = ShortMotion::At("arm", nullptr, 20, 2, 0.3);
+  ExpectHessian(m, SquareLoss(m.model.get(), 0), 1e-4, 1e-5, 1e-2, Level::kStep);
 }
 
 TEST(Curvature, GaussNewtonIsPositive) {
-  const Swing m = Swing::At("hopper", "stand", 15, 0.05, 0.2);
-  const Square loss(m.model.get(), 0.1);
+  const ShortMotion m = ShortMotion::At("hopper", "stand", 15, 0.05, 0.2);
+  const SquareLoss loss(m.model.get(), 0.1);
   Curvature curvature(m.model.get(), m.context);
   ASSERT_TRUE(curvature.SetPoint(m.trajectory, loss).ok());
   for (int seed = 1; seed < 6; seed++) {
@@ -327,12 +306,12 @@ TEST(Curvature, StaysOnThePointsSideOfAClamp) {
     DataPtr data = MakeData(model.get());
     data->qpos[0] = 1;
     data->ctrl[0] = 0.5;
-    return Swing(std::move(model), std::move(data), 10, 0, 0.7);
+    return ShortMotion(std::move(model), std::move(data), 10, 0, 0.7);
   };
-  const Swing clamped = make("ctrllimited='true' ctrlrange='-.5 .5'"), open = make("");
+  const ShortMotion clamped = make("ctrllimited='true' ctrlrange='-.5 .5'"), open = make("");
   CurvatureProduct products[2];
-  for (const Swing* m : {&clamped, &open}) {
-    const Square loss(m->model.get(), 0);
+  for (const ShortMotion* m : {&clamped, &open}) {
+    const SquareLoss loss(m->model.get(), 0);
     Curvature curvature(m->model.get(), m->context);
     ASSERT_TRUE(curvature.SetPoint(m->trajectory, loss).ok());
     curvature.Hessian(m->Direction(1), &products[m == &open]);
@@ -352,8 +331,8 @@ TEST(Curvature, StaysOnThePointsSideOfAnOnset) {
         "<joint type='slide' axis='0 0 1'/><geom size='.1'/></body></worldbody></mujoco>");
     DataPtr data = MakeData(model.get());
     data->qpos[0] = k ? 1 : 1e-9;
-    const Swing m(std::move(model), std::move(data), 1, 0, -0.5);
-    const Square loss(m.model.get(), 0);
+    const ShortMotion m(std::move(model), std::move(data), 1, 0, -0.5);
+    const SquareLoss loss(m.model.get(), 0);
     Curvature curvature(m.model.get(), m.context);
     ASSERT_TRUE(curvature.SetPoint(m.trajectory, loss).ok());
     curvature.Hessian({VectorXd::Ones(2), MatrixXd(0, 1)}, &products[k]);
@@ -366,8 +345,8 @@ TEST(Curvature, StaysOnThePointsSideOfAnOnset) {
 }
 
 TEST(Curvature, DoesNotDependOnThreads) {
-  const Swing m = Swing::At("quadruped", "stand", 10, 0.02, 0.2);
-  const Square loss(m.model.get(), 0.3);
+  const ShortMotion m = ShortMotion::At("quadruped", "stand", 10, 0.02, 0.2);
+  const SquareLoss loss(m.model.get(), 0.3);
   CurvatureProduct out[2];
   for (int k = 0; k < 2; k++) {
     Curvature curvature(m.model.get(), m.context, 1, 1 + 2 * k);
@@ -380,8 +359,8 @@ TEST(Curvature, DoesNotDependOnThreads) {
 
 TEST(Curvature, CarriesNewtonsMethodToTheMinimum) {
   // conjugate gradients on H p = −g, full steps: each about squares the gradient's norm, which errors in H would not let it
-  Swing m = Swing::At("arm", nullptr, 15, 0, 0.5);
-  const Square loss(m.model.get(), 0.1);
+  ShortMotion m = ShortMotion::At("arm", nullptr, 15, 0, 0.5);
+  const SquareLoss loss(m.model.get(), 0.1);
   Curvature curvature(m.model.get(), m.context);
   std::vector<double> norms;
   for (int i = 0; i < 4; i++) {
@@ -408,12 +387,12 @@ TEST(Curvature, CarriesNewtonsMethodToTheMinimum) {
 }
 
 TEST(Curvature, NamesWhatIsWrong) {
-  const Swing m = Swing::At("arm", nullptr, 5, 0);
+  const ShortMotion m = ShortMotion::At("arm", nullptr, 5, 0);
   Curvature curvature(m.model.get(), m.context);
   CurvatureProduct out;
   RolloutDirection d = m.Direction(1);
   EXPECT_THROW(curvature.Hessian(d, &out), Error);
-  const Square loss(m.model.get(), 0);
+  const SquareLoss loss(m.model.get(), 0);
   ASSERT_TRUE(curvature.SetPoint(m.trajectory, loss).ok());
   d.U(0, 0) = NAN;
   EXPECT_THROW(curvature.Hessian(d, &out), Error);
