@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "engine/playback.h"
 
 namespace costate::cli {
 namespace {
@@ -13,7 +14,29 @@ constexpr char kReplayFooter[] = R"(
 The run is simulated again from the compiled model, start, context and controls that it holds; the original files are not
 needed. Every state, sensor, time and warm start of every knot is compared.
 
+--export writes the model as one MJCF file that plays the run by itself, with feedback where the run has gains, in any MuJoCo
+host that has loaded libcostate.so: simulate (put the library into its plugin folder), Studio, Python's viewer. The file is
+played once, and how far it strays from the run is printed.
+
 Exit code: 0 identical, bit for bit; 1 different; 2 not a run, damaged, newer, or made with another MuJoCo.)";
+
+struct ReplayOptions {
+  std::string folder, file;
+  PlaybackOptions playback;
+};
+
+int Export(const ReplayOptions& options) {
+  const PlaybackResult result = WritePlayback(options.folder, options.file, options.playback);
+  fmt::print("{}: plays {} in any host that has loaded libcostate.so, feedback {}\n", options.file, options.folder,
+             result.feedback ? "on" : "off");
+  if (result.identical) {
+    fmt::print("played: identical to the run, bit for bit\n");
+    return kExitOk;
+  }
+  fmt::print("played: a state differs from the run by at most {:.3g} (MJCF keeps fewer digits than the run's compiled model)\n",
+             result.largest_difference);
+  return kExitOk;
+}
 
 int RunReplay(const std::string& folder) {
   const Record record = ReadRecord(folder);
@@ -38,11 +61,18 @@ int RunReplay(const std::string& folder) {
 }  // namespace
 
 void AddReplayCommand(CLI::App& app, int* exit_code) {
-  auto folder = std::make_shared<std::string>();
+  auto options = std::make_shared<ReplayOptions>();
   CLI::App* command = app.add_subcommand("replay", "Simulate a saved run again and compare bit for bit");
-  command->add_option("RUN", *folder, "folder of the run")->required();
+  command->add_option("RUN", options->folder, "folder of the run")->required();
+  CLI::Option* file = command->add_option("--export", options->file, "write an MJCF file that plays the run in any MuJoCo host");
+  command->add_option("--end", options->playback.end, "with --export, behind the end: hold (default), loop or zero")
+      ->check(CLI::IsMember({"hold", "loop", "zero"}))
+      ->needs(file);
+  command->add_flag("!--no-feedback", options->playback.feedback, "with --export: controls alone")->needs(file);
   command->footer(kReplayFooter);
-  command->callback([folder, exit_code] { *exit_code = RunReplay(*folder); });
+  command->callback([options, exit_code] {
+    *exit_code = options->file.empty() ? RunReplay(options->folder) : Export(*options);
+  });
 }
 
 }  // namespace costate::cli

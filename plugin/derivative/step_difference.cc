@@ -12,6 +12,11 @@ namespace {
 constexpr double kEps = 1e-6;
 constexpr double kUnconvergedCenteredEps = 6e-6;
 
+bool HasPassivePlugin(const mjModel* model) {
+  return std::any_of(model->plugin, model->plugin + model->nplugin,
+                     [](int slot) { return (mjp_getPluginAtSlot(slot)->capabilityflags & mjPLUGIN_PASSIVE) != 0; });
+}
+
 bool HasSensor(const mjModel* model, int type) {
   return std::find(model->sensor_type, model->sensor_type + model->nsensor, type) !=
          model->sensor_type + model->nsensor;
@@ -27,6 +32,9 @@ const char* WhyNotTransitionFd(const mjModel* model, bool sensors) {
   // it nudges velocities without a new position stage, where these are computed
   if (model->opt.enableflags & mjENBL_SPECULATIVE) return "mjd_transitionFD keeps speculative contacts fixed";
   if (sensors && HasSensor(model, mjSENS_E_KINETIC)) return "mjd_transitionFD keeps kinetic energy sensors fixed";
+
+  // it nudges activations and controls without a new velocity stage, where a plugin may read or write them
+  if (HasPassivePlugin(model)) return "mjd_transitionFD keeps plugins of the passive stage fixed";
 
   // it takes its scratch from the arena, beside contacts and constraints
   const Dims dims(model);

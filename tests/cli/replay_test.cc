@@ -52,6 +52,19 @@ TEST_F(CliReplay, SaysWhereItDiffersFirstAndByHowMuch) {
   EXPECT_TRUE(Has(result.out, "largest difference of a state over the run: 0.25"));
 }
 
+// A rollout has no gains: the written model plays its controls alone, and judges itself.
+TEST_F(CliReplay, ExportsAModelThatPlaysByItself) {
+  const ProcessResult result = Costate({"replay", run_, "--export", folder_.File("play.xml"), "--end", "loop"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(Has(result.out, "feedback off"));
+  EXPECT_TRUE(Has(result.out, "played: "));
+  const std::string text = ReadFile(folder_.path() / "play.xml");
+  EXPECT_TRUE(Has(text, "plugin=\"costate.policy\""));
+  EXPECT_TRUE(Has(text, "key=\"end\" value=\"loop\""));
+  EXPECT_EQ(Costate({"info", folder_.File("play.xml")}).exit_code, 0);
+  EXPECT_EQ(Costate({"replay", run_, "--end", "loop"}).exit_code, 2);
+}
+
 TEST_F(CliReplay, NamesEachKindOfDamage) {
   EXPECT_TRUE(RefusedWith(Costate({"replay", folder_.File("none")}), "there is no such folder"));
   EXPECT_TRUE(RefusedWith(Costate({"replay", folder_.path().string()}), "it has no record.json"));

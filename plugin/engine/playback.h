@@ -1,0 +1,29 @@
+// A saved run as a model that plays itself in any MuJoCo host.
+#ifndef COSTATE_ENGINE_PLAYBACK_H_
+#define COSTATE_ENGINE_PLAYBACK_H_
+
+#include <string>
+
+namespace costate {
+
+struct PlaybackOptions {
+  std::string end = "hold";  ///< hold, loop or zero
+  bool feedback = true;      ///< where the run has gains
+};
+
+/// How the written file plays, against the run.
+struct PlaybackResult {
+  bool feedback = false;
+  bool identical = false;         ///< every state of every knot, bit for bit
+  double largest_difference = 0;  ///< over all knots and entries of the state
+};
+
+/// Writes the run's model as one MJCF file with a costate.policy instance that starts at the run's start, then loads that
+/// file and plays it. Assets stay where they are, by absolute path, and so does the run.
+/// @throws Error{kFile} when the MJCF that the run was made from is gone or the file cannot be written;
+///         Error{kUnsupported} when it was made from a compiled model or the model has changed since.
+PlaybackResult WritePlayback(const std::string& run, const std::string& file, const PlaybackOptions& options = {});
+
+}  // namespace costate
+
+#endif  // COSTATE_ENGINE_PLAYBACK_H_

@@ -1,0 +1,77 @@
+// What the plugins share: attributes from MJCF, callbacks that let no exception through, registration.
+#ifndef COSTATE_ENGINE_PLUGIN_H_
+#define COSTATE_ENGINE_PLUGIN_H_
+
+#include <mujoco/mujoco.h>
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace costate {
+
+/// The configuration of one plugin instance. Whatever is wrong is an Error{kInvalidArgument} that names instance and
+/// attribute.
+class Attributes {
+ public:
+  Attributes(const mjModel* model, int instance);
+
+  bool Has(const char* key) const { return !Text(key).empty(); }
+  std::string Text(const char* key) const;  ///< without blanks at its ends; "" when not given
+  std::string Required(const char* key) const;
+  std::vector<std::string> Words(const char* key) const;  ///< at blanks
+  double Number(const char* key, double otherwise) const;
+  double Positive(const char* key, double otherwise) const;
+  double NotNegative(const char* key, double otherwise) const;
+  int Whole(const char* key, int otherwise, int least) const;
+  /// Index of the word among `words`.
+  int Choice(const char* key, const std::vector<std::string>& words, int otherwise) const;
+
+  /// "costate.policy 'playback': end: WHY".
+  [[noreturn]] void Fail(const char* key, const std::string& why) const;
+  /// "costate.policy 'playback': WHY".
+  [[noreturn]] void Fail(const std::string& why) const;
+
+ private:
+  const mjModel* model_;
+  int instance_;
+  std::string owner_;
+};
+
+/// Callbacks of a plugin whose instance data is a T: T(m, d, instance) may throw, nothing else may.
+template <typename T>
+struct PluginCallbacks {
+  static T* Of(const mjData* d, int instance) { return reinterpret_cast<T*>(d->plugin_data[instance]); }
+
+  static int Init(const mjModel* m, mjData* d, int instance) {
+    d->plugin_data[instance] = 0;
+    std::string why;
+    try {
+      d->plugin_data[instance] = reinterpret_cast<std::uintptr_t>(new T(m, d, instance));
+      return 0;
+    } catch (const std::exception& error) {
+      why = error.what();
+    } catch (...) {
+      why = "unknown error";
+    }
+    // after all guards are gone: the host hears it, and a compiler puts it into its error text
+    mju_warning("%s", why.c_str());
+    return -1;
+  }
+  static void Destroy(mjData* d, int instance) {
+    delete Of(d, instance);
+    d->plugin_data[instance] = 0;
+  }
+  static void Compute(const mjModel* m, mjData* d, int instance, int capability) {
+    if (T* plugin = Of(d, instance)) plugin->Compute(m, d, capability);
+  }
+};
+
+/// Each makes one plugin known to the engine; register.cc calls them when the library is loaded.
+void RegisterPolicy();
+
+}  // namespace costate
+
+#endif  // COSTATE_ENGINE_PLUGIN_H_

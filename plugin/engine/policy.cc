@@ -1,0 +1,180 @@
+// costate.policy: plays a saved run, u = u_bar + K (x ⊖ x_bar), by writing ctrl before the engine reads it. README.md.
+#include <costate/error.h>
+#include <costate/state.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/plugin.h"
+#include "engine/policy_run.h"
+
+namespace costate {
+namespace {
+
+constexpr char kPolicyName[] = "costate.policy";
+constexpr const char* kPolicyAttributes[] = {"run", "offset", "end", "feedback", "start"};
+
+// time is a sum of time steps: a knot begins this share of its length early
+constexpr double kKnotSlack = 1e-6;
+
+// plugin_state: when the held controls were made, when the step began, whether it has ended since, the controls
+enum { kMadeAt = 0, kStepBegan = 1, kStepEnded = 2, kHeldControls = 3 };
+
+// what a reset puts back beside x; sizes of these do not depend on other plugins
+constexpr int kStartContext = mjSTATE_WARMSTART | mjSTATE_QFRC_APPLIED | mjSTATE_XFRC_APPLIED | mjSTATE_EQ_ACTIVE |
+                              mjSTATE_MOCAP_POS | mjSTATE_MOCAP_QUAT | mjSTATE_USERDATA | mjSTATE_PLASTIC;
+
+class PolicyPlugin {
+ public:
+  PolicyPlugin(const mjModel* m, mjData* d, int instance);
+  void Reset(const mjModel* m, mjtNum* state);
+  void Compute(const mjModel* m, mjData* d, int capability);
+  void Advance(const mjModel* m, mjData* d) { d->plugin_state[m->plugin_stateadr[instance_] + kStepEnded] = 1; }
+
+ private:
+  enum End { kHold = 0, kLoop = 1, kZero = 2 };
+
+  // number of the control interval at a time, not yet cut to those of the run
+  double IntervalAt(double time) const { return std::floor((time - offset_) / run_->knot_time + kKnotSlack); }
+  void Control(const mjModel* m, mjData* d);
+  void Policy(const mjModel* m, const mjData* d, double interval, mjtNum* u);
+  void Motors(const mjModel* m, mjData* d) const;
+
+  std::shared_ptr<const PolicyRun> run_;
+  mjData* data_;
+  int instance_;
+  double offset_;
+  End end_;
+  bool feedback_, start_;
+  VectorXd dx_, start_context_;
+};
+
+PolicyPlugin::PolicyPlugin(const mjModel* m, mjData* d, int instance) : data_(d), instance_(instance) {
+  const Attributes attributes(m, instance);
+  const std::string path = attributes.Required("run");
+  offset_ = attributes.Number("offset", 0);
+  end_ = static_cast<End>(attributes.Choice("end", {"hold", "loop", "zero"}, kHold));
+  feedback_ = attributes.Choice("feedback", {"off", "on"}, 1) == 1;
+  start_ = attributes.Choice("start", {"off", "on"}, 0) == 1;
+  try {
+    run_ = ReadPolicyRun(path);
+  } catch (const std::exception& error) {
+    attributes.Fail("run", error.what());
+  }
+  const std::string mismatch = run_->Mismatch(m);
+  if (!mismatch.empty()) attributes.Fail("run", "'" + run_->folder + "' was made with another model: " + mismatch);
+  if (feedback_ && !run_->has_gains()) {
+    attributes.Fail("feedback", "it is on, but run '" + run_->folder + "' has no gains (policy.csv): set it to off");
+  }
+  if ((m->opt.disableflags & mjDSBL_SPRING) && (m->opt.disableflags & mjDSBL_DAMPER)) {
+    attributes.Fail("the model disables spring and damper, without which the engine asks no plugin before it reads ctrl");
+  }
+
+  // other instances that would write the same controls
+  for (int i = 0; i < instance; ++i) {
+    if (m->plugin[i] == m->plugin[instance]) attributes.Fail("it is the second of its kind: both would set all controls");
+  }
+  dx_.setZero(2 * m->nv + m->na);
+  const mjModel* r = run_->record.model.get();
+  if (start_ && mj_stateSize(r, kStartContext) == mj_stateSize(m, kStartContext)) {
+    start_context_.resize(mj_stateSize(m, kStartContext));
+    mj_extractState(r, run_->record.context.data(), kContextSignature, start_context_.data(), kStartContext);
+  }
+}
+
+void PolicyPlugin::Reset(const mjModel* m, mjtNum* state) {
+  mju_zero(state, kHeldControls + m->nu);
+  state[kMadeAt] = state[kStepBegan] = -mjMAXVAL;
+  if (!start_) return;
+  const double interval = std::clamp(IntervalAt(0), 0.0, static_cast<double>(run_->N));
+  mj_setState(m, data_, run_->record.trajectory.X.col(static_cast<int>(interval)).data(), kStateSignature);
+  if (interval == 0 && start_context_.size() > 0) mj_setState(m, data_, start_context_.data(), kStartContext);
+}
+
+void PolicyPlugin::Policy(const mjModel* m, const mjData* d, double interval, mjtNum* u) {
+  const int N = run_->N, nv = static_cast<int>(m->nv), nu = static_cast<int>(m->nu);
+  if (interval >= N && end_ == kZero) {
+    mju_zero(u, nu);
+    return;
+  }
+  if (end_ == kLoop && interval >= 0) interval = std::fmod(interval, N);
+  const int knot = static_cast<int>(std::clamp(interval, 0.0, static_cast<double>(N)));
+  const int t = std::min(knot, N - 1);
+  mju_copy(u, run_->record.trajectory.U.col(t).data(), nu);
+  if (!feedback_) return;
+
+  // u += K (x ⊖ x_bar); behind the end about the last state
+  const double* x = run_->record.trajectory.X.col(knot).data();
+  mj_differentiatePos(m, dx_.data(), 1, x, d->qpos);
+  mju_sub(dx_.data() + nv, d->qvel, x + m->nq, nv);
+  mju_sub(dx_.data() + 2 * nv, d->act, x + m->nq + nv, static_cast<int>(m->na));
+  const MatrixXd& K = run_->record.policy.K[static_cast<std::size_t>(t)];
+  for (Eigen::Index j = 0; j < dx_.size(); ++j) mju_addToScl(u, K.col(j).data(), dx_[j], nu);
+}
+
+void PolicyPlugin::Control(const mjModel* m, mjData* d) {
+  mjtNum* state = d->plugin_state + m->plugin_stateadr[instance_];
+  mjtNum* u = state + kHeldControls;
+  const int nu = static_cast<int>(m->nu);
+  const double time = d->time, began = state[kStepBegan], made = state[kMadeAt];
+
+  // later stages of RK4 belong to the step that is under way
+  const bool stage = m->opt.integrator == mjINT_RK4 && state[kStepEnded] == 0 && time > began &&
+                     time <= began + m->opt.timestep * (1 + kKnotSlack);
+  if (!stage) {
+    state[kStepBegan] = time;
+    state[kStepEnded] = 0;
+
+    // made where the interval began, then held through its steps
+    const double interval = IntervalAt(time);
+    const bool held = time > made && time - made < run_->knot_time && IntervalAt(made) == interval;
+    if (!held) {
+      Policy(m, d, interval, u);
+      state[kMadeAt] = time;
+    }
+  }
+  mju_copy(d->ctrl, u, nu);
+}
+
+// actuators that the instance backs push with their control
+void PolicyPlugin::Motors(const mjModel* m, mjData* d) const {
+  for (int i = 0; i < m->nactuator; ++i) {
+    if (m->actuator_plugin[i] != instance_) continue;
+    double u = d->ctrl[m->actuator_ctrladr[i]];
+    if (m->actuator_ctrllimited[i] && !(m->opt.disableflags & mjDSBL_CLAMPCTRL)) {
+      u = mju_clip(u, m->actuator_ctrlrange[2 * i], m->actuator_ctrlrange[2 * i + 1]);
+    }
+    d->actuator_force[m->actuator_outadr[i]] = u;
+  }
+}
+
+void PolicyPlugin::Compute(const mjModel* m, mjData* d, int capability) {
+  if (capability == mjPLUGIN_PASSIVE) Control(m, d);
+  if (capability == mjPLUGIN_ACTUATOR) Motors(m, d);
+}
+
+}  // namespace
+
+void RegisterPolicy() {
+  using Callbacks = PluginCallbacks<PolicyPlugin>;
+  mjpPlugin plugin;
+  mjp_defaultPlugin(&plugin);
+  plugin.name = kPolicyName;
+  plugin.nattribute = std::size(kPolicyAttributes);
+  plugin.attributes = kPolicyAttributes;
+  plugin.capabilityflags = mjPLUGIN_ACTUATOR | mjPLUGIN_PASSIVE;  // passive: the only stage ahead of actuation in a step
+  plugin.nstate = [](const mjModel* m, int) { return kHeldControls + static_cast<int>(m->nu); };
+  plugin.init = Callbacks::Init;
+  plugin.destroy = Callbacks::Destroy;
+  plugin.compute = Callbacks::Compute;
+  plugin.reset = [](const mjModel* m, mjtNum* state, void* data, int) {
+    if (data) static_cast<PolicyPlugin*>(data)->Reset(m, state);
+  };
+  plugin.advance = [](const mjModel* m, mjData* d, int instance) {
+    if (PolicyPlugin* policy = Callbacks::Of(d, instance)) policy->Advance(m, d);
+  };
+  mjp_registerPlugin(&plugin);
+}
+
+}  // namespace costate

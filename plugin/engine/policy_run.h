@@ -1,0 +1,30 @@
+// What costate.policy needs of a saved run, read once and shared by all data that play it.
+#ifndef COSTATE_ENGINE_POLICY_RUN_H_
+#define COSTATE_ENGINE_POLICY_RUN_H_
+
+#include <costate/record.h>
+
+#include <memory>
+#include <string>
+
+namespace costate {
+
+struct PolicyRun {
+  std::string folder;
+  Record record;         ///< model, trajectory, policy, context
+  double knot_time = 0;  ///< [s]
+  int N = 0;
+
+  bool has_gains() const { return !record.policy.K.empty(); }
+
+  /// "" when a model has the same state and controls, else the first difference with both values.
+  std::string Mismatch(const mjModel* model) const;
+};
+
+/// The run in a folder, or of its record.json; read again only when that file has changed since.
+/// @throws as ReadRecord; Error{kInvalidArgument} when the run has no control.
+std::shared_ptr<const PolicyRun> ReadPolicyRun(const std::string& path);
+
+}  // namespace costate
+
+#endif  // COSTATE_ENGINE_POLICY_RUN_H_
