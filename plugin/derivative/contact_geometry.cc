@@ -6,6 +6,7 @@
 
 #include <costate/model.h>
 
+#include "derivative/contact_capsule_box.h"
 #include "derivative/contact_clipped.h"
 #include "derivative/plant.h"
 
@@ -173,7 +174,7 @@ bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* m
     if (contact.efc_address < 0 || done_[c] || (with_force && !CarriesForce(data, contact))) continue;
     std::string why;
     const bool flex = contact.geom[0] < 0 || contact.geom[1] < 0;
-    if (!flex && !differences_ && (ClosedForm(model, data, c) || Boxes(model, data, c))) {
+    if (!flex && !differences_ && (ClosedForm(model, data, c) || CapsuleBox(model, data, c) || Boxes(model, data, c))) {
       done_[c] = 1;
     } else if (flex ||
                !(!differences_ && IsCurved(model, contact) ? Convex(model, data, c, &why)
@@ -276,6 +277,16 @@ bool ContactGeometry::Convex(const mjModel* model, mjData* data, int c, std::str
       !MovePatches(exact.first, exact.second, exact.normal, exact.distance, p, &rate)) {
     return Refuse(model, contact, "the engine's contact is not one of the exact surfaces", missing);
   }
+  Store(c, contact, rate);
+  return true;
+}
+
+bool ContactGeometry::CapsuleBox(const mjModel* model, const mjData* data, int c) {
+  const mjContact& contact = data->contact[c];
+  const GeomPose first(model, data, contact.geom[0]), second(model, data, contact.geom[1]);
+  if (first.type != mjGEOM_CAPSULE || second.type != mjGEOM_BOX) return false;
+  ContactRate rate;
+  if (!CapsuleBoxRate(first, second, contact, &rate)) return false;
   Store(c, contact, rate);
   return true;
 }

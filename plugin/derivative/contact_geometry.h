@@ -60,6 +60,7 @@ class ContactGeometry {
   bool ClosedForm(const mjModel* model, const mjData* data, int c);
   bool Difference(const mjModel* model, mjData* data, int first, std::string* missing);
   bool Convex(const mjModel* model, mjData* data, int c, std::string* missing);
+  bool CapsuleBox(const mjModel* model, const mjData* data, int c);
   bool Boxes(const mjModel* model, const mjData* data, int c);
   void Store(int c, const mjContact& contact, const ContactRate& rate);
   bool Refuse(const mjModel* model, const mjContact& contact, const char* why, std::string* missing);

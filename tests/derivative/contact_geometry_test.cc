@@ -112,6 +112,59 @@ TEST(ContactGeometry, ClippedContactsAgreeWithDifferencesOfTheCollider) {
   }
 }
 
+// Capsules on a box: balls at the ends, at the nearest point of an edge or corner, and where the axis leaves the space above a
+// face; what is none of these is differenced.
+TEST(ContactGeometry, CapsulesOnABoxAgreeWithDifferencesOfTheCollider) {
+  enum { kEnd, kNearest, kClipped, kKinds };
+  int compared[kKinds] = {0}, left = 0;
+  for (const char* box : {"type='box' size='.08 .1 .12'", "type='box' size='.3 .02 .05'", "type='box' size='.03 .03 .03'"}) {
+    ModelPtr model = LoadModelFromString(TwoGeoms("type='capsule' size='.04 .15'", box));
+    DataPtr data = MakeData(model.get());
+    mjData* d = data.get();
+    ContactGeometry closed(model.get()), differenced(model.get(), true);
+    std::mt19937 rng(5);
+    std::uniform_int_distribution<int> quarter(0, 3), axis(0, 2);
+    std::normal_distribution<double> normal;
+    for (int k = 0; k < 300; k++) {
+      // lying, by a few degrees or any; deep enough for an axis inside the box, too
+      const double tilt = k % 3 == 0 ? 1 : 0.1, depth = k % 5 == 0 ? 0.06 : 0.004;
+      RandomTouch(model.get(), d, depth, &rng, [&](mjtNum* q1, mjtNum* q2) {
+        mjtNum turn[4], unit[3] = {0, 0, 0}, rough[4], tilted[3] = {tilt * normal(rng), tilt * normal(rng), tilt * normal(rng)};
+        unit[axis(rng)] = 1;
+        mju_axisAngle2Quat(turn, unit, mjPI / 2 * quarter(rng));
+        mju_mulQuat(rough, q1, turn);
+        mju_copy4(q2, rough);
+        mju_quatIntegrate(q2, tilted, 1);
+      });
+      std::string why, missing;
+      closed.Compute(model.get(), d, &missing);
+      if (!differenced.Compute(model.get(), d, &why)) continue;
+      for (int c = 0; c < d->ncon; c++) {
+        ASSERT_TRUE(closed.has_motion(c)) << missing;
+        const ContactMatrix &G = closed.motion(c).by_geom2, &reference = differenced.motion(c).by_geom2;
+        if (G == reference) {
+          left++;
+          continue;
+        }
+        // where the axis comes close to the box its normal bends within the step of the differences
+        const double bend = 1e-6 / (0.04 + d->contact[c].dist);
+        EXPECT_LE((G - reference).cwiseAbs().maxCoeff(), (1e-8 + 10 * bend * bend) * (1 + reference.cwiseAbs().maxCoeff()))
+            << "pose " << k << " contact " << c << " of " << d->ncon << "\n" << G << "\n\n" << reference;
+        const Vec3 n = Vec3Map(d->contact[c].frame);
+        const Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>> R(d->geom_xmat), box_R(d->geom_xmat + 9);
+        const Vec3 center = Vec3Map(d->contact[c].pos) - n * (0.04 + d->contact[c].dist / 2);
+        const bool end = std::abs(R.col(2).dot(center - Vec3Map(d->geom_xpos))) > 0.15 - 1e-9;
+        const bool face = (box_R.transpose() * n).cwiseAbs().maxCoeff() > 1 - 1e-12;
+        compared[end ? kEnd : face ? kClipped : kNearest]++;
+      }
+    }
+  }
+  EXPECT_GE(compared[kEnd], 300);
+  EXPECT_GE(compared[kNearest], 100);
+  EXPECT_GE(compared[kClipped], 100);
+  EXPECT_LE(left, 50);
+}
+
 // The top of a large box is a plane: curved surfaces move on it as in the plane's closed collider,
 // upright ones too, whose normal the iterative collider may hit to the last digit.
 TEST(ContactGeometry, CurvedSurfacesMoveOnABoxAsOnAPlane) {

@@ -120,6 +120,8 @@ inline constexpr Pair kPairs[] = {
     {"type='box' size='.15 .15 .1' euler='3 2 0'", "type='cylinder' size='.09 .15'", .1, .03, .187, "91 3 30"},
     {"type='box' size='.15 .15 .1'", "type='cylinder' size='.09 .1'", .01, .03, .187, "90 0 0"},
     {"type='box' size='.15 .15 .1' euler='3 2 0'", "type='box' size='.3 .05 .1'", .02, .03, .198, "2 1 30"},
+    {"type='box' size='.15 .15 .1'", "type='capsule' size='.05 .12'", .02, .1, .16, "90.3 0 20"},
+    {"type='box' size='.1 .1 .1' euler='45 0 0'", "type='capsule' size='.05 .12'", .02, 0, .2, "85 0 40"},
     {kBox, "type='mesh' mesh='wedge'", .02, .01, .165, "10 10 0"},
 };
 
