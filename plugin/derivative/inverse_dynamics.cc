@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/plugins.h"
 #include "derivative/effective_mass.h"
 #include "derivative/equilibrium.h"
 
@@ -14,7 +15,7 @@ std::string InverseRefusal(const mjModel* m) {
   if (enabled(mjENBL_SPECULATIVE)) return "speculative contacts depend on velocity";
   if (enabled(mjENBL_IPC)) return "ipc flex contact";
   if (m->nplastic > 0) return "plastic state is not part of x";
-  if (m->npluginstate > 0) return "plugin state is not part of x";
+  if (HasMovingPluginState(m)) return "plugin state is not part of x";
   if (mjcb_control) return "a control callback is installed";
   return "";
 }

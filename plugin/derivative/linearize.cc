@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "core/dense_product.h"
+#include "core/plugins.h"
 #include "derivative/check_point.h"
 #include "derivative/linearizer.h"
 
@@ -15,7 +16,7 @@ namespace {
 const char* HiddenState(const mjModel* model) {
   if (model->nhistory > 0) return "delays";
   if (model->nplastic > 0) return "plastic state";
-  if (model->npluginstate > 0) return "plugin state";
+  if (HasMovingPluginState(model)) return "plugin state";
   return nullptr;
 }
 

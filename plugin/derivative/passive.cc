@@ -5,6 +5,7 @@
 #include <Eigen/Core>
 #include <cmath>
 
+#include "core/plugins.h"
 #include "derivative/actuation.h"
 #include "derivative/plant.h"
 
@@ -155,7 +156,7 @@ std::string PassiveMissing(const mjModel* m) {
   }
   if (m->flg_adhesion) return "adhesion";
   if (mjcb_passive) return "a passive-force callback is installed";
-  if (m->nplugin > 0) return "plugins";
+  if (HasPlugins(m, mjPLUGIN_PASSIVE)) return "plugins";
   return "";
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/plugins.h"
 #include "derivative/effective_mass.h"
 #include "derivative/noslip.h"
 
@@ -43,7 +44,7 @@ std::string ResidualRefusal(const mjModel* m) {
   if (enabled(mjENBL_SPECULATIVE)) return "speculative contacts depend on velocity";
   if (enabled(mjENBL_IPC)) return "ipc flex contact";
   if (m->nplastic > 0) return "plastic state is not part of x";
-  if (m->npluginstate > 0) return "plugin state is not part of x";
+  if (HasMovingPluginState(m)) return "plugin state is not part of x";
   if (m->nflex > 0 && m->opt.solver == mjSOL_CG &&
       (m->opt.integrator == mjINT_IMPLICIT || m->opt.integrator == mjINT_IMPLICITFAST)) {
     return "flex with the CG solver and an implicit integrator uses an effective metric";

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/finite.h"
+#include "core/plugins.h"
 
 namespace costate {
 namespace {
@@ -11,11 +12,6 @@ namespace {
 // impedance changes over fractions of a millimetre. A solver that is not converged adds its tolerance / eps.
 constexpr double kEps = 1e-6;
 constexpr double kUnconvergedCenteredEps = 6e-6;
-
-bool HasPassivePlugin(const mjModel* model) {
-  return std::any_of(model->plugin, model->plugin + model->nplugin,
-                     [](int slot) { return (mjp_getPluginAtSlot(slot)->capabilityflags & mjPLUGIN_PASSIVE) != 0; });
-}
 
 bool HasSensor(const mjModel* model, int type) {
   return std::find(model->sensor_type, model->sensor_type + model->nsensor, type) !=
@@ -34,7 +30,7 @@ const char* WhyNotTransitionFd(const mjModel* model, bool sensors) {
   if (sensors && HasSensor(model, mjSENS_E_KINETIC)) return "mjd_transitionFD keeps kinetic energy sensors fixed";
 
   // it nudges activations and controls without a new velocity stage, where a plugin may read or write them
-  if (HasPassivePlugin(model)) return "mjd_transitionFD keeps plugins of the passive stage fixed";
+  if (HasPlugins(model, mjPLUGIN_PASSIVE)) return "mjd_transitionFD keeps plugins of the passive stage fixed";
 
   // it takes its scratch from the arena, beside contacts and constraints
   const Dims dims(model);

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "core/plugins.h"
+
 namespace costate {
 namespace {
 
@@ -58,7 +60,7 @@ void DifferenceModel::Refresh(const mjModel* model, bool converge) {
 }
 
 void DifferenceModel::SkipSensors() {
-  if (local_.nhistory == 0 && local_.nplugin == 0) local_.opt.disableflags |= mjDSBL_SENSOR;
+  if (local_.nhistory == 0 && !HasPlugins(&local_, kMovingPlugins)) local_.opt.disableflags |= mjDSBL_SENSOR;
 }
 
 void DifferenceModel::SelectActivationBranches(mjData* data, int substeps) {

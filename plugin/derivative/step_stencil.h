@@ -27,7 +27,7 @@ class DifferenceModel {
   /// Copies `model` again. `converge`: solver on until its cost falls no more, warm start on.
   void Refresh(const mjModel* model, bool converge);
 
-  /// Switches the sensors off where nothing else depends on them (delays and plugins keep state in them).
+  /// Switches the sensors off where nothing else depends on them (delays keep state in them, plugins that also move may).
   void SkipSensors();
 
   /// Puts each activation limit on the branch that the step about `data` takes, so that no nudge crosses it: without

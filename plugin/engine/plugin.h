@@ -1,4 +1,5 @@
-// What the plugins share: attributes from MJCF, callbacks that let no exception through, registration.
+// What the plugins share: attributes from MJCF, callbacks that let no exception through,
+// registration.
 #ifndef COSTATE_ENGINE_PLUGIN_H_
 #define COSTATE_ENGINE_PLUGIN_H_
 
@@ -12,8 +13,8 @@
 
 namespace costate {
 
-/// The configuration of one plugin instance. Whatever is wrong is an Error{kInvalidArgument} that names instance and
-/// attribute.
+/// The configuration of one plugin instance. Whatever is wrong is an Error{kInvalidArgument} that
+/// names instance and attribute.
 class Attributes {
  public:
   Attributes(const mjModel* model, int instance);
@@ -43,7 +44,9 @@ class Attributes {
 /// Callbacks of a plugin whose instance data is a T: T(m, d, instance) may throw, nothing else may.
 template <typename T>
 struct PluginCallbacks {
-  static T* Of(const mjData* d, int instance) { return reinterpret_cast<T*>(d->plugin_data[instance]); }
+  static T* Of(const mjData* d, int instance) {
+    return reinterpret_cast<T*>(d->plugin_data[instance]);
+  }
 
   static int Init(const mjModel* m, mjData* d, int instance) {
     d->plugin_data[instance] = 0;
@@ -70,6 +73,7 @@ struct PluginCallbacks {
 };
 
 /// Each makes one plugin known to the engine; register.cc calls them when the library is loaded.
+void RegisterLinearization();
 void RegisterPolicy();
 
 }  // namespace costate

@@ -1,4 +1,5 @@
-// costate.policy: plays a saved run, u = u_bar + K (x ⊖ x_bar), by writing ctrl before the engine reads it. README.md.
+// costate.policy: plays a saved run, u = u_bar + K (x ⊖ x_bar), by writing ctrl before the engine
+// reads it. README.md.
 #include <costate/error.h>
 #include <costate/state.h>
 #include <fmt/format.h>
@@ -18,25 +19,31 @@ constexpr const char* kPolicyAttributes[] = {"run", "offset", "end", "feedback",
 // time is a sum of time steps: a knot begins this share of its length early
 constexpr double kKnotSlack = 1e-6;
 
-// plugin_state: when the held controls were made, when the step began, whether it has ended since, the controls
+// plugin_state: when the held controls were made, when the step began, whether it has ended since,
+// the controls
 enum { kMadeAt = 0, kStepBegan = 1, kStepEnded = 2, kHeldControls = 3 };
 
 // what a reset puts back beside x; sizes of these do not depend on other plugins
-constexpr int kStartContext = mjSTATE_WARMSTART | mjSTATE_QFRC_APPLIED | mjSTATE_XFRC_APPLIED | mjSTATE_EQ_ACTIVE |
-                              mjSTATE_MOCAP_POS | mjSTATE_MOCAP_QUAT | mjSTATE_USERDATA | mjSTATE_PLASTIC;
+constexpr int kStartContext = mjSTATE_WARMSTART | mjSTATE_QFRC_APPLIED | mjSTATE_XFRC_APPLIED |
+                              mjSTATE_EQ_ACTIVE | mjSTATE_MOCAP_POS | mjSTATE_MOCAP_QUAT |
+                              mjSTATE_USERDATA | mjSTATE_PLASTIC;
 
 class PolicyPlugin {
  public:
   PolicyPlugin(const mjModel* m, mjData* d, int instance);
   void Reset(const mjModel* m, mjtNum* state);
   void Compute(const mjModel* m, mjData* d, int capability);
-  void Advance(const mjModel* m, mjData* d) { d->plugin_state[m->plugin_stateadr[instance_] + kStepEnded] = 1; }
+  void Advance(const mjModel* m, mjData* d) {
+    d->plugin_state[m->plugin_stateadr[instance_] + kStepEnded] = 1;
+  }
 
  private:
   enum End { kHold = 0, kLoop = 1, kZero = 2 };
 
   // number of the control interval at a time, not yet cut to those of the run
-  double IntervalAt(double time) const { return std::floor((time - offset_) / run_->knot_time + kKnotSlack); }
+  double IntervalAt(double time) const {
+    return std::floor((time - offset_) / run_->knot_time + kKnotSlack);
+  }
   void Control(const mjModel* m, mjData* d);
   void Policy(const mjModel* m, const mjData* d, double interval, mjtNum* u);
   void Motors(const mjModel* m, mjData* d) const;
@@ -50,7 +57,8 @@ class PolicyPlugin {
   VectorXd dx_, start_context_;
 };
 
-PolicyPlugin::PolicyPlugin(const mjModel* m, mjData* d, int instance) : data_(d), instance_(instance) {
+PolicyPlugin::PolicyPlugin(const mjModel* m, mjData* d, int instance)
+    : data_(d), instance_(instance) {
   const Attributes attributes(m, instance);
   const std::string path = attributes.Required("run");
   offset_ = attributes.Number("offset", 0);
@@ -63,23 +71,29 @@ PolicyPlugin::PolicyPlugin(const mjModel* m, mjData* d, int instance) : data_(d)
     attributes.Fail("run", error.what());
   }
   const std::string mismatch = run_->Mismatch(m);
-  if (!mismatch.empty()) attributes.Fail("run", "'" + run_->folder + "' was made with another model: " + mismatch);
+  if (!mismatch.empty())
+    attributes.Fail("run", "'" + run_->folder + "' was made with another model: " + mismatch);
   if (feedback_ && !run_->has_gains()) {
-    attributes.Fail("feedback", "it is on, but run '" + run_->folder + "' has no gains (policy.csv): set it to off");
+    attributes.Fail("feedback", "it is on, but run '" + run_->folder +
+                                    "' has no gains (policy.csv): set it to off");
   }
   if ((m->opt.disableflags & mjDSBL_SPRING) && (m->opt.disableflags & mjDSBL_DAMPER)) {
-    attributes.Fail("the model disables spring and damper, without which the engine asks no plugin before it reads ctrl");
+    attributes.Fail(
+        "the model disables spring and damper, without which the engine asks no plugin before it "
+        "reads ctrl");
   }
 
   // other instances that would write the same controls
   for (int i = 0; i < instance; ++i) {
-    if (m->plugin[i] == m->plugin[instance]) attributes.Fail("it is the second of its kind: both would set all controls");
+    if (m->plugin[i] == m->plugin[instance])
+      attributes.Fail("it is the second of its kind: both would set all controls");
   }
   dx_.setZero(2 * m->nv + m->na);
   const mjModel* r = run_->record.model.get();
   if (start_ && mj_stateSize(r, kStartContext) == mj_stateSize(m, kStartContext)) {
     start_context_.resize(mj_stateSize(m, kStartContext));
-    mj_extractState(r, run_->record.context.data(), kContextSignature, start_context_.data(), kStartContext);
+    mj_extractState(r, run_->record.context.data(), kContextSignature, start_context_.data(),
+                    kStartContext);
   }
 }
 
@@ -88,8 +102,10 @@ void PolicyPlugin::Reset(const mjModel* m, mjtNum* state) {
   state[kMadeAt] = state[kStepBegan] = -mjMAXVAL;
   if (!start_) return;
   const double interval = std::clamp(IntervalAt(0), 0.0, static_cast<double>(run_->N));
-  mj_setState(m, data_, run_->record.trajectory.X.col(static_cast<int>(interval)).data(), kStateSignature);
-  if (interval == 0 && start_context_.size() > 0) mj_setState(m, data_, start_context_.data(), kStartContext);
+  mj_setState(m, data_, run_->record.trajectory.X.col(static_cast<int>(interval)).data(),
+              kStateSignature);
+  if (interval == 0 && start_context_.size() > 0)
+    mj_setState(m, data_, start_context_.data(), kStartContext);
 }
 
 void PolicyPlugin::Policy(const mjModel* m, const mjData* d, double interval, mjtNum* u) {
@@ -163,7 +179,8 @@ void RegisterPolicy() {
   plugin.name = kPolicyName;
   plugin.nattribute = std::size(kPolicyAttributes);
   plugin.attributes = kPolicyAttributes;
-  plugin.capabilityflags = mjPLUGIN_ACTUATOR | mjPLUGIN_PASSIVE;  // passive: the only stage ahead of actuation in a step
+  plugin.capabilityflags =
+      mjPLUGIN_ACTUATOR | mjPLUGIN_PASSIVE;  // passive: the only stage ahead of actuation in a step
   plugin.nstate = [](const mjModel* m, int) { return kHeldControls + static_cast<int>(m->nu); };
   plugin.init = Callbacks::Init;
   plugin.destroy = Callbacks::Destroy;

@@ -7,7 +7,10 @@ namespace costate {
 namespace {
 
 // Runs when the object is loaded, by a host or by the linker: it must neither print nor touch the engine's handlers.
-mjPLUGIN_LIB_INIT(costate) { RegisterPolicy(); }
+mjPLUGIN_LIB_INIT(costate) {
+  RegisterLinearization();
+  RegisterPolicy();
+}
 
 }  // namespace
 }  // namespace costate

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/check.h"
+#include "core/plugins.h"
 
 namespace costate {
 
@@ -39,7 +40,7 @@ inline void CheckStart(const mjModel* model, ConstVectorRef context, int substep
 inline void CheckHandsOnNothing(const mjModel* model) {
   const char* what = model->nhistory > 0       ? "delays"
                      : model->nplastic > 0     ? "plastic deformation"
-                     : model->npluginstate > 0 ? "state of plugins"
+                     : HasMovingPluginState(model) ? "state of plugins"
                                                : nullptr;
   if (!what) return;
   throw Error(ErrorCode::kUnsupported, "model '" + ModelName(model) + "' has " + what +

@@ -3,28 +3,14 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <string>
 
 #include "derivative/allocations.h"
-
-namespace {
-thread_local long allocations = 0;
-}
-extern "C" {
-void* __libc_malloc(std::size_t size);
-void* __libc_calloc(std::size_t n, std::size_t size);
-void* __libc_realloc(void* memory, std::size_t size);
-void* __libc_memalign(std::size_t alignment, std::size_t size);
-void* malloc(std::size_t size) { return ++allocations, __libc_malloc(size); }
-void* calloc(std::size_t n, std::size_t size) { return ++allocations, __libc_calloc(n, size); }
-void* realloc(void* memory, std::size_t size) { return ++allocations, __libc_realloc(memory, size); }
-void* aligned_alloc(std::size_t alignment, std::size_t size) { return ++allocations, __libc_memalign(alignment, size); }
-}
+#include "support/count_allocations.h"
 
 namespace costate {
 
-long Allocations() { return allocations; }
+long Allocations() { return support::allocations; }
 
 namespace {
 
@@ -33,9 +19,9 @@ template <typename Call>
 long AllocationsOf(const Call& call) {
   call();
   call();
-  const long before = allocations;
+  const long before = support::allocations;
   call();
-  return allocations - before;
+  return support::allocations - before;
 }
 
 // legs in contact, limits, friction loss, activations, sensors of all stages

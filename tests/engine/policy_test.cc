@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "engine/playback.h"
+#include "engine/plugin_config.h"
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
 #include "support/temporary_folder.h"
@@ -42,10 +43,6 @@ std::string Scene(const std::string& integrator, const std::string& extension = 
 std::string Instance(const std::string& run, const std::string& config = "", const std::string& more = "") {
   return "<extension><plugin plugin='costate.policy'><instance name='play'><config key='run' value='" + run + "'/>" + config +
          "</instance>" + more + "</plugin></extension>";
-}
-
-std::string Config(const std::string& key, const std::string& value) {
-  return "<config key='" + key + "' value='" + value + "'/>";
 }
 
 class PolicyPluginTest : public support::EngineTest {
@@ -103,16 +100,6 @@ class PolicyPluginTest : public support::EngineTest {
       for (int k = 0; k < run_.substeps && t < knots; ++k) mj_step(m, d.get());
     }
     return X;
-  }
-
-  // what a host is told when it makes the model
-  std::string ErrorOf(const std::string& xml) {
-    try {
-      LoadModelFromString(xml);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
   }
 
   static constexpr int kKnots = 25;
@@ -235,21 +222,21 @@ TEST_F(PolicyPluginTest, RefusesWhatItCannotPlayByName) {
   const auto expect = [&](const std::string& error, std::initializer_list<std::string> texts) {
     for (const std::string& text : texts) EXPECT_NE(error.find(text), std::string::npos) << text << " is not in: " << error;
   };
-  expect(ErrorOf(Scene("Euler", Instance(run, Config("end", "stop")))),
+  expect(LoadErrorOf(Scene("Euler", Instance(run, Config("end", "stop")))),
          {"costate.policy 'play': attribute end: it is 'stop', expected hold, loop, zero"});
-  expect(ErrorOf(Scene("Euler", Instance(run, Config("offset", "soon")))), {"attribute offset: 'soon' is not a finite number"});
-  expect(ErrorOf(Scene("Euler", Instance(run, Config("feedback", "yes")))), {"attribute feedback: it is 'yes', expected off, on"});
-  expect(ErrorOf(Scene("Euler", Instance(run, Config("speed", "2")))), {"speed"});
-  expect(ErrorOf(Scene("Euler", Instance(run + "s"))), {"attribute run", "there is no such folder"});
-  expect(ErrorOf(Scene("Euler", "<extension><plugin plugin='costate.policy'><instance name='play'/></plugin></extension>")),
+  expect(LoadErrorOf(Scene("Euler", Instance(run, Config("offset", "soon")))), {"attribute offset: 'soon' is not a finite number"});
+  expect(LoadErrorOf(Scene("Euler", Instance(run, Config("feedback", "yes")))), {"attribute feedback: it is 'yes', expected off, on"});
+  expect(LoadErrorOf(Scene("Euler", Instance(run, Config("speed", "2")))), {"speed"});
+  expect(LoadErrorOf(Scene("Euler", Instance(run + "s"))), {"attribute run", "there is no such folder"});
+  expect(LoadErrorOf(Scene("Euler", "<extension><plugin plugin='costate.policy'><instance name='play'/></plugin></extension>")),
          {"attribute run: it is not given"});
-  expect(ErrorOf(Scene("Euler", Instance(run, "", "<instance name='b'><config key='run' value='" + run + "'/></instance>"))),
+  expect(LoadErrorOf(Scene("Euler", Instance(run, "", "<instance name='b'><config key='run' value='" + run + "'/></instance>"))),
          {"'b': it is the second of its kind"});
 
   // another model
   const auto changed = [&](const std::string& from, const std::string& to) {
     std::string text = Scene("implicitfast", Instance(run));
-    return ErrorOf(text.replace(text.find(from), from.size(), to));
+    return LoadErrorOf(text.replace(text.find(from), from.size(), to));
   };
   expect(changed("timestep=\"0.004\"", "timestep=\"0.005\""), {run, "timestep is 0.004 s in the run's model, 0.005 s here"});
   expect(changed("<joint name=\"shoulder\"", "<joint name=\"hip\""), {"another model: ", "qpos[shoulder]", "qpos[hip]"});
@@ -260,10 +247,10 @@ TEST_F(PolicyPluginTest, RefusesWhatItCannotPlayByName) {
   // a damaged run, one without gains
   run_.policy = {};
   WriteRecord(run, run_, {.force = true, .plots = false});
-  expect(ErrorOf(Scene("implicitfast", Instance(run))), {"attribute feedback", "has no gains"});
-  EXPECT_EQ(ErrorOf(Scene("implicitfast", Instance(run, Config("feedback", "off")))), "");
+  expect(LoadErrorOf(Scene("implicitfast", Instance(run))), {"attribute feedback", "has no gains"});
+  EXPECT_EQ(LoadErrorOf(Scene("implicitfast", Instance(run, Config("feedback", "off")))), "");
   std::ofstream(run + "/trajectory.csv", std::ios::app) << "x";
-  expect(ErrorOf(Scene("implicitfast", Instance(run, Config("feedback", "off")))), {"trajectory.csv"});
+  expect(LoadErrorOf(Scene("implicitfast", Instance(run, Config("feedback", "off")))), {"trajectory.csv"});
 }
 
 // The closed loop's own derivative: controls follow the state, and nothing else moves them. Never that of free controls.

@@ -1,0 +1,35 @@
+// What the engine plugins of a model may do to a step: a plugin that only senses changes nothing.
+#ifndef COSTATE_CORE_PLUGINS_H_
+#define COSTATE_CORE_PLUGINS_H_
+
+#include <mujoco/mujoco.h>
+
+namespace costate {
+
+/// Has instance `i` any of these capabilities (mjtPluginCapabilityBit)?
+inline bool HasCapability(const mjModel* model, int i, int bits) {
+  const mjpPlugin* plugin = mjp_getPluginAtSlot(model->plugin[i]);
+  return !plugin || (plugin->capabilityflags & bits) != 0;
+}
+
+/// Has any instance?
+inline bool HasPlugins(const mjModel* model, int bits) {
+  for (int i = 0; i < model->nplugin; ++i) {
+    if (HasCapability(model, i, bits)) return true;
+  }
+  return false;
+}
+
+inline constexpr int kMovingPlugins = mjPLUGIN_ACTUATOR | mjPLUGIN_PASSIVE | mjPLUGIN_SDF;
+
+/// Does a step hand on plugin state on which later motion may depend?
+inline bool HasMovingPluginState(const mjModel* model) {
+  for (int i = 0; i < model->nplugin; ++i) {
+    if (model->plugin_statenum[i] > 0 && HasCapability(model, i, kMovingPlugins)) return true;
+  }
+  return false;
+}
+
+}  // namespace costate
+
+#endif  // COSTATE_CORE_PLUGINS_H_
