@@ -1,0 +1,20 @@
+// Two estimates of one vector from the same samples, and their combination of least mean squared error.
+#ifndef COSTATE_ROLLOUT_BUNDLE_STATISTICS_H_
+#define COSTATE_ROLLOUT_BUNDLE_STATISTICS_H_
+
+#include <costate/types.h>
+
+namespace costate {
+
+struct BundleStatistics {
+  VectorXd first, zeroth, combined;  ///< means; combined has the first order's entries where `noisy` is 0
+  double first_deviation = 0, zeroth_deviation = 0, combined_deviation = 0;  ///< standard errors of the whole vectors
+  double weight = 1, bias = 0;
+};
+
+/// Columns are samples. @param noisy  1 where there is an estimate of order zero, else 0.  README.md, eqs. (10) to (12).
+BundleStatistics Combine(ConstMatrixRef first, ConstMatrixRef zeroth, ConstVectorRef noisy);
+
+}  // namespace costate
+
+#endif  // COSTATE_ROLLOUT_BUNDLE_STATISTICS_H_
