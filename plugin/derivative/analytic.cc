@@ -39,6 +39,7 @@ AnalyticBackend::AnalyticBackend(const mjModel* model, bool strict, const TermSw
       pull_(model),
       constraint_(model),
       tendons_(model),
+      compliant_(model),
       actuation_(model),
       mass_(model),
       sensor_(model),
@@ -204,7 +205,10 @@ void AnalyticBackend::PrepareTree(const mjModel* m, mjData* d, const TendonMomen
 // −∂r of passive and actuator forces; every term that is neither on the tree nor a constraint belongs here
 void AnalyticBackend::AddForces(const mjModel* m, const mjData* d, Columns* R) const {
   AddTendonArmature(m, d, tree_, tendons_, point_.a().data(), R);
-  if (closed_passive_) AddPassive(m, d, tendons_, R);
+  if (closed_passive_) {
+    AddPassive(m, d, tendons_, R);
+    compliant_.AddDerivative(m, d, R);
+  }
   if (closed_actuation_) actuation_.Add(m, d, R);
   if (closed_passive_ && closed_actuation_ && actuation_.AnyDofClamped()) SubtractClampedGravity(m, d, actuation_, R);
 }

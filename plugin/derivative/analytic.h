@@ -9,6 +9,7 @@
 #include "derivative/actuation.h"
 #include "derivative/articulated_solver.h"
 #include "derivative/backend.h"
+#include "derivative/compliant_contact.h"
 #include "derivative/constraint.h"
 #include "derivative/effective_mass.h"
 #include "derivative/equilibrium.h"
@@ -134,6 +135,7 @@ class AnalyticBackend final : public Backend {
   TreePull pull_;
   ConstraintDerivative constraint_;
   TendonMoments tendons_;
+  CompliantContacts compliant_;
   Actuation actuation_;
   EffectiveMass mass_;
   SensorDerivative sensor_;

@@ -5,8 +5,8 @@
 #include <Eigen/Core>
 #include <cmath>
 
-#include "core/plugins.h"
 #include "derivative/actuation.h"
+#include "derivative/compliant_contact.h"
 #include "derivative/plant.h"
 
 namespace costate {
@@ -156,7 +156,7 @@ std::string PassiveMissing(const mjModel* m) {
   }
   if (m->flg_adhesion) return "adhesion";
   if (mjcb_passive) return "a passive-force callback is installed";
-  if (HasPlugins(m, mjPLUGIN_PASSIVE)) return "plugins";
+  if (!PassivePluginsAreCompliant(m)) return "plugins";
   return "";
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/plugin.h"
+#include "core/plugin_attributes.h"
 
 namespace costate {
 

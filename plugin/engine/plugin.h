@@ -7,39 +7,11 @@
 
 #include <cstdint>
 #include <exception>
-#include <memory>
 #include <string>
-#include <vector>
+
+#include "core/plugin_attributes.h"
 
 namespace costate {
-
-/// The configuration of one plugin instance. Whatever is wrong is an Error{kInvalidArgument} that
-/// names instance and attribute.
-class Attributes {
- public:
-  Attributes(const mjModel* model, int instance);
-
-  bool Has(const char* key) const { return !Text(key).empty(); }
-  std::string Text(const char* key) const;  ///< without blanks at its ends; "" when not given
-  std::string Required(const char* key) const;
-  std::vector<std::string> Words(const char* key) const;  ///< at blanks
-  double Number(const char* key, double otherwise) const;
-  double Positive(const char* key, double otherwise) const;
-  double NotNegative(const char* key, double otherwise) const;
-  int Whole(const char* key, int otherwise, int least) const;
-  /// Index of the word among `words`.
-  int Choice(const char* key, const std::vector<std::string>& words, int otherwise) const;
-
-  /// "costate.policy 'playback': end: WHY".
-  [[noreturn]] void Fail(const char* key, const std::string& why) const;
-  /// "costate.policy 'playback': WHY".
-  [[noreturn]] void Fail(const std::string& why) const;
-
- private:
-  const mjModel* model_;
-  int instance_;
-  std::string owner_;
-};
 
 /// Callbacks of a plugin whose instance data is a T: T(m, d, instance) may throw, nothing else may.
 template <typename T>
@@ -75,6 +47,7 @@ struct PluginCallbacks {
 /// Each makes one plugin known to the engine; register.cc calls them when the library is loaded.
 void RegisterLinearization();
 void RegisterPolicy();
+void RegisterSmoothContact();
 
 }  // namespace costate
 

@@ -10,6 +10,7 @@ namespace {
 mjPLUGIN_LIB_INIT(costate) {
   RegisterLinearization();
   RegisterPolicy();
+  RegisterSmoothContact();
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ TEST(PluginLibrary, LoadsInAHostWithoutAWordAndLeavesItsHandlersAlone) {
   const support::ProcessResult result = support::RunProcess({COSTATE_PLUGIN_HOST, COSTATE_LIBRARY});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.err, "");
-  EXPECT_EQ(result.out, "messages 0\nhandler kept\nplugin costate.linearization\nplugin costate.policy\ntime 0.002\nlibrary resident\n");
+  EXPECT_EQ(result.out, "messages 0\nhandler kept\nplugin costate.linearization\nplugin costate.policy\nplugin costate.smooth_contact\ntime 0.002\nlibrary resident\n");
 }
 
 TEST(PluginLibrary, LoadsFromAFolderAsHostsDo) {

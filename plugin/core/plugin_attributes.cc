@@ -1,3 +1,5 @@
+#include "core/plugin_attributes.h"
+
 #include <costate/error.h>
 #include <fmt/format.h>
 
@@ -5,8 +7,6 @@
 #include <charconv>
 #include <cmath>
 #include <sstream>
-
-#include "engine/plugin.h"
 
 namespace costate {
 

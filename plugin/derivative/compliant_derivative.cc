@@ -1,0 +1,137 @@
+// ∂ of the forces of costate.smooth_contact. Equations (Y5)–(Y7) of README.md.
+#include "core/plugins.h"
+#include "derivative/chain.h"
+#include "derivative/compliant_contact.h"
+
+#include <cstring>
+
+namespace costate {
+namespace {
+
+// first dof of the group whose axes turn together
+int GroupBegin(const mjModel* m, int dof) {
+  const int joint = m->dof_jntid[dof], begin = m->jnt_dofadr[joint];
+  if (m->jnt_type[joint] == mjJNT_BALL) return begin;
+  if (m->jnt_type[joint] == mjJNT_FREE && dof >= begin + 3) return begin + 3;
+  return dof;
+}
+
+// one feature of a pair, with what all its columns share
+class TouchDerivative {
+ public:
+  TouchDerivative(const mjModel* m, const mjData* d, const CompliantLaw& law,
+                  const TouchPoint& touch)
+      : m_(m),
+        d_(d),
+        touch_(touch),
+        velocity_(RelativeVelocity(m, d, touch)),
+        force_(ForceAt(law, touch, velocity_)),
+        last_{LastDof(m, touch.body[0]), LastDof(m, touch.body[1])},
+        origin_{Origin(m, d, touch.body[0]), Origin(m, d, touch.body[1])} {
+    ForDofs([&](int i, int side) { spin_ += Sign(side) * d_->qvel[i] * Axis(i); });
+  }
+
+  void Add(Columns* R) const {
+    const int nv = static_cast<int>(m_->nv);
+    ForDofs([&](int j, int side) {
+      AddPositionColumn(j, side, R);
+
+      // (Y7)
+      const Vec3 dF = ForceChange(0, Vec3::Zero(), Sign(side) * At(j, side, touch_.point));
+      ForDofs(
+          [&](int i, int row) { (*R)(i, nv + j) += Sign(row) * dF.dot(At(i, row, touch_.point)); });
+    });
+  }
+
+ private:
+  template <typename F>
+  void ForDofs(F f) const {
+    ForExclusiveDofs(m_, last_[0], last_[1], f);
+  }
+  static double Sign(int side) { return side ? 1 : -1; }
+  Vec3 Axis(int dof) const { return Vec3Map(d_->cdof + 6 * dof); }
+  Vec3 At(int dof, int side, const Vec3& point) const {
+    return MotionAt(Vec6Map(d_->cdof + 6 * dof), point - origin_[side]);
+  }
+
+  // (Y6)
+  Vec3 ForceChange(double distance, const Vec3& normal, const Vec3& velocity) const {
+    const TouchForce& f = force_;
+    const Vec3& n = touch_.normal;
+    const double speed = n.dot(velocity_), dspeed = normal.dot(velocity_) + n.dot(velocity);
+    const Vec3 tangential = velocity - normal * speed - n * dspeed;
+    const Vec3 slip = (tangential - f.slip * f.slip.dot(tangential)) / f.rho;
+    const double push = f.by_distance * distance + f.by_speed * dspeed;
+    return push * (n - f.friction * f.slip) + f.push * (normal - f.friction * slip);
+  }
+
+  void AddPositionColumn(int j, int side, Columns* R) const {
+    // (Y5)
+    const Vec3 axis = Axis(j), motion = At(j, side, touch_.point),
+               seen = Sign(side) * At(j, side, touch_.center);
+    const double distance = touch_.normal.dot(seen);
+    Vec3 normal = touch_.turning * seen, center = Vec3::Zero();
+    if (side == 0) normal += axis.cross(touch_.normal);
+    if (side == 1) center = seen;
+    const Vec3 point =
+        center - (touch_.radius + touch_.distance / 2) * normal - distance / 2 * touch_.normal;
+
+    // what j carries along: dofs at or after its group, on its side
+    const int group = GroupBegin(m_, j);
+    Vec3 spin = Vec3::Zero(), speed = Vec3::Zero();
+    ForDofs([&](int i, int row) {
+      if (row != side || i < group) return;
+      spin += Sign(row) * d_->qvel[i] * Axis(i);
+      speed += Sign(row) * d_->qvel[i] * At(i, row, touch_.point);
+    });
+    const Vec3 velocity = spin_.cross(point) + axis.cross(speed) - spin.cross(motion);
+    const Vec3 dF = ForceChange(distance, normal, velocity);
+    ForDofs([&](int i, int row) {
+      const Vec3 v = At(i, row, touch_.point);
+      Vec3 dv = Axis(i).cross(point);
+      if (row == side && i >= group) dv += axis.cross(v) - Axis(i).cross(motion);
+      (*R)(i, j) += Sign(row) * (dF.dot(v) + force_.force.dot(dv));
+    });
+  }
+
+  const mjModel* m_;
+  const mjData* d_;
+  const TouchPoint& touch_;
+  Vec3 velocity_;
+  TouchForce force_;
+  int last_[2];
+  Vec3 origin_[2], spin_ = Vec3::Zero();
+};
+
+bool IsCompliant(const mjModel* m, int instance) {
+  return std::strcmp(mjp_getPluginAtSlot(m->plugin[instance])->name, kSmoothContact) == 0;
+}
+
+}  // namespace
+
+bool PassivePluginsAreCompliant(const mjModel* m) {
+  for (int i = 0; i < m->nplugin; i++) {
+    if (HasCapability(m, i, mjPLUGIN_PASSIVE) && !IsCompliant(m, i)) return false;
+  }
+  return true;
+}
+
+CompliantContacts::CompliantContacts(const mjModel* m) {
+  for (int i = 0; i < m->nplugin; i++) {
+    if (!IsCompliant(m, i)) continue;
+    const std::vector<CompliantPair> pairs = ReadCompliantPairs(m, i);
+    pairs_.insert(pairs_.end(), pairs.begin(), pairs.end());
+  }
+}
+
+void CompliantContacts::AddDerivative(const mjModel* m, const mjData* d, Columns* R) const {
+  if ((m->opt.disableflags & mjDSBL_SPRING) && (m->opt.disableflags & mjDSBL_DAMPER)) return;
+  for (const CompliantPair& pair : pairs_) {
+    for (int k = 0, n = FeatureCount(m, pair); k < n; k++) {
+      const TouchPoint touch = FindTouchPoint(m, d, pair, k);
+      TouchDerivative(m, d, pair.law, touch).Add(R);
+    }
+  }
+}
+
+}  // namespace costate

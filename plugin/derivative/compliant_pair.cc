@@ -1,0 +1,106 @@
+// Which geoms costate.smooth_contact pushes apart, and whether it may.
+#include <costate/error.h>
+#include <costate/model.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "derivative/chain.h"
+#include "derivative/compliant_contact.h"
+
+namespace costate {
+namespace {
+
+std::vector<int> NamedGeoms(const mjModel* m, const Attributes& attributes, const char* key) {
+  const std::string text = attributes.Required(key);
+  std::vector<std::string> all;
+  for (int g = 0; g < m->ngeom; g++) {
+    if (const char* name = mj_id2name(m, mjOBJ_GEOM, g)) all.push_back(name);
+  }
+  std::vector<int> geoms;
+  for (const std::string& word : attributes.Words(key)) {
+    const int geom = mj_name2id(m, mjOBJ_GEOM, word.c_str());
+    if (geom < 0) {
+      const std::string near = NearestName(word, all);
+      attributes.Fail(key,
+                      fmt::format("there is no geom '{}'{}", word,
+                                  near.empty() ? "" : fmt::format(", did you mean '{}'?", near)));
+    }
+    geoms.push_back(geom);
+  }
+  return geoms;
+}
+
+// The engine's own filters of collisions. Whether contacts are disabled does not count: the
+// compiler disables them while it makes a model, and hosts have a key for it.
+bool EngineCollides(const mjModel* m, int g1, int g2) {
+  for (int i = 0; i < m->npair; i++) {
+    if (std::minmax(m->pair_geom1[i], m->pair_geom2[i]) == std::minmax(g1, g2)) return true;
+  }
+  const int b1 = m->geom_bodyid[g1], b2 = m->geom_bodyid[g2];
+  for (int i = 0; i < m->nexclude; i++) {
+    if (m->exclude_signature[i] == (std::min(b1, b2) << 16) + std::max(b1, b2)) return false;
+  }
+  const int w1 = m->body_weldid[b1], w2 = m->body_weldid[b2];
+  const int p1 = m->body_weldid[m->body_parentid[w1]], p2 = m->body_weldid[m->body_parentid[w2]];
+  if (!(m->opt.disableflags & mjDSBL_FILTERPARENT) && w1 != 0 && w2 != 0 && (w1 == p2 || w2 == p1))
+    return false;
+  return (m->geom_contype[g1] & m->geom_conaffinity[g2]) ||
+         (m->geom_contype[g2] & m->geom_conaffinity[g1]);
+}
+
+// closed forms: a plane below anything with points, a sphere against anything
+bool Supported(const mjModel* m, int surface, int feature) {
+  const int s = m->geom_type[surface], f = m->geom_type[feature];
+  const auto core = [](int type) {
+    return type == mjGEOM_SPHERE || type == mjGEOM_CAPSULE || type == mjGEOM_BOX;
+  };
+  return (s == mjGEOM_PLANE && core(f)) || (f == mjGEOM_SPHERE && core(s));
+}
+
+CompliantPair MakePair(const mjModel* m, const Attributes& attributes, int g1, int g2,
+                       const CompliantLaw& law) {
+  const std::string names = fmt::format("geoms '{}' and '{}'", ElementName(m, mjOBJ_GEOM, g1),
+                                        ElementName(m, mjOBJ_GEOM, g2));
+  const bool forward = Supported(m, g1, g2);
+  if (!forward && !Supported(m, g2, g1)) {
+    attributes.Fail("geom2", fmt::format("{} have no closed form: a plane with spheres, capsules "
+                                         "and boxes, a sphere with spheres, "
+                                         "capsules and boxes have one",
+                                         names));
+  }
+  if (LastDof(m, m->geom_bodyid[g1]) == LastDof(m, m->geom_bodyid[g2])) {
+    attributes.Fail("geom2", names + " cannot move against each other");
+  }
+  if (EngineCollides(m, g1, g2)) {
+    attributes.Fail("geom2", fmt::format("{} are collided by the engine as well: exclude their "
+                                         "bodies (<contact><exclude body1=\"{}\" "
+                                         "body2=\"{}\"/></contact>) or set contype and conaffinity",
+                                         names, ElementName(m, mjOBJ_BODY, m->geom_bodyid[g1]),
+                                         ElementName(m, mjOBJ_BODY, m->geom_bodyid[g2])));
+  }
+  return {forward ? g1 : g2, forward ? g2 : g1, law};
+}
+
+}  // namespace
+
+std::vector<CompliantPair> ReadCompliantPairs(const mjModel* m, int instance) {
+  const Attributes attributes(m, instance);
+  CompliantLaw law;
+  law.stiffness = attributes.Positive("stiffness", law.stiffness);
+  law.exponent = attributes.Number("exponent", law.exponent);
+  if (law.exponent < 1)
+    attributes.Fail("exponent", fmt::format("it is {:g}, expected at least 1", law.exponent));
+  law.dissipation = attributes.NotNegative("dissipation", law.dissipation);
+  law.friction = attributes.NotNegative("friction", law.friction);
+  law.stiction = attributes.Positive("stiction", law.stiction);
+  law.smoothing = attributes.Positive("smoothing", law.smoothing);
+  std::vector<CompliantPair> pairs;
+  const std::vector<int> second = NamedGeoms(m, attributes, "geom2");
+  for (const int g1 : NamedGeoms(m, attributes, "geom1")) {
+    for (const int g2 : second) pairs.push_back(MakePair(m, attributes, g1, g2, law));
+  }
+  return pairs;
+}
+
+}  // namespace costate
