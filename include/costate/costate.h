@@ -12,6 +12,7 @@
 #include <costate/descent.h>
 #include <costate/error.h>
 #include <costate/ilqr.h>
+#include <costate/impact.h>
 #include <costate/loss.h>
 #include <costate/lqr.h>
 #include <costate/model.h>

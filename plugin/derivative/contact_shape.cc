@@ -120,18 +120,21 @@ void ConvexShape::MeshFeatures(const Vec3& m, double angle, std::vector<Feature>
   const int* polygons = model_->mesh_polymap + model_->mesh_polymapadr[vertex0 + top];
   const int count = model_->mesh_polymapnum[vertex0 + top];
   const Vec3 x = Vertex(top);
+  const auto corners = [&](int polygon) { return model_->mesh_polyvert + model_->mesh_polyvertadr[polygon]; };
   const auto for_edges = [&](auto call) {
     for (int k = 0; k < count; k++) {
       const int polygon = polygon0 + polygons[k], n = model_->mesh_polyvertnum[polygon];
-      const int* vertex = model_->mesh_polyvert + model_->mesh_polyvertadr[polygon];
+      const int* vertex = corners(polygon);
       for (int i = 0; i < n; i++) call(vertex[i], vertex[(i + 1) % n]);
     }
   };
 
+  // a face passes through a corner of its own: all corners are on it to single precision only, and which one is outermost
+  // is a matter of rounding
   for (int k = 0; k < count; k++) {
-    const Vec3 normal = pose.R * Vec3Map(model_->mesh_polynormal + 3 * (polygon0 + polygons[k]));
-    if (1 - normal.dot(m) < angle * angle / 2)
-      out->push_back(Face(x, normal, 0, polygon0 + polygons[k]));
+    const int polygon = polygon0 + polygons[k];
+    const Vec3 normal = pose.R * Vec3Map(model_->mesh_polynormal + 3 * polygon);
+    if (1 - normal.dot(m) < angle * angle / 2) out->push_back(Face(Vertex(*corners(polygon)), normal, 0, polygon));
   }
   for_edges([&](int a, int b) {
     const Vec3 from = Vertex(a), to = Vertex(b), way = to - from;
