@@ -3,6 +3,12 @@
 #include <algorithm>
 
 namespace costate {
+namespace {
+
+// entries of mjModel.names_map for each element; the plugins' come last and the others are found from the end
+constexpr int kNameMapMultiple = 2;
+
+}  // namespace
 
 PrivateModel::PrivateModel(const mjModel* host, int plugin_slot) {
   std::vector<int> number(static_cast<std::size_t>(host->nplugin), -1);
@@ -31,6 +37,7 @@ PrivateModel::PrivateModel(const mjModel* host, int plugin_slot) {
 void PrivateModel::Refresh(const mjModel* host) {
   view_ = *host;
   view_.nplugin = static_cast<mjtSize>(plugin_.size());
+  view_.nnames_map -= kNameMapMultiple * (host->nplugin - view_.nplugin);
   view_.plugin = plugin_.data();
   view_.plugin_stateadr = stateadr_.data();
   view_.plugin_statenum = statenum_.data();

@@ -9,9 +9,9 @@
 
 namespace costate {
 
-/// A view of the host's model that leaves out all instances of one plugin: the engine calls none of
-/// them on data made from it. It shares the host's arrays, so values changed there are seen after
-/// the next Refresh. The layout of plugin_state is the host's: states of the two can be exchanged.
+/// A view of the host's model that leaves out all instances of one plugin: the engine calls none of them on data made
+/// from it. It shares the host's arrays, so values changed there are seen after the next Refresh. The layout of
+/// plugin_state is the host's: states of the two can be exchanged. mj_name2id finds all names but those of instances.
 class PrivateModel {
  public:
   PrivateModel(const mjModel* host, int plugin_slot);

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "engine/plugin_config.h"
+#include "engine/private_model.h"
 #include "support/count_allocations.h"
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
@@ -163,10 +164,9 @@ TEST_F(LinearizationPluginTest, HoldsValuesOverThePeriod) {
     mj_step(m.get(), d.get());
     mj_step(always.get(), each.get());
     const VectorXd now = Values(m.get(), d.get());
-    if (i % 5 == 0) EXPECT_TRUE(BitwiseEqual(now, Values(always.get(), each.get()))) << i;
+    EXPECT_EQ(static_cast<bool>(BitwiseEqual(now, Values(always.get(), each.get()))), i % 5 == 0) << i;
     changes += i > 0 && !BitwiseEqual(now, held);
     held = now;
-    if (i % 5 != 0) EXPECT_FALSE(BitwiseEqual(now, Values(always.get(), each.get()))) << i;
   }
   EXPECT_EQ(changes, 11);
 
@@ -214,6 +214,40 @@ TEST_F(LinearizationPluginTest, SeesTheModelAsItIs) {
   const StepDerivative step = Linearize(m.get(), living.get(), {.sensors = false});
   const VectorXd values = Values(m.get(), living.get());
   EXPECT_TRUE(MatricesNearRelative(Eigen::Map<const RowMajor>(values.data(), step.A.rows(), step.A.cols()), step.A, 1e-12));
+}
+
+// Other plugins live on in the private model, with their elements found by name.
+TEST_F(LinearizationPluginTest, LeavesOutNobodyElse) {
+  std::string text = Leg(Sensor("A level") + "<plugin name='t' plugin='costate.linearization'/>");
+  text.replace(text.find("<extension>"), 11,
+               "<extension><plugin plugin='costate.smooth_contact'><instance name='touch'><config key='geom1' value='ground'/>"
+               "<config key='geom2' value='box'/></instance></plugin>");
+  text.replace(text.find("<geom type=\"plane\""), 18, "<geom name='ground' contype='2' conaffinity='2' type=\"plane\"");
+  text.replace(text.find("<geom type=\"box\""), 16, "<geom name='box' type=\"box\" pos='0 0 -.25'");
+  const ModelPtr m = LoadModelFromString(text);
+  ASSERT_EQ(m->nplugin, 3);
+  const int slot = m->plugin[m->sensor_plugin[0]];
+  const PrivateModel view(m.get(), slot);
+  ASSERT_EQ(view.get()->nplugin, 1);
+  EXPECT_NE(view.get()->plugin[0], slot);
+  for (const int type : {mjOBJ_BODY, mjOBJ_JOINT, mjOBJ_GEOM, mjOBJ_ACTUATOR, mjOBJ_SENSOR, mjOBJ_KEY}) {
+    for (int i = 0; i < 8; ++i) {
+      const char* name = mj_id2name(m.get(), type, i);
+      if (name) {
+        EXPECT_EQ(mj_name2id(view.get(), type, name), i) << type << name;
+      }
+    }
+  }
+  EXPECT_STREQ(mj_id2name(view.get(), mjOBJ_PLUGIN, 0), "touch");
+  EXPECT_STREQ(mj_getPluginConfig(view.get(), 0, "geom2"), "box");
+
+  // it pushes there as here
+  const DataPtr d = After(m.get(), 5);
+  ASSERT_GT(std::abs(d->qfrc_passive[5]), 1);
+  const StepDerivative step = Linearize(m.get(), d.get(), {.sensors = false});
+  const VectorXd values = Values(m.get(), d.get());
+  EXPECT_TRUE(MatricesNearRelative(Eigen::Map<const RowMajor>(values.data(), step.A.rows(), step.A.cols()), step.A, 1e-12));
+  EXPECT_EQ(values[values.size() - 1], 1);
 }
 
 // One instance behind two sensors and another instance beside it; every thread has data of its own.

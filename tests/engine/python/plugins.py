@@ -1,0 +1,182 @@
+"""The plugins and the C interface inside MuJoCo's own Python bindings.
+
+  python3 plugins.py LIBRARY PROGRAM SOURCE PACKAGES
+
+LIBRARY is libcostate.so, PROGRAM the program costate, SOURCE the repository, PACKAGES a folder that may hold the bindings
+(pip install --target). Where there are none the test is skipped (exit status 77).
+"""
+import copy
+import csv
+import ctypes
+import os
+import pathlib
+import site
+import subprocess
+import sys
+import tempfile
+import threading
+
+LIBRARY, PROGRAM, SOURCE, PACKAGES = sys.argv[1:5]
+INSTALL = "python3 -m pip install --target build/mujoco-python mujoco-core==4.0.1"
+site.addsitedir(PACKAGES)
+try:
+    import mujoco
+    import numpy as np
+except ImportError:
+    print("SKIPPED: MuJoCo's bindings are not installed;", INSTALL)
+    sys.exit(77)
+if mujoco.__version__ != "4.0.1":
+    print("SKIPPED: these are the bindings of MuJoCo", mujoco.__version__, "not 4.0.1;", INSTALL)
+    sys.exit(77)
+
+SCENE = """<mujoco><option timestep="0.001" integrator="implicitfast"/>
+  <extension><plugin plugin="costate.linearization"/>
+    <plugin plugin="costate.smooth_contact"><instance name="touch"><config key="geom1" value="floor"/>
+      <config key="geom2" value="ball box"/><config key="stiffness" value="STIFFNESS"/></instance></plugin></extension>
+  <worldbody><geom name="floor" type="plane" size="1 1 1" contype="0" conaffinity="0"/>
+    <body pos="0 0 .099"><freejoint/><geom name="ball" size=".1"/></body>
+    <body pos=".5 0 .15" euler="10 20 0"><freejoint/><geom name="box" type="box" size=".1 .1 .1"/>
+      <body pos="0 0 .1"><joint name="arm" axis="0 1 0" damping=".1"/><geom type="capsule" size=".02" fromto="0 0 0 0 0 .3"/></body></body>
+  </worldbody>
+  <actuator><position name="arm" joint="arm" kp="5"/></actuator>
+  <sensor><plugin name="lin" plugin="costate.linearization"><config key="output" value="A B level"/></plugin></sensor></mujoco>"""
+
+# a model that uses no plugin: its motion, as bytes
+PLAIN = """
+import sys, mujoco
+if len(sys.argv) > 2: mujoco.mj_loadPluginLibrary(sys.argv[2])
+model = mujoco.MjModel.from_xml_path(sys.argv[1])
+data = mujoco.MjData(model)
+mujoco.mj_resetDataKeyframe(model, data, 0)
+for _ in range(500): mujoco.mj_step(model, data)
+print((data.qpos.tobytes() + data.qvel.tobytes() + data.qacc.tobytes()).hex())
+"""
+
+
+def transition(model, data, level):
+    """costate_transition through ctypes."""
+    n = 2 * model.nv + model.na
+    A, B = np.zeros((n, n)), np.zeros((n, model.nu))
+    error = ctypes.create_string_buffer(500)
+    p = ctypes.c_void_p
+    failed = ctypes.CDLL(LIBRARY).costate_transition(p(model._address), p(data._address), level, p(A.ctypes.data),
+                                                     p(B.ctypes.data), None, None, error, 500)
+    assert not failed, error.value.decode()
+    return A, B
+
+
+def difference(a, b):
+    return abs(a - b).max() / max(abs(b).max(), 1e-300)
+
+
+def integration_state(model, data):
+    spec = mujoco.mjtState.mjSTATE_INTEGRATION
+    state = np.zeros(mujoco.mj_stateSize(model, spec))
+    mujoco.mj_getState(model, data, state, spec)
+    return state
+
+
+def run(*command):
+    environment = dict(os.environ, PYTHONPATH=PACKAGES + os.pathsep + os.environ.get("PYTHONPATH", ""))
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+    assert result.returncode == 0, f"{command}: {result.stdout}{result.stderr}"
+    return result.stdout
+
+
+def check_unused_plugins_change_nothing():
+    for name in ("humanoid", "quadruped"):
+        model = f"{SOURCE}/models/{name}/{name}.xml"
+        assert run(sys.executable, "-c", PLAIN, model) == run(sys.executable, "-c", PLAIN, model, LIBRARY), name
+
+
+def check_derivatives():
+    model = mujoco.MjModel.from_xml_string(SCENE.replace("STIFFNESS", "2e4"))
+    data = mujoco.MjData(model)
+    data.ctrl[0] = 0.5
+    for steps in (1, 60):
+        for _ in range(steps):
+            mujoco.mj_step(model, data)
+        mujoco.mj_forward(model, data)
+        n = 2 * model.nv + model.na
+        A, B = np.zeros((n, n)), np.zeros((n, model.nu))
+        mujoco.mjd_transitionFD(model, data, 1e-6, True, A, B, None, None)
+        for level in (0, 1, 2, 3):
+            ours = transition(model, data, level)
+            assert difference(ours[0], A) < 1e-6 and difference(ours[1], B) < 1e-6, (steps, level)
+        ours = transition(model, data, 1)
+        shown = data.sensor("lin").data
+        assert difference(shown[:n * n].reshape(n, n), ours[0]) < 1e-12
+        assert difference(shown[n * n:-1].reshape(n, model.nu), ours[1]) < 1e-12
+        assert shown[-1] == 1
+
+
+def check_copies_and_threads():
+    model = mujoco.MjModel.from_xml_string(SCENE.replace("STIFFNESS", "2e4"))
+    data = mujoco.MjData(model)
+    for _ in range(100):
+        mujoco.mj_step(model, data)
+    copied, restored = copy.copy(data), mujoco.MjData(model)
+    mujoco.mj_setState(model, restored, integration_state(model, data), mujoco.mjtState.mjSTATE_INTEGRATION)
+    mujoco.mj_step(model, data, nstep=100)
+    expected = integration_state(model, data)
+    mujoco.mj_resetData(model, data)
+    del data
+    threads = [threading.Thread(target=mujoco.mj_step, args=(model, d), kwargs={"nstep": 100}) for d in (copied, restored)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for d in (copied, restored):
+        assert (integration_state(model, d) == expected).all()
+
+
+def check_policy(folder):
+    saved, play = folder / "run", folder / "play.xml"
+    run(PROGRAM, "optimize", f"{SOURCE}/models/cartpole/swing_up.xml", "--iterations", "60", "--quiet", "--no-plots", "--out", saved)
+    run(PROGRAM, "replay", saved, "--export", play)
+    rows = list(csv.reader(open(saved / "trajectory.csv")))
+    columns = [i for i, name in enumerate(rows[0]) if name.startswith(("qpos", "qvel", "act"))]
+    X = np.array([[float(row[i]) for i in columns] for row in rows[1:]])
+
+    def end_error(file, push):
+        model = mujoco.MjModel.from_xml_path(str(file))
+        data = mujoco.MjData(model)
+        substeps = round(float(rows[2][0]) / model.opt.timestep)
+        worst = 0
+        for t in range(len(X)):
+            x = np.concatenate([data.qpos, data.qvel, data.act])
+            worst = max(worst, abs(x - X[t]).max())
+            data.qfrc_applied[:] = push if t == len(X) // 2 else 0
+            if t + 1 < len(X):
+                mujoco.mj_step(model, data, nstep=substeps)
+        return worst, abs(x - X[-1]).max()
+
+    blind = folder / "blind.xml"
+    run(PROGRAM, "replay", saved, "--export", blind, "--no-feedback")
+    assert end_error(play, 0)[0] < 1e-10 and end_error(blind, 0)[0] < 1e-10
+    with_feedback, without = end_error(play, 0.1)[1], end_error(blind, 0.1)[1]
+    print(f"policy: pushed, misses the end by {with_feedback:.3g} with feedback, {without:.3g} without")
+    assert with_feedback < 0.1 * without
+    print(run(sys.executable, f"{SOURCE}/examples/python/play.py", LIBRARY, play, "--headless").strip())
+    print(run(sys.executable, f"{SOURCE}/examples/python/jacobians.py", LIBRARY, f"{SOURCE}/models/cartpole/cartpole.xml").strip())
+
+
+def check_errors():
+    for wrong, text in ((SCENE.replace("STIFFNESS", "-1"), "attribute stiffness: it is -1, expected a number above 0"),
+                        (SCENE.replace("STIFFNESS", "1").replace("A B level", "A.xx"), "attribute output: there is no 'A.xx'")):
+        try:
+            mujoco.MjModel.from_xml_string(wrong)
+        except ValueError as error:
+            assert text in str(error), error
+        else:
+            raise AssertionError("accepted: " + text)
+
+
+mujoco.mj_loadPluginLibrary(LIBRARY)
+check_unused_plugins_change_nothing()
+check_derivatives()
+check_copies_and_threads()
+check_errors()
+with tempfile.TemporaryDirectory() as temporary:
+    check_policy(pathlib.Path(temporary))
+print("passed")
