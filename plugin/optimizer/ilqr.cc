@@ -44,6 +44,16 @@ double Lap(Clock::time_point* start) {
   return seconds;
 }
 
+// a control on its way is no part of x: B would not know it, at the knot or later
+void CheckDelays(const mjModel* m) {
+  for (int i = 0; i < m->nactuator; ++i) {
+    if (!(m->actuator_delay[i] > 0)) continue;
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("actuator '{}' acts {:g} s late: iLQR plans with derivatives by the state, and controls on their way are not in it "
+                            "(without delay=\"…\" the model can be optimized)", ElementName(m, mjOBJ_ACTUATOR, i), m->actuator_delay[i]));
+  }
+}
+
 void CheckOptions(const IlqrOptions& o) {
   const auto need = [](bool good, const char* name, double value, const char* range) {
     if (good) return;
@@ -472,6 +482,7 @@ SolveResult SolveIlqr(const Problem& problem, ConstMatrixRef U, const IlqrOption
                       const IterationCallback& callback) {
   CheckProblem(problem, U);
   CheckOptions(options);
+  CheckDelays(problem.model);
   return Ilqr(problem, options).Run(U, callback);
 }
 

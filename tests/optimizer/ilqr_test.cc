@@ -417,6 +417,16 @@ TEST_F(Ilqr, RefusesAModelThatHasNothingToOptimize) {
                ErrorCode::kInvalidArgument, "rock", "nv = 0");
 }
 
+// its B would be zero, and the plan would leave the control as it was
+TEST_F(Ilqr, RefusesDelayedActuatorsByName) {
+  std::string late = kPendulum;
+  late.replace(late.find("<motor "), 7, "<motor delay='0.02' nsample='4' ");
+  ModelPtr model = LoadModelFromString(late);
+  DataPtr start = MakeData(model.get());
+  const Case c = MakeCase(std::move(model), std::move(start), Eigen::Vector2d(M_PI, 0), 10, 1);
+  EXPECT_ERROR(SolveIlqr(c.problem, c.U), ErrorCode::kUnsupported, "'motor'", "0.02");
+}
+
 TEST_F(Ilqr, RefusesOptionsOutOfTheirRange) {
   const Case c = SpringCase();
   EXPECT_ERROR(SolveIlqr(c.problem, c.U, {.iterations = -1}), ErrorCode::kInvalidArgument, "iterations", "-1");
