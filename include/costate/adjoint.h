@@ -51,8 +51,9 @@ struct RolloutGradient {
   double loss = 0;
   VectorXd x0;      ///< by the tangent of the initial state (ndx)
   MatrixXd U;       ///< by the controls (nu × N)
-  MatrixXd qfrc;    ///< by qfrc_applied held over each control interval (nv × N), if asked for
-  MatrixXd xfrc;    ///< by xfrc_applied likewise (6 nbody × N)
+  MatrixXd qfrc;    ///< by qfrc_applied held over each control interval (nv × N), if asked for; when the loss reads sensors one
+                    ///< column more: what the force does to those of the last knot
+  MatrixXd xfrc;    ///< by xfrc_applied likewise (6 nbody × N or N + 1)
   VectorXd theta;   ///< by options.parameters (nθ), each acting in every interval and sensor; x0 is held
   VectorXd xN;      ///< the last state (nx)
   Coverage coverage;              ///< of the knot with the worst level
@@ -62,14 +63,18 @@ struct RolloutGradient {
 };
 
 /// The exact adjoint of the discrete steps: λ_N = ∂l_N, λ_t = A_tᵀ λ_{t+1} + ∂l_t/∂x, ∂L/∂u_t = B_tᵀ λ_{t+1} + ∂l_t/∂u,
-/// by step VJPs: A and B are not formed, but where the loss reads sensors.
+/// by step VJPs, with slopes ∂l_t/∂s by sensors pulled back alongside: A, B, C and D are not formed.
 ///
 /// One model and one start context. Each worker has its own mjData; results do not depend on how many there are.
 class Adjoint {
  public:
   /// @param model    must outlive it; not modified.  @param context  by kContextSignature: what the rollout starts with
   /// besides x0 and U.  @param substeps  engine steps a control interval.  @param threads  workers; 0: one a core.
-  /// @throws Error{kUnsupported} for models with delays, plastic deformation or plugin state: steps hand them on beside x.
+  ///
+  /// With delayed actuators the gradient follows each control through the history to the steps in which it acts (substeps one
+  /// by one); the history at the start is held.
+  /// @throws Error{kUnsupported} for plastic deformation or plugin state, which steps hand on beside x, for delays under RK4 and
+  ///         for sensors that keep their value for an interval; in Gradient for slopes of delayed sensors.
   Adjoint(const mjModel* model, ConstVectorRef context, int substeps = 1, int threads = 1);
   ~Adjoint();
 

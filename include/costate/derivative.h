@@ -45,12 +45,15 @@ struct StepDerivative {
   Coverage coverage;
 };
 
-/// A covector λ on the next state pulled back through one control interval, without A and B.
+/// Covectors λ on the next state and σ on the sensors pulled back through one control interval, without A, B, C and D.
 struct StepVjp {
-  VectorXd x, u;  ///< Aᵀ λ (ndx), Bᵀ λ (nu)
+  VectorXd x, u;    ///< Aᵀ λ + Cᵀ σ (ndx), Bᵀ λ + Dᵀ σ (nu)
+  VectorXd sensors; ///< Cᵀ σ alone (ndx); empty without σ
+  VectorXd delayed; ///< of the controls that delayed actuators get from the history now (nu, 0 elsewhere); empty without delays
+                    ///< and where whole steps are differenced
   VectorXd qfrc;  ///< of qfrc_applied, held over the interval (nv); empty unless forces were asked for
   VectorXd xfrc;  ///< of xfrc_applied (6 nbody), in the engine's order; empty likewise
-  VectorXd theta; ///< of the parameters, Pᵀ λ (nθ); empty without
+  VectorXd theta; ///< of the parameters, Pᵀ λ + Psᵀ σ (nθ); empty without
   StepStatus status = StepStatus::kOk;
   Coverage coverage;
 };
@@ -112,7 +115,7 @@ class Linearizer {
   /// with everything that the engine derives from θ (inverse weights, lengths, bounding volumes): what a step of the changed
   /// model does, at the same x. Vjp has inertias, gravity, joint damping, stiffness, springref, armature and friction loss in
   /// closed form. The others, and all in P, move the residual at fixed acceleration, without solver; where that does not hold
-  /// (friction loss at 0, delays, models at Level::kStep) whole converged steps. The coverage's term "parameters" says so.
+  /// (friction loss at 0, P of delays, models at Level::kStep) whole converged steps. The coverage's term "parameters" says so.
   ///
   /// @throws Error{kInvalidArgument} unless the linearizer was made with parameters->model(); Error{kUnsupported} at
   ///         Level::kAnalytic.
@@ -141,6 +144,23 @@ class Linearizer {
   ///         kStep A and B are formed.
   /// Source: plugin/derivative/README.md, section V.
   void Vjp(ConstVectorRef x, ConstVectorRef u, ConstVectorRef lambda, StepVjp* out, bool forces = false);
+
+  /// The same with a covector σ on the sensors s = h(x, u) at the beginning of the interval:
+  ///
+  ///   λ·(A dx + B du + F df) + σ·(C dx + D du + G df) = x·dx + u·du + qfrc·df
+  ///
+  /// Only sensors whose σ is not zero are visited. Their rows in closed form are contracted as they come, and what reads
+  /// accelerations or contact forces becomes one covector of the acceleration that goes back with λ's; a sensor without closed
+  /// form is differenced alone (the coverage's "sensors" names it). options.sensors does not matter.
+  ///
+  /// @param sigma  (ns), or empty: none.  @throws as Linearize.
+  /// Cost at kAnalytic: one more solve and recursion where a sensor reads accelerations or forces; a differenced sensor up to
+  ///         2 to 4 evaluations of it an entry of x, u and qacc. Behind a noslip pass and at the other levels A … D are formed.
+  /// Source: plugin/derivative/README.md, (V4).
+  void Vjp(ConstVectorRef x, ConstVectorRef u, ConstVectorRef lambda, ConstVectorRef sigma, StepVjp* out, bool forces = false);
+
+  /// Cᵀ σ about the last knot, where there is no control: `u` is empty.
+  void VjpSensors(ConstVectorRef x, ConstVectorRef sigma, StepVjp* out, bool forces = false);
 
   /// Pushes k directions forward: A dx + B du.
   ///

@@ -189,7 +189,7 @@ void AnalyticBackend::PrepareTree(const mjModel* m, mjData* d, const TendonMomen
   input_.a = point_.a().data();
   input_.e = second_solve_ ? mass_.difference().data() : nullptr;
   input_.load = WorldLoads(m, d, closed_passive_, &load_) ? load_.data() : nullptr;
-  if (products_ == Products::kPull && !NeedsAxes(m)) tree_.ForwardFields(m, d, input_);
+  if (products_ == Products::kPull && !NeedsAxes(m) && !pulls_axes_) tree_.ForwardFields(m, d, input_);
   else tree_.Forward(m, d, input_);
   std::string constraint;
   constraint_.Linearize(m, d, tree_, &constraint, tendons);
@@ -408,19 +408,10 @@ bool AnalyticBackend::Sensors(const mjModel* m, mjData* d, StepDerivative* out, 
   }
   const bool noslip = UsesNoslip(m);
   sensor_.Compute({m, d, &tree_, &constraint_, closed_actuation_ ? &actuation_ : nullptr, &X_, noslip ? &minimum_ : nullptr}, out, switch_.sensors);
-  if (!sensor_.AnyDifferenced()) {
-    out->coverage.terms.push_back({"sensors", Level::kAnalytic, ""});
-    return true;
-  }
+  if (!CoverSensors(m, &out->coverage, missing)) return false;
+  if (!sensor_.AnyDifferenced()) return true;
 
   // the others along da, as far as they need it
-  const std::string names = sensor_.DifferencedNames(m);
-  out->coverage.terms.push_back({"sensors", Level::kResidual, names});
-  if (strict_) {
-    *missing = "sensors: " + names;
-    return false;
-  }
-  if (!difference_) difference_ = std::make_unique<ResidualDifference>(m);
   ForceChange change;
   if (noslip) {
     minimum_da_ = Dense(minimum_);
@@ -437,6 +428,20 @@ bool AnalyticBackend::Sensors(const mjModel* m, mjData* d, StepDerivative* out, 
     out->D.middleRows(row, dim) = sensors_.middleRows(row, dim).rightCols(m->nu);
   }
   return true;
+}
+
+// notes where the sensors come from; those that are differenced need difference_
+bool AnalyticBackend::CoverSensors(const mjModel* m, Coverage* coverage, std::string* missing) {
+  if (!sensor_.AnyDifferenced()) {
+    coverage->terms.push_back({"sensors", Level::kAnalytic, ""});
+    return true;
+  }
+  const std::string names = sensor_.DifferencedNames(m);
+  coverage->terms.push_back({"sensors", Level::kResidual, names});
+  if (!difference_) difference_ = std::make_unique<ResidualDifference>(m);
+  if (!strict_) return true;
+  *missing = "sensors: " + names;
+  return false;
 }
 
 std::unique_ptr<Backend> MakeAnalyticBackend(const mjModel* model, const LinearizeOptions& options, std::string* missing) {

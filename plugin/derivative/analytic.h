@@ -42,15 +42,18 @@ class AnalyticBackend final : public Backend {
   bool LinearizeSensors(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing) override;
 
   // products, analytic_product.cc: no column of A is formed
-  bool Vjp(const mjModel* model, mjData* data, ConstVectorRef lambda, bool forces, StepVjp* out,
-           std::string* missing) override;
+  bool Vjp(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out, std::string* missing) override;
+  bool Vjp(const mjModel* model, mjData* data, ConstVectorRef lambda, bool forces, StepVjp* out, std::string* missing) {
+    const VectorXd none;
+    return Vjp(model, data, {lambda, none, forces}, out, missing);
+  }
   bool Jvp(const mjModel* model, mjData* data, ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out,
            std::string* missing) override;
 
   // analytic_parameter.cc
   bool Parameters(const mjModel* model, mjData* data, ParameterDifference* theta, MatrixXd* P, MatrixXd* Ps,
                   std::string* missing) override;
-  bool PullParameters(const mjModel* model, mjData* data, const VectorXd& point, ConstVectorRef lambda,
+  bool PullParameters(const mjModel* model, mjData* data, const VectorXd& point, const StepCovectors& covectors,
                       ParameterDifference* theta, VectorXd* pulled, std::string* missing) override;
 
   // analytic_dynamics.cc
@@ -95,13 +98,13 @@ class AnalyticBackend final : public Backend {
   bool UsesNoslip(const mjModel* model) const { return model->opt.noslip_iterations > 0; }
   void RunNoslip(const mjModel* model, mjData* data);
   bool ApplyNoslip(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
-  bool VjpNoslip(const mjModel* model, mjData* data, ConstVectorRef lambda, bool forces, StepVjp* out,
-                 std::string* missing);
+  bool VjpNoslip(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out, std::string* missing);
+  void PullNoslipStep(const mjModel* model, const mjData* data, ConstVectorRef lambda, StepVjp* out);
   const VectorXd& acceleration(const mjModel* model) const { return UsesNoslip(model) ? noslip_->a() : point_.a(); }
 
   bool Factors(const mjModel* model, mjData* data, Products products, StepDerivative* out, std::string* missing);
   bool PreparePoint(const mjModel* model, mjData* data, Products products, StepStatus* status, Coverage* coverage,
-                    std::string* missing);
+                    std::string* missing, bool sensors = false);
   void UseProducts(Products products) {
     products_ = products;
     constraint_.UseProducts(products != Products::kNone);
@@ -111,9 +114,11 @@ class AnalyticBackend final : public Backend {
   bool DifferenceRest(const mjModel* model, mjData* data, std::string* missing);
   void PullAcceleration(const mjModel* model, const mjData* data, double* y, double* z, double* pulled);
   void PullActivation(const mjModel* model, const double* next, const double* rate, double* pulled) const;
-  void PullForces(const mjModel* model, const mjData* data, StepVjp* out) const;
-  bool PullPoint(const mjModel* model, mjData* data, ConstVectorRef lambda, bool forces, StepVjp* out,
-                 std::string* missing);
+  void PullForces(const mjModel* model, const mjData* data, const VectorXd& y, StepVjp* out) const;
+  void StartPull(const mjModel* model, bool forces, StepVjp* out);
+  bool PullPoint(const mjModel* model, mjData* data, ConstVectorRef lambda, StepVjp* out, std::string* missing);
+  bool CoverSensors(const mjModel* model, Coverage* coverage, std::string* missing);
+  bool PullSensors(const mjModel* model, mjData* data, ConstVectorRef sigma, StepVjp* out, std::string* missing);
   void PullStep(const mjModel* model, const mjData* data, ConstVectorRef lambda, StepVjp* out);
   void PushAcceleration(const mjModel* model, const mjData* data, const double* dx, double* da, double* e);
   void PushActivation(const mjModel* model, const double* dx, double* next, double* rate) const;
@@ -168,6 +173,8 @@ class AnalyticBackend final : public Backend {
   // products
   StepDerivative report_;
   VectorXd y_, z_, pulled_, direction_;
+  VectorXd sensed_, by_acceleration_;  // of sensors: covectors of (x, u) and of the acceleration
+  bool pulls_axes_ = false;            // sensors read what TreeDerivative::Forward leaves
   struct Stages {
     std::unique_ptr<AnalyticBackend> backend[3];  // stages 1 to 3; the first is the point itself
     DataPtr data[3];

@@ -23,17 +23,44 @@ bool AnalyticBackend::ApplyNoslip(const mjModel* m, mjData* d, StepDerivative* o
   return true;
 }
 
-// through A and B; applied forces are more columns of the same sweeps
-bool AnalyticBackend::VjpNoslip(const mjModel* m, mjData* d, ConstVectorRef lambda, bool forces, StepVjp* out,
+// through A … D; applied forces are more columns of the same sweeps
+bool AnalyticBackend::VjpNoslip(const mjModel* m, mjData* d, const StepCovectors& covectors, StepVjp* out,
                                 std::string* missing) {
-  if (!forces) return Backend::Vjp(m, d, lambda, false, out, missing);
-  if (m->opt.integrator == mjINT_RK4) {
+  if (covectors.forces && covectors.step() && m->opt.integrator == mjINT_RK4) {
     *missing = "noslip: the pull-back to applied forces through the stages of RK4";
     return false;
   }
-  if (!Backend::Vjp(m, d, lambda, false, out, missing) || out->status != StepStatus::kOk) {
-    return out->status != StepStatus::kOk;
+  if (!Backend::Vjp(m, d, {covectors.next, covectors.sensors, false}, out, missing)) return false;
+  if (!covectors.forces || out->status != StepStatus::kOk) return true;
+  out->qfrc.setZero(m->nv);
+  out->xfrc.setZero(6 * m->nbody);
+  if (covectors.sensors.size() > 0) {
+    // those of the minimum; of (x, u) they are there already
+    sensed_.setZero(2 * m->nv + m->na + m->nu);
+    by_acceleration_.setZero(m->nv);
+    const SensorPoint point = {m, d, &tree_, &constraint_, closed_actuation_ ? &actuation_ : nullptr, nullptr, &minimum_};
+    sensor_.Pull(point, covectors.sensors.data(), {sensed_.data(), by_acceleration_.data(), nullptr}, switch_.sensors);
+    if (sensor_.AnyDifferenced()) {
+      *missing = "noslip: the pull-back to applied forces by " + sensor_.DifferencedNames(m);
+      return false;
+    }
+    H_.Solve(by_acceleration_.data());
+    out->qfrc += by_acceleration_;
   }
+  if (covectors.step()) PullNoslipStep(m, d, covectors.next, out);
+
+  // of a force at xipos it is the motion there
+  for (int b = 1; b < m->nbody; b++) {
+    Vec6 W = Vec6::Zero();
+    for (int dof = LastDof(m, b); dof >= 0; dof = m->dof_parentid[dof]) W += out->qfrc[dof] * Vec6Map(d->cdof + 6 * dof);
+    const Vec3 r = Vec3Map(d->xipos + 3 * b) - Origin(m, d, b);
+    out->xfrc.segment<3>(6 * b) = MotionAt(W, r);
+    out->xfrc.segment<3>(6 * b + 3) = W.head<3>();
+  }
+  return true;
+}
+
+void AnalyticBackend::PullNoslipStep(const mjModel* m, const mjData* d, ConstVectorRef lambda, StepVjp* out) {
   const int nv = static_cast<int>(m->nv);
   X_.Resize(nv, nv);
   X_.SetZero();
@@ -52,18 +79,7 @@ bool AnalyticBackend::VjpNoslip(const mjModel* m, mjData* d, ConstVectorRef lamb
   pulled_.setZero(nv);
   y_ = lambda.segment(nv, nv);
   PullPositions(m, v_next_.data(), m->opt.timestep, lambda.data(), pulled_.data(), y_.data());
-  out->qfrc = m->opt.timestep * (da.transpose() * y_);
-
-  // of a force at xipos it is the motion there
-  out->xfrc.setZero(6 * m->nbody);
-  for (int b = 1; b < m->nbody; b++) {
-    Vec6 W = Vec6::Zero();
-    for (int dof = LastDof(m, b); dof >= 0; dof = m->dof_parentid[dof]) W += out->qfrc[dof] * Vec6Map(d->cdof + 6 * dof);
-    const Vec3 r = Vec3Map(d->xipos + 3 * b) - Origin(m, d, b);
-    out->xfrc.segment<3>(6 * b) = MotionAt(W, r);
-    out->xfrc.segment<3>(6 * b + 3) = W.head<3>();
-  }
-  return true;
+  out->qfrc += m->opt.timestep * (da.transpose() * y_);
 }
 
 }  // namespace costate

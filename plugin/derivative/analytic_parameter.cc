@@ -15,13 +15,14 @@ std::string ParametersMissing(const mjModel* m) {
 }  // namespace
 
 // (Q2): y_ is the covector of r, of each stage under RK4, as PullPoint left it
-bool AnalyticBackend::PullParameters(const mjModel* m, mjData* d, const VectorXd&, ConstVectorRef lambda,
+bool AnalyticBackend::PullParameters(const mjModel* m, mjData* d, const VectorXd&, const StepCovectors& covectors,
                                      ParameterDifference* theta, VectorXd* pulled, std::string* missing) {
   *missing = ParametersMissing(m);
   if (!missing->empty()) return false;
   const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na);
   const double h = m->opt.timestep;
-  const bool stages = m->opt.integrator == mjINT_RK4;
+  const bool stages = m->opt.integrator == mjINT_RK4 && covectors.step();
+  const ConstVectorRef& lambda = covectors.next;
   ParameterDifference::Columns columns;
   pulled->setZero(theta->size());
   for (int i = 0; i < (stages ? 4 : 1); i++) {
@@ -36,6 +37,12 @@ bool AnalyticBackend::PullParameters(const mjModel* m, mjData* d, const VectorXd
     pulled->noalias() -= columns.residual.transpose() * at.y_;
     if (stages) pulled->noalias() += columns.activation_rate.transpose() * stages_->dw[i];
   }
+  if (covectors.sensors.size() > 0) {
+    MatrixXd Ps;  // at fixed acceleration: y_ has the rest
+    theta->Sensors(m, d, point_.a(), MatrixXd::Zero(nv, theta->size()), &Ps);
+    pulled->noalias() += Ps.transpose() * covectors.sensors;
+  }
+  if (!covectors.step()) return true;
   if (stages) {
     MatrixXd update;
     theta->ActivationUpdate(m, d->act, stages_->sum_w.data(), &update);
@@ -67,7 +74,7 @@ bool AnalyticBackend::Parameters(const mjModel* m, mjData* d, ParameterDifferenc
   };
   theta->Compute(m, d, point_.a(), &columns[0]);
   accelerations(this, d, &columns[0]);
-  if (Ps) theta->Sensors(m, point_.a(), columns[0].residual, Ps);
+  if (Ps) theta->Sensors(m, d, point_.a(), columns[0].residual, Ps);
   if (!P) return true;
   P->setZero(ndx, theta->size());
   if (m->opt.integrator == mjINT_RK4) {

@@ -44,8 +44,8 @@ bool AnalyticBackend::Factors(const mjModel* m, mjData* d, Products products, St
 
 // the point of a product and, under RK4, its stages
 bool AnalyticBackend::PreparePoint(const mjModel* m, mjData* d, Products products, StepStatus* status, Coverage* coverage,
-                                   std::string* missing) {
-  if (!Acceleration(m, d, products, false, &report_, missing)) return false;
+                                   std::string* missing, bool sensors) {
+  if (!Acceleration(m, d, products, sensors, &report_, missing)) return false;
   *status = report_.status;
   std::swap(*coverage, report_.coverage);
   return *status != StepStatus::kOk || DifferenceRest(m, d, missing);
@@ -61,24 +61,47 @@ bool AnalyticBackend::DifferenceRest(const mjModel* m, mjData* d, std::string* m
 bool AnalyticBackend::VjpAfterForward(const mjModel* m, mjData* d, ConstVectorRef lambda, StepVjp* out,
                                       std::string* missing) {
   out->status = StepStatus::kOk;
-  if (UsesNoslip(m)) return VjpNoslip(m, d, lambda, false, out, missing);
+  const VectorXd none;
+  if (UsesNoslip(m)) return VjpNoslip(m, d, {lambda, none}, out, missing);
   if (!Factors(m, d, Products::kPull, &report_, missing) || !DifferenceRest(m, d, missing)) return false;
-  return PullPoint(m, d, lambda, false, out, missing);
+  StartPull(m, false, out);
+  return PullPoint(m, d, lambda, out, missing);
 }
 
-bool AnalyticBackend::Vjp(const mjModel* m, mjData* d, ConstVectorRef lambda, bool forces, StepVjp* out,
-                          std::string* missing) {
-  if (UsesNoslip(m)) return VjpNoslip(m, d, lambda, forces, out, missing);
-  if (!PreparePoint(m, d, Products::kPull, &out->status, &out->coverage, missing)) return false;
-  return out->status != StepStatus::kOk || PullPoint(m, d, lambda, forces, out, missing);
+bool AnalyticBackend::Vjp(const mjModel* m, mjData* d, const StepCovectors& covectors, StepVjp* out, std::string* missing) {
+  if (UsesNoslip(m)) return VjpNoslip(m, d, covectors, out, missing);
+  const bool sensors = covectors.sensors.size() > 0;
+  if (sensors) sensor_.Select(m, covectors.sensors.data());
+  pulls_axes_ = sensors && sensor_.ReadsAxes();
+  constraint_.KeepAllContacts(sensors && sensor_.ReadsContacts());
+  const bool ready = PreparePoint(m, d, Products::kPull, &out->status, &out->coverage, missing, sensors && sensor_.ReadsValues());
+  constraint_.KeepAllContacts(false);
+  const bool axes = pulls_axes_;
+  pulls_axes_ = false;
+  if (!ready) return false;
+  if (out->status != StepStatus::kOk) return true;
+  StartPull(m, covectors.forces, out);
+  if (covectors.step() && !PullPoint(m, d, covectors.next, out, missing)) return false;
+  if (!sensors || out->status != StepStatus::kOk) return true;
+  if (axes) tree_.SumInertias(m);
+  return PullSensors(m, d, covectors.sensors, out, missing);
 }
 
-// one step, or under RK4 its stages
-bool AnalyticBackend::PullPoint(const mjModel* m, mjData* d, ConstVectorRef lambda, bool forces, StepVjp* out,
-                                std::string* missing) {
+void AnalyticBackend::StartPull(const mjModel* m, bool forces, StepVjp* out) {
   const int ndx = static_cast<int>(2 * m->nv + m->na);
   out->qfrc.setZero(forces ? m->nv : 0);
   out->xfrc.setZero(forces ? 6 * m->nbody : 0);
+  out->sensors.resize(0);
+  out->delayed.resize(0);
+  out->x.setZero(ndx);
+  out->u.setZero(m->nu);
+  y_.setZero(m->nv);
+  z_.setZero(m->nv);
+}
+
+// one step, or under RK4 its stages
+bool AnalyticBackend::PullPoint(const mjModel* m, mjData* d, ConstVectorRef lambda, StepVjp* out, std::string* missing) {
+  const int ndx = static_cast<int>(2 * m->nv + m->na);
   pulled_.setZero(ndx + m->nu);
   if (m->opt.integrator == mjINT_RK4) {
     if (!PrepareStages(m, d, Products::kPull, &out->status, missing)) return out->status != StepStatus::kOk;
@@ -88,6 +111,33 @@ bool AnalyticBackend::PullPoint(const mjModel* m, mjData* d, ConstVectorRef lamb
   }
   out->x = pulled_.head(ndx);
   out->u = pulled_.tail(m->nu);
+  return true;
+}
+
+// (V4): σ into (x, u) at fixed acceleration, then the covector of the acceleration as λ's. y_ becomes the sum of both
+bool AnalyticBackend::PullSensors(const mjModel* m, mjData* d, ConstVectorRef sigma, StepVjp* out, std::string* missing) {
+  const int nv = static_cast<int>(m->nv), ndx = static_cast<int>(2 * nv + m->na), columns = ndx + static_cast<int>(m->nu);
+  sensed_.setZero(columns);
+  by_acceleration_.setZero(nv);
+  const SensorPoint point = {m, d, &tree_, &constraint_, closed_actuation_ ? &actuation_ : nullptr, nullptr, nullptr};
+  const SensorDerivative::Pulled pulled = {sensed_.data(), by_acceleration_.data(), out->xfrc.size() ? out->xfrc.data() : nullptr};
+  sensor_.Pull(point, sigma.data(), pulled, switch_.sensors);
+  if (!CoverSensors(m, &out->coverage, missing)) return false;
+  if (sensor_.AnyDifferenced()) {
+    const MatrixXd held = MatrixXd::Zero(nv, columns);
+    if (!difference_->Sensors(m, d, point_.a(), held, &sensors_, missing, &sensor_.differenced())) return false;
+    sensed_.noalias() += sensors_.transpose() * sigma;
+    if (!difference_->SensorsByAcceleration(m, d, point_.a(), &sensors_, missing, &sensor_.differenced())) return false;
+    by_acceleration_.noalias() += sensors_.transpose() * sigma;
+  }
+  if (!by_acceleration_.isZero(0)) {
+    PullAcceleration(m, d, by_acceleration_.data(), nullptr, sensed_.data());
+    PullForces(m, d, by_acceleration_, out);
+    y_ += by_acceleration_;
+  }
+  out->sensors = sensed_.head(ndx);
+  out->x += out->sensors;
+  out->u += sensed_.tail(m->nu);
   return true;
 }
 
@@ -163,10 +213,10 @@ void AnalyticBackend::PullActivation(const mjModel* m, const double* next, const
   }
 }
 
-// y_ is the covector of a force on the dofs; of a force at xipos it is the motion there
-void AnalyticBackend::PullForces(const mjModel* m, const mjData* d, StepVjp* out) const {
+// y is the covector of a force on the dofs; of a force at xipos it is the motion there, of the tree pulled last
+void AnalyticBackend::PullForces(const mjModel* m, const mjData* d, const VectorXd& y, StepVjp* out) const {
   if (out->qfrc.size() == 0) return;
-  out->qfrc += y_;
+  out->qfrc += y;
   for (int b = 1; b < m->nbody; b++) {
     const Vec6 W = pull_.motion(b);
     const Vec3 r = Vec3Map(d->xipos + 3 * b) - Vec3Map(d->subtree_com + 3 * m->body_rootid[b]);
@@ -199,7 +249,7 @@ void AnalyticBackend::PullStep(const mjModel* m, const mjData* d, ConstVectorRef
   }
   PullAcceleration(m, d, y_.data(), z, pulled_.data());
   PullActivation(m, lambda.data() + 2 * nv, nullptr, pulled_.data());
-  PullForces(m, d, out);
+  PullForces(m, d, y_, out);
 }
 
 // dx = (dq, dv, dw, du) → da at fixed integrator; e receives E dx unless it is null

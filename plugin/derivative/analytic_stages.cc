@@ -104,7 +104,7 @@ void AnalyticBackend::PullStages(const mjModel* m, const mjData* d, ConstVectorR
     s.pulled.setZero(ndx + m->nu);
     at.PullAcceleration(m, data, at.y_.data(), nullptr, s.pulled.data());
     at.PullActivation(m, nullptr, s.dw[i].data(), s.pulled.data());
-    at.PullForces(m, data, out);
+    at.PullForces(m, data, at.y_, out);
     if (i == 0) {
       pulled_ += s.pulled;
       pulled_.segment(nv, nv) += s.dk[0];

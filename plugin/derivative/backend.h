@@ -11,6 +11,14 @@ namespace costate {
 
 class ParameterDifference;
 
+/// Covectors of one step's results.
+struct StepCovectors {
+  ConstVectorRef next;     ///< λ, of the next state (ndx); empty: there is no step, only sensors
+  ConstVectorRef sensors;  ///< σ, of the sensors at the point (ns); empty: none
+  bool forces = false;     ///< are they wanted for applied forces too?
+  bool step() const { return next.size() > 0; }
+};
+
 /// One level of derivatives. The dispatcher owns everything around it: checking x and u, substeps, the choice of level.
 ///
 /// On entry `data` holds the state, ctrl and context (mjSTATE_INTEGRATION) of the point; nothing else in it is
@@ -29,8 +37,8 @@ class Backend {
   /// C of mj_forward about the same point; A, B and D are left empty. @return as Linearize.
   virtual bool LinearizeSensors(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing) = 0;
 
-  /// Aᵀ λ and Bᵀ λ; when `forces`, also the pull-back to applied forces. Here by way of A and B, without forces.
-  virtual bool Vjp(const mjModel* model, mjData* data, ConstVectorRef lambda, bool forces, StepVjp* out, std::string* missing);
+  /// Aᵀ λ + Cᵀ σ and Bᵀ λ + Dᵀ σ; when `forces`, also the pull-back to applied forces. Here by way of A … D, without forces.
+  virtual bool Vjp(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out, std::string* missing);
 
   /// A dx + B du. Here by way of A and B.
   virtual bool Jvp(const mjModel* model, mjData* data, ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out,
@@ -41,8 +49,9 @@ class Backend {
   virtual bool Parameters(const mjModel* model, mjData* data, ParameterDifference* theta, MatrixXd* P, MatrixXd* Ps,
                           std::string* missing) = 0;
 
-  /// Pᵀ λ right after Vjp, with `data` as that left it. Here by way of P. @param point  mjSTATE_INTEGRATION of the point.
-  virtual bool PullParameters(const mjModel* model, mjData* data, const VectorXd& point, ConstVectorRef lambda,
+  /// Pᵀ λ + Psᵀ σ right after Vjp, with `data` as that left it. Here by way of P and Ps.
+  /// @param point  mjSTATE_INTEGRATION of the point.
+  virtual bool PullParameters(const mjModel* model, mjData* data, const VectorXd& point, const StepCovectors& covectors,
                               ParameterDifference* theta, VectorXd* pulled, std::string* missing);
 
   /// Derivatives of qacc about the same point. @return as Linearize.
@@ -55,7 +64,7 @@ class Backend {
 
  private:
   StepDerivative matrices_;
-  MatrixXd P_;
+  MatrixXd P_, Ps_;
 };
 
 /// Levels 1 and 2. A null result means that the level does not cover the model; `missing` names the first term and why.

@@ -74,11 +74,11 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
     equality_.AddWrenches(model, data, &body_);
     any_body_ = true;
   }
-  if (contacts && !leave_all) geometry_.Compute(model, data, missing, use_products_);
+  if (contacts && !leave_all) geometry_.Compute(model, data, missing, use_products_ && !all_contacts_);
   closed_contact_.assign(data->ncon, 0);
   for (int c = 0; c < data->ncon; c++) {
     const mjContact& contact = data->contact[c];
-    if (contact.efc_address < 0 || (use_products_ && !CarriesForce(data, contact))) continue;
+    if (contact.efc_address < 0 || (use_products_ && !all_contacts_ && !CarriesForce(data, contact))) continue;
     BeltMotion belt;
     const bool moves = !leave_all && geometry_.has_motion(c), has_belt = moves && HasBelt(model, contact);
     const bool foreign = has_belt && !MoveBelt(model, data, contact, geometry_.motion(c), &belt);

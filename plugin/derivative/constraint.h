@@ -37,6 +37,8 @@ class ConstraintDerivative {
   /// From the next Linearize on, contacts are kept for products alone: bodies() and AddPairsAndRows then lack their part
   /// of ∂r, which PullContacts and PushContacts add instead; H is complete.
   void UseProducts(bool on) { use_products_ = on; }
+  /// Products leave out contacts that carry no force, unless somebody asks how they move.
+  void KeepAllContacts(bool on) { all_contacts_ = on; }
   const BodyConstraint* contact_bodies() const { return contact_body_.data(); }  ///< their wrenches, and HH against the static world
   /// Is there any part of H?
   bool AnyHessian() const { return !product_.empty() || !row_.empty() || !contact_.empty() || !equality_.empty(); }
@@ -138,6 +140,7 @@ class ConstraintDerivative {
   std::vector<ContactProduct> contact_;  // with use_products_ alone
   std::vector<BodyConstraint> contact_body_;
   mutable BodyEquality equality_;
+  bool all_contacts_ = false;
   bool closed_equalities_ = true;
   std::vector<char> remainder_, closed_contact_;
   struct Product {       // H += factor J(row)ᵀ J(col), of remaining rows

@@ -1,5 +1,7 @@
 #include "derivative/delayed.h"
 
+#include <utility>
+
 #include "derivative/effective_mass.h"
 
 namespace costate {
@@ -51,12 +53,14 @@ void ForDelayed(const mjModel* m, F f) {
   }
 }
 
+bool IsDelayedSensor(const mjModel* m, int i) { return m->sensor_history[2 * i] != 0 && m->sensor_delay[i] != 0; }
+
 }  // namespace
 
 // delayed sensors read the history too
 void DelayedBackend::ClearSensors(const mjModel* m, StepDerivative* out) const {
   for (int i = 0; i < m->nsensor; i++) {
-    if (m->sensor_history[2 * i] == 0 || m->sensor_delay[i] == 0) continue;
+    if (!IsDelayedSensor(m, i)) continue;
     if (out->C.size()) out->C.middleRows(m->sensor_adr[i], m->sensor_dim[i]).setZero();
     if (out->D.size()) out->D.middleRows(m->sensor_adr[i], m->sensor_dim[i]).setZero();
   }
@@ -79,10 +83,24 @@ bool DelayedBackend::LinearizeSensors(const mjModel* m, mjData* d, StepDerivativ
   return true;
 }
 
-bool DelayedBackend::Vjp(const mjModel* m, mjData* d, ConstVectorRef lambda, bool forces, StepVjp* out, std::string* missing) {
-  if (!Enter(m, d, missing) || !backend_->Vjp(&local_, d, lambda, forces, out, missing)) return false;
-  if (out->status == StepStatus::kOk) ForDelayed(m, [&](int u) { out->u[u] = 0; });
+bool DelayedBackend::Vjp(const mjModel* m, mjData* d, const StepCovectors& covectors, StepVjp* out, std::string* missing) {
+  sensors_ = covectors.sensors;
+  for (int i = 0; i < m->nsensor && sensors_.size() > 0; i++) {
+    if (IsDelayedSensor(m, i)) sensors_.segment(m->sensor_adr[i], m->sensor_dim[i]).setZero();
+  }
+  if (!Enter(m, d, missing)) return false;
+  if (!backend_->Vjp(&local_, d, {covectors.next, sensors_, covectors.forces}, out, missing)) return false;
+  if (out->status != StepStatus::kOk) return true;
+  out->delayed.setZero(m->nu);
+  ForDelayed(m, [&](int u) { std::swap(out->delayed[u], out->u[u]); });
   return true;
+}
+
+bool DelayedBackend::PullParameters(const mjModel* m, mjData* d, const VectorXd& point, const StepCovectors& covectors,
+                                    ParameterDifference* theta, VectorXd* pulled, std::string* missing) {
+  // the models that are differenced read the history themselves
+  *missing = DelayMissing(m);
+  return missing->empty() && backend_->PullParameters(&local_, d, point, covectors, theta, pulled, missing);
 }
 
 bool DelayedBackend::Jvp(const mjModel* m, mjData* d, ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out, std::string* missing) {

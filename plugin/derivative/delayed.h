@@ -20,10 +20,11 @@ class DelayedBackend final : public Backend {
 
   bool Linearize(const mjModel* model, mjData* data, bool sensors, StepDerivative* out, std::string* missing) override;
   bool LinearizeSensors(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing) override;
-  bool Vjp(const mjModel* model, mjData* data, ConstVectorRef lambda, bool forces, StepVjp* out,
-           std::string* missing) override;
+  bool Vjp(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out, std::string* missing) override;
   bool Jvp(const mjModel* model, mjData* data, ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out,
            std::string* missing) override;
+  bool PullParameters(const mjModel* model, mjData* data, const VectorXd& point, const StepCovectors& covectors,
+                      ParameterDifference* theta, VectorXd* pulled, std::string* missing) override;
   bool Parameters(const mjModel* model, mjData* data, ParameterDifference* theta, MatrixXd* P, MatrixXd* Ps,
                   std::string* missing) override;
   bool LinearizeAcceleration(const mjModel* model, mjData* data, AccelerationDerivative* out, std::string* missing) override;
@@ -38,6 +39,7 @@ class DelayedBackend final : public Backend {
   mjModel local_;
   std::vector<mjtNum> actuator_delay_, sensor_delay_;  // zeros
   MatrixXd du_;
+  VectorXd sensors_;
 };
 
 }  // namespace costate

@@ -26,7 +26,7 @@ inline bool AllFinite(const StepDerivative& d) {
   return IsFinite(d.A) && IsFinite(d.B) && IsFinite(d.C) && IsFinite(d.D) && IsFinite(d.P) && IsFinite(d.Ps);
 }
 inline bool AllFinite(const StepVjp& v) {
-  return IsFinite(v.x) && IsFinite(v.u) && IsFinite(v.qfrc) && IsFinite(v.xfrc) && IsFinite(v.theta);
+  return IsFinite(v.x) && IsFinite(v.u) && IsFinite(v.sensors) && IsFinite(v.qfrc) && IsFinite(v.xfrc) && IsFinite(v.theta);
 }
 inline bool AllFinite(const StepJvp& v) { return IsFinite(v.dx); }
 inline bool AllFinite(const AccelerationDerivative& d) {
@@ -41,11 +41,11 @@ struct Linearizer::Impl {
   void Load(ConstVectorRef x, ConstVectorRef u);
   void LinearizeOnce(bool sensors, StepDerivative* out);
   void LinearizeInterval(StepDerivative* out);
-  void VjpInterval(ConstVectorRef lambda, bool forces, StepVjp* out);
+  void VjpInterval(const StepCovectors& covectors, StepVjp* out);
   void JvpInterval(ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out);
   void Advance();
   bool AddParameters(Backend* backend, bool step, bool sensors, StepDerivative* out, std::string* missing);
-  bool PullParameters(Backend* backend, ConstVectorRef lambda, StepVjp* out, std::string* missing);
+  bool PullParameters(Backend* backend, const StepCovectors& covectors, StepVjp* out, std::string* missing);
   void NoteParameters(Backend* backend, bool pulled, Coverage* coverage);
   void RefreshParameters();
 
@@ -74,7 +74,7 @@ struct Linearizer::Impl {
   const ParameterSet* parameters = nullptr;
   std::unique_ptr<ParameterDifference> theta;     // its differences
   std::unique_ptr<StepDifference> whole_steps;    // for columns that fail at fixed acceleration
-  MatrixXd P;
+  MatrixXd P, Ps;
   std::vector<VectorXd> points;  // of all substeps, to go back through
   StepVjp substep_vjp;
   VectorXd lambda;

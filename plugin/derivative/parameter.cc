@@ -57,18 +57,23 @@ bool Linearizer::Impl::AddParameters(Backend* backend, bool step, bool sensors, 
   return true;
 }
 
-bool Linearizer::Impl::PullParameters(Backend* backend, ConstVectorRef covector, StepVjp* out, std::string* missing) {
+bool Linearizer::Impl::PullParameters(Backend* backend, const StepCovectors& covectors, StepVjp* out, std::string* missing) {
   out->theta.resize(0);
   if (!theta || out->status != StepStatus::kOk) return true;
   theta->Begin();
-  if (!backend->PullParameters(&local, data.get(), point, covector, theta.get(), &out->theta, missing)) return false;
+  if (!backend->PullParameters(&local, data.get(), point, covectors, theta.get(), &out->theta, missing)) return false;
   if (AnyFailed(*theta)) {
     if (!whole_steps) whole_steps = std::make_unique<StepDifference>(model, options, whole_interval ? options.substeps : 1);
     mj_setState(&local, data.get(), point.data(), mjSTATE_INTEGRATION);
+    const bool sensors = covectors.sensors.size() > 0;
     P.setZero(dims.ndx, theta->size());
-    out->status = whole_steps->FailedParameters(&local, data.get(), theta.get(), &P, nullptr);
+    Ps.setZero(dims.ns, theta->size());
+    out->status = whole_steps->FailedParameters(&local, data.get(), theta.get(), covectors.step() ? &P : nullptr,
+                                                sensors ? &Ps : nullptr);
     for (int k = 0; k < theta->size(); ++k) {
-      if (!theta->failed()[static_cast<std::size_t>(k)].empty()) out->theta[k] = P.col(k).dot(covector);
+      if (theta->failed()[static_cast<std::size_t>(k)].empty()) continue;
+      out->theta[k] = covectors.step() ? P.col(k).dot(covectors.next) : 0;
+      if (sensors) out->theta[k] += Ps.col(k).dot(covectors.sensors);
     }
   }
   NoteParameters(backend, true, &out->coverage);

@@ -123,9 +123,10 @@ void ParameterDifference::Compute(const mjModel* m, const mjData* d, const Vecto
   }
 }
 
-void ParameterDifference::Sensors(const mjModel* m, const VectorXd& a, const MatrixXd& da, MatrixXd* out) {
+void ParameterDifference::Sensors(const mjModel* m, const mjData* d, const VectorXd& a, const MatrixXd& da, MatrixXd* out) {
   out->setZero(m->nsensordata, size());
   if (m->nsensordata == 0) return;
+  residual_.Capture(m, d);
   residual_.EvaluateSensors(stencils_.Center(), a, &center_);
   for (int k = 0; k < size(); k++) {
     std::string& failed = failed_[static_cast<std::size_t>(k)];

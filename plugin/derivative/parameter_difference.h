@@ -42,8 +42,9 @@ class ParameterDifference {
   /// Those with a closed form, for pull-backs.
   ClosedParameters* closed() { return &closed_; }
 
-  /// Ps (ns × nθ): sensors of the moved models, with the acceleration along da (nv × nθ). @pre Compute about the point.
-  void Sensors(const mjModel* model, const VectorXd& a, const MatrixXd& da, MatrixXd* out);
+  /// Ps (ns × nθ): sensors of the moved models, with the acceleration along da (nv × nθ).
+  /// @param data  after Equilibrium at acceleration a; only read.
+  void Sensors(const mjModel* model, const mjData* data, const VectorXd& a, const MatrixXd& da, MatrixXd* out);
 
   /// ∂act'/∂θ (na × nθ) of RK4 at fixed weighted sum of act_dot: of time constants and of limits.
   void ActivationUpdate(const mjModel* model, const mjtNum* act, const double* sum_rate, MatrixXd* out);

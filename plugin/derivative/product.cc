@@ -8,28 +8,45 @@
 
 namespace costate {
 
-bool Backend::Vjp(const mjModel* model, mjData* data, ConstVectorRef lambda, bool forces, StepVjp* out,
-                  std::string* missing) {
-  if (forces) {
+bool Backend::Vjp(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out, std::string* missing) {
+  if (covectors.forces) {
     *missing = "the pull-back to applied forces";
     return false;
   }
-  if (!Linearize(model, data, false, &matrices_, missing)) return false;
+  const bool sensors = covectors.sensors.size() > 0;
+  if (!(covectors.step() ? Linearize(model, data, sensors, &matrices_, missing)
+                         : LinearizeSensors(model, data, &matrices_, missing))) {
+    return false;
+  }
   out->status = matrices_.status;
   std::swap(out->coverage, matrices_.coverage);
   if (out->status != StepStatus::kOk) return true;
-  out->x.noalias() = matrices_.A.transpose() * lambda;
-  out->u.noalias() = matrices_.B.transpose() * lambda;
+  out->x.setZero(2 * model->nv + model->na);
+  out->u.setZero(model->nu);
+  if (covectors.step()) {
+    out->x.noalias() += matrices_.A.transpose() * covectors.next;
+    out->u.noalias() += matrices_.B.transpose() * covectors.next;
+  }
+  out->sensors.resize(0);
+  out->delayed.resize(0);
+  if (sensors) {
+    out->sensors.noalias() = matrices_.C.transpose() * covectors.sensors;
+    out->x += out->sensors;
+    if (covectors.step()) out->u.noalias() += matrices_.D.transpose() * covectors.sensors;
+  }
   out->qfrc.resize(0);
   out->xfrc.resize(0);
   return true;
 }
 
-bool Backend::PullParameters(const mjModel* model, mjData* data, const VectorXd& point, ConstVectorRef lambda,
+bool Backend::PullParameters(const mjModel* model, mjData* data, const VectorXd& point, const StepCovectors& covectors,
                              ParameterDifference* theta, VectorXd* pulled, std::string* missing) {
+  const bool sensors = covectors.sensors.size() > 0;
   mj_setState(model, data, point.data(), mjSTATE_INTEGRATION);
-  if (!Parameters(model, data, theta, &P_, nullptr, missing)) return false;
-  pulled->noalias() = P_.transpose() * lambda;
+  if (!Parameters(model, data, theta, covectors.step() ? &P_ : nullptr, sensors ? &Ps_ : nullptr, missing)) return false;
+  pulled->setZero(theta->size());
+  if (covectors.step()) pulled->noalias() += P_.transpose() * covectors.next;
+  if (sensors) pulled->noalias() += Ps_.transpose() * covectors.sensors;
   return true;
 }
 
@@ -44,8 +61,9 @@ bool Backend::Jvp(const mjModel* model, mjData* data, ConstMatrixRef dx, ConstMa
   return true;
 }
 
-void Linearizer::Impl::VjpInterval(ConstVectorRef next, bool forces, StepVjp* out) {
-  const int count = whole_interval ? 1 : options.substeps;
+// sensors are those of the first substep
+void Linearizer::Impl::VjpInterval(const StepCovectors& covectors, StepVjp* out) {
+  const int count = whole_interval || !covectors.step() ? 1 : options.substeps;
   points.resize(count);
   for (int k = 0; k < count; ++k) {
     points[k] = point;
@@ -53,13 +71,15 @@ void Linearizer::Impl::VjpInterval(ConstVectorRef next, bool forces, StepVjp* ou
   }
 
   // λ ← A_kᵀ λ from the last substep to the first; controls and forces act in all of them
-  lambda = next;
+  const VectorXd none;
+  lambda = covectors.next;
   for (int k = count - 1; k >= 0; --k) {
     point = points[k];
     const bool last = k == count - 1;
     StepVjp* to = last ? out : &substep_vjp;
+    const StepCovectors back = {lambda, k == 0 ? covectors.sensors : ConstVectorRef(none), covectors.forces};
     FirstThatCovers(to, [&](Backend* backend, std::string* missing) {
-      return backend->Vjp(&local, data.get(), lambda, forces, to, missing) && PullParameters(backend, lambda, to, missing);
+      return backend->Vjp(&local, data.get(), back, to, missing) && PullParameters(backend, back, to, missing);
     });
     if (to->status != StepStatus::kOk) {
       out->status = to->status;
@@ -67,6 +87,8 @@ void Linearizer::Impl::VjpInterval(ConstVectorRef next, bool forces, StepVjp* ou
     }
     lambda = to->x;
     if (last) continue;
+    out->sensors = to->sensors;
+    out->delayed = to->delayed;
     out->u += to->u;
     out->qfrc += to->qfrc;
     out->xfrc += to->xfrc;
@@ -92,14 +114,36 @@ void Linearizer::Impl::JvpInterval(ConstMatrixRef direction, ConstMatrixRef du, 
 }
 
 void Linearizer::Vjp(ConstVectorRef x, ConstVectorRef u, ConstVectorRef lambda, StepVjp* out, bool forces) {
+  const VectorXd none;
+  Vjp(x, u, lambda, none, out, forces);
+}
+
+void Linearizer::Vjp(ConstVectorRef x, ConstVectorRef u, ConstVectorRef lambda, ConstVectorRef sigma, StepVjp* out,
+                     bool forces) {
   Impl& s = *impl_;
   CheckPoint(s.model, s.dims, x, u);
   CheckSize(s.model, "lambda", lambda.size(), "ndx", s.dims.ndx);
+  if (sigma.size() > 0) CheckSize(s.model, "sigma", sigma.size(), "nsensordata", s.dims.ns);
   if (!lambda.allFinite()) throw Error(ErrorCode::kInvalidArgument, "lambda is not finite");
+  if (!sigma.allFinite()) throw Error(ErrorCode::kInvalidArgument, "sigma is not finite");
   s.Guarded(out, [&] {
     s.Load(x, u);
-    s.VjpInterval(lambda, forces, out);
+    s.VjpInterval({lambda, sigma, forces}, out);
   });
+}
+
+void Linearizer::VjpSensors(ConstVectorRef x, ConstVectorRef sigma, StepVjp* out, bool forces) {
+  Impl& s = *impl_;
+  CheckSize(s.model, "x", x.size(), "nx", s.dims.nx);
+  CheckSize(s.model, "sigma", sigma.size(), "nsensordata", s.dims.ns);
+  CheckFiniteState(s.model, x);
+  if (!sigma.allFinite()) throw Error(ErrorCode::kInvalidArgument, "sigma is not finite");
+  const VectorXd none;
+  s.Guarded(out, [&] {
+    s.Load(x, s.no_control);
+    s.VjpInterval({none, sigma, forces}, out);
+  });
+  out->u.resize(0);
 }
 
 void Linearizer::Jvp(ConstVectorRef x, ConstVectorRef u, ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out) {

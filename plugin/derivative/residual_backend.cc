@@ -1,5 +1,6 @@
 // Level 2 as the dispatcher sees it.
 #include "derivative/backend.h"
+#include "derivative/chain.h"
 #include "derivative/delayed.h"
 #include "derivative/equilibrium.h"
 #include "derivative/integrator.h"
@@ -8,6 +9,7 @@
 #include "derivative/parameter_difference.h"
 #include "derivative/residual_difference.h"
 #include "derivative/runge_kutta.h"
+#include "derivative/sensor.h"
 
 namespace costate {
 
@@ -49,6 +51,51 @@ class ResidualBackend final : public Backend {
     return Acceleration(m, d, out, missing) && (out->status != StepStatus::kOk || Sensors(m, d, out, missing));
   }
 
+  // applied forces are inputs that enter r alone
+  bool Vjp(const mjModel* m, mjData* d, const StepCovectors& covectors, StepVjp* out, std::string* missing) override {
+    state_.resize(mj_stateSize(m, mjSTATE_INTEGRATION));
+    mj_getState(m, d, state_.data(), mjSTATE_INTEGRATION);
+    if (!Backend::Vjp(m, d, {covectors.next, covectors.sensors, false}, out, missing)) return false;
+    if (!covectors.forces || out->status != StepStatus::kOk) return true;
+    const int nv = static_cast<int>(m->nv), nxfrc = 6 * static_cast<int>(m->nbody);
+    VectorXd back = VectorXd::Zero(nv + nxfrc), y;
+    out->xfrc.setZero(nxfrc);
+    mj_setState(m, d, state_.data(), mjSTATE_INTEGRATION);
+    if (!point_.Solve(m, d, &out->status, missing)) return out->status != StepStatus::kOk;
+    const MatrixXd applied = AppliedForces(m, d);
+    if (covectors.sensors.size() > 0) {
+      if (!difference_.SensorsByAcceleration(m, d, point_.a(), &sensors_, missing)) return false;
+      y = point_.H().solve(sensors_.transpose() * covectors.sensors);
+      back.noalias() += applied.transpose() * y;
+      for (int i = 0; i < m->nsensor; i++) {
+        y = covectors.sensors.segment(m->sensor_adr[i], m->sensor_dim[i]);
+        for (int k = 0; k < y.size(); k++) {
+          if (HeldByCutoff(m, d, i, m->sensor_adr[i] + k)) y[k] = 0;
+        }
+        PullAppliedWrenches(m, d, i, y.data(), out->xfrc.data());
+      }
+    }
+    if (covectors.step() && m->opt.integrator == mjINT_RK4) {
+      MatrixXd F;
+      if (!InputStages(m, d, [&](mjData* at, MatrixXd* da, MatrixXd* rate) {
+            *da = point_.H().solve(AppliedForces(m, at));
+            rate->setZero(m->na, da->cols());
+          }, &F, missing)) {
+        return false;
+      }
+      back.noalias() += F.transpose() * covectors.next;
+    } else if (covectors.step()) {
+      // μ = h (λ_v + h Dvᵀ λ_q), then y = H⁻¹ Nᵀ μ
+      VectorXd position = VectorXd::Zero(nv), mu = covectors.next.segment(nv, nv);
+      PullPositions(m, v_next_.data(), m->opt.timestep, covectors.next.data(), position.data(), mu.data());
+      y = point_.H().solve(m->opt.timestep * (gain_.transpose() * mu));
+      back.noalias() += applied.transpose() * y;
+    }
+    out->qfrc = back.head(nv);
+    out->xfrc += back.tail(nxfrc);
+    return true;
+  }
+
   bool Parameters(const mjModel* m, mjData* d, ParameterDifference* theta, MatrixXd* P, MatrixXd* Ps,
                   std::string* missing) override {
     const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na);
@@ -58,7 +105,7 @@ class ResidualBackend final : public Backend {
     ParameterDifference::Columns columns;
     theta->Compute(m, d, point_.a(), &columns);
     MatrixXd da = -point_.H().solve(columns.residual);
-    if (Ps) theta->Sensors(m, point_.a(), da, Ps);
+    if (Ps) theta->Sensors(m, d, point_.a(), da, Ps);
     if (!P) return true;
     if (m->opt.integrator == mjINT_RK4) return ParameterStages(m, d, theta, P, missing);
 
@@ -146,31 +193,58 @@ class ResidualBackend final : public Backend {
     return done || out->status != StepStatus::kOk;
   }
 
-  // parameters are inputs as controls are; each stage has columns for them
-  bool ParameterStages(const mjModel* m, mjData* d, ParameterDifference* theta, MatrixXd* P, std::string* missing) {
-    const int ndx = 2 * static_cast<int>(m->nv) + static_cast<int>(m->na), np = theta->size();
+  // nv × (nv + 6 nbody): what qfrc_applied and xfrc_applied are on the dofs
+  static MatrixXd AppliedForces(const mjModel* m, const mjData* d) {
+    const int nv = static_cast<int>(m->nv), nbody = static_cast<int>(m->nbody);
+    MatrixXd F = MatrixXd::Zero(nv, nv + 6 * nbody);
+    F.leftCols(nv).setIdentity();
+    for (int b = 1; b < nbody; b++) {
+      const Vec3 r = Vec3Map(d->xipos + 3 * b) - Origin(m, d, b);
+      for (int dof = LastDof(m, b); dof >= 0; dof = m->dof_parentid[dof]) {
+        const Vec6 S = Vec6Map(d->cdof + 6 * dof);
+        F.block<1, 3>(dof, nv + 6 * b) = MotionAt(S, r).transpose();
+        F.block<1, 3>(dof, nv + 6 * b + 3) = S.head<3>().transpose();
+      }
+    }
+    return F;
+  }
+
+  // ∂x'/∂ of inputs beside u: source(data, columns of da, of act_dot) at each stage
+  template <typename Source>
+  bool InputStages(const mjModel* m, mjData* d, const Source& source, MatrixXd* columns, std::string* missing,
+                   VectorXd* sum_rate = nullptr) {
     *missing = RungeKuttaRefusal(m);
     if (!missing->empty()) return false;
-    VectorXd sum_w = VectorXd::Zero(m->na);
-    const VectorXd act = Eigen::Map<const VectorXd>(d->act, m->na);
     int i = 0;
-    StepDerivative report;
+    StepDerivative report, all;
+    MatrixXd da, rate;
     const auto stage = [&](mjData* at, StageDerivative* s) {
       if (!Acceleration(m, at, &report, missing) || report.status != StepStatus::kOk) return false;
-      ParameterDifference::Columns columns;
-      theta->Compute(m, at, point_.a(), &columns);
+      source(at, &da, &rate);
       s->a = point_.a();
       s->act_dot = Eigen::Map<const VectorXd>(at->act_dot, m->na);
-      s->da.resize(m->nv, ndx + m->nu + np);
-      s->da << da_, -point_.H().solve(columns.residual);
-      s->dact_dot.resize(m->na, ndx + m->nu + np);
-      s->dact_dot << direct_.activation_rate, columns.activation_rate;
-      sum_w += kSum[i++] * s->act_dot;
+      s->da.resize(m->nv, da_.cols() + da.cols());
+      s->da << da_, da;
+      s->dact_dot.resize(m->na, da_.cols() + da.cols());
+      s->dact_dot << direct_.activation_rate, rate;
+      if (sum_rate) *sum_rate += kSum[i++] * s->act_dot;
       return true;
     };
-    StepDerivative all;
     if (!stage(d, &runge_kutta_.first) || !RungeKuttaStep(m, d, stage, &runge_kutta_, &all)) return false;
-    *P = all.B.rightCols(np);
+    *columns = all.B.rightCols(da.cols());
+    return true;
+  }
+
+  bool ParameterStages(const mjModel* m, mjData* d, ParameterDifference* theta, MatrixXd* P, std::string* missing) {
+    VectorXd sum_w = VectorXd::Zero(m->na);
+    const VectorXd act = Eigen::Map<const VectorXd>(d->act, m->na);
+    ParameterDifference::Columns columns;
+    const auto source = [&](mjData* at, MatrixXd* da, MatrixXd* rate) {
+      theta->Compute(m, at, point_.a(), &columns);
+      *da = -point_.H().solve(columns.residual);
+      *rate = columns.activation_rate;
+    };
+    if (!InputStages(m, d, source, P, missing, &sum_w)) return false;
     MatrixXd update;
     theta->ActivationUpdate(m, act.data(), sum_w.data(), &update);
     P->bottomRows(m->na) += update;
@@ -189,7 +263,7 @@ class ResidualBackend final : public Backend {
   ResidualDifference difference_;
   DirectDerivative direct_;
   MatrixXd gain_, da_, applied_, sensors_;
-  VectorXd v_next_;
+  VectorXd v_next_, state_;
   StepDerivative report_;
   BlockedMatrix blocked_;
   RungeKuttaWork runge_kutta_;

@@ -392,20 +392,53 @@ void ResidualDifference::IntegratorGain(const mjModel* m, MatrixXd* N) {
   }
 }
 
-bool ResidualDifference::Sensors(const mjModel* m, const mjData* d, const VectorXd& a, const MatrixXd& da,
-                                 MatrixXd* out, std::string* reason, const std::vector<char>* wanted,
-                                 const ForceChange* forces) {
-  forces_ = forces;
-  // the engine skips a sensor of no stage
+// the engine skips a sensor of no stage
+mjModel ResidualDifference::OnlySensors(const mjModel* m, const std::vector<char>* wanted) {
   sensor_stages_.assign(m->sensor_needstage, m->sensor_needstage + m->nsensor);
   for (int i = 0; i < m->nsensor && wanted; i++) {
     if (!(*wanted)[i]) sensor_stages_[i] = mjSTAGE_NONE;
   }
   mjModel local = *m;
   local.sensor_needstage = sensor_stages_.data();
-  m = &local;
   terms_ = {};
   needs_ = Needs(m, sensor_stages_.data());
+  return local;
+}
+
+bool ResidualDifference::SensorsByAcceleration(const mjModel* model, const mjData* d, const VectorXd& a, MatrixXd* out,
+                                               std::string* reason, const std::vector<char>* wanted) {
+  constexpr double kAccelerationStep = 1e-4;  // of max(1, |a|): linear, but for friction within its cone
+  forces_ = nullptr;
+  const mjModel local = OnlySensors(model, wanted);
+  const mjModel* m = &local;
+  out->setZero(dims_.ns, dims_.nv);
+  if (!needs_.acceleration) return true;
+  Capture(m, d);
+  Restore(m);
+  column_ = -1;
+  VectorXd moved = a;
+  const auto at = [&](int k, int i, double h) {
+    moved[i] = a[i] + k * h;
+    return EvaluateSensors(m, kActuation, moved, &values_[k + 2]);
+  };
+  bool good = EvaluateSensors(m, kPosition, a, &values_[2]);
+  for (int i = 0; i < dims_.nv && good; i++) {
+    const double h = kAccelerationStep * std::max(1.0, std::abs(a[i]));
+    good = at(-2, i, h) && at(-1, i, h) && at(1, i, h) && at(2, i, h);
+    const VectorXd* f = values_ + 2;
+    out->col(i) = (8 * (f[1] - f[-1]) - (f[2] - f[-2])) / (12 * h);
+    moved[i] = a[i];
+  }
+  if (!good) *reason = "the active set of the point itself is not reproducible";
+  return good;
+}
+
+bool ResidualDifference::Sensors(const mjModel* model, const mjData* d, const VectorXd& a, const MatrixXd& da,
+                                 MatrixXd* out, std::string* reason, const std::vector<char>* wanted,
+                                 const ForceChange* forces) {
+  forces_ = forces;
+  const mjModel local = OnlySensors(model, wanted);
+  const mjModel* m = &local;
   smooth_ = !needs_.constraint;
   last_column_ = needs_.acceleration ? dims_.ndx + dims_.nu : needs_.velocity ? 2 * dims_.nv : dims_.nv;
   Capture(m, d);

@@ -74,12 +74,17 @@ class ResidualDifference {
                Eigen::MatrixXd* out, std::string* reason, const std::vector<char>* wanted = nullptr,
                const ForceChange* forces = nullptr);
 
+  /// ∂s/∂a (ns × nv) at fixed (x, u), likewise. Sensors that read no acceleration are not evaluated.
+  bool SensorsByAcceleration(const mjModel* model, const mjData* data, const VectorXd& a, Eigen::MatrixXd* out,
+                             std::string* reason, const std::vector<char>* wanted = nullptr);
+
  private:
   // what the model's sensors read beyond kinematics
   struct SensorNeeds {
     bool velocity = false, acceleration = false, constraint = false, kinetic = false;
   };
   static SensorNeeds Needs(const mjModel* model, const int* stages);
+  mjModel OnlySensors(const mjModel* model, const std::vector<char>* wanted);
 
   enum Stage { kPosition, kVelocity, kActuation };
   using Evaluation = std::function<bool(Stage stage, Eigen::VectorXd* value)>;

@@ -50,6 +50,28 @@ bool ReadsFriction(int type) {
   }
 }
 
+// axes' rates, composites or the fields of contacts, beyond what the engine's kinematics leave
+bool NeedsTree(int type) {
+  switch (type) {
+    case mjSENS_CLOCK:
+    case mjSENS_INSIDESITE:
+    case mjSENS_JOINTPOS:
+    case mjSENS_JOINTVEL:
+    case mjSENS_BALLQUAT:
+    case mjSENS_BALLANGVEL:
+    case mjSENS_FRAMEPOS:
+    case mjSENS_FRAMEQUAT:
+    case mjSENS_FRAMEXAXIS:
+    case mjSENS_FRAMEYAXIS:
+    case mjSENS_FRAMEZAXIS:
+    case mjSENS_MAGNETOMETER:
+    case mjSENS_CAMPROJECTION:
+    case mjSENS_SUBTREECOM:
+    case mjSENS_E_POTENTIAL: return false;
+    default: return true;
+  }
+}
+
 }  // namespace
 
 void SensorRows::Resize(int nv, int columns) {
@@ -81,6 +103,17 @@ void SensorRows::MultiplyOut(const BlockedMatrix& da) {
   }
 }
 
+void SensorRows::Contract(const double* weight, double* direct, double* acceleration) const {
+  for (int k = 0; k < count_; k++) {
+    if (weight[k] == 0) continue;
+    const double* row = value_.data() + k * width_;
+    for (int c = 0; c < columns_; c++) direct[c] += weight[k] * row[c];
+  }
+  for (int dof = 0; dof < nv_; dof++) {
+    for (int k = 0; k < count_; k++) acceleration[dof] += weight[k] * factor_[dof * count_ + k];
+  }
+}
+
 void SensorRows::Store(const BlockedMatrix& da, int first, StepDerivative* out) {
   MultiplyOut(da);
   Store(first, out);
@@ -107,18 +140,24 @@ SensorDerivative::SensorDerivative(const mjModel* m)
   wrench_.Resize(nv_, ndx_ + static_cast<int>(m->nu));
 }
 
-void SensorDerivative::Compute(const SensorPoint& point, StepDerivative* out, bool none) {
+void SensorDerivative::Begin(const SensorPoint& point) {
   at_ = point;
-  out_ = out;
-  const mjModel* m = point.m;
-  out->C.setZero(m->nsensordata, ndx_);
-  out->D.setZero(m->nsensordata, m->nu);
   std::fill(differenced_.begin(), differenced_.end(), 0);
   any_differenced_ = has_momentum_ = has_forces_ = has_tendons_ = false;
   wrench_body_ = -1;
   block_.clear();
+}
+
+void SensorDerivative::Compute(const SensorPoint& point, StepDerivative* out, bool none) {
+  Begin(point);
+  out_ = out;
+  pull_ = nullptr;
+  const mjModel* m = point.m;
+  out->C.setZero(m->nsensordata, ndx_);
+  out->D.setZero(m->nsensordata, m->nu);
   if (m->opt.disableflags & mjDSBL_SENSOR) return;
   for (int i = 0; i < m->nsensor; i++) {
+    row_ = m->sensor_adr[i];
     if (!none && Sensor(i)) {
       Cutoff(i);
     } else {
@@ -127,6 +166,54 @@ void SensorDerivative::Compute(const SensorPoint& point, StepDerivative* out, bo
       out->D.middleRows(m->sensor_adr[i], m->sensor_dim[i]).setZero();
     }
   }
+}
+
+void SensorDerivative::Select(const mjModel* m, const double* covector) {
+  reads_axes_ = reads_contacts_ = reads_values_ = false;
+  selected_.assign(m->nsensor, 0);
+  if (m->opt.disableflags & mjDSBL_SENSOR) return;
+  for (int i = 0; i < m->nsensor; i++) {
+    const double* begin = covector + m->sensor_adr[i];
+    if (std::all_of(begin, begin + m->sensor_dim[i], [](double x) { return x == 0; })) continue;
+    selected_[i] = 1;
+    reads_axes_ = reads_axes_ || NeedsTree(m->sensor_type[i]);
+    reads_contacts_ = reads_contacts_ || m->sensor_type[i] == mjSENS_CONTACT;
+    reads_values_ = reads_values_ || m->sensor_cutoff[i] > 0;
+  }
+}
+
+void SensorDerivative::Pull(const SensorPoint& point, const double* covector, const Pulled& out, bool none) {
+  const mjModel* m = point.m;
+  Select(m, covector);
+  Begin(point);
+  pull_ = &out;
+  out_ = &scratch_;
+  row_ = 0;
+  Eigen::Map<VectorXd> direct(out.direct, ndx_);
+  for (int i = 0; i < m->nsensor; i++) {
+    if (!selected_[i]) continue;
+    const int first = m->sensor_adr[i], dim = m->sensor_dim[i];
+    weight_.assign(covector + first, covector + first + dim);
+    for (int k = 0; k < dim; k++) {
+      if (HeldByCutoff(m, point.d, i, first + k)) weight_[k] = 0;
+    }
+    const Eigen::Map<const VectorXd> weight(weight_.data(), dim);
+    if (weight.isZero(0)) continue;
+    scratch_.C.setZero(dim, ndx_);
+    if (none || !Sensor(i)) {
+      differenced_[i] = any_differenced_ = true;
+      if (out.xfrc) PullAppliedWrenches(m, point.d, i, weight_.data(), out.xfrc);
+      continue;
+    }
+    direct.noalias() += scratch_.C.transpose() * weight;
+  }
+  pull_ = nullptr;
+}
+
+// what is in rows_, of the sensor's numbers from `first` on
+void SensorDerivative::Emit(int first) {
+  if (pull_) rows_.Contract(weight_.data() + first, pull_->direct, pull_->acceleration);
+  else rows_.Store(*at_.da, first, out_);
 }
 
 // false: no closed form
@@ -179,8 +266,8 @@ bool SensorDerivative::ClosedForm(int i) {
     case mjSENS_SUBTREECOM:
     case mjSENS_SUBTREELINVEL:
     case mjSENS_SUBTREEANGMOM: return Subtree(i);
-    case mjSENS_E_POTENTIAL: return PotentialEnergy(i);
-    case mjSENS_E_KINETIC: return KineticEnergy(i);
+    case mjSENS_E_POTENTIAL: return PotentialEnergy();
+    case mjSENS_E_KINETIC: return KineticEnergy();
     case mjSENS_FORCE:
     case mjSENS_TORQUE: return ForceTorque(i);
     case mjSENS_TOUCH: return Touch(i);
@@ -193,14 +280,17 @@ bool SensorDerivative::ClosedForm(int i) {
 }
 
 // a value held by the cutoff does not move
-void SensorDerivative::Cutoff(int i) {
-  const mjModel* m = at_.m;
+bool HeldByCutoff(const mjModel* m, const mjData* d, int i, int row) {
   const double cutoff = m->sensor_cutoff[i];
   const int type = m->sensor_type[i], datatype = m->sensor_datatype[i];
-  if (cutoff <= 0 || type == mjSENS_CONTACT || type == mjSENS_GEOMFROMTO) return;
-  for (int row = m->sensor_adr[i]; row < m->sensor_adr[i] + m->sensor_dim[i]; row++) {
-    const double value = at_.d->sensordata[row];
-    if (datatype == mjDATATYPE_REAL ? std::abs(value) < cutoff : datatype != mjDATATYPE_POSITIVE || value < cutoff) continue;
+  if (cutoff <= 0 || type == mjSENS_CONTACT || type == mjSENS_GEOMFROMTO) return false;
+  const double value = d->sensordata[row];
+  return datatype == mjDATATYPE_REAL ? std::abs(value) >= cutoff : datatype == mjDATATYPE_POSITIVE && value >= cutoff;
+}
+
+void SensorDerivative::Cutoff(int i) {
+  for (int row = row_; row < row_ + at_.m->sensor_dim[i]; row++) {
+    if (!HeldByCutoff(at_.m, at_.d, i, row)) continue;
     out_->C.row(row).setZero();
     out_->D.row(row).setZero();
   }

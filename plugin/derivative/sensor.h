@@ -51,6 +51,8 @@ class SensorRows {
   void Store(const BlockedMatrix& da, int first, StepDerivative* out);
   void Store(int first, StepDerivative* out) const;
   void MultiplyOut(const BlockedMatrix& da);
+  /// Adds the rows times `weight`, of direct columns to `direct` and of by_a to `acceleration`.
+  void Contract(const double* weight, double* direct, double* acceleration) const;
 
   static constexpr int kMost = 25;  // all fields of a contact
 
@@ -59,6 +61,12 @@ class SensorRows {
   std::vector<double> value_, factor_;
 };
 
+/// Is a sensor's number in data->sensordata held by its cutoff?
+bool HeldByCutoff(const mjModel* model, const mjData* data, int sensor, int row);
+
+/// Covector of xfrc_applied at fixed acceleration (6 nbody), added to, of one sensor's `weight`: forces and torques have one.
+void PullAppliedWrenches(const mjModel* model, const mjData* data, int sensor, const double* weight, double* xfrc);
+
 class SensorDerivative {
  public:
   explicit SensorDerivative(const mjModel* model);
@@ -66,6 +74,22 @@ class SensorDerivative {
   /// Fills C and D. Rows of sensors without closed form at this point are zero, and differenced() marks them.
   /// @param none  no sensor is to be in closed form: to compare the two.
   void Compute(const SensorPoint& point, StepDerivative* out, bool none = false);
+
+  /// What a covector of the sensors becomes.
+  struct Pulled {
+    double* direct;        ///< of (x, u) at fixed acceleration (ndx + nu): added to
+    double* acceleration;  ///< of the acceleration (nv): added to
+    double* xfrc;          ///< of xfrc_applied at fixed acceleration (6 nbody): added to; null: not wanted
+  };
+  /// The rows of Compute contracted with `covector` (ns) as they come, without da. Sensors whose covector is zero, or held by
+  /// the cutoff, are left out; differenced() marks those of the others that have no closed form.
+  void Pull(const SensorPoint& point, const double* covector, const Pulled& out, bool none = false);
+
+  /// Which sensors have a covector that is not zero.
+  void Select(const mjModel* model, const double* covector);
+  bool ReadsAxes() const { return reads_axes_; }          ///< … and read more of the tree than the engine's kinematics
+  bool ReadsContacts() const { return reads_contacts_; }  ///< … and read contacts that carry no force
+  bool ReadsValues() const { return reads_values_; }      ///< … and have a cutoff: sensordata has to be there
 
   const std::vector<char>& differenced() const { return differenced_; }
   bool AnyDifferenced() const { return any_differenced_; }
@@ -82,6 +106,8 @@ class SensorDerivative {
   };
   bool Sensor(int i);
   bool ClosedForm(int i);
+  void Begin(const SensorPoint& point);
+  void Emit(int first);
 
   // sensor_joint.cc: coordinates, transmissions, actuator forces, limits
   bool Scalar(int i);
@@ -118,8 +144,8 @@ class SensorDerivative {
     }
   }
   bool Subtree(int i);
-  bool PotentialEnergy(int i);
-  bool KineticEnergy(int i);
+  bool PotentialEnergy();
+  bool KineticEnergy();
 
   // sensor_force.cc
   void FindForces();
@@ -129,7 +155,7 @@ class SensorDerivative {
 
   // sensor_contact.cc
   bool Contact(int i);
-  bool NetContact(int i, const int* field);
+  bool NetContact(const int* field);
   template <typename F>
   void ForContact(const ContactBlock& block, const ContactMotion& motion, bool pushes, F f);
 
@@ -148,6 +174,12 @@ class SensorDerivative {
 
   SensorPoint at_;
   StepDerivative* out_ = nullptr;
+  int row_ = 0;                          // of the sensor's first number in out_
+  const Pulled* pull_ = nullptr;         // rows are contracted with weight_ instead of kept …
+  std::vector<double> weight_;           // … the sensor's own; out_ is then scratch_
+  StepDerivative scratch_;
+  std::vector<char> selected_;
+  bool reads_axes_ = false, reads_contacts_ = false, reads_values_ = false;
   int nv_, ndx_;
   SensorRows rows_, wrench_;             // of one sensor; of the interaction wrench of wrench_body_
   int wrench_body_ = -1;

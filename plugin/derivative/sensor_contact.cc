@@ -88,14 +88,16 @@ bool SensorDerivative::Contact(int i) {
       return a.criterion != b.criterion ? a.criterion < b.criterion : a.contact < b.contact;
     });
   }
-  if (reduce == kNet) return NetContact(i, field);
+  if (reduce == kNet) return NetContact(field);
 
   for (int slot = 0; slot < slots; slot++) {
-    const int c = found[slot].contact, first = m->sensor_adr[i] + slot * size;
+    if (!at_.constraint->contact_motion(found[slot].contact)) return false;
+  }
+  for (int slot = 0; slot < slots; slot++) {
+    const int c = found[slot].contact, first = row_ + slot * size;
     const double sign = found[slot].sign;
     const mjContact& contact = d->contact[c];
     const ContactMotion* motion = at_.constraint->contact_motion(c);
-    if (!motion) return false;
     const ContactBlock& block = FindContact(c).block;
     const bool pushes = FindContact(c).pushes;
     rows_.Begin(size);
@@ -120,13 +122,13 @@ bool SensorDerivative::Contact(int i) {
         if (field[kind] >= 0) rows_.by_a(field[kind] + k % 3, dof) += (k % 3 == 2 ? sign : 1) * column.a[7 + k];
       }
     });
-    rows_.Store(*at_.da, first, out_);
+    Emit(first);
   }
   return true;
 }
 
 // all matching contacts as one, in the world's axes, about the centroid c weighted with w = |f|
-bool SensorDerivative::NetContact(int i, const int* field) {
+bool SensorDerivative::NetContact(const int* field) {
   const mjModel* m = at_.m;
   const mjData* d = at_.d;
   enum { kForce = 0, kMoment = 3, kCenter = 6, kWeight = 9 };  // rows: F, moment about zero, Σ w p, Σ w
@@ -176,20 +178,32 @@ bool SensorDerivative::NetContact(int i, const int* field) {
   center /= weight;
 
   // dc = (Σ(w p)' − c Σw') / Σw, the moment about c loses c × F
+  using Fields = Eigen::Matrix<double, 3, 10>;
+  Fields by_rows[3] = {Fields::Zero(), Fields::Zero(), Fields::Zero()};  // force, centre, torque
+  by_rows[0].middleCols<3>(kForce).setIdentity();
+  by_rows[1].middleCols<3>(kCenter) = Mat3::Identity() / weight;
+  by_rows[1].col(kWeight) = -center / weight;
+  by_rows[2] = Skew(force) * by_rows[1] - Skew(center) * by_rows[0];
+  by_rows[2].middleCols<3>(kMoment) += Mat3::Identity();
+  constexpr int kKind[3] = {mjCONDATA_FORCE, mjCONDATA_POS, mjCONDATA_TORQUE};
+  const int count = force_alone ? 3 : 10;
+  if (pull_) {
+    Eigen::Matrix<double, 10, 1> back = Eigen::Matrix<double, 10, 1>::Zero();
+    for (int k = 0; k < 3; k++) {
+      if (field[kKind[k]] >= 0) back += by_rows[k].transpose() * Vec3Map(weight_.data() + field[kKind[k]]);
+    }
+    rows_.Contract(back.data(), pull_->direct, pull_->acceleration);
+    return true;
+  }
   rows_.MultiplyOut(*at_.da);
   for (int column = 0; column < ndx_ + static_cast<int>(m->nu); column++) {
     MatrixXd& out = column < ndx_ ? out_->C : out_->D;
-    const auto three = [&](int k) { return Vec3(rows_.at(k, column), rows_.at(k + 1, column), rows_.at(k + 2, column)); };
-    const auto put = [&](int kind, const Vec3& v) {
-      if (field[kind] < 0) return;
-      out.block<3, 1>(m->sensor_adr[i] + field[kind], column < ndx_ ? column : column - ndx_) = v;
-    };
-    const Vec3 dF = three(kForce);
-    put(mjCONDATA_FORCE, dF);
-    if (force_alone) continue;
-    const Vec3 dc = (three(kCenter) - center * rows_.at(kWeight, column)) / weight;
-    put(mjCONDATA_TORQUE, three(kMoment) - dc.cross(force) - center.cross(dF));
-    put(mjCONDATA_POS, dc);
+    Eigen::Matrix<double, 10, 1> rows = Eigen::Matrix<double, 10, 1>::Zero();
+    for (int k = 0; k < count; k++) rows[k] = rows_.at(k, column);
+    for (int k = 0; k < 3; k++) {
+      if (field[kKind[k]] < 0) continue;
+      out.block<3, 1>(row_ + field[kKind[k]], column < ndx_ ? column : column - ndx_) = by_rows[k] * rows;
+    }
   }
   return true;
 }

@@ -29,7 +29,7 @@ bool SensorDerivative::Rangefinder(int i) {
   const Vec3 point = site.p + distance * ray;
 
   // rows of the fields that are asked for
-  int row[mjNRAYDATA], at = m->sensor_adr[i];
+  int row[mjNRAYDATA], at = row_;
   for (int field = 0; field < mjNRAYDATA; field++) {
     const bool vector = field == mjRAYDATA_DIR || field == mjRAYDATA_ORIGIN || field == mjRAYDATA_POINT;
     row[field] = at;
@@ -90,7 +90,7 @@ bool SensorDerivative::GeomDistance(int i) {
   const int body[2] = {m->geom_bodyid[geom[0]], m->geom_bodyid[geom[1]]};
   const Vec3 r[2] = {from - Origin(m, d, body[0]), to - Origin(m, d, body[1])};
   ForExclusiveDofs(m, LastDof(m, body[0]), LastDof(m, body[1]), [&](int dof, int side) {
-    out_->C(m->sensor_adr[i], dof) = (side ? 1 : -1) * n.dot(MotionAt(Vec6Map(d->cdof + 6 * dof), r[side]));
+    out_->C(row_, dof) = (side ? 1 : -1) * n.dot(MotionAt(Vec6Map(d->cdof + 6 * dof), r[side]));
   });
   return true;
 }

@@ -91,10 +91,10 @@ bool SensorDerivative::FindWrench(int body) {
     const int body1 = m->geom_bodyid[contact.geom[0]], body2 = m->geom_bodyid[contact.geom[1]];
     const bool inside1 = body1 >= body && body1 < end, inside2 = body2 >= body && body2 < end;
     if (inside1 == inside2) continue;
-    const ContactMotion* motion = at_.constraint->contact_motion(c);
-    if (!motion) return wrench_closed_ = false;
     const SensedContact& sensed = FindContact(c);
     if (!sensed.pushes) continue;
+    const ContactMotion* motion = at_.constraint->contact_motion(c);
+    if (!motion) return wrench_closed_ = false;
     const ContactBlock& block = sensed.block;
     Mat6 about;
     for (int k = 0; k < 6; k++) about.col(k) = (inside2 ? -1 : 1) * WrenchAbout(Vec6::Unit(k), origin - block.origin);
@@ -105,7 +105,7 @@ bool SensorDerivative::FindWrench(int body) {
                         wrench_.AddByA<6>(dof, column.a);
                       });
   }
-  wrench_.MultiplyOut(*at_.da);
+  if (!pull_) wrench_.MultiplyOut(*at_.da);
   return true;
 }
 
@@ -121,7 +121,12 @@ bool SensorDerivative::ForceTorque(int i) {
   if (torque) seen.leftCols<3>() = R;
   seen.rightCols<3>() = torque ? Mat3(-R * Skew(site.r)) : R;
   rows_.Begin(3);
-  for (int column = 0; column < ndx_ + static_cast<int>(m->nu); column++) {
+  if (pull_) {
+    const Vec6 weight = seen.transpose() * Vec3Map(weight_.data());
+    wrench_.Contract(weight.data(), pull_->direct, pull_->acceleration);
+    if (pull_->xfrc) PullAppliedWrenches(m, d, i, weight_.data(), pull_->xfrc);
+  }
+  for (int column = 0; column < ndx_ + static_cast<int>(m->nu) && !pull_; column++) {
     for (int k = 0; k < 3; k++) {
       double sum = 0;
       for (int n = 0; n < 6; n++) sum += seen(k, n) * wrench_.at(n, column);
@@ -138,8 +143,26 @@ bool SensorDerivative::ForceTorque(int i) {
     if (torque) change -= MotionAt(S, site.r).cross(force);
     rows_.Add<3>(dof, R * change);
   }
-  rows_.Store(m->sensor_adr[i], out_);
+  if (pull_) Emit(row_);
+  else rows_.Store(row_, out_);
   return true;
+}
+
+// a wrench applied to a body of the subtree is subtracted from the one that its joint carries
+void PullAppliedWrenches(const mjModel* m, const mjData* d, int sensor, const double* weight, double* xfrc) {
+  const int type = m->sensor_type[sensor], site = m->sensor_objid[sensor], body = m->site_bodyid[site];
+  if (type != mjSENS_FORCE && type != mjSENS_TORQUE) return;
+  using Map3 = Eigen::Map<Vec3>;
+  const Vec3 world = Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(d->site_xmat + 9 * site) * Vec3Map(weight);
+  for (int b = body; b == body || (b < m->nbody && m->body_parentid[b] >= body); b++) {
+    if (type == mjSENS_FORCE) {
+      Map3(xfrc + 6 * b) -= world;
+      continue;
+    }
+    const Vec3 arm = Vec3Map(d->xipos + 3 * b) - Vec3Map(d->site_xpos + 3 * site);
+    Map3(xfrc + 6 * b) -= world.cross(arm);
+    Map3(xfrc + 6 * b + 3) -= world;
+  }
 }
 
 // (M15) normal forces of the contacts that the zone sees
@@ -172,7 +195,7 @@ bool SensorDerivative::Touch(int i) {
                         rows_.by_a(0, dof) += column.a[0];
                       });
   }
-  rows_.Store(*at_.da, m->sensor_adr[i], out_);
+  Emit(row_);
   return true;
 }
 

@@ -63,7 +63,7 @@ bool SensorDerivative::FindReference(int i, Frame* frame) const {
 bool SensorDerivative::FramePosition(int i) {
   const mjModel* m = at_.m;
   const mjData* d = at_.d;
-  const int type = m->sensor_type[i], row = m->sensor_adr[i];
+  const int type = m->sensor_type[i], row = row_;
   Frame object, reference;
   if (!FindFrame(m->sensor_objtype[i], m->sensor_objid[i], &object) || !FindReference(i, &reference)) return false;
   const Vec3 r[2] = {object.r, object.p - Origin(m, d, reference.body)};
@@ -86,7 +86,7 @@ bool SensorDerivative::FrameVelocity(int i) {
   const mjModel* m = at_.m;
   const mjData* d = at_.d;
   const TreeDerivative& tree = *at_.tree;
-  const int type = m->sensor_type[i], row = m->sensor_adr[i];
+  const int type = m->sensor_type[i], row = row_;
   const bool own = type == mjSENS_VELOCIMETER || type == mjSENS_GYRO;
   const bool linear = type == mjSENS_VELOCIMETER || type == mjSENS_FRAMELINVEL;
   Frame frame[2];
@@ -132,7 +132,7 @@ bool SensorDerivative::FrameAcceleration(int i) {
     rows_.Add<3>(nv_ + dof, R * (linear ? v.acceleration : v.spin_rate));
     rows_.AddByA<3>(dof, R * (linear ? MotionAt(S, object.r) : Vec3(S.head<3>())));
   }
-  rows_.Store(*at_.da, m->sensor_adr[i], out_);
+  Emit(row_);
   return true;
 }
 
@@ -143,7 +143,7 @@ bool SensorDerivative::Magnetometer(int i) {
   const Vec3 field = Vec3Map(m->opt.magnetic);
   for (int dof = object.last; dof >= 0; dof = m->dof_parentid[dof]) {
     const Vec3 theta = Vec3Map(at_.d->cdof + 6 * dof);
-    out_->C.block<3, 1>(m->sensor_adr[i], dof).noalias() = object.R.transpose() * field.cross(theta);
+    out_->C.block<3, 1>(row_, dof).noalias() = object.R.transpose() * field.cross(theta);
   }
   return true;
 }
@@ -152,7 +152,7 @@ bool SensorDerivative::Magnetometer(int i) {
 bool SensorDerivative::CameraProjection(int i) {
   const mjModel* m = at_.m;
   const mjData* d = at_.d;
-  const int id = m->sensor_refid[i], row = m->sensor_adr[i];
+  const int id = m->sensor_refid[i], row = row_;
   Frame object, camera;
   if (!FindFrame(mjOBJ_SITE, m->sensor_objid[i], &object) || !FindFrame(mjOBJ_CAMERA, id, &camera)) return false;
   const float *size = m->cam_sensorsize + 2 * id, *intrinsic = m->cam_intrinsic + 4 * id;

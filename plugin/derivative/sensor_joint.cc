@@ -15,7 +15,7 @@ bool SensorDerivative::Scalar(int i) {
   const mjModel* m = at_.m;
   const mjData* d = at_.d;
   MatrixXd& C = out_->C;
-  const int row = m->sensor_adr[i], id = m->sensor_objid[i];
+  const int row = row_, id = m->sensor_objid[i];
   switch (m->sensor_type[i]) {
     case mjSENS_JOINTPOS: C(row, m->jnt_dofadr[id]) = 1; return true;
     case mjSENS_JOINTVEL: C(row, nv_ + m->jnt_dofadr[id]) = 1; return true;
@@ -86,13 +86,13 @@ const Moment* SensorDerivative::FindMoment(int actuator) {
 }
 
 bool SensorDerivative::ActuatorPosition(int i) {
-  const int id = at_.m->sensor_objid[i], row = at_.m->sensor_adr[i];
+  const int id = at_.m->sensor_objid[i], row = row_;
   if (at_.m->actuator_trntype[id] == mjTRN_BODY) return true;  // no length
   return ForTransmission(id, [&](int dof, double length, double, double) { out_->C(row, dof) = length; });
 }
 
 bool SensorDerivative::ActuatorVelocity(int i) {
-  const int row = at_.m->sensor_adr[i];
+  const int row = row_;
   return ForTransmission(at_.m->sensor_objid[i], [&](int dof, double, double J, double rate) {
     out_->C(row, dof) = rate;
     out_->C(row, nv_ + dof) = J;
@@ -123,7 +123,7 @@ bool SensorDerivative::ActuatorForce(int i) {
   if (!at_.actuation) return false;
   rows_.Begin(1);
   if (!AddActuatorForce(m->sensor_objid[i], 1)) return false;
-  rows_.Store(*at_.da, m->sensor_adr[i], out_);
+  Emit(row_);
   return true;
 }
 
@@ -153,7 +153,7 @@ bool SensorDerivative::JointForce(int i) {
       for (int l = 0; l < moment->size() && moment->dof[k] == dof; l++) rows_.at(0, moment->dof[l]) += force * moment->G(k, l);
     }
   }
-  rows_.Store(*at_.da, m->sensor_adr[i], out_);
+  Emit(row_);
   return true;
 }
 
@@ -165,7 +165,7 @@ bool SensorDerivative::TendonForce(int i) {
     const bool acts = m->actuator_trntype[a] == mjTRN_TENDON && m->actuator_trnid[2 * a] == m->sensor_objid[i];
     if (acts && !AddActuatorForce(a, 1)) return false;
   }
-  rows_.Store(*at_.da, m->sensor_adr[i], out_);
+  Emit(row_);
   return true;
 }
 
@@ -173,7 +173,7 @@ bool SensorDerivative::TendonForce(int i) {
 bool SensorDerivative::Limit(int i) {
   const mjModel* m = at_.m;
   const mjData* d = at_.d;
-  const int type = m->sensor_type[i], id = m->sensor_objid[i], out = m->sensor_adr[i];
+  const int type = m->sensor_type[i], id = m->sensor_objid[i], out = row_;
   const bool joint = type <= mjSENS_JOINTLIMITFRC;
   const int wanted = joint ? mjCNSTR_LIMIT_JOINT : mjCNSTR_LIMIT_TENDON;
   int row = d->ne + d->nf;
@@ -209,7 +209,7 @@ bool SensorDerivative::Limit(int i) {
     rows_.by_a(0, force.dof[k]) -= force.a * force.J[k];
   }
   for (int k = 0; k < force.turning; k++) rows_.at(0, force.turning_dof[k]) += force.turn[k];
-  rows_.Store(*at_.da, out, out_);
+  Emit(out);
   return true;
 }
 

@@ -19,7 +19,7 @@ void SensorDerivative::FindMomentum() {
 bool SensorDerivative::Subtree(int i) {
   const mjModel* m = at_.m;
   const mjData* d = at_.d;
-  const int type = m->sensor_type[i], body = m->sensor_objid[i], row = m->sensor_adr[i];
+  const int type = m->sensor_type[i], body = m->sensor_objid[i], row = row_;
   const double mass = m->body_subtreemass[body];
   MatrixXd& C = out_->C;
   if (mass < mjMINVAL) return type != mjSENS_SUBTREECOM;  // no momentum, no centre
@@ -59,7 +59,7 @@ bool SensorDerivative::Subtree(int i) {
 }
 
 // (M13) weight, and the springs' forces
-bool SensorDerivative::PotentialEnergy(int i) {
+bool SensorDerivative::PotentialEnergy() {
   const mjModel* m = at_.m;
   const mjData* d = at_.d;
   if (m->nflex > 0) return false;
@@ -67,7 +67,7 @@ bool SensorDerivative::PotentialEnergy(int i) {
   for (int dof = 0; dof < nv_; dof++) {
     const int body = m->dof_bodyid[dof];
     const Vec3 r = Vec3Map(d->subtree_com + 3 * body) - Origin(m, d, body);
-    double& entry = out_->C(m->sensor_adr[i], dof);
+    double& entry = out_->C(row_, dof);
     entry = -d->qfrc_spring[dof];
     if (weight) entry -= m->body_subtreemass[body] * Vec3Map(m->opt.gravity).dot(MotionAt(Vec6Map(d->cdof + 6 * dof), r));
   }
@@ -75,7 +75,7 @@ bool SensorDerivative::PotentialEnergy(int i) {
 }
 
 // (M13) T = vᵀ M v / 2
-bool SensorDerivative::KineticEnergy(int i) {
+bool SensorDerivative::KineticEnergy() {
   const mjModel* m = at_.m;
   for (int t = 0; t < m->ntendon; t++) {
     if (m->tendon_armature[t] != 0 && !IsFixedTendon(m, t)) return false;
@@ -85,8 +85,8 @@ bool SensorDerivative::KineticEnergy(int i) {
   p.resize(nv_);
   mj_mulM(m, at_.d, p.data(), at_.d->qvel);
   for (int dof = 0; dof < nv_; dof++) {
-    out_->C(m->sensor_adr[i], dof) = momentum_[m->dof_bodyid[dof]].dot(at_.tree->axis_rate(dof));
-    out_->C(m->sensor_adr[i], nv_ + dof) = p[dof];
+    out_->C(row_, dof) = momentum_[m->dof_bodyid[dof]].dot(at_.tree->axis_rate(dof));
+    out_->C(row_, nv_ + dof) = p[dof];
   }
   return true;
 }

@@ -17,26 +17,40 @@ using ConstVectorMap = Eigen::Map<const VectorXd>;
 }  // namespace
 
 // forces enter the step as a control does: nudged and held over the interval
-bool StepDifference::Vjp(const mjModel* model, mjData* data, ConstVectorRef lambda, bool forces, StepVjp* out,
+bool StepDifference::Vjp(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out,
                          std::string* missing) {
-  if (!Backend::Vjp(model, data, lambda, false, out, missing) || !forces || out->status != StepStatus::kOk) return true;
+  if (!Backend::Vjp(model, data, {covectors.next, covectors.sensors, false}, out, missing)) return false;
+  if (!covectors.forces || out->status != StepStatus::kOk) return true;
   const Dims& dims = stencil_.dims();
   const int nxfrc = 6 * static_cast<int>(model->nbody);
   out->qfrc.resize(dims.nv);
   out->xfrc.setZero(nxfrc);
   quotient_.resize(dims.ndx);
   ClearWarnings(data);
-  const auto nudged = [&](mjtNum* mjData::* field, int i, double eps, VectorXd* next) {
+  const bool sensors = covectors.sensors.size() > 0;
+  const auto nudged = [&](mjtNum* mjData::* field, int i, double eps, int side) {
     stencil_.Restore(model_.get(), data, -1, 0);
     (data->*field)[i] += eps;
-    for (int k = 0; k < substeps_; ++k) mj_step(model_.get(), data);
-    mj_getState(model_.get(), data, next->data(), kStateSignature);
+    for (int k = 0; k < substeps_ && covectors.step(); ++k) {
+      mj_step(model_.get(), data);
+      if (k == 0 && sensors) sensors_[side] = ConstVectorMap(data->sensordata, dims.ns);
+    }
+    if (!covectors.step()) {
+      mj_forward(model_.get(), data);
+      sensors_[side] = ConstVectorMap(data->sensordata, dims.ns);
+    }
+    mj_getState(model_.get(), data, next_[side].data(), kStateSignature);
   };
   const auto pull = [&](mjtNum* mjData::* field, int i) {
-    nudged(field, i, eps_, &next_[1]);
-    nudged(field, i, -eps_, &next_[2]);
-    StateQuotient(model_.get(), dims, next_[1], next_[2], 2 * eps_, quotient_);
-    return lambda.dot(quotient_);
+    nudged(field, i, eps_, 1);
+    nudged(field, i, -eps_, 2);
+    double sum = 0;
+    if (covectors.step()) {
+      StateQuotient(model_.get(), dims, next_[1], next_[2], 2 * eps_, quotient_);
+      sum = covectors.next.dot(quotient_);
+    }
+    if (sensors) sum += covectors.sensors.dot(sensors_[1] - sensors_[2]) / (2 * eps_);
+    return sum;
   };
   for (int i = 0; i < dims.nv; ++i) out->qfrc[i] = pull(&mjData::qfrc_applied, i);
   for (int i = 6; i < nxfrc; ++i) out->xfrc[i] = pull(&mjData::xfrc_applied, i);

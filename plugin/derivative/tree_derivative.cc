@@ -166,6 +166,15 @@ void TreeDerivative::Backward(const mjModel* model, const TreeInput& input, cons
   }
 }
 
+void TreeDerivative::SumInertias(const mjModel* model) {
+  for (int b = static_cast<int>(model->nbody) - 1; b > 0; b--) {
+    const int p = model->body_parentid[b];
+    if (p == 0) continue;
+    body_[p].I.Add(body_[b].I);
+    body_[p].B.Add(body_[b].B);
+  }
+}
+
 struct TreeDerivative::Bodies {
   int nbody;
   const int *dofadr, *dofnum;

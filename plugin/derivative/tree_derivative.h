@@ -56,7 +56,10 @@ class TreeDerivative {
   const Vec6& axis_acceleration(int dof) const { return dof_[dof].psidd; }   ///< ψ̈
   const Vec6& axis_sum(int dof) const { return dof_[dof].sigma; }            ///< σ = ψ̇ + Ṡ
 
-  /// Of the body's subtree: inertia and Coriolis operator (R2). @pre Finish.
+  /// Sums inertias and Coriolis operators over subtrees, as Finish does. @pre Forward, and neither since.
+  void SumInertias(const mjModel* model);
+
+  /// Of the body's subtree: inertia and Coriolis operator (R2). @pre Finish or SumInertias.
   const Inertia& composite_inertia(int body) const { return body_[body].I; }
   const RotationMap& composite_coriolis(int body) const { return body_[body].B; }
 

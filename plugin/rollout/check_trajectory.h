@@ -37,8 +37,9 @@ inline void CheckStart(const mjModel* model, ConstVectorRef context, int substep
 }
 
 /// What a step hands on besides x has no derivative: a gradient through a rollout would lack it. @throws Error{kUnsupported}.
-inline void CheckHandsOnNothing(const mjModel* model) {
-  const char* what = model->nhistory > 0       ? "delays"
+/// @param delays  false: the caller follows the history of controls itself.
+inline void CheckHandsOnNothing(const mjModel* model, bool delays = true) {
+  const char* what = delays && model->nhistory > 0 ? "delays"
                      : model->nplastic > 0     ? "plastic deformation"
                      : HasMovingPluginState(model) ? "state of plugins"
                                                : nullptr;

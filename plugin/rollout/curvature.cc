@@ -2,6 +2,7 @@
 #include <costate/curvature.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "rollout/check_trajectory.h"
 #include "rollout/direction.h"
@@ -11,6 +12,11 @@
 #include "rollout/thread_pool.h"
 
 namespace costate {
+namespace {
+
+constexpr double kParameterNudges = 4;  // of Parameter::nudge: differences of products that are differences by it themselves
+
+}  // namespace
 
 struct Curvature::Impl {
   Impl(const mjModel* m, ConstVectorRef c, int k, int threads)
@@ -35,6 +41,9 @@ struct Curvature::Impl {
   void CheckReady(const RolloutDirection& d) const;
   bool PushAll(const RolloutDirection& d, RolloutStatus* status);
   bool BendAll(const RolloutDirection& d, CurvatureProduct* out);
+  bool BendParameters(const RolloutDirection& d, CurvatureProduct* out);
+  bool PullMoved(ConstVectorRef theta, MatrixXd* pulled, CurvatureProduct* out);
+  bool AnyFailed(const std::vector<StepStatus>& failed, CurvatureProduct* out) const;
   void Multiply(const RolloutDirection& d, bool bend, CurvatureProduct* out);
 
   const mjModel* model;
@@ -52,10 +61,12 @@ struct Curvature::Impl {
   double value = 0;
   RolloutDirection gradient;
   MatrixXd lambda, slope_x, sigma;  // λ_t, ∂l_t/∂x, ∂l_t/∂s: one knot a column
-  MatrixXd pulled;                  // (Aᵀλ + Cᵀσ; Bᵀλ + Dᵀσ)
+  MatrixXd pulled, pulled_theta;    // (Aᵀλ + Cᵀσ; Bᵀλ + Dᵀσ), Pᵀλ + Psᵀσ
+  std::unique_ptr<ParameterSet> moved;  // the parameters elsewhere, and products of its model
+  std::vector<std::unique_ptr<KnotProducts>> moved_products;
 
   // a product
-  MatrixXd dX, dS, bent;  // bent: derivative of `pulled` along the direction at fixed λ and σ
+  MatrixXd dX, dS, bent, bent_theta;  // bent: derivative of `pulled` along the direction at fixed λ and σ
 };
 
 Curvature::Curvature(const mjModel* model, ConstVectorRef context, int substeps, int threads)
@@ -83,6 +94,9 @@ RolloutStatus Curvature::SetPoint(const Trajectory& trajectory, const Loss& loss
   c.slope_x.setZero(c.dims.ndx, N + 1);
   c.sigma.setZero(c.sensors ? c.dims.ns : 0, N + 1);
   c.pulled.setZero(c.dims.ndx + c.dims.nu, N + 1);
+  c.pulled_theta.setZero(c.Parameters(), N + 1);
+  c.moved_products.clear();
+  c.moved.reset();
 
   KnotProducts* products = c.Get(0);
   products->ForgetCoverage();
@@ -101,6 +115,7 @@ RolloutStatus Curvature::SetPoint(const Trajectory& trajectory, const Loss& loss
     c.pulled.col(t).head(c.dims.ndx) = back.x;
     c.lambda.col(t) = back.x + slope.x;
     c.gradient.theta += back.theta;
+    c.pulled_theta.col(t) = back.theta;
     if (t == N) continue;
     c.pulled.col(t).tail(c.dims.nu) = back.u;
     c.gradient.U.col(t) = back.u + slope.u;
@@ -138,7 +153,8 @@ bool Curvature::Impl::PushAll(const RolloutDirection& d, RolloutStatus* status) 
 // the second derivative of each step, knots in any order
 bool Curvature::Impl::BendAll(const RolloutDirection& d, CurvatureProduct* out) {
   bent.setZero(dims.ndx + dims.nu, N() + 1);
-  const bool differenced = Get(0)->coverage().Worst() > Level::kAnalytic;
+  bent_theta.setZero(Parameters(), N() + 1);
+  const bool differenced = Get(0)->differenced(false), theta_differenced = Get(0)->differenced(true);
   const VectorXd no_control, none = VectorXd::Zero(dims.ndx);
   std::vector<StepStatus> failed(static_cast<std::size_t>(N()) + 1, StepStatus::kOk);
   std::vector<char> one_sided(failed.size(), 0);
@@ -152,18 +168,80 @@ bool Curvature::Impl::BendAll(const RolloutDirection& d, CurvatureProduct* out) 
                         .dx = dX.col(t),
                         .du = last ? ConstVectorRef(no_control) : ConstVectorRef(d.U.col(t)),
                         .pulled = pulled.col(t).head(dims.ndx + (last ? 0 : dims.nu)),
-                        .differenced = differenced};
+                        .differenced = differenced,
+                        .theta = pulled_theta.col(t),
+                        .theta_differenced = theta_differenced};
     bool side = false;
-    if (!Bend(bend, Get(worker), bent.col(t).head(bend.pulled.size()), &side)) failed[at] = Get(worker)->status();
+    if (!Bend(bend, Get(worker), bent.col(t).head(bend.pulled.size()), bent_theta.col(t), &side)) failed[at] = Get(worker)->status();
     one_sided[at] = side;
   });
   for (int t = 0; t <= N(); t++) {
-    const std::size_t at = static_cast<std::size_t>(t);
-    if (one_sided[at]) out->one_sided.push_back(t);
-    if (failed[at] == StepStatus::kOk) continue;
-    out->status = {.status = failed[at], .knot = t, .warnings = {}};
-    return false;
+    if (one_sided[static_cast<std::size_t>(t)]) out->one_sided.push_back(t);
   }
+  return !AnyFailed(failed, out);
+}
+
+bool Curvature::Impl::AnyFailed(const std::vector<StepStatus>& failed, CurvatureProduct* out) const {
+  for (int t = 0; t <= N(); t++) {
+    const StepStatus status = failed[static_cast<std::size_t>(t)];
+    if (status == StepStatus::kOk) continue;
+    out->status = {.status = status, .knot = t, .warnings = {}};
+    return true;
+  }
+  return false;
+}
+
+// what is pulled back at every knot, one below the other, with other parameters at the same states, λ and σ
+bool Curvature::Impl::PullMoved(ConstVectorRef theta, MatrixXd* all, CurvatureProduct* out) {
+  if (!moved) moved = std::make_unique<ParameterSet>(*options.parameters);
+  moved->Set(theta);
+  moved_products.resize(workers.size());
+  all->setZero(dims.ndx + dims.nu + Parameters(), N() + 1);
+  const VectorXd none = VectorXd::Zero(dims.ndx);
+  std::vector<StepStatus> failed(static_cast<std::size_t>(N()) + 1, StepStatus::kOk);
+  pool.ParallelFor(N() + (sensors ? 1 : 0), [&](int t, int worker) {
+    std::unique_ptr<KnotProducts>& products = moved_products[static_cast<std::size_t>(worker)];
+    if (!products) products = std::make_unique<KnotProducts>(moved->model(), context, substeps, options.level, moved.get());
+    const bool last = t == N();
+    KnotCovector back;
+    if (!products->Pull(PointAt(*trajectory, t), last ? ConstVectorRef(none) : ConstVectorRef(lambda.col(t + 1)), sigma.col(t), &back)) {
+      failed[static_cast<std::size_t>(t)] = products->status();
+      return;
+    }
+    all->col(t).head(dims.ndx) = back.x;
+    if (!last) all->col(t).segment(dims.ndx, dims.nu) = back.u;
+    all->col(t).tail(Parameters()) = back.theta;
+  });
+  return !AnyFailed(failed, out);
+}
+
+// (7) along dθ: differences at h and h/2, extrapolated; within the bounds, hence on one side where they are near
+bool Curvature::Impl::BendParameters(const RolloutDirection& d, CurvatureProduct* out) {
+  const VectorXd theta = options.parameters ? options.parameters->Get() : VectorXd();
+  double largest = 0;
+  for (int k = 0; k < theta.size(); k++) largest = std::max(largest, std::abs(d.theta[k]) / (*options.parameters)[k].nudge);
+  if (largest == 0) return true;
+  const double h = kParameterNudges / largest;
+  const auto inside = [&](double step) {
+    const VectorXd at = theta + step * d.theta;
+    return options.parameters->Clamp(at) == at;
+  };
+  const bool up = inside(h), down = inside(-h), centred = up && down;
+  if (!up && !down) throw Error(ErrorCode::kInvalidArgument, "the direction leaves the parameters' bounds both ways");
+  const double side = up ? h : -h;
+  MatrixXd near[2], f[2], center(pulled.rows() + pulled_theta.rows(), pulled.cols());
+  center << pulled, pulled_theta;
+  for (int k = 0; k < 2; k++) {
+    const double step = k ? side / 2 : side;
+    if (!PullMoved(theta + step * d.theta, &f[0], out)) return false;
+    if (centred && !PullMoved(theta - step * d.theta, &f[1], out)) return false;
+    near[k] = centred ? MatrixXd((f[0] - f[1]) / (2 * step)) : MatrixXd((f[0] - center) / step);
+  }
+  const MatrixXd limit = centred ? MatrixXd((4 * near[1] - near[0]) / 3) : MatrixXd(2 * near[1] - near[0]);
+  out->theta_step = std::abs(side);
+  out->theta_error = (limit - near[1]).norm() / std::max(limit.norm(), 1e-300);
+  bent += limit.topRows(bent.rows());
+  bent_theta += limit.bottomRows(bent_theta.rows());
   return true;
 }
 
@@ -171,7 +249,7 @@ void Curvature::Impl::Multiply(const RolloutDirection& d, bool bend, CurvaturePr
   CheckReady(d);
   *out = CurvatureProduct();
   if (!PushAll(d, &out->status)) return;
-  if (bend && !BendAll(d, out)) return;
+  if (bend && (!BendAll(d, out) || !BendParameters(d, out))) return;
   out->product.U.setZero(dims.nu, N());
   out->product.theta.setZero(Parameters());
   VectorXd p = VectorXd::Zero(dims.ndx);
@@ -193,6 +271,7 @@ void Curvature::Impl::Multiply(const RolloutDirection& d, bool bend, CurvaturePr
     out->product.theta += back.theta;
     if (!last) out->product.U.col(t) = back.u + w.u;
     if (!bend) continue;
+    out->product.theta += bent_theta.col(t);
     AddHalfBracket(model, 1, slope_x.col(t), dX.col(t), &p);
     p += bent.col(t).head(dims.ndx);
     if (!last) out->product.U.col(t) += bent.col(t).tail(dims.nu);
@@ -203,11 +282,6 @@ void Curvature::Impl::Multiply(const RolloutDirection& d, bool bend, CurvaturePr
 
 void Curvature::GaussNewton(const RolloutDirection& d, CurvatureProduct* out) { impl_->Multiply(d, false, out); }
 
-void Curvature::Hessian(const RolloutDirection& d, CurvatureProduct* out) {
-  if (impl_->options.parameters) {
-    throw Error(ErrorCode::kUnsupported, "second derivatives by parameters are not there; GaussNewton has their main part");
-  }
-  impl_->Multiply(d, true, out);
-}
+void Curvature::Hessian(const RolloutDirection& d, CurvatureProduct* out) { impl_->Multiply(d, true, out); }
 
 }  // namespace costate

@@ -24,6 +24,9 @@ Linearizer* KnotProducts::Get(bool sensors, ConstVectorRef moving) {
 
 bool KnotProducts::Take(StepStatus status, const Coverage& coverage) {
   status_ = status;
+  for (const TermCoverage& term : coverage.terms) {
+    if (term.level > Level::kAnalytic) differenced_[term.term.rfind("parameter", 0) == 0] = true;
+  }
   if (coverage_.terms.empty() || coverage.Worst() > coverage_.Worst()) coverage_ = coverage;
   return status == StepStatus::kOk;
 }
@@ -51,26 +54,20 @@ bool KnotProducts::Push(const KnotPoint& at, const KnotDirections& d, MatrixXd* 
 
 bool KnotProducts::Pull(const KnotPoint& at, ConstVectorRef lambda, ConstVectorRef sigma, KnotCovector* out) {
   const bool sensors = !sigma.isZero(0);
-  if (!at.last && !sensors) {
-    Get(false, at.moving)->Vjp(at.x, at.u, lambda, &vjp_);
-    if (!Take(vjp_.status, vjp_.coverage)) return false;
-    out->x = vjp_.x;
-    out->u = vjp_.u;
-    out->theta = vjp_.theta;
+  if (at.last && !sensors) {
+    out->x.setZero(dims_.ndx);
+    out->u.resize(0);
+    out->theta.setZero(parameters_ ? parameters_->size() : 0);
     return true;
   }
-  out->x.setZero(dims_.ndx);
-  out->u.setZero(at.last ? 0 : dims_.nu);
-  out->theta.setZero(parameters_ ? parameters_->size() : 0);
-  if (!sensors) return true;
-  if (!Matrices(at, true)) return false;
-  out->x.noalias() += full_.C.transpose() * sigma;
-  if (parameters_) out->theta.noalias() += full_.Ps.transpose() * sigma;
-  if (at.last) return true;
-  out->x.noalias() += full_.A.transpose() * lambda;
-  out->u.noalias() += full_.D.transpose() * sigma;
-  out->u.noalias() += full_.B.transpose() * lambda;
-  if (parameters_) out->theta.noalias() += full_.P.transpose() * lambda;
+  const VectorXd none;
+  Linearizer* linearizer = Get(false, at.moving);
+  if (at.last) linearizer->VjpSensors(at.x, sigma, &vjp_);
+  else linearizer->Vjp(at.x, at.u, lambda, sensors ? sigma : ConstVectorRef(none), &vjp_);
+  if (!Take(vjp_.status, vjp_.coverage)) return false;
+  out->x = vjp_.x;
+  out->u = vjp_.u;
+  out->theta = vjp_.theta;
   return true;
 }
 

@@ -39,7 +39,12 @@ class KnotProducts {
 
   StepStatus status() const { return status_; }
   const Coverage& coverage() const { return coverage_; }  ///< of the worst knot since ForgetCoverage
-  void ForgetCoverage() { coverage_ = {}; }
+  void ForgetCoverage() {
+    coverage_ = {};
+    differenced_[0] = differenced_[1] = false;
+  }
+  /// Since then, was any term of the dynamics differenced, or any parameter?
+  bool differenced(bool parameters) const { return differenced_[parameters]; }
 
  private:
   Linearizer* Get(bool sensors, ConstVectorRef moving);
@@ -57,6 +62,7 @@ class KnotProducts {
   StepDerivative full_;
   StepStatus status_ = StepStatus::kOk;
   Coverage coverage_;
+  bool differenced_[2] = {false, false};  // dynamics, parameters
 };
 
 }  // namespace costate

@@ -13,15 +13,15 @@ constexpr double kNoise = 1e-9, kDifferencedNoise = 1e-5;  // of a product, rela
 
 double Largest(ConstVectorRef v) { return v.size() > 0 ? v.lpNorm<Eigen::Infinity>() : 0; }
 
-}  // namespace
-
-bool Bend(const StepBend& b, KnotProducts* products, VectorRef out, bool* one_sided) {
+// at one nudge; `theta` may be null
+bool BendAt(const StepBend& b, KnotProducts* products, bool coarse, VectorRef out, VectorRef* theta, bool* one_sided) {
   out.setZero();
+  if (theta) theta->setZero();
   *one_sided = false;
   const double largest = std::max(Largest(b.dx), Largest(b.du));
-  if (largest == 0 || b.pulled.isZero(0)) return true;
-  const double h = (b.differenced ? kDifferencedNudge : kNudge) / largest;
-  VectorXd side[2];
+  if (largest == 0 || (b.pulled.isZero(0) && b.theta.isZero(0))) return true;
+  const double h = (coarse ? kDifferencedNudge : kNudge) / largest;
+  VectorXd side[2], side_theta[2];
   KnotCovector pulled;
   for (int k = 0; k < 2; k++) {
     const double step = k ? -h : h;
@@ -33,18 +33,28 @@ bool Bend(const StepBend& b, KnotProducts* products, VectorRef out, bool* one_si
     side[k].resize(out.size());
     side[k] << pulled.x, pulled.u;
     side[k] = (side[k] - b.pulled) / step;
+    if (theta) side_theta[k] = (pulled.theta - b.theta) / step;
   }
 
   // both sides differ by O(h) where the step is smooth, by 1/h where a switch is crossed
   const double plus = side[0].norm(), minus = side[1].norm(), more = std::max(plus, minus);
-  const double noise = (b.differenced ? kDifferencedNoise : kNoise) * b.pulled.norm();
+  const double noise = (coarse ? kDifferencedNoise : kNoise) * b.pulled.norm();
   *one_sided = (side[0] - side[1]).norm() > 0.5 * more && h * more > noise;
-  if (*one_sided) {
-    out = plus < minus ? side[0] : side[1];
-  } else {
-    out = 0.5 * (side[0] + side[1]);
-  }
+  const double first = !*one_sided ? 0.5 : plus < minus ? 1 : 0;
+  out = first * side[0] + (1 - first) * side[1];
+  if (theta) *theta = first * side_theta[0] + (1 - first) * side_theta[1];
   return true;
+}
+
+}  // namespace
+
+bool Bend(const StepBend& b, KnotProducts* products, VectorRef out, VectorRef theta, bool* one_sided) {
+  const bool apart = theta.size() > 0 && b.theta_differenced && !b.differenced;
+  if (!BendAt(b, products, b.differenced, out, theta.size() > 0 && !apart ? &theta : nullptr, one_sided)) return false;
+  if (!apart) return true;
+  VectorXd other(out.size());
+  bool side = false;
+  return BendAt(b, products, true, other, &theta, &side);
 }
 
 }  // namespace costate

@@ -27,12 +27,14 @@ double ProcessorSeconds(clockid_t whose = CLOCK_THREAD_CPUTIME_ID) {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// ½ |v|² at the end and 0.05 |u|² on the way
+// ½ |v|² at the end and 0.05 |u|² on the way; with weight w also ½ w |s|² at each knot
 class Effort final : public costate::Loss {
  public:
-  explicit Effort(const mjModel* model) : nq_(static_cast<int>(model->nq)), nv_(static_cast<int>(model->nv)) {}
+  explicit Effort(const mjModel* model, double sensors = 0)
+      : nq_(static_cast<int>(model->nq)), nv_(static_cast<int>(model->nv)), sensors_(sensors) {}
   double Value(const costate::KnotView& k) const override {
-    return k.t == k.N ? 0.5 * k.x.segment(nq_, nv_).squaredNorm() : 0.05 * k.u.squaredNorm();
+    const double sensed = sensors_ == 0 ? 0 : 0.5 * sensors_ * k.s.squaredNorm();
+    return sensed + (k.t == k.N ? 0.5 * k.x.segment(nq_, nv_).squaredNorm() : 0.05 * k.u.squaredNorm());
   }
   void Gradient(const costate::KnotView& k, costate::KnotGradient* out) const override {
     if (k.t == k.N) {
@@ -40,19 +42,38 @@ class Effort final : public costate::Loss {
     } else {
       out->u = 0.1 * k.u;
     }
+    if (sensors_ != 0) out->s = sensors_ * k.s;
   }
-  bool NeedsSensors() const override { return false; }
+  bool NeedsSensors() const override { return sensors_ != 0; }
 
  private:
   int nq_, nv_;
+  double sensors_;
 };
+
+// the model, with an accelerometer and a force sensor at each of its sites
+costate::ModelPtr LoadSensed(const std::string& file) {
+  char error[500];
+  const std::unique_ptr<mjSpec, void (*)(mjSpec*)> spec(mj_parseXML(file.c_str(), nullptr, error, sizeof error), mj_deleteSpec);
+  if (!spec) throw costate::Error(costate::ErrorCode::kParse, error);
+  for (mjsElement* e = mjs_firstElement(spec.get(), mjOBJ_SITE); e; e = mjs_nextElement(spec.get(), e)) {
+    for (const mjtSensor type : {mjSENS_ACCELEROMETER, mjSENS_FORCE}) {
+      mjsSensor* sensor = mjs_addSensor(spec.get());
+      sensor->type = type;
+      sensor->objtype = mjOBJ_SITE;
+      mjs_setString(sensor->objname, mjs_getString(mjs_getName(e)));
+    }
+  }
+  return costate::ModelPtr(mj_compile(spec.get(), nullptr));
+}
 
 struct Motion {
   costate::ModelPtr model;
   costate::VectorXd context, x0, control;
 
-  Motion(const std::string& name, const char* key)
-      : model(costate::LoadModel(std::string(COSTATE_MODELS) + "/" + name + "/" + name + ".xml")) {
+  Motion(const std::string& name, const char* key, bool sensed = false) {
+    const std::string file = std::string(COSTATE_MODELS) + "/" + name + "/" + name + ".xml";
+    model = sensed ? LoadSensed(file) : costate::LoadModel(file);
     const costate::DataPtr data = costate::MakeDataAtKey(model.get(), key);
     context = costate::GetContext(model.get(), data.get());
     x0 = costate::GetState(model.get(), data.get());
@@ -66,8 +87,9 @@ struct Motion {
     }
     return U;
   }
-  costate::AdjointOptions RoomFor(double states) const {
-    const int size = costate::Dims(model.get()).nx + mj_stateSize(model.get(), costate::kMovingSignature);
+  costate::AdjointOptions RoomFor(double states, bool sensed) const {
+    const costate::Dims dims(model.get());
+    const int size = dims.nx + mj_stateSize(model.get(), costate::kMovingSignature) + (sensed ? dims.ns : 0);
     return {.memory = sizeof(double) * static_cast<std::size_t>(size) * static_cast<std::size_t>(states)};
   }
 };
@@ -77,16 +99,16 @@ std::string Duration(double seconds) {
                      : fmt::format("{:.1f} h", seconds / 3600);
 }
 
-void Rows(const std::string& name, const char* key, int most) {
-  const Motion m(name, key);
-  const Effort loss(m.model.get());
+void Rows(const std::string& name, const char* key, int most, bool sensed) {
+  const Motion m(name, key, sensed);
+  const Effort loss(m.model.get(), sensed ? 1e-4 : 0);
   costate::Simulator simulator(m.model.get(), m.context, 1, 1);
   costate::Adjoint adjoint(m.model.get(), m.context);
   for (int N = 100; N <= most; N *= 10) {
     const costate::MatrixXd U = m.Controls(N);
     const int repeats = N < 10000 ? std::max(5, 2000 / N) : 2;
     costate::Trajectory motion;
-    const costate::AdjointOptions options[] = {{}, m.RoomFor(2 * std::sqrt(N)), m.RoomFor(std::sqrt(N))};
+    const costate::AdjointOptions options[] = {{}, m.RoomFor(2 * std::sqrt(N), sensed), m.RoomFor(std::sqrt(N), sensed)};
     costate::RolloutGradient g[3];
     double rollout = 1e9, seconds[] = {1e9, 1e9, 1e9};
     for (int i = 0; i < repeats; i++) {
@@ -180,7 +202,9 @@ int main(int argc, char** argv) {
   fmt::print("{:<10} {:>6} {:>10} {:>7} {:>7} {:>7} {:>8} {:>7} {:>9} {:>9}  {:<12} {:<12} {}\n", "model", "T", "rollout ms", "all",
              "2 sqrt", "sqrt", "again", "MiB", "differ.", "times", "loss", "|by controls|", "health");
   try {
-    for (const auto& [name, key] : motions) Rows(name, key, most);
+    for (const auto& [name, key] : motions) Rows(name, key, most, false);
+    fmt::print("the same with a loss that reads all sensors at every knot, with an accelerometer and a force sensor at each site:\n");
+    for (const auto& [name, key] : motions) Rows(name, key, most, true);
     fmt::print("\ngradients a second by the clock, 16 motions of 100 steps at once; processor time of two threads over that of one\n"
                "{:<10} {:>12} {:>12} {:>8} {:>10}\n", "model", "1 thread", "2 threads", "ratio", "processor");
     for (const auto& [name, key] : motions) Batch(name, key);

@@ -177,6 +177,48 @@ TEST_F(NoslipTest, PullsBackToAppliedForces) {
   }
 }
 
+// sensors that the pass leaves to the minimum, with applied forces; one of friction is refused by name
+TEST_F(NoslipTest, PullsBackSensorsToAppliedForces) {
+  std::string scene = Pushing("elliptic", 4);
+  const std::string box = R"(<geom type="box" size="0.3 0.2 0.1"/>)", end = "</mujoco>";
+  scene.replace(scene.find(box), box.size(), box + R"(<site name="all" type="box" size="0.4 0.3 0.2"/>)");
+  scene.replace(scene.find(end), end.size(), R"(<sensor><touch site="all"/><framelinvel objtype="site" objname="all"/>
+    <accelerometer site="all"/></sensor></mujoco>)");
+  const ModelPtr model = LoadModelFromString(scene);
+  mjModel* m = model.get();
+  const DataPtr data = Pushed(m, 30), work = MakeData(m);
+  AnalyticBackend backend(m, false);
+  StepVjp vjp;
+  std::string missing;
+  VectorXd none, sigma = VectorXd::Ones(m->nsensordata);
+  mj_copyState(m, data.get(), work.get(), mjSTATE_INTEGRATION);
+  EXPECT_FALSE(backend.Vjp(m, work.get(), {none, sigma, true}, &vjp, &missing));
+  EXPECT_NE(missing.find("accelerometer"), std::string::npos) << missing;
+
+  sigma.tail(3).setZero();
+  mj_copyState(m, data.get(), work.get(), mjSTATE_INTEGRATION);
+  ASSERT_TRUE(backend.Vjp(m, work.get(), {none, sigma, true}, &vjp, &missing)) << missing;
+  mjModel tight = *m;
+  tight.opt.tolerance = 0;
+  tight.opt.iterations = 200;
+  const auto along = [&](mjtNum* force) {
+    const double h = 1e-4, before = *force;
+    double sum[2];
+    for (int side = 0; side < 2; side++) {
+      *force = before + (side ? h : -h);
+      mj_copyState(m, data.get(), work.get(), mjSTATE_INTEGRATION);
+      mj_forward(&tight, work.get());
+      sum[side] = sigma.dot(Eigen::Map<const VectorXd>(work->sensordata, m->nsensordata));
+    }
+    *force = before;
+    return (sum[1] - sum[0]) / (2 * h);
+  };
+  const double largest = vjp.qfrc.lpNorm<Eigen::Infinity>();
+  EXPECT_GT(largest, 1e-2);
+  for (int i = 0; i < m->nv; i++) EXPECT_NEAR(vjp.qfrc[i], along(data->qfrc_applied + i), 1e-6 * largest) << i;
+  for (int i = 6; i < 6 * m->nbody; i++) EXPECT_NEAR(vjp.xfrc[i], along(data->xfrc_applied + i), 1e-6 * largest) << i;
+}
+
 // a sledge pushed just not, and just, beyond its friction: the certificate sees the pass' own switch
 TEST_F(NoslipTest, CertificateSeesTheBoundOfThePass) {
   const ModelPtr model = LoadModelFromString(R"(<mujoco><option cone="elliptic" noslip_iterations="20"/><worldbody>

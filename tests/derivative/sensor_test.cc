@@ -53,10 +53,58 @@ Sensed Sense(const mjModel* m, const mjData* point) {
   return out;
 }
 
+// (V4): covectors of the sensors together with one of the next state, alone, and of each sensor by itself, against the matrices
+void ExpectPulled(const mjModel* m, const mjData* point) {
+  const Dims dims(m);
+  const VectorXd none, lambda = support::RandomTangent(m, 5);
+  for (bool differenced : {false, true}) {
+    SCOPED_TRACE(differenced ? "differenced" : "closed");
+    AnalyticBackend backend(m, false, {.sensors = differenced});
+    const DataPtr data = MakeData(m);
+    StepDerivative d;
+    StepVjp vjp;
+    std::string missing;
+    mj_copyState(m, point, data.get(), mjSTATE_INTEGRATION);
+    ASSERT_TRUE(backend.Linearize(m, data.get(), true, &d, &missing)) << missing;
+    VectorXd sigma = support::Random(8).Vector(dims.ns);
+    for (int row = 0; row < dims.ns; row++) {
+      // forces of contacts are thousands, angles are not
+      sigma[row] /= std::max(1.0, d.C.row(row).cwiseAbs().maxCoeff());
+    }
+    const auto expect = [&](ConstVectorRef next, const VectorXd& s) {
+      mj_copyState(m, point, data.get(), mjSTATE_INTEGRATION);
+      ASSERT_TRUE(backend.Vjp(m, data.get(), {next, s, false}, &vjp, &missing)) << missing;
+      ASSERT_EQ(vjp.status, StepStatus::kOk);
+      VectorXd x = d.C.transpose() * s, u = d.D.transpose() * s;
+      VectorXd scale = Both(d).cwiseAbs().transpose() * s.cwiseAbs();
+      EXPECT_LT((vjp.sensors - x).cwiseAbs().maxCoeff(), (differenced ? 1e-6 : 1e-10) * std::max(1e-3, scale.maxCoeff()));
+      if (next.size() > 0) {
+        x += d.A.transpose() * next;
+        u += d.B.transpose() * next;
+        scale.head(dims.ndx) += d.A.cwiseAbs().transpose() * next.cwiseAbs();
+      }
+      const double allowed = (differenced ? 1e-6 : 1e-10) * std::max(1e-3, scale.maxCoeff());
+      EXPECT_LT((vjp.x - x).cwiseAbs().maxCoeff(), allowed);
+      EXPECT_LE(dims.nu > 0 ? (vjp.u - u).cwiseAbs().maxCoeff() : 0, allowed);
+    };
+    expect(lambda, sigma);
+    expect(none, sigma);
+    for (int i = 0; i < m->nsensor && !differenced; i++) {
+      const std::string name = ElementName(m, mjOBJ_SENSOR, i);
+      if (name.find("balanced") != std::string::npos) continue;
+      SCOPED_TRACE(name);
+      VectorXd one = VectorXd::Zero(dims.ns);
+      one.segment(m->sensor_adr[i], m->sensor_dim[i]) = sigma.segment(m->sensor_adr[i], m->sensor_dim[i]);
+      expect(none, one);
+    }
+  }
+}
+
 // Every sensor in closed form against its differences and against the step; all but those called "still…" move.
 void ExpectAgrees(const mjModel* m, const mjData* point, double tolerance, const char* names = "") {
   const Sensed sensed = Sense(m, point);
   EXPECT_EQ(sensed.names, names);
+  ExpectPulled(m, point);
   const support::StepReference reference = support::MakeStepReference(m, point);
   for (int i = 0; i < m->nsensor; i++) {
     const std::string name = ElementName(m, mjOBJ_SENSOR, i);

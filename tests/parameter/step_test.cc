@@ -1,6 +1,7 @@
 // P = ∂x'/∂θ and Ps = ∂s/∂θ of whole matrices against differences of converged steps at several sizes.
 #include <costate/derivative.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "derivative/extrapolate.h"
@@ -135,6 +136,21 @@ TEST_P(ParameterStep, AgreesWithDifferencesOfStepsOfTheChangedModel) {
     EXPECT_NEAR(vjp.theta[k], expected[k], 1e-7 * sizes[k] + 1e-12 * sizes.maxCoeff()) << set[k].name;
   }
   EXPECT_TRUE(support::MatricesNearRelative(vjp.x, out.A.transpose() * lambda, 1e-9));
+
+  // with covectors of the sensors, and those alone
+  VectorXd sigma(out.C.rows());
+  for (int i = 0; i < sigma.size(); i++) sigma[i] = std::cos(0.7 + 1.9 * i) / std::max(1.0, out.Ps.row(i).cwiseAbs().maxCoeff());
+  StepVjp sensed, last;
+  linearizer.Vjp(x, u, lambda, sigma, &sensed);
+  linearizer.VjpSensors(x, sigma, &last);
+  StepDerivative end;
+  linearizer.LinearizeSensors(x, &end);
+  for (int k = 0; k < set.size(); k++) {
+    const double of_sensors = out.Ps.col(k).dot(sigma), size = out.Ps.col(k).cwiseAbs().dot(sigma.cwiseAbs());
+    EXPECT_NEAR(sensed.theta[k], expected[k] + of_sensors, 1e-7 * (sizes[k] + size) + 1e-10 * (sizes.maxCoeff() + 1)) << set[k].name;
+    const double last_size = end.Ps.col(k).cwiseAbs().dot(sigma.cwiseAbs());
+    EXPECT_NEAR(last.theta[k], end.Ps.col(k).dot(sigma), 1e-7 * last_size + 1e-10) << set[k].name;
+  }
 
   // the third scene's parameters have closed forms, unless M' holds velocity products
   const bool closed = c.integrator == mjINT_EULER || c.integrator == mjINT_RK4 || c.integrator == mjINT_IMPLICITFAST;

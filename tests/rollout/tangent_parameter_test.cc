@@ -117,8 +117,81 @@ TEST(TangentParameter, GaussNewtonIsTheSquareOfTheTangents) {
   EXPECT_NEAR(actual, expected, 1e-8 * tangents.dS[0].norm() * tangents.dS[1].norm());
   EXPECT_GT(product.product.theta.norm(), 0);
 
-  EXPECT_THROW(curvature.Hessian(e, &product), Error);
   EXPECT_THROW(curvature.GaussNewton({e.x0, e.U, VectorXd()}, &product), Error);
+}
+
+double Norm(const RolloutDirection& d) { return std::sqrt(d.x0.squaredNorm() + d.U.squaredNorm() + d.theta.squaredNorm()); }
+
+// H d against centred differences of whole gradients along d: start, controls and parameters together, and each alone
+TEST(TangentParameter, HessianIsTheDifferenceOfGradients) {
+  struct Case {
+    std::vector<std::string> names;
+    double eps, tolerance;
+  };
+  for (const Case& c : {Case{{"body:shank/mass", "joint:knee/damping", "joint:knee/armature", "option/gravity[2]"}, 3e-6, 5e-6},
+                        Case{{"body:shank/mass", "joint:knee/damping", "geom:foot/friction[0]", "body:foot/pos[2]"}, 3e-6, 5e-5}}) {
+    SCOPED_TRACE(c.names.back());
+    Hopper h;
+    h.set = ParameterSet(h.model.get(), c.names);
+    const VectorXd values = h.set.Get();
+    const Trajectory trajectory = h.Roll();
+    const Square loss(h.model.get());
+    Curvature curvature(h.set.model(), h.context);
+    ASSERT_TRUE(curvature.SetPoint(trajectory, loss, {.parameters = &h.set}).ok());
+    RolloutDirection all = h.Direction(1), only = all, others = all;
+    for (int k = 0; k < h.set.size(); k++) all.theta[k] *= std::max(0.1, std::abs(values[k]));
+    only.theta = all.theta;
+    only.x0.setZero();
+    only.U.setZero();
+    others.theta.setZero();
+    for (const RolloutDirection& d : {all, only, others}) {
+      CurvatureProduct product, gn;
+      curvature.Hessian(d, &product);
+      curvature.GaussNewton(d, &gn);
+      ASSERT_TRUE(product.status.ok());
+      EXPECT_TRUE(product.one_sided.empty());
+      EXPECT_EQ(product.theta_step > 0, !d.theta.isZero(0));
+      EXPECT_LT(product.theta_error, 1e-3);
+
+      RolloutGradient side[2];
+      const VectorXd x0 = h.x0;
+      const MatrixXd U = h.U;
+      for (int k : {0, 1}) {
+        const double step = k ? -c.eps : c.eps;
+        h.set.Set(values + step * d.theta);
+        Adjoint(h.set.model(), h.context).Gradient(Retract(h.model.get(), x0, step * d.x0), U + step * d.U, loss, {.parameters = &h.set}, &side[k]);
+        ASSERT_TRUE(side[k].status.ok());
+      }
+      h.set.Set(values);
+      const RolloutDirection reference{(side[0].x0 - side[1].x0) / (2 * c.eps), (side[0].U - side[1].U) / (2 * c.eps),
+                                       (side[0].theta - side[1].theta) / (2 * c.eps)};
+      EXPECT_LT((product.product.x0 - reference.x0).norm(), c.tolerance * reference.x0.norm());
+      EXPECT_LT((product.product.U - reference.U).norm(), c.tolerance * reference.U.norm());
+      EXPECT_LT((product.product.theta - reference.theta).norm(), c.tolerance * reference.theta.norm());
+      EXPECT_GT((gn.product.theta - reference.theta).norm(), 10 * c.tolerance * Norm(reference));
+    }
+  }
+}
+
+TEST(TangentParameter, HessianKeepsToTheBounds) {
+  Hopper h;
+  h.set = ParameterSet(h.model.get(), {"joint:knee/armature", "joint:hip/armature"});
+  h.set.Set(VectorXd::Zero(2));
+  Curvature curvature(h.set.model(), h.context);
+  const Trajectory trajectory = h.Roll();
+  const Square loss(h.model.get());
+  ASSERT_TRUE(curvature.SetPoint(trajectory, loss, {.parameters = &h.set}).ok());
+  RolloutDirection d = h.Direction(1);
+  CurvatureProduct up, down;
+  d.theta << 0.01, 0.02;
+  curvature.Hessian(d, &up);
+  d.theta = -d.theta;
+  d.x0 = -d.x0;
+  d.U = -d.U;
+  curvature.Hessian(d, &down);
+  EXPECT_LT((up.product.theta + down.product.theta).norm(), 1e-5 * up.product.theta.norm());
+  d.theta << 0.01, -0.02;
+  EXPECT_THROW(curvature.Hessian(d, &down), Error);
 }
 
 }  // namespace

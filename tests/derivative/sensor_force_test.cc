@@ -1,0 +1,112 @@
+// Applied forces and sensors in one pull-back, at every level, against whole steps: contacts, friction, wrenches, accelerations.
+#include <costate/derivative.h>
+
+#include <cmath>
+
+#include "support/engine_test.h"
+#include "support/random_state.h"
+
+namespace costate {
+namespace {
+
+using SensorForceTest = support::EngineTest;
+
+// a trunk on four feet with an arm whose wrist measures; a hinge that leans on its limit; an actuator with an activation
+std::string SensorForceScene(const std::string& option) {
+  return "<mujoco>" + option + R"(
+    <worldbody>
+      <geom type="plane" size="2 2 0.1"/>
+      <body name="trunk" pos="0 0 0.195">
+        <freejoint/><geom type="box" size="0.3 0.2 0.1" pos="0 0 0.05"/><site name="imu" pos="0.1 0.05 0.1" euler="30 20 10"/>
+        <geom name="f1" size="0.05" pos="0.25 0.15 -0.15"/><geom name="f2" size="0.05" pos="-0.25 0.15 -0.15"/>
+        <geom name="f3" size="0.05" pos="0 -0.2 -0.15"/>
+        <site name="pad" type="box" size="0.4 0.3 0.1" pos="0 0 -0.15"/>
+        <body name="arm" pos="0.3 0 0.1">
+          <joint name="shoulder" axis="0 1 0" damping="0.5" range="-60 5" limited="true"/>
+          <geom type="capsule" size="0.03" fromto="0 0 0 0.3 0 0.05"/><site name="wrist" pos="0.15 0 0.02" euler="0 0 40"/>
+          <body name="hand" pos="0.3 0 0.05">
+            <joint name="roll" type="ball" damping="0.1" stiffness="3"/><geom type="box" size="0.05 0.03 0.08" pos="0.02 0.01 0.05"/>
+            <site name="grip" pos="0.02 0 0.05" euler="10 20 30"/>
+          </body>
+        </body>
+      </body>
+    </worldbody>
+    <actuator><position name="lift" joint="shoulder" kp="20" timeconst="0.05"/><motor site="grip" gear="1 0.2 0.3 0.1 0 0"/></actuator>
+    <sensor>
+      <accelerometer site="imu"/><accelerometer site="grip"/><velocimeter site="grip"/><framepos objtype="site" objname="grip"/>
+      <force site="wrist"/><torque site="wrist"/><force site="grip"/><torque site="grip"/><touch site="pad"/>
+      <jointpos joint="shoulder"/><jointlimitfrc joint="shoulder"/><actuatorfrc actuator="lift"/>
+      <subtreeangmom body="trunk"/><frameangacc objtype="body" objname="hand"/><jointactuatorfrc joint="shoulder"/>
+    </sensor>
+  </mujoco>)";
+}
+
+struct Pulled {
+  StepVjp vjp, last;
+};
+
+Pulled PullBack(const mjModel* m, const mjData* point, Level level, int substeps) {
+  Linearizer linearizer(m, {.level = level, .substeps = substeps, .sensors = false});
+  linearizer.SetContext(GetContext(m, point));
+  const VectorXd x = GetState(m, point), u = Eigen::Map<const VectorXd>(point->ctrl, m->nu);
+  const VectorXd lambda = support::RandomTangent(m, 4);
+  VectorXd sigma = support::Random(9).Vector(static_cast<int>(m->nsensordata));
+  for (int i = 0; i < m->nsensor; i++) {
+    const int type = m->sensor_type[i];
+    if (type == mjSENS_FRAMEPOS || type == mjSENS_JOINTPOS) continue;
+    sigma.segment(m->sensor_adr[i], m->sensor_dim[i]) *= 0.02;  // forces and accelerations are tens
+  }
+  Pulled out;
+  linearizer.Vjp(x, u, lambda, sigma, &out.vjp, true);
+  linearizer.VjpSensors(x, sigma, &out.last, true);
+  EXPECT_EQ(out.vjp.status, StepStatus::kOk);
+  EXPECT_EQ(out.last.status, StepStatus::kOk);
+  EXPECT_EQ(out.vjp.coverage.Worst(), level);
+  EXPECT_EQ(out.last.u.size(), 0);
+  return out;
+}
+
+void ExpectNear(const VectorXd& value, const VectorXd& reference, double tolerance, const char* what) {
+  ASSERT_EQ(value.size(), reference.size()) << what;
+  const double scale = reference.cwiseAbs().maxCoeff();
+  EXPECT_GT(scale, 1e-4) << what << ": nothing is tested";
+  EXPECT_LT((value - reference).cwiseAbs().maxCoeff(), tolerance * scale) << what;
+}
+
+TEST_F(SensorForceTest, LevelsAgree) {
+  for (const char* integrator : {"Euler", "RK4", "implicit", "implicitfast"}) {
+    for (const char* cone : {"pyramidal", "elliptic"}) {
+      for (int substeps : {1, 2}) {
+        SCOPED_TRACE(std::string(integrator) + " " + cone + " " + std::to_string(substeps));
+        const ModelPtr model = LoadModelFromString(
+            SensorForceScene("<option integrator='" + std::string(integrator) + "' cone='" + cone + "'/>"));
+        const mjModel* m = model.get();
+        const DataPtr data = MakeData(m);
+        data->ctrl[0] = 0.4;
+        data->ctrl[1] = 0.5;
+        for (int k = 0; k < 60; k++) mj_step(m, data.get());
+        for (int k = 6; k < 6 * m->nbody; k++) data->xfrc_applied[k] = 0.3 * std::sin(k);
+        for (int k = 0; k < m->nv; k++) data->qfrc_applied[k] = 0.1 * std::cos(k);
+        ASSERT_GE(data->ncon, 2);
+        const Pulled best = PullBack(m, data.get(), Level::kAnalytic, substeps);
+        const Pulled middle = PullBack(m, data.get(), Level::kResidual, substeps);
+        const Pulled steps = PullBack(m, data.get(), Level::kStep, substeps);
+        const auto compare = [](const StepVjp& a, const StepVjp& b, double tolerance, const std::string& what) {
+          SCOPED_TRACE(what);
+          ExpectNear(a.x, b.x, tolerance, "x");
+          ExpectNear(a.sensors, b.sensors, tolerance, "sensors");
+          ExpectNear(a.qfrc, b.qfrc, tolerance, "qfrc");
+          ExpectNear(a.xfrc, b.xfrc, tolerance, "xfrc");
+          if (a.u.size() > 0) ExpectNear(a.u, b.u, tolerance, "u");
+        };
+        compare(best.vjp, middle.vjp, 1e-6, "step, level 2");
+        compare(best.last, middle.last, 1e-6, "sensors, level 2");
+        compare(best.vjp, steps.vjp, 1e-4, "step, level 3");
+        compare(best.last, steps.last, 1e-4, "sensors, level 3");
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace costate
