@@ -217,7 +217,7 @@ void LinearizationPlugin::Compute(const mjModel* m, mjData* d, int) {
       EngineGuard stack(data_.get());
       Evaluate(m, d);
     } catch (const std::exception&) {
-      values_.setZero();  // level 0: a step from here fails
+      values_.setZero();  // level 0
     }
     guard.TakeWarnings();
     if (held) {
@@ -272,7 +272,7 @@ void RegisterLinearization() {
     if (m->plugin_statenum[instance] > 0)
       state[0] = mjMAXVAL;  // later than any time: the first look counts
   };
-  mjp_registerPlugin(&plugin);
+  RegisterOnce(plugin);
 }
 
 }  // namespace costate

@@ -44,6 +44,12 @@ struct PluginCallbacks {
   }
 };
 
+/// Makes a plugin known unless its name is: another copy of this library may be in the process, where a second
+/// registration would end it.
+inline void RegisterOnce(const mjpPlugin& plugin) {
+  if (!mjp_getPlugin(plugin.name, nullptr)) mjp_registerPlugin(&plugin);
+}
+
 /// Each makes one plugin known to the engine; register.cc calls them when the library is loaded.
 void RegisterLinearization();
 void RegisterPolicy();

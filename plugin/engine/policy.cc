@@ -191,7 +191,7 @@ void RegisterPolicy() {
   plugin.advance = [](const mjModel* m, mjData* d, int instance) {
     if (PolicyPlugin* policy = Callbacks::Of(d, instance)) policy->Advance(m, d);
   };
-  mjp_registerPlugin(&plugin);
+  RegisterOnce(plugin);
 }
 
 }  // namespace costate

@@ -46,7 +46,7 @@ void RegisterSmoothContact() {
   plugin.destroy = Callbacks::Destroy;
   plugin.compute = Callbacks::Compute;
   plugin.reset = [](const mjModel*, mjtNum*, void*, int) {};
-  mjp_registerPlugin(&plugin);
+  RegisterOnce(plugin);
 }
 
 }  // namespace costate

@@ -1,4 +1,4 @@
-/* A MuJoCo host in C that knows nothing of Costate: it loads the shared object named on its command line, uses the C
+/* A MuJoCo host in C that knows nothing of Costate: it loads the shared object named on its command line and, where it is named too, a copy, uses the C
    interface by name, steps a model, and prints what it saw. Not linked to Costate. */
 #include <dlfcn.h>
 #include <mujoco/mujoco.h>
@@ -12,13 +12,19 @@ static void CountMessages(const mjLogMessage* message) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 2) return 2;
+  if (argc != 2 && argc != 3) return 2;
   mju_setLogHandler(CountMessages);
   const int plugins = mjp_pluginCount();
   mj_loadPluginLibrary(argv[1]);
   printf("messages %d\n", messages);
   printf("handler %s\n", mju_setLogHandler(CountMessages) == CountMessages ? "kept" : "replaced");
   for (int i = plugins; i < mjp_pluginCount(); ++i) printf("plugin %s\n", mjp_getPluginAtSlot(i)->name);
+
+  /* a copy of the file is another library: hosts may find one in their plugin folder and be given another */
+  if (argc > 2) {
+    mj_loadPluginLibrary(argv[2]);
+    printf("copy %d\n", mjp_pluginCount() - plugins);
+  }
 
   /* the engine's own plugin tables and models go on working */
   char error[1000] = "";
