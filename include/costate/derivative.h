@@ -113,12 +113,12 @@ class Linearizer {
   ///   f(x, u; θ + dθ) = f(x, u; θ) ⊕ P dθ,   h(x, u; θ + dθ) = h(x, u; θ) + Ps dθ
   ///
   /// with everything that the engine derives from θ (inverse weights, lengths, bounding volumes): what a step of the changed
-  /// model does, at the same x. Vjp has inertias, gravity, joint damping, stiffness, springref, armature and friction loss in
-  /// closed form. The others, and all in P, move the residual at fixed acceleration, without solver; where that does not hold
+  /// model does, at the same x. Inertias, gravity, joint damping, stiffness, springref, armature and friction loss have a closed
+  /// form. The others, and Ps, move the residual or sensors at fixed acceleration, without solver; where that does not hold
   /// (friction loss at 0, P of delays, models at Level::kStep) whole converged steps. The coverage's term "parameters" says so.
   ///
-  /// @throws Error{kInvalidArgument} unless the linearizer was made with parameters->model(); Error{kUnsupported} at
-  ///         Level::kAnalytic.
+  /// @throws Error{kInvalidArgument} unless the linearizer was made with parameters->model(). At Level::kAnalytic the calls
+  ///         that follow refuse a parameter without closed form, by its name, and sensors by parameters.
   /// Cost: a closed form a few products; else per parameter and step 4 evaluations of positions, velocities and forces; once
   ///       4 ParameterSet::Set each when values change.  Source: plugin/derivative/README.md, section Q.
   void SetParameters(const ParameterSet* parameters);

@@ -1,4 +1,6 @@
 // Level 1 by parameters: the covectors of a pull-back meet ∂r/∂θ, or a source term is pushed forward. Section Q of README.md.
+#include <algorithm>
+
 #include "derivative/analytic.h"
 #include "derivative/integrator.h"
 #include "derivative/munthe_kaas.h"
@@ -10,6 +12,45 @@ namespace {
 
 std::string ParametersMissing(const mjModel* m) {
   return m->opt.noslip_iterations > 0 ? "noslip: the sweeps are not followed along parameters" : "";
+}
+
+// the first that is differenced, after Select; sensors by parameters always are
+std::string DifferencedParameter(ParameterDifference* theta, bool sensors) {
+  const std::vector<char>& closed = theta->closed()->closed();
+  for (int k = 0; k < theta->size(); k++) {
+    if (!closed[static_cast<std::size_t>(k)]) return "parameters: " + theta->stencils()->parameter(k).name;
+  }
+  return sensors && theta->size() > 0 ? "parameters: sensors along " + theta->stencils()->parameter(0).name : "";
+}
+
+// ∂r/∂θ and ∂E/∂θ: closed forms entry by entry, as what a pull-back makes of unit covectors; the others differenced
+void ParameterColumns(const ClosedParameters::Point& at, const VectorXd& a, ParameterDifference* theta,
+                      ParameterDifference::Columns* out, MatrixXd* E) {
+  const int nv = static_cast<int>(at.model->nv);
+  ClosedParameters* closed = theta->closed();
+  VectorXd unit = VectorXd::Zero(nv), row(theta->size());
+  const VectorXd zero = VectorXd::Zero(nv);
+  ClosedParameters::Point by_y = at, by_z = at;
+  by_y.y = by_z.z = unit.data();
+  by_z.y = zero.data();
+  if (at.applied) by_y.z = zero.data();
+  closed->Select(by_y);
+  theta->Compute(at.model, at.data, a, out, &closed->closed());
+  E->setZero(nv, theta->size());
+  const std::vector<char>& which = closed->closed();
+  if (std::find(which.begin(), which.end(), 1) == which.end()) return;
+  for (int i = 0; i < nv; i++) {
+    unit[i] = 1;
+    row.setZero();
+    closed->Pull(by_y, &row);
+    out->residual.row(i) -= row;
+    if (at.applied) {
+      row.setZero();
+      closed->Pull(by_z, &row);
+      E->row(i) = row;
+    }
+    unit[i] = 0;
+  }
 }
 
 }  // namespace
@@ -32,6 +73,8 @@ bool AnalyticBackend::PullParameters(const mjModel* m, mjData* d, const VectorXd
     const ClosedParameters::Point point = {m, data, at.point_.a().data(), at.y_.data(), z, applied, closed_integrator_};
     ClosedParameters* closed = theta->closed();
     closed->Select(point);
+    if (strict_) *missing = DifferencedParameter(theta, covectors.sensors.size() > 0);
+    if (!missing->empty()) return false;
     closed->Pull(point, pulled);
     theta->Compute(m, data, at.point_.a(), &columns, &closed->closed());
     pulled->noalias() -= columns.residual.transpose() * at.y_;
@@ -68,19 +111,22 @@ bool AnalyticBackend::Parameters(const mjModel* m, mjData* d, ParameterDifferenc
   Coverage coverage;
   if (!PreparePoint(m, d, Products::kPush, &status, &coverage, missing) || status != StepStatus::kOk) return false;
   ParameterDifference::Columns columns[4];
+  MatrixXd E;
   const auto accelerations = [&](AnalyticBackend* at, const mjData* data, ParameterDifference::Columns* c) {
+    const double* applied = second_solve_ ? mass_.applied().data() : nullptr;
+    ParameterColumns({m, data, at->point_.a().data(), nullptr, nullptr, applied, closed_integrator_}, at->point_.a(), theta, c, &E);
     c->residual *= -1;
     for (Eigen::Index k = 0; k < c->residual.cols(); k++) at->SolveHessian(m, data, c->residual.col(k).data());
   };
-  theta->Compute(m, d, point_.a(), &columns[0]);
   accelerations(this, d, &columns[0]);
+  if (strict_) *missing = DifferencedParameter(theta, Ps != nullptr);
+  if (!missing->empty()) return false;
   if (Ps) theta->Sensors(m, d, point_.a(), columns[0].residual, Ps);
   if (!P) return true;
   P->setZero(ndx, theta->size());
   if (m->opt.integrator == mjINT_RK4) {
     if (!PrepareStages(m, d, Products::kPush, &status, missing) || status != StepStatus::kOk) return false;
     for (int i = 1; i < 4; i++) {
-      theta->Compute(m, stages_->data[i - 1].get(), stage(i)->point_.a(), &columns[i]);
       accelerations(stage(i), stages_->data[i - 1].get(), &columns[i]);
     }
     MatrixXd update;
@@ -100,7 +146,7 @@ bool AnalyticBackend::Parameters(const mjModel* m, mjData* d, ParameterDifferenc
   for (int k = 0; k < theta->size(); k++) {
     // dā = N da + ∂ā/∂θ
     step_ = columns[0].residual.col(k);
-    z_.setZero(nv);
+    z_ = E.col(k);
     if (second_solve_) mass_.ApplyVector(step_.data(), z_.data());
     else if (differenced_.integrator) step_ = (gain_ * step_).eval();
     step_ += columns[0].acceleration.col(k);

@@ -46,7 +46,7 @@ struct Linearizer::Impl {
   void Advance();
   bool AddParameters(Backend* backend, bool step, bool sensors, StepDerivative* out, std::string* missing);
   bool PullParameters(Backend* backend, const StepCovectors& covectors, StepVjp* out, std::string* missing);
-  void NoteParameters(Backend* backend, bool pulled, Coverage* coverage);
+  void NoteParameters(Backend* backend, bool sensors, Coverage* coverage);
   void RefreshParameters();
 
   // Out: StepDerivative, or one of its products

@@ -25,9 +25,6 @@ void Linearizer::SetParameters(const ParameterSet* parameters) {
   if (parameters && parameters->model() != s.model) {
     throw Error(ErrorCode::kInvalidArgument, "the parameters belong to another model: make the linearizer with parameters.model()");
   }
-  if (parameters && s.options.level == Level::kAnalytic) {
-    throw Error(ErrorCode::kUnsupported, "parameters have no derivative at level 'analytic': the residual is differenced along them");
-  }
   EngineGuard guard;
   s.theta = parameters ? std::make_unique<ParameterDifference>(*parameters) : nullptr;
   s.parameters = parameters;
@@ -53,7 +50,7 @@ bool Linearizer::Impl::AddParameters(Backend* backend, bool step, bool sensors, 
     mj_setState(&local, data.get(), point.data(), mjSTATE_INTEGRATION);
     out->status = whole_steps->FailedParameters(&local, data.get(), theta.get(), P_out, Ps_out);
   }
-  NoteParameters(backend, false, &out->coverage);
+  NoteParameters(backend, sensors, &out->coverage);
   return true;
 }
 
@@ -76,20 +73,21 @@ bool Linearizer::Impl::PullParameters(Backend* backend, const StepCovectors& cov
       if (sensors) out->theta[k] += Ps.col(k).dot(covectors.sensors);
     }
   }
-  NoteParameters(backend, true, &out->coverage);
+  NoteParameters(backend, covectors.sensors.size() > 0, &out->coverage);
   return true;
 }
 
-void Linearizer::Impl::NoteParameters(Backend* backend, bool pulled, Coverage* coverage) {
+void Linearizer::Impl::NoteParameters(Backend* backend, bool sensors, Coverage* coverage) {
   if (backend == levels[kStep].get()) return;  // all is one term, the step
   const std::vector<char>& closed = theta->closed()->closed();
-  const bool some = pulled && backend == levels[kAnalytic].get();
+  const bool some = backend == levels[kAnalytic].get();
   const auto count = some ? std::count(closed.begin(), closed.end(), 1) : 0;
-  if (count == theta->size()) {
+  if (count == theta->size() && !sensors) {
     coverage->terms.push_back({"parameters", Level::kAnalytic, ""});
   } else {
     std::string how = kHow;
-    if (count > 0) how += "; in closed form " + std::to_string(count) + " of " + std::to_string(theta->size());
+    if (count > 0 && count == theta->size()) how = "sensors differenced along each; steps in closed form";
+    else if (count > 0) how += "; in closed form " + std::to_string(count) + " of " + std::to_string(theta->size());
     coverage->terms.push_back({"parameters", Level::kResidual, how});
   }
   for (int k = 0; k < theta->size(); ++k) {

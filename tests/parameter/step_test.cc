@@ -157,6 +157,22 @@ TEST_P(ParameterStep, AgreesWithDifferencesOfStepsOfTheChangedModel) {
   if (c.scene == 2 && c.level == Level::kBest && closed) {
     EXPECT_EQ(vjp.coverage.Worst(), Level::kAnalytic);
     EXPECT_EQ(vjp.coverage.terms.back().term, "parameters");
+
+    // level 1 alone then has P too: one formula with the pull-back, and no difference in it
+    Linearizer strict(set.model(), {.level = Level::kAnalytic, .sensors = false});
+    strict.SetContext(GetContext(model.get(), point.get()));
+    strict.SetParameters(&set);
+    StepDerivative exact;
+    strict.Linearize(x, u, &exact);
+    ExpectColumns(exact.P, reference.P, reference.P_error, tolerance, set, "P at level 1");
+    const VectorXd pulled = exact.P.transpose() * lambda, exact_sizes = exact.P.cwiseAbs().transpose() * lambda.cwiseAbs();
+    for (int k = 0; k < set.size(); k++) EXPECT_NEAR(vjp.theta[k], pulled[k], 1e-10 * exact_sizes[k]) << set[k].name;
+  }
+  if (c.scene != 2 && c.level == Level::kBest && c.integrator != mjINT_DISCRETE) {
+    Linearizer strict(set.model(), {.level = Level::kAnalytic, .sensors = false});
+    strict.SetContext(GetContext(model.get(), point.get()));
+    strict.SetParameters(&set);
+    EXPECT_THROW(strict.Vjp(x, u, lambda, &vjp), Error);
   }
 }
 
