@@ -51,12 +51,13 @@ class Effort final : public costate::Loss {
   double sensors_;
 };
 
-// the model, with an accelerometer and a force sensor at each of its sites
+// the model, with an accelerometer and a force sensor at each site of a body that moves
 costate::ModelPtr LoadSensed(const std::string& file) {
   char error[500];
   const std::unique_ptr<mjSpec, void (*)(mjSpec*)> spec(mj_parseXML(file.c_str(), nullptr, error, sizeof error), mj_deleteSpec);
   if (!spec) throw costate::Error(costate::ErrorCode::kParse, error);
   for (mjsElement* e = mjs_firstElement(spec.get(), mjOBJ_SITE); e; e = mjs_nextElement(spec.get(), e)) {
+    if (mjs_getParent(e) == mjs_findBody(spec.get(), "world")) continue;
     for (const mjtSensor type : {mjSENS_ACCELEROMETER, mjSENS_FORCE}) {
       mjsSensor* sensor = mjs_addSensor(spec.get());
       sensor->type = type;
