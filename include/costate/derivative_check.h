@@ -26,7 +26,7 @@ struct ReferenceOptions {
   bool sensors = true;
   double eps_max = 3.2e-5;  ///< largest nudge
   int sizes = 6;            ///< nudges eps_max / 2^k, k = 0 … sizes-1; smaller ones are added where large ones cross a switch
-  /// Called after each column; false stops.
+  /// Called after each column, of which the order is such that the first few are of all kinds; false stops.
   std::function<bool(int done, int total)> progress = nullptr;
 };
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <random>
 
 #include "core/engine_guard.h"
@@ -25,6 +26,13 @@ constexpr int kExtraSizes = 4;  // … after this many smaller ones, which are a
 constexpr double kBend = 1e-4;  // … while the last two quotients differ by this much of their column
 constexpr int kNoiseSamples = 12;
 constexpr double kNoiseNudge = 1e-11;  // squared, times the curvature of the stiffest contact, it is below rounding
+
+// near the golden section of n, and prime to it: its multiples visit each of 0 … n-1 once, evenly all the while
+int SpreadStride(int n) {
+  int stride = std::max(1, static_cast<int>(0.618 * n));
+  while (std::gcd(stride, n) > 1) ++stride;
+  return stride;
+}
 
 class ReferenceDifferences {
  public:
@@ -293,12 +301,14 @@ void ReferenceDifferences::Fill(ReferenceDerivative* result) {
   MeasureNoise();
   MarkStaircases(&out);
 
-  for (int col = 0; col < columns; ++col) {
+  // spread over positions, velocities, activations and controls, so that a run that is stopped early has seen some of each
+  const int stride = SpreadStride(columns);
+  for (int done = 1, col = 0; done <= columns; ++done, col = (col + stride) % columns) {
     Column(col, &out);
     out.value.status = ReadWarnings(data_.get());
     if (out.value.status != StepStatus::kOk) break;
-    if (options_.progress && !options_.progress(col + 1, columns)) {
-      out.complete = col + 1 == columns;
+    if (options_.progress && !options_.progress(done, columns)) {
+      out.complete = done == columns;
       break;
     }
   }

@@ -276,6 +276,25 @@ TEST_F(ReferenceTest, StopsWhenAskedAndSaysWhatItDidNotReach) {
   EXPECT_TRUE(std::isinf(reference.A_error(0, 1)));
 }
 
+TEST_F(ReferenceTest, AFewColumnsAreOfAllKinds) {
+  std::string joints, motors;
+  for (int i = 0; i < 9; i++) {
+    joints += "<body pos='" + std::to_string(i) + " 0 0'><joint name='j" + std::to_string(i) + "'/><geom size='.1'/></body>";
+    motors += "<general dyntype='filter' dynprm='1' joint='j" + std::to_string(i) + "'/>";
+  }
+  const ModelPtr model = LoadModelFromString("<mujoco><option gravity='0 0 0'/><worldbody>" + joints + "</worldbody><actuator>" + motors + "</actuator></mujoco>");
+  const DataPtr data = MakeData(model.get());
+  ReferenceOptions options;
+  options.progress = [](int done, int) { return done < 8; };
+  const ReferenceDerivative reference = Reference(model.get(), data.get(), options);
+  EXPECT_FALSE(reference.complete);
+  const auto known = [](const MatrixXd& error) { return (error.row(0).array() < 1).count(); };
+  const long counts[] = {known(reference.A_error.leftCols(9)), known(reference.A_error.middleCols(9, 9)), known(reference.A_error.rightCols(9)),
+                         known(reference.B_error)};
+  for (long count : counts) EXPECT_GE(count, 1);
+  EXPECT_EQ(counts[0] + counts[1] + counts[2] + counts[3], 8);
+}
+
 TEST_F(ReferenceTest, AStepThatFailsIsAStatusAndBadInputAnError) {
   const ModelPtr model = Ball();
   const DataPtr data = MakeData(model.get());
