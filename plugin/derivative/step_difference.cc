@@ -12,6 +12,7 @@ namespace {
 // impedance changes over fractions of a millimetre. A solver that is not converged adds its tolerance / eps.
 constexpr double kEps = 1e-6;
 constexpr double kUnconvergedCenteredEps = 6e-6;
+constexpr double kSwitchBend = 1e-2;  // of a column, between two sizes of nudges: something switches between them
 
 bool HasSensor(const mjModel* model, int type) {
   return std::find(model->sensor_type, model->sensor_type + model->nsensor, type) !=
@@ -42,6 +43,7 @@ const char* WhyNotTransitionFd(const mjModel* model, bool sensors) {
 StepDifference::StepDifference(const mjModel* model, const LinearizeOptions& options, int substeps)
     : options_(options),
       eps_(options.eps > 0 ? options.eps : options.centered && !options.converge ? kUnconvergedCenteredEps : kEps),
+      extrapolate_(options.level == Level::kBest && options.eps == 0 && options.centered && options.converge),
       substeps_(substeps),
       model_(model),
       stencil_(model) {
@@ -53,12 +55,6 @@ StepDifference::StepDifference(const mjModel* model, const LinearizeOptions& opt
 }
 
 bool StepDifference::Linearize(const mjModel* model, mjData* data, bool sensors, StepDerivative* out, std::string*) {
-  const Dims& dims = stencil_.dims();
-  out->A.resize(dims.ndx, dims.ndx);
-  out->B.resize(dims.ndx, dims.nu);
-  out->C.resize(sensors ? dims.ns : 0, sensors ? dims.ndx : 0);
-  out->D.resize(sensors ? dims.ns : 0, sensors ? dims.nu : 0);
-
   // the point, warm-started at its own solution, and the branches of its clamps
   model_.Refresh(model, options_.converge);
   if (!sensors) model_.SkipSensors();
@@ -71,15 +67,55 @@ bool StepDifference::Linearize(const mjModel* model, mjData* data, bool sensors,
   stencil_.Restore(model_.get(), data, -1, 0);
   model_.SelectActivationBranches(data, substeps_);
 
+  OverSizes([&](StepDerivative* result) { Differences(model, data, sensors, result); }, out);
+  out->status = ReadWarnings(data);
+  const bool finite = IsFinite(out->A) && IsFinite(out->B) && IsFinite(out->C) && IsFinite(out->D);
+  if (out->status == StepStatus::kOk && !finite) out->status = StepStatus::kBadState;
+  return true;
+}
+
+// `difference` over one size of nudges, or over two
+template <typename F>
+void StepDifference::OverSizes(F difference, StepDerivative* out) {
+  if (!extrapolate_) return difference(out);
+  eps_ *= 2;
+  difference(&wide_);
+  eps_ /= 2;
+  difference(out);
+  Extrapolate(out);
+}
+
+void StepDifference::Differences(const mjModel* model, mjData* data, bool sensors, StepDerivative* out) {
+  const Dims& dims = stencil_.dims();
+  out->A.resize(dims.ndx, dims.ndx);
+  out->B.resize(dims.ndx, dims.nu);
+  out->C.resize(sensors ? dims.ns : 0, sensors ? dims.ndx : 0);
+  out->D.resize(sensors ? dims.ns : 0, sensors ? dims.nu : 0);
   if (substeps_ == 1 && WhyNotTransitionFd(model, sensors) == nullptr) {
     ByTransitionFd(data, sensors, out);
   } else {
     ByNudges(data, sensors, out);
   }
-  out->status = ReadWarnings(data);
-  const bool finite = IsFinite(out->A) && IsFinite(out->B) && IsFinite(out->C) && IsFinite(out->D);
-  if (out->status == StepStatus::kOk && !finite) out->status = StepStatus::kBadState;
-  return true;
+}
+
+// (D4) columns of `out`, over eps_, by those of `wide_`
+void StepDifference::Extrapolate(StepDerivative* out) {
+  const Dims& dims = stencil_.dims();
+  for (int col = 0; col < dims.ndx + dims.nu; ++col) {
+    double eps = eps_, wide_eps = 2 * eps_;
+    const Side side = stencil_.ColumnSide(model_, col, true, &eps);
+    if (stencil_.ColumnSide(model_, col, true, &wide_eps) != side || eps != eps_ || wide_eps != 2 * eps_) continue;
+    const bool control = col >= dims.ndx;
+    const int k = control ? col - dims.ndx : col;
+    const auto improve = [&](const MatrixXd& wide, MatrixXd* matrix) {
+      if (matrix->size() == 0) return;
+      const VectorXd change = matrix->col(k) - wide.col(k);
+      if (change.lpNorm<Eigen::Infinity>() > kSwitchBend * matrix->col(k).lpNorm<Eigen::Infinity>()) return;
+      matrix->col(k) += change / (side == Side::kCentered ? 3 : 1);
+    };
+    improve(control ? wide_.B : wide_.A, control ? &out->B : &out->A);
+    improve(control ? wide_.D : wide_.C, control ? &out->D : &out->C);
+  }
 }
 
 void StepDifference::ByTransitionFd(mjData* data, bool sensors, StepDerivative* out) {
@@ -162,18 +198,9 @@ void StepDifference::Capture(const mjModel* model, mjData* data) {
   }
 }
 
-bool StepDifference::LinearizeSensors(const mjModel* model, mjData* data, StepDerivative* out, std::string*) {
+void StepDifference::SensorDifferences(mjData* data, StepDerivative* out) {
   const Dims& dims = stencil_.dims();
-  out->A.resize(0, 0);
-  out->B.resize(0, 0);
-  out->D.resize(0, 0);
   out->C.resize(dims.ns, dims.ndx);
-
-  Capture(model, data);
-  stencil_.Restore(model_.get(), data, -1, 0);
-  model_.SelectActivationBranches(data, 1);
-
-  stencil_.Forward(model_.get(), data, -1, 0, sensors_[0]);
   for (int col = 0; col < dims.ndx; ++col) {
     double eps = eps_;
     const Side side = stencil_.ColumnSide(model_, col, options_.centered, &eps);
@@ -182,6 +209,19 @@ bool StepDifference::LinearizeSensors(const mjModel* model, mjData* data, StepDe
     if (side != Side::kForward) stencil_.Forward(model_.get(), data, col, -eps, sensors_[minus = 2]);
     out->C.col(col) = (sensors_[plus] - sensors_[minus]) / (side == Side::kCentered ? 2 * eps : eps);
   }
+}
+
+bool StepDifference::LinearizeSensors(const mjModel* model, mjData* data, StepDerivative* out, std::string*) {
+  Capture(model, data);
+  stencil_.Restore(model_.get(), data, -1, 0);
+  model_.SelectActivationBranches(data, 1);
+
+  stencil_.Forward(model_.get(), data, -1, 0, sensors_[0]);
+  const auto difference = [&](StepDerivative* result) {
+    for (MatrixXd* matrix : {&result->A, &result->B, &result->D}) matrix->resize(0, 0);
+    SensorDifferences(data, result);
+  };
+  OverSizes(difference, out);
   out->status = ReadWarnings(data);
   if (out->status == StepStatus::kOk && !out->C.allFinite()) out->status = StepStatus::kBadState;
   return true;

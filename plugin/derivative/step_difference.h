@@ -37,6 +37,11 @@ class StepDifference final : public Backend {
  private:
   using RowMatrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
+  template <typename F>
+  void OverSizes(F difference, StepDerivative* out);
+  void Extrapolate(StepDerivative* out);
+  void Differences(const mjModel* model, mjData* data, bool sensors, StepDerivative* out);
+  void SensorDifferences(mjData* data, StepDerivative* out);
   void ByTransitionFd(mjData* data, bool sensors, StepDerivative* out);
   void ByNudges(mjData* data, bool sensors, StepDerivative* out);
   void Capture(const mjModel* model, mjData* data);
@@ -45,6 +50,8 @@ class StepDifference final : public Backend {
 
   LinearizeOptions options_;
   double eps_;
+  bool extrapolate_;  // over two sizes of nudges
+  StepDerivative wide_;
   int substeps_;
   DifferenceModel model_;
   StepStencil stencil_;

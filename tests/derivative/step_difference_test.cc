@@ -324,5 +324,32 @@ TEST_F(StepDifferenceTest, ASmallArenaUsesNudgesAndAFullOneIsAStatus) {
   TakeWarnings();
 }
 
+// A contact that bends within a tenth of a millimetre: one size of nudges leaves 1e-6 of it.
+TEST_F(StepDifferenceTest, AsTheLastResortItExtrapolates) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.002" integrator="discrete"/>
+    <default><geom solimp="0.5 0.95 0.0003"/></default><worldbody><geom type="plane" size="1 1 .1"/>
+      <body pos="0 0 0.09993"><freejoint/><geom size="0.1"/></body></worldbody>
+    <sensor><framelinacc objtype="body" objname="world"/><e_potential/></sensor></mujoco>)");
+  const mjModel* m = model.get();
+  const DataPtr data = MakeData(m);
+  mj_forward(m, data.get());
+  ASSERT_EQ(data->ncon, 1);
+  const StepDerivative best = Linearize(m, data.get()), plain = Linearize(m, data.get(), StepLevel());
+  ASSERT_EQ(best.coverage.Worst(), Level::kStep);
+  const ReferenceDerivative reference = Reference(m, data.get());
+  const auto off = [&](const StepDerivative& value) {
+    return (value.A - reference.value.A).cwiseAbs().maxCoeff() / reference.value.A.cwiseAbs().maxCoeff();
+  };
+  EXPECT_LT(off(best), 1e-8);
+  EXPECT_GT(off(plain), 3e-7);
+  EXPECT_LT((best.C - reference.value.C).cwiseAbs().maxCoeff(), 1e-8);
+
+  // sensors alone, likewise
+  Linearizer linearizer(m);
+  StepDerivative alone;
+  linearizer.LinearizeSensors(GetState(m, data.get()), &alone);
+  EXPECT_TRUE(MatricesNear(alone.C, best.C, 1e-8));
+}
+
 }  // namespace
 }  // namespace costate
