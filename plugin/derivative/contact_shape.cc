@@ -7,8 +7,6 @@ namespace costate {
 namespace {
 
 constexpr double kWithin = 1e-9;  // of a geom's radius: rounding at the border of a feature
-constexpr double kSameNormal =
-    1e-11;  // the engine copies the normals of faces that it clips; its own have 1e-8 of noise
 
 Feature Face(const Vec3& point, const Vec3& normal, double radius, int polygon) {
   return {Feature::kFace, point, normal, radius, 0, polygon};
@@ -177,9 +175,9 @@ double ConvexShape::Support(const Vec3& m) const {
   }
 }
 
-bool ConvexShape::HasFace(const Vec3& m) const {
+bool ConvexShape::HasFace(const Vec3& m, double rounding) const {
   const Vec3 local = pose.R.transpose() * m;
-  const auto is = [](const Vec3& normal) { return normal.cwiseAbs().maxCoeff() < kSameNormal; };
+  const auto is = [rounding](const Vec3& normal) { return normal.cwiseAbs().maxCoeff() < rounding; };
   switch (pose.type) {
     case mjGEOM_CYLINDER:
       return is(Vec3(local.x(), local.y(), 1 - std::abs(local.z())));

@@ -32,8 +32,8 @@ class ConvexShape {
   /// rest.
   void FindFeatures(const Vec3& m, double angle, std::vector<Feature>* out) const;
 
-  /// Does it have a face whose normal is m to rounding?
-  bool HasFace(const Vec3& m) const;
+  /// Does it have a face whose normal is m to rounding? The engine copies those of faces that it clips.
+  bool HasFace(const Vec3& m, double rounding = 1e-11) const;
 
   /// Largest m·x of its points.
   double Support(const Vec3& m) const;

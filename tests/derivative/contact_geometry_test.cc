@@ -1,4 +1,5 @@
 #include "derivative/contact_geometry.h"
+#include "derivative/contact_shape.h"
 
 #include <gtest/gtest.h>
 
@@ -199,6 +200,70 @@ TEST(ContactGeometry, CurvedSurfacesMoveOnABoxAsOnAPlane) {
       EXPECT_LE((by_curved[1] - by_curved[0]).cwiseAbs().maxCoeff(), 3e-4) << by_curved[1] << "\n\n"
                                                                            << by_curved[0];
     }
+  }
+}
+
+// Two polytopes hardly in touch: the engine makes the normal from two points a micrometre apart, so that differences of it
+// are noise, and yet it turns with the face.
+TEST(ContactGeometry, NormalsOfFacesTurnWithTheFaceExactly) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><asset>
+      <mesh name="rock" vertex="-.1 -.08 -.1  .12 -.09 -.1  .1 .1 -.08  -.1 .09 -.12  -.05 -.06 .1  .07 .01 .12  -.03 .08 .09"/></asset><worldbody>
+      <body><freejoint/><geom type="mesh" mesh="rock"/></body><body><freejoint/><geom type="mesh" mesh="rock"/></body></worldbody></mujoco>)");
+  const mjModel* m = model.get();
+  const DataPtr data = MakeData(m);
+  mjData* d = data.get();
+  ContactGeometry geometry(m);
+  std::mt19937 rng(7);
+  int faces[2] = {0, 0};
+  for (int k = 0; k < 60; k++) {
+    RandomTouch(m, d, 2e-6, &rng);
+    std::string missing;
+    if (!geometry.Compute(m, d, &missing)) continue;
+    for (int c = 0; c < d->ncon; c++) {
+      const Vec3 n = Vec3Map(d->contact[c].frame);
+      const bool face1 = ConvexShape(m, d, d->contact[c].geom[0]).HasFace(n, 1e-8);
+      const bool face2 = ConvexShape(m, d, d->contact[c].geom[1]).HasFace(-n, 1e-8);
+      if (face1 == face2) continue;
+      faces[face2]++;
+      const ContactMatrix& G = geometry.motion(c).by_geom2;
+      const Mat3 across = Mat3::Identity() - n * n.transpose();
+      EXPECT_EQ((G.block<3, 3>(4, 3)), Mat3::Zero());
+      EXPECT_LE((across * G.block<3, 3>(4, 0) - (face2 ? across : Mat3(Mat3::Zero()))).cwiseAbs().maxCoeff(), 1e-12);
+    }
+  }
+  EXPECT_GE(faces[0], 5);
+  EXPECT_GE(faces[1], 5);
+}
+
+// A cart along a rail that runs through it, and a lid on a hinge: other motions, which the joints do not allow, would change
+// the set of contact points.
+TEST(ContactGeometry, OnlyMotionsThatTheJointsAllowAreDifferenced) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option gravity="0 0 0"/><worldbody>
+      <geom type="capsule" fromto="-1 0.07 1 1 0.07 1" size="0.02"/>
+      <body pos="0 0 1"><joint type="slide" axis="1 0 0"/><geom type="box" size="0.2 0.15 0.1"/>
+        <body pos="0 0 0.13"><joint axis="0 1 0"/><geom type="box" size="0.02 0.1 0.03" mass="0.1"/></body></body></worldbody></mujoco>)");
+  const mjModel* m = model.get();
+  const DataPtr data = MakeData(m);
+  mjData* d = data.get();
+  d->qpos[0] = 0.05;
+  mj_forward(m, d);
+  ASSERT_GT(d->ncon, 0);
+  ContactGeometry geometry(m);
+  std::string missing;
+  EXPECT_TRUE(geometry.Compute(m, d, &missing)) << missing;
+  Eigen::Matrix<double, 6, 1> along;
+  along << 0, 0, 0, 1, 0, 0;
+  for (int c = 0; c < d->ncon; c++) {
+    const double dist = d->contact[c].dist;
+    const Vec3 p = Vec3Map(d->contact[c].pos);
+    const Eigen::Matrix<double, 7, 1> rate = geometry.motion(c).by_geom2 * along;
+    constexpr double kShift = 1e-4;
+    d->qpos[0] += kShift;
+    mj_forward(m, d);
+    EXPECT_NEAR(rate(0), (d->contact[c].dist - dist) / kShift, 1e-8) << c;
+    EXPECT_LE((rate.segment<3>(1) - (Vec3Map(d->contact[c].pos) - p) / kShift).norm(), 1e-8) << c;
+    d->qpos[0] -= kShift;
+    mj_forward(m, d);
   }
 }
 

@@ -123,6 +123,7 @@ inline constexpr Pair kPairs[] = {
     {"type='box' size='.15 .15 .1'", "type='capsule' size='.05 .12'", .02, .1, .16, "90.3 0 20"},
     {"type='box' size='.1 .1 .1' euler='45 0 0'", "type='capsule' size='.05 .12'", .02, 0, .2, "85 0 40"},
     {kBox, "type='mesh' mesh='wedge'", .02, .01, .165, "10 10 0"},
+    {"type='box' size='.1 .1 .1' euler='40 35 0'", "type='mesh' mesh='wedge'", -.05, -.06, .163, "2 3 0"},
 };
 
 inline std::string Touching(const Pair& pair, const std::string& cone, int condim) {

@@ -1,0 +1,236 @@
+// Contacts without a closed form: differences of the engine's narrow phase along the motions that the joints allow.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "derivative/chain.h"
+#include "derivative/contact_frame.h"
+#include "derivative/contact_geometry.h"
+#include "derivative/contact_shape.h"
+#include "derivative/plant.h"
+
+namespace costate {
+namespace {
+
+// truncation ~ h²/curvature² meets rounding ~ 1e-16/h: exact to 1e-9 for every pair of polytopes and closed colliders
+constexpr double kPoseStep = 1e-6;
+
+// capacity of the buffer given to a narrow-phase function (the engine's own limit is mjMAXCONPAIR = 50)
+constexpr int kMaxFound = 64;
+
+constexpr double kIndependent = 1e-8;  // of a motion's size: what is left of it beyond the others
+constexpr double kSameNormal = 1e-8;   // what the engine leaves of a face's normal …
+constexpr double kPlaceNoise = 3e-15;  // … which it makes from points that it knows to this …
+constexpr double kMostNoise = 1e-6;    // … but no more than this
+constexpr double kNormalNoise = 1e-3;  // of a normal's rate: a normal that is not the face's is off by its whole size
+
+bool IsSame(const mjPreContact& found, const mjContact& contact) {
+  return found.dist == contact.dist && std::equal(found.pos, found.pos + 3, contact.pos);
+}
+
+// (G10) orthonormal twists (w; v) at `pivot` that span how the joints move one geom against the other
+int RelativeTwists(const mjModel* m, const mjData* d, const int geom[2], const Vec3& pivot, Mat6* twists) {
+  const int body[2] = {m->geom_bodyid[geom[0]], m->geom_bodyid[geom[1]]};
+  int rank = 0;
+  ForExclusiveDofs(m, LastDof(m, body[0]), LastDof(m, body[1]), [&](int dof, int side) {
+    if (rank == 6) return;
+    const Eigen::Map<const Vec6> S(d->cdof + 6 * dof);
+    Vec6 rest = MotionAbout(S, pivot - Origin(m, d, body[side]));
+    const double size = rest.norm();
+    for (int pass = 0; pass < 2; pass++) {
+      const auto basis = twists->leftCols(rank);
+      rest -= (basis * (basis.transpose() * rest)).eval();
+    }
+    if (rest.norm() > kIndependent * size) twists->col(rank++) = rest.normalized();
+  });
+  if (rank == 6) twists->setIdentity();
+  return rank;
+}
+
+// the pose of a geom, moved along a screw and restored bit for bit
+class MovingGeom {
+ public:
+  MovingGeom(mjData* d, int geom) : xpos_(d->geom_xpos + 3 * geom), xmat_(d->geom_xmat + 9 * geom), xquat_(d->geom_xquat + 4 * geom) {
+    mju_copy3(pos_, xpos_);
+    mju_copy(mat_, xmat_, 9);
+    mju_copy4(quat_, xquat_);
+  }
+  ~MovingGeom() { Restore(); }
+  MovingGeom(const MovingGeom&) = delete;
+  MovingGeom& operator=(const MovingGeom&) = delete;
+
+  void Restore() {
+    mju_copy3(xpos_, pos_);
+    mju_copy(xmat_, mat_, 9);
+    mju_copy4(xquat_, quat_);
+  }
+
+  // exp(h (w; v)) about the pivot: what holds a point in place under a joint holds it here
+  void Move(const Vec3& pivot, const Vec6& twist, double h) {
+    const Vec3 w = h * twist.head<3>(), v = h * twist.tail<3>();
+    const Vec3 shift = v + w.cross(v) / 2 + w.cross(w.cross(v)) / 6;
+    Vec3 arm = Vec3Map(pos_) - pivot;
+    const double angle = w.norm();
+    if (angle > 0) {
+      const Vec3 axis = w / angle;
+      mjtNum turn[4], rotation[9];
+      mju_axisAngle2Quat(turn, axis.data(), angle);
+      const Vec3 before = arm;
+      mju_rotVecQuat(arm.data(), before.data(), turn);
+      mju_mulQuat(xquat_, turn, quat_);
+      mju_quat2Mat(rotation, turn);
+      mju_mulMatMat(xmat_, rotation, mat_, 3, 3, 3);
+    }
+    Eigen::Map<Vec3>(xpos_, 3) = pivot + arm + shift;
+  }
+
+ private:
+  mjtNum *xpos_, *xmat_, *xquat_;
+  mjtNum pos_[3], mat_[9], quat_[4];
+};
+
+// Where the normal is that of a face it turns with the face's geom: exactly, which differences tell from afar. (G10) The
+// engine makes it from two points that are `dist` apart.
+void TakeFaceNormal(const ConvexShape& first, const ConvexShape& second, const mjContact& contact, const Mat6& twists, int rank,
+                    Mat36* dn) {
+  const Vec3 n = Vec3Map(contact.frame);
+  const double place = 1 + Vec3Map(contact.pos).norm(), rounding = kPlaceNoise * place / std::max(std::abs(contact.dist), mjMINVAL);
+  const double same = std::clamp(rounding, kSameNormal, kMostNoise);
+  const auto basis = twists.leftCols(rank);
+  double least = std::max(kNormalNoise, same / kPoseStep);
+  Mat36 best = *dn;
+  for (int side = 0; side < 2; side++) {
+    if (!(side ? second.HasFace(-n, same) : first.HasFace(n, same))) continue;
+    Mat36 turn = Mat36::Zero();
+    if (side) turn.leftCols<3>() = -Skew(n);
+    const double off = ((*dn - turn) * basis).cwiseAbs().maxCoeff();
+    if (off >= least) continue;
+    least = off;
+    best = PLANT("contact geometry: face normal", turn * basis * basis.transpose());
+  }
+  *dn = best;
+}
+
+}  // namespace
+
+ContactGeometry::ContactGeometry(const mjModel*, bool differences) : differences_(differences) {
+  found_.resize(kMaxFound);
+}
+
+int ContactGeometry::Collide(const mjModel* model, mjData* data, int g1, int g2, double margin) {
+  const mjfCollision function = mjCOLLISIONFUNC[model->geom_type[g1]][model->geom_type[g2]];
+  return function ? function(model, data, found_.data(), g1, g2, margin) : 0;
+}
+
+// the detection distance of a pair is not stored with its contacts: the one that reproduces them
+// bit for bit
+bool ContactGeometry::FindMargin(const mjModel* model, mjData* data, int first, double* margin) {
+  const mjContact& contact = data->contact[first];
+  const int g1 = contact.geom[0], g2 = contact.geom[1];
+  const double m1 = model->geom_margin[g1], m2 = model->geom_margin[g2];
+  const double p1 = model->geom_gap[g1], p2 = model->geom_gap[g2];
+  const double base = contact.includemargin;
+  double candidates[8] = {
+      base + std::max(p1, p2), base + p1 + p2,      base, std::max(m1, m2) + std::max(p1, p2),
+      m1 + m2 + p1 + p2,       model->opt.o_margin, base, base};
+  int count = 6;
+  for (int p = 0; p < model->npair && count < 8; p++) {
+    const bool same = (model->pair_geom1[p] == g1 && model->pair_geom2[p] == g2) ||
+                      (model->pair_geom1[p] == g2 && model->pair_geom2[p] == g1);
+    if (same) candidates[count++] = model->pair_margin[p] + model->pair_gap[p];
+  }
+  for (int n = 0; n < count; n++) {
+    const int found = Collide(model, data, g1, g2, candidates[n]);
+    for (int k = 0; k < found; k++) {
+      if (IsSame(found_[k], contact)) {
+        *margin = candidates[n];
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first, std::string* missing) {
+  const int* geom = data->contact[first].geom;
+  const int g1 = geom[0], g2 = geom[1];
+  const auto refuse = [&](const char* why) { return Refuse(model, data->contact[first], why, missing); };
+  double margin;
+  if (!FindMargin(model, data, first, &margin)) return refuse("its narrow phase could not be repeated");
+
+  // all contacts of this pair, and the collider's tangent of each
+  int contacts[kMaxFound], count = 0;
+  ContactFrame frames[kMaxFound];
+  const int found = Collide(model, data, g1, g2, margin);
+  for (int c = first; c < data->ncon && count < kMaxFound; c++) {
+    const mjContact& contact = data->contact[c];
+    if (contact.efc_address < 0 || contact.geom[0] != g1 || contact.geom[1] != g2) continue;
+    int match = -1;
+    for (int k = 0; k < found && match < 0; k++) {
+      if (IsSame(found_[k], contact)) match = k;
+    }
+    if (match < 0) return refuse("its narrow phase could not be repeated");
+    frames[count] = ContactFrame(contact.frame, Vec3Map(found_[match].tangent));
+    contacts[count++] = c;
+  }
+
+  const Vec3 pivot = Vec3Map(data->contact[first].pos);
+  Mat6 twists;
+  const int rank = RelativeTwists(model, data, geom, pivot, &twists);
+  const double size = 1e-3 + std::abs(data->contact[first].dist);
+  ContactRate by_pivot[kMaxFound];
+  Mat36 tangent_rate[kMaxFound];
+  for (int k = 0; k < count; k++) {
+    by_pivot[k].dphi.setZero();
+    by_pivot[k].dp.setZero();
+    by_pivot[k].dn.setZero();
+    tangent_rate[k].setZero();
+  }
+  MovingGeom moving(data, g2);
+  for (int column = 0; column < rank; column++) {
+    mjPreContact side[2][kMaxFound];
+    for (int s = 0; s < 2; s++) {
+      moving.Move(pivot, twists.col(column), s ? -kPoseStep : kPoseStep);
+      const int now = Collide(model, data, g1, g2, margin);
+      moving.Restore();
+
+      // nearest contact of the perturbed pair
+      for (int k = 0; k < count; k++) {
+        const mjContact& contact = data->contact[contacts[k]];
+        double nearest = std::numeric_limits<double>::infinity();
+        for (int n = 0; n < now; n++) {
+          const double distance = (Vec3Map(found_[n].pos) - Vec3Map(contact.pos)).norm() +
+                                  size * (Vec3Map(found_[n].normal) - frames[k].n).norm();
+          if (distance < nearest) nearest = distance, side[s][k] = found_[n];
+        }
+        if (!(nearest < 0.02 * size)) return refuse("its contact points jump under a motion that its joints allow");
+      }
+    }
+    const Eigen::Matrix<double, 1, 6> dual = twists.col(column).transpose();
+    for (int k = 0; k < count; k++) {
+      const mjPreContact &plus = side[0][k], &minus = side[1][k];
+      const auto rate = [&](const mjtNum* a, const mjtNum* b) { return Vec3((Vec3Map(a) - Vec3Map(b)) / (2 * kPoseStep)); };
+      by_pivot[k].dphi +=
+          PLANT("contact geometry: pose differences, distance", (plus.dist - minus.dist) / (2 * kPoseStep)) * dual;
+      by_pivot[k].dp += rate(plus.pos, minus.pos) * dual;
+      by_pivot[k].dn += rate(plus.normal, minus.normal) * dual;
+      if (frames[k].from_collider) tangent_rate[k] += rate(plus.tangent, minus.tangent) * dual;
+    }
+  }
+
+  // from twists at the pivot to twists at each contact point: v_pivot = v − w × (p − pivot)
+  const ConvexShape shape1(model, data, g1), shape2(model, data, g2);
+  for (int k = 0; k < count; k++) {
+    TakeFaceNormal(shape1, shape2, data->contact[contacts[k]], twists, rank, &by_pivot[k].dn);
+    ContactMotion& motion = motion_[contacts[k]];
+    const Vec3 r = Vec3Map(data->contact[contacts[k]].pos) - pivot;
+    motion.by_geom2 = Assemble(frames[k], by_pivot[k], tangent_rate[k]);
+    motion.by_geom2.leftCols<3>() +=
+        PLANT("contact geometry: pose differences", (motion.by_geom2.rightCols<3>() * Skew(r)).eval());
+    motion.by_both = CommonMotion(frames[k]);
+    done_[contacts[k]] = 1;
+  }
+  return true;
+}
+
+}  // namespace costate
