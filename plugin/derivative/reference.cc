@@ -47,6 +47,7 @@ class ReferenceDifferences {
   VectorXd SmoothDirections();
   void MeasureNoise();
   void MarkStaircases(ReferenceDerivative* out);
+  void MarkOnsets(ReferenceDerivative* out);
   int Quotient(int col, Side side, double eps, int k, int first);
   bool Bends(int k, double eps) const;
   void Column(int col, ReferenceDerivative* out);
@@ -214,6 +215,14 @@ void ReferenceDifferences::MarkStaircases(ReferenceDerivative* out) {
   }
 }
 
+// A contact exactly at its margin (a sphere that rests at distance 0): at the point its branch is known, but in later stages
+// and substeps rounding decides whether it exists, for each nudge anew, and its force jumps. (J6)
+void ReferenceDifferences::MarkOnsets(ReferenceDerivative* out) {
+  if (!base_.on_onset() || (local_.get()->opt.integrator != mjINT_RK4 && options_.substeps == 1)) return;
+  out->nonsmooth_column.assign(out->nonsmooth_column.size(), true);
+  out->switched.assign(out->switched.size(), "a contact exactly at its margin");
+}
+
 // whether the last two of k quotients, of which the last is over eps, say that the function bends within eps
 bool ReferenceDifferences::Bends(int k, double eps) const {
   const auto last = quotients_.col(k - 1), before = quotients_.col(k - 2);
@@ -300,6 +309,7 @@ void ReferenceDifferences::Fill(ReferenceDerivative* result) {
   Evaluate(-1, 0, &next_, &sensors_, &base_);
   MeasureNoise();
   MarkStaircases(&out);
+  MarkOnsets(&out);
 
   // spread over positions, velocities, activations and controls, so that a run that is stopped early has seen some of each
   const int stride = SpreadStride(columns);

@@ -4,12 +4,16 @@
 #include <cmath>
 
 #include "derivative/contact_geometry.h"
+#include "derivative/equilibrium.h"
 
 namespace costate {
 namespace {
 
 constexpr const char* kNames[] = {"contacts", "constraints",     "constraint states", "force limits", "tendon paths",
                                   "muscles",  "plastic yielding", "sensor cutoffs"};
+
+constexpr double kOnset = 1e-14;  // of a distance in metres: rounding
+constexpr double kSwing = 0.5;    // cosine
 
 // -1, 0, 1: at or beyond the lower bound, between, at or beyond the upper one
 int Zone(double value, const mjtNum* range) { return value <= range[0] ? -1 : value >= range[1] ? 1 : 0; }
@@ -43,6 +47,7 @@ void SwitchSet::NoteConstraints(const mjModel* model, mjData* data) {
       for (int id : {contact.geom[side], contact.flex[side], contact.elem[side], contact.vert[side]}) Add(kContacts, id);
     }
     Add(kContacts, contact.exclude);
+    on_onset_ = on_onset_ || std::abs(contact.dist - contact.includemargin) < kOnset;
     FacePair faces;
     if (FindFacePair(model, data, contact, &faces)) Add(kContacts, 2 * faces.owner[0] + faces.owner[1]);
   }
@@ -50,6 +55,14 @@ void SwitchSet::NoteConstraints(const mjModel* model, mjData* data) {
   for (int i = 0; i < data->nefc; ++i) {
     Add(kConstraints, data->efc_type[i]);
     Add(kConstraints, data->efc_id[i]);
+    if (data->efc_type[i] == mjCNSTR_LIMIT_JOINT && model->jnt_type[data->efc_id[i]] == mjJNT_BALL) {
+      const int adr = model->jnt_dofadr[data->efc_id[i]];
+      Eigen::Vector3d axis = Eigen::Vector3d::Zero();
+      ForJacobianRow(model, data, i, [&](int dof, double J) {
+        if (dof >= adr && dof < adr + 3) axis[dof - adr] = J;
+      });
+      axes_.push_back(axis);
+    }
   }
   if (data->nefc == 0) return;
 
@@ -152,9 +165,18 @@ void SwitchSet::NoteSensors(const mjModel* model, const mjData* data) {
   }
 }
 
+// at angle zero the limit of a ball joint has the tip of a cone: a nudge swings its axis
+bool SwitchSet::SameAxes(const SwitchSet& other) const {
+  for (std::size_t i = 0; i < std::min(axes_.size(), other.axes_.size()); ++i) {
+    if (axes_[i].dot(other.axes_[i]) < kSwing) return false;
+  }
+  return true;
+}
+
 const char* SwitchSet::DifferenceFrom(const SwitchSet& other, Kind end) const {
   for (int kind = 0; kind < end; ++kind) {
     if (hash_[kind] != other.hash_[kind]) return kNames[kind];
+    if (kind == kStates && !SameAxes(other)) return "limit of a ball joint at angle zero";
   }
   return nullptr;
 }

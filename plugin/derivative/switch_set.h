@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 namespace costate {
 
@@ -16,7 +17,11 @@ class SwitchSet {
  public:
   enum Kind { kContacts, kConstraints, kStates, kForceLimits, kTendonPaths, kMuscles, kYield, kSensorCutoffs, kKinds };
 
-  void Clear() { hash_.fill(14695981039346656037u); }
+  void Clear() {
+    hash_.fill(14695981039346656037u);
+    axes_.clear();
+    on_onset_ = false;
+  }
 
   /// Before mj_step: keeps what the step will overwrite.
   void Before(const mjModel* model, const mjData* data);
@@ -28,7 +33,11 @@ class SwitchSet {
   /// Name of the first kind that differs, of those before `end`; null when none does.
   const char* DifferenceFrom(const SwitchSet& other, Kind end = kKinds) const;
 
+  /// Was some contact's distance its margin to rounding? Then rounding decides whether it exists.
+  bool on_onset() const { return on_onset_; }
+
  private:
+  bool SameAxes(const SwitchSet& other) const;
   void Add(Kind kind, int value);
   void NoteConstraints(const mjModel* model, mjData* data);
   void NoteNoslip(const mjData* data);
@@ -38,6 +47,8 @@ class SwitchSet {
 
   std::array<std::uint64_t, kKinds> hash_{};
   VectorXd residual_, plastic_;
+  std::vector<Eigen::Vector3d> axes_;  // of the limits of ball joints
+  bool on_onset_ = false;
 };
 
 }  // namespace costate

@@ -295,6 +295,37 @@ TEST_F(ReferenceTest, AFewColumnsAreOfAllKinds) {
   EXPECT_EQ(counts[0] + counts[1] + counts[2] + counts[3], 8);
 }
 
+// torque −k θ axis of a limit with range zero: along the axis of the point, and of each nudge
+TEST_F(ReferenceTest, TheLimitOfABallAtAngleZeroIsACorner) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><body><joint name="ball" type="ball" range="0 0" limited="true"/>
+      <geom size=".1" pos=".2 .1 0"/></body></worldbody></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  data->qvel[1] = 0.1;
+  for (double angle : {1e-18, 0.01}) {
+    data->qpos[0] = 1;
+    data->qpos[1] = angle / 2;
+    mj_forward(model.get(), data.get());
+    ASSERT_EQ(data->nefc, 1);
+    const ReferenceDerivative reference = Reference(model.get(), data.get());
+    for (int i = 0; i < 3; i++) EXPECT_EQ(reference.nonsmooth_column[i], angle < 1e-6) << i;
+    if (angle < 1e-6) EXPECT_EQ(reference.switched[1], "limit of a ball joint at angle zero");
+    EXPECT_FALSE(reference.nonsmooth_column[4]);
+  }
+}
+
+// a sphere that slides on the plane at distance 0: RK4's later stages find the contact or not, as rounding has it
+TEST_F(ReferenceTest, AContactExactlyAtItsMarginIsACornerOfLaterStages) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option integrator="RK4"/><worldbody><geom type="plane" size="9 9 .1"/>
+      <body pos="0 0 .5"><joint type="slide" axis="1 0 0"/><geom size=".5"/></body></worldbody></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  data->qvel[0] = 0.3;
+  const ReferenceDerivative reference = Reference(model.get(), data.get());
+  EXPECT_TRUE(reference.nonsmooth_column[0]);
+  EXPECT_EQ(reference.switched[1], "a contact exactly at its margin");
+  model->opt.integrator = mjINT_EULER;
+  EXPECT_FALSE(Reference(model.get(), data.get()).nonsmooth_column[0]);
+}
+
 TEST_F(ReferenceTest, AStepThatFailsIsAStatusAndBadInputAnError) {
   const ModelPtr model = Ball();
   const DataPtr data = MakeData(model.get());
