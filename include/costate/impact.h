@@ -17,18 +17,19 @@ enum class ImpactStatus {
   kGrazing,       ///< they touch with hardly any approach speed: dτ/dx grows as 1/speed
   kSimultaneous,  ///< two contact points at once: the derivative depends on which is first
   kTooMany,       ///< impacts accumulate: more than max_impacts in one engine step
-  kInexact,     ///< distance and normal of the pair are not smooth to rounding (iterative colliders on curved surfaces)
+  kInexact,  ///< distance and normal of the pair are not smooth to rounding, or the step switches as its duration does
   kStepFailed,  ///< the engine's step failed between impacts
 };
 const char* ToString(ImpactStatus status);
 
 struct ImpactOptions {
-  double restitution = 1;   ///< e ∈ (0, 1]: separation speed / approach speed, of all impacts
-  int substeps = 1;         ///< engine steps a control interval
-  int max_impacts = 16;     ///< in one engine step
-  double touch = 1e-9;      ///< distances up to this are contact [m]
-  double grazing = 1e-4;    ///< normal speeds up to this are rest [m/s]
-  double exactness = 1e-6;  ///< largest error bar of the reset's derivative by q, relative to its largest entry (or 1)
+  double restitution = 1;  ///< e ∈ (0, 1]: separation speed / approach speed, of all impacts
+  int substeps = 1;        ///< engine steps a control interval
+  int max_impacts = 16;    ///< in one engine step
+  double touch = 1e-9;     ///< distances up to this are contact [m]
+  double grazing = 1e-4;   ///< normal speeds up to this are rest [m/s]
+  double exactness =
+      1e-6;  ///< largest error bar of what is differenced: the jump by q, the flow by its duration; relative
   /// Contacts of these geoms are impacts, all others stay the engine's own; empty: all contacts are impacts.
   std::vector<std::string> geoms;
   Level level = Level::kBest;  ///< of the flow between impacts
@@ -81,7 +82,7 @@ class ImpactLinearizer {
   void Step(ConstVectorRef x, ConstVectorRef u, ImpactStep* out);
 
   /// Also A and B: the exact derivative of Step.
-  /// Cost: one Linearize a segment; an impact some 30 steps more, and 14 nv times positions, collisions and inertias.
+  /// Cost: one Linearize a segment; an impact some 50 steps more, and 14 nv times positions, collisions and inertias.
   void Linearize(ConstVectorRef x, ConstVectorRef u, ImpactStep* out);
 
  private:

@@ -224,7 +224,15 @@ void ImpactLinearizer::Impl::CheckAlone(const EventContact& hit, ConstVectorRef 
 // X ← A X + (0 B), and ∂φ/∂s when asked for
 VectorXd ImpactLinearizer::Impl::Push(ConstVectorRef u, double s, bool rate, Chain* at, ImpactStep* out) {
   VectorXd F;
-  Check(flow.Linearize(at->x, u, at->time, s, &segment, rate ? &F : nullptr), at->time);
+  double error = 0;
+  Check(flow.Linearize(at->x, u, at->time, s, &segment, rate ? &F : nullptr, &error), at->time);
+  if (!(error <= options.exactness)) {
+    throw Refused{
+        ImpactStatus::kInexact,
+        fmt::format("how the step changes with its duration of {:.3g} s is known to {:.2g} only, {:.6g} s into the "
+                    "interval: something switches there",
+                    s, error, at->time)};
+  }
   at->X = segment.A * at->X;
   at->X.rightCols(dims.nu) += segment.B;
   if (!segment.coverage.terms.empty() &&
@@ -286,8 +294,9 @@ void ImpactLinearizer::Impl::EngineStep(ConstVectorRef u, bool derive, Chain* at
     const double approach = -Speed(hit, before);
     if (!(approach > options.grazing)) {
       throw Refused{ImpactStatus::kGrazing,
-                    fmt::format("{} touch with an approach speed of {:.3g} m/s only, {:.6g} s into the interval",
-                                Pair(hit), approach, at->time + tau)};
+                    fmt::format("{} touch with an approach speed of {:.3g} m/s only, {:.6g} s into the interval{}",
+                                Pair(hit), approach, at->time + tau,
+                                Leaves(hit) ? ", back from a bounce in the same step: shorter steps may tell" : "")};
     }
     if (static_cast<int>(out->impacts.size()) - before_this_step == options.max_impacts) {
       throw Refused{ImpactStatus::kTooMany,

@@ -23,10 +23,12 @@ class ImpactFlow {
   StepStatus Move(ConstVectorRef x, ConstVectorRef u, double time, double s, VectorXd* x_next);
 
   /// A, B of φ_s, and ∂φ_s/∂s in the tangent space at φ_s when `rate` is not null.
-  StepStatus Linearize(ConstVectorRef x, ConstVectorRef u, double time, double s, StepDerivative* out, VectorXd* rate);
+  /// @param rate_error  receives its error relative to its largest entry or 1.
+  StepStatus Linearize(ConstVectorRef x, ConstVectorRef u, double time, double s, StepDerivative* out, VectorXd* rate,
+                       double* rate_error);
 
  private:
-  StepStatus Rate(ConstVectorRef x, ConstVectorRef u, double time, double s, VectorXd* rate);
+  StepStatus Rate(ConstVectorRef x, ConstVectorRef u, double time, double s, VectorXd* rate, double* error);
   void SetTime(double time);
 
   ModelPtr model_;
