@@ -195,6 +195,8 @@ bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, i
     *missing = std::string(what) + " of " + ElementName(model, object, id);
     return false;
   };
+  const bool quadratic = data->efc_state[row] == mjCNSTRSTATE_QUADRATIC;
+  if (!quadratic && type == mjCNSTR_FRICTION_DOF) return true;  // a constant force along a constant J
   Row out{};
   out.efc = row;
   out.curved_dof = -1;
@@ -221,7 +223,6 @@ bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, i
   }
 
   // beyond its loss, friction is a constant force: along a constant J it has no derivative
-  const bool quadratic = data->efc_state[row] == mjCNSTRSTATE_QUADRATIC;
   if (!quadratic && (data->efc_state[row] == mjCNSTRSTATE_SATISFIED || row_bend_.empty())) return true;
   if (type == mjCNSTR_LIMIT_JOINT && model->jnt_type[id] == mjJNT_BALL) ball_.push_back(MakeBallLimit(model, data, row));
 

@@ -44,12 +44,11 @@ void ConstraintDerivative::PullContacts(TreePull* tree) const {
     if (contact.moves[0]) T -= MotionAbout(tree->motion(contact.body[0]), contact.shift1);
     ContactSide side[2];
     contact.Pull(geometry_.motion(contact.contact), T, side);
-    for (int k = 0; k < 2; k++) {
-      if (!contact.moves[k]) continue;
-      const Vec3 back = k == 0 ? Vec3(-contact.shift1) : Vec3(Vec3::Zero());
-      tree->AddCovectors(contact.body[k], WrenchAbout(side[k].twist, back), -WrenchAbout(side[k].Ua, back),
-                         -WrenchAbout(side[k].Uv, back));
-    }
+    if (contact.moves[1]) tree->AddCovectors(contact.body[1], side[1].twist, -side[1].Ua, -side[1].Uv);
+    if (!contact.moves[0]) continue;
+    const Vec3 back = -contact.shift1;
+    tree->AddCovectors(contact.body[0], WrenchAbout(side[0].twist, back), -WrenchAbout(side[0].Ua, back),
+                       -WrenchAbout(side[0].Uv, back));
   }
 }
 

@@ -67,12 +67,12 @@ Patch BoxPatch(const GeomPose& box, const Vec3& x) {
 
 bool ClosedPatches(const mjModel* model, const mjData* data, const mjContact& contact,
                    PatchPair* out) {
-  const GeomPose first(model, data, contact.geom[0]), second(model, data, contact.geom[1]);
+  const GeomPose second(model, data, contact.geom[1]);
   const Vec3 n = Vec3Map(contact.frame), p = Vec3Map(contact.pos);
   const Vec3 x1 = p - n * contact.dist / 2, x2 = p + n * contact.dist / 2;
   out->tangent.setZero();
 
-  if (first.type == mjGEOM_PLANE) {
+  if (model->geom_type[contact.geom[0]] == mjGEOM_PLANE) {
     out->first = Patch::Face(x1);
     switch (second.type) {
       case mjGEOM_SPHERE:
@@ -96,6 +96,7 @@ bool ClosedPatches(const mjModel* model, const mjData* data, const mjContact& co
         return false;
     }
   }
+  const GeomPose first(model, data, contact.geom[0]);
   if (first.type == mjGEOM_SPHERE) {
     out->first = Patch::Ball(first.center, first.size(0), n);
     switch (second.type) {

@@ -5,6 +5,7 @@
 
 #include <costate/model.h>
 
+#include "core/simd.h"
 #include "derivative/contact_capsule_box.h"
 #include "derivative/contact_clipped.h"
 #include "derivative/contact_frame.h"
@@ -110,7 +111,7 @@ bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* m
   return std::find(done_.begin(), done_.begin() + ncon, 2) == done_.begin() + ncon;
 }
 
-bool ContactGeometry::ClosedForm(const mjModel* model, const mjData* data, int c) {
+COSTATE_SIMD bool ContactGeometry::ClosedForm(const mjModel* model, const mjData* data, int c) {
   const mjContact& contact = data->contact[c];
   PatchPair pair;
   if (!ClosedPatches(model, data, contact, &pair)) return false;

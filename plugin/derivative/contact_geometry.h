@@ -14,7 +14,7 @@ namespace costate {
 
 /// Rows (dφ, dp, Ω): distance, point, and the angular velocity of the contact frame.
 /// Columns: twist (w; v) of a geom, v at the contact point.
-using ContactMatrix = Eigen::Matrix<double, 7, 6>;
+using ContactMatrix = Eigen::Matrix<double, 7, 6, Eigen::RowMajor>;
 
 struct ContactMotion {
   ContactMatrix by_geom2;  ///< geom 2 moves, geom 1 rests

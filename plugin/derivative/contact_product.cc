@@ -1,7 +1,7 @@
 #include "derivative/contact_product.h"
 
-#include "core/simd.h"
 #include "derivative/chain.h"
+#include "derivative/spatial_lanes.h"
 
 namespace costate {
 
@@ -21,18 +21,21 @@ COSTATE_SIMD bool ContactProduct::Fill(const mjModel* model, const mjData* data,
   for (int i = 0; i < dim; i++) b[i] = data->efc_KBIP[4 * (pyramid ? row : row + i) + 1];
   if (pyramid) {
     // edges u = e_0 ± μ_k e_k
-    for (int edge = 0; edge < 2 * (dim - 1); edge++) {
-      if (data->efc_state[row + edge] != mjCNSTRSTATE_QUADRATIC) continue;
-      const int k = edge / 2 + 1;
-      const double mu = edge % 2 ? -con.friction[k - 1] : con.friction[k - 1];
-      const double D = data->efc_D[row + edge], force = data->efc_force[row + edge];
-      H(0, 0) += D;
-      H(0, k) += D * mu;
-      H(k, 0) += D * mu;
-      H(k, k) += D * mu * mu;
-      f[0] += force;
-      f[k] += force * mu;
-      active = true;
+    for (int k = 1; k < dim; k++) {
+      const double mu = con.friction[k - 1];
+      double D[2] = {0}, force[2] = {0};
+      for (int side = 0; side < 2; side++) {
+        const int edge = row + 2 * (k - 1) + side;
+        if (data->efc_state[edge] != mjCNSTRSTATE_QUADRATIC) continue;
+        D[side] = data->efc_D[edge];
+        force[side] = data->efc_force[edge];
+        active = true;
+      }
+      H(0, 0) += D[0] + D[1];
+      H(0, k) = H(k, 0) = mu * (D[0] - D[1]);
+      H(k, k) = mu * mu * (D[0] + D[1]);
+      f[0] += force[0] + force[1];
+      f[k] = mu * (force[0] - force[1]);
     }
   } else if (data->efc_state[row] != mjCNSTRSTATE_SATISFIED) {
     active = true;
@@ -58,8 +61,9 @@ COSTATE_SIMD bool ContactProduct::Fill(const mjModel* model, const mjData* data,
   if (moves[0]) shift1 = origin - Origin(model, data, body[0]);
   p = Vec3Map(con.pos) - origin;
   R = Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(con.frame);
-  push = R.transpose() * f.head<3>();
-  torque = R.transpose() * f.tail<3>();
+  axes = R.transpose();
+  push = axes * f.head<3>();
+  torque = axes * f.tail<3>();
 
   const Vec6 Ua = tree.acceleration_field(body[1]) - MotionAbout(tree.acceleration_field(body[0]), shift1);
   const Vec6 Uv = tree.velocity(body[1]) - MotionAbout(tree.velocity(body[0]), shift1);
@@ -102,14 +106,6 @@ Vec6 ContactProduct::ToBasis(const Vec6& s) const {
   return out;
 }
 
-// its transpose
-Vec6 ContactProduct::FromBasis(const Vec6& c) const {
-  const Vec3 lin = R.transpose() * c.head<3>();
-  Vec6 out;
-  out << R.transpose() * c.tail<3>() + p.cross(lin), lin;
-  return out;
-}
-
 Vec6 ContactProduct::Push(const ContactMotion& motion, const ContactSide side[2]) const {
   // (dφ, dp, Ω)
   Vec6 s[2];
@@ -134,33 +130,84 @@ Vec6 ContactProduct::Push(const ContactMotion& motion, const ContactSide side[2]
   return out;
 }
 
+namespace {
+
+// three columns, `stride` numbers apart, with a number behind the last
+COSTATE_LANES Lanes3x3 LoadColumns(const double* first, int stride = 3) {
+  return {LoadLanes(first), LoadLanes(first + stride), LoadLanes(first + 2 * stride)};
+}
+
+COSTATE_LANES double DotLanes(Double4 x, Double4 y) {
+  const Double4 all = x * y;
+  return all[0] + all[1] + all[2];
+}
+
+// the last three of six numbers
+COSTATE_LANES Double4 LoadLanesEnd(const double* p) {
+  const Double4 end = LoadLanes(p - 1);
+  return __builtin_shufflevector(end, end, 1, 2, 3, 3);
+}
+
+// Σ_k x_k row_k, rows of six
+COSTATE_LANES Lanes6 SumRows(int count, const double* x, const double* rows) {
+  Lanes6 sum = Lanes6::Zero();
+  for (int k = 0; k < count; k++) sum += x[k] * Lanes6::Load(rows + 6 * k);
+  return sum;
+}
+
+// of the velocity of a moving surface: rows t1, t2 and spin
+COSTATE_LANES Lanes6 BeltRows(const Eigen::Matrix<double, 3, 6>& belt, Double4 z, Double4 z_rot) {
+  const double x[3] = {z[1], z[2], z_rot[0]};
+  const Eigen::Matrix<double, 3, 6, Eigen::RowMajor> rows = belt;
+  return SumRows(3, x, rows.data());
+}
+
+}  // namespace
+
 COSTATE_SIMD void ContactProduct::Pull(const ContactMotion& motion, const Vec6& T, ContactSide side[2]) const {
-  const Vec6 c = ToBasis(T), z = -(H * c), zb = b.cwiseProduct(z);
-  const Vec3 tau = T.head<3>(), nu = MotionAt(T, p);
+  const bool turns = dim > 3;
+  const Lanes6 wrench = Lanes6::Load(T.data());
+  const Double4 arm = LoadLanes(p.data()), tau = wrench.a, nu = wrench.l + CrossLanes(tau, arm);
+  const Lanes3x3 to_basis = LoadColumns(R.data()), to_world = LoadColumns(axes.data());
+
+  // c of the rows, z = −H_c c and b z, of linear rows and of those that turn; in the world
+  const Double4 c = to_basis * nu, c_rot = turns ? to_basis * tau : Double4{};
+  Double4 z = -(LoadColumns(H.data(), 6) * c), z_rot = {};
+  if (turns) {
+    z -= LoadColumns(H.data() + 18, 6) * c_rot;
+    z_rot = -(LoadLanesEnd(H.data() + 3) * c[0] + LoadLanesEnd(H.data() + 9) * c[1] + LoadLanesEnd(H.data() + 15) * c[2] +
+              LoadLanesEnd(H.data() + 21) * c_rot[0] + LoadLanesEnd(H.data() + 27) * c_rot[1] + LoadLanesEnd(H.data() + 33) * c_rot[2]);
+  }
+  const Double4 zb = LoadLanes(b.data()) * z, zb_rot = LoadLanesEnd(b.data() + 3) * z_rot;
+  const Double4 lin = to_world * z, lin_b = to_world * zb, rot = to_world * z_rot, rot_b = to_world * zb_rot;
 
   // of (dφ, dp, Ω)
-  Eigen::Matrix<double, 7, 1> geometry;
-  const Vec3 z_lin = R.transpose() * z.head<3>(), zb_lin = R.transpose() * zb.head<3>();
-  Vec3 turn = z_lin.cross(a_lin) + zb_lin.cross(v_lin) + push.cross(nu);
-  if (dim > 3) {
-    const Vec3 z_rot = R.transpose() * z.tail<3>(), zb_rot = R.transpose() * zb.tail<3>();
-    turn += z_rot.cross(a_rot) + zb_rot.cross(v_rot) + torque.cross(tau);
+  const Double4 a_turn = LoadLanes(a_rot.data()), v_turn = LoadLanes(v_rot.data()), force = LoadLanes(push.data());
+  double along = DotLanes(LoadLanes(f.data()), c);
+  Double4 turn = CrossLanes(lin, LoadLanes(a_lin.data())) + CrossLanes(lin_b, LoadLanes(v_lin.data())) + CrossLanes(force, nu);
+  if (turns) {
+    along += DotLanes(LoadLanesEnd(f.data() + 3), c_rot);
+    turn += CrossLanes(rot, a_turn) + CrossLanes(rot_b, v_turn) + CrossLanes(LoadLanes(torque.data()), tau);
   }
-  geometry << g * f.dot(c) + kappa * z[0], z_lin.cross(a_rot) + zb_lin.cross(v_rot) + push.cross(tau), turn;
+  const Double4 point = CrossLanes(lin, a_turn) + CrossLanes(lin_b, v_turn) + CrossLanes(force, tau);
+  const double geometry[7] = {g * along + kappa * z[0], point[0], point[1], point[2], turn[0], turn[1], turn[2]};
 
   // of both sides: geom 1 moves what both move less what geom 2 moves
-  Vec6 second = motion.by_geom2.transpose() * geometry, first = motion.by_both.transpose() * geometry;
-  if (has_belt) {
-    second += belt.by_geom2.transpose() * zb.segment<3>(1);
-    first += belt.by_both.transpose() * zb.segment<3>(1);
+  Lanes6 second = SumRows(7, geometry, motion.by_geom2.data());
+  if (has_belt) second += BeltRows(belt.by_geom2, zb, zb_rot);
+  const Lanes6 Ua = {rot + CrossLanes(arm, lin), lin}, Uv = {rot_b + CrossLanes(arm, lin_b), lin_b};
+  if (moves[1]) {
+    Lanes6{second.a + CrossLanes(arm, second.l), second.l}.Store(side[1].twist.data());
+    Ua.Store(side[1].Ua.data());
+    Uv.Store(side[1].Uv.data());
   }
-  first -= second;
-  side[0].twist << first.head<3>() + p.cross(first.tail<3>()), first.tail<3>();
-  side[1].twist << second.head<3>() + p.cross(second.tail<3>()), second.tail<3>();
-  side[1].Ua = FromBasis(z);
-  side[1].Uv = FromBasis(zb);
-  side[0].Ua = -side[1].Ua;
-  side[0].Uv = -side[1].Uv;
+  if (moves[0]) {
+    Lanes6 first = SumRows(7, geometry, motion.by_both.data()) - second;
+    if (has_belt) first += BeltRows(belt.by_both, zb, zb_rot);
+    Lanes6{first.a + CrossLanes(arm, first.l), first.l}.Store(side[0].twist.data());
+    (Lanes6::Zero() - Ua).Store(side[0].Ua.data());
+    (Lanes6::Zero() - Uv).Store(side[0].Uv.data());
+  }
 }
 
 }  // namespace costate

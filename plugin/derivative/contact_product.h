@@ -18,19 +18,19 @@ struct ContactSide {
 };
 
 struct ContactProduct {
-  int contact, body[2];
-  bool moves[2];
+  // vectors first: their registers hold four numbers
   Vec3 shift1;          ///< from the origin of body 1's tree to that of body 2's (body 1's, if body 2 rests)
   Vec3 p;               ///< contact point from the origin
-  Mat3 R;               ///< contact frame, rows n, t1, t2
+  Mat3 R, axes;         ///< contact frame, rows n, t1, t2; its transpose
   Vec6 f, b;            ///< force and damping in the basis (n, t1, t2, spin, roll1, roll2), zero beyond the dimension
   Mat6 H;               ///< Hessian in the same basis
-  int dim;
-  double kappa, g;      ///< (C7), (C8)
   Vec3 push, torque;    ///< f in the world
+  Vec3 a_rot, a_lin, v_rot, v_lin;  ///< fields of body 2 minus body 1 at the point
+  double kappa, g;      ///< (C7), (C8)
+  int dim, contact, body[2];
+  bool moves[2];
   bool has_belt;        ///< the surfaces move …
   BeltMotion belt;      ///< … and their velocity changes so
-  Vec3 a_rot, a_lin, v_rot, v_lin;  ///< fields of body 2 minus body 1 at the point
 
   /// @return whether there is a force.
   bool Fill(const mjModel* model, const mjData* data, const TreeDerivative& tree, int contact);
@@ -41,12 +41,11 @@ struct ContactProduct {
   /// Change of the wrench when both sides move.
   Vec6 Push(const ContactMotion& motion, const ContactSide side[2]) const;
 
-  /// Covectors of both sides for the covector T of the wrench.
+  /// Covectors of the sides that move for the covector T of the wrench.
   void Pull(const ContactMotion& motion, const Vec6& T, ContactSide side[2]) const;
 
  private:
   Vec6 ToBasis(const Vec6& twist) const;
-  Vec6 FromBasis(const Vec6& covector) const;
 };
 
 }  // namespace costate

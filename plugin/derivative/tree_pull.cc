@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "derivative/plant.h"
+#include "derivative/spatial_lanes.h"
 
 namespace costate {
 
@@ -244,19 +245,20 @@ Vec6 TreePull::motion(int b) const {
   return W;
 }
 
-void TreePull::AddCovectors(int b, const Vec6& motion, const Vec6& a, const Vec6& v) {
+COSTATE_SIMD void TreePull::AddCovectors(int b, const Vec6& motion, const Vec6& a, const Vec6& v) {
   PullBody& body = body_[b];
-  const Vec6 q = motion - CrossForce(tree_->acceleration_field(b), a) - CrossForce(Vec6Map(velocity_ + 6 * b), v);
+  Lanes6 by_a = Lanes6::Load(a.data()), by_v = Lanes6::Load(v.data());
+  Lanes6 q = Lanes6::Load(motion.data()) - CrossForce(Lanes6::Load(tree_->acceleration_field(b).data()), by_a) -
+             CrossForce(Lanes6::Load(velocity_ + 6 * b), by_v);
   if (body.constraint) {
-    Map6(body.q) += q;
-    Map6(body.a) += a;
-    Map6(body.v) += v;
-  } else {
-    Map6(body.q) = q;
-    Map6(body.a) = a;
-    Map6(body.v) = v;
-    body.constraint = true;
+    q += Lanes6::Load(body.q);
+    by_a += Lanes6::Load(body.a);
+    by_v += Lanes6::Load(body.v);
   }
+  q.Store(body.q);
+  by_a.Store(body.a);
+  by_v.Store(body.v);
+  body.constraint = true;
 }
 
 void TreePull::Finish(const mjModel* m, const mjData* d, const TreeInput& input, const double* y, const double* z,
