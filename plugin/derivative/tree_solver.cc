@@ -250,15 +250,13 @@ double TreeSolver::PivotRatio() const {
 namespace {
 
 typedef double Double8 __attribute__((vector_size(64), aligned(64)));
-constexpr int kWidth = BlockedMatrix::kWidth, kParts = kWidth / 8;
+constexpr int kWidth = BlockedMatrix::kWidth, kStride = kWidth / 8;
 
-struct Factors {
-  const int *row_start, *column, *col_start, *col_row;
-  const double *value, *col_value, *inverse;
-};
+using Factors = TreeSolver::Factors;
 
-// x_g −= Σ_n value_g[n] · row index[n] of the block, for the kGroup rows of a group: each row that is read serves all
-template <int kGroup>
+// x_g −= Σ_n value_g[n] · row index[n] of the first 8 kParts columns of the block, for the kGroup rows of a group: each row
+// that is read serves all
+template <int kGroup, int kParts>
 __attribute__((always_inline)) inline void SubtractRows(int count, const int* index, const double* const* value,
                                                         const double* block, Double8 (*x)[kParts]) {
   for (int n = 0; n < count; n++) {
@@ -271,17 +269,17 @@ __attribute__((always_inline)) inline void SubtractRows(int count, const int* in
 }
 
 // y_i = b_i − Σ_{k > i} L(k,i) y_k for the rows first … first + kGroup − 1
-template <int kGroup>
+template <int kGroup, int kParts>
 __attribute__((always_inline)) inline void FromLeaves(const Factors& f, int first, double* block) {
   Double8* rows = reinterpret_cast<Double8*>(block + first * kWidth);
   Double8 x[kGroup][kParts];
   const double* value[kGroup];
   for (int g = 0; g < kGroup; g++) {
-    for (int c = 0; c < kParts; c++) x[g][c] = rows[g * kParts + c];
+    for (int c = 0; c < kParts; c++) x[g][c] = rows[g * kStride + c];
     value[g] = f.col_value + f.col_start[first + g] + kGroup - 1 - g;  // behind the group's own rows
   }
   const int last = first + kGroup - 1, begin = f.col_start[last];
-  SubtractRows<kGroup>(f.col_start[last + 1] - begin, f.col_row + begin, value, block, x);
+  SubtractRows<kGroup, kParts>(f.col_start[last + 1] - begin, f.col_row + begin, value, block, x);
   for (int g = kGroup - 2; g >= 0; g--) {
     for (int k = g + 1; k < kGroup; k++) {
       const double l = f.col_value[f.col_start[first + g] + k - g - 1];
@@ -289,12 +287,12 @@ __attribute__((always_inline)) inline void FromLeaves(const Factors& f, int firs
     }
   }
   for (int g = 0; g < kGroup; g++) {
-    for (int c = 0; c < kParts; c++) rows[g * kParts + c] = x[g][c];
+    for (int c = 0; c < kParts; c++) rows[g * kStride + c] = x[g][c];
   }
 }
 
 // the same the other way round: these rows, done, are subtracted from all that wait for them
-template <int kGroup>
+template <int kGroup, int kParts>
 __attribute__((always_inline)) inline void PushFromLeaves(const Factors& f, int first, double* block) {
   Double8* rows = reinterpret_cast<Double8*>(block + first * kWidth);
   Double8 x[kGroup][kParts];
@@ -302,11 +300,11 @@ __attribute__((always_inline)) inline void PushFromLeaves(const Factors& f, int 
   const int begin = f.row_start[first], count = f.row_start[first + 1] - begin;
   for (int g = kGroup - 1; g >= 0; g--) {
     value[g] = f.value + f.row_start[first + g];
-    for (int c = 0; c < kParts; c++) x[g][c] = rows[g * kParts + c];
+    for (int c = 0; c < kParts; c++) x[g][c] = rows[g * kStride + c];
     for (int k = g + 1; k < kGroup; k++) {
       for (int c = 0; c < kParts; c++) x[g][c] -= value[k][count + g] * x[k][c];
     }
-    for (int c = 0; c < kParts; c++) rows[g * kParts + c] = x[g][c];
+    for (int c = 0; c < kParts; c++) rows[g * kStride + c] = x[g][c];
   }
   for (int n = 0; n < count; n++) {
     Double8* y = reinterpret_cast<Double8*>(block + f.column[begin + n] * kWidth);
@@ -319,17 +317,17 @@ __attribute__((always_inline)) inline void PushFromLeaves(const Factors& f, int 
 }
 
 // x_i = y_i / D_i − Σ_{j < i} L(i,j) x_j for the same rows
-template <int kGroup>
+template <int kGroup, int kParts>
 __attribute__((always_inline)) inline void FromRoots(const Factors& f, int first, double* block) {
   Double8* rows = reinterpret_cast<Double8*>(block + first * kWidth);
   Double8 x[kGroup][kParts];
   const double* value[kGroup];
   for (int g = 0; g < kGroup; g++) {
-    for (int c = 0; c < kParts; c++) x[g][c] = rows[g * kParts + c] * f.inverse[first + g];
+    for (int c = 0; c < kParts; c++) x[g][c] = rows[g * kStride + c] * f.inverse[first + g];
     value[g] = f.value + f.row_start[first + g];
   }
   const int begin = f.row_start[first], count = f.row_start[first + 1] - begin;
-  SubtractRows<kGroup>(count, f.column + begin, value, block, x);
+  SubtractRows<kGroup, kParts>(count, f.column + begin, value, block, x);
   for (int g = 1; g < kGroup; g++) {
     for (int k = 0; k < g; k++) {
       const double l = value[g][count + k];
@@ -337,7 +335,7 @@ __attribute__((always_inline)) inline void FromRoots(const Factors& f, int first
     }
   }
   for (int g = 0; g < kGroup; g++) {
-    for (int c = 0; c < kParts; c++) rows[g * kParts + c] = x[g][c];
+    for (int c = 0; c < kParts; c++) rows[g * kStride + c] = x[g][c];
   }
 }
 
@@ -360,58 +358,115 @@ COSTATE_SIMD double FindActive(const Factors& f, const int* group, const int* gr
   return static_cast<double>(entries) / f.row_start[group[groups]];
 }
 
-COSTATE_SIMD void Substitute(const Factors& f, const int* group, const char* active, int groups, double* block) {
+template <int kParts>
+__attribute__((always_inline)) inline void SubstituteParts(const Factors& f, const int* group, const char* active, int groups,
+                                                           double* block) {
   for (int n = groups - 1; n >= 0; n--) {
     if (active) {
       if (!active[n]) continue;
       switch (group[n + 1] - group[n]) {
-        case 1: PushFromLeaves<1>(f, group[n], block); break;
-        case 2: PushFromLeaves<2>(f, group[n], block); break;
-        default: PushFromLeaves<3>(f, group[n], block);
+        case 1: PushFromLeaves<1, kParts>(f, group[n], block); break;
+        case 2: PushFromLeaves<2, kParts>(f, group[n], block); break;
+        default: PushFromLeaves<3, kParts>(f, group[n], block);
       }
       continue;
     }
     switch (group[n + 1] - group[n]) {
-      case 1: FromLeaves<1>(f, group[n], block); break;
-      case 2: FromLeaves<2>(f, group[n], block); break;
-      default: FromLeaves<3>(f, group[n], block);
+      case 1: FromLeaves<1, kParts>(f, group[n], block); break;
+      case 2: FromLeaves<2, kParts>(f, group[n], block); break;
+      default: FromLeaves<3, kParts>(f, group[n], block);
     }
   }
   for (int n = 0; n < groups; n++) {
     switch (group[n + 1] - group[n]) {
-      case 1: FromRoots<1>(f, group[n], block); break;
-      case 2: FromRoots<2>(f, group[n], block); break;
-      default: FromRoots<3>(f, group[n], block);
+      case 1: FromRoots<1, kParts>(f, group[n], block); break;
+      case 2: FromRoots<2, kParts>(f, group[n], block); break;
+      default: FromRoots<3, kParts>(f, group[n], block);
     }
   }
+}
+
+COSTATE_SIMD void Substitute(const Factors& f, const int* group, const char* active, int groups, bool half, double* block) {
+  half ? SubstituteParts<kStride / 2>(f, group, active, groups, block)
+       : SubstituteParts<kStride>(f, group, active, groups, block);
 }
 
 }  // namespace
 
 void TreeSolver::Solve(BlockedMatrix* B, bool sparse) const {
   assert(B->rows() == nv_);
-  for (int b = 0; b < B->blocks(); b++) SolveBlock(B->block(b), sparse);
+  for (int b = 0; b < B->blocks(); b++) SolveBlock(B->block(b), sparse, B->IsHalf(b));
 }
 
-void TreeSolver::SolveBlock(double* block, bool sparse) const {
-  const Factors factors = {row_start_.data(), column_.data(),    col_start_.data(), col_row_.data(),
-                         value_.data(),     col_value_.data(), inverse_.data()};
+TreeSolver::Factors TreeSolver::MakeFactors() const {
+  return {row_start_.data(), column_.data(), col_start_.data(), col_row_.data(), value_.data(), col_value_.data(), inverse_.data()};
+}
+
+void TreeSolver::SolveBlock(double* block, bool sparse, bool half) const {
+  const Factors factors = MakeFactors();
   const int groups = static_cast<int>(group_.size()) - 1;
   if (groups == 0) return;
   const bool push =
       sparse && FindActive(factors, group_.data(), group_parent_.data(), groups, block, active_.data()) < kSparse;
-  Substitute(factors, group_.data(), push ? active_.data() : nullptr, groups, block);
+  Substitute(factors, group_.data(), push ? active_.data() : nullptr, groups, half, block);
 }
 
+namespace {
+
+// (S2) for one vector: a group's rows push into their ancestors …
+template <int kGroup>
+__attribute__((always_inline)) inline void PushVector(const Factors& f, int first, double* x) {
+  const int begin = f.row_start[first], count = f.row_start[first + 1] - begin;
+  const double* value[kGroup];
+  for (int g = kGroup - 1; g >= 0; g--) {
+    value[g] = f.value + f.row_start[first + g];
+    for (int i = 0; i < g; i++) x[first + i] -= value[g][count + i] * x[first + g];
+  }
+  for (int n = 0; n < count; n++) {
+    double sum = 0;
+    for (int g = 0; g < kGroup; g++) sum += value[g][n] * x[first + g];
+    x[f.column[begin + n]] -= sum;
+  }
+}
+
+// … and read them back
+template <int kGroup>
+__attribute__((always_inline)) inline void ReadVector(const Factors& f, int first, double* x) {
+  const int begin = f.row_start[first], count = f.row_start[first + 1] - begin;
+  const double* value[kGroup];
+  double sum[kGroup] = {0};
+  for (int g = 0; g < kGroup; g++) value[g] = f.value + f.row_start[first + g];
+  for (int n = 0; n < count; n++) {
+    const double y = x[f.column[begin + n]];
+    for (int g = 0; g < kGroup; g++) sum[g] += value[g][n] * y;
+  }
+  for (int g = 0; g < kGroup; g++) {
+    for (int i = 0; i < g; i++) sum[g] += value[g][count + i] * x[first + i];
+    x[first + g] = x[first + g] * f.inverse[first + g] - sum[g];
+  }
+}
+
+COSTATE_SIMD void SubstituteVector(const Factors& f, const int* group, int groups, double* x) {
+  for (int n = groups - 1; n >= 0; n--) {
+    switch (group[n + 1] - group[n]) {
+      case 1: PushVector<1>(f, group[n], x); break;
+      case 2: PushVector<2>(f, group[n], x); break;
+      default: PushVector<3>(f, group[n], x);
+    }
+  }
+  for (int n = 0; n < groups; n++) {
+    switch (group[n + 1] - group[n]) {
+      case 1: ReadVector<1>(f, group[n], x); break;
+      case 2: ReadVector<2>(f, group[n], x); break;
+      default: ReadVector<3>(f, group[n], x);
+    }
+  }
+}
+
+}  // namespace
+
 void TreeSolver::Solve(double* x) const {
-  // (S2) the leaves push into their ancestors, then the roots are read back
-  for (int k = nv_ - 1; k >= 0; k--) {
-    for (int at = row_start_[k]; at < row_start_[k + 1]; at++) x[column_[at]] -= value_[at] * x[k];
-  }
-  for (int i = 0; i < nv_; i++) {
-    x[i] *= inverse_[i];
-    for (int at = row_start_[i]; at < row_start_[i + 1]; at++) x[i] -= value_[at] * x[column_[at]];
-  }
+  SubstituteVector(MakeFactors(), group_.data(), static_cast<int>(group_.size()) - 1, x);
 }
 
 }  // namespace costate

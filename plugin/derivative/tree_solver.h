@@ -24,6 +24,7 @@ class BlockedMatrix {
   int blocks() const { return (cols_ + kWidth - 1) / kWidth; }
   double* block(int b) { return data_ + static_cast<std::size_t>(b) * rows_ * kWidth; }
   const double* block(int b) const { return data_ + static_cast<std::size_t>(b) * rows_ * kWidth; }
+  bool IsHalf(int b) const { return cols_ - b * kWidth <= kWidth / 2; }  ///< no more than half of its columns are there
   double& operator()(int i, int j) {
     return data_[(static_cast<std::size_t>(j >> 4) * rows_ + i) * kWidth + (j & (kWidth - 1))];
   }
@@ -72,12 +73,19 @@ class TreeSolver {
 
   /// B ← H⁻¹ B for all columns. @param sparse  look for rows of zeros in B first.
   void Solve(BlockedMatrix* B, bool sparse = true) const;
-  /// The same for one block of a BlockedMatrix.
-  void SolveBlock(double* block, bool sparse = true) const;
+  /// The same for one block of a BlockedMatrix. @param half  for the first half of its columns alone.
+  void SolveBlock(double* block, bool sparse = true, bool half = false) const;
   /// x ← H⁻¹ x for one vector.
   void Solve(double* x) const;
 
+  /// L by rows and by columns, and the inverse of D, as the substitutions read them.
+  struct Factors {
+    const int *row_start, *column, *col_start, *col_row;
+    const double *value, *col_value, *inverse;
+  };
+
  private:
+  Factors MakeFactors() const;
   void Symbolic();
   void FindGroups();
 
