@@ -52,7 +52,9 @@ COSTATE_SIMD void Multiply(int rows, int cols, int depth, bool lower, const doub
   }
 }
 
-double* Pack(const MatrixXd& A, bool transposed, PackedMatrix* memory) {
+// A's columns are next to each other
+double* Pack(ConstMatrixRef A, bool transposed, PackedMatrix* memory) {
+  assert(A.outerStride() == A.rows());
   const Eigen::Index rows = transposed ? A.cols() : A.rows(), depth = transposed ? A.rows() : A.cols();
   const std::size_t size = static_cast<std::size_t>((rows + kPanel - 1) / kPanel * kPanel * depth) + kPanel;
   if (memory->size() < size) memory->resize(size);
@@ -82,13 +84,25 @@ void AddTransposed(const MatrixXd& A, const MatrixXd& B, bool lower, MatrixXd* C
 
 }  // namespace
 
-void SetProduct(const MatrixXd& A, const MatrixXd& B, MatrixXd* C, PackedMatrix* packed) {
+void SetProduct(ConstMatrixRef A, const MatrixXd& B, MatrixXd* C, PackedMatrix* packed) {
   C->setZero(A.rows(), B.cols());
   AddProduct(A, B, C, packed);
 }
 
-void AddProduct(const MatrixXd& A, const MatrixXd& B, MatrixXd* C, PackedMatrix* packed) {
+void AddProduct(ConstMatrixRef A, const MatrixXd& B, MatrixXd* C, PackedMatrix* packed) {
   assert(A.cols() == B.rows() && C->rows() == A.rows() && C->cols() == B.cols());
+  if (A.rows() < kPanel / 2) {
+    // to pack would cost more than the product
+    const Eigen::Index rows = A.rows(), depth = A.cols();
+    for (Eigen::Index j = 0; j < B.cols(); j++) {
+      const double *a = A.data(), *b = B.data() + j * depth;
+      double* c = C->data() + j * rows;
+      for (Eigen::Index k = 0; k < depth; k++, a += A.outerStride()) {
+        for (Eigen::Index i = 0; i < rows; i++) c[i] += a[i] * b[k];
+      }
+    }
+    return;
+  }
   Multiply(static_cast<int>(A.rows()), static_cast<int>(B.cols()), static_cast<int>(A.cols()), false,
            Pack(A, false, packed), B.data(), B.rows(), C->data(), C->rows());
 }

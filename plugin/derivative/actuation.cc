@@ -102,6 +102,21 @@ void MuscleRate(double ctrl, double act, const mjtNum* prm, double* by_ctrl, dou
   *by_act = act <= 0 ? act_slope[0] : act >= 1 ? act_slope[1] : 0.5 * (act_slope[0] + act_slope[1]);
 }
 
+// what has no closed form; null when all has
+const char* MissingByType(const mjModel* m, int i) {
+  const int gain = m->actuator_gaintype[i], bias = m->actuator_biastype[i], dyn = m->actuator_dyntype[i];
+  if (m->actuator_plugin[i] >= 0) return "plugin";
+  if (IsServo(m, i)) return HasMoment(m, i) || m->actuator_trntype[i] == mjTRN_SO3 ? nullptr : "moving moment arm";
+  if (m->actuator_outnum[i] != 1 || m->actuator_ctrlnum[i] != 1) return "several inputs or outputs";
+  if (gain != mjGAIN_FIXED && gain != mjGAIN_AFFINE && gain != mjGAIN_MUSCLE) return "gain type";
+  if (bias != mjBIAS_NONE && bias != mjBIAS_AFFINE && bias != mjBIAS_MUSCLE) return "bias type";
+  if (dyn != mjDYN_NONE && dyn != mjDYN_INTEGRATOR && dyn != mjDYN_FILTER && dyn != mjDYN_FILTEREXACT && dyn != mjDYN_MUSCLE) {
+    return "activation dynamics";
+  }
+  if (m->actuator_actnum[i] != (dyn == mjDYN_NONE ? 0 : 1)) return "activation states";
+  return HasMoment(m, i) ? nullptr : "moving moment arm";
+}
+
 }  // namespace
 
 double ActivationStep(const mjModel* m, int i) {
@@ -127,38 +142,29 @@ bool HasConstantMoment(const mjModel* m, int i) {
 }
 
 bool IsThruster(const mjModel* m, int i) {
+  if (m->actuator_trntype[i] != mjTRN_SITE || m->actuator_trnid[2 * i + 1] >= 0) return false;
   const int gain = m->actuator_gaintype[i], bias = m->actuator_biastype[i];
   const bool steady = gain == mjGAIN_FIXED || (gain == mjGAIN_AFFINE && m->actuator_gainprm[mjNGAIN * i + 2] == 0);
   const bool unbiased = bias == mjBIAS_NONE || (bias == mjBIAS_AFFINE && m->actuator_biasprm[mjNBIAS * i + 2] == 0);
-  return m->actuator_trntype[i] == mjTRN_SITE && m->actuator_trnid[2 * i + 1] < 0 && steady && unbiased;
+  return steady && unbiased;
 }
 
-std::string Actuation::Missing(const mjModel* m) {
-  if (m->opt.disableflags & mjDSBL_ACTUATION) return "";
-  for (int i = 0; i < m->nactuator; i++) {
-    const auto name = [&](const char* what) { return std::string(what) + " of " + ElementName(m, mjOBJ_ACTUATOR, i); };
-    const int gain = m->actuator_gaintype[i], bias = m->actuator_biastype[i], dyn = m->actuator_dyntype[i];
-    if (m->actuator_plugin[i] >= 0) return name("plugin");
-    if (IsServo(m, i)) {
-      const std::string missing = ServoMissing(m, i);
-      if (!missing.empty()) return name(missing.c_str());
-      if (!HasMoment(m, i) && m->actuator_trntype[i] != mjTRN_SO3) return name("moving moment arm");
-      continue;
-    }
-    if (m->actuator_outnum[i] != 1 || m->actuator_ctrlnum[i] != 1) return name("several inputs or outputs");
-    if (gain != mjGAIN_FIXED && gain != mjGAIN_AFFINE && gain != mjGAIN_MUSCLE) return name("gain type");
-    if (bias != mjBIAS_NONE && bias != mjBIAS_AFFINE && bias != mjBIAS_MUSCLE) return name("bias type");
-    if (dyn != mjDYN_NONE && dyn != mjDYN_INTEGRATOR && dyn != mjDYN_FILTER && dyn != mjDYN_FILTEREXACT &&
-        dyn != mjDYN_MUSCLE) {
-      return name("activation dynamics");
-    }
-    if (dyn == mjDYN_NONE ? m->actuator_actnum[i] != 0 : m->actuator_actnum[i] != 1) return name("activation states");
-    if (!HasMoment(m, i)) return name("moving moment arm");
+Actuation::Actuation(const mjModel* m) : builder_(m), own_(m->nout) {
+  for (int i = 0; i < m->nactuator && missing_.empty(); i++) {
+    const char* what = MissingByType(m, i);
+    if (what) missing_ = std::string(what) + " of " + ElementName(m, mjOBJ_ACTUATOR, i);
+    any_servo_ = any_servo_ || IsServo(m, i);
   }
-  return "";
 }
 
-Actuation::Actuation(const mjModel* m) : builder_(m), own_(m->nout) {}
+std::string Actuation::Missing(const mjModel* m) const {
+  if (m->opt.disableflags & mjDSBL_ACTUATION) return "";
+  for (int i = 0; i < m->nactuator && any_servo_ && missing_.empty(); i++) {
+    const std::string missing = IsServo(m, i) ? ServoMissing(m, i) : "";
+    if (!missing.empty()) return missing + " of " + ElementName(m, mjOBJ_ACTUATOR, i);
+  }
+  return missing_;
+}
 
 void Actuation::Compute(const mjModel* m, const mjData* d, const TendonMoments& tendons) {
   slopes_.assign(m->nactuator, {});
@@ -326,7 +332,7 @@ void Actuation::LimitForces(const mjModel* m) {
   total.assign(m->ntendon, 0);
   pull.assign(m->ntendon, 0);
   const auto tendon = [&](int i) { return m->actuator_trntype[i] == mjTRN_TENDON ? m->actuator_trnid[2 * i] : -1; };
-  for (int i = 0; i < m->nactuator; i++) {
+  for (int i = 0; i < m->nactuator && m->ntendon > 0; i++) {
     if (tendon(i) >= 0) total[tendon(i)] += force_[i];
   }
   const auto saturated = [&](int t) {
@@ -350,7 +356,7 @@ void Actuation::LimitForces(const mjModel* m) {
       }
     }
   }
-  for (int i = 0; i < m->nactuator; i++) {
+  for (int i = 0; i < m->nactuator && m->ntendon > 0; i++) {
     const int t = tendon(i);
     if (!saturated(t)) continue;
     NoDamping(i);

@@ -45,10 +45,10 @@ bool IsThruster(const mjModel* model, int actuator);
 /// Force slopes of all actuators in closed form.
 class Actuation {
  public:
-  /// "" if force and activation of this model's actuators are known in closed form, else the first that is not, and why.
-  static std::string Missing(const mjModel* model);
-
   explicit Actuation(const mjModel* model);
+
+  /// "" if force and activation of this model's actuators are known in closed form, else one that is not, and why.
+  std::string Missing(const mjModel* model) const;
 
   /// Slopes and moments at the point. @pre `data` is after mj_fwdActuation. `tendons` must outlive the use of moments.
   void Compute(const mjModel* model, const mjData* data, const TendonMoments& tendons);
@@ -82,6 +82,8 @@ class Actuation {
   void NoDamping(int actuator);
 
   MomentBuilder builder_;
+  std::string missing_;     // by types alone
+  bool any_servo_ = false;  // those are known by their parameters
   std::vector<ActuatorSlope> slopes_;
   std::vector<ServoSlope> servos_;
   std::vector<double> force_, row_scale_;  // force before limits; scale of its row where a tendon's limit shares it out

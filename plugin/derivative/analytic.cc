@@ -1,6 +1,7 @@
 #include "derivative/analytic.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "derivative/armature.h"
 #include "derivative/delayed.h"
@@ -76,9 +77,7 @@ bool AnalyticBackend::LinearizeAfterForward(const mjModel* m, mjData* d, StepDer
 
   // the other stages need data of their own: the caller's stays where it is
   if (!stage_data_) stage_data_ = MakeData(m);
-  direction_.resize(mj_stateSize(m, mjSTATE_INTEGRATION));
-  mj_getState(m, d, direction_.data(), mjSTATE_INTEGRATION);
-  mj_setState(m, stage_data_.get(), direction_.data(), mjSTATE_INTEGRATION);
+  mj_copyState(m, d, stage_data_.get(), mjSTATE_INTEGRATION);
   return RungeKutta(m, d, stage_data_.get(), out, missing);
 }
 
@@ -103,7 +102,7 @@ bool AnalyticBackend::Minimum(const mjModel* m, mjData* d, Products products, bo
   if (!point_.Forward(m, d, sensors, &out->status, missing)) return out->status != StepStatus::kOk;
   for (int k = 0; k < kPolish; k++) {
     if (!terms()) return false;
-    if (Polish(m, d) <= kGood) return true;
+    if (d->nefc == 0 || Polish(m, d) <= kGood) return true;  // without rows the engine has solved for a itself
   }
 
   // the engine's active set was not the solution's
@@ -124,7 +123,7 @@ double AnalyticBackend::Polish(const mjModel* m, mjData* d) {
 bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
   out->coverage.terms.clear();
   const double* Ma = nullptr;
-  if (products_ != Products::kNone && ArticulatedSolver::Pays(m)) {
+  if (ArticulatedSolver::Pays(m)) {
     diagonal_.resize(m->nv);
     articulated_solver_.Multiply(m, d, d->qacc, diagonal_.data());
     Ma = diagonal_.data();
@@ -141,7 +140,8 @@ bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, 
   const std::string tendons = tendons_.Compute(m, d);
   closed_tendons_ = tendons.empty();
   std::string passive = switch_.passive ? kSwitched : PassiveMissing(m);
-  std::string actuation = Actuation::Missing(m);
+  const std::string actuators = actuation_.Missing(m);
+  std::string actuation = actuators;
   if (passive.empty()) passive = tendons;
   if (actuation.empty()) actuation = tendons;
   if (actuation.empty()) actuation_.Compute(m, d, tendons_);
@@ -155,7 +155,7 @@ bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, 
 
   // the integrator's own solve
   const bool implicit = HasImplicitVelocity(m);
-  std::string integrator = implicit ? EffectiveMass::Missing(m) : "";
+  std::string integrator = implicit ? EffectiveMass::Missing(m, actuators) : "";
   if (implicit && switch_.integrator) integrator = kSwitched;
   if (implicit && integrator.empty() && m->opt.integrator != mjINT_EULER) integrator = tendons;
   closed_integrator_ = cover("integrator", integrator);
@@ -178,9 +178,13 @@ bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, 
 // notes where a term comes from; true when that is its closed form
 bool AnalyticBackend::Cover(const char* term, const std::string& reason, Coverage* coverage, std::string* missing) const {
   const bool closed = reason.empty();
-  coverage->terms.push_back({term, closed ? Level::kAnalytic : Level::kResidual, reason});
-  if (!closed && missing->empty()) *missing = std::string(term) + ": " + reason;
-  return closed;
+  TermCoverage& covered = coverage->terms.emplace_back();
+  covered.term = term;
+  covered.level = closed ? Level::kAnalytic : Level::kResidual;
+  if (closed) return true;
+  covered.reason = reason;
+  if (missing->empty()) *missing = std::string(term) + ": " + reason;
+  return false;
 }
 
 // everything on the tree, then constraints
@@ -303,15 +307,16 @@ void AnalyticBackend::SubtractRne(const mjModel* m, const mjData* d) {
   }
 }
 
-// act_dot by (x, u), from the actuators' own slopes or from differences
-void AnalyticBackend::ActivationRate(const mjModel* m, MatrixXd* rate) const {
-  const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na), nu = static_cast<int>(m->nu), ndx = 2 * nv + na;
+// act_dot by (x, u), from the actuators' own slopes or from differences: the last na rows
+void AnalyticBackend::ActivationRate(const mjModel* m, MatrixXd* slope) const {
+  const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na);
+  if (na == 0) return;
   if (!closed_actuation_) {
-    *rate = direct_.activation_rate;
+    slope->bottomRows(na) = direct_.activation_rate;
     return;
   }
-  rate->setZero(na, ndx + nu);
-  Columns rows = Columns::Of(rate->data(), ndx + nu, nullptr, na);
+  slope->bottomRows(na).setZero();
+  Columns rows = Columns::Of(slope->data() + nv, static_cast<int>(slope->cols()), nullptr, slope->rows());
   actuation_.AddActivation(m, nullptr, &rows);
 }
 
@@ -345,8 +350,8 @@ bool AnalyticBackend::Step(const mjModel* m, mjData* d, StepDerivative* out, std
   StartStep(m, out);
   for (int block = 0; block < X_.blocks(); block++) {
     double* x = X_.block(block);
-    if (!solved_) H_.SolveBlock(x);
-    if (second_solve_) mass_.Apply(x, block < E_.blocks() ? E_.block(block) : nullptr);
+    if (!solved_) H_.SolveBlock(x, true, X_.IsHalf(block));
+    if (second_solve_) mass_.Apply(x, block < E_.blocks() ? E_.block(block) : nullptr, X_.IsHalf(block));
     AssembleBlock(m, block, x, out);
   }
   FinishStep(m, v_next_.data(), out);
@@ -361,23 +366,25 @@ bool AnalyticBackend::Step(const mjModel* m, mjData* d, StepDerivative* out, std
 }
 
 MatrixXd AnalyticBackend::Dense(const BlockedMatrix& X) const {
-  MatrixXd dense;
+  MatrixXd dense(X.rows(), X.cols());
   CopyDense(X, &dense);
   return dense;
 }
 
 void AnalyticBackend::CopyDense(const BlockedMatrix& X, MatrixXd* dense) const {
-  dense->resize(X.rows(), X.cols());
   for (int j = 0; j < X.cols(); j++) {
     for (int i = 0; i < X.rows(); i++) (*dense)(i, j) = X(i, j);
   }
 }
 
 void AnalyticBackend::Stage(const mjModel* m, const mjData* d, StageDerivative* stage) const {
-  stage->a = acceleration(m);
-  stage->act_dot = Eigen::Map<const VectorXd>(d->act_dot, m->na);
-  CopyDense(X_, &stage->da);
-  ActivationRate(m, &stage->dact_dot);
+  const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na);
+  stage->rate.resize(nv + na);
+  mju_copy(stage->rate.data(), acceleration(m).data(), nv);
+  mju_copy(stage->rate.data() + nv, d->act_dot, na);
+  stage->slope.resize(nv + na, X_.cols());
+  CopyDense(X_, &stage->slope);
+  ActivationRate(m, &stage->slope);
 }
 
 // @pre `d` is after mj_forward; `stages` is at the same point, perhaps the same, and ends at the last stage
@@ -386,16 +393,18 @@ bool AnalyticBackend::RungeKutta(const mjModel* m, const mjData* d, mjData* stag
   *missing = RungeKuttaRefusal(m);
   if (!missing->empty()) return false;
   if (!runge_kutta_) runge_kutta_ = std::make_unique<RungeKuttaWork>();
+  mjModel forward = *m;
+  if (!UsesNoslip(m)) Equilibrium::PrepareForward(&forward, false);
   SolveColumns();
   Stage(m, d, &runge_kutta_->first);
   StepDerivative& stage_out = report_;
   const auto function = [&](mjData* data, StageDerivative* stage) {
-    if (!Acceleration(m, data, Products::kNone, false, &stage_out, missing) || stage_out.status != StepStatus::kOk) return false;
+    if (!Acceleration(&forward, data, Products::kNone, false, &stage_out, missing) || stage_out.status != StepStatus::kOk) return false;
     SolveColumns();
     Stage(m, data, stage);
     return true;
   };
-  if (RungeKuttaStep(m, stages, function, runge_kutta_.get(), out)) return true;
+  if (RungeKuttaStep(m, stages, std::ref(function), runge_kutta_.get(), out)) return true;  // a copy would be allocated
   out->status = stage_out.status;
   return out->status != StepStatus::kOk;
 }

@@ -90,9 +90,9 @@ class AnalyticBackend final : public Backend {
   bool RungeKutta(const mjModel* model, const mjData* data, mjData* stages, StepDerivative* out, std::string* missing);
   bool Sensors(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
   void Stage(const mjModel* model, const mjData* data, StageDerivative* stage) const;
-  void ActivationRate(const mjModel* model, MatrixXd* rate) const;
+  void ActivationRate(const mjModel* model, MatrixXd* slope) const;
   MatrixXd Dense(const BlockedMatrix& X) const;
-  void CopyDense(const BlockedMatrix& X, MatrixXd* dense) const;
+  void CopyDense(const BlockedMatrix& X, MatrixXd* dense) const;  // into its first rows
 
   // analytic_noslip.cc
   bool UsesNoslip(const mjModel* model) const { return model->opt.noslip_iterations > 0; }
@@ -178,7 +178,7 @@ class AnalyticBackend final : public Backend {
   struct Stages {
     std::unique_ptr<AnalyticBackend> backend[3];  // stages 1 to 3; the first is the point itself
     DataPtr data[3];
-    VectorXd point, u[4], v[4], k[4];             // mjSTATE_INTEGRATION; tangent, velocity and rate of each stage
+    VectorXd u[4], v[4], k[4];                    // tangent, velocity and rate of each stage
     VectorXd sum_k, sum_w;                        // weighted sums of rates and of act_dot
     VectorXd dk[4], da[4], dw[4], du, dv, rate, act, pulled;  // covectors, or directions, of all these
   };

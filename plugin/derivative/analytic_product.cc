@@ -47,7 +47,7 @@ bool AnalyticBackend::PreparePoint(const mjModel* m, mjData* d, Products product
                                    std::string* missing, bool sensors) {
   if (!Acceleration(m, d, products, sensors, &report_, missing)) return false;
   *status = report_.status;
-  std::swap(*coverage, report_.coverage);
+  if (coverage) std::swap(*coverage, report_.coverage);
   return *status != StepStatus::kOk || DifferenceRest(m, d, missing);
 }
 

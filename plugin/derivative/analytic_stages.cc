@@ -41,18 +41,18 @@ bool AnalyticBackend::PrepareStages(const mjModel* m, const mjData* d, Products 
     }
   }
   Stages& s = *stages_;
-  s.point.resize(mj_stateSize(m, mjSTATE_INTEGRATION));
-  mj_getState(m, d, s.point.data(), mjSTATE_INTEGRATION);
   s.v[0] = s.k[0] = Eigen::Map<const VectorXd>(d->qvel, nv);
   s.sum_k = kSum[0] * s.k[0];
   s.sum_w = kSum[0] * Eigen::Map<const VectorXd>(d->act_dot, na);
 
+  mjModel forward = *m;
+  if (!UsesNoslip(m)) Equilibrium::PrepareForward(&forward, false);
   const mjData* before = d;
   for (int i = 1; i < 4; i++) {
     // u = step k, q = q0 ⊕ u, v = v0 + step a, w = w0 + step act_dot
     const double step = kStageWeight[i] * m->opt.timestep;
     mjData* at = s.data[i - 1].get();
-    mj_setState(m, at, s.point.data(), mjSTATE_INTEGRATION);
+    mj_copyState(m, d, at, mjSTATE_INTEGRATION);
     mju_copy(at->qacc_warmstart, before->qacc_warmstart, nv);
     s.u[i] = step * s.k[i - 1];
     mj_integratePos(m, at->qpos, s.u[i].data(), 1);
@@ -60,8 +60,7 @@ bool AnalyticBackend::PrepareStages(const mjModel* m, const mjData* d, Products 
     mju_addToScl(at->act, before->act_dot, step, na);
     at->time = d->time + step;
     s.v[i] = Eigen::Map<const VectorXd>(at->qvel, nv);
-    Coverage coverage;
-    if (!stage(i)->PreparePoint(m, at, products, status, &coverage, missing) || *status != StepStatus::kOk) return false;
+    if (!stage(i)->PreparePoint(&forward, at, products, status, nullptr, missing) || *status != StepStatus::kOk) return false;
 
     s.k[i] = s.v[i];
     ForRotations(m, [&](int r) {

@@ -59,10 +59,10 @@ bool HasImplicitVelocity(const mjModel* m) {
 EffectiveMass::EffectiveMass(const mjModel* model)
     : solver_(model->dof_parentid, static_cast<int>(model->nv)), articulated_solver_(model), diagonal_(model->nv), slope_(model->nv) {}
 
-std::string EffectiveMass::Missing(const mjModel* m) {
+std::string EffectiveMass::Missing(const mjModel* m, const std::string& actuation) {
   if (m->opt.integrator == mjINT_EULER) return "";
   std::string missing = PassiveMissing(m);
-  if (missing.empty()) missing = Actuation::Missing(m);
+  if (missing.empty()) missing = actuation;
   if (missing.empty() && HasFluid(m)) missing = "fluid forces";
   if (!missing.empty()) return "implicit damping of " + missing;
   return "";
@@ -348,7 +348,7 @@ bool EffectiveMass::MovesWithOthers() const {
   return polynomial || !damper_.empty() || !free_.empty() || coriolis_;
 }
 
-void EffectiveMass::Apply(double* x, double* e) const {
+void EffectiveMass::Apply(double* x, double* e, bool half) const {
   using Rows = Eigen::Map<Eigen::Matrix<double, 6, kWidth, Eigen::RowMajor>>;
   using ConstRows = Eigen::Map<const Eigen::Matrix<double, 6, kWidth, Eigen::RowMajor>>;
   using AllRows = Eigen::Matrix<double, Eigen::Dynamic, kWidth, Eigen::RowMajor>;
@@ -382,7 +382,7 @@ void EffectiveMass::Apply(double* x, double* e) const {
     rows.noalias() -= bias_ * Eigen::Map<const AllRows>(x, nv, kWidth);
     rows = lu_.solve(rows).eval();
   } else {
-    solver_.SolveBlock(e, false);
+    solver_.SolveBlock(e, false, half);
   }
   saved = right_side_.data();
   for (const FreeBody& free : free_) {

@@ -29,7 +29,8 @@ class EffectiveMass {
   explicit EffectiveMass(const mjModel* model);
 
   /// "" if M' and its derivative are known in closed form, else what is not.
-  static std::string Missing(const mjModel* model);
+  /// @param actuation  what of the actuators is not.
+  static std::string Missing(const mjModel* model, const std::string& actuation);
 
   /// Assembles and factors M', computes ā from M a.
   bool Compute(const mjModel* model, const mjData* data, const TendonMoments& tendons, const Actuation& actuation,
@@ -49,7 +50,8 @@ class EffectiveMass {
 
   /// A block of columns of da → dā = da + M'⁻¹ (e − (M' − M) da), e of E = dM (a − ā) − d(M' − M) ā. (I3)
   /// @param e  the same columns of E, dM (a − ā) and AddColumns; null: zero. Overwritten.
-  void Apply(double* da, double* e) const;
+  /// @param half  for the first half of the block's columns alone.
+  void Apply(double* da, double* e, bool half) const;
   /// The same for one vector each, x: da → dā.
   void ApplyVector(double* x, double* e) const;
   /// Its transpose. y: covector of dā → of da; z receives the covector of E.

@@ -14,6 +14,20 @@ bool IsBad(const double* x, int n) {
   return std::any_of(x, x + n, [](double value) { return !std::isfinite(value) || std::abs(value) > mjMAXVAL; });
 }
 
+// @return whether that changes anything
+bool SetForwardOptions(int trees, bool sensors, mjOption* option) {
+  const mjOption before = *option;
+  option->solver = mjSOL_NEWTON;
+  option->noslip_iterations = 0;
+  option->tolerance = std::min(option->tolerance, kTolerance);
+  if (!sensors) option->disableflags |= mjDSBL_SENSOR;
+  if (!sensors) option->enableflags &= ~mjENBL_ENERGY;
+  if (trees == 1) option->disableflags |= mjDSBL_ISLAND;  // one at most: finding it is all that it would cost
+  return option->solver != before.solver || option->noslip_iterations != before.noslip_iterations ||
+         option->tolerance != before.tolerance || option->disableflags != before.disableflags ||
+         option->enableflags != before.enableflags;
+}
+
 double MaxAbs(const Eigen::VectorXd& x) { return x.size() ? x.lpNorm<Eigen::Infinity>() : 0; }
 
 }  // namespace
@@ -35,18 +49,22 @@ StepStatus ForwardStatus(const mjModel* m, const mjData* d, const mjWarningStat*
   return StepStatus::kOk;
 }
 
+void Equilibrium::PrepareForward(mjModel* model, bool sensors) {
+  SetForwardOptions(model->ntree, sensors, &model->opt);
+}
+
 bool Equilibrium::Forward(const mjModel* model, mjData* d, bool sensors, StepStatus* status, std::string* reason) {
   mjWarningStat before[mjNWARNING];
   std::copy(d->warning, d->warning + mjNWARNING, before);
-  mjModel local = *model;
-  local.opt.solver = mjSOL_NEWTON;
-  local.opt.noslip_iterations = 0;
-  local.opt.tolerance = std::min(local.opt.tolerance, kTolerance);
-  if (!sensors) local.opt.disableflags |= mjDSBL_SENSOR;
-  if (!sensors) local.opt.enableflags &= ~mjENBL_ENERGY;
-  if (local.ntree == 1) local.opt.disableflags |= mjDSBL_ISLAND;  // one at most: finding it is all that it would cost
-  mj_forward(&local, d);
-  *status = ForwardStatus(&local, d, before);
+  mjOption option = model->opt;
+  if (SetForwardOptions(model->ntree, sensors, &option)) {
+    mjModel local = *model;
+    local.opt = option;
+    mj_forward(&local, d);
+  } else {
+    mj_forward(model, d);
+  }
+  *status = ForwardStatus(model, d, before);
   if (*status != StepStatus::kOk) *reason = ToString(*status);
   return *status == StepStatus::kOk;
 }

@@ -25,6 +25,9 @@ void ForJacobianRow(const mjModel* m, const mjData* d, int i, F f) {
 /// The acceleration a with r(a) = 0 (README.md, eq. (1)), found by the engine's Newton solver and polished with H.
 class Equilibrium {
  public:
+  /// The options that Forward runs with: a model that has them already is not copied.
+  static void PrepareForward(mjModel* model, bool sensors);
+
   /// mj_forward with the Newton solver. @pre `data` holds state, ctrl and context.
   /// @param sensors  false: sensors and energies are not computed.
   /// @return false with the reason if the numbers failed.

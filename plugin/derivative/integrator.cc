@@ -22,7 +22,9 @@ void PositionRows(const mjModel* m, const mjtNum* v, double h, const Eigen::Ref<
     const int rot = adr + linear;
     Matrix3 Dq, Dv;
     mjd_quatIntegrate(v + rot, h, Dq.data(), Dv.data(), nullptr);
-    out.middleRows(rot, 3) = PLANT("rk4: rotation by velocity", h * Dv * dv.middleRows(rot, 3));
+    for (int c = 0; c < dv.cols(); c++) {
+      out.block<3, 1>(rot, c) = PLANT("rk4: rotation by velocity", h * (Dv * dv.block<3, 1>(rot, c)));
+    }
     out.block(rot, rot, 3, 3) += PLANT("rk4: rotation by position", Dq);
   }
 }

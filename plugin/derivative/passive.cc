@@ -3,6 +3,7 @@
 #include <costate/model.h>
 
 #include <Eigen/Core>
+#include <algorithm>
 #include <cmath>
 
 #include "derivative/actuation.h"
@@ -63,10 +64,14 @@ void AddRadialSpring(double stiffness, const mjtNum* poly, const Eigen::Vector3d
   }
 }
 
+bool IsZeroSpring(const mjModel* m, int j) {
+  const mjtNum* poly = m->jnt_stiffnesspoly + mjNPOLY * j;
+  return m->jnt_stiffness[j] == 0 && std::all_of(poly, poly + mjNPOLY, [](double x) { return x == 0; });
+}
+
 void AddJointSpring(const mjModel* m, const mjData* d, int j, Columns* R) {
   const mjtNum* poly = m->jnt_stiffnesspoly + mjNPOLY * j;
   const double stiffness = m->jnt_stiffness[j];
-  if (stiffness == 0 && mju_isZero(poly, mjNPOLY)) return;
   int q = m->jnt_qposadr[j], dof = m->jnt_dofadr[j];
   const int type = m->jnt_type[j];
   if (type == mjJNT_HINGE || type == mjJNT_SLIDE) {
@@ -130,7 +135,7 @@ bool Damping::IsZero() const { return linear == 0 && mju_isZero(poly, mjNPOLY); 
 Damping DofDamping(const mjModel* m, int dof) {
   Damping damping;
   damping.linear = m->dof_damping[dof];
-  mju_copy(damping.poly, m->dof_dampingpoly + mjNPOLY * dof, mjNPOLY);
+  std::copy_n(m->dof_dampingpoly + mjNPOLY * dof, mjNPOLY, damping.poly);
   const int joint = m->dof_jntid[dof];
   const auto acts_on = [&](int i) {
     const int type = m->actuator_trntype[i];
@@ -163,7 +168,9 @@ std::string PassiveMissing(const mjModel* m) {
 void AddPassive(const mjModel* m, const mjData* d, const TendonMoments& tendons, Columns* R) {
   const int nv = static_cast<int>(m->nv);
   if (!Disabled(m, mjDSBL_SPRING)) {
-    for (int j = 0; j < m->njnt; j++) AddJointSpring(m, d, j, R);
+    for (int j = 0; j < m->njnt; j++) {
+      if (!IsZeroSpring(m, j)) AddJointSpring(m, d, j, R);
+    }
   }
   if (!Disabled(m, mjDSBL_DAMPER)) {
     for (int i = 0; i < nv; i++) (*R)(i, nv + i) -= PLANT("damper: joint", DofDamping(m, i).Slope(d->qvel[i]));

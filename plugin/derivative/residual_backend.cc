@@ -175,10 +175,10 @@ class ResidualBackend final : public Backend {
     *missing = RungeKuttaRefusal(m);
     if (!missing->empty()) return false;
     const auto stage = [&](mjData*, StageDerivative* s) {
-      s->a = point_.a();
-      s->act_dot = Eigen::Map<const VectorXd>(d->act_dot, m->na);
-      s->da = da_;
-      s->dact_dot = direct_.activation_rate;
+      s->rate.resize(m->nv + m->na);
+      s->rate << point_.a(), Eigen::Map<const VectorXd>(d->act_dot, m->na);
+      s->slope.resize(m->nv + m->na, da_.cols());
+      s->slope << da_, direct_.activation_rate;
       return true;
     };
     stage(d, &runge_kutta_.first);
@@ -221,13 +221,12 @@ class ResidualBackend final : public Backend {
     const auto stage = [&](mjData* at, StageDerivative* s) {
       if (!Acceleration(m, at, &report, missing) || report.status != StepStatus::kOk) return false;
       source(at, &da, &rate);
-      s->a = point_.a();
-      s->act_dot = Eigen::Map<const VectorXd>(at->act_dot, m->na);
-      s->da.resize(m->nv, da_.cols() + da.cols());
-      s->da << da_, da;
-      s->dact_dot.resize(m->na, da_.cols() + da.cols());
-      s->dact_dot << direct_.activation_rate, rate;
-      if (sum_rate) *sum_rate += kSum[i++] * s->act_dot;
+      s->rate.resize(m->nv + m->na);
+      s->rate << point_.a(), Eigen::Map<const VectorXd>(at->act_dot, m->na);
+      s->slope.resize(m->nv + m->na, da_.cols() + da.cols());
+      s->slope.topRows(m->nv) << da_, da;
+      s->slope.bottomRows(m->na) << direct_.activation_rate, rate;
+      if (sum_rate) *sum_rate += kSum[i++] * s->rate.tail(m->na);
       return true;
     };
     if (!stage(d, &runge_kutta_.first) || !RungeKuttaStep(m, d, stage, &runge_kutta_, &all)) return false;

@@ -11,19 +11,19 @@
 
 namespace costate {
 
-/// What one stage needs: at the state in `data`, the acceleration, act_dot and their derivatives by (q, v, act, u).
+/// What one stage needs: at the state in `data`, the acceleration and act_dot, and their derivatives by (q, v, act, u).
 struct StageDerivative {
-  VectorXd a, act_dot;
-  MatrixXd da, dact_dot;  ///< nv and na rows, ndx+nu columns, more where there are more inputs than u
+  VectorXd rate;   ///< of (v, act)
+  MatrixXd slope;  ///< nv + na rows, ndx+nu columns, more where there are more inputs than u
 };
 
 /// What a step keeps between calls, so that those after the first allocate nothing.
 struct RungeKuttaWork {
   StageDerivative first, stage;
-  VectorXd q0, v0, w0, u, v, w, k, sum_k, sum_w;
-  MatrixXd dx;                      // (dq; dv; dw) of the stage, ndx rows
-  MatrixXd J, dk, da, dw; // of its rates
-  MatrixXd sum_dk, sum_da, sum_dw, all;
+  VectorXd q0, x0, u, x, k, sum_k, sum_rate;  // x: (v, act)
+  MatrixXd dx;                                // (dq; dv; dw) of the stage, ndx rows
+  MatrixXd dk, next_dk, drate;                // of its rates
+  MatrixXd sum_dk, sum_drate, all;
   PackedMatrix packed;
 };
 

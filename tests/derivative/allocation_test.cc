@@ -24,6 +24,20 @@ long AllocationsOf(const Call& call) {
   return support::allocations - before;
 }
 
+// at the state of `data`
+void ExpectNone(const mjModel* model, const mjData* data, bool sensors) {
+  SCOPED_TRACE("integrator " + std::to_string(model->opt.integrator) + (sensors ? ", sensors" : ""));
+  const VectorXd x = GetState(model, data), u = Eigen::Map<const VectorXd>(data->ctrl, model->nu);
+  Linearizer linearizer(model, {.level = Level::kAnalytic, .sensors = sensors});
+  linearizer.SetContext(GetContext(model, data));
+  StepDerivative derivative;
+  EXPECT_EQ(AllocationsOf([&] { linearizer.Linearize(x, u, &derivative); }), 0);
+  ASSERT_EQ(derivative.status, StepStatus::kOk);
+  StepVjp vjp;
+  const VectorXd lambda = VectorXd::Ones(2 * model->nv + model->na);
+  EXPECT_EQ(AllocationsOf([&] { linearizer.Vjp(x, u, lambda, &vjp, true); }), 0);
+}
+
 // legs in contact, limits, friction loss, activations, sensors of all stages
 class AllocationTest : public ::testing::TestWithParam<const char*> {};
 
@@ -32,17 +46,9 @@ TEST_P(AllocationTest, IsOverAfterTheFirstCall) {
   const DataPtr data = MakeData(model.get());
   if (model->nkey > 0) mj_resetDataKeyframe(model.get(), data.get(), 0);
   for (int i = 0; i < 200; i++) mj_step(model.get(), data.get());
-  const VectorXd x = GetState(model.get(), data.get()), u = Eigen::Map<const VectorXd>(data->ctrl, model->nu);
-  for (const bool sensors : {false, true}) {
-    Linearizer linearizer(model.get(), {.level = Level::kAnalytic, .sensors = sensors});
-    linearizer.SetContext(GetContext(model.get(), data.get()));
-    StepDerivative derivative;
-    EXPECT_EQ(AllocationsOf([&] { linearizer.Linearize(x, u, &derivative); }), 0) << "sensors: " << sensors;
-    ASSERT_EQ(derivative.status, StepStatus::kOk);
-    StepVjp vjp;
-    const VectorXd lambda = VectorXd::Ones(2 * model->nv + model->na);
-    EXPECT_EQ(AllocationsOf([&] { linearizer.Vjp(x, u, lambda, &vjp, true); }), 0);
-  }
+  for (const bool sensors : {false, true}) ExpectNone(model.get(), data.get(), sensors);
+  model->opt.integrator = mjINT_RK4;
+  ExpectNone(model.get(), data.get(), false);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, AllocationTest,
