@@ -20,6 +20,10 @@ struct AdjointOptions {
   bool forces = false;         ///< also gradients by applied forces
   const ParameterSet* parameters = nullptr;  ///< also gradients by these; the adjoint was made with parameters->model()
   std::size_t memory = 0;      ///< [bytes] for the states that are kept on the way; 0: all are kept, nothing is recomputed
+  /// Differentiates this model along the motion of the adjoint's own (MakeSmoothModel; same state, control, sensors and
+  /// context); null: its own. Not with parameters.
+  const mjModel* derivative_model = nullptr;
+  double smoothing = 0;        ///< LinearizeOptions::smoothing
   int window = 0;              ///< truncation: the costate is dropped after each so many knots from the end; 0: never
   double clip = 0;             ///< a costate longer than this is shortened to it; 0: never
   bool spectral_radius = false;  ///< also health.spectral_radius; forms A and its eigenvalues: O(ndx³) a knot
@@ -35,7 +39,7 @@ struct GradientHealth {
   std::vector<int> clipped;   ///< knots whose costate was shortened by options.clip
   std::vector<int> dropped;   ///< knots at which it was dropped by options.window
   VectorXd spectral_radius;   ///< largest |eigenvalue| of A_t (N), if asked for; A is no normal matrix: growth can exceed it
-  std::vector<Smoothness> labels;     ///< of the step at x_t, its first substep (N), if asked for
+  std::vector<Smoothness> labels;     ///< of the step at x_t, its first substep (N), if asked for; or kSmoothed
   std::vector<std::string> crossing;  ///< what switches there: "release of contact of foot and floor"; "" where smooth (N)
 
   enum class Verdict { kHealthy, kExploding, kVanishing };

@@ -23,8 +23,9 @@ struct Switch {
 enum class Smoothness {
   kSmooth,        ///< no switch within reach: the derivative is two-sided there
   kModeCrossing,  ///< some switch is within reach: the derivative is that of the side of the point
+  kSmoothed,      ///< the derivative is that of another, smoother model, or of an active set without edges
 };
-const char* ToString(Smoothness label);  ///< "smooth", "mode-crossing"
+const char* ToString(Smoothness label);  ///< "smooth", "mode-crossing", "smoothed"
 
 struct Certificate {
   Smoothness label = Smoothness::kSmooth;

@@ -5,6 +5,7 @@
 #include <costate/adjoint.h>
 #include <costate/bundle.h>
 #include <costate/certificate.h>
+#include <costate/continuation.h>
 #include <costate/cost.h>
 #include <costate/curvature.h>
 #include <costate/derivative.h>
@@ -19,6 +20,7 @@
 #include <costate/parameter.h>
 #include <costate/record.h>
 #include <costate/rollout.h>
+#include <costate/smooth_contact.h>
 #include <costate/solver.h>
 #include <costate/state.h>
 #include <costate/step.h>

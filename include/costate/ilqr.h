@@ -21,6 +21,9 @@ struct IlqrOptions {
   /// How A, B, C, D are had; sensors and substeps are set by the problem. Level 3, where it is used, takes forward
   /// differences at the model's own solver tolerance: a descent direction needs no more.
   LinearizeOptions derivative{.centered = false, .converge = false};
+  /// Derivatives of this model along the motions of the problem's (MakeSmoothModel; same state, control, sensors and
+  /// context); null: the problem's own. Costs and motions are always the problem's.
+  const mjModel* derivative_model = nullptr;
 };
 
 /// Minimizes problem.cost by iLQR from the control guess U (nu × N; clamped to the limits).

@@ -58,6 +58,11 @@ class Simulator {
   Simulator(const mjModel* model, ConstVectorRef context, int substeps = 1, int threads = 0);
   ~Simulator();
 
+  /// From now on derivatives are those of another model along this one's motion: true motions, a smoother model's slopes.
+  /// @param model  same state, control, sensors and context (MakeSmoothModel); must outlive this; null: its own.
+  /// @throws Error{kDimensionMismatch}.
+  void SetDerivativeModel(const mjModel* model);
+
   const mjModel* model() const;
   const Dims& dims() const;
   int substeps() const;

@@ -12,9 +12,11 @@
 
 #include "cli/certificate_text.h"
 #include "cli/check_levels.h"
+#include "cli/check_smooth.h"
 #include "cli/check_states.h"
 #include "cli/commands.h"
 #include "cli/model_facts.h"
+#include "cli/smooth_options.h"
 #include "cli/terminal.h"
 #include "core/new_file.h"
 
@@ -40,11 +42,14 @@ At each state all levels (analytic, residual difference, step difference) are co
 of the analytic level to differences one by one: the one whose closed form differs is named. --eps-sweep FOLDER writes, for
 each state, FOLDER/STATE/sweep.csv and sweep.png: the largest error against the reference over the size of the nudge.
 
+--smooth makes a model with smoother contact and says, block by block, how far its derivative is from the true one at the same
+state: that is its bias, not an error. Verdict and exit code are those of the true derivative.
+
 JSON (--json): { model, file, version, mujoco, sizes{nq nv na nu ns}, level, centered, eps, substeps, tolerance, agrees,
   complete, notes[], states[ { name, description, contacts, constraints, agrees, complete, failure, derivative_seconds,
   coverage[{term level reason}], certificate{valid label one_sided[] switches[{name state next distance unit active}]}, blocks[{name rows cols scale judged wrong nonsmooth noisy agrees worst{row col row_name
   col_name value reference error error_bar}}], levels[{level refused seconds judged wrong block worst}], terms[{term agrees
-  block worst}], nonsmooth_columns[] } ] }
+  block worst}], smoothed[{block scale largest mean smoothed true row col}], nonsmooth_columns[] } ] }
   error and error_bar are relative to scale; worst is null when no entry could be judged; failure is null or a sentence.
 
 Exit code: 0 agrees at every state, 1 disagrees, 2 bad input, 130 interrupted.)";
@@ -56,6 +61,7 @@ struct CheckOptions {
   double tolerance = 1e-4;
   bool json = false, terms = false, force = false;
   std::string sweep;  // folder; "": none
+  SmoothArguments smooth;
 };
 
 // what was found at one state
@@ -68,6 +74,7 @@ struct Finding {
   Certificate certificate;
   std::vector<LevelResult> levels;
   std::vector<TermResult> terms;
+  std::vector<SmoothBias> bias;  // of the smoothing
   std::string no_terms;  // why there are none
   double seconds = 0;  // of the derivative
   bool complete = true;
@@ -134,6 +141,10 @@ Finding CheckAt(const mjModel* model, const CheckState& state, const CheckOption
       finding.terms = CompareTerms(model, state.data.get(), options.derivative.sensors, reference, &finding.no_terms);
     }
   }
+  if (options.smooth.chosen() && failed == StepStatus::kOk) {
+    const SmoothModel smooth = MakeSmoothModel(model, ReadSmooth(model, options.smooth));
+    finding.bias = CompareSmooth(model, state.data.get(), smooth, options.derivative);
+  }
   if (failed != StepStatus::kOk) finding.failure = fmt::format("the step fails here: {}", ToString(failed));
   finding.agrees = finding.failure.empty() && finding.comparison.agrees;
   return finding;
@@ -192,6 +203,17 @@ void PrintLevels(const Finding& finding) {
   }
 }
 
+void PrintSmoothBias(const Finding& finding) {
+  if (finding.bias.empty()) return;
+  fmt::print("  {:<15} {:>9} {:>9}  {}\n", "smoothed", "bias", "mean",
+             "relative to the true block; worst entry");
+  for (const SmoothBias& b : finding.bias) {
+    const double scale = b.scale > 0 ? b.scale : 1;
+    fmt::print("  {:<15} {:9.2e} {:9.2e}  d {} / d {} = {:.6g}, true {:.6g}\n", b.block,
+               b.largest / scale, b.mean / scale, b.row, b.col, b.value, b.truth);
+  }
+}
+
 void PrintTerms(const Finding& finding) {
   if (!finding.no_terms.empty()) fmt::print("  terms: not to be compared: {}\n", finding.no_terms);
   if (finding.terms.empty()) return;
@@ -217,6 +239,7 @@ void PrintFinding(const Finding& finding, const CheckOptions& options) {
   PrintLimits(finding, options.tolerance);
   PrintLevels(finding);
   PrintTerms(finding);
+  PrintSmoothBias(finding);
 }
 
 Json ToJson(const EntryComparison& w) {
@@ -243,7 +266,8 @@ Json ToJson(const Certificate& certificate) {
 }
 
 Json ToJson(const Finding& finding) {
-  Json blocks = Json::array(), coverage = Json::array(), levels = Json::array(), terms = Json::array();
+  Json blocks = Json::array(), coverage = Json::array(), levels = Json::array(),
+       terms = Json::array(), smoothed = Json::array();
   for (const LevelResult& level : finding.levels) {
     const bool known = level.judged > 0;
     levels.push_back({{"level", level.name},
@@ -258,6 +282,16 @@ Json ToJson(const Finding& finding) {
     terms.push_back({{"term", term.term}, {"agrees", term.agrees}, {"block", term.block}, {"worst", ToJson(term.worst)}});
   }
   for (const BlockComparison& block : finding.comparison.blocks) blocks.push_back(ToJson(block));
+  for (const SmoothBias& b : finding.bias) {
+    smoothed.push_back({{"block", b.block},
+                        {"scale", b.scale},
+                        {"largest", b.largest},
+                        {"mean", b.mean},
+                        {"smoothed", b.value},
+                        {"true", b.truth},
+                        {"row", b.row},
+                        {"col", b.col}});
+  }
   for (const TermCoverage& term : finding.derivative.coverage.terms) {
     coverage.push_back({{"term", term.term}, {"level", ToString(term.level)}, {"reason", term.reason}});
   }
@@ -274,6 +308,7 @@ Json ToJson(const Finding& finding) {
           {"blocks", blocks},
           {"levels", levels},
           {"terms", terms},
+          {"smoothed", smoothed},
           {"nonsmooth_columns", finding.comparison.nonsmooth_columns}};
 }
 
@@ -282,20 +317,23 @@ void PrintJson(const mjModel* model, const std::vector<Finding>& findings, const
   const Dims dims(model);
   Json states = Json::array();
   for (const Finding& finding : findings) states.push_back(ToJson(finding));
-  const Json json = {{"model", ModelName(model)},
-                     {"file", options.model_file},
-                     {"version", COSTATE_VERSION},
-                     {"mujoco", mj_versionString()},
-                     {"sizes", {{"nq", dims.nq}, {"nv", dims.nv}, {"na", dims.na}, {"nu", dims.nu}, {"ns", dims.ns}}},
-                     {"level", ToString(options.derivative.level)},
-                     {"centered", options.derivative.centered},
-                     {"eps", options.derivative.eps},
-                     {"substeps", options.derivative.substeps},
-                     {"tolerance", options.tolerance},
-                     {"agrees", agrees},
-                     {"complete", complete},
-                     {"notes", notes},
-                     {"states", states}};
+  const Json json = {
+      {"model", ModelName(model)},
+      {"file", options.model_file},
+      {"version", COSTATE_VERSION},
+      {"mujoco", mj_versionString()},
+      {"sizes",
+       {{"nq", dims.nq}, {"nv", dims.nv}, {"na", dims.na}, {"nu", dims.nu}, {"ns", dims.ns}}},
+      {"level", ToString(options.derivative.level)},
+      {"centered", options.derivative.centered},
+      {"eps", options.derivative.eps},
+      {"substeps", options.derivative.substeps},
+      {"tolerance", options.tolerance},
+      {"smoothing", ToString(ReadSmooth(model, options.smooth))},
+      {"agrees", agrees},
+      {"complete", complete},
+      {"notes", notes},
+      {"states", states}};
   fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
@@ -305,10 +343,15 @@ int RunCheck(const CheckOptions& options) {
   const ModelPtr model = LoadModel(options.model_file, &warnings);
   PrintWarnings(warnings);
   const std::vector<CheckState> states = MakeCheckStates(model.get(), options.state, &notes);
+  if (!ReadSmooth(model.get(), options.smooth).any() && options.smooth.chosen()) {
+    throw Error(ErrorCode::kInvalidArgument, "--smooth chooses nothing");
+  }
   if (!options.json) {
     fmt::print("model '{}' ({}): {}; {}, step {:g} s; {}\n", ModelName(model.get()), options.model_file,
                SizesText(model.get()), IntegratorName(model.get()), model->opt.timestep, SolverName(model.get()));
     fmt::print("tolerance {:.0e} of each block's largest entry, three error bars on top\n", options.tolerance);
+    if (options.smooth.chosen())
+      PrintSmoothChanges(MakeSmoothModel(model.get(), ReadSmooth(model.get(), options.smooth)));
     std::fflush(stdout);
   }
 
@@ -362,6 +405,7 @@ void AddCheckCommand(CLI::App& app, int* exit_code) {
   command->add_flag("--sensors,!--no-sensors", options->derivative.sensors, "also C and D (default: yes)");
   command->add_option("--tolerance", options->tolerance, "relative to each block's largest entry (default 1e-4)")
       ->check(CLI::PositiveNumber);
+  AddSmoothOptions(command, &options->smooth, "also the bias of a smoothed model's derivative");
   command->add_flag("--terms", options->terms, "closed forms against their own differences, term by term");
   command->add_option("--eps-sweep", options->sweep, "error over step size into this folder, as CSV and PNG")
       ->option_text("FOLDER");

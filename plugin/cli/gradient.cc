@@ -16,6 +16,7 @@
 #include "cli/gradient_table.h"
 #include "cli/loss_check.h"
 #include "cli/run_output.h"
+#include "cli/smooth_options.h"
 #include "core/new_file.h"
 
 namespace costate::cli {
@@ -24,6 +25,7 @@ namespace {
 struct GradientArguments {
   std::string file, csv, out, descend;
   std::vector<std::string> parameters;
+  SmoothArguments smooth;
   double memory = 0;  // [MiB]
   int entries = 12, window = 0, iterations = 100;
   double clip = 0, rate = 0;
@@ -139,10 +141,37 @@ void Save(const GradientArguments& arguments, const GradientReport& report) {
   fmt::print("saved in      {}\n", arguments.out);
 }
 
+void CheckSmooth(const GradientArguments& arguments, const Task& task) {
+  const bool more =
+      !task.inputs.parameters.empty() || !arguments.descend.empty() || !arguments.out.empty();
+  if (arguments.smooth.chosen() && more) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "--smooth looks at the gradient by controls and start alone: no parameters, "
+                "--descend or --out");
+  }
+}
+
+// how far the smoothed gradient is from that of the loss
+void PrintBias(const RolloutGradient& smoothed, const RolloutGradient& truth) {
+  const auto print = [](const char* label, const auto& a, const auto& b) {
+    if (a.size() == 0) return;
+    const double cosine =
+        a.norm() * b.norm() > 0 ? (a.array() * b.array()).sum() / (a.norm() * b.norm()) : 0;
+    fmt::print(
+        "  {:<11} norm {:.6g}, of the true gradient {:.6g}; they differ by {:.6g}, cosine {:.4f}\n",
+        label, a.norm(), b.norm(), (a - b).norm(), cosine);
+  };
+  fmt::print("bias          of the smoothed gradient, along the true motion\n");
+  print("controls", smoothed.U, truth.U);
+  print("start", smoothed.x0, truth.x0);
+}
+
 int RunGradient(const GradientArguments& arguments) {
   Task task = LoadTask(arguments.file);
   PrintWarnings(task.warnings);
   for (const std::string& name : arguments.parameters) AddParameter(name, &task);
+  CheckSmooth(arguments, task);
+  const SmoothContact smoothing = ReadSmooth(task.model.get(), arguments.smooth);
   if (!arguments.csv.empty()) CheckWritable(arguments.csv, arguments.force);
   const bool descends = !arguments.descend.empty();
   DescendArguments descend;
@@ -157,6 +186,15 @@ int RunGradient(const GradientArguments& arguments) {
   options.memory = static_cast<std::size_t>(arguments.memory * (1 << 20));
   options.window = arguments.window;
   options.clip = arguments.clip;
+
+  SmoothModel smooth;
+  AdjointOptions truth = options;
+  if (smoothing.any()) {
+    smooth = MakeSmoothModel(model, smoothing);
+    PrintSmoothChanges(smooth);
+    options.derivative_model = smooth.model.get();
+    options.smoothing = smooth.smoothing;
+  }
 
   // the first call makes the memory; the fastest of a few says what the work costs
   Simulator simulator(model, task.context, task.substeps, 1);
@@ -199,8 +237,15 @@ int RunGradient(const GradientArguments& arguments) {
 
   bool agrees = true;
   std::vector<LossCheckEntry> check;
+  if (smoothing.any()) {
+    RolloutGradient of_loss;
+    adjoint.Gradient(task.x0, task.U_guess, *task.cost, truth, &of_loss);
+    if (of_loss.status.ok()) PrintBias(g, of_loss);
+  }
   const bool whole = g.health.clipped.empty() && g.health.dropped.empty();
-  if (arguments.entries > 0 && whole) {
+  if (smoothing.any()) {
+    fmt::print("check         none: a smoothed gradient is not that of the loss\n");
+  } else if (arguments.entries > 0 && whole) {
     check = CheckLossGradient(task, parameters.get(), g, arguments.entries);
     PrintCheck(check, &agrees);
   }
@@ -226,7 +271,8 @@ void AddGradientCommand(CLI::App& app, int* exit_code) {
 The loss is the task's cost of its own guess, differentiated in one reverse sweep by what <gradient> in the task names:
 controls, start, parameters such as joint:knee/damping, body:arm/mass or option/gravity[2]; without it by all controls and
 all of the start. Entries (all parameters; of the rest the largest and some others) are compared with centred differences of
-the loss at several step sizes. Health: how the costate grows or fades on its way back through time, and how often contacts
+the loss at several step sizes. With --smooth the motion is the true one and the slopes are those of a model with smoother contact: what
+they differ by is printed in place of the check. Health: how the costate grows or fades on its way back through time, and how often contacts
 or limits switched.
 
 --descend then changes those inputs, within the ranges of controls and the bounds of parameters, until the loss falls no
@@ -240,6 +286,8 @@ Exit code: 0 agrees; 1 disagrees, none can be judged, or there is no gradient; 2
       ->add_option("--parameter", arguments->parameters,
                    "also by this parameter, kind:element/field[index]; may be repeated")
       ->allow_extra_args(false);
+  AddSmoothOptions(command, &arguments->smooth,
+                   "slopes of a model with smoother contact along the true motion");
   command->add_option("--descend", arguments->descend, "gd or lbfgs: follow the gradient")
       ->check(CLI::IsMember({"gd", "lbfgs"}));
   command->add_option("--rate", arguments->rate, "of gd: step = rate x gradient, without line search")

@@ -1,4 +1,5 @@
 // costate optimize: a task, or two keyframes, to an optimized, recorded motion.
+#include <costate/continuation.h>
 #include <costate/record.h>
 #include <costate/task.h>
 #include <fmt/core.h>
@@ -11,6 +12,7 @@
 #include "cli/commands.h"
 #include "cli/model_facts.h"
 #include "cli/run_output.h"
+#include "cli/smooth_options.h"
 #include "cli/terminal.h"
 
 namespace costate::cli {
@@ -24,6 +26,10 @@ One line an iteration: cost; the reduction that the quadratic model expected and
 control that may still move; regularization; step length; milliseconds in rollouts, derivatives and the backward pass.
 
 Ctrl-C ends after the current iteration; the best motion so far is kept and saved (a second Ctrl-C ends at once).
+--smooth goes from a model with smoother contact to the true one in stages, each from the controls of the one before (iterations
+are those of the true model; a smooth stage has at most 50). The motion that is reported and saved is always the true model's; the
+costs of all stages stand in the record. --backward-only keeps all motions true and smooths derivatives alone.
+
 The run is saved in --out, by default runs/NAME-1, -2 … below the current folder; nothing is ever overwritten without --force.
 
 Exit code: 0 converged, stalled or reached the iteration limit, with a lower cost; 1 no progress or diverged; 2 bad input; 130
@@ -34,7 +40,8 @@ struct OptimizeOptions {
   double time = 2;
   std::optional<int> iterations, threads, substeps;
   std::optional<double> tolerance;
-  bool force = false, no_plots = false, no_save = false, quiet = false;
+  SmoothArguments smooth;
+  bool force = false, no_plots = false, no_save = false, quiet = false, backward_only = false;
 };
 
 // "key:home" and "home" both name a keyframe
@@ -79,27 +86,62 @@ std::string Row(const IterationRecord& r) {
                      1e3 * r.seconds_derivative, 1e3 * r.seconds_backward);
 }
 
-std::map<std::string, std::string> Settings(const Task& task, const OptimizeOptions& options, const SolveResult& result,
+std::map<std::string, std::string> Settings(const Task& task, const OptimizeOptions& options,
+                                            const SolveResult& result,
+                                            const std::vector<ContinuationStage>& stages,
                                             int threads) {
   const IlqrOptions& s = task.solver;
-  return {{"solver", "ilqr"},
-          {"iterations", fmt::format("{}", s.iterations)},
-          {"tolerance", fmt::format("{:.17g}", s.tolerance)},
-          {"gradient_tolerance", fmt::format("{:.17g}", s.gradient_tolerance)},
-          {"regularization_init", fmt::format("{:.17g}", s.regularization_init)},
-          {"line_search_steps", fmt::format("{}", s.line_search_steps)},
-          {"line_search_ratio", fmt::format("{:.17g}", s.line_search_ratio)},
-          {"threads", fmt::format("{}", threads)},
-          {"derivative_level", ToString(s.derivative.level)},
-          {"derivative_centered", s.derivative.centered ? "true" : "false"},
-          {"smoothing", "none"},
-          {"guess_scale", fmt::format("{:.17g}", result.guess_scale)},
-          {"start", options.start},
-          {"goal", options.goal}};
+  std::map<std::string, std::string> settings = {
+      {"solver", "ilqr"},
+      {"iterations", fmt::format("{}", s.iterations)},
+      {"tolerance", fmt::format("{:.17g}", s.tolerance)},
+      {"gradient_tolerance", fmt::format("{:.17g}", s.gradient_tolerance)},
+      {"regularization_init", fmt::format("{:.17g}", s.regularization_init)},
+      {"line_search_steps", fmt::format("{}", s.line_search_steps)},
+      {"line_search_ratio", fmt::format("{:.17g}", s.line_search_ratio)},
+      {"threads", fmt::format("{}", threads)},
+      {"derivative_level", ToString(s.derivative.level)},
+      {"derivative_centered", s.derivative.centered ? "true" : "false"},
+      {"smoothing", "none"},  // of the motion that is saved
+      {"guess_scale", fmt::format("{:.17g}", result.guess_scale)},
+      {"start", options.start},
+      {"goal", options.goal}};
+  if (stages.empty()) return settings;
+  settings["continuation"] = ToString(ReadSmooth(task.model.get(), options.smooth));
+  settings["continuation_smooths"] =
+      options.backward_only ? "derivatives" : "motions and derivatives";
+  for (std::size_t k = 0; k < stages.size(); k++) {
+    const ContinuationStage& stage = stages[k];
+    settings[fmt::format("stage_{}", k)] = fmt::format(
+        "{}: {} after {} iterations, cost {:.10g}, on the true model {:.10g}", stage.smoothing,
+        ToString(stage.status), stage.iterations, stage.cost, stage.true_cost);
+    if (stage.factor > 0) settings["cost_smoothed"] = fmt::format("{:.17g}", stage.cost);
+  }
+  settings["cost_true"] = fmt::format("{:.17g}", result.cost);
+  return settings;
+}
+
+// the smoothed way to the true model, told as it goes
+SolveResult Continue(const Task& task, const OptimizeOptions& options, Progress* progress,
+                     const IterationCallback& callback, std::vector<ContinuationStage>* stages) {
+  ContinuationOptions continuation;
+  continuation.smooth = ReadSmooth(task.model.get(), options.smooth);
+  continuation.backward_only = options.backward_only;
+  ContinuationResult found =
+      SolveContinuation(task.ToProblem(), task.U_guess, task.solver, continuation, callback,
+                        [&](int stage, const ContinuationStage& s) {
+                          if (!options.quiet)
+                            progress->Line(fmt::format("stage {}: {}", stage + 1, s.smoothing));
+                        });
+  found.result.message += "; " + found.message;
+  *stages = std::move(found.stages);
+  return std::move(found.result);
 }
 
 // the motion as it is told: status, cost by term, limits
-void PrintSummary(const Task& task, const SolveResult& result, const Record& record, double seconds) {
+void PrintSummary(const Task& task, const SolveResult& result,
+                  const std::vector<ContinuationStage>& stages, const Record& record,
+                  double seconds) {
   fmt::print("\n{}: {}\n", ToString(result.status), result.message);
   fmt::print("  cost          {:.8g}, {:.3g} % of the guess's {:.8g}, in {} iterations and {}\n", result.cost,
              result.initial_cost != 0 ? 100 * result.cost / result.initial_cost : 100, result.initial_cost,
@@ -117,10 +159,16 @@ void PrintSummary(const Task& task, const SolveResult& result, const Record& rec
                  TangentNames(task.model.get())[static_cast<std::size_t>(at)]);
     }
   }
+  for (std::size_t k = 0; k < stages.size(); k++) {
+    const ContinuationStage& s = stages[k];
+    fmt::print("  stage {:<7} {}: cost {:.6g}, on the true model {:.6g}, {} iterations\n", k + 1,
+               s.smoothing, s.cost, s.true_cost, s.iterations);
+  }
   for (const std::string& failure : record.failures) fmt::print("  note          {}\n", failure);
 }
 
-Record MakeRecord(Task* task, const OptimizeOptions& options, SolveResult* result, Simulator* simulator) {
+Record MakeRecord(Task* task, const OptimizeOptions& options, SolveResult* result,
+                  const std::vector<ContinuationStage>& stages, Simulator* simulator) {
   Record record;
   record.command = "optimize";
   record.task_file = task->file;
@@ -139,7 +187,7 @@ Record MakeRecord(Task* task, const OptimizeOptions& options, SolveResult* resul
   record.iterations = result->iterations;
   record.status = ToString(result->status);
   record.message = result->message;
-  record.settings = Settings(*task, options, *result, simulator->threads());
+  record.settings = Settings(*task, options, *result, stages, simulator->threads());
   record.diagnostics = simulator->Diagnose(result->trajectory);
   record.failures = LabelFailures(task->model.get(), result->trajectory, {}, record.diagnostics);
   return record;
@@ -157,6 +205,13 @@ int ExitCodeOf(const SolveResult& result) {
 
 int RunOptimize(const OptimizeOptions& options) {
   Task task = MakeTask(options);
+  if (options.smooth.chosen())
+    PrintSmoothChanges(
+        MakeSmoothModel(task.model.get(), ReadSmooth(task.model.get(), options.smooth)));
+  else if (options.backward_only || !options.smooth.only.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "--backward-only and --smooth-only say more about --smooth, which is not there");
+  }
   PrintWarnings(task.warnings);
   const std::string folder = options.out.empty() ? FreeFolder(task) : options.out;
   if (!options.no_save) CheckRunFolder(folder, options.out.empty(), options.force);
@@ -168,14 +223,18 @@ int RunOptimize(const OptimizeOptions& options) {
   Interrupted();  // installs the handlers
   const auto begin = std::chrono::steady_clock::now();
   SolveResult result;
+  std::vector<ContinuationStage> stages;
   {
     Progress progress(task.solver.iterations);
     if (!options.quiet) progress.Line(kHeader);
-    result = SolveIlqr(task.ToProblem(), task.U_guess, task.solver, [&](const IterationRecord& record) {
+    const IterationCallback callback = [&](const IterationRecord& record) {
       if (!options.quiet) progress.Line(Row(record));
       progress.Update(record.iteration, fmt::format("cost {:.6g}", record.cost));
       return !Interrupted();
-    });
+    };
+    result = options.smooth.chosen()
+                 ? Continue(task, options, &progress, callback, &stages)
+                 : SolveIlqr(task.ToProblem(), task.U_guess, task.solver, callback);
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (result.status == SolveStatus::kDiverged) {
@@ -185,8 +244,8 @@ int RunOptimize(const OptimizeOptions& options) {
 
   // judge and save; the motion is simulated anew, so that what is saved is what replays
   Simulator simulator(m, task.context, task.substeps, task.solver.threads);
-  Record record = MakeRecord(&task, options, &result, &simulator);
-  PrintSummary(task, result, record, seconds);
+  Record record = MakeRecord(&task, options, &result, stages, &simulator);
+  PrintSummary(task, result, stages, record, seconds);
   if (!options.no_save) {
     record.trajectory = std::move(result.trajectory);
     record.policy = std::move(result.policy);
@@ -214,6 +273,9 @@ void AddOptimizeCommand(CLI::App& app, int* exit_code) {
   command->add_option("--threads", options->threads, "0: all cores")->check(CLI::Range(0, 4096));
   command->add_option("--derivative", options->derivative, "best, analytic, residual or step")
       ->check(CLI::IsMember({"best", "analytic", "residual", "step"}));
+  AddSmoothOptions(command, &options->smooth, "go from smoother contact to the true model");
+  command->add_flag("--backward-only", options->backward_only,
+                    "of --smooth: true motions, smoothed derivatives");
   command->add_option("--out", options->out, "folder of the saved run");
   command->add_flag("--force", options->force, "replace the run that is there");
   command->add_flag("--no-plots", options->no_plots, "draw no pictures");

@@ -7,6 +7,7 @@
 #include "derivative/delayed.h"
 #include "derivative/integrator.h"
 #include "derivative/passive.h"
+#include "derivative/smoothed_set.h"
 
 namespace costate {
 
@@ -33,9 +34,11 @@ bool NeedsAxes(const mjModel* m) {
 
 std::string InertiaMissing(const mjModel* m) { return ArmatureMissing(m); }
 
-AnalyticBackend::AnalyticBackend(const mjModel* model, bool strict, const TermSwitch& differenced)
+AnalyticBackend::AnalyticBackend(const mjModel* model, bool strict, const TermSwitch& differenced,
+                                 double smoothing)
     : strict_(strict),
       switch_(differenced),
+      smoothing_(smoothing),
       tree_(model),
       pull_(model),
       constraint_(model),
@@ -90,9 +93,8 @@ bool AnalyticBackend::Acceleration(const mjModel* m, mjData* d, Products product
 
 bool AnalyticBackend::Minimum(const mjModel* m, mjData* d, Products products, bool sensors, StepDerivative* out,
                               std::string* missing) {
-  const auto terms = [&] {
-    return products == Products::kNone ? Terms(m, d, out, missing) : Factors(m, d, products, out, missing);
-  };
+  const auto terms = [&] { return TermsFor(products, m, d, out, missing); };
+  const auto finish = [&] { return smoothing_ == 0 || Smooth(m, d, products, out, missing); };
   *missing = ResidualRefusal(m);
   if (missing->empty()) *missing = InertiaMissing(m);
   if (missing->empty()) *missing = NoslipMissing(m);
@@ -102,12 +104,35 @@ bool AnalyticBackend::Minimum(const mjModel* m, mjData* d, Products products, bo
   if (!point_.Forward(m, d, sensors, &out->status, missing)) return out->status != StepStatus::kOk;
   for (int k = 0; k < kPolish; k++) {
     if (!terms()) return false;
-    if (d->nefc == 0 || Polish(m, d) <= kGood) return true;  // without rows the engine has solved for a itself
+    if (d->nefc == 0 || Polish(m, d) <= kGood) return finish();  // without rows the engine has solved for a itself
   }
 
   // the engine's active set was not the solution's
   if (!point_.Solve(m, d, &out->status, missing)) return out->status != StepStatus::kOk;
-  return terms();
+  return terms() && finish();
+}
+
+bool AnalyticBackend::TermsFor(Products products, const mjModel* m, mjData* d, StepDerivative* out,
+                               std::string* missing) {
+  return products == Products::kNone ? Terms(m, d, out, missing)
+                                     : Factors(m, d, products, out, missing);
+}
+
+// the terms once more, with an active set without edges
+bool AnalyticBackend::Smooth(const mjModel* m, mjData* d, Products products, StepDerivative* out,
+                             std::string* missing) {
+  if (UsesNoslip(m))
+    *missing = "smoothing: a noslip pass";
+  else if (differenced_.constraint)
+    *missing = "smoothing: constraint rows without closed form";
+  if (!missing->empty()) return false;
+  SmoothActiveSet(m, d, smoothing_, &smoothed_y_);
+  smoothed_ = true;
+  const bool good = TermsFor(products, m, d, out, missing);
+  smoothed_ = false;
+  if (d->nefc > 0)
+    out->coverage.terms.push_back({"smoothing", Level::kAnalytic, SmoothingText(smoothing_)});
+  return good;
 }
 
 // one Newton step on qacc with the factored H; returns its size relative to a
@@ -128,7 +153,7 @@ bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, 
     articulated_solver_.Multiply(m, d, d->qacc, diagonal_.data());
     Ma = diagonal_.data();
   }
-  point_.Residual(m, d, Ma);
+  if (!smoothed_) point_.Residual(m, d, Ma);
   if (UsesNoslip(m)) RunNoslip(m, d);
   const auto cover = [&](const char* term, const std::string& reason) {
     return Cover(term, reason, &out->coverage, missing);
@@ -459,7 +484,8 @@ std::unique_ptr<Backend> MakeAnalyticBackend(const mjModel* model, const Lineari
   if (missing->empty()) *missing = NoslipMissing(model);
   if (missing->empty()) *missing = DelayMissing(model);
   if (!missing->empty()) return nullptr;
-  auto backend = std::make_unique<AnalyticBackend>(model, options.level == Level::kAnalytic);
+  auto backend = std::make_unique<AnalyticBackend>(model, options.level == Level::kAnalytic,
+                                                   TermSwitch(), options.smoothing);
   if (model->nhistory == 0) return backend;
   return std::make_unique<DelayedBackend>(model, std::move(backend));
 }

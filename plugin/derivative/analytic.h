@@ -36,7 +36,8 @@ struct TermSwitch {
 class AnalyticBackend final : public Backend {
  public:
   /// @param strict  a term without closed form is refused instead of differenced.
-  AnalyticBackend(const mjModel* model, bool strict, const TermSwitch& differenced = {});
+  /// @param smoothing  LinearizeOptions::smoothing.
+  AnalyticBackend(const mjModel* model, bool strict, const TermSwitch& differenced = {}, double smoothing = 0);
 
   bool Linearize(const mjModel* model, mjData* data, bool sensors, StepDerivative* out, std::string* missing) override;
   bool LinearizeSensors(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing) override;
@@ -73,6 +74,8 @@ class AnalyticBackend final : public Backend {
                     std::string* missing);
   bool Minimum(const mjModel* model, mjData* data, Products products, bool sensors, StepDerivative* out, std::string* missing);
   bool Prepare(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
+  bool TermsFor(Products products, const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
+  bool Smooth(const mjModel* model, mjData* data, Products products, StepDerivative* out, std::string* missing);
   bool Cover(const char* term, const std::string& reason, Coverage* coverage, std::string* missing) const;
   void PrepareTree(const mjModel* model, mjData* data, const TendonMoments* tendons, Coverage* coverage,
                    std::string* missing);
@@ -135,6 +138,9 @@ class AnalyticBackend final : public Backend {
 
   bool strict_;
   TermSwitch switch_;
+  double smoothing_;
+  bool smoothed_ = false;  // the active set of the data is smoothed
+  std::vector<double> smoothed_y_;
   Equilibrium point_;
   TreeDerivative tree_;
   TreePull pull_;

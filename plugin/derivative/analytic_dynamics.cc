@@ -41,6 +41,7 @@ bool AnalyticBackend::LinearizeInverse(const mjModel* m, mjData* d, ConstVectorR
                                        std::string* missing) {
   *missing = InverseRefusal(m);
   if (missing->empty()) *missing = InertiaMissing(m);
+  if (missing->empty() && smoothing_ > 0) *missing = "smoothing: inverse dynamics";
   if (!missing->empty()) return false;
   out->coverage.terms.clear();
   out->status = RunInverse(m, d, qacc);

@@ -244,7 +244,17 @@ class Certifier {
 
 }  // namespace
 
-const char* ToString(Smoothness label) { return label == Smoothness::kSmooth ? "smooth" : "mode-crossing"; }
+const char* ToString(Smoothness label) {
+  switch (label) {
+    case Smoothness::kSmooth:
+      return "smooth";
+    case Smoothness::kModeCrossing:
+      return "mode-crossing";
+    case Smoothness::kSmoothed:
+      return "smoothed";
+  }
+  return "unknown";
+}
 
 Certificate Certify(const mjModel* model, const mjData* data, const CertifyOptions& options) {
   CheckDifferentiable(model);

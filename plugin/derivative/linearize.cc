@@ -1,6 +1,7 @@
 // The dispatcher: arguments, context, substeps and the choice of level; the Jacobians are the backends'.
 #include <costate/derivative.h>
 
+#include <cmath>
 #include <utility>
 
 #include "core/check.h"
@@ -8,6 +9,7 @@
 #include "core/plugins.h"
 #include "derivative/check_point.h"
 #include "derivative/linearizer.h"
+#include "derivative/smoothed_set.h"
 
 namespace costate {
 namespace {
@@ -39,6 +41,10 @@ Linearizer::Impl::Impl(const mjModel* model, const LinearizeOptions& options)
   if (!(options.eps >= 0)) {
     throw Error(ErrorCode::kInvalidArgument, "eps is " + std::to_string(options.eps) + ", it cannot be negative");
   }
+  if (!(options.smoothing >= 0 && std::isfinite(options.smoothing))) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "smoothing is " + std::to_string(options.smoothing) + ", it cannot be negative");
+  }
   CheckDifferentiable(model);
   context.resize(mj_stateSize(model, kContextSignature));
   mj_getState(model, data.get(), context.data(), kContextSignature);
@@ -57,11 +63,12 @@ Linearizer::Impl::Impl(const mjModel* model, const LinearizeOptions& options)
     if (best || options.level == Level::kAnalytic) {
       levels[kAnalytic] = MakeAnalyticBackend(model, options, &analytic);
     }
-    if (best || options.level == Level::kResidual) {
+    if (options.smoothing == 0 && (best || options.level == Level::kResidual)) {
       levels[kResidual] = MakeResidualBackend(model, options, &residual);
     }
   }
-  if (best || options.level == Level::kStep) {
+  if (options.smoothing > 0) missing[kResidual] = missing[kStep] = kSmoothedAtLevel1;
+  if (options.smoothing == 0 && (best || options.level == Level::kStep)) {
     levels[kStep] =
         std::make_unique<StepDifference>(model, options, whole_interval ? options.substeps : 1);
   }

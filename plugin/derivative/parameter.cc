@@ -25,6 +25,9 @@ void Linearizer::SetParameters(const ParameterSet* parameters) {
   if (parameters && parameters->model() != s.model) {
     throw Error(ErrorCode::kInvalidArgument, "the parameters belong to another model: make the linearizer with parameters.model()");
   }
+  if (parameters && s.options.smoothing > 0) {
+    throw Error(ErrorCode::kUnsupported, "parameters have no derivative with a smoothed active set");
+  }
   EngineGuard guard;
   s.theta = parameters ? std::make_unique<ParameterDifference>(*parameters) : nullptr;
   s.parameters = parameters;

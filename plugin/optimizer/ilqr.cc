@@ -144,6 +144,7 @@ class Ilqr {
         simulator_(problem.model, problem.context, problem.substeps, options.threads),
         line_search_(problem_, &simulator_, options.line_search_ratio),
         regularization_(options) {
+    simulator_.SetDerivativeModel(options.derivative_model);
     options_.derivative.sensors = problem.cost->NeedsSensors();
     bounded_ = (problem.u_lower.array().isFinite() || problem.u_upper.array().isFinite()).any();
     expansions_.resize(simulator_.threads());

@@ -24,6 +24,8 @@ struct Adjoint::Impl {
   struct Worker {
     DataPtr data;
     Level level = Level::kBest;
+    const mjModel* derivative_model = nullptr;
+    double smoothing = 0;
     std::unique_ptr<Linearizer> products;
     StepVjp vjp;
     StepDerivative full;
@@ -55,10 +57,15 @@ struct Adjoint::Impl {
 
   Linearizer* Get(Worker* w, const AdjointOptions& options) const {
     const Level level = options.level;
-    if (w->level != level || !w->products) {
-      w->products = std::make_unique<Linearizer>(model, LinearizeOptions{.level = level, .substeps = delays ? 1 : substeps, .sensors = false});
+    const bool same = w->level == level && w->derivative_model == options.derivative_model && w->smoothing == options.smoothing;
+    if (!same || !w->products) {
+      w->products = std::make_unique<Linearizer>(
+          options.derivative_model ? options.derivative_model : model,
+          LinearizeOptions{.level = level, .substeps = delays ? 1 : substeps, .sensors = false, .smoothing = options.smoothing});
       w->products->SetContext(context);
       w->level = level;
+      w->derivative_model = options.derivative_model;
+      w->smoothing = options.smoothing;
     }
     w->products->SetParameters(options.parameters);
     return w->products.get();
@@ -286,6 +293,8 @@ void Adjoint::Impl::Sweep::LookCloser(int t, const VectorXd& moving) {
     SetState(a.model, w.data.get(), w.point);
     mju_copy(w.data->ctrl, U.col(t).data(), a.dims.nu);
     LabelKnot(a.model, w.data.get(), options.reach, t, &out->health);
+    if (options.derivative_model || options.smoothing > 0)
+      out->health.labels[static_cast<std::size_t>(t)] = Smoothness::kSmoothed;
   }
 }
 
@@ -462,6 +471,12 @@ void Adjoint::Gradient(ConstVectorRef x0, ConstMatrixRef U, const Loss& loss, co
   CheckOptions(options);
   if (options.spectral_radius && a.delays) {
     throw Error(ErrorCode::kUnsupported, "the spectral radius of a step with delays, whose history is no part of A");
+  }
+  if (options.derivative_model) {
+    CheckSameSizes(a.model, options.derivative_model);
+    if (options.parameters) {
+      throw Error(ErrorCode::kUnsupported, "gradients by parameters are not there with another model's derivatives");
+    }
   }
   CheckWorker(worker, a.workers.size(), "adjoint");
   Impl::Worker& w = a.workers[static_cast<std::size_t>(worker)];

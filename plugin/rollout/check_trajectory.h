@@ -36,6 +36,27 @@ inline void CheckStart(const mjModel* model, ConstVectorRef context, int substep
   throw Error(ErrorCode::kInvalidArgument, "substeps is " + std::to_string(substeps) + ", at least 1 is needed");
 }
 
+/// A model whose derivatives are taken along another one's motion. @throws
+/// Error{kDimensionMismatch} that names the size.
+inline void CheckSameSizes(const mjModel* model, const mjModel* other) {
+  const Dims a(model), b(other);
+  const auto check = [&](const char* name, int found, int expected) {
+    if (found == expected) return;
+    throw Error(ErrorCode::kDimensionMismatch, std::string("the model of the derivatives has ") +
+                                                   name + " = " + std::to_string(found) +
+                                                   ", model '" + ModelName(model) + "' has " +
+                                                   std::to_string(expected));
+  };
+  check("nq", b.nq, a.nq);
+  check("nv", b.nv, a.nv);
+  check("na", b.na, a.na);
+  check("nu", b.nu, a.nu);
+  check("nsensordata", b.ns, a.ns);
+  check("nbody", static_cast<int>(other->nbody), static_cast<int>(model->nbody));
+  check("context size", mj_stateSize(other, kContextSignature),
+        mj_stateSize(model, kContextSignature));
+}
+
 /// What a step hands on besides x has no derivative: a gradient through a rollout would lack it. @throws Error{kUnsupported}.
 /// @param delays  false: the caller follows the history of controls itself.
 inline void CheckHandsOnNothing(const mjModel* model, bool delays = true) {

@@ -172,7 +172,7 @@ struct Simulator::Impl {
     LinearizeOptions wanted = options;
     wanted.substeps = substeps;
     if (!worker.linearizer || !(worker.options == wanted)) {
-      worker.linearizer = std::make_unique<Linearizer>(model, wanted);
+      worker.linearizer = std::make_unique<Linearizer>(derivative_model ? derivative_model : model, wanted);
       worker.linearizer->SetContext(context);
       worker.options = wanted;
     }
@@ -191,6 +191,7 @@ struct Simulator::Impl {
   }
 
   const mjModel* model;
+  const mjModel* derivative_model = nullptr;
   Dims dims;
   VectorXd context;
   int substeps;
@@ -203,6 +204,13 @@ Simulator::Simulator(const mjModel* model, ConstVectorRef context, int substeps,
     : impl_(std::make_unique<Impl>(model, context, substeps, threads)) {}
 
 Simulator::~Simulator() = default;
+
+void Simulator::SetDerivativeModel(const mjModel* model) {
+  if (model) CheckSameSizes(impl_->model, model);
+  if (impl_->derivative_model == model) return;
+  impl_->derivative_model = model;
+  for (Impl::Worker& worker : impl_->workers) worker.linearizer.reset();
+}
 
 const mjModel* Simulator::model() const { return impl_->model; }
 

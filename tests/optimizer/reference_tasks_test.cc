@@ -215,6 +215,21 @@ TEST(ReferenceTask, HumanoidReachesDownWithoutFalling) {
   EXPECT_GT(solved.EndState()[2], 0.5);
 }
 
+// the plain solver ends at a kink beside the bin; by way of a smooth onset the ball lands in it, on
+// the true model
+TEST(ReferenceTask, TossReachesTheBinBySmoothing) {
+  Task task = LoadTask(kModels + "/toss/bin.xml");
+  ContinuationOptions options;
+  options.smooth.onset = 0.005;
+  options.stage_iterations = 20;
+  options.budget = 120;
+  const ContinuationResult found =
+      SolveContinuation(task.ToProblem(), task.U_guess, task.solver, options);
+  const VectorXd end = found.result.trajectory.X.col(task.N);
+  EXPECT_NEAR(-0.45 + end[1], 1, 0.07) << found.message;
+  EXPECT_LT(0.4449 + end[2], 0.15);
+}
+
 // ---- models -------------------------------------------------------------------------------------------------------------
 
 std::vector<std::string> ModelFiles() {

@@ -1,0 +1,114 @@
+#include <costate/continuation.h>
+#include <costate/task.h>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "support/engine_test.h"
+
+namespace costate {
+namespace {
+
+using ContinuationTest = support::EngineTest;
+
+// a finger 2 cm away from a block that shall move: without touch the true model has nothing to say
+// about the block
+constexpr char kReach[] =
+    R"(<mujoco model="reach"><option timestep="0.01" integrator="implicitfast"/><worldbody>
+  <body name="finger"><joint name="finger" type="slide" axis="1 0 0" damping="1"/><geom name="finger" size="0.02" mass="0.2"/></body>
+  <body name="block" pos="0.06 0 0"><joint name="block" type="slide" axis="1 0 0" damping="2"/><geom name="block" size="0.02" mass="0.2"/></body>
+  </worldbody><actuator><motor joint="finger" ctrlrange="-3 3"/></actuator></mujoco>)";
+
+struct Reach {
+  ModelPtr model = LoadModelFromString(kReach);
+  std::unique_ptr<QuadraticCost> cost;
+  Problem problem;
+  MatrixXd U = MatrixXd::Zero(1, 60);
+  Reach() {
+    VectorXd goal = VectorXd::Zero(4);
+    goal[1] = 0.1;
+    MatrixXd Q = MatrixXd::Zero(4, 4), Qf = Q;
+    Qf(1, 1) = 1000;
+    cost =
+        std::make_unique<QuadraticCost>(model.get(), goal, Q, MatrixXd::Constant(1, 1, 1e-3), Qf);
+    const DataPtr data = MakeData(model.get());
+    problem = {model.get(),
+               cost.get(),
+               GetState(model.get(), data.get()),
+               GetContext(model.get(), data.get()),
+               60,
+               1,
+               {},
+               {}};
+    ControlLimits(model.get(), &problem.u_lower, &problem.u_upper);
+  }
+};
+
+TEST_F(ContinuationTest, ReachesWhatTheTrueGradientDoesNotSee) {
+  const Reach r;
+  const SolveResult plain = SolveIlqr(r.problem, r.U);
+  EXPECT_EQ(plain.cost, plain.initial_cost);
+  for (bool backward_only : {false, true}) {
+    SCOPED_TRACE(backward_only);
+    ContinuationOptions options;
+    options.smooth.distance = 0.05;
+    options.backward_only = backward_only;
+    int calls = 0, stages = 0;
+    const ContinuationResult found = SolveContinuation(
+        r.problem, r.U, {}, options,
+        [&](const IterationRecord& record) { return record.iteration == ++calls; },
+        [&](int stage, const ContinuationStage&) { EXPECT_EQ(stage, stages++); });
+    EXPECT_LT(found.result.cost, 0.1 * plain.cost) << found.message;
+    EXPECT_EQ(found.stages.size(), static_cast<std::size_t>(stages));
+    EXPECT_EQ(found.stages.back().factor, 0);
+    EXPECT_EQ(found.stages[0].factor, 1);
+    EXPECT_EQ(found.result.initial_cost, plain.initial_cost);
+
+    // it is the true model's: its controls give its cost there
+    Simulator simulator(r.model.get(), r.problem.context, 1, 1);
+    Trajectory motion;
+    ASSERT_TRUE(simulator.Rollout(r.problem.x0, found.result.trajectory.U, &motion).ok());
+    EXPECT_EQ(TotalCost(*r.cost, motion, simulator.knot_time()), found.result.cost);
+    for (const ContinuationStage& stage : found.stages)
+      EXPECT_LE(found.result.cost, stage.true_cost);
+  }
+}
+
+// far from everything smoothing has no part in the motion: the certificate ends the smooth stages
+TEST_F(ContinuationTest, EndsSmoothStagesWhereNothingIsNear) {
+  Reach r;
+  r.problem.x0[1] = 2;
+  ContinuationOptions options;
+  options.smooth.distance = 0.05;
+  const ContinuationResult found = SolveContinuation(r.problem, r.U, {}, options);
+  ASSERT_EQ(found.stages.size(), 2u);
+  EXPECT_EQ(found.stages[1].factor, 0);
+  EXPECT_NE(found.message.find("nothing is as near"), std::string::npos);
+}
+
+TEST_F(ContinuationTest, InterruptedItStillEndsOnTheTrueModel) {
+  const Reach r;
+  ContinuationOptions options;
+  options.smooth.distance = 0.05;
+  const ContinuationResult found =
+      SolveContinuation(r.problem, r.U, {}, options,
+                        [](const IterationRecord& record) { return record.iteration < 2; });
+  EXPECT_EQ(found.result.status, SolveStatus::kInterrupted);
+  EXPECT_EQ(found.stages.back().factor, 0);
+  EXPECT_LE(found.result.cost, found.result.initial_cost);
+}
+
+TEST_F(ContinuationTest, RefusesBadOptions) {
+  const Reach r;
+  EXPECT_ERROR(SolveContinuation(r.problem, r.U, {}, {}), ErrorCode::kInvalidArgument,
+               "no smoothing");
+  ContinuationOptions options;
+  options.smooth.onset = 0.01;
+  options.shrink = 1;
+  EXPECT_ERROR(SolveContinuation(r.problem, r.U, {}, options), ErrorCode::kInvalidArgument,
+               "shrink is 1");
+}
+
+}  // namespace
+}  // namespace costate
