@@ -85,7 +85,7 @@ SmoothContact ScaleSmooth(const SmoothContact& options, double factor);
 /// "onset 0.005 m, distance 0.02 m"; "none".
 std::string ToString(const SmoothContact& options);
 
-/// Reads "onset", "distance:0.02", "onset:0.001,friction:5" or "auto" (onset and distance, sized by
+/// Reads "none", "onset", "distance:0.02", "onset:0.001,friction:5" or "auto" (onset and distance, sized by
 /// the model's bodies).
 /// @throws Error{kInvalidArgument} that names the word.
 SmoothContact ParseSmooth(const mjModel* model, const std::string& text);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <costate/ilqr.h>
+#include <costate/continuation.h>
 #include <costate/parameter.h>
 
 namespace costate {
@@ -39,6 +39,7 @@ struct Task {
   VectorXd u_lower, u_upper;
   TaskInputs inputs;       ///< <gradient>
   IlqrOptions solver;
+  ContinuationOptions continuation{};  ///< <smooth>; none unless continuation.smooth.any()
   std::vector<std::string> warnings;  ///< of the model's compiler and of the task itself
   Problem ToProblem() const;
 };

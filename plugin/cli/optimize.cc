@@ -26,9 +26,10 @@ One line an iteration: cost; the reduction that the quadratic model expected and
 control that may still move; regularization; step length; milliseconds in rollouts, derivatives and the backward pass.
 
 Ctrl-C ends after the current iteration; the best motion so far is kept and saved (a second Ctrl-C ends at once).
---smooth goes from a model with smoother contact to the true one in stages, each from the controls of the one before (iterations
-are those of the true model; a smooth stage has at most 50). The motion that is reported and saved is always the true model's; the
-costs of all stages stand in the record. --backward-only keeps all motions true and smooths derivatives alone.
+--smooth, or <smooth> in the task, goes from a model with smoother contact to the true one in stages, each from the controls
+of the one before (iterations are those of the true model; a smooth stage has at most 50). The motion that is reported and
+saved is always the true model's; the costs of all stages stand in the record. --backward-only keeps all motions true and
+smooths derivatives alone; --smooth none leaves <smooth> out.
 
 The run is saved in --out, by default runs/NAME-1, -2 … below the current folder; nothing is ever overwritten without --force.
 
@@ -107,9 +108,8 @@ std::map<std::string, std::string> Settings(const Task& task, const OptimizeOpti
       {"start", options.start},
       {"goal", options.goal}};
   if (stages.empty()) return settings;
-  settings["continuation"] = ToString(ReadSmooth(task.model.get(), options.smooth));
-  settings["continuation_smooths"] =
-      options.backward_only ? "derivatives" : "motions and derivatives";
+  settings["continuation"] = ToString(task.continuation.smooth);
+  settings["continuation_smooths"] = task.continuation.backward_only ? "derivatives" : "motions and derivatives";
   for (std::size_t k = 0; k < stages.size(); k++) {
     const ContinuationStage& stage = stages[k];
     settings[fmt::format("stage_{}", k)] = fmt::format(
@@ -124,11 +124,8 @@ std::map<std::string, std::string> Settings(const Task& task, const OptimizeOpti
 // the smoothed way to the true model, told as it goes
 SolveResult Continue(const Task& task, const OptimizeOptions& options, Progress* progress,
                      const IterationCallback& callback, std::vector<ContinuationStage>* stages) {
-  ContinuationOptions continuation;
-  continuation.smooth = ReadSmooth(task.model.get(), options.smooth);
-  continuation.backward_only = options.backward_only;
   ContinuationResult found =
-      SolveContinuation(task.ToProblem(), task.U_guess, task.solver, continuation, callback,
+      SolveContinuation(task.ToProblem(), task.U_guess, task.solver, task.continuation, callback,
                         [&](int stage, const ContinuationStage& s) {
                           if (!options.quiet)
                             progress->Line(fmt::format("stage {}: {}", stage + 1, s.smoothing));
@@ -203,15 +200,24 @@ int ExitCodeOf(const SolveResult& result) {
   }
 }
 
+// what the command line says takes the place of the task's <smooth>
+void ReadContinuation(const OptimizeOptions& options, Task* task) {
+  if (options.smooth.chosen() || !options.smooth.only.empty()) {
+    task->continuation.smooth = ReadSmooth(task->model.get(), options.smooth);
+  }
+  const SmoothContact& smooth = task->continuation.smooth;
+  if (options.backward_only) {
+    task->continuation.backward_only = true;
+    if (!smooth.any()) {
+      throw Error(ErrorCode::kInvalidArgument, "--backward-only says more about --smooth, which is not there");
+    }
+  }
+  if (smooth.any()) PrintSmoothChanges(MakeSmoothModel(task->model.get(), smooth));
+}
+
 int RunOptimize(const OptimizeOptions& options) {
   Task task = MakeTask(options);
-  if (options.smooth.chosen())
-    PrintSmoothChanges(
-        MakeSmoothModel(task.model.get(), ReadSmooth(task.model.get(), options.smooth)));
-  else if (options.backward_only || !options.smooth.only.empty()) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "--backward-only and --smooth-only say more about --smooth, which is not there");
-  }
+  ReadContinuation(options, &task);
   PrintWarnings(task.warnings);
   const std::string folder = options.out.empty() ? FreeFolder(task) : options.out;
   if (!options.no_save) CheckRunFolder(folder, options.out.empty(), options.force);
@@ -232,7 +238,7 @@ int RunOptimize(const OptimizeOptions& options) {
       progress.Update(record.iteration, fmt::format("cost {:.6g}", record.cost));
       return !Interrupted();
     };
-    result = options.smooth.chosen()
+    result = task.continuation.smooth.any()
                  ? Continue(task, options, &progress, callback, &stages)
                  : SolveIlqr(task.ToProblem(), task.U_guess, task.solver, callback);
   }

@@ -55,7 +55,7 @@ Elements SortElements(const XmlElement& root) {
     if (std::find(kElements.begin(), kElements.end(), tag) == kElements.end()) {
       element.Fail("there is no such element in a <task>" + Suggestion(tag, kElements));
     }
-    if (tag == "constraint" || tag == "smooth" || tag == "mpc") {
+    if (tag == "constraint" || tag == "mpc") {
       element.Fail("<" + tag + "> is not supported yet", ErrorCode::kUnsupported);
     } else if (tag == "limit") {
       CheckLimit(element);
@@ -88,6 +88,25 @@ IlqrOptions ReadSolver(const XmlElement* element) {
   if (options.tolerance < 0) element->Fail(fmt::format("tolerance is {:g}, expected at least 0", options.tolerance));
   constexpr Level kLevels[] = {Level::kBest, Level::kAnalytic, Level::kResidual, Level::kStep};
   options.derivative.level = kLevels[element->Word("derivative", {"auto", "analytic", "residual", "step"}).value_or(0)];
+  return options;
+}
+
+ContinuationOptions ReadSmoothing(const XmlElement* element, const mjModel* model) {
+  ContinuationOptions options;
+  if (!element) return options;
+  element->Allow({"strategy", "only", "stages", "shrink", "iterations", "smooths"});
+  try {
+    options.smooth = ParseSmooth(model, element->Text("strategy").value_or("auto"));
+    if (const auto only = element->Text("only")) options.smooth.targets = ParseSmoothTargets(*only);
+    MakeSmoothModel(model, options.smooth);  // names are known
+  } catch (const Error& error) {
+    element->Fail(error.what(), error.code());
+  }
+  options.stages = element->WholeNumber("stages", 1).value_or(options.stages);
+  options.stage_iterations = element->WholeNumber("iterations", 1).value_or(options.stage_iterations);
+  options.shrink = element->PositiveNumber("shrink").value_or(options.shrink);
+  if (options.shrink >= 1) element->Fail(fmt::format("shrink is {:g}, expected less than 1", options.shrink));
+  options.backward_only = element->Word("smooths", {"motions", "derivatives"}).value_or(0) == 1;
   return options;
 }
 
@@ -177,6 +196,7 @@ Task LoadTask(const std::string& path) {
   } catch (const Error& error) {
     root.Fail(error.what(), error.code());
   }
+  task.continuation = ReadSmoothing(elements.Find("smooth"), task.model.get());
   const Start start = ReadStart(elements.Find("start"), task.model.get());
   task.x0 = start.x;
   task.context = start.context;

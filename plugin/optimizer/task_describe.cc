@@ -97,6 +97,11 @@ std::string Header(const Task& task) {
       fmt::format("solver    ilqr: {}, tolerance {:g}, derivative {}, {}\n", Count(task.solver.iterations, "iteration"),
                   task.solver.tolerance, DerivativeText(task.solver.derivative.level),
                   task.solver.threads == 0 ? "all cores" : Count(task.solver.threads, "thread"));
+  if (task.continuation.smooth.any()) {
+    text += fmt::format("smooth    {}; {} stages, each {:g} of the last, then the true model; {}\n",
+                        ToString(task.continuation.smooth), task.continuation.stages, task.continuation.shrink,
+                        task.continuation.backward_only ? "derivatives alone" : "motions and derivatives");
+  }
   return text;
 }
 

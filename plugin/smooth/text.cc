@@ -77,6 +77,7 @@ SmoothContact ScaleSmooth(const SmoothContact& options, double factor) {
 
 SmoothContact ParseSmooth(const mjModel* model, const std::string& text) {
   SmoothContact out;
+  if (text == "none") return out;
   for (const std::string& word : SplitWords(text)) {
     const std::size_t colon = word.find(':');
     const std::string name = word.substr(0, colon);

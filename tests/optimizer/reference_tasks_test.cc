@@ -219,8 +219,8 @@ TEST(ReferenceTask, HumanoidReachesDownWithoutFalling) {
 // the true model
 TEST(ReferenceTask, TossReachesTheBinBySmoothing) {
   Task task = LoadTask(kModels + "/toss/bin.xml");
-  ContinuationOptions options;
-  options.smooth.onset = 0.005;
+  ContinuationOptions options = task.continuation;
+  EXPECT_GT(options.smooth.onset, 0);
   options.stage_iterations = 20;
   options.budget = 120;
   const ContinuationResult found =
