@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -43,13 +44,15 @@ of the analytic level to differences one by one: the one whose closed form diffe
 each state, FOLDER/STATE/sweep.csv and sweep.png: the largest error against the reference over the size of the nudge.
 
 --smooth makes a model with smoother contact and says, block by block, how far its derivative is from the true one at the same
-state: that is its bias, not an error. Verdict and exit code are those of the true derivative.
+state (bias, mean), and from the average of the true one under noise on positions of half the length that the smoothing has (averaged;
+--json has its standard error too): none of it is an error. Verdict and exit code are those of the true derivative.
 
 JSON (--json): { model, file, version, mujoco, sizes{nq nv na nu ns}, level, centered, eps, substeps, tolerance, agrees,
   complete, notes[], states[ { name, description, contacts, constraints, agrees, complete, failure, derivative_seconds,
   coverage[{term level reason}], certificate{valid label one_sided[] switches[{name state next distance unit active}]}, blocks[{name rows cols scale judged wrong nonsmooth noisy agrees worst{row col row_name
   col_name value reference error error_bar}}], levels[{level refused seconds judged wrong block worst}], terms[{term agrees
-  block worst}], smoothed[{block scale largest mean smoothed true row col}], nonsmooth_columns[] } ] }
+  block worst}], smoothed[{block scale largest mean averaged
+  deviation smoothed true row col}], nonsmooth_columns[] } ] }
   error and error_bar are relative to scale; worst is null when no entry could be judged; failure is null or a sentence.
 
 Exit code: 0 agrees at every state, 1 disagrees, 2 bad input, 130 interrupted.)";
@@ -142,8 +145,7 @@ Finding CheckAt(const mjModel* model, const CheckState& state, const CheckOption
     }
   }
   if (options.smooth.chosen() && failed == StepStatus::kOk) {
-    const SmoothModel smooth = MakeSmoothModel(model, ReadSmooth(model, options.smooth));
-    finding.bias = CompareSmooth(model, state.data.get(), smooth, options.derivative);
+    finding.bias = CompareSmooth(model, state.data.get(), ReadSmooth(model, options.smooth), options.derivative);
   }
   if (failed != StepStatus::kOk) finding.failure = fmt::format("the step fails here: {}", ToString(failed));
   finding.agrees = finding.failure.empty() && finding.comparison.agrees;
@@ -205,12 +207,12 @@ void PrintLevels(const Finding& finding) {
 
 void PrintSmoothBias(const Finding& finding) {
   if (finding.bias.empty()) return;
-  fmt::print("  {:<15} {:>9} {:>9}  {}\n", "smoothed", "bias", "mean",
-             "relative to the true block; worst entry");
+  fmt::print("  {:<15} {:>8} {:>8} {:>8}  {}\n", "smoothed", "bias", "mean", "averaged",
+             "relative to the true block's largest; worst entry");
   for (const SmoothBias& b : finding.bias) {
     const double scale = b.scale > 0 ? b.scale : 1;
-    fmt::print("  {:<15} {:9.2e} {:9.2e}  d {} / d {} = {:.6g}, true {:.6g}\n", b.block,
-               b.largest / scale, b.mean / scale, b.row, b.col, b.value, b.truth);
+    fmt::print("  {:<15} {:8.1e} {:8.1e} {:>8}  d {} / d {} = {:.6g}, true {:.6g}\n", b.block, b.largest / scale, b.mean / scale,
+               std::isfinite(b.averaged) ? fmt::format("{:.1e}", b.averaged / scale) : "-", b.row, b.col, b.value, b.truth);
   }
 }
 
@@ -287,6 +289,8 @@ Json ToJson(const Finding& finding) {
                         {"scale", b.scale},
                         {"largest", b.largest},
                         {"mean", b.mean},
+                        {"averaged", std::isfinite(b.averaged) ? Json(b.averaged) : Json(nullptr)},
+                        {"deviation", std::isfinite(b.deviation) ? Json(b.deviation) : Json(nullptr)},
                         {"smoothed", b.value},
                         {"true", b.truth},
                         {"row", b.row},

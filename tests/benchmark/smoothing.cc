@@ -1,5 +1,6 @@
 // Strategies of smoothing side by side: the same tasks from the same start with the same number of
-// iterations. Bias is of the gradient of the guess's loss by controls, along the true motion; cost,
+// iterations. Bias is of the gradient of the guess's loss by controls, along the true motion; scatter, the standard deviation of
+// one such gradient under noise on the controls over the mean gradient; cost,
 // success and time are of the whole optimization.
 #include <costate/costate.h>
 #include <fmt/core.h>
@@ -42,8 +43,21 @@ bool Hopped(const Task& task, const Trajectory& motion) {
 }
 
 struct Bias {
-  double relative = 0, cosine = 0;
+  double relative = 0, cosine = 0, scatter = 0;
 };
+
+// of the gradients of guesses with noise on their controls, 5 % of each range: standard deviation of one, over their mean
+double Scatter(const Task& task, const AdjointOptions& options) {
+  constexpr int kPairs = 8;
+  Bundle bundle(task.model.get(), task.context, task.substeps, 1);
+  BundleOptions noise;
+  noise.pairs = kPairs;
+  noise.control = 0.05 * (task.u_upper - task.u_lower);
+  BundleGradient out;
+  bundle.Gradient(task.x0, task.U_guess, *task.cost, noise, options, &out);
+  const double norm = std::sqrt(out.first.U.squaredNorm() + out.first.x0.squaredNorm());
+  return norm > 0 ? out.first.deviation * std::sqrt(2.0 * kPairs) / norm : 0;
+}
 
 Bias GuessBias(const Task& task, const SmoothContact& smooth) {
   Adjoint adjoint(task.model.get(), task.context, task.substeps);
@@ -59,7 +73,7 @@ Bias GuessBias(const Task& task, const SmoothContact& smooth) {
                            ? truth.U.norm()
                            : smoothed.U.norm();  // where the true gradient is 0 the bias is 1
   return {scale > 0 ? (smoothed.U - truth.U).norm() / scale : 0,
-          product > 0 ? truth.U.cwiseProduct(smoothed.U).sum() / product : 0};
+          product > 0 ? truth.U.cwiseProduct(smoothed.U).sum() / product : 0, Scatter(task, options)};
 }
 
 void RunCase(const Case& c) {
@@ -74,12 +88,12 @@ void RunCase(const Case& c) {
   options.iterations = kBudget;
   options.threads = 1;
   fmt::print("\n{} ({} knots, start {})\n", c.name, task.N, *c.start ? c.start : "of the task");
-  fmt::print("  {:<34} {:>9} {:>7} {:>12} {:>12} {:>6} {:>8}  {}\n", "strategy", "bias", "cosine",
+  fmt::print("  {:<34} {:>9} {:>7} {:>8} {:>12} {:>12} {:>6} {:>8}  {}\n", "strategy", "bias", "cosine", "scatter",
              "cost smooth", "cost true", "iter.", "s", "success");
   const auto report = [&](const std::string& name, const Bias* bias, double smooth_cost,
                           const SolveResult& result, double seconds) {
-    const std::string text = bias ? fmt::format("{:9.2e} {:7.3f}", bias->relative, bias->cosine)
-                                  : fmt::format("{:>9} {:>7}", "-", "-");
+    const std::string text = bias ? fmt::format("{:9.2e} {:7.3f} {:8.2f}", bias->relative, bias->cosine, bias->scatter)
+                                  : fmt::format("{:>9} {:>7} {:8.2f}", "-", "-", Scatter(task, {}));
     fmt::print("  {:<34} {} {:12.5g} {:12.5g} {:6d} {:8.2f}  {}\n", name, text, smooth_cost,
                result.cost, result.iterations.size(), seconds,
                c.success(task, result.trajectory) ? "yes" : "no");

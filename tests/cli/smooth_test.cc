@@ -68,6 +68,8 @@ TEST_F(CliSmooth, CheckTellsTheBiasBlockByBlock) {
     found = true;
     EXPECT_EQ(block["true"], 0);
     EXPECT_GT(block["largest"], 0.1);
+    EXPECT_GT(block["averaged"], 0);
+    EXPECT_GT(block["deviation"], 0);
   }
   EXPECT_TRUE(found);
   EXPECT_TRUE(Has(Costate({"check", model_, "--smooth", "solver"}).out, "bias"));
