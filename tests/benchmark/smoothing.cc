@@ -107,7 +107,7 @@ void RunCase(const Case& c) {
   const SolveResult plain = SolveIlqr(task.ToProblem(), task.U_guess, options);
   report("none", nullptr, NAN, plain, seconds_since(begin));
   for (const char* strategy :
-       {"onset", "softness", "distance", "friction", "solver", "auto", "onset,friction"}) {
+       {"onset", "softness", "distance", "distance:0.1", "friction", "solver", "auto", "onset,friction"}) {
     for (bool backward_only : {false, true}) {
       ContinuationOptions continuation;
       continuation.smooth = ParseSmooth(task.model.get(), strategy);
