@@ -125,41 +125,43 @@ TEST_F(SmoothFrictionTest, ExtremeSlopesAreFinite) {
 
 // a square box on its four corners: redundant contacts; turning the scene by 90° changes nothing
 TEST_F(SmoothFrictionTest, BoxOnFourCornersIsFiniteAndSymmetric) {
-  const ModelPtr model =
-      LoadModelFromString(R"(<mujoco><option timestep="0.002" cone="elliptic"/><worldbody>
+  for (const std::string cone : {"elliptic", "pyramidal"}) {
+    const ModelPtr model =
+        LoadModelFromString("<mujoco><option timestep='0.002' cone='" + cone + R"('/><worldbody>
     <geom type="plane" size="1 1 1"/><body pos="0 0 0.0995"><freejoint/><geom type="box" size="0.1 0.1 0.1" mass="1"/></body>
     </worldbody></mujoco>)");
-  const SmoothContact cases[] = {
-      {},
-      {.onset = 0.005},
-      {.softness = 0.1},
-      {.distance = 0.01},
-      {.friction = 10},
-      {.solver = 1},
-      {.onset = 0.005, .softness = 0.05, .distance = 0.01, .friction = 10, .solver = 1}};
-  for (const SmoothContact& options : cases) {
-    const SmoothModel smooth = MakeSmoothModel(model.get(), options);
-    SCOPED_TRACE(smooth.label);
-    const DataPtr data = MakeData(smooth.model.get());
-    Linearizer linearizer(smooth.model.get(), {.smoothing = smooth.smoothing});
-    AccelerationDerivative d;
-    mj_forward(smooth.model.get(), data.get());
-    EXPECT_EQ(data->ncon, 4);
-    linearizer.LinearizeAcceleration(GetState(model.get(), data.get()), VectorXd(), &d);
-    ASSERT_TRUE(d.force.allFinite() && d.x.allFinite());
-    EXPECT_TRUE(support::MatricesNearRelative(d.force, d.force.transpose(), 1e-12));
+    const SmoothContact cases[] = {
+        {},
+        {.onset = 0.005},
+        {.softness = 0.1},
+        {.distance = 0.01},
+        {.friction = 10},
+        {.solver = 1},
+        {.onset = 0.005, .softness = 0.05, .distance = 0.01, .friction = 10, .solver = 1}};
+    for (const SmoothContact& options : cases) {
+      const SmoothModel smooth = MakeSmoothModel(model.get(), options);
+      SCOPED_TRACE(cone + " " + smooth.label);
+      const DataPtr data = MakeData(smooth.model.get());
+      Linearizer linearizer(smooth.model.get(), {.smoothing = smooth.smoothing});
+      AccelerationDerivative d;
+      mj_forward(smooth.model.get(), data.get());
+      EXPECT_EQ(data->ncon, 4);
+      linearizer.LinearizeAcceleration(GetState(model.get(), data.get()), VectorXd(), &d);
+      ASSERT_TRUE(d.force.allFinite() && d.x.allFinite());
+      EXPECT_TRUE(support::MatricesNearRelative(d.force, d.force.transpose(), 1e-12));
 
-    // x → y, y → −x, for forces and torques
-    MatrixXd turn = MatrixXd::Zero(6, 6);
-    for (int k = 0; k < 6; k += 3) {
-      turn(k + 1, k) = 1;
-      turn(k, k + 1) = -1;
-      turn(k + 2, k + 2) = 1;
+      // x → y, y → −x, for forces and torques
+      MatrixXd turn = MatrixXd::Zero(6, 6);
+      for (int k = 0; k < 6; k += 3) {
+        turn(k + 1, k) = 1;
+        turn(k, k + 1) = -1;
+        turn(k + 2, k + 2) = 1;
+      }
+      MatrixXd both = MatrixXd::Zero(12, 12);
+      both.topLeftCorner(6, 6) = both.bottomRightCorner(6, 6) = turn;
+      EXPECT_TRUE(support::MatricesNearRelative(turn * d.force * turn.transpose(), d.force, 1e-9));
+      EXPECT_TRUE(support::MatricesNearRelative(turn * d.x * both.transpose(), d.x, 1e-7));
     }
-    MatrixXd both = MatrixXd::Zero(12, 12);
-    both.topLeftCorner(6, 6) = both.bottomRightCorner(6, 6) = turn;
-    EXPECT_TRUE(support::MatricesNearRelative(turn * d.force * turn.transpose(), d.force, 1e-9));
-    EXPECT_TRUE(support::MatricesNearRelative(turn * d.x * both.transpose(), d.x, 1e-7));
   }
 }
 
