@@ -201,6 +201,7 @@ class Certifier {
       if (out_->switches.back().distance == 0) out_->one_sided.push_back(controls[i]);
     }
     for (int i = 0; i < m_->nactuator; i++) {
+      if (m_->actuator_dyntype[i] == mjDYN_MUSCLE) Muscle(i, controls, clamps);
       if (!m_->actuator_actlimited[i]) continue;
       for (int k = 0; k < m_->actuator_actnum[i]; k++) {
         // act' against actrange: where the step's clamp is
@@ -210,6 +211,24 @@ class Certifier {
         if (out_->switches.back().distance == 0) out_->one_sided.push_back(name);
       }
     }
+  }
+
+  // (A3) the range of excitations, and where the time constant switches
+  void Muscle(int i, const std::vector<std::string>& controls, bool clamps) {
+    constexpr mjtNum kRange[] = {0, 1};
+    const int u = m_->actuator_ctrladr[i], a = m_->actuator_actadr[i];
+    if (m_->actuator_ctrlnum[i] != 1 || m_->actuator_actnum[i] != 1) return;
+    double ctrl = d_->ctrl[u];
+    if (clamps && m_->actuator_ctrllimited[u]) {
+      ctrl = std::clamp(ctrl, m_->actuator_ctrlrange[2 * u], m_->actuator_ctrlrange[2 * u + 1]);
+    } else {
+      Clamp(controls[u], ctrl, kRange, "of ctrl");
+      if (out_->switches.back().distance == 0) out_->one_sided.push_back(controls[u]);
+    }
+    if (m_->actuator_dynprm[mjNDYN * i + 2] >= mjMINVAL) return;
+    const double excess = std::clamp(ctrl, 0.0, 1.0) - d_->act[a];
+    Add(Name("activation", mjOBJ_ACTUATOR, i), excess > 0 ? "rises" : excess < 0 ? "falls" : "rests", "rise or fall", std::abs(excess), "of act", false);
+    if (excess == 0) out_->one_sided.push_back(Name("activation", mjOBJ_ACTUATOR, i));
   }
 
   // geoms about to touch: a collision pass with a margin

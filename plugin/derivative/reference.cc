@@ -168,7 +168,8 @@ void ReferenceDifferences::MeasureNoise() {
 // quotients_.col(k); returns the first size that is of use, up to which the stencil leaves the smooth piece, or `first`
 int ReferenceDifferences::Quotient(int col, Side side, double eps, int k, int first) {
   const VectorXd *x1 = &next_, *x0 = &next_, *s1 = &sensors_, *s0 = &sensors_;
-  const SwitchSet* piece = side == Side::kCentered ? &base_ : k > 0 ? &piece_ : nullptr;
+  const bool corner = side != Side::kCentered && stencil_.OnEdge(local_, col);
+  const SwitchSet* piece = !corner ? &base_ : k > 0 ? &piece_ : nullptr;
   const char* change = nullptr;
   bool usable = true;
   for (int sign : {1, -1}) {
@@ -179,8 +180,7 @@ int ReferenceDifferences::Quotient(int col, Side side, double eps, int k, int fi
     (sign > 0 ? x1 : x0) = next;
     (sign > 0 ? s1 : s0) = sensors;
 
-    // the point of a one-sided column lies on a clamp's corner: its nudges are compared among themselves, but for what a
-    // clamp has no part in
+    // on a clamp's corner the nudges are compared among themselves, but for what a clamp has no part in
     if (piece != nullptr && change == nullptr) change = stencil_set_.DifferenceFrom(*piece);
     if (const char* constraint = stencil_set_.DifferenceFrom(base_, SwitchSet::kForceLimits)) {
       change = constraint;
@@ -194,7 +194,7 @@ int ReferenceDifferences::Quotient(int col, Side side, double eps, int k, int fi
   quotient.tail(ns_) = (*s1 - *s0) / h;
   if (change == nullptr) return first;
   switched_ = change;
-  return side == Side::kCentered || !usable ? k + 1 : k;
+  return !corner || !usable ? k + 1 : k;
 }
 
 // A contact of curved surfaces jumps by ccd_tolerance between facets of 1e-5 to 1e-4, and is smooth but wrong by any factor

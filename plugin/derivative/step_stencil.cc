@@ -166,22 +166,30 @@ void StepStencil::Forward(const mjModel* model, mjData* data, int col, double ep
   sensors = Eigen::Map<const VectorXd>(data->sensordata, dims_.ns);
 }
 
+// false where nothing clips the column
+bool StepStencil::Range(const DifferenceModel& model, int col, double* value, double* lower, double* upper) const {
+  if (col >= dims_.ndx) {
+    *value = point_[ctrl_address_ + col - dims_.ndx];
+    model.ControlRange(col - dims_.ndx, lower, upper);
+    return true;
+  }
+  if (std::find(muscle_act_.begin(), muscle_act_.end(), col - 2 * dims_.nv) == muscle_act_.end()) return false;
+  *value = point_[act_address_ + col - 2 * dims_.nv];
+  *lower = 0;
+  *upper = 1;
+  return *value >= 0 && *value <= 1;
+}
+
+bool StepStencil::OnEdge(const DifferenceModel& model, int col) const {
+  double value = 0, lower = 0, upper = 0;
+  return Range(model, col, &value, &lower, &upper) && (value == lower || value == upper);
+}
+
 Side StepStencil::ColumnSide(const DifferenceModel& model, int col, bool centered, double* eps) const {
   const Side free_side = centered ? Side::kCentered : Side::kForward;
   double value = 0, lower = -kInfinity, upper = kInfinity;
-  if (col >= dims_.ndx) {
-    value = point_[ctrl_address_ + col - dims_.ndx];
-    model.ControlRange(col - dims_.ndx, &lower, &upper);
-    if (value < lower || value > upper) return Side::kNone;
-  } else if (col >= 2 * dims_.nv) {
-    if (std::find(muscle_act_.begin(), muscle_act_.end(), col - 2 * dims_.nv) == muscle_act_.end()) return free_side;
-    value = point_[act_address_ + col - 2 * dims_.nv];
-    if (value < 0 || value > 1) return free_side;
-    lower = 0;
-    upper = 1;
-  } else {
-    return free_side;
-  }
+  if (!Range(model, col, &value, &lower, &upper)) return free_side;
+  if (value < lower || value > upper) return Side::kNone;
 
   // a range narrower than the nudge
   if (upper - lower < 2 * *eps) *eps = (upper - lower) / 2;

@@ -79,9 +79,14 @@ class StepStencil {
   /// Side and size of the nudges of a column: inward at the edge of a clamp, smaller where the range is narrow.
   Side ColumnSide(const DifferenceModel& model, int col, bool centered, double* eps) const;
 
+  /// Does the captured point lie on an edge of the range of a control or of a muscle's activation?
+  bool OnEdge(const DifferenceModel& model, int col) const;
+
   const Dims& dims() const { return dims_; }
 
  private:
+  bool Range(const DifferenceModel& model, int col, double* value, double* lower, double* upper) const;
+
   Dims dims_;
   VectorXd point_;           // mjSTATE_INTEGRATION
   mutable VectorXd nudge_;   // nv, zero between calls

@@ -119,7 +119,8 @@ void SwitchSet::NoteActuators(const mjModel* model, const mjData* data) {
     if (model->actuator_dyntype[i] != mjDYN_MUSCLE || model->actuator_dynprm[i * mjNDYN + 2] >= mjMINVAL) continue;
     for (int k = 0; k < model->actuator_actnum[i]; ++k) {
       const double rate = data->act_dot[model->actuator_actadr[i] + k];
-      Add(kMuscles, (rate > 0) - (rate < 0));
+      turns_.push_back((rate > 0) - (rate < 0));
+      Add(kMuscles, turns_.back());
     }
   }
   for (int i = 0; i < model->njnt; ++i) {
@@ -173,10 +174,19 @@ bool SwitchSet::SameAxes(const SwitchSet& other) const {
   return true;
 }
 
+// a muscle at rest lies on its kink, and either side of it is near; one that moves is on one side
+bool SwitchSet::SameTurns(const SwitchSet& other) const {
+  for (std::size_t i = 0; i < std::min(turns_.size(), other.turns_.size()); ++i) {
+    if (turns_[i] * other.turns_[i] < 0) return false;
+  }
+  return true;
+}
+
 const char* SwitchSet::DifferenceFrom(const SwitchSet& other, Kind end) const {
   for (int kind = 0; kind < end; ++kind) {
     if (hash_[kind] != other.hash_[kind]) return kNames[kind];
     if (kind == kStates && !SameAxes(other)) return "limit of a ball joint at angle zero";
+    if (kind == kStates && !SameTurns(other)) return kNames[kMuscles];
   }
   return nullptr;
 }

@@ -20,6 +20,7 @@ class SwitchSet {
   void Clear() {
     hash_.fill(14695981039346656037u);
     axes_.clear();
+    turns_.clear();
     on_onset_ = false;
   }
 
@@ -38,6 +39,7 @@ class SwitchSet {
 
  private:
   bool SameAxes(const SwitchSet& other) const;
+  bool SameTurns(const SwitchSet& other) const;
   void Add(Kind kind, int value);
   void NoteConstraints(const mjModel* model, mjData* data);
   void NoteNoslip(const mjData* data);
@@ -48,6 +50,7 @@ class SwitchSet {
   std::array<std::uint64_t, kKinds> hash_{};
   VectorXd residual_, plastic_;
   std::vector<Eigen::Vector3d> axes_;  // of the limits of ball joints
+  std::vector<signed char> turns_;     // of muscles: 1 where activation rises, -1 where it falls
   bool on_onset_ = false;
 };
 

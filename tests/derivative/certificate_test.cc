@@ -101,5 +101,30 @@ TEST_F(CertificateTest, DistancesOfContactsAreWhereTheyRelease) {
   EXPECT_FALSE(with_force(edge + 1e-3));
 }
 
+// (A3)
+TEST_F(CertificateTest, AMuscleSwitchesWhereItsControlIsItsActivation) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><body><joint name="j"/><geom size=".1"/></body></worldbody><actuator>
+    <muscle name="hard" joint="j" lengthrange="-1 1"/><muscle name="soft" joint="j" lengthrange="-1 1" tausmooth=".2"/></actuator></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  data->ctrl[0] = 0.75;
+  data->act[0] = 0.5;
+  const Certificate moving = Certify(model.get(), data.get());
+  const Switch* rise = Find(moving, "activation of hard", "rise or fall");
+  ASSERT_NE(rise, nullptr);
+  EXPECT_NEAR(rise->distance, 0.25, 1e-12);
+  EXPECT_EQ(rise->state, "rises");
+  EXPECT_EQ(Find(moving, "activation of soft", "rise or fall"), nullptr);
+  const Switch* clamp = Find(moving, "ctrl[hard]", "clamp");
+  ASSERT_NE(clamp, nullptr);
+  EXPECT_NEAR(clamp->distance, 0.25, 1e-12);
+  EXPECT_EQ(moving.one_sided, std::vector<std::string>{"ctrl[soft]"});
+
+  data->ctrl[1] = 0.25;
+  data->act[0] = 0.75;
+  const Certificate still = Certify(model.get(), data.get());
+  EXPECT_EQ(still.label, Smoothness::kModeCrossing);
+  EXPECT_EQ(still.one_sided, std::vector<std::string>{"activation of hard"});
+}
+
 }  // namespace
 }  // namespace costate

@@ -259,6 +259,34 @@ TEST_F(ReferenceTest, AClampsEdgeIsOneSidedAsInLinearize) {
   EXPECT_NEAR(reference.value.B(3, 1), 0.01, 1e-10);
 }
 
+// (A3), (J1) nearer to an edge of its range than the largest nudge a control is nudged to one side only: that says nothing
+// where the muscle's kink lies between the point and all nudges, and the slope at the point where small nudges stay before it
+TEST_F(ReferenceTest, AMusclesKinkNearTheEdgeOfItsControlIsSeen) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><body><joint name="j"/><geom size=".1"/></body></worldbody>
+    <actuator><muscle joint="j" lengthrange="-1 1" timeconst="0.02 0.05"/></actuator></mujoco>)");
+  const auto at = [&](double ctrl, double act) {
+    const DataPtr data = MakeData(model.get());
+    data->ctrl[0] = ctrl;
+    data->act[0] = act;
+    const ReferenceDerivative reference = Reference(model.get(), data.get());
+    if (!reference.nonsmooth_column[3]) {
+      const StepDerivative ours = Linearize(model.get(), data.get());
+      EXPECT_NEAR(reference.value.B(2, 0), ours.B(2, 0), 1e-7 * ours.B(2, 0)) << ctrl << " " << act;
+    }
+    return reference.switched[3] + (reference.nonsmooth_column[3] ? ", not judged" : "");
+  };
+  EXPECT_EQ(at(1 - 2e-5, 1 - 2e-5), "muscles, not judged");
+  EXPECT_EQ(at(2e-5, 2e-5), "muscles, not judged");
+  EXPECT_EQ(at(1, 1 - 1e-9), "muscles, not judged");
+  EXPECT_EQ(at(0, 1e-9), "muscles, not judged");
+  EXPECT_EQ(at(1, 1 - 6e-6), "muscles");
+  EXPECT_EQ(at(1 - 2e-5, 1 - 3e-5), "muscles");
+  EXPECT_EQ(at(1 - 2e-5, 1 - 1e-5), "");
+  EXPECT_EQ(at(1 - 2e-5, 0.5), "");
+  EXPECT_EQ(at(0, 0), "");
+  EXPECT_EQ(at(1, 1), "");
+}
+
 TEST_F(ReferenceTest, StopsWhenAskedAndSaysWhatItDidNotReach) {
   const ModelPtr model = Ball();
   const DataPtr data = MakeData(model.get());
