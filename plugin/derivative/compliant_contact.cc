@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "derivative/chain.h"
+#include "derivative/plant.h"
 
 namespace costate {
 namespace {
@@ -49,9 +50,10 @@ void NearestOnCore(const Vec3& nearest, const Mat3& axes, const bool (&free)[3],
   // (1 − n nᵀ)(1 − Π) / length
   Mat3 fixed = Mat3::Identity();
   for (int k = 0; k < 3; k++) {
-    if (free[k]) fixed -= axes.col(k) * axes.col(k).transpose();
+    if (free[k]) fixed -= PLANT("yielding: sliding", axes.col(k) * axes.col(k).transpose());
   }
-  touch->turning = (Mat3::Identity() - touch->normal * touch->normal.transpose()) * fixed / length;
+  touch->turning =
+      (Mat3::Identity() - PLANT("yielding: unit normal", touch->normal * touch->normal.transpose())) * fixed / length;
 }
 
 void NearestOnBox(const Vec3& origin, const Mat3& axes, const mjtNum* size, TouchPoint* touch) {

@@ -2,6 +2,7 @@
 #include "core/plugins.h"
 #include "derivative/chain.h"
 #include "derivative/compliant_contact.h"
+#include "derivative/plant.h"
 
 #include <cstring>
 
@@ -38,8 +39,9 @@ class TouchDerivative {
 
       // (Y7)
       const Vec3 dF = ForceChange(0, Vec3::Zero(), Sign(side) * At(j, side, touch_.point));
-      ForDofs(
-          [&](int i, int row) { (*R)(i, nv + j) += Sign(row) * dF.dot(At(i, row, touch_.point)); });
+      ForDofs([&](int i, int row) {
+        (*R)(i, nv + j) += PLANT("yielding: by speed", Sign(row) * dF.dot(At(i, row, touch_.point)));
+      });
     });
   }
 
@@ -58,23 +60,29 @@ class TouchDerivative {
   Vec3 ForceChange(double distance, const Vec3& normal, const Vec3& velocity) const {
     const TouchForce& f = force_;
     const Vec3& n = touch_.normal;
-    const double speed = n.dot(velocity_), dspeed = normal.dot(velocity_) + n.dot(velocity);
-    const Vec3 tangential = velocity - normal * speed - n * dspeed;
-    const Vec3 slip = (tangential - f.slip * f.slip.dot(tangential)) / f.rho;
-    const double push = f.by_distance * distance + f.by_speed * dspeed;
-    return push * (n - f.friction * f.slip) + f.push * (normal - f.friction * slip);
+    const double speed = n.dot(velocity_);
+    const double dspeed = PLANT("yielding: speed along a turning normal", normal.dot(velocity_)) +
+                          PLANT("yielding: speed", n.dot(velocity));
+    const Vec3 tangential =
+        velocity - PLANT("yielding: tangent plane turns", normal * speed) - PLANT("yielding: normal part", n * dspeed);
+    const Vec3 slip = (tangential - PLANT("yielding: slip along itself", f.slip * f.slip.dot(tangential))) / f.rho;
+    const double push =
+        PLANT("yielding: stiffness", f.by_distance * distance) + PLANT("yielding: dissipation", f.by_speed * dspeed);
+    return push * (n - PLANT("yielding: friction of the push", f.friction * f.slip)) +
+           f.push * (PLANT("yielding: push turns", normal) - PLANT("yielding: slip", f.friction * slip));
   }
 
   void AddPositionColumn(int j, int side, Columns* R) const {
     // (Y5)
     const Vec3 axis = Axis(j), motion = At(j, side, touch_.point),
                seen = Sign(side) * At(j, side, touch_.center);
-    const double distance = touch_.normal.dot(seen);
-    Vec3 normal = touch_.turning * seen, center = Vec3::Zero();
-    if (side == 0) normal += axis.cross(touch_.normal);
-    if (side == 1) center = seen;
-    const Vec3 point =
-        center - (touch_.radius + touch_.distance / 2) * normal - distance / 2 * touch_.normal;
+    const double distance = PLANT("yielding: distance", touch_.normal.dot(seen));
+    Vec3 normal = PLANT("yielding: turning", touch_.turning * seen), center = Vec3::Zero();
+    if (side == 0) normal += PLANT("yielding: normal of the surface", axis.cross(touch_.normal));
+    if (side == 1) center = PLANT("yielding: center", seen);
+    const Vec3 point = center -
+                       PLANT("yielding: point along the normal", (touch_.radius + touch_.distance / 2) * normal) -
+                       PLANT("yielding: half way", distance / 2 * touch_.normal);
 
     // what j carries along: dofs at or after its group, on its side
     const int group = GroupBegin(m_, j);
@@ -84,13 +92,17 @@ class TouchDerivative {
       spin += Sign(row) * d_->qvel[i] * Axis(i);
       speed += Sign(row) * d_->qvel[i] * At(i, row, touch_.point);
     });
-    const Vec3 velocity = spin_.cross(point) + axis.cross(speed) - spin.cross(motion);
+    const Vec3 velocity = PLANT("yielding: point moves", spin_.cross(point)) +
+                          PLANT("yielding: velocity turns", axis.cross(speed)) -
+                          PLANT("yielding: velocity is carried", spin.cross(motion));
     const Vec3 dF = ForceChange(distance, normal, velocity);
     ForDofs([&](int i, int row) {
       const Vec3 v = At(i, row, touch_.point);
-      Vec3 dv = Axis(i).cross(point);
-      if (row == side && i >= group) dv += axis.cross(v) - Axis(i).cross(motion);
-      (*R)(i, j) += Sign(row) * (dF.dot(v) + force_.force.dot(dv));
+      Vec3 dv = PLANT("yielding: arm", Axis(i).cross(point));
+      if (row == side && i >= group) {
+        dv += PLANT("yielding: row turns", axis.cross(v)) - PLANT("yielding: row is carried", Axis(i).cross(motion));
+      }
+      (*R)(i, j) += Sign(row) * (PLANT("yielding: force", dF.dot(v)) + PLANT("yielding: moment", force_.force.dot(dv)));
     });
   }
 

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "derivative/plant.h"
+
 namespace costate {
 namespace {
 
@@ -12,12 +14,13 @@ Vector10 Regressor(const Vec6& X, const Vec6& Y, const Mat3& R, const Vec3& p) {
   const Vec3 xa = R.transpose() * X.head<3>(), xv = R.transpose() * (X.tail<3>() + X.head<3>().cross(p));
   const Vec3 ya = R.transpose() * Y.head<3>(), yv = R.transpose() * (Y.tail<3>() + Y.head<3>().cross(p));
   Vector10 form;
-  form[0] = xv.dot(yv);
-  form.segment<3>(1) = yv.cross(xa) + xv.cross(ya);
-  form.segment<3>(4) = xa.cwiseProduct(ya);
-  form[7] = xa[0] * ya[1] + xa[1] * ya[0];
-  form[8] = xa[0] * ya[2] + xa[2] * ya[0];
-  form[9] = xa[1] * ya[2] + xa[2] * ya[1];
+  form[0] = PLANT("parameters: mass", xv.dot(yv));
+  form.segment<3>(1) =
+      PLANT("parameters: first moment", yv.cross(xa)) + PLANT("parameters: first moment, other side", xv.cross(ya));
+  form.segment<3>(4) = PLANT("parameters: moments of inertia", xa.cwiseProduct(ya));
+  form[7] = PLANT("parameters: product of inertia 01", xa[0] * ya[1] + xa[1] * ya[0]);
+  form[8] = PLANT("parameters: product of inertia 02", xa[0] * ya[2] + xa[2] * ya[0]);
+  form[9] = PLANT("parameters: product of inertia 12", xa[1] * ya[2] + xa[2] * ya[1]);
   return form;
 }
 
@@ -47,24 +50,30 @@ Vector10 InertiaSlope(const mjModel* m, const ParameterStencils& stencils, int k
   mju_quat2Mat(axes, m->body_iquat + 4 * b);
   const Mat3 R = RowMajor(axes), one = Mat3::Identity();
   Vector10 slope = Vector10::Zero();
-  if (field.writer == Writer::kLogCholesky) return LogCholeskyJacobian(stencils.block(k)).col(index);
+  if (field.writer == Writer::kLogCholesky) {
+    return PLANT("parameters: log-Cholesky", LogCholeskyJacobian(stencils.block(k)).col(index));
+  }
   if (field.writer == Writer::kScale) {
-    slope[0] = mass;
-    slope.segment<3>(1) = mass * c;
+    slope[0] = PLANT("parameters: mass by scale", mass);
+    slope.segment<3>(1) = PLANT("parameters: first moment by scale", mass * c);
     const Mat3 about_com = R * Vec3Map(m->body_inertia + 3 * b).asDiagonal() * R.transpose();
-    SetInertia(about_com + mass * (c.squaredNorm() * one - c * c.transpose()), &slope);
+    SetInertia(PLANT("parameters: inertia by scale", about_com) +
+                   PLANT("parameters: Steiner's part by scale", mass * (c.squaredNorm() * one - c * c.transpose())),
+               &slope);
     return slope / stencils.block(k)[0];
   }
   if (Is(field, "body", "mass")) {
-    slope[0] = 1;
-    slope.segment<3>(1) = c;
-    SetInertia(c.squaredNorm() * one - c * c.transpose(), &slope);
+    slope[0] = PLANT("parameters: mass by mass", 1);
+    slope.segment<3>(1) = PLANT("parameters: first moment by mass", c);
+    SetInertia(PLANT("parameters: inertia by mass", c.squaredNorm() * one - c * c.transpose()), &slope);
   } else if (Is(field, "body", "ipos")) {
     const Vec3 e = Vec3::Unit(index);
-    slope.segment<3>(1) = mass * e;
-    SetInertia(mass * (2 * c[index] * one - e * c.transpose() - c * e.transpose()), &slope);
+    slope.segment<3>(1) = PLANT("parameters: first moment by ipos", mass * e);
+    SetInertia(
+        PLANT("parameters: inertia by ipos", mass * (2 * c[index] * one - e * c.transpose() - c * e.transpose())),
+        &slope);
   } else {
-    SetInertia(R.col(index) * R.col(index).transpose(), &slope);  // diaginertia
+    SetInertia(PLANT("parameters: inertia by diaginertia", R.col(index) * R.col(index).transpose()), &slope);
   }
   return slope;
 }
@@ -100,7 +109,9 @@ void ClosedParameters::Classify(const mjModel* m, ParameterStencils* stencils, i
   const auto& points = stencils->Points(k);
   for (std::size_t i = 0; i < points.size(); i++) {
     const mjModel* moved = stencils->Model(k, static_cast<int>(i));
-    for (int w = 0; w < slope.size(); w++) slope[w] += points[i].weight * Weight(moved, w);
+    for (int w = 0; w < slope.size(); w++) {
+      slope[w] += PLANT("parameters: inverse weight", points[i].weight * Weight(moved, w));
+    }
   }
   for (int w = 0; w < slope.size(); w++) {
     if (slope[w] != 0) entry->weights.emplace_back(w, slope[w]);
@@ -189,27 +200,31 @@ void ClosedParameters::PullWeights(const Point& p) {
         if (type == mjEQ_CONNECT || type == mjEQ_WELD) {
           if (m->eq_objtype[id] == mjOBJ_SITE) a = m->site_bodyid[a], b = m->site_bodyid[b];
           const int rotation = type == mjEQ_WELD && row > 2;
-          add(force, 2 * a + rotation, 2 * b + rotation);
+          add(PLANT("parameters: weight, connect and weld", force), 2 * a + rotation, 2 * b + rotation);
         } else if (type == mjEQ_JOINT) {
-          add(force, dof0 + m->jnt_dofadr[a], b >= 0 ? dof0 + m->jnt_dofadr[b] : -1);
+          add(PLANT("parameters: weight, coupled joints", force), dof0 + m->jnt_dofadr[a],
+              b >= 0 ? dof0 + m->jnt_dofadr[b] : -1);
         } else {
-          add(force, tendon0 + a, b >= 0 ? tendon0 + b : -1);
+          add(PLANT("parameters: weight, coupled tendons", force), tendon0 + a, b >= 0 ? tendon0 + b : -1);
         }
         break;
       }
-      case mjCNSTR_FRICTION_DOF: add(force, dof0 + id, -1); break;
-      case mjCNSTR_LIMIT_JOINT: add(force, dof0 + m->jnt_dofadr[id], -1); break;
+      case mjCNSTR_FRICTION_DOF: add(PLANT("parameters: weight, friction of a dof", force), dof0 + id, -1); break;
+      case mjCNSTR_LIMIT_JOINT: add(PLANT("parameters: weight, limit", force), dof0 + m->jnt_dofadr[id], -1); break;
       case mjCNSTR_FRICTION_TENDON:
-      case mjCNSTR_LIMIT_TENDON: add(force, tendon0 + id, -1); break;
+      case mjCNSTR_LIMIT_TENDON: add(PLANT("parameters: weight, row of a tendon", force), tendon0 + id, -1); break;
       default: {
         // an elliptic contact's rows have one state, on its first row
         const mjContact& contact = d->contact[id];
         double all = force;
         if (d->efc_type[i] == mjCNSTR_CONTACT_ELLIPTIC) {
-          for (int k = 1; k < contact.dim; k++) all += Jy_[i + k] * d->efc_force[i + k];
+          for (int k = 1; k < contact.dim; k++) {
+            all += PLANT("parameters: weight, friction of a contact", Jy_[i + k] * d->efc_force[i + k]);
+          }
           i += contact.dim - 1;
         }
-        add(all, 2 * m->geom_bodyid[contact.geom[0]], 2 * m->geom_bodyid[contact.geom[1]]);
+        add(PLANT("parameters: weight, contact", all), 2 * m->geom_bodyid[contact.geom[0]],
+            2 * m->geom_bodyid[contact.geom[1]]);
       }
     }
   }
@@ -221,17 +236,20 @@ void ClosedParameters::MoveBodies(const Point& p) {
   const mjData* d = p.data;
   bodies_.resize(static_cast<std::size_t>(m->nbody));
   bodies_[0] = {Vec6::Zero(), Vec6::Zero(), Vec6::Zero(), Vec6::Zero()};
-  if (!(m->opt.disableflags & mjDSBL_GRAVITY)) bodies_[0].A.tail<3>() = -Vec3Map(m->opt.gravity);
+  if (!(m->opt.disableflags & mjDSBL_GRAVITY)) {
+    bodies_[0].A.tail<3>() = PLANT("parameters: gravity of bodies", -Vec3Map(m->opt.gravity));
+  }
   for (int b = 1; b < m->nbody; b++) {
     BodyMotion& body = bodies_[static_cast<std::size_t>(b)];
     body = bodies_[static_cast<std::size_t>(m->body_parentid[b])];
     for (int j = m->body_dofadr[b], end = j + m->body_dofnum[b]; j < end; j++) {
       const Vec6 S = Vec6Map(d->cdof + 6 * j);
-      body.W += S * p.y[j];
-      body.A += S * p.a[j] + Vec6Map(d->cdof_dot + 6 * j) * d->qvel[j];
+      body.W += PLANT("parameters: motion along y", S * p.y[j]);
+      body.A += PLANT("parameters: acceleration", S * p.a[j]) +
+                PLANT("parameters: velocity products", Vec6Map(d->cdof_dot + 6 * j) * d->qvel[j]);
       if (!p.z) continue;
-      body.We += S * p.z[j];
-      body.Ae += S * (p.a[j] - p.applied[j]);
+      body.We += PLANT("parameters: motion along z", S * p.z[j]);
+      body.Ae += PLANT("parameters: acceleration not applied", S * (p.a[j] - p.applied[j]));
     }
   }
 }
@@ -252,29 +270,30 @@ void ClosedParameters::Pull(const Point& p, VectorXd* theta) {
         for (int b = 1; b < m->nbody; b++) {
           const Vec6& W = bodies_[static_cast<std::size_t>(b)].W;
           const Vec3 r = Vec3Map(d->xipos + 3 * b) - Vec3Map(d->subtree_com + 3 * m->body_rootid[b]);
-          value += m->body_mass[b] * (W.tail<3>() + W.head<3>().cross(r))[id];
+          value += m->body_mass[b] * (PLANT("parameters: gravity", W.tail<3>()) +
+                                      PLANT("parameters: gravity's moment", W.head<3>().cross(r)))[id];
         }
         break;
       case kDamping:
         // r = … + d v, E = … − h d ā
-        value = -p.y[id] * d->qvel[id];
-        if (p.z) value -= m->opt.timestep * p.z[id] * p.applied[id];
+        value = PLANT("parameters: damping", -p.y[id] * d->qvel[id]);
+        if (p.z) value -= PLANT("parameters: damping in the integrator", m->opt.timestep * p.z[id] * p.applied[id]);
         break;
       case kStiffness: {
         const int q = m->jnt_qposadr[id];
-        value = -p.y[m->jnt_dofadr[id]] * (d->qpos[q] - m->qpos_spring[q]);
+        value = PLANT("parameters: stiffness", -p.y[m->jnt_dofadr[id]] * (d->qpos[q] - m->qpos_spring[q]));
         break;
       }
-      case kSpringRef: value = p.y[m->jnt_dofadr[id]] * m->jnt_stiffness[id]; break;
+      case kSpringRef: value = PLANT("parameters: springref", p.y[m->jnt_dofadr[id]] * m->jnt_stiffness[id]); break;
       case kArmature:
-        value = -p.y[id] * p.a[id];
-        if (p.z) value += p.z[id] * (p.a[id] - p.applied[id]);
+        value = PLANT("parameters: armature", -p.y[id] * p.a[id]);
+        if (p.z) value += PLANT("parameters: armature in the integrator", p.z[id] * (p.a[id] - p.applied[id]));
         break;
       case kFrictionLoss:
         for (int i = d->ne; i < d->ne + d->nf; i++) {
           if (d->efc_type[i] != mjCNSTR_FRICTION_DOF || d->efc_id[i] != id) continue;
           const int sign = (d->efc_state[i] == mjCNSTRSTATE_LINEARNEG) - (d->efc_state[i] == mjCNSTRSTATE_LINEARPOS);
-          value = sign * p.y[id];
+          value = PLANT("parameters: friction loss", sign * p.y[id]);
         }
         break;
       case kInertial: {
@@ -283,8 +302,9 @@ void ClosedParameters::Pull(const Point& p, VectorXd* theta) {
         const Vec6 V = Vec6Map(d->cvel + 6 * id);
         const Mat3 R = RowMajor(d->xmat + 9 * id);
         const Vec3 at = Vec3Map(d->xpos + 3 * id) - Vec3Map(d->subtree_com + 3 * m->body_rootid[id]);
-        Vector10 form = Regressor(CrossMotion(V, body.W), V, R, at) - Regressor(body.W, body.A, R, at);
-        if (p.z) form += Regressor(body.We, body.Ae, R, at);
+        Vector10 form = PLANT("parameters: inertia by velocities", Regressor(CrossMotion(V, body.W), V, R, at)) -
+                        PLANT("parameters: inertia by accelerations", Regressor(body.W, body.A, R, at));
+        if (p.z) form += PLANT("parameters: inertia in the integrator", Regressor(body.We, body.Ae, R, at));
         value = form.dot(entry.inertia);
         break;
       }
