@@ -23,6 +23,7 @@ struct BundleSlope {
   VectorXd x0;  ///< by the tangent of the initial state (ndx)
   MatrixXd U;   ///< by the controls (nu × N)
   double deviation = 0;  ///< standard error of the whole vector: √(trace of the covariance of the mean)
+  double noisy_deviation = 0;  ///< of its entries that have noise, in which the orders can be compared
 };
 
 /// Estimates of ∇F_σ, F_σ(z) = E_w F(z ⊕ w), w normal with standard deviations σ.

@@ -10,6 +10,7 @@
 #include <limits>
 #include <memory>
 
+#include "cli/average.h"
 #include "cli/commands.h"
 #include "cli/descend.h"
 #include "cli/gradient_record.h"
@@ -26,6 +27,7 @@ struct GradientArguments {
   std::string file, csv, out, descend;
   std::vector<std::string> parameters;
   SmoothArguments smooth;
+  AverageArguments average;
   double memory = 0;  // [MiB]
   int entries = 12, window = 0, iterations = 100;
   double clip = 0, rate = 0;
@@ -132,8 +134,14 @@ DescendArguments ReadDescend(const GradientArguments& arguments, const Task& tas
 }
 
 // the gradient at the guess alone
-void Save(const GradientArguments& arguments, const GradientReport& report) {
+void Save(const GradientArguments& arguments, const GradientReport& report, const BundleGradient* average) {
   Record record = MakeGradientRecord(report);
+  if (average) {
+    const Task& task = *report.task;
+    record.settings.merge(AverageSettings(arguments.average, *average));
+    record.tables["average.csv"] =
+        AverageTable(task, task.substeps * task.model->opt.timestep, *average, *report.gradient);
+  }
   const std::size_t before = record.warnings.size();
   const std::string missing = WriteGradientRun(arguments.out, report, &record, arguments.force, !arguments.no_plots);
   PrintWarnings({record.warnings.begin() + static_cast<std::ptrdiff_t>(before), record.warnings.end()});
@@ -148,6 +156,22 @@ void CheckSmooth(const GradientArguments& arguments, const Task& task) {
     throw Error(ErrorCode::kInvalidArgument,
                 "--smooth looks at the gradient by controls and start alone: no parameters, "
                 "--descend or --out");
+  }
+}
+
+void CheckAverageAlone(const GradientArguments& arguments, const Task& task) {
+  CheckAverage(arguments.average, task);
+  if (!arguments.average.chosen()) return;
+  const std::pair<bool, const char*> others[] = {{arguments.smooth.chosen(), "--smooth"},
+                                                 {!arguments.descend.empty(), "--descend"},
+                                                 {arguments.window > 0, "--window"},
+                                                 {arguments.clip > 0, "--clip"},
+                                                 {!task.inputs.parameters.empty(), "parameters"}};
+  for (const auto& [given, name] : others) {
+    if (given) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("--average looks at the exact gradient by controls: not together with {}", name));
+    }
   }
 }
 
@@ -171,6 +195,7 @@ int RunGradient(const GradientArguments& arguments) {
   PrintWarnings(task.warnings);
   for (const std::string& name : arguments.parameters) AddParameter(name, &task);
   CheckSmooth(arguments, task);
+  CheckAverageAlone(arguments, task);
   const SmoothContact smoothing = ReadSmooth(task.model.get(), arguments.smooth);
   if (!arguments.csv.empty()) CheckWritable(arguments.csv, arguments.force);
   const bool descends = !arguments.descend.empty();
@@ -249,6 +274,11 @@ int RunGradient(const GradientArguments& arguments) {
     check = CheckLossGradient(task, parameters.get(), g, arguments.entries);
     PrintCheck(check, &agrees);
   }
+  std::unique_ptr<BundleGradient> average;
+  if (arguments.average.chosen()) {
+    average = std::make_unique<BundleGradient>(Average(arguments.average, task, truth));
+    PrintAverage(arguments.average, task, *average, g);
+  }
   if (!whole) fmt::print("check         none: what was clipped or truncated is not the gradient\n");
   if (!arguments.csv.empty()) {
     WriteNewFile(arguments.csv, GradientTable(model, simulator.knot_time(), g), arguments.force);
@@ -256,7 +286,8 @@ int RunGradient(const GradientArguments& arguments) {
   }
   if (descends) return RunDescend(task, parameters.get(), check, descend);
   if (!arguments.out.empty()) {
-    Save(arguments, {&task, parameters.get(), &g, check.empty() ? nullptr : &check, nullptr, task.x0, task.U_guess, seconds});
+    Save(arguments, {&task, parameters.get(), &g, check.empty() ? nullptr : &check, nullptr, task.x0, task.U_guess, seconds},
+         average.get());
   }
   return agrees ? kExitOk : kExitNo;
 }
@@ -272,7 +303,9 @@ The loss is the task's cost of its own guess, differentiated in one reverse swee
 controls, start, parameters such as joint:knee/damping, body:arm/mass or option/gravity[2]; without it by all controls and
 all of the start. Entries (all parameters; of the rest the largest and some others) are compared with centred differences of
 the loss at several step sizes. With --smooth the motion is the true one and the slopes are those of a model with smoother contact: what
-they differ by is printed in place of the check. Health: how the costate grows or fades on its way back through time, and how often contacts
+they differ by is printed in place of the check. --average puts noise on the controls and prints the slope of the averaged loss: from
+gradients (order one, blind for jumps), from values alone (order zero), and their mixture of least error, with standard errors, beside
+the exact gradient. Controls beyond their limits are clamped by the model, as always. Health: how the costate grows or fades on its way back through time, and how often contacts
 or limits switched.
 
 --descend then changes those inputs, within the ranges of controls and the bounds of parameters, until the loss falls no
@@ -288,6 +321,7 @@ Exit code: 0 agrees; 1 disagrees, none can be judged, or there is no gradient; 2
       ->allow_extra_args(false);
   AddSmoothOptions(command, &arguments->smooth,
                    "slopes of a model with smoother contact along the true motion");
+  AddAverageOptions(command, &arguments->average);
   command->add_option("--descend", arguments->descend, "gd or lbfgs: follow the gradient")
       ->check(CLI::IsMember({"gd", "lbfgs"}));
   command->add_option("--rate", arguments->rate, "of gd: step = rate x gradient, without line search")

@@ -239,12 +239,12 @@ void Bundle::Gradient(ConstVectorRef x0, ConstMatrixRef U, const Loss& loss, con
 
   const int n = samples.Sort(&values, out);
   const BundleStatistics all = Combine(samples.first.leftCols(n), samples.zeroth.leftCols(n), Noisy(options, dims.ndx, dims.nu, N));
-  const auto slope = [&](const VectorXd& z, double deviation) {
-    return BundleSlope{z.head(dims.ndx), z.tail(U.size()).reshaped(dims.nu, N), deviation};
+  const auto slope = [&](const VectorXd& z, double deviation, double noisy) {
+    return BundleSlope{z.head(dims.ndx), z.tail(U.size()).reshaped(dims.nu, N), deviation, noisy};
   };
-  out->first = slope(all.first, all.first_deviation);
-  out->zeroth = slope(all.zeroth, all.zeroth_deviation);
-  out->combined = slope(all.combined, all.combined_deviation);
+  out->first = slope(all.first, all.first_deviation, all.first_noisy);
+  out->zeroth = slope(all.zeroth, all.zeroth_deviation, all.zeroth_deviation);
+  out->combined = slope(all.combined, all.combined_deviation, all.combined_noisy);
   out->weight = all.weight;
   out->bias = all.bias;
   const auto v = values.row(0).head(n);

@@ -31,9 +31,11 @@ BundleStatistics Combine(ConstMatrixRef first, ConstMatrixRef zeroth, ConstVecto
   out.combined = (w * out.first + (1 - w) * out.zeroth).cwiseProduct(noisy) + out.first.cwiseProduct(quiet);
 
   const double rest = Covariance(f, f, quiet);
-  out.first_deviation = std::sqrt(ff + rest);
+  out.first_noisy = std::sqrt(ff);
+  out.combined_noisy = std::sqrt(std::max(0.0, w * w * ff + (1 - w) * (1 - w) * zz + 2 * w * (1 - w) * fz));
+  out.first_deviation = std::hypot(out.first_noisy, std::sqrt(rest));
   out.zeroth_deviation = std::sqrt(zz);
-  out.combined_deviation = std::sqrt(std::max(0.0, w * w * ff + (1 - w) * (1 - w) * zz + 2 * w * (1 - w) * fz) + rest);
+  out.combined_deviation = std::hypot(out.combined_noisy, std::sqrt(rest));
   return out;
 }
 

@@ -9,6 +9,7 @@ namespace costate {
 struct BundleStatistics {
   VectorXd first, zeroth, combined;  ///< means; combined has the first order's entries where `noisy` is 0
   double first_deviation = 0, zeroth_deviation = 0, combined_deviation = 0;  ///< standard errors of the whole vectors
+  double first_noisy = 0, combined_noisy = 0;  ///< of the entries where `noisy` is 1; of order zero it is the whole
   double weight = 1, bias = 0;
 };
 

@@ -136,6 +136,12 @@ TEST(Bundle, TheScoreOfARotationHasTheGroupsVolume) {
   const VectorXd difference = (out.zeroth.x0 - out.first.x0).head<3>();
   EXPECT_LE(difference.norm(), 3 * out.zeroth.deviation);
   EXPECT_LT(3 * out.zeroth.deviation, 0.04 * out.first.x0.norm());
+  // the slopes by velocities have no noise, but scatter
+  EXPECT_EQ(out.zeroth.noisy_deviation, out.zeroth.deviation);
+  EXPECT_LT(out.first.noisy_deviation, out.first.deviation);
+  EXPECT_GT(out.first.noisy_deviation, 0);
+  const double squares = std::pow(out.combined.deviation, 2) - std::pow(out.combined.noisy_deviation, 2);
+  EXPECT_NEAR(squares, std::pow(out.first.deviation, 2) - std::pow(out.first.noisy_deviation, 2), 1e-9 * squares);
 }
 
 // as a function of x, the mean velocity over fixed draws has the velocity's rows of the first order as its slope
