@@ -40,7 +40,8 @@ struct DescentResult {
 /// Called after each iteration, first with the guess, and with the parameters; false stops with kInterrupted.
 using DescentCallback = std::function<bool(const IterationRecord&, ConstVectorRef theta)>;
 
-/// Minimizes a task's loss over task.inputs: controls within their ranges, the start, parameters within their bounds.
+/// Minimizes a task's loss over task.inputs: controls within their ranges, the start within those of limited hinges,
+/// slides and activations (beyond them no further than it begins), parameters within their bounds.
 ///
 /// @param parameters  what `task.inputs.parameters` names (MakeParameters), at the values to begin with; null when it names
 ///                    none. It ends with the best values.

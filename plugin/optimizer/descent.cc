@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <Eigen/Geometry>
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -30,6 +31,28 @@ void PullBackStart(const mjModel* model, const VectorXd& dx, VectorXd* g) {
     const int at = model->jnt_dofadr[j] + (type == mjJNT_FREE ? 3 : 0);
     const Eigen::Vector3d rotated = RightJacobianTransposed(dx.segment<3>(at), g->segment<3>(at));
     g->segment<3>(at) = rotated;
+  }
+}
+
+// by how much each entry of the start may change: hinges and slides stay in their range, single activations in theirs; a start
+// that is outside need not come in
+void StartBounds(const mjModel* m, const VectorXd& x0, VectorXd* lower, VectorXd* upper) {
+  const Dims dims(m);
+  *lower = VectorXd::Constant(dims.ndx, -kInf);
+  *upper = VectorXd::Constant(dims.ndx, kInf);
+  const auto keep = [&](Eigen::Index entry, double value, const mjtNum* range) {
+    (*lower)[entry] = std::min(0.0, range[0] - value);
+    (*upper)[entry] = std::max(0.0, range[1] - value);
+  };
+  const bool limits = !(m->opt.disableflags & (mjDSBL_LIMIT | mjDSBL_CONSTRAINT));
+  for (int j = 0; j < m->njnt && limits; j++) {
+    const bool scalar = m->jnt_type[j] == mjJNT_HINGE || m->jnt_type[j] == mjJNT_SLIDE;
+    if (scalar && m->jnt_limited[j]) keep(m->jnt_dofadr[j], x0[m->jnt_qposadr[j]], m->jnt_range + 2 * j);
+  }
+  for (int i = 0; i < m->nactuator; i++) {
+    if (!m->actuator_actlimited[i] || m->actuator_actnum[i] != 1) continue;
+    const int a = m->actuator_actadr[i];
+    keep(2 * m->nv + a, x0[m->nq + m->nv + a], m->actuator_actrange + 2 * i);
   }
 }
 
@@ -91,7 +114,12 @@ void TaskLoss::Bounds(VectorXd* lower, VectorXd* upper, VectorXd* scale) const {
       (*scale)[at++] = std::isfinite(half) && half > 0 ? half : 1;
     }
   }
-  at += Starts();
+  VectorXd start_lower, start_upper;
+  StartBounds(model_, task_.x0, &start_lower, &start_upper);
+  for (int i : task_.inputs.start) {
+    (*lower)[at] = start_lower[i];
+    (*upper)[at++] = start_upper[i];
+  }
   for (const TaskParameter& parameter : task_.inputs.parameters) {
     (*lower)[at] = parameter.lower;
     (*upper)[at] = parameter.upper;

@@ -102,6 +102,50 @@ TEST_F(Descent, KeepsControlsInTheirRangeAndParametersInTheirBounds) {
   EXPECT_EQ(parameters->Get()[0], 0.5) << "the set has the best values";
 }
 
+TEST_F(Descent, KeepsTheStartInTheRangesOfJointsAndActivations) {
+  // targets beyond the ranges of a and b, within that of c, without a range for d; e begins outside its soft range; f's
+  // place is held and its motor's activation is to change
+  TemporaryFolder folder;
+  const auto slide = [](const char* name, const char* range) {
+    return fmt::format(
+        "<body><joint name='{}' type='slide' axis='1 0 0' {}/><geom size='.1' mass='1' contype='0'/></body>", name,
+        range);
+  };
+  folder.Write("slides.xml",
+               "<mujoco><option gravity='0 0 0'/><worldbody>" + slide("a", "range='-.5 .5'") +
+                   slide("b", "range='-.5 .5'") + slide("c", "range='-2 2'") + slide("d", "") +
+                   slide("e", "range='-.5 .5' solreflimit='9 1'") + slide("f", "") +
+                   "</worldbody><actuator><general joint='f' dyntype='integrator' actlimited='true' actrange='-1 .4'/>"
+                   "</actuator></mujoco>");
+  const Task task =
+      LoadTask(folder.Write("task.xml",
+                            "<task model='slides.xml' horizon='0.1'><start qpos='.2 .2 .2 .2 .9 0'/><guess ctrl='0'/>"
+                            "<gradient controls='none' start='qpos[a] qpos[b] qpos[c] qpos[d] qpos[e] act'/>"
+                            "<cost qpos='all' target='1.4 -3 1.3 7 2 8' weight='0' terminal='1'/></task>"));
+  const DescentResult result = Descend(task, nullptr, {.iterations = 300});
+  EXPECT_DOUBLE_EQ(result.x0[0], 0.5) << result.message;
+  EXPECT_DOUBLE_EQ(result.x0[1], -0.5);
+  EXPECT_NEAR(result.x0[2], 1.3, 1e-6);
+  EXPECT_GT(result.x0[3], 6);
+  EXPECT_DOUBLE_EQ(result.x0[4], 0.9) << "no further out than the start, nor forced in";
+  EXPECT_DOUBLE_EQ(result.x0[12], 0.4) << "pushes f as far as it may";
+
+  // at the bounds the loss still falls outwards, by differences of rollouts
+  Simulator simulator(task.model.get(), task.context, task.substeps, 1);
+  const auto loss = [&](int entry, double offset) {
+    VectorXd dx = VectorXd::Zero(13);
+    dx[entry] = offset;
+    Trajectory motion;
+    EXPECT_TRUE(simulator.Rollout(Retract(task.model.get(), result.x0, dx), result.U, &motion).ok());
+    return TotalCost(*task.cost, motion, simulator.knot_time());
+  };
+  for (const auto& [entry, outwards] : {std::pair{0, 1}, std::pair{1, -1}}) {
+    EXPECT_LT(result.gradient.x0[entry] * outwards, 0);
+    const double inside = (loss(entry, -1e-6 * outwards) - loss(entry, -3e-6 * outwards)) / (2e-6 * outwards);
+    EXPECT_NEAR(result.gradient.x0[entry], inside, 1e-4 * std::abs(inside)) << entry;
+  }
+}
+
 TEST_F(Descent, NamesWhatIsWrongInATask) {
   TemporaryFolder folder;
   folder.Write("cart.xml",
