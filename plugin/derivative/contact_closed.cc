@@ -12,6 +12,8 @@ namespace {
 // engine clips to it exactly
 constexpr double kEnd = 1e-10;
 
+constexpr double kUnitRounding = 4.5e-16;
+
 // an upright cylinder has no lowest point: below this sine its contacts are points of the cylinder
 constexpr double kUpright = 1e-6;
 
@@ -128,6 +130,44 @@ bool ClosedPatches(const mjModel* model, const mjData* data, const mjContact& co
     return true;
   }
   return false;
+}
+
+// (G11)
+bool ConcentricRates(const mjModel* model, const mjData* data, const mjContact& contact, ContactRate* by_second, ContactRate* by_both) {
+  const auto round = [&](int side) {
+    const int type = model->geom_type[contact.geom[side]];
+    return type == mjGEOM_SPHERE || type == mjGEOM_CAPSULE;
+  };
+  if (!round(0) || !round(1)) return false;
+  const GeomPose first(model, data, contact.geom[0]), second(model, data, contact.geom[1]);
+  const double radii = first.size(0) + second.size(0);
+  if (std::abs(contact.dist + radii) > mjMINVAL + kUnitRounding * radii) return false;
+
+  // the centre; the engine's point is on the ray from it
+  const Vec3 n = Vec3Map(contact.frame), p = Vec3Map(contact.pos), center = p - (first.size(0) + contact.dist / 2) * n;
+  for (const GeomPose* geom : {&first, &second}) {
+    const Vec3 arm = center - geom->center;
+    const double half = geom->type == mjGEOM_CAPSULE ? geom->size(1) : 0, along = half > 0 ? std::abs(geom->axis().dot(arm)) : 0;
+    if (std::abs(along - half) > kEnd * (half + radii) || arm.norm() > half + kEnd * (half + radii)) return false;
+  }
+  const Vec3 normal = first.axis().cross(second.axis());
+  const double sine = normal.norm();
+  const bool parallel = sine < kEnd;
+  if (!parallel && (normal - sine * n).norm() > kEnd) return false;
+
+  for (ContactRate* rate : {by_second, by_both}) {
+    rate->dphi.setZero();
+    rate->dn.setZero();
+    rate->dp.setZero();
+  }
+  by_both->dp << -Skew(center - p), Mat3::Identity();
+  if (parallel) return true;
+  by_both->dp.leftCols<3>().setZero();
+  by_both->dn.leftCols<3>() = -Skew(n);
+  by_second->dn.leftCols<3>() =
+      PLANT("contact geometry: normal of concentric balls", (n * n.transpose() - Mat3::Identity()) * Skew(first.axis()) * Skew(second.axis()) / sine);
+  by_second->dp = PLANT("contact geometry: point of concentric balls", (first.size(0) - second.size(0)) / 2 * by_second->dn);
+  return true;
 }
 
 }  // namespace costate

@@ -35,6 +35,11 @@ struct PatchPair {
 bool ClosedPatches(const mjModel* model, const mjData* data, const mjContact& contact,
                    PatchPair* out);
 
+/// Two balls about one centre (spheres, ends of capsules). (G11)
+/// @param by_second  geom 2 moves; @param by_both both as one.
+/// @return false where the contact is not of that kind.
+bool ConcentricRates(const mjModel* model, const mjData* data, const mjContact& contact, ContactRate* by_second, ContactRate* by_both);
+
 }  // namespace costate
 
 #endif  // COSTATE_DERIVATIVE_CONTACT_CLOSED_H_

@@ -18,6 +18,8 @@ constexpr double kPoseStep = 1e-6;
 // capacity of the buffer given to a narrow-phase function (the engine's own limit is mjMAXCONPAIR = 50)
 constexpr int kMaxFound = 64;
 
+constexpr double kKept = 3;  // nudges that a contact may go beyond its margin and still be found
+
 constexpr double kIndependent = 1e-8;  // of a motion's size: what is left of it beyond the others
 constexpr double kSameNormal = 1e-8;   // what the engine leaves of a face's normal …
 constexpr double kPlaceNoise = 3e-15;  // … which it makes from points that it knows to this …
@@ -178,6 +180,16 @@ bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first, 
   Mat6 twists;
   const int rank = RelativeTwists(model, data, geom, pivot, &twists);
   const double size = 1e-3 + std::abs(data->contact[first].dist);
+
+  // a contact at its margin (faces that just meet) is followed to where it is none: its derivative is that of its own side
+  double reach = 1, room = mjMAXVAL;
+  for (int k = 0; k < count; k++) {
+    const mjContact& contact = data->contact[contacts[k]];
+    reach = std::max(reach, (Vec3Map(contact.pos) - pivot).norm());
+    room = std::min(room, margin - contact.dist);
+  }
+  const double kept = kKept * kPoseStep * reach;
+  if (room < kept) margin += kept;
   ContactRate by_pivot[kMaxFound];
   Mat36 tangent_rate[kMaxFound];
   for (int k = 0; k < count; k++) {

@@ -114,6 +114,13 @@ bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* m
 COSTATE_SIMD bool ContactGeometry::ClosedForm(const mjModel* model, const mjData* data, int c) {
   const mjContact& contact = data->contact[c];
   PatchPair pair;
+  ContactRate by_second, by_both;
+  if (ConcentricRates(model, data, contact, &by_second, &by_both)) {
+    const ContactFrame frame(contact.frame, Vec3::Zero());
+    motion_[c].by_geom2 = Assemble(frame, by_second, Mat36::Zero());
+    motion_[c].by_both = Assemble(frame, by_both, Mat36::Zero());
+    return true;
+  }
   if (!ClosedPatches(model, data, contact, &pair)) return false;
   const ContactFrame frame(contact.frame, pair.tangent);
   const Vec3 point = Vec3Map(contact.pos);

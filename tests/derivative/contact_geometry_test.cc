@@ -267,5 +267,84 @@ TEST(ContactGeometry, OnlyMotionsThatTheJointsAllowAreDifferenced) {
   }
 }
 
+// (G11) Balls about the centre of the joint between them: the distance rests, point and normal turn with the axes' cross product;
+// along parallel axes nothing turns, and what pulls the centres apart has a tip.
+TEST(ContactGeometry, ConcentricBallsTurnWithTheirAxes) {
+  const auto chain = [](const std::string& euler, const std::string& second) {
+    return LoadModelFromString(R"(<mujoco><worldbody><geom type="capsule" fromto="0 0 1 .2 0 1" size=".04"/>
+      <body pos=".2 0 1" euler=")" + euler + R"("><joint type="ball"/><geom )" + second + "/></body></worldbody></mujoco>");
+  };
+  const char *capsule = "type='capsule' fromto='0 0 0 .15 0 0' size='.02'", *sphere = "size='.03' euler='50 20 0'";
+  for (const char* second : {capsule, sphere}) {
+    const ModelPtr model = chain("0 20 50", second);
+    const mjModel* m = model.get();
+    const DataPtr data = MakeData(m);
+    mjData* d = data.get();
+    mj_forward(m, d);
+    ASSERT_EQ(d->ncon, 1);
+    ASSERT_NEAR(d->contact[0].dist, -m->geom_size[0] - m->geom_size[3], 1e-15);
+    ContactGeometry geometry(m);
+    std::string missing;
+    ASSERT_TRUE(geometry.Compute(m, d, &missing)) << missing;
+    const auto motion = geometry.motion(0);
+    const bool swapped = d->contact[0].geom[0] == 1;
+    const Vec3 n = Vec3Map(d->contact[0].frame), p = Vec3Map(d->contact[0].pos), center = Vec3Map(d->xpos + 3);
+    for (int axis = 0; axis < 3; axis++) {
+      const Vec3 w = Vec3Map(d->cdof + 6 * axis);
+      Eigen::Matrix<double, 6, 1> twist;
+      twist << w, w.cross(p - center);
+      const Eigen::Matrix<double, 7, 1> rate = (swapped ? motion.by_geom1() : motion.by_geom2) * twist;
+      Vec3 dn[2], dp[2];
+      constexpr double kTurn = 1e-5;
+      for (int side = 0; side < 2; side++) {
+        const DataPtr moved = MakeData(m);
+        const double turn[3] = {axis == 0 ? 1.0 : 0, axis == 1 ? 1.0 : 0, axis == 2 ? 1.0 : 0};
+        mj_integratePos(m, moved->qpos, turn, side ? -kTurn : kTurn);
+        mj_forward(m, moved.get());
+        ASSERT_EQ(moved->ncon, 1);
+        dn[side] = Vec3Map(moved->contact[0].frame);
+        dp[side] = Vec3Map(moved->contact[0].pos);
+      }
+      EXPECT_EQ(rate(0), 0);
+      EXPECT_LE((rate.segment<3>(1) - (dp[0] - dp[1]) / (2 * kTurn)).norm(), 1e-8);
+      EXPECT_LE((Vec3(rate.tail<3>()).cross(n) - (dn[0] - dn[1]) / (2 * kTurn)).norm(), 1e-7);
+    }
+  }
+
+  const ModelPtr straight = chain("0 0 0", "type='sphere' size='.03' euler='0 90 0'");
+  const DataPtr data = MakeData(straight.get());
+  mj_forward(straight.get(), data.get());
+  ASSERT_EQ(data->ncon, 1);
+  ContactGeometry geometry(straight.get());
+  std::string missing;
+  ASSERT_TRUE(geometry.Compute(straight.get(), data.get(), &missing)) << missing;
+  EXPECT_EQ(geometry.motion(0).by_geom2.topRows<4>(), (Eigen::Matrix<double, 4, 6>::Zero()));
+}
+
+// Boxes whose faces just meet: a nudge apart ends the contact, and yet it moves as one that is a micrometre deep.
+TEST(ContactGeometry, AContactAtItsMarginMovesAsOneThatPushes) {
+  const auto boxes = [](const char* height) {
+    return LoadModelFromString(std::string(R"(<mujoco><worldbody><geom type="box" size=".125 .25 .125"/><body pos="0 0.0625 )") + height +
+                               R"("><joint type="slide" axis="0 0 1"/><joint axis="0 1 0"/><geom type="box" size=".0625 .0625 .125"/></body></worldbody></mujoco>)");
+  };
+  const ModelPtr meeting = boxes("0.24999999999999997"), deep = boxes("0.249999");
+  const DataPtr data[] = {MakeData(meeting.get()), MakeData(deep.get())};
+  ContactGeometry geometry[] = {ContactGeometry(meeting.get()), ContactGeometry(deep.get())};
+  for (int k = 0; k < 2; k++) {
+    const mjModel* m = k == 0 ? meeting.get() : deep.get();
+    mj_forward(m, data[k].get());
+    ASSERT_EQ(data[k]->ncon, 4);
+    std::string missing;
+    ASSERT_TRUE(geometry[k].Compute(m, data[k].get(), &missing)) << missing;
+  }
+  ASSERT_GE(data[0]->contact[0].efc_address, 0);
+  EXPECT_NEAR(data[0]->contact[0].dist, 0, 1e-16);
+  for (int c = 0; c < 4; c++) {
+    const ContactMatrix &G = geometry[0].motion(c).by_geom2, &inside = geometry[1].motion(c).by_geom2;
+    EXPECT_LE((G - inside).cwiseAbs().maxCoeff(), 1e-4) << c << "\n" << G << "\n\n" << inside;
+    EXPECT_NEAR(G(0, 5), 1, 1e-6);
+  }
+}
+
 }  // namespace
 }  // namespace costate

@@ -59,6 +59,7 @@ std::vector<Scene> Scenes() {
   for (const auto& [cone, condim] : {std::pair{"pyramidal", 3}, std::pair{"elliptic", 6}, std::pair{"elliptic", 3}}) {
     for (const planted::Pair& pair : planted::kPairs) add({"touching", planted::Touching(pair, cone, condim), 5, 0, 0, 0.2, true});
   }
+  add({"concentric", planted::kChain, 3, 0, 0, 3});
   add({"free body that touches", planted::Touching(planted::kPairs[5], "elliptic", 3), 5, 0, 0, 0.5, true,
        [](mjModel* m) { m->opt.integrator = mjINT_IMPLICITFAST; }});
   add({"adhesion", planted::Touching(planted::kPairs[0], "elliptic", 3), 5, 0, 0, 0.2, true, [](mjModel* m) {

@@ -139,6 +139,12 @@ inline std::string Touching(const Pair& pair, const std::string& cone, int condi
          "' euler='" + pair.euler + "'><freejoint/><geom " + pair.moving + geom + "</body></worldbody></mujoco>";
 }
 
+// (G11) a chain whose capsules end in one centre
+inline constexpr char kChain[] = R"(
+<mujoco><worldbody><geom type="capsule" fromto="0 0 1 .2 0 1" size=".04" condim="4" friction=".8 .05 .02"/>
+  <body pos=".2 0 1" euler="0 20 50"><joint type="ball"/><geom type="capsule" fromto="0 0 0 .15 0 0" size=".02" condim="4" friction=".8 .05 .02"/></body>
+  </worldbody></mujoco>)";
+
 inline constexpr char kTendonLimits[] = R"(
     <actuator>
       <position tendon="t3" kp="9" kv="2" gear="3"/><motor tendon="t3" gear="2"/><motor tendon="t3" gear="1" forcerange="-0.1 0.1"/>
