@@ -30,7 +30,7 @@ const char* ToString(Smoothness label);  ///< "smooth", "mode-crossing", "smooth
 struct Certificate {
   Smoothness label = Smoothness::kSmooth;
   std::vector<Switch> switches;        ///< the nearest of each unit first
-  std::vector<std::string> one_sided;  ///< inputs on the edge of a clamp: their derivative is the slope inside
+  std::vector<std::string> one_sided;  ///< inputs on the edge of a clamp: the slope inside; muscles with ctrl = act: (A3)
   bool valid = true;                   ///< false: the step fails at this point, nothing else is filled
 };
 
@@ -40,8 +40,8 @@ struct CertifyOptions {
 };
 
 /// Looks at the switches about the state, control and context of `data`: contacts (onset and release, stick or slip), joint
-/// and tendon limits, friction loss, force limits of actuators and joints, ctrlrange and actrange. Not listed: force limits
-/// and dead bands of tendons, muscles, cutoffs of sensors, plastic yield, flex. Distances of rows that push are those of the acceleration at which their force ends; everything else is a distance of the state.
+/// and tendon limits, friction loss, force limits of actuators and joints, ctrlrange and actrange, rise or fall of
+/// muscles. Not listed: force limits and dead bands of tendons, cutoffs of sensors, plastic yield, flex. Distances of rows that push are those of the acceleration at which their force ends; everything else is a distance of the state.
 /// Strictly beyond a clamp the derivative is zero; exactly on it, as Linearizer::Linearize, it is the slope inside.
 ///
 /// @post   `data` is only read.  Cost: mj_forward to convergence and one collision pass. Allocates.
