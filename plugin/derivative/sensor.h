@@ -150,6 +150,9 @@ class SensorDerivative {
   // sensor_force.cc
   void FindForces();
   bool FindWrench(int body);
+  bool PullWrench(int body, const Vec6& weight);
+  template <int N>
+  bool AddWrench(int body, const Eigen::Matrix<double, N, 6>& weight);
   bool ForceTorque(int i);
   bool Touch(int i);
 

@@ -42,28 +42,52 @@ const SensorDerivative::SensedContact& SensorDerivative::FindContact(int contact
   return sensed;
 }
 
-// (M14) wrench_: inertial wrench of the subtree less what acts on it from outside, about the tree's origin
+// the whole wrench of a body's joint, kept for the next sensor there
 bool SensorDerivative::FindWrench(int body) {
   if (wrench_body_ == body) return wrench_closed_;
+  wrench_body_ = body;
+  wrench_.Begin(6);
+  wrench_closed_ = AddWrench<6>(body, Mat6::Identity());
+  if (wrench_closed_) wrench_.MultiplyOut(*at_.da);
+  return wrench_closed_;
+}
+
+// `weight` times it, pulled back
+bool SensorDerivative::PullWrench(int body, const Vec6& weight) {
+  wrench_body_ = -1;
+  wrench_.Begin(1);
+  if (!AddWrench<1>(body, weight.transpose())) return false;
+  const double one = 1;
+  wrench_.Contract(&one, pull_->direct, pull_->acceleration);
+  return true;
+}
+
+// (M14) wrench_ += weight · (inertial wrench of the subtree less what acts on it from outside, about the tree's origin)
+template <int N>
+bool SensorDerivative::AddWrench(int body, const Eigen::Matrix<double, N, 6>& weight) {
   const mjModel* m = at_.m;
   const mjData* d = at_.d;
   const TreeDerivative& tree = *at_.tree;
   const int end = subtree_end_[body];
-  wrench_body_ = body;
   BodyEquality* equalities = at_.constraint->equalities();
-  wrench_closed_ = body > 0 && (equalities || !HasBodyEquality(m, d, body, end));
-  if (!wrench_closed_) return false;
+  if (body == 0 || (!equalities && HasBodyEquality(m, d, body, end))) return false;
   FindForces();
-  wrench_.Begin(6);
+  const auto add = [&](int kind, int dof, const Vec6& column) {
+    Eigen::Matrix<double, N, 1> seen;
+    if constexpr (N == 6) seen = column;
+    else seen.noalias() = weight * column;
+    if (kind < 2) wrench_.Add<N>(kind * nv_ + dof, seen);
+    else wrench_.AddByA<N>(dof, seen);
+  };
 
   // d(I a + v ×* I v), as in (R3)
   ForSubtreeDofs(body, [&](int dof, int part) {
     const Vec6 S = Vec6Map(d->cdof + 6 * dof), inertial = Vec6Map(d->cfrc_int + 6 * part) + external_[part];
     const Inertia& I = tree.composite_inertia(part);
     const RotationMap& B = tree.composite_coriolis(part);
-    wrench_.Add<6>(dof, CrossForce(S, inertial) + I * tree.axis_acceleration(dof) + B * tree.axis_rate(dof));
-    wrench_.Add<6>(nv_ + dof, I * tree.axis_sum(dof) + B * S);
-    wrench_.AddByA<6>(dof, I * S);
+    add(0, dof, CrossForce(S, inertial) + I * tree.axis_acceleration(dof) + B * tree.axis_rate(dof));
+    add(1, dof, I * tree.axis_sum(dof) + B * S);
+    add(2, dof, I * S);
   });
 
   // applied wrenches rest in the world while their points move
@@ -73,15 +97,15 @@ bool SensorDerivative::FindWrench(int body) {
     if (mju_isZero(load, 3)) continue;
     const Vec3 r = Vec3Map(d->xipos + 3 * b) - origin;
     for (int dof = LastDof(m, b); dof >= 0; dof = m->dof_parentid[dof]) {
-      wrench_.Add<3>(dof, -MotionAt(Vec6Map(d->cdof + 6 * dof), r).cross(Vec3Map(load)));
+      Vec6 moment = Vec6::Zero();
+      moment.head<3>() = -MotionAt(Vec6Map(d->cdof + 6 * dof), r).cross(Vec3Map(load));
+      add(0, dof, moment);
     }
   }
 
   if (equalities) {
-    equalities->AddWrenchColumns(m, d, tree, body, end, origin, [&](int dof, int kind, const Vec6& column) {
-      if (kind < 2) wrench_.Add<6>(kind * nv_ + dof, -column);
-      else wrench_.AddByA<6>(dof, -column);
-    });
+    equalities->AddWrenchColumns(m, d, tree, body, end, origin,
+                                 [&](int dof, int kind, const Vec6& column) { add(kind, dof, -column); });
   }
 
   // contacts with something outside
@@ -94,18 +118,18 @@ bool SensorDerivative::FindWrench(int body) {
     const SensedContact& sensed = FindContact(c);
     if (!sensed.pushes) continue;
     const ContactMotion* motion = at_.constraint->contact_motion(c);
-    if (!motion) return wrench_closed_ = false;
+    if (!motion) return false;
     const ContactBlock& block = sensed.block;
     Mat6 about;
     for (int k = 0; k < 6; k++) about.col(k) = (inside2 ? -1 : 1) * WrenchAbout(Vec6::Unit(k), origin - block.origin);
-    ForContactDofs<6>(m, d, tree, block, *motion, about * block.F_by_geometry, about * block.F_by_a, about * block.F_by_v,
-                      [&](int dof, const ContactColumn<6>& column) {
-                        wrench_.Add<6>(dof, column.q);
-                        wrench_.Add<6>(nv_ + dof, column.v);
-                        wrench_.AddByA<6>(dof, column.a);
+    const Eigen::Matrix<double, N, 6> seen = weight * about;
+    ForContactDofs<N>(m, d, tree, block, *motion, seen * block.F_by_geometry, seen * block.F_by_a, seen * block.F_by_v,
+                      [&](int dof, const ContactColumn<N>& column) {
+                        wrench_.Add<N>(dof, column.q);
+                        wrench_.Add<N>(nv_ + dof, column.v);
+                        wrench_.AddByA<N>(dof, column.a);
                       });
   }
-  if (!pull_) wrench_.MultiplyOut(*at_.da);
   return true;
 }
 
@@ -115,15 +139,14 @@ bool SensorDerivative::ForceTorque(int i) {
   const mjData* d = at_.d;
   const bool torque = m->sensor_type[i] == mjSENS_TORQUE;
   Frame site;
-  if (!FindFrame(mjOBJ_SITE, m->sensor_objid[i], &site) || !FindWrench(site.body)) return false;
+  if (!FindFrame(mjOBJ_SITE, m->sensor_objid[i], &site)) return false;
   const Mat3 R = site.R.transpose();
   Eigen::Matrix<double, 3, 6> seen = Eigen::Matrix<double, 3, 6>::Zero();
   if (torque) seen.leftCols<3>() = R;
   seen.rightCols<3>() = torque ? Mat3(-R * Skew(site.r)) : R;
+  if (!(pull_ ? PullWrench(site.body, seen.transpose() * Vec3Map(weight_.data())) : FindWrench(site.body))) return false;
   rows_.Begin(3);
   if (pull_) {
-    const Vec6 weight = seen.transpose() * Vec3Map(weight_.data());
-    wrench_.Contract(weight.data(), pull_->direct, pull_->acceleration);
     if (pull_->xfrc) PullAppliedWrenches(m, d, i, weight_.data(), pull_->xfrc);
   }
   for (int column = 0; column < ndx_ + static_cast<int>(m->nu) && !pull_; column++) {
