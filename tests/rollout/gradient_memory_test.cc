@@ -27,13 +27,16 @@ class Speed final : public Loss {
 };
 
 TEST(GradientMemory, FewStatesCarryALongMotion) {
-  // a hundred thousand steps of the humanoid within 64 MiB, to scale: controls and gradient (3.2 MiB), states, health and worker
+  // a hundred thousand steps of the humanoid within 64 MiB, to scale: controls and gradient (3.2 MiB), states, health, worker
   constexpr int kSteps = 10000;
   const ModelPtr model = LoadModel(std::string(COSTATE_MODELS) + "/humanoid/humanoid.xml");
   const DataPtr data = MakeDataAtKey(model.get(), "stand");
   const VectorXd context = GetContext(model.get(), data.get()), x0 = GetState(model.get(), data.get());
   const Speed loss(model.get());
 
+  // pages of the program that a gradient touches first are no memory of this motion's
+  RolloutGradient one;
+  Adjoint(model.get(), context).Gradient(x0, MatrixXd::Zero(model->nu, 1), loss, {}, &one);
   const bool reset = support::ResetPeak();
   const double before = reset ? support::ResidentBytes() : support::PeakBytes();
   MatrixXd U(model->nu, kSteps);
@@ -47,7 +50,7 @@ TEST(GradientMemory, FewStatesCarryALongMotion) {
   const double peak = support::PeakBytes() - before;
   ASSERT_TRUE(few.status.ok());
   EXPECT_GT(peak, 8.0 * static_cast<double>(U.size()));  // the count counts, though the system may page out what is idle
-  EXPECT_LT(peak, 6.4 * kMiB);
+  EXPECT_LT(peak, 5 * kMiB);
   EXPECT_LE(few.kept_bytes, memory);
   EXPECT_LT(few.recomputed, kSteps);  // every knot once more at most
 
