@@ -36,7 +36,7 @@ bool AnalyticBackend::PrepareStages(const mjModel* m, const mjData* d, Products 
   if (!stages_) {
     stages_ = std::make_unique<Stages>();
     for (int i = 0; i < 3; i++) {
-      stages_->backend[i] = std::make_unique<AnalyticBackend>(m, strict_, switch_);
+      stages_->backend[i] = std::make_unique<AnalyticBackend>(m, strict_, switch_, smoothing_);
       stages_->data[i] = MakeData(m);
     }
   }

@@ -134,6 +134,32 @@ TEST_F(SmoothedSetTest, NarrowWidthIsTheTrueDerivative) {
   }
 }
 
+// products of every integrator, each stage of RK4 among them, are those of the smoothed matrices
+TEST_F(SmoothedSetTest, ProductsOfEveryIntegratorAgreeWithMatrices) {
+  for (int integrator : {mjINT_EULER, mjINT_RK4, mjINT_IMPLICIT}) {
+    for (const char* cone : {"pyramidal", "elliptic"}) {
+      SCOPED_TRACE(std::to_string(integrator) + cone);
+      const ModelPtr model = LoadModelFromString(Scene(cone, 3));
+      model->opt.integrator = integrator;
+      const DataPtr data = MakeData(model.get());
+      for (int k = 0; k < 20; k++) mj_step(model.get(), data.get());
+      data->qvel[3] = 0.3;
+      const VectorXd x = GetState(model.get(), data.get()), lambda = VectorXd::LinSpaced(24, -1, 2);
+      Linearizer hard(model.get(), {.level = Level::kAnalytic}), soft(model.get(), {.smoothing = 2});
+      StepDerivative a, b;
+      hard.Linearize(x, VectorXd(), &a);
+      soft.Linearize(x, VectorXd(), &b);
+      EXPECT_GT(((b.A - a.A).transpose() * lambda).norm(), 1e-3 * (b.A.transpose() * lambda).norm());
+      StepVjp vjp;
+      soft.Vjp(x, VectorXd(), lambda, &vjp);
+      EXPECT_TRUE(support::MatricesNearRelative(vjp.x, b.A.transpose() * lambda, 1e-10));
+      StepJvp jvp;
+      soft.Jvp(x, VectorXd(), lambda, VectorXd(), &jvp);
+      EXPECT_TRUE(support::MatricesNearRelative(jvp.dx, b.A * lambda, 1e-10));
+    }
+  }
+}
+
 TEST_F(SmoothedSetTest, OtherLevelsRefuseByName) {
   const ModelPtr model = LoadModelFromString(Scene("elliptic", 3));
   const DataPtr data = MakeData(model.get());
