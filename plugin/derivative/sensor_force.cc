@@ -1,4 +1,6 @@
 // Interaction forces and touch: (M14)–(M15) of README.md.
+#include <algorithm>
+
 #include "derivative/contact_block.h"
 #include "derivative/equality.h"
 #include "derivative/sensor.h"
@@ -146,9 +148,7 @@ bool SensorDerivative::ForceTorque(int i) {
   seen.rightCols<3>() = torque ? Mat3(-R * Skew(site.r)) : R;
   if (!(pull_ ? PullWrench(site.body, seen.transpose() * Vec3Map(weight_.data())) : FindWrench(site.body))) return false;
   rows_.Begin(3);
-  if (pull_) {
-    if (pull_->xfrc) PullAppliedWrenches(m, d, i, weight_.data(), pull_->xfrc);
-  }
+  if (pull_ && pull_->xfrc) PullAppliedWrenches(m, d, i, weight_.data(), pull_->xfrc);
   for (int column = 0; column < ndx_ + static_cast<int>(m->nu) && !pull_; column++) {
     for (int k = 0; k < 3; k++) {
       double sum = 0;
@@ -171,18 +171,20 @@ bool SensorDerivative::ForceTorque(int i) {
   return true;
 }
 
-// a wrench applied to a body of the subtree is subtracted from the one that its joint carries
+// a wrench applied to a body of the subtree is subtracted from the one that its joint carries, about its tree's origin
 void PullAppliedWrenches(const mjModel* m, const mjData* d, int sensor, const double* weight, double* xfrc) {
-  const int type = m->sensor_type[sensor], site = m->sensor_objid[sensor], body = m->site_bodyid[site];
+  const int type = m->sensor_type[sensor], site = m->sensor_objid[sensor];
   if (type != mjSENS_FORCE && type != mjSENS_TORQUE) return;
+  const int body = m->site_bodyid[site];
   using Map3 = Eigen::Map<Vec3>;
   const Vec3 world = Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(d->site_xmat + 9 * site) * Vec3Map(weight);
-  for (int b = body; b == body || (b < m->nbody && m->body_parentid[b] >= body); b++) {
+  const Vec3 r = Vec3Map(d->site_xpos + 3 * site) - Origin(m, d, body);
+  for (int b = std::max(1, body); b == body || (b < m->nbody && m->body_parentid[b] >= body); b++) {
     if (type == mjSENS_FORCE) {
       Map3(xfrc + 6 * b) -= world;
       continue;
     }
-    const Vec3 arm = Vec3Map(d->xipos + 3 * b) - Vec3Map(d->site_xpos + 3 * site);
+    const Vec3 arm = Vec3Map(d->xipos + 3 * b) - Origin(m, d, b) - r;
     Map3(xfrc + 6 * b) -= world.cross(arm);
     Map3(xfrc + 6 * b + 3) -= world;
   }
