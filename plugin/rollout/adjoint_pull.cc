@@ -1,0 +1,215 @@
+// One VJP a knot, or with delays one an engine step, whose late controls go to the knots that gave them.
+#include <cmath>
+
+#include "rollout/adjoint_sweep.h"
+#include "rollout/gradient_health.h"
+#include "rollout/knot_health.h"
+
+namespace costate {
+
+Linearizer* AdjointSweep::Products() {
+  const bool same =
+      w.level == options.level && w.derivative_model == options.derivative_model && w.smoothing == options.smoothing;
+  if (!same || !w.products) {
+    w.products = std::make_unique<Linearizer>(
+        options.derivative_model ? options.derivative_model : a.model,
+        LinearizeOptions{
+            .level = options.level, .substeps = a.delays ? 1 : a.substeps, .sensors = false, .smoothing = options.smoothing});
+    w.products->SetContext(a.context);
+    w.level = options.level;
+    w.derivative_model = options.derivative_model;
+    w.smoothing = options.smoothing;
+  }
+  w.products->SetParameters(options.parameters);
+  return w.products.get();
+}
+
+// truncation and clipping, on record
+void AdjointSweep::Limit(int t) {
+  const double norm = w.lambda.norm();
+  out->health.costate[t] = norm;
+  if (options.clip > 0 && norm > options.clip) {
+    w.lambda *= options.clip / norm;
+    out->health.clipped.push_back(t);
+  }
+  if (options.window > 0 && t < N && t > 0 && (N - t) % options.window == 0) {
+    w.lambda.setZero();
+    out->health.dropped.push_back(t);
+  }
+}
+
+// w.slope of one knot, and at the last one its loss
+bool AdjointSweep::Slopes(int t, ConstVectorRef x, ConstVectorRef u, bool sensed) {
+  const bool last = t == N;
+  const double time = w.data->time;
+  if (loss.NeedsSensors() && !sensed) {
+    if (last) w.no_control.setZero(a.dims.nu);
+    const StepStatus status = Forward(a.model, w.data.get(), x, last ? ConstVectorRef(w.no_control) : u, w.s);
+    if (status != StepStatus::kOk) return Fail(status, t);
+  }
+  w.slope.x.setZero(a.dims.ndx);
+  w.slope.u.setZero(u.size());
+  w.slope.s.setZero(w.s.size());
+  const KnotView view = View(t, time, x, u);
+  if (last) out->loss += loss.Value(view);
+  loss.Gradient(view, &w.slope);
+  for (int i = 0; a.delays && loss.NeedsSensors() && i < a.model->nsensor; i++) {
+    if (a.model->sensor_history[2 * i] == 0 || a.model->sensor_delay[i] == 0) continue;
+    if (w.slope.s.segment(a.model->sensor_adr[i], a.model->sensor_dim[i]).isZero(0)) continue;
+    throw Error(ErrorCode::kUnsupported, "the loss reads sensor " + ElementName(a.model, mjOBJ_SENSOR, i) +
+                                             ", which is delayed: its values on their way are not followed back");
+  }
+  return true;
+}
+
+// λ_N = ∂l_N/∂x + C_Nᵀ ∂l_N/∂s; data stands at knot N
+bool AdjointSweep::Terminal() {
+  terminal = true;
+  out->xN = w.x;
+  w.moving = GetMovingContext(a.model, w.data.get());
+  if (!Slopes(N, w.x, VectorXd(), false)) return false;
+  w.lambda = w.slope.x;
+  if (!w.slope.s.isZero(0)) {
+    Linearizer* linearizer = Products();
+    linearizer->SetMovingContext(w.moving);
+    linearizer->VjpSensors(w.x, w.slope.s, &w.vjp, options.forces);
+    if (w.vjp.status != StepStatus::kOk) return Fail(w.vjp.status, N);
+    out->coverage = w.vjp.coverage;
+    w.lambda += w.vjp.x;
+    if (options.parameters) out->theta += w.vjp.theta;
+    if (options.forces) {
+      out->qfrc.col(N) = w.vjp.qfrc;
+      out->xfrc.col(N) = w.vjp.xfrc;
+    }
+    if (w.vjp.delayed.size() > 0) PullHistory(N, 0, w.moving);
+  }
+  Limit(N);
+  return true;
+}
+
+// what options ask about the step at w.point; w.full.A is overwritten
+void AdjointSweep::LookCloser(int t, const VectorXd& moving) {
+  if (options.spectral_radius) {
+    Linearizer* linearizer = Products();
+    linearizer->SetMovingContext(moving);
+    linearizer->Linearize(w.point, U.col(t), &w.full);
+    out->health.spectral_radius[t] = SpectralRadius(w.full.A);
+  }
+  if (options.certify) {
+    SetContext(a.model, w.data.get(), a.context);
+    SetMovingContext(a.model, w.data.get(), moving);
+    SetState(a.model, w.data.get(), w.point);
+    mju_copy(w.data->ctrl, U.col(t).data(), a.dims.nu);
+    LabelKnot(a.model, w.data.get(), options.reach, t, &out->health);
+    if (options.derivative_model || options.smoothing > 0)
+      out->health.labels[static_cast<std::size_t>(t)] = Smoothness::kSmoothed;
+  }
+}
+
+// one call of the linearizer, whose context is set: w.vjp, and what acts in it
+bool AdjointSweep::PullStep(int t, ConstVectorRef x, ConstVectorRef sigma) {
+  Products()->Vjp(x, U.col(t), w.lambda, sigma, &w.vjp, options.forces);
+  if (w.vjp.status != StepStatus::kOk) return Fail(w.vjp.status, t);
+  if (out->coverage.terms.empty() || w.vjp.coverage.Worst() > out->coverage.Worst()) out->coverage = w.vjp.coverage;
+  out->U.col(t) += w.vjp.u;
+  if (options.parameters) out->theta += w.vjp.theta;
+  if (options.forces) {
+    out->qfrc.col(t) += w.vjp.qfrc;
+    out->xfrc.col(t) += w.vjp.xfrc;
+  }
+  return true;
+}
+
+// with delays: each engine step of the interval by itself
+bool AdjointSweep::PullSubsteps(int t, const VectorXd& moving, ConstVectorRef sigma) {
+  w.substep_x.resize(a.dims.nx, a.substeps);
+  w.substep_moving.resize(a.moving_size, a.substeps);
+  w.x = w.point;
+  SetContext(a.model, w.data.get(), a.context);
+  SetMovingContext(a.model, w.data.get(), moving);
+  VectorXd unread(w.s.size());
+  for (int k = 0; k < a.substeps; ++k) {
+    w.substep_x.col(k) = w.x;
+    w.substep_moving.col(k) = GetMovingContext(a.model, w.data.get());
+    if (k + 1 == a.substeps) break;
+    const StepStatus status = Step(a.model, w.data.get(), w.x, U.col(t), 1, w.x_next, unread);
+    if (status != StepStatus::kOk) return Fail(status, t);
+    w.x.swap(w.x_next);
+  }
+  for (int k = a.substeps - 1; k >= 0; --k) {
+    Products()->SetMovingContext(w.substep_moving.col(k));
+    if (!PullStep(t, w.substep_x.col(k), k == 0 ? sigma : ConstVectorRef(w.none))) return false;
+    if (w.vjp.delayed.size() == 0) {
+      const auto& terms = w.vjp.coverage.terms;
+      throw Error(ErrorCode::kUnsupported, "delays: what acts late is not known where whole steps are differenced (" +
+                                               (terms.empty() ? std::string() : terms[0].reason) + ")");
+    }
+    PullHistory(t, k, w.substep_moving.col(k));
+    if (k > 0) w.lambda = w.vjp.x;
+  }
+  return true;
+}
+
+// what an actuator gets is linear in the samples of its history, of which those since the start are controls of earlier steps
+void AdjointSweep::PullHistory(int t, int substep, ConstVectorRef moving) {
+  const mjModel* m = a.model;
+  mjData* d = w.data.get();
+  SetMovingContext(m, d, moving);
+  const std::int64_t now = static_cast<std::int64_t>(t) * a.substeps + substep;
+  for (int i = 0; i < m->nactuator; i++) {
+    const int u = m->actuator_ctrladr[i], n = m->actuator_history[2 * i];
+    if (m->actuator_delay[i] == 0 || n == 0 || w.vjp.delayed[u] == 0) continue;
+    const mjtNum* times = d->history + m->actuator_historyadr[i] + 2;
+    Eigen::Map<VectorXd> values(d->history + m->actuator_historyadr[i] + 2 + n, n);
+    w.samples = values;
+    for (int k = 0; k < n; k++) {
+      const std::int64_t step = std::llround((times[k] - start) / m->opt.timestep);
+      if (step < 0 || step >= now) continue;
+      values.setZero();
+      values[k] = 1;
+      mjtNum between;
+      const mjtNum* exact = mj_readCtrl(m, d, i, d->time, &between, m->actuator_history[2 * i + 1]);
+      out->U(u, step / a.substeps) += w.vjp.delayed[u] * (exact ? *exact : between);
+    }
+    values = w.samples;
+  }
+}
+
+// λ_t and the gradient by u_t from λ_{t+1}; data stands at knot t, of which `from` is kept
+bool AdjointSweep::Pull(int t, int from) {
+  w.point = w.x;
+  VectorXd moving = GetMovingContext(a.model, w.data.get());
+  if (!terminal) {
+    if (!AdvanceTo(t + 1) || !Terminal()) return false;
+    SetContext(a.model, w.data.get(), a.context);
+    SetMovingContext(a.model, w.data.get(), moving);
+  }
+  at = -1;
+  if (!Slopes(t, w.point, U.col(t), FindSensors(from))) return false;
+
+  const double before = w.lambda.norm();
+  const bool sensors = !w.slope.s.isZero(0);
+  Linearizer* linearizer = Products();
+  if (a.warm_step) {
+    // this step's solution is known: the solver starts there
+    w.solved = moving;
+    w.solved.segment(a.warm_start, a.dims.nv) = w.moving.segment(a.warm_start, a.dims.nv);
+    linearizer->SetMovingContext(w.solved);
+  } else {
+    linearizer->SetMovingContext(moving);
+  }
+  const ConstVectorRef sigma = sensors ? ConstVectorRef(w.slope.s) : ConstVectorRef(w.none);
+  if (!(a.delays ? PullSubsteps(t, moving, sigma) : PullStep(t, w.point, sigma))) return false;
+
+  // the step's own factor, whatever the loss adds
+  const double after = w.vjp.sensors.size() > 0 ? (w.vjp.x - w.vjp.sensors).norm() : w.vjp.x.norm();
+  out->health.growth[t] = before > 0 ? after / before : 1;
+  w.lambda = w.vjp.x + w.slope.x;
+  out->U.col(t) += w.slope.u;
+  Limit(t);
+  LookCloser(t, moving);
+  w.moving.swap(moving);
+  return true;
+}
+
+}  // namespace costate
