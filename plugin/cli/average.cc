@@ -52,7 +52,7 @@ void AddAverageOptions(CLI::App* command, AverageArguments* arguments) {
                    "average over noise of this standard deviation on the controls: a share of the "
                    "range of each that has "
                    "limits, in its unit of others")
-      ->check(CLI::PositiveNumber);
+      ->check(Positive());
   arguments->pairs_option =
       command->add_option("--pairs", arguments->pairs, "of samples of --average, at +w and -w")
           ->check(CLI::Range(2, 10000000));

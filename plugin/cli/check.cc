@@ -393,7 +393,7 @@ void AddCheckCommand(CLI::App& app, int* exit_code) {
   command->footer(kCheckFooter);
   command->add_option("MODEL", options->model_file, "MJCF, URDF or MJB file")->required();
   auto* key = command->add_option("--key", options->state.key, "start from this keyframe (name or number)");
-  command->add_option("--steps", options->state.steps, "simulate so many engine steps first")->check(CLI::NonNegativeNumber);
+  command->add_option("--steps", options->state.steps, "simulate so many engine steps first")->check(NonNegative());
   command->add_option("--state", options->state.state_file, "start from the numbers of this text file: x, or x and u")
       ->excludes(key);
   const std::map<std::string, Level> levels = {
@@ -403,12 +403,12 @@ void AddCheckCommand(CLI::App& app, int* exit_code) {
       ->option_text("LEVEL");
   command->add_flag("--centered,!--forward", options->derivative.centered, "kind of differences (default: centered)");
   command->add_option("--eps", options->derivative.eps, "size of the nudges of step differences (default 1e-6)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(NonNegative());
   command->add_option("--substeps", options->derivative.substeps, "engine steps of one control interval")
-      ->check(CLI::PositiveNumber);
+      ->check(Positive());
   command->add_flag("--sensors,!--no-sensors", options->derivative.sensors, "also C and D (default: yes)");
   command->add_option("--tolerance", options->tolerance, "relative to each block's largest entry (default 1e-4)")
-      ->check(CLI::PositiveNumber);
+      ->check(Positive());
   AddSmoothOptions(command, &options->smooth, "also the bias of a smoothed model's derivative");
   command->add_flag("--terms", options->terms, "closed forms against their own differences, term by term");
   command->add_option("--eps-sweep", options->sweep, "error over step size into this folder, as CSV and PNG")

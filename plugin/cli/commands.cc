@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -18,7 +19,21 @@ void OnInterrupt(int signal) {
   std::signal(signal, SIG_DFL);
 }
 
+// CLI11's own ranges let NaN pass and name the largest double
+CLI::Validator FiniteNumber(const char* name, bool zero) {
+  const auto check = [zero](const std::string& text) -> std::string {
+    double value = 0;
+    const bool good = CLI::detail::lexical_cast(text, value) && std::isfinite(value) && (zero ? value >= 0 : value > 0);
+    return good ? "" : fmt::format("'{}' is no number {}", text, zero ? "of at least 0" : "above 0");
+  };
+  return CLI::Validator(check, name);
+}
+
 }  // namespace
+
+CLI::Validator Positive() { return FiniteNumber("POSITIVE", false); }
+
+CLI::Validator NonNegative() { return FiniteNumber("NONNEGATIVE", true); }
 
 void PrintWarnings(const std::vector<std::string>& warnings) {
   for (const std::string& warning : warnings) fmt::print(stderr, "costate: warning: {}\n", warning);

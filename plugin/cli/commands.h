@@ -29,6 +29,10 @@ void AddViewCommand(CLI::App& app, int* exit_code);
 /// "costate: warning: …" on standard error, one line each.
 void PrintWarnings(const std::vector<std::string>& warnings);
 
+/// Checks of an option's number: finite, and above 0 or not below it.
+CLI::Validator Positive();
+CLI::Validator NonNegative();
+
 /// True once Ctrl-C (SIGINT) or SIGTERM has arrived. The first call installs the handlers; a second signal ends the
 /// program at once.
 bool Interrupted();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "cli/commands.h"
 #include "cli/gradient_record.h"
@@ -107,10 +108,7 @@ int RunDescend(const Task& task, ParameterSet* parameters, const std::vector<Los
     GradientReport report{&task, parameters, &result.gradient, &check, &result, result.x0, result.U, seconds};
     Record record = MakeGradientRecord(report);
     record.settings.merge(Settings(arguments.options));
-    const std::size_t before = record.warnings.size();
-    const std::string missing = WriteGradientRun(arguments.folder, report, &record, arguments.force, arguments.plots);
-    PrintWarnings({record.warnings.begin() + static_cast<std::ptrdiff_t>(before), record.warnings.end()});
-    if (!missing.empty()) PrintWarnings({arguments.folder + " lacks pictures: " + missing});
+    WriteGradientRun(arguments.folder, report, std::move(record), arguments.force, arguments.plots);
     fmt::print("  saved in      {0}\n\n  costate view {0}\n  costate replay {0}\n", arguments.folder);
   }
   return ExitCodeOf(result);

@@ -9,6 +9,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <utility>
 
 #include "cli/average.h"
 #include "cli/commands.h"
@@ -48,6 +49,12 @@ double Fastest(const std::function<void()>& call) {
   return best;
 }
 
+// 0 is all; a little is never taken for that
+std::size_t Bytes(double mebibytes) {
+  constexpr double kMost = 0x1p62;
+  return mebibytes > 0 ? static_cast<std::size_t>(std::clamp(mebibytes * 0x1p20, 1.0, kMost)) : 0;
+}
+
 constexpr int kListed = 5;  // entries that disagree, or are rough, by name
 
 void PrintCheck(const std::vector<LossCheckEntry>& entries, bool* agrees) {
@@ -59,7 +66,7 @@ void PrintCheck(const std::vector<LossCheckEntry>& entries, bool* agrees) {
     wrong += e.verdict == Verdict::kWrong;
     if (e.verdict != Verdict::kRough && (!worst || e.relative > worst->relative)) worst = &e;
   }
-  *agrees = wrong == 0 && (worst || entries.empty());
+  *agrees = wrong == 0 && worst;
   fmt::print("check         {} entries against centred differences of the loss: {}\n", entries.size(),
              wrong ? fmt::format("{} DISAGREE", wrong) : *agrees ? "agree" : "NONE CAN BE JUDGED");
   const auto print = [](const char* label, const LossCheckEntry& e) {
@@ -142,10 +149,7 @@ void Save(const GradientArguments& arguments, const GradientReport& report, cons
     record.tables["average.csv"] =
         AverageTable(task, task.substeps * task.model->opt.timestep, *average, *report.gradient);
   }
-  const std::size_t before = record.warnings.size();
-  const std::string missing = WriteGradientRun(arguments.out, report, &record, arguments.force, !arguments.no_plots);
-  PrintWarnings({record.warnings.begin() + static_cast<std::ptrdiff_t>(before), record.warnings.end()});
-  if (!missing.empty()) PrintWarnings({arguments.out + " lacks pictures: " + missing});
+  WriteGradientRun(arguments.out, report, std::move(record), arguments.force, !arguments.no_plots);
   fmt::print("saved in      {}\n", arguments.out);
 }
 
@@ -208,7 +212,7 @@ int RunGradient(const GradientArguments& arguments) {
   AdjointOptions options;
   options.level = task.solver.derivative.level;
   options.parameters = parameters.get();
-  options.memory = static_cast<std::size_t>(arguments.memory * (1 << 20));
+  options.memory = Bytes(arguments.memory);
   options.window = arguments.window;
   options.clip = arguments.clip;
 
@@ -322,25 +326,28 @@ Exit code: 0 agrees; 1 disagrees, none can be judged, or there is no gradient; 2
   AddSmoothOptions(command, &arguments->smooth,
                    "slopes of a model with smoother contact along the true motion");
   AddAverageOptions(command, &arguments->average);
-  command->add_option("--descend", arguments->descend, "gd or lbfgs: follow the gradient")
-      ->check(CLI::IsMember({"gd", "lbfgs"}));
+  CLI::Option* descend = command->add_option("--descend", arguments->descend, "gd or lbfgs: follow the gradient");
+  descend->check(CLI::IsMember({"gd", "lbfgs"}));
   command->add_option("--rate", arguments->rate, "of gd: step = rate x gradient, without line search")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--iterations", arguments->iterations, "of the descent, at most")->check(CLI::Range(0, 1000000));
+      ->check(Positive())
+      ->needs(descend);
+  command->add_option("--iterations", arguments->iterations, "of the descent, at most")
+      ->check(CLI::Range(0, 1000000))
+      ->needs(descend);
   command->add_option("--memory", arguments->memory, "MiB for the states that are kept; what does not fit is simulated again")
-      ->check(CLI::NonNegativeNumber);
+      ->check(NonNegative());
   command->add_option("--entries", arguments->entries, "how many controls and starts to compare; 0: nothing")
       ->check(CLI::Range(0, 10000));
   command->add_option("--window", arguments->window, "truncate: drop the costate after each so many knots")
-      ->check(CLI::NonNegativeNumber);
-  command->add_option("--clip", arguments->clip, "shorten a costate that is longer than this")->check(CLI::NonNegativeNumber);
+      ->check(NonNegative());
+  command->add_option("--clip", arguments->clip, "shorten a costate that is longer than this")->check(NonNegative());
   command->add_option("--csv", arguments->csv, "write the gradient, the costate's norm and growth, one row a knot");
   command->add_option("--out", arguments->out, "save the run in this folder: motion, that table, inputs, check, pictures");
   command->add_flag("--spectral", arguments->spectral, "also the spectral radius of each step's A");
   command->add_flag("--certify", arguments->certify, "also each knot's label: smooth or mode-crossing, and which switch");
   command->add_flag("--force", arguments->force, "replace the table or run that is there");
   command->add_flag("--no-plots", arguments->no_plots, "draw no pictures");
-  command->add_flag("--no-save", arguments->no_save, "of a descent: save nothing");
+  command->add_flag("--no-save", arguments->no_save, "of a descent: save nothing")->needs(descend);
   command->add_flag("--quiet", arguments->quiet, "no line for each iteration");
   command->callback([arguments, exit_code] { *exit_code = RunGradient(*arguments); });
 }

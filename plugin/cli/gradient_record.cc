@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "cli/commands.h"
 #include "cli/gradient_table.h"
 #include "cli/run_output.h"
 #include "core/new_file.h"
@@ -96,7 +97,6 @@ std::map<std::string, std::string> Settings(const GradientReport& report) {
           {"seconds", fmt::format("{:.6g}", report.seconds)}};
 }
 
-// "smooth", or how many of the compared entries are not
 std::string CheckText(const std::vector<LossCheckEntry>& check) {
   int wrong = 0, rough = 0;
   for (const LossCheckEntry& e : check) {
@@ -159,10 +159,11 @@ Record MakeGradientRecord(const GradientReport& report) {
   return record;
 }
 
-std::string WriteGradientRun(const std::string& folder, const GradientReport& report, Record* record, bool force,
-                             bool plots) {
-  WriteRecord(folder, *record, {.force = force, .plots = plots});
-  if (!plots) return "";
+void WriteGradientRun(const std::string& folder, const GradientReport& report, Record record, bool force, bool plots) {
+  const auto before = static_cast<std::ptrdiff_t>(record.warnings.size());
+  WriteRecord(folder, record, {.force = force, .plots = plots});
+  PrintWarnings({record.warnings.begin() + before, record.warnings.end()});
+  if (!plots) return;
   std::vector<Plot> pictures = GradientPlots(kGradient, *report.gradient);
   const int np = static_cast<int>(report.task->inputs.parameters.size());
   if (report.descent && np > 0) {
@@ -186,7 +187,8 @@ std::string WriteGradientRun(const std::string& folder, const GradientReport& re
     pictures.push_back(parameters);
   }
   WriteNewFile((std::filesystem::path(folder) / kScript).string(), PlotScript(pictures), false);
-  return RunGnuplot(folder, kScript);
+  const std::string missing = RunGnuplot(folder, kScript);
+  if (!missing.empty()) PrintWarnings({folder + " lacks pictures: " + missing});
 }
 
 }  // namespace costate::cli

@@ -40,8 +40,8 @@ double Slope(const std::function<double(double)>& loss, double h, const Room& ro
 }
 
 // the difference on which two neighbouring step sizes agree best; a loss at a step past a failure is a NaN
-void CentredDifference(const std::function<double(double)>& loss, double scale, double largest, const Room& room,
-                LossCheckEntry* entry) {
+void BestDifference(const std::function<double(double)>& loss, double scale, double largest, const Room& room,
+                    LossCheckEntry* entry) {
   double last = std::numeric_limits<double>::quiet_NaN();
   entry->error_bar = std::numeric_limits<double>::infinity();
   for (const double relative : kSteps) {
@@ -90,7 +90,7 @@ void CheckParameters(const Task& task, const ParameterSet& parameters, const Rol
       return LossOf(task, &simulator, task.x0, task.U_guess, &motion);
     };
     const Room room{values[k] - parameters[k].lower, parameters[k].upper - values[k]};
-    CentredDifference(along, scale[k], largest / scale[k], room, &entry);
+    BestDifference(along, scale[k], largest / scale[k], room, &entry);
     moved.Set(values);
     entries->push_back(entry);
   }
@@ -112,9 +112,6 @@ std::vector<LossCheckEntry> CheckLossGradient(const Task& task, const ParameterS
   for (const Eigen::Index k : Choose(Eigen::Map<const VectorXd>(chosen.data(), chosen.size()), count)) {
     const Eigen::Index i = task.inputs.controls[static_cast<std::size_t>(k % chosen.rows())], t = k / chosen.rows();
     const double value = U(i, t), scale = std::max(1.0, std::abs(value));
-
-    // not at the edge of the range: there a centred difference is half of each side
-    if (value - kSteps[0] * scale < task.u_lower[i] || value + kSteps[0] * scale > task.u_upper[i]) continue;
     LossCheckEntry entry;
     entry.name = fmt::format("{} at knot {}", controls[static_cast<std::size_t>(i)], t);
     entry.adjoint = g.U(i, t);
@@ -124,7 +121,8 @@ std::vector<LossCheckEntry> CheckLossGradient(const Task& task, const ParameterS
       U(i, t) = value;
       return l;
     };
-    CentredDifference(along, scale, chosen.cwiseAbs().maxCoeff(), {}, &entry);
+    BestDifference(along, scale, chosen.cwiseAbs().maxCoeff(), {value - task.u_lower[i], task.u_upper[i] - value},
+                   &entry);
     entries.push_back(entry);
   }
 
@@ -138,7 +136,7 @@ std::vector<LossCheckEntry> CheckLossGradient(const Task& task, const ParameterS
     const auto along = [&](double h) {
       return LossOf(task, &simulator, Retract(model, task.x0, h * VectorXd::Unit(g.x0.size(), k)), U, &motion);
     };
-    CentredDifference(along, 1, start.cwiseAbs().maxCoeff(), {}, &entry);
+    BestDifference(along, 1, start.cwiseAbs().maxCoeff(), {}, &entry);
     entries.push_back(entry);
   }
   if (parameters) CheckParameters(task, *parameters, g, &entries);

@@ -272,10 +272,10 @@ void AddOptimizeCommand(CLI::App& app, int* exit_code) {
   command->add_option("INPUT", options->input, "task file, or a robot with --goal")->required();
   command->add_option("--start", options->start, "keyframe to start at, by name or number (key:NAME works too)");
   command->add_option("--goal", options->goal, "keyframe to reach");
-  command->add_option("--time", options->time, "seconds from start to goal (default 2)")->check(CLI::PositiveNumber);
+  command->add_option("--time", options->time, "seconds from start to goal (default 2)")->check(Positive());
   command->add_option("--substeps", options->substeps, "engine steps that hold one control, with --goal")->check(CLI::Range(1, 100000));
   command->add_option("--iterations", options->iterations, "at most so many")->check(CLI::Range(0, 1000000));
-  command->add_option("--tolerance", options->tolerance, "relative cost reduction that ends the search")->check(CLI::NonNegativeNumber);
+  command->add_option("--tolerance", options->tolerance, "relative cost reduction that ends the search")->check(NonNegative());
   command->add_option("--threads", options->threads, "0: all cores")->check(CLI::Range(0, 4096));
   command->add_option("--derivative", options->derivative, "best, analytic, residual or step")
       ->check(CLI::IsMember({"best", "analytic", "residual", "step"}));

@@ -86,7 +86,8 @@ const Field* FindField(const mjModel* m, const std::string& kind, int id, const 
     Fail("'" + name + "': an element of this type has no " + field);
   }
   if (kind == "option" && field == "timestep") Fail("'" + name + "': the time step is no parameter of the motion");
-  Fail("'" + name + "': a " + kind + " has no parameter '" + field + "'" + Hint(field, FieldNames(kind), 32));
+  const char* article = std::string("aeo").find(kind[0]) == std::string::npos ? "a " : "an ";
+  Fail("'" + name + "': " + article + kind + " has no parameter '" + field + "'" + Hint(field, FieldNames(kind), 32));
 }
 
 std::string FullName(const mjModel* m, const Field& field, int id, int index) {

@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <random>
-#include <utility>
 
 #include "core/check.h"
 #include "derivative/munthe_kaas.h"
@@ -25,7 +24,10 @@ class PairNoise {
     engine_.seed(words);
   }
   double Next() {
-    if (spare_) return std::exchange(spare_, false) ? second_ : 0;
+    if (spare_) {
+      spare_ = false;
+      return second_;
+    }
     // Box and Muller, from two uniform numbers of 53 bits
     const double u = (static_cast<double>(engine_() >> 11) + 0.5) * 0x1p-53;
     const double a = 2 * mjPI * static_cast<double>(engine_() >> 11) * 0x1p-53, r = std::sqrt(-2 * std::log(u));

@@ -80,6 +80,42 @@ TEST(CliGradient, SaysThatATruncatedGradientIsNone) {
   EXPECT_TRUE(Has(result.out, "check         none")) << result.out;
 }
 
+// a control at the edge of its range is compared towards the inside, where its slope is that of the model
+TEST(CliGradient, ChecksControlsAtTheEdgeOfTheirRange) {
+  TemporaryFolder folder;
+  std::ofstream(folder.File("model.xml")) << R"(
+    <mujoco><worldbody><body><joint name="x" type="slide" axis="1 0 0"/><geom size="0.1" mass="1"/></body></worldbody>
+    <actuator><motor name="push" joint="x" ctrlrange="-1 1"/></actuator>
+    <keyframe><key name="full" ctrl="1"/></keyframe></mujoco>)";
+  const std::string task = folder.File("task.xml");
+  std::ofstream(task) << R"(
+    <task model="model.xml" horizon="0.1"><guess key="full"/><gradient controls="all" start="none"/>
+    <cost name="place" qpos="x" target="2" terminal="1"/></task>)";
+  const ProcessResult result = Costate({"gradient", task, "--entries", "6"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_TRUE(Has(result.out, "6 entries against centred differences of the loss: agree")) << result.out;
+}
+
+TEST(CliGradient, TakesNoOptionSilently) {
+  const std::string task = kModels + "/pendulum/swing_up.xml";
+  for (const char* option : {"--rate", "--iterations"}) {
+    const ProcessResult result = Costate({"gradient", task, option, "1"});
+    EXPECT_EQ(result.exit_code, 2) << option;
+    EXPECT_TRUE(Has(result.err, "--descend")) << result.err;
+  }
+  EXPECT_EQ(Costate({"gradient", task, "--no-save"}).exit_code, 2);
+  for (const char* option : {"--memory", "--average", "--clip"}) {
+    const ProcessResult result = Costate({"gradient", task, option, "nan"});
+    EXPECT_EQ(result.exit_code, 2) << option;
+    EXPECT_TRUE(Has(result.err, "'nan' is no number")) << result.err;
+  }
+
+  // next to no memory is not all of it
+  const ProcessResult tiny = Costate({"gradient", task, "--memory", "1e-9", "--entries", "0"});
+  EXPECT_EQ(tiny.exit_code, 0) << tiny.err;
+  EXPECT_FALSE(Has(tiny.out, " 0 knots simulated again")) << tiny.out;
+}
+
 TEST(CliGradient, NamesWhatIsWrong) {
   TemporaryFolder folder;
   EXPECT_EQ(Costate({"gradient", folder.File("none.xml")}).exit_code, 2);
