@@ -32,6 +32,7 @@ struct TermCoverage {
 struct Coverage {
   std::vector<TermCoverage> terms;
   Level Worst() const;  ///< the largest level of all terms
+  void Add(const Coverage& other);  ///< terms of both; a term that both have at the larger of its levels
 };
 
 /// Jacobians about one knot; tangent columns ordered (qpos tangent, qvel, act), as mjd_transitionFD.

@@ -203,6 +203,7 @@ bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, 
 // notes where a term comes from; true when that is its closed form
 bool AnalyticBackend::Cover(const char* term, const std::string& reason, Coverage* coverage, std::string* missing) const {
   const bool closed = reason.empty();
+  if (closed && later_stage_) return true;
   TermCoverage& covered = coverage->terms.emplace_back();
   covered.term = term;
   covered.level = closed ? Level::kAnalytic : Level::kResidual;
@@ -424,7 +425,11 @@ bool AnalyticBackend::RungeKutta(const mjModel* m, const mjData* d, mjData* stag
   Stage(m, d, &runge_kutta_->first);
   StepDerivative& stage_out = report_;
   const auto function = [&](mjData* data, StageDerivative* stage) {
-    if (!Acceleration(&forward, data, Products::kNone, false, &stage_out, missing) || stage_out.status != StepStatus::kOk) return false;
+    later_stage_ = true;
+    const bool covered = Acceleration(&forward, data, Products::kNone, false, &stage_out, missing);
+    later_stage_ = false;
+    if (!covered || stage_out.status != StepStatus::kOk) return false;
+    out->coverage.Add(stage_out.coverage);
     SolveColumns();
     Stage(m, data, stage);
     return true;

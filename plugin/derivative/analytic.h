@@ -126,7 +126,8 @@ class AnalyticBackend final : public Backend {
   void PushAcceleration(const mjModel* model, const mjData* data, const double* dx, double* da, double* e);
   void PushActivation(const mjModel* model, const double* dx, double* next, double* rate) const;
   void PushStep(const mjModel* model, const mjData* data, const double* dx, double* next);
-  bool PrepareStages(const mjModel* model, const mjData* data, Products products, StepStatus* status, std::string* missing);
+  bool PrepareStages(const mjModel* model, const mjData* data, Products products, StepStatus* status, Coverage* coverage,
+                     std::string* missing);
   void PullStages(const mjModel* model, const mjData* data, ConstVectorRef lambda, StepVjp* out);
   /// What moves a stage besides dx: da (nv) and d act_dot (na).
   struct StageSource {
@@ -140,6 +141,7 @@ class AnalyticBackend final : public Backend {
   TermSwitch switch_;
   double smoothing_;
   bool smoothed_ = false;  // the active set of the data is smoothed
+  bool later_stage_ = false;  // of RK4: coverage has the closed terms already
   std::vector<double> smoothed_y_;
   Equilibrium point_;
   TreeDerivative tree_;

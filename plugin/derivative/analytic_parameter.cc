@@ -125,7 +125,7 @@ bool AnalyticBackend::Parameters(const mjModel* m, mjData* d, ParameterDifferenc
   if (!P) return true;
   P->setZero(ndx, theta->size());
   if (m->opt.integrator == mjINT_RK4) {
-    if (!PrepareStages(m, d, Products::kPush, &status, missing) || status != StepStatus::kOk) return false;
+    if (!PrepareStages(m, d, Products::kPush, &status, &coverage, missing) || status != StepStatus::kOk) return false;
     for (int i = 1; i < 4; i++) {
       accelerations(stage(i), stages_->data[i - 1].get(), &columns[i]);
     }

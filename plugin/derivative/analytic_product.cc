@@ -104,7 +104,7 @@ bool AnalyticBackend::PullPoint(const mjModel* m, mjData* d, ConstVectorRef lamb
   const int ndx = static_cast<int>(2 * m->nv + m->na);
   pulled_.setZero(ndx + m->nu);
   if (m->opt.integrator == mjINT_RK4) {
-    if (!PrepareStages(m, d, Products::kPull, &out->status, missing)) return out->status != StepStatus::kOk;
+    if (!PrepareStages(m, d, Products::kPull, &out->status, &out->coverage, missing)) return out->status != StepStatus::kOk;
     PullStages(m, d, lambda, out);
   } else {
     PullStep(m, d, lambda, out);
@@ -147,7 +147,7 @@ bool AnalyticBackend::Jvp(const mjModel* m, mjData* d, ConstMatrixRef dx, ConstM
   if (!PreparePoint(m, d, Products::kPush, &out->status, &out->coverage, missing)) return false;
   if (out->status != StepStatus::kOk) return true;
   const bool stages = m->opt.integrator == mjINT_RK4;
-  if (stages && !PrepareStages(m, d, Products::kPush, &out->status, missing)) return out->status != StepStatus::kOk;
+  if (stages && !PrepareStages(m, d, Products::kPush, &out->status, &out->coverage, missing)) return out->status != StepStatus::kOk;
   out->dx.resize(dx.rows(), dx.cols());
   direction_.resize(dx.rows() + du.rows());
   for (Eigen::Index c = 0; c < dx.cols(); c++) {

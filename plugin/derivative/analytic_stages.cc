@@ -29,7 +29,7 @@ void ForActivations(const mjModel* m, const mjData* first, const double* sum_rat
 }  // namespace
 
 bool AnalyticBackend::PrepareStages(const mjModel* m, const mjData* d, Products products, StepStatus* status,
-                                    std::string* missing) {
+                                    Coverage* coverage, std::string* missing) {
   *missing = RungeKuttaRefusal(m);
   if (!missing->empty()) return false;
   const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na);
@@ -37,6 +37,7 @@ bool AnalyticBackend::PrepareStages(const mjModel* m, const mjData* d, Products 
     stages_ = std::make_unique<Stages>();
     for (int i = 0; i < 3; i++) {
       stages_->backend[i] = std::make_unique<AnalyticBackend>(m, strict_, switch_, smoothing_);
+      stages_->backend[i]->later_stage_ = true;
       stages_->data[i] = MakeData(m);
     }
   }
@@ -61,6 +62,7 @@ bool AnalyticBackend::PrepareStages(const mjModel* m, const mjData* d, Products 
     at->time = d->time + step;
     s.v[i] = Eigen::Map<const VectorXd>(at->qvel, nv);
     if (!stage(i)->PreparePoint(&forward, at, products, status, nullptr, missing) || *status != StepStatus::kOk) return false;
+    coverage->Add(stage(i)->report_.coverage);
 
     s.k[i] = s.v[i];
     ForRotations(m, [&](int r) {

@@ -116,7 +116,7 @@ void Linearizer::Impl::LinearizeInterval(StepDerivative* out) {
     }
     out->A.swap(A);
     out->B = B + substep.B;
-    if (substep.coverage.Worst() > out->coverage.Worst()) out->coverage = substep.coverage;
+    out->coverage.Add(substep.coverage);
   }
 }
 

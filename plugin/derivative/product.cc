@@ -93,13 +93,13 @@ void Linearizer::Impl::VjpInterval(const StepCovectors& covectors, StepVjp* out)
     out->qfrc += to->qfrc;
     out->xfrc += to->xfrc;
     out->theta += to->theta;
-    if (to->coverage.Worst() > out->coverage.Worst()) out->coverage = to->coverage;
+    out->coverage.Add(to->coverage);
   }
   out->x = lambda;
 }
 
 void Linearizer::Impl::JvpInterval(ConstMatrixRef direction, ConstMatrixRef du, StepJvp* out) {
-  Coverage worst;
+  Coverage all;
   dx = direction;
   for (int k = 0; k < (whole_interval ? 1 : options.substeps); ++k) {
     if (k > 0) Advance();
@@ -108,9 +108,10 @@ void Linearizer::Impl::JvpInterval(ConstMatrixRef direction, ConstMatrixRef du, 
     });
     if (out->status != StepStatus::kOk) return;
     dx = out->dx;
-    if (k == 0 || out->coverage.Worst() > worst.Worst()) std::swap(worst, out->coverage);
+    if (k == 0) std::swap(all, out->coverage);
+    else all.Add(out->coverage);
   }
-  std::swap(worst, out->coverage);
+  std::swap(all, out->coverage);
 }
 
 void Linearizer::Vjp(ConstVectorRef x, ConstVectorRef u, ConstVectorRef lambda, StepVjp* out, bool forces) {

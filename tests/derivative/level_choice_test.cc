@@ -88,6 +88,37 @@ TEST_F(LevelChoiceTest, TheExactDiagonalIsDifferencedInTheConstraintAlone) {
   }
 }
 
+// a term that only a later stage or substep has stands in the coverage, beside those that an earlier one had
+TEST_F(LevelChoiceTest, CoverageIsThatOfAllStagesAndSubsteps) {
+  for (const char* integrator : {"RK4", "Euler"}) {
+    SCOPED_TRACE(integrator);
+    const ModelPtr model = LoadModelFromString(std::string("<mujoco><option timestep='0.01' integrator='") + integrator + R"('><flag diagexact="enable"/></option>
+      <worldbody><geom type="plane" size="1 1 1"/>
+      <body pos="0 0 0.12"><freejoint/><geom type="sphere" size="0.1" solimp="0 0.9 0.1" margin="0"/></body></worldbody></mujoco>)");
+    const mjModel* m = model.get();
+    const DataPtr data = MakeData(m);
+    data->qvel[2] = -5;
+    mj_forward(m, data.get());
+    ASSERT_EQ(data->ncon, 0);
+    const bool rk4 = m->opt.integrator == mjINT_RK4;
+    Linearizer linearizer(m, {.substeps = rk4 ? 1 : 2, .sensors = false});
+    const VectorXd x = GetState(m, data.get()), u, lambda = VectorXd::Ones(12);
+    StepDerivative value;
+    linearizer.Linearize(x, u, &value);
+    StepVjp back;
+    linearizer.Vjp(x, u, lambda, &back);
+    StepJvp forward;
+    linearizer.Jvp(x, u, MatrixXd::Ones(12, 1), MatrixXd::Zero(0, 1), &forward);
+    for (const Coverage* coverage : {&value.coverage, &back.coverage, &forward.coverage}) {
+      const auto has = [&](const char* term, Level level) {
+        return std::any_of(coverage->terms.begin(), coverage->terms.end(), [&](const TermCoverage& t) { return t.term == term && t.level == level; });
+      };
+      EXPECT_TRUE(has("constraint", Level::kResidual));
+      EXPECT_TRUE(has("rne", Level::kAnalytic));
+    }
+  }
+}
+
 // outside the theorem: whole steps, with the reason
 TEST_F(LevelChoiceTest, PlasticStateAndTheDiscreteIntegratorAreDifferencedWhole) {
   const struct {
