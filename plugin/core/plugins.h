@@ -20,6 +20,12 @@ inline bool HasPlugins(const mjModel* model, int bits) {
   return false;
 }
 
+/// Does the engine compute passive forces, its own and those of plugins? Not where springs and dampers are both disabled.
+inline bool HasPassiveForces(const mjModel* model) {
+  constexpr int kBoth = mjDSBL_SPRING | mjDSBL_DAMPER;
+  return (model->opt.disableflags & kBoth) != kBoth;
+}
+
 inline constexpr int kMovingPlugins = mjPLUGIN_ACTUATOR | mjPLUGIN_PASSIVE | mjPLUGIN_SDF;
 
 /// Does a step hand on plugin state on which later motion may depend?

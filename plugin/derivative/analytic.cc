@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "core/plugins.h"
 #include "derivative/armature.h"
 #include "derivative/delayed.h"
 #include "derivative/integrator.h"
@@ -224,8 +225,7 @@ void AnalyticBackend::PrepareTree(const mjModel* m, mjData* d, const TendonMomen
   std::string constraint;
   constraint_.Linearize(m, d, tree_, &constraint, tendons);
   if (closed_actuation_) AddThrusters(m, d);
-  const bool passive_forces = !(m->opt.disableflags & mjDSBL_SPRING) || !(m->opt.disableflags & mjDSBL_DAMPER);
-  if (closed_passive_ && passive_forces) constraint_.AddFluidForces(m, d);
+  if (closed_passive_ && HasPassiveForces(m)) constraint_.AddFluidForces(m, d);
   if (d->nefc) Cover("constraint", constraint, coverage, missing);
   differenced_.inertia = switch_.rne;
   differenced_.constraint = d->nefc && !constraint.empty();

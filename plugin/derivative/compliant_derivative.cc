@@ -137,7 +137,7 @@ CompliantContacts::CompliantContacts(const mjModel* m) {
 }
 
 void CompliantContacts::AddDerivative(const mjModel* m, const mjData* d, Columns* R) const {
-  if ((m->opt.disableflags & mjDSBL_SPRING) && (m->opt.disableflags & mjDSBL_DAMPER)) return;
+  if (!HasPassiveForces(m)) return;
   for (const CompliantPair& pair : pairs_) {
     for (int k = 0, n = FeatureCount(m, pair); k < n; k++) {
       const TouchPoint touch = FindTouchPoint(m, d, pair, k);

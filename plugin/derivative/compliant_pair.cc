@@ -3,8 +3,7 @@
 #include <costate/model.h>
 #include <fmt/format.h>
 
-#include <algorithm>
-
+#include "core/collision_filter.h"
 #include "derivative/chain.h"
 #include "derivative/compliant_contact.h"
 
@@ -31,24 +30,6 @@ std::vector<int> NamedGeoms(const mjModel* m, const Attributes& attributes, cons
   return geoms;
 }
 
-// The engine's own filters of collisions. Whether contacts are disabled does not count: the
-// compiler disables them while it makes a model, and hosts have a key for it.
-bool EngineCollides(const mjModel* m, int g1, int g2) {
-  for (int i = 0; i < m->npair; i++) {
-    if (std::minmax(m->pair_geom1[i], m->pair_geom2[i]) == std::minmax(g1, g2)) return true;
-  }
-  const int b1 = m->geom_bodyid[g1], b2 = m->geom_bodyid[g2];
-  for (int i = 0; i < m->nexclude; i++) {
-    if (m->exclude_signature[i] == (std::min(b1, b2) << 16) + std::max(b1, b2)) return false;
-  }
-  const int w1 = m->body_weldid[b1], w2 = m->body_weldid[b2];
-  const int p1 = m->body_weldid[m->body_parentid[w1]], p2 = m->body_weldid[m->body_parentid[w2]];
-  if (!(m->opt.disableflags & mjDSBL_FILTERPARENT) && w1 != 0 && w2 != 0 && (w1 == p2 || w2 == p1))
-    return false;
-  return (m->geom_contype[g1] & m->geom_conaffinity[g2]) ||
-         (m->geom_contype[g2] & m->geom_conaffinity[g1]);
-}
-
 // closed forms: a plane below anything with points, a sphere against anything
 bool Supported(const mjModel* m, int surface, int feature) {
   const int s = m->geom_type[surface], f = m->geom_type[feature];
@@ -72,7 +53,9 @@ CompliantPair MakePair(const mjModel* m, const Attributes& attributes, int g1, i
   if (LastDof(m, m->geom_bodyid[g1]) == LastDof(m, m->geom_bodyid[g2])) {
     attributes.Fail("geom2", names + " cannot move against each other");
   }
-  if (EngineCollides(m, g1, g2)) {
+  // whether contacts are disabled does not count: the compiler disables them while it makes a
+  // model, and hosts have a key for it
+  if (FindPair(m, g1, g2) >= 0 || MayTouch(m, g1, g2)) {
     attributes.Fail("geom2", fmt::format("{} are collided by the engine as well: exclude their "
                                          "bodies (<contact><exclude body1=\"{}\" "
                                          "body2=\"{}\"/></contact>) or set contype and conaffinity",

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/plugins.h"
 #include "derivative/actuation.h"
 #include "derivative/compliant_contact.h"
 #include "derivative/plant.h"
@@ -155,7 +156,7 @@ Damping TendonDamping(const mjModel* m, int t) {
 }
 
 std::string PassiveMissing(const mjModel* m) {
-  if (Disabled(m, mjDSBL_SPRING) && Disabled(m, mjDSBL_DAMPER)) return "";
+  if (!HasPassiveForces(m)) return "";
   for (int f = 0; f < m->nflex; f++) {
     if (!m->flex_rigid[f]) return "forces of " + ElementName(m, mjOBJ_FLEX, f);
   }
@@ -179,8 +180,7 @@ void AddPassive(const mjModel* m, const mjData* d, const TendonMoments& tendons,
 }
 
 bool CompensatesGravity(const mjModel* m) {
-  const bool passive = !(Disabled(m, mjDSBL_SPRING) && Disabled(m, mjDSBL_DAMPER));
-  return passive && m->flg_gravcomp && !Disabled(m, mjDSBL_GRAVITY);
+  return HasPassiveForces(m) && m->flg_gravcomp && !Disabled(m, mjDSBL_GRAVITY);
 }
 
 void SubtractClampedGravity(const mjModel* m, const mjData* d, const Actuation& actuation, Columns* R) {

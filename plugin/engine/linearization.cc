@@ -252,21 +252,13 @@ int LinearizationPlugin::StateSize(const mjModel* m, int instance) {
 }  // namespace
 
 void RegisterLinearization() {
-  using Callbacks = PluginCallbacks<LinearizationPlugin>;
-  mjpPlugin plugin;
-  mjp_defaultPlugin(&plugin);
-  plugin.name = kLinearizationName;
-  plugin.nattribute = std::size(kLinearizationAttributes);
-  plugin.attributes = kLinearizationAttributes;
-  plugin.capabilityflags = mjPLUGIN_SENSOR;
+  mjpPlugin plugin = MakePlugin<LinearizationPlugin>(kLinearizationName, kLinearizationAttributes,
+                                                     mjPLUGIN_SENSOR);
   plugin.needstage = mjSTAGE_ACC;
   plugin.nstate = LinearizationPlugin::StateSize;
   plugin.nsensordata = [](const mjModel* m, int instance, int) {
     return LinearizationPlugin::SensorSize(m, instance);
   };
-  plugin.init = Callbacks::Init;
-  plugin.destroy = Callbacks::Destroy;
-  plugin.compute = Callbacks::Compute;
   plugin.reset = [](const mjModel* m, mjtNum* state, void*, int instance) {
     mju_zero(state, m->plugin_statenum[instance]);
     if (m->plugin_statenum[instance] > 0)

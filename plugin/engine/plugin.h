@@ -44,6 +44,24 @@ struct PluginCallbacks {
   }
 };
 
+/// A plugin without state whose instance data is a T; what else it has is filled in by the caller.
+/// @param name, attributes  stay alive.  @param capabilities  mjtPluginCapabilityBit
+template <typename T, int count>
+mjpPlugin MakePlugin(const char* name, const char* const (&attributes)[count], int capabilities) {
+  mjpPlugin plugin;
+  mjp_defaultPlugin(&plugin);
+  plugin.name = name;
+  plugin.nattribute = count;
+  plugin.attributes = attributes;
+  plugin.capabilityflags = capabilities;
+  plugin.nstate = [](const mjModel*, int) { return 0; };
+  plugin.reset = [](const mjModel*, mjtNum*, void*, int) {};
+  plugin.init = PluginCallbacks<T>::Init;
+  plugin.destroy = PluginCallbacks<T>::Destroy;
+  plugin.compute = PluginCallbacks<T>::Compute;
+  return plugin;
+}
+
 /// Makes a plugin known unless its name is: another copy of this library may be in the process, where a second
 /// registration would end it.
 inline void RegisterOnce(const mjpPlugin& plugin) {

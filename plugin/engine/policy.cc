@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/plugins.h"
 #include "engine/plugin.h"
 #include "engine/policy_run.h"
 
@@ -77,7 +78,7 @@ PolicyPlugin::PolicyPlugin(const mjModel* m, mjData* d, int instance)
     attributes.Fail("feedback", "it is on, but run '" + run_->folder +
                                     "' has no gains (policy.csv): set it to off");
   }
-  if ((m->opt.disableflags & mjDSBL_SPRING) && (m->opt.disableflags & mjDSBL_DAMPER)) {
+  if (!HasPassiveForces(m)) {
     attributes.Fail(
         "the model disables spring and damper, without which the engine asks no plugin before it "
         "reads ctrl");
@@ -173,23 +174,16 @@ void PolicyPlugin::Compute(const mjModel* m, mjData* d, int capability) {
 }  // namespace
 
 void RegisterPolicy() {
-  using Callbacks = PluginCallbacks<PolicyPlugin>;
-  mjpPlugin plugin;
-  mjp_defaultPlugin(&plugin);
-  plugin.name = kPolicyName;
-  plugin.nattribute = std::size(kPolicyAttributes);
-  plugin.attributes = kPolicyAttributes;
-  plugin.capabilityflags =
-      mjPLUGIN_ACTUATOR | mjPLUGIN_PASSIVE;  // passive: the only stage ahead of actuation in a step
+  // passive: the only stage ahead of actuation in a step
+  mjpPlugin plugin = MakePlugin<PolicyPlugin>(kPolicyName, kPolicyAttributes,
+                                              mjPLUGIN_ACTUATOR | mjPLUGIN_PASSIVE);
   plugin.nstate = [](const mjModel* m, int) { return kHeldControls + static_cast<int>(m->nu); };
-  plugin.init = Callbacks::Init;
-  plugin.destroy = Callbacks::Destroy;
-  plugin.compute = Callbacks::Compute;
   plugin.reset = [](const mjModel* m, mjtNum* state, void* data, int) {
     if (data) static_cast<PolicyPlugin*>(data)->Reset(m, state);
   };
   plugin.advance = [](const mjModel* m, mjData* d, int instance) {
-    if (PolicyPlugin* policy = Callbacks::Of(d, instance)) policy->Advance(m, d);
+    if (PolicyPlugin* policy = PluginCallbacks<PolicyPlugin>::Of(d, instance))
+      policy->Advance(m, d);
   };
   RegisterOnce(plugin);
 }

@@ -2,8 +2,7 @@
 // force. README.md.
 #include <mujoco/mujoco.h>
 
-#include <iterator>
-
+#include "core/plugins.h"
 #include "derivative/compliant_contact.h"
 #include "engine/plugin.h"
 
@@ -15,7 +14,7 @@ class SmoothContactPlugin {
   SmoothContactPlugin(const mjModel* m, mjData*, int instance)
       : pairs_(ReadCompliantPairs(m, instance)) {
     const Attributes attributes(m, instance);
-    if ((m->opt.disableflags & mjDSBL_SPRING) && (m->opt.disableflags & mjDSBL_DAMPER)) {
+    if (!HasPassiveForces(m)) {
       attributes.Fail(
           "the model disables spring and damper, without which the engine asks no plugin for "
           "forces");
@@ -34,19 +33,8 @@ class SmoothContactPlugin {
 }  // namespace
 
 void RegisterSmoothContact() {
-  using Callbacks = PluginCallbacks<SmoothContactPlugin>;
-  mjpPlugin plugin;
-  mjp_defaultPlugin(&plugin);
-  plugin.name = kSmoothContact;
-  plugin.nattribute = std::size(kSmoothContactAttributes);
-  plugin.attributes = kSmoothContactAttributes;
-  plugin.capabilityflags = mjPLUGIN_PASSIVE;
-  plugin.nstate = [](const mjModel*, int) { return 0; };
-  plugin.init = Callbacks::Init;
-  plugin.destroy = Callbacks::Destroy;
-  plugin.compute = Callbacks::Compute;
-  plugin.reset = [](const mjModel*, mjtNum*, void*, int) {};
-  RegisterOnce(plugin);
+  RegisterOnce(
+      MakePlugin<SmoothContactPlugin>(kSmoothContact, kSmoothContactAttributes, mjPLUGIN_PASSIVE));
 }
 
 }  // namespace costate

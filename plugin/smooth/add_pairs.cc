@@ -7,6 +7,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "core/collision_filter.h"
 #include "core/engine_guard.h"
 
 // the macro that lists a model's arrays wants these names about it, and not all of them are used
@@ -27,21 +28,15 @@ constexpr int kBinaryHeader = 5;      // integers at the head of a binary model
                   " is not laid out as in MuJoCo " + mj_versionString());
 }
 
-// (S2) explicit pairs are merged with pairs of bodies by this number
-int Signature(const mjModel* m, int geom1, int geom2) {
-  const int b1 = m->geom_bodyid[geom1], b2 = m->geom_bodyid[geom2];
-  return (std::min(b1, b2) << 16) + std::max(b1, b2);
-}
-
-// where each of the new pairs stands among the old ones: order[k] < npair is an old one, else a new
-// one
+// (S2) where each of the new pairs stands among the old ones: order[k] < npair is an old one, else
+// a new one
 std::vector<int> MergeOrder(const mjModel* m, const std::vector<ContactPair>& pairs) {
   const int old = static_cast<int>(m->npair);
   std::vector<int> order(static_cast<std::size_t>(old) + pairs.size());
   std::iota(order.begin(), order.end(), 0);
   const auto signature = [&](int k) {
     return k < old ? m->pair_signature[k]
-                   : Signature(m, pairs[k - old].geom1, pairs[k - old].geom2);
+                   : PairSignature(m, pairs[k - old].geom1, pairs[k - old].geom2);
   };
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
     return static_cast<unsigned>(signature(a)) < static_cast<unsigned>(signature(b));
@@ -103,7 +98,7 @@ Grown Grow(const mjModel* m, const std::vector<ContactPair>& pairs, const std::v
     g.dim.push_back(pair.dim);
     g.geom1.push_back(pair.geom1);
     g.geom2.push_back(pair.geom2);
-    g.signature.push_back(Signature(m, pair.geom1, pair.geom2));
+    g.signature.push_back(PairSignature(m, pair.geom1, pair.geom2));
     g.name.push_back(unnamed);
     AppendRow(pair.solref, mjNREF, &g.solref);
     AppendRow(zero, mjNREF, &g.solreffriction);
@@ -221,33 +216,6 @@ ContactPair MixPair(const mjModel* m, int g1, int g2) {
   out.margin = m->geom_margin[g1] + m->geom_margin[g2];
   out.gap = m->geom_gap[g1] + m->geom_gap[g2];
   return out;
-}
-
-bool MayTouch(const mjModel* m, int g1, int g2) {
-  if (g1 == g2 || !mjCOLLISIONFUNC[std::min(m->geom_type[g1], m->geom_type[g2])]
-                                  [std::max(m->geom_type[g1], m->geom_type[g2])]) {
-    return false;
-  }
-  if (!(m->geom_contype[g1] & m->geom_conaffinity[g2]) &&
-      !(m->geom_contype[g2] & m->geom_conaffinity[g1]))
-    return false;
-  const int b1 = m->geom_bodyid[g1], b2 = m->geom_bodyid[g2];
-  const int w1 = m->body_weldid[b1], w2 = m->body_weldid[b2];
-  if (w1 == w2 || (m->body_treeid[b1] < 0 && m->body_treeid[b2] < 0)) return false;
-  const int p1 = m->body_weldid[m->body_parentid[w1]], p2 = m->body_weldid[m->body_parentid[w2]];
-  if (!(m->opt.disableflags & mjDSBL_FILTERPARENT) && w1 != 0 && w2 != 0 && (w1 == p2 || w2 == p1))
-    return false;
-  const int signature = Signature(m, g1, g2);
-  return std::find(m->exclude_signature, m->exclude_signature + m->nexclude, signature) ==
-         m->exclude_signature + m->nexclude;
-}
-
-int FindPair(const mjModel* m, int g1, int g2) {
-  for (int k = 0; k < m->npair; k++) {
-    const int a = m->pair_geom1[k], b = m->pair_geom2[k];
-    if ((a == g1 && b == g2) || (a == g2 && b == g1)) return k;
-  }
-  return -1;
 }
 
 ModelPtr AddPairs(const mjModel* model, const std::vector<ContactPair>& pairs) {

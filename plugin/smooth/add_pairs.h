@@ -21,13 +21,6 @@ struct ContactPair {
 /// maximum. (S1)
 ContactPair MixPair(const mjModel* model, int geom1, int geom2);
 
-/// Does the engine look for contacts of these two geoms (masks, bodies, parents, exclusions)?
-/// Explicit pairs aside.
-bool MayTouch(const mjModel* model, int geom1, int geom2);
-
-/// Index of the explicit pair of two geoms, or −1.
-int FindPair(const mjModel* model, int geom1, int geom2);
-
 /// `model` and `pairs` without names, sorted in among its own; everything else is byte for byte the
 /// same.
 /// @throws Error{kUnsupported} when the engine lays a model out otherwise than this release does.

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "core/collision_filter.h"
 #include "smooth/add_pairs.h"
 
 namespace costate {
