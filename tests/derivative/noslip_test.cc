@@ -43,6 +43,34 @@ StepDerivative LinearizeNoslip(const mjModel* m, const mjData* point, bool senso
   return out;
 }
 
+// ends at the minimum, not within the model's tolerance of it
+mjModel Tight(const mjModel* m) {
+  mjModel tight = *m;
+  tight.opt.tolerance = 0;
+  tight.opt.iterations = 200;
+  return tight;
+}
+
+// gradients by applied forces against centred differences of loss(work), which finds `work` in the state of `data`
+template <typename Loss>
+void ExpectSlopesByForces(const mjModel* m, mjData* data, mjData* work, const StepVjp& vjp, Loss loss) {
+  const auto slope = [&](mjtNum* force) {
+    const double h = 1e-4, before = *force;
+    double value[2];
+    for (int side = 0; side < 2; side++) {
+      *force = before + (side ? h : -h);
+      mj_copyState(m, data, work, mjSTATE_INTEGRATION);
+      value[side] = loss(work);
+    }
+    *force = before;
+    return (value[1] - value[0]) / (2 * h);
+  };
+  const double largest = std::max(vjp.qfrc.lpNorm<Eigen::Infinity>(), vjp.xfrc.lpNorm<Eigen::Infinity>());
+  EXPECT_GT(vjp.qfrc.lpNorm<Eigen::Infinity>(), 1e-3);
+  for (int i = 0; i < m->nv; i++) EXPECT_NEAR(vjp.qfrc[i], slope(data->qfrc_applied + i), 1e-6 * largest) << i;
+  for (int i = 6; i < 6 * m->nbody; i++) EXPECT_NEAR(vjp.xfrc[i], slope(data->xfrc_applied + i), 1e-6 * largest) << i;
+}
+
 class NoslipCones : public support::EngineTest, public ::testing::WithParamInterface<std::tuple<const char*, int>> {
  protected:
   void SetUp() override {
@@ -69,9 +97,7 @@ TEST_P(NoslipCones, SweepsAreTheEngines) {
       AccelerationDerivative value;
       linearizer.LinearizeAcceleration(GetState(m, data.get()), Eigen::Map<const VectorXd>(data->ctrl, m->nu), &value);
       EXPECT_LE(value.coverage.Worst(), Level::kResidual);
-      mjModel tight = *m;
-      tight.opt.tolerance = 0;
-      tight.opt.iterations = 200;
+      mjModel tight = Tight(m);
       mj_forward(&tight, data.get());
       const VectorXd engine = Eigen::Map<const VectorXd>(data->qacc, m->nv);
       EXPECT_LE((value.qacc - engine).lpNorm<Eigen::Infinity>(), 1e-9 * engine.lpNorm<Eigen::Infinity>());
@@ -156,24 +182,14 @@ TEST_F(NoslipTest, PullsBackToAppliedForces) {
     EXPECT_TRUE(support::MatricesNearRelative(vjp.x, value.A.transpose() * lambda, 1e-12));
     EXPECT_TRUE(support::MatricesNearRelative(vjp.u, value.B.transpose() * lambda, 1e-12));
 
-    mjModel tight = *m;
-    tight.opt.tolerance = 0;
-    tight.opt.iterations = 200;
-    const auto along = [&](mjtNum* force) {
-      const double h = 1e-4, before = *force;
-      VectorXd next[2];
-      for (int side = 0; side < 2; side++) {
-        *force = before + (side ? h : -h);
-        mj_copyState(m, data.get(), work.get(), mjSTATE_INTEGRATION);
-        mj_step(&tight, work.get());
-        next[side] = GetState(m, work.get());
-      }
-      *force = before;
-      return lambda.dot(Difference(m, next[1], next[0])) / (2 * h);
-    };
-    const double largest = std::max(vjp.qfrc.lpNorm<Eigen::Infinity>(), vjp.xfrc.lpNorm<Eigen::Infinity>());
-    for (int i = 0; i < m->nv; i++) EXPECT_NEAR(vjp.qfrc[i], along(data->qfrc_applied + i), 1e-6 * largest) << i;
-    for (int i = 6; i < 6 * m->nbody; i++) EXPECT_NEAR(vjp.xfrc[i], along(data->xfrc_applied + i), 1e-6 * largest) << i;
+    const mjModel tight = Tight(m);
+    mj_copyState(m, data.get(), work.get(), mjSTATE_INTEGRATION);
+    mj_step(&tight, work.get());
+    const VectorXd base = GetState(m, work.get());
+    ExpectSlopesByForces(m, data.get(), work.get(), vjp, [&](mjData* d) {
+      mj_step(&tight, d);
+      return lambda.dot(Difference(m, GetState(m, d), base));
+    });
   }
 }
 
@@ -198,25 +214,11 @@ TEST_F(NoslipTest, PullsBackSensorsToAppliedForces) {
   sigma.tail(3).setZero();
   mj_copyState(m, data.get(), work.get(), mjSTATE_INTEGRATION);
   ASSERT_TRUE(backend.Vjp(m, work.get(), {none, sigma, true}, &vjp, &missing)) << missing;
-  mjModel tight = *m;
-  tight.opt.tolerance = 0;
-  tight.opt.iterations = 200;
-  const auto along = [&](mjtNum* force) {
-    const double h = 1e-4, before = *force;
-    double sum[2];
-    for (int side = 0; side < 2; side++) {
-      *force = before + (side ? h : -h);
-      mj_copyState(m, data.get(), work.get(), mjSTATE_INTEGRATION);
-      mj_forward(&tight, work.get());
-      sum[side] = sigma.dot(Eigen::Map<const VectorXd>(work->sensordata, m->nsensordata));
-    }
-    *force = before;
-    return (sum[1] - sum[0]) / (2 * h);
-  };
-  const double largest = vjp.qfrc.lpNorm<Eigen::Infinity>();
-  EXPECT_GT(largest, 1e-2);
-  for (int i = 0; i < m->nv; i++) EXPECT_NEAR(vjp.qfrc[i], along(data->qfrc_applied + i), 1e-6 * largest) << i;
-  for (int i = 6; i < 6 * m->nbody; i++) EXPECT_NEAR(vjp.xfrc[i], along(data->xfrc_applied + i), 1e-6 * largest) << i;
+  const mjModel tight = Tight(m);
+  ExpectSlopesByForces(m, data.get(), work.get(), vjp, [&](mjData* d) {
+    mj_forward(&tight, d);
+    return sigma.dot(Eigen::Map<const VectorXd>(d->sensordata, m->nsensordata));
+  });
 }
 
 // a sledge pushed just not, and just, beyond its friction: the certificate sees the pass' own switch
