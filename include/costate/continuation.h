@@ -1,5 +1,4 @@
-// Optimization from smooth to true: a sequence of ever less smoothed models, the last of them the
-// user's own.
+// Optimization from smooth to true: a sequence of ever less smoothed models, the last of them the user's own.
 #ifndef COSTATE_CONTINUATION_H_
 #define COSTATE_CONTINUATION_H_
 
@@ -17,8 +16,7 @@ struct ContinuationOptions {
   double shrink = 0.25;       ///< strength from one stage to the next
   int stages = 4;             ///< smooth ones, at most
   int stage_iterations = 50;  ///< of each smooth stage, at most
-  int budget = 0;  ///< iterations of all stages together, smooth ones at most two thirds of it; 0:
-                   ///< no such bound
+  int budget = 0;  ///< iterations of all stages together, smooth ones at most two thirds of it; 0: no such bound
   /// Motions are the true model's throughout, and only derivatives are smoothed.
   bool backward_only = false;
 };
@@ -29,32 +27,29 @@ struct ContinuationStage {
   std::string smoothing;  ///< "onset 0.005 m"; "none"
   SolveStatus status = SolveStatus::kIterationLimit;
   int iterations = 0;
-  double cost = 0;  ///< of its motion, on the model that it optimized
-  double true_cost =
-      0;  ///< of its controls on the true model; infinite when they cannot be simulated there
+  double cost = 0;       ///< of its motion, on the model that it optimized
+  double true_cost = 0;  ///< of its controls on the true model; infinite when they cannot be simulated there
 };
 
 struct ContinuationResult {
-  SolveResult result;  ///< on the true model; initial_cost is that of the guess there, iterations
-                       ///< are those of all stages
+  /// on the true model; initial_cost is that of the guess there, iterations are those of all stages
+  SolveResult result;
   std::vector<ContinuationStage> stages;  ///< in order; the last ones are on the true model
-  std::string message;  ///< one sentence: both costs, and why the smooth stages ended
+  std::string message;                    ///< one sentence: both costs, and why the smooth stages ended
 };
 
 /// Called when a stage begins. @param stage  number from 0.
 using StageCallback = std::function<void(int stage, const ContinuationStage&)>;
 
-/// Minimizes problem.cost by iLQR through smoothed models: each stage starts from the controls of
-/// the one before. A stage ends as iLQR ends or after stage_iterations; the smooth ones end early
-/// once no contact or limit along the true motion of the controls is nearer to its onset than the
-/// smoothing reaches (Certify), where it changes nothing any more. The true model then has
-/// options.iterations; the result is no worse than any stage's controls there, nor than the guess.
+/// Minimizes problem.cost by iLQR through smoothed models: each stage starts from the controls of the one before. A
+/// stage ends as iLQR ends or after stage_iterations; the smooth ones end early once no contact or limit along the true
+/// motion of the controls is nearer to its onset than the smoothing reaches (Certify), where it changes nothing any
+/// more. The true model then has options.iterations; the result is no worse than any stage's controls there, nor than
+/// the guess.
 ///
 /// @throws as SolveIlqr and MakeSmoothModel.  Source: plugin/smooth/README.md, "Continuation".
-ContinuationResult SolveContinuation(const Problem& problem, ConstMatrixRef U,
-                                     const IlqrOptions& options,
-                                     const ContinuationOptions& continuation,
-                                     const IterationCallback& callback = {},
+ContinuationResult SolveContinuation(const Problem& problem, ConstMatrixRef U, const IlqrOptions& options,
+                                     const ContinuationOptions& continuation, const IterationCallback& callback = {},
                                      const StageCallback& stage_callback = {});
 
 }  // namespace costate

@@ -9,8 +9,8 @@
 
 namespace costate {
 
-/// What is made smoother; nothing named: all contacts and all limits (with `friction` also all dry
-/// friction of joints and tendons).
+/// What is made smoother; nothing named: all contacts and all limits (with `friction` also all dry friction of joints
+/// and tendons).
 struct SmoothTargets {
   struct GeomPair {
     std::string geom1{}, geom2{};
@@ -24,26 +24,21 @@ struct SmoothTargets {
 
 /// Strategies, mild to strong. Each has one strength, 0: off; they combine.
 struct SmoothContact {
-  /// Impedance rises from nothing at touch to its full value at this depth [m; rad at limits of
-  /// hinges]; the engine keeps 1e-4.
+  /// Impedance rises from nothing at touch to its full value at this depth [m; rad at limits of hinges]; the engine
+  /// keeps 1e-4.
   double onset = 0;
-  /// Time constant of penetration at least this long [s], at the same damping ratio. Below 2
-  /// timesteps the engine's refsafe makes it 2 timesteps.
+  /// Time constant of penetration at least this long [s], at the same damping ratio. Below 2 timesteps the engine's
+  /// refsafe makes it 2 timesteps.
   double softness = 0;
-  /// Contact forces begin this far before touch [m], from nothing. Limits take part where they are
-  /// named [m or rad].
+  /// Contact forces begin this far before touch [m], from nothing. Limits take part where they are named [m or rad].
   double distance = 0;
-  /// Slope of friction acceleration over slip velocity [1/s]: a contact with effective mass m
-  /// brakes slow slip by m · friction newtons for each m/s. Larger is closer to Coulomb; the
-  /// model's own is about 1e3 … 1e4.
+  /// Slope of friction acceleration over slip velocity [1/s]: a contact with effective mass m brakes slow slip by m ·
+  /// friction newtons for each m/s. Larger is closer to Coulomb; the model's own is about 1e3 … 1e4.
   double friction = 0;
-  /// Width of the switch of a constraint row [m/s^2 or rad/s^2], in derivatives alone:
-  /// LinearizeOptions::smoothing.
+  /// Width of the switch of a constraint row [m/s^2 or rad/s^2], in derivatives alone: LinearizeOptions::smoothing.
   double solver = 0;
   SmoothTargets targets{};
-  bool any() const {
-    return onset > 0 || softness > 0 || distance > 0 || friction > 0 || solver > 0;
-  }
+  bool any() const { return onset > 0 || softness > 0 || distance > 0 || friction > 0 || solver > 0; }
 };
 
 /// What one strategy changed, and what that does to the motion.
@@ -52,9 +47,8 @@ struct SmoothChange {
   double strength = 0;
   int elements = 0;    ///< geoms, pairs, joints, tendons … that were changed
   std::string motion;  ///< a sentence: what changes in the forward motion
-  /// How much of its stopping acceleration (reference less free) a row applies at once when it
-  /// begins to act, the worst of what was changed: solimp[0] before; 1e-4, which the engine holds,
-  /// after onset or distance.
+  /// How much of its stopping acceleration (reference less free) a row applies at once when it begins to act, the worst
+  /// of what was changed: solimp[0] before; 1e-4, which the engine holds, after onset or distance.
   double jump_before = 0, jump_after = 0;
 };
 
@@ -65,28 +59,26 @@ struct SmoothModel {
   std::vector<SmoothChange> changes;  ///< one a strategy
 };
 
-/// Makes a model with smoother contact; `model` is not modified. What is not named stays bit for
-/// bit as it was: contacts of named geoms become explicit pairs with the parameters that the engine
-/// would have mixed, then those are changed.
+/// Makes a model with smoother contact; `model` is not modified. What is not named stays bit for bit as it was:
+/// contacts of named geoms become explicit pairs with the parameters that the engine would have mixed, then those are
+/// changed.
 ///
-/// @throws Error{kInvalidArgument} for an unknown name (with the nearest one), a strength that is
-/// negative or not finite, and
-///         for names that cannot be had: friction of named contacts in a model with pyramidal cones
-///         (the elliptic one has a friction of its own), contacts of a model whose option flag
-///         "override" sets all of them.
+/// @throws Error{kInvalidArgument} for an unknown name (with the nearest one), a strength that is negative or not finite, and
+///         for names that cannot be had: friction of named contacts in a model with pyramidal cones (the elliptic one
+///         has a friction of its own), contacts of a model whose option flag "override" sets all of them.
 /// Cost: a copy of the model; with named geoms one entry for each geom that can touch them.
 /// Source: plugin/smooth/README.md.
 SmoothModel MakeSmoothModel(const mjModel* model, const SmoothContact& options);
 
-/// The same at another strength: 1 as it is, 0 the true model. Lengths and times scale, the slope
-/// of friction is divided.
+/// The same at another strength: 1 as it is, 0 the true model. Lengths and times scale, the slope of friction is
+/// divided.
 SmoothContact ScaleSmooth(const SmoothContact& options, double factor);
 
 /// "onset 0.005 m, distance 0.02 m"; "none".
 std::string ToString(const SmoothContact& options);
 
-/// Reads "none", "onset", "distance:0.02", "onset:0.001,friction:5" or "auto" (onset and distance, sized by
-/// the model's bodies).
+/// Reads "none", "onset", "distance:0.02", "onset:0.001,friction:5" or "auto" (onset and distance, sized by the model's
+/// bodies).
 /// @throws Error{kInvalidArgument} that names the word.
 SmoothContact ParseSmooth(const mjModel* model, const std::string& text);
 

@@ -67,12 +67,10 @@ LinearizationPlugin::LinearizationPlugin(const mjModel* m, mjData*, int instance
       output_(m, attributes_),
       period_(attributes_.NotNegative("period", 0)),
       reach_(attributes_.Positive("reach", 0.02)),
-      level_(static_cast<Level>(
-          attributes_.Choice("level", {"best", "analytic", "residual", "step"}, 0))),
-      needs_matrices_(output_.Needs(LinearizationOutput::kLevel) ||
-                      output_.Needs(LinearizationOutput::kSpectralRadius) ||
-                      output_.Needs(LinearizationOutput::kLargestSingularValue) ||
-                      output_.Needs(LinearizationOutput::kBlock)),
+      level_(static_cast<Level>(attributes_.Choice("level", {"best", "analytic", "residual", "step"}, 0))),
+      needs_matrices_(
+          output_.Needs(LinearizationOutput::kLevel) || output_.Needs(LinearizationOutput::kSpectralRadius) ||
+          output_.Needs(LinearizationOutput::kLargestSingularValue) || output_.Needs(LinearizationOutput::kBlock)),
       needs_equation_(output_.Needs(LinearizationOutput::kCondition) ||
                       output_.Needs(LinearizationOutput::kSwitchDistance)),
       model_(m, m->plugin[instance]) {
@@ -82,14 +80,12 @@ LinearizationPlugin::LinearizationPlugin(const mjModel* m, mjData*, int instance
   state_.setZero(mj_stateSize(m, mjSTATE_INTEGRATION));
   values_.setZero(output_.size);
   const Eigen::Index nv = m->nv, ndx = 2 * nv + m->na;
-  if (output_.Needs(LinearizationOutput::kSpectralRadius))
-    eigen_ = Eigen::EigenSolver<MatrixXd>(ndx);
+  if (output_.Needs(LinearizationOutput::kSpectralRadius)) eigen_ = Eigen::EigenSolver<MatrixXd>(ndx);
   if (output_.Needs(LinearizationOutput::kLargestSingularValue)) {
     squared_.setZero(ndx, ndx);
     symmetric_ = Eigen::SelfAdjointEigenSolver<MatrixXd>(ndx);
   }
-  if (output_.Needs(LinearizationOutput::kCondition))
-    symmetric_H_ = Eigen::SelfAdjointEigenSolver<MatrixXd>(nv);
+  if (output_.Needs(LinearizationOutput::kCondition)) symmetric_H_ = Eigen::SelfAdjointEigenSolver<MatrixXd>(nv);
   Prepare(m);
 
   // once at the model's start: a level that cannot be had is told now, and memory grows to its size
@@ -126,8 +122,7 @@ void LinearizationPlugin::Linearization(const mjModel* m, const mjData* d) {
   std::copy_n(d->ctrl, m->nu, u_.data());
   linearizer_->SetContext(context_);
   linearizer_->Linearize(x_, u_, &derivative_);
-  if (derivative_.status != StepStatus::kOk)
-    throw Error(ErrorCode::kInvalidArgument, ToString(derivative_.status));
+  if (derivative_.status != StepStatus::kOk) throw Error(ErrorCode::kInvalidArgument, ToString(derivative_.status));
 }
 
 // H at the converged acceleration, and the distance of positions to a switch
@@ -208,8 +203,7 @@ void LinearizationPlugin::Evaluate(const mjModel* m, const mjData* d) {
 void LinearizationPlugin::Compute(const mjModel* m, mjData* d, int) {
   // plugin_state: when the values were made, the values
   mjtNum* held = period_ > 0 ? d->plugin_state + m->plugin_stateadr[instance_] : nullptr;
-  const bool due =
-      !held || !(d->time > held[0]) || d->time >= held[0] + period_ * (1 - kPeriodSlack);
+  const bool due = !held || !(d->time > held[0]) || d->time >= held[0] + period_ * (1 - kPeriodSlack);
   if (due) {
     EngineGuard guard;
     try {
@@ -242,8 +236,7 @@ int LinearizationPlugin::SensorSize(const mjModel* m, int instance) {
 int LinearizationPlugin::StateSize(const mjModel* m, int instance) {
   try {
     const Attributes attributes(m, instance);
-    return attributes.NotNegative("period", 0) > 0 ? 1 + LinearizationOutput(m, attributes).size
-                                                   : 0;
+    return attributes.NotNegative("period", 0) > 0 ? 1 + LinearizationOutput(m, attributes).size : 0;
   } catch (const std::exception&) {
     return 0;
   }
@@ -252,17 +245,13 @@ int LinearizationPlugin::StateSize(const mjModel* m, int instance) {
 }  // namespace
 
 void RegisterLinearization() {
-  mjpPlugin plugin = MakePlugin<LinearizationPlugin>(kLinearizationName, kLinearizationAttributes,
-                                                     mjPLUGIN_SENSOR);
+  mjpPlugin plugin = MakePlugin<LinearizationPlugin>(kLinearizationName, kLinearizationAttributes, mjPLUGIN_SENSOR);
   plugin.needstage = mjSTAGE_ACC;
   plugin.nstate = LinearizationPlugin::StateSize;
-  plugin.nsensordata = [](const mjModel* m, int instance, int) {
-    return LinearizationPlugin::SensorSize(m, instance);
-  };
+  plugin.nsensordata = [](const mjModel* m, int instance, int) { return LinearizationPlugin::SensorSize(m, instance); };
   plugin.reset = [](const mjModel* m, mjtNum* state, void*, int instance) {
     mju_zero(state, m->plugin_statenum[instance]);
-    if (m->plugin_statenum[instance] > 0)
-      state[0] = mjMAXVAL;  // later than any time: the first look counts
+    if (m->plugin_statenum[instance] > 0) state[0] = mjMAXVAL;  // later than any time: the first look counts
   };
   RegisterOnce(plugin);
 }

@@ -15,13 +15,11 @@ constexpr char kWords[] =
 }  // namespace
 
 bool LinearizationOutput::Needs(Kind kind) const {
-  return std::any_of(items.begin(), items.end(),
-                     [kind](const Item& item) { return item.kind == kind; });
+  return std::any_of(items.begin(), items.end(), [kind](const Item& item) { return item.kind == kind; });
 }
 
 LinearizationOutput::LinearizationOutput(const mjModel* m, const Attributes& attributes) {
-  const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na),
-            nu = static_cast<int>(m->nu), ndx = 2 * nv + na;
+  const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na), nu = static_cast<int>(m->nu), ndx = 2 * nv + na;
   const auto part = [&](char letter, int* begin, int* count) {
     const std::size_t at = std::string("qva").find(letter);
     if (at == std::string::npos) return false;
@@ -30,8 +28,8 @@ LinearizationOutput::LinearizationOutput(const mjModel* m, const Attributes& att
     return true;
   };
   const auto parse = [&](const std::string& word, Item* item) {
-    const std::vector<std::string> scalars = {"level", "spectral_radius", "largest_singular_value",
-                                              "condition", "switch_distance"};
+    const std::vector<std::string> scalars = {"level", "spectral_radius", "largest_singular_value", "condition",
+                                              "switch_distance"};
     const auto scalar = std::find(scalars.begin(), scalars.end(), word);
     item->kind = static_cast<Kind>(scalar - scalars.begin());
     if (scalar != scalars.end()) return true;
@@ -48,12 +46,10 @@ LinearizationOutput::LinearizationOutput(const mjModel* m, const Attributes& att
   if (words.empty()) words = {"spectral_radius", "largest_singular_value", "level"};
   for (const std::string& word : words) {
     Item item{};
-    if (!parse(word, &item))
-      attributes.Fail("output", fmt::format("there is no '{}', expected {}", word, kWords));
+    if (!parse(word, &item)) attributes.Fail("output", fmt::format("there is no '{}', expected {}", word, kWords));
     if (item.size() == 0)
-      attributes.Fail(
-          "output",
-          fmt::format("'{}' is empty: the model has nv = {}, na = {}, nu = {}", word, nv, na, nu));
+      attributes.Fail("output",
+                      fmt::format("'{}' is empty: the model has nv = {}, na = {}, nu = {}", word, nv, na, nu));
     items.push_back(item);
     size += item.size();
   }

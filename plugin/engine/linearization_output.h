@@ -1,5 +1,4 @@
-// What a costate.linearization sensor shows: words of its attribute `output`, and where their
-// numbers lie.
+// What a costate.linearization sensor shows: words of its attribute `output`, and where their numbers lie.
 #ifndef COSTATE_ENGINE_LINEARIZATION_OUTPUT_H_
 #define COSTATE_ENGINE_LINEARIZATION_OUTPUT_H_
 

@@ -13,8 +13,8 @@ namespace costate {
 // all sizes and flags of a model lie before its options
 inline constexpr std::size_t kSizesBytes = offsetof(mjModel, opt);
 
-/// What must be equal for a Linearizer to serve another call: address, sizes, options and
-/// structure. Values such as masses and gains are read at each call and may change between calls.
+/// What must be equal for a Linearizer to serve another call: address, sizes, options and structure. Values such as
+/// masses and gains are read at each call and may change between calls.
 struct ModelKey {
   const mjModel* model = nullptr;
   const void* buffer = nullptr;
@@ -38,8 +38,8 @@ struct ModelKey {
     Add(m->tendon_num, m->ntendon);
     Add(m->wrap_type, m->nwrap);
     Add(m->sensor_type, m->nsensor);
-    for (const int* types : {m->actuator_trntype, m->actuator_dyntype, m->actuator_gaintype,
-                             m->actuator_biastype, m->actuator_actadr, m->actuator_ctrladr}) {
+    for (const int* types : {m->actuator_trntype, m->actuator_dyntype, m->actuator_gaintype, m->actuator_biastype,
+                             m->actuator_actadr, m->actuator_ctrladr}) {
       Add(types, m->nactuator);
     }
   }

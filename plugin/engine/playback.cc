@@ -32,17 +32,14 @@ std::string SpecText(mjSpec* spec) {
   char error[1000] = "";
   std::vector<char> text(1 << 20);
   for (;;) {
-    const int need =
-        mj_saveXMLString(spec, text.data(), static_cast<int>(text.size()), error, sizeof(error));
+    const int need = mj_saveXMLString(spec, text.data(), static_cast<int>(text.size()), error, sizeof(error));
     if (need == 0) return text.data();
-    if (need < 0)
-      throw Error(ErrorCode::kEngine, std::string("the model cannot be written as MJCF: ") + error);
+    if (need < 0) throw Error(ErrorCode::kEngine, std::string("the model cannot be written as MJCF: ") + error);
     text.resize(static_cast<std::size_t>(need) + 1);
   }
 }
 
-void AddPolicy(const PolicyRun& run, const PlaybackOptions& options, bool feedback,
-               pugi::xml_node root) {
+void AddPolicy(const PolicyRun& run, const PlaybackOptions& options, bool feedback, pugi::xml_node root) {
   pugi::xml_node extension = root.child("extension");
   if (!extension) extension = root.append_child("extension");
   pugi::xml_node plugin = extension.append_child("plugin");
@@ -67,8 +64,7 @@ void Play(const PolicyRun& run, const mjModel* model, PlaybackResult* result) {
   result->identical = true;
   for (int t = 0; t <= run.N; ++t) {
     const VectorXd x = GetState(model, data.get());
-    if (std::memcmp(x.data(), X.col(t).data(),
-                    sizeof(double) * static_cast<std::size_t>(x.size())) != 0)
+    if (std::memcmp(x.data(), X.col(t).data(), sizeof(double) * static_cast<std::size_t>(x.size())) != 0)
       result->identical = false;
     for (int i = 0; i < x.size(); ++i) {
       result->largest_difference = std::max(result->largest_difference, std::abs(x[i] - X(i, t)));
@@ -79,16 +75,14 @@ void Play(const PolicyRun& run, const mjModel* model, PlaybackResult* result) {
 
 }  // namespace
 
-PlaybackResult WritePlayback(const std::string& folder, const std::string& file,
-                             const PlaybackOptions& options) {
+PlaybackResult WritePlayback(const std::string& folder, const std::string& file, const PlaybackOptions& options) {
   const std::shared_ptr<const PolicyRun> run = ReadPolicyRun(folder);
   const std::string source = run->record.model_file;
   if (!fs::exists(source)) {
-    throw Error(
-        ErrorCode::kFile,
-        fmt::format("run '{}' was made from '{}', which is not there: a playable model is written "
-                    "from it",
-                    folder, source));
+    throw Error(ErrorCode::kFile,
+                fmt::format("run '{}' was made from '{}', which is not there: a playable model is written "
+                            "from it",
+                            folder, source));
   }
   if (fs::exists(file) && fs::equivalent(file, source)) {
     throw Error(ErrorCode::kFile, "'" + file + "' is the model that the run was made from");
@@ -96,8 +90,7 @@ PlaybackResult WritePlayback(const std::string& folder, const std::string& file,
   const SpecPtr spec = LoadSpec(source);
   const std::string mismatch = run->Mismatch(CompileModel(spec.get(), source).get());
   if (!mismatch.empty()) {
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("'{}' has changed since run '{}': {}", source, folder, mismatch));
+    throw Error(ErrorCode::kUnsupported, fmt::format("'{}' has changed since run '{}': {}", source, folder, mismatch));
   }
   MakeAssetsAbsolute(spec.get(), source);
   pugi::xml_document document;
@@ -109,8 +102,7 @@ PlaybackResult WritePlayback(const std::string& folder, const std::string& file,
   AddPolicy(*run, options, result.feedback, document.child("mujoco"));
   errno = 0;
   if (!document.save_file(file.c_str(), "  ")) {
-    throw Error(ErrorCode::kFile, fmt::format("'{}' cannot be written: {}", file,
-                                              std::strerror(errno ? errno : EIO)));
+    throw Error(ErrorCode::kFile, fmt::format("'{}' cannot be written: {}", file, std::strerror(errno ? errno : EIO)));
   }
   const ModelPtr model = LoadModel(file);
   Play(*run, model.get(), &result);

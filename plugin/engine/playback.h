@@ -18,15 +18,12 @@ struct PlaybackResult {
   double largest_difference = 0;  ///< over all knots and entries of the state
 };
 
-/// Writes the run's model as one MJCF file with a costate.policy instance that starts at the run's
-/// start, then loads that file and plays it. Assets stay where they are, by absolute path, and so
-/// does the run.
-/// @throws Error{kFile} when the MJCF that the run was made from is gone or the file cannot be
-/// written;
+/// Writes the run's model as one MJCF file with a costate.policy instance that starts at the run's start, then loads
+/// that file and plays it. Assets stay where they are, by absolute path, and so does the run.
+/// @throws Error{kFile} when the MJCF that the run was made from is gone or the file cannot be written;
 ///         Error{kUnsupported} when it was made from a compiled model or the model has changed
 ///         since.
-PlaybackResult WritePlayback(const std::string& run, const std::string& file,
-                             const PlaybackOptions& options = {});
+PlaybackResult WritePlayback(const std::string& run, const std::string& file, const PlaybackOptions& options = {});
 
 }  // namespace costate
 

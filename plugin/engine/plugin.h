@@ -1,5 +1,4 @@
-// What the plugins share: attributes from MJCF, callbacks that let no exception through,
-// registration.
+// What the plugins share: attributes from MJCF, callbacks that let no exception through, registration.
 #ifndef COSTATE_ENGINE_PLUGIN_H_
 #define COSTATE_ENGINE_PLUGIN_H_
 
@@ -16,9 +15,7 @@ namespace costate {
 /// Callbacks of a plugin whose instance data is a T: T(m, d, instance) may throw, nothing else may.
 template <typename T>
 struct PluginCallbacks {
-  static T* Of(const mjData* d, int instance) {
-    return reinterpret_cast<T*>(d->plugin_data[instance]);
-  }
+  static T* Of(const mjData* d, int instance) { return reinterpret_cast<T*>(d->plugin_data[instance]); }
 
   static int Init(const mjModel* m, mjData* d, int instance) {
     d->plugin_data[instance] = 0;

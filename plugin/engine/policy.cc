@@ -1,5 +1,4 @@
-// costate.policy: plays a saved run, u = u_bar + K (x ⊖ x_bar), by writing ctrl before the engine
-// reads it. README.md.
+// costate.policy: plays a saved run, u = u_bar + K (x ⊖ x_bar), by writing ctrl before the engine reads it. README.md.
 #include <costate/error.h>
 #include <costate/state.h>
 #include <fmt/format.h>
@@ -20,31 +19,25 @@ constexpr const char* kPolicyAttributes[] = {"run", "offset", "end", "feedback",
 // time is a sum of time steps: a knot begins this share of its length early
 constexpr double kKnotSlack = 1e-6;
 
-// plugin_state: when the held controls were made, when the step began, whether it has ended since,
-// the controls
+// plugin_state: when the held controls were made, when the step began, whether it has ended since, the controls
 enum { kMadeAt = 0, kStepBegan = 1, kStepEnded = 2, kHeldControls = 3 };
 
 // what a reset puts back beside x; sizes of these do not depend on other plugins
-constexpr int kStartContext = mjSTATE_WARMSTART | mjSTATE_QFRC_APPLIED | mjSTATE_XFRC_APPLIED |
-                              mjSTATE_EQ_ACTIVE | mjSTATE_MOCAP_POS | mjSTATE_MOCAP_QUAT |
-                              mjSTATE_USERDATA | mjSTATE_PLASTIC;
+constexpr int kStartContext = mjSTATE_WARMSTART | mjSTATE_QFRC_APPLIED | mjSTATE_XFRC_APPLIED | mjSTATE_EQ_ACTIVE |
+                              mjSTATE_MOCAP_POS | mjSTATE_MOCAP_QUAT | mjSTATE_USERDATA | mjSTATE_PLASTIC;
 
 class PolicyPlugin {
  public:
   PolicyPlugin(const mjModel* m, mjData* d, int instance);
   void Reset(const mjModel* m, mjtNum* state);
   void Compute(const mjModel* m, mjData* d, int capability);
-  void Advance(const mjModel* m, mjData* d) {
-    d->plugin_state[m->plugin_stateadr[instance_] + kStepEnded] = 1;
-  }
+  void Advance(const mjModel* m, mjData* d) { d->plugin_state[m->plugin_stateadr[instance_] + kStepEnded] = 1; }
 
  private:
   enum End { kHold = 0, kLoop = 1, kZero = 2 };
 
   // number of the control interval at a time, not yet cut to those of the run
-  double IntervalAt(double time) const {
-    return std::floor((time - offset_) / run_->knot_time + kKnotSlack);
-  }
+  double IntervalAt(double time) const { return std::floor((time - offset_) / run_->knot_time + kKnotSlack); }
   void Control(const mjModel* m, mjData* d);
   void Policy(const mjModel* m, const mjData* d, double interval, mjtNum* u);
   void Motors(const mjModel* m, mjData* d) const;
@@ -58,8 +51,7 @@ class PolicyPlugin {
   VectorXd dx_, start_context_;
 };
 
-PolicyPlugin::PolicyPlugin(const mjModel* m, mjData* d, int instance)
-    : data_(d), instance_(instance) {
+PolicyPlugin::PolicyPlugin(const mjModel* m, mjData* d, int instance) : data_(d), instance_(instance) {
   const Attributes attributes(m, instance);
   const std::string path = attributes.Required("run");
   offset_ = attributes.Number("offset", 0);
@@ -72,11 +64,9 @@ PolicyPlugin::PolicyPlugin(const mjModel* m, mjData* d, int instance)
     attributes.Fail("run", error.what());
   }
   const std::string mismatch = run_->Mismatch(m);
-  if (!mismatch.empty())
-    attributes.Fail("run", "'" + run_->folder + "' was made with another model: " + mismatch);
+  if (!mismatch.empty()) attributes.Fail("run", "'" + run_->folder + "' was made with another model: " + mismatch);
   if (feedback_ && !run_->has_gains()) {
-    attributes.Fail("feedback", "it is on, but run '" + run_->folder +
-                                    "' has no gains (policy.csv): set it to off");
+    attributes.Fail("feedback", "it is on, but run '" + run_->folder + "' has no gains (policy.csv): set it to off");
   }
   if (!HasPassiveForces(m)) {
     attributes.Fail(
@@ -93,8 +83,7 @@ PolicyPlugin::PolicyPlugin(const mjModel* m, mjData* d, int instance)
   const mjModel* r = run_->record.model.get();
   if (start_ && mj_stateSize(r, kStartContext) == mj_stateSize(m, kStartContext)) {
     start_context_.resize(mj_stateSize(m, kStartContext));
-    mj_extractState(r, run_->record.context.data(), kContextSignature, start_context_.data(),
-                    kStartContext);
+    mj_extractState(r, run_->record.context.data(), kContextSignature, start_context_.data(), kStartContext);
   }
 }
 
@@ -103,10 +92,8 @@ void PolicyPlugin::Reset(const mjModel* m, mjtNum* state) {
   state[kMadeAt] = state[kStepBegan] = -mjMAXVAL;
   if (!start_) return;
   const double interval = std::clamp(IntervalAt(0), 0.0, static_cast<double>(run_->N));
-  mj_setState(m, data_, run_->record.trajectory.X.col(static_cast<int>(interval)).data(),
-              kStateSignature);
-  if (interval == 0 && start_context_.size() > 0)
-    mj_setState(m, data_, start_context_.data(), kStartContext);
+  mj_setState(m, data_, run_->record.trajectory.X.col(static_cast<int>(interval)).data(), kStateSignature);
+  if (interval == 0 && start_context_.size() > 0) mj_setState(m, data_, start_context_.data(), kStartContext);
 }
 
 void PolicyPlugin::Policy(const mjModel* m, const mjData* d, double interval, mjtNum* u) {
@@ -175,15 +162,13 @@ void PolicyPlugin::Compute(const mjModel* m, mjData* d, int capability) {
 
 void RegisterPolicy() {
   // passive: the only stage ahead of actuation in a step
-  mjpPlugin plugin = MakePlugin<PolicyPlugin>(kPolicyName, kPolicyAttributes,
-                                              mjPLUGIN_ACTUATOR | mjPLUGIN_PASSIVE);
+  mjpPlugin plugin = MakePlugin<PolicyPlugin>(kPolicyName, kPolicyAttributes, mjPLUGIN_ACTUATOR | mjPLUGIN_PASSIVE);
   plugin.nstate = [](const mjModel* m, int) { return kHeldControls + static_cast<int>(m->nu); };
   plugin.reset = [](const mjModel* m, mjtNum* state, void* data, int) {
     if (data) static_cast<PolicyPlugin*>(data)->Reset(m, state);
   };
   plugin.advance = [](const mjModel* m, mjData* d, int instance) {
-    if (PolicyPlugin* policy = PluginCallbacks<PolicyPlugin>::Of(d, instance))
-      policy->Advance(m, d);
+    if (PolicyPlugin* policy = PluginCallbacks<PolicyPlugin>::Of(d, instance)) policy->Advance(m, d);
   };
   RegisterOnce(plugin);
 }

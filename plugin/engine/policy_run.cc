@@ -26,11 +26,9 @@ std::map<std::string, CachedRun>& CachedRuns() {
 }
 
 // the first name that differs
-std::string NameMismatch(const char* what, const std::vector<std::string>& run,
-                         const std::vector<std::string>& here) {
+std::string NameMismatch(const char* what, const std::vector<std::string>& run, const std::vector<std::string>& here) {
   for (std::size_t i = 0; i < run.size(); ++i) {
-    if (run[i] != here[i])
-      return fmt::format("{} {} is {} in the run's model, {} here", what, i, run[i], here[i]);
+    if (run[i] != here[i]) return fmt::format("{} {} is {} in the run's model, {} here", what, i, run[i], here[i]);
   }
   return "";
 }
@@ -43,10 +41,7 @@ std::string PolicyRun::Mismatch(const mjModel* m) const {
   const struct {
     const char* name;
     int run, here;
-  } sizes[] = {{"nq", run.nq, here.nq},
-               {"nv", run.nv, here.nv},
-               {"na", run.na, here.na},
-               {"nu", run.nu, here.nu}};
+  } sizes[] = {{"nq", run.nq, here.nq}, {"nv", run.nv, here.nv}, {"na", run.na, here.na}, {"nu", run.nu, here.nu}};
   for (const auto& size : sizes) {
     if (size.run != size.here)
       return fmt::format("{} is {} in the run's model, {} here", size.name, size.run, size.here);
@@ -57,13 +52,11 @@ std::string PolicyRun::Mismatch(const mjModel* m) const {
   constexpr const char* kTypes[] = {"free", "ball", "slide", "hinge"};
   for (int j = 0; j < m->njnt; ++j) {
     if (r->jnt_type[j] == m->jnt_type[j]) continue;
-    return fmt::format("joint {} is a {} joint in the run's model, a {} joint here",
-                       ElementName(m, mjOBJ_JOINT, j), kTypes[r->jnt_type[j]],
-                       kTypes[m->jnt_type[j]]);
+    return fmt::format("joint {} is a {} joint in the run's model, a {} joint here", ElementName(m, mjOBJ_JOINT, j),
+                       kTypes[r->jnt_type[j]], kTypes[m->jnt_type[j]]);
   }
   if (r->opt.timestep != m->opt.timestep) {
-    return fmt::format("timestep is {} s in the run's model, {} s here", r->opt.timestep,
-                       m->opt.timestep);
+    return fmt::format("timestep is {} s in the run's model, {} s here", r->opt.timestep, m->opt.timestep);
   }
   return "";
 }
@@ -78,8 +71,7 @@ std::shared_ptr<const PolicyRun> ReadPolicyRun(const std::string& path) {
 
   std::lock_guard<std::mutex> lock(policy_runs_mutex);
   CachedRun& cached = CachedRuns()[key];
-  if (std::shared_ptr<const PolicyRun> run = cached.run.lock(); run && cached.written == written)
-    return run;
+  if (std::shared_ptr<const PolicyRun> run = cached.run.lock(); run && cached.written == written) return run;
   auto run = std::make_shared<PolicyRun>();
   run->folder = folder.string();
   run->record = ReadRecord(run->folder);

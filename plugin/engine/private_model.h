@@ -1,5 +1,4 @@
-// A model as a plugin may simulate it from inside its own callback: the host's values, without
-// instances of itself.
+// A model as a plugin may simulate it from inside its own callback: the host's values, without instances of itself.
 #ifndef COSTATE_ENGINE_PRIVATE_MODEL_H_
 #define COSTATE_ENGINE_PRIVATE_MODEL_H_
 

@@ -1,5 +1,4 @@
-// costate.smooth_contact: compliant, everywhere differentiable contact of named geoms, as a passive
-// force. README.md.
+// costate.smooth_contact: compliant, everywhere differentiable contact of named geoms, as a passive force. README.md.
 #include <mujoco/mujoco.h>
 
 #include "core/plugins.h"
@@ -11,8 +10,7 @@ namespace {
 
 class SmoothContactPlugin {
  public:
-  SmoothContactPlugin(const mjModel* m, mjData*, int instance)
-      : pairs_(ReadCompliantPairs(m, instance)) {
+  SmoothContactPlugin(const mjModel* m, mjData*, int instance) : pairs_(ReadCompliantPairs(m, instance)) {
     const Attributes attributes(m, instance);
     if (!HasPassiveForces(m)) {
       attributes.Fail(
@@ -33,8 +31,7 @@ class SmoothContactPlugin {
 }  // namespace
 
 void RegisterSmoothContact() {
-  RegisterOnce(
-      MakePlugin<SmoothContactPlugin>(kSmoothContact, kSmoothContactAttributes, mjPLUGIN_PASSIVE));
+  RegisterOnce(MakePlugin<SmoothContactPlugin>(kSmoothContact, kSmoothContactAttributes, mjPLUGIN_PASSIVE));
 }
 
 }  // namespace costate

@@ -17,15 +17,13 @@ double LimitDistance(const mjModel* m, const mjData* d) {
     if (m->jnt_type[j] == mjJNT_BALL) {
       mjtNum turn[3];
       mju_quat2Vel(turn, q, 1);
-      nearest = std::min(
-          nearest, std::abs(std::max(range[0], range[1]) - mju_norm3(turn) - m->jnt_margin[j]));
+      nearest = std::min(nearest, std::abs(std::max(range[0], range[1]) - mju_norm3(turn) - m->jnt_margin[j]));
     } else {
       inside(*q, range, m->jnt_margin[j]);
     }
   }
   for (int t = 0; t < m->ntendon; ++t) {
-    if (m->tendon_limited[t])
-      inside(d->ten_length[t], m->tendon_range + 2 * t, m->tendon_margin[t]);
+    if (m->tendon_limited[t]) inside(d->ten_length[t], m->tendon_range + 2 * t, m->tendon_margin[t]);
   }
   return nearest;
 }

@@ -1,5 +1,4 @@
-// How far positions are from the nearest contact or limit that begins or ends: one number, without
-// allocation.
+// How far positions are from the nearest contact or limit that begins or ends: one number, without allocation.
 #ifndef COSTATE_ENGINE_SWITCH_DISTANCE_H_
 #define COSTATE_ENGINE_SWITCH_DISTANCE_H_
 
@@ -7,8 +6,8 @@
 
 namespace costate {
 
-/// The least |distance − margin| of contacts, of geoms at most `reach` apart, and of joint and
-/// tendon limits [m or rad], `reach` where none is nearer: the entries of Certify in m and rad.
+/// The least |distance − margin| of contacts, of geoms at most `reach` apart, and of joint and tendon limits [m or
+/// rad], `reach` where none is nearer: the entries of Certify in m and rad.
 /// @param data  after mj_fwdPosition; its contacts are overwritten by those within reach.
 double SwitchDistance(const mjModel* model, mjData* data, double reach);
 

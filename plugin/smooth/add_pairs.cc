@@ -23,20 +23,17 @@ constexpr mjtSize kBufferAlign = 64;  // of each array within a model
 constexpr int kBinaryHeader = 5;      // integers at the head of a binary model
 
 [[noreturn]] void RefuseLayout(const char* what) {
-  throw Error(ErrorCode::kUnsupported,
-              std::string("contact pairs cannot be added to this model: ") + what +
-                  " is not laid out as in MuJoCo " + mj_versionString());
+  throw Error(ErrorCode::kUnsupported, std::string("contact pairs cannot be added to this model: ") + what +
+                                           " is not laid out as in MuJoCo " + mj_versionString());
 }
 
-// (S2) where each of the new pairs stands among the old ones: order[k] < npair is an old one, else
-// a new one
+// (S2) where each of the new pairs stands among the old ones: order[k] < npair is an old one, else a new one
 std::vector<int> MergeOrder(const mjModel* m, const std::vector<ContactPair>& pairs) {
   const int old = static_cast<int>(m->npair);
   std::vector<int> order(static_cast<std::size_t>(old) + pairs.size());
   std::iota(order.begin(), order.end(), 0);
   const auto signature = [&](int k) {
-    return k < old ? m->pair_signature[k]
-                   : PairSignature(m, pairs[k - old].geom1, pairs[k - old].geom2);
+    return k < old ? m->pair_signature[k] : PairSignature(m, pairs[k - old].geom1, pairs[k - old].geom2);
   };
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
     return static_cast<unsigned>(signature(a)) < static_cast<unsigned>(signature(b));
@@ -47,15 +44,14 @@ std::vector<int> MergeOrder(const mjModel* m, const std::vector<ContactPair>& pa
 // the engine's hash of a name
 std::uint64_t HashName(const char* text, std::uint64_t slots) {
   std::uint64_t hash = 5381;
-  for (; *text; text++)
-    hash = ((hash << 5) + hash) ^ static_cast<std::uint64_t>(static_cast<int>(*text));
+  for (; *text; text++) hash = ((hash << 5) + hash) ^ static_cast<std::uint64_t>(static_cast<int>(*text));
   return hash % slots;
 }
 
 // the part of the map of names that belongs to pairs: slots after it are those of the types below
 mjtSize SlotsBehindPairs(const mjModel* m) {
-  return kNameSlots * (m->nexclude + m->neq + m->ntendon + m->nactuator + m->nsensor + m->nnumeric +
-                       m->ntext + m->ntuple + m->nkey + m->nplugin);
+  return kNameSlots * (m->nexclude + m->neq + m->ntendon + m->nactuator + m->nsensor + m->nnumeric + m->ntext +
+                       m->ntuple + m->nkey + m->nplugin);
 }
 
 // values of the enlarged arrays, by name
@@ -72,8 +68,7 @@ void AppendRow(const T* from, int count, std::vector<T>* to) {
 Grown Grow(const mjModel* m, const std::vector<ContactPair>& pairs, const std::vector<int>& order) {
   Grown g;
   const int old = static_cast<int>(m->npair);
-  const int unnamed =
-      static_cast<int>(std::strlen(m->names));  // the end of the model's own name: an empty one
+  const int unnamed = static_cast<int>(std::strlen(m->names));  // the end of the model's own name: an empty one
   const double zero[mjNREF] = {};
   std::vector<int> index(old);
   for (std::size_t at = 0; at < order.size(); at++) {
@@ -110,8 +105,7 @@ Grown Grow(const mjModel* m, const std::vector<ContactPair>& pairs, const std::v
   }
 
   // names: the slots of pairs anew, all others as they are
-  const mjtSize behind = SlotsBehindPairs(m),
-                before = m->nnames_map - behind - kNameSlots * m->npair;
+  const mjtSize behind = SlotsBehindPairs(m), before = m->nnames_map - behind - kNameSlots * m->npair;
   if (before < 0) RefuseLayout("the map of names");
   const std::size_t slots = kNameSlots * order.size();
   std::vector<int> section(slots, -1);
@@ -134,8 +128,7 @@ Grown Grow(const mjModel* m, const std::vector<ContactPair>& pairs, const std::v
   return g;
 }
 
-// bytes that stand in front of the arrays in a binary model, and bytes of the arrays within one in
-// memory
+// bytes that stand in front of the arrays in a binary model, and bytes of the arrays within one in memory
 struct ModelBytes {
   mjtSize in_file = 0, in_memory = 0;
 };
@@ -170,8 +163,7 @@ bool SameNames(const mjModel* a, const mjModel* b) {
     const char* name = mj_id2name(a, mjOBJ_PAIR, i);
     if (!name) continue;
     const int k = mj_name2id(b, mjOBJ_PAIR, name);
-    if (k < 0 || b->pair_geom1[k] != a->pair_geom1[i] || b->pair_geom2[k] != a->pair_geom2[i])
-      return false;
+    if (k < 0 || b->pair_geom1[k] != a->pair_geom1[i] || b->pair_geom2[k] != a->pair_geom2[i]) return false;
   }
   return true;
 }

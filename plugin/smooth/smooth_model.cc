@@ -33,8 +33,7 @@ double Damping(const mjModel* m, const mjtNum* solref, const mjtNum* solimp) {
   const double width = Clamped(solimp[1]);
   if (solref[1] <= 0) return -solref[1] / width;
   const bool safe = !(m->opt.disableflags & mjDSBL_REFSAFE);
-  return 2 /
-         (width * std::max(mjMINVAL, safe ? std::max(solref[0], 2 * m->opt.timestep) : solref[0]));
+  return 2 / (width * std::max(mjMINVAL, safe ? std::max(solref[0], 2 * m->opt.timestep) : solref[0]));
 }
 
 class Smoother {
@@ -58,8 +57,7 @@ class Smoother {
   }
 
  private:
-  SmoothChange& Add(const char* strategy, const char* unit, double strength, int elements,
-                    std::string motion) {
+  SmoothChange& Add(const char* strategy, const char* unit, double strength, int elements, std::string motion) {
     changes_->push_back({strategy, unit, strength, elements, std::move(motion), 0, 0});
     return changes_->back();
   }
@@ -67,21 +65,16 @@ class Smoother {
   // all that pushes from one side
   void Collect() {
     for (int g : e_.geoms)
-      contact_.push_back(
-          {m_->geom_solref + mjNREF * g, m_->geom_solimp + mjNIMP * g, m_->geom_margin + g, 0.5});
+      contact_.push_back({m_->geom_solref + mjNREF * g, m_->geom_solimp + mjNIMP * g, m_->geom_margin + g, 0.5});
     for (int k : e_.pairs)
-      contact_.push_back(
-          {m_->pair_solref + mjNREF * k, m_->pair_solimp + mjNIMP * k, m_->pair_margin + k});
+      contact_.push_back({m_->pair_solref + mjNREF * k, m_->pair_solimp + mjNIMP * k, m_->pair_margin + k});
     for (int f : e_.flexes)
-      contact_.push_back(
-          {m_->flex_solref + mjNREF * f, m_->flex_solimp + mjNIMP * f, m_->flex_margin + f, 0.5});
+      contact_.push_back({m_->flex_solref + mjNREF * f, m_->flex_solimp + mjNIMP * f, m_->flex_margin + f, 0.5});
     if (e_.override) contact_ = {{m_->opt.o_solref, m_->opt.o_solimp, &m_->opt.o_margin}};
     for (int j : e_.joints)
-      limit_.push_back(
-          {m_->jnt_solref + mjNREF * j, m_->jnt_solimp + mjNIMP * j, m_->jnt_margin + j});
+      limit_.push_back({m_->jnt_solref + mjNREF * j, m_->jnt_solimp + mjNIMP * j, m_->jnt_margin + j});
     for (int t : e_.tendons) {
-      limit_.push_back({m_->tendon_solref_lim + mjNREF * t, m_->tendon_solimp_lim + mjNIMP * t,
-                        m_->tendon_margin + t});
+      limit_.push_back({m_->tendon_solref_lim + mjNREF * t, m_->tendon_solimp_lim + mjNIMP * t, m_->tendon_margin + t});
     }
   }
 
@@ -140,9 +133,7 @@ class Smoother {
         ref[0] = o_.softness;
       } else {
         // direct format, −stiffness and −damping: the same ratio of damping at a longer time
-        const double own = ref[1] < 0   ? 2 / -ref[1]
-                           : ref[0] < 0 ? 1 / std::sqrt(-ref[0])
-                                        : o_.softness;
+        const double own = ref[1] < 0 ? 2 / -ref[1] : ref[0] < 0 ? 1 / std::sqrt(-ref[0]) : o_.softness;
         if (own >= o_.softness) return;
         const double ratio = own / o_.softness;
         ref[0] *= ratio * ratio;
@@ -154,8 +145,7 @@ class Smoother {
     for (const Place& p : limit_) soften(p);
     const double safe = m_->opt.disableflags & mjDSBL_REFSAFE ? 0 : 2 * m_->opt.timestep;
     std::string clamp;
-    if (o_.softness < safe)
-      clamp = fmt::format("; the engine raises it to {:g} s, two timesteps", safe);
+    if (o_.softness < safe) clamp = fmt::format("; the engine raises it to {:g} s, two timesteps", safe);
     Add("softness", "s", o_.softness, count,
         fmt::format("penetration decays over {:g} s: bodies sink in further, by the square of that "
                     "time, and bounce longer{}",
@@ -170,8 +160,7 @@ class Smoother {
       count += FrictionOfAll(&note);
     else
       count += FrictionOfPairs(&note);
-    for (int dof : e_.dofs)
-      count += DryFriction(m_->dof_solref + mjNREF * dof, m_->dof_solimp + mjNIMP * dof);
+    for (int dof : e_.dofs) count += DryFriction(m_->dof_solref + mjNREF * dof, m_->dof_solimp + mjNIMP * dof);
     for (int t : e_.friction_tendons) {
       count += DryFriction(m_->tendon_solref_fri + mjNREF * t, m_->tendon_solimp_fri + mjNIMP * t);
     }
@@ -206,8 +195,8 @@ class Smoother {
       double b = o_.friction * (1 - d) / (d * std::max(mjMINVAL, m_->opt.impratio));
       if (b > most) {
         b = most;
-        *note = fmt::format("; at most {:g} 1/s, where slip ends within a timestep",
-                            most * d / (1 - d) * m_->opt.impratio);
+        *note =
+            fmt::format("; at most {:g} 1/s, where slip ends within a timestep", most * d / (1 - d) * m_->opt.impratio);
       }
       mjtNum* ref = m_->pair_solreffriction + mjNREF * k;
       ref[0] = -1;
@@ -220,9 +209,8 @@ class Smoother {
   int DryFriction(const mjtNum* solref, mjtNum* solimp) const {
     const double b = Damping(m_, solref, solimp), d = o_.friction / (o_.friction + b);
     solimp[0] = std::clamp(d, mjMINIMP, mjMAXIMP);
-    solimp[2] = std::max<double>(
-        solimp[2],
-        1e-6);  // positions of these rows are 0: only the first counts, unless there is no width
+    // positions of these rows are 0: only the first counts, unless there is no width
+    solimp[2] = std::max<double>(solimp[2], 1e-6);
     return 1;
   }
 
@@ -236,9 +224,8 @@ class Smoother {
 void CheckStrengths(const SmoothContact& o) {
   const auto check = [](double value, const char* name) {
     if (value >= 0 && std::isfinite(value)) return;
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        fmt::format("smoothing: {} is {:g}, expected a number that is not negative", name, value));
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("smoothing: {} is {:g}, expected a number that is not negative", name, value));
   };
   check(o.onset, "onset");
   check(o.softness, "softness");

@@ -10,16 +10,15 @@
 namespace costate {
 namespace {
 
-int FindNamed(const mjModel* m, int type, mjtSize count, const char* what,
-              const std::string& name) {
+int FindNamed(const mjModel* m, int type, mjtSize count, const char* what, const std::string& name) {
   const int id = mj_name2id(m, type, name.c_str());
   if (id >= 0) return id;
   std::vector<std::string> names;
   for (int i = 0; i < count; i++) names.push_back(ElementName(m, type, i));
   const std::string near = NearestName(name, names);
-  throw Error(ErrorCode::kInvalidArgument,
-              std::string("smoothing: model '") + ModelName(m) + "' has no " + what + " '" + name +
-                  "'" + (near.empty() ? "" : ", did you mean '" + near + "'?"));
+  throw Error(ErrorCode::kInvalidArgument, std::string("smoothing: model '") + ModelName(m) + "' has no " + what +
+                                               " '" + name + "'" +
+                                               (near.empty() ? "" : ", did you mean '" + near + "'?"));
 }
 
 std::vector<int> AllBelow(mjtSize n) {
@@ -43,16 +42,14 @@ void AddTendon(const mjModel* m, int t, SmoothElements* out) {
 
 void RefuseNamed(const mjModel* m, const SmoothContact& options) {
   if (m->opt.enableflags & mjENBL_OVERRIDE) {
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        "smoothing: the option flag 'override' sets the parameters of all contacts of model '" +
-            ModelName(m) + "': contacts cannot be named one by one");
+    throw Error(ErrorCode::kInvalidArgument,
+                "smoothing: the option flag 'override' sets the parameters of all contacts of model '" + ModelName(m) +
+                    "': contacts cannot be named one by one");
   }
   if (options.friction > 0 && m->opt.cone != mjCONE_ELLIPTIC) {
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        "smoothing: friction of named contacts needs cone=\"elliptic\": a pyramid's edges carry "
-        "friction and normal force together; name no contact, and all get elliptic cones");
+    throw Error(ErrorCode::kInvalidArgument,
+                "smoothing: friction of named contacts needs cone=\"elliptic\": a pyramid's edges carry "
+                "friction and normal force together; name no contact, and all get elliptic cones");
   }
 }
 
@@ -70,9 +67,8 @@ std::set<std::pair<int, int>> NamedContacts(const mjModel* m, const SmoothTarget
     const int a = FindNamed(m, mjOBJ_GEOM, m->ngeom, "geom", pair.geom1);
     const int b = FindNamed(m, mjOBJ_GEOM, m->ngeom, "geom", pair.geom2);
     if (FindPair(m, a, b) < 0 && !MayTouch(m, a, b)) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  "smoothing: geoms '" + pair.geom1 + "' and '" + pair.geom2 +
-                      "' never touch: their masks, bodies or an exclusion forbid it");
+      throw Error(ErrorCode::kInvalidArgument, "smoothing: geoms '" + pair.geom1 + "' and '" + pair.geom2 +
+                                                   "' never touch: their masks, bodies or an exclusion forbid it");
     }
     add(a, b);
   }
@@ -95,8 +91,7 @@ ModelPtr ResolveTargets(const mjModel* m, const SmoothContact& options, SmoothEl
     for (int t = 0; t < m->ntendon; t++) AddTendon(m, t, out);
     return CopyModel(m);
   }
-  for (const std::string& name : targets.joints)
-    AddJoint(m, FindNamed(m, mjOBJ_JOINT, m->njnt, "joint", name), out);
+  for (const std::string& name : targets.joints) AddJoint(m, FindNamed(m, mjOBJ_JOINT, m->njnt, "joint", name), out);
   for (const std::string& name : targets.tendons)
     AddTendon(m, FindNamed(m, mjOBJ_TENDON, m->ntendon, "tendon", name), out);
   if (targets.geoms.empty() && targets.pairs.empty()) return CopyModel(m);

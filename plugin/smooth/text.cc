@@ -38,8 +38,8 @@ double ReadStrength(const std::string& word, const std::string& number) {
   char* end = nullptr;
   const double value = std::strtod(number.c_str(), &end);
   if (number.empty() || *end != '\0' || !(value > 0) || !std::isfinite(value)) {
-    throw Error(ErrorCode::kInvalidArgument, "smoothing '" + word + "': '" + number +
-                                                 "' is no strength, expected a positive number");
+    throw Error(ErrorCode::kInvalidArgument,
+                "smoothing '" + word + "': '" + number + "' is no strength, expected a positive number");
   }
   return value;
 }
@@ -50,15 +50,13 @@ std::string ToString(const SmoothContact& options) {
   std::string text;
   for (const Strategy& s : kStrategies) {
     const double strength = options.*s.strength;
-    if (strength > 0)
-      text += fmt::format("{}{} {:g} {}", text.empty() ? "" : ", ", s.name, strength, s.unit);
+    if (strength > 0) text += fmt::format("{}{} {:g} {}", text.empty() ? "" : ", ", s.name, strength, s.unit);
   }
   if (text.empty()) return "none";
   const SmoothTargets& t = options.targets;
   std::string names;
   for (const std::string& name : t.geoms) names += " geom:" + name;
-  for (const SmoothTargets::GeomPair& pair : t.pairs)
-    names += " pair:" + pair.geom1 + "/" + pair.geom2;
+  for (const SmoothTargets::GeomPair& pair : t.pairs) names += " pair:" + pair.geom1 + "/" + pair.geom2;
   for (const std::string& name : t.joints) names += " joint:" + name;
   for (const std::string& name : t.tendons) names += " tendon:" + name;
   return names.empty() ? text : text + " of" + names;
@@ -82,8 +80,7 @@ SmoothContact ParseSmooth(const mjModel* model, const std::string& text) {
     const std::size_t colon = word.find(':');
     const std::string name = word.substr(0, colon);
     if (name == "auto") {
-      const double factor =
-          colon == std::string::npos ? 1 : ReadStrength(word, word.substr(colon + 1));
+      const double factor = colon == std::string::npos ? 1 : ReadStrength(word, word.substr(colon + 1));
       out.onset = kAutoOnset * factor * model->stat.meansize;
       out.distance = kAutoDistance * factor * model->stat.meansize;
       continue;
@@ -91,14 +88,12 @@ SmoothContact ParseSmooth(const mjModel* model, const std::string& text) {
     bool known = false;
     for (const Strategy& s : kStrategies) {
       if (name != s.name) continue;
-      out.*s.strength =
-          colon == std::string::npos ? s.standard : ReadStrength(word, word.substr(colon + 1));
+      out.*s.strength = colon == std::string::npos ? s.standard : ReadStrength(word, word.substr(colon + 1));
       known = true;
     }
     if (!known) {
-      throw Error(
-          ErrorCode::kInvalidArgument,
-          "smoothing '" + word + "' is none of auto, onset, softness, distance, friction, solver");
+      throw Error(ErrorCode::kInvalidArgument,
+                  "smoothing '" + word + "' is none of auto, onset, softness, distance, friction, solver");
     }
   }
   return out;
@@ -108,8 +103,7 @@ SmoothTargets ParseSmoothTargets(const std::string& text) {
   SmoothTargets out;
   for (const std::string& word : SplitWords(text)) {
     const std::size_t colon = word.find(':');
-    const std::string kind = word.substr(0, colon),
-                      name = colon == std::string::npos ? "" : word.substr(colon + 1);
+    const std::string kind = word.substr(0, colon), name = colon == std::string::npos ? "" : word.substr(colon + 1);
     const std::size_t slash = name.find('/');
     if (!name.empty() && kind == "geom")
       out.geoms.push_back(name);
