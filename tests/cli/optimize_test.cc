@@ -39,9 +39,11 @@ TEST(CliOptimize, SavesARunThatReplaysBitForBit) {
   EXPECT_TRUE(Has(result.out, "converged after "));
   EXPECT_TRUE(Has(result.out, "\n    angle "));
   EXPECT_TRUE(Has(result.out, "goal          missed by at most"));
+  EXPECT_TRUE(Has(result.out, "elsewhere     half the time step 100 %, "));
   EXPECT_TRUE(Has(result.out, "costate replay " + folder.File("run")));
 
   const Record record = ReadRecord(folder.File("run"));
+  EXPECT_EQ(record.settings.count("exploit_check_half_the_time_step"), 1u);
   EXPECT_EQ(record.command, "optimize");
   EXPECT_EQ(record.status, "converged");
   EXPECT_EQ(record.trajectory.N(), 60);
