@@ -9,6 +9,8 @@
 
 namespace costate {
 
+struct IterationRecord;  // costate/solver.h
+
 /// Second-order model of one knot's cost in (dx, du); luu and the others are the Gauss–Newton part, hence lxx ⪰ 0.
 struct CostExpansion {
   double l = 0;
@@ -37,6 +39,10 @@ class Cost : public Loss {
 
   /// The sum over all knots, term by term.
   virtual std::vector<CostTermValue> Terms(const Trajectory& trajectory) const = 0;
+
+  /// Solvers call it after each iteration, from one thread: a cost that stands for another one (an augmented Lagrangian)
+  /// corrects the record's cost and violation. @param dt  the control interval [s].
+  virtual void Observe(const Trajectory&, double /*dt*/, IterationRecord*) const {}
 };
 
 /// J = Σ_t l_t over the whole trajectory; `dt` is the control interval.

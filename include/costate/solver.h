@@ -10,6 +10,8 @@
 
 namespace costate {
 
+class ConstraintSet;  // costate/constraint.h
+
 /// minimize Σ_t l_t(x_t, u_t, s_t) over U, subject to x_{t+1} = f(x_t, u_t), x_0 given, u_lower ≤ u_t ≤ u_upper.
 struct Problem {
   const mjModel* model = nullptr;
@@ -19,6 +21,7 @@ struct Problem {
   int N = 0;                  ///< horizon in controls
   int substeps = 1;           ///< engine steps a control
   VectorXd u_lower, u_upper;  ///< nu; ±infinity where an actuator has no limit
+  const ConstraintSet* constraints = nullptr;  ///< kept by SolveConstrained; solvers without constraints refuse them
 };
 
 /// Control limits of the model: ctrlrange where limited, ±infinity elsewhere.
@@ -34,6 +37,7 @@ struct IterationRecord {
   double step = 0;             ///< accepted alpha; 0 when none was
   double regularization = 0;
   double seconds_rollout = 0, seconds_derivative = 0, seconds_backward = 0;
+  double violation = 0;        ///< of the worst constraint after this iteration, as ConstraintReport has it; 0 without any
 };
 
 enum class SolveStatus {
@@ -42,8 +46,22 @@ enum class SolveStatus {
   kStalled,         ///< regularization at its maximum, no step reduces the cost; or a derivative failed
   kDiverged,        ///< the initial rollout fails; nothing could be done
   kInterrupted,     ///< the callback asked to stop
+  kInfeasible,      ///< no motion was found that keeps the constraints; the least violation is returned
 };
 const char* ToString(SolveStatus status);
+
+/// How well one constraint is kept along a motion.
+struct ConstraintReport {
+  std::string name, unit;
+  double violation = 0;    ///< the largest, in units of the constraint
+  double relative = 0;     ///< the same over 1 or the size of its bound, whichever is larger: what tolerances mean
+  int knot = -1;           ///< where it is
+  std::string component;   ///< of which component
+  double value = 0, lower = 0, upper = 0;  ///< there
+  double multiplier = 0;   ///< of the largest size over all knots and components: cost a unit of the bound
+  double penalty = 0;      ///< of the augmented Lagrangian at the end
+  int active = 0;          ///< knots and components with a multiplier other than zero
+};
 
 struct SolveResult {
   SolveStatus status = SolveStatus::kIterationLimit;
@@ -56,6 +74,9 @@ struct SolveResult {
   Trajectory trajectory;    ///< the best iterate, always
   Policy policy;            ///< about that trajectory; zero when there is no quadratic model
   std::vector<IterationRecord> iterations;
+  double violation = 0;     ///< of the worst constraint, relative; 0 without any
+  std::vector<ConstraintReport> constraints;  ///< worst first
+  std::vector<MatrixXd> multipliers;  ///< of each constraint of the problem in its order, components × (N+1)
 };
 
 /// Called after each iteration; false stops the solver with kInterrupted and the best iterate so far.

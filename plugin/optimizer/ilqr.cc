@@ -200,6 +200,7 @@ void Ilqr::Iterate(const IterationCallback& callback) {
     if (!Expand(&record) || PromisesNothing(&record) || !GrowUntilSolved(&record) || IsStationary()) return;
     Search(&record);
     Judge(record);
+    problem_.cost->Observe(result_.trajectory, simulator_.knot_time(), &record);
     result_.iterations.push_back(record);
     const bool go_on = !callback || callback(record);
     if (ended_) return;

@@ -1,3 +1,4 @@
+#include <costate/constraint.h>
 #include <costate/solver.h>
 
 #include <cmath>
@@ -39,6 +40,7 @@ const char* ToString(SolveStatus status) {
     case SolveStatus::kStalled: return "stalled";
     case SolveStatus::kDiverged: return "diverged";
     case SolveStatus::kInterrupted: return "interrupted";
+    case SolveStatus::kInfeasible: return "infeasible";
   }
   return "unknown";
 }
@@ -46,6 +48,10 @@ const char* ToString(SolveStatus status) {
 void CheckProblem(const Problem& problem, ConstMatrixRef U) {
   if (!problem.model) Refuse("the problem has no model");
   if (!problem.cost) Refuse("the problem has no cost");
+  if (problem.constraints && problem.constraints->size() > 0) {
+    Refuse("the problem has constraints, '" + (*problem.constraints)[0].info().name +
+           "' the first of them: this solver keeps none, SolveConstrained does");
+  }
   const mjModel* model = problem.model;
   const Dims dims(model);
   const std::string name = "model '" + ModelName(model) + "'";

@@ -1,0 +1,123 @@
+// Hard constraints on a motion: lower ≤ c(x_t, u_t, s_t) ≤ upper at chosen knots, kept by an augmented Lagrangian.
+#ifndef COSTATE_CONSTRAINT_H_
+#define COSTATE_CONSTRAINT_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <costate/ilqr.h>
+
+namespace costate {
+
+/// What a constraint is called, where it holds, and its bounds.
+struct ConstraintInfo {
+  std::string name, unit;
+  std::vector<std::string> components;  ///< one name an entry of c: "qpos[knee]"
+  VectorXd lower, upper;                ///< one an entry; equal: an equality; ±infinity: no bound
+  int first = 0, last = -1;             ///< knots first … last, both included; negative ones count from the end: -1 is N
+};
+
+/// lower ≤ c(x, u, s) ≤ upper. Implementations are immutable while a solver runs and safe to call from many threads.
+class Constraint {
+ public:
+  explicit Constraint(ConstraintInfo info) : info_(std::move(info)) {}
+  virtual ~Constraint() = default;
+
+  const ConstraintInfo& info() const { return info_; }
+  int size() const { return static_cast<int>(info_.lower.size()); }
+  bool IsAt(int t, int N) const;  ///< true at the knots where it holds
+
+  /// c at one knot where it holds (size()).
+  virtual void Value(const KnotView& knot, VectorXd* c) const = 0;
+
+  /// c(x ⊕ dx, u + du) = c + J dx + Ju du + o(‖dx‖ + ‖du‖), sensors by C and D as for Cost::Expand.
+  /// @param J   size() × n with n ≤ ndx: the columns that are left out are zero.
+  /// @param Ju  size() × nu; size() × 0 where c does not depend on u, and at the last knot.
+  virtual void Jacobian(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, MatrixXd* J, MatrixXd* Ju) const = 0;
+
+  /// out += (∂c)ᵀ g by the tangent of x, by u and by s. By default from Jacobian.
+  /// @throws Error{kUnsupported} where it reads sensors and does not give its own.
+  virtual void PullBack(const KnotView& knot, ConstVectorRef g, KnotGradient* out) const;
+
+  /// True when c reads s.
+  virtual bool NeedsSensors() const = 0;
+
+ private:
+  ConstraintInfo info_;
+};
+
+/// The constraints of a problem.
+class ConstraintSet {
+ public:
+  /// @throws Error{kInvalidArgument} for a second constraint of that name, bounds that exclude each other, a NaN, an entry without
+  ///         any bound, or no entries; Error{kDimensionMismatch} when names and bounds are not as many.
+  void Add(std::unique_ptr<Constraint> constraint);
+
+  int size() const { return static_cast<int>(constraints_.size()); }
+  const Constraint& operator[](int i) const { return *constraints_[static_cast<std::size_t>(i)]; }
+
+ private:
+  std::vector<std::unique_ptr<Constraint>> constraints_;
+};
+
+/// c = entries of x ⊖ x_reference: a goal state (equality at the end), joint ranges and speeds, one period of a cyclic motion.
+/// The model must outlive it.
+class StateConstraint final : public Constraint {
+ public:
+  /// @param entries  of the tangent (qpos tangent, qvel, act), as many as info has bounds; info.components and info.unit are filled
+  ///                 in when they are empty.
+  /// @throws Error{kDimensionMismatch}; Error{kInvalidArgument} for an entry that does not exist.
+  StateConstraint(const mjModel* model, ConstraintInfo info, VectorXd x_reference, std::vector<int> entries);
+  void Value(const KnotView& knot, VectorXd* c) const override;
+  void Jacobian(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, MatrixXd* J, MatrixXd* Ju) const override;
+  bool NeedsSensors() const override { return false; }
+
+ private:
+  const mjModel* model_;
+  VectorXd x_reference_;
+  std::vector<int> entries_;
+  int columns_ = 0;
+};
+
+/// x_N = x_goal: an equality on all of the state at the last knot.
+std::unique_ptr<Constraint> MakeGoalConstraint(const mjModel* model, ConstVectorRef x_goal, const std::string& name = "goal");
+
+/// How well each constraint is kept along a motion, in the order of the set; multipliers and penalties are left at 0.
+std::vector<ConstraintReport> CheckConstraints(const ConstraintSet& constraints, const Trajectory& trajectory, double dt);
+
+struct ConstrainedOptions {
+  double tolerance = 1e-6;   ///< of each violation, times 1 or the size of the bound, whichever is larger
+  int outer_iterations = 60; ///< updates of the multipliers, at most
+  double penalty_init = 0;   ///< of each constraint; 0: such that the guess's violation costs as much as the guess
+  double penalty_max = 1e8;
+  double penalty_factor = 10;
+  std::vector<MatrixXd> multipliers{};  ///< to start from (SolveResult::multipliers of a run before); empty: zero
+  VectorXd penalties{};                 ///< to start from, one a constraint; empty: penalty_init
+};
+
+/// A solver without constraints, as SolveIlqr.
+using InnerSolver = std::function<SolveResult(const Problem&, ConstMatrixRef, const IlqrOptions&, const IterationCallback&)>;
+
+/// Minimizes problem.cost subject to problem.constraints: a sequence of problems without constraints, each of them
+///
+///   minimize  J + Σ (½ rho ‖y‖² - ‖lambda‖² / (2 rho)),   y = z - clamp(z, lower, upper),   z = c + lambda / rho
+///
+/// solved by `inner` from the controls of the one before, after which lambda = rho y. A penalty rho grows only where the violation
+/// of its constraint has not fallen to a quarter. Where violations are within their tolerance the last problem is solved to the inner
+/// solver's own tolerances. options.iterations bounds the iterations of all of them together.
+///
+/// Of all motions the result is the one of least cost within the tolerance, else the one of least violation. result.cost and the
+/// records' costs are those of problem.cost; expected and actual changes are those of the function above. Bit for bit the same at
+/// any thread count. Without constraints it is `inner`.
+/// @throws as the inner solver; Error for a malformed option.
+/// Cost: that of the inner solver's iterations, and two linearizations an update of the multipliers.
+/// Source: plugin/optimizer/README.md, "Constraints"; Rockafellar 1974; Howell, Jackson & Manchester 2019.
+SolveResult SolveConstrained(const Problem& problem, ConstMatrixRef U, const IlqrOptions& options = {},
+                             const ConstrainedOptions& constrained = {}, const IterationCallback& callback = {},
+                             const InnerSolver& inner = {});
+
+}  // namespace costate
+
+#endif  // COSTATE_CONSTRAINT_H_

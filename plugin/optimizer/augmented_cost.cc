@@ -1,0 +1,138 @@
+#include "optimizer/augmented_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace costate {
+namespace {
+
+// memory that every evaluation on this thread uses again
+struct AugmentedScratch {
+  VectorXd y, g;
+  MatrixXd J, Ju, DJ, DJu;
+};
+AugmentedScratch& ThreadAugmentedScratch() {
+  static thread_local AugmentedScratch scratch;
+  return scratch;
+}
+
+}  // namespace
+
+AugmentedCost::AugmentedCost(const mjModel* model, const Cost& cost, const ConstraintSet& constraints, int N)
+    : ndx_(Dims(model).ndx), nu_(Dims(model).nu), cost_(cost), constraints_(constraints) {
+  needs_sensors_ = cost.NeedsSensors();
+  rho.setOnes(constraints.size());
+  for (int i = 0; i < constraints.size(); ++i) {
+    needs_sensors_ |= constraints[i].NeedsSensors();
+    lambda.push_back(MatrixXd::Zero(constraints[i].size(), N + 1));
+  }
+}
+
+int AugmentedCost::Shift(int i, const KnotView& knot, VectorXd* y) const {
+  const Constraint& constraint = constraints_[i];
+  const ConstraintInfo& info = constraint.info();
+  constraint.Value(knot, y);
+
+  // y = z - clamp(z, lower, upper)
+  const auto l = lambda[static_cast<std::size_t>(i)].col(knot.t);
+  int active = 0;
+  for (int k = 0; k < y->size(); ++k) {
+    const double z = (*y)[k] + l[k] / rho[i];
+    (*y)[k] = std::isnan(z) ? z : z - std::clamp(z, info.lower[k], info.upper[k]);
+    active += (*y)[k] != 0;
+  }
+  return active;
+}
+
+double AugmentedCost::Value(const KnotView& knot) const {
+  double l = cost_.Value(knot);
+  VectorXd& y = ThreadAugmentedScratch().y;
+  for (int i = 0; i < constraints_.size(); ++i) {
+    if (!constraints_[i].IsAt(knot.t, knot.N)) continue;
+    Shift(i, knot, &y);
+    l += 0.5 * rho[i] * y.squaredNorm() - 0.5 * lambda[static_cast<std::size_t>(i)].col(knot.t).squaredNorm() / rho[i];
+  }
+  return l;
+}
+
+void AugmentedCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const {
+  cost_.Expand(knot, C, D, out);
+  AugmentedScratch& s = ThreadAugmentedScratch();
+  for (int i = 0; i < constraints_.size(); ++i) {
+    const Constraint& constraint = constraints_[i];
+    if (!constraint.IsAt(knot.t, knot.N)) continue;
+    const int active = Shift(i, knot, &s.y);
+    out->l += 0.5 * rho[i] * s.y.squaredNorm() - 0.5 * lambda[static_cast<std::size_t>(i)].col(knot.t).squaredNorm() / rho[i];
+    if (active == 0) continue;
+    constraint.Jacobian(knot, C, D, &s.J, &s.Ju);
+
+    // lx += Jᵀ rho y, lxx += rho Jᵀ [y ≠ 0] J, and the same with Ju
+    s.g = rho[i] * s.y;
+    s.DJ = rho[i] * s.J;
+    for (int k = 0; k < s.y.size(); ++k) {
+      if (s.y[k] == 0) s.DJ.row(k).setZero();
+    }
+    const Eigen::Index n = s.J.cols();
+    out->lx.head(n).noalias() += s.J.transpose() * s.g;
+    out->lxx.topLeftCorner(n, n).noalias() += s.J.transpose() * s.DJ;
+    if (s.Ju.cols() == 0 || knot.t == knot.N) continue;
+    s.DJu = rho[i] * s.Ju;
+    for (int k = 0; k < s.y.size(); ++k) {
+      if (s.y[k] == 0) s.DJu.row(k).setZero();
+    }
+    out->lu.noalias() += s.Ju.transpose() * s.g;
+    out->lux.leftCols(n).noalias() += s.Ju.transpose() * s.DJ;
+    out->luu.noalias() += s.Ju.transpose() * s.DJu;
+  }
+}
+
+void AugmentedCost::Gradient(const KnotView& knot, KnotGradient* out) const {
+  cost_.Gradient(knot, out);
+  AugmentedScratch& s = ThreadAugmentedScratch();
+  for (int i = 0; i < constraints_.size(); ++i) {
+    if (!constraints_[i].IsAt(knot.t, knot.N) || Shift(i, knot, &s.y) == 0) continue;
+    s.g = rho[i] * s.y;
+    constraints_[i].PullBack(knot, s.g, out);
+  }
+}
+
+VectorXd AugmentedCost::Residuals(const Trajectory& trajectory, double dt) const {
+  VectorXd residuals = VectorXd::Zero(constraints_.size());
+  VectorXd y;
+  unsettled_ = 0;
+  for (int i = 0; i < constraints_.size(); ++i) {
+    const ConstraintInfo& info = constraints_[i].info();
+    for (int t = 0; t <= trajectory.N(); ++t) {
+      if (!constraints_[i].IsAt(t, trajectory.N())) continue;
+      Shift(i, ViewKnot(trajectory, t, dt), &y);
+      y -= lambda[static_cast<std::size_t>(i)].col(t) / rho[i];
+      unsettled_ += 0.5 * rho[i] * y.squaredNorm();
+      for (int k = 0; k < y.size(); ++k) {
+        residuals[i] = std::max(residuals[i], std::abs(y[k]) / BoundScale(info.lower[k], info.upper[k]));
+      }
+    }
+  }
+  return residuals;
+}
+
+void AugmentedCost::UpdateMultipliers(const Trajectory& trajectory, double dt) {
+  VectorXd y;
+  for (int i = 0; i < constraints_.size(); ++i) {
+    for (int t = 0; t <= trajectory.N(); ++t) {
+      if (!constraints_[i].IsAt(t, trajectory.N())) continue;
+      Shift(i, ViewKnot(trajectory, t, dt), &y);
+      lambda[static_cast<std::size_t>(i)].col(t) = rho[i] * y;
+    }
+  }
+}
+
+void AugmentedCost::Observe(const Trajectory& trajectory, double dt, IterationRecord* record) const {
+  Residuals(trajectory, dt);
+  record->cost = TotalCost(cost_, trajectory, dt);
+  record->violation = 0;
+  for (const ConstraintReport& report : CheckConstraints(constraints_, trajectory, dt)) {
+    record->violation = std::max(record->violation, report.relative);
+  }
+}
+
+}  // namespace costate

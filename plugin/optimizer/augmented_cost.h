@@ -1,0 +1,51 @@
+// A cost and its constraints as one cost: Rockafellar's augmented Lagrangian.
+#ifndef COSTATE_OPTIMIZER_AUGMENTED_COST_H_
+#define COSTATE_OPTIMIZER_AUGMENTED_COST_H_
+
+#include <costate/constraint.h>
+
+#include <vector>
+
+namespace costate {
+
+/// 1, or the size of the larger bound: what violations are measured by.
+double BoundScale(double lower, double upper);
+
+/// l + Σ (½ rho ‖y‖² - ‖lambda‖² / (2 rho)) with y = z - clamp(z, lower, upper), z = c + lambda / rho: (C1) of README.md.
+class AugmentedCost final : public Cost {
+ public:
+  /// What both must outlive. @param N  horizon.
+  AugmentedCost(const mjModel* model, const Cost& cost, const ConstraintSet& constraints, int N);
+
+  double Value(const KnotView& knot) const override;
+  void Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const override;
+  void Gradient(const KnotView& knot, KnotGradient* out) const override;
+  bool NeedsSensors() const override { return needs_sensors_; }
+  std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override { return cost_.Terms(trajectory); }
+  void Observe(const Trajectory& trajectory, double dt, IterationRecord* record) const override;
+
+  /// What the next multipliers would change: (½ rho ‖y - lambda / rho‖² summed) of the trajectory that Observe saw last.
+  double unsettled() const { return unsettled_; }
+
+  /// Of each constraint, the largest |y - lambda / rho| over bound scales: violation, or slack that a multiplier still holds.
+  VectorXd Residuals(const Trajectory& trajectory, double dt) const;
+
+  /// lambda = rho y of a trajectory: (C2).
+  void UpdateMultipliers(const Trajectory& trajectory, double dt);
+
+  std::vector<MatrixXd> lambda;  ///< of each constraint, components × (N+1)
+  VectorXd rho;                  ///< of each constraint
+
+ private:
+  int Shift(int i, const KnotView& knot, VectorXd* y) const;  // y; how many of its entries are not zero
+
+  int ndx_, nu_;
+  const Cost& cost_;
+  const ConstraintSet& constraints_;
+  bool needs_sensors_ = false;
+  mutable double unsettled_ = 0;
+};
+
+}  // namespace costate
+
+#endif  // COSTATE_OPTIMIZER_AUGMENTED_COST_H_

@@ -1,0 +1,288 @@
+// The outer loop of the augmented Lagrangian: multipliers and penalties between solves without constraints.
+#include <costate/constraint.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "optimizer/augmented_cost.h"
+#include "optimizer/solver_checks.h"
+
+namespace costate {
+namespace {
+
+constexpr double kSettled = 0.1;     // an inner solve ends once an iteration gains less than this part of what multipliers would
+constexpr double kFalls = 0.25;      // a violation that has not fallen to this part lets its penalty grow
+constexpr double kGain = 0.01;       // … and than this part of the whole, by a step of at least
+constexpr double kLongStep = 0.5;
+constexpr double kGuessPenalty = 1;  // cost of the guess's violation in terms of what the guess costs
+constexpr double kLeastPenalty = 1e-3;
+constexpr int kPatience = 6;         // updates at the largest penalty, or without progress, before a problem is infeasible
+constexpr double kProgress = 0.9;
+
+void CheckConstrained(const ConstrainedOptions& o, const ConstraintSet& constraints, int N) {
+  const auto need = [](bool good, const char* name, double value, const char* range) {
+    if (good) return;
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("constrained option {} is {:g}, it must be {}", name, value, range));
+  };
+  need(o.tolerance > 0, "tolerance", o.tolerance, "positive");
+  need(o.outer_iterations >= 1, "outer_iterations", o.outer_iterations, "1 or more");
+  need(o.penalty_init >= 0 && std::isfinite(o.penalty_init), "penalty_init", o.penalty_init, "0 (chosen) or more, and finite");
+  need(o.penalty_max >= o.penalty_init && o.penalty_max > 0 && std::isfinite(o.penalty_max), "penalty_max", o.penalty_max,
+       "positive, finite and at least penalty_init");
+  need(o.penalty_factor > 1 && std::isfinite(o.penalty_factor), "penalty_factor", o.penalty_factor, "finite and greater than 1");
+  if (o.penalties.size() != 0 && o.penalties.size() != constraints.size()) {
+    throw Error(ErrorCode::kDimensionMismatch, fmt::format("constrained option penalties has {} entries, the problem has {} constraints",
+                                                           o.penalties.size(), constraints.size()));
+  }
+  for (double penalty : o.penalties) need(penalty > 0 && std::isfinite(penalty), "penalties", penalty, "positive and finite");
+  if (o.multipliers.empty()) return;
+  if (static_cast<int>(o.multipliers.size()) != constraints.size()) {
+    throw Error(ErrorCode::kDimensionMismatch, fmt::format("constrained option multipliers has {} matrices, the problem has {} constraints",
+                                                           o.multipliers.size(), constraints.size()));
+  }
+  for (int i = 0; i < constraints.size(); ++i) {
+    const MatrixXd& lambda = o.multipliers[static_cast<std::size_t>(i)];
+    if (lambda.rows() == constraints[i].size() && lambda.cols() == N + 1 && lambda.allFinite()) continue;
+    throw Error(ErrorCode::kDimensionMismatch,
+                fmt::format("multipliers of constraint '{}' are {} × {}, expected finite {} × {}", constraints[i].info().name,
+                            lambda.rows(), lambda.cols(), constraints[i].size(), N + 1));
+  }
+}
+
+class Constrained {
+ public:
+  Constrained(const Problem& problem, const IlqrOptions& options, const ConstrainedOptions& constrained,
+              const IterationCallback& callback, const InnerSolver& inner)
+      : constraints_(*problem.constraints),
+        cost_(*problem.cost),
+        problem_(problem),
+        options_(options),
+        c_(constrained),
+        callback_(callback),
+        inner_(inner),
+        augmented_(problem.model, cost_, constraints_, problem.N),
+        dt_(problem.substeps * problem.model->opt.timestep) {
+    problem_.constraints = nullptr;
+    problem_.cost = &augmented_;
+  }
+
+  SolveResult Run(ConstMatrixRef U);
+
+ private:
+  void Start(ConstMatrixRef U);
+  SolveResult Solve(const MatrixXd& U);
+  bool GoOn(const IterationRecord& record);
+  bool IsBetter(const SolveResult& candidate) const;
+  void Measure(SolveResult* result);
+  bool Update(const SolveResult& result);
+  SolveResult End(SolveStatus status, const std::string& what);
+
+  const ConstraintSet& constraints_;
+  const Cost& cost_;
+  Problem problem_;
+  IlqrOptions options_;
+  const ConstrainedOptions& c_;
+  const IterationCallback& callback_;
+  const InnerSolver& inner_;
+  AugmentedCost augmented_;
+  double dt_;
+
+  std::vector<IterationRecord> iterations_;
+  double initial_cost_ = 0, guess_scale_ = 1;
+  bool polish_ = false;         // violations are within their tolerance: the inner solver goes to its own
+  bool user_stop_ = false, enough_ = false;
+  VectorXd residuals_, before_; // of AugmentedCost, now and at the update before
+  double least_ = std::numeric_limits<double>::infinity();
+  int no_progress_ = 0;
+  bool has_best_ = false;
+  SolveResult best_;
+};
+
+// penalties from what the guess costs and violates
+void Constrained::Start(ConstMatrixRef U) {
+  if (!c_.multipliers.empty()) augmented_.lambda = c_.multipliers;
+  Simulator simulator(problem_.model, problem_.context, problem_.substeps, 1);
+  Trajectory guess;
+  const MatrixXd clamped = U.cwiseMax(problem_.u_lower.replicate(1, U.cols())).cwiseMin(problem_.u_upper.replicate(1, U.cols()));
+  const bool ok = simulator.Rollout(problem_.x0, clamped, &guess).ok();
+  const double cost = ok ? TotalCost(cost_, guess, dt_) : std::numeric_limits<double>::quiet_NaN();
+  if (ok) initial_cost_ = cost;
+  VectorXd c;
+  for (int i = 0; i < constraints_.size(); ++i) {
+    double& rho = augmented_.rho[i];
+    if (c_.penalties.size() > 0) {
+      rho = c_.penalties[i];
+      continue;
+    }
+    if (c_.penalty_init > 0) {
+      rho = c_.penalty_init;
+      continue;
+    }
+
+    // ½ rho Σ violation² = J
+    double sum = 0;
+    const ConstraintInfo& info = constraints_[i].info();
+    for (int t = 0; ok && t <= problem_.N; ++t) {
+      if (!constraints_[i].IsAt(t, problem_.N)) continue;
+      constraints_[i].Value(ViewKnot(guess, t, dt_), &c);
+      sum += 0.5 * (c - c.cwiseMax(info.lower).cwiseMin(info.upper)).squaredNorm();
+    }
+    rho = kGuessPenalty * std::max(std::abs(cost), std::numeric_limits<double>::min()) / sum;
+    if (!std::isfinite(rho)) rho = std::isfinite(cost) ? kGuessPenalty * std::abs(cost) : 1;
+    rho = std::clamp(rho, std::min(kLeastPenalty, c_.penalty_max), c_.penalty_max);
+  }
+}
+
+bool Constrained::GoOn(const IterationRecord& record) {
+  IterationRecord numbered = record;
+  numbered.iteration = static_cast<int>(iterations_.size()) + 1;
+  iterations_.push_back(numbered);
+  if (callback_ && !callback_(numbered)) {
+    user_stop_ = true;
+    return false;
+  }
+  const double gain = -record.actual_change, unsettled = augmented_.unsettled();
+  enough_ = !polish_ && record.step >= kLongStep && gain <= kSettled * unsettled && gain <= kGain * (std::abs(record.cost) + unsettled);
+  return !enough_;
+}
+
+SolveResult Constrained::Solve(const MatrixXd& U) {
+  IlqrOptions options = options_;
+  options.iterations = options_.iterations - static_cast<int>(iterations_.size());
+  if (!iterations_.empty()) options.regularization_init = std::min(iterations_.back().regularization, options.regularization_max);
+  enough_ = false;
+  return inner_(problem_, U, options, [&](const IterationRecord& record) { return GoOn(record); });
+}
+
+// cost and violations of the problem itself
+void Constrained::Measure(SolveResult* result) {
+  residuals_ = augmented_.Residuals(result->trajectory, dt_);
+  result->cost = TotalCost(cost_, result->trajectory, dt_);
+  result->constraints = CheckConstraints(constraints_, result->trajectory, dt_);
+  result->violation = 0;
+  for (const ConstraintReport& report : result->constraints) result->violation = std::max(result->violation, report.relative);
+}
+
+bool Constrained::IsBetter(const SolveResult& candidate) const {
+  if (!has_best_) return true;
+  const bool good = candidate.violation <= c_.tolerance, was = best_.violation <= c_.tolerance;
+  return good && was ? candidate.cost <= best_.cost : good != was ? good : candidate.violation <= best_.violation;
+}
+
+// multipliers, and penalties where the violation has not fallen; false when no motion keeps the constraints
+bool Constrained::Update(const SolveResult& result) {
+  augmented_.UpdateMultipliers(result.trajectory, dt_);
+  bool grown = false;
+  for (int i = 0; i < constraints_.size(); ++i) {
+    if (residuals_[i] <= c_.tolerance || before_.size() == 0 || residuals_[i] <= kFalls * before_[i]) continue;
+    const double rho = std::min(c_.penalty_max, augmented_.rho[i] * c_.penalty_factor);
+    grown |= rho > augmented_.rho[i];
+    augmented_.rho[i] = rho;
+  }
+  before_ = residuals_;
+  const double worst = residuals_.maxCoeff();
+  no_progress_ = worst <= c_.tolerance || worst <= kProgress * least_ ? 0 : no_progress_ + 1;
+  least_ = std::min(least_, worst);
+  return grown || no_progress_ < kPatience;
+}
+
+SolveResult Constrained::End(SolveStatus status, const std::string& what) {
+  SolveResult result = std::move(best_);
+  result.status = status;
+  result.initial_cost = initial_cost_;
+  result.guess_scale = guess_scale_;
+  result.iterations = std::move(iterations_);
+  std::stable_sort(result.constraints.begin(), result.constraints.end(),
+                   [](const ConstraintReport& a, const ConstraintReport& b) { return a.relative > b.relative; });
+  result.message = what + fmt::format(" after {} iterations at cost {:.8g}, ", result.iterations.size(), result.cost);
+  if (result.violation == 0) {
+    result.message += "all constraints kept";
+    return result;
+  }
+  const ConstraintReport& worst = result.constraints.front();
+  result.message += fmt::format("worst violation {:.3g}{} at knot {} of constraint '{}'", worst.violation,
+                                worst.unit.empty() || worst.unit == "1" ? "" : " " + worst.unit, worst.knot, worst.name);
+  if (worst.component != worst.name) result.message += fmt::format(" ({})", worst.component);
+  if (result.violation > c_.tolerance) {
+    result.message += fmt::format(": {:.6g}, allowed {:.6g} to {:.6g}", worst.value, worst.lower, worst.upper);
+  }
+  return result;
+}
+
+SolveResult Constrained::Run(ConstMatrixRef U) {
+  Start(U);
+  MatrixXd controls = U;
+  for (int outer = 1;; ++outer) {
+    SolveResult result = Solve(controls);
+    if (outer == 1) {
+      if (result.guess_scale < 1) initial_cost_ = result.initial_cost;  // of the guess as it was scaled
+      guess_scale_ = result.guess_scale;
+    }
+    if (result.status == SolveStatus::kDiverged) {
+      if (outer == 1) return result;
+      return End(SolveStatus::kStalled, "stalled (" + result.message + ")");
+    }
+    Measure(&result);
+    controls = result.trajectory.U;
+    const SolveStatus status = result.status;
+    const double violation = result.violation;
+    const bool settled = residuals_.maxCoeff() <= c_.tolerance;
+    const std::string reason = result.message;
+    const bool go_on = Update(result);
+
+    // multipliers and penalties as they are about this motion
+    for (int i = 0; i < constraints_.size(); ++i) {
+      ConstraintReport& report = result.constraints[static_cast<std::size_t>(i)];
+      const MatrixXd& lambda = augmented_.lambda[static_cast<std::size_t>(i)];
+      report.penalty = augmented_.rho[i];
+      report.active = static_cast<int>((lambda.array() != 0).count());
+      for (const double l : lambda.reshaped()) {
+        if (std::abs(l) > std::abs(report.multiplier)) report.multiplier = l;
+      }
+    }
+    result.multipliers = augmented_.lambda;
+    if (IsBetter(result)) {
+      best_ = std::move(result);
+      has_best_ = true;
+    }
+
+    if (user_stop_) return End(SolveStatus::kInterrupted, "interrupted");
+    if (settled && polish_ && status != SolveStatus::kIterationLimit) {
+      return status == SolveStatus::kConverged ? End(SolveStatus::kConverged, "converged")
+                                               : End(SolveStatus::kStalled, "stalled (" + reason + ")");
+    }
+    if (static_cast<int>(iterations_.size()) >= options_.iterations) {
+      return End(SolveStatus::kIterationLimit, fmt::format("reached the limit of {} iterations", options_.iterations));
+    }
+    if (!go_on && violation > c_.tolerance) {
+      return End(SolveStatus::kInfeasible, "infeasible: no motion found that keeps the constraints");
+    }
+    if (outer >= c_.outer_iterations) {
+      return End(SolveStatus::kIterationLimit, fmt::format("reached the limit of {} updates of the multipliers", outer));
+    }
+    polish_ = settled;
+  }
+}
+
+}  // namespace
+
+SolveResult SolveConstrained(const Problem& problem, ConstMatrixRef U, const IlqrOptions& options,
+                             const ConstrainedOptions& constrained, const IterationCallback& callback, const InnerSolver& inner) {
+  const InnerSolver solver = inner ? inner : [](const Problem& p, ConstMatrixRef guess, const IlqrOptions& o,
+                                                const IterationCallback& c) { return SolveIlqr(p, guess, o, c); };
+  if (!problem.constraints || problem.constraints->size() == 0) {
+    Problem free = problem;
+    free.constraints = nullptr;
+    return solver(free, U, options, callback);
+  }
+  Problem unconstrained = problem;
+  unconstrained.constraints = nullptr;
+  CheckProblem(unconstrained, U);
+  CheckConstrained(constrained, *problem.constraints, problem.N);
+  return Constrained(problem, options, constrained, callback, solver).Run(U);
+}
+
+}  // namespace costate

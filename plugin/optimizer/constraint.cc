@@ -1,0 +1,194 @@
+// Constraints, sets of them, and those on the state itself.
+#include <costate/constraint.h>
+#include <costate/state.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/check.h"
+#include "optimizer/augmented_cost.h"
+#include "rollout/units.h"
+
+namespace costate {
+
+bool Constraint::IsAt(int t, int N) const {
+  const int first = info_.first < 0 ? N + 1 + info_.first : info_.first;
+  const int last = info_.last < 0 ? N + 1 + info_.last : info_.last;
+  return first <= t && t <= last;
+}
+
+void Constraint::PullBack(const KnotView& knot, ConstVectorRef g, KnotGradient* out) const {
+  if (NeedsSensors()) {
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("constraint '{}' reads sensors and has no gradient by them: override Constraint::PullBack",
+                            info_.name));
+  }
+  static thread_local MatrixXd J, Ju;
+  Jacobian(knot, MatrixXd(), MatrixXd(), &J, &Ju);
+  out->x.head(J.cols()).noalias() += J.transpose() * g;
+  if (Ju.cols() > 0) out->u.noalias() += Ju.transpose() * g;
+}
+
+void ConstraintSet::Add(std::unique_ptr<Constraint> constraint) {
+  const ConstraintInfo& info = constraint->info();
+  const std::string name = "constraint '" + info.name + "'";
+  const auto refuse = [](const std::string& message) { throw Error(ErrorCode::kInvalidArgument, message); };
+  const Eigen::Index n = info.lower.size();
+  if (info.upper.size() != n || static_cast<Eigen::Index>(info.components.size()) != n) {
+    throw Error(ErrorCode::kDimensionMismatch,
+                fmt::format("{} has {} lower bounds, {} upper bounds and {} components; they must be as many", name, n,
+                            info.upper.size(), info.components.size()));
+  }
+  if (n == 0) refuse(name + " has no components");
+  for (int i = 0; i < size(); ++i) {
+    if ((*this)[i].info().name == info.name) refuse("a second " + name);
+  }
+  for (Eigen::Index k = 0; k < n; ++k) {
+    const std::string& component = info.components[static_cast<std::size_t>(k)];
+    if (std::isnan(info.lower[k]) || std::isnan(info.upper[k])) refuse(name + ": a bound of " + component + " is NaN");
+    if (!(info.lower[k] <= info.upper[k])) {
+      refuse(fmt::format("{}: the bounds of {} exclude each other: lower {:g}, upper {:g}", name, component, info.lower[k],
+                         info.upper[k]));
+    }
+    const bool one = std::isfinite(info.lower[k]) || std::isfinite(info.upper[k]);
+    if (!one || info.lower[k] == INFINITY || info.upper[k] == -INFINITY) {
+      refuse(fmt::format("{}: {} has no finite bound that can be kept", name, component));
+    }
+  }
+  constraints_.push_back(std::move(constraint));
+}
+
+// ---- on the state ---------------------------------------------------------------------------------------------------
+
+namespace {
+
+std::vector<std::string> TangentUnits(const mjModel* model) {
+  const Dims dims(model);
+  std::vector<std::string> units, state = StateUnits(model);
+  for (int dof = 0; dof < dims.nv; ++dof) {
+    const int joint = model->dof_jntid[dof], type = model->jnt_type[joint];
+    const bool length = type == mjJNT_SLIDE || (type == mjJNT_FREE && dof < model->jnt_dofadr[joint] + 3);
+    units.push_back(length ? "m" : "rad");
+  }
+  units.insert(units.end(), state.begin() + dims.nq, state.end());
+  return units;
+}
+
+ConstraintInfo CompleteInfo(const mjModel* model, ConstraintInfo info, const std::vector<int>& entries) {
+  const std::vector<std::string> names = TangentNames(model);
+  const std::vector<std::string> units = TangentUnits(model);
+  const int ndx = Dims(model).ndx;
+  for (const int entry : entries) {
+    if (entry >= 0 && entry < ndx) continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("constraint '{}': there is no entry {} of the tangent, it has {}", info.name, entry, ndx));
+  }
+  const bool nameless = info.components.empty(), unitless = info.unit.empty();
+  for (const int entry : entries) {
+    const std::size_t i = static_cast<std::size_t>(entry);
+    if (nameless) info.components.push_back(names[i]);
+    if (unitless && info.unit.find(units[i]) == std::string::npos) info.unit += (info.unit.empty() ? "" : ", ") + units[i];
+  }
+  return info;
+}
+
+}  // namespace
+
+StateConstraint::StateConstraint(const mjModel* model, ConstraintInfo info, VectorXd x_reference, std::vector<int> entries)
+    : Constraint(CompleteInfo(model, std::move(info), entries)),
+      model_(model),
+      x_reference_(std::move(x_reference)),
+      entries_(std::move(entries)) {
+  CheckSize(model, "x_reference", x_reference_.size(), "nx", Dims(model).nx);
+  if (static_cast<int>(entries_.size()) != size()) {
+    throw Error(ErrorCode::kDimensionMismatch, fmt::format("constraint '{}' has {} entries and {} bounds", this->info().name,
+                                                           entries_.size(), size()));
+  }
+  columns_ = 1 + *std::max_element(entries_.begin(), entries_.end());
+}
+
+void StateConstraint::Value(const KnotView& knot, VectorXd* c) const {
+  static thread_local VectorXd dx;
+  dx.resize(Dims(model_).ndx);
+  Difference(model_, knot.x, x_reference_, dx);
+  c->resize(size());
+  for (int i = 0; i < size(); ++i) (*c)[i] = dx[entries_[static_cast<std::size_t>(i)]];
+}
+
+void StateConstraint::Jacobian(const KnotView& knot, ConstMatrixRef, ConstMatrixRef, MatrixXd* J, MatrixXd* Ju) const {
+  // rows of 1, and of a 3×3 block where a quaternion is compared
+  const int columns = std::max(columns_, static_cast<int>(model_->nv));
+  J->setZero(size(), columns);
+  Ju->resize(size(), 0);
+  for (int i = 0; i < size(); ++i) {
+    const int entry = entries_[static_cast<std::size_t>(i)];
+    const int joint = entry < model_->nv ? model_->dof_jntid[entry] : -1;
+    const int type = joint < 0 ? static_cast<int>(mjJNT_HINGE) : model_->jnt_type[joint];
+    const int offset = type == mjJNT_FREE ? 3 : 0, first = joint < 0 ? 0 : model_->jnt_dofadr[joint] + offset;
+    if ((type != mjJNT_FREE && type != mjJNT_BALL) || entry < first) {
+      (*J)(i, entry) = 1;
+      continue;
+    }
+    Eigen::Matrix<double, 3, 3, Eigen::RowMajor> block, unused;
+    const int address = model_->jnt_qposadr[joint] + offset;
+    mjd_subQuat(knot.x.data() + address, x_reference_.data() + address, block.data(), unused.data());
+    J->row(i).segment<3>(first) = block.row(entry - first);
+  }
+}
+
+std::unique_ptr<Constraint> MakeGoalConstraint(const mjModel* model, ConstVectorRef x_goal, const std::string& name) {
+  const int ndx = Dims(model).ndx;
+  std::vector<int> entries(static_cast<std::size_t>(ndx));
+  std::iota(entries.begin(), entries.end(), 0);
+  ConstraintInfo info;
+  info.name = name;
+  info.lower = info.upper = VectorXd::Zero(ndx);
+  info.first = -1;
+  return std::make_unique<StateConstraint>(model, std::move(info), x_goal, std::move(entries));
+}
+
+// ---- how well they are kept -----------------------------------------------------------------------------------------
+
+double BoundScale(double lower, double upper) {
+  double scale = 1;
+  for (const double bound : {lower, upper}) {
+    if (std::isfinite(bound)) scale = std::max(scale, std::abs(bound));
+  }
+  return scale;
+}
+
+std::vector<ConstraintReport> CheckConstraints(const ConstraintSet& constraints, const Trajectory& trajectory, double dt) {
+  const int N = trajectory.N();
+  std::vector<ConstraintReport> reports;
+  VectorXd c;
+  for (int i = 0; i < constraints.size(); ++i) {
+    const Constraint& constraint = constraints[i];
+    const ConstraintInfo& info = constraint.info();
+    ConstraintReport report;
+    report.name = info.name;
+    report.unit = info.unit;
+    for (int t = 0; t <= N; ++t) {
+      if (!constraint.IsAt(t, N)) continue;
+      constraint.Value(ViewKnot(trajectory, t, dt), &c);
+      for (int k = 0; k < c.size(); ++k) {
+        const double over = std::max(info.lower[k] - c[k], c[k] - info.upper[k]);
+        const double violation = std::isnan(c[k]) ? INFINITY : std::max(over, 0.0);
+        const double relative = violation / BoundScale(info.lower[k], info.upper[k]);
+        if (report.knot >= 0 && !(relative > report.relative)) continue;
+        report.violation = violation;
+        report.relative = relative;
+        report.knot = t;
+        report.component = info.components[static_cast<std::size_t>(k)];
+        report.value = c[k];
+        report.lower = info.lower[k];
+        report.upper = info.upper[k];
+      }
+    }
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+}  // namespace costate

@@ -1,0 +1,301 @@
+#include <costate/constraint.h>
+
+#include <gtest/gtest.h>
+
+#include <Eigen/Dense>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "support/engine_test.h"
+#include "support/matrix_near.h"
+
+namespace costate {
+namespace {
+
+using support::BitwiseEqual;
+using support::MatricesNear;
+using Constrained = support::EngineTest;
+
+constexpr double kNone = std::numeric_limits<double>::infinity();
+
+// point mass 1 at 0.5 m, damping 0.1, a motor that cannot lift it
+constexpr char kReferencePendulum[] = R"(
+<mujoco model="pendulum">
+  <option timestep="0.06" gravity="0 0 -9.81" integrator="RK4"/>
+  <compiler inertiafromgeom="false"/>
+  <worldbody>
+    <body><joint name="hinge" type="hinge" axis="0 1 0" damping="0.1"/>
+      <inertial pos="0 0 -0.5" mass="1" diaginertia="1e-12 1e-12 1e-12"/></body>
+  </worldbody>
+  <actuator><motor joint="hinge" ctrlrange="-3 3"/></actuator>
+</mujoco>)";
+
+// cart of 1 kg, point mass of 0.2 kg at 0.5 m, no friction
+constexpr char kReferenceCartpole[] = R"(
+<mujoco model="cartpole">
+  <option timestep="0.05" gravity="0 0 -9.81" integrator="RK4"/>
+  <compiler inertiafromgeom="false"/>
+  <worldbody>
+    <body><joint name="rail" type="slide" axis="1 0 0"/><inertial pos="0 0 0" mass="1" diaginertia="1 1 1"/>
+      <body><joint name="pole" type="hinge" axis="0 -1 0"/><inertial pos="0 0 -0.5" mass="0.2" diaginertia="1e-12 1e-12 1e-12"/></body>
+    </body>
+  </worldbody>
+  <actuator><motor joint="rail" ctrlrange="-3 3"/></actuator>
+</mujoco>)";
+
+// mass of 1 kg on a rail: q' = q + h v', v' = v + h u
+constexpr char kDoubleIntegrator[] = R"(
+<mujoco model="slider">
+  <option timestep="0.05" gravity="0 0 0" integrator="Euler"/>
+  <worldbody><body><joint name="slide" type="slide" axis="1 0 0"/><geom size="0.1" mass="1"/></body></worldbody>
+  <actuator><motor joint="slide"/></actuator>
+</mujoco>)";
+
+struct ConstrainedCase {
+  ModelPtr model;
+  std::unique_ptr<Cost> cost;
+  ConstraintSet constraints;
+  Problem problem;
+  MatrixXd U;
+};
+
+ConstrainedCase MakeConstrainedCase(const char* xml, const VectorXd& x0, const VectorXd& goal, int N, double q, double r, double q_end) {
+  ConstrainedCase c;
+  c.model = LoadModelFromString(xml);
+  const mjModel* m = c.model.get();
+  const Dims dims(m);
+  const MatrixXd I = MatrixXd::Identity(dims.ndx, dims.ndx);
+  c.cost = std::make_unique<QuadraticCost>(m, goal, q * I, r * MatrixXd::Identity(dims.nu, dims.nu), q_end * I);
+  const DataPtr data = MakeData(m);
+  c.problem = {.model = m, .cost = c.cost.get(), .x0 = x0, .context = GetContext(m, data.get()), .N = N, .substeps = 1, .u_lower = {}, .u_upper = {}};
+  ControlLimits(m, &c.problem.u_lower, &c.problem.u_upper);
+  c.U = MatrixXd::Zero(dims.nu, N);
+  return c;
+}
+
+ConstrainedCase ReferencePendulum() {
+  ConstrainedCase c = MakeConstrainedCase(kReferencePendulum, Eigen::Vector2d(0, 0), Eigen::Vector2d(M_PI, 0), 50, 1e-3, 1e-3, 1);
+  c.constraints.Add(MakeGoalConstraint(c.model.get(), Eigen::Vector2d(M_PI, 0)));
+  return c;
+}
+
+ConstrainedCase ReferenceCartpole() {
+  const Eigen::Vector4d goal(0, M_PI, 0, 0);
+  ConstrainedCase c = MakeConstrainedCase(kReferenceCartpole, VectorXd::Zero(4), goal, 100, 1e-2, 1e-1, 100);
+  c.constraints.Add(MakeGoalConstraint(c.model.get(), goal));
+  return c;
+}
+
+
+// optima with the goal as an equality, found by an interior-point solver
+TEST_F(Constrained, SwingsThePendulumUpAtTheKnownOptimum) {
+  ConstrainedCase c = ReferencePendulum();
+  c.problem.constraints = &c.constraints;
+  const SolveResult result = SolveConstrained(c.problem, c.U);
+  EXPECT_EQ(result.status, SolveStatus::kConverged) << result.message;
+  EXPECT_NEAR(result.cost, 0.018404627, 1e-4 * 0.018404627);
+  EXPECT_LE(result.violation, 1e-6);
+  EXPECT_LE((result.trajectory.X.col(50) - Eigen::Vector2d(M_PI, 0)).cwiseAbs().maxCoeff(), 1e-6);
+  EXPECT_NE(result.message.find("of constraint 'goal' (q"), std::string::npos) << result.message;
+  ASSERT_FALSE(result.iterations.empty());
+  EXPECT_GT(result.iterations.front().violation, 1e-3);
+  EXPECT_LE(result.iterations.back().violation, 1e-6);
+}
+
+TEST_F(Constrained, SwingsTheCartPoleUpAtTheKnownOptimum) {
+  ConstrainedCase c = ReferenceCartpole();
+  c.problem.constraints = &c.constraints;
+  const SolveResult result = SolveConstrained(c.problem, c.U);
+  EXPECT_EQ(result.status, SolveStatus::kConverged) << result.message;
+  EXPECT_NEAR(result.cost, 1.486186733, 1e-4 * 1.486186733);
+  EXPECT_LE(result.violation, 1e-6);
+}
+
+// ---- closed forms ---------------------------------------------------------------------------------------------------
+
+// x_t = x0-part + S_t U of the double integrator, semi-implicit Euler: v_t = h Σ u, q_t = h Σ v
+struct Response {
+  MatrixXd q, v;  // (N+1) × N
+};
+Response SliderResponse(int N, double h) {
+  Response r{MatrixXd::Zero(N + 1, N), MatrixXd::Zero(N + 1, N)};
+  for (int t = 1; t <= N; ++t) {
+    r.v.row(t) = r.v.row(t - 1);
+    r.v(t, t - 1) += h;
+    r.q.row(t) = r.q.row(t - 1) + h * r.v.row(t);
+  }
+  return r;
+}
+
+// minimize ½ h r ‖U‖² subject to q_N = 1, v_N = 0: the KKT system is linear
+TEST_F(Constrained, SolvesLqrWithATerminalEqualityAsItsKktSystem) {
+  const int N = 20;
+  const double h = 0.05, r = 0.3;
+  ConstrainedCase c = MakeConstrainedCase(kDoubleIntegrator, Eigen::Vector2d::Zero(), Eigen::Vector2d::Zero(), N, 0, r, 0);
+  c.constraints.Add(MakeGoalConstraint(c.model.get(), Eigen::Vector2d(1, 0)));
+  c.problem.constraints = &c.constraints;
+  const SolveResult result = SolveConstrained(c.problem, c.U);
+  ASSERT_EQ(result.status, SolveStatus::kConverged) << result.message;
+
+  const Response s = SliderResponse(N, h);
+  MatrixXd G(2, N);
+  G << s.q.row(N), s.v.row(N);
+  const MatrixXd S = G * G.transpose() / (h * r);
+  const Eigen::Vector2d lambda = -S.ldlt().solve(Eigen::Vector2d(1, 0));
+  const VectorXd U = -G.transpose() * lambda / (h * r);
+  EXPECT_TRUE(MatricesNear(result.trajectory.U.transpose(), U, 1e-5 * U.cwiseAbs().maxCoeff()));
+  EXPECT_TRUE(MatricesNear(result.multipliers[0].col(N), lambda, 1e-5 * lambda.norm()));
+  EXPECT_NEAR(result.cost, 0.5 * h * r * U.squaredNorm(), 1e-5 * result.cost);
+  EXPECT_LE(result.iterations.size(), 12u);
+}
+
+// a convex problem: the KKT conditions hold at its optimum and nowhere else
+TEST_F(Constrained, KeepsASpeedLimitWithMultipliersThatProveTheOptimum) {
+  const int N = 20;
+  const double h = 0.05, r = 0.3, limit = 1.3;
+  ConstrainedCase c = MakeConstrainedCase(kDoubleIntegrator, Eigen::Vector2d::Zero(), Eigen::Vector2d::Zero(), N, 0, r, 0);
+  const mjModel* m = c.model.get();
+  c.constraints.Add(MakeGoalConstraint(m, Eigen::Vector2d(1, 0)));
+  ConstraintInfo speed{.name = "speed", .unit = {}, .components = {}, .lower = VectorXd::Constant(1, -kNone), .upper = VectorXd::Constant(1, limit), .first = 1, .last = -1};
+  c.constraints.Add(std::make_unique<StateConstraint>(m, speed, Eigen::Vector2d::Zero(), std::vector<int>{1}));
+  c.problem.constraints = &c.constraints;
+  const SolveResult result = SolveConstrained(c.problem, c.U);
+  ASSERT_EQ(result.status, SolveStatus::kConverged) << result.message;
+
+  const Response s = SliderResponse(N, h);
+  const VectorXd U = result.trajectory.U.transpose(), v = s.v * U;
+  const MatrixXd& goal = result.multipliers[0];
+  const VectorXd lambda = result.multipliers[1].transpose();
+  const VectorXd gradient = h * r * U + s.q.row(N).transpose() * goal(0, N) + s.v.row(N).transpose() * goal(1, N) + s.v.transpose() * lambda;
+  EXPECT_LE(gradient.cwiseAbs().maxCoeff(), 1e-5);
+  EXPECT_LE(v.maxCoeff(), limit + 1e-5);
+  EXPECT_GE(lambda.minCoeff(), 0);
+  EXPECT_GT(lambda.maxCoeff(), 1e-3);  // the limit matters …
+  EXPECT_LE((lambda.array() * (v.array() - limit)).abs().maxCoeff(), 1e-5);  // … only where it is touched
+  for (const ConstraintReport& report : result.constraints) {
+    if (report.name != "speed") continue;
+    EXPECT_EQ(report.unit, "m/s");
+    EXPECT_NEAR(report.multiplier, lambda.maxCoeff(), 1e-12);
+    EXPECT_EQ(report.active, (lambda.array() != 0).count());
+  }
+}
+
+// full thrust reaches ½ u T² and no further: what is left over is the violation
+TEST_F(Constrained, NamesWhatCannotBeKeptAndReturnsTheLeastViolation) {
+  const int N = 20;
+  ConstrainedCase c = MakeConstrainedCase(kDoubleIntegrator, Eigen::Vector2d::Zero(), Eigen::Vector2d::Zero(), N, 0, 1e-3, 0);
+  const mjModel* m = c.model.get();
+  c.problem.u_lower.setConstant(-1);
+  c.problem.u_upper.setConstant(1);
+  ConstraintInfo there{.name = "be there", .unit = {}, .components = {}, .lower = VectorXd::Constant(1, 2), .upper = VectorXd::Constant(1, 3), .first = -1, .last = -1};
+  c.constraints.Add(std::make_unique<StateConstraint>(m, there, Eigen::Vector2d::Zero(), std::vector<int>{0}));
+  c.problem.constraints = &c.constraints;
+  const SolveResult result = SolveConstrained(c.problem, c.U);
+  EXPECT_EQ(result.status, SolveStatus::kInfeasible) << result.message;
+  const double most = (SliderResponse(N, 0.05).q * VectorXd::Ones(N))[N];
+  EXPECT_NEAR(result.constraints[0].violation, 2 - most, 1e-6);
+  EXPECT_NEAR(result.constraints[0].relative, (2 - most) / 3, 1e-6);
+  for (const char* part : {"infeasible", "'be there' (qpos[slide])", "knot 20", "allowed 2 to 3", " m at"}) {
+    EXPECT_NE(result.message.find(part), std::string::npos) << part << " is not in: " << result.message;
+  }
+}
+
+TEST_F(Constrained, IsBitwiseTheSameAtAnyThreadCount) {
+  ConstrainedCase c = ReferencePendulum();
+  c.problem.constraints = &c.constraints;
+  IlqrOptions one{.iterations = 25}, three{.iterations = 25};
+  one.threads = 1;
+  three.threads = 3;
+  const SolveResult a = SolveConstrained(c.problem, c.U, one), b = SolveConstrained(c.problem, c.U, three);
+  EXPECT_TRUE(BitwiseEqual(a.trajectory.U, b.trajectory.U));
+  EXPECT_TRUE(BitwiseEqual(a.multipliers[0], b.multipliers[0]));
+  EXPECT_EQ(a.status, SolveStatus::kIterationLimit);
+  EXPECT_EQ(a.iterations.size(), 25u);
+  EXPECT_EQ(a.iterations.back().iteration, 25);
+}
+
+// multipliers and penalties of a solution are where a second solve begins
+TEST_F(Constrained, ResumesFromMultipliers) {
+  ConstrainedCase c = ReferencePendulum();
+  c.problem.constraints = &c.constraints;
+  const SolveResult first = SolveConstrained(c.problem, c.U);
+  ConstrainedOptions resume;
+  resume.multipliers = first.multipliers;
+  resume.penalties = VectorXd::Constant(1, first.constraints[0].penalty);
+  const SolveResult again = SolveConstrained(c.problem, first.trajectory.U, {}, resume);
+  EXPECT_EQ(again.status, SolveStatus::kConverged) << again.message;
+  EXPECT_LE(again.iterations.size(), 8u);
+  EXPECT_LE(again.cost, first.cost * (1 + 1e-6));
+}
+
+TEST_F(Constrained, StopsWhenAsked) {
+  ConstrainedCase c = ReferencePendulum();
+  c.problem.constraints = &c.constraints;
+  const SolveResult result = SolveConstrained(c.problem, c.U, {}, {}, [](const IterationRecord& r) { return r.iteration < 7; });
+  EXPECT_EQ(result.status, SolveStatus::kInterrupted) << result.message;
+  EXPECT_EQ(result.iterations.size(), 7u);
+  EXPECT_EQ(result.trajectory.N(), 50);
+}
+
+TEST_F(Constrained, RefusesWhatIsMalformed) {
+  ConstrainedCase c = ReferencePendulum();
+  const mjModel* m = c.model.get();
+  c.problem.constraints = &c.constraints;
+  EXPECT_ERROR(SolveIlqr(c.problem, c.U), ErrorCode::kInvalidArgument, "'goal'", "SolveConstrained does");
+  EXPECT_ERROR(SolveConstrained(c.problem, c.U, {}, {.tolerance = 0}), ErrorCode::kInvalidArgument, "tolerance is 0");
+  ConstrainedOptions wrong;
+  wrong.multipliers = {MatrixXd::Zero(2, 3)};
+  EXPECT_ERROR(SolveConstrained(c.problem, c.U, {}, wrong), ErrorCode::kDimensionMismatch, "'goal'", "2 × 3", "2 × 51");
+  const auto add = [&](double lower, double upper, const std::string& name, int entry) {
+    ConstraintInfo info{.name = name, .unit = {}, .components = {}, .lower = VectorXd::Constant(1, lower), .upper = VectorXd::Constant(1, upper)};
+    c.constraints.Add(std::make_unique<StateConstraint>(m, info, Eigen::Vector2d::Zero(), std::vector<int>{entry}));
+  };
+  EXPECT_ERROR(add(2, 1, "a", 0), ErrorCode::kInvalidArgument, "'a'", "qpos[hinge]", "lower 2, upper 1");
+  EXPECT_ERROR(add(-kNone, kNone, "a", 0), ErrorCode::kInvalidArgument, "no finite bound");
+  EXPECT_ERROR(add(0, 1, "goal", 0), ErrorCode::kInvalidArgument, "a second constraint 'goal'");
+  EXPECT_ERROR(add(0, 1, "a", 2), ErrorCode::kInvalidArgument, "no entry 2");
+}
+
+// ---- derivatives ----------------------------------------------------------------------------------------------------
+
+constexpr char kTumbler[] = R"(
+<mujoco model="tumbler">
+  <worldbody>
+    <body><freejoint name="root"/><geom size="0.1" mass="1"/>
+      <body pos="0 0 0.2"><joint name="ball" type="ball"/><geom size="0.05 0.1" type="capsule" pos="0.1 0 0"/>
+        <body pos="0 0 0.2"><joint name="hinge" type="hinge"/><geom size="0.05 0.1" type="capsule" pos="0.1 0 0"/></body>
+      </body></body>
+  </worldbody>
+  <actuator><motor joint="hinge"/></actuator>
+</mujoco>)";
+
+// slope and curvature of the augmented Lagrangian about a point with both sides of its bounds active
+TEST_F(Constrained, StateConstraintHasTheSlopeOfItsDifferences) {
+  const ModelPtr model = LoadModelFromString(kTumbler);
+  const mjModel* m = model.get();
+  const Dims dims(m);
+  srand(3);
+  const VectorXd zero = GetState(m, MakeData(m).get());
+  const VectorXd x = Retract(m, zero, 0.7 * VectorXd::Random(dims.ndx)), goal = Retract(m, zero, 0.7 * VectorXd::Random(dims.ndx));
+  const std::unique_ptr<Constraint> constraint = MakeGoalConstraint(m, goal);
+  EXPECT_EQ(constraint->info().components, TangentNames(m));
+  const VectorXd none;
+  MatrixXd J, Ju;
+  const auto knot_at = [&](const VectorXd& at) { return KnotView{.t = 5, .N = 5, .time = 0, .dt = 0.1, .x = at, .u = none, .s = none}; };
+  constraint->Jacobian(knot_at(x), MatrixXd(), MatrixXd(), &J, &Ju);
+  for (const double h : {1e-5, 1e-6}) {
+    MatrixXd differences(dims.ndx, dims.ndx);
+    for (int i = 0; i < dims.ndx; ++i) {
+      VectorXd plus, minus;
+      const VectorXd above = Retract(m, x, h * VectorXd::Unit(dims.ndx, i)), below = Retract(m, x, -h * VectorXd::Unit(dims.ndx, i));
+      constraint->Value(knot_at(above), &plus);
+      constraint->Value(knot_at(below), &minus);
+      differences.col(i) = (plus - minus) / (2 * h);
+    }
+    EXPECT_TRUE(MatricesNear(J, differences, 1e-8, TangentNames(m), TangentNames(m)));
+  }
+}
+
+}  // namespace
+}  // namespace costate
