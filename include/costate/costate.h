@@ -16,9 +16,11 @@
 #include <costate/impact.h>
 #include <costate/loss.h>
 #include <costate/lqr.h>
+#include <costate/mjpc.h>
 #include <costate/model.h>
 #include <costate/parameter.h>
 #include <costate/record.h>
+#include <costate/residual.h>
 #include <costate/rollout.h>
 #include <costate/smooth_contact.h>
 #include <costate/solver.h>

@@ -32,6 +32,32 @@ int costate_transition(const mjModel* m, mjData* d, int level, mjtNum* A, mjtNum
 int costate_vjp(const mjModel* m, mjData* d, int level, const mjtNum* lambda, mjtNum* x_bar, mjtNum* u_bar,
                 mjtNum* qfrc_bar, char* error, int error_sz);
 
+/* A residual of one's own for task files: <cost callback="name" reads="…"/> (costate/residual.h, plugin/optimizer/README.md).
+   One knot, t of N, at `time` seconds from the task's start. measured: the measures that `reads` names, stacked. u is NULL
+   at t == N. The callbacks are called from many threads at once. */
+typedef struct {
+  const mjModel* m;
+  int t, N;
+  mjtNum time;
+  const mjtNum* measured;
+  int nmeasured;
+  const mjtNum *x, *u;
+} costate_residual_input;
+
+/* r: size numbers. */
+typedef void (*costate_residual_value)(void* user, const costate_residual_input* input, mjtNum* r);
+
+/* Row-major, zero on entry: size x nmeasured, size x (2*nv+na), size x nu; the last two NULL unless read. */
+typedef void (*costate_residual_jacobian)(void* user, const costate_residual_input* input, mjtNum* by_measured, mjtNum* by_x,
+                                          mjtNum* by_u);
+
+enum { COSTATE_READS_STATE = 1, COSTATE_READS_CONTROL = 2 };
+
+/* Makes the residual known to every task file that is loaded afterwards. reads: what it takes of x and u itself, added up.
+   jacobian may be NULL: centred differences. user is handed through. Returns and error as costate_transition. */
+int costate_register_residual(const char* name, int size, int reads, costate_residual_value value,
+                              costate_residual_jacobian jacobian, void* user, char* error, int error_sz);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,6 +1,7 @@
 // The C interface. Nothing throws or prints past it.
 #include <costate/costate_c.h>
 #include <costate/derivative.h>
+#include <costate/residual.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -95,6 +96,38 @@ void Vjp(const mjModel* m, const mjData* d, int level, const mjtNum* lambda, mjt
   Write(cache.vjp.qfrc, qfrc_bar);
 }
 
+// the caller's functions behind a C++ callback; matrices are row-major on their side
+void RegisterResidualOf(const char* name, int size, int reads, costate_residual_value value, costate_residual_jacobian jacobian,
+                        void* user) {
+  if (name == nullptr || value == nullptr) throw Error(ErrorCode::kInvalidArgument, name ? "value is NULL" : "name is NULL");
+  if (reads & ~(COSTATE_READS_STATE | COSTATE_READS_CONTROL)) {
+    throw Error(ErrorCode::kInvalidArgument, "reads is " + std::to_string(reads) + ", expected COSTATE_READS_STATE, COSTATE_READS_CONTROL or both");
+  }
+  const auto input = [](const ResidualInput& in) {
+    return costate_residual_input{in.model,           in.t, in.N, in.time, in.measured.data(), static_cast<int>(in.measured.size()),
+                                  in.x.data(), in.t < in.N ? in.u.data() : nullptr};
+  };
+  ResidualCallback callback;
+  callback.size = size;
+  callback.reads_state = (reads & COSTATE_READS_STATE) != 0;
+  callback.reads_control = (reads & COSTATE_READS_CONTROL) != 0;
+  callback.value = [=](const ResidualInput& in, Eigen::Ref<VectorXd> r) {
+    const costate_residual_input point = input(in);
+    value(user, &point, r.data());
+  };
+  if (jacobian != nullptr) {
+    callback.jacobian = [=](const ResidualInput& in, ResidualJacobian* J) {
+      const costate_residual_input point = input(in);
+      RowMajor by_measured = J->measured, by_x = J->x, by_u = J->u;
+      jacobian(user, &point, by_measured.data(), by_x.size() > 0 ? by_x.data() : nullptr, by_u.size() > 0 ? by_u.data() : nullptr);
+      J->measured = by_measured;
+      J->x = by_x;
+      J->u = by_u;
+    };
+  }
+  RegisterResidual(name, std::move(callback));
+}
+
 void WriteError(const char* text, char* error, int error_sz) {
   if (error == nullptr || error_sz <= 0) return;
   const std::size_t n = std::min(std::strlen(text), static_cast<std::size_t>(error_sz) - 1);
@@ -134,4 +167,9 @@ int costate_transition(const mjModel* m, mjData* d, int level, mjtNum* A, mjtNum
 int costate_vjp(const mjModel* m, mjData* d, int level, const mjtNum* lambda, mjtNum* x_bar, mjtNum* u_bar,
                 mjtNum* qfrc_bar, char* error, int error_sz) {
   return costate::Call(error, error_sz, [&] { costate::Vjp(m, d, level, lambda, x_bar, u_bar, qfrc_bar); });
+}
+
+int costate_register_residual(const char* name, int size, int reads, costate_residual_value value,
+                              costate_residual_jacobian jacobian, void* user, char* error, int error_sz) {
+  return costate::Call(error, error_sz, [&] { costate::RegisterResidualOf(name, size, reads, value, jacobian, user); });
 }

@@ -45,20 +45,22 @@ QuaternionPair Quaternions(const RotationEntry& rotation, const KnotView& knot, 
 
 // memory that every evaluation on this thread uses again
 struct Scratch {
-  VectorXd r, slots, g, d, v;
-  MatrixXd J, Ju, DJ, DJu;
+  VectorXd r, z, slots, g, d, v;
+  MatrixXd J, Ju, DJ, DJu, Jz;
+  ResidualJacobian map;
 };
 Scratch& ThreadScratch() {
   static thread_local Scratch scratch;
   return scratch;
 }
 
-void ComputeResidual(const ResidualTerm& term, const KnotView& knot, VectorXd* r, VectorXd* slots) {
+// what is measured, less the target
+void ComputeMeasured(const ResidualTerm& term, const KnotView& knot, VectorXd* r, VectorXd* slots) {
   TargetAt(term, knot.t * knot.dt, slots);
 
   // r = Σ coef · value - target
-  r->resize(term.size());
-  for (int i = 0; i < term.size(); ++i) (*r)[i] = term.row_slot[i] >= 0 ? -(*slots)[term.row_slot[i]] : 0;
+  r->resize(term.measured_size());
+  for (int i = 0; i < term.measured_size(); ++i) (*r)[i] = term.row_slot[i] >= 0 ? -(*slots)[term.row_slot[i]] : 0;
   for (const LinearEntry& entry : term.linear) {
     (*r)[entry.row] += entry.coef * InputVector(knot, entry.scalar.input)[entry.scalar.value];
   }
@@ -136,14 +138,19 @@ ResidualCost::ResidualCost(const mjModel* model, std::vector<ResidualTerm> terms
 double ResidualCost::Weights(const ResidualTerm& term, const KnotView& knot, const VectorXd** weight) const {
   *weight = knot.t == knot.N ? &term.terminal : &term.weight;
   if ((*weight)->isZero(0)) return 0;
-  if (knot.t == knot.N) return 1;
+  const double knots = knot.N + 1;
+  if (knot.t == knot.N) return scale_ == CostScale::kKnots ? 1 / knots : 1;
   const double time = knot.t * knot.dt;
   if (time < term.begin - kTimeTolerance || time >= term.end - kTimeTolerance) return 0;
+  if (scale_ == CostScale::kKnots) return 1 / knots;
   return scale_ == CostScale::kDt ? knot.dt : scale_ == CostScale::kMean ? 1.0 / knot.N : 1.0;
 }
 
-void ResidualCost::Residual(int term, const KnotView& knot, VectorXd* r) const {
-  ComputeResidual(terms_[term], knot, r, &ThreadScratch().slots);
+void ResidualCost::Residual(int index, const KnotView& knot, VectorXd* r) const {
+  const ResidualTerm& term = terms_[index];
+  Scratch& scratch = ThreadScratch();
+  ComputeMeasured(term, knot, term.map ? &scratch.z : r, &scratch.slots);
+  if (term.map) term.map->Value(knot, scratch.z, r);
 }
 
 double ResidualCost::TermValue(int index, const KnotView& knot) const {
@@ -180,8 +187,10 @@ std::vector<CostTermValue> ResidualCost::Terms(const Trajectory& trajectory) con
 
 ResidualCost::Plan ResidualCost::MakePlan(const mjModel* model, const ResidualTerm& term) const {
   Plan plan;
-  plan.local = term.norm.IsSeparable();
-  std::vector<int> entries_of_row(term.size(), 0);
+  plan.local = term.norm.IsSeparable() && !term.map;
+  std::vector<int> entries_of_row(term.measured_size(), 0);
+  if (term.map && term.map->reads_state()) plan.state_columns = dims_.ndx;
+  plan.control = term.map && term.map->reads_control();
   auto use = [&](const Scalar& scalar, int width) {
     if (scalar.input == Input::kControl) plan.control = true;
     if (scalar.input == Input::kState) plan.state_columns = std::max(plan.state_columns, scalar.column + width);
@@ -243,13 +252,13 @@ void ResidualCost::ExpandLocal(const ResidualTerm& term, const KnotView& knot, c
 
 namespace {
 
-// J and Ju of a residual: rows of C and D, unit entries, and rotations by the chain rule
-void ResidualJacobian(const ResidualTerm& term, const KnotView& knot, int state_columns, bool control, ConstMatrixRef C,
+// J and Ju of what is measured: rows of C and D, unit entries, and rotations by the chain rule
+void MeasuredJacobian(const ResidualTerm& term, const KnotView& knot, int state_columns, bool control, ConstMatrixRef C,
                       ConstMatrixRef D, Scratch* scratch) {
   MatrixXd& J = scratch->J;
   MatrixXd& Ju = scratch->Ju;
-  J.setZero(term.size(), state_columns);
-  if (control) Ju.setZero(term.size(), knot.u.size());
+  J.setZero(term.measured_size(), state_columns);
+  if (control) Ju.setZero(term.measured_size(), knot.u.size());
   for (const LinearEntry& entry : term.linear) {
     const Scalar& scalar = entry.scalar;
     if (scalar.input == Input::kState) J(entry.row, scalar.column) += entry.coef;
@@ -283,6 +292,22 @@ void ResidualJacobian(const ResidualTerm& term, const KnotView& knot, int state_
   }
 }
 
+// J and Ju of r = g(z, x, u): dg/dz of what is measured, and what the function reads itself
+void ResidualJacobians(const ResidualTerm& term, const KnotView& knot, int state_columns, bool control, ConstMatrixRef C,
+                       ConstMatrixRef D, Scratch* scratch) {
+  MeasuredJacobian(term, knot, state_columns, control, C, D, scratch);
+  if (!term.map) return;
+  ResidualJacobian& map = scratch->map;
+  term.map->Jacobian(knot, scratch->z, &map);
+  scratch->Jz.noalias() = map.measured * scratch->J;
+  scratch->J.swap(scratch->Jz);
+  if (map.x.size() > 0) scratch->J += map.x;
+  if (!control) return;
+  scratch->Jz.noalias() = map.measured * scratch->Ju;
+  scratch->Ju.swap(scratch->Jz);
+  if (map.u.size() > 0) scratch->Ju += map.u;
+}
+
 }  // namespace
 
 void ResidualCost::ExpandDense(const ResidualTerm& term, const Plan& plan, const KnotView& knot, const VectorXd& r,
@@ -291,7 +316,7 @@ void ResidualCost::ExpandDense(const ResidualTerm& term, const Plan& plan, const
   Scratch& scratch = ThreadScratch();
   const bool control = plan.control && knot.t < knot.N;
   const int n = plan.state_columns;
-  ResidualJacobian(term, knot, n, control, C, D, &scratch);
+  ResidualJacobians(term, knot, n, control, C, D, &scratch);
   const MatrixXd& J = scratch.J;
   const MatrixXd& Ju = scratch.Ju;
 
@@ -351,8 +376,8 @@ void ResidualCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef
 
 namespace {
 
-// out += Jᵀ g, with the rows of sensors left to whoever has C and D
-void PullResidual(const ResidualTerm& term, const KnotView& knot, const VectorXd& g, const VectorXd& slots, KnotGradient* out) {
+// out += Jᵀ g of what is measured, with the rows of sensors left to whoever has C and D
+void PullMeasured(const ResidualTerm& term, const KnotView& knot, const VectorXd& g, const VectorXd& slots, KnotGradient* out) {
   for (const LinearEntry& entry : term.linear) {
     const Scalar& scalar = entry.scalar;
     const double slope = entry.coef * g[entry.row];
@@ -376,9 +401,9 @@ void PullResidual(const ResidualTerm& term, const KnotView& knot, const VectorXd
   }
 }
 
-// J d
-VectorXd PushResidual(const ResidualTerm& term, const KnotView& knot, const KnotGradient& d, const VectorXd& slots) {
-  VectorXd dr = VectorXd::Zero(term.size());
+// J d of what is measured
+VectorXd PushMeasured(const ResidualTerm& term, const KnotView& knot, const KnotGradient& d, const VectorXd& slots) {
+  VectorXd dr = VectorXd::Zero(term.measured_size());
   for (const LinearEntry& entry : term.linear) {
     const Scalar& scalar = entry.scalar;
     dr[entry.row] += entry.coef * (scalar.input == Input::kState     ? d.x[scalar.column]
@@ -400,6 +425,24 @@ VectorXd PushResidual(const ResidualTerm& term, const KnotView& knot, const Knot
   return dr;
 }
 
+// the same of the residual itself; scratch->map is that at scratch->z
+void PullResidual(const ResidualTerm& term, const KnotView& knot, const VectorXd& g, Scratch* scratch, KnotGradient* out) {
+  if (!term.map) return PullMeasured(term, knot, g, scratch->slots, out);
+  scratch->v.noalias() = scratch->map.measured.transpose() * g;
+  PullMeasured(term, knot, scratch->v, scratch->slots, out);
+  if (scratch->map.x.size() > 0) out->x += scratch->map.x.transpose() * g;
+  if (scratch->map.u.size() > 0) out->u += scratch->map.u.transpose() * g;
+}
+
+VectorXd PushResidual(const ResidualTerm& term, const KnotView& knot, const KnotGradient& d, Scratch* scratch) {
+  VectorXd dz = PushMeasured(term, knot, d, scratch->slots);
+  if (!term.map) return dz;
+  VectorXd dr = scratch->map.measured * dz;
+  if (scratch->map.x.size() > 0) dr += scratch->map.x * d.x;
+  if (scratch->map.u.size() > 0) dr += scratch->map.u * d.u;
+  return dr;
+}
+
 }  // namespace
 
 void ResidualCost::Gradient(const KnotView& knot, KnotGradient* out) const {
@@ -417,7 +460,8 @@ void ResidualCost::Gradient(const KnotView& knot, KnotGradient* out) const {
     } else {
       g = scale * (*weight)[0] * EvaluateVector(term.norm, r).slope * r;
     }
-    PullResidual(term, knot, g, scratch.slots, out);
+    if (term.map) term.map->Jacobian(knot, scratch.z, &scratch.map);
+    PullResidual(term, knot, g, &scratch, out);
   }
 }
 
@@ -432,7 +476,8 @@ void ResidualCost::GaussNewtonProduct(const mjModel*, const KnotView& knot, cons
     const double scale = Weights(term, knot, &weight);
     if (scale == 0) continue;
     Residual(i, knot, &r);
-    g = PushResidual(term, knot, direction, scratch.slots);
+    if (term.map) term.map->Jacobian(knot, scratch.z, &scratch.map);
+    g = PushResidual(term, knot, direction, &scratch);
     if (term.norm.IsSeparable()) {
       for (int k = 0; k < r.size(); ++k) g[k] *= scale * (*weight)[k] * Evaluate(term.norm, r[k]).curvature;
     } else {
@@ -440,7 +485,7 @@ void ResidualCost::GaussNewtonProduct(const mjModel*, const KnotView& knot, cons
       const double along = norm.outer * r.dot(g);
       g = scale * (*weight)[0] * (norm.slope * g + along * r).eval();
     }
-    PullResidual(term, knot, g, scratch.slots, out);
+    PullResidual(term, knot, g, &scratch, out);
   }
 }
 

@@ -6,10 +6,12 @@
 
 #include <array>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "optimizer/norm.h"
+#include "optimizer/residual_map.h"
 
 namespace costate {
 
@@ -50,7 +52,7 @@ struct Target {
   VectorXd time;  ///< [s] from the start of the task
 };
 
-/// One term: Σ_i w_i ρ(r_i), or w ρ(‖r‖), with r = what is measured − target.
+/// One term: Σ_i w_i ρ(r_i), or w ρ(‖r‖), with r = what is measured − target, or a function of what is measured.
 struct ResidualTerm {
   std::string name;
   std::string measured, target_text, unit;  ///< in words, for people
@@ -58,17 +60,19 @@ struct ResidualTerm {
   std::vector<RotationEntry> rotations;
   std::vector<int> row_slot;  ///< for each row its slot in the target, -1: rows of rotations, element targets
   Target target;
+  std::shared_ptr<const ResidualMap> map{};  ///< null: r = z = measured − target; else r = g(z)
   Norm norm;
   VectorXd weight, terminal;  ///< one a row; equal entries when the norm is not separable; terminal is zero when
                               ///< controls are measured, which the last knot has not
   double begin = 0;           ///< [s] the running weight counts in begin ≤ t dt < end
   double end = std::numeric_limits<double>::infinity();
 
-  int size() const { return static_cast<int>(row_slot.size()); }
+  int measured_size() const { return static_cast<int>(row_slot.size()); }
+  int size() const { return map ? map->size() : measured_size(); }
 };
 
-/// How the sum over knots is weighted: running terms by dt, by 1/N or by 1; terminal terms are never scaled.
-enum class CostScale { kDt, kMean, kSum };
+/// How the sum over knots is weighted: running terms by dt, by 1/N or by 1, terminal terms by 1; or both by 1/(N + 1).
+enum class CostScale { kDt, kMean, kSum, kKnots };
 
 /// J = Σ_t scale Σ_terms weight · norm(residual(x_t, u_t, s_t)) + Σ_terms terminal · norm(residual(x_N, s_N)).
 ///

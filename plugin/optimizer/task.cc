@@ -7,6 +7,8 @@
 #include <set>
 
 #include "optimizer/task_inputs.h"
+#include "optimizer/task_measure.h"
+#include "optimizer/task_option.h"
 #include "optimizer/task_start.h"
 #include "optimizer/task_term.h"
 #include "optimizer/task_xml.h"
@@ -14,12 +16,12 @@
 namespace costate {
 namespace {
 
-const std::vector<std::string> kElements{"start", "guess", "cost", "limit", "constraint", "smooth", "solver", "mpc", "gradient"};
+const std::vector<std::string> kElements{"start", "guess", "cost", "limit", "constraint", "smooth", "solver", "mpc", "gradient", "measure", "let", "option"};
 
 // the elements of a task file by kind, each kind checked for how often it may stand
 struct Elements {
   std::map<std::string, XmlElement> single;
-  std::vector<XmlElement> costs;
+  std::vector<XmlElement> costs, definitions;
   const XmlElement* Find(const std::string& tag) const {
     const auto found = single.find(tag);
     return found == single.end() ? nullptr : &found->second;
@@ -61,6 +63,8 @@ Elements SortElements(const XmlElement& root) {
       CheckLimit(element);
     } else if (tag == "cost") {
       elements.costs.push_back(element);
+    } else if (tag == "measure" || tag == "let") {
+      elements.definitions.push_back(element);
     } else if (!elements.single.emplace(tag, element).second) {
       element.Fail("a second <" + tag + ">; there can be one");
     }
@@ -128,14 +132,16 @@ std::vector<ResidualTerm> ReadModelAndCosts(const XmlElement& root, const Elemen
 
   // costs add sensors, then the model is compiled
   SensorAdder sensors(spec.get(), task->model_file);
+  const Definitions definitions = ReadDefinitions(elements.definitions, &sensors);
   std::vector<CostDraft> drafts;
-  for (const XmlElement& element : elements.costs) drafts.push_back(ReadCost(element, &sensors));
+  for (const XmlElement& element : elements.costs) drafts.push_back(ReadCost(element, definitions, &sensors));
   try {
     if (spec) task->model = CompileModel(spec.get(), task->model_file, &task->warnings);
     CheckModel(*task, elements.Find("gradient") != nullptr);
   } catch (const Error& error) {
     root.Fail(error.what(), error.code());
   }
+  if (const XmlElement* option = elements.Find("option")) ApplyOption(*option, task);
   const mjModel* model = task->model.get();
   const int user = static_cast<int>(model->nsensor) - sensors.added();
   task->user_sensors = sensors.added() > 0 ? model->sensor_adr[user] : static_cast<int>(model->nsensordata);
@@ -185,8 +191,8 @@ Task LoadTask(const std::string& path) {
   const std::optional<double> horizon = root.PositiveNumber("horizon");
   if (!horizon) root.Fail("horizon is missing: the length of the motion in seconds");
   const int substeps = root.WholeNumber("controlstep", 1).value_or(1);
-  constexpr CostScale kScales[] = {CostScale::kDt, CostScale::kMean, CostScale::kSum};
-  const CostScale scale = kScales[root.Word("scale", {"dt", "mean", "sum"}).value_or(0)];
+  constexpr CostScale kScales[] = {CostScale::kDt, CostScale::kMean, CostScale::kSum, CostScale::kKnots};
+  const CostScale scale = kScales[root.Word("scale", {"dt", "mean", "sum", "knots"}).value_or(0)];
   task.solver = ReadSolver(elements.Find("solver"));
 
   std::vector<ResidualTerm> terms = ReadModelAndCosts(root, elements, folder, &task);

@@ -58,6 +58,7 @@ const char* ScaleText(CostScale scale) {
     case CostScale::kDt: return "dt: running costs are integrals over time, terminal costs count once";
     case CostScale::kMean: return "mean: running costs are averaged over the knots, terminal costs count once";
     case CostScale::kSum: return "sum: running costs are summed over the knots, terminal costs count once";
+    case CostScale::kKnots: return "knots: running and terminal costs are averaged over all knots, the last included";
   }
   return "";
 }

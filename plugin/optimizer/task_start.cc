@@ -104,7 +104,8 @@ MatrixXd ReadGuess(const XmlElement* element, const Start& start, const std::str
       element->Fail(error.what(), error.code());
     }
   } else if (element->Has("ctrl")) {
-    const VectorXd u = *element->Numbers("ctrl");
+    VectorXd u = *element->Numbers("ctrl");
+    if (u.size() == 1) u = VectorXd::Constant(nu, u[0]);
     if (u.size() != nu) {
       element->Fail(
           fmt::format("ctrl has {}, model '{}' has nu = {}", Count(u.size(), "number"), ModelName(model), nu));

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "optimizer/task_csv.h"
+#include "optimizer/task_measure.h"
 #include "optimizer/task_target.h"
 #include "rollout/units.h"
 
@@ -165,6 +166,8 @@ std::vector<Component> SensorComponents(const PieceDraft& piece, const mjModel* 
   return components;
 }
 
+}  // namespace
+
 std::vector<Component> PieceComponents(const PieceDraft& piece, const mjModel* model) {
   const std::vector<Component> all =
       piece.vector.empty() ? SensorComponents(piece, model) : SelectFromVector(piece, model);
@@ -184,6 +187,8 @@ std::vector<Component> PieceComponents(const PieceDraft& piece, const mjModel* m
   }
   return chosen;
 }
+
+namespace {
 
 // ---- norm, weights, window ------------------------------------------------------------------------------------------
 
@@ -257,7 +262,8 @@ void ReadWeights(const XmlElement& element, ResidualTerm* term) {
     term->begin = begin;
     term->end = end;
   }
-  const bool of_control = std::any_of(term->linear.begin(), term->linear.end(),
+  const bool of_control = (term->map && term->map->reads_control()) ||
+                          std::any_of(term->linear.begin(), term->linear.end(),
                                       [](const LinearEntry& entry) { return entry.scalar.input == Input::kControl; });
   if (of_control && !term->terminal.isZero(0)) {
     element.Fail(
@@ -326,21 +332,40 @@ std::string UnitText(const std::vector<Component>& components) {
 
 }  // namespace
 
-CostDraft ReadCost(const XmlElement& element, SensorAdder* sensors) {
+std::vector<std::string> SourceAttributes() {
+  std::vector<std::string> names{"sensor"};
+  names.insert(names.end(), kVectors.begin(), kVectors.end());
+  names.insert(names.end(), ElementAttributes().begin(), ElementAttributes().end());
+  return names;
+}
+
+PieceDraft ReadMeasure(const XmlElement& element, SensorAdder* sensors) {
   std::vector<std::string> attributes = MeasureAttributes();
-  for (const char* name : {"name", "target", "norm", "param", "weight", "terminal", "when", "callback"}) {
+  attributes.insert(attributes.end(), {"name", "coef"});
+  element.Allow(attributes);
+  const std::string source = FindSource(element);
+  if (source.empty()) element.Fail(kNoMeasure);
+  return ReadPiece(element, source, sensors);
+}
+
+CostDraft ReadCost(const XmlElement& element, const Definitions& definitions, SensorAdder* sensors) {
+  std::vector<std::string> attributes = MeasureAttributes();
+  for (const char* name : {"name", "target", "norm", "param", "weight", "terminal", "when", "value", "callback", "reads"}) {
     attributes.push_back(name);
   }
   element.Allow(attributes);
-  if (element.Has("callback")) {
-    element.Fail("callback is not supported yet; costs in C++ implement costate::Cost", ErrorCode::kUnsupported);
+  if (element.Has("value") || element.Has("callback")) {
+    CostDraft draft{element, element.Text("name").value_or(""), {}};
+    ReadFunction(element, definitions, &draft);
+    return draft;
   }
+  if (element.Has("reads")) element.Fail("reads belongs to callback=\"…\"");
 
   // one measure in the element itself, or several in <term> children
-  CostDraft draft{element, element.Text("name").value_or(""), {}, ""};
+  CostDraft draft{element, element.Text("name").value_or(""), {}};
   const std::string source = FindSource(element);
   const bool has_children = !element.Children().empty();
-  if (source.empty() && !has_children) element.Fail(std::string(kNoMeasure) + ", or <term> children");
+  if (source.empty() && !has_children) element.Fail(std::string(kNoMeasure) + ", or <term> children, or value=\"…\"");
   if (!source.empty() && has_children) {
     element.Fail("gives " + source + " and has children too; write " + source + " as another <term>");
   }
@@ -368,7 +393,9 @@ ResidualTerm MakeTerm(const CostDraft& draft, const mjModel* model, const std::s
   ResidualTerm term;
   const bool has_target = draft.element.Has("target") && draft.target_sensor.empty();
   std::vector<std::string> slots;
+  if (!draft.function.empty()) MakeFunction(draft, model, &term);
   for (const PieceDraft& piece : draft.pieces) {
+    if (term.map) break;
     const std::vector<Component> components = PieceComponents(piece, model);
     if (term.size() == 0) term.unit = UnitText(components);
     AddPiece(piece, components, draft.pieces.size() == 1, has_target ? &slots : nullptr, &term);

@@ -6,12 +6,21 @@
 #include <vector>
 
 #include "optimizer/cost_terms.h"
+#include "optimizer/expression.h"
 #include "optimizer/task_sensor.h"
 #include "optimizer/task_xml.h"
 
 namespace costate {
 
-/// What one <cost> or <term> measures.
+/// A number that can be measured, with its names: one scalar, or one of the three components of a rotation.
+struct Component {
+  Scalar scalar;
+  int part = -1;  ///< -1: a scalar; 0 … 2: component of a rotation
+  std::string name, unit;
+  std::vector<std::string> slots;  ///< names of its columns in a CSV file: one, or the four of the quaternion
+};
+
+/// What one <cost>, <term> or <measure> measures.
 struct PieceDraft {
   XmlElement element;
   std::string sensor;  ///< name of a sensor of the compiled model, or "" for …
@@ -24,23 +33,29 @@ struct CostDraft {
   XmlElement element;
   std::string name;
   std::vector<PieceDraft> pieces;
-  std::string target_sensor;  ///< of target="site:…", else ""
+  std::string target_sensor{};  ///< of target="site:…", else ""
+  std::string function{};       ///< of value="…" or callback="…", else ""
+  bool is_callback = false;
+  std::vector<ExpressionName> names{};  ///< that the function reads: those without text are the pieces, in order
 };
 
+struct Definitions;
+
 /// Reads a <cost> and adds the sensors that it needs.
-CostDraft ReadCost(const XmlElement& element, SensorAdder* sensors);
+CostDraft ReadCost(const XmlElement& element, const Definitions& definitions, SensorAdder* sensors);
+
+/// Reads what a <measure> measures and adds the sensor that it needs.
+PieceDraft ReadMeasure(const XmlElement& element, SensorAdder* sensors);
+
+/// Attributes that say what is measured: sensor, qpos, qvel, act, ctrl, and those of elements.
+std::vector<std::string> SourceAttributes();
+
+/// The components that a piece measures, in order.
+std::vector<Component> PieceComponents(const PieceDraft& piece, const mjModel* model);
 
 /// Resolves a draft. @param folder  relative to which target="file:…" is found.
 /// @param x_goal  receives the state of the keyframe that the term asks for in all of qpos at the end, if it does.
 ResidualTerm MakeTerm(const CostDraft& draft, const mjModel* model, const std::string& folder, VectorXd* x_goal);
-
-/// A number that can be measured, with its names: one scalar, or one of the three components of a rotation.
-struct Component {
-  Scalar scalar;
-  int part = -1;  ///< -1: a scalar; 0 … 2: component of a rotation
-  std::string name, unit;
-  std::vector<std::string> slots;  ///< names of its columns in a CSV file: one, or the four of the quaternion
-};
 
 /// All entries of "qpos" (in the tangent space), "qvel", "act" or "ctrl".
 std::vector<Component> VectorComponents(const mjModel* model, const std::string& vector);

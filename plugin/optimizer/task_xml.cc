@@ -41,15 +41,20 @@ std::string XmlFile::Place(std::ptrdiff_t offset) const {
                      1 + std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(end), '\n'));
 }
 
-XmlElement XmlFile::Root(const std::string& name) const {
+XmlElement XmlFile::Root() const {
   std::vector<XmlElement> roots;
   for (const pugi::xml_node& node : document_.children()) {
     if (node.type() == pugi::node_element) roots.emplace_back(this, node);
   }
-  if (roots.empty()) throw Error(ErrorCode::kParse, path_ + ":1: there is no <" + name + "> element");
-  if (roots[0].tag() != name) roots[0].Fail("the root element of a task file is <" + name + ">");
+  if (roots.empty()) throw Error(ErrorCode::kParse, path_ + ":1: there is no element");
   if (roots.size() > 1) roots[1].Fail("there is one root element, this is a second");
   return roots[0];
+}
+
+XmlElement XmlFile::Root(const std::string& name) const {
+  const XmlElement root = Root();
+  if (root.tag() != name) root.Fail("the root element is <" + name + "> in such a file");
+  return root;
 }
 
 std::vector<XmlElement> XmlElement::Children() const {
@@ -132,9 +137,17 @@ std::optional<int> XmlElement::Word(const char* attribute, const std::vector<std
   return static_cast<int>(found - words.begin());
 }
 
+std::vector<std::pair<std::string, std::string>> XmlElement::Attributes() const {
+  std::vector<std::pair<std::string, std::string>> attributes;
+  for (const pugi::xml_attribute& attribute : node_.attributes()) attributes.emplace_back(attribute.name(), attribute.value());
+  return attributes;
+}
+
+std::string XmlElement::Place() const { return file_->Place(node_.offset_debug()); }
+
 void XmlElement::Fail(const std::string& message, ErrorCode code) const {
   const std::string name = node_.attribute("name").value();
-  throw Error(code, fmt::format("{}: <{}{}>: {}", file_->Place(node_.offset_debug()), node_.name(),
+  throw Error(code, fmt::format("{}: <{}{}>: {}", Place(), node_.name(),
                                 name.empty() ? "" : " name='" + name + "'", message));
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <pugixml.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace costate {
@@ -24,6 +25,9 @@ class XmlFile {
 
   /// The only root element. @throws Error{kParse} if it has another name.
   XmlElement Root(const std::string& name) const;
+
+  /// The same, whatever its name.
+  XmlElement Root() const;
 
   /// "pole.task.xml:7"
   std::string Place(std::ptrdiff_t offset) const;
@@ -55,6 +59,12 @@ class XmlElement {
 
   /// Reads numbers out of a piece of an attribute's text.
   VectorXd ParseNumbers(const char* attribute, const std::string& text) const;
+
+  /// Names and values of all attributes, in order.
+  std::vector<std::pair<std::string, std::string>> Attributes() const;
+
+  /// "pole.task.xml:7"
+  std::string Place() const;
 
   [[noreturn]] void Fail(const std::string& message, ErrorCode code = ErrorCode::kParse) const;
 

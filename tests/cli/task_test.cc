@@ -57,5 +57,25 @@ TEST_F(TaskCommand, RefusesBadInputInOneSentence) {
   EXPECT_EQ(Run({}).exit_code, 2);
 }
 
+TEST_F(TaskCommand, ImportsATaskOfMujocoMpc) {
+  const std::string source = folder_.Write("mjpc.xml",
+                                           "<mujoco><sensor><user name='Place' dim='1' user='0 2 0 1'/></sensor><worldbody><body><joint "
+                                           "name='j' type='slide'/><geom size='.1'/></body></worldbody><actuator><motor joint='j'/></actuator></mujoco>");
+  const std::string residuals = folder_.Write("residuals.xml", "<residuals><residual name='Place' qpos='j'/></residuals>");
+  const ProcessResult asked = Run({source, "--import", "-o", folder_.File("out.xml")});
+  EXPECT_EQ(asked.exit_code, 2);
+  EXPECT_NE(asked.err.find("mjpc.xml:1: 'Place', 1 number, norm quadratic, weight 2"), std::string::npos) << asked.err;
+  EXPECT_NE(asked.err.find("<residual name=\"Place\" value=\"\"/>"), std::string::npos) << asked.err;
+
+  const std::vector<std::string> command{source, "--import", "--residuals", residuals, "-o", folder_.File("out.xml")};
+  const ProcessResult result = Run(command);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("50 control intervals of 0.01 s"), std::string::npos) << result.out;
+  EXPECT_EQ(Run({folder_.File("out.xml"), "--check"}).exit_code, 0);
+  EXPECT_EQ(Run(command).exit_code, 2) << "an existing file stays";
+  EXPECT_EQ(Run({source, "--import"}).exit_code, 2);
+  EXPECT_EQ(Run({folder_.File("out.xml"), "--residuals", residuals}).exit_code, 2);
+}
+
 }  // namespace
 }  // namespace costate

@@ -1,6 +1,8 @@
 // The C interface as a C program sees it.
 #include <costate/costate_c.h>
 #include <costate/derivative.h>
+#include <costate/residual.h>
+#include <costate/task.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,6 +14,7 @@
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
 #include "support/random_state.h"
+#include "support/temporary_folder.h"
 
 namespace costate {
 namespace {
@@ -215,6 +218,59 @@ TEST(CApi, TheHostHearsNothingAndKeepsItsHandler) {
 }
 
 TEST(CApi, HasAVersion) { EXPECT_STREQ(costate_version(), "0.1.0"); }
+
+// ---- residuals ---------------------------------------------------------------------------------------------------------
+
+// r = factor [m0 x0, u0 x1]: a user's pointer, row-major matrices, all that can be read
+void ResidualValue(void* user, const costate_residual_input* in, mjtNum* r) {
+  const double factor = *static_cast<double*>(user);
+  r[0] = factor * in->measured[0] * in->x[0];
+  r[1] = factor * (in->u ? in->u[0] : 0) * in->x[1];
+}
+void ResidualSlopes(void* user, const costate_residual_input* in, mjtNum* by_measured, mjtNum* by_x, mjtNum* by_u) {
+  const double factor = *static_cast<double*>(user);
+  by_measured[0] = factor * in->x[0];
+  by_x[0] = factor * in->measured[0];
+  by_x[4 + 1] = factor * in->u[0];  // row 1 of 2 × 4
+  by_u[1 * 1 + 0] = factor * in->x[1];
+}
+
+TEST(CResidual, IsACostOfATaskWithItsJacobianOrDifferenced) {
+  static double factor = 2;
+  char error[200];
+  const int reads = COSTATE_READS_STATE | COSTATE_READS_CONTROL;
+  ASSERT_EQ(costate_register_residual("c exact", 2, reads, ResidualValue, ResidualSlopes, &factor, error, sizeof error), 0) << error;
+  ASSERT_EQ(costate_register_residual("c differenced", 2, reads, ResidualValue, nullptr, &factor, error, sizeof error), 0) << error;
+  const support::TemporaryFolder folder;
+  folder.Write("two.xml", "<mujoco><worldbody><body><joint name='a' type='slide'/><joint name='b' type='slide' axis='1 0 0'/><geom size='.1'/></body>"
+                          "</worldbody><actuator><motor joint='a'/></actuator></mujoco>");
+  const VectorXd x = (VectorXd(4) << 0.3, -0.7, 0.2, 0.1).finished(), u = VectorXd::Constant(1, 0.4), none;
+  const KnotView knot{.t = 0, .N = 10, .time = 0, .dt = 1, .x = x, .u = u, .s = none};
+  CostExpansion expansion[2];
+  for (int i = 0; i < 2; i++) {
+    const Task task = LoadTask(folder.Write("t.xml", std::string("<task model='two.xml' horizon='0.1' scale='sum'><measure name='v' qvel='a'/><cost callback='c ") +
+                                                         (i == 0 ? "exact" : "differenced") + "' reads='v'/></task>"));
+    task.cost->Expand(knot, MatrixXd(0, 4), MatrixXd(0, 1), &expansion[i]);
+  }
+  // ½ (2 · 0.2 · 0.3)² + ½ (2 · 0.4 · -0.7)²
+  EXPECT_NEAR(expansion[0].l, 0.5 * 0.12 * 0.12 + 0.5 * 0.56 * 0.56, 1e-14);
+  EXPECT_NEAR(expansion[0].lx[0], 0.12 * 0.4, 1e-14);   // by x0: r0 · 2 m0
+  EXPECT_NEAR(expansion[0].lx[2], 0.12 * 0.6, 1e-14);   // by the measured velocity: r0 · 2 x0
+  EXPECT_NEAR(expansion[0].lx[1], -0.56 * 0.8, 1e-14);  // by x1: r1 · 2 u0
+  EXPECT_NEAR(expansion[0].lu[0], -0.56 * -1.4, 1e-14);
+  EXPECT_LT((expansion[0].lx - expansion[1].lx).cwiseAbs().maxCoeff(), 1e-9);
+  EXPECT_LT((expansion[0].lux - expansion[1].lux).cwiseAbs().maxCoeff(), 1e-9);
+}
+
+TEST(CResidual, SaysWhatIsWrong) {
+  char error[200];
+  EXPECT_NE(costate_register_residual("a", 0, 0, ResidualValue, nullptr, nullptr, error, sizeof error), 0);
+  EXPECT_NE(std::string(error).find("size 0"), std::string::npos) << error;
+  EXPECT_NE(costate_register_residual("a", 1, 0, nullptr, nullptr, nullptr, error, sizeof error), 0);
+  EXPECT_NE(costate_register_residual(nullptr, 1, 0, ResidualValue, nullptr, nullptr, error, sizeof error), 0);
+  EXPECT_NE(costate_register_residual("a", 1, 8, ResidualValue, nullptr, nullptr, error, sizeof error), 0);
+  EXPECT_NE(std::string(error).find("reads is 8"), std::string::npos) << error;
+}
 
 }  // namespace
 }  // namespace costate

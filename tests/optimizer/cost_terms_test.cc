@@ -2,6 +2,7 @@
 #include "optimizer/cost_terms.h"
 
 #include <costate/task.h>
+#include <costate/residual.h>
 #include <gtest/gtest.h>
 
 #include <Eigen/Eigenvalues>
@@ -84,6 +85,7 @@ void CheckGradient(const Task& task, unsigned seed, bool last) {
   const MatrixXd &C = derivative.C, D = last ? MatrixXd(dims.ns, 0) : derivative.D;
   KnotGradient d{VectorXd::Random(dims.ndx), VectorXd::Random(lu.size()), VectorXd()};
   d.s = C * d.x + D * d.u;
+  cost.Value(x, u);  // sensors at the point again
   KnotGradient product{VectorXd::Zero(dims.ndx), VectorXd::Zero(lu.size()), VectorXd::Zero(dims.ns)};
   task.cost->GaussNewtonProduct(model, cost.Knot(x, u), d, &product);
   VectorXd Hx = e.lxx * d.x, Hu = VectorXd::Zero(lu.size());
@@ -154,6 +156,89 @@ INSTANTIATE_TEST_SUITE_P(
         "tendon='cord' quantity='velocity'", "tendon='cord' quantity='force'", "actuator='extend' quantity='force'",
         "actuator='pull' quantity='length'",
         "actuator='shoulder' quantity='velocity' norm='smooth_abs2' param='.1 3'"));
+
+// ---- functions of measures -------------------------------------------------------------------------------------------
+
+constexpr char kMeasures[] =
+    "<measure name='tip' sensor='tip_pos'/><measure name='v' subtree='base' quantity='linvel' coef='2'/>"
+    "<measure name='up' body='base' quantity='zaxis'/><measure name='turn' sensor='attitude'/>"
+    "<measure name='q' qpos='shoulder extend'/><measure name='u' ctrl='all'/><measure name='acc' sensor='gyro'/>"
+    "<measure name='force' joint='shoulder' quantity='force'/><let name='standing' value='tip[2] / sqrt(tip[2]^2 + 0.2)'/>";
+
+struct FunctionCost {
+  const char* text;
+  bool of_control = false;
+};
+class FunctionGradient : public ::testing::TestWithParam<FunctionCost> {};
+
+TEST_P(FunctionGradient, IsTheDifferenceOfTheValue) {
+  const Task task = LoadZooTask(kMeasures + std::string("<cost ") + GetParam().text + " weight='3'" +
+                                (GetParam().of_control ? "" : " terminal='2'") + "/>");
+  for (unsigned seed : {1u, 2u}) {
+    CheckGradient(task, seed, false);
+    if (!GetParam().of_control) CheckGradient(task, seed, true);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Values, FunctionGradient,
+    ::testing::Values(FunctionCost{"value='cos(q[0]) - 1' norm='smooth_abs' param='.01'"}, FunctionCost{"value='standing * (dot(v, up) - 0.5)'"},
+                      FunctionCost{"value='standing * [v[0:2], tip[2]]' norm='l2' param='.1'"}, FunctionCost{"value='norm(tip - 0.3)'"},
+                      FunctionCost{"value='turn * acc'"}, FunctionCost{"value='u * q[0]'", true},
+                      FunctionCost{"value='force * v[0]' norm='huber' param='.3'"},
+                      FunctionCost{"value='tip[2] - 0.05 * cos(4*pi*time)' norm='cosh' param='.3'"}));
+
+// v is measured twice itself: coef counts
+TEST(FunctionCost, HasTheValueOfItsExpression) {
+  const Task task = LoadZooTask(std::string(kMeasures) + "<cost value='standing * (dot(v, up) - 0.5)' norm='power' param='1'/>");
+  const VectorXd x = support::RandomState(task.model.get(), 4), u = support::RandomControl(task.model.get(), 4);
+  const DataPtr data = MakeData(task.model.get());
+  VectorXd s(task.model->nsensordata);
+  ASSERT_EQ(Forward(task.model.get(), data.get(), x, u, s), StepStatus::kOk);
+  const int base = mj_name2id(task.model.get(), mjOBJ_BODY, "base"), tip = mj_name2id(task.model.get(), mjOBJ_SITE, "tip");
+  mj_subtreeVel(task.model.get(), data.get());
+  const double z = data->site_xpos[3 * tip + 2];
+  const Eigen::Vector3d up(data->xmat[9 * base + 2], data->xmat[9 * base + 5], data->xmat[9 * base + 8]);
+  const double along = 2 * Eigen::Vector3d::Map(data->subtree_linvel + 3 * base).dot(up);
+  const KnotView knot{.t = 3, .N = task.N, .time = 0, .dt = 1, .x = x, .u = u, .s = s};
+  EXPECT_NEAR(task.cost->Value(knot), std::abs(z / std::sqrt(z * z + 0.2) * (along - 0.5)), 1e-12);
+}
+
+// a residual of one's own: with its Jacobian, without (differenced), and reading state and control itself
+void RegisterTestResiduals() {
+  ResidualCallback callback;
+  callback.size = 2;
+  callback.value = [](const ResidualInput& in, Eigen::Ref<VectorXd> r) {
+    r[0] = in.measured[0] * in.measured[4] + in.time;
+    r[1] = std::sin(in.measured[2]);
+  };
+  RegisterResidual("differenced", callback);
+  callback.jacobian = [](const ResidualInput& in, ResidualJacobian* J) {
+    J->measured(0, 0) = in.measured[4];
+    J->measured(0, 4) = in.measured[0];
+    J->measured(1, 2) = std::cos(in.measured[2]);
+  };
+  RegisterResidual("exact", callback);
+  ResidualCallback state;
+  state.size = 1;
+  state.reads_state = true;
+  state.value = [](const ResidualInput& in, Eigen::Ref<VectorXd> r) {
+    double turn[3];
+    const double identity[4] = {1, 0, 0, 0};
+    mju_subQuat(turn, in.x.data() + 3, identity);
+    r[0] = in.x[2] * turn[1];
+  };
+  RegisterResidual("state", state);
+  state.reads_control = true;
+  state.value = [](const ResidualInput& in, Eigen::Ref<VectorXd> r) { r[0] = in.x[2] * in.u[0] + in.u[1] * in.measured[0]; };
+  RegisterResidual("state and control", state);
+}
+
+INSTANTIATE_TEST_SUITE_P(Callbacks, FunctionGradient,
+                         ::testing::Values(FunctionCost{"callback='exact' reads='tip v'"}, FunctionCost{"callback='differenced' reads='tip v'"},
+                                           FunctionCost{"callback='state' norm='cosh' param='1'"},
+                                           FunctionCost{"callback='state and control' reads='q'", true}));
+const bool kRegistered = (RegisterTestResiduals(), true);
 
 TEST(ResidualCost, CombinesTermsLinearly) {
   const Task task = LoadZooTask(
@@ -253,6 +338,15 @@ TEST(ResidualCost, ScalesAndWindowsAreAsDocumented) {
     for (const CostTermValue& term : terms) sum += term.value;
     EXPECT_NEAR(TotalCost(*task.cost, trajectory, 0.01), sum, 1e-12);
   }
+
+  // scale "knots": the last knot counts like the others
+  Task task = LoadZooTask("<guess ctrl='0'/><cost qvel='0' target='1' weight='4' terminal='4'/>", "horizon='0.1' controlstep='5' scale='knots'");
+  Trajectory trajectory;
+  trajectory.X = task.x0.replicate(1, 11);
+  trajectory.U = MatrixXd::Zero(3, 10);
+  trajectory.S = MatrixXd::Zero(task.model->nsensordata, 11);
+  trajectory.time = VectorXd::LinSpaced(11, 0, 0.1);
+  EXPECT_NEAR(TotalCost(*task.cost, trajectory, 0.01), 4 * 0.5, 1e-12);
 }
 
 // every term of our tasks: the gradient with sensors apart, put together by any C and D, is that of the expansion

@@ -170,7 +170,21 @@ const Bad kBad[] = {
      "<limit joint='all'/>",
      {"<limit>", "actuator=\"all\"", "not supported yet"},
      ErrorCode::kUnsupported},
-    {"Callback", "<cost callback='gait'/>", {"callback is not supported yet"}, ErrorCode::kUnsupported},
+    {"Callback", "<cost callback='gait'/>", {"no residual is registered under 'gait'"}, ErrorCode::kUnsupported},
+    {"CallbackReads", "<cost callback='gait' reads='toe'/>", {"reads: there is no <measure> 'toe'"}},
+    {"ReadsAlone", "<cost qpos='all' reads='toe'/>", {"reads belongs to callback"}},
+    {"ValueName", "<cost value='height'/>", {"value: 'height', at 'height': there is no <measure> or <let> 'height'"}},
+    {"ValueTarget", "<cost value='1' target='2'/>", {"a target belongs to a <measure>"}},
+    {"ValueMeasure", "<cost value='1' qpos='all'/>", {"qpos belongs to a <measure>, not beside value"}},
+    {"MeasureName", "<measure name='sin' qpos='all'/><cost qpos='all'/>", {"name is 'sin', expected letters"}},
+    {"MeasureTwice", "<measure name='a' qpos='all'/><let name='a' value='1'/><cost qpos='all'/>", {"a second definition of the name 'a'"}},
+    {"MeasureNothing", "<measure name='a'/><cost qpos='all'/>", {"says not what it measures"}},
+    {"MeasureTarget", "<measure name='a' qpos='all' target='0'/><cost qpos='all'/>", {"no attribute 'target'"}},
+    {"LetEmpty", "<let name='a'/><cost qpos='all'/>", {"value is missing"}},
+    {"LetLater", "<let name='a' value='b'/><let name='b' value='1'/><cost value='a'/>", {"there is no <measure> or <let> 'b'"}},
+    {"ValueTerminal", "<measure name='u' ctrl='all'/><cost value='u * u' terminal='1'/>", {"ctrl has no value at the end"}},
+    {"OptionSolimp", "<option solimp0='1'/><cost qpos='all'/>", {"solimp0 is 1, expected"}},
+    {"OptionIntegrator", "<option integrator='euler'/><cost qpos='all'/>", {"euler"}},
 };
 
 INSTANTIATE_TEST_SUITE_P(TaskFile, BadElement, ::testing::ValuesIn(kBad),
@@ -193,7 +207,7 @@ TEST_F(BadFile, IsMissingOrNoXml) {
   EXPECT_ERROR(LoadTask(Write("<task>\n<cost\n</task>")), ErrorCode::kParse,
                "bad.task.xml:3: this is not well-formed XML");
   EXPECT_ERROR(LoadTask(Write("<!-- -->\n<mujoco/>")), ErrorCode::kParse,
-               "bad.task.xml:2: <mujoco>: the root element of a task file is <task>");
+               "bad.task.xml:2: <mujoco>: the root element is <task> in such a file");
   EXPECT_ERROR(LoadTask(Write("<task/>\n<task/>")), ErrorCode::kParse, "bad.task.xml:2: <task>", "second");
   EXPECT_ERROR(LoadTask(Write(std::string("<task \0 />", 10))), ErrorCode::kParse, "bad.task.xml:1:");
 }
@@ -215,7 +229,7 @@ TEST_F(BadFile, HasNoUsableHead) {
                "controlstep is 0, expected a whole number of at least 1");
   EXPECT_ERROR(LoadTask(Head("horizon='1' controlstep='1.5'")), ErrorCode::kParse, "controlstep is 1.5");
   EXPECT_ERROR(LoadTask(Head("horizon='1' scale='max'")), ErrorCode::kParse,
-               "scale is 'max', expected dt, mean or sum");
+               "scale is 'max', expected dt, mean, sum or knots");
   EXPECT_ERROR(LoadTask(Head("horizon='1' steps='5'")), ErrorCode::kParse, "no attribute 'steps'");
 }
 

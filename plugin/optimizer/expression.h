@@ -1,0 +1,55 @@
+// A vector of numbers as an expression of named vectors and of time, with its exact derivative.
+#ifndef COSTATE_OPTIMIZER_EXPRESSION_H_
+#define COSTATE_OPTIMIZER_EXPRESSION_H_
+
+#include <string>
+#include <vector>
+
+#include "optimizer/residual_map.h"
+
+namespace costate {
+
+/// A name that an expression may use: a part of z, or another expression.
+struct ExpressionName {
+  std::string name;
+  int first = 0, size = 0;  ///< z.segment(first, size) …
+  std::string text{};       ///< … unless this is not empty
+};
+
+/// Compiled to single operations on numbers, one after the other; derivatives by the chain rule backwards through them.
+class Expression final : public ResidualMap {
+ public:
+  /// @param names  later ones may use earlier ones in their text.
+  /// @throws Error{kParse}, "at 'sin(': …", for what is not understood; messages name the nearest known name.
+  Expression(const std::string& text, const std::vector<ExpressionName>& names);
+
+  int size() const override { return static_cast<int>(results_.size()); }
+  void Value(const KnotView& knot, const VectorXd& z, VectorXd* r) const override;
+  void Jacobian(const KnotView& knot, const VectorXd& z, ResidualJacobian* J) const override;
+
+  enum class Op {
+    kConstant, kInput, kTime, kAdd, kSubtract, kMultiply, kDivide, kPower, kMin, kMax, kAtan2,
+    kSin, kCos, kTan, kAsin, kAcos, kAtan, kSinh, kCosh, kTanh, kExp, kLog, kSqrt, kAbs, kFloor
+  };
+  struct Node {
+    Op op;
+    int a = -1, b = -1;  ///< earlier nodes; of kInput, a is the entry of z
+    double value = 0;    ///< of kConstant
+  };
+
+ private:
+  void Run(double time, const VectorXd& z, VectorXd* values) const;
+
+  std::vector<Node> nodes_;
+  std::vector<int> results_;  ///< nodes
+};
+
+/// Words of a text that could be names: for finding what an expression reads before it is compiled.
+std::vector<std::string> ExpressionWords(const std::string& text);
+
+/// True for letters, digits and '_', not beginning with a digit, and not a function or constant of the language.
+bool IsExpressionName(const std::string& name);
+
+}  // namespace costate
+
+#endif  // COSTATE_OPTIMIZER_EXPRESSION_H_

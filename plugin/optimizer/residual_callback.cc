@@ -1,0 +1,112 @@
+#include <costate/error.h>
+#include <costate/state.h>
+
+#include <map>
+#include <mutex>
+
+#include "optimizer/residual_map.h"
+
+namespace costate {
+namespace {
+
+constexpr double kCallbackNudge = 6e-6;  // cbrt(2^-52), relative: truncation meets rounding, centred
+
+struct ResidualRegistry {
+  std::mutex mutex;
+  std::map<std::string, std::shared_ptr<const ResidualCallback>> callbacks;
+};
+ResidualRegistry& Registry() {
+  static ResidualRegistry registry;
+  return registry;
+}
+
+class CallbackMap final : public ResidualMap {
+ public:
+  CallbackMap(std::shared_ptr<const ResidualCallback> callback, const mjModel* model)
+      : callback_(std::move(callback)), model_(model), dims_(model) {}
+
+  int size() const override { return callback_->size; }
+  bool reads_state() const override { return callback_->reads_state; }
+  bool reads_control() const override { return callback_->reads_control; }
+
+  void Value(const KnotView& knot, const VectorXd& z, VectorXd* r) const override {
+    r->setZero(size());
+    callback_->value(Input(knot, z, knot.x, knot.u), *r);
+  }
+
+  void Jacobian(const KnotView& knot, const VectorXd& z, ResidualJacobian* J) const override {
+    J->measured.setZero(size(), z.size());
+    J->x.setZero(reads_state() ? size() : 0, reads_state() ? dims_.ndx : 0);
+    const bool control = reads_control() && knot.t < knot.N;
+    J->u.setZero(control ? size() : 0, control ? dims_.nu : 0);
+    if (callback_->jacobian) return callback_->jacobian(Input(knot, z, knot.x, knot.u), J);
+
+    // centred differences, the state's in its tangent space
+    VectorXd v = z, plus(size()), minus(size());
+    for (int i = 0; i < z.size(); i++) {
+      const double h = kCallbackNudge * (1 + std::abs(z[i]));
+      v[i] = z[i] + h;
+      callback_->value(Input(knot, v, knot.x, knot.u), plus);
+      v[i] = z[i] - h;
+      callback_->value(Input(knot, v, knot.x, knot.u), minus);
+      v[i] = z[i];
+      J->measured.col(i) = (plus - minus) / (2 * h);
+    }
+    for (int i = 0; i < J->x.cols(); i++) {
+      const VectorXd dx = kCallbackNudge * VectorXd::Unit(dims_.ndx, i);
+      callback_->value(Input(knot, z, Retract(model_, knot.x, dx), knot.u), plus);
+      callback_->value(Input(knot, z, Retract(model_, knot.x, -dx), knot.u), minus);
+      J->x.col(i) = (plus - minus) / (2 * kCallbackNudge);
+    }
+    VectorXd u = knot.u;
+    for (int i = 0; i < J->u.cols(); i++) {
+      const double h = kCallbackNudge * (1 + std::abs(u[i]));
+      u[i] = knot.u[i] + h;
+      callback_->value(Input(knot, z, knot.x, u), plus);
+      u[i] = knot.u[i] - h;
+      callback_->value(Input(knot, z, knot.x, u), minus);
+      u[i] = knot.u[i];
+      J->u.col(i) = (plus - minus) / (2 * h);
+    }
+  }
+
+ private:
+  ResidualInput Input(const KnotView& knot, ConstVectorRef z, ConstVectorRef x, ConstVectorRef u) const {
+    return {model_, knot.t, knot.N, knot.t * knot.dt, z, x, u};
+  }
+
+  std::shared_ptr<const ResidualCallback> callback_;
+  const mjModel* model_;
+  Dims dims_;
+};
+
+}  // namespace
+
+void RegisterResidual(const std::string& name, ResidualCallback callback) {
+  if (name.empty()) throw Error(ErrorCode::kInvalidArgument, "a residual needs a name");
+  if (callback.size < 1) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "residual '" + name + "' has size " + std::to_string(callback.size) + ", expected at least 1");
+  }
+  if (!callback.value) throw Error(ErrorCode::kInvalidArgument, "residual '" + name + "' has no value function");
+  ResidualRegistry& registry = Registry();
+  const std::lock_guard lock(registry.mutex);
+  registry.callbacks[name] = std::make_shared<const ResidualCallback>(std::move(callback));
+}
+
+std::vector<std::string> ResidualNames() {
+  ResidualRegistry& registry = Registry();
+  const std::lock_guard lock(registry.mutex);
+  std::vector<std::string> names;
+  for (const auto& [name, callback] : registry.callbacks) names.push_back(name);
+  return names;
+}
+
+std::unique_ptr<ResidualMap> FindResidual(const std::string& name, const mjModel* model) {
+  ResidualRegistry& registry = Registry();
+  const std::lock_guard lock(registry.mutex);
+  const auto found = registry.callbacks.find(name);
+  return found == registry.callbacks.end() ? nullptr : std::make_unique<CallbackMap>(found->second, model);
+}
+
+}  // namespace costate

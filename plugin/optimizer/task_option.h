@@ -1,0 +1,16 @@
+// <option>: with what of the engine's options a task is planned, where that is not the model's.
+#ifndef COSTATE_OPTIMIZER_TASK_OPTION_H_
+#define COSTATE_OPTIMIZER_TASK_OPTION_H_
+
+#include <costate/task.h>
+
+#include "optimizer/task_xml.h"
+
+namespace costate {
+
+/// Applies timestep, integrator and solimp0 to the task's own copy of the model, and says so in its warnings.
+void ApplyOption(const XmlElement& element, Task* task);
+
+}  // namespace costate
+
+#endif  // COSTATE_OPTIMIZER_TASK_OPTION_H_
