@@ -167,6 +167,32 @@ TEST(ReferenceTask, QuadrotorArrivesAndHovers) {
   EXPECT_LT(solved.EndState().segment(7, 6).cwiseAbs().maxCoeff(), 0.05);
 }
 
+// the parts of the drone and of the gate do not collide: that it fits through is the motion's own doing
+TEST(ReferenceTask, QuadrotorBanksThroughTheGateInTheWind) {
+  const Solved solved("gate/through.xml");
+  const mjModel* m = solved.model();
+  EXPECT_LT(Distance(m, solved.EndData().get(), "centre", "goal"), 0.01);
+  const DataPtr data = MakeData(m);
+  const int drone = mj_name2id(m, mjOBJ_BODY, "drone"), gate = mj_name2id(m, mjOBJ_BODY, "gate");
+  double clearance = 1;
+  for (int t = 0; t <= solved.task.N; ++t) {
+    SetState(m, data.get(), solved.result.trajectory.X.col(t));
+    mj_kinematics(m, data.get());
+    for (int a = 0; a < m->ngeom; ++a) {
+      for (int b = 0; b < m->ngeom && m->geom_bodyid[a] == drone; ++b) {
+        if (m->geom_bodyid[b] == gate) clearance = std::min(clearance, mj_geomDistance(m, data.get(), a, b, 1, nullptr));
+      }
+    }
+  }
+  EXPECT_GT(clearance, 0.01);
+}
+
+TEST(ReferenceTask, ArmPullsTheDoorOpen) {
+  const Solved solved("door/open.xml");
+  EXPECT_NEAR(solved.EndState()[0], M_PI / 3, 0.02);
+  EXPECT_LT(solved.EndState().tail(4).cwiseAbs().maxCoeff(), 0.05);
+}
+
 TEST(ReferenceTask, PaddleSendsTheBallThroughTheRing) {
   // all of the control's effect on the ball passes through one bounce
   const Solved solved("bouncing_ball/volley.xml");
@@ -202,6 +228,13 @@ TEST(ReferenceTask, QuadrupedJumps) {
   EXPECT_GT(solved.result.trajectory.X.row(2).maxCoeff(), 0.42);
 }
 
+// 0.5 m/s for two seconds
+TEST(ReferenceTask, QuadrupedWalks) {
+  const Solved solved("quadruped/walk.xml");
+  EXPECT_NEAR(solved.EndState()[0], 1, 0.1);
+  EXPECT_GT(solved.result.trajectory.X.row(2).minCoeff(), 0.24);
+}
+
 TEST(ReferenceTask, HumanoidStandsUp) {
   const Solved solved("humanoid/stand_up.xml");
   EXPECT_LT(solved.result.cost, 0.6 * solved.result.initial_cost);
@@ -228,6 +261,14 @@ TEST(ReferenceTask, TossReachesTheBinBySmoothing) {
   const VectorXd end = found.result.trajectory.X.col(task.N);
   EXPECT_NEAR(-0.45 + end[1], 1, 0.07) << found.message;
   EXPECT_LT(0.4449 + end[2], 0.15);
+}
+
+TEST(ReferenceTask, QuadrupedJumpsOnToTheStep) {
+  const Task task = LoadTask(kModels + "/step/jump_up.xml");
+  const ContinuationResult found = SolveContinuation(task.ToProblem(), task.U_guess, task.solver, task.continuation);
+  const VectorXd end = found.result.trajectory.X.col(task.N);
+  EXPECT_NEAR(end[0], 0.46, 0.1) << found.message;
+  EXPECT_NEAR(end[2], 0.4361, 0.05);
 }
 
 // ---- models -------------------------------------------------------------------------------------------------------------
