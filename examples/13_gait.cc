@@ -1,6 +1,6 @@
 // A residual that no task file can say, in C++: the feet's heights follow the phase of a gait. The task file names it,
-// <cost callback="gait" reads="FL RL FR RR" …/>, and says norm and weight; what it computes stands here, with its Jacobian.
-// The same works from C: costate_register_residual. Described in include/costate/residual.h.
+// <cost callback="gait" reads="FL RL FR RR" …/>, and says norm and weight; what it computes stands here, with its
+// Jacobian. The same works from C: costate_register_residual. Described in include/costate/residual.h.
 //
 // Prints:
 //   the Jacobian is the difference of the value: yes
@@ -16,8 +16,9 @@
 
 namespace {
 
-constexpr double kCadence = 4, kAmplitude = 0.03, kDuty = 0.5, kRadius = 0.02;  // Hz, m, part of a cycle on the ground, m
-constexpr std::array<double, 4> kPhase{0, 0.5, 0.5, 0};                         // FL RL FR RR: diagonal pairs
+constexpr double kCadence = 4, kAmplitude = 0.03, kDuty = 0.5,
+                 kRadius = 0.02;                         // Hz, m, part of a cycle on the ground, m
+constexpr std::array<double, 4> kPhase{0, 0.5, 0.5, 0};  // FL RL FR RR: diagonal pairs
 
 // how high a foot shall be: half a cosine in its swing, 0 on the ground
 double StepHeight(double time, double phase) {
@@ -64,6 +65,7 @@ int main() {
   simulator.Rollout(task.x0, task.U_guess, &standing);
   const costate::MatrixXd& S = result.trajectory.S;
   const int foot = task.model->sensor_adr[mj_name2id(task.model.get(), mjOBJ_SENSOR, "FL")] + 2;
-  std::printf("the cost of the gait falls: %s\n", CostOfGait(task, result.trajectory) < 0.7 * CostOfGait(task, standing) ? "yes" : "no");
+  std::printf("the cost of the gait falls: %s\n",
+              CostOfGait(task, result.trajectory) < 0.7 * CostOfGait(task, standing) ? "yes" : "no");
   std::printf("a foot leaves the ground: %s\n", S.row(foot).maxCoeff() > kRadius + 0.01 ? "yes" : "no");
 }

@@ -22,6 +22,7 @@
 #include <costate/record.h>
 #include <costate/residual.h>
 #include <costate/rollout.h>
+#include <costate/sampling.h>
 #include <costate/smooth_contact.h>
 #include <costate/solver.h>
 #include <costate/state.h>

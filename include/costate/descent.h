@@ -14,12 +14,13 @@ namespace costate {
 enum class DescentMethod {
   kGradient,  ///< z ← z − rate · gradient
   kLbfgs,     ///< limited-memory BFGS
+  kAdam,      ///< Kingma & Ba 2015: steps of about `rate`, whatever the gradient's size; for losses that jump or are noisy
 };
 
 struct DescentOptions {
   DescentMethod method = DescentMethod::kLbfgs;
   int iterations = 100;
-  double rate = 0;       ///< of kGradient: fixed, no line search; 0: Armijo line search
+  double rate = 0;       ///< of kGradient: fixed, no line search; 0: Armijo line search. Of kAdam: in typical sizes; 0: 0.03
   int memory = 10;       ///< pairs that L-BFGS keeps
   double tolerance = 1e-14;          ///< stop when the relative decrease of the loss stays below it three times running
   double gradient_tolerance = 1e-9;  ///< stop when max |projected gradient| has shrunk to this share of the first one

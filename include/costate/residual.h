@@ -12,11 +12,11 @@ namespace costate {
 
 /// What a residual is evaluated at: one knot.
 struct ResidualInput {
-  const mjModel* model;    ///< the task's, with the sensors that were added to it
-  int t, N;                ///< knot and horizon
-  double time;             ///< [s] from the start of the task
-  ConstVectorRef measured; ///< the measures that the cost names (<measure>), stacked in that order
-  ConstVectorRef x, u;     ///< nx, nu; u is empty at t == N
+  const mjModel* model;     ///< the task's, with the sensors that were added to it
+  int t, N;                 ///< knot and horizon
+  double time;              ///< [s] from the start of the task
+  ConstVectorRef measured;  ///< the measures that the cost names (<measure>), stacked in that order
+  ConstVectorRef x, u;      ///< nx, nu; u is empty at t == N
 };
 
 /// Derivatives of a residual of size n. What the callback does not read stays empty.
@@ -33,12 +33,13 @@ struct ResidualCallback {
   bool reads_control = false;
   std::function<void(const ResidualInput&, Eigen::Ref<VectorXd>)> value;
 
-  /// Sizes are set and entries zero on entry. Without it: centred differences of `value`, an error near 1e-10 of its size.
+  /// Sizes are set and entries zero on entry. Without it: centred differences of `value`, an error near 1e-10 of its
+  /// size.
   std::function<void(const ResidualInput&, ResidualJacobian*)> jacobian{};
 };
 
-/// Makes a residual known under a name, to every task file that is loaded afterwards in this process; a second one of that
-/// name takes the first one's place there. Safe to call from many threads.
+/// Makes a residual known under a name, to every task file that is loaded afterwards in this process; a second one of
+/// that name takes the first one's place there. Safe to call from many threads.
 /// @throws Error{kInvalidArgument} for an empty name, size < 1 or no value.
 void RegisterResidual(const std::string& name, ResidualCallback callback);
 

@@ -8,6 +8,7 @@
 
 #include <costate/continuation.h>
 #include <costate/parameter.h>
+#include <costate/sampling.h>
 
 namespace costate {
 
@@ -39,6 +40,7 @@ struct Task {
   VectorXd u_lower, u_upper;
   TaskInputs inputs;       ///< <gradient>
   IlqrOptions solver;
+  SamplingOptions sampling{.iterations = 0};  ///< <solver start="sampling">; none unless iterations > 0
   ContinuationOptions continuation{};  ///< <smooth>; none unless continuation.smooth.any()
   std::vector<std::string> warnings;  ///< of the model's compiler and of the task itself
   Problem ToProblem() const;

@@ -73,8 +73,12 @@ int ExitCodeOf(const DescentResult& result) {
 }
 
 std::map<std::string, std::string> Settings(const DescentOptions& o) {
-  return {{"solver", o.method == DescentMethod::kLbfgs ? "lbfgs" : "gradient descent"},
-          {"rate", o.rate > 0 ? fmt::format("{:.17g}", o.rate) : "line search"},
+  return {{"solver", o.method == DescentMethod::kLbfgs  ? "lbfgs"
+                     : o.method == DescentMethod::kAdam ? "adam"
+                                                        : "gradient descent"},
+          {"rate", o.rate > 0                             ? fmt::format("{:.17g}", o.rate)
+                   : o.method == DescentMethod::kAdam ? "0.03"
+                                                      : "line search"},
           {"iterations", fmt::format("{}", o.iterations)},
           {"memory", fmt::format("{}", o.memory)},
           {"tolerance", fmt::format("{:.17g}", o.tolerance)},

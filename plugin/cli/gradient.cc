@@ -124,11 +124,13 @@ void PrintGradient(const Task& task, const ParameterSet* parameters, const Rollo
 
 DescendArguments ReadDescend(const GradientArguments& arguments, const Task& task) {
   DescendArguments descend;
-  descend.options.method = arguments.descend == "gd" ? DescentMethod::kGradient : DescentMethod::kLbfgs;
+  descend.options.method = arguments.descend == "gd"     ? DescentMethod::kGradient
+                           : arguments.descend == "adam" ? DescentMethod::kAdam
+                                                         : DescentMethod::kLbfgs;
   descend.options.iterations = arguments.iterations;
   descend.options.rate = arguments.rate;
-  if (arguments.rate > 0 && arguments.descend != "gd") {
-    throw Error(ErrorCode::kInvalidArgument, "--rate belongs to --descend gd: L-BFGS searches for its step");
+  if (arguments.rate > 0 && arguments.descend == "lbfgs") {
+    throw Error(ErrorCode::kInvalidArgument, "--rate belongs to --descend gd and adam: L-BFGS searches for its step");
   }
   if (arguments.window > 0 || arguments.clip > 0) {
     throw Error(ErrorCode::kInvalidArgument, "--descend takes the whole gradient: neither --window nor --clip");
@@ -313,8 +315,8 @@ the exact gradient. Controls beyond their limits are clamped by the model, as al
 or limits switched.
 
 --descend then changes those inputs, within the ranges of controls and the bounds of parameters, until the loss falls no
-more: gd, gradient descent with a fixed --rate or else a line search, or lbfgs. One line an iteration; Ctrl-C keeps and saves
-the best. The run is saved in --out, by default runs/NAME-1, -2 … below the current folder; inputs.csv has what was fitted.
+more: gd, gradient descent with a fixed --rate or else a line search, lbfgs, or adam, whose --rate is in typical sizes (half a
+control's range). One line an iteration; Ctrl-C keeps and saves the best. The run is saved in --out, by default runs/NAME-1, -2 … below the current folder; inputs.csv has what was fitted.
 
 Exit code: 0 agrees; 1 disagrees, none can be judged, or there is no gradient; 2 bad input. With --descend: 0 a lower loss;
 1 none; 2 bad input; 130 interrupted.)");
@@ -326,9 +328,9 @@ Exit code: 0 agrees; 1 disagrees, none can be judged, or there is no gradient; 2
   AddSmoothOptions(command, &arguments->smooth,
                    "slopes of a model with smoother contact along the true motion");
   AddAverageOptions(command, &arguments->average);
-  CLI::Option* descend = command->add_option("--descend", arguments->descend, "gd or lbfgs: follow the gradient");
-  descend->check(CLI::IsMember({"gd", "lbfgs"}));
-  command->add_option("--rate", arguments->rate, "of gd: step = rate x gradient, without line search")
+  CLI::Option* descend = command->add_option("--descend", arguments->descend, "gd, lbfgs or adam: follow the gradient");
+  descend->check(CLI::IsMember({"gd", "lbfgs", "adam"}));
+  command->add_option("--rate", arguments->rate, "of gd: step = rate x gradient, without line search; of adam: step in typical sizes (default 0.03)")
       ->check(Positive())
       ->needs(descend);
   command->add_option("--iterations", arguments->iterations, "of the descent, at most")

@@ -113,6 +113,11 @@ std::map<std::string, std::string> Settings(const Task& task, const OptimizeOpti
       {"guess_scale", fmt::format("{:.17g}", result.guess_scale)},
       {"start", options.start},
       {"goal", options.goal}};
+  if (task.sampling.iterations > 0) {
+    const SamplingOptions& o = task.sampling;
+    settings["guess"] = fmt::format("sampling: {} rounds of {} samples, {} elites, nodes every {:g} s, exploration {:g}, seed {}",
+                                    o.iterations, o.samples, o.elites, o.node_time, o.exploration, o.seed);
+  }
   if (stages.empty()) return settings;
   settings["continuation"] = ToString(task.continuation.smooth);
   settings["continuation_smooths"] = task.continuation.backward_only ? "derivatives" : "motions and derivatives";
@@ -236,6 +241,16 @@ void ReadContinuation(const OptimizeOptions& options, Task* task) {
   if (smooth.any()) PrintSmoothChanges(MakeSmoothModel(task->model.get(), smooth));
 }
 
+// <solver start="sampling">: what the gradient solver starts from
+void StartBySampling(bool quiet, Task* task) {
+  SamplingResult start = SampleControls(task->ToProblem(), task->U_guess, task->sampling);
+  if (!quiet) {
+    fmt::print("sampling: {} rounds of {} samples take the cost of the guess from {:.6g} to {:.6g}\n\n", task->sampling.iterations,
+               task->sampling.samples, start.initial_cost, start.cost);
+  }
+  task->U_guess = std::move(start.U);
+}
+
 int RunOptimize(const OptimizeOptions& options) {
   Task task = MakeTask(options);
   ReadContinuation(options, &task);
@@ -249,6 +264,7 @@ int RunOptimize(const OptimizeOptions& options) {
   // solve
   Interrupted();  // installs the handlers
   const auto begin = std::chrono::steady_clock::now();
+  if (task.sampling.iterations > 0) StartBySampling(options.quiet, &task);
   SolveResult result;
   std::vector<ContinuationStage> stages;
   {

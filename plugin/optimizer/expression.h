@@ -28,8 +28,31 @@ class Expression final : public ResidualMap {
   void Jacobian(const KnotView& knot, const VectorXd& z, ResidualJacobian* J) const override;
 
   enum class Op {
-    kConstant, kInput, kTime, kAdd, kSubtract, kMultiply, kDivide, kPower, kMin, kMax, kAtan2,
-    kSin, kCos, kTan, kAsin, kAcos, kAtan, kSinh, kCosh, kTanh, kExp, kLog, kSqrt, kAbs, kFloor
+    kConstant,
+    kInput,
+    kTime,
+    kAdd,
+    kSubtract,
+    kMultiply,
+    kDivide,
+    kPower,
+    kMin,
+    kMax,
+    kAtan2,
+    kSin,
+    kCos,
+    kTan,
+    kAsin,
+    kAcos,
+    kAtan,
+    kSinh,
+    kCosh,
+    kTanh,
+    kExp,
+    kLog,
+    kSqrt,
+    kAbs,
+    kFloor
   };
   struct Node {
     Op op;

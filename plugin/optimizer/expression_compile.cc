@@ -24,8 +24,8 @@ constexpr int kMaxExpressionDepth = 200;  // nested brackets
 
 const std::map<std::string, Op>& Functions() {
   static const std::map<std::string, Op> functions{
-      {"sin", Op::kSin},   {"cos", Op::kCos},   {"tan", Op::kTan},   {"asin", Op::kAsin}, {"acos", Op::kAcos},
-      {"atan", Op::kAtan}, {"sinh", Op::kSinh}, {"cosh", Op::kCosh}, {"tanh", Op::kTanh}, {"exp", Op::kExp},
+      {"sin", Op::kSin},   {"cos", Op::kCos},   {"tan", Op::kTan},   {"asin", Op::kAsin},  {"acos", Op::kAcos},
+      {"atan", Op::kAtan}, {"sinh", Op::kSinh}, {"cosh", Op::kCosh}, {"tanh", Op::kTanh},  {"exp", Op::kExp},
       {"log", Op::kLog},   {"sqrt", Op::kSqrt}, {"abs", Op::kAbs},   {"floor", Op::kFloor}};
   return functions;
 }
@@ -50,7 +50,8 @@ bool IsNameCharacter(char c) { return IsLetter(c) || std::isdigit(static_cast<un
 
 class ExpressionCompiler {
  public:
-  ExpressionCompiler(const std::vector<ExpressionName>& names, std::vector<Node>* nodes) : names_(names), nodes_(nodes) {}
+  ExpressionCompiler(const std::vector<ExpressionName>& names, std::vector<Node>* nodes)
+      : names_(names), nodes_(nodes) {}
 
   Nodes Compile(const std::string& text) {
     text_ = text;

@@ -15,6 +15,7 @@ constexpr double kArmijo = 1e-4;
 constexpr int kTrials = 50;           // step lengths in one search
 constexpr double kFirstMove = 0.1;    // longest entry of the first step, in units of scale: no curvature is known
 constexpr double kCurvature = 1e-10;  // a pair (s, y) is kept when sᵀy > this |s| |y|
+constexpr double kAdamRate = 0.03, kAdamFirst = 0.9, kAdamSecond = 0.999, kAdamFloor = 1e-12;  // Kingma & Ba 2015, but the floor
 constexpr int kIdle = 3;              // iterations without progress that end the search
 
 using Clock = std::chrono::steady_clock;
@@ -51,8 +52,8 @@ class Minimizer {
  public:
   Minimizer(const SmoothFunction& f, ConstVectorRef lower, ConstVectorRef upper, ConstVectorRef scale,
             const DescentOptions& options)
-      : f_(f), options_(options), lbfgs_(options.method == DescentMethod::kLbfgs), lower_z_(lower), upper_z_(upper) {
-    scale_ = lbfgs_ ? VectorXd(scale) : VectorXd::Ones(scale.size());
+      : f_(f), options_(options), lbfgs_(options.method == DescentMethod::kLbfgs), adam_(options.method == DescentMethod::kAdam), lower_z_(lower), upper_z_(upper) {
+    scale_ = lbfgs_ || adam_ ? VectorXd(scale) : VectorXd::Ones(scale.size());
     lower_ = lower.cwiseQuotient(scale_);
     upper_ = upper.cwiseQuotient(scale_);
   }
@@ -67,15 +68,17 @@ class Minimizer {
   VectorXd Projected(const VectorXd& w, const VectorXd& g) const;
   bool Search(const VectorXd& direction, double first, VectorXd* w, double* value);
   double FirstStep(const VectorXd& direction) const;
+  VectorXd AdamStep(int k);
 
   const SmoothFunction& f_;
   const DescentOptions& options_;
-  const bool lbfgs_;
+  const bool lbfgs_, adam_;
   VectorXd lower_z_, upper_z_, scale_;
   VectorXd lower_, upper_;  // these and everything below in w = z / scale
   VectorXd w_, g_;
   double value_ = 0;
   std::deque<Pair> pairs_;
+  VectorXd first_moment_, second_moment_;  // of Adam
   IterationRecord record_;
 };
 
@@ -139,6 +142,16 @@ bool Minimizer::Search(const VectorXd& direction, double first, VectorXd* w, dou
   return best_alpha > 0;
 }
 
+// m ← β₁ m + (1 − β₁) g, v ← β₂ v + (1 − β₂) g², w ← clamp(w − rate m̂ / √v̂), with m̂ and v̂ freed of their start at 0
+VectorXd Minimizer::AdamStep(int k) {
+  if (k == 1) first_moment_ = second_moment_ = VectorXd::Zero(g_.size());
+  first_moment_ = kAdamFirst * first_moment_ + (1 - kAdamFirst) * g_;
+  second_moment_ = kAdamSecond * second_moment_ + (1 - kAdamSecond) * g_.cwiseAbs2();
+  const VectorXd m = first_moment_ / (1 - std::pow(kAdamFirst, k)), v = second_moment_ / (1 - std::pow(kAdamSecond, k));
+  record_.step = options_.rate > 0 ? options_.rate : kAdamRate;
+  return Clamp(w_ - record_.step * (m.array() / (v.array().sqrt() + kAdamFloor)).matrix());
+}
+
 MinimizeResult Minimizer::Run(const VectorXd& start, const MinimizeCallback& callback) {
   MinimizeResult result;
   const auto stop = [&](SolveStatus status, const std::string& message) {
@@ -189,7 +202,10 @@ MinimizeResult Minimizer::Run(const VectorXd& start, const MinimizeCallback& cal
     begin = Clock::now();
     VectorXd w;
     double value = value_;
-    if (options_.rate > 0) {
+    if (adam_) {
+      w = AdamStep(k);
+      record_.expected_change = g_.dot(w - w_);
+    } else if (options_.rate > 0) {
       w = Clamp(w_ + options_.rate * direction);
       record_.step = options_.rate;
       record_.expected_change = g_.dot(w - w_);
@@ -216,7 +232,7 @@ MinimizeResult Minimizer::Run(const VectorXd& start, const MinimizeCallback& cal
     record_.seconds_derivative = Seconds(begin);
     if (!std::isfinite(value) || !g.allFinite()) {
       return stop(SolveStatus::kStalled, fmt::format("at iteration {} the loss or its gradient has no value{}", k,
-                                                     options_.rate > 0 ? ": the rate is too large" : ""));
+                                                     options_.rate > 0 || adam_ ? ": the rate is too large" : ""));
     }
     Pair pair{w - w_, g - g_};
     if (lbfgs_ && pair.s.dot(pair.y) > kCurvature * pair.s.norm() * pair.y.norm()) {
@@ -226,7 +242,7 @@ MinimizeResult Minimizer::Run(const VectorXd& start, const MinimizeCallback& cal
     record_.iteration = k;
     record_.cost = value;
     record_.actual_change = value - value_;
-    idle = value_ - value <= options_.tolerance * std::abs(value_) ? idle + 1 : 0;
+    idle = !adam_ && value_ - value <= options_.tolerance * std::abs(value_) ? idle + 1 : 0;
     w_ = std::move(w);
     g_ = std::move(g);
     value_ = value;
@@ -252,7 +268,7 @@ void CheckOptions(const DescentOptions& o) {
   };
   need(o.iterations >= 0, "iterations", o.iterations, "0 or more");
   need(o.rate >= 0 && std::isfinite(o.rate), "rate", o.rate, "0 (line search) or more");
-  need(o.rate == 0 || o.method == DescentMethod::kGradient, "rate", o.rate, "0 with L-BFGS, which searches");
+  need(o.rate == 0 || o.method != DescentMethod::kLbfgs, "rate", o.rate, "0 with L-BFGS, which searches");
   need(o.memory >= 1, "memory", o.memory, "1 or more");
   need(o.tolerance >= 0, "tolerance", o.tolerance, "0 or more");
   need(o.gradient_tolerance >= 0, "gradient_tolerance", o.gradient_tolerance, "0 or more");

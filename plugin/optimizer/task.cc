@@ -81,7 +81,8 @@ Elements SortElements(const XmlElement& root) {
 IlqrOptions ReadSolver(const XmlElement* element) {
   IlqrOptions options;
   if (!element) return options;
-  element->Allow({"type", "iterations", "tolerance", "derivative", "threads"});
+  element->Allow({"type", "iterations", "tolerance", "derivative", "threads", "start", "samples", "rounds", "elites", "nodetime",
+                  "exploration", "seed"});
   const std::string type = element->Text("type").value_or("ilqr");
   if (type != "ilqr") {
     element->Fail("solver type '" + type + "' is not supported yet, expected ilqr", ErrorCode::kUnsupported);
@@ -92,6 +93,31 @@ IlqrOptions ReadSolver(const XmlElement* element) {
   if (options.tolerance < 0) element->Fail(fmt::format("tolerance is {:g}, expected at least 0", options.tolerance));
   constexpr Level kLevels[] = {Level::kBest, Level::kAnalytic, Level::kResidual, Level::kStep};
   options.derivative.level = kLevels[element->Word("derivative", {"auto", "analytic", "residual", "step"}).value_or(0)];
+  return options;
+}
+
+// start="sampling": how the guess is bettered before there are derivatives
+SamplingOptions ReadSampling(const XmlElement* element) {
+  SamplingOptions options{.iterations = 0};
+  if (!element) return options;
+  if (!element->Has("start")) {
+    for (const char* attribute : {"samples", "rounds", "elites", "nodetime", "exploration", "seed"}) {
+      if (element->Has(attribute)) element->Fail(std::string(attribute) + " belongs to start=\"sampling\"");
+    }
+    return options;
+  }
+  element->Word("start", {"sampling"});
+  const SamplingOptions usual;
+  options.iterations = element->WholeNumber("rounds", 1).value_or(usual.iterations);
+  options.samples = element->WholeNumber("samples", 2).value_or(usual.samples);
+  options.elites = element->WholeNumber("elites", 1).value_or(std::min(usual.elites, options.samples));
+  if (options.elites > options.samples) {
+    element->Fail(fmt::format("elites is {}, more than the {} samples", options.elites, options.samples));
+  }
+  options.node_time = element->PositiveNumber("nodetime").value_or(usual.node_time);
+  options.exploration = element->PositiveNumber("exploration").value_or(usual.exploration);
+  options.seed = static_cast<std::uint64_t>(element->WholeNumber("seed", 0).value_or(static_cast<int>(usual.seed)));
+  options.threads = element->WholeNumber("threads", 0).value_or(0);
   return options;
 }
 
@@ -194,6 +220,7 @@ Task LoadTask(const std::string& path) {
   constexpr CostScale kScales[] = {CostScale::kDt, CostScale::kMean, CostScale::kSum, CostScale::kKnots};
   const CostScale scale = kScales[root.Word("scale", {"dt", "mean", "sum", "knots"}).value_or(0)];
   task.solver = ReadSolver(elements.Find("solver"));
+  task.sampling = ReadSampling(elements.Find("solver"));
 
   std::vector<ResidualTerm> terms = ReadModelAndCosts(root, elements, folder, &task);
   task.cost = std::make_unique<ResidualCost>(task.model.get(), std::move(terms), scale);

@@ -98,6 +98,10 @@ std::string Header(const Task& task) {
       fmt::format("solver    ilqr: {}, tolerance {:g}, derivative {}, {}\n", Count(task.solver.iterations, "iteration"),
                   task.solver.tolerance, DerivativeText(task.solver.derivative.level),
                   task.solver.threads == 0 ? "all cores" : Count(task.solver.threads, "thread"));
+  if (task.sampling.iterations > 0) {
+    text += fmt::format("start     sampling: {} of {}, nodes every {:g} s, seed {}\n", Count(task.sampling.iterations, "round"),
+                        Count(task.sampling.samples, "sample"), task.sampling.node_time, task.sampling.seed);
+  }
   if (task.continuation.smooth.any()) {
     text += fmt::format("smooth    {}; {} stages, each {:g} of the last, then the true model; {}\n",
                         ToString(task.continuation.smooth), task.continuation.stages, task.continuation.shrink,

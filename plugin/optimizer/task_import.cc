@@ -21,7 +21,8 @@ constexpr int kMjpcLongest = 512;                           // knots it plans at
 constexpr int kUserNumbers = 4;                             // norm, weight, lower, upper; then the norm's parameters
 
 // its norms by number; "" are none of ours
-const std::vector<std::string> kMjpcNorms{"quadratic", "l22", "l2", "cosh", "", "power", "smooth_abs", "smooth_abs2", "rectify"};
+const std::vector<std::string> kMjpcNorms{"quadratic", "l22",        "l2",          "cosh",   "",
+                                          "power",     "smooth_abs", "smooth_abs2", "rectify"};
 
 struct MjpcResidual {
   XmlElement element;
@@ -45,11 +46,14 @@ MjpcResidual ReadUserSensor(const XmlElement& element) {
   if (residual.dim == 0) element.Fail("dim is missing: how many numbers the residual has");
   const VectorXd user = element.Numbers("user").value_or(VectorXd());
   if (user.size() < kUserNumbers) {
-    element.Fail(fmt::format("user has {}, expected norm, weight, lower, upper and the norm's parameters", Count(user.size(), "number")));
+    element.Fail(fmt::format("user has {}, expected norm, weight, lower, upper and the norm's parameters",
+                             Count(user.size(), "number")));
   }
   if (user[0] == -1) {
-    element.Fail("norm -1 takes the residual itself as the cost; here every norm is convex: write the residual as a norm of something",
-                 ErrorCode::kUnsupported);
+    element.Fail(
+        "norm -1 takes the residual itself as the cost; here every norm is convex: write the residual as a norm of "
+        "something",
+        ErrorCode::kUnsupported);
   }
   const bool whole = user[0] == std::floor(user[0]) && user[0] >= 0 && user[0] < static_cast<double>(kMjpcNorms.size());
   if (!whole || kMjpcNorms[static_cast<std::size_t>(user[0])].empty()) {
@@ -61,8 +65,8 @@ MjpcResidual ReadUserSensor(const XmlElement& element) {
   const auto type = std::find(NormNames().begin(), NormNames().end(), residual.norm) - NormNames().begin();
   const int count = NormParameterCount(static_cast<NormType>(type));
   if (user.size() < kUserNumbers + count) {
-    element.Fail(fmt::format("user has {}, norm {:g} ({}) needs {}: {}", Count(user.size(), "number"), user[0], residual.norm,
-                             kUserNumbers + count, NormParameterText(static_cast<NormType>(type))));
+    element.Fail(fmt::format("user has {}, norm {:g} ({}) needs {}: {}", Count(user.size(), "number"), user[0],
+                             residual.norm, kUserNumbers + count, NormParameterText(static_cast<NormType>(type))));
   }
   residual.parameters.assign(user.begin() + kUserNumbers, user.begin() + kUserNumbers + count);
   return residual;
@@ -76,8 +80,10 @@ void ReadMjpcSection(const XmlElement& section, const std::string& folder, MjpcT
     const std::string name = section.Text("file").value_or("");
     const std::string file = (std::filesystem::path(folder) / name).lexically_normal().string();
     if (!std::filesystem::exists(file)) {
-      section.Fail(fmt::format("there is no file '{}'; MuJoCo MPC's build makes its models from dm_control's and the Menagerie's", file),
-                   ErrorCode::kFile);
+      section.Fail(
+          fmt::format(
+              "there is no file '{}'; MuJoCo MPC's build makes its models from dm_control's and the Menagerie's", file),
+          ErrorCode::kFile);
     }
     ReadMjpcFile(file, folder, false, task);
   }
@@ -85,7 +91,8 @@ void ReadMjpcSection(const XmlElement& section, const std::string& folder, MjpcT
     if (tag == "sensor" && element.tag() == "user") task->residuals.push_back(ReadUserSensor(element));
     if (tag == "custom" && element.tag() == "numeric") task->numerics.push_back(element);
     if (tag == "custom" && element.tag() == "text") task->texts.push_back(element);
-    if (tag == "keyframe" && element.tag() == "key" && element.Text("name").value_or("") == "home") task->has_home = true;
+    if (tag == "keyframe" && element.tag() == "key" && element.Text("name").value_or("") == "home")
+      task->has_home = true;
   }
 }
 
@@ -104,7 +111,8 @@ MjpcTask ReadMjpc(const std::string& path) {
   MjpcTask task;
   ReadMjpcFile(path, std::filesystem::path(path).parent_path().string(), true, &task);
   if (task.residuals.empty()) {
-    throw Error(ErrorCode::kParse, path + ": there is no <user> in <sensor>: it is no task of MuJoCo MPC, whose residuals they are");
+    throw Error(ErrorCode::kParse,
+                path + ": there is no <user> in <sensor>: it is no task of MuJoCo MPC, whose residuals they are");
   }
   std::set<std::string> names;
   for (const MjpcResidual& residual : task.residuals) {
@@ -113,7 +121,8 @@ MjpcTask ReadMjpc(const std::string& path) {
   return task;
 }
 
-// ---- the file of residuals -------------------------------------------------------------------------------------------
+// ---- the file of residuals
+// -------------------------------------------------------------------------------------------
 
 struct ResidualFile {
   std::unique_ptr<XmlFile> file;
@@ -144,7 +153,8 @@ ResidualFile ReadResidualFile(const std::string& path, const MjpcTask& task) {
       }
       result.residuals.push_back(element);
     } else {
-      element.Fail("there is no such element in <residuals>" + Suggestion(element.tag(), {"measure", "let", "residual"}));
+      element.Fail("there is no such element in <residuals>" +
+                   Suggestion(element.tag(), {"measure", "let", "residual"}));
     }
   }
   for (const auto* elements : {&result.definitions, &result.residuals}) {
@@ -166,13 +176,15 @@ bool ReadsControl(const XmlElement& element, const ResidualFile& residuals) {
   for (const std::string& word : SplitBlanks(element.Text("reads").value_or(""))) words.push_back(word);
   for (const XmlElement& definition : residuals.definitions) {
     const std::string name = definition.Text("name").value_or("");
-    if (definition.Text("name") == element.Text("name") && definition.tag() == element.tag()) break;  // only earlier ones
+    if (definition.Text("name") == element.Text("name") && definition.tag() == element.tag())
+      break;  // only earlier ones
     if (std::find(words.begin(), words.end(), name) != words.end() && ReadsControl(definition, residuals)) return true;
   }
   return false;
 }
 
-// ---- the task file ---------------------------------------------------------------------------------------------------
+// ---- the task file
+// ---------------------------------------------------------------------------------------------------
 
 std::string Escape(const std::string& text) {
   std::string result;
@@ -233,12 +245,16 @@ struct Plan {
 };
 
 Plan ReadPlan(const MjpcTask& task) {
-  const double horizon = NumericOr(task, "agent_horizon", kMjpcHorizon), timestep = NumericOr(task, "agent_timestep", kMjpcTimestep);
-  if (!(timestep > 0)) FindNumeric(task, "agent_timestep")->Fail(fmt::format("the planner's timestep is {:g} s", timestep));
-  const Plan plan{static_cast<int>(std::min(horizon / timestep + 1, double{kMjpcLongest})), timestep};  // rounded down, as there
+  const double horizon = NumericOr(task, "agent_horizon", kMjpcHorizon),
+               timestep = NumericOr(task, "agent_timestep", kMjpcTimestep);
+  if (!(timestep > 0))
+    FindNumeric(task, "agent_timestep")->Fail(fmt::format("the planner's timestep is {:g} s", timestep));
+  const Plan plan{static_cast<int>(std::min(horizon / timestep + 1, double{kMjpcLongest})),
+                  timestep};  // rounded down, as there
   if (plan.knots < 2) {
     const XmlElement* numeric = FindNumeric(task, "agent_horizon");
-    const std::string message = fmt::format("the horizon, {:g} s, is shorter than a timestep, {:g} s", horizon, timestep);
+    const std::string message =
+        fmt::format("the horizon, {:g} s, is shorter than a timestep, {:g} s", horizon, timestep);
     numeric ? numeric->Fail(message) : task.numerics.front().Fail(message);
   }
   return plan;
@@ -249,7 +265,8 @@ std::string OptionElement(const MjpcTask& task, const Plan& plan) {
   if (const XmlElement* numeric = FindNumeric(task, "agent_integrator")) {
     const std::vector<std::string> words{"Euler", "RK4", "implicit", "implicitfast"};
     const double number = NumericOr(task, "agent_integrator", 0);
-    if (number < 0 || number > 3 || number != std::floor(number)) numeric->Fail(fmt::format("integrator is {:g}, expected 0 to 3", number));
+    if (number < 0 || number > 3 || number != std::floor(number))
+      numeric->Fail(fmt::format("integrator is {:g}, expected 0 to 3", number));
     text += fmt::format(" integrator=\"{}\"", words[static_cast<std::size_t>(number)]);
   }
   if (NumericOr(task, "agent_differentiable", 1) != 0) text += " solimp0=\"0\"";
@@ -259,16 +276,21 @@ std::string OptionElement(const MjpcTask& task, const Plan& plan) {
 std::string CostElements(const MjpcResidual& residual, const XmlElement& meaning, bool reads_control, double last) {
   std::string norm = fmt::format(" norm=\"{}\"", residual.norm);
   for (std::size_t i = 0; i < residual.parameters.size(); i++) {
-    norm += fmt::format("{}{:.10g}{}", i == 0 ? " param=\"" : " ", residual.parameters[i], i + 1 == residual.parameters.size() ? "\"" : "");
+    norm += fmt::format("{}{:.10g}{}", i == 0 ? " param=\"" : " ", residual.parameters[i],
+                        i + 1 == residual.parameters.size() ? "\"" : "");
   }
   const std::string name = Escape(residual.name), measured = CopyAttributes(meaning);
   const std::string weight = fmt::format(" weight=\"{:.10g}\"", residual.weight);
   if (!reads_control) {
-    return Element("cost", fmt::format(" name=\"{}\"{}{}{} terminal=\"{:.10g}\"", name, measured, norm, weight, residual.weight), meaning);
+    return Element(
+        "cost", fmt::format(" name=\"{}\"{}{}{} terminal=\"{:.10g}\"", name, measured, norm, weight, residual.weight),
+        meaning);
   }
   // at its last knot MuJoCo MPC holds the last control: that knot's cost of control counts twice
   return Element("cost", fmt::format(" name=\"{}\"{}{}{}", name, measured, norm, weight), meaning) +
-         Element("cost", fmt::format(" name=\"{}, last knot\"{}{}{} when=\"{:.10g} end\"", name, measured, norm, weight, last), meaning);
+         Element("cost",
+                 fmt::format(" name=\"{}, last knot\"{}{}{} when=\"{:.10g} end\"", name, measured, norm, weight, last),
+                 meaning);
 }
 
 std::vector<std::string> Notes(const MjpcTask& task, const ResidualFile& residuals) {
@@ -276,22 +298,29 @@ std::vector<std::string> Notes(const MjpcTask& task, const ResidualFile& residua
   const std::vector<std::string> words = ExpressionWords(residuals.text);
   for (const XmlElement& numeric : task.numerics) {
     const std::string name = numeric.Text("name").value_or("");
-    if (name == "agent_horizon" || name == "agent_timestep" || name == "agent_integrator" || name == "agent_differentiable") continue;
+    if (name == "agent_horizon" || name == "agent_timestep" || name == "agent_integrator" ||
+        name == "agent_differentiable")
+      continue;
     if (name == "task_risk") {
       if (NumericOr(task, name, 0) != 0) {
-        notes.push_back("task_risk is not taken over: the cost here is the mean itself, not (exp(risk cost) - 1) / risk");
+        notes.push_back(
+            "task_risk is not taken over: the cost here is the mean itself, not (exp(risk cost) - 1) / risk");
       }
     } else if (name.starts_with("residual_")) {
-      if (std::find(words.begin(), words.end(), ParameterName(name)) == words.end()) parameters.push_back(ParameterName(name));
+      if (std::find(words.begin(), words.end(), ParameterName(name)) == words.end())
+        parameters.push_back(ParameterName(name));
     } else {
       left.push_back(name);
     }
   }
   if (!parameters.empty()) notes.push_back("no residual reads the parameters " + JoinWords(parameters));
-  if (!left.empty()) notes.push_back("settings of its planners, estimators and display are left out: " + JoinWords(left));
+  if (!left.empty())
+    notes.push_back("settings of its planners, estimators and display are left out: " + JoinWords(left));
   for (const XmlElement& text : task.texts) {
     const std::string name = text.Text("name").value_or("");
-    if (name == "task_transition") notes.push_back("task_transition is left out: its modes are switched by C++ code (" + text.Text("data").value_or("") + ")");
+    if (name == "task_transition")
+      notes.push_back("task_transition is left out: its modes are switched by C++ code (" +
+                      text.Text("data").value_or("") + ")");
   }
   return notes;
 }
@@ -315,10 +344,12 @@ MjpcImport ImportMjpcTask(const std::string& path, const std::string& residual_p
     if (meaning != residuals.residuals.end()) {
       costs += CostElements(residual, *meaning, ReadsControl(*meaning, residuals), last);
     } else if (residual.weight == 0) {
-      result.notes.push_back(fmt::format("'{}' has weight 0 and is left out: nothing says what it measures", residual.name));
+      result.notes.push_back(
+          fmt::format("'{}' has weight 0 and is left out: nothing says what it measures", residual.name));
     } else {
-      result.missing.push_back(fmt::format("{}: '{}', {}, norm {}, weight {:g}", residual.element.Place(), residual.name,
-                                           Count(residual.dim, "number"), residual.norm, residual.weight));
+      result.missing.push_back(fmt::format("{}: '{}', {}, norm {}, weight {:g}", residual.element.Place(),
+                                           residual.name, Count(residual.dim, "number"), residual.norm,
+                                           residual.weight));
       result.form += fmt::format("  <residual name=\"{}\" value=\"\"/>\n", Escape(residual.name));
     }
   }
@@ -326,20 +357,28 @@ MjpcImport ImportMjpcTask(const std::string& path, const std::string& residual_p
   if (!result.missing.empty()) return result;
   result.form.clear();
 
-  const std::string model = std::filesystem::relative(std::filesystem::absolute(path), std::filesystem::absolute(folder.empty() ? "." : folder)).string();
-  result.text = fmt::format("<!-- MuJoCo MPC's task {}: the mean cost over {} knots, the last included, as it plans -->\n",
-                            std::filesystem::path(path).filename().string(), plan.knots);
-  result.text += fmt::format("<task model=\"{}\" horizon=\"{:.10g}\" controlstep=\"1\" scale=\"knots\">\n", Escape(model), (plan.knots - 1) * plan.timestep);
+  const std::string model = std::filesystem::relative(std::filesystem::absolute(path),
+                                                      std::filesystem::absolute(folder.empty() ? "." : folder))
+                                .string();
+  result.text =
+      fmt::format("<!-- MuJoCo MPC's task {}: the mean cost over {} knots, the last included, as it plans -->\n",
+                  std::filesystem::path(path).filename().string(), plan.knots);
+  result.text += fmt::format("<task model=\"{}\" horizon=\"{:.10g}\" controlstep=\"1\" scale=\"knots\">\n",
+                             Escape(model), (plan.knots - 1) * plan.timestep);
   result.text += OptionElement(task, plan);
   result.text += task.has_home ? "  <start key=\"home\"/>\n  <guess key=\"home\"/>\n" : "  <guess ctrl=\"0\"/>\n";
   const std::vector<std::string> words = ExpressionWords(residuals.text);
   for (const XmlElement& numeric : task.numerics) {
     const std::string name = numeric.Text("name").value_or("");
-    if (!name.starts_with("residual_") || std::find(words.begin(), words.end(), ParameterName(name)) == words.end()) continue;
-    result.text += fmt::format("  <let name=\"{}\" value=\"{:.10g}\"/>\n", ParameterName(name), NumericOr(task, name, 0));
+    if (!name.starts_with("residual_") || std::find(words.begin(), words.end(), ParameterName(name)) == words.end())
+      continue;
+    result.text +=
+        fmt::format("  <let name=\"{}\" value=\"{:.10g}\"/>\n", ParameterName(name), NumericOr(task, name, 0));
   }
   for (const XmlElement& definition : residuals.definitions) {
-    result.text += Element(definition.tag(), fmt::format(" name=\"{}\"{}", definition.Text("name").value_or(""), CopyAttributes(definition)), definition);
+    result.text += Element(
+        definition.tag(),
+        fmt::format(" name=\"{}\"{}", definition.Text("name").value_or(""), CopyAttributes(definition)), definition);
   }
   result.text += costs + "</task>\n";
   return result;
@@ -352,8 +391,8 @@ void CheckMjpcImport(const std::string& path, const std::string& task_file) {
   for (const MjpcResidual& residual : mjpc.residuals) {
     for (const ResidualTerm& term : cost.terms()) {
       if (term.name != residual.name || term.size() == residual.dim) continue;
-      residual.element.Fail(fmt::format("dim is {}, what it is said to measure, {}, has {}", residual.dim, term.measured,
-                                        Count(term.size(), "component")));
+      residual.element.Fail(fmt::format("dim is {}, what it is said to measure, {}, has {}", residual.dim,
+                                        term.measured, Count(term.size(), "component")));
     }
   }
 }

@@ -38,11 +38,13 @@ void ForbidBeside(const XmlElement& element, const char* attribute) {
   for (const std::string& name : SourceAttributes()) others.push_back(name);
   for (const std::string& other : others) {
     if (element.Has(other.c_str())) {
-      element.Fail(fmt::format("{} belongs to a <measure>, not beside {}", other == "target" ? "a target" : other, attribute) +
-                   (other == "target" ? "; subtract it in the expression" : ""));
+      element.Fail(
+          fmt::format("{} belongs to a <measure>, not beside {}", other == "target" ? "a target" : other, attribute) +
+          (other == "target" ? "; subtract it in the expression" : ""));
     }
   }
-  if (!element.Children().empty()) element.Children()[0].Fail(fmt::format("there are no elements beside {}", attribute));
+  if (!element.Children().empty())
+    element.Children()[0].Fail(fmt::format("there are no elements beside {}", attribute));
 }
 
 }  // namespace
@@ -93,7 +95,8 @@ void ReadFunction(const XmlElement& element, const Definitions& definitions, Cos
     for (const MeasureDraft& measure : definitions.measures) {
       if (measure.name == name) draft->pieces.push_back(measure.piece);
     }
-    const auto let = std::find_if(definitions.lets.begin(), definitions.lets.end(), [&](const LetDraft& l) { return l.name == name; });
+    const auto let = std::find_if(definitions.lets.begin(), definitions.lets.end(),
+                                  [&](const LetDraft& l) { return l.name == name; });
     draft->names.push_back({name, 0, 0, let == definitions.lets.end() ? "" : let->text});
   }
 }
@@ -107,8 +110,8 @@ void MakeFunction(const CostDraft& draft, const mjModel* model, ResidualTerm* te
     const std::vector<Component> components = PieceComponents(piece, model);
     for (const Component& component : components) {
       const bool read = std::any_of(term->rotations.begin(), term->rotations.end(), [&](const RotationEntry& entry) {
-        return component.part >= 0 && entry.scalar.input == component.scalar.input && entry.scalar.value == component.scalar.value &&
-               entry.row[static_cast<std::size_t>(component.part)] >= 0;
+        return component.part >= 0 && entry.scalar.input == component.scalar.input &&
+               entry.scalar.value == component.scalar.value && entry.row[static_cast<std::size_t>(component.part)] >= 0;
       });
       if (read) draft.element.Fail(fmt::format("the orientation that '{}' measures is read twice", names[k].name));
       if (component.part >= 0 && piece.coef != 1) piece.element.Fail("an orientation cannot be scaled");
@@ -124,10 +127,11 @@ void MakeFunction(const CostDraft& draft, const mjModel* model, ResidualTerm* te
     term->map = FindResidual(draft.function, model);
     if (!term->map) {
       const std::vector<std::string> known = ResidualNames();
-      draft.element.Fail(fmt::format("no residual is registered under '{}'{}; a program does that by RegisterResidual or "
-                                     "costate_register_residual before it loads the task",
-                                     draft.function, Suggestion(draft.function, known)),
-                         ErrorCode::kUnsupported);
+      draft.element.Fail(
+          fmt::format("no residual is registered under '{}'{}; a program does that by RegisterResidual or "
+                      "costate_register_residual before it loads the task",
+                      draft.function, Suggestion(draft.function, known)),
+          ErrorCode::kUnsupported);
     }
     return;
   }

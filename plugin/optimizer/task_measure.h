@@ -31,7 +31,8 @@ struct Definitions {
 /// Reads all <measure> and <let> elements and adds the sensors that they need. @throws Error{kParse}.
 Definitions ReadDefinitions(const std::vector<XmlElement>& elements, SensorAdder* sensors);
 
-/// value="…" or callback="…" of a <cost>: what it needs of the definitions, checked as far as that goes without the model.
+/// value="…" or callback="…" of a <cost>: what it needs of the definitions, checked as far as that goes without the
+/// model.
 void ReadFunction(const XmlElement& element, const Definitions& definitions, CostDraft* draft);
 
 /// Makes the draft's rows and its function against the compiled model. @param model  outlives the term.

@@ -1,12 +1,14 @@
-// MuJoCo MPC's own tasks, from their home states, solved by iLQR on the same engine: mean cost over its knots and time an iteration.
+// MuJoCo MPC's own tasks, from their home states, solved by iLQR on the same engine: mean cost over its knots and time
+// an iteration.
 //   benchmark_mjpc TASKS [name …]
-// TASKS: the folder of its task files with the models that its build makes from dm_control's and the Menagerie's (`cmake
-// --build build --target copy_model_resources`, then build/mjpc/tasks). Nothing of it is kept here but what its residuals
-// measure (tests/benchmark/mjpc/*.xml); norms, weights, horizon and timestep are read from its files.
+// TASKS: the folder of its task files with the models that its build makes from dm_control's and the Menagerie's
+// (`cmake
+// --build build --target copy_model_resources`, then build/mjpc/tasks). Nothing of it is kept here but what its
+// residuals measure (tests/benchmark/mjpc/*.xml); norms, weights, horizon and timestep are read from its files.
 //
-// Its figures: MuJoCo MPC at ff572a2 (May 2025), its own sources on MuJoCo 4.0.1, iLQG with its defaults, planning again and
-// again from the home state without moving, on two cores of a server like the ones these tables come from. Iterations are
-// counted as there: "0" is after the first.
+// Its figures: MuJoCo MPC at ff572a2 (May 2025), its own sources on MuJoCo 4.0.1, iLQG with its defaults, planning
+// again and again from the home state without moving, on two cores of a server like the ones these tables come from.
+// Iterations are counted as there: "0" is after the first.
 #include <costate/costate.h>
 #include <fmt/core.h>
 
@@ -27,8 +29,8 @@ constexpr std::array<int, 4> kIterations{0, 9, 19, 59};
 struct PeerTask {
   const char* name;
   const char* file;
-  std::array<double, 4> cost;  // 0: none is known
-  double rounding;             // half of the last digit of the last cost
+  std::array<double, 4> cost;      // 0: none is known
+  double rounding;                 // half of the last digit of the last cost
   double one_thread, two_threads;  // [ms] an iteration; 0: not measured
 };
 
@@ -113,20 +115,22 @@ void Print(const costate::Task& task, const PeerTask& peer) {
   const Outcome one = Solve(task, 1, peer.cost[3] + peer.rounding), two = Solve(task, 2, peer.cost[3] + peer.rounding);
   const double n = std::max<double>(1, static_cast<double>(one.seconds.size()));
   const double ms = 1e3 * Median(one.seconds), ms2 = 1e3 * Median(two.seconds);
-  fmt::print("{} ({} knots of {:g} s), of the guess {:.6g}; {}\n", peer.name, task.N + 1, task.model->opt.timestep, one.initial,
-             one.status);
+  fmt::print("{} ({} knots of {:g} s), of the guess {:.6g}; {}\n", peer.name, task.N + 1, task.model->opt.timestep,
+             one.initial, one.status);
   fmt::print("  {:10}{} {:>8.3g} {:>8.3g}\n", "Costate", Costs(one.cost), ms, ms2);
   if (peer.cost[0] > 0) {
     fmt::print("  {:10}", "MuJoCo MPC");
     for (const double cost : peer.cost) fmt::print("{:>9.5g}", cost);
     if (peer.one_thread > 0) {
-      fmt::print(" {:>8.3g} {:>8.3g}   {:.1f} and {:.1f} times as long", peer.one_thread, peer.two_threads, peer.one_thread / ms,
-                 peer.two_threads / ms2);
+      fmt::print(" {:>8.3g} {:>8.3g}   {:.1f} and {:.1f} times as long", peer.one_thread, peer.two_threads,
+                 peer.one_thread / ms, peer.two_threads / ms2);
     }
     fmt::print("\n");
     if (one.seconds_to_peer >= 0) {
       fmt::print("  its last cost after {:.0f} ms", 1e3 * one.seconds_to_peer);
-      if (peer.one_thread > 0) fmt::print(", it takes {:.0f} ms: {:.0f} times as long", 60 * peer.one_thread, 60e-3 * peer.one_thread / one.seconds_to_peer);
+      if (peer.one_thread > 0)
+        fmt::print(", it takes {:.0f} ms: {:.0f} times as long", 60 * peer.one_thread,
+                   60e-3 * peer.one_thread / one.seconds_to_peer);
       fmt::print("\n");
     } else {
       fmt::print("  its last cost is not reached\n");
@@ -147,8 +151,8 @@ int main(int argc, char** argv) {
              mj_versionString());
   int failures = 0;
   for (const PeerTask& peer : kTasks) {
-    const bool chosen =
-        argc == 2 || std::any_of(argv + 2, argv + argc, [&](const char* name) { return std::string(name) == peer.name; });
+    const bool chosen = argc == 2 || std::any_of(argv + 2, argv + argc,
+                                                 [&](const char* name) { return std::string(name) == peer.name; });
     if (!chosen) continue;
     try {
       Print(Import(argv[1], peer), peer);

@@ -55,6 +55,22 @@ TEST(CliOptimize, SavesARunThatReplaysBitForBit) {
   EXPECT_EQ(Costate({"replay", folder.File("run")}).exit_code, 0);
 }
 
+// what the solver starts from is said and recorded; the run does not depend on when it was made
+TEST(CliOptimize, StartsBySampling) {
+  TemporaryFolder folder;
+  folder.Write("swing.xml", kSwing);
+  const std::string task = folder.Write("swing.task.xml", SwingTask("<guess ctrl='0'/><solver start='sampling' samples='16' rounds='3' seed='5'/>"));
+  for (const char* name : {"first", "second"}) {
+    const ProcessResult result = Costate({"optimize", task, "--out", folder.File(name), "--no-plots"});
+    ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+    EXPECT_TRUE(Has(result.out, "sampling: 3 rounds of 16 samples take the cost of the guess from")) << result.out;
+  }
+  const Record first = ReadRecord(folder.File("first"));
+  EXPECT_EQ(first.settings.at("guess"), "sampling: 3 rounds of 16 samples, 8 elites, nodes every 0.1 s, exploration 0.3, seed 5");
+  EXPECT_EQ(first.trajectory.U, ReadRecord(folder.File("second")).trajectory.U);
+  EXPECT_EQ(Costate({"replay", folder.File("first")}).exit_code, 0);
+}
+
 // The robot alone is enough; the folder is runs/… below the current one and never an old run.
 TEST(CliOptimize, GoesFromKeyframeToKeyframeWithoutATask) {
   TemporaryFolder folder;

@@ -37,7 +37,8 @@ class ExpressionValue : public ::testing::TestWithParam<Known> {};
 TEST_P(ExpressionValue, IsThatOfArithmetic) {
   const VectorXd r = ValueAt(Expression(GetParam().text, kNames), Point());
   ASSERT_EQ(r.size(), static_cast<long>(GetParam().value.size())) << GetParam().text;
-  for (long i = 0; i < r.size(); i++) EXPECT_NEAR(r[i], GetParam().value[static_cast<std::size_t>(i)], 1e-14) << GetParam().text;
+  for (long i = 0; i < r.size(); i++)
+    EXPECT_NEAR(r[i], GetParam().value[static_cast<std::size_t>(i)], 1e-14) << GetParam().text;
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -45,17 +46,20 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Known{"1 + 2 * 3", {7}}, Known{"(1+2)*3", {9}}, Known{"8 / 4 / 2", {1}}, Known{"5 - 3 - 1", {1}},
                       Known{"-2^2", {-4}}, Known{"2^3^2", {512}}, Known{"2^-1", {0.5}}, Known{"1.5e-1 * 2", {0.3}},
                       Known{"v[2]", {1.2}}, Known{"v[2, 0]", {1.2, 0.3}}, Known{"v[0:2]", {0.3, -0.4}},
-                      Known{"[v, a][3]", {0.7}}, Known{"v + w", {-0.5, 0.1, 1.4}}, Known{"2 * v - 1", {-0.4, -1.8, 1.4}},
+                      Known{"[v, a][3]", {0.7}}, Known{"v + w", {-0.5, 0.1, 1.4}},
+                      Known{"2 * v - 1", {-0.4, -1.8, 1.4}},
                       Known{"both", {0.35 * 0.3 - 0.8, -0.35 * 0.4 + 0.5, 0.35 * 1.2 + 0.2}}, Known{"time", {0.25}},
                       Known{"dot(v, w)", {-0.24 - 0.2 + 0.24}}, Known{"norm(v)", {1.3}}, Known{"sum(v)", {1.1}},
                       Known{"mean(v)", {1.1 / 3}}, Known{"normalize(v)", {0.3 / 1.3, -0.4 / 1.3, 1.2 / 1.3}},
-                      Known{"cross(v, w)", {-0.08 - 0.6, -0.96 - 0.06, 0.15 - 0.32}}, Known{"clamp(v, -0.1, 1)", {0.3, -0.1, 1}},
-                      Known{"min(v, 0)", {0, -0.4, 0}}, Known{"max(a, w)", {0.7, 0.7, 0.7}}, Known{"mod(-0.5, 2)", {1.5}},
-                      Known{"cos(2*pi*time)", {0}}, Known{"abs(w)", {0.8, 0.5, 0.2}}, Known{"atan2(1, -1)", {0.75 * M_PI}}));
+                      Known{"cross(v, w)", {-0.08 - 0.6, -0.96 - 0.06, 0.15 - 0.32}},
+                      Known{"clamp(v, -0.1, 1)", {0.3, -0.1, 1}}, Known{"min(v, 0)", {0, -0.4, 0}},
+                      Known{"max(a, w)", {0.7, 0.7, 0.7}}, Known{"mod(-0.5, 2)", {1.5}}, Known{"cos(2*pi*time)", {0}},
+                      Known{"abs(w)", {0.8, 0.5, 0.2}}, Known{"atan2(1, -1)", {0.75 * M_PI}}));
 
 class ExpressionSlope : public ::testing::TestWithParam<const char*> {};
 
-// centred differences: truncation and rounding leave 1e-9 of the slope; every function once, and the ways in which they are put together
+// centred differences: truncation and rounding leave 1e-9 of the slope; every function once, and the ways in which they
+// are put together
 TEST_P(ExpressionSlope, IsTheDifference) {
   const Expression expression(GetParam(), kNames);
   const VectorXd z = Point();
@@ -65,19 +69,21 @@ TEST_P(ExpressionSlope, IsTheDifference) {
   for (long i = 0; i < z.size(); i++) {
     const VectorXd up = z + h * VectorXd::Unit(z.size(), i), down = z - h * VectorXd::Unit(z.size(), i);
     const VectorXd slope = (ValueAt(expression, up) - ValueAt(expression, down)) / (2 * h);
-    EXPECT_LT((J.col(i) - slope).cwiseAbs().maxCoeff(), 1e-8 * (1 + slope.cwiseAbs().maxCoeff())) << GetParam() << ", entry " << i;
+    EXPECT_LT((J.col(i) - slope).cwiseAbs().maxCoeff(), 1e-8 * (1 + slope.cwiseAbs().maxCoeff()))
+        << GetParam() << ", entry " << i;
   }
   EXPECT_GT(J.cwiseAbs().maxCoeff(), 1e-3) << GetParam() << " has a slope";
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    EveryFunction, ExpressionSlope,
-    ::testing::Values("a + v", "a - v", "a * v * w", "a / v", "v / w", "abs(v)^a", "a^2", "a^-1.5", "min(v, w)", "max(v, w)",
-                      "atan2(v, w)", "sin(v)", "cos(3 * v)", "tan(v)", "asin(w)", "acos(w)", "atan(v)", "sinh(v)",
-                      "cosh(v)", "tanh(v)", "exp(v * a)", "log(abs(w))", "sqrt(abs(v))", "abs(w)", "mod(v, a)",
-                      "dot(v, w)", "norm(v - w)", "normalize(v + w)", "cross(v, w)", "sum(v * v)", "mean(w * a)",
-                      "clamp(v, -0.6, a)", "both * both", "norm(both) / (half + time)", "a / sqrt(a^2 + 0.45^2) - 0.4",
-                      "-v^2", "[a * v[0:2], half][1, 2]", "cos(4 * pi * time + a)"));
+INSTANTIATE_TEST_SUITE_P(EveryFunction, ExpressionSlope,
+                         ::testing::Values("a + v", "a - v", "a * v * w", "a / v", "v / w", "abs(v)^a", "a^2", "a^-1.5",
+                                           "min(v, w)", "max(v, w)", "atan2(v, w)", "sin(v)", "cos(3 * v)", "tan(v)",
+                                           "asin(w)", "acos(w)", "atan(v)", "sinh(v)", "cosh(v)", "tanh(v)",
+                                           "exp(v * a)", "log(abs(w))", "sqrt(abs(v))", "abs(w)", "mod(v, a)",
+                                           "dot(v, w)", "norm(v - w)", "normalize(v + w)", "cross(v, w)", "sum(v * v)",
+                                           "mean(w * a)", "clamp(v, -0.6, a)", "both * both",
+                                           "norm(both) / (half + time)", "a / sqrt(a^2 + 0.45^2) - 0.4", "-v^2",
+                                           "[a * v[0:2], half][1, 2]", "cos(4 * pi * time + a)"));
 
 // where there is none, the slope is 0: a solver that starts at rest on its target gets numbers
 TEST(Expression, HasAZeroSlopeWhereANormHasNone) {
@@ -100,14 +106,19 @@ TEST_P(WrongExpression, IsRefusedWithItsPlace) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Each, WrongExpression,
-    ::testing::Values(Wrong{"a +", "at its end: expected a number, a name or a bracket"}, Wrong{"(a", "expected ')'"},
-                      Wrong{"a b", "at 'b': expected an operator"}, Wrong{"hafl", "no <measure> or <let> 'hafl', did you mean 'half'?"},
-                      Wrong{"v[3]", "at '3]': there are 3 entries"}, Wrong{"v[2:2]", "2:2 has no entry"},
-                      Wrong{"v + w[0:2]", "a sum of 3 numbers and 2 numbers"}, Wrong{"dot(v, a)", "dot of 3 numbers and 1 number"},
-                      Wrong{"sin(a, a)", "sin takes 1 argument, not 2"}, Wrong{"clmp(a)", "no function 'clmp', did you mean 'clamp'?"},
-                      Wrong{"cross(a, v)", "two vectors of 3"}, Wrong{"1e999", "expected a number"}, Wrong{"$", "expected a number, a name"}));
+INSTANTIATE_TEST_SUITE_P(Each, WrongExpression,
+                         ::testing::Values(Wrong{"a +", "at its end: expected a number, a name or a bracket"},
+                                           Wrong{"(a", "expected ')'"}, Wrong{"a b", "at 'b': expected an operator"},
+                                           Wrong{"hafl", "no <measure> or <let> 'hafl', did you mean 'half'?"},
+                                           Wrong{"v[3]", "at '3]': there are 3 entries"},
+                                           Wrong{"v[2:2]", "2:2 has no entry"},
+                                           Wrong{"v + w[0:2]", "a sum of 3 numbers and 2 numbers"},
+                                           Wrong{"dot(v, a)", "dot of 3 numbers and 1 number"},
+                                           Wrong{"sin(a, a)", "sin takes 1 argument, not 2"},
+                                           Wrong{"clmp(a)", "no function 'clmp', did you mean 'clamp'?"},
+                                           Wrong{"cross(a, v)", "two vectors of 3"},
+                                           Wrong{"1e999", "expected a number"},
+                                           Wrong{"$", "expected a number, a name"}));
 
 // too deep for the stack: an error, no crash
 TEST(Expression, RefusesEndlessNesting) {

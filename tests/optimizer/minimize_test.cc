@@ -53,6 +53,51 @@ TEST(Minimize, FixedRateContractsEachErrorByOneMinusRateTimesCurvature) {
   EXPECT_EQ(seen, 13);
 }
 
+// Kingma & Ba 2015, algorithm 1, one coordinate at a time
+TEST(Minimize, AdamTakesItsAlgorithmsSteps) {
+  const VectorXd c = Vector({1, 400});
+  std::vector<double> z{0, 0}, m{0, 0}, v{0, 0};
+  int seen = 0;
+  Unbounded(Bowl(c), VectorXd::Zero(2), {.method = DescentMethod::kAdam, .iterations = 30, .rate = 0.1, .gradient_tolerance = 0},
+            [&](const IterationRecord& record, const VectorXd& at) {
+              const int k = record.iteration;
+              for (std::size_t i = 0; k > 0 && i < 2; i++) {
+                const double g = c[static_cast<int>(i)] * (z[i] - 1);
+                m[i] = 0.9 * m[i] + 0.1 * g;
+                v[i] = 0.999 * v[i] + 0.001 * g * g;
+                z[i] -= 0.1 * (m[i] / (1 - std::pow(0.9, k))) / std::sqrt(v[i] / (1 - std::pow(0.999, k)));
+              }
+              for (std::size_t i = 0; i < 2; i++) EXPECT_NEAR(at[static_cast<int>(i)], z[i], 1e-10) << k;
+              seen++;
+              return true;
+            });
+  EXPECT_EQ(seen, 31);
+}
+
+// no line search: it passes the jump of a step that a search would stop at; the best point is what is given back
+TEST(Minimize, AdamPassesAJumpAndKeepsTheBest) {
+  const SmoothFunction jump = [](const VectorXd& z, VectorXd* g) {
+    if (g) *g = VectorXd::Constant(1, 2 * (z[0] - 1));
+    return (z[0] - 1) * (z[0] - 1) + (z[0] > 0.2 && z[0] < 0.4 ? 0.5 : 0);
+  };
+  const VectorXd one = VectorXd::Ones(1);
+  const MinimizeResult adam = Minimize(jump, VectorXd::Constant(1, 0.19), -one, 2 * one, one, {.method = DescentMethod::kAdam, .iterations = 200});
+  EXPECT_NEAR(adam.z[0], 1, 0.01);
+  EXPECT_LE(adam.value, 1e-4);
+}
+
+TEST(Minimize, AdamStaysWithinBounds) {
+  const VectorXd one = VectorXd::Ones(1);
+  const SmoothFunction f = [](const VectorXd& z, VectorXd* g) {
+    EXPECT_LE(z[0], 0.5);
+    if (g) *g = VectorXd::Constant(1, z[0] - 1);
+    return 0.5 * (z[0] - 1) * (z[0] - 1);
+  };
+  const MinimizeResult result = Minimize(f, VectorXd::Zero(1), -one, 0.5 * one, one, {.method = DescentMethod::kAdam, .iterations = 100});
+  EXPECT_EQ(result.z[0], 0.5);
+  EXPECT_EQ(result.status, SolveStatus::kConverged) << result.message;
+}
+
 TEST(Minimize, LbfgsFollowsTheBananaToItsEnd) {
   const MinimizeResult result = Unbounded(Rosenbrock, Vector({-1.2, 1}), {.iterations = 200});
   EXPECT_EQ(result.status, SolveStatus::kConverged) << result.message;

@@ -183,6 +183,9 @@ const Bad kBad[] = {
     {"LetEmpty", "<let name='a'/><cost qpos='all'/>", {"value is missing"}},
     {"LetLater", "<let name='a' value='b'/><let name='b' value='1'/><cost value='a'/>", {"there is no <measure> or <let> 'b'"}},
     {"ValueTerminal", "<measure name='u' ctrl='all'/><cost value='u * u' terminal='1'/>", {"ctrl has no value at the end"}},
+    {"SamplesAlone", "<solver samples='10'/><cost qpos='all'/>", {"samples belongs to start=\"sampling\""}},
+    {"StartWord", "<solver start='guessing'/><cost qpos='all'/>", {"start is 'guessing', expected sampling"}},
+    {"Elites", "<solver start='sampling' samples='4' elites='9'/><cost qpos='all'/>", {"elites is 9, more than the 4 samples"}},
     {"OptionSolimp", "<option solimp0='1'/><cost qpos='all'/>", {"solimp0 is 1, expected"}},
     {"OptionIntegrator", "<option integrator='euler'/><cost qpos='all'/>", {"euler"}},
 };

@@ -26,8 +26,9 @@ constexpr char kBody[] = R"(
 )";
 
 // lines 1 to 12 are what is imported
-std::string Source(const std::string& sensors, const std::string& custom = "<numeric name='agent_horizon' data='0.35'/>"
-                                                                        "<numeric name='agent_timestep' data='0.015'/>") {
+std::string Source(const std::string& sensors, const std::string& custom =
+                                                   "<numeric name='agent_horizon' data='0.35'/>"
+                                                   "<numeric name='agent_timestep' data='0.015'/>") {
   return "<mujoco model='tiny'>\n<option timestep='0.002'/>\n<custom>" + custom + "</custom>\n<sensor>\n" + sensors +
          "\n</sensor>\n<keyframe><key name='home' qpos='0.5 0.1'/></keyframe>" + kBody + "</mujoco>\n";
 }
@@ -38,13 +39,16 @@ constexpr char kSensors[] =
     "<user name='Effort' dim='1' user='3 0.1 0 1 0.3'/>\n"
     "<user name='Unused' dim='3' user='0 0 0 1'/>";
 constexpr char kMeanings[] =
-    "<residuals>\n<measure name='angle' qpos='hinge'/>\n<measure name='x' qpos='slide'/><measure name='v' qvel='slide'/>\n"
+    "<residuals>\n<measure name='angle' qpos='hinge'/>\n<measure name='x' qpos='slide'/><measure name='v' "
+    "qvel='slide'/>\n"
     "<residual name='Upright' value='cos(angle) - 1'/>\n<residual name='Center &amp; speed' value='[x - Goal_x, v]'/>\n"
     "<residual name='Effort' ctrl='all'/>\n</residuals>\n";
 constexpr char kCustom[] =
     "<numeric name='agent_horizon' data='0.35'/><numeric name='agent_timestep' data='0.015'/>"
-    "<numeric name='residual_Goal x' data='0.3 -1 1'/><numeric name='residual_Other' data='1'/><numeric name='agent_planner' data='2'/>"
-    "<numeric name='agent_integrator' data='3'/><numeric name='task_risk' data='1'/><text name='task_transition' data='A|B'/>";
+    "<numeric name='residual_Goal x' data='0.3 -1 1'/><numeric name='residual_Other' data='1'/><numeric "
+    "name='agent_planner' data='2'/>"
+    "<numeric name='agent_integrator' data='3'/><numeric name='task_risk' data='1'/><text name='task_transition' "
+    "data='A|B'/>";
 
 class Import : public ::testing::Test {
  protected:
@@ -91,7 +95,8 @@ TEST_F(Import, HasTheMeanCostOfTheOther) {
     const double x = motion.X(0, t) - 0.3, angle = motion.X(1, t), v = motion.X(2, t), u = U(0, std::min(t, 22));
     const double up = std::cos(angle) - 1, p4 = std::pow(0.1, 4);
     sum += 10 * (std::sqrt(up * up + 1e-4) - 0.01) +
-           0.5 * (std::pow(x * x * x * x + p4, 0.25) + std::pow(v * v * v * v + p4, 0.25) - 0.2) + 0.1 * 0.09 * (std::cosh(u / 0.3) - 1);
+           0.5 * (std::pow(x * x * x * x + p4, 0.25) + std::pow(v * v * v * v + p4, 0.25) - 0.2) +
+           0.1 * 0.09 * (std::cosh(u / 0.3) - 1);
   }
   EXPECT_NEAR(TotalCost(*task.cost, motion, simulator.knot_time()), sum / 24, 1e-12);
 }
@@ -117,7 +122,8 @@ TEST_F(Import, AsksForWhatAResidualMeasures) {
 
 TEST_F(Import, ReadsIncludesAndSaysWhichIsMissing) {
   folder_.Write("sensors.xml", std::string("<mujoco><sensor>") + kSensors + "</sensor></mujoco>");
-  const std::string source = folder_.Write("mjpc.xml", std::string("<mujoco>\n<include file='sensors.xml'/>") + kBody + "</mujoco>");
+  const std::string source =
+      folder_.Write("mjpc.xml", std::string("<mujoco>\n<include file='sensors.xml'/>") + kBody + "</mujoco>");
   const MjpcImport import = Of(source, "");
   EXPECT_EQ(import.missing.size(), 3u);
   Refuses(folder_.Write("mjpc.xml", "<mujoco>\n<include file='robot_modified.xml'/></mujoco>"), "",
@@ -127,20 +133,23 @@ TEST_F(Import, ReadsIncludesAndSaysWhichIsMissing) {
 
 TEST_F(Import, RefusesWhatItDoesNotUnderstand) {
   const auto user = [&](const std::string& attributes) { return Write("<user name='A' " + attributes + "/>"); };
-  Refuses(user("dim='1' user='4 1 0 1'"), "", "mjpc.xml:5: <user name='A'>: norm is 4, MuJoCo MPC's are -1 to 3 and 5 to 8");
+  Refuses(user("dim='1' user='4 1 0 1'"), "",
+          "mjpc.xml:5: <user name='A'>: norm is 4, MuJoCo MPC's are -1 to 3 and 5 to 8");
   Refuses(user("dim='1' user='-1 1 0 1'"), "", "norm -1 takes the residual itself as the cost");
   Refuses(user("dim='1' user='7 1 0 1 0.1'"), "", "user has 5 numbers, norm 7 (smooth_abs2) needs 6");
   Refuses(user("dim='1' user='0 1'"), "", "user has 2 numbers, expected norm, weight, lower, upper");
   Refuses(user("dim='1' user='0 -1 0 1'"), "", "weight is -1");
   Refuses(user("user='0 1 0 1'"), "", "dim is missing");
-  Refuses(Write("<user name='A' dim='1' user='0 1 0 1'/><user name='A' dim='1' user='0 1 0 1'/>"), "", "a second residual with this name");
+  Refuses(Write("<user name='A' dim='1' user='0 1 0 1'/><user name='A' dim='1' user='0 1 0 1'/>"), "",
+          "a second residual with this name");
   Refuses(Write("<jointpos joint='hinge'/>"), "", "it is no task of MuJoCo MPC");
   Refuses(Write(kSensors, "<numeric name='agent_timestep' data='0'/>"), "", "timestep is 0 s");
   Refuses(Write(kSensors, "<numeric name='agent_horizon' data='0.001'/>"), "", "is shorter than a timestep");
   Refuses(Write(kSensors, "<numeric name='agent_integrator' data='7'/>"), kMeanings, "integrator is 7");
   Refuses(Write(kSensors), "<residuals>\n<residual name='Uprigt' qpos='all'/></residuals>",
           "residuals.xml:2: <residual name='Uprigt'>: the task has no residual 'Uprigt', did you mean 'Upright'?");
-  Refuses(Write(kSensors), "<residuals><residual name='Effort' ctrl='all' weight='2'/></residuals>", "weight stands in the task of MuJoCo MPC");
+  Refuses(Write(kSensors), "<residuals><residual name='Effort' ctrl='all' weight='2'/></residuals>",
+          "weight stands in the task of MuJoCo MPC");
   Refuses(Write(kSensors), "<residuals><cost ctrl='all'/></residuals>", "no such element in <residuals>");
   Refuses(Write(kSensors), "<task/>", "the root element is <residuals>");
 }
@@ -154,8 +163,11 @@ TEST_F(Import, ComparesSizes) {
     CheckMjpcImport(source, file);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("mjpc.xml:5: <user name='Upright'>: dim is 2, what it is said to measure, qpos hinge, has 1 component"),
-              std::string::npos)
+    EXPECT_NE(
+        std::string(error.what())
+            .find(
+                "mjpc.xml:5: <user name='Upright'>: dim is 2, what it is said to measure, qpos hinge, has 1 component"),
+        std::string::npos)
         << error.what();
   }
 }

@@ -1,0 +1,141 @@
+#include <costate/sampling.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <numeric>
+
+#include "core/check.h"
+#include "optimizer/line_search.h"
+
+namespace costate {
+namespace {
+
+// a stream of its own for every (seed, iteration, sample): splitmix64, Steele et al. 2014
+class SampleStream {
+ public:
+  SampleStream(std::uint64_t seed, int iteration, int sample) : state_(seed) {
+    state_ = Next() ^ (static_cast<std::uint64_t>(iteration) << 32 | static_cast<std::uint64_t>(sample));
+    Next();
+  }
+  // standard normal, by Box and Muller
+  double Normal() {
+    const double a = (static_cast<double>(Next() >> 11) + 1) * 0x1p-53, b = static_cast<double>(Next() >> 11) * 0x1p-53;
+    return std::sqrt(-2 * std::log(a)) * std::cos(2 * std::numbers::pi * b);
+  }
+
+ private:
+  std::uint64_t Next() {
+    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15ull);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+  }
+  std::uint64_t state_;
+};
+
+// nodes × N: what each node gives at each knot, Catmull–Rom, its end nodes repeated
+MatrixXd SplineBasis(int nodes, int N) {
+  MatrixXd S = MatrixXd::Zero(nodes, N);
+  for (int t = 0; t < N; t++) {
+    const double place = nodes > 1 && N > 1 ? static_cast<double>(t) * (nodes - 1) / (N - 1) : 0;
+    const int k = std::min(static_cast<int>(place), std::max(0, nodes - 2));
+    const double s = place - k;
+    const double w[4] = {0.5 * (-s + 2 * s * s - s * s * s), 0.5 * (2 - 5 * s * s + 3 * s * s * s),
+                         0.5 * (s + 4 * s * s - 3 * s * s * s), 0.5 * (-s * s + s * s * s)};
+    for (int i = 0; i < 4; i++) S(std::clamp(k - 1 + i, 0, nodes - 1), t) += w[i];
+  }
+  return S;
+}
+
+void CheckSampling(const Problem& problem, ConstMatrixRef U, const SamplingOptions& o) {
+  CheckSize(problem.model, "U (rows)", U.rows(), "nu", static_cast<int>(problem.model->nu));
+  CheckSize(problem.model, "U (columns)", U.cols(), "N", problem.N);
+  const auto fail = [](const std::string& text) { throw Error(ErrorCode::kInvalidArgument, text); };
+  if (o.samples < 2) fail(fmt::format("samples is {}, expected at least 2", o.samples));
+  if (o.iterations < 0) fail(fmt::format("iterations is {}, expected at least 0", o.iterations));
+  if (o.elites < 1 || o.elites > o.samples)
+    fail(fmt::format("elites is {}, expected 1 to {}, the samples", o.elites, o.samples));
+  if (!(o.node_time > 0)) fail(fmt::format("node_time is {:g} s, expected above 0", o.node_time));
+  if (!(o.exploration > 0)) fail(fmt::format("exploration is {:g}, expected above 0", o.exploration));
+  if (!(o.spread_min >= 0)) fail(fmt::format("spread_min is {:g}, expected at least 0", o.spread_min));
+}
+
+}  // namespace
+
+SamplingResult SampleControls(const Problem& problem, ConstMatrixRef U, const SamplingOptions& options) {
+  CheckSampling(problem, U, options);
+  Simulator simulator(problem.model, problem.context, problem.substeps, options.threads);
+  const int nu = static_cast<int>(problem.model->nu), n = options.samples;
+  const int nodes =
+      std::max(1, static_cast<int>(std::lround(problem.N * simulator.knot_time() / options.node_time)) + 1);
+  const MatrixXd S = SplineBasis(nodes, problem.N);
+  const auto controls = [&](const MatrixXd& c) {
+    MatrixXd V = U + c * S;
+    for (int t = 0; t < V.cols(); t++) V.col(t) = V.col(t).cwiseMax(problem.u_lower).cwiseMin(problem.u_upper);
+    return V;
+  };
+
+  // half a control's range
+  VectorXd unit = VectorXd::Ones(nu);
+  for (int i = 0; i < nu; i++) {
+    const double half = 0.5 * (problem.u_upper[i] - problem.u_lower[i]);
+    if (std::isfinite(half)) unit[i] = half;
+  }
+  const MatrixXd floor = options.spread_min * unit.replicate(1, nodes);
+  MatrixXd mean = MatrixXd::Zero(nu, nodes), spread = options.exploration * unit.replicate(1, nodes);
+
+  std::vector<MatrixXd> nodes_of(static_cast<std::size_t>(n), mean);
+  std::vector<Trajectory> motions(static_cast<std::size_t>(simulator.threads()));
+  VectorXd cost(n);
+  const auto evaluate = [&](int i, int worker) {
+    Trajectory& motion = motions[static_cast<std::size_t>(worker)];
+    const RolloutStatus status =
+        simulator.Rollout(problem.x0, controls(nodes_of[static_cast<std::size_t>(i)]), &motion, worker);
+    cost[i] = RolloutCost(problem, motion, status, simulator.knot_time());
+  };
+  evaluate(0, 0);
+  SamplingResult result{controls(mean), cost[0], cost[0], {}};
+
+  std::vector<int> order(static_cast<std::size_t>(n));
+  for (int iteration = 0; iteration < options.iterations; iteration++) {
+    simulator.ParallelFor(n, [&](int i, int worker) {
+      MatrixXd& c = nodes_of[static_cast<std::size_t>(i)];
+      c = mean;
+      SampleStream stream(options.seed, iteration, i);
+      for (long k = 0; i > 0 && k < c.size(); k++) c(k) += spread(k) * stream.Normal();  // the mean itself is sample 0
+      evaluate(i, worker);
+    });
+
+    // the best, equal ones by their number
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return cost[a] < cost[b]; });
+    const MatrixXd& first = nodes_of[static_cast<std::size_t>(order[0])];
+    if (cost[order[0]] < result.cost) {
+      result.cost = cost[order[0]];
+      result.U = controls(first);
+    }
+    result.best.push_back(result.cost);
+
+    // mean and spread of the elites that could be simulated
+    int count = 0;
+    while (count < options.elites && std::isfinite(cost[order[static_cast<std::size_t>(count)]])) count++;
+    if (count == 0) continue;
+    if (options.elites == 1) {
+      mean = first;
+      continue;
+    }
+    MatrixXd sum = MatrixXd::Zero(nu, nodes), square = sum;
+    for (int k = 0; k < count; k++) sum += nodes_of[static_cast<std::size_t>(order[static_cast<std::size_t>(k)])];
+    mean = sum / count;
+    for (int k = 0; k < count; k++)
+      square += (nodes_of[static_cast<std::size_t>(order[static_cast<std::size_t>(k)])] - mean).cwiseAbs2();
+    spread = (square / count).cwiseSqrt().cwiseMax(floor);
+  }
+  return result;
+}
+
+}  // namespace costate

@@ -1,0 +1,103 @@
+// The start without derivatives: it finds what slopes do not see, and gives the same bits at any thread count.
+#include <costate/ilqr.h>
+#include <costate/sampling.h>
+#include <costate/task.h>
+#include <gtest/gtest.h>
+
+#include "support/engine_test.h"
+#include "support/temporary_folder.h"
+
+namespace costate {
+namespace {
+
+// a pusher and a box out of reach: at rest, the cost of the box's place has no slope by the control
+constexpr char kPush[] =
+    "<mujoco><option gravity='0 0 0' timestep='0.01'/><worldbody><body><joint name='hand' type='slide' axis='1 0 0' "
+    "damping='1'/><geom size='.1' mass='1'/></body>"
+    "<body pos='.4 0 0'><joint name='box' type='slide' axis='1 0 0' damping='1'/><geom type='box' size='.1 .1 .1' "
+    "mass='.5'/></body></worldbody>"
+    "<actuator><motor joint='hand' ctrlrange='-10 10'/></actuator></mujoco>";
+
+Task PushTask(const support::TemporaryFolder& folder) {
+  folder.Write("push.xml", kPush);
+  return LoadTask(folder.Write(
+      "t.xml",
+      "<task model='push.xml' horizon='0.6'><guess ctrl='0'/><cost name='box' qpos='box' target='0.3' terminal='10'/>"
+      "<cost name='effort' ctrl='all' weight='1e-4'/></task>"));
+}
+
+class Sampling : public support::EngineTest {};
+
+TEST_F(Sampling, FindsTheBoxThatSlopesDoNotSee) {
+  const support::TemporaryFolder folder;
+  const Task task = PushTask(folder);
+  const Problem problem = task.ToProblem();
+  const SolveResult alone = SolveIlqr(problem, task.U_guess, task.solver);
+  ASSERT_GT(alone.cost, 0.449) << "½ · 10 · 0.3²: the gradient is zero at the guess";
+  const SamplingResult start = SampleControls(problem, task.U_guess);
+  EXPECT_LT(start.cost, 0.2 * start.initial_cost);
+  EXPECT_LT(SolveIlqr(problem, start.U, task.solver).cost, start.cost) << "and hands over";
+}
+
+TEST_F(Sampling, GivesTheSameBitsAtAnyThreadCount) {
+  const support::TemporaryFolder folder;
+  const Task task = PushTask(folder);
+  for (int elites : {1, 8}) {
+    const SamplingResult one =
+        SampleControls(task.ToProblem(), task.U_guess, {.iterations = 5, .elites = elites, .threads = 1});
+    const SamplingResult three =
+        SampleControls(task.ToProblem(), task.U_guess, {.iterations = 5, .elites = elites, .threads = 3});
+    EXPECT_EQ(one.U, three.U);
+    EXPECT_EQ(one.best, three.best);
+    const SamplingResult other =
+        SampleControls(task.ToProblem(), task.U_guess, {.iterations = 5, .elites = elites, .seed = 2});
+    EXPECT_NE(one.U, other.U);
+  }
+}
+
+// never worse than the guess, never beyond the limits, its cost that of its controls
+TEST_F(Sampling, KeepsTheBestAndTheLimits) {
+  const support::TemporaryFolder folder;
+  const Task task = PushTask(folder);
+  const Problem problem = task.ToProblem();
+  const SamplingResult result =
+      SampleControls(problem, task.U_guess, {.samples = 16, .iterations = 8, .elites = 4, .exploration = 3});
+  for (std::size_t i = 1; i < result.best.size(); i++) EXPECT_LE(result.best[i], result.best[i - 1]);
+  EXPECT_LE(result.U.cwiseAbs().maxCoeff(), 10);
+  EXPECT_GT(result.U.cwiseAbs().maxCoeff(), 9.99) << "three half ranges of spread reach the limit";
+  Simulator simulator(problem.model, problem.context, problem.substeps, 1);
+  Trajectory motion;
+  ASSERT_TRUE(simulator.Rollout(problem.x0, result.U, &motion).ok());
+  EXPECT_EQ(TotalCost(*problem.cost, motion, simulator.knot_time()), result.cost);
+  const SamplingResult none = SampleControls(problem, task.U_guess, {.iterations = 0});
+  EXPECT_EQ(none.U, task.U_guess);
+  EXPECT_EQ(none.cost, none.initial_cost);
+}
+
+TEST_F(Sampling, RefusesOptionsOutOfRange) {
+  const support::TemporaryFolder folder;
+  const Task task = PushTask(folder);
+  const Problem problem = task.ToProblem();
+  for (const SamplingOptions& options :
+       {SamplingOptions{.samples = 1}, SamplingOptions{.iterations = -1}, SamplingOptions{.elites = 0},
+        SamplingOptions{.elites = 65}, SamplingOptions{.node_time = 0}, SamplingOptions{.exploration = 0},
+        SamplingOptions{.spread_min = -1}}) {
+    EXPECT_THROW(SampleControls(problem, task.U_guess, options), Error);
+  }
+  EXPECT_THROW(SampleControls(problem, MatrixXd::Zero(1, 3)), Error);
+}
+
+TEST_F(Sampling, IsTheTaskFilesStart) {
+  const support::TemporaryFolder folder;
+  folder.Write("push.xml", kPush);
+  const Task task =
+      LoadTask(folder.Write("t.xml",
+                            "<task model='push.xml' horizon='0.6'><guess ctrl='0'/><cost qpos='box' target='0.3' "
+                            "terminal='10'/><solver start='sampling' samples='32' seed='7'/></task>"));
+  EXPECT_EQ(task.sampling.iterations, 20);
+  EXPECT_EQ(task.sampling.samples, 32);
+  EXPECT_EQ(task.sampling.seed, 7u);
+}
+
+}  // namespace
+}  // namespace costate
