@@ -1,5 +1,5 @@
 // Gradients through contact whose answer is known: the linear spring's bounce, two spheres,
-// Coulomb's block.
+// Coulomb's block, a throw at a target in a wall.
 #include <costate/adjoint.h>
 #include <costate/smooth_contact.h>
 #include <gtest/gtest.h>
@@ -245,6 +245,56 @@ TEST_F(KnownAnswersTest, BlockSticksAndSlipsByCoulombsLaw) {
       EXPECT_NEAR(sticks.friction, 0, 0.005 * kWeight * half);
       EXPECT_LT(sticks.force, (slope == 0 ? 0.01 : 1) * slips.force);
     }
+  }
+}
+
+// ---- a target in a wall
+// A panel in a wall gives way to a ball; the loss is how deep it shall be pushed in, and so depends on contact alone. What
+// flies over the wall, or bounces off it below the panel, has no gradient at all: exactly 0. The slopes of a model whose
+// contact of ball and panel begins at a distance, along the true motion, lead to a hit from either side.
+TEST_F(KnownAnswersTest, DistanceLeadsAThrowOverAWallToItsTarget) {
+  const ModelPtr truth = LoadModelFromString(R"(<mujoco><option timestep=".005"/><worldbody>
+    <geom name="wall" type="box" size=".05 1 .4" pos="1.05 0 .4"/>
+    <body pos="0 0 1"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/>
+      <geom name="ball" size=".05" mass=".5"/></body>
+    <body pos="1.05 0 1"><joint type="slide" axis="1 0 0" damping="1"/>
+      <geom name="panel" type="box" size=".05 .3 .18" mass=".5"/></body></worldbody></mujoco>)");
+  class Pushed final : public Loss {
+   public:
+    double Value(const KnotView& k) const override { return k.t == k.N ? 0.5 * std::pow(k.x[2] - 0.3, 2) : 0; }
+    void Gradient(const KnotView& k, KnotGradient* out) const override {
+      if (k.t == k.N) out->x[2] = k.x[2] - 0.3;
+    }
+    bool NeedsSensors() const override { return false; }
+  };
+  SmoothContact reach{.distance = 0.5};
+  reach.targets.pairs = {{"ball", "panel"}};
+  const SmoothModel far = MakeSmoothModel(truth.get(), reach);
+  const DataPtr data = MakeData(truth.get());
+  Adjoint adjoint(truth.get(), GetContext(truth.get(), data.get()));
+  const MatrixXd none(0, 100);
+  for (const auto& [start, way] : {std::pair{4.0, 1}, std::pair{3.5, 1}, std::pair{2.6, 1}, std::pair{0.05, -1}}) {
+    SCOPED_TRACE(start);
+    RolloutGradient plain, smooth;
+    double up = start;
+    const auto thrown = [&] {
+      VectorXd x0 = VectorXd::Zero(6);
+      x0[3] = 4;
+      x0[4] = up;
+      adjoint.Gradient(x0, none, Pushed(), {}, &plain);
+      adjoint.Gradient(x0, none, Pushed(), {.derivative_model = far.model.get()}, &smooth);
+    };
+    thrown();
+    EXPECT_EQ(plain.xN[2], 0) << "the panel was touched";
+    for (int i : {0, 1, 3, 4}) EXPECT_EQ(plain.x0[i], 0) << i;  // of the ball; the panel's own start has its slope
+    EXPECT_EQ(plain.loss, smooth.loss);
+    EXPECT_GT(way * smooth.x0[4], 0.05);
+    for (int step = 0; step < 60 && plain.loss > 0.03; step++) {
+      up -= std::copysign(0.05, smooth.x0[4]);
+      thrown();
+    }
+    EXPECT_LT(plain.loss, 0.03);  // 0.045 where it is missed
+    EXPECT_NE(plain.x0[4], 0);
   }
 }
 
