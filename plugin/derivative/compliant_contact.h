@@ -9,13 +9,14 @@
 
 #include "core/plugin_attributes.h"
 #include "derivative/columns.h"
+#include "derivative/compliant_touch.h"
 #include "derivative/spatial.h"
 
 namespace costate {
 
 inline constexpr char kSmoothContact[] = "costate.smooth_contact";
-inline constexpr const char* kSmoothContactAttributes[] = {
-    "geom1", "geom2", "stiffness", "exponent", "dissipation", "friction", "stiction", "smoothing"};
+inline constexpr const char* kSmoothContactAttributes[] = {"geom1",       "geom2",    "stiffness", "exponent",
+                                                           "dissipation", "friction", "stiction",  "smoothing"};
 
 struct CompliantLaw {
   double stiffness = 1e5;    ///< k [N/m^exponent]
@@ -26,7 +27,7 @@ struct CompliantLaw {
   double smoothing = 1e-3;   ///< ε [m]
 };
 
-/// Two geoms: points of one, each inflated to a sphere, against the surface of the other.
+/// Two geoms: places of one against the surface of the other.
 struct CompliantPair {
   int surface = -1, feature = -1;
   CompliantLaw law;
@@ -39,8 +40,7 @@ std::vector<CompliantPair> ReadCompliantPairs(const mjModel* model, int instance
 
 /// Adds the generalized force of a pair at the state of `data` (positions and qvel current).
 /// (Y1)–(Y4)
-void AddCompliantForce(const mjModel* model, const mjData* data, const CompliantPair& pair,
-                       mjtNum* qfrc);
+void AddCompliantForce(const mjModel* model, const mjData* data, const CompliantPair& pair, mjtNum* qfrc);
 
 /// All pairs of a model.
 class CompliantContacts {
@@ -59,25 +59,14 @@ bool PassivePluginsAreCompliant(const mjModel* model);
 
 // ---- for the files of this subject ----
 
-/// Where a feature is nearest to a surface.
-struct TouchPoint {
-  int body[2] = {0, 0};        ///< of the surface, of the feature
-  Vec3 center = Vec3::Zero();  ///< of the feature's sphere
-  Vec3 normal = Vec3::Zero();  ///< from surface to feature
-  Vec3 point = Vec3::Zero();   ///< half way between the two, where the forces act
-  double radius = 0, distance = 0;
-  Mat3 turning = Mat3::Zero();  ///< ∂normal/∂center seen from the surface
-};
-
-/// Number of features of a pair, and one of them at the positions of `data`. (Y1)
-int FeatureCount(const mjModel* model, const CompliantPair& pair);
-TouchPoint FindTouchPoint(const mjModel* model, const mjData* data, const CompliantPair& pair,
-                          int feature);
+/// Touch points further apart than this many law.smoothing push by nothing: e^−40 is lost in rounding.
+inline constexpr double kReach = 40;
 
 /// The law at one relative velocity: the force on the feature and what its derivative is made of.
 /// (Y2), (Y3)
 struct TouchForce {
   Vec3 force = Vec3::Zero(), slip = Vec3::Zero();  ///< slip: v_t / ρ
+  Vec3 whole = Vec3::Zero();                       ///< force of a share of 1
   double push = 0, by_distance = 0, by_speed = 0;  ///< normal force and its slopes
   double rho = 1, friction = 0;
 };

@@ -20,8 +20,7 @@ int GroupBegin(const mjModel* m, int dof) {
 // one feature of a pair, with what all its columns share
 class TouchDerivative {
  public:
-  TouchDerivative(const mjModel* m, const mjData* d, const CompliantLaw& law,
-                  const TouchPoint& touch)
+  TouchDerivative(const mjModel* m, const mjData* d, const CompliantLaw& law, const TouchPoint& touch)
       : m_(m),
         d_(d),
         touch_(touch),
@@ -74,12 +73,14 @@ class TouchDerivative {
 
   void AddPositionColumn(int j, int side, Columns* R) const {
     // (Y5)
-    const Vec3 axis = Axis(j), motion = At(j, side, touch_.point),
-               seen = Sign(side) * At(j, side, touch_.center);
+    const Vec3 axis = Axis(j), motion = At(j, side, touch_.point), seen = Sign(side) * At(j, side, touch_.center);
     const double distance = PLANT("yielding: distance", touch_.normal.dot(seen));
-    Vec3 normal = PLANT("yielding: turning", touch_.turning * seen), center = Vec3::Zero();
+    const Vec3 turn = Sign(side) * axis;
+    Vec3 normal =
+        PLANT("yielding: turning", touch_.turning * seen) + PLANT("yielding: twisting", touch_.twisting * turn);
     if (side == 0) normal += PLANT("yielding: normal of the surface", axis.cross(touch_.normal));
-    if (side == 1) center = PLANT("yielding: center", seen);
+    Vec3 center = touch_.sliding * seen + touch_.rolling * turn;
+    if (side == 1) center += PLANT("yielding: center", seen);
     const Vec3 point = center -
                        PLANT("yielding: point along the normal", (touch_.radius + touch_.distance / 2) * normal) -
                        PLANT("yielding: half way", distance / 2 * touch_.normal);
@@ -95,7 +96,8 @@ class TouchDerivative {
     const Vec3 velocity = PLANT("yielding: point moves", spin_.cross(point)) +
                           PLANT("yielding: velocity turns", axis.cross(speed)) -
                           PLANT("yielding: velocity is carried", spin.cross(motion));
-    const Vec3 dF = ForceChange(distance, normal, velocity);
+    const Vec3 dF = ForceChange(distance, normal, velocity) +
+                    (touch_.share_by_motion.dot(seen) + touch_.share_by_turn.dot(turn)) * force_.whole;
     ForDofs([&](int i, int row) {
       const Vec3 v = At(i, row, touch_.point);
       Vec3 dv = PLANT("yielding: arm", Axis(i).cross(point));
@@ -139,8 +141,9 @@ CompliantContacts::CompliantContacts(const mjModel* m) {
 void CompliantContacts::AddDerivative(const mjModel* m, const mjData* d, Columns* R) const {
   if (!HasPassiveForces(m)) return;
   for (const CompliantPair& pair : pairs_) {
-    for (int k = 0, n = FeatureCount(m, pair); k < n; k++) {
-      const TouchPoint touch = FindTouchPoint(m, d, pair, k);
+    TouchPoint touch;
+    for (int k = 0, n = TouchPointCount(m, pair.surface, pair.feature); k < n; k++) {
+      if (!FindTouchPoint(m, d, pair.surface, pair.feature, k, kReach * pair.law.smoothing, &touch)) continue;
       TouchDerivative(m, d, pair.law, touch).Add(R);
     }
   }

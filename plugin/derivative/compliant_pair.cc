@@ -21,34 +21,20 @@ std::vector<int> NamedGeoms(const mjModel* m, const Attributes& attributes, cons
     const int geom = mj_name2id(m, mjOBJ_GEOM, word.c_str());
     if (geom < 0) {
       const std::string near = NearestName(word, all);
-      attributes.Fail(key,
-                      fmt::format("there is no geom '{}'{}", word,
-                                  near.empty() ? "" : fmt::format(", did you mean '{}'?", near)));
+      attributes.Fail(key, fmt::format("there is no geom '{}'{}", word,
+                                       near.empty() ? "" : fmt::format(", did you mean '{}'?", near)));
     }
     geoms.push_back(geom);
   }
   return geoms;
 }
 
-// closed forms: a plane below anything with points, a sphere against anything
-bool Supported(const mjModel* m, int surface, int feature) {
-  const int s = m->geom_type[surface], f = m->geom_type[feature];
-  const auto core = [](int type) {
-    return type == mjGEOM_SPHERE || type == mjGEOM_CAPSULE || type == mjGEOM_BOX;
-  };
-  return (s == mjGEOM_PLANE && core(f)) || (f == mjGEOM_SPHERE && core(s));
-}
-
-CompliantPair MakePair(const mjModel* m, const Attributes& attributes, int g1, int g2,
-                       const CompliantLaw& law) {
-  const std::string names = fmt::format("geoms '{}' and '{}'", ElementName(m, mjOBJ_GEOM, g1),
-                                        ElementName(m, mjOBJ_GEOM, g2));
-  const bool forward = Supported(m, g1, g2);
-  if (!forward && !Supported(m, g2, g1)) {
-    attributes.Fail("geom2", fmt::format("{} have no closed form: a plane with spheres, capsules "
-                                         "and boxes, a sphere with spheres, "
-                                         "capsules and boxes have one",
-                                         names));
+CompliantPair MakePair(const mjModel* m, const Attributes& attributes, int g1, int g2, const CompliantLaw& law) {
+  const std::string names =
+      fmt::format("geoms '{}' and '{}'", ElementName(m, mjOBJ_GEOM, g1), ElementName(m, mjOBJ_GEOM, g2));
+  const bool forward = HasTouchPoints(m, g1, g2);
+  if (!forward && !HasTouchPoints(m, g2, g1)) {
+    attributes.Fail("geom2", fmt::format("{} have no closed form: {} have one", names, kTouchingShapes));
   }
   if (LastDof(m, m->geom_bodyid[g1]) == LastDof(m, m->geom_bodyid[g2])) {
     attributes.Fail("geom2", names + " cannot move against each other");
@@ -72,8 +58,7 @@ std::vector<CompliantPair> ReadCompliantPairs(const mjModel* m, int instance) {
   CompliantLaw law;
   law.stiffness = attributes.Positive("stiffness", law.stiffness);
   law.exponent = attributes.Number("exponent", law.exponent);
-  if (law.exponent < 1)
-    attributes.Fail("exponent", fmt::format("it is {:g}, expected at least 1", law.exponent));
+  if (law.exponent < 1) attributes.Fail("exponent", fmt::format("it is {:g}, expected at least 1", law.exponent));
   law.dissipation = attributes.NotNegative("dissipation", law.dissipation);
   law.friction = attributes.NotNegative("friction", law.friction);
   law.stiction = attributes.Positive("stiction", law.stiction);

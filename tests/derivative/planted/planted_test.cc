@@ -91,6 +91,7 @@ std::vector<Scene> Scenes() {
        1, 0, 0, 0});
 
   for (unsigned seed : {1u, 2u, 3u}) add({"yielding contacts", kYieldingHeap, seed, 0, 0.03, 3});
+  for (unsigned seed : {1u, 2u, 3u}) add({"yielding shapes", kYieldingShapes, seed, 0, 0.03, 3});
 
   // moments that move
   const std::string tendon = "stiffness='30' damping='0.4' springlength='0.1 0.3'";
