@@ -94,27 +94,6 @@ void TransportSlope(const mjModel* m, const VectorXd& w, VectorXd* slope) {
   ForRotations(m, [&](int i) { slope->segment<3>(i) = Rotation(w.segment<3>(i)) * slope->segment<3>(i).eval(); });
 }
 
-// the score of the noise by x, ∇ log of its density: (9). Zero where there is no noise
-VectorXd StateScore(const mjModel* m, const BundleOptions& o, const VectorXd& w) {
-  VectorXd score = VectorXd::Zero(w.size());
-  for (int i = 0; i < o.state.size(); i++) score[i] = o.state[i] > 0 ? w[i] / (o.state[i] * o.state[i]) : 0;
-  if (o.state.size() == 0) return score;
-  ForRotations(m, [&](int i) {
-    if (o.state[i] == 0) return;
-    const double t = w.segment<3>(i).norm(), volume = t < 1e-2 ? -1.0 / 6 - t * t / 360 : (std::sin(t) / (1 - std::cos(t)) - 2 / t) / t;
-    score.segment<3>(i) += volume * w.segment<3>(i);
-  });
-  return score;
-}
-
-MatrixXd ControlScore(const BundleOptions& o, const MatrixXd& w) {
-  MatrixXd score = MatrixXd::Zero(w.rows(), w.cols());
-  for (int i = 0; i < o.control.size(); i++) {
-    if (o.control[i] > 0) score.row(i) = w.row(i) / (o.control[i] * o.control[i]);
-  }
-  return score;
-}
-
 // 1 where there is noise, in the order (state; controls of each knot)
 VectorXd Noisy(const BundleOptions& o, int ndx, int nu, int N) {
   VectorXd out = VectorXd::Zero(ndx + static_cast<Eigen::Index>(nu) * N);

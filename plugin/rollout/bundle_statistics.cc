@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "derivative/munthe_kaas.h"
+
 namespace costate {
 namespace {
 
@@ -12,7 +14,30 @@ double Covariance(const MatrixXd& a, const MatrixXd& b, ConstVectorRef mask) {
   return (a.cwiseProduct(b).rowwise().sum()).dot(mask) / (n * (n - 1));
 }
 
+constexpr double kSmallTurn = 1e-2;  // [rad] below it by series
+
 }  // namespace
+
+VectorXd StateScore(const mjModel* m, const BundleOptions& o, const VectorXd& w) {
+  VectorXd score = VectorXd::Zero(w.size());
+  for (int i = 0; i < o.state.size(); i++) score[i] = o.state[i] > 0 ? w[i] / (o.state[i] * o.state[i]) : 0;
+  if (o.state.size() == 0) return score;
+  ForRotations(m, [&](int at) {
+    if (o.state[at] == 0) return;
+    const double t = w.segment<3>(at).norm();
+    const double volume = t < kSmallTurn ? -1.0 / 6 - t * t / 360 : (std::sin(t) / (1 - std::cos(t)) - 2 / t) / t;
+    score.segment<3>(at) += volume * w.segment<3>(at);
+  });
+  return score;
+}
+
+MatrixXd ControlScore(const BundleOptions& o, const MatrixXd& w) {
+  MatrixXd score = MatrixXd::Zero(w.rows(), w.cols());
+  for (int i = 0; i < o.control.size(); i++) {
+    if (o.control[i] > 0) score.row(i) = w.row(i) / (o.control[i] * o.control[i]);
+  }
+  return score;
+}
 
 BundleStatistics Combine(ConstMatrixRef first, ConstMatrixRef zeroth, ConstVectorRef noisy) {
   BundleStatistics out;

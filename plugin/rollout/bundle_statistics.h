@@ -1,10 +1,17 @@
-// Two estimates of one vector from the same samples, and their combination of least mean squared error.
+// Weights of samples' noise, two estimates of one vector from the same samples, and their combination of least mean squared
+// error.
 #ifndef COSTATE_ROLLOUT_BUNDLE_STATISTICS_H_
 #define COSTATE_ROLLOUT_BUNDLE_STATISTICS_H_
 
-#include <costate/types.h>
+#include <costate/bundle.h>
 
 namespace costate {
+
+/// −∇ log of the density of x ⊕ w by x (ndx), a rotation's with the volume of its group; 0 where there is no noise.
+VectorXd StateScore(const mjModel* model, const BundleOptions& options, const VectorXd& w);
+
+/// The same of controls (nu × N).
+MatrixXd ControlScore(const BundleOptions& options, const MatrixXd& w);
 
 struct BundleStatistics {
   VectorXd first, zeroth, combined;  ///< means; combined has the first order's entries where `noisy` is 0

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string>
 
+#include "rollout/bundle_statistics.h"
 #include "rollout/square_loss.h"
 #include "support/engine_test.h"
 
@@ -122,6 +123,83 @@ TEST(Bundle, TheFirstOrderIsTheSlopeOfTheMeanOfTheSameDraws) {
     bundle.Gradient(Retract(s.model.get(), s.x0, h * VectorXd::Unit(6, i)), U, loss, options, {}, &plus);
     bundle.Gradient(Retract(s.model.get(), s.x0, -h * VectorXd::Unit(6, i)), U, loss, options, {}, &minus);
     EXPECT_NEAR(out.first.x0[i], (plus.loss - minus.loss) / (2 * h), 1e-8) << i;
+  }
+}
+
+// (9) is the slope of −log of the density: normal by the tangent, over the volume 2 (1 − cos t)/t² of a rotation's
+TEST(Bundle, ScoresAreSlopesOfTheDensity) {
+  const ModelPtr model = LoadModelFromString(
+      "<mujoco><worldbody><body><joint type='slide'/><geom size='.1'/></body><body pos='1 0 0'><freejoint/><geom size='.1'/></body>"
+      "<body pos='2 0 0'><joint type='ball'/><geom size='.1'/></body></worldbody></mujoco>");
+  BundleOptions o;
+  o.state = VectorXd::Constant(2 * model->nv, 0.3);
+  o.state.segment<3>(4).setConstant(0.7);
+  o.state[0] = 0.05;
+  o.state[11] = 0;
+  o.control = Eigen::Vector2d(0.5, 2);
+  const auto energy = [&](const VectorXd& w) {
+    double sum = 0;
+    for (int i = 0; i < w.size(); i++) sum += o.state[i] > 0 ? w[i] * w[i] / (2 * o.state[i] * o.state[i]) : 0;
+    for (int at : {4, 7}) {
+      const double t = w.segment<3>(at).norm();
+      sum += std::log(2 * (1 - std::cos(t)) / (t * t));
+    }
+    return sum;
+  };
+  for (double size : {0.02, 0.5, 1.5}) {
+    srand(4);
+    const VectorXd w = size * VectorXd::Random(2 * model->nv), score = StateScore(model.get(), o, w);
+    for (int i = 0; i < w.size(); i++) {
+      const VectorXd h = 1e-3 * size * VectorXd::Unit(w.size(), i);
+      const double slope = (8 * (energy(w + h) - energy(w - h)) - (energy(w + 2 * h) - energy(w - 2 * h))) / (12 * h[i]);
+      EXPECT_NEAR(score[i], slope, 1e-7 * std::max(1.0, std::abs(slope))) << i << " at " << size;
+    }
+  }
+  // near no rotation its part is −w/6, lost in what else there is: without it
+  BundleOptions wide;
+  wide.state = VectorXd::Constant(2 * model->nv, 1e4);
+  const VectorXd w = VectorXd::Constant(2 * model->nv, 1e-3);
+  for (int i = 4; i < 10; i++) EXPECT_NEAR(StateScore(model.get(), wide, w)[i], -1e-3 / 6 + 1e-11, 1e-9);
+  const MatrixXd u = MatrixXd::Random(2, 3), score = ControlScore(o, u);
+  EXPECT_LE((score.row(0) - u.row(0) / 0.25).norm() + (score.row(1) - u.row(1) / 4).norm(), 1e-12);
+}
+
+// (11) and (12), computed once more from sums over the samples
+TEST(Bundle, CombinesTheOrdersAsWritten) {
+  const int n = 5, size = 4;
+  VectorXd noisy(size);
+  noisy << 1, 0, 1, 1;
+  for (double apart : {0.05, 1.5}) {  // means as far apart as their scatter explains, and farther
+    SCOPED_TRACE(apart);
+    srand(1);
+    const MatrixXd g1 = 0.8 * MatrixXd::Random(size, n), g0 = (MatrixXd::Random(size, n).array() + apart).matrix();
+    const BundleStatistics value = Combine(g1, g0, noisy);
+    const auto mean = [&](const MatrixXd& g, int i) { return g.row(i).sum() / n; };
+    const auto V = [&](const MatrixXd& a, const MatrixXd& b, double mask) {
+      double sum = 0;
+      for (int i = 0; i < size; i++) {
+        for (int s = 0; s < n && noisy[i] == mask; s++) sum += (a(i, s) - mean(a, i)) * (b(i, s) - mean(b, i));
+      }
+      return sum / (n * (n - 1));
+    };
+    const double V11 = V(g1, g1, 1), V00 = V(g0, g0, 1), V10 = V(g1, g0, 1), between = V11 + V00 - 2 * V10;
+    double distance = 0;
+    for (int i = 0; i < size; i++) distance += noisy[i] * std::pow(mean(g1, i) - mean(g0, i), 2);
+    const double b2 = apart > 1 ? distance - between : 0, alpha = (V00 - V10) / (b2 + between);
+    ASSERT_EQ(distance > 4 * between, apart > 1);
+    ASSERT_GT(alpha, 0);
+    ASSERT_LT(alpha, 1);
+    EXPECT_NEAR(value.bias, std::sqrt(b2), 1e-12);
+    EXPECT_NEAR(value.weight, alpha, 1e-12);
+    for (int i = 0; i < size; i++) {
+      EXPECT_NEAR(value.combined[i], noisy[i] ? alpha * mean(g1, i) + (1 - alpha) * mean(g0, i) : mean(g1, i), 1e-12);
+    }
+    const double rest = V(g1, g1, 0), both = alpha * alpha * V11 + (1 - alpha) * (1 - alpha) * V00 + 2 * alpha * (1 - alpha) * V10;
+    EXPECT_NEAR(value.first_noisy, std::sqrt(V11), 1e-12);
+    EXPECT_NEAR(value.zeroth_deviation, std::sqrt(V00), 1e-12);
+    EXPECT_NEAR(value.combined_noisy, std::sqrt(both), 1e-12);
+    EXPECT_NEAR(value.first_deviation, std::sqrt(V11 + rest), 1e-12);
+    EXPECT_NEAR(value.combined_deviation, std::sqrt(both + rest), 1e-12);
   }
 }
 

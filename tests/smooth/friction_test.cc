@@ -84,6 +84,21 @@ TEST_F(SmoothFrictionTest, SlopeIsTheKnob) {
   EXPECT_NEAR(last, h / m, 0.1 * h / m);
 }
 
+// whatever the format of solref, and with refsafe where it bites: the stiffness of the direct one has no part in it
+TEST_F(SmoothFrictionTest, SlopeIsTheKnobInEveryFormat) {
+  for (const char* solref : {"-5000 -120", "0.03 0.6", "0.001 1"}) {
+    SCOPED_TRACE(solref);
+    std::string xml = Block("cone='pyramidal'");
+    xml.insert(xml.find("<geom solimp") + 6, std::string("solref='") + solref + "' ");
+    const SmoothModel smooth = MakeSmoothModel(LoadModelFromString(xml).get(), {.friction = 30});
+    const Pushed sticks = Push(smooth.model.get(), 4, 0, 0, 5);
+    double total = 0, per_mass = 0;
+    Slopes(smooth.model.get(), sticks.data.get(), &total, &per_mass);
+    EXPECT_NEAR(per_mass, 30, 1e-7);
+    EXPECT_NEAR(sticks.slip, 4 / total, 1e-3 * 4 / total);
+  }
+}
+
 // the same for named contacts alone, by their own damping
 TEST_F(SmoothFrictionTest, NamedContactsHaveASlopeOfTheirOwn) {
   const ModelPtr model = LoadModelFromString(Block("cone='elliptic'"));
@@ -95,6 +110,15 @@ TEST_F(SmoothFrictionTest, NamedContactsHaveASlopeOfTheirOwn) {
   Slopes(smooth.model.get(), sticks.data.get(), &total, &per_mass);
   EXPECT_NEAR(per_mass, 100, 1e-7);
   EXPECT_NEAR(sticks.slip, 4 / total, 1e-3 * 4 / total);
+}
+
+// named contacts end their slip within a timestep at the most: b = 1/h, and the note tells the slope that is left
+TEST_F(SmoothFrictionTest, NamedContactsStopNoFasterThanAStep) {
+  const ModelPtr model = LoadModelFromString(Block("cone='elliptic'"));
+  const SmoothModel smooth = MakeSmoothModel(model.get(), {.friction = 1e9, .targets = {.pairs = {{"block", "floor"}}}});
+  const mjtNum* ref = smooth.model->pair_solreffriction;
+  EXPECT_DOUBLE_EQ(-ref[1] / 0.9, 1 / model->opt.timestep);
+  EXPECT_NE(smooth.changes[0].motion.find("at most 4500 1/s"), std::string::npos) << smooth.changes[0].motion;
 }
 
 // dry friction of a joint: below its 3 N it creeps at F / (slope · m)

@@ -123,6 +123,52 @@ TEST_F(SmoothModelTest, NamingAloneChangesNothing) {
   }
 }
 
+// (S1) with everything that is mixed: margins and gaps, formats of solref, solmix, priority, adhesion
+TEST_F(SmoothModelTest, NamedContactsAreMixedAsTheEngineMixesThem) {
+  const std::pair<const char*, const char*> pairs[] = {
+      {"margin='.01' gap='.002' friction='.7 .01 .001' solmix='2'", "margin='.02' gap='.003' friction='.3 .02 .002'"},
+      {"solref='-3000 -50' solimp='.8 .9 .002'", "solref='-5000 -20' solmix='3' condim='6'"},
+      {"solref='-3000 -50'", "solref='.03 .7'"},
+      {"priority='2' friction='.7 .01 .001' solref='.05 .5' adhesion='2'", "priority='1' friction='.9 .02 .002' adhesion='3' condim='4'"},
+      {"adhesion='2' solmix='0'", "adhesion='3' solimp='.5 .6 .01'"},
+      {"solmix='0'", "solmix='0' solref='.04 1'"}};
+  for (const auto& [first, second] : pairs) {
+    SCOPED_TRACE(std::string(first) + " | " + second);
+    const ModelPtr model = LoadModelFromString(std::string("<mujoco><worldbody><geom name='a' type='plane' size='1 1 1' ") + first +
+                                               "/><body pos='0 0 .099'><freejoint/><geom name='b' size='.1' " + second +
+                                               "/></body></worldbody></mujoco>");
+    const SmoothModel named = MakeSmoothModel(model.get(), {.targets = {.pairs = {{"a", "b"}}}});
+    const DataPtr engine = MakeData(model.get()), pair = MakeData(named.model.get());
+    mj_forward(model.get(), engine.get());
+    mj_forward(named.model.get(), pair.get());
+    ASSERT_EQ(engine->ncon, 1);
+    ASSERT_EQ(pair->ncon, 1);
+    const mjContact &a = engine->contact[0], &b = pair->contact[0];
+    EXPECT_EQ(a.dim, b.dim);
+    EXPECT_EQ(a.includemargin, b.includemargin);
+    for (int i = 0; i < 5; i++) EXPECT_EQ(a.friction[i], b.friction[i]) << i;
+    for (int i = 0; i < mjNREF; i++) EXPECT_EQ(a.solref[i], b.solref[i]) << i;
+    for (int i = 0; i < mjNIMP; i++) EXPECT_EQ(a.solimp[i], b.solimp[i]) << i;
+    for (int i = 0; i < 6; i++) EXPECT_EQ(engine->qacc[i], pair->qacc[i]) << i;
+
+    // torn off, against what adhesion there is
+    engine->xfrc_applied[8] = pair->xfrc_applied[8] = 200;
+    mj_forward(model.get(), engine.get());
+    mj_forward(named.model.get(), pair.get());
+    for (int i = 0; i < 6; i++) EXPECT_EQ(engine->qacc[i], pair->qacc[i]) << i;
+
+    // and where they begin
+    for (double height : {.1001, .1051, .1249, .1251, .1299, .1301, .13499, .13501}) {
+      engine->qpos[2] = pair->qpos[2] = height;
+      mj_forward(model.get(), engine.get());
+      mj_forward(named.model.get(), pair.get());
+      EXPECT_EQ(engine->ncon, pair->ncon) << height;
+      EXPECT_EQ(engine->nefc, pair->nefc) << height;
+      EXPECT_EQ(engine->qacc[2], pair->qacc[2]) << height;
+    }
+  }
+}
+
 TEST_F(SmoothModelTest, WhatIsNotNamedStaysBitForBit) {
   const ModelPtr model = LoadModelFromString(kScene);
   const SmoothModel smooth = MakeSmoothModel(
@@ -184,7 +230,27 @@ TEST_F(SmoothModelTest, DistancePushesBeforeTouch) {
   EXPECT_LT(force(smooth.model.get(), 0.00999), 0.002 * force(smooth.model.get(), 0));
 }
 
-// bodies with several geoms are found through the margin of the body
+// a ball at rest is one row: a = (1 − d) g + d aref, aref = −k d r, with the impedance d that (S3) and (S4) say at each depth
+TEST_F(SmoothModelTest, ImpedanceIsAsWrittenAtEachDepth) {
+  const ModelPtr model = LoadModelFromString(kBall);  // impedance grows linearly up to 0.95
+  const double k = 1 / (0.95 * 0.95 * 0.02 * 0.02);
+  for (const SmoothContact& options : {SmoothContact{.onset = 0.005}, SmoothContact{.distance = 0.01},
+                                       SmoothContact{.onset = 0.002, .distance = 0.004}}) {
+    const SmoothModel smooth = MakeSmoothModel(model.get(), options);
+    SCOPED_TRACE(smooth.label);
+    const double begin = options.distance, width = begin + (options.onset > 0 ? options.onset : 0.001);
+    const DataPtr data = MakeData(smooth.model.get());
+    for (double part : {0.1, 0.5, 0.9, 1.3}) {
+      const double r = -part * width, d = 1e-4 + std::min(part, 1.0) * (0.95 - 1e-4);
+      data->qpos[2] = 0.1 + begin + r;
+      mj_forward(smooth.model.get(), data.get());
+      const double expected = -(1 - d) * 9.81 - d * k * d * r;
+      EXPECT_NEAR(data->qacc[2], expected, 1e-6 * std::abs(expected) + 1e-9) << part;
+    }
+  }
+}
+
+// bodies with several geoms are found through the margin of the body, up to the last part of the distance
 TEST_F(SmoothModelTest, DistanceReachesBodiesOfManyGeoms) {
   std::string geoms;
   for (int i = 0; i < 8; i++)
@@ -192,7 +258,7 @@ TEST_F(SmoothModelTest, DistanceReachesBodiesOfManyGeoms) {
   const ModelPtr model = LoadModelFromString("<mujoco><worldbody><body>" + geoms +
                                              "<freejoint/></body><body pos='0 0 0.05'>" + geoms +
                                              "<freejoint/></body></worldbody></mujoco>");
-  const SmoothModel smooth = MakeSmoothModel(model.get(), {.distance = 0.03});
+  const SmoothModel smooth = MakeSmoothModel(model.get(), {.distance = 0.01005});
   const DataPtr data = MakeData(smooth.model.get());
   mj_forward(smooth.model.get(), data.get());
   EXPECT_EQ(data->ncon, 8);
@@ -210,6 +276,10 @@ TEST_F(SmoothModelTest, SoftnessKeepsTheRatioOfDamping) {
   EXPECT_NEAR(2 / -b.model->geom_solref[1], 0.1, 1e-15);  // b = 2 / time constant
   EXPECT_NEAR(-b.model->geom_solref[1] / std::sqrt(-b.model->geom_solref[0]),
               100 / std::sqrt(10000), 1e-12);
+  const ModelPtr undamped = LoadModelFromString(head + "-10000 0" + tail);  // its time is 1/√k
+  const SmoothModel c = MakeSmoothModel(undamped.get(), {.softness = 0.1});
+  EXPECT_NEAR(c.model->geom_solref[0], -1 / (0.1 * 0.1), 1e-9);
+  EXPECT_EQ(c.model->geom_solref[1], 0);
   const SmoothModel same = MakeSmoothModel(standard.get(), {.softness = 0.001});
   EXPECT_DOUBLE_EQ(same.model->geom_solref[0], 0.02);
   EXPECT_NE(same.changes[0].motion.find("two timesteps"), std::string::npos);
