@@ -29,7 +29,7 @@ int RunImport(const TaskArguments& arguments) {
   if (!import.missing.empty()) {
     std::string text = "what these residuals measure stands in C++ code and has to be told:\n";
     for (const std::string& missing : import.missing) text += "  " + missing + "\n";
-    text += "Fill in such a file and give it as --residuals FILE (value: an expression of <measure>s, or the attributes of a <cost>):\n";
+    text += "Fill in such a file and give it as --residuals FILE (value: an expression of <measure>s; or attributes of a <cost>):\n";
     throw Error(ErrorCode::kInvalidArgument, text + import.form);
   }
   WriteNewFile(arguments.output, import.text, arguments.force);
@@ -65,7 +65,8 @@ void AddTaskCommand(CLI::App& app, int* exit_code) {
       app.add_subcommand("task", "Print a task file as it is understood: terms, sizes, units, initial cost");
   command->add_option("FILE", arguments->file, "task file (.task.xml)")->required();
   command->add_flag("--import", arguments->import, "FILE is a task of MuJoCo MPC (task.xml): write it as a task file");
-  command->add_option("--residuals", arguments->residuals, "with --import: what each of its residuals measures (XML; without it a form is shown)");
+  command->add_option("--residuals", arguments->residuals,
+                      "with --import: what each of its residuals measures (XML; without it a form is shown)");
   command->add_option("-o,--output", arguments->output, "with --import: the task file to write");
   command->add_flag("--force", arguments->force, "replace an existing file");
   command->add_flag("--check", arguments->check, "only check the file; exit code 2 and a sentence when it is wrong");

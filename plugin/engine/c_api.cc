@@ -97,15 +97,19 @@ void Vjp(const mjModel* m, const mjData* d, int level, const mjtNum* lambda, mjt
 }
 
 // the caller's functions behind a C++ callback; matrices are row-major on their side
-void RegisterResidualOf(const char* name, int size, int reads, costate_residual_value value, costate_residual_jacobian jacobian,
-                        void* user) {
-  if (name == nullptr || value == nullptr) throw Error(ErrorCode::kInvalidArgument, name ? "value is NULL" : "name is NULL");
+void RegisterResidualOf(const char* name, int size, int reads, costate_residual_value value,
+                        costate_residual_jacobian jacobian, void* user) {
+  if (name == nullptr || value == nullptr) {
+    throw Error(ErrorCode::kInvalidArgument, name ? "value is NULL" : "name is NULL");
+  }
   if (reads & ~(COSTATE_READS_STATE | COSTATE_READS_CONTROL)) {
-    throw Error(ErrorCode::kInvalidArgument, "reads is " + std::to_string(reads) + ", expected COSTATE_READS_STATE, COSTATE_READS_CONTROL or both");
+    throw Error(ErrorCode::kInvalidArgument, "reads is " + std::to_string(reads) +
+                                                 ", expected COSTATE_READS_STATE, COSTATE_READS_CONTROL or both");
   }
   const auto input = [](const ResidualInput& in) {
-    return costate_residual_input{in.model,           in.t, in.N, in.time, in.measured.data(), static_cast<int>(in.measured.size()),
-                                  in.x.data(), in.t < in.N ? in.u.data() : nullptr};
+    const int measured = static_cast<int>(in.measured.size());
+    const double* u = in.t < in.N ? in.u.data() : nullptr;
+    return costate_residual_input{in.model, in.t, in.N, in.time, in.measured.data(), measured, in.x.data(), u};
   };
   ResidualCallback callback;
   callback.size = size;
@@ -119,7 +123,8 @@ void RegisterResidualOf(const char* name, int size, int reads, costate_residual_
     callback.jacobian = [=](const ResidualInput& in, ResidualJacobian* J) {
       const costate_residual_input point = input(in);
       RowMajor by_measured = J->measured, by_x = J->x, by_u = J->u;
-      jacobian(user, &point, by_measured.data(), by_x.size() > 0 ? by_x.data() : nullptr, by_u.size() > 0 ? by_u.data() : nullptr);
+      jacobian(user, &point, by_measured.data(), by_x.size() > 0 ? by_x.data() : nullptr,
+               by_u.size() > 0 ? by_u.data() : nullptr);
       J->measured = by_measured;
       J->x = by_x;
       J->u = by_u;

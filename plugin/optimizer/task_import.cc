@@ -87,7 +87,11 @@ void ReadMjpcSection(const XmlElement& section, const std::string& folder, MjpcT
     }
     ReadMjpcFile(file, folder, false, task);
   }
+  const bool read = tag == "sensor" || tag == "custom" || tag == "keyframe";
   for (const XmlElement& element : section.Children()) {
+    if (read && element.tag() == "include") {
+      element.Fail("an <include> inside <" + tag + "> is not followed; at the top level it is", ErrorCode::kUnsupported);
+    }
     if (tag == "sensor" && element.tag() == "user") task->residuals.push_back(ReadUserSensor(element));
     if (tag == "custom" && element.tag() == "numeric") task->numerics.push_back(element);
     if (tag == "custom" && element.tag() == "text") task->texts.push_back(element);

@@ -14,7 +14,7 @@ void ApplyOption(const XmlElement& element, Task* task) {
     model->opt.integrator = kIntegrators[*word];
   }
 
-  // impedance where a limit or contact begins: 0 makes forces set in without a jump
+  // impedance where limits of joints and contacts begin: 0 makes forces set in without a jump
   const auto solimp0 = element.Number("solimp0");
   if (!solimp0) return;
   if (*solimp0 < 0 || *solimp0 >= 1) element.Fail(fmt::format("solimp0 is {:g}, expected 0 ≤ solimp0 < 1", *solimp0));
