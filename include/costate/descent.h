@@ -23,6 +23,8 @@ struct DescentOptions {
   double rate = 0;       ///< of kGradient: fixed, no line search; 0: Armijo line search. Of kAdam: in typical sizes; 0: 0.03
   int memory = 10;       ///< pairs that L-BFGS keeps
   double tolerance = 1e-14;          ///< stop when the relative decrease of the loss stays below it three times running
+  /// Slopes of a model with smoother contact along the true motions; losses are always the true model's. Not with parameters.
+  SmoothContact smooth{};
   double gradient_tolerance = 1e-9;  ///< stop when max |projected gradient| has shrunk to this share of the first one
 };
 
@@ -46,7 +48,7 @@ using DescentCallback = std::function<bool(const IterationRecord&, ConstVectorRe
 ///
 /// @param parameters  what `task.inputs.parameters` names (MakeParameters), at the values to begin with; null when it names
 ///                    none. It ends with the best values.
-/// @throws Error{kInvalidArgument} for an option out of range or when there is nothing to change.
+/// @throws Error{kInvalidArgument} for an option out of range or when there is nothing to change; as MakeSmoothModel.
 /// Cost: an iteration is one gradient and a rollout for each step length that is tried.
 /// Source: plugin/optimizer/README.md, "First order".
 DescentResult Descend(const Task& task, ParameterSet* parameters, const DescentOptions& options = {},

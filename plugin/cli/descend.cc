@@ -112,6 +112,7 @@ int RunDescend(const Task& task, ParameterSet* parameters, const std::vector<Los
     GradientReport report{&task, parameters, &result.gradient, &check, &result, result.x0, result.U, seconds};
     Record record = MakeGradientRecord(report);
     record.settings.merge(Settings(arguments.options));
+    if (arguments.options.smooth.any()) record.settings["smoothing"] = ToString(arguments.options.smooth);
     WriteGradientRun(arguments.folder, report, std::move(record), arguments.force, arguments.plots);
     fmt::print("  saved in      {0}\n\n  costate view {0}\n  costate replay {0}\n", arguments.folder);
   }

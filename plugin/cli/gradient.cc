@@ -143,25 +143,25 @@ DescendArguments ReadDescend(const GradientArguments& arguments, const Task& tas
 }
 
 // the gradient at the guess alone
-void Save(const GradientArguments& arguments, const GradientReport& report, const BundleGradient* average) {
+void Save(const GradientArguments& arguments, const GradientReport& report, const std::string& smoothing,
+          const BundleGradient* average) {
   Record record = MakeGradientRecord(report);
+  if (!smoothing.empty()) record.settings["smoothing"] = smoothing;
   if (average) {
     const Task& task = *report.task;
     record.settings.merge(AverageSettings(arguments.average, *average));
-    record.tables["average.csv"] =
-        AverageTable(task, task.substeps * task.model->opt.timestep, *average, *report.gradient);
+    const double dt = task.substeps * task.model->opt.timestep;
+    record.tables.merge(AverageTables(arguments.average, task, dt, *average, *report.gradient));
   }
   WriteGradientRun(arguments.out, report, std::move(record), arguments.force, !arguments.no_plots);
   fmt::print("saved in      {}\n", arguments.out);
 }
 
 void CheckSmooth(const GradientArguments& arguments, const Task& task) {
-  const bool more =
-      !task.inputs.parameters.empty() || !arguments.descend.empty() || !arguments.out.empty();
-  if (arguments.smooth.chosen() && more) {
+  if (arguments.smooth.chosen() && !task.inputs.parameters.empty()) {
     throw Error(ErrorCode::kInvalidArgument,
-                "--smooth looks at the gradient by controls and start alone: no parameters, "
-                "--descend or --out");
+                "--smooth has slopes by controls and start alone, and this gradient is by '" +
+                    task.inputs.parameters.front().name + "' too");
   }
 }
 
@@ -176,7 +176,7 @@ void CheckAverageAlone(const GradientArguments& arguments, const Task& task) {
   for (const auto& [given, name] : others) {
     if (given) {
       throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("--average looks at the exact gradient by controls: not together with {}", name));
+                  fmt::format("--average looks at the exact gradient by controls and start: not together with {}", name));
     }
   }
 }
@@ -207,6 +207,7 @@ int RunGradient(const GradientArguments& arguments) {
   const bool descends = !arguments.descend.empty();
   DescendArguments descend;
   if (descends) descend = ReadDescend(arguments, task);
+  descend.options.smooth = smoothing;
   const std::string folder = descends ? descend.folder : arguments.out;
   if (!folder.empty()) CheckRunFolder(folder, arguments.out.empty(), arguments.force);
   const std::unique_ptr<ParameterSet> parameters = MakeParameters(task);
@@ -293,7 +294,7 @@ int RunGradient(const GradientArguments& arguments) {
   if (descends) return RunDescend(task, parameters.get(), check, descend);
   if (!arguments.out.empty()) {
     Save(arguments, {&task, parameters.get(), &g, check.empty() ? nullptr : &check, nullptr, task.x0, task.U_guess, seconds},
-         average.get());
+         smoothing.any() ? ToString(smoothing) : "", average.get());
   }
   return agrees ? kExitOk : kExitNo;
 }
@@ -308,11 +309,13 @@ void AddGradientCommand(CLI::App& app, int* exit_code) {
 The loss is the task's cost of its own guess, differentiated in one reverse sweep by what <gradient> in the task names:
 controls, start, parameters such as joint:knee/damping, body:arm/mass or option/gravity[2]; without it by all controls and
 all of the start. Entries (all parameters; of the rest the largest and some others) are compared with centred differences of
-the loss at several step sizes. With --smooth the motion is the true one and the slopes are those of a model with smoother contact: what
-they differ by is printed in place of the check. --average puts noise on the controls and prints the slope of the averaged loss: from
-gradients (order one, blind for jumps), from values alone (order zero), and their mixture of least error, with standard errors, beside
-the exact gradient. Controls beyond their limits are clamped by the model, as always. Health: how the costate grows or fades on its way back through time, and how often contacts
-or limits switched.
+the loss at several step sizes. With --smooth the motion is the true one and the slopes are those of a model with smoother
+contact: what they differ by is printed in place of the check, and --descend follows them (not by parameters).
+
+--average puts noise on the controls, --average-start on the start, and prints the slope of the averaged loss: from
+gradients (order one, blind for jumps), from values alone (order zero), and their mixture of least error, with standard
+errors, beside the exact gradient. Controls beyond their limits are clamped by the model, as always. Health: how the costate
+grows or fades on its way back through time, and how often contacts or limits switched.
 
 --descend then changes those inputs, within the ranges of controls and the bounds of parameters, until the loss falls no
 more: gd, gradient descent with a fixed --rate or else a line search, lbfgs, or adam, whose --rate is in typical sizes (half a

@@ -58,7 +58,7 @@ void StartBounds(const mjModel* m, const VectorXd& x0, VectorXd* lower, VectorXd
 
 class TaskLoss {
  public:
-  TaskLoss(const Task& task, ParameterSet* parameters)
+  TaskLoss(const Task& task, ParameterSet* parameters, const SmoothContact& smooth)
       : task_(task),
         parameters_(parameters),
         model_(parameters ? parameters->model() : task.model.get()),
@@ -69,6 +69,10 @@ class TaskLoss {
         theta_(parameters ? parameters->Get() : VectorXd()) {
     options_.parameters = parameters;
     options_.level = task.solver.derivative.level;
+    if (!smooth.any()) return;
+    smooth_ = MakeSmoothModel(model_, smooth);
+    options_.derivative_model = smooth_.model.get();
+    options_.smoothing = smooth_.smoothing;
   }
 
   int size() const { return Controls() + Starts() + Parameters(); }
@@ -95,6 +99,7 @@ class TaskLoss {
   Simulator simulator_;
   Adjoint adjoint_;
   AdjointOptions options_;
+  SmoothModel smooth_;
   Trajectory motion_;
   RolloutGradient gradient_;
   MatrixXd U_;
@@ -190,7 +195,12 @@ void CheckInputs(const Task& task, const ParameterSet* parameters) {
 DescentResult Descend(const Task& task, ParameterSet* parameters, const DescentOptions& options,
                       const DescentCallback& callback) {
   CheckInputs(task, parameters);
-  TaskLoss loss(task, parameters);
+  if (options.smooth.any() && parameters && parameters->size() > 0) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "descent: slopes by '" + parameters->Names().front() +
+                    "' are of the model that it changes, not of a smoothed one");
+  }
+  TaskLoss loss(task, parameters, options.smooth);
   VectorXd lower, upper, scale;
   loss.Bounds(&lower, &upper, &scale);
   const Eigen::Index np = loss.theta().size();

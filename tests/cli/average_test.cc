@@ -47,6 +47,40 @@ TEST(CliAverage, AQuadraticLossHasAClosedForm) {
   EXPECT_TRUE(Has(first, "0,0,0.045"));
 }
 
+// noise on the start: x_N = x + T v_x, so that E loss = 1.125 + σ²/2 (1 + T²), and the slopes (1.5, 4.5) stay
+TEST(CliAverage, NoiseOnTheStartHasAClosedForm) {
+  TemporaryFolder folder;
+  const ProcessResult result = Costate({"gradient", kLand, "--entries", "0", "--average-start", "0.1", "--pairs", "400", "--out",
+                                        folder.File("run"), "--no-plots"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_TRUE(Has(result.out, "noise: 0.1 in the unit of 4 entries of the start"));
+  EXPECT_TRUE(Has(result.out, "by start"));
+  EXPECT_FALSE(Has(result.out, "by controls         "));
+  const Record record = ReadRecord(folder.File("run"));
+  const auto number = [&](const std::string& name) { return std::stod(record.settings.at("average_" + name)); };
+  EXPECT_NEAR(number("loss"), 1.125 + 0.005 * (1 + 9), 4 * number("loss_standard_error"));
+  EXPECT_LT(number("loss_standard_error"), 0.01);
+  EXPECT_EQ(number("start_sigma"), 0.1);
+  EXPECT_LT(number("first_standard_error"), 1e-12);
+  const double allowed = 4 * number("zeroth_standard_error");
+  EXPECT_GT(allowed, 0.01);
+  std::ifstream table(folder.File("run") + "/average_start.csv");
+  std::string line;
+  std::getline(table, line);
+  EXPECT_EQ(line, "start,exact,first,zeroth,combined");
+  int rows = 0;
+  while (std::getline(table, line)) {
+    const std::size_t comma = line.rfind("\",") + 1;
+    double exact, first, zeroth;
+    ASSERT_EQ(std::sscanf(line.c_str() + comma, ",%lf,%lf,%lf", &exact, &first, &zeroth), 3) << line;
+    EXPECT_NEAR(exact, rows == 0 ? 1.5 : rows == 2 ? 4.5 : 0, 1e-9) << line;
+    EXPECT_NEAR(first, exact, 1e-9);
+    EXPECT_NEAR(zeroth, exact, allowed);
+    rows++;
+  }
+  EXPECT_EQ(rows, 4);
+}
+
 // without limits the noise is in the control's unit: a finger that stays 2 cm from the block it
 // should push
 TEST(CliAverage, NoiseFindsATouchThatTheExactGradientMisses) {
@@ -101,6 +135,10 @@ TEST(CliAverage, RefusesWhatMakesNoSense) {
       "<task model='pendulum.xml' horizon='.1'><start key='side'/><cost qpos='hinge' weight='1'/>"
       "<gradient start='all' controls='none'/></task>");
   EXPECT_TRUE(RefusedWith(Costate({"gradient", task, "--average", ".1"}), "this task names none"));
+  const std::string controls = folder.Write(
+      "controls.xml", "<task model='pendulum.xml' horizon='.1'><start key='side'/><cost qpos='hinge' weight='1'/>"
+                      "<gradient start='none'/></task>");
+  EXPECT_TRUE(RefusedWith(Costate({"gradient", controls, "--average-start", ".1"}), "this task names none"));
 }
 
 }  // namespace

@@ -54,7 +54,26 @@ TEST_F(CliSmooth, GradientSaysHowFarItIsFromTheTrueOne) {
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_TRUE(Has(result.out, "of geom:block"));
   EXPECT_TRUE(Has(result.out, "of the true gradient 0;"));
-  EXPECT_TRUE(RefusedWith(Costate({"gradient", task_, "--smooth", "onset", "--descend", "gd"}), "--smooth looks at"));
+  EXPECT_TRUE(RefusedWith(Costate({"gradient", task_, "--smooth", "onset", "--parameter", "option/gravity[2]"}),
+                          "this gradient is by 'option/gravity[2]' too"));
+  const ProcessResult saved = Costate({"gradient", task_, "--smooth", "distance:0.05", "--out", folder_.File("slopes"), "--no-plots"});
+  EXPECT_EQ(saved.exit_code, 0) << saved.out << saved.err;
+  EXPECT_EQ(ReadRecord(folder_.File("slopes")).settings.at("smoothing"), "distance 0.05 m");
+}
+
+// the true slope is 0, so that a descent along it ends where it begins; along the smoothed one it reaches the block
+TEST_F(CliSmooth, DescendsAlongSmoothedSlopes) {
+  const std::string task = folder_.Write("bare.task.xml",
+                                         "<task model='reach.xml' horizon='0.6'><start key='start'/><gradient start='none'/>"
+                                         "<cost name='block' qpos='block' target='0.1' terminal='1000'/></task>");
+  const ProcessResult stays = Costate({"gradient", task, "--entries", "0", "--descend", "lbfgs", "--no-save"});
+  EXPECT_TRUE(Has(stays.out, "loss          5, of the guess 5"));
+  const ProcessResult result = Costate({"gradient", task, "--smooth", "distance:0.05", "--descend", "lbfgs", "--out",
+                                        folder_.File("descent"), "--no-plots"});
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  const Record record = ReadRecord(folder_.File("descent"));
+  EXPECT_EQ(record.settings.at("smoothing"), "distance 0.05 m");
+  EXPECT_LT(record.cost_per_knot.sum(), 1e-6);
 }
 
 TEST_F(CliSmooth, CheckTellsTheBiasBlockByBlock) {

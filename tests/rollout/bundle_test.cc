@@ -194,7 +194,8 @@ TEST(Bundle, CombinesTheOrdersAsWritten) {
     for (int i = 0; i < size; i++) {
       EXPECT_NEAR(value.combined[i], noisy[i] ? alpha * mean(g1, i) + (1 - alpha) * mean(g0, i) : mean(g1, i), 1e-12);
     }
-    const double rest = V(g1, g1, 0), both = alpha * alpha * V11 + (1 - alpha) * (1 - alpha) * V00 + 2 * alpha * (1 - alpha) * V10;
+    const double rest = V(g1, g1, 0);
+    const double both = alpha * alpha * V11 + (1 - alpha) * (1 - alpha) * V00 + 2 * alpha * (1 - alpha) * V10;
     EXPECT_NEAR(value.first_noisy, std::sqrt(V11), 1e-12);
     EXPECT_NEAR(value.zeroth_deviation, std::sqrt(V00), 1e-12);
     EXPECT_NEAR(value.combined_noisy, std::sqrt(both), 1e-12);
