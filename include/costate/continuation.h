@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <costate/ilqr.h>
+#include <costate/constraint.h>
 #include <costate/smooth_contact.h>
 
 namespace costate {
@@ -19,6 +19,7 @@ struct ContinuationOptions {
   int budget = 0;  ///< iterations of all stages together, smooth ones at most two thirds of it; 0: no such bound
   /// Motions are the true model's throughout, and only derivatives are smoothed.
   bool backward_only = false;
+  ConstrainedOptions constrained{};  ///< of each stage, where the problem has constraints
 };
 
 /// One solve on the way.
@@ -41,11 +42,12 @@ struct ContinuationResult {
 /// Called when a stage begins. @param stage  number from 0.
 using StageCallback = std::function<void(int stage, const ContinuationStage&)>;
 
-/// Minimizes problem.cost by iLQR through smoothed models: each stage starts from the controls of the one before. A
-/// stage ends as iLQR ends or after stage_iterations; the smooth ones end early once no contact or limit along the true
-/// motion of the controls is nearer to its onset than the smoothing reaches (Certify), where it changes nothing any
-/// more. The true model then has options.iterations; the result is no worse than any stage's controls there, nor than
-/// the guess.
+/// Minimizes problem.cost by iLQR through smoothed models, within problem.constraints if there are any: each stage starts
+/// from the controls (and multipliers) of the one before. A stage ends as its solver ends or after stage_iterations; the
+/// smooth ones end early once no contact or limit along the true motion of the controls is nearer to its onset than the
+/// smoothing reaches (Certify), where it changes nothing any more. The true model then has options.iterations; the result
+/// is no worse than any stage's controls there, nor than the guess: within the constraints' tolerance by cost, else by
+/// violation.
 ///
 /// @throws as SolveIlqr and MakeSmoothModel.  Source: plugin/smooth/README.md, "Continuation".
 ContinuationResult SolveContinuation(const Problem& problem, ConstMatrixRef U, const IlqrOptions& options,

@@ -26,6 +26,7 @@ struct Record {
   VectorXd gradient_norm_per_knot;  ///< N: max |Qu| over free controls; empty when there is none
   std::vector<KnotDiagnostics> diagnostics;
   std::vector<CostTermValue> cost_terms;
+  std::vector<ConstraintReport> constraints;  ///< worst first; empty when there are none
   std::string metric;        ///< what the cost means, in one sentence: the sum convention, what is summed
   std::vector<IterationRecord> iterations;
   std::string status, message;         ///< solver status in words

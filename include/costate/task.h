@@ -39,7 +39,9 @@ struct Task {
   MatrixXd U_guess;        ///< nu × N
   VectorXd u_lower, u_upper;
   TaskInputs inputs;       ///< <gradient>
+  ConstraintSet constraints;   ///< <constraint>, <limit> and <periodic>, without those that are soft
   IlqrOptions solver;
+  ConstrainedOptions constrained;
   SamplingOptions sampling{.iterations = 0};  ///< <solver start="sampling">; none unless iterations > 0
   ContinuationOptions continuation{};  ///< <smooth>; none unless continuation.smooth.any()
   std::vector<std::string> warnings;  ///< of the model's compiler and of the task itself

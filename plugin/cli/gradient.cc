@@ -198,6 +198,10 @@ void PrintBias(const RolloutGradient& smoothed, const RolloutGradient& truth) {
 
 int RunGradient(const GradientArguments& arguments) {
   Task task = LoadTask(arguments.file);
+  if (task.constraints.size() > 0) {
+    task.warnings.push_back(fmt::format("the loss is the cost alone: {} constraints of the task have no part in it, '{}' the first of them",
+                                        task.constraints.size(), task.constraints[0].info().name));
+  }
   PrintWarnings(task.warnings);
   for (const std::string& name : arguments.parameters) AddParameter(name, &task);
   CheckSmooth(arguments, task);

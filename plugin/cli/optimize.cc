@@ -1,4 +1,5 @@
 // costate optimize: a task, or two keyframes, to an optimized, recorded motion.
+#include <costate/constraint.h>
 #include <costate/continuation.h>
 #include <costate/exploit.h>
 #include <costate/record.h>
@@ -39,8 +40,11 @@ At the end the motion is repeated at half the time step, with stiffer contact, a
 
 The run is saved in --out, by default runs/NAME-1, -2 … below the current folder; nothing is ever overwritten without --force.
 
-Exit code: 0 converged, stalled or reached the iteration limit, with a lower cost; 1 no progress or diverged; 2 bad input; 130
-interrupted.)";
+With <constraint>, <limit> or <periodic> in the task a column shows the worst violation, relative to its bound, and the changes
+are those of the augmented Lagrangian; violations and multipliers are listed by name, worst first, and saved in constraints.csv.
+
+Exit code: 0 converged, stalled or reached the iteration limit, with a lower cost, or with all constraints kept where there are
+any; 1 no progress, diverged, or a constraint violated; 2 bad input; 130 interrupted.)";
 
 struct OptimizeOptions {
   std::string input, start, goal, out, derivative;
@@ -87,10 +91,11 @@ Task MakeTask(const OptimizeOptions& options) {
 
 constexpr char kHeader[] = " iter          cost   expected     actual   gradient  regulariz.     step |  rollout  derivat. backward  ms";
 
-std::string Row(const IterationRecord& r) {
+std::string Row(const IterationRecord& r, bool constrained) {
   return fmt::format("{:5d} {:13.7g} {:10.3g} {:10.3g} {:10.3g}  {:10.3g} {:8.3g} | {:8.2f} {:9.2f} {:8.2f}", r.iteration, r.cost,
                      -r.expected_change, -r.actual_change, r.gradient_norm, r.regularization, r.step, 1e3 * r.seconds_rollout,
-                     1e3 * r.seconds_derivative, 1e3 * r.seconds_backward);
+                     1e3 * r.seconds_derivative, 1e3 * r.seconds_backward) +
+         (constrained ? fmt::format(" | {:9.3g}", r.violation) : "");
 }
 
 std::map<std::string, std::string> Settings(const Task& task, const OptimizeOptions& options,
@@ -117,6 +122,10 @@ std::map<std::string, std::string> Settings(const Task& task, const OptimizeOpti
     const SamplingOptions& o = task.sampling;
     settings["guess"] = fmt::format("sampling: {} rounds of {} samples, {} elites, nodes every {:g} s, exploration {:g}, seed {}",
                                     o.iterations, o.samples, o.elites, o.node_time, o.exploration, o.seed);
+  }
+  if (task.constraints.size() > 0) {
+    settings["solver"] = "ilqr in an augmented Lagrangian";
+    settings["violation"] = fmt::format("{:.17g}", task.constrained.tolerance);
   }
   if (stages.empty()) return settings;
   settings["continuation"] = ToString(task.continuation.smooth);
@@ -162,13 +171,50 @@ void LookForExploits(const Task& task, const SolveResult& result, Record* record
   if (!check.message.empty()) record->failures.push_back("simulation: " + check.message);
 }
 
+// violations by name, worst first
+void PrintConstraints(const Task& task, const SolveResult& result) {
+  for (const ConstraintReport& c : result.constraints) {
+    const bool kept = c.relative <= task.constrained.tolerance;
+    fmt::print("  {:<13} {}: violated by {:.3g} {} at {:.4g} s ({}){}; multiplier {:.4g}, {} active\n", kept ? "kept" : "VIOLATED", c.name,
+               c.violation, c.unit, result.trajectory.time[c.knot] - result.trajectory.time[0], c.component,
+               kept ? "" : fmt::format(": {:.6g}, allowed {:.6g} to {:.6g}", c.value, c.lower, c.upper), c.multiplier, c.active);
+  }
+}
+
+// every bound at every knot: value and multiplier
+std::string ConstraintCsv(const Task& task, const SolveResult& result, double dt) {
+  std::string text = "time (s),constraint,component,value,lower,upper,multiplier\n";
+  const int N = result.trajectory.N();
+  const auto quoted = [](std::string name) {
+    for (std::size_t i = name.find('"'); i != name.npos; i = name.find('"', i + 2)) name.insert(i, "\"");
+    return "\"" + name + "\"";
+  };
+  VectorXd c;
+  for (int i = 0; i < task.constraints.size(); ++i) {
+    const ConstraintInfo& info = task.constraints[i].info();
+    for (int t = 0; t <= N; ++t) {
+      if (!task.constraints[i].IsAt(t, N)) continue;
+      task.constraints[i].Value(ViewKnot(result.trajectory, t, dt), &c);
+      for (int k = 0; k < c.size(); ++k) {
+        const double multiplier = result.multipliers.empty() ? 0 : result.multipliers[static_cast<std::size_t>(i)](k, t);
+        text += fmt::format("{:.17g},{},{},{:.17g},{:.17g},{:.17g},{:.17g}\n", result.trajectory.time[t], quoted(info.name),
+                            quoted(info.components[static_cast<std::size_t>(k)]), c[k], info.lower[k], info.upper[k], multiplier);
+      }
+    }
+  }
+  return text;
+}
+
 // the motion as it is told: status, cost by term, limits
 void PrintSummary(const Task& task, const SolveResult& result,
                   const std::vector<ContinuationStage>& stages, const Record& record,
                   double seconds) {
   fmt::print("\n{}: {}\n", ToString(result.status), result.message);
-  fmt::print("  cost          {:.8g}, {:.3g} % of the guess's {:.8g}, in {} iterations and {}\n", result.cost,
-             result.initial_cost != 0 ? 100 * result.cost / result.initial_cost : 100, result.initial_cost,
+  // with constraints the guess may cost less, for it need not keep them
+  const std::string share = task.constraints.size() > 0
+                                ? "the guess, which need not keep the constraints, cost"
+                                : fmt::format("{:.3g} % of the guess's", result.initial_cost != 0 ? 100 * result.cost / result.initial_cost : 100);
+  fmt::print("  cost          {:.8g}, {} {:.8g}, in {} iterations and {}\n", result.cost, share, result.initial_cost,
              result.iterations.size(), FormatDuration(seconds));
   for (const CostTermValue& term : record.cost_terms) fmt::print("    {:<24} {:.6g}\n", term.name, term.value);
   if (result.guess_scale < 1) fmt::print("  note          the guess diverged and was scaled by {:g}\n", result.guess_scale);
@@ -183,6 +229,7 @@ void PrintSummary(const Task& task, const SolveResult& result,
                  TangentNames(task.model.get())[static_cast<std::size_t>(at)]);
     }
   }
+  PrintConstraints(task, result);
   for (std::size_t k = 0; k < stages.size(); k++) {
     const ContinuationStage& s = stages[k];
     fmt::print("  stage {:<7} {}: cost {:.6g}, on the true model {:.6g}, {} iterations\n", k + 1,
@@ -213,15 +260,24 @@ Record MakeRecord(Task* task, const OptimizeOptions& options, SolveResult* resul
   record.settings = Settings(*task, options, *result, stages, simulator->threads());
   record.diagnostics = simulator->Diagnose(result->trajectory);
   record.failures = LabelFailures(task->model.get(), result->trajectory, {}, record.diagnostics);
+  record.constraints = result->constraints;
+  for (const ConstraintReport& c : result->constraints) {
+    if (c.relative <= task->constrained.tolerance) continue;
+    record.failures.push_back(fmt::format("constraint: '{}' is violated by {:.6g} {} at knot {} ({})", c.name, c.violation, c.unit, c.knot, c.component));
+  }
+  if (task->constraints.size() > 0) record.tables["constraints.csv"] = ConstraintCsv(*task, *result, simulator->knot_time());
   return record;
 }
 
-int ExitCodeOf(const SolveResult& result) {
+int ExitCodeOf(const Task& task, const SolveResult& result) {
+  const bool constrained = task.constraints.size() > 0;
   switch (result.status) {
     case SolveStatus::kConverged: return kExitOk;
     case SolveStatus::kInterrupted: return kExitInterrupted;
     case SolveStatus::kIterationLimit:
-    case SolveStatus::kStalled: return result.cost < result.initial_cost ? kExitOk : kExitNo;
+    case SolveStatus::kStalled:
+      if (constrained) return result.violation <= task.constrained.tolerance ? kExitOk : kExitNo;
+      return result.cost < result.initial_cost ? kExitOk : kExitNo;
     default: return kExitNo;
   }
 }
@@ -253,6 +309,7 @@ void StartBySampling(bool quiet, Task* task) {
 
 int RunOptimize(const OptimizeOptions& options) {
   Task task = MakeTask(options);
+  task.continuation.constrained = task.constrained;
   ReadContinuation(options, &task);
   PrintWarnings(task.warnings);
   const std::string folder = options.out.empty() ? FreeFolder(task) : options.out;
@@ -269,15 +326,17 @@ int RunOptimize(const OptimizeOptions& options) {
   std::vector<ContinuationStage> stages;
   {
     Progress progress(task.solver.iterations);
-    if (!options.quiet) progress.Line(kHeader);
+    const bool constrained = task.constraints.size() > 0;
+    if (!options.quiet) progress.Line(std::string(kHeader) + (constrained ? " | violation" : ""));
     const IterationCallback callback = [&](const IterationRecord& record) {
-      if (!options.quiet) progress.Line(Row(record));
-      progress.Update(record.iteration, fmt::format("cost {:.6g}", record.cost));
+      if (!options.quiet) progress.Line(Row(record, constrained));
+      progress.Update(record.iteration, fmt::format("cost {:.6g}", record.cost) +
+                                            (constrained ? fmt::format(", violation {:.3g}", record.violation) : ""));
       return !Interrupted();
     };
     result = task.continuation.smooth.any()
                  ? Continue(task, options, &progress, callback, &stages)
-                 : SolveIlqr(task.ToProblem(), task.U_guess, task.solver, callback);
+                 : SolveConstrained(task.ToProblem(), task.U_guess, task.solver, task.constrained, callback);
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (result.status == SolveStatus::kDiverged) {
@@ -300,7 +359,7 @@ int RunOptimize(const OptimizeOptions& options) {
     PrintWarnings({record.warnings.begin() + static_cast<std::ptrdiff_t>(before), record.warnings.end()});
     fmt::print("  saved in      {}\n\n  costate view {}\n  costate replay {}\n", folder, folder, folder);
   }
-  return ExitCodeOf(result);
+  return ExitCodeOf(task, result);
 }
 
 }  // namespace

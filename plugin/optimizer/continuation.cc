@@ -47,8 +47,14 @@ class Continuation {
   const IterationCallback& callback_;
   const StageCallback& stage_callback_;
 
+  // what is compared: violation beyond its tolerance first, then cost
+  using Merit = std::pair<double, double>;
+  Merit MeritOf(const Trajectory& motion, double cost) const;
+
   MatrixXd U_, best_U_;
-  double best_ = std::numeric_limits<double>::infinity();
+  Merit best_{std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
+  Merit true_ = best_;  // of the result
+  std::vector<MatrixXd> multipliers_;
   double smooth_cost_ = std::numeric_limits<double>::quiet_NaN();
   Trajectory motion_;  // of U_ on the true model
   bool interrupted_ = false;
@@ -58,6 +64,18 @@ class Continuation {
 double Continuation::TrueCost(const MatrixXd& U, Trajectory* out) {
   const RolloutStatus status = simulator_.Rollout(problem_.x0, U, out);
   return RolloutCost(problem_, *out, status, simulator_.knot_time());
+}
+
+Continuation::Merit Continuation::MeritOf(const Trajectory& motion, double cost) const {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  if (!std::isfinite(cost)) return {kInf, kInf};
+  double violation = c_.constrained.tolerance;
+  if (problem_.constraints) {
+    for (const ConstraintReport& report : CheckConstraints(*problem_.constraints, motion, simulator_.knot_time())) {
+      violation = std::max(violation, report.relative);
+    }
+  }
+  return {violation, cost};
 }
 
 // is any contact or limit of the true motion as near to its onset as the smoothing reaches?
@@ -91,12 +109,15 @@ SolveResult Continuation::Solve(const Problem& problem, const MatrixXd& U, IlqrO
     options.iterations = std::clamp(room, 0, options.iterations);
   }
   if (stage_callback_) stage_callback_(static_cast<int>(out_.stages.size()), *stage);
-  SolveResult result = SolveIlqr(problem, U, options, [&](const IterationRecord& record) {
+  ConstrainedOptions constrained = c_.constrained;
+  if (!multipliers_.empty()) constrained.multipliers = multipliers_;
+  SolveResult result = SolveConstrained(problem, U, options, constrained, [&](const IterationRecord& record) {
     IterationRecord numbered = record;
     numbered.iteration += before;
     out_.result.iterations.push_back(numbered);
     return !callback_ || callback_(numbered);
   });
+  multipliers_ = result.multipliers;
   interrupted_ = interrupted_ || result.status == SolveStatus::kInterrupted;
   stage->status = result.status;
   stage->iterations = static_cast<int>(result.iterations.size());
@@ -125,9 +146,10 @@ void Continuation::SmoothStage(double factor) {
     stage.true_cost = TrueCost(result.trajectory.U, &motion);
     smooth_cost_ = result.cost;
     U_ = result.trajectory.U;
+    const Merit merit = MeritOf(motion, stage.true_cost);
     if (std::isfinite(stage.true_cost)) motion_ = std::move(motion);
-    if (stage.true_cost < best_) {
-      best_ = stage.true_cost;
+    if (merit < best_) {
+      best_ = merit;
       best_U_ = U_;
     }
   }
@@ -145,7 +167,9 @@ void Continuation::TrueStage(const MatrixXd& U) {
                         ? std::numeric_limits<double>::infinity()
                         : result.cost;
   const bool first = out_.stages.empty() || out_.stages.back().factor > 0;
-  if (first || stage.true_cost < out_.result.cost) {
+  const Merit merit = MeritOf(result.trajectory, stage.true_cost);
+  if (first || merit < true_) {
+    true_ = merit;
     std::swap(result.iterations, out_.result.iterations);
     std::swap(out_.result, result);
   }
@@ -155,7 +179,7 @@ void Continuation::TrueStage(const MatrixXd& U) {
 ContinuationResult Continuation::Run(ConstMatrixRef U) {
   U_ = U;
   const double guess = TrueCost(U_, &motion_);
-  best_ = guess;
+  best_ = MeritOf(motion_, guess);
   best_U_ = U_;
   double factor = 1;
   std::string ended = fmt::format("after {} smooth stages", c_.stages);
@@ -170,7 +194,7 @@ ContinuationResult Continuation::Run(ConstMatrixRef U) {
     SmoothStage(factor);
   }
   TrueStage(U_);
-  if (best_ < out_.stages.back().true_cost) TrueStage(best_U_);
+  if (best_ < true_) TrueStage(best_U_);
   if (interrupted_) out_.result.status = SolveStatus::kInterrupted;
   out_.result.initial_cost = guess;
   out_.message = fmt::format("cost {:.6g} on the last smoothed model, {:.6g} on the true one, {}",
@@ -199,7 +223,9 @@ ContinuationResult SolveContinuation(const Problem& problem, ConstMatrixRef U,
                                      const ContinuationOptions& continuation,
                                      const IterationCallback& callback,
                                      const StageCallback& stage_callback) {
-  CheckProblem(problem, U);
+  Problem unconstrained = problem;
+  unconstrained.constraints = nullptr;
+  CheckProblem(unconstrained, U);
   CheckContinuation(continuation);
   return Continuation(problem, options, continuation, callback, stage_callback).Run(U);
 }

@@ -445,6 +445,26 @@ VectorXd PushResidual(const ResidualTerm& term, const KnotView& knot, const Knot
 
 }  // namespace
 
+void ResidualCost::Jacobian(int index, const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, MatrixXd* J, MatrixXd* Ju) const {
+  Scratch& scratch = ThreadScratch();
+  const Plan& plan = plans_[static_cast<std::size_t>(index)];
+  const ResidualTerm& term = terms_[static_cast<std::size_t>(index)];
+  const bool control = plan.control && knot.t < knot.N;
+  Residual(index, knot, &scratch.r);
+  ResidualJacobians(term, knot, plan.state_columns, control, C, D, &scratch);
+  *J = scratch.J;
+  if (control) *Ju = scratch.Ju;
+  else Ju->resize(term.size(), 0);
+}
+
+void ResidualCost::PullBack(int index, const KnotView& knot, ConstVectorRef g, KnotGradient* out) const {
+  const ResidualTerm& term = terms_[static_cast<std::size_t>(index)];
+  Scratch& scratch = ThreadScratch();
+  Residual(index, knot, &scratch.r);
+  if (term.map) term.map->Jacobian(knot, scratch.z, &scratch.map);
+  PullResidual(term, knot, g, &scratch, out);
+}
+
 void ResidualCost::Gradient(const KnotView& knot, KnotGradient* out) const {
   Scratch& scratch = ThreadScratch();
   VectorXd &r = scratch.r, &g = scratch.g;

@@ -96,6 +96,16 @@ class ResidualCost final : public Cost {
   /// r of one term at a knot (size), whether or not its weight is zero there.
   void Residual(int term, const KnotView& knot, VectorXd* r) const;
 
+  /// Its Jacobians (4), (5): J has the leading columns of dx on which r can depend, Ju none where r does not depend on u and at the
+  /// last knot.
+  void Jacobian(int term, const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, MatrixXd* J, MatrixXd* Ju) const;
+
+  /// out += (∂r)ᵀ g by x, u and s.
+  void PullBack(int term, const KnotView& knot, ConstVectorRef g, KnotGradient* out) const;
+
+  /// True when u moves r at the same knot: r reads ctrl, accelerations or forces.
+  bool DependsOnControl(int term) const { return plans_[static_cast<std::size_t>(term)].control; }
+
  private:
   // how the Jacobian of a term is best formed
   struct Plan {

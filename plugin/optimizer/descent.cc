@@ -185,6 +185,10 @@ void CheckInputs(const Task& task, const ParameterSet* parameters) {
   if ((parameters ? parameters->Names() : std::vector<std::string>()) != names) {
     throw Error(ErrorCode::kInvalidArgument, "the parameters are not those of the task's inputs");
   }
+  if (task.constraints.size() > 0) {
+    throw Error(ErrorCode::kUnsupported, "a descent keeps no constraints, and the task has '" + task.constraints[0].info().name +
+                                             "': give it soft=\"weight\", or use an optimizer that keeps them");
+  }
   if (names.empty() && task.inputs.controls.empty() && task.inputs.start.empty()) {
     throw Error(ErrorCode::kInvalidArgument, "the task names nothing to change: no controls, no start, no parameters");
   }

@@ -28,6 +28,7 @@ constexpr NormInfo kNorms[] = {
     {"smooth_abs2", 2, "p >= 0 (radius of the rounding) and q > 1 (power)"},
     {"rectify", 1, "p >= 0 (width of the corner)"},
     {"huber", 1, "p > 0 (where quadratic turns linear)"},
+    {"hinge", 0, "no parameter"},
 };
 
 const NormInfo& Info(NormType type) { return kNorms[static_cast<int>(type)]; }
@@ -94,6 +95,7 @@ NormValue Evaluate(const Norm& norm, double r) {
     case NormType::kSmoothAbs2: return SmoothAbs2(r, norm.p, norm.q);
     case NormType::kRectify: return Rectify(r, norm.p);
     case NormType::kHuber: return Huber(r, norm.p);
+    case NormType::kHinge: return r > 0 ? NormValue{0.5 * r * r, r, 1} : NormValue{};
   }
   return {};
 }
@@ -123,7 +125,8 @@ const char* NormParameterText(NormType type) { return Info(type).text; }
 
 bool HasValidParameters(const Norm& norm) {
   switch (norm.type) {
-    case NormType::kQuadratic: return true;
+    case NormType::kQuadratic:
+    case NormType::kHinge: return true;
     case NormType::kCosh:
     case NormType::kHuber: return norm.p > 0;
     case NormType::kPower: return norm.p >= 1;

@@ -9,7 +9,7 @@
 
 namespace costate {
 
-enum class NormType { kQuadratic, kL2, kL22, kCosh, kPower, kSmoothAbs, kSmoothAbs2, kRectify, kHuber };
+enum class NormType { kQuadratic, kL2, kL22, kCosh, kPower, kSmoothAbs, kSmoothAbs2, kRectify, kHuber, kHinge };
 
 /// A norm and its parameters. Every norm is convex in r, hence its curvature is never negative.
 struct Norm {

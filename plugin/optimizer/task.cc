@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "optimizer/task_constraint.h"
 #include "optimizer/task_inputs.h"
 #include "optimizer/task_measure.h"
 #include "optimizer/task_option.h"
@@ -16,28 +17,27 @@
 namespace costate {
 namespace {
 
-const std::vector<std::string> kElements{"start", "guess", "cost", "limit", "constraint", "smooth", "solver", "mpc", "gradient", "measure", "let", "option"};
+const std::vector<std::string> kElements{"start", "guess", "cost", "limit", "constraint", "periodic", "smooth", "solver", "mpc", "gradient", "measure", "let", "option"};
 
 // the elements of a task file by kind, each kind checked for how often it may stand
 struct Elements {
   std::map<std::string, XmlElement> single;
   std::vector<XmlElement> costs, definitions;
+  std::vector<XmlElement> constraints;  // <constraint>, <limit> and <periodic>
   const XmlElement* Find(const std::string& tag) const {
     const auto found = single.find(tag);
     return found == single.end() ? nullptr : &found->second;
   }
 };
 
-void CheckLimit(const XmlElement& element) {
-  element.Allow({"name", "actuator", "joint", "tendon", "body", "site", "quantity", "qpos", "qvel", "act", "ctrl",
-                 "lower", "upper", "soft", "when"});
-  if (element.Has("actuator") && *element.Text("actuator") == "all") {
-    element.Allow({"actuator"});
-    return;
+// <limit actuator="all"/>: the ranges of controls, which always hold
+bool IsControlRange(const XmlElement& element) {
+  if (!element.Has("actuator") || element.Has("quantity") || element.Has("lower") || element.Has("upper")) return false;
+  if (*element.Text("actuator") != "all") {
+    element.Fail("the ranges of all controls always hold: write actuator=\"all\", or a quantity (force, power, velocity, length) with bounds");
   }
-  element.Fail(
-      "limits other than actuator=\"all\" (the control ranges of the model, which always hold) are not supported yet",
-      ErrorCode::kUnsupported);
+  element.Allow({"actuator"});
+  return true;
 }
 
 void CheckGuess(const XmlElement& element) {
@@ -57,10 +57,12 @@ Elements SortElements(const XmlElement& root) {
     if (std::find(kElements.begin(), kElements.end(), tag) == kElements.end()) {
       element.Fail("there is no such element in a <task>" + Suggestion(tag, kElements));
     }
-    if (tag == "constraint" || tag == "mpc") {
+    if (tag == "mpc") {
       element.Fail("<" + tag + "> is not supported yet", ErrorCode::kUnsupported);
+    } else if (tag == "constraint" || tag == "periodic" || (tag == "limit" && !IsControlRange(element))) {
+      elements.constraints.push_back(element);
     } else if (tag == "limit") {
-      CheckLimit(element);
+      continue;
     } else if (tag == "cost") {
       elements.costs.push_back(element);
     } else if (tag == "measure" || tag == "let") {
@@ -68,7 +70,7 @@ Elements SortElements(const XmlElement& root) {
     } else if (!elements.single.emplace(tag, element).second) {
       element.Fail("a second <" + tag + ">; there can be one");
     }
-    if (tag != "cost" && tag != "gradient" && !element.Children().empty()) {
+    if (tag != "cost" && tag != "constraint" && tag != "gradient" && !element.Children().empty()) {
       element.Children()[0].Fail("there are no elements inside <" + tag + ">");
     }
   }
@@ -78,11 +80,12 @@ Elements SortElements(const XmlElement& root) {
   return elements;
 }
 
-IlqrOptions ReadSolver(const XmlElement* element) {
+IlqrOptions ReadSolver(const XmlElement* element, ConstrainedOptions* constrained) {
   IlqrOptions options;
   if (!element) return options;
-  element->Allow({"type", "iterations", "tolerance", "derivative", "threads", "start", "samples", "rounds", "elites", "nodetime",
+  element->Allow({"type", "iterations", "tolerance", "violation", "derivative", "threads", "start", "samples", "rounds", "elites", "nodetime",
                   "exploration", "seed"});
+  constrained->tolerance = element->PositiveNumber("violation").value_or(constrained->tolerance);
   const std::string type = element->Text("type").value_or("ilqr");
   if (type != "ilqr") {
     element->Fail("solver type '" + type + "' is not supported yet, expected ilqr", ErrorCode::kUnsupported);
@@ -142,7 +145,7 @@ ContinuationOptions ReadSmoothing(const XmlElement* element, const mjModel* mode
 
 // every <cost>, with the sensors that it needs added to the model
 std::vector<ResidualTerm> ReadModelAndCosts(const XmlElement& root, const Elements& elements, const std::string& folder,
-                                            Task* task) {
+                                            std::vector<ConstraintDraft>* constraints, Task* task) {
   // the spec, or a compiled model to which nothing can be added
   SpecPtr spec;
   const bool compiled = std::filesystem::path(task->model_file).extension() == ".mjb";
@@ -161,6 +164,7 @@ std::vector<ResidualTerm> ReadModelAndCosts(const XmlElement& root, const Elemen
   const Definitions definitions = ReadDefinitions(elements.definitions, &sensors);
   std::vector<CostDraft> drafts;
   for (const XmlElement& element : elements.costs) drafts.push_back(ReadCost(element, definitions, &sensors));
+  for (const XmlElement& element : elements.constraints) constraints->push_back(ReadConstraint(element, definitions, &sensors));
   try {
     if (spec) task->model = CompileModel(spec.get(), task->model_file, &task->warnings);
     CheckModel(*task, elements.Find("gradient") != nullptr);
@@ -196,6 +200,7 @@ Problem Task::ToProblem() const {
   problem.substeps = substeps;
   problem.u_lower = u_lower;
   problem.u_upper = u_upper;
+  problem.constraints = constraints.size() > 0 ? &constraints : nullptr;
   return problem;
 }
 
@@ -219,11 +224,11 @@ Task LoadTask(const std::string& path) {
   const int substeps = root.WholeNumber("controlstep", 1).value_or(1);
   constexpr CostScale kScales[] = {CostScale::kDt, CostScale::kMean, CostScale::kSum, CostScale::kKnots};
   const CostScale scale = kScales[root.Word("scale", {"dt", "mean", "sum", "knots"}).value_or(0)];
-  task.solver = ReadSolver(elements.Find("solver"));
+  task.solver = ReadSolver(elements.Find("solver"), &task.constrained);
   task.sampling = ReadSampling(elements.Find("solver"));
 
-  std::vector<ResidualTerm> terms = ReadModelAndCosts(root, elements, folder, &task);
-  task.cost = std::make_unique<ResidualCost>(task.model.get(), std::move(terms), scale);
+  std::vector<ConstraintDraft> constraints;
+  std::vector<ResidualTerm> terms = ReadModelAndCosts(root, elements, folder, &constraints, &task);
   try {
     SetHorizon(*horizon, substeps, &task);
   } catch (const Error& error) {
@@ -234,6 +239,16 @@ Task LoadTask(const std::string& path) {
   task.x0 = start.x;
   task.context = start.context;
   task.U_guess = ReadGuess(elements.Find("guess"), start, folder, &task);
+  for (const ConstraintDraft& draft : constraints) {
+    const std::size_t before = terms.size();
+    MakeConstraints(draft, folder, &task, &terms);
+    for (std::size_t i = before; i < terms.size(); ++i) {
+      const auto same = [&](const ResidualTerm& term) { return &term != &terms[i] && term.name == terms[i].name; };
+      if (std::any_of(terms.begin(), terms.end(), same)) draft.element.Fail("a second cost with the name '" + terms[i].name + "'");
+    }
+  }
+  task.cost = std::make_unique<ResidualCost>(task.model.get(), std::move(terms), scale);
+  WarnOfStart(&task);
   ReadInputs(elements.Find("gradient"), &task);
   return task;
 }

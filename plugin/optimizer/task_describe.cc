@@ -34,6 +34,15 @@ std::string Window(const ResidualTerm& term) {
   return when;
 }
 
+// one number, or the smallest and the largest of those that are finite
+std::string BoundText(const VectorXd& bounds) {
+  std::vector<double> finite;
+  for (const double bound : bounds) {
+    if (std::isfinite(bound)) finite.push_back(bound);
+  }
+  return Range(Eigen::Map<const VectorXd>(finite.data(), static_cast<Eigen::Index>(finite.size())));
+}
+
 // columns as wide as their widest entry; the last `right` columns are aligned to the right
 std::string Table(const std::vector<std::vector<std::string>>& rows, std::size_t right) {
   std::vector<std::size_t> width(rows[0].size(), 0);
@@ -110,6 +119,26 @@ std::string Header(const Task& task) {
   return text;
 }
 
+// bounds that a motion must keep, and by how much the guess violates them
+std::string ConstraintTable(const Task& task, const Trajectory& trajectory, double dt, bool simulated) {
+  std::vector<std::vector<std::string>> rows{{"constraint", "size", "unit", "when", "lower", "upper", "violated by the guess"}};
+  std::vector<ConstraintReport> reports;
+  if (simulated) reports = CheckConstraints(task.constraints, trajectory, dt);
+  for (int i = 0; i < task.constraints.size(); ++i) {
+    const ConstraintInfo& info = task.constraints[i].info();
+    const int first = info.first < 0 ? task.N + 1 + info.first : info.first;
+    const int last = info.last < 0 ? task.N + 1 + info.last : info.last;
+    const std::string when = first == task.N                                        ? "end"
+                             : first <= 1 && last >= task.N - 1                     ? "always"
+                             : first == last                                        ? fmt::format("{:g} s", first * dt)
+                                                                                    : fmt::format("{:g} s to {:g} s", first * dt, last * dt);
+    rows.push_back({Short(info.name), fmt::format("{}", task.constraints[i].size()), info.unit.empty() ? "-" : Short(info.unit), when,
+                    BoundText(info.lower), BoundText(info.upper),
+                    simulated ? fmt::format("{:.4g}", reports[static_cast<std::size_t>(i)].violation) : "-"});
+  }
+  return Table(rows, 3);
+}
+
 }  // namespace
 
 std::string Describe(const Task& task) {
@@ -143,6 +172,7 @@ std::string Describe(const Task& task) {
     rows.push_back({"total", number(total)});
   }
   text += "\n" + Table(rows, residuals ? 3 : 1);
+  if (task.constraints.size() > 0) text += "\n" + ConstraintTable(task, trajectory, simulator.knot_time(), status.ok());
   if (!status.ok()) {
     text += fmt::format("\nThe guess cannot be rolled out: at knot {} of {} the engine reports a {}.\n", status.knot,
                         task.N, ToString(status.status));

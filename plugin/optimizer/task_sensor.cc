@@ -189,6 +189,18 @@ std::vector<std::string> SensorAdder::Names(int type) const {
   return names;
 }
 
+int SensorAdder::CountElements(int type) const {
+  int count = 0;
+  for (mjsElement* e = mjs_firstElement(spec_, static_cast<mjtObj>(type)); e; e = mjs_nextElement(spec_, e)) ++count;
+  return count;
+}
+
+void SensorAdder::NeedSpec(const XmlElement& element, const std::string& what) const {
+  if (spec_) return;
+  element.Fail(fmt::format("{}: '{}' is a compiled model, no sensor can be added to it; give its MJCF file", what, model_file_),
+               ErrorCode::kUnsupported);
+}
+
 void SensorAdder::CheckElement(const XmlElement& element, int type, const std::string& kind,
                                const std::string& name) const {
   const std::vector<std::string> names = Names(type);

@@ -42,15 +42,25 @@ class SensorAdder {
   /// @throws Error{kParse} at `element` if the model has no such sensor.
   void CheckSensor(const XmlElement& element, const std::string& name) const;
 
+  /// Adds a sensor unless it is there already; returns its name. @param label  the name, where it is free.
+  std::string Add(const XmlElement& element, const SensorDraft& draft, const std::string& label);
+
+  /// Names of the elements of a type (mjtObj), and how many elements there are, with a name or without.
+  std::vector<std::string> Names(int type) const;
+  int CountElements(int type) const;
+
+  /// @throws Error{kParse} at `element` if there is no element of that name, with what is near.
+  void CheckElement(const XmlElement& element, int type, const std::string& kind, const std::string& name) const;
+
+  /// @throws Error{kUnsupported} for a compiled model. @param what  stands in the message: the attribute that needs a sensor.
+  void NeedSpec(const XmlElement& element, const std::string& what) const;
+
   int added() const { return static_cast<int>(drafts_.size()); }
 
  private:
   // reftype and refname, geom2 and body2; each returns what to append to the sensor's name
   std::string SetFrame(const XmlElement& element, const std::string& word, SensorDraft* draft) const;
   std::string SetPair(const XmlElement& element, const std::string& word, SensorDraft* draft) const;
-  std::string Add(const XmlElement& element, const SensorDraft& draft, const std::string& label);
-  void CheckElement(const XmlElement& element, int type, const std::string& kind, const std::string& name) const;
-  std::vector<std::string> Names(int type) const;
 
   mjSpec* spec_;
   std::string model_file_;

@@ -47,7 +47,7 @@ struct KeyAtTime {
 };
 
 // "key:stand", or "key:a@0 key:b@0.5"
-std::vector<KeyAtTime> ReadKeys(const XmlElement& element, const std::string& text) {
+std::vector<KeyAtTime> ReadKeys(const XmlElement& element, const std::string& attribute, const std::string& text) {
   std::string name;
   TakePrefix("key:", text, &name);
   if (text.find('@') == std::string::npos) return {{name, 0}};
@@ -57,10 +57,10 @@ std::vector<KeyAtTime> ReadKeys(const XmlElement& element, const std::string& te
     const std::size_t at = word.rfind('@');
     if (!TakePrefix("key:", word.substr(0, at), &key.key) || at == std::string::npos ||
         !ParseNumber(word.substr(at + 1), &key.time)) {
-      element.Fail(fmt::format("target: '{}' is no keyframe with a time, expected key:NAME@SECONDS", word));
+      element.Fail(fmt::format("{}: '{}' is no keyframe with a time, expected key:NAME@SECONDS", attribute, word));
     }
     if (!keys.empty() && key.time <= keys.back().time) {
-      element.Fail(fmt::format("target: times must increase, '{}' does not", word));
+      element.Fail(fmt::format("{}: times must increase, '{}' does not", attribute, word));
     }
     keys.push_back(key);
   }
@@ -69,7 +69,7 @@ std::vector<KeyAtTime> ReadKeys(const XmlElement& element, const std::string& te
 
 void ReadKeyTarget(const CostDraft& draft, const mjModel* model, const std::string& text, int slots, ResidualTerm* term,
                    VectorXd* x_goal) {
-  const std::vector<KeyAtTime> keys = ReadKeys(draft.element, text);
+  const std::vector<KeyAtTime> keys = ReadKeys(draft.element, draft.target, text);
   const Eigen::Index n = static_cast<Eigen::Index>(keys.size());
   Target& target = term->target;
   target.values.resize(slots, n);
@@ -84,7 +84,7 @@ void ReadKeyTarget(const CostDraft& draft, const mjModel* model, const std::stri
     try {
       knot = KnotAtKey(model, key.key);
     } catch (const Error& error) {
-      draft.element.Fail(std::string("target: ") + error.what(), error.code());
+      draft.element.Fail(draft.target + ": " + error.what(), error.code());
     }
     target.values.col(k) = MeasuredSlots(*term, knot.x, knot.u, knot.s, slots);
     target.time[k] = key.time;
@@ -103,7 +103,7 @@ void ReadFileTarget(const CostDraft& draft, const std::string& path, std::vector
     term->target.values = series.values;
     term->target.time = series.time;
   } catch (const Error& error) {
-    draft.element.Fail(std::string("target: ") + error.what(), error.code());
+    draft.element.Fail(draft.target + ": " + error.what(), error.code());
   }
 }
 
@@ -127,7 +127,7 @@ KeyKnot KnotAtKey(const mjModel* model, const std::string& key) {
 void ReadTarget(const CostDraft& draft, const mjModel* model, const std::string& folder,
                 const std::vector<std::string>& slots, ResidualTerm* term, VectorXd* x_goal) {
   const XmlElement& element = draft.element;
-  term->target_text = element.Text("target").value_or("");
+  term->target_text = element.Text(draft.target.c_str()).value_or("");
   if (term->target_text.empty()) return;
   const int n = static_cast<int>(slots.size());
   std::string rest;
@@ -141,13 +141,14 @@ void ReadTarget(const CostDraft& draft, const mjModel* model, const std::string&
     double number;
     if (!ParseNumber(SplitBlanks(term->target_text)[0], &number)) {
       element.Fail(fmt::format(
-          "target is '{}', expected {}, key:NAME, key:NAME@SECONDS …, file:PATH, or site:, body:, geom:, camera: or "
+          "{} is '{}', expected {}, key:NAME, key:NAME@SECONDS …, file:PATH, or site:, body:, geom:, camera: or "
           "mocap: with a name",
-          term->target_text, Count(n, "number")));
+          draft.target, term->target_text, Count(n, "number")));
     }
-    const VectorXd numbers = element.ParseNumbers("target", term->target_text);
+    VectorXd numbers = element.ParseNumbers(draft.target.c_str(), term->target_text);
+    if (draft.target == "equals" && numbers.size() == 1 && term->rotations.empty()) numbers = VectorXd::Constant(n, numbers[0]);
     if (numbers.size() != n) {
-      element.Fail(fmt::format("target has {}, expected {}{}", Count(numbers.size(), "number"), n,
+      element.Fail(fmt::format("{} has {}, expected {}{}", draft.target, Count(numbers.size(), "number"), n,
                                n <= 12 ? ": " + JoinWords(slots) : ""));
     }
     term->target.values = numbers;

@@ -283,7 +283,7 @@ std::vector<PieceDraft> ReadTerms(const XmlElement& element, SensorAdder* sensor
   }
   attributes.push_back("coef");
   for (const XmlElement& child : element.Children()) {
-    if (child.tag() != "term") child.Fail("a <cost> holds <term> elements, nothing else");
+    if (child.tag() != "term") child.Fail("a <" + element.tag() + "> holds <term> elements, nothing else");
     child.Allow(attributes);
     const std::string source = FindSource(child);
     if (source.empty()) child.Fail(kNoMeasure);
@@ -349,20 +349,24 @@ PieceDraft ReadMeasure(const XmlElement& element, SensorAdder* sensors) {
 }
 
 CostDraft ReadCost(const XmlElement& element, const Definitions& definitions, SensorAdder* sensors) {
+  return ReadResidual(element, {"norm", "param", "weight", "terminal", "when"}, "target", definitions, sensors);
+}
+
+CostDraft ReadResidual(const XmlElement& element, const std::vector<std::string>& further, const std::string& target_attribute,
+                       const Definitions& definitions, SensorAdder* sensors) {
   std::vector<std::string> attributes = MeasureAttributes();
-  for (const char* name : {"name", "target", "norm", "param", "weight", "terminal", "when", "value", "callback", "reads"}) {
-    attributes.push_back(name);
-  }
+  attributes.insert(attributes.end(), {"name", "target", "value", "callback", "reads"});
+  attributes.insert(attributes.end(), further.begin(), further.end());
   element.Allow(attributes);
+  CostDraft draft{element, element.Text("name").value_or(""), {}};
+  draft.target = target_attribute;
   if (element.Has("value") || element.Has("callback")) {
-    CostDraft draft{element, element.Text("name").value_or(""), {}};
     ReadFunction(element, definitions, &draft);
     return draft;
   }
   if (element.Has("reads")) element.Fail("reads belongs to callback=\"…\"");
 
   // one measure in the element itself, or several in <term> children
-  CostDraft draft{element, element.Text("name").value_or(""), {}};
   const std::string source = FindSource(element);
   const bool has_children = !element.Children().empty();
   if (source.empty() && !has_children) element.Fail(std::string(kNoMeasure) + ", or <term> children, or value=\"…\"");
@@ -376,32 +380,52 @@ CostDraft ReadCost(const XmlElement& element, const Definitions& definitions, Se
   }
 
   // a target that moves is a second sensor
-  const std::optional<std::string> target = element.Text("target");
+  const std::optional<std::string> target = element.Text(target_attribute.c_str());
   if (target && !ParseElementTarget(*target).kind.empty()) {
     if (draft.pieces.size() != 1 || draft.pieces[0].sensor.empty()) {
       element.Fail(
-          fmt::format("target '{}' needs one measured sensor or element quantity; else write it as a <term> "
+          fmt::format("{} '{}' needs one measured sensor or element quantity; else write it as a <term> "
                       "with coef=\"-1\"",
-                      *target));
+                      target_attribute, *target));
     }
     draft.target_sensor = sensors->AddTarget(element, draft.pieces[0].sensor, *target);
   }
   return draft;
 }
 
-ResidualTerm MakeTerm(const CostDraft& draft, const mjModel* model, const std::string& folder, VectorXd* x_goal) {
+ResidualTerm MakeMeasure(const CostDraft& draft, const mjModel* model, std::vector<std::string>* slots,
+                         std::vector<std::string>* names) {
   ResidualTerm term;
-  const bool has_target = draft.element.Has("target") && draft.target_sensor.empty();
-  std::vector<std::string> slots;
+  const bool has_target = (draft.exclude || draft.element.Has(draft.target.c_str())) && draft.target_sensor.empty();
   if (!draft.function.empty()) MakeFunction(draft, model, &term);
   for (const PieceDraft& piece : draft.pieces) {
     if (term.map) break;
-    const std::vector<Component> components = PieceComponents(piece, model);
-    if (term.size() == 0) term.unit = UnitText(components);
-    AddPiece(piece, components, draft.pieces.size() == 1, has_target ? &slots : nullptr, &term);
+    std::vector<Component> components = PieceComponents(piece, model);
+    if (draft.exclude) {
+      const auto excluded = [&](const Component& component) { return draft.exclude(component.name); };
+      components.erase(std::remove_if(components.begin(), components.end(), excluded), components.end());
+      if (components.empty()) draft.element.Fail("leaves nothing of " + piece.vector);
+    }
+    if (term.size() == 0) {
+      term.unit = UnitText(components);
+      for (const Component& component : components) {
+        if (names && draft.pieces.size() == 1) names->push_back(component.name);
+      }
+    }
+    AddPiece(piece, components, draft.pieces.size() == 1, has_target ? slots : nullptr, &term);
     term.measured += (term.measured.empty() ? "" : " + ") + PieceText(piece);
   }
   term.name = draft.name.empty() ? term.measured : draft.name;
+  if (names && term.map && term.size() == 1) names->push_back(term.name);
+  if (names && names->empty()) {
+    for (int i = 0; i < term.size(); ++i) names->push_back(fmt::format("{}.{}", term.name, i));
+  }
+  return term;
+}
+
+ResidualTerm MakeTerm(const CostDraft& draft, const mjModel* model, const std::string& folder, VectorXd* x_goal) {
+  std::vector<std::string> slots;
+  ResidualTerm term = MakeMeasure(draft, model, &slots);
   term.norm = ReadNorm(draft.element);
   ReadWeights(draft.element, &term);
   ReadTarget(draft, model, folder, slots, &term, x_goal);

@@ -2,6 +2,7 @@
 #ifndef COSTATE_OPTIMIZER_TASK_TERM_H_
 #define COSTATE_OPTIMIZER_TASK_TERM_H_
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,8 @@ struct CostDraft {
   std::string function{};       ///< of value="…" or callback="…", else ""
   bool is_callback = false;
   std::vector<ExpressionName> names{};  ///< that the function reads: those without text are the pieces, in order
+  std::string target = "target";  ///< the attribute that says against what it is measured
+  std::function<bool(const std::string&)> exclude{};  ///< components left out, by name; empty: none
 };
 
 struct Definitions;
@@ -52,6 +55,16 @@ std::vector<std::string> SourceAttributes();
 
 /// The components that a piece measures, in order.
 std::vector<Component> PieceComponents(const PieceDraft& piece, const mjModel* model);
+
+/// ReadCost for other elements. @param further  attributes beside those of the measure, name and target.
+/// @param target  the attribute that says against what it is measured.
+CostDraft ReadResidual(const XmlElement& element, const std::vector<std::string>& further, const std::string& target,
+                       const Definitions& definitions, SensorAdder* sensors);
+
+/// What a draft measures: name, rows and unit of a term, without norm, weights, window and target.
+/// @param slots  names of the numbers of its target, if it has one.  @param components  names of the rows, if wanted.
+ResidualTerm MakeMeasure(const CostDraft& draft, const mjModel* model, std::vector<std::string>* slots,
+                         std::vector<std::string>* components = nullptr);
 
 /// Resolves a draft. @param folder  relative to which target="file:…" is found.
 /// @param x_goal  receives the state of the keyframe that the term asks for in all of qpos at the end, if it does.

@@ -69,9 +69,11 @@ Names PolicyHeader(const mjModel* model) {
   return names;
 }
 
-Names IterationsHeader() {
-  return {"iteration", "cost", "expected_change", "actual_change", "gradient_norm", "step", "regularization",
-          "rollout (s)", "derivative (s)", "backward (s)"};
+Names IterationsHeader(const Contents& contents) {
+  Names names = {"iteration", "cost", "expected_change", "actual_change", "gradient_norm", "step", "regularization",
+                 "rollout (s)", "derivative (s)", "backward (s)"};
+  if (contents.violation) names.push_back("violation");
+  return names;
 }
 
 std::string ToText(const Json& json, int indent) { return json.dump(indent, ' ', false, Json::error_handler_t::replace); }

@@ -27,13 +27,14 @@ inline constexpr char kPlotFile[] = "plots.gnuplot";
 /// Which optional parts a run has.
 struct Contents {
   bool task = false, cost = false, gradient_norm = false, diagnostics = false, policy = false, iterations = false;
+  bool violation = false;  ///< iterations have one
 };
 
 /// Header rows.
 std::vector<std::string> TrajectoryHeader(const mjModel* model, const Contents& contents);
 std::vector<std::string> ContextHeader(const mjModel* model, int signature);
 std::vector<std::string> PolicyHeader(const mjModel* model);
-std::vector<std::string> IterationsHeader();
+std::vector<std::string> IterationsHeader(const Contents& contents);
 
 /// SHA-256 of the compact text of all members but "checksum".
 std::string Checksum(const Json& json);

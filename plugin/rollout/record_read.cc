@@ -105,6 +105,23 @@ void RunReader::ReadDescription(Record* record) const {
   record->message = result.at("message");
   record->metric = result.at("metric");
   for (const Json& term : result.at("cost_terms")) record->cost_terms.push_back({term.at("name"), Number(term.at("value"))});
+  for (const Json& c : result.value("constraints", Json::array())) {
+    // a bound that is infinite is written as null
+    ConstraintReport report;
+    report.name = c.at("name");
+    report.unit = c.at("unit");
+    report.violation = Number(c.at("violation"));
+    report.relative = Number(c.at("relative"));
+    report.knot = c.at("knot");
+    report.component = c.at("component");
+    report.value = Number(c.at("value"));
+    report.lower = c.at("lower").is_null() ? -std::numeric_limits<double>::infinity() : c.at("lower").get<double>();
+    report.upper = c.at("upper").is_null() ? std::numeric_limits<double>::infinity() : c.at("upper").get<double>();
+    report.multiplier = Number(c.at("multiplier"));
+    report.penalty = Number(c.at("penalty"));
+    report.active = c.at("active");
+    record->constraints.push_back(std::move(report));
+  }
   const Json& goal = json_.at("goal_state");
   if (!goal.is_null()) {
     record->x_goal.resize(static_cast<Eigen::Index>(goal.size()));
@@ -147,7 +164,7 @@ void RunReader::ReadPolicy(Record* record) const {
 }
 
 void RunReader::ReadIterations(Record* record) const {
-  const MatrixXd table = ReadTable(kIterationsFile, IterationsHeader(), json_.at("result").at("iterations").get<int>());
+  const MatrixXd table = ReadTable(kIterationsFile, IterationsHeader(contents_), json_.at("result").at("iterations").get<int>());
   for (Eigen::Index i = 0; i < table.rows(); ++i) {
     IterationRecord it;
     it.iteration = static_cast<int>(table(i, 0));
@@ -156,6 +173,7 @@ void RunReader::ReadIterations(Record* record) const {
                           &it.seconds_rollout, &it.seconds_derivative, &it.seconds_backward}) {
       *value = table(i, column++);
     }
+    if (contents_.violation) it.violation = table(i, column);
     record->iterations.push_back(it);
   }
 }
@@ -177,7 +195,8 @@ Record RunReader::Read() {
     CheckVersions();
     const Json& contents = json_.at("contents");
     contents_ = {contents.at("task"),        contents.at("cost"),   contents.at("gradient_norm"),
-                 contents.at("diagnostics"), contents.at("policy"), contents.at("iterations")};
+                 contents.at("diagnostics"), contents.at("policy"), contents.at("iterations"),
+                 contents.value("violation", false)};
     N_ = json_.at("horizon").at("N");
     if (N_ < 0) Damaged("record.json: the horizon is negative");
     ReadDescription(&record);

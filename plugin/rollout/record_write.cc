@@ -51,6 +51,7 @@ Contents CheckRecord(const Record& record) {
   contents.diagnostics = optional("diagnostics", static_cast<Eigen::Index>(record.diagnostics.size()), N + 1);
   contents.policy = optional("policy.K", static_cast<Eigen::Index>(record.policy.K.size()), N);
   contents.iterations = !record.iterations.empty();
+  contents.violation = contents.iterations && !record.constraints.empty();
   if (contents.policy && (record.policy.k.rows() != dims.nu || record.policy.k.cols() != N)) {
     WrongSize("policy.k", record.policy.k.size(), "nu * N = " + std::to_string(dims.nu * N));
   }
@@ -140,9 +141,9 @@ void WritePolicy(const Record& record, NewFolder* folder) {
   file.Close();
 }
 
-void WriteIterations(const Record& record, NewFolder* folder) {
+void WriteIterations(const Record& record, const Contents& contents, NewFolder* folder) {
   FileWriter file(folder, kIterationsFile);
-  CsvWriter csv(&file, IterationsHeader());
+  CsvWriter csv(&file, IterationsHeader(contents));
   for (const IterationRecord& iteration : record.iterations) {
     csv.Cell(iteration.iteration);
     for (double value : {iteration.cost, iteration.expected_change, iteration.actual_change, iteration.gradient_norm,
@@ -150,6 +151,7 @@ void WriteIterations(const Record& record, NewFolder* folder) {
                          iteration.seconds_derivative, iteration.seconds_backward}) {
       csv.Cell(value);
     }
+    if (contents.violation) csv.Cell(iteration.violation);
     csv.EndRow();
   }
   file.Close();
@@ -281,8 +283,16 @@ Json FilesJson(const std::vector<WrittenFile>& files) {
 Json ResultJson(const Record& record, const Contents& contents) {
   Json terms = Json::array();
   for (const CostTermValue& term : record.cost_terms) terms.push_back({{"name", term.name}, {"value", term.value}});
+  Json constraints = Json::array();
+  for (const ConstraintReport& c : record.constraints) {
+    constraints.push_back({{"name", c.name}, {"unit", c.unit}, {"violation", c.violation}, {"relative", c.relative},
+                           {"knot", c.knot}, {"component", c.component}, {"value", c.value},
+                           {"lower", c.lower}, {"upper", c.upper}, {"multiplier", c.multiplier},
+                           {"penalty", c.penalty}, {"active", c.active}});
+  }
   return {{"status", record.status},
           {"message", record.message},
+          {"constraints", constraints},
           {"cost", contents.cost ? Json(record.cost_per_knot.sum()) : Json()},
           {"gradient_norm", contents.iterations ? Json(record.iterations.back().gradient_norm) : Json()},
           {"cost_terms", terms},
@@ -318,7 +328,7 @@ Json RecordJson(const Record& record, const Contents& contents, const std::vecto
   json["goal_state"] = record.x_goal.size() > 0 ? Array(record.x_goal) : Json();
   json["contents"] = {{"task", contents.task}, {"cost", contents.cost}, {"gradient_norm", contents.gradient_norm},
                       {"diagnostics", contents.diagnostics}, {"policy", contents.policy},
-                      {"iterations", contents.iterations}};
+                      {"iterations", contents.iterations}, {"violation", contents.violation}};
   json["software"] = SoftwareJson();
   json["files"] = FilesJson(files);
   json["checksum"] = Checksum(json);
@@ -339,7 +349,7 @@ void WriteRecord(const std::string& folder, Record& record, const WriteRecordOpt
   WriteTrajectory(record, contents, &run);
   WriteContexts(record, &run);
   if (contents.policy) WritePolicy(record, &run);
-  if (contents.iterations) WriteIterations(record, &run);
+  if (contents.iterations) WriteIterations(record, contents, &run);
   for (const auto& [name, bytes] : record.tables) WriteBytes(&run, name, bytes);
   const std::vector<WrittenFile> files = run.files();
 

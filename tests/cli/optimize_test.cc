@@ -71,6 +71,34 @@ TEST(CliOptimize, StartsBySampling) {
   EXPECT_EQ(Costate({"replay", folder.File("first")}).exit_code, 0);
 }
 
+// Bounds are told by name, saved, and decide the exit code.
+TEST(CliOptimize, KeepsConstraintsAndSaysWhichItCannot) {
+  TemporaryFolder folder;
+  folder.Write("swing.xml", kSwing);
+  const std::string task = folder.Write("swing.task.xml", SwingTask("<constraint name='top speed' qvel='all' upper='3.5'/>"
+                                                                    "<constraint name='there' qpos='all' equals='1.5' when='end'/>"));
+  const ProcessResult result = Costate({"optimize", task, "--out", folder.File("run"), "--no-plots"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_TRUE(Has(result.out, "| violation"));
+  EXPECT_TRUE(Has(result.out, "kept          top speed: violated by "));
+  const Record record = ReadRecord(folder.File("run"));
+  ASSERT_EQ(record.constraints.size(), 2u);
+  EXPECT_GE(record.constraints[0].relative, record.constraints[1].relative);
+  EXPECT_LE(record.constraints[0].relative, 1e-6);
+  EXPECT_NEAR(record.trajectory.X(0, 60), 1.5, 2e-6);
+  EXPECT_LE(record.trajectory.X.row(1).maxCoeff(), 3.5 + 1e-5);
+  EXPECT_GT(record.trajectory.X.row(1).maxCoeff(), 3.49);
+  EXPECT_GT(record.iterations.front().violation, 1e-3);
+  EXPECT_TRUE(Has(record.tables.at("constraints.csv"), ",\"top speed\",\"qvel[hinge]\","));
+  EXPECT_EQ(Costate({"replay", folder.File("run")}).exit_code, 0);
+
+  const std::string never = folder.Write("never.task.xml", SwingTask("<constraint name='far' qpos='all' equals='50' when='end'/>"));
+  const ProcessResult failed = Costate({"optimize", never, "--no-save", "--quiet"});
+  EXPECT_EQ(failed.exit_code, 1) << failed.out;
+  EXPECT_TRUE(Has(failed.out, "VIOLATED      far: violated by ")) << failed.out;
+  EXPECT_TRUE(Has(failed.out, "constraint: 'far' is violated by ")) << failed.out;
+}
+
 // The robot alone is enough; the folder is runs/… below the current one and never an old run.
 TEST(CliOptimize, GoesFromKeyframeToKeyframeWithoutATask) {
   TemporaryFolder folder;

@@ -25,6 +25,7 @@ const std::vector<NormCase>& Cases() {
       {{NormType::kSmoothAbs2, 0.3, 3},
        [](double r, double p, double q) { return std::pow(std::pow(std::abs(r), q) + std::pow(p, q), 1 / q) - p; }},
       {{NormType::kRectify, 0.2}, [](double r, double p, double) { return p * std::log(1 + std::exp(r / p)); }},
+      {{NormType::kHinge}, [](double r, double, double) { return r > 0 ? 0.5 * r * r : 0; }},
       {{NormType::kHuber, 0.5},
        [](double r, double p, double) { return std::abs(r) <= p ? 0.5 * r * r : p * (std::abs(r) - p / 2); }},
   };
@@ -114,7 +115,7 @@ TEST(Norm, IsFiniteWhereFormulasAreNot) {
 }
 
 TEST(Norm, KnowsItsParameters) {
-  EXPECT_EQ(NormNames().size(), 9u);
+  EXPECT_EQ(NormNames().size(), 10u);
   EXPECT_FALSE(HasValidParameters({NormType::kPower, 0.5}));
   EXPECT_FALSE(HasValidParameters({NormType::kCosh, 0}));
   EXPECT_FALSE(HasValidParameters({NormType::kHuber, -1}));

@@ -1,0 +1,231 @@
+// <constraint>, <limit> and <periodic> as they are understood, their Jacobians, and motions that keep them.
+#include <costate/task.h>
+#include <gtest/gtest.h>
+
+#include "optimizer/cost_terms.h"
+#include "support/engine_test.h"
+#include "support/matrix_near.h"
+#include "support/task_file.h"
+
+namespace costate {
+namespace {
+
+using support::LoadZooTask;
+using support::MatricesNear;
+using support::TemporaryFolder;
+using TaskConstraint = support::EngineTest;
+
+constexpr char kCheap[] = "<cost name='effort' ctrl='all'/>";
+constexpr double kUnboundedTest = std::numeric_limits<double>::infinity();
+
+const ConstraintInfo& InfoOf(const Task& task, const std::string& name) {
+  for (int i = 0; i < task.constraints.size(); ++i) {
+    if (task.constraints[i].info().name == name) return task.constraints[i].info();
+  }
+  ADD_FAILURE() << "no constraint " << name;
+  static const ConstraintInfo none;
+  return none;
+}
+
+TEST_F(TaskConstraint, StatesBoundsWindowsAndNames) {
+  // 50 knots of 2 ms
+  const Task task = LoadZooTask(std::string(kCheap) + R"(
+    <limit joint='all' margin='0.01'/>
+    <limit joint='shoulder neck' quantity='velocity' upper='3'/>
+    <limit actuator='shoulder extend' quantity='power' lower='-5' upper='6'/>
+    <limit tendon='cord' lower='-1' upper='1'/>
+    <constraint name='high' site='tip' quantity='pos' index='2' lower='0.4' when='0.02 0.041'/>
+    <constraint name='push' ctrl='pull' lower='-1' upper='2'/>
+    <constraint name='ball' body='head' quantity='quat' equals='body:base' when='end'/>
+    <constraint name='apart' geom='skull' quantity='distance' geom2='upper' lower='0.1'/>
+    <constraint name='sum' lower='0'><term qvel='shoulder' coef='2'/><term qvel='extend'/></constraint>
+    <constraint name='way' qpos='shoulder' equals='0.3' when='0.05'/>
+    <solver violation='1e-4'/>)");
+  EXPECT_EQ(task.constrained.tolerance, 1e-4);
+  EXPECT_EQ(task.ToProblem().constraints, &task.constraints);
+  const ConstraintInfo& ranges = InfoOf(task, "joint ranges");
+  EXPECT_EQ(ranges.components, (std::vector<std::string>{"qpos[shoulder]", "qpos[extend]"}));
+  EXPECT_TRUE(MatricesNear(ranges.lower, Eigen::Vector2d(-M_PI_2 + 0.01, -0.09), 1e-12));
+  EXPECT_TRUE(MatricesNear(ranges.upper, Eigen::Vector2d(M_PI_2 - 0.01, 0.19), 1e-12));
+  EXPECT_EQ(ranges.first, 1);
+  EXPECT_EQ(ranges.last, 50);
+  EXPECT_EQ(InfoOf(task, "joint speeds").components.size(), 4u);
+  EXPECT_EQ(InfoOf(task, "joint speeds").lower[0], -kUnboundedTest);
+  EXPECT_EQ(InfoOf(task, "power").unit, "W");
+  EXPECT_EQ(InfoOf(task, "power").first, 0);
+  EXPECT_EQ(InfoOf(task, "high").first, 10);
+  EXPECT_EQ(InfoOf(task, "high").last, 20);
+  EXPECT_EQ(InfoOf(task, "push").first, 0);
+  EXPECT_EQ(InfoOf(task, "push").last, 49);
+  EXPECT_EQ(InfoOf(task, "ball").first, 50);
+  EXPECT_EQ(InfoOf(task, "ball").lower.size(), 3);
+  EXPECT_EQ(InfoOf(task, "way").first, 25);
+  EXPECT_EQ(InfoOf(task, "way").last, 25);
+  EXPECT_EQ(InfoOf(task, "apart").unit, "m");
+  EXPECT_NE(Describe(task).find("constraint"), std::string::npos);
+  EXPECT_NE(Describe(task).find("apart"), std::string::npos);
+}
+
+// J by x and u, through C and D of the sensors, against centred differences of steps: whole, at two sizes of step
+TEST_F(TaskConstraint, JacobiansAreThoseOfDifferences) {
+  const Task task = LoadZooTask(std::string("<start key='pose'/><guess key='pose'/>") + kCheap + R"(
+    <limit joint='all'/>
+    <limit actuator='all' quantity='power' upper='6'/>
+    <limit tendon='all' quantity='velocity' upper='1'/>
+    <constraint name='tip' site='tip' quantity='pos' equals='site:grip'/>
+    <constraint name='turn' body='head' quantity='quat' equals='body:base'/>
+    <constraint name='apart' geom='skull' quantity='distance' geom2='upper' lower='0.1'/>
+    <constraint name='under' geom='tip_geom' quantity='distance' geom2='floor' lower='0.1'/>
+    <constraint name='posture' qpos='all' equals='key:home'/>
+    <constraint name='acceleration' site='imu' quantity='accelerometer' upper='1'/>
+    <constraint name='push' ctrl='all' upper='2'/>)");
+  const mjModel* m = task.model.get();
+  const Dims dims(m);
+  const DataPtr data = MakeData(m);
+  Linearizer linearizer(m);
+  linearizer.SetContext(task.context);
+  StepDerivative derivative;
+  const VectorXd u = task.U_guess.col(0);
+  linearizer.Linearize(task.x0, u, &derivative);
+  const auto values = [&](const VectorXd& x, const VectorXd& ctrl) {
+    SetContext(m, data.get(), task.context);
+    VectorXd s(dims.ns), all, c;
+    EXPECT_EQ(Forward(m, data.get(), x, ctrl, s), StepStatus::kOk);
+    for (int i = 0; i < task.constraints.size(); ++i) {
+      task.constraints[i].Value({.t = 2, .N = 5, .time = 0, .dt = 0.002, .x = x, .u = ctrl, .s = s}, &c);
+      all.conservativeResize(all.size() + c.size());
+      all.tail(c.size()) = c;
+    }
+    return all;
+  };
+  VectorXd s(dims.ns);
+  SetContext(m, data.get(), task.context);
+  ASSERT_EQ(Forward(m, data.get(), task.x0, u, s), StepStatus::kOk);
+  const KnotView knot{.t = 2, .N = 5, .time = 0, .dt = 0.002, .x = task.x0, .u = u, .s = s};
+  const Eigen::Index n = values(task.x0, u).size();
+  MatrixXd analytic = MatrixXd::Zero(n, dims.ndx + dims.nu), J, Ju;
+  std::vector<std::string> rows;
+  Eigen::Index at = 0;
+  for (int i = 0; i < task.constraints.size(); ++i) {
+    const Constraint& constraint = task.constraints[i];
+    constraint.Jacobian(knot, derivative.C, derivative.D, &J, &Ju);
+    analytic.block(at, 0, J.rows(), J.cols()) = J;
+    if (Ju.cols() > 0) analytic.block(at, dims.ndx, J.rows(), dims.nu) = Ju;
+
+    // pulled back as well: Jᵀ g with sensors left to C and D
+    const VectorXd g = VectorXd::LinSpaced(constraint.size(), -1, 2);
+    KnotGradient pulled{VectorXd::Zero(dims.ndx), VectorXd::Zero(dims.nu), VectorXd::Zero(dims.ns)};
+    constraint.PullBack(knot, g, &pulled);
+    const VectorXd x_slope = pulled.x + derivative.C.transpose() * pulled.s, u_slope = pulled.u + derivative.D.transpose() * pulled.s;
+    EXPECT_TRUE(MatricesNear(x_slope, analytic.block(at, 0, J.rows(), dims.ndx).transpose() * g, 1e-9 * (1 + x_slope.norm())));
+    EXPECT_TRUE(MatricesNear(u_slope, analytic.block(at, dims.ndx, J.rows(), dims.nu).transpose() * g, 1e-9 * (1 + u_slope.norm())));
+    at += J.rows();
+    for (const std::string& component : constraint.info().components) rows.push_back(constraint.info().name + " " + component);
+  }
+  for (const double h : {1e-5, 3e-6}) {
+    MatrixXd differences(n, dims.ndx + dims.nu);
+    for (int i = 0; i < dims.ndx + dims.nu; ++i) {
+      const VectorXd dx = i < dims.ndx ? VectorXd(h * VectorXd::Unit(dims.ndx, i)) : VectorXd::Zero(dims.ndx);
+      const VectorXd du = i >= dims.ndx ? VectorXd(h * VectorXd::Unit(dims.nu, i - dims.ndx)) : VectorXd::Zero(dims.nu);
+      differences.col(i) = (values(Retract(m, task.x0, dx), u + du) - values(Retract(m, task.x0, -dx), u - du)) / (2 * h);
+    }
+    EXPECT_TRUE(MatricesNear(analytic, differences, 1e-6 * (1 + differences.cwiseAbs().maxCoeff()), rows, TangentNames(m)));
+  }
+}
+
+TEST_F(TaskConstraint, SoftOnesAreCosts) {
+  const Task task = LoadZooTask(std::string("<guess ctrl='0.5 0 0'/>") + kCheap + R"(
+    <constraint name='push' ctrl='shoulder pull' lower='0.6 -1' upper='2' soft='3'/>
+    <limit joint='all' soft='2'/>
+    <constraint name='still' qvel='shoulder' equals='1' when='end' soft='4'/>)", "horizon='0.1' scale='sum'");
+  EXPECT_EQ(task.constraints.size(), 0);
+  EXPECT_EQ(task.ToProblem().constraints, nullptr);
+  Simulator simulator(task.model.get(), task.context, 1, 1);
+  Trajectory motion;
+  ASSERT_TRUE(simulator.Rollout(task.x0, task.U_guess, &motion).ok());
+  double lower = -1, still = -1;
+  for (const CostTermValue& term : task.cost->Terms(motion)) {
+    if (term.name == "push (lower)") lower = term.value;
+    if (term.name == "still") still = term.value;
+  }
+  EXPECT_NEAR(lower, 50 * 0.5 * 3 * 0.1 * 0.1, 1e-12);
+  EXPECT_NEAR(still, 0.5 * 4 * std::pow(motion.X(13 + 9, 50) - 1, 2), 1e-9);
+}
+
+// a ball and a start beyond its bound
+TEST_F(TaskConstraint, WarnsOfAStartThatViolates) {
+  const Task task = LoadZooTask(std::string("<start key='pose'/>") + kCheap + "<constraint name='low' qpos='extend' upper='0.05'/>");
+  ASSERT_FALSE(task.warnings.empty());
+  EXPECT_NE(task.warnings.back().find("constraint 'low': the start violates it, qpos[extend] is 0.07"), std::string::npos) << task.warnings.back();
+}
+
+TEST_F(TaskConstraint, PeriodicAsksForTheStart) {
+  const Task task = LoadZooTask(std::string("<start key='pose'/>") + kCheap + "<periodic qpos='all' qvel='shoulder' except='root.x qpos[root].y'/>");
+  const ConstraintInfo& info = InfoOf(task, "periodic qpos");
+  EXPECT_EQ(info.lower.size(), 9);
+  EXPECT_EQ(info.first, 50);
+  EXPECT_EQ(InfoOf(task, "periodic qvel").lower.size(), 1);
+  VectorXd c, u, s = VectorXd::Zero(task.model->nsensordata);
+  const VectorXd x = Retract(task.model.get(), task.x0, 0.1 * VectorXd::Unit(Dims(task.model.get()).ndx, 7));
+  task.constraints[0].Value({.t = 50, .N = 50, .time = 0, .dt = 0.002, .x = x, .u = u, .s = s}, &c);
+  EXPECT_NEAR(c.cwiseAbs().sum(), 0.1, 1e-12);
+}
+
+// ball joints are bounded by their angle, whose slope is the axis
+TEST_F(TaskConstraint, BoundsTheAngleOfBallJoints) {
+  const TemporaryFolder folder;
+  folder.Write("ball.xml", R"(<mujoco><worldbody><body><joint name="neck" type="ball" range="0 40"/><geom size=".1" pos="0 0 -.3"/></body></worldbody>
+    <actuator><motor joint="neck" gear="1 .5 .2"/></actuator></mujoco>)");
+  const Task task = LoadTask(folder.Write("a.task.xml", "<task model='ball.xml' horizon='0.1'><cost ctrl='all'/><limit joint='all'/></task>"));
+  ASSERT_EQ(task.constraints.size(), 1);
+  EXPECT_NEAR(task.constraints[0].info().upper[0], 40 * M_PI / 180, 1e-12);
+  const mjModel* m = task.model.get();
+  const VectorXd x = Retract(m, task.x0, 0.4 * VectorXd::Unit(6, 0) - 0.5 * VectorXd::Unit(6, 2)), none;
+  const auto angle = [&](const VectorXd& at) {
+    VectorXd c;
+    task.constraints[0].Value({.t = 1, .N = 5, .time = 0, .dt = 0.1, .x = at, .u = none, .s = none}, &c);
+    return c[0];
+  };
+  EXPECT_NEAR(angle(x), std::hypot(0.4, 0.5), 1e-12);
+  MatrixXd J, Ju;
+  task.constraints[0].Jacobian({.t = 1, .N = 5, .time = 0, .dt = 0.1, .x = x, .u = none, .s = none}, MatrixXd(), MatrixXd(), &J, &Ju);
+  for (int i = 0; i < 3; ++i) {
+    const double slope = (angle(Retract(m, x, 1e-6 * VectorXd::Unit(6, i))) - angle(Retract(m, x, -1e-6 * VectorXd::Unit(6, i)))) / 2e-6;
+    EXPECT_NEAR(J(0, i), slope, 1e-8);
+  }
+}
+
+// ---- motions --------------------------------------------------------------------------------------------------------
+
+TEST_F(TaskConstraint, ReachesBetweenPostsWithEveryBoundKept) {
+  const Task task = LoadTask(std::string(COSTATE_MODELS) + "/posts/reach.xml");
+  const SolveResult result = SolveConstrained(task.ToProblem(), task.U_guess, task.solver, task.constrained);
+  EXPECT_EQ(result.status, SolveStatus::kConverged) << result.message;
+  EXPECT_LE(result.violation, 1e-6) << result.message;
+
+  // measured anew, by the engine: posts, goal, ranges
+  const mjModel* m = task.model.get();
+  const DataPtr data = MakeData(m);
+  const int posts = mj_name2id(m, mjOBJ_BODY, "posts");
+  double nearest = 1;
+  for (int t = 0; t <= task.N; ++t) {
+    SetState(m, data.get(), result.trajectory.X.col(t));
+    mj_kinematics(m, data.get());
+    for (const char* name : {"upper2", "fore1", "fore2", "wrist1", "wrist2"}) {
+      const int body = mj_name2id(m, mjOBJ_BODY, name);
+      for (int a = m->body_geomadr[body]; a < m->body_geomadr[body] + m->body_geomnum[body]; ++a) {
+        for (int b = m->body_geomadr[posts]; b < m->body_geomadr[posts] + m->body_geomnum[posts]; ++b) {
+          nearest = std::min(nearest, mj_geomDistance(m, data.get(), a, b, 1, nullptr));
+        }
+      }
+    }
+  }
+  EXPECT_GE(nearest, 0.02 - 1e-5);
+  EXPECT_LE(nearest, 0.021);  // they are in the way
+  const int tip = mj_name2id(m, mjOBJ_SITE, "tip"), goal = mj_name2id(m, mjOBJ_SITE, "goal");
+  EXPECT_LE(mju_dist3(data->site_xpos + 3 * tip, data->site_xpos + 3 * goal), 1e-5);
+  EXPECT_LE(result.trajectory.X.bottomRows(7).cwiseAbs().maxCoeff(), 2.5 + 1e-5);
+}
+
+}  // namespace
+}  // namespace costate
