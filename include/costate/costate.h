@@ -5,6 +5,7 @@
 #include <costate/adjoint.h>
 #include <costate/bundle.h>
 #include <costate/certificate.h>
+#include <costate/constraint.h>
 #include <costate/continuation.h>
 #include <costate/cost.h>
 #include <costate/curvature.h>
@@ -12,6 +13,7 @@
 #include <costate/derivative_check.h>
 #include <costate/descent.h>
 #include <costate/error.h>
+#include <costate/free_time.h>
 #include <costate/ilqr.h>
 #include <costate/impact.h>
 #include <costate/loss.h>

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <costate/continuation.h>
+#include <costate/free_time.h>
 #include <costate/parameter.h>
 #include <costate/sampling.h>
 
@@ -42,6 +43,7 @@ struct Task {
   ConstraintSet constraints;   ///< <constraint>, <limit> and <periodic>, without those that are soft
   IlqrOptions solver;
   ConstrainedOptions constrained;
+  FreeTimeOptions free_time;   ///< <time>; none unless longest > 0
   SamplingOptions sampling{.iterations = 0};  ///< <solver start="sampling">; none unless iterations > 0
   ContinuationOptions continuation{};  ///< <smooth>; none unless continuation.smooth.any()
   std::vector<std::string> warnings;  ///< of the model's compiler and of the task itself

@@ -1,6 +1,7 @@
 // costate optimize: a task, or two keyframes, to an optimized, recorded motion.
 #include <costate/constraint.h>
 #include <costate/continuation.h>
+#include <costate/free_time.h>
 #include <costate/exploit.h>
 #include <costate/record.h>
 #include <costate/task.h>
@@ -269,6 +270,18 @@ Record MakeRecord(Task* task, const OptimizeOptions& options, SolveResult* resul
   return record;
 }
 
+// times that were tried, into the record; the best is told
+void RecordTimes(const Task& task, const FreeTimeResult& timed, Record* record) {
+  fmt::print("\ntime: {:.6g} s, at {:g} a second, of {} tried\n", timed.time, task.free_time.weight, timed.trials.size());
+  record->settings["time"] = fmt::format("{:.17g}", timed.time);
+  record->settings["time_weight"] = fmt::format("{:.17g}", task.free_time.weight);
+  std::string csv = "time (s),cost with time,violation,iterations\n";
+  for (const FreeTimeTrial& trial : timed.trials) {
+    csv += fmt::format("{:.17g},{:.17g},{:.17g},{}\n", trial.time, trial.cost, trial.violation, trial.iterations);
+  }
+  record->tables["times.csv"] = csv;
+}
+
 int ExitCodeOf(const Task& task, const SolveResult& result) {
   const bool constrained = task.constraints.size() > 0;
   switch (result.status) {
@@ -314,7 +327,7 @@ int RunOptimize(const OptimizeOptions& options) {
   PrintWarnings(task.warnings);
   const std::string folder = options.out.empty() ? FreeFolder(task) : options.out;
   if (!options.no_save) CheckRunFolder(folder, options.out.empty(), options.force);
-  const mjModel* m = task.model.get();
+  const mjModel* m = task.model.get();  // another one where time is free
   fmt::print("{}: {}, {}; {} knots of {:.4g} s ({:.4g} s)\n\n", ModelName(m), SizesText(m), IntegratorName(m), task.N,
              task.substeps * m->opt.timestep, task.N * task.substeps * m->opt.timestep);
 
@@ -324,6 +337,7 @@ int RunOptimize(const OptimizeOptions& options) {
   if (task.sampling.iterations > 0) StartBySampling(options.quiet, &task);
   SolveResult result;
   std::vector<ContinuationStage> stages;
+  FreeTimeResult timed;  // its model is what the task's becomes
   {
     Progress progress(task.solver.iterations);
     const bool constrained = task.constraints.size() > 0;
@@ -334,9 +348,16 @@ int RunOptimize(const OptimizeOptions& options) {
                                             (constrained ? fmt::format(", violation {:.3g}", record.violation) : ""));
       return !Interrupted();
     };
-    result = task.continuation.smooth.any()
+    if (task.free_time.longest > 0) {
+      timed = SolveFreeTime(task.ToProblem(), task.U_guess, task.solver, task.constrained, task.free_time, callback);
+      result = std::move(timed.result);
+      std::swap(task.model, timed.model);
+      m = task.model.get();
+    } else {
+      result = task.continuation.smooth.any()
                  ? Continue(task, options, &progress, callback, &stages)
                  : SolveConstrained(task.ToProblem(), task.U_guess, task.solver, task.constrained, callback);
+    }
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (result.status == SolveStatus::kDiverged) {
@@ -347,6 +368,7 @@ int RunOptimize(const OptimizeOptions& options) {
   // judge and save; the motion is simulated anew, so that what is saved is what replays
   Simulator simulator(m, task.context, task.substeps, task.solver.threads);
   Record record = MakeRecord(&task, options, &result, stages, &simulator);
+  if (task.free_time.longest > 0) RecordTimes(task, timed, &record);
   PrintSummary(task, result, stages, record, seconds);
   if (result.cost < result.initial_cost && result.status != SolveStatus::kInterrupted) LookForExploits(task, result, &record);
   for (const std::string& failure : record.failures) fmt::print("  note          {}\n", failure);

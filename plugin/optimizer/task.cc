@@ -17,7 +17,7 @@
 namespace costate {
 namespace {
 
-const std::vector<std::string> kElements{"start", "guess", "cost", "limit", "constraint", "periodic", "smooth", "solver", "mpc", "gradient", "measure", "let", "option"};
+const std::vector<std::string> kElements{"start", "guess", "cost", "limit", "constraint", "periodic", "smooth", "time", "solver", "mpc", "gradient", "measure", "let", "option"};
 
 // the elements of a task file by kind, each kind checked for how often it may stand
 struct Elements {
@@ -121,6 +121,40 @@ SamplingOptions ReadSampling(const XmlElement* element) {
   options.exploration = element->PositiveNumber("exploration").value_or(usual.exploration);
   options.seed = static_cast<std::uint64_t>(element->WholeNumber("seed", 0).value_or(static_cast<int>(usual.seed)));
   options.threads = element->WholeNumber("threads", 0).value_or(0);
+  return options;
+}
+
+// <time>: windows and references in seconds have no meaning while the length of the motion is open
+FreeTimeOptions ReadTime(const XmlElement* element, const Elements& elements) {
+  FreeTimeOptions options;
+  if (!element) return options;
+  element->Allow({"shortest", "longest", "weight", "tolerance"});
+  for (const char* attribute : {"shortest", "longest"}) {
+    if (!element->Has(attribute)) element->Fail(fmt::format("{} is missing: seconds", attribute));
+  }
+  options.shortest = *element->PositiveNumber("shortest");
+  options.longest = *element->PositiveNumber("longest");
+  if (options.longest <= options.shortest) {
+    element->Fail(fmt::format("longest is {:g}, not above shortest {:g}", options.longest, options.shortest));
+  }
+  options.weight = element->Number("weight").value_or(options.weight);
+  if (options.weight < 0) element->Fail(fmt::format("weight is {:g}, expected at least 0", options.weight));
+  options.tolerance = element->PositiveNumber("tolerance").value_or(options.tolerance);
+  if (options.tolerance >= 1) element->Fail(fmt::format("tolerance is {:g}, expected less than 1", options.tolerance));
+  if (elements.Find("smooth")) element->Fail("<time> and <smooth> are not supported together yet", ErrorCode::kUnsupported);
+  std::vector<XmlElement> timed = elements.costs;
+  timed.insert(timed.end(), elements.constraints.begin(), elements.constraints.end());
+  for (const XmlElement& other : timed) {
+    if (other.Has("when") && *other.Text("when") != "end") {
+      other.Fail("<time> leaves the length of the motion open: when can only be \"end\"", ErrorCode::kUnsupported);
+    }
+    for (const char* attribute : {"target", "equals"}) {
+      const std::string text = other.Text(attribute).value_or("");
+      if (text.rfind("file:", 0) != 0 && (text.rfind("key:", 0) != 0 || text.find('@') == text.npos)) continue;
+      other.Fail(fmt::format("<time> leaves the length of the motion open: {} cannot be a reference over time", attribute),
+                 ErrorCode::kUnsupported);
+    }
+  }
   return options;
 }
 
@@ -247,8 +281,12 @@ Task LoadTask(const std::string& path) {
       if (std::any_of(terms.begin(), terms.end(), same)) draft.element.Fail("a second cost with the name '" + terms[i].name + "'");
     }
   }
+  task.free_time = ReadTime(elements.Find("time"), elements);
   task.cost = std::make_unique<ResidualCost>(task.model.get(), std::move(terms), scale);
   WarnOfStart(&task);
+  if (task.sampling.iterations > 0 && task.constraints.size() > 0) {
+    task.warnings.push_back("start=\"sampling\" betters the guess by the cost alone; the constraints are kept from there on");
+  }
   ReadInputs(elements.Find("gradient"), &task);
   return task;
 }

@@ -111,6 +111,10 @@ std::string Header(const Task& task) {
     text += fmt::format("start     sampling: {} of {}, nodes every {:g} s, seed {}\n", Count(task.sampling.iterations, "round"),
                         Count(task.sampling.samples, "sample"), task.sampling.node_time, task.sampling.seed);
   }
+  if (task.free_time.longest > 0) {
+    text += fmt::format("time      free, {:g} s to {:g} s, {:g} a second; its time step is scaled\n", task.free_time.shortest,
+                        task.free_time.longest, task.free_time.weight);
+  }
   if (task.continuation.smooth.any()) {
     text += fmt::format("smooth    {}; {} stages, each {:g} of the last, then the true model; {}\n",
                         ToString(task.continuation.smooth), task.continuation.stages, task.continuation.shrink,

@@ -1,0 +1,50 @@
+// Free final time: how long a motion should take, minimum time among it.
+#ifndef COSTATE_FREE_TIME_H_
+#define COSTATE_FREE_TIME_H_
+
+#include <string>
+#include <vector>
+
+#include <costate/constraint.h>
+
+namespace costate {
+
+struct FreeTimeOptions {
+  double shortest = 0, longest = 0;  ///< [s]
+  double weight = 1;                 ///< cost of a second; alone with a small effort: minimum time
+  double tolerance = 1e-3;           ///< of the time, relative
+  int solves = 40;                   ///< at most
+};
+
+/// One length of time that was tried.
+struct FreeTimeTrial {
+  double time = 0;       ///< [s]
+  double cost = 0;       ///< J + weight · time; infinite where the constraints were not kept or the motion diverged
+  double violation = 0;  ///< relative
+  SolveStatus status = SolveStatus::kIterationLimit;
+  int iterations = 0;
+};
+
+struct FreeTimeResult {
+  SolveResult result;  ///< at the best time; iterations are those of all trials
+  ModelPtr model;      ///< the problem's with the time step that belongs to it: what the result is a motion of
+  double time = 0;     ///< [s]
+  std::vector<FreeTimeTrial> trials;  ///< in the order in which they were made
+};
+
+/// Minimizes min_U J(U; T) + weight · T over shortest ≤ T ≤ longest, within problem.constraints.
+///
+/// The number of knots and of steps stays; the time step is T / (N substeps): motions of all lengths are equally fine, and T is
+/// continuous. The function of T is searched by golden section; where no motion keeps the constraints it is infinite, and longer
+/// times are searched. Each trial starts from the controls and multipliers of the nearest one that kept them. With several minima
+/// over T one of them is found. result.message names the time and the trials beside it.
+/// @throws as SolveConstrained; Error{kInvalidArgument} for a malformed option.
+/// Cost: about log(tolerance shortest / (longest - shortest)) / log(0.62) solves.
+/// Source: plugin/optimizer/README.md, "Free time".
+FreeTimeResult SolveFreeTime(const Problem& problem, ConstMatrixRef U, const IlqrOptions& options,
+                             const ConstrainedOptions& constrained, const FreeTimeOptions& free,
+                             const IterationCallback& callback = {});
+
+}  // namespace costate
+
+#endif  // COSTATE_FREE_TIME_H_

@@ -1,0 +1,144 @@
+// Golden section over the length of a motion, each length a solve of its own.
+#include <costate/free_time.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace costate {
+namespace {
+
+constexpr double kGolden = 0.6180339887498949;  // (sqrt 5 - 1) / 2
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+class FreeTime {
+ public:
+  FreeTime(const Problem& problem, ConstMatrixRef U, const IlqrOptions& options, const ConstrainedOptions& constrained,
+           const FreeTimeOptions& free, const IterationCallback& callback)
+      : problem_(problem), U_(U), options_(options), constrained_(constrained), free_(free), callback_(callback) {}
+
+  FreeTimeResult Run();
+
+ private:
+  double Try(double time);
+  bool Ended() const { return stop_ || static_cast<int>(out_.trials.size()) >= free_.solves; }
+
+  const Problem& problem_;
+  ConstMatrixRef U_;
+  const IlqrOptions& options_;
+  const ConstrainedOptions& constrained_;
+  const FreeTimeOptions& free_;
+  const IterationCallback& callback_;
+
+  // controls and multipliers of times at which the constraints were kept
+  struct Kept {
+    double time;
+    MatrixXd U;
+    std::vector<MatrixXd> multipliers;
+  };
+  std::vector<Kept> kept_;
+  std::vector<IterationRecord> iterations_;
+  double best_ = kNever;
+  bool has_result_ = false, stop_ = false;
+  FreeTimeResult out_;
+};
+
+double FreeTime::Try(double time) {
+  if (Ended()) return kNever;
+  ModelPtr model = CopyModel(problem_.model);
+  model->opt.timestep = time / (problem_.N * problem_.substeps);
+  Problem problem = problem_;
+  problem.model = model.get();
+
+  // from the nearest time that is known
+  const Kept* nearest = nullptr;
+  for (const Kept& kept : kept_) {
+    if (!nearest || std::abs(kept.time - time) < std::abs(nearest->time - time)) nearest = &kept;
+  }
+  ConstrainedOptions constrained = constrained_;
+  if (nearest) constrained.multipliers = nearest->multipliers;
+  const int before = static_cast<int>(iterations_.size());
+  SolveResult result = SolveConstrained(problem, nearest ? ConstMatrixRef(nearest->U) : U_, options_, constrained,
+                                        [&](const IterationRecord& record) {
+                                          IterationRecord numbered = record;
+                                          numbered.iteration += before;
+                                          iterations_.push_back(numbered);
+                                          return !callback_ || callback_(numbered);
+                                        });
+  stop_ = stop_ || result.status == SolveStatus::kInterrupted;
+  const bool keeps = result.status != SolveStatus::kDiverged && result.violation <= constrained_.tolerance;
+  const double cost = keeps ? result.cost + free_.weight * time : kNever;
+  out_.trials.push_back({time, cost, result.violation, result.status, static_cast<int>(iterations_.size()) - before});
+  if (keeps) kept_.push_back({time, result.trajectory.U, result.multipliers});
+
+  // without any that keeps the constraints, the one of least violation
+  const bool better = cost < best_ || (best_ == kNever && (!has_result_ || result.violation < out_.result.violation));
+  if (better) {
+    best_ = cost;
+    has_result_ = true;
+    out_.result = std::move(result);
+    out_.model = std::move(model);
+    out_.time = time;
+  }
+  return cost;
+}
+
+FreeTimeResult FreeTime::Run() {
+  double a = free_.shortest, b = free_.longest;
+  Try(std::clamp(problem_.N * problem_.substeps * problem_.model->opt.timestep, a, b));
+  double left = b - kGolden * (b - a), right = a + kGolden * (b - a);
+  double at_left = Try(left), at_right = Try(right);
+  while (b - a > free_.tolerance * b && !Ended()) {
+    if (at_left < at_right) {
+      b = right;
+      right = left;
+      at_right = at_left;
+      left = b - kGolden * (b - a);
+      at_left = Try(left);
+    } else {
+      // also where neither keeps the constraints: longer
+      a = left;
+      left = right;
+      at_left = at_right;
+      right = a + kGolden * (b - a);
+      at_right = Try(right);
+    }
+  }
+
+  // the trials beside the best say how sure its time is
+  double shorter = 0, longer = kNever;
+  for (const FreeTimeTrial& trial : out_.trials) {
+    if (trial.time < out_.time) shorter = std::max(shorter, trial.time);
+    if (trial.time > out_.time) longer = std::min(longer, trial.time);
+  }
+  out_.result.iterations = std::move(iterations_);
+  out_.result.message += fmt::format("; of {} times from {:g} s to {:g} s the best is {:.6g} s", out_.trials.size(), free_.shortest,
+                                     free_.longest, out_.time);
+  if (shorter > 0) out_.result.message += fmt::format(", the next shorter was {:.6g} s", shorter);
+  if (std::isfinite(longer)) out_.result.message += fmt::format(", the next longer {:.6g} s", longer);
+  if (stop_) out_.result.status = SolveStatus::kInterrupted;
+  return std::move(out_);
+}
+
+}  // namespace
+
+FreeTimeResult SolveFreeTime(const Problem& problem, ConstMatrixRef U, const IlqrOptions& options,
+                             const ConstrainedOptions& constrained, const FreeTimeOptions& free, const IterationCallback& callback) {
+  const auto need = [](bool good, const char* name, double value, const char* range) {
+    if (good) return;
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("free time: {} is {:g}, it must be {}", name, value, range));
+  };
+  need(free.shortest > 0 && std::isfinite(free.shortest), "shortest", free.shortest, "positive and finite");
+  need(free.longest > free.shortest && std::isfinite(free.longest), "longest", free.longest, "finite and above shortest");
+  need(free.weight >= 0 && std::isfinite(free.weight), "weight", free.weight, "0 or more, and finite");
+  need(free.tolerance > 0 && free.tolerance < 1, "tolerance", free.tolerance, "between 0 and 1");
+  need(free.solves >= 3, "solves", free.solves, "3 or more");
+  if (!problem.model || problem.N < 1 || problem.substeps < 1) {
+    throw Error(ErrorCode::kInvalidArgument, "free time: the problem has no model or no horizon");
+  }
+  return FreeTime(problem, U, options, constrained, free, callback).Run();
+}
+
+}  // namespace costate

@@ -1,0 +1,90 @@
+#include <costate/free_time.h>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "support/engine_test.h"
+
+namespace costate {
+namespace {
+
+using FreeTime = support::EngineTest;
+
+// 1 kg on a rail, N intervals: q' = q + h v', v' = v + h u
+struct RailCase {
+  ModelPtr model;
+  std::unique_ptr<Cost> cost;
+  ConstraintSet constraints;
+  Problem problem;
+  MatrixXd U;
+};
+
+RailCase MakeRail(int N, double r, double u_max) {
+  RailCase c;
+  c.model = LoadModelFromString(R"(
+<mujoco model="rail">
+  <option timestep="0.05" gravity="0 0 0" integrator="Euler"/>
+  <worldbody><body><joint name="slide" type="slide" axis="1 0 0"/><geom size="0.1" mass="1"/></body></worldbody>
+  <actuator><motor joint="slide"/></actuator>
+</mujoco>)");
+  const mjModel* m = c.model.get();
+  const MatrixXd none = MatrixXd::Zero(2, 2);
+  c.cost = std::make_unique<QuadraticCost>(m, Eigen::Vector2d::Zero(), none, MatrixXd::Constant(1, 1, r), none);
+  c.constraints.Add(MakeGoalConstraint(m, Eigen::Vector2d(1, 0)));
+  c.problem.model = m;
+  c.problem.cost = c.cost.get();
+  c.problem.constraints = &c.constraints;
+  c.problem.x0 = Eigen::Vector2d::Zero();
+  c.problem.context = GetContext(m, MakeData(m).get());
+  c.problem.N = N;
+  c.problem.u_lower = VectorXd::Constant(1, -u_max);
+  c.problem.u_upper = VectorXd::Constant(1, u_max);
+  c.U = MatrixXd::Zero(1, N);
+  return c;
+}
+
+// full thrust, then full brake: an even number of equal intervals of this integrator gives exactly d = u T² / 4
+TEST_F(FreeTime, FindsTheBangBangTimeOfTheDoubleIntegrator) {
+  for (const double u_max : {1.0, 4.0}) {
+    RailCase c = MakeRail(20, 1e-4, u_max);
+    const FreeTimeResult found = SolveFreeTime(c.problem, c.U, {}, {}, {.shortest = 0.4, .longest = 4, .weight = 1});
+    const double best = 2 * std::sqrt(1 / u_max);
+    EXPECT_NEAR(found.time, best, 3e-3 * best) << found.result.message;
+    EXPECT_GE(found.time, best * (1 - 1e-5));
+    EXPECT_LE(found.result.violation, 1e-6);
+    EXPECT_NEAR(found.model->opt.timestep * 20, found.time, 1e-12);
+    EXPECT_NEAR(found.result.trajectory.U(0, 2), u_max, 0.05 * u_max);
+    EXPECT_NEAR(found.result.trajectory.U(0, 17), -u_max, 0.05 * u_max);
+    EXPECT_NE(found.result.message.find("times from 0.4 s to 4 s"), std::string::npos) << found.result.message;
+    EXPECT_EQ(c.model->opt.timestep, 0.05);
+  }
+}
+
+// effort alone is c / T³, hence c / T³ + w T is least at (3 c / w)^(1/4); c from the effort at one time
+TEST_F(FreeTime, WeighsTimeAgainstEffort) {
+  RailCase c = MakeRail(20, 0.3, std::numeric_limits<double>::infinity());
+  const SolveResult once = SolveConstrained(c.problem, c.U);  // T = 1
+  const double w = 2, best = std::pow(3 * once.cost / w, 0.25);
+  const FreeTimeResult found = SolveFreeTime(c.problem, c.U, {}, {}, {.shortest = 0.3, .longest = 3, .weight = w, .tolerance = 1e-3});
+  EXPECT_NEAR(found.time, best, 2e-3 * best);
+  EXPECT_NEAR(found.result.cost, once.cost / std::pow(best, 3), 1e-2 * found.result.cost);
+  EXPECT_LE(found.trials.size(), 25u);
+}
+
+TEST_F(FreeTime, SaysWhenNoTimeIsLongEnough) {
+  RailCase c = MakeRail(10, 1e-3, 0.01);
+  const FreeTimeResult found = SolveFreeTime(c.problem, c.U, {}, {}, {.shortest = 0.4, .longest = 1, .tolerance = 0.2});
+  EXPECT_NE(found.result.status, SolveStatus::kConverged);
+  EXPECT_GT(found.result.violation, 0.9);
+}
+
+TEST_F(FreeTime, RefusesWhatIsMalformed) {
+  RailCase c = MakeRail(10, 1e-3, 1);
+  EXPECT_ERROR(SolveFreeTime(c.problem, c.U, {}, {}, {.shortest = 0, .longest = 1}), ErrorCode::kInvalidArgument, "shortest is 0");
+  EXPECT_ERROR(SolveFreeTime(c.problem, c.U, {}, {}, {.shortest = 2, .longest = 1}), ErrorCode::kInvalidArgument, "longest is 1");
+}
+
+}  // namespace
+}  // namespace costate
