@@ -2,6 +2,9 @@
 #ifndef COSTATE_ILQR_H_
 #define COSTATE_ILQR_H_
 
+#include <limits>
+#include <memory>
+
 #include <costate/lqr.h>
 #include <costate/solver.h>
 
@@ -24,6 +27,12 @@ struct IlqrOptions {
   /// Derivatives of this model along the motions of the problem's (MakeSmoothModel; same state, control, sensors and
   /// context); null: the problem's own. Costs and motions are always the problem's.
   const mjModel* derivative_model = nullptr;
+  /// Time for a whole solve [s]: when it is up, or an iteration like the fastest so far would not fit any more, the best
+  /// iterate is returned (kTimeLimit). How far that is depends on the machine.
+  double seconds = std::numeric_limits<double>::infinity();
+  /// Gains and gradient about the motion that is returned; false: those with which it was found, one derivative cheaper.
+  bool final_policy = true;
+  bool regularization_sweep = true;  ///< search over regularizations where only short steps are found
 };
 
 /// Minimizes problem.cost by iLQR from the control guess U (nu × N; clamped to the limits).
@@ -39,6 +48,42 @@ struct IlqrOptions {
 /// Source: plugin/optimizer/README.md, "iLQR"; Tassa, Mansard & Todorov 2014.
 SolveResult SolveIlqr(const Problem& problem, ConstMatrixRef U, const IlqrOptions& options = {},
                       const IterationCallback& callback = {});
+
+/// The same for one problem after another that differ in their start alone, as in a control loop: all memory is kept, and
+/// from the second solve on an iteration allocates nothing (one matrix where the cost reads sensors).
+///
+/// Not thread-safe; it runs its own workers. model, cost and derivative_model must outlive it.
+class IlqrSolver {
+ public:
+  /// @throws as SolveIlqr.
+  explicit IlqrSolver(const Problem& problem, const IlqrOptions& options = {});
+  ~IlqrSolver();
+  IlqrSolver(IlqrSolver&&) noexcept;
+  IlqrSolver& operator=(IlqrSolver&&) noexcept;
+
+  const Problem& problem() const;
+
+  /// Where the next solves start. @throws Error{kDimensionMismatch}; Error{kInvalidArgument} for a number that is not finite.
+  void SetStart(ConstVectorRef x0, ConstVectorRef context);
+
+  /// Bounds of the next solves. @throws as SolveIlqr.
+  void SetLimits(int iterations, double seconds);
+
+  /// From the controls U; the same as SolveIlqr, whatever was solved before. @return owned by this, until the next solve.
+  const SolveResult& Solve(ConstMatrixRef U, const IterationCallback& callback = {});
+
+  /// From a motion and its feedback, such as the last solution moved in time: the first rollout is that of
+  /// u = u_bar + K (x ⊖ x_bar) from x0, or of u_bar alone where that has the lower cost. Regularization goes on
+  /// from where the last solve left it.
+  const SolveResult& Resolve(const Trajectory& reference, const std::vector<MatrixXd>& K, const IterationCallback& callback = {});
+
+  /// The last result, moved out: the next solve allocates it anew.
+  SolveResult TakeResult();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace costate
 

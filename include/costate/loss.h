@@ -12,6 +12,7 @@ struct KnotView {
   double time = 0;  ///< [s]
   double dt = 0;    ///< length of the control interval [s]
   ConstVectorRef x, u, s;
+  double shift = 0;  ///< [s] from the task's start to knot 0: a plan begins later than its task
 };
 
 /// Knot t of a trajectory; borrows from it. @param dt  the control interval [s].

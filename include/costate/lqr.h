@@ -42,7 +42,7 @@ struct BoxQpScratch {
 /// Memory of the recursion, kept in the result so that a second call with the same sizes allocates no matrix.
 struct RiccatiScratch {
   MatrixXd VA, VB, Qxx, Qux, Quu, Quu_mu, M, Vxx_pair[2];
-  VectorXd Vx, Qx, Qu, guess, Vx_pair[2];
+  VectorXd Vx, Qx, Qu, Quu_k, guess, Vx_pair[2];
   BoxQpScratch qp;
   std::vector<double> packed;
 };

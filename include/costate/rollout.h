@@ -63,6 +63,9 @@ class Simulator {
   /// @throws Error{kDimensionMismatch}.
   void SetDerivativeModel(const mjModel* model);
 
+  /// Every rollout from now on starts with this context. @throws Error{kDimensionMismatch}.
+  void SetContext(ConstVectorRef context);
+
   const mjModel* model() const;
   const Dims& dims() const;
   int substeps() const;
@@ -78,6 +81,10 @@ class Simulator {
   /// @param lower, upper  control bounds (nu), ±infinity where there is none.
   RolloutStatus RolloutPolicy(const Trajectory& reference, const Policy& policy, double alpha, ConstVectorRef lower,
                               ConstVectorRef upper, Trajectory* out, int worker = 0);
+
+  /// The same from another start: x_bar is still the reference's, x_0 is x0.
+  RolloutStatus RolloutPolicy(ConstVectorRef x0, const Trajectory& reference, const Policy& policy, double alpha,
+                              ConstVectorRef lower, ConstVectorRef upper, Trajectory* out, int worker = 0);
 
   /// A, B, C, D at knots 0 … N-1 and C at knot N; in parallel over knots. out has N+1 entries.
   void Linearize(const Trajectory& trajectory, const LinearizeOptions& options, std::vector<StepDerivative>* out);

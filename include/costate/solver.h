@@ -47,6 +47,7 @@ enum class SolveStatus {
   kDiverged,        ///< the initial rollout fails; nothing could be done
   kInterrupted,     ///< the callback asked to stop
   kInfeasible,      ///< no motion was found that keeps the constraints; the least violation is returned
+  kTimeLimit,       ///< the solver's time was up
 };
 const char* ToString(SolveStatus status);
 

@@ -288,6 +288,7 @@ int ExitCodeOf(const Task& task, const SolveResult& result) {
     case SolveStatus::kConverged: return kExitOk;
     case SolveStatus::kInterrupted: return kExitInterrupted;
     case SolveStatus::kIterationLimit:
+    case SolveStatus::kTimeLimit:
     case SolveStatus::kStalled:
       if (constrained) return result.violation <= task.constrained.tolerance ? kExitOk : kExitNo;
       return result.cost < result.initial_cost ? kExitOk : kExitNo;

@@ -103,7 +103,7 @@ void Equilibrium::Residual(const mjModel* m, mjData* d, const double* Ma) {
   a_ = Eigen::Map<const Eigen::VectorXd>(d->qacc, m->nv);
   if (d->nefc) {
     // y = J a − aref
-    y_.resize(d->nefc);
+    if (y_.size() < d->nefc) y_.resize(d->nefc);  // contacts come and go
     mj_mulJacVec(m, d, y_.data(), a_.data());
     for (int i = 0; i < d->nefc; i++) y_[i] -= d->efc_aref[i];
     mj_constraintUpdate(m, d, y_.data(), nullptr, 1);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 
 namespace costate {
 namespace {
@@ -43,20 +44,21 @@ QuaternionPair Quaternions(const RotationEntry& rotation, const KnotView& knot, 
                                : kIdentity};
 }
 
-// memory that every evaluation on this thread uses again
+// memory that every evaluation of a term on this thread uses again; one a term, because terms have different sizes
 struct Scratch {
-  VectorXd r, z, slots, g, d, v;
+  VectorXd r, z, slots, g, d, v, rJ;
   MatrixXd J, Ju, DJ, DJu, Jz;
   ResidualJacobian map;
 };
-Scratch& ThreadScratch() {
-  static thread_local Scratch scratch;
-  return scratch;
+Scratch& ThreadScratch(int term) {
+  static thread_local std::deque<Scratch> scratch;  // growing moves none
+  if (static_cast<int>(scratch.size()) <= term) scratch.resize(term + 1);
+  return scratch[term];
 }
 
 // what is measured, less the target
 void ComputeMeasured(const ResidualTerm& term, const KnotView& knot, VectorXd* r, VectorXd* slots) {
-  TargetAt(term, knot.t * knot.dt, slots);
+  TargetAt(term, knot.shift + knot.t * knot.dt, slots);
 
   // r = Σ coef · value - target
   r->resize(term.measured_size());
@@ -85,7 +87,8 @@ void TargetAt(const ResidualTerm& term, double time, VectorXd* slots) {
   const VectorXd& times = term.target.time;
   const Eigen::Index last = values.cols() - 1;
   if (last <= 0 || time <= times[0]) {
-    *slots = last >= 0 ? VectorXd(values.col(0)) : VectorXd();
+    slots->resize(last >= 0 ? values.rows() : 0);
+    if (last >= 0) *slots = values.col(0);
     return;
   }
   if (time >= times[last]) {
@@ -140,7 +143,7 @@ double ResidualCost::Weights(const ResidualTerm& term, const KnotView& knot, con
   if ((*weight)->isZero(0)) return 0;
   const double knots = knot.N + 1;
   if (knot.t == knot.N) return scale_ == CostScale::kKnots ? 1 / knots : 1;
-  const double time = knot.t * knot.dt;
+  const double time = knot.shift + knot.t * knot.dt;
   if (time < term.begin - kTimeTolerance || time >= term.end - kTimeTolerance) return 0;
   if (scale_ == CostScale::kKnots) return 1 / knots;
   return scale_ == CostScale::kDt ? knot.dt : scale_ == CostScale::kMean ? 1.0 / knot.N : 1.0;
@@ -148,7 +151,7 @@ double ResidualCost::Weights(const ResidualTerm& term, const KnotView& knot, con
 
 void ResidualCost::Residual(int index, const KnotView& knot, VectorXd* r) const {
   const ResidualTerm& term = terms_[index];
-  Scratch& scratch = ThreadScratch();
+  Scratch& scratch = ThreadScratch(index);
   ComputeMeasured(term, knot, term.map ? &scratch.z : r, &scratch.slots);
   if (term.map) term.map->Value(knot, scratch.z, r);
 }
@@ -158,7 +161,7 @@ double ResidualCost::TermValue(int index, const KnotView& knot) const {
   const VectorXd* weight;
   const double scale = Weights(term, knot, &weight);
   if (scale == 0) return 0;
-  VectorXd& r = ThreadScratch().r;
+  VectorXd& r = ThreadScratch(index).r;
   Residual(index, knot, &r);
   if (!term.norm.IsSeparable()) return scale * (*weight)[0] * EvaluateVector(term.norm, r).value;
   double sum = 0;
@@ -232,7 +235,7 @@ void ResidualCost::ExpandLocal(const ResidualTerm& term, const KnotView& knot, c
 
   // one rotation, three coordinates: lx += Jᵀg, lxx += Jᵀ diag(d) J with 3×3 J
   for (const RotationEntry& rotation : term.rotations) {
-    const QuaternionPair pair = Quaternions(rotation, knot, ThreadScratch().slots);
+    const QuaternionPair pair = Quaternions(rotation, knot, ThreadScratch(static_cast<int>(&term - terms_.data())).slots);
     Matrix3RowMajor J, unused;
     mjd_subQuat(pair.measured, pair.target, J.data(), unused.data());
     Eigen::Vector3d g = Eigen::Vector3d::Zero(), d = Eigen::Vector3d::Zero();
@@ -277,8 +280,8 @@ void MeasuredJacobian(const ResidualTerm& term, const KnotView& knot, int state_
       const Matrix34 dr_dq = dr * BodyRotation(q);
       for (int k = 0; k < 3; ++k) {
         if (rotation.row[k] < 0) continue;
-        J.row(rotation.row[k]) += dr_dq.row(k) * C.block(address, 0, 4, state_columns);
-        if (control) Ju.row(rotation.row[k]) += dr_dq.row(k) * D.middleRows<4>(address);
+        J.row(rotation.row[k]).noalias() += dr_dq.row(k) * C.block(address, 0, 4, state_columns);
+        if (control) Ju.row(rotation.row[k]).noalias() += dr_dq.row(k) * D.middleRows<4>(address);
       }
     };
     if (rotation.scalar.input == Input::kSensor) {
@@ -313,7 +316,7 @@ void ResidualJacobians(const ResidualTerm& term, const KnotView& knot, int state
 void ResidualCost::ExpandDense(const ResidualTerm& term, const Plan& plan, const KnotView& knot, const VectorXd& r,
                                const VectorXd& weight, double scale, ConstMatrixRef C, ConstMatrixRef D,
                                CostExpansion* out) const {
-  Scratch& scratch = ThreadScratch();
+  Scratch& scratch = ThreadScratch(static_cast<int>(&term - terms_.data()));
   const bool control = plan.control && knot.t < knot.N;
   const int n = plan.state_columns;
   ResidualJacobians(term, knot, n, control, C, D, &scratch);
@@ -345,12 +348,18 @@ void ResidualCost::ExpandDense(const ResidualTerm& term, const Plan& plan, const
 
   // lx += Jᵀg, lxx += Jᵀ (diag(d) + outer r rᵀ) J, and the same with Ju
   scratch.DJ = d.asDiagonal() * J;
-  if (outer != 0) scratch.DJ.noalias() += (outer * r) * (r.transpose() * J);
+  if (outer != 0) {
+    scratch.rJ.noalias() = J.transpose() * r;
+    for (int j = 0; j < n; ++j) scratch.DJ.col(j) += outer * scratch.rJ[j] * r;
+  }
   out->lx.head(n).noalias() += J.transpose() * g;
   out->lxx.topLeftCorner(n, n).noalias() += J.transpose() * scratch.DJ;
   if (!control) return;
   scratch.DJu = d.asDiagonal() * Ju;
-  if (outer != 0) scratch.DJu.noalias() += (outer * r) * (r.transpose() * Ju);
+  if (outer != 0) {
+    scratch.rJ.noalias() = Ju.transpose() * r;
+    for (int j = 0; j < Ju.cols(); ++j) scratch.DJu.col(j) += outer * scratch.rJ[j] * r;
+  }
   out->lu.noalias() += Ju.transpose() * g;
   out->lux.leftCols(n).noalias() += Ju.transpose() * scratch.DJ;
   out->luu.noalias() += Ju.transpose() * scratch.DJu;
@@ -358,8 +367,8 @@ void ResidualCost::ExpandDense(const ResidualTerm& term, const Plan& plan, const
 
 void ResidualCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const {
   ResizeExpansion(dims_.ndx, dims_.nu, knot.t == knot.N, out);
-  VectorXd& r = ThreadScratch().r;
   for (int i = 0; i < static_cast<int>(terms_.size()); ++i) {
+    VectorXd& r = ThreadScratch(i).r;
     const VectorXd* weight;
     const double scale = Weights(terms_[i], knot, &weight);
     if (scale == 0) continue;
@@ -446,7 +455,7 @@ VectorXd PushResidual(const ResidualTerm& term, const KnotView& knot, const Knot
 }  // namespace
 
 void ResidualCost::Jacobian(int index, const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, MatrixXd* J, MatrixXd* Ju) const {
-  Scratch& scratch = ThreadScratch();
+  Scratch& scratch = ThreadScratch(index);
   const Plan& plan = plans_[static_cast<std::size_t>(index)];
   const ResidualTerm& term = terms_[static_cast<std::size_t>(index)];
   const bool control = plan.control && knot.t < knot.N;
@@ -459,16 +468,16 @@ void ResidualCost::Jacobian(int index, const KnotView& knot, ConstMatrixRef C, C
 
 void ResidualCost::PullBack(int index, const KnotView& knot, ConstVectorRef g, KnotGradient* out) const {
   const ResidualTerm& term = terms_[static_cast<std::size_t>(index)];
-  Scratch& scratch = ThreadScratch();
+  Scratch& scratch = ThreadScratch(index);
   Residual(index, knot, &scratch.r);
   if (term.map) term.map->Jacobian(knot, scratch.z, &scratch.map);
   PullResidual(term, knot, g, &scratch, out);
 }
 
 void ResidualCost::Gradient(const KnotView& knot, KnotGradient* out) const {
-  Scratch& scratch = ThreadScratch();
-  VectorXd &r = scratch.r, &g = scratch.g;
   for (int i = 0; i < static_cast<int>(terms_.size()); ++i) {
+    Scratch& scratch = ThreadScratch(i);
+    VectorXd &r = scratch.r, &g = scratch.g;
     const ResidualTerm& term = terms_[i];
     const VectorXd* weight;
     const double scale = Weights(term, knot, &weight);
@@ -488,9 +497,9 @@ void ResidualCost::Gradient(const KnotView& knot, KnotGradient* out) const {
 // Jᵀ (diag(d) + outer r rᵀ) J d, as ExpandDense
 void ResidualCost::GaussNewtonProduct(const mjModel*, const KnotView& knot, const KnotGradient& direction,
                                       KnotGradient* out) const {
-  Scratch& scratch = ThreadScratch();
-  VectorXd &r = scratch.r, &g = scratch.g;
   for (int i = 0; i < static_cast<int>(terms_.size()); ++i) {
+    Scratch& scratch = ThreadScratch(i);
+    VectorXd &r = scratch.r, &g = scratch.g;
     const ResidualTerm& term = terms_[i];
     const VectorXd* weight;
     const double scale = Weights(term, knot, &weight);

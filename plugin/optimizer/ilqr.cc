@@ -4,15 +4,15 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <iterator>
-#include <limits>
 #include <utility>
 
-#include "optimizer/line_search.h"
+#include "core/check.h"
+#include "optimizer/ilqr_checks.h"
+#include "optimizer/lap.h"
 #include "optimizer/regularization.h"
 #include "optimizer/solver_checks.h"
+#include "optimizer/step_search.h"
 
 namespace costate {
 namespace {
@@ -20,104 +20,42 @@ namespace {
 constexpr int kGuessScalings = 4;     // a guess that diverges is tried at 1, ¼, 1/16, 1/64, 0
 constexpr double kGuessFactor = 0.25;
 constexpr double kFinalGrowth = 100;  // of regularization when the final gains need some
+constexpr int kMostRecords = 10000;   // for so many iterations memory is taken in advance
 
 // a first full step without regularization that keeps this part of its promise shows a linear-quadratic problem
 constexpr double kLinearQuadratic = 0.9;
-
-// a shorter step than this sends the search to other regularizations, larger and smaller, each at a few alphas; factors
-// and threshold were chosen on the 25 motions of tests/benchmark/README.md
-constexpr double kShortStep = 1.0 / 16;
-constexpr double kSweep[] = {100, 10, 0.1, 0.01, 0};
-constexpr int kSweepSteps = 4;
 
 // so many small decreases (or none) in a row are convergence when the model without regularization promises no more than a few
 // times the tolerance either; after more of them, whatever it promises, the motion stands at a kink
 constexpr int kFlatIterations = 3, kStalledIterations = 8;
 constexpr double kFlatPromise = 10;
 
-using Clock = std::chrono::steady_clock;
-
-// seconds since `start`, which moves on to now
-double Lap(Clock::time_point* start) {
+Clock::time_point DeadlineAfter(double seconds) {
   const Clock::time_point now = Clock::now();
-  const double seconds = std::chrono::duration<double>(now - *start).count();
-  *start = now;
-  return seconds;
+  if (!(seconds < 1e9)) return Clock::time_point::max();
+  return now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-// a control on its way is no part of x: B would not know it, at the knot or later
-void CheckDelays(const mjModel* m) {
-  for (int i = 0; i < m->nactuator; ++i) {
-    if (!(m->actuator_delay[i] > 0)) continue;
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("actuator '{}' acts {:g} s late: iLQR plans with derivatives by the state, and controls on their way are not in it "
-                            "(without delay=\"…\" the model can be optimized)", ElementName(m, mjOBJ_ACTUATOR, i), m->actuator_delay[i]));
-  }
-}
+}  // namespace
 
-void CheckOptions(const IlqrOptions& o) {
-  const auto need = [](bool good, const char* name, double value, const char* range) {
-    if (good) return;
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("iLQR option {} is {:g}, it must be {}", name, value, range));
-  };
-  need(o.iterations >= 0, "iterations", o.iterations, "0 or more");
-  need(o.tolerance >= 0, "tolerance", o.tolerance, "0 or more");
-  need(o.gradient_tolerance >= 0, "gradient_tolerance", o.gradient_tolerance, "0 or more");
-  need(o.regularization_min > 0, "regularization_min", o.regularization_min, "positive");
-  need(o.regularization_init >= 0, "regularization_init", o.regularization_init, "0 or more");
-  need(o.regularization_max >= o.regularization_min && std::isfinite(o.regularization_max), "regularization_max",
-       o.regularization_max, "finite and at least regularization_min");
-  need(o.regularization_factor > 1 && std::isfinite(o.regularization_factor), "regularization_factor",
-       o.regularization_factor, "finite and greater than 1");
-  need(o.line_search_steps >= 1 && o.line_search_steps <= 60, "line_search_steps", o.line_search_steps, "1 … 60");
-  need(o.line_search_ratio >= 0 && o.line_search_ratio < 1, "line_search_ratio", o.line_search_ratio,
-       "0 or more and below 1");
-  need(o.threads >= 0, "threads", o.threads, "0 (all cores) or more");
-}
-
-// a step that the line search accepted, not yet taken
-struct Step {
-  double mu = 0;
-  ExpectedChange expected;
-  LineSearchResult found;
-
-  bool IsBetterThan(const Step& other) const {
-    return found.alpha > 0 && (other.found.alpha == 0 || found.cost < other.found.cost);
-  }
-};
-
-// one worker's search over regularizations
-struct Sweeper {
-  RiccatiResult riccati;
-  Policy policy;
-  Step step;                        // the best so far …
-  int index = 0;                    // … which of kSweep it is
-  Trajectory trajectory, candidate;  // … where it leads, and where another one does
-  double seconds_rollout = 0, seconds_backward = 0;
-};
-
-class Ilqr {
+class IlqrSolver::Impl {
  public:
-  Ilqr(const Problem& problem, const IlqrOptions& options)
-      : problem_(problem),
-        options_(options),
-        simulator_(problem.model, problem.context, problem.substeps, options.threads),
-        line_search_(problem_, &simulator_, options.line_search_ratio),
-        regularization_(options) {
-    simulator_.SetDerivativeModel(options.derivative_model);
-    options_.derivative.sensors = problem.cost->NeedsSensors();
-    bounded_ = (problem.u_lower.array().isFinite() || problem.u_upper.array().isFinite()).any();
-    expansions_.resize(simulator_.threads());
-    sweepers_.resize(simulator_.threads());
-    failed_.resize(problem.N + 1);
-    lq_.knots.resize(problem.N);
-  }
+  Impl(const Problem& problem, const IlqrOptions& options);
 
-  SolveResult Run(ConstMatrixRef U, const IterationCallback& callback);
+  const SolveResult& Solve(ConstMatrixRef U, const IterationCallback& callback);
+  const SolveResult& Resolve(const Trajectory& reference, const std::vector<MatrixXd>& K, const IterationCallback& callback);
+
+  Problem problem_;
+  IlqrOptions options_;
+  Simulator simulator_;
+  SolveResult result_;
 
  private:
-  bool Start(ConstMatrixRef U);
+  void Begin();
+  bool StartFrom(ConstMatrixRef U);
+  bool StartFrom(const Trajectory& reference, const std::vector<MatrixXd>& K);
   void Iterate(const IterationCallback& callback);
+  bool TimeIsUp();
   int Linearize();
   bool Expand(IterationRecord* record);
   bool Backward(double mu, IterationRecord* record);
@@ -125,52 +63,86 @@ class Ilqr {
   bool IsStationary();
   bool PromisesNothing(IterationRecord* record);
   void Search(IterationRecord* record);
-  bool TryWithout(IterationRecord* record);
-  void Try(double mu, int steps, IterationRecord* record);
-  void Sweep(double mu, IterationRecord* record);
-  void SweepOn(int index, double mu, int worker);
+  bool TryWithout(const StepOrigin& from, IterationRecord* record);
   void Judge(const IterationRecord& record);
   void FinishPolicy();
+  void NoPolicy();
   void End(SolveStatus status, std::string message);
-  static ExpectedChange Expected(const RiccatiResult& r) { return {r.expected_linear, r.expected_quadratic}; }
-  ExpectedChange Expected() const { return Expected(riccati_); }
 
-  Problem problem_;
-  IlqrOptions options_;
-  Simulator simulator_;
-  LineSearch line_search_;
+  StepSearch search_;
   Regularization regularization_;
   bool bounded_ = false;
 
   LqProblem lq_;
   RiccatiResult riccati_;
   std::vector<CostExpansion> expansions_;  // one a worker
+  CostExpansion last_;                     // of the last knot, which has other sizes
   std::vector<StepStatus> failed_;         // of the derivative at each knot
+  Policy start_;                           // the feedback of the first rollout
+  Trajectory candidate_;
   bool expanded_ = false;                  // lq_ is about the trajectory of result_
-
-  Step step_;                              // the best of this iteration …
-  Trajectory next_, candidate_;            // … where it leads, and where another one does
-  std::vector<Sweeper> sweepers_;          // one a worker
-  Policy policy_;                          // of the step that is tried
+  bool cold_ = true;                       // nothing is known from a solve before
   int flat_ = 0;                           // small decreases in a row
   bool in_vain_ = false;                   // the last search found nothing
   bool ended_ = false;
-  SolveResult result_;
+  Clock::time_point deadline_, lap_;
+  double fastest_ = 0;                     // [s] of an iteration in this solve
 };
 
-SolveResult Ilqr::Run(ConstMatrixRef U, const IterationCallback& callback) {
-  if (Start(U)) {
+IlqrSolver::Impl::Impl(const Problem& problem, const IlqrOptions& options)
+    : problem_(problem),
+      options_(options),
+      simulator_(problem.model, problem.context, problem.substeps, options.threads),
+      search_(problem_, &simulator_, options_),
+      regularization_(options) {
+  simulator_.SetDerivativeModel(options.derivative_model);
+  options_.derivative.sensors = problem.cost->NeedsSensors();
+  bounded_ = (problem.u_lower.array().isFinite() || problem.u_upper.array().isFinite()).any();
+  expansions_.resize(simulator_.threads());
+  failed_.resize(problem.N + 1);
+  lq_.knots.resize(problem.N);
+}
+
+void IlqrSolver::Impl::Begin() {
+  deadline_ = DeadlineAfter(options_.seconds);
+  search_.SetDeadline(deadline_);
+  fastest_ = 0;
+  lap_ = Clock::now();
+  result_.iterations.clear();
+  result_.iterations.reserve(std::min(options_.iterations, kMostRecords));
+  result_.gradient_norm = 0;
+  result_.guess_scale = 1;
+  result_.policy.K.resize(problem_.N);
+  flat_ = 0;
+  expanded_ = in_vain_ = ended_ = false;
+}
+
+const SolveResult& IlqrSolver::Impl::Solve(ConstMatrixRef U, const IterationCallback& callback) {
+  Begin();
+  cold_ = true;
+  regularization_ = Regularization(options_);
+  if (StartFrom(U)) {
     Iterate(callback);
     FinishPolicy();
   }
-  return std::move(result_);
+  return result_;
+}
+
+const SolveResult& IlqrSolver::Impl::Resolve(const Trajectory& reference, const std::vector<MatrixXd>& K,
+                                             const IterationCallback& callback) {
+  Begin();
+  cold_ = false;
+  if (StartFrom(reference, K)) {
+    Iterate(callback);
+    FinishPolicy();
+  }
+  return result_;
 }
 
 // the first rollout; a guess that diverges is scaled down, in the end to no control at all
-bool Ilqr::Start(ConstMatrixRef U) {
-  const Eigen::Index nu = U.rows(), N = U.cols();
-  result_.policy.k.setZero(nu, N);
-  result_.policy.K.assign(N, MatrixXd::Zero(nu, simulator_.dims().ndx));
+bool IlqrSolver::Impl::StartFrom(ConstMatrixRef U) {
+  const Eigen::Index N = U.cols();
+  NoPolicy();
   RolloutStatus first;
   for (int i = 0; i <= kGuessScalings; ++i) {
     result_.guess_scale = i < kGuessScalings ? std::pow(kGuessFactor, i) : 0;
@@ -193,8 +165,29 @@ bool Ilqr::Start(ConstMatrixRef U) {
   return false;
 }
 
-void Ilqr::Iterate(const IterationCallback& callback) {
+// with feedback or without, whichever costs less; when neither can be simulated, the controls scaled down
+bool IlqrSolver::Impl::StartFrom(const Trajectory& reference, const std::vector<MatrixXd>& K) {
+  start_.k.setZero(reference.U.rows(), reference.N());
+  start_.K = K;
+  const RolloutStatus closed = simulator_.RolloutPolicy(problem_.x0, reference, start_, 1, problem_.u_lower,
+                                                        problem_.u_upper, &result_.trajectory);
+  const RolloutStatus open = simulator_.Rollout(problem_.x0, reference.U, &candidate_);
+  const double dt = simulator_.knot_time();
+  const double closed_cost = RolloutCost(problem_, result_.trajectory, closed, dt);
+  const double open_cost = RolloutCost(problem_, candidate_, open, dt);
+  result_.cost = std::min(closed_cost, open_cost);
+  if (!std::isfinite(result_.cost)) return StartFrom(reference.U);
+  if (open_cost < closed_cost) std::swap(result_.trajectory, candidate_);
+  result_.initial_cost = result_.cost;
+  result_.policy.k.setZero(reference.U.rows(), reference.N());
+  result_.policy.K = K;
+  return true;
+}
+
+void IlqrSolver::Impl::Iterate(const IterationCallback& callback) {
+  search_.Reserve(result_.trajectory, result_.policy);
   for (int i = 1; i <= options_.iterations; ++i) {
+    if (TimeIsUp()) return;
     IterationRecord record;
     record.iteration = i;
     if (!Expand(&record) || PromisesNothing(&record) || !GrowUntilSolved(&record) || IsStationary()) return;
@@ -212,13 +205,25 @@ void Ilqr::Iterate(const IterationCallback& callback) {
       fmt::format("reached the limit of {} iterations at cost {:.6g}", options_.iterations, result_.cost));
 }
 
+// no time for an iteration like the fastest so far
+bool IlqrSolver::Impl::TimeIsUp() {
+  if (deadline_ == Clock::time_point::max()) return false;
+  const double seconds = Lap(&lap_);
+  const bool first = result_.iterations.empty();
+  if (!first) fastest_ = fastest_ > 0 ? std::min(fastest_, seconds) : seconds;
+  if (std::chrono::duration<double>(deadline_ - lap_).count() > fastest_) return false;
+  End(SolveStatus::kTimeLimit, fmt::format("time was up after {} iterations at cost {:.6g}", result_.iterations.size(),
+                                           result_.cost));
+  return true;
+}
+
 // the linear-quadratic problem about the best trajectory; returns the first knot without a derivative, or -1
-int Ilqr::Linearize() {
+int IlqrSolver::Impl::Linearize() {
   const Trajectory& trajectory = result_.trajectory;
-  simulator_.LinearizeEach(trajectory, options_.derivative, [&](int t, int worker, StepDerivative* derivative) {
+  const auto use = [&](int t, int worker, StepDerivative* derivative) {
     failed_[t] = derivative->status;
     if (derivative->status != StepStatus::kOk) return;
-    CostExpansion& expansion = expansions_[worker];
+    CostExpansion& expansion = t < problem_.N ? expansions_[worker] : last_;
     problem_.cost->Expand(ViewKnot(trajectory, t, simulator_.knot_time()), derivative->C, derivative->D, &expansion);
 
     // matrices change places instead of being copied: one set is in memory
@@ -238,13 +243,14 @@ int Ilqr::Linearize() {
     if (!bounded_) return;
     knot.du_lower = problem_.u_lower - trajectory.U.col(t);
     knot.du_upper = problem_.u_upper - trajectory.U.col(t);
-  });
+  };
+  simulator_.LinearizeEach(trajectory, options_.derivative, std::ref(use));
   const auto failed = std::find_if(failed_.begin(), failed_.end(), [](StepStatus s) { return s != StepStatus::kOk; });
   expanded_ = failed == failed_.end();
   return expanded_ ? -1 : static_cast<int>(failed - failed_.begin());
 }
 
-bool Ilqr::Expand(IterationRecord* record) {
+bool IlqrSolver::Impl::Expand(IterationRecord* record) {
   if (expanded_) return true;
   Clock::time_point start = Clock::now();
   const int failed = Linearize();
@@ -255,7 +261,7 @@ bool Ilqr::Expand(IterationRecord* record) {
   return false;
 }
 
-bool Ilqr::Backward(double mu, IterationRecord* record) {
+bool IlqrSolver::Impl::Backward(double mu, IterationRecord* record) {
   Clock::time_point start = Clock::now();
   SolveRiccati(lq_, {.regularization = mu, .values = false}, &riccati_);
   record->seconds_backward += Lap(&start);
@@ -263,7 +269,7 @@ bool Ilqr::Backward(double mu, IterationRecord* record) {
 }
 
 // the model's solution, with as much regularization as it takes
-bool Ilqr::GrowUntilSolved(IterationRecord* record) {
+bool IlqrSolver::Impl::GrowUntilSolved(IterationRecord* record) {
   while (!Backward(regularization_.value(), record)) {
     if (regularization_.Grow()) continue;
     End(SolveStatus::kStalled,
@@ -275,8 +281,16 @@ bool Ilqr::GrowUntilSolved(IterationRecord* record) {
   return true;
 }
 
-bool Ilqr::IsStationary() {
+bool IlqrSolver::Impl::IsStationary() {
   const double limit = options_.gradient_tolerance * (1 + std::abs(result_.cost));
+  const double promise = -Expected(riccati_).At(1);
+  if (!cold_ && promise <= options_.tolerance * std::abs(result_.cost)) {
+    // near a solution from the start; less regularization may promise more the next time
+    regularization_.Adapt(1);
+    End(SolveStatus::kConverged, fmt::format("converged after {} iterations: of the cost {:.6g} the model promises to take off {:.3g}",
+                                             result_.iterations.size(), result_.cost, promise));
+    return true;
+  }
   if (riccati_.gradient_norm > limit) return false;
   End(SolveStatus::kConverged,
       fmt::format("converged after {} iterations: gradient norm {:.3g} is within its tolerance {:.3g}",
@@ -286,9 +300,9 @@ bool Ilqr::IsStationary() {
 
 // where the search gains nothing any more: does the model promise anything? With regularization any model promises little,
 // hence without
-bool Ilqr::PromisesNothing(IterationRecord* record) {
+bool IlqrSolver::Impl::PromisesNothing(IterationRecord* record) {
   if ((flat_ < kFlatIterations && !in_vain_) || !Backward(0, record)) return false;
-  const double promise = -Expected().At(1);
+  const double promise = -Expected(riccati_).At(1);
   if (promise > kFlatPromise * options_.tolerance * std::abs(result_.cost)) return false;
   End(SolveStatus::kConverged,
       fmt::format("converged after {} iterations: of the cost {:.6g} the model promises to take off no more than {:.3g}",
@@ -296,106 +310,44 @@ bool Ilqr::PromisesNothing(IterationRecord* record) {
   return true;
 }
 
-// the best step from here: along the regularized policy, or along those with more or less regularization; riccati_ holds
-// the first
-void Ilqr::Search(IterationRecord* record) {
+// the best step from here; riccati_ holds the model's solution
+void IlqrSolver::Impl::Search(IterationRecord* record) {
   const double before = result_.cost, mu = regularization_.value();
-  const ExpectedChange expected = Expected();
-  step_ = {};
-  if (!TryWithout(record)) {
-    Try(mu, options_.line_search_steps, record);
-    if (step_.found.alpha < kShortStep) Sweep(std::max(mu, options_.regularization_min), record);
-  }
+  const ExpectedChange expected = Expected(riccati_);
+  const StepOrigin from{lq_, result_.trajectory, result_.cost};
+  search_.Begin();
+  if (!TryWithout(from, record)) search_.Find(from, mu, &riccati_, record);
 
-  const bool found = step_.found.alpha > 0;
+  const AcceptedStep& step = search_.step();
+  const bool found = step.found.alpha > 0;
   if (found) {
-    std::swap(result_.trajectory, next_);
-    result_.cost = step_.found.cost;
+    std::swap(result_.trajectory, *search_.motion());
+    std::swap(result_.policy, *search_.policy());
+    result_.cost = step.found.cost;
     expanded_ = false;
-    if (step_.mu != mu) regularization_.Set(step_.mu);
+    if (step.mu != mu) regularization_.Set(step.mu);
   }
-  record->step = step_.found.alpha;
+  record->step = step.found.alpha;
   record->cost = result_.cost;
   record->regularization = regularization_.value();
-  record->expected_change = found ? step_.expected.At(step_.found.alpha) : expected.At(1);
+  record->expected_change = found ? step.expected.At(step.found.alpha) : expected.At(1);
   record->actual_change = result_.cost - before;
 }
 
 // the first step shows whether the problem is linear-quadratic: then it needs no regularization
-bool Ilqr::TryWithout(IterationRecord* record) {
+bool IlqrSolver::Impl::TryWithout(const StepOrigin& from, IterationRecord* record) {
   const double mu = regularization_.value();
-  if (mu == 0 || !result_.iterations.empty()) return false;
-  if (Backward(0, record)) Try(0, 1, record);
-  if (step_.found.alpha == 1 && step_.found.cost - result_.cost <= kLinearQuadratic * step_.expected.At(1)) return true;
-  step_ = {};
+  if (mu == 0 || !cold_ || !result_.iterations.empty()) return false;
+  if (Backward(0, record)) search_.TryWhole(from, 0, &riccati_, record);
+  const AcceptedStep& step = search_.step();
+  if (step.found.alpha == 1 && step.found.cost - from.cost <= kLinearQuadratic * step.expected.At(1)) return true;
+  search_.Begin();
   Backward(mu, record);
   return false;
 }
 
-// rolls out the policy in riccati_; kept when it is the best so far
-void Ilqr::Try(double mu, int steps, IterationRecord* record) {
-  Clock::time_point start = Clock::now();
-  std::swap(policy_.k, riccati_.k);
-  std::swap(policy_.K, riccati_.K);
-  const Step step = {
-      mu, Expected(), line_search_.Run(result_.trajectory, result_.cost, policy_, Expected(), steps, &candidate_)};
-  if (step.IsBetterThan(step_)) {
-    step_ = step;
-    std::swap(next_, candidate_);
-  }
-  record->seconds_rollout += Lap(&start);
-}
-
-// the best step of several regularizations about mu, side by side; of equals the first
-void Ilqr::Sweep(double mu, IterationRecord* record) {
-  for (Sweeper& s : sweepers_) {
-    s.step = {};
-    s.seconds_backward = s.seconds_rollout = 0;
-  }
-  Clock::time_point start = Clock::now();
-  simulator_.ParallelFor(static_cast<int>(std::size(kSweep)),
-                         [&](int i, int worker) { SweepOn(i, kSweep[i] * mu, worker); });
-  const double seconds = Lap(&start);
-
-  Sweeper* best = nullptr;
-  double backward = 0, all = 0;
-  for (Sweeper& s : sweepers_) {
-    backward += s.seconds_backward;
-    all += s.seconds_backward + s.seconds_rollout;
-    if (s.step.found.alpha == 0) continue;
-    const bool tie = best && s.step.found.cost == best->step.found.cost && s.index < best->index;
-    if (!best || tie || s.step.IsBetterThan(best->step)) best = &s;
-  }
-  if (best && best->step.IsBetterThan(step_)) {
-    step_ = best->step;
-    std::swap(next_, best->trajectory);
-  }
-  const double share = all > 0 ? backward / all : 0;
-  record->seconds_backward += seconds * share;
-  record->seconds_rollout += seconds * (1 - share);
-}
-
-void Ilqr::SweepOn(int index, double mu, int worker) {
-  Sweeper& s = sweepers_[worker];
-  Clock::time_point start = Clock::now();
-  SolveRiccati(lq_, {.regularization = mu, .values = false}, &s.riccati);
-  s.seconds_backward += Lap(&start);
-  if (!s.riccati.ok) return;
-  std::swap(s.policy.k, s.riccati.k);
-  std::swap(s.policy.K, s.riccati.K);
-  const ExpectedChange expected = Expected(s.riccati);
-  const Step step = {mu, expected, line_search_.RunOn(worker, result_.trajectory, result_.cost, s.policy, expected,
-                                                      kSweepSteps, &s.candidate)};
-  if (step.IsBetterThan(s.step)) {
-    s.step = step;
-    s.index = index;
-    std::swap(s.trajectory, s.candidate);
-  }
-  s.seconds_rollout += Lap(&start);
-}
-
 // regularization for the next iteration, or the end
-void Ilqr::Judge(const IterationRecord& record) {
+void IlqrSolver::Impl::Judge(const IterationRecord& record) {
   in_vain_ = record.step == 0;
   flat_ = -record.actual_change <= options_.tolerance * std::abs(result_.cost) ? flat_ + 1 : 0;
   if (in_vain_) {
@@ -405,7 +357,7 @@ void Ilqr::Judge(const IterationRecord& record) {
                            "gradient norm {:.3g}", record.iteration, result_.cost, regularization_.value(),
                            record.gradient_norm));
   }
-  regularization_.Adapt(record.actual_change / step_.expected.At(1));
+  regularization_.Adapt(record.actual_change / search_.step().expected.At(1));
   if (flat_ < kStalledIterations) return;
   End(SolveStatus::kStalled,
       fmt::format("stalled after {} iterations: the last {} reduced the cost {:.6g} by less than {:g} of itself, although the "
@@ -414,38 +366,93 @@ void Ilqr::Judge(const IterationRecord& record) {
 }
 
 // gains and gradient about the trajectory that is returned, with the least regularization that works
-void Ilqr::FinishPolicy() {
+void IlqrSolver::Impl::FinishPolicy() {
+  if (!options_.final_policy) {
+    // K of the last step or, when nothing else is known, of the start; k is taken
+    result_.policy.k.setZero();
+    result_.gradient_norm = result_.iterations.empty() ? 0 : result_.iterations.back().gradient_norm;
+    return;
+  }
   if (expanded_ || Linearize() < 0) {
     for (double mu = 0; mu <= options_.regularization_max; mu = std::max(options_.regularization_min, kFinalGrowth * mu)) {
       SolveRiccati(lq_, {.regularization = mu, .values = false}, &riccati_);
       if (!riccati_.ok) continue;
-      result_.policy.k = std::move(riccati_.k);
-      result_.policy.K = std::move(riccati_.K);
+      std::swap(result_.policy.k, riccati_.k);
+      std::swap(result_.policy.K, riccati_.K);
       result_.gradient_norm = riccati_.gradient_norm;
-      result_.gradient_norm_per_knot = std::move(riccati_.gradient_norm_per_knot);
+      std::swap(result_.gradient_norm_per_knot, riccati_.gradient_norm_per_knot);
       return;
     }
   }
-
-  // no quadratic model: the controls alone
-  result_.policy.k.setZero();
-  for (MatrixXd& K : result_.policy.K) K.setZero();
+  NoPolicy();
 }
 
-void Ilqr::End(SolveStatus status, std::string message) {
+// no quadratic model: the controls alone
+void IlqrSolver::Impl::NoPolicy() {
+  const Dims& dims = simulator_.dims();
+  result_.policy.k.setZero(dims.nu, problem_.N);
+  result_.policy.K.resize(problem_.N);
+  for (MatrixXd& K : result_.policy.K) K.setZero(dims.nu, dims.ndx);
+  result_.gradient_norm_per_knot.resize(0);
+}
+
+void IlqrSolver::Impl::End(SolveStatus status, std::string message) {
   result_.status = status;
   result_.message = std::move(message);
   ended_ = true;
 }
 
-}  // namespace
+// ---- the public face --------------------------------------------------------------------------------------------------
+
+IlqrSolver::IlqrSolver(const Problem& problem, const IlqrOptions& options) {
+  CheckProblem(problem, MatrixXd::Zero(problem.model ? problem.model->nu : 0, std::max(problem.N, 0)));
+  CheckOptions(options);
+  CheckDelays(problem.model);
+  impl_ = std::make_unique<Impl>(problem, options);
+}
+
+IlqrSolver::~IlqrSolver() = default;
+IlqrSolver::IlqrSolver(IlqrSolver&&) noexcept = default;
+IlqrSolver& IlqrSolver::operator=(IlqrSolver&&) noexcept = default;
+
+const Problem& IlqrSolver::problem() const { return impl_->problem_; }
+
+void IlqrSolver::SetStart(ConstVectorRef x0, ConstVectorRef context) {
+  const mjModel* model = impl_->problem_.model;
+  CheckSize(model, "x0", x0.size(), "nx", impl_->simulator_.dims().nx);
+  CheckFiniteStart(model, x0);
+  impl_->simulator_.SetContext(context);
+  impl_->problem_.x0 = x0;
+  impl_->problem_.context = context;
+}
+
+void IlqrSolver::SetLimits(int iterations, double seconds) {
+  IlqrOptions options = impl_->options_;
+  options.iterations = iterations;
+  options.seconds = seconds;
+  CheckOptions(options);
+  impl_->options_.iterations = iterations;
+  impl_->options_.seconds = seconds;
+}
+
+const SolveResult& IlqrSolver::Solve(ConstMatrixRef U, const IterationCallback& callback) {
+  CheckProblem(impl_->problem_, U);
+  return impl_->Solve(U, callback);
+}
+
+const SolveResult& IlqrSolver::Resolve(const Trajectory& reference, const std::vector<MatrixXd>& K,
+                                       const IterationCallback& callback) {
+  return impl_->Resolve(reference, K, callback);
+}
+
+SolveResult IlqrSolver::TakeResult() { return std::exchange(impl_->result_, {}); }
 
 SolveResult SolveIlqr(const Problem& problem, ConstMatrixRef U, const IlqrOptions& options,
                       const IterationCallback& callback) {
   CheckProblem(problem, U);
-  CheckOptions(options);
-  CheckDelays(problem.model);
-  return Ilqr(problem, options).Run(U, callback);
+  IlqrSolver solver(problem, options);
+  solver.Solve(U, callback);
+  return solver.TakeResult();
 }
 
 }  // namespace costate

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -29,17 +30,20 @@ double LineSearch::Cost(const Trajectory& reference, const Policy& policy, doubl
 }
 
 LineSearchResult LineSearch::Run(const Trajectory& reference, double cost, const Policy& policy,
-                                 const ExpectedChange& expected, int steps, Trajectory* taken) {
-  for (int first = 0; first < steps; first += simulator_->threads()) {
-    // the next few, each worker its own rollouts
-    const int count = std::min(simulator_->threads(), steps - first);
-    simulator_->ParallelFor(count, [&](int i, int worker) {
-      costs_[i] = Cost(reference, policy, std::ldexp(1, -(first + i)), worker, &candidates_[i]);
-    });
+                                 const ExpectedChange& expected, int first, int steps, Trajectory* taken) {
+  for (int at = first, count = 0; at < steps; at += count) {
+    if (at > first && IsLate()) return {};
+
+    // the whole step alone, then the next few, each worker its own rollouts
+    count = at == 0 ? 1 : std::min(simulator_->threads(), steps - at);
+    const auto job = [&](int i, int worker) {
+      costs_[i] = Cost(reference, policy, std::ldexp(1, -(at + i)), worker, &candidates_[i]);
+    };
+    simulator_->ParallelFor(count, std::ref(job));
 
     // the largest alpha that is good enough
     for (int i = 0; i < count; ++i) {
-      const double alpha = std::ldexp(1, -(first + i));
+      const double alpha = std::ldexp(1, -(at + i));
       if (!IsEnough(cost, costs_[i], expected.At(alpha))) continue;
       std::swap(*taken, candidates_[i]);
       return {alpha, costs_[i]};
@@ -50,7 +54,7 @@ LineSearchResult LineSearch::Run(const Trajectory& reference, double cost, const
 
 LineSearchResult LineSearch::RunOn(int worker, const Trajectory& reference, double cost, const Policy& policy,
                                    const ExpectedChange& expected, int steps, Trajectory* taken) const {
-  for (int i = 0; i < steps; ++i) {
+  for (int i = 0; i < steps && !IsLate(); ++i) {
     const double alpha = std::ldexp(1, -i), after = Cost(reference, policy, alpha, worker, taken);
     if (IsEnough(cost, after, expected.At(alpha))) return {alpha, after};
   }

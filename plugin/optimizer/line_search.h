@@ -2,6 +2,7 @@
 #ifndef COSTATE_OPTIMIZER_LINE_SEARCH_H_
 #define COSTATE_OPTIMIZER_LINE_SEARCH_H_
 
+#include <chrono>
 #include <vector>
 
 #include <costate/solver.h>
@@ -19,17 +20,26 @@ struct LineSearchResult {
   double cost = 0;   ///< of the accepted step
 };
 
-/// Rolls a policy out at alpha = 1, ½, ¼ …, as many at once as the simulator has threads, and takes the largest alpha
-/// whose cost falls by at least ratio × the expected change (Armijo). A rollout that fails or whose cost is not finite is
-/// never taken.
+/// Rolls a policy out at alpha = 1, ½, ¼ … and takes the largest alpha whose cost falls by at least ratio × the expected
+/// change (Armijo). alpha = 1, which is usually good, is tried alone; then as many at once as the simulator has threads. A
+/// rollout that fails or whose cost is not finite is never taken.
 class LineSearch {
  public:
+  using Clock = std::chrono::steady_clock;
+
   LineSearch(const Problem& problem, Simulator* simulator, double ratio);
 
-  /// @param cost   of the reference.  @param steps  how many alphas at most.
+  /// Memory for motions of this size.
+  void Reserve(const Trajectory& motion) { candidates_.assign(candidates_.size(), motion); }
+
+  /// After it no further rollout is begun, but for a search's first.
+  void SetDeadline(Clock::time_point deadline) { deadline_ = deadline; }
+  bool IsLate() const { return deadline_ != Clock::time_point::max() && Clock::now() >= deadline_; }
+
+  /// @param cost   of the reference.  @param first, steps  alpha = 2^-first … 2^-(steps - 1).
   /// @param taken  receives the accepted rollout; otherwise untouched.
   LineSearchResult Run(const Trajectory& reference, double cost, const Policy& policy, const ExpectedChange& expected,
-                       int steps, Trajectory* taken);
+                       int first, int steps, Trajectory* taken);
 
   /// The same, one after the other on one worker: for searches that run side by side.
   /// @param taken  receives the last rollout that was tried; the accepted one, if there was one.
@@ -45,6 +55,7 @@ class LineSearch {
   const Problem& problem_;
   Simulator* simulator_;
   double ratio_;
+  Clock::time_point deadline_ = Clock::time_point::max();
   std::vector<Trajectory> candidates_;  // one a thread
   std::vector<double> costs_;
 };

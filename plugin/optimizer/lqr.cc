@@ -87,10 +87,10 @@ bool Gains(const LqKnot& knot, const VectorXd& guess, RiccatiScratch* s, VectorR
 
 // Vx = Qx + Kᵀ(Quu k + Qu) + Quxᵀk,  Vxx = Qxx + KᵀQuu K + KᵀQux + QuxᵀK
 void StateValue(const VectorXd& k, const MatrixXd& K, RiccatiScratch* s, VectorXd* Vx, MatrixXd* Vxx) {
-  s->Vx.noalias() = s->Quu * k;
-  s->Vx += s->Qu;
+  s->Quu_k.noalias() = s->Quu * k;
+  s->Quu_k += s->Qu;
   *Vx = s->Qx;
-  Vx->noalias() += K.transpose() * s->Vx;
+  Vx->noalias() += K.transpose() * s->Quu_k;
   Vx->noalias() += s->Qux.transpose() * k;
 
   // the last three terms are W + Wᵀ with W = Kᵀ(½ Quu K + Qux): symmetric to the last bit in this order
@@ -144,7 +144,8 @@ void SolveRiccati(const LqProblem& problem, const RiccatiOptions& options, Ricca
 
     // what the model promises, and how far from a minimum this knot is
     out->expected_linear += s.guess.dot(s.Qu);
-    out->expected_quadratic += s.guess.dot(s.Quu * s.guess);
+    s.Quu_k.noalias() = s.Quu * s.guess;
+    out->expected_quadratic += s.guess.dot(s.Quu_k);
     out->gradient_norm_per_knot[t] = GradientNorm(knot, s.Qu);
     out->gradient_norm = std::max(out->gradient_norm, out->gradient_norm_per_knot[t]);
   }

@@ -41,8 +41,13 @@ const char* ToString(SolveStatus status) {
     case SolveStatus::kDiverged: return "diverged";
     case SolveStatus::kInterrupted: return "interrupted";
     case SolveStatus::kInfeasible: return "infeasible";
+    case SolveStatus::kTimeLimit: return "time limit";
   }
   return "unknown";
+}
+
+void CheckFiniteStart(const mjModel* model, ConstVectorRef x0) {
+  if (!x0.allFinite()) CheckFinite("x0", x0, StateNames(model));
 }
 
 void CheckProblem(const Problem& problem, ConstMatrixRef U) {
@@ -73,7 +78,7 @@ void CheckProblem(const Problem& problem, ConstMatrixRef U) {
   }
 
   // values
-  CheckFinite("x0", problem.x0, StateNames(model));
+  CheckFiniteStart(model, problem.x0);
   const std::vector<std::string> names = ControlNames(model);
   for (int t = 0; t < problem.N; ++t) CheckFinite("the control guess at knot " + std::to_string(t), U.col(t), names);
   for (int i = 0; i < dims.nu; ++i) {

@@ -10,6 +10,9 @@ namespace costate {
 ///         number that is not finite or limits that exclude each other; Error{kDimensionMismatch} for a wrong size.
 void CheckProblem(const Problem& problem, ConstMatrixRef U);
 
+/// @throws Error{kInvalidArgument} for a start that is not finite, by the name of its entry.
+void CheckFiniteStart(const mjModel* model, ConstVectorRef x0);
+
 }  // namespace costate
 
 #endif  // COSTATE_OPTIMIZER_SOLVER_CHECKS_H_

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <string>
 
 #include "core/check.h"
@@ -99,7 +100,7 @@ struct Simulator::Impl {
   // sleep and plugins keep memory outside of the context: only a reset makes the start the same each time
   void Restart(mjData* data) const {
     if ((model->opt.enableflags & mjENBL_SLEEP) || model->nplugin > 0) mj_resetData(model, data);
-    SetContext(model, data, context);
+    costate::SetContext(model, data, context);
   }
 
   void Resize(int N, Trajectory* out) const {
@@ -198,6 +199,7 @@ struct Simulator::Impl {
   int moving_size = 0;
   ThreadPool pool;
   std::vector<Worker> workers;
+  StepDerivative last;  // of the last knot, which has other sizes
 };
 
 Simulator::Simulator(const mjModel* model, ConstVectorRef context, int substeps, int threads)
@@ -210,6 +212,14 @@ void Simulator::SetDerivativeModel(const mjModel* model) {
   if (impl_->derivative_model == model) return;
   impl_->derivative_model = model;
   for (Impl::Worker& worker : impl_->workers) worker.linearizer.reset();
+}
+
+void Simulator::SetContext(ConstVectorRef context) {
+  CheckSize(impl_->model, "context", context.size(), "context size", impl_->context.size());
+  impl_->context = context;
+  for (Impl::Worker& worker : impl_->workers) {
+    if (worker.linearizer) worker.linearizer->SetContext(context);
+  }
 }
 
 const mjModel* Simulator::model() const { return impl_->model; }
@@ -246,6 +256,12 @@ RolloutStatus Simulator::Rollout(ConstVectorRef x0, ConstMatrixRef U, Trajectory
 
 RolloutStatus Simulator::RolloutPolicy(const Trajectory& reference, const Policy& policy, double alpha,
                                        ConstVectorRef lower, ConstVectorRef upper, Trajectory* out, int worker) {
+  CheckTrajectory(impl_->model, reference);
+  return RolloutPolicy(reference.X.col(0), reference, policy, alpha, lower, upper, out, worker);
+}
+
+RolloutStatus Simulator::RolloutPolicy(ConstVectorRef x0, const Trajectory& reference, const Policy& policy, double alpha,
+                                       ConstVectorRef lower, ConstVectorRef upper, Trajectory* out, int worker) {
   const mjModel* model = impl_->model;
   const Dims& dims = impl_->dims;
   const int N = reference.N();
@@ -259,7 +275,8 @@ RolloutStatus Simulator::RolloutPolicy(const Trajectory& reference, const Policy
                     " and N = " + std::to_string(N));
   }
   if (out == &reference) throw Error(ErrorCode::kInvalidArgument, "the rollout cannot overwrite its own reference");
-  if (!reference.X.col(0).allFinite()) CheckFinite(model, "x0", reference.X.col(0), StateNames(model), "");
+  CheckSize(model, "x0", x0.size(), "nx", dims.nx);
+  if (!x0.allFinite()) CheckFinite(model, "x0", x0, StateNames(model), "");
 
   Impl::Worker& mine = impl_->Get(worker);
   impl_->Resize(N, out);
@@ -271,7 +288,7 @@ RolloutStatus Simulator::RolloutPolicy(const Trajectory& reference, const Policy
     u.noalias() += policy.K[static_cast<std::size_t>(t)] * mine.dx;
     for (int i = 0; i < u.size(); ++i) u[i] = std::min(std::max(u[i], lower[i]), upper[i]);  // a NaN stays
   };
-  return impl_->Run(reference.X.col(0), N, mine, out, control, [](int) { return true; });
+  return impl_->Run(x0, N, mine, out, control, [](int) { return true; });
 }
 
 void Simulator::Linearize(const Trajectory& trajectory, const LinearizeOptions& options,
@@ -286,11 +303,13 @@ void Simulator::Linearize(const Trajectory& trajectory, const LinearizeOptions& 
 void Simulator::LinearizeEach(const Trajectory& trajectory, const LinearizeOptions& options,
                               const std::function<void(int, int, StepDerivative*)>& use) {
   CheckTrajectory(impl_->model, trajectory);
-  ParallelFor(trajectory.N() + 1, [&](int t, int index) {
+  const auto job = [&](int t, int index) {
     Impl::Worker& worker = impl_->Get(index);
-    impl_->LinearizeKnot(trajectory, options, t, worker, &worker.derivative);
-    use(t, index, &worker.derivative);
-  });
+    StepDerivative* derivative = t < trajectory.N() ? &worker.derivative : &impl_->last;
+    impl_->LinearizeKnot(trajectory, options, t, worker, derivative);
+    use(t, index, derivative);
+  };
+  ParallelFor(trajectory.N() + 1, std::ref(job));  // by reference: nothing is allocated
 }
 
 std::vector<KnotDiagnostics> Simulator::Diagnose(const Trajectory& trajectory) {

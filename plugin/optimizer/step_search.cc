@@ -1,0 +1,116 @@
+#include "optimizer/step_search.h"
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <utility>
+
+#include "optimizer/lap.h"
+
+namespace costate {
+namespace {
+
+// a shorter step than this sends the search to other regularizations, larger and smaller, each at a few alphas; factors
+// and threshold were chosen on the 25 motions of tests/benchmark/README.md
+constexpr double kShortStep = 1.0 / 16;
+constexpr double kSweep[] = {100, 10, 0.1, 0.01, 0};
+constexpr int kSweepSteps = 4;
+
+}  // namespace
+
+StepSearch::StepSearch(const Problem& problem, Simulator* simulator, const IlqrOptions& options)
+    : simulator_(simulator),
+      options_(options),
+      line_search_(problem, simulator, options.line_search_ratio),
+      sweepers_(simulator->threads()) {}
+
+void StepSearch::Reserve(const Trajectory& motion, const Policy& policy) {
+  if (next_.N() == motion.N()) return;
+  next_ = candidate_ = motion;
+  policy_ = taken_ = policy;
+  line_search_.Reserve(motion);
+}
+
+void StepSearch::TryWhole(const StepOrigin& from, double mu, RiccatiResult* riccati, IterationRecord* record) {
+  Clock::time_point start = Clock::now();
+  std::swap(policy_.k, riccati->k);
+  std::swap(policy_.K, riccati->K);
+  Try(from, mu, 0, 1, Expected(*riccati));
+  record->seconds_rollout += Lap(&start);
+}
+
+void StepSearch::Find(const StepOrigin& from, double mu, RiccatiResult* riccati, IterationRecord* record) {
+  Clock::time_point start = Clock::now();
+  std::swap(policy_.k, riccati->k);
+  std::swap(policy_.K, riccati->K);
+  Try(from, mu, 0, options_.line_search_steps, Expected(*riccati));
+  record->seconds_rollout += Lap(&start);
+  if (step_.found.alpha >= kShortStep || !options_.regularization_sweep || line_search_.IsLate()) return;
+  Sweep(from, std::max(mu, options_.regularization_min), record);
+}
+
+// rolls out policy_; kept when it is the best so far
+void StepSearch::Try(const StepOrigin& from, double mu, int first, int steps, const ExpectedChange& expected) {
+  const AcceptedStep step = {mu, expected,
+                     line_search_.Run(from.motion, from.cost, policy_, expected, first, steps, &candidate_)};
+  if (!step.IsBetterThan(step_)) return;
+  step_ = step;
+  std::swap(next_, candidate_);
+  std::swap(taken_, policy_);
+}
+
+// the best step of several regularizations about mu, side by side; of equals the first
+void StepSearch::Sweep(const StepOrigin& from, double mu, IterationRecord* record) {
+  for (Sweeper& s : sweepers_) {
+    s.step = {};
+    s.seconds_backward = s.seconds_rollout = 0;
+  }
+  Clock::time_point start = Clock::now();
+  const auto job = [&](int i, int worker) { SweepOn(from, i, kSweep[i] * mu, worker); };
+  simulator_->ParallelFor(static_cast<int>(std::size(kSweep)), std::ref(job));
+  const double seconds = Lap(&start);
+
+  Sweeper* best = nullptr;
+  double backward = 0, all = 0;
+  for (Sweeper& s : sweepers_) {
+    backward += s.seconds_backward;
+    all += s.seconds_backward + s.seconds_rollout;
+    if (s.step.found.alpha == 0) continue;
+    const bool tie = best && s.step.found.cost == best->step.found.cost && s.index < best->index;
+    if (!best || tie || s.step.IsBetterThan(best->step)) best = &s;
+  }
+  if (best && best->step.IsBetterThan(step_)) {
+    step_ = best->step;
+    std::swap(next_, best->trajectory);
+    std::swap(taken_, best->taken);
+  }
+  const double share = all > 0 ? backward / all : 0;
+  record->seconds_backward += seconds * share;
+  record->seconds_rollout += seconds * (1 - share);
+}
+
+void StepSearch::SweepOn(const StepOrigin& from, int index, double mu, int worker) {
+  Sweeper& s = sweepers_[worker];
+  if (s.policy.K.empty()) {
+    s.trajectory = s.candidate = from.motion;
+    s.policy = s.taken = policy_;
+  }
+  Clock::time_point start = Clock::now();
+  SolveRiccati(from.lq, {.regularization = mu, .values = false}, &s.riccati);
+  s.seconds_backward += Lap(&start);
+  if (!s.riccati.ok) return;
+  std::swap(s.policy.k, s.riccati.k);
+  std::swap(s.policy.K, s.riccati.K);
+  const ExpectedChange expected = Expected(s.riccati);
+  const AcceptedStep step = {mu, expected,
+                     line_search_.RunOn(worker, from.motion, from.cost, s.policy, expected, kSweepSteps, &s.candidate)};
+  if (step.IsBetterThan(s.step)) {
+    s.step = step;
+    s.index = index;
+    std::swap(s.trajectory, s.candidate);
+    std::swap(s.taken, s.policy);
+  }
+  s.seconds_rollout += Lap(&start);
+}
+
+}  // namespace costate

@@ -1,0 +1,82 @@
+// One iteration's step: along the regularized policy or, where only short steps help, along those with more or less
+// regularization.
+#ifndef COSTATE_OPTIMIZER_STEP_SEARCH_H_
+#define COSTATE_OPTIMIZER_STEP_SEARCH_H_
+
+#include <costate/ilqr.h>
+
+#include <vector>
+
+#include "optimizer/line_search.h"
+
+namespace costate {
+
+inline ExpectedChange Expected(const RiccatiResult& r) { return {r.expected_linear, r.expected_quadratic}; }
+
+/// A step that the line search accepted, not yet taken.
+struct AcceptedStep {
+  double mu = 0;
+  ExpectedChange expected;
+  LineSearchResult found;
+
+  bool IsBetterThan(const AcceptedStep& other) const {
+    return found.alpha > 0 && (other.found.alpha == 0 || found.cost < other.found.cost);
+  }
+};
+
+/// What an iteration searches from: the quadratic model about a motion.
+struct StepOrigin {
+  const LqProblem& lq;
+  const Trajectory& motion;
+  double cost;
+};
+
+class StepSearch {
+ public:
+  StepSearch(const Problem& problem, Simulator* simulator, const IlqrOptions& options);
+
+  void SetDeadline(LineSearch::Clock::time_point deadline) { line_search_.SetDeadline(deadline); }
+
+  /// Memory for motions and policies of these sizes, where there is none yet.
+  void Reserve(const Trajectory& motion, const Policy& policy);
+
+  /// Forgets the best step.
+  void Begin() { step_ = {}; }
+
+  /// The policy in `riccati`, solved with mu, at alpha = 1 alone. Gains are taken by swap.
+  void TryWhole(const StepOrigin& from, double mu, RiccatiResult* riccati, IterationRecord* record);
+
+  /// The best step that is found. @param riccati  solved with mu; its gains are taken by swap.
+  void Find(const StepOrigin& from, double mu, RiccatiResult* riccati, IterationRecord* record);
+
+  const AcceptedStep& step() const { return step_; }
+  Trajectory* motion() { return &next_; }  ///< where step() leads
+  Policy* policy() { return &taken_; }     ///< by which
+
+ private:
+  // one worker's part of the sweep
+  struct Sweeper {
+    RiccatiResult riccati;
+    Policy policy, taken;
+    AcceptedStep step;                         // the best so far …
+    int index = 0;                     // … which of the sweep's regularizations it has
+    Trajectory trajectory, candidate;  // … where it leads, and where another one does
+    double seconds_rollout = 0, seconds_backward = 0;
+  };
+
+  void Try(const StepOrigin& from, double mu, int first, int steps, const ExpectedChange& expected);
+  void Sweep(const StepOrigin& from, double mu, IterationRecord* record);
+  void SweepOn(const StepOrigin& from, int index, double mu, int worker);
+
+  Simulator* simulator_;
+  const IlqrOptions& options_;
+  LineSearch line_search_;
+  AcceptedStep step_;
+  Trajectory next_, candidate_;
+  Policy policy_, taken_;
+  std::vector<Sweeper> sweepers_;  // one a worker
+};
+
+}  // namespace costate
+
+#endif  // COSTATE_OPTIMIZER_STEP_SEARCH_H_

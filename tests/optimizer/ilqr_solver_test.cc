@@ -1,0 +1,188 @@
+// The solver that is kept: the same answers as a new one, no memory taken while it iterates, an end when its time is up.
+#include <costate/costate.h>
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <string>
+#include <thread>
+
+#include "support/count_allocations.h"
+#include "support/engine_test.h"
+#include "support/matrix_near.h"
+
+namespace costate {
+namespace {
+
+using support::BitwiseEqual;
+using IlqrSolverTest = support::EngineTest;
+
+Task ModelTask(const std::string& file) { return LoadTask(std::string(COSTATE_MODELS "/") + file); }
+
+void ExpectSameBits(const SolveResult& a, const SolveResult& b) {
+  EXPECT_EQ(a.message, b.message);
+  EXPECT_EQ(a.cost, b.cost);
+  EXPECT_EQ(a.iterations.size(), b.iterations.size());
+  EXPECT_TRUE(BitwiseEqual(a.trajectory.X, b.trajectory.X));
+  EXPECT_TRUE(BitwiseEqual(a.trajectory.U, b.trajectory.U));
+  EXPECT_TRUE(BitwiseEqual(a.policy.k, b.policy.k));
+  ASSERT_EQ(a.policy.K.size(), b.policy.K.size());
+  for (std::size_t t = 0; t < a.policy.K.size(); ++t) EXPECT_TRUE(BitwiseEqual(a.policy.K[t], b.policy.K[t]));
+}
+
+// counts evaluated motions, and can take its time over each
+class CountingCost final : public Cost {
+ public:
+  explicit CountingCost(const Cost* inner, std::chrono::milliseconds pause = {}) : inner_(inner), pause_(pause) {}
+  double Value(const KnotView& knot) const override {
+    if (knot.t == knot.N) {
+      ++motions;
+      if (pause_.count() > 0) std::this_thread::sleep_for(pause_);
+    }
+    return inner_->Value(knot);
+  }
+  void Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const override {
+    inner_->Expand(knot, C, D, out);
+  }
+  bool NeedsSensors() const override { return inner_->NeedsSensors(); }
+  std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override { return inner_->Terms(trajectory); }
+
+  mutable std::atomic<int> motions{0};
+
+ private:
+  const Cost* inner_;
+  std::chrono::milliseconds pause_;
+};
+
+TEST_F(IlqrSolverTest, SolvesAgainAsANewSolverWould) {
+  const Task task = ModelTask("hopper/hop.xml");
+  IlqrOptions options = task.solver;
+  options.iterations = 8;
+  options.threads = 1;
+  const SolveResult alone = SolveIlqr(task.ToProblem(), task.U_guess, options);
+  IlqrSolver solver(task.ToProblem(), options);
+  VectorXd elsewhere = task.x0;
+  elsewhere[1] += 0.05;
+  solver.SetStart(elsewhere, task.context);
+  const double other = solver.Solve(0.5 * task.U_guess).cost;
+  EXPECT_NE(other, alone.cost);
+  solver.SetStart(task.x0, task.context);
+  ExpectSameBits(solver.Solve(task.U_guess), alone);
+}
+
+TEST_F(IlqrSolverTest, StartsWhereItIsTold) {
+  const Task task = ModelTask("pendulum/swing_up.xml");
+  IlqrOptions options = task.solver;
+  options.iterations = 5;
+  Problem moved = task.ToProblem();
+  moved.x0[0] = 0.4;
+  moved.x0[1] = -1;
+  IlqrSolver solver(task.ToProblem(), options);
+  solver.SetStart(moved.x0, moved.context);
+  ExpectSameBits(solver.Solve(task.U_guess), SolveIlqr(moved, task.U_guess, options));
+  EXPECT_EQ(solver.problem().x0[0], 0.4);
+}
+
+// from a start that is a little off, the feedback of the last solution is a better beginning than its controls alone
+TEST_F(IlqrSolverTest, ResolvesFromTheLastMotionAndItsGains) {
+  const Task task = ModelTask("cartpole/swing_up.xml");
+  IlqrSolver solver(task.ToProblem(), task.solver);
+  const SolveResult first = solver.Solve(task.U_guess);
+  VectorXd x0 = task.x0;
+  x0[1] += 0.02;
+  Simulator simulator(task.model.get(), task.context, task.substeps, 1);
+  Trajectory open;
+  ASSERT_TRUE(simulator.Rollout(x0, first.trajectory.U, &open).ok());
+  const double open_cost = TotalCost(*task.cost, open, simulator.knot_time());
+
+  solver.SetStart(x0, task.context);
+  solver.SetLimits(3, 1e9);
+  const SolveResult& second = solver.Resolve(first.trajectory, first.policy.K);
+  EXPECT_LT(second.initial_cost, 0.5 * open_cost);
+  EXPECT_LE(second.cost, second.initial_cost);
+  EXPECT_LT(second.cost, 1.2 * first.cost);
+  EXPECT_EQ(second.trajectory.X(1, 0), x0[1]);
+}
+
+// counted in malloc itself, on the only thread that works; where the cost reads sensors, their derivative at the last knot, which
+// has no D, takes one matrix
+TEST_F(IlqrSolverTest, AllocatesNothingWhileItIteratesAgain) {
+  for (const char* file : {"hopper/hop.xml", "quadruped/jump.xml", "arm/reach.xml", "pendulum/swing_up.xml", "cartpole/swing_up.xml"}) {
+    const Task task = ModelTask(file);
+    IlqrOptions options = task.solver;
+    options.iterations = 12;
+    options.threads = 1;
+    options.tolerance = 0;
+    IlqrSolver solver(task.ToProblem(), options);
+    solver.Solve(task.U_guess);
+    long before = -1, allocated = 0;
+    int iterations = 0;
+    solver.Solve(task.U_guess, [&](const IterationRecord&) {
+      if (before >= 0) allocated += support::allocations - before;
+      iterations++;
+      before = support::allocations;
+      return true;
+    });
+    EXPECT_GT(iterations, 8) << file;
+    EXPECT_LE(allocated, task.cost->NeedsSensors() ? iterations : 0) << file;
+  }
+}
+
+TEST_F(IlqrSolverTest, EndsWhenItsTimeIsUpWithTheBestSoFar) {
+  const Task task = ModelTask("acrobot/swing_up.xml");
+  const CountingCost slow(task.cost.get(), std::chrono::milliseconds(2));
+  Problem problem = task.ToProblem();
+  problem.cost = &slow;
+  IlqrOptions options = task.solver;
+  options.threads = 1;
+  options.tolerance = 0;
+  options.seconds = 0.2;  // some iterations of at least 2 ms, never 200
+  const auto start = std::chrono::steady_clock::now();
+  const SolveResult result = SolveIlqr(problem, task.U_guess, options);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  EXPECT_EQ(result.status, SolveStatus::kTimeLimit) << result.message;
+  EXPECT_GT(result.iterations.size(), 0u);
+  EXPECT_LT(result.iterations.size(), 100u);
+  EXPECT_EQ(result.cost, result.iterations.back().cost);
+  EXPECT_LT(result.cost, result.initial_cost);
+  EXPECT_LT(seconds, 2);
+
+  // not even one: the guess
+  options.seconds = 1e-9;
+  const SolveResult none = SolveIlqr(problem, task.U_guess, options);
+  EXPECT_EQ(none.status, SolveStatus::kTimeLimit);
+  EXPECT_TRUE(none.iterations.empty());
+  EXPECT_TRUE(BitwiseEqual(none.trajectory.U, task.U_guess));
+}
+
+// where the whole step is good, nothing else is tried, whatever the number of threads: the guess and one step
+TEST_F(IlqrSolverTest, RollsOutNoStepThatIsNotNeeded) {
+  const Task task = ModelTask("projectile/land.xml");
+  for (const int threads : {1, 4}) {
+    const CountingCost counting(task.cost.get());
+    Problem problem = task.ToProblem();
+    problem.cost = &counting;
+    IlqrOptions options = task.solver;
+    options.iterations = 1;
+    options.threads = threads;
+    const SolveResult result = SolveIlqr(problem, task.U_guess, options);
+    ASSERT_EQ(result.iterations.size(), 1u);
+    EXPECT_EQ(result.iterations[0].step, 1);
+    EXPECT_EQ(counting.motions, 2) << threads << " threads";
+  }
+}
+
+TEST_F(IlqrSolverTest, RefusesAStartOfTheWrongSizeOrWithoutNumbers) {
+  const Task task = ModelTask("pendulum/swing_up.xml");
+  IlqrSolver solver(task.ToProblem(), task.solver);
+  EXPECT_ERROR(solver.SetStart(VectorXd::Zero(3), task.context), ErrorCode::kDimensionMismatch, "x0", "3", "nx = 2");
+  EXPECT_ERROR(solver.SetStart(VectorXd::Constant(2, std::nan("")), task.context), ErrorCode::kInvalidArgument, "x0", "nan");
+  EXPECT_ERROR(solver.SetStart(task.x0, VectorXd::Zero(1)), ErrorCode::kDimensionMismatch, "context", "1");
+  EXPECT_ERROR(solver.SetLimits(-1, 1), ErrorCode::kInvalidArgument, "iterations", "-1");
+  EXPECT_ERROR(solver.SetLimits(1, 0), ErrorCode::kInvalidArgument, "seconds", "0");
+}
+
+}  // namespace
+}  // namespace costate
