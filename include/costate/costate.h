@@ -20,6 +20,7 @@
 #include <costate/lqr.h>
 #include <costate/mjpc.h>
 #include <costate/model.h>
+#include <costate/mpc.h>
 #include <costate/parameter.h>
 #include <costate/record.h>
 #include <costate/residual.h>

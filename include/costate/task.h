@@ -26,6 +26,26 @@ struct TaskInputs {
   std::vector<TaskParameter> parameters;
 };
 
+/// What acts while a plan that was due is missing.
+enum class MpcFallback {
+  kPlan,  ///< the last plan with its feedback; behind its end the last control
+  kHold,  ///< the last control
+  kDamp,  ///< the control that takes most kinetic energy out of the robot within one control interval
+};
+
+/// <mpc>: how plans are made while the robot moves (costate/mpc.h).
+struct MpcOptions {
+  double horizon = 0;   ///< [s] of a plan; 0: the task's
+  double timestep = 0;  ///< [s] of the engine inside plans; 0: the model's
+  double rate = 0;      ///< plans a second; 0: as many as there is time for, at most one a control interval
+  double delay = -1;    ///< [s] from a measurement to its plan's first control; negative: none in lock-step, else what plans took
+  double budget = 0;    ///< [s] for a plan; 0: what delay or rate leave, else no bound
+  int iterations = 1;   ///< of a plan, at most
+  MpcFallback fallback = MpcFallback::kPlan;
+  bool compensate = true;  ///< plans start from where the robot will be after the delay; false: from where it was measured
+  bool feedback = true;    ///< K acts between plans; false: u_bar alone
+};
+
 /// A task as understood: owns everything that a Problem points to.
 struct Task {
   std::string file;        ///< the task file, or "" for a task made on the command line
@@ -45,6 +65,7 @@ struct Task {
   ConstrainedOptions constrained;
   FreeTimeOptions free_time;   ///< <time>; none unless longest > 0
   SamplingOptions sampling{.iterations = 0};  ///< <solver start="sampling">; none unless iterations > 0
+  MpcOptions mpc;          ///< <mpc>
   ContinuationOptions continuation{};  ///< <smooth>; none unless continuation.smooth.any()
   std::vector<std::string> warnings;  ///< of the model's compiler and of the task itself
   Problem ToProblem() const;

@@ -20,6 +20,7 @@ enum ExitCode {
 void AddCheckCommand(CLI::App& app, int* exit_code);
 void AddGradientCommand(CLI::App& app, int* exit_code);
 void AddInfoCommand(CLI::App& app, int* exit_code);
+void AddMpcCommand(CLI::App& app, int* exit_code);
 void AddOptimizeCommand(CLI::App& app, int* exit_code);
 void AddReplayCommand(CLI::App& app, int* exit_code);
 void AddRolloutCommand(CLI::App& app, int* exit_code);

@@ -38,6 +38,7 @@ void AddCommands(CLI::App& app, int* exit_code) {
   AddCheckCommand(app, exit_code);
   AddGradientCommand(app, exit_code);
   AddInfoCommand(app, exit_code);
+  AddMpcCommand(app, exit_code);
   AddOptimizeCommand(app, exit_code);
   AddReplayCommand(app, exit_code);
   AddRolloutCommand(app, exit_code);

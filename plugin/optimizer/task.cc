@@ -9,6 +9,7 @@
 #include "optimizer/task_constraint.h"
 #include "optimizer/task_inputs.h"
 #include "optimizer/task_measure.h"
+#include "optimizer/task_mpc.h"
 #include "optimizer/task_option.h"
 #include "optimizer/task_start.h"
 #include "optimizer/task_term.h"
@@ -57,9 +58,7 @@ Elements SortElements(const XmlElement& root) {
     if (std::find(kElements.begin(), kElements.end(), tag) == kElements.end()) {
       element.Fail("there is no such element in a <task>" + Suggestion(tag, kElements));
     }
-    if (tag == "mpc") {
-      element.Fail("<" + tag + "> is not supported yet", ErrorCode::kUnsupported);
-    } else if (tag == "constraint" || tag == "periodic" || (tag == "limit" && !IsControlRange(element))) {
+    if (tag == "constraint" || tag == "periodic" || (tag == "limit" && !IsControlRange(element))) {
       elements.constraints.push_back(element);
     } else if (tag == "limit") {
       continue;
@@ -260,6 +259,7 @@ Task LoadTask(const std::string& path) {
   const CostScale scale = kScales[root.Word("scale", {"dt", "mean", "sum", "knots"}).value_or(0)];
   task.solver = ReadSolver(elements.Find("solver"), &task.constrained);
   task.sampling = ReadSampling(elements.Find("solver"));
+  task.mpc = ReadMpc(elements.Find("mpc"));
 
   std::vector<ConstraintDraft> constraints;
   std::vector<ResidualTerm> terms = ReadModelAndCosts(root, elements, folder, &constraints, &task);

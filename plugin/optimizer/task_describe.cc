@@ -89,6 +89,23 @@ std::string Inputs(const Task& task) {
   return text;
 }
 
+// what <mpc> says; "" when it says nothing
+std::string MpcText(const MpcOptions& mpc) {
+  std::string text;
+  const auto add = [&](bool given, const std::string& words) {
+    if (given) text += (text.empty() ? "" : ", ") + words;
+  };
+  add(mpc.rate > 0, fmt::format("{:g} plans a second", mpc.rate));
+  add(mpc.horizon > 0, fmt::format("over {:g} s", mpc.horizon));
+  add(mpc.timestep > 0, fmt::format("engine steps of {:g} s", mpc.timestep));
+  add(mpc.delay >= 0, fmt::format("acting after {:g} s{}", mpc.delay, mpc.compensate ? "" : ", not compensated"));
+  add(mpc.budget > 0, fmt::format("in {:g} s at most", mpc.budget));
+  add(mpc.iterations != 1, Count(mpc.iterations, "iteration"));
+  add(mpc.fallback != MpcFallback::kPlan, mpc.fallback == MpcFallback::kHold ? "held when late" : "damped when late");
+  add(!mpc.feedback, "without feedback");
+  return text.empty() ? "" : "mpc       " + text + "\n";
+}
+
 std::string Header(const Task& task) {
   const mjModel* model = task.model.get();
   const Dims dims(model);
@@ -115,6 +132,7 @@ std::string Header(const Task& task) {
     text += fmt::format("time      free, {:g} s to {:g} s, {:g} a second; its time step is scaled\n", task.free_time.shortest,
                         task.free_time.longest, task.free_time.weight);
   }
+  text += MpcText(task.mpc);
   if (task.continuation.smooth.any()) {
     text += fmt::format("smooth    {}; {} stages, each {:g} of the last, then the true model; {}\n",
                         ToString(task.continuation.smooth), task.continuation.stages, task.continuation.shrink,

@@ -200,6 +200,13 @@ const Bad kBad[] = {
      "<periodic qpos='all' except='root.y'/><periodic name='b' qvel='all' except='bone'/><cost ctrl='all'/>",
      {"<periodic name='b'>: except: 'bone' is none of the entries"}},
     {"SolverViolation", "<solver violation='0'/><cost ctrl='all'/>", {"violation is 0, expected a number above 0"}},
+    // <mpc>
+    {"MpcRate", "<mpc rate='0'/><cost ctrl='all'/>", {"<mpc>", "rate", "0", "positive"}},
+    {"MpcDelay", "<mpc delay='-0.01'/><cost ctrl='all'/>", {"<mpc>: delay is -0.01, expected at least 0"}},
+    {"MpcFallback", "<mpc fallback='pray'/><cost ctrl='all'/>", {"'pray', expected plan, hold or damp"}},
+    {"MpcIterations", "<mpc iterations='0'/><cost ctrl='all'/>", {"<mpc>", "iterations", "1"}},
+    {"MpcAttribute", "<mpc speed='2'/><cost ctrl='all'/>", {"<mpc>", "speed"}},
+    {"MpcTwice", "<mpc/><mpc/><cost ctrl='all'/>", {"a second <mpc>"}},
 
     // not yet
     {"OtherSolver", "<solver type='sqp'/><cost ctrl='all'/>", {"'sqp' is not supported yet"}, ErrorCode::kUnsupported},
@@ -212,7 +219,6 @@ const Bad kBad[] = {
      {"<smooth>", "no geom 'nothing'"},
      ErrorCode::kInvalidArgument},
     {"SmoothShrink", "<smooth shrink='1'/><cost ctrl='all'/>", {"shrink is 1, expected less than 1"}},
-    {"Mpc", "<mpc rate='100'/>", {"not supported yet"}, ErrorCode::kUnsupported},
     {"Callback", "<cost callback='gait'/>", {"no residual is registered under 'gait'"}, ErrorCode::kUnsupported},
     {"CallbackReads", "<cost callback='gait' reads='toe'/>", {"reads: there is no <measure> 'toe'"}},
     {"ReadsAlone", "<cost qpos='all' reads='toe'/>", {"reads belongs to callback"}},

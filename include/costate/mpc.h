@@ -1,0 +1,74 @@
+// Model-predictive control: plans over a receding horizon, made while the robot moves, and followed with their feedback.
+#ifndef COSTATE_MPC_H_
+#define COSTATE_MPC_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <costate/task.h>
+
+namespace costate {
+
+enum class MpcEventKind {
+  kLate,       ///< a plan was not there when its first control was due
+  kDiverged,   ///< a plan could not be simulated and was not taken
+  kExhausted,  ///< the last plan had no control left
+};
+const char* ToString(MpcEventKind kind);
+const char* ToString(MpcFallback fallback);
+
+struct MpcEvent {
+  double time = 0;  ///< [s] since the start
+  MpcEventKind kind = MpcEventKind::kLate;
+  std::string reason;  ///< one sentence with the numbers
+};
+
+/// A force on a body's centre of mass in the world's axes, at begin ≤ t < end. The planner does not know of it.
+struct MpcPush {
+  int body = 0;
+  double force[3] = {0, 0, 0};  ///< [N]
+  double begin = 0, end = 0;    ///< [s]
+};
+
+/// The simulated robot that an MPC controls.
+struct MpcSimulation {
+  double duration = 5;     ///< [s]
+  bool threads = false;    ///< planner beside the robot, in real time; false: lock-step, the same bits every time
+  double latency = -1;     ///< lock-step: plans pretend to take so long [s]; negative: as long as their delay
+  std::vector<MpcPush> pushes{};
+  double noise_position = 0, noise_velocity = 0;  ///< standard deviations of what is measured of x (m or rad; per s), white
+  unsigned seed = 1;
+};
+
+struct MpcResult {
+  Trajectory trajectory;  ///< what the robot did: one knot a control interval; ends early when it cannot be simulated
+  RolloutStatus status;
+  VectorXd cost_per_knot;  ///< N+1: running cost of the task at each control interval, 0 at the last knot
+  double cost_per_step = 0;  ///< their mean
+  int plans = 0;             ///< made while the robot moved, the first one not counted
+  std::vector<double> latency;  ///< [s] of each, from measurement to plan, as the wall clock had it
+  int fallback_steps = 0;       ///< control intervals in which no plan that was due could be followed
+  std::vector<MpcEvent> events;
+  double seconds = 0;      ///< wall clock, without the first plan
+  bool interrupted = false;
+
+  /// Of the latencies: 0.5 the median, 1 the largest; 0 without any.
+  double Latency(double quantile) const;
+};
+
+/// Called with the number of control intervals done; false ends the run.
+using MpcCallback = std::function<bool(int)>;
+
+/// Controls a simulation of task.model by iLQR plans: each starts where the robot will be when the plan acts (the measured
+/// state simulated over task.mpc.delay under what acts until then), from the last plan moved in time, with its gains.
+/// Between plans u = clamp(u_bar + K (x ⊖ x_bar)). The first plan is made before the clock starts, with task.solver's settings.
+/// Costs with times count from the task's start, through all plans.
+///
+/// @throws Error{kInvalidArgument} for an option out of its range; as SolveIlqr.
+/// Source: plugin/optimizer/README.md, "MPC".
+MpcResult RunMpc(const Task& task, const MpcSimulation& simulation, const MpcCallback& callback = {});
+
+}  // namespace costate
+
+#endif  // COSTATE_MPC_H_

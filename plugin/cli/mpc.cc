@@ -1,0 +1,256 @@
+// costate mpc: a robot that plans while it moves.
+#include <costate/mpc.h>
+#include <costate/record.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "cli/commands.h"
+#include "cli/model_facts.h"
+#include "cli/run_output.h"
+#include "cli/terminal.h"
+
+namespace costate::cli {
+namespace {
+
+constexpr char kMpcFooter[] = R"(
+TASK is a task file; <mpc rate= horizon= timestep= delay= budget= iterations= fallback= compensate= feedback=/> in it says how
+plans are made, and needs none of them. Options of the same names take their place.
+
+In lock-step (the default) the robot waits for each plan, which then acts after --delay seconds of its time: the same bits
+every time. With --threads the planner works beside the robot, which moves in real time; a plan that is not there when its
+first control is due is late, and the fall-back policy acts: `plan` goes on with the last plan and its feedback, `hold` holds
+the last control, `damp` takes energy out.
+
+--push BODY FX FY FZ T0 T1 pushes a body [N] from T0 to T1 [s] (again for more); --noise P V adds white noise to what is
+measured [m or rad, and per s]. The planner knows of neither.
+
+Printed are the running cost of what the robot did, a step; plans a second and how long they took; everything that went wrong.
+The motion is saved in --out, by default runs/NAME-1, -2 … below the current folder. A pushed motion replays without the push.
+
+Exit code: 0 done, 1 the robot could not be simulated to the end, 2 bad input, 130 interrupted.)";
+
+constexpr int kMostEventsPrinted = 10;
+constexpr int kStepsPerUpdate = 20;  // of the progress bar
+
+struct MpcArguments {
+  std::string input, out, fallback;
+  double time = 5;
+  std::optional<double> rate, horizon, timestep, delay, budget, latency;
+  std::optional<int> iterations, threads;
+  std::vector<std::string> pushes;
+  std::vector<double> noise;
+  unsigned seed = 1;
+  bool real_time = false, no_compensation = false, no_feedback = false, force = false, no_plots = false, no_save = false;
+};
+
+// six words a push
+std::vector<MpcPush> ReadPushes(const std::vector<std::string>& words, const mjModel* m) {
+  if (words.size() % 6 != 0) {
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("--push takes BODY FX FY FZ T0 T1, {} values are no multiple of six", words.size()));
+  }
+  std::vector<MpcPush> pushes;
+  for (std::size_t i = 0; i < words.size(); i += 6) {
+    MpcPush push;
+    push.body = mj_name2id(m, mjOBJ_BODY, words[i].c_str());
+    if (push.body <= 0) {
+      std::vector<std::string> names;
+      for (int body = 1; body < m->nbody; body++) names.push_back(ElementName(m, mjOBJ_BODY, body));
+      const std::string near = NearestName(words[i], names);
+      throw Error(ErrorCode::kInvalidArgument, fmt::format("--push: model '{}' has no body '{}' that can be pushed{}", ModelName(m), words[i],
+                                                           near.empty() ? "" : ", did you mean '" + near + "'?"));
+    }
+    double* numbers[] = {&push.force[0], &push.force[1], &push.force[2], &push.begin, &push.end};
+    for (std::size_t k = 0; k < 5; k++) {
+      const std::string& word = words[i + 1 + k];
+      char* end = nullptr;
+      *numbers[k] = std::strtod(word.c_str(), &end);
+      if (word.empty() || *end != '\0') {
+        throw Error(ErrorCode::kInvalidArgument, fmt::format("--push {}: '{}' is not a number", words[i], word));
+      }
+    }
+    pushes.push_back(push);
+  }
+  return pushes;
+}
+
+Task LoadMpcTask(const MpcArguments& a) {
+  if (!IsTaskFile(a.input)) {
+    throw Error(ErrorCode::kInvalidArgument, a.input + " is not a task file: costate mpc takes one (costate task --help)");
+  }
+  Task task = LoadTask(a.input);
+  MpcOptions& mpc = task.mpc;
+  if (a.rate) mpc.rate = *a.rate;
+  if (a.horizon) mpc.horizon = *a.horizon;
+  if (a.timestep) mpc.timestep = *a.timestep;
+  if (a.delay) mpc.delay = *a.delay;
+  if (a.budget) mpc.budget = *a.budget;
+  if (a.iterations) mpc.iterations = *a.iterations;
+  if (a.threads) task.solver.threads = *a.threads;
+  if (a.fallback == "plan") mpc.fallback = MpcFallback::kPlan;
+  if (a.fallback == "hold") mpc.fallback = MpcFallback::kHold;
+  if (a.fallback == "damp") mpc.fallback = MpcFallback::kDamp;
+  if (a.no_compensation) mpc.compensate = false;
+  if (a.no_feedback) mpc.feedback = false;
+  return task;
+}
+
+void PrintMpc(const MpcResult& result, const Record& record, double control_time) {
+  const int N = result.trajectory.N();
+  fmt::print("  cost          {:.6g} a step of {:.4g} ms, {:.6g} in all\n", result.cost_per_step, 1e3 * control_time,
+             result.cost_per_knot.sum());
+  double planning = 0;
+  for (const double seconds : result.latency) planning += seconds;
+  if (result.plans > 0) {
+    fmt::print("  plans         {} in {}; {:.4g} a second while planning\n", result.plans, FormatDuration(result.seconds),
+               planning > 0 ? result.plans / planning : 0);
+    fmt::print("  latency       {:.3g} ms median, {:.3g} ms p99, {:.3g} ms at most\n", 1e3 * result.Latency(0.5),
+               1e3 * result.Latency(0.99), 1e3 * result.Latency(1));
+  }
+  fmt::print("  fall-back     in {} of {} control intervals\n", result.fallback_steps, N);
+  for (std::size_t i = 0; i < result.events.size() && i < kMostEventsPrinted; i++) {
+    const MpcEvent& event = result.events[i];
+    fmt::print("  {:<13} at {:.4g} s: {}\n", ToString(event.kind), event.time, event.reason);
+  }
+  if (result.events.size() > kMostEventsPrinted) {
+    fmt::print("  …             {} more such events; all stand in the run's events.csv\n", result.events.size() - kMostEventsPrinted);
+  }
+  for (const std::string& failure : record.failures) fmt::print("  note          {}\n", failure);
+}
+
+std::string EventsTable(const MpcResult& result) {
+  std::string text = "time (s),event,reason\n";
+  for (const MpcEvent& event : result.events) {
+    std::string reason = event.reason;
+    std::replace(reason.begin(), reason.end(), '"', '\'');
+    text += fmt::format("{:.17g},{},\"{}\"\n", event.time, ToString(event.kind), reason);
+  }
+  return text;
+}
+
+std::string LatencyTable(const MpcResult& result) {
+  std::string text = "plan,latency (s)\n";
+  for (std::size_t i = 0; i < result.latency.size(); i++) text += fmt::format("{},{:.9g}\n", i + 1, result.latency[i]);
+  return text;
+}
+
+std::map<std::string, std::string> MpcSettings(const Task& task, const MpcSimulation& s, const MpcResult& result) {
+  const MpcOptions& o = task.mpc;
+  return {{"mode", s.threads ? "threads" : "lock-step"},
+          {"rate", fmt::format("{:.17g}", o.rate)},
+          {"horizon", fmt::format("{:.17g}", o.horizon)},
+          {"timestep", fmt::format("{:.17g}", o.timestep)},
+          {"delay", fmt::format("{:.17g}", o.delay)},
+          {"budget", fmt::format("{:.17g}", o.budget)},
+          {"latency", fmt::format("{:.17g}", s.latency)},
+          {"iterations", fmt::format("{}", o.iterations)},
+          {"fallback", ToString(o.fallback)},
+          {"compensate", o.compensate ? "true" : "false"},
+          {"feedback", o.feedback ? "true" : "false"},
+          {"noise_position", fmt::format("{:.17g}", s.noise_position)},
+          {"noise_velocity", fmt::format("{:.17g}", s.noise_velocity)},
+          {"pushes", fmt::format("{}", s.pushes.size())},
+          {"plans", fmt::format("{}", result.plans)},
+          {"cost_per_step", fmt::format("{:.17g}", result.cost_per_step)}};
+}
+
+int RunMpcCommand(const MpcArguments& arguments) {
+  Task task = LoadMpcTask(arguments);
+  PrintWarnings(task.warnings);
+  const std::string folder = arguments.out.empty() ? FreeFolder(task) : arguments.out;
+  if (!arguments.no_save) CheckRunFolder(folder, arguments.out.empty(), arguments.force);
+  const mjModel* m = task.model.get();
+  MpcSimulation simulation;
+  simulation.duration = arguments.time;
+  simulation.threads = arguments.real_time;
+  simulation.latency = arguments.latency.value_or(-1);
+  simulation.pushes = ReadPushes(arguments.pushes, m);
+  simulation.noise_position = !arguments.noise.empty() ? arguments.noise[0] : 0;
+  simulation.noise_velocity = arguments.noise.size() > 1 ? arguments.noise[1] : 0;
+  simulation.seed = arguments.seed;
+  const double control_time = task.substeps * m->opt.timestep;
+  fmt::print("{}: {}, {}; {:.4g} s in control intervals of {:.4g} ms, {}\n\n", ModelName(m), SizesText(m), IntegratorName(m),
+             simulation.duration, 1e3 * control_time, simulation.threads ? "in real time" : "in lock-step");
+
+  Interrupted();  // installs the handlers
+  MpcResult result;
+  {
+    Progress progress(static_cast<int>(simulation.duration / control_time));
+    result = RunMpc(task, simulation, [&](int steps) {
+      if (steps % kStepsPerUpdate == 0) progress.Update(steps, fmt::format("{:.2f} s", steps * control_time));
+      return !Interrupted();
+    });
+  }
+
+  Record record;
+  record.command = "mpc";
+  record.task_file = task.file;
+  record.model_file = task.model_file;
+  record.task_text = ReadText(task.file);
+  record.context = task.context;
+  record.x_goal = task.x_goal;
+  record.substeps = task.substeps;
+  record.seed = simulation.seed;
+  record.warnings = task.warnings;
+  record.cost_per_knot = result.cost_per_knot;
+  record.metric = "running cost of the task at each control interval of the closed loop";
+  record.settings = MpcSettings(task, simulation, result);
+  record.tables = {{"events.csv", EventsTable(result)}, {"latency.csv", LatencyTable(result)}};
+  Simulator simulator(m, task.context, task.substeps, task.solver.threads);
+  record.diagnostics = simulator.Diagnose(result.trajectory);
+  record.failures = LabelFailures(m, result.trajectory, {}, record.diagnostics);
+  const bool failed = !result.status.ok();
+  record.status = failed ? "diverged" : result.interrupted ? "interrupted" : "ok";
+  if (failed) {
+    record.message = fmt::format("the robot cannot be simulated beyond {:.4g} s: {}", result.status.knot * control_time,
+                                 ToString(result.status.status));
+    record.failures.insert(record.failures.begin(), record.message);
+  }
+  if (!simulation.pushes.empty()) record.warnings.push_back("the robot was pushed: a replay, which knows no push, differs from then on");
+  PrintMpc(result, record, control_time);
+  if (!arguments.no_save && result.trajectory.N() > 0) {
+    record.trajectory = std::move(result.trajectory);
+    record.model = std::move(task.model);
+    const std::size_t before = record.warnings.size();
+    WriteRecord(folder, record, {.force = arguments.force, .plots = !arguments.no_plots});
+    PrintWarnings({record.warnings.begin() + static_cast<std::ptrdiff_t>(before), record.warnings.end()});
+    fmt::print("  saved in      {}\n\n  costate view {}\n", folder, folder);
+  }
+  return failed ? kExitNo : result.interrupted ? kExitInterrupted : kExitOk;
+}
+
+}  // namespace
+
+void AddMpcCommand(CLI::App& app, int* exit_code) {
+  auto a = std::make_shared<MpcArguments>();
+  CLI::App* command = app.add_subcommand("mpc", "Plan again and again while a simulated robot moves");
+  command->add_option("TASK", a->input, "task file")->required();
+  command->add_option("--time", a->time, "seconds (default 5)")->check(CLI::PositiveNumber);
+  command->add_flag("--threads", a->real_time, "planner and robot side by side, in real time");
+  command->add_option("--planner-threads", a->threads, "of the planner; 0: all cores")->check(CLI::Range(0, 512));
+  command->add_option("--rate", a->rate, "plans a second, at most")->check(CLI::PositiveNumber);
+  command->add_option("--horizon", a->horizon, "seconds of a plan")->check(CLI::PositiveNumber);
+  command->add_option("--timestep", a->timestep, "seconds of the engine's step inside plans")->check(CLI::PositiveNumber);
+  command->add_option("--delay", a->delay, "seconds from a measurement to its plan's first control")->check(CLI::NonNegativeNumber);
+  command->add_option("--budget", a->budget, "seconds for a plan")->check(CLI::PositiveNumber);
+  command->add_option("--iterations", a->iterations, "of a plan, at most")->check(CLI::Range(1, 1000000));
+  command->add_option("--fallback", a->fallback, "when a plan is late: plan, hold or damp")->check(CLI::IsMember({"plan", "hold", "damp"}));
+  command->add_option("--latency", a->latency, "in lock-step: plans pretend to take so many seconds")->check(CLI::NonNegativeNumber);
+  command->add_flag("--no-compensation", a->no_compensation, "plan from the measured state, not from where the robot will be");
+  command->add_flag("--no-feedback", a->no_feedback, "between plans play their controls alone");
+  command->add_option("--push", a->pushes, "BODY FX FY FZ T0 T1")->expected(6, 600);
+  command->add_option("--noise", a->noise, "standard deviation of measured positions [and velocities]")->expected(1, 2)->check(CLI::NonNegativeNumber);
+  command->add_option("--seed", a->seed, "of the noise (default 1)");
+  command->add_option("--out", a->out, "folder of the saved run");
+  command->add_flag("--force", a->force, "replace the run that is there");
+  command->add_flag("--no-plots", a->no_plots, "draw no pictures");
+  command->add_flag("--no-save", a->no_save, "save nothing");
+  command->footer(kMpcFooter);
+  command->callback([a, exit_code] { *exit_code = RunMpcCommand(*a); });
+}
+
+}  // namespace costate::cli

@@ -1,0 +1,144 @@
+#include <costate/mpc.h>
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "optimizer/lap.h"
+#include "optimizer/mpc_run.h"
+
+namespace costate {
+namespace {
+
+void CheckMpc(const Task& task, const MpcSimulation& s) {
+  const auto need = [](bool good, const char* name, double value, const char* range) {
+    if (!good) throw Error(ErrorCode::kInvalidArgument, fmt::format("MPC: {} is {:g}, it must be {}", name, value, range));
+  };
+  const MpcOptions& o = task.mpc;
+  const auto zero_or_more = [&](const char* name, double value) {
+    need(value >= 0 && std::isfinite(value), name, value, "finite and 0 or more");
+  };
+  zero_or_more("horizon", o.horizon);
+  zero_or_more("timestep", o.timestep);
+  zero_or_more("rate", o.rate);
+  zero_or_more("budget", o.budget);
+  zero_or_more("noise of positions", s.noise_position);
+  zero_or_more("noise of velocities", s.noise_velocity);
+  need(!std::isnan(o.delay) && o.delay < 1e6, "delay", o.delay, "finite");
+  need(!std::isnan(s.latency) && s.latency < 1e6, "latency", s.latency, "finite");
+  need(o.iterations >= 0, "iterations", o.iterations, "0 or more");
+  const double control_time = task.substeps * task.model->opt.timestep;
+  need(s.duration >= 0.5 * control_time && s.duration < 1e7 * control_time, "duration", s.duration,
+       "at least one control interval and at most ten million");
+  for (const MpcPush& push : s.pushes) {
+    need(push.body > 0 && push.body < task.model->nbody, "the body of a push", push.body, "a body of the model");
+    for (const double f : push.force) need(std::isfinite(f), "the force of a push", f, "finite");
+    need(push.begin >= 0 && push.end > push.begin, "the end of a push", push.end, "after its begin");
+  }
+}
+
+}  // namespace
+
+const char* ToString(MpcEventKind kind) {
+  switch (kind) {
+    case MpcEventKind::kLate: return "late";
+    case MpcEventKind::kDiverged: return "diverged";
+    case MpcEventKind::kExhausted: return "exhausted";
+  }
+  return "unknown";
+}
+
+const char* ToString(MpcFallback fallback) {
+  switch (fallback) {
+    case MpcFallback::kPlan: return "plan";
+    case MpcFallback::kHold: return "hold";
+    case MpcFallback::kDamp: return "damp";
+  }
+  return "unknown";
+}
+
+double MpcResult::Latency(double quantile) const {
+  if (latency.empty()) return 0;
+  std::vector<double> sorted = latency;
+  std::sort(sorted.begin(), sorted.end());
+  const double at = std::ceil(std::clamp(quantile, 0.0, 1.0) * static_cast<double>(sorted.size())) - 1;
+  return sorted[static_cast<std::size_t>(std::max(at, 0.0))];
+}
+
+int MpcRun::Intervals(double seconds) const {
+  return static_cast<int>(std::ceil(seconds / plant.control_time() - 1e-6));
+}
+
+bool MpcRun::Advance(const MpcMeasurement& measured, int i) {
+  const VectorXd& u = control.At(measured.time, measured);
+  if (!plant.Step(u)) return false;
+  if (callback && !callback(i + 1)) {
+    result.interrupted = true;
+    return false;
+  }
+  return true;
+}
+
+void RunLockStep(MpcRun* run) {
+  const MpcOptions& mpc = run->task.mpc;
+  const double h = run->plant.control_time();
+  const int every = mpc.rate > 0 ? std::max(1, static_cast<int>(std::lround(1 / (mpc.rate * h)))) : 1;
+  const int delay = run->Intervals(std::max(mpc.delay, 0.0));
+  const int latency = run->simulation.latency < 0 ? delay : run->Intervals(run->simulation.latency);
+  const double budget = mpc.budget > 0 ? mpc.budget : std::numeric_limits<double>::infinity();
+
+  // the plan on its way
+  MpcPlanPtr plan;
+  int due = -1, arrives = -1, number = 0;
+  for (int i = 0; i < run->steps; ++i) {
+    const MpcMeasurement measured = run->plant.Measure();
+    if (i > 0 && i % every == 0 && arrives < 0) {
+      Clock::time_point start = Clock::now();
+      due = i + delay;
+      arrives = i + latency;
+      plan = run->planner.Next(measured, due * h, run->control.book(), budget);
+      run->result.latency.push_back(Lap(&start));
+      number = ++run->result.plans;
+    }
+    if (arrives == i) {
+      run->control.Take(std::move(plan), number, measured.time, run->planner.reason());
+      arrives = -1;
+    } else if (arrives > i && due == i) {
+      run->control.SetLate(measured.time, fmt::format("plan {} was due, and takes {:.4g} s longer", number, (arrives - due) * h));
+    }
+    if (!run->Advance(measured, i)) return;
+  }
+}
+
+MpcResult RunMpc(const Task& task, const MpcSimulation& simulation, const MpcCallback& callback) {
+  CheckMpc(task, simulation);
+  const double control_time = task.substeps * task.model->opt.timestep;
+  const int steps = static_cast<int>(std::lround(simulation.duration / control_time));
+  MpcRun run(task, simulation, callback, steps);
+  MpcPlanPtr first = run.planner.First();
+  if (!first) {
+    throw Error(ErrorCode::kInvalidArgument, "MPC: no first plan can be made from the task's start: " + run.planner.reason());
+  }
+  run.control.Take(std::move(first), 0, 0, "");
+  Clock::time_point start = Clock::now();
+  simulation.threads ? RunThreads(&run) : RunLockStep(&run);
+  MpcResult& result = run.result;
+  result.seconds = Lap(&start);
+  result.fallback_steps = run.control.fallback_steps();
+  run.plant.Finish(&result.trajectory, &result.status);
+
+  // the task's running cost of what was done
+  const int N = result.trajectory.N();
+  result.cost_per_knot.setZero(N + 1);
+  for (int t = 0; t < N; ++t) {
+    KnotView knot = ViewKnot(result.trajectory, t, control_time);
+    result.cost_per_knot[t] = task.cost->Value({.t = 0, .N = task.N, .time = knot.time, .dt = control_time, .x = knot.x, .u = knot.u,
+                                                .s = knot.s, .shift = t * control_time});
+  }
+  result.cost_per_step = N > 0 ? result.cost_per_knot.sum() / N : 0;
+  return std::move(result);
+}
+
+}  // namespace costate

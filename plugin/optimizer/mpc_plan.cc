@@ -1,0 +1,80 @@
+#include "optimizer/mpc_plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace costate {
+namespace {
+
+constexpr double kSameKnot = 1e-6;  // of a knot: what is left of it by the rounding of times
+constexpr std::size_t kMostPlans = 16;  // with one plan at a time on its way there are three at most that matter
+
+// where a time lies in a plan: between knots k and k + 1
+struct PlanPlace {
+  int k = 0;
+  double fraction = 0;
+};
+
+PlanPlace Locate(const MpcPlan& plan, double time) {
+  const double s = (time - plan.begin) / plan.knot_time;
+  PlanPlace place;
+  place.k = static_cast<int>(std::floor(s + kSameKnot));
+  place.fraction = std::max(0.0, s - place.k);
+  if (place.fraction < kSameKnot) place.fraction = 0;
+  return place;
+}
+
+// x_bar between two knots: at constant velocity in the tangent space
+VectorXd StateAt(const mjModel* model, const Trajectory& motion, const PlanPlace& place) {
+  if (place.fraction == 0) return motion.X.col(place.k);
+  return Retract(model, motion.X.col(place.k),
+                 place.fraction * Difference(model, motion.X.col(place.k + 1), motion.X.col(place.k)));
+}
+
+}  // namespace
+
+bool MpcPlan::Control(const Problem& problem, bool feedback, double time, ConstVectorRef x, VectorXd* u) const {
+  const PlanPlace place = Locate(*this, time);
+  if (place.k < 0 || place.k >= motion.N()) return false;
+  *u = motion.U.col(place.k);
+  if (feedback) {
+    const VectorXd x_bar = StateAt(problem.model, motion, place);
+    u->noalias() += K[place.k] * Difference(problem.model, x, x_bar);
+  }
+  if (!u->allFinite()) return false;
+  *u = u->cwiseMax(problem.u_lower).cwiseMin(problem.u_upper);
+  return true;
+}
+
+void MpcPlan::Shift(const mjModel* model, double time, int N, Trajectory* out, std::vector<MatrixXd>* K_out) const {
+  const int last = motion.N() - 1;
+  if (out->N() != N) *out = motion;  // all sizes
+  K_out->resize(N);
+  for (int t = 0; t <= N; ++t) {
+    const PlanPlace place = Locate(*this, time + t * knot_time);
+    const bool inside = place.k >= 0 && place.k <= last;
+    out->X.col(t) = inside ? StateAt(model, motion, place) : motion.X.col(last + 1);
+    if (t == N) break;
+    const int k = inside ? place.k : last, next = std::min(k + 1, last);
+    out->U.col(t) = (1 - place.fraction) * motion.U.col(k) + place.fraction * motion.U.col(next);
+    if (inside) {
+      (*K_out)[t] = K[k];
+    } else {
+      (*K_out)[t].setZero(K[last].rows(), K[last].cols());
+    }
+  }
+}
+
+void MpcPlanBook::Add(MpcPlanPtr plan) {
+  plans_.push_front(std::move(plan));
+  if (plans_.size() > kMostPlans) plans_.pop_back();
+}
+
+const MpcPlan& MpcPlanBook::At(double time) const {
+  for (const MpcPlanPtr& plan : plans_) {
+    if (time >= plan->begin - kSameKnot * plan->knot_time) return *plan;
+  }
+  return *plans_.back();
+}
+
+}  // namespace costate

@@ -1,0 +1,75 @@
+// Makes plans: from a measurement to the motion that is best from where the robot will be.
+#ifndef COSTATE_OPTIMIZER_MPC_PLANNER_H_
+#define COSTATE_OPTIMIZER_MPC_PLANNER_H_
+
+#include <costate/ilqr.h>
+#include <costate/task.h>
+
+#include "optimizer/mpc_plan.h"
+
+namespace costate {
+
+/// A task's cost seen from a plan that begins later.
+class ShiftedCost final : public Cost {
+ public:
+  explicit ShiftedCost(const Cost* cost) : cost_(cost) {}
+  void set_shift(double seconds) { shift_ = seconds; }
+
+  double Value(const KnotView& knot) const override { return cost_->Value(Moved(knot)); }
+  void Gradient(const KnotView& knot, KnotGradient* out) const override { cost_->Gradient(Moved(knot), out); }
+  void Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const override {
+    cost_->Expand(Moved(knot), C, D, out);
+  }
+  bool NeedsSensors() const override { return cost_->NeedsSensors(); }
+  std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override { return cost_->Terms(trajectory); }
+
+ private:
+  KnotView Moved(const KnotView& knot) const {
+    return {.t = knot.t, .N = knot.N, .time = knot.time, .dt = knot.dt, .x = knot.x, .u = knot.u, .s = knot.s, .shift = shift_};
+  }
+
+  const Cost* cost_;
+  double shift_ = 0;
+};
+
+/// What is known of the robot at one time.
+struct MpcMeasurement {
+  double time = 0;  ///< [s] since the start
+  VectorXd x, moving;  ///< moving context: see kMovingSignature
+};
+
+class MpcPlanner {
+ public:
+  explicit MpcPlanner(const Task& task);
+
+  /// The plan from the task's start, with the task's solver settings; null when none can be simulated.
+  MpcPlanPtr First();
+
+  /// A plan that acts from `begin` on. @param book  what acts until then, and what it starts from.
+  /// @param budget  [s].  @return null when it diverged: reason() says how.
+  MpcPlanPtr Next(const MpcMeasurement& measured, double begin, const MpcPlanBook& book, double budget);
+
+  const std::string& reason() const { return reason_; }
+  const Problem& problem() const { return solver_->problem(); }
+  int N() const { return N_; }
+
+ private:
+  MpcPlanPtr Take(double begin, const SolveResult& result);
+  bool Predict(const MpcMeasurement& measured, double begin, const MpcPlanBook& book);
+
+  const Task& task_;
+  ModelPtr model_;  // with the timestep of plans
+  double knot_time_ = 0, control_time_ = 0;
+  int N_ = 0;
+  ShiftedCost cost_;
+  std::unique_ptr<IlqrSolver> solver_;
+  DataPtr data_;  // of task.model: predicts
+  VectorXd x_, u_, none_, context_;
+  Trajectory reference_;
+  std::vector<MatrixXd> K_;
+  std::string reason_;
+};
+
+}  // namespace costate
+
+#endif  // COSTATE_OPTIMIZER_MPC_PLANNER_H_

@@ -1,0 +1,45 @@
+// The simulated robot under an MPC: moves, is pushed, is measured with noise, and keeps its motion.
+#ifndef COSTATE_OPTIMIZER_MPC_PLANT_H_
+#define COSTATE_OPTIMIZER_MPC_PLANT_H_
+
+#include <costate/mpc.h>
+
+#include <random>
+
+#include "optimizer/mpc_planner.h"
+
+namespace costate {
+
+class MpcPlant {
+ public:
+  MpcPlant(const Task& task, const MpcSimulation& simulation, int steps);
+
+  double time() const { return t_ * control_time_; }  ///< [s] since the start
+  double control_time() const { return control_time_; }
+
+  /// x with noise. Call once a control interval: each call draws new noise.
+  MpcMeasurement Measure();
+
+  /// One control interval under u. False when it cannot be simulated.
+  bool Step(ConstVectorRef u);
+
+  /// Ends the motion where it is.
+  void Finish(Trajectory* trajectory, RolloutStatus* status);
+
+ private:
+  void Keep();
+  void Push();
+
+  const mjModel* model_;
+  const MpcSimulation& simulation_;
+  int substeps_, t_ = 0;
+  double control_time_;
+  DataPtr data_;
+  Trajectory motion_;
+  RolloutStatus status_;
+  std::mt19937_64 random_;
+};
+
+}  // namespace costate
+
+#endif  // COSTATE_OPTIMIZER_MPC_PLANT_H_

@@ -1,0 +1,149 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <limits>
+#include <mutex>
+#include <thread>
+
+#include "optimizer/lap.h"
+#include "optimizer/mpc_run.h"
+
+namespace costate {
+namespace {
+
+constexpr std::size_t kRecent = 32;  // plans whose latency says what the next one will take
+
+// the planner on its thread; everything but the planner itself is behind the mutex
+class PlannerThread {
+ public:
+  explicit PlannerThread(MpcRun* run) : run_(*run), mpc_(run->task.mpc), h_(run->plant.control_time()) {
+    book_ = run_.control.book();
+    WarmUp();
+    thread_ = std::thread([this] { Work(); });
+  }
+  ~PlannerThread() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      quit_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+  }
+
+  /// The robot's state; hands over what the planner has finished, and says what is late.
+  void Exchange(const MpcMeasurement& measured) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (exception_) std::rethrow_exception(exception_);
+    measured_ = measured;
+    fresh_ = true;
+    if (done_) {
+      run_.control.Take(std::move(plan_), number_, measured.time, reason_);
+      if (done_late_ > 0.5 * h_ && !told_late_) TellLate(measured.time, fmt::format("{:.3g} ms ago", 1e3 * done_late_));
+      done_ = false;
+    } else if (busy_ && !told_late_ && measured.time > due_ + 0.5 * h_) {
+      TellLate(measured.time, fmt::format("{:.3g} ms ago", 1e3 * (measured.time - due_)));
+    }
+    lock.unlock();
+    wake_.notify_all();
+  }
+
+ private:
+  void TellLate(double now, const std::string& how) {
+    told_late_ = true;
+    run_.control.SetLate(now, fmt::format("plan {} was due {}", number_, how));
+    if (!busy_) run_.control.SetArrived();
+  }
+
+  // one plan for nothing: memory is taken, and its time is a first guess of what plans take
+  void WarmUp() {
+    Clock::time_point start = Clock::now();
+    run_.planner.Next(run_.plant.Measure(), 0, book_, Budget(0));
+    recent_.push_back(Lap(&start));
+  }
+
+  double Delay() const { return mpc_.delay >= 0 ? mpc_.delay : *std::max_element(recent_.begin(), recent_.end()); }
+  double Budget(double delay) const {
+    if (mpc_.budget > 0) return mpc_.budget;
+    if (mpc_.delay >= 0) return std::max(delay, h_);
+    return mpc_.rate > 0 ? 1 / mpc_.rate : std::numeric_limits<double>::infinity();
+  }
+
+  void Work() {
+    try {
+      while (PlanOnce()) {
+      }
+    } catch (...) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      exception_ = std::current_exception();
+    }
+  }
+
+  bool PlanOnce() {
+    MpcMeasurement measured;
+    MpcPlanBook book;
+    {
+      std::unique_lock<std::mutex> lock(mutex_);
+      wake_.wait(lock, [this] { return quit_ || (fresh_ && !done_ && measured_.time >= next_ - 1e-9); });
+      if (quit_) return false;
+      measured = measured_;
+      fresh_ = false;
+      busy_ = true;
+      told_late_ = false;
+      due_ = measured.time + run_.Intervals(Delay()) * h_;
+      next_ = mpc_.rate > 0 ? measured.time + 1 / mpc_.rate : 0;
+      number_ = ++run_.result.plans;
+      book = book_;
+    }
+    Clock::time_point start = Clock::now();
+    MpcPlanPtr plan = run_.planner.Next(measured, due_, book, Budget(Delay()));
+    const double seconds = Lap(&start);
+
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (plan) book_.Add(plan);
+    run_.result.latency.push_back(seconds);
+    recent_.push_back(seconds);
+    if (recent_.size() > kRecent) recent_.pop_front();
+    plan_ = std::move(plan);
+    reason_ = run_.planner.reason();
+    done_late_ = measured_.time - due_;
+    done_ = true;
+    busy_ = false;
+    return true;
+  }
+
+  MpcRun& run_;
+  const MpcOptions& mpc_;
+  const double h_;
+  std::deque<double> recent_;
+  MpcPlanBook book_;  // what the robot follows or is about to
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  MpcMeasurement measured_;
+  bool fresh_ = false, busy_ = false, done_ = false, quit_ = false, told_late_ = false;
+  double due_ = 0, next_ = 0, done_late_ = 0;
+  int number_ = 0;
+  MpcPlanPtr plan_;
+  std::string reason_;
+  std::exception_ptr exception_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+void RunThreads(MpcRun* run) {
+  PlannerThread planner(run);
+  const Clock::time_point start = Clock::now();
+  for (int i = 0; i < run->steps; ++i) {
+    const MpcMeasurement measured = run->plant.Measure();
+    planner.Exchange(measured);
+    if (!run->Advance(measured, i)) return;
+    std::this_thread::sleep_until(
+        start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(run->plant.time())));
+  }
+}
+
+}  // namespace costate

@@ -1,0 +1,27 @@
+#include "optimizer/task_mpc.h"
+
+#include <fmt/core.h>
+
+namespace costate {
+
+MpcOptions ReadMpc(const XmlElement* element) {
+  MpcOptions options;
+  if (!element) return options;
+  element->Allow({"horizon", "timestep", "rate", "delay", "budget", "iterations", "fallback", "compensate", "feedback"});
+  options.horizon = element->PositiveNumber("horizon").value_or(options.horizon);
+  options.timestep = element->PositiveNumber("timestep").value_or(options.timestep);
+  options.rate = element->PositiveNumber("rate").value_or(options.rate);
+  options.budget = element->PositiveNumber("budget").value_or(options.budget);
+  options.delay = element->Number("delay").value_or(options.delay);
+  if (element->Has("delay") && options.delay < 0) {
+    element->Fail(fmt::format("delay is {:g}, expected at least 0 (without it, it is what plans take)", options.delay));
+  }
+  options.iterations = element->WholeNumber("iterations", 1).value_or(options.iterations);
+  constexpr MpcFallback kFallbacks[] = {MpcFallback::kPlan, MpcFallback::kHold, MpcFallback::kDamp};
+  options.fallback = kFallbacks[element->Word("fallback", {"plan", "hold", "damp"}).value_or(0)];
+  options.compensate = element->Word("compensate", {"true", "false"}).value_or(0) == 0;
+  options.feedback = element->Word("feedback", {"true", "false"}).value_or(0) == 0;
+  return options;
+}
+
+}  // namespace costate

@@ -1,0 +1,95 @@
+// costate mpc, as a process: a robot that plans while it moves, its run on disk, and what is refused.
+#include <costate/record.h>
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <string>
+
+#include "cli/program.h"
+
+namespace costate {
+namespace {
+
+using support::Process;
+using support::ProcessResult;
+using support::TemporaryFolder;
+
+constexpr char kMpcArm[] =
+    "<mujoco model='arm'><option timestep='0.01'/><worldbody><body name='link' pos='0 0 1'><joint name='hinge' axis='0 1 0' damping='.05'/>"
+    "<geom type='capsule' size='.02' fromto='0 0 0 0 0 -.5' mass='1'/></body></worldbody>"
+    "<actuator><motor name='motor' joint='hinge' ctrlrange='-10 10'/></actuator>"
+    "<keyframe><key name='hang' qpos='0'/><key name='side' qpos='1.5' ctrl='3'/></keyframe></mujoco>";
+
+std::string WriteMpcTask(const TemporaryFolder& folder, const std::string& mpc = "") {
+  folder.Write("arm.xml", kMpcArm);
+  return folder.Write("arm.task.xml",
+                      "<task model='arm.xml' horizon='0.4'><start key='hang'/>"
+                      "<cost name='angle' qpos='all' target='key:side' weight='10'/>"
+                      "<cost name='speed' qvel='all' weight='0.1'/><cost name='effort' ctrl='all' weight='0.001'/>" + mpc + "</task>");
+}
+
+TEST(CliMpc, SavesAClosedLoopThatReplaysBitForBit) {
+  TemporaryFolder folder;
+  const std::string task = WriteMpcTask(folder, "<mpc rate='20' delay='0.01'/>");
+  const ProcessResult result = Costate({"mpc", task, "--time", "2", "--noise", "0.001", "0.01", "--out", folder.File("run"), "--no-plots"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_TRUE(Has(result.out, "a step of 10 ms"));
+  EXPECT_TRUE(Has(result.out, "\n  plans         39 in "));
+  EXPECT_TRUE(Has(result.out, " ms median, "));
+  EXPECT_TRUE(Has(result.out, " ms p99, "));
+  EXPECT_TRUE(Has(result.out, "fall-back     in 0 of 200 control intervals"));
+  const Record record = ReadRecord(folder.File("run"));
+  EXPECT_EQ(record.command, "mpc");
+  EXPECT_EQ(record.trajectory.N(), 200);
+  EXPECT_NEAR(record.trajectory.X(0, 200), 1.5, 0.2);
+  EXPECT_EQ(record.settings.at("mode"), "lock-step");
+  EXPECT_EQ(record.settings.at("plans"), "39");
+  EXPECT_TRUE(Has(record.tables.at("events.csv"), "time (s),event,reason\n"));
+  EXPECT_TRUE(Has(record.tables.at("latency.csv"), "\n39,"));
+  EXPECT_EQ(Costate({"replay", folder.File("run")}).exit_code, 0);
+}
+
+TEST(CliMpc, TellsOfLatePlansAndPushes) {
+  TemporaryFolder folder;
+  const ProcessResult result = Costate({"mpc", WriteMpcTask(folder), "--time", "0.3", "--delay", "0.01", "--latency", "0.05", "--rate", "10",
+                                        "--fallback", "hold", "--push", "link", "5", "0", "0", "0.1", "0.2", "--out", folder.File("run"),
+                                        "--no-plots"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_TRUE(Has(result.out, "late          at 0.11 s: plan 1 was due, and takes 0.04 s longer"));
+  EXPECT_TRUE(Has(result.out, "fall-back     in 8 of 30 control intervals"));
+  EXPECT_TRUE(Has(result.err, "pushed"));
+  EXPECT_TRUE(Has(ReadRecord(folder.File("run")).tables.at("events.csv"), ",late,\"plan 1 was due"));
+}
+
+TEST(CliMpc, RunsInRealTime) {
+  TemporaryFolder folder;
+  const ProcessResult result = Costate({"mpc", WriteMpcTask(folder), "--time", "0.3", "--threads", "--no-save"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_TRUE(Has(result.out, "in real time"));
+}
+
+TEST(CliMpc, KeepsWhatThereIsWhenInterrupted) {
+  TemporaryFolder folder;
+  Process process({COSTATE_PROGRAM, "mpc", WriteMpcTask(folder), "--time", "600", "--threads", "--out", folder.File("run"), "--no-plots"});
+  usleep(1500000);
+  process.Signal(SIGINT);
+  const ProcessResult result = process.Wait();
+  EXPECT_EQ(result.exit_code, 130) << result.out << result.err;
+  EXPECT_EQ(ReadRecord(folder.File("run")).status, "interrupted");
+}
+
+TEST(CliMpc, RefusesBadInputByName) {
+  TemporaryFolder folder;
+  const std::string task = WriteMpcTask(folder);
+  EXPECT_TRUE(RefusedWith(Costate({"mpc", folder.File("arm.xml"), "--no-save"}), "is not a task file"));
+  EXPECT_TRUE(RefusedWith(Costate({"mpc", task, "--no-save", "--push", "lnk", "1", "0", "0", "0", "1"}), "did you mean 'link'?"));
+  EXPECT_TRUE(RefusedWith(Costate({"mpc", task, "--no-save", "--push", "link", "1", "x", "0", "0", "1"}), "'x' is not a number"));
+  EXPECT_TRUE(RefusedWith(Costate({"mpc", task, "--no-save", "--push", "link", "1", "0", "0", "1", "1"}), "after its begin"));
+  EXPECT_EQ(Costate({"mpc", task, "--no-save", "--rate", "-1"}).exit_code, 2);
+  EXPECT_EQ(Costate({"mpc", task, "--no-save", "--fallback", "pray"}).exit_code, 2);
+  EXPECT_TRUE(RefusedWith(Costate({"mpc", WriteMpcTask(folder, "<mpc delay='-1'/>"), "--no-save"}), "delay is -1"));
+}
+
+}  // namespace
+}  // namespace costate
