@@ -13,6 +13,7 @@
 #include <costate/derivative_check.h>
 #include <costate/descent.h>
 #include <costate/error.h>
+#include <costate/fddp.h>
 #include <costate/free_time.h>
 #include <costate/ilqr.h>
 #include <costate/impact.h>
@@ -27,6 +28,7 @@
 #include <costate/rollout.h>
 #include <costate/sampling.h>
 #include <costate/smooth_contact.h>
+#include <costate/solve.h>
 #include <costate/solver.h>
 #include <costate/state.h>
 #include <costate/step.h>

@@ -10,7 +10,15 @@
 
 namespace costate {
 
+/// Which solver Solve (solve.h) calls.
+enum class SolverType {
+  kIlqr,  ///< SolveIlqr
+  kFddp,  ///< SolveFddp
+};
+const char* ToString(SolverType type);  ///< as in a task file: "ilqr", "fddp"
+
 struct IlqrOptions {
+  SolverType type = SolverType::kIlqr;
   int iterations = 200;
   double tolerance = 1e-6;           ///< stop when the relative cost decrease stays below it
   double gradient_tolerance = 1e-7;  ///< stop when max |Qu| over free controls is below it, relative to 1 + |cost|
@@ -21,6 +29,8 @@ struct IlqrOptions {
   int line_search_steps = 10;        ///< alpha = 1, 1/2, 1/4 …
   double line_search_ratio = 1e-4;   ///< accepted when actual / expected change exceeds it (Armijo)
   int threads = 0;                   ///< 0: all cores
+  bool second_order = false;         ///< fddp: the exact Hessian instead of its Gauss–Newton part
+  double barrier_init = 0.1;         ///< fddp: weight of the logarithmic barrier before bounds, in units of the cost
   /// How A, B, C, D are had; sensors and substeps are set by the problem. Level 3, where it is used, takes forward
   /// differences at the model's own solver tolerance: a descent direction needs no more.
   LinearizeOptions derivative{.centered = false, .converge = false};

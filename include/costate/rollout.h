@@ -85,6 +85,20 @@ class Simulator {
   /// The same from another start: x_bar is still the reference's, x_0 is x0.
   RolloutStatus RolloutPolicy(ConstVectorRef x0, const Trajectory& reference, const Policy& policy, double alpha,
                               ConstVectorRef lower, ConstVectorRef upper, Trajectory* out, int worker = 0);
+  /// States that need not be a motion: x_{t+1} is that of X whatever the step before it reaches.
+  ///
+  ///   gap_t = f(x_t, u_t) ⊖ x_{t+1}
+  ///
+  /// @param X  nx × (N+1).  @param U  nu × N.  @param gaps  receives ndx × N.
+  RolloutStatus Follow(ConstMatrixRef X, ConstMatrixRef U, Trajectory* out, MatrixXd* gaps, int worker = 0);
+
+  /// RolloutPolicy about a reference with gaps, of which it leaves 1 - alpha:
+  ///
+  ///   u_t = clamp(u_bar + alpha k + K (x_t ⊖ x_bar)),   x_{t+1} = f(x_t, u_t) ⊕ -(1 - alpha) gap_t
+  ///
+  /// @param gaps  ndx × N, as Follow gives them.  @param lower, upper  bounds at each knot (nu × N).
+  RolloutStatus RolloutGaps(const Trajectory& reference, ConstMatrixRef gaps, const Policy& policy, double alpha,
+                            ConstMatrixRef lower, ConstMatrixRef upper, Trajectory* out, int worker = 0);
 
   /// A, B, C, D at knots 0 … N-1 and C at knot N; in parallel over knots. out has N+1 entries.
   void Linearize(const Trajectory& trajectory, const LinearizeOptions& options, std::vector<StepDerivative>* out);

@@ -36,6 +36,7 @@ struct IterationRecord {
   double gradient_norm = 0;    ///< max |Qu| over controls that may still move downhill, before the step
   double step = 0;             ///< accepted alpha; 0 when none was
   double regularization = 0;
+  double gap = 0;              ///< largest |f(x_t, u_t) ⊖ x_{t+1}| after this iteration; 0 where all iterates are motions
   double seconds_rollout = 0, seconds_derivative = 0, seconds_backward = 0;
   double violation = 0;        ///< of the worst constraint after this iteration, as ConstraintReport has it; 0 without any
 };

@@ -10,6 +10,7 @@
 #include <costate/free_time.h>
 #include <costate/parameter.h>
 #include <costate/sampling.h>
+#include <costate/solve.h>
 
 namespace costate {
 
@@ -58,6 +59,7 @@ struct Task {
   VectorXd x_goal;         ///< nx when a terminal cost aims all of qpos at a keyframe, else empty
   int N = 0, substeps = 1;
   MatrixXd U_guess;        ///< nu × N
+  MatrixXd X_guess{};      ///< nx × (N+1); empty: the motion under U_guess
   VectorXd u_lower, u_upper;
   TaskInputs inputs;       ///< <gradient>
   ConstraintSet constraints;   ///< <constraint>, <limit> and <periodic>, without those that are soft
@@ -69,6 +71,7 @@ struct Task {
   ContinuationOptions continuation{};  ///< <smooth>; none unless continuation.smooth.any()
   std::vector<std::string> warnings;  ///< of the model's compiler and of the task itself
   Problem ToProblem() const;
+  Guess ToGuess() const { return {X_guess, U_guess}; }
 };
 
 /// Reads a task file (plugin/optimizer/README.md describes every element and attribute).

@@ -4,6 +4,7 @@
 #include <costate/free_time.h>
 #include <costate/exploit.h>
 #include <costate/record.h>
+#include <costate/solve.h>
 #include <costate/task.h>
 #include <fmt/core.h>
 
@@ -48,12 +49,12 @@ Exit code: 0 converged, stalled or reached the iteration limit, with a lower cos
 any; 1 no progress, diverged, or a constraint violated; 2 bad input; 130 interrupted.)";
 
 struct OptimizeOptions {
-  std::string input, start, goal, out, derivative;
+  std::string input, start, goal, out, derivative, solver;
   double time = 2;
   std::optional<int> iterations, threads, substeps;
   std::optional<double> tolerance;
   SmoothArguments smooth;
-  bool force = false, no_plots = false, no_save = false, quiet = false, backward_only = false;
+  bool second_order = false, force = false, no_plots = false, no_save = false, quiet = false, backward_only = false;
 };
 
 // "key:home" and "home" both name a keyframe
@@ -86,6 +87,16 @@ Task MakeTask(const OptimizeOptions& options) {
   if (options.iterations) task.solver.iterations = *options.iterations;
   if (options.tolerance) task.solver.tolerance = *options.tolerance;
   if (options.threads) task.solver.threads = *options.threads;
+  if (!options.solver.empty()) {
+    task.solver.type = options.solver == "fddp" ? SolverType::kFddp : SolverType::kIlqr;
+    if (task.solver.type == SolverType::kIlqr) {
+      if (task.X_guess.size() > 0) task.warnings.push_back("ilqr starts from controls alone: the states of <guess> are left out");
+      if (task.solver.second_order) task.warnings.push_back("ilqr has no second-order terms: second_order is left out");
+      task.X_guess.resize(0, 0);
+      task.solver.second_order = false;
+    }
+  }
+  if (options.second_order) task.solver.second_order = true;
   if (!options.derivative.empty()) task.solver.derivative.level = ToLevel(options.derivative);
   return task;
 }
@@ -357,7 +368,7 @@ int RunOptimize(const OptimizeOptions& options) {
     } else {
       result = task.continuation.smooth.any()
                  ? Continue(task, options, &progress, callback, &stages)
-                 : SolveConstrained(task.ToProblem(), task.U_guess, task.solver, task.constrained, callback);
+                 : Solve(task.ToProblem(), task.ToGuess(), task.solver, callback, task.constrained);
     }
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -400,6 +411,8 @@ void AddOptimizeCommand(CLI::App& app, int* exit_code) {
   command->add_option("--threads", options->threads, "0: all cores")->check(CLI::Range(0, 4096));
   command->add_option("--derivative", options->derivative, "best, analytic, residual or step")
       ->check(CLI::IsMember({"best", "analytic", "residual", "step"}));
+  command->add_option("--solver", options->solver, "ilqr or fddp")->check(CLI::IsMember({"ilqr", "fddp"}));
+  command->add_flag("--second-order", options->second_order, "exact second derivatives (fddp)");
   AddSmoothOptions(command, &options->smooth, "go from smoother contact to the true model");
   command->add_flag("--backward-only", options->backward_only,
                     "of --smooth: true motions, smoothed derivatives");

@@ -1,5 +1,6 @@
 // From smooth to true: iLQR on one model after the other, each from the controls of the one before.
 #include <costate/continuation.h>
+#include <costate/solve.h>
 
 #include <costate/certificate.h>
 #include <fmt/format.h>
@@ -111,12 +112,12 @@ SolveResult Continuation::Solve(const Problem& problem, const MatrixXd& U, IlqrO
   if (stage_callback_) stage_callback_(static_cast<int>(out_.stages.size()), *stage);
   ConstrainedOptions constrained = c_.constrained;
   if (!multipliers_.empty()) constrained.multipliers = multipliers_;
-  SolveResult result = SolveConstrained(problem, U, options, constrained, [&](const IterationRecord& record) {
+  SolveResult result = costate::Solve(problem, {{}, U}, options, [&](const IterationRecord& record) {
     IterationRecord numbered = record;
     numbered.iteration += before;
     out_.result.iterations.push_back(numbered);
     return !callback_ || callback_(numbered);
-  });
+  }, constrained);
   multipliers_ = result.multipliers;
   interrupted_ = interrupted_ || result.status == SolveStatus::kInterrupted;
   stage->status = result.status;

@@ -1,5 +1,6 @@
 // Golden section over the length of a motion, each length a solve of its own.
 #include <costate/free_time.h>
+#include <costate/solve.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -60,13 +61,14 @@ double FreeTime::Try(double time) {
   ConstrainedOptions constrained = constrained_;
   if (nearest) constrained.multipliers = nearest->multipliers;
   const int before = static_cast<int>(iterations_.size());
-  SolveResult result = SolveConstrained(problem, nearest ? ConstMatrixRef(nearest->U) : U_, options_, constrained,
-                                        [&](const IterationRecord& record) {
-                                          IterationRecord numbered = record;
-                                          numbered.iteration += before;
-                                          iterations_.push_back(numbered);
-                                          return !callback_ || callback_(numbered);
-                                        });
+  SolveResult result = Solve(problem, {{}, nearest ? nearest->U : MatrixXd(U_)}, options_,
+                             [&](const IterationRecord& record) {
+                               IterationRecord numbered = record;
+                               numbered.iteration += before;
+                               iterations_.push_back(numbered);
+                               return !callback_ || callback_(numbered);
+                             },
+                             constrained);
   stop_ = stop_ || result.status == SolveStatus::kInterrupted;
   const bool keeps = result.status != SolveStatus::kDiverged && result.violation <= constrained_.tolerance;
   const double cost = keeps ? result.cost + free_.weight * time : kNever;

@@ -407,7 +407,7 @@ void IlqrSolver::Impl::End(SolveStatus status, std::string message) {
 IlqrSolver::IlqrSolver(const Problem& problem, const IlqrOptions& options) {
   CheckProblem(problem, MatrixXd::Zero(problem.model ? problem.model->nu : 0, std::max(problem.N, 0)));
   CheckOptions(options);
-  CheckDelays(problem.model);
+  RefuseDelays(problem.model, "iLQR");
   impl_ = std::make_unique<Impl>(problem, options);
 }
 

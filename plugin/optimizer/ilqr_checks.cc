@@ -6,15 +6,6 @@
 
 namespace costate {
 
-void CheckDelays(const mjModel* m) {
-  for (int i = 0; i < m->nactuator; ++i) {
-    if (!(m->actuator_delay[i] > 0)) continue;
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("actuator '{}' acts {:g} s late: iLQR plans with derivatives by the state, and controls on their way are not in it "
-                            "(without delay=\"…\" the model can be optimized)", ElementName(m, mjOBJ_ACTUATOR, i), m->actuator_delay[i]));
-  }
-}
-
 void CheckOptions(const IlqrOptions& o) {
   const auto need = [](bool good, const char* name, double value, const char* range) {
     if (good) return;

@@ -1,5 +1,6 @@
 #include <costate/constraint.h>
-#include <costate/solver.h>
+#include <costate/ilqr.h>
+#include <fmt/format.h>
 
 #include <cmath>
 #include <limits>
@@ -33,6 +34,8 @@ void ControlLimits(const mjModel* model, VectorXd* lower, VectorXd* upper) {
   }
 }
 
+const char* ToString(SolverType type) { return type == SolverType::kIlqr ? "ilqr" : "fddp"; }
+
 const char* ToString(SolveStatus status) {
   switch (status) {
     case SolveStatus::kConverged: return "converged";
@@ -48,6 +51,16 @@ const char* ToString(SolveStatus status) {
 
 void CheckFiniteStart(const mjModel* model, ConstVectorRef x0) {
   if (!x0.allFinite()) CheckFinite("x0", x0, StateNames(model));
+}
+
+void RefuseDelays(const mjModel* model, const char* solver) {
+  for (int i = 0; i < model->nactuator; ++i) {
+    if (!(model->actuator_delay[i] > 0)) continue;
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("actuator '{}' acts {:g} s late: {} plans with derivatives by the state, and controls on their way are "
+                            "not in it (without delay=\"…\" the model can be optimized)",
+                            ElementName(model, mjOBJ_ACTUATOR, i), model->actuator_delay[i], solver));
+  }
 }
 
 void CheckProblem(const Problem& problem, ConstMatrixRef U) {

@@ -12,6 +12,8 @@ void CheckProblem(const Problem& problem, ConstMatrixRef U);
 
 /// @throws Error{kInvalidArgument} for a start that is not finite, by the name of its entry.
 void CheckFiniteStart(const mjModel* model, ConstVectorRef x0);
+/// @throws Error{kUnsupported} for an actuator that acts late: a control on its way is no part of x, and B would not know it.
+void RefuseDelays(const mjModel* model, const char* solver);
 
 }  // namespace costate
 

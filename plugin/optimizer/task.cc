@@ -12,6 +12,7 @@
 #include "optimizer/task_mpc.h"
 #include "optimizer/task_option.h"
 #include "optimizer/task_start.h"
+#include "optimizer/task_states.h"
 #include "optimizer/task_term.h"
 #include "optimizer/task_xml.h"
 
@@ -42,10 +43,10 @@ bool IsControlRange(const XmlElement& element) {
 }
 
 void CheckGuess(const XmlElement& element) {
-  element.Allow({"key", "ctrl", "file", "hold"});
+  element.Allow({"key", "ctrl", "file", "hold", "states"});
   int given = 0;
   for (const char* attribute : {"key", "ctrl", "file", "hold"}) given += element.Has(attribute) ? 1 : 0;
-  if (given != 1) element.Fail("give one of key, ctrl, file and hold");
+  if (given > 1 || (given == 0 && !element.Has("states"))) element.Fail("give one of key, ctrl, file and hold");
   if (element.Has("hold")) {
     if (element.Word("hold", {"true", "false"}) == 1) element.Fail("hold=\"false\" says not what to start from");
   }
@@ -82,12 +83,13 @@ Elements SortElements(const XmlElement& root) {
 IlqrOptions ReadSolver(const XmlElement* element, ConstrainedOptions* constrained) {
   IlqrOptions options;
   if (!element) return options;
-  element->Allow({"type", "iterations", "tolerance", "violation", "derivative", "threads", "start", "samples", "rounds", "elites", "nodetime",
-                  "exploration", "seed"});
+  element->Allow({"type", "iterations", "tolerance", "violation", "derivative", "threads", "second_order", "start", "samples", "rounds", "elites",
+                  "nodetime", "exploration", "seed"});
   constrained->tolerance = element->PositiveNumber("violation").value_or(constrained->tolerance);
-  const std::string type = element->Text("type").value_or("ilqr");
-  if (type != "ilqr") {
-    element->Fail("solver type '" + type + "' is not supported yet, expected ilqr", ErrorCode::kUnsupported);
+  options.type = element->Word("type", {"ilqr", "fddp"}).value_or(0) == 1 ? SolverType::kFddp : SolverType::kIlqr;
+  options.second_order = element->Word("second_order", {"false", "true"}).value_or(0) == 1;
+  if (options.second_order && options.type != SolverType::kFddp) {
+    element->Fail("second_order is for type=\"fddp\", the type is " + std::string(ToString(options.type)));
   }
   options.iterations = element->WholeNumber("iterations", 1).value_or(options.iterations);
   options.threads = element->WholeNumber("threads", 0).value_or(options.threads);
@@ -286,6 +288,10 @@ Task LoadTask(const std::string& path) {
   WarnOfStart(&task);
   if (task.sampling.iterations > 0 && task.constraints.size() > 0) {
     task.warnings.push_back("start=\"sampling\" betters the guess by the cost alone; the constraints are kept from there on");
+  }
+  task.X_guess = ReadStates(elements.Find("guess"), folder, task);
+  if (task.X_guess.size() > 0 && task.solver.type != SolverType::kFddp) {
+    elements.Find("guess")->Fail("states are for <solver type=\"fddp\"/>, the type is " + std::string(ToString(task.solver.type)));
   }
   ReadInputs(elements.Find("gradient"), &task);
   return task;

@@ -92,10 +92,12 @@ MatrixXd ReadGuess(const XmlElement* element, const Start& start, const std::str
   const mjModel* model = task->model.get();
   const int nu = static_cast<int>(model->nu);
   auto constant = [&](const VectorXd& u) -> MatrixXd { return u.replicate(1, task->N); };
+  const bool names_controls =
+      element && (element->Has("key") || element->Has("ctrl") || element->Has("file") || element->Has("hold"));
   MatrixXd U;
-  if (nu == 0 && (!element || element->Has("hold"))) {
+  if (nu == 0 && (!element || element->Has("hold") || !names_controls)) {
     return constant(VectorXd());
-  } else if (!element || element->Has("hold")) {
+  } else if (!names_controls || element->Has("hold")) {
     return constant(HoldControl(*task, start.x, start.context, start.u));
   } else if (element->Has("key")) {
     try {

@@ -136,7 +136,7 @@ struct Simulator::Impl {
     out->context.conservativeResize(Eigen::NoChange, N + 1);
   }
 
-  // the loop of both rollouts: control(t) writes column t of out->U; go_on(t) after t knots
+  // the loop of all rollouts: control(t) writes column t of out->U; go_on(t) after t knots may change column t of out->X
   template <typename Control, typename GoOn>
   RolloutStatus Run(ConstVectorRef x0, int N, Worker& worker, Trajectory* out, Control control, GoOn go_on) const {
     mjData* data = worker.data.get();
@@ -165,6 +165,9 @@ struct Simulator::Impl {
     const StepStatus status = Forward(model, data, out->X.col(N), worker.u, out->S.col(N));
     return {status, status == StepStatus::kOk ? -1 : N, guard.TakeWarnings()};
   }
+
+  RolloutStatus RunPolicy(ConstVectorRef x0, const Trajectory& reference, ConstMatrixRef gaps, const Policy& policy, double alpha,
+                          ConstMatrixRef lower, ConstMatrixRef upper, Trajectory* out, int worker);
 
   // with this worker's linearizer, made anew when the options change
   void LinearizeKnot(const Trajectory& trajectory, const LinearizeOptions& options, int t, Worker& worker,
@@ -254,6 +257,29 @@ RolloutStatus Simulator::Rollout(ConstVectorRef x0, ConstMatrixRef U, Trajectory
       x0, N, mine, out, [&](int t) { out->U.col(t) = U.col(t); }, [&](int t) { return !callback || callback(t); });
 }
 
+RolloutStatus Simulator::Follow(ConstMatrixRef X, ConstMatrixRef U, Trajectory* out, MatrixXd* gaps, int worker) {
+  const mjModel* model = impl_->model;
+  const Dims& dims = impl_->dims;
+  const int N = static_cast<int>(U.cols());
+  CheckSize(model, "a column of X", X.rows(), "nx", dims.nx);
+  CheckSize(model, "X's columns", X.cols(), "N + 1", N + 1);
+  CheckSize(model, "a column of U", U.rows(), "nu", dims.nu);
+  for (int t = 0; t <= N; ++t) {
+    const std::string where = " at knot " + std::to_string(t);
+    if (!X.col(t).allFinite()) CheckFinite(model, "X", X.col(t), StateNames(model), where);
+    if (t < N && !U.col(t).allFinite()) CheckFinite(model, "U", U.col(t), ControlNames(model), where);
+  }
+  impl_->Resize(N, out);
+  gaps->setZero(dims.ndx, N);
+  return impl_->Run(
+      X.col(0), N, impl_->Get(worker), out, [&](int t) { out->U.col(t) = U.col(t); },
+      [&](int t) {
+        Difference(model, out->X.col(t), X.col(t), gaps->col(t - 1));
+        out->X.col(t) = X.col(t);
+        return true;
+      });
+}
+
 RolloutStatus Simulator::RolloutPolicy(const Trajectory& reference, const Policy& policy, double alpha,
                                        ConstVectorRef lower, ConstVectorRef upper, Trajectory* out, int worker) {
   CheckTrajectory(impl_->model, reference);
@@ -262,12 +288,29 @@ RolloutStatus Simulator::RolloutPolicy(const Trajectory& reference, const Policy
 
 RolloutStatus Simulator::RolloutPolicy(ConstVectorRef x0, const Trajectory& reference, const Policy& policy, double alpha,
                                        ConstVectorRef lower, ConstVectorRef upper, Trajectory* out, int worker) {
-  const mjModel* model = impl_->model;
-  const Dims& dims = impl_->dims;
+  CheckSize(impl_->model, "lower", lower.size(), "nu", impl_->dims.nu);
+  CheckSize(impl_->model, "upper", upper.size(), "nu", impl_->dims.nu);
+  return impl_->RunPolicy(x0, reference, MatrixXd(), policy, alpha, lower, upper, out, worker);
+}
+
+RolloutStatus Simulator::RolloutGaps(const Trajectory& reference, ConstMatrixRef gaps, const Policy& policy, double alpha,
+                                     ConstMatrixRef lower, ConstMatrixRef upper, Trajectory* out, int worker) {
+  const int N = reference.N();
+  for (const ConstMatrixRef* bounds : {&lower, &upper}) {
+    CheckSize(impl_->model, "a column of the bounds", bounds->rows(), "nu", impl_->dims.nu);
+    CheckSize(impl_->model, "the bounds' columns", bounds->cols(), "N", N);
+  }
+  CheckSize(impl_->model, "a gap", gaps.rows(), "ndx", impl_->dims.ndx);
+  CheckSize(impl_->model, "the gaps' columns", gaps.cols(), "N", N);
+  return impl_->RunPolicy(reference.X.col(0), reference, gaps, policy, alpha, lower, upper, out, worker);
+}
+
+// gaps: none, or one a knot; bounds: one column, or one a knot
+RolloutStatus Simulator::Impl::RunPolicy(ConstVectorRef x0, const Trajectory& reference, ConstMatrixRef gaps, const Policy& policy,
+                                         double alpha, ConstMatrixRef lower, ConstMatrixRef upper, Trajectory* out,
+                                         int worker) {
   const int N = reference.N();
   CheckTrajectory(model, reference);
-  CheckSize(model, "lower", lower.size(), "nu", dims.nu);
-  CheckSize(model, "upper", upper.size(), "nu", dims.nu);
   if (policy.k.rows() != dims.nu || policy.k.cols() != N || static_cast<int>(policy.K.size()) != N) {
     throw Error(ErrorCode::kDimensionMismatch,
                 "policy: k is " + std::to_string(policy.k.rows()) + " x " + std::to_string(policy.k.cols()) + " with " +
@@ -278,17 +321,24 @@ RolloutStatus Simulator::RolloutPolicy(ConstVectorRef x0, const Trajectory& refe
   CheckSize(model, "x0", x0.size(), "nx", dims.nx);
   if (!x0.allFinite()) CheckFinite(model, "x0", x0, StateNames(model), "");
 
-  Impl::Worker& mine = impl_->Get(worker);
-  impl_->Resize(N, out);
+  Worker& mine = Get(worker);
+  Resize(N, out);
   auto control = [&](int t) {
     // u = clamp(u_bar + alpha k + K (x ⊖ x_bar))
     Difference(model, out->X.col(t), reference.X.col(t), mine.dx);
     auto u = out->U.col(t);
     u = reference.U.col(t) + alpha * policy.k.col(t);
     u.noalias() += policy.K[static_cast<std::size_t>(t)] * mine.dx;
-    for (int i = 0; i < u.size(); ++i) u[i] = std::min(std::max(u[i], lower[i]), upper[i]);  // a NaN stays
+    const int at = lower.cols() > 1 ? t : 0;
+    for (int i = 0; i < u.size(); ++i) u[i] = std::min(std::max(u[i], lower(i, at)), upper(i, at));  // a NaN stays
   };
-  return impl_->Run(x0, N, mine, out, control, [](int) { return true; });
+  auto leave_gap = [&](int t) {
+    if (gaps.cols() == 0 || alpha == 1 || gaps.col(t - 1).isZero(0)) return true;
+    mine.dx = -(1 - alpha) * gaps.col(t - 1);
+    out->X.col(t) = Retract(model, out->X.col(t), mine.dx);
+    return true;
+  };
+  return Run(x0, N, mine, out, control, leave_gap);
 }
 
 void Simulator::Linearize(const Trajectory& trajectory, const LinearizeOptions& options,

@@ -209,7 +209,7 @@ const Bad kBad[] = {
     {"MpcTwice", "<mpc/><mpc/><cost ctrl='all'/>", {"a second <mpc>"}},
 
     // not yet
-    {"OtherSolver", "<solver type='sqp'/><cost ctrl='all'/>", {"'sqp' is not supported yet"}, ErrorCode::kUnsupported},
+    {"OtherSolver", "<solver type='sqp'/><cost ctrl='all'/>", {"type", "'sqp'", "fddp"}},
     {"Smooth",
      "<smooth strategy='soft'/><cost ctrl='all'/>",
      {"<smooth>: smoothing 'soft' is none of auto"},

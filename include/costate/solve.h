@@ -1,0 +1,22 @@
+// One entry to all trajectory optimizers.
+#ifndef COSTATE_SOLVE_H_
+#define COSTATE_SOLVE_H_
+
+#include <costate/constraint.h>
+
+namespace costate {
+
+/// What a solver starts from.
+struct Guess {
+  MatrixXd X{};  ///< nx × (N+1), for solvers that take states (fddp); empty: the motion under U
+  MatrixXd U;    ///< nu × N
+};
+
+/// Minimizes problem.cost by the solver that options.type names; where the problem has constraints, by SolveConstrained around it.
+/// @throws Error as that solver; Error{kInvalidArgument} for an option or a guess that it has no use for.
+SolveResult Solve(const Problem& problem, const Guess& guess, const IlqrOptions& options = {},
+                  const IterationCallback& callback = {}, const ConstrainedOptions& constrained = {});
+
+}  // namespace costate
+
+#endif  // COSTATE_SOLVE_H_

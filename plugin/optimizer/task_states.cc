@@ -1,0 +1,89 @@
+#include "optimizer/task_states.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "optimizer/task_csv.h"
+#include "optimizer/task_target.h"
+#include "optimizer/task_term.h"
+
+namespace costate {
+namespace {
+
+struct StateKey {
+  VectorXd x;
+  double time = 0;
+};
+
+std::vector<StateKey> ReadStateKeys(const XmlElement& element, const std::string& text, const mjModel* model) {
+  std::vector<StateKey> keys;
+  for (const std::string& word : SplitBlanks(text)) {
+    StateKey key;
+    const std::size_t at = word.rfind('@');
+    if (word.rfind("key:", 0) != 0 || at == std::string::npos || !ParseNumber(word.substr(at + 1), &key.time)) {
+      element.Fail(fmt::format("states: '{}' is no keyframe with a time, expected key:NAME@SECONDS, or file:PATH alone", word));
+    }
+    if (!keys.empty() && key.time <= keys.back().time) {
+      element.Fail(fmt::format("states: times must increase, '{}' does not", word));
+    }
+    try {
+      key.x = KnotAtKey(model, word.substr(4, at - 4)).x;
+    } catch (const Error& error) {
+      element.Fail(std::string("states: ") + error.what(), error.code());
+    }
+    keys.push_back(key);
+  }
+  return keys;
+}
+
+// positions and activations straight from key to key, held before the first and behind the last
+MatrixXd AlongKeys(const std::vector<StateKey>& keys, const Task& task) {
+  const mjModel* model = task.model.get();
+  const Dims dims(model);
+  const double dt = task.substeps * model->opt.timestep;
+  MatrixXd X(dims.nx, task.N + 1);
+  std::size_t next = 0;
+  for (int t = 0; t <= task.N; ++t) {
+    while (next < keys.size() && keys[next].time <= t * dt) ++next;
+    const StateKey& before = keys[next > 0 ? next - 1 : 0];
+    X.col(t) = before.x;
+    if (next == 0 || next == keys.size()) continue;
+    const StateKey& after = keys[next];
+    const double share = (t * dt - before.time) / (after.time - before.time);
+    X.col(t) = Retract(model, before.x, share * Difference(model, after.x, before.x));
+  }
+  X.col(0) = task.x0;
+
+  // the velocity that leads from the knot before to this one
+  for (int t = 1; t <= task.N; ++t) {
+    X.col(t).segment(dims.nq, dims.nv) = Difference(model, X.col(t), X.col(t - 1)).head(dims.nv) / dt;
+  }
+  return X;
+}
+
+}  // namespace
+
+MatrixXd ReadStates(const XmlElement* element, const std::string& folder, const Task& task) {
+  if (!element || !element->Has("states")) return {};
+  const mjModel* model = task.model.get();
+  const std::string text = *element->Text("states");
+  if (text.rfind("file:", 0) != 0) {
+    const std::vector<StateKey> keys = ReadStateKeys(*element, text, model);
+    if (keys.empty()) element->Fail("states is empty, expected key:NAME@SECONDS …, or file:PATH");
+    return AlongKeys(keys, task);
+  }
+  try {
+    const TimeSeries series = ReadTimeSeries(Resolve(folder, text.substr(5)), StateNames(model), false);
+    MatrixXd X = Sample(series, task.N + 1, model->opt.timestep * task.substeps);
+    for (int t = 0; t <= task.N; ++t) mj_normalizeQuat(model, X.col(t).data());
+    X.col(0) = task.x0;
+    return X;
+  } catch (const Error& error) {
+    element->Fail(std::string("states: ") + error.what(), error.code());
+  }
+}
+
+}  // namespace costate
