@@ -293,6 +293,9 @@ Task LoadTask(const std::string& path) {
   if (task.X_guess.size() > 0 && task.solver.type != SolverType::kFddp) {
     elements.Find("guess")->Fail("states are for <solver type=\"fddp\"/>, the type is " + std::string(ToString(task.solver.type)));
   }
+  if (task.X_guess.size() > 0 && task.sampling.iterations > 0) {
+    elements.Find("guess")->Fail("states do not go with <solver start=\"sampling\"/>, which starts from controls alone");
+  }
   ReadInputs(elements.Find("gradient"), &task);
   return task;
 }

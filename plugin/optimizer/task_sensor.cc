@@ -240,7 +240,7 @@ std::string SensorAdder::Add(const XmlElement& element, const SensorDraft& draft
   return name;
 }
 
-std::string SensorAdder::AddQuantity(const XmlElement& element) {
+std::string SensorAdder::AddQuantity(const XmlElement& element, const std::string& instead) {
   const std::string attribute = FindElementAttribute(element);
   const ElementKind& kind = Kind(attribute);
   const std::string name = *element.Text(attribute.c_str());
@@ -253,7 +253,7 @@ std::string SensorAdder::AddQuantity(const XmlElement& element) {
   }
   EngineGuard guard;
   CheckElement(element, kind.lookup, kind.lookup == mjOBJ_BODY ? "body" : attribute, name);
-  const std::optional<std::string> word = element.Text("quantity");
+  const std::optional<std::string> word = instead.empty() ? element.Text("quantity") : instead;
   if (!word) {
     element.Fail(
         fmt::format("{}=\"{}\" needs a quantity, e.g. quantity=\"{}\"", attribute, name, kind.quantities[0].word));

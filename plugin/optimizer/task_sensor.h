@@ -32,7 +32,8 @@ class SensorAdder {
   SensorAdder(mjSpec* spec, std::string model_file) : spec_(spec), model_file_(std::move(model_file)) {}
 
   /// The sensor for `element`'s attributes (body, site, …, quantity, geom2, reftype …). Returns the sensor's name.
-  std::string AddQuantity(const XmlElement& element);
+  /// @param quantity  taken instead of the attribute when not empty.
+  std::string AddQuantity(const XmlElement& element, const std::string& quantity = "");
 
   /// A second sensor that measures the same quantity of another element: "site:tip", "body:", "geom:", "camera:",
   /// "mocap:".

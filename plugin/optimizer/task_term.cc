@@ -6,6 +6,7 @@
 #include <cmath>
 #include <set>
 
+#include "optimizer/pose.h"
 #include "optimizer/task_csv.h"
 #include "optimizer/task_measure.h"
 #include "optimizer/task_target.h"
@@ -52,6 +53,13 @@ PieceDraft ReadPiece(const XmlElement& element, const std::string& source, Senso
   } else if (source == "sensor") {
     piece.sensor = *element.Text("sensor");
     sensors->CheckSensor(element, piece.sensor);
+  } else if (element.Text("quantity") == "pose" && source != "joint" && source != "tendon" && source != "actuator" && source != "subtree") {
+    for (const char* attribute : {"index", "reftype", "coef"}) {
+      if (element.Has(attribute)) element.Fail(fmt::format("a pose is measured as a whole and in the world: {} does not go with it", attribute));
+    }
+    if (element.tag() != "cost") element.Fail("a pose stands in a <cost> of its own");
+    piece.sensor = sensors->AddQuantity(element, "pos");
+    piece.orientation = sensors->AddQuantity(element, "quat");
   } else {
     piece.sensor = sensors->AddQuantity(element);
   }
@@ -169,8 +177,12 @@ std::vector<Component> SensorComponents(const PieceDraft& piece, const mjModel* 
 }  // namespace
 
 std::vector<Component> PieceComponents(const PieceDraft& piece, const mjModel* model) {
-  const std::vector<Component> all =
-      piece.vector.empty() ? SensorComponents(piece, model) : SelectFromVector(piece, model);
+  std::vector<Component> all = piece.vector.empty() ? SensorComponents(piece, model) : SelectFromVector(piece, model);
+  if (!piece.orientation.empty()) {
+    PieceDraft orientation = piece;
+    orientation.sensor = piece.orientation;
+    for (Component& component : SensorComponents(orientation, model)) all.push_back(std::move(component));
+  }
   const std::optional<VectorXd> index = piece.element.Numbers("index");
   if (!index) return all;
   std::vector<Component> chosen;
@@ -178,7 +190,9 @@ std::vector<Component> PieceComponents(const PieceDraft& piece, const mjModel* m
   for (double number : *index) {
     if (number != std::floor(number) || number < 0 || number >= static_cast<double>(all.size())) {
       piece.element.Fail(fmt::format("index {:g} does not exist: {} has {}, counted from 0", number,
-                                     piece.vector.empty() ? piece.sensor : piece.vector,
+                                     !piece.orientation.empty() ? piece.sensor + " " + piece.orientation
+      : piece.vector.empty()     ? piece.sensor
+                                 : piece.vector,
                                      Count(static_cast<long>(all.size()), "component")));
     }
     const int i = static_cast<int>(number);
@@ -388,6 +402,9 @@ CostDraft ReadResidual(const XmlElement& element, const std::vector<std::string>
                       "with coef=\"-1\"",
                       target_attribute, *target));
     }
+    if (!draft.pieces[0].orientation.empty()) {
+      element.Fail(fmt::format("target '{}': a pose is compared with numbers (position and quaternion), keyframes or a file", *target));
+    }
     draft.target_sensor = sensors->AddTarget(element, draft.pieces[0].sensor, *target);
   }
   return draft;
@@ -429,6 +446,7 @@ ResidualTerm MakeTerm(const CostDraft& draft, const mjModel* model, const std::s
   term.norm = ReadNorm(draft.element);
   ReadWeights(draft.element, &term);
   ReadTarget(draft, model, folder, slots, &term, x_goal);
+  if (draft.pieces.size() == 1 && !draft.pieces[0].orientation.empty()) term.map = std::make_shared<PoseMap>(term);
   return term;
 }
 

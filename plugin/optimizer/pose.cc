@@ -1,0 +1,74 @@
+#include "optimizer/pose.h"
+
+#include <mujoco/mujoco.h>
+
+#include <cmath>
+
+namespace costate {
+namespace {
+
+constexpr double kSmallAngle = 0.1;  // below it series, whose next terms are 1e-12 of the first; above it rounding of the closed forms is less
+
+Eigen::Matrix3d Cross(const Eigen::Vector3d& a) {
+  Eigen::Matrix3d m;
+  m << 0, -a[2], a[1], a[2], 0, -a[0], -a[1], a[0], 0;
+  return m;
+}
+
+Eigen::Matrix3d RotationOf(const double q[4]) {
+  mjtNum m[9];
+  mju_quat2Mat(m, q);
+  return Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(m);
+}
+
+// V⁻¹ = 1 - ½ [φ]× + c [φ]×²,  c = (1 - (θ/2) cot(θ/2)) / θ²;  and c'/θ
+void Coefficients(double theta, double* c, double* slope) {
+  const double t2 = theta * theta;
+  if (theta < kSmallAngle) {
+    *c = 1.0 / 12 + t2 * (1.0 / 720 + t2 * (1.0 / 30240 + t2 / 1209600));
+    *slope = 1.0 / 360 + t2 * (1.0 / 7560 + t2 / 201600);
+    return;
+  }
+  const double half = theta / 2, cot = 1 / std::tan(half), sine = std::sin(half);
+  *c = (1 - half * cot) / t2;
+  *slope = (-2 / (t2 * theta) + cot / (2 * t2) + 1 / (4 * theta * sine * sine)) / theta;
+}
+
+}  // namespace
+
+PoseLog::PoseLog(const double q[4], const Eigen::Vector3d& offset, const Eigen::Vector3d& phi) {
+  double c, slope;
+  Coefficients(phi.norm(), &c, &slope);
+  const Eigen::Matrix3d cross = Cross(phi), inverse = Eigen::Matrix3d::Identity() - 0.5 * cross + c * cross * cross;
+  const Eigen::Matrix3d to_target = RotationOf(q).transpose();
+  const Eigen::Vector3d y = to_target * offset, twice = cross * (cross * y);
+  value = inverse * y;
+  by_position = inverse * to_target;
+
+  // ∂([φ]× y) = -[y]× dφ,  ∂([φ]×² y) = (φᵀy + φ yᵀ - 2 y φᵀ) dφ
+  by_rotation = 0.5 * Cross(y) + slope * twice * phi.transpose() +
+                c * (phi.dot(y) * Eigen::Matrix3d::Identity() + phi * y.transpose() - 2 * y * phi.transpose());
+}
+
+PoseLog PoseMap::At(const KnotView& knot, const VectorXd& z) const {
+  constexpr double kNoTurn[4] = {1, 0, 0, 0};
+  VectorXd slots;
+  TargetAt(term_, knot.t * knot.dt, &slots);
+  return PoseLog(slots.size() > 0 ? slots.data() + term_.rotations[0].slot : kNoTurn, z.head<3>(), z.tail<3>());
+}
+
+void PoseMap::Value(const KnotView& knot, const VectorXd& z, VectorXd* r) const {
+  r->resize(6);
+  *r << At(knot, z).value, z.tail<3>();
+}
+
+void PoseMap::Jacobian(const KnotView& knot, const VectorXd& z, ResidualJacobian* J) const {
+  const PoseLog log = At(knot, z);
+  J->measured.setIdentity(6, 6);
+  J->measured.topLeftCorner<3, 3>() = log.by_position;
+  J->measured.topRightCorner<3, 3>() = log.by_rotation;
+  J->x.resize(0, 0);
+  J->u.resize(0, 0);
+}
+
+}  // namespace costate
