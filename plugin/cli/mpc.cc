@@ -210,7 +210,10 @@ int RunMpcCommand(const MpcArguments& arguments) {
                                  ToString(result.status.status));
     record.failures.insert(record.failures.begin(), record.message);
   }
-  if (!simulation.pushes.empty()) record.warnings.push_back("the robot was pushed: a replay, which knows no push, differs from then on");
+  if (!simulation.pushes.empty()) {
+    record.warnings.push_back("the robot was pushed: a replay, which knows no push, differs from then on");
+    PrintWarnings({record.warnings.back()});
+  }
   PrintMpc(result, record, control_time);
   if (!arguments.no_save && result.trajectory.N() > 0) {
     record.trajectory = std::move(result.trajectory);

@@ -201,7 +201,7 @@ const Bad kBad[] = {
      {"<periodic name='b'>: except: 'bone' is none of the entries"}},
     {"SolverViolation", "<solver violation='0'/><cost ctrl='all'/>", {"violation is 0, expected a number above 0"}},
     // <mpc>
-    {"MpcRate", "<mpc rate='0'/><cost ctrl='all'/>", {"<mpc>", "rate", "0", "positive"}},
+    {"MpcRate", "<mpc rate='0'/><cost ctrl='all'/>", {"<mpc>: rate is 0, expected a number above 0"}},
     {"MpcDelay", "<mpc delay='-0.01'/><cost ctrl='all'/>", {"<mpc>: delay is -0.01, expected at least 0"}},
     {"MpcFallback", "<mpc fallback='pray'/><cost ctrl='all'/>", {"'pray', expected plan, hold or damp"}},
     {"MpcIterations", "<mpc iterations='0'/><cost ctrl='all'/>", {"<mpc>", "iterations", "1"}},
