@@ -384,6 +384,10 @@ int RunOptimize(const OptimizeOptions& options) {
   PrintSummary(task, result, stages, record, seconds);
   if (result.cost < result.initial_cost && result.status != SolveStatus::kInterrupted) LookForExploits(task, result, &record);
   for (const std::string& failure : record.failures) fmt::print("  note          {}\n", failure);
+  const bool touches = std::any_of(record.diagnostics.begin(), record.diagnostics.end(), [](const KnotDiagnostics& d) { return d.contacts > 0; });
+  if (result.status == SolveStatus::kStalled && touches && stages.empty()) {
+    fmt::print("  hint          the way to a better motion may lead by smoother contact: --smooth auto\n");
+  }
   if (!options.no_save) {
     record.trajectory = std::move(result.trajectory);
     record.policy = std::move(result.policy);
