@@ -1,0 +1,119 @@
+// Where multiple shooting begins, and what it hands back.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "optimizer/fddp.h"
+
+namespace costate {
+namespace {
+
+constexpr int kFddpGuessScalings = 4;  // as iLQR: a guess that diverges is tried at 1, ¼, 1/16, 1/64, 0
+constexpr double kFddpGuessFactor = 0.25;
+
+}  // namespace
+
+bool Fddp::Start(ConstMatrixRef X, ConstMatrixRef U) {
+  const auto clamp = [&](ConstMatrixRef u) -> MatrixXd {
+    return u.cwiseMax(problem_.u_lower.replicate(1, N_)).cwiseMin(problem_.u_upper.replicate(1, N_));
+  };
+  if (X.cols() > 0) {
+    MatrixXd states = X;
+    states.col(0) = problem_.x0;
+    // the controls alone, to compare with and to fall back on
+    RolloutStatus status = simulator_.Rollout(problem_.x0, clamp(U), &best_.trajectory);
+    best_.cost = result_.initial_cost = RolloutCost(problem_, best_.trajectory, status, simulator_.knot_time());
+    best_.gaps.setZero(simulator_.dims().ndx, N_);
+    if (Follow(states, clamp(U))) return true;
+    result_.trajectory = now_.trajectory;
+    End(SolveStatus::kDiverged, "the guess cannot be simulated: a step from one of its states fails, or its cost is not finite");
+    return false;
+  }
+  RolloutStatus first;
+  for (int i = 0; i <= kFddpGuessScalings; ++i) {
+    result_.guess_scale = i < kFddpGuessScalings ? std::pow(kFddpGuessFactor, i) : 0;
+    const RolloutStatus status =
+        simulator_.Rollout(problem_.x0, clamp(result_.guess_scale * U), &now_.trajectory);
+    if (i == 0) first = status;
+    now_.cost = RolloutCost(problem_, now_.trajectory, status, simulator_.knot_time());
+    now_.gaps.setZero(simulator_.dims().ndx, N_);
+    result_.initial_cost = result_.cost = now_.cost;
+    if (std::isfinite(now_.cost)) {
+      Remember();
+      return true;
+    }
+    if (U.isZero(0)) break;
+  }
+  result_.trajectory = now_.trajectory;
+  End(SolveStatus::kDiverged,
+      fmt::format("the guess cannot be simulated: {}; neither can the guess scaled down to zero",
+                  first.ok() ? "its cost is not finite"
+                             : fmt::format("{} at knot {} of {} ({:.3g} s)", ToString(first.status), first.knot, N_,
+                                           first.knot * simulator_.knot_time())));
+  return false;
+}
+
+// now_ at given states and controls
+bool Fddp::Follow(ConstMatrixRef X, ConstMatrixRef U) {
+  const RolloutStatus status = simulator_.Follow(X, U, &next_, &now_.gaps);
+  std::swap(now_.trajectory, next_);
+  now_.cost = RolloutCost(problem_, now_.trajectory, status, simulator_.knot_time());
+  linearized_ = false;
+  return std::isfinite(now_.cost);
+}
+
+// the best motion, gains and gradient about it
+void Fddp::Finish() {
+  if (now_.Gaps() > 0) {
+    // what the last policy makes of states with gaps
+    FddpIterate closed{{}, MatrixXd::Zero(simulator_.dims().ndx, N_)};
+    Policy hold = policy_;
+    hold.k.setZero(problem_.u_lower.size(), N_);
+    hold.K.resize(N_, MatrixXd::Zero(problem_.u_lower.size(), simulator_.dims().ndx));
+    const RolloutStatus status =
+        simulator_.RolloutPolicy(now_.trajectory, hold, 1, problem_.u_lower, problem_.u_upper, &closed.trajectory);
+    closed.cost = RolloutCost(problem_, closed.trajectory, status, simulator_.knot_time());
+    result_.message += fmt::format("; the states still have gaps, the largest {}: the motion is {}, at cost {:.6g}", GapText(now_.gaps),
+                                   closed.cost < best_.cost ? "what the last policy makes of them" : "the best without gaps",
+                                   std::min(closed.cost, best_.cost));
+    if (closed.cost < best_.cost) best_ = std::move(closed);
+    if (!std::isfinite(best_.cost)) result_.status = SolveStatus::kDiverged;
+  }
+  result_.cost = best_.cost;
+  if (!std::isfinite(best_.cost)) {
+    result_.trajectory = std::move(best_.trajectory);
+    return;
+  }
+  std::swap(now_, best_);
+  mode_ = Mode::kPolish;
+  if (LinearizeKnots() < 0) {
+    KeepBase();
+    SetBounds();
+    for (double shift = 0; shift <= options_.regularization_max; shift = std::max(1e-8, 100 * shift)) {
+      Shape(shift);
+      SolveRiccati(lq_, {.values = false}, &riccati_);
+      if (!riccati_.ok) continue;
+      result_.policy.k = riccati_.k;
+      result_.policy.K = riccati_.K;
+      result_.gradient_norm = riccati_.gradient_norm;
+      result_.gradient_norm_per_knot = riccati_.gradient_norm_per_knot;
+      break;
+    }
+  }
+  result_.trajectory = std::move(now_.trajectory);
+}
+
+std::string Fddp::GapText(const MatrixXd& gaps) const {
+  Eigen::Index row = 0, t = 0;
+  const double largest = gaps.cwiseAbs().maxCoeff(&row, &t);
+  return fmt::format("{:.3g} at knot {} in {}", largest, t + 1, TangentNames(problem_.model)[static_cast<std::size_t>(row)]);
+}
+
+void Fddp::End(SolveStatus status, std::string message) {
+  result_.status = status;
+  result_.message = std::move(message);
+}
+
+}  // namespace costate
