@@ -46,6 +46,7 @@ struct MpcResult {
   RolloutStatus status;
   VectorXd cost_per_knot;  ///< N+1: running cost of the task at each control interval, 0 at the last knot
   double cost_per_step = 0;  ///< their mean
+  std::string first_plan;    ///< how its solver ended
   int plans = 0;             ///< made while the robot moved, the first one not counted
   std::vector<double> latency;  ///< [s] of each, from measurement to plan, as the wall clock had it
   int fallback_steps = 0;       ///< control intervals in which no plan that was due could be followed
@@ -57,15 +58,16 @@ struct MpcResult {
   double Latency(double quantile) const;
 };
 
-/// Called with the number of control intervals done; false ends the run.
+/// Called with the number of control intervals done, while the first plan is made with 0; false ends the run.
 using MpcCallback = std::function<bool(int)>;
 
 /// Controls a simulation of task.model by iLQR plans: each starts where the robot will be when the plan acts (the measured
 /// state simulated over task.mpc.delay under what acts until then), from the last plan moved in time, with its gains.
-/// Between plans u = clamp(u_bar + K (x ⊖ x_bar)). The first plan is made before the clock starts, with task.solver's settings.
-/// Costs with times count from the task's start, through all plans.
+/// Between plans u = clamp(u_bar + K (x ⊖ x_bar)). The first plan is made before the clock starts, as the task says: solver settings
+/// and type, sampling, continuation. Costs with times count from the task's start, through all plans.
 ///
-/// @throws Error{kInvalidArgument} for an option out of its range; as SolveIlqr.
+/// @throws Error{kInvalidArgument} for an option out of its range; Error{kUnsupported} for a task with constraints or free time;
+///         as Solve and SolveContinuation.
 /// Source: plugin/optimizer/README.md, "MPC".
 MpcResult RunMpc(const Task& task, const MpcSimulation& simulation, const MpcCallback& callback = {});
 

@@ -19,7 +19,9 @@ namespace {
 
 constexpr char kMpcFooter[] = R"(
 TASK is a task file; <mpc rate= horizon= timestep= delay= budget= iterations= fallback= compensate= feedback=/> in it says how
-plans are made, and needs none of them. Options of the same names take their place.
+plans are made, and needs none of them. Options of the same names take their place. The first plan is made before the robot
+moves, as costate optimize would (<solver>, <smooth>, a guess of states); those that follow are iLQR's. Constraints and <time>
+are refused: plans keep none.
 
 In lock-step (the default) the robot waits for each plan, which then acts after --delay seconds of its time: the same bits
 every time. With --threads the planner works beside the robot, which moves in real time; a plan that is not there when its
@@ -105,6 +107,7 @@ void PrintMpc(const MpcResult& result, const Record& record, double control_time
              result.cost_per_knot.sum());
   double planning = 0;
   for (const double seconds : result.latency) planning += seconds;
+  fmt::print("  first plan    {}\n", result.first_plan);
   if (result.plans > 0) {
     fmt::print("  plans         {} in {}; {:.4g} a second while planning\n", result.plans, FormatDuration(result.seconds),
                planning > 0 ? result.plans / planning : 0);

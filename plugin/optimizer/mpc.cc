@@ -12,6 +12,24 @@
 namespace costate {
 namespace {
 
+constexpr double kMostIntervals = 1e9;  // as good as never
+constexpr double kMostKnots = 1e6;  // of a plan: beyond any that could be made
+
+// what the plans would not keep
+void RefuseTask(const Task& task) {
+  if (task.constraints.size() > 0) {
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("MPC: plans keep no constraints, and the task has '{}'{} (soft=\"WEIGHT\" makes a cost of it; "
+                            "ranges of controls always hold)", task.constraints[0].info().name,
+                            task.constraints.size() > 1 ? fmt::format(" and {} more", task.constraints.size() - 1) : ""));
+  }
+  if (task.free_time.longest > 0) {
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("MPC: <time> leaves the length of the motion open between {:g} and {:g} s, plans have a fixed horizon",
+                            task.free_time.shortest, task.free_time.longest));
+  }
+}
+
 void CheckMpc(const Task& task, const MpcSimulation& s) {
   const auto need = [](bool good, const char* name, double value, const char* range) {
     if (!good) throw Error(ErrorCode::kInvalidArgument, fmt::format("MPC: {} is {:g}, it must be {}", name, value, range));
@@ -26,16 +44,22 @@ void CheckMpc(const Task& task, const MpcSimulation& s) {
   zero_or_more("budget", o.budget);
   zero_or_more("noise of positions", s.noise_position);
   zero_or_more("noise of velocities", s.noise_velocity);
-  need(!std::isnan(o.delay) && o.delay < 1e6, "delay", o.delay, "finite");
   need(!std::isnan(s.latency) && s.latency < 1e6, "latency", s.latency, "finite");
   need(o.iterations >= 0, "iterations", o.iterations, "0 or more");
   const double control_time = task.substeps * task.model->opt.timestep;
   need(s.duration >= 0.5 * control_time && s.duration < 1e7 * control_time, "duration", s.duration,
        "at least one control interval and at most ten million");
+  need(o.delay <= s.duration, "delay", o.delay, fmt::format("within the duration of {:g} s", s.duration).c_str());
+  const double knot_time = o.timestep > 0 ? task.substeps * o.timestep : control_time;
+  const double horizon = o.horizon > 0 ? o.horizon : task.N * control_time;
+  need(horizon >= 0.5 * knot_time && horizon <= kMostKnots * knot_time, "horizon", horizon,
+       fmt::format("one to a million knots of {:g} s", knot_time).c_str());
   for (const MpcPush& push : s.pushes) {
     need(push.body > 0 && push.body < task.model->nbody, "the body of a push", push.body, "a body of the model");
     for (const double f : push.force) need(std::isfinite(f), "the force of a push", f, "finite");
-    need(push.begin >= 0 && push.end > push.begin, "the end of a push", push.end, "after its begin");
+    need(push.begin >= 0 && push.begin < s.duration, "the begin of a push", push.begin,
+         fmt::format("within the duration of {:g} s", s.duration).c_str());
+    need(push.end > push.begin, "the end of a push", push.end, fmt::format("after its begin at {:g} s", push.begin).c_str());
   }
 }
 
@@ -68,7 +92,7 @@ double MpcResult::Latency(double quantile) const {
 }
 
 int MpcRun::Intervals(double seconds) const {
-  return static_cast<int>(std::ceil(seconds / plant.control_time() - 1e-6));
+  return static_cast<int>(std::min(std::ceil(seconds / plant.control_time() - 1e-6), kMostIntervals));
 }
 
 bool MpcRun::Advance(const MpcMeasurement& measured, int i) {
@@ -84,7 +108,7 @@ bool MpcRun::Advance(const MpcMeasurement& measured, int i) {
 void RunLockStep(MpcRun* run) {
   const MpcOptions& mpc = run->task.mpc;
   const double h = run->plant.control_time();
-  const int every = mpc.rate > 0 ? std::max(1, static_cast<int>(std::lround(1 / (mpc.rate * h)))) : 1;
+  const int every = mpc.rate > 0 ? std::max(1, run->Intervals(1 / mpc.rate)) : 1;
   const int delay = run->Intervals(std::max(mpc.delay, 0.0));
   const int latency = run->simulation.latency < 0 ? delay : run->Intervals(run->simulation.latency);
   const double budget = mpc.budget > 0 ? mpc.budget : std::numeric_limits<double>::infinity();
@@ -113,18 +137,25 @@ void RunLockStep(MpcRun* run) {
 }
 
 MpcResult RunMpc(const Task& task, const MpcSimulation& simulation, const MpcCallback& callback) {
+  RefuseTask(task);
   CheckMpc(task, simulation);
   const double control_time = task.substeps * task.model->opt.timestep;
   const int steps = static_cast<int>(std::lround(simulation.duration / control_time));
   MpcRun run(task, simulation, callback, steps);
-  MpcPlanPtr first = run.planner.First();
+  bool stopped = false;
+  MpcPlanPtr first = run.planner.First([&](const IterationRecord&) {
+    stopped = stopped || (callback && !callback(0));
+    return !stopped;
+  });
   if (!first) {
     throw Error(ErrorCode::kInvalidArgument, "MPC: no first plan can be made from the task's start: " + run.planner.reason());
   }
   run.control.Take(std::move(first), 0, 0, "");
-  Clock::time_point start = Clock::now();
-  simulation.threads ? RunThreads(&run) : RunLockStep(&run);
   MpcResult& result = run.result;
+  result.first_plan = run.planner.reason();
+  result.interrupted = stopped;
+  Clock::time_point start = Clock::now();
+  if (!stopped) simulation.threads ? RunThreads(&run) : RunLockStep(&run);
   result.seconds = Lap(&start);
   result.fallback_steps = run.control.fallback_steps();
   run.plant.Finish(&result.trajectory, &result.status);

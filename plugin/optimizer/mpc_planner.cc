@@ -1,5 +1,8 @@
 #include "optimizer/mpc_planner.h"
 
+#include <costate/continuation.h>
+#include <costate/sampling.h>
+#include <costate/solve.h>
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -36,10 +39,8 @@ MpcPlanner::MpcPlanner(const Task& task)
 }
 
 MpcPlanPtr MpcPlanner::Take(double begin, const SolveResult& result) {
-  if (result.status == SolveStatus::kDiverged) {
-    reason_ = result.message;
-    return nullptr;
-  }
+  reason_ = result.message;
+  if (result.status == SolveStatus::kDiverged) return nullptr;
   auto plan = std::make_shared<MpcPlan>();
   plan->begin = begin;
   plan->knot_time = knot_time_;
@@ -49,15 +50,30 @@ MpcPlanPtr MpcPlanner::Take(double begin, const SolveResult& result) {
   return plan;
 }
 
-MpcPlanPtr MpcPlanner::First() {
-  // the guess at the knots of a plan, its last control held
-  MatrixXd U(task_.U_guess.rows(), N_);
-  for (int t = 0; t < N_; ++t) {
+// the task's guess at the knots of a plan, its end held
+Guess MpcPlanner::FirstGuess() const {
+  Guess guess;
+  guess.U.resize(task_.U_guess.rows(), N_);
+  if (task_.X_guess.size() > 0) guess.X.resize(task_.X_guess.rows(), N_ + 1);
+  for (int t = 0; t <= N_; ++t) {
     const auto at = static_cast<Eigen::Index>(std::floor(t * knot_time_ / control_time_ + 1e-6));
-    U.col(t) = task_.U_guess.col(std::min(at, task_.U_guess.cols() - 1));
+    if (t < N_) guess.U.col(t) = task_.U_guess.col(std::min(at, task_.U_guess.cols() - 1));
+    if (guess.X.size() > 0) guess.X.col(t) = task_.X_guess.col(std::min(at, task_.X_guess.cols() - 1));
   }
+  return guess;
+}
+
+MpcPlanPtr MpcPlanner::First(const IterationCallback& callback) {
+  const Problem& start = problem();
+  Guess guess = FirstGuess();
   cost_.set_shift(0);
-  return Take(0, solver_->Solve(U));
+  if (task_.sampling.iterations > 0) guess.U = SampleControls(start, guess.U, task_.sampling).U;
+  if (task_.continuation.smooth.any()) {
+    return Take(0, SolveContinuation(start, guess.U, task_.solver, task_.continuation, callback).result);
+  }
+  const bool plain = task_.solver.type == SolverType::kIlqr && !task_.solver.second_order && guess.X.size() == 0;
+  if (plain) return Take(0, solver_->Solve(guess.U, callback));
+  return Take(0, Solve(start, guess, task_.solver, callback));
 }
 
 // x_ and context_ at `begin`, under the controls that act until then: eq. (M3)

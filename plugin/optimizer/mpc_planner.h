@@ -42,8 +42,9 @@ class MpcPlanner {
  public:
   explicit MpcPlanner(const Task& task);
 
-  /// The plan from the task's start, with the task's solver settings; null when none can be simulated.
-  MpcPlanPtr First();
+  /// The plan from the task's start, as the task says that its motion is found: from sampled controls, by way of smoothed
+  /// contacts, by iLQR or multiple shooting. Null when none can be simulated; reason() is the solver's message in any case.
+  MpcPlanPtr First(const IterationCallback& callback);
 
   /// A plan that acts from `begin` on. @param book  what acts until then, and what it starts from.
   /// @param budget  [s].  @return null when it diverged: reason() says how.
@@ -55,6 +56,7 @@ class MpcPlanner {
 
  private:
   MpcPlanPtr Take(double begin, const SolveResult& result);
+  Guess FirstGuess() const;
   bool Predict(const MpcMeasurement& measured, double begin, const MpcPlanBook& book);
 
   const Task& task_;

@@ -35,6 +35,7 @@ TEST(CliMpc, SavesAClosedLoopThatReplaysBitForBit) {
   const ProcessResult result = Costate({"mpc", task, "--time", "2", "--noise", "0.001", "0.01", "--out", folder.File("run"), "--no-plots"});
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_TRUE(Has(result.out, "a step of 10 ms"));
+  EXPECT_TRUE(Has(result.out, "\n  first plan    converged after "));
   EXPECT_TRUE(Has(result.out, "\n  plans         39 in "));
   EXPECT_TRUE(Has(result.out, " ms median, "));
   EXPECT_TRUE(Has(result.out, " ms p99, "));
@@ -88,6 +89,8 @@ TEST(CliMpc, RefusesBadInputByName) {
   EXPECT_TRUE(RefusedWith(Costate({"mpc", task, "--no-save", "--push", "link", "1", "0", "0", "1", "1"}), "after its begin"));
   EXPECT_EQ(Costate({"mpc", task, "--no-save", "--rate", "-1"}).exit_code, 2);
   EXPECT_EQ(Costate({"mpc", task, "--no-save", "--fallback", "pray"}).exit_code, 2);
+  EXPECT_TRUE(RefusedWith(Costate({"mpc", WriteMpcTask(folder, "<limit joint='all' lower='-1' upper='1'/>"), "--no-save"}),
+                          "plans keep no constraints"));
   EXPECT_TRUE(RefusedWith(Costate({"mpc", WriteMpcTask(folder, "<mpc delay='-1'/>"), "--no-save"}), "delay is -1"));
 }
 

@@ -279,12 +279,85 @@ TEST_F(Mpc, ReadsItsSettingsFromTheTask) {
   EXPECT_FALSE(task.mpc.feedback);
 }
 
+// as costate optimize finds it: the first control interval is that of Solve's motion
+TEST_F(Mpc, MakesTheFirstPlanAsTheTaskSays) {
+  Task task = CartPole();
+  const double usual = RunMpc(task, {.duration = 0.1}).trajectory.U(0, 0);
+  task.solver.iterations = 3;
+  task.solver.type = SolverType::kFddp;
+  const MpcResult shooting = RunMpc(task, {.duration = 0.1});
+  const SolveResult solved = Solve(task.ToProblem(), task.ToGuess(), task.solver);
+  ASSERT_GT(std::abs(solved.trajectory.U(0, 0) - usual), 1e-3);
+  EXPECT_EQ(shooting.trajectory.U(0, 0), solved.trajectory.U(0, 0));
+  EXPECT_EQ(shooting.first_plan, solved.message);
+  task.X_guess = task.x0.replicate(1, task.N + 1);
+  task.X_guess.row(1).setLinSpaced(task.x0[1], task.x_goal[1]);
+  const SolveResult from_states = Solve(task.ToProblem(), task.ToGuess(), task.solver);
+  ASSERT_NE(from_states.message, solved.message);
+  EXPECT_EQ(RunMpc(task, {.duration = 0.1}).first_plan, from_states.message);
+  task.solver.type = SolverType::kIlqr;
+  EXPECT_ERROR(RunMpc(task, {.duration = 0.1}), ErrorCode::kInvalidArgument, "states");
+
+  task.X_guess.resize(0, 0);
+  task.sampling = {.samples = 8, .iterations = 2};
+  const MatrixXd sampled = SampleControls(task.ToProblem(), task.U_guess, task.sampling).U;
+  EXPECT_EQ(RunMpc(task, {.duration = 0.1}).first_plan, SolveIlqr(task.ToProblem(), sampled, task.solver).message);
+}
+
+TEST_F(Mpc, MakesTheFirstPlanByWayOfSmoothContacts) {
+  Task task = LoadTask(COSTATE_MODELS "/toss/bin.xml");
+  task.solver.iterations = task.continuation.stage_iterations = 2;
+  ASSERT_TRUE(task.continuation.smooth.any());
+  const SolveResult solved = SolveContinuation(task.ToProblem(), task.U_guess, task.solver, task.continuation).result;
+  const MpcResult result = RunMpc(task, {.duration = 0.04});
+  EXPECT_EQ(result.first_plan, solved.message);
+  EXPECT_EQ(result.trajectory.U(0, 0), solved.trajectory.U(0, 0));
+}
+
+TEST_F(Mpc, EndsWhileTheFirstPlanIsMade) {
+  const Task task = CartPole();
+  int calls = 0;
+  const MpcResult result = RunMpc(task, {.duration = 1}, [&](int steps) {
+    EXPECT_EQ(steps, 0);
+    return ++calls < 3;
+  });
+  EXPECT_EQ(calls, 3);
+  EXPECT_TRUE(result.interrupted);
+  EXPECT_EQ(result.trajectory.N(), 0);
+}
+
+// intervals of 20 ms: no more plans a second than the rate, be it no whole number of intervals or next to none
+TEST_F(Mpc, PlansNoFasterThanItsRate) {
+  EXPECT_EQ(RunMpc(CartPole(35), {.duration = 0.4}).plans, 9);
+  EXPECT_EQ(RunMpc(CartPole(1e-12), {.duration = 0.4}).plans, 0);
+  EXPECT_EQ(RunMpc(CartPole(1e12), {.duration = 0.4}).plans, 19);
+}
+
+TEST_F(Mpc, RefusesWhatPlansDoNotKeep) {
+  const auto refused = [](const std::string& element) { return MassTask("<cost ctrl='all'/>" + element); };
+  EXPECT_ERROR(RunMpc(refused("<constraint name='rest' qvel='all' equals='0' when='end'/>"), {}), ErrorCode::kUnsupported, "'rest'");
+  EXPECT_ERROR(RunMpc(refused("<time shortest='0.1' longest='0.3'/>"), {}), ErrorCode::kUnsupported, "<time>", "0.1 and 0.3");
+}
+
 TEST_F(Mpc, RefusesWhatItCannotDo) {
   Task task = CartPole();
   EXPECT_ERROR(RunMpc(task, {.duration = 0}), ErrorCode::kInvalidArgument, "duration", "0");
   EXPECT_ERROR(RunMpc(task, {.pushes = {{.body = 0, .force = {1, 0, 0}, .begin = 0, .end = 1}}}), ErrorCode::kInvalidArgument, "push", "0");
   EXPECT_ERROR(RunMpc(task, {.pushes = {{.body = 1, .force = {1, 0, 0}, .begin = 1, .end = 1}}}), ErrorCode::kInvalidArgument, "push", "1");
+  EXPECT_ERROR(RunMpc(task, {.duration = 1, .pushes = {{.body = 1, .force = {1, 0, 0}, .begin = 1, .end = 2}}}), ErrorCode::kInvalidArgument,
+               "begin of a push is 1", "duration of 1 s");
+  EXPECT_ERROR(RunMpc(task, {.pushes = {{.body = 1, .force = {1, 0, 0}, .begin = std::nan(""), .end = 2}}}), ErrorCode::kInvalidArgument,
+               "begin of a push is nan");
   EXPECT_ERROR(RunMpc(task, {.noise_position = -1}), ErrorCode::kInvalidArgument, "noise", "-1");
+  task.mpc.delay = 9e5;
+  EXPECT_ERROR(RunMpc(task, {}), ErrorCode::kInvalidArgument, "delay is 900000", "5 s");
+  task.mpc.delay = -1;
+  task.mpc.horizon = 1e12;
+  EXPECT_ERROR(RunMpc(task, {}), ErrorCode::kInvalidArgument, "horizon is 1e+12", "a million knots of 0.02 s");
+  task.mpc.horizon = 0;
+  task.mpc.timestep = 5;
+  EXPECT_ERROR(RunMpc(task, {}), ErrorCode::kInvalidArgument, "horizon is 2.5", "knots of 10 s");
+  task.mpc.timestep = 0;
   task.mpc.horizon = std::nan("");
   EXPECT_ERROR(RunMpc(task, {}), ErrorCode::kInvalidArgument, "horizon", "nan");
 }
