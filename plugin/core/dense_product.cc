@@ -76,6 +76,22 @@ double* Pack(ConstMatrixRef A, bool transposed, PackedMatrix* memory) {
   return packed;
 }
 
+// so few rows that to pack them would cost more than the product
+template <int kRows>
+void AddFewRows(ConstMatrixRef A, const MatrixXd& B, MatrixXd* C) {
+  const Eigen::Index depth = A.cols(), cols = B.cols(), stride = A.outerStride();
+  const double *a = A.data(), *b = B.data();
+  double* c = C->data();
+  for (Eigen::Index j = 0; j < cols; j++, b += depth, c += kRows) {
+    double sum[kRows];
+    for (int i = 0; i < kRows; i++) sum[i] = c[i];
+    for (Eigen::Index k = 0; k < depth; k++) {
+      for (int i = 0; i < kRows; i++) sum[i] += a[k * stride + i] * b[k];
+    }
+    for (int i = 0; i < kRows; i++) c[i] = sum[i];
+  }
+}
+
 void AddTransposed(const MatrixXd& A, const MatrixXd& B, bool lower, MatrixXd* C, PackedMatrix* packed) {
   assert(A.rows() == B.rows() && C->rows() == A.cols() && C->cols() == B.cols());
   Multiply(static_cast<int>(A.cols()), static_cast<int>(B.cols()), static_cast<int>(A.rows()), lower,
@@ -91,17 +107,12 @@ void SetProduct(ConstMatrixRef A, const MatrixXd& B, MatrixXd* C, PackedMatrix* 
 
 void AddProduct(ConstMatrixRef A, const MatrixXd& B, MatrixXd* C, PackedMatrix* packed) {
   assert(A.cols() == B.rows() && C->rows() == A.rows() && C->cols() == B.cols());
-  if (A.rows() < kPanel / 2) {
-    // to pack would cost more than the product
-    const Eigen::Index rows = A.rows(), depth = A.cols();
-    for (Eigen::Index j = 0; j < B.cols(); j++) {
-      const double *a = A.data(), *b = B.data() + j * depth;
-      double* c = C->data() + j * rows;
-      for (Eigen::Index k = 0; k < depth; k++, a += A.outerStride()) {
-        for (Eigen::Index i = 0; i < rows; i++) c[i] += a[i] * b[k];
-      }
-    }
-    return;
+  switch (A.rows()) {
+    case 0: return;
+    case 1: return AddFewRows<1>(A, B, C);
+    case 2: return AddFewRows<2>(A, B, C);
+    case 3: return AddFewRows<3>(A, B, C);
+    default: break;
   }
   Multiply(static_cast<int>(A.rows()), static_cast<int>(B.cols()), static_cast<int>(A.cols()), false,
            Pack(A, false, packed), B.data(), B.rows(), C->data(), C->rows());

@@ -11,7 +11,11 @@ namespace costate {
 void PositionRows(const mjModel* m, const mjtNum* v, double h, const Eigen::Ref<const Eigen::MatrixXd>& dv,
                   Eigen::Ref<Eigen::MatrixXd> out) {
   using Matrix3 = Eigen::Matrix<double, 3, 3, Eigen::RowMajor>;
-  out = h * dv;
+  for (Eigen::Index c = 0; c < dv.cols(); c++) {
+    const double* from = dv.data() + c * dv.outerStride();
+    double* to = out.data() + c * out.outerStride();
+    for (Eigen::Index r = 0; r < dv.rows(); r++) to[r] = h * from[r];
+  }
   for (int j = 0; j < m->njnt; j++) {
     const int adr = m->jnt_dofadr[j], type = m->jnt_type[j];
     const int linear = type == mjJNT_BALL ? 0 : type == mjJNT_FREE ? 3 : 1;

@@ -69,8 +69,12 @@ bool RungeKuttaStep(const mjModel* m, mjData* d, const StageFunction& stage, Run
     s.u = step * s.k;
     s.x = s.x0 + step * point->rate;
     PositionRows(m, s.k.data(), step, s.dk, s.dx.topRows(nv));
-    s.dx.middleRows(nv, nv) = PLANT("rk4: stage velocity", step * s.drate.topRows(nv));
-    if (na > 0) s.dx.bottomRows(na) = PLANT("rk4: stage activation", step * s.drate.bottomRows(na));
+    for (int c = 0; c < columns; c++) {
+      const double* rate = s.drate.data() + c * nx;
+      double* dx = s.dx.data() + c * ndx;
+      for (int r = 0; r < nv; r++) dx[nv + r] = PLANT("rk4: stage velocity", step * rate[r]);
+      for (int r = nv; r < nx; r++) dx[nv + r] = PLANT("rk4: stage activation", step * rate[r]);
+    }
     for (int j = nv; j < ndx; j++) s.dx(j, j) += 1;
     mju_copy(d->qpos, s.q0.data(), nq);
     mj_integratePos(m, d->qpos, s.u.data(), 1);
@@ -81,8 +85,9 @@ bool RungeKuttaStep(const mjModel* m, mjData* d, const StageFunction& stage, Run
     point = &s.stage;
 
     // chain: da = a_x dx + a_u du
-    SetProduct(point->slope.leftCols(ndx), s.dx, &s.drate, &s.packed);
-    s.drate.rightCols(inputs) += point->slope.rightCols(inputs);
+    s.drate.leftCols(ndx).setZero();
+    s.drate.rightCols(inputs) = point->slope.rightCols(inputs);
+    AddProduct(point->slope.leftCols(ndx), s.dx, &s.drate, &s.packed);
     Rate(m, step, &s);
     s.sum_k += kSum[i] * s.k;
     s.sum_rate += kSum[i] * point->rate;
