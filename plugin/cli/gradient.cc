@@ -202,6 +202,10 @@ int RunGradient(const GradientArguments& arguments) {
     task.warnings.push_back(fmt::format("the loss is the cost alone: {} constraints of the task have no part in it, '{}' the first of them",
                                         task.constraints.size(), task.constraints[0].info().name));
   }
+  if (task.free_time.longest > 0) {
+    task.warnings.push_back(fmt::format("<time> is for costate optimize: the gradient is that of the horizon, {:g} s",
+                                        task.N * task.substeps * task.model->opt.timestep));
+  }
   PrintWarnings(task.warnings);
   for (const std::string& name : arguments.parameters) AddParameter(name, &task);
   CheckSmooth(arguments, task);

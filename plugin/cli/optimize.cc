@@ -116,7 +116,7 @@ std::map<std::string, std::string> Settings(const Task& task, const OptimizeOpti
                                             int threads) {
   const IlqrOptions& s = task.solver;
   std::map<std::string, std::string> settings = {
-      {"solver", "ilqr"},
+      {"solver", ToString(s.type)},
       {"iterations", fmt::format("{}", s.iterations)},
       {"tolerance", fmt::format("{:.17g}", s.tolerance)},
       {"gradient_tolerance", fmt::format("{:.17g}", s.gradient_tolerance)},
@@ -136,7 +136,7 @@ std::map<std::string, std::string> Settings(const Task& task, const OptimizeOpti
                                     o.iterations, o.samples, o.elites, o.node_time, o.exploration, o.seed);
   }
   if (task.constraints.size() > 0) {
-    settings["solver"] = "ilqr in an augmented Lagrangian";
+    settings["solver"] = std::string(ToString(s.type)) + " in an augmented Lagrangian";
     settings["violation"] = fmt::format("{:.17g}", task.constrained.tolerance);
   }
   if (stages.empty()) return settings;
@@ -319,6 +319,9 @@ void ReadContinuation(const OptimizeOptions& options, Task* task) {
       throw Error(ErrorCode::kInvalidArgument, "--backward-only says more about --smooth, which is not there");
     }
   }
+  const auto refuse = [](const std::string& what) { throw Error(ErrorCode::kUnsupported, "--smooth: " + what); };
+  if (smooth.any() && task->free_time.longest > 0) refuse("not together with <time> yet");
+  if (smooth.any() && task->X_guess.size() > 0) refuse("its stages start from controls alone: leave the states of <guess> out");
   if (smooth.any()) PrintSmoothChanges(MakeSmoothModel(task->model.get(), smooth));
 }
 

@@ -1,4 +1,5 @@
 // costate rollout: simulate a model or a task's guess, judge the motion in words, save it when asked.
+#include <costate/constraint.h>
 #include <costate/record.h>
 #include <costate/task.h>
 #include <fmt/core.h>
@@ -48,6 +49,7 @@ struct RolloutOptions {
 // what is to be simulated; a model file makes a task without a cost
 struct Setup {
   Task task;
+  int task_N = 0;  // knots of which the task's constraints speak
   std::string task_text;
 };
 
@@ -79,6 +81,7 @@ Setup LoadTaskSetup(const RolloutOptions& options) {
   }
   Setup setup;
   setup.task = LoadTask(options.input);
+  setup.task_N = setup.task.N;
   std::ifstream file(options.input, std::ios::binary);
   setup.task_text.assign(std::istreambuf_iterator<char>(file), {});
   return setup;
@@ -161,6 +164,22 @@ void PrintCost(const Record& record) {
   fmt::print("  cost          {:.6g}{}\n", record.cost_per_knot.sum(), terms);
 }
 
+// what the task wants kept, as far as it can be told of a motion of this length
+void JudgeConstraints(const Setup& setup, double knot_time, Record* record) {
+  const Task& task = setup.task;
+  if (task.constraints.size() == 0) return;
+  if (record->trajectory.N() != setup.task_N) {
+    fmt::print("  constraints   not looked at: they are of {} control intervals, the motion has {}\n", setup.task_N, record->trajectory.N());
+    return;
+  }
+  record->constraints = CheckConstraints(task.constraints, record->trajectory, knot_time);
+  for (const ConstraintReport& c : record->constraints) {
+    const bool kept = c.relative <= task.constrained.tolerance;
+    fmt::print("  {:<13} {}: by {:.3g} {} at {:.4g} s ({}): {:.6g}, allowed {:.6g} to {:.6g}\n", kept ? "kept" : "VIOLATED", c.name,
+               c.violation, c.unit, record->trajectory.time[c.knot] - record->trajectory.time[0], c.component, c.value, c.lower, c.upper);
+  }
+}
+
 void Save(const RolloutOptions& options, Setup* setup, Record* record) {
   Task& task = setup->task;
   record->command = "rollout";
@@ -216,6 +235,7 @@ int RunRollout(const RolloutOptions& options) {
     record.cost_per_knot = Eigen::Map<VectorXd>(per_knot.data(), static_cast<Eigen::Index>(per_knot.size()));
     record.cost_terms = task.cost->Terms(record.trajectory);
     PrintCost(record);
+    if (status.ok()) JudgeConstraints(setup, simulator.knot_time(), &record);
   }
   record.diagnostics = simulator.Diagnose(record.trajectory);
   record.failures = LabelFailures(m, record.trajectory, status, record.diagnostics);

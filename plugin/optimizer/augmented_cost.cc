@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "optimizer/cost_terms.h"
+
 namespace costate {
 namespace {
 
@@ -53,6 +55,22 @@ double AugmentedCost::Value(const KnotView& knot) const {
     l += 0.5 * rho[i] * y.squaredNorm() - 0.5 * lambda[static_cast<std::size_t>(i)].col(knot.t).squaredNorm() / rho[i];
   }
   return l;
+}
+
+std::vector<CostTermValue> AugmentedCost::Terms(const Trajectory& trajectory) const {
+  std::vector<CostTermValue> terms = cost_.Terms(trajectory);
+  const double dt = ControlInterval(trajectory);
+  VectorXd y;
+  for (int i = 0; i < constraints_.size(); ++i) {
+    double sum = 0;
+    for (int t = 0; t <= trajectory.N(); ++t) {
+      if (!constraints_[i].IsAt(t, trajectory.N())) continue;
+      Shift(i, ViewKnot(trajectory, t, dt), &y);
+      sum += 0.5 * rho[i] * y.squaredNorm() - 0.5 * lambda[static_cast<std::size_t>(i)].col(t).squaredNorm() / rho[i];
+    }
+    terms.push_back({"constraint " + constraints_[i].info().name, sum});
+  }
+  return terms;
 }
 
 void AugmentedCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const {

@@ -21,7 +21,8 @@ class AugmentedCost final : public Cost {
   void Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const override;
   void Gradient(const KnotView& knot, KnotGradient* out) const override;
   bool NeedsSensors() const override { return needs_sensors_; }
-  std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override { return cost_.Terms(trajectory); }
+  /// Those of the cost, then of each constraint what its violation and multipliers add.
+  std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override;
   void Observe(const Trajectory& trajectory, double dt, IterationRecord* record) const override;
 
   /// What the next multipliers would change: (½ rho ‖y - lambda / rho‖² summed) of the trajectory that Observe saw last.

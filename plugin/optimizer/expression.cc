@@ -1,43 +1,11 @@
 #include "optimizer/expression.h"
 
-#include <algorithm>
 #include <cmath>
 
 namespace costate {
 namespace {
 
 using Op = Expression::Op;
-
-double Operate(const Expression::Node& node, double a, double b) {
-  switch (node.op) {
-    case Op::kAdd: return a + b;
-    case Op::kSubtract: return a - b;
-    case Op::kMultiply: return a * b;
-    case Op::kDivide: return a / b;
-    case Op::kPower: return std::pow(a, b);
-    case Op::kMin: return std::min(a, b);
-    case Op::kMax: return std::max(a, b);
-    case Op::kAtan2: return std::atan2(a, b);
-    case Op::kSin: return std::sin(a);
-    case Op::kCos: return std::cos(a);
-    case Op::kTan: return std::tan(a);
-    case Op::kAsin: return std::asin(a);
-    case Op::kAcos: return std::acos(a);
-    case Op::kAtan: return std::atan(a);
-    case Op::kSinh: return std::sinh(a);
-    case Op::kCosh: return std::cosh(a);
-    case Op::kTanh: return std::tanh(a);
-    case Op::kExp: return std::exp(a);
-    case Op::kLog: return std::log(a);
-    case Op::kSqrt: return std::sqrt(a);
-    case Op::kAbs: return std::abs(a);
-    case Op::kFloor: return std::floor(a);
-    case Op::kConstant:
-    case Op::kInput:
-    case Op::kTime: break;
-  }
-  return 0;
-}
 
 struct Slopes {
   double a = 0, b = 0;
@@ -77,6 +45,37 @@ Slopes Differentiate(const Expression::Node& node, double a, double b, double y)
 
 }  // namespace
 
+double Expression::Operate(Op op, double a, double b) {
+  switch (op) {
+    case Op::kAdd: return a + b;
+    case Op::kSubtract: return a - b;
+    case Op::kMultiply: return a * b;
+    case Op::kDivide: return a / b;
+    case Op::kPower: return std::pow(a, b);
+    case Op::kMin: return std::isnan(a) || a <= b ? a : b;  // what is no number stays none
+    case Op::kMax: return std::isnan(a) || a >= b ? a : b;
+    case Op::kAtan2: return std::atan2(a, b);
+    case Op::kSin: return std::sin(a);
+    case Op::kCos: return std::cos(a);
+    case Op::kTan: return std::tan(a);
+    case Op::kAsin: return std::asin(a);
+    case Op::kAcos: return std::acos(a);
+    case Op::kAtan: return std::atan(a);
+    case Op::kSinh: return std::sinh(a);
+    case Op::kCosh: return std::cosh(a);
+    case Op::kTanh: return std::tanh(a);
+    case Op::kExp: return std::exp(a);
+    case Op::kLog: return std::log(a);
+    case Op::kSqrt: return std::sqrt(a);
+    case Op::kAbs: return std::abs(a);
+    case Op::kFloor: return std::floor(a);
+    case Op::kConstant:
+    case Op::kInput:
+    case Op::kTime: break;
+  }
+  return 0;
+}
+
 void Expression::Run(double time, const VectorXd& z, VectorXd* values) const {
   values->resize(static_cast<Eigen::Index>(nodes_.size()));
   for (std::size_t i = 0; i < nodes_.size(); i++) {
@@ -89,7 +88,7 @@ void Expression::Run(double time, const VectorXd& z, VectorXd* values) const {
     } else if (node.op == Op::kTime) {
       value = time;
     } else {
-      value = Operate(node, (*values)[node.a], node.b < 0 ? 0 : (*values)[node.b]);
+      value = Operate(node.op, (*values)[node.a], node.b < 0 ? 0 : (*values)[node.b]);
     }
   }
 }

@@ -60,6 +60,9 @@ class Expression final : public ResidualMap {
     double value = 0;    ///< of kConstant
   };
 
+  /// What an operation on numbers gives; b only where it takes two.
+  static double Operate(Op op, double a, double b);
+
  private:
   void Run(double time, const VectorXd& z, VectorXd* values) const;
 

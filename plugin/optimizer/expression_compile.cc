@@ -20,7 +20,9 @@ using Op = Expression::Op;
 using Node = Expression::Node;
 using Nodes = std::vector<int>;  // a vector: the nodes of its entries
 
-constexpr int kMaxExpressionDepth = 200;  // nested brackets
+constexpr int kMaxExpressionDepth = 200;          // nested brackets
+constexpr std::size_t kMaxOperations = 1000000;  // far beyond what anyone writes; definitions that double each other get there
+constexpr std::size_t kQuotedText = 60, kQuotedRest = 20;
 
 const std::map<std::string, Op>& Functions() {
   static const std::map<std::string, Op> functions{
@@ -48,10 +50,18 @@ std::vector<std::string> Reserved() {
 bool IsLetter(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; }
 bool IsNameCharacter(char c) { return IsLetter(c) || std::isdigit(static_cast<unsigned char>(c)); }
 
+// the beginning of a long text, cut between characters of UTF-8
+std::string Beginning(const std::string& text, std::size_t length) {
+  if (text.size() <= length) return text;
+  while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xc0) == 0x80) length--;
+  return text.substr(0, length) + "…";
+}
+
 class ExpressionCompiler {
  public:
-  ExpressionCompiler(const std::vector<ExpressionName>& names, std::vector<Node>* nodes)
-      : names_(names), nodes_(nodes) {}
+  /// @param defined  what names stand for.
+  ExpressionCompiler(const std::map<std::string, Nodes>& defined, std::vector<Node>* nodes)
+      : defined_(defined), nodes_(nodes) {}
 
   Nodes Compile(const std::string& text) {
     text_ = text;
@@ -64,9 +74,10 @@ class ExpressionCompiler {
 
  private:
   [[noreturn]] void Fail(const std::string& message) const {
-    const std::string rest = text_.substr(std::min(at_, text_.size()), 20);
-    throw Error(ErrorCode::kParse, rest.empty() ? fmt::format("'{}', at its end: {}", text_, message)
-                                                : fmt::format("'{}', at '{}': {}", text_, rest, message));
+    const std::string text = Beginning(text_, kQuotedText);
+    const std::string rest = Beginning(text_.substr(std::min(at_, text_.size())), kQuotedRest);
+    throw Error(ErrorCode::kParse, rest.empty() ? fmt::format("'{}', at its end: {}", text, message)
+                                                : fmt::format("'{}', at '{}': {}", text, rest, message));
   }
   void Skip() {
     while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) at_++;
@@ -86,8 +97,22 @@ class ExpressionCompiler {
 
   // ---- nodes ----
   int Add(Node node) {
+    const auto number = [&](int i) { return (*nodes_)[static_cast<std::size_t>(i)]; };
+    if (node.op == Op::kDivide && number(node.b).op == Op::kConstant && number(node.b).value == 0) Fail("a division by 0");
+
+    // what does not depend on anything is a number
+    if (node.op != Op::kInput && node.a >= 0 && number(node.a).op == Op::kConstant &&
+        (node.b < 0 || number(node.b).op == Op::kConstant)) {
+      const double value = Expression::Operate(node.op, number(node.a).value, node.b < 0 ? 0 : number(node.b).value);
+      if (!std::isfinite(value)) Fail(fmt::format("a value of {:g}", value));
+      node = {Op::kConstant, -1, -1, value};
+    }
+    CheckLength(nodes_->size());
     nodes_->push_back(node);
     return static_cast<int>(nodes_->size()) - 1;
+  }
+  void CheckLength(std::size_t length) const {
+    if (length >= kMaxOperations) Fail(fmt::format("more than {} operations or entries", kMaxOperations));
   }
   int Constant(double value) { return Add({Op::kConstant, -1, -1, value}); }
   int Pair(Op op, int a, int b) { return Add({op, a, b}); }
@@ -173,6 +198,7 @@ class ExpressionCompiler {
         } else {
           chosen.push_back(a[static_cast<std::size_t>(from)]);
         }
+        CheckLength(chosen.size());
       } while (Take(','));
       Expect(']');
       a = chosen;
@@ -203,6 +229,7 @@ class ExpressionCompiler {
       do {
         const Nodes a = Sum();
         all.insert(all.end(), a.begin(), a.end());
+        CheckLength(all.size());
       } while (Take(','));
       Expect(']');
       return all;
@@ -228,27 +255,11 @@ class ExpressionCompiler {
     if (Peek() == '(') return Call(name, begin);
     if (name == "pi") return {Constant(std::numbers::pi)};
     if (name == "time") return {Add({Op::kTime})};
-    for (std::size_t i = 0; i < names_.size(); i++) {
-      if (names_[i].name == name) return Use(i);
-    }
+    if (const auto found = defined_.find(name); found != defined_.end()) return found->second;
     at_ = begin;
     std::vector<std::string> known;
-    for (const ExpressionName& entry : names_) known.push_back(entry.name);
+    for (const auto& [word, entries] : defined_) known.push_back(word);
     Fail(fmt::format("there is no <measure> or <let> '{}'{}", name, Suggestion(name, known)));
-  }
-  Nodes Use(std::size_t i) {
-    const ExpressionName& name = names_[i];
-    Nodes result;
-    if (name.text.empty()) {
-      for (int k = 0; k < name.size; k++) result.push_back(Add({Op::kInput, name.first + k}));
-      return result;
-    }
-    // the expression behind a name, once
-    if (const auto known = used_.find(name.name); known != used_.end()) return known->second;
-    const std::vector<ExpressionName> earlier(names_.begin(), names_.begin() + static_cast<std::ptrdiff_t>(i));
-    ExpressionCompiler inner(earlier, nodes_);
-    inner.used_ = used_;
-    return used_[name.name] = inner.Compile(name.text);
   }
   Nodes Call(const std::string& name, std::size_t begin) {
     Expect('(');
@@ -302,7 +313,7 @@ class ExpressionCompiler {
     }
     if (name == "clamp") {
       CheckCount(name, v, 3);
-      return Each(Op::kMax, v[1], Each(Op::kMin, v[2], v[0], name), name);
+      return Each(Op::kMax, Each(Op::kMin, v[0], v[2], name), v[1], name);
     }
     if (name == "mod") {  // a - b floor(a / b): in [0, b), its slope by b where it does not jump
       CheckCount(name, v, 2);
@@ -312,9 +323,8 @@ class ExpressionCompiler {
     Fail(fmt::format("there is no function '{}'{}", name, Suggestion(name, Reserved())));
   }
 
-  const std::vector<ExpressionName> names_;
+  const std::map<std::string, Nodes>& defined_;
   std::vector<Node>* nodes_;
-  std::map<std::string, Nodes> used_;
   std::string text_;
   std::size_t at_ = 0;
   int depth_ = 0;
@@ -323,7 +333,25 @@ class ExpressionCompiler {
 }  // namespace
 
 Expression::Expression(const std::string& text, const std::vector<ExpressionName>& names) {
-  results_ = ExpressionCompiler(names, &nodes_).Compile(text);
+  // one definition after the other, each once
+  std::map<std::string, Nodes> defined;
+  for (const ExpressionName& name : names) {
+    Nodes entries;
+    if (name.text.empty()) {
+      for (int k = 0; k < name.size; k++) {
+        entries.push_back(static_cast<int>(nodes_.size()));
+        nodes_.push_back({Op::kInput, name.first + k});
+      }
+    } else {
+      try {
+        entries = ExpressionCompiler(defined, &nodes_).Compile(name.text);
+      } catch (const Error& error) {
+        throw Error(error.code(), fmt::format("<let> '{}': {}", name.name, error.what()));
+      }
+    }
+    defined[name.name] = std::move(entries);
+  }
+  results_ = ExpressionCompiler(defined, &nodes_).Compile(text);
 }
 
 std::vector<std::string> ExpressionWords(const std::string& text) {

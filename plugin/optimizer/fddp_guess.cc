@@ -32,6 +32,7 @@ bool Fddp::Start(ConstMatrixRef X, ConstMatrixRef U) {
     return false;
   }
   RolloutStatus first;
+  std::string not_finite;
   for (int i = 0; i <= kFddpGuessScalings; ++i) {
     result_.guess_scale = i < kFddpGuessScalings ? std::pow(kFddpGuessFactor, i) : 0;
     const RolloutStatus status =
@@ -44,12 +45,13 @@ bool Fddp::Start(ConstMatrixRef X, ConstMatrixRef U) {
       Remember();
       return true;
     }
+    if (i == 0 && first.ok()) not_finite = NotFiniteText(problem_, now_.trajectory, simulator_.knot_time());
     if (U.isZero(0)) break;
   }
   result_.trajectory = now_.trajectory;
   End(SolveStatus::kDiverged,
       fmt::format("the guess cannot be simulated: {}; neither can the guess scaled down to zero",
-                  first.ok() ? "its cost is not finite"
+                  first.ok() ? not_finite
                              : fmt::format("{} at knot {} of {} ({:.3g} s)", ToString(first.status), first.knot, N_,
                                            first.knot * simulator_.knot_time())));
   return false;

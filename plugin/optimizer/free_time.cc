@@ -41,7 +41,7 @@ class FreeTime {
   };
   std::vector<Kept> kept_;
   std::vector<IterationRecord> iterations_;
-  double best_ = kNever;
+  double best_ = kNever, initial_cost_ = 0;
   bool has_result_ = false, stop_ = false;
   FreeTimeResult out_;
 };
@@ -69,6 +69,7 @@ double FreeTime::Try(double time) {
                                return !callback_ || callback_(numbered);
                              },
                              constrained);
+  if (out_.trials.empty()) initial_cost_ = result.initial_cost;
   stop_ = stop_ || result.status == SolveStatus::kInterrupted;
   const bool keeps = result.status != SolveStatus::kDiverged && result.violation <= constrained_.tolerance;
   const double cost = keeps ? result.cost + free_.weight * time : kNever;
@@ -116,6 +117,7 @@ FreeTimeResult FreeTime::Run() {
     if (trial.time > out_.time) longer = std::min(longer, trial.time);
   }
   out_.result.iterations = std::move(iterations_);
+  out_.result.initial_cost = initial_cost_;
   out_.result.message += fmt::format("; of {} times from {:g} s to {:g} s the best is {:.6g} s", out_.trials.size(), free_.shortest,
                                      free_.longest, out_.time);
   if (shorter > 0) out_.result.message += fmt::format(", the next shorter was {:.6g} s", shorter);

@@ -144,6 +144,7 @@ bool IlqrSolver::Impl::StartFrom(ConstMatrixRef U) {
   const Eigen::Index N = U.cols();
   NoPolicy();
   RolloutStatus first;
+  std::string not_finite;
   for (int i = 0; i <= kGuessScalings; ++i) {
     result_.guess_scale = i < kGuessScalings ? std::pow(kGuessFactor, i) : 0;
     const MatrixXd guess = (result_.guess_scale * U)
@@ -154,10 +155,11 @@ bool IlqrSolver::Impl::StartFrom(ConstMatrixRef U) {
     result_.cost = RolloutCost(problem_, result_.trajectory, status, simulator_.knot_time());
     result_.initial_cost = result_.cost;
     if (std::isfinite(result_.cost)) return true;
+    if (i == 0 && first.ok()) not_finite = NotFiniteText(problem_, result_.trajectory, simulator_.knot_time());
     if (U.isZero(0)) break;
   }
 
-  const std::string reason = first.ok() ? "its cost is not finite"
+  const std::string reason = first.ok() ? not_finite
                                         : fmt::format("{} at knot {} of {} ({:.3g} s)", ToString(first.status), first.knot,
                                                       N, first.knot * simulator_.knot_time());
   End(SolveStatus::kDiverged, fmt::format("the guess cannot be simulated: {}; neither can the guess scaled down to zero",

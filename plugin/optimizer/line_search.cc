@@ -1,5 +1,7 @@
 #include "optimizer/line_search.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -13,6 +15,20 @@ double RolloutCost(const Problem& problem, const Trajectory& trajectory, const R
   if (!status.ok()) return kInf;
   const double cost = TotalCost(*problem.cost, trajectory, dt);
   return std::isfinite(cost) ? cost : kInf;
+}
+
+std::string NotFiniteText(const Problem& problem, const Trajectory& trajectory, double dt) {
+  std::vector<double> per_knot;
+  TotalCost(*problem.cost, trajectory, dt, &per_knot);
+  const auto at = std::find_if(per_knot.begin(), per_knot.end(), [](double l) { return !std::isfinite(l); });
+  if (at == per_knot.end()) return "its cost is not finite: a sum of numbers that are too large";
+  std::string names;
+  for (const CostTermValue& term : problem.cost->Terms(trajectory)) {
+    if (!std::isfinite(term.value)) names += (names.empty() ? " of '" : "', '") + term.name;
+  }
+  const auto knot = at - per_knot.begin();
+  return fmt::format("its cost{} is not finite at knot {} of {} ({:.3g} s)", names.empty() ? "" : names + "'", knot, trajectory.N(),
+                     static_cast<double>(knot) * dt);
 }
 
 LineSearch::LineSearch(const Problem& problem, Simulator* simulator, double ratio)

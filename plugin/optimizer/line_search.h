@@ -3,6 +3,7 @@
 #define COSTATE_OPTIMIZER_LINE_SEARCH_H_
 
 #include <chrono>
+#include <string>
 #include <vector>
 
 #include <costate/solver.h>
@@ -62,6 +63,9 @@ class LineSearch {
 
 /// The cost of a rollout, infinite when it failed or when its cost is not finite.
 double RolloutCost(const Problem& problem, const Trajectory& trajectory, const RolloutStatus& status, double dt);
+
+/// In words: which terms of a motion's cost are not finite, and from which knot on.
+std::string NotFiniteText(const Problem& problem, const Trajectory& trajectory, double dt);
 
 }  // namespace costate
 

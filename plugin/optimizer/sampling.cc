@@ -70,8 +70,9 @@ SamplingResult SampleControls(const Problem& problem, ConstMatrixRef U, const Sa
   CheckSampling(problem, U, options);
   Simulator simulator(problem.model, problem.context, problem.substeps, options.threads);
   const int nu = static_cast<int>(problem.model->nu), n = options.samples;
-  const int nodes =
-      std::max(1, static_cast<int>(std::lround(problem.N * simulator.knot_time() / options.node_time)) + 1);
+  // no more than there are controls to tell apart
+  const double intervals = std::round(problem.N * simulator.knot_time() / options.node_time);
+  const int nodes = std::max(1, static_cast<int>(std::min<double>(intervals + 1, problem.N)));
   const MatrixXd S = SplineBasis(nodes, problem.N);
   const auto controls = [&](const MatrixXd& c) {
     MatrixXd V = U + c * S;

@@ -275,6 +275,7 @@ Task LoadTask(const std::string& path) {
   task.x0 = start.x;
   task.context = start.context;
   task.U_guess = ReadGuess(elements.Find("guess"), start, folder, &task);
+  task.free_time = ReadTime(elements.Find("time"), elements);
   for (const ConstraintDraft& draft : constraints) {
     const std::size_t before = terms.size();
     MakeConstraints(draft, folder, &task, &terms);
@@ -283,7 +284,6 @@ Task LoadTask(const std::string& path) {
       if (std::any_of(terms.begin(), terms.end(), same)) draft.element.Fail("a second cost with the name '" + terms[i].name + "'");
     }
   }
-  task.free_time = ReadTime(elements.Find("time"), elements);
   task.cost = std::make_unique<ResidualCost>(task.model.get(), std::move(terms), scale);
   WarnOfStart(&task);
   if (task.sampling.iterations > 0 && task.constraints.size() > 0) {
@@ -295,6 +295,10 @@ Task LoadTask(const std::string& path) {
   }
   if (task.X_guess.size() > 0 && task.sampling.iterations > 0) {
     elements.Find("guess")->Fail("states do not go with <solver start=\"sampling\"/>, which starts from controls alone");
+  }
+  for (const char* other : {"time", "smooth"}) {
+    if (task.X_guess.size() == 0 || !elements.Find(other)) continue;
+    elements.Find("guess")->Fail(fmt::format("states do not go with <{}>, which starts from controls alone", other), ErrorCode::kUnsupported);
   }
   ReadInputs(elements.Find("gradient"), &task);
   return task;

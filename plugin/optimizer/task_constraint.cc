@@ -71,12 +71,17 @@ void ReadLimitQuantity(const XmlElement& element, ConstraintDraft* draft, Sensor
   }
 }
 
+// positions of joints and lengths of tendons have ranges in the model
+bool HasRange(const XmlElement& element) {
+  return element.Text("quantity").value_or("") == (element.Has("tendon") ? "length" : "position") || !element.Has("quantity");
+}
+
 void CheckLimitElement(const XmlElement& element) {
   element.Allow({"name", "joint", "tendon", "actuator", "quantity", "lower", "upper", "margin", "soft", "when"});
   int kinds = 0;
   for (const char* kind : {"joint", "tendon", "actuator"}) kinds += element.Has(kind) ? 1 : 0;
   if (kinds != 1) element.Fail("give one of joint, tendon and actuator: all, or names");
-  const bool range = !element.Has("quantity") && !element.Has("actuator");
+  const bool range = !element.Has("actuator") && HasRange(element);
   if (element.Has("margin") && (element.Has("lower") || element.Has("upper"))) {
     element.Fail("margin belongs to the ranges of the model; here the bounds are given: leave margin out");
   }
@@ -220,7 +225,7 @@ Bounded BoundJoints(const XmlElement& element, const mjModel* model, const std::
 // sensors of tendons or actuators
 Bounded BoundSensors(const ConstraintDraft& draft, const mjModel* model, double margin) {
   Bounded bounded;
-  const bool ranges = draft.element.Has("tendon") && !draft.element.Has("quantity") && !draft.element.Has("lower") && !draft.element.Has("upper");
+  const bool ranges = draft.element.Has("tendon") && HasRange(draft.element) && !draft.element.Has("lower") && !draft.element.Has("upper");
   const bool all = draft.element.Has("tendon") && *draft.element.Text("tendon") == "all";
   std::vector<Component> chosen;
   std::vector<double> lower, upper;
@@ -298,8 +303,11 @@ void AddSoft(const XmlElement& element, const Bounded& bounded, double weight, c
     if (!shift.isZero(0)) ShiftTarget(shift, &term);
     term.target_text = fmt::format("{}{}", norm == NormType::kQuadratic ? "" : sign > 0 ? "<= " : ">= ", term.target_text.empty() ? "bound" : term.target_text + " + bound");
     term.terminal = info.last == task.N ? term.weight : VectorXd::Zero(term.size());
-    term.begin = std::max(0.0, (info.first - 0.5) * dt);
-    term.end = info.last == task.N ? kUnbounded : (info.last + 0.5) * dt;
+    // up to the end, as far away as it may move: by <time>, or by plans that follow each other
+    const double shortest = task.free_time.longest > 0 ? std::min(dt, task.free_time.shortest / task.N) : dt;
+    term.begin = info.first <= 1 ? (info.first - 0.5) * shortest : (info.first - 0.5) * dt;
+    term.begin = std::max(0.0, term.begin);
+    term.end = info.last >= task.N - (ReadsControl(term) ? 1 : 0) ? kUnbounded : (info.last + 0.5) * dt;
     if (info.first == task.N) term.weight.setZero();
     soft->push_back(std::move(term));
   };

@@ -25,10 +25,15 @@ std::string ReadDefinedName(const XmlElement& element, const std::vector<std::st
 
 // the names that a text stands for, and those that their own texts stand for
 void CollectNames(const std::string& text, const Definitions& definitions, std::set<std::string>* used) {
-  for (const std::string& word : ExpressionWords(text)) {
-    if (!used->insert(word).second) continue;
-    for (const LetDraft& let : definitions.lets) {
-      if (let.name == word) CollectNames(let.text, definitions, used);
+  std::vector<std::string> texts{text};
+  while (!texts.empty()) {
+    const std::vector<std::string> words = ExpressionWords(texts.back());
+    texts.pop_back();
+    for (const std::string& word : words) {
+      if (!used->insert(word).second) continue;
+      for (const LetDraft& let : definitions.lets) {
+        if (let.name == word) texts.push_back(let.text);
+      }
     }
   }
 }

@@ -99,6 +99,68 @@ TEST(CliOptimize, KeepsConstraintsAndSaysWhichItCannot) {
   EXPECT_TRUE(Has(failed.out, "constraint: 'far' is violated by ")) << failed.out;
 }
 
+// A rail driven full thrust, then full brake: minimum time is told, saved with its time step, and replays.
+TEST(CliOptimize, FindsTheShortestTime) {
+  TemporaryFolder folder;
+  folder.Write("rail.xml",
+               "<mujoco model='rail'><option timestep='0.05' gravity='0 0 0'/><worldbody><body><joint name='slide' type='slide' "
+               "axis='1 0 0'/><geom size='.1' mass='1'/></body></worldbody><actuator><motor joint='slide' ctrlrange='-1 1'/></actuator>"
+               "</mujoco>");
+  const std::string text =
+      "<task model='rail.xml' horizon='1'><cost name='effort' ctrl='all' weight='1e-3'/>"
+      "<constraint name='there' qpos='all' equals='1' when='end'/><constraint name='at rest' qvel='all' equals='0' when='end'/>"
+      "<time shortest='0.4' longest='4'/></task>";
+  const std::string task = folder.Write("rail.task.xml", text);
+  const ProcessResult result = Costate({"optimize", task, "--out", folder.File("run"), "--no-plots", "--quiet"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_TRUE(Has(result.out, "time: 2.00")) << result.out;
+  const Record record = ReadRecord(folder.File("run"));
+  EXPECT_NEAR(std::stod(record.settings.at("time")), 2, 5e-3);
+  EXPECT_NEAR(record.trajectory.time[20], 2, 5e-3);
+  EXPECT_NEAR(record.trajectory.X(0, 20), 1, 2e-6);
+  EXPECT_TRUE(Has(record.tables.at("times.csv"), "time (s),cost with time,violation,iterations\n1,inf,"));
+  EXPECT_EQ(record.settings.at("solver"), "ilqr in an augmented Lagrangian");
+  EXPECT_EQ(Costate({"replay", folder.File("run")}).exit_code, 0);
+
+  // what does not go with it, and what leaves it out
+  EXPECT_TRUE(RefusedWith(Costate({"optimize", task, "--no-save", "--smooth", "onset:0.01"}), "not together with <time>"));
+  EXPECT_TRUE(Has(Costate({"gradient", task}).err, "<time> is for costate optimize: the gradient is that of the horizon, 1 s"));
+  EXPECT_TRUE(Has(Costate({"task", task}).out, "time      free, 0.4 s to 4 s"));
+  const ProcessResult guess = Costate({"rollout", task});
+  EXPECT_TRUE(Has(guess.out, "VIOLATED      there: by 1 m at 1 s (qpos[slide]): -1, allowed 0 to 0")) << guess.out;
+  EXPECT_TRUE(Has(guess.out, "kept          at rest: by 0 m/s at 1 s"));
+  EXPECT_TRUE(Has(Costate({"rollout", task, "--time", "0.5"}).out, "not looked at: they are of 20 control intervals, the motion has 10"));
+}
+
+// The guess that a free time is compared with is the one that was given, not that of the last length that was tried.
+TEST(CliOptimize, ComparesAFreeTimeWithItsGuess) {
+  TemporaryFolder folder;
+  folder.Write("swing.xml", kSwing);
+  const std::string task = folder.Write("swing.task.xml", SwingTask("<guess ctrl='0'/><time shortest='0.4' longest='0.8' tolerance='0.05'/>"));
+  const ProcessResult guess = Costate({"rollout", task});
+  const ProcessResult result = Costate({"optimize", task, "--no-save", "--quiet"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  const std::string cost = guess.out.substr(guess.out.find("cost          ") + 14, 6);
+  EXPECT_TRUE(Has(result.out, "% of the guess's " + cost)) << result.out << guess.out;
+}
+
+// A cost that is not finite is named, with the knot.
+TEST(CliOptimize, NamesACostThatIsNotFinite) {
+  TemporaryFolder folder;
+  folder.Write("swing.xml", kSwing);
+  for (const char* solver : {"ilqr", "fddp"}) {
+    const std::string task = folder.Write("bad.task.xml", SwingTask("<measure name='q' qpos='all'/><cost name='far' value='1 / q'/>"));
+    const ProcessResult result = Costate({"optimize", task, "--no-save", "--solver", solver});
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_TRUE(Has(result.out, "its cost of 'far' is not finite at knot 0 of 60 (0 s)")) << result.out;
+  }
+  const std::string bound = folder.Write(
+      "bound.task.xml", SwingTask("<measure name='q' qpos='all'/><guess ctrl='0'/><constraint name='near' value='sqrt(-1 - q^2)' upper='9'/>"));
+  const ProcessResult result = Costate({"optimize", bound, "--no-save"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_TRUE(Has(result.out, "its cost of 'constraint near' is not finite at knot 1 of 60")) << result.out;
+}
+
 // The robot alone is enough; the folder is runs/… below the current one and never an old run.
 TEST(CliOptimize, GoesFromKeyframeToKeyframeWithoutATask) {
   TemporaryFolder folder;

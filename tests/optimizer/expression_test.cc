@@ -118,12 +118,59 @@ INSTANTIATE_TEST_SUITE_P(Each, WrongExpression,
                                            Wrong{"clmp(a)", "no function 'clmp', did you mean 'clamp'?"},
                                            Wrong{"cross(a, v)", "two vectors of 3"},
                                            Wrong{"1e999", "expected a number"},
+                                           Wrong{"a / (2 - 2)", "at its end: a division by 0"}, Wrong{"v * sqrt(-1)", "a value of"},
+                                           Wrong{"1e200 * 1e200 * a", "a value of inf"},
                                            Wrong{"$", "expected a number, a name"}));
 
 // too deep for the stack: an error, no crash
 TEST(Expression, RefusesEndlessNesting) {
   EXPECT_THROW(Expression(std::string(100000, '(') + "a" + std::string(100000, ')'), kNames), Error);
   EXPECT_THROW(Expression(std::string(100000, '-') + "a", kNames), Error);
+  try {
+    Expression(std::string(100000, '(') + "ä", kNames);
+    FAIL() << "is taken";
+  } catch (const Error& error) {
+    EXPECT_LT(std::string(error.what()).size(), 200u) << "a long text is quoted in part";
+  }
+}
+
+// definitions of definitions: each is compiled once, however often and however indirectly it is used
+TEST(Expression, CompilesLongAndBranchingDefinitionsOnce) {
+  std::vector<ExpressionName> names{{"f0", 0, 1}, {"f1", 0, 1}};
+  for (int i = 2; i < 3000; i++) {
+    const std::string one = "f" + std::to_string(i - 1), two = "f" + std::to_string(i - 2);
+    names.push_back({"f" + std::to_string(i), 0, 0, i < 60 ? one + " + " + two : "0.5 * " + one + " + 0.5 * " + two});
+  }
+  const VectorXd z = VectorXd::Constant(1, 0.5);
+  EXPECT_EQ(ValueAt(Expression("f50", names), z)[0], 0.5 * 20365011074.0);  // Fibonacci's 51st number
+  EXPECT_EQ(SlopesAt(Expression("f50", names), z)(0, 0), 20365011074.0);
+  EXPECT_TRUE(ValueAt(Expression("f2999", names), z).allFinite());
+}
+
+// definitions that double each other: an error, not all of the memory
+TEST(Expression, RefusesVectorsWithoutEnd) {
+  std::vector<ExpressionName> names{{"d0", 0, 1}};
+  for (int i = 1; i < 60; i++) {
+    const std::string before = "d" + std::to_string(i - 1);
+    names.push_back({"d" + std::to_string(i), 0, 0, "[" + before + ", " + before + "]"});
+  }
+  try {
+    Expression("sum(d59)", names);
+    FAIL() << "is taken";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("<let> 'd20': '[d19, d19]'"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("more than 1000000 operations or entries"), std::string::npos) << error.what();
+  }
+}
+
+// what is no number at a point is not hidden by a bound; at its corners a clamp has the slope of what it clamps
+TEST(Expression, KeepsWhatIsNoNumberAndSlopesAtCorners) {
+  const VectorXd zero = VectorXd::Zero(7);
+  for (const char* text : {"min(1, a / a)", "min(a / a, 1)", "max(1, a / a)", "max(a / a, 1)", "clamp(a / a, 0, 1)"}) {
+    EXPECT_TRUE(std::isnan(ValueAt(Expression(text, kNames), zero)[0])) << text;
+  }
+  EXPECT_EQ(SlopesAt(Expression("clamp(a, 0, 1)", kNames), zero)(0, 0), 1);
+  EXPECT_EQ(SlopesAt(Expression("clamp(a + 1, 0, 1)", kNames), zero)(0, 0), 1);
 }
 
 TEST(Expression, FindsTheWordsOfAText) {

@@ -152,6 +152,44 @@ TEST_F(TaskConstraint, SoftOnesAreCosts) {
   EXPECT_NEAR(still, 0.5 * 4 * std::pow(motion.X(13 + 9, 50) - 1, 2), 1e-9);
 }
 
+// a soft bound counts at as many knots however long the motion gets: the window is not one in seconds
+TEST_F(TaskConstraint, SoftOnesFollowAFreeTime) {
+  const std::string soft = R"(
+    <constraint name='push' ctrl='pull' equals='1' soft='2'/>
+    <constraint name='place' qpos='shoulder' equals='5' soft='4'/>
+    <constraint name='there' qpos='shoulder' equals='5' when='end' soft='6'/>
+    <time shortest='0.01' longest='1'/>)";
+  const Task task = LoadZooTask("<guess ctrl='0'/>" + std::string(kCheap) + soft, "horizon='0.1' scale='sum'");
+  ASSERT_EQ(task.N, 50);
+  for (const double time : {0.01, 0.1, 1.0}) {
+    const VectorXd u = VectorXd::Zero(task.model->nu), s = VectorXd::Zero(task.model->nsensordata);
+    Trajectory motion;
+    motion.X = task.x0.replicate(1, 51);
+    motion.U = u.replicate(1, 50);
+    motion.S = s.replicate(1, 51);
+    motion.time = VectorXd::LinSpaced(51, 0, time);
+    const double miss = 0.5 * std::pow(task.x0[11] - 5, 2);
+    for (const CostTermValue& term : task.cost->Terms(motion)) {
+      if (term.name == "push") {
+        EXPECT_NEAR(term.value, 50 * 0.5 * 2, 1e-9) << time;
+      }
+      if (term.name == "place") {
+        EXPECT_NEAR(term.value, 50 * 4 * miss, 1e-9) << time;
+      }
+      if (term.name == "there") {
+        EXPECT_NEAR(term.value, 6 * miss, 1e-9) << time;
+      }
+    }
+  }
+}
+
+// the quantity that is meant without one may be named
+TEST_F(TaskConstraint, NamesTheQuantityThatHasARange) {
+  const Task task = LoadZooTask(std::string(kCheap) + "<limit name='a' joint='all'/><limit name='b' joint='all' quantity='position'/>");
+  EXPECT_EQ(InfoOf(task, "a").lower, InfoOf(task, "b").lower);
+  EXPECT_EQ(InfoOf(task, "a").upper, InfoOf(task, "b").upper);
+}
+
 // a ball and a start beyond its bound
 TEST_F(TaskConstraint, WarnsOfAStartThatViolates) {
   const Task task = LoadZooTask(std::string("<start key='pose'/>") + kCheap + "<constraint name='low' qpos='extend' upper='0.05'/>");
