@@ -225,6 +225,8 @@ int RunMpcCommand(const MpcArguments& arguments) {
     WriteRecord(folder, record, {.force = arguments.force, .plots = !arguments.no_plots});
     PrintWarnings({record.warnings.begin() + static_cast<std::ptrdiff_t>(before), record.warnings.end()});
     fmt::print("  saved in      {}\n\n  costate view {}\n", folder, folder);
+  } else if (!arguments.no_save) {
+    fmt::print("  nothing saved: the robot has not moved\n");
   }
   return failed ? kExitNo : result.interrupted ? kExitInterrupted : kExitOk;
 }

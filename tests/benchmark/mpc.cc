@@ -1,7 +1,8 @@
 // MPC in lock-step: cost of the closed loop, plans a second and their latency, and how much of it is work of the processor.
 //   benchmark_mpc [seconds] [TASK@KNOTS, by default some of ours]
-// One iteration a plan, one plan a control interval. TASK@36 plans over 36 knots, the task's own horizon without it. Beside
-// other programs the clock tells of them too: the last column is processor time of this program alone.
+// One iteration a plan, one plan a control interval. TASK@36 plans over 36 knots, the task's own horizon without it. Latencies
+// (p50, p99, max) are those of the wall clock, which beside other programs tells of them too: the last column is processor time
+// of this program alone, the robot's own steps included.
 #include <costate/costate.h>
 #include <fmt/core.h>
 
@@ -26,7 +27,11 @@ void Row(const std::string& argument, double seconds) {
   for (const int threads : {1, 2}) {
     costate::Task task = costate::LoadTask(file);
     const double knot_time = task.substeps * task.model->opt.timestep;
-    if (at != std::string::npos) task.mpc.horizon = std::atoi(argument.c_str() + at + 1) * knot_time;
+    if (at != std::string::npos) {
+      const int knots = std::atoi(argument.c_str() + at + 1);
+      if (knots < 1) throw costate::Error(costate::ErrorCode::kInvalidArgument, argument + ": TASK@KNOTS takes at least one knot");
+      task.mpc.horizon = knots * knot_time;
+    }
     task.solver.threads = threads;
     task.solver.iterations = 20;
     costate::RunMpc(task, {.duration = 2 * knot_time});  // memory is warm
@@ -59,7 +64,7 @@ int main(int argc, char** argv) {
     }
   }
   try {
-    fmt::print("task                       knots thr | cost a step | plans/s | latency: p50     p99     max | processor ms a plan\n");
+    fmt::print("task                       knots thr | cost a step | plans/s |  p50 ms     p99     max | processor ms a plan\n");
     for (const std::string& file : files) Row(file, seconds);
   } catch (const costate::Error& error) {
     fmt::print(stderr, "{}\n", error.what());

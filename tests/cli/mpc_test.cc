@@ -80,6 +80,15 @@ TEST(CliMpc, KeepsWhatThereIsWhenInterrupted) {
   EXPECT_EQ(ReadRecord(folder.File("run")).status, "interrupted");
 }
 
+TEST(CliMpc, SaysThatThereIsNothingToSave) {
+  TemporaryFolder folder;
+  const ProcessResult result = Costate({"mpc", WriteMpcTask(folder), "--time", "0.1", "--push", "link", "1e300", "0", "0", "0", "1", "--out",
+                                        folder.File("run"), "--no-plots"});
+  EXPECT_EQ(result.exit_code, 1) << result.out << result.err;
+  EXPECT_TRUE(Has(result.out, "cannot be simulated beyond 0 s"));
+  EXPECT_TRUE(Has(result.out, "nothing saved: the robot has not moved"));
+}
+
 TEST(CliMpc, RefusesBadInputByName) {
   TemporaryFolder folder;
   const std::string task = WriteMpcTask(folder);
