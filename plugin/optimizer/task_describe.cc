@@ -121,7 +121,7 @@ std::string Header(const Task& task) {
   text += fmt::format("limits    {} of {} have a range in the model\n", limited, Count(dims.nu, "control"));
   text += Inputs(task);
   text +=
-      fmt::format("solver    ilqr: {}, tolerance {:g}, derivative {}, {}\n", Count(task.solver.iterations, "iteration"),
+      fmt::format("solver    {}: {}, tolerance {:g}, derivative {}, {}\n", ToString(task.solver.type), Count(task.solver.iterations, "iteration"),
                   task.solver.tolerance, DerivativeText(task.solver.derivative.level),
                   task.solver.threads == 0 ? "all cores" : Count(task.solver.threads, "thread"));
   if (task.sampling.iterations > 0) {

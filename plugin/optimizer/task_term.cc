@@ -57,6 +57,9 @@ PieceDraft ReadPiece(const XmlElement& element, const std::string& source, Senso
     for (const char* attribute : {"index", "reftype", "coef"}) {
       if (element.Has(attribute)) element.Fail(fmt::format("a pose is measured as a whole and in the world: {} does not go with it", attribute));
     }
+    if (element.tag() == "constraint") {
+      element.Fail("a pose is not bounded as a whole yet: bound quantity=\"pos\" and quantity=\"quat\", each by a <constraint>", ErrorCode::kUnsupported);
+    }
     if (element.tag() != "cost") element.Fail("a pose stands in a <cost> of its own");
     piece.sensor = sensors->AddQuantity(element, "pos");
     piece.orientation = sensors->AddQuantity(element, "quat");

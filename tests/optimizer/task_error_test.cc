@@ -84,6 +84,11 @@ const Bad kBad[] = {
      {"<guess>: states do not go with <smooth>"},
      ErrorCode::kUnsupported},
 
+    {"PoseAsABound",
+     "<cost ctrl='all'/><constraint name='there' site='tip' quantity='pose' equals='0 0 1 1 0 0 0' when='end'/>",
+     {"<constraint name='there'>: a pose is not bounded as a whole yet: bound quantity=\"pos\" and quantity=\"quat\""},
+     ErrorCode::kUnsupported},
+
     // what is measured
     {"NoMeasure", "<cost weight='1'/>", {"what it measures"}},
     {"TwoMeasures", "<cost ctrl='all' qvel='all'/>", {"give qvel or ctrl, not both"}},

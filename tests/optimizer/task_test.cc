@@ -308,6 +308,11 @@ TEST_F(TaskFile, ReadsUrdf) {
   EXPECT_ERROR(LoadTask(task), ErrorCode::kInvalidArgument, "arm.task.xml:1: <task>", "no actuators (nu = 0)");
 }
 
+TEST_F(TaskFile, IsDescribedWithItsSolver) {
+  const std::string text = Describe(LoadZooTask("<cost ctrl='all'/><solver type='fddp' iterations='7'/>"));
+  EXPECT_NE(text.find("solver    fddp: 7 iterations"), std::string::npos) << text;
+}
+
 TEST_F(TaskFile, IsDescribedWithUnitsAndInitialCost) {
   const Task task = LoadZooTask(
       "<start key='home'/><guess key='home'/><cost name='height' body='base' quantity='pos' index='2' target='1.5' "
