@@ -110,29 +110,32 @@ void Constrained::Start(ConstMatrixRef U) {
   const bool ok = simulator.Rollout(problem_.x0, clamped, &guess).ok();
   const double cost = ok ? TotalCost(cost_, guess, dt_) : std::numeric_limits<double>::quiet_NaN();
   if (ok) initial_cost_ = cost;
-  VectorXd c;
-  for (int i = 0; i < constraints_.size(); ++i) {
-    double& rho = augmented_.rho[i];
-    if (c_.penalties.size() > 0) {
-      rho = c_.penalties[i];
-      continue;
-    }
-    if (c_.penalty_init > 0) {
-      rho = c_.penalty_init;
-      continue;
-    }
+  if (c_.penalties.size() > 0) {
+    augmented_.rho = c_.penalties;
+    return;
+  }
+  if (c_.penalty_init > 0) {
+    augmented_.rho.setConstant(c_.penalty_init);
+    return;
+  }
 
-    // ½ rho Σ violation² = J
-    double sum = 0;
+  // ½ Σ rho violation² = J, all constraints together: one that the guess happens to keep is not held harder than one it misses
+  double sum = 0;
+  VectorXd c, scales(constraints_.size());
+  for (int i = 0; i < constraints_.size(); ++i) {
     const ConstraintInfo& info = constraints_[i].info();
+    double& scale = scales[i] = 1;
+    for (int k = 0; k < constraints_[i].size(); ++k) scale = std::max(scale, BoundScale(info.lower[k], info.upper[k]));
     for (int t = 0; ok && t <= problem_.N; ++t) {
       if (!constraints_[i].IsAt(t, problem_.N)) continue;
       constraints_[i].Value(ViewKnot(guess, t, dt_), &c);
-      sum += 0.5 * (c - c.cwiseMax(info.lower).cwiseMin(info.upper)).squaredNorm();
+      sum += 0.5 * ((c - c.cwiseMax(info.lower).cwiseMin(info.upper)) / scale).squaredNorm();
     }
-    rho = kGuessPenalty * std::max(std::abs(cost), std::numeric_limits<double>::min()) / sum;
+  }
+  for (int i = 0; i < constraints_.size(); ++i) {
+    double rho = kGuessPenalty * std::max(std::abs(cost), std::numeric_limits<double>::min()) / sum / (scales[i] * scales[i]);
     if (!std::isfinite(rho)) rho = std::isfinite(cost) ? kGuessPenalty * std::abs(cost) : 1;
-    rho = std::clamp(rho, std::min(kLeastPenalty, c_.penalty_max), c_.penalty_max);
+    augmented_.rho[i] = std::clamp(rho, std::min(kLeastPenalty, c_.penalty_max), c_.penalty_max);
   }
 }
 
@@ -145,7 +148,7 @@ bool Constrained::GoOn(const IterationRecord& record) {
     return false;
   }
   const double gain = -record.actual_change, unsettled = augmented_.unsettled();
-  enough_ = !polish_ && record.step >= kLongStep && gain <= kSettled * unsettled && gain <= kGain * (std::abs(record.cost) + unsettled);
+  enough_ = !polish_ && record.gap == 0 && record.step >= kLongStep && gain <= kSettled * unsettled && gain <= kGain * (std::abs(record.cost) + unsettled);
   return !enough_;
 }
 

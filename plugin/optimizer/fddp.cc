@@ -66,10 +66,34 @@ Fddp::Fddp(const Problem& problem, const IlqrOptions& options)
 SolveResult Fddp::Run(ConstMatrixRef X, ConstMatrixRef U, const IterationCallback& callback) {
   result_.policy.k.setZero(U.rows(), N_);
   result_.policy.K.assign(N_, MatrixXd::Zero(U.rows(), simulator_.dims().ndx));
-  if (Start(X, U)) {
-    Loop(callback);
-    Finish();
+  return Start(X, U) ? Solve(callback) : std::move(result_);
+}
+
+SolveResult Fddp::Resume(int iterations, const IterationCallback& callback) {
+  options_.iterations = iterations;
+  result_ = {};
+  result_.policy.k.setZero(simulator_.dims().nu, N_);
+  result_.policy.K.assign(N_, MatrixXd::Zero(simulator_.dims().nu, simulator_.dims().ndx));
+  for (FddpIterate* iterate : {&now_, &saved_, &best_}) {
+    if (std::isfinite(iterate->cost)) iterate->cost = TotalCost(*problem_.cost, iterate->trajectory, simulator_.knot_time());
   }
+  result_.initial_cost = now_.cost;
+  filter_.Clear();
+  linearized_ = false;
+  floor_ = 0;
+  expected_ = std::numeric_limits<double>::infinity();
+  Remember();
+  return Solve(callback);
+}
+
+SolveResult Fddp::Solve(const IterationCallback& callback) {
+  Loop(callback);
+  const FddpIterate last = now_;
+  const Mode mode = mode_;
+  Finish();
+  now_ = last;
+  mode_ = mode;
+  linearized_ = false;
   return std::move(result_);
 }
 
@@ -164,8 +188,7 @@ void Fddp::Remember() {
   if (now_.Gaps() == 0 && now_.cost < best_.cost) best_ = now_;
 }
 
-SolveResult SolveFddp(const Problem& problem, ConstMatrixRef X, ConstMatrixRef U, const IlqrOptions& options,
-                      const IterationCallback& callback) {
+void CheckFddp(const Problem& problem, ConstMatrixRef X, ConstMatrixRef U, const IlqrOptions& options) {
   CheckProblem(problem, U);
   CheckFddpOptions(options);
   RefuseDelays(problem.model, "fddp");
@@ -174,6 +197,11 @@ SolveResult SolveFddp(const Problem& problem, ConstMatrixRef X, ConstMatrixRef U
     throw Error(ErrorCode::kDimensionMismatch, fmt::format("the state guess is {} x {}, expected nx = {} rows and N + 1 = {} columns", X.rows(),
                                                            X.cols(), dims.nx, problem.N + 1));
   }
+}
+
+SolveResult SolveFddp(const Problem& problem, ConstMatrixRef X, ConstMatrixRef U, const IlqrOptions& options,
+                      const IterationCallback& callback) {
+  CheckFddp(problem, X, U, options);
   return Fddp(problem, options).Run(X, U, callback);
 }
 

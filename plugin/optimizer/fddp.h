@@ -25,10 +25,16 @@ struct FddpIterate {
   double Gaps() const { return gaps.cwiseAbs().sum(); }
 };
 
+/// @throws Error as SolveFddp.
+void CheckFddp(const Problem& problem, ConstMatrixRef X, ConstMatrixRef U, const IlqrOptions& options);
+
 class Fddp {
  public:
   Fddp(const Problem& problem, const IlqrOptions& options);
   SolveResult Run(ConstMatrixRef X, ConstMatrixRef U, const IterationCallback& callback);
+
+  /// Goes on from where the last solve ended, its multipliers and barrier with it, after the cost has changed a little.
+  SolveResult Resume(int iterations, const IterationCallback& callback);
 
  private:
   static constexpr double kFirstShift = 1e-4, kShiftGrowth = 8;  // of the Hessian where it is indefinite
@@ -65,6 +71,7 @@ class Fddp {
   void Accept(double alpha);
   void Remember();
   void Finish();
+  SolveResult Solve(const IterationCallback& callback);
   void End(SolveStatus status, std::string message);
   std::string GapText(const MatrixXd& gaps) const;
   double Objective(const Trajectory& trajectory, double cost) const {

@@ -88,7 +88,7 @@ void Fddp::Finish() {
     result_.trajectory = std::move(best_.trajectory);
     return;
   }
-  std::swap(now_, best_);
+  now_ = best_;
   mode_ = Mode::kPolish;
   if (LinearizeKnots() < 0) {
     KeepBase();

@@ -2,6 +2,10 @@
 #include <costate/fddp.h>
 #include <costate/solve.h>
 
+#include <memory>
+
+#include "optimizer/fddp.h"
+
 namespace costate {
 namespace {
 
@@ -23,13 +27,14 @@ SolveResult Solve(const Problem& problem, const Guess& guess, const IlqrOptions&
                   const IterationCallback& callback, const ConstrainedOptions& constrained) {
   if (!problem.constraints || problem.constraints->size() == 0) return SolveUnconstrained(problem, guess, options, callback);
 
-  // states are a guess once: then there is a motion
-  Guess from = guess;
+  // fddp goes on after each update of the multipliers: states are a guess once
+  std::unique_ptr<Fddp> fddp;
   const InnerSolver inner = [&](const Problem& p, ConstMatrixRef U, const IlqrOptions& o, const IterationCallback& c) {
-    from.U = U;
-    SolveResult result = SolveUnconstrained(p, from, o, c);
-    from.X.resize(0, 0);
-    return result;
+    if (o.type != SolverType::kFddp) return SolveUnconstrained(p, {guess.X, U}, o, c);
+    if (fddp) return fddp->Resume(o.iterations, c);
+    CheckFddp(p, guess.X, U, o);
+    fddp = std::make_unique<Fddp>(p, o);
+    return fddp->Run(guess.X, U, c);
   };
   return SolveConstrained(problem, guess.U, options, constrained, callback, inner);
 }

@@ -56,6 +56,58 @@ TEST(ReferenceProblem, CartPoleReachesTheOptimumWithin30Iterations) {
   EXPECT_LE(run.result.trajectory.U.cwiseAbs().maxCoeff(), 3);
 }
 
+// the goal as an equality: optima by the same interior-point solver
+struct RestProblem {
+  const char* file;
+  double optimum;
+  int iterations;
+};
+
+TEST(ReferenceProblem, SwingUpsEndAtRestWhereThatIsAConstraint) {
+  for (const RestProblem& p : {RestProblem{"pendulum/swing_up_to_rest.xml", 0.018404627, 30}, {"cartpole/swing_up_to_rest.xml", 1.486186733, 200}}) {
+    const Task task = LoadTask(kReference + p.file);
+    const SolveResult result = Solve(task.ToProblem(), task.ToGuess(), task.solver, {}, task.constrained);
+    EXPECT_EQ(result.status, SolveStatus::kConverged) << p.file << ": " << result.message;
+    EXPECT_NEAR(result.cost, p.optimum, 1e-4 * p.optimum) << p.file;
+    EXPECT_LE(result.violation, 1e-6) << p.file;
+    EXPECT_LE(result.iterations.size(), static_cast<std::size_t>(p.iterations)) << p.file;
+    EXPECT_LE(result.trajectory.U.cwiseAbs().maxCoeff(), 3) << p.file;
+
+    // of the motion itself
+    Simulator simulator(task.model.get(), task.context, task.substeps, 1);
+    Trajectory motion;
+    ASSERT_TRUE(simulator.Rollout(task.x0, result.trajectory.U, &motion).ok());
+    EXPECT_EQ(TotalCost(*task.cost, motion, simulator.knot_time()), result.cost) << p.file;
+    const VectorXd goal = GetState(task.model.get(), MakeDataAtKey(task.model.get(), "upright").get());
+    EXPECT_LE(Difference(task.model.get(), goal, motion.X.col(task.N)).cwiseAbs().maxCoeff(), 1e-6) << p.file;
+  }
+}
+
+// multipliers and barrier that go on from solve to solve do not hang on the threads
+TEST(ReferenceProblem, SwingUpToRestIsTheSameBitForBitAtAnyThreadCount) {
+  Task task = LoadTask(kReference + "pendulum/swing_up_to_rest.xml");
+  task.solver.threads = 1;
+  const SolveResult one = Solve(task.ToProblem(), task.ToGuess(), task.solver, {}, task.constrained);
+  task.solver.threads = 3;
+  const SolveResult three = Solve(task.ToProblem(), task.ToGuess(), task.solver, {}, task.constrained);
+  EXPECT_EQ(one.trajectory.U, three.trajectory.U);
+  EXPECT_EQ(one.iterations.size(), three.iterations.size());
+  ASSERT_EQ(one.multipliers.size(), 2u);
+  EXPECT_EQ(one.multipliers[0], three.multipliers[0]);
+}
+
+// another solver's optimum on its own model of the arm, from the torques that hold the start, in 23 iterations
+TEST(ReferenceProblem, ArmReachesItsPoseInNoMoreIterationsThanAnotherSolver) {
+  for (const SolverType type : {SolverType::kIlqr, SolverType::kFddp}) {
+    Task task = LoadTask(kReference + "kinova/reach.xml");
+    task.solver.type = type;
+    const SolveResult result = Solve(task.ToProblem(), task.ToGuess(), task.solver);
+    EXPECT_LE(IterationsTo(result, 3.698422749, 1e-4), 23) << ToString(type);
+    EXPECT_LE(result.iterations.size(), 23u) << ToString(type);
+    EXPECT_NEAR(result.cost, 3.698422749, 1e-4 * 3.698422749) << ToString(type) << ": " << result.message;
+  }
+}
+
 // from the controls alone both solvers find the same optima, later
 TEST(ReferenceProblem, OptimaAreFoundFromControlsAloneToo) {
   for (const auto& [file, optimum] : {std::pair{"pendulum/swing_up.xml", 0.018404605}, std::pair{"cartpole/swing_up.xml", 1.484706230}}) {
