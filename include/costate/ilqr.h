@@ -38,7 +38,7 @@ struct IlqrOptions {
   /// context); null: the problem's own. Costs and motions are always the problem's.
   const mjModel* derivative_model = nullptr;
   /// Time for a whole solve [s]: when it is up, or an iteration like the fastest so far would not fit any more, the best
-  /// iterate is returned (kTimeLimit). How far that is depends on the machine.
+  /// iterate is returned (kTimeLimit). How far that is depends on the machine. iLQR alone keeps it; the others refuse it.
   double seconds = std::numeric_limits<double>::infinity();
   /// Gains and gradient about the motion that is returned; false: those with which it was found, one derivative cheaper.
   bool final_policy = true;

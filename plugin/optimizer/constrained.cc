@@ -23,10 +23,7 @@ constexpr int kPatience = 6;         // updates at the largest penalty, or witho
 constexpr double kProgress = 0.9;
 
 void CheckConstrained(const ConstrainedOptions& o, const ConstraintSet& constraints, int N) {
-  const auto need = [](bool good, const char* name, double value, const char* range) {
-    if (good) return;
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("constrained option {} is {:g}, it must be {}", name, value, range));
-  };
+  const OptionCheck need("constrained option ");
   need(o.tolerance > 0, "tolerance", o.tolerance, "positive");
   need(o.outer_iterations >= 1, "outer_iterations", o.outer_iterations, "1 or more");
   need(o.penalty_init >= 0 && std::isfinite(o.penalty_init), "penalty_init", o.penalty_init, "0 (chosen) or more, and finite");
@@ -285,6 +282,7 @@ SolveResult SolveConstrained(const Problem& problem, ConstMatrixRef U, const Ilq
   unconstrained.constraints = nullptr;
   CheckProblem(unconstrained, U);
   CheckConstrained(constrained, *problem.constraints, problem.N);
+  RefuseTimeLimit(options, OptionCheck("constrained option "));
   return Constrained(problem, options, constrained, callback, solver).Run(U);
 }
 

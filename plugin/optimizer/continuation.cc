@@ -204,11 +204,7 @@ ContinuationResult Continuation::Run(ConstMatrixRef U) {
 }
 
 void CheckContinuation(const ContinuationOptions& c) {
-  const auto need = [](bool good, const char* name, double value, const char* range) {
-    if (good) return;
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("continuation: {} is {:g}, it must be {}", name, value, range));
-  };
+  const OptionCheck need("continuation: ");
   need(c.shrink > 0 && c.shrink < 1, "shrink", c.shrink, "between 0 and 1");
   need(c.stages >= 1, "stages", c.stages, "1 or more");
   need(c.budget >= 0, "budget", c.budget, "0 or more");
@@ -228,6 +224,7 @@ ContinuationResult SolveContinuation(const Problem& problem, ConstMatrixRef U,
   unconstrained.constraints = nullptr;
   CheckProblem(unconstrained, U);
   CheckContinuation(continuation);
+  RefuseTimeLimit(options, OptionCheck("continuation: "));
   return Continuation(problem, options, continuation, callback, stage_callback).Run(U);
 }
 

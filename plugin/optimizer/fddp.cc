@@ -15,18 +15,11 @@ namespace costate {
 namespace {
 
 void CheckFddpOptions(const IlqrOptions& o) {
-  const auto need = [](bool good, const char* name, double value, const char* range) {
-    if (good) return;
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("fddp option {} is {:g}, it must be {}", name, value, range));
-  };
-  need(o.iterations >= 0, "iterations", o.iterations, "0 or more");
-  need(o.tolerance >= 0, "tolerance", o.tolerance, "0 or more");
-  need(o.gradient_tolerance >= 0, "gradient_tolerance", o.gradient_tolerance, "0 or more");
+  const OptionCheck need("fddp option ");
+  CheckSolverOptions(o, need);
+  RefuseTimeLimit(o, need);
   need(o.regularization_max > 0 && std::isfinite(o.regularization_max), "regularization_max", o.regularization_max,
        "positive and finite");
-  need(o.line_search_steps >= 1 && o.line_search_steps <= 60, "line_search_steps", o.line_search_steps, "1 … 60");
-  need(o.line_search_ratio >= 0 && o.line_search_ratio < 1, "line_search_ratio", o.line_search_ratio, "0 or more and below 1");
-  need(o.threads >= 0, "threads", o.threads, "0 (all cores) or more");
   need(o.barrier_init > 0 && std::isfinite(o.barrier_init), "barrier_init", o.barrier_init, "positive and finite");
 }
 

@@ -7,6 +7,7 @@
 
 #include "optimizer/fddp.h"
 #include "optimizer/lap.h"
+#include "optimizer/take_knot.h"
 
 namespace costate {
 namespace {
@@ -50,20 +51,8 @@ int Fddp::LinearizeKnots() {
       std::swap(C_[t], derivative->C);
       std::swap(D_[t], derivative->D);
     }
-    if (t == N_) {
-      std::swap(lq_.lx, expansion.lx);
-      std::swap(lq_.lxx, expansion.lxx);
-      return;
-    }
-    LqKnot& knot = lq_.knots[t];
-    std::swap(knot.A, derivative->A);
-    std::swap(knot.B, derivative->B);
-    std::swap(knot.lx, expansion.lx);
-    std::swap(knot.lu, expansion.lu);
-    std::swap(knot.lxx, expansion.lxx);
-    std::swap(knot.lux, expansion.lux);
-    std::swap(knot.luu, expansion.luu);
-    knot.gap = now_.gaps.col(t);
+    TakeKnot(t, derivative, &expansion, &lq_);
+    if (t < N_) lq_.knots[t].gap = now_.gaps.col(t);
   });
   const auto at = std::find_if(failed_.begin(), failed_.end(), [](StepStatus s) { return s != StepStatus::kOk; });
   return at == failed_.end() ? -1 : static_cast<int>(at - failed_.begin());

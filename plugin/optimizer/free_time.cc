@@ -8,6 +8,8 @@
 #include <limits>
 #include <utility>
 
+#include "optimizer/solver_checks.h"
+
 namespace costate {
 namespace {
 
@@ -130,10 +132,8 @@ FreeTimeResult FreeTime::Run() {
 
 FreeTimeResult SolveFreeTime(const Problem& problem, ConstMatrixRef U, const IlqrOptions& options,
                              const ConstrainedOptions& constrained, const FreeTimeOptions& free, const IterationCallback& callback) {
-  const auto need = [](bool good, const char* name, double value, const char* range) {
-    if (good) return;
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("free time: {} is {:g}, it must be {}", name, value, range));
-  };
+  const OptionCheck need("free time: ");
+  RefuseTimeLimit(options, need);
   need(free.shortest > 0 && std::isfinite(free.shortest), "shortest", free.shortest, "positive and finite");
   need(free.longest > free.shortest && std::isfinite(free.longest), "longest", free.longest, "finite and above shortest");
   need(free.weight >= 0 && std::isfinite(free.weight), "weight", free.weight, "0 or more, and finite");

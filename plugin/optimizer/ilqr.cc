@@ -13,6 +13,7 @@
 #include "optimizer/regularization.h"
 #include "optimizer/solver_checks.h"
 #include "optimizer/step_search.h"
+#include "optimizer/take_knot.h"
 
 namespace costate {
 namespace {
@@ -228,21 +229,9 @@ int IlqrSolver::Impl::Linearize() {
     CostExpansion& expansion = t < problem_.N ? expansions_[worker] : last_;
     problem_.cost->Expand(ViewKnot(trajectory, t, simulator_.knot_time()), derivative->C, derivative->D, &expansion);
 
-    // matrices change places instead of being copied: one set is in memory
-    if (t == problem_.N) {
-      std::swap(lq_.lx, expansion.lx);
-      std::swap(lq_.lxx, expansion.lxx);
-      return;
-    }
+    TakeKnot(t, derivative, &expansion, &lq_);
+    if (!bounded_ || t == problem_.N) return;
     LqKnot& knot = lq_.knots[t];
-    std::swap(knot.A, derivative->A);
-    std::swap(knot.B, derivative->B);
-    std::swap(knot.lx, expansion.lx);
-    std::swap(knot.lu, expansion.lu);
-    std::swap(knot.lxx, expansion.lxx);
-    std::swap(knot.lux, expansion.lux);
-    std::swap(knot.luu, expansion.luu);
-    if (!bounded_) return;
     knot.du_lower = problem_.u_lower - trajectory.U.col(t);
     knot.du_upper = problem_.u_upper - trajectory.U.col(t);
   };

@@ -8,6 +8,7 @@
 
 #include "optimizer/lap.h"
 #include "optimizer/mpc_run.h"
+#include "optimizer/solver_checks.h"
 
 namespace costate {
 namespace {
@@ -31,9 +32,7 @@ void RefuseTask(const Task& task) {
 }
 
 void CheckMpc(const Task& task, const MpcSimulation& s) {
-  const auto need = [](bool good, const char* name, double value, const char* range) {
-    if (!good) throw Error(ErrorCode::kInvalidArgument, fmt::format("MPC: {} is {:g}, it must be {}", name, value, range));
-  };
+  const OptionCheck need("MPC: ");
   const MpcOptions& o = task.mpc;
   const auto zero_or_more = [&](const char* name, double value) {
     need(value >= 0 && std::isfinite(value), name, value, "finite and 0 or more");

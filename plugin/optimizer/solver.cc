@@ -101,4 +101,22 @@ void CheckProblem(const Problem& problem, ConstMatrixRef U) {
   }
 }
 
+void OptionCheck::operator()(bool good, const char* name, double value, const char* range) const {
+  if (!good) throw Error(ErrorCode::kInvalidArgument, fmt::format("{}{} is {:g}, it must be {}", owner_, name, value, range));
+}
+
+void CheckSolverOptions(const IlqrOptions& o, const OptionCheck& need) {
+  need(o.iterations >= 0, "iterations", o.iterations, "0 or more");
+  need(o.tolerance >= 0, "tolerance", o.tolerance, "0 or more");
+  need(o.gradient_tolerance >= 0, "gradient_tolerance", o.gradient_tolerance, "0 or more");
+  need(o.line_search_steps >= 1 && o.line_search_steps <= 60, "line_search_steps", o.line_search_steps, "1 … 60");
+  need(o.line_search_ratio >= 0 && o.line_search_ratio < 1, "line_search_ratio", o.line_search_ratio,
+       "0 or more and below 1");
+  need(o.threads >= 0, "threads", o.threads, "0 (all cores) or more");
+}
+
+void RefuseTimeLimit(const IlqrOptions& o, const OptionCheck& need) {
+  need(o.seconds == std::numeric_limits<double>::infinity(), "seconds", o.seconds, "infinite: iLQR alone keeps a time limit");
+}
+
 }  // namespace costate

@@ -2,7 +2,7 @@
 #ifndef COSTATE_OPTIMIZER_SOLVER_CHECKS_H_
 #define COSTATE_OPTIMIZER_SOLVER_CHECKS_H_
 
-#include <costate/solver.h>
+#include <costate/ilqr.h>
 
 namespace costate {
 
@@ -12,8 +12,27 @@ void CheckProblem(const Problem& problem, ConstMatrixRef U);
 
 /// @throws Error{kInvalidArgument} for a start that is not finite, by the name of its entry.
 void CheckFiniteStart(const mjModel* model, ConstVectorRef x0);
+
 /// @throws Error{kUnsupported} for an actuator that acts late: a control on its way is no part of x, and B would not know it.
 void RefuseDelays(const mjModel* model, const char* solver);
+
+/// need(o.rate > 0, "rate", o.rate, "positive"): refuses an option by its name, its value and its range.
+class OptionCheck {
+ public:
+  explicit OptionCheck(const char* owner) : owner_(owner) {}  ///< "MPC: "
+
+  /// @throws Error{kInvalidArgument} unless good.
+  void operator()(bool good, const char* name, double value, const char* range) const;
+
+ private:
+  const char* owner_;
+};
+
+/// The options that iLQR and multiple shooting share.
+void CheckSolverOptions(const IlqrOptions& options, const OptionCheck& need);
+
+/// @throws Error{kInvalidArgument} for a time limit, which iLQR alone keeps.
+void RefuseTimeLimit(const IlqrOptions& options, const OptionCheck& need);
 
 }  // namespace costate
 

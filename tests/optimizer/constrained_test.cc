@@ -244,6 +244,7 @@ TEST_F(Constrained, RefusesWhatIsMalformed) {
   c.problem.constraints = &c.constraints;
   EXPECT_ERROR(SolveIlqr(c.problem, c.U), ErrorCode::kInvalidArgument, "'goal'", "SolveConstrained does");
   EXPECT_ERROR(SolveConstrained(c.problem, c.U, {}, {.tolerance = 0}), ErrorCode::kInvalidArgument, "tolerance is 0");
+  EXPECT_ERROR(SolveConstrained(c.problem, c.U, {.seconds = 5}), ErrorCode::kInvalidArgument, "seconds is 5", "iLQR alone");
   ConstrainedOptions wrong;
   wrong.multipliers = {MatrixXd::Zero(2, 3)};
   EXPECT_ERROR(SolveConstrained(c.problem, c.U, {}, wrong), ErrorCode::kDimensionMismatch, "'goal'", "2 × 3", "2 × 51");

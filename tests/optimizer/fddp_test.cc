@@ -194,6 +194,8 @@ TEST_F(FddpTest, RefusesGuessesAndOptionsThatASolverCannotUse) {
   EXPECT_ERROR(Solve(problem, task.ToGuess()), ErrorCode::kInvalidArgument, "ilqr starts from controls alone");
   EXPECT_ERROR(Solve(problem, {{}, task.U_guess}, {.second_order = true}), ErrorCode::kInvalidArgument, "second-order");
   EXPECT_ERROR(SolveFddp(problem, MatrixXd(), task.U_guess, {.barrier_init = 0}), ErrorCode::kInvalidArgument, "barrier_init is 0");
+  EXPECT_ERROR(SolveFddp(problem, MatrixXd(), task.U_guess, {.line_search_ratio = 1}), ErrorCode::kInvalidArgument, "fddp option line_search_ratio is 1");
+  EXPECT_ERROR(SolveFddp(problem, MatrixXd(), task.U_guess, {.seconds = 5}), ErrorCode::kInvalidArgument, "fddp option seconds is 5", "iLQR alone");
 }
 
 TEST_F(FddpTest, StatesOfAGuessGoStraightFromKeyframeToKeyframeWithThatVelocity) {

@@ -1,0 +1,31 @@
+// A knot's derivative and cost into the linear-quadratic problem.
+#ifndef COSTATE_OPTIMIZER_TAKE_KNOT_H_
+#define COSTATE_OPTIMIZER_TAKE_KNOT_H_
+
+#include <costate/cost.h>
+#include <costate/lqr.h>
+
+#include <utility>
+
+namespace costate {
+
+/// Matrices change places instead of being copied: one set is in memory. At the last knot only the cost counts.
+inline void TakeKnot(int t, StepDerivative* derivative, CostExpansion* expansion, LqProblem* lq) {
+  if (t == static_cast<int>(lq->knots.size())) {
+    std::swap(lq->lx, expansion->lx);
+    std::swap(lq->lxx, expansion->lxx);
+    return;
+  }
+  LqKnot& knot = lq->knots[static_cast<std::size_t>(t)];
+  std::swap(knot.A, derivative->A);
+  std::swap(knot.B, derivative->B);
+  std::swap(knot.lx, expansion->lx);
+  std::swap(knot.lu, expansion->lu);
+  std::swap(knot.lxx, expansion->lxx);
+  std::swap(knot.lux, expansion->lux);
+  std::swap(knot.luu, expansion->luu);
+}
+
+}  // namespace costate
+
+#endif  // COSTATE_OPTIMIZER_TAKE_KNOT_H_
