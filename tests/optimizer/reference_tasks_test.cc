@@ -228,11 +228,44 @@ TEST(ReferenceTask, QuadrupedJumps) {
   EXPECT_GT(solved.result.trajectory.X.row(2).maxCoeff(), 0.42);
 }
 
-// 0.5 m/s for two seconds
+// heights of the four feet's centres along the motion: rows FL, FR, RL, RR
+MatrixXd FootHeights(const Solved& solved) {
+  const MatrixXd& X = solved.result.trajectory.X;
+  DataPtr data = MakeData(solved.model());
+  MatrixXd heights(4, X.cols());
+  for (int t = 0; t < X.cols(); ++t) {
+    SetState(solved.model(), data.get(), X.col(t));
+    mj_kinematics(solved.model(), data.get());
+    const char* feet[] = {"FL", "FR", "RL", "RR"};
+    for (int i = 0; i < 4; ++i) heights(i, t) = data->site_xpos[3 * mj_name2id(solved.model(), mjOBJ_SITE, feet[i]) + 2];
+  }
+  return heights;
+}
+
+double Correlation(const VectorXd& x, const VectorXd& y) {
+  const VectorXd a = x.array() - x.mean(), b = y.array() - y.mean();
+  return a.dot(b) / (a.norm() * b.norm());
+}
+
+// 0.25 m/s for two seconds, every foot lifted
 TEST(ReferenceTask, QuadrupedWalks) {
   const Solved solved("quadruped/walk.xml");
+  EXPECT_NEAR(solved.EndState()[0], 0.5, 0.05);
+  EXPECT_GT(solved.result.trajectory.X.row(2).minCoeff(), 0.24);
+  EXPECT_GT(FootHeights(solved).rowwise().maxCoeff().minCoeff(), 0.022 + 0.03);
+}
+
+// 0.5 m/s for two seconds; diagonal feet together, the others in turn
+TEST(ReferenceTask, QuadrupedTrots) {
+  const Solved solved("quadruped/trot.xml");
   EXPECT_NEAR(solved.EndState()[0], 1, 0.1);
   EXPECT_GT(solved.result.trajectory.X.row(2).minCoeff(), 0.24);
+  const MatrixXd heights = FootHeights(solved);
+  EXPECT_GT(heights.rowwise().maxCoeff().minCoeff(), 0.022 + 0.04);
+  EXPECT_GT(Correlation(heights.row(0), heights.row(3)), 0.5);
+  EXPECT_GT(Correlation(heights.row(1), heights.row(2)), 0.5);
+  EXPECT_LT(Correlation(heights.row(0), heights.row(1)), 0);
+  EXPECT_LT(Correlation(heights.row(2), heights.row(3)), 0);
 }
 
 TEST(ReferenceTask, HumanoidStandsUp) {
