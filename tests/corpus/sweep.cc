@@ -1,10 +1,17 @@
 // Derivatives of other people's models against the reference: one CSV line a model and state.
-//   corpus_sweep OUT.csv SECONDS [FOLDER | FILE.xml]…     SECONDS: of the reference, a state
+//   corpus_sweep OUT.csv [--state SECONDS] [--model SECONDS] [--jobs N] [FOLDER | FILE.xml]…
+//     --state 10   most seconds of the reference, a state; the columns that it does not reach are not judged
+//     --model 200  most seconds a model; both of processor time
+//     --jobs       models at a time, each on one thread; default: the cores, at most 4
+//     --seed 0     of the controls: other numbers are other motions
+//     --integrator, --cone, --solver   as in MJCF: every model with that one in place of its own
 // Every MJCF file that loads is taken, at the states of `costate check` and in passive and driven motion; each model runs in
-// a process of its own, so that none ends the sweep.
+// a process of its own, so that none ends the sweep. Models that OUT.csv has already are passed over.
 #include <costate/derivative_check.h>
 #include <fmt/core.h>
 #include <fmt/os.h>
+#include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,9 +20,16 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <random>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <thread>
 
 #include "cli/check_states.h"
 #include "core/engine_guard.h"
@@ -28,13 +42,20 @@ constexpr double kGoal = 1e-7;      // of a block's largest entry, or three erro
 constexpr double kRounding = 1e-14;   // of a matrix's largest entry: what no number of it can be known better than
 constexpr double kMostEntries = 4e6;  // of A: larger models are listed, not judged
 constexpr double kZeroBlock = 1e-2;   // a block that is zero within its bars borrows so much of its matrix's largest entry
+constexpr double kMostWall = 20;      // of the processor time of a model
 constexpr double kMotion[] = {0.05, 0.3, 1};  // [s] of driven motion before a state, under other controls each …
 constexpr double kPassive = 0.5;              // … of passive motion …
 constexpr int kMostSteps = 2000;              // … and engine steps at most
 
+constexpr char kColumns[] =
+    "model,state,nv,nu,ncon,nefc,level,worst,over,judged,nan,nonsmooth,complete,milliseconds,seconds,megabytes,entry,reasons,failure";
+
 using Clock = std::chrono::steady_clock;
 
 double Since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// of this process, whatever else the machine does
+double ProcessorSeconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 // entries of one state against the goal
 struct Score {
@@ -113,6 +134,7 @@ std::string Reasons(const Coverage& coverage) {
 }
 
 void JudgeState(const std::string& name, const mjModel* model, const cli::CheckState& state, double seconds, std::FILE* out) {
+  const double entered = ProcessorSeconds();
   const Dims dims(model);
   const DataPtr probe = MakeData(model);
   mj_copyState(model, state.data.get(), probe.get(), mjSTATE_INTEGRATION);
@@ -124,9 +146,9 @@ void JudgeState(const std::string& name, const mjModel* model, const cli::CheckS
   try {
     EngineGuard guard(probe.get());
     mj_forward(model, probe.get());
-    const Clock::time_point start = Clock::now();
+    const double start = ProcessorSeconds();
     const StepDerivative value = Linearize(model, state.data.get());
-    own = Since(start);
+    own = ProcessorSeconds() - start;
     level = ToString(value.coverage.Worst());
     reasons = Reasons(value.coverage);
     if (value.status != StepStatus::kOk) {
@@ -136,8 +158,8 @@ void JudgeState(const std::string& name, const mjModel* model, const cli::CheckS
       score.nan = (value.A.array().isFinite() == false).count();
     } else {
       ReferenceOptions options;
-      const Clock::time_point begin = Clock::now();
-      options.progress = [&](int, int) { return Since(begin) < seconds; };
+      const double begin = ProcessorSeconds();
+      options.progress = [&](int, int) { return ProcessorSeconds() - begin < seconds; };
       const ReferenceDerivative reference = Reference(model, state.data.get(), options);
       complete = reference.complete;
       nonsmooth = static_cast<int>(std::count(reference.nonsmooth_column.begin(), reference.nonsmooth_column.end(), true));
@@ -151,11 +173,26 @@ void JudgeState(const std::string& name, const mjModel* model, const cli::CheckS
   } catch (const Error& error) {
     failure = error.what();
   }
-  fmt::print(out, "{},{},{},{},{},{},{},{:.2e},{},{},{},{},{},{:.4g},{},{},{}\n", Quoted(name), state.name, dims.nv, dims.nu,
-             probe->ncon, probe->nefc, level, score.worst, score.over, score.judged, score.nan, nonsmooth, complete ? 1 : 0,
-             1e3 * own, Quoted(score.entry), Quoted(reasons), Quoted(failure));
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  fmt::print(out, "{},{},{},{},{},{},{},{:.2e},{},{},{},{},{},{:.4g},{:.3g},{},{},{},{}\n", Quoted(name), state.name, dims.nv,
+             dims.nu, probe->ncon, probe->nefc, level, score.worst, score.over, score.judged, score.nan, nonsmooth,
+             complete ? 1 : 0, 1e3 * own, ProcessorSeconds() - entered, usage.ru_maxrss / 1024, Quoted(score.entry), Quoted(reasons),
+             Quoted(failure));
   std::fflush(out);
 }
+
+// what the models are judged at, beyond what they are
+struct Variation {
+  unsigned seed = 0;
+  int integrator = -1, cone = -1, solver = -1;  // -1: the model's own
+
+  void Apply(mjModel* m) const {
+    if (integrator >= 0) m->opt.integrator = integrator;
+    if (cone >= 0) m->opt.cone = cone;
+    if (solver >= 0) m->opt.solver = solver;
+  }
+};
 
 // random controls, the same numbers for the same seed
 void Drive(const mjModel* m, unsigned seed, mjData* d) {
@@ -177,13 +214,13 @@ bool StepOn(const mjModel* model, double seconds, mjData* d) {
   return guard.TakeWarnings().empty();
 }
 
-std::vector<cli::CheckState> States(const mjModel* model) {
+std::vector<cli::CheckState> States(const mjModel* model, unsigned first_seed) {
   std::vector<std::string> notes;
   cli::CheckStateOptions options;
   if (model->nkey > 0) options.key = "0";
   std::vector<cli::CheckState> states = cli::MakeCheckStates(model, options, &notes);
   for (cli::CheckState& state : states) {
-    if (state.name == "contact") Drive(model, 0, state.data.get());
+    if (state.name == "contact") Drive(model, first_seed, state.data.get());
   }
   const auto copy = [&] {
     DataPtr data = MakeData(model);
@@ -194,77 +231,210 @@ std::vector<cli::CheckState> States(const mjModel* model) {
   if (StepOn(model, kPassive, passive.get())) states.push_back({"passive", "", std::move(passive), false});
   for (unsigned seed = 1; seed <= std::size(kMotion); seed++) {
     DataPtr driven = copy();
-    Drive(model, seed, driven.get());
+    Drive(model, first_seed + seed, driven.get());
     if (StepOn(model, kMotion[seed - 1], driven.get())) states.push_back({fmt::format("driven {}", seed), "", std::move(driven), false});
   }
   return states;
 }
 
-void JudgeModel(const std::string& name, const std::string& file, double seconds, std::FILE* out) {
+// a model without a judgement
+void Say(const std::string& name, const std::string& state, const std::string& failure, std::FILE* out) {
+  fmt::print(out, "{},{},{}{}\n", Quoted(name), state, std::string(std::count(kColumns, std::end(kColumns), ',') - 2, ','),
+             Quoted(failure));
+  std::fflush(out);
+}
+
+struct Candidate {
+  std::string name, file;
+  bool part = false;  // of another file, that includes it
+};
+
+void JudgeModel(const Candidate& candidate, const Variation& variation, double seconds, std::FILE* out) {
   ModelPtr model;
   try {
-    model = LoadModel(file);
-  } catch (const Error&) {
-    return;  // a fragment that others include
+    model = LoadModel(candidate.file);
+  } catch (const Error& error) {
+    return Say(candidate.name, "load", candidate.part ? "part of another file" : error.what(), out);
   }
-  if (model->nv == 0) return;
+  if (model->nv == 0) return Say(candidate.name, "load", "nothing in it can move", out);
+  variation.Apply(model.get());
   try {
-    for (const cli::CheckState& state : States(model.get())) {
+    for (const cli::CheckState& state : States(model.get(), variation.seed)) {
       mjModel without = *model;
       if (state.contacts_off) without.opt.disableflags |= mjDSBL_CONTACT;
-      JudgeState(name, &without, state, seconds, out);
+      JudgeState(candidate.name, &without, state, seconds, out);
     }
   } catch (const Error& error) {
-    fmt::print(out, "{},-,{},{},,,,,,,,,,,,,{}\n", Quoted(name), model->nv, model->nu, Quoted(error.what()));
+    Say(candidate.name, "refused", error.what(), out);
   }
 }
 
-bool IsMjcf(const std::filesystem::path& path) {
-  if (path.extension() != ".xml") return false;
+std::string Text(const std::filesystem::path& path) {
   std::ifstream file(path);
-  std::string head(4096, '\0');
-  file.read(head.data(), 4096);
-  return head.find("<mujoco") != std::string::npos;
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
 }
 
-int Main(int argc, char** argv) {
-  if (argc < 4) {
-    fmt::print(stderr, "usage: corpus_sweep OUT.csv SECONDS [FOLDER | FILE]…\n");
-    return 2;
-  }
-  const double seconds = std::atof(argv[2]);
-  std::vector<std::pair<std::string, std::string>> models;  // name, file
-  for (int i = 3; i < argc; i++) {
-    const std::filesystem::path root = argv[i];
-    if (!std::filesystem::is_directory(root)) {
-      models.emplace_back(root.string(), root.string());
+// the MJCF files of all roots, interleaved over the folders in them, so that the first hundred are of every package
+std::vector<Candidate> Candidates(const std::vector<std::string>& roots) {
+  namespace fs = std::filesystem;
+  std::map<std::string, std::vector<Candidate>> packages;
+  std::set<fs::path> parts;
+  const std::regex include("<include\\s+file\\s*=\\s*[\"']([^\"']*)");
+  for (const std::string& root : roots) {
+    if (!fs::is_directory(root)) {
+      packages[root].push_back({root, root});
       continue;
     }
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(root)) {
-      if (entry.is_regular_file() && IsMjcf(entry.path())) {
-        models.emplace_back(std::filesystem::relative(entry.path(), root).string(), entry.path().string());
+    for (const auto& entry : fs::recursive_directory_iterator(root)) {
+      if (!entry.is_regular_file() || entry.path().extension() != ".xml") continue;
+      const std::string text = Text(entry.path());
+      if (text.find("<mujoco") == std::string::npos) continue;
+      const fs::path name = fs::relative(entry.path(), root);
+      packages[name.begin()->string()].push_back({name.string(), entry.path().string()});
+      if (text.find("<mujocoinclude") != std::string::npos) parts.insert(fs::weakly_canonical(entry.path()));
+      for (std::sregex_iterator i(text.begin(), text.end(), include), end; i != end; i++) {
+        parts.insert(fs::weakly_canonical(entry.path().parent_path() / (*i)[1].str()));
       }
     }
   }
-  std::sort(models.begin(), models.end());
-  std::FILE* out = std::fopen(argv[1], "w");
-  if (!out) return 2;
-  fmt::print(out, "model,state,nv,nu,ncon,nefc,level,worst,over,judged,nan,nonsmooth,complete,milliseconds,entry,reasons,failure\n");
+  std::vector<Candidate> all;
+  for (size_t k = 0, added = 1; added > 0; k++) {
+    added = 0;
+    for (auto& [package, models] : packages) {
+      if (k == 0) std::sort(models.begin(), models.end(), [](auto& a, auto& b) { return a.name < b.name; });
+      if (k >= models.size()) continue;
+      all.push_back(models[k]);
+      all.back().part = parts.count(fs::weakly_canonical(models[k].file)) > 0;
+      added++;
+    }
+  }
+  return all;
+}
+
+// names of the models that a table has, and the table open behind its last whole line
+std::set<std::string> Resume(const std::string& path, std::FILE** out) {
+  std::set<std::string> done;
+  std::string text = Text(path);
+  text.resize(text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1);
+  if (text.compare(0, std::strlen(kColumns), kColumns) != 0) text = std::string(kColumns) + "\n";
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line[0] == '"') done.insert(line.substr(1, line.find('"', 1) - 1));
+  }
+  *out = std::fopen(path.c_str(), "w");
+  if (*out != nullptr) std::fwrite(text.data(), 1, text.size(), *out);
+  return done;
+}
+
+// one model in work, in a process of its own that writes into a file of its own
+struct Job {
+  Candidate candidate;
+  std::FILE* lines = nullptr;
+  Clock::time_point start;
+};
+
+Job Start(const Candidate& candidate, const Variation& variation, double state_seconds, double model_seconds, pid_t* child) {
+  Job job{candidate, std::tmpfile(), Clock::now()};
+  *child = job.lines != nullptr ? fork() : -1;
+  if (*child == 0) {
+    const itimerval limit = {{0, 0}, {static_cast<time_t>(model_seconds), 0}};
+    setitimer(ITIMER_PROF, &limit, nullptr);
+    alarm(static_cast<unsigned>(kMostWall * model_seconds));  // for what waits and does not work
+    JudgeModel(candidate, variation, state_seconds, job.lines);
+    std::_Exit(0);
+  }
+  return job;
+}
+
+// a model's lines at once, so that a sweep that is interrupted has all of a model or nothing
+void Finish(const Job& job, int status, const std::string& progress, std::FILE* out) {
+  if (WIFSIGNALED(status)) {
+    const bool late = WTERMSIG(status) == SIGALRM || WTERMSIG(status) == SIGPROF;
+    Say(job.candidate.name, late ? "late" : "crash", late ? "out of time" : fmt::format("ended by signal {}", WTERMSIG(status)),
+        job.lines);
+  } else if (WEXITSTATUS(status) != 0) {
+    Say(job.candidate.name, "crash", fmt::format("exits with {}", WEXITSTATUS(status)), job.lines);
+  }
+  std::string text;
+  std::fseek(job.lines, 0, SEEK_SET);
+  for (int c = std::fgetc(job.lines); c != EOF; c = std::fgetc(job.lines)) text += static_cast<char>(c);
+  std::fclose(job.lines);
+  std::fwrite(text.data(), 1, text.size(), out);
   std::fflush(out);
-  for (const auto& [name, file] : models) {
-    const pid_t child = fork();
-    if (child == 0) {
-      alarm(static_cast<unsigned>(10 * seconds + 120));
-      JudgeModel(name, file, seconds, out);
-      std::_Exit(0);
+  fmt::print("{} {} ({} {}, {:.1f} s)\n", progress, job.candidate.name, std::count(text.begin(), text.end(), '\n'),
+             text.find("\",load,") == std::string::npos ? "states" : "note", Since(job.start));
+  std::fflush(stdout);
+}
+
+// number of a word among names, -2 where it is none of them
+int Among(const std::vector<std::string>& names, const std::string& word) {
+  const auto found = std::find(names.begin(), names.end(), word);
+  return found == names.end() ? -2 : static_cast<int>(found - names.begin());
+}
+
+int Main(int argc, char** argv) {
+  double state_seconds = 10, model_seconds = 200;
+  int jobs = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 4);
+  Variation variation;
+  std::vector<std::string> roots;
+  for (int i = 2; i < argc; i++) {
+    const std::string word = argv[i];
+    if (word.rfind("--", 0) != 0) {
+      roots.push_back(word);
+      continue;
     }
+    const char* value = ++i < argc ? argv[i] : "";
+    if (word == "--state") state_seconds = std::atof(value);
+    if (word == "--model") model_seconds = std::atof(value);
+    if (word == "--jobs") jobs = std::atoi(value);
+    if (word == "--seed") variation.seed = static_cast<unsigned>(std::atoi(value));
+    if (word == "--integrator") variation.integrator = Among({"Euler", "RK4", "implicit", "implicitfast"}, value);
+    if (word == "--cone") variation.cone = Among({"pyramidal", "elliptic"}, value);
+    if (word == "--solver") variation.solver = Among({"PGS", "CG", "Newton"}, value);
+  }
+  const bool known = variation.integrator > -2 && variation.cone > -2 && variation.solver > -2;
+  if (roots.empty() || !(state_seconds > 0) || !(model_seconds >= 1) || jobs < 1 || !known) {
+    fmt::print(stderr, "usage: corpus_sweep OUT.csv [--state SECONDS] [--model SECONDS] [--jobs N] [--seed N] [--integrator NAME]\n"
+                       "                    [--cone NAME] [--solver NAME] [FOLDER | FILE]…\n");
+    return 2;
+  }
+  const std::vector<Candidate> candidates = Candidates(roots);
+  std::FILE* out = nullptr;
+  const std::set<std::string> done = Resume(argv[1], &out);
+  if (out == nullptr) {
+    fmt::print(stderr, "'{}' cannot be written\n", argv[1]);
+    return 2;
+  }
+  if (!done.empty()) fmt::print("{} models stand in '{}'; remove it to judge them anew\n", done.size(), argv[1]);
+  std::fflush(out);
+  std::fflush(stdout);
+
+  std::map<pid_t, Job> running;
+  size_t next = 0, finished = 0;
+  while (true) {
+    while (next < candidates.size() && running.size() < static_cast<size_t>(jobs)) {
+      const Candidate& candidate = candidates[next++];
+      if (done.count(candidate.name) > 0) {
+        finished++;
+        continue;
+      }
+      pid_t child;
+      Job job = Start(candidate, variation, state_seconds, model_seconds, &child);
+      if (child < 0) {
+        fmt::print(stderr, "no process can be started\n");
+        return 2;
+      }
+      running[child] = job;
+    }
+    if (running.empty()) break;
     int status = 0;
-    waitpid(child, &status, 0);
-    if (WIFSIGNALED(status)) {
-      fmt::print(out, "{},-,,,,,,,,,,,,,,,{}\n", Quoted(name),
-                 Quoted(WTERMSIG(status) == SIGALRM ? "out of time" : fmt::format("ended by signal {}", WTERMSIG(status))));
-      std::fflush(out);
-    }
+    const pid_t child = waitpid(-1, &status, 0);
+    const auto job = running.find(child);
+    if (job == running.end()) continue;
+    Finish(job->second, status, fmt::format("[{}/{}]", ++finished, candidates.size()), out);
+    running.erase(job);
   }
   std::fclose(out);
   return 0;
