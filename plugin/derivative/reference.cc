@@ -25,7 +25,9 @@ constexpr int kUsable = 3;      // step sizes wanted without a switch, before a 
 constexpr int kExtraSizes = 4;  // … after this many smaller ones, which are also added …
 constexpr double kBend = 1e-4;  // … while the last two quotients differ by this much of their column
 constexpr int kNoiseSamples = 12;
+constexpr double kCornerNoise = 4;  // of the noise of a quotient: what can be left of one jump of the slope
 constexpr double kNoiseNudge = 1e-11;  // squared, times the curvature of the stiffest contact, it is below rounding
+constexpr double kBeside = 1e-6;       // from the point, as far as nudges are: there the solver has some way to go
 
 // near the golden section of n, and prime to it: its multiples visit each of 0 … n-1 once, evenly all the while
 int SpreadStride(int n) {
@@ -43,13 +45,15 @@ class ReferenceDifferences {
   void Fill(ReferenceDerivative* result);
   void Evaluate(int col, double eps, VectorXd* next, VectorXd* sensors, SwitchSet* active);
   void Interval(VectorXd* next, VectorXd* sensors, SwitchSet* active);
-  bool BothSides(const VectorXd& direction);
+  bool BothSides(const VectorXd& center, const VectorXd& direction, const SwitchSet& set);
+  void AddNoise(const VectorXd& next, const VectorXd& sensors);
   VectorXd SmoothDirections();
   void MeasureNoise();
   void MarkStaircases(ReferenceDerivative* out);
   void MarkOnsets(ReferenceDerivative* out);
   int Quotient(int col, Side side, double eps, int k, int first);
   bool Bends(int k, double eps) const;
+  double Corner(int row, int first, int count, double noise) const;
   void Column(int col, ReferenceDerivative* out);
   void Extrapolated(int col, Side side, double eps, int first, int count, ReferenceDerivative* out);
 
@@ -65,6 +69,8 @@ class ReferenceDifferences {
   SwitchSet base_, stencil_set_, piece_;
   const char* switched_ = nullptr;
   MatrixXd quotients_;  // (ndx + ns) × sizes
+  MatrixXd bends_;      // likewise: the quotient forwards less that backwards, of centred ones
+  VectorXd half_;
 };
 
 ReferenceDifferences::ReferenceDifferences(const mjModel* model, const mjData* data, const ReferenceOptions& options)
@@ -82,7 +88,9 @@ ReferenceDifferences::ReferenceDifferences(const mjModel* model, const mjData* d
       minus_(dims_.nx),
       plus_sensors_(ns_),
       minus_sensors_(ns_),
-      quotients_(dims_.ndx + ns_, options.sizes + kExtraSizes) {
+      quotients_(dims_.ndx + ns_, options.sizes + kExtraSizes),
+      bends_(quotients_.rows(), quotients_.cols()),
+      half_(dims_.ndx) {
   mj_copyState(model, data, data_.get(), mjSTATE_INTEGRATION);
   local_.Refresh(model, true);
 }
@@ -112,13 +120,13 @@ void ReferenceDifferences::Interval(VectorXd* next, VectorXd* sensors, SwitchSet
   mj_getState(m, d, next->data(), kStateSignature);
 }
 
-// f(x ⊕ δ) and f(x ⊖ δ) into plus_ and minus_; false when something switches
-bool ReferenceDifferences::BothSides(const VectorXd& direction) {
+// f(x ⊕ (c + δ)) and f(x ⊕ (c − δ)) into plus_ and minus_; false when something switches
+bool ReferenceDifferences::BothSides(const VectorXd& center, const VectorXd& direction, const SwitchSet& set) {
   bool same = true;
   for (double sign : {1.0, -1.0}) {
-    stencil_.RestoreAlong(local_.get(), data_.get(), direction, sign * kNoiseNudge);
+    stencil_.RestoreAlong(local_.get(), data_.get(), center + sign * kNoiseNudge * direction, 1);
     Interval(sign > 0 ? &plus_ : &minus_, sign > 0 ? &plus_sensors_ : &minus_sensors_, &stencil_set_);
-    same = same && stencil_set_.DifferenceFrom(base_) == nullptr;
+    same = same && stencil_set_.DifferenceFrom(set) == nullptr;
   }
   return same;
 }
@@ -126,32 +134,51 @@ bool ReferenceDifferences::BothSides(const VectorXd& direction) {
 // 1 for each position and velocity that nothing switches under, alone
 VectorXd ReferenceDifferences::SmoothDirections() {
   VectorXd smooth(2 * dims_.nv);
-  for (int i = 0; i < smooth.size(); ++i) smooth[i] = BothSides(VectorXd::Unit(smooth.size(), i));
+  const VectorXd center = VectorXd::Zero(smooth.size());
+  for (int i = 0; i < smooth.size(); ++i) smooth[i] = BothSides(center, VectorXd::Unit(smooth.size(), i), base_);
   return smooth;
 }
 
-// What is left of f(x ⊕ δ) + f(x ⊖ δ) − 2 f(x) when δ is too small for any curvature: rounding and the solver's noise.
+// what BothSides left, about the values half way
+void ReferenceDifferences::AddNoise(const VectorXd& next, const VectorXd& sensors) {
+  VectorXd forward(dims_.ndx), backward(dims_.ndx);
+  StateQuotient(local_.get(), dims_, plus_, next, 1, forward);
+  StateQuotient(local_.get(), dims_, minus_, next, 1, backward);
+  noise_.head(dims_.ndx) = noise_.head(dims_.ndx).cwiseMax((forward + backward).cwiseAbs() / 2);
+  noise_.tail(ns_) = noise_.tail(ns_).cwiseMax((plus_sensors_ + minus_sensors_ - 2 * sensors).cwiseAbs() / 2);
+}
+
+// What is left of f(x ⊕ δ) + f(x ⊖ δ) − 2 f(x) when δ is too small for any curvature: rounding and the solver's noise. Also
+// beside the point: where the solver starts at its solution, it errs less than it does for a nudge.
 void ReferenceDifferences::MeasureNoise() {
   const mjModel* m = local_.get();
-  VectorXd direction(dims_.nv * 2), forward(dims_.ndx), backward(dims_.ndx);
+  const int n2 = 2 * dims_.nv;
+  VectorXd direction(n2), center(n2), next(dims_.nx), sensors(ns_);
+  SwitchSet set;
   std::mt19937 engine(1);
-  VectorXd smooth = VectorXd::Ones(2 * dims_.nv);  // 0 where the point lies on a corner, whose jump is no noise
+  const auto draw = [&engine](VectorXd* out) {
+    for (double& entry : *out) entry = static_cast<double>(engine()) / 2147483648.0 - 1;
+  };
+  const VectorXd point = VectorXd::Zero(n2);
+  VectorXd smooth = VectorXd::Ones(n2);  // 0 where the point lies on a corner, whose jump is no noise
   bool corners = false;
   for (int sample = 0; sample < kNoiseSamples; ++sample) {
-    for (double& entry : direction) entry = static_cast<double>(engine()) / 2147483648.0 - 1;
+    draw(&direction);
     direction.array() *= smooth.array();
-    bool same = BothSides(direction);
+    bool same = BothSides(point, direction, base_);
     if (!same && !corners) {
       corners = true;
       smooth = SmoothDirections();
       direction.array() *= smooth.array();
-      same = BothSides(direction);
+      same = BothSides(point, direction, base_);
     }
-    if (!same) continue;
-    StateQuotient(m, dims_, plus_, next_, 1, forward);
-    StateQuotient(m, dims_, minus_, next_, 1, backward);
-    noise_.head(dims_.ndx) = noise_.head(dims_.ndx).cwiseMax((forward + backward).cwiseAbs() / 2);
-    noise_.tail(ns_) = noise_.tail(ns_).cwiseMax((plus_sensors_ + minus_sensors_ - 2 * sensors_).cwiseAbs() / 2);
+    if (same) AddNoise(next_, sensors_);
+
+    draw(&center);
+    center *= kBeside;
+    stencil_.RestoreAlong(m, data_.get(), center, 1);
+    Interval(&next, &sensors, &set);
+    if (BothSides(center, direction, set)) AddNoise(next, sensors);
   }
 
   // rounding of what is differenced; a quaternion's entries are at most 1
@@ -192,9 +219,27 @@ int ReferenceDifferences::Quotient(int col, Side side, double eps, int k, int fi
   auto quotient = quotients_.col(k);
   StateQuotient(local_.get(), dims_, *x1, *x0, h, quotient.head(dims_.ndx));
   quotient.tail(ns_) = (*s1 - *s0) / h;
+  if (side == Side::kCentered) {
+    StateQuotient(local_.get(), dims_, *x1, next_, eps, bends_.col(k).head(dims_.ndx));
+    StateQuotient(local_.get(), dims_, next_, *x0, eps, half_);
+    bends_.col(k).head(dims_.ndx) -= half_;
+    bends_.col(k).tail(ns_) = (*s1 + *s0 - 2 * sensors_) / eps;
+  }
   if (change == nullptr) return first;
   switched_ = change;
   return !corner || !usable ? k + 1 : k;
+}
+
+// does a contact push, or does an adhesion pull by its normal, which counts those within the gap too
+bool IsFelt(const mjModel* m, const mjContact& contact) {
+  if (contact.efc_address >= 0) return true;
+  if (contact.exclude != 1 || contact.geom[0] < 0 || contact.geom[1] < 0) return false;
+  for (int i = 0; i < m->nactuator; ++i) {
+    const int body = m->actuator_trnid[2 * i];
+    if (m->actuator_trntype[i] != mjTRN_BODY) continue;
+    if (body == m->geom_bodyid[contact.geom[0]] || body == m->geom_bodyid[contact.geom[1]]) return true;
+  }
+  return false;
 }
 
 // A contact of curved surfaces jumps by ccd_tolerance between facets of 1e-5 to 1e-4, and is smooth but wrong by any factor
@@ -206,12 +251,16 @@ void ReferenceDifferences::MarkStaircases(ReferenceDerivative* out) {
   mj_fwdPosition(m, d);
   for (int c = 0; c < d->ncon; ++c) {
     const mjContact& contact = d->contact[c];
-    if (contact.efc_address < 0 || !IsStaircase(m, d, contact)) continue;
-    const int body1 = m->geom_bodyid[contact.geom[0]], body2 = m->geom_bodyid[contact.geom[1]];
-    ForExclusiveDofs(m, LastDof(m, body1), LastDof(m, body2), [&](int dof, int) {
+    if (!IsFelt(m, contact) || !IsStaircase(m, d, contact)) continue;
+    const auto mark = [&](int dof) {
       out->nonsmooth_column[dof] = true;
       out->switched[dof] = "facets of the collider of curved surfaces";
-    });
+    };
+    const int body1 = m->geom_bodyid[contact.geom[0]], body2 = m->geom_bodyid[contact.geom[1]];
+    int common = ForExclusiveDofs(m, LastDof(m, body1), LastDof(m, body2), [&](int dof, int) { mark(dof); });
+
+    // libccd searches from a direction of the world: what turns both geoms changes their facets too
+    for (; common >= 0 && (m->opt.disableflags & mjDSBL_NATIVECCD); common = m->dof_parentid[common]) mark(common);
   }
 }
 
@@ -230,11 +279,23 @@ bool ReferenceDifferences::Bends(int k, double eps) const {
   return ((last - before).cwiseAbs() - 2 * noise_ / eps).maxCoeff() > allowed;
 }
 
+// Half of the jump of the slope at the point, of which centred quotients see the mean at every size: slopes forwards and
+// backwards differ by J + c e + …, J = 2 D(e/2) − D(e). The least of all sizes, as far as it is no noise.
+double ReferenceDifferences::Corner(int row, int first, int count, double noise) const {
+  double least = kInfinity;
+  for (int k = first + 1; k < first + count; ++k) {
+    const double jump = std::abs(2 * bends_(row, k) - bends_(row, k - 1));
+    least = std::min(least, jump / 2 - kCornerNoise * noise * std::ldexp(1.0, k - first));
+  }
+  return std::max(0.0, least);
+}
+
 void ReferenceDifferences::Column(int col, ReferenceDerivative* out) {
   double eps = options_.eps_max;
   const Side side = stencil_.ColumnSide(local_, col, true, &eps);
   if (side == Side::kNone) {
     quotients_.setZero();
+    bends_.setZero();
     Extrapolated(col, Side::kCentered, kInfinity, 0, 2, out);
     return;
   }
@@ -263,7 +324,9 @@ void ReferenceDifferences::Extrapolated(int col, Side side, double eps, int firs
   double values[32];
   for (int row = 0; row < dims_.ndx + ns_; ++row) {
     for (int k = 0; k < count; ++k) values[k] = quotients_(row, first + k);
-    const Extrapolation e = Extrapolate(values, count, centered, 2 * noise_[row] / h);
+    const double noise = 2 * noise_[row] / h;
+    Extrapolation e = Extrapolate(values, count, centered, noise);
+    if (centered) e.error = std::max(e.error, Corner(row, first, count, noise));
     const bool state = row < dims_.ndx;
     const int r = state ? row : row - dims_.ndx;
     MatrixXd& matrix = state ? (control ? out->value.B : out->value.A) : (control ? out->value.D : out->value.C);

@@ -239,7 +239,8 @@ bool ResidualDifference::EvaluateSensors(const mjModel* m, Stage stage, const Ve
   return true;
 }
 
-// One column by the widest stencil whose points all have the captured active set: five points, three, or one-sided.
+// One column by the widest stencil whose points all have the captured active set: five points about the center, five or
+// three from it to one side.
 bool ResidualDifference::Column(const mjModel* m, const Evaluation& evaluate, int column, const VectorXd& center,
                                 Eigen::Ref<VectorXd> out) {
   const Stage stage = StageOf(column);
@@ -249,12 +250,12 @@ bool ResidualDifference::Column(const mjModel* m, const Evaluation& evaluate, in
     const int u = column - dims_.ndx;
     scale = std::max(1.0, std::abs(probe_->ctrl[u]));
     const bool clamp = m->actuator_ctrllimited[u] && !(m->opt.disableflags & mjDSBL_CLAMPCTRL);
-    room = RoomIn(clamp, m->actuator_ctrlrange + 2 * u, probe_->ctrl[u], 2 * kInputStep * scale);
+    room = RoomIn(clamp, m->actuator_ctrlrange + 2 * u, probe_->ctrl[u], 4 * kInputStep * scale);
   } else if (column >= 2 * dims_.nv) {
     const int act = column - 2 * dims_.nv, i = ActuatorOfAct(m, act);
     scale = std::max(1.0, std::abs(probe_->act[act]));
     if (i >= 0) {
-      room = RoomIn(m->actuator_actlimited[i], m->actuator_actrange + 2 * i, probe_->act[act], 2 * kInputStep * scale);
+      room = RoomIn(m->actuator_actlimited[i], m->actuator_actrange + 2 * i, probe_->act[act], 4 * kInputStep * scale);
     }
   } else if (column >= dims_.nv) {
     scale = std::max(1.0, std::abs(probe_->qvel[column - dims_.nv]));
@@ -264,27 +265,31 @@ bool ResidualDifference::Column(const mjModel* m, const Evaluation& evaluate, in
     Move(m, column, k * step);
     column_ = column;
     offset_ = k * step;
-    return evaluate(stage, &values_[k + 2]);
+    return evaluate(stage, &values_[k + 4]);
   };
   if (smooth_ && room.down && room.up) {
     // (f₁ − f₋₁) / 2h
     at(1, kSmoothStep * scale);
     at(-1, kSmoothStep * scale);
-    out = (values_[3] - values_[1]) / (2 * kSmoothStep * scale);
+    out = (values_[5] - values_[3]) / (2 * kSmoothStep * scale);
     return true;
   }
   for (int attempt = 0; attempt < 3; attempt++, h /= 30) {
     const bool minus = room.down && at(-1, h) && at(-2, h), plus = room.up && at(1, h) && at(2, h);
-    const VectorXd* f = values_ + 2;
+    const VectorXd* f = values_ + 4;
     if (minus && plus) {
       // (f₋₂ − 8 f₋₁ + 8 f₁ − f₂) / 12h
       out = (8 * (f[1] - f[-1]) - (f[2] - f[-2])) / (12 * h);
       return true;
     }
     if (plus || minus) {
-      // (−3 f₀ + 4 f₁ − f₂) / 2h, towards the side that exists
+      // (−25 f₀ + 48 f₁ − 36 f₂ + 16 f₃ − 3 f₄) / 12h, or (−3 f₀ + 4 f₁ − f₂) / 2h, towards the side that exists
       const int side = plus ? 1 : -1;
-      out = side * (4 * f[side] - f[2 * side] - 3 * center) / (2 * h);
+      if (at(3 * side, h) && at(4 * side, h)) {
+        out = side * (48 * f[side] - 36 * f[2 * side] + 16 * f[3 * side] - 3 * f[4 * side] - 25 * center) / (12 * h);
+      } else {
+        out = side * (4 * f[side] - f[2 * side] - 3 * center) / (2 * h);
+      }
       return true;
     }
     if (!room.down && !room.up) room = {};
@@ -419,13 +424,13 @@ bool ResidualDifference::SensorsByAcceleration(const mjModel* model, const mjDat
   VectorXd moved = a;
   const auto at = [&](int k, int i, double h) {
     moved[i] = a[i] + k * h;
-    return EvaluateSensors(m, kActuation, moved, &values_[k + 2]);
+    return EvaluateSensors(m, kActuation, moved, &values_[k + 4]);
   };
-  bool good = EvaluateSensors(m, kPosition, a, &values_[2]);
+  bool good = EvaluateSensors(m, kPosition, a, &values_[4]);
   for (int i = 0; i < dims_.nv && good; i++) {
     const double h = kAccelerationStep * std::max(1.0, std::abs(a[i]));
     good = at(-2, i, h) && at(-1, i, h) && at(1, i, h) && at(2, i, h);
-    const VectorXd* f = values_ + 2;
+    const VectorXd* f = values_ + 4;
     out->col(i) = (8 * (f[1] - f[-1]) - (f[2] - f[-2])) / (12 * h);
     moved[i] = a[i];
   }

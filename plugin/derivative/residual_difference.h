@@ -110,7 +110,7 @@ class ResidualDifference {
   ActiveSet active_;
   std::vector<mjtNum> state_;       // mjSTATE_INTEGRATION of the point
   std::vector<mjtByte> unlimited_;  // actlimited = 0: the clamp is applied by us, one-sided
-  Eigen::VectorXd force_, y_, direction_, velocity_, values_[5];
+  Eigen::VectorXd force_, y_, direction_, velocity_, values_[9];
   Eigen::VectorXd act_next_;        // act' of the point, not clamped
   DifferencedTerms terms_;
   SensorNeeds needs_;

@@ -14,6 +14,7 @@ constexpr const char* kNames[] = {"contacts", "constraints",     "constraint sta
 
 constexpr double kOnset = 1e-14;  // of a distance in metres: rounding
 constexpr double kSwing = 0.5;    // cosine
+constexpr double kUpright = 1e-12;  // sine: rounding
 
 // -1, 0, 1: at or beyond the lower bound, between, at or beyond the upper one
 int Zone(double value, const mjtNum* range) { return value <= range[0] ? -1 : value >= range[1] ? 1 : 0; }
@@ -48,6 +49,7 @@ void SwitchSet::NoteConstraints(const mjModel* model, mjData* data) {
     }
     Add(kContacts, contact.exclude);
     on_onset_ = on_onset_ || std::abs(contact.dist - contact.includemargin) < kOnset;
+    NoteLean(model, data, contact);
     FacePair faces;
     if (FindFacePair(model, data, contact, &faces)) Add(kContacts, 2 * faces.owner[0] + faces.owner[1]);
   }
@@ -77,6 +79,17 @@ void SwitchSet::NoteConstraints(const mjModel* model, mjData* data) {
   residual_ -= Eigen::Map<const VectorXd>(data->efc_aref, data->nefc);
   mj_constraintUpdate(model, data, residual_.data(), nullptr, 0);
   for (int i = 0; i < data->nefc; ++i) Add(kStates, data->efc_state[i]);
+}
+
+// which way from its axis the lowest point of a cylinder on a plane lies
+void SwitchSet::NoteLean(const mjModel* model, const mjData* data, const mjContact& contact) {
+  const int g1 = contact.geom[0], g2 = contact.geom[1];
+  if (g1 < 0 || g2 < 0 || model->geom_type[g1] != mjGEOM_PLANE || model->geom_type[g2] != mjGEOM_CYLINDER) return;
+  const Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>> frame(data->geom_xmat + 9 * g2);
+  const Eigen::Vector3d n(contact.frame[0], contact.frame[1], contact.frame[2]), axis = frame.col(2);
+  const Eigen::Vector3d down = axis * axis.dot(n) - n;
+  leans_.push_back(Eigen::Vector3d::Zero());
+  if (down.norm() > kUpright) leans_.back() = down.normalized();
 }
 
 // the noslip pass leaves the minimum: its forces lie on their bounds exactly or not at all; and how many sweeps it took
@@ -166,12 +179,11 @@ void SwitchSet::NoteSensors(const mjModel* model, const mjData* data) {
   }
 }
 
-// at angle zero the limit of a ball joint has the tip of a cone: a nudge swings its axis
-bool SwitchSet::SameAxes(const SwitchSet& other) const {
-  for (std::size_t i = 0; i < std::min(axes_.size(), other.axes_.size()); ++i) {
-    if (axes_[i].dot(other.axes_[i]) < kSwing) return false;
+bool SwitchSet::Swings(const std::vector<Eigen::Vector3d>& a, const std::vector<Eigen::Vector3d>& b) {
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    if (a[i].dot(b[i]) < kSwing && a[i] != b[i]) return true;
   }
-  return true;
+  return false;
 }
 
 // a muscle at rest lies on its kink, and either side of it is near; one that moves is on one side
@@ -185,7 +197,9 @@ bool SwitchSet::SameTurns(const SwitchSet& other) const {
 const char* SwitchSet::DifferenceFrom(const SwitchSet& other, Kind end) const {
   for (int kind = 0; kind < end; ++kind) {
     if (hash_[kind] != other.hash_[kind]) return kNames[kind];
-    if (kind == kStates && !SameAxes(other)) return "limit of a ball joint at angle zero";
+    // a nudge from the tip of a cone swings the axis
+    if (kind == kContacts && Swings(leans_, other.leans_)) return "a cylinder that stands upright";
+    if (kind == kStates && Swings(axes_, other.axes_)) return "limit of a ball joint at angle zero";
     if (kind == kStates && !SameTurns(other)) return kNames[kMuscles];
   }
   return nullptr;

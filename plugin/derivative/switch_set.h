@@ -20,6 +20,7 @@ class SwitchSet {
   void Clear() {
     hash_.fill(14695981039346656037u);
     axes_.clear();
+    leans_.clear();
     turns_.clear();
     on_onset_ = false;
   }
@@ -38,10 +39,11 @@ class SwitchSet {
   bool on_onset() const { return on_onset_; }
 
  private:
-  bool SameAxes(const SwitchSet& other) const;
+  static bool Swings(const std::vector<Eigen::Vector3d>& a, const std::vector<Eigen::Vector3d>& b);
   bool SameTurns(const SwitchSet& other) const;
   void Add(Kind kind, int value);
   void NoteConstraints(const mjModel* model, mjData* data);
+  void NoteLean(const mjModel* model, const mjData* data, const mjContact& contact);
   void NoteNoslip(const mjData* data);
   void NoteActuators(const mjModel* model, const mjData* data);
   void NoteTendons(const mjModel* model, const mjData* data);
@@ -50,6 +52,7 @@ class SwitchSet {
   std::array<std::uint64_t, kKinds> hash_{};
   VectorXd residual_, plastic_;
   std::vector<Eigen::Vector3d> axes_;  // of the limits of ball joints
+  std::vector<Eigen::Vector3d> leans_;  // of cylinders on planes
   std::vector<signed char> turns_;     // of muscles: 1 where activation rises, -1 where it falls
   bool on_onset_ = false;
 };

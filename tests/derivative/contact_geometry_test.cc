@@ -62,6 +62,24 @@ TEST(ContactGeometry, ClosedFormsAgreeWithDifferencesOfTheCollider) {
   }
 }
 
+// Balls of a millimetre, a metre from the origin: two points to a side of the contact would leave the sixth part of
+// (1e-6 / 2e-3)² by truncation.
+TEST(ContactGeometry, DifferencesOfSmallGeomsAreExactToo) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><body pos="1 .3 -.5"><freejoint/><geom size=".001"/></body>
+      <body pos="1.0008 .3012 -.4987"><freejoint/><geom size=".001"/></body></worldbody></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  mj_forward(model.get(), data.get());
+  ASSERT_EQ(data->ncon, 1);
+  ContactGeometry closed(model.get()), differenced(model.get(), true);
+  std::string missing;
+  ASSERT_TRUE(closed.Compute(model.get(), data.get(), &missing)) << missing;
+  ASSERT_TRUE(differenced.Compute(model.get(), data.get(), &missing)) << missing;
+  const ContactMatrix &G = closed.motion(0).by_geom2, &other = differenced.motion(0).by_geom2;
+  const double largest = G.cwiseAbs().maxCoeff();
+  EXPECT_GT(largest, 400);
+  EXPECT_LE((G - other).cwiseAbs().maxCoeff(), 1e-8 * largest) << G << "\n\n" << other;
+}
+
 // Flat parts that lie on each other: corners, cut edges and rolling sides, as the engine clips
 // them.
 TEST(ContactGeometry, ClippedContactsAgreeWithDifferencesOfTheCollider) {

@@ -177,6 +177,74 @@ TEST_F(ReferenceTest, AClampsEdgeDoesNotHideASwitchOfConstraints) {
   EXPECT_FALSE(Reference(model.get(), data.get()).nonsmooth_column[2]);
 }
 
+TEST_F(ReferenceTest, ACylinderThatHardlyLeansIsJudgedByNudgesSmallerThanItsLean) {
+  // which point of the rim is lowest turns with the lean: nudges that are larger see the other side
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom type="plane" size="5 5 .1"/>
+    <body pos="0 0 .1"><joint axis="1 0 0"/><joint axis="0 1 0"/><joint type="slide" axis="0 0 1"/>
+    <geom type="cylinder" size=".1 .1"/></body></worldbody></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  data->qpos[0] = 4e-6;
+  data->qpos[2] = -1e-4;
+  const ReferenceDerivative leaning = Reference(model.get(), data.get());
+  EXPECT_EQ(leaning.switched[0], "a cylinder that stands upright");
+  EXPECT_EQ(leaning.switched[2], "");
+  EXPECT_FALSE(leaning.nonsmooth_column[0]);
+  const StepDerivative value = Linearize(model.get(), data.get());
+  EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
+  const auto error = (value.A - leaning.value.A).cwiseAbs().array();
+  EXPECT_TRUE((error <= 3 * leaning.A_error.array() + 1e-9).all()) << error << "\n\n" << leaning.A_error;
+
+  // upright there is no lowest point, and a motion along the axis does not make one
+  data->qpos[0] = 0;
+  const ReferenceDerivative upright = Reference(model.get(), data.get());
+  EXPECT_EQ(upright.nonsmooth_column, (std::vector<bool>{true, true, false, false, false, false}));
+}
+
+TEST_F(ReferenceTest, ACornerThatNoSwitchTellsIsInTheBar) {
+  // a ray hits the ridge of a roof: 1 : 1 up on one side and down on the other, the mean of which no nudge contradicts
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom type="box" size=".2 .2 .2" euler="0 45 0"/>
+    <body pos="0 0 1"><joint type="slide" axis="1 0 0"/><geom size=".01" pos="0 0 .1"/><site name="ray" zaxis="0 0 -1"/></body>
+    </worldbody><sensor><rangefinder site="ray"/></sensor></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  EXPECT_GT(Reference(model.get(), data.get()).C_error(0, 0), 0.9);
+  for (double q : {-0.05, 0.05}) {
+    data->qpos[0] = q;
+    const ReferenceDerivative beside = Reference(model.get(), data.get());
+    EXPECT_NEAR(beside.value.C(0, 0), q > 0 ? 1 : -1, 1e-9);
+    EXPECT_LT(beside.C_error(0, 0), 1e-9);
+  }
+}
+
+TEST_F(ReferenceTest, WithLibccdCurvedSurfacesAreNotJudgedByCommonMotionsEither) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><body><joint axis="0 1 0"/><geom type="ellipsoid" size=".1 .07 .05"/>
+    <body><joint axis="1 0 0" pos="0 .3 0"/><geom type="ellipsoid" size=".06 .1 .08" pos=".07 .04 -.1"/></body></body></worldbody></mujoco>)");
+  model->opt.disableflags |= mjDSBL_FILTERPARENT;
+  const DataPtr data = MakeData(model.get());
+  mj_forward(model.get(), data.get());
+  ASSERT_EQ(data->ncon, 1);
+  EXPECT_EQ(Reference(model.get(), data.get()).nonsmooth_column, (std::vector<bool>{false, true, false, false}));
+  model->opt.disableflags |= mjDSBL_NATIVECCD;
+  EXPECT_EQ(Reference(model.get(), data.get()).nonsmooth_column, (std::vector<bool>{true, true, false, false}));
+}
+
+TEST_F(ReferenceTest, AnAdhesionByContactsOfCurvedSurfacesIsNotJudged) {
+  // the pads do not touch, but lie within their gap, and the collider's facets turn the normal that is pulled along
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><body name="pad"><joint axis="0 1 0"/><joint type="slide" axis="1 0 0"/>
+    <geom type="ellipsoid" size=".1 .07 .05" gap=".05"/></body>
+    <geom type="ellipsoid" size=".06 .1 .08" pos=".07 .04 -.125" gap=".05"/></worldbody>
+    <actuator><adhesion body="pad" ctrlrange="0 1" gain="10"/></actuator></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  data->ctrl[0] = 0.5;
+  mj_forward(model.get(), data.get());
+  ASSERT_EQ(data->ncon, 1);
+  ASSERT_EQ(data->nefc, 0);
+  const std::vector<bool> adhering = Reference(model.get(), data.get()).nonsmooth_column;
+  EXPECT_EQ(adhering, (std::vector<bool>{true, true, false, false, false}));
+  model->actuator_trntype[0] = mjTRN_JOINT;
+  model->actuator_trnid[0] = 0;
+  EXPECT_FALSE(Reference(model.get(), data.get()).nonsmooth_column[0]);
+}
+
 TEST_F(ReferenceTest, MeasuresNoiseBesideACorner) {
   // floating at rest, one joint exactly at its limit: what falls freely does not turn, whatever its position
   std::string bodies, ends;

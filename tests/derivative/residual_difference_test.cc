@@ -58,6 +58,19 @@ INSTANTIATE_TEST_SUITE_P(IntegratorsAndCones, ManyTerms,
                          ::testing::Combine(::testing::Values(mjINT_EULER, mjINT_RK4, mjINT_IMPLICIT, mjINT_IMPLICITFAST),
                                             ::testing::Values(mjCONE_PYRAMIDAL, mjCONE_ELLIPTIC)));
 
+// one foot is half a micrometre deep and carries force: a nudge upwards lifts it, so that all must be differenced downwards
+TEST_F(ResidualDifferenceTest, OneSidedDifferencesAreAsExact) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom type="plane" size="5 5 .1"/>
+    <body pos="0 0 .1"><freejoint/><geom size=".1" solimp=".5 .95 .0004"/>
+    <geom size=".1" pos=".5 .1 .0002995"/><geom size=".1" pos="0 .5 .0001"/></body>
+    </worldbody></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  data->qpos[2] = 0.1 - 0.0003;
+  mj_forward(model.get(), data.get());
+  ASSERT_EQ(data->ncon, 3);
+  ExpectAgrees(model.get(), data.get());
+}
+
 // dual and conjugate-gradient solvers minimise the same cost, and the derivative is that of its minimum
 TEST_F(ResidualDifferenceTest, DoesNotDependOnTheSolver) {
   const ModelPtr model = LoadModel(COSTATE_TESTDATA "/many_terms.xml");
