@@ -37,6 +37,12 @@ class Constraint {
   /// @param Ju  size() × nu; size() × 0 where c does not depend on u, and at the last knot.
   virtual void Jacobian(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, MatrixXd* J, MatrixXd* Ju) const = 0;
 
+  /// True where c also reads the start x_0 of the motion (KnotView::start), at the last knot.
+  virtual bool ReadsStart() const { return false; }
+
+  /// ∂c by dx_0, where ReadsStart. @param J0  size() × ndx.
+  virtual void StartJacobian(const KnotView& /*knot*/, MatrixXd* J0) const { J0->resize(0, 0); }
+
   /// out += (∂c)ᵀ g by the tangent of x, by u and by s. By default from Jacobian.
   /// @throws Error{kUnsupported} where it reads sensors and does not give its own.
   virtual void PullBack(const KnotView& knot, ConstVectorRef g, KnotGradient* out) const;
@@ -95,6 +101,7 @@ struct ConstrainedOptions {
   double penalty_factor = 10;
   std::vector<MatrixXd> multipliers{};  ///< to start from (SolveResult::multipliers of a run before); empty: zero
   VectorXd penalties{};                 ///< to start from, one a constraint; empty: penalty_init
+  VectorXd residuals{};                 ///< SolveState::residuals of the solve that goes on; empty: a new one
 };
 
 /// A solver without constraints, as SolveIlqr.

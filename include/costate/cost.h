@@ -16,6 +16,8 @@ struct CostExpansion {
   double l = 0;
   VectorXd lx, lu;
   MatrixXd lxx, lux, luu;  ///< ndx×ndx, nu×ndx, nu×nu; lu, lux, luu are empty at t == N
+  VectorXd l0;         ///< at t == N, where the end is tied to the start: slope by dx_0 (ndx); else empty
+  MatrixXd l0x, l00;   ///< by dx_0 and dx_N, and by dx_0 twice (ndx×ndx); empty without l0
 };
 
 /// Name and value of one term summed over a trajectory.

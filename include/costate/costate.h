@@ -25,11 +25,13 @@
 #include <costate/parameter.h>
 #include <costate/record.h>
 #include <costate/residual.h>
+#include <costate/resume.h>
 #include <costate/rollout.h>
 #include <costate/sampling.h>
 #include <costate/smooth_contact.h>
 #include <costate/solve.h>
 #include <costate/solver.h>
+#include <costate/spline.h>
 #include <costate/state.h>
 #include <costate/step.h>
 #include <costate/tangent.h>

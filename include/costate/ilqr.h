@@ -34,6 +34,9 @@ struct IlqrOptions {
   /// How A, B, C, D are had; sensors and substeps are set by the problem. Level 3, where it is used, takes forward
   /// differences at the model's own solver tolerance: a descent direction needs no more.
   LinearizeOptions derivative{.centered = false, .converge = false};
+  /// Derivatives at every so many knots and at the last two, A, B, C and D between them interpolated; 1: at each knot. An
+  /// approximation, which the message of the result then says; costs, motions and final gains are exact.
+  int derivative_every = 1;
   /// Derivatives of this model along the motions of the problem's (MakeSmoothModel; same state, control, sensors and
   /// context); null: the problem's own. Costs and motions are always the problem's.
   const mjModel* derivative_model = nullptr;

@@ -13,6 +13,7 @@ struct KnotView {
   double dt = 0;    ///< length of the control interval [s]
   ConstVectorRef x, u, s;
   double shift = 0;  ///< [s] from the task's start to knot 0: a plan begins later than its task
+  const double* start = nullptr;  ///< x_0 of the same motion (nx), for what ties its end to its start
 };
 
 /// Knot t of a trajectory; borrows from it. @param dt  the control interval [s].

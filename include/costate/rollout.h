@@ -100,8 +100,16 @@ class Simulator {
   RolloutStatus RolloutGaps(const Trajectory& reference, ConstMatrixRef gaps, const Policy& policy, double alpha,
                             ConstMatrixRef lower, ConstMatrixRef upper, Trajectory* out, int worker = 0);
 
+  /// The same from another start: x_bar is still the reference's, x_0 is x0.
+  RolloutStatus RolloutGaps(ConstVectorRef x0, const Trajectory& reference, ConstMatrixRef gaps, const Policy& policy, double alpha,
+                            ConstMatrixRef lower, ConstMatrixRef upper, Trajectory* out, int worker = 0);
+
   /// A, B, C, D at knots 0 … N-1 and C at knot N; in parallel over knots. out has N+1 entries.
   void Linearize(const Trajectory& trajectory, const LinearizeOptions& options, std::vector<StepDerivative>* out);
+
+  /// From now on LinearizeEach takes derivatives at knots 0, every, 2 every … and at the last two; between them A, B, C and D are
+  /// interpolated, entry by entry. 1: at each knot. @throws Error{kInvalidArgument} below 1.
+  void SetDerivativeEvery(int every);
 
   /// The same without keeping them all: use(t, worker, derivative) runs on the worker that linearized knot t. It may take
   /// matrices by swap; what it leaves is overwritten by the next knot.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <costate/solver.h>
+#include <costate/spline.h>
 
 namespace costate {
 
@@ -16,6 +17,7 @@ struct SamplingOptions {
   int elites = 8;  ///< mean and spread of the next iteration are those of so many best (cross-entropy); 1: the best
                    ///< one is the next mean and the spread stays (predictive sampling)
   double node_time = 0.1;    ///< [s] between the spline's nodes, cubic in between
+  SplineOptions spline{};    ///< with knots: the spline in place of node_time's
   double exploration = 0.3;  ///< standard deviation at first, in half control ranges (1 without a range)
   double spread_min = 0.02;  ///< … and at least, later
   std::uint64_t seed = 1;

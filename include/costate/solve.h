@@ -10,6 +10,9 @@ namespace costate {
 struct Guess {
   MatrixXd X{};  ///< nx × (N+1), for solvers that take states (fddp); empty: the motion under U
   MatrixXd U;    ///< nu × N
+  /// SolveResult::state of a solve that goes on: its costates and barrier (fddp), and, where they are there, its
+  /// regularization, multipliers and penalties in place of the options'. X and U are those above.
+  const SolveState* state = nullptr;
 };
 
 /// Minimizes problem.cost by the solver that options.type names; where the problem has constraints, by SolveConstrained around it.

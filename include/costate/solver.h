@@ -12,6 +12,12 @@ namespace costate {
 
 class ConstraintSet;  // costate/constraint.h
 
+/// A start that may move, by multiple shooting (SolveFddp): x_0 = x0 ⊕ d with d free within bounds in some entries, else 0.
+struct FreeStart {
+  std::vector<int> entries{};  ///< of the tangent, rising; empty: x_0 is given
+  VectorXd lower{}, upper{};   ///< bounds of d at those entries; ±infinity where there is none, and in every entry of a rotation
+};
+
 /// minimize Σ_t l_t(x_t, u_t, s_t) over U, subject to x_{t+1} = f(x_t, u_t), x_0 given, u_lower ≤ u_t ≤ u_upper.
 struct Problem {
   const mjModel* model = nullptr;
@@ -21,6 +27,7 @@ struct Problem {
   int N = 0;                  ///< horizon in controls
   int substeps = 1;           ///< engine steps a control
   VectorXd u_lower, u_upper;  ///< nu; ±infinity where an actuator has no limit
+  FreeStart free_start{};     ///< solvers that take the start as given refuse it
   const ConstraintSet* constraints = nullptr;  ///< kept by SolveConstrained; solvers without constraints refuse them
 };
 
@@ -37,6 +44,7 @@ struct IterationRecord {
   double step = 0;             ///< accepted alpha; 0 when none was
   double regularization = 0;
   double gap = 0;              ///< largest |f(x_t, u_t) ⊖ x_{t+1}| after this iteration; 0 where all iterates are motions
+  int gap_knot = -1;           ///< t + 1 of that gap; 0: none is left; -1: the solver has none
   double seconds_rollout = 0, seconds_derivative = 0, seconds_backward = 0;
   double violation = 0;        ///< of the worst constraint after this iteration, as ConstraintReport has it; 0 without any
 };
@@ -65,6 +73,18 @@ struct ConstraintReport {
   int active = 0;          ///< knots and components with a multiplier other than zero
 };
 
+/// Where a solver stood when it ended, which need not be the best motion: what a later solve goes on from.
+struct SolveState {
+  MatrixXd U{};                 ///< controls of the last iterate
+  MatrixXd X{};                 ///< its states where they had gaps (fddp); empty: the motion under U
+  MatrixXd costates{};          ///< multipliers of the steps (ndx × (N+1)), of fddp
+  double barrier = 0;           ///< weight of fddp's barrier; 0: none was needed
+  double regularization = -1;   ///< of the last iteration; negative: there was none
+  std::vector<MatrixXd> multipliers{};  ///< of the constraints, those that the iterate was sought with
+  VectorXd penalties{};         ///< one a constraint
+  VectorXd residuals{};         ///< of each constraint at the last update of the multipliers; empty before it
+};
+
 struct SolveResult {
   SolveStatus status = SolveStatus::kIterationLimit;
   std::string message;      ///< one sentence with the numbers that decided
@@ -79,6 +99,7 @@ struct SolveResult {
   double violation = 0;     ///< of the worst constraint, relative; 0 without any
   std::vector<ConstraintReport> constraints;  ///< worst first
   std::vector<MatrixXd> multipliers;  ///< of each constraint of the problem in its order, components × (N+1)
+  SolveState state;         ///< from which Solve goes on (Guess::state)
 };
 
 /// Called after each iteration; false stops the solver with kInterrupted and the best iterate so far.

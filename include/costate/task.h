@@ -66,12 +66,16 @@ struct Task {
   IlqrOptions solver;
   ConstrainedOptions constrained;
   FreeTimeOptions free_time;   ///< <time>; none unless longest > 0
+  SplineOptions spline{};      ///< <spline>: controls of the first-order methods and of sampled starts; none unless knots > 0
+  FreeStart free_start{};      ///< <start free="…">
   SamplingOptions sampling{.iterations = 0};  ///< <solver start="sampling">; none unless iterations > 0
   MpcOptions mpc;          ///< <mpc>
   ContinuationOptions continuation{};  ///< <smooth>; none unless continuation.smooth.any()
+  SolveState state{};          ///< of the run that is gone on from (costate/resume.h); none unless state.U has columns
+  FreeTimeState time_state{};  ///< the same of a search over times
   std::vector<std::string> warnings;  ///< of the model's compiler and of the task itself
   Problem ToProblem() const;
-  Guess ToGuess() const { return {X_guess, U_guess}; }
+  Guess ToGuess() const { return {X_guess, U_guess, state.U.cols() > 0 ? &state : nullptr}; }
 };
 
 /// Reads a task file (plugin/optimizer/README.md describes every element and attribute).

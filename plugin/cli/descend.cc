@@ -72,8 +72,9 @@ int ExitCodeOf(const DescentResult& result) {
   }
 }
 
-std::map<std::string, std::string> Settings(const DescentOptions& o) {
-  return {{"solver", o.method == DescentMethod::kLbfgs  ? "lbfgs"
+std::map<std::string, std::string> Settings(const DescentOptions& o, const SplineOptions& spline) {
+  return {{"controls", spline.knots > 0 ? fmt::format("{} {} knots", spline.knots, ToString(spline.order)) : "each"},
+          {"solver", o.method == DescentMethod::kLbfgs  ? "lbfgs"
                      : o.method == DescentMethod::kAdam ? "adam"
                                                         : "gradient descent"},
           {"rate", o.rate > 0                             ? fmt::format("{:.17g}", o.rate)
@@ -95,6 +96,7 @@ int RunDescend(const Task& task, ParameterSet* parameters, const std::vector<Los
   {
     fmt::print("\n");
     Progress progress(arguments.options.iterations);
+    if (task.spline.knots > 0) progress.Line(fmt::format("controls are splines of {} {} knots", task.spline.knots, ToString(task.spline.order)));
     if (!arguments.quiet) progress.Line(Header(task));
     result = Descend(task, parameters, arguments.options, [&](const IterationRecord& record, ConstVectorRef theta) {
       if (!arguments.quiet) progress.Line(Row(task, record, theta));
@@ -111,7 +113,7 @@ int RunDescend(const Task& task, ParameterSet* parameters, const std::vector<Los
   if (!arguments.folder.empty()) {
     GradientReport report{&task, parameters, &result.gradient, &check, &result, result.x0, result.U, seconds};
     Record record = MakeGradientRecord(report);
-    record.settings.merge(Settings(arguments.options));
+    record.settings.merge(Settings(arguments.options, task.spline));
     if (arguments.options.smooth.any()) record.settings["smoothing"] = ToString(arguments.options.smooth);
     WriteGradientRun(arguments.folder, report, std::move(record), arguments.force, arguments.plots);
     fmt::print("  saved in      {0}\n\n  costate view {0}\n  costate replay {0}\n", arguments.folder);

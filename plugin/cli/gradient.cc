@@ -327,7 +327,9 @@ grows or fades on its way back through time, and how often contacts or limits sw
 
 --descend then changes those inputs, within the ranges of controls and the bounds of parameters, until the loss falls no
 more: gd, gradient descent with a fixed --rate or else a line search, lbfgs, or adam, whose --rate is in typical sizes (half a
-control's range). One line an iteration; Ctrl-C keeps and saves the best. The run is saved in --out, by default runs/NAME-1, -2 … below the current folder; inputs.csv has what was fitted.
+control's range). With <spline knots="…"> in the task the controls are splines and their knots are what changes. One line an
+iteration; Ctrl-C keeps and saves the best. The run is saved in --out, by default runs/NAME-1, -2 … below the current folder;
+inputs.csv has what was fitted.
 
 Exit code: 0 agrees; 1 disagrees, none can be judged, or there is no gradient; 2 bad input. With --descend: 0 a lower loss;
 1 none; 2 bad input; 130 interrupted.)");

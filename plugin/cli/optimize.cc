@@ -4,6 +4,7 @@
 #include <costate/free_time.h>
 #include <costate/exploit.h>
 #include <costate/record.h>
+#include <costate/resume.h>
 #include <costate/solve.h>
 #include <costate/task.h>
 #include <fmt/core.h>
@@ -32,6 +33,10 @@ One line an iteration: cost; the reduction that the quadratic model expected and
 control that may still move; regularization; step length; milliseconds in rollouts, derivatives and the backward pass.
 
 Ctrl-C ends after the current iteration; the best motion so far is kept and saved (a second Ctrl-C ends at once).
+--resume RUN goes on where the solver of a saved run stood that was interrupted or at its limit of iterations: from its last
+iterate, with the multipliers and penalties of its constraints, and with the times that were tried. Weights and solver
+settings may have changed since; what no longer fits is an error that names both values.
+
 --smooth, or <smooth> in the task, goes from a model with smoother contact to the true one in stages, each from the controls
 of the one before (iterations are those of the true model; a smooth stage has at most 50). The motion that is reported and
 saved is always the true model's; the costs of all stages stand in the record. --backward-only keeps all motions true and
@@ -42,6 +47,10 @@ At the end the motion is repeated at half the time step, with stiffer contact, a
 
 The run is saved in --out, by default runs/NAME-1, -2 … below the current folder; nothing is ever overwritten without --force.
 
+Multiple shooting (fddp) has a column with the largest gap between its states and where its steps lead, and that gap's knot;
+"-" once they are a motion. <start free="…"> lets the start move with it. --derivative-every K takes derivatives at every
+K-th knot and interpolates them in between: faster, and said in the message and the record.
+
 With <constraint>, <limit> or <periodic> in the task a column shows the worst violation, relative to its bound, and the changes
 are those of the augmented Lagrangian; violations and multipliers are listed by name, worst first, and saved in constraints.csv.
 
@@ -49,9 +58,9 @@ Exit code: 0 converged, stalled or reached the iteration limit, with a lower cos
 any; 1 no progress, diverged, or a constraint violated; 2 bad input; 130 interrupted.)";
 
 struct OptimizeOptions {
-  std::string input, start, goal, out, derivative, solver;
+  std::string input, start, goal, out, derivative, solver, resume;
   double time = 2;
-  std::optional<int> iterations, threads, substeps;
+  std::optional<int> iterations, threads, substeps, derivative_every;
   std::optional<double> tolerance;
   SmoothArguments smooth;
   bool second_order = false, force = false, no_plots = false, no_save = false, quiet = false, backward_only = false;
@@ -98,16 +107,25 @@ Task MakeTask(const OptimizeOptions& options) {
   }
   if (options.second_order) task.solver.second_order = true;
   if (!options.derivative.empty()) task.solver.derivative.level = ToLevel(options.derivative);
+  if (options.derivative_every) task.solver.derivative_every = *options.derivative_every;
+  if (!options.resume.empty()) Resume(ReadRecord(options.resume), options.resume, &task);
   return task;
 }
 
 constexpr char kHeader[] = " iter          cost   expected     actual   gradient  regulariz.     step |  rollout  derivat. backward  ms";
 
-std::string Row(const IterationRecord& r, bool constrained) {
+// columns that only some solves have
+struct Columns {
+  bool gap = false, violation = false;
+  std::string Header() const { return std::string(kHeader) + (gap ? " |       gap  knot" : "") + (violation ? " | violation" : ""); }
+};
+
+std::string Row(const IterationRecord& r, const Columns& columns) {
   return fmt::format("{:5d} {:13.7g} {:10.3g} {:10.3g} {:10.3g}  {:10.3g} {:8.3g} | {:8.2f} {:9.2f} {:8.2f}", r.iteration, r.cost,
                      -r.expected_change, -r.actual_change, r.gradient_norm, r.regularization, r.step, 1e3 * r.seconds_rollout,
                      1e3 * r.seconds_derivative, 1e3 * r.seconds_backward) +
-         (constrained ? fmt::format(" | {:9.3g}", r.violation) : "");
+         (columns.gap ? fmt::format(" | {:9.3g} {:>5}", r.gap, r.gap > 0 ? std::to_string(r.gap_knot) : "-") : "") +
+         (columns.violation ? fmt::format(" | {:9.3g}", r.violation) : "");
 }
 
 std::map<std::string, std::string> Settings(const Task& task, const OptimizeOptions& options,
@@ -130,10 +148,14 @@ std::map<std::string, std::string> Settings(const Task& task, const OptimizeOpti
       {"guess_scale", fmt::format("{:.17g}", result.guess_scale)},
       {"start", options.start},
       {"goal", options.goal}};
+  if (s.derivative_every > 1) settings["derivative_every"] = fmt::format("{} knots, interpolated in between", s.derivative_every);
+  if (!options.resume.empty()) settings["resumed_from"] = options.resume;
   if (task.sampling.iterations > 0) {
     const SamplingOptions& o = task.sampling;
-    settings["guess"] = fmt::format("sampling: {} rounds of {} samples, {} elites, nodes every {:g} s, exploration {:g}, seed {}",
-                                    o.iterations, o.samples, o.elites, o.node_time, o.exploration, o.seed);
+    const std::string nodes = o.spline.knots > 0 ? fmt::format("{} {} knots", o.spline.knots, ToString(o.spline.order))
+                                                 : fmt::format("nodes every {:g} s", o.node_time);
+    settings["guess"] = fmt::format("sampling: {} rounds of {} samples, {} elites, {}, exploration {:g}, seed {}",
+                                    o.iterations, o.samples, o.elites, nodes, o.exploration, o.seed);
   }
   if (task.constraints.size() > 0) {
     settings["solver"] = std::string(ToString(s.type)) + " in an augmented Lagrangian";
@@ -249,8 +271,21 @@ void PrintSummary(const Task& task, const SolveResult& result,
   }
 }
 
+// a start that was free
+void PrintStart(const Task& task, const VectorXd& moved) {
+  if (task.free_start.entries.empty()) return;
+  const std::vector<std::string> names = TangentNames(task.model.get());
+  constexpr int kMost = 8;
+  std::string text;
+  int shown = 0;
+  for (const int entry : task.free_start.entries) {
+    if (++shown <= kMost) text += fmt::format("{}{} by {:.6g}", text.empty() ? "" : ", ", names[static_cast<std::size_t>(entry)], moved[entry]);
+  }
+  fmt::print("  start         moved: {}{}\n", text, shown > kMost ? fmt::format(" and {} more", shown - kMost) : "");
+}
+
 Record MakeRecord(Task* task, const OptimizeOptions& options, SolveResult* result,
-                  const std::vector<ContinuationStage>& stages, Simulator* simulator) {
+                  const std::vector<ContinuationStage>& stages, const FreeTimeResult* timed, Simulator* simulator) {
   Record record;
   record.command = "optimize";
   record.task_file = task->file;
@@ -278,6 +313,7 @@ Record MakeRecord(Task* task, const OptimizeOptions& options, SolveResult* resul
     record.failures.push_back(fmt::format("constraint: '{}' is violated by {:.6g} {} at knot {} ({})", c.name, c.violation, c.unit, c.knot, c.component));
   }
   if (task->constraints.size() > 0) record.tables["constraints.csv"] = ConstraintCsv(*task, *result, simulator->knot_time());
+  record.tables[kResumeFile] = ResumeText(*task, *result, timed);
   return record;
 }
 
@@ -356,15 +392,20 @@ int RunOptimize(const OptimizeOptions& options) {
   {
     Progress progress(task.solver.iterations);
     const bool constrained = task.constraints.size() > 0;
-    if (!options.quiet) progress.Line(std::string(kHeader) + (constrained ? " | violation" : ""));
+    const Columns columns{.gap = task.solver.type == SolverType::kFddp, .violation = constrained};
+    if (!options.quiet && task.solver.derivative_every > 1) {
+      progress.Line(fmt::format("derivatives at every {} knots, interpolated in between", task.solver.derivative_every));
+    }
+    if (!options.quiet) progress.Line(columns.Header());
     const IterationCallback callback = [&](const IterationRecord& record) {
-      if (!options.quiet) progress.Line(Row(record, constrained));
+      if (!options.quiet) progress.Line(Row(record, columns));
       progress.Update(record.iteration, fmt::format("cost {:.6g}", record.cost) +
                                             (constrained ? fmt::format(", violation {:.3g}", record.violation) : ""));
       return !Interrupted();
     };
     if (task.free_time.longest > 0) {
-      timed = SolveFreeTime(task.ToProblem(), task.U_guess, task.solver, task.constrained, task.free_time, callback);
+      timed = SolveFreeTime(task.ToProblem(), task.U_guess, task.solver, task.constrained, task.free_time, callback,
+                            options.resume.empty() ? nullptr : &task.time_state);
       result = std::move(timed.result);
       std::swap(task.model, timed.model);
       m = task.model.get();
@@ -380,11 +421,15 @@ int RunOptimize(const OptimizeOptions& options) {
     return kExitNo;
   }
 
+  const VectorXd moved = Difference(m, result.trajectory.X.col(0), task.x0);
+  task.x0 = result.trajectory.X.col(0);  // where the start was free it is another one
+
   // judge and save; the motion is simulated anew, so that what is saved is what replays
   Simulator simulator(m, task.context, task.substeps, task.solver.threads);
-  Record record = MakeRecord(&task, options, &result, stages, &simulator);
+  Record record = MakeRecord(&task, options, &result, stages, task.free_time.longest > 0 ? &timed : nullptr, &simulator);
   if (task.free_time.longest > 0) RecordTimes(task, timed, &record);
   PrintSummary(task, result, stages, record, seconds);
+  PrintStart(task, moved);
   if (result.cost < result.initial_cost && result.status != SolveStatus::kInterrupted) LookForExploits(task, result, &record);
   for (const std::string& failure : record.failures) fmt::print("  note          {}\n", failure);
   const bool touches = std::any_of(record.diagnostics.begin(), record.diagnostics.end(), [](const KnotDiagnostics& d) { return d.contacts > 0; });
@@ -399,6 +444,8 @@ int RunOptimize(const OptimizeOptions& options) {
     WriteRecord(folder, record, {.force = options.force, .plots = !options.no_plots});
     PrintWarnings({record.warnings.begin() + static_cast<std::ptrdiff_t>(before), record.warnings.end()});
     fmt::print("  saved in      {}\n\n  costate view {}\n  costate replay {}\n", folder, folder, folder);
+    const bool goes_on = result.status == SolveStatus::kInterrupted || result.status == SolveStatus::kIterationLimit;
+    if (goes_on && !task.file.empty()) fmt::print("  costate optimize {} --resume {}\n", task.file, folder);
   }
   return ExitCodeOf(task, result);
 }
@@ -409,6 +456,7 @@ void AddOptimizeCommand(CLI::App& app, int* exit_code) {
   auto options = std::make_shared<OptimizeOptions>();
   CLI::App* command = app.add_subcommand("optimize", "Optimize the controls of a task and save the motion");
   command->add_option("INPUT", options->input, "task file, or a robot with --goal")->required();
+  command->add_option("--resume", options->resume, "folder of a run that ended early: go on where its solver stood");
   command->add_option("--start", options->start, "keyframe to start at, by name or number (key:NAME works too)");
   command->add_option("--goal", options->goal, "keyframe to reach");
   command->add_option("--time", options->time, "seconds from start to goal (default 2)")->check(Positive());
@@ -419,6 +467,8 @@ void AddOptimizeCommand(CLI::App& app, int* exit_code) {
   command->add_option("--derivative", options->derivative, "best, analytic, residual or step")
       ->check(CLI::IsMember({"best", "analytic", "residual", "step"}));
   command->add_option("--solver", options->solver, "ilqr or fddp")->check(CLI::IsMember({"ilqr", "fddp"}));
+  command->add_option("--derivative-every", options->derivative_every, "derivatives at every so many knots, interpolated in between (default 1)")
+      ->check(CLI::Range(1, 1000000));
   command->add_flag("--second-order", options->second_order, "exact second derivatives (fddp)");
   AddSmoothOptions(command, &options->smooth, "go from smoother contact to the true model");
   command->add_flag("--backward-only", options->backward_only,

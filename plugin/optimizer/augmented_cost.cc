@@ -76,6 +76,7 @@ std::vector<CostTermValue> AugmentedCost::Terms(const Trajectory& trajectory) co
 void AugmentedCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const {
   cost_.Expand(knot, C, D, out);
   AugmentedScratch& s = ThreadAugmentedScratch();
+  out->l0.resize(0);
   for (int i = 0; i < constraints_.size(); ++i) {
     const Constraint& constraint = constraints_[i];
     if (!constraint.IsAt(knot.t, knot.N)) continue;
@@ -93,6 +94,7 @@ void AugmentedCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRe
     const Eigen::Index n = s.J.cols();
     out->lx.head(n).noalias() += s.J.transpose() * s.g;
     out->lxx.topLeftCorner(n, n).noalias() += s.J.transpose() * s.DJ;
+    if (constraint.ReadsStart() && knot.t == knot.N) AddStart(constraint, knot, rho[i], out);
     if (s.Ju.cols() == 0 || knot.t == knot.N) continue;
     s.DJu = rho[i] * s.Ju;
     for (int k = 0; k < s.y.size(); ++k) {
@@ -102,6 +104,24 @@ void AugmentedCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRe
     out->lux.leftCols(n).noalias() += s.Ju.transpose() * s.DJ;
     out->luu.noalias() += s.Ju.transpose() * s.DJu;
   }
+}
+
+// the same by dx_0: l0 += J0ᵀ rho y, l0x += rho J0ᵀ [y ≠ 0] J, l00 += rho J0ᵀ [y ≠ 0] J0
+void AugmentedCost::AddStart(const Constraint& constraint, const KnotView& knot, double rho_i, CostExpansion* out) const {
+  AugmentedScratch& s = ThreadAugmentedScratch();
+  if (out->l0.size() == 0) {
+    out->l0.setZero(ndx_);
+    out->l0x.setZero(ndx_, ndx_);
+    out->l00.setZero(ndx_, ndx_);
+  }
+  MatrixXd J0;
+  constraint.StartJacobian(knot, &J0);
+  for (int k = 0; k < s.y.size(); ++k) {
+    if (s.y[k] == 0) J0.row(k).setZero();
+  }
+  out->l0.noalias() += J0.transpose() * s.g;
+  out->l0x.leftCols(s.J.cols()).noalias() += J0.transpose() * s.DJ;
+  out->l00.noalias() += rho_i * J0.transpose() * J0;
 }
 
 void AugmentedCost::Gradient(const KnotView& knot, KnotGradient* out) const {

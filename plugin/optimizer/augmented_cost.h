@@ -38,6 +38,7 @@ class AugmentedCost final : public Cost {
   VectorXd rho;                  ///< of each constraint
 
  private:
+  void AddStart(const Constraint& constraint, const KnotView& knot, double rho_i, CostExpansion* out) const;
   int Shift(int i, const KnotView& knot, VectorXd* y) const;  // y; how many of its entries are not zero
 
   int ndx_, nu_;

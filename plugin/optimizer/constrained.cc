@@ -35,6 +35,10 @@ void CheckConstrained(const ConstrainedOptions& o, const ConstraintSet& constrai
                                                            o.penalties.size(), constraints.size()));
   }
   for (double penalty : o.penalties) need(penalty > 0 && std::isfinite(penalty), "penalties", penalty, "positive and finite");
+  if (o.residuals.size() != 0 && o.residuals.size() != constraints.size()) {
+    throw Error(ErrorCode::kDimensionMismatch, fmt::format("constrained option residuals has {} entries, the problem has {} constraints",
+                                                           o.residuals.size(), constraints.size()));
+  }
   if (o.multipliers.empty()) return;
   if (static_cast<int>(o.multipliers.size()) != constraints.size()) {
     throw Error(ErrorCode::kDimensionMismatch, fmt::format("constrained option multipliers has {} matrices, the problem has {} constraints",
@@ -75,6 +79,7 @@ class Constrained {
   bool IsBetter(const SolveResult& candidate) const;
   void Measure(SolveResult* result);
   bool Update(const SolveResult& result);
+  void KeepState();
   SolveResult End(SolveStatus status, const std::string& what);
 
   const ConstraintSet& constraints_;
@@ -92,6 +97,7 @@ class Constrained {
   bool polish_ = false;         // violations are within their tolerance: the inner solver goes to its own
   bool user_stop_ = false, enough_ = false;
   VectorXd residuals_, before_; // of AugmentedCost, now and at the update before
+  SolveState state_;            // of the last inner solve
   double least_ = std::numeric_limits<double>::infinity();
   int no_progress_ = 0;
   bool has_best_ = false;
@@ -101,6 +107,8 @@ class Constrained {
 // penalties from what the guess costs and violates
 void Constrained::Start(ConstMatrixRef U) {
   if (!c_.multipliers.empty()) augmented_.lambda = c_.multipliers;
+  before_ = c_.residuals;
+  polish_ = before_.size() > 0 && before_.maxCoeff() <= c_.tolerance;
   Simulator simulator(problem_.model, problem_.context, problem_.substeps, 1);
   Trajectory guess;
   const MatrixXd clamped = U.cwiseMax(problem_.u_lower.replicate(1, U.cols())).cwiseMin(problem_.u_upper.replicate(1, U.cols()));
@@ -189,17 +197,24 @@ bool Constrained::Update(const SolveResult& result) {
   return grown || no_progress_ < kPatience;
 }
 
+void Constrained::KeepState() {
+  state_.multipliers = augmented_.lambda;
+  state_.penalties = augmented_.rho;
+  state_.residuals = before_;
+}
+
 SolveResult Constrained::End(SolveStatus status, const std::string& what) {
   SolveResult result = std::move(best_);
   result.status = status;
   result.initial_cost = initial_cost_;
   result.guess_scale = guess_scale_;
   result.iterations = std::move(iterations_);
+  result.state = std::move(state_);
   std::stable_sort(result.constraints.begin(), result.constraints.end(),
                    [](const ConstraintReport& a, const ConstraintReport& b) { return a.relative > b.relative; });
   result.message = what + fmt::format(" after {} iterations at cost {:.8g}, ", result.iterations.size(), result.cost);
   if (result.violation == 0) {
-    result.message += "all constraints kept";
+    result.message += "all constraints kept" + DerivativeEveryText(options_.derivative_every);
     return result;
   }
   const ConstraintReport& worst = result.constraints.front();
@@ -209,6 +224,7 @@ SolveResult Constrained::End(SolveStatus status, const std::string& what) {
   if (result.violation > c_.tolerance) {
     result.message += fmt::format(": {:.6g}, allowed {:.6g} to {:.6g}", worst.value, worst.lower, worst.upper);
   }
+  result.message += DerivativeEveryText(options_.derivative_every);
   return result;
 }
 
@@ -231,7 +247,14 @@ SolveResult Constrained::Run(ConstMatrixRef U) {
     const double violation = result.violation;
     const bool settled = residuals_.maxCoeff() <= c_.tolerance;
     const std::string reason = result.message;
+
+    // a solve that goes on begins this inner solve again where it was cut off, else the next one
+    state_ = std::move(result.state);
+    if (state_.U.size() == 0) state_.U = controls;
+    const bool cut_off = !enough_ && (status == SolveStatus::kInterrupted || status == SolveStatus::kIterationLimit);
+    if (cut_off) KeepState();
     const bool go_on = Update(result);
+    if (!cut_off) KeepState();
 
     // multipliers and penalties as they are about this motion
     for (int i = 0; i < constraints_.size(); ++i) {
@@ -280,6 +303,7 @@ SolveResult SolveConstrained(const Problem& problem, ConstMatrixRef U, const Ilq
   }
   Problem unconstrained = problem;
   unconstrained.constraints = nullptr;
+  unconstrained.free_start = {};
   CheckProblem(unconstrained, U);
   CheckConstrained(constrained, *problem.constraints, problem.N);
   RefuseTimeLimit(options, OptionCheck("constrained option "));

@@ -64,4 +64,40 @@ void BallAngleConstraint::Jacobian(const KnotView& knot, ConstMatrixRef, ConstMa
   }
 }
 
+PeriodicConstraint::PeriodicConstraint(const mjModel* model, ConstraintInfo info, std::vector<int> entries)
+    : Constraint(std::move(info)), model_(model), entries_(std::move(entries)) {}
+
+void PeriodicConstraint::Value(const KnotView& knot, VectorXd* c) const {
+  const Dims dims(model_);
+  const VectorXd dx = Difference(model_, knot.x, Eigen::Map<const VectorXd>(knot.start, dims.nx));
+  c->resize(size());
+  for (int i = 0; i < size(); ++i) (*c)[i] = dx[entries_[static_cast<std::size_t>(i)]];
+}
+
+// ±1, and a 3×3 block where quaternions are compared
+void PeriodicConstraint::Slopes(const KnotView& knot, bool of_start, MatrixXd* J) const {
+  J->setZero(size(), Dims(model_).ndx);
+  for (int i = 0; i < size(); ++i) {
+    const int entry = entries_[static_cast<std::size_t>(i)];
+    const int joint = entry < model_->nv ? model_->dof_jntid[entry] : -1;
+    const int type = joint < 0 ? static_cast<int>(mjJNT_HINGE) : model_->jnt_type[joint];
+    const int offset = type == mjJNT_FREE ? 3 : 0, first = joint < 0 ? 0 : model_->jnt_dofadr[joint] + offset;
+    if ((type != mjJNT_FREE && type != mjJNT_BALL) || entry < first) {
+      (*J)(i, entry) = of_start ? -1 : 1;
+      continue;
+    }
+    Eigen::Matrix<double, 3, 3, Eigen::RowMajor> end, start;
+    const int address = model_->jnt_qposadr[joint] + offset;
+    mjd_subQuat(knot.x.data() + address, knot.start + address, end.data(), start.data());
+    J->row(i).segment<3>(first) = (of_start ? start : end).row(entry - first);
+  }
+}
+
+void PeriodicConstraint::Jacobian(const KnotView& knot, ConstMatrixRef, ConstMatrixRef, MatrixXd* J, MatrixXd* Ju) const {
+  Slopes(knot, false, J);
+  Ju->resize(size(), 0);
+}
+
+void PeriodicConstraint::StartJacobian(const KnotView& knot, MatrixXd* J0) const { Slopes(knot, true, J0); }
+
 }  // namespace costate

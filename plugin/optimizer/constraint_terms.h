@@ -42,6 +42,24 @@ class PowerConstraint final : public Constraint {
   std::vector<int> force_, velocity_;
 };
 
+/// c = entries of x_N ⊖ x_0 at the last knot, of a motion whose start may move. PullBack is by x_N alone: (C5) of README.md.
+class PeriodicConstraint final : public Constraint {
+ public:
+  /// @param entries  of the tangent, as many as info has bounds. The model must outlive it.
+  PeriodicConstraint(const mjModel* model, ConstraintInfo info, std::vector<int> entries);
+  void Value(const KnotView& knot, VectorXd* c) const override;
+  void Jacobian(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, MatrixXd* J, MatrixXd* Ju) const override;
+  bool NeedsSensors() const override { return false; }
+  bool ReadsStart() const override { return true; }
+  void StartJacobian(const KnotView& knot, MatrixXd* J0) const override;
+
+ private:
+  void Slopes(const KnotView& knot, bool of_start, MatrixXd* J) const;
+
+  const mjModel* model_;
+  std::vector<int> entries_;
+};
+
 /// c_i = the angle [rad] by which a ball joint is turned away from its reference. Its slope is the axis of the rotation.
 class BallAngleConstraint final : public Constraint {
  public:

@@ -50,6 +50,12 @@ MatrixXd ControlBarrier::Inside(ConstMatrixRef U) const {
   return result;
 }
 
+double ControlBarrier::Distance(ConstMatrixRef U) const {
+  double least = std::numeric_limits<double>::infinity();
+  ForEach(U, [&](double, double distance, double, double, int, int) { least = std::min(least, distance); });
+  return least;
+}
+
 void ControlBarrier::Start(ConstMatrixRef U, double mu) {
   mu_ = mu;
   ForEach(U, [&](double sign, double distance, double, double, int i, int t) {

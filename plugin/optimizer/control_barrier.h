@@ -19,6 +19,9 @@ class ControlBarrier {
   /// U well between the bounds: a share of the range away from each.
   MatrixXd Inside(ConstMatrixRef U) const;
 
+  /// The smallest distance of U to a bound; infinite without bounds, not positive where a control lies at one.
+  double Distance(ConstMatrixRef U) const;
+
   /// z = mu / distance.
   void Start(ConstMatrixRef U, double mu);
 

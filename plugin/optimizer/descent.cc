@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "optimizer/minimize.h"
+#include "optimizer/task_start.h"
 
 namespace costate {
 namespace {
@@ -34,28 +35,6 @@ void PullBackStart(const mjModel* model, const VectorXd& dx, VectorXd* g) {
   }
 }
 
-// by how much each entry of the start may change: hinges and slides stay in their range, single activations in theirs; a start
-// that is outside need not come in
-void StartBounds(const mjModel* m, const VectorXd& x0, VectorXd* lower, VectorXd* upper) {
-  const Dims dims(m);
-  *lower = VectorXd::Constant(dims.ndx, -kInf);
-  *upper = VectorXd::Constant(dims.ndx, kInf);
-  const auto keep = [&](Eigen::Index entry, double value, const mjtNum* range) {
-    (*lower)[entry] = std::min(0.0, range[0] - value);
-    (*upper)[entry] = std::max(0.0, range[1] - value);
-  };
-  const bool limits = !(m->opt.disableflags & (mjDSBL_LIMIT | mjDSBL_CONSTRAINT));
-  for (int j = 0; j < m->njnt && limits; j++) {
-    const bool scalar = m->jnt_type[j] == mjJNT_HINGE || m->jnt_type[j] == mjJNT_SLIDE;
-    if (scalar && m->jnt_limited[j]) keep(m->jnt_dofadr[j], x0[m->jnt_qposadr[j]], m->jnt_range + 2 * j);
-  }
-  for (int i = 0; i < m->nactuator; i++) {
-    if (!m->actuator_actlimited[i] || m->actuator_actnum[i] != 1) continue;
-    const int a = m->actuator_actadr[i];
-    keep(2 * m->nv + a, x0[m->nq + m->nv + a], m->actuator_actrange + 2 * i);
-  }
-}
-
 class TaskLoss {
  public:
   TaskLoss(const Task& task, ParameterSet* parameters, const SmoothContact& smooth)
@@ -65,10 +44,14 @@ class TaskLoss {
         simulator_(model_, task.context, task.substeps, 1),
         adjoint_(model_, task.context, task.substeps),
         U_(task.U_guess),
+        S_(task.spline.knots > 0 ? SplineBasis(task.spline, task.N) : MatrixXd()),
         dx_(VectorXd::Zero(Dims(model_).ndx)),
         theta_(parameters ? parameters->Get() : VectorXd()) {
     options_.parameters = parameters;
     options_.level = task.solver.derivative.level;
+    if (S_.size() > 0) {
+      knots_ = FitSpline(S_, task.U_guess).cwiseMax(task.u_lower.replicate(1, S_.rows())).cwiseMin(task.u_upper.replicate(1, S_.rows()));
+    }
     if (!smooth.any()) return;
     smooth_ = MakeSmoothModel(model_, smooth);
     options_.derivative_model = smooth_.model.get();
@@ -88,10 +71,12 @@ class TaskLoss {
   const VectorXd& theta() const { return theta_; }
 
  private:
-  int Controls() const { return static_cast<int>(task_.inputs.controls.size()) * task_.N; }
+  int Columns() const { return S_.size() > 0 ? static_cast<int>(S_.rows()) : task_.N; }  // of controls in z
+  int Controls() const { return static_cast<int>(task_.inputs.controls.size()) * Columns(); }
   int Starts() const { return static_cast<int>(task_.inputs.start.size()); }
   int Parameters() const { return static_cast<int>(theta_.size()); }
   void Take(const VectorXd& z);
+  MatrixXd ByKnots() const;
 
   const Task& task_;
   ParameterSet* parameters_;
@@ -102,7 +87,7 @@ class TaskLoss {
   SmoothModel smooth_;
   Trajectory motion_;
   RolloutGradient gradient_;
-  MatrixXd U_;
+  MatrixXd U_, S_, knots_;  // controls; with a spline its basis, and its knots (nu × knots)
   VectorXd dx_, theta_;
 };
 
@@ -111,7 +96,7 @@ void TaskLoss::Bounds(VectorXd* lower, VectorXd* upper, VectorXd* scale) const {
   *upper = VectorXd::Constant(size(), kInf);
   *scale = VectorXd::Ones(size());
   int at = 0;
-  for (int t = 0; t < task_.N; t++) {
+  for (int t = 0; t < Columns(); t++) {
     for (int i : task_.inputs.controls) {
       (*lower)[at] = task_.u_lower[i];
       (*upper)[at] = task_.u_upper[i];
@@ -135,8 +120,9 @@ void TaskLoss::Bounds(VectorXd* lower, VectorXd* upper, VectorXd* scale) const {
 VectorXd TaskLoss::Z() const {
   VectorXd z(size());
   int at = 0;
-  for (int t = 0; t < task_.N; t++) {
-    for (int i : task_.inputs.controls) z[at++] = U_(i, t);
+  const MatrixXd& controls = S_.size() > 0 ? knots_ : U_;
+  for (int t = 0; t < Columns(); t++) {
+    for (int i : task_.inputs.controls) z[at++] = controls(i, t);
   }
   for (int i : task_.inputs.start) z[at++] = dx_[i];
   z.tail(Parameters()) = theta_;
@@ -145,12 +131,30 @@ VectorXd TaskLoss::Z() const {
 
 void TaskLoss::Take(const VectorXd& z) {
   int at = 0;
-  for (int t = 0; t < task_.N; t++) {
-    for (int i : task_.inputs.controls) U_(i, t) = z[at++];
+  MatrixXd& controls = S_.size() > 0 ? knots_ : U_;
+  for (int t = 0; t < Columns(); t++) {
+    for (int i : task_.inputs.controls) controls(i, t) = z[at++];
+  }
+
+  // U = clamp(C S); controls that are not named stay as they are
+  for (int i : task_.inputs.controls) {
+    if (S_.size() > 0) U_.row(i) = (knots_.row(i) * S_).cwiseMax(task_.u_lower[i]).cwiseMin(task_.u_upper[i]);
   }
   for (int i : task_.inputs.start) dx_[i] = z[at++];
   theta_ = z.tail(Parameters());
   if (parameters_) parameters_->Set(theta_);
+}
+
+// the gradient by U times Sᵀ; where a control is held at its bound its spline has no slope
+MatrixXd TaskLoss::ByKnots() const {
+  const MatrixXd free = knots_ * S_;
+  MatrixXd g = gradient_.U;
+  for (Eigen::Index t = 0; t < g.cols(); t++) {
+    for (Eigen::Index i = 0; i < g.rows(); i++) {
+      if (free(i, t) < task_.u_lower[i] || free(i, t) > task_.u_upper[i]) g(i, t) = 0;
+    }
+  }
+  return g * S_.transpose();
 }
 
 double TaskLoss::operator()(const VectorXd& z, VectorXd* g) {
@@ -169,8 +173,9 @@ double TaskLoss::operator()(const VectorXd& z, VectorXd* g) {
   adjoint_.Gradient(x0(), U_, *task_.cost, options_, &gradient_);
   if (!gradient_.status.ok()) return kNan;
   int at = 0;
-  for (int t = 0; t < task_.N; t++) {
-    for (int i : task_.inputs.controls) (*g)[at++] = gradient_.U(i, t);
+  const MatrixXd controls = S_.size() > 0 ? ByKnots() : gradient_.U;
+  for (int t = 0; t < Columns(); t++) {
+    for (int i : task_.inputs.controls) (*g)[at++] = controls(i, t);
   }
   VectorXd start = gradient_.x0;
   PullBackStart(model_, dx_, &start);

@@ -51,15 +51,19 @@ Fddp::Fddp(const Problem& problem, const IlqrOptions& options)
   lq_.knots.resize(N_);
   lambda_.setZero(dims.ndx, N_ + 1);
   next_lambda_ = dx_ = lambda_;
+  dx0_.setZero(dims.ndx);
+  simulator_.SetDerivativeEvery(options.derivative_every);
   lxx_diagonal_.setZero(dims.ndx, N_);
   luu_diagonal_.setZero(dims.nu, N_);
   lu_ = du_ = luu_diagonal_;
 }
 
-SolveResult Fddp::Run(ConstMatrixRef X, ConstMatrixRef U, const IterationCallback& callback) {
+SolveResult Fddp::Run(ConstMatrixRef X, ConstMatrixRef U, const IterationCallback& callback, const SolveState* state) {
   result_.policy.k.setZero(U.rows(), N_);
   result_.policy.K.assign(N_, MatrixXd::Zero(U.rows(), simulator_.dims().ndx));
-  return Start(X, U) ? Solve(callback) : std::move(result_);
+  if (!Start(X, U)) return std::move(result_);
+  if (state) TakeState(*state);
+  return Solve(callback);
 }
 
 SolveResult Fddp::Resume(int iterations, const IterationCallback& callback) {
@@ -87,6 +91,7 @@ SolveResult Fddp::Solve(const IterationCallback& callback) {
   now_ = last;
   mode_ = mode;
   linearized_ = false;
+  result_.state = State();
   return std::move(result_);
 }
 
@@ -129,7 +134,9 @@ void Fddp::Loop(const IterationCallback& callback) {
     }
     record.step = alpha;
     record.cost = now_.cost;
-    record.gap = now_.gaps.cwiseAbs().maxCoeff();
+    Eigen::Index gap_knot = 0;
+    record.gap = now_.gaps.cwiseAbs().colwise().maxCoeff().maxCoeff(&gap_knot);
+    record.gap_knot = record.gap > 0 ? static_cast<int>(gap_knot) + 1 : 0;
     record.regularization = shift_;
     record.expected_change = direction_.Expected(alpha > 0 ? alpha : 1);
     record.actual_change = now_.cost - before;
@@ -181,10 +188,17 @@ void Fddp::Remember() {
   if (now_.Gaps() == 0 && now_.cost < best_.cost) best_ = now_;
 }
 
-void CheckFddp(const Problem& problem, ConstMatrixRef X, ConstMatrixRef U, const IlqrOptions& options) {
+void CheckFddp(const Problem& given, ConstMatrixRef X, ConstMatrixRef U, const IlqrOptions& options) {
+  Problem problem = given;
+  problem.free_start = {};
   CheckProblem(problem, U);
+  CheckFreeStart(given);
   CheckFddpOptions(options);
   RefuseDelays(problem.model, "fddp");
+  if (options.second_order && options.derivative_every > 1) {
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("second_order takes the curvature at each knot: derivatives at every {} knots do not go "
+                                                         "with it", options.derivative_every));
+  }
   const Dims dims(problem.model);
   if (X.cols() > 0 && (X.rows() != dims.nx || X.cols() != problem.N + 1)) {
     throw Error(ErrorCode::kDimensionMismatch, fmt::format("the state guess is {} x {}, expected nx = {} rows and N + 1 = {} columns", X.rows(),

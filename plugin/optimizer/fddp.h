@@ -31,7 +31,8 @@ void CheckFddp(const Problem& problem, ConstMatrixRef X, ConstMatrixRef U, const
 class Fddp {
  public:
   Fddp(const Problem& problem, const IlqrOptions& options);
-  SolveResult Run(ConstMatrixRef X, ConstMatrixRef U, const IterationCallback& callback);
+  /// @param state  of a solve that goes on, or null: costates and barrier.
+  SolveResult Run(ConstMatrixRef X, ConstMatrixRef U, const IterationCallback& callback, const SolveState* state = nullptr);
 
   /// Goes on from where the last solve ended, its multipliers and barrier with it, after the cost has changed a little.
   SolveResult Resume(int iterations, const IterationCallback& callback);
@@ -61,6 +62,12 @@ class Fddp {
   void Shape(double shift);
   void SetBounds();
   bool FindDirection(IterationRecord* record);
+  bool HasFreeStart() const { return !problem_.free_start.entries.empty(); }
+  VectorXd NearestStart(ConstVectorRef x) const;
+  VectorXd StartAt(double alpha) const;
+  void SolveStep();
+  void Extend();
+  double StartSlope(const VectorXd& theta, const VectorXd& slope) const;
   void Push();
   bool LeavesBounds() const;
   bool StartBarrier();
@@ -70,6 +77,8 @@ class Fddp {
   bool TryPolish(IterationRecord* record);
   void Accept(double alpha);
   void Remember();
+  void TakeState(const SolveState& state);
+  SolveState State() const;
   void Finish();
   SolveResult Solve(const IterationCallback& callback);
   void End(SolveStatus status, std::string message);
@@ -99,6 +108,13 @@ class Fddp {
   std::vector<MatrixXd> C_, D_, hessians_;  // for second-order terms
   MatrixXd lambda_, next_lambda_;           // multipliers of the last step's problem (ndx × (N+1)); zero before the first
   MatrixXd lxx_diagonal_, luu_diagonal_, lu_;  // before barrier and shift
+
+  // of a start that may move: what ties the end to it, the problem with its step as a further state, and that step
+  CostExpansion tie_;
+  LqProblem extended_;
+  RiccatiResult extended_riccati_;
+  BoxQpScratch start_qp_;
+  VectorXd dx0_;
 
   Direction direction_;
   MatrixXd dx_, du_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "optimizer/fddp.h"
+#include "optimizer/solver_checks.h"
 
 namespace costate {
 namespace {
@@ -21,7 +22,7 @@ bool Fddp::Start(ConstMatrixRef X, ConstMatrixRef U) {
   };
   if (X.cols() > 0) {
     MatrixXd states = X;
-    states.col(0) = problem_.x0;
+    states.col(0) = NearestStart(X.col(0));
     // the controls alone, to compare with and to fall back on
     RolloutStatus status = simulator_.Rollout(problem_.x0, clamp(U), &best_.trajectory);
     best_.cost = result_.initial_cost = RolloutCost(problem_, best_.trajectory, status, simulator_.knot_time());
@@ -66,6 +67,27 @@ bool Fddp::Follow(ConstMatrixRef X, ConstMatrixRef U) {
   return std::isfinite(now_.cost);
 }
 
+// what the solver knew beside its iterate; without it the barrier would begin at its largest weight
+void Fddp::TakeState(const SolveState& state) {
+  if (state.costates.rows() == lambda_.rows() && state.costates.cols() == lambda_.cols()) lambda_ = state.costates;
+  last_shift_ = std::max(0.0, state.regularization);
+  if (!(state.barrier > 0) || barrier_.bounds() == 0 || barrier_.Distance(now_.trajectory.U) <= 0) return;
+  mode_ = Mode::kBarrier;
+  barrier_.Start(now_.trajectory.U, state.barrier);
+}
+
+// a polish that has not ended is left out: its barrier's solution leads there at once
+SolveState Fddp::State() const {
+  const FddpIterate& iterate = mode_ == Mode::kPolish ? saved_ : now_;
+  SolveState state;
+  state.U = iterate.trajectory.U;
+  if (iterate.Gaps() > 0 || HasFreeStart()) state.X = iterate.trajectory.X;
+  state.costates = lambda_;
+  if (mode_ != Mode::kPlain) state.barrier = (mode_ == Mode::kPolish ? saved_barrier_ : barrier_).mu();
+  state.regularization = last_shift_;
+  return state;
+}
+
 // the best motion, gains and gradient about it
 void Fddp::Finish() {
   if (now_.Gaps() > 0) {
@@ -90,7 +112,10 @@ void Fddp::Finish() {
   }
   now_ = best_;
   mode_ = Mode::kPolish;
-  if (LinearizeKnots() < 0) {
+  simulator_.SetDerivativeEvery(1);
+  const bool linearized = LinearizeKnots() < 0;
+  simulator_.SetDerivativeEvery(options_.derivative_every);
+  if (linearized) {
     KeepBase();
     SetBounds();
     for (double shift = 0; shift <= options_.regularization_max; shift = std::max(1e-8, 100 * shift)) {
@@ -115,7 +140,7 @@ std::string Fddp::GapText(const MatrixXd& gaps) const {
 
 void Fddp::End(SolveStatus status, std::string message) {
   result_.status = status;
-  result_.message = std::move(message);
+  result_.message = std::move(message) + DerivativeEveryText(options_.derivative_every);
 }
 
 }  // namespace costate

@@ -39,7 +39,7 @@ bool Fddp::StartBarrier() {
     const double gaps = now_.Gaps();
     const bool ok = gaps > 0 ? Follow(X, inside) : true;
     if (gaps == 0) {
-      const RolloutStatus status = simulator_.Rollout(problem_.x0, inside, &now_.trajectory);
+      const RolloutStatus status = simulator_.Rollout(X.col(0), inside, &now_.trajectory);
       now_.cost = RolloutCost(problem_, now_.trajectory, status, simulator_.knot_time());
       now_.gaps.setZero();
       linearized_ = false;
@@ -79,8 +79,9 @@ double Fddp::Search(int steps) {
   for (int first = 0; first < steps; first += simulator_.threads()) {
     const int count = std::min(simulator_.threads(), steps - first);
     simulator_.ParallelFor(count, [&](int i, int worker) {
-      const RolloutStatus status = simulator_.RolloutGaps(now_.trajectory, now_.gaps, policy_, std::ldexp(1, -(first + i)), lower_,
-                                                          upper_, &candidates_[i], worker);
+      const double alpha = std::ldexp(1, -(first + i));
+      const RolloutStatus status = simulator_.RolloutGaps(StartAt(alpha), now_.trajectory, now_.gaps, policy_, alpha, lower_, upper_,
+                                                          &candidates_[i], worker);
       costs_[i] = RolloutCost(problem_, candidates_[i], status, simulator_.knot_time());
     });
     for (int i = 0; i < count; ++i) {
@@ -103,7 +104,7 @@ bool Fddp::TryPolish(IterationRecord* record) {
   mode_ = Mode::kPolish;
   SetBounds();
   Shape(0);
-  SolveRiccati(lq_, {}, &riccati_);
+  SolveStep();
   if (riccati_.ok) {
     Push();
     record->gradient_norm = riccati_.gradient_norm;

@@ -16,16 +16,21 @@ namespace {
 constexpr double kGolden = 0.6180339887498949;  // (sqrt 5 - 1) / 2
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
+constexpr double kSameCost = 1e-3;  // relative: a solution that is found again
+
+bool IsTime(double a, double b) { return std::abs(a - b) <= 1e-12 * b; }
+
 class FreeTime {
  public:
   FreeTime(const Problem& problem, ConstMatrixRef U, const IlqrOptions& options, const ConstrainedOptions& constrained,
-           const FreeTimeOptions& free, const IterationCallback& callback)
-      : problem_(problem), U_(U), options_(options), constrained_(constrained), free_(free), callback_(callback) {}
+           const FreeTimeOptions& free, const IterationCallback& callback, const FreeTimeState* from)
+      : problem_(problem), U_(U), options_(options), constrained_(constrained), free_(free), callback_(callback), from_(from) {}
 
   FreeTimeResult Run();
 
  private:
   double Try(double time);
+  void GoOn();
   bool Ended() const { return stop_ || static_cast<int>(out_.trials.size()) >= free_.solves; }
 
   const Problem& problem_;
@@ -34,6 +39,9 @@ class FreeTime {
   const ConstrainedOptions& constrained_;
   const FreeTimeOptions& free_;
   const IterationCallback& callback_;
+  const FreeTimeState* from_;
+  std::vector<FreeTimeTrial> known_;  // of the search that goes on
+  SolveState last_state_;
 
   // controls and multipliers of times at which the constraints were kept
   struct Kept {
@@ -50,6 +58,11 @@ class FreeTime {
 
 double FreeTime::Try(double time) {
   if (Ended()) return kNever;
+  for (const FreeTimeTrial& trial : known_) {
+    if (!IsTime(trial.time, time)) continue;
+    out_.trials.push_back(trial);
+    return trial.cost;
+  }
   ModelPtr model = CopyModel(problem_.model);
   model->opt.timestep = time / (problem_.N * problem_.substeps);
   Problem problem = problem_;
@@ -62,8 +75,10 @@ double FreeTime::Try(double time) {
   }
   ConstrainedOptions constrained = constrained_;
   if (nearest) constrained.multipliers = nearest->multipliers;
+  Guess guess{{}, nearest ? nearest->U : MatrixXd(U_)};
+  if (from_ && from_->state.U.cols() > 0 && IsTime(from_->state_time, time)) guess = {from_->state.X, from_->state.U, &from_->state};
   const int before = static_cast<int>(iterations_.size());
-  SolveResult result = Solve(problem, {{}, nearest ? nearest->U : MatrixXd(U_)}, options_,
+  SolveResult result = Solve(problem, guess, options_,
                              [&](const IterationRecord& record) {
                                IterationRecord numbered = record;
                                numbered.iteration += before;
@@ -71,6 +86,8 @@ double FreeTime::Try(double time) {
                                return !callback_ || callback_(numbered);
                              },
                              constrained);
+  out_.state_time = time;
+  last_state_ = result.state;
   if (out_.trials.empty()) initial_cost_ = result.initial_cost;
   stop_ = stop_ || result.status == SolveStatus::kInterrupted;
   const bool keeps = result.status != SolveStatus::kDiverged && result.violation <= constrained_.tolerance;
@@ -90,7 +107,25 @@ double FreeTime::Try(double time) {
   return cost;
 }
 
+// the best time again, from its solution; where it costs what it did, so do the others that were tried
+void FreeTime::GoOn() {
+  if (from_->U.cols() == 0) return;
+  kept_.push_back({from_->time, from_->U, from_->multipliers});
+  const double cost = Try(from_->time);
+  for (const FreeTimeTrial& trial : from_->trials) {
+    if (!IsTime(trial.time, from_->time) || std::abs(cost - trial.cost) > kSameCost * std::abs(trial.cost)) continue;
+    known_ = from_->trials;
+    std::erase_if(known_, [this](const FreeTimeTrial& t) {
+      return IsTime(t.time, from_->time) || t.status == SolveStatus::kInterrupted || t.status == SolveStatus::kIterationLimit;
+    });
+    known_.push_back(out_.trials.back());
+    out_.trials.clear();
+    return;
+  }
+}
+
 FreeTimeResult FreeTime::Run() {
+  if (from_) GoOn();
   double a = free_.shortest, b = free_.longest;
   Try(std::clamp(problem_.N * problem_.substeps * problem_.model->opt.timestep, a, b));
   double left = b - kGolden * (b - a), right = a + kGolden * (b - a);
@@ -119,6 +154,7 @@ FreeTimeResult FreeTime::Run() {
     if (trial.time > out_.time) longer = std::min(longer, trial.time);
   }
   out_.result.iterations = std::move(iterations_);
+  out_.result.state = std::move(last_state_);
   out_.result.initial_cost = initial_cost_;
   out_.result.message += fmt::format("; of {} times from {:g} s to {:g} s the best is {:.6g} s", out_.trials.size(), free_.shortest,
                                      free_.longest, out_.time);
@@ -131,7 +167,8 @@ FreeTimeResult FreeTime::Run() {
 }  // namespace
 
 FreeTimeResult SolveFreeTime(const Problem& problem, ConstMatrixRef U, const IlqrOptions& options,
-                             const ConstrainedOptions& constrained, const FreeTimeOptions& free, const IterationCallback& callback) {
+                             const ConstrainedOptions& constrained, const FreeTimeOptions& free, const IterationCallback& callback,
+                             const FreeTimeState* from) {
   const OptionCheck need("free time: ");
   RefuseTimeLimit(options, need);
   need(free.shortest > 0 && std::isfinite(free.shortest), "shortest", free.shortest, "positive and finite");
@@ -142,7 +179,7 @@ FreeTimeResult SolveFreeTime(const Problem& problem, ConstMatrixRef U, const Ilq
   if (!problem.model || problem.N < 1 || problem.substeps < 1) {
     throw Error(ErrorCode::kInvalidArgument, "free time: the problem has no model or no horizon");
   }
-  return FreeTime(problem, U, options, constrained, free, callback).Run();
+  return FreeTime(problem, U, options, constrained, free, callback, from).Run();
 }
 
 }  // namespace costate

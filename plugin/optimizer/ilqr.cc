@@ -97,6 +97,7 @@ IlqrSolver::Impl::Impl(const Problem& problem, const IlqrOptions& options)
       search_(problem_, &simulator_, options_),
       regularization_(options) {
   simulator_.SetDerivativeModel(options.derivative_model);
+  simulator_.SetDerivativeEvery(options.derivative_every);
   options_.derivative.sensors = problem.cost->NeedsSensors();
   bounded_ = (problem.u_lower.array().isFinite() || problem.u_upper.array().isFinite()).any();
   expansions_.resize(simulator_.threads());
@@ -364,7 +365,10 @@ void IlqrSolver::Impl::FinishPolicy() {
     result_.gradient_norm = result_.iterations.empty() ? 0 : result_.iterations.back().gradient_norm;
     return;
   }
-  if (expanded_ || Linearize() < 0) {
+  simulator_.SetDerivativeEvery(1);
+  const bool expanded = (expanded_ && options_.derivative_every == 1) || Linearize() < 0;
+  simulator_.SetDerivativeEvery(options_.derivative_every);
+  if (expanded) {
     for (double mu = 0; mu <= options_.regularization_max; mu = std::max(options_.regularization_min, kFinalGrowth * mu)) {
       SolveRiccati(lq_, {.regularization = mu, .values = false}, &riccati_);
       if (!riccati_.ok) continue;
@@ -389,7 +393,7 @@ void IlqrSolver::Impl::NoPolicy() {
 
 void IlqrSolver::Impl::End(SolveStatus status, std::string message) {
   result_.status = status;
-  result_.message = std::move(message);
+  result_.message = std::move(message) + DerivativeEveryText(options_.derivative_every);
   ended_ = true;
 }
 

@@ -24,6 +24,9 @@ void RefuseTask(const Task& task) {
                             "ranges of controls always hold)", task.constraints[0].info().name,
                             task.constraints.size() > 1 ? fmt::format(" and {} more", task.constraints.size() - 1) : ""));
   }
+  if (!task.free_start.entries.empty()) {
+    throw Error(ErrorCode::kUnsupported, "MPC: <start free=\"…\"> lets the start move, and a robot is where it is");
+  }
   if (task.free_time.longest > 0) {
     throw Error(ErrorCode::kUnsupported,
                 fmt::format("MPC: <time> leaves the length of the motion open between {:g} and {:g} s, plans have a fixed horizon",

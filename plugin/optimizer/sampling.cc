@@ -37,20 +37,6 @@ class SampleStream {
   std::uint64_t state_;
 };
 
-// nodes × N: what each node gives at each knot, Catmull–Rom, its end nodes repeated
-MatrixXd SplineBasis(int nodes, int N) {
-  MatrixXd S = MatrixXd::Zero(nodes, N);
-  for (int t = 0; t < N; t++) {
-    const double place = nodes > 1 && N > 1 ? static_cast<double>(t) * (nodes - 1) / (N - 1) : 0;
-    const int k = std::min(static_cast<int>(place), std::max(0, nodes - 2));
-    const double s = place - k;
-    const double w[4] = {0.5 * (-s + 2 * s * s - s * s * s), 0.5 * (2 - 5 * s * s + 3 * s * s * s),
-                         0.5 * (s + 4 * s * s - 3 * s * s * s), 0.5 * (-s * s + s * s * s)};
-    for (int i = 0; i < 4; i++) S(std::clamp(k - 1 + i, 0, nodes - 1), t) += w[i];
-  }
-  return S;
-}
-
 void CheckSampling(const Problem& problem, ConstMatrixRef U, const SamplingOptions& o) {
   CheckSize(problem.model, "U (rows)", U.rows(), "nu", static_cast<int>(problem.model->nu));
   CheckSize(problem.model, "U (columns)", U.cols(), "N", problem.N);
@@ -73,7 +59,7 @@ SamplingResult SampleControls(const Problem& problem, ConstMatrixRef U, const Sa
   // no more than there are controls to tell apart
   const double intervals = std::round(problem.N * simulator.knot_time() / options.node_time);
   const int nodes = std::max(1, static_cast<int>(std::min<double>(intervals + 1, problem.N)));
-  const MatrixXd S = SplineBasis(nodes, problem.N);
+  const MatrixXd S = SplineBasis(options.spline.knots > 0 ? options.spline : SplineOptions{nodes, SplineOrder::kCubic}, problem.N);
   const auto controls = [&](const MatrixXd& c) {
     MatrixXd V = U + c * S;
     for (int t = 0; t < V.cols(); t++) V.col(t) = V.col(t).cwiseMax(problem.u_lower).cwiseMin(problem.u_upper);
@@ -86,8 +72,8 @@ SamplingResult SampleControls(const Problem& problem, ConstMatrixRef U, const Sa
     const double half = 0.5 * (problem.u_upper[i] - problem.u_lower[i]);
     if (std::isfinite(half)) unit[i] = half;
   }
-  const MatrixXd floor = options.spread_min * unit.replicate(1, nodes);
-  MatrixXd mean = MatrixXd::Zero(nu, nodes), spread = options.exploration * unit.replicate(1, nodes);
+  const MatrixXd floor = options.spread_min * unit.replicate(1, S.rows());
+  MatrixXd mean = MatrixXd::Zero(nu, S.rows()), spread = options.exploration * unit.replicate(1, S.rows());
 
   std::vector<MatrixXd> nodes_of(static_cast<std::size_t>(n), mean);
   std::vector<Trajectory> motions(static_cast<std::size_t>(simulator.threads()));
@@ -129,7 +115,7 @@ SamplingResult SampleControls(const Problem& problem, ConstMatrixRef U, const Sa
       mean = first;
       continue;
     }
-    MatrixXd sum = MatrixXd::Zero(nu, nodes), square = sum;
+    MatrixXd sum = MatrixXd::Zero(nu, S.rows()), square = sum;
     for (int k = 0; k < count; k++) sum += nodes_of[static_cast<std::size_t>(order[static_cast<std::size_t>(k)])];
     mean = sum / count;
     for (int k = 0; k < count; k++)

@@ -2,6 +2,7 @@
 #include <costate/fddp.h>
 #include <costate/solve.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "optimizer/fddp.h"
@@ -11,20 +12,37 @@ namespace {
 
 SolveResult SolveUnconstrained(const Problem& problem, const Guess& guess, const IlqrOptions& options,
                                const IterationCallback& callback) {
-  if (options.type == SolverType::kFddp) return SolveFddp(problem, guess.X, guess.U, options, callback);
+  if (options.type == SolverType::kFddp) {
+    CheckFddp(problem, guess.X, guess.U, options);
+    return Fddp(problem, options).Run(guess.X, guess.U, callback, guess.state);
+  }
   if (guess.X.size() > 0) {
     throw Error(ErrorCode::kInvalidArgument, "ilqr starts from controls alone, the guess has states too: fddp takes them");
   }
   if (options.second_order) {
     throw Error(ErrorCode::kInvalidArgument, "ilqr has no second-order terms of the dynamics: fddp has");
   }
-  return SolveIlqr(problem, guess.U, options, callback);
+  SolveResult result = SolveIlqr(problem, guess.U, options, callback);
+  result.state.U = result.trajectory.U;
+  if (!result.iterations.empty()) result.state.regularization = result.iterations.back().regularization;
+  return result;
 }
 
 }  // namespace
 
-SolveResult Solve(const Problem& problem, const Guess& guess, const IlqrOptions& options,
+SolveResult Solve(const Problem& problem, const Guess& guess, const IlqrOptions& given,
                   const IterationCallback& callback, const ConstrainedOptions& constrained) {
+  // what goes on from another solve
+  IlqrOptions options = given;
+  ConstrainedOptions outer = constrained;
+  if (const SolveState* state = guess.state) {
+    if (state->regularization >= 0 && state->costates.size() == 0) {  // fddp's is another one
+      options.regularization_init = std::min(state->regularization, options.regularization_max);
+    }
+    if (!state->multipliers.empty()) outer.multipliers = state->multipliers;
+    if (state->penalties.size() > 0) outer.penalties = state->penalties;
+    if (state->residuals.size() > 0) outer.residuals = state->residuals;
+  }
   if (!problem.constraints || problem.constraints->size() == 0) return SolveUnconstrained(problem, guess, options, callback);
 
   // fddp goes on after each update of the multipliers: states are a guess once
@@ -34,9 +52,9 @@ SolveResult Solve(const Problem& problem, const Guess& guess, const IlqrOptions&
     if (fddp) return fddp->Resume(o.iterations, c);
     CheckFddp(p, guess.X, U, o);
     fddp = std::make_unique<Fddp>(p, o);
-    return fddp->Run(guess.X, U, c);
+    return fddp->Run(guess.X, U, c, guess.state);
   };
-  return SolveConstrained(problem, guess.U, options, constrained, callback, inner);
+  return SolveConstrained(problem, guess.U, options, outer, callback, inner);
 }
 
 }  // namespace costate

@@ -70,6 +70,9 @@ void CheckProblem(const Problem& problem, ConstMatrixRef U) {
     Refuse("the problem has constraints, '" + (*problem.constraints)[0].info().name +
            "' the first of them: this solver keeps none, SolveConstrained does");
   }
+  if (!problem.free_start.entries.empty()) {
+    Refuse("the problem leaves entries of the start free: this solver takes the start as given, fddp does not");
+  }
   const mjModel* model = problem.model;
   const Dims dims(model);
   const std::string name = "model '" + ModelName(model) + "'";
@@ -101,6 +104,31 @@ void CheckProblem(const Problem& problem, ConstMatrixRef U) {
   }
 }
 
+void CheckFreeStart(const Problem& problem) {
+  const FreeStart& start = problem.free_start;
+  const Eigen::Index n = static_cast<Eigen::Index>(start.entries.size());
+  if (start.lower.size() != n || start.upper.size() != n) {
+    throw Error(ErrorCode::kDimensionMismatch, fmt::format("the free start has {} entries, {} lower and {} upper bounds", n,
+                                                           start.lower.size(), start.upper.size()));
+  }
+  const Dims dims(problem.model);
+  for (Eigen::Index i = 0; i < n; ++i) {
+    const int entry = start.entries[static_cast<std::size_t>(i)];
+    if (entry < 0 || entry >= dims.ndx || (i > 0 && entry <= start.entries[static_cast<std::size_t>(i) - 1])) {
+      Refuse(fmt::format("the free start names entry {} of {}: entries of the tangent in rising order are needed", entry, dims.ndx));
+    }
+    if (start.lower[i] <= 0 && start.upper[i] >= 0) continue;
+    Refuse(fmt::format("the bounds of the free start leave out x0: {} may change by {:g} to {:g}",
+                       TangentNames(problem.model)[static_cast<std::size_t>(entry)], start.lower[i], start.upper[i]));
+  }
+}
+
+std::string DerivativeEveryText(int every) {
+  if (every <= 1) return "";
+  const char* ending = every % 100 / 10 == 1 ? "th" : every % 10 == 2 ? "nd" : every % 10 == 3 ? "rd" : every % 10 == 1 ? "st" : "th";
+  return fmt::format("; derivatives at every {}{} knot, interpolated in between", every, ending);
+}
+
 void OptionCheck::operator()(bool good, const char* name, double value, const char* range) const {
   if (!good) throw Error(ErrorCode::kInvalidArgument, fmt::format("{}{} is {:g}, it must be {}", owner_, name, value, range));
 }
@@ -112,6 +140,7 @@ void CheckSolverOptions(const IlqrOptions& o, const OptionCheck& need) {
   need(o.line_search_steps >= 1 && o.line_search_steps <= 60, "line_search_steps", o.line_search_steps, "1 … 60");
   need(o.line_search_ratio >= 0 && o.line_search_ratio < 1, "line_search_ratio", o.line_search_ratio,
        "0 or more and below 1");
+  need(o.derivative_every >= 1, "derivative_every", o.derivative_every, "1 or more");
   need(o.threads >= 0, "threads", o.threads, "0 (all cores) or more");
 }
 

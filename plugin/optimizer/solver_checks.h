@@ -4,11 +4,19 @@
 
 #include <costate/ilqr.h>
 
+#include <string>
+
 namespace costate {
 
 /// @throws Error{kInvalidArgument} when the problem lacks a model, cost, degree of freedom, actuator or horizon, holds a
 ///         number that is not finite or limits that exclude each other; Error{kDimensionMismatch} for a wrong size.
 void CheckProblem(const Problem& problem, ConstMatrixRef U);
+
+/// @throws Error{kInvalidArgument}, Error{kDimensionMismatch} for entries or bounds of problem.free_start that are none.
+void CheckFreeStart(const Problem& problem);
+
+/// "; derivatives at every 4th knot, interpolated in between", or nothing where there is one at each.
+std::string DerivativeEveryText(int every);
 
 /// @throws Error{kInvalidArgument} for a start that is not finite, by the name of its entry.
 void CheckFiniteStart(const mjModel* model, ConstVectorRef x0);

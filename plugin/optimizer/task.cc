@@ -19,7 +19,7 @@
 namespace costate {
 namespace {
 
-const std::vector<std::string> kElements{"start", "guess", "cost", "limit", "constraint", "periodic", "smooth", "time", "solver", "mpc", "gradient", "measure", "let", "option"};
+const std::vector<std::string> kElements{"start", "guess", "cost", "limit", "constraint", "periodic", "smooth", "time", "solver", "mpc", "gradient", "spline", "measure", "let", "option"};
 
 // the elements of a task file by kind, each kind checked for how often it may stand
 struct Elements {
@@ -75,7 +75,7 @@ Elements SortElements(const XmlElement& root) {
     }
   }
   if (elements.costs.empty()) root.Fail("there is no <cost>: nothing to minimize");
-  if (const XmlElement* start = elements.Find("start")) start->Allow({"key", "qpos", "qvel", "act"});
+  if (const XmlElement* start = elements.Find("start")) start->Allow({"key", "qpos", "qvel", "act", "free", "lower", "upper"});
   if (const XmlElement* guess = elements.Find("guess")) CheckGuess(*guess);
   return elements;
 }
@@ -83,13 +83,17 @@ Elements SortElements(const XmlElement& root) {
 IlqrOptions ReadSolver(const XmlElement* element, ConstrainedOptions* constrained) {
   IlqrOptions options;
   if (!element) return options;
-  element->Allow({"type", "iterations", "tolerance", "violation", "derivative", "threads", "second_order", "start", "samples", "rounds", "elites",
+  element->Allow({"type", "iterations", "tolerance", "violation", "derivative", "threads", "second_order", "derivative_every", "start", "samples", "rounds", "elites",
                   "nodetime", "exploration", "seed"});
   constrained->tolerance = element->PositiveNumber("violation").value_or(constrained->tolerance);
   options.type = element->Word("type", {"ilqr", "fddp"}).value_or(0) == 1 ? SolverType::kFddp : SolverType::kIlqr;
   options.second_order = element->Word("second_order", {"false", "true"}).value_or(0) == 1;
   if (options.second_order && options.type != SolverType::kFddp) {
     element->Fail("second_order is for type=\"fddp\", the type is " + std::string(ToString(options.type)));
+  }
+  options.derivative_every = element->WholeNumber("derivative_every", 1).value_or(1);
+  if (options.second_order && options.derivative_every > 1) {
+    element->Fail(fmt::format("second_order takes the curvature at each knot, derivative_every is {}", options.derivative_every));
   }
   options.iterations = element->WholeNumber("iterations", 1).value_or(options.iterations);
   options.threads = element->WholeNumber("threads", 0).value_or(options.threads);
@@ -123,6 +127,31 @@ SamplingOptions ReadSampling(const XmlElement* element) {
   options.seed = static_cast<std::uint64_t>(element->WholeNumber("seed", 0).value_or(static_cast<int>(usual.seed)));
   options.threads = element->WholeNumber("threads", 0).value_or(0);
   return options;
+}
+
+// <spline>: fewer numbers than controls
+SplineOptions ReadSpline(const XmlElement* element, int N) {
+  SplineOptions options;
+  if (!element) return options;
+  element->Allow({"knots", "order"});
+  if (!element->Has("knots")) element->Fail("knots is missing: how many there are over the motion");
+  options.knots = *element->WholeNumber("knots", 1);
+  if (options.knots > N) element->Fail(fmt::format("knots is {}, more than the {} control intervals", options.knots, N));
+  constexpr SplineOrder kOrders[] = {SplineOrder::kZero, SplineOrder::kLinear, SplineOrder::kCubic};
+  options.order = kOrders[element->Word("order", {"zero", "linear", "cubic"}).value_or(2)];
+  return options;
+}
+
+// <start free="…">: what goes with it
+void CheckFreeStart(const Elements& elements, const Task& task) {
+  if (task.free_start.entries.empty()) return;
+  const XmlElement& start = *elements.Find("start");
+  if (task.solver.type != SolverType::kFddp) {
+    start.Fail("free is for <solver type=\"fddp\"/>, the type is " + std::string(ToString(task.solver.type)));
+  }
+  for (const char* other : {"time", "smooth"}) {
+    if (elements.Find(other)) start.Fail(fmt::format("free does not go with <{}> yet, which keeps the start", other), ErrorCode::kUnsupported);
+  }
 }
 
 // <time>: windows and references in seconds have no meaning while the length of the motion is open
@@ -235,6 +264,7 @@ Problem Task::ToProblem() const {
   problem.substeps = substeps;
   problem.u_lower = u_lower;
   problem.u_upper = u_upper;
+  problem.free_start = free_start;
   problem.constraints = constraints.size() > 0 ? &constraints : nullptr;
   return problem;
 }
@@ -274,6 +304,13 @@ Task LoadTask(const std::string& path) {
   const Start start = ReadStart(elements.Find("start"), task.model.get());
   task.x0 = start.x;
   task.context = start.context;
+  task.free_start = ReadFreeStart(elements.Find("start"), task.model.get(), task.x0);
+  CheckFreeStart(elements, task);
+  task.spline = ReadSpline(elements.Find("spline"), task.N);
+  if (task.sampling.iterations > 0 && task.spline.knots > 0) {
+    if (elements.Find("solver")->Has("nodetime")) elements.Find("solver")->Fail("nodetime and <spline> both say where the knots are: leave one out");
+    task.sampling.spline = task.spline;
+  }
   task.U_guess = ReadGuess(elements.Find("guess"), start, folder, &task);
   task.free_time = ReadTime(elements.Find("time"), elements);
   for (const ConstraintDraft& draft : constraints) {

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "optimizer/constraint_terms.h"
+#include "optimizer/pose.h"
 #include "optimizer/task_measure.h"
 #include "optimizer/task_target.h"
 #include "rollout/units.h"
@@ -425,7 +426,28 @@ void MakeMeasured(const ConstraintDraft& draft, const std::string& folder, Task*
     element.Fail("soft is not supported beside value and callback: write a <cost> with norm=\"hinge\"", ErrorCode::kUnsupported);
   }
   if (!bounded.term.map) ReadTarget(*draft.measure, model, folder, slots, &bounded.term, &task->x_goal);
+  if (IsPose(*draft.measure)) {
+    if (element.Has("soft")) element.Fail("soft is not supported for a pose: write a <cost> with quantity=\"pose\"", ErrorCode::kUnsupported);
+    bounded.term.map = std::make_shared<PoseMap>(bounded.term);
+  }
   AddBounded(element, std::move(bounded), task, soft);
+}
+
+// the same where x_0 may move: both ends are read
+void MakePeriodicFromFreeStart(const XmlElement& element, Bounded bounded, Task* task) {
+  RefuseSoft(element, "a periodic motion whose start is free");
+  const std::vector<std::string> names = TangentNames(task->model.get());
+  std::vector<int> entries;
+  for (const std::string& component : bounded.info.components) {
+    const auto at = std::find(names.begin(), names.end(), component);
+    if (at == names.end()) element.Fail(fmt::format("'{}' is no entry of the state's tangent", component), ErrorCode::kUnsupported);
+    entries.push_back(static_cast<int>(at - names.begin()));
+  }
+  bounded.info.name = bounded.term.name;
+  bounded.info.unit = bounded.term.unit;
+  bounded.info.lower = bounded.info.upper = VectorXd::Zero(bounded.term.size());
+  bounded.info.first = bounded.info.last = task->N;
+  AddHard(element, std::make_unique<PeriodicConstraint>(task->model.get(), std::move(bounded.info), std::move(entries)), task);
 }
 
 // x_N = x_0 in chosen entries
@@ -450,6 +472,10 @@ void MakePeriodic(const XmlElement& element, Task* task, std::vector<ResidualTer
     Bounded bounded;
     std::vector<std::string> slots;
     bounded.term = MakeMeasure(draft, model, &slots, &bounded.info.components);
+    if (!task->free_start.entries.empty()) {
+      MakePeriodicFromFreeStart(element, std::move(bounded), task);
+      continue;
+    }
     const VectorXd u = VectorXd::Zero(model->nu), s = VectorXd::Zero(model->nsensordata);
     bounded.term.target.values = MeasuredSlots(bounded.term, task->x0, u, s, static_cast<int>(slots.size()));
     bounded.term.target.time = VectorXd::Zero(1);
@@ -517,7 +543,7 @@ void WarnOfStart(Task* task) {
   VectorXd s(model->nsensordata), c;
   const VectorXd u = task->U_guess.cols() > 0 ? VectorXd(task->U_guess.col(0)) : VectorXd::Zero(model->nu);
   if (Forward(model, data.get(), task->x0, u, s) != StepStatus::kOk) return;
-  const KnotView knot{.t = 0, .N = task->N, .time = 0, .dt = model->opt.timestep * task->substeps, .x = task->x0, .u = u, .s = s};
+  const KnotView knot{.t = 0, .N = task->N, .time = 0, .dt = model->opt.timestep * task->substeps, .x = task->x0, .u = u, .s = s, .start = task->x0.data()};
   for (int i = 0; i < task->constraints.size(); ++i) {
     const ConstraintInfo& info = task->constraints[i].info();
     if (info.first != 1) continue;

@@ -106,6 +106,10 @@ std::string MpcText(const MpcOptions& mpc) {
   return text.empty() ? "" : "mpc       " + text + "\n";
 }
 
+std::string DescribeEvery(int every) {
+  return fmt::format("          derivatives at every {} knots, interpolated in between\n", every);
+}
+
 std::string Header(const Task& task) {
   const mjModel* model = task.model.get();
   const Dims dims(model);
@@ -124,9 +128,17 @@ std::string Header(const Task& task) {
       fmt::format("solver    {}: {}, tolerance {:g}, derivative {}, {}\n", ToString(task.solver.type), Count(task.solver.iterations, "iteration"),
                   task.solver.tolerance, DerivativeText(task.solver.derivative.level),
                   task.solver.threads == 0 ? "all cores" : Count(task.solver.threads, "thread"));
+  if (task.solver.derivative_every > 1) text += DescribeEvery(task.solver.derivative_every);
+  if (!task.free_start.entries.empty()) {
+    text += fmt::format("free      {} of {} of the start, within bounds\n", task.free_start.entries.size(), Count(dims.ndx, "tangent entry"));
+  }
+  if (task.spline.knots > 0) {
+    text += fmt::format("spline    {}, {}, for sampled starts and first-order methods\n", Count(task.spline.knots, "knot"), ToString(task.spline.order));
+  }
   if (task.sampling.iterations > 0) {
-    text += fmt::format("start     sampling: {} of {}, nodes every {:g} s, seed {}\n", Count(task.sampling.iterations, "round"),
-                        Count(task.sampling.samples, "sample"), task.sampling.node_time, task.sampling.seed);
+    text += fmt::format("start     sampling: {} of {}, {}, seed {}\n", Count(task.sampling.iterations, "round"),
+                        Count(task.sampling.samples, "sample"),
+                        task.spline.knots > 0 ? "by <spline>" : fmt::format("nodes every {:g} s", task.sampling.node_time), task.sampling.seed);
   }
   if (task.free_time.longest > 0) {
     text += fmt::format("time      free, {:g} s to {:g} s, {:g} a second; its time step is scaled\n", task.free_time.shortest,

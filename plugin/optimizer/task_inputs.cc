@@ -14,30 +14,6 @@ bool Means(const std::string& word, const std::string& name) {
   return word == name || word == name.substr(0, open) || word == name.substr(open + 1, close - open - 1);
 }
 
-// "all", "none", or names: the entries meant by any of them, in order
-std::vector<int> Select(const XmlElement& element, const char* attribute, const std::vector<std::string>& names) {
-  const std::string text = element.Text(attribute).value_or("all");
-  std::vector<int> chosen;
-  if (text == "none" || text == "false") return chosen;
-  if (text == "all" || text == "true") {
-    chosen.resize(names.size());
-    std::iota(chosen.begin(), chosen.end(), 0);
-    return chosen;
-  }
-  const std::vector<std::string> words = SplitBlanks(text);
-  for (const std::string& word : words) {
-    if (std::any_of(names.begin(), names.end(), [&](const auto& name) { return Means(word, name); })) continue;
-    element.Fail(
-        fmt::format("{}: there is no '{}', expected all, none, or names{}", attribute, word, Suggestion(word, names)));
-  }
-  for (std::size_t i = 0; i < names.size(); i++) {
-    if (std::any_of(words.begin(), words.end(), [&](const auto& word) { return Means(word, names[i]); })) {
-      chosen.push_back(static_cast<int>(i));
-    }
-  }
-  return chosen;
-}
-
 // one number for all entries, or one an entry
 VectorXd OnePerEntry(const XmlElement& element, const char* attribute, const VectorXd& without) {
   const std::optional<VectorXd> numbers = element.Numbers(attribute);
@@ -94,6 +70,29 @@ void ReadParameter(const XmlElement& element, Task* task) {
 
 }  // namespace
 
+std::vector<int> SelectEntries(const XmlElement& element, const char* attribute, const std::vector<std::string>& names) {
+  const std::string text = element.Text(attribute).value_or("all");
+  std::vector<int> chosen;
+  if (text == "none" || text == "false") return chosen;
+  if (text == "all" || text == "true") {
+    chosen.resize(names.size());
+    std::iota(chosen.begin(), chosen.end(), 0);
+    return chosen;
+  }
+  const std::vector<std::string> words = SplitBlanks(text);
+  for (const std::string& word : words) {
+    if (std::any_of(names.begin(), names.end(), [&](const auto& name) { return Means(word, name); })) continue;
+    element.Fail(
+        fmt::format("{}: there is no '{}', expected all, none, or names{}", attribute, word, Suggestion(word, names)));
+  }
+  for (std::size_t i = 0; i < names.size(); i++) {
+    if (std::any_of(words.begin(), words.end(), [&](const auto& word) { return Means(word, names[i]); })) {
+      chosen.push_back(static_cast<int>(i));
+    }
+  }
+  return chosen;
+}
+
 void AddParameter(const std::string& name, Task* task) {
   std::vector<std::string> names;
   for (const TaskParameter& parameter : task->inputs.parameters) names.push_back(parameter.name);
@@ -128,8 +127,8 @@ void ReadInputs(const XmlElement* element, Task* task) {
   std::iota(task->inputs.start.begin(), task->inputs.start.end(), 0);
   if (!element) return;
   element->Allow({"controls", "start"});
-  task->inputs.controls = Select(*element, "controls", ControlNames(model));
-  task->inputs.start = Select(*element, "start", TangentNames(model));
+  task->inputs.controls = SelectEntries(*element, "controls", ControlNames(model));
+  task->inputs.start = SelectEntries(*element, "start", TangentNames(model));
   for (const XmlElement& child : element->Children()) ReadParameter(child, task);
   const TaskInputs& inputs = task->inputs;
   if (inputs.controls.empty() && inputs.start.empty() && inputs.parameters.empty()) {

@@ -11,6 +11,9 @@ namespace costate {
 /// @param element  null: all controls, all of the start, no parameters.
 void ReadInputs(const XmlElement* element, Task* task);
 
+/// "all", "none", or names: the entries meant by any of them, in order. "qvel[x]" is meant by itself, by "qvel" and by "x".
+std::vector<int> SelectEntries(const XmlElement& element, const char* attribute, const std::vector<std::string>& names);
+
 }  // namespace costate
 
 #endif  // COSTATE_OPTIMIZER_TASK_INPUTS_H_

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "optimizer/task_csv.h"
+#include "optimizer/task_inputs.h"
 #include "optimizer/task_target.h"
 #include "optimizer/task_term.h"
 
@@ -13,6 +15,7 @@ namespace costate {
 namespace {
 
 constexpr int kMaxKnots = 1000000;  // beyond it a trajectory does not fit into memory
+constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 constexpr double kDivides = 1e-6;   // relative: a horizon this near to a whole number of knots is one
 
 // one part of a state given in numbers
@@ -58,7 +61,78 @@ TimeSeries GuessKeys(const XmlElement& element, const mjModel* model) {
   return series;
 }
 
+// where an entry of the tangent stands in x; -1 for one of a rotation
+int StateEntry(const mjModel* m, int entry) {
+  if (entry >= m->nv) return static_cast<int>(m->nq) + entry - static_cast<int>(m->nv);
+  const int joint = m->dof_jntid[entry], offset = entry - m->jnt_dofadr[joint];
+  const int type = m->jnt_type[joint];
+  if (type == mjJNT_BALL || (type == mjJNT_FREE && offset >= 3)) return -1;
+  return m->jnt_qposadr[joint] + offset;
+}
+
+// bounds of free entries in their own units, as changes of the start
+VectorXd FreeBounds(const XmlElement& element, const char* attribute, const mjModel* model, const VectorXd& x0, const std::vector<int>& entries,
+                    const VectorXd& usual) {
+  const std::optional<VectorXd> given = element.Numbers(attribute);
+  if (!given) return usual(entries);
+  const Eigen::Index n = static_cast<Eigen::Index>(entries.size());
+  if (given->size() != 1 && given->size() != n) {
+    element.Fail(fmt::format("{} has {}, free names {}", attribute, Count(given->size(), "number"), Count(n, "entry")));
+  }
+  VectorXd bounds(n);
+  for (Eigen::Index i = 0; i < n; ++i) {
+    const int entry = entries[static_cast<std::size_t>(i)], at = StateEntry(model, entry);
+    const std::string name = TangentNames(model)[static_cast<std::size_t>(entry)];
+    if (at < 0) element.Fail(fmt::format("{}: {} is one of a rotation, which has no bounds: free it by an element without {}", attribute, name, attribute),
+                             ErrorCode::kUnsupported);
+    const double bound = (*given)[given->size() == 1 ? 0 : i];
+    bounds[i] = bound - x0[at];
+    const bool is_lower = attribute[0] == 'l';
+    if (is_lower ? bounds[i] <= 0 : bounds[i] >= 0) continue;
+    element.Fail(fmt::format("{} is {:g} for {}, the start has {:g}", attribute, bound, name, x0[at]));
+  }
+  return bounds;
+}
+
 }  // namespace
+
+// by how much each entry of the start may change: hinges and slides stay in their range, single activations in theirs; a start
+// that is outside need not come in
+void StartBounds(const mjModel* m, const VectorXd& x0, VectorXd* lower, VectorXd* upper) {
+  const Dims dims(m);
+  *lower = VectorXd::Constant(dims.ndx, -kUnlimited);
+  *upper = VectorXd::Constant(dims.ndx, kUnlimited);
+  const auto keep = [&](Eigen::Index entry, double value, const mjtNum* range) {
+    (*lower)[entry] = std::min(0.0, range[0] - value);
+    (*upper)[entry] = std::max(0.0, range[1] - value);
+  };
+  const bool limits = !(m->opt.disableflags & (mjDSBL_LIMIT | mjDSBL_CONSTRAINT));
+  for (int j = 0; j < m->njnt && limits; j++) {
+    const bool scalar = m->jnt_type[j] == mjJNT_HINGE || m->jnt_type[j] == mjJNT_SLIDE;
+    if (scalar && m->jnt_limited[j]) keep(m->jnt_dofadr[j], x0[m->jnt_qposadr[j]], m->jnt_range + 2 * j);
+  }
+  for (int i = 0; i < m->nactuator; i++) {
+    if (!m->actuator_actlimited[i] || m->actuator_actnum[i] != 1) continue;
+    const int a = m->actuator_actadr[i];
+    keep(2 * m->nv + a, x0[m->nq + m->nv + a], m->actuator_actrange + 2 * i);
+  }
+}
+
+FreeStart ReadFreeStart(const XmlElement* element, const mjModel* model, const VectorXd& x0) {
+  FreeStart start;
+  if (!element || !element->Has("free")) {
+    for (const char* attribute : {"lower", "upper"}) {
+      if (element && element->Has(attribute)) element->Fail(fmt::format("{} bounds what free=\"…\" names, which is missing", attribute));
+    }
+    return start;
+  }
+  start.entries = SelectEntries(*element, "free", TangentNames(model));
+  VectorXd lower, upper;
+  StartBounds(model, x0, &lower, &upper);
+  start.lower = FreeBounds(*element, "lower", model, x0, start.entries, lower);
+  start.upper = FreeBounds(*element, "upper", model, x0, start.entries, upper);
+  return start;
+}
 
 Start MakeStart(const mjModel* model, const std::string& key) {
   if (!key.empty()) {

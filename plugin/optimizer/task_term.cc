@@ -57,10 +57,7 @@ PieceDraft ReadPiece(const XmlElement& element, const std::string& source, Senso
     for (const char* attribute : {"index", "reftype", "coef"}) {
       if (element.Has(attribute)) element.Fail(fmt::format("a pose is measured as a whole and in the world: {} does not go with it", attribute));
     }
-    if (element.tag() == "constraint") {
-      element.Fail("a pose is not bounded as a whole yet: bound quantity=\"pos\" and quantity=\"quat\", each by a <constraint>", ErrorCode::kUnsupported);
-    }
-    if (element.tag() != "cost") element.Fail("a pose stands in a <cost> of its own");
+    if (element.tag() != "cost" && element.tag() != "constraint") element.Fail("a pose stands in a <cost> or <constraint> of its own");
     piece.sensor = sensors->AddQuantity(element, "pos");
     piece.orientation = sensors->AddQuantity(element, "quat");
   } else {
@@ -449,8 +446,10 @@ ResidualTerm MakeTerm(const CostDraft& draft, const mjModel* model, const std::s
   term.norm = ReadNorm(draft.element);
   ReadWeights(draft.element, &term);
   ReadTarget(draft, model, folder, slots, &term, x_goal);
-  if (draft.pieces.size() == 1 && !draft.pieces[0].orientation.empty()) term.map = std::make_shared<PoseMap>(term);
+  if (IsPose(draft)) term.map = std::make_shared<PoseMap>(term);
   return term;
 }
+
+bool IsPose(const CostDraft& draft) { return draft.pieces.size() == 1 && !draft.pieces[0].orientation.empty(); }
 
 }  // namespace costate

@@ -71,6 +71,9 @@ ResidualTerm MakeMeasure(const CostDraft& draft, const mjModel* model, std::vect
 /// @param x_goal  receives the state of the keyframe that the term asks for in all of qpos at the end, if it does.
 ResidualTerm MakeTerm(const CostDraft& draft, const mjModel* model, const std::string& folder, VectorXd* x_goal);
 
+/// quantity="pose": its map is made once the target is known.
+bool IsPose(const CostDraft& draft);
+
 /// All entries of "qpos" (in the tangent space), "qvel", "act" or "ctrl".
 std::vector<Component> VectorComponents(const mjModel* model, const std::string& vector);
 

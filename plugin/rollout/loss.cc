@@ -23,7 +23,8 @@ KnotView ViewKnot(const Trajectory& trajectory, int t, double dt) {
           .dt = dt,
           .x = trajectory.X.col(t),
           .u = last ? ConstVectorRef(kNoControl) : ConstVectorRef(trajectory.U.col(t)),
-          .s = trajectory.S.cols() > t ? ConstVectorRef(trajectory.S.col(t)) : ConstVectorRef(kNoControl)};
+          .s = trajectory.S.cols() > t ? ConstVectorRef(trajectory.S.col(t)) : ConstVectorRef(kNoControl),
+          .start = trajectory.X.data()};
 }
 
 void Loss::GaussNewtonProduct(const mjModel* model, const KnotView& knot, const KnotGradient& d, KnotGradient* out) const {
@@ -39,7 +40,7 @@ void Loss::HessianProduct(const mjModel* model, const KnotView& knot, const Knot
     const VectorXd u = knot.u.size() > 0 ? VectorXd(knot.u + step * d.u) : VectorXd();
     const VectorXd s = d.s.size() > 0 ? VectorXd(knot.s + step * d.s) : VectorXd(knot.s);
     KnotGradient slope{VectorXd::Zero(d.x.size()), VectorXd::Zero(d.u.size()), VectorXd::Zero(d.s.size())};
-    Gradient({.t = knot.t, .N = knot.N, .time = knot.time, .dt = knot.dt, .x = x, .u = u, .s = s}, &slope);
+    Gradient({.t = knot.t, .N = knot.N, .time = knot.time, .dt = knot.dt, .x = x, .u = u, .s = s, .shift = knot.shift, .start = knot.start}, &slope);
     return slope;
   };
   const KnotGradient plus = slope_at(h), minus = slope_at(-h);

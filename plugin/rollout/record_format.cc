@@ -73,6 +73,7 @@ Names IterationsHeader(const Contents& contents) {
   Names names = {"iteration", "cost", "expected_change", "actual_change", "gradient_norm", "step", "regularization",
                  "rollout (s)", "derivative (s)", "backward (s)"};
   if (contents.violation) names.push_back("violation");
+  if (contents.gap) Append({"gap", "gap_knot"}, &names);
   return names;
 }
 

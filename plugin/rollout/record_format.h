@@ -28,6 +28,7 @@ inline constexpr char kPlotFile[] = "plots.gnuplot";
 struct Contents {
   bool task = false, cost = false, gradient_norm = false, diagnostics = false, policy = false, iterations = false;
   bool violation = false;  ///< iterations have one
+  bool gap = false;        ///< iterations have one, and its knot
 };
 
 /// Header rows.

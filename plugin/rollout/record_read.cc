@@ -173,7 +173,11 @@ void RunReader::ReadIterations(Record* record) const {
                           &it.seconds_rollout, &it.seconds_derivative, &it.seconds_backward}) {
       *value = table(i, column++);
     }
-    if (contents_.violation) it.violation = table(i, column);
+    if (contents_.violation) it.violation = table(i, column++);
+    if (contents_.gap) {
+      it.gap = table(i, column++);
+      it.gap_knot = static_cast<int>(table(i, column));
+    }
     record->iterations.push_back(it);
   }
 }
@@ -196,7 +200,7 @@ Record RunReader::Read() {
     const Json& contents = json_.at("contents");
     contents_ = {contents.at("task"),        contents.at("cost"),   contents.at("gradient_norm"),
                  contents.at("diagnostics"), contents.at("policy"), contents.at("iterations"),
-                 contents.value("violation", false)};
+                 contents.value("violation", false), contents.value("gap", false)};
     N_ = json_.at("horizon").at("N");
     if (N_ < 0) Damaged("record.json: the horizon is negative");
     ReadDescription(&record);

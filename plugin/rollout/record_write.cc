@@ -52,6 +52,7 @@ Contents CheckRecord(const Record& record) {
   contents.policy = optional("policy.K", static_cast<Eigen::Index>(record.policy.K.size()), N);
   contents.iterations = !record.iterations.empty();
   contents.violation = contents.iterations && !record.constraints.empty();
+  contents.gap = std::any_of(record.iterations.begin(), record.iterations.end(), [](const IterationRecord& it) { return it.gap_knot >= 0; });
   if (contents.policy && (record.policy.k.rows() != dims.nu || record.policy.k.cols() != N)) {
     WrongSize("policy.k", record.policy.k.size(), "nu * N = " + std::to_string(dims.nu * N));
   }
@@ -152,6 +153,10 @@ void WriteIterations(const Record& record, const Contents& contents, NewFolder* 
       csv.Cell(value);
     }
     if (contents.violation) csv.Cell(iteration.violation);
+    if (contents.gap) {
+      csv.Cell(iteration.gap);
+      csv.Cell(iteration.gap_knot);
+    }
     csv.EndRow();
   }
   file.Close();
@@ -295,6 +300,7 @@ Json ResultJson(const Record& record, const Contents& contents) {
           {"constraints", constraints},
           {"cost", contents.cost ? Json(record.cost_per_knot.sum()) : Json()},
           {"gradient_norm", contents.iterations ? Json(record.iterations.back().gradient_norm) : Json()},
+          {"gap", contents.gap ? Json{{"largest", record.iterations.back().gap}, {"knot", record.iterations.back().gap_knot}} : Json()},
           {"cost_terms", terms},
           {"metric", record.metric},
           {"iterations", record.iterations.size()}};
@@ -328,7 +334,7 @@ Json RecordJson(const Record& record, const Contents& contents, const std::vecto
   json["goal_state"] = record.x_goal.size() > 0 ? Array(record.x_goal) : Json();
   json["contents"] = {{"task", contents.task}, {"cost", contents.cost}, {"gradient_norm", contents.gradient_norm},
                       {"diagnostics", contents.diagnostics}, {"policy", contents.policy},
-                      {"iterations", contents.iterations}, {"violation", contents.violation}};
+                      {"iterations", contents.iterations}, {"violation", contents.violation}, {"gap", contents.gap}};
   json["software"] = SoftwareJson();
   json["files"] = FilesJson(files);
   json["checksum"] = Checksum(json);

@@ -203,6 +203,10 @@ struct Simulator::Impl {
   ThreadPool pool;
   std::vector<Worker> workers;
   StepDerivative last;  // of the last knot, which has other sizes
+  int every = 1;
+  std::vector<StepDerivative> keys;  // where every > 1
+  void LinearizeSome(const Trajectory& trajectory, const LinearizeOptions& options,
+                     const std::function<void(int, int, StepDerivative*)>& use);
 };
 
 Simulator::Simulator(const mjModel* model, ConstVectorRef context, int substeps, int threads)
@@ -215,6 +219,11 @@ void Simulator::SetDerivativeModel(const mjModel* model) {
   if (impl_->derivative_model == model) return;
   impl_->derivative_model = model;
   for (Impl::Worker& worker : impl_->workers) worker.linearizer.reset();
+}
+
+void Simulator::SetDerivativeEvery(int every) {
+  if (every < 1) throw Error(ErrorCode::kInvalidArgument, "derivatives at every " + std::to_string(every) + " knots: 1 or more is needed");
+  impl_->every = every;
 }
 
 void Simulator::SetContext(ConstVectorRef context) {
@@ -295,6 +304,11 @@ RolloutStatus Simulator::RolloutPolicy(ConstVectorRef x0, const Trajectory& refe
 
 RolloutStatus Simulator::RolloutGaps(const Trajectory& reference, ConstMatrixRef gaps, const Policy& policy, double alpha,
                                      ConstMatrixRef lower, ConstMatrixRef upper, Trajectory* out, int worker) {
+  return RolloutGaps(reference.X.col(0), reference, gaps, policy, alpha, lower, upper, out, worker);
+}
+
+RolloutStatus Simulator::RolloutGaps(ConstVectorRef x0, const Trajectory& reference, ConstMatrixRef gaps, const Policy& policy,
+                                     double alpha, ConstMatrixRef lower, ConstMatrixRef upper, Trajectory* out, int worker) {
   const int N = reference.N();
   for (const ConstMatrixRef* bounds : {&lower, &upper}) {
     CheckSize(impl_->model, "a column of the bounds", bounds->rows(), "nu", impl_->dims.nu);
@@ -302,7 +316,7 @@ RolloutStatus Simulator::RolloutGaps(const Trajectory& reference, ConstMatrixRef
   }
   CheckSize(impl_->model, "a gap", gaps.rows(), "ndx", impl_->dims.ndx);
   CheckSize(impl_->model, "the gaps' columns", gaps.cols(), "N", N);
-  return impl_->RunPolicy(reference.X.col(0), reference, gaps, policy, alpha, lower, upper, out, worker);
+  return impl_->RunPolicy(x0, reference, gaps, policy, alpha, lower, upper, out, worker);
 }
 
 // gaps: none, or one a knot; bounds: one column, or one a knot
@@ -353,6 +367,7 @@ void Simulator::Linearize(const Trajectory& trajectory, const LinearizeOptions& 
 void Simulator::LinearizeEach(const Trajectory& trajectory, const LinearizeOptions& options,
                               const std::function<void(int, int, StepDerivative*)>& use) {
   CheckTrajectory(impl_->model, trajectory);
+  if (impl_->every > 1) return impl_->LinearizeSome(trajectory, options, use);
   const auto job = [&](int t, int index) {
     Impl::Worker& worker = impl_->Get(index);
     StepDerivative* derivative = t < trajectory.N() ? &worker.derivative : &impl_->last;
@@ -360,6 +375,36 @@ void Simulator::LinearizeEach(const Trajectory& trajectory, const LinearizeOptio
     use(t, index, derivative);
   };
   ParallelFor(trajectory.N() + 1, std::ref(job));  // by reference: nothing is allocated
+}
+
+// knots 0, every, 2 every … N-1 and N; those between by interpolation
+void Simulator::Impl::LinearizeSome(const Trajectory& trajectory, const LinearizeOptions& options,
+                                    const std::function<void(int, int, StepDerivative*)>& use) {
+  const int N = trajectory.N(), whole = (N - 1 + every - 1) / every;  // intervals between keys
+  const auto knot = [&](int key) { return key <= whole ? std::min(key * every, N - 1) : N; };
+  keys.resize(static_cast<std::size_t>(whole) + 1);
+  pool.ParallelFor(whole + 2, [&](int key, int index) {
+    LinearizeKnot(trajectory, options, knot(key), Get(index), key <= whole ? &keys[static_cast<std::size_t>(key)] : &last);
+  });
+  pool.ParallelFor(N + 1, [&](int t, int index) {
+    if (t == N) return use(t, index, &last);
+    const int key = std::min(t / every, std::max(0, whole - 1));
+    const StepDerivative& a = keys[static_cast<std::size_t>(key)];
+    const StepDerivative& b = keys[static_cast<std::size_t>(std::min(key + 1, whole))];
+    const double s = knot(key) == t ? 0 : static_cast<double>(t - knot(key)) / (knot(key + 1) - knot(key));
+    StepDerivative& derivative = Get(index).derivative;
+    derivative.status = s < 1 && a.status != StepStatus::kOk ? a.status : s > 0 ? b.status : StepStatus::kOk;
+    if (derivative.status == StepStatus::kOk) {
+      for (MatrixXd StepDerivative::*matrix : {&StepDerivative::A, &StepDerivative::B, &StepDerivative::C, &StepDerivative::D}) {
+        if (s == 0 || s == 1) {
+          derivative.*matrix = (s == 0 ? a : b).*matrix;
+        } else {
+          derivative.*matrix = (1 - s) * a.*matrix + s * b.*matrix;
+        }
+      }
+    }
+    use(t, index, &derivative);
+  });
 }
 
 std::vector<KnotDiagnostics> Simulator::Diagnose(const Trajectory& trajectory) {

@@ -5,6 +5,8 @@
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 
 #include "cli/program.h"
@@ -22,6 +24,11 @@ constexpr char kSwing[] =
     "<geom type='capsule' size='.02' fromto='0 0 0 0 0 -.5' mass='1'/></body></worldbody>"
     "<actuator><motor name='motor' joint='hinge' ctrlrange='-10 10'/></actuator>"
     "<keyframe><key name='hang' qpos='0'/><key name='side' qpos='1.5' ctrl='3'/></keyframe></mujoco>";
+
+std::string ReadWhole(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
 
 std::string SwingTask(const std::string& solver, const std::string& horizon = "0.6") {
   return "<task model='swing.xml' horizon='" + horizon +
@@ -258,6 +265,49 @@ TEST(CliOptimize, RefusesRobotsThatCannotBeMoved) {
   EXPECT_TRUE(RefusedWith(Costate({"optimize", passive, "--goal", "a"}), "actuator"));
   const std::string rigid = folder.Write("rigid.xml", "<mujoco><worldbody><geom size='.1'/></worldbody></mujoco>");
   EXPECT_EQ(Costate({"optimize", rigid, "--goal", "0"}).exit_code, 2);
+}
+
+// A limit of iterations, then --resume: the same motion as in one go, and both runs say what they are.
+TEST(CliOptimize, ResumesARun) {
+  TemporaryFolder folder;
+  folder.Write("swing.xml", kSwing);
+  const std::string task = folder.Write("swing.task.xml", SwingTask("<constraint name='top speed' qvel='all' upper='3.5'/>"
+                                                                    "<constraint name='there' qpos='all' equals='1.5' when='end'/>"));
+  ASSERT_EQ(Costate({"optimize", task, "--out", folder.File("whole"), "--no-plots"}).exit_code, 0);
+  const int n = static_cast<int>(ReadRecord(folder.File("whole")).iterations.size());
+  const ProcessResult part = Costate({"optimize", task, "--out", folder.File("part"), "--no-plots", "--iterations", std::to_string(n / 2)});
+  EXPECT_TRUE(Has(part.out, "--resume " + folder.File("part"))) << part.out;
+  const ProcessResult rest = Costate({"optimize", task, "--resume", folder.File("part"), "--out", folder.File("rest"), "--no-plots"});
+  ASSERT_EQ(rest.exit_code, 0) << rest.out << rest.err;
+  const Record record = ReadRecord(folder.File("rest"));
+  EXPECT_EQ(record.settings.at("resumed_from"), folder.File("part"));
+  EXPECT_LE(static_cast<int>(record.iterations.size()), n - n / 2 + 2);
+  const Record whole = ReadRecord(folder.File("whole"));
+  EXPECT_NEAR(record.cost_per_knot.sum(), whole.cost_per_knot.sum(), 1e-5 * whole.cost_per_knot.sum());
+  EXPECT_TRUE(RefusedWith(Costate({"optimize", task, "--resume", folder.File("nowhere"), "--no-save"}), "there is no such folder"));
+  const std::string other = folder.Write("other.task.xml", SwingTask(""));
+  EXPECT_TRUE(RefusedWith(Costate({"optimize", other, "--resume", folder.File("part"), "--no-save"}), "constraint 'top speed' of the run is not in the task"));
+}
+
+// The largest gap and its knot: printed, in iterations.csv and in the record, of multiple shooting alone.
+TEST(CliOptimize, ShowsTheGapsOfMultipleShooting) {
+  TemporaryFolder folder;
+  folder.Write("swing.xml", kSwing);
+  const std::string task = folder.Write("swing.task.xml", SwingTask("<guess ctrl='0' states='key:hang@0 key:side@0.6'/><solver type='fddp' derivative_every='2'/>"));
+  const ProcessResult result = Costate({"optimize", task, "--out", folder.File("run"), "--no-plots", "--iterations", "1"});
+  EXPECT_TRUE(Has(result.out, "| gap") || Has(result.out, "gap  knot")) << result.out;
+  EXPECT_TRUE(Has(result.out, "derivatives at every 2 knots, interpolated in between")) << result.out;
+  const Record record = ReadRecord(folder.File("run"));
+  ASSERT_EQ(record.iterations.size(), 1u);
+  EXPECT_EQ(record.settings.at("derivative_every"), "2 knots, interpolated in between");
+  EXPECT_TRUE(Has(record.message, "derivatives at every 2nd knot")) << record.message;
+  const std::string json = ReadWhole(folder.File("run") + "/record.json"), csv = ReadWhole(folder.File("run") + "/iterations.csv");
+  EXPECT_TRUE(Has(csv, ",gap,gap_knot\n"));
+  EXPECT_TRUE(Has(json, "\"largest\": "));
+  const ProcessResult plain = Costate({"optimize", folder.Write("plain.task.xml", SwingTask("")), "--out", folder.File("plain"), "--no-plots"});
+  EXPECT_FALSE(Has(plain.out, "knot ")) << plain.out;
+  EXPECT_FALSE(Has(ReadWhole(folder.File("plain") + "/iterations.csv"), "gap"));
+  EXPECT_EQ(ReadRecord(folder.File("plain")).iterations[0].gap_knot, -1);
 }
 
 }  // namespace

@@ -209,5 +209,32 @@ TEST_F(FddpTest, StatesOfAGuessGoStraightFromKeyframeToKeyframeWithThatVelocity)
   EXPECT_EQ(task.X_guess(3, 100), 0);                     // held behind the last keyframe
 }
 
+// gap and gap_knot of the record are those of the iterate itself, which is what a later solve goes on from
+TEST_F(FddpTest, RecordsTheLargestGapAndItsKnot) {
+  Task task = LoadModelTask("reference/cartpole/swing_up.xml");
+  task.solver.iterations = 1;
+  Simulator simulator(task.model.get(), task.context, task.substeps, 1);
+  int seen = 0;
+  for (unsigned seed = 1; seed < 12; ++seed) {
+    const MatrixXd X = Scatter(task.model.get(), task.X_guess, 3, seed);
+    const SolveResult result = SolveFddp(task.ToProblem(), X, task.U_guess, task.solver);
+    ASSERT_EQ(result.iterations.size(), 1u);
+    const IterationRecord& record = result.iterations[0];
+    if (record.gap == 0) {
+      EXPECT_EQ(record.gap_knot, 0);
+      EXPECT_EQ(result.state.X.cols(), 0);
+      continue;
+    }
+    Trajectory iterate;
+    MatrixXd gaps;
+    ASSERT_TRUE(simulator.Follow(result.state.X, result.state.U, &iterate, &gaps).ok());
+    Eigen::Index row = 0, t = 0;
+    EXPECT_NEAR(gaps.cwiseAbs().maxCoeff(&row, &t), record.gap, 1e-9 * record.gap);
+    EXPECT_EQ(record.gap_knot, t + 1);
+    ++seen;
+  }
+  EXPECT_GT(seen, 0);
+}
+
 }  // namespace
 }  // namespace costate

@@ -73,6 +73,8 @@ TEST_F(TaskConstraint, JacobiansAreThoseOfDifferences) {
     <limit actuator='all' quantity='power' upper='6'/>
     <limit tendon='all' quantity='velocity' upper='1'/>
     <constraint name='tip' site='tip' quantity='pos' equals='site:grip'/>
+    <constraint name='grasp' site='tip' quantity='pose' equals='0.1 0.2 0.6 0.9 0.3 -0.2 0.1'/>
+    <constraint name='near' body='head' quantity='pose' target='0 0.1 0.5 0.8 0 0.6 0' lower='-1' upper='0.1 0.1 0.1 2 2 2'/>
     <constraint name='turn' body='head' quantity='quat' equals='body:base'/>
     <constraint name='apart' geom='skull' quantity='distance' geom2='upper' lower='0.1'/>
     <constraint name='under' geom='tip_geom' quantity='distance' geom2='floor' lower='0.1'/>
@@ -263,6 +265,36 @@ TEST_F(TaskConstraint, ReachesBetweenPostsWithEveryBoundKept) {
   const int tip = mj_name2id(m, mjOBJ_SITE, "tip"), goal = mj_name2id(m, mjOBJ_SITE, "goal");
   EXPECT_LE(mju_dist3(data->site_xpos + 3 * tip, data->site_xpos + 3 * goal), 1e-5);
   EXPECT_LE(result.trajectory.X.bottomRows(7).cwiseAbs().maxCoeff(), 2.5 + 1e-5);
+}
+
+// six motors bring a body to a pose: position and orientation by the engine's own kinematics, not by the residual
+TEST_F(TaskConstraint, ReachesAPose) {
+  const TemporaryFolder folder;
+  std::string joints, motors;
+  for (const char* type : {"slide", "hinge"}) {
+    for (const char* axis : {"1 0 0", "0 1 0", "0 0 1"}) {
+      const std::string name = std::string(type) + axis[0] + axis[2] + axis[4];
+      joints += "<joint name='" + name + "' type='" + type + "' axis='" + axis + "' damping='.1'/>";
+      motors += "<motor joint='" + name + "'/>";
+    }
+  }
+  folder.Write("box.xml", "<mujoco><option timestep='0.02' gravity='0 0 0'/><worldbody><body name='box'>" + joints +
+                              "<geom type='box' size='.1 .2 .15' mass='1'/><site name='grip' pos='.1 0 .05' euler='0 30 0'/></body></worldbody><actuator>" +
+                              motors + "</actuator></mujoco>");
+  const Task task = LoadTask(folder.Write("box.task.xml",
+                                          "<task model='box.xml' horizon='0.4'><guess ctrl='0'/><cost ctrl='all' weight='1e-2'/>"
+                                          "<constraint name='grasp' site='grip' quantity='pose' equals='.3 -.1 .2 .8 .36 -.48 0' when='end'/></task>"));
+  EXPECT_EQ(InfoOf(task, "grasp").components.size(), 6u);
+  EXPECT_NE(Describe(task).find("m and rad"), std::string::npos) << Describe(task);
+  const SolveResult result = Solve(task.ToProblem(), task.ToGuess(), task.solver, {}, task.constrained);
+  ASSERT_EQ(result.status, SolveStatus::kConverged) << result.message;
+  const DataPtr data = MakeData(task.model.get());
+  SetState(task.model.get(), data.get(), result.trajectory.X.col(task.N));
+  mj_forward(task.model.get(), data.get());
+  EXPECT_TRUE(MatricesNear(Eigen::Map<Eigen::Vector3d>(data->site_xpos), Eigen::Vector3d(.3, -.1, .2), 2e-6));
+  Eigen::Vector4d q;
+  mju_mat2Quat(q.data(), data->site_xmat);
+  EXPECT_NEAR(std::abs(q.dot(Eigen::Vector4d(.8, .36, -.48, 0))), 1, 1e-10);
 }
 
 }  // namespace

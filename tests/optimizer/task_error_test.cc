@@ -85,9 +85,19 @@ const Bad kBad[] = {
      ErrorCode::kUnsupported},
 
     {"PoseAsABound",
-     "<cost ctrl='all'/><constraint name='there' site='tip' quantity='pose' equals='0 0 1 1 0 0 0' when='end'/>",
-     {"<constraint name='there'>: a pose is not bounded as a whole yet: bound quantity=\"pos\" and quantity=\"quat\""},
+     "<cost ctrl='all'/><constraint name='there' site='tip' quantity='pose' equals='0 0 1 1 0 0' when='end'/>",
+     {"<constraint name='there'>: equals has 6 numbers", "7"}},
+    {"SoftPose",
+     "<cost ctrl='all'/><constraint name='there' site='tip' quantity='pose' equals='0 0 1 1 0 0 0' soft='1'/>",
+     {"<constraint name='there'>: soft is not supported for a pose: write a <cost> with quantity=\"pose\""},
      ErrorCode::kUnsupported},
+    {"BoundsOfPose",
+     "<cost ctrl='all'/><constraint name='near' site='tip' quantity='pose' target='0 0 1 1 0 0 0' upper='1 2 3'/>",
+     {"<constraint name='near'>: upper has 3 numbers, what it bounds has 6 components"}},
+    {"DerivativeEvery", "<cost ctrl='all'/><solver derivative_every='0'/>", {"<solver>", "derivative_every is 0"}},
+    {"DerivativeEveryExact",
+     "<cost ctrl='all'/><solver type='fddp' second_order='true' derivative_every='3'/>",
+     {"<solver>: second_order takes the curvature at each knot, derivative_every is 3"}},
 
     // what is measured
     {"NoMeasure", "<cost weight='1'/>", {"what it measures"}},

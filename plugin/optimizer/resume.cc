@@ -1,0 +1,252 @@
+// Where a solve ended, into a run and out of it again.
+#include <costate/resume.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace costate {
+namespace {
+
+using ResumeJson = nlohmann::ordered_json;
+
+constexpr char kResumeFormat[] = "costate resume";
+constexpr int kResumeSchema = 1;       ///< raised when what is written means something else
+constexpr double kSameLength = 1e-9;  // relative: control intervals that differ by no more are the same
+
+// column by column; what is not finite becomes null
+ResumeJson ToJson(const MatrixXd& matrix) {
+  ResumeJson columns = ResumeJson::array();
+  for (Eigen::Index j = 0; j < matrix.cols(); ++j) {
+    columns.push_back(std::vector<double>(matrix.col(j).data(), matrix.col(j).data() + matrix.rows()));
+  }
+  return columns;
+}
+
+MatrixXd ToMatrix(const ResumeJson& columns, Eigen::Index rows) {
+  MatrixXd matrix(rows, static_cast<Eigen::Index>(columns.size()));
+  for (Eigen::Index j = 0; j < matrix.cols(); ++j) {
+    const std::vector<double> column = columns.at(static_cast<std::size_t>(j)).get<std::vector<double>>();
+    if (static_cast<Eigen::Index>(column.size()) != rows) {
+      throw Error(ErrorCode::kFile, fmt::format("a column has {} entries, expected {}", column.size(), rows));
+    }
+    matrix.col(j) = Eigen::Map<const VectorXd>(column.data(), rows);
+  }
+  return matrix;
+}
+
+ResumeJson StateJson(const Task& task, const SolveState& state) {
+  ResumeJson json = {{"solver", ToString(task.solver.type)}, {"regularization", state.regularization}, {"barrier", state.barrier},
+                     {"U", ToJson(state.U)}, {"X", ToJson(state.X)}, {"costates", ToJson(state.costates)}};
+  ResumeJson constraints = ResumeJson::array();
+  for (int i = 0; i < task.constraints.size() && !state.multipliers.empty(); ++i) {
+    const ConstraintInfo& info = task.constraints[i].info();
+    constraints.push_back({{"name", info.name}, {"components", info.components}, {"penalty", state.penalties[i]},
+                           {"residual", state.residuals.size() > 0 ? ResumeJson(state.residuals[i]) : ResumeJson()},
+                           {"multipliers", ToJson(state.multipliers[static_cast<std::size_t>(i)])}});
+  }
+  json["constraints"] = constraints;
+  return json;
+}
+
+// what a run says against a task
+class Fit {
+ public:
+  Fit(const Record& record, const std::string& folder, const Task& task) : record_(record), folder_(folder), task_(task) {}
+
+  [[noreturn]] void Fail(const std::string& what) const {
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("the run '{}' cannot be resumed by this task: {}", folder_, what));
+  }
+
+  void Names(const char* what, const std::vector<std::string>& run, const std::vector<std::string>& task) const {
+    for (std::size_t i = 0; i < std::max(run.size(), task.size()); ++i) {
+      const std::string a = i < run.size() ? "'" + run[i] + "'" : "nothing", b = i < task.size() ? "'" + task[i] + "'" : "nothing";
+      if (a != b) Fail(fmt::format("entry {} of the {} is {} in the run, {} in the task ({} and {} entries)", i, what, a, b, run.size(), task.size()));
+    }
+  }
+
+  void Horizon() const {
+    const int N = record_.trajectory.N();
+    if (N != task_.N) Fail(fmt::format("the run has {} control intervals, the task has {}", N, task_.N));
+    if (task_.free_time.longest > 0) return;
+    const double run = record_.substeps * record_.model->opt.timestep, task = task_.substeps * task_.model->opt.timestep;
+    if (std::abs(run - task) > kSameLength * task) Fail(fmt::format("a control interval is {:g} s in the run, {:g} s in the task", run, task));
+  }
+
+  // the same constraints by name and component; those of the run in the order of the task
+  std::vector<ResumeJson> Constraints(const ResumeJson& saved) const {
+    std::vector<ResumeJson> found;
+    for (int i = 0; i < task_.constraints.size(); ++i) {
+      const ConstraintInfo& info = task_.constraints[i].info();
+      const auto at = std::find_if(saved.begin(), saved.end(), [&](const ResumeJson& c) { return c.at("name") == info.name; });
+      if (at == saved.end()) Fail(fmt::format("constraint '{}' of the task is none of the run's ({})", info.name, List(saved)));
+      const auto components = at->at("components").get<std::vector<std::string>>();
+      if (components.size() != info.components.size()) {
+        Fail(fmt::format("constraint '{}' has {} components in the run, {} in the task", info.name, components.size(), info.components.size()));
+      }
+      for (std::size_t k = 0; k < components.size(); ++k) {
+        if (components[k] == info.components[k]) continue;
+        Fail(fmt::format("component {} of constraint '{}' is {} in the run, {} in the task", k, info.name, components[k], info.components[k]));
+      }
+      found.push_back(*at);
+    }
+    for (const ResumeJson& c : saved) {
+      const std::string name = c.at("name");
+      bool known = false;
+      for (int i = 0; i < task_.constraints.size(); ++i) known = known || task_.constraints[i].info().name == name;
+      if (!known) Fail(fmt::format("constraint '{}' of the run is not in the task", name));
+    }
+    return found;
+  }
+
+ private:
+  static std::string List(const ResumeJson& saved) {
+    std::string names;
+    for (const ResumeJson& c : saved) names += (names.empty() ? "'" : ", '") + c.at("name").get<std::string>() + "'";
+    return names.empty() ? "it has none" : names;
+  }
+
+  const Record& record_;
+  const std::string& folder_;
+  const Task& task_;
+};
+
+std::vector<MatrixXd> Multipliers(const std::vector<ResumeJson>& constraints, const Task& task, const char* member) {
+  std::vector<MatrixXd> multipliers;
+  for (std::size_t i = 0; i < constraints.size(); ++i) {
+    multipliers.push_back(ToMatrix(constraints[i].at(member), task.constraints[static_cast<int>(i)].size()));
+    if (multipliers.back().cols() != task.N + 1) {
+      throw Error(ErrorCode::kFile, fmt::format("multipliers stand at {} knots, expected {}", multipliers.back().cols(), task.N + 1));
+    }
+  }
+  return multipliers;
+}
+
+SolveState ReadState(const ResumeJson& json, const Fit& fit, const Task& task) {
+  const Dims dims(task.model.get());
+  SolveState state;
+  state.U = ToMatrix(json.at("U"), dims.nu);
+  state.X = ToMatrix(json.at("X"), dims.nx);
+  state.costates = ToMatrix(json.at("costates"), dims.ndx);
+  state.barrier = json.at("barrier");
+  state.regularization = json.at("regularization");
+  const std::vector<ResumeJson> constraints = fit.Constraints(json.at("constraints"));
+  state.multipliers = Multipliers(constraints, task, "multipliers");
+  state.penalties.resize(static_cast<Eigen::Index>(constraints.size()));
+  state.residuals.resize(state.penalties.size());
+  for (std::size_t i = 0; i < constraints.size(); ++i) {
+    const Eigen::Index at = static_cast<Eigen::Index>(i);
+    state.penalties[at] = constraints[i].at("penalty");
+    if (constraints[i].at("residual").is_null()) {
+      state.residuals.resize(0);
+    } else if (state.residuals.size() > at) {
+      state.residuals[at] = constraints[i].at("residual");
+    }
+  }
+  return state;
+}
+
+FreeTimeState ReadTimes(const ResumeJson& json, const Fit& fit, const Task& task) {
+  FreeTimeState times;
+  times.time = json.at("time");
+  times.state_time = json.at("state_time");
+  times.U = ToMatrix(json.at("U"), task.model->nu);
+  times.multipliers = Multipliers(fit.Constraints(json.at("constraints")), task, "multipliers");
+  for (const ResumeJson& trial : json.at("trials")) {
+    const ResumeJson& cost = trial.at("cost");
+    times.trials.push_back({trial.at("time"), cost.is_null() ? std::numeric_limits<double>::infinity() : cost.get<double>(),
+                            trial.at("violation"), static_cast<SolveStatus>(trial.at("status").get<int>()), trial.at("iterations")});
+  }
+  return times;
+}
+
+// what a run that goes on does not begin with again
+void LeaveOut(Task* task) {
+  if (task->sampling.iterations > 0) task->warnings.push_back("resumed: start=\"sampling\" is left out");
+  if (task->continuation.smooth.any()) {
+    task->warnings.push_back("resumed on the true model: the stages of <smooth> are left out (--smooth makes them anew)");
+  }
+  task->sampling.iterations = 0;
+  task->continuation.smooth = {};
+}
+
+}  // namespace
+
+std::string ResumeText(const Task& task, const SolveResult& result, const FreeTimeResult* timed) {
+  ResumeJson json = {{"format", kResumeFormat}, {"schema", kResumeSchema}, {"state", StateJson(task, result.state)}};
+  if (timed) {
+    // a motion that does not keep the constraints is nothing to start other times from
+    const bool kept = result.violation <= task.constrained.tolerance;
+    ResumeJson constraints = ResumeJson::array(), trials = ResumeJson::array();
+    for (int i = 0; i < task.constraints.size(); ++i) {
+      const ConstraintInfo& info = task.constraints[i].info();
+      constraints.push_back({{"name", info.name}, {"components", info.components},
+                             {"multipliers", ToJson(result.multipliers[static_cast<std::size_t>(i)])}});
+    }
+    for (const FreeTimeTrial& t : timed->trials) {
+      trials.push_back({{"time", t.time}, {"cost", t.cost}, {"violation", t.violation}, {"status", static_cast<int>(t.status)},
+                        {"iterations", t.iterations}});
+    }
+    json["times"] = {{"time", timed->time}, {"state_time", timed->state_time}, {"U", ToJson(kept ? result.trajectory.U : MatrixXd())},
+                     {"constraints", constraints}, {"trials", trials}};
+  }
+  return json.dump() + "\n";
+}
+
+void Resume(const Record& record, const std::string& folder, Task* task) {
+  const auto table = record.tables.find(kResumeFile);
+  if (table == record.tables.end()) {
+    throw Error(ErrorCode::kFile, fmt::format("the run '{}' has no {}: it was made by 'costate {}' or by an older program; "
+                                              "<guess file=\"{}\"/> starts from its controls", folder, kResumeFile, record.command, folder));
+  }
+  const Fit fit(record, folder, *task);
+  fit.Names("state", StateNames(record.model.get()), StateNames(task->model.get()));
+  fit.Names("controls", ControlNames(record.model.get()), ControlNames(task->model.get()));
+  fit.Horizon();
+  const auto damaged = [&](const std::string& what) {
+    return Error(ErrorCode::kFile, fmt::format("run '{}': {} is damaged: {}", folder, kResumeFile, what));
+  };
+  try {
+    const ResumeJson json = ResumeJson::parse(table->second);
+    const int schema = json.at("schema");
+    if (json.at("format") != kResumeFormat || schema > kResumeSchema) {
+      throw Error(ErrorCode::kFile, fmt::format("it has schema {}, this program reads up to {}", schema, kResumeSchema));
+    }
+    const bool times = json.contains("times"), free = task->free_time.longest > 0;
+    if (times != free) {
+      fit.Fail(fmt::format("the length of the motion is {} in the run, {} in the task (<time>)", times ? "free" : "given", free ? "free" : "given"));
+    }
+    task->state = ReadState(json.at("state"), fit, *task);
+    if (times) {
+      task->time_state = ReadTimes(json.at("times"), fit, *task);
+      task->time_state.state = task->state;
+    }
+  } catch (const ResumeJson::exception& error) {
+    throw damaged(error.what());
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kFile) throw damaged(error.what());
+    throw;
+  }
+  if (task->state.U.cols() != task->N) throw damaged(fmt::format("it has controls for {} intervals, the run has {}", task->state.U.cols(), task->N));
+
+  // states with gaps are for multiple shooting; any other solver starts from the motion that was saved
+  task->U_guess = task->state.U;
+  task->X_guess = task->state.X;
+  if (task->state.X.cols() > 0 && task->solver.type != SolverType::kFddp) {
+    task->U_guess = record.trajectory.U;
+    task->X_guess.resize(0, 0);
+    task->warnings.push_back("resumed: the run's states still had gaps, which ilqr has no use for; it starts from the saved motion");
+  }
+  const VectorXd moved = task->x0 - record.trajectory.X.col(0);
+  Eigen::Index at = 0;
+  if (moved.size() > 0 && moved.cwiseAbs().maxCoeff(&at) > 0) {
+    task->warnings.push_back(fmt::format("resumed from another start: {} was {:g}, is {:g}", StateNames(task->model.get())[static_cast<std::size_t>(at)],
+                                         record.trajectory.X(at, 0), task->x0[at]));
+  }
+  LeaveOut(task);
+}
+
+}  // namespace costate

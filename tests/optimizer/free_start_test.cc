@@ -1,0 +1,182 @@
+// A start that may move: periodic orbits of linear oscillators, whose start is known in closed form.
+#include <costate/costate.h>
+
+#include <gtest/gtest.h>
+
+#include <Eigen/Dense>
+#include <cmath>
+#include <numbers>
+#include <string>
+
+#include "optimizer/constraint_terms.h"
+#include "support/engine_test.h"
+#include "support/matrix_near.h"
+#include "support/temporary_folder.h"
+
+namespace costate {
+namespace {
+
+using support::MatricesNear;
+using support::TemporaryFolder;
+using FreeStartTest = support::EngineTest;
+
+// 1 kg on a spring of 9 N/m with damping 0.4: a step of the engine is exactly linear
+constexpr char kOscillator[] =
+    "<mujoco model='oscillator'><option timestep='0.02' gravity='0 0 0' integrator='Euler'><flag eulerdamp='disable'/></option>"
+    "<worldbody><body><joint name='slide' type='slide' axis='1 0 0' stiffness='9' damping='.4'/><geom size='.1' mass='1'/></body></worldbody>"
+    "<actuator><motor name='push' joint='slide'/></actuator></mujoco>";
+
+Task OscillatorTask(const std::string& start, const std::string& elements) {
+  const TemporaryFolder folder;
+  folder.Write("oscillator.xml", kOscillator);
+  return LoadTask(folder.Write("cycle.task.xml", "<task model='oscillator.xml' horizon='1'>" + start + "<guess ctrl='0'/><measure name='u' ctrl='push'/>" +
+                                                     elements + "<solver type='fddp' tolerance='1e-12'/></task>"));
+}
+
+// x' = A x + B u, by one engine step a column
+void LinearStep(const mjModel* m, Eigen::Matrix2d* A, Eigen::Vector2d* B) {
+  const DataPtr data = MakeData(m);
+  Simulator simulator(m, GetContext(m, data.get()), 1, 1);
+  const auto step = [&](const Eigen::Vector2d& x, double u) -> Eigen::Vector2d {
+    Trajectory motion;
+    EXPECT_TRUE(simulator.Rollout(x, MatrixXd::Constant(1, 1, u), &motion).ok());
+    return motion.X.col(1);
+  };
+  *A << step({1, 0}, 0), step({0, 1}, 0);
+  *B = step({0, 0}, 1);
+}
+
+SolveResult SolveTask(const Task& task) { return Solve(task.ToProblem(), task.ToGuess(), task.solver, {}, task.constrained); }
+
+// the force is what it costs nothing to be; then the only start whose motion comes back is x_0 = (1 - A^N)⁻¹ Σ A^(N-1-t) B u_t
+TEST_F(FreeStartTest, FindsThePeriodicOrbitOfADrivenOscillator) {
+  const Task task = OscillatorTask("<start qpos='0.3' qvel='-1' free='all'/>", "<cost name='drive' value='u - 5*cos(2*pi*time)'/><periodic qpos='all' qvel='all'/>");
+  const SolveResult result = SolveTask(task);
+  ASSERT_EQ(result.status, SolveStatus::kConverged) << result.message;
+  Eigen::Matrix2d A, power = Eigen::Matrix2d::Identity();
+  Eigen::Vector2d B, sum = Eigen::Vector2d::Zero();
+  LinearStep(task.model.get(), &A, &B);
+  for (int t = 0; t < task.N; ++t) sum = A * sum + B * 5 * std::cos(2 * std::numbers::pi * t * 0.02);
+  for (int t = 0; t < task.N; ++t) power = power * A;
+  const Eigen::Vector2d start = (Eigen::Matrix2d::Identity() - power).inverse() * sum;
+  EXPECT_TRUE(MatricesNear(result.trajectory.X.col(0), start, 2e-6));
+  EXPECT_LE((result.trajectory.X.col(50) - result.trajectory.X.col(0)).cwiseAbs().maxCoeff(), 1e-6);
+  EXPECT_LE(result.cost, 1e-8);
+
+  // x = Re(5 e^{iwt} / (9 - w² + 0.4 i w)) as the step goes to zero
+  const double w = 2 * std::numbers::pi;
+  const std::complex<double> amplitude = 5.0 / std::complex<double>(9 - w * w, 0.4 * w);
+  EXPECT_NEAR(result.trajectory.X(0, 0), amplitude.real(), 0.02 * std::abs(amplitude));
+}
+
+// cost on states and controls, end tied to start: the minimum solves one linear system in (x_0 … x_N, u, multipliers)
+TEST_F(FreeStartTest, SolvesThePeriodicLinearQuadraticProblem) {
+  const Task task = OscillatorTask("<start free='all'/>",
+                                   "<cost name='track' value='q - sin(2*pi*time)' weight='20'/><measure name='q' qpos='slide'/>"
+                                   "<cost name='effort' ctrl='push' weight='0.01'/><periodic qpos='all' qvel='all'/>");
+  const SolveResult result = SolveTask(task);
+  ASSERT_EQ(result.status, SolveStatus::kConverged) << result.message;
+  Eigen::Matrix2d A;
+  Eigen::Vector2d B;
+  LinearStep(task.model.get(), &A, &B);
+  const int N = task.N, nz = 2 * (N + 1) + N, nc = 2 * (N + 1);
+  MatrixXd K = MatrixXd::Zero(nz + nc, nz + nc);
+  VectorXd rhs = VectorXd::Zero(nz + nc);
+  for (int t = 0; t < N; ++t) {
+    K(2 * t, 2 * t) = 0.02 * 20;
+    rhs[2 * t] = 0.02 * 20 * std::sin(2 * std::numbers::pi * t * 0.02);
+    K(2 * (N + 1) + t, 2 * (N + 1) + t) = 0.02 * 0.01;
+    K.block<2, 2>(nz + 2 * t, 2 * t) = A;
+    K.block<2, 2>(nz + 2 * t, 2 * (t + 1)) = -Eigen::Matrix2d::Identity();
+    K.block<2, 1>(nz + 2 * t, 2 * (N + 1) + t) = B;
+  }
+  K.block<2, 2>(nz + 2 * N, 0) = -Eigen::Matrix2d::Identity();
+  K.block<2, 2>(nz + 2 * N, 2 * N) = Eigen::Matrix2d::Identity();
+  K.topRightCorner(nz, nc) = K.bottomLeftCorner(nc, nz).transpose();
+  const VectorXd z = K.fullPivLu().solve(rhs);
+  EXPECT_TRUE(MatricesNear(result.trajectory.X.col(0), z.head(2), 1e-5));
+  EXPECT_TRUE(MatricesNear(result.trajectory.U, z.segment(2 * (N + 1), N).transpose(), 1e-3));
+}
+
+// without anything that ties the end, the best start is where the value's slope is zero; bounds hold it where they are
+TEST_F(FreeStartTest, KeepsEntriesThatAreNotFreeAndBounds) {
+  const std::string costs = "<cost name='there' qpos='all' target='1' weight='10'/><cost name='slow' qvel='all' weight='1'/><cost name='effort' ctrl='push' weight='1'/>";
+  const SolveResult free = SolveTask(OscillatorTask("<start qpos='0.2' qvel='0.5' free='slide'/>", costs));
+  ASSERT_EQ(free.status, SolveStatus::kConverged) << free.message;
+  const SolveResult speed = SolveTask(OscillatorTask("<start qpos='0.2' qvel='0.5' free='qvel'/>", costs));
+  EXPECT_EQ(speed.trajectory.X(0, 0), 0.2);
+  EXPECT_GT(speed.trajectory.X(1, 0), 0.6);
+  EXPECT_LT(free.cost, speed.cost);
+  const SolveResult bounded = SolveTask(OscillatorTask("<start qpos='0.2' qvel='0.5' free='qvel' lower='0.4' upper='0.6'/>", costs));
+  EXPECT_NEAR(bounded.trajectory.X(1, 0), 0.6, 1e-12);
+  EXPECT_EQ(bounded.status, SolveStatus::kConverged) << bounded.message;
+
+  // the slope by the start is zero where it is free, by the adjoint
+  const Task task = OscillatorTask("<start qpos='0.2' qvel='0.5' free='qvel'/>", costs);
+  Adjoint adjoint(task.model.get(), task.context, task.substeps);
+  RolloutGradient gradient;
+  adjoint.Gradient(speed.trajectory.X.col(0), speed.trajectory.U, *task.cost, {}, &gradient);
+  EXPECT_LE(std::abs(gradient.x0[1]), 1e-5);
+  EXPECT_GT(std::abs(gradient.x0[0]), 1e-2);
+}
+
+constexpr char kTurning[] =
+    "<mujoco model='turning'><worldbody><body><freejoint name='root'/><geom size='0.1' mass='1'/><body pos='0 0 0.2'><joint name='ball' type='ball'/>"
+    "<geom size='0.05 0.1' type='capsule' pos='0.1 0 0'/></body></body></worldbody></mujoco>";
+
+TEST_F(FreeStartTest, PeriodicConstraintHasTheSlopesOfItsDifferences) {
+  const ModelPtr model = LoadModelFromString(kTurning);
+  const mjModel* m = model.get();
+  const Dims dims(m);
+  srand(5);
+  const VectorXd zero = GetState(m, MakeData(m).get());
+  const VectorXd end = Retract(m, zero, 0.6 * VectorXd::Random(dims.ndx)), start = Retract(m, zero, 0.6 * VectorXd::Random(dims.ndx));
+  std::vector<int> entries;
+  ConstraintInfo info{.name = "cycle", .unit = {}, .components = {}, .lower = {}, .upper = {}};
+  for (int i = 1; i < dims.ndx; ++i) {  // one is left out
+    entries.push_back(i);
+    info.components.push_back(TangentNames(m)[static_cast<std::size_t>(i)]);
+  }
+  info.lower = info.upper = VectorXd::Zero(dims.ndx - 1);
+  const PeriodicConstraint constraint(m, info, entries);
+  const VectorXd none;
+  const auto value = [&](const VectorXd& x, const VectorXd& x0) {
+    VectorXd c;
+    constraint.Value({.t = 5, .N = 5, .time = 0, .dt = 0.1, .x = x, .u = none, .s = none, .start = x0.data()}, &c);
+    return c;
+  };
+  MatrixXd J, Ju, J0;
+  const KnotView knot{.t = 5, .N = 5, .time = 0, .dt = 0.1, .x = end, .u = none, .s = none, .start = start.data()};
+  constraint.Jacobian(knot, MatrixXd(), MatrixXd(), &J, &Ju);
+  constraint.StartJacobian(knot, &J0);
+  const double h = 1e-6;
+  MatrixXd by_end(dims.ndx - 1, dims.ndx), by_start(dims.ndx - 1, dims.ndx);
+  for (int i = 0; i < dims.ndx; ++i) {
+    const VectorXd d = h * VectorXd::Unit(dims.ndx, i);
+    by_end.col(i) = (value(Retract(m, end, d), start) - value(Retract(m, end, -d), start)) / (2 * h);
+    by_start.col(i) = (value(end, Retract(m, start, d)) - value(end, Retract(m, start, -d))) / (2 * h);
+  }
+  EXPECT_TRUE(MatricesNear(J, by_end, 1e-8));
+  EXPECT_TRUE(MatricesNear(J0, by_start, 1e-8));
+}
+
+TEST_F(FreeStartTest, RefusesWhatCannotMove) {
+  const TemporaryFolder folder;
+  folder.Write("oscillator.xml", kOscillator);
+  const auto load = [&](const std::string& start, const std::string& solver) {
+    return LoadTask(folder.Write("cycle.task.xml", "<task model='oscillator.xml' horizon='1'>\n" + start + "<guess ctrl='0'/><cost ctrl='all'/>" + solver + "</task>"));
+  };
+  const std::string fddp = "<solver type='fddp'/>";
+  EXPECT_ERROR(load("<start free='all'/>", ""), ErrorCode::kParse, "cycle.task.xml:2: <start>", "free is for <solver type=\"fddp\"/>", "ilqr");
+  EXPECT_ERROR(load("<start free='slid'/>", fddp), ErrorCode::kParse, "no 'slid'", "qpos[slide] and qvel[slide]");
+  EXPECT_ERROR(load("<start lower='1'/>", fddp), ErrorCode::kParse, "lower bounds what free");
+  EXPECT_ERROR(load("<start qvel='2' free='qvel' upper='1.5'/>", fddp), ErrorCode::kParse, "upper is 1.5 for qvel[slide], the start has 2");
+  EXPECT_ERROR(load("<start free='all' lower='-1 -1 -1'/>", fddp), ErrorCode::kParse, "lower has 3 numbers, free names 2 entries");
+  EXPECT_ERROR(load("<start free='all'/><time shortest='1' longest='2'/>", fddp), ErrorCode::kUnsupported, "free does not go with <time>");
+  EXPECT_ERROR(load("<start free='all'/><periodic qpos='all' soft='3'/>", fddp), ErrorCode::kUnsupported, "soft is not supported");
+  const Task task = load("<start free='all'/>", fddp);
+  EXPECT_ERROR(SolveIlqr(task.ToProblem(), task.U_guess), ErrorCode::kInvalidArgument, "fddp does not");
+}
+
+}  // namespace
+}  // namespace costate

@@ -1,0 +1,178 @@
+// A solve that was cut off goes on: about the iterations that were left, to the same optimum, and never on what does not fit.
+#include <costate/resume.h>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "support/engine_test.h"
+#include "support/temporary_folder.h"
+
+namespace costate {
+namespace {
+
+using support::TemporaryFolder;
+using ResumeTest = support::EngineTest;
+
+// a run as `costate optimize` saves it, written and read again
+Record SaveRun(const Task& task, const SolveResult& result, const FreeTimeResult* timed = nullptr) {
+  const TemporaryFolder folder;
+  Record record;
+  record.command = "optimize";
+  record.model = CopyModel(timed ? timed->model.get() : task.model.get());
+  record.context = task.context;
+  record.substeps = task.substeps;
+  record.trajectory = result.trajectory;
+  record.iterations = result.iterations;
+  record.constraints = result.constraints;
+  record.tables[kResumeFile] = ResumeText(task, result, timed);
+  WriteRecord(folder.File("run"), record, {.plots = false});
+  return ReadRecord(folder.File("run"));
+}
+
+SolveResult SolveTask(const Task& task, int stop_after = 1000000) {
+  return Solve(task.ToProblem(), task.ToGuess(), task.solver, [=](const IterationRecord& r) { return r.iteration < stop_after; },
+               task.constrained);
+}
+
+struct Case {
+  const char* file;
+  SolverType type;
+  bool second_order;
+  double optimum;
+  int more;  ///< iterations that going on may take beyond those that were left
+};
+
+// iterations together, cut at a third and at two thirds, and what a start from the controls alone would need
+TEST_F(ResumeTest, TakesAboutTheIterationsThatWereLeft) {
+  for (const Case& c : {Case{"pendulum/swing_up_to_rest.xml", SolverType::kIlqr, false, 0.018404627, 1},
+                        Case{"pendulum/swing_up_to_rest.xml", SolverType::kFddp, true, 0.018404627, 8},
+                      Case{"cartpole/swing_up_to_rest.xml", SolverType::kFddp, true, 1.486186733, 12}}) {
+    const auto load = [&] {
+      Task task = LoadTask(std::string(COSTATE_MODELS) + "/reference/" + c.file);
+      task.solver.type = c.type;
+      task.solver.second_order = c.second_order;
+      task.solver.threads = 2;
+      if (c.type == SolverType::kIlqr) {
+        task.X_guess.resize(0, 0);
+        task.U_guess.setZero();
+      }
+      return task;
+    };
+    const SolveResult whole = SolveTask(load());
+    ASSERT_EQ(whole.status, SolveStatus::kConverged) << whole.message;
+    const int n = static_cast<int>(whole.iterations.size());
+    for (const int cut : {n / 3, 2 * n / 3}) {
+      const Task first = load();
+      const SolveResult part = SolveTask(first, cut);
+      ASSERT_EQ(part.status, SolveStatus::kInterrupted);
+      Task second = load();
+      Resume(SaveRun(first, part), "run", &second);
+      const SolveResult rest = SolveTask(second);
+      EXPECT_EQ(rest.status, SolveStatus::kConverged) << rest.message;
+      EXPECT_LE(rest.violation, 1e-6);
+      EXPECT_NEAR(rest.cost, c.optimum, 1e-6 * c.optimum + 2e-9) << c.file;
+      EXPECT_LE(static_cast<int>(rest.iterations.size()), n - cut + c.more) << c.file << " " << ToString(c.type) << " cut at " << cut;
+      RecordProperty(fmt::format("{} {} {} {}", c.file, ToString(c.type), n, cut), static_cast<int>(rest.iterations.size()));
+    }
+  }
+}
+
+constexpr char kRail[] =
+    "<mujoco model='rail'><option timestep='0.05' gravity='0 0 0'/><worldbody><body><joint name='slide' type='slide' axis='1 0 0'/>"
+    "<geom size='.1' mass='1'/></body></worldbody><actuator><motor name='push' joint='slide' ctrlrange='-1 1'/></actuator></mujoco>";
+
+Task RailTask(const std::string& elements, const std::string& model = kRail) {
+  const TemporaryFolder folder;
+  folder.Write("rail.xml", model);
+  return LoadTask(folder.Write("rail.task.xml", "<task model='rail.xml' horizon='1'><guess ctrl='0'/><cost name='effort' ctrl='all' weight='1e-3'/>" + elements + "</task>"));
+}
+
+constexpr char kThere[] = "<constraint name='there' qpos='all' equals='1' when='end'/><constraint name='at rest' qvel='all' equals='0' when='end'/>";
+
+// full thrust, then full brake: 2 s. Times that were tried are not tried again
+TEST_F(ResumeTest, GoesOnWithTheTimesThatWereTried) {
+  const std::string elements = std::string(kThere) + "<time shortest='0.4' longest='4'/>";
+  const auto solve = [](const Task& task, int stop_after, const FreeTimeState* from) {
+    return SolveFreeTime(task.ToProblem(), task.U_guess, task.solver, task.constrained, task.free_time,
+                         [=](const IterationRecord& r) { return r.iteration < stop_after; }, from);
+  };
+  const FreeTimeResult whole = solve(RailTask(elements), 1000000, nullptr);
+  EXPECT_NEAR(whole.time, 2, 3e-3);
+  const int n = static_cast<int>(whole.result.iterations.size());
+  for (const int cut : {n / 3, 2 * n / 3}) {
+    const Task first = RailTask(elements);
+    const FreeTimeResult part = solve(first, cut, nullptr);
+    ASSERT_EQ(part.result.status, SolveStatus::kInterrupted);
+    Task second = RailTask(elements);
+    Resume(SaveRun(first, part.result, &part), "run", &second);
+    const FreeTimeResult rest = solve(second, 1000000, &second.time_state);
+    EXPECT_NEAR(rest.time, whole.time, 2e-3) << rest.result.message;
+    EXPECT_LE(rest.result.violation, 1e-6);
+    EXPECT_EQ(rest.trials.size(), whole.trials.size());
+    EXPECT_LE(static_cast<int>(rest.result.iterations.size()), n - cut + 12);
+  }
+}
+
+// states with gaps go on with their gaps
+TEST_F(ResumeTest, KeepsStatesThatAreNoMotionYet) {
+  const auto load = [] {
+    Task task = LoadTask(std::string(COSTATE_MODELS) + "/reference/cartpole/swing_up.xml");
+    task.solver.type = SolverType::kFddp;
+    return task;
+  };
+  const Task first = load();
+  Task cut = load();
+  cut.solver.iterations = 0;
+  const SolveResult part = SolveTask(cut);
+  ASSERT_GT(part.state.X.cols(), 0);
+  Task second = load();
+  second.X_guess.resize(0, 0);
+  Resume(SaveRun(cut, part), "run", &second);
+  EXPECT_EQ(second.X_guess, part.state.X);
+  const SolveResult rest = SolveTask(second, 3), whole = SolveTask(first, 3);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(rest.iterations[i].cost, whole.iterations[i].cost);
+
+  Task third = load();
+  third.solver.type = SolverType::kIlqr;
+  third.solver.second_order = false;
+  third.X_guess.resize(0, 0);
+  Resume(SaveRun(cut, part), "run", &third);
+  EXPECT_EQ(third.X_guess.cols(), 0);
+  ASSERT_FALSE(third.warnings.empty());
+  EXPECT_NE(third.warnings.back().find("ilqr has no use for"), std::string::npos);
+}
+
+TEST_F(ResumeTest, RefusesWhatDoesNotFit) {
+  const Task first = RailTask(kThere);
+  const Record run = SaveRun(first, SolveTask(first, 2));
+  const auto refuse = [&](const std::string& elements, const std::string& model = kRail) {
+    Task task = RailTask(elements, model);
+    Resume(run, "runs/rail-1", &task);
+  };
+  const std::string there = "<constraint name='there' qpos='all' equals='1' when='end'/>";
+  EXPECT_ERROR(refuse(there), ErrorCode::kInvalidArgument, "the run 'runs/rail-1' cannot be resumed", "constraint 'at rest' of the run is not in the task");
+  EXPECT_ERROR(refuse(std::string(kThere) + "<limit joint='all' lower='-1' upper='2'/>"), ErrorCode::kInvalidArgument,
+               "constraint 'joint ranges' of the task is none of the run's ('there', 'at rest')");
+  EXPECT_ERROR(refuse(there + "<constraint name='at rest' lower='0'><term qvel='all'/><term qpos='all'/></constraint>"), ErrorCode::kInvalidArgument,
+               "component 0 of constraint 'at rest' is qvel[slide] in the run");
+  EXPECT_ERROR(refuse(there + "<constraint name='at rest' value='[1, 2]' upper='3'/>"), ErrorCode::kInvalidArgument,
+               "constraint 'at rest' has 1 components in the run, 2 in the task");
+  EXPECT_ERROR(refuse(std::string(kThere) + "<option timestep='0.025'/>"), ErrorCode::kInvalidArgument, "the run has 20 control intervals, the task has 40");
+  EXPECT_ERROR(refuse(std::string(kThere) + "<time shortest='0.5' longest='3'/>"), ErrorCode::kInvalidArgument,
+               "the length of the motion is given in the run, free in the task");
+  std::string renamed = kRail;
+  renamed.replace(renamed.find("'slide' type"), 7, "'track'");
+  renamed.replace(renamed.find("joint='slide'"), 13, "joint='track'");
+  EXPECT_ERROR(refuse(kThere, renamed), ErrorCode::kInvalidArgument, "entry 0 of the state is 'qpos[slide]' in the run, 'qpos[track]' in the task");
+  Record none = SaveRun(first, SolveTask(first, 2));
+  none.tables.clear();
+  Task task = RailTask(kThere);
+  EXPECT_ERROR(Resume(none, "old", &task), ErrorCode::kFile, "the run 'old' has no resume.json", "<guess file=\"old\"/>");
+  none.tables[kResumeFile] = "{\"format\": \"costate resume\", \"schema\": 1}";
+  EXPECT_ERROR(Resume(none, "old", &task), ErrorCode::kFile, "run 'old': resume.json is damaged", "state");
+}
+
+}  // namespace
+}  // namespace costate
