@@ -19,6 +19,10 @@ constexpr double kGain = 0.01;       // … and than this part of the whole, by 
 constexpr double kLongStep = 0.5;
 constexpr double kGuessPenalty = 1;  // cost of the guess's violation in terms of what the guess costs
 constexpr double kLeastPenalty = 1e-3;
+constexpr double kAsksFor = 0.1;     // what the terminal cost's minimum may leave of a violation, where it asks for the constraint itself: …
+constexpr double kToken = 1e-4;      // … then the first penalty in terms of that cost's curvature, …
+constexpr double kHold = 1e3;        // … and the one from the first multipliers on
+constexpr double kSingular = 1e-12;  // added to a curvature that may be singular, in terms of the largest
 constexpr int kPatience = 6;         // updates at the largest penalty, or without progress, before a problem is infeasible
 constexpr double kProgress = 0.9;
 
@@ -65,7 +69,8 @@ class Constrained {
         callback_(callback),
         inner_(inner),
         augmented_(problem.model, cost_, constraints_, problem.N),
-        dt_(problem.substeps * problem.model->opt.timestep) {
+        dt_(problem.substeps * problem.model->opt.timestep),
+        own_(VectorXd::Zero(problem.constraints->size())) {
     problem_.constraints = nullptr;
     problem_.cost = &augmented_;
   }
@@ -74,6 +79,7 @@ class Constrained {
 
  private:
   void Start(ConstMatrixRef U);
+  VectorXd OwnCurvature(Simulator* simulator, const Trajectory& guess) const;
   SolveResult Solve(const MatrixXd& U);
   bool GoOn(const IterationRecord& record);
   bool IsBetter(const SolveResult& candidate) const;
@@ -94,6 +100,7 @@ class Constrained {
 
   std::vector<IterationRecord> iterations_;
   double initial_cost_ = 0, guess_scale_ = 1;
+  VectorXd own_;                // of each constraint whose penalty is still a token: the cost's curvature across it; 0 of others
   bool polish_ = false;         // violations are within their tolerance: the inner solver goes to its own
   bool user_stop_ = false, enough_ = false;
   VectorXd residuals_, before_; // of AugmentedCost, now and at the update before
@@ -103,6 +110,46 @@ class Constrained {
   bool has_best_ = false;
   SolveResult best_;
 };
+
+// of each constraint at the last knot alone whose violation there the terminal cost's own minimum nearly undoes: that cost's
+// curvature across it, (J lxx⁻¹ Jᵀ)⁻¹ where that is least; 0 of all others
+VectorXd Constrained::OwnCurvature(Simulator* simulator, const Trajectory& guess) const {
+  VectorXd curvature = VectorXd::Zero(constraints_.size());
+  std::vector<int> ends;
+  for (int i = 0; i < constraints_.size(); ++i) {
+    if (constraints_[i].IsAt(problem_.N, problem_.N) && !constraints_[i].IsAt(problem_.N - 1, problem_.N)) ends.push_back(i);
+  }
+  if (ends.empty()) return curvature;
+  LinearizeOptions derivative = options_.derivative;
+  derivative.sensors = augmented_.NeedsSensors();
+  StepDerivative last;
+  simulator->LinearizeEach(guess, derivative, [&](int t, int, StepDerivative* d) {
+    if (t == problem_.N) std::swap(last, *d);
+  });
+  if (last.status != StepStatus::kOk) return curvature;
+  const KnotView knot = ViewKnot(guess, problem_.N, dt_);
+  const MatrixXd none;
+  CostExpansion e;
+  cost_.Expand(knot, last.C, none, &e);
+  e.lxx.diagonal().array() += kSingular * e.lxx.diagonal().cwiseAbs().maxCoeff();
+  const Eigen::LLT<MatrixXd> lxx(e.lxx);
+  if (lxx.info() != Eigen::Success) return curvature;
+  const VectorXd dx = -lxx.solve(e.lx);
+  VectorXd c;
+  MatrixXd J, Ju;
+  for (const int i : ends) {
+    const ConstraintInfo& info = constraints_[i].info();
+    const auto violation = [&info](const VectorXd& at) { return (at - at.cwiseMax(info.lower).cwiseMin(info.upper)).norm(); };
+    constraints_[i].Value(knot, &c);
+    constraints_[i].Jacobian(knot, last.C, none, &J, &Ju);
+    MatrixXd by_state = MatrixXd::Zero(J.rows(), e.lxx.cols());
+    by_state.leftCols(J.cols()) = J;
+    const VectorXd reached = c + by_state * dx;
+    if (!reached.allFinite() || !(violation(reached) <= kAsksFor * violation(c))) continue;
+    curvature[i] = 1 / (by_state * lxx.solve(by_state.transpose())).diagonal().maxCoeff();
+  }
+  return curvature;
+}
 
 // penalties from what the guess costs and violates
 void Constrained::Start(ConstMatrixRef U) {
@@ -142,6 +189,14 @@ void Constrained::Start(ConstMatrixRef U) {
     if (!std::isfinite(rho)) rho = std::isfinite(cost) ? kGuessPenalty * std::abs(cost) : 1;
     augmented_.rho[i] = std::clamp(rho, std::min(kLeastPenalty, c_.penalty_max), c_.penalty_max);
   }
+
+  // what the cost itself asks for, it is left to lead to
+  if (!ok || !c_.multipliers.empty()) return;
+  own_ = OwnCurvature(&simulator, guess);
+  for (int i = 0; i < constraints_.size(); ++i) {
+    if (!std::isfinite(own_[i]) || kToken * own_[i] >= augmented_.rho[i]) own_[i] = 0;
+    if (own_[i] > 0) augmented_.rho[i] = kToken * own_[i];
+  }
 }
 
 bool Constrained::GoOn(const IterationRecord& record) {
@@ -153,7 +208,7 @@ bool Constrained::GoOn(const IterationRecord& record) {
     return false;
   }
   const double gain = -record.actual_change, unsettled = augmented_.unsettled();
-  enough_ = !polish_ && record.gap == 0 && record.step >= kLongStep && gain <= kSettled * unsettled && gain <= kGain * (std::abs(record.cost) + unsettled);
+  enough_ = !polish_ && own_.isZero(0) && record.gap == 0 && record.step >= kLongStep && gain <= kSettled * unsettled && gain <= kGain * (std::abs(record.cost) + unsettled);
   return !enough_;
 }
 
@@ -185,6 +240,12 @@ bool Constrained::Update(const SolveResult& result) {
   augmented_.UpdateMultipliers(result.trajectory, dt_);
   bool grown = false;
   for (int i = 0; i < constraints_.size(); ++i) {
+    if (own_[i] > 0) {
+      augmented_.rho[i] = std::min(c_.penalty_max, kHold * own_[i]);
+      own_[i] = 0;
+      grown = true;
+      continue;
+    }
     if (residuals_[i] <= c_.tolerance || before_.size() == 0 || residuals_[i] <= kFalls * before_[i]) continue;
     const double rho = std::min(c_.penalty_max, augmented_.rho[i] * c_.penalty_factor);
     grown |= rho > augmented_.rho[i];

@@ -60,17 +60,16 @@ TEST(ReferenceProblem, CartPoleReachesTheOptimumWithin30Iterations) {
 struct RestProblem {
   const char* file;
   double optimum;
-  int iterations;
 };
 
 TEST(ReferenceProblem, SwingUpsEndAtRestWhereThatIsAConstraint) {
-  for (const RestProblem& p : {RestProblem{"pendulum/swing_up_to_rest.xml", 0.018404627, 30}, {"cartpole/swing_up_to_rest.xml", 1.486186733, 200}}) {
+  for (const RestProblem& p : {RestProblem{"pendulum/swing_up_to_rest.xml", 0.018404627}, {"cartpole/swing_up_to_rest.xml", 1.486186733}}) {
     const Task task = LoadTask(kReference + p.file);
     const SolveResult result = Solve(task.ToProblem(), task.ToGuess(), task.solver, {}, task.constrained);
     EXPECT_EQ(result.status, SolveStatus::kConverged) << p.file << ": " << result.message;
     EXPECT_NEAR(result.cost, p.optimum, 1e-4 * p.optimum) << p.file;
     EXPECT_LE(result.violation, 1e-6) << p.file;
-    EXPECT_LE(result.iterations.size(), static_cast<std::size_t>(p.iterations)) << p.file;
+    EXPECT_LE(result.iterations.size(), 30u) << p.file;
     EXPECT_LE(result.trajectory.U.cwiseAbs().maxCoeff(), 3) << p.file;
 
     // of the motion itself
