@@ -102,6 +102,7 @@ struct ConstrainedOptions {
   std::vector<MatrixXd> multipliers{};  ///< to start from (SolveResult::multipliers of a run before); empty: zero
   VectorXd penalties{};                 ///< to start from, one a constraint; empty: penalty_init
   VectorXd residuals{};                 ///< SolveState::residuals of the solve that goes on; empty: a new one
+  VectorXd tokens{};                    ///< the same of SolveState::tokens
 };
 
 /// A solver without constraints, as SolveIlqr.

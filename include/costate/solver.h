@@ -83,6 +83,7 @@ struct SolveState {
   std::vector<MatrixXd> multipliers{};  ///< of the constraints, those that the iterate was sought with
   VectorXd penalties{};         ///< one a constraint
   VectorXd residuals{};         ///< of each constraint at the last update of the multipliers; empty before it
+  VectorXd tokens{};            ///< of each constraint whose penalty is a token yet: the cost's own curvature across it; 0 of others
 };
 
 struct SolveResult {

@@ -18,6 +18,7 @@
 
 #include "cli/commands.h"
 #include "cli/model_facts.h"
+#include "cli/optimize_record.h"
 #include "cli/run_output.h"
 #include "cli/smooth_options.h"
 #include "cli/terminal.h"
@@ -128,53 +129,6 @@ std::string Row(const IterationRecord& r, const Columns& columns) {
          (columns.violation ? fmt::format(" | {:9.3g}", r.violation) : "");
 }
 
-std::map<std::string, std::string> Settings(const Task& task, const OptimizeOptions& options,
-                                            const SolveResult& result,
-                                            const std::vector<ContinuationStage>& stages,
-                                            int threads) {
-  const IlqrOptions& s = task.solver;
-  std::map<std::string, std::string> settings = {
-      {"solver", ToString(s.type)},
-      {"iterations", fmt::format("{}", s.iterations)},
-      {"tolerance", fmt::format("{:.17g}", s.tolerance)},
-      {"gradient_tolerance", fmt::format("{:.17g}", s.gradient_tolerance)},
-      {"regularization_init", fmt::format("{:.17g}", s.regularization_init)},
-      {"line_search_steps", fmt::format("{}", s.line_search_steps)},
-      {"line_search_ratio", fmt::format("{:.17g}", s.line_search_ratio)},
-      {"threads", fmt::format("{}", threads)},
-      {"derivative_level", ToString(s.derivative.level)},
-      {"derivative_centered", s.derivative.centered ? "true" : "false"},
-      {"smoothing", "none"},  // of the motion that is saved
-      {"guess_scale", fmt::format("{:.17g}", result.guess_scale)},
-      {"start", options.start},
-      {"goal", options.goal}};
-  if (s.derivative_every > 1) settings["derivative_every"] = fmt::format("{} knots, interpolated in between", s.derivative_every);
-  if (!options.resume.empty()) settings["resumed_from"] = options.resume;
-  if (task.sampling.iterations > 0) {
-    const SamplingOptions& o = task.sampling;
-    const std::string nodes = o.spline.knots > 0 ? fmt::format("{} {} knots", o.spline.knots, ToString(o.spline.order))
-                                                 : fmt::format("nodes every {:g} s", o.node_time);
-    settings["guess"] = fmt::format("sampling: {} rounds of {} samples, {} elites, {}, exploration {:g}, seed {}",
-                                    o.iterations, o.samples, o.elites, nodes, o.exploration, o.seed);
-  }
-  if (task.constraints.size() > 0) {
-    settings["solver"] = std::string(ToString(s.type)) + " in an augmented Lagrangian";
-    settings["violation"] = fmt::format("{:.17g}", task.constrained.tolerance);
-  }
-  if (stages.empty()) return settings;
-  settings["continuation"] = ToString(task.continuation.smooth);
-  settings["continuation_smooths"] = task.continuation.backward_only ? "derivatives" : "motions and derivatives";
-  for (std::size_t k = 0; k < stages.size(); k++) {
-    const ContinuationStage& stage = stages[k];
-    settings[fmt::format("stage_{}", k)] = fmt::format(
-        "{}: {} after {} iterations, cost {:.10g}, on the true model {:.10g}", stage.smoothing,
-        ToString(stage.status), stage.iterations, stage.cost, stage.true_cost);
-    if (stage.factor > 0) settings["cost_smoothed"] = fmt::format("{:.17g}", stage.cost);
-  }
-  settings["cost_true"] = fmt::format("{:.17g}", result.cost);
-  return settings;
-}
-
 // the smoothed way to the true model, told as it goes
 SolveResult Continue(const Task& task, const OptimizeOptions& options, Progress* progress,
                      const IterationCallback& callback, std::vector<ContinuationStage>* stages) {
@@ -213,30 +167,6 @@ void PrintConstraints(const Task& task, const SolveResult& result) {
                c.violation, c.unit, result.trajectory.time[c.knot] - result.trajectory.time[0], c.component,
                kept ? "" : fmt::format(": {:.6g}, allowed {:.6g} to {:.6g}", c.value, c.lower, c.upper), c.multiplier, c.active);
   }
-}
-
-// every bound at every knot: value and multiplier
-std::string ConstraintCsv(const Task& task, const SolveResult& result, double dt) {
-  std::string text = "time (s),constraint,component,value,lower,upper,multiplier\n";
-  const int N = result.trajectory.N();
-  const auto quoted = [](std::string name) {
-    for (std::size_t i = name.find('"'); i != name.npos; i = name.find('"', i + 2)) name.insert(i, "\"");
-    return "\"" + name + "\"";
-  };
-  VectorXd c;
-  for (int i = 0; i < task.constraints.size(); ++i) {
-    const ConstraintInfo& info = task.constraints[i].info();
-    for (int t = 0; t <= N; ++t) {
-      if (!task.constraints[i].IsAt(t, N)) continue;
-      task.constraints[i].Value(ViewKnot(result.trajectory, t, dt), &c);
-      for (int k = 0; k < c.size(); ++k) {
-        const double multiplier = result.multipliers.empty() ? 0 : result.multipliers[static_cast<std::size_t>(i)](k, t);
-        text += fmt::format("{:.17g},{},{},{:.17g},{:.17g},{:.17g},{:.17g}\n", result.trajectory.time[t], quoted(info.name),
-                            quoted(info.components[static_cast<std::size_t>(k)]), c[k], info.lower[k], info.upper[k], multiplier);
-      }
-    }
-  }
-  return text;
 }
 
 // the motion as it is told: status, cost by term, limits
@@ -282,51 +212,6 @@ void PrintStart(const Task& task, const VectorXd& moved) {
     if (++shown <= kMost) text += fmt::format("{}{} by {:.6g}", text.empty() ? "" : ", ", names[static_cast<std::size_t>(entry)], moved[entry]);
   }
   fmt::print("  start         moved: {}{}\n", text, shown > kMost ? fmt::format(" and {} more", shown - kMost) : "");
-}
-
-Record MakeRecord(Task* task, const OptimizeOptions& options, SolveResult* result,
-                  const std::vector<ContinuationStage>& stages, const FreeTimeResult* timed, Simulator* simulator) {
-  Record record;
-  record.command = "optimize";
-  record.task_file = task->file;
-  record.model_file = task->model_file;
-  if (!task->file.empty()) record.task_text = ReadText(task->file);
-  record.context = task->context;
-  record.x_goal = task->x_goal;
-  record.substeps = task->substeps;
-  record.warnings = task->warnings;
-  std::vector<double> per_knot;
-  TotalCost(*task->cost, result->trajectory, simulator->knot_time(), &per_knot);
-  record.cost_per_knot = Eigen::Map<VectorXd>(per_knot.data(), static_cast<Eigen::Index>(per_knot.size()));
-  record.cost_terms = task->cost->Terms(result->trajectory);
-  record.metric = "sum over knots of the task's cost terms; see task.xml and cost_terms";
-  record.gradient_norm_per_knot = result->gradient_norm_per_knot;
-  record.iterations = result->iterations;
-  record.status = ToString(result->status);
-  record.message = result->message;
-  record.settings = Settings(*task, options, *result, stages, simulator->threads());
-  record.diagnostics = simulator->Diagnose(result->trajectory);
-  record.failures = LabelFailures(task->model.get(), result->trajectory, {}, record.diagnostics);
-  record.constraints = result->constraints;
-  for (const ConstraintReport& c : result->constraints) {
-    if (c.relative <= task->constrained.tolerance) continue;
-    record.failures.push_back(fmt::format("constraint: '{}' is violated by {:.6g} {} at knot {} ({})", c.name, c.violation, c.unit, c.knot, c.component));
-  }
-  if (task->constraints.size() > 0) record.tables["constraints.csv"] = ConstraintCsv(*task, *result, simulator->knot_time());
-  record.tables[kResumeFile] = ResumeText(*task, *result, timed);
-  return record;
-}
-
-// times that were tried, into the record; the best is told
-void RecordTimes(const Task& task, const FreeTimeResult& timed, Record* record) {
-  fmt::print("\ntime: {:.6g} s, at {:g} a second, of {} tried\n", timed.time, task.free_time.weight, timed.trials.size());
-  record->settings["time"] = fmt::format("{:.17g}", timed.time);
-  record->settings["time_weight"] = fmt::format("{:.17g}", task.free_time.weight);
-  std::string csv = "time (s),cost with time,violation,iterations\n";
-  for (const FreeTimeTrial& trial : timed.trials) {
-    csv += fmt::format("{:.17g},{:.17g},{:.17g},{}\n", trial.time, trial.cost, trial.violation, trial.iterations);
-  }
-  record->tables["times.csv"] = csv;
 }
 
 int ExitCodeOf(const Task& task, const SolveResult& result) {
@@ -426,8 +311,9 @@ int RunOptimize(const OptimizeOptions& options) {
 
   // judge and save; the motion is simulated anew, so that what is saved is what replays
   Simulator simulator(m, task.context, task.substeps, task.solver.threads);
-  Record record = MakeRecord(&task, options, &result, stages, task.free_time.longest > 0 ? &timed : nullptr, &simulator);
-  if (task.free_time.longest > 0) RecordTimes(task, timed, &record);
+  const FreeTimeResult* times = task.free_time.longest > 0 ? &timed : nullptr;
+  Record record = MakeOptimizeRecord({task, result, stages, times, options.start, options.goal, options.resume}, &simulator);
+  if (times) fmt::print("\ntime: {:.6g} s, at {:g} a second, of {} tried\n", timed.time, task.free_time.weight, timed.trials.size());
   PrintSummary(task, result, stages, record, seconds);
   PrintStart(task, moved);
   if (result.cost < result.initial_cost && result.status != SolveStatus::kInterrupted) LookForExploits(task, result, &record);

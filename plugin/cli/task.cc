@@ -42,6 +42,21 @@ int RunImport(const TaskArguments& arguments) {
   return kExitOk;
 }
 
+// what it asks for beyond costs, in one line
+std::string Asked(const Task& task) {
+  std::string text = ToString(task.solver.type);
+  if (task.solver.second_order) text += " with exact second derivatives";
+  const auto add = [&](bool given, const std::string& words) { text += given ? ", " + words : ""; };
+  add(task.solver.derivative_every > 1, fmt::format("derivatives at every {} knots", task.solver.derivative_every));
+  add(!task.free_start.entries.empty(), fmt::format("{} entries of the start free", task.free_start.entries.size()));
+  add(task.constraints.size() > 0, fmt::format("{} constraint{}", task.constraints.size(), task.constraints.size() == 1 ? "" : "s"));
+  add(task.free_time.longest > 0, fmt::format("free time from {:g} s to {:g} s", task.free_time.shortest, task.free_time.longest));
+  add(task.sampling.iterations > 0, "start by sampling");
+  add(task.spline.knots > 0, fmt::format("a {} spline of {} knots", ToString(task.spline.order), task.spline.knots));
+  add(task.continuation.smooth.any(), "by way of smoother contact");
+  return text;
+}
+
 int RunTask(const TaskArguments& arguments) {
   if (arguments.import) return RunImport(arguments);
   if (!arguments.residuals.empty() || !arguments.output.empty()) {
@@ -50,7 +65,7 @@ int RunTask(const TaskArguments& arguments) {
   const Task task = LoadTask(arguments.file);
   PrintWarnings(task.warnings);
   if (arguments.check) {
-    fmt::print("{}: is a task for {}\n", arguments.file, task.model_file);
+    fmt::print("{}: is a task for {}: {} control intervals, {}\n", arguments.file, task.model_file, task.N, Asked(task));
   } else {
     fmt::print("{}", Describe(task));
   }

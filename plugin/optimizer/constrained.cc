@@ -39,10 +39,13 @@ void CheckConstrained(const ConstrainedOptions& o, const ConstraintSet& constrai
                                                            o.penalties.size(), constraints.size()));
   }
   for (double penalty : o.penalties) need(penalty > 0 && std::isfinite(penalty), "penalties", penalty, "positive and finite");
-  if (o.residuals.size() != 0 && o.residuals.size() != constraints.size()) {
-    throw Error(ErrorCode::kDimensionMismatch, fmt::format("constrained option residuals has {} entries, the problem has {} constraints",
-                                                           o.residuals.size(), constraints.size()));
-  }
+  const auto one_each = [&](const char* name, const VectorXd& given) {
+    if (given.size() == 0 || given.size() == constraints.size()) return;
+    throw Error(ErrorCode::kDimensionMismatch, fmt::format("constrained option {} has {} entries, the problem has {} constraints", name,
+                                                           given.size(), constraints.size()));
+  };
+  one_each("residuals", o.residuals);
+  one_each("tokens", o.tokens);
   if (o.multipliers.empty()) return;
   if (static_cast<int>(o.multipliers.size()) != constraints.size()) {
     throw Error(ErrorCode::kDimensionMismatch, fmt::format("constrained option multipliers has {} matrices, the problem has {} constraints",
@@ -155,6 +158,7 @@ VectorXd Constrained::OwnCurvature(Simulator* simulator, const Trajectory& guess
 void Constrained::Start(ConstMatrixRef U) {
   if (!c_.multipliers.empty()) augmented_.lambda = c_.multipliers;
   before_ = c_.residuals;
+  if (c_.tokens.size() > 0) own_ = c_.tokens;
   polish_ = before_.size() > 0 && before_.maxCoeff() <= c_.tolerance;
   Simulator simulator(problem_.model, problem_.context, problem_.substeps, 1);
   Trajectory guess;
@@ -262,6 +266,7 @@ void Constrained::KeepState() {
   state_.multipliers = augmented_.lambda;
   state_.penalties = augmented_.rho;
   state_.residuals = before_;
+  state_.tokens = own_;
 }
 
 SolveResult Constrained::End(SolveStatus status, const std::string& what) {

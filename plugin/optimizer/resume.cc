@@ -46,6 +46,7 @@ ResumeJson StateJson(const Task& task, const SolveState& state) {
     const ConstraintInfo& info = task.constraints[i].info();
     constraints.push_back({{"name", info.name}, {"components", info.components}, {"penalty", state.penalties[i]},
                            {"residual", state.residuals.size() > 0 ? ResumeJson(state.residuals[i]) : ResumeJson()},
+                           {"token", state.tokens[i]},
                            {"multipliers", ToJson(state.multipliers[static_cast<std::size_t>(i)])}});
   }
   json["constraints"] = constraints;
@@ -137,9 +138,11 @@ SolveState ReadState(const ResumeJson& json, const Fit& fit, const Task& task) {
   state.multipliers = Multipliers(constraints, task, "multipliers");
   state.penalties.resize(static_cast<Eigen::Index>(constraints.size()));
   state.residuals.resize(state.penalties.size());
+  state.tokens.resize(state.penalties.size());
   for (std::size_t i = 0; i < constraints.size(); ++i) {
     const Eigen::Index at = static_cast<Eigen::Index>(i);
     state.penalties[at] = constraints[i].at("penalty");
+    state.tokens[at] = constraints[i].at("token");
     if (constraints[i].at("residual").is_null()) {
       state.residuals.resize(0);
     } else if (state.residuals.size() > at) {

@@ -42,6 +42,7 @@ SolveResult Solve(const Problem& problem, const Guess& guess, const IlqrOptions&
     if (!state->multipliers.empty()) outer.multipliers = state->multipliers;
     if (state->penalties.size() > 0) outer.penalties = state->penalties;
     if (state->residuals.size() > 0) outer.residuals = state->residuals;
+    if (state->tokens.size() > 0) outer.tokens = state->tokens;
   }
   if (!problem.constraints || problem.constraints->size() == 0) return SolveUnconstrained(problem, guess, options, callback);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cli/program.h"
 #include "support/process.h"
 #include "support/task_file.h"
 
@@ -78,4 +79,19 @@ TEST_F(TaskCommand, ImportsATaskOfMujocoMpc) {
 }
 
 }  // namespace
+TEST(CliTask, CheckSaysWhatIsAskedFor) {
+  support::TemporaryFolder folder;
+  folder.Write("pendulum.xml", kPendulum);
+  const std::string task = folder.Write("all.task.xml",
+      "<task model='pendulum.xml' horizon='0.5'><start free='all'/><cost ctrl='all'/><periodic qpos='all'/><spline knots='5' order='linear'/>"
+      "<solver type='fddp' derivative_every='3'/></task>");
+  const support::ProcessResult checked = Costate({"task", task, "--check"});
+  EXPECT_EQ(checked.exit_code, 0) << checked.err;
+  EXPECT_TRUE(Has(checked.out, "fddp, derivatives at every 3 knots, 2 entries of the start free, 1 constraint, a linear spline of 5 knots"));
+  const support::ProcessResult described = Costate({"task", task});
+  EXPECT_TRUE(Has(described.out, "free      2 of 2 tangent entries of the start"));
+  EXPECT_TRUE(Has(described.out, "derivatives at every 3 knots, interpolated in between"));
+  EXPECT_TRUE(Has(described.out, "spline    5 knots, linear"));
+}
+
 }  // namespace costate

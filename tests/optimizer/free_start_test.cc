@@ -98,6 +98,43 @@ TEST_F(FreeStartTest, SolvesThePeriodicLinearQuadraticProblem) {
   EXPECT_TRUE(MatricesNear(result.trajectory.U, z.segment(2 * (N + 1), N).transpose(), 1e-3));
 }
 
+// with controls at their bounds: the conditions of a minimum of the convex problem, by hand, with the multipliers that are reported
+TEST_F(FreeStartTest, SatisfiesTheConditionsOfABoundedMinimum) {
+  std::string bounded = kOscillator;
+  const std::string motor = "joint='slide'/>";
+  bounded.replace(bounded.find(motor), motor.size(), "joint='slide' ctrlrange='-3 3' ctrllimited='true'/>");
+  const TemporaryFolder folder;
+  folder.Write("oscillator.xml", bounded);
+  const Task task = LoadTask(folder.Write("cycle.task.xml",
+      "<task model='oscillator.xml' horizon='1'><start qpos='0.3' qvel='-1' free='all'/><guess ctrl='0'/><measure name='q' qpos='slide'/>"
+      "<cost name='track' value='q - sin(2*pi*time)' weight='20'/><cost name='effort' ctrl='push' weight='1e-3'/>"
+      "<periodic qpos='all' qvel='all'/><solver type='fddp' tolerance='1e-10'/></task>"));
+  const SolveResult result = SolveTask(task);
+  ASSERT_EQ(result.status, SolveStatus::kConverged) << result.message;
+  Eigen::Matrix2d A;
+  Eigen::Vector2d B;
+  LinearStep(task.model.get(), &A, &B);
+  const int N = task.N;
+  const Eigen::Vector2d lambda(result.multipliers[0](0, N), result.multipliers[1](0, N));
+  Eigen::Vector2d p = lambda;
+  int held = 0;
+  for (int t = N - 1; t >= 0; --t) {
+    const double u = result.trajectory.U(0, t), slope = 0.02 * 1e-3 * u + B.dot(p);
+    if (std::abs(u) < 2.999) {
+      EXPECT_NEAR(slope, 0, 1e-4) << t;
+    } else {
+      EXPECT_LT(slope * u, 1e-6) << t;  // it would go further
+      ++held;
+    }
+    p = (A.transpose() * p).eval();
+    p[0] += 0.02 * 20 * (result.trajectory.X(0, t) - std::sin(2 * std::numbers::pi * t * 0.02));
+  }
+  EXPECT_GT(held, N / 2);
+  EXPECT_GT(lambda.norm(), 1);
+  EXPECT_NEAR(p[0] - lambda[0], 0, 1e-3);  // of 2.6
+  EXPECT_NEAR(p[1] - lambda[1], 0, 1e-3);
+}
+
 // without anything that ties the end, the best start is where the value's slope is zero; bounds hold it where they are
 TEST_F(FreeStartTest, KeepsEntriesThatAreNotFreeAndBounds) {
   const std::string costs = "<cost name='there' qpos='all' target='1' weight='10'/><cost name='slow' qvel='all' weight='1'/><cost name='effort' ctrl='push' weight='1'/>";

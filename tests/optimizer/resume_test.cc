@@ -144,6 +144,30 @@ TEST_F(ResumeTest, KeepsStatesThatAreNoMotionYet) {
   EXPECT_NE(third.warnings.back().find("ilqr has no use for"), std::string::npos);
 }
 
+// a start that has moved goes on from where it is
+TEST_F(ResumeTest, KeepsAStartThatHasMoved) {
+  std::string spring = kRail;
+  spring.replace(spring.find("axis='1 0 0'"), 12, "axis='1 0 0' stiffness='9' damping='.3'");
+  const auto load = [&] {
+    return RailTask("<start free='all'/><measure name='q' qpos='slide'/><cost name='wave' value='q + q^3 - sin(2*pi*time)' weight='20'/>"
+                    "<periodic qpos='all' qvel='all'/><solver type='fddp'/>", spring);
+  };
+  const Task first = load();
+  const SolveResult whole = SolveTask(first);
+  ASSERT_EQ(whole.status, SolveStatus::kConverged) << whole.message;
+  const int n = static_cast<int>(whole.iterations.size()), cut = n / 2;
+  ASSERT_GT(cut, 1);
+  const SolveResult part = SolveTask(first, cut);
+  Task second = load();
+  Resume(SaveRun(first, part), "run", &second);
+  EXPECT_EQ(second.X_guess.col(0), part.trajectory.X.col(0));
+  EXPECT_NE(second.X_guess.col(0), second.x0);
+  const SolveResult rest = SolveTask(second);
+  EXPECT_EQ(rest.status, SolveStatus::kConverged) << rest.message;
+  EXPECT_LE(static_cast<int>(rest.iterations.size()), n - cut + 3);
+  EXPECT_NEAR(rest.cost, whole.cost, 1e-5 * whole.cost);
+}
+
 TEST_F(ResumeTest, RefusesWhatDoesNotFit) {
   const Task first = RailTask(kThere);
   const Record run = SaveRun(first, SolveTask(first, 2));

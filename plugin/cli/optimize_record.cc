@@ -1,0 +1,135 @@
+// What costate optimize saves beside the motion: settings, cost by term, constraints knot by knot, times, where the solver stood.
+#include "cli/optimize_record.h"
+
+#include <costate/resume.h>
+#include <fmt/core.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cli/run_output.h"
+
+namespace costate::cli {
+namespace {
+
+std::map<std::string, std::string> Settings(const OptimizeReport& report, int threads) {
+  const Task& task = report.task;
+  const SolveResult& result = report.result;
+  const std::vector<ContinuationStage>& stages = report.stages;
+  const IlqrOptions& s = task.solver;
+  std::map<std::string, std::string> settings = {
+      {"solver", ToString(s.type)},
+      {"iterations", fmt::format("{}", s.iterations)},
+      {"tolerance", fmt::format("{:.17g}", s.tolerance)},
+      {"gradient_tolerance", fmt::format("{:.17g}", s.gradient_tolerance)},
+      {"regularization_init", fmt::format("{:.17g}", s.regularization_init)},
+      {"line_search_steps", fmt::format("{}", s.line_search_steps)},
+      {"line_search_ratio", fmt::format("{:.17g}", s.line_search_ratio)},
+      {"threads", fmt::format("{}", threads)},
+      {"derivative_level", ToString(s.derivative.level)},
+      {"derivative_centered", s.derivative.centered ? "true" : "false"},
+      {"smoothing", "none"},  // of the motion that is saved
+      {"guess_scale", fmt::format("{:.17g}", result.guess_scale)},
+      {"start", report.start},
+      {"goal", report.goal}};
+  if (s.derivative_every > 1) settings["derivative_every"] = fmt::format("{} knots, interpolated in between", s.derivative_every);
+  if (!report.resumed_from.empty()) settings["resumed_from"] = report.resumed_from;
+  if (task.sampling.iterations > 0) {
+    const SamplingOptions& o = task.sampling;
+    const std::string nodes = o.spline.knots > 0 ? fmt::format("{} {} knots", o.spline.knots, ToString(o.spline.order))
+                                                 : fmt::format("nodes every {:g} s", o.node_time);
+    settings["guess"] = fmt::format("sampling: {} rounds of {} samples, {} elites, {}, exploration {:g}, seed {}",
+                                    o.iterations, o.samples, o.elites, nodes, o.exploration, o.seed);
+  }
+  if (task.constraints.size() > 0) {
+    settings["solver"] = std::string(ToString(s.type)) + " in an augmented Lagrangian";
+    settings["violation"] = fmt::format("{:.17g}", task.constrained.tolerance);
+  }
+  if (stages.empty()) return settings;
+  settings["continuation"] = ToString(task.continuation.smooth);
+  settings["continuation_smooths"] = task.continuation.backward_only ? "derivatives" : "motions and derivatives";
+  for (std::size_t k = 0; k < stages.size(); k++) {
+    const ContinuationStage& stage = stages[k];
+    settings[fmt::format("stage_{}", k)] = fmt::format(
+        "{}: {} after {} iterations, cost {:.10g}, on the true model {:.10g}", stage.smoothing,
+        ToString(stage.status), stage.iterations, stage.cost, stage.true_cost);
+    if (stage.factor > 0) settings["cost_smoothed"] = fmt::format("{:.17g}", stage.cost);
+  }
+  settings["cost_true"] = fmt::format("{:.17g}", result.cost);
+  return settings;
+}
+
+// every bound at every knot: value and multiplier
+std::string ConstraintCsv(const Task& task, const SolveResult& result, double dt) {
+  std::string text = "time (s),constraint,component,value,lower,upper,multiplier\n";
+  const int N = result.trajectory.N();
+  const auto quoted = [](std::string name) {
+    for (std::size_t i = name.find('"'); i != name.npos; i = name.find('"', i + 2)) name.insert(i, "\"");
+    return "\"" + name + "\"";
+  };
+  VectorXd c;
+  for (int i = 0; i < task.constraints.size(); ++i) {
+    const ConstraintInfo& info = task.constraints[i].info();
+    for (int t = 0; t <= N; ++t) {
+      if (!task.constraints[i].IsAt(t, N)) continue;
+      task.constraints[i].Value(ViewKnot(result.trajectory, t, dt), &c);
+      for (int k = 0; k < c.size(); ++k) {
+        const double multiplier = result.multipliers.empty() ? 0 : result.multipliers[static_cast<std::size_t>(i)](k, t);
+        text += fmt::format("{:.17g},{},{},{:.17g},{:.17g},{:.17g},{:.17g}\n", result.trajectory.time[t], quoted(info.name),
+                            quoted(info.components[static_cast<std::size_t>(k)]), c[k], info.lower[k], info.upper[k], multiplier);
+      }
+    }
+  }
+  return text;
+}
+
+// times that were tried
+void RecordTimes(const Task& task, const FreeTimeResult& timed, Record* record) {
+  record->settings["time"] = fmt::format("{:.17g}", timed.time);
+  record->settings["time_weight"] = fmt::format("{:.17g}", task.free_time.weight);
+  std::string csv = "time (s),cost with time,violation,iterations\n";
+  for (const FreeTimeTrial& trial : timed.trials) {
+    csv += fmt::format("{:.17g},{:.17g},{:.17g},{}\n", trial.time, trial.cost, trial.violation, trial.iterations);
+  }
+  record->tables["times.csv"] = csv;
+}
+
+}  // namespace
+
+Record MakeOptimizeRecord(const OptimizeReport& report, Simulator* simulator) {
+  const Task& task = report.task;
+  const SolveResult& result = report.result;
+  Record record;
+  record.command = "optimize";
+  record.task_file = task.file;
+  record.model_file = task.model_file;
+  if (!task.file.empty()) record.task_text = ReadText(task.file);
+  record.context = task.context;
+  record.x_goal = task.x_goal;
+  record.substeps = task.substeps;
+  record.warnings = task.warnings;
+  std::vector<double> per_knot;
+  TotalCost(*task.cost, result.trajectory, simulator->knot_time(), &per_knot);
+  record.cost_per_knot = Eigen::Map<VectorXd>(per_knot.data(), static_cast<Eigen::Index>(per_knot.size()));
+  record.cost_terms = task.cost->Terms(result.trajectory);
+  record.metric = "sum over knots of the task's cost terms; see task.xml and cost_terms";
+  record.gradient_norm_per_knot = result.gradient_norm_per_knot;
+  record.iterations = result.iterations;
+  record.status = ToString(result.status);
+  record.message = result.message;
+  record.settings = Settings(report, simulator->threads());
+  record.diagnostics = simulator->Diagnose(result.trajectory);
+  record.failures = LabelFailures(task.model.get(), result.trajectory, {}, record.diagnostics);
+  record.constraints = result.constraints;
+  for (const ConstraintReport& c : result.constraints) {
+    if (c.relative <= task.constrained.tolerance) continue;
+    record.failures.push_back(fmt::format("constraint: '{}' is violated by {:.6g} {} at knot {} ({})", c.name, c.violation, c.unit, c.knot, c.component));
+  }
+  if (task.constraints.size() > 0) record.tables["constraints.csv"] = ConstraintCsv(task, result, simulator->knot_time());
+  record.tables[kResumeFile] = ResumeText(task, result, report.timed);
+  if (report.timed) RecordTimes(task, *report.timed, &record);
+  return record;
+}
+
+}  // namespace costate::cli
