@@ -151,6 +151,7 @@ std::map<std::string, std::string> MpcSettings(const Task& task, const MpcSimula
           {"budget", fmt::format("{:.17g}", o.budget)},
           {"latency", fmt::format("{:.17g}", s.latency)},
           {"iterations", fmt::format("{}", o.iterations)},
+          {"derivative_every", fmt::format("{}", task.solver.derivative_every)},
           {"fallback", ToString(o.fallback)},
           {"compensate", o.compensate ? "true" : "false"},
           {"feedback", o.feedback ? "true" : "false"},
@@ -178,6 +179,9 @@ int RunMpcCommand(const MpcArguments& arguments) {
   const double control_time = task.substeps * m->opt.timestep;
   fmt::print("{}: {}, {}; {:.4g} s in control intervals of {:.4g} ms, {}\n\n", ModelName(m), SizesText(m), IntegratorName(m),
              simulation.duration, 1e3 * control_time, simulation.threads ? "in real time" : "in lock-step");
+  if (task.solver.derivative_every > 1) {
+    fmt::print("derivatives at every {} knots, interpolated in between\n\n", task.solver.derivative_every);
+  }
 
   Interrupted();  // installs the handlers
   MpcResult result;

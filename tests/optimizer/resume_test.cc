@@ -112,6 +112,7 @@ TEST_F(ResumeTest, GoesOnWithTheTimesThatWereTried) {
     EXPECT_LE(rest.result.violation, 1e-6);
     EXPECT_EQ(rest.trials.size(), whole.trials.size());
     EXPECT_LE(static_cast<int>(rest.result.iterations.size()), n - cut + 12);
+    RecordProperty(fmt::format("rail {} {}", n, cut), static_cast<int>(rest.result.iterations.size()));
   }
 }
 
