@@ -44,6 +44,10 @@ Mat3 BodyRotation(const mjData* d, int body) {
 
 }  // namespace
 
+bool IsStandaloneFreeBody(const mjModel* m, int body) {
+  return m->body_jntnum[body] == 1 && IsStandaloneFree(m, m->body_jntadr[body]);
+}
+
 bool HasImplicitVelocity(const mjModel* m) {
   if (m->opt.integrator == mjINT_IMPLICIT || m->opt.integrator == mjINT_IMPLICITFAST) return true;
   if (m->opt.integrator != mjINT_EULER || (m->opt.disableflags & mjDSBL_EULERDAMP) || !Damps(m)) return false;
@@ -63,7 +67,6 @@ std::string EffectiveMass::Missing(const mjModel* m, const std::string& actuatio
   if (m->opt.integrator == mjINT_EULER) return "";
   std::string missing = PassiveMissing(m);
   if (missing.empty()) missing = actuation;
-  if (missing.empty() && HasFluid(m)) missing = "fluid forces";
   if (!missing.empty()) return "implicit damping of " + missing;
   return "";
 }
@@ -157,6 +160,8 @@ bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const TendonMomen
     }
   }
 
+  AddFluid(m, d);
+
   // M'
   if (m->opt.integrator != mjINT_IMPLICIT) coriolis_.reset();
   else if (!coriolis_) coriolis_ = std::make_unique<CoriolisDamping>(m);
@@ -181,9 +186,29 @@ bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const TendonMomen
   return true;
 }
 
+// its symmetric part; the rest goes to what is not symmetric, bias_ and the blocks of free bodies
+void EffectiveMass::AddFluid(const mjModel* m, const mjData* d) {
+  fluid_present_ = m->opt.integrator != mjINT_EULER && HasFluid(m);
+  if (!fluid_present_) return;
+  if (!fluid_) fluid_ = std::make_unique<FluidDamping>(m);
+  fluid_present_ = fluid_->Compute(m, d, m->opt.integrator == mjINT_IMPLICITFAST);
+  if (!fluid_present_ || m->opt.integrator != mjINT_IMPLICITFAST) return;
+  for (int i = 0; i < m->nv; i++) {
+    if (IsStandaloneFree(m, m->dof_jntid[i])) continue;
+    for (int j = i; j >= 0; j = m->dof_parentid[j]) Add(i, j, fluid_->Entry(m, d, i, j));
+  }
+}
+
 bool EffectiveMass::Factor(const mjModel* m, const mjData* d) {
   if (!coriolis_) return solver_.Factor();
   coriolis_->Compute(m, d, &bias_);
+  for (int i = 0; i < m->nv && fluid_present_; i++) {
+    bias_(i, i) += fluid_->Entry(m, d, i, i);
+    for (int j = m->dof_parentid[i]; j >= 0; j = m->dof_parentid[j]) {
+      bias_(i, j) += fluid_->Entry(m, d, i, j);
+      bias_(j, i) += fluid_->Entry(m, d, j, i);
+    }
+  }
   Eigen::MatrixXd whole = bias_;
   for (int i = 0; i < m->nv; i++) {
     whole(i, i) += solver_.diagonal(i);
@@ -233,6 +258,9 @@ void EffectiveMass::AddFreeBodies(const mjModel* m, const mjData* d) {
           PLANT("free body: force block", h * (R * LinearForm(free.mass, free.com, omega, Vec3::Unit(c))));
       free.damping.block<3, 1>(3, 3 + c) =
           PLANT("free body: torque block", h * AngularForm(free.mass, free.com, free.inertia, omega, Vec3::Unit(c)));
+    }
+    for (int i = 0; i < 6 && fluid_present_; i++) {
+      for (int k = 0; k < 6; k++) free.damping(i, k) += fluid_->Entry(m, d, free.dof + i, free.dof + k);
     }
     Mat6 block = free.damping;
     for (int i = 0; i < 6; i++) {
@@ -340,12 +368,13 @@ void EffectiveMass::AddColumns(const mjModel* m, const mjData* d, Columns* E) co
   for (const Damper& damper : damper_) AddDamperColumns(m, damper, E);
   for (const FreeBody& free : free_) AddFreeColumns(m, d, free, E);
   if (coriolis_) coriolis_->AddColumns(m, d, applied_, E);
+  if (fluid_present_) fluid_->AddColumns(m, d, applied_, E);
   AddTendonArmatureProduct(m, *tendons_, difference_.data(), E);
 }
 
 bool EffectiveMass::MovesWithOthers() const {
   const bool polynomial = std::any_of(slope_.begin(), slope_.end(), [](double slope) { return slope != 0; });
-  return polynomial || !damper_.empty() || !free_.empty() || coriolis_;
+  return polynomial || !damper_.empty() || !free_.empty() || coriolis_ || fluid_present_;
 }
 
 void EffectiveMass::Apply(double* x, double* e, bool half) const {

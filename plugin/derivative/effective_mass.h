@@ -14,6 +14,7 @@
 #include "derivative/articulated_solver.h"
 #include "derivative/columns.h"
 #include "derivative/coriolis.h"
+#include "derivative/fluid_damping.h"
 #include "derivative/passive.h"
 #include "derivative/spatial.h"
 #include "derivative/tree_solver.h"
@@ -22,6 +23,9 @@ namespace costate {
 
 /// Does the integrator apply another acceleration than qacc (implicit damping)?
 bool HasImplicitVelocity(const mjModel* model);
+
+/// Is a body the root of a tree of six dofs, on a free joint? implicitfast solves such a tree apart.
+bool IsStandaloneFreeBody(const mjModel* model, int body);
 
 /// ā = M'⁻¹ M a, the acceleration that Euler with damping and implicitfast apply, and its derivative.
 class EffectiveMass {
@@ -86,6 +90,7 @@ class EffectiveMass {
   bool Factor(const mjModel* model, const mjData* data);
   void Add(int row, int col, double value);
   void Solve(double* x, bool transposed = false) const;
+  void AddFluid(const mjModel* model, const mjData* data);
   void AddFreeBodies(const mjModel* model, const mjData* data);
   void AddFreeColumns(const mjModel* model, const mjData* data, const FreeBody& free, Columns* E) const;
 
@@ -97,6 +102,8 @@ class EffectiveMass {
   std::vector<Entry> entries_;        // strictly lower part of M' − M
   std::vector<FreeBody> free_;
   const TendonMoments* tendons_ = nullptr;
+  std::unique_ptr<FluidDamping> fluid_;
+  bool fluid_present_ = false;
   std::unique_ptr<CoriolisDamping> coriolis_;  // implicit alone: M' is not symmetric
   Eigen::MatrixXd bias_;                       // its part of M' − M
   Eigen::PartialPivLU<Eigen::MatrixXd> lu_;    // of the whole M'

@@ -11,7 +11,7 @@ constexpr int kMaxOrder = 3;  // more orders than that follow the noise
 
 constexpr double kClearlyBetter = 0.1;  // odd powers are there, and not just by chance in one table of two
 
-constexpr double kNoise = 2;   // of the noise: what smaller sizes may leave a value by
+constexpr double kNoise = 10;  // of the noise: what smaller sizes may leave a value by
 
 struct Candidate {
   double value = 0;

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "derivative/moment.h"
-
 namespace costate {
 
 namespace {
@@ -30,27 +28,18 @@ Projection Project(const Vec3& axes, const Vec3& v) {
   const double speed = v.norm(), num = a.dot(v.cwiseProduct(v)), denom = aa.dot(v.cwiseProduct(v));
   const Vec3 dnum = 2 * a.cwiseProduct(v), ddenom = 2 * aa.cwiseProduct(v);
 
-  // the engine's lower bounds make constants of what is below them
-  const double num_bound = std::max(mjMINVAL, num), norm_bound = std::max(mjMINVAL, speed * denom);
-  p.area = mjPI * std::sqrt(denom / num_bound);
+  // at rest nothing of it is felt
+  p.area = p.lift = 0;
   p.darea.setZero();
-  if (denom > 0) p.darea = p.area / 2 * (ddenom / denom - (num > mjMINVAL ? Vec3(dnum / num) : Vec3(Vec3::Zero())));
-  const double cosine = num / norm_bound;
-  Vec3 dcosine = dnum / norm_bound;
-  if (speed * denom > mjMINVAL) dcosine -= cosine / norm_bound * (speed * ddenom + denom * Direction(v));
+  p.dlift.setZero();
+  if (!(num > 0)) return p;
+  p.area = mjPI * std::sqrt(denom / num);
+  p.darea = p.area / 2 * (ddenom / denom - dnum / num);
+  const double norm = speed * denom, cosine = num / norm;
+  const Vec3 dcosine = dnum / norm - cosine / norm * (speed * ddenom + denom * Direction(v));
   p.lift = cosine * p.area;
   p.dlift = cosine * p.darea + p.area * dcosine;
   return p;
-}
-
-Vec3 HalfAxes(const mjModel* m, int geom) {
-  const mjtNum* size = m->geom_size + 3 * geom;
-  switch (m->geom_type[geom]) {
-    case mjGEOM_SPHERE: return Vec3::Constant(size[0]);
-    case mjGEOM_CAPSULE: return {size[0], size[0], size[0] + size[1]};
-    case mjGEOM_CYLINDER: return {size[0], size[0], size[1]};
-    default: return Vec3Map(size);
-  }
 }
 
 double LargestMoment(const Vec3& axes, int i) {
@@ -60,13 +49,10 @@ double LargestMoment(const Vec3& axes, int i) {
 // of one body: wrench and slopes in a frame at a point, (F3)
 void AddForce(const mjModel* m, const mjData* d, int body, const mjtNum* point, const mjtNum* frame, bool box, int geom,
               BodyConstraint* out) {
-  const Mat3 R = Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(frame);
-  const Vec3 p = Vec3Map(point) - Vec3Map(d->subtree_com + 3 * m->body_rootid[body]), wind = Vec3Map(m->opt.wind);
-  Mat6 Y = Mat6::Zero();  // motion about the origin → in the frame
-  Y.topLeftCorner<3, 3>() = Y.bottomRightCorner<3, 3>() = R.transpose();
-  Y.bottomLeftCorner<3, 3>() = -R.transpose() * Skew(p);
+  const Mat6 Y = FluidFrame(m, d, body, point, frame);
+  const Vec3 wind = Vec3Map(m->opt.wind);
   Vec6 V = Vec6Map(d->cvel + 6 * body), local = Y * V;
-  local.tail<3>() -= R.transpose() * wind;
+  local.tail<3>() -= Y.topLeftCorner<3, 3>() * wind;
   const FluidForce force = box ? BoxFluidForce(m, body, local) : EllipsoidFluidForce(m, geom, local);
   const Vec6 W = Y.transpose() * force.wrench;
   const Mat6 slope = Y.transpose() * force.slope * Y;
@@ -83,23 +69,48 @@ void AddForce(const mjModel* m, const mjData* d, int body, const mjtNum* point, 
 
 bool HasFluid(const mjModel* m) { return m->opt.density > 0 || m->opt.viscosity > 0; }
 
-FluidForce BoxFluidForce(const mjModel* m, int body, const Vec6& v) {
+Vec3 FluidHalfAxes(const mjModel* m, int geom) {
+  const mjtNum* size = m->geom_size + 3 * geom;
+  switch (m->geom_type[geom]) {
+    case mjGEOM_SPHERE: return Vec3::Constant(size[0]);
+    case mjGEOM_CAPSULE: return {size[0], size[0], size[0] + size[1]};
+    case mjGEOM_CYLINDER: return {size[0], size[0], size[1]};
+    default: return Vec3Map(size);
+  }
+}
+
+Mat6 FluidFrame(const mjModel* m, const mjData* d, int body, const mjtNum* point, const mjtNum* axes) {
+  const Mat3 R = Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(axes);
+  const Vec3 p = Vec3Map(point) - Vec3Map(d->subtree_com + 3 * m->body_rootid[body]);
+  Mat6 Y = Mat6::Zero();
+  Y.topLeftCorner<3, 3>() = Y.bottomRightCorner<3, 3>() = R.transpose();
+  Y.bottomLeftCorner<3, 3>() = -R.transpose() * Skew(p);
+  return Y;
+}
+
+void BoxFluidCoefficients(const mjModel* m, int body, Vec6* linear, Vec6* quadratic) {
   const mjtNum* inertia = m->body_inertia + 3 * body;
   const double mass = m->body_mass[body], sum = inertia[0] + inertia[1] + inertia[2];
   Vec3 box;
   for (int i = 0; i < 3; i++) box[i] = std::sqrt(std::max(mjMINVAL, sum - 2 * inertia[i]) / mass * 6.0);
   const double diameter = box.sum() / 3;
-  FluidForce out;
-  const auto add = [&](int i, double linear, double quadratic) {
-    out.wrench[i] = -(linear + quadratic * std::abs(v[i])) * v[i];
-    out.slope(i, i) = -(linear + 2 * quadratic * std::abs(v[i]));
-  };
   const double viscosity = std::max(0.0, m->opt.viscosity), density = std::max(0.0, m->opt.density);
   for (int i = 0; i < 3; i++) {
     const double b = box[(i + 1) % 3], c = box[(i + 2) % 3];
-    add(i, mjPI * diameter * diameter * diameter * viscosity,
-        density * box[i] * (Square(Square(b)) + Square(Square(c))) / 64.0);
-    add(3 + i, 3 * mjPI * diameter * viscosity, 0.5 * density * b * c);
+    (*linear)[i] = mjPI * diameter * diameter * diameter * viscosity;
+    (*linear)[3 + i] = 3 * mjPI * diameter * viscosity;
+    (*quadratic)[i] = density * box[i] * (Square(Square(b)) + Square(Square(c))) / 64.0;
+    (*quadratic)[3 + i] = 0.5 * density * b * c;
+  }
+}
+
+FluidForce BoxFluidForce(const mjModel* m, int body, const Vec6& v) {
+  Vec6 linear, quadratic;
+  BoxFluidCoefficients(m, body, &linear, &quadratic);
+  FluidForce out;
+  for (int i = 0; i < 6; i++) {
+    out.wrench[i] = -(linear[i] + quadratic[i] * std::abs(v[i])) * v[i];
+    out.slope(i, i) = -(linear[i] + 2 * quadratic[i] * std::abs(v[i]));
   }
   return out;
 }
@@ -110,7 +121,7 @@ FluidForce EllipsoidFluidForce(const mjModel* m, int geom, const Vec6& velocity)
   const double density = m->opt.density, viscosity = m->opt.viscosity;
   const Vec3 mass = density * Vec3Map(fluid + 6), inertia = density * Vec3Map(fluid + 9);
   const Vec3 w = velocity.head<3>(), v = velocity.tail<3>();
-  const Vec3 axes = HalfAxes(m, geom);
+  const Vec3 axes = FluidHalfAxes(m, geom);
   FluidForce out;
   auto ww = out.slope.topLeftCorner<3, 3>(), wv = out.slope.topRightCorner<3, 3>();
   auto vw = out.slope.bottomLeftCorner<3, 3>(), vv = out.slope.bottomRightCorner<3, 3>();
@@ -164,23 +175,12 @@ FluidForce EllipsoidFluidForce(const mjModel* m, int geom, const Vec6& velocity)
 bool AddFluid(const mjModel* m, const mjData* d, std::vector<BodyConstraint>* body) {
   if (!HasFluid(m)) return false;
   bool any = false;
-  for (int b = 1; b < m->nbody; b++) {
-    if (m->body_mass[b] < mjMINVAL || LastDofOf(m, b) < 0) continue;
+  ForFluidParts(m, [&](int b, int g) {
     any = true;
-    const int begin = m->body_geomadr[b], end = begin + m->body_geomnum[b];
-    bool box = true;
-    for (int g = begin; g < end; g++) {
-      if (m->geom_fluid[mjNFLUID * g] > 0) box = false;
-    }
-    if (box) {
-      AddForce(m, d, b, d->xipos + 3 * b, d->ximat + 9 * b, true, -1, &(*body)[b]);
-      continue;
-    }
-    for (int g = begin; g < end; g++) {
-      if (m->geom_fluid[mjNFLUID * g] == 0) continue;
-      AddForce(m, d, b, d->geom_xpos + 3 * g, d->geom_xmat + 9 * g, false, g, &(*body)[b]);
-    }
-  }
+    const mjtNum* point = g < 0 ? d->xipos + 3 * b : d->geom_xpos + 3 * g;
+    const mjtNum* frame = g < 0 ? d->ximat + 9 * b : d->geom_xmat + 9 * g;
+    AddForce(m, d, b, point, frame, g < 0, g, &(*body)[b]);
+  });
   return any;
 }
 

@@ -4,12 +4,37 @@
 
 #include <mujoco/mujoco.h>
 
+#include "derivative/moment.h"
 #include "derivative/tree_derivative.h"
 
 namespace costate {
 
 /// Does the model have a fluid at all?
 bool HasFluid(const mjModel* model);
+
+/// Half axes of the ellipsoid that stands for a geom.
+Vec3 FluidHalfAxes(const mjModel* model, int geom);
+
+/// (F1) torques and forces are −(linear + quadratic |l|) l, direction by direction.
+void BoxFluidCoefficients(const mjModel* model, int body, Vec6* linear, Vec6* quadratic);
+
+/// Y: motion about the tree's origin → motion at a point, seen by the axes there (row-major).
+Mat6 FluidFrame(const mjModel* model, const mjData* data, int body, const mjtNum* point, const mjtNum* axes);
+
+/// Calls part(body, geom) for all that feels the fluid and can move; geom −1: the body's inertia box.
+template <typename F>
+void ForFluidParts(const mjModel* m, F part) {
+  for (int b = 1; b < m->nbody; b++) {
+    if (m->body_mass[b] < mjMINVAL || LastDofOf(m, b) < 0) continue;
+    const int begin = m->body_geomadr[b], end = begin + m->body_geomnum[b];
+    bool box = true;
+    for (int g = begin; g < end; g++) box = box && !(m->geom_fluid[mjNFLUID * g] > 0);
+    if (box) part(b, -1);
+    for (int g = begin; g < end && !box; g++) {
+      if (m->geom_fluid[mjNFLUID * g] != 0) part(b, g);
+    }
+  }
+}
 
 /// Wrench (torque; force) in the frame of a body's inertia or of a geom, and its slopes by the velocity in that frame.
 struct FluidForce {

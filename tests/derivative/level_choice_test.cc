@@ -28,7 +28,7 @@ const TermCoverage* FindTerm(const StepDerivative& value, const std::string& ter
 }
 
 // a fluid's damping in the matrix of an implicit integrator
-TEST_F(LevelChoiceTest, FluidsUnderImplicitIntegratorsAreDifferencedInTheIntegratorAlone) {
+TEST_F(LevelChoiceTest, FluidsUnderImplicitIntegratorsAreAnalytic) {
   const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.003" density="900" viscosity="0.4" wind="0.3 -0.7 0.2"/>
     <default><geom contype="0" fluidcoef="0.5 0.25 1.5 1.1 0.8"/></default><worldbody>
       <body pos="0 0 1"><freejoint/><geom type="ellipsoid" size="0.1 0.2 0.05" fluidshape="ellipsoid" euler="10 20 30"/>
@@ -40,12 +40,8 @@ TEST_F(LevelChoiceTest, FluidsUnderImplicitIntegratorsAreDifferencedInTheIntegra
     const DataPtr data = MakeData(m);
     SetState(m, data.get(), support::RandomState(m, 5, {.position = 0.8, .velocity = 3}));
     const StepDerivative value = Linearize(m, data.get(), {.sensors = false});
-    for (const TermCoverage& term : value.coverage.terms) {
-      EXPECT_EQ(term.level, term.term == "integrator" ? Level::kResidual : Level::kAnalytic) << term.term;
-    }
-    ASSERT_NE(FindTerm(value, "integrator"), nullptr);
-    EXPECT_NE(FindTerm(value, "integrator")->reason.find("fluid"), std::string::npos) << FindTerm(value, "integrator")->reason;
-    ExpectAgrees(m, data.get(), value, 1e-8);
+    for (const TermCoverage& term : value.coverage.terms) EXPECT_EQ(term.level, Level::kAnalytic) << term.term;
+    ExpectAgrees(m, data.get(), value, 1e-9);
   }
 }
 

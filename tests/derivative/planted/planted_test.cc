@@ -48,6 +48,9 @@ std::vector<Scene> Scenes() {
          }});
   }
   add({"free bodies", planted::kFree, 2, 0, 0.4, 6});
+  for (int integrator : {mjINT_IMPLICIT, mjINT_IMPLICITFAST}) {
+    add({"fluid", planted::kFluid, 4, 0, 0.8, 2, false, [=](mjModel* m) { m->opt.integrator = integrator; }});
+  }
   add({"rows", planted::kRows, 2, 0, 0.4, 2});
   for (const char* equality : {"<connect body1='b' body2='c' anchor='0.1 0.2 0' solimp='.5 .95 2'/>", "<weld body1='c' body2='e' torquescale='0.3' solimp='.5 .95 2'/>",
                                "<weld site1='s1' site2='s2'/>", "<weld body1='a' body2='b'/>"}) {

@@ -74,6 +74,16 @@ inline constexpr char kFree[] = R"(
   <body pos="4 0 3"><freejoint/><geom type="box" size="0.1 0.2 0.3"/><body pos="0.3 0 0"><geom size="0.1"/></body></body>
   </worldbody></mujoco>)";
 
+// both models of a fluid, on free and jointed trees
+inline constexpr char kFluid[] = R"(
+<mujoco><option timestep="0.004" density="1000" viscosity="0.5" wind="0.3 -0.7 0.2"/>
+  <default><geom contype="0" fluidcoef="0.5 0.25 1.5 1.1 0.8"/></default><worldbody>
+  <body><freejoint/><geom type="ellipsoid" size="0.1 0.2 0.05" pos="0.05 0 0.02" euler="10 20 30" fluidshape="ellipsoid"/></body>
+  <body pos="2 0 0"><freejoint/><geom type="box" size="0.1 0.2 0.05" euler="10 20 30"/>
+    <body pos="0.3 0 0"><joint type="ball"/><geom type="capsule" size="0.04 0.1" euler="0 70 0" fluidshape="ellipsoid"/>
+      <body pos="0.2 0 0"><joint axis="0 1 0.3"/><geom type="box" size="0.1 0.02 0.05" pos="0.1 0 0"/></body></body></body>
+  </worldbody></mujoco>)";
+
 inline constexpr char kEquality[] = R"(
 <mujoco><worldbody>
   <body name="a" pos="0 0 0.14"><freejoint/><geom type="box" size="0.15 0.1 0.2" contype="0"/>
