@@ -42,7 +42,7 @@ class PowerConstraint final : public Constraint {
   std::vector<int> force_, velocity_;
 };
 
-/// c = entries of x_N ⊖ x_0 at the last knot, of a motion whose start may move. PullBack is by x_N alone: (C5) of README.md.
+/// c = entries of x_N ⊖ x_0 at the last knot, of a motion whose start may move. PullBack is by x_N alone: (16b) of README.md.
 class PeriodicConstraint final : public Constraint {
  public:
   /// @param entries  of the tangent, as many as info has bounds. The model must outlive it.
