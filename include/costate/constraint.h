@@ -97,7 +97,7 @@ struct ConstrainedOptions {
   double tolerance = 1e-6;   ///< of each violation, times 1 or the size of the bound, whichever is larger
   int outer_iterations = 60; ///< updates of the multipliers, at most
   double penalty_init = 0;   ///< of each constraint; 0: such that the guess's violation costs as much as the guess
-  double penalty_max = 1e8;
+  double penalty_max = 1e8;  ///< in units of the cost (IlqrOptions::cost_unit)
   double penalty_factor = 10;
   std::vector<MatrixXd> multipliers{};  ///< to start from (SolveResult::multipliers of a run before); empty: zero
   VectorXd penalties{};                 ///< to start from, one a constraint; empty: penalty_init

@@ -21,8 +21,11 @@ struct IlqrOptions {
   SolverType type = SolverType::kIlqr;
   int iterations = 200;
   double tolerance = 1e-6;           ///< stop when the relative cost decrease stays below it
-  double gradient_tolerance = 1e-7;  ///< stop when max |Qu| over free controls is below it, relative to 1 + |cost|
-  double regularization_init = 1;    ///< mu in Quu + mu I; not used while the problem shows itself linear-quadratic
+  double gradient_tolerance = 1e-7;  ///< stop when max |Qu| over free controls is below it, relative to cost_unit + |cost|
+  /// What regularization, barrier, least and largest penalties and the gradient's tolerance are counted in. 0: measured along the guess,
+  /// a hundred times the geometric mean of Quu's diagonal over knots and controls; another scale of the cost then changes nothing.
+  double cost_unit = 1;
+  double regularization_init = 1;    ///< mu in Quu + mu cost_unit I; not used while the problem shows itself linear-quadratic
   double regularization_min = 1e-8;  ///< below it: none at all
   double regularization_max = 1e10;
   double regularization_factor = 4;  ///< grows by it, then by its square …, on failure; shrinks likewise on success

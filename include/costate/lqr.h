@@ -59,6 +59,7 @@ struct RiccatiResult {
   double expected_gap = 0;        ///< Σ Vxᵀgap + ½ gapᵀVxx gap: with gaps, the change at alpha = 1 has this added
   VectorXd gradient_norm_per_knot;  ///< N: max |Qu| over controls that may still move downhill (KKT residual)
   double gradient_norm = 0;         ///< the largest of them
+  MatrixXd curvature;               ///< nu × N: the diagonal of Quu, without regularization; 0 before failed_knot
   RiccatiScratch scratch;
 };
 

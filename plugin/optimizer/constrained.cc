@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "optimizer/augmented_cost.h"
+#include "optimizer/cost_unit.h"
 #include "optimizer/solver_checks.h"
 
 namespace costate {
@@ -103,6 +104,7 @@ class Constrained {
 
   std::vector<IterationRecord> iterations_;
   double initial_cost_ = 0, guess_scale_ = 1;
+  double largest_ = 0;          // penalty
   VectorXd own_;                // of each constraint whose penalty is still a token: the cost's curvature across it; 0 of others
   bool polish_ = false;         // violations are within their tolerance: the inner solver goes to its own
   bool user_stop_ = false, enough_ = false;
@@ -166,6 +168,13 @@ void Constrained::Start(ConstMatrixRef U) {
   const bool ok = simulator.Rollout(problem_.x0, clamped, &guess).ok();
   const double cost = ok ? TotalCost(cost_, guess, dt_) : std::numeric_limits<double>::quiet_NaN();
   if (ok) initial_cost_ = cost;
+  if (ok && options_.cost_unit == 0) {
+    Problem bare = problem_;
+    bare.cost = &cost_;
+    options_.cost_unit = CostUnit(bare, guess, options_);
+  }
+  const double unit = options_.cost_unit > 0 ? options_.cost_unit : 1;
+  largest_ = std::max(unit * c_.penalty_max, c_.penalty_init);
   if (c_.penalties.size() > 0) {
     augmented_.rho = c_.penalties;
     return;
@@ -190,8 +199,8 @@ void Constrained::Start(ConstMatrixRef U) {
   }
   for (int i = 0; i < constraints_.size(); ++i) {
     double rho = kGuessPenalty * std::max(std::abs(cost), std::numeric_limits<double>::min()) / sum / (scales[i] * scales[i]);
-    if (!std::isfinite(rho)) rho = std::isfinite(cost) ? kGuessPenalty * std::abs(cost) : 1;
-    augmented_.rho[i] = std::clamp(rho, std::min(kLeastPenalty, c_.penalty_max), c_.penalty_max);
+    if (!std::isfinite(rho)) rho = std::isfinite(cost) ? kGuessPenalty * std::abs(cost) : unit;
+    augmented_.rho[i] = std::clamp(rho, std::min(unit * kLeastPenalty, largest_), largest_);
   }
 
   // what the cost itself asks for, it is left to lead to
@@ -245,13 +254,13 @@ bool Constrained::Update(const SolveResult& result) {
   bool grown = false;
   for (int i = 0; i < constraints_.size(); ++i) {
     if (own_[i] > 0) {
-      augmented_.rho[i] = std::min(c_.penalty_max, kHold * own_[i]);
+      augmented_.rho[i] = std::min(largest_, kHold * own_[i]);
       own_[i] = 0;
       grown = true;
       continue;
     }
     if (residuals_[i] <= c_.tolerance || before_.size() == 0 || residuals_[i] <= kFalls * before_[i]) continue;
-    const double rho = std::min(c_.penalty_max, augmented_.rho[i] * c_.penalty_factor);
+    const double rho = std::min(largest_, augmented_.rho[i] * c_.penalty_factor);
     grown |= rho > augmented_.rho[i];
     augmented_.rho[i] = rho;
   }

@@ -56,8 +56,9 @@ double ControlBarrier::Distance(ConstMatrixRef U) const {
   return least;
 }
 
-void ControlBarrier::Start(ConstMatrixRef U, double mu) {
+void ControlBarrier::Start(ConstMatrixRef U, double mu, double unit) {
   mu_ = mu;
+  unit_ = unit;
   ForEach(U, [&](double sign, double distance, double, double, int i, int t) {
     (sign > 0 ? z_lower_ : z_upper_)(i, t) = mu / distance;
   });
@@ -86,7 +87,7 @@ double ControlBarrier::Curvature(ConstMatrixRef U, int i, int t) const {
 void ControlBarrier::StepLimits(ConstMatrixRef U, MatrixXd* lower, MatrixXd* upper) const {
   lower->noalias() = lower_.replicate(1, N_);
   upper->noalias() = upper_.replicate(1, N_);
-  const double share = std::max(kBoundary, 1 - mu_);
+  const double share = std::max(kBoundary, 1 - mu_ / unit_);
   ForEach(U, [&](double sign, double distance, double, double, int i, int t) {
     (sign > 0 ? *lower : *upper)(i, t) = U(i, t) - sign * share * distance;
   });
@@ -94,7 +95,7 @@ void ControlBarrier::StepLimits(ConstMatrixRef U, MatrixXd* lower, MatrixXd* upp
 
 void ControlBarrier::Move(ConstMatrixRef U, ConstMatrixRef dU, ConstMatrixRef reached) {
   // z + dz = mu / distance - z (sign du) / distance
-  const double share = std::max(kBoundary, 1 - mu_);
+  const double share = std::max(kBoundary, 1 - mu_ / unit_);
   double step = 1;
   ForEach(U, [&](double sign, double distance, double z, double, int i, int t) {
     const double dz = mu_ / distance - z - z / distance * sign * dU(i, t);
@@ -116,7 +117,7 @@ double ControlBarrier::Error(ConstMatrixRef U, ConstMatrixRef slope) const {
 }
 
 void ControlBarrier::Shrink(double least) {
-  mu_ = std::max(least, std::min(kShrink * mu_, std::pow(mu_, kShrinkPower)));
+  mu_ = std::max(least, std::min(kShrink * mu_, unit_ * std::pow(mu_ / unit_, kShrinkPower)));
 }
 
 }  // namespace costate

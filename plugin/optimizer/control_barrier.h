@@ -22,8 +22,8 @@ class ControlBarrier {
   /// The smallest distance of U to a bound; infinite without bounds, not positive where a control lies at one.
   double Distance(ConstMatrixRef U) const;
 
-  /// z = mu / distance.
-  void Start(ConstMatrixRef U, double mu);
+  /// z = mu / distance. @param unit  of the cost.
+  void Start(ConstMatrixRef U, double mu, double unit);
 
   double Value(ConstMatrixRef U) const;
   double Slope(ConstMatrixRef U, int i, int t) const;      ///< of the barrier by u_i
@@ -39,7 +39,7 @@ class ControlBarrier {
   /// Largest of |Qu - z_lower + z_upper| and |z distance - mu|. @param slope  of the cost by each control (nu × N).
   double Error(ConstMatrixRef U, ConstMatrixRef slope) const;
 
-  /// mu ← max(least, min(mu / 5, mu^1.5)).
+  /// mu ← max(least, min(mu / 5, mu^1.5)), the power in units of the cost.
   void Shrink(double least);
 
  private:
@@ -48,7 +48,7 @@ class ControlBarrier {
 
   VectorXd lower_, upper_;
   int N_, bounds_ = 0;
-  double mu_ = 0;
+  double mu_ = 0, unit_ = 1;
   MatrixXd z_lower_, z_upper_, dz_lower_, dz_upper_;
 };
 

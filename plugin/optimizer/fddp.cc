@@ -33,6 +33,7 @@ Fddp::Fddp(const Problem& problem, const IlqrOptions& options)
       filter_(options.line_search_ratio),
       N_(problem.N),
       saved_barrier_(barrier_) {
+  unit_ = options.cost_unit;
   simulator_.SetDerivativeModel(options.derivative_model);
   options_.derivative.sensors = problem.cost->NeedsSensors();
   if (options.second_order) {
@@ -158,10 +159,10 @@ bool Fddp::Converged(const IterationRecord& record) {
   const double expected = -direction_.Expected(1), limit = options_.tolerance * std::abs(now_.cost);
   if (now_.Gaps() > 0 || shift_ > 0) return false;
   if (mode_ == Mode::kBarrier && barrier_.Gap() > limit) return false;
-  if (record.gradient_norm <= options_.gradient_tolerance * (1 + std::abs(now_.cost))) {
+  if (record.gradient_norm <= options_.gradient_tolerance * (unit_ + std::abs(now_.cost))) {
     End(SolveStatus::kConverged, fmt::format("converged after {} iterations: gradient norm {:.3g} is within its tolerance {:.3g}",
                                              result_.iterations.size(), record.gradient_norm,
-                                             options_.gradient_tolerance * (1 + std::abs(now_.cost))));
+                                             options_.gradient_tolerance * (unit_ + std::abs(now_.cost))));
     return true;
   }
   if (expected > limit) return false;

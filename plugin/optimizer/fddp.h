@@ -95,6 +95,7 @@ class Fddp {
   std::unique_ptr<SecondOrder> second_order_;
   int N_;
   bool bounded_ = false;
+  double unit_ = 1;  // of the cost; 0: not measured yet
 
   Mode mode_ = Mode::kPlain;
   FddpIterate now_, saved_, best_;
@@ -118,7 +119,7 @@ class Fddp {
 
   Direction direction_;
   MatrixXd dx_, du_;
-  double shift_ = 0, last_shift_ = 0, floor_ = 0;
+  double shift_ = 0, last_shift_ = 0, floor_ = 0;  // in units of the cost
   double alpha_ = 0, expected_ = std::numeric_limits<double>::infinity();  // of the last step
   Policy policy_;
   MatrixXd lower_, upper_;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "optimizer/cost_unit.h"
 #include "optimizer/fddp.h"
 #include "optimizer/solver_checks.h"
 
@@ -72,8 +73,10 @@ void Fddp::TakeState(const SolveState& state) {
   if (state.costates.rows() == lambda_.rows() && state.costates.cols() == lambda_.cols()) lambda_ = state.costates;
   last_shift_ = std::max(0.0, state.regularization);
   if (!(state.barrier > 0) || barrier_.bounds() == 0 || barrier_.Distance(now_.trajectory.U) <= 0) return;
+  if (unit_ == 0 && LinearizeKnots() < 0) unit_ = CostUnit(lq_);
+  if (unit_ == 0) return;
   mode_ = Mode::kBarrier;
-  barrier_.Start(now_.trajectory.U, state.barrier);
+  barrier_.Start(now_.trajectory.U, state.barrier, unit_);
 }
 
 // a polish that has not ended is left out: its barrier's solution leads there at once

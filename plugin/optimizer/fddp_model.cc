@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "optimizer/cost_unit.h"
 #include "optimizer/fddp.h"
 #include "optimizer/lap.h"
 #include "optimizer/take_knot.h"
@@ -24,6 +25,7 @@ bool Fddp::Linearize(IterationRecord* record) {
   if (linearized_) return true;
   Clock::time_point start = Clock::now();
   int failed = LinearizeKnots();
+  if (failed < 0 && unit_ == 0) unit_ = CostUnit(lq_);
   if (failed < 0 && second_order_) {
     AddCurvature();
     const auto at = std::find_if(failed_.begin(), failed_.end(), [](StepStatus s) { return s != StepStatus::kOk; });
@@ -95,8 +97,8 @@ void Fddp::Shape(double shift) {
   const bool barrier = mode_ == Mode::kBarrier;
   for (int t = 0; t < N_; ++t) {
     LqKnot& knot = lq_.knots[t];
-    knot.lxx.diagonal() = lxx_diagonal_.col(t).array() + shift;
-    knot.luu.diagonal() = luu_diagonal_.col(t).array() + shift;
+    knot.lxx.diagonal() = lxx_diagonal_.col(t).array() + shift * unit_;
+    knot.luu.diagonal() = luu_diagonal_.col(t).array() + shift * unit_;
     knot.lu = lu_.col(t);
     for (int i = 0; barrier && i < knot.lu.size(); ++i) {
       knot.lu[i] += barrier_.Slope(now_.trajectory.U, i, t);
@@ -168,7 +170,7 @@ void Fddp::Push() {
     direction_.slope += knot.lx.dot(dx_.col(t)) + knot.lu.dot(du_.col(t));
     direction_.curvature += dx_.col(t).dot(knot.lxx * dx_.col(t)) + du_.col(t).dot(knot.luu * du_.col(t)) +
                             2 * du_.col(t).dot(knot.lux * dx_.col(t)) -
-                            shift_ * (dx_.col(t).squaredNorm() + du_.col(t).squaredNorm());
+                            shift_ * unit_ * (dx_.col(t).squaredNorm() + du_.col(t).squaredNorm());
   }
   next_lambda_.col(N_) = riccati_.Vx[N_];
   next_lambda_.col(N_).noalias() += riccati_.Vxx[N_] * dx_.col(N_);

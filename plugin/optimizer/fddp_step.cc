@@ -49,7 +49,7 @@ bool Fddp::StartBarrier() {
       return false;
     }
   }
-  barrier_.Start(now_.trajectory.U, options_.barrier_init);
+  barrier_.Start(now_.trajectory.U, options_.barrier_init * unit_, unit_);
   return true;
 }
 
@@ -57,14 +57,14 @@ bool Fddp::StartBarrier() {
 void Fddp::AdaptBarrier() {
   if (alpha_ == 0) return;
   MatrixXd slope = lu_;
-  double error = std::max(now_.gaps.cwiseAbs().maxCoeff(), (lq_.lx - lambda_.col(N_)).cwiseAbs().maxCoeff());
+  double error = std::max(unit_ * now_.gaps.cwiseAbs().maxCoeff(), (lq_.lx - lambda_.col(N_)).cwiseAbs().maxCoeff());
   for (int t = 0; t < N_; ++t) {
     const LqKnot& knot = lq_.knots[t];
     slope.col(t).noalias() += knot.B.transpose() * lambda_.col(t + 1);
     if (t == 0) continue;
     error = std::max(error, (knot.lx + knot.A.transpose() * lambda_.col(t + 1) - lambda_.col(t)).cwiseAbs().maxCoeff());
   }
-  const double least = kBarrierShare * options_.tolerance * std::max(std::abs(now_.cost), 1e-12) / barrier_.bounds();
+  const double least = kBarrierShare * options_.tolerance * std::max(std::abs(now_.cost), 1e-12 * unit_) / barrier_.bounds();
   while (barrier_.mu() > least && std::max(error, barrier_.Error(now_.trajectory.U, slope)) < kBarrierAccuracy * barrier_.mu()) {
     barrier_.Shrink(least);
     filter_.Clear();
@@ -75,7 +75,8 @@ void Fddp::AdaptBarrier() {
 double Fddp::Search(int steps) {
   std::swap(policy_.k, riccati_.k);
   std::swap(policy_.K, riccati_.K);
-  const Filter::Point from{now_.Gaps(), Objective(now_.trajectory, now_.cost)};
+  const Filter::Point from{now_.Gaps(), Objective(now_.trajectory, now_.cost) / unit_};
+  const double slope = direction_.slope / unit_;
   for (int first = 0; first < steps; first += simulator_.threads()) {
     const int count = std::min(simulator_.threads(), steps - first);
     simulator_.ParallelFor(count, [&](int i, int worker) {
@@ -86,9 +87,9 @@ double Fddp::Search(int steps) {
     });
     for (int i = 0; i < count; ++i) {
       const double alpha = std::ldexp(1, -(first + i));
-      const Filter::Point to{(1 - alpha) * from.gaps, Objective(candidates_[i], costs_[i])};
-      if (!filter_.Accepts(from, to, direction_.slope, alpha)) continue;
-      filter_.Add(from, direction_.slope, alpha);
+      const Filter::Point to{(1 - alpha) * from.gaps, Objective(candidates_[i], costs_[i]) / unit_};
+      if (!filter_.Accepts(from, to, slope, alpha)) continue;
+      filter_.Add(from, slope, alpha);
       std::swap(next_, candidates_[i]);
       next_cost_ = costs_[i];
       return alpha;

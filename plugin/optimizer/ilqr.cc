@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "optimizer/cost_unit.h"
 #include "optimizer/ilqr_checks.h"
 #include "optimizer/lap.h"
 #include "optimizer/regularization.h"
@@ -73,6 +74,7 @@ class IlqrSolver::Impl {
   StepSearch search_;
   Regularization regularization_;
   bool bounded_ = false;
+  double unit_ = 0;                        // of the cost; 0: not measured yet
 
   LqProblem lq_;
   RiccatiResult riccati_;
@@ -122,6 +124,7 @@ void IlqrSolver::Impl::Begin() {
 const SolveResult& IlqrSolver::Impl::Solve(ConstMatrixRef U, const IterationCallback& callback) {
   Begin();
   cold_ = true;
+  unit_ = options_.cost_unit;
   regularization_ = Regularization(options_);
   if (StartFrom(U)) {
     Iterate(callback);
@@ -134,6 +137,7 @@ const SolveResult& IlqrSolver::Impl::Resolve(const Trajectory& reference, const 
                                              const IterationCallback& callback) {
   Begin();
   cold_ = false;
+  if (unit_ == 0) unit_ = options_.cost_unit;
   if (StartFrom(reference, K)) {
     Iterate(callback);
     FinishPolicy();
@@ -239,6 +243,7 @@ int IlqrSolver::Impl::Linearize() {
   simulator_.LinearizeEach(trajectory, options_.derivative, std::ref(use));
   const auto failed = std::find_if(failed_.begin(), failed_.end(), [](StepStatus s) { return s != StepStatus::kOk; });
   expanded_ = failed == failed_.end();
+  if (expanded_ && unit_ == 0) unit_ = CostUnit(lq_);
   return expanded_ ? -1 : static_cast<int>(failed - failed_.begin());
 }
 
@@ -255,7 +260,7 @@ bool IlqrSolver::Impl::Expand(IterationRecord* record) {
 
 bool IlqrSolver::Impl::Backward(double mu, IterationRecord* record) {
   Clock::time_point start = Clock::now();
-  SolveRiccati(lq_, {.regularization = mu, .values = false}, &riccati_);
+  SolveRiccati(lq_, {.regularization = mu * unit_, .values = false}, &riccati_);
   record->seconds_backward += Lap(&start);
   return riccati_.ok;
 }
@@ -274,7 +279,7 @@ bool IlqrSolver::Impl::GrowUntilSolved(IterationRecord* record) {
 }
 
 bool IlqrSolver::Impl::IsStationary() {
-  const double limit = options_.gradient_tolerance * (1 + std::abs(result_.cost));
+  const double limit = options_.gradient_tolerance * (unit_ + std::abs(result_.cost));
   const double promise = -Expected(riccati_).At(1);
   if (!cold_ && promise <= options_.tolerance * std::abs(result_.cost)) {
     // near a solution from the start; less regularization may promise more the next time
@@ -307,7 +312,7 @@ void IlqrSolver::Impl::Search(IterationRecord* record) {
   const double before = result_.cost, mu = regularization_.value();
   const ExpectedChange expected = Expected(riccati_);
   const StepOrigin from{lq_, result_.trajectory, result_.cost};
-  search_.Begin();
+  search_.Begin(unit_);
   if (!TryWithout(from, record)) search_.Find(from, mu, &riccati_, record);
 
   const AcceptedStep& step = search_.step();
@@ -333,7 +338,7 @@ bool IlqrSolver::Impl::TryWithout(const StepOrigin& from, IterationRecord* recor
   if (Backward(0, record)) search_.TryWhole(from, 0, &riccati_, record);
   const AcceptedStep& step = search_.step();
   if (step.found.alpha == 1 && step.found.cost - from.cost <= kLinearQuadratic * step.expected.At(1)) return true;
-  search_.Begin();
+  search_.Begin(unit_);
   Backward(mu, record);
   return false;
 }
@@ -370,7 +375,7 @@ void IlqrSolver::Impl::FinishPolicy() {
   simulator_.SetDerivativeEvery(options_.derivative_every);
   if (expanded) {
     for (double mu = 0; mu <= options_.regularization_max; mu = std::max(options_.regularization_min, kFinalGrowth * mu)) {
-      SolveRiccati(lq_, {.regularization = mu, .values = false}, &riccati_);
+      SolveRiccati(lq_, {.regularization = mu * unit_, .values = false}, &riccati_);
       if (!riccati_.ok) continue;
       std::swap(result_.policy.k, riccati_.k);
       std::swap(result_.policy.K, riccati_.K);

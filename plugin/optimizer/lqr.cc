@@ -21,6 +21,7 @@ void Resize(const LqProblem& problem, bool values, RiccatiResult* out) {
   out->Vxx.resize(values ? N + 1 : 0);
   for (MatrixXd& Vxx : out->Vxx) Vxx.resize(ndx, ndx);
   out->gradient_norm_per_knot.setZero(N);
+  out->curvature.setZero(nu, N);
 }
 
 // upper triangle ← lower: what rounding left different is made equal
@@ -135,6 +136,7 @@ void SolveRiccati(const LqProblem& problem, const RiccatiOptions& options, Ricca
   for (int t = N - 1; t >= 0; --t) {
     const LqKnot& knot = problem.knots[t];
     ActionValue(knot, *Vx(t + 1), *Vxx(t + 1), options, &s, &out->expected_gap);
+    out->curvature.col(t) = s.Quu.diagonal();
     if (!Gains(knot, s.guess, &s, out->k.col(t), &out->K[t])) {
       out->failed_knot = t;
       return;

@@ -137,6 +137,7 @@ void CheckSolverOptions(const IlqrOptions& o, const OptionCheck& need) {
   need(o.iterations >= 0, "iterations", o.iterations, "0 or more");
   need(o.tolerance >= 0, "tolerance", o.tolerance, "0 or more");
   need(o.gradient_tolerance >= 0, "gradient_tolerance", o.gradient_tolerance, "0 or more");
+  need(o.cost_unit >= 0 && std::isfinite(o.cost_unit), "cost_unit", o.cost_unit, "0 (measured) or more, and finite");
   need(o.line_search_steps >= 1 && o.line_search_steps <= 60, "line_search_steps", o.line_search_steps, "1 … 60");
   need(o.line_search_ratio >= 0 && o.line_search_ratio < 1, "line_search_ratio", o.line_search_ratio,
        "0 or more and below 1");

@@ -96,7 +96,7 @@ void StepSearch::SweepOn(const StepOrigin& from, int index, double mu, int worke
     s.policy = s.taken = policy_;
   }
   Clock::time_point start = Clock::now();
-  SolveRiccati(from.lq, {.regularization = mu, .values = false}, &s.riccati);
+  SolveRiccati(from.lq, {.regularization = mu * unit_, .values = false}, &s.riccati);
   s.seconds_backward += Lap(&start);
   if (!s.riccati.ok) return;
   std::swap(s.policy.k, s.riccati.k);

@@ -40,8 +40,11 @@ class StepSearch {
   /// Memory for motions and policies of these sizes, where there is none yet.
   void Reserve(const Trajectory& motion, const Policy& policy);
 
-  /// Forgets the best step.
-  void Begin() { step_ = {}; }
+  /// Forgets the best step. @param unit  of regularizations.
+  void Begin(double unit) {
+    step_ = {};
+    unit_ = unit;
+  }
 
   /// The policy in `riccati`, solved with mu, at alpha = 1 alone. Gains are taken by swap.
   void TryWhole(const StepOrigin& from, double mu, RiccatiResult* riccati, IterationRecord* record);
@@ -72,6 +75,7 @@ class StepSearch {
   const IlqrOptions& options_;
   LineSearch line_search_;
   AcceptedStep step_;
+  double unit_ = 1;
   Trajectory next_, candidate_;
   Policy policy_, taken_;
   std::vector<Sweeper> sweepers_;  // one a worker

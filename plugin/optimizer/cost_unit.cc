@@ -1,0 +1,48 @@
+#include "optimizer/cost_unit.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "optimizer/take_knot.h"
+
+namespace costate {
+namespace {
+
+// README.md, eq. (I2)
+constexpr double kUnitsOfCurvature = 100;
+
+}  // namespace
+
+double CostUnit(const LqProblem& lq) {
+  RiccatiResult riccati;
+  SolveRiccati(lq, {.values = false}, &riccati);
+  double sum = 0;
+  int count = 0;
+  for (const double curvature : riccati.curvature.reshaped()) {
+    if (!(curvature > 0) || !std::isfinite(curvature)) continue;
+    sum += std::log(curvature);
+    ++count;
+  }
+  return count > 0 ? kUnitsOfCurvature * std::exp(sum / count) : 1;
+}
+
+double CostUnit(const Problem& problem, const Trajectory& motion, const IlqrOptions& options) {
+  Simulator simulator(problem.model, problem.context, problem.substeps, 1);
+  simulator.SetDerivativeModel(options.derivative_model);
+  LinearizeOptions derivative = options.derivative;
+  derivative.sensors = problem.cost->NeedsSensors();
+  LqProblem lq;
+  lq.knots.resize(static_cast<std::size_t>(problem.N));
+  bool ok = true;
+  CostExpansion expansion;
+  simulator.LinearizeEach(motion, derivative, [&](int t, int, StepDerivative* d) {
+    ok = ok && d->status == StepStatus::kOk;
+    if (!ok) return;
+    expansion = {};
+    problem.cost->Expand(ViewKnot(motion, t, simulator.knot_time()), d->C, d->D, &expansion);
+    TakeKnot(t, d, &expansion, &lq);
+  });
+  return ok ? CostUnit(lq) : 0;
+}
+
+}  // namespace costate
