@@ -192,8 +192,7 @@ bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first, 
     reach = std::max(reach, (Vec3Map(contact.pos) - pivot).norm());
     room = std::min(room, margin - contact.dist);
   }
-  const double kept = kKept * kWideStep * reach;
-  if (room < kept) margin += kept;
+  const auto reached = [&](double h) { return room < kKept * h * reach ? margin + kKept * h * reach : margin; };
   ContactRate by_pivot[kMaxFound];
   Mat36 tangent_rate[kMaxFound];
   for (int k = 0; k < count; k++) {
@@ -206,9 +205,9 @@ bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first, 
 
   // (distance, point, normal, tangent) of the contacts when geom 2 has moved by exp(h twist); false when one jumps
   using Numbers = Eigen::Matrix<double, 10, 1>;
-  const auto moved = [&](const Vec6& twist, double h, Numbers* numbers) {
+  const auto moved = [&](const Vec6& twist, double h, double within, Numbers* numbers) {
     moving.Move(pivot, twist, h);
-    const int now = Collide(model, data, g1, g2, margin);
+    const int now = Collide(model, data, g1, g2, within);
     moving.Restore();
     for (int k = 0; k < count; k++) {
       const mjContact& contact = data->contact[contacts[k]];
@@ -228,15 +227,16 @@ bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first, 
   for (int column = 0; column < rank; column++) {
     const Vec6 twist = twists.col(column);
     Numbers side[4][kMaxFound], rate[kMaxFound];  // at h, −h, 2h, −2h
-    bool wide = moved(twist, kWideStep, side[0]) && moved(twist, -kWideStep, side[1]) &&
-                moved(twist, 2 * kWideStep, side[2]) && moved(twist, -2 * kWideStep, side[3]);
+    const double far_margin = reached(kWideStep), near_margin = reached(kPoseStep);
+    bool wide = moved(twist, kWideStep, far_margin, side[0]) && moved(twist, -kWideStep, far_margin, side[1]) &&
+                moved(twist, 2 * kWideStep, far_margin, side[2]) && moved(twist, -2 * kWideStep, far_margin, side[3]);
     for (int k = 0; k < count && wide; k++) {
       const Numbers near = (side[0][k] - side[1][k]) / (2 * kWideStep), far = (side[2][k] - side[3][k]) / (4 * kWideStep);
       rate[k] = (4 * near - far) / 3;
       wide = (near - far).cwiseAbs().maxCoeff() <= kBend * std::max(1.0, near.cwiseAbs().maxCoeff());
     }
     if (!wide) {
-      if (!moved(twist, kPoseStep, side[0]) || !moved(twist, -kPoseStep, side[1])) {
+      if (!moved(twist, kPoseStep, near_margin, side[0]) || !moved(twist, -kPoseStep, near_margin, side[1])) {
         return refuse("its contact points jump under a motion that its joints allow");
       }
       for (int k = 0; k < count; k++) rate[k] = (side[0][k] - side[1][k]) / (2 * kPoseStep);
