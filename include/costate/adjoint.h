@@ -24,6 +24,9 @@ struct AdjointOptions {
   /// context); null: its own. Not with parameters.
   const mjModel* derivative_model = nullptr;
   double smoothing = 0;        ///< LinearizeOptions::smoothing
+  /// u_t = π(t, x_t) was played: gradients by x0 are those of the closed loop, and `weights` are filled. U must be the controls
+  /// that it gave (RolloutFeedback); gradients by U are by additions to them.
+  const Feedback* feedback = nullptr;
   int window = 0;              ///< truncation: the costate is dropped after each so many knots from the end; 0: never
   double clip = 0;             ///< a costate longer than this is shortened to it; 0: never
   bool spectral_radius = false;  ///< also health.spectral_radius; forms A and its eigenvalues: O(ndx³) a knot
@@ -59,6 +62,7 @@ struct RolloutGradient {
                     ///< column more: what the force does to those of the last knot
   MatrixXd xfrc;    ///< by xfrc_applied likewise (6 nbody × N or N + 1)
   VectorXd theta;   ///< by options.parameters (nθ), each acting in every interval and sensor; x0 is held
+  VectorXd weights; ///< by the weights of options.feedback
   VectorXd xN;      ///< the last state (nx)
   Coverage coverage;              ///< of the knot with the worst level
   GradientHealth health;

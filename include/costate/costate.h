@@ -14,6 +14,7 @@
 #include <costate/descent.h>
 #include <costate/error.h>
 #include <costate/fddp.h>
+#include <costate/feedback.h>
 #include <costate/free_time.h>
 #include <costate/ilqr.h>
 #include <costate/impact.h>
@@ -23,6 +24,8 @@
 #include <costate/model.h>
 #include <costate/mpc.h>
 #include <costate/parameter.h>
+#include <costate/policy.h>
+#include <costate/policy_options.h>
 #include <costate/record.h>
 #include <costate/residual.h>
 #include <costate/resume.h>

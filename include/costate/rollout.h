@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <costate/derivative.h>
+#include <costate/feedback.h>
 
 namespace costate {
 
@@ -85,6 +86,10 @@ class Simulator {
   /// The same from another start: x_bar is still the reference's, x_0 is x0.
   RolloutStatus RolloutPolicy(ConstVectorRef x0, const Trajectory& reference, const Policy& policy, double alpha,
                               ConstVectorRef lower, ConstVectorRef upper, Trajectory* out, int worker = 0);
+
+  /// The closed loop x_{t+1} = f(x_t, u_t), u_t = π(t, x_t) over N knots. A control that is not finite ends it as a step that fails.
+  RolloutStatus RolloutFeedback(ConstVectorRef x0, int N, const Feedback& law, Trajectory* out, int worker = 0);
+
   /// States that need not be a motion: x_{t+1} is that of X whatever the step before it reaches.
   ///
   ///   gap_t = f(x_t, u_t) ⊖ x_{t+1}

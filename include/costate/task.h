@@ -9,6 +9,7 @@
 #include <costate/continuation.h>
 #include <costate/free_time.h>
 #include <costate/parameter.h>
+#include <costate/policy_options.h>
 #include <costate/sampling.h>
 #include <costate/solve.h>
 
@@ -70,6 +71,7 @@ struct Task {
   FreeStart free_start{};      ///< <start free="…">
   SamplingOptions sampling{.iterations = 0};  ///< <solver start="sampling">; none unless iterations > 0
   MpcOptions mpc;          ///< <mpc>
+  PolicyOptions policy{};  ///< <policy>
   ContinuationOptions continuation{};  ///< <smooth>; none unless continuation.smooth.any()
   SolveState state{};          ///< of the run that is gone on from (costate/resume.h); none unless state.U has columns
   FreeTimeState time_state{};  ///< the same of a search over times

@@ -25,6 +25,7 @@ void AddOptimizeCommand(CLI::App& app, int* exit_code);
 void AddReplayCommand(CLI::App& app, int* exit_code);
 void AddRolloutCommand(CLI::App& app, int* exit_code);
 void AddTaskCommand(CLI::App& app, int* exit_code);
+void AddTrainCommand(CLI::App& app, int* exit_code);
 void AddViewCommand(CLI::App& app, int* exit_code);
 
 /// "costate: warning: …" on standard error, one line each.

@@ -43,6 +43,7 @@ void AddCommands(CLI::App& app, int* exit_code) {
   AddReplayCommand(app, exit_code);
   AddRolloutCommand(app, exit_code);
   AddTaskCommand(app, exit_code);
+  AddTrainCommand(app, exit_code);
   AddViewCommand(app, exit_code);
 }
 

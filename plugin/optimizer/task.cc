@@ -11,6 +11,7 @@
 #include "optimizer/task_measure.h"
 #include "optimizer/task_mpc.h"
 #include "optimizer/task_option.h"
+#include "optimizer/task_policy.h"
 #include "optimizer/task_start.h"
 #include "optimizer/task_states.h"
 #include "optimizer/task_term.h"
@@ -19,7 +20,7 @@
 namespace costate {
 namespace {
 
-const std::vector<std::string> kElements{"start", "guess", "cost", "limit", "constraint", "periodic", "smooth", "time", "solver", "mpc", "gradient", "spline", "measure", "let", "option"};
+const std::vector<std::string> kElements{"start", "guess", "cost", "limit", "constraint", "periodic", "smooth", "time", "solver", "mpc", "policy", "gradient", "spline", "measure", "let", "option"};
 
 // the elements of a task file by kind, each kind checked for how often it may stand
 struct Elements {
@@ -70,7 +71,7 @@ Elements SortElements(const XmlElement& root) {
     } else if (!elements.single.emplace(tag, element).second) {
       element.Fail("a second <" + tag + ">; there can be one");
     }
-    if (tag != "cost" && tag != "constraint" && tag != "gradient" && !element.Children().empty()) {
+    if (tag != "cost" && tag != "constraint" && tag != "gradient" && tag != "policy" && !element.Children().empty()) {
       element.Children()[0].Fail("there are no elements inside <" + tag + ">");
     }
   }
@@ -338,6 +339,7 @@ Task LoadTask(const std::string& path) {
     elements.Find("guess")->Fail(fmt::format("states do not go with <{}>, which starts from controls alone", other), ErrorCode::kUnsupported);
   }
   ReadInputs(elements.Find("gradient"), &task);
+  task.policy = ReadPolicy(elements.Find("policy"), task);
   return task;
 }
 

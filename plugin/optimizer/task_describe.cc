@@ -110,6 +110,18 @@ std::string DescribeEvery(int every) {
   return fmt::format("          derivatives at every {} knots, interpolated in between\n", every);
 }
 
+// what <policy> says; "" when it says nothing
+std::string PolicyText(const Task& task) {
+  const PolicyOptions& policy = task.policy;
+  const long spread = policy.spread.size() > 0 ? (policy.spread.array() > 0).count() : 0;
+  if (policy.observations.empty() && policy.hidden.empty() && spread == 0) return "";
+  std::string layers;
+  for (int size : policy.hidden) layers += fmt::format("{}{}", layers.empty() ? "" : ", ", size);
+  return fmt::format("policy    {}, sees {}; {} that differ in {}\n", layers.empty() ? "linear" : "hidden layers of " + layers,
+                     policy.observations.empty() ? "the whole state" : Count(static_cast<long>(policy.observations.size()), "thing"),
+                     Count(spread > 0 ? policy.starts : 1, "start"), Count(spread, "entry"));
+}
+
 std::string Header(const Task& task) {
   const mjModel* model = task.model.get();
   const Dims dims(model);
@@ -145,6 +157,7 @@ std::string Header(const Task& task) {
                         task.free_time.longest, task.free_time.weight);
   }
   text += MpcText(task.mpc);
+  text += PolicyText(task);
   if (task.continuation.smooth.any()) {
     text += fmt::format("smooth    {}; {} stages, each {:g} of the last, then the true model; {}\n",
                         ToString(task.continuation.smooth), task.continuation.stages, task.continuation.shrink,

@@ -8,6 +8,10 @@
 
 namespace costate {
 
+/// Which of `names` an attribute means: "all" (also when it is not given), "none", or names, "qvel[x]" by "qvel[x]", "qvel" or
+/// "x"; in order. @throws Error{kParse} for a name that means none.
+std::vector<int> SelectEntries(const XmlElement& element, const char* attribute, const std::vector<std::string>& names);
+
 /// @param element  null: all controls, all of the start, no parameters.
 void ReadInputs(const XmlElement* element, Task* task);
 

@@ -179,6 +179,7 @@ void AdjointSweep::PullHistory(int t, int substep, ConstVectorRef moving) {
 bool AdjointSweep::Pull(int t, int from) {
   w.point = w.x;
   VectorXd moving = GetMovingContext(a.model, w.data.get());
+  const double time = w.data->time;
   if (!terminal) {
     if (!AdvanceTo(t + 1) || !Terminal()) return false;
     SetContext(a.model, w.data.get(), a.context);
@@ -206,6 +207,8 @@ bool AdjointSweep::Pull(int t, int from) {
   out->health.growth[t] = before > 0 ? after / before : 1;
   w.lambda = w.vjp.x + w.slope.x;
   out->U.col(t) += w.slope.u;
+  // delayed controls act in later steps alone: all that u_t does is in its gradient by now
+  if (options.feedback) options.feedback->PullBack(t, time, w.point, out->U.col(t), w.lambda, out->weights);
   Limit(t);
   LookCloser(t, moving);
   w.moving.swap(moving);

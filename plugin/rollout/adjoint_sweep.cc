@@ -118,6 +118,7 @@ void AdjointSweep::Run(ConstVectorRef x0) {
   out->qfrc.setZero(options.forces ? a.dims.nv : 0, columns);
   out->xfrc.setZero(options.forces ? 6 * a.model->nbody : 0, columns);
   out->theta.setZero(options.parameters ? options.parameters->size() : 0);
+  out->weights.setZero(options.feedback ? options.feedback->weights() : 0);
   out->health.costate.setZero(N + 1);
   out->health.growth.setOnes(N);
   out->health.spectral_radius.setZero(options.spectral_radius ? N : 0);

@@ -266,6 +266,16 @@ RolloutStatus Simulator::Rollout(ConstVectorRef x0, ConstMatrixRef U, Trajectory
       x0, N, mine, out, [&](int t) { out->U.col(t) = U.col(t); }, [&](int t) { return !callback || callback(t); });
 }
 
+RolloutStatus Simulator::RolloutFeedback(ConstVectorRef x0, int N, const Feedback& law, Trajectory* out, int worker) {
+  CheckSize(impl_->model, "x0", x0.size(), "nx", impl_->dims.nx);
+  if (!x0.allFinite()) CheckFinite(impl_->model, "x0", x0, StateNames(impl_->model), "");
+  if (N < 0) throw Error(ErrorCode::kInvalidArgument, "N is " + std::to_string(N) + ", a rollout cannot have fewer than 0 knots");
+  impl_->Resize(N, out);
+  return impl_->Run(
+      x0, N, impl_->Get(worker), out, [&](int t) { law.Control(t, out->time[t], out->X.col(t), out->U.col(t)); },
+      [](int) { return true; });
+}
+
 RolloutStatus Simulator::Follow(ConstMatrixRef X, ConstMatrixRef U, Trajectory* out, MatrixXd* gaps, int worker) {
   const mjModel* model = impl_->model;
   const Dims& dims = impl_->dims;

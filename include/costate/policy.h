@@ -1,0 +1,100 @@
+// Feedback policies, linear or small networks, trained by gradients through the rollout from many starts at once.
+#ifndef COSTATE_POLICY_H_
+#define COSTATE_POLICY_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <costate/descent.h>
+#include <costate/feedback.h>
+#include <costate/policy_options.h>
+
+namespace costate {
+
+/// π: observations o(t, x), layers a_l = tanh(W_l a_{l-1} + b_l), the last without tanh, z = W_L a_{L-1} + b_L, and
+///
+///   u_i = m_i + h_i tanh(z_i + artanh((ū_i − m_i) / h_i))   between bounds m_i ± h_i,   u_i = ū_i + z_i   without
+///
+/// about controls ū_t of a reference (README.md, eqs. (17) and (18)): at first z = 0 and the law plays the reference. ū within 1e-3 of
+/// a bound (of half the range) is taken as there. A bound on one side alone clamps.
+class NetworkPolicy : public Feedback {
+ public:
+  /// @param U  nu × N of the reference; behind its last column that one is held.
+  /// @throws Error{kInvalidArgument, kDimensionMismatch} naming what does not fit.
+  NetworkPolicy(const mjModel* model, const PolicyOptions& options, ConstMatrixRef U, ConstVectorRef lower, ConstVectorRef upper);
+
+  int weights() const override { return static_cast<int>(w_.size()); }
+  const VectorXd& Get() const { return w_; }
+  void Set(ConstVectorRef w);  ///< @throws Error{kDimensionMismatch, kInvalidArgument}
+  int observations() const { return layers_.front(); }
+
+  void Control(int t, double time, ConstVectorRef x, VectorRef u) const override;
+  void PullBack(int t, double time, ConstVectorRef x, ConstVectorRef g_u, VectorRef g_x, VectorRef g_w) const override;
+
+  /// Everything that a controller elsewhere needs to play it, as JSON: observations by name, weights layer by layer, bounds,
+  /// reference. plugin/optimizer/README.md describes it.
+  std::string ToJson() const;
+
+ private:
+  VectorXd Observe(double time, ConstVectorRef x, VectorXd* dx) const;
+  VectorXd Forward(ConstVectorRef o, std::vector<VectorXd>* activations) const;
+  ConstVectorRef Reference(int t) const { return U_.col(t < U_.cols() ? t : U_.cols() - 1); }
+
+  const mjModel* model_;
+  std::vector<Observation> observe_;
+  VectorXd x_ref_;
+  std::vector<int> layers_;  // sizes: observations, hidden …, nu
+  MatrixXd U_;
+  VectorXd lower_, upper_, w_;
+};
+
+struct TrainOptions {
+  DescentOptions descent{};  ///< over the weights; its iterations are those of all stages together
+  /// The horizon grows, N / 2^(stages - 1), …, N / 2, N, each stage from the weights of the one before: a law that does not
+  /// stabilize yet has slopes over long motions that say nothing. 1: the whole horizon at once.
+  int stages = 4;
+  int threads = 0;           ///< starts side by side; 0: all cores. The result is bitwise the same at any number
+  int window = 0;            ///< truncation: AdjointOptions::window
+  double clip = 0;           ///< AdjointOptions::clip, of each start's costate
+};
+
+/// The derivative of the mean cost at the first weights along its own gradient, both ways (R2).
+struct TrainCheck {
+  double adjoint = 0;     ///< |g|
+  double difference = 0;  ///< centred differences at several step sizes, those two that agree best
+  double error_bar = 0;   ///< what these differ by; large where the cost is not smooth
+};
+
+struct TrainResult {
+  SolveStatus status = SolveStatus::kIterationLimit;
+  std::string message;       ///< one sentence with the numbers that decided
+  double loss = 0, initial_loss = 0;    ///< mean over the starts
+  double unseen = 0, initial_unseen = 0;  ///< mean over as many other starts, which had no part in the training
+  double gradient_norm = 0;  ///< max |entry| at the end
+  TrainCheck check;
+  MatrixXd starts;           ///< nx × M
+  VectorXd costs, unseen_costs;  ///< of each (infinite where the motion fails)
+  Trajectory motion;         ///< from the task's own start, under the trained policy
+  std::vector<IterationRecord> iterations;  ///< of the last stage costs are of the whole horizon
+};
+
+/// Called after each iteration with its stage's horizon in knots; false stops with kInterrupted.
+using TrainCallback = std::function<bool(const IterationRecord&, int N)>;
+
+/// Minimizes the mean over starts of the task's cost under `policy` by its weights, with exact gradients: closed-loop adjoints.
+///
+/// @param policy  begins with the weights it has and ends with the best.
+/// @throws Error{kInvalidArgument}; Error{kUnsupported} where there is no adjoint (Adjoint), and for tasks with constraints,
+///         <time> or <smooth>.
+/// Cost: an iteration is one gradient a start, and a rollout a start for each step length that is tried.
+/// Source: plugin/optimizer/README.md, "Policies".
+TrainResult TrainPolicy(const Task& task, NetworkPolicy* policy, const TrainOptions& options = {},
+                        const TrainCallback& callback = {});
+
+/// A policy for the task as its <policy> says. @throws Error{kInvalidArgument}.
+NetworkPolicy MakePolicy(const Task& task);
+
+}  // namespace costate
+
+#endif  // COSTATE_POLICY_H_

@@ -1,0 +1,188 @@
+// costate train: the weights of a feedback policy from many starts, by gradients through the closed loop.
+#include <costate/policy.h>
+#include <costate/record.h>
+#include <fmt/core.h>
+
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "cli/commands.h"
+#include "cli/run_output.h"
+#include "cli/terminal.h"
+#include "cli/gradient_table.h"
+
+namespace costate::cli {
+namespace {
+
+struct TrainArguments {
+  std::string file, out, method = "adam";
+  double rate = 0, clip = 0;
+  int iterations = 400, stages = TrainOptions().stages, threads = 0, window = 0;
+  bool force = false, no_plots = false, no_save = false, quiet = false;
+};
+
+DescentMethod Method(const std::string& name) {
+  return name == "gd" ? DescentMethod::kGradient : name == "lbfgs" ? DescentMethod::kLbfgs : DescentMethod::kAdam;
+}
+
+std::string Digits(double value) { return fmt::format("{:.17g}", value); }
+
+std::string StartsTable(const mjModel* model, const TrainResult& result) {
+  std::string text = "cost";
+  for (const std::string& name : StateNames(model)) text += "," + Quoted(name);
+  text += "\n";
+  for (Eigen::Index i = 0; i < result.starts.cols(); i++) {
+    text += Digits(result.costs[i]);
+    for (double value : result.starts.col(i)) text += "," + Digits(value);
+    text += "\n";
+  }
+  return text;
+}
+
+Record MakeTrainRecord(const Task& task, const NetworkPolicy& policy, const TrainResult& result, const TrainArguments& arguments) {
+  Simulator simulator(task.model.get(), task.context, task.substeps, 1);
+  Record record;
+  record.command = "train";
+  record.task_file = task.file;
+  record.model_file = task.model_file;
+  record.task_text = ReadText(task.file);
+  record.model = CopyModel(task.model.get());
+  record.context = task.context;
+  record.x_goal = task.x_goal;
+  record.substeps = task.substeps;
+  record.seed = static_cast<unsigned>(task.policy.seed);
+  record.warnings = task.warnings;
+  const RolloutStatus status = simulator.Rollout(task.x0, result.motion.U, &record.trajectory);
+  std::vector<double> per_knot;
+  TotalCost(*task.cost, record.trajectory, simulator.knot_time(), &per_knot);
+  record.cost_per_knot = Eigen::Map<VectorXd>(per_knot.data(), static_cast<Eigen::Index>(per_knot.size()));
+  record.cost_terms = task.cost->Terms(record.trajectory);
+  record.metric = "sum over knots of the task's cost terms, of the motion from the task's own start; the iterations have the mean over starts.csv";
+  record.diagnostics = simulator.Diagnose(record.trajectory);
+  record.failures = LabelFailures(task.model.get(), record.trajectory, status, record.diagnostics);
+  record.iterations = result.iterations;
+  record.status = ToString(result.status);
+  record.message = result.message;
+  record.settings = {{"solver", arguments.method},
+                     {"rate", arguments.rate > 0 ? Digits(arguments.rate) : "default"},
+                     {"weights", fmt::format("{}", policy.weights())},
+                     {"starts", fmt::format("{}", result.starts.cols())},
+                     {"mean_cost", Digits(result.loss)},
+                     {"mean_cost_of_unseen_starts", Digits(result.unseen)},
+                     {"window", fmt::format("{}", arguments.window)},
+                     {"clip", Digits(arguments.clip)}};
+  record.tables["policy.json"] = policy.ToJson();
+  record.tables["starts.csv"] = StartsTable(task.model.get(), result);
+  return record;
+}
+
+void PrintCheck(const TrainCheck& check) {
+  if (check.adjoint == 0) {
+    fmt::print("check         none: the gradient at the first weights is 0, or the motion fails\n");
+    return;
+  }
+  const double off = std::abs(check.adjoint - check.difference);
+  fmt::print("check         slope along the gradient: adjoint {:.9g}, differences {:.9g} ± {:.1g}{}\n", check.adjoint, check.difference,
+             check.error_bar, off <= std::max(3 * check.error_bar, 1e-6 * check.adjoint) ? "" : ": DISAGREE");
+}
+
+int RunTrain(const TrainArguments& arguments) {
+  const Task task = LoadTask(arguments.file);
+  PrintWarnings(task.warnings);
+  const std::string folder = arguments.no_save ? "" : arguments.out.empty() ? FreeFolder(task) : arguments.out;
+  if (!folder.empty()) CheckRunFolder(folder, arguments.out.empty(), arguments.force);
+  NetworkPolicy policy = MakePolicy(task);
+  TrainOptions options;
+  options.descent.method = Method(arguments.method);
+  options.descent.iterations = arguments.iterations;
+  options.descent.rate = arguments.rate;
+  if (arguments.rate > 0 && arguments.method == "lbfgs") {
+    throw Error(ErrorCode::kInvalidArgument, "--rate belongs to --method adam and gd: L-BFGS searches for its step");
+  }
+  options.stages = arguments.stages;
+  options.threads = arguments.threads;
+  options.window = arguments.window;
+  options.clip = arguments.clip;
+
+  Interrupted();  // installs the handlers
+  const bool spread = task.policy.spread.size() > 0 && !task.policy.spread.isZero(0);
+  fmt::print("{}: {} observations, {}, {} weights; {} from {}, {} knots of {:.4g} s\n\n", task.name, policy.observations(),
+             task.policy.hidden.empty() ? std::string("linear") : fmt::format("{} hidden layers", task.policy.hidden.size()),
+             policy.weights(), arguments.method, spread ? fmt::format("{} starts", task.policy.starts) : std::string("one start"), task.N,
+             task.substeps * task.model->opt.timestep);
+  const double dt = task.substeps * task.model->opt.timestep;
+  const auto begin = std::chrono::steady_clock::now();
+  TrainResult result;
+  {
+    Progress progress(arguments.iterations);
+    if (!arguments.quiet) progress.Line(" iter  horizon      mean cost     change   gradient       step |     ms");
+    result = TrainPolicy(task, &policy, options, [&](const IterationRecord& r, int N) {
+      if (!arguments.quiet) {
+        progress.Line(fmt::format("{:5d} {:6.3g} s {:14.8g} {:10.3g} {:10.3g} {:10.3g} | {:6.1f}", r.iteration, N * dt, r.cost, 0 - r.actual_change,
+                                  r.gradient_norm, r.step, 1e3 * (r.seconds_rollout + r.seconds_derivative)));
+      }
+      progress.Update(r.iteration, fmt::format("mean cost {:.6g}", r.cost));
+      return !Interrupted();
+    });
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+
+  fmt::print("\n{}: {}\n", ToString(result.status), result.message);
+  fmt::print("  mean cost     {:.6g}, before {:.6g}; worst start {:.6g}; {}\n", result.loss, result.initial_loss,
+             result.costs.maxCoeff(), FormatDuration(seconds));
+  if (spread) {
+    fmt::print("  unseen        {:.6g}, before {:.6g}; worst {:.6g}: as many starts that had no part in it\n", result.unseen,
+               result.initial_unseen, result.unseen_costs.maxCoeff());
+  }
+  fmt::print("  ");
+  PrintCheck(result.check);
+  if (result.status == SolveStatus::kDiverged) {
+    fmt::print("Nothing was saved.\n");
+    return kExitNo;
+  }
+  if (!folder.empty()) {
+    Record record = MakeTrainRecord(task, policy, result, arguments);
+    const auto before = static_cast<std::ptrdiff_t>(record.warnings.size());
+    WriteRecord(folder, record, {.force = arguments.force, .plots = !arguments.no_plots});
+    PrintWarnings({record.warnings.begin() + before, record.warnings.end()});
+    fmt::print("  saved in      {0}: the motion from the task's start, policy.json, starts.csv\n\n  costate view {0}\n", folder);
+  }
+  if (result.status == SolveStatus::kInterrupted) return kExitInterrupted;
+  return result.loss < result.initial_loss ? kExitOk : kExitNo;
+}
+
+}  // namespace
+
+void AddTrainCommand(CLI::App& app, int* exit_code) {
+  auto arguments = std::make_shared<TrainArguments>();
+  CLI::App* command = app.add_subcommand("train", "Train a feedback policy, linear or a small network, through the rollout");
+  command->footer(R"(
+<policy> in the task says what the policy sees (<observe>), its hidden layers, and how the starts differ (<spread>); without it a
+linear law of the whole state is trained from the task's start. The mean cost over the starts falls along its exact gradient by
+the weights: the adjoint of the closed loop. At first the policy plays the task's guess. The horizon grows in --stages: what does
+not stabilize yet has slopes over long motions that say nothing. One line an iteration; Ctrl-C keeps and saves the best.
+
+The slope along the first gradient is compared with differences. At the end the policy is tried from as many other starts. The
+run is saved in --out, by default runs/NAME-1, -2 … below the current folder; policy.json has all that another controller needs.
+
+Exit code: 0 a lower mean cost; 1 none; 2 bad input; 130 interrupted.)");
+  command->add_option("TASK", arguments->file, "task file")->required();
+  command->add_option("--method", arguments->method, "adam, lbfgs or gd")->check(CLI::IsMember({"adam", "lbfgs", "gd"}));
+  command->add_option("--rate", arguments->rate, "step of adam (default 0.03), or of gd without line search")->check(Positive());
+  command->add_option("--iterations", arguments->iterations, "at most")->check(CLI::Range(0, 1000000));
+  command->add_option("--stages", arguments->stages, "the horizon doubles so often less one; 1: the whole horizon at once")
+      ->check(CLI::Range(1, 30));
+  command->add_option("--threads", arguments->threads, "0: all cores")->check(CLI::Range(0, 4096));
+  command->add_option("--window", arguments->window, "truncate: drop the costate after each so many knots")->check(NonNegative());
+  command->add_option("--clip", arguments->clip, "shorten a costate that is longer than this")->check(NonNegative());
+  command->add_option("--out", arguments->out, "folder of the saved run");
+  command->add_flag("--force", arguments->force, "replace the run that is there");
+  command->add_flag("--no-plots", arguments->no_plots, "draw no pictures");
+  command->add_flag("--no-save", arguments->no_save, "save nothing");
+  command->add_flag("--quiet", arguments->quiet, "no line for each iteration");
+  command->callback([arguments, exit_code] { *exit_code = RunTrain(*arguments); });
+}
+
+}  // namespace costate::cli

@@ -1,0 +1,250 @@
+// Linear laws and small networks of what a policy observes: values and transposed products. README.md, "Policies".
+#include <costate/policy.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numbers>
+#include <random>
+#include <utility>
+
+#include "core/check.h"
+
+namespace costate {
+namespace {
+
+constexpr double kEdge = 1e-3;  // of half a range: how close to a bound a reference may be
+
+using MatrixMap = Eigen::Map<const MatrixXd>;
+
+bool Between(double lower, double upper) { return std::isfinite(lower) && std::isfinite(upper); }
+
+// one layer's weights within w: W (rows × columns), then b
+struct LayerView {
+  LayerView(const VectorXd& w, const std::vector<int>& layers, std::size_t l, Eigen::Index at)
+      : W(w.data() + at, layers[l + 1], layers[l]), b(w.data() + at + W.size(), layers[l + 1]), end(at + W.size() + b.size()) {}
+  MatrixMap W;
+  Eigen::Map<const VectorXd> b;
+  Eigen::Index end;
+};
+
+void CheckObservation(const mjModel* m, const Observation& o, int ndx) {
+  const auto fail = [](const std::string& text) { throw Error(ErrorCode::kInvalidArgument, "policy: " + text); };
+  if (!std::isfinite(o.scale) || o.scale == 0) fail(fmt::format("an observation's scale is {:g}, expected a number other than 0", o.scale));
+  switch (o.kind) {
+    case Observation::Kind::kTangent:
+      if (o.index < 0 || o.index >= ndx) fail(fmt::format("observation of entry {} of a tangent that has {}", o.index, ndx));
+      return;
+    case Observation::Kind::kAngle:
+      for (int j = 0; j < m->njnt; j++) {
+        if (m->jnt_type[j] == mjJNT_HINGE && m->jnt_qposadr[j] == o.index) return;
+      }
+      fail(fmt::format("qpos[{}] is no hinge's angle", o.index));
+      return;
+    case Observation::Kind::kClock:
+      if (!(o.period > 0) || !std::isfinite(o.period)) fail(fmt::format("a clock's period is {:g}, expected above 0", o.period));
+  }
+}
+
+int Rows(const Observation& o) { return o.kind == Observation::Kind::kTangent ? 1 : 2; }
+
+}  // namespace
+
+NetworkPolicy::NetworkPolicy(const mjModel* model, const PolicyOptions& options, ConstMatrixRef U, ConstVectorRef lower,
+                             ConstVectorRef upper)
+    : model_(model), observe_(options.observations), x_ref_(options.x_ref), U_(U), lower_(lower), upper_(upper) {
+  const Dims dims(model);
+  const auto fail = [](const std::string& text) { throw Error(ErrorCode::kInvalidArgument, "policy: " + text); };
+  CheckSize(model, "the policy's x_ref", x_ref_.size(), "nx", dims.nx);
+  CheckSize(model, "a column of U", U.rows(), "nu", dims.nu);
+  CheckSize(model, "lower", lower.size(), "nu", dims.nu);
+  CheckSize(model, "upper", upper.size(), "nu", dims.nu);
+  if (U.cols() < 1) fail("U has no columns: there are no controls to act about");
+  if (observe_.empty()) {
+    for (int i = 0; i < dims.ndx; i++) observe_.push_back({.index = i});
+  }
+  layers_ = {0};
+  for (const Observation& o : observe_) {
+    CheckObservation(model, o, dims.ndx);
+    layers_.front() += Rows(o);
+  }
+  for (int size : options.hidden) {
+    if (size < 1) fail(fmt::format("a hidden layer of {} units", size));
+    layers_.push_back(size);
+  }
+  layers_.push_back(dims.nu);
+
+  // Glorot & Bengio 2010; the last layer begins at 0, so that the law begins as the reference
+  Eigen::Index size = 0;
+  for (std::size_t l = 0; l + 1 < layers_.size(); l++) size += (layers_[l] + 1) * layers_[l + 1];
+  w_.setZero(size);
+  std::mt19937_64 engine(options.seed);
+  Eigen::Index at = 0;
+  for (std::size_t l = 0; l + 2 < layers_.size(); l++) {
+    const double most = std::sqrt(6.0 / (layers_[l] + layers_[l + 1]));
+    const Eigen::Index n = static_cast<Eigen::Index>(layers_[l]) * layers_[l + 1];
+    for (Eigen::Index i = 0; i < n; i++) w_[at + i] = most * (2 * static_cast<double>(engine() >> 11) * 0x1p-53 - 1);
+    at += n + layers_[l + 1];
+  }
+
+  // a reference at a bound would have no slope
+  for (int i = 0; i < dims.nu; i++) {
+    if (!Between(lower_[i], upper_[i])) continue;
+    const double middle = 0.5 * (lower_[i] + upper_[i]), half = (1 - kEdge) * 0.5 * (upper_[i] - lower_[i]);
+    U_.row(i) = U_.row(i).cwiseMax(middle - half).cwiseMin(middle + half);
+  }
+}
+
+void NetworkPolicy::Set(ConstVectorRef w) {
+  CheckSize(model_, "the policy's weights", w.size(), "its number", weights());
+  if (!w.allFinite()) throw Error(ErrorCode::kInvalidArgument, "policy: a weight is not finite");
+  w_ = w;
+}
+
+// o(t, x); dx receives x ⊖ x_ref
+VectorXd NetworkPolicy::Observe(double time, ConstVectorRef x, VectorXd* dx) const {
+  dx->resize(Dims(model_).ndx);
+  Difference(model_, x, x_ref_, *dx);
+  VectorXd o(layers_.front());
+  int at = 0;
+  for (const Observation& seen : observe_) {
+    if (seen.kind == Observation::Kind::kTangent) {
+      o[at++] = seen.scale * (*dx)[seen.index];
+      continue;
+    }
+    const double angle = seen.kind == Observation::Kind::kAngle ? x[seen.index] : 2 * std::numbers::pi * time / seen.period;
+    o[at++] = seen.scale * std::cos(angle);
+    o[at++] = seen.scale * std::sin(angle);
+  }
+  return o;
+}
+
+// z; activations receive what each layer is given: eq. (17)
+VectorXd NetworkPolicy::Forward(ConstVectorRef o, std::vector<VectorXd>* activations) const {
+  activations->assign(1, o);
+  Eigen::Index at = 0;
+  for (std::size_t l = 0; l + 1 < layers_.size(); l++) {
+    const LayerView layer(w_, layers_, l, at);
+    VectorXd z = layer.W * activations->back() + layer.b;
+    at = layer.end;
+    if (l + 2 == layers_.size()) return z;
+    activations->push_back(z.array().tanh().matrix());
+  }
+  return {};
+}
+
+void NetworkPolicy::Control(int t, double time, ConstVectorRef x, VectorRef u) const {
+  VectorXd dx;
+  std::vector<VectorXd> activations;
+  const VectorXd z = Forward(Observe(time, x, &dx), &activations);
+  const ConstVectorRef reference = Reference(t);
+  for (int i = 0; i < u.size(); i++) {
+    if (Between(lower_[i], upper_[i])) {
+      const double middle = 0.5 * (lower_[i] + upper_[i]), half = 0.5 * (upper_[i] - lower_[i]);
+      u[i] = half > 0 ? middle + half * std::tanh(z[i] + std::atanh((reference[i] - middle) / half)) : middle;  // (18)
+    } else {
+      u[i] = std::min(std::max(reference[i] + z[i], lower_[i]), upper_[i]);
+    }
+  }
+}
+
+void NetworkPolicy::PullBack(int t, double time, ConstVectorRef x, ConstVectorRef g_u, VectorRef g_x, VectorRef g_w) const {
+  VectorXd dx;
+  std::vector<VectorXd> activations;
+  const VectorXd z = Forward(Observe(time, x, &dx), &activations);
+  const ConstVectorRef reference = Reference(t);
+
+  // through the bounds
+  VectorXd g(z.size());
+  for (int i = 0; i < z.size(); i++) {
+    if (Between(lower_[i], upper_[i])) {
+      const double middle = 0.5 * (lower_[i] + upper_[i]), half = 0.5 * (upper_[i] - lower_[i]);
+      const double s = half > 0 ? std::tanh(z[i] + std::atanh((reference[i] - middle) / half)) : 0;
+      g[i] = g_u[i] * half * (1 - s * s);
+    } else {
+      const double u = reference[i] + z[i];
+      g[i] = u < lower_[i] || u > upper_[i] ? 0 : g_u[i];
+    }
+  }
+
+  // through the layers, from the last
+  Eigen::Index end = w_.size();
+  for (std::size_t l = layers_.size() - 1; l-- > 0;) {
+    const VectorXd& a = activations[l];
+    end -= (layers_[l] + 1) * static_cast<Eigen::Index>(layers_[l + 1]);
+    const LayerView layer(w_, layers_, l, end);
+    Eigen::Map<MatrixXd>(g_w.data() + end, layers_[l + 1], layers_[l]).noalias() += g * a.transpose();
+    g_w.segment(end + layer.W.size(), layers_[l + 1]) += g;
+    g = layer.W.transpose() * g;
+    if (l > 0) g.array() *= 1 - a.array().square();
+  }
+
+  // through what is observed
+  VectorXd by_dx = VectorXd::Zero(dx.size());
+  int at = 0;
+  for (const Observation& seen : observe_) {
+    if (seen.kind == Observation::Kind::kTangent) {
+      by_dx[seen.index] += seen.scale * g[at++];
+      continue;
+    }
+    if (seen.kind == Observation::Kind::kAngle) {
+      int dof = 0;
+      for (int j = 0; j < model_->njnt; j++) {
+        if (model_->jnt_qposadr[j] == seen.index) dof = model_->jnt_dofadr[j];
+      }
+      g_x[dof] += seen.scale * (std::cos(x[seen.index]) * g[at + 1] - std::sin(x[seen.index]) * g[at]);
+    }
+    at += 2;
+  }
+  for (int j = 0; j < model_->njnt; j++) {  // a rotation's difference turns with the state
+    const int type = model_->jnt_type[j];
+    if (type != mjJNT_BALL && type != mjJNT_FREE) continue;
+    const int q = model_->jnt_qposadr[j] + (type == mjJNT_FREE ? 3 : 0), v = model_->jnt_dofadr[j] + (type == mjJNT_FREE ? 3 : 0);
+    mjtNum D[9];
+    mjd_subQuat(x.data() + q, x_ref_.data() + q, D, nullptr);
+    const Eigen::Vector3d turned = Eigen::Map<const Eigen::Matrix<mjtNum, 3, 3, Eigen::RowMajor>>(D).transpose() * by_dx.segment<3>(v);
+    by_dx.segment<3>(v) = turned;
+  }
+  g_x += by_dx;
+}
+
+std::string NetworkPolicy::ToJson() const {
+  using nlohmann::json;
+  const auto list = [](ConstVectorRef v) { return std::vector<double>(v.data(), v.data() + v.size()); };
+  const std::vector<std::string> tangents = TangentNames(model_), states = StateNames(model_);
+  json observed = json::array();
+  for (const Observation& o : observe_) {
+    if (o.kind == Observation::Kind::kTangent) {
+      observed.push_back({{"difference", tangents[static_cast<std::size_t>(o.index)]}, {"scale", o.scale}});
+    } else if (o.kind == Observation::Kind::kAngle) {
+      observed.push_back({{"cos and sin of", states[static_cast<std::size_t>(o.index)]}, {"scale", o.scale}});
+    } else {
+      observed.push_back({{"clock", o.period}, {"scale", o.scale}});
+    }
+  }
+  json layers = json::array();
+  Eigen::Index at = 0;
+  for (std::size_t l = 0; l + 1 < layers_.size(); l++) {
+    const LayerView layer(w_, layers_, l, at);
+    json W = json::array();
+    for (Eigen::Index i = 0; i < layer.W.rows(); i++) W.push_back(list(layer.W.row(i).transpose()));
+    layers.push_back({{"W", W}, {"b", list(layer.b)}});
+    at = layer.end;
+  }
+  const auto bound = [](double value) { return std::isfinite(value) ? json(value) : json(nullptr); };
+  json controls = json::array();
+  const std::vector<std::string> names = ControlNames(model_);
+  for (int i = 0; i < U_.rows(); i++) {
+    controls.push_back({{"name", names[static_cast<std::size_t>(i)]},
+                        {"lower", bound(lower_[i])},
+                        {"upper", bound(upper_[i])},
+                        {"reference", list(U_.row(i).transpose())}});
+  }
+  return json{{"observations", observed}, {"x_ref", list(x_ref_)}, {"state", states}, {"layers", layers}, {"activation", "tanh"},
+              {"controls", controls}}
+             .dump(1) +
+         "\n";
+}
+
+}  // namespace costate

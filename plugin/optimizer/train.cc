@@ -1,0 +1,202 @@
+// Weights of a policy by the gradient of the mean cost over many starts, each one adjoint of the closed loop.
+#include <costate/policy.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "optimizer/minimize.h"
+
+namespace costate {
+namespace {
+
+constexpr int kShortest = 10;             // knots of a stage, at least
+constexpr double kStageTolerance = 1e-4;  // relative decrease of the mean cost that ends a stage before the last
+constexpr double kFailed = std::numeric_limits<double>::infinity();
+
+// starts x0 ⊕ d, each from a number of its own: more of them begin with the same ones
+MatrixXd DrawStarts(const Task& task, std::uint64_t seed, int count) {
+  const PolicyOptions& options = task.policy;
+  MatrixXd starts(task.x0.size(), count);
+  std::mt19937_64 engine(seed);
+  VectorXd d(options.spread.size());
+  for (int i = 0; i < count; i++) {
+    for (Eigen::Index k = 0; k < d.size(); k++) d[k] = options.spread[k] * (2 * static_cast<double>(engine() >> 11) * 0x1p-53 - 1);
+    starts.col(i) = d.size() > 0 ? Retract(task.model.get(), task.x0, d) : task.x0;
+  }
+  return starts;
+}
+
+class MeanCost {
+ public:
+  MeanCost(const Task& task, NetworkPolicy* policy, const TrainOptions& options)
+      : task_(task),
+        policy_(policy),
+        simulator_(task.model.get(), task.context, task.substeps, options.threads),
+        adjoint_(task.model.get(), task.context, task.substeps, options.threads),
+        N_(task.N),
+        motions_(static_cast<std::size_t>(simulator_.threads())) {
+    adjoint_options_.level = task.solver.derivative.level;
+    adjoint_options_.feedback = policy;
+    adjoint_options_.window = options.window;
+    adjoint_options_.clip = options.clip;
+  }
+
+  void SetHorizon(int N) { N_ = N; }
+
+  // one cost a start, infinite where the motion fails
+  VectorXd Costs(const MatrixXd& starts) {
+    VectorXd costs(starts.cols());
+    simulator_.ParallelFor(static_cast<int>(starts.cols()), [&](int i, int worker) {
+      Trajectory& motion = motions_[static_cast<std::size_t>(worker)];
+      const bool good = simulator_.RolloutFeedback(starts.col(i), N_, *policy_, &motion, worker).ok();
+      costs[i] = good ? TotalCost(*task_.cost, motion, simulator_.knot_time()) : kFailed;
+    });
+    return costs;
+  }
+
+  double Value(const MatrixXd& starts, VectorXd* g) {
+    const int count = static_cast<int>(starts.cols());
+    if (!g) return Finite(Costs(starts).mean());
+    gradients_.resize(policy_->weights(), count);
+    VectorXd costs = VectorXd::Constant(count, kFailed);
+    adjoint_.ParallelFor(count, [&](int i, int worker) {
+      Trajectory& motion = motions_[static_cast<std::size_t>(worker)];
+      if (!simulator_.RolloutFeedback(starts.col(i), N_, *policy_, &motion, worker).ok()) return;
+      RolloutGradient gradient;
+      adjoint_.Gradient(starts.col(i), motion.U, *task_.cost, adjoint_options_, &gradient, worker);
+      if (!gradient.status.ok()) return;
+      gradients_.col(i) = gradient.weights;
+      costs[i] = gradient.loss;
+    });
+    const double mean = Finite(costs.mean());
+    *g = std::isnan(mean) ? VectorXd(VectorXd::Constant(policy_->weights(), mean)) : VectorXd(gradients_.rowwise().mean());
+    return mean;
+  }
+
+  void Motion(Trajectory* out) { simulator_.RolloutFeedback(task_.x0, task_.N, *policy_, out); }
+
+ private:
+  static double Finite(double value) { return std::isfinite(value) ? value : std::numeric_limits<double>::quiet_NaN(); }
+
+  const Task& task_;
+  NetworkPolicy* policy_;
+  Simulator simulator_;
+  Adjoint adjoint_;
+  AdjointOptions adjoint_options_;
+  int N_;
+  std::vector<Trajectory> motions_;
+  MatrixXd gradients_;
+};
+
+TrainCheck CompareSlopes(MeanCost* cost, NetworkPolicy* policy, const MatrixXd& starts) {
+  TrainCheck check;
+  const VectorXd w = policy->Get();
+  VectorXd g;
+  if (std::isnan(cost->Value(starts, &g)) || g.isZero(0)) return check;
+  check.adjoint = g.norm();
+  const VectorXd direction = g / check.adjoint;
+  check.error_bar = kFailed;
+  double last = std::numeric_limits<double>::quiet_NaN();
+  for (double step : {1e-2, 1e-3, 1e-4, 1e-5, 1e-6}) {
+    double values[2];
+    for (int side : {0, 1}) {
+      policy->Set(w + (side ? step : -step) * direction);
+      values[side] = cost->Value(starts, nullptr);
+    }
+    const double slope = (values[1] - values[0]) / (2 * step);
+    if (std::abs(slope - last) < check.error_bar) {
+      check.error_bar = std::abs(slope - last);
+      check.difference = slope;
+    }
+    last = slope;
+  }
+  policy->Set(w);
+  return check;
+}
+
+void CheckTrain(const Task& task, const TrainOptions& options) {
+  if (task.constraints.size() > 0) {
+    throw Error(ErrorCode::kUnsupported, "a policy keeps no constraints, and the task has '" + task.constraints[0].info().name +
+                                             "': give it soft=\"weight\"");
+  }
+  if (task.free_time.longest > 0) throw Error(ErrorCode::kUnsupported, "a policy is trained over a given time: the task has <time>");
+  if (task.continuation.smooth.any() || options.descent.smooth.any()) {
+    throw Error(ErrorCode::kUnsupported, "a policy is trained on the true model: the task asks for smoother contact (<smooth>)");
+  }
+  if (options.stages < 1 || options.stages > 30) {
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("stages is {}, expected 1 to 30", options.stages));
+  }
+  if (task.policy.starts < 1) {
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("policy: starts is {}, expected at least 1", task.policy.starts));
+  }
+}
+
+}  // namespace
+
+NetworkPolicy MakePolicy(const Task& task) {
+  PolicyOptions options = task.policy;
+  if (options.x_ref.size() == 0) options.x_ref = task.x_goal.size() > 0 ? task.x_goal : task.x0;
+  return NetworkPolicy(task.model.get(), options, task.U_guess, task.u_lower, task.u_upper);
+}
+
+TrainResult TrainPolicy(const Task& task, NetworkPolicy* policy, const TrainOptions& options, const TrainCallback& callback) {
+  CheckTrain(task, options);
+  const bool spread = task.policy.spread.size() > 0 && !task.policy.spread.isZero(0);
+  TrainResult result;
+  result.starts = DrawStarts(task, task.policy.seed, spread ? task.policy.starts : 1);
+  const MatrixXd unseen = DrawStarts(task, task.policy.seed + 1, static_cast<int>(result.starts.cols()));
+  MeanCost cost(task, policy, options);
+  result.initial_unseen = cost.Costs(unseen).mean();
+  result.initial_loss = cost.Costs(result.starts).mean();
+  const VectorXd first = policy->Get();
+  const int n = policy->weights();
+  const VectorXd bound = VectorXd::Constant(n, kFailed);
+
+  int done = 0;
+  for (int stage = 0; stage < options.stages; stage++) {
+    const bool last = stage + 1 == options.stages;
+    const int N = task.N >> (options.stages - 1 - stage);
+    if (!last && N < kShortest) continue;
+    cost.SetHorizon(N);
+    if (done == 0) result.check = CompareSlopes(&cost, policy, result.starts);
+    // what the stages have led to may be worse over the whole horizon than what there was
+    if (last && done > 0 && result.initial_loss < cost.Costs(result.starts).mean()) policy->Set(first);
+    DescentOptions descent = options.descent;
+    descent.iterations = last ? options.descent.iterations - done : options.descent.iterations / options.stages;
+    if (!last) descent.tolerance = kStageTolerance;
+    const int before = done;
+    const MinimizeResult found = Minimize(
+        [&](const VectorXd& w, VectorXd* g) {
+          policy->Set(w);
+          return cost.Value(result.starts, g);
+        },
+        policy->Get(), -bound, bound, VectorXd::Ones(n), descent, [&](const IterationRecord& record, const VectorXd&) {
+          IterationRecord numbered = record;
+          numbered.iteration += before;
+          done = numbered.iteration;
+          result.iterations.push_back(numbered);
+          return !callback || callback(numbered, N);
+        });
+    policy->Set(found.z);
+    result.status = found.status;
+    result.message = found.message;
+    result.gradient_norm = found.gradient_norm;
+    if (found.status == SolveStatus::kInterrupted) break;
+  }
+  cost.SetHorizon(task.N);
+  result.costs = cost.Costs(result.starts);
+  result.loss = result.costs.mean();
+  if (result.loss > result.initial_loss) {  // an interrupted stage
+    policy->Set(first);
+    result.costs = cost.Costs(result.starts);
+    result.loss = result.costs.mean();
+  }
+  result.unseen_costs = cost.Costs(unseen);
+  result.unseen = result.unseen_costs.mean();
+  cost.Motion(&result.motion);
+  return result;
+}
+
+}  // namespace costate

@@ -1,0 +1,277 @@
+// Policies: their slopes against differences, gradients through closed loops, the linear law of which theory knows the optimum.
+#include <costate/policy.h>
+
+#include <gtest/gtest.h>
+
+#include <Eigen/Cholesky>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "rollout/square_loss.h"
+#include "support/engine_test.h"
+#include "support/random_state.h"
+#include "support/task_file.h"
+
+namespace costate {
+namespace {
+
+using support::LoadZooTask;
+using support::Random;
+
+const char kCost[] = "<start key=\"pose\"/><guess ctrl=\"0.2 0.5 -0.3\"/><cost qvel=\"all\"/><cost name=\"tip\" site=\"tip\" quantity=\"pos\"/>";
+
+// a policy that sees all that a policy can see, at random weights
+struct SeeingAll {
+  Task task = LoadZooTask(std::string(kCost) +
+                          "<policy hidden=\"5 4\" about=\"key:home\" starts=\"3\"><observe qpos=\"all\" scale=\"0.7\"/><observe qvel=\"all\"/>"
+                          "<observe act=\"all\"/><observe qpos=\"shoulder\" angle=\"true\" scale=\"2\"/><observe clock=\"0.03\"/>"
+                          "<spread qpos=\"all\" by=\"0.1\"/><spread qvel=\"neck\" by=\"0.2\"/></policy>");
+  NetworkPolicy policy = MakePolicy(task);
+
+  SeeingAll() {
+    Random random(3);
+    policy.Set(0.5 * random.Vector(policy.weights()));
+  }
+};
+
+// the transposed Jacobians, one control after the other, against centred differences of the law
+void ExpectSlopesOfDifferences(const mjModel* m, NetworkPolicy policy, int t, double time, const VectorXd& x) {
+  const int nu = static_cast<int>(m->nu), ndx = Dims(m).ndx, n = policy.weights();
+  MatrixXd by_x(ndx, nu), by_w(n, nu);
+  by_x.setZero();
+  by_w.setZero();
+  for (int i = 0; i < nu; i++) policy.PullBack(t, time, x, VectorXd::Unit(nu, i), by_x.col(i), by_w.col(i));
+  constexpr double kStep = 1e-6;
+  VectorXd plus(nu), minus(nu);
+  for (int k = 0; k < ndx; k++) {
+    policy.Control(t, time, Retract(m, x, kStep * VectorXd::Unit(ndx, k)), plus);
+    policy.Control(t, time, Retract(m, x, -kStep * VectorXd::Unit(ndx, k)), minus);
+    const VectorXd slope = (plus - minus) / (2 * kStep);
+    EXPECT_NEAR((by_x.row(k).transpose() - slope).cwiseAbs().maxCoeff(), 0, 2e-9 * (1 + slope.norm())) << "state " << k;
+  }
+  const VectorXd w = policy.Get();
+  for (int k = 0; k < n; k++) {
+    policy.Set(w + kStep * VectorXd::Unit(n, k));
+    policy.Control(t, time, x, plus);
+    policy.Set(w - kStep * VectorXd::Unit(n, k));
+    policy.Control(t, time, x, minus);
+    const VectorXd slope = (plus - minus) / (2 * kStep);
+    EXPECT_NEAR((by_w.row(k).transpose() - slope).cwiseAbs().maxCoeff(), 0, 2e-9 * (1 + slope.norm())) << "weight " << k;
+  }
+}
+
+TEST(Policy, HasTheSlopesOfDifferences) {
+  const SeeingAll all;
+  const mjModel* m = all.task.model.get();
+  Random random(5);
+  for (int t : {0, 7}) {
+    const VectorXd x = Retract(m, all.task.x0, random.Vector(Dims(m).ndx, 0.8));
+    ExpectSlopesOfDifferences(m, all.policy, t, 0.01 * t, x);
+  }
+
+  // bounds on one side alone, on the one side and on the other
+  PolicyOptions linear{.x_ref = all.task.x0};
+  const VectorXd lower = Eigen::Vector3d(-INFINITY, 0.6, -INFINITY), upper = Eigen::Vector3d(INFINITY, INFINITY, 5);
+  NetworkPolicy policy(m, linear, all.task.U_guess, lower, upper);
+  policy.Set(random.Vector(policy.weights(), 0.2));
+  for (int i = 0; i < 4; i++) ExpectSlopesOfDifferences(m, policy, 0, 0, Retract(m, all.task.x0, random.Vector(Dims(m).ndx, 0.5)));
+}
+
+TEST(Policy, PlaysTheReferenceAtFirst) {
+  const Task task = LoadZooTask(std::string(kCost) + "<policy hidden=\"8\"/>");
+  const NetworkPolicy policy = MakePolicy(task);
+  VectorXd u(3);
+  policy.Control(2, 0, Retract(task.model.get(), task.x0, VectorXd::Constant(Dims(task.model.get()).ndx, 0.1)), u);
+  EXPECT_NEAR((u - task.U_guess.col(2)).norm(), 0, 1e-14);
+}
+
+// the gradient by weights and start of a closed loop, by differences of the loss
+void ExpectGradientOfClosedLoop(const Task& task, const Feedback& law, NetworkPolicy* policy, const Loss& loss, int substeps,
+                                std::size_t memory) {
+  const mjModel* m = task.model.get();
+  constexpr int kKnots = 12;
+  Simulator simulator(m, task.context, substeps, 1);
+  const auto value = [&](const VectorXd& x0) {
+    Trajectory motion;
+    EXPECT_TRUE(simulator.RolloutFeedback(x0, kKnots, law, &motion).ok());
+    double sum = 0;
+    for (int t = 0; t <= kKnots; t++) sum += loss.Value(ViewKnot(motion, t, simulator.knot_time()));
+    return sum;
+  };
+  Trajectory motion;
+  ASSERT_TRUE(simulator.RolloutFeedback(task.x0, kKnots, law, &motion).ok());
+  Adjoint adjoint(m, task.context, substeps);
+  RolloutGradient g;
+  adjoint.Gradient(task.x0, motion.U, loss, {.memory = memory, .feedback = &law}, &g);
+  ASSERT_TRUE(g.status.ok());
+  EXPECT_EQ(g.xN, motion.X.col(kKnots));  // the motion of its controls, bit for bit
+  constexpr double kStep = 1e-5;
+  VectorXd by_x(g.x0.size()), by_w(policy->weights());
+  for (Eigen::Index k = 0; k < by_x.size(); k++) {
+    const VectorXd d = kStep * VectorXd::Unit(by_x.size(), k);
+    by_x[k] = (value(Retract(m, task.x0, d)) - value(Retract(m, task.x0, -d))) / (2 * kStep);
+  }
+  EXPECT_NEAR((g.x0 - by_x).cwiseAbs().maxCoeff(), 0, 1e-6 * by_x.cwiseAbs().maxCoeff());
+  const VectorXd w = policy->Get();
+  for (Eigen::Index k = 0; k < by_w.size(); k++) {
+    double values[2];
+    for (int side : {0, 1}) {
+      policy->Set(w + (side ? kStep : -kStep) * VectorXd::Unit(w.size(), k));
+      values[side] = value(task.x0);
+    }
+    by_w[k] = (values[1] - values[0]) / (2 * kStep);
+  }
+  policy->Set(w);
+  EXPECT_NEAR((g.weights - by_w).cwiseAbs().maxCoeff(), 0, 1e-6 * by_w.cwiseAbs().maxCoeff());
+}
+
+TEST(Policy, GradientsOfClosedLoopsAreThoseOfDifferences) {
+  SeeingAll all;
+  for (double sensors : {0.0, 0.1}) {
+    const SquareLoss loss(all.task.model.get(), sensors);
+    ExpectGradientOfClosedLoop(all.task, all.policy, &all.policy, loss, 1, 0);
+    ExpectGradientOfClosedLoop(all.task, all.policy, &all.policy, loss, 3, 600);  // states for three knots
+  }
+}
+
+// A control acts later than it is given; the state that it was given for is that of its own knot.
+TEST(Policy, GradientsOfClosedLoopsFollowDelays) {
+  Task task;
+  task.model = LoadModelFromString(R"(<mujoco><option timestep="0.004"/><worldbody><body><joint name="j" axis="0 1 0" damping="0.1"/>
+    <geom type="capsule" size="0.03" fromto="0 0 0 0.3 0 0"/></body></worldbody>
+    <actuator><motor joint="j" gear="2" delay="0.01" nsample="5" interp="linear"/></actuator></mujoco>)");
+  const DataPtr data = MakeData(task.model.get());
+  task.context = GetContext(task.model.get(), data.get());
+  task.x0 = Eigen::Vector2d(0.4, -1);
+  NetworkPolicy policy(task.model.get(), {.x_ref = VectorXd::Zero(2), .hidden = {3}}, MatrixXd::Constant(1, 1, 0.1),
+                       VectorXd::Constant(1, -1), VectorXd::Constant(1, 1));
+  Random random(2);
+  policy.Set(random.Vector(policy.weights()));
+  for (int substeps : {1, 2}) ExpectGradientOfClosedLoop(task, policy, &policy, SquareLoss(task.model.get(), 0), substeps, 0);
+}
+
+// With the infinite horizon's cost to go at its end, the motion's best law is the stationary gain of the Riccati equation
+// whatever the start, and the cost is ½ x0ᵀ P x0.
+TEST(Policy, FindsTheGainOfTheRiccatiEquation) {
+  support::TemporaryFolder folder;
+  const std::string model = R"(<mujoco><option timestep="0.05" gravity="0 0 0"/><worldbody><body>
+    <joint name="j" type="slide" axis="1 0 0" stiffness="2" damping="0.3"/><geom size="0.1" mass="1"/></body></worldbody>
+    <actuator><motor name="m" joint="j" gear="3"/></actuator></mujoco>)";
+  folder.Write("slide.xml", model);
+  const ModelPtr m = LoadModelFromString(model);
+  Linearizer linearizer(m.get());
+  StepDerivative step;
+  linearizer.Linearize(VectorXd::Zero(2), VectorXd::Zero(1), &step);
+  Eigen::Matrix2d Q = Eigen::Vector2d(1, 0.1).asDiagonal(), P = Q;
+  const double R = 0.5;
+  Eigen::RowVector2d K;
+  for (int i = 0; i < 3000; i++) {
+    const Eigen::RowVector2d Qux = step.B.transpose() * P * step.A;
+    K = -Qux / (R + (step.B.transpose() * P * step.B)(0, 0));
+    P = Q + step.A.transpose() * P * step.A + Qux.transpose() * K;
+    P = (0.5 * (P + P.transpose())).eval();
+  }
+  const Eigen::Matrix2d L = P.llt().matrixL();
+  const auto number = [](double value) { return nlohmann::json(value).dump(); };
+  const std::string task_text =
+      "<task model=\"slide.xml\" horizon=\"1\" scale=\"sum\"><guess ctrl=\"0\"/><measure name=\"q\" qpos=\"j\"/><measure name=\"v\" qvel=\"j\"/>"
+      "<cost name=\"q\" qpos=\"j\" weight=\"1\" terminal=\"0\"/><cost name=\"v\" qvel=\"j\" weight=\"0.1\" terminal=\"0\"/>"
+      "<cost name=\"u\" ctrl=\"m\" weight=\"0.5\"/>"
+      "<cost name=\"to go\" value=\"[" + number(L(0, 0)) + " * q + " + number(L(1, 0)) + " * v, " + number(L(1, 1)) +
+      " * v]\" weight=\"0\" terminal=\"1\"/>"
+      "<policy starts=\"5\"><spread qpos=\"j\" by=\"1\"/><spread qvel=\"j\" by=\"1\"/></policy></task>";
+  const Task task = LoadTask(folder.Write("slide.task.xml", task_text));
+  NetworkPolicy policy = MakePolicy(task);
+  TrainOptions options;
+  options.stages = 1;
+  const TrainResult result = TrainPolicy(task, &policy, options);
+  ASSERT_EQ(policy.weights(), 3);
+  EXPECT_NEAR(policy.Get()[0], K[0], 1e-5) << result.message;
+  EXPECT_NEAR(policy.Get()[1], K[1], 1e-5);
+  EXPECT_NEAR(policy.Get()[2], 0, 1e-5);
+  double expected = 0;
+  for (int i = 0; i < 5; i++) expected += 0.1 * result.starts.col(i).dot(P * result.starts.col(i));
+  EXPECT_NEAR(result.loss, expected, 1e-9 * expected);
+  EXPECT_NEAR(result.check.adjoint, result.check.difference, 1e-6 * result.check.adjoint);
+}
+
+TEST(Policy, TrainingIsBitwiseTheSameAtAnyThreadCount) {
+  TrainResult results[2];
+  VectorXd weights[2];
+  for (int i : {0, 1}) {
+    SeeingAll all;
+    TrainOptions options{.stages = 2, .threads = 1 + 2 * i};
+    options.descent.iterations = 6;
+    int called = 0, growing = 0;
+    results[i] = TrainPolicy(all.task, &all.policy, options, [&](const IterationRecord&, int N) {
+      called++;
+      growing += N < all.task.N;
+      return true;
+    });
+    EXPECT_EQ(called, static_cast<int>(results[i].iterations.size()));
+    EXPECT_GT(growing, 0);
+    EXPECT_LT(growing, called);
+    weights[i] = all.policy.Get();
+  }
+  EXPECT_LT(results[0].loss, results[0].initial_loss);
+  EXPECT_EQ(results[0].loss, results[1].loss);
+  EXPECT_EQ(weights[0], weights[1]);
+  EXPECT_EQ(results[0].starts, results[1].starts);
+  EXPECT_EQ(results[0].unseen, results[1].unseen);
+}
+
+TEST(Policy, StartsDifferByTheSpreadAlone) {
+  SeeingAll all;
+  TrainOptions options;
+  options.descent.iterations = 0;
+  const TrainResult result = TrainPolicy(all.task, &all.policy, options);
+  ASSERT_EQ(result.starts.cols(), 3);
+  const mjModel* m = all.task.model.get();
+  for (int i = 0; i < 3; i++) {
+    const VectorXd d = Difference(m, result.starts.col(i), all.task.x0);
+    for (int k = 0; k < d.size(); k++) {
+      EXPECT_LE(std::abs(d[k]), all.task.policy.spread[k] * 1.0001 + 1e-12) << k;
+      if (all.task.policy.spread[k] > 0) {
+        EXPECT_GT(std::abs(d[k]), 1e-6) << k;
+      }
+    }
+  }
+}
+
+TEST(Policy, RefusesWhatItCannotDo) {
+  const auto complaint = [](const std::string& elements) {
+    try {
+      Task task = LoadZooTask(std::string(kCost) + elements);
+      NetworkPolicy policy = MakePolicy(task);
+      TrainPolicy(task, &policy);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing");
+  };
+  const std::pair<const char*, const char*> cases[] = {
+      {"<policy hidden=\"8 0.5\"/>", "hidden: 0.5 is no size of a layer"},
+      {"<policy about=\"key:nowhere\"/>", "nowhere"},
+      {"<policy about=\"home\"/>", "expected key:NAME"},
+      {"<policy starts=\"0\"/>", "starts"},
+      {"<policy><observe/></policy>", "give qpos, qvel, act or clock"},
+      {"<policy><observe qpos=\"all\" qvel=\"all\"/></policy>", "qpos and qvel: give one of"},
+      {"<policy><observe qpos=\"elbow\"/></policy>", "there is no 'elbow'"},
+      {"<policy><observe qpos=\"neck\" angle=\"true\"/></policy>", "is no hinge"},
+      {"<policy><observe qvel=\"all\" angle=\"true\"/></policy>", "angle belongs to qpos"},
+      {"<policy><observe clock=\"-1\"/></policy>", "clock"},
+      {"<policy><observe act=\"all\" scale=\"0\"/></policy>", "scale is 0"},
+      {"<policy><spread qpos=\"all\"/></policy>", "by is missing"},
+      {"<policy><see qpos=\"all\"/></policy>", "there is no such element in a <policy>"},
+      {"<policy/><constraint qvel=\"all\" upper=\"1\"/>", "keeps no constraints"},
+      {"<policy/><smooth/>", "on the true model"}};
+  for (const auto& [elements, text] : cases) EXPECT_NE(complaint(elements).find(text), std::string::npos) << elements << ": " << complaint(elements);
+
+  SeeingAll all;
+  EXPECT_THROW(all.policy.Set(VectorXd::Zero(2)), Error);
+  EXPECT_THROW(all.policy.Set(VectorXd::Constant(all.policy.weights(), NAN)), Error);
+  EXPECT_THROW(TrainPolicy(all.task, &all.policy, {.stages = 0}), Error);
+}
+
+}  // namespace
+}  // namespace costate
