@@ -17,7 +17,7 @@ namespace costate::cli {
 namespace {
 
 struct TrainArguments {
-  std::string file, out, method = "adam";
+  std::string file, out, method = "lbfgs";
   double rate = 0, clip = 0;
   int iterations = 400, stages = TrainOptions().stages, threads = 0, window = 0;
   bool force = false, no_plots = false, no_save = false, quiet = false;
@@ -169,7 +169,7 @@ run is saved in --out, by default runs/NAME-1, -2 … below the current folder; 
 
 Exit code: 0 a lower mean cost; 1 none; 2 bad input; 130 interrupted.)");
   command->add_option("TASK", arguments->file, "task file")->required();
-  command->add_option("--method", arguments->method, "adam, lbfgs or gd")->check(CLI::IsMember({"adam", "lbfgs", "gd"}));
+  command->add_option("--method", arguments->method, "lbfgs (default), adam or gd")->check(CLI::IsMember({"adam", "lbfgs", "gd"}));
   command->add_option("--rate", arguments->rate, "step of adam (default 0.03), or of gd without line search")->check(Positive());
   command->add_option("--iterations", arguments->iterations, "at most")->check(CLI::Range(0, 1000000));
   command->add_option("--stages", arguments->stages, "the horizon doubles so often less one; 1: the whole horizon at once")

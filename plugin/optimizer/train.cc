@@ -125,6 +125,10 @@ void CheckTrain(const Task& task, const TrainOptions& options) {
   if (task.continuation.smooth.any() || options.descent.smooth.any()) {
     throw Error(ErrorCode::kUnsupported, "a policy is trained on the true model: the task asks for smoother contact (<smooth>)");
   }
+  if (!task.free_start.entries.empty()) {
+    throw Error(ErrorCode::kUnsupported, "a policy is trained from given starts: the task's start is free (<start free=\"…\">)");
+  }
+  if (task.spline.knots > 0) throw Error(ErrorCode::kUnsupported, "a policy gives the controls: the task has <spline>");
   if (options.stages < 1 || options.stages > 30) {
     throw Error(ErrorCode::kInvalidArgument, fmt::format("stages is {}, expected 1 to 30", options.stages));
   }
@@ -181,7 +185,7 @@ TrainResult TrainPolicy(const Task& task, NetworkPolicy* policy, const TrainOpti
         });
     policy->Set(found.z);
     result.status = found.status;
-    result.message = found.message;
+    result.message = fmt::format("over {} knots: {}", N, found.message);
     result.gradient_norm = found.gradient_norm;
     if (found.status == SolveStatus::kInterrupted) break;
   }

@@ -264,6 +264,7 @@ TEST(Policy, RefusesWhatItCannotDo) {
       {"<policy><spread qpos=\"all\"/></policy>", "by is missing"},
       {"<policy><see qpos=\"all\"/></policy>", "there is no such element in a <policy>"},
       {"<policy/><constraint qvel=\"all\" upper=\"1\"/>", "keeps no constraints"},
+      {"<policy/><spline knots=\"4\"/>", "the task has <spline>"},
       {"<policy/><smooth/>", "on the true model"}};
   for (const auto& [elements, text] : cases) EXPECT_NE(complaint(elements).find(text), std::string::npos) << elements << ": " << complaint(elements);
 

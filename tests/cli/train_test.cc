@@ -1,0 +1,63 @@
+// costate train, as a process: a law that balances, its file read by somebody else, and what is refused.
+#include <costate/record.h>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cli/program.h"
+
+namespace costate {
+namespace {
+
+using support::ProcessResult;
+using support::TemporaryFolder;
+
+const std::string kBalance = std::string(COSTATE_MODELS) + "/cartpole/balance.xml";
+
+TEST(CliTrain, BalancesFromStartsThatItHasNotSeen) {
+  TemporaryFolder folder;
+  const std::string run = folder.File("run");
+  const ProcessResult result = Costate({"train", kBalance, "--out", run, "--no-plots", "--threads", "2"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_TRUE(Has(result.out, "4 observations, linear, 5 weights; lbfgs from 16 starts")) << result.out;
+  EXPECT_FALSE(Has(result.out, "DISAGREE")) << result.out;
+  const auto number = [&](const std::string& after) { return std::stod(result.out.substr(result.out.find(after) + after.size())); };
+  EXPECT_LT(number("\n  mean cost     "), 0.1);
+  EXPECT_GT(number(", before "), 20);
+  EXPECT_LT(number("unseen        "), 0.15);
+
+  // the file alone gives the controls of the motion
+  std::ifstream file(run + "/policy.json");
+  const nlohmann::json policy = nlohmann::json::parse(file);
+  ASSERT_EQ(policy["layers"].size(), 1u);
+  const Record record = ReadRecord(run);
+  EXPECT_EQ(record.trajectory.N(), 150);
+  for (int t : {0, 40, 149}) {
+    double z = policy["layers"][0]["b"][0];
+    for (int i = 0; i < 4; i++) {
+      const double seen = record.trajectory.X(i, t) - policy["x_ref"][static_cast<std::size_t>(i)].get<double>();
+      z += policy["layers"][0]["W"][0][static_cast<std::size_t>(i)].get<double>() * policy["observations"][static_cast<std::size_t>(i)]["scale"].get<double>() * seen;
+    }
+    EXPECT_NEAR(record.trajectory.U(0, t), 12 * std::tanh(z), 1e-12) << t;
+  }
+  EXPECT_EQ(Costate({"replay", run}).exit_code, 0);
+}
+
+TEST(CliTrain, SaysWhatIsWrong) {
+  TemporaryFolder folder;
+  const ProcessResult gone = Costate({"train", folder.File("gone.xml")});
+  EXPECT_EQ(gone.exit_code, 2);
+  const ProcessResult rate = Costate({"train", kBalance, "--no-save", "--method", "lbfgs", "--rate", "0.1"});
+  EXPECT_EQ(rate.exit_code, 2);
+  EXPECT_TRUE(Has(rate.err, "--rate belongs to --method adam and gd")) << rate.err;
+  const ProcessResult constrained = Costate({"train", std::string(COSTATE_MODELS) + "/posts/reach.xml", "--no-save"});
+  EXPECT_EQ(constrained.exit_code, 2);
+  EXPECT_TRUE(Has(constrained.err, "a policy keeps no constraints")) << constrained.err;
+}
+
+}  // namespace
+}  // namespace costate
