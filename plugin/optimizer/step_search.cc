@@ -11,7 +11,7 @@ namespace costate {
 namespace {
 
 // a shorter step than this sends the search to other regularizations, larger and smaller, each at a few alphas; factors
-// and threshold were chosen on the 25 motions of tests/benchmark/README.md
+// and threshold were chosen on 25 motions, the tasks of models/ and tests/benchmark/mjpc among them
 constexpr double kShortStep = 1.0 / 16;
 constexpr double kSweep[] = {100, 10, 0.1, 0.01, 0};
 constexpr int kSweepSteps = 4;

@@ -404,7 +404,9 @@ TEST_F(ReferenceTest, TheLimitOfABallAtAngleZeroIsACorner) {
     ASSERT_EQ(data->nefc, 1);
     const ReferenceDerivative reference = Reference(model.get(), data.get());
     for (int i = 0; i < 3; i++) EXPECT_EQ(reference.nonsmooth_column[i], angle < 1e-6) << i;
-    if (angle < 1e-6) EXPECT_EQ(reference.switched[1], "limit of a ball joint at angle zero");
+    if (angle < 1e-6) {
+      EXPECT_EQ(reference.switched[1], "limit of a ball joint at angle zero");
+    }
     EXPECT_FALSE(reference.nonsmooth_column[4]);
   }
 }
