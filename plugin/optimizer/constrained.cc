@@ -20,6 +20,7 @@ constexpr double kGain = 0.01;       // … and than this part of the whole, by 
 constexpr double kLongStep = 0.5;
 constexpr double kGuessPenalty = 1;  // cost of the guess's violation in terms of what the guess costs
 constexpr double kLeastPenalty = 1e-3;
+constexpr double kNearly = 1e-2;      // ½ Σ violation², relative to bounds: a guess that violates less says nothing of the penalty
 constexpr double kAsksFor = 0.1;     // what the terminal cost's minimum may leave of a violation, where it asks for the constraint itself: …
 constexpr double kToken = 1e-4;      // … then the first penalty in terms of that cost's curvature, …
 constexpr double kHold = 1e3;        // … and the one from the first multipliers on
@@ -197,6 +198,7 @@ void Constrained::Start(ConstMatrixRef U) {
       sum += 0.5 * ((c - c.cwiseMax(info.lower).cwiseMin(info.upper)) / scale).squaredNorm();
     }
   }
+  if (sum > 0) sum = std::max(sum, kNearly);
   for (int i = 0; i < constraints_.size(); ++i) {
     double rho = kGuessPenalty * std::max(std::abs(cost), std::numeric_limits<double>::min()) / sum / (scales[i] * scales[i]);
     if (!std::isfinite(rho)) rho = std::isfinite(cost) ? kGuessPenalty * std::abs(cost) : unit;

@@ -229,6 +229,22 @@ TEST_F(Constrained, ResumesFromMultipliers) {
   EXPECT_LE(again.cost, first.cost * (1 + 1e-6));
 }
 
+// what the guess nearly keeps has no penalty that the cost could not move against
+TEST_F(Constrained, IsNotMisledByAGuessThatNearlyKeepsABound) {
+  ConstrainedCase c = MakeConstrainedCase(kDoubleIntegrator, Eigen::Vector2d::Zero(), Eigen::Vector2d(1, 0), 20, 1, 0.1, 10);
+  c.U.setConstant(0.5);
+  const double speed = (SliderResponse(20, 0.05).v * c.U.transpose())(20, 0);
+  ConstraintInfo info{.name = "speed", .unit = {}, .components = {}, .lower = VectorXd::Constant(1, -kNone), .upper = VectorXd::Constant(1, speed - 1e-4), .first = 1, .last = -1};
+  c.constraints.Add(std::make_unique<StateConstraint>(c.model.get(), info, Eigen::Vector2d::Zero(), std::vector<int>{1}));
+  c.problem.constraints = &c.constraints;
+  const SolveResult first = SolveConstrained(c.problem, c.U, {}, {}, [](const IterationRecord&) { return false; });
+  EXPECT_GT(first.constraints[0].penalty, first.initial_cost);
+  EXPECT_LE(first.constraints[0].penalty, 100.001 * first.initial_cost);
+  const SolveResult result = SolveConstrained(c.problem, c.U);
+  EXPECT_EQ(result.status, SolveStatus::kConverged) << result.message;
+  EXPECT_LE(result.iterations.size(), 60u);  // with the penalty that ½ ρ (1e-4)² = J makes, 200 are not enough
+}
+
 TEST_F(Constrained, StopsWhenAsked) {
   ConstrainedCase c = ReferencePendulum();
   c.problem.constraints = &c.constraints;
