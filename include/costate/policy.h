@@ -37,7 +37,7 @@ class NetworkPolicy : public Feedback {
   std::string ToJson() const;
 
  private:
-  VectorXd Observe(double time, ConstVectorRef x, VectorXd* dx) const;
+  VectorXd Observe(double time, ConstVectorRef x) const;
   VectorXd Forward(ConstVectorRef o, std::vector<VectorXd>* activations) const;
   ConstVectorRef Reference(int t) const { return U_.col(t < U_.cols() ? t : U_.cols() - 1); }
 

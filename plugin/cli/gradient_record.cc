@@ -118,22 +118,10 @@ Record MakeGradientRecord(const GradientReport& report) {
   const Task& task = *report.task;
   const mjModel* model = report.parameters ? report.parameters->model() : task.model.get();
   Simulator simulator(model, task.context, task.substeps, 1);
-  Record record;
+  Record record = TaskRecord(task, report.descent ? "gradient --descend" : "gradient");
   const RolloutStatus status = simulator.Rollout(report.x0, report.U, &record.trajectory);
-  record.command = report.descent ? "gradient --descend" : "gradient";
-  record.task_file = task.file;
-  record.model_file = task.model_file;
-  if (!task.file.empty()) record.task_text = ReadText(task.file);
   record.model = CopyModel(model);
-  record.context = task.context;
-  record.x_goal = task.x_goal;
-  record.substeps = task.substeps;
-  record.warnings = task.warnings;
-  std::vector<double> per_knot;
-  TotalCost(*task.cost, record.trajectory, simulator.knot_time(), &per_knot);
-  record.cost_per_knot = Eigen::Map<VectorXd>(per_knot.data(), static_cast<Eigen::Index>(per_knot.size()));
-  record.cost_terms = task.cost->Terms(record.trajectory);
-  record.metric = "sum over knots of the task's cost terms; see task.xml and cost_terms";
+  TakeCosts(task, record.trajectory, simulator.knot_time(), &record);
   if (report.U.rows() > 0)
     record.gradient_norm_per_knot = report.gradient->U.cwiseAbs().colwise().maxCoeff().transpose();
   record.diagnostics = simulator.Diagnose(record.trajectory);

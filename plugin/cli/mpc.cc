@@ -193,16 +193,8 @@ int RunMpcCommand(const MpcArguments& arguments) {
     });
   }
 
-  Record record;
-  record.command = "mpc";
-  record.task_file = task.file;
-  record.model_file = task.model_file;
-  record.task_text = ReadText(task.file);
-  record.context = task.context;
-  record.x_goal = task.x_goal;
-  record.substeps = task.substeps;
+  Record record = TaskRecord(task, "mpc");
   record.seed = simulation.seed;
-  record.warnings = task.warnings;
   record.cost_per_knot = result.cost_per_knot;
   record.metric = "running cost of the task at each control interval of the closed loop";
   record.settings = MpcSettings(task, simulation, result);

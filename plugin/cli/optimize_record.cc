@@ -100,20 +100,8 @@ void RecordTimes(const Task& task, const FreeTimeResult& timed, Record* record) 
 Record MakeOptimizeRecord(const OptimizeReport& report, Simulator* simulator) {
   const Task& task = report.task;
   const SolveResult& result = report.result;
-  Record record;
-  record.command = "optimize";
-  record.task_file = task.file;
-  record.model_file = task.model_file;
-  if (!task.file.empty()) record.task_text = ReadText(task.file);
-  record.context = task.context;
-  record.x_goal = task.x_goal;
-  record.substeps = task.substeps;
-  record.warnings = task.warnings;
-  std::vector<double> per_knot;
-  TotalCost(*task.cost, result.trajectory, simulator->knot_time(), &per_knot);
-  record.cost_per_knot = Eigen::Map<VectorXd>(per_knot.data(), static_cast<Eigen::Index>(per_knot.size()));
-  record.cost_terms = task.cost->Terms(result.trajectory);
-  record.metric = "sum over knots of the task's cost terms; see task.xml and cost_terms";
+  Record record = TaskRecord(task, "optimize");
+  TakeCosts(task, result.trajectory, simulator->knot_time(), &record);
   record.gradient_norm_per_knot = result.gradient_norm_per_knot;
   record.iterations = result.iterations;
   record.status = ToString(result.status);

@@ -8,14 +8,13 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "cli/commands.h"
 #include "cli/model_facts.h"
+#include "cli/run_output.h"
 #include "cli/terminal.h"
 #include "optimizer/task_csv.h"
 
@@ -50,7 +49,6 @@ struct RolloutOptions {
 struct Setup {
   Task task;
   int task_N = 0;  // knots of which the task's constraints speak
-  std::string task_text;
 };
 
 // knots in `time`, rounded
@@ -82,8 +80,6 @@ Setup LoadTaskSetup(const RolloutOptions& options) {
   Setup setup;
   setup.task = LoadTask(options.input);
   setup.task_N = setup.task.N;
-  std::ifstream file(options.input, std::ios::binary);
-  setup.task_text.assign(std::istreambuf_iterator<char>(file), {});
   return setup;
 }
 
@@ -182,14 +178,6 @@ void JudgeConstraints(const Setup& setup, double knot_time, Record* record) {
 
 void Save(const RolloutOptions& options, Setup* setup, Record* record) {
   Task& task = setup->task;
-  record->command = "rollout";
-  record->model_file = task.model_file;
-  record->task_file = task.file;
-  record->task_text = setup->task_text;
-  record->context = task.context;
-  record->x_goal = task.x_goal;
-  record->substeps = task.substeps;
-  record->warnings = task.warnings;
   record->settings = {{"key", options.key}, {"controls", options.controls}};
   record->model = std::move(task.model);
   const std::size_t before = record->warnings.size();
@@ -220,7 +208,7 @@ int RunRollout(const RolloutOptions& options) {
   std::fflush(stdout);
 
   // simulate
-  Record record;
+  Record record = TaskRecord(task, "rollout");
   const auto start = std::chrono::steady_clock::now();
   const RolloutStatus status = Simulate(task, &simulator, &record.trajectory);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -230,10 +218,7 @@ int RunRollout(const RolloutOptions& options) {
 
   // judge
   if (task.cost) {
-    std::vector<double> per_knot;
-    TotalCost(*task.cost, record.trajectory, simulator.knot_time(), &per_knot);
-    record.cost_per_knot = Eigen::Map<VectorXd>(per_knot.data(), static_cast<Eigen::Index>(per_knot.size()));
-    record.cost_terms = task.cost->Terms(record.trajectory);
+    TakeCosts(task, record.trajectory, simulator.knot_time(), &record);
     PrintCost(record);
     if (status.ok()) JudgeConstraints(setup, simulator.knot_time(), &record);
   }

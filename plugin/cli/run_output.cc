@@ -40,6 +40,27 @@ void CheckRunFolder(const std::string& folder, bool own, bool force) {
   fs::remove(probe, error);
 }
 
+Record TaskRecord(const Task& task, const std::string& command) {
+  Record record;
+  record.command = command;
+  record.task_file = task.file;
+  record.model_file = task.model_file;
+  if (!task.file.empty()) record.task_text = ReadText(task.file);
+  record.context = task.context;
+  record.x_goal = task.x_goal;
+  record.substeps = task.substeps;
+  record.warnings = task.warnings;
+  return record;
+}
+
+void TakeCosts(const Task& task, const Trajectory& motion, double knot_time, Record* record) {
+  std::vector<double> per_knot;
+  TotalCost(*task.cost, motion, knot_time, &per_knot);
+  record->cost_per_knot = Eigen::Map<VectorXd>(per_knot.data(), static_cast<Eigen::Index>(per_knot.size()));
+  record->cost_terms = task.cost->Terms(motion);
+  record->metric = "sum over knots of the task's cost terms; see task.xml and cost_terms";
+}
+
 std::string ReadText(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::stringstream text;

@@ -2,6 +2,7 @@
 #ifndef COSTATE_PLUGIN_CLI_RUN_OUTPUT_H_
 #define COSTATE_PLUGIN_CLI_RUN_OUTPUT_H_
 
+#include <costate/record.h>
 #include <costate/task.h>
 
 #include <string>
@@ -14,6 +15,12 @@ std::string FreeFolder(const Task& task);
 /// Nothing is worse than an hour of work that cannot be saved: tries the folder before.
 /// @param own  the folder is ours to choose: "runs" above it is made.  @throws Error{kFile}.
 void CheckRunFolder(const std::string& folder, bool own, bool force);
+
+/// A record that knows its command and its task: files, start, goal, substeps, warnings. Model and motion are left to the command.
+Record TaskRecord(const Task& task, const std::string& command);
+
+/// The task's costs of a motion, a knot and a term: cost_per_knot, cost_terms, metric.
+void TakeCosts(const Task& task, const Trajectory& motion, double knot_time, Record* record);
 
 /// A whole file, "" when it cannot be read.
 std::string ReadText(const std::string& path);

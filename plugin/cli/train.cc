@@ -43,22 +43,11 @@ std::string StartsTable(const mjModel* model, const TrainResult& result) {
 
 Record MakeTrainRecord(const Task& task, const NetworkPolicy& policy, const TrainResult& result, const TrainArguments& arguments) {
   Simulator simulator(task.model.get(), task.context, task.substeps, 1);
-  Record record;
-  record.command = "train";
-  record.task_file = task.file;
-  record.model_file = task.model_file;
-  record.task_text = ReadText(task.file);
+  Record record = TaskRecord(task, "train");
   record.model = CopyModel(task.model.get());
-  record.context = task.context;
-  record.x_goal = task.x_goal;
-  record.substeps = task.substeps;
   record.seed = static_cast<unsigned>(task.policy.seed);
-  record.warnings = task.warnings;
   const RolloutStatus status = simulator.Rollout(task.x0, result.motion.U, &record.trajectory);
-  std::vector<double> per_knot;
-  TotalCost(*task.cost, record.trajectory, simulator.knot_time(), &per_knot);
-  record.cost_per_knot = Eigen::Map<VectorXd>(per_knot.data(), static_cast<Eigen::Index>(per_knot.size()));
-  record.cost_terms = task.cost->Terms(record.trajectory);
+  TakeCosts(task, record.trajectory, simulator.knot_time(), &record);
   record.metric = "sum over knots of the task's cost terms, of the motion from the task's own start; the iterations have the mean over starts.csv";
   record.diagnostics = simulator.Diagnose(record.trajectory);
   record.failures = LabelFailures(task.model.get(), record.trajectory, status, record.diagnostics);

@@ -6,39 +6,15 @@
 #include "derivative/chain.h"
 #include "derivative/effective_mass.h"
 #include "derivative/fluid.h"
+#include "derivative/jet.h"
 #include "derivative/plant.h"
 
 namespace costate {
 
 namespace {
 
-// a number with its slopes by the six velocities of a part
-struct FluidJet {
-  double x = 0;
-  Vec6 d = Vec6::Zero();
-  FluidJet(double value = 0) : x(value) {}  // NOLINT: constants mix freely
-};
+using FluidJet = Jet<6>;  // by the six velocities of a part
 
-FluidJet JetOf(double value, double slope, const FluidJet& a) {
-  FluidJet out(value);
-  out.d = slope * a.d;
-  return out;
-}
-FluidJet operator+(const FluidJet& a, const FluidJet& b) {
-  FluidJet out(a.x + b.x);
-  out.d = a.d + b.d;
-  return out;
-}
-FluidJet operator-(const FluidJet& a) { return JetOf(-a.x, -1, a); }
-FluidJet operator-(const FluidJet& a, const FluidJet& b) { return a + -b; }
-FluidJet operator*(const FluidJet& a, const FluidJet& b) {
-  FluidJet out(a.x * b.x);
-  out.d = a.x * b.d + b.x * a.d;
-  return out;
-}
-FluidJet operator/(const FluidJet& a, const FluidJet& b) { return a * JetOf(1 / b.x, -1 / (b.x * b.x), b); }
-FluidJet JetRoot(const FluidJet& a) { return a.x > 0 ? JetOf(std::sqrt(a.x), 0.5 / std::sqrt(a.x), a) : FluidJet(); }
-FluidJet JetAbs(const FluidJet& a) { return JetOf(std::abs(a.x), a.x > 0 ? 1 : a.x < 0 ? -1 : 0, a); }
 // zero at rest, where nothing quadratic is felt
 FluidJet JetOver(const FluidJet& a, const FluidJet& b) { return b.x > 0 ? a / b : FluidJet(); }
 
@@ -67,7 +43,7 @@ FluidJet JetSquares(const Vec3& scale, const FluidJet a[3]) {
 void BoxSlopes(const mjModel* m, int body, const FluidJet l[6], JetSlopes B) {
   Vec6 linear, quadratic;
   BoxFluidCoefficients(m, body, &linear, &quadratic);
-  for (int i = 0; i < 6; i++) B[i][i] = -(linear[i] + 2 * quadratic[i] * JetAbs(l[i]));
+  for (int i = 0; i < 6; i++) B[i][i] = -(linear[i] + 2 * quadratic[i] * Abs(l[i]));
 }
 
 // (F5) of one geom's ellipsoid, by the engine's steps
@@ -111,7 +87,7 @@ void EllipsoidSlopes(const mjModel* m, int geom, const FluidJet l[6], JetSlopes 
   const Vec3 product(axes[1] * axes[2], axes[2] * axes[0], axes[0] * axes[1]);
   const Vec3 a = product.cwiseProduct(product), aa = a.cwiseProduct(a);
   const FluidJet num = JetSquares(a, v), denom = JetSquares(aa, v), square = JetSquares(Vec3::Ones(), v);
-  const FluidJet c = JetOver(mjPI * kutta * density, JetRoot(denom * num * square));
+  const FluidJet c = JetOver(mjPI * kutta * density, Root(denom * num * square));
   const FluidJet ratio = JetOver(num, denom), cosine = JetOver(num, square);
   for (int i = 0; i < 3; i++) {
     const int j = (i + 1) % 3, k = (i + 2) % 3;
@@ -127,10 +103,10 @@ void EllipsoidSlopes(const mjModel* m, int geom, const FluidJet l[6], JetSlopes 
   // drag: −(linear + ρ |v| area) v
   const double d_max = axes.maxCoeff(), d_min = axes.minCoeff(), d_mid = axes.sum() - d_max - d_min;
   const double sphere = 2.0 / 3.0 * axes.sum(), largest = mjPI * d_max * d_mid;
-  const FluidJet speed = JetRoot(square), area = mjPI * JetRoot(JetOver(denom, num));
+  const FluidJet speed = Root(square), area = mjPI * Root(JetOver(denom, num));
   const FluidJet quadratic = JetOver(density * (blunt * area + slender * (largest - area)), speed);
   AddJetProduct(3, 3, -quadratic, v, v, B);
-  const FluidJet narrow = JetOver(density * (blunt - slender) * mjPI * speed, JetRoot(num * num * num * denom));
+  const FluidJet narrow = JetOver(density * (blunt - slender) * mjPI * speed, Root(num * num * num * denom));
   FluidJet by_area[3];
   for (int i = 0; i < 3; i++) {
     const int j = (i + 1) % 3, k = (i + 2) % 3;
@@ -146,7 +122,7 @@ void EllipsoidSlopes(const mjModel* m, int geom, const FluidJet l[6], JetSlopes 
     moment[i] = angular * I + slender * (I_max - I);
   }
   const Vec3 squares = moment.cwiseProduct(moment);
-  const FluidJet turning = JetSquares(squares, w), brake = JetOver(density, JetRoot(turning));
+  const FluidJet turning = JetSquares(squares, w), brake = JetOver(density, Root(turning));
   FluidJet by_turning[3];
   for (int i = 0; i < 3; i++) by_turning[i] = squares[i] * w[i];
   AddJetProduct(0, 0, -brake, w, by_turning, B);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "derivative/jet.h"
 #include "derivative/spatial.h"
 
 namespace costate {
@@ -11,34 +12,8 @@ namespace {
 
 constexpr int kMost = 11;  // length, velocity, five states, four inputs
 
-// a number with its slopes by the columns of ServoSlope
-struct Dual {
-  double x = 0;
-  Eigen::Matrix<double, kMost, 1> d = Eigen::Matrix<double, kMost, 1>::Zero();
-  Dual(double value = 0) : x(value) {}  // NOLINT: constants mix freely
-  Dual(double value, int column, double slope = 1) : x(value) { d[column] = slope; }
-};
+using Dual = Jet<kMost>;  // by the columns of ServoSlope
 
-Dual Chain(double value, double slope, const Dual& a) {
-  Dual out(value);
-  out.d = slope * a.d;
-  return out;
-}
-Dual operator+(const Dual& a, const Dual& b) {
-  Dual out(a.x + b.x);
-  out.d = a.d + b.d;
-  return out;
-}
-Dual operator-(const Dual& a) { return Chain(-a.x, -1, a); }
-Dual operator-(const Dual& a, const Dual& b) { return a + -b; }
-Dual operator*(const Dual& a, const Dual& b) {
-  Dual out(a.x * b.x);
-  out.d = a.x * b.d + b.x * a.d;
-  return out;
-}
-Dual operator/(const Dual& a, const Dual& b) { return a * Chain(1 / b.x, -1 / (b.x * b.x), b); }
-Dual Abs(const Dual& a) { return Chain(std::abs(a.x), a.x > 0 ? 1 : a.x < 0 ? -1 : 0, a); }
-Dual Exp(const Dual& a) { return Chain(std::exp(a.x), std::exp(a.x), a); }
 Dual Clip(const Dual& a, const Dual& low, const Dual& high) { return a.x < low.x ? low : a.x > high.x ? high : a; }
 
 // the representative of a rotational setpoint nearest to a length: a constant away
@@ -172,7 +147,7 @@ void Law::Motor(int states, bool disabled) {
   if (bristle >= 0) damping = damping + dyn[6];
   if (bias[0] != 0) {
     const Dual angle = bias[1] * length + bias[2];
-    friction = Chain(bias[0] * std::sin(angle.x), bias[0] * std::cos(angle.x), angle);
+    friction = Apply(bias[0] * std::sin(angle.x), bias[0] * std::cos(angle.x), angle);
   }
   if (bristle >= 0) friction = friction - dyn[5] * state[bristle] - dyn[6] * dot[bristle];
 }

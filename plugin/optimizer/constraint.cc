@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "core/check.h"
+#include "core/difference_row.h"
 #include "optimizer/augmented_cost.h"
 #include "rollout/units.h"
 
@@ -118,23 +119,12 @@ void StateConstraint::Value(const KnotView& knot, VectorXd* c) const {
 }
 
 void StateConstraint::Jacobian(const KnotView& knot, ConstMatrixRef, ConstMatrixRef, MatrixXd* J, MatrixXd* Ju) const {
-  // rows of 1, and of a 3×3 block where a quaternion is compared
   const int columns = std::max(columns_, static_cast<int>(model_->nv));
   J->setZero(size(), columns);
   Ju->resize(size(), 0);
   for (int i = 0; i < size(); ++i) {
-    const int entry = entries_[static_cast<std::size_t>(i)];
-    const int joint = entry < model_->nv ? model_->dof_jntid[entry] : -1;
-    const int type = joint < 0 ? static_cast<int>(mjJNT_HINGE) : model_->jnt_type[joint];
-    const int offset = type == mjJNT_FREE ? 3 : 0, first = joint < 0 ? 0 : model_->jnt_dofadr[joint] + offset;
-    if ((type != mjJNT_FREE && type != mjJNT_BALL) || entry < first) {
-      (*J)(i, entry) = 1;
-      continue;
-    }
-    Eigen::Matrix<double, 3, 3, Eigen::RowMajor> block, unused;
-    const int address = model_->jnt_qposadr[joint] + offset;
-    mjd_subQuat(knot.x.data() + address, x_reference_.data() + address, block.data(), unused.data());
-    J->row(i).segment<3>(first) = block.row(entry - first);
+    const DifferenceRow row = RowOfDifference(model_, knot.x.data(), x_reference_.data(), entries_[static_cast<std::size_t>(i)]);
+    J->row(i).segment(row.first, row.size) = row.value.head(row.size).transpose();
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/difference_row.h"
+
 namespace costate {
 
 ResidualConstraint::ResidualConstraint(const mjModel* model, ConstraintInfo info, ResidualTerm term)
@@ -74,22 +76,11 @@ void PeriodicConstraint::Value(const KnotView& knot, VectorXd* c) const {
   for (int i = 0; i < size(); ++i) (*c)[i] = dx[entries_[static_cast<std::size_t>(i)]];
 }
 
-// ±1, and a 3×3 block where quaternions are compared
 void PeriodicConstraint::Slopes(const KnotView& knot, bool of_start, MatrixXd* J) const {
   J->setZero(size(), Dims(model_).ndx);
   for (int i = 0; i < size(); ++i) {
-    const int entry = entries_[static_cast<std::size_t>(i)];
-    const int joint = entry < model_->nv ? model_->dof_jntid[entry] : -1;
-    const int type = joint < 0 ? static_cast<int>(mjJNT_HINGE) : model_->jnt_type[joint];
-    const int offset = type == mjJNT_FREE ? 3 : 0, first = joint < 0 ? 0 : model_->jnt_dofadr[joint] + offset;
-    if ((type != mjJNT_FREE && type != mjJNT_BALL) || entry < first) {
-      (*J)(i, entry) = of_start ? -1 : 1;
-      continue;
-    }
-    Eigen::Matrix<double, 3, 3, Eigen::RowMajor> end, start;
-    const int address = model_->jnt_qposadr[joint] + offset;
-    mjd_subQuat(knot.x.data() + address, knot.start + address, end.data(), start.data());
-    J->row(i).segment<3>(first) = (of_start ? start : end).row(entry - first);
+    const DifferenceRow row = RowOfDifference(model_, knot.x.data(), knot.start, entries_[static_cast<std::size_t>(i)], of_start);
+    J->row(i).segment(row.first, row.size) = row.value.head(row.size).transpose();
   }
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/difference_row.h"
 
 namespace costate {
 namespace {
@@ -20,6 +21,21 @@ using MatrixMap = Eigen::Map<const MatrixXd>;
 
 bool Between(double lower, double upper) { return std::isfinite(lower) && std::isfinite(upper); }
 
+// a control and its slope by z: eq. (18)
+struct BoundedControl {
+  double u, slope;
+};
+BoundedControl Bound(double z, double reference, double lower, double upper) {
+  if (!Between(lower, upper)) {
+    const double u = reference + z;
+    return u < lower ? BoundedControl{lower, 0} : u > upper ? BoundedControl{upper, 0} : BoundedControl{u, 1};
+  }
+  const double middle = 0.5 * (lower + upper), half = 0.5 * (upper - lower);
+  if (half == 0) return {middle, 0};
+  const double s = std::tanh(z + std::atanh((reference - middle) / half));
+  return {middle + half * s, half * (1 - s * s)};
+}
+
 // one layer's weights within w: W (rows × columns), then b
 struct LayerView {
   LayerView(const VectorXd& w, const std::vector<int>& layers, std::size_t l, Eigen::Index at)
@@ -29,6 +45,14 @@ struct LayerView {
   Eigen::Index end;
 };
 
+// the degree of freedom of a hinge's coordinate, −1 of others
+int AngleDof(const mjModel* m, int qpos) {
+  for (int j = 0; j < m->njnt; j++) {
+    if (m->jnt_type[j] == mjJNT_HINGE && m->jnt_qposadr[j] == qpos) return m->jnt_dofadr[j];
+  }
+  return -1;
+}
+
 void CheckObservation(const mjModel* m, const Observation& o, int ndx) {
   const auto fail = [](const std::string& text) { throw Error(ErrorCode::kInvalidArgument, "policy: " + text); };
   if (!std::isfinite(o.scale) || o.scale == 0) fail(fmt::format("an observation's scale is {:g}, expected a number other than 0", o.scale));
@@ -37,10 +61,7 @@ void CheckObservation(const mjModel* m, const Observation& o, int ndx) {
       if (o.index < 0 || o.index >= ndx) fail(fmt::format("observation of entry {} of a tangent that has {}", o.index, ndx));
       return;
     case Observation::Kind::kAngle:
-      for (int j = 0; j < m->njnt; j++) {
-        if (m->jnt_type[j] == mjJNT_HINGE && m->jnt_qposadr[j] == o.index) return;
-      }
-      fail(fmt::format("qpos[{}] is no hinge's angle", o.index));
+      if (AngleDof(m, o.index) < 0) fail(fmt::format("qpos[{}] is no hinge's angle", o.index));
       return;
     case Observation::Kind::kClock:
       if (!(o.period > 0) || !std::isfinite(o.period)) fail(fmt::format("a clock's period is {:g}, expected above 0", o.period));
@@ -102,15 +123,13 @@ void NetworkPolicy::Set(ConstVectorRef w) {
   w_ = w;
 }
 
-// o(t, x); dx receives x ⊖ x_ref
-VectorXd NetworkPolicy::Observe(double time, ConstVectorRef x, VectorXd* dx) const {
-  dx->resize(Dims(model_).ndx);
-  Difference(model_, x, x_ref_, *dx);
+VectorXd NetworkPolicy::Observe(double time, ConstVectorRef x) const {
+  const VectorXd dx = Difference(model_, x, x_ref_);
   VectorXd o(layers_.front());
   int at = 0;
   for (const Observation& seen : observe_) {
     if (seen.kind == Observation::Kind::kTangent) {
-      o[at++] = seen.scale * (*dx)[seen.index];
+      o[at++] = seen.scale * dx[seen.index];
       continue;
     }
     const double angle = seen.kind == Observation::Kind::kAngle ? x[seen.index] : 2 * std::numbers::pi * time / seen.period;
@@ -135,38 +154,19 @@ VectorXd NetworkPolicy::Forward(ConstVectorRef o, std::vector<VectorXd>* activat
 }
 
 void NetworkPolicy::Control(int t, double time, ConstVectorRef x, VectorRef u) const {
-  VectorXd dx;
   std::vector<VectorXd> activations;
-  const VectorXd z = Forward(Observe(time, x, &dx), &activations);
+  const VectorXd z = Forward(Observe(time, x), &activations);
   const ConstVectorRef reference = Reference(t);
-  for (int i = 0; i < u.size(); i++) {
-    if (Between(lower_[i], upper_[i])) {
-      const double middle = 0.5 * (lower_[i] + upper_[i]), half = 0.5 * (upper_[i] - lower_[i]);
-      u[i] = half > 0 ? middle + half * std::tanh(z[i] + std::atanh((reference[i] - middle) / half)) : middle;  // (18)
-    } else {
-      u[i] = std::min(std::max(reference[i] + z[i], lower_[i]), upper_[i]);
-    }
-  }
+  for (int i = 0; i < u.size(); i++) u[i] = Bound(z[i], reference[i], lower_[i], upper_[i]).u;
 }
 
 void NetworkPolicy::PullBack(int t, double time, ConstVectorRef x, ConstVectorRef g_u, VectorRef g_x, VectorRef g_w) const {
-  VectorXd dx;
   std::vector<VectorXd> activations;
-  const VectorXd z = Forward(Observe(time, x, &dx), &activations);
+  const VectorXd z = Forward(Observe(time, x), &activations);
   const ConstVectorRef reference = Reference(t);
 
-  // through the bounds
   VectorXd g(z.size());
-  for (int i = 0; i < z.size(); i++) {
-    if (Between(lower_[i], upper_[i])) {
-      const double middle = 0.5 * (lower_[i] + upper_[i]), half = 0.5 * (upper_[i] - lower_[i]);
-      const double s = half > 0 ? std::tanh(z[i] + std::atanh((reference[i] - middle) / half)) : 0;
-      g[i] = g_u[i] * half * (1 - s * s);
-    } else {
-      const double u = reference[i] + z[i];
-      g[i] = u < lower_[i] || u > upper_[i] ? 0 : g_u[i];
-    }
-  }
+  for (int i = 0; i < z.size(); i++) g[i] = g_u[i] * Bound(z[i], reference[i], lower_[i], upper_[i]).slope;
 
   // through the layers, from the last
   Eigen::Index end = w_.size();
@@ -181,32 +181,16 @@ void NetworkPolicy::PullBack(int t, double time, ConstVectorRef x, ConstVectorRe
   }
 
   // through what is observed
-  VectorXd by_dx = VectorXd::Zero(dx.size());
   int at = 0;
   for (const Observation& seen : observe_) {
     if (seen.kind == Observation::Kind::kTangent) {
-      by_dx[seen.index] += seen.scale * g[at++];
-      continue;
+      const DifferenceRow row = RowOfDifference(model_, x.data(), x_ref_.data(), seen.index);
+      g_x.segment(row.first, row.size) += seen.scale * g[at] * row.value.head(row.size);
+    } else if (seen.kind == Observation::Kind::kAngle) {
+      g_x[AngleDof(model_, seen.index)] += seen.scale * (std::cos(x[seen.index]) * g[at + 1] - std::sin(x[seen.index]) * g[at]);
     }
-    if (seen.kind == Observation::Kind::kAngle) {
-      int dof = 0;
-      for (int j = 0; j < model_->njnt; j++) {
-        if (model_->jnt_qposadr[j] == seen.index) dof = model_->jnt_dofadr[j];
-      }
-      g_x[dof] += seen.scale * (std::cos(x[seen.index]) * g[at + 1] - std::sin(x[seen.index]) * g[at]);
-    }
-    at += 2;
+    at += Rows(seen);
   }
-  for (int j = 0; j < model_->njnt; j++) {  // a rotation's difference turns with the state
-    const int type = model_->jnt_type[j];
-    if (type != mjJNT_BALL && type != mjJNT_FREE) continue;
-    const int q = model_->jnt_qposadr[j] + (type == mjJNT_FREE ? 3 : 0), v = model_->jnt_dofadr[j] + (type == mjJNT_FREE ? 3 : 0);
-    mjtNum D[9];
-    mjd_subQuat(x.data() + q, x_ref_.data() + q, D, nullptr);
-    const Eigen::Vector3d turned = Eigen::Map<const Eigen::Matrix<mjtNum, 3, 3, Eigen::RowMajor>>(D).transpose() * by_dx.segment<3>(v);
-    by_dx.segment<3>(v) = turned;
-  }
-  g_x += by_dx;
 }
 
 std::string NetworkPolicy::ToJson() const {
