@@ -14,7 +14,6 @@ std::string InverseRefusal(const mjModel* m) {
   if (enabled(mjENBL_INVDISCRETE) && !explicit_step) return "inverse discrete: qacc is turned into that of continuous time first";
   if (enabled(mjENBL_SPECULATIVE)) return "speculative contacts depend on velocity";
   if (enabled(mjENBL_IPC)) return "ipc flex contact";
-  if (m->nplastic > 0) return "plastic state is not part of x";
   if (HasMovingPluginState(m)) return "plugin state is not part of x";
   if (mjcb_control) return "a control callback is installed";
   return "";

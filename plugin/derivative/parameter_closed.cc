@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "derivative/passive.h"
 #include "derivative/plant.h"
 
 namespace costate {
@@ -280,11 +281,15 @@ void ClosedParameters::Pull(const Point& p, VectorXd* theta) {
         if (p.z) value -= PLANT("parameters: damping in the integrator", m->opt.timestep * p.z[id] * p.applied[id]);
         break;
       case kStiffness: {
-        const int q = m->jnt_qposadr[id];
-        value = PLANT("parameters: stiffness", -p.y[m->jnt_dofadr[id]] * (d->qpos[q] - m->qpos_spring[q]));
+        const double x = d->qpos[m->jnt_qposadr[id]] - *SpringReference(m, d, id);
+        value = PLANT("parameters: stiffness", -p.y[m->jnt_dofadr[id]] * x);
         break;
       }
-      case kSpringRef: value = PLANT("parameters: springref", p.y[m->jnt_dofadr[id]] * m->jnt_stiffness[id]); break;
+      case kSpringRef:
+        // a plastic spring rests at its state
+        if (m->jnt_plasticadr[id] >= 0) break;
+        value = PLANT("parameters: springref", p.y[m->jnt_dofadr[id]] * m->jnt_stiffness[id]);
+        break;
       case kArmature:
         value = PLANT("parameters: armature", -p.y[id] * p.a[id]);
         if (p.z) value += PLANT("parameters: armature in the integrator", p.z[id] * (p.a[id] - p.applied[id]));

@@ -73,25 +73,27 @@ bool IsZeroSpring(const mjModel* m, int j) {
 void AddJointSpring(const mjModel* m, const mjData* d, int j, Columns* R) {
   const mjtNum* poly = m->jnt_stiffnesspoly + mjNPOLY * j;
   const double stiffness = m->jnt_stiffness[j];
-  int q = m->jnt_qposadr[j], dof = m->jnt_dofadr[j];
+  const mjtNum *q = d->qpos + m->jnt_qposadr[j], *rest = SpringReference(m, d, j);
+  int dof = m->jnt_dofadr[j];
   const int type = m->jnt_type[j];
   if (type == mjJNT_HINGE || type == mjJNT_SLIDE) {
-    (*R)(dof, dof) -= PLANT("spring: joint", PolySlope(stiffness, poly, d->qpos[q] - m->qpos_spring[q]));
+    (*R)(dof, dof) -= PLANT("spring: joint", PolySlope(stiffness, poly, q[0] - rest[0]));
     return;
   }
   if (type == mjJNT_FREE) {
-    const Eigen::Vector3d e = Eigen::Map<const Eigen::Vector3d>(d->qpos + q) - Eigen::Map<const Eigen::Vector3d>(m->qpos_spring + q);
+    const Eigen::Vector3d e = Eigen::Map<const Eigen::Vector3d>(q) - Eigen::Map<const Eigen::Vector3d>(rest);
     AddRadialSpring(stiffness, poly, e, Eigen::Matrix3d::Identity(), dof, R);
     q += 3;
+    rest += 3;
     dof += 3;
   }
   Eigen::Matrix<double, 3, 3, Eigen::RowMajor> de;
   Eigen::Vector3d e;
   mjtNum quat[4];
-  mju_copy4(quat, d->qpos + q);
+  mju_copy4(quat, q);
   mju_normalize4(quat);
-  mju_subQuat(e.data(), quat, m->qpos_spring + q);
-  mjd_subQuat(quat, m->qpos_spring + q, de.data(), nullptr);
+  mju_subQuat(e.data(), quat, rest);
+  mjd_subQuat(quat, rest, de.data(), nullptr);
   AddRadialSpring(stiffness, poly, e, de, dof, R);
 }
 
@@ -100,7 +102,7 @@ void AddTendon(const mjModel* m, const mjData* d, int t, const Moment& moment, C
   double force = 0, stiffness = 0, damping = 0;
   if (!Disabled(m, mjDSBL_SPRING)) {
     // zero inside the dead band of lengthspring
-    const mjtNum *range = m->tendon_lengthspring + 2 * t, *poly = m->tendon_stiffnesspoly + mjNPOLY * t;
+    const mjtNum *range = SpringRange(m, d, t), *poly = m->tendon_stiffnesspoly + mjNPOLY * t;
     const double length = d->ten_length[t];
     const double x = length > range[1] ? length - range[1] : length < range[0] ? length - range[0] : 0;
     const bool slack = length >= range[0] && length <= range[1] && range[0] < range[1];

@@ -17,6 +17,17 @@ class Actuation;
 /// "" if all passive forces of this model are known in closed form, else the first that is not, and why.
 std::string PassiveMissing(const mjModel* model);
 
+/// Where the spring of a joint rests, in coordinates of qpos, and the dead band (2) of a tendon's spring: the model's, or the
+/// plastic state of the step's beginning where it yields. (P5)
+inline const mjtNum* SpringReference(const mjModel* m, const mjData* d, int joint) {
+  const int adr = m->jnt_plasticadr[joint];
+  return adr >= 0 ? d->plastic + adr : m->qpos_spring + m->jnt_qposadr[joint];
+}
+inline const mjtNum* SpringRange(const mjModel* m, const mjData* d, int tendon) {
+  const int adr = m->tendon_plasticadr[tendon];
+  return adr >= 0 ? d->plastic + adr : m->tendon_lengthspring + 2 * tendon;
+}
+
 /// Adds ∂(spring + damper force) to the columns q and v of R (README.md, eq. (P1)–(P3)).
 void AddPassive(const mjModel* model, const mjData* data, const TendonMoments& tendons, Columns* R);
 

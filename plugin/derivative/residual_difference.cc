@@ -43,7 +43,6 @@ std::string ResidualRefusal(const mjModel* m) {
   if (m->opt.integrator == mjINT_DISCRETE) return "integrator discrete: its effective metric is not differentiated";
   if (enabled(mjENBL_SPECULATIVE)) return "speculative contacts depend on velocity";
   if (enabled(mjENBL_IPC)) return "ipc flex contact";
-  if (m->nplastic > 0) return "plastic state is not part of x";
   if (HasMovingPluginState(m)) return "plugin state is not part of x";
   if (m->nflex > 0 && m->opt.solver == mjSOL_CG &&
       (m->opt.integrator == mjINT_IMPLICIT || m->opt.integrator == mjINT_IMPLICITFAST)) {

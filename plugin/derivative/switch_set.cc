@@ -5,6 +5,7 @@
 
 #include "derivative/contact_geometry.h"
 #include "derivative/equilibrium.h"
+#include "derivative/passive.h"
 
 namespace costate {
 namespace {
@@ -151,7 +152,7 @@ void SwitchSet::NoteTendons(const mjModel* model, const mjData* data) {
     }
 
     // dead band of the spring
-    const mjtNum* range = model->tendon_lengthspring + 2 * i;
+    const mjtNum* range = SpringRange(model, data, i);
     if (range[0] < range[1]) Add(kTendonPaths, Zone(data->ten_length[i], range));
 
     // total actuator force; the engine scales the actuators down to it
