@@ -492,7 +492,7 @@ std::unique_ptr<Backend> MakeAnalyticBackend(const mjModel* model, const Lineari
   auto backend = std::make_unique<AnalyticBackend>(model, options.level == Level::kAnalytic,
                                                    TermSwitch(), options.smoothing);
   if (model->nhistory == 0) return backend;
-  return std::make_unique<DelayedBackend>(model, std::move(backend));
+  return std::make_unique<DelayedBackend>(model, std::move(backend), false);
 }
 
 }  // namespace costate

@@ -18,27 +18,38 @@ std::string DelayMissing(const mjModel* m) {
     if (implicit && !fixed) return "delays: an implicit integrator, and a gain that depends on velocity";
   }
   if (delayed && m->opt.integrator == mjINT_RK4) return "delays: each stage of RK4 reads the history at another time";
+  return DelayRefusal(m);
+}
+
+std::string DelayRefusal(const mjModel* m) {
+  if (m->nhistory == 0) return "";
+  for (int i = 0; i < m->nactuator; i++) {
+    const bool within = m->actuator_delay[i] != 0 && m->actuator_delay[i] < m->opt.timestep;
+    if (within && m->opt.integrator == mjINT_RK4) return "delays: under RK4, one shorter than the step";
+  }
   for (int i = 0; i < m->nsensor; i++) {
     if (m->sensor_history[2 * i] > 0 && m->sensor_interval[2 * i] > 0) return "delays: sensors that keep their value for an interval";
   }
   return "";
 }
 
-DelayedBackend::DelayedBackend(const mjModel* m, std::unique_ptr<Backend> backend)
-    : backend_(std::move(backend)), local_(*m), actuator_delay_(m->nactuator + 1, 0), sensor_delay_(m->nsensor + 1, 0) {}
+DelayedBackend::DelayedBackend(const mjModel* m, std::unique_ptr<Backend> backend, bool may_read)
+    : backend_(std::move(backend)), may_read_(may_read), local_(*m), actuator_delay_(m->nactuator + 1, 0), sensor_delay_(m->nsensor + 1, 0) {}
 
 // the model without delays; data->ctrl becomes what the actuators get
 bool DelayedBackend::Enter(const mjModel* m, mjData* d, std::string* missing) {
   *missing = DelayMissing(m);
+  reads_ = !missing->empty() && may_read_ && DelayRefusal(m).empty();
+  if (reads_) missing->clear();
   if (!missing->empty()) return false;
   for (int i = 0; i < m->nactuator; i++) {
-    if (m->actuator_delay[i] == 0) continue;
+    if (m->actuator_delay[i] == 0 || reads_) continue;
     mjtNum value;
     const mjtNum* stored = mj_readCtrl(m, d, i, d->time, &value, m->actuator_history[2 * i + 1]);
     d->ctrl[m->actuator_ctrladr[i]] = stored ? *stored : value;
   }
   local_ = *m;
-  local_.actuator_delay = actuator_delay_.data();
+  if (!reads_) local_.actuator_delay = actuator_delay_.data();
   local_.sensor_delay = sensor_delay_.data();
   return true;
 }
@@ -69,10 +80,12 @@ void DelayedBackend::ClearSensors(const mjModel* m, StepDerivative* out) const {
 bool DelayedBackend::Linearize(const mjModel* m, mjData* d, bool sensors, StepDerivative* out, std::string* missing) {
   if (!Enter(m, d, missing) || !backend_->Linearize(&local_, d, sensors, out, missing)) return false;
   if (out->status != StepStatus::kOk) return true;
-  ForDelayed(m, [&](int u) {
-    out->B.col(u).setZero();
-    if (out->D.size()) out->D.col(u).setZero();
-  });
+  if (!reads_) {
+    ForDelayed(m, [&](int u) {
+      out->B.col(u).setZero();
+      if (out->D.size()) out->D.col(u).setZero();
+    });
+  }
   ClearSensors(m, out);
   return true;
 }
@@ -90,7 +103,7 @@ bool DelayedBackend::Vjp(const mjModel* m, mjData* d, const StepCovectors& covec
   }
   if (!Enter(m, d, missing)) return false;
   if (!backend_->Vjp(&local_, d, {covectors.next, sensors_, covectors.forces}, out, missing)) return false;
-  if (out->status != StepStatus::kOk) return true;
+  if (out->status != StepStatus::kOk || reads_) return true;
   out->delayed.setZero(m->nu);
   ForDelayed(m, [&](int u) { std::swap(out->delayed[u], out->u[u]); });
   return true;
@@ -106,7 +119,7 @@ bool DelayedBackend::PullParameters(const mjModel* m, mjData* d, const VectorXd&
 bool DelayedBackend::Jvp(const mjModel* m, mjData* d, ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out, std::string* missing) {
   if (!Enter(m, d, missing)) return false;
   du_ = du;
-  ForDelayed(m, [&](int u) { du_.row(u).setZero(); });
+  if (!reads_) ForDelayed(m, [&](int u) { du_.row(u).setZero(); });
   return backend_->Jvp(&local_, d, dx, du_, out, missing);
 }
 
@@ -117,7 +130,7 @@ bool DelayedBackend::Parameters(const mjModel*, mjData*, ParameterDifference*, M
 
 bool DelayedBackend::LinearizeAcceleration(const mjModel* m, mjData* d, AccelerationDerivative* out, std::string* missing) {
   if (!Enter(m, d, missing) || !backend_->LinearizeAcceleration(&local_, d, out, missing)) return false;
-  if (out->status == StepStatus::kOk) ForDelayed(m, [&](int u) { out->u.col(u).setZero(); });
+  if (out->status == StepStatus::kOk && !reads_) ForDelayed(m, [&](int u) { out->u.col(u).setZero(); });
   return true;
 }
 

@@ -10,13 +10,18 @@
 
 namespace costate {
 
-/// Why the history is not mere context of one step; "" when it is.
+/// Why the step is not that of the same model without delays, fed with the delayed controls; "" when it is.
 std::string DelayMissing(const mjModel* model);
 
-/// A level for the same model without delays, fed with the delayed controls.
+/// Why level 2 does not cover the model's delays: its evaluations may read the history themselves. "" when it does.
+std::string DelayRefusal(const mjModel* model);
+
+/// A level for the same model without delays, fed with the delayed controls; where that is not the step, level 2 itself
+/// evaluates the model with its delays.
 class DelayedBackend final : public Backend {
  public:
-  DelayedBackend(const mjModel* model, std::unique_ptr<Backend> backend);
+  /// @param may_read  `backend` may be given the model with its delays.
+  DelayedBackend(const mjModel* model, std::unique_ptr<Backend> backend, bool may_read);
 
   bool Linearize(const mjModel* model, mjData* data, bool sensors, StepDerivative* out, std::string* missing) override;
   bool LinearizeSensors(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing) override;
@@ -36,6 +41,7 @@ class DelayedBackend final : public Backend {
   void ClearSensors(const mjModel* model, StepDerivative* out) const;
 
   std::unique_ptr<Backend> backend_;
+  bool may_read_, reads_ = false;  // the history
   mjModel local_;
   std::vector<mjtNum> actuator_delay_, sensor_delay_;  // zeros
   MatrixXd du_;

@@ -272,11 +272,11 @@ class ResidualBackend final : public Backend {
 
 std::unique_ptr<Backend> MakeResidualBackend(const mjModel* model, const LinearizeOptions&, std::string* missing) {
   *missing = Refusal(model);
-  if (missing->empty()) *missing = DelayMissing(model);
+  if (missing->empty()) *missing = DelayRefusal(model);
   if (!missing->empty()) return nullptr;
   auto backend = std::make_unique<ResidualBackend>(model);
   if (model->nhistory == 0) return backend;
-  return std::make_unique<DelayedBackend>(model, std::move(backend));
+  return std::make_unique<DelayedBackend>(model, std::move(backend), true);
 }
 
 }  // namespace costate

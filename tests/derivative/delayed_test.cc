@@ -77,22 +77,45 @@ TEST_F(DelayedTest, BothLevelsAgreeWithTheReference) {
   }
 }
 
-// what a delayed gain puts into an implicit integrator's matrix is the engine's affair
-TEST_F(DelayedTest, RefusesByName) {
+// what a delayed gain puts into an implicit integrator's matrix is the engine's affair, and so is what a stage reads when:
+// level 2 lets the engine read the history
+TEST_F(DelayedTest, Level2EvaluatesTheModelWithItsDelays) {
   const char* gain = "<general joint='b' gaintype='affine' gainprm='1 0 0.3' delay='0.004' nsample='4'/>";
   for (const auto& [options, text] : {std::pair{"integrator='implicitfast'", "a gain that depends on velocity"},
+                                      std::pair{"integrator='implicit'", "a gain that depends on velocity"},
                                       std::pair{"integrator='RK4'", "each stage of RK4"}}) {
+    SCOPED_TRACE(options);
     const ModelPtr model = LoadModelFromString(Late(options, gain));
+    const mjModel* m = model.get();
     std::string missing;
-    EXPECT_FALSE(MakeAnalyticBackend(model.get(), {}, &missing));
+    EXPECT_FALSE(MakeAnalyticBackend(m, {}, &missing));
     EXPECT_NE(missing.find(text), std::string::npos) << missing;
-    const DataPtr data = Moved(model.get());
-    const StepDerivative value = Linearize(model.get(), data.get());
-    EXPECT_EQ(value.coverage.Worst(), Level::kStep);
-    for (const BlockComparison& block : Compare(model.get(), value, Reference(model.get(), data.get()), {.tolerance = 1e-5}).blocks) {
-      EXPECT_TRUE(block.agrees) << block.name;
+    const DataPtr data = Moved(m);
+    const StepDerivative value = Linearize(m, data.get());
+    EXPECT_EQ(value.coverage.Worst(), Level::kResidual);
+    for (const BlockComparison& block : Compare(m, value, Reference(m, data.get()), {.tolerance = 1e-7}).blocks) {
+      EXPECT_TRUE(block.agrees) << block.name << " " << block.worst.row_name << " / " << block.worst.col_name << " "
+                                << block.worst.value << " " << block.worst.reference;
     }
+    EXPECT_EQ(value.C.row(1).norm(), 0);
+    Linearizer linearizer(m);
+    linearizer.SetContext(GetContext(m, data.get()));
+    const VectorXd x = GetState(m, data.get()), u = Eigen::Map<const VectorXd>(data->ctrl, m->nu);
+    const VectorXd lambda = support::Random(3).Vector(static_cast<int>(value.A.rows())), du = support::Random(4).Vector(static_cast<int>(m->nu));
+    StepVjp vjp;
+    linearizer.Vjp(x, u, lambda, &vjp);
+    EXPECT_TRUE(support::MatricesNearRelative(vjp.u, value.B.transpose() * lambda, 1e-11));
+    StepJvp jvp;
+    linearizer.Jvp(x, u, lambda, du, &jvp);
+    EXPECT_TRUE(support::MatricesNearRelative(jvp.dx, value.A * lambda + value.B * du, 1e-11));
   }
+
+  // a stage within the step would read what this very step stores
+  const ModelPtr model = LoadModelFromString(Late("integrator='RK4'", "<motor joint='b' delay='0.001' nsample='4'/>"));
+  const DataPtr data = Moved(model.get());
+  const StepDerivative value = Linearize(model.get(), data.get());
+  EXPECT_EQ(value.coverage.Worst(), Level::kStep);
+  EXPECT_NE(value.coverage.terms[0].reason.find("shorter than the step"), std::string::npos) << value.coverage.terms[0].reason;
 }
 
 }  // namespace
