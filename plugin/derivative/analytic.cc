@@ -51,6 +51,7 @@ AnalyticBackend::AnalyticBackend(const mjModel* model, bool strict, const TermSw
       articulated_solver_(model),
       H_(model->dof_parentid, static_cast<int>(model->nv)) {
   if (differenced.constraint) constraint_.LeaveAll(kSwitched);
+  differenced_.metric = false;
 }
 
 bool AnalyticBackend::Linearize(const mjModel* m, mjData* d, bool sensors, StepDerivative* out, std::string* missing) {
@@ -485,6 +486,7 @@ bool AnalyticBackend::CoverSensors(const mjModel* m, Coverage* coverage, std::st
 
 std::unique_ptr<Backend> MakeAnalyticBackend(const mjModel* model, const LinearizeOptions& options, std::string* missing) {
   *missing = ResidualRefusal(model);
+  if (missing->empty() && IsDiscrete(model)) *missing = "integrator discrete: its metric has no closed form";
   if (missing->empty()) *missing = InertiaMissing(model);
   if (missing->empty()) *missing = NoslipMissing(model);
   if (missing->empty()) *missing = DelayMissing(model);

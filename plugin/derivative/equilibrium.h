@@ -6,6 +6,7 @@
 #include <mujoco/mujoco.h>
 
 #include <Eigen/Cholesky>
+#include <Eigen/LU>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,19 @@ void ForJacobianRow(const mjModel* m, const mjData* d, int i, F f) {
   }
 }
 
+/// Does the engine solve for the velocity after the step itself (mjINT_DISCRETE)? README.md, eq. (I8).
+inline bool IsDiscrete(const mjModel* m) { return m->opt.integrator == mjINT_DISCRETE; }
+
+/// Whose minimum is that of Newton, so that it may take over: under mjINT_DISCRETE PGS minimises in another metric, and some
+/// flexes have CG alone.
+inline bool NewtonMayReplace(const mjModel* m) {
+  return !IsDiscrete(m) || m->opt.solver == mjSOL_NEWTON || (m->opt.solver == mjSOL_CG && m->nflex == 0);
+}
+
+/// M̂ a + c − p less the shift, (I8), by the engine's inverse dynamics: out (nv). @pre `data` is after the actuation stage.
+/// @post  qacc = a; D and aref of the rows are those of the step; forces of constraints are not.
+void DiscreteForce(const mjModel* model, mjData* data, const mjtNum* a, mjtNum* out);
+
 /// The acceleration a with r(a) = 0 (README.md, eq. (1)), found by the engine's Newton solver and polished with H.
 class Equilibrium {
  public:
@@ -35,7 +49,7 @@ class Equilibrium {
 
   /// Forward, then Newton steps with H until r(a) = 0.
   /// @post  `data` is after mj_forward, with qacc = a and efc_state, efc_force, qfrc_constraint and the cone Hessians
-  ///        at J a − aref; `H()` is factored.
+  ///        at J a − aref; H is factored.
   /// @return false with the reason if r(a) = 0 cannot be had; `status` is then not kOk if the numbers failed.
   bool Solve(const mjModel* model, mjData* data, StepStatus* status, std::string* reason);
 
@@ -47,22 +61,32 @@ class Equilibrium {
   const Eigen::VectorXd& momentum_rate() const { return Ma_; }  ///< M a
   const Eigen::VectorXd& residual() const { return r_; }
   const Eigen::MatrixXd& HessianMatrix() const { return H_; }
-  const Eigen::LLT<Eigen::MatrixXd>& H() const { return llt_; }
+
+  /// H⁻¹ X and H⁻ᵀ X: M̂ of free bodies, (I8), is not symmetric. @pre Solve.
+  Eigen::MatrixXd SolveH(const Eigen::MatrixXd& X) const;
+  Eigen::MatrixXd SolveTransposedH(const Eigen::MatrixXd& X) const;
 
   /// HessianMatrix() at the states and cone Hessians of `data`, not factored. @pre Residual.
-  void Assemble(const mjModel* model, const mjData* data);
+  void Assemble(const mjModel* model, mjData* data);
 
  private:
   double Polish(const mjModel* model, mjData* data);
+  void UpdateConstraints(const mjModel* model, mjData* data);
+  void Factor(const mjModel* model);
 
   Eigen::VectorXd a_, Ma_, r_, y_;
   Eigen::MatrixXd H_;
+  bool symmetric_ = true;  // which of the two holds H
   Eigen::LLT<Eigen::MatrixXd> llt_;
+  Eigen::PartialPivLU<Eigen::MatrixXd> lu_;
 };
 
 /// Largest Newton step, relative to 1 + |a|, that counts as converged; the largest that rounding may excuse.
 constexpr double kConverged = 1e-12;
 constexpr double kAcceptable = 1e-8;
+
+/// M̂ of (I8) as a dense matrix, by nv + 1 calls of DiscreteForce. @pre, @post  as there.
+void DiscreteMetric(const mjModel* model, mjData* data, Eigen::MatrixXd* metric);
 
 /// M of `data` as a dense symmetric matrix, with exactly the entries that the engine keeps.
 void FullMassMatrix(const mjModel* model, const mjData* data, Eigen::MatrixXd* M);

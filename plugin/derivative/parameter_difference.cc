@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "derivative/actuation.h"
+#include "derivative/equilibrium.h"
 
 namespace costate {
 
@@ -94,7 +95,7 @@ void ParameterDifference::Compute(const mjModel* m, const mjData* d, const Vecto
   }
   HoldClamped(m, &center_);
 
-  // first what enters the position stage; the others then share that of the point
+  // first what enters the position stage, under mjINT_DISCRETE springs too; the others then share that of the point
   bool moved = false;
   for (const bool position : {true, false}) {
     if (!position && moved) {
@@ -103,7 +104,7 @@ void ParameterDifference::Compute(const mjModel* m, const mjData* d, const Vecto
     }
     for (int k = 0; k < size(); k++) {
       std::string& failed = failed_[static_cast<std::size_t>(k)];
-      if (EntersPosition(stencils_.field(k)) != position) continue;
+      if ((IsDiscrete(m) || EntersPosition(stencils_.field(k))) != position) continue;
       if (!failed.empty() || (skip && (*skip)[static_cast<std::size_t>(k)])) continue;
       if (!reproducible_) failed = "the active set of the point itself is not reproducible";
       const auto at = [&](int point, bool fine, VectorXd* value) {

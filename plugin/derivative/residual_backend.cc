@@ -65,7 +65,7 @@ class ResidualBackend final : public Backend {
     const MatrixXd applied = AppliedForces(m, d);
     if (covectors.sensors.size() > 0) {
       if (!difference_.SensorsByAcceleration(m, d, point_.a(), &sensors_, missing)) return false;
-      y = point_.H().solve(sensors_.transpose() * covectors.sensors);
+      y = point_.SolveTransposedH(sensors_.transpose() * covectors.sensors);
       back.noalias() += applied.transpose() * y;
       for (int i = 0; i < m->nsensor; i++) {
         y = covectors.sensors.segment(m->sensor_adr[i], m->sensor_dim[i]);
@@ -78,7 +78,7 @@ class ResidualBackend final : public Backend {
     if (covectors.step() && m->opt.integrator == mjINT_RK4) {
       MatrixXd F;
       if (!InputStages(m, d, [&](mjData* at, MatrixXd* da, MatrixXd* rate) {
-            *da = point_.H().solve(AppliedForces(m, at));
+            *da = point_.SolveH(AppliedForces(m, at));
             rate->setZero(m->na, da->cols());
           }, &F, missing)) {
         return false;
@@ -88,7 +88,7 @@ class ResidualBackend final : public Backend {
       // μ = h (λ_v + h Dvᵀ λ_q), then y = H⁻¹ Nᵀ μ
       VectorXd position = VectorXd::Zero(nv), mu = covectors.next.segment(nv, nv);
       PullPositions(m, v_next_.data(), m->opt.timestep, covectors.next.data(), position.data(), mu.data());
-      y = point_.H().solve(m->opt.timestep * (gain_.transpose() * mu));
+      y = point_.SolveTransposedH(m->opt.timestep * (gain_.transpose() * mu));
       back.noalias() += applied.transpose() * y;
     }
     out->qfrc = back.head(nv);
@@ -104,7 +104,7 @@ class ResidualBackend final : public Backend {
     if (!missing->empty() || !point_.Solve(m, d, &status, missing)) return false;
     ParameterDifference::Columns columns;
     theta->Compute(m, d, point_.a(), &columns);
-    MatrixXd da = -point_.H().solve(columns.residual);
+    MatrixXd da = -point_.SolveH(columns.residual);
     if (Ps) theta->Sensors(m, d, point_.a(), da, Ps);
     if (!P) return true;
     if (m->opt.integrator == mjINT_RK4) return ParameterStages(m, d, theta, P, missing);
@@ -133,8 +133,7 @@ class ResidualBackend final : public Backend {
     out->qacc = point_.a();
     out->x = da_.leftCols(2 * m->nv + m->na);
     out->u = da_.rightCols(m->nu);
-    out->force.setIdentity(m->nv, m->nv);
-    point_.H().solveInPlace(out->force);
+    out->force = point_.SolveH(MatrixXd::Identity(m->nv, m->nv));
     return true;
   }
 
@@ -167,7 +166,7 @@ class ResidualBackend final : public Backend {
     out->coverage.terms = {{"residual", Level::kResidual, ""}};
     if (!point_.Solve(m, d, &out->status, missing)) return out->status != StepStatus::kOk;
     if (!difference_.Compute(m, d, point_.a(), {}, &direct_, missing)) return false;
-    da_ = -point_.H().solve(direct_.residual);
+    da_ = -point_.SolveH(direct_.residual);
     return true;
   }
 
@@ -240,7 +239,7 @@ class ResidualBackend final : public Backend {
     ParameterDifference::Columns columns;
     const auto source = [&](mjData* at, MatrixXd* da, MatrixXd* rate) {
       theta->Compute(m, at, point_.a(), &columns);
-      *da = -point_.H().solve(columns.residual);
+      *da = -point_.SolveH(columns.residual);
       *rate = columns.activation_rate;
     };
     if (!InputStages(m, d, source, P, missing, &sum_w)) return false;

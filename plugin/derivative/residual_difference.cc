@@ -6,6 +6,7 @@
 
 #include "core/plugins.h"
 #include "derivative/effective_mass.h"
+#include "derivative/equilibrium.h"
 #include "derivative/noslip.h"
 
 namespace costate {
@@ -40,7 +41,7 @@ int ActuatorOfAct(const mjModel* m, int act) {
 
 std::string ResidualRefusal(const mjModel* m) {
   const auto enabled = [&](int bit) { return (m->opt.enableflags & bit) != 0; };
-  if (m->opt.integrator == mjINT_DISCRETE) return "integrator discrete: its effective metric is not differentiated";
+  if (IsDiscrete(m) && m->opt.solver == mjSOL_PGS) return "integrator discrete with PGS: it solves in a metric of its own";
   if (enabled(mjENBL_SPECULATIVE)) return "speculative contacts depend on velocity";
   if (enabled(mjENBL_IPC)) return "ipc flex contact";
   if (HasMovingPluginState(m)) return "plugin state is not part of x";
@@ -130,7 +131,7 @@ void ResidualDifference::Integrate(const mjModel* m, const VectorXd& a) {
 // as much of mj_fwdPosition as the differenced terms read
 void ResidualDifference::PositionStage(const mjModel* m) {
   mjData* p = probe_.get();
-  bool contacts = terms_.constraint || terms_.inertia || terms_.integrator || m->nflex > 0 || m->flg_adhesion;
+  bool contacts = terms_.constraint || terms_.inertia || terms_.integrator || terms_.metric || m->nflex > 0 || m->flg_adhesion;
   for (int i = 0; i < m->nactuator; i++) contacts = contacts || m->actuator_trntype[i] == mjTRN_BODY;
   if (contacts) {
     mj_fwdPosition(m, p);
@@ -149,6 +150,8 @@ bool ResidualDifference::EvaluateDirect(const mjModel* m, Stage stage, const Vec
   if (stage <= kPosition) PositionStage(m);
   if (stage <= kVelocity) mj_fwdVelocity(m, p);
   mj_fwdActuation(m, p);
+  discrete_.resize(nv);
+  if (IsDiscrete(m)) DiscreteForce(m, p, a.data(), discrete_.data());
 
   // r = M a + bias − applied − passive − actuation − Jᵀ f
   value->setZero(2 * nv + 2 * na);
@@ -161,6 +164,12 @@ bool ResidualDifference::EvaluateDirect(const mjModel* m, Stage stage, const Vec
       if (!mju_isZero(load, 6)) mj_applyFT(m, p, load, load + 3, p->xipos + 3 * b, b, force_.data());
     }
     for (int i = 0; i < nv; i++) r[i] += p->qfrc_bias[i] - force_[i];
+  }
+  if (terms_.metric && IsDiscrete(m)) {
+    // (M̂ − M) a − shift
+    direction_.resize(nv);
+    mj_mulM(m, p, direction_.data(), a.data());
+    for (int i = 0; i < nv; i++) r[i] += discrete_[i] - direction_[i] - p->qfrc_bias[i] + p->qfrc_passive[i];
   }
   if (terms_.passive) mju_subFrom(r, p->qfrc_passive, nv);
   if (terms_.actuation) mju_subFrom(r, p->qfrc_actuator, nv);
@@ -230,6 +239,10 @@ bool ResidualDifference::EvaluateSensors(const mjModel* m, Stage stage, const Ve
   if (needs_.acceleration) {
     mj_fwdActuation(m, p);
     mju_copy(p->qacc, a.data(), dims_.nv);
+    if (needs_.constraint && IsDiscrete(m)) {
+      discrete_.resize(dims_.nv);
+      DiscreteForce(m, p, a.data(), discrete_.data());
+    }
     if (needs_.constraint && !SensedForce(m, a)) return false;
     p->flg_rnepost = 0;
     mj_sensorAcc(m, p);

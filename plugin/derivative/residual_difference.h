@@ -23,8 +23,9 @@ struct DifferencedTerms {
   bool constraint = true;
   const std::vector<char>* rows = nullptr;   ///< of the constraint: only rows of the point with a nonzero entry
   bool integrator = true;                    ///< ā and act'
+  bool metric = true;                        ///< what mjINT_DISCRETE adds to M a, README.md eq. (I8)
   const VectorXd* applied = nullptr;         ///< the acceleration that the integrator takes, where it is not a
-  bool Any() const { return inertia || passive || actuation || constraint || integrator; }
+  bool Any() const { return inertia || passive || actuation || constraint || integrator || metric; }
 };
 
 /// Columns of a difference: everything of one step that depends on (x, u) directly, at fixed acceleration a.
@@ -102,7 +103,7 @@ class ResidualDifference {
   bool EvaluateSensors(const mjModel* model, Stage stage, const Eigen::VectorXd& a, Eigen::VectorXd* value);
   Stage StageOf(int column) const;
   bool OnlyInertia() const {
-    return terms_.inertia && !terms_.passive && !terms_.actuation && !terms_.constraint && !terms_.integrator;
+    return terms_.inertia && !terms_.passive && !terms_.actuation && !terms_.constraint && !terms_.integrator && !terms_.metric;
   }
 
   Dims dims_;
@@ -110,7 +111,7 @@ class ResidualDifference {
   ActiveSet active_;
   std::vector<mjtNum> state_;       // mjSTATE_INTEGRATION of the point
   std::vector<mjtByte> unlimited_;  // actlimited = 0: the clamp is applied by us, one-sided
-  Eigen::VectorXd force_, y_, direction_, velocity_, values_[9];
+  Eigen::VectorXd force_, y_, discrete_, direction_, velocity_, values_[9];
   Eigen::VectorXd act_next_;        // act' of the point, not clamped
   DifferencedTerms terms_;
   SensorNeeds needs_;

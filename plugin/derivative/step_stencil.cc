@@ -5,13 +5,14 @@
 #include <limits>
 
 #include "core/plugins.h"
+#include "derivative/equilibrium.h"
 
 namespace costate {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kTolerance = 1e-20;  // below one rounding of the cost: on until it falls no more (0 would never stop)
-constexpr int kIterations = 100;
+constexpr int kIterations = 100, kSweeps = 10000;  // of Newton and CG; of PGS
 
 bool IsMuscle(const mjModel* model, int actuator) { return model->actuator_dyntype[actuator] == mjDYN_MUSCLE; }
 
@@ -32,8 +33,8 @@ void DifferenceModel::Refresh(const mjModel* model, bool converge) {
   // the minimum of the (strictly convex) constraint problem is the same for all three solvers; Newton gets there
   if (converge) {
     local_.opt.tolerance = kTolerance;
-    local_.opt.iterations = std::max(local_.opt.iterations, kIterations);
-    local_.opt.solver = mjSOL_NEWTON;
+    if (NewtonMayReplace(model)) local_.opt.solver = mjSOL_NEWTON;
+    local_.opt.iterations = std::max(local_.opt.iterations, local_.opt.solver == mjSOL_PGS ? kSweeps : kIterations);
     local_.opt.disableflags &= ~mjDSBL_WARMSTART;
   }
 

@@ -55,7 +55,8 @@ TEST_P(ManyTerms, AgreesWithTheStepInContact) {
 }
 
 INSTANTIATE_TEST_SUITE_P(IntegratorsAndCones, ManyTerms,
-                         ::testing::Combine(::testing::Values(mjINT_EULER, mjINT_RK4, mjINT_IMPLICIT, mjINT_IMPLICITFAST),
+                         ::testing::Combine(::testing::Values(mjINT_EULER, mjINT_RK4, mjINT_IMPLICIT, mjINT_IMPLICITFAST,
+                                                              mjINT_DISCRETE),
                                             ::testing::Values(mjCONE_PYRAMIDAL, mjCONE_ELLIPTIC)));
 
 // one foot is half a micrometre deep and carries force: a nudge upwards lifts it, so that all must be differenced downwards
@@ -131,9 +132,9 @@ TEST_F(ResidualDifferenceTest, RefusesWhatTheTheoremDoesNotCover) {
   EXPECT_FALSE(MakeResidualBackend(model.get(), {}, &missing));
   EXPECT_NE(missing.find("noslip"), std::string::npos) << missing;
   model->opt.noslip_iterations = 0;
-  model->opt.integrator = mjINT_DISCRETE;
+  model->opt.enableflags |= mjENBL_SPECULATIVE;
   EXPECT_FALSE(MakeResidualBackend(model.get(), {}, &missing));
-  EXPECT_NE(missing.find("discrete"), std::string::npos) << missing;
+  EXPECT_NE(missing.find("speculative"), std::string::npos) << missing;
 }
 
 TEST_F(ResidualDifferenceTest, ModelWithoutDofsHasEmptyMatrices) {

@@ -326,7 +326,7 @@ TEST_F(StepDifferenceTest, ASmallArenaUsesNudgesAndAFullOneIsAStatus) {
 
 // A contact that bends within a tenth of a millimetre: one size of nudges leaves 1e-6 of it.
 TEST_F(StepDifferenceTest, AsTheLastResortItExtrapolates) {
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.002" integrator="discrete"/>
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.002"><flag speculative="enable"/></option>
     <default><geom solimp="0.5 0.95 0.0003"/></default><worldbody><geom type="plane" size="1 1 .1"/>
       <body pos="0 0 0.09993"><freejoint/><geom size="0.1"/></body></worldbody>
     <sensor><framelinacc objtype="body" objname="world"/><e_potential/></sensor></mujoco>)");
