@@ -3,6 +3,7 @@
 #define COSTATE_COSTATE_H_
 
 #include <costate/adjoint.h>
+#include <costate/basin_hopping.h>
 #include <costate/bundle.h>
 #include <costate/certificate.h>
 #include <costate/constraint.h>

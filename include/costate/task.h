@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <costate/basin_hopping.h>
 #include <costate/continuation.h>
 #include <costate/free_time.h>
 #include <costate/parameter.h>
@@ -70,6 +71,7 @@ struct Task {
   SplineOptions spline{};      ///< <spline>: controls of the first-order methods and of sampled starts; none unless knots > 0
   FreeStart free_start{};      ///< <start free="…">
   SamplingOptions sampling{.iterations = 0};  ///< <solver start="sampling">; none unless iterations > 0
+  BasinHoppingOptions hopping{};  ///< <hopping>; none unless rounds > 0
   MpcOptions mpc;          ///< <mpc>
   PolicyOptions policy{};  ///< <policy>
   ContinuationOptions continuation{};  ///< <smooth>; none unless continuation.smooth.any()

@@ -1,4 +1,5 @@
 // costate optimize: a task, or two keyframes, to an optimized, recorded motion.
+#include <costate/basin_hopping.h>
 #include <costate/constraint.h>
 #include <costate/continuation.h>
 #include <costate/free_time.h>
@@ -43,6 +44,9 @@ of the one before (iterations are those of the true model; a smooth stage has at
 saved is always the true model's; the costs of all stages stand in the record. --backward-only keeps all motions true and
 smooths derivatives alone; --smooth none leaves <smooth> out.
 
+--hops N, or <hopping> in the task, goes on where a solve ends in the nearest of many minima, as about contacts that come and go: N rounds of
+solves side by side from the best motion with kicked controls; each round's best is told. --iterations bounds all rounds together.
+
 At the end the motion is repeated at half the time step, with stiffer contact, another integrator and a tighter constraint solver;
 "elsewhere" tells how much of the gain over the guess is kept there, by the same controls or with feedback, whichever is better.
 
@@ -61,7 +65,7 @@ any; 1 no progress, diverged, or a constraint violated; 2 bad input; 130 interru
 struct OptimizeOptions {
   std::string input, start, goal, out, derivative, solver, resume;
   double time = 2;
-  std::optional<int> iterations, threads, substeps, derivative_every;
+  std::optional<int> iterations, threads, substeps, derivative_every, hops;
   std::optional<double> tolerance;
   SmoothArguments smooth;
   bool second_order = false, force = false, no_plots = false, no_save = false, quiet = false, backward_only = false;
@@ -97,6 +101,10 @@ Task MakeTask(const OptimizeOptions& options) {
   if (options.iterations) task.solver.iterations = *options.iterations;
   if (options.tolerance) task.solver.tolerance = *options.tolerance;
   if (options.threads) task.solver.threads = *options.threads;
+  if (options.hops) {
+    if (*options.hops > 0 && task.free_time.longest > 0) throw Error(ErrorCode::kUnsupported, "--hops: not together with <time> yet");
+    task.hopping.rounds = *options.hops;
+  }
   if (!options.solver.empty()) {
     task.solver.type = options.solver == "fddp" ? SolverType::kFddp : SolverType::kIlqr;
     if (task.solver.type == SolverType::kIlqr) {
@@ -140,6 +148,23 @@ SolveResult Continue(const Task& task, const OptimizeOptions& options, Progress*
                         });
   found.result.message += "; " + found.message;
   *stages = std::move(found.stages);
+  return std::move(found.result);
+}
+
+// beyond the nearest minimum, each round told as it ends
+SolveResult Hop(const Task& task, const OptimizeOptions& options, Progress* progress, const IterationCallback& callback,
+                std::vector<BasinHoppingRound>* rounds) {
+  double best = 0;
+  BasinHoppingResult found = SolveBasinHopping(task.ToProblem(), task.ToGuess(), task.solver, task.hopping, callback, task.constrained,
+                                               [&](const BasinHoppingRound& round) {
+    const bool last = round.number > task.hopping.rounds;
+    const std::string verdict = round.number == 0 ? "" : round.better ? fmt::format(", was {:.7g}", best) : fmt::format("; {:.7g} stays", best);
+    if (round.better) best = round.cost;
+    if (options.quiet) return;
+    progress->Line(fmt::format("{}: {:.7g}{}", round.number == 0 ? "from the guess" : last ? "to the end" : fmt::format("round {}", round.number),
+                               round.cost, verdict));
+  });
+  *rounds = std::move(found.rounds);
   return std::move(found.result);
 }
 
@@ -242,6 +267,7 @@ void ReadContinuation(const OptimizeOptions& options, Task* task) {
   }
   const auto refuse = [](const std::string& what) { throw Error(ErrorCode::kUnsupported, "--smooth: " + what); };
   if (smooth.any() && task->free_time.longest > 0) refuse("not together with <time> yet");
+  if (smooth.any() && task->hopping.rounds > 0) refuse("not together with --hops or <hopping> yet");
   if (smooth.any() && task->X_guess.size() > 0) refuse("its stages start from controls alone: leave the states of <guess> out");
   if (smooth.any()) PrintSmoothChanges(MakeSmoothModel(task->model.get(), smooth));
 }
@@ -273,6 +299,7 @@ int RunOptimize(const OptimizeOptions& options) {
   if (task.sampling.iterations > 0) StartBySampling(options.quiet, &task);
   SolveResult result;
   std::vector<ContinuationStage> stages;
+  std::vector<BasinHoppingRound> rounds;
   FreeTimeResult timed;  // its model is what the task's becomes
   {
     Progress progress(task.solver.iterations);
@@ -295,9 +322,9 @@ int RunOptimize(const OptimizeOptions& options) {
       std::swap(task.model, timed.model);
       m = task.model.get();
     } else {
-      result = task.continuation.smooth.any()
-                 ? Continue(task, options, &progress, callback, &stages)
-                 : Solve(task.ToProblem(), task.ToGuess(), task.solver, callback, task.constrained);
+      result = task.continuation.smooth.any() ? Continue(task, options, &progress, callback, &stages)
+               : task.hopping.rounds > 0      ? Hop(task, options, &progress, callback, &rounds)
+                                              : Solve(task.ToProblem(), task.ToGuess(), task.solver, callback, task.constrained);
     }
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -312,7 +339,7 @@ int RunOptimize(const OptimizeOptions& options) {
   // judge and save; the motion is simulated anew, so that what is saved is what replays
   Simulator simulator(m, task.context, task.substeps, task.solver.threads);
   const FreeTimeResult* times = task.free_time.longest > 0 ? &timed : nullptr;
-  Record record = MakeOptimizeRecord({task, result, stages, times, options.start, options.goal, options.resume}, &simulator);
+  Record record = MakeOptimizeRecord({task, result, stages, rounds, times, options.start, options.goal, options.resume}, &simulator);
   if (times) fmt::print("\ntime: {:.6g} s, at {:g} a second, of {} tried\n", timed.time, task.free_time.weight, timed.trials.size());
   PrintSummary(task, result, stages, record, seconds);
   PrintStart(task, moved);
@@ -355,6 +382,7 @@ void AddOptimizeCommand(CLI::App& app, int* exit_code) {
   command->add_option("--solver", options->solver, "ilqr or fddp")->check(CLI::IsMember({"ilqr", "fddp"}));
   command->add_option("--derivative-every", options->derivative_every, "derivatives at every so many knots, interpolated in between (default 1)")
       ->check(CLI::Range(1, 1000000));
+  command->add_option("--hops", options->hops, "so many rounds of kicked controls from the best motion (default 0)")->check(CLI::Range(0, 1000000));
   command->add_flag("--second-order", options->second_order, "exact second derivatives (fddp)");
   AddSmoothOptions(command, &options->smooth, "go from smoother contact to the true model");
   command->add_flag("--backward-only", options->backward_only,

@@ -46,6 +46,15 @@ std::map<std::string, std::string> Settings(const OptimizeReport& report, int th
     settings["solver"] = std::string(ToString(s.type)) + " in an augmented Lagrangian";
     settings["violation"] = fmt::format("{:.17g}", task.constrained.tolerance);
   }
+  if (!report.rounds.empty()) {
+    const BasinHoppingOptions& o = task.hopping;
+    settings["hopping"] = fmt::format("{} rounds, {} solves side by side of {} iterations, kicks of {:g} half ranges, tolerance {:g}, seed {}", o.rounds,
+                                      o.width, o.iterations, o.size, o.tolerance, o.seed);
+  }
+  for (const BasinHoppingRound& round : report.rounds) {
+    settings[fmt::format("round_{}", round.number)] =
+        fmt::format("cost {:.10g} after {} iterations{}", round.cost, round.iterations, round.better ? "" : ", no better");
+  }
   if (stages.empty()) return settings;
   settings["continuation"] = ToString(task.continuation.smooth);
   settings["continuation_smooths"] = task.continuation.backward_only ? "derivatives" : "motions and derivatives";

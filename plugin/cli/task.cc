@@ -53,6 +53,7 @@ std::string Asked(const Task& task) {
   add(task.free_time.longest > 0, fmt::format("free time from {:g} s to {:g} s", task.free_time.shortest, task.free_time.longest));
   add(task.sampling.iterations > 0, "start by sampling");
   add(task.spline.knots > 0, fmt::format("a {} spline of {} knots", ToString(task.spline.order), task.spline.knots));
+  add(task.hopping.rounds > 0, fmt::format("{} round{} of kicked controls", task.hopping.rounds, task.hopping.rounds == 1 ? "" : "s"));
   add(task.continuation.smooth.any(), "by way of smoother contact");
   return text;
 }

@@ -5,37 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numbers>
 #include <numeric>
 
 #include "core/check.h"
+#include "optimizer/control_noise.h"
 #include "optimizer/line_search.h"
 
 namespace costate {
 namespace {
-
-// a stream of its own for every (seed, iteration, sample): splitmix64, Steele et al. 2014
-class SampleStream {
- public:
-  SampleStream(std::uint64_t seed, int iteration, int sample) : state_(seed) {
-    state_ = Next() ^ (static_cast<std::uint64_t>(iteration) << 32 | static_cast<std::uint64_t>(sample));
-    Next();
-  }
-  // standard normal, by Box and Muller
-  double Normal() {
-    const double a = (static_cast<double>(Next() >> 11) + 1) * 0x1p-53, b = static_cast<double>(Next() >> 11) * 0x1p-53;
-    return std::sqrt(-2 * std::log(a)) * std::cos(2 * std::numbers::pi * b);
-  }
-
- private:
-  std::uint64_t Next() {
-    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15ull);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-    return z ^ (z >> 31);
-  }
-  std::uint64_t state_;
-};
 
 void CheckSampling(const Problem& problem, ConstMatrixRef U, const SamplingOptions& o) {
   CheckSize(problem.model, "U (rows)", U.rows(), "nu", static_cast<int>(problem.model->nu));
@@ -66,12 +43,7 @@ SamplingResult SampleControls(const Problem& problem, ConstMatrixRef U, const Sa
     return V;
   };
 
-  // half a control's range
-  VectorXd unit = VectorXd::Ones(nu);
-  for (int i = 0; i < nu; i++) {
-    const double half = 0.5 * (problem.u_upper[i] - problem.u_lower[i]);
-    if (std::isfinite(half)) unit[i] = half;
-  }
+  const VectorXd unit = HalfRanges(problem);
   const MatrixXd floor = options.spread_min * unit.replicate(1, S.rows());
   MatrixXd mean = MatrixXd::Zero(nu, S.rows()), spread = options.exploration * unit.replicate(1, S.rows());
 

@@ -20,7 +20,8 @@
 namespace costate {
 namespace {
 
-const std::vector<std::string> kElements{"start", "guess", "cost", "limit", "constraint", "periodic", "smooth", "time", "solver", "mpc", "policy", "gradient", "spline", "measure", "let", "option"};
+const std::vector<std::string> kElements{"start", "guess", "cost", "limit", "constraint", "periodic", "smooth", "hopping", "time", "solver", "mpc", "policy", "gradient", "spline", "measure", "let", "option"};
+constexpr int kHoppingRounds = 8;  // where <hopping> does not say
 
 // the elements of a task file by kind, each kind checked for how often it may stand
 struct Elements {
@@ -208,6 +209,22 @@ ContinuationOptions ReadSmoothing(const XmlElement* element, const mjModel* mode
   return options;
 }
 
+// <hopping>: beyond the nearest minimum
+BasinHoppingOptions ReadHopping(const XmlElement* element, const Elements& elements) {
+  BasinHoppingOptions options;
+  if (!element) return options;
+  element->Allow({"rounds", "width", "iterations", "size", "seed"});
+  options.rounds = element->WholeNumber("rounds", 1).value_or(kHoppingRounds);
+  options.width = element->WholeNumber("width", 1).value_or(options.width);
+  options.iterations = element->WholeNumber("iterations", 1).value_or(options.iterations);
+  options.size = element->PositiveNumber("size").value_or(options.size);
+  options.seed = static_cast<std::uint64_t>(element->WholeNumber("seed", 0).value_or(static_cast<int>(options.seed)));
+  for (const char* other : {"time", "smooth"}) {
+    if (elements.Find(other)) element->Fail(fmt::format("<hopping> and <{}> are not supported together yet", other), ErrorCode::kUnsupported);
+  }
+  return options;
+}
+
 // every <cost>, with the sensors that it needs added to the model
 std::vector<ResidualTerm> ReadModelAndCosts(const XmlElement& root, const Elements& elements, const std::string& folder,
                                             std::vector<ConstraintDraft>* constraints, Task* task) {
@@ -292,6 +309,7 @@ Task LoadTask(const std::string& path) {
   const CostScale scale = kScales[root.Word("scale", {"dt", "mean", "sum", "knots"}).value_or(0)];
   task.solver = ReadSolver(elements.Find("solver"), &task.constrained);
   task.sampling = ReadSampling(elements.Find("solver"));
+  task.hopping = ReadHopping(elements.Find("hopping"), elements);
   task.mpc = ReadMpc(elements.Find("mpc"));
 
   std::vector<ConstraintDraft> constraints;

@@ -152,6 +152,10 @@ std::string Header(const Task& task) {
                         Count(task.sampling.samples, "sample"),
                         task.spline.knots > 0 ? "by <spline>" : fmt::format("nodes every {:g} s", task.sampling.node_time), task.sampling.seed);
   }
+  if (task.hopping.rounds > 0) {
+    text += fmt::format("hopping   {} of kicked controls at most, {} side by side, kicks of {:g} half ranges, seed {}\n",
+                        Count(task.hopping.rounds, "round"), Count(task.hopping.width, "solve"), task.hopping.size, task.hopping.seed);
+  }
   if (task.free_time.longest > 0) {
     text += fmt::format("time      free, {:g} s to {:g} s, {:g} a second; its time step is scaled\n", task.free_time.shortest,
                         task.free_time.longest, task.free_time.weight);

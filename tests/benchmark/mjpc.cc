@@ -1,5 +1,5 @@
-// MuJoCo MPC's own tasks, from their home states, solved by iLQR on the same engine: mean cost over its knots and time
-// an iteration.
+// MuJoCo MPC's own tasks, from their home states, solved by iLQR on the same engine, alone and with basin hopping: mean cost over
+// its knots and time an iteration.
 //   benchmark_mjpc TASKS [name …]
 // TASKS: the folder of its task files with the models that its build makes from dm_control's and the Menagerie's
 // (`cmake
@@ -19,6 +19,7 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -63,7 +64,7 @@ struct Outcome {
   std::string status;
 };
 
-Outcome Solve(const costate::Task& task, int threads, double peer_cost) {
+Outcome Solve(const costate::Task& task, int threads, double peer_cost, bool hopping) {
   // with one thread the processor's time, which other programs on the machine do not lengthen
   const auto now_of = [threads] {
     if (threads == 1) return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
@@ -77,20 +78,25 @@ Outcome Solve(const costate::Task& task, int threads, double peer_cost) {
   Outcome outcome;
   const double start = now_of();
   double last = start;
+  const auto observe = [&](const costate::IterationRecord& record) {
+    const double now = now_of();
+    outcome.seconds.push_back(now - last);
+    outcome.cost.push_back(outcome.cost.empty() ? record.cost
+                                                : std::min(record.cost, outcome.cost.back()));  // of the best motion
+    if (outcome.seconds_to_peer < 0 && record.cost <= peer_cost) {
+      outcome.seconds_to_peer = now - start;
+    }
+    outcome.rollout += record.seconds_rollout;
+    outcome.derivative += record.seconds_derivative;
+    outcome.backward += record.seconds_backward;
+    last = now;
+    return true;
+  };
+  const costate::Problem problem = task.ToProblem();
+  const costate::BasinHoppingOptions kicks{.rounds = hopping ? options.iterations : 0};
   const costate::SolveResult result =
-      costate::SolveIlqr(task.ToProblem(), task.U_guess, options, [&](const costate::IterationRecord& record) {
-        const double now = now_of();
-        outcome.seconds.push_back(now - last);
-        outcome.cost.push_back(record.cost);
-        if (outcome.seconds_to_peer < 0 && record.cost <= peer_cost) {
-          outcome.seconds_to_peer = now - start;
-        }
-        outcome.rollout += record.seconds_rollout;
-        outcome.derivative += record.seconds_derivative;
-        outcome.backward += record.seconds_backward;
-        last = now;
-        return true;
-      });
+      hopping ? costate::SolveBasinHopping(problem, task.ToGuess(), options, kicks, observe).result
+              : costate::SolveIlqr(problem, task.U_guess, options, observe);
   outcome.initial = result.initial_cost;
   outcome.status = result.message;
   return outcome;
@@ -102,6 +108,10 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+double Mean(const std::vector<double>& values) {
+  return values.empty() ? 0 : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
 std::string Costs(const std::vector<double>& cost) {
   std::string text;
   for (const int i : kIterations) {
@@ -111,13 +121,27 @@ std::string Costs(const std::vector<double>& cost) {
   return text;
 }
 
+// how long it takes to the peer's last cost, one thread each
+void PrintTime(const char* name, const Outcome& outcome, const PeerTask& peer) {
+  if (outcome.seconds_to_peer < 0) return fmt::print("  {} is not reached\n", name);
+  fmt::print("  {} after {:.0f} ms", name, 1e3 * outcome.seconds_to_peer);
+  if (peer.one_thread > 0) {
+    fmt::print(", it takes {:.0f} ms: {:.0f} times as long", 60 * peer.one_thread, 60e-3 * peer.one_thread / outcome.seconds_to_peer);
+  }
+  fmt::print("\n");
+}
+
 void Print(const costate::Task& task, const PeerTask& peer) {
-  const Outcome one = Solve(task, 1, peer.cost[3] + peer.rounding), two = Solve(task, 2, peer.cost[3] + peer.rounding);
+  const double goal = peer.cost[3] + peer.rounding;
+  const Outcome one = Solve(task, 1, goal, false), two = Solve(task, 2, goal, false);
+  const Outcome hop = Solve(task, 1, goal, true), hop2 = Solve(task, 2, goal, true);
   const double n = std::max<double>(1, static_cast<double>(one.seconds.size()));
   const double ms = 1e3 * Median(one.seconds), ms2 = 1e3 * Median(two.seconds);
   fmt::print("{} ({} knots of {:g} s), of the guess {:.6g}; {}\n", peer.name, task.N + 1, task.model->opt.timestep,
              one.initial, one.status);
   fmt::print("  {:10}{} {:>8.3g} {:>8.3g}\n", "Costate", Costs(one.cost), ms, ms2);
+  fmt::print("  {:10}{} {:>8.3g} {:>8.3g}   mean {:.3g} and {:.3g}\n", "hopping", Costs(hop.cost), 1e3 * Median(hop.seconds),
+             1e3 * Median(hop2.seconds), 1e3 * Mean(hop.seconds), 1e3 * Mean(hop2.seconds));
   if (peer.cost[0] > 0) {
     fmt::print("  {:10}", "MuJoCo MPC");
     for (const double cost : peer.cost) fmt::print("{:>9.5g}", cost);
@@ -126,15 +150,8 @@ void Print(const costate::Task& task, const PeerTask& peer) {
                  peer.one_thread / ms, peer.two_threads / ms2);
     }
     fmt::print("\n");
-    if (one.seconds_to_peer >= 0) {
-      fmt::print("  its last cost after {:.0f} ms", 1e3 * one.seconds_to_peer);
-      if (peer.one_thread > 0)
-        fmt::print(", it takes {:.0f} ms: {:.0f} times as long", 60 * peer.one_thread,
-                   60e-3 * peer.one_thread / one.seconds_to_peer);
-      fmt::print("\n");
-    } else {
-      fmt::print("  its last cost is not reached\n");
-    }
+    PrintTime("its last cost", one, peer);
+    PrintTime("its last cost, with hopping,", hop, peer);
   }
   fmt::print("  of an iteration: derivatives {:.3g} ms, backward pass {:.3g} ms, rollouts {:.3g} ms, by the clock\n",
              1e3 * one.derivative / n, 1e3 * one.backward / n, 1e3 * one.rollout / n);

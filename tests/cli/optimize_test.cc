@@ -79,6 +79,27 @@ TEST(CliOptimize, StartsBySampling) {
 }
 
 // Bounds are told by name, saved, and decide the exit code.
+// each round is told, the best one is saved, and it says how it was found
+TEST(CliOptimize, HopsFromTheBestMotion) {
+  TemporaryFolder folder;
+  folder.Write("swing.xml", kSwing);
+  const std::string task = folder.Write("swing.task.xml", SwingTask("<hopping rounds='5' width='3'/>"));
+  const ProcessResult result = Costate({"optimize", task, "--hops", "2", "--out", folder.File("run"), "--no-plots"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_TRUE(Has(result.out, "from the guess: ")) << result.out;
+  EXPECT_TRUE(Has(result.out, "round 2: "));
+  EXPECT_FALSE(Has(result.out, "round 3: "));
+  EXPECT_TRUE(Has(result.out, "of 2 rounds of kicked controls "));
+  const Record record = ReadRecord(folder.File("run"));
+  EXPECT_TRUE(Has(record.settings.at("hopping"), "2 rounds, 3 solves side by side"));
+  EXPECT_EQ(record.settings.count("round_2"), 1u);
+  EXPECT_EQ(Costate({"replay", folder.File("run")}).exit_code, 0);
+
+  const ProcessResult both = Costate({"optimize", task, "--smooth", "onset:0.01", "--no-save"});
+  EXPECT_EQ(both.exit_code, 2);
+  EXPECT_TRUE(Has(both.err, "not together with --hops or <hopping>")) << both.err;
+}
+
 TEST(CliOptimize, KeepsConstraintsAndSaysWhichItCannot) {
   TemporaryFolder folder;
   folder.Write("swing.xml", kSwing);

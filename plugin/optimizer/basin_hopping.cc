@@ -1,0 +1,206 @@
+// Beyond the nearest minimum. README.md, "Basin hopping".
+#include <costate/basin_hopping.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <limits>
+#include <thread>
+#include <utility>
+
+#include "optimizer/control_noise.h"
+#include "optimizer/lockstep.h"
+#include "optimizer/solver_checks.h"
+
+namespace costate {
+namespace {
+
+// what solves side by side differ in: regularization at first, and how hard they are kicked
+constexpr double kFirstRegularization = 0.3, kNextRegularization = 0.1, kNextKick = 0.3;
+
+constexpr int kSteps = 6;  // of a line search on the way: a kick leads further than the smallest steps at a kink
+
+// violation beyond its tolerance first, then cost
+using Rank = std::pair<double, double>;
+
+class BasinHopping {
+ public:
+  BasinHopping(const Problem& problem, const IlqrOptions& options, const BasinHoppingOptions& hopping,
+               const ConstrainedOptions& constrained, const IterationCallback& callback,
+               const BasinHoppingCallback& round_callback)
+      : problem_(problem),
+        options_(options),
+        hopping_(hopping),
+        constrained_(constrained),
+        callback_(callback),
+        round_callback_(round_callback) {}
+
+  BasinHoppingResult Run(const Guess& guess);
+
+ private:
+  int Left() const { return options_.iterations - static_cast<int>(iterations_.size()); }
+  Rank RankOf(double violation, double cost) const;
+  std::vector<Guess> Kicked(int round) const;
+  void Round(const std::vector<Guess>& guesses, int iterations, double tolerance, int round);
+  void Follow(Lockstep* lockstep);
+  bool Take(std::vector<SolveResult>* results, BasinHoppingRound* round);
+
+  const Problem& problem_;
+  const IlqrOptions& options_;
+  const BasinHoppingOptions& hopping_;
+  const ConstrainedOptions& constrained_;
+  const IterationCallback& callback_;
+  const BasinHoppingCallback& round_callback_;
+
+  std::vector<IterationRecord> iterations_;
+  bool interrupted_ = false;
+  BasinHoppingResult out_;  // without the iterations
+};
+
+Rank BasinHopping::RankOf(double violation, double cost) const {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  if (!std::isfinite(cost)) return {kInf, kInf};
+  return {std::max(violation, constrained_.tolerance), cost};
+}
+
+std::vector<Guess> BasinHopping::Kicked(int round) const {
+  const VectorXd half = HalfRanges(problem_);
+  std::vector<Guess> guesses(static_cast<std::size_t>(hopping_.width));
+  for (int i = 0; i < hopping_.width; ++i) {
+    SampleStream stream(hopping_.seed, round, i);
+    const double size = hopping_.size * std::pow(kNextKick, i);
+    MatrixXd U = out_.result.trajectory.U;
+    for (Eigen::Index t = 0; t < U.cols(); ++t) {
+      for (Eigen::Index k = 0; k < U.rows(); ++k) U(k, t) += size * half[k] * stream.Normal();
+      U.col(t) = U.col(t).cwiseMax(problem_.u_lower).cwiseMin(problem_.u_upper);
+    }
+    guesses[static_cast<std::size_t>(i)].U = std::move(U);
+  }
+  return guesses;
+}
+
+// the leader's side: one record for all, and the callback's word for all
+void BasinHopping::Follow(Lockstep* lockstep) {
+  std::vector<IterationRecord> records;
+  while (lockstep->Await(&records)) {
+    const IterationRecord* best = nullptr;
+    for (const IterationRecord& record : records) {
+      if (record.iteration == 0) continue;
+      if (!best || RankOf(record.violation, record.cost) < RankOf(best->violation, best->cost)) best = &record;
+    }
+    iterations_.push_back(*best);
+    iterations_.back().iteration = static_cast<int>(iterations_.size());
+    interrupted_ = interrupted_ || (callback_ && !callback_(iterations_.back()));
+    lockstep->Go(!interrupted_);
+  }
+}
+
+// the best of the round where it is the best of all; the last one where it is no worse
+bool BasinHopping::Take(std::vector<SolveResult>* results, BasinHoppingRound* round) {
+  const auto rank = [this](const SolveResult& result) {
+    return result.status == SolveStatus::kDiverged ? RankOf(0, NAN) : RankOf(result.violation, result.cost);
+  };
+  const auto best = std::min_element(results->begin(), results->end(),
+                                     [&](const SolveResult& a, const SolveResult& b) { return rank(a) < rank(b); });
+  round->cost = best->cost;
+  round->violation = best->violation;
+  const bool first = round->number == 0, last = round->number > hopping_.rounds;
+  if (!first && (last ? rank(out_.result) < rank(*best) : rank(out_.result) <= rank(*best))) return false;
+  const double initial_cost = first ? best->initial_cost : out_.result.initial_cost;
+  out_.result = std::move(*best);
+  out_.result.initial_cost = initial_cost;
+  return true;
+}
+
+void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, double tolerance, int round) {
+  const int width = static_cast<int>(guesses.size());
+  const int threads = options_.threads > 0 ? options_.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int most = std::min(iterations, Left());
+  const bool last = round > hopping_.rounds;
+  std::vector<SolveResult> results(guesses.size());
+  std::vector<std::exception_ptr> failures(guesses.size());
+  Lockstep lockstep(width, threads);
+  const auto solve = [&](int i) {
+    const auto at = static_cast<std::size_t>(i);
+    lockstep.Enter();
+    try {
+      IlqrOptions options = options_;
+      options.threads = std::max(1, threads / width);
+      options.iterations = most;
+      options.tolerance = tolerance;
+      if (!last) {
+        options.regularization_init *= kFirstRegularization * std::pow(kNextRegularization, i);
+        options.regularization_sweep = false;
+        options.line_search_steps = std::min(options.line_search_steps, kSteps);
+      }
+      ConstrainedOptions constrained = constrained_;
+      if (!out_.result.multipliers.empty()) constrained.multipliers = out_.result.multipliers;
+      results[at] = Solve(problem_, guesses[at], options, [&](const IterationRecord& record) { return lockstep.Meet(i, record); }, constrained);
+    } catch (...) {
+      failures[at] = std::current_exception();
+    }
+    lockstep.Leave();
+  };
+
+  const int before = static_cast<int>(iterations_.size());
+  {
+    std::vector<std::jthread> solvers;
+    for (int i = 0; i < width; ++i) solvers.emplace_back(solve, i);
+    Follow(&lockstep);
+  }
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+  BasinHoppingRound done{.number = round, .iterations = static_cast<int>(iterations_.size()) - before};
+  done.better = Take(&results, &done);
+  out_.rounds.push_back(done);
+  if (round_callback_) round_callback_(done);
+}
+
+BasinHoppingResult BasinHopping::Run(const Guess& guess) {
+  const double tolerance = std::max(hopping_.tolerance, options_.tolerance);
+  std::vector<Guess> first(static_cast<std::size_t>(hopping_.width), guess);
+  for (std::size_t i = 1; i < first.size(); ++i) first[i].state = nullptr;
+  Round(first, options_.iterations, tolerance, 0);
+
+  int round = 1;
+  const bool moves = out_.result.status != SolveStatus::kDiverged;
+  for (; round <= hopping_.rounds && moves && Left() > 0 && !interrupted_; ++round) Round(Kicked(round), hopping_.iterations, tolerance, round);
+  const bool all = round > hopping_.rounds;
+  if (moves && Left() > 0 && !interrupted_ && tolerance > options_.tolerance) {
+    Round({{{}, out_.result.trajectory.U}}, options_.iterations, options_.tolerance, round);
+  }
+
+  int better = 0;
+  for (const BasinHoppingRound& done : out_.rounds) better += done.number > 0 && done.number <= hopping_.rounds && done.better;
+  SolveResult& result = out_.result;
+  result.message += fmt::format("; of {} round{} of kicked controls {} led further", round - 1, round == 2 ? "" : "s", better);
+  if (interrupted_) result.status = SolveStatus::kInterrupted;
+  if (moves && !interrupted_ && !all) {
+    result.status = SolveStatus::kIterationLimit;
+    result.message += fmt::format(", then {} iterations were over", options_.iterations);
+  }
+  result.iterations = std::move(iterations_);
+  return std::move(out_);
+}
+
+}  // namespace
+
+BasinHoppingResult SolveBasinHopping(const Problem& problem, const Guess& guess, const IlqrOptions& options,
+                                     const BasinHoppingOptions& hopping, const IterationCallback& callback,
+                                     const ConstrainedOptions& constrained, const BasinHoppingCallback& round_callback) {
+  const OptionCheck need("basin hopping: ");
+  RefuseTimeLimit(options, need);
+  need(hopping.rounds >= 0, "rounds", hopping.rounds, "0 or more");
+  need(hopping.width >= 1 && hopping.width <= 64, "width", hopping.width, "1 to 64");
+  need(hopping.iterations >= 1, "iterations", hopping.iterations, "1 or more");
+  need(hopping.size > 0 && std::isfinite(hopping.size), "size", hopping.size, "positive and finite");
+  need(hopping.tolerance >= 0 && std::isfinite(hopping.tolerance), "tolerance", hopping.tolerance, "0 or more, and finite");
+  Problem unconstrained = problem;
+  unconstrained.constraints = nullptr;
+  CheckProblem(unconstrained, guess.U);
+  return BasinHopping(problem, options, hopping, constrained, callback, round_callback).Run(guess);
+}
+
+}  // namespace costate

@@ -1,0 +1,45 @@
+// Noise on controls: its unit, and random numbers of a sample whatever other samples there are and whichever thread draws them.
+#ifndef COSTATE_OPTIMIZER_CONTROL_NOISE_H_
+#define COSTATE_OPTIMIZER_CONTROL_NOISE_H_
+
+#include <costate/solver.h>
+
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+
+namespace costate {
+
+/// Half of each control's range, 1 without one (nu).
+inline VectorXd HalfRanges(const Problem& problem) {
+  const VectorXd half = 0.5 * (problem.u_upper - problem.u_lower);
+  return half.array().isFinite().select(half, 1);
+}
+
+/// A stream of its own for every (seed, iteration, sample): splitmix64, Steele et al. 2014.
+class SampleStream {
+ public:
+  SampleStream(std::uint64_t seed, int iteration, int sample) : state_(seed) {
+    state_ = Next() ^ (static_cast<std::uint64_t>(iteration) << 32 | static_cast<std::uint64_t>(sample));
+    Next();
+  }
+
+  /// Standard normal, by Box and Muller.
+  double Normal() {
+    const double a = (static_cast<double>(Next() >> 11) + 1) * 0x1p-53, b = static_cast<double>(Next() >> 11) * 0x1p-53;
+    return std::sqrt(-2 * std::log(a)) * std::cos(2 * std::numbers::pi * b);
+  }
+
+ private:
+  std::uint64_t Next() {
+    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15ull);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+  }
+  std::uint64_t state_;
+};
+
+}  // namespace costate
+
+#endif  // COSTATE_OPTIMIZER_CONTROL_NOISE_H_

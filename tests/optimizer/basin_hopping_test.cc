@@ -1,0 +1,164 @@
+// Beyond the nearest minimum: the deeper of two wells is found, whoever solves; what is told is what is returned.
+#include <costate/basin_hopping.h>
+#include <costate/task.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "support/engine_test.h"
+#include "support/temporary_folder.h"
+
+namespace costate {
+namespace {
+
+// a point at q = 0.8 and wells ½·100 ((q² − 1)² + 0.05 (q + 1)²): 0 at −1, about 10 near +1
+constexpr char kPoint[] =
+    "<mujoco><option gravity='0 0 0' timestep='0.05'/><worldbody><body><joint name='q' type='slide' axis='1 0 0'/>"
+    "<geom size='.1' mass='1'/></body></worldbody><actuator><motor joint='q' ctrlrange='-60 60'/></actuator>"
+    "<keyframe><key name='right' qpos='0.8'/></keyframe></mujoco>";
+
+Task WellTask(const std::string& elements) {
+  const support::TemporaryFolder folder;
+  folder.Write("point.xml", kPoint);
+  return LoadTask(folder.Write("wells.xml",
+                               "<task model='point.xml' horizon='0.4' scale='sum'><start key='right'/><guess ctrl='0'/>"
+                               "<measure name='x' qpos='q'/><cost name='wells' value='x*x - 1' weight='0' terminal='100'/>"
+                               "<cost name='left' qpos='q' target='-1' weight='0' terminal='5'/>"
+                               "<cost name='effort' ctrl='all' weight='1e-6'/>" + elements + "</task>"));
+}
+
+BasinHoppingOptions Kicks(int rounds) {
+  BasinHoppingOptions options;
+  options.rounds = rounds;
+  options.size = 0.5;
+  return options;
+}
+
+class BasinHopping : public support::EngineTest {};
+
+TEST_F(BasinHopping, FindsTheDeeperWell) {
+  const Task task = WellTask("");
+  const double alone = Solve(task.ToProblem(), task.ToGuess(), task.solver).cost;
+  EXPECT_GT(alone, 9) << "the nearest minimum is the higher one";
+  for (const SolverType type : {SolverType::kIlqr, SolverType::kFddp}) {
+    IlqrOptions options = task.solver;
+    options.type = type;
+    const BasinHoppingResult found = SolveBasinHopping(task.ToProblem(), task.ToGuess(), options, Kicks(20));
+    EXPECT_LT(found.result.cost, 0.1) << ToString(type) << ": " << found.result.message;
+    EXPECT_NEAR(found.result.trajectory.X(0, task.N), -1, 0.01);
+    EXPECT_EQ(found.result.status, SolveStatus::kConverged) << found.result.message;
+
+    // the first round is that of solves alone, and the best round is what is returned
+    ASSERT_GE(found.rounds.size(), 2u);
+    EXPECT_GT(found.rounds.front().cost, 9);
+    double best = std::numeric_limits<double>::infinity();
+    int iterations = 0;
+    for (const BasinHoppingRound& round : found.rounds) {
+      EXPECT_EQ(round.better, round.number > 20 ? round.cost <= best : round.cost < best);
+      best = std::min(best, round.cost);
+      iterations += round.iterations;
+    }
+    EXPECT_EQ(found.result.cost, best);
+    EXPECT_EQ(static_cast<int>(found.result.iterations.size()), iterations);
+    Trajectory again;
+    Simulator simulator(task.model.get(), task.context, task.substeps, 1);
+    ASSERT_TRUE(simulator.Rollout(task.x0, found.result.trajectory.U, &again).ok());
+    EXPECT_NEAR(TotalCost(*task.cost, again, simulator.knot_time()), best, 1e-12 * best + 1e-15);
+  }
+}
+
+TEST_F(BasinHopping, GivesTheSameBitsAtAnyThreadCount) {
+  const Task task = WellTask("");
+  BasinHoppingOptions hopping = Kicks(4);
+  hopping.width = 3;
+  IlqrOptions options = task.solver;
+  options.threads = 1;
+  const BasinHoppingResult one = SolveBasinHopping(task.ToProblem(), task.ToGuess(), options, hopping);
+  for (const int threads : {2, 3, 7}) {
+    options.threads = threads;
+    const BasinHoppingResult other = SolveBasinHopping(task.ToProblem(), task.ToGuess(), options, hopping);
+    EXPECT_EQ(one.result.trajectory.U, other.result.trajectory.U);
+    ASSERT_EQ(one.result.iterations.size(), other.result.iterations.size());
+    for (std::size_t i = 0; i < one.result.iterations.size(); ++i) {
+      EXPECT_EQ(one.result.iterations[i].cost, other.result.iterations[i].cost);
+    }
+  }
+  hopping.seed = 2;
+  EXPECT_NE(one.result.trajectory.U, SolveBasinHopping(task.ToProblem(), task.ToGuess(), options, hopping).result.trajectory.U);
+}
+
+// every motion on the way has its controls within their ranges, wide kicks or not
+TEST_F(BasinHopping, KeepsTheLimits) {
+  const Task task = WellTask("");
+  BasinHoppingOptions hopping = Kicks(3);
+  hopping.size = 5;
+  const BasinHoppingResult found = SolveBasinHopping(task.ToProblem(), task.ToGuess(), task.solver, hopping);
+  EXPECT_LE(found.result.trajectory.U.cwiseAbs().maxCoeff(), 60);
+}
+
+TEST_F(BasinHopping, KeepsConstraints) {
+  // the left well is out of reach
+  const Task task = WellTask("<constraint name='stay' qpos='q' lower='-0.5' when='end'/>");
+  const BasinHoppingResult found =
+      SolveBasinHopping(task.ToProblem(), task.ToGuess(), task.solver, Kicks(4), {}, task.constrained);
+  EXPECT_LE(found.result.violation, task.constrained.tolerance) << found.result.message;
+  EXPECT_GT(found.result.trajectory.X(0, task.N), -0.5 - 1e-5);
+  EXPECT_EQ(found.result.constraints.size(), 1u);
+}
+
+// iterations bound all rounds together; the callback, called by this thread, ends them all
+TEST_F(BasinHopping, EndsWhenItIsTold) {
+  const Task task = WellTask("");
+  IlqrOptions options = task.solver;
+  options.iterations = 25;
+  const BasinHoppingResult limited = SolveBasinHopping(task.ToProblem(), task.ToGuess(), options, Kicks(1000));
+  EXPECT_EQ(limited.result.status, SolveStatus::kIterationLimit) << limited.result.message;
+  EXPECT_EQ(limited.result.iterations.size(), 25u);
+  EXPECT_EQ(limited.result.iterations.back().iteration, 25);
+
+  int calls = 0;
+  double best = std::numeric_limits<double>::infinity();
+  const BasinHoppingResult stopped =
+      SolveBasinHopping(task.ToProblem(), task.ToGuess(), task.solver, Kicks(1000), [&](const IterationRecord& record) {
+        EXPECT_EQ(record.iteration, ++calls);
+        best = std::min(best, record.cost);
+        return calls < 12;
+      });
+  EXPECT_EQ(stopped.result.status, SolveStatus::kInterrupted);
+  EXPECT_EQ(calls, 12);
+  EXPECT_EQ(stopped.result.cost, best);
+}
+
+// what a solver throws in its thread arrives here
+TEST_F(BasinHopping, PassesErrorsOn) {
+  const Task task = WellTask("");
+  IlqrOptions options = task.solver;
+  options.second_order = true;  // iLQR has none
+  EXPECT_THROW(SolveBasinHopping(task.ToProblem(), task.ToGuess(), options, Kicks(1)), Error);
+  options = task.solver;
+  options.seconds = 1;
+  EXPECT_THROW(SolveBasinHopping(task.ToProblem(), task.ToGuess(), options, Kicks(1)), Error);
+  BasinHoppingOptions none = Kicks(1);
+  none.width = 0;
+  EXPECT_THROW(SolveBasinHopping(task.ToProblem(), task.ToGuess(), task.solver, none), Error);
+  none = Kicks(1);
+  none.size = 0;
+  EXPECT_THROW(SolveBasinHopping(task.ToProblem(), task.ToGuess(), task.solver, none), Error);
+}
+
+TEST_F(BasinHopping, IsReadFromTheTask) {
+  EXPECT_EQ(WellTask("").hopping.rounds, 0);
+  EXPECT_EQ(WellTask("<hopping/>").hopping.rounds, 8);
+  const BasinHoppingOptions o = WellTask("<hopping rounds='3' width='4' iterations='7' size='0.2' seed='9'/>").hopping;
+  EXPECT_EQ(o.rounds, 3);
+  EXPECT_EQ(o.width, 4);
+  EXPECT_EQ(o.iterations, 7);
+  EXPECT_EQ(o.size, 0.2);
+  EXPECT_EQ(o.seed, 9u);
+  EXPECT_NE(Describe(WellTask("<hopping rounds='3'/>")).find("3 rounds of kicked controls at most, 2 solves side by side"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace costate
