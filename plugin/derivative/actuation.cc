@@ -114,7 +114,14 @@ const char* MissingByType(const mjModel* m, int i) {
     return "activation dynamics";
   }
   if (m->actuator_actnum[i] != (dyn == mjDYN_NONE ? 0 : 1)) return "activation states";
-  return HasMoment(m, i) ? nullptr : "moving moment arm";
+  return HasMoment(m, i) || IsAdhesive(m, i) ? nullptr : "moving moment arm";
+}
+
+bool DependsOnVelocity(const mjModel* m, int i) {
+  const int gain = m->actuator_gaintype[i], bias = m->actuator_biastype[i];
+  const bool steady = gain == mjGAIN_FIXED || (gain == mjGAIN_AFFINE && m->actuator_gainprm[mjNGAIN * i + 2] == 0);
+  const bool unbiased = bias == mjBIAS_NONE || (bias == mjBIAS_AFFINE && m->actuator_biasprm[mjNBIAS * i + 2] == 0);
+  return !steady || !unbiased;
 }
 
 }  // namespace
@@ -142,12 +149,10 @@ bool HasConstantMoment(const mjModel* m, int i) {
 }
 
 bool IsThruster(const mjModel* m, int i) {
-  if (m->actuator_trntype[i] != mjTRN_SITE || m->actuator_trnid[2 * i + 1] >= 0) return false;
-  const int gain = m->actuator_gaintype[i], bias = m->actuator_biastype[i];
-  const bool steady = gain == mjGAIN_FIXED || (gain == mjGAIN_AFFINE && m->actuator_gainprm[mjNGAIN * i + 2] == 0);
-  const bool unbiased = bias == mjBIAS_NONE || (bias == mjBIAS_AFFINE && m->actuator_biasprm[mjNBIAS * i + 2] == 0);
-  return steady && unbiased;
+  return m->actuator_trntype[i] == mjTRN_SITE && m->actuator_trnid[2 * i + 1] < 0 && !DependsOnVelocity(m, i);
 }
+
+bool IsAdhesive(const mjModel* m, int i) { return m->actuator_trntype[i] == mjTRN_BODY && !DependsOnVelocity(m, i); }
 
 Actuation::Actuation(const mjModel* m) : builder_(m), own_(m->nout) {
   for (int i = 0; i < m->nactuator && missing_.empty(); i++) {

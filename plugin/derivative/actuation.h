@@ -42,6 +42,10 @@ struct ActuatorMoment {
 /// turns with the body, (A4).
 bool IsThruster(const mjModel* model, int actuator);
 
+/// Does it pull a body along the normals of its contacts, with a force that does not depend on velocity? Then its moment is
+/// that of contacts, (C21).
+bool IsAdhesive(const mjModel* model, int actuator);
+
 /// Force slopes of all actuators in closed form.
 class Actuation {
  public:
@@ -60,8 +64,10 @@ class Actuation {
   /// Adds the rows of act' and of act_dot (na × (q, v, act, u)); either may be null.
   void AddActivation(const mjModel* model, Columns* next, Columns* rate) const;
 
-  /// Does the wrench of this thruster belong to TreeDerivative? Not beside clamped joints, whose rows are zero.
-  bool FollowsTree(const mjModel* model, int actuator) const { return !any_clamped_ && IsThruster(model, actuator); }
+  /// Does the wrench of this thruster or adhesion belong to TreeDerivative? Not beside clamped joints, whose rows are zero.
+  bool FollowsTree(const mjModel* model, int actuator) const {
+    return !any_clamped_ && (IsThruster(model, actuator) || IsAdhesive(model, actuator));
+  }
 
   /// Moments of outputs that are not constant; null otherwise.
   const ActuatorMoment& moment(int output) const { return moment_[output]; }

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "core/plugins.h"
+#include "derivative/adhesion.h"
 #include "derivative/armature.h"
 #include "derivative/delayed.h"
 #include "derivative/integrator.h"
@@ -172,6 +173,11 @@ bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, 
   if (passive.empty()) passive = tendons;
   if (actuation.empty()) actuation = tendons;
   if (actuation.empty()) actuation_.Compute(m, d, tendons_);
+  const std::string adhesion = MoveAdhesive(m, d);
+  if (passive.empty() && m->flg_adhesion) passive = adhesion;
+  if (actuation.empty() && HasAdhesiveActuator(m)) {
+    actuation = actuation_.AnyDofClamped() ? "adhesion beside a joint at its actuatorfrcrange" : adhesion;
+  }
   if (switch_.actuation) actuation = kSwitched;
   if (AnyGravityCompensationByActuators(m) && (!passive.empty() || !actuation.empty())) {
     if (passive.empty()) passive = "gravity compensation by actuators, with " + actuation;
@@ -223,6 +229,9 @@ void AnalyticBackend::PrepareTree(const mjModel* m, mjData* d, const TendonMomen
   input_.load = WorldLoads(m, d, closed_passive_, &load_) ? load_.data() : nullptr;
   if (products_ == Products::kPull && !NeedsAxes(m) && !pulls_axes_) tree_.ForwardFields(m, d, input_);
   else tree_.Forward(m, d, input_);
+  constraint_.pulls().assign(HasAdhesion(m) ? d->ncon : 0, 0);
+  if (HasAdhesion(m) && closed_passive_) AddGeomPulls(m, d, &constraint_.pulls());
+  if (HasAdhesion(m) && closed_actuation_) AddActuatorPulls(m, d, &constraint_.pulls());
   std::string constraint;
   constraint_.Linearize(m, d, tree_, &constraint, tendons);
   if (closed_actuation_) AddThrusters(m, d);
@@ -284,6 +293,13 @@ bool AnalyticBackend::Assemble(const mjModel* m, mjData* d, std::string* missing
   return true;
 }
 
+// (C21) the motion of contacts that adhesion pulls at; "" or why there is none
+std::string AnalyticBackend::MoveAdhesive(const mjModel* m, mjData* d) {
+  if (!HasAdhesion(m)) return "";
+  FindAdhesive(m, d, &adhesive_);
+  return constraint_.MoveContacts(m, d, adhesive_);
+}
+
 // M, to which constraints add
 void AnalyticBackend::StartHessian(const mjModel* m, const mjData* d) {
   H_.SetZero();
@@ -294,7 +310,7 @@ void AnalyticBackend::StartHessian(const mjModel* m, const mjData* d) {
 void AnalyticBackend::AddThrusters(const mjModel* m, const mjData* d) {
   if (m->opt.disableflags & mjDSBL_ACTUATION) return;
   for (int i = 0; i < m->nactuator; i++) {
-    if (!actuation_.FollowsTree(m, i)) continue;
+    if (!IsThruster(m, i) || !actuation_.FollowsTree(m, i)) continue;
     const int site = m->actuator_trnid[2 * i], out = m->actuator_outadr[i];
     const Mat3 R = Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(d->site_xmat + 9 * site);
     const mjtNum* gear = m->actuator_gear + 6 * out;

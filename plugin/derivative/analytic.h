@@ -85,6 +85,7 @@ class AnalyticBackend final : public Backend {
   void SolveColumns();
   bool Terms(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
   void AddThrusters(const mjModel* model, const mjData* data);
+  std::string MoveAdhesive(const mjModel* model, mjData* data);
   double Polish(const mjModel* model, mjData* data);
   bool Differences(const mjModel* model, mjData* data, std::string* missing);
   void SubtractRne(const mjModel* model, const mjData* data);
@@ -172,6 +173,7 @@ class AnalyticBackend final : public Backend {
   bool solved_ = false;        // X_ is da, else −∂r
   bool second_solve_ = false;  // the integrator applies M'⁻¹ M a, in closed form
   std::vector<double> load_;
+  std::vector<char> adhesive_;  // contacts
   MatrixXd da_, sensors_, gain_;
   VectorXd step_, v_next_;
 

@@ -52,6 +52,8 @@ bool AnalyticBackend::LinearizeInverse(const mjModel* m, mjData* d, ConstVectorR
   const std::string tendons = tendons_.Compute(m, d);
   std::string passive = switch_.passive ? "switched to differences" : PassiveMissing(m);
   if (passive.empty()) passive = tendons;
+  const std::string adhesion = MoveAdhesive(m, d);
+  if (passive.empty() && m->flg_adhesion) passive = adhesion;
   for (int j = 0; j < m->njnt && m->flg_gravcomp && passive.empty(); j++) {
     if (m->jnt_actgravcomp[j]) passive = "gravity compensation by actuators is no part of inverse dynamics";
   }

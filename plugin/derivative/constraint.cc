@@ -16,6 +16,16 @@ namespace costate {
 
 ConstraintDerivative::ConstraintDerivative(const mjModel* model) : geometry_(model), contact_body_(model->nbody), body_(model->nbody) {}
 
+std::string ConstraintDerivative::MoveContacts(const mjModel* model, mjData* data, const std::vector<char>& pulled) {
+  motion_missing_.clear();
+  geometry_.Compute(model, data, &motion_missing_, use_products_ && !all_contacts_, &pulled);
+  moved_ = true;
+  for (int c = 0; c < data->ncon; c++) {
+    if (pulled[c] && !geometry_.has_motion(c)) return motion_missing_;
+  }
+  return "";
+}
+
 bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const TreeDerivative& tree, std::string* missing,
                                      const TendonMoments* tendons) {
   tendons_ = tendons;
@@ -74,7 +84,11 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
     equality_.AddWrenches(model, data, &body_);
     any_body_ = true;
   }
-  if (contacts && !leave_all) geometry_.Compute(model, data, missing, use_products_ && !all_contacts_);
+  if (contacts && !leave_all) {
+    if (!moved_) geometry_.Compute(model, data, missing, use_products_ && !all_contacts_);
+    else if (missing->empty()) *missing = motion_missing_;
+  }
+  moved_ = false;
   closed_contact_.assign(data->ncon, 0);
   for (int c = 0; c < data->ncon; c++) {
     const mjContact& contact = data->contact[c];
@@ -95,7 +109,22 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
       use_products_ ? KeepContact(model, data, c, tree, moving) : Contact(model, data, c, tree, moving);
     }
   }
+  for (int c = 0; c < static_cast<int>(pull_.size()); c++) {
+    if (pull_[c] != 0) AddPull(model, data, c);
+  }
   return missing->empty();
+}
+
+// (C21)
+void ConstraintDerivative::AddPull(const mjModel* model, const mjData* data, int c) {
+  if (use_products_) {
+    contact_.emplace_back();
+    contact_.back().FillPull(model, data, c, pull_[c]);
+    return KeepWrench(model);
+  }
+  ContactBlock block;
+  block.FillPull(model, data, data->contact[c], pull_[c]);
+  AddBlock(model, block, geometry_.motion(c), nullptr);
 }
 
 // rows whose derivative is somebody else's
@@ -133,8 +162,11 @@ void ConstraintDerivative::Contact(const mjModel* model, const mjData* data, int
                                    const BeltMotion* belt) {
   const mjContact& contact = data->contact[c];
   ContactBlock block;
-  if (!block.Fill(model, data, tree, contact, false)) return;
-  const ContactMotion& motion = geometry_.motion(c);
+  if (block.Fill(model, data, tree, contact, false)) AddBlock(model, block, geometry_.motion(c), belt);
+}
+
+void ConstraintDerivative::AddBlock(const mjModel* model, const ContactBlock& block, const ContactMotion& motion,
+                                    const BeltMotion* belt) {
   const int body1 = block.body[0], body2 = block.body[1];
 
   // the wrench by the twist of geom 2 and by that of both, about the origin

@@ -19,6 +19,7 @@
 namespace costate {
 
 struct BeltMotion;
+struct ContactBlock;
 
 class ConstraintDerivative {
  public:
@@ -30,6 +31,14 @@ class ConstraintDerivative {
   /// @return false with the first row that has no closed form in `missing`.
   bool Linearize(const mjModel* model, mjData* data, const TreeDerivative& tree, std::string* missing,
                  const TendonMoments* tendons = nullptr);
+
+  /// How the contacts that are pulled at move, before Linearize. @param pulled  one entry a contact, nonzero: it is.
+  /// @return "" or why one of them has no closed motion.
+  std::string MoveContacts(const mjModel* model, mjData* data, const std::vector<char>& pulled);
+
+  /// Constant forces [N] that pull geoms together along the normal of their contact, for the next Linearize. (C21)
+  /// @pre MoveContacts with them.  @param pull  one entry a contact; empty: none.
+  std::vector<double>& pulls() { return pull_; }
 
   /// From the next Linearize on, all rows are left in remainder(), for this reason.
   void LeaveAll(const char* reason) { leave_all_ = reason; }
@@ -125,7 +134,10 @@ class ConstraintDerivative {
   };
   BallLimit MakeBallLimit(const mjModel* model, const mjData* data, int row) const;
 
+  void AddPull(const mjModel* model, const mjData* data, int c);
   void Contact(const mjModel* model, const mjData* data, int c, const TreeDerivative& tree, const BeltMotion* belt);
+  void AddBlock(const mjModel* model, const ContactBlock& block, const ContactMotion& motion, const BeltMotion* belt);
+  void KeepWrench(const mjModel* model);
   void KeepContact(const mjModel* model, const mjData* data, int c, const TreeDerivative& tree, const BeltMotion* belt);
   bool ScalarRow(const mjModel* model, const mjData* data, int row, std::string* missing);
   void AddPairHessian(const mjModel* model, const mjData* data, const Pair& pair, TreeSolver* H) const;
@@ -135,6 +147,9 @@ class ConstraintDerivative {
   void KeepHessian(const mjData* data, int row, int count);
 
   ContactGeometry geometry_;
+  bool moved_ = false;            // by MoveContacts
+  std::string motion_missing_;
+  std::vector<double> pull_;
   const char* leave_all_ = nullptr;
   bool use_products_ = false;
   std::vector<ContactProduct> contact_;  // with use_products_ alone

@@ -14,6 +14,12 @@ void ConstraintDerivative::KeepContact(const mjModel* m, const mjData* d, int c,
   }
   contact.has_belt = belt != nullptr;
   if (belt) contact.belt = *belt;
+  KeepWrench(m);
+}
+
+// of the last contact
+void ConstraintDerivative::KeepWrench(const mjModel* m) {
+  const ContactProduct& contact = contact_.back();
   const Vec6 F = contact.Wrench();
   for (int side = 0; side < 2; side++) {
     if (!contact.moves[side]) continue;

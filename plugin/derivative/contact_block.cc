@@ -139,8 +139,7 @@ bool ContactBlock::FillForces(const mjData* data, const TreeDerivative& tree,
   return true;
 }
 
-bool ContactBlock::Fill(const mjModel* model, const mjData* data, const TreeDerivative& tree,
-                        const mjContact& contact, bool rows) {
+void ContactBlock::Place(const mjModel* model, const mjData* data, const mjContact& contact) {
   for (int side = 0; side < 2; side++) {
     body[side] = model->geom_bodyid[contact.geom[side]];
     moves[side] = LastDof(model, body[side]) >= 0;
@@ -149,6 +148,27 @@ bool ContactBlock::Fill(const mjModel* model, const mjData* data, const TreeDeri
   shift1 = moves[0] ? Vec3(origin - Origin(model, data, body[0])) : Vec3(Vec3::Zero());
   about.setIdentity();
   about.bottomLeftCorner<3, 3>() = -Skew(Vec3Map(contact.pos) - origin);
+}
+
+void ContactBlock::FillPull(const mjModel* model, const mjData* data, const mjContact& contact, double pull) {
+  Place(model, data, contact);
+  const Vec3 p = Vec3Map(contact.pos) - origin, push = PLANT("adhesion: pull", -pull * Vec3Map(contact.frame));
+  F << p.cross(push), push;
+  F_by_a.setZero();
+  F_by_v.setZero();
+  F_by_belt.setZero();
+
+  // (C9) at a constant force: it moves and turns with the contact
+  const Mat3 push_cross = Skew(push);
+  F_by_geometry.setZero();
+  F_by_geometry.block<3, 3>(0, 1) = PLANT("adhesion: moving pull", -push_cross);
+  F_by_geometry.block<3, 3>(0, 4) = PLANT("adhesion: turning moment", -Skew(p) * push_cross);
+  F_by_geometry.block<3, 3>(3, 4) = PLANT("adhesion: turning pull", -push_cross);
+}
+
+bool ContactBlock::Fill(const mjModel* model, const mjData* data, const TreeDerivative& tree,
+                        const mjContact& contact, bool rows) {
+  Place(model, data, contact);
   switch (contact.dim) {
     case 1:
       return FillForces<1>(data, tree, contact, rows);

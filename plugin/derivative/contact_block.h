@@ -39,7 +39,11 @@ struct ContactBlock {
   /// @param rows  also in the contact basis, f_by_…
   bool Fill(const mjModel* model, const mjData* data, const TreeDerivative& tree, const mjContact& contact, bool rows = true);
 
+  /// The same of a constant pull [N] between the two bodies along the normal of a contact, with a row or without. (C21)
+  void FillPull(const mjModel* model, const mjData* data, const mjContact& contact, double pull);
+
  private:
+  void Place(const mjModel* model, const mjData* data, const mjContact& contact);
   template <int dim>
   bool FillForces(const mjData* data, const TreeDerivative& tree, const mjContact& contact, bool rows);
 };

@@ -170,7 +170,7 @@ bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first, 
   const int found = Collide(model, data, g1, g2, margin);
   for (int c = first; c < data->ncon && count < kMaxFound; c++) {
     const mjContact& contact = data->contact[c];
-    if (contact.efc_address < 0 || contact.geom[0] != g1 || contact.geom[1] != g2) continue;
+    if (!IsWanted(data, c, false) || contact.geom[0] != g1 || contact.geom[1] != g2) continue;
     int match = -1;
     for (int k = 0; k < found && match < 0; k++) {
       if (IsSame(found_[k], contact)) match = k;

@@ -87,7 +87,15 @@ bool FindFacePair(const mjModel* model, const mjData* data, const mjContact& con
   return true;
 }
 
-bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* missing, bool with_force) {
+bool ContactGeometry::IsWanted(const mjData* data, int c, bool with_force) const {
+  const mjContact& contact = data->contact[c];
+  if (also_ && (*also_)[c]) return true;
+  return contact.efc_address >= 0 && (!with_force || CarriesForce(data, contact));
+}
+
+bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* missing, bool with_force,
+                              const std::vector<char>* also) {
+  also_ = also;
   const int ncon = data->ncon;
   if (static_cast<int>(motion_.size()) < ncon) {
     motion_.resize(ncon);
@@ -96,7 +104,7 @@ bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* m
   std::fill_n(done_.begin(), ncon, 0);
   for (int c = 0; c < ncon; c++) {
     const mjContact& contact = data->contact[c];
-    if (contact.efc_address < 0 || done_[c] || (with_force && !CarriesForce(data, contact))) continue;
+    if (done_[c] || !IsWanted(data, c, with_force)) continue;
     std::string why;
     const bool flex = contact.geom[0] < 0 || contact.geom[1] < 0;
     if (!flex && !differences_ && (ClosedForm(model, data, c) || CapsuleBox(model, data, c) || Boxes(model, data, c))) {

@@ -49,14 +49,17 @@ class ContactGeometry {
 
   /// Fills motion(c) for every contact with a constraint row. Geom poses in `data` are perturbed and restored bit for bit.
   /// @param with_force  contacts that carry no force are left out.
+  /// @param also  contacts with a nonzero entry are wanted all the same, with a row or without; null: none.
   /// @return false with the geoms' names in `missing` when a contact cannot be differentiated; the others still are.
-  bool Compute(const mjModel* model, mjData* data, std::string* missing, bool with_force = false);
+  bool Compute(const mjModel* model, mjData* data, std::string* missing, bool with_force = false,
+               const std::vector<char>* also = nullptr);
 
   bool has_motion(int contact) const { return done_[contact] == 1; }
 
   const ContactMotion& motion(int contact) const { return motion_[contact]; }
 
  private:
+  bool IsWanted(const mjData* data, int c, bool with_force) const;
   bool ClosedForm(const mjModel* model, const mjData* data, int c);
   bool Difference(const mjModel* model, mjData* data, int first, std::string* missing);
   bool Convex(const mjModel* model, mjData* data, int c, std::string* missing);
@@ -70,6 +73,7 @@ class ContactGeometry {
   bool differences_;
   std::vector<ContactMotion> motion_;
   std::vector<char> done_;
+  const std::vector<char>* also_ = nullptr;
   std::vector<mjPreContact> found_;
   ConvexSolver convex_;
 };

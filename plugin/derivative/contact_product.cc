@@ -52,6 +52,19 @@ COSTATE_SIMD bool ContactProduct::Fill(const mjModel* model, const mjData* data,
   g = kbip[3] / (kbip[2] * (1 - kbip[2]));
   kappa += data->efc_R[row] * g * con.adhesion / (pyramid ? 2 * (dim - 1) : 1);
 
+  Place(model, data);
+  const Vec6 Ua = tree.acceleration_field(body[1]) - MotionAbout(tree.acceleration_field(body[0]), shift1);
+  const Vec6 Uv = tree.velocity(body[1]) - MotionAbout(tree.velocity(body[0]), shift1);
+  a_rot = Ua.head<3>();
+  v_rot = Uv.head<3>();
+  a_lin = MotionAt(Ua, p);
+  v_lin = MotionAt(Uv, p);
+  return true;
+}
+
+// bodies, point and axes, and the force in the world
+void ContactProduct::Place(const mjModel* model, const mjData* data) {
+  const mjContact& con = data->contact[contact];
   for (int side = 0; side < 2; side++) {
     body[side] = model->geom_bodyid[con.geom[side]];
     moves[side] = LastDof(model, body[side]) >= 0;
@@ -64,14 +77,19 @@ COSTATE_SIMD bool ContactProduct::Fill(const mjModel* model, const mjData* data,
   axes = R.transpose();
   push = axes * f.head<3>();
   torque = axes * f.tail<3>();
+}
 
-  const Vec6 Ua = tree.acceleration_field(body[1]) - MotionAbout(tree.acceleration_field(body[0]), shift1);
-  const Vec6 Uv = tree.velocity(body[1]) - MotionAbout(tree.velocity(body[0]), shift1);
-  a_rot = Ua.head<3>();
-  v_rot = Uv.head<3>();
-  a_lin = MotionAt(Ua, p);
-  v_lin = MotionAt(Uv, p);
-  return true;
+void ContactProduct::FillPull(const mjModel* model, const mjData* data, int index, double pull) {
+  contact = index;
+  dim = 1;
+  f.setZero();
+  f[0] = -pull;
+  b.setZero();
+  H.setZero();
+  kappa = g = 0;
+  has_belt = false;
+  Place(model, data);
+  for (Vec3* field : {&a_rot, &a_lin, &v_rot, &v_lin}) field->setZero();
 }
 
 Vec6 ContactProduct::Wrench() const {

@@ -35,6 +35,9 @@ struct ContactProduct {
   /// @return whether there is a force.
   bool Fill(const mjModel* model, const mjData* data, const TreeDerivative& tree, int contact);
 
+  /// A constant pull [N] along the contact's normal, which needs no row. (C21)
+  void FillPull(const mjModel* model, const mjData* data, int contact, double pull);
+
   Vec6 Wrench() const;    ///< on body 2 about the origin
   Mat6 Hessian() const;   ///< Wᵀ H_c W: change of minus the wrench with the acceleration field
 
@@ -45,6 +48,7 @@ struct ContactProduct {
   void Pull(const ContactMotion& motion, const Vec6& T, ContactSide side[2]) const;
 
  private:
+  void Place(const mjModel* model, const mjData* data);
   Vec6 ToBasis(const Vec6& twist) const;
 };
 

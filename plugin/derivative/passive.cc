@@ -162,7 +162,6 @@ std::string PassiveMissing(const mjModel* m) {
   for (int f = 0; f < m->nflex; f++) {
     if (!m->flex_rigid[f]) return "forces of " + ElementName(m, mjOBJ_FLEX, f);
   }
-  if (m->flg_adhesion) return "adhesion";
   if (mjcb_passive) return "a passive-force callback is installed";
   if (!PassivePluginsAreCompliant(m)) return "plugins";
   return "";

@@ -288,7 +288,7 @@ TEST_F(AnalyticTest, NamesTheTermThatHasNoClosedForm) {
   const ModelPtr model = LoadModelFromString(R"(
     <mujoco>
       <worldbody><geom type="plane" size="5 5 .1"/><body name="foot" pos="0 0 .099"><freejoint/><geom size="0.1"/></body></worldbody>
-      <actuator><adhesion name="grip" body="foot" ctrlrange="0 1" gain="10"/></actuator>
+      <actuator><general name="grip" body="foot" gainprm="10" biastype="affine" biasprm="0 0 -3"/></actuator>
     </mujoco>)");
   const DataPtr data = MakeData(model.get());
   data->ctrl[0] = 0.5;

@@ -69,6 +69,10 @@ std::vector<Scene> Scenes() {
          m->flg_adhesion = 1;
          std::fill_n(m->geom_adhesion, m->ngeom, 2.0);
        }});
+  add({"adhesion of curved geoms", planted::Touching(planted::kPairs[7], "elliptic", 3), 5, 0, 0, 0.2, true, [](mjModel* m) {
+         m->flg_adhesion = 1;
+         std::fill_n(m->geom_adhesion, m->ngeom, 20.0);
+       }});
 
   for (unsigned seed = 1; seed <= 6; seed++) add({"crossed boxes", CrossedBoxes("elliptic", seed, 1), seed, 0, 0, 0.05, true});
 
