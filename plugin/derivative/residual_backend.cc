@@ -1,5 +1,8 @@
 // Level 2 as the dispatcher sees it.
 #include "derivative/backend.h"
+
+#include <costate/model.h>
+
 #include "derivative/chain.h"
 #include "derivative/delayed.h"
 #include "derivative/equilibrium.h"
@@ -7,6 +10,7 @@
 #include "derivative/inverse_dynamics.h"
 #include "derivative/munthe_kaas.h"
 #include "derivative/parameter_difference.h"
+#include "derivative/passive.h"
 #include "derivative/residual_difference.h"
 #include "derivative/runge_kutta.h"
 #include "derivative/sensor.h"
@@ -18,6 +22,19 @@ namespace {
 std::string Refusal(const mjModel* m) {
   if (m->opt.noslip_iterations > 0) return "noslip: the post-pass leaves the optimum, so the residual is not zero";
   return ResidualRefusal(m);
+}
+
+// (H2) the engine gives a tendon no stiffness in M̂ exactly at its spring's rest length, but beside it: v' jumps
+std::string RestingTendon(const mjModel* m, const mjData* d) {
+  for (int k = 0; IsDiscrete(m) && k < d->nefmT; k++) {
+    const int t = d->efm_tid[k];
+    const mjtNum *range = SpringRange(m, d, t), *poly = m->tendon_stiffnesspoly + mjNPOLY * t;
+    const bool rests = d->ten_length[t] == range[0] || d->ten_length[t] == range[1];
+    if (rests && (m->tendon_stiffness[t] != 0 || !mju_isZero(poly, mjNPOLY))) {
+      return "integrator discrete: " + ElementName(m, mjOBJ_TENDON, t) + " is exactly at its spring's rest length";
+    }
+  }
+  return "";
 }
 
 class ResidualBackend final : public Backend {
@@ -165,7 +182,8 @@ class ResidualBackend final : public Backend {
     *out = StepDerivative();
     out->coverage.terms = {{"residual", Level::kResidual, ""}};
     if (!point_.Solve(m, d, &out->status, missing)) return out->status != StepStatus::kOk;
-    if (!difference_.Compute(m, d, point_.a(), {}, &direct_, missing)) return false;
+    *missing = RestingTendon(m, d);
+    if (!missing->empty() || !difference_.Compute(m, d, point_.a(), {}, &direct_, missing)) return false;
     da_ = -point_.SolveH(direct_.residual);
     return true;
   }

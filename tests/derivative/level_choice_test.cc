@@ -230,6 +230,25 @@ TEST_F(LevelChoiceTest, TheDiscreteIntegratorIsDifferencedAtFixedAcceleration) {
   }
 }
 
+// the engine tests for a displacement of exactly zero: the step jumps there, with the same slope on both sides
+TEST_F(LevelChoiceTest, ATendonExactlyAtRestIsDifferencedWholeUnderTheDiscreteIntegrator) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.01" integrator="discrete"/><worldbody>
+      <body><joint name="a" axis="0 1 0"/><geom size="0.1" pos="0.2 0 0"/></body>
+      <body><joint name="b" axis="0 1 0" armature="0.1"/><geom size="0.1" pos="0.3 0 0" contype="0"/></body></worldbody>
+    <tendon><fixed name="even" stiffness="50"><joint joint="a" coef="1"/><joint joint="b" coef="-1"/></fixed></tendon></mujoco>)");
+  const mjModel* m = model.get();
+  const DataPtr data = MakeData(m);
+  data->qvel[0] = 1;
+  const StepDerivative rest = Linearize(m, data.get(), {.sensors = false});
+  EXPECT_EQ(rest.coverage.Worst(), Level::kStep);
+  EXPECT_NE(rest.coverage.terms[0].reason.find("even is exactly at its spring's rest length"), std::string::npos) << rest.coverage.terms[0].reason;
+  data->qpos[0] = 1e-4;
+  const StepDerivative beside = Linearize(m, data.get(), {.sensors = false});
+  EXPECT_EQ(beside.coverage.Worst(), Level::kResidual);
+  EXPECT_LT((rest.A.leftCols(2) - beside.A.leftCols(2)).cwiseAbs().maxCoeff(), 1e-3 * beside.A.cwiseAbs().maxCoeff());
+  ExpectAgrees(m, data.get(), beside, 1e-7);
+}
+
 // plastic springs rest at their state, which the end of a step moves: within one step it is context
 TEST_F(LevelChoiceTest, PlasticSpringsAreAnalyticAboutTheirState) {
   for (const char* option : {"", "integrator='implicitfast'", "integrator='RK4'", "integrator='discrete'"}) {

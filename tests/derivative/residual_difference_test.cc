@@ -124,6 +124,23 @@ TEST_F(ResidualDifferenceTest, ClampsHaveTheInteriorSlopeAtTheEdge) {
   EXPECT_EQ(linearize(0, 1, 1).B(2, 1), 0);
 }
 
+// the drag |v| v of a body at rest has no slope; its quotients over h have one of the size of h
+TEST_F(ResidualDifferenceTest, AtRestInAFluidThereIsNoDrag) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.002" density="3000" gravity="0 0 0"/><worldbody>
+      <body><joint type="slide" axis="1 0 0"/><geom type="box" size="0.1 0.3 0.2" density="20"/>
+        <body pos="0.1 0 0"><joint axis="0 1 0"/><geom type="ellipsoid" size="0.2 0.1 0.05" pos="0.2 0 0" density="20" fluidshape="ellipsoid"/></body></body>
+      </worldbody></mujoco>)");
+  for (int integrator : {mjINT_EULER, mjINT_IMPLICITFAST, mjINT_DISCRETE}) {
+    SCOPED_TRACE(integrator);
+    model->opt.integrator = integrator;
+    const StepDerivative value = Linearize(model.get(), MakeData(model.get()).get(), {.level = Level::kResidual});
+    MatrixXd expected = MatrixXd::Identity(4, 4);
+    expected.topRightCorner(2, 2) *= 0;
+    expected.topRightCorner(2, 2).diagonal().setConstant(0.002);
+    EXPECT_LT((value.A - expected).cwiseAbs().maxCoeff(), 1e-9);
+  }
+}
+
 // what the implicit function theorem does not cover is refused with its name
 TEST_F(ResidualDifferenceTest, RefusesWhatTheTheoremDoesNotCover) {
   const ModelPtr model = LoadModel(COSTATE_TESTDATA "/many_terms.xml");
