@@ -318,10 +318,11 @@ bool ConstraintDerivative::TendonRow(const mjModel* model, const mjData* data, i
       slope = -(2 * poly[2] + 6 * poly[3] * x + 12 * poly[4] * x * x);
     }
   } else if (type == mjCNSTR_LIMIT_TENDON) {
-    // the row is the distance to the violated side
+    // the row is the distance to a side; where both are as near, the lower one comes first
     const mjtNum* range = model->tendon_range + 2 * id;
     const double length = data->ten_length[id], below = length - range[0], above = range[1] - length;
-    scale[0] = std::abs(data->efc_pos[row] - below) <= std::abs(data->efc_pos[row] - above) ? 1 : -1;
+    const bool second = row > 0 && data->efc_type[row - 1] == type && data->efc_id[row - 1] == id;
+    scale[0] = !second && std::abs(data->efc_pos[row] - below) <= std::abs(data->efc_pos[row] - above) ? 1 : -1;
   }
   for (int k = 0; k < 2 && tendon[k] >= 0; k++) {
     const bool fixed = IsFixedTendon(model, tendon[k]);

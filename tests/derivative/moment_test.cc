@@ -244,6 +244,21 @@ TEST_F(MomentTest, RowsOfSpatialTendonsAgreeWithTheStep) {
   }
 }
 
+// limits within their margin on both sides of a tendon, as near to the one as to the other: forces against each other
+TEST_F(MomentTest, LimitsOnBothSidesOfATendonAgreeWithTheStep) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><site name="a"/>
+    <body pos="1 0 0"><site name="b"/><freejoint/><geom size=".01"/></body></worldbody>
+    <tendon><spatial limited="true" range="0.99 1.01" margin="0.1"><site site="a"/><site site="b"/></spatial></tendon></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  for (const double along : {0.0, 1e-3}) {
+    data->qpos[0] = 1 + along;
+    data->qpos[1] = 0;
+    mj_forward(model.get(), data.get());
+    ASSERT_EQ(data->nl, 2);
+    ExpectStep(model.get(), data.get());
+  }
+}
+
 // transmissions whose moment moves, velocity-dependent ones among them, beside a joint whose actuator force is clamped
 TEST_F(MomentTest, MovingTransmissionsAgreeWithTheStep) {
   const ModelPtr model = LoadModelFromString(TendonModel("", kTransmissions));
