@@ -264,9 +264,9 @@ TEST(Curvature, AgreesOnEveryTermUnderEveryIntegrator) {
     DataPtr data = MakeData(model.get());
     for (int i = 0; i < 50; i++) mj_step(model.get(), data.get());
     const ShortMotion m(std::move(model), std::move(data), 6, 0.1, 0.3);
-    // the discrete integrator's steps are differenced as wholes: the reference needs a larger nudge for their noise
+    // the discrete integrator is differenced at fixed acceleration: the reference needs a larger nudge for that
     const bool differenced = integrator == mjINT_DISCRETE;
-    ExpectHessian(m, SquareLoss(m.model.get(), 0.2), differenced ? 1e-4 : 1e-6, differenced ? 2e-4 : 1e-7, 1e-3);
+    ExpectHessian(m, SquareLoss(m.model.get(), 0.2), differenced ? 1e-4 : 1e-6, differenced ? 5e-5 : 1e-7, 1e-3);
   }
 }
 
