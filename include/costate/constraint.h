@@ -17,6 +17,7 @@ struct ConstraintInfo {
   std::vector<std::string> components;  ///< one name an entry of c: "qpos[knee]"
   VectorXd lower, upper;                ///< one an entry; equal: an equality; ±infinity: no bound
   int first = 0, last = -1;             ///< knots first … last, both included; negative ones count from the end: -1 is N
+  bool periodic = false;  ///< the end is tied to the task's start: plans, which begin elsewhere, refuse it
 };
 
 /// lower ≤ c(x, u, s) ≤ upper. Implementations are immutable while a solver runs and safe to call from many threads.
@@ -27,7 +28,8 @@ class Constraint {
 
   const ConstraintInfo& info() const { return info_; }
   int size() const { return static_cast<int>(info_.lower.size()); }
-  bool IsAt(int t, int N) const;  ///< true at the knots where it holds
+  /// True at the knots where it holds: by default info().first … info().last.
+  virtual bool IsAt(int t, int N) const;
 
   /// c at one knot where it holds (size()).
   virtual void Value(const KnotView& knot, VectorXd* c) const = 0;

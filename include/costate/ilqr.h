@@ -2,6 +2,7 @@
 #ifndef COSTATE_ILQR_H_
 #define COSTATE_ILQR_H_
 
+#include <functional>
 #include <limits>
 #include <memory>
 
@@ -84,6 +85,11 @@ class IlqrSolver {
 
   /// Bounds of the next solves. @throws as SolveIlqr.
   void SetLimits(int iterations, double seconds);
+
+  /// How linear-quadratic problems are solved from now on, by default by SolveRiccati. What `solve` changes in
+  /// problem().cost, such as multipliers, counts from then on. Without regularization_sweep.
+  using LqSolver = std::function<void(LqProblem* lq, double regularization, RiccatiResult* out)>;
+  void SetLqSolver(LqSolver solve);
 
   /// From the controls U; the same as SolveIlqr, whatever was solved before. @return owned by this, until the next solve.
   const SolveResult& Solve(ConstMatrixRef U, const IterationCallback& callback = {});

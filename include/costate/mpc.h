@@ -41,14 +41,26 @@ struct MpcSimulation {
   unsigned seed = 1;
 };
 
+/// How well one constraint of the task was kept.
+struct MpcConstraintReport {
+  ConstraintReport motion;      ///< by what the robot did; knot -1: it holds at the ends of plans alone
+  ConstraintReport plan;        ///< by the worst of the plans that were taken, at a knot of it
+  double plan_time = 0;         ///< [s] of that knot since the start
+  int violated = 0;             ///< knots of the robot's motion beyond the tolerance of constraints
+  int plans_violated = 0;       ///< plans beyond it
+  VectorXd violation_per_knot;  ///< N+1: of the robot's motion, relative; 0 where it does not hold
+};
+
 struct MpcResult {
   Trajectory trajectory;  ///< what the robot did: one knot a control interval; ends early when it cannot be simulated
   RolloutStatus status;
   VectorXd cost_per_knot;  ///< N+1: running cost of the task at each control interval, 0 at the last knot
   double cost_per_step = 0;  ///< their mean
   std::string first_plan;    ///< how its solver ended
+  int plans_taken = 0;       ///< the first one counted
   int plans = 0;             ///< made while the robot moved, the first one not counted
   std::vector<double> latency;  ///< [s] of each, from measurement to plan, as the wall clock had it
+  std::vector<MpcConstraintReport> constraints;  ///< worst in the robot's motion first; empty without any
   int fallback_steps = 0;       ///< control intervals in which no plan that was due could be followed
   std::vector<MpcEvent> events;
   double seconds = 0;      ///< wall clock, without the first plan
@@ -61,14 +73,20 @@ struct MpcResult {
 /// Called with the number of control intervals done, while the first plan is made with 0; false ends the run.
 using MpcCallback = std::function<bool(int)>;
 
-/// Controls a simulation of task.model by iLQR plans: each starts where the robot will be when the plan acts (the measured
-/// state simulated over task.mpc.delay under what acts until then), from the last plan moved in time, with its gains.
-/// Between plans u = clamp(u_bar + K (x ⊖ x_bar)). The first plan is made before the clock starts, as the task says: solver settings
-/// and type, sampling, continuation. Costs with times count from the task's start, through all plans.
+/// Controls a simulation of task.model by iLQR plans: each starts where the robot will be when the plan acts (the
+/// measured state simulated over task.mpc.delay under what acts until then), from the last plan moved in time, with its
+/// gains. Between plans u = clamp(u_bar + K (x ⊖ x_bar)). The first plan is made before the clock starts, as the task
+/// says: solver settings and type, sampling, continuation. Costs with times count from the task's start, through all
+/// plans.
 ///
-/// @throws Error{kInvalidArgument} for an option out of its range; Error{kUnsupported} for a task with constraints or free time;
-///         as Solve and SolveContinuation.
-/// Source: plugin/optimizer/README.md, "MPC".
+/// Plans keep the task's constraints by an augmented Lagrangian whose multipliers move with the plans. Those that hold
+/// at the last knot alone hold at the end of each plan, those that hold until then through all plans, others in their
+/// window of time.
+///
+/// @throws Error{kInvalidArgument} for an option out of its range; Error{kUnsupported} for a task with a free start,
+/// free
+///         time or a periodic constraint; as Solve and SolveContinuation.
+/// Source: plugin/optimizer/README.md, "MPC", "Constraints of plans".
 MpcResult RunMpc(const Task& task, const MpcSimulation& simulation, const MpcCallback& callback = {});
 
 }  // namespace costate

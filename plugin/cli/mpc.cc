@@ -20,8 +20,9 @@ namespace {
 constexpr char kMpcFooter[] = R"(
 TASK is a task file; <mpc rate= horizon= timestep= delay= budget= iterations= fallback= compensate= feedback=/> in it says how
 plans are made, and needs none of them. Options of the same names take their place. The first plan is made before the robot
-moves, as costate optimize would (<solver>, <smooth>, a guess of states); those that follow are iLQR's. Constraints and <time>
-are refused: plans keep none.
+moves, as costate optimize would (<solver>, <smooth>, a guess of states); those that follow are iLQR's. Plans keep <constraint>
+and <limit>: when="end" at the end of each plan, windows up to the end of the task through all plans. <periodic>, a free start
+and <time> are refused.
 
 In lock-step (the default) the robot waits for each plan, which then acts after --delay seconds of its time: the same bits
 every time. With --threads the planner works beside the robot, which moves in real time; a plan that is not there when its
@@ -31,7 +32,9 @@ the last control, `damp` takes energy out.
 --push BODY FX FY FZ T0 T1 pushes a body [N] from T0 to T1 [s] (again for more); --noise P V adds white noise to what is
 measured [m or rad, and per s]. The planner knows of neither.
 
-Printed are the running cost of what the robot did, a step; plans a second and how long they took; everything that went wrong.
+Printed are the running cost of what the robot did, a step; plans a second and how long they took; everything that went wrong;
+how far each constraint was violated, by the robot and in the worst of its plans, by name, worst first; knot by knot in
+violations.csv. Such a run is no failure: what pushes and noise take off cannot be kept.
 The motion is saved in --out, by default runs/NAME-1, -2 … below the current folder. A pushed motion replays without the push.
 
 Exit code: 0 done, 1 the robot could not be simulated to the end, 2 bad input, 130 interrupted.)";
@@ -101,7 +104,30 @@ Task LoadMpcTask(const MpcArguments& a) {
   return task;
 }
 
-void PrintMpc(const MpcResult& result, const Record& record, double control_time) {
+// violations by name, worst of the robot's first
+void PrintMpcConstraints(const Task& task, const MpcResult& result, double control_time) {
+  const double tolerance = task.constrained.tolerance;
+  const auto worst = [&](const ConstraintReport& c, double time) {
+    return c.violation == 0
+               ? std::string("kept")
+               : fmt::format("violated by {:.3g} {} at {:.4g} s ({})", c.violation, c.unit, time, c.component);
+  };
+  for (const MpcConstraintReport& c : result.constraints) {
+    const bool held = c.motion.knot >= 0;
+    const bool kept = held ? c.motion.relative <= tolerance : c.plan.relative <= tolerance;
+    fmt::print("  {:<13} {}: ", kept ? "kept" : "VIOLATED", c.plan.name);
+    if (held)
+      fmt::print("{}, in {} of {} intervals; ", worst(c.motion, c.motion.knot * control_time), c.violated,
+                 result.trajectory.N());
+    if (c.plan.knot >= 0) {
+      fmt::print("in plans {}, in {} of {}\n", worst(c.plan, c.plan_time), c.plans_violated, result.plans_taken);
+    } else {
+      fmt::print("in no plan's time\n");
+    }
+  }
+}
+
+void PrintMpc(const Task& task, const MpcResult& result, const Record& record, double control_time) {
   const int N = result.trajectory.N();
   fmt::print("  cost          {:.6g} a step of {:.4g} ms, {:.6g} in all\n", result.cost_per_step, 1e3 * control_time,
              result.cost_per_knot.sum());
@@ -114,6 +140,7 @@ void PrintMpc(const MpcResult& result, const Record& record, double control_time
     fmt::print("  latency       {:.3g} ms median, {:.3g} ms p99, {:.3g} ms at most\n", 1e3 * result.Latency(0.5),
                1e3 * result.Latency(0.99), 1e3 * result.Latency(1));
   }
+  PrintMpcConstraints(task, result, control_time);
   fmt::print("  fall-back     in {} of {} control intervals\n", result.fallback_steps, N);
   for (std::size_t i = 0; i < result.events.size() && i < kMostEventsPrinted; i++) {
     const MpcEvent& event = result.events[i];
@@ -122,7 +149,9 @@ void PrintMpc(const MpcResult& result, const Record& record, double control_time
   if (result.events.size() > kMostEventsPrinted) {
     fmt::print("  …             {} more such events; all stand in the run's events.csv\n", result.events.size() - kMostEventsPrinted);
   }
-  for (const std::string& failure : record.failures) fmt::print("  note          {}\n", failure);
+  for (const std::string& failure : record.failures) {
+    if (failure.rfind("constraint: ", 0) != 0) fmt::print("  note          {}\n", failure);  // these are listed above
+  }
 }
 
 std::string EventsTable(const MpcResult& result) {
@@ -139,6 +168,36 @@ std::string LatencyTable(const MpcResult& result) {
   std::string text = "plan,latency (s)\n";
   for (std::size_t i = 0; i < result.latency.size(); i++) text += fmt::format("{},{:.9g}\n", i + 1, result.latency[i]);
   return text;
+}
+
+// of each constraint the largest violation at each knot of the robot's motion, relative to its bound where that is
+// larger than 1
+std::string ViolationsTable(const MpcResult& result) {
+  std::string text = "time (s)";
+  for (const MpcConstraintReport& c : result.constraints) {
+    std::string name = c.plan.name;
+    std::replace(name.begin(), name.end(), '"', '\'');
+    text += fmt::format(",\"{}\"", name);
+  }
+  for (int t = 0; t <= result.trajectory.N(); t++) {
+    text += fmt::format("\n{:.17g}", result.trajectory.time[t]);
+    for (const MpcConstraintReport& c : result.constraints) text += fmt::format(",{:.9g}", c.violation_per_knot[t]);
+  }
+  return text + "\n";
+}
+
+// into the record: the robot's violations, those beyond the tolerance as failures
+void RecordConstraints(const Task& task, const MpcResult& result, Record* record) {
+  if (result.constraints.empty()) return;
+  for (const MpcConstraintReport& c : result.constraints) {
+    if (c.motion.knot < 0) continue;
+    record->constraints.push_back(c.motion);
+    if (c.motion.relative <= task.constrained.tolerance) continue;
+    record->failures.push_back(fmt::format("constraint: '{}' is violated by {:.6g} {} at knot {} ({})", c.motion.name,
+                                           c.motion.violation, c.motion.unit, c.motion.knot, c.motion.component));
+  }
+  record->tables["violations.csv"] = ViolationsTable(result);
+  record->settings["violation"] = fmt::format("{:.17g}", task.constrained.tolerance);
 }
 
 std::map<std::string, std::string> MpcSettings(const Task& task, const MpcSimulation& s, const MpcResult& result) {
@@ -202,6 +261,7 @@ int RunMpcCommand(const MpcArguments& arguments) {
   Simulator simulator(m, task.context, task.substeps, task.solver.threads);
   record.diagnostics = simulator.Diagnose(result.trajectory);
   record.failures = LabelFailures(m, result.trajectory, {}, record.diagnostics);
+  RecordConstraints(task, result, &record);
   const bool failed = !result.status.ok();
   record.status = failed ? "diverged" : result.interrupted ? "interrupted" : "ok";
   if (failed) {
@@ -213,7 +273,7 @@ int RunMpcCommand(const MpcArguments& arguments) {
     record.warnings.push_back("the robot was pushed: a replay, which knows no push, differs from then on");
     PrintWarnings({record.warnings.back()});
   }
-  PrintMpc(result, record, control_time);
+  PrintMpc(task, result, record, control_time);
   if (!arguments.no_save && result.trajectory.N() > 0) {
     record.trajectory = std::move(result.trajectory);
     record.model = std::move(task.model);

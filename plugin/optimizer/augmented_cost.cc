@@ -2,20 +2,22 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 
 #include "optimizer/cost_terms.h"
 
 namespace costate {
 namespace {
 
-// memory that every evaluation on this thread uses again
+// memory that every evaluation on this thread uses again; one a constraint, because constraints have different sizes
 struct AugmentedScratch {
   VectorXd y, g;
   MatrixXd J, Ju, DJ, DJu;
 };
-AugmentedScratch& ThreadAugmentedScratch() {
-  static thread_local AugmentedScratch scratch;
-  return scratch;
+AugmentedScratch& ThreadAugmentedScratch(int constraint) {
+  static thread_local std::deque<AugmentedScratch> scratch;  // growing moves none
+  if (static_cast<int>(scratch.size()) <= constraint) scratch.resize(static_cast<std::size_t>(constraint) + 1);
+  return scratch[static_cast<std::size_t>(constraint)];
 }
 
 }  // namespace
@@ -24,6 +26,7 @@ AugmentedCost::AugmentedCost(const mjModel* model, const Cost& cost, const Const
     : ndx_(Dims(model).ndx), nu_(Dims(model).nu), cost_(cost), constraints_(constraints) {
   needs_sensors_ = cost.NeedsSensors();
   rho.setOnes(constraints.size());
+  residuals_.setZero(constraints.size());
   for (int i = 0; i < constraints.size(); ++i) {
     needs_sensors_ |= constraints[i].NeedsSensors();
     lambda.push_back(MatrixXd::Zero(constraints[i].size(), N + 1));
@@ -48,9 +51,9 @@ int AugmentedCost::Shift(int i, const KnotView& knot, VectorXd* y) const {
 
 double AugmentedCost::Value(const KnotView& knot) const {
   double l = cost_.Value(knot);
-  VectorXd& y = ThreadAugmentedScratch().y;
   for (int i = 0; i < constraints_.size(); ++i) {
     if (!constraints_[i].IsAt(knot.t, knot.N)) continue;
+    VectorXd& y = ThreadAugmentedScratch(i).y;
     Shift(i, knot, &y);
     l += 0.5 * rho[i] * y.squaredNorm() - 0.5 * lambda[static_cast<std::size_t>(i)].col(knot.t).squaredNorm() / rho[i];
   }
@@ -75,11 +78,11 @@ std::vector<CostTermValue> AugmentedCost::Terms(const Trajectory& trajectory) co
 
 void AugmentedCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const {
   cost_.Expand(knot, C, D, out);
-  AugmentedScratch& s = ThreadAugmentedScratch();
   out->l0.resize(0);
   for (int i = 0; i < constraints_.size(); ++i) {
     const Constraint& constraint = constraints_[i];
     if (!constraint.IsAt(knot.t, knot.N)) continue;
+    AugmentedScratch& s = ThreadAugmentedScratch(i);
     const int active = Shift(i, knot, &s.y);
     out->l += 0.5 * rho[i] * s.y.squaredNorm() - 0.5 * lambda[static_cast<std::size_t>(i)].col(knot.t).squaredNorm() / rho[i];
     if (active == 0) continue;
@@ -94,7 +97,7 @@ void AugmentedCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRe
     const Eigen::Index n = s.J.cols();
     out->lx.head(n).noalias() += s.J.transpose() * s.g;
     out->lxx.topLeftCorner(n, n).noalias() += s.J.transpose() * s.DJ;
-    if (constraint.ReadsStart() && knot.t == knot.N) AddStart(constraint, knot, rho[i], out);
+    if (constraint.ReadsStart() && knot.t == knot.N) AddStart(i, knot, out);
     if (s.Ju.cols() == 0 || knot.t == knot.N) continue;
     s.DJu = rho[i] * s.Ju;
     for (int k = 0; k < s.y.size(); ++k) {
@@ -107,27 +110,27 @@ void AugmentedCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRe
 }
 
 // the same by dx_0: l0 += J0ᵀ rho y, l0x += rho J0ᵀ [y ≠ 0] J, l00 += rho J0ᵀ [y ≠ 0] J0
-void AugmentedCost::AddStart(const Constraint& constraint, const KnotView& knot, double rho_i, CostExpansion* out) const {
-  AugmentedScratch& s = ThreadAugmentedScratch();
+void AugmentedCost::AddStart(int i, const KnotView& knot, CostExpansion* out) const {
+  AugmentedScratch& s = ThreadAugmentedScratch(i);
   if (out->l0.size() == 0) {
     out->l0.setZero(ndx_);
     out->l0x.setZero(ndx_, ndx_);
     out->l00.setZero(ndx_, ndx_);
   }
   MatrixXd J0;
-  constraint.StartJacobian(knot, &J0);
+  constraints_[i].StartJacobian(knot, &J0);
   for (int k = 0; k < s.y.size(); ++k) {
     if (s.y[k] == 0) J0.row(k).setZero();
   }
   out->l0.noalias() += J0.transpose() * s.g;
   out->l0x.leftCols(s.J.cols()).noalias() += J0.transpose() * s.DJ;
-  out->l00.noalias() += rho_i * J0.transpose() * J0;
+  out->l00.noalias() += rho[i] * J0.transpose() * J0;
 }
 
 void AugmentedCost::Gradient(const KnotView& knot, KnotGradient* out) const {
   cost_.Gradient(knot, out);
-  AugmentedScratch& s = ThreadAugmentedScratch();
   for (int i = 0; i < constraints_.size(); ++i) {
+    AugmentedScratch& s = ThreadAugmentedScratch(i);
     if (!constraints_[i].IsAt(knot.t, knot.N) || Shift(i, knot, &s.y) == 0) continue;
     s.g = rho[i] * s.y;
     constraints_[i].PullBack(knot, s.g, out);
@@ -135,27 +138,32 @@ void AugmentedCost::Gradient(const KnotView& knot, KnotGradient* out) const {
 }
 
 VectorXd AugmentedCost::Residuals(const Trajectory& trajectory, double dt) const {
-  VectorXd residuals = VectorXd::Zero(constraints_.size());
-  VectorXd y;
+  Measure(trajectory, dt);
+  return residuals_;
+}
+
+// residuals_ and unsettled_
+void AugmentedCost::Measure(const Trajectory& trajectory, double dt) const {
+  residuals_.setZero();
   unsettled_ = 0;
   for (int i = 0; i < constraints_.size(); ++i) {
     const ConstraintInfo& info = constraints_[i].info();
+    VectorXd& y = ThreadAugmentedScratch(i).y;
     for (int t = 0; t <= trajectory.N(); ++t) {
       if (!constraints_[i].IsAt(t, trajectory.N())) continue;
       Shift(i, ViewKnot(trajectory, t, dt), &y);
       y -= lambda[static_cast<std::size_t>(i)].col(t) / rho[i];
       unsettled_ += 0.5 * rho[i] * y.squaredNorm();
       for (int k = 0; k < y.size(); ++k) {
-        residuals[i] = std::max(residuals[i], std::abs(y[k]) / BoundScale(info.lower[k], info.upper[k]));
+        residuals_[i] = std::max(residuals_[i], std::abs(y[k]) / BoundScale(info.lower[k], info.upper[k]));
       }
     }
   }
-  return residuals;
 }
 
 void AugmentedCost::UpdateMultipliers(const Trajectory& trajectory, double dt) {
-  VectorXd y;
   for (int i = 0; i < constraints_.size(); ++i) {
+    VectorXd& y = ThreadAugmentedScratch(i).y;
     for (int t = 0; t <= trajectory.N(); ++t) {
       if (!constraints_[i].IsAt(t, trajectory.N())) continue;
       Shift(i, ViewKnot(trajectory, t, dt), &y);
@@ -165,11 +173,16 @@ void AugmentedCost::UpdateMultipliers(const Trajectory& trajectory, double dt) {
 }
 
 void AugmentedCost::Observe(const Trajectory& trajectory, double dt, IterationRecord* record) const {
-  Residuals(trajectory, dt);
+  Measure(trajectory, dt);
   record->cost = TotalCost(cost_, trajectory, dt);
   record->violation = 0;
-  for (const ConstraintReport& report : CheckConstraints(constraints_, trajectory, dt)) {
-    record->violation = std::max(record->violation, report.relative);
+  for (int i = 0; i < constraints_.size(); ++i) {
+    VectorXd& c = ThreadAugmentedScratch(i).y;
+    for (int t = 0; t <= trajectory.N(); ++t) {
+      if (!constraints_[i].IsAt(t, trajectory.N())) continue;
+      constraints_[i].Value(ViewKnot(trajectory, t, dt), &c);
+      record->violation = std::max(record->violation, LargestViolation(constraints_[i].info(), c));
+    }
   }
 }
 

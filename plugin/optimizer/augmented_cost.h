@@ -11,6 +11,9 @@ namespace costate {
 /// 1, or the size of the larger bound: what violations are measured by.
 double BoundScale(double lower, double upper);
 
+/// The largest violation of c over the scale of its bound; infinite where c is not a number.
+double LargestViolation(const ConstraintInfo& info, ConstVectorRef c);
+
 /// l + Σ (½ rho ‖y‖² - ‖lambda‖² / (2 rho)) with y = z - clamp(z, lower, upper), z = c + lambda / rho: (C1) of README.md.
 class AugmentedCost final : public Cost {
  public:
@@ -38,7 +41,8 @@ class AugmentedCost final : public Cost {
   VectorXd rho;                  ///< of each constraint
 
  private:
-  void AddStart(const Constraint& constraint, const KnotView& knot, double rho_i, CostExpansion* out) const;
+  void AddStart(int i, const KnotView& knot, CostExpansion* out) const;
+  void Measure(const Trajectory& trajectory, double dt) const;
   int Shift(int i, const KnotView& knot, VectorXd* y) const;  // y; how many of its entries are not zero
 
   int ndx_, nu_;
@@ -46,6 +50,7 @@ class AugmentedCost final : public Cost {
   const ConstraintSet& constraints_;
   bool needs_sensors_ = false;
   mutable double unsettled_ = 0;
+  mutable VectorXd residuals_;
 };
 
 }  // namespace costate

@@ -149,6 +149,22 @@ double BoundScale(double lower, double upper) {
   return scale;
 }
 
+namespace {
+
+double Violation(const ConstraintInfo& info, ConstVectorRef c, Eigen::Index k) {
+  return std::isnan(c[k]) ? INFINITY : std::max({info.lower[k] - c[k], c[k] - info.upper[k], 0.0});
+}
+
+}  // namespace
+
+double LargestViolation(const ConstraintInfo& info, ConstVectorRef c) {
+  double largest = 0;
+  for (Eigen::Index k = 0; k < c.size(); ++k) {
+    largest = std::max(largest, Violation(info, c, k) / BoundScale(info.lower[k], info.upper[k]));
+  }
+  return largest;
+}
+
 std::vector<ConstraintReport> CheckConstraints(const ConstraintSet& constraints, const Trajectory& trajectory, double dt) {
   const int N = trajectory.N();
   std::vector<ConstraintReport> reports;
@@ -163,8 +179,7 @@ std::vector<ConstraintReport> CheckConstraints(const ConstraintSet& constraints,
       if (!constraint.IsAt(t, N)) continue;
       constraint.Value(ViewKnot(trajectory, t, dt), &c);
       for (int k = 0; k < c.size(); ++k) {
-        const double over = std::max(info.lower[k] - c[k], c[k] - info.upper[k]);
-        const double violation = std::isnan(c[k]) ? INFINITY : std::max(over, 0.0);
+        const double violation = Violation(info, c, k);
         const double relative = violation / BoundScale(info.lower[k], info.upper[k]);
         if (report.knot >= 0 && !(relative > report.relative)) continue;
         report.violation = violation;

@@ -51,6 +51,7 @@ class IlqrSolver::Impl {
   IlqrOptions options_;
   Simulator simulator_;
   SolveResult result_;
+  LqSolver solve_lq_;  // empty: SolveRiccati
 
  private:
   void Begin();
@@ -260,7 +261,12 @@ bool IlqrSolver::Impl::Expand(IterationRecord* record) {
 
 bool IlqrSolver::Impl::Backward(double mu, IterationRecord* record) {
   Clock::time_point start = Clock::now();
-  SolveRiccati(lq_, {.regularization = mu * unit_, .values = false}, &riccati_);
+  if (solve_lq_) {
+    solve_lq_(&lq_, mu * unit_, &riccati_);
+    result_.cost = TotalCost(*problem_.cost, result_.trajectory, simulator_.knot_time());
+  } else {
+    SolveRiccati(lq_, {.regularization = mu * unit_, .values = false}, &riccati_);
+  }
   record->seconds_backward += Lap(&start);
   return riccati_.ok;
 }
@@ -434,6 +440,8 @@ void IlqrSolver::SetLimits(int iterations, double seconds) {
   impl_->options_.iterations = iterations;
   impl_->options_.seconds = seconds;
 }
+
+void IlqrSolver::SetLqSolver(LqSolver solve) { impl_->solve_lq_ = std::move(solve); }
 
 const SolveResult& IlqrSolver::Solve(ConstMatrixRef U, const IterationCallback& callback) {
   CheckProblem(impl_->problem_, U);

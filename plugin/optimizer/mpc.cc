@@ -18,12 +18,6 @@ constexpr double kMostKnots = 1e6;  // of a plan: beyond any that could be made
 
 // what the plans would not keep
 void RefuseTask(const Task& task) {
-  if (task.constraints.size() > 0) {
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("MPC: plans keep no constraints, and the task has '{}'{} (soft=\"WEIGHT\" makes a cost of it; "
-                            "ranges of controls always hold)", task.constraints[0].info().name,
-                            task.constraints.size() > 1 ? fmt::format(" and {} more", task.constraints.size() - 1) : ""));
-  }
   if (!task.free_start.entries.empty()) {
     throw Error(ErrorCode::kUnsupported, "MPC: <start free=\"…\"> lets the start move, and a robot is where it is");
   }
@@ -31,6 +25,14 @@ void RefuseTask(const Task& task) {
     throw Error(ErrorCode::kUnsupported,
                 fmt::format("MPC: <time> leaves the length of the motion open between {:g} and {:g} s, plans have a fixed horizon",
                             task.free_time.shortest, task.free_time.longest));
+  }
+  for (int i = 0; i < task.constraints.size(); ++i) {
+    const ConstraintInfo& info = task.constraints[i].info();
+    if (!info.periodic) continue;
+    throw Error(ErrorCode::kUnsupported, fmt::format("MPC: <periodic> '{}' ties the end of the motion to the task's "
+                                                     "start, and plans begin elsewhere, at any phase "
+                                                     "of the period",
+                                                     info.name));
   }
 }
 
@@ -97,6 +99,32 @@ int MpcRun::Intervals(double seconds) const {
   return static_cast<int>(std::min(std::ceil(seconds / plant.control_time() - 1e-6), kMostIntervals));
 }
 
+// how well the robot kept the constraints, beside how its plans did; worst first
+void JudgeMotion(const Task& task, std::vector<MpcConstraintReport>* reports, const Trajectory& motion) {
+  if (reports->empty()) return;
+  const double control_time = task.substeps * task.model->opt.timestep;
+  MpcConstraints constraints(task);
+  constraints.PlaceMotion(control_time, motion.N());
+  std::vector<ConstraintReport> worst = CheckConstraints(constraints.set(), motion, control_time);
+  VectorXd c;
+  for (int i = 0; i < constraints.size(); ++i) {
+    MpcConstraintReport& report = (*reports)[static_cast<std::size_t>(i)];
+    report.motion = std::move(worst[static_cast<std::size_t>(i)]);
+    const Constraint& constraint = constraints.set()[i];
+    const ConstraintInfo& info = constraint.info();
+    report.violation_per_knot.setZero(motion.N() + 1);
+    for (int t = 0; t <= motion.N(); ++t) {
+      if (!constraint.IsAt(t, motion.N())) continue;
+      constraint.Value(ViewKnot(motion, t, control_time), &c);
+      report.violation_per_knot[t] = LargestViolation(info, c);
+    }
+    report.violated = static_cast<int>((report.violation_per_knot.array() > task.constrained.tolerance).count());
+  }
+  std::stable_sort(reports->begin(), reports->end(), [](const MpcConstraintReport& a, const MpcConstraintReport& b) {
+    return a.motion.relative > b.motion.relative;
+  });
+}
+
 bool MpcRun::Advance(const MpcMeasurement& measured, int i) {
   const VectorXd& u = control.At(measured.time, measured);
   if (!plant.Step(u)) return false;
@@ -161,6 +189,9 @@ MpcResult RunMpc(const Task& task, const MpcSimulation& simulation, const MpcCal
   result.seconds = Lap(&start);
   result.fallback_steps = run.control.fallback_steps();
   run.plant.Finish(&result.trajectory, &result.status);
+  result.plans_taken = run.control.plans_taken();
+  result.constraints = run.control.constraints();
+  JudgeMotion(task, &result.constraints, result.trajectory);
 
   // the task's running cost of what was done
   const int N = result.trajectory.N();

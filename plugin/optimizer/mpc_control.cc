@@ -16,12 +16,26 @@ MpcControl::MpcControl(const Task& task, const Problem& problem, std::vector<Mpc
 
 void MpcControl::Take(MpcPlanPtr plan, int number, double now, const std::string& reason) {
   if (plan) {
+    Judge(*plan);
+    ++plans_taken_;
     book_.Add(std::move(plan));
     missing_ = exhausted_ = false;
     return;
   }
   events_->push_back({now, MpcEventKind::kDiverged, fmt::format("plan {} is not taken: {}", number, reason)});
   missing_ = true;
+}
+
+void MpcControl::Judge(const MpcPlan& plan) {
+  constraints_.resize(plan.constraints.size());
+  for (std::size_t i = 0; i < constraints_.size(); ++i) {
+    MpcConstraintReport& report = constraints_[i];
+    const ConstraintReport& now = plan.constraints[i];
+    if (now.relative > task_.constrained.tolerance) ++report.plans_violated;
+    if (report.plan.knot >= 0 && !(now.relative > report.plan.relative)) continue;
+    report.plan = now;
+    report.plan_time = plan.begin + std::max(now.knot, 0) * plan.knot_time;
+  }
 }
 
 void MpcControl::SetLate(double now, const std::string& reason) {

@@ -30,16 +30,22 @@ class MpcControl {
 
   const MpcPlanBook& book() const { return book_; }
   int fallback_steps() const { return fallback_steps_; }
+  int plans_taken() const { return plans_taken_; }
+
+  /// Of each constraint, how well the plans that were taken keep it.
+  const std::vector<MpcConstraintReport>& constraints() const { return constraints_; }
 
  private:
+  void Judge(const MpcPlan& plan);
   void Damp(const MpcMeasurement& measured);
 
   const Task& task_;
   const Problem& problem_;
   std::vector<MpcEvent>* events_;
+  std::vector<MpcConstraintReport> constraints_;
   MpcPlanBook book_;
   bool missing_ = false, exhausted_ = false;
-  int fallback_steps_ = 0;
+  int fallback_steps_ = 0, plans_taken_ = 0;
   VectorXd u_;
 
   // of Damp

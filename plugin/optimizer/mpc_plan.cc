@@ -65,6 +65,21 @@ void MpcPlan::Shift(const mjModel* model, double time, int N, Trajectory* out, s
   }
 }
 
+void MpcPlan::ShiftMultipliers(double time, int N, const std::vector<bool>& stays_at_end,
+                               std::vector<MatrixXd>* out) const {
+  for (std::size_t i = 0; i < multipliers.size(); ++i) {
+    const MatrixXd& lambda = multipliers[i];
+    MatrixXd& shifted = (*out)[i];
+    const int end = static_cast<int>(lambda.cols()) - 1, last = stays_at_end[i] ? std::max(0, end - 1) : end;
+    for (int t = 0; t <= N; ++t) {
+      const PlanPlace place = Locate(*this, time + t * knot_time);
+      const int k = std::clamp(place.k, 0, last), next = std::min(k + 1, last);
+      shifted.col(t) = (1 - place.fraction) * lambda.col(k) + place.fraction * lambda.col(next);
+    }
+    if (stays_at_end[i]) shifted.col(N) = lambda.col(end);
+  }
+}
+
 void MpcPlanBook::Add(MpcPlanPtr plan) {
   plans_.push_front(std::move(plan));
   if (plans_.size() > kMostPlans) plans_.pop_back();

@@ -15,6 +15,9 @@ struct MpcPlan {
   Trajectory motion;
   std::vector<MatrixXd> K;
   double cost = 0;
+  std::vector<MatrixXd>
+      multipliers{};  ///< of each constraint, components × (N+1): those that the next plan starts with
+  std::vector<ConstraintReport> constraints{};  ///< how well they are kept, in the task's order
 
   double end() const { return begin + motion.N() * knot_time; }
 
@@ -23,6 +26,10 @@ struct MpcPlan {
 
   /// Eq. (M2): the same plan seen from another time on, its end held; `out` has N knots of this plan's length.
   void Shift(const mjModel* model, double time, int N, Trajectory* out, std::vector<MatrixXd>* K_out) const;
+
+  /// Eq. (M5): its multipliers at the knots of a plan of N knots that begins at another time.
+  /// @param stays_at_end  of each constraint, whether the last column belongs to the end of plans, not to its time.
+  void ShiftMultipliers(double time, int N, const std::vector<bool>& stays_at_end, std::vector<MatrixXd>* out) const;
 };
 
 using MpcPlanPtr = std::shared_ptr<const MpcPlan>;

@@ -13,12 +13,19 @@
 namespace costate {
 namespace {
 
+constexpr double kLongPlanStep = 0.5;  // a step of at least that …
+constexpr double kAtRest =
+    0.1;  // … which gains less than this part of what new multipliers would change lets them be changed
 constexpr int kLineSearchSteps = 5;  // a plan that only a shorter step improves is left as it is: the next one follows at once
 
 }  // namespace
 
 MpcPlanner::MpcPlanner(const Task& task)
-    : task_(task), model_(CopyModel(task.model.get())), cost_(task.cost.get()), data_(MakeData(task.model.get())) {
+    : task_(task),
+      model_(CopyModel(task.model.get())),
+      cost_(task.cost.get()),
+      constraints_(task),
+      data_(MakeData(task.model.get())) {
   const MpcOptions& mpc = task.mpc;
   if (mpc.timestep > 0) model_->opt.timestep = mpc.timestep;
   knot_time_ = task.substeps * model_->opt.timestep;
@@ -29,12 +36,21 @@ MpcPlanner::MpcPlanner(const Task& task)
   Problem problem = task.ToProblem();
   problem.model = model_.get();
   problem.cost = &cost_;
+  problem.constraints = nullptr;
   problem.N = N_;
+  if (constraints_.size() > 0) {
+    problem.cost = &constrained_.emplace(model_.get(), cost_, constraints_.set(), N_, task.constrained.tolerance);
+  }
   IlqrOptions options = task.solver;
   options.final_policy = false;
   options.regularization_sweep = false;
   options.line_search_steps = std::min(options.line_search_steps, kLineSearchSteps);
   solver_ = std::make_unique<IlqrSolver>(problem, options);
+  if (constrained_) {
+    solver_->SetLqSolver([this](LqProblem* lq, double regularization, RiccatiResult* out) {
+      constrained_->Solve(lq, regularization, out);
+    });
+  }
   x_ = u_ = none_ = {};
 }
 
@@ -47,7 +63,26 @@ MpcPlanPtr MpcPlanner::Take(double begin, const SolveResult& result) {
   plan->motion = result.trajectory;
   plan->K = result.policy.K;
   plan->cost = result.cost;
+  if (constrained_) {
+    plan->constraints = CheckConstraints(constraints_.set(), plan->motion, knot_time_);
+    plan->multipliers = constrained_->augmented.lambda;
+  }
   return plan;
+}
+
+// multipliers follow a whole step of the model that gave them, or a motion that what they would change has left at rest
+void MpcPlanner::UpdateMultipliers(const SolveResult& result) {
+  if (result.status == SolveStatus::kDiverged) return;
+  AugmentedCost& augmented = constrained_->augmented;
+  augmented.Residuals(result.trajectory, knot_time_);
+  bool settled = result.status == SolveStatus::kConverged;
+  if (!result.iterations.empty()) {
+    const IterationRecord& last = result.iterations.back();
+    settled = constrained_->exact()
+                  ? last.step == 1
+                  : last.step >= kLongPlanStep && -last.actual_change <= kAtRest * augmented.unsettled();
+  }
+  if (settled) augmented.UpdateMultipliers(result.trajectory, knot_time_);
 }
 
 // the task's guess at the knots of a plan, its end held
@@ -64,16 +99,32 @@ Guess MpcPlanner::FirstGuess() const {
 }
 
 MpcPlanPtr MpcPlanner::First(const IterationCallback& callback) {
-  const Problem& start = problem();
+  Problem start = problem();
+  start.cost = &cost_;
   Guess guess = FirstGuess();
-  cost_.set_shift(0);
+  Place(0);
   if (task_.sampling.iterations > 0) guess.U = SampleControls(start, guess.U, task_.sampling).U;
-  if (task_.continuation.smooth.any()) {
-    return Take(0, SolveContinuation(start, guess.U, task_.solver, task_.continuation, callback).result);
-  }
   const bool plain = task_.solver.type == SolverType::kIlqr && !task_.solver.second_order && guess.X.size() == 0;
-  if (plain) return Take(0, solver_->Solve(guess.U, callback));
-  return Take(0, Solve(start, guess, task_.solver, callback));
+  if (plain && !constrained_ && !task_.continuation.smooth.any()) return Take(0, solver_->Solve(guess.U, callback));
+
+  // where there are constraints plans go on from the multipliers of their own solver
+  if (constrained_) start.constraints = &constraints_.set();
+  ContinuationOptions continuation = task_.continuation;
+  continuation.constrained = task_.constrained;
+  const SolveResult result = continuation.smooth.any()
+                                 ? SolveContinuation(start, guess.U, task_.solver, continuation, callback).result
+                                 : Solve(start, guess, task_.solver, callback, task_.constrained);
+  if (constrained_ && result.status != SolveStatus::kDiverged) {
+    constrained_->augmented.lambda = result.multipliers;
+    constrained_->augmented.rho = result.state.penalties;
+  }
+  return Take(0, result);
+}
+
+// from now on plans begin there
+void MpcPlanner::Place(double begin) {
+  cost_.set_shift(begin);
+  constraints_.PlacePlan(begin, knot_time_, N_);
 }
 
 // x_ and context_ at `begin`, under the controls that act until then: eq. (M3)
@@ -108,9 +159,13 @@ MpcPlanPtr MpcPlanner::Next(const MpcMeasurement& measured, double begin, const 
   if (!Predict(measured, begin, book)) return nullptr;
   solver_->SetStart(x_, context_);
   solver_->SetLimits(task_.mpc.iterations, std::max(budget - Lap(&start), 1e-9));
-  cost_.set_shift(begin);
-  book.At(begin).Shift(model_.get(), begin, N_, &reference_, &K_);
-  return Take(begin, solver_->Resolve(reference_, K_));
+  Place(begin);
+  const MpcPlan& last = book.At(begin);
+  last.Shift(model_.get(), begin, N_, &reference_, &K_);
+  if (constrained_) last.ShiftMultipliers(begin, N_, constraints_.stays_at_end(), &constrained_->augmented.lambda);
+  const SolveResult& result = solver_->Resolve(reference_, K_);
+  if (constrained_) UpdateMultipliers(result);
+  return Take(begin, result);
 }
 
 }  // namespace costate

@@ -5,6 +5,10 @@
 #include <costate/ilqr.h>
 #include <costate/task.h>
 
+#include <optional>
+
+#include "optimizer/constrained_lq.h"
+#include "optimizer/mpc_constraints.h"
 #include "optimizer/mpc_plan.h"
 
 namespace costate {
@@ -56,6 +60,8 @@ class MpcPlanner {
 
  private:
   MpcPlanPtr Take(double begin, const SolveResult& result);
+  void UpdateMultipliers(const SolveResult& result);
+  void Place(double begin);
   Guess FirstGuess() const;
   bool Predict(const MpcMeasurement& measured, double begin, const MpcPlanBook& book);
 
@@ -64,6 +70,8 @@ class MpcPlanner {
   double knot_time_ = 0, control_time_ = 0;
   int N_ = 0;
   ShiftedCost cost_;
+  MpcConstraints constraints_;
+  std::optional<ConstrainedLq> constrained_;  // cost_ within constraints_, where there are any
   std::unique_ptr<IlqrSolver> solver_;
   DataPtr data_;  // of task.model: predicts
   VectorXd x_, u_, none_, context_;

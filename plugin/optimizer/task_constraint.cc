@@ -447,6 +447,7 @@ void MakePeriodicFromFreeStart(const XmlElement& element, Bounded bounded, Task*
   bounded.info.unit = bounded.term.unit;
   bounded.info.lower = bounded.info.upper = VectorXd::Zero(bounded.term.size());
   bounded.info.first = bounded.info.last = task->N;
+  bounded.info.periodic = true;
   AddHard(element, std::make_unique<PeriodicConstraint>(task->model.get(), std::move(bounded.info), std::move(entries)), task);
 }
 
@@ -484,6 +485,7 @@ void MakePeriodic(const XmlElement& element, Task* task, std::vector<ResidualTer
     bounded.info.unit = bounded.term.unit;
     bounded.info.lower = bounded.info.upper = VectorXd::Zero(bounded.term.size());
     bounded.info.first = bounded.info.last = task->N;
+    bounded.info.periodic = true;
     if (const std::optional<double> weight = element.PositiveNumber("soft")) {
       AddSoft(element, bounded, *weight, *task, soft);
     } else {

@@ -58,8 +58,8 @@ int main(int argc, char** argv) {
   const double seconds = argc > 1 ? std::atof(argv[1]) : 2;
   std::vector<std::string> files(argv + std::min(argc, 2), argv + argc);
   if (files.empty()) {
-    for (const char* name : {"pendulum/swing_up.xml", "cartpole/swing_up.xml", "hopper/hop.xml@50", "quadruped/stand_up.xml@36",
-                             "humanoid/stand_up.xml@24"}) {
+    for (const char* name : {"pendulum/swing_up.xml", "cartpole/swing_up.xml", "cartpole/short_rail.xml",
+                             "hopper/hop.xml@50", "quadruped/stand_up.xml@36", "humanoid/stand_up.xml@24"}) {
       files.push_back(std::string(COSTATE_MODELS "/") + name);
     }
   }

@@ -51,6 +51,25 @@ TEST(CliMpc, SavesAClosedLoopThatReplaysBitForBit) {
   EXPECT_EQ(Costate({"replay", folder.File("run")}).exit_code, 0);
 }
 
+TEST(CliMpc, TellsHowConstraintsWereKept) {
+  TemporaryFolder folder;
+  const std::string task = WriteMpcTask(folder,
+                                        "<limit name='top speed' joint='all' quantity='velocity' lower='-4' upper='4'/>"
+                                        "<constraint name='rest' qvel='all' equals='0' when='end'/>");
+  const ProcessResult result = Costate({"mpc", task, "--time", "1", "--out", folder.File("run"), "--no-plots"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_TRUE(Has(result.out, " top speed: ")) << result.out;
+  EXPECT_TRUE(Has(result.out, " rest: in plans ")) << result.out;
+  EXPECT_TRUE(Has(result.out, " of 100\n")) << result.out;
+  const Record record = ReadRecord(folder.File("run"));
+  ASSERT_EQ(record.constraints.size(), 1u);  // ends of plans are none of the robot's motion
+  EXPECT_EQ(record.constraints[0].name, "top speed");
+  EXPECT_LT(record.constraints[0].violation, 1e-3);
+  EXPECT_NEAR(record.trajectory.X.row(1).maxCoeff(), 4, 1e-3);
+  EXPECT_EQ(record.tables.at("violations.csv").rfind("time (s),\"top speed\",\"rest\"\n0,", 0), 0u);
+  EXPECT_EQ(Costate({"replay", folder.File("run")}).exit_code, 0);
+}
+
 TEST(CliMpc, TellsOfLatePlansAndPushes) {
   TemporaryFolder folder;
   const ProcessResult result = Costate({"mpc", WriteMpcTask(folder), "--time", "0.3", "--delay", "0.01", "--latency", "0.05", "--rate", "10",
@@ -98,8 +117,8 @@ TEST(CliMpc, RefusesBadInputByName) {
   EXPECT_TRUE(RefusedWith(Costate({"mpc", task, "--no-save", "--push", "link", "1", "0", "0", "1", "1"}), "after its begin"));
   EXPECT_EQ(Costate({"mpc", task, "--no-save", "--rate", "-1"}).exit_code, 2);
   EXPECT_EQ(Costate({"mpc", task, "--no-save", "--fallback", "pray"}).exit_code, 2);
-  EXPECT_TRUE(RefusedWith(Costate({"mpc", WriteMpcTask(folder, "<limit joint='all' lower='-1' upper='1'/>"), "--no-save"}),
-                          "plans keep no constraints"));
+  EXPECT_TRUE(RefusedWith(Costate({"mpc", WriteMpcTask(folder, "<periodic qpos='all'/>"), "--no-save"}),
+                          "plans begin elsewhere"));
   EXPECT_TRUE(RefusedWith(Costate({"mpc", WriteMpcTask(folder, "<mpc delay='-1'/>"), "--no-save"}), "delay is -1"));
 }
 

@@ -1,6 +1,7 @@
 // MPC: what it promises of a robot that plans while it moves, in lock-step to the last bit, in threads as far as clocks allow.
 #include <costate/costate.h>
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -16,6 +17,7 @@ namespace costate {
 namespace {
 
 using support::BitwiseEqual;
+using support::MatricesNear;
 using Mpc = support::EngineTest;
 
 Task CartPole(double rate = 10) {
@@ -335,8 +337,195 @@ TEST_F(Mpc, PlansNoFasterThanItsRate) {
 
 TEST_F(Mpc, RefusesWhatPlansDoNotKeep) {
   const auto refused = [](const std::string& element) { return MassTask("<cost ctrl='all'/>" + element); };
-  EXPECT_ERROR(RunMpc(refused("<constraint name='rest' qvel='all' equals='0' when='end'/>"), {}), ErrorCode::kUnsupported, "'rest'");
+  EXPECT_ERROR(RunMpc(refused("<periodic name='gait' qpos='all'/>"), {}), ErrorCode::kUnsupported,
+               "<periodic> 'gait qpos'", "plans begin elsewhere");
   EXPECT_ERROR(RunMpc(refused("<time shortest='0.1' longest='0.3'/>"), {}), ErrorCode::kUnsupported, "<time>", "0.1 and 0.3");
+}
+
+// ---- constraints
+// ------------------------------------------------------------------------------------------------------
+
+// the mass with a motor of so many newtons
+Task LimitedMassTask(double horizon, double force, const std::string& elements) {
+  const support::TemporaryFolder folder;
+  std::string model = kMass;
+  model.replace(model.find("-100 100"), 8, fmt::format("{} {}", -force, force));
+  folder.Write("mass.xml", model);
+  return LoadTask(folder.Write("mass.task.xml",
+                               fmt::format("<task model='mass.xml' horizon='{}'>", horizon) + elements + "</task>"));
+}
+
+const MpcConstraintReport& ReportOf(const MpcResult& result, const std::string& name) {
+  for (const MpcConstraintReport& report : result.constraints) {
+    if (report.plan.name == name) return report;
+  }
+  throw std::runtime_error("no report of " + name);
+}
+
+// the least effort from rest at 0 to rest at 1 m within T = 1 s, no faster than v = 1.2 m/s: the force falls linearly
+// from 2 v / t1 to 0 until t1 = 1.5 (T - 1 / v) = 0.25 s, v is held, and all goes backwards. What is left of an optimal
+// motion is optimal from where it begins, so plans do not change it, although each goes on behind T
+TEST_F(Mpc, FollowsTheConstrainedOptimum) {
+  const Task task = LimitedMassTask(
+      1.2, 100,
+      "<start key='here'/><cost ctrl='all'/><constraint name='there' qpos='all' equals='key:there' when='1'/>"
+      "<constraint name='rest' qvel='all' equals='0' when='1'/>"
+      "<limit name='speed' joint='all' quantity='velocity' upper='1.2'/>");
+  const MpcResult result = RunMpc(task, {.duration = 1.1});
+  const MatrixXd &X = result.trajectory.X, &U = result.trajectory.U;
+  EXPECT_TRUE(result.events.empty());
+  EXPECT_NEAR(X(0, 100), 1, 1e-5);
+  EXPECT_NEAR(X(1, 100), 0, 1e-4);
+  EXPECT_LT(X.row(1).maxCoeff(), 1.2 + 1e-5);
+  EXPECT_NEAR(U(0, 0), 9.6, 0.5);  // steps of 10 ms of the 250 that the force takes to fall: 4 %
+  EXPECT_NEAR(0.5 * 0.01 * U.row(0).head(100).squaredNorm(), 7.68, 0.2);
+  for (int t = 30; t < 70; ++t) EXPECT_NEAR(X(1, t), 1.2, 1e-3) << t;
+  const SolveResult optimum = Solve(task.ToProblem(), task.ToGuess(), task.solver, {}, task.constrained);
+  EXPECT_TRUE(MatricesNear(U.leftCols(100), optimum.trajectory.U.leftCols(100), 0.02));
+  const MpcConstraintReport& speed = ReportOf(result, "speed");
+  EXPECT_LT(speed.motion.violation, 1e-5);
+  EXPECT_EQ(speed.violation_per_knot.size(), 111);
+  EXPECT_EQ(ReportOf(result, "there").motion.knot, 100);
+}
+
+// half a metre of rail to each side, where without the limit it takes 0.9
+TEST_F(Mpc, SwingsUpOnAShortRail) {
+  Task task = LoadTask(COSTATE_MODELS "/cartpole/short_rail.xml");
+  const MpcResult result = RunMpc(task, {.duration = 4});
+  ASSERT_TRUE(result.status.ok());
+  EXPECT_NEAR(Angle(result, 200), task.x_goal[1], 0.01);
+  EXPECT_LT(result.trajectory.X.row(0).cwiseAbs().maxCoeff(), 0.5 + 1e-4);
+  EXPECT_LT(result.trajectory.X.row(2).cwiseAbs().maxCoeff(), 2.5 + 1e-4);
+  EXPECT_GT(result.trajectory.X.row(0).cwiseAbs().maxCoeff(), 0.499);  // it is used
+
+  // the worst of the record is the worst of the motion
+  const MpcConstraintReport& rail = ReportOf(result, "rail");
+  EXPECT_EQ(rail.motion.violation, std::max(0.0, result.trajectory.X.row(0).cwiseAbs().maxCoeff() - 0.5));
+  EXPECT_EQ(result.plans_taken, result.plans + 1);
+  EXPECT_GE(result.constraints[0].motion.relative, result.constraints[1].motion.relative);
+}
+
+TEST_F(Mpc, RepeatsEveryBitWithinConstraints) {
+  Task task = LoadTask(COSTATE_MODELS "/cartpole/short_rail.xml");
+  task.mpc.rate = 20;
+  task.mpc.delay = 0.02;
+  const MpcSimulation simulation{.duration = 1.2, .noise_position = 0.001, .noise_velocity = 0.01, .seed = 3};
+  task.solver.threads = 1;
+  const MpcResult one = RunMpc(task, simulation);
+  task.solver.threads = 3;
+  const MpcResult three = RunMpc(task, simulation);
+  EXPECT_TRUE(BitwiseEqual(one.trajectory.U, three.trajectory.U));
+  EXPECT_TRUE(BitwiseEqual(one.trajectory.X, three.trajectory.X));
+  EXPECT_EQ(one.constraints[0].plan.violation, three.constraints[0].plan.violation);
+}
+
+// a start at 3 m/s where 1 is allowed, and a motor that takes 0.2 s to brake: no control keeps the limit before
+TEST_F(Mpc, RecoversFromAStartThatNoControlAllows) {
+  const Task task =
+      LimitedMassTask(0.3, 10,
+                      "<start qpos='0' qvel='3'/><cost ctrl='all' weight='0.01'/><cost qvel='all' target='5'/>"
+                      "<limit name='speed' joint='all' quantity='velocity' lower='-1' upper='1'/>");
+  const MpcResult result = RunMpc(task, {.duration = 1});
+  ASSERT_TRUE(result.trajectory.X.allFinite());
+  const auto speed = result.trajectory.X.row(1);
+  EXPECT_NEAR(speed[10], 2, 0.05);  // at full brakes
+  for (int t = 22; t <= 100; ++t) EXPECT_LT(speed[t], 1 + 1e-3) << t;
+  EXPECT_NEAR(speed[100], 1, 1e-2);  // as fast as it may
+  EXPECT_NEAR(ReportOf(result, "speed").motion.violation, 1.9, 1e-2);
+}
+
+// 1 m lies beyond what 10 N reach from rest to rest in a plan of 0.2 s, ¼ F T² = 0.1 m, until the end is near
+TEST_F(Mpc, ComesToAnEndThatFirstPlansCannotReach) {
+  const Task task = LimitedMassTask(0.2, 10,
+                                    "<start key='here'/><cost ctrl='all' weight='0.001'/>"
+                                    "<constraint name='there' qpos='all' equals='key:there' when='end'/>"
+                                    "<constraint name='rest' qvel='all' equals='0' when='end'/>");
+  const MpcResult result = RunMpc(task, {.duration = 3});
+  ASSERT_TRUE(result.trajectory.X.allFinite());
+  EXPECT_NEAR(result.trajectory.X(0, 300), 1, 1e-3);
+  EXPECT_NEAR(result.trajectory.X(1, 300), 0, 1e-3);
+  EXPECT_EQ(ReportOf(result, "there").motion.knot, -1);
+  EXPECT_GT(ReportOf(result, "there").plan.violation, 0.5);
+}
+
+// a product of force and velocity: what the motor delivers, counted from states and controls by hand
+TEST_F(Mpc, KeepsTheLimitOfAMotorsPower) {
+  const Task task =
+      LimitedMassTask(0.5, 10,
+                      "<start key='here'/><cost qpos='all' target='key:there' weight='100' terminal='100'/>"
+                      "<cost qvel='all' weight='0.1' terminal='10'/><cost ctrl='all' weight='0.01'/>"
+                      "<limit name='power' actuator='all' quantity='power' upper='3'/>");
+  const MpcResult result = RunMpc(task, {.duration = 2});
+  const int N = result.trajectory.N();
+  const double most = (result.trajectory.U.row(0).array() * result.trajectory.X.row(1).head(N).array()).maxCoeff();
+  EXPECT_LT(most, 3 + 1e-4);
+  EXPECT_GT(most, 2.99);
+  EXPECT_NEAR(result.trajectory.X(0, N), 1, 0.01);
+}
+
+// a disc between start and goal, a centimetre to be kept: half a centimetre beside the line there is no straight way
+TEST_F(Mpc, DrivesAroundAnObstacle) {
+  const support::TemporaryFolder folder;
+  folder.Write("plane.xml", R"(<mujoco model="plane"><option timestep="0.02" gravity="0 0 0"/>
+  <worldbody><geom name="post" pos="0.5 0.005 0" size="0.15" contype="0" conaffinity="0"/>
+    <body name="mass"><joint name="x" type="slide" axis="1 0 0"/><joint name="y" type="slide" axis="0 1 0"/>
+      <geom name="mass" size="0.1" mass="1" contype="0" conaffinity="0"/></body></worldbody>
+  <actuator><motor joint="x" ctrlrange="-5 5"/><motor joint="y" ctrlrange="-5 5"/></actuator>
+  <keyframe><key name="here" qpos="0 0"/><key name="there" qpos="1 0"/></keyframe></mujoco>)");
+  const Task task = LoadTask(
+      folder.Write("plane.task.xml",
+                   "<task model='plane.xml' horizon='0.8'><start key='here'/><cost qpos='all' target='key:there' "
+                   "weight='5' terminal='50'/>"
+                   "<cost qvel='all' weight='0.5' terminal='5'/><cost ctrl='all' weight='0.05'/>"
+                   "<constraint name='clear' geom='mass' quantity='distance' geom2='post' lower='0.01'/></task>"));
+  const MpcResult result = RunMpc(task, {.duration = 4});
+  const int N = result.trajectory.N();
+  double nearest = 1;
+  for (int t = 0; t <= N; ++t)
+    nearest = std::min(nearest, (result.trajectory.X.col(t).head(2) - Eigen::Vector2d(0.5, 0.005)).norm() - 0.25);
+  EXPECT_GT(nearest, 0.01 - 1e-3);
+  EXPECT_LT(nearest, 0.02);  // no wider than it must
+  EXPECT_NEAR(result.trajectory.X(0, N), 1, 0.01);
+  EXPECT_NEAR(result.trajectory.X(1, N), 0, 0.01);
+}
+
+// ½ v² ≤ 0.5, with a Jacobian of its own
+class KineticEnergy final : public Constraint {
+ public:
+  KineticEnergy()
+      : Constraint({.name = "energy",
+                    .unit = "J",
+                    .components = {"energy"},
+                    .lower = VectorXd::Constant(1, -INFINITY),
+                    .upper = VectorXd::Constant(1, 0.5)}) {}
+  void Value(const KnotView& knot, VectorXd* c) const override {
+    *c = VectorXd::Constant(1, 0.5 * knot.x[1] * knot.x[1]);
+  }
+  void Jacobian(const KnotView& knot, ConstMatrixRef, ConstMatrixRef, MatrixXd* J, MatrixXd* Ju) const override {
+    J->setZero(1, 2);
+    (*J)(0, 1) = knot.x[1];
+    Ju->resize(1, 0);
+  }
+  bool NeedsSensors() const override { return false; }
+};
+
+TEST_F(Mpc, KeepsAConstraintOfOnesOwn) {
+  Task task = LimitedMassTask(0.5, 100,
+                              "<start key='here'/><cost qpos='all' target='key:there' weight='100' terminal='100'/>"
+                              "<cost qvel='all' weight='0.1' terminal='10'/><cost ctrl='all' weight='0.01'/>");
+  task.constraints.Add(std::make_unique<KineticEnergy>());
+  const MpcResult result = RunMpc(task, {.duration = 2});
+  EXPECT_LT(result.trajectory.X.row(1).maxCoeff(), 1 + 1e-3);
+  EXPECT_GT(result.trajectory.X.row(1).maxCoeff(), 0.99);
+  EXPECT_NEAR(result.trajectory.X(0, 200), 1, 0.01);
+}
+
+TEST_F(Mpc, KeepsConstraintsBesideTheRobotInRealTime) {
+  const MpcResult result =
+      RunMpc(LoadTask(COSTATE_MODELS "/cartpole/short_rail.xml"), {.duration = 0.3, .threads = true});
+  EXPECT_TRUE(result.trajectory.X.allFinite());
+  EXPECT_EQ(result.constraints.size(), 2u);
+  EXPECT_GT(result.plans, 0);
 }
 
 TEST_F(Mpc, RefusesWhatItCannotDo) {
