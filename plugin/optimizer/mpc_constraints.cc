@@ -39,7 +39,7 @@ MpcConstraints::MpcConstraints(const Task& task) {
   const DataPtr data = MakeData(model);
   SetContext(model, data.get(), task.context);
   const VectorXd u = task.U_guess.col(0);
-  VectorXd s(model->nsensordata);
+  VectorXd s = VectorXd::Zero(model->nsensordata);
   Forward(model, data.get(), task.x0, u, s);
   const KnotView start{.t = 0,
                        .N = task.N,
@@ -68,7 +68,7 @@ void MpcConstraints::PlacePlan(double shift, double knot_time, int N) {
     const auto knot = [&](double time) { return std::clamp((time - shift) / knot_time, -2.0, N + 2.0); };
     int first = static_cast<int>(std::ceil(knot(window.begin) - kOnKnot));
     int last = window.open ? N : static_cast<int>(std::floor(knot(window.until) + kOnKnot));
-    if (first > last)
+    if (!window.open && first > last)
       first = last = static_cast<int>(std::lround(knot(0.5 * (window.begin + window.until))));  // between two knots
     placed->Place(std::max(first, window.moved_by_control ? 0 : 1), std::min(last, window.moved_by_control ? N - 1 : N),
                   shift);

@@ -130,6 +130,22 @@ TEST_F(IlqrSolverTest, AllocatesNothingWhileItIteratesAgain) {
   }
 }
 
+// told to solve them as it would anyway
+TEST_F(IlqrSolverTest, SolvesLinearQuadraticProblemsAsItIsTold) {
+  const Task task = ModelTask("cartpole/swing_up.xml");
+  IlqrOptions options = task.solver;
+  options.iterations = 10;
+  options.regularization_sweep = options.final_policy = false;
+  IlqrSolver plain(task.ToProblem(), options), told(task.ToProblem(), options);
+  int calls = 0;
+  told.SetLqSolver([&](LqProblem* lq, double regularization, RiccatiResult* out) {
+    ++calls;
+    SolveRiccati(*lq, {.regularization = regularization, .values = false}, out);
+  });
+  ExpectSameBits(told.Solve(task.U_guess), plain.Solve(task.U_guess));
+  EXPECT_GE(calls, 10);
+}
+
 TEST_F(IlqrSolverTest, EndsWhenItsTimeIsUpWithTheBestSoFar) {
   const Task task = ModelTask("acrobot/swing_up.xml");
   const CountingCost slow(task.cost.get(), std::chrono::milliseconds(2));

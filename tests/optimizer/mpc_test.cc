@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "optimizer/constrained_lq.h"
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
 #include "support/temporary_folder.h"
@@ -360,6 +361,62 @@ const MpcConstraintReport& ReportOf(const MpcResult& result, const std::string& 
     if (report.plan.name == name) return report;
   }
   throw std::runtime_error("no report of " + name);
+}
+
+// the speed 1 m/s after N = 10 steps of h = 10 ms at ½ r u² h a step: u = 1/(N h) everywhere, lambda = -r u, and kappa
+// of (C8) is r/(N h)
+TEST_F(Mpc, FindsTheMultipliersOfALinearQuadraticProblem) {
+  constexpr int N = 10;
+  constexpr double h = 0.01, r = 0.5;
+  const ModelPtr model = LoadModelFromString(kMass);
+  const VectorXd x = VectorXd::Zero(2), u = VectorXd::Zero(1), none;
+  const QuadraticCost cost(model.get(), x, MatrixXd::Zero(2, 2), MatrixXd::Constant(1, 1, r), MatrixXd::Zero(2, 2));
+  ConstraintSet constraints;
+  ConstraintInfo info{.name = "speed", .lower = VectorXd::Ones(1), .upper = VectorXd::Ones(1), .first = -1};
+  constraints.Add(std::make_unique<StateConstraint>(model.get(), info, x, std::vector<int>{1}));
+  ConstrainedLq constrained(model.get(), cost, constraints, N, 1e-9);
+  LqProblem lq;
+  lq.knots.resize(N);
+  const auto expand = [&] {
+    CostExpansion e;
+    for (int t = 0; t < N; ++t) {
+      constrained.Expand({.t = t, .N = N, .time = t * h, .dt = h, .x = x, .u = u, .s = none}, MatrixXd(), MatrixXd(),
+                         &e);
+      LqKnot& knot = lq.knots[static_cast<std::size_t>(t)];
+      knot = {.A = MatrixXd{{1, h}, {0, 1}},
+              .B = MatrixXd{{h * h}, {h}},
+              .lx = e.lx,
+              .lu = e.lu,
+              .lxx = e.lxx,
+              .lux = e.lux,
+              .luu = e.luu};
+    }
+    constrained.Expand({.t = N, .N = N, .time = N * h, .dt = h, .x = x, .u = none, .s = none}, MatrixXd(), MatrixXd(),
+                       &e);
+    lq.lx = e.lx;
+    lq.lxx = e.lxx;
+  };
+  expand();
+  RiccatiResult riccati;
+  constrained.Solve(&lq, 0, &riccati);
+  ASSERT_TRUE(riccati.ok);
+  EXPECT_TRUE(constrained.exact());
+  EXPECT_NEAR(constrained.augmented.rho[0], 300 * r / (N * h), 1e-9);
+  EXPECT_NEAR(constrained.augmented.lambda[0](0, N), -10 * r, 1e-6);
+  EXPECT_NEAR(riccati.k(0, 0), 10, 1e-6);
+
+  // bounds that allow a tenth of it: no multiplier does, and the one that there was stays
+  expand();
+  constrained.augmented.lambda[0].setZero();
+  for (LqKnot& knot : lq.knots) {
+    knot.du_lower = VectorXd::Constant(1, -1);
+    knot.du_upper = VectorXd::Constant(1, 1);
+  }
+  constrained.Solve(&lq, 0, &riccati);
+  ASSERT_TRUE(riccati.ok);
+  EXPECT_FALSE(constrained.exact());
+  EXPECT_EQ(constrained.augmented.lambda[0](0, N), 0);
+  EXPECT_EQ(riccati.k(0, 0), 1);
 }
 
 // the least effort from rest at 0 to rest at 1 m within T = 1 s, no faster than v = 1.2 m/s: the force falls linearly
