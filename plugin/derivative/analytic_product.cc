@@ -218,7 +218,8 @@ void AnalyticBackend::PullForces(const mjModel* m, const mjData* d, const Vector
   if (out->qfrc.size() == 0) return;
   out->qfrc += y;
   for (int b = 1; b < m->nbody; b++) {
-    const Vec6 W = pull_.motion(b);
+    Vec6 W;
+    pull_.motion(b).Spread(W.data());
     const Vec3 r = Vec3Map(d->xipos + 3 * b) - Vec3Map(d->subtree_com + 3 * m->body_rootid[b]);
     out->xfrc.segment<3>(6 * b) += W.tail<3>() + W.head<3>().cross(r);
     out->xfrc.segment<3>(6 * b + 3) += W.head<3>();

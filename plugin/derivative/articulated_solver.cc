@@ -7,13 +7,13 @@ namespace costate {
 
 namespace {
 
-constexpr int kRowEntries = 8;  // a row of M with so many costs a factorization what a dof costs this solver
+constexpr int kRowEntries = 6;  // a row of M with so many costs a factorization what a dof costs this solver
 
 // rotor inertia of a dof, actuators' contributions included
-double Armature(const mjModel* m, int dof) {
+COSTATE_LANES double Armature(const mjModel* m, int dof) {
   double armature = m->dof_armature[dof];
   const int joint = m->dof_jntid[dof], owner = m->jnt_actuatorid[joint];
-  const auto add = [&](int i) {
+  const auto add = [&](int i) __attribute__((always_inline)) {
     const double gear = m->actuator_gear[6 * m->actuator_outadr[i]];
     armature += m->actuator_armature[i] * gear * gear;
   };
@@ -108,11 +108,12 @@ bool ArticulatedSolver::Pays(const mjModel* m) {
   return nv > 0 && m->M_rowadr[nv - 1] + m->M_rownnz[nv - 1] > kRowEntries * nv && Covers(m);
 }
 
-bool ArticulatedSolver::Factor(const mjModel* m, const mjData* d, const double* diagonal, const BodyConstraint* first,
-                               const BodyConstraint* second) {
-  const auto add = [](const Mat6& HH, Double8* inertia) {
+COSTATE_SIMD bool ArticulatedSolver::Factor(const mjModel* m, const mjData* d, const double* diagonal,
+                                            const BodyConstraint* first, const BodyConstraint* second) {
+  const auto add = [](const Mat6& HH, Double8* inertia) __attribute__((always_inline)) {
     for (int c = 0; c < 6; c++) {
-      for (int r = 0; r < 6; r++) inertia[c][r] += HH(r, c);
+      const double* h = HH.data() + 6 * c;
+      inertia[c] += Double8{h[0], h[1], h[2], h[3], h[4], h[5]};
     }
   };
   for (int b = 1; b < m->nbody; b++) {
@@ -135,17 +136,18 @@ bool ArticulatedSolver::Factor(const mjModel* m, const mjData* d, const double* 
   return Eliminate(static_cast<int>(m->nbody), body_.data(), dof_.data());
 }
 
-void ArticulatedSolver::Multiply(const mjModel* m, const mjData* d, const double* a, double* out) {
+COSTATE_SIMD void ArticulatedSolver::Multiply(const mjModel* m, const mjData* d, const double* a, double* out) {
   const int nbody = static_cast<int>(body_.size());
-  motion_[0].setZero();
+  motion_[0] = Lanes6::Zero();
   for (int b = 1; b < nbody; b++) {
-    motion_[b] = motion_[body_[b].parent];
-    for (int j = body_[b].begin; j < body_[b].end; j++) motion_[b] += Vec6Map(d->cdof + 6 * j) * a[j];
-    force_[b] = Inertia::From(d->cinert + 10 * b) * motion_[b];
+    Lanes6 motion = motion_[body_[b].parent];
+    for (int j = body_[b].begin; j < body_[b].end; j++) motion += a[j] * Lanes6::Load(d->cdof + 6 * j);
+    motion_[b] = motion;
+    force_[b] = InertiaLanes(d->cinert + 10 * b) * motion;
   }
   for (int b = nbody - 1; b > 0; b--) {
     for (int j = body_[b].begin; j < body_[b].end; j++) {
-      out[j] = Vec6Map(d->cdof + 6 * j).dot(force_[b]) + Armature(m, j) * a[j];
+      out[j] = DotLanes(Lanes6::Load(d->cdof + 6 * j), force_[b]) + Armature(m, j) * a[j];
     }
     if (body_[b].parent != 0) force_[body_[b].parent] += force_[b];
   }

@@ -48,7 +48,7 @@ class ArticulatedSolver {
  private:
   mutable std::vector<ArticulatedBody> body_;
   std::vector<ArticulatedDof> dof_;
-  std::vector<Vec6> force_, motion_;  // of one product
+  std::vector<Lanes6> force_, motion_;  // of one product
 };
 
 }  // namespace costate

@@ -20,18 +20,15 @@ void ConstraintDerivative::KeepContact(const mjModel* m, const mjData* d, int c,
 // of the last contact
 void ConstraintDerivative::KeepWrench(const mjModel* m) {
   const ContactProduct& contact = contact_.back();
-  const Vec6 F = contact.Wrench();
   for (int side = 0; side < 2; side++) {
     if (!contact.moves[side]) continue;
     BodyConstraint& body = contact_body_[contact.body[side]];
-    body.F += side ? F : Vec6(-WrenchAbout(F, -contact.shift1));
+    contact.AddWrench(side, &body.F);
     body.active = true;
   }
-  if (contact.moves[0] && contact.moves[1]) {
-    FindPair(m, contact.body[0], contact.body[1])->HH += contact.Hessian();
-  } else {
-    contact_body_[contact.body[contact.moves[1]]].HH += contact.Hessian();
-  }
+  const bool pair = contact.moves[0] && contact.moves[1];
+  contact.AddHessian(pair ? &FindPair(m, contact.body[0], contact.body[1])->HH
+                          : &contact_body_[contact.body[contact.moves[1]]].HH);
 }
 
 bool ConstraintDerivative::AddDiagonal(double* diagonal) const {
@@ -43,26 +40,27 @@ bool ConstraintDerivative::AddDiagonal(double* diagonal) const {
   return true;
 }
 
-void ConstraintDerivative::PullContacts(TreePull* tree) const {
+COSTATE_SIMD void ConstraintDerivative::PullContacts(TreePull* tree) const {
   for (const ContactProduct& contact : contact_) {
-    Vec6 T = Vec6::Zero();
+    Lanes6 T = Lanes6::Zero();
     if (contact.moves[1]) T += tree->motion(contact.body[1]);
     if (contact.moves[0]) T -= MotionAbout(tree->motion(contact.body[0]), contact.shift1);
-    ContactSide side[2];
-    contact.Pull(geometry_.motion(contact.contact), T, side);
-    if (contact.moves[1]) tree->AddCovectors(contact.body[1], side[1].twist, -side[1].Ua, -side[1].Uv);
+    ContactCovectors pulled;
+    contact.Pull(geometry_.motion(contact.contact), T, &pulled);
+    if (contact.moves[1]) tree->AddCovectors(contact.body[1], pulled.twist[1], -pulled.Ua, -pulled.Uv);
     if (!contact.moves[0]) continue;
-    const Vec3 back = -contact.shift1;
-    tree->AddCovectors(contact.body[0], WrenchAbout(side[0].twist, back), -WrenchAbout(side[0].Ua, back),
-                       -WrenchAbout(side[0].Uv, back));
+    const Double4 back = -contact.shift1;
+    tree->AddCovectors(contact.body[0], WrenchAbout(pulled.twist[0], back), WrenchAbout(pulled.Ua, back),
+                       WrenchAbout(pulled.Uv, back));
   }
 }
 
 void ConstraintDerivative::PushContacts(TreeDerivative* tree) const {
   for (const ContactProduct& contact : contact_) {
     ContactSide side[2];
+    const Vec3 shift1(contact.shift1[0], contact.shift1[1], contact.shift1[2]);
     for (int k = 0; k < 2; k++) {
-      const Vec3 shift = k == 0 ? contact.shift1 : Vec3(Vec3::Zero());
+      const Vec3 shift = k == 0 ? shift1 : Vec3(Vec3::Zero());
       const int body = contact.body[k];
       if (contact.moves[k]) {
         side[k].twist = MotionAbout(tree->pushed(body), shift);
@@ -76,24 +74,37 @@ void ConstraintDerivative::PushContacts(TreeDerivative* tree) const {
     }
     const Vec6 dF = contact.Push(geometry_.motion(contact.contact), side);
     if (contact.moves[1]) tree->AddWrenchChange(contact.body[1], dF);
-    if (contact.moves[0]) tree->AddWrenchChange(contact.body[0], -WrenchAbout(dF, -contact.shift1));
+    if (contact.moves[0]) tree->AddWrenchChange(contact.body[0], -WrenchAbout(dF, -shift1));
   }
 }
 
 // bodies that both move: entries between the dofs that move one of them
-void ConstraintDerivative::AddPairHessian(const mjModel* m, const mjData* d, const Pair& pair, TreeSolver* H) const {
+COSTATE_SIMD void ConstraintDerivative::AddPairHessian(const mjModel* m, const mjData* d, const Pair& pair,
+                                                       TreeSolver* H) const {
   if (!H) return;
   const int* chain = chain_.data() + pair.chain_start;
   const signed char* sign = chain_sign_.data() + pair.chain_start;
-  const Vec3 shift1 = Origin(m, d, pair.body2) - Origin(m, d, pair.body1);
-  const auto axis = [&](int n) {
-    const Vec6 S = Vec6Map(d->cdof + 6 * chain[n]);
-    return sign[n] < 0 ? Vec6(-MotionAbout(S, shift1)) : S;
+  const auto origin = [&](int body) __attribute__((always_inline)) {
+    return LoadLanes(d->subtree_com + 3 * m->body_rootid[body]);
   };
+  const Double4 shift1 = origin(pair.body2) - origin(pair.body1);
+  axis_.resize(pair.chain_count);
   for (int n = 0; n < pair.chain_count; n++) {
-    const Vec6 F = pair.HH * axis(n);
-    for (int k = 0; k < pair.chain_count; k++) {
-      if (chain[k] >= chain[n]) H->Add(chain[k], chain[n], axis(k).dot(F));
+    const Lanes6 S = Lanes6::Load(d->cdof + 6 * chain[n]);
+    (sign[n] < 0 ? -MotionAbout(S, shift1) : S).Store(axis_[n].data());
+  }
+  for (int k = 0; k < pair.chain_count; k++) {
+    const Lanes6 S = Lanes6::Load(axis_[k].data()), F = Times(pair.HH, S);
+    H->diagonal(chain[k]) += DotLanes(S, F);
+
+    // the others come in descending order, as a row of H read from its end
+    double* row = H->row(chain[k]);
+    const int* columns = H->row_columns(chain[k]);
+    int at = H->row_size(chain[k]);
+    for (int n = k + 1; n < pair.chain_count; n++) {
+      do at--;
+      while (columns[at] != chain[n]);
+      row[at] += DotLanes(Lanes6::Load(axis_[n].data()), F);
     }
   }
 }

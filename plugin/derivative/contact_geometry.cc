@@ -10,24 +10,35 @@
 #include "derivative/contact_clipped.h"
 #include "derivative/contact_frame.h"
 #include "derivative/plant.h"
+#include "derivative/spatial_lanes.h"
 
 namespace costate {
 namespace {
 
+COSTATE_LANES Double4 Lanes(double x, double y, double z) { return Double4{x, y, z, 0}; }
+COSTATE_LANES Double4 Lanes(const Vec3& x) { return Lanes(x[0], x[1], x[2]); }
+
 // (G6) on a plane the normal rests: dφ = n·r, dp = r − n dφ/2
-ContactMatrix OnPlane(const ContactFrame& f, const Patch& patch, const Vec3& point) {
-  const Mat3 by_rotation = PLANT("contact geometry: plane", -Skew(patch.x - point) - patch.H * Skew(f.n));
-  const Eigen::RowVector3d dphi = f.n.transpose() * by_rotation;
-  ContactMatrix G = ContactMatrix::Zero();
-  G.block<1, 3>(0, 0) = dphi;
-  G.block<1, 3>(0, 3) = f.n.transpose();
-  G.block<3, 3>(1, 0) = by_rotation - f.n / 2 * dphi;
-  G.block<3, 3>(1, 3) = Mat3::Identity() - f.n / 2 * f.n.transpose();
-  if (f.from_collider && f.HasTangent()) {
-    G.block<3, 3>(4, 0) =
-        PLANT("contact geometry: tangent on a plane", f.n / f.length * f.e.cross(f.t2).transpose());
+COSTATE_LANES void OnPlane(const ContactFrame& f, const Patch& patch, const Vec3& point, ContactMatrix* G) {
+  // rows of −[x − point]× − H [n]×
+  const Double4 n = Lanes(f.n), arm = Lanes(patch.x - point);
+  const Double4 unit[3] = {{1, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0}};
+  Double4 by_rotation[3], dphi = {};
+  for (int i = 0; i < 3; i++) {
+    by_rotation[i] =
+        PLANT("contact geometry: plane",
+              CrossLanes(arm, unit[i]) + CrossLanes(n, Lanes(patch.H(i, 0), patch.H(i, 1), patch.H(i, 2))));
+    dphi += f.n[i] * by_rotation[i];
   }
-  return G;
+  double* row = G->data();
+  Lanes6{dphi, n}.Store(row);
+  for (int i = 0; i < 3; i++)
+    Lanes6{by_rotation[i] - f.n[i] / 2 * dphi, unit[i] - f.n[i] / 2 * n}.Store(row + 6 + 6 * i);
+  Double4 turn = {};
+  if (f.from_collider && f.HasTangent()) {
+    turn = PLANT("contact geometry: tangent on a plane", CrossLanes(Lanes(f.e), Lanes(f.t2)) / f.length);
+  }
+  for (int i = 0; i < 3; i++) Lanes6{f.n[i] * turn, Double4{}}.Store(row + 24 + 6 * i);
 }
 
 // pairs of the iterative collider in which a surface is curved: a staircase below its tolerance
@@ -133,7 +144,7 @@ COSTATE_SIMD bool ContactGeometry::ClosedForm(const mjModel* model, const mjData
   const ContactFrame frame(contact.frame, pair.tangent);
   const Vec3 point = Vec3Map(contact.pos);
   if (pair.first.flat == 2 && pair.second.flat == 0) {
-    motion_[c].by_geom2 = OnPlane(frame, pair.second, point);
+    OnPlane(frame, pair.second, point, &motion_[c].by_geom2);
   } else {
     ContactRate rate;
     if (!MovePatches(pair.first, pair.second, frame.n, contact.dist, point, &rate)) return false;

@@ -10,8 +10,6 @@ namespace {
 constexpr double kSingular =
     1e-9;  // sine between directions, relative to one: below it a division loses all digits
 
-Mat3 Projector(const Vec3& n) { return Mat3::Identity() - n * n.transpose(); }
-
 }  // namespace
 
 Patch Patch::Vertex(const Vec3& x) {
@@ -30,7 +28,10 @@ Patch Patch::Face(const Vec3& x) {
 Patch Patch::Ball(const Vec3& center, double radius, const Vec3& m) {
   Patch patch;
   patch.x = center + radius * m;
-  patch.H = PLANT("contact geometry: ball", radius * Projector(m));
+  for (int i = 0; i < 3; i++) {
+    patch.H.col(i) = PLANT("contact geometry: ball", -radius * m[i] * m);
+    patch.H(i, i) += PLANT("contact geometry: ball", radius);
+  }
   return patch;
 }
 

@@ -5,6 +5,25 @@
 
 namespace costate {
 
+// bodies, point and axes, and the force in the world
+COSTATE_LANES void ContactProduct::Place(const mjModel* model, const mjData* data) {
+  const mjContact& con = data->contact[contact];
+  for (int side = 0; side < 2; side++) {
+    body[side] = model->geom_bodyid[con.geom[side]];
+    moves[side] = LastDof(model, body[side]) >= 0;
+  }
+  const auto origin = [&](int side) __attribute__((always_inline)) {
+    return LoadLanes(data->subtree_com + 3 * model->body_rootid[body[side]]);
+  };
+  const Double4 about = origin(moves[1] ? 1 : 0);
+  shift1 = moves[0] ? about - origin(0) : Double4{};
+  p = LoadLanes(con.pos) - about;
+  axes = {LoadLanes(con.frame), LoadLanes(con.frame + 3), LoadLanes(con.frame + 6)};
+  basis = axes.Transposed();
+  push = axes.x * f[0] + axes.y * f[1] + axes.z * f[2];
+  torque = axes.x * f[3] + axes.y * f[4] + axes.z * f[5];
+}
+
 COSTATE_SIMD bool ContactProduct::Fill(const mjModel* model, const mjData* data, const TreeDerivative& tree, int index) {
   const mjContact& con = data->contact[index];
   const int row = con.efc_address;
@@ -53,33 +72,16 @@ COSTATE_SIMD bool ContactProduct::Fill(const mjModel* model, const mjData* data,
   kappa += data->efc_R[row] * g * con.adhesion / (pyramid ? 2 * (dim - 1) : 1);
 
   Place(model, data);
-  const Vec6 Ua = tree.acceleration_field(body[1]) - MotionAbout(tree.acceleration_field(body[0]), shift1);
-  const Vec6 Uv = tree.velocity(body[1]) - MotionAbout(tree.velocity(body[0]), shift1);
-  a_rot = Ua.head<3>();
-  v_rot = Uv.head<3>();
-  a_lin = MotionAt(Ua, p);
-  v_lin = MotionAt(Uv, p);
+  const TreeDerivative::Field &first = tree.field(body[0]), &second = tree.field(body[1]);
+  const Lanes6 Ua = second.va - MotionAbout(first.va, shift1), Uv = second.v - MotionAbout(first.v, shift1);
+  a_rot = Ua.a;
+  v_rot = Uv.a;
+  a_lin = Ua.l + CrossLanes(Ua.a, p);
+  v_lin = Uv.l + CrossLanes(Uv.a, p);
   return true;
 }
 
-// bodies, point and axes, and the force in the world
-void ContactProduct::Place(const mjModel* model, const mjData* data) {
-  const mjContact& con = data->contact[contact];
-  for (int side = 0; side < 2; side++) {
-    body[side] = model->geom_bodyid[con.geom[side]];
-    moves[side] = LastDof(model, body[side]) >= 0;
-  }
-  const Vec3 origin = Origin(model, data, body[moves[1] ? 1 : 0]);
-  shift1.setZero();
-  if (moves[0]) shift1 = origin - Origin(model, data, body[0]);
-  p = Vec3Map(con.pos) - origin;
-  R = Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(con.frame);
-  axes = R.transpose();
-  push = axes * f.head<3>();
-  torque = axes * f.tail<3>();
-}
-
-void ContactProduct::FillPull(const mjModel* model, const mjData* data, int index, double pull) {
+COSTATE_SIMD void ContactProduct::FillPull(const mjModel* model, const mjData* data, int index, double pull) {
   contact = index;
   dim = 1;
   f.setZero();
@@ -89,42 +91,60 @@ void ContactProduct::FillPull(const mjModel* model, const mjData* data, int inde
   kappa = g = 0;
   has_belt = false;
   Place(model, data);
-  for (Vec3* field : {&a_rot, &a_lin, &v_rot, &v_lin}) field->setZero();
+  for (Double4* field : {&a_rot, &a_lin, &v_rot, &v_lin}) *field = Double4{};
 }
 
-Vec6 ContactProduct::Wrench() const {
-  Vec6 F;
-  F << p.cross(push) + torque, push;
-  return F;
+COSTATE_SIMD void ContactProduct::AddWrench(int side, Vec6* F) const {
+  const Lanes6 on_second = {CrossLanes(p, push) + torque, push};
+  const Lanes6 before = Lanes6::Load(F->data());
+  (side == 1 ? before + on_second : before - WrenchAbout(on_second, -shift1)).Store(F->data());
 }
 
-COSTATE_SIMD Mat6 ContactProduct::Hessian() const {
+namespace {
+
+// Rᵀ H R for 3×3 blocks of H in the basis; H(r + i, c + k) of a symmetric matrix
+COSTATE_LANES Lanes3x3 ToWorld(const Mat6& H, int r, int c, const Lanes3x3& axes) {
+  const double* h = H.data() + 6 * c + r;
+  const Double4 x = axes.x * h[0] + axes.y * h[6] + axes.z * h[12], y = axes.x * h[1] + axes.y * h[7] + axes.z * h[13],
+                z = axes.x * h[2] + axes.y * h[8] + axes.z * h[14];
+  const auto column = [&](int k) __attribute__((always_inline)) {
+    return axes.x * x[k] + axes.y * y[k] + axes.z * z[k];
+  };
+  return {column(0), column(1), column(2)};
+}
+
+COSTATE_LANES Lanes3x3 CrossColumns(Double4 p, const Lanes3x3& m) {
+  return {CrossLanes(p, m.x), CrossLanes(p, m.y), CrossLanes(p, m.z)};
+}
+
+COSTATE_LANES Lanes3x3 Sum(const Lanes3x3& m, const Lanes3x3& n) { return {m.x + n.x, m.y + n.y, m.z + n.z}; }
+
+}  // namespace
+
+COSTATE_SIMD void ContactProduct::AddHessian(Mat6* HH) const {
   // in the world about the point, then shifted: lin at the point is lin − [p×] rot
-  Mat6 out;
-  const Mat3 X = Skew(p), lin = H.topLeftCorner<3, 3>() * R, ll = R.transpose() * lin;
-  out.bottomRightCorner<3, 3>() = ll;
-  out.topRightCorner<3, 3>() = X * ll;
-  if (dim > 3) {
-    const Mat3 rot = H.bottomLeftCorner<3, 3>() * R;
-    out.topRightCorner<3, 3>() += R.transpose() * rot;
-  }
-  out.bottomLeftCorner<3, 3>() = out.topRightCorner<3, 3>().transpose();
-  out.topLeftCorner<3, 3>() = -out.topRightCorner<3, 3>() * X;
-  if (dim > 3) {
-    const Mat3 mixed = H.topRightCorner<3, 3>() * R, rot = H.bottomRightCorner<3, 3>() * R, lr = R.transpose() * mixed;
-    out.topLeftCorner<3, 3>() += X * lr + R.transpose() * rot;
-  }
-  return out;
-}
-
-// twist about the origin → motion of the rows
-Vec6 ContactProduct::ToBasis(const Vec6& s) const {
-  Vec6 out;
-  out << R * MotionAt(s, p), R * s.head<3>();
-  return out;
+  const Lanes3x3 ll = ToWorld(H, 0, 0, axes);
+  Lanes3x3 rl = CrossColumns(p, ll);
+  if (dim > 3) rl = Sum(rl, ToWorld(H, 3, 0, axes));
+  Lanes3x3 rr = {rl.z * p[1] - rl.y * p[2], rl.x * p[2] - rl.z * p[0], rl.y * p[0] - rl.x * p[1]};
+  if (dim > 3) rr = Sum(rr, Sum(CrossColumns(p, ToWorld(H, 0, 3, axes)), ToWorld(H, 3, 3, axes)));
+  const Lanes3x3 lr = rl.Transposed();
+  const Lanes6 columns[6] = {{rr.x, lr.x}, {rr.y, lr.y}, {rr.z, lr.z}, {rl.x, ll.x}, {rl.y, ll.y}, {rl.z, ll.z}};
+  for (int c = 0; c < 6; c++) (Lanes6::Load(HH->data() + 6 * c) + columns[c]).Store(HH->data() + 6 * c);
 }
 
 Vec6 ContactProduct::Push(const ContactMotion& motion, const ContactSide side[2]) const {
+  const auto three = [](const Double4& x) { return Vec3(x[0], x[1], x[2]); };
+  const Vec3 p = three(this->p), push = three(this->push), torque = three(this->torque), a_rot = three(this->a_rot),
+             a_lin = three(this->a_lin), v_rot = three(this->v_rot), v_lin = three(this->v_lin);
+  Mat3 R;
+  R << three(basis.x), three(basis.y), three(basis.z);
+  const auto to_basis = [&](const Vec6& twist) {
+    Vec6 out;
+    out << R * MotionAt(twist, p), R * twist.head<3>();
+    return out;
+  };
+
   // (dφ, dp, Ω)
   Vec6 s[2];
   for (int k = 0; k < 2; k++) s[k] << side[k].twist.head<3>(), MotionAt(side[k].twist, p);
@@ -132,7 +152,7 @@ Vec6 ContactProduct::Push(const ContactMotion& motion, const ContactSide side[2]
   const double dist = geometry[0];
   const Vec3 dp = geometry.segment<3>(1), turn = geometry.tail<3>();
 
-  Vec6 a = ToBasis(side[1].Ua - side[0].Ua), v = ToBasis(side[1].Uv - side[0].Uv);
+  Vec6 a = to_basis(side[1].Ua - side[0].Ua), v = to_basis(side[1].Uv - side[0].Uv);
   a.head<3>() += R * (a_rot.cross(dp) + a_lin.cross(turn));
   a.tail<3>() += R * a_rot.cross(turn);
   v.head<3>() += R * (v_rot.cross(dp) + v_lin.cross(turn));
@@ -150,14 +170,9 @@ Vec6 ContactProduct::Push(const ContactMotion& motion, const ContactSide side[2]
 
 namespace {
 
-// three columns, `stride` numbers apart, with a number behind the last
-COSTATE_LANES Lanes3x3 LoadColumns(const double* first, int stride = 3) {
-  return {LoadLanes(first), LoadLanes(first + stride), LoadLanes(first + 2 * stride)};
-}
-
-COSTATE_LANES double DotLanes(Double4 x, Double4 y) {
-  const Double4 all = x * y;
-  return all[0] + all[1] + all[2];
+// the first three rows of three columns of H
+COSTATE_LANES Lanes3x3 LoadColumns(const double* first) {
+  return {LoadLanes(first), LoadLanes(first + 6), LoadLanes(first + 12)};
 }
 
 // the last three of six numbers
@@ -182,50 +197,41 @@ COSTATE_LANES Lanes6 BeltRows(const Eigen::Matrix<double, 3, 6>& belt, Double4 z
 
 }  // namespace
 
-COSTATE_SIMD void ContactProduct::Pull(const ContactMotion& motion, const Vec6& T, ContactSide side[2]) const {
+COSTATE_SIMD void ContactProduct::Pull(const ContactMotion& motion, const Lanes6& T, ContactCovectors* out) const {
   const bool turns = dim > 3;
-  const Lanes6 wrench = Lanes6::Load(T.data());
-  const Double4 arm = LoadLanes(p.data()), tau = wrench.a, nu = wrench.l + CrossLanes(tau, arm);
-  const Lanes3x3 to_basis = LoadColumns(R.data()), to_world = LoadColumns(axes.data());
+  const Double4 tau = T.a, nu = T.l + CrossLanes(tau, p);
 
   // c of the rows, z = −H_c c and b z, of linear rows and of those that turn; in the world
-  const Double4 c = to_basis * nu, c_rot = turns ? to_basis * tau : Double4{};
-  Double4 z = -(LoadColumns(H.data(), 6) * c), z_rot = {};
+  const Double4 c = basis * nu, c_rot = turns ? basis * tau : Double4{};
+  Double4 z = -(LoadColumns(H.data()) * c), z_rot = {};
   if (turns) {
-    z -= LoadColumns(H.data() + 18, 6) * c_rot;
+    z -= LoadColumns(H.data() + 18) * c_rot;
     z_rot = -(LoadLanesEnd(H.data() + 3) * c[0] + LoadLanesEnd(H.data() + 9) * c[1] + LoadLanesEnd(H.data() + 15) * c[2] +
               LoadLanesEnd(H.data() + 21) * c_rot[0] + LoadLanesEnd(H.data() + 27) * c_rot[1] + LoadLanesEnd(H.data() + 33) * c_rot[2]);
   }
   const Double4 zb = LoadLanes(b.data()) * z, zb_rot = LoadLanesEnd(b.data() + 3) * z_rot;
-  const Double4 lin = to_world * z, lin_b = to_world * zb, rot = to_world * z_rot, rot_b = to_world * zb_rot;
+  const Double4 lin = axes * z, lin_b = axes * zb, rot = axes * z_rot, rot_b = axes * zb_rot;
 
   // of (dφ, dp, Ω)
-  const Double4 a_turn = LoadLanes(a_rot.data()), v_turn = LoadLanes(v_rot.data()), force = LoadLanes(push.data());
   double along = DotLanes(LoadLanes(f.data()), c);
-  Double4 turn = CrossLanes(lin, LoadLanes(a_lin.data())) + CrossLanes(lin_b, LoadLanes(v_lin.data())) + CrossLanes(force, nu);
+  Double4 turn = CrossLanes(lin, a_lin) + CrossLanes(lin_b, v_lin) + CrossLanes(push, nu);
   if (turns) {
     along += DotLanes(LoadLanesEnd(f.data() + 3), c_rot);
-    turn += CrossLanes(rot, a_turn) + CrossLanes(rot_b, v_turn) + CrossLanes(LoadLanes(torque.data()), tau);
+    turn += CrossLanes(rot, a_rot) + CrossLanes(rot_b, v_rot) + CrossLanes(torque, tau);
   }
-  const Double4 point = CrossLanes(lin, a_turn) + CrossLanes(lin_b, v_turn) + CrossLanes(force, tau);
+  const Double4 point = CrossLanes(lin, a_rot) + CrossLanes(lin_b, v_rot) + CrossLanes(push, tau);
   const double geometry[7] = {g * along + kappa * z[0], point[0], point[1], point[2], turn[0], turn[1], turn[2]};
 
   // of both sides: geom 1 moves what both move less what geom 2 moves
   Lanes6 second = SumRows(7, geometry, motion.by_geom2.data());
   if (has_belt) second += BeltRows(belt.by_geom2, zb, zb_rot);
-  const Lanes6 Ua = {rot + CrossLanes(arm, lin), lin}, Uv = {rot_b + CrossLanes(arm, lin_b), lin_b};
-  if (moves[1]) {
-    Lanes6{second.a + CrossLanes(arm, second.l), second.l}.Store(side[1].twist.data());
-    Ua.Store(side[1].Ua.data());
-    Uv.Store(side[1].Uv.data());
-  }
-  if (moves[0]) {
-    Lanes6 first = SumRows(7, geometry, motion.by_both.data()) - second;
-    if (has_belt) first += BeltRows(belt.by_both, zb, zb_rot);
-    Lanes6{first.a + CrossLanes(arm, first.l), first.l}.Store(side[0].twist.data());
-    (Lanes6::Zero() - Ua).Store(side[0].Ua.data());
-    (Lanes6::Zero() - Uv).Store(side[0].Uv.data());
-  }
+  out->Ua = {rot + CrossLanes(p, lin), lin};
+  out->Uv = {rot_b + CrossLanes(p, lin_b), lin_b};
+  out->twist[1] = {second.a + CrossLanes(p, second.l), second.l};
+  if (!moves[0]) return;
+  Lanes6 first = SumRows(7, geometry, motion.by_both.data()) - second;
+  if (has_belt) first += BeltRows(belt.by_both, zb, zb_rot);
+  out->twist[0] = {first.a + CrossLanes(p, first.l), first.l};
 }
 
 }  // namespace costate

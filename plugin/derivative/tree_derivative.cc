@@ -86,7 +86,7 @@ COSTATE_SIMD void TreeDerivative::Walk(const Path& path) {
 
     // f = I a + v ×* I v, and (R2) the Coriolis operator: P = u hᵀ + [ω]×(½ tr J 1 − J), p = lin(I v)
     body.I = Inertia::From(path.cinert + 10 * b);
-    const InertiaLanes I(body.I);
+    const InertiaLanes I(path.cinert + 10 * b);
     const Lanes6 momentum = I * v;
     const Lanes6 F = PLANT("rne: force", I * a + CrossForce(v, momentum));
     F.Store(body.F.data());
@@ -215,7 +215,7 @@ COSTATE_SIMD void TreeDerivative::Multiply(const Bodies& all) {
 
       // loads: y −= E S, and Eᵀ S against the rotation of the column
       if (all.load) {
-        const Double4 T = {body.T[0], body.T[1], body.T[2], 0}, turned = CrossLanes(T, S.a);
+        const Double4 T = LoadLanes(body.T.data()), turned = CrossLanes(T, S.a);
         y.a -= PLANT("load: columns", E.map * S.a + turned);
         y.l -= CrossLanes(S.a, E.p);
         pr.a += PLANT("load: rows", E.transposed * S.a - turned + CrossLanes(E.p, S.l));

@@ -49,6 +49,13 @@ class TreeDerivative {
 
   const Vec6& velocity(int body) const { return body_[body].v; }             ///< Vᵛ = Σ S v
   const Vec6& acceleration_field(int body) const { return body_[body].va; }  ///< Vᵃ = Σ S a, no velocity products
+
+  /// The same in vector registers: velocity, acceleration, acceleration_field, and Σ S e.
+  struct Field {
+    Lanes6 v, a, va, ae;
+  };
+  const Field& field(int body) const { return field_[body]; }
+
   const Vec6& axis_rate(int dof) const { return dof_[dof].psid; }            ///< ψ̇ = Vᵛ before the dof's group × S
   const Vec6& axis_field(int dof) const { return dof_[dof].aS; }             ///< S × Vᵃ before the dof's group
 
@@ -70,7 +77,7 @@ class TreeDerivative {
   void Finish(const mjModel* model, const mjData* data, const TreeInput& input, const BodyConstraint* constraint,
               BlockedMatrix* R, BlockedMatrix* E, TreeSolver* H);
 
-  /// velocity and acceleration_field alone, from the engine's cvel: all that contacts and pull-backs (TreePull) need.
+  /// velocity and acceleration_field (of field() too), from the engine's cvel: all that contacts and TreePull need.
   void ForwardFields(const mjModel* model, const mjData* data, const TreeInput& input);
 
   // Products along a direction with what Finish would add, without forming it: O(nbody + nv), tree_product.cc. They take
@@ -122,9 +129,6 @@ class TreeDerivative {
     Vec6 psidd, psid, aS;  // Σ ψ̈ dq + σ dv, Σ ψ̇ dq + S dv, Σ aS dq
     Vec6 psie;             // Σ ψ_e dq
     Vec6 F, dF, Fe, dFe;   // sums over the subtree of forces and of their changes
-  };
-  struct Field {
-    Lanes6 v, a, va, ae;  // of Body, for its children
   };
   std::vector<Body> body_;
   std::vector<Field> field_;

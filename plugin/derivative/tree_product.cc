@@ -4,14 +4,20 @@
 
 namespace costate {
 
-void TreeDerivative::ForwardFields(const mjModel* m, const mjData* d, const TreeInput& input) {
+COSTATE_SIMD void TreeDerivative::ForwardFields(const mjModel* m, const mjData* d, const TreeInput& input) {
   body_[0].v.setZero();
   body_[0].va.setZero();
+  field_[0].v = Lanes6::Zero();
+  field_[0].va = Lanes6::Zero();
   for (int b = 1; b < m->nbody; b++) {
-    Body& body = body_[b];
-    body.v = Vec6Map(d->cvel + 6 * b);
-    body.va = body_[m->body_parentid[b]].va;
-    for (int j = m->body_dofadr[b]; j < m->body_dofadr[b] + m->body_dofnum[b]; j++) body.va += Vec6Map(d->cdof + 6 * j) * input.a[j];
+    Field& field = field_[b];
+    field.v = Lanes6::Load(d->cvel + 6 * b);
+    Lanes6 va = field_[m->body_parentid[b]].va;
+    for (int j = m->body_dofadr[b]; j < m->body_dofadr[b] + m->body_dofnum[b]; j++)
+      va += input.a[j] * Lanes6::Load(d->cdof + 6 * j);
+    field.va = va;
+    field.v.Store(body_[b].v.data());
+    va.Store(body_[b].va.data());
   }
 }
 
@@ -87,14 +93,26 @@ void TreeDerivative::FinishPush(const mjModel* m, const mjData* d, const double*
   }
 }
 
-void TreeDerivative::AddHessian(const mjModel* m, const mjData* d, const BodyConstraint* first,
-                                const BodyConstraint* second, TreeSolver* H) {
+namespace {
+
+COSTATE_LANES void AddMatrix(const Mat6& HH, bool first, Mat6* to) {
+  for (int c = 0; c < 36; c += 6) {
+    Lanes6 column = Lanes6::Load(HH.data() + c);
+    if (!first) column += Lanes6::Load(to->data() + c);
+    column.Store(to->data() + c);
+  }
+}
+
+}  // namespace
+
+COSTATE_SIMD void TreeDerivative::AddHessian(const mjModel* m, const mjData* d, const BodyConstraint* first,
+                                             const BodyConstraint* second, TreeSolver* H) {
   const int nbody = static_cast<int>(m->nbody);
   hessian_.resize(nbody);
   for (BodyHessian& body : hessian_) body.active = false;
-  const auto add = [&](int b, const Mat6& HH) {
-    if (hessian_[b].active) hessian_[b].HH += HH;
-    else hessian_[b] = {HH, true};
+  const auto add = [this](int b, const Mat6& HH) __attribute__((always_inline)) {
+    AddMatrix(HH, !hessian_[b].active, &hessian_[b].HH);
+    hessian_[b].active = true;
   };
   for (int b = 1; b < nbody; b++) {
     if (first && first[b].active) add(b, first[b].HH);
@@ -103,8 +121,8 @@ void TreeDerivative::AddHessian(const mjModel* m, const mjData* d, const BodyCon
   for (int b = nbody - 1; b > 0; b--) {
     if (!hessian_[b].active) continue;
     for (int i = m->body_dofadr[b]; i < m->body_dofadr[b] + m->body_dofnum[b]; i++) {
-      const Vec6 hh = hessian_[b].HH * Vec6Map(d->cdof + 6 * i);
-      H->diagonal(i) += hh.dot(Vec6Map(d->cdof + 6 * i));
+      const Lanes6 S = Lanes6::Load(d->cdof + 6 * i), hh = Times(hessian_[b].HH, S);
+      H->diagonal(i) += DotLanes(hh, S);
 
       // ancestors come in descending order, as a row of H read from its end
       double* row = H->row(i);
@@ -113,7 +131,7 @@ void TreeDerivative::AddHessian(const mjModel* m, const mjData* d, const BodyCon
       for (int k = m->dof_parentid[i]; k >= 0; k = m->dof_parentid[k]) {
         do at--;
         while (columns[at] != k);
-        row[at] += hh.dot(Vec6Map(d->cdof + 6 * k));
+        row[at] += DotLanes(hh, Lanes6::Load(d->cdof + 6 * k));
       }
     }
     if (m->body_parentid[b] != 0) add(m->body_parentid[b], hessian_[b].HH);

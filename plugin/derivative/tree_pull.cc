@@ -9,8 +9,6 @@ namespace costate {
 
 namespace {
 
-using Map6 = Eigen::Map<Vec6>;
-
 // z = x ×* f, of numbers or of lanes
 template <typename T>
 __attribute__((always_inline)) inline void Cross(const T* x, const T* f, T* z) {
@@ -45,132 +43,109 @@ struct Pass {
 };
 
 // fields after a dof
-__attribute__((always_inline)) inline void Advance(const Pass& pass, int j, Double4* field) {
-  const Double4 along = {pass.a[j], pass.y[j], pass.z ? pass.e[j] : 0, pass.z ? pass.z[j] : 0}, rate = Double4{pass.qvel[j]};
-  for (int k = 0; k < 6; k++) field[k] += pass.S[6 * j + k] * along + pass.S_dot[6 * j + k] * rate;
+COSTATE_LANES void Advance(const Pass& pass, int j, Double4* field, Double4* velocity) {
+  const Double4 along = {pass.a[j], pass.y[j], pass.z ? pass.e[j] : 0, pass.z ? pass.z[j] : 0};
+  const Double4 turning = {pass.qvel[j], 0, 0, 0}, moving = {pass.qvel[j], 0, pass.a[j], 0};
+  for (int k = 0; k < 6; k++) {
+    field[k] += pass.S[6 * j + k] * along + pass.S_dot[6 * j + k] * turning;
+    velocity[k] += pass.S[6 * j + k] * moving;
+  }
+}
+
+// (R2) Bᵀ W = 2 ((u·h) α − h (u·α) + K (ω × α) + p × l), K = ½ tr J 1 − J, of V = (ω; u), W = (α; l), p = lin(I V)
+COSTATE_LANES Double4 CoriolisTransposed(const InertiaLanes& I, double half, const Lanes6& V, Double4 p,
+                                         const Lanes6& W) {
+  const Double4 turn = CrossLanes(V.a, W.a);
+  return 2 * (DotLanes(V.l, I.h) * W.a - DotLanes(V.l, W.a) * I.h + half * turn - I.J * turn + CrossLanes(p, W.l));
 }
 
 COSTATE_SIMD void UpBodies(const Pass& pass) {
   for (int b = 1; b < pass.nbody; b++) {
     PullBody& out = pass.body[b];
     const PullChain own = pass.chain[b];
-    Double4 field[6], force[6];
-    for (int k = 0; k < 6; k++) field[k] = pass.body[own.parent].field[k];
-    for (int j = own.begin; j < own.end; j++) Advance(pass, j, field);
+    const PullBody& parent = pass.body[own.parent];
+    Double4 field[6], velocity[6], force[6], covector[6];
+    for (int k = 0; k < 6; k++) field[k] = parent.field[k], velocity[k] = parent.velocity[k];
+    Lanes6 W = parent.motion;
+    for (int j = own.begin; j < own.end; j++) {
+      Advance(pass, j, field, velocity);
+      W += pass.y[j] * Lanes6::Load(pass.S + 6 * j);
+    }
 
-    // what the body's own forces contribute: I a + v ×* I v and I W
-    const double *I = pass.inertia + 10 * b, *V = pass.velocity + 6 * b;
-    double momentum[6], bias[6], W[6];
-    Multiply(I, field, force);
-    Multiply(I, V, momentum);
-    Cross(V, momentum, bias);
+    // what the body's own forces contribute: I a + v ×* I v and I W, Bᵀ W
+    const double *cinert = pass.inertia + 10 * b, half = 0.5 * (cinert[0] + cinert[1] + cinert[2]);
+    const InertiaLanes I(cinert);
+    const Lanes6 V = Lanes6::Load(pass.velocity + 6 * b), momentum = I * V;
+    const Lanes6 bias = PLANT("pull: bias", CrossForce(V, momentum));
+    const Lanes6 coriolis = {PLANT("pull: coriolis", CoriolisTransposed(I, half, V, momentum.l, W)), Double4{}};
+    Double4 more[6];
+    Transpose(bias, Lanes6::Zero(), Lanes6::Zero(), Lanes6::Zero(), more);
+    Transpose(Lanes6::Zero(), coriolis, Lanes6::Zero(), Lanes6::Zero(), covector);
+    Multiply(cinert, field, force);
     for (int k = 0; k < 6; k++) {
       out.field[k] = field[k];
-      out.force[k] = PLANT("pull: inertia", force[k]);
-      out.bias[k] = PLANT("pull: bias", bias[k]);
-      W[k] = field[k][1];
+      out.velocity[k] = velocity[k];
+      out.force[k] = PLANT("pull: inertia", force[k]) + more[k];
+      out.covector[k] = covector[k];
     }
-
-    // Bᵀ W, (R2): 2 ((u·h) α − h (u·α) + K (ω × α) + p × l), K = ½ tr J 1 − J, W = (α; l)
-    const double *h = I + 6, *u = V + 3, *p = momentum + 3, half = 0.5 * (I[0] + I[1] + I[2]);
-    const double uh = u[0] * h[0] + u[1] * h[1] + u[2] * h[2], ua = u[0] * W[0] + u[1] * W[1] + u[2] * W[2];
-    double t[3];
-    for (int k = 0; k < 3; k++) t[k] = V[(k + 1) % 3] * W[(k + 2) % 3] - V[(k + 2) % 3] * W[(k + 1) % 3];
-    const double J[3] = {I[0] * t[0] + I[3] * t[1] + I[4] * t[2], I[3] * t[0] + I[1] * t[1] + I[5] * t[2],
-                         I[4] * t[0] + I[5] * t[1] + I[2] * t[2]};
-    for (int k = 0; k < 3; k++) {
-      const int l = (k + 1) % 3, n = (k + 2) % 3;
-      out.coriolis[k] =
-          PLANT("pull: coriolis", 2 * (uh * W[k] - h[k] * ua + half * t[k] - J[k] + p[l] * W[3 + n] - p[n] * W[3 + l]));
-    }
-    out.loaded = out.constraint = false;
+    out.motion = W;
   }
 }
 
 // (R7), with the cross products moved from the axes to the sums, once for a group
-COSTATE_SIMD void DownBodies(const Pass& pass, const TreeDerivative& tree, double* out) {
+COSTATE_SIMD void DownBodies(const Pass& pass, double* out) {
   for (int b = pass.nbody - 1; b > 0; b--) {
     const PullBody& body = pass.body[b];
     const PullChain own = pass.chain[b];
-    const PullBody& parent = pass.body[own.parent];
+    PullBody& parent = pass.body[own.parent];
     if (own.end > own.begin) {
-      // F and I W, of M e likewise, meet the fields W and a: lanes change places
-      Double4 sum[6], field[6];
-      double V[6], Va[6] = {0}, G[6], push[6], rotation[3];
+      // F and I W, of M e likewise, meet the fields W and a: lanes change places. V, Σ_group S v and Vᵃ meet G = I W,
+      // −G and A
+      Double4 field[6], sum[6], velocity[6], dual[6];
       for (int k = 0; k < 6; k++) {
-        const Double4 force = body.force[k] + Double4{body.bias[k]};
-        sum[k] = Double4{force[1], force[0], force[3], force[2]};
-        G[k] = force[1];
+        const Double4 force = body.force[k], G = force[1] * Double4{1, -1, 0, 0};
         field[k] = parent.field[k];
-        V[k] = pass.velocity[6 * own.parent + k];
-        push[k] = 0;
-      }
-      for (int k = 0; k < 3; k++) push[k] = body.coriolis[k], rotation[k] = body.loaded ? body.load[k] : 0;
-      if (body.constraint) {
-        for (int k = 0; k < 6; k++) push[k] += body.v[k], Va[k] = tree.acceleration_field(own.parent)[k];
+        sum[k] = __builtin_shufflevector(force, force, 1, 0, 3, 2);
+        velocity[k] = parent.velocity[k];
+        dual[k] = __builtin_shufflevector(G, body.covector[k], 0, 1, 6, 7);
       }
 
       for (int j = own.begin; j < own.end;) {
         const int end = pass.group_end[j];
-        Double4 cross[6];
-        Cross(field, sum, cross);
-        double rate[6], turning[6], axes[6], spin[6] = {0};
-        Cross(V, G, rate);
-        for (int k = 0; k < 6; k++) rate[k] = push[k] - rate[k];
-        for (int k = 0; k < 3; k++) turning[k] = rotation[k], turning[3 + k] = 0;
-        if (body.constraint) {
-          Cross(Va, body.a, axes);
-          for (int k = 0; k < 6; k++) turning[k] += body.q[k] + axes[k];
+        for (int n = j; n < end && end - j > 1; n++) {
+          for (int k = 0; k < 6; k++) velocity[k] += pass.S[6 * n + k] * Double4{0, pass.qvel[n], 0, 0};
         }
-        if (end - j > 1) {
-          double group[6] = {0};
-          for (int n = j; n < end; n++) {
-            for (int k = 0; k < 6; k++) group[k] += pass.S[6 * n + k] * pass.qvel[n];
-          }
-          Cross(group, G, spin);
+        Double4 cross[6], turn[6], by_axis[6], by_rate[6];
+        Cross(field, sum, cross);
+        Cross(velocity, dual, turn);
+        for (int k = 0; k < 6; k++) {
+          // of q and v
+          const Double4 covector = body.covector[k];
+          by_axis[k] = covector + __builtin_shufflevector(turn[k], turn[k], 2, 1, 3, 3);
+          by_rate[k] = __builtin_shufflevector(turn[k], 2 * dual[k], 0, 4, 3, 3) -
+                       __builtin_shufflevector(covector, Double4{}, 1, 4, 4, 4);
         }
         for (int n = j; n < end; n++) {
           const double *S = pass.S + 6 * n, *S_dot = pass.S_dot + 6 * n;
-          Double4 dot = S[0] * cross[0];
-          for (int k = 1; k < 6; k++) dot += S[k] * cross[k];
-          double q = 0, v = 0;
-          for (int k = 0; k < 6; k++) {
-            q += S[k] * turning[k] - S_dot[k] * rate[k];
-            v += S[k] * (push[k] - spin[k]) + 2 * S_dot[k] * G[k];
+          Double4 dot = S[0] * cross[0], rest = S[0] * by_axis[0] + S_dot[0] * by_rate[0];
+          for (int k = 1; k < 6; k++) {
+            dot += S[k] * cross[k];
+            rest += S[k] * by_axis[k] + S_dot[k] * by_rate[k];
           }
-          out[n] += PLANT("pull: q", dot[0] + dot[1] + q) - PLANT("pull: mass times e", dot[2] + dot[3]);
-          out[pass.nv + n] -= PLANT("pull: v", v);
+          out[n] += PLANT("pull: q", dot[0] + dot[1] + rest[0]) - PLANT("pull: mass times e", dot[2] + dot[3]);
+          out[pass.nv + n] -= PLANT("pull: v", rest[1]);
         }
         if (end == own.end) break;
-        for (int n = j; n < end; n++) {
-          Advance(pass, n, field);
-          for (int k = 0; k < 6; k++) {
-            V[k] += pass.S[6 * n + k] * pass.qvel[n];
-            Va[k] += pass.S[6 * n + k] * pass.a[n];
-          }
-        }
+        for (int n = j; n < end; n++) Advance(pass, n, field, velocity);
+        for (int k = 0; k < 6; k++) velocity[k] *= Double4{1, 0, 1, 0};  // the group is done
         j = end;
       }
     }
 
     if (own.parent == 0) continue;
-    PullBody& to = pass.body[own.parent];
     for (int k = 0; k < 6; k++) {
-      to.force[k] += body.force[k];
-      to.bias[k] += body.bias[k];
-    }
-    for (int k = 0; k < 3; k++) to.coriolis[k] += body.coriolis[k];
-    if (body.loaded) {
-      for (int k = 0; k < 3; k++) to.load[k] = body.load[k] + (to.loaded ? to.load[k] : 0);
-      to.loaded = true;
-    }
-    if (body.constraint) {
-      for (int k = 0; k < 6; k++) {
-        to.q[k] = body.q[k] + (to.constraint ? to.q[k] : 0);
-        to.a[k] = body.a[k] + (to.constraint ? to.a[k] : 0);
-        to.v[k] = body.v[k] + (to.constraint ? to.v[k] : 0);
-      }
-      to.constraint = true;
+      parent.force[k] += body.force[k];
+      parent.covector[k] += body.covector[k];
     }
   }
 }
@@ -200,8 +175,9 @@ TreePull::TreePull(const mjModel* m) : group_end_(m->nv), body_(m->nbody) {
 void TreePull::Start(const mjModel* m, const mjData* d, const TreeInput& input, const TreeDerivative& tree,
                      const BodyConstraint* constraint, const BodyConstraint* contact, const double* y, const double* z) {
   tree_ = &tree;
-  velocity_ = d->cvel;
   std::fill_n(body_[0].field, 6, Double4{});
+  std::fill_n(body_[0].velocity, 6, Double4{});
+  body_[0].motion = Lanes6::Zero();
   for (int k = 0; k < 3 && input.gravity && !(m->opt.disableflags & mjDSBL_GRAVITY); k++) {
     body_[0].field[3 + k] = Double4{-m->opt.gravity[k]};
   }
@@ -209,61 +185,63 @@ void TreePull::Start(const mjModel* m, const mjData* d, const TreeInput& input, 
   for (int b = 1; b < m->nbody; b++) {
     if (input.load) AddLoad(m, d, input.load + 6 * b, b);
     if (constraint && constraint[b].active) AddConstraint(constraint[b], b);
-    if (contact && contact[b].active) {
-      AddCovectors(b, PLANT("pull: turning contact", CrossForce(motion(b), contact[b].F)), Vec6::Zero(), Vec6::Zero());
-      Map6(body_[b].bias) -= contact[b].F;
-    }
+    if (contact && contact[b].active) AddContact(contact[b].F, b);
   }
 }
 
+namespace {
+
+COSTATE_LANES void SubtractForce(const Lanes6& F, PullBody* body) {
+  Double4 force[6];
+  Transpose(F, Lanes6::Zero(), Lanes6::Zero(), Lanes6::Zero(), force);
+  for (int k = 0; k < 6; k++) body->force[k] -= force[k];
+}
+
+COSTATE_LANES void AddCovector(const Lanes6& q, const Lanes6& v, const Lanes6& a, PullBody* body) {
+  Double4 covector[6];
+  Transpose(q, v, a, Lanes6::Zero(), covector);
+  for (int k = 0; k < 6; k++) body->covector[k] += covector[k];
+}
+
+}  // namespace
+
 // (R5)
-void TreePull::AddLoad(const mjModel* m, const mjData* d, const double* load, int b) {
-  const Vec3 T = Vec3Map(load), G = Vec3Map(load + 3);
-  if (T.isZero(0) && G.isZero(0)) return;
+COSTATE_SIMD void TreePull::AddLoad(const mjModel* m, const mjData* d, const double* load, int b) {
+  const Double4 T = {load[0], load[1], load[2], 0}, G = {load[3], load[4], load[5], 0};
+  const double *xipos = d->xipos + 3 * b, *com = d->subtree_com + 3 * m->body_rootid[b];
+  const Double4 r = {xipos[0] - com[0], xipos[1] - com[1], xipos[2] - com[2], 0};
   PullBody& body = body_[b];
-  const Vec6 W = motion(b);
-  const Vec3 w = W.head<3>(), u = W.tail<3>();
-  const Vec3 r = Vec3Map(d->xipos + 3 * b) - Vec3Map(d->subtree_com + 3 * m->body_rootid[b]);
-  Eigen::Map<Vec3>(body.load) = PLANT("pull: load", r * G.dot(w) - G.dot(r) * w - T.cross(w) - G.cross(u));
-  Map6 bias(body.bias);
-  bias.head<3>() -= T + r.cross(G);
-  bias.tail<3>() -= G;
-  body.loaded = true;
+  const Double4 w = body.motion.a, u = body.motion.l;
+  const Double4 turned =
+      PLANT("pull: load", r * DotLanes(G, w) - DotLanes(G, r) * w - CrossLanes(T, w) - CrossLanes(G, u));
+  AddCovector({turned, Double4{}}, Lanes6::Zero(), Lanes6::Zero(), &body);
+  SubtractForce({T + CrossLanes(r, G), G}, &body);
 }
 
 // Pᵀ = Kᵀ − [Vᵃ ×*] HH − [Vᵛ ×*] Kvᵀ
-void TreePull::AddConstraint(const BodyConstraint& con, int b) {
-  const Vec6 W = motion(b), a = con.HH * W, v = con.Kv.transpose() * W;
-  AddCovectors(b, PLANT("pull: constraint by q", con.K.transpose() * W) + PLANT("pull: turning wrench", CrossForce(W, con.F)),
-               a, v);
-  Map6(body_[b].bias) -= con.F;
+COSTATE_SIMD void TreePull::AddConstraint(const BodyConstraint& con, int b) {
+  const Lanes6 &W = body_[b].motion, F = Lanes6::Load(con.F.data());
+  const Mat6 Kt = con.K.transpose(), Kvt = con.Kv.transpose();
+  AddCovectors(b, PLANT("pull: constraint by q", Times(Kt, W)) + PLANT("pull: turning wrench", CrossForce(W, F)),
+               Times(con.HH, W), Times(Kvt, W));
+  SubtractForce(F, &body_[b]);
 }
 
-Vec6 TreePull::motion(int b) const {
-  Vec6 W;
-  for (int k = 0; k < 6; k++) W[k] = body_[b].field[k][1];
-  return W;
+COSTATE_SIMD void TreePull::AddContact(const Vec6& wrench, int b) {
+  const Lanes6 F = Lanes6::Load(wrench.data());
+  const Lanes6 turned = PLANT("pull: turning contact", CrossForce(body_[b].motion, F));
+  AddCovector(turned, Lanes6::Zero(), Lanes6::Zero(), &body_[b]);
+  SubtractForce(F, &body_[b]);
 }
 
-COSTATE_SIMD void TreePull::AddCovectors(int b, const Vec6& motion, const Vec6& a, const Vec6& v) {
-  PullBody& body = body_[b];
-  Lanes6 by_a = Lanes6::Load(a.data()), by_v = Lanes6::Load(v.data());
-  Lanes6 q = Lanes6::Load(motion.data()) - CrossForce(Lanes6::Load(tree_->acceleration_field(b).data()), by_a) -
-             CrossForce(Lanes6::Load(velocity_ + 6 * b), by_v);
-  if (body.constraint) {
-    q += Lanes6::Load(body.q);
-    by_a += Lanes6::Load(body.a);
-    by_v += Lanes6::Load(body.v);
-  }
-  q.Store(body.q);
-  by_a.Store(body.a);
-  by_v.Store(body.v);
-  body.constraint = true;
+COSTATE_SIMD void TreePull::AddCovectors(int b, const Lanes6& motion, const Lanes6& a, const Lanes6& v) {
+  const TreeDerivative::Field& field = tree_->field(b);
+  AddCovector(motion - CrossForce(field.va, a) - CrossForce(field.v, v), v, a, &body_[b]);
 }
 
 void TreePull::Finish(const mjModel* m, const mjData* d, const TreeInput& input, const double* y, const double* z,
                       double* out) {
-  DownBodies(MakePass(m, d, input, y, z, chain_, group_end_, &body_), *tree_, out);
+  DownBodies(MakePass(m, d, input, y, z, chain_, group_end_, &body_), out);
 }
 
 }  // namespace costate

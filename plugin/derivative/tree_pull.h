@@ -11,15 +11,13 @@
 
 namespace costate {
 
-/// Of one body; fields are four side by side: acceleration a, W = Σ S y, Σ S e and Wᵉ = Σ S z.
+/// Of one body; each component of four vectors side by side.
 struct PullBody {
-  Double4 field[6];
-  Double4 force[6];         ///< inertia times field, then summed over the subtree
-  double bias[6];           ///< what the force of a has beyond I a: v ×* I v − loads − constraints; summed
-  double coriolis[3];       ///< Bᵀ W, summed
-  double load[3];           ///< Eᵀ W, summed
-  double q[6], a[6], v[6];  ///< constraints: W ×* F + Pᵀ W, HH W, Kvᵀ W; summed
-  bool loaded, constraint;  ///< is there anything in load, in q, a and v?
+  Double4 field[6];     ///< acceleration a, W = Σ S y, Σ S e and Wᵉ = Σ S z
+  Double4 velocity[6];  ///< v, nothing, Vᵃ
+  Double4 force[6];     ///< inertia times field, a's with v ×* I v − loads − constraints; summed over the subtree
+  Double4 covector[6];  ///< q: W ×* F + Pᵀ W of constraints, loads' Eᵀ W; v: Bᵀ W, constraints' Kvᵀ W; a: HH W; summed
+  Lanes6 motion;        ///< W once more
 };
 struct PullChain {
   int parent, begin, end;  ///< of a body's dofs
@@ -39,23 +37,23 @@ class TreePull {
              const BodyConstraint* constraint, const BodyConstraint* contact, const double* y, const double* z);
 
   /// Σ S y over the chain of a body: its motion when dof i moves by y_i.
-  Vec6 motion(int body) const;
+  const Lanes6& motion(int body) const { return body_[body].motion; }
 
   /// Covectors of a body's motion and of the changes S × Vᵃ − S × base of its acceleration field, likewise of velocity.
   /// Between Start and Finish.
-  void AddCovectors(int body, const Vec6& motion, const Vec6& a, const Vec6& v);
+  void AddCovectors(int body, const Lanes6& motion, const Lanes6& a, const Lanes6& v);
 
   void Finish(const mjModel* model, const mjData* data, const TreeInput& input, const double* y, const double* z, double* out);
 
  private:
   void AddLoad(const mjModel* model, const mjData* data, const double* load, int body);
   void AddConstraint(const BodyConstraint& constraint, int body);
+  void AddContact(const Vec6& F, int body);
 
   std::vector<PullChain> chain_;
   std::vector<int> group_end_;
   std::vector<PullBody> body_;
   const TreeDerivative* tree_ = nullptr;  // of the last Start
-  const double* velocity_ = nullptr;
 };
 
 }  // namespace costate
