@@ -172,7 +172,8 @@ std::string Actuation::Missing(const mjModel* m) const {
 }
 
 void Actuation::Compute(const mjModel* m, const mjData* d, const TendonMoments& tendons) {
-  slopes_.assign(m->nactuator, {});
+  static const ActuatorSlope none;
+  slopes_.assign(m->nactuator, none);
   servos_.clear();
   moment_.assign(m->nout, {});
   force_.assign(m->nactuator, 0);

@@ -209,7 +209,10 @@ ConstraintDerivative::Pair* ConstraintDerivative::FindPair(const mjModel* model,
   for (Pair& pair : pair_) {
     if (pair.body1 == body1 && pair.body2 == body2) return &pair;
   }
-  Pair pair{body1, body2, Mat6::Zero(), Mat6::Zero(), Mat6::Zero(), Mat6::Zero(), Mat6::Zero(), 0, 0, -1};
+  Pair& pair = pair_.emplace_back();
+  pair.body1 = body1;
+  pair.body2 = body2;
+  for (Mat6* part : {&pair.K1, &pair.K2, &pair.Krig, &pair.HH, &pair.Kv}) part->setZero();
   pair.chain_start = static_cast<int>(chain_.size());
 
   pair.common = ForExclusiveDofs(model, LastDof(model, body1), LastDof(model, body2), [&](int dof, int side) {
@@ -217,8 +220,7 @@ ConstraintDerivative::Pair* ConstraintDerivative::FindPair(const mjModel* model,
     chain_sign_.push_back(side ? 1 : -1);
   });
   pair.chain_count = static_cast<int>(chain_.size()) - pair.chain_start;
-  pair_.push_back(pair);
-  return &pair_.back();
+  return &pair;
 }
 
 bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, int row, std::string* missing) {
@@ -229,9 +231,8 @@ bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, i
   };
   const bool quadratic = data->efc_state[row] == mjCNSTRSTATE_QUADRATIC;
   if (!quadratic && type == mjCNSTR_FRICTION_DOF) return true;  // a constant force along a constant J
-  Row out{};
-  out.efc = row;
-  out.curved_dof = -1;
+  int curved_dof = -1;
+  double curved_dJ = 0;
 
   // rows whose Jacobian is constant, linear in one joint or made of tendons' moments have a closed form here
   row_bend_.clear();
@@ -242,8 +243,8 @@ bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, i
       if (object2 >= 0) {
         const int address = model->jnt_qposadr[object2];
         const double x = data->qpos[address] - model->qpos0[address];
-        out.curved_dof = model->jnt_dofadr[object2];
-        out.curved_dJ = PLANT("equality: joint", -(2 * poly[2] + 6 * poly[3] * x + 12 * poly[4] * x * x));
+        curved_dof = model->jnt_dofadr[object2];
+        curved_dJ = PLANT("equality: joint", -(2 * poly[2] + 6 * poly[3] * x + 12 * poly[4] * x * x));
       }
     } else if (model->eq_type[id] == mjEQ_TENDON) {
       if (!TendonRow(model, data, row, missing)) return false;
@@ -257,6 +258,15 @@ bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, i
   // beyond its loss, friction is a constant force: along a constant J it has no derivative
   if (!quadratic && (data->efc_state[row] == mjCNSTRSTATE_SATISFIED || row_bend_.empty())) return true;
   if (type == mjCNSTR_LIMIT_JOINT && model->jnt_type[id] == mjJNT_BALL) ball_.push_back(MakeBallLimit(model, data, row));
+
+  for (Bend& bend : row_bend_) {
+    bend.row = static_cast<int>(row_.size());
+    bend_.push_back(bend);
+  }
+  Row& out = row_.emplace_back();
+  out.efc = row;
+  out.curved_dof = curved_dof;
+  out.curved_dJ = curved_dJ;
 
   // entries of J
   out.start = static_cast<int>(row_dof_.size());
@@ -295,11 +305,6 @@ bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, i
   }
   if (out.curved_dof >= 0)
     out.rate = PLANT("equality: joint, rate", data->qacc[out.curved_dof] + kbip[1] * data->qvel[out.curved_dof]);
-  for (Bend& bend : row_bend_) {
-    bend.row = static_cast<int>(row_.size());
-    bend_.push_back(bend);
-  }
-  row_.push_back(out);
   return true;
 }
 

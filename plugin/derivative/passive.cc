@@ -99,6 +99,7 @@ void AddJointSpring(const mjModel* m, const mjData* d, int j, Columns* R) {
 
 // (P3)
 void AddTendon(const mjModel* m, const mjData* d, int t, const Moment& moment, Columns* R) {
+  if (moment.size() == 0) return;
   double force = 0, stiffness = 0, damping = 0;
   if (!Disabled(m, mjDSBL_SPRING)) {
     // zero inside the dead band of lengthspring

@@ -35,10 +35,12 @@ std::vector<char> UsedTendons(const mjModel* m) {
 
 void FixedMoment(const mjModel* m, const mjData* d, int t, Moment* moment) {
   const int adr = m->ten_J_rowadr[t], n = m->ten_J_rownnz[t];
+  if (moment->size() != n) {
+    moment->G.setZero(n, n);
+    moment->rate.setZero(n);
+  }
   moment->dof.assign(m->ten_J_colind + adr, m->ten_J_colind + adr + n);
   moment->J = moment->length = Eigen::Map<const Eigen::VectorXd>(d->ten_J + adr, n);
-  moment->G.setZero(n, n);
-  moment->rate.setZero(n);
 }
 
 // (T8) a straight piece: frame and first end are those of the first site
