@@ -183,13 +183,14 @@ bool ResidualDifference::EvaluateDirect(const mjModel* m, Stage stage, const Vec
   const bool activations = terms_.actuation && na > 0;
   if (m->opt.integrator == mjINT_RK4 || !(terms_.integrator || activations)) return true;
 
-  // ā = (v' − v) / h
+  // ā = (v' − v) / h; where it is a itself, the integrator has only act' to say
+  const bool implicit = HasImplicitVelocity(m);
+  if (!implicit) value->segment(nv, nv) = terms_.applied ? *terms_.applied : a;
+  if (!implicit && na == 0) return true;
   velocity_ = Eigen::Map<const VectorXd>(p->qvel, nv);
   Integrate(m, kMagnify * (terms_.applied ? *terms_.applied : a));
-  if (HasImplicitVelocity(m)) {
-    for (int i = 0; i < nv; i++) (*value)[nv + i] = (p->qvel[i] - velocity_[i]) / (m->opt.timestep * kMagnify);
-  } else {
-    value->segment(nv, nv) = terms_.applied ? *terms_.applied : a;
+  for (int i = 0; i < nv && implicit; i++) {
+    (*value)[nv + i] = (p->qvel[i] - velocity_[i]) / (m->opt.timestep * kMagnify);
   }
   for (int i = 0; i < na; i++) (*value)[2 * nv + i] = p->act[i];
   return true;

@@ -390,7 +390,7 @@ int Main(int argc, char** argv) {
     if (word == "--model") model_seconds = std::atof(value);
     if (word == "--jobs") jobs = std::atoi(value);
     if (word == "--seed") variation.seed = static_cast<unsigned>(std::atoi(value));
-    if (word == "--integrator") variation.integrator = Among({"Euler", "RK4", "implicit", "implicitfast"}, value);
+    if (word == "--integrator") variation.integrator = Among({"Euler", "RK4", "implicit", "implicitfast", "discrete"}, value);
     if (word == "--cone") variation.cone = Among({"pyramidal", "elliptic"}, value);
     if (word == "--solver") variation.solver = Among({"PGS", "CG", "Newton"}, value);
   }
