@@ -22,6 +22,38 @@ bool HasBodyEquality(const mjModel* m, const mjData* d, int begin, int end) {
   return false;
 }
 
+// can a tendon pull, here or a nudge away?
+bool Pulls(const mjModel* m, const mjData* d, int tendon) {
+  if (m->tendon_stiffness[tendon] != 0 || m->tendon_damping[tendon] != 0 || m->tendon_armature[tendon] != 0) return true;
+  for (int k = 0; k < mjNPOLY; k++) {
+    if (m->tendon_stiffnesspoly[mjNPOLY * tendon + k] != 0 || m->tendon_dampingpoly[mjNPOLY * tendon + k] != 0) return true;
+  }
+  for (int i = 0; i < m->nu; i++) {
+    if (m->actuator_trntype[i] == mjTRN_TENDON && m->actuator_trnid[2 * i] == tendon) return true;
+  }
+  for (int row = 0; row < d->nefc; row++) {
+    const int type = d->efc_type[row], id = d->efc_id[row];
+    if ((type == mjCNSTR_LIMIT_TENDON || type == mjCNSTR_FRICTION_TENDON) && id == tendon) return true;
+    if (type == mjCNSTR_EQUALITY && m->eq_type[id] == mjEQ_TENDON && (m->eq_obj1id[id] == tendon || m->eq_obj2id[id] == tendon)) return true;
+  }
+  return false;
+}
+
+// a spatial tendon that pulls between bodies in [begin, end) and others; within them its pulls cancel
+bool HasTendonAcross(const mjModel* m, const mjData* d, int begin, int end) {
+  for (int t = 0; t < m->ntendon; t++) {
+    bool inside = false, outside = false;
+    for (int w = m->tendon_adr[t]; w < m->tendon_adr[t] + m->tendon_num[t]; w++) {
+      const int type = m->wrap_type[w], id = m->wrap_objid[w];
+      if (type == mjWRAP_JOINT || type == mjWRAP_PULLEY) continue;
+      const int body = type == mjWRAP_SITE ? m->site_bodyid[id] : m->geom_bodyid[id];
+      (body >= begin && body < end ? inside : outside) = true;
+    }
+    if (inside && outside && Pulls(m, d, t)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 // external wrenches on each subtree; the engine's interaction forces at the converged acceleration
@@ -72,7 +104,7 @@ bool SensorDerivative::AddWrench(int body, const Eigen::Matrix<double, N, 6>& we
   const TreeDerivative& tree = *at_.tree;
   const int end = subtree_end_[body];
   BodyEquality* equalities = at_.constraint->equalities();
-  if (body == 0 || (!equalities && HasBodyEquality(m, d, body, end))) return false;
+  if (body == 0 || (!equalities && HasBodyEquality(m, d, body, end)) || HasTendonAcross(m, d, body, end)) return false;
   FindForces();
   const auto add = [&](int kind, int dof, const Vec6& column) {
     Eigen::Matrix<double, N, 1> seen;

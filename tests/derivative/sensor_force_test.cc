@@ -135,6 +135,43 @@ TEST_F(SensorForceTest, LevelsAgreeInFlight) {
   }
 }
 
+// the pulls of spatial tendons reach a sensor from outside: springs, actuators, a limit; a tendon that stays within the part does not
+TEST_F(SensorForceTest, FollowsSpatialTendons) {
+  constexpr char kScene[] = R"(<mujoco><worldbody><site name="hook" pos="0 0 1"/>
+      <body name="upper" pos="0.3 0 0"><joint axis="0 1 0" damping="0.2"/><geom size="0.08" pos="0.1 0 0"/><site name="p" pos="0.1 0.05 0.1"/>
+        <site name="sensed" pos="0.02 0 0" euler="10 20 30"/>
+        <body name="lower" pos="0.25 0 0"><joint axis="0 1 0.3" damping="0.1"/><geom size="0.06" pos="0.1 0 0"/><site name="q" pos="0.12 0 0.05"/></body></body>
+    </worldbody><tendon>%TENDON%</tendon>%ACTUATOR%<sensor><force site="sensed"/><torque site="sensed"/></sensor></mujoco>)";
+  const struct {
+    const char *tendon, *actuator;
+    Level level;
+  } cases[] = {{"<spatial name='t' stiffness='40' springlength='0.3' damping='0.5'><site site='hook'/><site site='q'/></spatial>", "", Level::kResidual},
+               {"<spatial name='t'><site site='hook'/><site site='p'/></spatial>", "<actuator><motor tendon='t' gear='3'/></actuator>", Level::kResidual},
+               {"<spatial name='t' limited='true' range='0 0.9'><site site='hook'/><site site='q'/></spatial>", "", Level::kResidual},
+               {"<spatial name='t'><site site='hook'/><site site='q'/></spatial>", "", Level::kAnalytic},
+               {"<spatial name='t' stiffness='40' springlength='0.1'><site site='p'/><site site='q'/></spatial>", "", Level::kAnalytic}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.tendon);
+    std::string text = kScene;
+    text.replace(text.find("%TENDON%"), 8, c.tendon);
+    text.replace(text.find("%ACTUATOR%"), 10, c.actuator);
+    const ModelPtr model = LoadModelFromString(text);
+    const mjModel* m = model.get();
+    const DataPtr data = MakeData(m);
+    data->qpos[0] = 0.3;
+    data->qpos[1] = -0.5;
+    data->qvel[0] = 0.7;
+    data->qvel[1] = -0.4;
+    if (m->nu > 0) data->ctrl[0] = 2;
+    const StepDerivative best = Linearize(m, data.get(), {.sensors = true}), steps = Linearize(m, data.get(), {.level = Level::kStep, .sensors = true});
+    for (const TermCoverage& term : best.coverage.terms) {
+      if (term.term == "sensors") EXPECT_EQ(term.level, c.level);
+    }
+    EXPECT_LT((best.C - steps.C).cwiseAbs().maxCoeff(), 1e-5 * steps.C.cwiseAbs().maxCoeff());
+    if (m->nu > 0) EXPECT_LT((best.D - steps.D).cwiseAbs().maxCoeff(), 1e-6 * steps.D.cwiseAbs().maxCoeff());
+  }
+}
+
 // A world's sensor sums the wrenches of trees that each have an origin of their own, and nothing is applied to the world itself.
 TEST_F(SensorForceTest, WorldsSensorsFollowAppliedForces) {
   const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><site name="ground" pos="0.3 -0.2 0.1" euler="20 0 30"/>
