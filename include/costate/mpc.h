@@ -76,7 +76,7 @@ using MpcCallback = std::function<bool(int)>;
 /// Controls a simulation of task.model by iLQR plans: each starts where the robot will be when the plan acts (the
 /// measured state simulated over task.mpc.delay under what acts until then), from the last plan moved in time, with its
 /// gains. Between plans u = clamp(u_bar + K (x ⊖ x_bar)). The first plan is made before the clock starts, as the task
-/// says: solver settings and type, sampling, continuation. Costs with times count from the task's start, through all
+/// says: solver settings and type, sampling, continuation, hopping. Costs with times count from the task's start, through all
 /// plans.
 ///
 /// Plans keep the task's constraints by an augmented Lagrangian whose multipliers move with the plans. Those that hold
@@ -84,8 +84,7 @@ using MpcCallback = std::function<bool(int)>;
 /// window of time.
 ///
 /// @throws Error{kInvalidArgument} for an option out of its range; Error{kUnsupported} for a task with a free start,
-/// free
-///         time or a periodic constraint; as Solve and SolveContinuation.
+///         free time or a periodic constraint; as Solve, SolveContinuation and SolveBasinHopping.
 /// Source: plugin/optimizer/README.md, "MPC", "Constraints of plans".
 MpcResult RunMpc(const Task& task, const MpcSimulation& simulation, const MpcCallback& callback = {});
 

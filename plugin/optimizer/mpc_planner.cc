@@ -1,5 +1,6 @@
 #include "optimizer/mpc_planner.h"
 
+#include <costate/basin_hopping.h>
 #include <costate/continuation.h>
 #include <costate/sampling.h>
 #include <costate/solve.h>
@@ -105,15 +106,17 @@ MpcPlanPtr MpcPlanner::First(const IterationCallback& callback) {
   Place(0);
   if (task_.sampling.iterations > 0) guess.U = SampleControls(start, guess.U, task_.sampling).U;
   const bool plain = task_.solver.type == SolverType::kIlqr && !task_.solver.second_order && guess.X.size() == 0;
-  if (plain && !constrained_ && !task_.continuation.smooth.any()) return Take(0, solver_->Solve(guess.U, callback));
+  const bool smooth = task_.continuation.smooth.any(), hops = task_.hopping.rounds > 0;
+  if (plain && !constrained_ && !smooth && !hops) return Take(0, solver_->Solve(guess.U, callback));
 
   // where there are constraints plans go on from the multipliers of their own solver
   if (constrained_) start.constraints = &constraints_.set();
   ContinuationOptions continuation = task_.continuation;
   continuation.constrained = task_.constrained;
-  const SolveResult result = continuation.smooth.any()
-                                 ? SolveContinuation(start, guess.U, task_.solver, continuation, callback).result
-                                 : Solve(start, guess, task_.solver, callback, task_.constrained);
+  const SolveResult result =
+      smooth ? SolveContinuation(start, guess.U, task_.solver, continuation, callback).result
+      : hops ? SolveBasinHopping(start, guess, task_.solver, task_.hopping, callback, task_.constrained).result
+             : Solve(start, guess, task_.solver, callback, task_.constrained);
   if (constrained_ && result.status != SolveStatus::kDiverged) {
     constrained_->augmented.lambda = result.multipliers;
     constrained_->augmented.rho = result.state.penalties;

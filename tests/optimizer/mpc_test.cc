@@ -317,6 +317,13 @@ TEST_F(Mpc, MakesTheFirstPlanByWayOfSmoothContacts) {
   EXPECT_EQ(result.trajectory.U(0, 0), solved.trajectory.U(0, 0));
 }
 
+TEST_F(Mpc, MakesTheFirstPlanByHopping) {
+  Task task = MassTask("<cost name='place' qpos='rail' target='1' terminal='10'/><cost name='effort' ctrl='all' weight='1e-4'/>"
+                       "<hopping rounds='2'/>");
+  const BasinHoppingResult found = SolveBasinHopping(task.ToProblem(), task.ToGuess(), task.solver, task.hopping);
+  EXPECT_EQ(RunMpc(task, {.duration = 0.1}).first_plan, found.result.message);
+}
+
 TEST_F(Mpc, EndsWhileTheFirstPlanIsMade) {
   const Task task = CartPole();
   int calls = 0;
