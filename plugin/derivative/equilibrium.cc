@@ -114,7 +114,8 @@ double Equilibrium::Polish(const mjModel* m, mjData* d) {
     Residual(m, d);
     Assemble(m, d);
     Factor(m);
-    r_ = SolveH(r_);
+    if (symmetric_) llt_.solveInPlace(r_);  // takes no memory
+    else r_ = lu_.solve(r_);
     const double step = MaxAbs(r_) / (1 + MaxAbs(a_));
     if (!(step > kConverged) || k == kPolish) return step;
     a_ -= r_;

@@ -165,10 +165,14 @@ TEST_F(SensorForceTest, FollowsSpatialTendons) {
     if (m->nu > 0) data->ctrl[0] = 2;
     const StepDerivative best = Linearize(m, data.get(), {.sensors = true}), steps = Linearize(m, data.get(), {.level = Level::kStep, .sensors = true});
     for (const TermCoverage& term : best.coverage.terms) {
-      if (term.term == "sensors") EXPECT_EQ(term.level, c.level);
+      if (term.term == "sensors") {
+        EXPECT_EQ(term.level, c.level);
+      }
     }
     EXPECT_LT((best.C - steps.C).cwiseAbs().maxCoeff(), 1e-5 * steps.C.cwiseAbs().maxCoeff());
-    if (m->nu > 0) EXPECT_LT((best.D - steps.D).cwiseAbs().maxCoeff(), 1e-6 * steps.D.cwiseAbs().maxCoeff());
+    if (m->nu > 0) {
+      EXPECT_LT((best.D - steps.D).cwiseAbs().maxCoeff(), 1e-6 * steps.D.cwiseAbs().maxCoeff());
+    }
   }
 }
 

@@ -379,7 +379,10 @@ TEST_F(Mpc, FindsTheMultipliersOfALinearQuadraticProblem) {
   const VectorXd x = VectorXd::Zero(2), u = VectorXd::Zero(1), none;
   const QuadraticCost cost(model.get(), x, MatrixXd::Zero(2, 2), MatrixXd::Constant(1, 1, r), MatrixXd::Zero(2, 2));
   ConstraintSet constraints;
-  ConstraintInfo info{.name = "speed", .lower = VectorXd::Ones(1), .upper = VectorXd::Ones(1), .first = -1};
+  ConstraintInfo info;
+  info.name = "speed";
+  info.lower = info.upper = VectorXd::Ones(1);
+  info.first = -1;
   constraints.Add(std::make_unique<StateConstraint>(model.get(), info, x, std::vector<int>{1}));
   ConstrainedLq constrained(model.get(), cost, constraints, N, 1e-9);
   LqProblem lq;
@@ -390,13 +393,13 @@ TEST_F(Mpc, FindsTheMultipliersOfALinearQuadraticProblem) {
       constrained.Expand({.t = t, .N = N, .time = t * h, .dt = h, .x = x, .u = u, .s = none}, MatrixXd(), MatrixXd(),
                          &e);
       LqKnot& knot = lq.knots[static_cast<std::size_t>(t)];
-      knot = {.A = MatrixXd{{1, h}, {0, 1}},
-              .B = MatrixXd{{h * h}, {h}},
-              .lx = e.lx,
-              .lu = e.lu,
-              .lxx = e.lxx,
-              .lux = e.lux,
-              .luu = e.luu};
+      knot.A = MatrixXd{{1, h}, {0, 1}};
+      knot.B = MatrixXd{{h * h}, {h}};
+      knot.lx = e.lx;
+      knot.lu = e.lu;
+      knot.lxx = e.lxx;
+      knot.lux = e.lux;
+      knot.luu = e.luu;
     }
     constrained.Expand({.t = N, .N = N, .time = N * h, .dt = h, .x = x, .u = none, .s = none}, MatrixXd(), MatrixXd(),
                        &e);

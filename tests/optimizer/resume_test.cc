@@ -53,6 +53,7 @@ TEST_F(ResumeTest, TakesAboutTheIterationsThatWereLeft) {
       Task task = LoadTask(std::string(COSTATE_MODELS) + "/reference/" + c.file);
       task.solver.type = c.type;
       task.solver.second_order = c.second_order;
+      task.solver.tolerance = 1e-6;
       task.solver.threads = 2;
       if (c.type == SolverType::kIlqr) {
         task.X_guess.resize(0, 0);
