@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "derivative/fluid.h"
 #include "derivative/passive.h"
 #include "derivative/plant.h"
 
@@ -144,7 +145,7 @@ bool ClosedParameters::Covers(const Entry& entry, const Point& p) const {
   const int integrator = m->opt.integrator;
   const auto disabled = [&](int bit) { return (m->opt.disableflags & bit) != 0; };
   const bool explicit_velocity = integrator == mjINT_RK4 || (integrator == mjINT_EULER && disabled(mjDSBL_EULERDAMP));
-  const bool medium = m->opt.density > 0 || m->opt.viscosity > 0;
+  const bool medium = HasFluid(m);
   switch (entry.kind) {
     case kNone: return false;
     case kGravity: return !disabled(mjDSBL_GRAVITY) && !m->flg_gravcomp;

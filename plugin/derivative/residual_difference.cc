@@ -7,6 +7,7 @@
 #include "core/plugins.h"
 #include "derivative/effective_mass.h"
 #include "derivative/equilibrium.h"
+#include "derivative/fluid.h"
 #include "derivative/noslip.h"
 
 namespace costate {
@@ -28,8 +29,6 @@ Room RoomIn(bool limited, const mjtNum* range, double value, double reach) {
   if (!limited || value < range[0] || value > range[1]) return {};
   return {value - reach >= range[0], value + reach <= range[1]};
 }
-
-bool HasMedium(const mjModel* m) { return m->opt.density > 0 || m->opt.viscosity > 0; }
 
 int ActuatorOfAct(const mjModel* m, int act) {
   for (int i = 0; i < m->nactuator; i++) {
@@ -292,7 +291,7 @@ bool ResidualDifference::Column(const mjModel* m, const Evaluation& evaluate, in
   for (int attempt = 0; attempt < 3; attempt++, h /= 30) {
     const bool minus = room.down && at(-1, h) && at(-2, h), plus = room.up && at(1, h) && at(2, h);
     const VectorXd* f = values_ + 4;
-    if (minus && plus && stage == kVelocity && HasMedium(m)) {
+    if (minus && plus && stage == kVelocity && HasFluid(m)) {
       // |v| v at rest leaves h in a quotient: 2 D(h) − D(2h), which loses one order to be without it
       out = (4 * (f[1] - f[-1]) - (f[2] - f[-2])) / (4 * h);
       return true;
