@@ -50,11 +50,13 @@ struct ModelKey {
   }
 
  private:
-  // FNV-1a, a word at a time
+  // FNV-1a, a word at a time, in four strands: none waits for another's product
   void Add(const int* values, mjtSize n) {
-    for (mjtSize i = 0; i < n; ++i) {
-      structure = (structure ^ static_cast<std::uint32_t>(values[i])) * 1099511628211u;
-    }
+    constexpr std::uint64_t kPrime = 1099511628211u;
+    std::uint64_t strand[4] = {structure, 1, 2, 3};
+    for (mjtSize i = 0; i < n; ++i) strand[i % 4] = (strand[i % 4] ^ static_cast<std::uint32_t>(values[i])) * kPrime;
+    for (int k = 1; k < 4; ++k) strand[0] = (strand[0] ^ strand[k] ^ strand[k] >> 32) * kPrime;
+    structure = strand[0];
   }
 };
 
