@@ -11,6 +11,7 @@
 #include "derivative/equilibrium.h"
 #include "derivative/fluid.h"
 #include "derivative/plant.h"
+#include "derivative/spatial_lanes.h"
 
 namespace costate {
 
@@ -33,7 +34,7 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
   for (BodyConstraint& body : body_) {
     if (body.active) body = BodyConstraint();
   }
-  any_body_ = false;
+  any_body_ = any_contact_ = false;
   for (const ContactProduct& contact : contact_) {
     for (int b : contact.body) {
       BodyConstraint& body = contact_body_[b];
@@ -162,7 +163,9 @@ void ConstraintDerivative::Contact(const mjModel* model, const mjData* data, int
                                    const BeltMotion* belt) {
   const mjContact& contact = data->contact[c];
   ContactBlock block;
-  if (block.Fill(model, data, tree, contact, false)) AddBlock(model, block, geometry_.motion(c), belt);
+  if (!block.Fill(model, data, tree, contact, false)) return;
+  any_contact_ = true;
+  AddBlock(model, block, geometry_.motion(c), belt);
 }
 
 void ConstraintDerivative::AddBlock(const mjModel* model, const ContactBlock& block, const ContactMotion& motion,
@@ -170,15 +173,8 @@ void ConstraintDerivative::AddBlock(const mjModel* model, const ContactBlock& bl
   const int body1 = block.body[0], body2 = block.body[1];
 
   // the wrench by the twist of geom 2 and by that of both, about the origin
-  const auto about = [&](const ContactMatrix& G, const Eigen::Matrix<double, 3, 6>* surface) {
-    Mat6 K;
-    K.noalias() = PLANT("contact: geometry", block.F_by_geometry * G);
-    if (surface) K.noalias() += block.F_by_belt * *surface;
-    K.leftCols<3>() += (K.rightCols<3>() * block.about.bottomLeftCorner<3, 3>()).eval();
-    return K;
-  };
-  const auto by_geom2 = [&] { return about(motion.by_geom2, belt ? &belt->by_geom2 : nullptr); };
-  const auto by_both = [&] { return about(motion.by_both, belt ? &belt->by_both : nullptr); };
+  const auto by_geom2 = [&] { return block.ByTwist(motion.by_geom2, belt ? &belt->by_geom2 : nullptr); };
+  const auto by_both = [&] { return block.ByTwist(motion.by_both, belt ? &belt->by_both : nullptr); };
 
   if (!block.moves[0] || !block.moves[1]) {
     // one body against the static world; on body 1 force and motion change sign together
@@ -492,38 +488,77 @@ void ConstraintDerivative::AddPairsAndRows(const mjModel* model, const mjData* d
       AddPairHessian(model, data, pair, H);
       continue;
     }
-    const int* chain = chain_.data() + pair.chain_start;
-    const signed char* sign = chain_sign_.data() + pair.chain_start;
-    const Vec3 origin = Origin(model, data, pair.body2), shift1 = origin - Origin(model, data, pair.body1);
-    const Vec6 Va[2] = {MotionAbout(tree.acceleration_field(pair.body1), shift1), tree.acceleration_field(pair.body2)};
-    const Vec6 Vv[2] = {MotionAbout(tree.velocity(pair.body1), shift1), tree.velocity(pair.body2)};
-    axis_.resize(pair.chain_count);
-    for (int n = 0; n < pair.chain_count; n++) {
-      const Vec6 S = Vec6Map(data->cdof + 6 * chain[n]);
-      axis_[n] = sign[n] < 0 ? -MotionAbout(S, shift1) : S;
-    }
+    AddPair(model, data, tree, pair, R, H);
+  }
+}
 
-    for (int n = 0; n < pair.chain_count; n++) {
-      const int m = chain[n], side = sign[n] > 0;
-      const Vec6 S = sign[n] * axis_[n];
-      const Vec3 shift = side ? Vec3(Vec3::Zero()) : shift1;
-      const Vec6 dUa = sign[n] * (CrossMotion(S, Va[side]) - MotionAbout(tree.axis_field(m), shift));
-      const Vec6 dUv = sign[n] * (CrossMotion(S, Vv[side]) + MotionAbout(tree.axis_rate(m), shift));
-      const Vec6 dFq =
-          PLANT("contact: pair, fields by q", (side ? pair.K2 : pair.K1) * S - pair.HH * dUa - pair.Kv * dUv);
-      const Vec6 dFv = -pair.Kv * axis_[n], dFa = pair.HH * axis_[n];
-      for (int k = 0; k < pair.chain_count; k++) {
-        if (R) (*R)(chain[k], m) += axis_[k].dot(dFq);
-        if (R) (*R)(chain[k], nv + m) += axis_[k].dot(dFv);
-        if (H && chain[k] >= m) H->Add(chain[k], m, axis_[k].dot(dFa));
+// the numbers of a chain's dofs side by side, so that one vector's products with all axes are made together
+COSTATE_SIMD void ConstraintDerivative::AddPair(const mjModel* model, const mjData* data, const TreeDerivative& tree,
+                                                const Pair& pair, Columns* R, TreeSolver* H) const {
+  const int nv = static_cast<int>(model->nv), count = pair.chain_count, stride = (count + 7) / 8 * 8;
+  const int* chain = chain_.data() + pair.chain_start;
+  const signed char* sign = chain_sign_.data() + pair.chain_start;
+  const auto origin = [&](int body) __attribute__((always_inline)) {
+    return LoadLanes(data->subtree_com + 3 * model->body_rootid[body]);
+  };
+  const Double4 shift1 = origin(pair.body2) - origin(pair.body1);
+  const TreeDerivative::Field &first = tree.field(pair.body1), &second = tree.field(pair.body2);
+  const Lanes6 Va[2] = {MotionAbout(first.va, shift1), second.va}, Vv[2] = {MotionAbout(first.v, shift1), second.v};
+
+  // axes as the relative motion sees them, by components
+  if (static_cast<int>(axes_.size()) < 9 * stride) axes_.resize(9 * stride);
+  double* products[3] = {axes_.data() + 6 * stride, axes_.data() + 7 * stride, axes_.data() + 8 * stride};
+  const auto axis = [&](int n) __attribute__((always_inline)) {
+    const Lanes6 S = Lanes6::Load(data->cdof + 6 * chain[n]);
+    return sign[n] < 0 ? -MotionAbout(S, shift1) : S;
+  };
+  for (int n = 0; n < stride; n++) {
+    const Lanes6 S = n < count ? axis(n) : Lanes6::Zero();
+    for (int k = 0; k < 3; k++) {
+      axes_[k * stride + n] = S.a[k];
+      axes_[(3 + k) * stride + n] = S.l[k];
+    }
+  }
+  const auto multiply = [&](const Lanes6& x, double* out) __attribute__((always_inline)) {
+    const double *S = axes_.data(), c[6] = {x.a[0], x.a[1], x.a[2], x.l[0], x.l[1], x.l[2]};
+    for (int n = 0; n < stride; n += 4) {
+      Double4 sum = {};
+      for (int k = 0; k < 6; k++) sum += c[k] * LoadLanes(S + k * stride + n);
+      *reinterpret_cast<LooseDouble4*>(out + n) = sum;
+    }
+  };
+
+  for (int n = 0; n < count; n++) {
+    const int m = chain[n], side = sign[n] > 0;
+    const Lanes6 relative = axis(n), S = side ? relative : -relative;
+    const Double4 shift = side ? Double4{} : shift1;
+    const double s = sign[n];
+    const Lanes6 field = MotionAbout(Lanes6::Load(tree.axis_field(m).data()), shift),
+                 rate = MotionAbout(Lanes6::Load(tree.axis_rate(m).data()), shift);
+    const Lanes6 dUa = s * (CrossMotion(S, Va[side]) - field), dUv = s * (CrossMotion(S, Vv[side]) + rate);
+    const Lanes6 dFq = PLANT("contact: pair, fields by q",
+                             Times(side ? pair.K2 : pair.K1, S) - Times(pair.HH, dUa) - Times(pair.Kv, dUv));
+    if (R) {
+      multiply(dFq, products[0]);
+      multiply(-Times(pair.Kv, relative), products[1]);
+      for (int k = 0; k < count; k++) {
+        (*R)(chain[k], m) += products[0][k];
+        (*R)(chain[k], nv + m) += products[1][k];
       }
     }
-    for (int m = pair.common; m >= 0; m = model->dof_parentid[m]) {
-      const Vec6 S = Vec6Map(data->cdof + 6 * m);
-      const Vec6 dFq = PLANT("contact: pair, common fields", pair.Krig * S - pair.HH * CrossMotion(S, Va[1] - Va[0]) -
-                                                                 pair.Kv * CrossMotion(S, Vv[1] - Vv[0]));
-      for (int k = 0; k < pair.chain_count && R; k++) (*R)(chain[k], m) += axis_[k].dot(dFq);
+    if (!H) continue;
+    multiply(Times(pair.HH, relative), products[2]);
+    for (int k = 0; k < count; k++) {
+      if (chain[k] >= m) H->Add(chain[k], m, products[2][k]);
     }
+  }
+  for (int m = pair.common; m >= 0 && R; m = model->dof_parentid[m]) {
+    const Lanes6 S = Lanes6::Load(data->cdof + 6 * m);
+    const Lanes6 dFq =
+        PLANT("contact: pair, common fields", Times(pair.Krig, S) - Times(pair.HH, CrossMotion(S, Va[1] - Va[0])) -
+                                                  Times(pair.Kv, CrossMotion(S, Vv[1] - Vv[0])));
+    multiply(dFq, products[0]);
+    for (int k = 0; k < count; k++) (*R)(chain[k], m) += products[0][k];
   }
 }
 

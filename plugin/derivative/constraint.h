@@ -50,7 +50,9 @@ class ConstraintDerivative {
   void KeepAllContacts(bool on) { all_contacts_ = on; }
   const BodyConstraint* contact_bodies() const { return contact_body_.data(); }  ///< their wrenches, and HH against the static world
   /// Is there any part of H?
-  bool AnyHessian() const { return !product_.empty() || !row_.empty() || !contact_.empty() || !equality_.empty(); }
+  bool AnyHessian() const {
+    return !product_.empty() || !row_.empty() || any_contact_ || !contact_.empty() || !equality_.empty();
+  }
   /// Adds the rows' part of H to its diagonal. @return false when they couple dofs otherwise than through bodies.
   bool AddDiagonal(double* diagonal) const;
   void PullContacts(TreePull* tree) const;
@@ -140,6 +142,8 @@ class ConstraintDerivative {
   void KeepWrench(const mjModel* model);
   void KeepContact(const mjModel* model, const mjData* data, int c, const TreeDerivative& tree, const BeltMotion* belt);
   bool ScalarRow(const mjModel* model, const mjData* data, int row, std::string* missing);
+  void AddPair(const mjModel* model, const mjData* data, const TreeDerivative& tree, const Pair& pair, Columns* R,
+               TreeSolver* H) const;
   void AddPairHessian(const mjModel* model, const mjData* data, const Pair& pair, TreeSolver* H) const;
   Pair* FindPair(const mjModel* model, int body1, int body2);
 
@@ -165,6 +169,7 @@ class ConstraintDerivative {
   std::vector<Product> product_;
   std::vector<BodyConstraint> body_;
   bool any_body_ = false;
+  bool any_contact_ = false;  // that carries force, in matrices
   std::vector<Pair> pair_;
   std::vector<int> chain_;
   std::vector<signed char> chain_sign_;
@@ -174,6 +179,7 @@ class ConstraintDerivative {
   std::vector<BallLimit> ball_;
   mutable std::vector<int> coupled_;
   mutable std::vector<Vec6> axis_;  // of a pair's chain, signed
+  mutable std::vector<double> axes_;  // the same by components, and products with them
   std::vector<int> row_dof_;
   std::vector<double> row_J_;
 };

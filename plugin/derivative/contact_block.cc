@@ -1,6 +1,7 @@
 #include "derivative/contact_block.h"
 
 #include "derivative/plant.h"
+#include "derivative/spatial_lanes.h"
 
 namespace costate {
 
@@ -56,7 +57,107 @@ bool BasisForce(const mjData* data, const mjContact& contact, ContactForce<dim>*
   return true;
 }
 
+// columns of y and of what follows from it, side by side
+enum { kGeometry = 0, kAcceleration = 7, kVelocity = 13, kBelt = 19, kColumns = 22, kStride = 24 };
+
+// rows of the basis, each of kColumns numbers and some that nobody reads
+struct alignas(64) BasisRows {
+  double at[6 * kStride];
+};
+
+// four and two numbers of a row or a column of six
+struct Six {
+  Double4 begin;
+  LooseDouble2 end;
+};
+COSTATE_LANES Six LoadSix(const double* p) { return {LoadLanes(p), *reinterpret_cast<const LooseDouble2*>(p + 4)}; }
+
+// df = −H_c dy + f g dφ, then (C9) the wrench Wᵀ df, by columns; the rows of W are the acceleration's columns of y
+template <int dim>
+COSTATE_LANES void MultiplyRows(const double* H, const double* f, double g, const BasisRows& Y, BasisRows* HY,
+                                ContactBlock* out) {
+  const Double8 sign = {-1, -1, -1, -1, -1, -1, -1, 1};
+  for (int i = 0; i < dim; i++) {
+    const double impedance = PLANT("contact: force by impedance", f[i] * g);
+    for (int part = 0; part < kStride / 8; part++) {
+      Double8 sum = {};
+      for (int k = 0; k < dim; k++) {
+        sum += H[k * dim + i] * *reinterpret_cast<const Double8*>(Y.at + k * kStride + 8 * part);
+      }
+      if (part == 0) sum = sign * sum + Double8{impedance};
+      *reinterpret_cast<Double8*>(HY->at + i * kStride + 8 * part) = sum;
+    }
+  }
+
+  Six W[dim], F = {};
+  for (int k = 0; k < dim; k++) {
+    W[k] = LoadSix(Y.at + k * kStride + kAcceleration);
+    F.begin += f[k] * W[k].begin;
+    F.end += f[k] * W[k].end;
+  }
+  const auto store = [](const Six& x, double* to) __attribute__((always_inline)) {
+    *reinterpret_cast<LooseDouble4*>(to) = x.begin;
+    *reinterpret_cast<LooseDouble2*>(to + 4) = x.end;
+  };
+  const auto columns = [&](int first, int count, double factor, double* to) __attribute__((always_inline)) {
+    for (int c = 0; c < count; c++) {
+      Six sum = {};
+      for (int k = 0; k < dim; k++) {
+        const double df = factor * HY->at[k * kStride + first + c];
+        sum.begin += df * W[k].begin;
+        sum.end += df * W[k].end;
+      }
+      store(sum, to + 6 * c);
+    }
+  };
+  store(F, out->F.data());
+  columns(kGeometry, 7, 1, out->F_by_geometry.data());
+  columns(kAcceleration, 6, 1, out->F_by_a.data());
+  columns(kVelocity, 6, 1, out->F_by_v.data());
+  columns(kBelt, 3, -1, out->F_by_belt.data());
+}
+
+COSTATE_SIMD void Multiply(int dim, const double* H, const double* f, double g, const BasisRows& Y, BasisRows* HY,
+                           ContactBlock* out) {
+  switch (dim) {
+    case 1:
+      return MultiplyRows<1>(H, f, g, Y, HY, out);
+    case 3:
+      return MultiplyRows<3>(H, f, g, Y, HY, out);
+    case 4:
+      return MultiplyRows<4>(H, f, g, Y, HY, out);
+    default:
+      MultiplyRows<6>(H, f, g, Y, HY, out);
+  }
+}
+
+// the wrench by a twist about the origin
+COSTATE_SIMD void MultiplyTwist(const ContactBlock& block, const ContactMatrix& G,
+                                const Eigen::Matrix<double, 3, 6>* surface, Mat6* K) {
+  const double *F = block.F_by_geometry.data(), *belt = block.F_by_belt.data(), *about = block.about.data();
+  Six column[6];
+  for (int c = 5; c >= 0; c--) {
+    Six sum = {};
+    const auto add = [&](double factor, const Six& x) __attribute__((always_inline)) {
+      sum.begin += factor * x.begin;
+      sum.end += factor * x.end;
+    };
+    for (int k = 0; k < 7; k++) add(PLANT("contact: geometry", G.data()[6 * k + c]), LoadSix(F + 6 * k));
+    for (int k = 0; k < 3 && surface; k++) add(surface->data()[3 * c + k], LoadSix(belt + 6 * k));
+    for (int k = 3; k < 6 && c < 3; k++) add(about[6 * c + k], column[k]);
+    column[c] = sum;
+    *reinterpret_cast<LooseDouble4*>(K->data() + 6 * c) = sum.begin;
+    *reinterpret_cast<LooseDouble2*>(K->data() + 6 * c + 4) = sum.end;
+  }
+}
+
 }  // namespace
+
+Mat6 ContactBlock::ByTwist(const ContactMatrix& G, const Eigen::Matrix<double, 3, 6>* surface) const {
+  Mat6 K;
+  MultiplyTwist(*this, G, surface, &K);
+  return K;
+}
 
 ContactStiffness::ContactStiffness(const mjData* data, const mjContact& contact) {
   const int row = contact.efc_address;
@@ -86,8 +187,8 @@ bool ContactBlock::FillForces(const mjData* data, const TreeDerivative& tree,
 
   // (C7) y by (dφ, dp, Ω), velocities with each row's own damping; W: twist about the origin →
   // contact basis. All of them side by side, since the same two products follow
-  enum { kGeometry = 0, kAcceleration = 7, kVelocity = 13, kBelt = 19, kColumns = 22 };
-  Eigen::Matrix<double, dim, kColumns> Y;
+  BasisRows y, hy;
+  Eigen::Map<Eigen::Matrix<double, dim, kStride, Eigen::RowMajor>> Y(y.at), HY(hy.at);
   Y.setZero();
   Y(0, 0) = force.kappa;
   for (int i = 0; i < dim; i++) {
@@ -107,19 +208,7 @@ bool ContactBlock::FillForces(const mjData* data, const TreeDerivative& tree,
     if (i > 0 && i < 4) Y(i, kBelt + i - 1) = PLANT("contact: belt", force.b(i));
   }
 
-  // df = −H_c dy + f g dφ, then (C9) the wrench (moment; force) on body 2 about the origin
-  const Eigen::Matrix<double, dim, 6> W = Y.template middleCols<6>(kAcceleration);
-  Eigen::Matrix<double, dim, kColumns> HY;
-  HY.noalias() = force.H * Y;
-  HY.template leftCols<7>() *= -1;
-  HY.col(0) += PLANT("contact: force by impedance", force.f * force.g);
-  Eigen::Matrix<double, 6, kColumns> wrench;
-  wrench.noalias() = W.transpose() * HY;
-  F.noalias() = W.transpose() * force.f;
-  F_by_geometry = wrench.template leftCols<7>();
-  F_by_a = wrench.template middleCols<6>(kAcceleration);
-  F_by_v = wrench.template middleCols<6>(kVelocity);
-  F_by_belt = -wrench.template rightCols<3>();
+  Multiply(dim, force.H.data(), force.f.data(), force.g, y, &hy, this);
 
   // the force and torque move and turn with the contact
   Vec3 push = Vec3::Zero(), torque = Vec3::Zero();
