@@ -128,15 +128,40 @@ void TreeDerivative::Forward(const mjModel* model, const mjData* data, const Tre
   }
 }
 
-void TreeDerivative::Backward(const mjModel* model, const TreeInput& input, const BodyConstraint* constraint) {
+namespace {
+
+COSTATE_LANES void AddNumbers(int n, const double* from, double* to) {
+  int k = 0;
+  for (; k + 4 <= n; k += 4)
+    *reinterpret_cast<LooseDouble4*>(to + k) += *reinterpret_cast<const LooseDouble4*>(from + k);
+  for (; k < n; k += 2) *reinterpret_cast<LooseDouble2*>(to + k) += *reinterpret_cast<const LooseDouble2*>(from + k);
+}
+
+// K += M [V ×], by columns: that of [V ×] is V × e_c
+COSTATE_LANES void AddTurned(const Mat6& M, const Lanes6& V, Mat6* K) {
+  const auto column = [&](int c) __attribute__((always_inline)) { return Lanes6::Load(M.data() + 6 * c); };
+  for (int c = 0; c < 3; c++) {
+    const int n = (c + 1) % 3, l = (c + 2) % 3;
+    const Lanes6 rotation = V.a[l] * column(n) - V.a[n] * column(l) + V.l[l] * column(3 + n) - V.l[n] * column(3 + l);
+    const Lanes6 translation = V.a[l] * column(3 + n) - V.a[n] * column(3 + l);
+    double* to = K->data() + 6 * c;
+    (Lanes6::Load(to) + PLANT("constraint: motion of the fields", rotation)).Store(to);
+    (Lanes6::Load(to + 18) + PLANT("constraint: motion of the fields", translation)).Store(to + 18);
+  }
+}
+
+}  // namespace
+
+COSTATE_SIMD void TreeDerivative::Backward(const mjModel* model, const TreeInput& input,
+                                           const BodyConstraint* constraint) {
   // (R6) P = K + HH [Vᵃ ×] + Kv [Vᵛ ×]
   for (int b = 1; b < model->nbody; b++) {
     Body& body = body_[b];
     body.con.active = constraint && constraint[b].active;
     if (!body.con.active) continue;
     body.con = constraint[b];
-    body.con.K += PLANT("constraint: motion of the fields",
-                        body.con.HH * CrossMotionMatrix(body.va) + body.con.Kv * CrossMotionMatrix(body.v));
+    AddTurned(body.con.HH, field_[b].va, &body.con.K);
+    AddTurned(body.con.Kv, field_[b].v, &body.con.K);
   }
 
   for (int b = static_cast<int>(model->nbody) - 1; b > 0; b--) {
@@ -146,8 +171,8 @@ void TreeDerivative::Backward(const mjModel* model, const TreeInput& input, cons
     Body& parent = body_[p];
     parent.I.Add(body.I);
     parent.B.Add(body.B);
-    parent.F += body.F;
-    if (input.e) parent.Fe += body.Fe;
+    AddNumbers(6, body.F.data(), parent.F.data());
+    if (input.e) AddNumbers(6, body.Fe.data(), parent.Fe.data());
     if (input.load) {
       parent.Q += body.Q;
       parent.G += body.G;
@@ -155,10 +180,10 @@ void TreeDerivative::Backward(const mjModel* model, const TreeInput& input, cons
     }
     if (body.con.active) {
       if (parent.con.active) {
-        parent.con.K += body.con.K;
-        parent.con.HH += body.con.HH;
-        parent.con.Kv += body.con.Kv;
-        parent.con.F += body.con.F;
+        AddNumbers(36, body.con.K.data(), parent.con.K.data());
+        AddNumbers(36, body.con.HH.data(), parent.con.HH.data());
+        AddNumbers(36, body.con.Kv.data(), parent.con.Kv.data());
+        AddNumbers(6, body.con.F.data(), parent.con.F.data());
       } else {
         parent.con = body.con;
       }
@@ -258,16 +283,18 @@ struct PairLoop {
 };
 
 // entry (i, k) from the left lanes of k and the right lanes of i; entry (k, i) too when k is before i's group
-__attribute__((always_inline)) inline void Pair(const PairLoop& loop, int i, int k, bool upper, double* h) {
+template <bool kMore>
+__attribute__((always_inline)) inline void Pair(const PairLoop& loop, const TreeLanes& R, int i, int k, bool upper,
+                                                double* h) {
   constexpr int kWidth = BlockedMatrix::kWidth;
-  const TreeLanes &L = loop.left[k], &R = loop.right[i];
+  const TreeLanes& L = loop.left[k];
   Double4 a = L.A[0] * R.A[0], b = L.B[0] * R.B[0];
   for (int n = 1; n < 6; n++) {
     a += L.A[n] * R.A[n];
     b += L.B[n] * R.B[n];
   }
   double by_q = a[0] + b[0];
-  if (R.more) {
+  if (kMore) {
     Double4 c = L.C[0] * R.C[0];
     for (int n = 1; n < 6; n++) c += L.C[n] * R.C[n];
     by_q -= c[0] + c[1];
@@ -284,24 +311,37 @@ __attribute__((always_inline)) inline void Pair(const PairLoop& loop, int i, int
   if (upper) loop.E[loop.place_q[i] + k * kWidth] += b[3];
 }
 
-COSTATE_SIMD void Pairs(const PairLoop& loop) {
-  for (int i = 0; i < loop.nv; i++) {
-    // address of H(i, k): ancestors come in descending order, as a row of H read from its end
-    double* row = loop.H ? loop.H->row(i) : nullptr;
-    const int* columns = loop.H ? loop.H->row_columns(i) : nullptr;
-    int at = loop.H ? loop.H->row_size(i) : 0;
-    auto address = [&](int k) -> double* {
-      if (!loop.H) return nullptr;
-      if (k == i) return &loop.H->diagonal(i);
-      do at--;
-      while (columns[at] != k);
-      return row + at;
-    };
-
-    // within the group the descendant formula holds in both orders
-    for (int k = loop.group_end[i] - 1; k >= loop.group[i]; k--) Pair(loop, i, k, false, k > i ? nullptr : address(k));
-    for (int k = loop.parent[loop.group[i]]; k >= 0; k = loop.parent[k]) Pair(loop, i, k, true, address(k));
+template <bool kMore>
+__attribute__((always_inline)) inline void PairsOf(const PairLoop& loop, int i) {
+  // a copy: what is stored to the matrices cannot change it, so that it stays in registers
+  TreeLanes R;
+  for (int n = 0; n < 6; n++) {
+    R.A[n] = loop.right[i].A[n];
+    R.B[n] = loop.right[i].B[n];
+    if (kMore) R.C[n] = loop.right[i].C[n];
   }
+
+  // address of H(i, k): ancestors come in descending order, as a row of H read from its end
+  double* row = kMore && loop.H ? loop.H->row(i) : nullptr;
+  const int* columns = row ? loop.H->row_columns(i) : nullptr;
+  int at = row ? loop.H->row_size(i) : 0;
+  auto address = [&](int k) __attribute__((always_inline))->double* {
+    if (!row) return nullptr;
+    if (k == i) return &loop.H->diagonal(i);
+    do at--;
+    while (columns[at] != k);
+    return row + at;
+  };
+
+  // within the group the descendant formula holds in both orders
+  for (int k = loop.group_end[i] - 1; k >= loop.group[i]; k--) {
+    Pair<kMore>(loop, R, i, k, false, k > i ? nullptr : address(k));
+  }
+  for (int k = loop.parent[loop.group[i]]; k >= 0; k = loop.parent[k]) Pair<kMore>(loop, R, i, k, true, address(k));
+}
+
+COSTATE_SIMD void Pairs(const PairLoop& loop) {
+  for (int i = 0; i < loop.nv; i++) loop.right[i].more ? PairsOf<true>(loop, i) : PairsOf<false>(loop, i);
 }
 
 }  // namespace

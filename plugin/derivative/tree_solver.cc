@@ -342,12 +342,14 @@ __attribute__((always_inline)) inline void FromRoots(const Factors& f, int first
 // which groups are not zero after the elimination; returns the part of L that they make
 COSTATE_SIMD double FindActive(const Factors& f, const int* group, const int* group_parent, int groups,
                                const double* block, char* active) {
+  typedef long long Bits4 __attribute__((vector_size(32), aligned(32), may_alias));
   for (int n = 0; n < groups; n++) {
-    typedef long long Bits4 __attribute__((vector_size(32), aligned(32), may_alias));
-    const Bits4* x = reinterpret_cast<const Bits4*>(block + group[n] * kWidth);
-    Bits4 any = {};
-    for (int k = 0; k < (group[n + 1] - group[n]) * kWidth / 4; k++) any |= x[k];
-    active[n] = (any[0] | any[1] | any[2] | any[3]) != 0;
+    active[n] = 0;
+    for (int i = group[n]; i < group[n + 1] && !active[n]; i++) {
+      const Bits4* x = reinterpret_cast<const Bits4*>(block + i * kWidth);
+      const Bits4 any = (x[0] | x[1]) | (x[2] | x[3]);
+      active[n] = (any[0] | any[1] | any[2] | any[3]) != 0;
+    }
   }
   int entries = 0;
   for (int n = groups - 1; n >= 0; n--) {
