@@ -390,14 +390,22 @@ bool AnalyticBackend::Step(const mjModel* m, mjData* d, StepDerivative* out, std
       for (int i = 0; i < nv; i++) X_(i, j) = da_(i, j);
     }
   }
-  StartStep(m, out);
+  // without forces of constraints M da = X, and M' dā = X + E
+  const bool once = second_solve_ && !solved_ && !constraint_.AnyHessian();
+  assembly_.Start(m, v_next_.data(), out);
   for (int block = 0; block < X_.blocks(); block++) {
-    double* x = X_.block(block);
-    if (!solved_) H_.SolveBlock(x, true, X_.IsHalf(block));
-    if (second_solve_) mass_.Apply(x, block < E_.blocks() ? E_.block(block) : nullptr, X_.IsHalf(block));
-    AssembleBlock(m, block, x, out);
+    const bool half = X_.IsHalf(block);
+    double *x = X_.block(block), *e = second_solve_ && block < E_.blocks() ? E_.block(block) : nullptr;
+    if (once) {
+      x = mass_.SolveSum(x, e, half);
+      e = nullptr;
+    } else {
+      if (!solved_) H_.SolveBlock(x, true, half);
+      if (second_solve_) e = mass_.Change(x, e, half);
+    }
+    assembly_.AddBlock(m, block, x, e, out);
   }
-  FinishStep(m, v_next_.data(), out);
+  assembly_.Finish(m, out);
   if (closed_actuation_) {
     Columns next = Columns::Of(out->A.data() + 2 * nv, ndx, out->B.data() + 2 * nv, ndx);
     if (na > 0) actuation_.AddActivation(m, &next, nullptr);

@@ -13,6 +13,7 @@
 #include "derivative/constraint.h"
 #include "derivative/effective_mass.h"
 #include "derivative/equilibrium.h"
+#include "derivative/integrator.h"
 #include "derivative/noslip.h"
 #include "derivative/residual_difference.h"
 #include "derivative/runge_kutta.h"
@@ -176,6 +177,7 @@ class AnalyticBackend final : public Backend {
   std::vector<char> adhesive_;  // contacts
   MatrixXd da_, sensors_, gain_;
   VectorXd step_, v_next_;
+  StepAssembly assembly_;
 
   std::unique_ptr<RungeKuttaWork> runge_kutta_;  // RK4 alone
   DataPtr stage_data_;

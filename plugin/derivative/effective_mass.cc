@@ -377,7 +377,7 @@ bool EffectiveMass::MovesWithOthers() const {
   return polynomial || !damper_.empty() || !free_.empty() || coriolis_ || fluid_present_;
 }
 
-void EffectiveMass::Apply(double* x, double* e, bool half) const {
+double* EffectiveMass::Change(const double* x, double* e, bool half) const {
   using Rows = Eigen::Map<Eigen::Matrix<double, 6, kWidth, Eigen::RowMajor>>;
   using ConstRows = Eigen::Map<const Eigen::Matrix<double, 6, kWidth, Eigen::RowMajor>>;
   using AllRows = Eigen::Matrix<double, Eigen::Dynamic, kWidth, Eigen::RowMajor>;
@@ -397,28 +397,38 @@ void EffectiveMass::Apply(double* x, double* e, bool half) const {
       e[entry.col * kWidth + c] -= entry.value * x[entry.row * kWidth + c];
     }
   }
+  for (const FreeBody& free : free_) {
+    Rows(e + free.dof * kWidth).noalias() -= free.damping * ConstRows(x + free.dof * kWidth);
+  }
+  if (coriolis_) Eigen::Map<AllRows>(e, nv, kWidth).noalias() -= bias_ * Eigen::Map<const AllRows>(x, nv, kWidth);
+  SolveBlock(e, half, false);
+  return e;
+}
+
+double* EffectiveMass::SolveSum(double* x, const double* e, bool half) const {
+  if (e) AddTo(static_cast<int>(diagonal_.size()) * kWidth, e, x);
+  SolveBlock(x, half, true);
+  return x;
+}
+
+// x ← M'⁻¹ x
+void EffectiveMass::SolveBlock(double* x, bool half, bool sparse) const {
+  using Rows = Eigen::Map<Eigen::Matrix<double, 6, kWidth, Eigen::RowMajor>>;
+  using AllRows = Eigen::Matrix<double, Eigen::Dynamic, kWidth, Eigen::RowMajor>;
   right_side_.resize(free_.size() * 6 * kWidth);
   double* saved = right_side_.data();
-  for (const FreeBody& free : free_) {
-    Rows rows(e + free.dof * kWidth);
-    rows.noalias() -= free.damping * ConstRows(x + free.dof * kWidth);
-    saved = std::copy(rows.data(), rows.data() + 6 * kWidth, saved);
-  }
-
-  // M'⁻¹ of it
+  for (const FreeBody& free : free_) saved = std::copy_n(x + free.dof * kWidth, 6 * kWidth, saved);
   if (coriolis_) {
-    Eigen::Map<AllRows> rows(e, nv, kWidth);
-    rows.noalias() -= bias_ * Eigen::Map<const AllRows>(x, nv, kWidth);
+    Eigen::Map<AllRows> rows(x, static_cast<Eigen::Index>(diagonal_.size()), kWidth);
     rows = lu_.solve(rows).eval();
   } else {
-    solver_.SolveBlock(e, false, half);
+    solver_.SolveBlock(x, sparse, half);
   }
   saved = right_side_.data();
   for (const FreeBody& free : free_) {
-    Rows(e + free.dof * kWidth) = free.lu.solve(ConstRows(saved));
+    Rows(x + free.dof * kWidth) = free.lu.solve(Rows(saved));
     saved += 6 * kWidth;
   }
-  AddTo(nv * kWidth, e, x);
 }
 
 // e −= (M' − M) x, or its transpose: only the blocks of free bodies and the bias are not symmetric

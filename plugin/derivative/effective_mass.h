@@ -52,10 +52,14 @@ class EffectiveMass {
   /// Does AddColumns add to other columns than the first nv, those of q?
   bool MovesWithOthers() const;
 
-  /// A block of columns of da → dā = da + M'⁻¹ (e − (M' − M) da), e of E = dM (a − ā) − d(M' − M) ā. (I3)
+  /// A block of columns of da → dā − da = M'⁻¹ (e − (M' − M) da), e of E = dM (a − ā) − d(M' − M) ā. (I3)
   /// @param e  the same columns of E, dM (a − ā) and AddColumns; null: zero. Overwritten.
   /// @param half  for the first half of the block's columns alone.
-  void Apply(double* da, double* e, bool half) const;
+  /// @return  `e`, or a block of this object's.
+  double* Change(const double* da, double* e, bool half) const;
+  /// A block of columns of M da → dā = M'⁻¹ (M da + e), in place: what Change makes of it, by one solve. Returns its
+  /// argument.
+  double* SolveSum(double* x, const double* e, bool half) const;
   /// The same for one vector each, x: da → dā.
   void ApplyVector(double* x, double* e) const;
   /// Its transpose. y: covector of dā → of da; z receives the covector of E.
@@ -89,6 +93,7 @@ class EffectiveMass {
   void AddDamperColumns(const mjModel* model, const Damper& damper, Columns* E) const;
   bool Factor(const mjModel* model, const mjData* data);
   void Add(int row, int col, double value);
+  void SolveBlock(double* x, bool half, bool sparse) const;
   void Solve(double* x, bool transposed = false) const;
   void AddFluid(const mjModel* model, const mjData* data);
   void AddFreeBodies(const mjModel* model, const mjData* data);

@@ -50,15 +50,24 @@ void ForPositions(const mjModel* m, const mjtNum* v, double h, Single single, Ro
   }
 }
 
-// rows of a block to columns: column_c[nv + i] = h row_i[c], column_c[i] = h² row_i[c], by squares of four
-COSTATE_SIMD void ScatterRows(int nv, int count, double h, const double* row, double* const* column) {
+// rows of a block, or sums of those of two, to columns: column_c[nv + i] = h row_i[c], column_c[i] = h² row_i[c], by
+// squares of four
+template <bool kSum>
+__attribute__((always_inline)) inline void ScatterSums(int nv, int count, double h, const double* row,
+                                                       const double* more, double* const* column) {
   constexpr int kWidth = BlockedMatrix::kWidth;
   typedef double Loose4 __attribute__((vector_size(32), aligned(8)));
+  const auto one = [&](int at) { return kSum ? row[at] + more[at] : row[at]; };
+  const auto four = [&](int at) __attribute__((always_inline)) {
+    const Double4 r = *reinterpret_cast<const Double4*>(row + at);
+    return kSum ? r + *reinterpret_cast<const Double4*>(more + at) : r;
+  };
   int i = 0;
-  for (; i + 4 <= nv; i += 4, row += 4 * kWidth) {
+  for (; i + 4 <= nv; i += 4) {
+    const int at = i * kWidth;
     for (int c = 0; c + 4 <= count; c += 4) {
-      const Double4* r = reinterpret_cast<const Double4*>(row + c);
-      const Double4 r0 = r[0], r1 = r[kWidth / 4], r2 = r[2 * (kWidth / 4)], r3 = r[3 * (kWidth / 4)];
+      const Double4 r0 = four(at + c), r1 = four(at + kWidth + c), r2 = four(at + 2 * kWidth + c),
+                    r3 = four(at + 3 * kWidth + c);
       const Double4 a = __builtin_shufflevector(r0, r1, 0, 4, 2, 6), b = __builtin_shufflevector(r0, r1, 1, 5, 3, 7);
       const Double4 d = __builtin_shufflevector(r2, r3, 0, 4, 2, 6), e = __builtin_shufflevector(r2, r3, 1, 5, 3, 7);
       const Double4 out[4] = {__builtin_shufflevector(a, d, 0, 1, 4, 5), __builtin_shufflevector(b, e, 0, 1, 4, 5),
@@ -71,16 +80,31 @@ COSTATE_SIMD void ScatterRows(int nv, int count, double h, const double* row, do
     }
     for (int c = count / 4 * 4; c < count; c++) {
       for (int k = 0; k < 4; k++) {
-        column[c][nv + i + k] = h * row[k * kWidth + c];
-        column[c][i + k] = h * h * row[k * kWidth + c];
+        column[c][nv + i + k] = h * one(at + k * kWidth + c);
+        column[c][i + k] = h * h * one(at + k * kWidth + c);
       }
     }
   }
-  for (; i < nv; i++, row += kWidth) {
+  for (; i < nv; i++) {
     for (int c = 0; c < count; c++) {
-      column[c][nv + i] = h * row[c];
-      column[c][i] = h * h * row[c];
+      column[c][nv + i] = h * one(i * kWidth + c);
+      column[c][i] = h * h * one(i * kWidth + c);
     }
+  }
+}
+
+COSTATE_SIMD void ScatterRows(int nv, int count, double h, const double* row, const double* more,
+                              double* const* column) {
+  more ? ScatterSums<true>(nv, count, h, row, more, column) : ScatterSums<false>(nv, count, h, row, more, column);
+}
+
+// the position rows of a rotation: `by_velocity` times its velocity rows
+COSTATE_SIMD void TurnRows(int nv, int count, int dof, const double* by_velocity, double* const* column) {
+  for (int c = 0; c < count; c++) {
+    const double *dv = column[c] + nv + dof, x = dv[0], y = dv[1], z = dv[2];
+    double* dq = column[c] + dof;
+    for (int i = 0; i < 3; i++)
+      dq[i] = by_velocity[3 * i] * x + by_velocity[3 * i + 1] * y + by_velocity[3 * i + 2] * z;
   }
 }
 
@@ -107,19 +131,30 @@ void PushPositions(const mjModel* m, const mjtNum* v, double h, const double* dq
 }
 
 void AssembleStep(const mjModel* m, const mjtNum* v_next, const BlockedMatrix& da, StepDerivative* out) {
-  StartStep(m, out);
-  for (int block = 0; block < da.blocks(); block++) AssembleBlock(m, block, da.block(block), out);
-  FinishStep(m, v_next, out);
+  StepAssembly assembly;
+  assembly.Start(m, v_next, out);
+  for (int block = 0; block < da.blocks(); block++) assembly.AddBlock(m, block, da.block(block), nullptr, out);
+  assembly.Finish(m, out);
 }
 
-void StartStep(const mjModel* m, StepDerivative* out) {
+void StepAssembly::Start(const mjModel* m, const mjtNum* v_next, StepDerivative* out) {
   const Eigen::Index ndx = 2 * m->nv + m->na;
   out->A.resize(ndx, ndx);
   out->B.resize(ndx, m->nu);
+  rotation_.clear();
+  ForPositions(
+      m, v_next, m->opt.timestep, [](int) {},
+      [&](int dof, const auto& Dq, const auto& Dv) {
+        Rotation& rotation = rotation_.emplace_back();
+        rotation.dof = dof;
+        rotation.by_position = PLANT("positions: rotation", Dq);
+        rotation.by_velocity = PLANT("positions: rotation by velocity", Dv);
+      });
 }
 
-// v' = v + h ā,  q' = q + h v' apart from rotations: a row of the block feeds one entry of each of its columns
-void AssembleBlock(const mjModel* m, int block, const double* da, StepDerivative* out) {
+// v' = v + h ā,  q' = q ⊕ h v': a row of the block feeds one entry of each of its columns, apart from rotations
+void StepAssembly::AddBlock(const mjModel* m, int block, const double* da, const double* more,
+                            StepDerivative* out) const {
   constexpr int kWidth = BlockedMatrix::kWidth;
   const int nv = static_cast<int>(m->nv), nu = static_cast<int>(m->nu), ndx = 2 * nv + static_cast<int>(m->na);
   const int first = block * kWidth, count = std::min(kWidth, ndx + nu - first);
@@ -129,31 +164,23 @@ void AssembleBlock(const mjModel* m, int block, const double* da, StepDerivative
     column[c] = at < ndx ? out->A.data() + at * ndx : out->B.data() + (at - ndx) * ndx;
     if (m->na > 0) std::fill(column[c] + 2 * nv, column[c] + ndx, 0.0);
   }
-  ScatterRows(nv, count, PLANT("positions and velocities", m->opt.timestep), da, column);
+  ScatterRows(nv, count, PLANT("positions and velocities", m->opt.timestep), da, more, column);
+  for (const Rotation& rotation : rotation_) TurnRows(nv, count, rotation.dof, rotation.by_velocity.data(), column);
 }
 
-void FinishStep(const mjModel* m, const mjtNum* v_next, StepDerivative* out) {
-  const int nv = static_cast<int>(m->nv), nu = static_cast<int>(m->nu), ndx = 2 * nv + static_cast<int>(m->na);
+// what does not pass through ā
+void StepAssembly::Finish(const mjModel* m, StepDerivative* out) const {
+  const int nv = static_cast<int>(m->nv);
   const double h = m->opt.timestep;
   for (int i = 0; i < nv; i++) {
     out->A(nv + i, nv + i) += 1;
     out->A(i, nv + i) += h;
     out->A(i, i) += 1;
   }
-
-  // rotations: q' = q ⊕ h v'
-  using Matrix3 = Eigen::Matrix<double, 3, 3, Eigen::RowMajor>;
-  for (int j = 0; j < m->njnt; j++) {
-    const int type = m->jnt_type[j];
-    if (type != mjJNT_BALL && type != mjJNT_FREE) continue;
-    const int rot = m->jnt_dofadr[j] + (type == mjJNT_FREE ? 3 : 0);
-    Matrix3 Dq, Dv;
-    mjd_quatIntegrate(v_next + rot, h, Dq.data(), Dv.data(), nullptr);
-    for (int c = 0; c < ndx + nu; c++) {
-      auto column = c < ndx ? out->A.col(c) : out->B.col(c - ndx);
-      column.segment<3>(rot) = PLANT("positions: rotation by velocity", h * (Dv * column.segment<3>(nv + rot)));
-    }
-    out->A.block<3, 3>(rot, rot) += PLANT("positions: rotation", Dq);
+  for (const Rotation& rotation : rotation_) {
+    const int dof = rotation.dof;
+    out->A.block<3, 3>(dof, nv + dof) += rotation.by_velocity - h * Eigen::Matrix3d::Identity();
+    out->A.block<3, 3>(dof, dof) += rotation.by_position - Eigen::Matrix3d::Identity();
   }
 }
 

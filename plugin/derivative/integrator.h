@@ -5,6 +5,8 @@
 #include <costate/derivative.h>
 #include <mujoco/mujoco.h>
 
+#include <vector>
+
 #include "derivative/tree_solver.h"
 
 namespace costate {
@@ -25,10 +27,21 @@ void PushPositions(const mjModel* model, const mjtNum* v, double h, const double
 /// A and B of the single-stage integrators from dā/d(x, u) (nv × (ndx+nu)) and v' = v + h ā; rows of act' are left zero.
 void AssembleStep(const mjModel* model, const mjtNum* v_next, const BlockedMatrix& da, StepDerivative* out);
 
-/// The same block by block, for a caller that makes them one after the other: StartStep, each block, FinishStep.
-void StartStep(const mjModel* model, StepDerivative* out);
-void AssembleBlock(const mjModel* model, int block, const double* da, StepDerivative* out);
-void FinishStep(const mjModel* model, const mjtNum* v_next, StepDerivative* out);
+/// The same block by block, for a caller that makes them one after the other. Allocates nothing after the first step.
+class StepAssembly {
+ public:
+  void Start(const mjModel* model, const mjtNum* v_next, StepDerivative* out);
+  /// @param more  is added to `da`, unless it is null.
+  void AddBlock(const mjModel* model, int block, const double* da, const double* more, StepDerivative* out) const;
+  void Finish(const mjModel* model, StepDerivative* out) const;
+
+ private:
+  struct Rotation {
+    int dof;
+    Eigen::Matrix<double, 3, 3, Eigen::RowMajor> by_position, by_velocity;  // Dq and h Dv
+  };
+  std::vector<Rotation> rotation_;
+};
 
 }  // namespace costate
 
