@@ -53,8 +53,11 @@ bool AnalyticBackend::PrepareStages(const mjModel* m, const mjData* d, Products 
     // u = step k, q = q0 ⊕ u, v = v0 + step a, w = w0 + step act_dot
     const double step = kStageWeight[i] * m->opt.timestep;
     mjData* at = s.data[i - 1].get();
-    mj_copyState(m, d, at, mjSTATE_INTEGRATION);
+    mj_copyState(m, d, at, mjSTATE_INTEGRATION & ~(mjSTATE_TIME | mjSTATE_PHYSICS | mjSTATE_WARMSTART));
     mju_copy(at->qacc_warmstart, before->qacc_warmstart, nv);
+    mju_copy(at->qpos, d->qpos, static_cast<int>(m->nq));
+    mju_copy(at->qvel, d->qvel, nv);
+    mju_copy(at->act, d->act, na);
     s.u[i] = step * s.k[i - 1];
     mj_integratePos(m, at->qpos, s.u[i].data(), 1);
     mju_addToScl(at->qvel, stage(i - 1)->point_.a().data(), step, nv);

@@ -74,6 +74,7 @@ StepStatus ForwardStatus(const mjModel* m, const mjData* d, const mjWarningStat*
 
 void Equilibrium::PrepareForward(mjModel* model, bool sensors) {
   SetForwardOptions(model, sensors, &model->opt);
+  if (!sensors) model->ncam = model->nlight = 0;  // whose poses nothing else reads
 }
 
 bool Equilibrium::Forward(const mjModel* model, mjData* d, bool sensors, StepStatus* status, std::string* reason) {
