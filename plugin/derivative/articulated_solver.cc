@@ -34,6 +34,7 @@ __attribute__((always_inline)) inline double Dot(const Double8& x, const Double8
 // what is added to S·U, then 1/D
 COSTATE_SIMD bool Eliminate(int nbody, ArticulatedBody* bodies, ArticulatedDof* dofs) {
   for (int n = nbody - 1; n > 0; n--) {
+    if (bodies[n].order < 0) continue;
     const ArticulatedBody& body = bodies[bodies[n].order];
     Double8 I[6];
     for (int c = 0; c < 6; c++) I[c] = body.inertia[c];
@@ -60,6 +61,7 @@ COSTATE_SIMD void SolveWith(int nbody, ArticulatedBody* body, const ArticulatedD
   for (int b = 0; b < nbody; b++) body[b].spatial = Double8{};
   for (int n = nbody - 1; n > 0; n--) {
     const int b = body[n].order;
+    if (b < 0) continue;
     Double8 force = body[b].spatial;
     for (int j = body[b].end - 1; j >= body[b].begin; j--) {
       x[j] -= Dot(dof[j].S, force);
@@ -70,6 +72,7 @@ COSTATE_SIMD void SolveWith(int nbody, ArticulatedBody* body, const ArticulatedD
   body[0].spatial = Double8{};
   for (int n = 1; n < nbody; n++) {
     const int b = body[n].order;
+    if (b < 0) continue;
     Double8 motion = body[body[b].parent].spatial;
     for (int j = body[b].begin; j < body[b].end; j++) {
       x[j] = (x[j] - Dot(dof[j].U, motion)) * dof[j].inverse;
@@ -85,7 +88,7 @@ ArticulatedSolver::ArticulatedSolver(const mjModel* model)
     : body_(model->nbody), dof_(model->nv), force_(model->nbody), motion_(model->nbody) {
   for (int b = 0; b < model->nbody; b++) {
     const int begin = model->body_dofnum[b] ? model->body_dofadr[b] : 0;
-    body_[b].parent = model->body_parentid[b];
+    body_[b].parent = model->body_weldid[model->body_parentid[b]];
     body_[b].begin = begin;
     body_[b].end = begin + model->body_dofnum[b];
   }
@@ -93,7 +96,9 @@ ArticulatedSolver::ArticulatedSolver(const mjModel* model)
   for (int b = 1; b < model->nbody; b++) depth[b] = depth[model->body_parentid[b]] + 1;
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int i, int j) { return depth[i] < depth[j]; });
-  for (int n = 0; n < model->nbody; n++) body_[n].order = order[n];
+
+  // what has no dofs is part of the body that it is welded to
+  for (int n = 0; n < model->nbody; n++) body_[n].order = model->body_dofnum[order[n]] > 0 ? order[n] : -1;
 }
 
 bool ArticulatedSolver::Covers(const mjModel* m) {
@@ -118,13 +123,16 @@ COSTATE_SIMD bool ArticulatedSolver::Factor(const mjModel* m, const mjData* d, c
   };
   for (int b = 1; b < m->nbody; b++) {
     const double *I = d->cinert + 10 * b, *h = I + 6, mass = I[9];
-    Double8* inertia = body_[b].inertia;
-    inertia[0] = Double8{I[0], I[3], I[4], 0, -h[2], h[1]};
-    inertia[1] = Double8{I[3], I[1], I[5], h[2], 0, -h[0]};
-    inertia[2] = Double8{I[4], I[5], I[2], -h[1], h[0], 0};
-    inertia[3] = Double8{0, h[2], -h[1], mass, 0, 0};
-    inertia[4] = Double8{-h[2], 0, h[0], 0, mass, 0};
-    inertia[5] = Double8{h[1], -h[0], 0, 0, 0, mass};
+    const int weld = m->body_weldid[b];
+    if (weld == 0) continue;
+    Double8* inertia = body_[weld].inertia;
+    if (weld == b) std::fill_n(inertia, 6, Double8{});
+    inertia[0] += Double8{I[0], I[3], I[4], 0, -h[2], h[1]};
+    inertia[1] += Double8{I[3], I[1], I[5], h[2], 0, -h[0]};
+    inertia[2] += Double8{I[4], I[5], I[2], -h[1], h[0], 0};
+    inertia[3] += Double8{0, h[2], -h[1], mass, 0, 0};
+    inertia[4] += Double8{-h[2], 0, h[0], 0, mass, 0};
+    inertia[5] += Double8{h[1], -h[0], 0, 0, 0, mass};
     if (first && first[b].active) add(first[b].HH, inertia);
     if (second && second[b].active) add(second[b].HH, inertia);
   }

@@ -63,6 +63,7 @@ COSTATE_SIMD void UpBodies(const Pass& pass) {
   for (int b = 1; b < pass.nbody; b++) {
     PullBody& out = pass.body[b];
     const PullChain own = pass.chain[b];
+    if (own.parent < 0) continue;
     const PullBody& parent = pass.body[own.parent];
     Double4 field[6], velocity[6], force[6], covector[6];
     for (int k = 0; k < 6; k++) field[k] = parent.field[k], velocity[k] = parent.velocity[k];
@@ -97,6 +98,7 @@ COSTATE_SIMD void DownBodies(const Pass& pass, double* out) {
   for (int b = pass.nbody - 1; b > 0; b--) {
     const PullBody& body = pass.body[b];
     const PullChain own = pass.chain[b];
+    if (own.parent < 0) continue;
     PullBody& parent = pass.body[own.parent];
     if (own.end > own.begin) {
       // F and I W, of M e likewise, meet the fields W and a: lanes change places. V, Σ_group S v and Vᵃ meet G = I W,
@@ -162,7 +164,11 @@ Pass MakePass(const mjModel* m, const mjData* d, const TreeInput& input, const d
 TreePull::TreePull(const mjModel* m) : group_end_(m->nv), body_(m->nbody) {
   for (int b = 0; b < m->nbody; b++) {
     const int begin = m->body_dofnum[b] ? m->body_dofadr[b] : 0;
-    chain_.push_back({m->body_parentid[b], begin, begin + m->body_dofnum[b]});
+    // what rests is as the world is, and left out
+    const bool rests = m->body_weldid[b] == 0;
+    const int parent = m->body_weldid[m->body_parentid[b]] == 0 ? 0 : m->body_parentid[b];
+    chain_.push_back({rests ? -1 : parent, begin, begin + m->body_dofnum[b]});
+    body_[b].motion = Lanes6::Zero();
   }
   for (int j = 0; j < m->njnt; j++) {
     const int at = m->jnt_dofadr[j], type = m->jnt_type[j];
@@ -183,6 +189,7 @@ void TreePull::Start(const mjModel* m, const mjData* d, const TreeInput& input, 
   }
   UpBodies(MakePass(m, d, input, y, z, chain_, group_end_, &body_));
   for (int b = 1; b < m->nbody; b++) {
+    if (chain_[b].parent < 0) continue;
     if (input.load) AddLoad(m, d, input.load + 6 * b, b);
     if (constraint && constraint[b].active) AddConstraint(constraint[b], b);
     if (contact && contact[b].active) AddContact(contact[b].F, b);
