@@ -192,7 +192,7 @@ void Actuation::Compute(const mjModel* m, const mjData* d, const TendonMoments& 
 
   for (int i = 0; i < m->nactuator; i++) {
     const int out = m->actuator_outadr[i];
-    const bool servo = IsServo(m, i);
+    const bool servo = any_servo_ && IsServo(m, i);
     if (servo) AddServo(m, d, i);
     else Slopes(m, d, i);
     if (m->actuator_trntype[i] == mjTRN_TENDON) {
@@ -435,7 +435,7 @@ void Actuation::Add(const mjModel* m, const mjData* d, Columns* R) const {
   for (const ServoSlope& servo : servos_) AddServoForce(m, d, servo, R);
   const int nv = static_cast<int>(m->nv), ndx = 2 * nv + static_cast<int>(m->na);
   for (int i = 0; i < static_cast<int>(slopes_.size()); i++) {
-    if (IsServo(m, i)) continue;
+    if (any_servo_ && IsServo(m, i)) continue;
     const ActuatorSlope& s = slopes_[i];
     const int out = m->actuator_outadr[i];
     const ActuatorMoment& arm = moment_[out];
@@ -457,7 +457,7 @@ void Actuation::Add(const mjModel* m, const mjData* d, Columns* R) const {
       const int row = d->moment_colind[k];
       if (clamped_[row]) continue;
       const double J = PLANT("actuator: columns", d->actuator_moment[k]);
-      if ((s.length != 0 || s.velocity != 0) && !FollowsTree(m, i)) {
+      if ((s.length != 0 || s.velocity != 0) && (HasConstantMoment(m, i) || !FollowsTree(m, i))) {
         for (int l = begin; l < end; l++) {
           const int col = d->moment_colind[l];
           (*R)(row, col) += J * s.length * d->actuator_moment[l];

@@ -5,8 +5,11 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 
 #include "core/plugins.h"
+#include "core/simd.h"
 #include "derivative/actuation.h"
 #include "derivative/compliant_contact.h"
 #include "derivative/plant.h"
@@ -14,6 +17,16 @@
 namespace costate {
 
 namespace {
+
+// bits of all together: a number at a time would take as long as a pass over the tree
+COSTATE_SIMD bool AreZero(const mjtNum* x, int n) {
+  std::uint64_t any = 0, bits;
+  for (int i = 0; i < n; i++) {
+    std::memcpy(&bits, x + i, sizeof(bits));
+    any |= bits;
+  }
+  return any == 0;
+}
 
 bool Disabled(const mjModel* m, int bit) { return (m->opt.disableflags & bit) != 0; }
 
@@ -217,7 +230,7 @@ void SubtractClampedGravity(const mjModel* m, const mjData* d, const Actuation& 
 
 bool WorldLoads(const mjModel* m, const mjData* d, bool gravity_compensation, std::vector<double>* load) {
   const bool compensate = gravity_compensation && CompensatesGravity(m);
-  if (!compensate && mju_isZero(d->xfrc_applied, static_cast<int>(6 * m->nbody))) return false;
+  if (!compensate && AreZero(d->xfrc_applied, static_cast<int>(6 * m->nbody))) return false;
   load->assign(6 * m->nbody, 0);
   bool any = false;
   for (int b = 1; b < m->nbody; b++) {
