@@ -15,7 +15,7 @@ namespace costate {
 namespace {
 
 constexpr double kPositionStep = 1e-6;  // five points: the residual is stiff in q, with h⁴ its truncation stays below 1e-9
-constexpr double kInertiaStep = 1e-4;   // … of inertial and applied forces alone, which are not
+constexpr double kInertiaStep = 1e-4;   // … of inertial and applied forces alone, which are not; in v they are quadratic
 constexpr double kSmoothStep = 3e-6;    // centred, of kinematics: truncation and rounding both below 1e-10
 constexpr double kInputStep = 1e-5;     // of max(1, |value|): v, act and u enter far more softly
 
@@ -29,6 +29,7 @@ Room RoomIn(bool limited, const mjtNum* range, double value, double reach) {
   if (!limited || value < range[0] || value > range[1]) return {};
   return {value - reach >= range[0], value + reach <= range[1]};
 }
+Room Both(Room x, Room y) { return {x.down && y.down, x.up && y.up}; }
 
 int ActuatorOfAct(const mjModel* m, int act) {
   for (int i = 0; i < m->nactuator; i++) {
@@ -36,6 +37,39 @@ int ActuatorOfAct(const mjModel* m, int act) {
     if (adr >= 0 && act >= adr && act < adr + m->actuator_actnum[i]) return i;
   }
   return -1;
+}
+
+// (A3) a muscle's control or activation: within [0, 1], and on the point's side of where the two are equal
+Room MuscleRoom(const mjModel* m, const mjData* d, int actuator, bool moves_ctrl, double reach) {
+  if (m->actuator_dyntype[actuator] != mjDYN_MUSCLE) return {};
+  constexpr mjtNum kUnit[] = {0, 1};
+  const double act = d->act[m->actuator_actadr[actuator]];
+  double ctrl = d->ctrl[actuator];
+  if (m->actuator_ctrllimited[actuator] && !(m->opt.disableflags & mjDSBL_CLAMPCTRL)) {
+    ctrl = mju_clip(ctrl, m->actuator_ctrlrange[2 * actuator], m->actuator_ctrlrange[2 * actuator + 1]);
+  }
+  const Room clip = RoomIn(true, kUnit, moves_ctrl ? ctrl : act, reach);
+  const double excess = mju_clip(ctrl, 0, 1) - act;
+  if (m->actuator_dynprm[mjNDYN * actuator + 2] >= mjMINVAL || excess == 0 || std::abs(excess) > reach) return clip;
+  return Both(clip, {moves_ctrl == (excess < 0), moves_ctrl == (excess > 0)});
+}
+
+// how far a column of (q, v, w, u) may move on the point's side of its clamps
+Room RoomOf(const mjModel* m, const mjData* d, const Dims& dims, int column, double reach) {
+  if (column >= dims.ndx) {
+    const int u = column - dims.ndx;
+    const bool clamp = m->actuator_ctrllimited[u] && !(m->opt.disableflags & mjDSBL_CLAMPCTRL);
+    return Both(RoomIn(clamp, m->actuator_ctrlrange + 2 * u, d->ctrl[u], reach), MuscleRoom(m, d, u, true, reach));
+  }
+  const int act = column - 2 * dims.nv, i = act >= 0 ? ActuatorOfAct(m, act) : -1;
+  if (i < 0) return {};
+  return Both(RoomIn(m->actuator_actlimited[i], m->actuator_actrange + 2 * i, d->act[act], reach),
+              MuscleRoom(m, d, i, false, reach));
+}
+
+// does J of a tendon enter M: its path may turn within a step that is long
+bool HasTendonArmature(const mjModel* m) {
+  return std::any_of(m->tendon_armature, m->tendon_armature + m->ntendon, [](mjtNum armature) { return armature != 0; });
 }
 
 }  // namespace
@@ -132,7 +166,7 @@ void ResidualDifference::Integrate(const mjModel* m, const VectorXd& a) {
 // as much of mj_fwdPosition as the differenced terms read
 void ResidualDifference::PositionStage(const mjModel* m) {
   mjData* p = probe_.get();
-  bool contacts = terms_.constraint || terms_.inertia || terms_.integrator || terms_.metric || m->nflex > 0 || m->flg_adhesion;
+  bool contacts = terms_.constraint || terms_.integrator || terms_.metric || m->nflex > 0 || m->flg_adhesion;
   for (int i = 0; i < m->nactuator; i++) contacts = contacts || m->actuator_trntype[i] == mjTRN_BODY;
   if (contacts) {
     mj_fwdPosition(m, p);
@@ -140,7 +174,7 @@ void ResidualDifference::PositionStage(const mjModel* m) {
   }
   p->flg_energypos = 0;
   mj_fwdKinematics(m, p);
-  if (terms_.actuation && dims_.na > 0) mj_makeM(m, p);  // for act', which the integrator makes with v'
+  if (terms_.inertia || (terms_.actuation && dims_.na > 0)) mj_makeM(m, p);  // of act' the integrator makes it with v'
   mj_transmission(m, p);
 }
 
@@ -259,22 +293,16 @@ bool ResidualDifference::Column(const mjModel* m, const Evaluation& evaluate, in
                                 Eigen::Ref<VectorXd> out) {
   const Stage stage = StageOf(column);
   double scale = 1;
-  Room room;
   if (column >= dims_.ndx) {
-    const int u = column - dims_.ndx;
-    scale = std::max(1.0, std::abs(probe_->ctrl[u]));
-    const bool clamp = m->actuator_ctrllimited[u] && !(m->opt.disableflags & mjDSBL_CLAMPCTRL);
-    room = RoomIn(clamp, m->actuator_ctrlrange + 2 * u, probe_->ctrl[u], 4 * kInputStep * scale);
+    scale = std::max(1.0, std::abs(probe_->ctrl[column - dims_.ndx]));
   } else if (column >= 2 * dims_.nv) {
-    const int act = column - 2 * dims_.nv, i = ActuatorOfAct(m, act);
-    scale = std::max(1.0, std::abs(probe_->act[act]));
-    if (i >= 0) {
-      room = RoomIn(m->actuator_actlimited[i], m->actuator_actrange + 2 * i, probe_->act[act], 4 * kInputStep * scale);
-    }
+    scale = std::max(1.0, std::abs(probe_->act[column - 2 * dims_.nv]));
   } else if (column >= dims_.nv) {
     scale = std::max(1.0, std::abs(probe_->qvel[column - dims_.nv]));
   }
-  double h = (stage != kPosition ? kInputStep : OnlyInertia() ? kInertiaStep : kPositionStep) * scale;
+  double h = (OnlyInertia() ? kInertiaStep : stage != kPosition ? kInputStep : kPositionStep) * scale;
+  const auto room_for = [&](double step) { return RoomOf(m, probe_.get(), dims_, column, 4 * step); };
+  Room room = room_for(h);
   const auto at = [&](int k, double step) {
     Move(m, column, k * step);
     column_ = column;
@@ -311,7 +339,9 @@ bool ResidualDifference::Column(const mjModel* m, const Evaluation& evaluate, in
       }
       return true;
     }
-    if (!room.down && !room.up) room = {};
+    Restore(m);
+    room = room_for(h / 30);
+    if (attempt == 1 && !room.down && !room.up) room = {};
   }
   return false;
 }
@@ -366,11 +396,26 @@ bool ResidualDifference::Compute(const mjModel* m, const mjData* d, const Vector
   terms_ = terms;
   const int nv = dims_.nv, na = dims_.na;
   Capture(m, d);
-  last_column_ = dims_.ndx + dims_.nu;
   smooth_ = false;
   MatrixXd all;
   const auto evaluate = [&](Stage stage, VectorXd* value) { return EvaluateDirect(m, stage, a, value); };
-  if (!Differences(m, evaluate, 2 * nv + 2 * na, &all, reason)) return false;
+  const auto differences = [&](const DifferencedTerms& part) {
+    terms_ = part;
+    return Differences(m, evaluate, 2 * nv + 2 * na, &all, reason);
+  };
+  // inertia alone takes the longer step: the shorter one of the others would leave its rounding
+  DifferencedTerms inertia = {true, false, false, false, nullptr, false, false, terms.applied}, others = terms;
+  const bool split = terms.inertia && !HasTendonArmature(m);
+  others.inertia = terms.inertia && !split;
+  last_column_ = split && others.Any() ? 2 * nv : dims_.ndx + dims_.nu;
+  if (split && !differences(inertia)) return false;
+  last_column_ = dims_.ndx + dims_.nu;
+  const MatrixXd of_inertia = split ? all : MatrixXd();
+  if (others.Any() || !split) {
+    if (!differences(others)) return false;
+    if (split) all.topRows(nv) += of_inertia.topRows(nv);
+  }
+  terms_ = terms;
   out->residual = all.topRows(nv);
   out->acceleration = all.middleRows(nv, nv);
   out->activation = all.middleRows(2 * nv, na);

@@ -141,6 +141,48 @@ TEST_F(ResidualDifferenceTest, AtRestInAFluidThereIsNoDrag) {
   }
 }
 
+// (A3) control and activation closer to each other than the nudges: the time constant of the point's side, not the mean
+TEST_F(ResidualDifferenceTest, AMuscleNearItsKinkHasTheSlopesOfItsSide) {
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><worldbody><body><joint name="a"/><geom size=".1" pos=".3 0 0"/></body></worldbody>
+    <actuator><muscle joint="a" lengthrange="-1 1" timeconst="0.02 0.05"/></actuator></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  for (const double act : {0.0, 2e-6, 0.4, 1 - 2e-6, 1.0}) {
+    for (const double excess : {-1e-7, 1e-7, 1e-5}) {
+      data->act[0] = act;
+      data->ctrl[0] = act + excess;
+      if (data->ctrl[0] < 0 || data->ctrl[0] > 1) continue;
+      StepDerivative closed, differenced;
+      for (const bool analytic : {true, false}) {
+        LinearizeOptions options;
+        options.level = analytic ? Level::kAnalytic : Level::kResidual;
+        (analytic ? closed : differenced) = Linearize(model.get(), data.get(), options);
+      }
+      const double h = model->opt.timestep, s = 0.5 + 1.5 * act, tau = excess > 0 ? 0.02 * s : 0.05 / s;
+      EXPECT_NEAR(differenced.B(2, 0), h / tau, 1e-7) << act << " " << excess;
+      EXPECT_NEAR(differenced.A(2, 2), 1 - h / tau, 1e-5) << act << " " << excess;  // but for tau's own slope
+      EXPECT_LT((differenced.A - closed.A).cwiseAbs().maxCoeff(), 1e-7) << act << " " << excess;
+      EXPECT_LT((differenced.B - closed.B).cwiseAbs().maxCoeff(), 1e-7) << act << " " << excess;
+    }
+  }
+}
+
+// inertial forces have no part in what is stiff: in free motion both levels are the same to rounding
+TEST_F(ResidualDifferenceTest, InertiaIsDifferencedToRounding) {
+  const ModelPtr model = LoadModel(COSTATE_MODELS "/humanoid/humanoid.xml");
+  model->opt.disableflags |= mjDSBL_CONTACT;
+  const DataPtr data = MakeData(model.get());
+  for (int i = 0; i < model->nv; i++) data->qvel[i] = std::sin(1.0 + i);
+  data->qpos[2] += 1;
+  LinearizeOptions residual, analytic;
+  residual.level = Level::kResidual;
+  analytic.level = Level::kAnalytic;
+  const StepDerivative two = Linearize(model.get(), data.get(), residual),
+                       one = Linearize(model.get(), data.get(), analytic);
+  EXPECT_LT((two.A - one.A).cwiseAbs().maxCoeff(), 1e-9 * one.A.cwiseAbs().maxCoeff());
+  EXPECT_LT((two.B - one.B).cwiseAbs().maxCoeff(), 1e-9 * one.B.cwiseAbs().maxCoeff());
+}
+
 // what the implicit function theorem does not cover is refused with its name
 TEST_F(ResidualDifferenceTest, RefusesWhatTheTheoremDoesNotCover) {
   const ModelPtr model = LoadModel(COSTATE_TESTDATA "/many_terms.xml");
