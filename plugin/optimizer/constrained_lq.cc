@@ -182,14 +182,14 @@ void ConstrainedLq::Promise(RiccatiResult* out) {
     const Base& base = base_[static_cast<std::size_t>(t)];
     const auto dx = dX_.col(t);
     double slope = base.lx.dot(dx);
-    product_.noalias() = base.lxx * dx;
-    double curvature = product_.dot(dx);
+    lxx_dx_.noalias() = base.lxx * dx;
+    double curvature = lxx_dx_.dot(dx);
     if (t < N_) {
       const auto du = dU_.col(t);
       slope += base.lu.dot(du);
-      product_.noalias() = base.luu * du;
-      product_.noalias() += 2 * base.lux * dx;
-      curvature += product_.dot(du);
+      luu_du_.noalias() = base.luu * du;
+      luu_du_.noalias() += 2 * base.lux * dx;
+      curvature += luu_du_.dot(du);
     }
     linear += slope;
     change += slope + 0.5 * curvature;
@@ -250,11 +250,12 @@ double ConstrainedLq::CurvatureAcross(const LqProblem& lq, const RiccatiResult& 
 void ConstrainedLq::ScalePenalties(const LqProblem& lq, double regularization, RiccatiResult* out) {
   bool solved = false;
   for (int i = 0; i < constraints_.size(); ++i) {
+    if (scaled_[static_cast<std::size_t>(i)]) continue;
     std::vector<int> knots;
     for (int t = 0; t <= N_; ++t) {
       if (At(t, i).holds) knots.push_back(t);
     }
-    if (scaled_[static_cast<std::size_t>(i)] || knots.empty()) continue;
+    if (knots.empty()) continue;
     for (const double mu : {0.0, regularization}) {
       if (!solved) SolveRiccati(lq, {.regularization = mu, .values = false}, out);
       solved = out->ok;

@@ -74,7 +74,7 @@ class ConstrainedLq final : public Cost {
   mutable bool fresh_ = false;      // lq is as the expansion left it
   std::vector<Base> base_;          // N + 1
   MatrixXd dX_, dU_;                // the predicted motion
-  VectorXd largest_multiplier_, residual_, product_;
+  VectorXd largest_multiplier_, residual_, lxx_dx_, luu_du_;
   std::vector<char> scaled_;      // of each constraint, whether its penalty is chosen
   std::vector<MatrixXd> lambda_;  // before Refine
   bool exact_ = false;

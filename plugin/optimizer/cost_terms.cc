@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <mutex>
 
 namespace costate {
 namespace {
@@ -44,16 +45,27 @@ QuaternionPair Quaternions(const RotationEntry& rotation, const KnotView& knot, 
                                : kIdentity};
 }
 
-// memory that every evaluation of a term on this thread uses again; one a term, because terms have different sizes
+// memory that every evaluation of a term on this thread uses again
 struct Scratch {
   VectorXd r, z, slots, g, d, v, rJ;
   MatrixXd J, Ju, DJ, DJu, Jz;
   ResidualJacobian map;
 };
-Scratch& ThreadScratch(int term) {
+Scratch& ThreadScratch(const ScratchNumber& number) {
   static thread_local std::deque<Scratch> scratch;  // growing moves none
-  if (static_cast<int>(scratch.size()) <= term) scratch.resize(term + 1);
-  return scratch[term];
+  if (scratch.size() <= number.value()) scratch.resize(number.value() + 1);
+  return scratch[number.value()];
+}
+
+// the numbers that are taken, and those that were given back
+struct ScratchNumbers {
+  std::mutex mutex;
+  std::vector<std::size_t> free;
+  std::size_t count = 0;
+};
+ScratchNumbers& AllScratchNumbers() {
+  static ScratchNumbers numbers;
+  return numbers;
 }
 
 // what is measured, less the target
@@ -79,6 +91,20 @@ void ComputeMeasured(const ResidualTerm& term, const KnotView& knot, VectorXd* r
 }
 
 }  // namespace
+
+ScratchNumber::ScratchNumber() {
+  ScratchNumbers& numbers = AllScratchNumbers();
+  const std::lock_guard lock(numbers.mutex);
+  if (numbers.free.empty()) numbers.free.push_back(numbers.count++);
+  value_ = numbers.free.back();
+  numbers.free.pop_back();
+}
+
+ScratchNumber::~ScratchNumber() {
+  ScratchNumbers& numbers = AllScratchNumbers();
+  const std::lock_guard lock(numbers.mutex);
+  numbers.free.push_back(value_);
+}
 
 // ---- targets --------------------------------------------------------------------------------------------------------
 
@@ -130,7 +156,7 @@ VectorXd MeasuredSlots(const ResidualTerm& term, ConstVectorRef x, ConstVectorRe
 // ---- value ----------------------------------------------------------------------------------------------------------
 
 ResidualCost::ResidualCost(const mjModel* model, std::vector<ResidualTerm> terms, CostScale scale)
-    : dims_(model), terms_(std::move(terms)), scale_(scale) {
+    : dims_(model), terms_(std::move(terms)), scratch_(terms_.size()), scale_(scale) {
   for (const ResidualTerm& term : terms_) {
     plans_.push_back(MakePlan(model, term));
     for (const LinearEntry& entry : term.linear) needs_sensors_ |= entry.scalar.input == Input::kSensor;
@@ -151,7 +177,7 @@ double ResidualCost::Weights(const ResidualTerm& term, const KnotView& knot, con
 
 void ResidualCost::Residual(int index, const KnotView& knot, VectorXd* r) const {
   const ResidualTerm& term = terms_[index];
-  Scratch& scratch = ThreadScratch(index);
+  Scratch& scratch = ThreadScratch(scratch_[static_cast<std::size_t>(index)]);
   ComputeMeasured(term, knot, term.map ? &scratch.z : r, &scratch.slots);
   if (term.map) term.map->Value(knot, scratch.z, r);
 }
@@ -161,7 +187,7 @@ double ResidualCost::TermValue(int index, const KnotView& knot) const {
   const VectorXd* weight;
   const double scale = Weights(term, knot, &weight);
   if (scale == 0) return 0;
-  VectorXd& r = ThreadScratch(index).r;
+  VectorXd& r = ThreadScratch(scratch_[static_cast<std::size_t>(index)]).r;
   Residual(index, knot, &r);
   if (!term.norm.IsSeparable()) return scale * (*weight)[0] * EvaluateVector(term.norm, r).value;
   double sum = 0;
@@ -235,7 +261,7 @@ void ResidualCost::ExpandLocal(const ResidualTerm& term, const KnotView& knot, c
 
   // one rotation, three coordinates: lx += Jᵀg, lxx += Jᵀ diag(d) J with 3×3 J
   for (const RotationEntry& rotation : term.rotations) {
-    const QuaternionPair pair = Quaternions(rotation, knot, ThreadScratch(static_cast<int>(&term - terms_.data())).slots);
+    const QuaternionPair pair = Quaternions(rotation, knot, ThreadScratch(scratch_[static_cast<std::size_t>(&term - terms_.data())]).slots);
     Matrix3RowMajor J, unused;
     mjd_subQuat(pair.measured, pair.target, J.data(), unused.data());
     Eigen::Vector3d g = Eigen::Vector3d::Zero(), d = Eigen::Vector3d::Zero();
@@ -316,7 +342,7 @@ void ResidualJacobians(const ResidualTerm& term, const KnotView& knot, int state
 void ResidualCost::ExpandDense(const ResidualTerm& term, const Plan& plan, const KnotView& knot, const VectorXd& r,
                                const VectorXd& weight, double scale, ConstMatrixRef C, ConstMatrixRef D,
                                CostExpansion* out) const {
-  Scratch& scratch = ThreadScratch(static_cast<int>(&term - terms_.data()));
+  Scratch& scratch = ThreadScratch(scratch_[static_cast<std::size_t>(&term - terms_.data())]);
   const bool control = plan.control && knot.t < knot.N;
   const int n = plan.state_columns;
   ResidualJacobians(term, knot, n, control, C, D, &scratch);
@@ -368,7 +394,7 @@ void ResidualCost::ExpandDense(const ResidualTerm& term, const Plan& plan, const
 void ResidualCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const {
   ResizeExpansion(dims_.ndx, dims_.nu, knot.t == knot.N, out);
   for (int i = 0; i < static_cast<int>(terms_.size()); ++i) {
-    VectorXd& r = ThreadScratch(i).r;
+    VectorXd& r = ThreadScratch(scratch_[static_cast<std::size_t>(i)]).r;
     const VectorXd* weight;
     const double scale = Weights(terms_[i], knot, &weight);
     if (scale == 0) continue;
@@ -455,7 +481,7 @@ VectorXd PushResidual(const ResidualTerm& term, const KnotView& knot, const Knot
 }  // namespace
 
 void ResidualCost::Jacobian(int index, const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, MatrixXd* J, MatrixXd* Ju) const {
-  Scratch& scratch = ThreadScratch(index);
+  Scratch& scratch = ThreadScratch(scratch_[static_cast<std::size_t>(index)]);
   const Plan& plan = plans_[static_cast<std::size_t>(index)];
   const ResidualTerm& term = terms_[static_cast<std::size_t>(index)];
   const bool control = plan.control && knot.t < knot.N;
@@ -468,7 +494,7 @@ void ResidualCost::Jacobian(int index, const KnotView& knot, ConstMatrixRef C, C
 
 void ResidualCost::PullBack(int index, const KnotView& knot, ConstVectorRef g, KnotGradient* out) const {
   const ResidualTerm& term = terms_[static_cast<std::size_t>(index)];
-  Scratch& scratch = ThreadScratch(index);
+  Scratch& scratch = ThreadScratch(scratch_[static_cast<std::size_t>(index)]);
   Residual(index, knot, &scratch.r);
   if (term.map) term.map->Jacobian(knot, scratch.z, &scratch.map);
   PullResidual(term, knot, g, &scratch, out);
@@ -476,7 +502,7 @@ void ResidualCost::PullBack(int index, const KnotView& knot, ConstVectorRef g, K
 
 void ResidualCost::Gradient(const KnotView& knot, KnotGradient* out) const {
   for (int i = 0; i < static_cast<int>(terms_.size()); ++i) {
-    Scratch& scratch = ThreadScratch(i);
+    Scratch& scratch = ThreadScratch(scratch_[static_cast<std::size_t>(i)]);
     VectorXd &r = scratch.r, &g = scratch.g;
     const ResidualTerm& term = terms_[i];
     const VectorXd* weight;
@@ -498,7 +524,7 @@ void ResidualCost::Gradient(const KnotView& knot, KnotGradient* out) const {
 void ResidualCost::GaussNewtonProduct(const mjModel*, const KnotView& knot, const KnotGradient& direction,
                                       KnotGradient* out) const {
   for (int i = 0; i < static_cast<int>(terms_.size()); ++i) {
-    Scratch& scratch = ThreadScratch(i);
+    Scratch& scratch = ThreadScratch(scratch_[static_cast<std::size_t>(i)]);
     VectorXd &r = scratch.r, &g = scratch.g;
     const ResidualTerm& term = terms_[i];
     const VectorXd* weight;

@@ -5,6 +5,7 @@
 #include <costate/cost.h>
 
 #include <array>
+#include <cstddef>
 #include <limits>
 #include <memory>
 #include <string>
@@ -74,6 +75,20 @@ struct ResidualTerm {
 /// How the sum over knots is weighted: running terms by dt, by 1/N or by 1, terminal terms by 1; or both by 1/(N + 1).
 enum class CostScale { kDt, kMean, kSum, kKnots };
 
+/// A number that no other living one has: by it each thread finds the memory that it evaluates a term with, again and again.
+class ScratchNumber {
+ public:
+  ScratchNumber();
+  ScratchNumber(const ScratchNumber&) : ScratchNumber() {}
+  ScratchNumber& operator=(const ScratchNumber&) { return *this; }
+  ~ScratchNumber();
+
+  std::size_t value() const { return value_; }
+
+ private:
+  std::size_t value_;
+};
+
 /// J = Σ_t scale Σ_terms weight · norm(residual(x_t, u_t, s_t)) + Σ_terms terminal · norm(residual(x_N, s_N)).
 ///
 /// Gauss–Newton: lxx = Σ w Jᵀ ρ''(r) J with J the residual's exact Jacobian, so that lxx ⪰ 0.
@@ -124,6 +139,7 @@ class ResidualCost final : public Cost {
   Dims dims_;
   std::vector<ResidualTerm> terms_;
   std::vector<Plan> plans_;
+  std::vector<ScratchNumber> scratch_;  // one a term, because terms have different sizes
   CostScale scale_;
   bool needs_sensors_ = false;
 };

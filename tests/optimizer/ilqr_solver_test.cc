@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "optimizer/constrained_lq.h"
 #include "support/count_allocations.h"
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
@@ -106,8 +107,26 @@ TEST_F(IlqrSolverTest, ResolvesFromTheLastMotionAndItsGains) {
   EXPECT_EQ(second.trajectory.X(1, 0), x0[1]);
 }
 
-// counted in malloc itself, on the only thread that works; where the cost reads sensors, their derivative at the last knot, which
-// has no D, takes one matrix
+struct Allocations {
+  int iterations = 0;
+  long count = 0;  // in all of them but the first
+};
+
+// counted in malloc itself, on the only thread that works, in the second of two solves
+Allocations CountInIterations(IlqrSolver* solver, ConstMatrixRef U) {
+  solver->Solve(U);
+  Allocations found;
+  long before = -1;
+  solver->Solve(U, [&](const IterationRecord&) {
+    if (before >= 0) found.count += support::allocations - before;
+    found.iterations++;
+    before = support::allocations;
+    return true;
+  });
+  return found;
+}
+
+// where the cost reads sensors, their derivative at the last knot, which has no D, takes one matrix
 TEST_F(IlqrSolverTest, AllocatesNothingWhileItIteratesAgain) {
   for (const char* file : {"hopper/hop.xml", "quadruped/jump.xml", "arm/reach.xml", "pendulum/swing_up.xml", "cartpole/swing_up.xml"}) {
     const Task task = ModelTask(file);
@@ -116,17 +135,30 @@ TEST_F(IlqrSolverTest, AllocatesNothingWhileItIteratesAgain) {
     options.threads = 1;
     options.tolerance = 0;
     IlqrSolver solver(task.ToProblem(), options);
-    solver.Solve(task.U_guess);
-    long before = -1, allocated = 0;
-    int iterations = 0;
-    solver.Solve(task.U_guess, [&](const IterationRecord&) {
-      if (before >= 0) allocated += support::allocations - before;
-      iterations++;
-      before = support::allocations;
-      return true;
-    });
-    EXPECT_GT(iterations, 8) << file;
-    EXPECT_LE(allocated, task.cost->NeedsSensors() ? iterations : 0) << file;
+    const Allocations found = CountInIterations(&solver, task.U_guess);
+    EXPECT_GT(found.iterations, 8) << file;
+    EXPECT_LE(found.count, task.cost->NeedsSensors() ? found.iterations : 0) << file;
+  }
+}
+
+// as the plans of MPC are made; the constraints of the second task read sensors, and there are many of other sizes
+TEST_F(IlqrSolverTest, AllocatesNothingWithinConstraintsEither) {
+  for (const char* file : {"cartpole/short_rail.xml", "posts/reach.xml"}) {
+    const Task task = ModelTask(file);
+    Problem problem = task.ToProblem();
+    ConstrainedLq constrained(task.model.get(), *task.cost, task.constraints, task.N, task.constrained.tolerance);
+    problem.cost = &constrained;
+    problem.constraints = nullptr;
+    IlqrOptions options = task.solver;
+    options.iterations = 12;
+    options.threads = 1;
+    options.tolerance = 0;
+    options.regularization_sweep = options.final_policy = false;
+    IlqrSolver solver(problem, options);
+    solver.SetLqSolver([&](LqProblem* lq, double regularization, RiccatiResult* out) { constrained.Solve(lq, regularization, out); });
+    const Allocations found = CountInIterations(&solver, task.U_guess);
+    EXPECT_GT(found.iterations, 8) << file;
+    EXPECT_LE(found.count, constrained.NeedsSensors() ? found.iterations : 0) << file;
   }
 }
 
