@@ -4,10 +4,12 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/check.h"
 #include "core/engine_guard.h"
+#include "core/plugins.h"
 
 namespace costate {
 namespace {
@@ -111,9 +113,16 @@ StepStatus Step(const mjModel* model, mjData* data, ConstVectorRef x, ConstVecto
   SetStateAndControl(model, data, dims, x, u);
 
   const Awake awake(model);
+
+  // sensors are those of the first step
+  std::optional<mjModel> senseless;
+  if (substeps > 1 && model->nsensor > 0 && !MayReadSensors(model)) {
+    senseless = *awake.get();
+    senseless->opt.disableflags |= mjDSBL_SENSOR;
+  }
   const StepStatus status = Run(data, [&](const Warnings& warnings) {
     for (int i = 0; i < substeps; ++i) {
-      mj_step(awake.get(), data);
+      mj_step(i > 0 && senseless ? &*senseless : awake.get(), data);
 
       // mj_step leaves the sensors of the state that it started from
       if (i == 0) CopySensors(dims, data, sensors);

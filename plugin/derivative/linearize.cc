@@ -91,10 +91,13 @@ void Linearizer::Impl::LinearizeOnce(bool sensors, StepDerivative* out) {
   });
 }
 
-// on to the next substep, as Step does it
+// on to the next substep, as Step does it; the interval has its sensors already
 void Linearizer::Impl::Advance() {
   mj_setState(&local, data.get(), point.data(), mjSTATE_INTEGRATION);
+  const int flags = local.opt.disableflags;
+  if (!MayReadSensors(&local)) local.opt.disableflags |= mjDSBL_SENSOR;
   mj_step(&local, data.get());
+  local.opt.disableflags = flags;
   mj_getState(&local, data.get(), point.data(), mjSTATE_INTEGRATION);
 }
 

@@ -61,7 +61,7 @@ void DifferenceModel::Refresh(const mjModel* model, bool converge) {
 }
 
 void DifferenceModel::SkipSensors() {
-  if (local_.nhistory == 0 && !HasPlugins(&local_, kMovingPlugins)) local_.opt.disableflags |= mjDSBL_SENSOR;
+  if (!MayReadSensors(&local_)) local_.opt.disableflags |= mjDSBL_SENSOR;
 }
 
 void DifferenceModel::SelectActivationBranches(mjData* data, int substeps) {

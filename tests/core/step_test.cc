@@ -54,6 +54,31 @@ TEST_F(StepTest, IsTheEnginesOwnStepBitForBit) {
   }
 }
 
+int measured = 0;
+
+// sensors of one substep are all that is asked for; those of the others only where a control law may read them
+TEST_F(StepTest, MeasuresOnceUnlessItsOwnMotionMayReadIt) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><body><joint type="slide"/><geom size=".1"/></body></worldbody>
+    <sensor><user dim="1" needstage="pos"/></sensor></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  const VectorXd x = VectorXd::Zero(2), u;
+  VectorXd x_next(2), sensors(1);
+  const auto count = [&](int substeps) {
+    measured = 0;
+    EXPECT_EQ(Step(model.get(), data.get(), x, u, substeps, x_next, sensors), StepStatus::kOk);
+    return measured;
+  };
+  mjcb_sensor = [](const mjModel*, mjData*, int) { ++measured; };
+  const int one = count(1), four = count(4);
+  mjcb_control = [](const mjModel*, mjData*) {};
+  const int read = count(4);
+  mjcb_sensor = nullptr;
+  mjcb_control = nullptr;
+  EXPECT_GE(one, 1);
+  EXPECT_EQ(four, one);
+  EXPECT_EQ(read, 4 * one);
+}
+
 TEST_F(StepTest, IsAFunctionOfStateControlAndContext) {
   // whatever the data did in between: other states, contacts, a failed step
   for (const char* option : {"", "<option solver='CG' cone='elliptic'/>", "<option solver='PGS' integrator='RK4'/>",
