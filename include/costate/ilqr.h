@@ -49,7 +49,7 @@ struct IlqrOptions {
   double seconds = std::numeric_limits<double>::infinity();
   /// Gains and gradient about the motion that is returned; false: those with which it was found, one derivative cheaper.
   bool final_policy = true;
-  bool regularization_sweep = true;  ///< search over regularizations where only short steps are found
+  bool regularization_sweep = true;  ///< search over regularizations where steps are short, beyond the whole step where it gains much
 };
 
 /// Minimizes problem.cost by iLQR from the control guess U (nu × N; clamped to the limits).

@@ -333,7 +333,7 @@ void IlqrSolver::Impl::Search(IterationRecord* record) {
   record->step = step.found.alpha;
   record->cost = result_.cost;
   record->regularization = regularization_.value();
-  record->expected_change = found ? step.expected.At(step.found.alpha) : expected.At(1);
+  record->expected_change = found ? step.expected.At(std::min(step.found.alpha, 1.0)) : expected.At(1);  // beyond it says nothing
   record->actual_change = result_.cost - before;
 }
 

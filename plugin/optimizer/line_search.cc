@@ -9,6 +9,11 @@
 #include <utility>
 
 namespace costate {
+namespace {
+
+constexpr int kMostDoublings = 3;  // of a whole step
+
+}  // namespace
 
 double RolloutCost(const Problem& problem, const Trajectory& trajectory, const RolloutStatus& status, double dt) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -45,6 +50,14 @@ double LineSearch::Cost(const Trajectory& reference, const Policy& policy, doubl
   return RolloutCost(problem_, *out, status, simulator_->knot_time());
 }
 
+// candidates_[i] and costs_[i] of alpha = 2^(exponent + sign i)
+void LineSearch::TryAtOnce(const Trajectory& reference, const Policy& policy, int exponent, int sign, int count) {
+  const auto job = [&](int i, int worker) {
+    costs_[i] = Cost(reference, policy, std::ldexp(1, exponent + sign * i), worker, &candidates_[i]);
+  };
+  simulator_->ParallelFor(count, std::ref(job));
+}
+
 LineSearchResult LineSearch::Run(const Trajectory& reference, double cost, const Policy& policy,
                                  const ExpectedChange& expected, int first, int steps, Trajectory* taken) {
   for (int at = first, count = 0; at < steps; at += count) {
@@ -52,10 +65,7 @@ LineSearchResult LineSearch::Run(const Trajectory& reference, double cost, const
 
     // the whole step alone, then the next few, each worker its own rollouts
     count = at == 0 ? 1 : std::min(simulator_->threads(), steps - at);
-    const auto job = [&](int i, int worker) {
-      costs_[i] = Cost(reference, policy, std::ldexp(1, -(at + i)), worker, &candidates_[i]);
-    };
-    simulator_->ParallelFor(count, std::ref(job));
+    TryAtOnce(reference, policy, -at, -1, count);
 
     // the largest alpha that is good enough
     for (int i = 0; i < count; ++i) {
@@ -66,6 +76,21 @@ LineSearchResult LineSearch::Run(const Trajectory& reference, double cost, const
     }
   }
   return {};
+}
+
+LineSearchResult LineSearch::Lengthen(const Trajectory& reference, const Policy& policy, const LineSearchResult& whole,
+                                      Trajectory* taken) {
+  LineSearchResult best = whole;
+  for (int at = 1, count = 0; at <= kMostDoublings && !IsLate(); at += count) {
+    count = std::min(simulator_->threads(), kMostDoublings + 1 - at);
+    TryAtOnce(reference, policy, at, 1, count);
+    for (int i = 0; i < count; ++i) {
+      if (!(costs_[i] < best.cost)) return best;
+      std::swap(*taken, candidates_[i]);
+      best = {std::ldexp(1, at + i), costs_[i]};
+    }
+  }
+  return best;
 }
 
 LineSearchResult LineSearch::RunOn(int worker, const Trajectory& reference, double cost, const Policy& policy,

@@ -42,13 +42,18 @@ class LineSearch {
   LineSearchResult Run(const Trajectory& reference, double cost, const Policy& policy, const ExpectedChange& expected,
                        int first, int steps, Trajectory* taken);
 
-  /// The same, one after the other on one worker: for searches that run side by side.
+  /// alpha = 2, 4, 8 while each costs less than the one before.
+  /// @param whole  what alpha = 1 led to.  @param taken  as above.
+  LineSearchResult Lengthen(const Trajectory& reference, const Policy& policy, const LineSearchResult& whole, Trajectory* taken);
+
+  /// The same as Run, one after the other on one worker: for searches that run side by side.
   /// @param taken  receives the last rollout that was tried; the accepted one, if there was one.
   LineSearchResult RunOn(int worker, const Trajectory& reference, double cost, const Policy& policy,
                          const ExpectedChange& expected, int steps, Trajectory* taken) const;
 
  private:
   double Cost(const Trajectory& reference, const Policy& policy, double alpha, int worker, Trajectory* out) const;
+  void TryAtOnce(const Trajectory& reference, const Policy& policy, int exponent, int sign, int count);
   bool IsEnough(double before, double after, double promise) const {
     return after < before && after - before <= ratio_ * promise;
   }

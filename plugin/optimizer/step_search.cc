@@ -16,6 +16,9 @@ constexpr double kShortStep = 1.0 / 16;
 constexpr double kSweep[] = {100, 10, 0.1, 0.01, 0};
 constexpr int kSweepSteps = 4;
 
+// a whole step that gains so many times what was promised is lengthened: the model is too stiff
+constexpr double kGenerous = 1.5;
+
 }  // namespace
 
 StepSearch::StepSearch(const Problem& problem, Simulator* simulator, const IlqrOptions& options)
@@ -43,7 +46,12 @@ void StepSearch::Find(const StepOrigin& from, double mu, RiccatiResult* riccati,
   Clock::time_point start = Clock::now();
   std::swap(policy_.k, riccati->k);
   std::swap(policy_.K, riccati->K);
-  Try(from, mu, 0, options_.line_search_steps, Expected(*riccati));
+  const ExpectedChange expected = Expected(*riccati);
+  Try(from, mu, 0, options_.line_search_steps, expected);
+  const double gain = from.cost - step_.found.cost;
+  if (options_.regularization_sweep && step_.found.alpha == 1 && gain > -kGenerous * expected.At(1)) {
+    step_.found = line_search_.Lengthen(from.motion, taken_, step_.found, &next_);
+  }
   record->seconds_rollout += Lap(&start);
   if (step_.found.alpha >= kShortStep || !options_.regularization_sweep || line_search_.IsLate()) return;
   Sweep(from, std::max(mu, options_.regularization_min), record);

@@ -149,6 +149,23 @@ class CliffCost final : public Cost {
   double edge_;
 };
 
+// ½ (u - 1)² at each knot, with a curvature that is told four times too large
+class StiffCost final : public Cost {
+ public:
+  double Value(const KnotView& knot) const override { return knot.t < knot.N ? 0.5 * (knot.u.array() - 1).square().sum() : 0; }
+  void Expand(const KnotView& knot, ConstMatrixRef, ConstMatrixRef, CostExpansion* out) const override {
+    const Eigen::Index nx = knot.x.size(), nu = knot.t < knot.N ? knot.u.size() : 0;
+    out->l = Value(knot);
+    out->lx.setZero(nx);
+    out->lxx.setZero(nx, nx);
+    out->lux.setZero(nu, nx);
+    if (nu > 0) out->lu = (knot.u.array() - 1).matrix();
+    out->luu = 4 * MatrixXd::Identity(nu, nu);
+  }
+  bool NeedsSensors() const override { return false; }
+  std::vector<CostTermValue> Terms(const Trajectory&) const override { return {}; }
+};
+
 // the quadratic model is the problem itself: its minimum is one full step away, and its promise is kept
 TEST_F(Ilqr, SolvesLqrInOneIteration) {
   const Case c = SpringCase();
@@ -231,6 +248,25 @@ TEST_F(Ilqr, DoesNotDependOnTheThreadCount) {
       }
     }
   }
+}
+
+// a step is a quarter of the way: a whole one takes 7/16 of the cost where the model promises a quarter, four lead to the minimum,
+// and eight would be as far beyond it. The first iteration, without regularization, only tells linear-quadratic problems
+TEST_F(Ilqr, LengthensStepsThatGainMoreThanPromised) {
+  Case c = SpringCase();
+  const StiffCost cost;
+  c.problem.cost = &cost;
+  for (const int threads : {1, 2, 3}) {
+    const SolveResult result = SolveIlqr(c.problem, c.U, {.threads = threads});
+    ASSERT_EQ(result.iterations.size(), 2u);
+    EXPECT_EQ(result.iterations[0].step, 1);
+    EXPECT_EQ(result.iterations[1].step, 4);
+    EXPECT_NEAR(result.iterations[1].actual_change, 4 * result.iterations[1].expected_change, 1e-9 * result.initial_cost);
+    EXPECT_NEAR(result.cost, 0, 1e-12);
+  }
+  const SolveResult plain = SolveIlqr(c.problem, c.U, {.threads = 1, .regularization_sweep = false});
+  for (const IterationRecord& record : plain.iterations) EXPECT_EQ(record.step, 1);
+  EXPECT_GT(plain.iterations.size(), 10u);
 }
 
 // only steps that reduce the cost are accepted, and the records add up
