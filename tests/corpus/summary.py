@@ -56,7 +56,8 @@ def main():
     models = {row["model"] for row in rows}
     wrong = {row["model"] for row in over + crashed} | {row["model"] for row in rows if row not in judged}
     print(f"{len(models)} models, {len(models - wrong)} of them right at every state; {len(judged)} states judged, {len(judged) - len(over)} right")
-    print(f"{count(judged, 'judged')} entries judged, {count(judged, 'over')} beyond the goal; {count(rows, 'nan')} not finite")
+    print(f"{count(judged, 'judged')} entries judged, {count(judged, 'over')} beyond the goal, "
+          f"{count([row for row in over if row['label'] == 'smooth'], 'over')} of them in states labelled smooth; {count(rows, 'nan')} not finite")
     print_packages(table, sys.argv[2:])
     incomplete = sum(row["complete"] == "0" for row in judged)
     print(f"\nmodels: with something that moves; not judged: states; no model: files. {incomplete} states are judged in part, for want of time")
@@ -81,7 +82,7 @@ def main():
     if over:
         print("\nbeyond the goal, worst first, in parts of the block's largest entry:")
     for row in sorted(over, key=lambda row: -float(row["worst"])):
-        print(f"  {row['worst']}  {row['model']}, {row['state']}: {row['over']} of {row['judged']}; {row['entry']}; {row['reasons'][:160]}")
+        print(f"  {row['worst']}  {row['model']}, {row['state']} ({row['label']}): {row['over']} of {row['judged']}; {row['entry']}; {row['reasons'][:160]}")
     return 1 if over or crashed or count(rows, "nan") else 0
 
 

@@ -7,6 +7,7 @@
 //     --integrator, --cone, --solver   as in MJCF: every model with that one in place of its own
 // Every MJCF file that loads is taken, at the states of `costate check` and in passive and driven motion; each model runs in
 // a process of its own, so that none ends the sweep. Models that OUT.csv has already are passed over.
+#include <costate/certificate.h>
 #include <costate/derivative_check.h>
 #include <fmt/core.h>
 #include <fmt/os.h>
@@ -48,7 +49,7 @@ constexpr double kPassive = 0.5;              // … of passive motion …
 constexpr int kMostSteps = 2000;              // … and engine steps at most
 
 constexpr char kColumns[] =
-    "model,state,nv,nu,ncon,nefc,level,worst,over,judged,nan,nonsmooth,complete,milliseconds,seconds,megabytes,entry,reasons,failure";
+    "model,state,nv,nu,ncon,nefc,level,label,worst,over,judged,nan,nonsmooth,complete,milliseconds,seconds,megabytes,entry,reasons,failure";
 
 using Clock = std::chrono::steady_clock;
 
@@ -138,7 +139,7 @@ void JudgeState(const std::string& name, const mjModel* model, const cli::CheckS
   const Dims dims(model);
   const DataPtr probe = MakeData(model);
   mj_copyState(model, state.data.get(), probe.get(), mjSTATE_INTEGRATION);
-  std::string level = "-", reasons, failure;
+  std::string level = "-", label = "-", reasons, failure;
   Score score;
   bool complete = false;
   int nonsmooth = 0;
@@ -151,6 +152,7 @@ void JudgeState(const std::string& name, const mjModel* model, const cli::CheckS
     own = ProcessorSeconds() - start;
     level = ToString(value.coverage.Worst());
     reasons = Reasons(value.coverage);
+    label = ToString(Certify(model, state.data.get()).label);
     if (value.status != StepStatus::kOk) {
       failure = ToString(value.status);
     } else if (static_cast<double>(dims.ndx) * dims.ndx > kMostEntries) {
@@ -175,8 +177,8 @@ void JudgeState(const std::string& name, const mjModel* model, const cli::CheckS
   }
   rusage usage;
   getrusage(RUSAGE_SELF, &usage);
-  fmt::print(out, "{},{},{},{},{},{},{},{:.2e},{},{},{},{},{},{:.4g},{:.3g},{},{},{},{}\n", Quoted(name), state.name, dims.nv,
-             dims.nu, probe->ncon, probe->nefc, level, score.worst, score.over, score.judged, score.nan, nonsmooth,
+  fmt::print(out, "{},{},{},{},{},{},{},{},{:.2e},{},{},{},{},{},{:.4g},{:.3g},{},{},{},{}\n", Quoted(name), state.name, dims.nv,
+             dims.nu, probe->ncon, probe->nefc, level, label, score.worst, score.over, score.judged, score.nan, nonsmooth,
              complete ? 1 : 0, 1e3 * own, ProcessorSeconds() - entered, usage.ru_maxrss / 1024, Quoted(score.entry), Quoted(reasons),
              Quoted(failure));
   std::fflush(out);
