@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <numeric>
 
@@ -52,20 +53,20 @@ bool AtCorner(const std::function<double(double)>& loss, double h, double adjoin
   return true;
 }
 
-// the difference on which two neighbouring step sizes agree best; a loss at a step past a failure is a NaN
+// the difference with which those over the next larger and the next smaller step agree best: two alone may agree by chance, where
+// rounding or jumps rule; a loss at a step past a failure is a NaN
 void BestDifference(const std::function<double(double)>& loss, double scale, double largest, const Room& room,
                     LossCheckEntry* entry) {
-  double last = std::numeric_limits<double>::quiet_NaN(), best = 0;
+  constexpr int kCount = std::size(kSteps);
+  double slope[kCount], best = 0;
+  for (int k = 0; k < kCount; k++) slope[k] = Slope(loss, kSteps[k] * scale, room);
   entry->error_bar = std::numeric_limits<double>::infinity();
-  for (const double relative : kSteps) {
-    const double now = Slope(loss, relative * scale, room);
-    const double bar = std::abs(now - last);
-    if (bar < entry->error_bar) {
-      entry->error_bar = bar;
-      entry->difference = now;
-      best = relative * scale;
-    }
-    last = now;
+  for (int k = 1; k < kCount - 1; k++) {
+    const double larger = std::abs(slope[k] - slope[k - 1]), smaller = std::abs(slope[k] - slope[k + 1]);
+    if (!(larger < entry->error_bar && smaller < entry->error_bar)) continue;
+    entry->error_bar = std::max(larger, smaller);
+    entry->difference = slope[k];
+    best = kSteps[k] * scale;
   }
   const double off = std::abs(entry->adjoint - entry->difference);
   entry->relative = largest > 0 ? off / largest : off;

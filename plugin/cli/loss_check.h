@@ -14,7 +14,7 @@ struct LossCheckEntry {
   enum class Verdict { kAgrees, kWrong, kRough };
   std::string name;  ///< "ctrl[hip] at knot 12", "qvel[knee] of the start", "joint:knee/damping"
   double adjoint = 0, difference = 0;
-  double error_bar = 0;  ///< disagreement of the two best step sizes
+  double error_bar = 0;  ///< disagreement with the next larger and the next smaller step
   double relative = 0;   ///< |adjoint − difference| over the largest entry of its block
   Verdict verdict = Verdict::kAgrees;
 };
