@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kPositionStep = 1e-6;  // five points: the residual is stiff in q, with h⁴ its truncation stays below 1e-9
 constexpr double kInertiaStep = 1e-4;   // … of inertial and applied forces alone, which are not; in v they are quadratic
-constexpr double kSmoothStep = 3e-6;    // centred, of kinematics: truncation and rounding both below 1e-10
+constexpr double kSmoothStep = 3e-6;    // five points, of kinematics: rounding is below 1e-10, and truncation where they bend within 1e-3
 constexpr double kInputStep = 1e-5;     // of max(1, |value|): v, act and u enter far more softly
 
 constexpr double kMagnify = 1 << 30;    // v' − v is linear in a: magnified, it does not drown in the rounding of v
@@ -30,6 +30,9 @@ Room RoomIn(bool limited, const mjtNum* range, double value, double reach) {
   return {value - reach >= range[0], value + reach <= range[1]};
 }
 Room Both(Room x, Room y) { return {x.down && y.down, x.up && y.up}; }
+
+// (f₋₂ − 8 f₋₁ + 8 f₁ − f₂) / 12h
+void FivePoints(const VectorXd* f, double h, Eigen::Ref<VectorXd> out) { out = (8 * (f[1] - f[-1]) - (f[2] - f[-2])) / (12 * h); }
 
 int ActuatorOfAct(const mjModel* m, int act) {
   for (int i = 0; i < m->nactuator; i++) {
@@ -310,10 +313,8 @@ bool ResidualDifference::Column(const mjModel* m, const Evaluation& evaluate, in
     return evaluate(stage, &values_[k + 4]);
   };
   if (smooth_ && room.down && room.up) {
-    // (f₁ − f₋₁) / 2h
-    at(1, kSmoothStep * scale);
-    at(-1, kSmoothStep * scale);
-    out = (values_[5] - values_[3]) / (2 * kSmoothStep * scale);
+    for (int k : {-2, -1, 1, 2}) at(k, kSmoothStep * scale);
+    FivePoints(values_ + 4, kSmoothStep * scale, out);
     return true;
   }
   for (int attempt = 0; attempt < 3; attempt++, h /= 30) {
@@ -325,8 +326,7 @@ bool ResidualDifference::Column(const mjModel* m, const Evaluation& evaluate, in
       return true;
     }
     if (minus && plus) {
-      // (f₋₂ − 8 f₋₁ + 8 f₁ − f₂) / 12h
-      out = (8 * (f[1] - f[-1]) - (f[2] - f[-2])) / (12 * h);
+      FivePoints(f, h, out);
       return true;
     }
     if (plus || minus) {
@@ -495,7 +495,7 @@ bool ResidualDifference::SensorsByAcceleration(const mjModel* model, const mjDat
     const double h = kAccelerationStep * std::max(1.0, std::abs(a[i]));
     good = at(-2, i, h) && at(-1, i, h) && at(1, i, h) && at(2, i, h);
     const VectorXd* f = values_ + 4;
-    out->col(i) = (8 * (f[1] - f[-1]) - (f[2] - f[-2])) / (12 * h);
+    FivePoints(f, h, out->col(i));
     moved[i] = a[i];
   }
   if (!good) *reason = "the active set of the point itself is not reproducible";

@@ -460,6 +460,19 @@ TEST_F(SensorTest, DistancesAndRaysAgree) {
     <distance name="still far" geom1="tail" geom2="cart" cutoff="0.01"/>)"), kForce);
 }
 
+// Where two capsules cross at a small angle ψ, c apart, the nearest points run along them: x = −c / tan ψ, which bends within ψ.
+TEST_F(SensorTest, NearestPointsOfNearlyParallelGeomsRunFast) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom name="below" type="capsule" size=".05" fromto="-1 0 0 1 0 0"/>
+    <body pos="0 .0001 .3"><joint axis="0 0 1"/><geom name="above" type="capsule" size=".05" fromto="-1 0 0 1 0 0"/></body></worldbody>
+    <sensor><fromto geom1="below" geom2="above" cutoff="1"/></sensor></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  data->qpos[0] = 2e-3;
+  const MatrixXd C = Linearize(model.get(), data.get()).C;
+  const double slope = 1e-4 / std::pow(std::sin(2e-3), 2);
+  EXPECT_NEAR(C(0, 0), slope, 1e-8 * slope);
+  EXPECT_NEAR(C(3, 0), slope, 1e-8 * slope);
+}
+
 // every shape that a ray can hit, resting, of another tree and of its own
 TEST_F(SensorTest, RaysAgree) {
   const std::string scene = R"(
