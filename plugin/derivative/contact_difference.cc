@@ -22,6 +22,8 @@ constexpr double kBend = 1e-3;
 // capacity of the buffer given to a narrow-phase function (the engine's own limit is mjMAXCONPAIR = 50)
 constexpr int kMaxFound = 64;
 
+constexpr double kSamePlace = 0.02;  // of a contact's size: how far a nudge may move it
+
 constexpr double kKept = 3;  // nudges that a contact may go beyond its margin and still be found
 
 constexpr double kIndependent = 1e-8;  // of a motion's size: what is left of it beyond the others
@@ -165,7 +167,7 @@ bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first, 
   if (!FindMargin(model, data, first, &margin)) return refuse("its narrow phase could not be repeated");
 
   // all contacts of this pair, and the collider's tangent of each
-  int contacts[kMaxFound], count = 0;
+  int contacts[kMaxFound], place[kMaxFound], count = 0;
   ContactFrame frames[kMaxFound];
   const int found = Collide(model, data, g1, g2, margin);
   for (int c = first; c < data->ncon && count < kMaxFound; c++) {
@@ -177,6 +179,7 @@ bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first, 
     }
     if (match < 0) return refuse("its narrow phase could not be repeated");
     frames[count] = ContactFrame(contact.frame, Vec3Map(found_[match].tangent));
+    place[count] = match;
     contacts[count++] = c;
   }
 
@@ -212,15 +215,19 @@ bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first, 
     for (int k = 0; k < count; k++) {
       const mjContact& contact = data->contact[contacts[k]];
       double nearest = std::numeric_limits<double>::infinity();
-      for (int n = 0; n < now; n++) {
-        const mjPreContact& other = found_[n];
+      const auto take = [&](const mjPreContact& other) {
         const double distance = (Vec3Map(other.pos) - Vec3Map(contact.pos)).norm() +
                                 size * (Vec3Map(other.normal) - frames[k].n).norm();
-        if (!(distance < nearest)) continue;
+        if (!(distance < nearest)) return;
         nearest = distance;
         numbers[k] << other.dist, Vec3Map(other.pos), Vec3Map(other.normal), Vec3Map(other.tangent);
-      }
-      if (!(nearest < 0.02 * size)) return false;
+      };
+
+      // as many as at the point come in the same order, which tells corners apart that are nearer than the nudge
+      if (now == found) take(found_[place[k]]);
+      if (nearest < kSamePlace * size) continue;
+      for (int n = 0; n < now; n++) take(found_[n]);
+      if (!(nearest < kSamePlace * size)) return false;
     }
     return true;
   };

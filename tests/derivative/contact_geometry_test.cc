@@ -364,5 +364,26 @@ TEST(ContactGeometry, AContactAtItsMarginMovesAsOneThatPushes) {
   }
 }
 
+// A corner that is cut off by a third of a micrometre leaves two contacts that are nearer to each other than any nudge: both slide
+// with the mesh, along the border that cuts them.
+TEST(ContactGeometry, CornersNearerThanANudgeAreToldApart) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><asset><mesh name="brick" vertex="-.05 -.05 -.05 .05 -.05 -.05
+        -.05 .05 -.05 .05 .05 -.05 -.05 -.05 .05 .05 -.05 .05 -.05 .05 .05 .05 .05 .05"/></asset>
+      <worldbody><geom type="box" size="1 .015 .1"/><body pos="0 0.053300970189 .1495" euler="0 0 30">
+        <joint type="slide" axis="0.866025403784438646 -0.5 0"/><geom type="mesh" mesh="brick"/></body></worldbody></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  mj_forward(model.get(), data.get());
+  ASSERT_EQ(data->ncon, 4);
+  double nearest = 1;
+  for (int c = 1; c < 4; c++) nearest = std::min(nearest, (Vec3Map(data->contact[c].pos) - Vec3Map(data->contact[0].pos)).norm());
+  ASSERT_LT(nearest, 1e-6);
+  ContactGeometry geometry(model.get());
+  std::string missing;
+  ASSERT_TRUE(geometry.Compute(model.get(), data.get(), &missing)) << missing;
+  for (int c = 0; c < 4; c++) {
+    EXPECT_LE((geometry.motion(c).by_geom2.block<3, 1>(1, 3) - Vec3::UnitX()).norm(), 1e-8) << c;
+  }
+}
+
 }  // namespace
 }  // namespace costate
