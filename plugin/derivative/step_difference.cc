@@ -12,6 +12,7 @@ namespace {
 // impedance changes over fractions of a millimetre. A solver that is not converged adds its tolerance / eps.
 constexpr double kEps = 1e-6;
 constexpr double kUnconvergedCenteredEps = 6e-6;
+constexpr double kOddPowers = 0.1;   // of what changes: from one size to the next it halves, where the second derivative jumps
 constexpr double kSwitchBend = 1e-2;  // of a column, between two sizes of nudges: something switches between them
 
 bool HasSensor(const mjModel* model, int type) {
@@ -74,11 +75,13 @@ bool StepDifference::Linearize(const mjModel* model, mjData* data, bool sensors,
   return true;
 }
 
-// `difference` over one size of nudges, or over two
+// `difference` over one size of nudges, or over three
 template <typename F>
 void StepDifference::OverSizes(F difference, StepDerivative* out) {
   if (!extrapolate_) return difference(out);
-  eps_ *= 2;
+  eps_ *= 4;
+  difference(&widest_);
+  eps_ /= 2;
   difference(&wide_);
   eps_ /= 2;
   difference(out);
@@ -98,24 +101,34 @@ void StepDifference::Differences(const mjModel* model, mjData* data, bool sensor
   }
 }
 
-// (D4) columns of `out`, over eps_, by those of `wide_`
+// (D4) columns of `out`, over eps_, by those of `wide_` and `widest_`
 void StepDifference::Extrapolate(StepDerivative* out) {
   const Dims& dims = stencil_.dims();
   for (int col = 0; col < dims.ndx + dims.nu; ++col) {
-    double eps = eps_, wide_eps = 2 * eps_;
-    const Side side = stencil_.ColumnSide(model_, col, true, &eps);
-    if (stencil_.ColumnSide(model_, col, true, &wide_eps) != side || eps != eps_ || wide_eps != 2 * eps_) continue;
+    const Side side = SideOver(col, 1);
+    if (side == Side::kNone || SideOver(col, 2) != side) continue;
+    const bool three = SideOver(col, 4) == side;
     const bool control = col >= dims.ndx;
     const int k = control ? col - dims.ndx : col;
-    const auto improve = [&](const MatrixXd& wide, MatrixXd* matrix) {
+    const auto improve = [&](const MatrixXd& widest, const MatrixXd& wide, MatrixXd* matrix) {
       if (matrix->size() == 0) return;
-      const VectorXd change = matrix->col(k) - wide.col(k);
+      const VectorXd change = matrix->col(k) - wide.col(k), before = wide.col(k) - widest.col(k);
       if (change.lpNorm<Eigen::Infinity>() > kSwitchBend * matrix->col(k).lpNorm<Eigen::Infinity>()) return;
-      matrix->col(k) += change / (side == Side::kCentered ? 3 : 1);
+      const double allowed = kOddPowers * before.lpNorm<Eigen::Infinity>();
+      const bool odd = side == Side::kCentered && three && (change - before / 2).lpNorm<Eigen::Infinity>() < allowed;
+      matrix->col(k) += change / (side == Side::kCentered && !odd ? 3 : 1);
+      if (odd) matrix->col(k) += (2 * change - before) / 3;
     };
-    improve(control ? wide_.B : wide_.A, control ? &out->B : &out->A);
-    improve(control ? wide_.D : wide_.C, control ? &out->D : &out->C);
+    improve(control ? widest_.B : widest_.A, control ? wide_.B : wide_.A, control ? &out->B : &out->A);
+    improve(control ? widest_.D : widest_.C, control ? wide_.D : wide_.C, control ? &out->D : &out->C);
   }
+}
+
+// where a column may be nudged by `factor` sizes; kNone: not by as much
+Side StepDifference::SideOver(int col, double factor) const {
+  double eps = factor * eps_;
+  const Side side = stencil_.ColumnSide(model_, col, true, &eps);
+  return eps == factor * eps_ ? side : Side::kNone;
 }
 
 void StepDifference::ByTransitionFd(mjData* data, bool sensors, StepDerivative* out) {

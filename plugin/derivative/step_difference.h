@@ -40,6 +40,7 @@ class StepDifference final : public Backend {
   template <typename F>
   void OverSizes(F difference, StepDerivative* out);
   void Extrapolate(StepDerivative* out);
+  Side SideOver(int col, double factor) const;
   void Differences(const mjModel* model, mjData* data, bool sensors, StepDerivative* out);
   void SensorDifferences(mjData* data, StepDerivative* out);
   void ByTransitionFd(mjData* data, bool sensors, StepDerivative* out);
@@ -50,8 +51,8 @@ class StepDifference final : public Backend {
 
   LinearizeOptions options_;
   double eps_;
-  bool extrapolate_;  // over two sizes of nudges
-  StepDerivative wide_;
+  bool extrapolate_;  // over three sizes of nudges
+  StepDerivative wide_, widest_;
   int substeps_;
   DifferenceModel model_;
   StepStencil stencil_;

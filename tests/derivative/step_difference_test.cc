@@ -351,5 +351,24 @@ TEST_F(StepDifferenceTest, AsTheLastResortItExtrapolates) {
   EXPECT_TRUE(MatricesNear(alone.C, best.C, 1e-8));
 }
 
+// Exactly as deep as the impedance bends: deeper it is constant, so that the second derivative jumps and centred quotients err by
+// their size, not by its square.
+TEST_F(StepDifferenceTest, AsTheLastResortItSeesWhereTheSecondDerivativeJumps) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.002"><flag speculative="enable"/></option>
+    <default><geom solimp="0.5 0.95 0.0009765625"/></default><worldbody><geom type="plane" size="1 1 .1"/>
+      <body pos="0 0 0.1240234375"><joint type="slide" axis="0 0 1"/><geom size="0.125"/></body></worldbody></mujoco>)");
+  const mjModel* m = model.get();
+  const DataPtr data = MakeData(m);
+  mj_forward(m, data.get());
+  ASSERT_EQ(data->ncon, 1);
+  ASSERT_EQ(data->contact[0].dist, -0.0009765625);
+  const StepDerivative best = Linearize(m, data.get()), plain = Linearize(m, data.get(), StepLevel());
+  ASSERT_EQ(best.coverage.Worst(), Level::kStep);
+  const ReferenceDerivative reference = Reference(m, data.get());
+  const double scale = reference.value.A.cwiseAbs().maxCoeff();
+  EXPECT_LT((best.A - reference.value.A).cwiseAbs().maxCoeff(), 1e-7 * scale);
+  EXPECT_GT((plain.A - reference.value.A).cwiseAbs().maxCoeff(), 1e-5 * scale);
+}
+
 }  // namespace
 }  // namespace costate
