@@ -15,6 +15,7 @@
 #include "derivative/contact_geometry.h"
 #include "derivative/equilibrium.h"
 #include "derivative/noslip.h"
+#include "derivative/sensor_contact.h"
 
 namespace costate {
 namespace {
@@ -36,6 +37,7 @@ class Certifier {
     Limits();
     Forces();
     Inputs();
+    ContactSensors();
     NearGeoms();
 
     // nearest first, unit by unit; what is within reach
@@ -79,9 +81,9 @@ class Certifier {
   void Contacts() {
     for (int c = 0; c < d_->ncon; c++) {
       const mjContact& contact = d_->contact[c];
-      if (contact.efc_address < 0 || contact.geom[0] < 0 || contact.geom[1] < 0) continue;
-      touching_.insert({contact.geom[0], contact.geom[1]});
-      const std::string name = ContactName(contact.geom[0], contact.geom[1]);
+      if (contact.efc_address < 0) continue;
+      touching_.insert(Objects(contact));
+      const std::string name = ContactName(Objects(contact));
       const int row = contact.efc_address, dim = contact.dim;
       const bool elliptic = d_->efc_type[row] == mjCNSTR_CONTACT_ELLIPTIC;
       const bool pyramid = d_->efc_type[row] == mjCNSTR_CONTACT_PYRAMIDAL;
@@ -119,12 +121,25 @@ class Certifier {
       if (FindFacePair(m_, d_, contact, &faces)) {
         Add(name, "face on face", "the other's normal", faces.tilt, "rad of tilt", active);
       }
+      if (active && IsWithoutLever(m_, d_, contact)) Add(name, "without lever", "any lever", 0, "m of lever", active);
+      ClippedCorner corner;
+      if (FindClippedCorner(m_, d_, contact, &corner)) Add(name, "corner of two borders", "another border", corner.room, "m", active);
     }
   }
 
-  std::string ContactName(int g1, int g2) const {
-    return "contact of " + ElementName(m_, mjOBJ_GEOM, g1) + " and " + ElementName(m_, mjOBJ_GEOM, g2);
+  // the geoms of a contact; of a flex −1 less its number
+  static std::pair<int, int> Objects(const mjContact& contact) {
+    const auto object = [&](int side) { return contact.geom[side] >= 0 ? contact.geom[side] : -1 - contact.flex[side]; };
+    return {object(0), object(1)};
   }
+
+  std::string ObjectName(int object) const {
+    return object >= 0 ? ElementName(m_, mjOBJ_GEOM, object) : ElementName(m_, mjOBJ_FLEX, -1 - object);
+  }
+  std::string ContactName(const std::pair<int, int>& objects) const {
+    return "contact of " + ObjectName(objects.first) + " and " + ObjectName(objects.second);
+  }
+  double Margin(int object) const { return object >= 0 ? m_->geom_margin[object] : m_->flex_margin[-1 - object]; }
 
   // bounds on the friction forces of each sweep, and the end of the sweeps
   void Noslip() {
@@ -134,7 +149,7 @@ class Certifier {
       const int type = d_->efc_type[room.efc], id = d_->efc_id[room.efc];
       const std::string name = type == mjCNSTR_FRICTION_DOF      ? Name("friction loss", mjOBJ_JOINT, m_->dof_jntid[id])
                                : type == mjCNSTR_FRICTION_TENDON ? Name("friction loss", mjOBJ_TENDON, id)
-                                                                 : ContactName(d_->contact[id].geom[0], d_->contact[id].geom[1]);
+                                                                 : ContactName(Objects(d_->contact[id]));
       Add(name + " behind noslip", room.bounded ? "slides" : "sticks", "stick or slip", room.distance, "N, Nm", true);
     }
     if (!pass.room().empty() && pass.end_distance() < mjMAXVAL) Add("noslip pass", "ends", "another sweep", pass.end_distance(), "of noslip_tolerance", true);
@@ -231,6 +246,18 @@ class Certifier {
     if (excess == 0) out_->one_sided.push_back(Name("activation", mjOBJ_ACTUATOR, i));
   }
 
+  // sensors that choose among contacts: how much nearer or stronger one is than the next
+  void ContactSensors() {
+    std::vector<MatchedContact> found;
+    for (int i = 0; i < m_->nsensor; i++) {
+      if (!ChoosesContacts(m_, i) || !MatchContacts(m_, d_, i, &found)) continue;
+      const bool nearest = ReductionOf(m_, i) == Reduction::kNearest;
+      const double room = ChoiceRoom(m_, i, found);
+      if (room == mjMAXVAL) continue;
+      Add(Name("choice", mjOBJ_SENSOR, i), nearest ? "nearest" : "strongest", "another contact", room, nearest ? "m" : "N", false);
+    }
+  }
+
   // geoms about to touch: a collision pass with a margin
   void NearGeoms() {
     if ((m_->opt.disableflags & (mjDSBL_CONTACT | mjDSBL_CONSTRAINT)) || !(options_.proximity > 0)) return;
@@ -241,14 +268,13 @@ class Certifier {
     std::map<std::pair<int, int>, double> nearest;
     for (int c = 0; c < d_->ncon; c++) {
       const mjContact& contact = d_->contact[c];
-      const std::pair<int, int> pair{contact.geom[0], contact.geom[1]};
-      if (pair.first < 0 || pair.second < 0 || touching_.count(pair)) continue;
+      const std::pair<int, int> pair = Objects(contact);
+      if (touching_.count(pair)) continue;
       const auto [at, fresh] = nearest.insert({pair, contact.dist});
       if (!fresh) at->second = std::min(at->second, static_cast<double>(contact.dist));
     }
     for (const auto& [pair, dist] : nearest) {
-      const double margin = m_->geom_margin[pair.first] + m_->geom_margin[pair.second];
-      Add(ContactName(pair.first, pair.second), "apart", "onset", dist - margin, "m", false);
+      Add(ContactName(pair), "apart", "onset", dist - Margin(pair.first) - Margin(pair.second), "m", false);
     }
   }
 

@@ -8,7 +8,6 @@ namespace costate {
 namespace {
 
 constexpr double kAt = 1e-9;      // of a geom's radius: a point is at a border
-constexpr int kDiscCorners = 16;  // the engine's polygon of a cylinder's face
 constexpr double kFlatEnough =
     0.5;  // sine of a face's normal with n above which n is taken along the face
 

@@ -50,13 +50,18 @@ bool IsCurved(const mjModel* model, const mjContact& contact) {
   return curved(type1) || curved(type2);
 }
 
+bool AreBoxes(const mjModel* model, const mjContact& contact) {
+  return model->geom_type[contact.geom[0]] == mjGEOM_BOX && model->geom_type[contact.geom[1]] == mjGEOM_BOX;
+}
+
 // does the engine clip flat parts of this contact against each other? Then it has copied the normal of a face.
 bool IsClipped(const mjModel* model, const mjData* data, const mjContact& contact, bool owner[2]) {
   owner[0] = owner[1] = false;
-  if (model->opt.disableflags & (mjDSBL_NATIVECCD | mjDSBL_MULTICCD)) return false;
-  for (int geom : contact.geom) {
-    const int type = model->geom_type[geom];
-    if (type != mjGEOM_CAPSULE && type != mjGEOM_CYLINDER && type != mjGEOM_BOX && type != mjGEOM_MESH) return false;
+  const int type[2] = {model->geom_type[contact.geom[0]], model->geom_type[contact.geom[1]]};
+  if (!AreBoxes(model, contact) && (model->opt.disableflags & (mjDSBL_NATIVECCD | mjDSBL_MULTICCD))) return false;
+  if (type[0] == mjGEOM_CAPSULE && type[1] == mjGEOM_BOX) return false;  // has a collider of its own
+  for (int t : type) {
+    if (t != mjGEOM_CAPSULE && t != mjGEOM_CYLINDER && t != mjGEOM_BOX && t != mjGEOM_MESH) return false;
   }
   const Vec3 n = Vec3Map(contact.frame);
   for (int side = 0; side < 2; side++) {
@@ -65,12 +70,15 @@ bool IsClipped(const mjModel* model, const mjData* data, const mjContact& contac
   return owner[0] || owner[1];
 }
 
+int RowCount(const mjData* data, const mjContact& contact) {
+  return data->efc_type[contact.efc_address] == mjCNSTR_CONTACT_PYRAMIDAL ? 2 * (contact.dim - 1) : contact.dim;
+}
+
 }  // namespace
 
 bool CarriesForce(const mjData* data, const mjContact& contact) {
   const int row = contact.efc_address;
-  const int rows = data->efc_type[row] == mjCNSTR_CONTACT_PYRAMIDAL ? 2 * (contact.dim - 1) : contact.dim;
-  return std::any_of(data->efc_state + row, data->efc_state + row + rows,
+  return std::any_of(data->efc_state + row, data->efc_state + row + RowCount(data, contact),
                      [](int state) { return state != mjCNSTRSTATE_SATISFIED; });
 }
 
@@ -78,6 +86,19 @@ bool IsStaircase(const mjModel* model, const mjData* data, const mjContact& cont
   bool owner[2];
   if (contact.geom[0] < 0 || contact.geom[1] < 0 || !IsCurved(model, contact)) return false;
   return !IsClipped(model, data, contact, owner);
+}
+
+bool IsWithoutLever(const mjModel* model, const mjData* data, const mjContact& contact) {
+  constexpr double kRounding = 1e-15;  // of a place in metres
+  if (contact.efc_address < 0) return false;
+  const double least = kRounding * (1 + Vec3Map(contact.pos).norm());
+  const bool sparse = mj_isSparse(model);
+  for (int row = contact.efc_address; row < contact.efc_address + RowCount(data, contact); row++) {
+    const double* J = data->efc_J + (sparse ? data->efc_J_rowadr[row] : row * model->nv);
+    const double* end = J + (sparse ? data->efc_J_rownnz[row] : model->nv);
+    if (std::any_of(J, end, [least](double x) { return std::abs(x) > least; })) return false;
+  }
+  return true;
 }
 
 bool FindFacePair(const mjModel* model, const mjData* data, const mjContact& contact, FacePair* out) {
@@ -96,6 +117,33 @@ bool FindFacePair(const mjModel* model, const mjData* data, const mjContact& con
   }
   out->tilt = face[0].cross(face[1]).norm();
   return true;
+}
+
+bool FindClippedCorner(const mjModel* model, const mjData* data, const mjContact& contact, ClippedCorner* out) {
+  constexpr double kAt = 1e-9;  // of the smaller geom: rounding
+  bool owner[2];
+  if (contact.geom[0] < 0 || contact.geom[1] < 0 || !IsClipped(model, data, contact, owner)) return false;
+  out->borders.clear();
+  out->room = mjMAXVAL;
+  const ConvexShape first(model, data, contact.geom[0]), second(model, data, contact.geom[1]);
+  const Vec3 n = Vec3Map(contact.frame), p = Vec3Map(contact.pos), half = n * contact.dist / 2;
+  std::vector<double> room[2];
+  const double tilt = first.FindBorders(n, p - half, &room[0]) + second.FindBorders(-n, p + half, &room[1]);
+  if (room[0].empty() || room[1].empty()) return false;
+
+  // boxes are clipped along the contact's normal; of others the engine takes the point along either face's
+  const double off = AreBoxes(model, contact) ? 0 : 1.5 * tilt * std::abs(contact.dist);
+  const double at = kAt * std::min(first.radius(), second.radius()) + off;
+  int count = 0;
+  for (const std::vector<double>& side : room) {
+    for (double r : side) {
+      if (std::abs(r) <= at) out->borders.push_back(count);
+      else out->room = std::min(out->room, std::abs(r));
+      count++;
+    }
+  }
+  if (out->borders.size() > 2) out->room = 0;
+  return out->borders.size() >= 2;
 }
 
 bool ContactGeometry::IsWanted(const mjData* data, int c, bool with_force) const {
@@ -117,15 +165,20 @@ bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* m
     const mjContact& contact = data->contact[c];
     if (done_[c] || !IsWanted(data, c, with_force)) continue;
     std::string why;
-    const bool flex = contact.geom[0] < 0 || contact.geom[1] < 0;
-    if (!flex && !differences_ && (ClosedForm(model, data, c) || CapsuleBox(model, data, c) || Boxes(model, data, c))) {
+    if (contact.geom[0] < 0 || contact.geom[1] < 0) {
+      why = "contact of a flex";
+    } else if (IsWithoutLever(model, data, contact)) {
+      Refuse(model, contact, "its Jacobian is zero", &why);
+    } else if (!differences_ && (ClosedForm(model, data, c) || CapsuleBox(model, data, c) || Boxes(model, data, c))) {
       done_[c] = 1;
-    } else if (flex ||
-               !(!differences_ && IsCurved(model, contact) ? Convex(model, data, c, &why)
-                                                           : Difference(model, data, c, &why))) {
-      done_[c] = 2;
-      if (missing->empty()) *missing = flex ? "contact of a flex" : why;
+    } else if (!differences_ && IsCurved(model, contact)) {
+      Convex(model, data, c, &why);
+    } else {
+      Difference(model, data, c, &why);
     }
+    if (done_[c] == 1) continue;
+    done_[c] = 2;
+    if (missing->empty()) *missing = why;
   }
   return std::find(done_.begin(), done_.begin() + ncon, 2) == done_.begin() + ncon;
 }
@@ -212,9 +265,7 @@ bool ContactGeometry::CapsuleBox(const mjModel* model, const mjData* data, int c
 // whose it is
 bool ContactGeometry::Boxes(const mjModel* model, const mjData* data, int c) {
   const mjContact& contact = data->contact[c];
-  if (model->geom_type[contact.geom[0]] != mjGEOM_BOX ||
-      model->geom_type[contact.geom[1]] != mjGEOM_BOX)
-    return false;
+  if (!AreBoxes(model, contact)) return false;
   const ConvexShape first(model, data, contact.geom[0]), second(model, data, contact.geom[1]);
   const Vec3 n = Vec3Map(contact.frame), p = Vec3Map(contact.pos), half = n * contact.dist / 2;
   const bool face1 = first.HasFace(n), face2 = second.HasFace(-n);

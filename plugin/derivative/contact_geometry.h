@@ -30,6 +30,10 @@ bool IsStaircase(const mjModel* model, const mjData* data, const mjContact& cont
 /// Is any row of the contact active? @pre efc_state is that of the solution.
 bool CarriesForce(const mjData* data, const mjContact& contact);
 
+/// Is the Jacobian of a contact with rows zero to rounding? Its force is without effect and without bound, only the engine's own
+/// differences know what it does beside the point.
+bool IsWithoutLever(const mjModel* model, const mjData* data, const mjContact& contact);
+
 /// Two boxes, face on face: the engine takes the normal of the one whose tilt costs it less, so that whose it is depends on
 /// the direction in which they tilt against each other, however little. (G9)
 struct FacePair {
@@ -38,6 +42,14 @@ struct FacePair {
 };
 /// @return false unless both boxes have a face along the normal.
 bool FindFacePair(const mjModel* model, const mjData* data, const mjContact& contact, FacePair* out);
+
+/// A corner of what is left when the engine clips two flat parts against each other: where two of their borders cross. (G13)
+struct ClippedCorner {
+  std::vector<int> borders;  ///< that pass through it: two where it moves smoothly
+  double room = 0;           ///< to the next one [m], which would make it another corner
+};
+/// @return false unless the contact is one.
+bool FindClippedCorner(const mjModel* model, const mjData* data, const mjContact& contact, ClippedCorner* out);
 
 /// Closed forms where the collider has one (contact_closed.h); the exact contact where the engine's is iterative and a
 /// surface curved (contact_convex.h); centred differences of the engine's own narrow-phase function in pose space for the

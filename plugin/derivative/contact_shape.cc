@@ -6,6 +6,7 @@
 namespace costate {
 namespace {
 
+constexpr double kFacing = 0.99;  // cosine between a flat part's normal and the direction that it faces
 constexpr double kWithin = 1e-9;  // of a geom's radius: rounding at the border of a feature
 
 Feature Face(const Vec3& point, const Vec3& normal, double radius, int polygon) {
@@ -193,6 +194,51 @@ bool ConvexShape::HasFace(const Vec3& m, double rounding) const {
     default:
       return false;
   }
+}
+
+double ConvexShape::FindBorders(const Vec3& m, const Vec3& x, std::vector<double>* room) const {
+  const Vec3 local = pose.R.transpose() * (x - pose.center), along = pose.R.transpose() * m;
+  room->clear();
+  if (pose.type == mjGEOM_BOX) {
+    int axis;
+    if (along.cwiseAbs().maxCoeff(&axis) < kFacing) return 1;
+    for (int i : {(axis + 1) % 3, (axis + 2) % 3}) {
+      for (int sign : {1, -1}) room->push_back(pose.size(i) - sign * local(i));
+    }
+    return along.cross(Vec3::Unit(axis)).norm();
+  }
+  if (pose.type == mjGEOM_CYLINDER && std::abs(along.z()) > kFacing) {
+    const double width = 2 * mjPI / kDiscCorners;
+    for (int k = 0; k < kDiscCorners; k++) {
+      const double angle = (k + 0.5) * width;
+      room->push_back(pose.size(0) * std::cos(width / 2) - local.x() * std::cos(angle) - local.y() * std::sin(angle));
+    }
+    return along.head<2>().norm();
+  }
+  if ((pose.type == mjGEOM_CYLINDER || pose.type == mjGEOM_CAPSULE) && along.head<2>().norm() > kFacing) {
+    *room = {0, pose.size(1) - local.z(), pose.size(1) + local.z()};
+    return std::abs(along.z());
+  }
+  const int polygon = pose.type == mjGEOM_MESH ? FacingPolygon(along) : -1;
+  if (polygon < 0) return 1;
+  const int n = model_->mesh_polyvertnum[polygon], *vertex = model_->mesh_polyvert + model_->mesh_polyvertadr[polygon];
+  const Vec3 normal = pose.R * Vec3Map(model_->mesh_polynormal + 3 * polygon);
+  for (int i = 0; i < n; i++) {
+    const Vec3 from = Vertex(vertex[i]), inward = normal.cross(Vertex(vertex[(i + 1) % n]) - from);
+    room->push_back(inward.dot(x - from) / std::max(inward.norm(), mjMINVAL));
+  }
+  return normal.cross(m).norm();
+}
+
+// the polygon of a mesh whose normal comes nearest to m; -1: none is near
+int ConvexShape::FacingPolygon(const Vec3& m) const {
+  double most = kFacing;
+  int best = -1;
+  for (int k = model_->mesh_polyadr[mesh_]; k < model_->mesh_polyadr[mesh_] + model_->mesh_polynum[mesh_]; k++) {
+    const double along = m.dot(Vec3Map(model_->mesh_polynormal + 3 * k));
+    if (along > most) most = along, best = k;
+  }
+  return best;
 }
 
 bool ConvexShape::FaceHolds(const Feature& face, const Vec3& x) const {

@@ -11,6 +11,9 @@
 
 namespace costate {
 
+/// Corners of the polygon that the engine makes of a cylinder's face.
+constexpr int kDiscCorners = 16;
+
 /// One part of a convex surface, in the world.
 struct Feature {
   enum Kind { kFace, kLine, kBall, kRim, kEllipsoid };
@@ -35,6 +38,11 @@ class ConvexShape {
   /// Does it have a face whose normal is m to rounding? The engine copies those of faces that it clips.
   bool HasFace(const Vec3& m, double rounding = 1e-11) const;
 
+  /// How far x is within each border of the flat part that faces m: the sides of a face, the ends of a line, which itself
+  /// is a border of width zero. Empty where no flat part does. The disc of a cylinder is the engine's polygon.
+  /// @return sine of the angle between m and the normal of the part.
+  double FindBorders(const Vec3& m, const Vec3& x, std::vector<double>* room) const;
+
   /// Largest m·x of its points.
   double Support(const Vec3& m) const;
 
@@ -52,6 +60,7 @@ class ConvexShape {
   void MeshFeatures(const Vec3& m, double angle, std::vector<Feature>* out) const;
   Vec3 Vertex(int vertex) const;
   int SupportVertex(const Vec3& m) const;
+  int FacingPolygon(const Vec3& m) const;
 
   const mjModel* model_;
   int mesh_ = -1;

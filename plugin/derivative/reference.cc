@@ -54,6 +54,7 @@ class ReferenceDifferences {
   int Quotient(int col, Side side, double eps, int k, int first);
   bool Bends(int k, double eps) const;
   double Corner(int row, int first, int count, double noise) const;
+  void NoteChoices(int k);
   void Column(int col, ReferenceDerivative* out);
   void Extrapolated(int col, Side side, double eps, int first, int count, ReferenceDerivative* out);
 
@@ -71,6 +72,7 @@ class ReferenceDifferences {
   MatrixXd quotients_;  // (ndx + ns) × sizes
   MatrixXd bends_;      // likewise: the quotient forwards less that backwards, of centred ones
   VectorXd half_;
+  std::vector<int> chosen_;  // of each sensor's number: the first size up to which it reads the contacts of the point
 };
 
 ReferenceDifferences::ReferenceDifferences(const mjModel* model, const mjData* data, const ReferenceOptions& options)
@@ -206,6 +208,7 @@ int ReferenceDifferences::Quotient(int col, Side side, double eps, int k, int fi
     Evaluate(col, sign * eps, next, sensors, &stencil_set_);
     (sign > 0 ? x1 : x0) = next;
     (sign > 0 ? s1 : s0) = sensors;
+    NoteChoices(k);
 
     // on a clamp's corner the nudges are compared among themselves, but for what a clamp has no part in
     if (piece != nullptr && change == nullptr) change = stencil_set_.DifferenceFrom(*piece);
@@ -272,6 +275,14 @@ void ReferenceDifferences::MarkOnsets(ReferenceDerivative* out) {
   out->switched.assign(out->switched.size(), "a contact exactly at its margin");
 }
 
+// a sensor that a nudge turns to other contacts says nothing over that size, and nothing else does
+void ReferenceDifferences::NoteChoices(int k) {
+  for (int i = 0; i < model_->nsensor && ns_ > 0; ++i) {
+    if (!ChoosesContacts(model_, i) || stencil_set_.SameChoice(base_, i)) continue;
+    std::fill_n(chosen_.begin() + model_->sensor_adr[i], model_->sensor_dim[i], k + 1);
+  }
+}
+
 // whether the last two of k quotients, of which the last is over eps, say that the function bends within eps
 bool ReferenceDifferences::Bends(int k, double eps) const {
   const auto last = quotients_.col(k - 1), before = quotients_.col(k - 2);
@@ -296,6 +307,7 @@ void ReferenceDifferences::Column(int col, ReferenceDerivative* out) {
   if (side == Side::kNone) {
     quotients_.setZero();
     bends_.setZero();
+    chosen_.assign(ns_, 0);
     Extrapolated(col, Side::kCentered, kInfinity, 0, 2, out);
     return;
   }
@@ -303,6 +315,7 @@ void ReferenceDifferences::Column(int col, ReferenceDerivative* out) {
   // from large to small; a switch makes all sizes down to there useless
   int first = 0, k = 0;
   switched_ = nullptr;
+  chosen_.assign(ns_, 0);
   const int most = options_.sizes + kExtraSizes;
   for (; k < options_.sizes || (k < most && (k - first < kUsable || Bends(k, std::ldexp(eps, 1 - k)))); ++k) {
     first = Quotient(col, side, std::ldexp(eps, -k), k, first);
@@ -323,11 +336,13 @@ void ReferenceDifferences::Extrapolated(int col, Side side, double eps, int firs
   const double h = centered ? 2 * eps : eps;
   double values[32];
   for (int row = 0; row < dims_.ndx + ns_; ++row) {
-    for (int k = 0; k < count; ++k) values[k] = quotients_(row, first + k);
-    const double noise = 2 * noise_[row] / h;
-    Extrapolation e = Extrapolate(values, count, centered, noise);
-    if (centered) e.error = std::max(e.error, Corner(row, first, count, noise));
     const bool state = row < dims_.ndx;
+    const int begin = state ? first : std::max(first, chosen_[row - dims_.ndx]), left = first + count - begin;
+    if (left < 2) continue;
+    for (int k = 0; k < left; ++k) values[k] = quotients_(row, begin + k);
+    const double noise = std::ldexp(2 * noise_[row] / h, begin - first);
+    Extrapolation e = Extrapolate(values, left, centered, noise);
+    if (centered) e.error = std::max(e.error, Corner(row, begin, left, noise));
     const int r = state ? row : row - dims_.ndx;
     MatrixXd& matrix = state ? (control ? out->value.B : out->value.A) : (control ? out->value.D : out->value.C);
     MatrixXd& error = state ? (control ? out->B_error : out->A_error) : (control ? out->D_error : out->C_error);

@@ -13,6 +13,7 @@
 #include "derivative/constraint.h"
 #include "derivative/contact_block.h"
 #include "derivative/moment.h"
+#include "derivative/sensor_contact.h"
 #include "derivative/spatial_tendon.h"
 #include "derivative/tree_derivative.h"
 #include "derivative/tree_solver.h"
@@ -196,11 +197,6 @@ class SensorDerivative {
   MomentBuilder builder_;
   Moment moment_;
   std::vector<Vec6> momentum_, external_;  // of subtrees
-  struct MatchedContact {
-    double criterion;
-    int contact;
-    double sign;  // −1: seen the other way round
-  };
   std::vector<MatchedContact> matched_;
   Eigen::VectorXd vector_;
 };

@@ -1,5 +1,6 @@
 // Contact sensors: forces, positions and frames of the contacts that match. (M18) of README.md.
 #include <algorithm>
+#include <cmath>
 #include <type_traits>
 
 #include "derivative/contact_block.h"
@@ -8,8 +9,6 @@
 namespace costate {
 
 namespace {
-
-enum Reduce { kNone, kNearest, kStrongest, kNet };
 
 constexpr int kFieldSize[mjNCONDATA] = {1, 3, 3, 1, 3, 3, 3, 3, 3};
 
@@ -44,6 +43,52 @@ int Match(const mjModel* m, const mjData* d, const mjContact& contact, int i) {
 
 }  // namespace
 
+Reduction ReductionOf(const mjModel* m, int i) { return static_cast<Reduction>(m->sensor_intprm[i * mjNSENS + 1]); }
+
+bool MatchContacts(const mjModel* m, const mjData* d, int i, std::vector<MatchedContact>* found) {
+  const Reduction reduce = ReductionOf(m, i);
+  found->clear();
+  for (int c = 0; c < d->ncon; c++) {
+    const mjContact& contact = d->contact[c];
+    if (contact.geom[0] < 0 || contact.geom[1] < 0) return false;  // flex
+    const int match = Match(m, d, contact, i);
+    if (!match) continue;
+    mjtNum force[6];
+    mj_contactForce(m, d, c, force);
+    found->push_back({reduce == Reduction::kNearest ? contact.dist : reduce == Reduction::kStrongest ? -mju_dot(force, force, 6) : 0, c,
+                      static_cast<double>(match)});
+  }
+  if (!ChoosesContacts(m, i)) return true;
+  std::sort(found->begin(), found->end(), [](const MatchedContact& a, const MatchedContact& b) {
+    return a.criterion != b.criterion ? a.criterion < b.criterion : a.contact < b.contact;
+  });
+  return true;
+}
+
+int ContactSlots(const mjModel* m, int i) {
+  int size = 0;
+  for (int k = 0; k < mjNCONDATA; k++) {
+    if (m->sensor_intprm[i * mjNSENS] & (1 << k)) size += kFieldSize[k];
+  }
+  return m->sensor_dim[i] / size;
+}
+
+bool ChoosesContacts(const mjModel* m, int i) {
+  const Reduction reduce = ReductionOf(m, i);
+  return m->sensor_type[i] == mjSENS_CONTACT && (reduce == Reduction::kNearest || reduce == Reduction::kStrongest);
+}
+
+double ChoiceRoom(const mjModel* m, int i, const std::vector<MatchedContact>& found) {
+  const bool nearest = ReductionOf(m, i) == Reduction::kNearest;
+  double room = mjMAXVAL;
+  for (int slot = 0; slot < std::min(ContactSlots(m, i), static_cast<int>(found.size()) - 1); slot++) {
+    const double mine = found[slot].criterion, next = found[slot + 1].criterion;
+    if (!nearest && mine == 0) break;  // those without force are alike
+    room = std::min(room, nearest ? next - mine : std::sqrt(-mine) - std::sqrt(-next));
+  }
+  return room;
+}
+
 // f(dof, columns of (dφ, dp, Ω) and of the force in the contact's basis)
 template <typename F>
 void SensorDerivative::ForContact(const ContactBlock& block, const ContactMotion& motion, bool pushes, F f) {
@@ -61,7 +106,7 @@ void SensorDerivative::ForContact(const ContactBlock& block, const ContactMotion
 bool SensorDerivative::Contact(int i) {
   const mjModel* m = at_.m;
   const mjData* d = at_.d;
-  const int spec = m->sensor_intprm[i * mjNSENS], reduce = m->sensor_intprm[i * mjNSENS + 1];
+  const int spec = m->sensor_intprm[i * mjNSENS];
   int field[mjNCONDATA], size = 0;  // rows of the fields in a slot; −1: not asked for
   for (int k = 0; k < mjNCONDATA; k++) {
     field[k] = spec & (1 << k) ? size : -1;
@@ -69,26 +114,10 @@ bool SensorDerivative::Contact(int i) {
   }
   if (field[mjCONDATA_LINVEL] >= 0 || field[mjCONDATA_ANGVEL] >= 0) return false;
 
-  // the contacts that match, in the engine's order
   std::vector<MatchedContact>& found = matched_;
-  found.clear();
-  for (int c = 0; c < d->ncon; c++) {
-    const mjContact& contact = d->contact[c];
-    if (contact.geom[0] < 0 || contact.geom[1] < 0) return false;  // flex
-    const int match = Match(m, d, contact, i);
-    if (!match) continue;
-    mjtNum force[6];
-    mj_contactForce(m, d, c, force);
-    found.push_back({reduce == kNearest ? contact.dist : reduce == kStrongest ? -mju_dot(force, force, 6) : 0, c,
-                     static_cast<double>(match)});
-  }
-  const int slots = std::min(m->sensor_dim[i] / size, static_cast<int>(found.size()));
-  if (reduce == kNearest || reduce == kStrongest) {
-    std::sort(found.begin(), found.end(), [](const MatchedContact& a, const MatchedContact& b) {
-      return a.criterion != b.criterion ? a.criterion < b.criterion : a.contact < b.contact;
-    });
-  }
-  if (reduce == kNet) return NetContact(field);
+  if (!MatchContacts(m, d, i, &found)) return false;
+  if (ReductionOf(m, i) == Reduction::kNet) return NetContact(field);
+  const int slots = std::min(ContactSlots(m, i), static_cast<int>(found.size()));
 
   for (int slot = 0; slot < slots; slot++) {
     if (!at_.constraint->contact_motion(found[slot].contact)) return false;

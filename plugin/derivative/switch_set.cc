@@ -16,6 +16,8 @@ constexpr const char* kNames[] = {"contacts", "constraints",     "constraint sta
 constexpr double kOnset = 1e-14;  // of a distance in metres: rounding
 constexpr double kSwing = 0.5;    // cosine
 constexpr double kUpright = 1e-12;  // sine: rounding
+constexpr double kAlike = 1e-9;    // of a metre, of the strongest force: rounding decides which contact a sensor reads …
+constexpr int kAnyContact = -2, kNoContact = -1;  // … and none is the same then
 
 // -1, 0, 1: at or beyond the lower bound, between, at or beyond the upper one
 int Zone(double value, const mjtNum* range) { return value <= range[0] ? -1 : value >= range[1] ? 1 : 0; }
@@ -42,6 +44,7 @@ void SwitchSet::Note(const mjModel* model, mjData* data) {
 }
 
 void SwitchSet::NoteConstraints(const mjModel* model, mjData* data) {
+  unsigned corners = 0;  // whatever the order in which the engine finds those of a pair
   Add(kContacts, data->ncon);
   for (int i = 0; i < data->ncon; ++i) {
     const mjContact& contact = data->contact[i];
@@ -53,7 +56,13 @@ void SwitchSet::NoteConstraints(const mjModel* model, mjData* data) {
     NoteLean(model, data, contact);
     FacePair faces;
     if (FindFacePair(model, data, contact, &faces)) Add(kContacts, 2 * faces.owner[0] + faces.owner[1]);
+    ClippedCorner corner;
+    if (!FindClippedCorner(model, data, contact, &corner)) continue;
+    unsigned mine = 1;
+    for (int border : corner.borders) mine = 31 * mine + static_cast<unsigned>(border);
+    corners += mine * mine;
   }
+  Add(kContacts, static_cast<int>(corners));
   Add(kConstraints, data->nefc);
   for (int i = 0; i < data->nefc; ++i) {
     Add(kConstraints, data->efc_type[i]);
@@ -171,12 +180,30 @@ void SwitchSet::NoteTendons(const mjModel* model, const mjData* data) {
 
 void SwitchSet::NoteSensors(const mjModel* model, const mjData* data) {
   for (int i = 0; i < model->nsensor; ++i) {
+    if (ChoosesContacts(model, i) && MatchContacts(model, data, i, &matched_)) {
+      const int slots = std::min(ContactSlots(model, i), static_cast<int>(matched_.size()));
+      const double scale = ReductionOf(model, i) == Reduction::kNearest ? 1 : slots > 0 ? std::sqrt(-matched_[0].criterion) : 0;
+      const bool alike = ChoiceRoom(model, i, matched_) < kAlike * scale;
+      for (int slot = 0; slot < slots; ++slot) choices_.push_back({i, alike ? kAnyContact : matched_[slot].contact});
+    }
     const double cutoff = model->sensor_cutoff[i];
     if (cutoff <= 0) continue;
     const mjtNum range[2] = {-cutoff, cutoff};
     for (int k = 0; k < model->sensor_dim[i]; ++k) {
       Add(kSensorCutoffs, Zone(data->sensordata[model->sensor_adr[i] + k], range));
     }
+  }
+}
+
+bool SwitchSet::SameChoice(const SwitchSet& other, int sensor) const {
+  const auto next = [sensor](const auto& choices, std::size_t* at) {
+    while (*at < choices.size() && choices[*at][0] != sensor) ++*at;
+    return *at < choices.size() ? choices[(*at)++][1] : kNoContact;
+  };
+  for (std::size_t a = 0, b = 0;;) {
+    const int mine = next(choices_, &a), theirs = next(other.choices_, &b);
+    if (mine != theirs || mine == kAnyContact) return false;
+    if (mine == kNoContact) return true;
   }
 }
 

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "derivative/sensor_contact.h"
+
 namespace costate {
 
 /// A fingerprint of the switches of one or more engine steps, kind by kind. Features inside one contact (which edge of a
@@ -22,6 +24,7 @@ class SwitchSet {
     axes_.clear();
     leans_.clear();
     turns_.clear();
+    choices_.clear();
     on_onset_ = false;
   }
 
@@ -34,6 +37,9 @@ class SwitchSet {
 
   /// Name of the first kind that differs, of those before `end`; null when none does.
   const char* DifferenceFrom(const SwitchSet& other, Kind end = kKinds) const;
+
+  /// Did a sensor that chooses among contacts choose the same ones?
+  bool SameChoice(const SwitchSet& other, int sensor) const;
 
   /// Was some contact's distance its margin to rounding? Then rounding decides whether it exists.
   bool on_onset() const { return on_onset_; }
@@ -54,6 +60,8 @@ class SwitchSet {
   std::vector<Eigen::Vector3d> axes_;  // of the limits of ball joints
   std::vector<Eigen::Vector3d> leans_;  // of cylinders on planes
   std::vector<signed char> turns_;     // of muscles: 1 where activation rises, -1 where it falls
+  std::vector<std::array<int, 2>> choices_;  // sensors and the contacts that they chose
+  std::vector<MatchedContact> matched_;
   bool on_onset_ = false;
 };
 

@@ -1,8 +1,10 @@
 #include <costate/certificate.h>
 #include <costate/derivative.h>
+#include <costate/derivative_check.h>
 #include <costate/model.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "support/engine_test.h"
 
@@ -124,6 +126,59 @@ TEST_F(CertificateTest, AMuscleSwitchesWhereItsControlIsItsActivation) {
   const Certificate still = Certify(model.get(), data.get());
   EXPECT_EQ(still.label, Smoothness::kModeCrossing);
   EXPECT_EQ(still.one_sided, std::vector<std::string>{"activation of hard"});
+}
+
+// A sensor of the strongest contact reads another one where two are as strong: the distance is what their forces differ by, and
+// only its own numbers are not judged there.
+TEST_F(CertificateTest, ASensorSwitchesWhereTwoContactsAreAlike) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom name="floor" type="plane" size="1 1 .1" condim="1"/>
+    <body pos="0 0 .099"><joint type="slide" axis="0 0 1"/><geom size=".1" mass="2" condim="1"/></body>
+    <body pos="1 0 .099"><joint type="slide" axis="0 0 1"/><geom size=".1" mass="2" condim="1"/></body></worldbody>
+    <sensor><contact name="most" geom2="floor" reduce="maxforce" data="force"/></sensor></mujoco>)");
+  const mjModel* m = model.get();
+  const DataPtr data = MakeData(m);
+  data->qpos[1] = -1e-5;
+  Certificate certificate = Certify(m, data.get());
+  EXPECT_EQ(certificate.label, Smoothness::kSmooth);
+  mj_forward(m, data.get());
+  const Switch* choice = Find(certificate, "choice of most", "another contact");
+  ASSERT_NE(choice, nullptr);
+  EXPECT_EQ(choice->unit, "N");
+  EXPECT_NEAR(choice->distance, data->efc_force[1] - data->efc_force[0], 1e-9);
+  EXPECT_GT(choice->distance, 1e-3);
+  EXPECT_TRUE(Reference(m, data.get()).C_error.allFinite());
+
+  data->qpos[1] = 0;
+  certificate = Certify(m, data.get());
+  EXPECT_EQ(certificate.label, Smoothness::kModeCrossing);
+  EXPECT_EQ(Find(certificate, "choice of most", "another contact")->distance, 0);
+  const ReferenceDerivative reference = Reference(m, data.get());
+  EXPECT_EQ(std::count(reference.nonsmooth_column.begin(), reference.nonsmooth_column.end(), true), 0);
+  EXPECT_TRUE(reference.A_error.allFinite());
+  EXPECT_FALSE(std::isfinite(reference.C_error(0, 0)));
+  EXPECT_TRUE(Compare(m, Linearize(m, data.get()), reference).agrees);
+}
+
+// a sheet over the floor, and touching it exactly
+TEST_F(CertificateTest, AFlexTouchesLikeAGeom) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom name="floor" type="plane" size="1 1 .1"/>
+    <flexcomp name="sheet" type="grid" dim="2" count="2 2 1" spacing=".25 .25 .25" pos="0 0 .0625" radius=".03125"><edge equality="true"/></flexcomp>
+    </worldbody></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  const Certificate above = Certify(model.get(), data.get(), {.proximity = 0.1});
+  EXPECT_EQ(above.label, Smoothness::kSmooth);
+  const Switch* onset = Find(above, "contact of floor and sheet", "onset");
+  ASSERT_NE(onset, nullptr);
+  EXPECT_NEAR(onset->distance, 0.03125, 1e-9);
+  for (int i = 2; i < model->nq; i += 3) data->qpos[i] = -0.03125;
+  const Certificate touching = Certify(model.get(), data.get());
+  EXPECT_EQ(touching.label, Smoothness::kModeCrossing);
+  for (int i = 2; i < model->nq; i += 3) data->qpos[i] = -0.0322265625;
+  const Certificate pressed = Certify(model.get(), data.get());
+  onset = Find(pressed, "contact of floor and sheet", "onset");
+  ASSERT_NE(onset, nullptr);
+  EXPECT_NEAR(onset->distance, 0.0009765625, 1e-9);
+  EXPECT_TRUE(onset->active);
 }
 
 }  // namespace

@@ -342,5 +342,74 @@ TEST_F(LevelChoiceTest, FlatBoxesAreACornerByRotationAlone) {
   ExpectAgrees(m, data.get(), value, 1e-8);
 }
 
+// a box or brick that leans on a wider one, their sides flush but for `shift`
+ModelPtr Leaning(const std::string& geom, double shift) {
+  return LoadModelFromString(R"(<mujoco><asset><mesh name="brick" vertex="-.125 -.125 -.0625 .125 -.125 -.0625 -.125 .125 -.0625
+      .125 .125 -.0625 -.125 -.125 .0625 .125 -.125 .0625 -.125 .125 .0625 .125 .125 .0625"/></asset>
+    <default><geom solimp=".8 .95 .01"/></default><worldbody><geom type="box" size=".3 .125 .1" pos="0 0 .1"/><body pos=".02 )" +
+                             std::to_string(shift) + R"( .262" euler="0 1 0"><freejoint/>)" + geom + "</body></worldbody></mujoco>");
+}
+
+// how far the nearest border is that would make another corner
+double Border(const Certificate& certificate) {
+  double least = mjMAXVAL;
+  for (const Switch& s : certificate.switches) {
+    if (s.next == "another border") least = std::min(least, s.distance);
+  }
+  return least;
+}
+
+// Where an edge of one meets an edge of the other either may be the border of what they share: no smooth function of a shift across
+// it, nor of the turns that shift it. A little beside it all is smooth, and the certificate knows how far that is. (G13)
+TEST_F(LevelChoiceTest, BoxesWhoseEdgesMeetAreACorner) {
+  for (const double shift : {0.0, 0.003}) {
+    SCOPED_TRACE(shift);
+    const ModelPtr model = Leaning("<geom type='box' size='.125 .125 .0625'/>", shift);
+    const mjModel* m = model.get();
+    const DataPtr data = MakeData(m);
+    const Certificate certificate = Certify(m, data.get());
+    EXPECT_EQ(certificate.label, shift == 0 ? Smoothness::kModeCrossing : Smoothness::kSmooth);
+    EXPECT_NEAR(Border(certificate), shift, 1e-9);
+    const ReferenceDerivative reference = Reference(m, data.get(), {.sensors = false});
+    for (int column = 0; column < 12; column++) {
+      const bool across = column == 1 || column == 3 || column == 5;
+      EXPECT_EQ(reference.nonsmooth_column[column], across && shift == 0) << column << " " << reference.switched[column];
+    }
+    ExpectAgrees(m, data.get(), Linearize(m, data.get(), {.sensors = false}), 1e-8);
+  }
+}
+
+TEST_F(LevelChoiceTest, AMeshWhoseEdgesMeetABoxIsACornerToo) {
+  for (const double shift : {0.0, 0.003}) {
+    SCOPED_TRACE(shift);
+    const ModelPtr model = Leaning("<geom type='mesh' mesh='brick'/>", shift);
+    const mjModel* m = model.get();
+    const DataPtr data = MakeData(m);
+    const Certificate certificate = Certify(m, data.get());
+    EXPECT_EQ(certificate.label, shift == 0 ? Smoothness::kModeCrossing : Smoothness::kSmooth);
+    EXPECT_NEAR(Border(certificate), shift, 1e-6);
+    if (shift > 0) ExpectAgrees(m, data.get(), Linearize(m, data.get(), {.sensors = false}), 1e-8);
+  }
+}
+
+// A ball about its own hinge, its contact at its centre: whatever the contact's force, which has no bound, it moves nothing.
+TEST_F(LevelChoiceTest, AContactWithoutLeverIsDifferencedAlone) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom type="box" size="1 1 1"/>
+    <body pos="-.9 .3 0"><joint/><geom size=".1"/></body></worldbody></mujoco>)");
+  const mjModel* m = model.get();
+  const DataPtr data = MakeData(m);
+  data->qpos[0] = 0.4;
+  data->qvel[0] = 0.3;
+  mj_forward(m, data.get());
+  ASSERT_GT(data->nefc, 0);
+  const StepDerivative value = Linearize(m, data.get(), {.sensors = false});
+  const TermCoverage* constraint = FindTerm(value, "constraint");
+  ASSERT_NE(constraint, nullptr);
+  EXPECT_NE(constraint->reason.find("Jacobian is zero"), std::string::npos) << constraint->reason;
+  EXPECT_LE((value.A - (MatrixXd(2, 2) << 1, m->opt.timestep, 0, 1).finished()).cwiseAbs().maxCoeff(), 1e-12) << value.A;
+  const Certificate certificate = Certify(m, data.get());
+  EXPECT_TRUE(std::any_of(certificate.switches.begin(), certificate.switches.end(), [](const Switch& s) { return s.state == "without lever"; }));
+}
+
 }  // namespace
 }  // namespace costate
