@@ -16,6 +16,7 @@
 #include "derivative/equilibrium.h"
 #include "derivative/noslip.h"
 #include "derivative/sensor_contact.h"
+#include "derivative/spatial_tendon.h"
 
 namespace costate {
 namespace {
@@ -38,6 +39,7 @@ class Certifier {
     Forces();
     Inputs();
     ContactSensors();
+    Tendons();
     NearGeoms();
 
     // nearest first, unit by unit; what is within reach
@@ -256,6 +258,13 @@ class Certifier {
       if (room == mjMAXVAL) continue;
       Add(Name("choice", mjOBJ_SENSOR, i), nearest ? "nearest" : "strongest", "another contact", room, nearest ? "m" : "N", false);
     }
+  }
+
+  // a tendon straight through the middle of what it wraps (T5)
+  void Tendons() {
+    if (m_->ntendon == 0) return;
+    const std::string turns = TendonMoments(m_).Compute(m_, d_);
+    if (!turns.empty()) Add(turns, "wraps", "another side", 0, "m", true);
   }
 
   // geoms about to touch: a collision pass with a margin

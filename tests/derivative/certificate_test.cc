@@ -181,5 +181,18 @@ TEST_F(CertificateTest, AFlexTouchesLikeAGeom) {
   EXPECT_TRUE(onset->active);
 }
 
+// through the middle of a sphere a tendon may go around it on any side
+TEST_F(CertificateTest, ATendonThroughTheMiddleOfASphereMayTurn) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom name="ball" size=".25" contype="0" conaffinity="0"/>
+    <site name="a" pos="-1 0 0"/><body pos="1 0 0"><joint type="slide" axis="0 1 0"/><geom size=".0625" contype="0" conaffinity="0"/><site name="b"/></body>
+    </worldbody><tendon><spatial name="t" stiffness="10" springlength="1"><site site="a"/><geom geom="ball"/><site site="b"/></spatial></tendon></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  const Certificate straight = Certify(model.get(), data.get());
+  EXPECT_EQ(straight.label, Smoothness::kModeCrossing);
+  EXPECT_TRUE(std::any_of(straight.switches.begin(), straight.switches.end(), [](const Switch& s) { return s.next == "another side"; }));
+  data->qpos[0] = 0.01;
+  EXPECT_EQ(Certify(model.get(), data.get()).label, Smoothness::kSmooth);
+}
+
 }  // namespace
 }  // namespace costate
