@@ -23,6 +23,7 @@ std::map<std::string, std::string> Settings(const OptimizeReport& report, int th
       {"iterations", fmt::format("{}", s.iterations)},
       {"tolerance", fmt::format("{:.17g}", s.tolerance)},
       {"gradient_tolerance", fmt::format("{:.17g}", s.gradient_tolerance)},
+      {"cost_unit", fmt::format("{:.17g}", s.cost_unit)},
       {"regularization_init", fmt::format("{:.17g}", s.regularization_init)},
       {"line_search_steps", fmt::format("{}", s.line_search_steps)},
       {"line_search_ratio", fmt::format("{:.17g}", s.line_search_ratio)},

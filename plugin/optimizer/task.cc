@@ -85,7 +85,7 @@ Elements SortElements(const XmlElement& root) {
 IlqrOptions ReadSolver(const XmlElement* element, ConstrainedOptions* constrained) {
   IlqrOptions options;
   if (!element) return options;
-  element->Allow({"type", "iterations", "tolerance", "violation", "derivative", "threads", "second_order", "derivative_every", "start", "samples", "rounds", "elites",
+  element->Allow({"type", "iterations", "tolerance", "violation", "derivative", "threads", "second_order", "derivative_every", "cost_unit", "start", "samples", "rounds", "elites",
                   "nodetime", "exploration", "seed"});
   constrained->tolerance = element->PositiveNumber("violation").value_or(constrained->tolerance);
   options.type = element->Word("type", {"ilqr", "fddp"}).value_or(0) == 1 ? SolverType::kFddp : SolverType::kIlqr;
@@ -101,6 +101,8 @@ IlqrOptions ReadSolver(const XmlElement* element, ConstrainedOptions* constraine
   options.threads = element->WholeNumber("threads", 0).value_or(options.threads);
   options.tolerance = element->Number("tolerance").value_or(options.tolerance);
   if (options.tolerance < 0) element->Fail(fmt::format("tolerance is {:g}, expected at least 0", options.tolerance));
+  options.cost_unit = element->Number("cost_unit").value_or(options.cost_unit);
+  if (options.cost_unit < 0) element->Fail(fmt::format("cost_unit is {:g}, expected above 0, or 0: measured along the guess", options.cost_unit));
   constexpr Level kLevels[] = {Level::kBest, Level::kAnalytic, Level::kResidual, Level::kStep};
   options.derivative.level = kLevels[element->Word("derivative", {"auto", "analytic", "residual", "step"}).value_or(0)];
   return options;

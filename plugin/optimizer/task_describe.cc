@@ -141,6 +141,8 @@ std::string Header(const Task& task) {
                   task.solver.tolerance, DerivativeText(task.solver.derivative.level),
                   task.solver.threads == 0 ? "all cores" : Count(task.solver.threads, "thread"));
   if (task.solver.derivative_every > 1) text += DescribeEvery(task.solver.derivative_every);
+  if (task.solver.cost_unit == 0) text += "          the unit of the cost is measured along the guess\n";
+  if (task.solver.cost_unit > 0 && task.solver.cost_unit != 1) text += fmt::format("          the unit of the cost is {:g}\n", task.solver.cost_unit);
   if (!task.free_start.entries.empty()) {
     text += fmt::format("free      {} of {} of the start, within bounds\n", task.free_start.entries.size(), Count(dims.ndx, "tangent entry"));
   }

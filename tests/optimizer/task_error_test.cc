@@ -271,6 +271,7 @@ const Bad kBad[] = {
     {"PeriodicExcept",
      "<periodic qpos='all' except='root.y'/><periodic name='b' qvel='all' except='bone'/><cost ctrl='all'/>",
      {"<periodic name='b'>: except: 'bone' is none of the entries"}},
+    {"SolverCostUnit", "<solver cost_unit='-1'/><cost ctrl='all'/>", {"cost_unit is -1, expected above 0"}},
     {"SolverViolation", "<solver violation='0'/><cost ctrl='all'/>", {"violation is 0, expected a number above 0"}},
     // <mpc>
     {"MpcRate", "<mpc rate='0'/><cost ctrl='all'/>", {"<mpc>: rate is 0, expected a number above 0"}},

@@ -27,7 +27,7 @@ VectorXd KeyState(const mjModel* model, const char* key) { return GetState(model
 TEST_F(TaskFile, StatesTheWholeProblem) {
   const Task task = LoadZooTask(
       std::string("<start key='pose'/><guess key='pose'/><limit actuator='all'/>"
-                  "<solver type='ilqr' iterations='7' tolerance='1e-3' derivative='residual' threads='2'/>") +
+                  "<solver type='ilqr' iterations='7' tolerance='1e-3' derivative='residual' threads='2' cost_unit='0'/>") +
           kEffort,
       "horizon='0.2' controlstep='4' name='dance'");
   const Problem problem = task.ToProblem();
@@ -53,6 +53,7 @@ TEST_F(TaskFile, StatesTheWholeProblem) {
   EXPECT_EQ(problem.u_upper[2], std::numeric_limits<double>::infinity());
   EXPECT_EQ(task.solver.iterations, 7);
   EXPECT_EQ(task.solver.tolerance, 1e-3);
+  EXPECT_EQ(task.solver.cost_unit, 0);
   EXPECT_EQ(task.solver.threads, 2);
   EXPECT_EQ(task.solver.derivative.level, Level::kResidual);
 }
@@ -309,8 +310,9 @@ TEST_F(TaskFile, ReadsUrdf) {
 }
 
 TEST_F(TaskFile, IsDescribedWithItsSolver) {
-  const std::string text = Describe(LoadZooTask("<cost ctrl='all'/><solver type='fddp' iterations='7'/>"));
+  const std::string text = Describe(LoadZooTask("<cost ctrl='all'/><solver type='fddp' iterations='7' cost_unit='0.5'/>"));
   EXPECT_NE(text.find("solver    fddp: 7 iterations"), std::string::npos) << text;
+  EXPECT_NE(text.find("the unit of the cost is 0.5"), std::string::npos) << text;
 }
 
 TEST_F(TaskFile, IsDescribedWithUnitsAndInitialCost) {
