@@ -280,8 +280,7 @@ TEST(ReferenceTask, HumanoidReachesDownWithoutFalling) {
   EXPECT_GT(solved.EndState()[2], 0.5);
 }
 
-// the plain solver ends at a kink beside the bin; by way of a smooth onset the ball lands in it, on
-// the true model
+// by way of a smooth onset the ball lands in the bin, on the true model
 TEST(ReferenceTask, TossReachesTheBinBySmoothing) {
   Task task = LoadTask(kModels + "/toss/bin.xml");
   ContinuationOptions options = task.continuation;
