@@ -3,7 +3,7 @@
 //   benchmark_derivative [model.xml …]     default: models of this repository
 // Models start in their first keyframe, if there is one, and settle for half a second; those
 // without a floor get one. One thread, sensors and noslip off on all sides, the least of several
-// repeats; the models' own integrator and solver. panel.sh fetches the robots that such tables are
+// repeats that take turns; the models' own integrator and solver. panel.sh fetches the robots that such tables are
 // usually made of, and calls this.
 #include <costate/derivative.h>
 #include <fmt/core.h>
@@ -12,6 +12,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -23,30 +24,31 @@ namespace costate {
 namespace {
 
 constexpr double kSettle = 0.5;    // [s] of simulation before measuring
-constexpr double kMeasure = 0.15;  // [s] of measuring each number …
-constexpr int kRepeats = 5;        // … in so many parts, of which the fastest counts
+constexpr double kMeasure = 0.3;   // [s] of measuring each number …
+constexpr int kRepeats = 20;       // … in so many parts, in turn with the others; the fastest counts
 constexpr double kNone = std::numeric_limits<double>::infinity();
 
 std::vector<double> ratios;  // of all models: A and B after mj_forward, over mj_step
-
-double Seconds(const std::function<void()>& call) { return FastestCall(call, kMeasure, kRepeats); }
 
 std::string Ratio(double seconds, double unit) {
   return std::isfinite(seconds) ? fmt::format("{:.3g}", seconds / unit) : std::string("-");
 }
 
-// seconds of one Linearize, or kNone where the level does not cover the model
-double LinearizeSeconds(const mjModel* model, const mjData* data, Level level, bool centered) {
-  Linearizer linearizer(model, {.level = level, .sensors = false, .centered = centered});
-  linearizer.SetContext(GetContext(model, data));
+// a call of Linearize about `data`; null where the level does not cover the model
+std::function<void()> LinearizeCall(const mjModel* model, const mjData* data, Level level, bool centered) {
+  const LinearizeOptions options = {.level = level, .sensors = false, .centered = centered};
+  const auto linearizer = std::make_shared<Linearizer>(model, options);
+  linearizer->SetContext(GetContext(model, data));
   const VectorXd x = GetState(model, data), u = Eigen::Map<const VectorXd>(data->ctrl, model->nu);
-  StepDerivative derivative;
+  const auto derivative = std::make_shared<StepDerivative>();
+  const auto call = [=] { linearizer->Linearize(x, u, derivative.get()); };
   try {
-    return Seconds([&] { linearizer.Linearize(x, u, &derivative); });
+    call();
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kUnsupported) throw;
-    return kNone;
+    return nullptr;
   }
+  return call;
 }
 
 // the model, with a floor under it where it has none; null when it does not load
@@ -87,40 +89,50 @@ void Row(const std::string& file) {
   VectorXd state(mj_stateSize(m, mjSTATE_INTEGRATION));
   mj_getState(m, data.get(), state.data(), mjSTATE_INTEGRATION);
   const auto restart = [&] { mj_setState(m, work.get(), state.data(), mjSTATE_INTEGRATION); };
-  const double step = Seconds([&] {
+  enum Number { kStep, kTransition, kAfter, kVjp, kForward, kResidual, kBest, kNumbers };
+  std::function<void()> call[kNumbers];
+  call[kStep] = [&] {
     restart();
     mj_step(m, work.get());
-  });
-  double transition = kNone;
+  };
+  MatrixXd A(dims.ndx, dims.ndx), B(dims.ndx, dims.nu);
   if (WhyNotTransitionFd(m, false) == nullptr) {
-    MatrixXd A(dims.ndx, dims.ndx), B(dims.ndx, dims.nu);
-    transition = Seconds([&] {
+    call[kTransition] = [&] {
       restart();
       mjd_transitionFD(m, work.get(), 1e-6, 0, A.data(), B.data(), nullptr, nullptr);
-    });
+    };
   }
 
   // the derivative alone, where mj_forward has been called anyway
   AnalyticBackend backend(m, true);
   StepDerivative derivative;
+  StepVjp product;
+  const VectorXd lambda = VectorXd::LinSpaced(dims.ndx, -1, 1);
   std::string missing;
-  double after = kNone, vjp = kNone;
-  restart();
-  mj_forward(m, work.get());
-  if (backend.LinearizeAfterForward(m, work.get(), &derivative, &missing)) {
-    after = Seconds([&] { backend.LinearizeAfterForward(m, work.get(), &derivative, &missing); });
-    StepVjp product;
-    const VectorXd lambda = VectorXd::LinSpaced(dims.ndx, -1, 1);
-    vjp = Seconds([&] { backend.VjpAfterForward(m, work.get(), lambda, &product, &missing); });
+  const DataPtr done = MakeData(m);
+  mj_setState(m, done.get(), state.data(), mjSTATE_INTEGRATION);
+  mj_forward(m, done.get());
+  if (backend.LinearizeAfterForward(m, done.get(), &derivative, &missing)) {
+    call[kAfter] = [&] { backend.LinearizeAfterForward(m, done.get(), &derivative, &missing); };
+    call[kVjp] = [&] { backend.VjpAfterForward(m, done.get(), lambda, &product, &missing); };
   }
-  const double forward = LinearizeSeconds(m, data.get(), Level::kStep, false);
-  const double residual = LinearizeSeconds(m, data.get(), Level::kResidual, true);
-  const double best = LinearizeSeconds(m, data.get(), Level::kBest, true);
+  call[kForward] = LinearizeCall(m, data.get(), Level::kStep, false);
+  call[kResidual] = LinearizeCall(m, data.get(), Level::kResidual, true);
+  call[kBest] = LinearizeCall(m, data.get(), Level::kBest, true);
+
+  double seconds[kNumbers];
+  std::vector<std::function<void()>> calls;
+  for (const auto& c : call) {
+    if (c) calls.push_back(c);
+  }
+  const std::vector<double> measured = FastestCalls(calls, kMeasure, kRepeats);
+  for (int i = 0, k = 0; i < kNumbers; ++i) seconds[i] = call[i] ? measured[k++] : kNone;
+  const double step = seconds[kStep], after = seconds[kAfter];
   const std::string name = file.substr(file.find_last_of('/') + 1);
   fmt::print("{:<24} {:>4} {:>4} {:>4} {:>9.2f} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {}\n",
              name.substr(0, 24), dims.nv, data->ncon, data->nefc, 1e6 * step,
-             Ratio(transition, step), Ratio(forward, step), Ratio(residual, step),
-             Ratio(best, step), Ratio(after, step), Ratio(transition, after), Ratio(vjp, step), missing);
+             Ratio(seconds[kTransition], step), Ratio(seconds[kForward], step), Ratio(seconds[kResidual], step),
+             Ratio(seconds[kBest], step), Ratio(after, step), Ratio(seconds[kTransition], after), Ratio(seconds[kVjp], step), missing);
   std::fflush(stdout);
   if (std::isfinite(after)) ratios.push_back(after / step);
 }
