@@ -1,6 +1,7 @@
 """Derivatives of the same robots by others and by Costate: microseconds a call, one thread, the least of many repeats.
 
-  python3 -m venv build/peers && build/peers/bin/pip install crocoddyl==3.0.1 pin==3.4.0    # 3.2.1 crashes with Pinocchio 4.1
+  python3 -m venv build/peers    # crocoddyl 3.2.1 crashes with Pinocchio 4.1; the last two are of that time, too
+  build/peers/bin/pip install crocoddyl==3.0.1 pin==3.4.0 "cmeel-urdfdom<5" cmeel-tinyxml2==10.0.0
   build/peers/bin/python tests/benchmark/peers.py ROBOT.xml[:contact body,contact body,…] …
   python3 -m venv build/mjx && build/mjx/bin/pip install mujoco-mjx==3.17.0
   build/mjx/bin/python tests/benchmark/peers.py ROBOT.xml …
