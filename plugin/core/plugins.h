@@ -28,18 +28,19 @@ inline bool HasPassiveForces(const mjModel* model) {
 
 inline constexpr int kMovingPlugins = mjPLUGIN_ACTUATOR | mjPLUGIN_PASSIVE | mjPLUGIN_SDF;
 
-/// Whether something that moves the model may read its sensors: delays and plugins, and a user's callbacks.
-inline bool MayReadSensors(const mjModel* model) {
-  return model->nhistory > 0 || HasPlugins(model, kMovingPlugins) || mjcb_passive || mjcb_control || mjcb_contactfilter || mjcb_act_dyn ||
-         mjcb_act_gain || mjcb_act_bias;
-}
-
 /// Does a step hand on plugin state on which later motion may depend?
 inline bool HasMovingPluginState(const mjModel* model) {
   for (int i = 0; i < model->nplugin; ++i) {
     if (model->plugin_statenum[i] > 0 && HasCapability(model, i, kMovingPlugins)) return true;
   }
   return false;
+}
+
+/// May something of a step depend on what the engine only reports, sensors and poses of cameras? Delays, plugins that move the
+/// model or keep a state, and a user's callbacks.
+inline bool MayReadReports(const mjModel* model) {
+  return model->nhistory > 0 || model->npluginstate > 0 || HasPlugins(model, kMovingPlugins) || mjcb_passive || mjcb_control ||
+         mjcb_contactfilter || mjcb_act_dyn || mjcb_act_gain || mjcb_act_bias;
 }
 
 }  // namespace costate

@@ -116,7 +116,7 @@ StepStatus Step(const mjModel* model, mjData* data, ConstVectorRef x, ConstVecto
 
   // sensors are those of the first step
   std::optional<mjModel> senseless;
-  if (substeps > 1 && model->nsensor > 0 && !MayReadSensors(model)) {
+  if (substeps > 1 && model->nsensor > 0 && !MayReadReports(model)) {
     senseless = *awake.get();
     senseless->opt.disableflags |= mjDSBL_SENSOR;
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/plugins.h"
+
 namespace costate {
 
 namespace {
@@ -74,7 +76,7 @@ StepStatus ForwardStatus(const mjModel* m, const mjData* d, const mjWarningStat*
 
 void Equilibrium::PrepareForward(mjModel* model, bool sensors) {
   SetForwardOptions(model, sensors, &model->opt);
-  if (!sensors) model->ncam = model->nlight = 0;  // whose poses nothing else reads
+  if (!sensors && !MayReadReports(model)) model->ncam = model->nlight = 0;
 }
 
 bool Equilibrium::Forward(const mjModel* model, mjData* d, bool sensors, StepStatus* status, std::string* reason) {

@@ -95,7 +95,7 @@ void Linearizer::Impl::LinearizeOnce(bool sensors, StepDerivative* out) {
 void Linearizer::Impl::Advance() {
   mj_setState(&local, data.get(), point.data(), mjSTATE_INTEGRATION);
   const int flags = local.opt.disableflags;
-  if (!MayReadSensors(&local)) local.opt.disableflags |= mjDSBL_SENSOR;
+  if (!MayReadReports(&local)) local.opt.disableflags |= mjDSBL_SENSOR;
   mj_step(&local, data.get());
   local.opt.disableflags = flags;
   mj_getState(&local, data.get(), point.data(), mjSTATE_INTEGRATION);

@@ -61,7 +61,7 @@ void DifferenceModel::Refresh(const mjModel* model, bool converge) {
 }
 
 void DifferenceModel::SkipSensors() {
-  if (!MayReadSensors(&local_)) local_.opt.disableflags |= mjDSBL_SENSOR;
+  if (!MayReadReports(&local_)) local_.opt.disableflags |= mjDSBL_SENSOR;
 }
 
 void DifferenceModel::SelectActivationBranches(mjData* data, int substeps) {

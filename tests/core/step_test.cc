@@ -79,6 +79,30 @@ TEST_F(StepTest, MeasuresOnceUnlessItsOwnMotionMayReadIt) {
   EXPECT_EQ(read, 4 * one);
 }
 
+// a plugin's state that goes on each time its sensor is evaluated is that of the engine's own steps
+TEST_F(StepTest, EvaluatesSensorsThatKeepAStateInEverySubstep) {
+  mjpPlugin counter;
+  mjp_defaultPlugin(&counter);
+  counter.name = "test.counter";
+  counter.capabilityflags = mjPLUGIN_SENSOR;
+  counter.needstage = mjSTAGE_POS;
+  counter.nstate = [](const mjModel*, int) { return 1; };
+  counter.nsensordata = [](const mjModel*, int, int) { return 1; };
+  counter.init = [](const mjModel*, mjData*, int) { return 0; };
+  counter.reset = [](const mjModel*, mjtNum* state, void*, int) { state[0] = 0; };
+  counter.compute = [](const mjModel*, mjData* d, int, int) { d->plugin_state[0] += 1; };
+  mjp_registerPlugin(&counter);
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><extension><plugin plugin="test.counter"><instance name="c"/></plugin></extension>
+    <worldbody><body><joint type="slide"/><geom size=".1"/></body></worldbody>
+    <sensor><plugin plugin="test.counter" instance="c"/></sensor></mujoco>)");
+  const DataPtr ours = MakeData(model.get()), engine = MakeData(model.get());
+  VectorXd x_next(2), sensors(1);
+  ASSERT_EQ(Step(model.get(), ours.get(), VectorXd::Zero(2), VectorXd(), 4, x_next, sensors), StepStatus::kOk);
+  for (int k = 0; k < 4; ++k) mj_step(model.get(), engine.get());
+  EXPECT_EQ(ours->plugin_state[0], engine->plugin_state[0]);
+  EXPECT_GE(engine->plugin_state[0], 4);
+}
+
 TEST_F(StepTest, IsAFunctionOfStateControlAndContext) {
   // whatever the data did in between: other states, contacts, a failed step
   for (const char* option : {"", "<option solver='CG' cone='elliptic'/>", "<option solver='PGS' integrator='RK4'/>",

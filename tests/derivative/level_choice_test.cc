@@ -359,6 +359,12 @@ double Border(const Certificate& certificate) {
   return least;
 }
 
+void ExpectCornerWhereFlush(const mjModel* m, const mjData* data, double shift, double accuracy) {
+  const Certificate certificate = Certify(m, data);
+  EXPECT_EQ(certificate.label, shift == 0 ? Smoothness::kModeCrossing : Smoothness::kSmooth);
+  EXPECT_NEAR(Border(certificate), shift, accuracy);
+}
+
 // Where an edge of one meets an edge of the other either may be the border of what they share: no smooth function of a shift across
 // it, nor of the turns that shift it. A little beside it all is smooth, and the certificate knows how far that is. (G13)
 TEST_F(LevelChoiceTest, BoxesWhoseEdgesMeetAreACorner) {
@@ -367,9 +373,7 @@ TEST_F(LevelChoiceTest, BoxesWhoseEdgesMeetAreACorner) {
     const ModelPtr model = Leaning("<geom type='box' size='.125 .125 .0625'/>", shift);
     const mjModel* m = model.get();
     const DataPtr data = MakeData(m);
-    const Certificate certificate = Certify(m, data.get());
-    EXPECT_EQ(certificate.label, shift == 0 ? Smoothness::kModeCrossing : Smoothness::kSmooth);
-    EXPECT_NEAR(Border(certificate), shift, 1e-9);
+    ExpectCornerWhereFlush(m, data.get(), shift, 1e-9);
     const ReferenceDerivative reference = Reference(m, data.get(), {.sensors = false});
     for (int column = 0; column < 12; column++) {
       const bool across = column == 1 || column == 3 || column == 5;
@@ -383,12 +387,9 @@ TEST_F(LevelChoiceTest, AMeshWhoseEdgesMeetABoxIsACornerToo) {
   for (const double shift : {0.0, 0.003}) {
     SCOPED_TRACE(shift);
     const ModelPtr model = Leaning("<geom type='mesh' mesh='brick'/>", shift);
-    const mjModel* m = model.get();
-    const DataPtr data = MakeData(m);
-    const Certificate certificate = Certify(m, data.get());
-    EXPECT_EQ(certificate.label, shift == 0 ? Smoothness::kModeCrossing : Smoothness::kSmooth);
-    EXPECT_NEAR(Border(certificate), shift, 1e-6);
-    if (shift > 0) ExpectAgrees(m, data.get(), Linearize(m, data.get(), {.sensors = false}), 1e-8);
+    const DataPtr data = MakeData(model.get());
+    ExpectCornerWhereFlush(model.get(), data.get(), shift, 1e-6);
+    if (shift > 0) ExpectAgrees(model.get(), data.get(), Linearize(model.get(), data.get(), {.sensors = false}), 1e-8);
   }
 }
 
