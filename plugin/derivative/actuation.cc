@@ -133,6 +133,8 @@ double ActivationStep(const mjModel* m, int i) {
   return tau * (1 - std::exp(-h / tau));
 }
 
+bool IsActuationOff(const mjModel* m) { return m->nactuator == 0 || (m->opt.disableflags & mjDSBL_ACTUATION); }
+
 bool IsActuatorDisabled(const mjModel* m, int i) {
   const int group = m->actuator_group[i];
   return group >= 0 && group <= 30 && (m->opt.disableactuator & (1 << group));

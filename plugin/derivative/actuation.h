@@ -26,6 +26,9 @@ struct ActuatorSlope {
 /// act' = act + ActivationStep act_dot, before the clamp.
 double ActivationStep(const mjModel* model, int actuator);
 
+/// Does the engine skip the stage of actuator forces: none there, or all disabled?
+bool IsActuationOff(const mjModel* model);
+
 /// Is the actuator's group switched off by opt.disableactuator?
 bool IsActuatorDisabled(const mjModel* model, int actuator);
 

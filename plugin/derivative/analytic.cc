@@ -250,7 +250,9 @@ void AnalyticBackend::AddForces(const mjModel* m, const mjData* d, Columns* R) c
     compliant_.AddDerivative(m, d, R);
   }
   if (closed_actuation_) actuation_.Add(m, d, R);
-  if (closed_passive_ && closed_actuation_ && actuation_.AnyDofClamped()) SubtractClampedGravity(m, d, actuation_, R);
+  if (closed_passive_ && closed_actuation_ && (actuation_.AnyDofClamped() || IsActuationOff(m))) {
+    SubtractLostGravity(m, d, actuation_, R);
+  }
 }
 
 bool AnalyticBackend::Terms(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {

@@ -198,13 +198,13 @@ bool CompensatesGravity(const mjModel* m) {
   return HasPassiveForces(m) && m->flg_gravcomp && !Disabled(m, mjDSBL_GRAVITY);
 }
 
-void SubtractClampedGravity(const mjModel* m, const mjData* d, const Actuation& actuation, Columns* R) {
+void SubtractLostGravity(const mjModel* m, const mjData* d, const Actuation& actuation, Columns* R) {
   if (!CompensatesGravity(m)) return;
   const int nv = static_cast<int>(m->nv);
   std::vector<char> wanted(nv, 0);
   bool any = false;
   for (int i = 0; i < nv; i++) {
-    wanted[i] = actuation.IsDofClamped(i) && m->jnt_actgravcomp[m->dof_jntid[i]];
+    wanted[i] = m->jnt_actgravcomp[m->dof_jntid[i]] && (IsActuationOff(m) || actuation.IsDofClamped(i));
     any = any || wanted[i];
   }
   if (!any) return;
@@ -222,7 +222,8 @@ void SubtractClampedGravity(const mjModel* m, const mjData* d, const Actuation& 
   }
   for (int j = 0; j < nv; j++) {
     for (int i = j; i >= 0; i = m->dof_parentid[i]) {
-      if (wanted[i]) (*R)(i, j) -= axis(i).dot(c[j]);
+      const bool group = m->dof_jntid[i] == m->dof_jntid[j] && !axis(i).isZero(0);  // its axes turn by each other
+      if (wanted[i]) (*R)(i, j) -= group ? axis(j).dot(c[i]) : axis(i).dot(c[j]);
       if (wanted[j] && i != j) (*R)(j, i) -= axis(i).dot(c[j]);
     }
   }

@@ -45,8 +45,9 @@ Damping TendonDamping(const mjModel* model, int tendon);
 /// Is gravity compensated?
 bool CompensatesGravity(const mjModel* model);
 
-/// Takes gravity compensation back out of R in the rows of joints that count it as actuator force and are clamped. (P4)
-void SubtractClampedGravity(const mjModel* model, const mjData* data, const Actuation& actuation, Columns* R);
+/// Takes gravity compensation back out of R in the rows of joints that count it as actuator force and are clamped, or where no
+/// actuator acts at all. (P4)
+void SubtractLostGravity(const mjModel* model, const mjData* data, const Actuation& actuation, Columns* R);
 
 /// World-fixed loads at each xipos, (torque; force): gravity compensation and xfrc_applied. @return false if all are zero.
 bool WorldLoads(const mjModel* model, const mjData* data, bool gravity_compensation, std::vector<double>* load);

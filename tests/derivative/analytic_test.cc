@@ -1,6 +1,7 @@
 #include "derivative/analytic.h"
 
 #include <cmath>
+#include <regex>
 
 #include "derivative/joint_scene.h"
 #include "derivative/tendon_scene.h"
@@ -236,6 +237,38 @@ TEST_F(AnalyticTest, GravityCompensationByActuatorsIsClampedWithThem) {
     const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());
     const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
     EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error, support::kReference));
+  }
+}
+
+// without an actuator, or with all of them disabled, the engine skips the stage that would add gravity compensation
+TEST_F(AnalyticTest, GravityCompensationByActuatorsIsLostWithoutThem) {
+  const std::string text = R"(
+    <mujoco>
+      <worldbody>
+        <body gravcomp="0.7"><joint type="ball" actuatorgravcomp="true"/><geom type="capsule" size="0.05" fromto="0 0 0 0.4 0 0.1" contype="0"/>
+          <body pos="0.4 0 0" gravcomp="1"><joint name="knee" axis="0 1 0"/><geom type="capsule" size="0.05" fromto="0 0 0 0.3 0 0" contype="0"/></body>
+        </body>
+        <body gravcomp="0.5" pos="0 1 0"><freejoint name="base"/><geom size="0.1" pos="0.1 0.2 0.3" contype="0"/>
+          <body pos="0 0.3 0" gravcomp="0.6"><joint type="slide" axis="0 1 1" actuatorgravcomp="true"/>
+            <geom type="capsule" size="0.05" fromto="0 0 0 0.3 0 0" contype="0"/>
+          </body>
+        </body>
+      </worldbody>
+      <actuator>ACTUATOR</actuator>
+    </mujoco>)";
+  for (const std::string actuator : {"", "<motor joint='knee'/>"}) {
+    for (const bool disabled : {false, true}) {
+      SCOPED_TRACE(actuator + (disabled ? " disabled" : ""));
+      const ModelPtr model = LoadModelFromString(std::regex_replace(text, std::regex("ACTUATOR"), actuator));
+      if (disabled) model->opt.disableflags |= mjDSBL_ACTUATION;
+      model->jnt_actgravcomp[2] = 1;  // of the free joint, for which MJCF has no word
+      const DataPtr data = MakeData(model.get());
+      SetState(model.get(), data.get(), support::RandomState(model.get(), 4));
+      AnalyticBackend backend(model.get(), true);
+      const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());
+      const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
+      EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error, support::kReference));
+    }
   }
 }
 
