@@ -64,11 +64,8 @@ TEST_F(LinearizeAlong, DoesNotDependOnTheThreadCount) {
 TEST_F(LinearizeAlong, EachHandsOutTheSameDerivativesOneByOne) {
   for (const NamedModel& named : AwakeModels()) {
     SCOPED_TRACE(named.name);
-    ModelPtr model = LoadModelFromString(named.xml);
-    DataPtr start = StartData(model.get());
-    Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 2);
-    Trajectory trajectory;
-    ASSERT_TRUE(simulator.Rollout(GetState(model.get(), start.get()), WavyControls(model.get(), 15), &trajectory).ok());
+    WavyMotion motion(named.xml, 15, 2);
+    auto& [model, start, simulator, dims, trajectory] = motion;
     std::vector<StepDerivative> expected, taken(16);
     simulator.Linearize(trajectory, {}, &expected);
     for (int repeat = 0; repeat < 2; ++repeat) {
@@ -84,11 +81,8 @@ TEST_F(LinearizeAlong, EachHandsOutTheSameDerivativesOneByOne) {
 TEST_F(LinearizeAlong, EachKnotIsLinearizeAtThatInstant) {
   for (const NamedModel& named : AwakeModels()) {
     SCOPED_TRACE(named.name);
-    ModelPtr model = LoadModelFromString(named.xml);
-    DataPtr start = StartData(model.get());
-    Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 2);
-    Trajectory trajectory;
-    ASSERT_TRUE(simulator.Rollout(GetState(model.get(), start.get()), WavyControls(model.get(), 20), &trajectory).ok());
+    WavyMotion motion(named.xml, 20, 2);
+    auto& [model, start, simulator, dims, trajectory] = motion;
     std::vector<StepDerivative> along;
     simulator.Linearize(trajectory, {}, &along);
 
@@ -104,12 +98,8 @@ TEST_F(LinearizeAlong, EachKnotIsLinearizeAtThatInstant) {
 }
 
 TEST_F(LinearizeAlong, GivesSensorDerivativesOnlyWhenAskedAndAtTheLastKnotOnlyC) {
-  ModelPtr model = LoadModelFromString(RolloutModels()[0].xml);
-  DataPtr start = StartData(model.get());
-  Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 2);
-  const Dims& dims = simulator.dims();
-  Trajectory trajectory;
-  ASSERT_TRUE(simulator.Rollout(GetState(model.get(), start.get()), WavyControls(model.get(), 6), &trajectory).ok());
+  WavyMotion motion(RolloutModels()[0].xml, 6, 2);
+  auto& [model, start, simulator, dims, trajectory] = motion;
   std::vector<StepDerivative> derivatives;
   simulator.Linearize(trajectory, {.sensors = true}, &derivatives);
   EXPECT_EQ(derivatives[0].C.rows(), dims.ns);
@@ -145,11 +135,8 @@ TEST_F(LinearizeAlong, PropagatesASmallChangeOfTheStart) {
 }
 
 TEST_F(LinearizeAlong, RefusesATrajectoryOfAnotherModel) {
-  ModelPtr model = LoadModelFromString(RolloutModels()[0].xml);
-  DataPtr start = StartData(model.get());
-  Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 2);
-  Trajectory trajectory;
-  ASSERT_TRUE(simulator.Rollout(GetState(model.get(), start.get()), WavyControls(model.get(), 6), &trajectory).ok());
+  WavyMotion motion(RolloutModels()[0].xml, 6, 2);
+  auto& [model, start, simulator, dims, trajectory] = motion;
   trajectory.X.conservativeResize(3, 7);
   std::vector<StepDerivative> derivatives;
   EXPECT_ERROR(simulator.Linearize(trajectory, {}, &derivatives), ErrorCode::kDimensionMismatch, "X is 3 x 7",

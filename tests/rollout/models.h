@@ -5,6 +5,7 @@
 #include <costate/rollout.h>
 
 #include <cmath>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -86,6 +87,24 @@ inline MatrixXd WavyControls(const mjModel* m, int N) {
   }
   return U;
 }
+
+// the motion from the start under such controls, and what made it
+struct WavyMotion {
+  WavyMotion(const std::string& xml, int N, int threads = 1)
+      : model(LoadModelFromString(xml)),
+        start(StartData(model.get())),
+        simulator(model.get(), GetContext(model.get(), start.get()), 1, threads),
+        dims(simulator.dims()) {
+    if (!simulator.Rollout(GetState(model.get(), start.get()), WavyControls(model.get(), N), &trajectory).ok())
+      throw std::runtime_error("a step failed");
+  }
+
+  ModelPtr model;
+  DataPtr start;
+  Simulator simulator;
+  Dims dims;
+  Trajectory trajectory;
+};
 
 using support::BitwiseEqual;
 

@@ -182,12 +182,9 @@ TEST_F(Rollout, EndsWhereTheCallbackSaysSo) {
 TEST_F(RolloutPolicy, WithZeroGainsIsTheReferenceBitForBit) {
   for (const NamedModel& named : RolloutModels()) {
     SCOPED_TRACE(named.name);
-    ModelPtr model = LoadModelFromString(named.xml);
-    DataPtr start = StartData(model.get());
-    Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 1);
-    const Dims& dims = simulator.dims();
-    Trajectory reference, out;
-    ASSERT_TRUE(simulator.Rollout(GetState(model.get(), start.get()), WavyControls(model.get(), 30), &reference).ok());
+    WavyMotion motion(named.xml, 30);
+    auto& [model, start, simulator, dims, reference] = motion;
+    Trajectory out;
 
     // any gain will do: along the reference x ⊖ x_bar is exactly zero, and alpha = 0 takes k away
     Policy policy{MatrixXd::Ones(dims.nu, 30), std::vector<MatrixXd>(30, MatrixXd::Constant(dims.nu, dims.ndx, 3.0))};
@@ -197,12 +194,9 @@ TEST_F(RolloutPolicy, WithZeroGainsIsTheReferenceBitForBit) {
 }
 
 TEST_F(RolloutPolicy, AddsFeedforwardAndFeedbackWithinTheBounds) {
-  ModelPtr model = LoadModelFromString(RolloutModels()[0].xml);
-  DataPtr start = StartData(model.get());
-  Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 1);
-  const Dims& dims = simulator.dims();
-  Trajectory reference, out;
-  ASSERT_TRUE(simulator.Rollout(GetState(model.get(), start.get()), WavyControls(model.get(), 30), &reference).ok());
+  WavyMotion motion(RolloutModels()[0].xml, 30);
+  auto& [model, start, simulator, dims, reference] = motion;
+  Trajectory out;
   Policy policy{MatrixXd::Constant(dims.nu, 30, 0.3),
                 std::vector<MatrixXd>(30, MatrixXd::Constant(dims.nu, dims.ndx, -0.2))};
   const VectorXd lower = VectorXd::Constant(dims.nu, -0.5), upper = VectorXd::Constant(dims.nu, 0.5);
@@ -219,12 +213,9 @@ TEST_F(RolloutPolicy, AddsFeedforwardAndFeedbackWithinTheBounds) {
 
 // A gain that is not a number must not hide behind the clamp.
 TEST_F(RolloutPolicy, ReportsAGainThatIsNotANumber) {
-  ModelPtr model = LoadModelFromString(RolloutModels()[0].xml);
-  DataPtr start = StartData(model.get());
-  Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 1);
-  const Dims& dims = simulator.dims();
-  Trajectory reference, out;
-  ASSERT_TRUE(simulator.Rollout(GetState(model.get(), start.get()), WavyControls(model.get(), 10), &reference).ok());
+  WavyMotion motion(RolloutModels()[0].xml, 10);
+  auto& [model, start, simulator, dims, reference] = motion;
+  Trajectory out;
   Policy policy{MatrixXd::Zero(dims.nu, 10), std::vector<MatrixXd>(10, MatrixXd::Zero(dims.nu, dims.ndx))};
   policy.k(0, 4) = std::nan("");
   const RolloutStatus status = simulator.RolloutPolicy(reference, policy, 1, VectorXd::Constant(dims.nu, -1),
@@ -236,12 +227,9 @@ TEST_F(RolloutPolicy, ReportsAGainThatIsNotANumber) {
 }
 
 TEST_F(RolloutPolicy, RefusesAPolicyOfAnotherShape) {
-  ModelPtr model = LoadModelFromString(RolloutModels()[0].xml);
-  DataPtr start = StartData(model.get());
-  Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 1);
-  const Dims& dims = simulator.dims();
-  Trajectory reference, out;
-  ASSERT_TRUE(simulator.Rollout(GetState(model.get(), start.get()), WavyControls(model.get(), 10), &reference).ok());
+  WavyMotion motion(RolloutModels()[0].xml, 10);
+  auto& [model, start, simulator, dims, reference] = motion;
+  Trajectory out;
   Policy policy{MatrixXd::Zero(dims.nu, 9), {}};
   EXPECT_THROW(simulator.RolloutPolicy(reference, policy, 1, NoBound(dims, -1), NoBound(dims, 1), &out), Error);
   policy = {MatrixXd::Zero(dims.nu, 10), std::vector<MatrixXd>(10, MatrixXd::Zero(dims.nu, dims.ndx))};
