@@ -12,7 +12,7 @@
 
 namespace costate {
 
-/// π: observations o(t, x), layers a_l = tanh(W_l a_{l-1} + b_l), the last without tanh, z = W_L a_{L-1} + b_L, and
+/// π: observations o(t, x, s), layers a_l = tanh(W_l a_{l-1} + b_l), the last without tanh, z = W_L a_{L-1} + b_L, and
 ///
 ///   u_i = m_i + h_i tanh(z_i + artanh((ū_i − m_i) / h_i))   between bounds m_i ± h_i,   u_i = ū_i + z_i   without
 ///
@@ -28,24 +28,33 @@ class NetworkPolicy : public Feedback {
   const VectorXd& Get() const { return w_; }
   void Set(ConstVectorRef w);  ///< @throws Error{kDimensionMismatch, kInvalidArgument}
   int observations() const { return layers_.front(); }
+  const mjModel* model() const { return model_; }
 
-  void Control(int t, double time, ConstVectorRef x, VectorRef u) const override;
-  void PullBack(int t, double time, ConstVectorRef x, ConstVectorRef g_u, VectorRef g_x, VectorRef g_w) const override;
+  /// For how long a control is held [s]; 0: unknown.
+  double knot_time() const { return knot_time_; }
+  /// The knot of the reference at a time of the engine [s]; 0 where knots have no length.
+  int KnotAt(double time) const;
+
+  bool NeedsSensors() const override { return sensors_; }
+  void Control(const FeedbackInput& in, VectorRef u) const override;
+  void PullBack(const FeedbackInput& in, ConstVectorRef g_u, FeedbackGradient* out) const override;
 
   /// Everything that a controller elsewhere needs to play it, as JSON: observations by name, weights layer by layer, bounds,
   /// reference. plugin/optimizer/README.md describes it.
   std::string ToJson() const;
 
  private:
-  VectorXd Observe(double time, ConstVectorRef x) const;
+  VectorXd Observe(const FeedbackInput& in) const;
   VectorXd Forward(ConstVectorRef o, std::vector<VectorXd>* activations) const;
   ConstVectorRef Reference(int t) const { return U_.col(t < U_.cols() ? t : U_.cols() - 1); }
 
   const mjModel* model_;
   std::vector<Observation> observe_;
+  bool sensors_ = false;  // is one of them a sensor?
   VectorXd x_ref_;
   std::vector<int> layers_;  // sizes: observations, hidden …, nu
   MatrixXd U_;
+  double knot_time_, begin_;
   VectorXd lower_, upper_, w_;
 };
 
@@ -91,6 +100,11 @@ using TrainCallback = std::function<bool(const IterationRecord&, int N)>;
 /// Source: plugin/optimizer/README.md, "Policies".
 TrainResult TrainPolicy(const Task& task, NetworkPolicy* policy, const TrainOptions& options = {},
                         const TrainCallback& callback = {});
+
+/// A policy from its file, policy.json of `costate train`.
+/// @param model  has the file's state and controls by name, and the sensors that it sees. Must outlive the policy.
+/// @throws Error{kFile} naming the file and what is wrong, with both values.
+NetworkPolicy LoadPolicy(const mjModel* model, const std::string& file);
 
 /// A policy for the task as its <policy> says. @throws Error{kInvalidArgument}.
 NetworkPolicy MakePolicy(const Task& task);

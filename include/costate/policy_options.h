@@ -9,12 +9,13 @@
 
 namespace costate {
 
-/// One thing that a policy sees of the state.
+/// One thing that a policy sees.
 struct Observation {
   enum class Kind {
     kTangent,  ///< entry `index` of x ⊖ x_ref (positions, velocities, activations): one number
     kAngle,    ///< cos and sin of hinge coordinate qpos[index]: two numbers
     kClock,    ///< cos and sin of 2π time / period: two numbers
+    kSensor,   ///< entry `index` of the model's sensors, as FeedbackInput::s has them: one number
   };
   Kind kind = Kind::kTangent;
   int index = 0;
@@ -30,6 +31,8 @@ struct PolicyOptions {
   VectorXd spread{};          ///< ndx: starts are x0 ⊕ d, d_i uniform within ± spread_i; empty: x0 alone
   int starts = 16;          ///< of training; 1 when spread is empty
   std::uint64_t seed = 1;   ///< of starts and first weights
+  double knot_time = 0;     ///< [s] of each column of the reference; 0: unknown
+  double begin = 0;         ///< [s] of the engine at its first
 };
 
 }  // namespace costate

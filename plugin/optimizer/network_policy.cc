@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <numbers>
 #include <random>
 #include <utility>
@@ -53,28 +52,31 @@ int AngleDof(const mjModel* m, int qpos) {
   return -1;
 }
 
-void CheckObservation(const mjModel* m, const Observation& o, int ndx) {
+void CheckObservation(const mjModel* m, const Observation& o, const Dims& dims) {
   const auto fail = [](const std::string& text) { throw Error(ErrorCode::kInvalidArgument, "policy: " + text); };
   if (!std::isfinite(o.scale) || o.scale == 0) fail(fmt::format("an observation's scale is {:g}, expected a number other than 0", o.scale));
   switch (o.kind) {
     case Observation::Kind::kTangent:
-      if (o.index < 0 || o.index >= ndx) fail(fmt::format("observation of entry {} of a tangent that has {}", o.index, ndx));
+      if (o.index < 0 || o.index >= dims.ndx) fail(fmt::format("observation of entry {} of a tangent that has {}", o.index, dims.ndx));
       return;
     case Observation::Kind::kAngle:
       if (AngleDof(m, o.index) < 0) fail(fmt::format("qpos[{}] is no hinge's angle", o.index));
       return;
     case Observation::Kind::kClock:
       if (!(o.period > 0) || !std::isfinite(o.period)) fail(fmt::format("a clock's period is {:g}, expected above 0", o.period));
+      return;
+    case Observation::Kind::kSensor:
+      if (o.index < 0 || o.index >= dims.ns) fail(fmt::format("observation of entry {} of sensors that have {}", o.index, dims.ns));
   }
 }
 
-int Rows(const Observation& o) { return o.kind == Observation::Kind::kTangent ? 1 : 2; }
+int Rows(const Observation& o) { return o.kind == Observation::Kind::kAngle || o.kind == Observation::Kind::kClock ? 2 : 1; }
 
 }  // namespace
 
 NetworkPolicy::NetworkPolicy(const mjModel* model, const PolicyOptions& options, ConstMatrixRef U, ConstVectorRef lower,
                              ConstVectorRef upper)
-    : model_(model), observe_(options.observations), x_ref_(options.x_ref), U_(U), lower_(lower), upper_(upper) {
+    : model_(model), observe_(options.observations), x_ref_(options.x_ref), U_(U), knot_time_(options.knot_time), begin_(options.begin), lower_(lower), upper_(upper) {
   const Dims dims(model);
   const auto fail = [](const std::string& text) { throw Error(ErrorCode::kInvalidArgument, "policy: " + text); };
   CheckSize(model, "the policy's x_ref", x_ref_.size(), "nx", dims.nx);
@@ -87,7 +89,8 @@ NetworkPolicy::NetworkPolicy(const mjModel* model, const PolicyOptions& options,
   }
   layers_ = {0};
   for (const Observation& o : observe_) {
-    CheckObservation(model, o, dims.ndx);
+    CheckObservation(model, o, dims);
+    sensors_ = sensors_ || o.kind == Observation::Kind::kSensor;
     layers_.front() += Rows(o);
   }
   for (int size : options.hidden) {
@@ -123,8 +126,15 @@ void NetworkPolicy::Set(ConstVectorRef w) {
   w_ = w;
 }
 
-VectorXd NetworkPolicy::Observe(double time, ConstVectorRef x) const {
-  const VectorXd dx = Difference(model_, x, x_ref_);
+int NetworkPolicy::KnotAt(double time) const {
+  constexpr double kEarly = 1e-6;  // of a knot: sums of time steps are not exact
+  if (!(knot_time_ > 0)) return 0;
+  const double knots = std::floor((time - begin_) / knot_time_ + kEarly);
+  return static_cast<int>(std::clamp(knots, 0.0, static_cast<double>(U_.cols() - 1)));
+}
+
+VectorXd NetworkPolicy::Observe(const FeedbackInput& in) const {
+  const VectorXd dx = Difference(model_, in.x, x_ref_);
   VectorXd o(layers_.front());
   int at = 0;
   for (const Observation& seen : observe_) {
@@ -132,7 +142,11 @@ VectorXd NetworkPolicy::Observe(double time, ConstVectorRef x) const {
       o[at++] = seen.scale * dx[seen.index];
       continue;
     }
-    const double angle = seen.kind == Observation::Kind::kAngle ? x[seen.index] : 2 * std::numbers::pi * time / seen.period;
+    if (seen.kind == Observation::Kind::kSensor) {
+      o[at++] = seen.scale * in.s[seen.index];
+      continue;
+    }
+    const double angle = seen.kind == Observation::Kind::kAngle ? in.x[seen.index] : 2 * std::numbers::pi * in.time / seen.period;
     o[at++] = seen.scale * std::cos(angle);
     o[at++] = seen.scale * std::sin(angle);
   }
@@ -153,17 +167,17 @@ VectorXd NetworkPolicy::Forward(ConstVectorRef o, std::vector<VectorXd>* activat
   return {};
 }
 
-void NetworkPolicy::Control(int t, double time, ConstVectorRef x, VectorRef u) const {
+void NetworkPolicy::Control(const FeedbackInput& in, VectorRef u) const {
   std::vector<VectorXd> activations;
-  const VectorXd z = Forward(Observe(time, x), &activations);
-  const ConstVectorRef reference = Reference(t);
+  const VectorXd z = Forward(Observe(in), &activations);
+  const ConstVectorRef reference = Reference(in.t);
   for (int i = 0; i < u.size(); i++) u[i] = Bound(z[i], reference[i], lower_[i], upper_[i]).u;
 }
 
-void NetworkPolicy::PullBack(int t, double time, ConstVectorRef x, ConstVectorRef g_u, VectorRef g_x, VectorRef g_w) const {
+void NetworkPolicy::PullBack(const FeedbackInput& in, ConstVectorRef g_u, FeedbackGradient* out) const {
   std::vector<VectorXd> activations;
-  const VectorXd z = Forward(Observe(time, x), &activations);
-  const ConstVectorRef reference = Reference(t);
+  const VectorXd z = Forward(Observe(in), &activations);
+  const ConstVectorRef reference = Reference(in.t);
 
   VectorXd g(z.size());
   for (int i = 0; i < z.size(); i++) g[i] = g_u[i] * Bound(z[i], reference[i], lower_[i], upper_[i]).slope;
@@ -174,8 +188,8 @@ void NetworkPolicy::PullBack(int t, double time, ConstVectorRef x, ConstVectorRe
     const VectorXd& a = activations[l];
     end -= (layers_[l] + 1) * static_cast<Eigen::Index>(layers_[l + 1]);
     const LayerView layer(w_, layers_, l, end);
-    Eigen::Map<MatrixXd>(g_w.data() + end, layers_[l + 1], layers_[l]).noalias() += g * a.transpose();
-    g_w.segment(end + layer.W.size(), layers_[l + 1]) += g;
+    Eigen::Map<MatrixXd>(out->w.data() + end, layers_[l + 1], layers_[l]).noalias() += g * a.transpose();
+    out->w.segment(end + layer.W.size(), layers_[l + 1]) += g;
     g = layer.W.transpose() * g;
     if (l > 0) g.array() *= 1 - a.array().square();
   }
@@ -184,51 +198,16 @@ void NetworkPolicy::PullBack(int t, double time, ConstVectorRef x, ConstVectorRe
   int at = 0;
   for (const Observation& seen : observe_) {
     if (seen.kind == Observation::Kind::kTangent) {
-      const DifferenceRow row = RowOfDifference(model_, x.data(), x_ref_.data(), seen.index);
-      g_x.segment(row.first, row.size) += seen.scale * g[at] * row.value.head(row.size);
+      const DifferenceRow row = RowOfDifference(model_, in.x.data(), x_ref_.data(), seen.index);
+      out->x.segment(row.first, row.size) += seen.scale * g[at] * row.value.head(row.size);
     } else if (seen.kind == Observation::Kind::kAngle) {
-      g_x[AngleDof(model_, seen.index)] += seen.scale * (std::cos(x[seen.index]) * g[at + 1] - std::sin(x[seen.index]) * g[at]);
+      const double angle = in.x[seen.index];
+      out->x[AngleDof(model_, seen.index)] += seen.scale * (std::cos(angle) * g[at + 1] - std::sin(angle) * g[at]);
+    } else if (seen.kind == Observation::Kind::kSensor) {
+      out->s[seen.index] += seen.scale * g[at];
     }
     at += Rows(seen);
   }
-}
-
-std::string NetworkPolicy::ToJson() const {
-  using nlohmann::json;
-  const auto list = [](ConstVectorRef v) { return std::vector<double>(v.data(), v.data() + v.size()); };
-  const std::vector<std::string> tangents = TangentNames(model_), states = StateNames(model_);
-  json observed = json::array();
-  for (const Observation& o : observe_) {
-    if (o.kind == Observation::Kind::kTangent) {
-      observed.push_back({{"difference", tangents[static_cast<std::size_t>(o.index)]}, {"scale", o.scale}});
-    } else if (o.kind == Observation::Kind::kAngle) {
-      observed.push_back({{"cos and sin of", states[static_cast<std::size_t>(o.index)]}, {"scale", o.scale}});
-    } else {
-      observed.push_back({{"clock", o.period}, {"scale", o.scale}});
-    }
-  }
-  json layers = json::array();
-  Eigen::Index at = 0;
-  for (std::size_t l = 0; l + 1 < layers_.size(); l++) {
-    const LayerView layer(w_, layers_, l, at);
-    json W = json::array();
-    for (Eigen::Index i = 0; i < layer.W.rows(); i++) W.push_back(list(layer.W.row(i).transpose()));
-    layers.push_back({{"W", W}, {"b", list(layer.b)}});
-    at = layer.end;
-  }
-  const auto bound = [](double value) { return std::isfinite(value) ? json(value) : json(nullptr); };
-  json controls = json::array();
-  const std::vector<std::string> names = ControlNames(model_);
-  for (int i = 0; i < U_.rows(); i++) {
-    controls.push_back({{"name", names[static_cast<std::size_t>(i)]},
-                        {"lower", bound(lower_[i])},
-                        {"upper", bound(upper_[i])},
-                        {"reference", list(U_.row(i).transpose())}});
-  }
-  return json{{"observations", observed}, {"x_ref", list(x_ref_)}, {"state", states}, {"layers", layers}, {"activation", "tanh"},
-              {"controls", controls}}
-             .dump(1) +
-         "\n";
 }
 
 }  // namespace costate

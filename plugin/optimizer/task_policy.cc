@@ -31,9 +31,10 @@ std::vector<int> TangentEntries(const XmlElement& element, const std::string& ki
   return entries;
 }
 
-void ReadObservation(const XmlElement& element, const mjModel* model, PolicyOptions* options) {
-  element.Allow({"qpos", "qvel", "act", "clock", "angle", "scale"});
-  const std::string kind = OneOf(element, {"qpos", "qvel", "act", "clock"});
+void ReadObservation(const XmlElement& element, const Task& task, PolicyOptions* options) {
+  const mjModel* model = task.model.get();
+  element.Allow({"qpos", "qvel", "act", "sensor", "clock", "angle", "scale"});
+  const std::string kind = OneOf(element, {"qpos", "qvel", "act", "sensor", "clock"});
   const double scale = element.Number("scale").value_or(1);
   if (scale == 0) element.Fail("scale is 0: nothing would be seen");
   const bool angle = element.Word("angle", {"false", "true"}).value_or(0) == 1;
@@ -41,6 +42,15 @@ void ReadObservation(const XmlElement& element, const mjModel* model, PolicyOpti
   if (kind == "clock") {
     options->observations.push_back(
         {.kind = Observation::Kind::kClock, .scale = scale, .period = *element.PositiveNumber("clock")});
+    return;
+  }
+  if (kind == "sensor") {
+    // the user's own: a controller elsewhere has no others
+    std::vector<std::string> names = SensorNames(model);
+    names.resize(static_cast<std::size_t>(task.user_sensors));
+    for (int entry : SelectEntries(element, "sensor", names)) {
+      options->observations.push_back({.kind = Observation::Kind::kSensor, .index = entry, .scale = scale});
+    }
     return;
   }
   for (int entry : TangentEntries(element, kind, model)) {
@@ -92,7 +102,7 @@ PolicyOptions ReadPolicy(const XmlElement* element, const Task& task) {
   }
   for (const XmlElement& child : element->Children()) {
     if (child.tag() == "observe") {
-      ReadObservation(child, model, &options);
+      ReadObservation(child, task, &options);
     } else if (child.tag() == "spread") {
       ReadSpread(child, model, &options);
     } else {

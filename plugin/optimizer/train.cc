@@ -142,6 +142,10 @@ void CheckTrain(const Task& task, const TrainOptions& options) {
 NetworkPolicy MakePolicy(const Task& task) {
   PolicyOptions options = task.policy;
   if (options.x_ref.size() == 0) options.x_ref = task.x_goal.size() > 0 ? task.x_goal : task.x0;
+  options.knot_time = task.substeps * task.model->opt.timestep;
+  const DataPtr data = MakeData(task.model.get());
+  SetContext(task.model.get(), data.get(), task.context);
+  options.begin = data->time;
   return NetworkPolicy(task.model.get(), options, task.U_guess, task.u_lower, task.u_upper);
 }
 

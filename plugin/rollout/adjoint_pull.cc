@@ -38,6 +38,15 @@ void AdjointSweep::Limit(int t) {
   }
 }
 
+void AdjointSweep::RefuseDelayedSensors(const char* who, ConstVectorRef sigma) const {
+  for (int i = 0; a.delays && i < a.model->nsensor; i++) {
+    if (a.model->sensor_history[2 * i] == 0 || a.model->sensor_delay[i] == 0) continue;
+    if (sigma.segment(a.model->sensor_adr[i], a.model->sensor_dim[i]).isZero(0)) continue;
+    throw Error(ErrorCode::kUnsupported, std::string(who) + " reads sensor " + ElementName(a.model, mjOBJ_SENSOR, i) +
+                                             ", which is delayed: its values on their way are not followed back");
+  }
+}
+
 // w.slope of one knot, and at the last one its loss
 bool AdjointSweep::Slopes(int t, ConstVectorRef x, ConstVectorRef u, bool sensed) {
   const bool last = t == N;
@@ -53,13 +62,18 @@ bool AdjointSweep::Slopes(int t, ConstVectorRef x, ConstVectorRef u, bool sensed
   const KnotView view = View(t, time, x, u);
   if (last) out->loss += loss.Value(view);
   loss.Gradient(view, &w.slope);
-  for (int i = 0; a.delays && loss.NeedsSensors() && i < a.model->nsensor; i++) {
-    if (a.model->sensor_history[2 * i] == 0 || a.model->sensor_delay[i] == 0) continue;
-    if (w.slope.s.segment(a.model->sensor_adr[i], a.model->sensor_dim[i]).isZero(0)) continue;
-    throw Error(ErrorCode::kUnsupported, "the loss reads sensor " + ElementName(a.model, mjOBJ_SENSOR, i) +
-                                             ", which is delayed: its values on their way are not followed back");
-  }
+  if (loss.NeedsSensors()) RefuseDelayedSensors("the loss", w.slope.s);
   return true;
+}
+
+// besides state and control, what sensors at a knot were moved by
+void AdjointSweep::AddSensorSlopes(int t, ConstVectorRef moving) {
+  if (options.parameters) out->theta += w.vjp.theta;
+  if (options.forces) {
+    out->qfrc.col(t) += w.vjp.qfrc;
+    out->xfrc.col(t) += w.vjp.xfrc;
+  }
+  if (w.vjp.delayed.size() > 0) PullHistory(t, 0, moving);
 }
 
 // λ_N = ∂l_N/∂x + C_Nᵀ ∂l_N/∂s; data stands at knot N
@@ -76,12 +90,7 @@ bool AdjointSweep::Terminal() {
     if (w.vjp.status != StepStatus::kOk) return Fail(w.vjp.status, N);
     out->coverage = w.vjp.coverage;
     w.lambda += w.vjp.x;
-    if (options.parameters) out->theta += w.vjp.theta;
-    if (options.forces) {
-      out->qfrc.col(N) = w.vjp.qfrc;
-      out->xfrc.col(N) = w.vjp.xfrc;
-    }
-    if (w.vjp.delayed.size() > 0) PullHistory(N, 0, w.moving);
+    AddSensorSlopes(N, w.moving);
   }
   Limit(N);
   return true;
@@ -175,6 +184,32 @@ void AdjointSweep::PullHistory(int t, int substep, ConstVectorRef moving) {
   }
 }
 
+// what u_t does goes back to what the law was given: the state, and sensors at it under u_{t−1}
+bool AdjointSweep::PullFeedback(int t, double time, ConstVectorRef moving) {
+  w.no_control.setZero(a.dims.nu);
+  const ConstVectorRef before = t > 0 ? ConstVectorRef(U.col(t - 1)) : ConstVectorRef(w.no_control);
+  w.seen.setZero(options.feedback->NeedsSensors() ? a.dims.ns : 0);
+  if (w.seen.size() > 0) {
+    SetContext(a.model, w.data.get(), a.context);
+    SetMovingContext(a.model, w.data.get(), moving);
+    const StepStatus status = Forward(a.model, w.data.get(), w.point, before, w.seen);
+    if (status != StepStatus::kOk) return Fail(status, t);
+  }
+  w.sigma.setZero(w.seen.size());
+  FeedbackGradient slopes{w.lambda, w.sigma, out->weights};
+  options.feedback->PullBack({t, time, w.point, w.seen}, out->U.col(t), &slopes);
+  if (w.sigma.isZero(0)) return true;
+
+  RefuseDelayedSensors("the feedback", w.sigma);
+  Products()->SetMovingContext(moving);
+  Products()->Vjp(w.point, before, VectorXd::Zero(a.dims.ndx), w.sigma, &w.vjp, options.forces);
+  if (w.vjp.status != StepStatus::kOk) return Fail(w.vjp.status, t);
+  w.lambda += w.vjp.x;
+  if (t > 0) out->U.col(t - 1) += w.vjp.u;
+  AddSensorSlopes(t, moving);
+  return true;
+}
+
 // λ_t and the gradient by u_t from λ_{t+1}; data stands at knot t, of which `from` is kept
 bool AdjointSweep::Pull(int t, int from) {
   w.point = w.x;
@@ -208,7 +243,7 @@ bool AdjointSweep::Pull(int t, int from) {
   w.lambda = w.vjp.x + w.slope.x;
   out->U.col(t) += w.slope.u;
   // delayed controls act in later steps alone: all that u_t does is in its gradient by now
-  if (options.feedback) options.feedback->PullBack(t, time, w.point, out->U.col(t), w.lambda, out->weights);
+  if (options.feedback && !PullFeedback(t, time, moving)) return false;
   Limit(t);
   LookCloser(t, moving);
   w.moving.swap(moving);

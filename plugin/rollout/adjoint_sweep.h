@@ -40,7 +40,7 @@ struct AdjointWorker {
   std::vector<char> sensed;            // is s of a column there?
   MatrixXd substep_x, substep_moving;  // columns, with delays alone
   VectorXd samples;
-  VectorXd x, x_next, point, moving, solved, s, no_control, lambda;
+  VectorXd x, x_next, point, moving, solved, s, no_control, lambda, seen, sigma;
 };
 
 struct AdjointSweep {
@@ -65,8 +65,11 @@ struct AdjointSweep {
   bool Terminal();
   bool Slopes(int knot, ConstVectorRef x, ConstVectorRef u, bool sensed);
   bool Pull(int knot, int slot);
+  bool PullFeedback(int knot, double time, ConstVectorRef moving);
   bool PullSubsteps(int knot, const VectorXd& moving, ConstVectorRef sigma);
   bool PullStep(int knot, ConstVectorRef x, ConstVectorRef sigma);
+  void AddSensorSlopes(int knot, ConstVectorRef moving);
+  void RefuseDelayedSensors(const char* who, ConstVectorRef sigma) const;
   void PullHistory(int knot, int substep, ConstVectorRef moving);
   void LookCloser(int knot, const VectorXd& moving);
   void Limit(int knot);

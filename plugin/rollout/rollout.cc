@@ -76,7 +76,7 @@ struct Simulator::Impl {
     std::unique_ptr<Linearizer> linearizer;
     LinearizeOptions options;
     StepDerivative derivative;
-    VectorXd u, dx;
+    VectorXd u, dx, s;
   };
 
   Impl(const mjModel* model_, ConstVectorRef context_, int substeps_, int threads)
@@ -271,9 +271,18 @@ RolloutStatus Simulator::RolloutFeedback(ConstVectorRef x0, int N, const Feedbac
   if (!x0.allFinite()) CheckFinite(impl_->model, "x0", x0, StateNames(impl_->model), "");
   if (N < 0) throw Error(ErrorCode::kInvalidArgument, "N is " + std::to_string(N) + ", a rollout cannot have fewer than 0 knots");
   impl_->Resize(N, out);
-  return impl_->Run(
-      x0, N, impl_->Get(worker), out, [&](int t) { law.Control(t, out->time[t], out->X.col(t), out->U.col(t)); },
-      [](int) { return true; });
+  Impl::Worker& mine = impl_->Get(worker);
+  mine.s.resize(law.NeedsSensors() ? impl_->dims.ns : 0);
+  const auto control = [&](int t) {
+    if (mine.s.size() > 0) {
+      // a look that leaves no trace; where it fails the step does, too
+      if (t == 0) mine.u.setZero();
+      Forward(impl_->model, mine.data.get(), out->X.col(t), t == 0 ? ConstVectorRef(mine.u) : out->U.col(t - 1), mine.s);
+      SetMovingContext(impl_->model, mine.data.get(), out->context.col(t));
+    }
+    law.Control({t, out->time[t], out->X.col(t), mine.s}, out->U.col(t));
+  };
+  return impl_->Run(x0, N, mine, out, control, [](int) { return true; });
 }
 
 RolloutStatus Simulator::Follow(ConstMatrixRef X, ConstMatrixRef U, Trajectory* out, MatrixXd* gaps, int worker) {

@@ -1,4 +1,5 @@
-// Policies: their slopes against differences, gradients through closed loops, the linear law of which theory knows the optimum.
+// Policies: their slopes against differences, gradients through closed loops, the linear law of which theory knows the
+// optimum.
 #include <costate/policy.h>
 
 #include <gtest/gtest.h>
@@ -18,14 +19,19 @@ namespace {
 using support::LoadZooTask;
 using support::Random;
 
-const char kCost[] = "<start key=\"pose\"/><guess ctrl=\"0.2 0.5 -0.3\"/><cost qvel=\"all\"/><cost name=\"tip\" site=\"tip\" quantity=\"pos\"/>";
+const char kCost[] =
+    "<start key=\"pose\"/><guess ctrl=\"0.2 0.5 -0.3\"/><cost qvel=\"all\"/><cost name=\"tip\" site=\"tip\" "
+    "quantity=\"pos\"/>";
 
 // a policy that sees all that a policy can see, at random weights
 struct SeeingAll {
-  Task task = LoadZooTask(std::string(kCost) +
-                          "<policy hidden=\"5 4\" about=\"key:home\" starts=\"3\"><observe qpos=\"all\" scale=\"0.7\"/><observe qvel=\"all\"/>"
-                          "<observe act=\"all\"/><observe qpos=\"shoulder\" angle=\"true\" scale=\"2\"/><observe clock=\"0.03\"/>"
-                          "<spread qpos=\"all\" by=\"0.1\"/><spread qvel=\"neck\" by=\"0.2\"/></policy>");
+  Task task = LoadZooTask(
+      std::string(kCost) +
+      "<policy hidden=\"5 4\" about=\"key:home\" starts=\"3\"><observe qpos=\"all\" scale=\"0.7\"/><observe "
+      "qvel=\"all\"/>"
+      "<observe act=\"all\"/><observe qpos=\"shoulder\" angle=\"true\" scale=\"2\"/><observe clock=\"0.03\"/>"
+      "<observe sensor=\"gyro sensor[tip_pos].2\" scale=\"0.4\"/>"
+      "<spread qpos=\"all\" by=\"0.1\"/><spread qvel=\"neck\" by=\"0.2\"/></policy>");
   NetworkPolicy policy = MakePolicy(task);
 
   SeeingAll() {
@@ -36,27 +42,37 @@ struct SeeingAll {
 
 // the transposed Jacobians, one control after the other, against centred differences of the law
 void ExpectSlopesOfDifferences(const mjModel* m, NetworkPolicy policy, int t, double time, const VectorXd& x) {
-  const int nu = static_cast<int>(m->nu), ndx = Dims(m).ndx, n = policy.weights();
-  MatrixXd by_x(ndx, nu), by_w(n, nu);
-  by_x.setZero();
-  by_w.setZero();
-  for (int i = 0; i < nu; i++) policy.PullBack(t, time, x, VectorXd::Unit(nu, i), by_x.col(i), by_w.col(i));
+  const int nu = static_cast<int>(m->nu), ndx = Dims(m).ndx, ns = Dims(m).ns, n = policy.weights();
+  const VectorXd s = Random(static_cast<unsigned>(t)).Vector(ns);
+  MatrixXd by_x = MatrixXd::Zero(ndx, nu), by_s = MatrixXd::Zero(ns, nu), by_w = MatrixXd::Zero(n, nu);
+  for (int i = 0; i < nu; i++) {
+    FeedbackGradient slopes{by_x.col(i), by_s.col(i), by_w.col(i)};
+    policy.PullBack({t, time, x, s}, VectorXd::Unit(nu, i), &slopes);
+  }
   constexpr double kStep = 1e-6;
   VectorXd plus(nu), minus(nu);
   for (int k = 0; k < ndx; k++) {
-    policy.Control(t, time, Retract(m, x, kStep * VectorXd::Unit(ndx, k)), plus);
-    policy.Control(t, time, Retract(m, x, -kStep * VectorXd::Unit(ndx, k)), minus);
+    policy.Control({t, time, Retract(m, x, kStep * VectorXd::Unit(ndx, k)), s}, plus);
+    policy.Control({t, time, Retract(m, x, -kStep * VectorXd::Unit(ndx, k)), s}, minus);
     const VectorXd slope = (plus - minus) / (2 * kStep);
     EXPECT_NEAR((by_x.row(k).transpose() - slope).cwiseAbs().maxCoeff(), 0, 2e-9 * (1 + slope.norm())) << "state " << k;
+  }
+  for (int k = 0; k < ns; k++) {
+    policy.Control({t, time, x, s + kStep * VectorXd::Unit(ns, k)}, plus);
+    policy.Control({t, time, x, s - kStep * VectorXd::Unit(ns, k)}, minus);
+    const VectorXd slope = (plus - minus) / (2 * kStep);
+    EXPECT_NEAR((by_s.row(k).transpose() - slope).cwiseAbs().maxCoeff(), 0, 2e-9 * (1 + slope.norm()))
+        << "sensor " << k;
   }
   const VectorXd w = policy.Get();
   for (int k = 0; k < n; k++) {
     policy.Set(w + kStep * VectorXd::Unit(n, k));
-    policy.Control(t, time, x, plus);
+    policy.Control({t, time, x, s}, plus);
     policy.Set(w - kStep * VectorXd::Unit(n, k));
-    policy.Control(t, time, x, minus);
+    policy.Control({t, time, x, s}, minus);
     const VectorXd slope = (plus - minus) / (2 * kStep);
-    EXPECT_NEAR((by_w.row(k).transpose() - slope).cwiseAbs().maxCoeff(), 0, 2e-9 * (1 + slope.norm())) << "weight " << k;
+    EXPECT_NEAR((by_w.row(k).transpose() - slope).cwiseAbs().maxCoeff(), 0, 2e-9 * (1 + slope.norm()))
+        << "weight " << k;
   }
 }
 
@@ -74,20 +90,22 @@ TEST(Policy, HasTheSlopesOfDifferences) {
   const VectorXd lower = Eigen::Vector3d(-INFINITY, 0.6, -INFINITY), upper = Eigen::Vector3d(INFINITY, INFINITY, 5);
   NetworkPolicy policy(m, linear, all.task.U_guess, lower, upper);
   policy.Set(random.Vector(policy.weights(), 0.2));
-  for (int i = 0; i < 4; i++) ExpectSlopesOfDifferences(m, policy, 0, 0, Retract(m, all.task.x0, random.Vector(Dims(m).ndx, 0.5)));
+  for (int i = 0; i < 4; i++)
+    ExpectSlopesOfDifferences(m, policy, 0, 0, Retract(m, all.task.x0, random.Vector(Dims(m).ndx, 0.5)));
 }
 
 TEST(Policy, PlaysTheReferenceAtFirst) {
   const Task task = LoadZooTask(std::string(kCost) + "<policy hidden=\"8\"/>");
   const NetworkPolicy policy = MakePolicy(task);
   VectorXd u(3);
-  policy.Control(2, 0, Retract(task.model.get(), task.x0, VectorXd::Constant(Dims(task.model.get()).ndx, 0.1)), u);
+  policy.Control(
+      {2, 0, Retract(task.model.get(), task.x0, VectorXd::Constant(Dims(task.model.get()).ndx, 0.1)), VectorXd()}, u);
   EXPECT_NEAR((u - task.U_guess.col(2)).norm(), 0, 1e-14);
 }
 
 // the gradient by weights and start of a closed loop, by differences of the loss
-void ExpectGradientOfClosedLoop(const Task& task, const Feedback& law, NetworkPolicy* policy, const Loss& loss, int substeps,
-                                std::size_t memory) {
+void ExpectGradientOfClosedLoop(const Task& task, const Feedback& law, NetworkPolicy* policy, const Loss& loss,
+                                int substeps, std::size_t memory) {
   const mjModel* m = task.model.get();
   constexpr int kKnots = 12;
   Simulator simulator(m, task.context, substeps, 1);
@@ -137,7 +155,8 @@ TEST(Policy, GradientsOfClosedLoopsAreThoseOfDifferences) {
 // A control acts later than it is given; the state that it was given for is that of its own knot.
 TEST(Policy, GradientsOfClosedLoopsFollowDelays) {
   Task task;
-  task.model = LoadModelFromString(R"(<mujoco><option timestep="0.004"/><worldbody><body><joint name="j" axis="0 1 0" damping="0.1"/>
+  task.model = LoadModelFromString(
+      R"(<mujoco><option timestep="0.004"/><worldbody><body><joint name="j" axis="0 1 0" damping="0.1"/>
     <geom type="capsule" size="0.03" fromto="0 0 0 0.3 0 0"/></body></worldbody>
     <actuator><motor joint="j" gear="2" delay="0.01" nsample="5" interp="linear"/></actuator></mujoco>)");
   const DataPtr data = MakeData(task.model.get());
@@ -147,16 +166,83 @@ TEST(Policy, GradientsOfClosedLoopsFollowDelays) {
                        VectorXd::Constant(1, -1), VectorXd::Constant(1, 1));
   Random random(2);
   policy.Set(random.Vector(policy.weights()));
-  for (int substeps : {1, 2}) ExpectGradientOfClosedLoop(task, policy, &policy, SquareLoss(task.model.get(), 0), substeps, 0);
+  for (int substeps : {1, 2})
+    ExpectGradientOfClosedLoop(task, policy, &policy, SquareLoss(task.model.get(), 0), substeps, 0);
 }
 
-// With the infinite horizon's cost to go at its end, the motion's best law is the stationary gain of the Riccati equation
-// whatever the start, and the cost is ½ x0ᵀ P x0.
+// Sensors are seen under the control before: what reads accelerations and forces moves with it, so each control acts on
+// the next.
+TEST(Policy, GradientsOfClosedLoopsGoThroughSensors) {
+  const support::TemporaryFolder folder;
+  folder.Write("arm.xml",
+               R"(<mujoco><option timestep="0.004"/><worldbody><body><joint name="a" axis="0 1 0" damping="0.1"/>
+    <geom type="capsule" size="0.03" fromto="0 0 0 0.3 0 0"/><body pos="0.3 0 0"><joint name="b" type="ball" damping="0.05"/>
+    <geom type="capsule" size="0.03" fromto="0 0 0 0.2 0.1 0"/><site name="tip" pos="0.2 0.1 0"/></body></body></worldbody>
+    <actuator><motor name="a" joint="a" gear="2" ctrlrange="-1 1"/></actuator>
+    <sensor><accelerometer name="tip" site="tip"/><gyro name="rate" site="tip"/><actuatorfrc name="force" actuator="a"/>
+    <framequat name="attitude" objtype="site" objname="tip"/></sensor></mujoco>)");
+  const Task task = LoadTask(
+      folder.Write("arm.task.xml",
+                   "<task model='arm.xml' horizon='0.1'><guess ctrl='0.3'/><cost qvel='all'/><policy "
+                   "hidden='3'><observe sensor='tip' scale='0.1'/>"
+                   "<observe sensor='rate'/><observe sensor='force'/><observe sensor='attitude'/></policy></task>"));
+  NetworkPolicy policy = MakePolicy(task);
+  EXPECT_EQ(policy.observations(), 11);
+  Random random(4);
+  policy.Set(random.Vector(policy.weights()));
+  for (double sensors : {0.0, 0.01}) {
+    const SquareLoss loss(task.model.get(), sensors);
+    ExpectGradientOfClosedLoop(task, policy, &policy, loss, 1, 0);
+    ExpectGradientOfClosedLoop(task, policy, &policy, loss, 3, 600);
+  }
+
+  // what it saw is what mj_forward shows before a control is changed
+  Trajectory motion;
+  Simulator simulator(task.model.get(), task.context, 2, 1);
+  ASSERT_TRUE(simulator.RolloutFeedback(task.x0, 6, policy, &motion).ok());
+  const DataPtr data = MakeData(task.model.get());
+  SetState(task.model.get(), data.get(), task.x0);
+  VectorXd u(1);
+  for (int t = 0; t < 6; t++) {
+    mj_forward(task.model.get(), data.get());
+    const Eigen::Map<const VectorXd> s(data->sensordata, task.model->nsensordata);
+    policy.Control({t, data->time, GetState(task.model.get(), data.get()), s}, u);
+    EXPECT_NEAR(u[0], motion.U(0, t), 1e-9) << t;
+    data->ctrl[0] = u[0];
+    for (int k = 0; k < 2; k++) mj_step(task.model.get(), data.get());
+  }
+}
+
+// Sensors that are not followed back are refused by name.
+TEST(Policy, RefusesDelayedSensors) {
+  const support::TemporaryFolder folder;
+  folder.Write(
+      "late.xml",
+      R"(<mujoco><worldbody><body><joint name="j" axis="0 1 0"/><geom size="0.1" pos="0.2 0 0"/></body></worldbody>
+    <actuator><motor joint="j"/></actuator><sensor><jointvel name="late" joint="j" delay="0.004" nsample="4"/></sensor></mujoco>)");
+  const Task task = LoadTask(folder.Write(
+      "late.task.xml",
+      "<task model='late.xml' horizon='0.02'><cost qvel='all'/><policy><observe sensor='late'/></policy></task>"));
+  NetworkPolicy policy = MakePolicy(task);
+  policy.Set(VectorXd::Ones(policy.weights()));
+  try {
+    TrainPolicy(task, &policy);
+    FAIL() << "nothing is refused";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("the feedback reads sensor late, which is delayed"), std::string::npos)
+        << error.what();
+  }
+}
+
+// With the infinite horizon's cost to go at its end, the motion's best law is the stationary gain of the Riccati
+// equation whatever the start, and the cost is ½ x0ᵀ P x0. A law that sees position and velocity by sensors finds the
+// same one.
 TEST(Policy, FindsTheGainOfTheRiccatiEquation) {
   support::TemporaryFolder folder;
   const std::string model = R"(<mujoco><option timestep="0.05" gravity="0 0 0"/><worldbody><body>
     <joint name="j" type="slide" axis="1 0 0" stiffness="2" damping="0.3"/><geom size="0.1" mass="1"/></body></worldbody>
-    <actuator><motor name="m" joint="j" gear="3"/></actuator></mujoco>)";
+    <actuator><motor name="m" joint="j" gear="3"/></actuator>
+    <sensor><jointvel name="v" joint="j"/><jointpos name="q" joint="j"/></sensor></mujoco>)";
   folder.Write("slide.xml", model);
   const ModelPtr m = LoadModelFromString(model);
   Linearizer linearizer(m.get());
@@ -174,25 +260,30 @@ TEST(Policy, FindsTheGainOfTheRiccatiEquation) {
   const Eigen::Matrix2d L = P.llt().matrixL();
   const auto number = [](double value) { return nlohmann::json(value).dump(); };
   const std::string task_text =
-      "<task model=\"slide.xml\" horizon=\"1\" scale=\"sum\"><guess ctrl=\"0\"/><measure name=\"q\" qpos=\"j\"/><measure name=\"v\" qvel=\"j\"/>"
-      "<cost name=\"q\" qpos=\"j\" weight=\"1\" terminal=\"0\"/><cost name=\"v\" qvel=\"j\" weight=\"0.1\" terminal=\"0\"/>"
+      "<task model=\"slide.xml\" horizon=\"1\" scale=\"sum\"><guess ctrl=\"0\"/><measure name=\"q\" "
+      "qpos=\"j\"/><measure name=\"v\" qvel=\"j\"/>"
+      "<cost name=\"q\" qpos=\"j\" weight=\"1\" terminal=\"0\"/><cost name=\"v\" qvel=\"j\" weight=\"0.1\" "
+      "terminal=\"0\"/>"
       "<cost name=\"u\" ctrl=\"m\" weight=\"0.5\"/>"
-      "<cost name=\"to go\" value=\"[" + number(L(0, 0)) + " * q + " + number(L(1, 0)) + " * v, " + number(L(1, 1)) +
+      "<cost name=\"to go\" value=\"[" +
+      number(L(0, 0)) + " * q + " + number(L(1, 0)) + " * v, " + number(L(1, 1)) +
       " * v]\" weight=\"0\" terminal=\"1\"/>"
-      "<policy starts=\"5\"><spread qpos=\"j\" by=\"1\"/><spread qvel=\"j\" by=\"1\"/></policy></task>";
-  const Task task = LoadTask(folder.Write("slide.task.xml", task_text));
-  NetworkPolicy policy = MakePolicy(task);
-  TrainOptions options;
-  options.stages = 1;
-  const TrainResult result = TrainPolicy(task, &policy, options);
-  ASSERT_EQ(policy.weights(), 3);
-  EXPECT_NEAR(policy.Get()[0], K[0], 1e-5) << result.message;
-  EXPECT_NEAR(policy.Get()[1], K[1], 1e-5);
-  EXPECT_NEAR(policy.Get()[2], 0, 1e-5);
-  double expected = 0;
-  for (int i = 0; i < 5; i++) expected += 0.1 * result.starts.col(i).dot(P * result.starts.col(i));
-  EXPECT_NEAR(result.loss, expected, 1e-9 * expected);
-  EXPECT_NEAR(result.check.adjoint, result.check.difference, 1e-6 * result.check.adjoint);
+      "<policy starts=\"5\"><spread qpos=\"j\" by=\"1\"/><spread qvel=\"j\" by=\"1\"/>";
+  for (const char* seen : {"", "<observe sensor=\"q\"/><observe sensor=\"v\"/>"}) {
+    const Task task = LoadTask(folder.Write("slide.task.xml", task_text + seen + "</policy></task>"));
+    NetworkPolicy policy = MakePolicy(task);
+    TrainOptions options;
+    options.stages = 1;
+    const TrainResult result = TrainPolicy(task, &policy, options);
+    ASSERT_EQ(policy.weights(), 3);
+    EXPECT_NEAR(policy.Get()[0], K[0], 1e-5) << result.message;
+    EXPECT_NEAR(policy.Get()[1], K[1], 1e-5);
+    EXPECT_NEAR(policy.Get()[2], 0, 1e-5);
+    double expected = 0;
+    for (int i = 0; i < 5; i++) expected += 0.1 * result.starts.col(i).dot(P * result.starts.col(i));
+    EXPECT_NEAR(result.loss, expected, 1e-9 * expected);
+    EXPECT_NEAR(result.check.adjoint, result.check.difference, 1e-6 * result.check.adjoint);
+  }
 }
 
 TEST(Policy, TrainingIsBitwiseTheSameAtAnyThreadCount) {
@@ -254,19 +345,21 @@ TEST(Policy, RefusesWhatItCannotDo) {
       {"<policy about=\"key:nowhere\"/>", "nowhere"},
       {"<policy about=\"home\"/>", "expected key:NAME"},
       {"<policy starts=\"0\"/>", "starts"},
-      {"<policy><observe/></policy>", "give qpos, qvel, act or clock"},
+      {"<policy><observe/></policy>", "give qpos, qvel, act, sensor or clock"},
       {"<policy><observe qpos=\"all\" qvel=\"all\"/></policy>", "qpos and qvel: give one of"},
       {"<policy><observe qpos=\"elbow\"/></policy>", "there is no 'elbow'"},
       {"<policy><observe qpos=\"neck\" angle=\"true\"/></policy>", "is no hinge"},
       {"<policy><observe qvel=\"all\" angle=\"true\"/></policy>", "angle belongs to qpos"},
       {"<policy><observe clock=\"-1\"/></policy>", "clock"},
+      {"<policy><observe sensor=\"gyros\"/></policy>", "there is no 'gyros'"},
       {"<policy><observe act=\"all\" scale=\"0\"/></policy>", "scale is 0"},
       {"<policy><spread qpos=\"all\"/></policy>", "by is missing"},
       {"<policy><see qpos=\"all\"/></policy>", "there is no such element in a <policy>"},
       {"<policy/><constraint qvel=\"all\" upper=\"1\"/>", "keeps no constraints"},
       {"<policy/><spline knots=\"4\"/>", "the task has <spline>"},
       {"<policy/><smooth/>", "on the true model"}};
-  for (const auto& [elements, text] : cases) EXPECT_NE(complaint(elements).find(text), std::string::npos) << elements << ": " << complaint(elements);
+  for (const auto& [elements, text] : cases)
+    EXPECT_NE(complaint(elements).find(text), std::string::npos) << elements << ": " << complaint(elements);
 
   SeeingAll all;
   EXPECT_THROW(all.policy.Set(VectorXd::Zero(2)), Error);

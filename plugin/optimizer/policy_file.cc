@@ -1,0 +1,189 @@
+// policy.json: a law as another controller reads it, and as this library does.
+#include <costate/policy.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace costate {
+namespace {
+
+using PolicyJson = nlohmann::json;
+
+std::vector<double> ListOf(ConstVectorRef v) { return {v.data(), v.data() + v.size()}; }
+
+class PolicyReader {
+ public:
+  PolicyReader(const mjModel* model, const std::string& file) : model_(model), file_(file) {}
+  NetworkPolicy Read();
+
+ private:
+  [[noreturn]] void Fail(const std::string& text) const { throw Error(ErrorCode::kFile, file_ + ": " + text); }
+  void CheckNames(const char* what, const std::vector<std::string>& in_file,
+                  const std::vector<std::string>& in_model) const;
+  int Find(const std::string& name, const std::vector<std::string>& names) const;
+  Observation ReadObservation(const PolicyJson& json) const;
+  VectorXd ReadLayers(const PolicyJson& layers, std::vector<int>* hidden) const;
+
+  const mjModel* model_;
+  const std::string& file_;
+};
+
+void PolicyReader::CheckNames(const char* what, const std::vector<std::string>& in_file,
+                              const std::vector<std::string>& in_model) const {
+  if (in_file.size() != in_model.size()) {
+    Fail(fmt::format("{} entries of {}, model '{}' has {}", in_file.size(), what, ModelName(model_), in_model.size()));
+  }
+  for (std::size_t i = 0; i < in_file.size(); i++) {
+    if (in_file[i] != in_model[i]) {
+      Fail(fmt::format("entry {} of {} is {}, in model '{}' it is {}", i, what, in_file[i], ModelName(model_),
+                       in_model[i]));
+    }
+  }
+}
+
+int PolicyReader::Find(const std::string& name, const std::vector<std::string>& names) const {
+  const auto at = std::find(names.begin(), names.end(), name);
+  if (at == names.end()) Fail(fmt::format("it sees {}, which model '{}' does not have", name, ModelName(model_)));
+  return static_cast<int>(at - names.begin());
+}
+
+Observation PolicyReader::ReadObservation(const PolicyJson& json) const {
+  Observation o;
+  o.scale = json.at("scale");
+  if (json.contains("difference")) {
+    o.index = Find(json.at("difference"), TangentNames(model_));
+  } else if (json.contains("cos and sin of")) {
+    o.kind = Observation::Kind::kAngle;
+    o.index = Find(json.at("cos and sin of"), StateNames(model_));
+  } else if (json.contains("sensor")) {
+    o.kind = Observation::Kind::kSensor;
+    o.index = Find(json.at("sensor"), SensorNames(model_));
+  } else {
+    o.kind = Observation::Kind::kClock;
+    o.period = json.at("clock");
+  }
+  return o;
+}
+
+// W by columns, then b, layer by layer
+VectorXd PolicyReader::ReadLayers(const PolicyJson& layers, std::vector<int>* hidden) const {
+  std::vector<double> w;
+  for (std::size_t l = 0; l < layers.size(); l++) {
+    const std::vector<std::vector<double>> W = layers[l].at("W");
+    const std::vector<double> b = layers[l].at("b");
+    const std::size_t columns = W.empty() ? 0 : W.front().size();
+    for (const std::vector<double>& row : W) {
+      if (row.size() != columns)
+        Fail(fmt::format("layer {}: rows of W have {} and {} numbers", l, columns, row.size()));
+    }
+    if (b.size() != W.size()) Fail(fmt::format("layer {}: b has {} numbers, W has {} rows", l, b.size(), W.size()));
+    for (std::size_t k = 0; k < columns; k++) {
+      for (const std::vector<double>& row : W) w.push_back(row[k]);
+    }
+    w.insert(w.end(), b.begin(), b.end());
+    if (l + 1 < layers.size()) hidden->push_back(static_cast<int>(b.size()));
+  }
+  return Eigen::Map<const VectorXd>(w.data(), static_cast<Eigen::Index>(w.size()));
+}
+
+NetworkPolicy PolicyReader::Read() {
+  std::ifstream stream(file_);
+  if (!stream) Fail("it cannot be read");
+  try {
+    const PolicyJson json = PolicyJson::parse(stream);
+    CheckNames("the state", json.at("state"), StateNames(model_));
+    PolicyOptions options;
+    for (const PolicyJson& seen : json.at("observations")) options.observations.push_back(ReadObservation(seen));
+    const std::vector<double> x_ref = json.at("x_ref");
+    options.x_ref = Eigen::Map<const VectorXd>(x_ref.data(), static_cast<Eigen::Index>(x_ref.size()));
+    options.knot_time = json.at("knot_time");
+    options.begin = json.at("begin");
+    const VectorXd w = ReadLayers(json.at("layers"), &options.hidden);
+
+    const PolicyJson& controls = json.at("controls");
+    std::vector<std::string> names;
+    for (const PolicyJson& control : controls) names.push_back(control.at("name"));
+    CheckNames("the controls", names, ControlNames(model_));
+    const auto nu = static_cast<Eigen::Index>(controls.size());
+    const std::size_t N = controls.at(0).at("reference").size();
+    MatrixXd U(nu, static_cast<Eigen::Index>(N));
+    VectorXd lower(nu), upper(nu);
+    constexpr double kNoBound = std::numeric_limits<double>::infinity();
+    for (Eigen::Index i = 0; i < nu; i++) {
+      const PolicyJson& control = controls[static_cast<std::size_t>(i)];
+      lower[i] = control.at("lower").is_null() ? -kNoBound : control.at("lower").get<double>();
+      upper[i] = control.at("upper").is_null() ? kNoBound : control.at("upper").get<double>();
+      const std::vector<double> reference = control.at("reference");
+      if (reference.size() != N) Fail(fmt::format("references of {} and {} knots", N, reference.size()));
+      U.row(i) = Eigen::Map<const VectorXd>(reference.data(), U.cols()).transpose();
+    }
+    NetworkPolicy policy(model_, options, U, lower, upper);
+    policy.Set(w);
+    return policy;
+  } catch (const PolicyJson::exception& error) {
+    Fail(std::string("it is no policy: ") + error.what());
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kFile) throw;
+    Fail(error.what());
+  }
+}
+
+}  // namespace
+
+NetworkPolicy LoadPolicy(const mjModel* model, const std::string& file) { return PolicyReader(model, file).Read(); }
+
+std::string NetworkPolicy::ToJson() const {
+  const std::vector<std::string> tangents = TangentNames(model_), states = StateNames(model_),
+                                 sensors = SensorNames(model_);
+  PolicyJson observed = PolicyJson::array();
+  for (const Observation& o : observe_) {
+    const auto index = static_cast<std::size_t>(o.index);
+    PolicyJson seen{{"scale", o.scale}};
+    switch (o.kind) {
+      case Observation::Kind::kTangent:
+        seen["difference"] = tangents[index];
+        break;
+      case Observation::Kind::kAngle:
+        seen["cos and sin of"] = states[index];
+        break;
+      case Observation::Kind::kClock:
+        seen["clock"] = o.period;
+        break;
+      case Observation::Kind::kSensor:
+        seen["sensor"] = sensors[index];
+        break;
+    }
+    observed.push_back(std::move(seen));
+  }
+  PolicyJson layers = PolicyJson::array();
+  Eigen::Index at = 0;
+  for (std::size_t l = 0; l + 1 < layers_.size(); l++) {
+    const Eigen::Map<const MatrixXd> weight(w_.data() + at, layers_[l + 1], layers_[l]);
+    PolicyJson W = PolicyJson::array();
+    for (Eigen::Index i = 0; i < weight.rows(); i++) W.push_back(ListOf(weight.row(i).transpose()));
+    at += weight.size();
+    layers.push_back({{"W", W}, {"b", ListOf(w_.segment(at, layers_[l + 1]))}});
+    at += layers_[l + 1];
+  }
+  const auto bound = [](double value) { return std::isfinite(value) ? PolicyJson(value) : PolicyJson(nullptr); };
+  PolicyJson controls = PolicyJson::array();
+  const std::vector<std::string> names = ControlNames(model_);
+  for (int i = 0; i < U_.rows(); i++) {
+    controls.push_back({{"name", names[static_cast<std::size_t>(i)]},
+                        {"lower", bound(lower_[i])},
+                        {"upper", bound(upper_[i])},
+                        {"reference", ListOf(U_.row(i).transpose())}});
+  }
+  return PolicyJson{{"observations", observed}, {"x_ref", ListOf(x_ref_)}, {"state", states},
+                    {"layers", layers},         {"activation", "tanh"},    {"controls", controls},
+                    {"knot_time", knot_time_},  {"begin", begin_}}
+             .dump(1) +
+         "\n";
+}
+
+}  // namespace costate
