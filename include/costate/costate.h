@@ -34,6 +34,7 @@
 #include <costate/sampling.h>
 #include <costate/smooth_contact.h>
 #include <costate/solve.h>
+#include <costate/solve_task.h>
 #include <costate/solver.h>
 #include <costate/spline.h>
 #include <costate/state.h>

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <costate/basin_hopping.h>
 #include <costate/constraint.h>
 
 namespace costate {
@@ -49,13 +50,16 @@ struct FreeTimeState {
 /// continuous. The function of T is searched by golden section; where no motion keeps the constraints it is infinite, and longer
 /// times are searched. Each trial starts from the controls and multipliers of the nearest one that kept them. With several minima
 /// over T one of them is found. result.message names the time and the trials beside it.
+/// @param hopping  with rounds: each trial goes on beyond the nearest minimum (SolveBasinHopping), and options.iterations are those
+///             of one trial.
 /// @param from  where an earlier search ended; U is then not used. Its trials count where its best motion still costs what it did.
 /// @throws as SolveConstrained; Error{kInvalidArgument} for a malformed option.
 /// Cost: about log(tolerance shortest / (longest - shortest)) / log(0.62) solves.
 /// Source: plugin/optimizer/README.md, "Free time".
 FreeTimeResult SolveFreeTime(const Problem& problem, ConstMatrixRef U, const IlqrOptions& options,
                              const ConstrainedOptions& constrained, const FreeTimeOptions& free,
-                             const IterationCallback& callback = {}, const FreeTimeState* from = nullptr);
+                             const IterationCallback& callback = {}, const FreeTimeState* from = nullptr,
+                             const BasinHoppingOptions& hopping = {}, const BasinHoppingCallback& round_callback = {});
 
 }  // namespace costate
 

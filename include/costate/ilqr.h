@@ -18,6 +18,12 @@ enum class SolverType {
 };
 const char* ToString(SolverType type);  ///< as in a task file: "ilqr", "fddp"
 
+/// By what regularization adapts from one iteration of iLQR to the next.
+enum class RegularizationRule {
+  kPromise,  ///< by the share of the model's promise that a step kept
+  kStep,     ///< by the length of the step: any above 0.3 lowers it, any below 0.06 raises it
+};
+
 struct IlqrOptions {
   SolverType type = SolverType::kIlqr;
   int iterations = 200;
@@ -30,6 +36,7 @@ struct IlqrOptions {
   double regularization_min = 1e-8;  ///< below it: none at all
   double regularization_max = 1e10;
   double regularization_factor = 4;  ///< grows by it, then by its square …, on failure; shrinks likewise on success
+  RegularizationRule regularization_rule = RegularizationRule::kPromise;
   int line_search_steps = 10;        ///< alpha = 1, 1/2, 1/4 …
   double line_search_ratio = 1e-4;   ///< accepted when actual / expected change exceeds it (Armijo)
   int threads = 0;                   ///< 0: all cores
@@ -49,7 +56,8 @@ struct IlqrOptions {
   double seconds = std::numeric_limits<double>::infinity();
   /// Gains and gradient about the motion that is returned; false: those with which it was found, one derivative cheaper.
   bool final_policy = true;
-  bool regularization_sweep = true;  ///< search over regularizations where steps are short, beyond the whole step where it gains much
+  bool regularization_sweep = true;  ///< search over regularizations where steps are short
+  bool long_steps = true;            ///< search beyond the whole step where it gains much
 };
 
 /// Minimizes problem.cost by iLQR from the control guess U (nu × N; clamped to the limits).
@@ -87,7 +95,7 @@ class IlqrSolver {
   void SetLimits(int iterations, double seconds);
 
   /// How linear-quadratic problems are solved from now on, by default by SolveRiccati. What `solve` changes in
-  /// problem().cost, such as multipliers, counts from then on. Without regularization_sweep.
+  /// problem().cost, such as multipliers, counts from then on. Without regularization_sweep and long_steps.
   using LqSolver = std::function<void(LqProblem* lq, double regularization, RiccatiResult* out)>;
   void SetLqSolver(LqSolver solve);
 

@@ -1,13 +1,8 @@
 // costate optimize: a task, or two keyframes, to an optimized, recorded motion.
-#include <costate/basin_hopping.h>
-#include <costate/constraint.h>
-#include <costate/continuation.h>
-#include <costate/free_time.h>
 #include <costate/exploit.h>
 #include <costate/record.h>
 #include <costate/resume.h>
-#include <costate/solve.h>
-#include <costate/task.h>
+#include <costate/solve_task.h>
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -46,6 +41,7 @@ smooths derivatives alone; --smooth none leaves <smooth> out.
 
 --hops N, or <hopping> in the task, goes on where a solve ends in the nearest of many minima, as about contacts that come and go: N rounds of
 solves side by side from the best motion with kicked controls; each round's best is told. --iterations bounds all rounds together.
+With --smooth they go on from where that has led, on the true model; with <time> at each length that is tried.
 
 At the end the motion is repeated at half the time step, with stiffer contact, another integrator and a tighter constraint solver;
 "elsewhere" tells how much of the gain over the guess is kept there, by the same controls or with feedback, whichever is better.
@@ -101,10 +97,7 @@ Task MakeTask(const OptimizeOptions& options) {
   if (options.iterations) task.solver.iterations = *options.iterations;
   if (options.tolerance) task.solver.tolerance = *options.tolerance;
   if (options.threads) task.solver.threads = *options.threads;
-  if (options.hops) {
-    if (*options.hops > 0 && task.free_time.longest > 0) throw Error(ErrorCode::kUnsupported, "--hops: not together with <time> yet");
-    task.hopping.rounds = *options.hops;
-  }
+  if (options.hops) task.hopping.rounds = *options.hops;
   if (!options.solver.empty()) {
     task.solver.type = options.solver == "fddp" ? SolverType::kFddp : SolverType::kIlqr;
     if (task.solver.type == SolverType::kIlqr) {
@@ -137,35 +130,23 @@ std::string Row(const IterationRecord& r, const Columns& columns) {
          (columns.violation ? fmt::format(" | {:9.3g}", r.violation) : "");
 }
 
-// the smoothed way to the true model, told as it goes
-SolveResult Continue(const Task& task, const OptimizeOptions& options, Progress* progress,
-                     const IterationCallback& callback, std::vector<ContinuationStage>* stages) {
-  ContinuationResult found =
-      SolveContinuation(task.ToProblem(), task.U_guess, task.solver, task.continuation, callback,
-                        [&](int stage, const ContinuationStage& s) {
-                          if (!options.quiet)
-                            progress->Line(fmt::format("stage {}: {}", stage + 1, s.smoothing));
-                        });
-  found.result.message += "; " + found.message;
-  *stages = std::move(found.stages);
-  return std::move(found.result);
-}
-
-// beyond the nearest minimum, each round told as it ends
-SolveResult Hop(const Task& task, const OptimizeOptions& options, Progress* progress, const IterationCallback& callback,
-                std::vector<BasinHoppingRound>* rounds) {
-  double best = 0;
-  BasinHoppingResult found = SolveBasinHopping(task.ToProblem(), task.ToGuess(), task.solver, task.hopping, callback, task.constrained,
-                                               [&](const BasinHoppingRound& round) {
+// what is told beside the iterations: the sampled guess, stages of smoothing, rounds of kicks
+TaskCallbacks TellingCallbacks(const Task& task, const OptimizeOptions& options, Progress* progress, const IterationCallback& iteration) {
+  TaskCallbacks callbacks{.iteration = iteration};
+  if (options.quiet) return callbacks;
+  callbacks.sampled = [&task, progress](const SamplingResult& start) {
+    progress->Line(fmt::format("sampling: {} rounds of {} samples take the cost of the guess from {:.6g} to {:.6g}", task.sampling.iterations,
+                               task.sampling.samples, start.initial_cost, start.cost));
+  };
+  callbacks.stage = [progress](int stage, const ContinuationStage& s) { progress->Line(fmt::format("stage {}: {}", stage + 1, s.smoothing)); };
+  callbacks.round = [&task, progress, best = 0.0](const BasinHoppingRound& round) mutable {
     const bool last = round.number > task.hopping.rounds;
     const std::string verdict = round.number == 0 ? "" : round.better ? fmt::format(", was {:.7g}", best) : fmt::format("; {:.7g} stays", best);
     if (round.better) best = round.cost;
-    if (options.quiet) return;
     progress->Line(fmt::format("{}: {:.7g}{}", round.number == 0 ? "from the guess" : last ? "to the end" : fmt::format("round {}", round.number),
                                round.cost, verdict));
-  });
-  *rounds = std::move(found.rounds);
-  return std::move(found.result);
+  };
+  return callbacks;
 }
 
 // the motion in other simulations: told, and into the record
@@ -267,24 +248,12 @@ void ReadContinuation(const OptimizeOptions& options, Task* task) {
   }
   const auto refuse = [](const std::string& what) { throw Error(ErrorCode::kUnsupported, "--smooth: " + what); };
   if (smooth.any() && task->free_time.longest > 0) refuse("not together with <time> yet");
-  if (smooth.any() && task->hopping.rounds > 0) refuse("not together with --hops or <hopping> yet");
   if (smooth.any() && task->X_guess.size() > 0) refuse("its stages start from controls alone: leave the states of <guess> out");
   if (smooth.any()) PrintSmoothChanges(MakeSmoothModel(task->model.get(), smooth));
 }
 
-// <solver start="sampling">: what the gradient solver starts from
-void StartBySampling(bool quiet, Task* task) {
-  SamplingResult start = SampleControls(task->ToProblem(), task->U_guess, task->sampling);
-  if (!quiet) {
-    fmt::print("sampling: {} rounds of {} samples take the cost of the guess from {:.6g} to {:.6g}\n\n", task->sampling.iterations,
-               task->sampling.samples, start.initial_cost, start.cost);
-  }
-  task->U_guess = std::move(start.U);
-}
-
 int RunOptimize(const OptimizeOptions& options) {
   Task task = MakeTask(options);
-  task.continuation.constrained = task.constrained;
   ReadContinuation(options, &task);
   PrintWarnings(task.warnings);
   const std::string folder = options.out.empty() ? FreeFolder(task) : options.out;
@@ -296,11 +265,7 @@ int RunOptimize(const OptimizeOptions& options) {
   // solve
   Interrupted();  // installs the handlers
   const auto begin = std::chrono::steady_clock::now();
-  if (task.sampling.iterations > 0) StartBySampling(options.quiet, &task);
-  SolveResult result;
-  std::vector<ContinuationStage> stages;
-  std::vector<BasinHoppingRound> rounds;
-  FreeTimeResult timed;  // its model is what the task's becomes
+  TaskSolution solution;
   {
     Progress progress(task.solver.iterations);
     const bool constrained = task.constraints.size() > 0;
@@ -315,32 +280,28 @@ int RunOptimize(const OptimizeOptions& options) {
                                             (constrained ? fmt::format(", violation {:.3g}", record.violation) : ""));
       return !Interrupted();
     };
-    if (task.free_time.longest > 0) {
-      timed = SolveFreeTime(task.ToProblem(), task.U_guess, task.solver, task.constrained, task.free_time, callback,
-                            options.resume.empty() ? nullptr : &task.time_state);
-      result = std::move(timed.result);
-      std::swap(task.model, timed.model);
-      m = task.model.get();
-    } else {
-      result = task.continuation.smooth.any() ? Continue(task, options, &progress, callback, &stages)
-               : task.hopping.rounds > 0      ? Hop(task, options, &progress, callback, &rounds)
-                                              : Solve(task.ToProblem(), task.ToGuess(), task.solver, callback, task.constrained);
-    }
+    solution = SolveTask(task, TellingCallbacks(task, options, &progress, callback));
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  SolveResult& result = solution.result;
   if (result.status == SolveStatus::kDiverged) {
     fmt::print("{}: {}\nNothing was saved.\n", ToString(result.status), result.message);
     return kExitNo;
   }
 
+  const FreeTimeResult* times = task.free_time.longest > 0 ? &solution.timed : nullptr;
+  if (times) {
+    std::swap(task.model, solution.timed.model);
+    m = task.model.get();
+  }
   const VectorXd moved = Difference(m, result.trajectory.X.col(0), task.x0);
   task.x0 = result.trajectory.X.col(0);  // where the start was free it is another one
 
   // judge and save; the motion is simulated anew, so that what is saved is what replays
   Simulator simulator(m, task.context, task.substeps, task.solver.threads);
-  const FreeTimeResult* times = task.free_time.longest > 0 ? &timed : nullptr;
-  Record record = MakeOptimizeRecord({task, result, stages, rounds, times, options.start, options.goal, options.resume}, &simulator);
-  if (times) fmt::print("\ntime: {:.6g} s, at {:g} a second, of {} tried\n", timed.time, task.free_time.weight, timed.trials.size());
+  const std::vector<ContinuationStage>& stages = solution.stages;
+  Record record = MakeOptimizeRecord({task, result, stages, solution.rounds, times, options.start, options.goal, options.resume}, &simulator);
+  if (times) fmt::print("\ntime: {:.6g} s, at {:g} a second, of {} tried\n", times->time, task.free_time.weight, times->trials.size());
   PrintSummary(task, result, stages, record, seconds);
   PrintStart(task, moved);
   if (result.cost < result.initial_cost && result.status != SolveStatus::kInterrupted) LookForExploits(task, result, &record);

@@ -53,6 +53,7 @@ std::map<std::string, std::string> Settings(const OptimizeReport& report, int th
                                       o.width, o.iterations, o.size, o.tolerance, o.seed);
   }
   for (const BasinHoppingRound& round : report.rounds) {
+    if (report.timed) break;  // they are of many lengths
     settings[fmt::format("round_{}", round.number)] =
         fmt::format("cost {:.10g} after {} iterations{}", round.cost, round.iterations, round.better ? "" : ", no better");
   }

@@ -42,6 +42,7 @@ class BasinHopping {
   int Left() const { return options_.iterations - static_cast<int>(iterations_.size()); }
   Rank RankOf(double violation, double cost) const;
   std::vector<Guess> Kicked(int round) const;
+  IlqrOptions OptionsOf(int round, int i) const;
   void Round(const std::vector<Guess>& guesses, int iterations, double tolerance, int round);
   void Follow(Lockstep* lockstep);
   bool Take(std::vector<SolveResult>* results, BasinHoppingRound* round);
@@ -78,6 +79,18 @@ std::vector<Guess> BasinHopping::Kicked(int round) const {
     guesses[static_cast<std::size_t>(i)].U = std::move(U);
   }
   return guesses;
+}
+
+// how the i-th solve of a round is made, the last round as the user says
+IlqrOptions BasinHopping::OptionsOf(int round, int i) const {
+  IlqrOptions options = options_;
+  if (round > hopping_.rounds) return options;
+  const bool further = round == 0 && i == hopping_.width;
+  options.regularization_init *= kFirstRegularization * std::pow(kNextRegularization, further ? 1 : i);
+  options.regularization_sweep = false;
+  options.line_search_steps = std::min(options.line_search_steps, kSteps);
+  if (further || (round > 0 && (round + i) % 2 == 0)) options.regularization_rule = RegularizationRule::kStep;
+  return options;
 }
 
 // the leader's side: one record for all, and the callback's word for all
@@ -117,7 +130,6 @@ void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, doub
   const int width = static_cast<int>(guesses.size());
   const int threads = options_.threads > 0 ? options_.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const int most = std::min(iterations, Left());
-  const bool last = round > hopping_.rounds;
   std::vector<SolveResult> results(guesses.size());
   std::vector<std::exception_ptr> failures(guesses.size());
   Lockstep lockstep(width, threads);
@@ -125,15 +137,10 @@ void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, doub
     const auto at = static_cast<std::size_t>(i);
     lockstep.Enter();
     try {
-      IlqrOptions options = options_;
+      IlqrOptions options = OptionsOf(round, i);
       options.threads = std::max(1, threads / width);
       options.iterations = most;
       options.tolerance = tolerance;
-      if (!last) {
-        options.regularization_init *= kFirstRegularization * std::pow(kNextRegularization, i);
-        options.regularization_sweep = false;
-        options.line_search_steps = std::min(options.line_search_steps, kSteps);
-      }
       ConstrainedOptions constrained = constrained_;
       if (!out_.result.multipliers.empty()) constrained.multipliers = out_.result.multipliers;
       results[at] = Solve(problem_, guesses[at], options, [&](const IterationRecord& record) { return lockstep.Meet(i, record); }, constrained);
@@ -160,7 +167,9 @@ void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, doub
 
 BasinHoppingResult BasinHopping::Run(const Guess& guess) {
   const double tolerance = std::max(hopping_.tolerance, options_.tolerance);
-  std::vector<Guess> first(static_cast<std::size_t>(hopping_.width), guess);
+  // one more by the other rule, which multiple shooting has not
+  const int further = options_.type == SolverType::kIlqr ? 1 : 0;
+  std::vector<Guess> first(static_cast<std::size_t>(hopping_.width + further), guess);
   for (std::size_t i = 1; i < first.size(); ++i) first[i].state = nullptr;
   Round(first, options_.iterations, tolerance, 0);
 

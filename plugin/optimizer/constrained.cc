@@ -2,6 +2,7 @@
 #include <costate/constraint.h>
 #include <fmt/format.h>
 
+#include <Eigen/Cholesky>
 #include <algorithm>
 #include <cmath>
 #include <limits>

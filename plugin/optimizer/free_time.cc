@@ -23,8 +23,17 @@ bool IsTime(double a, double b) { return std::abs(a - b) <= 1e-12 * b; }
 class FreeTime {
  public:
   FreeTime(const Problem& problem, ConstMatrixRef U, const IlqrOptions& options, const ConstrainedOptions& constrained,
-           const FreeTimeOptions& free, const IterationCallback& callback, const FreeTimeState* from)
-      : problem_(problem), U_(U), options_(options), constrained_(constrained), free_(free), callback_(callback), from_(from) {}
+           const FreeTimeOptions& free, const IterationCallback& callback, const FreeTimeState* from, const BasinHoppingOptions& hopping,
+           const BasinHoppingCallback& round_callback)
+      : problem_(problem),
+        U_(U),
+        options_(options),
+        constrained_(constrained),
+        free_(free),
+        callback_(callback),
+        from_(from),
+        hopping_(hopping),
+        round_callback_(round_callback) {}
 
   FreeTimeResult Run();
 
@@ -40,6 +49,8 @@ class FreeTime {
   const FreeTimeOptions& free_;
   const IterationCallback& callback_;
   const FreeTimeState* from_;
+  const BasinHoppingOptions& hopping_;
+  const BasinHoppingCallback& round_callback_;
   std::vector<FreeTimeTrial> known_;  // of the search that goes on
   SolveState last_state_;
 
@@ -78,14 +89,14 @@ double FreeTime::Try(double time) {
   Guess guess{{}, nearest ? nearest->U : MatrixXd(U_)};
   if (from_ && from_->state.U.cols() > 0 && IsTime(from_->state_time, time)) guess = {from_->state.X, from_->state.U, &from_->state};
   const int before = static_cast<int>(iterations_.size());
-  SolveResult result = Solve(problem, guess, options_,
-                             [&](const IterationRecord& record) {
-                               IterationRecord numbered = record;
-                               numbered.iteration += before;
-                               iterations_.push_back(numbered);
-                               return !callback_ || callback_(numbered);
-                             },
-                             constrained);
+  const IterationCallback numbered = [&](const IterationRecord& record) {
+    iterations_.push_back(record);
+    iterations_.back().iteration += before;
+    return !callback_ || callback_(iterations_.back());
+  };
+  SolveResult result = hopping_.rounds > 0
+                           ? SolveBasinHopping(problem, guess, options_, hopping_, numbered, constrained, round_callback_).result
+                           : Solve(problem, guess, options_, numbered, constrained);
   out_.state_time = time;
   last_state_ = result.state;
   if (out_.trials.empty()) initial_cost_ = result.initial_cost;
@@ -168,7 +179,8 @@ FreeTimeResult FreeTime::Run() {
 
 FreeTimeResult SolveFreeTime(const Problem& problem, ConstMatrixRef U, const IlqrOptions& options,
                              const ConstrainedOptions& constrained, const FreeTimeOptions& free, const IterationCallback& callback,
-                             const FreeTimeState* from) {
+                             const FreeTimeState* from, const BasinHoppingOptions& hopping,
+                             const BasinHoppingCallback& round_callback) {
   const OptionCheck need("free time: ");
   RefuseTimeLimit(options, need);
   need(free.shortest > 0 && std::isfinite(free.shortest), "shortest", free.shortest, "positive and finite");
@@ -179,7 +191,7 @@ FreeTimeResult SolveFreeTime(const Problem& problem, ConstMatrixRef U, const Ilq
   if (!problem.model || problem.N < 1 || problem.substeps < 1) {
     throw Error(ErrorCode::kInvalidArgument, "free time: the problem has no model or no horizon");
   }
-  return FreeTime(problem, U, options, constrained, free, callback, from).Run();
+  return FreeTime(problem, U, options, constrained, free, callback, from, hopping, round_callback).Run();
 }
 
 }  // namespace costate

@@ -289,7 +289,7 @@ bool IlqrSolver::Impl::IsStationary() {
   const double promise = -Expected(riccati_).At(1);
   if (!cold_ && promise <= options_.tolerance * std::abs(result_.cost)) {
     // near a solution from the start; less regularization may promise more the next time
-    regularization_.Adapt(1);
+    regularization_.Adapt(1, 1);
     End(SolveStatus::kConverged, fmt::format("converged after {} iterations: of the cost {:.6g} the model promises to take off {:.3g}",
                                              result_.iterations.size(), result_.cost, promise));
     return true;
@@ -360,7 +360,7 @@ void IlqrSolver::Impl::Judge(const IterationRecord& record) {
                            "gradient norm {:.3g}", record.iteration, result_.cost, regularization_.value(),
                            record.gradient_norm));
   }
-  regularization_.Adapt(record.actual_change / search_.step().expected.At(1));
+  regularization_.Adapt(record.actual_change / search_.step().expected.At(1), record.step);
   if (flat_ < kStalledIterations) return;
   End(SolveStatus::kStalled,
       fmt::format("stalled after {} iterations: the last {} reduced the cost {:.6g} by less than {:g} of itself, although the "

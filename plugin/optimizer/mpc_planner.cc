@@ -1,9 +1,6 @@
 #include "optimizer/mpc_planner.h"
 
-#include <costate/basin_hopping.h>
-#include <costate/continuation.h>
-#include <costate/sampling.h>
-#include <costate/solve.h>
+#include <costate/solve_task.h>
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -44,7 +41,7 @@ MpcPlanner::MpcPlanner(const Task& task)
   }
   IlqrOptions options = task.solver;
   options.final_policy = false;
-  options.regularization_sweep = false;
+  options.regularization_sweep = options.long_steps = false;
   options.line_search_steps = std::min(options.line_search_steps, kLineSearchSteps);
   solver_ = std::make_unique<IlqrSolver>(problem, options);
   if (constrained_) {
@@ -104,19 +101,14 @@ MpcPlanPtr MpcPlanner::First(const IterationCallback& callback) {
   start.cost = &cost_;
   Guess guess = FirstGuess();
   Place(0);
-  if (task_.sampling.iterations > 0) guess.U = SampleControls(start, guess.U, task_.sampling).U;
   const bool plain = task_.solver.type == SolverType::kIlqr && !task_.solver.second_order && guess.X.size() == 0;
-  const bool smooth = task_.continuation.smooth.any(), hops = task_.hopping.rounds > 0;
-  if (plain && !constrained_ && !smooth && !hops) return Take(0, solver_->Solve(guess.U, callback));
+  const bool direct = !task_.continuation.smooth.any() && task_.hopping.rounds == 0;
+  if (task_.sampling.iterations > 0) guess.U = SampleControls(start, guess.U, task_.sampling).U;
+  if (plain && !constrained_ && direct) return Take(0, solver_->Solve(guess.U, callback));
 
   // where there are constraints plans go on from the multipliers of their own solver
   if (constrained_) start.constraints = &constraints_.set();
-  ContinuationOptions continuation = task_.continuation;
-  continuation.constrained = task_.constrained;
-  const SolveResult result =
-      smooth ? SolveContinuation(start, guess.U, task_.solver, continuation, callback).result
-      : hops ? SolveBasinHopping(start, guess, task_.solver, task_.hopping, callback, task_.constrained).result
-             : Solve(start, guess, task_.solver, callback, task_.constrained);
+  const SolveResult result = SolveTask(task_, start, guess, {.iteration = callback}).result;
   if (constrained_ && result.status != SolveStatus::kDiverged) {
     constrained_->augmented.lambda = result.multipliers;
     constrained_->augmented.rho = result.state.penalties;

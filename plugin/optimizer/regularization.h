@@ -13,7 +13,8 @@ namespace costate {
 class Regularization {
  public:
   explicit Regularization(const IlqrOptions& options)
-      : factor_(options.regularization_factor),
+      : rule_(options.regularization_rule),
+        factor_(options.regularization_factor),
         min_(options.regularization_min),
         max_(options.regularization_max),
         value_(options.regularization_init) {}
@@ -33,9 +34,12 @@ class Regularization {
     return true;
   }
 
-  /// After a step that kept `fraction` of the model's promise: more than half shrinks it, ever faster and below the minimum
-  /// to none at all; less lets it grow, at most twofold: 1 - (2 fraction - 1)³ (Nielsen 1999).
-  void Adapt(double fraction) {
+  /// After a step alpha that kept `fraction` of what the model promised of a whole one.
+  ///
+  /// kPromise: more than half shrinks it, ever faster and below the minimum to none at all; less lets it grow, at most
+  /// twofold: 1 - (2 fraction - 1)³ (Nielsen 1999). kStep: README.md, (I3).
+  void Adapt(double fraction, double alpha) {
+    if (rule_ == RegularizationRule::kStep) return AdaptByStep(fraction / alpha, alpha);
     if (fraction > 0.5) {
       change_ = std::min(1 / factor_, change_ / factor_);
       value_ = value_ * change_ >= min_ ? value_ * change_ : 0;
@@ -46,6 +50,16 @@ class Regularization {
   }
 
  private:
+  void AdaptByStep(double fraction, double alpha) {
+    if (fraction > 0.5 || alpha > 0.3) {
+      change_ = std::min(1 / factor_, change_ / factor_);
+      value_ = std::max(min_, value_ * change_);
+    } else if (fraction < 0.1 || alpha < 0.06) {
+      Grow();
+    }
+  }
+
+  RegularizationRule rule_;
   double factor_, min_, max_, value_;
   double change_ = 1;
 };

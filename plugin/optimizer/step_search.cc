@@ -49,7 +49,7 @@ void StepSearch::Find(const StepOrigin& from, double mu, RiccatiResult* riccati,
   const ExpectedChange expected = Expected(*riccati);
   Try(from, mu, 0, options_.line_search_steps, expected);
   const double gain = from.cost - step_.found.cost;
-  if (options_.regularization_sweep && step_.found.alpha == 1 && gain > -kGenerous * expected.At(1)) {
+  if (options_.long_steps && step_.found.alpha == 1 && gain > -kGenerous * expected.At(1)) {
     step_.found = line_search_.Lengthen(from.motion, taken_, step_.found, &next_);
   }
   record->seconds_rollout += Lap(&start);

@@ -212,7 +212,7 @@ ContinuationOptions ReadSmoothing(const XmlElement* element, const mjModel* mode
 }
 
 // <hopping>: beyond the nearest minimum
-BasinHoppingOptions ReadHopping(const XmlElement* element, const Elements& elements) {
+BasinHoppingOptions ReadHopping(const XmlElement* element) {
   BasinHoppingOptions options;
   if (!element) return options;
   element->Allow({"rounds", "width", "iterations", "size", "seed"});
@@ -221,9 +221,6 @@ BasinHoppingOptions ReadHopping(const XmlElement* element, const Elements& eleme
   options.iterations = element->WholeNumber("iterations", 1).value_or(options.iterations);
   options.size = element->PositiveNumber("size").value_or(options.size);
   options.seed = static_cast<std::uint64_t>(element->WholeNumber("seed", 0).value_or(static_cast<int>(options.seed)));
-  for (const char* other : {"time", "smooth"}) {
-    if (elements.Find(other)) element->Fail(fmt::format("<hopping> and <{}> are not supported together yet", other), ErrorCode::kUnsupported);
-  }
   return options;
 }
 
@@ -311,7 +308,7 @@ Task LoadTask(const std::string& path) {
   const CostScale scale = kScales[root.Word("scale", {"dt", "mean", "sum", "knots"}).value_or(0)];
   task.solver = ReadSolver(elements.Find("solver"), &task.constrained);
   task.sampling = ReadSampling(elements.Find("solver"));
-  task.hopping = ReadHopping(elements.Find("hopping"), elements);
+  task.hopping = ReadHopping(elements.Find("hopping"));
   task.mpc = ReadMpc(elements.Find("mpc"));
 
   std::vector<ConstraintDraft> constraints;

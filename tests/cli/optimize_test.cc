@@ -95,9 +95,13 @@ TEST(CliOptimize, HopsFromTheBestMotion) {
   EXPECT_EQ(record.settings.count("round_2"), 1u);
   EXPECT_EQ(Costate({"replay", folder.File("run")}).exit_code, 0);
 
-  const ProcessResult both = Costate({"optimize", task, "--smooth", "onset:0.01", "--no-save"});
-  EXPECT_EQ(both.exit_code, 2);
-  EXPECT_TRUE(Has(both.err, "not together with --hops or <hopping>")) << both.err;
+  // kicks follow the stages, and all of it is one record
+  const ProcessResult both = Costate({"optimize", task, "--hops", "1", "--smooth", "onset:0.01", "--out", folder.File("both"), "--no-plots"});
+  EXPECT_EQ(both.exit_code, 0) << both.out << both.err;
+  EXPECT_LT(both.out.find("stage 1: "), both.out.find("round 1: ")) << both.out;
+  const Record of_both = ReadRecord(folder.File("both"));
+  EXPECT_EQ(of_both.settings.count("round_1"), 1u);
+  for (std::size_t i = 0; i < of_both.iterations.size(); i++) EXPECT_EQ(of_both.iterations[i].iteration, static_cast<int>(i) + 1);
 }
 
 TEST(CliOptimize, KeepsConstraintsAndSaysWhichItCannot) {

@@ -1,11 +1,12 @@
 // Beyond the nearest minimum: the deeper of two wells is found, whoever solves; what is told is what is returned.
 #include <costate/basin_hopping.h>
-#include <costate/task.h>
+#include <costate/solve_task.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "support/engine_test.h"
 #include "support/temporary_folder.h"
@@ -106,6 +107,48 @@ TEST_F(BasinHopping, KeepsConstraints) {
   EXPECT_LE(found.result.violation, task.constrained.tolerance) << found.result.message;
   EXPECT_GT(found.result.trajectory.X(0, task.N), -0.5 - 1e-5);
   EXPECT_EQ(found.result.constraints.size(), 1u);
+}
+
+// the first round is two solves with less and less regularization, and one by the other rule
+TEST_F(BasinHopping, BeginsWithBothRulesOfRegularization) {
+  const Task task = WellTask("");
+  std::vector<double> costs;
+  for (const bool by_step : {false, false, true}) {
+    IlqrOptions options = task.solver;
+    options.tolerance = 3e-4;
+    options.regularization_init *= costs.empty() ? 0.3 : 0.3 * 0.1;
+    options.regularization_sweep = false;
+    options.line_search_steps = 6;
+    if (by_step) options.regularization_rule = RegularizationRule::kStep;
+    costs.push_back(SolveIlqr(task.ToProblem(), task.U_guess, options).cost);
+  }
+  EXPECT_NE(costs[1], costs[2]);
+  const BasinHoppingResult found = SolveBasinHopping(task.ToProblem(), task.ToGuess(), task.solver, Kicks(1));
+  EXPECT_EQ(found.rounds.front().cost, *std::min_element(costs.begin(), costs.end()));
+}
+
+// a stage of smoothing ends in the higher well, each length of time would; the kicks after them do not
+TEST_F(BasinHopping, GoesOnFromSmoothingAndAtEachLengthOfTime) {
+  for (const std::string& beside : {std::string("<smooth strategy='onset:0.01' stages='1'/>"),
+                                    std::string("<time shortest='0.3' longest='0.6' weight='1e-3' tolerance='0.2'/>")}) {
+    EXPECT_GT(SolveTask(WellTask(beside)).result.cost, 9) << beside;
+    const Task task = WellTask(beside + "<hopping rounds='20' size='0.5'/>");
+    std::vector<int> iterations;
+    const TaskSolution solution = SolveTask(task, {.iteration = [&](const IterationRecord& record) {
+                                              iterations.push_back(record.iteration);
+                                              return true;
+                                            }});
+    EXPECT_LT(solution.result.cost, 0.1) << beside << ": " << solution.result.message;
+    EXPECT_GT(solution.rounds.size(), 2u);
+    ASSERT_EQ(solution.result.iterations.size(), iterations.size());
+    for (std::size_t i = 0; i < iterations.size(); ++i) {
+      EXPECT_EQ(iterations[i], static_cast<int>(i) + 1);
+      EXPECT_EQ(solution.result.iterations[i].iteration, iterations[i]);
+    }
+    if (!solution.stages.empty()) continue;
+    EXPECT_GT(solution.timed.trials.size(), 2u);
+    for (const FreeTimeTrial& trial : solution.timed.trials) EXPECT_LT(trial.cost, 0.1) << trial.time;
+  }
 }
 
 // iterations bound all rounds together; the callback, called by this thread, ends them all

@@ -46,12 +46,12 @@ void LinearStep(const mjModel* m, Eigen::Matrix2d* A, Eigen::Vector2d* B) {
   *B = step({0, 0}, 1);
 }
 
-SolveResult SolveTask(const Task& task) { return Solve(task.ToProblem(), task.ToGuess(), task.solver, {}, task.constrained); }
+SolveResult SolveFreely(const Task& task) { return Solve(task.ToProblem(), task.ToGuess(), task.solver, {}, task.constrained); }
 
 // the force is what it costs nothing to be; then the only start whose motion comes back is x_0 = (1 - A^N)⁻¹ Σ A^(N-1-t) B u_t
 TEST_F(FreeStartTest, FindsThePeriodicOrbitOfADrivenOscillator) {
   const Task task = OscillatorTask("<start qpos='0.3' qvel='-1' free='all'/>", "<cost name='drive' value='u - 5*cos(2*pi*time)'/><periodic qpos='all' qvel='all'/>");
-  const SolveResult result = SolveTask(task);
+  const SolveResult result = SolveFreely(task);
   ASSERT_EQ(result.status, SolveStatus::kConverged) << result.message;
   Eigen::Matrix2d A, power = Eigen::Matrix2d::Identity();
   Eigen::Vector2d B, sum = Eigen::Vector2d::Zero();
@@ -74,7 +74,7 @@ TEST_F(FreeStartTest, SolvesThePeriodicLinearQuadraticProblem) {
   const Task task = OscillatorTask("<start free='all'/>",
                                    "<cost name='track' value='q - sin(2*pi*time)' weight='20'/><measure name='q' qpos='slide'/>"
                                    "<cost name='effort' ctrl='push' weight='0.01'/><periodic qpos='all' qvel='all'/>");
-  const SolveResult result = SolveTask(task);
+  const SolveResult result = SolveFreely(task);
   ASSERT_EQ(result.status, SolveStatus::kConverged) << result.message;
   Eigen::Matrix2d A;
   Eigen::Vector2d B;
@@ -109,7 +109,7 @@ TEST_F(FreeStartTest, SatisfiesTheConditionsOfABoundedMinimum) {
       "<task model='oscillator.xml' horizon='1'><start qpos='0.3' qvel='-1' free='all'/><guess ctrl='0'/><measure name='q' qpos='slide'/>"
       "<cost name='track' value='q - sin(2*pi*time)' weight='20'/><cost name='effort' ctrl='push' weight='1e-3'/>"
       "<periodic qpos='all' qvel='all'/><solver type='fddp' tolerance='1e-10'/></task>"));
-  const SolveResult result = SolveTask(task);
+  const SolveResult result = SolveFreely(task);
   ASSERT_EQ(result.status, SolveStatus::kConverged) << result.message;
   Eigen::Matrix2d A;
   Eigen::Vector2d B;
@@ -138,13 +138,13 @@ TEST_F(FreeStartTest, SatisfiesTheConditionsOfABoundedMinimum) {
 // without anything that ties the end, the best start is where the value's slope is zero; bounds hold it where they are
 TEST_F(FreeStartTest, KeepsEntriesThatAreNotFreeAndBounds) {
   const std::string costs = "<cost name='there' qpos='all' target='1' weight='10'/><cost name='slow' qvel='all' weight='1'/><cost name='effort' ctrl='push' weight='1'/>";
-  const SolveResult free = SolveTask(OscillatorTask("<start qpos='0.2' qvel='0.5' free='slide'/>", costs));
+  const SolveResult free = SolveFreely(OscillatorTask("<start qpos='0.2' qvel='0.5' free='slide'/>", costs));
   ASSERT_EQ(free.status, SolveStatus::kConverged) << free.message;
-  const SolveResult speed = SolveTask(OscillatorTask("<start qpos='0.2' qvel='0.5' free='qvel'/>", costs));
+  const SolveResult speed = SolveFreely(OscillatorTask("<start qpos='0.2' qvel='0.5' free='qvel'/>", costs));
   EXPECT_EQ(speed.trajectory.X(0, 0), 0.2);
   EXPECT_GT(speed.trajectory.X(1, 0), 0.6);
   EXPECT_LT(free.cost, speed.cost);
-  const SolveResult bounded = SolveTask(OscillatorTask("<start qpos='0.2' qvel='0.5' free='qvel' lower='0.4' upper='0.6'/>", costs));
+  const SolveResult bounded = SolveFreely(OscillatorTask("<start qpos='0.2' qvel='0.5' free='qvel' lower='0.4' upper='0.6'/>", costs));
   EXPECT_NEAR(bounded.trajectory.X(1, 0), 0.6, 1e-12);
   EXPECT_EQ(bounded.status, SolveStatus::kConverged) << bounded.message;
 

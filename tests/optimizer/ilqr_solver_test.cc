@@ -153,7 +153,7 @@ TEST_F(IlqrSolverTest, AllocatesNothingWithinConstraintsEither) {
     options.iterations = 12;
     options.threads = 1;
     options.tolerance = 0;
-    options.regularization_sweep = options.final_policy = false;
+    options.regularization_sweep = options.long_steps = options.final_policy = false;
     IlqrSolver solver(problem, options);
     solver.SetLqSolver([&](LqProblem* lq, double regularization, RiccatiResult* out) { constrained.Solve(lq, regularization, out); });
     const Allocations found = CountInIterations(&solver, task.U_guess);
@@ -167,7 +167,7 @@ TEST_F(IlqrSolverTest, SolvesLinearQuadraticProblemsAsItIsTold) {
   const Task task = ModelTask("cartpole/swing_up.xml");
   IlqrOptions options = task.solver;
   options.iterations = 10;
-  options.regularization_sweep = options.final_policy = false;
+  options.regularization_sweep = options.long_steps = options.final_policy = false;
   IlqrSolver plain(task.ToProblem(), options), told(task.ToProblem(), options);
   int calls = 0;
   told.SetLqSolver([&](LqProblem* lq, double regularization, RiccatiResult* out) {

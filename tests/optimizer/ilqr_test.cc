@@ -264,9 +264,32 @@ TEST_F(Ilqr, LengthensStepsThatGainMoreThanPromised) {
     EXPECT_NEAR(result.iterations[1].actual_change, 4 * result.iterations[1].expected_change, 1e-9 * result.initial_cost);
     EXPECT_NEAR(result.cost, 0, 1e-12);
   }
-  const SolveResult plain = SolveIlqr(c.problem, c.U, {.threads = 1, .regularization_sweep = false});
+  const SolveResult plain = SolveIlqr(c.problem, c.U, {.threads = 1, .long_steps = false});
   for (const IterationRecord& record : plain.iterations) EXPECT_EQ(record.step, 1);
   EXPECT_GT(plain.iterations.size(), 10u);
+}
+
+// README.md, (I3): only a step that is short, or gains little where it is not long, raises the regularization
+TEST_F(Ilqr, RegularizationFollowsTheStepWhereItIsTold) {
+  const Case c = PendulumCase();
+  for (const double factor : {2.0, 4.0}) {
+    const IlqrOptions options{.iterations = 40,
+                              .tolerance = 0,
+                              .regularization_factor = factor,
+                              .regularization_rule = RegularizationRule::kStep,
+                              .regularization_sweep = false};
+    const SolveResult result = SolveIlqr(c.problem, c.U, options);
+    int lower = 0;
+    for (std::size_t i = 1; i < result.iterations.size(); ++i) {
+      const IterationRecord &before = result.iterations[i - 1], &now = result.iterations[i];
+      if (before.step <= 0.3 || before.regularization == 0) continue;
+      EXPECT_LE(now.regularization, std::max(before.regularization / factor, options.regularization_min)) << i;
+      EXPECT_GE(now.regularization, options.regularization_min);
+      lower++;
+    }
+    EXPECT_GE(lower, 5);
+    EXPECT_LT(result.cost, 0.1 * result.initial_cost);
+  }
 }
 
 // only steps that reduce the cost are accepted, and the records add up

@@ -31,7 +31,7 @@ Record SaveRun(const Task& task, const SolveResult& result, const FreeTimeResult
   return ReadRecord(folder.File("run"));
 }
 
-SolveResult SolveTask(const Task& task, int stop_after = 1000000) {
+SolveResult SolveUntil(const Task& task, int stop_after = 1000000) {
   return Solve(task.ToProblem(), task.ToGuess(), task.solver, [=](const IterationRecord& r) { return r.iteration < stop_after; },
                task.constrained);
 }
@@ -61,16 +61,16 @@ TEST_F(ResumeTest, TakesAboutTheIterationsThatWereLeft) {
       }
       return task;
     };
-    const SolveResult whole = SolveTask(load());
+    const SolveResult whole = SolveUntil(load());
     ASSERT_EQ(whole.status, SolveStatus::kConverged) << whole.message;
     const int n = static_cast<int>(whole.iterations.size());
     for (const int cut : {n / 3, 2 * n / 3}) {
       const Task first = load();
-      const SolveResult part = SolveTask(first, cut);
+      const SolveResult part = SolveUntil(first, cut);
       ASSERT_EQ(part.status, SolveStatus::kInterrupted);
       Task second = load();
       Resume(SaveRun(first, part), "run", &second);
-      const SolveResult rest = SolveTask(second);
+      const SolveResult rest = SolveUntil(second);
       EXPECT_EQ(rest.status, SolveStatus::kConverged) << rest.message;
       EXPECT_LE(rest.violation, 1e-6);
       EXPECT_NEAR(rest.cost, c.optimum, 1e-6 * c.optimum + 2e-9) << c.file;
@@ -127,13 +127,13 @@ TEST_F(ResumeTest, KeepsStatesThatAreNoMotionYet) {
   const Task first = load();
   Task cut = load();
   cut.solver.iterations = 0;
-  const SolveResult part = SolveTask(cut);
+  const SolveResult part = SolveUntil(cut);
   ASSERT_GT(part.state.X.cols(), 0);
   Task second = load();
   second.X_guess.resize(0, 0);
   Resume(SaveRun(cut, part), "run", &second);
   EXPECT_EQ(second.X_guess, part.state.X);
-  const SolveResult rest = SolveTask(second, 3), whole = SolveTask(first, 3);
+  const SolveResult rest = SolveUntil(second, 3), whole = SolveUntil(first, 3);
   for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(rest.iterations[i].cost, whole.iterations[i].cost);
 
   Task third = load();
@@ -155,16 +155,16 @@ TEST_F(ResumeTest, KeepsAStartThatHasMoved) {
                     "<periodic qpos='all' qvel='all'/><solver type='fddp'/>", spring);
   };
   const Task first = load();
-  const SolveResult whole = SolveTask(first);
+  const SolveResult whole = SolveUntil(first);
   ASSERT_EQ(whole.status, SolveStatus::kConverged) << whole.message;
   const int n = static_cast<int>(whole.iterations.size()), cut = n / 2;
   ASSERT_GT(cut, 1);
-  const SolveResult part = SolveTask(first, cut);
+  const SolveResult part = SolveUntil(first, cut);
   Task second = load();
   Resume(SaveRun(first, part), "run", &second);
   EXPECT_EQ(second.X_guess.col(0), part.trajectory.X.col(0));
   EXPECT_NE(second.X_guess.col(0), second.x0);
-  const SolveResult rest = SolveTask(second);
+  const SolveResult rest = SolveUntil(second);
   EXPECT_EQ(rest.status, SolveStatus::kConverged) << rest.message;
   EXPECT_LE(static_cast<int>(rest.iterations.size()), n - cut + 3);
   EXPECT_NEAR(rest.cost, whole.cost, 1e-5 * whole.cost);
@@ -172,7 +172,7 @@ TEST_F(ResumeTest, KeepsAStartThatHasMoved) {
 
 TEST_F(ResumeTest, RefusesWhatDoesNotFit) {
   const Task first = RailTask(kThere);
-  const Record run = SaveRun(first, SolveTask(first, 2));
+  const Record run = SaveRun(first, SolveUntil(first, 2));
   const auto refuse = [&](const std::string& elements, const std::string& model = kRail) {
     Task task = RailTask(elements, model);
     Resume(run, "runs/rail-1", &task);
@@ -192,7 +192,7 @@ TEST_F(ResumeTest, RefusesWhatDoesNotFit) {
   renamed.replace(renamed.find("'slide' type"), 7, "'track'");
   renamed.replace(renamed.find("joint='slide'"), 13, "joint='track'");
   EXPECT_ERROR(refuse(kThere, renamed), ErrorCode::kInvalidArgument, "entry 0 of the state is 'qpos[slide]' in the run, 'qpos[track]' in the task");
-  Record none = SaveRun(first, SolveTask(first, 2));
+  Record none = SaveRun(first, SolveUntil(first, 2));
   none.tables.clear();
   Task task = RailTask(kThere);
   EXPECT_ERROR(Resume(none, "old", &task), ErrorCode::kFile, "the run 'old' has no resume.json", "<guess file=\"old\"/>");

@@ -1,0 +1,41 @@
+// A task solved as it says: from sampled controls, by way of smoother contact, over free time, beyond the nearest
+// minimum.
+#ifndef COSTATE_SOLVE_TASK_H_
+#define COSTATE_SOLVE_TASK_H_
+
+#include <vector>
+
+#include <costate/task.h>
+
+namespace costate {
+
+/// What is told on the way; any may be empty.
+struct TaskCallbacks {
+  std::function<void(const SamplingResult&)> sampled{};  ///< once, before the first iteration
+  IterationCallback iteration{};
+  StageCallback stage{};         ///< of <smooth>
+  BasinHoppingCallback round{};  ///< of <hopping>
+};
+
+struct TaskSolution {
+  SolveResult result;                     ///< its iterations are all of them
+  std::vector<ContinuationStage> stages;  ///< of <smooth>; empty without
+  std::vector<BasinHoppingRound> rounds;  ///< of <hopping>; with <time> of all lengths, one after the other
+  FreeTimeResult timed;                   ///< of <time>, without its result; no model without
+};
+
+/// Minimizes the task's cost as `costate optimize` does. <hopping> goes on from where <smooth> has led, on the true
+/// model, with solver.iterations of its own; with <time> each length that is tried is solved with it.
+///
+/// @throws as SampleControls, SolveContinuation, SolveBasinHopping, SolveFreeTime and Solve; Error{kUnsupported} for
+/// <time> with
+///         <smooth>.
+TaskSolution SolveTask(const Task& task, const TaskCallbacks& callbacks = {});
+
+/// The same from a guess that needs no sampling, of a problem that may be another than the task's own: a plan's.
+TaskSolution SolveTask(const Task& task, const Problem& problem, const Guess& guess,
+                       const TaskCallbacks& callbacks = {});
+
+}  // namespace costate
+
+#endif  // COSTATE_SOLVE_TASK_H_
