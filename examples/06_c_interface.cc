@@ -1,11 +1,13 @@
-// The C interface in a program that already has its mjModel and mjData: no C++ type of Costate in sight, the same call
-// works from C, from Python's ctypes or from any language that can pass two pointers. This is the last example; the
+// The C interface in a program that already has its mjModel and mjData: no C++ type of Costate in sight, the same calls
+// work from C, from Python's ctypes or from any language that can pass two pointers. This is the last example; the
 // functions are described in include/costate/costate_c.h.
 //
 // Prints:
 //   A is 36 x 36, B is 36 x 12
 //   agrees with mjd_transitionFD: yes
 //   level is 7, it is 0 (best available), 1 (analytic), 2 (residual difference) or 3 (step difference)
+//   swing-up in 150 intervals, converged: yes, cost below 1 % of the guess's: yes
+//   upright at the end: yes
 #include <costate/costate_c.h>
 #include <mujoco/mujoco.h>
 
@@ -42,4 +44,18 @@ int main() {
   }
   mj_deleteData(d);
   mj_deleteModel(m);
+
+  // a task file is solved as `costate optimize` does it
+  costate_task* task = costate_load_task(COSTATE_MODELS "/pendulum/swing_up.xml", error, sizeof error);
+  if (!task) return std::fprintf(stderr, "%s\n", error), 1;
+  const int N = costate_task_intervals(task);
+  std::vector<mjtNum> X((N + 1) * 2);
+  costate_solve_result result;
+  if (costate_solve_task(task, nullptr, &result, X.data(), nullptr, nullptr, error, sizeof error) != 0) {
+    return std::fprintf(stderr, "%s\n", error), 1;
+  }
+  std::printf("swing-up in %d intervals, converged: %s, cost below 1 %% of the guess's: %s\n", N,
+              result.status == COSTATE_CONVERGED ? "yes" : "no", result.cost < 0.01 * result.initial_cost ? "yes" : "no");
+  std::printf("upright at the end: %s\n", std::abs(std::cos(X[2 * N]) + 1) < 1e-3 ? "yes" : "no");
+  costate_delete_task(task);
 }

@@ -58,6 +58,74 @@ enum { COSTATE_READS_STATE = 1, COSTATE_READS_CONTROL = 2 };
 int costate_register_residual(const char* name, int size, int reads, costate_residual_value value,
                               costate_residual_jacobian jacobian, void* user, char* error, int error_sz);
 
+/* A trained feedback law: policy.json of `costate train` (plugin/optimizer/README.md, "Policies"). */
+typedef struct costate_policy costate_policy;
+
+/* Reads it for a model that has the file's state and controls by name, and the sensors that it sees; m must outlive it. NULL
+   where it cannot be used, and the reason in error as above. */
+costate_policy* costate_load_policy(const mjModel* m, const char* file, char* error, int error_sz);
+void costate_delete_policy(costate_policy* policy);
+
+/* Seconds for which it holds a control: ask for one in each such interval. */
+mjtNum costate_policy_interval(const costate_policy* policy);
+
+/* The law's control at the state and time in d, and its slopes by both things that it may see.
+     u: nu   u_x: nu x (2*nv+na)   u_s: nu x nsensordata
+   Any output may be NULL. d is only read; a law that sees sensors takes sensordata as it stands, which is that of the state
+   after mj_forward, with the control of the interval before still in ctrl: what the law was trained with. Returns and error as
+   costate_transition. Different threads may call at once. */
+int costate_policy_control(const costate_policy* policy, const mjData* d, mjtNum* u, mjtNum* u_x, mjtNum* u_s, char* error,
+                           int error_sz);
+
+/* A task file, read and ready to be solved (plugin/optimizer/README.md, "The task file"). */
+typedef struct costate_task costate_task;
+
+/* NULL where it cannot be used, and the reason in error as above: file, line and element. */
+costate_task* costate_load_task(const char* file, char* error, int error_sz);
+void costate_delete_task(costate_task* task);
+
+/* The task's own model: that of its file with the sensors that its costs need. Motions are of it. */
+const mjModel* costate_task_model(const costate_task* task);
+
+/* N, and how many mj_step hold a control. */
+int costate_task_intervals(const costate_task* task);
+int costate_task_substeps(const costate_task* task);
+
+/* How a task is solved; zeros leave what the task says. */
+typedef struct {
+  int iterations; /* at most */
+  int hops;       /* rounds of kicked controls, beyond the nearest minimum (costate/basin_hopping.h); -1: none */
+  int threads;
+  /* After each iteration, from the calling thread; nonzero ends, and the best motion so far is the result. May be NULL. */
+  int (*progress)(void* user, int iteration, mjtNum cost, mjtNum violation);
+  void* user;
+} costate_solve_options;
+
+enum {
+  COSTATE_CONVERGED,
+  COSTATE_ITERATION_LIMIT,
+  COSTATE_STALLED,    /* no step reduces the cost */
+  COSTATE_DIVERGED,   /* the guess cannot be simulated: not returned, an error */
+  COSTATE_INTERRUPTED,
+  COSTATE_INFEASIBLE, /* no motion was found that keeps the constraints: the one of least violation */
+  COSTATE_TIME_LIMIT
+};
+
+typedef struct {
+  int status, iterations;
+  mjtNum cost, initial_cost;
+  mjtNum violation; /* of the worst constraint, relative to 1 or to its bound, whichever is larger */
+  mjtNum timestep;  /* of the motion: the model's, unless the task's <time> leaves it open */
+} costate_solve_result;
+
+/* Minimizes the task's cost as `costate optimize` does: within its constraints, through smoother contact, in free time, beyond
+   the nearest minimum, as the task says.
+     X: (N+1) x (nq+nv+na), states   U: N x nu, controls   K: N x nu x (2*nv+na), gains: u = U + K (x - X)
+   options, result and any output may be NULL. Returns 0 with the best motion, whatever the status; otherwise nonzero, the reason
+   in error, and the outputs untouched. One call at a time on one task. */
+int costate_solve_task(costate_task* task, const costate_solve_options* options, costate_solve_result* result, mjtNum* X,
+                       mjtNum* U, mjtNum* K, char* error, int error_sz);
+
 #ifdef __cplusplus
 }
 #endif

@@ -5,14 +5,11 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
-#include <exception>
 #include <memory>
-#include <new>
 #include <string>
 
-#include "core/engine_guard.h"
 #include "core/simd.h"
+#include "engine/c_call.h"
 #include "engine/model_key.h"
 
 namespace costate {
@@ -85,7 +82,8 @@ void Write(const VectorXd& vector, mjtNum* out) {
 
 // the linearizer for m, with the point in cache.x and cache.u; d is only read: its stack and derived quantities may be in use
 Linearizer* AtPoint(const mjModel* m, const mjData* d, int level, bool sensors) {
-  if (m == nullptr || d == nullptr) throw Error(ErrorCode::kInvalidArgument, m ? "d is NULL" : "m is NULL");
+  RefuseNull(m, "m");
+  RefuseNull(d, "d");
   if (level < 0 || level > 3) {
     throw Error(ErrorCode::kInvalidArgument, "level is " + std::to_string(level) +
                                                  ", it is 0 (best available), 1 (analytic), 2 (residual difference) or 3 "
@@ -116,7 +114,7 @@ void Transition(const mjModel* m, const mjData* d, int level, mjtNum* A, mjtNum*
 }
 
 void Vjp(const mjModel* m, const mjData* d, int level, const mjtNum* lambda, mjtNum* x_bar, mjtNum* u_bar, mjtNum* qfrc_bar) {
-  if (lambda == nullptr) throw Error(ErrorCode::kInvalidArgument, "lambda is NULL");
+  RefuseNull(lambda, "lambda");
   Linearizer* linearizer = AtPoint(m, d, level, cache.sensors);
   const Eigen::Map<const VectorXd> covector(lambda, 2 * m->nv + m->na);
   linearizer->Vjp(cache.x, cache.u, covector, &cache.vjp, qfrc_bar != nullptr);
@@ -129,9 +127,8 @@ void Vjp(const mjModel* m, const mjData* d, int level, const mjtNum* lambda, mjt
 // the caller's functions behind a C++ callback; matrices are row-major on their side
 void RegisterResidualOf(const char* name, int size, int reads, costate_residual_value value,
                         costate_residual_jacobian jacobian, void* user) {
-  if (name == nullptr || value == nullptr) {
-    throw Error(ErrorCode::kInvalidArgument, name ? "value is NULL" : "name is NULL");
-  }
+  RefuseNull(name, "name");
+  RefuseNull(value, "value");
   if (reads & ~(COSTATE_READS_STATE | COSTATE_READS_CONTROL)) {
     throw Error(ErrorCode::kInvalidArgument, "reads is " + std::to_string(reads) +
                                                  ", expected COSTATE_READS_STATE, COSTATE_READS_CONTROL or both");
@@ -163,30 +160,12 @@ void RegisterResidualOf(const char* name, int size, int reads, costate_residual_
   RegisterResidual(name, std::move(callback));
 }
 
-void WriteError(const char* text, char* error, int error_sz) {
-  if (error == nullptr || error_sz <= 0) return;
-  const std::size_t n = std::min(std::strlen(text), static_cast<std::size_t>(error_sz) - 1);
-  std::memcpy(error, text, n);
-  error[n] = '\0';
-}
-
-// runs a call; nothing passes but its error text
+// a failure may have left a linearizer half way
 template <typename F>
 int Call(char* error, int error_sz, F call) {
-  try {
-    EngineGuard guard;  // outermost: what the engine warns about our private data stays here
-    call();
-    WriteError("", error, error_sz);
-    return 0;
-  } catch (const std::bad_alloc&) {
-    WriteError("out of memory", error, error_sz);
-  } catch (const std::exception& exception) {
-    WriteError(exception.what(), error, error_sz);
-  } catch (...) {
-    WriteError("unknown error", error, error_sz);
-  }
-  cache.linearizer.reset();
-  return 1;
+  const int failed = CallFromC(error, error_sz, call);
+  if (failed) cache.linearizer.reset();
+  return failed;
 }
 
 }  // namespace

@@ -1,12 +1,14 @@
 // The C interface as a C program sees it.
 #include <costate/costate_c.h>
 #include <costate/derivative.h>
+#include <costate/policy.h>
 #include <costate/residual.h>
-#include <costate/task.h>
+#include <costate/solve_task.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -28,7 +30,7 @@ const char* kModel = R"(<mujoco model='arm'><worldbody><geom type='plane' size='
   <body pos='.3 0 0'><joint name='b' type='ball' damping='.05'/><geom type='capsule' fromto='0 0 0 .2 .1 -.3' size='.03' mass='1'/>
   <site name='s' pos='.2 .1 -.3'/></body></body></worldbody>
   <actuator><motor name='m' joint='a' ctrlrange='-1 1'/><general joint='a' dyntype='filter' dynprm='.1' gainprm='2'/></actuator>
-  <sensor><framepos objtype='site' objname='s'/><accelerometer site='s'/><actuatorfrc actuator='m'/></sensor></mujoco>)";
+  <sensor><framepos name='s' objtype='site' objname='s'/><accelerometer site='s'/><actuatorfrc actuator='m'/></sensor></mujoco>)";
 
 class CApiTest : public support::EngineTest {
  protected:
@@ -260,6 +262,174 @@ TEST(CResidual, IsACostOfATaskWithItsJacobianOrDifferenced) {
   EXPECT_NEAR(expansion[0].lu[0], -0.56 * -1.4, 1e-14);
   EXPECT_LT((expansion[0].lx - expansion[1].lx).cwiseAbs().maxCoeff(), 1e-9);
   EXPECT_LT((expansion[0].lux - expansion[1].lux).cwiseAbs().maxCoeff(), 1e-9);
+}
+
+// ---- policies and tasks ------------------------------------------------------------------------------------------------
+
+// a law with sensors and a reference that changes, at random weights; its file, and a state to play it at
+class CPolicyTest : public support::EngineTest {
+ protected:
+  void SetUp() override {
+    EngineTest::SetUp();
+    folder_.Write("arm.xml", kModel);
+    task_ = LoadTask(folder_.Write("arm.task.xml",
+                                   "<task model='arm.xml' horizon='0.1' controlstep='5'><start qvel='0 0 0 0'/><guess ctrl='0.2 0.1'/><cost qvel='all'/>"
+                                   "<policy hidden='3'><observe qpos='all'/><observe qvel='a'/><observe sensor='all' scale='0.3'/>"
+                                   "<observe clock='0.5'/></policy></task>"));
+    task_.U_guess = MatrixXd::Random(2, task_.N);
+    law_.emplace(MakePolicy(task_));
+    law_->Set(support::Random(3).Vector(law_->weights()));
+    file_ = folder_.Write("policy.json", law_->ToJson());
+    m_ = task_.model.get();
+    data_ = MakeData(m_);
+    SetState(m_, data_.get(), support::RandomState(m_, 2));
+    data_->time = 0.034;  // in knot 3 of 0.01 s
+    mj_forward(m_, data_.get());
+  }
+  support::TemporaryFolder folder_;
+  Task task_;
+  std::optional<NetworkPolicy> law_;
+  std::string file_;
+  const mjModel* m_ = nullptr;
+  DataPtr data_;
+  char error_[500] = "old";
+};
+
+TEST_F(CPolicyTest, PlaysTheLawOfTheFile) {
+  costate_policy* policy = costate_load_policy(m_, file_.c_str(), error_, sizeof error_);
+  ASSERT_NE(policy, nullptr) << error_;
+  EXPECT_STREQ(error_, "");
+  EXPECT_DOUBLE_EQ(costate_policy_interval(policy), 0.01);
+  const Dims dims(m_);
+  VectorXd u(dims.nu), expected(dims.nu);
+  RowMajor u_x(dims.nu, dims.ndx), u_s(dims.nu, dims.ns);
+  const VectorXd x = GetState(m_, data_.get()), s = Eigen::Map<const VectorXd>(data_->sensordata, dims.ns);
+  ASSERT_EQ(costate_policy_control(policy, data_.get(), u.data(), u_x.data(), u_s.data(), error_, sizeof error_), 0) << error_;
+  law_->Control({3, data_->time, x, s}, expected);
+  EXPECT_TRUE(support::BitwiseEqual(u, expected)) << "every number of the file is exact";
+
+  // its slopes, one entry of state and sensors after the other
+  constexpr double kStep = 1e-6;
+  RowMajor by_x(dims.nu, dims.ndx), by_s(dims.nu, dims.ns);
+  VectorXd plus(dims.nu), minus(dims.nu);
+  const auto control = [&](VectorXd* out) {
+    ASSERT_EQ(costate_policy_control(policy, data_.get(), out->data(), nullptr, nullptr, nullptr, 0), 0);
+  };
+  for (int i = 0; i < dims.ndx; i++) {
+    SetState(m_, data_.get(), Retract(m_, x, kStep * VectorXd::Unit(dims.ndx, i)));
+    control(&plus);
+    SetState(m_, data_.get(), Retract(m_, x, -kStep * VectorXd::Unit(dims.ndx, i)));
+    control(&minus);
+    by_x.col(i) = (plus - minus) / (2 * kStep);
+  }
+  SetState(m_, data_.get(), x);
+  for (int i = 0; i < dims.ns; i++) {
+    data_->sensordata[i] = s[i] + kStep;
+    control(&plus);
+    data_->sensordata[i] = s[i] - kStep;
+    control(&minus);
+    data_->sensordata[i] = s[i];
+    by_s.col(i) = (plus - minus) / (2 * kStep);
+  }
+  EXPECT_TRUE(MatricesNearRelative(u_x, by_x, 1e-8));
+  EXPECT_TRUE(MatricesNearRelative(u_s, by_s, 1e-8));
+
+  // before the reference its first knot, behind it the last
+  for (const double time : {-1.0, 0.0999, 7.0}) {
+    data_->time = time;
+    control(&u);
+    law_->Control({time < 0 ? 0 : task_.N - 1, time, x, s}, expected);
+    EXPECT_TRUE(support::BitwiseEqual(u, expected)) << time;
+  }
+  costate_delete_policy(policy);
+  costate_delete_policy(nullptr);
+}
+
+TEST_F(CPolicyTest, SaysWhatDoesNotFit) {
+  const auto complaint = [&](const mjModel* m, const std::string& file) {
+    EXPECT_EQ(costate_load_policy(m, file.c_str(), error_, sizeof error_), nullptr);
+    return std::string(error_);
+  };
+  EXPECT_NE(complaint(m_, folder_.File("gone.json")).find("gone.json: it cannot be read"), std::string::npos) << error_;
+  EXPECT_NE(complaint(m_, folder_.Write("bad.json", "{\"state\": 3")).find("it is no policy"), std::string::npos) << error_;
+  EXPECT_NE(complaint(m_, folder_.Write("empty.json", "{}")).find("state"), std::string::npos) << error_;
+  EXPECT_NE(complaint(nullptr, file_).find("m is NULL"), std::string::npos) << error_;
+  std::string text = law_->ToJson();
+  const auto changed = [&](const std::string& from, const std::string& to) {
+    std::string other = text;
+    other.replace(other.find(from), from.size(), to);
+    return complaint(m_, folder_.Write("changed.json", other));
+  };
+  EXPECT_NE(changed("sensor[s].0", "sensor[x].0").find("sensor[x].0, which model 'arm' does not have"), std::string::npos) << error_;
+  EXPECT_NE(changed("ctrl[m]", "ctrl[n]").find("ctrl[n], in model 'arm' it is ctrl[m]"), std::string::npos) << error_;
+  EXPECT_NE(changed("\"knot_time\"", "\"knots\"").find("knot_time"), std::string::npos) << error_;
+  EXPECT_NE(changed("\"b\": [", "\"b\": [1.0,").find("b has 4 numbers, W has 3 rows"), std::string::npos) << error_;
+  const ModelPtr other = LoadModelFromString("<mujoco><worldbody><body><joint/><geom size='.1'/></body></worldbody></mujoco>");
+  EXPECT_NE(complaint(other.get(), file_).find("10 entries of the state"), std::string::npos) << error_;
+
+  costate_policy* policy = costate_load_policy(m_, file_.c_str(), nullptr, 0);
+  ASSERT_NE(policy, nullptr);
+  VectorXd u = VectorXd::Constant(2, -7);
+  data_->qvel[0] = std::nan("");
+  EXPECT_NE(costate_policy_control(policy, data_.get(), u.data(), nullptr, nullptr, error_, sizeof error_), 0);
+  EXPECT_STREQ(error_, "the state in d is not finite");
+  EXPECT_NE(costate_policy_control(policy, nullptr, u.data(), nullptr, nullptr, error_, sizeof error_), 0);
+  EXPECT_NE(costate_policy_control(nullptr, data_.get(), u.data(), nullptr, nullptr, error_, sizeof error_), 0);
+  EXPECT_EQ(u, VectorXd::Constant(2, -7));
+  costate_delete_policy(policy);
+}
+
+TEST(CTask, IsSolvedAsTheCommandLineWould) {
+  const std::string file = std::string(COSTATE_MODELS) + "/cartpole/swing_up.xml";
+  char error[500];
+  costate_task* task = costate_load_task(file.c_str(), error, sizeof error);
+  ASSERT_NE(task, nullptr) << error;
+  const int N = costate_task_intervals(task), nx = 4, nu = 1;
+  EXPECT_EQ(costate_task_model(task)->nv, 2);
+  EXPECT_EQ(costate_task_substeps(task), 2);
+  Task own = LoadTask(file);
+  ASSERT_EQ(N, own.N);
+  RowMajor X(N + 1, nx), U(N, nu), K(N * nu, nx);
+  costate_solve_result result;
+  for (const int hops : {0, 1}) {
+    const costate_solve_options options{20, hops, 1, nullptr, nullptr};
+    ASSERT_EQ(costate_solve_task(task, &options, &result, X.data(), U.data(), K.data(), error, sizeof error), 0) << error;
+    own.solver.iterations = 20;
+    own.solver.threads = 1;
+    own.hopping.rounds = hops;
+    const SolveResult expected = SolveTask(own).result;
+    EXPECT_TRUE(support::BitwiseEqual(X, expected.trajectory.X.transpose()));
+    EXPECT_TRUE(support::BitwiseEqual(U, expected.trajectory.U.transpose()));
+    for (int t = 0; t < N; t++) EXPECT_TRUE(support::BitwiseEqual(K.middleRows(t, 1), expected.policy.K[static_cast<std::size_t>(t)]));
+    EXPECT_EQ(result.cost, expected.cost);
+    EXPECT_EQ(result.status, COSTATE_ITERATION_LIMIT);
+    EXPECT_EQ(result.iterations, 20);
+    EXPECT_LT(result.cost, result.initial_cost);
+    EXPECT_EQ(result.timestep, own.model->opt.timestep);
+  }
+
+  // a callback of the host's ends it, and what was asked for the call before is forgotten
+  int called = 0;
+  const costate_solve_options stopping{
+      0, 0, 0, [](void* user, int iteration, mjtNum, mjtNum) { return ++*static_cast<int*>(user) == 3 && iteration == 3 ? 1 : 0; }, &called};
+  ASSERT_EQ(costate_solve_task(task, &stopping, &result, nullptr, nullptr, nullptr, nullptr, 0), 0);
+  EXPECT_EQ(called, 3);
+  EXPECT_EQ(result.status, COSTATE_INTERRUPTED);
+  ASSERT_EQ(costate_solve_task(task, nullptr, &result, nullptr, nullptr, nullptr, nullptr, 0), 0);
+  EXPECT_EQ(result.status, COSTATE_CONVERGED);
+  EXPECT_GT(result.iterations, 20);
+  costate_delete_task(task);
+  costate_delete_task(nullptr);
+}
+
+TEST(CTask, SaysWhatIsWrong) {
+  char error[500];
+  EXPECT_EQ(costate_load_task("gone.xml", error, sizeof error), nullptr);
+  EXPECT_NE(std::string(error).find("gone.xml"), std::string::npos) << error;
+  EXPECT_EQ(costate_load_task(nullptr, error, sizeof error), nullptr);
+  EXPECT_STREQ(error, "file is NULL");
+  EXPECT_NE(costate_solve_task(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, error, sizeof error), 0);
+  EXPECT_STREQ(error, "task is NULL");
 }
 
 TEST(CResidual, SaysWhatIsWrong) {

@@ -1,0 +1,52 @@
+// What every function of the C interface does around its work: no exception passes, its text does.
+#ifndef COSTATE_ENGINE_C_CALL_H_
+#define COSTATE_ENGINE_C_CALL_H_
+
+#include <costate/error.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string>
+
+#include "core/engine_guard.h"
+
+namespace costate {
+
+/// Cut to the caller's buffer, always ended.
+inline void WriteError(const char* text, char* error, int error_sz) {
+  if (error == nullptr || error_sz <= 0) return;
+  const std::size_t n = std::min(std::strlen(text), static_cast<std::size_t>(error_sz) - 1);
+  std::memcpy(error, text, n);
+  error[n] = '\0';
+}
+
+/// 0, or 1 with the reason in error.
+template <typename F>
+int CallFromC(char* error, int error_sz, F call) {
+  try {
+    EngineGuard guard;  // outermost: what the engine warns about our private data stays here
+    call();
+    WriteError("", error, error_sz);
+    return 0;
+  } catch (const std::bad_alloc&) {
+    WriteError("out of memory", error, error_sz);
+  } catch (const std::exception& exception) {
+    WriteError(exception.what(), error, error_sz);
+  } catch (...) {
+    WriteError("unknown error", error, error_sz);
+  }
+  return 1;
+}
+
+/// @throws Error{kInvalidArgument} "m is NULL".
+template <typename T>
+void RefuseNull(T* pointer, const char* name) {
+  if (pointer == nullptr) throw Error(ErrorCode::kInvalidArgument, std::string(name) + " is NULL");
+}
+
+}  // namespace costate
+
+#endif  // COSTATE_ENGINE_C_CALL_H_
