@@ -174,16 +174,23 @@ bool IlqrSolver::Impl::StartFrom(ConstMatrixRef U) {
   return false;
 }
 
-// with feedback or without, whichever costs less; when neither can be simulated, the controls scaled down
+// with feedback or without, side by side, whichever costs less; when neither can be simulated, the controls scaled down
 bool IlqrSolver::Impl::StartFrom(const Trajectory& reference, const std::vector<MatrixXd>& K) {
   start_.k.setZero(reference.U.rows(), reference.N());
   start_.K = K;
-  const RolloutStatus closed = simulator_.RolloutPolicy(problem_.x0, reference, start_, 1, problem_.u_lower,
-                                                        problem_.u_upper, &result_.trajectory);
-  const RolloutStatus open = simulator_.Rollout(problem_.x0, reference.U, &candidate_);
-  const double dt = simulator_.knot_time();
-  const double closed_cost = RolloutCost(problem_, result_.trajectory, closed, dt);
-  const double open_cost = RolloutCost(problem_, candidate_, open, dt);
+  double closed_cost = 0, open_cost = 0;
+  const auto roll_out = [&](int i, int worker) {
+    const double dt = simulator_.knot_time();
+    if (i == 0) {
+      const RolloutStatus closed = simulator_.RolloutPolicy(problem_.x0, reference, start_, 1, problem_.u_lower, problem_.u_upper,
+                                                            &result_.trajectory, worker);
+      closed_cost = RolloutCost(problem_, result_.trajectory, closed, dt);
+    } else {
+      const RolloutStatus open = simulator_.Rollout(problem_.x0, reference.U, &candidate_, worker);
+      open_cost = RolloutCost(problem_, candidate_, open, dt);
+    }
+  };
+  simulator_.ParallelFor(2, std::ref(roll_out));
   result_.cost = std::min(closed_cost, open_cost);
   if (!std::isfinite(result_.cost)) return StartFrom(reference.U);
   if (open_cost < closed_cost) std::swap(result_.trajectory, candidate_);

@@ -63,8 +63,8 @@ LineSearchResult LineSearch::Run(const Trajectory& reference, double cost, const
   for (int at = first, count = 0; at < steps; at += count) {
     if (at > first && IsLate()) return {};
 
-    // the whole step alone, then the next few, each worker its own rollouts
-    count = at == 0 ? 1 : std::min(simulator_->threads(), steps - at);
+    // the whole step alone where the last one was good, else the next few, each worker its own rollouts
+    count = at == 0 && whole_ ? 1 : std::min(simulator_->threads(), steps - at);
     TryAtOnce(reference, policy, -at, -1, count);
 
     // the largest alpha that is good enough
@@ -72,9 +72,11 @@ LineSearchResult LineSearch::Run(const Trajectory& reference, double cost, const
       const double alpha = std::ldexp(1, -(at + i));
       if (!IsEnough(cost, costs_[i], expected.At(alpha))) continue;
       std::swap(*taken, candidates_[i]);
+      whole_ = alpha == 1;
       return {alpha, costs_[i]};
     }
   }
+  whole_ = false;
   return {};
 }
 

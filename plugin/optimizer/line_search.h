@@ -22,7 +22,8 @@ struct LineSearchResult {
 };
 
 /// Rolls a policy out at alpha = 1, ½, ¼ … and takes the largest alpha whose cost falls by at least ratio × the expected
-/// change (Armijo). alpha = 1, which is usually good, is tried alone; then as many at once as the simulator has threads. A
+/// change (Armijo). alpha = 1 is tried alone where the last search has
+/// taken it; the others, and it too elsewhere, as many at once as the simulator has threads. A
 /// rollout that fails or whose cost is not finite is never taken.
 class LineSearch {
  public:
@@ -64,6 +65,7 @@ class LineSearch {
   Clock::time_point deadline_ = Clock::time_point::max();
   std::vector<Trajectory> candidates_;  // one a thread
   std::vector<double> costs_;
+  bool whole_ = true;  // was the last step that was found a whole one?
 };
 
 /// The cost of a rollout, infinite when it failed or when its cost is not finite.

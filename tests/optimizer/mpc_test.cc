@@ -257,18 +257,18 @@ TEST_F(Mpc, PlansBesideTheRobotInRealTime) {
   EXPECT_LE(result.Latency(0.99), result.Latency(1));
 }
 
-// no plan can be there after 10 ms when each of its motions takes 30
+// no plan can be there after 10 ms when each of its motions takes 60
 TEST_F(Mpc, IsLateInRealTimeWhenPlansTakeTooLong) {
   Task task = CartPole();
   task.mpc.rate = 0;
   task.mpc.delay = 0.01;
   task.solver.iterations = 1;
-  const Awkward awkward(&task, 30);
+  const Awkward awkward(&task, 60);
   const MpcResult result = RunMpc(task, {.duration = 0.5, .threads = true});
   ASSERT_FALSE(result.events.empty());
   EXPECT_EQ(result.events[0].kind, MpcEventKind::kLate);
   EXPECT_GT(result.fallback_steps, 2);
-  EXPECT_GT(result.Latency(0.5), 0.03);
+  EXPECT_GT(result.Latency(0.5), 0.06);
 }
 
 TEST_F(Mpc, EndsWhenTheCallbackSaysSo) {
@@ -322,10 +322,10 @@ TEST_F(Mpc, MakesTheFirstPlanByWayOfSmoothContacts) {
   Task task = LoadTask(COSTATE_MODELS "/toss/bin.xml");
   task.solver.iterations = task.continuation.stage_iterations = 2;
   ASSERT_TRUE(task.continuation.smooth.any());
-  const SolveResult solved = SolveContinuation(task.ToProblem(), task.U_guess, task.solver, task.continuation).result;
+  const ContinuationResult solved = SolveContinuation(task.ToProblem(), task.U_guess, task.solver, task.continuation);
   const MpcResult result = RunMpc(task, {.duration = 0.04});
-  EXPECT_EQ(result.first_plan, solved.message);
-  EXPECT_EQ(result.trajectory.U(0, 0), solved.trajectory.U(0, 0));
+  EXPECT_EQ(result.first_plan, solved.result.message + "; " + solved.message);
+  EXPECT_EQ(result.trajectory.U(0, 0), solved.result.trajectory.U(0, 0));
 }
 
 TEST_F(Mpc, MakesTheFirstPlanByHopping) {
