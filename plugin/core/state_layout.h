@@ -9,6 +9,16 @@
 
 namespace costate {
 
+/// The elements of a signature that the model has: those that it lacks take the engine as long to pass by as to copy.
+inline int PresentState(const mjModel* model, int signature) {
+  int present = 0;
+  for (int bit = 0; bit < mjNSTATE; ++bit) {
+    const int element = 1 << bit;
+    if ((signature & element) && mj_stateSize(model, element) > 0) present |= element;
+  }
+  return present;
+}
+
 /// How entries of one signature's vector go into another's: mj_getState lays elements out in the order of their bits.
 class StateCopy {
  public:

@@ -30,6 +30,7 @@ Linearizer::Impl::Impl(const mjModel* model, const LinearizeOptions& options)
       dims(model),
       local(*model),
       data(MakeData(model)),
+      state(PresentState(model, mjSTATE_INTEGRATION)),
       moving_to_context(model, kMovingSignature, kContextSignature),
       context_to_point(model, kContextSignature, mjSTATE_INTEGRATION),
       x_to_point(model, kStateSignature, mjSTATE_INTEGRATION),
@@ -93,12 +94,12 @@ void Linearizer::Impl::LinearizeOnce(bool sensors, StepDerivative* out) {
 
 // on to the next substep, as Step does it; the interval has its sensors already
 void Linearizer::Impl::Advance() {
-  mj_setState(&local, data.get(), point.data(), mjSTATE_INTEGRATION);
+  mj_setState(&local, data.get(), point.data(), state);
   const int flags = local.opt.disableflags;
   if (!MayReadReports(&local)) local.opt.disableflags |= mjDSBL_SENSOR;
   mj_step(&local, data.get());
   local.opt.disableflags = flags;
-  mj_getState(&local, data.get(), point.data(), mjSTATE_INTEGRATION);
+  mj_getState(&local, data.get(), point.data(), state);
 }
 
 void Linearizer::Impl::LinearizeInterval(StepDerivative* out) {

@@ -62,6 +62,7 @@ struct Linearizer::Impl {
   Dims dims;
   mjModel local;  // the caller's, refreshed at each call, with automatic reset and sleep off
   DataPtr data;
+  int state;  // all elements of mjSTATE_INTEGRATION that the model has
   VectorXd context, point;             // kContextSignature; mjSTATE_INTEGRATION at the current substep
   StateCopy moving_to_context, context_to_point, x_to_point, u_to_point;
   std::unique_ptr<Backend> levels[4];  // by Level; null: not requested or not covered
@@ -85,7 +86,7 @@ struct Linearizer::Impl {
 template <typename Out, typename Call>
 bool Linearizer::Impl::Covers(int level, Out* out, Call call) {
   if (!levels[level]) return false;
-  mj_setState(&local, data.get(), point.data(), mjSTATE_INTEGRATION);
+  mj_setState(&local, data.get(), point.data(), state);
   missing[level].clear();
   if (!call(levels[level].get(), &missing[level])) return false;
   if (out->status != StepStatus::kOk || AllFinite(*out)) return true;
