@@ -156,11 +156,15 @@ bool IsThruster(const mjModel* m, int i) {
 
 bool IsAdhesive(const mjModel* m, int i) { return m->actuator_trntype[i] == mjTRN_BODY && !DependsOnVelocity(m, i); }
 
-Actuation::Actuation(const mjModel* m) : builder_(m), own_(m->nout) {
-  for (int i = 0; i < m->nactuator && missing_.empty(); i++) {
-    const char* what = MissingByType(m, i);
+Actuation::Actuation(const mjModel* m) : builder_(m), slopes_(m->nactuator), own_(m->nout) {
+  for (int i = 0; i < m->nactuator; i++) {
+    const char* what = missing_.empty() ? MissingByType(m, i) : nullptr;
     if (what) missing_ = std::string(what) + " of " + ElementName(m, mjOBJ_ACTUATOR, i);
-    any_servo_ = any_servo_ || IsServo(m, i);
+    const bool servo = IsServo(m, i);
+    any_servo_ = any_servo_ || servo;
+    any_site_ = any_site_ || m->actuator_trntype[i] == mjTRN_SITE;
+    kind_.push_back({HasConstantMoment(m, i), servo, m->actuator_outadr[i], m->actuator_ctrladr[i],
+                     m->actuator_actnum[i] > 0 ? m->actuator_actadr[i] : -1});
   }
 }
 
@@ -174,41 +178,40 @@ std::string Actuation::Missing(const mjModel* m) const {
 }
 
 void Actuation::Compute(const mjModel* m, const mjData* d, const TendonMoments& tendons) {
-  static const ActuatorSlope none;
-  slopes_.assign(m->nactuator, none);
   servos_.clear();
   moment_.assign(m->nout, {});
   force_.assign(m->nactuator, 0);
   row_scale_.assign(m->nactuator, 0);
   clamped_.assign(m->nv, 0);
   any_clamped_ = false;
-  if (m->opt.disableflags & mjDSBL_ACTUATION) return;
+  if (m->opt.disableflags & mjDSBL_ACTUATION) return std::fill(slopes_.begin(), slopes_.end(), ActuatorSlope());
 
   for (int j = 0; j < m->njnt; j++) {
+    if (!m->jnt_actfrclimited[j]) continue;
     const int dof = m->jnt_dofadr[j], type = m->jnt_type[j];
-    if (!m->jnt_actfrclimited[j] || (type != mjJNT_HINGE && type != mjJNT_SLIDE)) continue;
+    if (type != mjJNT_HINGE && type != mjJNT_SLIDE) continue;
     const double force = d->qfrc_actuator[dof];
     clamped_[dof] = force <= m->jnt_actfrcrange[2 * j] || force >= m->jnt_actfrcrange[2 * j + 1];
     any_clamped_ = any_clamped_ || clamped_[dof];
   }
 
   for (int i = 0; i < m->nactuator; i++) {
-    const int out = m->actuator_outadr[i];
-    const bool servo = any_servo_ && IsServo(m, i);
+    const int out = kind_[i].out, type = m->actuator_trntype[i];
+    const bool servo = kind_[i].servo;
     if (servo) AddServo(m, d, i);
     else Slopes(m, d, i);
-    if (m->actuator_trntype[i] == mjTRN_TENDON) {
+    if (type == mjTRN_TENDON) {
       const int tendon = m->actuator_trnid[2 * i];
-      const bool constant = HasConstantMoment(m, i) && !m->tendon_actfrclimited[tendon];
+      const bool constant = kind_[i].constant && !m->tendon_actfrclimited[tendon];
       row_scale_[i] = m->actuator_gear[6 * out];
       if (!constant || servo) moment_[out] = {&tendons[tendon], row_scale_[i]};
-    } else if (m->actuator_trntype[i] == mjTRN_SO3) {
+    } else if (type == mjTRN_SO3) {
       row_scale_[i] = 1;
       for (int k = 0; k < 3; k++) {
         RotationMoment(m, d, i, k, &builder_, &own_[out + k]);
         moment_[out + k] = {&own_[out + k], 1};
       }
-    } else if (servo || (!HasConstantMoment(m, i) && !FollowsTree(m, i))) {
+    } else if (servo || (!kind_[i].constant && !FollowsTree(m, i))) {
       TransmissionMoment(m, d, i, &builder_, &own_[out]);
       row_scale_[i] = 1;
       moment_[out] = {&own_[out], 1};
@@ -231,6 +234,7 @@ void Actuation::AddServo(const mjModel* m, const mjData* d, int i) {
     ctrl[k] = limited ? std::clamp(d->ctrl[u], range[0], range[1]) : d->ctrl[u];
     inside[k] = Slope(!limited || Inside(d->ctrl[u], range));
   }
+  slopes_[i] = ActuatorSlope();
   servos_.push_back(MakeServoSlope(m, d, i, ctrl, inside, IsActuatorDisabled(m, i)));
   force_[i] = servos_.back().value;
 }
@@ -238,17 +242,21 @@ void Actuation::AddServo(const mjModel* m, const mjData* d, int i) {
 // slopes of act_dot, act' and of the force before limits
 void Actuation::Slopes(const mjModel* m, const mjData* d, int i) {
   ActuatorSlope& s = slopes_[i];
-  const int u = m->actuator_ctrladr[i], out = m->actuator_outadr[i];
+  s = ActuatorSlope();
+  const int u = kind_[i].ctrl, out = kind_[i].out;
   s.ctrl_index = u;
-  const bool limited = m->actuator_ctrllimited[u] && !(m->opt.disableflags & mjDSBL_CLAMPCTRL);
-  const double ctrl = limited ? std::clamp(d->ctrl[u], m->actuator_ctrlrange[2 * u], m->actuator_ctrlrange[2 * u + 1])
-                              : d->ctrl[u];
-  const double ctrl_slope = Slope(!limited || Inside(d->ctrl[u], m->actuator_ctrlrange + 2 * u));
+  s.act_index = kind_[i].act;
+  double ctrl = d->ctrl[u], ctrl_slope = 1;
+  if (m->actuator_ctrllimited[u] && !(m->opt.disableflags & mjDSBL_CLAMPCTRL)) {
+    const mjtNum* range = m->actuator_ctrlrange + 2 * u;
+    ctrl_slope = Slope(Inside(ctrl, range));
+    ctrl = std::clamp(ctrl, range[0], range[1]);
+  }
+  const bool disabled = IsActuatorDisabled(m, i);
 
   // act_dot and act'
   double input = ctrl, input_ctrl = ctrl_slope, input_act = 0;
-  if (m->actuator_actnum[i] > 0) {
-    s.act_index = m->actuator_actadr[i];
+  if (s.act_index >= 0) {
     const double act = d->act[s.act_index];
     const mjtNum* prm = m->actuator_dynprm + mjNDYN * i;
     switch (m->actuator_dyntype[i]) {
@@ -274,9 +282,9 @@ void Actuation::Slopes(const mjModel* m, const mjData* d, int i) {
       input_ctrl = 0;
       input_act = 1;
     }
-    if (IsActuatorDisabled(m, i)) s.next_ctrl = 0, s.next_act = 1;
+    if (disabled) s.next_ctrl = 0, s.next_act = 1;
   }
-  if (IsActuatorDisabled(m, i)) return;
+  if (disabled) return;
 
   // force = gain(l, l̇) input + bias(l, l̇)
   const double length = d->actuator_length[out], velocity = d->actuator_velocity[out];
@@ -314,7 +322,7 @@ void Actuation::Slopes(const mjModel* m, const mjData* d, int i) {
   s.act = PLANT("actuator: by activation", gain * input_act);
 
   // implicitfast's matrix takes a control without activation as it is, beyond its range too
-  const bool raw = m->actuator_actnum[i] == 0;
+  const bool raw = s.act_index < 0;
   const mjtNum* range = m->actuator_forcerange + 2 * i;
   if (m->actuator_forcelimited[i] && (d->actuator_force[out] <= range[0] || d->actuator_force[out] >= range[1])) return;
   const double applied = raw ? d->ctrl[u] : input;
@@ -339,8 +347,9 @@ void Actuation::LimitForces(const mjModel* m) {
   std::vector<double>&total = tendon_total_, &pull = tendon_pull_;
   total.assign(m->ntendon, 0);
   pull.assign(m->ntendon, 0);
-  const auto tendon = [&](int i) { return m->actuator_trntype[i] == mjTRN_TENDON ? m->actuator_trnid[2 * i] : -1; };
-  for (int i = 0; i < m->nactuator && m->ntendon > 0; i++) {
+  const bool any = m->ntendon > 0;
+  const auto tendon = [&](int i) { return any && m->actuator_trntype[i] == mjTRN_TENDON ? m->actuator_trnid[2 * i] : -1; };
+  for (int i = 0; i < m->nactuator && any; i++) {
     if (tendon(i) >= 0) total[tendon(i)] += force_[i];
   }
   const auto saturated = [&](int t) {
@@ -356,7 +365,7 @@ void Actuation::LimitForces(const mjModel* m) {
     const int t = tendon(i);
     if (saturated(t)) {
       if (inside(i, scale(t) * force_[i])) pull[t] += gear(i) * force_[i];
-    } else if (m->actuator_gaintype[i] != mjGAIN_SO3 && !inside(i, force_[i])) {
+    } else if (!inside(i, force_[i]) && m->actuator_gaintype[i] != mjGAIN_SO3) {
       ActuatorSlope& s = slopes_[i];
       s.length = s.velocity = s.ctrl = s.act = 0;
       for (ServoSlope& servo : servos_) {
@@ -364,7 +373,7 @@ void Actuation::LimitForces(const mjModel* m) {
       }
     }
   }
-  for (int i = 0; i < m->nactuator && m->ntendon > 0; i++) {
+  for (int i = 0; i < m->nactuator && any; i++) {
     const int t = tendon(i);
     if (!saturated(t)) continue;
     NoDamping(i);
@@ -437,9 +446,9 @@ void Actuation::Add(const mjModel* m, const mjData* d, Columns* R) const {
   for (const ServoSlope& servo : servos_) AddServoForce(m, d, servo, R);
   const int nv = static_cast<int>(m->nv), ndx = 2 * nv + static_cast<int>(m->na);
   for (int i = 0; i < static_cast<int>(slopes_.size()); i++) {
-    if (any_servo_ && IsServo(m, i)) continue;
+    if (kind_[i].servo) continue;
     const ActuatorSlope& s = slopes_[i];
-    const int out = m->actuator_outadr[i];
+    const int out = kind_[i].out;
     const ActuatorMoment& arm = moment_[out];
     const auto input_columns = [&](int row, double J) {
       if (clamped_[row]) return;
@@ -454,12 +463,13 @@ void Actuation::Add(const mjModel* m, const mjData* d, Columns* R) const {
       for (int k = 0; k < arm.moment->size(); k++) input_columns(arm.moment->dof[k], row_scale_[i] * arm.moment->J[k]);
       continue;
     }
+    const bool moves = (s.length != 0 || s.velocity != 0) && (kind_[i].constant || !FollowsTree(m, i));
     const int begin = d->moment_rowadr[out], end = begin + d->moment_rownnz[out];
     for (int k = begin; k < end; k++) {
       const int row = d->moment_colind[k];
       if (clamped_[row]) continue;
       const double J = PLANT("actuator: columns", d->actuator_moment[k]);
-      if ((s.length != 0 || s.velocity != 0) && (HasConstantMoment(m, i) || !FollowsTree(m, i))) {
+      if (moves) {
         for (int l = begin; l < end; l++) {
           const int col = d->moment_colind[l];
           (*R)(row, col) += J * s.length * d->actuator_moment[l];

@@ -67,6 +67,9 @@ class Actuation {
   /// Adds the rows of act' and of act_dot (na × (q, v, act, u)); either may be null.
   void AddActivation(const mjModel* model, Columns* next, Columns* rate) const;
 
+  /// Is there any site transmission?
+  bool AnySite() const { return any_site_; }
+
   /// Does the wrench of this thruster or adhesion belong to TreeDerivative? Not beside clamped joints, whose rows are zero.
   bool FollowsTree(const mjModel* model, int actuator) const {
     return !any_clamped_ && (IsThruster(model, actuator) || IsAdhesive(model, actuator));
@@ -90,9 +93,17 @@ class Actuation {
   void LimitForces(const mjModel* model);
   void NoDamping(int actuator);
 
+  struct Kind {  // what the model's structure says of an actuator
+    bool constant;  // its moment
+    bool servo;
+    int out, ctrl, act;  // first output and control; activation, -1: none
+  };
+
   MomentBuilder builder_;
   std::string missing_;     // by types alone
   bool any_servo_ = false;  // those are known by their parameters
+  bool any_site_ = false;
+  std::vector<Kind> kind_;
   std::vector<ActuatorSlope> slopes_;
   std::vector<ServoSlope> servos_;
   std::vector<double> force_, row_scale_;  // force before limits; scale of its row where a tendon's limit shares it out

@@ -84,7 +84,9 @@ void EffectiveMass::Add(int row, int col, double value) {
 // a damper's part of M'
 void EffectiveMass::AddDamping(const int* dof, const mjtNum* J, int n, double B) {
   for (int k = 0; k < n && B != 0; k++) {
-    for (int l = 0; l < n; l++) Add(dof[k], dof[l], B * J[k] * J[l]);
+    for (int l = 0; l < n; l++) {
+      if (dof[l] <= dof[k]) Add(dof[k], dof[l], B * J[k] * J[l]);
+    }
   }
 }
 
@@ -102,9 +104,10 @@ bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const TendonMomen
 
   // joint damping
   for (int i = 0; i < nv && Damps(m); i++) {
-    const Damping damping = DofDamping(m, i);
-    Add(i, i, PLANT("integrator: damping of joints", h * damping.Slope(d->qvel[i])));
-    slope_[i] = PLANT("integrator: slope of damping", h * damping.SlopeSlope(d->qvel[i]));
+    const DampingSlopes damping = DofDampingSlopes(m, i, d->qvel[i]);
+    diagonal_[i] = PLANT("integrator: damping of joints", h * damping.slope);
+    solver_.diagonal(i) += diagonal_[i];
+    slope_[i] = PLANT("integrator: slope of damping", h * damping.slope_slope);
   }
   if (m->opt.integrator != mjINT_EULER) {
     // tendon damping and actuators' velocity gains

@@ -78,22 +78,19 @@ void AddRadialSpring(double stiffness, const mjtNum* poly, const Eigen::Vector3d
   }
 }
 
-bool IsZeroSpring(const mjModel* m, int j) {
-  const mjtNum* poly = m->jnt_stiffnesspoly + mjNPOLY * j;
-  return m->jnt_stiffness[j] == 0 && std::all_of(poly, poly + mjNPOLY, [](double x) { return x == 0; });
+bool AllZero(const mjtNum* poly) {
+  bool zero = true;
+  for (int k = 0; k < mjNPOLY; k++) zero = zero && poly[k] == 0;
+  return zero;
 }
 
-void AddJointSpring(const mjModel* m, const mjData* d, int j, Columns* R) {
+// of a ball or free joint
+void AddRotationSpring(const mjModel* m, const mjData* d, int j, Columns* R) {
   const mjtNum* poly = m->jnt_stiffnesspoly + mjNPOLY * j;
   const double stiffness = m->jnt_stiffness[j];
   const mjtNum *q = d->qpos + m->jnt_qposadr[j], *rest = SpringReference(m, d, j);
   int dof = m->jnt_dofadr[j];
-  const int type = m->jnt_type[j];
-  if (type == mjJNT_HINGE || type == mjJNT_SLIDE) {
-    (*R)(dof, dof) -= PLANT("spring: joint", PolySlope(stiffness, poly, q[0] - rest[0]));
-    return;
-  }
-  if (type == mjJNT_FREE) {
+  if (m->jnt_type[j] == mjJNT_FREE) {
     const Eigen::Vector3d e = Eigen::Map<const Eigen::Vector3d>(q) - Eigen::Map<const Eigen::Vector3d>(rest);
     AddRadialSpring(stiffness, poly, e, Eigen::Matrix3d::Identity(), dof, R);
     q += 3;
@@ -110,21 +107,34 @@ void AddJointSpring(const mjModel* m, const mjData* d, int j, Columns* R) {
   AddRadialSpring(stiffness, poly, e, de, dof, R);
 }
 
+void AddJointSpring(const mjModel* m, const mjData* d, int j, Columns* R) {
+  const mjtNum* poly = m->jnt_stiffnesspoly + mjNPOLY * j;
+  const int type = m->jnt_type[j], dof = m->jnt_dofadr[j];
+  double slope = m->jnt_stiffness[j];
+  const bool linear = AllZero(poly);
+  if (linear && slope == 0) return;
+  if (type != mjJNT_HINGE && type != mjJNT_SLIDE) return AddRotationSpring(m, d, j, R);
+  if (!linear) slope = PolySlope(slope, poly, d->qpos[m->jnt_qposadr[j]] - SpringReference(m, d, j)[0]);
+  (*R)(dof, dof) -= PLANT("spring: joint", slope);
+}
+
 // (P3)
 void AddTendon(const mjModel* m, const mjData* d, int t, const Moment& moment, Columns* R) {
-  if (moment.size() == 0) return;
+  const mjtNum* poly = m->tendon_stiffnesspoly + mjNPOLY * t;
+  const bool spring = !Disabled(m, mjDSBL_SPRING) && !(m->tendon_stiffness[t] == 0 && AllZero(poly));
+  const Damping damper = Disabled(m, mjDSBL_DAMPER) ? Damping() : TendonDamping(m, t);
+  if (moment.size() == 0 || (!spring && damper.IsZero())) return;
   double force = 0, stiffness = 0, damping = 0;
-  if (!Disabled(m, mjDSBL_SPRING)) {
+  if (spring) {
     // zero inside the dead band of lengthspring
-    const mjtNum *range = SpringRange(m, d, t), *poly = m->tendon_stiffnesspoly + mjNPOLY * t;
+    const mjtNum* range = SpringRange(m, d, t);
     const double length = d->ten_length[t];
     const double x = length > range[1] ? length - range[1] : length < range[0] ? length - range[0] : 0;
     const bool slack = length >= range[0] && length <= range[1] && range[0] < range[1];
     if (!slack) stiffness = PolySlope(m->tendon_stiffness[t], poly, x);
     force -= x * PolyValue(m->tendon_stiffness[t], poly, x);
   }
-  if (!Disabled(m, mjDSBL_DAMPER)) {
-    const Damping damper = TendonDamping(m, t);
+  if (!damper.IsZero()) {
     const double v = d->ten_velocity[t];
     damping = damper.Slope(v);
     force -= v * damper.Value(v);
@@ -147,7 +157,7 @@ double Damping::SlopeSlope(double v) const {
   return v < 0 ? -slope : slope;
 }
 
-bool Damping::IsZero() const { return linear == 0 && mju_isZero(poly, mjNPOLY); }
+bool Damping::IsZero() const { return linear == 0 && AllZero(poly); }
 
 Damping DofDamping(const mjModel* m, int dof) {
   Damping damping;
@@ -165,7 +175,7 @@ Damping DofDamping(const mjModel* m, int dof) {
 Damping TendonDamping(const mjModel* m, int t) {
   Damping damping;
   damping.linear = m->tendon_damping[t];
-  mju_copy(damping.poly, m->tendon_dampingpoly + mjNPOLY * t, mjNPOLY);
+  std::copy_n(m->tendon_dampingpoly + mjNPOLY * t, mjNPOLY, damping.poly);
   const auto acts_on = [&](int i) { return m->actuator_trntype[i] == mjTRN_TENDON && m->actuator_trnid[2 * i] == t; };
   AddActuatorsDamping(m, m->tendon_actuatorid[t], acts_on, &damping);
   return damping;
@@ -184,12 +194,10 @@ std::string PassiveMissing(const mjModel* m) {
 void AddPassive(const mjModel* m, const mjData* d, const TendonMoments& tendons, Columns* R) {
   const int nv = static_cast<int>(m->nv);
   if (!Disabled(m, mjDSBL_SPRING)) {
-    for (int j = 0; j < m->njnt; j++) {
-      if (!IsZeroSpring(m, j)) AddJointSpring(m, d, j, R);
-    }
+    for (int j = 0; j < m->njnt; j++) AddJointSpring(m, d, j, R);
   }
   if (!Disabled(m, mjDSBL_DAMPER)) {
-    for (int i = 0; i < nv; i++) (*R)(i, nv + i) -= PLANT("damper: joint", DofDamping(m, i).Slope(d->qvel[i]));
+    for (int i = 0; i < nv; i++) (*R)(i, nv + i) -= PLANT("damper: joint", DofDampingSlopes(m, i, d->qvel[i]).slope);
   }
   for (int t = 0; t < m->ntendon; t++) AddTendon(m, d, t, tendons[t], R);
 }

@@ -42,6 +42,18 @@ struct Damping {
 Damping DofDamping(const mjModel* model, int dof);
 Damping TendonDamping(const mjModel* model, int tendon);
 
+/// Slope and SlopeSlope of a dof: most dampers are linear, without actuators.
+struct DampingSlopes {
+  double slope, slope_slope;
+};
+inline DampingSlopes DofDampingSlopes(const mjModel* m, int dof, double velocity) {
+  bool linear = m->jnt_actuatorid[m->dof_jntid[dof]] == -1;
+  for (int k = 0; k < mjNPOLY; k++) linear = linear && m->dof_dampingpoly[mjNPOLY * dof + k] == 0;
+  if (linear) return {m->dof_damping[dof], 0};
+  const Damping damping = DofDamping(m, dof);
+  return {damping.Slope(velocity), damping.SlopeSlope(velocity)};
+}
+
 /// Is gravity compensated?
 bool CompensatesGravity(const mjModel* model);
 

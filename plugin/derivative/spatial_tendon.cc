@@ -36,11 +36,13 @@ std::vector<char> UsedTendons(const mjModel* m) {
 void FixedMoment(const mjModel* m, const mjData* d, int t, Moment* moment) {
   const int adr = m->ten_J_rowadr[t], n = m->ten_J_rownnz[t];
   if (moment->size() != n) {
+    moment->dof.assign(m->ten_J_colind + adr, m->ten_J_colind + adr + n);
+    moment->J.resize(n);
+    moment->length.resize(n);
     moment->G.setZero(n, n);
     moment->rate.setZero(n);
   }
-  moment->dof.assign(m->ten_J_colind + adr, m->ten_J_colind + adr + n);
-  moment->J = moment->length = Eigen::Map<const Eigen::VectorXd>(d->ten_J + adr, n);
+  for (int k = 0; k < n; k++) moment->J[k] = moment->length[k] = d->ten_J[adr + k];
 }
 
 // (T8) a straight piece: frame and first end are those of the first site

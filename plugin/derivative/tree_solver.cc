@@ -125,11 +125,7 @@ void TreeSolver::SetZero() {
   std::fill(diagonal_.begin(), diagonal_.end(), 0.0);
 }
 
-bool TreeSolver::Add(int i, int j, double x) {
-  if (i == j) {
-    diagonal_[i] += x;
-    return true;
-  }
+bool TreeSolver::AddBelow(int i, int j, double x) {
   if (i < j) std::swap(i, j);
   const auto begin = column_.begin() + row_start_[i], end = column_.begin() + row_start_[i + 1];
   const auto at = std::lower_bound(begin, end, j);

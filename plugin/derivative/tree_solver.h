@@ -59,7 +59,11 @@ class TreeSolver {
   const int* row_columns(int i) const { return column_.data() + row_start_[i]; }
   int row_size(int i) const { return row_start_[i + 1] - row_start_[i]; }
   /// Adds to entry (i, j) of the symmetric matrix; false when the pattern does not hold it.
-  bool Add(int i, int j, double x);
+  bool Add(int i, int j, double x) {
+    if (i != j) return AddBelow(i, j, x);
+    diagonal_[i] += x;
+    return true;
+  }
 
   /// Adds the lower triangle of a sparse matrix, e.g. M: row i has `count[i]` entries from `start[i]`, the diagonal last,
   /// with ascending columns. They must lie in the pattern and be the same ones in every call.
@@ -85,6 +89,7 @@ class TreeSolver {
   };
 
  private:
+  bool AddBelow(int i, int j, double x);
   Factors MakeFactors() const;
   void Symbolic();
   void FindGroups();
