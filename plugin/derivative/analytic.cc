@@ -4,9 +4,11 @@
 #include <functional>
 
 #include "core/plugins.h"
+#include "core/state_layout.h"
 #include "derivative/adhesion.h"
 #include "derivative/armature.h"
 #include "derivative/delayed.h"
+#include "derivative/fluid.h"
 #include "derivative/integrator.h"
 #include "derivative/passive.h"
 #include "derivative/smoothed_set.h"
@@ -50,7 +52,8 @@ AnalyticBackend::AnalyticBackend(const mjModel* model, bool strict, const TermSw
       mass_(model),
       sensor_(model),
       articulated_solver_(model),
-      H_(model->dof_parentid, static_cast<int>(model->nv)) {
+      H_(model->dof_parentid, static_cast<int>(model->nv)),
+      state_(PresentState(model, mjSTATE_INTEGRATION)) {
   if (differenced.constraint) constraint_.LeaveAll(kSwitched);
   differenced_.metric = false;
 }
@@ -78,12 +81,15 @@ bool AnalyticBackend::LinearizeSensors(const mjModel* m, mjData* d, StepDerivati
 bool AnalyticBackend::LinearizeAfterForward(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
   out->coverage.terms.clear();
   out->status = StepStatus::kOk;
-  if (!Terms(m, d, out, missing) || (UsesNoslip(m) && !ApplyNoslip(m, d, out, missing))) return false;
+  after_forward_ = true;
+  const bool good = Terms(m, d, out, missing);
+  after_forward_ = false;
+  if (!good || (UsesNoslip(m) && !ApplyNoslip(m, d, out, missing))) return false;
   if (m->opt.integrator != mjINT_RK4) return Step(m, d, out, missing);
 
   // the other stages need data of their own: the caller's stays where it is
   if (!stage_data_) stage_data_ = MakeData(m);
-  mj_copyState(m, d, stage_data_.get(), mjSTATE_INTEGRATION);
+  mj_copyState(m, d, stage_data_.get(), state_);
   return RungeKutta(m, d, stage_data_.get(), out, missing);
 }
 
@@ -98,10 +104,12 @@ bool AnalyticBackend::Minimum(const mjModel* m, mjData* d, Products products, bo
                               std::string* missing) {
   const auto terms = [&] { return TermsFor(products, m, d, out, missing); };
   const auto finish = [&] { return smoothing_ == 0 || Smooth(m, d, products, out, missing); };
-  *missing = ResidualRefusal(m);
-  if (missing->empty()) *missing = InertiaMissing(m);
-  if (missing->empty()) *missing = NoslipMissing(m);
-  if (!missing->empty()) return false;
+  if (!later_stage_) {
+    *missing = ResidualRefusal(m);
+    if (missing->empty()) *missing = InertiaMissing(m);
+    if (missing->empty()) *missing = NoslipMissing(m);
+    if (!missing->empty()) return false;
+  }
   out->coverage.terms.clear();
   out->status = StepStatus::kOk;
   if (!point_.Forward(m, d, sensors, &out->status, missing)) return out->status != StepStatus::kOk;
@@ -147,16 +155,22 @@ double AnalyticBackend::Polish(const mjModel* m, mjData* d) {
   return step_.lpNorm<Eigen::Infinity>() / (1 + point_.a().lpNorm<Eigen::Infinity>());
 }
 
-// everything at the point that products and matrices share: which terms are closed, forces, the tree, the constraints
-bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
-  out->coverage.terms.clear();
+// a, M a and the active set
+void AnalyticBackend::TakeAcceleration(const mjModel* m, mjData* d) {
+  if (d->nefc == 0 || (after_forward_ && !UsesNoslip(m))) return point_.Accept(m, d);
   const double* Ma = nullptr;
   if (ArticulatedSolver::Pays(m)) {
     diagonal_.resize(m->nv);
     articulated_solver_.Multiply(m, d, d->qacc, diagonal_.data());
     Ma = diagonal_.data();
   }
-  if (!smoothed_) point_.Residual(m, d, Ma);
+  point_.Residual(m, d, Ma);
+}
+
+// everything at the point that products and matrices share: which terms are closed, forces, the tree, the constraints
+bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
+  out->coverage.terms.clear();
+  if (!smoothed_) TakeAcceleration(m, d);
   if (UsesNoslip(m)) RunNoslip(m, d);
   const auto cover = [&](const char* term, const std::string& reason) {
     return Cover(term, reason, &out->coverage, missing);
@@ -175,7 +189,7 @@ bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, 
   if (actuation.empty()) actuation_.Compute(m, d, tendons_);
   const std::string adhesion = MoveAdhesive(m, d);
   if (passive.empty() && m->flg_adhesion) passive = adhesion;
-  if (actuation.empty() && HasAdhesiveActuator(m)) {
+  if (actuation.empty() && any_adhesion_ && HasAdhesiveActuator(m)) {
     actuation = actuation_.AnyDofClamped() ? "adhesion beside a joint at its actuatorfrcrange" : adhesion;
   }
   if (switch_.actuation) actuation = kSwitched;
@@ -227,15 +241,16 @@ void AnalyticBackend::PrepareTree(const mjModel* m, mjData* d, const TendonMomen
   input_.a = point_.a().data();
   input_.e = second_solve_ ? mass_.difference().data() : nullptr;
   input_.load = WorldLoads(m, d, closed_passive_, &load_) ? load_.data() : nullptr;
-  if (products_ == Products::kPull && !NeedsAxes(m) && !pulls_axes_) tree_.ForwardFields(m, d, input_);
-  else tree_.Forward(m, d, input_);
-  constraint_.pulls().assign(HasAdhesion(m) ? d->ncon : 0, 0);
-  if (HasAdhesion(m) && closed_passive_) AddGeomPulls(m, d, &constraint_.pulls());
-  if (HasAdhesion(m) && closed_actuation_) AddActuatorPulls(m, d, &constraint_.pulls());
+  const bool fluid = closed_passive_ && HasPassiveForces(m) && HasFluid(m), thrusters = closed_actuation_ && actuation_.AnySite();
+  if (products_ != Products::kPull || NeedsAxes(m) || pulls_axes_) tree_.Forward(m, d, input_);
+  else if (d->nefc > 0 || any_adhesion_ || fluid || thrusters || pulls_sensors_) tree_.ForwardFields(m, d, input_);
+  constraint_.pulls().assign(any_adhesion_ ? d->ncon : 0, 0);
+  if (any_adhesion_ && closed_passive_) AddGeomPulls(m, d, &constraint_.pulls());
+  if (any_adhesion_ && closed_actuation_) AddActuatorPulls(m, d, &constraint_.pulls());
   std::string constraint;
   constraint_.Linearize(m, d, tree_, &constraint, tendons);
-  if (closed_actuation_) AddThrusters(m, d);
-  if (closed_passive_ && HasPassiveForces(m)) constraint_.AddFluidForces(m, d);
+  if (thrusters) AddThrusters(m, d);
+  if (fluid) constraint_.AddFluidForces(m, d);
   if (d->nefc) Cover("constraint", constraint, coverage, missing);
   differenced_.inertia = switch_.rne;
   differenced_.constraint = d->nefc && !constraint.empty();
@@ -297,7 +312,8 @@ bool AnalyticBackend::Assemble(const mjModel* m, mjData* d, std::string* missing
 
 // (C21) the motion of contacts that adhesion pulls at; "" or why there is none
 std::string AnalyticBackend::MoveAdhesive(const mjModel* m, mjData* d) {
-  if (!HasAdhesion(m)) return "";
+  any_adhesion_ = HasAdhesion(m);
+  if (!any_adhesion_) return "";
   FindAdhesive(m, d, &adhesive_);
   return constraint_.MoveContacts(m, d, adhesive_);
 }
@@ -425,8 +441,14 @@ MatrixXd AnalyticBackend::Dense(const BlockedMatrix& X) const {
 }
 
 void AnalyticBackend::CopyDense(const BlockedMatrix& X, MatrixXd* dense) const {
-  for (int j = 0; j < X.cols(); j++) {
-    for (int i = 0; i < X.rows(); i++) (*dense)(i, j) = X(i, j);
+  constexpr int kWidth = BlockedMatrix::kWidth;
+  for (int b = 0; b < X.blocks(); b++) {
+    double* to = dense->data() + b * kWidth * dense->rows();
+    const int count = std::min(kWidth, X.cols() - b * kWidth);
+    for (int i = 0; i < X.rows(); i++) {
+      const double* from = X.block(b) + i * kWidth;
+      for (int c = 0; c < count; c++) to[c * dense->rows() + i] = from[c];
+    }
   }
 }
 

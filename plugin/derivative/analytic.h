@@ -78,6 +78,7 @@ class AnalyticBackend final : public Backend {
   bool TermsFor(Products products, const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
   bool Smooth(const mjModel* model, mjData* data, Products products, StepDerivative* out, std::string* missing);
   bool Cover(const char* term, const std::string& reason, Coverage* coverage, std::string* missing) const;
+  void TakeAcceleration(const mjModel* model, mjData* data);
   void PrepareTree(const mjModel* model, mjData* data, const TendonMoments* tendons, Coverage* coverage,
                    std::string* missing);
   bool Assemble(const mjModel* model, mjData* data, std::string* missing);
@@ -143,6 +144,7 @@ class AnalyticBackend final : public Backend {
   TermSwitch switch_;
   double smoothing_;
   bool smoothed_ = false;  // the active set of the data is smoothed
+  bool after_forward_ = false;  // the caller's acceleration is converged
   bool later_stage_ = false;  // of RK4: coverage has the closed terms already
   std::vector<double> smoothed_y_;
   Equilibrium point_;
@@ -156,6 +158,7 @@ class AnalyticBackend final : public Backend {
   SensorDerivative sensor_;
   ArticulatedSolver articulated_solver_;
   TreeSolver H_;
+  int state_;  // all elements of mjSTATE_INTEGRATION that the model has
   Products products_ = Products::kNone;
   bool articulated_ = false;  // which of the two holds H …
   bool unconstrained_ = false;  // … or H is the engine's M, which has no tendons' armature
@@ -174,6 +177,7 @@ class AnalyticBackend final : public Backend {
   bool solved_ = false;        // X_ is da, else −∂r
   bool second_solve_ = false;  // the integrator applies M'⁻¹ M a, in closed form
   std::vector<double> load_;
+  bool any_adhesion_ = false;
   std::vector<char> adhesive_;  // contacts
   MatrixXd da_, sensors_, gain_;
   VectorXd step_, v_next_;
@@ -186,7 +190,7 @@ class AnalyticBackend final : public Backend {
   StepDerivative report_;
   VectorXd y_, z_, pulled_, direction_;
   VectorXd sensed_, by_acceleration_;  // of sensors: covectors of (x, u) and of the acceleration
-  bool pulls_axes_ = false;            // sensors read what TreeDerivative::Forward leaves
+  bool pulls_sensors_ = false, pulls_axes_ = false;  // sensors read what TreeDerivative::Forward leaves
   struct Stages {
     std::unique_ptr<AnalyticBackend> backend[3];  // stages 1 to 3; the first is the point itself
     DataPtr data[3];

@@ -63,7 +63,10 @@ bool AnalyticBackend::VjpAfterForward(const mjModel* m, mjData* d, ConstVectorRe
   out->status = StepStatus::kOk;
   const VectorXd none;
   if (UsesNoslip(m)) return VjpNoslip(m, d, {lambda, none}, out, missing);
-  if (!Factors(m, d, Products::kPull, &report_, missing) || !DifferenceRest(m, d, missing)) return false;
+  after_forward_ = true;
+  const bool good = Factors(m, d, Products::kPull, &report_, missing);
+  after_forward_ = false;
+  if (!good || !DifferenceRest(m, d, missing)) return false;
   StartPull(m, false, out);
   return PullPoint(m, d, lambda, out, missing);
 }
@@ -72,12 +75,13 @@ bool AnalyticBackend::Vjp(const mjModel* m, mjData* d, const StepCovectors& cove
   if (UsesNoslip(m)) return VjpNoslip(m, d, covectors, out, missing);
   const bool sensors = covectors.sensors.size() > 0;
   if (sensors) sensor_.Select(m, covectors.sensors.data());
+  pulls_sensors_ = sensors;
   pulls_axes_ = sensors && sensor_.ReadsAxes();
   constraint_.KeepAllContacts(sensors && sensor_.ReadsContacts());
   const bool ready = PreparePoint(m, d, Products::kPull, &out->status, &out->coverage, missing, sensors && sensor_.ReadsValues());
   constraint_.KeepAllContacts(false);
   const bool axes = pulls_axes_;
-  pulls_axes_ = false;
+  pulls_sensors_ = pulls_axes_ = false;
   if (!ready) return false;
   if (out->status != StepStatus::kOk) return true;
   StartPull(m, covectors.forces, out);

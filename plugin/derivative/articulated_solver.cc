@@ -26,8 +26,10 @@ COSTATE_LANES double Armature(const mjModel* m, int dof) {
 }
 
 __attribute__((always_inline)) inline double Dot(const Double8& x, const Double8& y) {
+  // the last two lanes are zero
   const Double8 p = x * y;
-  return (p[0] + p[1]) + (p[2] + p[3]) + (p[4] + p[5]);
+  const Double4 half = __builtin_shufflevector(p, p, 0, 1, 2, 3) + __builtin_shufflevector(p, p, 4, 5, 6, 7);
+  return (half[0] + half[2]) + (half[1] + half[3]);
 }
 
 // (S4) U = I S, D = S·U + armature; the dof's motion takes U Uᵀ / D off the inertia that its parent feels. `inverse` holds

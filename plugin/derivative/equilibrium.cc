@@ -16,18 +16,49 @@ bool IsBad(const double* x, int n) {
   return std::any_of(x, x + n, [](double value) { return !std::isfinite(value) || std::abs(value) > mjMAXVAL; });
 }
 
-// @return whether that changes anything
-bool SetForwardOptions(const mjModel* m, bool sensors, mjOption* option) {
-  const mjOption before = *option;
-  if (NewtonMayReplace(m)) option->solver = mjSOL_NEWTON;
-  option->noslip_iterations = 0;
-  option->tolerance = std::min(option->tolerance, kTolerance);
-  if (!sensors) option->disableflags |= mjDSBL_SENSOR;
-  if (!sensors) option->enableflags &= ~mjENBL_ENERGY;
-  if (m->ntree == 1) option->disableflags |= mjDSBL_ISLAND;  // one at most: finding it is all that it would cost
-  return option->solver != before.solver || option->noslip_iterations != before.noslip_iterations ||
-         option->tolerance != before.tolerance || option->disableflags != before.disableflags ||
-         option->enableflags != before.enableflags;
+// the options that mj_forward is run with
+struct ForwardOptions {
+  int solver, noslip_iterations, disableflags, enableflags;
+  mjtNum tolerance;
+
+  explicit ForwardOptions(const mjOption& o)
+      : solver(o.solver), noslip_iterations(o.noslip_iterations), disableflags(o.disableflags), enableflags(o.enableflags),
+        tolerance(o.tolerance) {}
+  ForwardOptions(const mjModel* m, bool sensors) : ForwardOptions(m->opt) {
+    if (NewtonMayReplace(m)) solver = mjSOL_NEWTON;
+    noslip_iterations = 0;
+    tolerance = std::min(tolerance, kTolerance);
+    if (!sensors) disableflags |= mjDSBL_SENSOR;
+    if (!sensors) enableflags &= ~mjENBL_ENERGY;
+    if (m->ntree == 1) disableflags |= mjDSBL_ISLAND;  // one at most: finding it is all that it would cost
+  }
+  void Set(mjOption* o) const {
+    o->solver = solver;
+    o->noslip_iterations = noslip_iterations;
+    o->disableflags = disableflags;
+    o->enableflags = enableflags;
+    o->tolerance = tolerance;
+  }
+  bool operator==(const ForwardOptions&) const = default;
+};
+
+// J a: in dense J, rows of friction and limits of single dofs hold one number
+void MultiplyJacobian(const mjModel* m, const mjData* d, const mjtNum* a, mjtNum* y) {
+  if (mj_isSparse(m)) return mj_mulJacVec(m, d, y, a);
+  const int nv = static_cast<int>(m->nv), contacts = d->ne + d->nf + d->nl;
+  mju_mulMatVec(y, d->efc_J, a, d->ne, nv);
+  for (int i = d->ne; i < contacts; i++) {
+    const int type = d->efc_type[i], id = d->efc_id[i];
+    const mjtNum* J = d->efc_J + static_cast<std::size_t>(i) * nv;
+    if (type == mjCNSTR_FRICTION_DOF) {
+      y[i] = J[id] * a[id];
+    } else if (type == mjCNSTR_LIMIT_JOINT && m->jnt_type[id] != mjJNT_BALL) {
+      y[i] = J[m->jnt_dofadr[id]] * a[m->jnt_dofadr[id]];
+    } else {
+      y[i] = mju_dot(J, a, nv);
+    }
+  }
+  mju_mulMatVec(y + contacts, d->efc_J + static_cast<std::size_t>(contacts) * nv, a, d->nefc - contacts, nv);
 }
 
 double MaxAbs(const Eigen::VectorXd& x) { return x.size() ? x.lpNorm<Eigen::Infinity>() : 0; }
@@ -75,20 +106,20 @@ StepStatus ForwardStatus(const mjModel* m, const mjData* d, const mjWarningStat*
 }
 
 void Equilibrium::PrepareForward(mjModel* model, bool sensors) {
-  SetForwardOptions(model, sensors, &model->opt);
+  ForwardOptions(model, sensors).Set(&model->opt);
   if (!sensors && !MayReadReports(model)) model->ncam = model->nlight = 0;
 }
 
 bool Equilibrium::Forward(const mjModel* model, mjData* d, bool sensors, StepStatus* status, std::string* reason) {
   mjWarningStat before[mjNWARNING];
   std::copy(d->warning, d->warning + mjNWARNING, before);
-  mjOption option = model->opt;
-  if (SetForwardOptions(model, sensors, &option)) {
-    mjModel local = *model;
-    local.opt = option;
-    mj_forward(&local, d);
-  } else {
+  const ForwardOptions options(model, sensors);
+  if (options == ForwardOptions(model->opt)) {
     mj_forward(model, d);
+  } else {
+    mjModel local = *model;
+    options.Set(&local.opt);
+    mj_forward(&local, d);
   }
   *status = ForwardStatus(model, d, before);
   if (*status != StepStatus::kOk) *reason = ToString(*status);
@@ -146,7 +177,7 @@ Eigen::MatrixXd Equilibrium::SolveTransposedH(const Eigen::MatrixXd& X) const {
 void Equilibrium::UpdateConstraints(const mjModel* m, mjData* d) {
   if (d->nefc == 0) return mju_zero(d->qfrc_constraint, static_cast<int>(m->nv));
   if (y_.size() < d->nefc) y_.resize(d->nefc);  // contacts come and go
-  mj_mulJacVec(m, d, y_.data(), a_.data());
+  MultiplyJacobian(m, d, a_.data(), y_.data());
   for (int i = 0; i < d->nefc; i++) y_[i] -= d->efc_aref[i];
   mj_constraintUpdate(m, d, y_.data(), nullptr, 1);
 }
@@ -169,6 +200,14 @@ void Equilibrium::Residual(const mjModel* m, mjData* d, const double* Ma) {
     return;
   }
   for (int i = 0; i < m->nv; i++) r_[i] = Ma_[i] - (d->qfrc_smooth[i] + d->qfrc_constraint[i]);
+}
+
+void Equilibrium::Accept(const mjModel* m, mjData* d) {
+  const int nv = static_cast<int>(m->nv);
+  a_ = Eigen::Map<const Eigen::VectorXd>(d->qacc, nv);
+  UpdateConstraints(m, d);
+  Ma_.resize(nv);
+  for (int i = 0; i < nv; i++) Ma_[i] = d->qfrc_smooth[i] + d->qfrc_constraint[i];
 }
 
 // H = M + Jᵀ s'' J

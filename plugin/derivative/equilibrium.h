@@ -57,6 +57,9 @@ class Equilibrium {
   /// @param Ma  M a, where the caller has it.
   void Residual(const mjModel* model, mjData* data, const double* Ma = nullptr);
 
+  /// The same where r(a) = 0 is known, as without rows: M a is what the forces sum up to. residual() is left as it was.
+  void Accept(const mjModel* model, mjData* data);
+
   const Eigen::VectorXd& a() const { return a_; }
   const Eigen::VectorXd& momentum_rate() const { return Ma_; }  ///< M a
   const Eigen::VectorXd& residual() const { return r_; }

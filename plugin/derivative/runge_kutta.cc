@@ -1,5 +1,6 @@
 #include "derivative/runge_kutta.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "derivative/integrator.h"
@@ -11,6 +12,14 @@ namespace costate {
 namespace {
 
 using Vector3 = Eigen::Vector3d;
+
+// sum += weight x, of numbers next to each other
+template <typename T>
+void AddTo(double weight, const T& x, T* sum) {
+  const double* from = x.data();
+  double* to = sum->data();
+  for (Eigen::Index n = 0; n < x.size(); n++) to[n] += weight * from[n];
+}
 
 // k = J_r⁻¹(u) v and dk = J_r⁻¹ dv + (∂J_r⁻¹/∂u · du) v; du = step dk of the stage before
 void Rate(const mjModel* m, double step, RungeKuttaWork* work) {
@@ -85,14 +94,14 @@ bool RungeKuttaStep(const mjModel* m, mjData* d, const StageFunction& stage, Run
     point = &s.stage;
 
     // chain: da = a_x dx + a_u du
-    s.drate.leftCols(ndx).setZero();
-    s.drate.rightCols(inputs) = point->slope.rightCols(inputs);
+    std::fill_n(s.drate.data(), nx * ndx, 0.0);
+    std::copy_n(point->slope.data() + nx * ndx, nx * inputs, s.drate.data() + nx * ndx);
     AddProduct(point->slope.leftCols(ndx), s.dx, &s.drate, &s.packed);
     Rate(m, step, &s);
-    s.sum_k += kSum[i] * s.k;
-    s.sum_rate += kSum[i] * point->rate;
-    s.sum_dk += kSum[i] * s.dk;
-    s.sum_drate += kSum[i] * s.drate;
+    AddTo(kSum[i], s.k, &s.sum_k);
+    AddTo(kSum[i], point->rate, &s.sum_rate);
+    AddTo(kSum[i], s.dk, &s.sum_dk);
+    AddTo(kSum[i], s.drate, &s.sum_drate);
   }
 
   // q' = q0 ⊕ h Σ b k, v' = v0 + h Σ b a, act' by the engine's last update
