@@ -26,7 +26,12 @@ void Rate(const mjModel* m, double step, RungeKuttaWork* work) {
   const int nv = static_cast<int>(m->nv);
   RungeKuttaWork& s = *work;
   s.k = s.x.head(nv);
-  s.next_dk = s.dx.middleRows(nv, nv);
+  s.next_dk.resize(nv, s.dx.cols());
+  for (Eigen::Index c = 0; c < s.dx.cols(); c++) {
+    const double* dv = s.dx.data() + c * s.dx.rows() + nv;
+    double* dk = s.next_dk.data() + c * nv;
+    for (int r = 0; r < nv; r++) dk[r] = dv[r];
+  }
   ForRotations(m, [&](int adr) {
     const Vector3 u = s.u.segment<3>(adr), v = s.x.segment<3>(adr);
     const InverseJacobian inverse(u);
