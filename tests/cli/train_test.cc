@@ -1,4 +1,5 @@
 // costate train, as a process: a law that balances, its file read by somebody else, and what is refused.
+#include <costate/policy.h>
 #include <costate/record.h>
 
 #include <gtest/gtest.h>
@@ -45,6 +46,35 @@ TEST(CliTrain, BalancesFromStartsThatItHasNotSeen) {
     EXPECT_NEAR(record.trajectory.U(0, t), 12 * std::tanh(z), 1e-12) << t;
   }
   EXPECT_EQ(Costate({"replay", run}).exit_code, 0);
+}
+
+// The law sees accelerations, which no state holds: what it plays is what mj_forward shows under the control before.
+TEST(CliTrain, BalancesByWhatAnInertialUnitFeels) {
+  TemporaryFolder folder;
+  const std::string run = folder.File("run");
+  const ProcessResult result =
+      Costate({"train", std::string(COSTATE_MODELS) + "/imu/balance.xml", "--out", run, "--no-plots", "--threads", "2", "--iterations", "60"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_TRUE(Has(result.out, "5 observations, linear, 6 weights")) << result.out;
+  EXPECT_FALSE(Has(result.out, "DISAGREE")) << result.out;
+  const std::string before = "\n  mean cost     ";
+  EXPECT_LT(std::stod(result.out.substr(result.out.find(before) + before.size())), 0.45) << result.out;
+
+  const Record record = ReadRecord(run);
+  const mjModel* m = record.model.get();
+  const NetworkPolicy law = LoadPolicy(m, run + "/policy.json");
+  EXPECT_TRUE(law.NeedsSensors());
+  EXPECT_EQ(law.knot_time(), 0.02);
+  const DataPtr data = MakeData(m);
+  VectorXd u(1);
+  for (int t : {0, 1, 40, 149}) {
+    const double time = record.trajectory.time[t];
+    SetState(m, data.get(), record.trajectory.X.col(t));
+    data->ctrl[0] = t > 0 ? record.trajectory.U(0, t - 1) : 0;
+    mj_forward(m, data.get());
+    law.Control({law.KnotAt(time), time, record.trajectory.X.col(t), Eigen::Map<const VectorXd>(data->sensordata, m->nsensordata)}, u);
+    EXPECT_NEAR(u[0], record.trajectory.U(0, t), 1e-10) << t;
+  }
 }
 
 TEST(CliTrain, SaysWhatIsWrong) {
