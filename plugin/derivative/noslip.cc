@@ -89,8 +89,10 @@ void NoslipPass::Sweeps(const mjModel* m, const mjData* d, F after) {
         }
       }
       improvement *= scale;
-      if (tolerance > 0) end_distance_ = std::min(end_distance_, std::abs(improvement / tolerance - 1));
-      if (improvement < tolerance) break;
+      if (tolerance > 0) {  // otherwise only rounding ends it early, and not at the states around
+        end_distance_ = std::min(end_distance_, std::abs(improvement / tolerance - 1));
+        if (improvement < tolerance) break;
+      }
       improvement = 0;
     }
   }

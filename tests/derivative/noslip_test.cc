@@ -121,6 +121,20 @@ TEST_P(NoslipCones, StepAgreesWithTheReference) {
   }
 }
 
+// a box at rest: its sweeps have nothing to gain but rounding, and end by its sign; those of any state around it go on
+TEST_F(NoslipTest, AtRestItSweepsAsAnyStateAround) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option noslip_iterations="5" noslip_tolerance="0"/><worldbody>
+    <geom type="plane" size="1 1 .1"/><body pos="0 0 .02"><freejoint/><geom type="box" size=".02 .02 .02" mass=".1"/></body>
+    </worldbody></mujoco>)");
+  const mjModel tight = Tight(model.get());
+  const DataPtr data = MakeData(&tight);
+  for (int k = 0; k < 1000; k++) mj_step(&tight, data.get());
+  ASSERT_LT(Eigen::Map<const VectorXd>(data->qvel, 6).norm(), 1e-9);
+  const StepDerivative value = LinearizeNoslip(&tight, data.get());
+  const support::StepReference reference = support::MakeStepReference(&tight, data.get());
+  EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step, reference.step_error, kReference));
+}
+
 INSTANTIATE_TEST_SUITE_P(ConesAndDimensions, NoslipCones,
                          ::testing::Combine(::testing::Values("pyramidal", "elliptic"), ::testing::Values(3, 4, 6)));
 
