@@ -24,7 +24,7 @@ struct AdjointOptions {
   /// context); null: its own. Not with parameters.
   const mjModel* derivative_model = nullptr;
   double smoothing = 0;        ///< LinearizeOptions::smoothing
-  /// u_t = π(t, x_t) was played: gradients by x0 are those of the closed loop, and `weights` are filled. U must be the controls
+  /// u_t = π(t, x_t, s_t) was played: gradients by x0 are those of the closed loop, and `weights` are filled. U must be the controls
   /// that it gave (RolloutFeedback); gradients by U are by additions to them.
   const Feedback* feedback = nullptr;
   int window = 0;              ///< truncation: the costate is dropped after each so many knots from the end; 0: never

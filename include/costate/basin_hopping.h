@@ -48,7 +48,7 @@ using BasinHoppingCallback = std::function<void(const BasinHoppingRound&)>;
 /// them at the time. Kicks come from (seed, round, i) alone: the same bits at any thread count.
 ///
 /// @throws as Solve; Error{kInvalidArgument} for an option out of range.
-/// Cost: width times that of Solve an iteration, shared by options.threads.
+/// Cost: width times that of Solve an iteration, in round 0 one time more, shared by options.threads.
 /// Source: plugin/optimizer/README.md, "Basin hopping"; Wales & Doye 1997.
 BasinHoppingResult SolveBasinHopping(const Problem& problem, const Guess& guess, const IlqrOptions& options,
                                      const BasinHoppingOptions& hopping, const IterationCallback& callback = {},

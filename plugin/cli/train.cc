@@ -148,10 +148,11 @@ void AddTrainCommand(CLI::App& app, int* exit_code) {
   auto arguments = std::make_shared<TrainArguments>();
   CLI::App* command = app.add_subcommand("train", "Train a feedback policy, linear or a small network, through the rollout");
   command->footer(R"(
-<policy> in the task says what the policy sees (<observe>), its hidden layers, and how the starts differ (<spread>); without it a
-linear law of the whole state is trained from the task's start. The mean cost over the starts falls along its exact gradient by
-the weights: the adjoint of the closed loop. At first the policy plays the task's guess. The horizon grows in --stages: what does
-not stabilize yet has slopes over long motions that say nothing. One line an iteration; Ctrl-C keeps and saves the best.
+<policy> in the task says what of state and sensors the policy sees (<observe>), its hidden layers, and how the starts differ
+(<spread>); without it a linear law of the whole state is trained from the task's start. The mean cost over the starts falls
+along its exact gradient by the weights: the adjoint of the closed loop. At first the policy plays the task's guess. The horizon
+grows in --stages: what does not stabilize yet has slopes over long motions that say nothing. One line an iteration; Ctrl-C
+keeps and saves the best.
 
 The slope along the first gradient is compared with differences. At the end the policy is tried from as many other starts. The
 run is saved in --out, by default runs/NAME-1, -2 … below the current folder; policy.json has all that another controller needs.
