@@ -92,6 +92,9 @@ std::string ArmatureMissing(const mjModel* m) {
     for (int j = m->tendon_adr[t]; j < m->tendon_adr[t] + m->tendon_num[t]; j++) {
       const int type = m->wrap_type[j];
       if (type != mjWRAP_SITE && type != mjWRAP_PULLEY) return "armature around a geom of " + ElementName(m, mjOBJ_TENDON, t);
+      if (type == mjWRAP_SITE && HasJointBehindBall(m, m->site_bodyid[m->wrap_objid[j]])) {
+        return "armature behind a joint that follows a ball joint of one body, of " + ElementName(m, mjOBJ_TENDON, t);
+      }
     }
   }
   return "";

@@ -72,9 +72,15 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
     } else if (leave_all) {
       Leave(model, data, row, 1);
     } else if (data->efc_type[row] == mjCNSTR_EQUALITY && IsBodyEquality(model, data->efc_id[row])) {
-      const int count = model->eq_type[data->efc_id[row]] == mjEQ_WELD ? 6 : 3;
-      equality_.Add(model, data, row);
-      KeepHessian(data, row, count);
+      const int id = data->efc_id[row], count = model->eq_type[id] == mjEQ_WELD ? 6 : 3;
+      if (HasJointBehindBall(model, EqualityBody(model, id, 0)) || HasJointBehindBall(model, EqualityBody(model, id, 1))) {
+        Leave(model, data, row, count);
+        closed_equalities_ = false;
+        if (missing->empty()) *missing = "a joint behind a ball joint of one body, at " + ElementName(model, mjOBJ_EQUALITY, id);
+      } else {
+        equality_.Add(model, data, row);
+        KeepHessian(data, row, count);
+      }
       row += count - 1;
     } else if (!ScalarRow(model, data, row, &why)) {
       Leave(model, data, row, 1);

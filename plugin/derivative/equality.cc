@@ -19,6 +19,11 @@ Vec3 ProductTransposed(double e0, const Vec3& ev, const Vec3& f) { return e0 * f
 
 bool IsBodyEquality(const mjModel* m, int i) { return m->eq_type[i] == mjEQ_CONNECT || m->eq_type[i] == mjEQ_WELD; }
 
+int EqualityBody(const mjModel* m, int i, int side) {
+  const int object = side == 0 ? m->eq_obj1id[i] : m->eq_obj2id[i];
+  return m->eq_objtype[i] == mjOBJ_BODY ? object : m->site_bodyid[object];
+}
+
 void BodyEquality::Add(const mjModel* m, const mjData* d, int row) {
   Block b;
   b.row = row;
@@ -30,7 +35,7 @@ void BodyEquality::Add(const mjModel* m, const mjData* d, int row) {
   mjtNum quat[2][4];
   for (int s = 0; s < 2; s++) {
     const int object = s == 0 ? m->eq_obj1id[i] : m->eq_obj2id[i];
-    b.body[s] = body_semantic ? object : m->site_bodyid[object];
+    b.body[s] = EqualityBody(m, i, s);
     if (body_semantic) {
       // connect: one anchor in each body; weld: they are stored the other way round
       const Mat3 R = Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(d->xmat + 9 * object);

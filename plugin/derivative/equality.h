@@ -15,6 +15,9 @@ namespace costate {
 /// Is the equality a connect or a weld?
 bool IsBodyEquality(const mjModel* model, int equality);
 
+/// Body of its first or second object. @pre IsBodyEquality
+int EqualityBody(const mjModel* model, int equality, int side);
+
 /// All connect and weld equalities of a point.
 class BodyEquality {
  public:

@@ -14,8 +14,8 @@ bool HasBodyEquality(const mjModel* m, const mjData* d, int begin, int end) {
   for (int row = 0; row < d->ne; row++) {
     const int i = d->efc_id[row];
     if (!IsBodyEquality(m, i)) continue;
-    for (int object : {m->eq_obj1id[i], m->eq_obj2id[i]}) {
-      const int body = m->eq_objtype[i] == mjOBJ_BODY ? object : m->site_bodyid[object];
+    for (const int side : {0, 1}) {
+      const int body = EqualityBody(m, i, side);
       if (body >= begin && body < end) return true;
     }
   }

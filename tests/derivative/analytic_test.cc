@@ -272,6 +272,33 @@ TEST_F(AnalyticTest, GravityCompensationByActuatorsIsLostWithoutThem) {
   }
 }
 
+// The engine's mj_jacDot turns the axes of a ball joint with all of its body's velocity: behind another joint of the same body J̇ v is
+// not the derivative of J v, and connects, welds and the armature of tendons have no closed form.
+TEST_F(AnalyticTest, JointsBehindABallJointOfOneBodyAreDifferenced) {
+  const std::string text = R"(
+    <mujoco>
+      <worldbody>
+        <site name="wall" pos="0.3 0.2 0"/>
+        <body name="arm"><joint type="ball"/><joint type="slide" axis="1 0.2 0"/>
+          <geom type="capsule" size="0.05" fromto="0 0 0 0.4 0 0.1" contype="0"/>
+          <body pos="0.4 0 0"><joint axis="0 1 0.3"/><geom type="capsule" size="0.05" fromto="0 0 0 0.3 0 0" contype="0"/><site name="tip" pos="0.3 0 0.1"/></body>
+        </body>
+      </worldbody>
+      MORE
+    </mujoco>)";
+  for (const std::string more : {"<equality><connect body1='arm' anchor='0.4 0 0'/></equality>", "<equality><weld body1='arm'/></equality>",
+                                 "<tendon><spatial armature='0.3'><site site='wall'/><site site='tip'/></spatial></tendon>"}) {
+    SCOPED_TRACE(more);
+    const ModelPtr model = LoadModelFromString(std::regex_replace(text, std::regex("MORE"), more));
+    const DataPtr data = MakeData(model.get());
+    SetState(model.get(), data.get(), support::RandomState(model.get(), 3));
+    const StepDerivative value = Linearize(model.get(), data.get());
+    EXPECT_EQ(value.coverage.Worst(), Level::kResidual);
+    const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
+    EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error, support::kReference));
+  }
+}
+
 // thrusters on a moving arm and on its free base: the wrench turns with its body
 TEST_F(AnalyticTest, ThrustersAgreeWithTheStep) {
   const ModelPtr model = LoadModelFromString(R"(
