@@ -13,8 +13,10 @@
 #include "derivative/actuation.h"
 #include "derivative/check_point.h"
 #include "derivative/contact_geometry.h"
+#include "derivative/effective_mass.h"
 #include "derivative/equilibrium.h"
 #include "derivative/noslip.h"
+#include "derivative/passive.h"
 #include "derivative/sensor_contact.h"
 #include "derivative/spatial_tendon.h"
 
@@ -38,6 +40,7 @@ class Certifier {
     Limits();
     Forces();
     Inputs();
+    if (HasImplicitVelocity(m_) && !(m_->opt.disableflags & mjDSBL_DAMPER)) Dampers();
     ContactSensors();
     Tendons();
     NearGeoms();
@@ -227,6 +230,22 @@ class Certifier {
         Clamp(name, d_->act[act] + ActivationStep(m_, i) * d_->act_dot[act], m_->actuator_actrange + 2 * i, "of act");
         if (out_->switches.back().distance == 0) out_->one_sided.push_back(name);
       }
+    }
+  }
+
+  // (P1) quadratic ones under an implicit integrator, whose M' has |v|
+  void Dampers() {
+    const auto quadratic = [&](const std::string& name, const Damping& damping, double velocity, const char* unit) {
+      if (damping.poly[0] == 0) return;
+      Add(name, velocity > 0 ? "forwards" : velocity < 0 ? "backwards" : "rests", "reversal", std::abs(velocity), unit, true);
+    };
+    for (int i = 0; i < m_->nv; i++) {
+      const int joint = m_->dof_jntid[i], type = m_->jnt_type[joint];
+      const bool slides = type == mjJNT_SLIDE || (type == mjJNT_FREE && i < m_->jnt_dofadr[joint] + 3);
+      quadratic(Name("damping", mjOBJ_JOINT, joint), DofDamping(m_, i), d_->qvel[i], slides ? "m/s" : "rad/s");
+    }
+    for (int t = 0; t < m_->ntendon && m_->opt.integrator != mjINT_EULER; t++) {
+      quadratic(Name("damping", mjOBJ_TENDON, t), TendonDamping(m_, t), d_->ten_velocity[t], "m/s");
     }
   }
 

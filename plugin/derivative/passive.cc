@@ -150,7 +150,9 @@ double Damping::Value(double v) const { return PolyValue(linear, poly, std::abs(
 
 double Damping::Slope(double v) const { return PolySlope(linear, poly, std::abs(v)); }
 
+// at rest, where |v| v has two, their mean
 double Damping::SlopeSlope(double v) const {
+  if (v == 0) return 0;
   double slope = 0, power = 1;
   for (int k = 0; k < mjNPOLY; k++, power *= std::abs(v))
     slope += PLANT("damper: polynomial", (k + 1) * (k + 2) * poly[k] * power);

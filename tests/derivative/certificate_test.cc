@@ -181,6 +181,32 @@ TEST_F(CertificateTest, AFlexTouchesLikeAGeom) {
   EXPECT_TRUE(onset->active);
 }
 
+// Quadratic damping at rest: M' = M + h (b + 2 c |v|) has two slopes there, and so has v' = v + h M a / M', h = 0.01. Their mean is that of
+// v alone; an integrator that is explicit in it has no corner.
+TEST_F(CertificateTest, AQuadraticDamperMayTurnAtRest) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.01" gravity="0 0 0"/><worldbody>
+    <body><joint name="slide" type="slide" damping="2 30"/><geom size=".1" mass="1"/></body></worldbody>
+    <actuator><motor joint="slide"/></actuator></mujoco>)");
+  for (const bool implicit : {true, false}) {
+    if (!implicit) model->opt.disableflags |= mjDSBL_EULERDAMP;
+    for (const double velocity : {0.0, 1e-3}) {
+      SCOPED_TRACE(velocity);
+      const DataPtr data = MakeData(model.get());
+      data->ctrl[0] = 5;
+      data->qvel[0] = velocity;
+      const Certificate certificate = Certify(model.get(), data.get());
+      const Switch* reversal = Find(certificate, "damping of slide", "reversal");
+      EXPECT_EQ(reversal != nullptr, implicit);
+      if (!implicit) continue;
+      EXPECT_EQ(reversal->distance, velocity);
+      EXPECT_EQ(certificate.label, velocity == 0 ? Smoothness::kModeCrossing : Smoothness::kSmooth);
+      if (velocity != 0) continue;
+      const double h = 0.01, damped = 1 + h * 2;
+      EXPECT_NEAR(Linearize(model.get(), data.get()).A(1, 1), 1 - h * 2 / damped, 1e-12);
+    }
+  }
+}
+
 // through the middle of a sphere a tendon may go around it on any side
 TEST_F(CertificateTest, ATendonThroughTheMiddleOfASphereMayTurn) {
   const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom name="ball" size=".25" contype="0" conaffinity="0"/>
