@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "core/plugins.h"
+#include "derivative/adhesion.h"
 #include "derivative/effective_mass.h"
 #include "derivative/equilibrium.h"
+#include "derivative/extrapolate.h"
 #include "derivative/fluid.h"
 #include "derivative/noslip.h"
 
@@ -16,7 +19,10 @@ namespace {
 
 constexpr double kPositionStep = 1e-6;  // five points: the residual is stiff in q, with h⁴ its truncation stays below 1e-9
 constexpr double kInertiaStep = 1e-4;   // … of inertial and applied forces alone, which are not; in v they are quadratic
-constexpr double kSmoothStep = 3e-6;    // five points, of kinematics: rounding is below 1e-10, and truncation where they bend within 1e-3
+constexpr double kSmoothStep = 3e-6;    // five points, of kinematics: rounding is below 1e-10
+constexpr double kSmoothBend = 1e-8;    // what their two quotients may differ by, of the column: beyond it they are not enough …
+constexpr double kBendStep = 3.2e-5;    // … and the longest step of
+constexpr int kBendSizes = 6;           // so many, each half the one before
 constexpr double kInputStep = 1e-5;     // of max(1, |value|): v, act and u enter far more softly
 
 constexpr double kMagnify = 1 << 30;    // v' − v is linear in a: magnified, it does not drown in the rounding of v
@@ -232,9 +238,9 @@ bool ResidualDifference::EvaluateDirect(const mjModel* m, Stage stage, const Vec
   return true;
 }
 
-ResidualDifference::SensorNeeds ResidualDifference::Needs(const mjModel* m, const int* stages) {
+ResidualDifference::SensorNeeds ResidualDifference::Needs(const mjModel* m, const int* stages, int begin, int end) {
   SensorNeeds needs;
-  for (int i = 0; i < m->nsensor; i++) {
+  for (int i = begin; i < end; i++) {
     const int type = m->sensor_type[i];
     if (stages[i] == mjSTAGE_NONE) continue;
     needs.velocity = needs.velocity || stages[i] >= mjSTAGE_VEL;
@@ -248,6 +254,9 @@ ResidualDifference::SensorNeeds ResidualDifference::Needs(const mjModel* m, cons
       case mjSENS_PLUGIN:
       case mjSENS_USER: needs.constraint = true; break;
       case mjSENS_E_KINETIC: needs.constraint = needs.velocity = needs.kinetic = true; break;  // of the position stage
+      case mjSENS_ACTUATORPOS:
+      case mjSENS_ACTUATORVEL:
+      case mjSENS_JOINTACTFRC: needs.constraint = needs.constraint || HasAdhesiveActuator(m); break;  // its arm is made of contacts
       default: needs.constraint = needs.constraint || (type >= mjSENS_JOINTLIMITPOS && type <= mjSENS_TENDONLIMITFRC);
     }
   }
@@ -313,8 +322,12 @@ bool ResidualDifference::Column(const mjModel* m, const Evaluation& evaluate, in
     return evaluate(stage, &values_[k + 4]);
   };
   if (smooth_ && room.down && room.up) {
-    for (int k : {-2, -1, 1, 2}) at(k, kSmoothStep * scale);
-    FivePoints(values_ + 4, kSmoothStep * scale, out);
+    const double step = kSmoothStep * scale;
+    for (int k : {-2, -1, 1, 2}) at(k, step);
+    const VectorXd* f = values_ + 4;
+    const VectorXd near = (f[1] - f[-1]) / (2 * step), far = (f[2] - f[-2]) / (4 * step);
+    FivePoints(f, step, out);
+    if ((near - far).cwiseAbs().maxCoeff() > kSmoothBend * near.cwiseAbs().maxCoeff()) Extrapolated(at, scale, out);
     return true;
   }
   for (int attempt = 0; attempt < 3; attempt++, h /= 30) {
@@ -344,6 +357,24 @@ bool ResidualDifference::Column(const mjModel* m, const Evaluation& evaluate, in
     if (attempt == 1 && !room.down && !room.up) room = {};
   }
   return false;
+}
+
+// by the sizes and the extrapolation of the reference (J2)
+template <typename F>
+void ResidualDifference::Extrapolated(const F& at, double scale, Eigen::Ref<VectorXd> out) {
+  MatrixXd quotients(kBendSizes, out.size());
+  VectorXd largest = VectorXd::Zero(out.size());
+  for (int k = 0; k < kBendSizes; k++) {
+    const double h = std::ldexp(kBendStep * scale, -k);
+    at(-1, h);
+    at(1, h);
+    quotients.row(k) = (values_[5] - values_[3]).transpose() / (2 * h);
+    largest = largest.cwiseMax(values_[5].cwiseAbs());
+  }
+  for (int i = 0; i < out.size(); i++) {
+    const double noise = std::numeric_limits<double>::epsilon() * largest[i] / (kBendStep * scale);
+    out[i] = Extrapolate(quotients.col(i).data(), kBendSizes, true, noise).value;
+  }
 }
 
 bool ResidualDifference::Differences(const mjModel* m, const Evaluation& evaluate, int rows, MatrixXd* out,
@@ -386,7 +417,7 @@ bool ResidualDifference::Evaluate(const mjModel* m, const VectorXd& a, VectorXd*
 
 bool ResidualDifference::EvaluateSensors(const mjModel* m, const VectorXd& a, VectorXd* value) {
   terms_ = {};
-  needs_ = Needs(m, m->sensor_needstage);
+  needs_ = Needs(m, m->sensor_needstage, 0, m->nsensor);
   Restore(m);
   return EvaluateSensors(m, kPosition, a, value);
 }
@@ -470,7 +501,7 @@ mjModel ResidualDifference::OnlySensors(const mjModel* m, const std::vector<char
   mjModel local = *m;
   local.sensor_needstage = sensor_stages_.data();
   terms_ = {};
-  needs_ = Needs(m, sensor_stages_.data());
+  needs_ = Needs(m, sensor_stages_.data(), 0, m->nsensor);
   return local;
 }
 
@@ -502,22 +533,34 @@ bool ResidualDifference::SensorsByAcceleration(const mjModel* model, const mjDat
   return good;
 }
 
+// of kinematics alone, and those that forces of constraints reach, whose stencil is another one
 bool ResidualDifference::Sensors(const mjModel* model, const mjData* d, const VectorXd& a, const MatrixXd& da,
                                  MatrixXd* out, std::string* reason, const std::vector<char>* wanted,
                                  const ForceChange* forces) {
   forces_ = forces;
-  const mjModel local = OnlySensors(model, wanted);
-  const mjModel* m = &local;
-  smooth_ = !needs_.constraint;
-  last_column_ = needs_.acceleration ? dims_.ndx + dims_.nu : needs_.velocity ? 2 * dims_.nv : dims_.nv;
-  Capture(m, d);
-  VectorXd moved;
-  const auto evaluate = [&](Stage stage, VectorXd* value) {
-    moved = a;
-    if (column_ >= 0) moved += offset_ * da.col(column_);
-    return EvaluateSensors(m, stage, moved, value);
-  };
-  return Differences(m, evaluate, dims_.ns, out, reason);
+  MatrixXd part;
+  out->setZero(dims_.ns, dims_.ndx + dims_.nu);
+  for (const bool constraint : {false, true}) {
+    std::vector<char> group(model->nsensor, 0);
+    for (int i = 0; i < model->nsensor; i++) {
+      group[i] = (!wanted || (*wanted)[i]) && Needs(model, model->sensor_needstage, i, i + 1).constraint == constraint;
+    }
+    if (std::find(group.begin(), group.end(), 1) == group.end()) continue;
+    const mjModel local = OnlySensors(model, &group);
+    const mjModel* m = &local;
+    smooth_ = !constraint;
+    last_column_ = needs_.acceleration ? dims_.ndx + dims_.nu : needs_.velocity ? 2 * dims_.nv : dims_.nv;
+    Capture(m, d);
+    VectorXd moved;
+    const auto evaluate = [&](Stage stage, VectorXd* value) {
+      moved = a;
+      if (column_ >= 0) moved += offset_ * da.col(column_);
+      return EvaluateSensors(m, stage, moved, value);
+    };
+    if (!Differences(m, evaluate, dims_.ns, &part, reason)) return false;
+    *out += part;
+  }
+  return true;
 }
 
 }  // namespace costate

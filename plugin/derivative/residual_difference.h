@@ -84,7 +84,7 @@ class ResidualDifference {
   struct SensorNeeds {
     bool velocity = false, acceleration = false, constraint = false, kinetic = false;
   };
-  static SensorNeeds Needs(const mjModel* model, const int* stages);
+  static SensorNeeds Needs(const mjModel* model, const int* stages, int begin, int end);  // of a range of sensors
   mjModel OnlySensors(const mjModel* model, const std::vector<char>* wanted);
 
   enum Stage { kPosition, kVelocity, kActuation };
@@ -95,6 +95,8 @@ class ResidualDifference {
   bool Differences(const mjModel* model, const Evaluation& evaluate, int rows, Eigen::MatrixXd* out, std::string* reason);
   bool Column(const mjModel* model, const Evaluation& evaluate, int column, const Eigen::VectorXd& center,
               Eigen::Ref<Eigen::VectorXd> out);
+  template <typename F>
+  void Extrapolated(const F& at, double scale, Eigen::Ref<Eigen::VectorXd> out);
   void PositionStage(const mjModel* model);
   bool ConstraintForce(const mjModel* model, const Eigen::VectorXd& a);
   bool SensedForce(const mjModel* model, const Eigen::VectorXd& a);
@@ -118,7 +120,7 @@ class ResidualDifference {
   const ForceChange* forces_ = nullptr;  // of the sensors
   std::vector<int> sensor_stages_;  // needstage of the sensors that are wanted, none for the others
   int last_column_ = 0;             // columns from here on are zero
-  bool smooth_ = false;             // kinematics alone: three points are enough
+  bool smooth_ = false;             // kinematics alone
   int column_ = 0;
   double offset_ = 0;
 };

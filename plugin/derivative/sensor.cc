@@ -274,6 +274,8 @@ bool SensorDerivative::ClosedForm(int i) {
     case mjSENS_CONTACT: return Contact(i);
     case mjSENS_RANGEFINDER: return Rangefinder(i);
     case mjSENS_GEOMDIST: return GeomDistance(i);
+    case mjSENS_GEOMNORMAL:
+    case mjSENS_GEOMFROMTO: return GeomNearest(i);
     case mjSENS_USER: return mjcb_sensor == nullptr;  // nobody fills it
     default: return false;
   }

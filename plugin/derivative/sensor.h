@@ -165,7 +165,23 @@ class SensorDerivative {
 
   // sensor_distance.cc
   bool Rangefinder(int i);
+  /// Two geoms, their nearest points, and the direction from the first to the second in which they are `distance` apart.
+  struct NearestPoints {
+    int geom[2];
+    double distance;
+    Vec3 point[2], normal;
+  };
+  /// How they change by the twist (w; v) of the second geom, v at the pivot.
+  struct NearestRate {
+    Vec3 pivot;
+    Mat36 point[2], normal;
+  };
+  bool FindNearest(int i, NearestPoints* out);
+  /// Are the engine's points those of the surfaces, the end of a search near them, or free to slide along flat parts?
+  enum class Nearness { kExact, kRough, kUnknown };
+  Nearness MoveNearest(const NearestPoints& nearest, NearestRate* rate);
   bool GeomDistance(int i);
+  bool GeomNearest(int i);
 
   void Cutoff(int i);
 
@@ -199,6 +215,7 @@ class SensorDerivative {
   std::vector<Vec6> momentum_, external_;  // of subtrees
   std::vector<MatchedContact> matched_;
   Eigen::VectorXd vector_;
+  ConvexSolver nearest_;
 };
 
 }  // namespace costate

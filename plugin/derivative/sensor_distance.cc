@@ -1,5 +1,6 @@
-// Distances between geoms and along rays: (M16)–(M17) of README.md.
+// Distances between geoms and along rays: (M16), (M17), (M19) of README.md.
 #include "derivative/chain.h"
+#include "derivative/contact_closed.h"
 #include "derivative/sensor.h"
 
 namespace costate {
@@ -7,6 +8,7 @@ namespace costate {
 namespace {
 
 constexpr double kTouching = 1e-8;  // [m] between nearest points: below it their direction is rounding
+constexpr double kExact = 1e-10;    // of a geom's size: what rounding leaves of nearest points that no search has found
 
 }  // namespace
 
@@ -57,11 +59,9 @@ bool SensorDerivative::Rangefinder(int i) {
   return true;
 }
 
-// (M17) the distance changes as that of the two nearest points
-bool SensorDerivative::GeomDistance(int i) {
+// the nearest pair of geoms within the cutoff, with their nearest points as the engine has them
+bool SensorDerivative::FindNearest(int i, NearestPoints* out) {
   const mjModel* m = at_.m;
-  mjData* d = at_.d;
-  const double cutoff = m->sensor_cutoff[i];
   int first[2], count[2];
   const int type[2] = {m->sensor_objtype[i], m->sensor_reftype[i]}, id[2] = {m->sensor_objid[i], m->sensor_refid[i]};
   for (int side = 0; side < 2; side++) {
@@ -69,29 +69,126 @@ bool SensorDerivative::GeomDistance(int i) {
     first[side] = body ? m->body_geomadr[id[side]] : id[side];
     count[side] = body ? m->body_geomnum[id[side]] : 1;
   }
-  double distance = cutoff;
-  int geom[2] = {-1, -1};
-  mjtNum segment[6] = {0};
+  const double cutoff = m->sensor_cutoff[i];
+  out->distance = cutoff;
+  out->geom[0] = -1;
   for (int a = first[0]; a < first[0] + count[0]; a++) {
     for (int b = first[1]; b < first[1] + count[1]; b++) {
       mjtNum between[6] = {0};
-      const double found = mj_geomDistance(m, d, a, b, cutoff, between);
-      if (found >= distance) continue;
-      distance = found;
-      geom[0] = a;
-      geom[1] = b;
-      mju_copy(segment, between, 6);
+      const double found = mj_geomDistance(m, at_.d, a, b, cutoff, between);
+      if (found >= out->distance) continue;
+      *out = {{a, b}, found, {Vec3Map(between), Vec3Map(between + 3)}, Vec3::Zero()};
     }
   }
-  if (geom[0] < 0) return true;  // beyond the cutoff
-  const Vec3 from = Vec3Map(segment), to = Vec3Map(segment + 3), span = to - from;
-  if (std::abs(distance) < kTouching) return false;
-  const Vec3 n = (distance > 0 ? 1 : -1) * span.normalized();
-  const int body[2] = {m->geom_bodyid[geom[0]], m->geom_bodyid[geom[1]]};
-  const Vec3 r[2] = {from - Origin(m, d, body[0]), to - Origin(m, d, body[1])};
+  if (out->geom[0] >= 0) out->normal = (out->distance > 0 ? 1 : -1) * (out->point[1] - out->point[0]).normalized();
+  return out->geom[0] >= 0;
+}
+
+// (M19) how nearest points move with the second geom while the first rests
+SensorDerivative::Nearness SensorDerivative::MoveNearest(const NearestPoints& nearest, NearestRate* rate) {
+  const mjModel* m = at_.m;
+  const mjData* d = at_.d;
+
+  // as the engine's colliders have them: the lower type is the first
+  const bool flip = m->geom_type[nearest.geom[0]] > m->geom_type[nearest.geom[1]];
+  mjContact contact;
+  contact.geom[0] = nearest.geom[flip];
+  contact.geom[1] = nearest.geom[!flip];
+  contact.dist = nearest.distance;
+  const Vec3 n = (flip ? -1 : 1) * nearest.normal, middle = (nearest.point[0] + nearest.point[1]) / 2;
+  Eigen::Map<Vec3>(contact.frame, 3) = n;
+  Eigen::Map<Vec3>(contact.pos, 3) = middle;
+  Patch first, second;
+  if (m->geom_type[contact.geom[0]] == mjGEOM_PLANE) {
+    PatchPair pair;
+    if (!ClosedPatches(m, d, contact, &pair)) return Nearness::kUnknown;
+    first = pair.first;
+    second = pair.second;
+  } else {
+    const ConvexShape shape1(m, d, contact.geom[0]), shape2(m, d, contact.geom[1]);
+    ConvexContact exact;
+    if (!nearest_.Solve(shape1, shape2, n, middle, nearest.distance, m->opt.ccd_tolerance, &exact)) return Nearness::kRough;
+    if (exact.parallel) return (exact.normal - n).norm() > kExact ? Nearness::kRough : Nearness::kUnknown;
+    first = exact.first;
+    second = exact.second;
+    const double off = (first.x - nearest.point[flip]).norm() + (second.x - nearest.point[!flip]).norm();
+    if (off > kExact * std::min(shape1.radius(), shape2.radius())) return Nearness::kRough;
+  }
+  ContactRate moved;
+  if (!MovePatches(first, second, n, nearest.distance, middle, &moved)) return Nearness::kUnknown;
+  const Mat36 half = (nearest.distance * moved.dn + n * moved.dphi) / 2;
+  rate->pivot = middle;
+  rate->normal = (flip ? -1 : 1) * moved.dn;
+  rate->point[flip] = moved.dp - half;
+  rate->point[!flip] = moved.dp + half;
+  if (!flip) return Nearness::kExact;
+
+  // it is the first of the sensor's geoms that has moved: what moves both as one less that
+  Mat36 turn = Mat36::Zero();
+  turn.leftCols<3>() = -Skew(nearest.normal);
+  rate->normal = turn - rate->normal;
+  for (int side = 0; side < 2; side++) {
+    Mat36 motion;
+    motion << -Skew(nearest.point[side] - middle), Mat3::Identity();
+    rate->point[side] = motion - rate->point[side];
+  }
+  return Nearness::kExact;
+}
+
+// (M17) the distance changes as that of the two nearest points
+bool SensorDerivative::GeomDistance(int i) {
+  const mjModel* m = at_.m;
+  const mjData* d = at_.d;
+  NearestPoints nearest;
+  if (!FindNearest(i, &nearest)) return true;
+  if (std::abs(nearest.distance) < kTouching) return false;
+  NearestRate rate;
+  if (MoveNearest(nearest, &rate) == Nearness::kRough) return false;
+  const int body[2] = {m->geom_bodyid[nearest.geom[0]], m->geom_bodyid[nearest.geom[1]]};
+  const Vec3 r[2] = {nearest.point[0] - Origin(m, d, body[0]), nearest.point[1] - Origin(m, d, body[1])};
   ForExclusiveDofs(m, LastDof(m, body[0]), LastDof(m, body[1]), [&](int dof, int side) {
-    out_->C(row_, dof) = (side ? 1 : -1) * n.dot(MotionAt(Vec6Map(d->cdof + 6 * dof), r[side]));
+    out_->C(row_, dof) = (side ? 1 : -1) * nearest.normal.dot(MotionAt(Vec6Map(d->cdof + 6 * dof), r[side]));
   });
+  return true;
+}
+
+// (M19) the nearest points themselves, and the direction from one to the other
+bool SensorDerivative::GeomNearest(int i) {
+  const mjModel* m = at_.m;
+  const mjData* d = at_.d;
+  const bool normal = m->sensor_type[i] == mjSENS_GEOMNORMAL;
+  NearestPoints nearest;
+  NearestRate rate;
+  if (!FindNearest(i, &nearest)) return true;
+  if (std::abs(nearest.distance) < kTouching || MoveNearest(nearest, &rate) != Nearness::kExact) return false;
+  const int body[2] = {m->geom_bodyid[nearest.geom[0]], m->geom_bodyid[nearest.geom[1]]};
+  const double sign = nearest.distance > 0 ? 1 : -1;
+  const auto add = [&](int dof, const Vec6& S, const Vec6& twist, bool both, double direction) {
+    for (int k = 0; k < 2 && !normal; k++) {
+      Vec3 change = direction * rate.point[k] * twist;
+      if (both) change += MotionAt(S, nearest.point[k] - Origin(m, d, m->dof_bodyid[dof]));
+      out_->C.block<3, 1>(row_ + 3 * k, dof) = change;
+    }
+    if (!normal) return;
+    Vec3 change = direction * rate.normal * twist;
+    if (both) change += S.head<3>().cross(nearest.normal);
+    out_->C.block<3, 1>(row_, dof) = sign * change;
+  };
+
+  // the first geom moves: both as one, less the second
+  const auto twist_of = [&](int dof, Vec6* S) {
+    *S = Vec6Map(d->cdof + 6 * dof);
+    return MotionAbout(*S, rate.pivot - Origin(m, d, m->dof_bodyid[dof]));
+  };
+  Vec6 S;
+  int common = ForExclusiveDofs(m, LastDof(m, body[0]), LastDof(m, body[1]), [&](int dof, int side) {
+    const Vec6 twist = twist_of(dof, &S);
+    add(dof, S, twist, side == 0, side == 0 ? -1 : 1);
+  });
+  for (; common >= 0; common = m->dof_parentid[common]) {
+    const Vec6 twist = twist_of(common, &S);
+    add(common, S, twist, true, 0);
+  }
   return true;
 }
 
