@@ -57,6 +57,18 @@ void NoslipPass::Update(const mjData* d, const Block& block, NoslipUpdate* updat
   }
 }
 
+// what the engine measures an improvement by: the diagonal of M summed over an island's dofs, or over all
+double NoslipPass::Inertia(const mjModel* m, const mjData* d, int island) {
+  const int* dofs = island < 0 ? nullptr : d->map_idof2dof + d->island_idofadr[island];
+  const int count = island < 0 ? static_cast<int>(m->nv) : d->island_nv[island];
+  double sum = 0;
+  for (int k = 0; k < count; k++) {
+    const int dof = dofs ? dofs[k] : k;
+    sum += d->M[m->M_rowadr[dof] + m->M_rownnz[dof] - 1];
+  }
+  return sum;
+}
+
 // all sweeps from start_; after(block, update) sees force_ and delta_ as they were before the update
 template <typename F>
 void NoslipPass::Sweeps(const mjModel* m, const mjData* d, F after) {
@@ -66,12 +78,13 @@ void NoslipPass::Sweeps(const mjModel* m, const mjData* d, F after) {
   delta_.setZero(moving);
   end_distance_ = std::numeric_limits<double>::infinity();
   const bool islands = !(m->opt.disableflags & mjDSBL_ISLAND) && m->ntree > 1 && d->nisland > 0;
-  const double scale = 1 / (m->stat.meaninertia * std::max<double>(1, m->nv)), tolerance = m->opt.noslip_tolerance;
+  const double tolerance = m->opt.noslip_tolerance;
   NoslipUpdate update;
   for (int island = 0; island < (islands ? d->nisland : 1); island++) {
     const int* list = islands ? d->map_iefc2efc + d->island_iefcadr[island] : nullptr;
     const int nefc = islands ? d->island_nefc[island] : d->nefc;
     FindBlocks(d, list, nefc);
+    const double scale = 1 / Inertia(m, d, islands ? island : -1);
     double improvement = 0;
     for (int c = 0; c < nefc; c++) {
       const int i = list ? list[c] : c;

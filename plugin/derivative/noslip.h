@@ -55,6 +55,7 @@ class NoslipPass {
   };
   template <typename F>
   void Sweeps(const mjModel* model, const mjData* data, F after);
+  static double Inertia(const mjModel* model, const mjData* data, int island);
   void FindBlocks(const mjData* data, const int* list, int nefc);
   void Update(const mjData* data, const Block& block, NoslipUpdate* update) const;
 

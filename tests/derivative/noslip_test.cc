@@ -83,11 +83,13 @@ class NoslipCones : public support::EngineTest, public ::testing::WithParamInter
   DataPtr data;
 };
 
+// … and so is their number, whatever the tolerance at which they end
 TEST_P(NoslipCones, SweepsAreTheEngines) {
   mjModel* m = model.get();
   for (int islands : {0, 1}) {
-    for (double tolerance : {0.0, 1e-3}) {
+    for (double tolerance : {0.0, 1e-8, 3e-8, 1e-7, 3e-7, 1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0}) {
       SCOPED_TRACE(islands);
+      SCOPED_TRACE(tolerance);
       m->opt.disableflags = islands ? 0 : mjDSBL_ISLAND;
       m->opt.noslip_tolerance = tolerance;
       LinearizeOptions options;
