@@ -560,6 +560,25 @@ TEST_F(SensorTest, CutoffsHoldOnlyWhatIsBeyondThem) {
   EXPECT_EQ((Sense(model.get(), data.get()).closed.middleRows(2, 3).rowwise().norm().array() == 0).count(), 1);
 }
 
+// the arm of an adhesion are the normals of its contacts, which collisions make anew beside the point
+TEST_F(SensorTest, JointsFeelAnAdhesionWhereItsContactsAre) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom type="plane" size="1 1 1" euler="5 3 0"/>
+    <body pos="0 0 .3" euler="20 0 10"><joint name="arm" axis="0 1 .2" pos="-.3 0 0"/><joint name="reach" type="slide" axis="1 0 .3"/>
+      <geom type="capsule" size=".05" fromto="-.3 0 0 .1 0 0" contype="0"/>
+      <body name="hand" pos=".1 0 -.2"><joint type="ball" damping=".1"/><geom size=".09"/></body></body></worldbody>
+    <actuator><adhesion body="hand" ctrlrange="0 1" gain="30"/></actuator>
+    <sensor><jointactuatorfrc joint="arm"/><jointactuatorfrc joint="reach"/></sensor></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  data->ctrl[0] = 0.7;
+  for (int k = 0; k < 200; k++) mj_step(model.get(), data.get());
+  ASSERT_EQ(data->ncon, 1);
+  const StepDerivative value = Linearize(model.get(), data.get());
+  EXPECT_GT(value.C.cwiseAbs().maxCoeff(), 1);
+  for (const BlockComparison& block : Compare(model.get(), value, Reference(model.get(), data.get()), {.tolerance = 1e-7}).blocks) {
+    EXPECT_TRUE(block.agrees) << block.name << ": " << block.worst.value << ", not " << block.worst.reference;
+  }
+}
+
 // what has no closed form is named, differenced alone, and refused by strict level 1; the others stay closed
 TEST_F(SensorTest, OnlySensorsWithoutClosedFormAreDifferenced) {
   const ModelPtr model = Scene(R"(<framepos name="tip" objtype="site" objname="tip"/><tendonvel tendon="rope"/>
