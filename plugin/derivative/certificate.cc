@@ -36,6 +36,7 @@ class Certifier {
     }
     Rows();
     Contacts();
+    Jumps();
     if (m_->opt.noslip_iterations > 0) Noslip();
     Limits();
     Forces();
@@ -129,6 +130,16 @@ class Certifier {
       if (active && IsWithoutLever(m_, d_, contact)) Add(name, "without lever", "any lever", 0, "m of lever", active);
       ClippedCorner corner;
       if (FindClippedCorner(m_, d_, contact, &corner)) Add(name, "corner of two borders", "another border", corner.room, "m", active);
+    }
+  }
+
+  // contacts that push and have no place of their own: nudges move them to and fro (a box on a height field's corner)
+  void Jumps() {
+    ContactGeometry geometry(m_);
+    std::string missing;
+    geometry.Compute(m_, d_, &missing, true);
+    for (int c = 0; c < d_->ncon; c++) {
+      if (geometry.jumps(c)) Add(ContactName(Objects(d_->contact[c])), "jumps", "another place", 0, "m", true);
     }
   }
 

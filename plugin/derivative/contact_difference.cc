@@ -244,6 +244,7 @@ bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first, 
     }
     if (!wide) {
       if (!moved(twist, kPoseStep, near_margin, side[0]) || !moved(twist, -kPoseStep, near_margin, side[1])) {
+        for (int k = 0; k < count; k++) done_[contacts[k]] = kJumps;
         return refuse("its contact points jump under a motion that its joints allow");
       }
       for (int k = 0; k < count; k++) rate[k] = (side[0][k] - side[1][k]) / (2 * kPoseStep);
@@ -266,7 +267,7 @@ bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first, 
     motion.by_geom2.leftCols<3>() +=
         PLANT("contact geometry: pose differences", (motion.by_geom2.rightCols<3>() * Skew(r)).eval());
     motion.by_both = CommonMotion(frames[k]);
-    done_[contacts[k]] = 1;
+    done_[contacts[k]] = kMoves;
   }
   return true;
 }

@@ -160,27 +160,27 @@ bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* m
     motion_.resize(ncon);
     done_.resize(ncon);
   }
-  std::fill_n(done_.begin(), ncon, 0);
+  std::fill_n(done_.begin(), ncon, kOpen);
   for (int c = 0; c < ncon; c++) {
     const mjContact& contact = data->contact[c];
-    if (done_[c] || !IsWanted(data, c, with_force)) continue;
+    if (done_[c] != kOpen || !IsWanted(data, c, with_force)) continue;
     std::string why;
     if (contact.geom[0] < 0 || contact.geom[1] < 0) {
       why = "contact of a flex";
     } else if (IsWithoutLever(model, data, contact)) {
       Refuse(model, contact, "its Jacobian is zero", &why);
     } else if (!differences_ && (ClosedForm(model, data, c) || CapsuleBox(model, data, c) || Boxes(model, data, c))) {
-      done_[c] = 1;
+      done_[c] = kMoves;
     } else if (!differences_ && IsCurved(model, contact)) {
       Convex(model, data, c, &why);
     } else {
       Difference(model, data, c, &why);
     }
-    if (done_[c] == 1) continue;
-    done_[c] = 2;
+    if (done_[c] == kMoves) continue;
+    if (done_[c] == kOpen) done_[c] = kRefused;
     if (missing->empty()) *missing = why;
   }
-  return std::find(done_.begin(), done_.begin() + ncon, 2) == done_.begin() + ncon;
+  return std::none_of(done_.begin(), done_.begin() + ncon, [](Outcome outcome) { return outcome == kRefused || outcome == kJumps; });
 }
 
 COSTATE_SIMD bool ContactGeometry::ClosedForm(const mjModel* model, const mjData* data, int c) {
@@ -286,7 +286,7 @@ void ContactGeometry::Store(int c, const mjContact& contact, const ContactRate& 
   const ContactFrame frame(contact.frame, Vec3::Zero());
   motion_[c].by_geom2 = Assemble(frame, rate, Mat36::Zero());
   motion_[c].by_both = CommonMotion(frame);
-  done_[c] = 1;
+  done_[c] = kMoves;
 }
 
 }  // namespace costate

@@ -66,7 +66,9 @@ class ContactGeometry {
   bool Compute(const mjModel* model, mjData* data, std::string* missing, bool with_force = false,
                const std::vector<char>* also = nullptr);
 
-  bool has_motion(int contact) const { return done_[contact] == 1; }
+  bool has_motion(int contact) const { return done_[contact] == kMoves; }
+  /// Does its place jump where its geoms are nudged, however little?
+  bool jumps(int contact) const { return done_[contact] == kJumps; }
 
   const ContactMotion& motion(int contact) const { return motion_[contact]; }
 
@@ -82,9 +84,11 @@ class ContactGeometry {
   bool FindMargin(const mjModel* model, mjData* data, int first, double* margin);
   int Collide(const mjModel* model, mjData* data, int g1, int g2, double margin);
 
+  enum Outcome : char { kOpen, kMoves, kRefused, kJumps };
+
   bool differences_;
   std::vector<ContactMotion> motion_;
-  std::vector<char> done_;
+  std::vector<Outcome> done_;
   const std::vector<char>* also_ = nullptr;
   std::vector<mjPreContact> found_;
   ConvexSolver convex_;

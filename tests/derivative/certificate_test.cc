@@ -181,6 +181,26 @@ TEST_F(CertificateTest, AFlexTouchesLikeAGeom) {
   EXPECT_TRUE(onset->active);
 }
 
+// A box deep in a height field: the engine's search ends at another of its prisms with every nudge, so that the place of the contact jumps
+TEST_F(CertificateTest, AContactThatJumpsIsOnASwitch) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><asset>
+      <hfield name="hill" nrow="3" ncol="3" size="1 1 .1 .1" elevation="0 1 0  1 0 1  0 1 0"/></asset><worldbody>
+    <geom name="hill" type="hfield" hfield="hill"/>
+    <body pos="0 0 .1"><joint name="ball" type="ball"/><geom name="box" type="box" size=".12 .05 .09" pos=".01 .02 .01"/></body></worldbody></mujoco>)");
+  for (const int k : {1, 4, 7}) {
+    SCOPED_TRACE(k);
+    const DataPtr data = MakeData(model.get());
+    const mjtNum turn[3] = {std::sin(1.7 * k + 1), std::sin(2.3 * k + 2), std::sin(3.1 * k)};
+    mj_integratePos(model.get(), data->qpos, turn, 1);
+    const Certificate certificate = Certify(model.get(), data.get());
+    const Switch* place = Find(certificate, "contact of hill and box", "another place");
+    ASSERT_NE(place, nullptr);
+    EXPECT_EQ(place->distance, 0);
+    EXPECT_TRUE(place->active);
+    EXPECT_EQ(certificate.label, Smoothness::kModeCrossing);
+  }
+}
+
 // Quadratic damping at rest: M' = M + h (b + 2 c |v|) has two slopes there, and so has v' = v + h M a / M', h = 0.01. Their mean is that of
 // v alone; an integrator that is explicit in it has no corner.
 TEST_F(CertificateTest, AQuadraticDamperMayTurnAtRest) {
