@@ -490,17 +490,14 @@ void ConstraintDerivative::AddPairsAndRows(const mjModel* model, const mjData* d
 
   // (C9), (C10) bodies that both move: rows are dofs that move one of them, columns those and the common ones
   for (const Pair& pair : pair_) {
-    if (!contact_.empty()) {
-      AddPairHessian(model, data, pair, H);
-      continue;
-    }
-    AddPair(model, data, tree, pair, R, H);
+    if (H) AddPairHessian(model, data, pair, H);
+    if (R && contact_.empty()) AddPair(model, data, tree, pair, R);
   }
 }
 
 // the numbers of a chain's dofs side by side, so that one vector's products with all axes are made together
 COSTATE_SIMD void ConstraintDerivative::AddPair(const mjModel* model, const mjData* data, const TreeDerivative& tree,
-                                                const Pair& pair, Columns* R, TreeSolver* H) const {
+                                                const Pair& pair, Columns* R) const {
   const int nv = static_cast<int>(model->nv), count = pair.chain_count, stride = (count + 7) / 8 * 8;
   const int* chain = chain_.data() + pair.chain_start;
   const signed char* sign = chain_sign_.data() + pair.chain_start;
@@ -512,8 +509,8 @@ COSTATE_SIMD void ConstraintDerivative::AddPair(const mjModel* model, const mjDa
   const Lanes6 Va[2] = {MotionAbout(first.va, shift1), second.va}, Vv[2] = {MotionAbout(first.v, shift1), second.v};
 
   // axes as the relative motion sees them, by components
-  if (static_cast<int>(axes_.size()) < 9 * stride) axes_.resize(9 * stride);
-  double* products[3] = {axes_.data() + 6 * stride, axes_.data() + 7 * stride, axes_.data() + 8 * stride};
+  if (static_cast<int>(axes_.size()) < 8 * stride) axes_.resize(8 * stride);
+  double* products[2] = {axes_.data() + 6 * stride, axes_.data() + 7 * stride};
   const auto axis = [&](int n) __attribute__((always_inline)) {
     const Lanes6 S = Lanes6::Load(data->cdof + 6 * chain[n]);
     return sign[n] < 0 ? -MotionAbout(S, shift1) : S;
@@ -544,21 +541,14 @@ COSTATE_SIMD void ConstraintDerivative::AddPair(const mjModel* model, const mjDa
     const Lanes6 dUa = s * (CrossMotion(S, Va[side]) - field), dUv = s * (CrossMotion(S, Vv[side]) + rate);
     const Lanes6 dFq = PLANT("contact: pair, fields by q",
                              Times(side ? pair.K2 : pair.K1, S) - Times(pair.HH, dUa) - Times(pair.Kv, dUv));
-    if (R) {
-      multiply(dFq, products[0]);
-      multiply(-Times(pair.Kv, relative), products[1]);
-      for (int k = 0; k < count; k++) {
-        (*R)(chain[k], m) += products[0][k];
-        (*R)(chain[k], nv + m) += products[1][k];
-      }
-    }
-    if (!H) continue;
-    multiply(Times(pair.HH, relative), products[2]);
+    multiply(dFq, products[0]);
+    multiply(-Times(pair.Kv, relative), products[1]);
     for (int k = 0; k < count; k++) {
-      if (chain[k] >= m) H->Add(chain[k], m, products[2][k]);
+      (*R)(chain[k], m) += products[0][k];
+      (*R)(chain[k], nv + m) += products[1][k];
     }
   }
-  for (int m = pair.common; m >= 0 && R; m = model->dof_parentid[m]) {
+  for (int m = pair.common; m >= 0; m = model->dof_parentid[m]) {
     const Lanes6 S = Lanes6::Load(data->cdof + 6 * m);
     const Lanes6 dFq =
         PLANT("contact: pair, common fields", Times(pair.Krig, S) - Times(pair.HH, CrossMotion(S, Va[1] - Va[0])) -

@@ -142,8 +142,7 @@ class ConstraintDerivative {
   void KeepWrench(const mjModel* model);
   void KeepContact(const mjModel* model, const mjData* data, int c, const TreeDerivative& tree, const BeltMotion* belt);
   bool ScalarRow(const mjModel* model, const mjData* data, int row, std::string* missing);
-  void AddPair(const mjModel* model, const mjData* data, const TreeDerivative& tree, const Pair& pair, Columns* R,
-               TreeSolver* H) const;
+  void AddPair(const mjModel* model, const mjData* data, const TreeDerivative& tree, const Pair& pair, Columns* R) const;
   void AddPairHessian(const mjModel* model, const mjData* data, const Pair& pair, TreeSolver* H) const;
   Pair* FindPair(const mjModel* model, int body1, int body2);
 

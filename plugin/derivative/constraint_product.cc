@@ -81,7 +81,6 @@ void ConstraintDerivative::PushContacts(TreeDerivative* tree) const {
 // bodies that both move: entries between the dofs that move one of them
 COSTATE_SIMD void ConstraintDerivative::AddPairHessian(const mjModel* m, const mjData* d, const Pair& pair,
                                                        TreeSolver* H) const {
-  if (!H) return;
   const int* chain = chain_.data() + pair.chain_start;
   const signed char* sign = chain_sign_.data() + pair.chain_start;
   const auto origin = [&](int body) __attribute__((always_inline)) {

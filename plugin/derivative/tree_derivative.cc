@@ -217,7 +217,6 @@ COSTATE_SIMD void TreeDerivative::Multiply(const Bodies& all) {
     const Body& body = all.body[b];
     const InertiaLanes I(body.I);
     const RotationLanes B(2, body.B.P.data(), body.B.p.data());
-    const RotationLanes E(-1, all.load ? body.Q.data() : body.B.P.data(), all.load ? body.G.data() : body.B.p.data());
     const Lanes6 F = Lanes6::Load(body.F.data()), Fe = all.e ? Lanes6::Load(body.Fe.data()) : Lanes6::Zero();
     const bool constrained = body.con.active;
     Mat6 Kt, Kvt;
@@ -240,6 +239,7 @@ COSTATE_SIMD void TreeDerivative::Multiply(const Bodies& all) {
 
       // loads: y −= E S, and Eᵀ S against the rotation of the column
       if (all.load) {
+        const RotationLanes E(-1, body.Q.data(), body.G.data());
         const Double4 T = LoadLanes(body.T.data()), turned = CrossLanes(T, S.a);
         y.a -= PLANT("load: columns", E.map * S.a + turned);
         y.l -= CrossLanes(S.a, E.p);

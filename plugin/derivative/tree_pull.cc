@@ -117,22 +117,20 @@ COSTATE_SIMD void DownBodies(const Pass& pass, double* out) {
         for (int n = j; n < end && end - j > 1; n++) {
           for (int k = 0; k < 6; k++) velocity[k] += pass.S[6 * n + k] * Double4{0, pass.qvel[n], 0, 0};
         }
-        Double4 cross[6], turn[6], by_axis[6], by_rate[6];
+        Double4 cross[6], turn[6];
         Cross(field, sum, cross);
         Cross(velocity, dual, turn);
-        for (int k = 0; k < 6; k++) {
-          // of q and v
-          const Double4 covector = body.covector[k];
-          by_axis[k] = covector + __builtin_shufflevector(turn[k], turn[k], 2, 1, 3, 3);
-          by_rate[k] = __builtin_shufflevector(turn[k], 2 * dual[k], 0, 4, 3, 3) -
-                       __builtin_shufflevector(covector, Double4{}, 1, 4, 4, 4);
-        }
         for (int n = j; n < end; n++) {
           const double *S = pass.S + 6 * n, *S_dot = pass.S_dot + 6 * n;
-          Double4 dot = S[0] * cross[0], rest = S[0] * by_axis[0] + S_dot[0] * by_rate[0];
-          for (int k = 1; k < 6; k++) {
+          Double4 dot = {}, rest = {};
+          for (int k = 0; k < 6; k++) {
+            // of q and v: made for each dof anew, since most groups are of one
+            const Double4 covector = body.covector[k];
+            const Double4 by_axis = covector + __builtin_shufflevector(turn[k], turn[k], 2, 1, 3, 3);
+            const Double4 by_rate = __builtin_shufflevector(turn[k], 2 * dual[k], 0, 4, 3, 3) -
+                                    __builtin_shufflevector(covector, Double4{}, 1, 4, 4, 4);
             dot += S[k] * cross[k];
-            rest += S[k] * by_axis[k] + S_dot[k] * by_rate[k];
+            rest += S[k] * by_axis + S_dot[k] * by_rate;
           }
           out[n] += PLANT("pull: q", dot[0] + dot[1] + rest[0]) - PLANT("pull: mass times e", dot[2] + dot[3]);
           out[pass.nv + n] -= PLANT("pull: v", rest[1]);
