@@ -113,8 +113,8 @@ std::vector<TermResult> CompareTerms(const mjModel* model, const mjData* data, b
   const auto compare = [&](const char* term, const StepDerivative& closed, const StepDerivative& differenced) {
     TermResult result;
     result.term = term;
-    int judged = 0, wrong = 0;
-    Collect(Compare(model, closed, AsReference(differenced, smooth), {kLevels}), &result, &judged, &wrong);
+    int wrong = 0;
+    Collect(Compare(model, closed, AsReference(differenced, smooth), {kLevels}), &result, &result.judged, &wrong);
     result.agrees = wrong == 0;
     results.push_back(result);
   };

@@ -28,6 +28,7 @@ struct TermResult {
   std::string term;       ///< "rne", "passive", …
   EntryComparison worst;  ///< closed form and differences; error relative to the block's largest entry
   std::string block;
+  int judged = 0;
   bool agrees = true;     ///< within what differences are exact to
 };
 

@@ -107,7 +107,7 @@ CsvTable ReadTable(const std::string& path) {
     }
     table.line.push_back(line);
   }
-  if (rows.empty()) Fail(table, 1, "there are no rows of numbers");
+  if (rows.empty()) Fail(table, 1, "there are no rows of numbers between commas");
   table.values.resize(static_cast<Eigen::Index>(rows.size()), static_cast<Eigen::Index>(columns));
   for (Eigen::Index i = 0; i < table.values.rows(); ++i) {
     table.values.row(i) = Eigen::Map<const VectorXd>(rows[static_cast<std::size_t>(i)].data(), table.values.cols());
@@ -156,7 +156,7 @@ TimeSeries ReadTimeSeries(const std::string& path, const std::vector<std::string
     for (int i = 0; i < n; ++i) {
       series.values(i, row) = table.values(row, column[i]);
       if (std::isnan(series.values(i, row))) {
-        Fail(table, line, fmt::format("the cell in column {} is empty", column[i] + 1));
+        Fail(table, line, fmt::format("the cell in column {} is empty or nan", column[i] + 1));
       }
     }
     if (time < 0) continue;

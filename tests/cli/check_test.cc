@@ -212,6 +212,25 @@ TEST(Check, AModelWithoutFreedomOrControlIsNoError) {
     const ProcessResult result = Check({model});
     EXPECT_EQ(result.exit_code, 0) << result.err;
   }
+
+  // what has no entries does not agree: there is nothing to compare, and no row names an entry
+  const ProcessResult empty =
+      Check({folder.Write("e.xml", "<mujoco><worldbody><geom size='1'/></worldbody></mujoco>"), "--terms"});
+  EXPECT_EQ(empty.exit_code, 0) << empty.err;
+  EXPECT_NE(empty.out.find("\nnothing to compare: A, B, C and D are empty\n"), std::string::npos) << empty.out;
+  EXPECT_EQ(empty.out.find("agrees"), std::string::npos) << empty.out;
+  EXPECT_EQ(empty.out.find("d  / d"), std::string::npos) << empty.out;
+}
+
+TEST(Check, AStateWhereNothingCouldBeJudgedIsNamed) {
+  // a ball at the centre of a cylinder: which way is out hangs on rounding, whatever moves
+  TemporaryFolder folder;
+  const ProcessResult result = Check({folder.Write("inside.xml", R"(<mujoco><worldbody>
+    <body><joint type="slide" axis="1 0 0"/><geom size=".1"/></body>
+    <body><joint type="slide" axis="1 0 0"/><geom type="cylinder" size=".2 .3"/></body></worldbody></mujoco>)")});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("note: nothing could be judged at: given\n"), std::string::npos) << result.out;
+  EXPECT_EQ(result.out.find("d  / d"), std::string::npos) << result.out;
 }
 
 TEST(Check, CtrlCKeepsWhatWasCompared) {
@@ -230,6 +249,9 @@ TEST(Check, CtrlCKeepsWhatWasCompared) {
   EXPECT_EQ(result.exit_code, 130) << result.out << result.err;
   EXPECT_NE(result.out.find("A qvel'/qpos"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("interrupted"), std::string::npos) << result.out;
+
+  // nor does it begin what takes as long again
+  EXPECT_EQ(result.out.find("step difference  "), std::string::npos) << result.out;
 }
 
 ProcessResult Info(const std::string& model) { return RunProcess({COSTATE_PROGRAM, "info", model}); }
