@@ -106,6 +106,7 @@ void Sweep(const mjModel* model, const CheckState& state, const ReferenceDerivat
   const std::string folder = options.sweep + "/" + name;
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
+  if (failed) throw Error(ErrorCode::kFile, fmt::format("folder '{}' cannot be created: {}", folder, failed.message()));
   CheckWritable(folder + "/sweep.csv", options.force);
   const std::vector<SweepRow> rows = SweepSteps(model, state.data.get(), options.derivative, reference);
   const std::string missing = WriteSweep(folder, state.name, rows, options.force);
@@ -410,7 +411,7 @@ int RunCheck(const CheckOptions& options) {
     if (Interrupted()) break;
   }
   complete = complete && findings.size() == states.size();
-  const bool blind = agrees && complete && total.all > 0 && total.judged == 0;
+  const bool blind = complete && total.judged == 0 && (total.all > 0 || !agrees);
   if (blind) agrees = false;
 
   if (options.json) {

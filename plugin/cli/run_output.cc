@@ -33,9 +33,9 @@ void CheckRunFolder(const std::string& folder, bool own, bool force) {
   std::error_code error;
   if (own) fs::create_directories(parent, error);
   std::string probe = (parent / ".costate-XXXXXX").string();
-  if (!mkdtemp(probe.data())) {
-    throw Error(ErrorCode::kFile,
-                fmt::format("the run cannot be saved in {}: {}", parent.string(), std::strerror(errno)));
+  if (error || !mkdtemp(probe.data())) {
+    throw Error(ErrorCode::kFile, fmt::format("the run cannot be saved in {}: {}", parent.string(),
+                                              error ? error.message() : std::strerror(errno)));
   }
   fs::remove(probe, error);
 }

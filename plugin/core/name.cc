@@ -1,6 +1,7 @@
 // Names of elements and of the entries of x, dx, u and s; keyframes by name.
 #include <costate/model.h>
 #include <costate/state.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
@@ -121,7 +122,7 @@ void CheckKeyNumbers(const mjModel* model, const mjData* data, const std::string
   auto check = [&key](const mjtNum* values, int n, auto&& name) {
     for (int i = 0; i < n; ++i) {
       if (std::abs(values[i]) <= mjMAXVAL) continue;
-      throw Error(ErrorCode::kInvalidArgument, "keyframe '" + key + "': " + name(i) + " is " + std::to_string(values[i]));
+      throw Error(ErrorCode::kInvalidArgument, fmt::format("keyframe '{}': {} is {:g}", key, name(i), values[i]));
     }
   };
   const Names x = StateNames(model), u = ControlNames(model);

@@ -195,6 +195,7 @@ TEST(Check, BadInputIsExitCodeTwoWithASentence) {
         Case{{model, "--state", folder.Write("nan.txt", "0 0 nan 0")}, "qvel[x]"},
         Case{{model, "--steps", "-1"}, "--steps"},
         Case{{model, "--tolerance", "0"}, "--tolerance"},
+        Case{{model, "--eps-sweep", folder.Write("file", "") + "/sweep"}, "file/sweep/given' cannot be created: Not a directory"},
         Case{{model, "--level", "best-of-all"}, "--level"},
         Case{{model, "--substeps", "0"}, "--substeps"},
         Case{{}, "MODEL"}}) {
@@ -220,6 +221,15 @@ TEST(Check, AModelWithoutFreedomOrControlIsNoError) {
   EXPECT_NE(empty.out.find("\nnothing to compare: A, B, C and D are empty\n"), std::string::npos) << empty.out;
   EXPECT_EQ(empty.out.find("agrees"), std::string::npos) << empty.out;
   EXPECT_EQ(empty.out.find("d  / d"), std::string::npos) << empty.out;
+}
+
+TEST(Check, AStepThatFailsIsNoDisagreement) {
+  TemporaryFolder folder;
+  const ProcessResult result = Check({folder.Write("nan.xml", R"(<mujoco><option gravity="0 0 nan"/><worldbody>
+    <body><joint axis="0 1 0"/><geom size=".1" pos=".3 0 0"/></body></worldbody></mujoco>)")});
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_NE(result.out.find("the step fails here: "), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("\nnothing could be judged\n"), std::string::npos) << result.out;
 }
 
 TEST(Check, AStateWhereNothingCouldBeJudgedIsNamed) {

@@ -197,6 +197,8 @@ TEST_F(ModelTest, KeyframesWithNumbersThatAreNoneAreRefused) {
   ModelPtr model = LoadModelFromString(kArm);
   model->key_qvel[0] = NAN;
   EXPECT_ERROR(MakeDataAtKey(model.get(), "up"), ErrorCode::kInvalidArgument, "keyframe 'up'", "qvel[hinge] is nan");
+  model->key_qvel[0] = 1e300;
+  EXPECT_ERROR(MakeDataAtKey(model.get(), "up"), ErrorCode::kInvalidArgument, "qvel[hinge] is 1e+300");
   model->key_qvel[0] = 0;
   model->key_ctrl[0] = -INFINITY;
   EXPECT_ERROR(MakeDataAtKey(model.get(), "0"), ErrorCode::kInvalidArgument, "ctrl[motor] is -inf");
