@@ -130,6 +130,15 @@ std::string Row(const IterationRecord& r, const Columns& columns) {
          (columns.violation ? fmt::format(" | {:9.3g}", r.violation) : "");
 }
 
+// forces that are clamped, whatever the controls' ranges
+bool LimitsForces(const mjModel* m) {
+  const auto any = [](const mjtBool* limited, auto n) {
+    return std::any_of(limited, limited + n, [](mjtBool yes) { return yes; });
+  };
+  return any(m->actuator_forcelimited, m->nactuator) || any(m->jnt_actfrclimited, m->njnt) ||
+         any(m->tendon_actfrclimited, m->ntendon);
+}
+
 // what is told beside the iterations: the sampled guess, stages of smoothing, rounds of kicks
 TaskCallbacks TellingCallbacks(const Task& task, const OptimizeOptions& options, Progress* progress, const IterationCallback& iteration) {
   TaskCallbacks callbacks{.iteration = iteration};
@@ -309,6 +318,10 @@ int RunOptimize(const OptimizeOptions& options) {
   const bool touches = std::any_of(record.diagnostics.begin(), record.diagnostics.end(), [](const KnotDiagnostics& d) { return d.contacts > 0; });
   if (result.status == SolveStatus::kStalled && touches && stages.empty()) {
     fmt::print("  hint          the way to a better motion may lead by smoother contact: --smooth auto\n");
+  } else if (result.status == SolveStatus::kStalled && LimitsForces(m) && solution.rounds.empty() &&
+             std::any_of(record.diagnostics.begin(), record.diagnostics.end(),
+                         [](const KnotDiagnostics& d) { return d.saturated_actuators > 0; })) {
+    fmt::print("  hint          where a force stands at its limit its control has no slope; kicks may lead on: --hops 8\n");
   }
   if (!options.no_save) {
     record.trajectory = std::move(result.trajectory);

@@ -104,6 +104,23 @@ TEST(CliOptimize, HopsFromTheBestMotion) {
   for (std::size_t i = 0; i < of_both.iterations.size(); i++) EXPECT_EQ(of_both.iterations[i].iteration, static_cast<int>(i) + 1);
 }
 
+TEST(CliOptimize, SaysWhereAForceAtItsLimitMayHoldTheMotion) {
+  // a pole on a cart that a servo of limited force moves: from beyond that limit a control feels nothing
+  TemporaryFolder folder;
+  folder.Write("cart.xml", R"(<mujoco><option timestep="0.04"/><default><geom contype="0" conaffinity="0"/></default><worldbody><body>
+    <joint name="cart" type="slide" axis="1 0 0" damping="10"/><geom type="box" size=".2 .15 .1" mass="1"/><body>
+    <joint name="pole" axis="0 1 0"/><geom type="capsule" fromto="0 0 0 0 0 1" size=".045" mass=".1"/></body></body></worldbody>
+    <actuator><position name="servo" joint="cart" kp="100" ctrlrange="-1.8 1.8" forcerange="-10 10"/></actuator></mujoco>)");
+  const std::string task = folder.Write("up.xml", R"(<task model="cart.xml" horizon="2"><start qpos="0 0.1"/><guess ctrl="0"/>
+    <cost name="p" qpos="all" weight="1"/><cost name="v" qvel="all" weight="0.05"/><cost name="e" ctrl="all" weight="0.001"/></task>)");
+  const std::string hint = "its control has no slope; kicks may lead on: --hops 8";
+  const ProcessResult alone = Costate({"optimize", task, "--no-save", "--quiet"});
+  EXPECT_EQ(alone.exit_code, 0) << alone.err;
+  EXPECT_TRUE(Has(alone.out, "stalled")) << alone.out;
+  EXPECT_TRUE(Has(alone.out, hint)) << alone.out;
+  EXPECT_FALSE(Has(Costate({"optimize", task, "--no-save", "--quiet", "--hops", "1"}).out, hint));
+}
+
 TEST(CliOptimize, KeepsConstraintsAndSaysWhichItCannot) {
   TemporaryFolder folder;
   folder.Write("swing.xml", kSwing);
