@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
 #include <string>
 
@@ -78,6 +79,33 @@ TEST(ContactGeometry, DifferencesOfSmallGeomsAreExactToo) {
   const double largest = G.cwiseAbs().maxCoeff();
   EXPECT_GT(largest, 400);
   EXPECT_LE((G - other).cwiseAbs().maxCoeff(), 1e-8 * largest) << G << "\n\n" << other;
+}
+
+// The distance along a normal that is free goes by that normal when the geoms are shifted, also where they are in contact by little
+// more than a nudge.
+TEST(ContactGeometry, DifferencesOfGeomsThatHardlyTouchAreExactToo) {
+  const std::string stone = "<body><freejoint/><geom type='mesh' mesh='stone'/></body>";
+  const ModelPtr model = LoadModelFromString(
+      "<mujoco><asset><mesh name='stone' vertex='.1 0 0  -.12 .03 0  0 .13 .02  .01 -.11 0  0 .02 .1  .03 0 -.12'/></asset><worldbody>" +
+      stone + stone + "</worldbody></mujoco>");
+  const DataPtr data = MakeData(model.get());
+  mjData* d = data.get();
+  ContactGeometry geometry(model.get());
+  std::mt19937 rng(2);
+  int compared = 0;
+  for (int k = 0; k < 60; k++) {
+    RandomTouch(model.get(), d, 0.004, &rng);
+    const Vec3 apart = (-d->contact[0].dist - 1e-5) * Vec3Map(d->contact[0].frame);
+    Eigen::Map<Vec3>(d->qpos + 7) += apart;
+    mj_forward(model.get(), d);
+    if (d->ncon != 1 || std::abs(d->contact[0].dist + 1e-5) > 1e-8) continue;  // other features touch first
+    std::string missing;
+    ASSERT_TRUE(geometry.Compute(model.get(), d, &missing)) << missing;
+    const Vec3 n = Vec3Map(d->contact[0].frame), shift = geometry.motion(0).by_geom2.row(0).tail<3>();
+    EXPECT_LE((shift - n).norm(), 1e-8) << "pose " << k;
+    compared++;
+  }
+  EXPECT_GE(compared, 30);
 }
 
 // Flat parts that lie on each other: corners, cut edges and rolling sides, as the engine clips
