@@ -163,7 +163,8 @@ bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* m
   std::fill_n(done_.begin(), ncon, kOpen);
   for (int c = 0; c < ncon; c++) {
     const mjContact& contact = data->contact[c];
-    if (done_[c] != kOpen || !IsWanted(data, c, with_force)) continue;
+    // one that jumps beside another may have a closed form of its own
+    if (done_[c] == kMoves || !IsWanted(data, c, with_force)) continue;
     std::string why;
     if (contact.geom[0] < 0 || contact.geom[1] < 0) {
       why = "contact of a flex";

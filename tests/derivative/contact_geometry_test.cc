@@ -413,5 +413,21 @@ TEST(ContactGeometry, CornersNearerThanANudgeAreToldApart) {
   }
 }
 
+// Cylinders in the same place: the differences of the first contact's pair end in a jump, its closed form does not. Each of the others
+// has the same, and none is left out unsaid.
+TEST(ContactGeometry, ContactsBesideOneThatJumpsAreTriedForThemselves) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody>
+    <body><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 1 0"/><geom type="cylinder" size=".25 .1"/></body>
+    <body><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 1 0"/><geom type="cylinder" size=".25 .1"/></body>
+    </worldbody></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  mj_forward(model.get(), data.get());
+  ASSERT_EQ(data->ncon, 4);
+  ContactGeometry geometry(model.get());
+  std::string missing;
+  EXPECT_EQ(geometry.Compute(model.get(), data.get(), &missing), missing.empty()) << missing;
+  for (int c = 0; c < 4; c++) EXPECT_EQ(geometry.has_motion(c), missing.empty()) << c << " " << missing;
+}
+
 }  // namespace
 }  // namespace costate
