@@ -87,7 +87,8 @@ class Simulator {
   RolloutStatus RolloutPolicy(ConstVectorRef x0, const Trajectory& reference, const Policy& policy, double alpha,
                               ConstVectorRef lower, ConstVectorRef upper, Trajectory* out, int worker = 0);
 
-  /// The closed loop x_{t+1} = f(x_t, u_t), u_t = π(t, x_t, h(x_t, u_{t−1})) over N knots, u_{−1} = 0. A control that is not finite ends it as a step that fails.
+  /// The closed loop x_{t+1} = f(x_t, u_t), u_t = π(t, x_t, h(x_t, u_{t−1})) over N knots, u_{−1} = 0. A control that is not finite
+  /// ends it as a step that fails.
   RolloutStatus RolloutFeedback(ConstVectorRef x0, int N, const Feedback& law, Trajectory* out, int worker = 0);
 
   /// States that need not be a motion: x_{t+1} is that of X whatever the step before it reaches.

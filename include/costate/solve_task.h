@@ -1,8 +1,8 @@
-// A task solved as it says: from sampled controls, by way of smoother contact, over free time, beyond the nearest
-// minimum.
+// A task solved as it says: from sampled controls, by way of smoother contact, over free time, beyond the nearest minimum.
 #ifndef COSTATE_SOLVE_TASK_H_
 #define COSTATE_SOLVE_TASK_H_
 
+#include <functional>
 #include <vector>
 
 #include <costate/task.h>
@@ -24,11 +24,10 @@ struct TaskSolution {
   FreeTimeResult timed;                   ///< of <time>, without its result; no model without
 };
 
-/// Minimizes the task's cost as `costate optimize` does. <hopping> goes on from where <smooth> has led, on the true
-/// model, with solver.iterations of its own; with <time> each length that is tried is solved with it.
+/// Minimizes the task's cost as `costate optimize` does. <hopping> goes on from where <smooth> has led, on the true model, with
+/// solver.iterations of its own; with <time> each length that is tried is solved with it.
 ///
-/// @throws as SampleControls, SolveContinuation, SolveBasinHopping, SolveFreeTime and Solve; Error{kUnsupported} for
-/// <time> with
+/// @throws as SampleControls, SolveContinuation, SolveBasinHopping, SolveFreeTime and Solve; Error{kUnsupported} for <time> with
 ///         <smooth>.
 TaskSolution SolveTask(const Task& task, const TaskCallbacks& callbacks = {});
 
