@@ -1,6 +1,7 @@
 // Distances between geoms and along rays: (M16), (M17), (M19) of README.md.
 #include "derivative/chain.h"
 #include "derivative/contact_closed.h"
+#include "derivative/moving_geom.h"
 #include "derivative/sensor.h"
 
 namespace costate {
@@ -9,6 +10,7 @@ namespace {
 
 constexpr double kTouching = 1e-8;  // [m] between nearest points: below it their direction is rounding
 constexpr double kExact = 1e-10;    // of a geom's size: what rounding leaves of nearest points that no search has found
+constexpr double kPoseStep = 1e-5;  // where a search has
 
 }  // namespace
 
@@ -135,7 +137,23 @@ SensorDerivative::Nearness SensorDerivative::MoveNearest(const NearestPoints& ne
   return Nearness::kExact;
 }
 
-// (M17) the distance changes as that of the two nearest points
+// (M17) the engine's own distance of a pair along a dof that moves one of them or both, by five points
+double SensorDerivative::DifferenceDistance(const NearestPoints& nearest, int dof, bool first, bool second, double cutoff) {
+  const mjModel* m = at_.m;
+  mjData* d = at_.d;
+  const Vec6 S = Vec6Map(d->cdof + 6 * dof);
+  const Vec3 origin = Origin(m, d, m->dof_bodyid[dof]);
+  MovingGeom geom1(d, nearest.geom[0]), geom2(d, nearest.geom[1]);
+  const auto distance = [&](double h) {
+    if (first) geom1.Move(origin, S, h);
+    if (second) geom2.Move(origin, S, h);
+    return mj_geomDistance(m, d, nearest.geom[0], nearest.geom[1], cutoff, nullptr);
+  };
+  const double near = distance(kPoseStep) - distance(-kPoseStep), far = distance(2 * kPoseStep) - distance(-2 * kPoseStep);
+  return (8 * near - far) / (12 * kPoseStep);
+}
+
+// (M17) the distance changes as that of the two nearest points; where a search has found them it sees the world's axes too
 bool SensorDerivative::GeomDistance(int i) {
   const mjModel* m = at_.m;
   const mjData* d = at_.d;
@@ -143,12 +161,17 @@ bool SensorDerivative::GeomDistance(int i) {
   if (!FindNearest(i, &nearest)) return true;
   if (std::abs(nearest.distance) < kTouching) return false;
   NearestRate rate;
-  if (MoveNearest(nearest, &rate) == Nearness::kRough) return false;
+  const bool searched = MoveNearest(nearest, &rate) == Nearness::kRough;
+  const double cutoff = m->sensor_cutoff[i];
   const int body[2] = {m->geom_bodyid[nearest.geom[0]], m->geom_bodyid[nearest.geom[1]]};
   const Vec3 r[2] = {nearest.point[0] - Origin(m, d, body[0]), nearest.point[1] - Origin(m, d, body[1])};
-  ForExclusiveDofs(m, LastDof(m, body[0]), LastDof(m, body[1]), [&](int dof, int side) {
-    out_->C(row_, dof) = (side ? 1 : -1) * nearest.normal.dot(MotionAt(Vec6Map(d->cdof + 6 * dof), r[side]));
+  int common = ForExclusiveDofs(m, LastDof(m, body[0]), LastDof(m, body[1]), [&](int dof, int side) {
+    const double along = (side ? 1 : -1) * nearest.normal.dot(MotionAt(Vec6Map(d->cdof + 6 * dof), r[side]));
+    out_->C(row_, dof) = searched ? DifferenceDistance(nearest, dof, side == 0, side == 1, cutoff) : along;
   });
+  for (; searched && common >= 0; common = m->dof_parentid[common]) {
+    out_->C(row_, common) = DifferenceDistance(nearest, common, true, true, cutoff);
+  }
   return true;
 }
 
