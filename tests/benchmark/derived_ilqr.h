@@ -74,7 +74,7 @@ inline SolveResult SolveDerived(const Task& task, int iterations, const Derivati
         continue;
       const double change = TotalCost(*problem.cost, trial, dt) - out.cost;
       if (!(change < 1e-4 * expected)) continue;
-      mu.Adapt(change / expected);
+      mu.Adapt(change / expected, alpha);
       std::swap(out.trajectory, trial);
       out.cost += change;
       record.step = alpha;
