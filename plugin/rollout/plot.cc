@@ -17,6 +17,7 @@ namespace costate {
 namespace {
 
 constexpr int kMostLines = 60;                         // more than that nobody tells apart in one picture
+constexpr int kColumnsAtOnce = 13;                     // beside the abscissa: gnuplot takes 14 of a table
 constexpr auto kTimeLimit = std::chrono::seconds(60);  // a stuck gnuplot must not hold the run
 
 // within single quotes gnuplot takes everything but a quote literally
@@ -59,13 +60,22 @@ std::string PlotScript(const std::vector<Plot>& plots) {
     script += fmt::format("\nset output {}\nset title {}\nset xlabel {}\nset ylabel {}\n{} logscale y\n", Quoted(plot.file),
                           Quoted(plot.title), Quoted(plot.x_label), Quoted(plot.y_label),
                           plot.logarithmic ? "set" : "unset");
+    // each reading of a table takes all its columns apart: once for many lines
     const int lines = std::min<int>(kMostLines, static_cast<int>(plot.columns.size()));
     for (int i = 0; i < lines; ++i) {
       const int column = plot.columns[static_cast<std::size_t>(i)] + 1;
+      if (i % kColumnsAtOnce == 0) {
+        script += fmt::format("{}set table $lines{} separator comma\nplot {} skip 1 every {} using (strcol({}))", i > 0 ? " with table\n" : "",
+                              i / kColumnsAtOnce, Quoted(plot.table), plot.every, plot.x + 1);
+      }
+      script += fmt::format(":(strcol({}))", column);
+    }
+    script += lines > 0 ? " with table\nunset table\n" : "";
+    for (int i = 0; i < lines; ++i) {
+      const int column = i % kColumnsAtOnce + 2;
       const std::string y = plot.logarithmic ? fmt::format("(abs(column({})))", column) : std::to_string(column);
-      script += fmt::format("{}{} skip 1 every {} using {}:{} with linespoints pointtype 7 pointsize 0.2 title {}",
-                            i == 0 ? "plot " : ", \\\n     ", Quoted(plot.table), plot.every, plot.x + 1, y,
-                            Quoted(plot.labels[static_cast<std::size_t>(i)]));
+      script += fmt::format("{}$lines{} using 1:{} with linespoints pointtype 7 pointsize 0.2 title {}", i == 0 ? "plot " : ", \\\n     ",
+                            i / kColumnsAtOnce, y, Quoted(plot.labels[static_cast<std::size_t>(i)]));
     }
     for (const PlotMarks& marks : plot.marks) {
       const std::string y = fmt::format("{}(column({}))", plot.logarithmic ? "abs" : "", marks.column + 1);
