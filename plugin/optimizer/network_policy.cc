@@ -76,7 +76,14 @@ int Rows(const Observation& o) { return o.kind == Observation::Kind::kAngle || o
 
 NetworkPolicy::NetworkPolicy(const mjModel* model, const PolicyOptions& options, ConstMatrixRef U, ConstVectorRef lower,
                              ConstVectorRef upper)
-    : model_(model), observe_(options.observations), x_ref_(options.x_ref), U_(U), knot_time_(options.knot_time), begin_(options.begin), lower_(lower), upper_(upper) {
+    : model_(model),
+      observe_(options.observations),
+      x_ref_(options.x_ref),
+      U_(U),
+      knot_time_(options.knot_time),
+      begin_(options.begin),
+      lower_(lower),
+      upper_(upper) {
   const Dims dims(model);
   const auto fail = [](const std::string& text) { throw Error(ErrorCode::kInvalidArgument, "policy: " + text); };
   CheckSize(model, "the policy's x_ref", x_ref_.size(), "nx", dims.nx);

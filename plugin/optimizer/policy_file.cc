@@ -76,10 +76,10 @@ VectorXd PolicyReader::ReadLayers(const PolicyJson& layers, std::vector<int>* hi
   for (std::size_t l = 0; l < layers.size(); l++) {
     const std::vector<std::vector<double>> W = layers[l].at("W");
     const std::vector<double> b = layers[l].at("b");
-    const std::size_t columns = W.empty() ? 0 : W.front().size();
+    const std::size_t columns = l > 0 ? static_cast<std::size_t>(hidden->back()) : W.empty() ? 0 : W.front().size();
     for (const std::vector<double>& row : W) {
       if (row.size() != columns)
-        Fail(fmt::format("layer {}: rows of W have {} and {} numbers", l, columns, row.size()));
+        Fail(fmt::format("layer {}: a row of W has {} numbers, expected {}", l, row.size(), columns));
     }
     if (b.size() != W.size()) Fail(fmt::format("layer {}: b has {} numbers, W has {} rows", l, b.size(), W.size()));
     for (std::size_t k = 0; k < columns; k++) {

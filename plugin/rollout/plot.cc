@@ -65,7 +65,8 @@ std::string PlotScript(const std::vector<Plot>& plots) {
     for (int i = 0; i < lines; ++i) {
       const int column = plot.columns[static_cast<std::size_t>(i)] + 1;
       if (i % kColumnsAtOnce == 0) {
-        script += fmt::format("{}set table $lines{} separator comma\nplot {} skip 1 every {} using (strcol({}))", i > 0 ? " with table\n" : "",
+        script += i > 0 ? " with table\n" : "";
+        script += fmt::format("set table $lines{} separator comma\nplot {} skip 1 every {} using (strcol({}))",
                               i / kColumnsAtOnce, Quoted(plot.table), plot.every, plot.x + 1);
       }
       script += fmt::format(":(strcol({}))", column);
@@ -74,8 +75,9 @@ std::string PlotScript(const std::vector<Plot>& plots) {
     for (int i = 0; i < lines; ++i) {
       const int column = i % kColumnsAtOnce + 2;
       const std::string y = plot.logarithmic ? fmt::format("(abs(column({})))", column) : std::to_string(column);
-      script += fmt::format("{}$lines{} using 1:{} with linespoints pointtype 7 pointsize 0.2 title {}", i == 0 ? "plot " : ", \\\n     ",
-                            i / kColumnsAtOnce, y, Quoted(plot.labels[static_cast<std::size_t>(i)]));
+      script += fmt::format("{}$lines{} using 1:{} with linespoints pointtype 7 pointsize 0.2 title {}",
+                            i == 0 ? "plot " : ", \\\n     ", i / kColumnsAtOnce, y,
+                            Quoted(plot.labels[static_cast<std::size_t>(i)]));
     }
     for (const PlotMarks& marks : plot.marks) {
       const std::string y = fmt::format("{}(column({}))", plot.logarithmic ? "abs" : "", marks.column + 1);

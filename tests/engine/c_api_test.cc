@@ -364,6 +364,9 @@ TEST_F(CPolicyTest, SaysWhatDoesNotFit) {
   EXPECT_NE(changed("ctrl[m]", "ctrl[n]").find("ctrl[n], in model 'arm' it is ctrl[m]"), std::string::npos) << error_;
   EXPECT_NE(changed("\"knot_time\"", "\"knots\"").find("knot_time"), std::string::npos) << error_;
   EXPECT_NE(changed("\"b\": [", "\"b\": [1.0,").find("b has 4 numbers, W has 3 rows"), std::string::npos) << error_;
+  std::string wide = text;
+  wide.insert(wide.find('[', wide.rfind("\"W\": [") + 6) + 1, "1.0,");
+  EXPECT_NE(complaint(m_, folder_.Write("wide.json", wide)).find("layer 1: a row of W has 4 numbers, expected 3"), std::string::npos) << error_;
   const ModelPtr other = LoadModelFromString("<mujoco><worldbody><body><joint/><geom size='.1'/></body></worldbody></mujoco>");
   EXPECT_NE(complaint(other.get(), file_).find("10 entries of the state"), std::string::npos) << error_;
 
