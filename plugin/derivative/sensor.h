@@ -180,7 +180,7 @@ class SensorDerivative {
   /// Are the engine's points those of the surfaces, the end of a search near them, or free to slide along flat parts?
   enum class Nearness { kExact, kRough, kUnknown };
   Nearness MoveNearest(const NearestPoints& nearest, NearestRate* rate);
-  double DifferenceDistance(const NearestPoints& nearest, int dof, bool first, bool second, double cutoff);
+  double DifferenceDistance(const NearestPoints& nearest, int dof, int side, double cutoff);
   bool GeomDistance(int i);
   bool GeomNearest(int i);
 

@@ -137,23 +137,22 @@ SensorDerivative::Nearness SensorDerivative::MoveNearest(const NearestPoints& ne
   return Nearness::kExact;
 }
 
-// (M17) the engine's own distance of a pair along a dof that moves one of them or both, by five points
-double SensorDerivative::DifferenceDistance(const NearestPoints& nearest, int dof, bool first, bool second, double cutoff) {
+// (M17) the engine's own distance of a pair along a dof that moves one of them, by five points
+double SensorDerivative::DifferenceDistance(const NearestPoints& nearest, int dof, int side, double cutoff) {
   const mjModel* m = at_.m;
   mjData* d = at_.d;
   const Vec6 S = Vec6Map(d->cdof + 6 * dof);
   const Vec3 origin = Origin(m, d, m->dof_bodyid[dof]);
-  MovingGeom geom1(d, nearest.geom[0]), geom2(d, nearest.geom[1]);
+  MovingGeom geom(d, nearest.geom[side]);
   const auto distance = [&](double h) {
-    if (first) geom1.Move(origin, S, h);
-    if (second) geom2.Move(origin, S, h);
+    geom.Move(origin, S, h);
     return mj_geomDistance(m, d, nearest.geom[0], nearest.geom[1], cutoff, nullptr);
   };
   const double near = distance(kPoseStep) - distance(-kPoseStep), far = distance(2 * kPoseStep) - distance(-2 * kPoseStep);
   return (8 * near - far) / (12 * kPoseStep);
 }
 
-// (M17) the distance changes as that of the two nearest points; where a search has found them it sees the world's axes too
+// (M17) the distance changes as that of the two nearest points, unless a search has found them
 bool SensorDerivative::GeomDistance(int i) {
   const mjModel* m = at_.m;
   const mjData* d = at_.d;
@@ -165,13 +164,10 @@ bool SensorDerivative::GeomDistance(int i) {
   const double cutoff = m->sensor_cutoff[i];
   const int body[2] = {m->geom_bodyid[nearest.geom[0]], m->geom_bodyid[nearest.geom[1]]};
   const Vec3 r[2] = {nearest.point[0] - Origin(m, d, body[0]), nearest.point[1] - Origin(m, d, body[1])};
-  int common = ForExclusiveDofs(m, LastDof(m, body[0]), LastDof(m, body[1]), [&](int dof, int side) {
+  ForExclusiveDofs(m, LastDof(m, body[0]), LastDof(m, body[1]), [&](int dof, int side) {
     const double along = (side ? 1 : -1) * nearest.normal.dot(MotionAt(Vec6Map(d->cdof + 6 * dof), r[side]));
-    out_->C(row_, dof) = searched ? DifferenceDistance(nearest, dof, side == 0, side == 1, cutoff) : along;
+    out_->C(row_, dof) = searched ? DifferenceDistance(nearest, dof, side, cutoff) : along;
   });
-  for (; searched && common >= 0; common = m->dof_parentid[common]) {
-    out_->C(row_, common) = DifferenceDistance(nearest, common, true, true, cutoff);
-  }
   return true;
 }
 

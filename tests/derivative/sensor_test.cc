@@ -485,7 +485,8 @@ TEST_F(SensorTest, NearestPointsOfASearchAreThoseOfTheEngine) {
     <body pos=".4 .1 .2" euler="20 40 10"><freejoint/><geom name="lens" type="ellipsoid" size=".05 .12 .09"/>
       <geom name="crate" type="box" size=".1 .06 .08" pos=".3 .1 .2" euler="10 20 30"/></body></worldbody>
     <sensor><fromto geom1="egg" geom2="lens" cutoff="2"/><normal geom1="crate" geom2="egg" cutoff="2"/>
-      <distance geom1="lens" geom2="barrel" cutoff="2"/><distance geom1="barrel" geom2="crate" cutoff="2"/></sensor></mujoco>)");
+      <distance geom1="lens" geom2="barrel" cutoff="2"/><distance geom1="barrel" geom2="crate" cutoff="2"/>
+      <distance name="of one body" geom1="egg" geom2="barrel" cutoff="2"/></sensor></mujoco>)");
   for (unsigned seed = 1; seed < 5; seed++) {
     SCOPED_TRACE(seed);
     const DataPtr data = MakeData(model.get());
