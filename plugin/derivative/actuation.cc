@@ -126,11 +126,23 @@ bool DependsOnVelocity(const mjModel* m, int i) {
 
 }  // namespace
 
-double ActivationStep(const mjModel* m, int i) {
+ActivationStep ActivationStepOf(const mjModel* m, int i, int state) {
   const double h = m->opt.timestep;
-  if (m->actuator_dyntype[i] != mjDYN_FILTEREXACT) return h;
-  const double tau = std::max(mjMINVAL, m->actuator_dynprm[mjNDYN * i]);
-  return tau * (1 - std::exp(-h / tau));
+  const mjtNum* prm = m->actuator_dynprm + mjNDYN * i;
+  const bool motor = m->actuator_dyntype[i] == mjDYN_DCMOTOR;
+  const MotorSlots slots = motor ? SlotsOf(m, i) : MotorSlots();
+  ActivationStep update;
+  update.step = h;
+  if (m->actuator_dyntype[i] == mjDYN_FILTEREXACT || (motor && state == slots.current)) {
+    const double tau = std::max(mjMINVAL, prm[0]);
+    update.step = tau * (1 - std::exp(-h / tau));
+  }
+  if (motor && state == slots.integral && prm[8] > 0) {
+    update.lower = -prm[8], update.upper = prm[8];
+  } else if (!motor && m->actuator_actlimited[i]) {
+    update.lower = m->actuator_actrange[2 * i], update.upper = m->actuator_actrange[2 * i + 1];
+  }
+  return update;
 }
 
 bool IsActuationOff(const mjModel* m) { return m->nactuator == 0 || (m->opt.disableflags & mjDSBL_ACTUATION); }
@@ -268,13 +280,13 @@ void Actuation::Slopes(const mjModel* m, const mjData* d, int i) {
         s.rate_ctrl = PLANT("activation: filter", 1 / std::max(mjMINVAL, prm[0])), s.rate_act = -s.rate_ctrl;
     }
     s.rate_ctrl *= ctrl_slope;
-    const double step = ActivationStep(m, i);
-    const double next = act + step * d->act_dot[s.act_index];
-    const bool free = !m->actuator_actlimited[i] || Inside(next, m->actuator_actrange + 2 * i);
+    const ActivationStep update = ActivationStepOf(m, i, 0);
+    const double step = update.step, next = act + step * d->act_dot[s.act_index];
+    const bool free = update.Inside(next);
     s.next_ctrl = PLANT("activation: next by control", Slope(free) * step * s.rate_ctrl);
     s.next_act = PLANT("activation: next by activation", Slope(free) * (1 + step * s.rate_act));
     if (m->actuator_actearly[i]) {
-      input = free ? next : std::clamp(next, m->actuator_actrange[2 * i], m->actuator_actrange[2 * i + 1]);
+      input = std::clamp(next, update.lower, update.upper);
       input_ctrl = s.next_ctrl;
       input_act = s.next_act;
     } else {

@@ -4,6 +4,7 @@
 
 #include <mujoco/mujoco.h>
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -23,8 +24,16 @@ struct ActuatorSlope {
   int ctrl_index = -1, act_index = -1;                 ///< -1: none
 };
 
-/// act' = act + ActivationStep act_dot, before the clamp.
-double ActivationStep(const mjModel* model, int actuator);
+/// act' = clip(act + step act_dot): what the end of a step does to an activation; not to a motor's bristle (A8).
+struct ActivationStep {
+  double step = 0, lower = -kNoLimit, upper = kNoLimit;
+  bool limited() const { return lower > -kNoLimit || upper < kNoLimit; }
+  bool Inside(double next) const { return next >= lower && next <= upper; }
+
+  static constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+};
+/// @param state  which of the actuator's activations.
+ActivationStep ActivationStepOf(const mjModel* model, int actuator, int state);
 
 /// Does the engine skip the stage of actuator forces: none there, or all disabled?
 bool IsActuationOff(const mjModel* model);

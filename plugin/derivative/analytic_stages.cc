@@ -17,11 +17,10 @@ using Vector3 = Eigen::Vector3d;
 template <typename F>
 void ForActivations(const mjModel* m, const mjData* first, const double* sum_rate, F f) {
   for (int i = 0; i < m->nactuator; i++) {
-    const double s = ActivationStep(m, i);
-    const mjtNum* range = m->actuator_actrange + 2 * i;
-    for (int j = m->actuator_actadr[i], end = j + m->actuator_actnum[i]; j >= 0 && j < end; j++) {
-      const double next = first->act[j] + s * sum_rate[j];
-      f(j, s, !m->actuator_actlimited[i] || (next >= range[0] && next <= range[1]));
+    const int adr = m->actuator_actadr[i];
+    for (int j = adr; adr >= 0 && j < adr + m->actuator_actnum[i]; j++) {
+      const ActivationStep update = ActivationStepOf(m, i, j - adr);
+      f(j, update.step, update.Inside(first->act[j] + update.step * sum_rate[j]));
     }
   }
 }

@@ -37,6 +37,7 @@ class Certifier {
     Rows();
     Contacts();
     Jumps();
+    Facets();
     if (m_->opt.noslip_iterations > 0) Noslip();
     Limits();
     Forces();
@@ -143,6 +144,15 @@ class Certifier {
     }
   }
 
+  // contacts of curved surfaces that are felt: the collider's are a staircase of facets below its tolerance
+  void Facets() {
+    for (int c : FeltStaircases(m_, d_)) {
+      const mjContact& contact = d_->contact[c];
+      if (contact.efc_address >= 0 && !CarriesForce(d_, contact)) continue;
+      Add(ContactName(Objects(contact)), "on a facet of the collider's", "another facet", 0, "m", true);
+    }
+  }
+
   // the geoms of a contact; of a flex −1 less its number
   static std::pair<int, int> Objects(const mjContact& contact) {
     const auto object = [&](int side) { return contact.geom[side] >= 0 ? contact.geom[side] : -1 - contact.flex[side]; };
@@ -233,12 +243,14 @@ class Certifier {
     }
     for (int i = 0; i < m_->nactuator; i++) {
       if (m_->actuator_dyntype[i] == mjDYN_MUSCLE) Muscle(i, controls, clamps);
-      if (!m_->actuator_actlimited[i]) continue;
       for (int k = 0; k < m_->actuator_actnum[i]; k++) {
         // act' against actrange: where the step's clamp is
+        const ActivationStep update = ActivationStepOf(m_, i, k);
+        if (!update.limited()) continue;
         const int act = m_->actuator_actadr[i] + k;
         const std::string name = Name("activation", mjOBJ_ACTUATOR, i);
-        Clamp(name, d_->act[act] + ActivationStep(m_, i) * d_->act_dot[act], m_->actuator_actrange + 2 * i, "of act");
+        const mjtNum range[] = {update.lower, update.upper};
+        Clamp(name, d_->act[act] + update.step * d_->act_dot[act], range, "of act");
         if (out_->switches.back().distance == 0) out_->one_sided.push_back(name);
       }
     }

@@ -70,6 +70,18 @@ bool IsClipped(const mjModel* model, const mjData* data, const mjContact& contac
   return owner[0] || owner[1];
 }
 
+// does a contact have rows, or does an adhesion pull by its normal?
+bool IsFelt(const mjModel* m, const mjContact& contact) {
+  if (contact.efc_address >= 0) return true;
+  if (contact.exclude != 1 || contact.geom[0] < 0 || contact.geom[1] < 0) return false;
+  for (int i = 0; i < m->nactuator; i++) {
+    const int body = m->actuator_trnid[2 * i];
+    if (m->actuator_trntype[i] != mjTRN_BODY) continue;
+    if (body == m->geom_bodyid[contact.geom[0]] || body == m->geom_bodyid[contact.geom[1]]) return true;
+  }
+  return false;
+}
+
 int RowCount(const mjData* data, const mjContact& contact) {
   return data->efc_type[contact.efc_address] == mjCNSTR_CONTACT_PYRAMIDAL ? 2 * (contact.dim - 1) : contact.dim;
 }
@@ -86,6 +98,14 @@ bool IsStaircase(const mjModel* model, const mjData* data, const mjContact& cont
   bool owner[2];
   if (contact.geom[0] < 0 || contact.geom[1] < 0 || !IsCurved(model, contact)) return false;
   return !IsClipped(model, data, contact, owner);
+}
+
+std::vector<int> FeltStaircases(const mjModel* model, const mjData* data) {
+  std::vector<int> felt;
+  for (int c = 0; c < data->ncon; c++) {
+    if (IsFelt(model, data->contact[c]) && IsStaircase(model, data, data->contact[c])) felt.push_back(c);
+  }
+  return felt;
 }
 
 bool IsWithoutLever(const mjModel* model, const mjData* data, const mjContact& contact) {

@@ -27,6 +27,9 @@ struct ContactMotion {
 /// jumps that no difference sees through. (G7)
 bool IsStaircase(const mjModel* model, const mjData* data, const mjContact& contact);
 
+/// The contacts that are, and that push or by whose normal an adhesion pulls, which counts those within the gap too.
+std::vector<int> FeltStaircases(const mjModel* model, const mjData* data);
+
 /// Is any row of the contact active? @pre efc_state is that of the solution.
 bool CarriesForce(const mjData* data, const mjContact& contact);
 

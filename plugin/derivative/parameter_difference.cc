@@ -144,20 +144,21 @@ void ParameterDifference::Sensors(const mjModel* m, const mjData* d, const Vecto
 void ParameterDifference::ActivationUpdate(const mjModel* m, const mjtNum* act, const double* sum_rate, MatrixXd* out) {
   out->setZero(m->na, size());
   if (m->na == 0) return;
-  const auto next = [&](const mjModel* model, int i, int j) { return act[j] + ActivationStep(model, i) * sum_rate[j]; };
   for (int i = 0; i < m->nactuator; i++) {
     const int begin = m->actuator_actadr[i], end = begin + m->actuator_actnum[i];
-    const mjtNum* range = m->actuator_actrange + 2 * i;
     for (int j = begin; begin >= 0 && j < end; j++) {
-      const double center = next(m, i, j);
-      const int branch = !m->actuator_actlimited[i] ? 0 : center < range[0] ? -1 : center > range[1] ? 1 : 0;
+      // on the branch of the clamp that the point is on
+      const ActivationStep update = ActivationStepOf(m, i, j - begin);
+      const double free = act[j] + update.step * sum_rate[j];
+      const auto next = [&](const ActivationStep& u) {
+        return free < update.lower ? u.lower : free > update.upper ? u.upper : act[j] + u.step * sum_rate[j];
+      };
+      const double center = next(update);
       for (int k = 0; k < size(); k++) {
         const auto& points = stencils_.Points(k);
         for (std::size_t p = 0; p < points.size(); p++) {
           const mjModel* moved = stencils_.Model(k, static_cast<int>(p));
-          const double value = branch == 0 ? next(moved, i, j) : moved->actuator_actrange[2 * i + (branch > 0)];
-          const double base = branch == 0 ? center : range[branch > 0];
-          (*out)(j, k) += points[p].weight * (value - base);
+          (*out)(j, k) += points[p].weight * (next(ActivationStepOf(moved, i, j - begin)) - center);
         }
       }
     }

@@ -49,6 +49,7 @@ class ReferenceDifferences {
   void AddNoise(const VectorXd& next, const VectorXd& sensors);
   VectorXd SmoothDirections();
   void MeasureNoise();
+  bool HasLaterPositions() const;
   void MarkStaircases(ReferenceDerivative* out);
   void MarkOnsets(ReferenceDerivative* out);
   int Quotient(int col, Side side, double eps, int k, int first);
@@ -233,44 +234,79 @@ int ReferenceDifferences::Quotient(int col, Side side, double eps, int k, int fi
   return !corner || !usable ? k + 1 : k;
 }
 
-// does a contact push, or does an adhesion pull by its normal, which counts those within the gap too
-bool IsFelt(const mjModel* m, const mjContact& contact) {
-  if (contact.efc_address >= 0) return true;
-  if (contact.exclude != 1 || contact.geom[0] < 0 || contact.geom[1] < 0) return false;
-  for (int i = 0; i < m->nactuator; ++i) {
-    const int body = m->actuator_trnid[2 * i];
-    if (m->actuator_trntype[i] != mjTRN_BODY) continue;
-    if (body == m->geom_bodyid[contact.geom[0]] || body == m->geom_bodyid[contact.geom[1]]) return true;
+// Does the collider find the same contact when both geoms turn by one dof? It searches along axes of the world.
+bool FollowsTurn(const mjData* before, const mjData* after, int c) {
+  constexpr double kSameDepth = 1e-12, kSamePlace = 1e-9;  // depths are felt far more than normals and places [m, rad]
+  if (before->ncon != after->ncon) return false;
+  Eigen::Matrix<double, 6, 1> place[2];
+  for (int k = 0; k < 2; ++k) {
+    const mjData* d = k == 0 ? before : after;
+    const int geom = before->contact[c].geom[0];
+    const Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>> R(d->geom_xmat + 9 * geom);
+    const Eigen::Map<const Eigen::Vector3d> n(d->contact[c].frame), p(d->contact[c].pos), x(d->geom_xpos + 3 * geom);
+    place[k] << R.transpose() * n, R.transpose() * (p - x);
   }
-  return false;
+  return std::abs(after->contact[c].dist - before->contact[c].dist) <= kSameDepth &&
+         (place[1] - place[0]).lpNorm<Eigen::Infinity>() <= kSamePlace;
 }
 
 // A contact of curved surfaces jumps by ccd_tolerance between facets of 1e-5 to 1e-4, and is smooth but wrong by any factor
-// within one: quotients that agree at all sizes say nothing about the columns that move one geom against the other. (J5)
+// within one: quotients that agree at all sizes say nothing about the columns that move one geom against the other, and
+// those of common turns that it does not follow. (J5)
 void ReferenceDifferences::MarkStaircases(ReferenceDerivative* out) {
   const mjModel* m = local_.get();
   mjData* d = data_.get();
+  const auto mark = [&](int column) {
+    out->nonsmooth_column[column] = true;
+    out->switched[column] = "facets of the collider of curved surfaces";
+  };
+  if (HasLaterPositions()) {
+    // all that moves a dof moves later contacts
+    bool any = false;
+    stencil_.Restore(m, d, -1, 0);
+    for (int k = 0; k < options_.substeps && !any; ++k) {
+      mj_forward(m, d);
+      any = !FeltStaircases(m, d).empty();
+      mj_step(m, d);
+      any = any || !FeltStaircases(m, d).empty();
+    }
+    for (int column = 0; column < static_cast<int>(out->nonsmooth_column.size()) && any; ++column) mark(column);
+    return;
+  }
+
   stencil_.Restore(m, d, -1, 0);
   mj_fwdPosition(m, d);
-  for (int c = 0; c < d->ncon; ++c) {
-    const mjContact& contact = d->contact[c];
-    if (!IsFelt(m, contact) || !IsStaircase(m, d, contact)) continue;
-    const auto mark = [&](int dof) {
-      out->nonsmooth_column[dof] = true;
-      out->switched[dof] = "facets of the collider of curved surfaces";
-    };
+  const std::vector<int> staircases = FeltStaircases(m, d);
+  if (staircases.empty()) return;
+  const DataPtr base = MakeData(m);
+  mj_copyData(base.get(), m, d);
+  std::vector<std::vector<int>> common(dims_.nv);  // contacts whose geoms both move by a dof
+  for (int c : staircases) {
+    const mjContact& contact = base->contact[c];
     const int body1 = m->geom_bodyid[contact.geom[0]], body2 = m->geom_bodyid[contact.geom[1]];
-    int common = ForExclusiveDofs(m, LastDof(m, body1), LastDof(m, body2), [&](int dof, int) { mark(dof); });
-
-    // libccd searches from a direction of the world: what turns both geoms changes their facets too
-    for (; common >= 0 && (m->opt.disableflags & mjDSBL_NATIVECCD); common = m->dof_parentid[common]) mark(common);
+    int dof = ForExclusiveDofs(m, LastDof(m, body1), LastDof(m, body2), [&](int exclusive, int) { mark(exclusive); });
+    for (; dof >= 0; dof = m->dof_parentid[dof]) common[dof].push_back(c);
   }
+  for (int dof = 0; dof < dims_.nv; ++dof) {
+    for (double sign : {1.0, -1.0}) {
+      if (common[dof].empty() || out->nonsmooth_column[dof]) continue;
+      stencil_.Restore(m, d, dof, sign * options_.eps_max);
+      mj_fwdPosition(m, d);
+      const auto follows = [&](int c) { return FollowsTurn(base.get(), d, c); };
+      if (!std::all_of(common[dof].begin(), common[dof].end(), follows)) mark(dof);
+    }
+  }
+}
+
+// do positions of the point reach the result by way of other positions?
+bool ReferenceDifferences::HasLaterPositions() const {
+  return local_.get()->opt.integrator == mjINT_RK4 || options_.substeps > 1;
 }
 
 // A contact exactly at its margin (a sphere that rests at distance 0): at the point its branch is known, but in later stages
 // and substeps rounding decides whether it exists, for each nudge anew, and its force jumps. (J6)
 void ReferenceDifferences::MarkOnsets(ReferenceDerivative* out) {
-  if (!base_.on_onset() || (local_.get()->opt.integrator != mjINT_RK4 && options_.substeps == 1)) return;
+  if (!base_.on_onset() || !HasLaterPositions()) return;
   out->nonsmooth_column.assign(out->nonsmooth_column.size(), true);
   out->switched.assign(out->switched.size(), "a contact exactly at its margin");
 }

@@ -1,8 +1,8 @@
 #include "derivative/runge_kutta.h"
 
 #include <algorithm>
-#include <cmath>
 
+#include "derivative/actuation.h"
 #include "derivative/integrator.h"
 #include "derivative/munthe_kaas.h"
 #include "derivative/plant.h"
@@ -49,7 +49,8 @@ void Rate(const mjModel* m, double step, RungeKuttaWork* work) {
 
 std::string RungeKuttaRefusal(const mjModel* m) {
   for (int i = 0; i < m->nactuator; i++) {
-    if (m->actuator_dyntype[i] == mjDYN_DCMOTOR) return "dcmotor activations under RK4";
+    // the engine moves it by the velocity of the last stage alone
+    if (m->actuator_dyntype[i] == mjDYN_DCMOTOR && SlotsOf(m, i).bristle >= 0) return "dcmotor bristle under RK4";
     if (m->actuator_gaintype[i] == mjGAIN_SO3 && m->actuator_dyntype[i] != mjDYN_NONE) return "SO3 activations under RK4";
   }
   return "";
@@ -117,19 +118,12 @@ bool RungeKuttaStep(const mjModel* m, mjData* d, const StageFunction& stage, Run
   for (int i = 0; i < m->nactuator; i++) {
     const int adr = m->actuator_actadr[i];
     for (int j = adr; adr >= 0 && j < adr + m->actuator_actnum[i]; j++) {
-      double rate = h;
-      if (m->actuator_dyntype[i] == mjDYN_FILTEREXACT) {
-        const double tau = mju_max(mjMINVAL, m->actuator_dynprm[i * mjNDYN]);
-        rate = tau * (1 - std::exp(-h / tau));
-      }
-      const double next = s.x0[nv + j] + rate * s.sum_rate[nv + j];
-      const mjtNum* range = m->actuator_actrange + 2 * i;
-      const bool clamped = m->actuator_actlimited[i] && (next < range[0] || next > range[1]);
-      if (clamped) {
-        s.all.row(2 * nv + j).setZero();
-      } else {
-        s.all.row(2 * nv + j) = PLANT("rk4: activation", rate * s.sum_drate.row(nv + j));
+      const ActivationStep update = ActivationStepOf(m, i, j - adr);
+      if (update.Inside(s.x0[nv + j] + update.step * s.sum_rate[nv + j])) {
+        s.all.row(2 * nv + j) = PLANT("rk4: activation", update.step * s.sum_drate.row(nv + j));
         s.all(2 * nv + j, 2 * nv + j) += 1;
+      } else {
+        s.all.row(2 * nv + j).setZero();
       }
     }
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "derivative/actuation.h"
 #include "derivative/jet.h"
 #include "derivative/spatial.h"
 
@@ -71,8 +72,8 @@ void Law::Pid(int states, bool disabled) {
     dot[slot] = Windup(error, state[slot], dyn[0]);
   }
   for (int k = 0; k < states; k++) {
-    next[k] = state[k] + (disabled ? Dual(0) : h * dot[k]);
-    if (m->actuator_actlimited[i]) next[k] = Clip(next[k], m->actuator_actrange[2 * i], m->actuator_actrange[2 * i + 1]);
+    const ActivationStep update = ActivationStepOf(m, i, k);
+    next[k] = Clip(state[k] + (disabled ? Dual(0) : update.step * dot[k]), update.lower, update.upper);
   }
   force = -bias[1] * Wrap(input[0], length.x, period) - bias[2] * input[1] + input[2];
   if (gain[0] > 0 && states > 0) force = force + gain[0] * (early() ? next[states - 1] : state[states - 1]);
@@ -83,14 +84,12 @@ void Law::Pid(int states, bool disabled) {
 void Law::Motor(int states, bool disabled) {
   const int spec = m->actuator_ctrlspec[i];
   const double K = gain[1], te = dyn[0];
-  int slot = 0, bristle = -1, integral_slot = -1;
-  if (dyn[7] > 0) Slew(slot++, dyn[7], 0);
+  const MotorSlots slot = SlotsOf(m, i);
+  if (slot.slew >= 0) Slew(slot.slew, dyn[7], 0);
   Dual integral;
-  if (gain[5] > 0) {
-    integral_slot = slot;
-    integral = state[slot];
-    dot[slot] = Windup(input[0] - length, integral, dyn[8]);
-    slot++;
+  if (slot.integral >= 0) {
+    integral = state[slot.integral];
+    dot[slot.integral] = Windup(input[0] - length, integral, dyn[8]);
   }
 
   // drive voltage: a torque controller that compensates back-EMF, and the raw input
@@ -103,22 +102,20 @@ void Law::Motor(int states, bool disabled) {
     if (gain[7] > 0) drive = Clip(drive, -gain[7], gain[7]);
     voltage = voltage + drive;
   }
-  if (dyn[2] > 0) {
-    const Dual T = state[slot];
-    thermal = slot;
+  thermal = slot.thermal;
+  if (thermal >= 0) {
+    const Dual T = state[thermal];
     R = R * (1 + gain[2] * (T + (dyn[4] - gain[3])));
     const Dual current = te > 0 ? state[states - 1] : (voltage - K * velocity) / R;
-    dot[slot] = (R * current * current - T / dyn[2]) / dyn[3];
-    slot++;
+    dot[thermal] = (R * current * current - T / dyn[2]) / dyn[3];
   }
   Dual decay;
-  if (dyn[5] > 0) {
-    bristle = slot;
+  const int bristle = slot.bristle;
+  if (bristle >= 0) {
     const Dual ratio = velocity / std::max(mjMINVAL, bias[5]);
     const Dual stribeck = bias[3] + (bias[4] - bias[3]) * Exp(-(ratio * ratio));
     decay = -dyn[5] * Abs(velocity) / (stribeck.x > mjMINVAL ? stribeck : Dual(mjMINVAL));
-    dot[slot] = decay * state[slot] + velocity;
-    slot++;
+    dot[bristle] = decay * state[bristle] + velocity;
   }
   if (te > 0) {
     dot[states - 1] = (voltage / R - K / R * velocity - state[states - 1]) / te;
@@ -129,15 +126,13 @@ void Law::Motor(int states, bool disabled) {
 
   for (int k = 0; k < states; k++) {
     const Dual rate = disabled ? Dual(0) : dot[k];
-    if (te > 0 && k == states - 1) {
-      next[k] = state[k] + te * (1 - std::exp(-h / te)) * rate;
-    } else if (k == bristle) {
+    if (k == bristle) {
       const Dual grown = Exp(decay * h);
       const Dual hold = std::abs(decay.x) > mjMINVAL ? (grown - 1) / decay : Dual(h) + 0.5 * h * h * decay;
       next[k] = grown * state[k] + hold * velocity;
     } else {
-      next[k] = state[k] + h * rate;
-      if (k == integral_slot && dyn[8] > 0) next[k] = Clip(next[k], -dyn[8], dyn[8]);
+      const ActivationStep update = ActivationStepOf(m, i, k);
+      next[k] = Clip(state[k] + update.step * rate, update.lower, update.upper);
     }
   }
 
@@ -246,6 +241,18 @@ bool IsServo(const mjModel* m, int i) {
   return type == mjGAIN_PID || type == mjGAIN_DCMOTOR || type == mjGAIN_SO3;
 }
 
+MotorSlots SlotsOf(const mjModel* m, int i) {
+  const mjtNum *prm = m->actuator_dynprm + mjNDYN * i, *gain = m->actuator_gainprm + mjNGAIN * i;
+  MotorSlots slots;
+  const auto next = [&](bool present) { return present ? slots.count++ : -1; };
+  slots.slew = next(prm[7] > 0);
+  slots.integral = next(gain[5] > 0);
+  slots.thermal = next(prm[2] > 0);
+  slots.bristle = next(prm[5] > 0);
+  slots.current = next(prm[0] > 0);
+  return slots;
+}
+
 std::string ServoMissing(const mjModel* m, int i) {
   const int gain = m->actuator_gaintype[i], states = m->actuator_actnum[i], inputs = m->actuator_ctrlnum[i];
   const int dyn = m->actuator_dyntype[i], spec = m->actuator_ctrlspec[i];
@@ -262,8 +269,7 @@ std::string ServoMissing(const mjModel* m, int i) {
   }
   if (dyn != mjDYN_NONE && dyn != mjDYN_DCMOTOR) return "activation dynamics";
   if ((inputs == 0 && prm[7] > 0) || (g[5] > 0 && !(spec & mjINPUT_POS))) return "controller state without its input";
-  const int slots = (prm[7] > 0) + (g[5] > 0) + (prm[2] > 0) + (prm[5] > 0) + (prm[0] > 0);
-  if (states != slots) return "activation states";
+  if (states != SlotsOf(m, i).count) return "activation states";
   const bool tendon = m->actuator_trntype[i] == mjTRN_TENDON && m->tendon_actfrclimited[m->actuator_trnid[2 * i]];
   return tendon ? "motor beside a tendon's force limit" : "";
 }

@@ -24,6 +24,12 @@ struct ServoSlope {
 
 bool IsServo(const mjModel* model, int actuator);
 
+/// Which of a dcmotor's activations is what; -1: it has none.
+struct MotorSlots {
+  int slew = -1, integral = -1, thermal = -1, bristle = -1, current = -1, count = 0;
+};
+MotorSlots SlotsOf(const mjModel* model, int motor);
+
 /// "" or why this one has no closed form.
 std::string ServoMissing(const mjModel* model, int actuator);
 

@@ -55,6 +55,29 @@ TEST_F(CertificateTest, DistancesAreThoseToLimitClampAndFloor) {
   EXPECT_NE(Find(certificate, "friction loss of slide", "stick or slip"), nullptr);
 }
 
+// what the iterative collider finds of curved surfaces is a staircase: such a contact that pushes is always beside a step
+TEST_F(CertificateTest, AContactOfCurvedSurfacesIsOnAFacet) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom name="one" type="ellipsoid" size=".1 .07 .05"/>
+    <body><joint axis="1 0 0" pos="0 .3 0"/><geom name="two" type="ellipsoid" size=".06 .1 .08" pos=".07 .04 -.1"/></body></worldbody></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  const auto facet = [&](Smoothness label) {
+    const Certificate certificate = Certify(model.get(), data.get());
+    EXPECT_EQ(certificate.label, label);
+    return Find(certificate, "contact of one and two", "another facet") != nullptr;
+  };
+  EXPECT_TRUE(facet(Smoothness::kModeCrossing));
+  data->qvel[0] = 50;  // apart: it touches, and pushes nothing
+  EXPECT_FALSE(facet(Smoothness::kSmooth));
+  data->qvel[0] = 0;
+  data->qpos[0] = 0.5;
+  EXPECT_FALSE(facet(Smoothness::kSmooth));
+
+  // on a plane the contact is exact
+  model->geom_type[0] = mjGEOM_PLANE;
+  data->qpos[0] = 0;
+  EXPECT_FALSE(facet(Smoothness::kSmooth));
+}
+
 // on a switch the point is mode-crossing; the derivative at a clamp's edge is one-sided and named
 TEST_F(CertificateTest, OnAClampItIsModeCrossingAndOneSided) {
   const ModelPtr model = LoadModelFromString(kScene);

@@ -215,16 +215,47 @@ TEST_F(ReferenceTest, ACornerThatNoSwitchTellsIsInTheBar) {
   }
 }
 
-TEST_F(ReferenceTest, WithLibccdCurvedSurfacesAreNotJudgedByCommonMotionsEither) {
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><body><joint axis="0 1 0"/><geom type="ellipsoid" size=".1 .07 .05"/>
-    <body><joint axis="1 0 0" pos="0 .3 0"/><geom type="ellipsoid" size=".06 .1 .08" pos=".07 .04 -.1"/></body></body></worldbody></mujoco>)");
-  model->opt.disableflags |= mjDSBL_FILTERPARENT;
+TEST_F(ReferenceTest, CommonTurnsThatMoveAContactOfCurvedSurfacesAreNotJudged) {
+  // searches along axes of the world end elsewhere when both geoms turn; between ellipsoids there is none
+  struct Pair {
+    const char *axis, *first, *second;
+    int flag;
+    bool moves;
+  };
+  constexpr char kRound[] = "type='ellipsoid' size='.1 .07 .05'", kOther[] = "type='ellipsoid' size='.06 .1 .08' pos='.07 .04 -.1'";
+  for (const Pair& pair :
+       {Pair{"0 1 0", kRound, kOther, 0, false}, Pair{"0 1 0", kRound, kOther, mjDSBL_NATIVECCD, false},
+        Pair{".85 .86 -.59", "type='capsule' size='.05 .1' euler='-5.28 -21.21 0'",
+             "type='ellipsoid' size='.06 .1 .08' pos='.1 .1 -.03' euler='69.87 -41.08 0'", 0, true},
+        Pair{"-.2 -.23 -.32", "type='cylinder' size='.05 .1' euler='3.37 -25.27 0'",
+             "type='mesh' mesh='tetrahedron' pos='-.09 .09 .09' euler='-65.07 -74.03 0'", mjDSBL_NATIVECCD, true}}) {
+    SCOPED_TRACE(std::string(pair.first) + ", " + pair.second);
+    const ModelPtr model = LoadModelFromString(std::string(R"(<mujoco><asset><mesh name="tetrahedron"
+      vertex="-.06 -.05 -.04 .09 -.04 -.05 -.01 .1 -.03 .01 .01 .09"/></asset><worldbody><body><joint axis=")") + pair.axis +
+      "\"/><geom " + pair.first + "/><body><joint axis='1 0 0' pos='0 .3 0'/><geom " + pair.second + "/></body></body></worldbody></mujoco>");
+    model->opt.disableflags |= mjDSBL_FILTERPARENT | pair.flag;
+    const DataPtr data = MakeData(model.get());
+    mj_forward(model.get(), data.get());
+    ASSERT_EQ(data->ncon, 1);
+    EXPECT_EQ(Reference(model.get(), data.get()).nonsmooth_column, (std::vector<bool>{pair.moves, true, false, false}));
+  }
+}
+
+TEST_F(ReferenceTest, WithLaterPositionsNothingThatMovesCurvedSurfacesIsJudged) {
+  // stages of RK4 and later substeps stand elsewhere: velocities and forces move their contacts too
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom type="ellipsoid" size=".1 .07 .05"/>
+    <body><joint name="j" axis="1 0 0" pos="0 .3 0"/><geom type="ellipsoid" size=".06 .1 .08" pos=".07 .04 -.1"/></body></worldbody>
+    <actuator><motor joint="j"/></actuator></mujoco>)");
   const DataPtr data = MakeData(model.get());
   mj_forward(model.get(), data.get());
   ASSERT_EQ(data->ncon, 1);
-  EXPECT_EQ(Reference(model.get(), data.get()).nonsmooth_column, (std::vector<bool>{false, true, false, false}));
-  model->opt.disableflags |= mjDSBL_NATIVECCD;
-  EXPECT_EQ(Reference(model.get(), data.get()).nonsmooth_column, (std::vector<bool>{true, true, false, false}));
+  const std::vector<bool> position = {true, false, false}, all = {true, true, true};
+  EXPECT_EQ(Reference(model.get(), data.get()).nonsmooth_column, position);
+  EXPECT_EQ(Reference(model.get(), data.get(), {.substeps = 2}).nonsmooth_column, all);
+  model->opt.integrator = mjINT_RK4;
+  EXPECT_EQ(Reference(model.get(), data.get()).nonsmooth_column, all);
+  data->qpos[0] = 0.5;
+  EXPECT_EQ(Reference(model.get(), data.get()).nonsmooth_column, std::vector<bool>(3, false));
 }
 
 TEST_F(ReferenceTest, AnAdhesionByContactsOfCurvedSurfacesIsNotJudged) {

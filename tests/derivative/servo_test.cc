@@ -90,16 +90,18 @@ TEST_F(ServoTest, PidAgreesWithTheStep) {
 // (A8)
 TEST_F(ServoTest, MotorsAgreeWithTheStep) {
   const std::string motor = "<dcmotor joint='hinge' resistance='2' motorconst='0.3' ";
-  ExpectStep(motor + "/>", kSingleStage);
-  ExpectStep(motor + "cogging='0.3 4 0.2' saturation='0.05 0 0'/>", kSingleStage);
-  ExpectStep(motor + "inductance='0 0.01'/>", kSingleStage);
-  ExpectStep(motor + "inductance='0 0.01' saturation='0 0 1'/>", kSingleStage);
+  ExpectStep(motor + "/>", kAll);
+  ExpectStep(motor + "cogging='0.3 4 0.2' saturation='0.05 0 0'/>", kAll);
+  ExpectStep(motor + "inductance='0 0.01'/>", kAll);
+  ExpectStep(motor + "inductance='0 0.01' saturation='0 0 1'/>", kAll);
   ExpectStep(motor + "lugre='50 2 0.3 0.5 0.7'/>", kSingleStage);
-  ExpectStep(motor + "thermal='2 3 0 0.004 25 20'/>", kSingleStage);
-  ExpectStep(motor + "input='pos vel ff voltage' controller='3 2 0.4 0 0 0'/>", kSingleStage);
+  ExpectStep(motor + "thermal='2 3 0 0.004 25 20'/>", kAll);
+  ExpectStep(motor + "input='pos vel ff voltage' controller='3 2 0.4 0 0 0'/>", kAll);
   ExpectStep(motor + "input='pos vel' controller='3 2 0.4 1 0.1 2' inductance='0 0.02' thermal='2 3 0 0.004 25 20' "
                      "lugre='50 2 0.3 0.5 0.7' cogging='0.3 4 0.2'/>", kSingleStage);
-  ExpectStep("<dcmotor tendon='rope' resistance='2' motorconst='0.3' gear='3' inductance='0 0.01'/>", kSingleStage);
+  ExpectStep(motor + "input='pos vel' controller='3 2 0.4 1 0.1 2' inductance='0 0.02' thermal='2 3 0 0.004 25 20' "
+                     "cogging='0.3 4 0.2'/>", kAll);
+  ExpectStep("<dcmotor tendon='rope' resistance='2' motorconst='0.3' gear='3' inductance='0 0.01'/>", kAll);
   ExpectStep("<dcmotor joint='tip' resistance='2' motorconst='0.3' input='none' lugre='50 2 0.3 0.5 0.7'/>", kSingleStage);
 }
 
