@@ -1,6 +1,8 @@
 #include "parameter/stencils.h"
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "parameter/parameter_set.h"
 
@@ -18,6 +20,13 @@ constexpr double kFiner = 30;
 constexpr int kOffsets = 5;
 constexpr double kCentered[kOffsets] = {1, -8, 0, 8, -1};       // at −2 … 2, over 12 h
 constexpr double kForward[kOffsets] = {-25, 48, -36, 16, -3};   // at 0 … 4, over 12 h
+
+// bounds and clamps on the value's side, on an edge inside
+std::pair<double, double> SmoothRange(const Parameter& p, double value) {
+  if (value < p.clamp_lower) return {p.lower, std::min(p.upper, p.clamp_lower)};
+  if (value > p.clamp_upper) return {std::max(p.lower, p.clamp_upper), p.upper};
+  return {std::max(p.lower, p.clamp_lower), std::min(p.upper, p.clamp_upper)};
+}
 
 }  // namespace
 
@@ -46,8 +55,10 @@ void ParameterStencils::Refresh(const ParameterSet& set) {
 ParameterStencils::Stencil ParameterStencils::Make(int k, double h, ParameterSet* moved, const mjModel* base) const {
   const Parameter& p = set_[k];
   VectorXd at = moved->Get();
-  const double value = at[k], side = value + 4 * h <= p.upper ? 1 : -1;
-  const bool centered = value - 2 * h >= p.lower && value + 2 * h <= p.upper;
+  const double value = at[k];
+  const auto [lower, upper] = SmoothRange(p, value);
+  const double side = value + 4 * h <= upper ? 1 : -1;
+  const bool centered = value - 2 * h >= lower && value + 2 * h <= upper;
   Stencil stencil;
   for (int i = 0; i < kOffsets; i++) {
     const double weight = centered ? kCentered[i] : side * kForward[i], offset = centered ? (i - 2) * h : side * i * h;

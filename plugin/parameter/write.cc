@@ -69,6 +69,17 @@ bool IsVelocityServo(const mjModel* m, int i) {
   throw Error(ErrorCode::kInvalidArgument, "'" + name.substr(0, name.find('[')) + "': " + why);
 }
 
+// what mj_makeImpedance and the check of references make of a number
+void DescribeClamp(const mjModel* m, const std::string& field, int index, Parameter* p) {
+  const bool time_constant = field.rfind("solref", 0) == 0 && index == 0 && p->value > 0;  // else it is a stiffness
+  if (time_constant && !(m->opt.disableflags & mjDSBL_REFSAFE)) p->clamp_lower = 2 * m->opt.timestep;
+  if (field.rfind("solimp", 0) != 0) return;
+  if (index == 4) p->clamp_lower = 1;
+  if (index == 2 || index == 4) return;
+  p->clamp_lower = mjMINIMP;
+  p->clamp_upper = mjMAXIMP;
+}
+
 }  // namespace
 
 VectorXd ReadField(const mjModel* m, const Field& field, int id) {
@@ -173,6 +184,7 @@ Parameter Describe(const mjModel* m, const Field& field, int id, int index, cons
   if (field.writer == Writer::kRotation) p.nudge = kRotationNudge;
   else if (field.nudge == Nudge::kGeometric) p.nudge = kGeometricNudge;
   else p.nudge = kSoftNudge * std::max(std::abs(p.value), field.size);
+  DescribeClamp(m, name, index, &p);
   p.one_sided = name == "frictionloss" && p.value == 0;
   p.derived = IsDerivedFrom(field.array);
   p.note = Note(m, field, id);

@@ -42,6 +42,7 @@ struct Case {
   Level level;
 };
 
+class ParameterClamp : public support::EngineTest {};
 class ParameterStep : public support::EngineTest, public ::testing::WithParamInterface<Case> {};
 
 TEST_P(ParameterStep, AgreesWithDifferencesOfStepsOfTheChangedModel) {
@@ -123,6 +124,49 @@ TEST_P(ParameterStep, AgreesWithDifferencesOfStepsOfTheChangedModel) {
     strict.SetParameters(&set);
     EXPECT_THROW(strict.Vjp(x, u, lambda, &vjp), Error);
   }
+}
+
+// The default time constant is two steps of 10 ms: the engine takes no shorter one. There, and where impedances are clamped, a number
+// acts on one side alone, and that side's slope is the derivative; beyond the clamp it does nothing.
+TEST_F(ParameterClamp, HasTheSlopeOfTheSideWhereTheNumberActs) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep=".01"/><worldbody>
+    <geom name="floor" type="plane" size="1 1 1" solimp=".9 .9999 .01 .5 1"/>
+    <body pos="0 0 .097"><freejoint/><geom name="ball" size=".1" solimp=".9 .9999 .01 .5 1"/></body>
+    <body pos="1 0 1"><joint name="short" axis="0 1 0" range="0 1" limited="true" solreflimit=".015 1"/><geom size=".1" pos=".2 0 0"/></body>
+    </worldbody></mujoco>)");
+  const ParameterSet set(model.get(), {"geom:ball/solref[0]", "geom:ball/solimp[1]", "geom:ball/solimp[4]", "joint:short/solreflimit[0]"});
+  EXPECT_EQ(set[0].clamp_lower, 0.02);
+  EXPECT_EQ(set[1].clamp_upper, 0.9999);
+  EXPECT_EQ(set[2].clamp_lower, 1);
+  const DataPtr data = MakeData(model.get());
+  data->qpos[7] = -0.05;
+  Linearizer linearizer(set.model());
+  linearizer.SetParameters(&set);
+  StepDerivative out;
+  linearizer.Linearize(GetState(model.get(), data.get()), VectorXd(0), &out);
+  ASSERT_EQ(out.status, StepStatus::kOk);
+
+  const auto velocity = [&](int k, double offset, int dof) {
+    ParameterSet moved(set);
+    moved.Set(set.Get() + offset * VectorXd::Unit(set.size(), k));
+    const DataPtr d = MakeData(moved.model());
+    mju_copy(d->qpos, data->qpos, model->nq);
+    mjModel m = *moved.model();
+    m.opt.tolerance = 0;
+    mj_step(&m, d.get());
+    return d->qvel[dof];
+  };
+  const int inside[] = {1, -1, 1};
+  for (int k = 0; k < 3; k++) {
+    SCOPED_TRACE(set[k].name);
+    const double h = inside[k] * set[k].nudge, at = velocity(k, 0, 2);
+    const double slope = (-25 * at + 48 * velocity(k, h, 2) - 36 * velocity(k, 2 * h, 2) + 16 * velocity(k, 3 * h, 2) - 3 * velocity(k, 4 * h, 2)) / (12 * h);
+    EXPECT_EQ(velocity(k, -h, 2), at);
+    EXPECT_GT(std::abs(slope), 1e-3);
+    EXPECT_NEAR(out.P(model->nv + 2, k), slope, 1e-6 * std::abs(slope));
+  }
+  EXPECT_EQ(out.P.col(3).norm(), 0);
+  EXPECT_LT(data->qpos[7], 0);
 }
 
 std::vector<Case> Cases() {
