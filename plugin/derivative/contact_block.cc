@@ -241,18 +241,29 @@ void ContactBlock::Place(const mjModel* model, const mjData* data, const mjConta
 
 void ContactBlock::FillPull(const mjModel* model, const mjData* data, const mjContact& contact, double pull) {
   Place(model, data, contact);
-  const Vec3 p = Vec3Map(contact.pos) - origin, push = PLANT("adhesion: pull", -pull * Vec3Map(contact.frame));
-  F << p.cross(push), push;
+  f.setZero();
+  F.setZero();
+  for (ContactRows* rows : {&f_by_geometry, &f_by_a, &f_by_v}) {
+    rows->setZero(contact.dim, rows == &f_by_geometry ? 7 : 6);
+  }
+  F_by_geometry.setZero();
   F_by_a.setZero();
   F_by_v.setZero();
   F_by_belt.setZero();
+  AddPull(contact, pull);
+}
+
+void ContactBlock::AddPull(const mjContact& contact, double pull) {
+  const Vec3 p = Vec3Map(contact.pos) - origin, push = PLANT("adhesion: pull", -pull * Vec3Map(contact.frame));
+  f[0] -= pull;
+  F.head<3>() += p.cross(push);
+  F.tail<3>() += push;
 
   // (C9) at a constant force: it moves and turns with the contact
   const Mat3 push_cross = Skew(push);
-  F_by_geometry.setZero();
-  F_by_geometry.block<3, 3>(0, 1) = PLANT("adhesion: moving pull", -push_cross);
-  F_by_geometry.block<3, 3>(0, 4) = PLANT("adhesion: turning moment", -Skew(p) * push_cross);
-  F_by_geometry.block<3, 3>(3, 4) = PLANT("adhesion: turning pull", -push_cross);
+  F_by_geometry.block<3, 3>(0, 1) -= PLANT("adhesion: moving pull", push_cross);
+  F_by_geometry.block<3, 3>(0, 4) -= PLANT("adhesion: turning moment", Skew(p) * push_cross);
+  F_by_geometry.block<3, 3>(3, 4) -= PLANT("adhesion: turning pull", push_cross);
 }
 
 bool ContactBlock::Fill(const mjModel* model, const mjData* data, const TreeDerivative& tree,

@@ -42,6 +42,9 @@ struct ContactBlock {
   /// The same of a constant pull [N] between the two bodies along the normal of a contact, with a row or without. (C21)
   void FillPull(const mjModel* model, const mjData* data, const mjContact& contact, double pull);
 
+  /// Such a pull beside the forces that the block has.
+  void AddPull(const mjContact& contact, double pull);
+
   /// F by a twist about the origin that moves the contact by G.
   /// @param surface  of the surface velocity (t1, t2, spin) by the twist at the contact point; null: none.
   Mat6 ByTwist(const ContactMatrix& G, const Eigen::Matrix<double, 3, 6>* surface) const;

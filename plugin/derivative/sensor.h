@@ -161,7 +161,7 @@ class SensorDerivative {
   bool Contact(int i);
   bool NetContact(const int* field);
   template <typename F>
-  void ForContact(const ContactBlock& block, const ContactMotion& motion, bool pushes, F f);
+  void ForContact(const ContactBlock& block, const ContactMotion& motion, bool acts, F f);
 
   // sensor_distance.cc
   bool Rangefinder(int i);
@@ -189,7 +189,7 @@ class SensorDerivative {
   // a contact linearized once for all sensors that measure it
   struct SensedContact {
     ContactBlock block;
-    bool filled = false, pushes = false;
+    bool filled = false, acts = false;
   };
   const SensedContact& FindContact(int contact);
 

@@ -91,10 +91,10 @@ double ChoiceRoom(const mjModel* m, int i, const std::vector<MatchedContact>& fo
 
 // f(dof, columns of (dφ, dp, Ω) and of the force in the contact's basis)
 template <typename F>
-void SensorDerivative::ForContact(const ContactBlock& block, const ContactMotion& motion, bool pushes, F f) {
+void SensorDerivative::ForContact(const ContactBlock& block, const ContactMotion& motion, bool acts, F f) {
   Eigen::Matrix<double, 13, 7> by_geometry = Eigen::Matrix<double, 13, 7>::Identity();
   Eigen::Matrix<double, 13, 6> by_a = Eigen::Matrix<double, 13, 6>::Zero(), by_v = by_a;
-  if (pushes) {
+  if (acts) {
     const int dim = static_cast<int>(block.f_by_a.rows());
     by_geometry.middleRows(7, dim) = block.f_by_geometry;
     by_a.middleRows(7, dim) = block.f_by_a;
@@ -128,7 +128,7 @@ bool SensorDerivative::Contact(int i) {
     const mjContact& contact = d->contact[c];
     const ContactMotion* motion = at_.constraint->contact_motion(c);
     const ContactBlock& block = FindContact(c).block;
-    const bool pushes = FindContact(c).pushes;
+    const bool acts = FindContact(c).acts;
     rows_.Begin(size);
     const auto put = [&](int kind, int column, const Vec3& v) {
       for (int k = 0; k < 3 && field[kind] >= 0; k++) rows_.at(field[kind] + k, column) += v[k];
@@ -138,7 +138,7 @@ bool SensorDerivative::Contact(int i) {
       put(mjCONDATA_FORCE, column, Vec3(f[0], f[1], sign * f[2]));
       put(mjCONDATA_TORQUE, column, Vec3(f[3], f[4], sign * f[5]));
     };
-    ForContact(block, *motion, pushes, [&](int dof, const ContactColumn<13>& column) {
+    ForContact(block, *motion, acts, [&](int dof, const ContactColumn<13>& column) {
       const Vec3 turn = column.q.segment<3>(4);
       if (field[mjCONDATA_DIST] >= 0) rows_.at(field[mjCONDATA_DIST], dof) = column.q[0];
       put(mjCONDATA_POS, dof, column.q.segment<3>(1));
@@ -173,7 +173,7 @@ bool SensorDerivative::NetContact(const int* field) {
   double weight = 0;
   for (const MatchedContact& match : matched_) {
     const mjContact& contact = d->contact[match.contact];
-    if (contact.efc_address < 0 || !FindContact(match.contact).pushes) continue;
+    if (contact.efc_address < 0 || !FindContact(match.contact).acts) continue;
     const ContactBlock& block = FindContact(match.contact).block;
     const int n = std::min<int>(3, contact.dim);
     const double w = block.f.head<3>().norm();

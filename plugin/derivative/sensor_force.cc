@@ -71,8 +71,18 @@ void SensorDerivative::FindForces() {
 const SensorDerivative::SensedContact& SensorDerivative::FindContact(int contact) {
   block_.resize(at_.d->ncon);
   SensedContact& sensed = block_[contact];
-  if (!sensed.filled) sensed.pushes = sensed.block.Fill(at_.m, at_.d, *at_.tree, at_.d->contact[contact]);
+  if (sensed.filled) return sensed;
   sensed.filled = true;
+  const mjContact& con = at_.d->contact[contact];
+  sensed.acts = sensed.block.Fill(at_.m, at_.d, *at_.tree, con);
+  if (con.adhesion == 0) return sensed;
+
+  // (C21) the engine's force of a contact is less by its adhesion, where its rows carry nothing too
+  if (sensed.acts)
+    sensed.block.AddPull(con, con.adhesion);
+  else
+    sensed.block.FillPull(at_.m, at_.d, con, con.adhesion);
+  sensed.acts = true;
   return sensed;
 }
 
@@ -150,7 +160,7 @@ bool SensorDerivative::AddWrench(int body, const Eigen::Matrix<double, N, 6>& we
     const bool inside1 = body1 >= body && body1 < end, inside2 = body2 >= body && body2 < end;
     if (inside1 == inside2) continue;
     const SensedContact& sensed = FindContact(c);
-    if (!sensed.pushes) continue;
+    if (!sensed.acts) continue;
     const ContactMotion* motion = at_.constraint->contact_motion(c);
     if (!motion) return false;
     const ContactBlock& block = sensed.block;

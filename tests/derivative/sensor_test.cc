@@ -580,6 +580,36 @@ TEST_F(SensorTest, JointsFeelAnAdhesionWhereItsContactsAre) {
   }
 }
 
+// (C21) the engine's force of a contact is less by its adhesion: pressed, pulled with a row that carries something, and
+// pulled within the gap where it carries nothing
+TEST_F(SensorTest, ForcesOfContactsAreLessByTheirAdhesion) {
+  for (const char* cone : {"pyramidal", "elliptic"}) {
+    for (const double height : {-0.003, 0.001, 0.02}) {
+      const ModelPtr model = LoadModelFromString(std::string("<mujoco><option cone='") + cone + R"('/><worldbody>
+        <geom type="plane" size="1 1 1" euler="5 3 0" gap=".05" adhesion="2"/>
+        <body><joint type="slide" axis="0 0 1"/><joint axis="1 .3 .2"/><joint axis="0 1 .1"/><geom size=".1" contype="0"/><site name="wrist" pos=".1 .2 0"/>
+          <body name="hand" pos=".2 .1 -.1"><joint axis="0 .2 1"/><geom type="capsule" size=".05 .1" euler="70 10 0" pos=".1 0 0" adhesion="3"/></body></body></worldbody>
+        <sensor><force site="wrist"/><torque site="wrist"/><contact body1="hand" data="force torque pos" reduce="netforce"/>
+          <contact body1="hand" data="force dist pos normal" num="2"/></sensor></mujoco>)");
+      const DataPtr data = MakeData(model.get());
+      data->qpos[1] = 0.1;
+      mj_forward(model.get(), data.get());
+      mjtNum fromto[6];
+      data->qpos[0] += height - mj_geomDistance(model.get(), data.get(), 0, 2, 9, fromto) * 0.99;
+      for (int k = 0; k < 4; k++) data->qvel[k] = 0.1 * (k - 2);
+      mj_forward(model.get(), data.get());
+      ASSERT_GT(data->ncon, 0);
+      SCOPED_TRACE(cone + (", " + std::to_string(height)));
+      const StepDerivative value = Linearize(model.get(), data.get());
+      EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
+      EXPECT_GT(value.C.cwiseAbs().maxCoeff(), 1);
+      for (const BlockComparison& block : Compare(model.get(), value, Reference(model.get(), data.get()), {.tolerance = 1e-7}).blocks) {
+        EXPECT_TRUE(block.agrees) << block.name << ": " << block.worst.value << ", not " << block.worst.reference;
+      }
+    }
+  }
+}
+
 // what has no closed form is named, differenced alone, and refused by strict level 1; the others stay closed
 TEST_F(SensorTest, OnlySensorsWithoutClosedFormAreDifferenced) {
   const ModelPtr model = Scene(R"(<framepos name="tip" objtype="site" objname="tip"/><tendonvel tendon="rope"/>
