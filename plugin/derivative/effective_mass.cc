@@ -48,6 +48,10 @@ bool IsStandaloneFreeBody(const mjModel* m, int body) {
   return m->body_jntnum[body] == 1 && IsStandaloneFree(m, m->body_jntadr[body]);
 }
 
+bool HasDiagonalMass(const mjModel* m, int dof) {
+  return m->opt.integrator == mjINT_IMPLICITFAST && m->M_rownnz[dof] == 1 && !IsStandaloneFree(m, m->dof_jntid[dof]);
+}
+
 bool HasImplicitVelocity(const mjModel* m) {
   if (m->opt.integrator == mjINT_IMPLICIT || m->opt.integrator == mjINT_IMPLICITFAST) return true;
   if (m->opt.integrator != mjINT_EULER || (m->opt.disableflags & mjDSBL_EULERDAMP) || !Damps(m)) return false;
@@ -71,6 +75,14 @@ std::string EffectiveMass::Missing(const mjModel* m, const std::string& actuatio
   return "";
 }
 
+namespace {
+
+bool KeepsDamping(const mjModel* m, int i, int j) {
+  return i == j || (!HasDiagonalMass(m, std::max(i, j)) && OnePath(m, i, j));
+}
+
+}  // namespace
+
 // an entry of M' − M, dropped where M has none, as the engine does
 void EffectiveMass::Add(int row, int col, double value) {
   if (row == col) {
@@ -82,10 +94,10 @@ void EffectiveMass::Add(int row, int col, double value) {
 }
 
 // a damper's part of M'
-void EffectiveMass::AddDamping(const int* dof, const mjtNum* J, int n, double B) {
+void EffectiveMass::AddDamping(const mjModel* m, const int* dof, const mjtNum* J, int n, double B) {
   for (int k = 0; k < n && B != 0; k++) {
     for (int l = 0; l < n; l++) {
-      if (dof[l] <= dof[k]) Add(dof[k], dof[l], B * J[k] * J[l]);
+      if (dof[l] <= dof[k] && KeepsDamping(m, dof[k], dof[l])) Add(dof[k], dof[l], B * J[k] * J[l]);
     }
   }
 }
@@ -115,7 +127,7 @@ bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const TendonMomen
       const Damping damping = TendonDamping(m, t);
       if (damping.IsZero()) continue;
       const int adr = m->ten_J_rowadr[t], n = m->ten_J_rownnz[t];
-      AddDamping(m->ten_J_colind + adr, d->ten_J + adr, n, h * damping.Slope(d->ten_velocity[t]));
+      AddDamping(m, m->ten_J_colind + adr, d->ten_J + adr, n, h * damping.Slope(d->ten_velocity[t]));
       if (IsFixedTendon(m, t) && damping.SlopeSlope(d->ten_velocity[t]) == 0) continue;
       Damper damper;
       damper.dof.assign(m->ten_J_colind + adr, m->ten_J_colind + adr + n);
@@ -129,7 +141,7 @@ bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const TendonMomen
       const ActuatorSlope& s = actuation.slopes()[i];
       if (s.damping == 0 && s.damping_act == 0 && s.damping_ctrl == 0 && s.damping_velocity == 0) continue;
       const int out = m->actuator_outadr[i], adr = d->moment_rowadr[out], n = d->moment_rownnz[out];
-      AddDamping(d->moment_colind + adr, d->actuator_moment + adr, n, h * s.damping);
+      AddDamping(m, d->moment_colind + adr, d->actuator_moment + adr, n, h * s.damping);
       const bool moves = s.damping_length != 0 || s.damping_velocity != 0 || s.damping_act != 0 || s.damping_ctrl != 0;
       if (!moves && !actuation.moment(out).moment) continue;
       Damper damper;
@@ -157,7 +169,7 @@ bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const TendonMomen
         damper.B = h * servo.damping;
         damper.act = h * servo.damping_slope;
         damper.act_index = servo.damping_state;
-        AddDamping(damper.dof.data(), damper.J.data(), damper.moment->size(), damper.B);
+        AddDamping(m, damper.dof.data(), damper.J.data(), damper.moment->size(), damper.B);
         damper_.push_back(damper);
       }
     }
@@ -198,7 +210,9 @@ void EffectiveMass::AddFluid(const mjModel* m, const mjData* d) {
   if (!fluid_present_ || m->opt.integrator != mjINT_IMPLICITFAST) return;
   for (int i = 0; i < m->nv; i++) {
     if (IsStandaloneFree(m, m->dof_jntid[i])) continue;
-    for (int j = i; j >= 0; j = m->dof_parentid[j]) Add(i, j, fluid_->Entry(m, d, i, j));
+    for (int j = i; j >= 0; j = m->dof_parentid[j]) {
+      if (KeepsDamping(m, i, j)) Add(i, j, fluid_->Entry(m, d, i, j));
+    }
   }
 }
 
@@ -279,7 +293,8 @@ void EffectiveMass::AddFreeBodies(const mjModel* m, const mjData* d) {
   }
 }
 
-// (I3) −d(h B JᵀJ) ā on the pattern of M: J_i (dB P_i + B dP_i) + B dJ_i P_i with P_i = Σ_k J_k ā_k over k on i's path
+// (I3) −d(h B JᵀJ) ā on the pattern of M: J_i (dB P_i + B dP_i) + B dJ_i P_i with P_i = Σ_k J_k ā_k over the entries of
+// row i
 void EffectiveMass::AddDamperColumns(const mjModel* m, const Damper& damper, Columns* E) const {
   const int nv = static_cast<int>(m->nv), ndx = 2 * nv + static_cast<int>(m->na);
   const Moment* moment = damper.moment;
@@ -291,7 +306,7 @@ void EffectiveMass::AddDamperColumns(const mjModel* m, const Damper& damper, Col
     double P = 0;
     Eigen::VectorXd dP = Eigen::VectorXd::Zero(n);
     for (int k = 0; k < n; k++) {
-      if (!OnePath(m, dof[i], dof[k])) continue;
+      if (!KeepsDamping(m, dof[i], dof[k])) continue;
       P += J[k] * applied_[dof[k]];
       if (moment)
         dP += PLANT("integrator: turning moment", damper.scale * applied_[dof[k]] * moment->G.row(k).transpose());

@@ -27,6 +27,9 @@ bool HasImplicitVelocity(const mjModel* model);
 /// Is a body the root of a tree of six dofs, on a free joint? implicitfast solves such a tree apart.
 bool IsStandaloneFreeBody(const mjModel* model, int body);
 
+/// Does implicitfast keep nothing of M' beside the diagonal in a dof's row? On simple bodies, whose M is one.
+bool HasDiagonalMass(const mjModel* model, int dof);
+
 /// ā = M'⁻¹ M a, the acceleration that Euler with damping and implicitfast apply, and its derivative.
 class EffectiveMass {
  public:
@@ -89,7 +92,7 @@ class EffectiveMass {
     double length = 0, velocity = 0, act = 0, ctrl = 0;  // slopes of B
     int act_index = -1, ctrl_index = -1;
   };
-  void AddDamping(const int* dof, const mjtNum* J, int n, double B);
+  void AddDamping(const mjModel* model, const int* dof, const mjtNum* J, int n, double B);
   void AddDamperColumns(const mjModel* model, const Damper& damper, Columns* E) const;
   bool Factor(const mjModel* model, const mjData* data);
   void Add(int row, int col, double value);

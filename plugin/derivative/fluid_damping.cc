@@ -186,13 +186,22 @@ double FluidDamping::Entry(const mjModel* m, const mjData* d, int i, int j) cons
 }
 
 void FluidDamping::AddColumns(const mjModel* m, const mjData* d, const Eigen::VectorXd& applied, Columns* E) {
-  for (const Part& part : part_) AddPartColumns(m, d, part, applied, E);
+  for (const Part& part : part_) {
+    const int last = LastDof(m, part.body);
+    if (last < 0) continue;
+    if (!HasDiagonalMass(m, last)) {
+      AddPartColumns(m, d, part, applied, -1, E);
+      continue;
+    }
+    for (int dof = last; dof >= 0; dof = m->dof_parentid[dof]) AddPartColumns(m, d, part, applied, dof, E);
+  }
 }
 
-// (F6) d(Jᵀ B J ā) = dJᵀ (B x) + Jᵀ (T dl + B dx), x = J ā, T = ∂(B x)/∂l. In the part's frame what moves together with it
-// does not change: dof j turns only the axes before its group, dJ_i = Y (S_i × S_j), likewise l and x by their shares.
-void FluidDamping::AddPartColumns(const mjModel* m, const mjData* d, const Part& part,
-                                  const Eigen::VectorXd& applied, Columns* E) {
+// (F6) d(Jᵀ B J ā) = dJᵀ (B x) + Jᵀ (T dl + B dx), x = J ā, T = ∂(B x)/∂l. In the part's frame what moves together with
+// it does not change: dof j turns only the axes before its group, dJ_i = Y (S_i × S_j), likewise l and x by their
+// shares. Of row `alone` only what its own ā does to it; −1: all of all rows.
+void FluidDamping::AddPartColumns(const mjModel* m, const mjData* d, const Part& part, const Eigen::VectorXd& applied,
+                                  int alone, Columns* E) {
   const int nv = static_cast<int>(m->nv);
   const double h = m->opt.timestep;
   dof_.clear();
@@ -214,7 +223,7 @@ void FluidDamping::AddPartColumns(const mjModel* m, const mjData* d, const Part&
     before_[k] = follows ? before_[k - 1] : V;
     applied_before_[k] = follows ? applied_before_[k - 1] : A;
     V += d->qvel[i] * S;
-    A += applied[i] * S;
+    if (alone < 0 || alone == i) A += applied[i] * S;
   }
   const Vec6 x = part.frame * A, force = part.slope * x;
   Mat6 T;
@@ -235,6 +244,7 @@ void FluidDamping::AddPartColumns(const mjModel* m, const mjData* d, const Part&
     if (m->jnt_type[joint] == mjJNT_FREE && j >= m->jnt_dofadr[joint] + 3) group = m->jnt_dofadr[joint] + 3;
     for (int r = 0; r < n; r++) {
       const int i = dof_[r];
+      if (alone >= 0 && alone != i) continue;
       double entry = motion_[r].dot(by_q);
       if (i < group) entry += CrossMotion(Vec6Map(d->cdof + 6 * i), S).dot(W);
       (*E)(i, j) += PLANT("integrator: fluid by position", h * entry);

@@ -37,7 +37,7 @@ class FluidDamping {
   };
   void AddPart(const mjModel* model, const mjData* data, int body, int geom, bool symmetric);
   void AddPartColumns(const mjModel* model, const mjData* data, const Part& part, const Eigen::VectorXd& applied,
-                      Columns* E);
+                      int alone, Columns* E);
 
   std::vector<Part> part_;
   std::vector<Mat6> composite_;  // h Σ frameᵀ B frame of a body's subtree

@@ -106,6 +106,32 @@ TEST_F(FluidTest, ImplicitIntegratorsAgreeWithTheStepOnEveryKindOfTree) {
   }
 }
 
+// implicitfast keeps the diagonal alone where M of a simple body has no more
+TEST_F(FluidTest, ImplicitIntegratorsAgreeWithTheStepOnSimpleBodies) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco>
+    <option timestep="0.004" density="1000" viscosity="0.3" wind="0.3 -0.7 0.2"/>
+    <default><geom contype="0" fluidcoef="0.5 0.25 1.5 1.1 0.8"/></default>
+    <worldbody>
+      <body><joint type="ball"/><geom type="box" size="0.1 0.2 0.05"/></body>
+      <body pos="1 0 0"><joint type="ball"/><geom type="ellipsoid" size="0.1 0.2 0.05" fluidshape="ellipsoid"/></body>
+      <body pos="2 0 0"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 1 0"/>
+        <geom type="ellipsoid" size="0.1 0.2 0.05" fluidshape="ellipsoid"/></body>
+    </worldbody></mujoco>)");
+  mjModel* m = model.get();
+  for (int dof = 0; dof < m->nv; dof++) ASSERT_EQ(m->M_rownnz[dof], 1);
+  for (int integrator : {mjINT_IMPLICITFAST, mjINT_IMPLICIT}) {
+    SCOPED_TRACE(integrator);
+    m->opt.integrator = integrator;
+    const DataPtr data = MakeData(m);
+    SetState(m, data.get(), support::RandomState(m, 7, {.position = 0.8, .velocity = 2}));
+    const StepDerivative value = LinearizeTerms(m, data.get());
+    EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
+    const support::StepReference reference = support::MakeStepReference(m, data.get());
+    EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step, reference.step_error, support::kReference));
+    EXPECT_TRUE(support::MatricesNearRelative(LinearizeTerms(m, data.get(), {.integrator = true}).A, value.A, 1e-8));
+  }
+}
+
 // of a body of millimetres too, at any speed
 TEST_F(FluidTest, SlopesOfASmallEllipsoidAgreeWithDifferences) {
   const ModelPtr model = LoadModelFromString(R"(

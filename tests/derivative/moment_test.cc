@@ -193,6 +193,22 @@ TEST_F(MomentTest, SpringsAndDampersOfSpatialTendonsAgreeWithTheStep) {
   ExpectSteps(m, kIntegrators, 2);
 }
 
+// implicitfast keeps the diagonal alone where M of a simple body has no more: balls and slides, not free bodies
+TEST_F(MomentTest, DampersOfSimpleBodiesAgreeWithTheStep) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><site name="wall" pos=".1 .3 .5"/>
+      <body><joint type="ball"/><geom type="box" size=".1 .05 .07" contype="0"/><site name="a" pos=".08 .05 .06"/></body>
+      <body pos="1 0 0"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 1 0"/><joint type="slide" axis="0 0 1"/>
+        <geom size=".1" contype="0"/><site name="b" pos=".08 .05 .06"/></body>
+      <body pos="2 0 0"><freejoint/><geom type="box" size=".1 .05 .07" contype="0"/><site name="c" pos=".08 .05 .06"/></body>
+    </worldbody>
+    <tendon><spatial damping="2 1"><site site="wall"/><site site="a"/><site site="b"/></spatial>
+      <spatial damping="1"><site site="b"/><site site="c"/></spatial></tendon>
+    <actuator><general site="a" refsite="wall" gear="1 .3 .2 .1 .4 .2" gainprm="1" biastype="affine" biasprm="0 -3 -.4"/></actuator></mujoco>)");
+  mjModel* m = model.get();
+  for (int dof = 0; dof < 6; dof++) ASSERT_EQ(m->M_rownnz[dof], 1);
+  ExpectSteps(m, kIntegrators, 2);
+}
+
 // muscles, servos and affine gains on spatial tendons; some forces at their limit
 TEST_F(MomentTest, ActuatorsOfSpatialTendonsAgreeWithTheStep) {
   const ModelPtr model = LoadModelFromString(TendonModel("", kTendonActuators));
