@@ -47,18 +47,18 @@ struct Law {
     dot[slot] = (input[first] - before) / h;
   }
   // integral of the position error, held where it is saturated
-  Dual Windup(const Dual& error, const Dual& integral, double limit) {
-    if (limit > 0 && ((integral.x >= limit && error.x > 0) || (integral.x <= -limit && error.x < 0))) return 0;
-    return error;
+  static bool Holds(const Dual& error, const Dual& integral, double limit) {
+    return limit > 0 && ((integral.x >= limit && error.x > 0) || (integral.x <= -limit && error.x < 0));
   }
   bool early() const { return m->actuator_actearly[i]; }
 
   void Pid(int states, bool disabled);
   void Motor(int states, bool disabled);
 
-  // of a motor, for the implicit integrators: the bristle's decay is left out
+  // of a motor, for the implicit integrators: the bristle's decay is left out, and no force limit acts on its damping
   int thermal = -1;
   Dual damping;
+  double bristle_damping = 0;
 };
 
 // (A7)
@@ -69,7 +69,7 @@ void Law::Pid(int states, bool disabled) {
   if (gain[0] > 0) {
     Dual error = input[0] - length;
     if (period > 0) error = error - period * std::round(error.x / period);
-    dot[slot] = Windup(error, state[slot], dyn[0]);
+    if (!Holds(error, state[slot], dyn[0])) dot[slot] = error;
   }
   for (int k = 0; k < states; k++) {
     const ActivationStep update = ActivationStepOf(m, i, k);
@@ -86,10 +86,13 @@ void Law::Motor(int states, bool disabled) {
   const double K = gain[1], te = dyn[0];
   const MotorSlots slot = SlotsOf(m, i);
   if (slot.slew >= 0) Slew(slot.slew, dyn[7], 0);
+  bool holds = false;
   Dual integral;
   if (slot.integral >= 0) {
     integral = state[slot.integral];
-    dot[slot.integral] = Windup(input[0] - length, integral, dyn[8]);
+    const Dual error = input[0] - length;
+    holds = Holds(error, integral, dyn[8]);
+    if (!holds) dot[slot.integral] = error;
   }
 
   // drive voltage: a torque controller that compensates back-EMF, and the raw input
@@ -133,13 +136,16 @@ void Law::Motor(int states, bool disabled) {
     } else {
       const ActivationStep update = ActivationStepOf(m, i, k);
       next[k] = Clip(state[k] + update.step * rate, update.lower, update.upper);
+
+      // at its limit, where it is held, it comes back from both sides
+      if (k == slot.integral && holds && !disabled) next[k] = std::copysign(dyn[8], integral.x);
     }
   }
 
   if (te > 0) force = K * (early() ? next[states - 1] : state[states - 1]);
   else force = K / (R.x > mjMINVAL ? R : Dual(mjMINVAL)) * (voltage - K * velocity);
   if (te <= 0) damping = K * (K - drive_slope) / (R.x > mjMINVAL ? R : Dual(mjMINVAL));
-  if (bristle >= 0) damping = damping + dyn[6];
+  if (bristle >= 0) bristle_damping = dyn[6];
   if (bias[0] != 0) {
     const Dual angle = bias[1] * length + bias[2];
     friction = Apply(bias[0] * std::sin(angle.x), bias[0] * std::cos(angle.x), angle);
@@ -323,8 +329,9 @@ ServoSlope MakeServoSlope(const mjModel* m, const mjData* d, int i, const double
   s.friction = law.friction.d.head(columns).transpose();
   const mjtNum* range = m->actuator_forcerange + 2 * i;
   const bool saturated = m->actuator_forcelimited[i] && (s.value <= range[0] || s.value >= range[1]);
+  s.damping = law.bristle_damping;
   if (saturated) return s;
-  s.damping = pid ? -law.bias[2] : law.damping.x;
+  s.damping += pid ? -law.bias[2] : law.damping.x;
   if (law.thermal >= 0) {
     s.damping_state = m->actuator_actadr[i] + law.thermal;
     s.damping_slope = law.damping.d[2 + law.thermal];

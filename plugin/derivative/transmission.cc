@@ -105,7 +105,7 @@ void SiteMoment(const mjModel* m, const mjData* d, int i, MomentBuilder* builder
 // (T11) L(x) = a·x − √((a·x)² + r² − x·x), x from slider to crank in the slider's frame, a its axis
 void SliderCrankMoment(const mjModel* m, const mjData* d, int i, MomentBuilder* builder, Moment* moment) {
   const int crank = m->actuator_trnid[2 * i], slider = m->actuator_trnid[2 * i + 1], out = m->actuator_outadr[i];
-  const double rod = m->actuator_cranklength[out], gear = m->actuator_gear[6 * out];
+  const double rod = m->actuator_cranklength[i], gear = m->actuator_gear[6 * out];
   const Vec3 axis = SiteRotation(d, slider).col(2);
   MomentElement element;
   element.frame = m->site_bodyid[slider];

@@ -95,6 +95,7 @@ TEST_F(ServoTest, MotorsAgreeWithTheStep) {
   ExpectStep(motor + "inductance='0 0.01'/>", kAll);
   ExpectStep(motor + "inductance='0 0.01' saturation='0 0 1'/>", kAll);
   ExpectStep(motor + "lugre='50 2 0.3 0.5 0.7'/>", kSingleStage);
+  ExpectStep(motor + "lugre='50 2 0.3 0.5 0.7' saturation='0.01 0 0'/>", kSingleStage);
   ExpectStep(motor + "thermal='2 3 0 0.004 25 20'/>", kAll);
   ExpectStep(motor + "input='pos vel ff voltage' controller='3 2 0.4 0 0 0'/>", kAll);
   ExpectStep(motor + "input='pos vel' controller='3 2 0.4 1 0.1 2' inductance='0 0.02' thermal='2 3 0 0.004 25 20' "
@@ -103,6 +104,31 @@ TEST_F(ServoTest, MotorsAgreeWithTheStep) {
                      "cogging='0.3 4 0.2'/>", kAll);
   ExpectStep("<dcmotor tendon='rope' resistance='2' motorconst='0.3' gear='3' inductance='0 0.01'/>", kAll);
   ExpectStep("<dcmotor joint='tip' resistance='2' motorconst='0.3' input='none' lugre='50 2 0.3 0.5 0.7'/>", kSingleStage);
+}
+
+// (A8) an integral that rests on its limit, where the error pushes it: a nudge to either side ends there again
+TEST_F(ServoTest, AnIntegralHeldAtItsLimitStaysThere) {
+  const ModelPtr model = LoadModelFromString(Model(
+      "<dcmotor joint='hinge' resistance='2' motorconst='0.3' input='pos' controller='3 2 0.4 0 0.1'/>"));
+  const DataPtr data = MakeData(model.get());
+  for (const double sign : {-1, 1}) {
+    data->ctrl[0] = 9 * sign;
+    data->act[0] = 0.1 * sign;
+    const StepDerivative value = Linearize(model.get(), data.get());
+    EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
+    const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
+    EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step.leftCols(value.A.cols()),
+                                             reference.step_error.leftCols(value.A.cols()), support::kReference));
+    EXPECT_EQ(value.A.bottomRightCorner(1, 1)(0, 0), 0);
+    data->ctrl[0] = -9 * sign;
+    EXPECT_EQ(Linearize(model.get(), data.get()).A.bottomRightCorner(1, 1)(0, 0), 1);
+  }
+}
+
+// a crank behind an actuator of three outputs
+TEST_F(ServoTest, SliderCranksKnowTheirRodBehindSeveralOutputs) {
+  ExpectStep("<orientation joint='ball' kp='3' kv='0.2'/><general cranksite='c' slidersite='fixed' cranklength='0.9' gainprm='3' "
+             "biastype='affine' biasprm='1 -4 -0.3'/>", kAll);
 }
 
 // (A9) both charts, balls and sites, with activations that turn beyond π, clamped in norm
