@@ -120,28 +120,11 @@ void AddJointSpring(const mjModel* m, const mjData* d, int j, Columns* R) {
 
 // (P3)
 void AddTendon(const mjModel* m, const mjData* d, int t, const Moment& moment, Columns* R) {
-  const mjtNum* poly = m->tendon_stiffnesspoly + mjNPOLY * t;
-  const bool spring = !Disabled(m, mjDSBL_SPRING) && !(m->tendon_stiffness[t] == 0 && AllZero(poly));
-  const Damping damper = Disabled(m, mjDSBL_DAMPER) ? Damping() : TendonDamping(m, t);
-  if (moment.size() == 0 || (!spring && damper.IsZero())) return;
-  double force = 0, stiffness = 0, damping = 0;
-  if (spring) {
-    // zero inside the dead band of lengthspring
-    const mjtNum* range = SpringRange(m, d, t);
-    const double length = d->ten_length[t];
-    const double x = length > range[1] ? length - range[1] : length < range[0] ? length - range[0] : 0;
-    const bool slack = length >= range[0] && length <= range[1] && range[0] < range[1];
-    if (!slack) stiffness = PolySlope(m->tendon_stiffness[t], poly, x);
-    force -= x * PolyValue(m->tendon_stiffness[t], poly, x);
-  }
-  if (!damper.IsZero()) {
-    const double v = d->ten_velocity[t];
-    damping = damper.Slope(v);
-    force -= v * damper.Value(v);
-  }
-  AddSlopes(moment, static_cast<int>(m->nv), PLANT("spring: tendon", -stiffness), PLANT("damper: tendon", -damping),
-            nullptr, R);
-  if (!IsFixedTendon(m, t)) AddTurning(moment, PLANT("spring: turning tendon", force), nullptr, R);
+  if (moment.size() == 0) return;
+  const TendonPull pull = FindTendonPull(m, d, t);
+  AddSlopes(moment, static_cast<int>(m->nv), PLANT("spring: tendon", -pull.stiffness),
+            PLANT("damper: tendon", -pull.damping), nullptr, R);
+  if (!IsFixedTendon(m, t)) AddTurning(moment, PLANT("spring: turning tendon", pull.force), nullptr, R);
 }
 
 }  // namespace
@@ -172,6 +155,27 @@ Damping DofDamping(const mjModel* m, int dof) {
   };
   AddActuatorsDamping(m, m->jnt_actuatorid[joint], acts_on, &damping);
   return damping;
+}
+
+TendonPull FindTendonPull(const mjModel* m, const mjData* d, int t) {
+  const mjtNum* poly = m->tendon_stiffnesspoly + mjNPOLY * t;
+  TendonPull pull;
+  if (!Disabled(m, mjDSBL_SPRING) && !(m->tendon_stiffness[t] == 0 && AllZero(poly))) {
+    // zero inside the dead band of lengthspring
+    const mjtNum* range = SpringRange(m, d, t);
+    const double length = d->ten_length[t];
+    const double x = length > range[1] ? length - range[1] : length < range[0] ? length - range[0] : 0;
+    const bool slack = length >= range[0] && length <= range[1] && range[0] < range[1];
+    if (!slack) pull.stiffness = PolySlope(m->tendon_stiffness[t], poly, x);
+    pull.force -= x * PolyValue(m->tendon_stiffness[t], poly, x);
+  }
+  const Damping damper = Disabled(m, mjDSBL_DAMPER) ? Damping() : TendonDamping(m, t);
+  if (!damper.IsZero()) {
+    const double v = d->ten_velocity[t];
+    pull.damping = damper.Slope(v);
+    pull.force -= v * damper.Value(v);
+  }
+  return pull;
 }
 
 Damping TendonDamping(const mjModel* m, int t) {

@@ -31,6 +31,12 @@ inline const mjtNum* SpringRange(const mjModel* m, const mjData* d, int tendon) 
 /// Adds ∂(spring + damper force) to the columns q and v of R (README.md, eq. (P1)–(P3)).
 void AddPassive(const mjModel* model, const mjData* data, const TendonMoments& tendons, Columns* R);
 
+/// Force along a tendon by its spring and damper, and the slopes −∂/∂length, −∂/∂velocity. (P3)
+struct TendonPull {
+  double force = 0, stiffness = 0, damping = 0;
+};
+TendonPull FindTendonPull(const mjModel* model, const mjData* data, int tendon);
+
 /// Damping of a dof or tendon, linear and polynomial, actuators' contributions included.
 struct Damping {
   double linear = 0, poly[mjNPOLY] = {0};

@@ -22,7 +22,7 @@ const char* const kTypeNames[] = {
     "user"};
 static_assert(std::size(kTypeNames) == mjSENS_USER + 1);
 
-// tendons whose length or velocity some sensor needs
+// tendons whose length, velocity or pull some sensor needs
 std::vector<char> SensedTendons(const mjModel* m) {
   std::vector<char> sensed(m->ntendon, 0);
   for (int i = 0; i < m->nsensor; i++) {
@@ -30,6 +30,12 @@ std::vector<char> SensedTendons(const mjModel* m) {
     const bool actuator = type == mjSENS_ACTUATORPOS || type == mjSENS_ACTUATORVEL || type == mjSENS_ACTUATORFRC ||
                           type == mjSENS_JOINTACTFRC || type == mjSENS_TENDONACTFRC;
     if (m->sensor_objtype[i] == mjOBJ_TENDON) sensed[id] = 1;
+    for (int t = 0; t < m->ntendon && (type == mjSENS_FORCE || type == mjSENS_TORQUE); t++) {
+      const int body = m->site_bodyid[id];
+      int end = body + 1;
+      while (end < m->nbody && m->body_parentid[end] >= body) end++;
+      if (LeavesBodies(m, t, body, end)) sensed[t] = 1;
+    }
     for (int a = 0; a < m->nactuator && actuator; a++) {
       if (m->actuator_trntype[a] == mjTRN_TENDON) sensed[m->actuator_trnid[2 * a]] = 1;
     }

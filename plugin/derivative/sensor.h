@@ -118,6 +118,7 @@ class SensorDerivative {
   bool JointForce(int i);
   bool TendonForce(int i);
   bool AddActuatorForce(int actuator, double factor);
+  bool AddScalarForce(int row, double factor);
   const Moment* SensedTendon(int tendon);
   const Moment* FindMoment(int actuator);
   template <typename F>
@@ -154,6 +155,7 @@ class SensorDerivative {
   bool PullWrench(int body, const Vec6& weight);
   template <int N>
   bool AddWrench(int body, const Eigen::Matrix<double, N, 6>& weight);
+  bool FindTension(int tendon, double* tension);
   bool ForceTorque(int i);
   bool Touch(int i);
 
@@ -211,6 +213,7 @@ class SensorDerivative {
   bool any_differenced_ = false;
   bool has_momentum_ = false, has_forces_ = false, has_tendons_ = false, tendons_missing_ = false;
   TendonMoments tendons_;  // that sensors measure
+  CrossingWrench crossing_;
   MomentBuilder builder_;
   Moment moment_;
   std::vector<Vec6> momentum_, external_;  // of subtrees

@@ -3,6 +3,8 @@
 
 #include "derivative/contact_block.h"
 #include "derivative/equality.h"
+#include "derivative/equilibrium.h"
+#include "derivative/passive.h"
 #include "derivative/sensor.h"
 
 namespace costate {
@@ -22,34 +24,11 @@ bool HasBodyEquality(const mjModel* m, const mjData* d, int begin, int end) {
   return false;
 }
 
-// can a tendon pull, here or a nudge away?
-bool Pulls(const mjModel* m, const mjData* d, int tendon) {
-  if (m->tendon_stiffness[tendon] != 0 || m->tendon_damping[tendon] != 0 || m->tendon_armature[tendon] != 0) return true;
-  for (int k = 0; k < mjNPOLY; k++) {
-    if (m->tendon_stiffnesspoly[mjNPOLY * tendon + k] != 0 || m->tendon_dampingpoly[mjNPOLY * tendon + k] != 0) return true;
-  }
-  for (int i = 0; i < m->nu; i++) {
-    if (m->actuator_trntype[i] == mjTRN_TENDON && m->actuator_trnid[2 * i] == tendon) return true;
-  }
-  for (int row = 0; row < d->nefc; row++) {
-    const int type = d->efc_type[row], id = d->efc_id[row];
-    if ((type == mjCNSTR_LIMIT_TENDON || type == mjCNSTR_FRICTION_TENDON) && id == tendon) return true;
-    if (type == mjCNSTR_EQUALITY && m->eq_type[id] == mjEQ_TENDON && (m->eq_obj1id[id] == tendon || m->eq_obj2id[id] == tendon)) return true;
-  }
-  return false;
-}
-
-// a spatial tendon that pulls between bodies in [begin, end) and others; within them its pulls cancel
-bool HasTendonAcross(const mjModel* m, const mjData* d, int begin, int end) {
-  for (int t = 0; t < m->ntendon; t++) {
-    bool inside = false, outside = false;
-    for (int w = m->tendon_adr[t]; w < m->tendon_adr[t] + m->tendon_num[t]; w++) {
-      const int type = m->wrap_type[w], id = m->wrap_objid[w];
-      if (type == mjWRAP_JOINT || type == mjWRAP_PULLEY) continue;
-      const int body = type == mjWRAP_SITE ? m->site_bodyid[id] : m->geom_bodyid[id];
-      (body >= begin && body < end ? inside : outside) = true;
-    }
-    if (inside && outside && Pulls(m, d, t)) return true;
+// does a row of an equality hold the tendon?
+bool IsEqualized(const mjModel* m, const mjData* d, int tendon) {
+  for (int row = 0; row < d->ne; row++) {
+    const int id = d->efc_id[row];
+    if (m->eq_type[id] == mjEQ_TENDON && (m->eq_obj1id[id] == tendon || m->eq_obj2id[id] == tendon)) return true;
   }
   return false;
 }
@@ -106,6 +85,48 @@ bool SensorDerivative::PullWrench(int body, const Vec6& weight) {
   return true;
 }
 
+// the tension of a tendon, and its slopes into row 0 of rows_; false: no closed form
+bool SensorDerivative::FindTension(int tendon, double* tension) {
+  const mjModel* m = at_.m;
+  const mjData* d = at_.d;
+  const Moment* moment = SensedTendon(tendon);
+  if (!moment || m->tendon_armature[tendon] != 0 || IsEqualized(m, d, tendon)) return false;
+  rows_.Begin(1);
+
+  // spring and damper
+  const TendonPull pull = FindTendonPull(m, d, tendon);
+  *tension = pull.force;
+  for (int k = 0; k < moment->size(); k++) {
+    rows_.at(0, moment->dof[k]) -= pull.stiffness * moment->length[k] + pull.damping * moment->rate[k];
+    rows_.at(0, nv_ + moment->dof[k]) -= pull.damping * moment->J[k];
+  }
+
+  // actuators; the armature of one is the tendon's
+  for (int a = 0; a < m->nactuator; a++) {
+    if (m->actuator_trntype[a] != mjTRN_TENDON || m->actuator_trnid[2 * a] != tendon) continue;
+    const int out = m->actuator_outadr[a];
+    const double gear = m->actuator_gear[6 * out];
+    if (m->actuator_armature[a] != 0 || !at_.actuation || !AddActuatorForce(a, gear)) return false;
+    *tension += gear * d->actuator_force[out];
+  }
+
+  // limits and dry friction, whose rows are the moment or its opposite
+  for (int row = d->ne; row < d->nefc; row++) {
+    const bool limit = d->efc_type[row] == mjCNSTR_LIMIT_TENDON;
+    if ((!limit && d->efc_type[row] != mjCNSTR_FRICTION_TENDON) || d->efc_id[row] != tendon) continue;
+    if (moment->size() == 0) continue;
+    int largest = 0;
+    moment->J.cwiseAbs().maxCoeff(&largest);
+    double sign = 1;
+    ForJacobianRow(m, d, row, [&](int dof, double J) {
+      if (dof == moment->dof[largest] && J * moment->J[largest] < 0) sign = -1;
+    });
+    if (!AddScalarForce(row, sign)) return false;
+    *tension += sign * d->efc_force[row];
+  }
+  return true;
+}
+
 // (M14) wrench_ += weight · (inertial wrench of the subtree less what acts on it from outside, about the tree's origin)
 template <int N>
 bool SensorDerivative::AddWrench(int body, const Eigen::Matrix<double, N, 6>& weight) {
@@ -114,7 +135,7 @@ bool SensorDerivative::AddWrench(int body, const Eigen::Matrix<double, N, 6>& we
   const TreeDerivative& tree = *at_.tree;
   const int end = subtree_end_[body];
   BodyEquality* equalities = at_.constraint->equalities();
-  if (body == 0 || (!equalities && HasBodyEquality(m, d, body, end)) || HasTendonAcross(m, d, body, end)) return false;
+  if (body == 0 || (!equalities && HasBodyEquality(m, d, body, end))) return false;
   FindForces();
   const auto add = [&](int kind, int dof, const Vec6& column) {
     Eigen::Matrix<double, N, 1> seen;
@@ -150,6 +171,19 @@ bool SensorDerivative::AddWrench(int body, const Eigen::Matrix<double, N, 6>& we
   if (equalities) {
     equalities->AddWrenchColumns(m, d, tree, body, end, origin,
                                  [&](int dof, int kind, const Vec6& column) { add(kind, dof, -column); });
+  }
+
+  // spatial tendons that leave the part; the pulls of others cancel
+  for (int t = 0; t < m->ntendon; t++) {
+    double tension = 0;
+    if (!LeavesBodies(m, t, body, end)) continue;
+    if (!FindTension(t, &tension) || !FindCrossingWrench(m, d, t, body, end, origin, &crossing_)) return false;
+    for (int dof = 0; dof < nv_; dof++) add(0, dof, -tension * crossing_.by_position.col(dof));
+    const Eigen::Matrix<double, N, 1> pull = -weight * crossing_.wrench;
+    for (int column = 0; column < ndx_ + static_cast<int>(m->nu); column++) {
+      if (rows_.at(0, column) != 0) wrench_.Add<N>(column, rows_.at(0, column) * pull);
+    }
+    for (int dof = 0; dof < nv_; dof++) wrench_.AddByA<N>(dof, rows_.by_a(0, dof) * pull);
   }
 
   // contacts with something outside

@@ -118,6 +118,20 @@ bool SensorDerivative::AddActuatorForce(int actuator, double factor) {
   return true;
 }
 
+// factor df of a row of joint or tendon limits or of dry friction into row 0
+bool SensorDerivative::AddScalarForce(int row, double factor) {
+  ConstraintDerivative::ScalarForce force;
+  if (!at_.constraint->FindForce(at_.d, row, &force)) return false;
+  for (int k = 0; k < force.count; k++) {
+    const double J = factor * force.J[k];
+    rows_.at(0, force.dof[k]) -= force.q * J;
+    rows_.at(0, nv_ + force.dof[k]) -= force.v * J;
+    rows_.by_a(0, force.dof[k]) -= force.a * J;
+  }
+  for (int k = 0; k < force.turning; k++) rows_.at(0, force.turning_dof[k]) += factor * force.turn[k];
+  return true;
+}
+
 bool SensorDerivative::ActuatorForce(int i) {
   const mjModel* m = at_.m;
   if (!at_.actuation) return false;
@@ -200,15 +214,8 @@ bool SensorDerivative::Limit(int i) {
     }
     return true;
   }
-  ConstraintDerivative::ScalarForce force;
-  if (!at_.constraint->FindForce(d, row, &force)) return false;
   rows_.Begin(1);
-  for (int k = 0; k < force.count; k++) {
-    rows_.at(0, force.dof[k]) -= force.q * force.J[k];
-    rows_.at(0, nv_ + force.dof[k]) -= force.v * force.J[k];
-    rows_.by_a(0, force.dof[k]) -= force.a * force.J[k];
-  }
-  for (int k = 0; k < force.turning; k++) rows_.at(0, force.turning_dof[k]) += force.turn[k];
+  if (!AddScalarForce(row, 1)) return false;
   Emit(out);
   return true;
 }

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "derivative/chain.h"
 #include "derivative/plant.h"
 #include "derivative/wrap.h"
 
@@ -93,6 +94,46 @@ bool Wrapped(const mjModel* m, const mjData* d, int at, int geom, int side, cons
   return true;
 }
 
+// f(element) for the pieces of a tendon: walks its objects beside the path that the engine made of them
+template <typename F>
+std::string ForElements(const mjModel* m, const mjData* d, int t, F f) {
+  const int adr = m->tendon_adr[t], count = m->tendon_num[t];
+  double divisor = 1;
+  int at = d->ten_wrapadr[t];
+  for (int j = 0; j < count - 1;) {
+    const int *type = m->wrap_type + adr + j, *id = m->wrap_objid + adr + j;
+    if (type[0] == mjWRAP_PULLEY || type[1] == mjWRAP_PULLEY) {
+      if (type[0] == mjWRAP_PULLEY) divisor = m->wrap_prm[adr + j], at++;
+      j++;
+      continue;
+    }
+    const bool geom = type[1] == mjWRAP_SPHERE || type[1] == mjWRAP_CYLINDER;
+    const int site[2] = {id[0], geom ? id[2] : id[1]};
+    if (geom && d->wrap_obj[at + 1] == id[1]) {
+      MomentElement element;
+      const int side = static_cast<int>(std::lround(m->wrap_prm[adr + j + 1]));
+      if (!Wrapped(m, d, at, id[1], side, site, divisor, &element)) {
+        return ElementName(m, mjOBJ_TENDON, t) + " at " + ElementName(m, mjOBJ_GEOM, id[1]) +
+               ": its path may turn to any side";
+      }
+      f(element);
+      at += 3;
+    } else {
+      f(Straight(m, d, site[0], site[1], divisor));
+      at++;
+    }
+    j += geom ? 2 : 1;
+    if (j == count - 1 || m->wrap_type[adr + j + 1] == mjWRAP_PULLEY) at++;
+  }
+  return "";
+}
+
+Vec6 WrenchAt(const Vec3& force, const Vec3& r) {
+  Vec6 wrench;
+  wrench << r.cross(force), force;
+  return wrench;
+}
+
 }  // namespace
 
 bool IsFixedTendon(const mjModel* m, int t) { return m->wrap_type[m->tendon_adr[t]] == mjWRAP_JOINT; }
@@ -117,36 +158,67 @@ std::string TendonMoments::Compute(const mjModel* m, const mjData* d) {
   return missing;
 }
 
-// walks the tendon's objects beside the path that the engine made of them
 std::string TendonMoments::Path(const mjModel* m, const mjData* d, int t) {
-  const int adr = m->tendon_adr[t], count = m->tendon_num[t];
-  double divisor = 1;
-  int at = d->ten_wrapadr[t];
-  for (int j = 0; j < count - 1;) {
-    const int *type = m->wrap_type + adr + j, *id = m->wrap_objid + adr + j;
-    if (type[0] == mjWRAP_PULLEY || type[1] == mjWRAP_PULLEY) {
-      if (type[0] == mjWRAP_PULLEY) divisor = m->wrap_prm[adr + j], at++;
-      j++;
-      continue;
-    }
-    const bool geom = type[1] == mjWRAP_SPHERE || type[1] == mjWRAP_CYLINDER;
-    const int site[2] = {id[0], geom ? id[2] : id[1]};
-    if (geom && d->wrap_obj[at + 1] == id[1]) {
-      MomentElement element;
-      const int side = static_cast<int>(std::lround(m->wrap_prm[adr + j + 1]));
-      if (!Wrapped(m, d, at, id[1], side, site, divisor, &element)) {
-        return ElementName(m, mjOBJ_TENDON, t) + " at " + ElementName(m, mjOBJ_GEOM, id[1]) + ": its path may turn to any side";
-      }
-      builder_.Add(m, d, element);
-      at += 3;
-    } else {
-      builder_.Add(m, d, Straight(m, d, site[0], site[1], divisor));
-      at++;
-    }
-    j += geom ? 2 : 1;
-    if (j == count - 1 || m->wrap_type[adr + j + 1] == mjWRAP_PULLEY) at++;
+  return ForElements(m, d, t, [&](const MomentElement& element) { builder_.Add(m, d, element); });
+}
+
+bool LeavesBodies(const mjModel* m, int t, int begin, int end) {
+  bool inside = false, outside = false;
+  for (int w = m->tendon_adr[t]; w < m->tendon_adr[t] + m->tendon_num[t]; w++) {
+    const int type = m->wrap_type[w], id = m->wrap_objid[w];
+    if (type == mjWRAP_JOINT || type == mjWRAP_PULLEY) continue;
+    const int body = type == mjWRAP_SITE ? m->site_bodyid[id] : m->geom_bodyid[id];
+    (body >= begin && body < end ? inside : outside) = true;
   }
-  return "";
+  return inside && outside;
+}
+
+bool FindCrossingWrench(const mjModel* m, const mjData* d, int t, int begin, int end, const Vec3& origin,
+                        CrossingWrench* out) {
+  const auto inside = [&](int body) { return body >= begin && body < end ? 1 : 0; };
+  std::vector<int>&moved = out->moved, &dofs = out->dofs;
+  moved.assign(m->nv, 0);
+  out->wrench.setZero();
+  out->by_position.setZero(6, m->nv);
+  return ForElements(m, d, t,
+                     [&](const MomentElement& e) {
+                       int side[2] = {0, 0};
+                       for (int k = 0; k < e.points; k++) side[k] = inside(e.body[k]) - inside(e.frame);
+                       if (side[0] == 0 && side[1] == 0) return;
+                       for (int k = 0; k < e.points; k++)
+                         out->wrench += side[k] * WrenchAt(e.force[k], e.point[k] - origin);
+
+                       // points move with their bodies, forces turn with the frame and change by H
+                       dofs.clear();
+                       for (int b = -1; b < e.points; b++) {
+                         for (int i = LastDof(m, b < 0 ? e.frame : e.body[b]); i >= 0; i = m->dof_parentid[i]) {
+                           if (moved[i] == 0) dofs.push_back(i);
+                           moved[i] |= 1 << (b + 1);
+                         }
+                       }
+                       for (int i : dofs) {
+                         const Vec6 S = Vec6Map(d->cdof + 6 * i);
+                         const Vec3 center = Origin(m, d, m->dof_bodyid[i]);
+                         const int frame = moved[i] & 1;
+                         Vec6 motion = Vec6::Zero(),
+                              turn = Vec6::Zero();  // of the points in the frame; of the forces with it
+                         Vec3 change[2];
+                         for (int k = 0; k < e.points; k++) {
+                           const int own = (moved[i] >> (k + 1)) & 1;
+                           const Vec3 velocity = MotionAt(S, e.point[k] - center);
+                           motion.segment<3>(3 * k) = (own - frame) * velocity;
+                           turn.segment<3>(3 * k) = frame * S.head<3>().cross(e.force[k]);
+                           change[k] = own * velocity;
+                         }
+                         const Vec6 force = turn + e.H * motion;
+                         for (int k = 0; k < e.points; k++) {
+                           out->by_position.col(i) += side[k] * WrenchAt(force.segment<3>(3 * k), e.point[k] - origin);
+                           out->by_position.col(i).head<3>() += side[k] * change[k].cross(e.force[k]);
+                         }
+                         moved[i] = 0;
+                       }
+                     })
+      .empty();
 }
 
 }  // namespace costate

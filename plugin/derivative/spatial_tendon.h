@@ -14,6 +14,20 @@ namespace costate {
 /// Is the tendon's Jacobian constant?
 bool IsFixedTendon(const mjModel* model, int tendon);
 
+/// Does a spatial tendon lead from bodies in [begin, end) to others?
+bool LeavesBodies(const mjModel* model, int tendon, int begin, int end);
+
+/// What unit tension of such a tendon does to them from outside: the wrench (torque; force) about `origin` at rest in
+/// the world, and its change by each position (M14).
+struct CrossingWrench {
+  Vec6 wrench = Vec6::Zero();
+  Eigen::Matrix<double, 6, Eigen::Dynamic> by_position;
+  std::vector<int> moved, dofs;  ///< kept between calls: which bodies of an element a dof moves
+};
+/// @return false where the path has no derivative.
+bool FindCrossingWrench(const mjModel* model, const mjData* data, int tendon, int begin, int end, const Vec3& origin,
+                        CrossingWrench* out);
+
 /// Moments of all tendons that exert forces.
 class TendonMoments {
  public:

@@ -1,5 +1,6 @@
 // Applied forces and sensors in one pull-back, at every level, against whole steps: contacts, friction, wrenches, accelerations.
 #include <costate/derivative.h>
+#include <costate/derivative_check.h>
 
 #include <cmath>
 
@@ -135,43 +136,96 @@ TEST_F(SensorForceTest, LevelsAgreeInFlight) {
   }
 }
 
-// the pulls of spatial tendons reach a sensor from outside: springs, actuators, a limit; a tendon that stays within the part does not
+// (M14) the pulls of spatial tendons reach a sensor from outside, along straight pieces, around geoms and over pulleys;
+// those of a tendon that stays within the part cancel
 TEST_F(SensorForceTest, FollowsSpatialTendons) {
-  constexpr char kScene[] = R"(<mujoco><worldbody><site name="hook" pos="0 0 1"/>
-      <body name="upper" pos="0.3 0 0"><joint axis="0 1 0" damping="0.2"/><geom size="0.08" pos="0.1 0 0"/><site name="p" pos="0.1 0.05 0.1"/>
+  constexpr char kScene[] = R"(<mujoco><worldbody><site name="hook" pos="0 0 1"/><site name="side" pos="0.2 0 0.6"/>
+      <body name="upper" pos="0.3 0 0"><joint axis="0 1 0" damping="0.2"/><geom size="0.08" pos="0.1 0 0" contype="0" conaffinity="0"/><site name="p" pos="0.1 0.05 0.1"/>
         <site name="sensed" pos="0.02 0 0" euler="10 20 30"/>
-        <body name="lower" pos="0.25 0 0"><joint axis="0 1 0.3" damping="0.1"/><geom size="0.06" pos="0.1 0 0"/><site name="q" pos="0.12 0 0.05"/></body></body>
-    </worldbody><tendon>%TENDON%</tendon>%ACTUATOR%<sensor><force site="sensed"/><torque site="sensed"/></sensor></mujoco>)";
+        <geom name="drum" type="cylinder" size="0.06 0.2" pos="0.12 0 0.18" euler="80 5 0" contype="0" conaffinity="0"/><site name="inner" pos="0.13 0 0.17"/>
+        <body name="lower" pos="0.25 0 0"><joint type="ball" damping="0.1"/><geom size="0.06" pos="0.1 0 0" contype="0" conaffinity="0"/><site name="q" pos="0.12 0 0.05"/>
+          <geom name="round" type="ellipsoid" size="0.05 0.06 0.08" pos="0.1 0.02 -0.05"/></body></body>
+      <geom name="post" type="ellipsoid" size="0.1 0.2 0.1" pos="0.55 0 %POST%"/>
+    </worldbody><tendon>%TENDON%</tendon>%OTHER%<sensor><force site="sensed"/><torque site="sensed"/></sensor></mujoco>)";
+  constexpr double kClosed = 1e-7, kDifferenced = 1e-6, kRounding = 1e-10;  // of a block's largest entry
+  const std::string straight = "><site site='hook'/><site site='q'/></spatial>", far = "-5";
+  const auto motor = [](const std::string& kind) { return "<actuator>" + kind + "</actuator>"; };
   const struct {
-    const char *tendon, *actuator;
+    std::string tendon, other, post;
     Level level;
-  } cases[] = {{"<spatial name='t' stiffness='40' springlength='0.3' damping='0.5'><site site='hook'/><site site='q'/></spatial>", "", Level::kResidual},
-               {"<spatial name='t'><site site='hook'/><site site='p'/></spatial>", "<actuator><motor tendon='t' gear='3'/></actuator>", Level::kResidual},
-               {"<spatial name='t' limited='true' range='0 0.9'><site site='hook'/><site site='q'/></spatial>", "", Level::kResidual},
-               {"<spatial name='t'><site site='hook'/><site site='q'/></spatial>", "", Level::kAnalytic},
-               {"<spatial name='t' stiffness='40' springlength='0.1'><site site='p'/><site site='q'/></spatial>", "", Level::kAnalytic}};
+  } cases[] = {
+      {"<spatial name='t' stiffness='40' springlength='0.3' damping='0.5'" + straight, "", far, Level::kAnalytic},
+      {"<spatial name='t' stiffness='40 3 50' damping='0.5 0.2 0.3'" + straight, "", far, Level::kAnalytic},
+      {"<spatial name='t' stiffness='40'><site site='hook'/><geom geom='drum'/><site site='q'/></spatial>", "", far,
+       Level::kAnalytic},
+      {"<spatial name='t' damping='4'><site site='hook'/><geom geom='drum' sidesite='inner'/><site "
+       "site='q'/></spatial>",
+       "", far, Level::kAnalytic},
+      {"<spatial name='t' stiffness='40'><site site='side'/><site site='p'/><pulley divisor='2'/><site "
+       "site='hook'/><site site='q'/></spatial>",
+       "", far, Level::kAnalytic},
+      {"<spatial name='t'><site site='hook'/><site site='p'/></spatial>", motor("<motor tendon='t' gear='3'/>"), far,
+       Level::kAnalytic},
+      {"<spatial name='t'" + straight, motor("<position tendon='t' kp='30' kv='2' timeconst='0.1' gear='-2'/>"), far,
+       Level::kAnalytic},
+      {"<spatial name='t'" + straight, motor("<muscle tendon='t' lengthrange='0.2 1.5' force='9'/>"), far,
+       Level::kAnalytic},
+      {"<spatial name='t' limited='true' range='0 0.9'" + straight, "", far, Level::kAnalytic},
+      {"<spatial name='t' limited='true' range='1.2 3'" + straight, "", far, Level::kAnalytic},
+      {"<spatial name='t' frictionloss='0.3'" + straight, "", far, Level::kAnalytic},
+      {"<spatial name='t' frictionloss='90'" + straight, "", far, Level::kAnalytic},
+      {"<spatial name='t' stiffness='40' armature='0.2'" + straight, "", far, Level::kResidual},
+      {"<spatial name='t' stiffness='40'" + straight, "<equality><tendon tendon1='t'/></equality>", far,
+       Level::kResidual},
+      {"<spatial name='t' actuatorfrclimited='true' actuatorfrcrange='-1 1'" + straight,
+       motor("<motor tendon='t'/><motor tendon='t'/>"), far, Level::kResidual},
+      {"<spatial name='t'" + straight, "", far, Level::kAnalytic},
+      {"<spatial name='t' stiffness='40' springlength='0.1'><site site='p'/><site site='q'/></spatial>", "", far,
+       Level::kAnalytic},
+
+      // beside a contact that the engine searches: its columns of velocities and controls
+      {"<spatial name='t' stiffness='40' damping='0.5'" + straight, motor("<motor tendon='t'/>"), "-0.08",
+       Level::kAnalytic}};
   for (const auto& c : cases) {
-    SCOPED_TRACE(c.tendon);
+    SCOPED_TRACE(c.tendon + c.other);
     std::string text = kScene;
     text.replace(text.find("%TENDON%"), 8, c.tendon);
-    text.replace(text.find("%ACTUATOR%"), 10, c.actuator);
+    text.replace(text.find("%OTHER%"), 7, c.other);
+    text.replace(text.find("%POST%"), 6, c.post);
     const ModelPtr model = LoadModelFromString(text);
     const mjModel* m = model.get();
     const DataPtr data = MakeData(m);
     data->qpos[0] = 0.3;
-    data->qpos[1] = -0.5;
-    data->qvel[0] = 0.7;
-    data->qvel[1] = -0.4;
-    if (m->nu > 0) data->ctrl[0] = 2;
-    const StepDerivative best = Linearize(m, data.get(), {.sensors = true}), steps = Linearize(m, data.get(), {.level = Level::kStep, .sensors = true});
+    mju_copy4(data->qpos + 1, Eigen::Vector4d(0.95, 0.1, -0.25, 0.15).normalized().eval().data());
+    for (int k = 0; k < m->nv; k++) data->qvel[k] = 0.7 - 0.4 * k;
+    for (int k = 0; k < m->nu; k++) data->ctrl[k] = 0.8;
+    for (int k = 0; k < m->na; k++) data->act[k] = 0.4;
+    mj_forward(m, data.get());
+    EXPECT_EQ(data->ncon, c.post == far ? 0 : 1);
+    const StepDerivative best = Linearize(m, data.get(), {.sensors = true});
     for (const TermCoverage& term : best.coverage.terms) {
       if (term.term == "sensors") {
-        EXPECT_EQ(term.level, c.level);
+        EXPECT_EQ(term.level, c.level) << term.reason;
       }
     }
-    EXPECT_LT((best.C - steps.C).cwiseAbs().maxCoeff(), 1e-5 * steps.C.cwiseAbs().maxCoeff());
+    const DerivativeComparison comparison =
+        Compare(m, best, Reference(m, data.get()), {.tolerance = c.level == Level::kAnalytic ? kClosed : kDifferenced});
+    for (const BlockComparison& block : comparison.blocks) {
+      EXPECT_EQ(block.wrong, 0) << block.name << ": " << block.worst.row_name << " by " << block.worst.col_name
+                                << " is " << block.worst.value << ", not " << block.worst.reference;
+    }
+
+    // contracted as they come; differences of one sensor have other nudges than those of the pull-back
+    if (c.level != Level::kAnalytic) continue;
+    const VectorXd sigma = support::Random(3).Vector(6), u = Eigen::Map<const VectorXd>(data->ctrl, m->nu);
+    Linearizer linearizer(m, {.sensors = false});
+    linearizer.SetContext(GetContext(m, data.get()));
+    StepVjp vjp;
+    linearizer.Vjp(GetState(m, data.get()), u, VectorXd::Zero(best.A.rows()), sigma, &vjp, true);
+    const double largest = best.C.cwiseAbs().maxCoeff();
+    EXPECT_LT((vjp.x - best.C.transpose() * sigma).cwiseAbs().maxCoeff(), kRounding * largest);
     if (m->nu > 0) {
-      EXPECT_LT((best.D - steps.D).cwiseAbs().maxCoeff(), 1e-6 * steps.D.cwiseAbs().maxCoeff());
+      EXPECT_LT((vjp.u - best.D.transpose() * sigma).cwiseAbs().maxCoeff(), kRounding * largest);
     }
   }
 }
