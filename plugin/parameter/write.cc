@@ -69,6 +69,14 @@ bool IsVelocityServo(const mjModel* m, int i) {
   throw Error(ErrorCode::kInvalidArgument, "'" + name.substr(0, name.find('[')) + "': " + why);
 }
 
+// typical magnitude; a joint's armature and damping count by what they add to M and M / h
+double Size(const mjModel* m, const Field& field, int id, int index) {
+  const std::string array = field.array;
+  const bool armature = array == "dof_armature", damping = array == "dof_damping";
+  if (!armature && !damping) return field.size;
+  return std::max(m->dof_M0[m->jnt_dofadr[id] + index], mjMINVAL) / (armature ? 1 : m->opt.timestep);
+}
+
 // what mj_makeImpedance and the check of references make of a number
 void DescribeClamp(const mjModel* m, const std::string& field, int index, Parameter* p) {
   const bool time_constant = field.rfind("solref", 0) == 0 && index == 0 && p->value > 0;  // else it is a stiffness
@@ -183,7 +191,9 @@ Parameter Describe(const mjModel* m, const Field& field, int id, int index, cons
   const std::string name = field.name;
   if (field.writer == Writer::kRotation) p.nudge = kRotationNudge;
   else if (field.nudge == Nudge::kGeometric) p.nudge = kGeometricNudge;
-  else p.nudge = kSoftNudge * std::max(std::abs(p.value), field.size);
+  else p.nudge = kSoftNudge * std::max(std::abs(p.value), Size(m, field, id, index));
+  const bool impedance = name.rfind("solimp", 0) == 0 && index < 2;  // at fixed acceleration forces go as 1/(1 - d)
+  if (impedance) p.nudge = kSoftNudge * std::clamp(1 - p.value, 1 - mjMAXIMP, 1.0);
   DescribeClamp(m, name, index, &p);
   p.one_sided = name == "frictionloss" && p.value == 0;
   p.derived = IsDerivedFrom(field.array);
