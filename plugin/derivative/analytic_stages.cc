@@ -52,7 +52,7 @@ bool AnalyticBackend::PrepareStages(const mjModel* m, const mjData* d, Products 
     // u = step k, q = q0 ⊕ u, v = v0 + step a, w = w0 + step act_dot
     const double step = kStageWeight[i] * m->opt.timestep;
     mjData* at = s.data[i - 1].get();
-    mj_copyState(m, d, at, state_ & ~(mjSTATE_TIME | mjSTATE_PHYSICS | mjSTATE_WARMSTART));
+    mj_copyState(m, d, at, state_ & ~(mjSTATE_TIME | mjSTATE_QPOS | mjSTATE_QVEL | mjSTATE_ACT | mjSTATE_WARMSTART));
     mju_copy(at->qacc_warmstart, before->qacc_warmstart, nv);
     mju_copy(at->qpos, d->qpos, static_cast<int>(m->nq));
     mju_copy(at->qvel, d->qvel, nv);

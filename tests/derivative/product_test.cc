@@ -164,6 +164,21 @@ TEST_F(ProductTest, AgreeOnSpringsAndDampers) {
   }
 }
 
+// springs that have yielded: the later stages of RK4 rest where the first does
+TEST_F(ProductTest, AgreeOnSpringsThatHaveYielded) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><site name="wall" pos="0 0 1"/>
+      <body><joint axis="0 1 0" stiffness="3 1 4" springyield="2"/><geom size="0.1" pos="0.2 0 0" contype="0"/><site name="tip" pos="0.2 0 0.1"/>
+        <body pos="0.4 0 0"><joint type="ball" stiffness="0.3" springyield="2"/><geom size="0.1" pos="0.1 0.02 0" contype="0"/></body></body>
+    </worldbody><tendon><spatial stiffness="9" springyield="0.01"><site site="wall"/><site site="tip"/></spatial></tendon></mujoco>)");
+  for (int integrator : {mjINT_EULER, mjINT_IMPLICIT, mjINT_IMPLICITFAST, mjINT_RK4}) {
+    SCOPED_TRACE(integrator);
+    model->opt.integrator = integrator;
+    const DataPtr data = AfterSteps(model.get(), 200), start = MakeData(model.get());
+    for (int k = 0; k < model->nplastic; k++) ASSERT_NE(data->plastic[k], start->plastic[k]);
+    ExpectProducts(model.get(), data.get());
+  }
+}
+
 // rotor inertia of joints and actuators, alone and several on a joint; of tendons, which couple branches
 TEST_F(ProductTest, AgreeOnArmature) {
   const std::string scene = R"(
