@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "core/plugins.h"
 #include "core/state_layout.h"
@@ -18,6 +19,10 @@ namespace costate {
 namespace {
 
 constexpr int kPolish = 3;         // Newton steps with the right active set need one
+constexpr int kSearch = 20;        // Newton steps before the engine's solver is asked
+constexpr int kLine = 10;          // points on the way of each
+constexpr double kFar = 1e-3;      // relative step that leaves more rounding than one
+constexpr double kBend = 1e-9;     // relative step whose square is no error, where cones bend
 constexpr double kGood = 1e-9;     // relative error of a: that of A is of its size
 constexpr char kSwitched[] = "switched to differences";
 
@@ -112,7 +117,15 @@ bool AnalyticBackend::Minimum(const mjModel* m, mjData* d, Products products, bo
   }
   out->coverage.terms.clear();
   out->status = StepStatus::kOk;
-  if (!point_.Forward(m, d, sensors, &out->status, missing)) return out->status != StepStatus::kOk;
+  at_residual_ = hessian_done_ = false;
+  const bool search = !UsesNoslip(m) && NewtonMayReplace(m) && HasOwnHessian(m);
+  if (search && !point_.Start(m, d, sensors, &out->status, missing)) return out->status != StepStatus::kOk;
+  const bool found = search && (d->nefc == 0 || FindMinimum(m, d, products));
+  if (found && sensors) {
+    d->flg_rnepost = 0;
+    mj_sensorAcc(m, d);
+  }
+  if (!found && !point_.Forward(m, d, sensors, &out->status, missing)) return out->status != StepStatus::kOk;
   for (int k = 0; k < kPolish; k++) {
     if (!terms()) return false;
     if (d->nefc == 0 || Polish(m, d) <= kGood) return finish();  // without rows the engine has solved for a itself
@@ -155,9 +168,56 @@ double AnalyticBackend::Polish(const mjModel* m, mjData* d) {
   return step_.lpNorm<Eigen::Infinity>() / (1 + point_.a().lpNorm<Eigen::Infinity>());
 }
 
-// a, M a and the active set
-void AnalyticBackend::TakeAcceleration(const mjModel* m, mjData* d) {
-  if (d->nefc == 0 || (after_forward_ && !UsesNoslip(m))) return point_.Accept(m, d);
+// Newton's method from where the engine's solver would start, with H alone. A step that leaves the active set as it is
+// ends at the minimum itself, unless cones bend the cost.
+bool AnalyticBackend::FindMinimum(const mjModel* m, mjData* d, Products products) {
+  Residual(m, d);
+  for (int k = 0; k < kSearch; k++) {
+    constraint_.LinearizeHessian(m, d);
+    unconstrained_ = !constraint_.AnyHessian() && ArticulatedSolver::Covers(m);
+    if (!unconstrained_ && !FactorHessian(m, d, products != Products::kNone)) return false;
+    row_state_.assign(d->efc_state, d->efc_state + d->nefc);
+    step_ = point_.residual();
+    SolveHessian(m, d, step_.data());
+    const double size = step_.lpNorm<Eigen::Infinity>() / (1 + point_.a().lpNorm<Eigen::Infinity>());
+    if (!(size < mjMAXVAL)) return false;
+    const auto same = [&] { return std::equal(row_state_.begin(), row_state_.end(), d->efc_state); };
+    const bool here = size <= kConverged;
+    if (!here && !(SearchLine(m, d) && same())) continue;
+    const bool cones = std::find(row_state_.begin(), row_state_.end(), mjCNSTRSTATE_CONE) != row_state_.end();
+    at_residual_ = !cones || size <= kBend;
+    if (at_residual_ && size > kFar) {
+      Polish(m, d);
+      Residual(m, d);
+    }
+    hessian_done_ = (!cones || here) && same() && (products != Products::kNone || !unconstrained_);
+    if (at_residual_) return true;
+  }
+  return false;
+}
+
+// qacc goes by −step_ or, where the cost then rises again, to where its slope is at most half of that at the start;
+// true: by all of the step
+bool AnalyticBackend::SearchLine(const mjModel* m, mjData* d) {
+  line_start_ = point_.a();
+  const double slope = step_.dot(point_.residual());
+  double begin = 0, end = 1, begin_slope = slope, end_slope = 0, at = 1;
+  for (int k = 0; k < kLine; k++) {
+    Eigen::Map<VectorXd>(d->qacc, m->nv) = line_start_ - at * step_;
+    Residual(m, d);
+    const double left = step_.dot(point_.residual());
+    if (left >= -slope / 2 && (at == 1 || left <= slope / 2)) break;
+    if (left < 0)
+      end = at, end_slope = left;
+    else
+      begin = at, begin_slope = left;
+    at = begin + (end - begin) * std::clamp(begin_slope / (begin_slope - end_slope), 0.1, 0.9);
+  }
+  return at == 1;
+}
+
+// r(a) at qacc, and the active set
+void AnalyticBackend::Residual(const mjModel* m, mjData* d) {
   const double* Ma = nullptr;
   if (ArticulatedSolver::Pays(m)) {
     diagonal_.resize(m->nv);
@@ -165,6 +225,16 @@ void AnalyticBackend::TakeAcceleration(const mjModel* m, mjData* d) {
     Ma = diagonal_.data();
   }
   point_.Residual(m, d, Ma);
+}
+
+// a, M a and the active set
+void AnalyticBackend::TakeAcceleration(const mjModel* m, mjData* d) {
+  if (at_residual_) {
+    at_residual_ = false;
+    return;
+  }
+  if (d->nefc == 0 || (after_forward_ && !UsesNoslip(m))) return point_.Accept(m, d);
+  Residual(m, d);
 }
 
 // everything at the point that products and matrices share: which terms are closed, forces, the tree, the constraints
@@ -271,8 +341,9 @@ void AnalyticBackend::AddForces(const mjModel* m, const mjData* d, Columns* R) c
 }
 
 bool AnalyticBackend::Terms(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
-  if (!Prepare(m, d, out, missing) || !Assemble(m, d, missing)) return false;
-  if (H_.Factor()) return true;
+  const bool done = std::exchange(hessian_done_, false);
+  if (!Prepare(m, d, out, missing) || !Assemble(m, d, done ? nullptr : &H_, missing)) return false;
+  if (done || H_.Factor()) return true;
   *missing = "H is not positive definite";
   return false;
 }
@@ -283,8 +354,8 @@ void AnalyticBackend::SolveColumns() {
   solved_ = true;
 }
 
-// X_ = −∂r, E_ and H_
-bool AnalyticBackend::Assemble(const mjModel* m, mjData* d, std::string* missing) {
+// X_ = −∂r, E_ and H unless it is null
+bool AnalyticBackend::Assemble(const mjModel* m, mjData* d, TreeSolver* H, std::string* missing) {
   const int nv = static_cast<int>(m->nv), columns = 2 * nv + static_cast<int>(m->na + m->nu);
   X_.Resize(nv, columns);
   X_.SetZero();
@@ -296,10 +367,12 @@ bool AnalyticBackend::Assemble(const mjModel* m, mjData* d, std::string* missing
   Columns R(&X_);
   AddForces(m, d, &R);
   articulated_ = unconstrained_ = false;
-  constraint_.DeclareCouplings(m, d, &H_);
-  StartHessian(m, d);
-  tree_.Finish(m, d, input_, constraint_.bodies(), &X_, second_solve_ ? &E_ : nullptr, &H_);
-  constraint_.AddPairsAndRows(m, d, tree_, &R, &H_);
+  if (H) {
+    constraint_.DeclareCouplings(m, d, H);
+    StartHessian(m, d);
+  }
+  tree_.Finish(m, d, input_, constraint_.bodies(), &X_, second_solve_ ? &E_ : nullptr, H);
+  constraint_.AddPairsAndRows(m, d, tree_, &R, H);
   if (differenced_.Any()) {
     if (!Differences(m, d, missing)) return false;
     for (int j = 0; j < columns; j++) {

@@ -81,7 +81,7 @@ class AnalyticBackend final : public Backend {
   void TakeAcceleration(const mjModel* model, mjData* data);
   void PrepareTree(const mjModel* model, mjData* data, const TendonMoments* tendons, Coverage* coverage,
                    std::string* missing);
-  bool Assemble(const mjModel* model, mjData* data, std::string* missing);
+  bool Assemble(const mjModel* model, mjData* data, TreeSolver* H, std::string* missing);
   void AddForces(const mjModel* model, const mjData* data, Columns* R) const;
   void StartHessian(const mjModel* model, const mjData* data);
   void SolveColumns();
@@ -89,6 +89,10 @@ class AnalyticBackend final : public Backend {
   void AddThrusters(const mjModel* model, const mjData* data);
   std::string MoveAdhesive(const mjModel* model, mjData* data);
   double Polish(const mjModel* model, mjData* data);
+  bool FindMinimum(const mjModel* model, mjData* data, Products products);
+  bool SearchLine(const mjModel* model, mjData* data);
+  bool FactorHessian(const mjModel* model, const mjData* data, bool vectors);
+  void Residual(const mjModel* model, mjData* data);
   bool Differences(const mjModel* model, mjData* data, std::string* missing);
   void SubtractRne(const mjModel* model, const mjData* data);
   void ApplyIntegrator(const mjModel* model, const mjData* data);
@@ -144,6 +148,9 @@ class AnalyticBackend final : public Backend {
   TermSwitch switch_;
   double smoothing_;
   bool smoothed_ = false;  // the active set of the data is smoothed
+  bool at_residual_ = false, hessian_done_ = false;  // FindMinimum has left them, r(a) and the factored H
+  std::vector<int> row_state_;
+  VectorXd line_start_;
   bool after_forward_ = false;  // the caller's acceleration is converged
   bool later_stage_ = false;  // of RK4: coverage has the closed terms already
   std::vector<double> smoothed_y_;

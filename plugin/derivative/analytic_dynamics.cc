@@ -62,7 +62,7 @@ bool AnalyticBackend::LinearizeInverse(const mjModel* m, mjData* d, ConstVectorR
   PrepareTree(m, d, tendons.empty() ? &tendons_ : nullptr, &out->coverage, missing);
   differenced_.passive = !closed_passive_;
   differenced_.actuation = differenced_.integrator = false;
-  if ((strict_ && !missing->empty()) || !Assemble(m, d, missing)) return false;
+  if ((strict_ && !missing->empty()) || !Assemble(m, d, &H_, missing)) return false;
 
   const int nv = static_cast<int>(m->nv);
   out->qfrc = Eigen::Map<const VectorXd>(d->qfrc_inverse, nv);

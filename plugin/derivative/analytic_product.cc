@@ -1,6 +1,7 @@
 // Level 1 without columns: a covector pulled back, a direction pushed forward, by vector solves and recursions on the
 // tree. Section V of README.md.
 #include <algorithm>
+#include <utility>
 
 #include "derivative/analytic.h"
 #include "derivative/integrator.h"
@@ -16,30 +17,32 @@ using ConstVectorMap = Eigen::Map<const VectorXd>;
 
 // as Terms, without columns: all that products need is left in place
 bool AnalyticBackend::Factors(const mjModel* m, mjData* d, Products products, StepDerivative* out, std::string* missing) {
+  const bool done = std::exchange(hessian_done_, false) && !unconstrained_;
   UseProducts(products);
   const bool ready = Prepare(m, d, out, missing);
   UseProducts(Products::kNone);
   if (!ready) return false;
   missing->clear();
+  if (done) return true;
 
   unconstrained_ = products == Products::kPull && !constraint_.AnyHessian() && ArticulatedSolver::Covers(m);
-  if (unconstrained_) return true;
+  if (unconstrained_ || FactorHessian(m, d, true)) return true;
+  *missing = "H is not positive definite";
+  return false;
+}
 
-  // H by articulated bodies unless something couples branches
+// for vectors alone H by articulated bodies, unless something couples branches
+bool AnalyticBackend::FactorHessian(const mjModel* m, const mjData* d, bool vectors) {
   diagonal_.setZero(m->nv);
-  articulated_ = ArticulatedSolver::Pays(m) && constraint_.AddDiagonal(diagonal_.data());
+  articulated_ = vectors && ArticulatedSolver::Pays(m) && constraint_.AddDiagonal(diagonal_.data());
   if (articulated_) {
-    if (articulated_solver_.Factor(m, d, diagonal_.data(), constraint_.bodies(), constraint_.contact_bodies())) return true;
-    *missing = "H is not positive definite";
-    return false;
+    return articulated_solver_.Factor(m, d, diagonal_.data(), constraint_.bodies(), constraint_.contact_bodies());
   }
   constraint_.DeclareCouplings(m, d, &H_);
   StartHessian(m, d);
   tree_.AddHessian(m, d, constraint_.bodies(), constraint_.contact_bodies(), &H_);
   constraint_.AddPairsAndRows(m, d, tree_, nullptr, &H_);
-  if (H_.Factor()) return true;
-  *missing = "H is not positive definite";
-  return false;
+  return H_.Factor();
 }
 
 // the point of a product and, under RK4, its stages

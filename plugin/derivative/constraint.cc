@@ -27,9 +27,8 @@ std::string ConstraintDerivative::MoveContacts(const mjModel* model, mjData* dat
   return "";
 }
 
-bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const TreeDerivative& tree, std::string* missing,
-                                     const TendonMoments* tendons) {
-  tendons_ = tendons;
+// all that the last point left
+void ConstraintDerivative::Clear() {
   bend_.clear();
   for (BodyConstraint& body : body_) {
     if (body.active) body = BodyConstraint();
@@ -52,10 +51,15 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
   row_dof_.clear();
   row_J_.clear();
   ball_.clear();
-
-  remainder_.assign(data->nefc, 0);
   product_.clear();
   equality_.Clear();
+}
+
+bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const TreeDerivative& tree,
+                                     std::string* missing, const TendonMoments* tendons) {
+  tendons_ = tendons;
+  Clear();
+  remainder_.assign(data->nefc, 0);
   missing->clear();
   bool contacts = false;
 

@@ -21,6 +21,9 @@ namespace costate {
 struct BeltMotion;
 struct ContactBlock;
 
+/// Can rows be only those of joints, fixed tendons and contacts of geoms, whose part of H needs no more than the tree?
+bool HasOwnHessian(const mjModel* model);
+
 class ConstraintDerivative {
  public:
   explicit ConstraintDerivative(const mjModel* model);
@@ -31,6 +34,10 @@ class ConstraintDerivative {
   /// @return false with the first row that has no closed form in `missing`.
   bool Linearize(const mjModel* model, mjData* data, const TreeDerivative& tree, std::string* missing,
                  const TendonMoments* tendons = nullptr);
+
+  /// The rows' part of H alone, for AddDiagonal, contact_bodies, DeclareCouplings and AddPairsAndRows with H; what
+  /// Linearize left is gone. @pre HasOwnHessian(model); states, forces and cone Hessians as there.
+  void LinearizeHessian(const mjModel* model, const mjData* data);
 
   /// How the contacts that are pulled at move, before Linearize. @param pulled  one entry a contact, nonzero: it is.
   /// @return "" or why one of them has no closed motion.
@@ -123,6 +130,7 @@ class ConstraintDerivative {
     int row, tendon;
     double scale, scale_slope;
   };
+  void Clear();
   bool TendonRow(const mjModel* model, const mjData* data, int row, std::string* missing);
   void AddBends(const mjData* data, Columns* R) const;
   Eigen::VectorXd BendSlope(const mjData* data, const Bend& bend) const;

@@ -17,6 +17,33 @@ void ConstraintDerivative::KeepContact(const mjModel* m, const mjData* d, int c,
   KeepWrench(m);
 }
 
+bool HasOwnHessian(const mjModel* m) {
+  const auto bends = [m](int t) {
+    return (m->tendon_limited[t] || m->tendon_frictionloss[t] > 0) && !IsFixedTendon(m, t);
+  };
+  for (int i = 0; i < m->neq; i++) {
+    if (m->eq_type[i] != mjEQ_JOINT) return false;
+  }
+  for (int t = 0; t < m->ntendon; t++) {
+    if (bends(t)) return false;
+  }
+  return m->nflex == 0;
+}
+
+void ConstraintDerivative::LinearizeHessian(const mjModel* m, const mjData* d) {
+  Clear();
+  std::string missing;
+  for (int row = 0; row < d->nefc && d->efc_type[row] < mjCNSTR_CONTACT_FRICTIONLESS; row++)
+    ScalarRow(m, d, row, &missing);
+  for (int c = 0; c < d->ncon; c++) {
+    if (d->contact[c].efc_address < 0) continue;
+    if (contact_.emplace_back().FillHessian(m, d, c))
+      KeepWrench(m);
+    else
+      contact_.pop_back();
+  }
+}
+
 // of the last contact
 void ConstraintDerivative::KeepWrench(const mjModel* m) {
   const ContactProduct& contact = contact_.back();

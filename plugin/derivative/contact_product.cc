@@ -24,15 +24,14 @@ COSTATE_LANES void ContactProduct::Place(const mjModel* model, const mjData* dat
   torque = axes.x * f[3] + axes.y * f[4] + axes.z * f[5];
 }
 
-COSTATE_SIMD bool ContactProduct::Fill(const mjModel* model, const mjData* data, const TreeDerivative& tree, int index) {
+// (C4) both cones in one basis
+COSTATE_LANES bool ContactProduct::FillForces(const mjData* data, int index) {
   const mjContact& con = data->contact[index];
   const int row = con.efc_address;
-  const mjtNum* kbip = data->efc_KBIP + 4 * row;
   const bool pyramid = data->efc_type[row] == mjCNSTR_CONTACT_PYRAMIDAL;
   contact = index;
   dim = con.dim;
 
-  // (C4) both cones in one basis
   bool active = false;
   f.setZero();
   H.setZero();
@@ -64,7 +63,22 @@ COSTATE_SIMD bool ContactProduct::Fill(const mjModel* model, const mjData* data,
       for (int j = 0; j < dim && data->efc_state[row] == mjCNSTRSTATE_CONE; j++) H(i, j) = con.H[i * dim + j];
     }
   }
-  if (!active) return false;
+  return active;
+}
+
+COSTATE_SIMD bool ContactProduct::FillHessian(const mjModel* model, const mjData* data, int index) {
+  if (!FillForces(data, index)) return false;
+  Place(model, data);
+  return true;
+}
+
+COSTATE_SIMD bool ContactProduct::Fill(const mjModel* model, const mjData* data, const TreeDerivative& tree,
+                                       int index) {
+  if (!FillForces(data, index)) return false;
+  const mjContact& con = data->contact[index];
+  const int row = con.efc_address;
+  const mjtNum* kbip = data->efc_KBIP + 4 * row;
+  const bool pyramid = data->efc_type[row] == mjCNSTR_CONTACT_PYRAMIDAL;
 
   // (C7), (C8), (C12)
   kappa = kbip[0] * (kbip[2] + kbip[3] * (con.dist - con.includemargin));

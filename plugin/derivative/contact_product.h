@@ -42,6 +42,9 @@ struct ContactProduct {
   /// @return whether there is a force.
   bool Fill(const mjModel* model, const mjData* data, const TreeDerivative& tree, int contact);
 
+  /// All that AddHessian needs. @return whether there is a force.
+  bool FillHessian(const mjModel* model, const mjData* data, int contact);
+
   /// A constant pull [N] along the contact's normal, which needs no row. (C21)
   void FillPull(const mjModel* model, const mjData* data, int contact, double pull);
 
@@ -57,6 +60,7 @@ struct ContactProduct {
   void Pull(const ContactMotion& motion, const Lanes6& T, ContactCovectors* out) const;
 
  private:
+  bool FillForces(const mjData* data, int contact);
   void Place(const mjModel* model, const mjData* data);
 };
 

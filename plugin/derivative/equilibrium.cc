@@ -61,6 +61,24 @@ void MultiplyJacobian(const mjModel* m, const mjData* d, const mjtNum* a, mjtNum
   mju_mulMatVec(y + contacts, d->efc_J + static_cast<std::size_t>(contacts) * nv, a, d->nefc - contacts, nv);
 }
 
+// calls run(model) with other options, and says what became of `data`
+template <typename Run>
+bool RunWith(const ForwardOptions& options, const mjModel* model, mjData* d, StepStatus* status, std::string* reason,
+             Run run) {
+  mjWarningStat before[mjNWARNING];
+  std::copy(d->warning, d->warning + mjNWARNING, before);
+  if (options == ForwardOptions(model->opt)) {
+    run(model);
+  } else {
+    mjModel local = *model;
+    options.Set(&local.opt);
+    run(&local);
+  }
+  *status = ForwardStatus(model, d, before);
+  if (*status != StepStatus::kOk) *reason = ToString(*status);
+  return *status == StepStatus::kOk;
+}
+
 double MaxAbs(const Eigen::VectorXd& x) { return x.size() ? x.lpNorm<Eigen::Infinity>() : 0; }
 
 }  // namespace
@@ -111,19 +129,26 @@ void Equilibrium::PrepareForward(mjModel* model, bool sensors) {
 }
 
 bool Equilibrium::Forward(const mjModel* model, mjData* d, bool sensors, StepStatus* status, std::string* reason) {
-  mjWarningStat before[mjNWARNING];
-  std::copy(d->warning, d->warning + mjNWARNING, before);
-  const ForwardOptions options(model, sensors);
-  if (options == ForwardOptions(model->opt)) {
-    mj_forward(model, d);
-  } else {
-    mjModel local = *model;
-    options.Set(&local.opt);
-    mj_forward(&local, d);
-  }
-  *status = ForwardStatus(model, d, before);
-  if (*status != StepStatus::kOk) *reason = ToString(*status);
-  return *status == StepStatus::kOk;
+  return RunWith(ForwardOptions(model, sensors), model, d, status, reason, [d](const mjModel* m) { mj_forward(m, d); });
+}
+
+bool Equilibrium::Start(const mjModel* model, mjData* d, bool sensors, StepStatus* status, std::string* reason) {
+  ForwardOptions options(model, sensors);
+  options.disableflags |= mjDSBL_ISLAND;  // of the solver alone
+  return RunWith(options, model, d, status, reason, [d](const mjModel* m) {
+    const bool energy = m->opt.enableflags & mjENBL_ENERGY;
+    mj_fwdPosition(m, d);
+    mj_sensorPos(m, d);
+    if (energy && !d->flg_energypos) mj_energyPos(m, d);
+    mj_fwdVelocity(m, d);
+    mj_sensorVel(m, d);
+    if (energy && !d->flg_energyvel) mj_energyVel(m, d);
+    if (mjcb_control && !(m->opt.disableflags & mjDSBL_ACTUATION)) mjcb_control(m, d);
+    mj_fwdActuation(m, d);
+    mj_fwdAcceleration(m, d);
+    const bool warm = d->nefc > 0 && !(m->opt.disableflags & mjDSBL_WARMSTART) && !IsBad(d->qacc_warmstart, m->nv);
+    mju_copy(d->qacc, warm ? d->qacc_warmstart : d->qacc_smooth, static_cast<int>(m->nv));
+  });
 }
 
 bool Equilibrium::Solve(const mjModel* model, mjData* d, StepStatus* status, std::string* reason) {

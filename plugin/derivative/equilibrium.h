@@ -47,6 +47,10 @@ class Equilibrium {
   /// @return false with the reason if the numbers failed.
   bool Forward(const mjModel* model, mjData* data, bool sensors, StepStatus* status, std::string* reason);
 
+  /// Forward up to the solver: qacc is where a search is to start, and the minimum itself without rows. Sensors of
+  /// accelerations are left to mj_sensorAcc. @return as Forward.
+  bool Start(const mjModel* model, mjData* data, bool sensors, StepStatus* status, std::string* reason);
+
   /// Forward, then Newton steps with H until r(a) = 0.
   /// @post  `data` is after mj_forward, with qacc = a and efc_state, efc_force, qfrc_constraint and the cone Hessians
   ///        at J a − aref; H is factored.

@@ -146,9 +146,16 @@ void TreeSolver::AddRows(const int* start, const int* count, const int* columns,
   }
   const int* place = place_.data();
   for (int i = 0; i < nv_; i++) {
-    const double* row = values + start[i];
-    for (int n = 0; n < count[i] - 1; n++) value_[*place++] += row[n];
-    diagonal_[i] += row[count[i] - 1];
+    const double* from = values + start[i];
+    const int size = count[i] - 1;
+    if (size == row_size(i)) {
+      double* to = row(i);
+      for (int n = 0; n < size; n++) to[n] += from[n];
+    } else {
+      for (int n = 0; n < size; n++) value_[place[n]] += from[n];
+    }
+    place += size;
+    diagonal_[i] += from[size];
   }
 }
 

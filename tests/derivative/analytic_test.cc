@@ -490,6 +490,58 @@ TEST_F(AnalyticTest, MusclesWhoseControlIsTheirActivationHaveTheSlopesThatAreThe
   }
 }
 
+// every kind of row of joints and contacts, with warm starts near and far: the engine's solver is not asked, and the
+// minimum is that to which its own is polished
+TEST_F(AnalyticTest, FindsTheMinimumFromAnyWarmStart) {
+  const ModelPtr model = LoadModelFromString(R"(
+    <mujoco><option timestep="0.005"/>
+      <worldbody>
+        <geom type="plane" size="5 5 0.1" condim="6" friction="0.8 0.02 0.01"/>
+        <body pos="0 0 0.14"><freejoint/>
+          <geom type="box" size="0.1 0.1 0.1" condim="3"/>
+          <body pos="0.2 0 0"><joint name="hinge" axis="0 1 0" limited="true" range="-5 5" frictionloss="0.1"/>
+            <geom type="capsule" fromto="0 0 0 0.3 0 0" size="0.03" condim="4"/></body>
+          <body pos="-0.2 0 0"><joint type="ball" limited="true" range="0 10" damping="0.01"/>
+            <geom type="capsule" fromto="0 0 0 -0.3 0 0.02" size="0.03"/></body></body>
+        <body pos="0.01 0.02 0.35"><freejoint/><geom type="box" size="0.08 0.08 0.08" condim="3"/></body>
+        <body pos="0 1 0.5"><joint name="first" axis="0 1 0" frictionloss="0.05"/><geom type="capsule" fromto="0 0 0 0.2 0 0" size="0.03" condim="1"/>
+          <body pos="0.2 0 0"><joint name="second" axis="0 1 0"/><geom type="capsule" fromto="0 0 0 0.2 0 0" size="0.03"/></body></body>
+      </worldbody>
+      <tendon><fixed name="sum" limited="true" range="-0.5 0.2"><joint joint="first" coef="1"/><joint joint="hinge" coef="-1"/></fixed></tendon>
+      <equality><joint joint1="first" joint2="second" polycoef="0 0.5 0.2 0 0"/></equality>
+    </mujoco>)");
+  mjModel* m = model.get();
+  const int nv = static_cast<int>(m->nv);
+  for (int cone : {mjCONE_PYRAMIDAL, mjCONE_ELLIPTIC}) {
+    m->opt.cone = cone;
+    const DataPtr data = MakeData(m);
+    for (int k = 0; k < 100; k++) {
+      mj_step(m, data.get());
+      if (k % 10 != 9) continue;
+      const DataPtr polished = MakeData(m);
+      mj_copyState(m, data.get(), polished.get(), mjSTATE_INTEGRATION);
+      Equilibrium point;
+      StepStatus status;
+      std::string missing;
+      ASSERT_TRUE(point.Solve(m, polished.get(), &status, &missing)) << missing;
+      ASSERT_GT(polished->nefc, 0);
+
+      AnalyticBackend backend(m, true);
+      AccelerationDerivative found;
+      for (double far : {0.0, 1.0, 1e3}) {
+        const DataPtr work = MakeData(m);
+        mj_copyState(m, data.get(), work.get(), mjSTATE_INTEGRATION);
+        const VectorXd push = far * support::Random(k).Vector(nv);
+        mju_addTo(work->qacc_warmstart, push.data(), nv);
+        ASSERT_TRUE(backend.LinearizeAcceleration(m, work.get(), &found, &missing)) << missing;
+        EXPECT_EQ(work->solver_niter[0], 0);
+        EXPECT_LT((found.qacc - point.a()).lpNorm<Eigen::Infinity>(),
+                  1e-10 * (1 + point.a().lpNorm<Eigen::Infinity>()));
+      }
+    }
+  }
+}
+
 // H then has no entry off its diagonal, and contacts must still reach it
 TEST_F(AnalyticTest, TreesOfOneDofAgreeInContact) {
   const ModelPtr model = LoadModelFromString(R"(
