@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -22,6 +23,7 @@ namespace {
 
 const std::vector<std::string> kElements{"start", "guess", "cost", "limit", "constraint", "periodic", "smooth", "hopping", "time", "solver", "mpc", "policy", "gradient", "spline", "measure", "let", "option"};
 constexpr int kHoppingRounds = 8;  // where <hopping> does not say
+constexpr double kWindowTolerance = 1e-6;  // of a knot: a time this near to a knot means it
 
 // the elements of a task file by kind, each kind checked for how often it may stand
 struct Elements {
@@ -269,6 +271,20 @@ std::vector<ResidualTerm> ReadModelAndCosts(const XmlElement& root, const Elemen
   return terms;
 }
 
+// costs whose window holds at no knot with a control
+void WarnOfWindows(const std::vector<XmlElement>& costs, const std::vector<ResidualTerm>& terms, Task* task) {
+  const double dt = task->model->opt.timestep * task->substeps;
+  for (std::size_t i = 0; i < costs.size(); ++i) {
+    const double first = std::max(0.0, std::ceil(terms[i].begin / dt - kWindowTolerance));
+    if (first < task->N && first < terms[i].end / dt - kWindowTolerance) continue;
+    const std::string when = costs[i].Text("when").value_or("");
+    task->warnings.push_back(costs[i].Says(
+        first < task->N ? fmt::format("when=\"{}\" lies between two knots, which are {:g} s apart: it counts nowhere", when, dt)
+                        : fmt::format("when=\"{}\" begins behind the last control, the motion ends at {:g} s: it counts in "
+                                      "`costate mpc` alone, whose plans go on", when, task->N * dt)));
+  }
+}
+
 }  // namespace
 
 Problem Task::ToProblem() const {
@@ -318,6 +334,7 @@ Task LoadTask(const std::string& path) {
   } catch (const Error& error) {
     root.Fail(error.what(), error.code());
   }
+  WarnOfWindows(elements.costs, terms, &task);
   task.continuation = ReadSmoothing(elements.Find("smooth"), task.model.get());
   const Start start = ReadStart(elements.Find("start"), task.model.get());
   task.x0 = start.x;

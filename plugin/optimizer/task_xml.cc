@@ -145,11 +145,12 @@ std::vector<std::pair<std::string, std::string>> XmlElement::Attributes() const 
 
 std::string XmlElement::Place() const { return file_->Place(node_.offset_debug()); }
 
-void XmlElement::Fail(const std::string& message, ErrorCode code) const {
+std::string XmlElement::Says(const std::string& message) const {
   const std::string name = node_.attribute("name").value();
-  throw Error(code, fmt::format("{}: <{}{}>: {}", Place(), node_.name(),
-                                name.empty() ? "" : " name='" + name + "'", message));
+  return fmt::format("{}: <{}{}>: {}", Place(), node_.name(), name.empty() ? "" : " name='" + name + "'", message);
 }
+
+void XmlElement::Fail(const std::string& message, ErrorCode code) const { throw Error(code, Says(message)); }
 
 std::string ReadTextFile(const std::string& path, const std::string& kind) {
   std::error_code code;

@@ -66,6 +66,9 @@ class XmlElement {
   /// "pole.task.xml:7"
   std::string Place() const;
 
+  /// The message behind file, line and element.
+  std::string Says(const std::string& message) const;
+
   [[noreturn]] void Fail(const std::string& message, ErrorCode code = ErrorCode::kParse) const;
 
  private:

@@ -101,6 +101,21 @@ TEST_F(TaskFile, StartsWhereItSays) {
   EXPECT_EQ(numbers.x0[4], 1);  // made a unit quaternion
 }
 
+// such a cost would be left out without a word; a constraint there is refused (task_constraint_test.cc)
+TEST_F(TaskFile, WarnsOfACostThatHoldsAtNoKnot) {
+  const auto warnings = [](const std::string& when) {
+    return LoadZooTask("<cost name='c' ctrl='all' when='" + when + "'/>", "horizon='0.1' controlstep='5'").warnings;
+  };
+  EXPECT_TRUE(warnings("0 0.05").empty());
+  EXPECT_TRUE(warnings("0.09 end").empty());
+  const std::vector<std::string> behind = warnings("0.1 0.2"), between = warnings("0.051 0.059");
+  ASSERT_EQ(behind.size(), 1u);
+  EXPECT_NE(behind[0].find("<cost name='c'>: when=\"0.1 0.2\" begins behind the last control, the motion ends at 0.1 s"), std::string::npos)
+      << behind[0];
+  ASSERT_EQ(between.size(), 1u);
+  EXPECT_NE(between[0].find("when=\"0.051 0.059\" lies between two knots, which are 0.01 s apart"), std::string::npos) << between[0];
+}
+
 TEST_F(TaskFile, RoundsTheHorizonToKnotsAndSaysSo) {
   const Task task = LoadZooTask(kEffort, "horizon='0.1' controlstep='3'");
   EXPECT_EQ(task.N, 17);
