@@ -27,8 +27,8 @@ struct TaskSolution {
 /// Minimizes the task's cost as `costate optimize` does. <hopping> goes on from where <smooth> has led, on the true model, with
 /// solver.iterations of its own; with <time> each length that is tried is solved with it.
 ///
-/// @throws as SampleControls, SolveContinuation, SolveBasinHopping, SolveFreeTime and Solve; Error{kUnsupported} for <time> with
-///         <smooth>.
+/// With <time> and <smooth> lengths are tried on the true model, from where <smooth> has led at that of the horizon.
+/// @throws as SampleControls, SolveContinuation, SolveBasinHopping, SolveFreeTime and Solve.
 TaskSolution SolveTask(const Task& task, const TaskCallbacks& callbacks = {});
 
 /// The same from a guess that needs no sampling, of a problem that may be another than the task's own: a plan's.

@@ -256,7 +256,6 @@ void ReadContinuation(const OptimizeOptions& options, Task* task) {
     }
   }
   const auto refuse = [](const std::string& what) { throw Error(ErrorCode::kUnsupported, "--smooth: " + what); };
-  if (smooth.any() && task->free_time.longest > 0) refuse("not together with <time> yet");
   if (smooth.any() && task->X_guess.size() > 0) refuse("its stages start from controls alone: leave the states of <guess> out");
   if (smooth.any()) PrintSmoothChanges(MakeSmoothModel(task->model.get(), smooth));
 }

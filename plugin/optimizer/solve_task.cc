@@ -5,25 +5,73 @@
 namespace costate {
 namespace {
 
-// kicks from where the smoothed way has led, its records before theirs
+// a callback that keeps records and counts on from those that there are; both must outlive it
+IterationCallback CountOn(std::vector<IterationRecord>* records, const IterationCallback& callback) {
+  return [records, before = static_cast<int>(records->size()), &callback](const IterationRecord& record) {
+    records->push_back(record);
+    records->back().iteration += before;
+    return !callback || callback(records->back());
+  };
+}
+
+// what followed the smoothed way, whose records, message and guess stand before its own
+void PutBehind(const SolveResult& led, std::vector<IterationRecord> records, SolveResult* result) {
+  result->message = led.message + "; then " + result->message;
+  result->initial_cost = led.initial_cost;
+  result->iterations = std::move(records);
+}
+
+// from smooth contacts to the true ones
+SolveResult SolveSmoothed(const Task& task, const Problem& problem, const Guess& guess, const TaskCallbacks& callbacks,
+                          std::vector<ContinuationStage>* stages) {
+  ContinuationOptions continuation = task.continuation;
+  continuation.constrained = task.constrained;
+  ContinuationResult found =
+      SolveContinuation(problem, guess.U, task.solver, continuation, callbacks.iteration, callbacks.stage);
+  found.result.message += "; " + found.message;
+  *stages = std::move(found.stages);
+  return std::move(found.result);
+}
+
+// kicks from where the smoothed way has led
 void HopOn(const Task& task, const Problem& problem, const TaskCallbacks& callbacks, TaskSolution* out) {
-  SolveResult& led = out->result;
+  const SolveResult led = std::move(out->result);
   ConstrainedOptions constrained = task.constrained;
   constrained.multipliers = led.multipliers;
-  std::vector<IterationRecord> records = std::move(led.iterations);
-  const auto before = static_cast<int>(records.size());
-  const IterationCallback numbered = [&](const IterationRecord& record) {
-    records.push_back(record);
-    records.back().iteration += before;
-    return !callbacks.iteration || callbacks.iteration(records.back());
-  };
-  BasinHoppingResult found = SolveBasinHopping(problem, {{}, led.trajectory.U}, task.solver, task.hopping, numbered,
-                                               constrained, callbacks.round);
-  found.result.message = led.message + "; then " + found.result.message;
-  found.result.initial_cost = led.initial_cost;
-  found.result.iterations = std::move(records);
+  std::vector<IterationRecord> records = led.iterations;
+  BasinHoppingResult found = SolveBasinHopping(problem, {{}, led.trajectory.U}, task.solver, task.hopping,
+                                               CountOn(&records, callbacks.iteration), constrained, callbacks.round);
+  PutBehind(led, std::move(records), &found.result);
   out->result = std::move(found.result);
   out->rounds = std::move(found.rounds);
+}
+
+// lengths are tried on the true model, from where the smoothed way has led at that of the horizon
+void SolveTimed(const Task& task, const Problem& problem, const Guess& guess, const TaskCallbacks& callbacks,
+                TaskSolution* out) {
+  const BasinHoppingCallback round = [&](const BasinHoppingRound& done) {
+    out->rounds.push_back(done);
+    if (callbacks.round) callbacks.round(done);
+  };
+  const FreeTimeState* state = task.time_state.state_time > 0 ? &task.time_state : nullptr;
+  const auto search = [&](ConstMatrixRef U, const ConstrainedOptions& constrained, const IterationCallback& callback) {
+    out->timed = SolveFreeTime(problem, U, task.solver, constrained, task.free_time, callback, state, task.hopping, round);
+  };
+  if (!task.continuation.smooth.any()) {
+    search(guess.U, task.constrained, callbacks.iteration);
+  } else {
+    const SolveResult led = SolveSmoothed(task, problem, guess, callbacks, &out->stages);
+    const bool moves = led.status != SolveStatus::kDiverged;
+    ConstrainedOptions constrained = task.constrained;
+    if (moves) constrained.multipliers = led.multipliers;
+    std::vector<IterationRecord> records = led.iterations;
+    const IterationCallback counted = CountOn(&records, callbacks.iteration);
+    search(moves ? led.trajectory.U : guess.U, constrained, [&](const IterationRecord& record) {
+      return counted(record) && led.status != SolveStatus::kInterrupted;
+    });
+    PutBehind(led, std::move(records), &out->timed.result);
+  }
+  out->result = std::move(out->timed.result);
 }
 
 }  // namespace
@@ -31,38 +79,20 @@ void HopOn(const Task& task, const Problem& problem, const TaskCallbacks& callba
 TaskSolution SolveTask(const Task& task, const Problem& problem, const Guess& guess, const TaskCallbacks& callbacks) {
   TaskSolution out;
   if (task.free_time.longest > 0) {
-    if (task.continuation.smooth.any())
-      throw Error(ErrorCode::kUnsupported, "<time> and <smooth> are not supported together yet");
-    const BasinHoppingCallback round = [&](const BasinHoppingRound& done) {
-      out.rounds.push_back(done);
-      if (callbacks.round) callbacks.round(done);
-    };
-    out.timed = SolveFreeTime(problem, guess.U, task.solver, task.constrained, task.free_time, callbacks.iteration,
-                              task.time_state.state_time > 0 ? &task.time_state : nullptr, task.hopping, round);
-    out.result = std::move(out.timed.result);
-    return out;
-  }
-  if (task.continuation.smooth.any()) {
-    ContinuationOptions continuation = task.continuation;
-    continuation.constrained = task.constrained;
-    ContinuationResult found =
-        SolveContinuation(problem, guess.U, task.solver, continuation, callbacks.iteration, callbacks.stage);
-    out.result = std::move(found.result);
-    out.result.message += "; " + found.message;
-    out.stages = std::move(found.stages);
+    SolveTimed(task, problem, guess, callbacks, &out);
+  } else if (task.continuation.smooth.any()) {
+    out.result = SolveSmoothed(task, problem, guess, callbacks, &out.stages);
     const SolveStatus status = out.result.status;
     const bool over = status == SolveStatus::kDiverged || status == SolveStatus::kInterrupted;
     if (task.hopping.rounds > 0 && !over) HopOn(task, problem, callbacks, &out);
-    return out;
-  }
-  if (task.hopping.rounds > 0) {
+  } else if (task.hopping.rounds > 0) {
     BasinHoppingResult found = SolveBasinHopping(problem, guess, task.solver, task.hopping, callbacks.iteration,
                                                  task.constrained, callbacks.round);
     out.result = std::move(found.result);
     out.rounds = std::move(found.rounds);
-    return out;
+  } else {
+    out.result = Solve(problem, guess, task.solver, callbacks.iteration, task.constrained);
   }
-  out.result = Solve(problem, guess, task.solver, callbacks.iteration, task.constrained);
   return out;
 }
 

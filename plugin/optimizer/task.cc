@@ -177,7 +177,6 @@ FreeTimeOptions ReadTime(const XmlElement* element, const Elements& elements) {
   if (options.weight < 0) element->Fail(fmt::format("weight is {:g}, expected at least 0", options.weight));
   options.tolerance = element->PositiveNumber("tolerance").value_or(options.tolerance);
   if (options.tolerance >= 1) element->Fail(fmt::format("tolerance is {:g}, expected less than 1", options.tolerance));
-  if (elements.Find("smooth")) element->Fail("<time> and <smooth> are not supported together yet", ErrorCode::kUnsupported);
   std::vector<XmlElement> timed = elements.costs;
   timed.insert(timed.end(), elements.constraints.begin(), elements.constraints.end());
   for (const XmlElement& other : timed) {

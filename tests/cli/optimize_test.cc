@@ -172,7 +172,6 @@ TEST(CliOptimize, FindsTheShortestTime) {
   EXPECT_EQ(Costate({"replay", folder.File("run")}).exit_code, 0);
 
   // what does not go with it, and what leaves it out
-  EXPECT_TRUE(RefusedWith(Costate({"optimize", task, "--no-save", "--smooth", "onset:0.01"}), "not together with <time>"));
   EXPECT_TRUE(Has(Costate({"gradient", task}).err, "<time> is for costate optimize: the gradient is that of the horizon, 1 s"));
   EXPECT_TRUE(Has(Costate({"task", task}).out, "time      free, 0.4 s to 4 s"));
   const ProcessResult guess = Costate({"rollout", task});

@@ -1,4 +1,5 @@
 #include <costate/free_time.h>
+#include <costate/solve_task.h>
 
 #include <gtest/gtest.h>
 
@@ -6,6 +7,7 @@
 #include <numeric>
 
 #include "support/engine_test.h"
+#include "support/temporary_folder.h"
 
 namespace costate {
 namespace {
@@ -78,6 +80,35 @@ TEST_F(FreeTime, SaysWhenNoTimeIsLongEnough) {
   const FreeTimeResult found = SolveFreeTime(c.problem, c.U, {}, {}, {.shortest = 0.4, .longest = 1, .tolerance = 0.2});
   EXPECT_NE(found.result.status, SolveStatus::kConverged);
   EXPECT_GT(found.result.violation, 0.9);
+}
+
+// a puck that nothing touches yet has no slope, at no length of the motion: smooth contact leads to the push, and from there on
+// its time is searched
+TEST_F(FreeTime, StartsFromWhereSmoothContactHasLed) {
+  const support::TemporaryFolder folder;
+  folder.Write("push.xml", R"(<mujoco model="push"><option timestep="0.01" gravity="0 0 0"/>
+  <worldbody><body><joint name="finger" type="slide" axis="1 0 0"/><geom size="0.05" mass="1"/></body>
+    <body pos="0.15 0 0"><joint name="puck" type="slide" axis="1 0 0" damping="1"/><geom size="0.05" mass="1"/></body></worldbody>
+  <actuator><motor joint="finger" ctrlrange="-20 20"/></actuator></mujoco>)");
+  const auto solve = [&](const std::string& smooth) {
+    const Task task = LoadTask(folder.Write(
+        "push.task.xml", "<task model='push.xml' horizon='1'><cost qpos='puck' target='0.2' terminal='100'/><cost ctrl='all' weight='0.01'/>" +
+                             smooth + "<time shortest='0.5' longest='1.5' weight='0.5' tolerance='0.02'/></task>"));
+    return SolveTask(task);
+  };
+  EXPECT_NEAR(solve("").result.cost, 2, 1e-12);  // ½ 100 · 0.2²
+  const TaskSolution found = solve("<smooth strategy='distance:0.1'/>");
+  EXPECT_LT(found.result.cost, 0.1);
+  EXPECT_NEAR(found.result.initial_cost, 2, 1e-12);
+  EXPECT_LT(found.timed.time, 0.6);
+  EXPECT_EQ(found.stages.size(), 5u);
+
+  // the records of both, one after the other
+  int iterations = 0;
+  for (const ContinuationStage& stage : found.stages) iterations += stage.iterations;
+  for (const FreeTimeTrial& trial : found.timed.trials) iterations += trial.iterations;
+  ASSERT_EQ(found.result.iterations.size(), static_cast<std::size_t>(iterations));
+  EXPECT_EQ(found.result.iterations.back().iteration, iterations);
 }
 
 TEST_F(FreeTime, RefusesWhatIsMalformed) {
