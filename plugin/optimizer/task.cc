@@ -278,9 +278,9 @@ void WarnOfWindows(const std::vector<XmlElement>& costs, const std::vector<Resid
     if (first < task->N && first < terms[i].end / dt - kWindowTolerance) continue;
     const std::string when = costs[i].Text("when").value_or("");
     task->warnings.push_back(costs[i].Says(
-        first < task->N ? fmt::format("when=\"{}\" lies between two knots, which are {:g} s apart: it counts nowhere", when, dt)
-                        : fmt::format("when=\"{}\" begins behind the last control, the motion ends at {:g} s: it counts in "
-                                      "`costate mpc` alone, whose plans go on", when, task->N * dt)));
+        first < task->N ? fmt::format("when=\"{}\" lies between two knots, which are {:g} s apart: its weight counts nowhere", when, dt)
+                        : fmt::format("when=\"{}\" begins behind the last control, the motion ends at {:g} s: its weight counts "
+                                      "in `costate mpc` alone, whose plans go on", when, task->N * dt)));
   }
 }
 
