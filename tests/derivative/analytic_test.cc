@@ -1,6 +1,7 @@
 #include "derivative/analytic.h"
 
 #include <cmath>
+#include <numeric>
 #include <regex>
 
 #include "derivative/joint_scene.h"
@@ -534,7 +535,7 @@ TEST_F(AnalyticTest, FindsTheMinimumFromAnyWarmStart) {
         const VectorXd push = far * support::Random(k).Vector(nv);
         mju_addTo(work->qacc_warmstart, push.data(), nv);
         ASSERT_TRUE(backend.LinearizeAcceleration(m, work.get(), &found, &missing)) << missing;
-        EXPECT_EQ(work->solver_niter[0], 0);
+        EXPECT_EQ(std::accumulate(work->solver_niter, work->solver_niter + mjNISLAND, 0), 0) << "the engine's solver";
         EXPECT_LT((found.qacc - point.a()).lpNorm<Eigen::Infinity>(),
                   1e-10 * (1 + point.a().lpNorm<Eigen::Infinity>()));
       }
