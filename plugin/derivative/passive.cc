@@ -122,6 +122,7 @@ void AddJointSpring(const mjModel* m, const mjData* d, int j, Columns* R) {
 void AddTendon(const mjModel* m, const mjData* d, int t, const Moment& moment, Columns* R) {
   if (moment.size() == 0) return;
   const TendonPull pull = FindTendonPull(m, d, t);
+  if (pull.force == 0 && pull.stiffness == 0 && pull.damping == 0) return;
   AddSlopes(moment, static_cast<int>(m->nv), PLANT("spring: tendon", -pull.stiffness),
             PLANT("damper: tendon", -pull.damping), nullptr, R);
   if (!IsFixedTendon(m, t)) AddTurning(moment, PLANT("spring: turning tendon", pull.force), nullptr, R);

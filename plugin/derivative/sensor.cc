@@ -30,11 +30,13 @@ std::vector<char> SensedTendons(const mjModel* m) {
     const bool actuator = type == mjSENS_ACTUATORPOS || type == mjSENS_ACTUATORVEL || type == mjSENS_ACTUATORFRC ||
                           type == mjSENS_JOINTACTFRC || type == mjSENS_TENDONACTFRC;
     if (m->sensor_objtype[i] == mjOBJ_TENDON) sensed[id] = 1;
-    for (int t = 0; t < m->ntendon && (type == mjSENS_FORCE || type == mjSENS_TORQUE); t++) {
+    if (type == mjSENS_FORCE || type == mjSENS_TORQUE) {
       const int body = m->site_bodyid[id];
       int end = body + 1;
       while (end < m->nbody && m->body_parentid[end] >= body) end++;
-      if (LeavesBodies(m, t, body, end)) sensed[t] = 1;
+      for (int t = 0; t < m->ntendon; t++) {
+        if (LeavesBodies(m, t, body, end)) sensed[t] = 1;
+      }
     }
     for (int a = 0; a < m->nactuator && actuator; a++) {
       if (m->actuator_trntype[a] == mjTRN_TENDON) sensed[m->actuator_trnid[2 * a]] = 1;

@@ -180,45 +180,42 @@ bool FindCrossingWrench(const mjModel* m, const mjData* d, int t, int begin, int
   moved.assign(m->nv, 0);
   out->wrench.setZero();
   out->by_position.setZero(6, m->nv);
-  return ForElements(m, d, t,
-                     [&](const MomentElement& e) {
-                       int side[2] = {0, 0};
-                       for (int k = 0; k < e.points; k++) side[k] = inside(e.body[k]) - inside(e.frame);
-                       if (side[0] == 0 && side[1] == 0) return;
-                       for (int k = 0; k < e.points; k++)
-                         out->wrench += side[k] * WrenchAt(e.force[k], e.point[k] - origin);
+  const auto add = [&](const MomentElement& e) {
+    int side[2] = {0, 0};
+    for (int k = 0; k < e.points; k++) side[k] = inside(e.body[k]) - inside(e.frame);
+    if (side[0] == 0 && side[1] == 0) return;
+    for (int k = 0; k < e.points; k++) out->wrench += side[k] * WrenchAt(e.force[k], e.point[k] - origin);
 
-                       // points move with their bodies, forces turn with the frame and change by H
-                       dofs.clear();
-                       for (int b = -1; b < e.points; b++) {
-                         for (int i = LastDof(m, b < 0 ? e.frame : e.body[b]); i >= 0; i = m->dof_parentid[i]) {
-                           if (moved[i] == 0) dofs.push_back(i);
-                           moved[i] |= 1 << (b + 1);
-                         }
-                       }
-                       for (int i : dofs) {
-                         const Vec6 S = Vec6Map(d->cdof + 6 * i);
-                         const Vec3 center = Origin(m, d, m->dof_bodyid[i]);
-                         const int frame = moved[i] & 1;
-                         Vec6 motion = Vec6::Zero(),
-                              turn = Vec6::Zero();  // of the points in the frame; of the forces with it
-                         Vec3 change[2];
-                         for (int k = 0; k < e.points; k++) {
-                           const int own = (moved[i] >> (k + 1)) & 1;
-                           const Vec3 velocity = MotionAt(S, e.point[k] - center);
-                           motion.segment<3>(3 * k) = (own - frame) * velocity;
-                           turn.segment<3>(3 * k) = frame * S.head<3>().cross(e.force[k]);
-                           change[k] = own * velocity;
-                         }
-                         const Vec6 force = turn + e.H * motion;
-                         for (int k = 0; k < e.points; k++) {
-                           out->by_position.col(i) += side[k] * WrenchAt(force.segment<3>(3 * k), e.point[k] - origin);
-                           out->by_position.col(i).head<3>() += side[k] * change[k].cross(e.force[k]);
-                         }
-                         moved[i] = 0;
-                       }
-                     })
-      .empty();
+    // points move with their bodies, forces turn with the frame and change by H
+    dofs.clear();
+    for (int b = -1; b < e.points; b++) {
+      for (int i = LastDof(m, b < 0 ? e.frame : e.body[b]); i >= 0; i = m->dof_parentid[i]) {
+        if (moved[i] == 0) dofs.push_back(i);
+        moved[i] |= 1 << (b + 1);
+      }
+    }
+    for (int i : dofs) {
+      const Vec6 S = Vec6Map(d->cdof + 6 * i);
+      const Vec3 center = Origin(m, d, m->dof_bodyid[i]);
+      const int frame = moved[i] & 1;
+      Vec6 motion = Vec6::Zero(), turn = Vec6::Zero();  // of the points in the frame; of the forces with it
+      Vec3 change[2];
+      for (int k = 0; k < e.points; k++) {
+        const int own = (moved[i] >> (k + 1)) & 1;
+        const Vec3 velocity = MotionAt(S, e.point[k] - center);
+        motion.segment<3>(3 * k) = (own - frame) * velocity;
+        turn.segment<3>(3 * k) = frame * S.head<3>().cross(e.force[k]);
+        change[k] = own * velocity;
+      }
+      const Vec6 force = turn + e.H * motion;
+      for (int k = 0; k < e.points; k++) {
+        out->by_position.col(i) += side[k] * WrenchAt(force.segment<3>(3 * k), e.point[k] - origin);
+        out->by_position.col(i).head<3>() += side[k] * change[k].cross(e.force[k]);
+      }
+      moved[i] = 0;
+    }
+  };
+  return ForElements(m, d, t, add).empty();
 }
 
 }  // namespace costate
