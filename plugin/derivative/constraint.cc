@@ -115,7 +115,7 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
       const bool pyramid = data->efc_type[contact.efc_address] == mjCNSTR_CONTACT_PYRAMIDAL;
       Leave(model, data, contact.efc_address, pyramid ? 2 * (contact.dim - 1) : contact.dim);
     } else {
-      closed_contact_[c] = !has_belt;
+      closed_contact_[c] = true;
       const BeltMotion* moving = has_belt ? &belt : nullptr;
       use_products_ ? KeepContact(model, data, c, tree, moving) : Contact(model, data, c, tree, moving);
     }

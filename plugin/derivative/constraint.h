@@ -74,7 +74,7 @@ class ConstraintDerivative {
   /// Rows without closed form that carry force: their part of H is added here, their ∂r is the caller's.
   const std::vector<char>& remainder() const { return remainder_; }
 
-  /// How a contact's geometry moves; null when its rows are left in remainder(), or its surface velocity moves too.
+  /// How a contact's geometry moves; null when its rows are left in remainder().
   const ContactMotion* contact_motion(int contact) const { return closed_contact_[contact] ? &geometry_.motion(contact) : nullptr; }
 
   /// Force of a row of joint or tendon limits: df = −Σ J (q dq + v dv + a da) + turn·dq.

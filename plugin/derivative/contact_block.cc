@@ -224,6 +224,7 @@ bool ContactBlock::FillForces(const mjData* data, const TreeDerivative& tree,
     f_by_geometry = HY.template leftCols<7>();
     f_by_a = HY.template middleCols<6>(kAcceleration);
     f_by_v = HY.template middleCols<6>(kVelocity);
+    f_by_belt = -HY.template middleCols<3>(kBelt);
   }
   return true;
 }
@@ -243,9 +244,9 @@ void ContactBlock::FillPull(const mjModel* model, const mjData* data, const mjCo
   Place(model, data, contact);
   f.setZero();
   F.setZero();
-  for (ContactRows* rows : {&f_by_geometry, &f_by_a, &f_by_v}) {
-    rows->setZero(contact.dim, rows == &f_by_geometry ? 7 : 6);
-  }
+  f_by_geometry.setZero(contact.dim, 7);
+  for (ContactRows* rows : {&f_by_a, &f_by_v}) rows->setZero(contact.dim, 6);
+  f_by_belt.setZero(contact.dim, 3);
   F_by_geometry.setZero();
   F_by_a.setZero();
   F_by_v.setZero();

@@ -6,6 +6,7 @@
 #include <mujoco/mujoco.h>
 
 #include "derivative/chain.h"
+#include "derivative/contact_belt.h"
 #include "derivative/contact_geometry.h"
 #include "derivative/tree_derivative.h"
 
@@ -21,14 +22,14 @@ struct ContactStiffness {
 /// At most 6 × 7, on the stack: as many rows as the contact's dimension.
 using ContactRows = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, 0, 6, 7>;
 
-/// df = by_geometry (dφ, dp, Ω) − by_a dUᵃ − by_v dUᵛ with U = V₂ − V₁ about the origin, and the same of F.
+/// df = by_geometry (dφ, dp, Ω) − by_a dUᵃ − by_v dUᵛ + by_belt dβ with U = V₂ − V₁ about the origin, and the same of F.
 struct ContactBlock {
   int body[2];
   bool moves[2];
   Vec3 origin;                     ///< of body 2's tree; of body 1's if body 2 rests
   Vec3 shift1;                     ///< from the origin of body 1's tree to it
   Vec6 f = Vec6::Zero();           ///< in the basis (n, t1, t2, spin, roll1, roll2), zero beyond the dimension
-  ContactRows f_by_geometry, f_by_a, f_by_v;
+  ContactRows f_by_geometry, f_by_a, f_by_v, f_by_belt;
   Vec6 F = Vec6::Zero();           ///< wrench (moment; force) on body 2 about the origin
   Eigen::Matrix<double, 6, 7> F_by_geometry;
   Mat6 F_by_a, F_by_v;
@@ -62,12 +63,19 @@ struct ContactColumn {
   Eigen::Matrix<double, N, 1> q, v, a;
 };
 
-/// f(dof, ContactColumn<N>) for every dof that moves a body of the contact, for numbers that change by
-/// by_geometry (dφ, dp, Ω) − by_a dUᵃ − by_v dUᵛ.
+/// N numbers that change by geometry (dφ, dp, Ω) − a dUᵃ − v dUᵛ + belt dβ.
+template <int N>
+struct ContactSlopes {
+  Eigen::Matrix<double, N, 7> geometry;
+  Eigen::Matrix<double, N, 6> a, v;
+  Eigen::Matrix<double, N, 3> belt;
+};
+
+/// f(dof, ContactColumn<N>) for every dof that moves a body of the contact.
+/// @param belt  how the surface velocity changes; null: it does not.
 template <int N, typename Function>
 void ForContactDofs(const mjModel* model, const mjData* data, const TreeDerivative& tree, const ContactBlock& block,
-                    const ContactMotion& motion, const Eigen::Matrix<double, N, 7>& by_geometry,
-                    const Eigen::Matrix<double, N, 6>& by_a, const Eigen::Matrix<double, N, 6>& by_v, Function f) {
+                    const ContactMotion& motion, const BeltMotion* belt, const ContactSlopes<N>& by, Function f) {
   using Matrix = Eigen::Matrix<double, N, 6>;
   Vec6 Va[2], Vv[2];
   const Vec3 shift[2] = {block.shift1, Vec3::Zero()};
@@ -75,8 +83,13 @@ void ForContactDofs(const mjModel* model, const mjData* data, const TreeDerivati
     Va[side] = MotionAbout(tree.acceleration_field(block.body[side]), shift[side]);
     Vv[side] = MotionAbout(tree.velocity(block.body[side]), shift[side]);
   }
-  const Matrix by_both = by_geometry * (motion.by_both * block.about).eval();
-  const Matrix by_second = by_geometry * (motion.by_geom2 * block.about).eval(), by_first = by_both - by_second;
+  Matrix by_both = by.geometry * (motion.by_both * block.about).eval();
+  Matrix by_second = by.geometry * (motion.by_geom2 * block.about).eval();
+  if (belt) {
+    by_both += by.belt * (belt->by_both * block.about).eval();
+    by_second += by.belt * (belt->by_geom2 * block.about).eval();
+  }
+  const Matrix by_first = by_both - by_second;
   ContactColumn<N> column;
   const int common = ForExclusiveDofs(
       model, LastDof(model, block.body[0]), LastDof(model, block.body[1]), [&](int dof, int side) {
@@ -85,16 +98,16 @@ void ForContactDofs(const mjModel* model, const mjData* data, const TreeDerivati
         const Vec6 S = sign * MotionAbout(Vec6Map(data->cdof + 6 * dof), shift[side]);
         const Vec6 Ua = CrossMotion(S, Va[side]) - sign * MotionAbout(tree.axis_field(dof), shift[side]);
         const Vec6 Uv = CrossMotion(S, Vv[side]) + sign * MotionAbout(tree.axis_rate(dof), shift[side]);
-        column.q.noalias() = sign * ((side ? by_second : by_first) * S) - by_a * Ua - by_v * Uv;
-        column.v.noalias() = -by_v * S;
-        column.a.noalias() = -by_a * S;
+        column.q.noalias() = sign * ((side ? by_second : by_first) * S) - by.a * Ua - by.v * Uv;
+        column.v.noalias() = -by.v * S;
+        column.a.noalias() = -by.a * S;
         f(dof, static_cast<const ContactColumn<N>&>(column));
       });
   column.v.setZero();
   column.a.setZero();
   for (int dof = common; dof >= 0; dof = model->dof_parentid[dof]) {
     const Vec6 S = Vec6Map(data->cdof + 6 * dof);
-    column.q.noalias() = by_both * S - by_a * CrossMotion(S, Va[1] - Va[0]) - by_v * CrossMotion(S, Vv[1] - Vv[0]);
+    column.q.noalias() = by_both * S - by.a * CrossMotion(S, Va[1] - Va[0]) - by.v * CrossMotion(S, Vv[1] - Vv[0]);
     f(dof, static_cast<const ContactColumn<N>&>(column));
   }
 }

@@ -84,7 +84,7 @@ bool FrictionRows::Linearize(const mjModel* m, const mjData* d, const double* a,
     const int type = d->efc_type[row.efc], id = d->efc_id[row.efc], chain = static_cast<int>(chain_.size());
     if (row.contact >= 0) {
       const ContactMotion* motion = constraint.contact_motion(id);
-      if (!motion) {
+      if (!motion || HasBelt(m, d->contact[id])) {
         const int* geom = d->contact[id].geom;
         *missing = "contact of " + ElementName(m, mjOBJ_GEOM, geom[0]) + " and " + ElementName(m, mjOBJ_GEOM, geom[1]);
         return false;

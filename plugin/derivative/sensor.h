@@ -162,8 +162,6 @@ class SensorDerivative {
   // sensor_contact.cc
   bool Contact(int i);
   bool NetContact(const int* field);
-  template <typename F>
-  void ForContact(const ContactBlock& block, const ContactMotion& motion, bool acts, F f);
 
   // sensor_distance.cc
   bool Rangefinder(int i);
@@ -191,9 +189,13 @@ class SensorDerivative {
   // a contact linearized once for all sensors that measure it
   struct SensedContact {
     ContactBlock block;
-    bool filled = false, acts = false;
+    BeltMotion belt;
+    bool filled = false, acts = false, has_belt = false;
+    const BeltMotion* moving_belt() const { return has_belt ? &belt : nullptr; }
   };
   const SensedContact& FindContact(int contact);
+  template <typename F>
+  void ForContact(const SensedContact& sensed, const ContactMotion& motion, F f);
 
   SensorPoint at_;
   StepDerivative* out_ = nullptr;

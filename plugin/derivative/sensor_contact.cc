@@ -91,16 +91,21 @@ double ChoiceRoom(const mjModel* m, int i, const std::vector<MatchedContact>& fo
 
 // f(dof, columns of (dφ, dp, Ω) and of the force in the contact's basis)
 template <typename F>
-void SensorDerivative::ForContact(const ContactBlock& block, const ContactMotion& motion, bool acts, F f) {
-  Eigen::Matrix<double, 13, 7> by_geometry = Eigen::Matrix<double, 13, 7>::Identity();
-  Eigen::Matrix<double, 13, 6> by_a = Eigen::Matrix<double, 13, 6>::Zero(), by_v = by_a;
-  if (acts) {
+void SensorDerivative::ForContact(const SensedContact& sensed, const ContactMotion& motion, F f) {
+  const ContactBlock& block = sensed.block;
+  ContactSlopes<13> by;
+  by.geometry.setIdentity();
+  by.a.setZero();
+  by.v.setZero();
+  by.belt.setZero();
+  if (sensed.acts) {
     const int dim = static_cast<int>(block.f_by_a.rows());
-    by_geometry.middleRows(7, dim) = block.f_by_geometry;
-    by_a.middleRows(7, dim) = block.f_by_a;
-    by_v.middleRows(7, dim) = block.f_by_v;
+    by.geometry.middleRows(7, dim) = block.f_by_geometry;
+    by.a.middleRows(7, dim) = block.f_by_a;
+    by.v.middleRows(7, dim) = block.f_by_v;
+    by.belt.middleRows(7, dim) = block.f_by_belt;
   }
-  ForContactDofs<13>(at_.m, at_.d, *at_.tree, block, motion, by_geometry, by_a, by_v, f);
+  ForContactDofs<13>(at_.m, at_.d, *at_.tree, block, motion, sensed.moving_belt(), by, f);
 }
 
 bool SensorDerivative::Contact(int i) {
@@ -127,8 +132,6 @@ bool SensorDerivative::Contact(int i) {
     const double sign = found[slot].sign;
     const mjContact& contact = d->contact[c];
     const ContactMotion* motion = at_.constraint->contact_motion(c);
-    const ContactBlock& block = FindContact(c).block;
-    const bool acts = FindContact(c).acts;
     rows_.Begin(size);
     const auto put = [&](int kind, int column, const Vec3& v) {
       for (int k = 0; k < 3 && field[kind] >= 0; k++) rows_.at(field[kind] + k, column) += v[k];
@@ -138,7 +141,7 @@ bool SensorDerivative::Contact(int i) {
       put(mjCONDATA_FORCE, column, Vec3(f[0], f[1], sign * f[2]));
       put(mjCONDATA_TORQUE, column, Vec3(f[3], f[4], sign * f[5]));
     };
-    ForContact(block, *motion, acts, [&](int dof, const ContactColumn<13>& column) {
+    ForContact(FindContact(c), *motion, [&](int dof, const ContactColumn<13>& column) {
       const Vec3 turn = column.q.segment<3>(4);
       if (field[mjCONDATA_DIST] >= 0) rows_.at(field[mjCONDATA_DIST], dof) = column.q[0];
       put(mjCONDATA_POS, dof, column.q.segment<3>(1));
@@ -174,7 +177,8 @@ bool SensorDerivative::NetContact(const int* field) {
   for (const MatchedContact& match : matched_) {
     const mjContact& contact = d->contact[match.contact];
     if (contact.efc_address < 0 || !FindContact(match.contact).acts) continue;
-    const ContactBlock& block = FindContact(match.contact).block;
+    const SensedContact& sensed = FindContact(match.contact);
+    const ContactBlock& block = sensed.block;
     const int n = std::min<int>(3, contact.dim);
     const double w = block.f.head<3>().norm();
     if (w == 0) continue;
@@ -185,23 +189,25 @@ bool SensorDerivative::NetContact(const int* field) {
     center += w * p;
     weight += w;
     if (force_alone) {
-      ForContactDofs<3>(m, d, *at_.tree, block, *motion, match.sign * block.F_by_geometry.bottomRows<3>(),
-                        match.sign * block.F_by_a.bottomRows<3>(), match.sign * block.F_by_v.bottomRows<3>(), add);
+      ForContactDofs<3>(m, d, *at_.tree, block, *motion, sensed.moving_belt(),
+                        {match.sign * block.F_by_geometry.bottomRows<3>(), match.sign * block.F_by_a.bottomRows<3>(),
+                         match.sign * block.F_by_v.bottomRows<3>(), match.sign * block.F_by_belt.bottomRows<3>()},
+                        add);
       continue;
     }
-    Eigen::Matrix<double, 10, 7> by_geometry;
-    Eigen::Matrix<double, 10, 6> by_a, by_v;
+    ContactSlopes<10> by;
     const auto fill = [&](const auto& F, const auto& f, auto* rows) {
       rows->template topRows<3>() = match.sign * F.template bottomRows<3>();
       rows->template middleRows<3>(kMoment) = match.sign * F.template topRows<3>() + Skew(block.origin) * rows->template topRows<3>();
       rows->row(kWeight) = block.f.head(n).transpose() / w * f.topRows(n);
       rows->template middleRows<3>(kCenter) = p * rows->row(kWeight);
     };
-    fill(block.F_by_geometry, block.f_by_geometry, &by_geometry);
-    fill(block.F_by_a, block.f_by_a, &by_a);
-    fill(block.F_by_v, block.f_by_v, &by_v);
-    by_geometry.block<3, 3>(kCenter, 1) += w * Mat3::Identity();
-    ForContactDofs<10>(m, d, *at_.tree, block, *motion, by_geometry, by_a, by_v, add);
+    fill(block.F_by_geometry, block.f_by_geometry, &by.geometry);
+    fill(block.F_by_a, block.f_by_a, &by.a);
+    fill(block.F_by_v, block.f_by_v, &by.v);
+    fill(block.F_by_belt, block.f_by_belt, &by.belt);
+    by.geometry.block<3, 3>(kCenter, 1) += w * Mat3::Identity();
+    ForContactDofs<10>(m, d, *at_.tree, block, *motion, sensed.moving_belt(), by, add);
   }
   if (weight == 0) return true;
   center /= weight;

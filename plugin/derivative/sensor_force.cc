@@ -54,6 +54,8 @@ const SensorDerivative::SensedContact& SensorDerivative::FindContact(int contact
   sensed.filled = true;
   const mjContact& con = at_.d->contact[contact];
   sensed.acts = sensed.block.Fill(at_.m, at_.d, *at_.tree, con);
+  const ContactMotion* motion = at_.constraint->contact_motion(contact);
+  sensed.has_belt = motion && HasBelt(at_.m, con) && MoveBelt(at_.m, at_.d, con, *motion, &sensed.belt);
   if (con.adhesion == 0) return sensed;
 
   // (C21) the engine's force of a contact is less by its adhesion, where its rows carry nothing too
@@ -201,7 +203,8 @@ bool SensorDerivative::AddWrench(int body, const Eigen::Matrix<double, N, 6>& we
     Mat6 about;
     for (int k = 0; k < 6; k++) about.col(k) = (inside2 ? -1 : 1) * WrenchAbout(Vec6::Unit(k), origin - block.origin);
     const Eigen::Matrix<double, N, 6> seen = weight * about;
-    ForContactDofs<N>(m, d, tree, block, *motion, seen * block.F_by_geometry, seen * block.F_by_a, seen * block.F_by_v,
+    ForContactDofs<N>(m, d, tree, block, *motion, sensed.moving_belt(),
+                      {seen * block.F_by_geometry, seen * block.F_by_a, seen * block.F_by_v, seen * block.F_by_belt},
                       [&](int dof, const ContactColumn<N>& column) {
                         wrench_.Add<N>(dof, column.q);
                         wrench_.Add<N>(nv_ + dof, column.v);
@@ -288,8 +291,10 @@ bool SensorDerivative::Touch(int i) {
     }
     const ContactMotion* motion = at_.constraint->contact_motion(c);
     if (!motion) return false;
-    const ContactBlock& block = FindContact(c).block;
-    ForContactDofs<1>(m, d, *at_.tree, block, *motion, block.f_by_geometry.row(0), block.f_by_a.row(0), block.f_by_v.row(0),
+    const SensedContact& sensed = FindContact(c);
+    const ContactBlock& block = sensed.block;
+    ForContactDofs<1>(m, d, *at_.tree, block, *motion, sensed.moving_belt(),
+                      {block.f_by_geometry.row(0), block.f_by_a.row(0), block.f_by_v.row(0), block.f_by_belt.row(0)},
                       [&](int dof, const ContactColumn<1>& column) {
                         rows_.at(0, dof) += column.q[0];
                         rows_.at(0, nv_ + dof) += column.v[0];

@@ -136,6 +136,37 @@ TEST_F(SensorForceTest, LevelsAgreeInFlight) {
   }
 }
 
+// rows of sensors in closed form or differenced, and pulled back, against steps
+void ExpectSensors(const mjModel* m, mjData* d, Level level) {
+  constexpr double kClosed = 1e-7, kDifferenced = 1e-6, kRounding = 1e-10;  // of a block's largest entry
+  const StepDerivative best = Linearize(m, d, {.sensors = true});
+  for (const TermCoverage& term : best.coverage.terms) {
+    if (term.term == "sensors") {
+      EXPECT_EQ(term.level, level) << term.reason;
+    }
+  }
+  const DerivativeComparison comparison =
+      Compare(m, best, Reference(m, d), {.tolerance = level == Level::kAnalytic ? kClosed : kDifferenced});
+  for (const BlockComparison& block : comparison.blocks) {
+    EXPECT_EQ(block.wrong, 0) << block.name << ": " << block.worst.row_name << " by " << block.worst.col_name << " is "
+                              << block.worst.value << ", not " << block.worst.reference;
+  }
+
+  // contracted as they come; differences of one sensor have other nudges than those of the pull-back
+  if (level != Level::kAnalytic) return;
+  const VectorXd sigma = support::Random(3).Vector(static_cast<int>(m->nsensordata));
+  const VectorXd u = Eigen::Map<const VectorXd>(d->ctrl, m->nu);
+  Linearizer linearizer(m, {.sensors = false});
+  linearizer.SetContext(GetContext(m, d));
+  StepVjp vjp;
+  linearizer.Vjp(GetState(m, d), u, VectorXd::Zero(best.A.rows()), sigma, &vjp, true);
+  const double largest = best.C.cwiseAbs().maxCoeff();
+  EXPECT_LT((vjp.x - best.C.transpose() * sigma).cwiseAbs().maxCoeff(), kRounding * largest);
+  if (m->nu > 0) {
+    EXPECT_LT((vjp.u - best.D.transpose() * sigma).cwiseAbs().maxCoeff(), kRounding * largest);
+  }
+}
+
 // (M14) the pulls of spatial tendons reach a sensor from outside, along straight pieces, around geoms and over pulleys;
 // those of a tendon that stays within the part cancel
 TEST_F(SensorForceTest, FollowsSpatialTendons) {
@@ -147,7 +178,6 @@ TEST_F(SensorForceTest, FollowsSpatialTendons) {
           <geom name="round" type="ellipsoid" size="0.05 0.06 0.08" pos="0.1 0.02 -0.05"/></body></body>
       <geom name="post" type="ellipsoid" size="0.1 0.2 0.1" pos="0.55 0 %POST%"/>
     </worldbody><tendon>%TENDON%</tendon>%OTHER%<sensor><force site="sensed"/><torque site="sensed"/></sensor></mujoco>)";
-  constexpr double kClosed = 1e-7, kDifferenced = 1e-6, kRounding = 1e-10;  // of a block's largest entry
   const std::string straight = "><site site='hook'/><site site='q'/></spatial>", far = "-5";
   const auto motor = [](const std::string& kind) { return "<actuator>" + kind + "</actuator>"; };
   const struct {
@@ -202,30 +232,65 @@ TEST_F(SensorForceTest, FollowsSpatialTendons) {
     for (int k = 0; k < m->na; k++) data->act[k] = 0.4;
     mj_forward(m, data.get());
     EXPECT_EQ(data->ncon, c.post == far ? 0 : 1);
-    const StepDerivative best = Linearize(m, data.get(), {.sensors = true});
-    for (const TermCoverage& term : best.coverage.terms) {
-      if (term.term == "sensors") {
-        EXPECT_EQ(term.level, c.level) << term.reason;
-      }
-    }
-    const DerivativeComparison comparison =
-        Compare(m, best, Reference(m, data.get()), {.tolerance = c.level == Level::kAnalytic ? kClosed : kDifferenced});
-    for (const BlockComparison& block : comparison.blocks) {
-      EXPECT_EQ(block.wrong, 0) << block.name << ": " << block.worst.row_name << " by " << block.worst.col_name
-                                << " is " << block.worst.value << ", not " << block.worst.reference;
-    }
+    ExpectSensors(m, data.get(), c.level);
+  }
+}
 
-    // contracted as they come; differences of one sensor have other nudges than those of the pull-back
-    if (c.level != Level::kAnalytic) continue;
-    const VectorXd sigma = support::Random(3).Vector(6), u = Eigen::Map<const VectorXd>(data->ctrl, m->nu);
-    Linearizer linearizer(m, {.sensors = false});
-    linearizer.SetContext(GetContext(m, data.get()));
-    StepVjp vjp;
-    linearizer.Vjp(GetState(m, data.get()), u, VectorXd::Zero(best.A.rows()), sigma, &vjp, true);
-    const double largest = best.C.cwiseAbs().maxCoeff();
-    EXPECT_LT((vjp.x - best.C.transpose() * sigma).cwiseAbs().maxCoeff(), kRounding * largest);
-    if (m->nu > 0) {
-      EXPECT_LT((vjp.u - best.D.transpose() * sigma).cwiseAbs().maxCoeff(), kRounding * largest);
+// (C19) forces of contacts whose surfaces move, straight and turning, on the world, on a body and on both
+TEST_F(SensorForceTest, FollowsMovingSurfaces) {
+  constexpr char kScene[] = R"(<mujoco><option cone="%CONE%"/><worldbody>
+      <geom name="floor" type="plane" size="2 2 0.1" euler="2 3 0" surfacevel="0.3 0.1 0 0.2 0 0.5"/>
+      <body name="box" pos="0 0 0.11"><freejoint/><geom type="box" size="0.1 0.15 0.1" condim="%DIM%" surfacevel="0.2 0.3 0.1 0.4 0 2"/>
+        <site name="in" pos="0.02 0.03 0.01" euler="10 20 30"/><site name="zone" type="box" size="0.2 0.2 0.2"/>
+        <body name="arm" pos="0 0 0.16"><joint axis="0 1 0" damping="0.3"/><geom size="0.03" pos="0 0 0.05"/>
+          <site name="wrist" pos="0 0 0.02"/></body></body>
+      <body name="ball" pos="0.05 0.21 0.1" gravcomp="0.5"><freejoint/><geom size="0.1" condim="%DIM%" surfacevel="0.5 0.1 0 1 2 3"/></body>
+    </worldbody>
+    <sensor><force site="in"/><torque site="in"/><force site="wrist"/><touch site="zone"/>
+      <contact body1="ball" data="force torque pos" num="2"/><contact body1="box" reduce="netforce" data="force torque pos"/></sensor></mujoco>)";
+  for (const char* cone : {"pyramidal", "elliptic"}) {
+    for (const char* dim : {"1", "3", "4", "6"}) {
+      SCOPED_TRACE(std::string(cone) + " condim " + dim);
+      std::string text = kScene;
+      text.replace(text.find("%CONE%"), 6, cone);
+      for (std::size_t at; (at = text.find("%DIM%")) != std::string::npos;) text.replace(at, 5, dim);
+      const ModelPtr model = LoadModelFromString(text);
+      const DataPtr data = MakeData(model.get());
+      for (int k = 0; k < 25; k++) mj_step(model.get(), data.get());
+      mj_forward(model.get(), data.get());
+      ASSERT_GE(data->ncon, 3);
+      ExpectSensors(model.get(), data.get(), Level::kAnalytic);
+    }
+  }
+}
+
+// (A7), (A8) forces of controllers and motors, at a joint, along a tendon and as the tension of one that leaves the part
+TEST_F(SensorForceTest, FollowsServos) {
+  constexpr char kScene[] = R"(<mujoco><worldbody><site name="hook" pos="0.1 0 1"/>
+      <body name="upper"><joint name="hinge" axis="0 1 0" damping="0.2"/><geom size="0.05" pos="0.2 0 0"/><site name="sensed" pos="0.02 0 0" euler="10 20 30"/>
+        <body pos="0.3 0 0"><joint type="ball" damping="0.1"/><geom size="0.06" pos="0.1 0 0"/><site name="q" pos="0.12 0 0.05"/></body></body>
+    </worldbody><tendon><spatial name="rope"><site site="hook"/><site site="q"/></spatial></tendon>
+    <actuator>%SERVO%</actuator>
+    <sensor><force site="sensed"/><torque site="sensed"/><actuatorfrc actuator="servo"/><jointactuatorfrc joint="hinge"/>
+      <tendonactuatorfrc tendon="rope"/></sensor></mujoco>)";
+  for (const char* path : {"joint='hinge'", "tendon='rope'"}) {
+    for (const char* servo :
+         {"pid name='servo' kp='20' kv='2' ki='30' imax='0.2' input='pos vel ff' gear='2'",
+          "pid name='servo' kp='20' kv='2' forcerange='-1 1'",
+          "dcmotor name='servo' resistance='2' motorconst='0.3' inductance='0 0.01' cogging='0.3 4 0.2' gear='3'",
+          "dcmotor name='servo' resistance='2' motorconst='0.3' lugre='50 2 0.3 0.5 0.7' thermal='2 3 0 0.004 25 20'"}) {
+      SCOPED_TRACE(std::string(path) + " " + servo);
+      std::string text = kScene;
+      text.replace(text.find("%SERVO%"), 7, "<" + std::string(servo) + " " + path + "/>");
+      const ModelPtr model = LoadModelFromString(text);
+      const mjModel* m = model.get();
+      const DataPtr data = MakeData(m);
+      data->qpos[0] = 0.3;
+      for (int k = 0; k < m->nv; k++) data->qvel[k] = 0.7 - 0.4 * k;
+      for (int k = 0; k < m->nu; k++) data->ctrl[k] = 0.8;
+      for (int k = 0; k < m->na; k++) data->act[k] = 0.4;
+      mj_forward(m, data.get());
+      ExpectSensors(m, data.get(), Level::kAnalytic);
     }
   }
 }
