@@ -102,17 +102,27 @@ bool SensorDerivative::ActuatorVelocity(int i) {
 // factor (f_l dl + f_l̇ dl̇ + f_w dw + f_u du) into row 0
 bool SensorDerivative::AddActuatorForce(int actuator, double factor) {
   const mjModel* m = at_.m;
-  if (IsServo(m, actuator)) return false;  // its slopes are another structure's
-  const ActuatorSlope& s = at_.actuation->slopes()[actuator];
   const bool tendon = m->actuator_trntype[actuator] == mjTRN_TENDON;
   if (tendon && m->tendon_actfrclimited[m->actuator_trnid[2 * actuator]]) return false;  // shared out among actuators
-  if (s.length != 0 || s.velocity != 0) {
-    const bool closed = ForTransmission(actuator, [&](int dof, double length, double J, double rate) {
-      rows_.at(0, dof) += factor * (s.length * length + s.velocity * rate);
-      rows_.at(0, nv_ + dof) += factor * s.velocity * J;
+  const auto add_path = [&](double by_length, double by_velocity) {
+    if (by_length == 0 && by_velocity == 0) return true;
+    return ForTransmission(actuator, [&](int dof, double length, double J, double rate) {
+      rows_.at(0, dof) += factor * (by_length * length + by_velocity * rate);
+      rows_.at(0, nv_ + dof) += factor * by_velocity * J;
     });
-    if (!closed) return false;
+  };
+  for (const ServoSlope& servo : at_.actuation->servos()) {
+    if (servo.actuator != actuator) continue;
+    if (servo.outputs != 1) return false;
+    const Eigen::RowVectorXd slope = servo.force + servo.friction;
+    if (!add_path(slope[0], slope[1])) return false;
+    const int states = 2 * nv_ + m->actuator_actadr[actuator], inputs = ndx_ + m->actuator_ctrladr[actuator];
+    for (int c = 0; c < servo.states; c++) rows_.at(0, states + c) += factor * slope[2 + c];
+    for (int c = 0; c < servo.inputs; c++) rows_.at(0, inputs + c) += factor * slope[2 + servo.states + c];
+    return true;
   }
+  const ActuatorSlope& s = at_.actuation->slopes()[actuator];
+  if (!add_path(s.length, s.velocity)) return false;
   if (s.act_index >= 0) rows_.at(0, 2 * nv_ + s.act_index) += factor * s.act;
   if (s.ctrl_index >= 0) rows_.at(0, ndx_ + s.ctrl_index) += factor * s.ctrl;
   return true;
