@@ -91,6 +91,8 @@ class Actuation {
   const std::vector<ServoSlope>& servos() const { return servos_; }
 
   const std::vector<ActuatorSlope>& slopes() const { return slopes_; }
+  /// What the slopes of an actuator's force are in its tendon's pull: its gear, or less where a limit shares them out. (A5)
+  double row_scale(int actuator) const { return row_scale_[actuator]; }
   /// Rows of joints whose total actuator force is at actuatorfrcrange: their force does not move.
   bool IsDofClamped(int dof) const { return clamped_[dof]; }
   bool AnyDofClamped() const { return any_clamped_; }

@@ -41,6 +41,29 @@ struct Truncated {
   }
 };
 
+// "" or why the tendon's armature has no closed form
+std::string PathMissing(const mjModel* m, int t) {
+  for (int j = m->tendon_adr[t]; j < m->tendon_adr[t] + m->tendon_num[t]; j++) {
+    const int type = m->wrap_type[j];
+    if (type != mjWRAP_SITE && type != mjWRAP_PULLEY) return "armature around a geom of " + ElementName(m, mjOBJ_TENDON, t);
+    if (type == mjWRAP_SITE && HasJointBehindBall(m, m->site_bodyid[m->wrap_objid[j]])) {
+      return "armature behind a joint that follows a ball joint of one body, of " + ElementName(m, mjOBJ_TENDON, t);
+    }
+  }
+  return "";
+}
+
+// J̇ v = vᵀ G v and its slopes by v
+double BiasRate(const mjData* d, const Moment& moment, Eigen::VectorXd* by_v) {
+  double bias = 0;
+  *by_v = moment.rate;
+  for (int i = 0; i < moment.size(); i++) {
+    bias += moment.rate[i] * d->qvel[moment.dof[i]];
+    *by_v += moment.G.col(i) * d->qvel[moment.dof[i]];
+  }
+  return bias;
+}
+
 // ∂(l̈) by q of a tendon through sites, at the acceleration of `tree`
 Eigen::VectorXd LengthAcceleration(const mjModel* m, const mjData* d, const TreeDerivative& tree, int t, const Moment& moment) {
   std::vector<int> slot(m->nv, -1);
@@ -88,14 +111,8 @@ bool OnePath(const mjModel* m, int i, int j) {
 
 std::string ArmatureMissing(const mjModel* m) {
   for (int t = 0; t < m->ntendon; t++) {
-    if (Armature(m, t) == 0) continue;
-    for (int j = m->tendon_adr[t]; j < m->tendon_adr[t] + m->tendon_num[t]; j++) {
-      const int type = m->wrap_type[j];
-      if (type != mjWRAP_SITE && type != mjWRAP_PULLEY) return "armature around a geom of " + ElementName(m, mjOBJ_TENDON, t);
-      if (type == mjWRAP_SITE && HasJointBehindBall(m, m->site_bodyid[m->wrap_objid[j]])) {
-        return "armature behind a joint that follows a ball joint of one body, of " + ElementName(m, mjOBJ_TENDON, t);
-      }
-    }
+    const std::string missing = Armature(m, t) == 0 ? "" : PathMissing(m, t);
+    if (!missing.empty()) return missing;
   }
   return "";
 }
@@ -116,12 +133,8 @@ void AddTendonArmature(const mjModel* m, const mjData* d, const TreeDerivative& 
     if (armature == 0) continue;
     const Moment& moment = tendons[t];
     const Truncated product(m, moment, a);
-    double bias = 0;
-    Eigen::VectorXd by_v = moment.rate;
-    for (int i = 0; i < moment.size(); i++) {
-      bias += moment.rate[i] * d->qvel[moment.dof[i]];
-      by_v += moment.G.col(i) * d->qvel[moment.dof[i]];
-    }
+    Eigen::VectorXd by_v;
+    const double bias = BiasRate(d, moment, &by_v);
     const Eigen::VectorXd by_q = LengthAcceleration(m, d, tree, t, moment) - moment.Turn(a);
     for (int i = 0; i < moment.size(); i++) {
       for (int j = 0; j < moment.size(); j++) {
@@ -131,6 +144,18 @@ void AddTendonArmature(const mjModel* m, const mjData* d, const TreeDerivative& 
       }
     }
   }
+}
+
+bool FindArmaturePull(const mjModel* m, const mjData* d, const TreeDerivative& tree, int t, const Moment& moment, const double* a,
+                      ArmaturePull* out) {
+  *out = ArmaturePull();
+  out->armature = Armature(m, t);
+  if (out->armature == 0) return true;
+  if (!PathMissing(m, t).empty()) return false;
+  out->force = -out->armature * (moment.Along(a) + BiasRate(d, moment, &out->by_v));
+  out->by_v *= -out->armature;
+  out->by_q = -out->armature * LengthAcceleration(m, d, tree, t, moment);
+  return true;
 }
 
 void AddTendonArmatureProduct(const mjModel* m, const TendonMoments& tendons, const double* e, Columns* E) {

@@ -315,34 +315,38 @@ bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, i
 }
 
 // (C18) a row made of tendons: J = Σ scale J_tendon
+TendonShare EqualityShare(const mjModel* model, const mjData* data, int equality, int side) {
+  if (side == 0) return {};
+  const mjtNum* poly = model->eq_data + mjNEQDATA * equality;
+  const int tendon = model->eq_obj2id[equality];
+  const double x = data->ten_length[tendon] - model->tendon_length0[tendon];
+  return {-(poly[1] + 2 * poly[2] * x + 3 * poly[3] * x * x + 4 * poly[4] * x * x * x),
+          -(2 * poly[2] + 6 * poly[3] * x + 12 * poly[4] * x * x)};
+}
+
 bool ConstraintDerivative::TendonRow(const mjModel* model, const mjData* data, int row, std::string* missing) {
   const int type = data->efc_type[row], id = data->efc_id[row];
   int tendon[2] = {id, -1};
-  double scale[2] = {1, 0}, slope = 0;
+  TendonShare share[2];
   if (type == mjCNSTR_EQUALITY) {
-    const mjtNum* poly = model->eq_data + mjNEQDATA * id;
     tendon[0] = model->eq_obj1id[id];
     tendon[1] = model->eq_obj2id[id];
-    if (tendon[1] >= 0) {
-      const double x = data->ten_length[tendon[1]] - model->tendon_length0[tendon[1]];
-      scale[1] = -(poly[1] + 2 * poly[2] * x + 3 * poly[3] * x * x + 4 * poly[4] * x * x * x);
-      slope = -(2 * poly[2] + 6 * poly[3] * x + 12 * poly[4] * x * x);
-    }
+    if (tendon[1] >= 0) share[1] = EqualityShare(model, data, id, 1);
   } else if (type == mjCNSTR_LIMIT_TENDON) {
     // the row is the distance to a side; where both are as near, the lower one comes first
     const mjtNum* range = model->tendon_range + 2 * id;
     const double length = data->ten_length[id], below = length - range[0], above = range[1] - length;
     const bool second = row > 0 && data->efc_type[row - 1] == type && data->efc_id[row - 1] == id;
-    scale[0] = !second && std::abs(data->efc_pos[row] - below) <= std::abs(data->efc_pos[row] - above) ? 1 : -1;
+    share[0].scale = !second && std::abs(data->efc_pos[row] - below) <= std::abs(data->efc_pos[row] - above) ? 1 : -1;
   }
   for (int k = 0; k < 2 && tendon[k] >= 0; k++) {
     const bool fixed = IsFixedTendon(model, tendon[k]);
-    if (fixed && (k == 0 || slope == 0)) continue;
+    if (fixed && share[k].slope == 0) continue;
     if (!tendons_) {
       *missing = "row of " + ElementName(model, mjOBJ_TENDON, tendon[k]);
       return false;
     }
-    row_bend_.push_back({0, tendon[k], scale[k], k == 1 ? slope : 0});
+    row_bend_.push_back({0, tendon[k], share[k].scale, share[k].slope});
   }
   return true;
 }
@@ -417,18 +421,15 @@ bool ConstraintDerivative::FindForce(const mjData* data, int efc, ScalarForce* o
     out->v = row.v;
     out->a = row.h;
   }
+  const auto turn = [&](const int* dof, const Eigen::VectorXd& by_q) {
+    out->turning.insert(out->turning.end(), dof, dof + by_q.size());
+    out->turn.insert(out->turn.end(), by_q.data(), by_q.data() + by_q.size());
+  };
   for (const BallLimit& ball : ball_) {
-    if (ball.efc != efc) continue;
-    out->turning = 3;
-    out->turning_dof = ball.dof;
-    out->turn = ball.D * (ball.G.transpose() * ball.rate);
+    if (ball.efc == efc) turn(ball.dof, ball.D * (ball.G.transpose() * ball.rate));
   }
   for (const Bend& bend : bend_) {
-    if (row_[bend.row].efc != efc) continue;
-    const Moment& moment = (*tendons_)[bend.tendon];
-    out->turning = moment.size();
-    out->turning_dof = moment.dof.data();
-    out->turn = -BendSlope(data, bend);
+    if (row_[bend.row].efc == efc) turn((*tendons_)[bend.tendon].dof.data(), -BendSlope(data, bend));
   }
   return !remainder_[efc];
 }

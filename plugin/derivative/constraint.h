@@ -24,6 +24,12 @@ struct ContactBlock;
 /// Can rows be only those of joints, fixed tendons and contacts of geoms, whose part of H needs no more than the tree?
 bool HasOwnHessian(const mjModel* model);
 
+/// J of one of the two tendons in the row of their equality: 1; −p'(x), with its slope by that tendon's length. (C18)
+struct TendonShare {
+  double scale = 1, slope = 0;
+};
+TendonShare EqualityShare(const mjModel* model, const mjData* data, int equality, int side);
+
 class ConstraintDerivative {
  public:
   explicit ConstraintDerivative(const mjModel* model);
@@ -83,9 +89,8 @@ class ConstraintDerivative {
     const int* dof = nullptr;
     const double* J = nullptr;
     double q = 0, v = 0, a = 0;
-    int turning = 0;           ///< J of balls and spatial tendons turns too
-    const int* turning_dof = nullptr;
-    Eigen::VectorXd turn;
+    std::vector<int> turning;  ///< J of balls and spatial tendons turns too; a dof may come twice
+    std::vector<double> turn;
   };
   /// @return false when the row is left in remainder(). @pre Linearize.
   bool FindForce(const mjData* data, int row, ScalarForce* out) const;

@@ -118,6 +118,7 @@ class SensorDerivative {
   bool JointForce(int i);
   bool TendonForce(int i);
   bool AddActuatorForce(int actuator, double factor);
+  bool AddForceSlopes(int actuator, double factor, double friction_factor);
   bool AddScalarForce(int row, double factor);
   const Moment* SensedTendon(int tendon);
   const Moment* FindMoment(int actuator);

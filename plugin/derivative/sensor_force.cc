@@ -1,6 +1,7 @@
 // Interaction forces and touch: (M14)–(M15) of README.md.
 #include <algorithm>
 
+#include "derivative/armature.h"
 #include "derivative/contact_block.h"
 #include "derivative/equality.h"
 #include "derivative/equilibrium.h"
@@ -20,15 +21,6 @@ bool HasBodyEquality(const mjModel* m, const mjData* d, int begin, int end) {
       const int body = EqualityBody(m, i, side);
       if (body >= begin && body < end) return true;
     }
-  }
-  return false;
-}
-
-// does a row of an equality hold the tendon?
-bool IsEqualized(const mjModel* m, const mjData* d, int tendon) {
-  for (int row = 0; row < d->ne; row++) {
-    const int id = d->efc_id[row];
-    if (m->eq_type[id] == mjEQ_TENDON && (m->eq_obj1id[id] == tendon || m->eq_obj2id[id] == tendon)) return true;
   }
   return false;
 }
@@ -92,24 +84,42 @@ bool SensorDerivative::FindTension(int tendon, double* tension) {
   const mjModel* m = at_.m;
   const mjData* d = at_.d;
   const Moment* moment = SensedTendon(tendon);
-  if (!moment || m->tendon_armature[tendon] != 0 || IsEqualized(m, d, tendon)) return false;
+  ArmaturePull inertia;
+  if (!moment || !FindArmaturePull(m, d, *at_.tree, tendon, *moment, d->qacc, &inertia)) return false;
   rows_.Begin(1);
 
   // spring and damper
   const TendonPull pull = FindTendonPull(m, d, tendon);
-  *tension = pull.force;
+  *tension = pull.force + inertia.force;
   for (int k = 0; k < moment->size(); k++) {
     rows_.at(0, moment->dof[k]) -= pull.stiffness * moment->length[k] + pull.damping * moment->rate[k];
     rows_.at(0, nv_ + moment->dof[k]) -= pull.damping * moment->J[k];
+    if (inertia.armature == 0) continue;
+    rows_.at(0, moment->dof[k]) += inertia.by_q[k];
+    rows_.at(0, nv_ + moment->dof[k]) += inertia.by_v[k];
+    rows_.by_a(0, moment->dof[k]) -= inertia.armature * moment->J[k];
   }
 
-  // actuators; the armature of one is the tendon's
+  // actuators, whose armature is the tendon's
   for (int a = 0; a < m->nactuator; a++) {
     if (m->actuator_trntype[a] != mjTRN_TENDON || m->actuator_trnid[2 * a] != tendon) continue;
     const int out = m->actuator_outadr[a];
     const double gear = m->actuator_gear[6 * out];
-    if (m->actuator_armature[a] != 0 || !at_.actuation || !AddActuatorForce(a, gear)) return false;
+    if (!at_.actuation || !AddForceSlopes(a, at_.actuation->row_scale(a), gear)) return false;
     *tension += gear * d->actuator_force[out];
+  }
+
+  // equalities
+  for (int row = 0; row < d->ne; row++) {
+    const int id = d->efc_id[row], held[2] = {m->eq_obj1id[id], m->eq_obj2id[id]};
+    for (int side = 0; side < 2 && m->eq_type[id] == mjEQ_TENDON; side++) {
+      if (held[side] != tendon) continue;
+      const TendonShare share = EqualityShare(m, d, id, side);
+      const double force = d->efc_force[row];
+      if (!AddScalarForce(row, share.scale)) return false;
+      *tension += share.scale * force;
+      for (int k = 0; k < moment->size(); k++) rows_.at(0, moment->dof[k]) += share.slope * force * moment->length[k];
+    }
   }
 
   // limits and dry friction, whose rows are the moment or its opposite

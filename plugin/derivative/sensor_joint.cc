@@ -104,25 +104,31 @@ bool SensorDerivative::AddActuatorForce(int actuator, double factor) {
   const mjModel* m = at_.m;
   const bool tendon = m->actuator_trntype[actuator] == mjTRN_TENDON;
   if (tendon && m->tendon_actfrclimited[m->actuator_trnid[2 * actuator]]) return false;  // shared out among actuators
+  return AddForceSlopes(actuator, factor, factor);
+}
+
+// the same with another factor of forces that are added after limits
+bool SensorDerivative::AddForceSlopes(int actuator, double factor, double friction_factor) {
+  const mjModel* m = at_.m;
   const auto add_path = [&](double by_length, double by_velocity) {
     if (by_length == 0 && by_velocity == 0) return true;
     return ForTransmission(actuator, [&](int dof, double length, double J, double rate) {
-      rows_.at(0, dof) += factor * (by_length * length + by_velocity * rate);
-      rows_.at(0, nv_ + dof) += factor * by_velocity * J;
+      rows_.at(0, dof) += by_length * length + by_velocity * rate;
+      rows_.at(0, nv_ + dof) += by_velocity * J;
     });
   };
   for (const ServoSlope& servo : at_.actuation->servos()) {
     if (servo.actuator != actuator) continue;
     if (servo.outputs != 1) return false;
-    const Eigen::RowVectorXd slope = servo.force + servo.friction;
+    const Eigen::RowVectorXd slope = factor * servo.force + friction_factor * servo.friction;
     if (!add_path(slope[0], slope[1])) return false;
     const int states = 2 * nv_ + m->actuator_actadr[actuator], inputs = ndx_ + m->actuator_ctrladr[actuator];
-    for (int c = 0; c < servo.states; c++) rows_.at(0, states + c) += factor * slope[2 + c];
-    for (int c = 0; c < servo.inputs; c++) rows_.at(0, inputs + c) += factor * slope[2 + servo.states + c];
+    for (int c = 0; c < servo.states; c++) rows_.at(0, states + c) += slope[2 + c];
+    for (int c = 0; c < servo.inputs; c++) rows_.at(0, inputs + c) += slope[2 + servo.states + c];
     return true;
   }
   const ActuatorSlope& s = at_.actuation->slopes()[actuator];
-  if (!add_path(s.length, s.velocity)) return false;
+  if (!add_path(factor * s.length, factor * s.velocity)) return false;
   if (s.act_index >= 0) rows_.at(0, 2 * nv_ + s.act_index) += factor * s.act;
   if (s.ctrl_index >= 0) rows_.at(0, ndx_ + s.ctrl_index) += factor * s.ctrl;
   return true;
@@ -138,7 +144,7 @@ bool SensorDerivative::AddScalarForce(int row, double factor) {
     rows_.at(0, nv_ + force.dof[k]) -= force.v * J;
     rows_.by_a(0, force.dof[k]) -= force.a * J;
   }
-  for (int k = 0; k < force.turning; k++) rows_.at(0, force.turning_dof[k]) += factor * force.turn[k];
+  for (std::size_t k = 0; k < force.turn.size(); k++) rows_.at(0, force.turning[k]) += factor * force.turn[k];
   return true;
 }
 
