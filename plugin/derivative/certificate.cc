@@ -139,8 +139,13 @@ class Certifier {
     ContactGeometry geometry(m_);
     std::string missing;
     geometry.Compute(m_, d_, &missing, true);
+    std::set<std::pair<int, int>> pairs;
     for (int c = 0; c < d_->ncon; c++) {
-      if (geometry.jumps(c)) Add(ContactName(Objects(d_->contact[c])), "jumps", "another place", 0, "m", true);
+      const mjContact& contact = d_->contact[c];
+      if (contact.efc_address < 0 || !CarriesForce(d_, contact)) continue;
+      if (geometry.jumps(c) || (pairs.insert(Objects(contact)).second && geometry.Flickers(m_, d_, c))) {
+        Add(ContactName(Objects(contact)), "jumps", "another place", 0, "m", true);
+      }
     }
   }
 
@@ -302,11 +307,23 @@ class Certifier {
     }
   }
 
-  // a tendon straight through the middle of what it wraps (T5)
+  // a tendon straight through the middle of what it wraps (T5), one that begins or ceases to wrap, and the ends of a slack spring
   void Tendons() {
     if (m_->ntendon == 0) return;
-    const std::string turns = TendonMoments(m_).Compute(m_, d_);
+    TendonMoments tendons(m_);
+    const std::string turns = tendons.Compute(m_, d_);
     if (!turns.empty()) Add(turns, "wraps", "another side", 0, "m", true);
+    for (const WrapRoom& room : tendons.Rooms(m_, d_)) {
+      Add(Name("path", mjOBJ_TENDON, room.tendon) + " at " + ElementName(m_, mjOBJ_GEOM, room.geom), room.wraps ? "wraps" : "straight",
+          room.wraps ? "straight" : "wraps", room.room, "m", room.wraps);
+    }
+    for (int t = 0; t < m_->ntendon && !(m_->opt.disableflags & mjDSBL_SPRING); t++) {
+      const mjtNum* rest = SpringRange(m_, d_, t);
+      if (m_->tendon_stiffness[t] == 0 || rest[0] == rest[1]) continue;
+      const double length = d_->ten_length[t], edge = std::min(std::abs(length - rest[0]), std::abs(length - rest[1]));
+      const bool slack = length >= rest[0] && length <= rest[1];
+      Add(Name("spring", mjOBJ_TENDON, t), slack ? "slack" : "pulls", slack ? "pulls" : "slack", edge, "m", !slack);
+    }
   }
 
   // geoms about to touch: a collision pass with a margin

@@ -25,6 +25,9 @@ constexpr int kMaxFound = 64;
 
 constexpr double kSamePlace = 0.02;  // of a contact's size: how far a nudge may move it
 
+constexpr double kFlicker = 1e-7;   // nudge by which contacts show whether they have places of their own …
+constexpr double kFlickered = 2e-5;  // … and what moves them further than it can
+
 constexpr double kKept = 3;  // nudges that a contact may go beyond its margin and still be found
 
 constexpr double kIndependent = 1e-8;  // of a motion's size: what is left of it beyond the others
@@ -237,6 +240,29 @@ bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first, 
     done_[contacts[k]] = kMoves;
   }
   return true;
+}
+
+bool ContactGeometry::Flickers(const mjModel* model, mjData* data, int c) {
+  const int g1 = data->contact[c].geom[0], g2 = data->contact[c].geom[1];
+  double margin;
+  if (g1 < 0 || g2 < 0 || !FindMargin(model, data, c, &margin)) return false;
+  const Vec3 pivot = Vec3Map(data->contact[c].pos);
+  const auto lost = [&](const mjContact& contact, int now) {
+    if (contact.geom[0] != g1 || contact.geom[1] != g2 || contact.efc_address < 0 || !CarriesForce(data, contact)) return false;
+    return std::none_of(found_.begin(), found_.begin() + now, [&](const mjPreContact& other) {
+      return (Vec3Map(other.pos) - Vec3Map(contact.pos)).norm() < kFlickered;
+    });
+  };
+  Mat6 twists;
+  const int rank = RelativeTwists(model, data, data->contact[c].geom, pivot, &twists);
+  MovingGeom moving(data, g2);
+  for (int nudge = 0; nudge < 2 * rank; nudge++) {
+    moving.Move(pivot, twists.col(nudge / 2), nudge % 2 ? kFlicker : -kFlicker);
+    const int now = Collide(model, data, g1, g2, margin);
+    moving.Restore();
+    if (std::any_of(data->contact, data->contact + data->ncon, [&](const mjContact& contact) { return lost(contact, now); })) return true;
+  }
+  return false;
 }
 
 }  // namespace costate

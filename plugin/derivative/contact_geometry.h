@@ -72,6 +72,10 @@ class ContactGeometry {
   bool has_motion(int contact) const { return done_[contact] == kMoves; }
   /// Does its place jump where its geoms are nudged, however little?
   bool jumps(int contact) const { return done_[contact] == kJumps; }
+  /// Does one that pushes, of the contacts of this one's geoms, jump so that has a motion? It is then that of the places at the
+  /// point: where the engine keeps some of many points alike (corners of a cylinder's cap on a box), rounding decides which.
+  /// Cost: at most 12 narrow phases.  @pre efc_state is that of the solution.
+  bool Flickers(const mjModel* model, mjData* data, int contact);
 
   const ContactMotion& motion(int contact) const { return motion_[contact]; }
 

@@ -2,6 +2,7 @@
 
 #include <costate/model.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "derivative/chain.h"
@@ -128,6 +129,30 @@ std::string ForElements(const mjModel* m, const mjData* d, int t, F f) {
   return "";
 }
 
+// (T14) in the frame of the geom, a cylinder's heights left out; false where an end lies within it
+bool FindRoom(const Vec3* end, double radius, bool inside, const Vec3* side, WrapRoom* out) {
+  if (end[0].norm() < radius || end[1].norm() < radius) return false;
+  const Vec3 line = end[1] - end[0];
+  const Vec3 nearest = end[0] - std::clamp(line.dot(end[0]) / line.squaredNorm(), -1.0, 0.0) * line;
+  const double beyond = nearest.norm() - radius;
+  out->wraps = inside ? beyond > 0 : beyond < 0;
+  out->room = std::abs(beyond);
+  if (inside || !side) return true;
+  const Vec3 across = end[0].cross(end[1]);
+  Vec3 direction = *side - across * across.dot(*side) / std::max(mjMINVAL, across.squaredNorm());
+  if (direction.norm() < mjMINVAL) return false;
+  const double height = direction.normalized().dot(nearest);
+  if (height < 0) {
+    // around by its side, to where the line is beside the circle on the other half
+    out->wraps = true;
+    const double aside = std::sqrt(std::max(0.0, nearest.squaredNorm() - height * height));
+    out->room = std::hypot(height, std::max(0.0, radius - aside));
+  } else if (!out->wraps) {
+    out->room = std::min(beyond, height);
+  }
+  return true;
+}
+
 Vec6 WrenchAt(const Vec3& force, const Vec3& r) {
   Vec6 wrench;
   wrench << r.cross(force), force;
@@ -156,6 +181,32 @@ std::string TendonMoments::Compute(const mjModel* m, const mjData* d) {
     builder_.End(d);
   }
   return missing;
+}
+
+std::vector<WrapRoom> TendonMoments::Rooms(const mjModel* m, const mjData* d) const {
+  std::vector<WrapRoom> rooms;
+  for (int t = 0; t < m->ntendon; t++) {
+    for (int w = m->tendon_adr[t]; used_[t] && w < m->tendon_adr[t] + m->tendon_num[t]; w++) {
+      const bool cylinder = m->wrap_type[w] == mjWRAP_CYLINDER;
+      if (!cylinder && m->wrap_type[w] != mjWRAP_SPHERE) continue;
+      WrapRoom room;
+      room.tendon = t;
+      room.geom = m->wrap_objid[w];
+      const Eigen::Map<const RowMat3> R(d->geom_xmat + 9 * room.geom);
+      const Vec3 center = Vec3Map(d->geom_xpos + 3 * room.geom);
+      const double radius = m->geom_size[3 * room.geom];
+      const int side = static_cast<int>(std::lround(m->wrap_prm[w])), site[3] = {m->wrap_objid[w - 1], m->wrap_objid[w + 1], side};
+      Vec3 x[3];
+      bool inside = false;
+      for (int k = 0; k < (side < 0 ? 2 : 3); k++) {
+        x[k] = R.transpose() * (Vec3Map(d->site_xpos + 3 * site[k]) - center);
+        inside = k == 2 && x[k].norm() < radius;
+        if (cylinder) x[k].z() = 0;
+      }
+      if (FindRoom(x, radius, inside, side < 0 ? nullptr : &x[2], &room)) rooms.push_back(room);
+    }
+  }
+  return rooms;
 }
 
 std::string TendonMoments::Path(const mjModel* m, const mjData* d, int t) {

@@ -28,6 +28,14 @@ struct CrossingWrench {
 bool FindCrossingWrench(const mjModel* model, const mjData* data, int tendon, int begin, int end, const Vec3& origin,
                         CrossingWrench* out);
 
+/// A geom that a tendon may wrap, and how far the straight line between the sites beside it is from where it begins or ceases
+/// to [m]. (T14)
+struct WrapRoom {
+  int tendon = 0, geom = 0;
+  bool wraps = false;
+  double room = 0;
+};
+
 /// Moments of all tendons that exert forces.
 class TendonMoments {
  public:
@@ -40,6 +48,9 @@ class TendonMoments {
   std::string Compute(const mjModel* model, const mjData* data);
 
   const Moment& operator[](int tendon) const { return moment_[tendon]; }
+
+  /// Of all geoms on the paths, but those in which a site lies.
+  std::vector<WrapRoom> Rooms(const mjModel* model, const mjData* data) const;
 
  private:
   std::string Path(const mjModel* model, const mjData* data, int tendon);

@@ -6,6 +6,7 @@
 #include "derivative/contact_geometry.h"
 #include "derivative/equilibrium.h"
 #include "derivative/passive.h"
+#include "derivative/sensor.h"
 
 namespace costate {
 namespace {
@@ -157,7 +158,7 @@ void SwitchSet::NoteTendons(const mjModel* model, const mjData* data) {
     if (model->tendon_type[i] == mjTENDON_SPATIAL) {
       const int begin = data->ten_wrapadr[i], end = begin + data->ten_wrapnum[i];
       Add(kTendonPaths, data->ten_wrapnum[i]);
-      for (int k = 2 * begin; k < 2 * end; ++k) Add(kTendonPaths, data->wrap_obj[k]);
+      for (int k = begin; k < end; ++k) Add(kTendonPaths, data->wrap_obj[k]);
     }
 
     // dead band of the spring
@@ -186,11 +187,10 @@ void SwitchSet::NoteSensors(const mjModel* model, const mjData* data) {
       const bool alike = ChoiceRoom(model, i, matched_) < kAlike * scale;
       for (int slot = 0; slot < slots; ++slot) choices_.push_back({i, alike ? kAnyContact : matched_[slot].contact});
     }
-    const double cutoff = model->sensor_cutoff[i];
-    if (cutoff <= 0) continue;
-    const mjtNum range[2] = {-cutoff, cutoff};
-    for (int k = 0; k < model->sensor_dim[i]; ++k) {
-      Add(kSensorCutoffs, Zone(data->sensordata[model->sensor_adr[i] + k], range));
+    if (model->sensor_cutoff[i] <= 0) continue;
+    for (int row = model->sensor_adr[i]; row < model->sensor_adr[i] + model->sensor_dim[i]; ++row) {
+      const bool held = HeldByCutoff(model, data, i, row);
+      Add(kSensorCutoffs, !held ? 0 : data->sensordata[row] > 0 ? 1 : -1);
     }
   }
 }

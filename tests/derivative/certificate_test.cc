@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "support/engine_test.h"
 
@@ -261,6 +262,90 @@ TEST_F(CertificateTest, ATendonThroughTheMiddleOfASphereMayTurn) {
   EXPECT_TRUE(std::any_of(straight.switches.begin(), straight.switches.end(), [](const Switch& s) { return s.next == "another side"; }));
   data->qpos[0] = 0.01;
   EXPECT_EQ(Certify(model.get(), data.get()).label, Smoothness::kSmooth);
+}
+
+// An upright cylinder on a box: the engine keeps four of the corners of its cap, and rounding decides which of many alike. On a plane any of
+// its rim is the lowest. A box' corners have places of their own.
+TEST_F(CertificateTest, ACylinderOnABoxStandsOnCornersThatRoundingChooses) {
+  for (const auto& [floor, shape, jumps] : {std::tuple("box\" size=\"1 1 .1", "cylinder", true), std::tuple("plane\" size=\"1 1 .1", "cylinder", true),
+                                            std::tuple("box\" size=\"1 1 .1", "box", false)}) {
+    SCOPED_TRACE(std::string(floor) + " under " + shape);
+    const ModelPtr model = LoadModelFromString(std::string(R"(<mujoco><worldbody><geom name="floor" pos=".05 .02 -.1" type=")") + floor + R"("/>
+      <body pos=".013 .017 .0799" euler="0 0 20"><freejoint/><geom name="puck" type=")" + shape + R"(" size=".06 .08 .08"/></body></worldbody></mujoco>)");
+    const DataPtr data = MakeData(model.get());
+    if (std::string(floor).find("plane") == 0) model->geom_pos[2] = data->qpos[2] - 0.0799;
+    for (int k = 0; k < 200; k++) mj_step(model.get(), data.get());
+    ASSERT_GT(data->ncon, 2);
+    const Switch* place = nullptr;
+    const Certificate certificate = Certify(model.get(), data.get());
+    for (const Switch& s : certificate.switches) {
+      if (s.next == "another place") place = &s;
+    }
+    ASSERT_EQ(place != nullptr, jumps);
+    if (!jumps) continue;
+    EXPECT_EQ(place->distance, 0);
+    EXPECT_EQ(certificate.label, Smoothness::kModeCrossing);
+  }
+}
+
+// The line from site to site moves by exactly the distance, and the engine's path is another one: outside, from within and around a side site, of a
+// sphere and a cylinder across
+TEST_F(CertificateTest, ATendonIsAsFarFromWrappingAsItsPathSays) {
+  for (const char* type : {"sphere", "cylinder"}) {
+    for (const char* side : {"", "above", "within"}) {
+      const ModelPtr model = LoadModelFromString(std::string(R"(<mujoco><worldbody><geom name="pin" type=")") + type + R"(" size=".25 1" contype="0" conaffinity="0"/>
+        <site name="above" pos=".05 .5 0"/><site name="within" pos=".02 .03 .01"/><body><joint type="slide" axis="0 1 0"/>
+        <geom size=".0625" contype="0" conaffinity="0"/><site name="a" pos="-1 0 0"/><site name="b" pos="1 .1 0"/></body></worldbody>
+        <tendon><spatial name="t" stiffness="10"><site site="a"/><geom geom="pin")" + (*side ? " sidesite=\"" + std::string(side) + "\"" : "") +
+                                                 R"(/><site site="b"/></spatial></tendon></mujoco>)");
+      const DataPtr data = MakeData(model.get());
+      for (const double y : {-0.45, -0.1, 0.1, 0.45}) {
+        SCOPED_TRACE(std::string(type) + " " + side + " at " + std::to_string(y));
+        const auto points = [&](double q) {
+          data->qpos[0] = q;
+          mj_kinematics(model.get(), data.get());
+          mj_tendon(model.get(), data.get());
+          return data->ten_wrapnum[0];
+        };
+        const int here = points(y);
+        const Certificate certificate = Certify(model.get(), data.get());
+        const Switch* wrap = Find(certificate, "path of t at pin", here == 4 ? "straight" : "wraps");
+        ASSERT_NE(wrap, nullptr);
+        EXPECT_EQ(wrap->state, here == 4 ? "wraps" : "straight");
+
+        // the line leans by 1 : 20; where the path changes along the slide
+        double way = mjMAXVAL;
+        for (const int sign : {-1, 1}) {
+          double near = 0, far = 0;
+          while (far < 1.5 && points(y + sign * far) == here) near = far, far += 0.01;
+          if (far >= 1.5) continue;
+          for (int k = 0; k < 50; k++) (points(y + sign * (near + far) / 2) == here ? near : far) = (near + far) / 2;
+          way = std::min(way, near);
+        }
+        const double lean = std::cos(std::atan(0.05));
+        if (*side == 'a' && y < 0) {
+          EXPECT_GT(wrap->distance, 0.1);  // its way is not along the slide
+          EXPECT_LE(wrap->distance, way);
+        } else {
+          EXPECT_NEAR(wrap->distance, way * lean, 1e-12);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(CertificateTest, ASlackTendonBeginsToPullAtItsRange) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><body><joint name="j" type="slide"/><geom size=".1"/></body></worldbody>
+    <tendon><fixed name="t" stiffness="10" springlength="-.25 .5"><joint joint="j" coef="1"/></fixed></tendon></mujoco>)");
+  for (const double q : {-0.375, -0.125, 0.0, 0.375, 0.625}) {
+    const DataPtr data = MakeData(model.get());
+    data->qpos[0] = q;
+    const Certificate certificate = Certify(model.get(), data.get());
+    const bool slack = q > -0.25 && q < 0.5;
+    const Switch* end = Find(certificate, "spring of t", slack ? "pulls" : "slack");
+    ASSERT_NE(end, nullptr);
+    EXPECT_NEAR(end->distance, std::min(std::abs(q + 0.25), std::abs(q - 0.5)), 1e-15);
+  }
 }
 
 }  // namespace

@@ -142,6 +142,22 @@ TEST_F(ReferenceTest, StepSizesThatReachASwitchAreDropped) {
   EXPECT_NEAR(reference.value.A(0, 0), 1, 3 * reference.A_error(0, 0));
 }
 
+// One tendon is a little beside a pin that large nudges of its joint reach: what a longer path leaves in the engine's arrays is no switch of the
+// other joint. Nor is a direction of unit length at its sensor's cutoff, which bounds the distance.
+TEST_F(ReferenceTest, WhatAnotherColumnLeavesIsNoSwitch) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom name="pin" type="cylinder" size=".25 1" contype="0" conaffinity="0"/>
+    <geom name="post" size=".0625" pos=".6 0 1" contype="0" conaffinity="0"/><body><joint type="slide" axis="0 1 0"/><geom size=".0625" contype="0" conaffinity="0"/><site name="a" pos="-1 .25 0"/><site name="b" pos="1 .25 0"/></body>
+    <body pos="0 0 1"><joint axis="0 0 1"/><geom name="arm" size=".0625" pos=".1 0 0" contype="0" conaffinity="0"/></body></worldbody>
+    <tendon><spatial stiffness="10"><site site="a"/><geom geom="pin"/><site site="b"/></spatial></tendon>
+    <sensor><normal geom1="arm" geom2="post" cutoff="1"/></sensor></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  data->qpos[0] = 5e-6;
+  const ReferenceDerivative reference = Reference(model.get(), data.get());
+  EXPECT_EQ(reference.switched[0], "tendon paths");
+  for (int col = 1; col < 4; col++) EXPECT_EQ(reference.switched[col], "") << col;
+  for (int col = 0; col < 4; col++) EXPECT_FALSE(reference.nonsmooth_column[col]) << col;
+}
+
 TEST_F(ReferenceTest, GoesBelowABendThatIsNarrowerThanItsSizes) {
   // the impedance of a position that is 174 times the joint's bends within 6 micrometres
   const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody>
