@@ -12,25 +12,28 @@ namespace {
 
 constexpr int kPanel = 8;  // rows of a panel: contiguous, padded with zeros
 
-typedef double Double8 __attribute__((vector_size(64), aligned(64)));
-
 // rows of one panel times kColumns columns of B, added to C
-template <int kColumns>
+template <int kLanes, int kColumns>
 __attribute__((always_inline)) inline void Tile(int rows, int depth, const double* panel, const double* B,
                                                 std::ptrdiff_t ldb, double* C, std::ptrdiff_t ldc) {
-  Double8 sum[kColumns] = {};
+  using Vector = typename Lanes<kLanes>::Vector;
+  constexpr int kParts = kPanel / kLanes;
+  Vector sum[kColumns][kParts] = {};
   for (int k = 0; k < depth; k++) {
-    const Double8 a = *reinterpret_cast<const Double8*>(panel + k * kPanel);
-    for (int c = 0; c < kColumns; c++) sum[c] += a * B[c * ldb + k];
+    const Vector* a = reinterpret_cast<const Vector*>(panel + k * kPanel);
+    for (int c = 0; c < kColumns; c++) {
+      for (int part = 0; part < kParts; part++) sum[c][part] += a[part] * B[c * ldb + k];
+    }
   }
   for (int c = 0; c < kColumns; c++) {
-    for (int i = 0; i < rows; i++) C[c * ldc + i] += sum[c][i];
+    for (int i = 0; i < rows; i++) C[c * ldc + i] += sum[c][i / kLanes][i % kLanes];
   }
 }
 
 // lower: panels wholly above the diagonal are left out
-COSTATE_SIMD void Multiply(int rows, int cols, int depth, bool lower, const double* packed, const double* B,
-                           std::ptrdiff_t ldb, double* C, std::ptrdiff_t ldc) {
+template <int kLanes>
+__attribute__((always_inline)) inline void MultiplyOf(int rows, int cols, int depth, bool lower, const double* packed,
+                                                      const double* B, std::ptrdiff_t ldb, double* C, std::ptrdiff_t ldc) {
   for (int j = 0; j < cols; j += 4) {
     const double* Bj = B + j * ldb;
     for (int i = lower ? j / kPanel * kPanel : 0; i < rows; i += kPanel) {
@@ -38,19 +41,24 @@ COSTATE_SIMD void Multiply(int rows, int cols, int depth, bool lower, const doub
       double* Cij = C + j * ldc + i;
       const int count = rows - i < kPanel ? rows - i : kPanel;
       switch (cols - j) {
-        case 1: Tile<1>(count, depth, panel, Bj, ldb, Cij, ldc); break;
-        case 2: Tile<2>(count, depth, panel, Bj, ldb, Cij, ldc); break;
-        case 3: Tile<3>(count, depth, panel, Bj, ldb, Cij, ldc); break;
+        case 1: Tile<kLanes, 1>(count, depth, panel, Bj, ldb, Cij, ldc); break;
+        case 2: Tile<kLanes, 2>(count, depth, panel, Bj, ldb, Cij, ldc); break;
+        case 3: Tile<kLanes, 3>(count, depth, panel, Bj, ldb, Cij, ldc); break;
         default:
           if (count == kPanel) {
-            Tile<4>(kPanel, depth, panel, Bj, ldb, Cij, ldc);
+            Tile<kLanes, 4>(kPanel, depth, panel, Bj, ldb, Cij, ldc);
           } else {
-            Tile<4>(count, depth, panel, Bj, ldb, Cij, ldc);
+            Tile<kLanes, 4>(count, depth, panel, Bj, ldb, Cij, ldc);
           }
       }
     }
   }
 }
+
+COSTATE_SIMD_LANES(void, Multiply,
+                   (int rows, int cols, int depth, bool lower, const double* packed, const double* B, std::ptrdiff_t ldb,
+                    double* C, std::ptrdiff_t ldc),
+                   MultiplyOf, (rows, cols, depth, lower, packed, B, ldb, C, ldc))
 
 // A's columns are next to each other
 double* Pack(ConstMatrixRef A, bool transposed, PackedMatrix* memory) {

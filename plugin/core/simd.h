@@ -4,10 +4,19 @@
 #define COSTATE_CORE_SIMD_H_
 
 // The levels are feature sets, not processors: "arch=haswell" would be refused by the loader on every AMD machine.
+//
+// COSTATE_SIMD_LANES defines such a function of a template <int kLanes>, for vectors of as many doubles as a register has: GCC
+// moves wider ones to memory and back at each use, where several of them are summed up in a loop.
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__)
 #define COSTATE_SIMD __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#define COSTATE_SIMD_LANES(type, name, parameters, of_lanes, arguments)                                     \
+  __attribute__((target("arch=x86-64-v4"))) type name parameters { return of_lanes<8> arguments; }          \
+  __attribute__((target("arch=x86-64-v3"))) type name parameters { return of_lanes<4> arguments; }          \
+  __attribute__((target("default"))) type name parameters { return of_lanes<2> arguments; }
 #else
 #define COSTATE_SIMD
+#define COSTATE_SIMD_LANES(type, name, parameters, of_lanes, arguments) \
+  type name parameters { return of_lanes<2> arguments; }
 #endif
 
 namespace costate {
@@ -16,6 +25,12 @@ namespace costate {
 typedef double Double4 __attribute__((vector_size(32), aligned(32)));
 // … and eight, as a spatial vector with two to spare
 typedef double Double8 __attribute__((vector_size(64), aligned(64)));
+// of COSTATE_SIMD_LANES; loose ones lie anywhere
+template <int kLanes>
+struct Lanes {
+  typedef double Vector __attribute__((vector_size(8 * kLanes), may_alias));
+  typedef double Loose __attribute__((vector_size(8 * kLanes), aligned(8), may_alias));
+};
 
 }  // namespace costate
 

@@ -25,64 +25,115 @@ COSTATE_LANES double Armature(const mjModel* m, int dof) {
   return armature;
 }
 
-__attribute__((always_inline)) inline double Dot(const Double8& x, const Double8& y) {
-  // the last two lanes are zero
-  const Double8 p = x * y;
-  const Double4 half = __builtin_shufflevector(p, p, 0, 1, 2, 3) + __builtin_shufflevector(p, p, 4, 5, 6, 7);
-  return (half[0] + half[2]) + (half[1] + half[3]);
-}
+// six numbers and two zeros in registers
+template <int kLanes>
+struct Spatial {
+  using Vector = typename Lanes<kLanes>::Vector;
+  static constexpr int kParts = 8 / kLanes;
+  Vector part[kParts];
+
+  static COSTATE_LANES Spatial Load(const Double8& x) {
+    Spatial out;
+    for (int k = 0; k < kParts; k++) out.part[k] = reinterpret_cast<const Vector*>(&x)[k];
+    return out;
+  }
+  COSTATE_LANES void Store(Double8* x) const {
+    for (int k = 0; k < kParts; k++) reinterpret_cast<Vector*>(x)[k] = part[k];
+  }
+  COSTATE_LANES double operator[](int i) const { return part[i / kLanes][i % kLanes]; }
+  COSTATE_LANES Spatial operator+(const Spatial& o) const {
+    Spatial out;
+    for (int k = 0; k < kParts; k++) out.part[k] = part[k] + o.part[k];
+    return out;
+  }
+  COSTATE_LANES Spatial operator*(double s) const {
+    Spatial out;
+    for (int k = 0; k < kParts; k++) out.part[k] = part[k] * s;
+    return out;
+  }
+  COSTATE_LANES void operator+=(const Spatial& o) {
+    for (int k = 0; k < kParts; k++) part[k] += o.part[k];
+  }
+  COSTATE_LANES void operator-=(const Spatial& o) {
+    for (int k = 0; k < kParts; k++) part[k] -= o.part[k];
+  }
+  COSTATE_LANES double Dot(const Spatial& o) const {
+    Vector p[kParts];
+    for (int k = 0; k < kParts; k++) p[k] = part[k] * o.part[k];
+    if constexpr (kLanes == 2) {
+      const Vector all = (p[0] + p[2]) + (p[1] + p[3]);
+      return all[0] + all[1];
+    } else {
+      Double4 half;
+      if constexpr (kLanes == 4) half = p[0] + p[1];
+      else half = __builtin_shufflevector(p[0], p[0], 0, 1, 2, 3) + __builtin_shufflevector(p[0], p[0], 4, 5, 6, 7);
+      return (half[0] + half[2]) + (half[1] + half[3]);
+    }
+  }
+};
 
 // (S4) U = I S, D = S·U + armature; the dof's motion takes U Uᵀ / D off the inertia that its parent feels. `inverse` holds
 // what is added to S·U, then 1/D
-COSTATE_SIMD bool Eliminate(int nbody, ArticulatedBody* bodies, ArticulatedDof* dofs) {
+template <int kLanes>
+COSTATE_LANES bool EliminateOf(int nbody, ArticulatedBody* bodies, ArticulatedDof* dofs) {
+  using Six = Spatial<kLanes>;
   for (int n = nbody - 1; n > 0; n--) {
     if (bodies[n].order < 0) continue;
     const ArticulatedBody& body = bodies[bodies[n].order];
-    Double8 I[6];
-    for (int c = 0; c < 6; c++) I[c] = body.inertia[c];
+    Six I[6];
+    for (int c = 0; c < 6; c++) I[c] = Six::Load(body.inertia[c]);
     for (int j = body.end - 1; j >= body.begin; j--) {
       ArticulatedDof& dof = dofs[j];
-      const Double8 S = dof.S;
-      const Double8 U = (I[0] * S[0] + I[1] * S[1]) + (I[2] * S[2] + I[3] * S[3]) + (I[4] * S[4] + I[5] * S[5]);
-      const double pivot = Dot(S, U) + dof.inverse;
+      const Six S = Six::Load(dof.S);
+      const Six U = (I[0] * S[0] + I[1] * S[1]) + (I[2] * S[2] + I[3] * S[3]) + (I[4] * S[4] + I[5] * S[5]);
+      const double pivot = S.Dot(U) + dof.inverse;
       if (!(pivot > 0)) return false;
       const double inverse = 1 / pivot;
-      const Double8 scaled = U * inverse;
-      for (int c = 0; c < 6; c++) I[c] -= U[c] * scaled;
-      dof.U = U;
+      const Six scaled = U * inverse;
+      for (int c = 0; c < 6; c++) I[c] -= scaled * U[c];
+      U.Store(&dof.U);
       dof.inverse = inverse;
     }
     if (body.parent == 0) continue;
-    for (int c = 0; c < 6; c++) bodies[body.parent].inertia[c] += I[c];
+    Double8* parent = bodies[body.parent].inertia;
+    for (int c = 0; c < 6; c++) (Six::Load(parent[c]) + I[c]).Store(parent + c);
   }
   return true;
 }
 
-COSTATE_SIMD void SolveWith(int nbody, ArticulatedBody* body, const ArticulatedDof* dof, double* x) {
+template <int kLanes>
+COSTATE_LANES void SolveOf(int nbody, ArticulatedBody* body, const ArticulatedDof* dof, double* x) {
+  using Six = Spatial<kLanes>;
   // forces from the leaves, then motions from the roots
   for (int b = 0; b < nbody; b++) body[b].spatial = Double8{};
   for (int n = nbody - 1; n > 0; n--) {
     const int b = body[n].order;
     if (b < 0) continue;
-    Double8 force = body[b].spatial;
+    Six force = Six::Load(body[b].spatial);
     for (int j = body[b].end - 1; j >= body[b].begin; j--) {
-      x[j] -= Dot(dof[j].S, force);
-      force += dof[j].U * (x[j] * dof[j].inverse);
+      x[j] -= Six::Load(dof[j].S).Dot(force);
+      force += Six::Load(dof[j].U) * (x[j] * dof[j].inverse);
     }
-    body[body[b].parent].spatial += force;
+    Double8* parent = &body[body[b].parent].spatial;
+    (Six::Load(*parent) + force).Store(parent);
   }
   body[0].spatial = Double8{};
   for (int n = 1; n < nbody; n++) {
     const int b = body[n].order;
     if (b < 0) continue;
-    Double8 motion = body[body[b].parent].spatial;
+    Six motion = Six::Load(body[body[b].parent].spatial);
     for (int j = body[b].begin; j < body[b].end; j++) {
-      x[j] = (x[j] - Dot(dof[j].U, motion)) * dof[j].inverse;
-      motion += dof[j].S * x[j];
+      x[j] = (x[j] - Six::Load(dof[j].U).Dot(motion)) * dof[j].inverse;
+      motion += Six::Load(dof[j].S) * x[j];
     }
-    body[b].spatial = motion;
+    motion.Store(&body[b].spatial);
   }
 }
+
+COSTATE_SIMD_LANES(bool, Eliminate, (int nbody, ArticulatedBody* bodies, ArticulatedDof* dofs), EliminateOf,
+                   (nbody, bodies, dofs))
+COSTATE_SIMD_LANES(void, SolveWith, (int nbody, ArticulatedBody* body, const ArticulatedDof* dof, double* x), SolveOf,
+                   (nbody, body, dof, x))
 
 }  // namespace
 

@@ -165,7 +165,7 @@ typedef double Loose4 __attribute__((vector_size(32), aligned(8), may_alias));
 
 // y −= scale Σ_g l_g x_g, four entries
 template <int kGroup>
-__attribute__((always_inline)) inline void SubtractFour(const double* l, double* const* x, int c, const Double4& scale,
+__attribute__((always_inline)) inline void SubtractFour(const double* l, double* const* x, int c, Double4 scale,
                                                         double* y) {
   Double4 all = l[0] * *reinterpret_cast<const Loose4*>(x[0] + c);
   for (int g = 1; g < kGroup; g++) all += l[g] * *reinterpret_cast<const Loose4*>(x[g] + c);
@@ -252,18 +252,18 @@ double TreeSolver::PivotRatio() const {
 
 namespace {
 
-typedef double Double8 __attribute__((vector_size(64), aligned(64)));
-constexpr int kWidth = BlockedMatrix::kWidth, kStride = kWidth / 8;
+constexpr int kWidth = BlockedMatrix::kWidth;
 
 using Factors = TreeSolver::Factors;
 
-// x_g −= Σ_n value_g[n] · row index[n] of the first 8 kParts columns of the block, for the kGroup rows of a group: each row
+// x_g −= Σ_n value_g[n] · row index[n] of the first kLanes kParts columns of the block, for the kGroup rows of a group: each row
 // that is read serves all
-template <int kGroup, int kParts>
+template <int kGroup, int kLanes, int kParts>
 __attribute__((always_inline)) inline void SubtractRows(int count, const int* index, const double* const* value,
-                                                        const double* block, Double8 (*x)[kParts]) {
+                                                        const double* block, typename Lanes<kLanes>::Vector (*x)[kParts]) {
+  using Vector = typename Lanes<kLanes>::Vector;
   for (int n = 0; n < count; n++) {
-    const Double8* y = reinterpret_cast<const Double8*>(block + index[n] * kWidth);
+    const Vector* y = reinterpret_cast<const Vector*>(block + index[n] * kWidth);
     for (int g = 0; g < kGroup; g++) {
       const double l = value[g][n];
       for (int c = 0; c < kParts; c++) x[g][c] -= l * y[c];
@@ -272,17 +272,19 @@ __attribute__((always_inline)) inline void SubtractRows(int count, const int* in
 }
 
 // y_i = b_i − Σ_{k > i} L(k,i) y_k for the rows first … first + kGroup − 1
-template <int kGroup, int kParts>
+template <int kGroup, int kLanes, int kParts>
 __attribute__((always_inline)) inline void FromLeaves(const Factors& f, int first, double* block) {
-  Double8* rows = reinterpret_cast<Double8*>(block + first * kWidth);
-  Double8 x[kGroup][kParts];
+  using Vector = typename Lanes<kLanes>::Vector;
+  constexpr int kStride = kWidth / kLanes;
+  Vector* rows = reinterpret_cast<Vector*>(block + first * kWidth);
+  Vector x[kGroup][kParts];
   const double* value[kGroup];
   for (int g = 0; g < kGroup; g++) {
     for (int c = 0; c < kParts; c++) x[g][c] = rows[g * kStride + c];
     value[g] = f.col_value + f.col_start[first + g] + kGroup - 1 - g;  // behind the group's own rows
   }
   const int last = first + kGroup - 1, begin = f.col_start[last];
-  SubtractRows<kGroup, kParts>(f.col_start[last + 1] - begin, f.col_row + begin, value, block, x);
+  SubtractRows<kGroup, kLanes, kParts>(f.col_start[last + 1] - begin, f.col_row + begin, value, block, x);
   for (int g = kGroup - 2; g >= 0; g--) {
     for (int k = g + 1; k < kGroup; k++) {
       const double l = f.col_value[f.col_start[first + g] + k - g - 1];
@@ -295,10 +297,12 @@ __attribute__((always_inline)) inline void FromLeaves(const Factors& f, int firs
 }
 
 // the same the other way round: these rows, done, are subtracted from all that wait for them
-template <int kGroup, int kParts>
+template <int kGroup, int kLanes, int kParts>
 __attribute__((always_inline)) inline void PushFromLeaves(const Factors& f, int first, double* block) {
-  Double8* rows = reinterpret_cast<Double8*>(block + first * kWidth);
-  Double8 x[kGroup][kParts];
+  using Vector = typename Lanes<kLanes>::Vector;
+  constexpr int kStride = kWidth / kLanes;
+  Vector* rows = reinterpret_cast<Vector*>(block + first * kWidth);
+  Vector x[kGroup][kParts];
   const double* value[kGroup];
   const int begin = f.row_start[first], count = f.row_start[first + 1] - begin;
   for (int g = kGroup - 1; g >= 0; g--) {
@@ -310,9 +314,9 @@ __attribute__((always_inline)) inline void PushFromLeaves(const Factors& f, int 
     for (int c = 0; c < kParts; c++) rows[g * kStride + c] = x[g][c];
   }
   for (int n = 0; n < count; n++) {
-    Double8* y = reinterpret_cast<Double8*>(block + f.column[begin + n] * kWidth);
+    Vector* y = reinterpret_cast<Vector*>(block + f.column[begin + n] * kWidth);
     for (int c = 0; c < kParts; c++) {
-      Double8 sum = y[c];
+      Vector sum = y[c];
       for (int g = 0; g < kGroup; g++) sum -= value[g][n] * x[g][c];
       y[c] = sum;
     }
@@ -320,17 +324,19 @@ __attribute__((always_inline)) inline void PushFromLeaves(const Factors& f, int 
 }
 
 // x_i = y_i / D_i − Σ_{j < i} L(i,j) x_j for the same rows
-template <int kGroup, int kParts>
+template <int kGroup, int kLanes, int kParts>
 __attribute__((always_inline)) inline void FromRoots(const Factors& f, int first, double* block) {
-  Double8* rows = reinterpret_cast<Double8*>(block + first * kWidth);
-  Double8 x[kGroup][kParts];
+  using Vector = typename Lanes<kLanes>::Vector;
+  constexpr int kStride = kWidth / kLanes;
+  Vector* rows = reinterpret_cast<Vector*>(block + first * kWidth);
+  Vector x[kGroup][kParts];
   const double* value[kGroup];
   for (int g = 0; g < kGroup; g++) {
     for (int c = 0; c < kParts; c++) x[g][c] = rows[g * kStride + c] * f.inverse[first + g];
     value[g] = f.value + f.row_start[first + g];
   }
   const int begin = f.row_start[first], count = f.row_start[first + 1] - begin;
-  SubtractRows<kGroup, kParts>(count, f.column + begin, value, block, x);
+  SubtractRows<kGroup, kLanes, kParts>(count, f.column + begin, value, block, x);
   for (int g = 1; g < kGroup; g++) {
     for (int k = 0; k < g; k++) {
       const double l = value[g][count + k];
@@ -363,38 +369,44 @@ COSTATE_SIMD double FindActive(const Factors& f, const int* group, const int* gr
   return static_cast<double>(entries) / f.row_start[group[groups]];
 }
 
-template <int kParts>
+template <int kLanes, int kParts>
 __attribute__((always_inline)) inline void SubstituteParts(const Factors& f, const int* group, const char* active, int groups,
                                                            double* block) {
   for (int n = groups - 1; n >= 0; n--) {
     if (active) {
       if (!active[n]) continue;
       switch (group[n + 1] - group[n]) {
-        case 1: PushFromLeaves<1, kParts>(f, group[n], block); break;
-        case 2: PushFromLeaves<2, kParts>(f, group[n], block); break;
-        default: PushFromLeaves<3, kParts>(f, group[n], block);
+        case 1: PushFromLeaves<1, kLanes, kParts>(f, group[n], block); break;
+        case 2: PushFromLeaves<2, kLanes, kParts>(f, group[n], block); break;
+        default: PushFromLeaves<3, kLanes, kParts>(f, group[n], block);
       }
       continue;
     }
     switch (group[n + 1] - group[n]) {
-      case 1: FromLeaves<1, kParts>(f, group[n], block); break;
-      case 2: FromLeaves<2, kParts>(f, group[n], block); break;
-      default: FromLeaves<3, kParts>(f, group[n], block);
+      case 1: FromLeaves<1, kLanes, kParts>(f, group[n], block); break;
+      case 2: FromLeaves<2, kLanes, kParts>(f, group[n], block); break;
+      default: FromLeaves<3, kLanes, kParts>(f, group[n], block);
     }
   }
   for (int n = 0; n < groups; n++) {
     switch (group[n + 1] - group[n]) {
-      case 1: FromRoots<1, kParts>(f, group[n], block); break;
-      case 2: FromRoots<2, kParts>(f, group[n], block); break;
-      default: FromRoots<3, kParts>(f, group[n], block);
+      case 1: FromRoots<1, kLanes, kParts>(f, group[n], block); break;
+      case 2: FromRoots<2, kLanes, kParts>(f, group[n], block); break;
+      default: FromRoots<3, kLanes, kParts>(f, group[n], block);
     }
   }
 }
 
-COSTATE_SIMD void Substitute(const Factors& f, const int* group, const char* active, int groups, bool half, double* block) {
-  half ? SubstituteParts<kStride / 2>(f, group, active, groups, block)
-       : SubstituteParts<kStride>(f, group, active, groups, block);
+template <int kLanes>
+__attribute__((always_inline)) inline void SubstituteOf(const Factors& f, const int* group, const char* active, int groups,
+                                                        bool half, double* block) {
+  half ? SubstituteParts<kLanes, kWidth / kLanes / 2>(f, group, active, groups, block)
+       : SubstituteParts<kLanes, kWidth / kLanes>(f, group, active, groups, block);
 }
+
+COSTATE_SIMD_LANES(void, Substitute,
+                   (const Factors& f, const int* group, const char* active, int groups, bool half, double* block),
+                   SubstituteOf, (f, group, active, groups, half, block))
 
 }  // namespace
 
