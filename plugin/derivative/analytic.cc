@@ -128,7 +128,8 @@ bool AnalyticBackend::Minimum(const mjModel* m, mjData* d, Products products, bo
   if (!found && !point_.Forward(m, d, sensors, &out->status, missing)) return out->status != StepStatus::kOk;
   for (int k = 0; k < kPolish; k++) {
     if (!terms()) return false;
-    if (d->nefc == 0 || Polish(m, d) <= kGood) return finish();  // without rows the engine has solved for a itself
+    // a search has ended where r(a) = 0; without rows the engine has solved for a itself
+    if (found || d->nefc == 0 || Polish(m, d) <= kGood) return finish();
   }
 
   // the engine's active set was not the solution's
@@ -175,7 +176,8 @@ bool AnalyticBackend::FindMinimum(const mjModel* m, mjData* d, Products products
   for (int k = 0; k < kSearch; k++) {
     constraint_.LinearizeHessian(m, d);
     unconstrained_ = !constraint_.AnyHessian() && ArticulatedSolver::Covers(m);
-    if (!unconstrained_ && !FactorHessian(m, d, products != Products::kNone)) return false;
+    if (unconstrained_) point_.FactorMass(m, d);
+    else if (!FactorHessian(m, d, products != Products::kNone)) return false;
     row_state_.assign(d->efc_state, d->efc_state + d->nefc);
     step_ = point_.residual();
     SolveHessian(m, d, step_.data());
@@ -183,7 +185,7 @@ bool AnalyticBackend::FindMinimum(const mjModel* m, mjData* d, Products products
     if (!(size < mjMAXVAL)) return false;
     const auto same = [&] { return std::equal(row_state_.begin(), row_state_.end(), d->efc_state); };
     const bool here = size <= kConverged;
-    if (!here && !(SearchLine(m, d) && same())) continue;
+    if (!here && !(size * SearchLine(m, d) <= kGood && same())) continue;
     const bool cones = std::find(row_state_.begin(), row_state_.end(), mjCNSTRSTATE_CONE) != row_state_.end();
     at_residual_ = !cones || size <= kBend;
     if (at_residual_ && size > kFar) {
@@ -197,15 +199,15 @@ bool AnalyticBackend::FindMinimum(const mjModel* m, mjData* d, Products products
 }
 
 // qacc goes by −step_ or, where the cost then rises again, to where its slope is at most half of that at the start;
-// true: by all of the step
-bool AnalyticBackend::SearchLine(const mjModel* m, mjData* d) {
+// returns what is left of the slope
+double AnalyticBackend::SearchLine(const mjModel* m, mjData* d) {
   line_start_ = point_.a();
   const double slope = step_.dot(point_.residual());
-  double begin = 0, end = 1, begin_slope = slope, end_slope = 0, at = 1;
+  double begin = 0, end = 1, begin_slope = slope, end_slope = 0, at = 1, left = slope;
   for (int k = 0; k < kLine; k++) {
     Eigen::Map<VectorXd>(d->qacc, m->nv) = line_start_ - at * step_;
     Residual(m, d);
-    const double left = step_.dot(point_.residual());
+    left = step_.dot(point_.residual());
     if (left >= -slope / 2 && (at == 1 || left <= slope / 2)) break;
     if (left < 0)
       end = at, end_slope = left;
@@ -213,7 +215,7 @@ bool AnalyticBackend::SearchLine(const mjModel* m, mjData* d) {
       begin = at, begin_slope = left;
     at = begin + (end - begin) * std::clamp(begin_slope / (begin_slope - end_slope), 0.1, 0.9);
   }
-  return at == 1;
+  return std::abs(left) / slope;
 }
 
 // r(a) at qacc, and the active set

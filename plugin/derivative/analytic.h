@@ -90,7 +90,7 @@ class AnalyticBackend final : public Backend {
   std::string MoveAdhesive(const mjModel* model, mjData* data);
   double Polish(const mjModel* model, mjData* data);
   bool FindMinimum(const mjModel* model, mjData* data, Products products);
-  bool SearchLine(const mjModel* model, mjData* data);
+  double SearchLine(const mjModel* model, mjData* data);
   bool FactorHessian(const mjModel* model, const mjData* data, bool vectors);
   void Residual(const mjModel* model, mjData* data);
   bool Differences(const mjModel* model, mjData* data, std::string* missing);

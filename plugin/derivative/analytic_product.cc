@@ -26,6 +26,7 @@ bool AnalyticBackend::Factors(const mjModel* m, mjData* d, Products products, St
   if (done) return true;
 
   unconstrained_ = products == Products::kPull && !constraint_.AnyHessian() && ArticulatedSolver::Covers(m);
+  if (unconstrained_ && !after_forward_) point_.FactorMass(m, d);
   if (unconstrained_ || FactorHessian(m, d, true)) return true;
   *missing = "H is not positive definite";
   return false;
@@ -66,9 +67,9 @@ bool AnalyticBackend::VjpAfterForward(const mjModel* m, mjData* d, ConstVectorRe
   out->status = StepStatus::kOk;
   const VectorXd none;
   if (UsesNoslip(m)) return VjpNoslip(m, d, {lambda, none}, out, missing);
-  after_forward_ = true;
+  after_forward_ = later_stage_ = true;  // nobody asks for the coverage
   const bool good = Factors(m, d, Products::kPull, &report_, missing);
-  after_forward_ = false;
+  after_forward_ = later_stage_ = false;
   if (!good || !DifferenceRest(m, d, missing)) return false;
   StartPull(m, false, out);
   return PullPoint(m, d, lambda, out, missing);

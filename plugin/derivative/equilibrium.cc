@@ -79,6 +79,38 @@ bool RunWith(const ForwardOptions& options, const mjModel* model, mjData* d, Ste
   return *status == StepStatus::kOk;
 }
 
+// does anything read M's factor before a solver does?
+bool ReadsFactor(const mjModel* m) {
+  return m->nflex > 0 || MayReadReports(m) || (m->opt.enableflags & (mjENBL_DIAGEXACT | mjENBL_SLEEP));
+}
+
+// mj_fwdPosition without the factor and, where no sensor may read them, without cameras and lights. @pre not ReadsFactor(m)
+void ForwardPosition(const mjModel* m, mjData* d, bool sensors) {
+  d->flg_energypos = 0;
+  d->efm_active = 0;
+  mj_kinematics(m, d);
+  mj_comPos(m, d);
+  if (sensors) mj_camlight(m, d);
+  mj_tendon(m, d);
+  mj_makeM(m, d);
+  mj_collision(m, d);
+  mj_makeConstraint(m, d);
+  mj_island(m, d);
+  mj_transmission(m, d);
+}
+
+// mj_fwdAcceleration without qacc_smooth
+void SumForces(const mjModel* m, mjData* d) {
+  const int nv = static_cast<int>(m->nv);
+  mju_sub(d->qfrc_smooth, d->qfrc_passive, d->qfrc_bias, nv);
+  mju_addTo(d->qfrc_smooth, d->qfrc_applied, nv);
+  mju_addTo(d->qfrc_smooth, d->qfrc_actuator, nv);
+  for (int b = 1; b < m->nbody; b++) {
+    const mjtNum* xfrc = d->xfrc_applied + 6 * b;
+    if (!mju_isZero(xfrc, 6)) mj_applyFT(m, d, xfrc, xfrc + 3, d->xipos + 3 * b, b, d->qfrc_smooth);
+  }
+}
+
 double MaxAbs(const Eigen::VectorXd& x) { return x.size() ? x.lpNorm<Eigen::Infinity>() : 0; }
 
 }  // namespace
@@ -129,15 +161,17 @@ void Equilibrium::PrepareForward(mjModel* model, bool sensors) {
 }
 
 bool Equilibrium::Forward(const mjModel* model, mjData* d, bool sensors, StepStatus* status, std::string* reason) {
+  mass_factored_ = true;
   return RunWith(ForwardOptions(model, sensors), model, d, status, reason, [d](const mjModel* m) { mj_forward(m, d); });
 }
 
 bool Equilibrium::Start(const mjModel* model, mjData* d, bool sensors, StepStatus* status, std::string* reason) {
   ForwardOptions options(model, sensors);
   options.disableflags |= mjDSBL_ISLAND;  // of the solver alone
-  return RunWith(options, model, d, status, reason, [d](const mjModel* m) {
+  return RunWith(options, model, d, status, reason, [this, d, sensors](const mjModel* m) {
     const bool energy = m->opt.enableflags & mjENBL_ENERGY;
-    mj_fwdPosition(m, d);
+    mass_factored_ = ReadsFactor(m);
+    mass_factored_ ? mj_fwdPosition(m, d) : ForwardPosition(m, d, sensors);
     mj_sensorPos(m, d);
     if (energy && !d->flg_energypos) mj_energyPos(m, d);
     mj_fwdVelocity(m, d);
@@ -145,10 +179,16 @@ bool Equilibrium::Start(const mjModel* model, mjData* d, bool sensors, StepStatu
     if (energy && !d->flg_energyvel) mj_energyVel(m, d);
     if (mjcb_control && !(m->opt.disableflags & mjDSBL_ACTUATION)) mjcb_control(m, d);
     mj_fwdActuation(m, d);
-    mj_fwdAcceleration(m, d);
     const bool warm = d->nefc > 0 && !(m->opt.disableflags & mjDSBL_WARMSTART) && !IsBad(d->qacc_warmstart, m->nv);
+    if (!warm) FactorMass(m, d);
+    mass_factored_ ? mj_fwdAcceleration(m, d) : SumForces(m, d);
     mju_copy(d->qacc, warm ? d->qacc_warmstart : d->qacc_smooth, static_cast<int>(m->nv));
   });
+}
+
+void Equilibrium::FactorMass(const mjModel* m, mjData* d) {
+  if (!mass_factored_) mj_factorM(m, d);
+  mass_factored_ = true;
 }
 
 bool Equilibrium::Solve(const mjModel* model, mjData* d, StepStatus* status, std::string* reason) {

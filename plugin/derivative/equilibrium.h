@@ -48,8 +48,11 @@ class Equilibrium {
   bool Forward(const mjModel* model, mjData* data, bool sensors, StepStatus* status, std::string* reason);
 
   /// Forward up to the solver: qacc is where a search is to start, and the minimum itself without rows. Sensors of
-  /// accelerations are left to mj_sensorAcc. @return as Forward.
+  /// accelerations are left to mj_sensorAcc, and M's factor, which a search from a warm start does not need, to FactorMass.
+  /// @return as Forward.
   bool Start(const mjModel* model, mjData* data, bool sensors, StepStatus* status, std::string* reason);
+  /// M's factor in `data`, unless Start or Forward has left it there.
+  void FactorMass(const mjModel* model, mjData* data);
 
   /// Forward, then Newton steps with H until r(a) = 0.
   /// @post  `data` is after mj_forward, with qacc = a and efc_state, efc_force, qfrc_constraint and the cone Hessians
@@ -83,7 +86,8 @@ class Equilibrium {
 
   Eigen::VectorXd a_, Ma_, r_, y_;
   Eigen::MatrixXd H_;
-  bool symmetric_ = true;  // which of the two holds H
+  bool symmetric_ = true;      // which of the two holds H
+  bool mass_factored_ = true;  // M's factor is in the data that Start or Forward had last
   Eigen::LLT<Eigen::MatrixXd> llt_;
   Eigen::PartialPivLU<Eigen::MatrixXd> lu_;
 };
