@@ -5,6 +5,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -115,7 +116,7 @@ double CheckTime(const viewer::ViewSource& source, const char* option, double ti
   const double first = source.trajectory.time[0], last = source.trajectory.time[source.trajectory.time.size() - 1];
   if (!(time >= first - 1e-9) || !(time <= last + 1e-9)) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{} is {} s, '{}' lasts from {} s to {} s", option, time, source.title, first, last));
+                fmt::format("{} is {:.9g} s, '{}' lasts from {:.9g} s to {:.9g} s", option, time, source.title, first, last));
   }
   return time;
 }
@@ -159,7 +160,12 @@ int View(const ViewArguments& arguments) {
   picture.ghost = !arguments.no_ghost;
   picture.contact_points = picture.contact_forces = arguments.contacts;
   for (const std::string& file : {arguments.png, arguments.film}) {
-    if (!file.empty()) CheckWritable(file, arguments.force);
+    if (file.empty()) continue;
+    const std::string extension = std::filesystem::path(file).extension().string();
+    if (!extension.empty() && extension != ".png" && extension != ".PNG") {
+      throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: pictures are PNG files, the name ends in '{}'", file, extension));
+    }
+    CheckWritable(file, arguments.force);
   }
   Shown shown = Load(arguments);
   viewer::ViewSource& source = shown.source;

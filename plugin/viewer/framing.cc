@@ -1,6 +1,6 @@
 #include "viewer/framing.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
@@ -22,9 +22,10 @@ constexpr double kRoomForGoals = 1.6;  // how much further away the camera may s
 constexpr int kMaxSamples = 400;       // poses looked at along a motion
 constexpr double kPreview = 2;         // [s] of a live simulation that the first picture has to hold …
 constexpr double kPatience = 0.5;      // … unless computing them takes longer [s]
+constexpr int kMostListed = 10;        // names in an error
 constexpr double kDegree = mjPI / 180;
 
-// an element's id by name or number; the error names the nearest
+// an element's id by name or number; the error names the nearest, or all where they are few
 int FindElement(const mjModel* model, mjtObj type, const char* kind, int count, const std::string& name) {
   int id = mj_name2id(model, type, name.c_str());
   if (id >= 0) return id;
@@ -35,7 +36,11 @@ int FindElement(const mjModel* model, mjtObj type, const char* kind, int count, 
   for (int i = 0; i < count; ++i) names.push_back(ElementName(model, type, i));
   const std::string nearest = NearestName(name, names);
   std::string message = fmt::format("no {} '{}' in model '{}', which has {}", kind, name, ModelName(model), count);
-  if (!nearest.empty()) message += fmt::format(", did you mean '{}'?", nearest);
+  if (!nearest.empty()) {
+    message += fmt::format(", did you mean '{}'?", nearest);
+  } else if (count > 0 && count <= kMostListed) {
+    message += fmt::format(": {}", fmt::join(names, ", "));
+  }
   throw Error(ErrorCode::kInvalidArgument, message);
 }
 
