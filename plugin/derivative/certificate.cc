@@ -134,7 +134,8 @@ class Certifier {
     }
   }
 
-  // contacts that push and have no place of their own: nudges move them to and fro (a box on a height field's corner)
+  // contacts that push and have no place of their own: nudges move them to and fro (a box on a height field's corner),
+  // or each along another side of a corner
   void Jumps() {
     ContactGeometry geometry(m_);
     std::string missing;
@@ -143,9 +144,11 @@ class Certifier {
     for (int c = 0; c < d_->ncon; c++) {
       const mjContact& contact = d_->contact[c];
       if (contact.efc_address < 0 || !CarriesForce(d_, contact)) continue;
+      const std::string name = ContactName(Objects(contact));
       if (geometry.jumps(c) || (pairs.insert(Objects(contact)).second && geometry.Flickers(m_, d_, c))) {
-        Add(ContactName(Objects(contact)), "jumps", "another place", 0, "m", true);
+        Add(name, "jumps", "another place", 0, "m", true);
       }
+      if (geometry.bends(c)) Add(name, "on a corner", "another side of it", 0, "m", true);
     }
   }
 

@@ -19,6 +19,7 @@ namespace {
 constexpr double kWideStep = 4e-6;
 constexpr double kPoseStep = 1e-6;
 constexpr double kBend = 1e-3;
+constexpr double kMixed[] = {1, -0.7, 0.5, 0.8, -0.6, 0.9};  // some direction across all of them
 
 // capacity of the buffer given to a narrow-phase function (the engine's own limit is mjMAXCONPAIR = 50)
 constexpr int kMaxFound = 64;
@@ -59,13 +60,16 @@ int RelativeTwists(const mjModel* m, const mjData* d, const int geom[2], const V
   return rank;
 }
 
-// Where the normal is that of a face it turns with the face's geom: exactly, which differences tell from afar. (G12) The
-// engine makes it from two points that are `dist` apart.
+// what the engine knows a normal to, which it makes from two points that are `dist` apart
+double NormalRounding(const mjContact& contact) {
+  return kPlaceNoise * (1 + Vec3Map(contact.pos).norm()) / std::max(std::abs(contact.dist), mjMINVAL);
+}
+
+// Where the normal is that of a face it turns with the face's geom: exactly, which differences tell from afar. (G12)
 void TakeFaceNormal(const ConvexShape& first, const ConvexShape& second, const mjContact& contact, const Mat6& twists, int rank,
                     Mat36* dn) {
   const Vec3 n = Vec3Map(contact.frame);
-  const double place = 1 + Vec3Map(contact.pos).norm(), rounding = kPlaceNoise * place / std::max(std::abs(contact.dist), mjMINVAL);
-  const double same = std::clamp(rounding, kSameNormal, kMostNoise);
+  const double same = std::clamp(NormalRounding(contact), kSameNormal, kMostNoise);
   const auto basis = twists.leftCols(rank);
   double least = std::max(kNormalNoise, same / kPoseStep);
   Mat36 best = *dn;
@@ -193,9 +197,14 @@ bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first, 
     }
     return true;
   };
+  Numbers side[4][kMaxFound], rate[kMaxFound];  // at h, −h, 2h, −2h
+  const auto two_points = [&](const Vec6& twist, double h, double within) {
+    if (!moved(twist, h, within, side[0]) || !moved(twist, -h, within, side[1])) return false;
+    for (int k = 0; k < count; k++) rate[k] = (side[0][k] - side[1][k]) / (2 * h);
+    return true;
+  };
   for (int column = 0; column < rank; column++) {
     const Vec6 twist = twists.col(column);
-    Numbers side[4][kMaxFound], rate[kMaxFound];  // at h, −h, 2h, −2h
     const auto five_points = [&](double h, double within) {
       if (!moved(twist, h, within, side[0]) || !moved(twist, -h, within, side[1]) || !moved(twist, 2 * h, within, side[2]) ||
           !moved(twist, -2 * h, within, side[3])) {
@@ -208,14 +217,9 @@ bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first, 
       }
       return true;
     };
-    const auto two_points = [&](double h, double within) {
-      if (!moved(twist, h, within, side[0]) || !moved(twist, -h, within, side[1])) return false;
-      for (int k = 0; k < count; k++) rate[k] = (side[0][k] - side[1][k]) / (2 * h);
-      return true;
-    };
     // of a larger margin only where nothing else finds the contact again: the engine makes its geoms rounder by it
-    if (!five_points(kWideStep, margin) && !two_points(kPoseStep, margin) && !five_points(kWideStep, reached(kWideStep)) &&
-        !two_points(kPoseStep, reached(kPoseStep))) {
+    if (!five_points(kWideStep, margin) && !two_points(twist, kPoseStep, margin) &&
+        !five_points(kWideStep, reached(kWideStep)) && !two_points(twist, kPoseStep, reached(kPoseStep))) {
       for (int k = 0; k < count; k++) done_[contacts[k]] = kJumps;
       return refuse("its contact points jump under a motion that its joints allow");
     }
@@ -225,6 +229,20 @@ bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first, 
       by_pivot[k].dn += rate[k].segment<3>(4) * twist.transpose();
       if (frames[k].from_collider) tangent_rate[k] += rate[k].tail<3>() * twist.transpose();
     }
+  }
+
+  // one motion more, of all at once: at a corner of the map it is not their sum
+  Vec6 all = Vec6::Zero();
+  for (int column = 0; column < rank; column++) all += kMixed[column] * twists.col(column);
+  const bool told = rank > 1 && (two_points(all, kPoseStep, margin) || two_points(all, kPoseStep, reached(kPoseStep)));
+  bool bends[kMaxFound] = {};
+  for (int k = 0; k < count && told; k++) {
+    Eigen::Matrix<double, 7, 1> sum;
+    sum << by_pivot[k].dphi * all, by_pivot[k].dp * all, by_pivot[k].dn * all;
+    const mjContact& contact = data->contact[contacts[k]];
+    const Eigen::Matrix<double, 7, 1> off = (rate[k].head<7>() - sum).cwiseAbs();
+    const double most = kBend * std::max(1.0, sum.cwiseAbs().maxCoeff());
+    bends[k] = off.head<4>().maxCoeff() > most || off.tail<3>().maxCoeff() > most + NormalRounding(contact) / kPoseStep;
   }
 
   // from twists at the pivot to twists at each contact point: v_pivot = v − w × (p − pivot)
@@ -237,7 +255,7 @@ bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first, 
     motion.by_geom2.leftCols<3>() +=
         PLANT("contact geometry: pose differences", (motion.by_geom2.rightCols<3>() * Skew(r)).eval());
     motion.by_both = CommonMotion(frames[k]);
-    done_[contacts[k]] = kMoves;
+    done_[contacts[k]] = bends[k] ? kBends : kMoves;
   }
   return true;
 }

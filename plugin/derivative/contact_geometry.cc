@@ -54,6 +54,14 @@ bool AreBoxes(const mjModel* model, const mjContact& contact) {
   return model->geom_type[contact.geom[0]] == mjGEOM_BOX && model->geom_type[contact.geom[1]] == mjGEOM_BOX;
 }
 
+// does a cylinder show the other geom a cap or its side? Else its rim touches in the one point that was searched,
+// although the normal that is found may be that of the other's face
+bool LiesFlat(const GeomPose& cylinder, const Vec3& n) {
+  constexpr double kCap = 0.996, kSide = 0.0894;  // cosines with the axis, between which the engine does not clip
+  const double cosine = std::abs(cylinder.axis().dot(n));
+  return cosine > kCap || cosine < kSide;
+}
+
 // does the engine clip flat parts of this contact against each other? Then it has copied the normal of a face.
 bool IsClipped(const mjModel* model, const mjData* data, const mjContact& contact, bool owner[2]) {
   owner[0] = owner[1] = false;
@@ -66,6 +74,10 @@ bool IsClipped(const mjModel* model, const mjData* data, const mjContact& contac
   const Vec3 n = Vec3Map(contact.frame);
   for (int side = 0; side < 2; side++) {
     owner[side] = ConvexShape(model, data, contact.geom[side]).HasFace(side ? -n : n);
+  }
+  for (int side = 0; side < 2; side++) {
+    const bool rolls = !owner[side] && type[side] == mjGEOM_CYLINDER;
+    if (rolls && !LiesFlat(GeomPose(model, data, contact.geom[side]), n)) return false;
   }
   return owner[0] || owner[1];
 }
@@ -184,7 +196,7 @@ bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* m
   for (int c = 0; c < ncon; c++) {
     const mjContact& contact = data->contact[c];
     // one that jumps beside another may have a closed form of its own
-    if (done_[c] == kMoves || !IsWanted(data, c, with_force)) continue;
+    if (has_motion(c) || !IsWanted(data, c, with_force)) continue;
     std::string why;
     if (contact.geom[0] < 0 || contact.geom[1] < 0) {
       why = "contact of a flex";
@@ -197,7 +209,7 @@ bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* m
     } else {
       Difference(model, data, c, &why);
     }
-    if (done_[c] == kMoves) continue;
+    if (has_motion(c)) continue;
     if (done_[c] == kOpen) done_[c] = kRefused;
     if (missing->empty()) *missing = why;
   }

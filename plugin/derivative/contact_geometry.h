@@ -69,13 +69,16 @@ class ContactGeometry {
   bool Compute(const mjModel* model, mjData* data, std::string* missing, bool with_force = false,
                const std::vector<char>* also = nullptr);
 
-  bool has_motion(int contact) const { return done_[contact] == kMoves; }
+  bool has_motion(int contact) const { return done_[contact] == kMoves || done_[contact] == kBends; }
   /// Does its place jump where its geoms are nudged, however little?
   bool jumps(int contact) const { return done_[contact] == kJumps; }
   /// Does one that pushes, of the contacts of this one's geoms, jump so that has a motion? It is then that of the places at the
   /// point: where the engine keeps some of many points alike (corners of a cylinder's cap on a box), rounding decides which.
   /// Cost: at most 12 narrow phases.  @pre efc_state is that of the solution.
   bool Flickers(const mjModel* model, mjData* data, int contact);
+
+  /// Does it move by one motion of its geoms otherwise than by the motions that this one is the sum of?
+  bool bends(int contact) const { return done_[contact] == kBends; }
 
   const ContactMotion& motion(int contact) const { return motion_[contact]; }
 
@@ -91,7 +94,7 @@ class ContactGeometry {
   bool FindMargin(const mjModel* model, mjData* data, int first, double* margin);
   int Collide(const mjModel* model, mjData* data, int g1, int g2, double margin);
 
-  enum Outcome : char { kOpen, kMoves, kRefused, kJumps };
+  enum Outcome : char { kOpen, kMoves, kBends, kRefused, kJumps };
 
   bool differences_;
   std::vector<ContactMotion> motion_;

@@ -79,6 +79,48 @@ TEST_F(CertificateTest, AContactOfCurvedSurfacesIsOnAFacet) {
   EXPECT_FALSE(facet(Smoothness::kSmooth));
 }
 
+// a cylinder on a box is clipped while it stands or lies nearly flat; on its rim its contact is searched, although its
+// normal is that of the face
+TEST_F(CertificateTest, ACylinderOnItsRimIsOnAFacet) {
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><worldbody><geom name="one" type="box" size="1 1 .1" pos="0 0 -.1"/>
+    <body><joint type="slide" axis="0 0 1"/><joint axis="1 0 0"/><geom name="two" type="cylinder" size=".1 .05" margin="0.01"/></body>
+    </worldbody></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  const auto facet = [&](double tilt, int contacts) {
+    data->qpos[0] = .1 * std::sin(tilt) + .05 * std::cos(tilt) - 0.001;
+    data->qpos[1] = tilt;
+    mj_forward(model.get(), data.get());
+    EXPECT_EQ(data->ncon, contacts);
+    return Find(Certify(model.get(), data.get()), "contact of two and one", "another facet") != nullptr;
+  };
+  EXPECT_FALSE(facet(0.01, 4));
+  EXPECT_FALSE(facet(mjPI / 2 - 0.01, 2));
+  for (double tilt : {0.1, 0.3, 1.0, 1.4}) EXPECT_TRUE(facet(tilt, 1)) << tilt;
+}
+
+// A corner of a mesh right above the corner of a triangle: the normal is that of the face, of an edge or of neither, to
+// which side it is moved, and as the angle is not a right one, no motion is the sum of others.
+TEST_F(CertificateTest, AContactWhoseMotionsDoNotAddUpIsOnACorner) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><asset>
+      <mesh name="prism" vertex="0 0 0 1 0 0 .5 1 0 0 0 -1 1 0 -1 .5 1 -1"/>
+      <mesh name="tip" vertex="0 0 0 .3 .1 .4 -.3 .1 .4 0 -.3 .5"/></asset><worldbody>
+    <geom name="one" type="mesh" mesh="prism" margin="0.01"/>
+    <body><freejoint/><geom name="two" type="mesh" mesh="tip"/></body></worldbody></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  const auto corner = [&](double x, double y) {
+    data->qpos[0] = x;
+    data->qpos[1] = y;
+    data->qpos[2] = 0.001;
+    mj_forward(model.get(), data.get());
+    EXPECT_EQ(data->ncon, 1);
+    return Find(Certify(model.get(), data.get()), "contact of one and two", "another side of it") != nullptr;
+  };
+  EXPECT_TRUE(corner(0, 0));
+  EXPECT_FALSE(corner(0.3, 0.2));
+  EXPECT_FALSE(corner(-0.001, -0.001));
+}
+
 // on a switch the point is mode-crossing; the derivative at a clamp's edge is one-sided and named
 TEST_F(CertificateTest, OnAClampItIsModeCrossingAndOneSided) {
   const ModelPtr model = LoadModelFromString(kScene);
