@@ -69,7 +69,7 @@ bool AnalyticBackend::PrepareStages(const mjModel* m, const mjData* d, Products 
     s.k[i] = s.v[i];
     ForRotations(m, [&](int r) {
       const Vector3 u = s.u[i].segment<3>(r);
-      s.k[i].segment<3>(r) = InverseJacobian(u).Apply(u, s.v[i].segment<3>(r));
+      s.k[i].segment<3>(r) = StageRotation(u).Apply(s.v[i].segment<3>(r));
     });
     s.sum_k += kSum[i] * s.k[i];
     s.sum_w += kSum[i] * Eigen::Map<const VectorXd>(at->act_dot, na);
@@ -120,9 +120,9 @@ void AnalyticBackend::PullStages(const mjModel* m, const mjData* d, ConstVectorR
     s.du.setZero(nv);
     ForRotations(m, [&](int r) {
       const Vector3 u = s.u[i].segment<3>(r), k = s.dk[i].segment<3>(r);
-      const InverseJacobian inverse(u);
-      s.dv.segment<3>(r) = PLANT("pull: rk4 rate by velocity", inverse.ApplyTransposed(u, k));
-      s.du.segment<3>(r) = PLANT("pull: rk4 rate by position", inverse.VariationTransposed(u, s.v[i].segment<3>(r), k));
+      const StageRotation rotation(u);
+      s.dv.segment<3>(r) = PLANT("pull: rk4 rate by velocity", rotation.ApplyTransposed(k));
+      s.du.segment<3>(r) = PLANT("pull: rk4 rate by position", rotation.VariationTransposed(s.v[i].segment<3>(r), k));
     });
     s.dv += s.pulled.segment(nv, nv);
 
@@ -155,9 +155,9 @@ void AnalyticBackend::PushStages(const mjModel* m, const mjData* d, const double
       s.dk[i] = s.pulled.segment(nv, nv);
       ForRotations(m, [&](int r) {
         const Vector3 u = s.u[i].segment<3>(r), du = step * s.dk[i - 1].segment<3>(r);
-        const InverseJacobian inverse(u);
-        s.dk[i].segment<3>(r) = inverse.Apply(u, s.pulled.segment<3>(nv + r)) +
-                                PLANT("push: rk4 rate", inverse.Variation(u, s.v[i].segment<3>(r), du));
+        const StageRotation rotation(u);
+        s.dk[i].segment<3>(r) = rotation.Apply(s.pulled.segment<3>(nv + r)) +
+                                PLANT("push: rk4 rate", rotation.Variation(s.v[i].segment<3>(r), du));
       });
     }
     s.da[i].resize(nv);

@@ -45,6 +45,36 @@ struct InverseJacobian {
   }
 };
 
+// The same as the engine takes it: u is read off the stage's orientation, hence at most half a turn, u (1 − 2πn/θ).
+struct StageRotation {
+  Eigen::Vector3d u;
+  double scale = 1;                                // of du across u …
+  Eigen::Vector3d axis = Eigen::Vector3d::Zero();  // … along which it is 1
+  InverseJacobian inverse;
+
+  explicit StageRotation(const Eigen::Vector3d& turned) : StageRotation(turned, Wrapped(turned)) {}
+  Eigen::Vector3d Apply(const Eigen::Vector3d& v) const { return inverse.Apply(u, v); }
+  Eigen::Vector3d Variation(const Eigen::Vector3d& v, const Eigen::Vector3d& du) const {
+    return inverse.Variation(u, v, Change(du));
+  }
+  Eigen::Vector3d ApplyTransposed(const Eigen::Vector3d& k) const { return inverse.ApplyTransposed(u, k); }
+  Eigen::Vector3d VariationTransposed(const Eigen::Vector3d& v, const Eigen::Vector3d& k) const {
+    return Change(inverse.VariationTransposed(u, v, k));
+  }
+
+ private:
+  StageRotation(const Eigen::Vector3d& turned, double factor) : u(factor * turned), scale(factor), inverse(u) {
+    if (factor != 1) axis = turned.normalized();
+  }
+  static double Wrapped(const Eigen::Vector3d& turned) {
+    const double angle = turned.norm();
+    return angle > mjPI ? 1 - 2 * mjPI * std::round(angle / (2 * mjPI)) / angle : 1;
+  }
+  Eigen::Vector3d Change(const Eigen::Vector3d& du) const {  // symmetric
+    return scale == 1 ? du : Eigen::Vector3d(scale * du + (1 - scale) * axis.dot(du) * axis);
+  }
+};
+
 // calls f(first dof) for each rotation of a ball or free joint
 template <typename F>
 void ForRotations(const mjModel* m, F f) {

@@ -34,12 +34,12 @@ void Rate(const mjModel* m, double step, RungeKuttaWork* work) {
   }
   ForRotations(m, [&](int adr) {
     const Vector3 u = s.u.segment<3>(adr), v = s.x.segment<3>(adr);
-    const InverseJacobian inverse(u);
-    s.k.segment<3>(adr) = inverse.Apply(u, v);
+    const StageRotation rotation(u);
+    s.k.segment<3>(adr) = rotation.Apply(v);
     for (int c = 0; c < s.dx.cols(); c++) {
       const Vector3 du = step * s.dk.block<3, 1>(adr, c), dv = s.dx.block<3, 1>(nv + adr, c);
-      s.next_dk.block<3, 1>(adr, c) = PLANT("rk4: rate by velocity", inverse.Apply(u, dv)) +
-                                      PLANT("rk4: rate by position", inverse.Variation(u, v, du));
+      s.next_dk.block<3, 1>(adr, c) = PLANT("rk4: rate by velocity", rotation.Apply(dv)) +
+                                      PLANT("rk4: rate by position", rotation.Variation(v, du));
     }
   });
   s.dk.swap(s.next_dk);

@@ -266,6 +266,32 @@ TEST_F(LinearizeTest, RefusesAModelWhoseStepCannotBeRepeated) {
   EXPECT_ERROR(Reference(model.get(), MakeData(model.get()).get()), ErrorCode::kUnsupported, "ipc");
 }
 
+// (I6) the engine reads a stage's rotation off its orientation: beyond half a turn it is that of the way back
+TEST_F(LinearizeTest, StagesOfRungeKuttaTurnByMoreThanHalfATurn) {
+  constexpr double kTolerance = 1e-7, kRounding = 1e-11;  // of a block's largest entry; of products beside matrices
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option integrator="RK4" timestep="0.005"/><worldbody>
+      <body><joint type="ball" damping="0.02"/><geom type="ellipsoid" size=".1 .12 .15" pos="0 .05 0" contype="0"/>
+        <body pos="0 .1 .2"><joint axis="1 0 .3"/><geom size=".05" pos=".1 0 0" contype="0"/></body></body></worldbody></mujoco>)");
+  const mjModel* m = model.get();
+  for (double speed : {400.0, 900.0, 1500.0}) {
+    SCOPED_TRACE(speed);
+    const DataPtr data = MakeData(m);
+    for (int k = 0; k < 3; k++) data->qvel[k] = speed * (0.8 - 0.5 * k);
+    const StepDerivative step = Linearize(m, data.get());
+    EXPECT_EQ(step.coverage.Worst(), Level::kAnalytic);
+    const DerivativeComparison comparison = Compare(m, step, Reference(m, data.get()), {.tolerance = kTolerance});
+    for (const BlockComparison& block : comparison.blocks)
+      EXPECT_EQ(block.wrong, 0) << block.name << " " << block.worst.row_name;
+
+    Linearizer linearizer(m, {.sensors = false});
+    linearizer.SetContext(GetContext(m, data.get()));
+    StepVjp vjp;
+    const VectorXd lambda = support::RandomTangent(m, 4);
+    linearizer.Vjp(GetState(m, data.get()), VectorXd(), lambda, &vjp);
+    EXPECT_LT((vjp.x - step.A.transpose() * lambda).cwiseAbs().maxCoeff(), kRounding * step.A.cwiseAbs().maxCoeff());
+  }
+}
+
 TEST_F(LinearizeTest, AModelWithoutStateOrControlHasEmptyMatrices) {
   const ModelPtr model = LoadModelFromString("<mujoco><worldbody><geom size='1'/></worldbody></mujoco>");
   for (Level level : {Level::kBest, Level::kStep}) {
