@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace costate {
 namespace {
@@ -13,17 +14,22 @@ constexpr double kClearlyBetter = 0.1;  // odd powers are there, and not just by
 
 constexpr double kNoise = 10;  // of the noise: what smaller sizes may leave a value by
 
+double Size(double x) { return std::abs(x); }
+double Size(const VectorXd& x) { return x.size() ? x.cwiseAbs().maxCoeff<Eigen::PropagateNaN>() : 0; }
+
+template <typename Value>
 struct Candidate {
-  double value = 0;
+  Value value{};
   double error = std::numeric_limits<double>::infinity();
 };
 
 // How much further from `value` some quotient of a smaller size is than all up to size k: they tend to the derivative, so a
 // value that they leave was made where the function is another one, or of noise that agreed by chance.
-double Departure(const double* quotients, int n, int k, double value, double noise) {
+template <typename Value, typename Quotients>
+double Departure(const Quotients& quotients, int n, int k, const Value& value, double noise) {
   double near = 0, far = 0;
   for (int i = 0; i < n; ++i) {
-    const double distance = std::abs(quotients[i] - value);
+    const double distance = Size(quotients(i) - value);
     if (i <= k) {
       near = std::max(near, distance);
     } else {
@@ -34,17 +40,18 @@ double Departure(const double* quotients, int n, int k, double value, double noi
 }
 
 // one table; the error series has the powers p, 2p, 3p …
-Extrapolation Richardson(const double* quotients, int n, int power, double noise) {
+template <typename Value, typename Quotients>
+Candidate<Value> Richardson(const Quotients& quotients, int n, int power, double noise) {
   // T[j] = (2^(p j) T[j-1](k) − T[j-1](k-1)) / (2^(p j) − 1), and how far it lies from the two that it is made of
-  Candidate best, second;
-  double previous[kMaxOrder + 1] = {}, row[kMaxOrder + 1] = {};
+  Candidate<Value> best, second;
+  Value previous[kMaxOrder + 1] = {}, row[kMaxOrder + 1] = {};
   for (int k = 0; k < n; ++k) {
-    row[0] = quotients[k];
-    Candidate at_size;  // the best that ends at size k
+    row[0] = quotients(k);
+    Candidate<Value> at_size;  // the best that ends at size k
     for (int j = 1; j <= std::min(k, kMaxOrder); ++j) {
       const double factor = std::ldexp(1.0, power * j);
       row[j] = (factor * row[j - 1] - previous[j - 1]) / (factor - 1);
-      double error = std::max(std::abs(row[j] - row[j - 1]), std::abs(row[j] - previous[j - 1]));
+      double error = std::max(Size(row[j] - row[j - 1]), Size(row[j] - previous[j - 1]));
       error = std::max(error, 2 * noise * std::ldexp(1.0, k));
       if (error < at_size.error) at_size = {row[j], error};
     }
@@ -58,7 +65,7 @@ Extrapolation Richardson(const double* quotients, int n, int power, double noise
     std::copy(row, row + kMaxOrder + 1, previous);
   }
   if (!std::isfinite(second.error)) return {best.value, best.error};
-  return {best.value, std::max(best.error, std::abs(best.value - second.value))};
+  return {best.value, std::max(best.error, Size(best.value - second.value))};
 }
 
 }  // namespace
@@ -71,10 +78,26 @@ Extrapolation Extrapolate(const double* quotients, int n, bool centered, double 
 
   // even powers for smooth functions; all powers for one-sided quotients, and for those whose second derivative jumps at
   // the point, such as quadratic drag at rest
-  const Extrapolation all = Richardson(quotients, n, 1, noise);
-  if (!centered) return all;
-  const Extrapolation even = Richardson(quotients, n, 2, noise);
-  return all.error < kClearlyBetter * even.error ? all : even;
+  const auto quotient = [quotients](int k) { return quotients[k]; };
+  const Candidate<double> all = Richardson<double>(quotient, n, 1, noise);
+  if (!centered) return {all.value, all.error};
+  const Candidate<double> even = Richardson<double>(quotient, n, 2, noise);
+  return all.error < kClearlyBetter * even.error ? Extrapolation{all.value, all.error} : Extrapolation{even.value, even.error};
+}
+
+CommonExtrapolation Extrapolate(const Eigen::Ref<const MatrixXd>& quotients, bool centered, double noise) {
+  const auto quotient = [&quotients](int k) { return quotients.col(k); };
+  const int n = static_cast<int>(quotients.cols());
+  Candidate<VectorXd> all = Richardson<VectorXd>(quotient, n, 1, noise);
+  if (!centered) return {std::move(all.value), all.error, false};
+  Candidate<VectorXd> even = Richardson<VectorXd>(quotient, n, 2, noise);
+  const double rounding = kNoise * noise * std::ldexp(1.0, n - 1);
+  const bool odd = all.error < kClearlyBetter * even.error && even.error > rounding;
+
+  // sizes beyond a bend beside the point agree on a value of their own, which those within it do not
+  const double apart = Size(all.value - even.value);
+  if (odd && apart <= kNoise * even.error + rounding) return {std::move(all.value), all.error, true};
+  return {std::move(even.value), even.error, odd};
 }
 
 }  // namespace costate

@@ -2,6 +2,8 @@
 #ifndef COSTATE_DERIVATIVE_EXTRAPOLATE_H_
 #define COSTATE_DERIVATIVE_EXTRAPOLATE_H_
 
+#include <costate/types.h>
+
 namespace costate {
 
 struct Extrapolation {
@@ -17,6 +19,15 @@ struct Extrapolation {
 /// alone can do to it, and how far quotients of smaller sizes leave it.
 /// @param noise  rounding and solver noise of quotients[0]; it doubles as the size halves.
 Extrapolation Extrapolate(const double* quotients, int n, bool centered, double noise);
+
+struct CommonExtrapolation {
+  VectorXd value;      ///< meaningless where the error is +infinity
+  double error = 0;    ///< of the entry with the largest
+  bool bends = false;  ///< the second derivative jumps at the point, or so near that only smaller sizes could tell
+};
+
+/// The same of vectors whose entries err together, by one choice for all. @param quotients  one a column.
+CommonExtrapolation Extrapolate(const Eigen::Ref<const MatrixXd>& quotients, bool centered, double noise);
 
 }  // namespace costate
 

@@ -10,22 +10,33 @@
 #include "derivative/effective_mass.h"
 #include "derivative/equilibrium.h"
 #include "derivative/extrapolate.h"
-#include "derivative/fluid.h"
 #include "derivative/noslip.h"
 
 namespace costate {
 
 namespace {
 
-constexpr double kPositionStep = 1e-6;  // five points: the residual is stiff in q, with h⁴ its truncation stays below 1e-9
-constexpr double kInertiaStep = 1e-4;   // … of inertial and applied forces alone, which are not; in v they are quadratic
-constexpr double kSmoothStep = 3e-6;    // five points, of kinematics: rounding is below 1e-10
-constexpr double kSmoothBend = 1e-8;    // what their two quotients may differ by, of the column: beyond it they are not enough …
-constexpr double kBendStep = 3.2e-5;    // … and the longest step of
-constexpr int kBendSizes = 6;           // so many, each half the one before
-constexpr double kInputStep = 1e-5;     // of max(1, |value|): v, act and u enter far more softly
+// nudges, each half the one before: as many as make the extrapolation sure, of `least` to `most`, and up to `last` while fewer
+// than that have the active set of the point
+struct Ladder {
+  double first;
+  int least, most, last;
+};
+constexpr Ladder kSoft = {4e-3, 3, 10, 20};       // of max(1, |value|)
+constexpr Ladder kStiff = {8e-6, 3, 7, 13};       // of positions that contacts feel: the impedance bends within a millimetre
+constexpr Ladder kStiffInput = {1e-3, 3, 8, 18};  // of what moves y alone: cones bend
+constexpr Ladder kSensed = {2e-6, 2, 2, 13};      // of positions that sensors of forces feel, each in units of its own
+constexpr Ladder kBends = {3.2e-5, 3, 6, 13};     // of kinematics that may turn a corner
+constexpr int kOneSided = 4;      // least sizes to one side: an order more would be lost
+constexpr double kSure = 1e-10;   // of the largest entry, or …
+constexpr double kRounding = 16;  // … roundings of the first quotient: smaller nudges do not help
+constexpr double kStays = 30;     // of what is sure: an error so small that one nudge more leaves as it was is rounding
 
-constexpr double kMagnify = 1 << 30;    // v' − v is linear in a: magnified, it does not drown in the rounding of v
+constexpr double kSlideStep = 0.1;    // inertial forces are quadratic in slides and velocities: any will do
+constexpr double kSmoothStep = 3e-6;  // five points, of kinematics: rounding is below 1e-10
+constexpr double kSmoothBend = 1e-8;  // what their two quotients may differ by, of the column: beyond it kBends are taken
+
+constexpr double kMagnify = 1 << 30;  // v' − v is linear in a: magnified, it does not drown in the rounding of v
 
 // is a limited value inside its range, and how far may it move
 struct Room {
@@ -76,9 +87,18 @@ Room RoomOf(const mjModel* m, const mjData* d, const Dims& dims, int column, dou
               MuscleRoom(m, d, i, false, reach));
 }
 
-// does J of a tendon enter M: its path may turn within a step that is long
+// does J of a tendon enter M: its path is no polynomial
 bool HasTendonArmature(const mjModel* m) {
+  for (int i = 0; i < m->nactuator; i++) {
+    if (m->actuator_trntype[i] == mjTRN_TENDON && m->actuator_armature[i] != 0) return true;
+  }
   return std::any_of(m->tendon_armature, m->tendon_armature + m->ntendon, [](mjtNum armature) { return armature != 0; });
+}
+
+// do passive and actuator forces feel contacts, or what else is as stiff
+bool HasStiffForces(const mjModel* m) {
+  return m->nflex > 0 || m->flg_adhesion || mjcb_passive || HasPlugins(m, mjPLUGIN_PASSIVE) ||
+         std::any_of(m->actuator_trntype, m->actuator_trntype + m->nactuator, [](int type) { return type == mjTRN_BODY; });
 }
 
 }  // namespace
@@ -175,16 +195,62 @@ void ResidualDifference::Integrate(const mjModel* m, const VectorXd& a) {
 // as much of mj_fwdPosition as the differenced terms read
 void ResidualDifference::PositionStage(const mjModel* m) {
   mjData* p = probe_.get();
-  bool contacts = terms_.constraint || terms_.integrator || terms_.metric || m->nflex > 0 || m->flg_adhesion;
-  for (int i = 0; i < m->nactuator; i++) contacts = contacts || m->actuator_trntype[i] == mjTRN_BODY;
-  if (contacts) {
+  if (terms_.constraint || terms_.metric || HasStiffForces(m)) {
     mj_fwdPosition(m, p);
     return;
   }
   p->flg_energypos = 0;
   mj_fwdKinematics(m, p);
-  if (terms_.inertia || (terms_.actuation && dims_.na > 0)) mj_makeM(m, p);  // of act' the integrator makes it with v'
+  // of act' the integrator makes it with v'
+  if (terms_.inertia || terms_.integrator || (terms_.actuation && dims_.na > 0)) mj_makeM(m, p);
   mj_transmission(m, p);
+}
+
+// (9) Inertial and applied forces at the probe's state and acceleration a
+void ResidualDifference::EvaluateInertia(const mjModel* m, Stage stage, const VectorXd& a, VectorXd* value) {
+  mjData* p = probe_.get();
+  if (stage == kPosition) {
+    mj_kinematics(m, p);
+    mj_comPos(m, p);
+  }
+  mj_comVel(m, p);
+  mju_copy(p->qacc, a.data(), dims_.nv);
+  value->resize(dims_.nv);
+  mj_rne(m, p, 1, value->data());
+  force_.setZero(dims_.nv);
+  for (int b = 1; b < m->nbody; b++) {
+    const mjtNum* load = p->xfrc_applied + 6 * b;
+    if (!mju_isZero(load, 6)) mj_applyFT(m, p, load, load + 3, p->xipos + 3 * b, b, force_.data());
+  }
+  *value -= force_;
+}
+
+// (9) its columns, nv × 2 nv
+void ResidualDifference::Inertia(const mjModel* m, const VectorXd& a, Eigen::Ref<MatrixXd> out) {
+  const int nv = dims_.nv;
+  const auto quotient = [&](int column, double h) {
+    for (const int side : {-1, 1}) {
+      Move(m, column, side * h);
+      EvaluateInertia(m, StageOf(column), a, &values_[side + 4]);
+    }
+    return (values_[5] - values_[3]).eval();
+  };
+  for (int j = 0; j < nv; j++) {
+    const int type = m->jnt_type[m->dof_jntid[j]], dof = j - m->jnt_dofadr[m->dof_jntid[j]];
+    if (type == mjJNT_SLIDE || (type == mjJNT_FREE && dof < 3)) {
+      out.col(j) = quotient(j, kSlideStep) / (2 * kSlideStep);
+    } else {
+      const VectorXd fifth = quotient(j, 2 * mjPI / 5);
+      out.col(j) = fifth / (2 * std::sin(mjPI / 5)) - quotient(j, 4 * mjPI / 5) / (2 * std::sin(2 * mjPI / 5));
+    }
+  }
+  Restore(m);
+  EvaluateInertia(m, kPosition, a, &values_[4]);
+  for (int j = nv; j < 2 * nv; j++) {
+    Restore(m);
+    const double h = std::max(1.0, std::abs(probe_->qvel[j - nv]));
+    out.col(j) = quotient(j, h) / (2 * h);
+  }
 }
 
 // value = (r, ā, act', act_dot) at the probe's state and fixed a, as far as terms_ asks for them
@@ -193,9 +259,9 @@ bool ResidualDifference::EvaluateDirect(const mjModel* m, Stage stage, const Vec
   const int nv = dims_.nv, na = dims_.na;
   if (stage <= kPosition) PositionStage(m);
   if (stage <= kVelocity) mj_fwdVelocity(m, p);
-  mj_fwdActuation(m, p);
+  if (terms_.actuation || terms_.integrator || terms_.metric) mj_fwdActuation(m, p);
   discrete_.resize(nv);
-  if (IsDiscrete(m)) DiscreteForce(m, p, a.data(), discrete_.data());
+  if (IsDiscrete(m) && (terms_.constraint || terms_.metric)) DiscreteForce(m, p, a.data(), discrete_.data());
 
   // r = M a + bias − applied − passive − actuation − Jᵀ f
   value->setZero(2 * nv + 2 * na);
@@ -299,8 +365,8 @@ bool ResidualDifference::EvaluateSensors(const mjModel* m, Stage stage, const Ve
   return true;
 }
 
-// One column by the widest stencil whose points all have the captured active set: five points about the center, five or
-// three from it to one side.
+// One column by nudges h, h/2, h/4 … whose points all have the captured active set, extrapolated (J2): to both sides of
+// the point or, where too few of them have one, to one side.
 bool ResidualDifference::Column(const mjModel* m, const Evaluation& evaluate, int column, const VectorXd& center,
                                 Eigen::Ref<VectorXd> out) {
   const Stage stage = StageOf(column);
@@ -312,69 +378,105 @@ bool ResidualDifference::Column(const mjModel* m, const Evaluation& evaluate, in
   } else if (column >= dims_.nv) {
     scale = std::max(1.0, std::abs(probe_->qvel[column - dims_.nv]));
   }
-  double h = (OnlyInertia() ? kInertiaStep : stage != kPosition ? kInputStep : kPositionStep) * scale;
-  const auto room_for = [&](double step) { return RoomOf(m, probe_.get(), dims_, column, 4 * step); };
-  Room room = room_for(h);
   const auto at = [&](int k, double step) {
     Move(m, column, k * step);
     column_ = column;
     offset_ = k * step;
     return evaluate(stage, &values_[k + 4]);
   };
-  if (smooth_ && room.down && room.up) {
-    const double step = kSmoothStep * scale;
-    for (int k : {-2, -1, 1, 2}) at(k, step);
-    const VectorXd* f = values_ + 4;
-    const VectorXd near = (f[1] - f[-1]) / (2 * step), far = (f[2] - f[-2]) / (4 * step);
-    FivePoints(f, step, out);
-    if ((near - far).cwiseAbs().maxCoeff() > kSmoothBend * near.cwiseAbs().maxCoeff()) Extrapolated(at, scale, out);
-    return true;
+  if (smooth_) {
+    const Room room = RoomOf(m, probe_.get(), dims_, column, 4 * kSmoothStep * scale);
+    if (room.down && room.up) {
+      const double step = kSmoothStep * scale;
+      for (int k : {-2, -1, 1, 2}) at(k, step);
+      const VectorXd* f = values_ + 4;
+      const VectorXd near = (f[1] - f[-1]) / (2 * step), far = (f[2] - f[-2]) / (4 * step);
+      FivePoints(f, step, out);
+      if ((near - far).cwiseAbs().maxCoeff() <= kSmoothBend * near.cwiseAbs().maxCoeff()) return true;
+    }
   }
-  for (int attempt = 0; attempt < 3; attempt++, h /= 30) {
-    const bool minus = room.down && at(-1, h) && at(-2, h), plus = room.up && at(1, h) && at(2, h);
-    const VectorXd* f = values_ + 4;
-    if (minus && plus && stage == kVelocity && HasFluid(m)) {
-      // |v| v at rest leaves h in a quotient: 2 D(h) − D(2h), which loses one order to be without it
-      out = (4 * (f[1] - f[-1]) - (f[2] - f[-2])) / (4 * h);
-      return true;
-    }
-    if (minus && plus) {
-      FivePoints(f, h, out);
-      return true;
-    }
-    if (plus || minus) {
-      // (−25 f₀ + 48 f₁ − 36 f₂ + 16 f₃ − 3 f₄) / 12h, or (−3 f₀ + 4 f₁ − f₂) / 2h, towards the side that exists
-      const int side = plus ? 1 : -1;
-      if (at(3 * side, h) && at(4 * side, h)) {
-        out = side * (48 * f[side] - 36 * f[2 * side] + 16 * f[3 * side] - 3 * f[4 * side] - 25 * center) / (12 * h);
-      } else {
-        out = side * (4 * f[side] - f[2 * side] - 3 * center) / (2 * h);
+
+  const Ladder& stiff = stage != kPosition ? kStiffInput : sensed_ ? kSensed : kStiff;
+  const Ladder& ladder = smooth_ ? kBends : stiff_ ? stiff : kSoft;
+  for (const bool clamped : {true, false}) {  // a range narrower than every nudge is none
+    for (Quotients& side : quotients_) side.count = 0;
+    largest_ = center.cwiseAbs();
+    double error = std::numeric_limits<double>::infinity();
+    for (int k = 0; k < ladder.last; k++) {
+      const double h = std::ldexp(ladder.first * scale, -k);
+      Restore(m);
+      const Room room = clamped ? RoomOf(m, probe_.get(), dims_, column, h) : Room();
+      const bool down = room.down && at(-1, h), up = room.up && at(1, h);
+      const VectorXd &below = values_[3], &above = values_[5];
+      quotients_[kBoth].Add(down && up, h, above, below, 2 * h);
+      quotients_[kUp].Add(up, h, above, center, h);
+      quotients_[kDown].Add(down, h, center, below, h);
+      if (down) largest_ = largest_.cwiseMax(below.cwiseAbs());
+      if (up) largest_ = largest_.cwiseMax(above.cwiseAbs());
+      bool enough = false;
+      double now = std::numeric_limits<double>::infinity();
+      for (const int side : {kBoth, kUp, kDown}) {
+        const int count = quotients_[side].count;
+        if (count < 2) continue;
+        now = std::min(now, ExtrapolateSide(side, now, out));
+        enough = enough || count >= (side == kBoth ? ladder.least : kOneSided);
+        if (side == kBoth && enough && quotients_[kBoth].first == ladder.first * scale) break;
       }
-      return true;
+      if (!std::isfinite(now)) continue;
+      const bool sure = now <= 1 || (now <= kStays && now == error);
+      error = now;
+      if (enough && ((sure && !bends_) || k + 1 >= ladder.most)) return true;
     }
-    Restore(m);
-    room = room_for(h / 30);
-    if (attempt == 1 && !room.down && !room.up) room = {};
+    if (std::isfinite(error)) return true;
   }
   return false;
 }
 
-// by the sizes and the extrapolation of the reference (J2)
-template <typename F>
-void ResidualDifference::Extrapolated(const F& at, double scale, Eigen::Ref<VectorXd> out) {
-  MatrixXd quotients(kBendSizes, out.size());
-  VectorXd largest = VectorXd::Zero(out.size());
-  for (int k = 0; k < kBendSizes; k++) {
-    const double h = std::ldexp(kBendStep * scale, -k);
-    at(-1, h);
-    at(1, h);
-    quotients.row(k) = (values_[5] - values_[3]).transpose() / (2 * h);
-    largest = largest.cwiseMax(values_[5].cwiseAbs());
+void ResidualDifference::Quotients::Add(bool good, double h, const VectorXd& above, const VectorXd& below,
+                                        double distance) {
+  if (!good) {
+    count = 0;
+    return;
   }
-  for (int i = 0; i < out.size(); i++) {
-    const double noise = std::numeric_limits<double>::epsilon() * largest[i] / (kBendStep * scale);
-    out[i] = Extrapolate(quotients.col(i).data(), kBendSizes, true, noise).value;
+  if (count == 0) first = h;
+  if (table.rows() != above.size() || table.cols() != kSoft.last) table.resize(above.size(), kSoft.last);
+  table.col(count++) = (above - below) / distance;
+}
+
+// The quotients of one side, extrapolated (J2), into `out` if their worst error is below `most`; it is in units of what
+// is sure. Rows of one kind have one choice of sizes: what is left of forces of constraints is then one, too, as stiff
+// as H.
+double ResidualDifference::ExtrapolateSide(int side, double most, Eigen::Ref<VectorXd> out) {
+  const Quotients& q = quotients_[side];
+  candidate_.setZero(out.size());
+  bends_ = false;
+  double error = 0;
+  Eigen::Index begin = 0;
+  for (std::size_t part = 0; part < parts_.size(); part++) {
+    const int rows = parts_[part];
+    if (rows == 0) continue;
+    // a rounding of the value, and what one of positions makes of it
+    const auto table = q.table.block(begin, 0, rows, q.count);
+    const double size = largest_.segment(begin, rows).maxCoeff() + table.cwiseAbs().maxCoeff();
+    const double noise = std::numeric_limits<double>::epsilon() * size / q.first;
+    double worst = 0;
+    if (rows == 1) {
+      row_ = table.transpose();
+      const Extrapolation entry = Extrapolate(row_.data(), q.count, side == kBoth, noise);
+      candidate_[begin] = entry.value;
+      worst = entry.error;
+    } else {
+      const CommonExtrapolation entries = Extrapolate(table, side == kBoth, noise);
+      if (std::isfinite(entries.error)) candidate_.segment(begin, rows) = entries.value;
+      worst = entries.error;
+      bends_ = bends_ || entries.bends;
+    }
+    sizes_[part] = std::max(sizes_[part], candidate_.segment(begin, rows).cwiseAbs().maxCoeff());
+    if (worst > 0) error = std::max(error, worst / (kSure * sizes_[part] + kRounding * noise));
+    begin += rows;
   }
+  if (error < most) out = candidate_;
+  return error;
 }
 
 bool ResidualDifference::Differences(const mjModel* m, const Evaluation& evaluate, int rows, MatrixXd* out,
@@ -383,10 +485,10 @@ bool ResidualDifference::Differences(const mjModel* m, const Evaluation& evaluat
   out->resize(rows, columns);
   VectorXd center;
   out->rightCols(columns - last_column_).setZero();
-  for (int column = 0; column < last_column_; column++) {
+  for (int column = last_column_ - 1; column >= 0; column--) {
     // the stages before the one that this column moves are those of the point
-    const bool stage_begins = column == 0 || StageOf(column) != StageOf(column - 1);
-    if (stage_begins) {
+    if (column == last_column_ - 1 || StageOf(column) != StageOf(column + 1)) {
+      sizes_.assign(parts_.size(), 0);
       Move(m, column, 0);
       column_ = -1;
       if (!evaluate(kPosition, &center)) {
@@ -427,30 +529,43 @@ bool ResidualDifference::Compute(const mjModel* m, const mjData* d, const Vector
   terms_ = terms;
   const int nv = dims_.nv, na = dims_.na;
   Capture(m, d);
-  smooth_ = false;
+  smooth_ = sensed_ = false;
   MatrixXd all;
-  const auto evaluate = [&](Stage stage, VectorXd* value) { return EvaluateDirect(m, stage, a, value); };
-  const auto differences = [&](const DifferencedTerms& part) {
-    terms_ = part;
-    return Differences(m, evaluate, 2 * nv + 2 * na, &all, reason);
+  // r as acceleration: what is small is so of light parts, too
+  const Eigen::Map<const VectorXd> mass(m->dof_M0, nv);
+  const auto evaluate = [&](Stage stage, VectorXd* value) {
+    const bool good = EvaluateDirect(m, stage, a, value);
+    if (good) value->head(nv).array() /= mass.array();
+    return good;
   };
-  // inertia alone takes the longer step: the shorter one of the others would leave its rounding
-  DifferencedTerms inertia = {true, false, false, false, nullptr, false, false, terms.applied}, others = terms;
-  const bool split = terms.inertia && !HasTendonArmature(m);
-  others.inertia = terms.inertia && !split;
-  last_column_ = split && others.Any() ? 2 * nv : dims_.ndx + dims_.nu;
-  if (split && !differences(inertia)) return false;
-  last_column_ = dims_.ndx + dims_.nu;
-  const MatrixXd of_inertia = split ? all : MatrixXd();
-  if (others.Any() || !split) {
-    if (!differences(others)) return false;
-    if (split) all.topRows(nv) += of_inertia.topRows(nv);
+
+  // (9) inertia exactly, then what is soft, then what is stiff
+  MatrixXd sum = MatrixXd::Zero(2 * nv + 2 * na, dims_.ndx + dims_.nu);
+  DifferencedTerms soft = terms, stiff = terms;
+  const bool exact = terms.inertia && !HasTendonArmature(m), forces_stiff = HasStiffForces(m);
+  soft.inertia = terms.inertia && !exact;
+  soft.constraint = soft.metric = stiff.inertia = false;
+  stiff.metric = terms.metric && IsDiscrete(m);
+  if (forces_stiff)
+    soft.passive = soft.actuation = soft.integrator = false;
+  else
+    stiff.passive = stiff.actuation = stiff.integrator = false;
+  if (exact) Inertia(m, a, sum.topLeftCorner(nv, 2 * nv));
+  parts_ = {nv, nv, na, na};
+  for (const bool is_stiff : {false, true}) {
+    terms_ = is_stiff ? stiff : soft;
+    if (!terms_.Any()) continue;
+    stiff_ = is_stiff;
+    last_column_ = terms_.actuation || terms_.integrator || terms_.metric ? dims_.ndx + dims_.nu : 2 * nv;
+    if (!Differences(m, evaluate, 2 * nv + 2 * na, &all, reason)) return false;
+    sum.topRows(nv).noalias() += mass.asDiagonal() * all.topRows(nv);
+    sum.bottomRows(nv + 2 * na) += all.bottomRows(nv + 2 * na);
   }
   terms_ = terms;
-  out->residual = all.topRows(nv);
-  out->acceleration = all.middleRows(nv, nv);
-  out->activation = all.middleRows(2 * nv, na);
-  out->activation_rate = all.bottomRows(na);
+  out->residual = sum.topRows(nv);
+  out->acceleration = sum.middleRows(nv, nv);
+  out->activation = sum.middleRows(2 * nv, na);
+  out->activation_rate = sum.bottomRows(na);
 
   // act' is clamped after the step; at the edge itself the interior slope holds, as for controls
   Restore(m);
@@ -549,6 +664,8 @@ bool ResidualDifference::Sensors(const mjModel* model, const mjData* d, const Ve
     const mjModel local = OnlySensors(model, &group);
     const mjModel* m = &local;
     smooth_ = !constraint;
+    stiff_ = sensed_ = constraint;
+    parts_ = constraint ? std::vector<int>{dims_.ns} : std::vector<int>(dims_.ns, 1);
     last_column_ = needs_.acceleration ? dims_.ndx + dims_.nu : needs_.velocity ? 2 * dims_.nv : dims_.nv;
     Capture(m, d);
     VectorXd moved;

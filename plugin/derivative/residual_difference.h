@@ -95,8 +95,9 @@ class ResidualDifference {
   bool Differences(const mjModel* model, const Evaluation& evaluate, int rows, Eigen::MatrixXd* out, std::string* reason);
   bool Column(const mjModel* model, const Evaluation& evaluate, int column, const Eigen::VectorXd& center,
               Eigen::Ref<Eigen::VectorXd> out);
-  template <typename F>
-  void Extrapolated(const F& at, double scale, Eigen::Ref<Eigen::VectorXd> out);
+  double ExtrapolateSide(int side, double most, Eigen::Ref<Eigen::VectorXd> out);
+  void EvaluateInertia(const mjModel* model, Stage stage, const Eigen::VectorXd& a, Eigen::VectorXd* value);
+  void Inertia(const mjModel* model, const Eigen::VectorXd& a, Eigen::Ref<Eigen::MatrixXd> out);
   void PositionStage(const mjModel* model);
   bool ConstraintForce(const mjModel* model, const Eigen::VectorXd& a);
   bool SensedForce(const mjModel* model, const Eigen::VectorXd& a);
@@ -104,9 +105,15 @@ class ResidualDifference {
   bool EvaluateDirect(const mjModel* model, Stage stage, const Eigen::VectorXd& a, Eigen::VectorXd* value);
   bool EvaluateSensors(const mjModel* model, Stage stage, const Eigen::VectorXd& a, Eigen::VectorXd* value);
   Stage StageOf(int column) const;
-  bool OnlyInertia() const {
-    return terms_.inertia && !terms_.passive && !terms_.actuation && !terms_.constraint && !terms_.integrator && !terms_.metric;
-  }
+
+  // quotients of the last nudges that all have the active set of the point
+  struct Quotients {
+    Eigen::MatrixXd table;  // one column a nudge
+    int count = 0;
+    double first = 0;  // the longest of them
+    void Add(bool good, double h, const Eigen::VectorXd& above, const Eigen::VectorXd& below, double distance);
+  };
+  enum Side { kBoth, kUp, kDown };
 
   Dims dims_;
   DataPtr probe_;
@@ -114,13 +121,20 @@ class ResidualDifference {
   std::vector<mjtNum> state_;       // mjSTATE_INTEGRATION of the point
   std::vector<mjtByte> unlimited_;  // actlimited = 0: the clamp is applied by us, one-sided
   Eigen::VectorXd force_, y_, discrete_, direction_, velocity_, values_[9];
-  Eigen::VectorXd act_next_;        // act' of the point, not clamped
+  Eigen::VectorXd act_next_;  // act' of the point, not clamped
+  Quotients quotients_[3];
+  Eigen::VectorXd largest_, candidate_, row_;  // of all values; one side extrapolated
+  std::vector<int> parts_;                     // numbers of rows that err together
+  std::vector<double> sizes_;                  // largest entry of each, in the columns of this stage so far
   DifferencedTerms terms_;
   SensorNeeds needs_;
   const ForceChange* forces_ = nullptr;  // of the sensors
-  std::vector<int> sensor_stages_;  // needstage of the sensors that are wanted, none for the others
-  int last_column_ = 0;             // columns from here on are zero
-  bool smooth_ = false;             // kinematics alone
+  std::vector<int> sensor_stages_;       // needstage of the sensors that are wanted, none for the others
+  int last_column_ = 0;                  // columns from here on are zero
+  bool smooth_ = false;                  // kinematics alone
+  bool stiff_ = false;                   // contacts enter
+  bool sensed_ = false;                  // sensors
+  bool bends_ = false;                   // does the second derivative jump about the point
   int column_ = 0;
   double offset_ = 0;
 };
