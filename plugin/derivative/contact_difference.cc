@@ -267,6 +267,7 @@ bool ContactGeometry::Flickers(const mjModel* model, mjData* data, int c) {
   const Vec3 pivot = Vec3Map(data->contact[c].pos);
   const auto lost = [&](const mjContact& contact, int now) {
     if (contact.geom[0] != g1 || contact.geom[1] != g2 || contact.efc_address < 0 || !CarriesForce(data, contact)) return false;
+    if (contact.dist > margin - kFlickered) return false;  // about to end, not to jump
     return std::none_of(found_.begin(), found_.begin() + now, [&](const mjPreContact& other) {
       return (Vec3Map(other.pos) - Vec3Map(contact.pos)).norm() < kFlickered;
     });

@@ -330,6 +330,17 @@ TEST_F(CertificateTest, ACylinderOnABoxStandsOnCornersThatRoundingChooses) {
   }
 }
 
+// A ball that hardly touches: nudges end the contact, they do not move it
+TEST_F(CertificateTest, AContactThatBeginsDoesNotJump) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom name="floor" type="plane" size="1 1 .1"/>
+    <body pos="0 0 .1"><joint name="z" type="slide" axis="0 0 1"/><geom name="ball" size=".1"/></body></worldbody></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  data->qpos[0] = -1e-8;
+  const Certificate certificate = Certify(model.get(), data.get());
+  EXPECT_NE(Find(certificate, "contact of floor and ball", "onset"), nullptr);
+  EXPECT_EQ(Find(certificate, "contact of floor and ball", "another place"), nullptr);
+}
+
 // The line from site to site moves by exactly the distance, and the engine's path is another one: outside, from within and around a side site, of a
 // sphere and a cylinder across
 TEST_F(CertificateTest, ATendonIsAsFarFromWrappingAsItsPathSays) {
