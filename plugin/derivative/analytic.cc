@@ -189,11 +189,12 @@ bool AnalyticBackend::FindMinimum(const mjModel* m, mjData* d, Products products
     const bool cones = std::find(row_state_.begin(), row_state_.end(), mjCNSTRSTATE_CONE) != row_state_.end();
     at_residual_ = !cones || size <= kBend;
     if (at_residual_ && size > kFar) {
-      Polish(m, d);
+      at_residual_ = Polish(m, d) <= kGood;
       Residual(m, d);
     }
+    if (!at_residual_) continue;
     hessian_done_ = (!cones || here) && same() && (products != Products::kNone || !unconstrained_);
-    if (at_residual_) return true;
+    return true;
   }
   return false;
 }
