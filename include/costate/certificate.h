@@ -41,13 +41,14 @@ struct CertifyOptions {
 
 /// Looks at the switches about the state, control and context of `data`: contacts (onset and release, stick or slip), joint
 /// and tendon limits, friction loss, force limits of actuators and joints, ctrlrange and actrange, rise or fall of
-/// muscles, reversal of quadratic dampers, borders of flat parts that meet, contacts that jump, contacts that a sensor chooses. Not listed: force limits and dead bands of
-/// tendons, cutoffs of sensors, plastic yield. Distances of rows that push are those of the acceleration at which
+/// muscles, reversal of quadratic dampers, borders of flat parts that meet, contacts that jump, contacts that a sensor chooses,
+/// tendons that begin or cease to wrap, slack ranges of their springs. Not listed: force limits of tendons, cutoffs of sensors,
+/// plastic yield. Distances of rows that push are those of the acceleration at which
 /// their force ends; everything else is a distance of the state.
 /// Strictly beyond a clamp the derivative is zero; exactly on it, as Linearizer::Linearize, it is the slope inside.
 ///
-/// @post   `data` is only read.  Cost: mj_forward to convergence, one collision pass, and collisions of the pairs that the
-///         derivative differences. Allocates.
+/// @post   `data` is only read.  Cost: mj_forward to convergence, one collision pass, up to 12 collisions of each pair that
+///         pushes and those of the pairs that the derivative differences. Allocates.
 /// @throws as Linearizer::Linearize for a state or control that is not finite.
 Certificate Certify(const mjModel* model, const mjData* data, const CertifyOptions& options = {});
 
