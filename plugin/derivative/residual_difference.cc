@@ -7,6 +7,7 @@
 
 #include "core/plugins.h"
 #include "derivative/adhesion.h"
+#include "derivative/armature.h"
 #include "derivative/effective_mass.h"
 #include "derivative/equilibrium.h"
 #include "derivative/extrapolate.h"
@@ -85,14 +86,6 @@ Room RoomOf(const mjModel* m, const mjData* d, const Dims& dims, int column, dou
   if (i < 0) return {};
   return Both(RoomIn(m->actuator_actlimited[i], m->actuator_actrange + 2 * i, d->act[act], reach),
               MuscleRoom(m, d, i, false, reach));
-}
-
-// does J of a tendon enter M: its path is no polynomial
-bool HasTendonArmature(const mjModel* m) {
-  for (int i = 0; i < m->nactuator; i++) {
-    if (m->actuator_trntype[i] == mjTRN_TENDON && m->actuator_armature[i] != 0) return true;
-  }
-  return std::any_of(m->tendon_armature, m->tendon_armature + m->ntendon, [](mjtNum armature) { return armature != 0; });
 }
 
 // do passive and actuator forces feel contacts, or what else is as stiff
@@ -485,9 +478,9 @@ bool ResidualDifference::Differences(const mjModel* m, const Evaluation& evaluat
   out->resize(rows, columns);
   VectorXd center;
   out->rightCols(columns - last_column_).setZero();
-  for (int column = last_column_ - 1; column >= 0; column--) {
+  for (int column = 0; column < last_column_; column++) {
     // the stages before the one that this column moves are those of the point
-    if (column == last_column_ - 1 || StageOf(column) != StageOf(column + 1)) {
+    if (column == 0 || StageOf(column) != StageOf(column - 1)) {
       sizes_.assign(parts_.size(), 0);
       Move(m, column, 0);
       column_ = -1;
@@ -532,7 +525,7 @@ bool ResidualDifference::Compute(const mjModel* m, const mjData* d, const Vector
   smooth_ = sensed_ = false;
   MatrixXd all;
   // r as acceleration: what is small is so of light parts, too
-  const Eigen::Map<const VectorXd> mass(m->dof_M0, nv);
+  const VectorXd mass = Eigen::Map<const VectorXd>(m->dof_M0, nv).cwiseMax(mjMINVAL);
   const auto evaluate = [&](Stage stage, VectorXd* value) {
     const bool good = EvaluateDirect(m, stage, a, value);
     if (good) value->head(nv).array() /= mass.array();
@@ -542,7 +535,7 @@ bool ResidualDifference::Compute(const mjModel* m, const mjData* d, const Vector
   // (9) inertia exactly, then what is soft, then what is stiff
   MatrixXd sum = MatrixXd::Zero(2 * nv + 2 * na, dims_.ndx + dims_.nu);
   DifferencedTerms soft = terms, stiff = terms;
-  const bool exact = terms.inertia && !HasTendonArmature(m), forces_stiff = HasStiffForces(m);
+  const bool exact = terms.inertia && !HasMovingArmature(m), forces_stiff = HasStiffForces(m);
   soft.inertia = terms.inertia && !exact;
   soft.constraint = soft.metric = stiff.inertia = false;
   stiff.metric = terms.metric && IsDiscrete(m);

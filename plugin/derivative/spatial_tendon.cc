@@ -133,7 +133,7 @@ std::string ForElements(const mjModel* m, const mjData* d, int t, F f) {
 bool FindRoom(const Vec3* end, double radius, bool inside, const Vec3* side, WrapRoom* out) {
   if (end[0].norm() < radius || end[1].norm() < radius) return false;
   const Vec3 line = end[1] - end[0];
-  const Vec3 nearest = end[0] - std::clamp(line.dot(end[0]) / line.squaredNorm(), -1.0, 0.0) * line;
+  const Vec3 nearest = end[0] - std::clamp(line.dot(end[0]) / std::max(mjMINVAL, line.squaredNorm()), -1.0, 0.0) * line;
   const double beyond = nearest.norm() - radius;
   out->wraps = inside ? beyond > 0 : beyond < 0;
   out->room = std::abs(beyond);

@@ -390,6 +390,18 @@ TEST_F(CertificateTest, ATendonIsAsFarFromWrappingAsItsPathSays) {
   }
 }
 
+// along the pin's axis its line is one point across
+TEST_F(CertificateTest, ATendonAlongItsPinIsAsFarAsItsSites) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom name="pin" type="cylinder" size=".25 1" contype="0" conaffinity="0"/>
+    <site name="a" pos="1 0 -.5"/><body><joint type="slide" axis="0 0 1"/><geom size=".0625" contype="0" conaffinity="0"/><site name="b" pos="1 0 .5"/></body></worldbody>
+    <tendon><spatial name="t" stiffness="10"><site site="a"/><geom geom="pin"/><site site="b"/></spatial></tendon></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  const Certificate certificate = Certify(model.get(), data.get());
+  const Switch* wrap = Find(certificate, "path of t at pin", "wraps");
+  ASSERT_NE(wrap, nullptr);
+  EXPECT_NEAR(wrap->distance, 0.75, 1e-12);
+}
+
 TEST_F(CertificateTest, ASlackTendonBeginsToPullAtItsRange) {
   const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><body><joint name="j" type="slide"/><geom size=".1"/></body></worldbody>
     <tendon><fixed name="t" stiffness="10" springlength="-.25 .5"><joint joint="j" coef="1"/></fixed></tendon></mujoco>)");
