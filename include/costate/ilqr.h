@@ -21,7 +21,8 @@ const char* ToString(SolverType type);  ///< as in a task file: "ilqr", "fddp"
 /// By what regularization adapts from one iteration of iLQR to the next.
 enum class RegularizationRule {
   kPromise,  ///< by the share of the model's promise that a step kept
-  kStep,     ///< by the length of the step: any above 0.3 lowers it, any below 0.06 raises it
+  kStep,     ///< by the length of the step: any above 0.3 lowers it, any below 0.13 raises it
+  kBoth,     ///< two of them, one by each: an iteration takes the better step of both (in Resolve kPromise alone)
 };
 
 struct IlqrOptions {
@@ -36,7 +37,8 @@ struct IlqrOptions {
   double regularization_min = 1e-8;  ///< below it: none at all
   double regularization_max = 1e10;
   double regularization_factor = 4;  ///< grows by it, then by its square …, on failure; shrinks likewise on success
-  RegularizationRule regularization_rule = RegularizationRule::kPromise;
+  RegularizationRule regularization_rule = RegularizationRule::kBoth;
+  double regularization_by_step_init = -1;  ///< kBoth: of the second one; negative: regularization_init
   int line_search_steps = 10;        ///< alpha = 1, 1/2, 1/4 …
   double line_search_ratio = 1e-4;   ///< accepted when actual / expected change exceeds it (Armijo)
   int threads = 0;                   ///< 0: all cores

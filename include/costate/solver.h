@@ -43,6 +43,7 @@ struct IterationRecord {
   double gradient_norm = 0;    ///< max |Qu| over controls that may still move downhill, before the step
   double step = 0;             ///< accepted alpha; 0 when none was
   double regularization = 0;
+  double regularization_by_step = -1;  ///< iLQR by both rules: the second one; else negative
   double gap = 0;              ///< largest |f(x_t, u_t) ⊖ x_{t+1}| after this iteration; 0 where all iterates are motions
   int gap_knot = -1;           ///< t + 1 of that gap; 0: none is left; -1: the solver has none
   double seconds_rollout = 0, seconds_derivative = 0, seconds_backward = 0;
@@ -80,6 +81,7 @@ struct SolveState {
   MatrixXd costates{};          ///< multipliers of the steps (ndx × (N+1)), of fddp
   double barrier = 0;           ///< weight of fddp's barrier; 0: none was needed
   double regularization = -1;   ///< of the last iteration; negative: there was none
+  double regularization_by_step = -1;  ///< the second one of iLQR by both rules; negative: there was none
   std::vector<MatrixXd> multipliers{};  ///< of the constraints, those that the iterate was sought with
   VectorXd penalties{};         ///< one a constraint
   VectorXd residuals{};         ///< of each constraint at the last update of the multipliers; empty before it

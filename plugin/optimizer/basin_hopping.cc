@@ -89,7 +89,8 @@ IlqrOptions BasinHopping::OptionsOf(int round, int i) const {
   options.regularization_init *= kFirstRegularization * std::pow(kNextRegularization, further ? 1 : i);
   options.regularization_sweep = false;
   options.line_search_steps = std::min(options.line_search_steps, kSteps);
-  if (further || (round > 0 && (round + i) % 2 == 0)) options.regularization_rule = RegularizationRule::kStep;
+  const bool by_step = further || (round > 0 && (round + i) % 2 == 0);
+  options.regularization_rule = by_step ? RegularizationRule::kStep : RegularizationRule::kPromise;
   return options;
 }
 

@@ -231,7 +231,10 @@ bool Constrained::GoOn(const IterationRecord& record) {
 SolveResult Constrained::Solve(const MatrixXd& U) {
   IlqrOptions options = options_;
   options.iterations = options_.iterations - static_cast<int>(iterations_.size());
-  if (!iterations_.empty()) options.regularization_init = std::min(iterations_.back().regularization, options.regularization_max);
+  if (!iterations_.empty()) {
+    if (state_.regularization >= 0) options.regularization_init = std::min(state_.regularization, options.regularization_max);
+    options.regularization_by_step_init = std::min(state_.regularization_by_step, options.regularization_max);
+  }
   enough_ = false;
   return inner_(problem_, U, options, [&](const IterationRecord& record) { return GoOn(record); });
 }

@@ -59,9 +59,9 @@ void LineSearch::TryAtOnce(const Trajectory& reference, const Policy& policy, in
 }
 
 LineSearchResult LineSearch::Run(const Trajectory& reference, double cost, const Policy& policy,
-                                 const ExpectedChange& expected, int first, int steps, Trajectory* taken) {
-  for (int at = first, count = 0; at < steps; at += count) {
-    if (at > first && IsLate()) return {};
+                                 const ExpectedChange& expected, int steps, Trajectory* taken) {
+  for (int at = 0, count = 0; at < steps; at += count) {
+    if (at > 0 && IsLate()) return {};
 
     // the whole step alone where the last one was good, else the next few, each worker its own rollouts
     count = at == 0 && whole_ ? 1 : std::min(simulator_->threads(), steps - at);

@@ -38,10 +38,10 @@ class LineSearch {
   void SetDeadline(Clock::time_point deadline) { deadline_ = deadline; }
   bool IsLate() const { return deadline_ != Clock::time_point::max() && Clock::now() >= deadline_; }
 
-  /// @param cost   of the reference.  @param first, steps  alpha = 2^-first … 2^-(steps - 1).
+  /// @param cost   of the reference.  @param steps  alpha = 1 … 2^-(steps - 1).
   /// @param taken  receives the accepted rollout; otherwise untouched.
   LineSearchResult Run(const Trajectory& reference, double cost, const Policy& policy, const ExpectedChange& expected,
-                       int first, int steps, Trajectory* taken);
+                       int steps, Trajectory* taken);
 
   /// alpha = 2, 4, 8 while each costs less than the one before.
   /// @param whole  what alpha = 1 led to.  @param taken  as above.

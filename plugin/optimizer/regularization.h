@@ -51,13 +51,15 @@ class Regularization {
 
  private:
   void AdaptByStep(double fraction, double alpha) {
-    if (fraction > 0.5 || alpha > 0.3) {
+    if (alpha > kLongStep) {
       change_ = std::min(1 / factor_, change_ / factor_);
       value_ = std::max(min_, value_ * change_);
-    } else if (fraction < 0.1 || alpha < 0.06) {
+    } else if (fraction < 0.1 || alpha < kLittleStep) {
       Grow();
     }
   }
+
+  static constexpr double kLongStep = 0.3, kLittleStep = 0.13;  // an eighth is short, a quarter neither
 
   RegularizationRule rule_;
   double factor_, min_, max_, value_;

@@ -39,7 +39,8 @@ MatrixXd ToMatrix(const ResumeJson& columns, Eigen::Index rows) {
 }
 
 ResumeJson StateJson(const Task& task, const SolveState& state) {
-  ResumeJson json = {{"solver", ToString(task.solver.type)}, {"regularization", state.regularization}, {"barrier", state.barrier},
+  ResumeJson json = {{"solver", ToString(task.solver.type)}, {"regularization", state.regularization},
+                     {"regularization_by_step", state.regularization_by_step}, {"barrier", state.barrier},
                      {"U", ToJson(state.U)}, {"X", ToJson(state.X)}, {"costates", ToJson(state.costates)}};
   ResumeJson constraints = ResumeJson::array();
   for (int i = 0; i < task.constraints.size() && !state.multipliers.empty(); ++i) {
@@ -134,6 +135,7 @@ SolveState ReadState(const ResumeJson& json, const Fit& fit, const Task& task) {
   state.costates = ToMatrix(json.at("costates"), dims.ndx);
   state.barrier = json.at("barrier");
   state.regularization = json.at("regularization");
+  state.regularization_by_step = json.value("regularization_by_step", -1.0);
   const std::vector<ResumeJson> constraints = fit.Constraints(json.at("constraints"));
   state.multipliers = Multipliers(constraints, task, "multipliers");
   state.penalties.resize(static_cast<Eigen::Index>(constraints.size()));

@@ -24,7 +24,6 @@ SolveResult SolveUnconstrained(const Problem& problem, const Guess& guess, const
   }
   SolveResult result = SolveIlqr(problem, guess.U, options, callback);
   result.state.U = result.trajectory.U;
-  if (!result.iterations.empty()) result.state.regularization = result.iterations.back().regularization;
   return result;
 }
 
@@ -38,6 +37,7 @@ SolveResult Solve(const Problem& problem, const Guess& guess, const IlqrOptions&
   if (const SolveState* state = guess.state) {
     if (state->regularization >= 0 && state->costates.size() == 0) {  // fddp's is another one
       options.regularization_init = std::min(state->regularization, options.regularization_max);
+      options.regularization_by_step_init = std::min(state->regularization_by_step, options.regularization_max);
     }
     if (!state->multipliers.empty()) outer.multipliers = state->multipliers;
     if (state->penalties.size() > 0) outer.penalties = state->penalties;

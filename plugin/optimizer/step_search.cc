@@ -16,6 +16,9 @@ constexpr double kShortStep = 1.0 / 16;
 constexpr double kSweep[] = {100, 10, 0.1, 0.01, 0};
 constexpr int kSweepSteps = 4;
 
+// so much more a shorter step has to gain: short steps of a bold policy gain at once and lead into narrow valleys
+constexpr double kShorterGain = 1.5;
+
 // a whole step that gains so many times what was promised is lengthened: the model is too stiff
 constexpr double kGenerous = 1.5;
 
@@ -34,37 +37,35 @@ void StepSearch::Reserve(const Trajectory& motion, const Policy& policy) {
   line_search_.Reserve(motion);
 }
 
-void StepSearch::TryWhole(const StepOrigin& from, double mu, RiccatiResult* riccati, IterationRecord* record) {
-  Clock::time_point start = Clock::now();
-  std::swap(policy_.k, riccati->k);
-  std::swap(policy_.K, riccati->K);
-  Try(from, mu, 0, 1, Expected(*riccati));
-  record->seconds_rollout += Lap(&start);
-}
-
-void StepSearch::Find(const StepOrigin& from, double mu, RiccatiResult* riccati, IterationRecord* record) {
+AcceptedStep StepSearch::Try(const StepOrigin& from, double mu, int steps, RiccatiResult* riccati,
+                             IterationRecord* record) {
   Clock::time_point start = Clock::now();
   std::swap(policy_.k, riccati->k);
   std::swap(policy_.K, riccati->K);
   const ExpectedChange expected = Expected(*riccati);
-  Try(from, mu, 0, options_.line_search_steps, expected);
-  const double gain = from.cost - step_.found.cost;
-  if (options_.long_steps && step_.found.alpha == 1 && gain > -kGenerous * expected.At(1)) {
-    step_.found = line_search_.Lengthen(from.motion, taken_, step_.found, &next_);
+  const AcceptedStep step = {mu, expected,
+                             line_search_.Run(from.motion, from.cost, policy_, expected, steps, &candidate_)};
+  const bool shorter = step.found.alpha < step_.found.alpha;
+  const double least = shorter ? kShorterGain * (from.cost - step_.found.cost) : 0;
+  if (step.IsBetterThan(step_) && from.cost - step.found.cost > least) {
+    step_ = step;
+    std::swap(next_, candidate_);
+    std::swap(taken_, policy_);
   }
   record->seconds_rollout += Lap(&start);
-  if (step_.found.alpha >= kShortStep || !options_.regularization_sweep || line_search_.IsLate()) return;
-  Sweep(from, std::max(mu, options_.regularization_min), record);
+  return step;
 }
 
-// rolls out policy_; kept when it is the best so far
-void StepSearch::Try(const StepOrigin& from, double mu, int first, int steps, const ExpectedChange& expected) {
-  const AcceptedStep step = {mu, expected,
-                     line_search_.Run(from.motion, from.cost, policy_, expected, first, steps, &candidate_)};
-  if (!step.IsBetterThan(step_)) return;
-  step_ = step;
-  std::swap(next_, candidate_);
-  std::swap(taken_, policy_);
+void StepSearch::Find(const StepOrigin& from, double mu, RiccatiResult* riccati, IterationRecord* record) {
+  Try(from, mu, options_.line_search_steps, riccati, record);
+  const double gain = from.cost - step_.found.cost;
+  if (options_.long_steps && step_.found.alpha == 1 && gain > -kGenerous * step_.expected.At(1)) {
+    Clock::time_point start = Clock::now();
+    step_.found = line_search_.Lengthen(from.motion, taken_, step_.found, &next_);
+    record->seconds_rollout += Lap(&start);
+  }
+  if (step_.found.alpha >= kShortStep || !options_.regularization_sweep || line_search_.IsLate()) return;
+  Sweep(from, std::max(mu, options_.regularization_min), record);
 }
 
 // the best step of several regularizations about mu, side by side; of equals the first
@@ -110,8 +111,8 @@ void StepSearch::SweepOn(const StepOrigin& from, int index, double mu, int worke
   std::swap(s.policy.k, s.riccati.k);
   std::swap(s.policy.K, s.riccati.K);
   const ExpectedChange expected = Expected(s.riccati);
-  const AcceptedStep step = {mu, expected,
-                     line_search_.RunOn(worker, from.motion, from.cost, s.policy, expected, kSweepSteps, &s.candidate)};
+  const AcceptedStep step = {
+      mu, expected, line_search_.RunOn(worker, from.motion, from.cost, s.policy, expected, kSweepSteps, &s.candidate)};
   if (step.IsBetterThan(s.step)) {
     s.step = step;
     s.index = index;

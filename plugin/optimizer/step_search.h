@@ -46,8 +46,10 @@ class StepSearch {
     unit_ = unit;
   }
 
-  /// The policy in `riccati`, solved with mu, at alpha = 1 alone. Gains are taken by swap.
-  void TryWhole(const StepOrigin& from, double mu, RiccatiResult* riccati, IterationRecord* record);
+  /// The policy in `riccati`, solved with mu, at alpha = 1 … 2^(1 - steps): kept where it is the best so far. A shorter step
+  /// than the best one has to gain half as much again. Gains are taken by swap.
+  /// @return what this policy led to, kept or not.
+  AcceptedStep Try(const StepOrigin& from, double mu, int steps, RiccatiResult* riccati, IterationRecord* record);
 
   /// The best step that is found. @param riccati  solved with mu; its gains are taken by swap.
   void Find(const StepOrigin& from, double mu, RiccatiResult* riccati, IterationRecord* record);
@@ -61,13 +63,12 @@ class StepSearch {
   struct Sweeper {
     RiccatiResult riccati;
     Policy policy, taken;
-    AcceptedStep step;                         // the best so far …
+    AcceptedStep step;                 // the best so far …
     int index = 0;                     // … which of the sweep's regularizations it has
     Trajectory trajectory, candidate;  // … where it leads, and where another one does
     double seconds_rollout = 0, seconds_backward = 0;
   };
 
-  void Try(const StepOrigin& from, double mu, int first, int steps, const ExpectedChange& expected);
   void Sweep(const StepOrigin& from, double mu, IterationRecord* record);
   void SweepOn(const StepOrigin& from, int index, double mu, int worker);
 

@@ -168,6 +168,7 @@ TEST_F(IlqrSolverTest, SolvesLinearQuadraticProblemsAsItIsTold) {
   IlqrOptions options = task.solver;
   options.iterations = 10;
   options.regularization_sweep = options.long_steps = options.final_policy = false;
+  options.regularization_rule = RegularizationRule::kPromise;
   IlqrSolver plain(task.ToProblem(), options), told(task.ToProblem(), options);
   int calls = 0;
   told.SetLqSolver([&](LqProblem* lq, double regularization, RiccatiResult* out) {

@@ -279,17 +279,53 @@ TEST_F(Ilqr, RegularizationFollowsTheStepWhereItIsTold) {
                               .regularization_rule = RegularizationRule::kStep,
                               .regularization_sweep = false};
     const SolveResult result = SolveIlqr(c.problem, c.U, options);
-    int lower = 0;
+    int lower = 0, higher = 0;
     for (std::size_t i = 1; i < result.iterations.size(); ++i) {
       const IterationRecord &before = result.iterations[i - 1], &now = result.iterations[i];
+      if (before.step > 0 && before.step < 0.13) {
+        EXPECT_GE(now.regularization, factor * before.regularization) << i;
+        higher++;
+      }
       if (before.step <= 0.3 || before.regularization == 0) continue;
       EXPECT_LE(now.regularization, std::max(before.regularization / factor, options.regularization_min)) << i;
       EXPECT_GE(now.regularization, options.regularization_min);
       lower++;
     }
     EXPECT_GE(lower, 5);
+    EXPECT_GE(higher, 1);
     EXPECT_LT(result.cost, 0.1 * result.initial_cost);
   }
+}
+
+// an iteration takes the second rule's step where it costs less, and where it is the shorter one gains half as much again
+TEST_F(Ilqr, TakesTheBetterStepOfBothRules) {
+  const Case c = PendulumCase();
+  IlqrOptions options{.iterations = 1, .tolerance = 0, .regularization_sweep = false, .long_steps = false};
+  const auto solve = [&](RegularizationRule rule, double regularization, double by_step) {
+    options.regularization_rule = rule;
+    options.regularization_init = regularization;
+    options.regularization_by_step_init = by_step;
+    return SolveIlqr(c.problem, c.U, options);
+  };
+  int promised = 0, stepped = 0, too_short = 0;
+  for (const double mu : {1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0}) {
+    for (const double by_step : {1e-4, 3e-3, 3e-2, 0.3, 3.0, 30.0}) {
+      const SolveResult promise = solve(RegularizationRule::kPromise, mu, -1), step = solve(RegularizationRule::kStep, by_step, -1),
+                        both = solve(RegularizationRule::kBoth, mu, by_step);
+      ASSERT_EQ(both.iterations.size(), 1u);
+      EXPECT_EQ(both.iterations[0].regularization, promise.iterations[0].regularization);  // from which a later solve may go on
+      EXPECT_EQ(both.iterations[0].regularization_by_step, step.iterations[0].regularization);
+
+      const IterationRecord &first = promise.iterations[0], &second = step.iterations[0];
+      const bool shorter = second.step < first.step, better = step.cost < promise.cost;
+      const bool takes = better && (!shorter || second.actual_change < 1.5 * first.actual_change);
+      EXPECT_TRUE(BitwiseEqual(both.trajectory.U, (takes ? step : promise).trajectory.U)) << mu << " and " << by_step;
+      takes ? ++stepped : better ? ++too_short : ++promised;
+    }
+  }
+  EXPECT_GE(promised, 1);
+  EXPECT_GE(stepped, 1);
+  EXPECT_GE(too_short, 1);
 }
 
 // only steps that reduce the cost are accepted, and the records add up
