@@ -21,7 +21,7 @@ struct BasinHoppingOptions {
 
 /// One round on the way.
 struct BasinHoppingRound {
-  int number = 0;          ///< 0: from the guess
+  int number = 0;          ///< 0: from the guess; one more than options' rounds: the last solve
   int iterations = 0;      ///< of its longest solve
   double cost = 0;         ///< of its best motion
   double violation = 0;    ///< of its worst constraint there
@@ -44,8 +44,8 @@ using BasinHoppingCallback = std::function<void(const BasinHoppingRound&)>;
 /// at the hopping's tolerance or after its iterations, its line search after six steps; the best motion of a round takes the
 /// place of the best so far if it is better: within the constraints' tolerance by cost, else by violation. At the end one more
 /// solve from the best at options.tolerance. Solves side by side go iteration by iteration, so that options.iterations bounds
-/// their number and the callback, called from this thread, may stop all of them after each; its record is that of the best of
-/// them at the time. Kicks come from (seed, round, i) alone: the same bits at any thread count.
+/// their number, of which kicks leave those of a kicked solve to the last one, and the callback, called from this thread, may
+/// stop all of them after each; its record is that of the best of them at the time. Kicks come from (seed, round, i) alone: the same bits at any thread count.
 ///
 /// @throws as Solve; Error{kInvalidArgument} for an option out of range.
 /// Cost: width times that of Solve an iteration, in round 0 one time more, shared by options.threads.

@@ -174,12 +174,17 @@ BasinHoppingResult BasinHopping::Run(const Guess& guess) {
   for (std::size_t i = 1; i < first.size(); ++i) first[i].state = nullptr;
   Round(first, options_.iterations, tolerance, 0);
 
+  // of few iterations the last solve has its own, too
+  const bool finish = tolerance > options_.tolerance;
+  const int kept = finish ? hopping_.iterations : 0;
   int round = 1;
   const bool moves = out_.result.status != SolveStatus::kDiverged;
-  for (; round <= hopping_.rounds && moves && Left() > 0 && !interrupted_; ++round) Round(Kicked(round), hopping_.iterations, tolerance, round);
+  for (; round <= hopping_.rounds && moves && Left() > kept && !interrupted_; ++round) {
+    Round(Kicked(round), std::min(hopping_.iterations, Left() - kept), tolerance, round);
+  }
   const bool all = round > hopping_.rounds;
-  if (moves && Left() > 0 && !interrupted_ && tolerance > options_.tolerance) {
-    Round({{{}, out_.result.trajectory.U}}, options_.iterations, options_.tolerance, round);
+  if (moves && Left() > 0 && !interrupted_ && finish) {
+    Round({{{}, out_.result.trajectory.U}}, options_.iterations, options_.tolerance, hopping_.rounds + 1);
   }
 
   int better = 0;
