@@ -9,7 +9,9 @@
 smooth     pinocchio.computeABADerivatives: the dynamics and their derivatives without contacts, limits and friction
 contact    calc and calcDiff of crocoddyl's DifferentialActionModelContactFwdDynamics, points held at the named bodies (3
            rows each; on robots without named feet, none), which is its model of a robot in contact
-jacfwd     jax.jacfwd of one mjx.step by position and velocity, compiled, on the CPU, where MJX has the model
+jacfwd     jax.jacfwd of one mjx.step by position, velocity and control (A and B), compiled, on the CPU, where MJX has the
+           model, from benchmark_derivative's settled state; in double precision, as ours
+single     the same in single precision, MJX's default
 ours       benchmark_smooth's A and B of the model without its constraints, after mj_forward; with it
 step       benchmark_derivative's A and B in contact with mj_forward: what jacfwd is to be compared with
 Each column appears where its package is installed. Python's own part of a call is about a microsecond.
@@ -34,6 +36,8 @@ try:
     from mujoco import mjx
 except ImportError:
     jax = None
+
+SETTLE = 0.5  # [s] of simulation before measuring, as benchmark_derivative
 
 
 def microseconds(call, seconds=0.5, calls=20):
@@ -78,19 +82,24 @@ def pinocchio_and_crocoddyl(path, feet):
     return model.nv, smooth, microseconds(both)
 
 
-def mjx_jacfwd(path):
+def mjx_jacfwd(path, double):
+    jax.config.update("jax_enable_x64", double)
     model = mujoco.MjModel.from_xml_path(path)
     data = mujoco.MjData(model)
     if model.nkey:
         mujoco.mj_resetDataKeyframe(model, data, 0)
+    while data.time < SETTLE:
+        mujoco.mj_step(model, data)
     mujoco.mj_forward(model, data)
     mx, dx = mjx.put_model(model), mjx.put_data(model, data)
+    nq, nx = model.nq, model.nq + model.nv
 
     def step(x):
-        out = mjx.step(mx, dx.replace(qpos=x[: model.nq], qvel=x[model.nq :]))
+        out = mjx.step(mx, dx.replace(qpos=x[:nq], qvel=x[nq:nx], ctrl=x[nx:]))
         return jax.numpy.concatenate([out.qpos, out.qvel])
 
-    x = jax.numpy.concatenate([dx.qpos, dx.qvel])
+    x = jax.numpy.concatenate([dx.qpos, dx.qvel, dx.ctrl])
+    assert x.dtype == (jax.numpy.float64 if double else jax.numpy.float32)
     jacobian = jax.jit(jax.jacfwd(step)).lower(x).compile()
     return microseconds(lambda: jacobian(x).block_until_ready(), seconds=5, calls=5)
 
@@ -112,7 +121,7 @@ def main():
     if crocoddyl:
         titles += ["smooth", "ours/it", "both/it", "contact"]
     if jax:
-        titles += ["step", "jacfwd", "it/step"]
+        titles += ["step", "jacfwd", "it/step", "single", "it/step"]
     print(f"{'model':<24} {'nv':>4}" + "".join(f" {title:>9}" for title in titles))
     for argument in options.robots:
         path, _, feet = argument.partition(":")
@@ -133,8 +142,9 @@ def main():
             step = float(fields[4]) * float(fields[8])
             numbers += [step]
             try:
-                jacfwd = mjx_jacfwd(path)
-                numbers += [jacfwd, jacfwd / step]
+                for double in (True, False):
+                    jacfwd = mjx_jacfwd(path, double)
+                    numbers += [jacfwd, jacfwd / step]
             except NotImplementedError as error:
                 print(f"{os.path.basename(path)}: MJX: {error}")
         print(f"{os.path.basename(path):<24} {nv:>4}" + "".join(f" {number:>9.2f}" for number in numbers) + f"   {feet}", flush=True)
