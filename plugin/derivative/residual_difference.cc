@@ -88,6 +88,14 @@ Room RoomOf(const mjModel* m, const mjData* d, const Dims& dims, int column, dou
               MuscleRoom(m, d, i, false, reach));
 }
 
+// is an activation after the step, clamped, the input of a force
+bool HasLimitedInput(const mjModel* m) {
+  for (int i = 0; i < m->nactuator; i++) {
+    if (m->actuator_actearly[i] && m->actuator_actlimited[i]) return true;
+  }
+  return false;
+}
+
 // do passive and actuator forces feel contacts, or what else is as stiff
 bool HasStiffForces(const mjModel* m) {
   return m->nflex > 0 || m->flg_adhesion || mjcb_passive || HasPlugins(m, mjPLUGIN_PASSIVE) ||
@@ -178,10 +186,21 @@ void ResidualDifference::Integrate(const mjModel* m, const VectorXd& a) {
   mju_zero(p->qfrc_constraint, m->nv);
   mjModel local = *m;
   local.actuator_actlimited = reinterpret_cast<decltype(local.actuator_actlimited)>(unlimited_.data());
-  if (m->opt.integrator == mjINT_IMPLICIT || m->opt.integrator == mjINT_IMPLICITFAST) {
+  const bool implicit = m->opt.integrator == mjINT_IMPLICIT || m->opt.integrator == mjINT_IMPLICITFAST;
+  if (!implicit) {
+    mj_Euler(&local, p);
+  } else if (!HasLimitedInput(m)) {
     mj_implicit(&local, p);
   } else {
-    mj_Euler(&local, p);
+    // the integrator's matrix has act' within its range for input: v' of the model as it is, act' without limits
+    Eigen::Map<VectorXd> v(p->qvel, dims_.nv), act(p->act, dims_.na);
+    const VectorXd v_before = v, act_before = act;
+    mj_implicit(m, p);
+    const VectorXd v_after = v;
+    v = v_before;
+    act = act_before;
+    mj_implicit(&local, p);
+    v = v_after;
   }
 }
 

@@ -124,6 +124,35 @@ TEST_F(ResidualDifferenceTest, ClampsHaveTheInteriorSlopeAtTheEdge) {
   EXPECT_EQ(linearize(0, 1, 1).B(2, 1), 0);
 }
 
+// v' = v + h g w / (m − h g_v w) with w = act', clamped, and g = 3 − v/2
+TEST_F(ResidualDifferenceTest, ImplicitDampingHasTheClampedInput) {
+  const ModelPtr model = LoadModelFromString(R"(
+    <mujoco>
+      <option integrator="implicit"/>
+      <worldbody>
+        <body><joint name="x" type="slide" axis="1 0 0"/><geom size="0.1" mass="1" contype="0"/></body>
+      </worldbody>
+      <actuator>
+        <general joint="x" dyntype="filter" dynprm="0.1" gaintype="affine" gainprm="3 0 -0.5" actearly="true"
+                 actlimited="true" actrange="-1 1"/>
+      </actuator>
+    </mujoco>)");
+  const double h = model->opt.timestep, v = 0.4, ctrl = 0.3;
+  for (const double act : {0.5, 1.2}) {
+    std::string missing;
+    const DataPtr data = MakeData(model.get());
+    data->qvel[0] = v;
+    data->ctrl[0] = ctrl;
+    data->act[0] = act;
+    StepDerivative out;
+    ASSERT_TRUE(MakeResidualBackend(model.get(), {}, &missing)->Linearize(model.get(), data.get(), false, &out, &missing));
+    const double next = act + h * (ctrl - act) / 0.1, inside = next < 1, mass = 1 + 0.5 * h * std::min(next, 1.0);
+    const double slope = inside * h * (3 - 0.5 * v) / (mass * mass);
+    EXPECT_NEAR(out.A(1, 2), slope * (1 - h / 0.1), 1e-11) << act;
+    EXPECT_NEAR(out.B(1, 0), slope * h / 0.1, 1e-11) << act;
+  }
+}
+
 // the drag |v| v of a body at rest has no slope; its quotients over h have one of the size of h
 TEST_F(ResidualDifferenceTest, AtRestInAFluidThereIsNoDrag) {
   const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.002" density="3000" gravity="0 0 0"/><worldbody>
