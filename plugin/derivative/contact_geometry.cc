@@ -41,15 +41,6 @@ COSTATE_LANES void OnPlane(const ContactFrame& f, const Patch& patch, const Vec3
   for (int i = 0; i < 3; i++) Lanes6{f.n[i] * turn, Double4{}}.Store(row + 24 + 6 * i);
 }
 
-// pairs of the iterative collider in which a surface is curved: a staircase below its tolerance
-bool IsCurved(const mjModel* model, const mjContact& contact) {
-  const int type1 = model->geom_type[contact.geom[0]], type2 = model->geom_type[contact.geom[1]];
-  const auto curved = [](int type) { return type == mjGEOM_ELLIPSOID || type == mjGEOM_CYLINDER; };
-  if (type1 == mjGEOM_PLANE || type2 == mjGEOM_SDF) return false;
-  if (type1 == mjGEOM_SPHERE && type2 == mjGEOM_CYLINDER) return false;
-  return curved(type1) || curved(type2);
-}
-
 bool AreBoxes(const mjModel* model, const mjContact& contact) {
   return model->geom_type[contact.geom[0]] == mjGEOM_BOX && model->geom_type[contact.geom[1]] == mjGEOM_BOX;
 }
@@ -106,9 +97,18 @@ bool CarriesForce(const mjData* data, const mjContact& contact) {
                      [](int state) { return state != mjCNSTRSTATE_SATISFIED; });
 }
 
+bool IsCurved(const mjModel* model, const mjContact& contact) {
+  if (contact.geom[0] < 0 || contact.geom[1] < 0) return false;
+  const int type1 = model->geom_type[contact.geom[0]], type2 = model->geom_type[contact.geom[1]];
+  const auto curved = [](int type) { return type == mjGEOM_ELLIPSOID || type == mjGEOM_CYLINDER; };
+  if (type1 == mjGEOM_PLANE || type2 == mjGEOM_SDF) return false;
+  if (type1 == mjGEOM_SPHERE && type2 == mjGEOM_CYLINDER) return false;
+  return curved(type1) || curved(type2);
+}
+
 bool IsStaircase(const mjModel* model, const mjData* data, const mjContact& contact) {
   bool owner[2];
-  if (contact.geom[0] < 0 || contact.geom[1] < 0 || !IsCurved(model, contact)) return false;
+  if (!IsCurved(model, contact)) return false;
   return !IsClipped(model, data, contact, owner);
 }
 
@@ -184,15 +184,42 @@ bool ContactGeometry::IsWanted(const mjData* data, int c, bool with_force) const
   return contact.efc_address >= 0 && (!with_force || CarriesForce(data, contact));
 }
 
-bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* missing, bool with_force,
-                              const std::vector<char>* also) {
-  also_ = also;
-  const int ncon = data->ncon;
+void ContactGeometry::Open(int ncon) {
   if (static_cast<int>(motion_.size()) < ncon) {
     motion_.resize(ncon);
     done_.resize(ncon);
   }
   std::fill_n(done_.begin(), ncon, kOpen);
+}
+
+bool ContactGeometry::ComputeJumping(const mjModel* model, mjData* data) {
+  also_ = nullptr;
+  Open(data->ncon);
+  std::string missing;
+  const std::vector<int> staircases = FeltStaircases(model, data);
+  bool any = false, flickers = false;
+  for (int c = 0, pair = -1; c < data->ncon; c++) {
+    const mjContact& contact = data->contact[c];
+    if (!IsCurved(model, contact) || IsWithoutLever(model, data, contact)) continue;
+    if (std::find(staircases.begin(), staircases.end(), c) == staircases.end()) {
+      if (!IsWanted(data, c, true)) continue;
+      if (pair < 0 || !std::equal(contact.geom, contact.geom + 2, data->contact[pair].geom)) {
+        flickers = Flickers(model, data, c);
+        pair = c;
+      }
+      if (!flickers) continue;
+    }
+    if (!has_motion(c)) Convex(model, data, c, &missing);
+    any = any || has_motion(c);
+  }
+  return any;
+}
+
+bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* missing, bool with_force,
+                              const std::vector<char>* also) {
+  also_ = also;
+  const int ncon = data->ncon;
+  Open(ncon);
   for (int c = 0; c < ncon; c++) {
     const mjContact& contact = data->contact[c];
     // one that jumps beside another may have a closed form of its own
@@ -251,6 +278,24 @@ bool ContactGeometry::Refuse(const mjModel* model, const mjContact& contact, con
 // to it is taken; but flat parts that lie on each other it clips exactly
 bool ContactGeometry::Convex(const mjModel* model, mjData* data, int c, std::string* missing) {
   const mjContact& contact = data->contact[c];
+  bool owner[2];
+  const bool searched =
+      model->opt.disableflags & mjDSBL_NATIVECCD || model->geom_type[contact.geom[0]] == mjGEOM_HFIELD;
+  if (searched || !IsClipped(model, data, contact, owner)) return Exact(model, data, c, missing);
+
+  // where both have the contact's normal, or corners meet, differences tell whose it is
+  ContactRate rate;
+  bool ambiguous = owner[0] && owner[1];
+  const ConvexShape first(model, data, contact.geom[0]), second(model, data, contact.geom[1]);
+  const bool closed = ClippedRate(first, second, contact, owner[1], &rate, &ambiguous);
+  if ((!closed || ambiguous) && Difference(model, data, c, missing)) return true;
+  if (closed) Store(c, contact, rate);
+  return closed;
+}
+
+// (G7) the exact contact next to the engine's
+bool ContactGeometry::Exact(const mjModel* model, const mjData* data, int c, std::string* missing) {
+  const mjContact& contact = data->contact[c];
   if (model->opt.disableflags & mjDSBL_NATIVECCD) {
     return Refuse(model, contact, "libccd's contact of a curved surface is not the nearest one",
                   missing);
@@ -260,23 +305,10 @@ bool ContactGeometry::Convex(const mjModel* model, mjData* data, int c, std::str
                   missing);
   }
   const ConvexShape first(model, data, contact.geom[0]), second(model, data, contact.geom[1]);
-  const Vec3 n = Vec3Map(contact.frame), p = Vec3Map(contact.pos);
+  const Vec3 p = Vec3Map(contact.pos);
   ContactRate rate;
-  bool owner[2];
-  if (IsClipped(model, data, contact, owner)) {
-    // where both have the contact's normal, or corners meet, differences tell whose it is
-    bool ambiguous = owner[0] && owner[1];
-    const bool closed = ClippedRate(first, second, contact, owner[1], &rate, &ambiguous);
-    if (closed && !ambiguous) {
-      Store(c, contact, rate);
-      return true;
-    }
-    if (Difference(model, data, c, missing)) return true;
-    if (closed) Store(c, contact, rate);
-    return closed;
-  }
   ConvexContact exact;
-  if (!convex_.Solve(first, second, n, p, contact.dist, model->opt.ccd_tolerance, &exact) ||
+  if (!convex_.Solve(first, second, Vec3Map(contact.frame), p, contact.dist, model->opt.ccd_tolerance, &exact) ||
       !MovePatches(exact.first, exact.second, exact.normal, exact.distance, p, &rate)) {
     return Refuse(model, contact, "the engine's contact is not one of the exact surfaces", missing);
   }

@@ -23,6 +23,9 @@ struct ContactMotion {
   ContactMatrix by_geom1() const { return by_both - by_geom2; }
 };
 
+/// Does the iterative collider find the contact, and is a surface of it curved?
+bool IsCurved(const mjModel* model, const mjContact& contact);
+
 /// Is the contact found by an iterative collider on a curved surface? Then it is exact to ccd_tolerance only, and moves in
 /// jumps that no difference sees through. (G7)
 bool IsStaircase(const mjModel* model, const mjData* data, const mjContact& contact);
@@ -69,6 +72,11 @@ class ContactGeometry {
   bool Compute(const mjModel* model, mjData* data, std::string* missing, bool with_force = false,
                const std::vector<char>* also = nullptr);
 
+  /// The same for those alone whose differences would not be theirs: that IsStaircase and are felt, and that Flickers.
+  /// @pre efc_state is that of the solution.
+  /// @return false if there are none.
+  bool ComputeJumping(const mjModel* model, mjData* data);
+
   bool has_motion(int contact) const { return done_[contact] == kMoves || done_[contact] == kBends; }
   /// Does its place jump where its geoms are nudged, however little?
   bool jumps(int contact) const { return done_[contact] == kJumps; }
@@ -83,10 +91,12 @@ class ContactGeometry {
   const ContactMotion& motion(int contact) const { return motion_[contact]; }
 
  private:
+  void Open(int ncon);
   bool IsWanted(const mjData* data, int c, bool with_force) const;
   bool ClosedForm(const mjModel* model, const mjData* data, int c);
   bool Difference(const mjModel* model, mjData* data, int first, std::string* missing);
   bool Convex(const mjModel* model, mjData* data, int c, std::string* missing);
+  bool Exact(const mjModel* model, const mjData* data, int c, std::string* missing);
   bool CapsuleBox(const mjModel* model, const mjData* data, int c);
   bool Boxes(const mjModel* model, const mjData* data, int c);
   void Store(int c, const mjContact& contact, const ContactRate& rate);

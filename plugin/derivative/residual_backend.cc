@@ -184,6 +184,10 @@ class ResidualBackend final : public Backend {
     if (!point_.Solve(m, d, &out->status, missing)) return out->status != StepStatus::kOk;
     *missing = RestingTendon(m, d);
     if (!missing->empty() || !difference_.Compute(m, d, point_.a(), {}, &direct_, missing)) return false;
+    if (difference_.has_jumping()) {
+      out->coverage.terms.push_back({"contacts that jump", Level::kAnalytic,
+                                     "as level 1 moves them: no difference sees through the collider's steps"});
+    }
     da_ = -point_.SolveH(direct_.residual);
     return true;
   }

@@ -52,6 +52,12 @@ Room Both(Room x, Room y) { return {x.down && y.down, x.up && y.up}; }
 // (f₋₂ − 8 f₋₁ + 8 f₁ − f₂) / 12h
 void FivePoints(const VectorXd* f, double h, Eigen::Ref<VectorXd> out) { out = (8 * (f[1] - f[-1]) - (f[2] - f[-2])) / (12 * h); }
 
+int ActuatorOfControl(const mjModel* m, int control) {
+  int i = 0;
+  while (control >= m->actuator_ctrladr[i] + m->actuator_ctrlnum[i]) i++;
+  return i;
+}
+
 int ActuatorOfAct(const mjModel* m, int act) {
   for (int i = 0; i < m->nactuator; i++) {
     const int adr = m->actuator_actadr[i];
@@ -65,9 +71,10 @@ Room MuscleRoom(const mjModel* m, const mjData* d, int actuator, bool moves_ctrl
   if (m->actuator_dyntype[actuator] != mjDYN_MUSCLE) return {};
   constexpr mjtNum kUnit[] = {0, 1};
   const double act = d->act[m->actuator_actadr[actuator]];
-  double ctrl = d->ctrl[actuator];
-  if (m->actuator_ctrllimited[actuator] && !(m->opt.disableflags & mjDSBL_CLAMPCTRL)) {
-    ctrl = mju_clip(ctrl, m->actuator_ctrlrange[2 * actuator], m->actuator_ctrlrange[2 * actuator + 1]);
+  const int control = m->actuator_ctrladr[actuator];
+  double ctrl = d->ctrl[control];
+  if (m->actuator_ctrllimited[control] && !(m->opt.disableflags & mjDSBL_CLAMPCTRL)) {
+    ctrl = mju_clip(ctrl, m->actuator_ctrlrange[2 * control], m->actuator_ctrlrange[2 * control + 1]);
   }
   const Room clip = RoomIn(true, kUnit, moves_ctrl ? ctrl : act, reach);
   const double excess = mju_clip(ctrl, 0, 1) - act;
@@ -80,7 +87,8 @@ Room RoomOf(const mjModel* m, const mjData* d, const Dims& dims, int column, dou
   if (column >= dims.ndx) {
     const int u = column - dims.ndx;
     const bool clamp = m->actuator_ctrllimited[u] && !(m->opt.disableflags & mjDSBL_CLAMPCTRL);
-    return Both(RoomIn(clamp, m->actuator_ctrlrange + 2 * u, d->ctrl[u], reach), MuscleRoom(m, d, u, true, reach));
+    return Both(RoomIn(clamp, m->actuator_ctrlrange + 2 * u, d->ctrl[u], reach),
+                MuscleRoom(m, d, ActuatorOfControl(m, u), true, reach));
   }
   const int act = column - 2 * dims.nv, i = act >= 0 ? ActuatorOfAct(m, act) : -1;
   if (i < 0) return {};
@@ -204,11 +212,96 @@ void ResidualDifference::Integrate(const mjModel* m, const VectorXd& a) {
   }
 }
 
+// remembers the contacts that differences would not see through, and how they move
+void ResidualDifference::CaptureJumping(const mjModel* m, const mjData* d) {
+  const auto curved = [m](const mjContact& contact) { return IsCurved(m, contact); };
+  if (IsDiscrete(m) || std::none_of(d->contact, d->contact + d->ncon, curved)) return;
+  if (!geometry_) geometry_ = std::make_unique<ContactGeometry>(m);
+  mjData* p = probe_.get();
+  Restore(m);
+  mj_fwdPosition(m, p);
+  if (p->nefc != d->nefc) return;
+  std::copy(d->efc_state, d->efc_state + d->nefc, p->efc_state);
+  if (!geometry_->ComputeJumping(m, p)) return;
+  for (int c = 0; c < p->ncon; c++) {
+    if (!geometry_->has_motion(c)) continue;
+    JumpingContact jumping;
+    jumping.contact = p->contact[c];
+    jumping.motion = geometry_->motion(c);
+    if (!MoveBelt(m, p, jumping.contact, jumping.motion, &jumping.belt)) continue;
+    for (int side = 0; side < 2; side++) {
+      const int geom = jumping.contact.geom[side];
+      mju_copy3(jumping.xpos[side], p->geom_xpos + 3 * geom);
+      mju_copy(jumping.xmat[side], p->geom_xmat + 9 * geom, 9);
+    }
+    jumping_.push_back(jumping);
+  }
+}
+
+// (10) the probe's contacts that are such go where their motion takes them; what the engine does not find is missing
+void ResidualDifference::PlaceJumping() {
+  mjData* p = probe_.get();
+  std::vector<char> placed(p->ncon, 0);
+  for (const JumpingContact& s : jumping_) {
+    const Vec3 point = Vec3Map(s.contact.pos);
+    int nearest = -1;
+    for (int c = 0; c < p->ncon; c++) {
+      const mjContact& found = p->contact[c];
+      if (placed[c] || found.geom[0] != s.contact.geom[0] || found.geom[1] != s.contact.geom[1]) continue;
+      const auto distance = [&](int k) { return (Vec3Map(p->contact[k].pos) - point).squaredNorm(); };
+      if (nearest < 0 || distance(c) < distance(nearest)) nearest = c;
+    }
+    if (nearest < 0) continue;
+    placed[nearest] = 1;
+    Eigen::Matrix<double, 7, 1> change = Eigen::Matrix<double, 7, 1>::Zero();
+    Vec3 belt = Vec3::Zero();
+    for (int side = 0; side < 2; side++) {
+      const int geom = s.contact.geom[side];
+      using Rotation = Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>;
+      const Mat3 turn = Rotation(p->geom_xmat + 9 * geom) * Rotation(s.xmat[side]).transpose();
+      Vec6 twist;
+      twist << turn(2, 1) - turn(1, 2), turn(0, 2) - turn(2, 0), turn(1, 0) - turn(0, 1), 0, 0, 0;
+      twist /= 2;
+      twist.tail<3>() = Vec3Map(p->geom_xpos + 3 * geom) + turn * (point - Vec3Map(s.xpos[side])) - point;
+      change += (side ? s.motion.by_geom2 : s.motion.by_geom1()) * twist;
+      belt += (side ? s.belt.by_geom2 : s.belt.by_both - s.belt.by_geom2) * twist;
+    }
+    mjContact& contact = p->contact[nearest];
+    contact = s.contact;
+    contact.dist += change[0];
+    Eigen::Map<Vec3>(contact.pos) += change.segment<3>(1);
+    Eigen::Map<Vec3>(contact.surfacevel) += belt;
+    const Vec3 w = change.tail<3>();
+    if (w.isZero(0)) continue;
+    const Mat3 turn = Eigen::AngleAxisd(w.norm(), w.normalized()).toRotationMatrix();
+    for (int axis = 0; axis < 3; axis++)
+      Eigen::Map<Vec3>(contact.frame + 3 * axis) = turn * Vec3Map(s.contact.frame + 3 * axis);
+  }
+}
+
+void ResidualDifference::ForwardPosition(const mjModel* m) {
+  mjData* p = probe_.get();
+  if (jumping_.empty()) {
+    mj_fwdPosition(m, p);
+    return;
+  }
+  p->flg_energypos = 0;
+  mj_fwdKinematics(m, p);
+  mj_makeM(m, p);
+  mj_factorM(m, p);
+  mj_collision(m, p);
+  PlaceJumping();
+  mj_makeConstraint(m, p);
+  mj_island(m, p);
+  mj_projectConstraint(m, p);
+  mj_transmission(m, p);
+}
+
 // as much of mj_fwdPosition as the differenced terms read
 void ResidualDifference::PositionStage(const mjModel* m) {
   mjData* p = probe_.get();
   if (terms_.constraint || terms_.metric || HasStiffForces(m)) {
-    mj_fwdPosition(m, p);
+    ForwardPosition(m);
     return;
   }
   p->flg_energypos = 0;
@@ -346,7 +439,7 @@ bool ResidualDifference::EvaluateSensors(const mjModel* m, Stage stage, const Ve
   mjData* p = probe_.get();
   if (stage <= kPosition) {
     if (needs_.constraint) {
-      mj_fwdPosition(m, p);
+      ForwardPosition(m);
     } else {
       p->flg_energypos = 0;
       mj_fwdKinematics(m, p);
@@ -521,6 +614,7 @@ void ResidualDifference::Capture(const mjModel* m, const mjData* d) {
   state_.resize(mj_stateSize(m, mjSTATE_INTEGRATION));
   mj_getState(m, d, state_.data(), mjSTATE_INTEGRATION);
   active_.Capture(d);
+  jumping_.clear();
 }
 
 bool ResidualDifference::Evaluate(const mjModel* m, const VectorXd& a, VectorXd* value, bool position) {
@@ -541,6 +635,7 @@ bool ResidualDifference::Compute(const mjModel* m, const mjData* d, const Vector
   terms_ = terms;
   const int nv = dims_.nv, na = dims_.na;
   Capture(m, d);
+  if ((terms.constraint && !terms.rows) || HasStiffForces(m)) CaptureJumping(m, d);
   smooth_ = sensed_ = false;
   MatrixXd all;
   // r as acceleration: what is small is so of light parts, too
@@ -680,6 +775,7 @@ bool ResidualDifference::Sensors(const mjModel* model, const mjData* d, const Ve
     parts_ = constraint ? std::vector<int>{dims_.ns} : std::vector<int>(dims_.ns, 1);
     last_column_ = needs_.acceleration ? dims_.ndx + dims_.nu : needs_.velocity ? 2 * dims_.nv : dims_.nv;
     Capture(m, d);
+    if (constraint) CaptureJumping(m, d);
     VectorXd moved;
     const auto evaluate = [&](Stage stage, VectorXd* value) {
       moved = a;

@@ -5,10 +5,13 @@
 #include <costate/derivative.h>
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "derivative/active_set.h"
+#include "derivative/contact_belt.h"
+#include "derivative/contact_geometry.h"
 
 namespace costate {
 
@@ -55,6 +58,9 @@ class ResidualDifference {
   bool Compute(const mjModel* model, const mjData* data, const VectorXd& a, const DifferencedTerms& terms,
                DirectDerivative* out, std::string* reason);
 
+  /// Were there contacts that no difference sees through, so that they moved as at level 1? README.md eq. (10)
+  bool has_jumping() const { return !jumping_.empty(); }
+
   /// N = ∂ā/∂a at fixed (x, u). @pre Compute about the same point.
   void IntegratorGain(const mjModel* model, Eigen::MatrixXd* N);
 
@@ -99,6 +105,9 @@ class ResidualDifference {
   void EvaluateInertia(const mjModel* model, Stage stage, const Eigen::VectorXd& a, Eigen::VectorXd* value);
   void Inertia(const mjModel* model, const Eigen::VectorXd& a, Eigen::Ref<Eigen::MatrixXd> out);
   void PositionStage(const mjModel* model);
+  void ForwardPosition(const mjModel* model);
+  void CaptureJumping(const mjModel* model, const mjData* data);
+  void PlaceJumping();
   bool ConstraintForce(const mjModel* model, const Eigen::VectorXd& a);
   bool SensedForce(const mjModel* model, const Eigen::VectorXd& a);
   void Integrate(const mjModel* model, const Eigen::VectorXd& a);
@@ -115,8 +124,18 @@ class ResidualDifference {
   };
   enum Side { kBoth, kUp, kDown };
 
+  // a contact that differences do not see through, and the poses of its geoms
+  struct JumpingContact {
+    mjContact contact;
+    ContactMotion motion;
+    BeltMotion belt;
+    mjtNum xpos[2][3], xmat[2][9];
+  };
+
   Dims dims_;
   DataPtr probe_;
+  std::unique_ptr<ContactGeometry> geometry_;
+  std::vector<JumpingContact> jumping_;  // of the point of the differences
   ActiveSet active_;
   std::vector<mjtNum> state_;       // mjSTATE_INTEGRATION of the point
   std::vector<mjtByte> unlimited_;  // actlimited = 0: the clamp is applied by us, one-sided
