@@ -64,6 +64,7 @@ AnalyticBackend::AnalyticBackend(const mjModel* model, bool strict, const TermSw
 }
 
 bool AnalyticBackend::Linearize(const mjModel* m, mjData* d, bool sensors, StepDerivative* out, std::string* missing) {
+  sensors_left_ = false;
   if (!Acceleration(m, d, Products::kNone, sensors, out, missing)) return false;
   if (out->status != StepStatus::kOk) return true;
   if (!sensors) {
@@ -77,6 +78,7 @@ bool AnalyticBackend::Linearize(const mjModel* m, mjData* d, bool sensors, StepD
 }
 
 bool AnalyticBackend::LinearizeSensors(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
+  sensors_left_ = false;
   if (!Acceleration(m, d, Products::kNone, true, out, missing)) return false;
   if (out->status != StepStatus::kOk) return true;
   SolveColumns();
@@ -581,10 +583,8 @@ bool AnalyticBackend::Sensors(const mjModel* m, mjData* d, StepDerivative* out, 
     minimum_da_ = Dense(minimum_);
     change = {noslip_.get(), &point_.a(), &minimum_da_};
   }
-  if (!difference_->Sensors(m, d, acceleration(m), Dense(X_), &sensors_, missing, &sensor_.differenced(),
-                            noslip ? &change : nullptr)) {
-    return false;
-  }
+  sensors_left_ = !difference_->Sensors(m, d, acceleration(m), Dense(X_), &sensors_, missing, &sensor_.differenced(), noslip ? &change : nullptr);
+  if (sensors_left_) out->coverage.terms.back() = difference_->LeftToSteps(m, missing);
   for (int i = 0; i < m->nsensor; i++) {
     if (!sensor_.differenced()[i]) continue;
     const int row = m->sensor_adr[i], dim = m->sensor_dim[i];
@@ -600,7 +600,7 @@ bool AnalyticBackend::CoverSensors(const mjModel* m, Coverage* coverage, std::st
     coverage->terms.push_back({"sensors", Level::kAnalytic, ""});
     return true;
   }
-  const std::string names = sensor_.DifferencedNames(m);
+  const std::string names = NamesOfSensors(m, sensor_.differenced());
   coverage->terms.push_back({"sensors", Level::kResidual, names});
   if (!difference_) difference_ = std::make_unique<ResidualDifference>(m);
   if (!strict_) return true;

@@ -42,6 +42,7 @@ class AnalyticBackend final : public Backend {
 
   bool Linearize(const mjModel* model, mjData* data, bool sensors, StepDerivative* out, std::string* missing) override;
   bool LinearizeSensors(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing) override;
+  const std::vector<char>* SensorsLeft() const override { return sensors_left_ ? &difference_->failed() : nullptr; }
 
   // products, analytic_product.cc: no column of A is formed
   bool Vjp(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out, std::string* missing) override;
@@ -181,6 +182,7 @@ class AnalyticBackend final : public Backend {
   BlockedMatrix rne_columns_;
   TreeInput input_;
   bool closed_tendons_ = false, closed_passive_ = false, closed_actuation_ = false, closed_integrator_ = false;
+  bool sensors_left_ = false;  // to whole steps, those that difference_ has failed at
   bool solved_ = false;        // X_ is da, else −∂r
   bool second_solve_ = false;  // the integrator applies M'⁻¹ M a, in closed form
   std::vector<double> load_;

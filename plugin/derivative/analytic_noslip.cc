@@ -41,7 +41,7 @@ bool AnalyticBackend::VjpNoslip(const mjModel* m, mjData* d, const StepCovectors
     const SensorPoint point = {m, d, &tree_, &constraint_, closed_actuation_ ? &actuation_ : nullptr, nullptr, &minimum_};
     sensor_.Pull(point, covectors.sensors.data(), {sensed_.data(), by_acceleration_.data(), nullptr}, switch_.sensors);
     if (sensor_.AnyDifferenced()) {
-      *missing = "noslip: the pull-back to applied forces by " + sensor_.DifferencedNames(m);
+      *missing = "noslip: the pull-back to applied forces by " + NamesOfSensors(m, sensor_.differenced());
       return false;
     }
     H_.Solve(by_acceleration_.data());

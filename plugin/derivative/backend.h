@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace costate {
 
@@ -18,6 +19,9 @@ struct StepCovectors {
   bool forces = false;     ///< are they wanted for applied forces too?
   bool step() const { return next.size() > 0; }
 };
+
+/// Why sensors are left to whole steps, as the coverage has it.
+std::string SensorsReason(const Coverage& coverage);
 
 /// One level of derivatives. The dispatcher owns everything around it: checking x and u, substeps, the choice of level.
 ///
@@ -36,6 +40,9 @@ class Backend {
 
   /// C of mj_forward about the same point; A, B and D are left empty. @return as Linearize.
   virtual bool LinearizeSensors(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing) = 0;
+
+  /// Sensors whose rows the last Linearize with sensors, or LinearizeSensors, leaves to whole steps, an entry a sensor; null: none.
+  virtual const std::vector<char>* SensorsLeft() const { return nullptr; }
 
   /// Aᵀ λ + Cᵀ σ and Bᵀ λ + Dᵀ σ; when `forces`, also the pull-back to applied forces. Here by way of A … D, without forces.
   virtual bool Vjp(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out, std::string* missing);

@@ -88,8 +88,33 @@ void Linearizer::Impl::Load(ConstVectorRef x, ConstVectorRef u) {
 
 void Linearizer::Impl::LinearizeOnce(bool sensors, StepDerivative* out) {
   FirstThatCovers(out, [&](Backend* backend, std::string* missing) {
-    return backend->Linearize(&local, data.get(), sensors, out, missing) && AddParameters(backend, true, sensors, out, missing);
+    return backend->Linearize(&local, data.get(), sensors, out, missing) && (!sensors || AddSensors(backend, true, out, missing)) &&
+           AddParameters(backend, true, sensors, out, missing);
   });
+}
+
+// rows of C and D that a level leaves to whole steps
+bool Linearizer::Impl::AddSensors(Backend* backend, bool step, StepDerivative* out, std::string* missing) {
+  const std::vector<char>* left = backend->SensorsLeft();
+  if (!left || out->status != StepStatus::kOk) return true;
+  if (!levels[kStep]) {
+    *missing = SensorsReason(out->coverage);
+    return false;
+  }
+  mj_setState(&local, data.get(), point.data(), state);
+  if (!(step ? levels[kStep]->Linearize(&local, data.get(), true, &whole_step, missing)
+             : levels[kStep]->LinearizeSensors(&local, data.get(), &whole_step, missing))) {
+    return false;
+  }
+  out->status = whole_step.status;
+  if (out->status != StepStatus::kOk) return true;
+  for (int i = 0; i < model->nsensor; ++i) {
+    if (!(*left)[i]) continue;
+    const int row = model->sensor_adr[i], count = model->sensor_dim[i];
+    out->C.middleRows(row, count) = whole_step.C.middleRows(row, count);
+    if (step) out->D.middleRows(row, count) = whole_step.D.middleRows(row, count);
+  }
+  return true;
 }
 
 // on to the next substep, as Step does it; the interval has its sensors already
@@ -159,7 +184,8 @@ void Linearizer::LinearizeSensors(ConstVectorRef x, StepDerivative* out) {
   s.Guarded(out, [&] {
     s.Load(x, s.no_control);
     s.FirstThatCovers(out, [&](Backend* backend, std::string* missing) {
-      return backend->LinearizeSensors(&s.local, s.data.get(), out, missing) && s.AddParameters(backend, false, true, out, missing);
+      return backend->LinearizeSensors(&s.local, s.data.get(), out, missing) && s.AddSensors(backend, false, out, missing) &&
+             s.AddParameters(backend, false, true, out, missing);
     });
   });
   out->A.resize(0, 0);

@@ -44,6 +44,7 @@ struct Linearizer::Impl {
   void VjpInterval(const StepCovectors& covectors, StepVjp* out);
   void JvpInterval(ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out);
   void Advance();
+  bool AddSensors(Backend* backend, bool step, StepDerivative* out, std::string* missing);
   bool AddParameters(Backend* backend, bool step, bool sensors, StepDerivative* out, std::string* missing);
   bool PullParameters(Backend* backend, const StepCovectors& covectors, StepVjp* out, std::string* missing);
   void NoteParameters(Backend* backend, bool sensors, Coverage* coverage);
@@ -68,7 +69,7 @@ struct Linearizer::Impl {
   std::unique_ptr<Backend> levels[4];  // by Level; null: not requested or not covered
   bool whole_interval = false;         // substeps are differenced at once
   std::string missing[4], reason;      // why not a better level
-  StepDerivative substep;
+  StepDerivative substep, whole_step;
   MatrixXd A, B;
   PackedMatrix packed;
   VectorXd no_control;

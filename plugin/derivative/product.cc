@@ -8,6 +8,13 @@
 
 namespace costate {
 
+std::string SensorsReason(const Coverage& coverage) {
+  for (const TermCoverage& term : coverage.terms) {
+    if (term.term == "sensors") return "sensors: " + term.reason;
+  }
+  return "sensors";
+}
+
 bool Backend::Vjp(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out, std::string* missing) {
   if (covectors.forces) {
     *missing = "the pull-back to applied forces";
@@ -21,6 +28,10 @@ bool Backend::Vjp(const mjModel* model, mjData* data, const StepCovectors& covec
   out->status = matrices_.status;
   std::swap(out->coverage, matrices_.coverage);
   if (out->status != StepStatus::kOk) return true;
+  if (sensors && SensorsLeft()) {
+    *missing = SensorsReason(out->coverage);
+    return false;
+  }
   out->x.setZero(2 * model->nv + model->na);
   out->u.setZero(model->nu);
   if (covectors.step()) {

@@ -42,9 +42,10 @@ class ResidualBackend final : public Backend {
   explicit ResidualBackend(const mjModel* model) : difference_(model) {}
 
   bool Linearize(const mjModel* m, mjData* d, bool sensors, StepDerivative* out, std::string* missing) override {
+    sensors_left_ = false;
     if (!Acceleration(m, d, out, missing)) return false;
     if (out->status != StepStatus::kOk) return true;
-    if (sensors && !Sensors(m, d, out, missing)) return false;
+    if (sensors) Sensors(m, d, out);
     if (m->opt.integrator == mjINT_RK4) return RungeKutta(m, d, out, missing);
 
     // dā = N da + ∂ā/∂(x, u)
@@ -64,8 +65,13 @@ class ResidualBackend final : public Backend {
     return true;
   }
 
+  const std::vector<char>* SensorsLeft() const override { return sensors_left_ ? &difference_.failed() : nullptr; }
+
   bool LinearizeSensors(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) override {
-    return Acceleration(m, d, out, missing) && (out->status != StepStatus::kOk || Sensors(m, d, out, missing));
+    sensors_left_ = false;
+    if (!Acceleration(m, d, out, missing)) return false;
+    if (out->status == StepStatus::kOk) Sensors(m, d, out);
+    return true;
   }
 
   // applied forces are inputs that enter r alone
@@ -271,12 +277,13 @@ class ResidualBackend final : public Backend {
     return true;
   }
 
-  bool Sensors(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
-    if (!difference_.Sensors(m, d, point_.a(), da_, &sensors_, missing)) return false;
+  void Sensors(const mjModel* m, mjData* d, StepDerivative* out) {
+    std::string why;
+    sensors_left_ = !difference_.Sensors(m, d, point_.a(), da_, &sensors_, &why);
+    if (sensors_left_) out->coverage.terms.push_back(difference_.LeftToSteps(m, &why));
     const int ndx = 2 * m->nv + m->na;
     out->C = sensors_.leftCols(ndx);
     out->D = sensors_.rightCols(m->nu);
-    return true;
   }
 
   Equilibrium point_;
@@ -284,6 +291,7 @@ class ResidualBackend final : public Backend {
   DirectDerivative direct_;
   MatrixXd gain_, da_, applied_, sensors_;
   VectorXd v_next_, state_;
+  bool sensors_left_ = false;
   StepDerivative report_;
   BlockedMatrix blocked_;
   RungeKuttaWork runge_kutta_;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "core/plugins.h"
 #include "derivative/adhesion.h"
@@ -12,6 +13,7 @@
 #include "derivative/equilibrium.h"
 #include "derivative/extrapolate.h"
 #include "derivative/noslip.h"
+#include "derivative/sensor.h"
 
 namespace costate {
 
@@ -727,6 +729,10 @@ mjModel ResidualDifference::OnlySensors(const mjModel* m, const std::vector<char
   return local;
 }
 
+TermCoverage ResidualDifference::LeftToSteps(const mjModel* m, std::string* reason) const {
+  return {"sensors", Level::kStep, NamesOfSensors(m, failed_) + ": " + std::exchange(*reason, "")};
+}
+
 bool ResidualDifference::SensorsByAcceleration(const mjModel* model, const mjData* d, const VectorXd& a, MatrixXd* out,
                                                std::string* reason, const std::vector<char>* wanted) {
   constexpr double kAccelerationStep = 1e-4;  // of max(1, |a|): linear, but for friction within its cone
@@ -762,6 +768,7 @@ bool ResidualDifference::Sensors(const mjModel* model, const mjData* d, const Ve
   forces_ = forces;
   MatrixXd part;
   out->setZero(dims_.ns, dims_.ndx + dims_.nu);
+  bool done = true;
   for (const bool constraint : {false, true}) {
     std::vector<char> group(model->nsensor, 0);
     for (int i = 0; i < model->nsensor; i++) {
@@ -782,10 +789,14 @@ bool ResidualDifference::Sensors(const mjModel* model, const mjData* d, const Ve
       if (column_ >= 0) moved += offset_ * da.col(column_);
       return EvaluateSensors(m, stage, moved, value);
     };
-    if (!Differences(m, evaluate, dims_.ns, &part, reason)) return false;
-    *out += part;
+    if (Differences(m, evaluate, dims_.ns, &part, reason)) {
+      *out += part;
+      continue;
+    }
+    failed_ = group;
+    done = false;
   }
-  return true;
+  return done;
 }
 
 }  // namespace costate

@@ -77,9 +77,16 @@ class ResidualDifference {
 
   /// C and D (ns × (ndx+nu)): sensors at neighbours, with the acceleration moved along da (nv × (ndx+nu)).
   /// @param wanted  one entry a sensor: rows of sensors with zero are left zero, what only they need is not evaluated.
+  /// @return false with the reason if rows are left zero, those of `failed` sensors, since some column has no neighbour with the
+  ///         same active set.
   bool Sensors(const mjModel* model, const mjData* data, const VectorXd& a, const Eigen::MatrixXd& da,
                Eigen::MatrixXd* out, std::string* reason, const std::vector<char>* wanted = nullptr,
                const ForceChange* forces = nullptr);
+
+  const std::vector<char>& failed() const { return failed_; }  ///< of the last Sensors, an entry a sensor
+
+  /// What the coverage says of them; takes the reason that Sensors has given.
+  TermCoverage LeftToSteps(const mjModel* model, std::string* reason) const;
 
   /// ∂s/∂a (ns × nv) at fixed (x, u), likewise. Sensors that read no acceleration are not evaluated.
   bool SensorsByAcceleration(const mjModel* model, const mjData* data, const VectorXd& a, Eigen::MatrixXd* out,
@@ -148,6 +155,7 @@ class ResidualDifference {
   DifferencedTerms terms_;
   SensorNeeds needs_;
   const ForceChange* forces_ = nullptr;  // of the sensors
+  std::vector<char> failed_;
   std::vector<int> sensor_stages_;       // needstage of the sensors that are wanted, none for the others
   int last_column_ = 0;                  // columns from here on are zero
   bool smooth_ = false;                  // kinematics alone

@@ -289,13 +289,17 @@ bool SensorDerivative::ClosedForm(int i) {
   }
 }
 
+bool HasCutoff(const mjModel* m, int i) {
+  const int type = m->sensor_type[i], datatype = m->sensor_datatype[i];
+  return m->sensor_cutoff[i] > 0 && type != mjSENS_CONTACT && type != mjSENS_GEOMFROMTO &&
+         (datatype == mjDATATYPE_REAL || datatype == mjDATATYPE_POSITIVE);
+}
+
 // a value held by the cutoff does not move
 bool HeldByCutoff(const mjModel* m, const mjData* d, int i, int row) {
-  const double cutoff = m->sensor_cutoff[i];
-  const int type = m->sensor_type[i], datatype = m->sensor_datatype[i];
-  if (cutoff <= 0 || type == mjSENS_CONTACT || type == mjSENS_GEOMFROMTO) return false;
+  if (!HasCutoff(m, i)) return false;
   const double value = d->sensordata[row];
-  return datatype == mjDATATYPE_REAL ? std::abs(value) >= cutoff : datatype == mjDATATYPE_POSITIVE && value >= cutoff;
+  return (m->sensor_datatype[i] == mjDATATYPE_REAL ? std::abs(value) : value) >= m->sensor_cutoff[i];
 }
 
 void SensorDerivative::Cutoff(int i) {
@@ -306,12 +310,12 @@ void SensorDerivative::Cutoff(int i) {
   }
 }
 
-std::string SensorDerivative::DifferencedNames(const mjModel* m) const {
+std::string NamesOfSensors(const mjModel* m, const std::vector<char>& which) {
   constexpr int kMost = 4;
   std::string names;
   int count = 0;
   for (int i = 0; i < m->nsensor; i++) {
-    if (!differenced_[i] || count++ >= kMost) continue;
+    if (!which[i] || count++ >= kMost) continue;
     names += (names.empty() ? "" : ", ") + std::string(kTypeNames[m->sensor_type[i]]) + " of " + ElementName(m, mjOBJ_SENSOR, i);
   }
   if (count > kMost) names += " and " + std::to_string(count - kMost) + " more";

@@ -62,6 +62,12 @@ class SensorRows {
   std::vector<double> value_, factor_;
 };
 
+/// Some sensors, an entry a sensor: "normal of gap, tactile of pad".
+std::string NamesOfSensors(const mjModel* model, const std::vector<char>& which);
+
+/// Does a sensor hold its numbers at a cutoff?
+bool HasCutoff(const mjModel* model, int sensor);
+
 /// Is a sensor's number in data->sensordata held by its cutoff?
 bool HeldByCutoff(const mjModel* model, const mjData* data, int sensor, int row);
 
@@ -94,8 +100,6 @@ class SensorDerivative {
 
   const std::vector<char>& differenced() const { return differenced_; }
   bool AnyDifferenced() const { return any_differenced_; }
-  /// "geomnormal of 'gap', tactile of 'pad'".
-  std::string DifferencedNames(const mjModel* model) const;
 
  private:
   // an object with a spatial frame

@@ -412,5 +412,39 @@ TEST_F(LevelChoiceTest, AContactWithoutLeverIsDifferencedAlone) {
   EXPECT_TRUE(std::any_of(certificate.switches.begin(), certificate.switches.end(), [](const Switch& s) { return s.state == "without lever"; }));
 }
 
+// A ball that just touches the floor under a ball that falls on to it: any nudge of its height ends one of two contacts that push. A sensor that has to be
+// differenced has no neighbour there; A, B and the other sensors need none.
+TEST_F(LevelChoiceTest, ASensorWithoutNeighboursIsLeftToWholeStepsAlone) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom type="plane" size="1 1 .1"/>
+    <body name="ball" pos="0 0 .125"><joint name="z" type="slide" axis="0 0 1"/><geom size=".125"/></body>
+    <body pos="0 0 .375"><joint name="up" type="slide" axis="0 0 1"/><geom size=".125"/></body></worldbody>
+    <actuator><adhesion body="ball" ctrlrange="0 1" gain="2"/><motor joint="z"/></actuator>
+    <sensor><jointpos joint="z"/><jointactuatorfrc name="lift" joint="z"/></sensor></mujoco>)");
+  const mjModel* m = model.get();
+  const DataPtr data = MakeData(m);
+  data->qpos[0] = -0x1p-44;
+  data->qpos[1] = -0x1p-43;
+  data->qvel[1] = -1;
+  data->ctrl[0] = 0.5;
+  mj_forward(m, data.get());
+  ASSERT_EQ(data->nefc, 8);
+  for (int i = 0; i < data->nefc; i++) ASSERT_GT(data->efc_force[i], 0);
+  const StepDerivative value = Linearize(m, data.get()), without = Linearize(m, data.get(), {.sensors = false});
+  EXPECT_EQ(without.coverage.Worst(), Level::kAnalytic);
+  EXPECT_EQ(value.A, without.A);
+  EXPECT_EQ(value.B, without.B);
+  const TermCoverage* sensors = FindTerm(value, "sensors");
+  ASSERT_NE(sensors, nullptr);
+  EXPECT_EQ(sensors->level, Level::kStep);
+  EXPECT_EQ(sensors->reason.find("jointactuatorfrc of lift: "), 0u) << sensors->reason;
+  const StepDerivative steps = Linearize(m, data.get(), {.level = Level::kStep});
+  EXPECT_EQ(value.C.row(0), (MatrixXd(1, 4) << 1, 0, 0, 0).finished());
+  EXPECT_LE((value.D.row(1) - steps.D.row(1)).cwiseAbs().maxCoeff(), 1e-7);
+  EXPECT_TRUE(value.C.allFinite());
+
+  // asked for alone, level 2 refuses
+  EXPECT_THROW(Linearize(m, data.get(), {.level = Level::kResidual}), Error);
+}
+
 }  // namespace
 }  // namespace costate
