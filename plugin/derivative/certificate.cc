@@ -17,8 +17,11 @@
 #include "derivative/equilibrium.h"
 #include "derivative/noslip.h"
 #include "derivative/passive.h"
+#include "derivative/sensor.h"
 #include "derivative/sensor_contact.h"
 #include "derivative/spatial_tendon.h"
+#include "derivative/step_stencil.h"
+#include "derivative/switch_set.h"
 
 namespace costate {
 namespace {
@@ -44,15 +47,16 @@ class Certifier {
     Inputs();
     if (HasImplicitVelocity(m_) && !(m_->opt.disableflags & mjDSBL_DAMPER)) Dampers();
     ContactSensors();
+    Cutoffs();
     Tendons();
     NearGeoms();
+    const auto within = [&](const Switch& s) { return s.distance <= options_.reach; };
+    if (std::none_of(out_->switches.begin(), out_->switches.end(), within)) Neighbours();
 
     // nearest first, unit by unit; what is within reach
     std::stable_sort(out_->switches.begin(), out_->switches.end(),
                      [](const Switch& a, const Switch& b) { return std::pair(a.unit, a.distance) < std::pair(b.unit, b.distance); });
-    for (const Switch& s : out_->switches) {
-      if (s.distance <= options_.reach) out_->label = Smoothness::kModeCrossing;
-    }
+    if (std::any_of(out_->switches.begin(), out_->switches.end(), within)) out_->label = Smoothness::kModeCrossing;
   }
 
  private:
@@ -233,6 +237,11 @@ class Certifier {
       if (!m_->jnt_actfrclimited[j]) continue;
       Saturation(Name("actuator force", mjOBJ_JOINT, j), d_->qfrc_actuator[m_->jnt_dofadr[j]], m_->jnt_actfrcrange + 2 * j);
     }
+    for (int t = 0; t < m_->ntendon; t++) {
+      if (!m_->tendon_actfrclimited[t]) continue;
+      const ActuatorPull pull = ActuatorPullOf(m_, d_, t);
+      Saturation(Name("actuator force", mjOBJ_TENDON, t), pull.force, pull.range);
+    }
   }
 
   // the engine has clamped the force already: on the edge it is saturated, how far beyond is not kept
@@ -307,6 +316,66 @@ class Certifier {
       const double room = ChoiceRoom(m_, i, found);
       if (room == mjMAXVAL) continue;
       Add(Name("choice", mjOBJ_SENSOR, i), nearest ? "nearest" : "strongest", "another contact", room, nearest ? "m" : "N", false);
+    }
+  }
+
+  // values against the cutoffs of their sensors; how far beyond is not kept
+  void Cutoffs() {
+    if (std::none_of(m_->sensor_cutoff, m_->sensor_cutoff + m_->nsensor, [](mjtNum cutoff) { return cutoff > 0; })) return;
+    const DataPtr sensed = MakeData(m_);
+    mj_copyState(m_, d_, sensed.get(), mjSTATE_INTEGRATION);
+    mj_forward(m_, sensed.get());
+    for (int i = 0; i < m_->nsensor; i++) {
+      if (!HasCutoff(m_, i)) continue;
+      const std::string name = Name("value", mjOBJ_SENSOR, i);
+      double room = mjMAXVAL;
+      bool held = false;
+      for (int row = m_->sensor_adr[i]; row < m_->sensor_adr[i] + m_->sensor_dim[i]; row++) {
+        const double value = sensed->sensordata[row];
+        if (HeldByCutoff(m_, sensed.get(), i, row)) held = true;
+        else room = std::min(room, m_->sensor_cutoff[i] - (m_->sensor_datatype[i] == mjDATATYPE_REAL ? std::abs(value) : value));
+      }
+      Add(name, held ? "held" : "inside", "cutoff", room, "of the sensor", held);
+    }
+  }
+
+  // (K10) neighbours along each coordinate and control whose step takes another branch, of what kind it may be
+  void Neighbours() {
+    if (options_.reach == 0) return;
+    DifferenceModel model(m_);
+    model.Refresh(m_, true);
+    StepStencil stencil(m_);
+    const DataPtr data = MakeData(m_);
+    mj_copyState(m_, d_, data.get(), mjSTATE_INTEGRATION);
+    stencil.CaptureConverged(model.get(), data.get());
+    stencil.Restore(model.get(), data.get(), -1, 0);
+    model.SelectActivationBranches(data.get(), 1);
+    const auto step = [&](int column, double nudge, SwitchSet* set) {
+      stencil.Restore(model.get(), data.get(), column, nudge);
+      set->Clear();
+      set->Step(model.get(), data.get());
+    };
+    SwitchSet here, there;
+    step(-1, 0, &here);
+    std::map<std::string, std::pair<int, int>> changes;  // what differs: along which column first, along how many
+    for (int column = 0; column < stencil.dims().ndx + stencil.dims().nu; column++) {
+      double nudge = options_.reach;
+      const Side side = stencil.ColumnSide(model, column, true, &nudge);
+      if (side == Side::kNone) continue;
+      const SwitchSet::Kind end = side != Side::kCentered && stencil.OnEdge(model, column) ? SwitchSet::kForceLimits : SwitchSet::kKinds;
+      const char* change = nullptr;
+      for (const int sign : {1, -1}) {
+        if (change || side == (sign > 0 ? Side::kBackward : Side::kForward)) continue;
+        step(column, sign * nudge, &there);
+        change = there.DifferenceFrom(here, end);
+      }
+      if (change) changes.insert({change, {column, 0}}).first->second.second++;
+    }
+    std::vector<std::string> names = TangentNames(m_);
+    for (const std::string& name : ControlNames(m_)) names.push_back(name);
+    for (const auto& [change, where] : changes) {
+      const auto& [column, count] = where;
+      Add(names[column] + (count > 1 ? " and " + std::to_string(count - 1) + " more" : ""), "here", change, options_.reach, "of a nudge", false);
     }
   }
 

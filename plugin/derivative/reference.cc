@@ -110,15 +110,8 @@ void ReferenceDifferences::Interval(VectorXd* next, VectorXd* sensors, SwitchSet
   mjData* d = data_.get();
   active->Clear();
   for (int k = 0; k < options_.substeps; ++k) {
-    active->Before(m, d);
-    if (m->opt.integrator == mjINT_RK4) {
-      // the step will leave its last stage; this is the first
-      mj_forward(m, d);
-      active->Note(m, d);
-    }
-    mj_step(m, d);
+    active->Step(m, d);
     if (k == 0 && ns_ > 0) *sensors = Eigen::Map<const VectorXd>(d->sensordata, ns_);
-    active->Note(m, d);
   }
   mj_getState(m, d, next->data(), kStateSignature);
 }

@@ -25,11 +25,35 @@ int Zone(double value, const mjtNum* range) { return value <= range[0] ? -1 : va
 
 }  // namespace
 
+ActuatorPull ActuatorPullOf(const mjModel* model, const mjData* data, int tendon) {
+  ActuatorPull pull;
+  for (int a = 0; a < model->nactuator; ++a) {
+    if (model->actuator_trntype[a] != mjTRN_TENDON || model->actuator_trnid[2 * a] != tendon) continue;
+    pull.force += data->actuator_force[model->actuator_outadr[a]];
+  }
+  const mjtNum* limit = model->tendon_actfrcrange + 2 * tendon;
+  const double slack = 1e-12 * (std::abs(limit[0]) + std::abs(limit[1]));  // rounding of the scaling
+  pull.range[0] = limit[0] + slack;
+  pull.range[1] = limit[1] - slack;
+  return pull;
+}
+
 void SwitchSet::Add(Kind kind, int value) {
   // FNV-1a
   for (int shift = 0; shift < 32; shift += 8) {
     hash_[kind] = (hash_[kind] ^ ((static_cast<std::uint32_t>(value) >> shift) & 255u)) * 1099511628211u;
   }
+}
+
+void SwitchSet::Step(const mjModel* model, mjData* data) {
+  Before(model, data);
+  if (model->opt.integrator == mjINT_RK4) {
+    // the step will leave its last stage; this is the first
+    mj_forward(model, data);
+    Note(model, data);
+  }
+  mj_step(model, data);
+  Note(model, data);
 }
 
 void SwitchSet::Before(const mjModel* model, const mjData* data) {
@@ -165,17 +189,9 @@ void SwitchSet::NoteTendons(const mjModel* model, const mjData* data) {
     const mjtNum* range = SpringRange(model, data, i);
     if (range[0] < range[1]) Add(kTendonPaths, Zone(data->ten_length[i], range));
 
-    // total actuator force; the engine scales the actuators down to it
     if (!model->tendon_actfrclimited[i]) continue;
-    double total = 0;
-    for (int a = 0; a < model->nactuator; ++a) {
-      if (model->actuator_trntype[a] != mjTRN_TENDON || model->actuator_trnid[2 * a] != i) continue;
-      total += data->actuator_force[model->actuator_outadr[a]];
-    }
-    const mjtNum* limit = model->tendon_actfrcrange + 2 * i;
-    const double slack = 1e-12 * (std::abs(limit[0]) + std::abs(limit[1]));  // rounding of the scaling
-    const mjtNum inner[2] = {limit[0] + slack, limit[1] - slack};
-    Add(kForceLimits, Zone(total, inner));
+    const ActuatorPull pull = ActuatorPullOf(model, data, i);
+    Add(kForceLimits, Zone(pull.force, pull.range));
   }
 }
 

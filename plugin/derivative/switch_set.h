@@ -13,6 +13,14 @@
 
 namespace costate {
 
+/// What a tendon's actuators pull together, after the engine has scaled them down to its actuatorfrcrange, and that range less
+/// what the scaling rounds.
+struct ActuatorPull {
+  double force = 0;
+  mjtNum range[2] = {0, 0};
+};
+ActuatorPull ActuatorPullOf(const mjModel* model, const mjData* data, int tendon);
+
 /// A fingerprint of the switches of one or more engine steps, kind by kind. Features inside one contact (which edge of a
 /// box touches) are not seen; they show as step sizes that disagree.
 class SwitchSet {
@@ -28,8 +36,8 @@ class SwitchSet {
     on_onset_ = false;
   }
 
-  /// Before mj_step: keeps what the step will overwrite.
-  void Before(const mjModel* model, const mjData* data);
+  /// One mj_step with the switches of all that it evaluates; under RK4 the first stage and the last.
+  void Step(const mjModel* model, mjData* data);
 
   /// After mj_forward or mj_step. Recomputes efc_state, efc_force and qfrc_constraint of `data` at the solution: what the
   /// engine leaves in efc_state is not that of the solution.
@@ -48,6 +56,7 @@ class SwitchSet {
   static bool Swings(const std::vector<Eigen::Vector3d>& a, const std::vector<Eigen::Vector3d>& b);
   bool SameTurns(const SwitchSet& other) const;
   void Add(Kind kind, int value);
+  void Before(const mjModel* model, const mjData* data);
   void NoteConstraints(const mjModel* model, mjData* data);
   void NoteLean(const mjModel* model, const mjData* data, const mjContact& contact);
   void NoteNoslip(const mjData* data);

@@ -92,7 +92,7 @@ bool Continuation::SmoothingReaches(const SmoothContact& smooth) const {
     SetState(problem_.model, data.get(), motion_.X.col(t));
     Eigen::Map<VectorXd>(data->ctrl, motion_.U.rows()) = motion_.U.col(t);
     const Certificate certificate =
-        Certify(problem_.model, data.get(), {.proximity = std::max(reach, 1e-6)});
+        Certify(problem_.model, data.get(), {.reach = 0, .proximity = std::max(reach, 1e-6)});
     for (const Switch& s : certificate.switches) {
       const bool place = s.unit == "m" || s.unit == "rad";
       if (place && (s.next == "onset" || s.next == "limit") && s.distance <= reach) return true;

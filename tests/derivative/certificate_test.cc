@@ -416,5 +416,51 @@ TEST_F(CertificateTest, ASlackTendonBeginsToPullAtItsRange) {
   }
 }
 
+// Dry friction of a light slide: it slips where the motor's force is loss / d, d = 0.9 at rest. A nudge of the control is enough although the
+// acceleration, of which its distance is, is far from there.
+TEST_F(CertificateTest, ALightBodySlipsUnderANudge) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option gravity="0 0 0"/><worldbody><body><joint name="j" type="slide" frictionloss=".3"/>
+    <geom size=".01" mass="1e-5"/></body></worldbody><actuator><motor name="push" joint="j"/></actuator></mujoco>)");
+  for (const double room : {4e-8, 1e-5}) {
+    SCOPED_TRACE(room);
+    const DataPtr data = MakeData(model.get());
+    data->ctrl[0] = 0.3 / 0.9 - room;
+    const Certificate certificate = Certify(model.get(), data.get());
+    const Switch* slip = Find(certificate, "friction loss of j", "stick or slip");
+    ASSERT_NE(slip, nullptr);
+    EXPECT_NEAR(slip->distance, room / 1e-4, 1e-5);
+    const bool near = room < CertifyOptions().reach;
+    const Switch* nudge = Find(certificate, "ctrl[push]", "constraint states");
+    ASSERT_EQ(nudge != nullptr, near);
+    EXPECT_EQ(certificate.label, near ? Smoothness::kModeCrossing : Smoothness::kSmooth);
+    EXPECT_EQ(Reference(model.get(), data.get()).nonsmooth_column[2], near);
+    EXPECT_TRUE(!near || nudge->unit == "of a nudge");
+    EXPECT_EQ(Find(Certify(model.get(), data.get(), {.reach = 0}), "ctrl[push]", "constraint states"), nullptr);
+  }
+}
+
+// what two motors pull at a tendon together is held at its limit; a sensor holds its cutoff
+TEST_F(CertificateTest, TendonsForcesAndSensorsValuesAreFarFromWhereTheyAreHeld) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><body><joint name="j" type="slide"/><geom size=".1"/></body></worldbody>
+    <tendon><fixed name="t" actuatorfrclimited="true" actuatorfrcrange="-1 1"><joint joint="j" coef="1"/></fixed></tendon>
+    <actuator><motor name="a" tendon="t"/><motor name="b" tendon="t"/></actuator>
+    <sensor><jointpos name="place" joint="j" cutoff=".5"/></sensor></mujoco>)");
+  for (const bool held : {false, true}) {
+    const DataPtr data = MakeData(model.get());
+    data->qpos[0] = held ? -0.75 : -0.375;
+    data->ctrl[0] = 0.5;
+    data->ctrl[1] = held ? 1 : 0.25;
+    const Certificate certificate = Certify(model.get(), data.get());
+    const Switch *force = Find(certificate, "actuator force of t", "clamp"), *value = Find(certificate, "value of place", "cutoff");
+    ASSERT_NE(force, nullptr);
+    ASSERT_NE(value, nullptr);
+    EXPECT_EQ(force->active, held);
+    EXPECT_EQ(value->active, held);
+    if (held) continue;
+    EXPECT_NEAR(force->distance, 0.25, 1e-11);
+    EXPECT_EQ(value->distance, 0.125);
+  }
+}
+
 }  // namespace
 }  // namespace costate
