@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "derivative/munthe_kaas.h"
 #include "derivative/plant.h"
 #include "derivative/transmission.h"
 
@@ -102,6 +103,49 @@ void MuscleRate(double ctrl, double act, const mjtNum* prm, double* by_ctrl, dou
   *by_act = act <= 0 ? act_slope[0] : act >= 1 ? act_slope[1] : 0.5 * (act_slope[0] + act_slope[1]);
 }
 
+// weighted sums of columns by control and by activation: mean of the sides to which the point may be nudged
+struct MuscleChain {
+  const mjtNum* prm;
+  double h, ctrl, act;
+  double excess[4], stage_act[4];
+  double rate[2][4] = {}, move[2][4] = {};  // of act_dot and of the stage's activation, by control and by activation
+
+  MuscleChain(double timestep, double control, double activation, const mjtNum* parameters)
+      : prm(parameters), h(timestep), ctrl(control), act(activation) {
+    double before = 0;
+    for (int k = 0; k < 4; k++) {
+      stage_act[k] = act + kStageWeight[k] * h * before;
+      excess[k] = std::clamp(ctrl, 0.0, 1.0) - stage_act[k];
+      if (OnKink(k)) stage_act[k] = std::clamp(ctrl, 0.0, 1.0);
+      before = mju_muscleDynamics(ctrl, stage_act[k], prm);
+    }
+  }
+
+  static constexpr double kEqual = 1e-13;  // rounding
+  bool OnKink(int stage) const { return std::abs(excess[stage]) <= kEqual; }
+  bool AnyKink() const { return OnKink(0) || OnKink(1) || OnKink(2) || OnKink(3); }
+
+  void Columns() {
+    for (const int column : {0, 1}) {
+      const double value = column == 0 ? ctrl : act;
+      const int first = value <= 0 ? 1 : -1, last = value >= 1 ? -1 : 1;
+      const double share = first < last ? 0.5 : 1;
+      for (int sign = first; sign <= last; sign += 2) {
+        const double dctrl = column == 0 ? sign : 0;
+        double drate = 0;
+        for (int k = 0; k < 4; k++) {
+          const double dact = (column == 1 ? sign : 0) + kStageWeight[k] * h * drate;
+          double by_ctrl, by_act;
+          MuscleRate(ctrl, stage_act[k], dctrl - dact, prm, &by_ctrl, &by_act);
+          drate = by_ctrl * dctrl + by_act * dact;
+          rate[column][k] += share * sign * drate;
+          move[column][k] += share * sign * dact;
+        }
+      }
+    }
+  }
+};
+
 // what has no closed form; null when all has
 const char* MissingByType(const mjModel* m, int i) {
   const int gain = m->actuator_gaintype[i], bias = m->actuator_biastype[i], dyn = m->actuator_dyntype[i];
@@ -125,6 +169,27 @@ bool DependsOnVelocity(const mjModel* m, int i) {
 }
 
 }  // namespace
+
+MuscleStages StagesOfMuscle(const mjModel* m, int i, double ctrl, double act) {
+  constexpr double kStill = 1e-6;  // of a nudge of the activation: where a stage does not move with it, its slope says nothing
+  const mjtNum* prm = m->actuator_dynprm + mjNDYN * i;
+  MuscleChain chain(m->opt.timestep, ctrl, act, prm);
+  MuscleStages stages;
+  stages.excess = mjMAXVAL;
+  const bool hard = prm[2] < mjMINVAL && chain.AnyKink();
+  if (hard) chain.Columns();
+  for (int k = 0; k < 4; k++) {
+    stages.excess = std::min(stages.excess, std::abs(chain.excess[k]));
+    double *by_ctrl = stages.rate_ctrl + k, *by_act = stages.rate_act + k;
+    MuscleRate(ctrl, chain.stage_act[k], prm, by_ctrl, by_act);
+    if (!hard || !chain.OnKink(k)) continue;
+
+    // d act_dot = by_act dact + by_ctrl dctrl in both columns
+    if (std::abs(chain.move[1][k]) > kStill) *by_act = chain.rate[1][k] / chain.move[1][k];
+    *by_ctrl = chain.rate[0][k] - *by_act * chain.move[0][k];
+  }
+  return stages;
+}
 
 ActivationStep ActivationStepOf(const mjModel* m, int i, int state) {
   const double h = m->opt.timestep;
@@ -168,7 +233,7 @@ bool IsThruster(const mjModel* m, int i) {
 
 bool IsAdhesive(const mjModel* m, int i) { return m->actuator_trntype[i] == mjTRN_BODY && !DependsOnVelocity(m, i); }
 
-Actuation::Actuation(const mjModel* m) : builder_(m), slopes_(m->nactuator), own_(m->nout) {
+Actuation::Actuation(const mjModel* m) : builder_(m), slopes_(m->nactuator), own_(m->nout), muscle_(m->nactuator) {
   for (int i = 0; i < m->nactuator; i++) {
     const char* what = missing_.empty() ? MissingByType(m, i) : nullptr;
     if (what) missing_ = std::string(what) + " of " + ElementName(m, mjOBJ_ACTUATOR, i);
@@ -187,6 +252,11 @@ std::string Actuation::Missing(const mjModel* m) const {
     if (!missing.empty()) return missing + " of " + ElementName(m, mjOBJ_ACTUATOR, i);
   }
   return missing_;
+}
+
+void Actuation::EnterStage(const Actuation& first, int stage) {
+  stage_ = stage;
+  if (&first != this) muscle_ = first.muscle_;
 }
 
 void Actuation::Compute(const mjModel* m, const mjData* d, const TendonMoments& tendons) {
@@ -275,7 +345,15 @@ void Actuation::Slopes(const mjModel* m, const mjData* d, int i) {
       case mjDYN_INTEGRATOR:
         s.rate_ctrl = PLANT("activation: integrator", 1.0);
         break;
-      case mjDYN_MUSCLE: MuscleRate(ctrl, act, prm, &s.rate_ctrl, &s.rate_act); break;
+      case mjDYN_MUSCLE:
+        if (m->opt.integrator == mjINT_RK4) {
+          if (stage_ == 0) muscle_[i] = StagesOfMuscle(m, i, ctrl, act);
+          s.rate_ctrl = muscle_[i].rate_ctrl[stage_];
+          s.rate_act = muscle_[i].rate_act[stage_];
+        } else {
+          MuscleRate(ctrl, act, prm, &s.rate_ctrl, &s.rate_act);
+        }
+        break;
       default:
         s.rate_ctrl = PLANT("activation: filter", 1 / std::max(mjMINVAL, prm[0])), s.rate_act = -s.rate_ctrl;
     }

@@ -35,6 +35,15 @@ struct ActivationStep {
 /// @param state  which of the actuator's activations.
 ActivationStep ActivationStepOf(const mjModel* model, int actuator, int state);
 
+/// Slopes of a muscle's act_dot in the stages of RK4. Without smoothing a stage may lie on its kink, control = activation: the slopes are
+/// then such that the chain through all stages is what nudges of the point to either side do. (A3)
+struct MuscleStages {
+  double excess = 0;  ///< the least |control − activation| of any stage
+  double rate_ctrl[4] = {0}, rate_act[4] = {0};
+};
+/// @param ctrl  within ctrlrange.
+MuscleStages StagesOfMuscle(const mjModel* model, int actuator, double ctrl, double act);
+
 /// Does the engine skip the stage of actuator forces: none there, or all disabled?
 bool IsActuationOff(const mjModel* model);
 
@@ -68,6 +77,9 @@ class Actuation {
 
   /// Slopes and moments at the point. @pre `data` is after mj_fwdActuation. `tendons` must outlive the use of moments.
   void Compute(const mjModel* model, const mjData* data, const TendonMoments& tendons);
+
+  /// From now on the actuators of a later stage of RK4, 1 to 3, whose first stage was `first`; 0: of the point.
+  void EnterStage(const Actuation& first, int stage);
 
   /// Adds momentᵀ ∂force + ∂momentᵀ force to the columns (q, v, act, u) of R (README.md, eq. (A1), (T1)); thrusters'
   /// wrenches are left out when FollowsTree.
@@ -121,6 +133,8 @@ class Actuation {
   std::vector<double> tendon_total_, tendon_pull_;
   std::vector<Moment> own_;
   std::vector<ActuatorMoment> moment_;
+  std::vector<MuscleStages> muscle_;  // of muscles under RK4
+  int stage_ = 0;
   std::vector<char> clamped_;
   bool any_clamped_ = false;
 };

@@ -551,9 +551,12 @@ bool AnalyticBackend::RungeKutta(const mjModel* m, const mjData* d, mjData* stag
   SolveColumns();
   Stage(m, d, &runge_kutta_->first);
   StepDerivative& stage_out = report_;
+  int number = 0;
   const auto function = [&](mjData* data, StageDerivative* stage) {
     later_stage_ = true;
+    actuation_.EnterStage(actuation_, ++number);
     const bool covered = Acceleration(&forward, data, Products::kNone, false, &stage_out, missing);
+    actuation_.EnterStage(actuation_, 0);
     later_stage_ = false;
     if (!covered || stage_out.status != StepStatus::kOk) return false;
     out->coverage.Add(stage_out.coverage);

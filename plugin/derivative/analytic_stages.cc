@@ -63,6 +63,7 @@ bool AnalyticBackend::PrepareStages(const mjModel* m, const mjData* d, Products 
     mju_addToScl(at->act, before->act_dot, step, na);
     at->time = d->time + step;
     s.v[i] = Eigen::Map<const VectorXd>(at->qvel, nv);
+    stage(i)->actuation_.EnterStage(actuation_, i);
     if (!stage(i)->PreparePoint(&forward, at, products, status, nullptr, missing) || *status != StepStatus::kOk) return false;
     coverage->Add(stage(i)->report_.coverage);
 

@@ -303,7 +303,9 @@ class Certifier {
     }
     if (m_->actuator_dynprm[mjNDYN * i + 2] >= mjMINVAL) return;
     const double excess = std::clamp(ctrl, 0.0, 1.0) - d_->act[a];
-    Add(Name("activation", mjOBJ_ACTUATOR, i), excess > 0 ? "rises" : excess < 0 ? "falls" : "rests", "rise or fall", std::abs(excess), "of act", false);
+    const bool stages = m_->opt.integrator == mjINT_RK4;
+    Add(Name("activation", mjOBJ_ACTUATOR, i), excess > 0 ? "rises" : excess < 0 ? "falls" : "rests", "rise or fall",
+        stages ? StagesOfMuscle(m_, i, ctrl, d_->act[a]).excess : std::abs(excess), "of act", false);
     if (excess == 0) out_->one_sided.push_back(Name("activation", mjOBJ_ACTUATOR, i));
   }
 

@@ -1,5 +1,7 @@
 #include "derivative/analytic.h"
 
+#include <costate/certificate.h>
+
 #include <cmath>
 #include <numeric>
 #include <regex>
@@ -488,6 +490,62 @@ TEST_F(AnalyticTest, MusclesWhoseControlIsTheirActivationHaveTheSlopesThatAreThe
     const double by_act = level == 0 ? act_side[1] : level == 1 ? act_side[0] : 0.5 * (act_side[0] + act_side[1]);
     EXPECT_NEAR(value.B(2, 0), by_ctrl, 1e-5 * h / 0.02);
     EXPECT_NEAR(value.A(2, 2), by_act, 1e-5 * h / 0.02);
+  }
+}
+
+// (A3) under RK4: where the second stage lands on control = activation, or all do, A and B are the mean of what nudges to both sides do, or the side
+// that [0, 1] leaves
+TEST_F(AnalyticTest, MusclesOnTheirKinkInAnyStageOfRungeKuttaAreTheMeanOfBothSides) {
+  const ModelPtr model = LoadModelFromString(R"(
+    <mujoco><option timestep="0.01" integrator="RK4"/>
+      <worldbody><body><joint name="a" damping="0.1"/><geom size="0.1"/></body></worldbody>
+      <actuator><muscle joint="a" lengthrange="-1 1" force="30"/></actuator>
+    </mujoco>)");
+  constexpr double kStep = 1e-6, kTolerance = 1e-8;  // of a column; slopes from one side at two sizes, extrapolated: rounding of velocities over kStep
+  Linearizer linearizer(model.get());
+  for (const auto& [ctrl, act] : {std::pair(0.0, 0.0), std::pair(0.4, 0.4), std::pair(1.0, 1.0), std::pair(0.75, 0.0), std::pair(0.0, 0.5), std::pair(0.7, 0.2)}) {
+    SCOPED_TRACE(std::to_string(ctrl) + " " + std::to_string(act));
+    VectorXd x = VectorXd::Zero(3), u = VectorXd::Constant(1, ctrl);
+    x << 0.3, 0.2, act;
+    const auto after = [&](double dctrl, double dact) {
+      const DataPtr probe = MakeData(model.get());
+      probe->qpos[0] = x[0];
+      probe->qvel[0] = x[1];
+      probe->ctrl[0] = ctrl + dctrl;
+      probe->act[0] = act + dact;
+      mj_step(model.get(), probe.get());
+      return GetState(model.get(), probe.get());
+    };
+    const auto column = [&](double value, bool control) {
+      VectorXd mean = VectorXd::Zero(3);
+      int sides = 0;
+      for (const int sign : {-1, 1}) {
+        if ((value == 0 && sign < 0) || (value == 1 && sign > 0)) continue;
+        const auto slope = [&](double e) { return ((after(control ? sign * e : 0, control ? 0 : sign * e) - after(0, 0)) / (sign * e)).eval(); };
+        mean += 2 * slope(kStep / 2) - slope(kStep);
+        sides++;
+      }
+      return (mean / sides).eval();
+    };
+    StepDerivative value;
+    linearizer.Linearize(x, u, &value);
+    EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
+    const auto expect_near = [&](const VectorXd& found, const VectorXd& expected) {
+      EXPECT_LE((found - expected).cwiseAbs().maxCoeff(), kTolerance * std::max(1.0, expected.cwiseAbs().maxCoeff())) << found << "\n\n" << expected;
+    };
+    expect_near(value.B.col(0), column(ctrl, true));
+    expect_near(value.A.col(2), column(act, false));
+
+    // products go the same way
+    const VectorXd lambda = Eigen::Vector3d(0.3, -0.7, 0.9);
+    StepVjp pulled;
+    linearizer.Vjp(x, u, lambda, &pulled);
+    EXPECT_LE((pulled.x - value.A.transpose() * lambda).cwiseAbs().maxCoeff(), 1e-14);
+    EXPECT_LE((pulled.u - value.B.transpose() * lambda).cwiseAbs().maxCoeff(), 1e-14);
+    const DataPtr data = MakeData(model.get());
+    SetState(model.get(), data.get(), x);
+    data->ctrl[0] = ctrl;
+    EXPECT_EQ(Certify(model.get(), data.get()).label, ctrl == 0.7 ? Smoothness::kSmooth : Smoothness::kModeCrossing);
   }
 }
 
