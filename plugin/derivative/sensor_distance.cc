@@ -1,4 +1,7 @@
 // Distances between geoms and along rays: (M16), (M17), (M19) of README.md.
+#include <algorithm>
+#include <cmath>
+
 #include "derivative/chain.h"
 #include "derivative/contact_closed.h"
 #include "derivative/moving_geom.h"
@@ -10,7 +13,9 @@ namespace {
 
 constexpr double kTouching = 1e-8;  // [m] between nearest points: below it their direction is rounding
 constexpr double kExact = 1e-10;    // of a geom's size: what rounding leaves of nearest points that no search has found
-constexpr double kPoseStep = 1e-5;  // where a search has
+constexpr double kPoseStep = 1e-5;  // where a search has …
+constexpr double kLeastStep = 1e-7;
+constexpr double kAgree = 1e-6;     // … unless it jumps within the step, which the two quotients of five points show
 
 }  // namespace
 
@@ -137,7 +142,7 @@ SensorDerivative::Nearness SensorDerivative::MoveNearest(const NearestPoints& ne
   return Nearness::kExact;
 }
 
-// (M17) the engine's own distance of a pair along a dof that moves one of them, by five points
+// (M17) the engine's own distance of a pair along a dof that moves one of them, by five points that no jump parts
 double SensorDerivative::DifferenceDistance(const NearestPoints& nearest, int dof, int side, double cutoff) {
   const mjModel* m = at_.m;
   mjData* d = at_.d;
@@ -148,8 +153,11 @@ double SensorDerivative::DifferenceDistance(const NearestPoints& nearest, int do
     geom.Move(origin, S, h);
     return mj_geomDistance(m, d, nearest.geom[0], nearest.geom[1], cutoff, nullptr);
   };
-  const double near = distance(kPoseStep) - distance(-kPoseStep), far = distance(2 * kPoseStep) - distance(-2 * kPoseStep);
-  return (8 * near - far) / (12 * kPoseStep);
+  for (double step = kPoseStep;; step /= 10) {
+    const double near = distance(step) - distance(-step), far = distance(2 * step) - distance(-2 * step);
+    const double slope = (8 * near - far) / (12 * step);
+    if (std::abs(2 * near - far) <= kAgree * 4 * step * std::max(1.0, std::abs(slope)) || step <= kLeastStep) return slope;
+  }
 }
 
 // (M17) the distance changes as that of the two nearest points, unless a search has found them
