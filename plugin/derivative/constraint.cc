@@ -10,6 +10,7 @@
 #include "derivative/contact_block.h"
 #include "derivative/equilibrium.h"
 #include "derivative/fluid.h"
+#include "derivative/impedance.h"
 #include "derivative/plant.h"
 #include "derivative/spatial_lanes.h"
 
@@ -307,7 +308,7 @@ bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, i
   if (type != mjCNSTR_FRICTION_DOF && type != mjCNSTR_FRICTION_TENDON) {
     const double kappa =
         PLANT("row: stiffness", kbip[0] * (kbip[2] + kbip[3] * (data->efc_pos[row] - data->efc_margin[row])));
-    out.q = out.D * kappa - PLANT("row: impedance", out.force * kbip[3] / (kbip[2] * (1 - kbip[2])));
+    out.q = out.D * kappa - PLANT("row: impedance", ImpedanceGain(data, row, out.force));
   }
   if (out.curved_dof >= 0)
     out.rate = PLANT("equality: joint, rate", data->qacc[out.curved_dof] + kbip[1] * data->qvel[out.curved_dof]);

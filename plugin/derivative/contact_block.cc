@@ -1,5 +1,6 @@
 #include "derivative/contact_block.h"
 
+#include "derivative/impedance.h"
 #include "derivative/plant.h"
 #include "derivative/spatial_lanes.h"
 
@@ -163,7 +164,7 @@ ContactStiffness::ContactStiffness(const mjData* data, const mjContact& contact)
   const int row = contact.efc_address;
   const mjtNum* kbip = data->efc_KBIP + 4 * row;
   kappa = PLANT("contact: stiffness", kbip[0] * (kbip[2] + kbip[3] * (contact.dist - contact.includemargin)));
-  gain = PLANT("contact: impedance", kbip[3] / (kbip[2] * (1 - kbip[2])));
+  gain = PLANT("contact: impedance", ImpedanceGain(data, row));
 
   // adhesion: aref += R delta, and R falls as D grows
   const bool pyramid = data->efc_type[row] == mjCNSTR_CONTACT_PYRAMIDAL;

@@ -1,6 +1,7 @@
 #include "derivative/contact_product.h"
 
 #include "derivative/chain.h"
+#include "derivative/impedance.h"
 #include "derivative/spatial_lanes.h"
 
 namespace costate {
@@ -82,7 +83,7 @@ COSTATE_SIMD bool ContactProduct::Fill(const mjModel* model, const mjData* data,
 
   // (C7), (C8), (C12)
   kappa = kbip[0] * (kbip[2] + kbip[3] * (con.dist - con.includemargin));
-  g = kbip[3] / (kbip[2] * (1 - kbip[2]));
+  g = ImpedanceGain(data, row);
   kappa += data->efc_R[row] * g * con.adhesion / (pyramid ? 2 * (dim - 1) : 1);
 
   Place(model, data);

@@ -4,6 +4,7 @@
 
 #include "derivative/body_point.h"
 #include "derivative/equilibrium.h"
+#include "derivative/impedance.h"
 #include "derivative/plant.h"
 
 namespace costate {
@@ -103,7 +104,6 @@ class BodyEquality::Motion {
   void Change(const PointChange side[2], Vec6* df, Vec3* dtorque) const {
     const mjtNum* kbip = d_->efc_KBIP + 4 * b_.row;
     const double k = kbip[0], damping = kbip[1], impedance = kbip[2], slope = kbip[3];
-    const double g = slope / (impedance * (1 - impedance));
     Vec6 dy = Vec6::Zero(), dpos = Vec6::Zero();
     dpos.head<3>() = PLANT("connect: point", side[0].position - side[1].position);
     dy.head<3>() = PLANT("connect: acceleration", side[0].acceleration - side[1].acceleration) +
@@ -130,7 +130,8 @@ class BodyEquality::Motion {
     for (int i = 0; i < b_.rows; i++) {
       const double dyi =
           dy[i] + PLANT("connect: stiffness", k * (impedance * dpos[i] + slope * d_->efc_pos[b_.row + i] * dnorm));
-      (*df)[i] = -d_->efc_D[b_.row + i] * dyi + PLANT("connect: impedance", d_->efc_force[b_.row + i] * g * dnorm);
+      (*df)[i] = -d_->efc_D[b_.row + i] * dyi +
+                 PLANT("connect: impedance", d_->efc_force[b_.row + i] * ImpedanceGain(d_, b_.row + i) * dnorm);
     }
     dtorque->setZero();
     if (b_.rows < 6) return;

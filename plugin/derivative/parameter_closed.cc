@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "derivative/fluid.h"
+#include "derivative/impedance.h"
 #include "derivative/passive.h"
 #include "derivative/plant.h"
 
@@ -182,9 +183,10 @@ void ClosedParameters::PullWeights(const Point& p) {
   Jy_.resize(d->nefc);
   mj_mulJacVec(m, d, Jy_.data(), p.y);
   const int dof0 = 2 * static_cast<int>(m->nbody), tendon0 = dof0 + static_cast<int>(m->nv);
+  bool hardest = false;
   const auto add = [&](double force, int first, int second) {
+    if (hardest) return;
     const double sum = Weight(m, first) + (second >= 0 ? Weight(m, second) : 0);
-    if (sum <= 0) return;
     weights_[first] -= force / sum;
     if (second >= 0) weights_[second] -= force / sum;
   };
@@ -194,6 +196,7 @@ void ClosedParameters::PullWeights(const Point& p) {
     row = d->efc_type[i] == mjCNSTR_EQUALITY && id == equality ? row + 1 : 0;
     equality = d->efc_type[i] == mjCNSTR_EQUALITY ? id : -1;
     if (state != mjCNSTRSTATE_QUADRATIC && state != mjCNSTRSTATE_CONE) continue;
+    hardest = IsHardest(d, i);
     const double force = Jy_[i] * d->efc_force[i];
     switch (d->efc_type[i]) {
       case mjCNSTR_EQUALITY: {

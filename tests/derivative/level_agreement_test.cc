@@ -1,5 +1,6 @@
 #include <costate/derivative.h>
 #include <costate/model.h>
+#include <costate/state.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -128,6 +129,40 @@ TEST_F(LevelAgreementTest, ContactsThatNoDifferenceSeesThroughMoveAlike) {
         ExpectAgreement(model.get(), one, two);
       }
     }
+  }
+}
+
+// A body that turns about its centre of mass has no inverse weight against translation: the engine holds R of its rows
+// at the least that it takes, and D does not move with the impedance, (C8). Two equalities that pull at each other
+// leave forces in such rows, and a wheel with a bump is pressed on the floor.
+TEST_F(LevelAgreementTest, TheHardestRowsDoNotMoveWithTheirImpedance) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco>
+    <default><equality solimp=".5 .95 .5"/><geom solimp=".5 .95 .01"/></default><worldbody>
+    <body pos="0 0 .1"><joint name="a" axis="0 1 0" armature=".03"/><geom type="box" size=".08 .07 .06"/>
+      <site name="s" pos="-.05 0 .01"/><site name="t" pos=".02 0 .02"/></body>
+    <site name="w" pos="-.03 .01 .25"/><site name="z" pos=".04 0 .13" euler="0 20 0"/>
+    <geom type="plane" size="3 3 .1"/>
+    <body pos="1 0 .1"><joint axis=".2 1 .1" stiffness="40" springref="40" armature=".02"/><geom type="box" size=".05 .05 .05"/>
+      <geom size=".02" pos=".03 .02 -.0805" mass="0"/></body>
+    </worldbody><equality><connect site1="s" site2="w"/><weld site1="t" site2="z"/></equality></mujoco>)");
+  for (const int cone : {mjCONE_PYRAMIDAL, mjCONE_ELLIPTIC}) {
+    model->opt.cone = cone;
+    const DataPtr data = MakeData(model.get());
+    mj_forward(model.get(), data.get());
+    ASSERT_EQ(data->ncon, 1);
+    EXPECT_EQ(*std::min_element(data->efc_R, data->efc_R + data->ne), mjMINVAL);
+    const StepDerivative one = Linearize(model.get(), data.get(), {.sensors = false});
+    const StepDerivative two = Linearize(model.get(), data.get(), {.level = Level::kResidual, .sensors = false});
+    ASSERT_EQ(one.coverage.Worst(), Level::kAnalytic);
+    ExpectAgreement(model.get(), one, two);
+
+    // pulled back through contacts, too
+    const VectorXd lambda = VectorXd::LinSpaced(one.A.rows(), -1, 1);
+    Linearizer linearizer(model.get());
+    StepVjp vjp;
+    linearizer.Vjp(GetState(model.get(), data.get()), VectorXd(), lambda, &vjp);
+    EXPECT_LT((vjp.x - two.A.transpose() * lambda).norm(),
+              kAgreement * (two.A.cwiseAbs().transpose() * lambda.cwiseAbs()).norm());
   }
 }
 
