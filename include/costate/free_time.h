@@ -14,7 +14,7 @@ struct FreeTimeOptions {
   double shortest = 0, longest = 0;  ///< [s]
   double weight = 1;                 ///< cost of a second; alone with a small effort: minimum time
   double tolerance = 1e-3;           ///< of the time, relative
-  int solves = 40;                   ///< at most
+  int solves = 40;                   ///< times that are tried, at most
 };
 
 /// One length of time that was tried.
@@ -48,8 +48,9 @@ struct FreeTimeState {
 ///
 /// The number of knots and of steps stays; the time step is T / (N substeps): motions of all lengths are equally fine, and T is
 /// continuous. The function of T is searched by golden section; where no motion keeps the constraints it is infinite, and longer
-/// times are searched. Each trial starts from the controls and multipliers of the nearest one that kept them. With several minima
-/// over T one of them is found. result.message names the time and the trials beside it.
+/// times are searched. Each trial starts from the controls and multipliers of the nearest one that kept them; where all of those are
+/// longer and this leads to none that keeps them, once more from the next nearest one, then from U. With several minima over T one of
+/// them is found. result.message names the time and the trials beside it.
 /// @param hopping  with rounds: each trial goes on beyond the nearest minimum (SolveBasinHopping), and options.iterations are those
 ///             of one trial.
 /// @param from  where an earlier search ended; U is then not used. Its trials count where its best motion still costs what it did.

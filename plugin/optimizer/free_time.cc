@@ -38,7 +38,15 @@ class FreeTime {
   FreeTimeResult Run();
 
  private:
+  // what one solve begins with
+  struct Start {
+    Guess guess;
+    std::vector<MatrixXd> multipliers;
+  };
+
   double Try(double time);
+  std::vector<Start> StartsOf(double time) const;
+  SolveResult SolveFrom(const Start& start, const Problem& problem);
   void GoOn();
   bool Ended() const { return stop_ || static_cast<int>(out_.trials.size()) >= free_.solves; }
 
@@ -79,31 +87,20 @@ double FreeTime::Try(double time) {
   Problem problem = problem_;
   problem.model = model.get();
 
-  // from the nearest time that is known
-  const Kept* nearest = nullptr;
-  for (const Kept& kept : kept_) {
-    if (!nearest || std::abs(kept.time - time) < std::abs(nearest->time - time)) nearest = &kept;
-  }
-  ConstrainedOptions constrained = constrained_;
-  if (nearest) constrained.multipliers = nearest->multipliers;
-  Guess guess{{}, nearest ? nearest->U : MatrixXd(U_)};
-  if (from_ && from_->state.U.cols() > 0 && IsTime(from_->state_time, time)) guess = {from_->state.X, from_->state.U, &from_->state};
-  const int before = static_cast<int>(iterations_.size());
-  const IterationCallback numbered = [&](const IterationRecord& record) {
-    iterations_.push_back(record);
-    iterations_.back().iteration += before;
-    return !callback_ || callback_(iterations_.back());
-  };
-  SolveResult result = hopping_.rounds > 0
-                           ? SolveBasinHopping(problem, guess, options_, hopping_, numbered, constrained, round_callback_).result
-                           : Solve(problem, guess, options_, numbered, constrained);
+  const auto before = iterations_.size();
   out_.state_time = time;
-  last_state_ = result.state;
-  if (out_.trials.empty()) initial_cost_ = result.initial_cost;
-  stop_ = stop_ || result.status == SolveStatus::kInterrupted;
-  const bool keeps = result.status != SolveStatus::kDiverged && result.violation <= constrained_.tolerance;
+  SolveResult result;
+  bool keeps = false;
+  int start = 0;
+  for (const Start& from : StartsOf(time)) {
+    if (start++ > 0 && (keeps || stop_)) break;
+    SolveResult next = SolveFrom(from, problem);
+    if (out_.trials.empty() && start == 1) initial_cost_ = next.initial_cost;
+    keeps = next.status != SolveStatus::kDiverged && next.violation <= constrained_.tolerance;
+    if (start == 1 || keeps || next.violation < result.violation) result = std::move(next);
+  }
   const double cost = keeps ? result.cost + free_.weight * time : kNever;
-  out_.trials.push_back({time, cost, result.violation, result.status, static_cast<int>(iterations_.size()) - before});
+  out_.trials.push_back({time, cost, result.violation, result.status, static_cast<int>(iterations_.size() - before)});
   if (keeps) kept_.push_back({time, result.trajectory.U, result.multipliers});
 
   // without any that keeps the constraints, the one of least violation
@@ -116,6 +113,42 @@ double FreeTime::Try(double time) {
     out_.time = time;
   }
   return cost;
+}
+
+// what a motion of this length is sought from, one after the other until one keeps the constraints: the nearest length that is
+// known; where all that are known are longer, also the one behind it and the guess
+std::vector<FreeTime::Start> FreeTime::StartsOf(double time) const {
+  std::vector<const Kept*> nearest;
+  for (const Kept& kept : kept_) nearest.push_back(&kept);
+  std::stable_sort(nearest.begin(), nearest.end(),
+                   [time](const Kept* a, const Kept* b) { return std::abs(a->time - time) < std::abs(b->time - time); });
+  const bool shortest = std::all_of(kept_.begin(), kept_.end(), [time](const Kept& kept) { return kept.time > time; });
+  std::vector<Start> starts;
+  if (from_ && from_->state.U.cols() > 0 && IsTime(from_->state_time, time)) {
+    starts.push_back({{from_->state.X, from_->state.U, &from_->state}, nearest.empty() ? constrained_.multipliers : nearest[0]->multipliers});
+  }
+  for (const Kept* kept : nearest) {
+    if (starts.size() < (shortest ? 2 : 1)) starts.push_back({{{}, kept->U}, kept->multipliers});
+  }
+  if (starts.empty() || shortest) starts.push_back({{{}, MatrixXd(U_)}, constrained_.multipliers});
+  return starts;
+}
+
+SolveResult FreeTime::SolveFrom(const Start& start, const Problem& problem) {
+  ConstrainedOptions constrained = constrained_;
+  constrained.multipliers = start.multipliers;
+  const int before = static_cast<int>(iterations_.size());
+  const IterationCallback numbered = [&](const IterationRecord& record) {
+    iterations_.push_back(record);
+    iterations_.back().iteration += before;
+    return !callback_ || callback_(iterations_.back());
+  };
+  SolveResult result = hopping_.rounds > 0
+                           ? SolveBasinHopping(problem, start.guess, options_, hopping_, numbered, constrained, round_callback_).result
+                           : Solve(problem, start.guess, options_, numbered, constrained);
+  last_state_ = result.state;
+  stop_ = stop_ || result.status == SolveStatus::kInterrupted;
+  return result;
 }
 
 // the best time again, from its solution; where it costs what it did, so do the others that were tried

@@ -82,6 +82,24 @@ TEST_F(FreeTime, SaysWhenNoTimeIsLongEnough) {
   EXPECT_GT(found.result.violation, 0.9);
 }
 
+// two goals, 1 m away and half a metre behind. The guess moves on to 0.37 m at first, where the goal ahead is the nearer one, and at
+// times too short for that to less than 0.25 m; motions to the goal ahead do not lead back
+TEST_F(FreeTime, SeeksAShorterMotionFromTheGuessToo) {
+  const support::TemporaryFolder folder;
+  folder.Write("rail.xml", R"(<mujoco model="rail"><option timestep="0.05" gravity="0 0 0"/>
+  <worldbody><body><joint name="slide" type="slide" axis="1 0 0"/><geom size="0.1" mass="1"/></body></worldbody>
+  <actuator><motor joint="slide" ctrlrange="-1 1"/></actuator></mujoco>)");
+  const Task task = LoadTask(folder.Write("rail.task.xml", R"xml(<task model="rail.xml" horizon="2.5">
+  <guess ctrl="0.12"/><time shortest="1.2" longest="2.6" weight="1" tolerance="0.003"/><cost ctrl="all" weight="1e-4"/>
+  <measure name="q" qpos="slide"/><constraint name="goals" value="(q - 1) * (q + 0.5)" equals="0" when="end"/>
+  <constraint name="rest" qvel="all" equals="0" when="end"/></task>)xml"));
+  const TaskSolution found = SolveTask(task);
+  EXPECT_GT(found.timed.trials.front().time, 2.4);
+  const double behind = 2 * std::sqrt(0.5);  // from 2 s on there is the goal ahead, too
+  EXPECT_NEAR(found.timed.time, behind, 0.01 * behind) << found.result.message;
+  EXPECT_NEAR(found.result.trajectory.X(0, task.N), -0.5, 1e-4);
+}
+
 // a puck that nothing touches yet has no slope, at no length of the motion: smooth contact leads to the push, and from there on
 // its time is searched
 TEST_F(FreeTime, StartsFromWhereSmoothContactHasLed) {
