@@ -54,6 +54,8 @@ void ConstrainedLq::Keep(const LqProblem& lq) {
     base.lxx = knot.lxx;
     base.lux = knot.lux;
     base.luu = knot.luu;
+    base.du_lower = knot.du_lower;
+    base.du_upper = knot.du_upper;
   }
   base_.back().lx = lq.lx;
   base_.back().lxx = lq.lxx;
@@ -69,6 +71,8 @@ void ConstrainedLq::Restore(LqProblem* lq) const {
     knot.lxx = base.lxx;
     knot.lux = base.lux;
     knot.luu = base.luu;
+    knot.du_lower = base.du_lower;
+    knot.du_upper = base.du_upper;
   }
   lq->lx = base_.back().lx;
   lq->lxx = base_.back().lxx;
@@ -130,17 +134,51 @@ void ConstrainedLq::Impose(int t, VectorXd* lx, MatrixXd* lxx, LqKnot* knot) {
   }
 }
 
-// dx' = A dx + B du under du = clamp(k + K dx)
-void ConstrainedLq::Predict(const LqProblem& lq, const RiccatiResult& riccati) {
+// the same problem with dx and du counted from the predicted motion, regularization from dx = 0
+void ConstrainedLq::MoveToPrediction(LqProblem* lq, double regularization) const {
+  for (int t = 0; t < N_; ++t) {
+    LqKnot& knot = lq->knots[static_cast<std::size_t>(t)];
+    const auto dx = dX_.col(t), du = dU_.col(t);
+    knot.lx.noalias() += knot.lxx * dx;
+    knot.lx.noalias() += knot.lux.transpose() * du;
+    knot.lu.noalias() += knot.luu * du;
+    knot.lu.noalias() += knot.lux * dx;
+    knot.lu += regularization * du;
+    if (knot.du_lower.size() == 0) continue;
+    knot.du_lower -= du;
+    knot.du_upper -= du;
+  }
+  lq->lx.noalias() += lq->lxx * dX_.col(N_);
+}
+
+// the policy about the last predicted motion as one about dx = 0
+void ConstrainedLq::MovePolicyBack(RiccatiResult* riccati) const {
+  for (int t = 0; t < N_; ++t) {
+    auto k = riccati->k.col(t);
+    k += dU_.col(t);
+    k.noalias() -= riccati->K[static_cast<std::size_t>(t)] * dX_.col(t);
+  }
+}
+
+// dx' = A dx + B du under du = clamp(k + K dx); true when other controls are at their bounds than in the prediction
+// before
+bool ConstrainedLq::Predict(const LqProblem& lq, const RiccatiResult& riccati) {
+  bool changed = false;
   for (int t = 0; t < N_; ++t) {
     const LqKnot& knot = lq.knots[static_cast<std::size_t>(t)];
-    auto du = dU_.col(t);
-    du = riccati.k.col(t);
-    du.noalias() += riccati.K[static_cast<std::size_t>(t)] * dX_.col(t);
-    if (knot.du_lower.size() > 0) du = du.cwiseMax(knot.du_lower).cwiseMin(knot.du_upper);
+    const Base& base = base_[static_cast<std::size_t>(t)];
+    du_ = riccati.k.col(t);
+    du_.noalias() += riccati.K[static_cast<std::size_t>(t)] * dX_.col(t);
+    for (Eigen::Index i = 0; i < base.du_lower.size(); ++i) {
+      const double low = base.du_lower[i], high = base.du_upper[i], was = dU_(i, t);
+      du_[i] = std::clamp(du_[i], low, high);
+      changed |= (du_[i] == low) != (was == low) || (du_[i] == high) != (was == high);
+    }
+    dU_.col(t) = du_;
     dX_.col(t + 1).noalias() = knot.A * dX_.col(t);
-    dX_.col(t + 1).noalias() += knot.B * du;
+    dX_.col(t + 1).noalias() += knot.B * du_;
   }
+  return changed;
 }
 
 // of each constraint the largest |y - lambda / rho| at the predicted motion, over bound scales; the largest of all
@@ -210,17 +248,19 @@ void ConstrainedLq::Promise(RiccatiResult* out) {
   out->expected_quadratic = 2 * (change - linear);
 }
 
-// the recursion with the rows that are active, and where it leads
-bool ConstrainedLq::Recur(LqProblem* lq, double regularization, RiccatiResult* out) {
+// the recursion with the rows that are active, about dx = 0 or about the predicted motion, and where it leads
+bool ConstrainedLq::Recur(LqProblem* lq, double regularization, bool from_prediction, RiccatiResult* out) {
   Restore(lq);
   for (int t = 0; t < N_; ++t) {
     LqKnot& knot = lq->knots[static_cast<std::size_t>(t)];
     Impose(t, &knot.lx, &knot.lxx, &knot);
   }
   Impose(N_, &lq->lx, &lq->lxx, nullptr);
+  if (from_prediction) MoveToPrediction(lq, regularization);
   SolveRiccati(*lq, {.regularization = regularization, .values = false}, out);
   if (!out->ok) return false;
-  Predict(*lq, *out);
+  if (from_prediction) MovePolicyBack(out);
+  bounds_changed_ = Predict(*lq, *out);
   return true;
 }
 
@@ -291,13 +331,19 @@ void ConstrainedLq::Solve(LqProblem* lq, double regularization, RiccatiResult* o
     ScalePenalties(*lq, regularization, out);
   }
   lambda_ = augmented.lambda;
-  exact_ = Refine(lq, regularization, out);
+
+  // far from kept, as where a window has come into the plan: controls reach other bounds than those at dx = 0
+  Begin();
+  exact_ = Residual() > kClose && Refine(lq, regularization, true, out);
+  if (exact_) return;
+  augmented.lambda = lambda_;
+  exact_ = Refine(lq, regularization, false, out);
   if (exact_) return;
 
   // about the motion as it is, with the multipliers that there were
   augmented.lambda = lambda_;
   Begin();
-  Recur(lq, regularization, out);
+  Recur(lq, regularization, false, out);
 }
 
 void ConstrainedLq::Begin() {
@@ -306,14 +352,16 @@ void ConstrainedLq::Begin() {
   Activate();
 }
 
-// rounds of recursion and multipliers; false where they lead to none that keep the linearized constraints
-bool ConstrainedLq::Refine(LqProblem* lq, double regularization, RiccatiResult* out) {
+// rounds of recursion and multipliers, each about dx = 0 or about the motion predicted before; false where they lead to none that keep the linearized constraints
+bool ConstrainedLq::Refine(LqProblem* lq, double regularization, bool from_prediction, RiccatiResult* out) {
   Begin();
   const double first = Residual();
-  double residual = first;
+  double residual = first, gradient_norm = 0;
   for (int round = 1; round <= kMostRounds; ++round) {
-    if (!Recur(lq, regularization, out)) return false;
-    const bool changed = Activate();
+    if (!Recur(lq, regularization, from_prediction, out)) return false;
+    if (round == 1) gradient_norm = out->gradient_norm;  // of the motion as it is
+    bool changed = Activate();
+    if (from_prediction) changed |= bounds_changed_;
     residual = Residual();
     if (!(residual < std::numeric_limits<double>::infinity())) return false;
     if (!changed && residual <= tolerance_) break;
@@ -322,8 +370,10 @@ bool ConstrainedLq::Refine(LqProblem* lq, double regularization, RiccatiResult* 
     UpdateMultipliers();
     Activate();
   }
+  if (from_prediction) out->gradient_norm = gradient_norm;
   Promise(out);
-  return residual <= std::max(kClose, kLqFalls * first) && out->expected_linear < 0 && Expected(*out).At(1) < 0;
+  return residual <= (from_prediction ? tolerance_ : std::max(kClose, kLqFalls * first)) && out->expected_linear < 0 &&
+         Expected(*out).At(1) < 0;
 }
 
 }  // namespace costate

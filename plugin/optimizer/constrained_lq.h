@@ -49,6 +49,7 @@ class ConstrainedLq final : public Cost {
   struct Base {
     VectorXd lx, lu;
     MatrixXd lxx, lux, luu;
+    VectorXd du_lower, du_upper;
   };
 
   Rows& At(int t, int i) const { return rows_[static_cast<std::size_t>(t * constraints_.size() + i)]; }
@@ -56,14 +57,16 @@ class ConstrainedLq final : public Cost {
   bool Activate();
   void Restore(LqProblem* lq) const;
   void Impose(int t, VectorXd* lx, MatrixXd* lxx, LqKnot* knot);
-  void Predict(const LqProblem& lq, const RiccatiResult& riccati);
+  void MoveToPrediction(LqProblem* lq, double regularization) const;
+  void MovePolicyBack(RiccatiResult* riccati) const;
+  bool Predict(const LqProblem& lq, const RiccatiResult& riccati);
   double CurvatureAcross(const LqProblem& lq, const RiccatiResult& riccati, int t, const Rows& rows, Eigen::Index k);
   void ScalePenalties(const LqProblem& lq, double regularization, RiccatiResult* out);
   double Residual();
   void UpdateMultipliers();
-  bool Recur(LqProblem* lq, double regularization, RiccatiResult* out);
+  bool Recur(LqProblem* lq, double regularization, bool from_prediction, RiccatiResult* out);
   void Begin();
-  bool Refine(LqProblem* lq, double regularization, RiccatiResult* out);
+  bool Refine(LqProblem* lq, double regularization, bool from_prediction, RiccatiResult* out);
   void Promise(RiccatiResult* out);
 
   const Cost& cost_;
@@ -74,7 +77,8 @@ class ConstrainedLq final : public Cost {
   mutable bool fresh_ = false;      // lq is as the expansion left it
   std::vector<Base> base_;          // N + 1
   MatrixXd dX_, dU_;                // the predicted motion
-  VectorXd largest_multiplier_, residual_, lxx_dx_, luu_du_;
+  VectorXd largest_multiplier_, residual_, lxx_dx_, luu_du_, du_;
+  bool bounds_changed_ = false;   // by the last prediction
   std::vector<char> scaled_;      // of each constraint, whether its penalty is chosen
   std::vector<MatrixXd> lambda_;  // before Refine
   bool exact_ = false;

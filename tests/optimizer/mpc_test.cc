@@ -466,6 +466,22 @@ TEST_F(Mpc, FollowsTheConstrainedOptimum) {
   EXPECT_EQ(ReportOf(result, "there").motion.knot, 100);
 }
 
+// a window that comes into the plan's end is met at once by the controls of the least effort, although by the bounds at the motion
+// as it is, at rest, the last of them would all be at full force: half a metre in half a second, with force to spare and with little
+TEST_F(Mpc, PreparesForAWindowAsSoonAsAPlanReachesIt) {
+  for (const double force : {20.0, 6.0}) {
+    const std::string costs = "<start key='here'/><cost ctrl='all' weight='0.01'/><cost qvel='all' weight='0.1'/>";
+    Task task = LimitedMassTask(3, force, costs + "<constraint name='there' qpos='all' lower='0.5' when='1 1.5'/>");
+    task.mpc.horizon = 0.5;
+    const MpcResult result = RunMpc(task, {.duration = 1.5});
+    const Task plan = LimitedMassTask(0.5, force, costs + "<constraint name='there' qpos='all' lower='0.5' when='end'/>");
+    const SolveResult optimum = Solve(plan.ToProblem(), plan.ToGuess(), plan.solver, {}, plan.constrained);
+    EXPECT_TRUE(result.trajectory.U.leftCols(50).isZero(1e-9)) << force;
+    EXPECT_NEAR(result.trajectory.U(0, 50), optimum.trajectory.U(0, 0), 1e-4) << force;
+    EXPECT_LT(ReportOf(result, "there").motion.violation, 1e-5) << force;
+  }
+}
+
 // half a metre of rail to each side, where without the limit it takes 0.9
 TEST_F(Mpc, SwingsUpOnAShortRail) {
   Task task = LoadTask(COSTATE_MODELS "/cartpole/short_rail.xml");
