@@ -28,8 +28,10 @@ struct Ladder {
 constexpr Ladder kSoft = {4e-3, 3, 10, 20};       // of max(1, |value|)
 constexpr Ladder kStiff = {8e-6, 3, 7, 13};       // of positions that contacts feel: the impedance bends within a millimetre
 constexpr Ladder kStiffInput = {1e-3, 3, 8, 18};  // of what moves y alone: cones bend
-constexpr Ladder kSensed = {2e-6, 2, 2, 13};      // of positions that sensors of forces feel, each in units of its own
+constexpr Ladder kSensed = {3.2e-5, 3, 6, 13};    // of positions that sensors of forces feel
 constexpr Ladder kBends = {3.2e-5, 3, 6, 13};     // of kinematics that may turn a corner
+constexpr int kRoundingSamples = 4;
+constexpr double kRoundingNudge = 1e-11;  // squared, times the curvature of the stiffest contact, it is below rounding
 constexpr int kOneSided = 4;      // least sizes to one side: an order more would be lost
 constexpr double kSure = 1e-10;   // of the largest entry, or …
 constexpr double kRounding = 16;  // … roundings of the first quotient: smaller nudges do not help
@@ -565,7 +567,7 @@ double ResidualDifference::ExtrapolateSide(int side, double most, Eigen::Ref<Vec
     // a rounding of the value, and what one of positions makes of it
     const auto table = q.table.block(begin, 0, rows, q.count);
     const double size = largest_.segment(begin, rows).maxCoeff() + table.cwiseAbs().maxCoeff();
-    const double noise = std::numeric_limits<double>::epsilon() * size / q.first;
+    const double noise = std::max(std::numeric_limits<double>::epsilon() * size, noise_.segment(begin, rows).maxCoeff()) / q.first;
     double worst = 0;
     if (rows == 1) {
       row_ = table.transpose();
@@ -586,6 +588,23 @@ double ResidualDifference::ExtrapolateSide(int side, double most, Eigen::Ref<Vec
   return error;
 }
 
+// What is left of f(c ⊕ δ) + f(c ⊖ δ) − 2 f(c) when δ is too small for any curvature: of forces of constraints more than a rounding of
+// the value, since they are differences of what is stiff. Of sensors alone: rows of r are weighed together.
+void ResidualDifference::MeasureNoise(const mjModel* m, const Evaluation& evaluate, const VectorXd& center) {
+  noise_.setZero(center.size());
+  VectorXd &below = values_[3], &above = values_[5];
+  for (int sample = 0; sample < kRoundingSamples && sensed_; sample++) {
+    const auto at = [&](double nudge, VectorXd* value) {
+      Restore(m);
+      direction_.resize(dims_.nv);
+      for (int i = 0; i < dims_.nv; i++) direction_[i] = std::sin(1.7 * i + 2.3 * sample + 1);
+      mj_integratePos(m, probe_->qpos, direction_.data(), nudge);
+      return evaluate(kPosition, value);
+    };
+    if (at(-kRoundingNudge, &below) && at(kRoundingNudge, &above)) noise_ = noise_.cwiseMax((above + below - 2 * center).cwiseAbs() / 2);
+  }
+}
+
 bool ResidualDifference::Differences(const mjModel* m, const Evaluation& evaluate, int rows, MatrixXd* out,
                                      std::string* reason) {
   const int columns = dims_.ndx + dims_.nu;
@@ -602,6 +621,7 @@ bool ResidualDifference::Differences(const mjModel* m, const Evaluation& evaluat
         *reason = "the active set of the point itself is not reproducible";
         return false;
       }
+      if (column == 0) MeasureNoise(m, evaluate, center);
     }
     Restore(m);
     if (!Column(m, evaluate, column, center, out->col(column))) {
@@ -779,7 +799,8 @@ bool ResidualDifference::Sensors(const mjModel* model, const mjData* d, const Ve
     const mjModel* m = &local;
     smooth_ = !constraint;
     stiff_ = sensed_ = constraint;
-    parts_ = constraint ? std::vector<int>{dims_.ns} : std::vector<int>(dims_.ns, 1);
+    parts_.assign(dims_.ns, 1);
+    if (constraint) parts_.assign(m->sensor_dim, m->sensor_dim + m->nsensor);  // each in units of its own
     last_column_ = needs_.acceleration ? dims_.ndx + dims_.nu : needs_.velocity ? 2 * dims_.nv : dims_.nv;
     Capture(m, d);
     if (constraint) CaptureJumping(m, d);

@@ -106,6 +106,7 @@ class ResidualDifference {
   void Restore(const mjModel* model);
   void Move(const mjModel* model, int column, double offset);
   bool Differences(const mjModel* model, const Evaluation& evaluate, int rows, Eigen::MatrixXd* out, std::string* reason);
+  void MeasureNoise(const mjModel* model, const Evaluation& evaluate, const Eigen::VectorXd& center);
   bool Column(const mjModel* model, const Evaluation& evaluate, int column, const Eigen::VectorXd& center,
               Eigen::Ref<Eigen::VectorXd> out);
   double ExtrapolateSide(int side, double most, Eigen::Ref<Eigen::VectorXd> out);
@@ -149,6 +150,7 @@ class ResidualDifference {
   Eigen::VectorXd force_, y_, discrete_, direction_, velocity_, values_[9];
   Eigen::VectorXd act_next_;  // act' of the point, not clamped
   Quotients quotients_[3];
+  Eigen::VectorXd noise_;  // of each row, beyond a rounding
   Eigen::VectorXd largest_, candidate_, row_;  // of all values; one side extrapolated
   std::vector<int> parts_;                     // numbers of rows that err together
   std::vector<double> sizes_;                  // largest entry of each, in the columns of this stage so far
