@@ -1,6 +1,7 @@
 // Level 3 of everything but A, B, C, D: applied forces, accelerations, inverse dynamics.
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "derivative/step_difference.h"
 
@@ -10,6 +11,7 @@ namespace {
 // Inverse dynamics has no solver, hence no noise but rounding; it is stiff in q where contacts are. Five points.
 constexpr double kInversePositionEps = 1e-6;
 constexpr double kInverseEps = 1e-5;  // of max(1, |value|)
+constexpr int kInverseSizes = 4;      // each a tenth of the one before, until no row switches between the five points
 
 using VectorMap = Eigen::Map<VectorXd>;
 using ConstVectorMap = Eigen::Map<const VectorXd>;
@@ -120,15 +122,26 @@ bool StepDifference::LinearizeInverse(const mjModel* model, mjData* data, ConstV
     return ConstVectorMap(data->qfrc_inverse, nv);
   };
   out->qfrc = at(-1, 0, 0);
+  const std::vector<int> states(data->efc_state, data->efc_state + data->nefc);
+  const auto same = [&] { return std::equal(states.begin(), states.end(), data->efc_state, data->efc_state + data->nefc); };
   for (int block = 0; block < 3; ++block) {
     MatrixXd& matrix = block == 0 ? out->q : block == 1 ? out->v : out->a;
     for (int i = 0; i < nv; ++i) {
       const double value = block == 0 ? 0 : block == 1 ? data->qvel[i] : qacc[i];
-      const double h = block == 0 ? kInversePositionEps : kInverseEps * std::max(1.0, std::abs(value));
-      matrix.col(i) = (8.0 / (12 * h)) * at(block, i, h);
-      matrix.col(i) -= (8.0 / (12 * h)) * at(block, i, -h);
-      matrix.col(i) -= (1.0 / (12 * h)) * at(block, i, 2 * h);
-      matrix.col(i) += (1.0 / (12 * h)) * at(block, i, -2 * h);
+      const double longest = block == 0 ? kInversePositionEps : kInverseEps * std::max(1.0, std::abs(value));
+      const auto five_points = [&](double h) {
+        bool here = true;
+        matrix.col(i).setZero();
+        for (const int k : {1, -1, 2, -2}) {
+          const double weight = std::abs(k) == 1 ? 8 * k : -k / 2;
+          matrix.col(i) += (weight / (12 * h)) * at(block, i, k * h);
+          here = here && same();
+        }
+        return here;
+      };
+      int k = 0;
+      while (k < kInverseSizes && !five_points(longest * std::pow(0.1, k))) k++;
+      if (k == kInverseSizes) five_points(longest);  // the point itself is on a switch
     }
   }
   out->status = ReadWarnings(data);

@@ -178,6 +178,31 @@ TEST_F(DynamicsTest, DiscreteInverseIsDifferencedAndRungeKuttaRefused) {
   EXPECT_ERROR(linearizer.LinearizeInverse(point.x, point.u, qacc, &out), ErrorCode::kUnsupported, "RK4 has no inverse");
 }
 
+// A limit ends to push where the acceleration of continuous time, (1 + h b / m) qacc, is aref: just before it pushes as it does far before, and just
+// beyond it does nothing
+TEST_F(DynamicsTest, DiscreteInverseIsDifferencedOnTheSideOfThePoint) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option gravity="0 0 0"><flag invdiscrete="enable"/></option><worldbody><body>
+    <joint type="slide" axis="1 0 0" limited="true" range="0 1" damping="3"/><geom size=".1" mass="2"/></body></worldbody></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  data->qpos[0] = -1e-3;
+  mj_forward(model.get(), data.get());
+  ASSERT_EQ(data->nefc, 1);
+  const double edge = data->efc_aref[0] / (1 + model->opt.timestep * 3 / 2);
+  const Point point(model.get(), data.get());
+  Linearizer linearizer(model.get());
+  for (const int side : {-1, 1}) {
+    SCOPED_TRACE(side);
+    double slope[2];
+    for (const bool far : {false, true}) {
+      InverseDerivative out;
+      linearizer.LinearizeInverse(point.x, point.u, VectorXd::Constant(1, edge + side * (far ? 1 : 1e-5)), &out);
+      slope[far] = out.a(0, 0);
+    }
+    EXPECT_NEAR(slope[0], slope[1], 1e-7 * slope[1]);
+    EXPECT_EQ(slope[1] > 10, side < 0) << slope[1];
+  }
+}
+
 // gravity compensation that joints leave to their actuators is in the acceleration but not in the inverse
 TEST_F(DynamicsTest, InverseLeavesOutGravityCompensationByActuators) {
   const ModelPtr model = LoadModelFromString(R"(
