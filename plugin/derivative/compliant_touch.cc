@@ -11,8 +11,8 @@ namespace {
 // a cylinder touches a plane by a flat ellipsoid at each end: half its thickness over its radius
 constexpr double kEndThickness = 0.05;
 
-constexpr double kInside = 1e-6;     // of a capsule's radius: its segment this near a box is taken as within it
-constexpr double kParallel = 1e-10;  // 1 − cos² of axes that are taken as parallel
+constexpr double kInside = 1e-6;         // of a capsule's radius: its segment this near a box is taken as within it
+constexpr double kParallelAxes = 1e-10;  // 1 − cos² of axes that are taken as parallel
 
 using GeomFrame = Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>;
 
@@ -76,7 +76,7 @@ void NearestOnCore(const Vec3& nearest, const Mat3& axes, const bool (&free)[3],
 
   // the sphere slides by σ so that the gap stays square to its axis: a·(1 − Π)(w + a σ) + (a × gap)·ω = 0
   const double square = slide.dot(fixed * slide);
-  if (square <= kParallel) return;
+  if (square <= kParallelAxes) return;
   const Vec3 by_motion = -fixed.transpose() * slide / square, by_turn = -slide.cross(gap) / square;
   touch->sliding = PLANT("yielding: slides by motion", slide * by_motion.transpose());
   touch->rolling = PLANT("yielding: slides by turn", slide * by_turn.transpose());
@@ -136,7 +136,7 @@ void CapsuleAgainstCapsule(const Placed& surface, const Placed& feature, TouchPo
   const double L = surface.size[1], l = feature.size[1], ab = a.dot(b), da = a.dot(between), db = b.dot(between);
   const auto nearest_to = [&](double s) { return std::clamp(da + s * ab, -L, L); };
   double s;
-  bool inner = 1 - ab * ab > kParallel;
+  bool inner = 1 - ab * ab > kParallelAxes;
   if (inner) {
     s = std::clamp((ab * da - db) / (1 - ab * ab), -l, l);
     s = std::clamp(ab * nearest_to(s) - db, -l, l);
