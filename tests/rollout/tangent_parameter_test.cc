@@ -120,7 +120,7 @@ TEST(TangentParameter, GaussNewtonIsTheSquareOfTheTangents) {
   EXPECT_THROW(curvature.GaussNewton({e.x0, e.U, VectorXd()}, &product), Error);
 }
 
-double Norm(const RolloutDirection& d) { return std::sqrt(d.x0.squaredNorm() + d.U.squaredNorm() + d.theta.squaredNorm()); }
+double NormWithTheta(const RolloutDirection& d) { return std::sqrt(d.x0.squaredNorm() + d.U.squaredNorm() + d.theta.squaredNorm()); }
 
 // H d against centred differences of whole gradients along d: start, controls and parameters together, and each alone
 TEST(TangentParameter, HessianIsTheDifferenceOfGradients) {
@@ -168,7 +168,7 @@ TEST(TangentParameter, HessianIsTheDifferenceOfGradients) {
       EXPECT_LT((product.product.x0 - reference.x0).norm(), c.tolerance * reference.x0.norm());
       EXPECT_LT((product.product.U - reference.U).norm(), c.tolerance * reference.U.norm());
       EXPECT_LT((product.product.theta - reference.theta).norm(), c.tolerance * reference.theta.norm());
-      EXPECT_GT((gn.product.theta - reference.theta).norm(), 10 * c.tolerance * Norm(reference));
+      EXPECT_GT((gn.product.theta - reference.theta).norm(), 10 * c.tolerance * NormWithTheta(reference));
     }
   }
 }

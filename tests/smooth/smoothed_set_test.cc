@@ -16,7 +16,7 @@ namespace {
 
 using SmoothedSetTest = support::EngineTest;
 
-double Share(double x, double width) { return 1 / (1 + std::exp(x / width)); }
+double LogisticShare(double x, double width) { return 1 / (1 + std::exp(x / width)); }
 
 // a mass in its limit with a force u that nearly lifts it off: one row, all in closed form
 TEST_F(SmoothedSetTest, OneLimitHasTheClosedForm) {
@@ -34,7 +34,7 @@ TEST_F(SmoothedSetTest, OneLimitHasTheClosedForm) {
                  f = data->efc_force[0];
     const double *kbip = data->efc_KBIP, k = kbip[0], b = kbip[1], d = kbip[2], slope = kbip[3];
     for (double width : {0.1, 3.0, 100.0}) {
-      const double weight = D * Share(y, width), H = m + weight;
+      const double weight = D * LogisticShare(y, width), H = m + weight;
       const double by_q =
                        -(weight * k * (d + slope * data->efc_pos[0]) - f * slope / (d * (1 - d))) /
                        H,
