@@ -174,7 +174,8 @@ void ClosedParameters::Select(const Point& point) {
   for (std::size_t k = 0; k < entries_.size(); k++) closed_[k] = Covers(entries_[k], point);
 }
 
-// (Q6) D of a row, of a whole contact, goes as 1/(sum of inverse weights): df = −f d ln(sum), so −yᵀ dr = −(J y)·f d ln(sum)
+// (Q6) D of a row, of a whole contact, goes as 1/(sum of inverse weights): df = (−f + H e₀ R δ) d ln(sum), and −yᵀ dr =
+// (J y)·df
 void ClosedParameters::PullWeights(const Point& p) {
   const mjModel* m = p.model;
   const mjData* d = p.data;
@@ -219,14 +220,22 @@ void ClosedParameters::PullWeights(const Point& p) {
       case mjCNSTR_FRICTION_TENDON:
       case mjCNSTR_LIMIT_TENDON: add(PLANT("parameters: weight, row of a tendon", force), tendon0 + id, -1); break;
       default: {
-        // an elliptic contact's rows have one state, on its first row
+        // an elliptic contact's rows have one state, on its first row; adhesion δ: aref += R δ, shared by a pyramid's
+        // edges
         const mjContact& contact = d->contact[id];
         double all = force;
         if (d->efc_type[i] == mjCNSTR_CONTACT_ELLIPTIC) {
-          for (int k = 1; k < contact.dim; k++) {
-            all += PLANT("parameters: weight, friction of a contact", Jy_[i + k] * d->efc_force[i + k]);
+          const double shift = d->efc_R[i] * contact.adhesion;
+          for (int k = 0; k < contact.dim; k++) {
+            const double H = state == mjCNSTRSTATE_CONE ? contact.H[k * contact.dim] : k == 0 ? d->efc_D[i] : 0;
+            if (k > 0) all += PLANT("parameters: weight, friction of a contact", Jy_[i + k] * d->efc_force[i + k]);
+            all -= PLANT("parameters: weight, adhesion", Jy_[i + k] * H * shift);
           }
           i += contact.dim - 1;
+        } else {
+          const bool pyramid = d->efc_type[i] == mjCNSTR_CONTACT_PYRAMIDAL;
+          all -= PLANT("parameters: weight, adhesion at an edge",
+                       Jy_[i] * contact.adhesion / (pyramid ? 2 * (contact.dim - 1) : 1));
         }
         add(PLANT("parameters: weight, contact", all), 2 * m->geom_bodyid[contact.geom[0]],
             2 * m->geom_bodyid[contact.geom[1]]);

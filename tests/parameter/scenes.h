@@ -142,7 +142,7 @@ inline std::vector<ParameterScene> ParameterScenes() {
         <geom type="box" size="0.02 0.03 0.01" pos="0.02 0 -0.05" euler="20 10 0"/>
         <body name="shank" pos="0.02 0.01 -0.15">
           <joint name="ankle" type="ball" damping="0.05" frictionloss="0.01"/>
-          <geom name="foot" type="sphere" size="0.05" pos="0.01 0 -0.06" condim="6"/>
+          <geom name="foot" type="sphere" size="0.05" pos="0.01 0 -0.06" condim="6" adhesion="60"/>
           <geom type="box" size="0.02 0.01 0.03" euler="0 30 10"/>
         </body>
       </body>
