@@ -83,6 +83,7 @@ void ParameterDifference::Compute(const mjModel* m, const mjData* d, const Vecto
   for (MatrixXd* matrix : {&out->activation, &out->activation_rate}) matrix->setZero(na, size());
   if (skip && std::find(skip->begin(), skip->end(), 0) == skip->end()) return;
   residual_.Capture(m, d);
+  residual_.CaptureJumping(m, d);
   reproducible_ = residual_.Evaluate(stencils_.Center(), a, &center_);
   branch_.assign(static_cast<std::size_t>(na), 0);
   for (int i = 0; i < m->nactuator && reproducible_; i++) {
@@ -128,6 +129,7 @@ void ParameterDifference::Sensors(const mjModel* m, const mjData* d, const Vecto
   out->setZero(m->nsensordata, size());
   if (m->nsensordata == 0) return;
   residual_.Capture(m, d);
+  residual_.CaptureJumping(m, d);
   residual_.EvaluateSensors(stencils_.Center(), a, &center_);
   for (int k = 0; k < size(); k++) {
     std::string& failed = failed_[static_cast<std::size_t>(k)];

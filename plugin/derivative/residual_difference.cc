@@ -242,6 +242,15 @@ void ResidualDifference::CaptureJumping(const mjModel* m, const mjData* d) {
   }
 }
 
+bool ResidualDifference::JumpingContact::Moved(const mjData* p) const {
+  for (int side = 0; side < 2; side++) {
+    const int geom = contact.geom[side];
+    if (!std::equal(xpos[side], xpos[side] + 3, p->geom_xpos + 3 * geom)) return true;
+    if (!std::equal(xmat[side], xmat[side] + 9, p->geom_xmat + 9 * geom)) return true;
+  }
+  return false;
+}
+
 // (10) the probe's contacts that are such go where their motion takes them; what the engine does not find is missing
 void ResidualDifference::PlaceJumping() {
   mjData* p = probe_.get();
@@ -257,6 +266,7 @@ void ResidualDifference::PlaceJumping() {
     }
     if (nearest < 0) continue;
     placed[nearest] = 1;
+    if (!s.Moved(p)) continue;  // of a model with other shapes, maybe
     Eigen::Matrix<double, 7, 1> change = Eigen::Matrix<double, 7, 1>::Zero();
     Vec3 belt = Vec3::Zero();
     for (int side = 0; side < 2; side++) {
@@ -271,10 +281,12 @@ void ResidualDifference::PlaceJumping() {
       belt += (side ? s.belt.by_geom2 : s.belt.by_both - s.belt.by_geom2) * twist;
     }
     mjContact& contact = p->contact[nearest];
-    contact = s.contact;
-    contact.dist += change[0];
-    Eigen::Map<Vec3>(contact.pos) += change.segment<3>(1);
-    Eigen::Map<Vec3>(contact.surfacevel) += belt;
+    contact.dim = s.contact.dim;
+    contact.exclude = s.contact.exclude;
+    contact.dist = s.contact.dist + change[0];
+    Eigen::Map<Vec3>(contact.pos) = point + change.segment<3>(1);
+    Eigen::Map<Vec3>(contact.surfacevel) = Vec3Map(s.contact.surfacevel) + belt;
+    mju_copy(contact.frame, s.contact.frame, 9);
     const Vec3 w = change.tail<3>();
     if (w.isZero(0)) continue;
     const Mat3 turn = Eigen::AngleAxisd(w.norm(), w.normalized()).toRotationMatrix();

@@ -67,6 +67,9 @@ class ResidualDifference {
   /// Takes the point of `data`, as Compute does, for the evaluations below.
   void Capture(const mjModel* model, const mjData* data);
 
+  /// From now on contacts that no difference sees through move as at level 1, (10). @pre Capture about the same point.
+  void CaptureJumping(const mjModel* model, const mjData* data);
+
   /// (r, ā, act', act_dot) at the captured point and acceleration a, under a model of the same structure whose numbers may
   /// be others. @return false if a row that carries force is missing.
   /// @param position  false: everything of the position stage is as in the evaluation before.
@@ -114,7 +117,6 @@ class ResidualDifference {
   void Inertia(const mjModel* model, const Eigen::VectorXd& a, Eigen::Ref<Eigen::MatrixXd> out);
   void PositionStage(const mjModel* model);
   void ForwardPosition(const mjModel* model);
-  void CaptureJumping(const mjModel* model, const mjData* data);
   void PlaceJumping();
   bool ConstraintForce(const mjModel* model, const Eigen::VectorXd& a);
   bool SensedForce(const mjModel* model, const Eigen::VectorXd& a);
@@ -138,6 +140,7 @@ class ResidualDifference {
     ContactMotion motion;
     BeltMotion belt;
     mjtNum xpos[2][3], xmat[2][9];
+    bool Moved(const mjData* data) const;  ///< is either geom elsewhere?
   };
 
   Dims dims_;

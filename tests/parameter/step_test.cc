@@ -126,6 +126,29 @@ TEST_P(ParameterStep, AgreesWithDifferencesOfStepsOfTheChangedModel) {
   }
 }
 
+// A body's place along its slide joints is what the joints move: P by it is A by them, and the place of what it lies on
+// is as much with the other sign. Contacts of ellipsoids are a staircase of the collider, and differences of its steps
+// would be anything.
+TEST_F(ParameterClamp, PlacesMoveContactsOfCurvedSurfacesAsJointsDo) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody>
+    <geom name="stone" type="ellipsoid" size=".3 .25 .1"/>
+    <body name="b" pos=".02 .03 .178"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 1 0"/><joint type="slide" axis="0 0 1"/>
+      <geom type="ellipsoid" size=".1 .12 .08" euler="10 20 0"/></body>
+    </worldbody></mujoco>)");
+  const ParameterSet set(model.get(), {"body:b/pos", "geom:stone/pos"});
+  const DataPtr data = MakeData(model.get());
+  mj_forward(model.get(), data.get());
+  ASSERT_EQ(data->ncon, 1);
+  Linearizer linearizer(set.model());
+  linearizer.SetParameters(&set);
+  StepDerivative out;
+  linearizer.Linearize(GetState(model.get(), data.get()), VectorXd(), &out);
+  const MatrixXd joints = out.A.block(3, 0, 3, 3);
+  EXPECT_GT(joints.cwiseAbs().maxCoeff(), 1);
+  EXPECT_TRUE(support::MatricesNearRelative(out.P.block(3, 0, 3, 3), joints, 1e-8));
+  EXPECT_TRUE(support::MatricesNearRelative(out.P.block(3, 3, 3, 3), -joints, 1e-8));
+}
+
 // The default time constant is two steps of 10 ms: the engine takes no shorter one. There, and where impedances are clamped, a number
 // acts on one side alone, and that side's slope is the derivative; beyond the clamp it does nothing.
 TEST_F(ParameterClamp, HasTheSlopeOfTheSideWhereTheNumberActs) {
