@@ -52,11 +52,13 @@ void ParameterStencils::Refresh(const ParameterSet& set) {
 }
 
 // `moved` holds the values about which; it is left elsewhere
-ParameterStencils::Stencil ParameterStencils::Make(int k, double h, ParameterSet* moved, const mjModel* base) const {
+ParameterStencils::Stencil ParameterStencils::Make(int k, double nudge, ParameterSet* moved,
+                                                   const mjModel* base) const {
   const Parameter& p = set_[k];
   VectorXd at = moved->Get();
   const double value = at[k];
   const auto [lower, upper] = SmoothRange(p, value);
+  const double h = std::min(nudge, (upper - lower) / 8);  // there is room to one side at least
   const double side = value + 4 * h <= upper ? 1 : -1;
   const bool centered = value - 2 * h >= lower && value + 2 * h <= upper;
   Stencil stencil;

@@ -149,6 +149,21 @@ TEST_F(ParameterClamp, PlacesMoveContactsOfCurvedSurfacesAsJointsDo) {
   EXPECT_TRUE(support::MatricesNearRelative(out.P.block(3, 3, 3, 3), -joints, 1e-8));
 }
 
+// solimp="0 …" makes contact onset smooth: its first number is at its bound, and below the engine's least, where it
+// does nothing.
+TEST_F(ParameterClamp, AZeroImpedanceHasDerivativeZero) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom type="plane" size="1 1 1"/>
+    <body pos="0 0 .0995"><freejoint/><geom name="ball" size=".1" solimp="0 .95 .001" priority="1"/></body></worldbody></mujoco>)");
+  const ParameterSet set(model.get(), {"geom:ball/solimp[0]", "geom:ball/solimp[1]"});
+  const DataPtr data = MakeData(model.get());
+  Linearizer linearizer(set.model());
+  linearizer.SetParameters(&set);
+  StepDerivative out;
+  linearizer.Linearize(GetState(model.get(), data.get()), VectorXd(), &out);
+  EXPECT_EQ(out.P.col(0).norm(), 0);
+  EXPECT_GT(out.P.col(1).norm(), 1e-3);
+}
+
 // The default time constant is two steps of 10 ms: the engine takes no shorter one. There, and where impedances are clamped, a number
 // acts on one side alone, and that side's slope is the derivative; beyond the clamp it does nothing.
 TEST_F(ParameterClamp, HasTheSlopeOfTheSideWhereTheNumberActs) {
