@@ -1,5 +1,5 @@
-// Balances the cart-pole with linear feedback: linearize at the upright state, solve the Riccati recursion, simulate with
-// u = K (x - x_goal). Next: 04_optimize.cc; the recursion is described in include/costate/lqr.h.
+// Balances the cart-pole with linear feedback: linearize at the upright state, solve the Riccati recursion, simulate
+// with u = K (x - x_goal). Next: 04_optimize.cc; the recursion is described in include/costate/lqr.h.
 //
 // Prints:
 //   gains: 9.3 74.3 11.4 17.5

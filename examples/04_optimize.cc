@@ -63,6 +63,7 @@ int main() {
   const costate::SolveResult result = costate::SolveIlqr(problem, U);
   std::printf("%s: cost %.3f -> %.3f\n", ToString(result.status), result.initial_cost, result.cost);
   const costate::VectorXd x = result.trajectory.X.col(150);
-  std::printf("ends %.3f rad from upright at %.3f rad/s\n", std::abs(std::remainder(x[0] - M_PI, 2 * M_PI)), std::abs(x[1]));
+  std::printf("ends %.3f rad from upright at %.3f rad/s\n", std::abs(std::remainder(x[0] - M_PI, 2 * M_PI)),
+              std::abs(x[1]));
   std::printf("largest torque %.2f of 2 N m\n", result.trajectory.U.cwiseAbs().maxCoeff());
 }

@@ -55,7 +55,8 @@ int main() {
     return std::fprintf(stderr, "%s\n", error), 1;
   }
   std::printf("swing-up in %d intervals, converged: %s, cost below 1 %% of the guess's: %s\n", N,
-              result.status == COSTATE_CONVERGED ? "yes" : "no", result.cost < 0.01 * result.initial_cost ? "yes" : "no");
+              result.status == COSTATE_CONVERGED ? "yes" : "no",
+              result.cost < 0.01 * result.initial_cost ? "yes" : "no");
   std::printf("upright at the end: %s\n", std::abs(std::cos(X[2 * N]) + 1) < 1e-3 ? "yes" : "no");
   costate_delete_task(task);
 }

@@ -1,5 +1,6 @@
 // The throw of 02_gradient.cc again, by the library's adjoint: one reverse sweep gives the derivative of a loss by the
-// start, by every control and by every force, in as little memory as one allows. Described in include/costate/adjoint.h.
+// start, by every control and by every force, in as little memory as one allows. Described in
+// include/costate/adjoint.h.
 //
 // Prints:
 //   loss 1.1250; by the start's velocity 4.5000, by the first control 0.0450, by a force at the start 0.0450

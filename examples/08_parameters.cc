@@ -1,5 +1,6 @@
-// Were we on the Moon? A film of a falling ball, its gradient by gravity, and gravity from a descent along it. Parameters
-// are numbers of the model by name (include/costate/parameter.h); the descent is described in include/costate/descent.h.
+// Were we on the Moon? A film of a falling ball, its gradient by gravity, and gravity from a descent along it.
+// Parameters are numbers of the model by name (include/costate/parameter.h); the descent is described in
+// include/costate/descent.h.
 //
 // Prints:
 //   guess: 9.81 m/s², loss 11.6964, d loss / d gravity -2.8563

@@ -41,8 +41,7 @@ void Block(const std::string& folder) {
   std::FILE* table = folder.empty() ? nullptr : std::fopen((folder + "/block.csv").c_str(), "w");
   if (table) std::fprintf(table, "push,true,100 /s,10 /s\n");
   for (double push = 0; push <= 16; push += 0.5) {
-    const double by[] = {Yields(truth.get(), push), Yields(steep.model.get(), push),
-                         Yields(flat.model.get(), push)};
+    const double by[] = {Yields(truth.get(), push), Yields(steep.model.get(), push), Yields(flat.model.get(), push)};
     if (table) std::fprintf(table, "%g,%.9g,%.9g,%.9g\n", push, by[0], by[1], by[2]);
     if (push != 4 && push != 16) continue;
     std::printf(
@@ -64,8 +63,8 @@ void Box(const std::string& folder) {
   std::printf(
       "box on four corners: acceleration by force is %s and %s; 1 N of 9.81 N lifts by %.4f "
       "m/s^2\n",
-      by.force.allFinite() ? "finite" : "not finite",
-      asymmetry < 1e-12 ? "symmetric" : "not symmetric", by.force(2, 2));
+      by.force.allFinite() ? "finite" : "not finite", asymmetry < 1e-12 ? "symmetric" : "not symmetric",
+      by.force(2, 2));
   if (folder.empty()) return;
   std::FILE* table = std::fopen((folder + "/box.csv").c_str(), "w");
   for (int i = 0; i < 6; ++i) {

@@ -1,6 +1,6 @@
 // A ball is thrown at a target in a wall, a panel that gives way, and flies over both: it touches nothing, and the true
-// gradient is exactly zero. The slopes of a model whose contact between ball and panel begins at a distance, taken along
-// the true motion, lead to the target. With a file name as argument it also writes the gradients by upward speed;
+// gradient is exactly zero. The slopes of a model whose contact between ball and panel begins at a distance, taken
+// along the true motion, lead to the target. With a file name as argument it also writes the gradients by upward speed;
 // examples/contact_answers/gradients.gp draws them.
 //
 // Prints:
@@ -17,9 +17,7 @@ using costate::VectorXd;
 // half the squared distance of how deep the panel is pushed in from how deep it shall be
 class Pushed final : public costate::Loss {
  public:
-  double Value(const costate::KnotView& k) const override {
-    return k.t < k.N ? 0 : 0.5 * std::pow(k.x[2] - 0.3, 2);
-  }
+  double Value(const costate::KnotView& k) const override { return k.t < k.N ? 0 : 0.5 * std::pow(k.x[2] - 0.3, 2); }
   void Gradient(const costate::KnotView& k, costate::KnotGradient* out) const override {
     if (k.t == k.N) out->x[2] = k.x[2] - 0.3;
   }

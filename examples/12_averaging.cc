@@ -33,21 +33,17 @@ int main(int argc, char** argv) {
   costate::BundleDerivative average;
 
   std::FILE* table = argc > 1 ? std::fopen(argv[1], "w") : nullptr;
-  if (table)
-    std::fprintf(table,
-                 "nudge,true,onset,one,zero,combined,deviation of one,of zero,of combined\n");
+  if (table) std::fprintf(table, "nudge,true,onset,one,zero,combined,deviation of one,of zero,of combined\n");
   std::printf("d speed after a step / d height of a ball at touch [1/s]\n");
   for (int i = 0; i <= 32; ++i) {
     const double nudge = std::pow(10, -6 + i / 8.0);
     const auto quotient = [&](const mjModel* model) {
       return (speed(model, nudge) - speed(model, -nudge)) / (2 * nudge);
     };
-    bundle.Linearize(touch, none, {.pairs = 200, .state = Eigen::Vector2d(nudge, 0), .control = {}},
-                     &average);
+    bundle.Linearize(touch, none, {.pairs = 200, .state = Eigen::Vector2d(nudge, 0), .control = {}}, &average);
     const double by[] = {quotient(truth.get()), quotient(onset.model.get()), average.first.A(1, 0),
                          average.zeroth.A(1, 0), average.combined.A(1, 0)};
-    const double deviation[] = {average.first.deviation, average.zeroth.deviation,
-                                average.combined.deviation};
+    const double deviation[] = {average.first.deviation, average.zeroth.deviation, average.combined.deviation};
     if (i % 8 == 0) {
       std::printf(
           "  nudge, sigma %.0e m: quotient %.4g, with onset %.4g; average of order one %.3g, zero "

@@ -1,4 +1,5 @@
-// Optimization beyond the nearest minimum: solves side by side, then again and again from the best motion with kicked controls.
+// Optimization beyond the nearest minimum: solves side by side, then again and again from the best motion with kicked
+// controls.
 #ifndef COSTATE_BASIN_HOPPING_H_
 #define COSTATE_BASIN_HOPPING_H_
 
@@ -21,31 +22,34 @@ struct BasinHoppingOptions {
 
 /// One round on the way.
 struct BasinHoppingRound {
-  int number = 0;          ///< 0: from the guess; one more than options' rounds: the last solve
-  int iterations = 0;      ///< of its longest solve
-  double cost = 0;         ///< of its best motion
-  double violation = 0;    ///< of its worst constraint there
-  bool better = false;     ///< than all rounds before
+  int number = 0;        ///< 0: from the guess; one more than options' rounds: the last solve
+  int iterations = 0;    ///< of its longest solve
+  double cost = 0;       ///< of its best motion
+  double violation = 0;  ///< of its worst constraint there
+  bool better = false;   ///< than all rounds before
 };
 
 struct BasinHoppingResult {
-  SolveResult result;  ///< the best motion; its iterations are those of all rounds, one record for all solves of a round
+  SolveResult
+      result;  ///< the best motion; its iterations are those of all rounds, one record for all solves of a round
   std::vector<BasinHoppingRound> rounds;
 };
 
 /// Called when a round has ended.
 using BasinHoppingCallback = std::function<void(const BasinHoppingRound&)>;
 
-/// Minimizes problem.cost by Solve where one solve ends in the nearest of many minima, as about contacts that come and go.
+/// Minimizes problem.cost by Solve where one solve ends in the nearest of many minima, as about contacts that come and
+/// go.
 ///
-/// Round 0: `width` solves from the guess, the i-th with 0.3 · 10⁻ⁱ options.regularization_init, and by iLQR one more like the
-/// second by RegularizationRule::kStep. Each further round: `width` solves from U + size · 0.3ⁱ · half range · n with n standard
-/// normal, clamped, about the best controls U so far, with the regularizations of round 0, by turns by that rule. A solve ends
-/// at the hopping's tolerance or after its iterations, its line search after six steps; the best motion of a round takes the
-/// place of the best so far if it is better: within the constraints' tolerance by cost, else by violation. At the end one more
-/// solve from the best at options.tolerance. Solves side by side go iteration by iteration, so that options.iterations bounds
-/// their number, of which kicks leave those of a kicked solve to the last one, and the callback, called from this thread, may
-/// stop all of them after each; its record is that of the best of them at the time. Kicks come from (seed, round, i) alone: the same bits at any thread count.
+/// Round 0: `width` solves from the guess, the i-th with 0.3 · 10⁻ⁱ options.regularization_init, and by iLQR one more
+/// like the second by RegularizationRule::kStep. Each further round: `width` solves from U + size · 0.3ⁱ · half range ·
+/// n with n standard normal, clamped, about the best controls U so far, with the regularizations of round 0, by turns
+/// by that rule. A solve ends at the hopping's tolerance or after its iterations, its line search after six steps; the
+/// best motion of a round takes the place of the best so far if it is better: within the constraints' tolerance by
+/// cost, else by violation. At the end one more solve from the best at options.tolerance. Solves side by side go
+/// iteration by iteration, so that options.iterations bounds their number, of which kicks leave those of a kicked solve
+/// to the last one, and the callback, called from this thread, may stop all of them after each; its record is that of
+/// the best of them at the time. Kicks come from (seed, round, i) alone: the same bits at any thread count.
 ///
 /// @throws as Solve; Error{kInvalidArgument} for an option out of range.
 /// Cost: width times that of Solve an iteration, in round 0 one time more, shared by options.threads.

@@ -1,4 +1,5 @@
-// Averaged gradients: what a loss or a step does on average under noise on controls and state, and the slope of that average.
+// Averaged gradients: what a loss or a step does on average under noise on controls and state, and the slope of that
+// average.
 #ifndef COSTATE_BUNDLE_H_
 #define COSTATE_BUNDLE_H_
 
@@ -20,9 +21,9 @@ struct BundleOptions {
 
 /// One estimate of a slope of the average.
 struct BundleSlope {
-  VectorXd x0;  ///< by the tangent of the initial state (ndx)
-  MatrixXd U;   ///< by the controls (nu × N)
-  double deviation = 0;  ///< standard error of the whole vector: √(trace of the covariance of the mean)
+  VectorXd x0;                 ///< by the tangent of the initial state (ndx)
+  MatrixXd U;                  ///< by the controls (nu × N)
+  double deviation = 0;        ///< standard error of the whole vector: √(trace of the covariance of the mean)
   double noisy_deviation = 0;  ///< of its entries that have noise, in which the orders can be compared
 };
 
@@ -32,14 +33,14 @@ struct BundleSlope {
 struct BundleGradient {
   double loss = 0;            ///< F_σ
   double loss_deviation = 0;  ///< its standard error
-  BundleSlope first;     ///< mean of the gradients: least scatter on smooth losses, wrong where the loss jumps
-  BundleSlope zeroth;    ///< from values alone: right across jumps, scatter grows with the number of inputs
-  BundleSlope combined;  ///< weight · first + (1 − weight) · zeroth
-  double weight = 1;     ///< in [0, 1], of the least sum of variance and squared bias
-  double bias = 0;       ///< of first, in the norm: its distance from zeroth; 0 where two standard errors explain it
-  int failed = 0;        ///< pairs left out because a rollout or derivative failed; `failure` says of the first one why
+  BundleSlope first;          ///< mean of the gradients: least scatter on smooth losses, wrong where the loss jumps
+  BundleSlope zeroth;         ///< from values alone: right across jumps, scatter grows with the number of inputs
+  BundleSlope combined;       ///< weight · first + (1 − weight) · zeroth
+  double weight = 1;          ///< in [0, 1], of the least sum of variance and squared bias
+  double bias = 0;  ///< of first, in the norm: its distance from zeroth; 0 where two standard errors explain it
+  int failed = 0;   ///< pairs left out because a rollout or derivative failed; `failure` says of the first one why
   std::string failure;
-  Coverage coverage;     ///< of the sample with the worst level
+  Coverage coverage;  ///< of the sample with the worst level
 };
 
 /// The same of one control interval: A and B of f_σ(x, u) = E_w f(x ⊕ w_x, u + w_u).
@@ -48,7 +49,7 @@ struct BundleMatrices {
   double deviation = 0;  ///< standard error, Frobenius
 };
 struct BundleDerivative {
-  VectorXd mean;  ///< E[f(x ⊕ w) ⊖ f(x)] (ndx)
+  VectorXd mean;                           ///< E[f(x ⊕ w) ⊖ f(x)] (ndx)
   BundleMatrices first, zeroth, combined;  ///< as in BundleGradient
   double weight = 1, bias = 0;
   int failed = 0;
@@ -66,8 +67,10 @@ class Bundle {
   ~Bundle();
 
   /// @param adjoint  of each sample; forces and parameters are not averaged and must be off.
-  /// @throws Error{kDimensionMismatch, kInvalidArgument, kUnsupported}: also for noise that is negative, not finite, nowhere
-  ///         positive or different within one rotation (the error names the entry), and if fewer than two pairs succeed.
+  /// @throws Error{kDimensionMismatch, kInvalidArgument, kUnsupported}: also for noise that is negative, not finite,
+  /// nowhere
+  ///         positive or different within one rotation (the error names the entry), and if fewer than two pairs
+  ///         succeed.
   /// Cost: 2 pairs gradients; keeps pairs × (ndx + nu N) numbers twice.
   void Gradient(ConstVectorRef x0, ConstMatrixRef U, const Loss& loss, const BundleOptions& options,
                 const AdjointOptions& adjoint, BundleGradient* out);

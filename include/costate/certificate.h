@@ -29,9 +29,10 @@ const char* ToString(Smoothness label);  ///< "smooth", "mode-crossing", "smooth
 
 struct Certificate {
   Smoothness label = Smoothness::kSmooth;
-  std::vector<Switch> switches;        ///< the nearest of each unit first
-  std::vector<std::string> one_sided;  ///< inputs on the edge of a clamp: the slope inside; muscles with ctrl = act: (A3)
-  bool valid = true;                   ///< false: the step fails at this point, nothing else is filled
+  std::vector<Switch> switches;  ///< the nearest of each unit first
+  std::vector<std::string>
+      one_sided;      ///< inputs on the edge of a clamp: the slope inside; muscles with ctrl = act: (A3)
+  bool valid = true;  ///< false: the step fails at this point, nothing else is filled
 };
 
 struct CertifyOptions {
@@ -39,18 +40,20 @@ struct CertifyOptions {
   double proximity = 0.02;  ///< [m] geoms that are at most this far from touching are listed
 };
 
-/// Looks at the switches about the state, control and context of `data`: contacts (onset and release, stick or slip), joint
-/// and tendon limits, friction loss, force limits of actuators, joints and tendons, cutoffs of sensors, ctrlrange and actrange, rise or fall of
-/// muscles, reversal of quadratic dampers, borders of flat parts that meet, contacts that jump, contacts that a sensor chooses,
-/// tendons that begin or cease to wrap, slack ranges of their springs. Distances of rows that push are those of the acceleration
-/// at which their force ends; everything else is a distance of the state. Where none of them is within reach, each coordinate,
-/// velocity, activation and control is nudged by it, and a step that takes another branch is listed too ("of a nudge"): plastic
-/// yield, rows of light bodies whose acceleration a nudge changes by much, contacts that appear beside others.
-/// Strictly beyond a clamp the derivative is zero; exactly on it, as Linearizer::Linearize, it is the slope inside.
+/// Looks at the switches about the state, control and context of `data`: contacts (onset and release, stick or slip),
+/// joint and tendon limits, friction loss, force limits of actuators, joints and tendons, cutoffs of sensors, ctrlrange
+/// and actrange, rise or fall of muscles, reversal of quadratic dampers, borders of flat parts that meet, contacts that
+/// jump, contacts that a sensor chooses, tendons that begin or cease to wrap, slack ranges of their springs. Distances
+/// of rows that push are those of the acceleration at which their force ends; everything else is a distance of the
+/// state. Where none of them is within reach, each coordinate, velocity, activation and control is nudged by it, and a
+/// step that takes another branch is listed too ("of a nudge"): plastic yield, rows of light bodies whose acceleration
+/// a nudge changes by much, contacts that appear beside others. Strictly beyond a clamp the derivative is zero; exactly
+/// on it, as Linearizer::Linearize, it is the slope inside.
 ///
-/// @post   `data` is only read.  Cost: mj_forward to convergence, one collision pass, up to 12 collisions of each pair that
-///         pushes and those of the pairs that the derivative differences; then 2 (ndx + nu) converged steps, unless a switch is
-///         within reach or reach is 0. Allocates.
+/// @post   `data` is only read.  Cost: mj_forward to convergence, one collision pass, up to 12 collisions of each pair
+/// that
+///         pushes and those of the pairs that the derivative differences; then 2 (ndx + nu) converged steps, unless a
+///         switch is within reach or reach is 0. Allocates.
 /// @throws as Linearizer::Linearize for a state or control that is not finite.
 Certificate Certify(const mjModel* model, const mjData* data, const CertifyOptions& options = {});
 

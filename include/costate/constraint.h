@@ -16,8 +16,8 @@ struct ConstraintInfo {
   std::string name, unit;
   std::vector<std::string> components;  ///< one name an entry of c: "qpos[knee]"
   VectorXd lower, upper;                ///< one an entry; equal: an equality; ±infinity: no bound
-  int first = 0, last = -1;             ///< knots first … last, both included; negative ones count from the end: -1 is N
-  bool periodic = false;  ///< the end is tied to the task's start: plans, which begin elsewhere, refuse it
+  int first = 0, last = -1;  ///< knots first … last, both included; negative ones count from the end: -1 is N
+  bool periodic = false;     ///< the end is tied to the task's start: plans, which begin elsewhere, refuse it
 };
 
 /// lower ≤ c(x, u, s) ≤ upper. Implementations are immutable while a solver runs and safe to call from many threads.
@@ -59,7 +59,8 @@ class Constraint {
 /// The constraints of a problem.
 class ConstraintSet {
  public:
-  /// @throws Error{kInvalidArgument} for a second constraint of that name, bounds that exclude each other, a NaN, an entry without
+  /// @throws Error{kInvalidArgument} for a second constraint of that name, bounds that exclude each other, a NaN, an
+  /// entry without
   ///         any bound, or no entries; Error{kDimensionMismatch} when names and bounds are not as many.
   void Add(std::unique_ptr<Constraint> constraint);
 
@@ -70,11 +71,12 @@ class ConstraintSet {
   std::vector<std::unique_ptr<Constraint>> constraints_;
 };
 
-/// c = entries of x ⊖ x_reference: a goal state (equality at the end), joint ranges and speeds, one period of a cyclic motion.
-/// The model must outlive it.
+/// c = entries of x ⊖ x_reference: a goal state (equality at the end), joint ranges and speeds, one period of a cyclic
+/// motion. The model must outlive it.
 class StateConstraint final : public Constraint {
  public:
-  /// @param entries  of the tangent (qpos tangent, qvel, act), as many as info has bounds; info.components and info.unit are filled
+  /// @param entries  of the tangent (qpos tangent, qvel, act), as many as info has bounds; info.components and
+  /// info.unit are filled
   ///                 in when they are empty.
   /// @throws Error{kDimensionMismatch}; Error{kInvalidArgument} for an entry that does not exist.
   StateConstraint(const mjModel* model, ConstraintInfo info, VectorXd x_reference, std::vector<int> entries);
@@ -90,16 +92,18 @@ class StateConstraint final : public Constraint {
 };
 
 /// x_N = x_goal: an equality on all of the state at the last knot.
-std::unique_ptr<Constraint> MakeGoalConstraint(const mjModel* model, ConstVectorRef x_goal, const std::string& name = "goal");
+std::unique_ptr<Constraint> MakeGoalConstraint(const mjModel* model, ConstVectorRef x_goal,
+                                               const std::string& name = "goal");
 
 /// How well each constraint is kept along a motion, in the order of the set; multipliers and penalties are left at 0.
-std::vector<ConstraintReport> CheckConstraints(const ConstraintSet& constraints, const Trajectory& trajectory, double dt);
+std::vector<ConstraintReport> CheckConstraints(const ConstraintSet& constraints, const Trajectory& trajectory,
+                                               double dt);
 
 struct ConstrainedOptions {
-  double tolerance = 1e-6;   ///< of each violation, times 1 or the size of the bound, whichever is larger
-  int outer_iterations = 60; ///< updates of the multipliers, at most
-  double penalty_init = 0;   ///< of each constraint; 0: such that the guess's violation costs as much as the guess
-  double penalty_max = 1e8;  ///< in units of the cost (IlqrOptions::cost_unit)
+  double tolerance = 1e-6;    ///< of each violation, times 1 or the size of the bound, whichever is larger
+  int outer_iterations = 60;  ///< updates of the multipliers, at most
+  double penalty_init = 0;    ///< of each constraint; 0: such that the guess's violation costs as much as the guess
+  double penalty_max = 1e8;   ///< in units of the cost (IlqrOptions::cost_unit)
   double penalty_factor = 10;
   std::vector<MatrixXd> multipliers{};  ///< to start from (SolveResult::multipliers of a run before); empty: zero
   VectorXd penalties{};                 ///< to start from, one a constraint; empty: penalty_init
@@ -108,19 +112,21 @@ struct ConstrainedOptions {
 };
 
 /// A solver without constraints, as SolveIlqr.
-using InnerSolver = std::function<SolveResult(const Problem&, ConstMatrixRef, const IlqrOptions&, const IterationCallback&)>;
+using InnerSolver =
+    std::function<SolveResult(const Problem&, ConstMatrixRef, const IlqrOptions&, const IterationCallback&)>;
 
 /// Minimizes problem.cost subject to problem.constraints: a sequence of problems without constraints, each of them
 ///
 ///   minimize  J + Σ (½ rho ‖y‖² - ‖lambda‖² / (2 rho)),   y = z - clamp(z, lower, upper),   z = c + lambda / rho
 ///
-/// solved by `inner` from the controls of the one before, after which lambda = rho y. A penalty rho grows only where the violation
-/// of its constraint has not fallen to a quarter. Where violations are within their tolerance the last problem is solved to the inner
-/// solver's own tolerances. options.iterations bounds the iterations of all of them together.
+/// solved by `inner` from the controls of the one before, after which lambda = rho y. A penalty rho grows only where
+/// the violation of its constraint has not fallen to a quarter. Where violations are within their tolerance the last
+/// problem is solved to the inner solver's own tolerances. options.iterations bounds the iterations of all of them
+/// together.
 ///
-/// Of all motions the result is the one of least cost within the tolerance, else the one of least violation. result.cost and the
-/// records' costs are those of problem.cost; expected and actual changes are those of the function above. Bit for bit the same at
-/// any thread count. Without constraints it is `inner`.
+/// Of all motions the result is the one of least cost within the tolerance, else the one of least violation.
+/// result.cost and the records' costs are those of problem.cost; expected and actual changes are those of the function
+/// above. Bit for bit the same at any thread count. Without constraints it is `inner`.
 /// @throws as the inner solver; Error for a malformed option.
 /// Cost: that of the inner solver's iterations, and two linearizations an update of the multipliers.
 /// Source: plugin/optimizer/README.md, "Constraints"; Rockafellar 1974; Howell, Jackson & Manchester 2019.

@@ -42,12 +42,12 @@ struct ContinuationResult {
 /// Called when a stage begins. @param stage  number from 0.
 using StageCallback = std::function<void(int stage, const ContinuationStage&)>;
 
-/// Minimizes problem.cost by iLQR through smoothed models, within problem.constraints if there are any: each stage starts
-/// from the controls (and multipliers) of the one before. A stage ends as its solver ends or after stage_iterations; the
-/// smooth ones end early once no contact or limit along the true motion of the controls is nearer to its onset than the
-/// smoothing reaches (Certify), where it changes nothing any more. The true model then has options.iterations; the result
-/// is no worse than any stage's controls there, nor than the guess: within the constraints' tolerance by cost, else by
-/// violation.
+/// Minimizes problem.cost by iLQR through smoothed models, within problem.constraints if there are any: each stage
+/// starts from the controls (and multipliers) of the one before. A stage ends as its solver ends or after
+/// stage_iterations; the smooth ones end early once no contact or limit along the true motion of the controls is nearer
+/// to its onset than the smoothing reaches (Certify), where it changes nothing any more. The true model then has
+/// options.iterations; the result is no worse than any stage's controls there, nor than the guess: within the
+/// constraints' tolerance by cost, else by violation.
 ///
 /// @throws as SolveIlqr and MakeSmoothModel.  Source: plugin/smooth/README.md, "Continuation".
 ContinuationResult SolveContinuation(const Problem& problem, ConstMatrixRef U, const IlqrOptions& options,

@@ -16,8 +16,8 @@ struct CostExpansion {
   double l = 0;
   VectorXd lx, lu;
   MatrixXd lxx, lux, luu;  ///< ndx×ndx, nu×ndx, nu×nu; lu, lux, luu are empty at t == N
-  VectorXd l0;         ///< at t == N, where the end is tied to the start: slope by dx_0 (ndx); else empty
-  MatrixXd l0x, l00;   ///< by dx_0 and dx_N, and by dx_0 twice (ndx×ndx); empty without l0
+  VectorXd l0;             ///< at t == N, where the end is tied to the start: slope by dx_0 (ndx); else empty
+  MatrixXd l0x, l00;       ///< by dx_0 and dx_N, and by dx_0 twice (ndx×ndx); empty without l0
 };
 
 /// Name and value of one term summed over a trajectory.
@@ -42,8 +42,8 @@ class Cost : public Loss {
   /// The sum over all knots, term by term.
   virtual std::vector<CostTermValue> Terms(const Trajectory& trajectory) const = 0;
 
-  /// Solvers call it after each iteration, from one thread: a cost that stands for another one (an augmented Lagrangian)
-  /// corrects the record's cost and violation. @param dt  the control interval [s].
+  /// Solvers call it after each iteration, from one thread: a cost that stands for another one (an augmented
+  /// Lagrangian) corrects the record's cost and violation. @param dt  the control interval [s].
   virtual void Observe(const Trajectory&, double /*dt*/, IterationRecord*) const {}
 };
 

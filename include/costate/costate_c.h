@@ -1,5 +1,6 @@
-/* The C interface: the caller's mjModel* and mjData* in, the caller's arrays out, an error text instead of an exception.
-   Matrices are row-major, as in mjd_transitionFD. The same shared object is the C++ library and the engine plugin. */
+/* The C interface: the caller's mjModel* and mjData* in, the caller's arrays out, an error text instead of an
+   exception. Matrices are row-major, as in mjd_transitionFD. The same shared object is the C++ library and the engine
+   plugin. */
 #ifndef COSTATE_COSTATE_C_H_
 #define COSTATE_COSTATE_C_H_
 
@@ -15,26 +16,24 @@ const char* costate_version(void);
 /* Jacobians of one mj_step about the state, control and context in d.
      A: (2*nv+na) x (2*nv+na)   B: (2*nv+na) x nu   C: nsensordata x (2*nv+na)   D: nsensordata x nu
    Any output may be NULL. level 0: best available; 1: analytic only (the error names the first term that is not);
-   2: residual difference; 3: step difference. d is only read: every bit of it stays, whatever the caller is in the middle
-   of; nothing in it but state, ctrl and context needs to be up to date.
-   Returns 0 on success; otherwise nonzero, the reason in error (error_sz bytes, always terminated; may be NULL) and the
-   outputs untouched.
-   Each thread keeps one private mjData from call to call, so that calls with the same m, level and outputs allocate
-   nothing; values in m may change between calls. Different threads may call at once. */
+   2: residual difference; 3: step difference. d is only read: every bit of it stays, whatever the caller is in the
+   middle of; nothing in it but state, ctrl and context needs to be up to date. Returns 0 on success; otherwise nonzero,
+   the reason in error (error_sz bytes, always terminated; may be NULL) and the outputs untouched. Each thread keeps one
+   private mjData from call to call, so that calls with the same m, level and outputs allocate nothing; values in m may
+   change between calls. Different threads may call at once. */
 int costate_transition(const mjModel* m, mjData* d, int level, mjtNum* A, mjtNum* B, mjtNum* C, mjtNum* D, char* error,
                        int error_sz);
 
-/* One step of a costate recursion: the covector lambda (2*nv+na) on the next state pulled back through one mj_step, without
-   forming A and B.
-     x_bar = A' lambda (2*nv+na)   u_bar = B' lambda (nu)   qfrc_bar: of qfrc_applied (nv)
-   Any output may be NULL. Level, d, the result and the private mjData are as in costate_transition, which it shares the
+/* One step of a costate recursion: the covector lambda (2*nv+na) on the next state pulled back through one mj_step,
+   without forming A and B. x_bar = A' lambda (2*nv+na)   u_bar = B' lambda (nu)   qfrc_bar: of qfrc_applied (nv) Any
+   output may be NULL. Level, d, the result and the private mjData are as in costate_transition, which it shares the
    latter with; at levels 2 and 3 A and B are formed inside. */
 int costate_vjp(const mjModel* m, mjData* d, int level, const mjtNum* lambda, mjtNum* x_bar, mjtNum* u_bar,
                 mjtNum* qfrc_bar, char* error, int error_sz);
 
-/* A residual of one's own for task files: <cost callback="name" reads="…"/> (costate/residual.h, plugin/optimizer/README.md).
-   One knot, t of N, at `time` seconds from the task's start. measured: the measures that `reads` names, stacked. u is NULL
-   at t == N. The callbacks are called from many threads at once. */
+/* A residual of one's own for task files: <cost callback="name" reads="…"/> (costate/residual.h,
+   plugin/optimizer/README.md). One knot, t of N, at `time` seconds from the task's start. measured: the measures that
+   `reads` names, stacked. u is NULL at t == N. The callbacks are called from many threads at once. */
 typedef struct {
   const mjModel* m;
   int t, N;
@@ -48,21 +47,21 @@ typedef struct {
 typedef void (*costate_residual_value)(void* user, const costate_residual_input* input, mjtNum* r);
 
 /* Row-major, zero on entry: size x nmeasured, size x (2*nv+na), size x nu; the last two NULL unless read. */
-typedef void (*costate_residual_jacobian)(void* user, const costate_residual_input* input, mjtNum* by_measured, mjtNum* by_x,
-                                          mjtNum* by_u);
+typedef void (*costate_residual_jacobian)(void* user, const costate_residual_input* input, mjtNum* by_measured,
+                                          mjtNum* by_x, mjtNum* by_u);
 
 enum { COSTATE_READS_STATE = 1, COSTATE_READS_CONTROL = 2 };
 
-/* Makes the residual known to every task file that is loaded afterwards. reads: what it takes of x and u itself, added up.
-   jacobian may be NULL: centred differences. user is handed through. Returns and error as costate_transition. */
+/* Makes the residual known to every task file that is loaded afterwards. reads: what it takes of x and u itself, added
+   up. jacobian may be NULL: centred differences. user is handed through. Returns and error as costate_transition. */
 int costate_register_residual(const char* name, int size, int reads, costate_residual_value value,
                               costate_residual_jacobian jacobian, void* user, char* error, int error_sz);
 
 /* A trained feedback law: policy.json of `costate train` (plugin/optimizer/README.md, "Policies"). */
 typedef struct costate_policy costate_policy;
 
-/* Reads it for a model that has the file's state and controls by name, and the sensors that it sees; m must outlive it. NULL
-   where it cannot be used, and the reason in error as above. */
+/* Reads it for a model that has the file's state and controls by name, and the sensors that it sees; m must outlive it.
+   NULL where it cannot be used, and the reason in error as above. */
 costate_policy* costate_load_policy(const mjModel* m, const char* file, char* error, int error_sz);
 void costate_delete_policy(costate_policy* policy);
 
@@ -71,11 +70,11 @@ mjtNum costate_policy_interval(const costate_policy* policy);
 
 /* The law's control at the state and time in d, and its slopes by both things that it may see.
      u: nu   u_x: nu x (2*nv+na)   u_s: nu x nsensordata
-   Any output may be NULL. d is only read; a law that sees sensors takes sensordata as it stands, which is that of the state
-   after mj_forward, with the control of the interval before still in ctrl: what the law was trained with. Returns and error as
-   costate_transition. Different threads may call at once. */
-int costate_policy_control(const costate_policy* policy, const mjData* d, mjtNum* u, mjtNum* u_x, mjtNum* u_s, char* error,
-                           int error_sz);
+   Any output may be NULL. d is only read; a law that sees sensors takes sensordata as it stands, which is that of the
+   state after mj_forward, with the control of the interval before still in ctrl: what the law was trained with. Returns
+   and error as costate_transition. Different threads may call at once. */
+int costate_policy_control(const costate_policy* policy, const mjData* d, mjtNum* u, mjtNum* u_x, mjtNum* u_s,
+                           char* error, int error_sz);
 
 /* A task file, read and ready to be solved (plugin/optimizer/README.md, "The task file"). */
 typedef struct costate_task costate_task;
@@ -96,7 +95,8 @@ typedef struct {
   int iterations; /* at most */
   int hops;       /* rounds of kicked controls, beyond the nearest minimum (costate/basin_hopping.h); -1: none */
   int threads;
-  /* After each iteration, from the calling thread; nonzero ends, and the best motion so far is the result. May be NULL. */
+  /* After each iteration, from the calling thread; nonzero ends, and the best motion so far is the result. May be NULL.
+   */
   int (*progress)(void* user, int iteration, mjtNum cost, mjtNum violation);
   void* user;
 } costate_solve_options;
@@ -104,8 +104,8 @@ typedef struct {
 enum {
   COSTATE_CONVERGED,
   COSTATE_ITERATION_LIMIT,
-  COSTATE_STALLED,    /* no step reduces the cost */
-  COSTATE_DIVERGED,   /* the guess cannot be simulated: not returned, an error */
+  COSTATE_STALLED,  /* no step reduces the cost */
+  COSTATE_DIVERGED, /* the guess cannot be simulated: not returned, an error */
   COSTATE_INTERRUPTED,
   COSTATE_INFEASIBLE, /* no motion was found that keeps the constraints: the one of least violation */
   COSTATE_TIME_LIMIT
@@ -118,13 +118,13 @@ typedef struct {
   mjtNum timestep;  /* of the motion: the model's, unless the task's <time> leaves it open */
 } costate_solve_result;
 
-/* Minimizes the task's cost as `costate optimize` does: within its constraints, through smoother contact, in free time, beyond
-   the nearest minimum, as the task says.
-     X: (N+1) x (nq+nv+na), states   U: N x nu, controls   K: N x nu x (2*nv+na), gains: u = U + K (x - X)
-   options, result and any output may be NULL. Returns 0 with the best motion, whatever the status; otherwise nonzero, the reason
-   in error, and the outputs untouched. One call at a time on one task. */
-int costate_solve_task(costate_task* task, const costate_solve_options* options, costate_solve_result* result, mjtNum* X,
-                       mjtNum* U, mjtNum* K, char* error, int error_sz);
+/* Minimizes the task's cost as `costate optimize` does: within its constraints, through smoother contact, in free time,
+   beyond the nearest minimum, as the task says. X: (N+1) x (nq+nv+na), states   U: N x nu, controls   K: N x nu x
+   (2*nv+na), gains: u = U + K (x - X) options, result and any output may be NULL. Returns 0 with the best motion,
+   whatever the status; otherwise nonzero, the reason in error, and the outputs untouched. One call at a time on one
+   task. */
+int costate_solve_task(costate_task* task, const costate_solve_options* options, costate_solve_result* result,
+                       mjtNum* X, mjtNum* U, mjtNum* K, char* error, int error_sz);
 
 #ifdef __cplusplus
 }

@@ -11,22 +11,25 @@
 namespace costate {
 
 struct CurvatureOptions {
-  Level level = Level::kBest;  ///< of the steps' derivatives
+  Level level = Level::kBest;                ///< of the steps' derivatives
   const ParameterSet* parameters = nullptr;  ///< directions have theta; the curvature was made with parameters->model()
 };
 
 /// A second derivative times a direction.
 struct CurvatureProduct {
-  RolloutStatus status;        ///< not ok: a derivative failed at status.knot, and there is no product
+  RolloutStatus status;  ///< not ok: a derivative failed at status.knot, and there is no product
   RolloutDirection product;
-  std::vector<int> one_sided;  ///< Hessian: knots where a switch lies within the nudge; there it is that of the point's side
-  double theta_step = 0;   ///< Hessian by parameters: the products were differenced along theta_step · d.theta, and half of it
-  double theta_error = 0;  ///< how far the half step was from the extrapolated value, relative: an upper estimate of its error
+  std::vector<int>
+      one_sided;  ///< Hessian: knots where a switch lies within the nudge; there it is that of the point's side
+  double theta_step =
+      0;  ///< Hessian by parameters: the products were differenced along theta_step · d.theta, and half of it
+  double theta_error =
+      0;  ///< how far the half step was from the extrapolated value, relative: an upper estimate of its error
 };
 
-/// L(x0 ⊕ dx0, U + dU) = L + g·d + ½ dᵀ H d + …, about one trajectory: H d and its Gauss–Newton part, by a tangent sweep and an
-/// adjoint sweep. Matrices are formed only to push sensors and parameters forward. For many products about a short motion, those of
-/// Simulator::Linearize are faster.
+/// L(x0 ⊕ dx0, U + dU) = L + g·d + ½ dᵀ H d + …, about one trajectory: H d and its Gauss–Newton part, by a tangent
+/// sweep and an adjoint sweep. Matrices are formed only to push sensors and parameters forward. For many products about
+/// a short motion, those of Simulator::Linearize are faster.
 class Curvature {
  public:
   /// @param model    must outlive it; not modified.  @param context  by kContextSignature, as of the rollout.
@@ -46,20 +49,21 @@ class Curvature {
   const RolloutDirection& gradient() const;  ///< g
 
   /// Jᵀ W J d, W the second derivative of the loss by states, controls and sensors or its Gauss–Newton part
-  /// (Loss::GaussNewtonProduct), J theirs by the inputs. Symmetric; positive semidefinite for every Cost, and for any loss that is
-  /// convex in them. Exact to rounding but for W.
+  /// (Loss::GaussNewtonProduct), J theirs by the inputs. Symmetric; positive semidefinite for every Cost, and for any
+  /// loss that is convex in them. Exact to rounding but for W.
   ///
   /// @throws Error{kInvalidArgument} before SetPoint.  Cost: N JVPs and N VJPs, with parameters N Linearize and N VJPs.
   void GaussNewton(const RolloutDirection& d, CurvatureProduct* out);
 
-  /// H d: Jᵀ W J d and the curvature of the steps, Σ_t λ_{t+1}·f''(x_t, u_t)(d, ·), by centred differences of the VJP at fixed
-  /// costate on converged steps. Relative error 1e-10 in free motion, up to 2e-8 in stiff contact, 4e-5 where terms of the step
-  /// have no closed form; measured, not bounded. A change of active set within 3e-7 of a point is left out, see one_sided.
+  /// H d: Jᵀ W J d and the curvature of the steps, Σ_t λ_{t+1}·f''(x_t, u_t)(d, ·), by centred differences of the VJP
+  /// at fixed costate on converged steps. Relative error 1e-10 in free motion, up to 2e-8 in stiff contact, 4e-5 where
+  /// terms of the step have no closed form; measured, not bounded. A change of active set within 3e-7 of a point is
+  /// left out, see one_sided.
   ///
   /// With parameters also their part, Σ_t (∂/∂θ of the pull-back at fixed costate), which has no closed form: centred
-  /// differences of the exact pull-backs of models at θ ± theta_step d.theta and half of that, extrapolated (one-sided where
-  /// bounds are near); step and estimated error come with the product. Parameters in closed form leave 1e-8, those that the
-  /// pull-back itself differences 1e-5.
+  /// differences of the exact pull-backs of models at θ ± theta_step d.theta and half of that, extrapolated (one-sided
+  /// where bounds are near); step and estimated error come with the product. Parameters in closed form leave 1e-8,
+  /// those that the pull-back itself differences 1e-5.
   ///
   /// @throws as GaussNewton; Error{kInvalidArgument} when d.theta leaves the parameters' bounds both ways.
   /// Cost: N JVPs and 3 N VJPs; with parameters N Linearize and up to 9 N VJPs.

@@ -23,7 +23,7 @@ const char* ToString(Level level);
 
 /// One term of the step and the level it came from.
 struct TermCoverage {
-  std::string term;    ///< "rne", "passive", "contact", … or "step" when the whole step was differenced
+  std::string term;  ///< "rne", "passive", "contact", … or "step" when the whole step was differenced
   Level level = Level::kStep;
   std::string reason;  ///< why not a better level; empty when it is the best
 };
@@ -31,7 +31,7 @@ struct TermCoverage {
 /// Which term came from which level.
 struct Coverage {
   std::vector<TermCoverage> terms;
-  Level Worst() const;  ///< the largest level of all terms
+  Level Worst() const;              ///< the largest level of all terms
   void Add(const Coverage& other);  ///< terms of both; a term that both have at the larger of its levels
 };
 
@@ -48,13 +48,13 @@ struct StepDerivative {
 
 /// Covectors λ on the next state and σ on the sensors pulled back through one control interval, without A, B, C and D.
 struct StepVjp {
-  VectorXd x, u;    ///< Aᵀ λ + Cᵀ σ (ndx), Bᵀ λ + Dᵀ σ (nu)
-  VectorXd sensors; ///< Cᵀ σ alone (ndx); empty without σ
-  VectorXd delayed; ///< of the controls that delayed actuators get from the history now (nu, 0 elsewhere); empty without delays
-                    ///< and where whole steps are differenced
-  VectorXd qfrc;  ///< of qfrc_applied, held over the interval (nv); empty unless forces were asked for
-  VectorXd xfrc;  ///< of xfrc_applied (6 nbody), in the engine's order; empty likewise
-  VectorXd theta; ///< of the parameters, Pᵀ λ + Psᵀ σ (nθ); empty without
+  VectorXd x, u;     ///< Aᵀ λ + Cᵀ σ (ndx), Bᵀ λ + Dᵀ σ (nu)
+  VectorXd sensors;  ///< Cᵀ σ alone (ndx); empty without σ
+  VectorXd delayed;  ///< of the controls that delayed actuators get from the history now (nu, 0 elsewhere); empty
+                     ///< without delays and where whole steps are differenced
+  VectorXd qfrc;     ///< of qfrc_applied, held over the interval (nv); empty unless forces were asked for
+  VectorXd xfrc;     ///< of xfrc_applied (6 nbody), in the engine's order; empty likewise
+  VectorXd theta;    ///< of the parameters, Pᵀ λ + Psᵀ σ (nθ); empty without
   StepStatus status = StepStatus::kOk;
   Coverage coverage;
 };
@@ -69,9 +69,9 @@ struct StepJvp {
 /// The acceleration of continuous time about (x, u), what mj_forward computes, and its Jacobians:
 ///   qacc(x ⊕ dx, u + du, f + df) = qacc + x dx + u du + force df + …
 struct AccelerationDerivative {
-  VectorXd qacc;    ///< (nv), converged
-  MatrixXd x, u;    ///< nv × ndx, nv × nu
-  MatrixXd force;   ///< by qfrc_applied: (M + Jᵀ s'' J)⁻¹, nv × nv, symmetric
+  VectorXd qacc;   ///< (nv), converged
+  MatrixXd x, u;   ///< nv × ndx, nv × nu
+  MatrixXd force;  ///< by qfrc_applied: (M + Jᵀ s'' J)⁻¹, nv × nv, symmetric
   StepStatus status = StepStatus::kOk;
   Coverage coverage;
 };
@@ -87,20 +87,20 @@ struct InverseDerivative {
 
 struct LinearizeOptions {
   Level level = Level::kBest;
-  int substeps = 1;       ///< engine steps a control interval
-  bool sensors = true;    ///< also C and D
-  bool centered = true;   ///< differences: centred (twice the cost, two digits more) or forward
-  double eps = 0;         ///< step nudges; 0: 1e-6, centred unconverged 6e-6; kBest's last resort extrapolates 1e-6 and 2e-6
-  bool converge = true;   ///< differences: solver converged to rounding, warm-started at the solution of the point
-  /// Width of the switch of constraint rows [m/s^2, rad/s^2], 0: none. The derivative is then not that of the step: a row
-  /// acts by a share that goes from 0 to 1 over the width. Level 1 alone, without noslip and parameters; the coverage says
-  /// "smoothing".  Source: plugin/derivative/README.md, section W.
+  int substeps = 1;      ///< engine steps a control interval
+  bool sensors = true;   ///< also C and D
+  bool centered = true;  ///< differences: centred (twice the cost, two digits more) or forward
+  double eps = 0;  ///< step nudges; 0: 1e-6, centred unconverged 6e-6; kBest's last resort extrapolates 1e-6 and 2e-6
+  bool converge = true;  ///< differences: solver converged to rounding, warm-started at the solution of the point
+  /// Width of the switch of constraint rows [m/s^2, rad/s^2], 0: none. The derivative is then not that of the step: a
+  /// row acts by a share that goes from 0 to 1 over the width. Level 1 alone, without noslip and parameters; the
+  /// coverage says "smoothing".  Source: plugin/derivative/README.md, section W.
   double smoothing = 0;
   bool operator==(const LinearizeOptions&) const = default;
 };
 
-/// Linearizes one control interval; owns a private mjData and all scratch memory, so that calls after the first allocate
-/// nothing. One a thread. The model must outlive it and is not modified.
+/// Linearizes one control interval; owns a private mjData and all scratch memory, so that calls after the first
+/// allocate nothing. One a thread. The model must outlive it and is not modified.
 class Linearizer {
  public:
   Linearizer(const mjModel* model, const LinearizeOptions& options = {});
@@ -112,25 +112,28 @@ class Linearizer {
   void SetContext(ConstVectorRef context);       ///< by kContextSignature
   void SetMovingContext(ConstVectorRef moving);  ///< by kMovingSignature
 
-  /// From now on also derivatives by parameters: P and Ps in Linearize, theta in Vjp; null: no more. Values of the set may
-  /// change between calls; it must outlive the calls.
+  /// From now on also derivatives by parameters: P and Ps in Linearize, theta in Vjp; null: no more. Values of the set
+  /// may change between calls; it must outlive the calls.
   ///
   ///   f(x, u; θ + dθ) = f(x, u; θ) ⊕ P dθ,   h(x, u; θ + dθ) = h(x, u; θ) + Ps dθ
   ///
-  /// with everything that the engine derives from θ (inverse weights, lengths, bounding volumes): what a step of the changed
-  /// model does, at the same x. Inertias, gravity, joint damping, stiffness, springref, armature and friction loss have a closed
-  /// form. The others, and Ps, move the residual or sensors at fixed acceleration, without solver; where that does not hold
-  /// (friction loss at 0, P of delays, models at Level::kStep) whole converged steps. The coverage's term "parameters" says so.
+  /// with everything that the engine derives from θ (inverse weights, lengths, bounding volumes): what a step of the
+  /// changed model does, at the same x. Inertias, gravity, joint damping, stiffness, springref, armature and friction
+  /// loss have a closed form. The others, and Ps, move the residual or sensors at fixed acceleration, without solver;
+  /// where that does not hold (friction loss at 0, P of delays, models at Level::kStep) whole converged steps. The
+  /// coverage's term "parameters" says so.
   ///
-  /// @throws Error{kInvalidArgument} unless the linearizer was made with parameters->model(). At Level::kAnalytic the calls
+  /// @throws Error{kInvalidArgument} unless the linearizer was made with parameters->model(). At Level::kAnalytic the
+  /// calls
   ///         that follow refuse a parameter without closed form, by its name, and sensors by parameters.
-  /// Cost: a closed form a few products; else per parameter and step 4 evaluations of positions, velocities and forces; once
+  /// Cost: a closed form a few products; else per parameter and step 4 evaluations of positions, velocities and forces;
+  /// once
   ///       4 ParameterSet::Set each when values change.  Source: plugin/derivative/README.md, section Q.
   void SetParameters(const ParameterSet* parameters);
 
-  /// At the edge of a clamp the derivative is one-sided: a control exactly on ctrlrange and an activation whose next value
-  /// is exactly on actrange have the slope inside; strictly outside it is zero. A step that fails (bad state, bad control,
-  /// full arena) gives out->status, not numbers.
+  /// At the edge of a clamp the derivative is one-sided: a control exactly on ctrlrange and an activation whose next
+  /// value is exactly on actrange have the slope inside; strictly outside it is zero. A step that fails (bad state, bad
+  /// control, full arena) gives out->status, not numbers.
   ///
   /// @param x (nx), u (nu). @param out  resized when needed.
   /// @throws Error{kDimensionMismatch}; Error{kInvalidArgument} if x or u holds a NaN; Error{kUnsupported} if
@@ -154,15 +157,18 @@ class Linearizer {
   ///
   ///   λ·(A dx + B du + F df) + σ·(C dx + D du + G df) = x·dx + u·du + qfrc·df
   ///
-  /// Only sensors whose σ is not zero are visited. Their rows in closed form are contracted as they come, and what reads
-  /// accelerations or contact forces becomes one covector of the acceleration that goes back with λ's; a sensor without closed
-  /// form is differenced alone (the coverage's "sensors" names it). options.sensors does not matter.
+  /// Only sensors whose σ is not zero are visited. Their rows in closed form are contracted as they come, and what
+  /// reads accelerations or contact forces becomes one covector of the acceleration that goes back with λ's; a sensor
+  /// without closed form is differenced alone (the coverage's "sensors" names it). options.sensors does not matter.
   ///
   /// @param sigma  (ns), or empty: none.  @throws as Linearize.
-  /// Cost at kAnalytic: one more solve and recursion where a sensor reads accelerations or forces; a differenced sensor up to
-  ///         2 to 4 evaluations of it an entry of x, u and qacc. Behind a noslip pass and at the other levels A … D are formed.
+  /// Cost at kAnalytic: one more solve and recursion where a sensor reads accelerations or forces; a differenced sensor
+  /// up to
+  ///         2 to 4 evaluations of it an entry of x, u and qacc. Behind a noslip pass and at the other levels A … D are
+  ///         formed.
   /// Source: plugin/derivative/README.md, (V4).
-  void Vjp(ConstVectorRef x, ConstVectorRef u, ConstVectorRef lambda, ConstVectorRef sigma, StepVjp* out, bool forces = false);
+  void Vjp(ConstVectorRef x, ConstVectorRef u, ConstVectorRef lambda, ConstVectorRef sigma, StepVjp* out,
+           bool forces = false);
 
   /// Cᵀ σ about the last knot, where there is no control: `u` is empty.
   void VjpSensors(ConstVectorRef x, ConstVectorRef sigma, StepVjp* out, bool forces = false);

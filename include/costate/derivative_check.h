@@ -25,14 +25,14 @@ struct ReferenceOptions {
   int substeps = 1;
   bool sensors = true;
   double eps_max = 3.2e-5;  ///< largest nudge
-  int sizes = 6;            ///< nudges eps_max / 2^k, k = 0 … sizes-1; smaller ones are added where large ones cross a switch
+  int sizes = 6;  ///< nudges eps_max / 2^k, k = 0 … sizes-1; smaller ones are added where large ones cross a switch
   /// Called after each column, of which the order is such that the first few are of all kinds; false stops.
   std::function<bool(int done, int total)> progress = nullptr;
 };
 
 /// Differences the whole interval, each step converged to rounding from a warm start at the solution.
-/// One-sided at the edge of a clamp of controls or activations, as Linearize. A column's step sizes at or above one whose
-/// stencil shows another active set (contacts, constraint states, force limits, tendon paths, yield) are dropped.
+/// One-sided at the edge of a clamp of controls or activations, as Linearize. A column's step sizes at or above one
+/// whose stencil shows another active set (contacts, constraint states, force limits, tendon paths, yield) are dropped.
 /// Cost: 2 · sizes · (ndx + nu) intervals. Throws as Linearize.
 ReferenceDerivative Reference(const mjModel* model, const mjData* data, const ReferenceOptions& options = {});
 
@@ -48,10 +48,10 @@ struct EntryComparison {
 /// One block, e.g. ∂qvel'/∂qpos of A.
 ///
 /// An entry disagrees when |value − reference| > tolerance · scale + 3 error bars (10 where the bar exceeds
-/// tolerance · scale). An entry that does not is judged when its error bar is within tolerance · scale, and otherwise too
-/// noisy to say anything.
+/// tolerance · scale). An entry that does not is judged when its error bar is within tolerance · scale, and otherwise
+/// too noisy to say anything.
 struct BlockComparison {
-  std::string name;       ///< "A qvel'/qpos", "B qvel'/ctrl", "C sensor/qvel", "D sensor/ctrl"
+  std::string name;  ///< "A qvel'/qpos", "B qvel'/ctrl", "C sensor/qvel", "D sensor/ctrl"
   int rows = 0, cols = 0;
   double scale = 0;       ///< largest entry of the reference; each sensor has its own, this is the worst entry's
   EntryComparison worst;  ///< the largest error among entries that disagree or are judged
@@ -64,7 +64,8 @@ struct BlockComparison {
 
 struct DerivativeComparison {
   std::vector<BlockComparison> blocks;  ///< without empty ones
-  std::vector<std::string> nonsmooth_columns;  ///< "qpos[knee]: contacts": the inputs not judged, and what switches there
+  std::vector<std::string>
+      nonsmooth_columns;  ///< "qpos[knee]: contacts": the inputs not judged, and what switches there
   bool agrees = true;
 };
 
@@ -72,7 +73,8 @@ struct CompareOptions {
   double tolerance = 1e-4;  ///< relative to the block's largest entry; three error bars are granted on top
 };
 
-/// @throws Error{kDimensionMismatch} when the two are of different sizes; Error{kInvalidArgument} when the status of one
+/// @throws Error{kDimensionMismatch} when the two are of different sizes; Error{kInvalidArgument} when the status of
+/// one
 ///         is not kOk. Sensors are compared when both have them.
 DerivativeComparison Compare(const mjModel* model, const StepDerivative& value, const ReferenceDerivative& reference,
                              const CompareOptions& options = {});

@@ -14,30 +14,31 @@ namespace costate {
 enum class DescentMethod {
   kGradient,  ///< z ← z − rate · gradient
   kLbfgs,     ///< limited-memory BFGS
-  kAdam,      ///< Kingma & Ba 2015: steps of about `rate`, whatever the gradient's size; for losses that jump or are noisy
+  kAdam,  ///< Kingma & Ba 2015: steps of about `rate`, whatever the gradient's size; for losses that jump or are noisy
 };
 
 struct DescentOptions {
   DescentMethod method = DescentMethod::kLbfgs;
   int iterations = 100;
-  double rate = 0;       ///< of kGradient: fixed, no line search; 0: Armijo line search. Of kAdam: in typical sizes; 0: 0.03
-  int memory = 10;       ///< pairs that L-BFGS keeps
-  double tolerance = 1e-14;          ///< stop when the relative decrease of the loss stays below it three times running
-  /// Slopes of a model with smoother contact along the true motions; losses are always the true model's. Not with parameters.
+  double rate = 0;  ///< of kGradient: fixed, no line search; 0: Armijo line search. Of kAdam: in typical sizes; 0: 0.03
+  int memory = 10;  ///< pairs that L-BFGS keeps
+  double tolerance = 1e-14;  ///< stop when the relative decrease of the loss stays below it three times running
+  /// Slopes of a model with smoother contact along the true motions; losses are always the true model's. Not with
+  /// parameters.
   SmoothContact smooth{};
   double gradient_tolerance = 1e-9;  ///< stop when max |projected gradient| has shrunk to this share of the first one
 };
 
 struct DescentResult {
   SolveStatus status = SolveStatus::kIterationLimit;
-  std::string message;       ///< one sentence with the numbers that decided
+  std::string message;  ///< one sentence with the numbers that decided
   double loss = 0, initial_loss = 0;
   double gradient_norm = 0;  ///< max |projected gradient| at the end
   VectorXd x0, theta;        ///< the best start and parameters; `parameters` has the same values
   MatrixXd U;
-  RolloutGradient gradient;  ///< there
+  RolloutGradient gradient;                 ///< there
   std::vector<IterationRecord> iterations;  ///< the first is the guess
-  MatrixXd history;          ///< parameters (nθ), one iteration a column
+  MatrixXd history;                         ///< parameters (nθ), one iteration a column
 };
 
 /// Called after each iteration, first with the guess, and with the parameters; false stops with kInterrupted.
@@ -46,7 +47,8 @@ using DescentCallback = std::function<bool(const IterationRecord&, ConstVectorRe
 /// Minimizes a task's loss over task.inputs: controls within their ranges, the start within those of limited hinges,
 /// slides and activations (beyond them no further than it begins), parameters within their bounds.
 ///
-/// @param parameters  what `task.inputs.parameters` names (MakeParameters), at the values to begin with; null when it names
+/// @param parameters  what `task.inputs.parameters` names (MakeParameters), at the values to begin with; null when it
+/// names
 ///                    none. It ends with the best values.
 /// @throws Error{kInvalidArgument} for an option out of range or when there is nothing to change; as MakeSmoothModel.
 /// Cost: an iteration is one gradient and a rollout for each step length that is tried.

@@ -10,14 +10,14 @@ namespace costate {
 ///
 ///   x_{t+1} = f(x_t, u_t) ⊕ -(1 - alpha) gap_t,   gap_t = f(x_t, u_t) ⊖ x_{t+1}
 ///
-/// Each iteration: derivatives about the iterate, the Riccati recursion with gaps, and a search over alpha along the policy;
-/// a step of alpha leaves 1 - alpha of every gap, and a filter weighs gaps against cost. Bounds on controls are kept by a
-/// primal-dual logarithmic barrier while the solution lies at some of them, by the box-constrained recursion of iLQR before
-/// and after. options.second_order takes the exact Hessian of the Lagrangian, curvature of the steps and sensors included: it
-/// converges quadratically, and 2 (ndx + nu) pull-backs a knot is what it costs.
+/// Each iteration: derivatives about the iterate, the Riccati recursion with gaps, and a search over alpha along the
+/// policy; a step of alpha leaves 1 - alpha of every gap, and a filter weighs gaps against cost. Bounds on controls are
+/// kept by a primal-dual logarithmic barrier while the solution lies at some of them, by the box-constrained recursion
+/// of iLQR before and after. options.second_order takes the exact Hessian of the Lagrangian, curvature of the steps and
+/// sensors included: it converges quadratically, and 2 (ndx + nu) pull-backs a knot is what it costs.
 ///
-/// The result is a motion whatever the status: the best one found or, where gaps remain, what the last policy makes of the last
-/// iterate; the message then has the largest gap by knot and name.
+/// The result is a motion whatever the status: the best one found or, where gaps remain, what the last policy makes of
+/// the last iterate; the message then has the largest gap by knot and name.
 /// @param X  state guess (nx × (N+1)), its first column is replaced by x0; no columns: the motion under U.
 /// @param U  control guess (nu × N), clamped to the limits.
 /// @throws Error as SolveIlqr; with second_order Error{kUnsupported} as Curvature.

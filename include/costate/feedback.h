@@ -11,8 +11,8 @@ struct FeedbackInput {
   int t = 0;
   double time = 0;   ///< [s] of the engine
   ConstVectorRef x;  ///< (nx)
-  /// What the sensors show at x while the control of the interval before still acts, 0 at the first knot (ns): what mj_forward
-  /// shows before ctrl is changed. Empty where the law reads none.
+  /// What the sensors show at x while the control of the interval before still acts, 0 at the first knot (ns): what
+  /// mj_forward shows before ctrl is changed. Empty where the law reads none.
   ConstVectorRef s;
 };
 

@@ -27,33 +27,37 @@ struct FreeTimeTrial {
 };
 
 struct FreeTimeResult {
-  SolveResult result;  ///< at the best time; iterations are those of all trials, initial_cost is U's at the problem's time step
-  ModelPtr model;      ///< the problem's with the time step that belongs to it: what the result is a motion of
-  double time = 0;     ///< [s]
+  SolveResult
+      result;  ///< at the best time; iterations are those of all trials, initial_cost is U's at the problem's time step
+  ModelPtr model;   ///< the problem's with the time step that belongs to it: what the result is a motion of
+  double time = 0;  ///< [s]
   std::vector<FreeTimeTrial> trials;  ///< in the order in which they were made
-  double state_time = 0;  ///< [s] of the last trial, which result.state is of
+  double state_time = 0;              ///< [s] of the last trial, which result.state is of
 };
 
 /// Where a search over times ended, for one that goes on.
 struct FreeTimeState {
-  double time = 0;             ///< [s] of the best motion
-  MatrixXd U{};                ///< its controls; empty: there is none yet
+  double time = 0;  ///< [s] of the best motion
+  MatrixXd U{};     ///< its controls; empty: there is none yet
   std::vector<MatrixXd> multipliers{};
   std::vector<FreeTimeTrial> trials{};  ///< those made again are not solved again, but for an interrupted one
-  double state_time = 0;       ///< [s] of the trial that was the last,
-  SolveState state{};          ///< and where its solver stood
+  double state_time = 0;                ///< [s] of the trial that was the last,
+  SolveState state{};                   ///< and where its solver stood
 };
 
 /// Minimizes min_U J(U; T) + weight · T over shortest ≤ T ≤ longest, within problem.constraints.
 ///
-/// The number of knots and of steps stays; the time step is T / (N substeps): motions of all lengths are equally fine, and T is
-/// continuous. The function of T is searched by golden section; where no motion keeps the constraints it is infinite, and longer
-/// times are searched. Each trial starts from the controls and multipliers of the nearest one that kept them; where all of those are
-/// longer and this leads to none that keeps them, once more from the next nearest one, then from U. With several minima over T one of
-/// them is found. result.message names the time and the trials beside it.
-/// @param hopping  with rounds: each trial goes on beyond the nearest minimum (SolveBasinHopping), and options.iterations are those
+/// The number of knots and of steps stays; the time step is T / (N substeps): motions of all lengths are equally fine,
+/// and T is continuous. The function of T is searched by golden section; where no motion keeps the constraints it is
+/// infinite, and longer times are searched. Each trial starts from the controls and multipliers of the nearest one that
+/// kept them; where all of those are longer and this leads to none that keeps them, once more from the next nearest
+/// one, then from U. With several minima over T one of them is found. result.message names the time and the trials
+/// beside it.
+/// @param hopping  with rounds: each trial goes on beyond the nearest minimum (SolveBasinHopping), and
+/// options.iterations are those
 ///             of one trial.
-/// @param from  where an earlier search ended; U is then not used. Its trials count where its best motion still costs what it did.
+/// @param from  where an earlier search ended; U is then not used. Its trials count where its best motion still costs
+/// what it did.
 /// @throws as SolveConstrained; Error{kInvalidArgument} for a malformed option.
 /// Cost: about log(tolerance shortest / (longest - shortest)) / log(0.62) solves.
 /// Source: plugin/optimizer/README.md, "Free time".

@@ -12,7 +12,7 @@ struct KnotView {
   double time = 0;  ///< [s]
   double dt = 0;    ///< length of the control interval [s]
   ConstVectorRef x, u, s;
-  double shift = 0;  ///< [s] from the task's start to knot 0: a plan begins later than its task
+  double shift = 0;               ///< [s] from the task's start to knot 0: a plan begins later than its task
   const double* start = nullptr;  ///< x_0 of the same motion (nx), for what ties its end to its start
 };
 
@@ -35,16 +35,17 @@ class Loss {
   /// Its slopes; all vectors have their sizes and are zero before the call.
   virtual void Gradient(const KnotView& knot, KnotGradient* out) const = 0;
 
-  /// The second derivative of l(x ⊕ dx, u + du, s + ds) at zero times a direction, by which Curvature::Hessian multiplies. Symmetric.
+  /// The second derivative of l(x ⊕ dx, u + du, s + ds) at zero times a direction, by which Curvature::Hessian
+  /// multiplies. Symmetric.
   ///
-  /// By default centred differences of Gradient: relative error about 1e-9, nothing where Gradient is linear and x has no
-  /// rotations.
+  /// By default centred differences of Gradient: relative error about 1e-9, nothing where Gradient is linear and x has
+  /// no rotations.
   /// @param direction  sized as a gradient.  @param out  all vectors have their sizes and are zero before the call.
   virtual void HessianProduct(const mjModel* model, const KnotView& knot, const KnotGradient& direction,
                               KnotGradient* out) const;
 
-  /// What Curvature::GaussNewton multiplies by. By default HessianProduct; a loss of residuals r gives rather (∂r)ᵀ ρ'' ∂r,
-  /// which is never indefinite. Arguments as there.
+  /// What Curvature::GaussNewton multiplies by. By default HessianProduct; a loss of residuals r gives rather (∂r)ᵀ ρ''
+  /// ∂r, which is never indefinite. Arguments as there.
   virtual void GaussNewtonProduct(const mjModel* model, const KnotView& knot, const KnotGradient& direction,
                                   KnotGradient* out) const;
 

@@ -14,9 +14,9 @@ namespace costate {
 ///   l   = lxᵀdx + luᵀdu + ½ dxᵀlxx dx + duᵀlux dx + ½ duᵀluu du
 struct LqKnot {
   MatrixXd A, B;
-  VectorXd gap;            ///< f(x_t, u_t) ⊖ x_{t+1}; empty means zero (single shooting)
+  VectorXd gap;  ///< f(x_t, u_t) ⊖ x_{t+1}; empty means zero (single shooting)
   VectorXd lx, lu;
-  MatrixXd lxx, lux, luu;  ///< lxx and luu symmetric
+  MatrixXd lxx, lux, luu;       ///< lxx and luu symmetric
   VectorXd du_lower, du_upper;  ///< bounds on du, ±infinity where there is none; empty means none
 };
 
@@ -48,13 +48,13 @@ struct RiccatiScratch {
 };
 
 struct RiccatiResult {
-  bool ok = false;       ///< false: Quu was not positive definite (or not finite) at `failed_knot`
+  bool ok = false;  ///< false: Quu was not positive definite (or not finite) at `failed_knot`
   int failed_knot = -1;
   MatrixXd k;                 ///< nu × N
   std::vector<MatrixXd> K;    ///< N of nu × ndx
   std::vector<VectorXd> Vx;   ///< N+1, or none
   std::vector<MatrixXd> Vxx;  ///< N+1, symmetric to the last bit, or none
-  double expected_linear = 0;     ///< Σ kᵀQu: without gaps, cost change at step alpha is alpha·linear + ½ alpha²·quadratic
+  double expected_linear = 0;  ///< Σ kᵀQu: without gaps, cost change at step alpha is alpha·linear + ½ alpha²·quadratic
   double expected_quadratic = 0;  ///< Σ kᵀQuu k
   double expected_gap = 0;        ///< Σ Vxᵀgap + ½ gapᵀVxx gap: with gaps, the change at alpha = 1 has this added
   VectorXd gradient_norm_per_knot;  ///< N: max |Qu| over controls that may still move downhill (KKT residual)
@@ -63,10 +63,11 @@ struct RiccatiResult {
   RiccatiScratch scratch;
 };
 
-/// Solves by the Riccati recursion; with bounds each knot's k is a box-constrained QP (projected Newton) and K is zero in
-/// the rows of clamped controls.
+/// Solves by the Riccati recursion; with bounds each knot's k is a box-constrained QP (projected Newton) and K is zero
+/// in the rows of clamped controls.
 ///
-///   minimize Σ_t l_t(dx_t, du_t) + l_N(dx_N)  subject to  dx_0 = 0, the dynamics and, at dx = 0, du_lower ≤ du ≤ du_upper
+///   minimize Σ_t l_t(dx_t, du_t) + l_N(dx_N)  subject to  dx_0 = 0, the dynamics and, at dx = 0, du_lower ≤ du ≤
+///   du_upper
 ///
 /// `out` is reused: no matrix is allocated when its sizes fit. Its previous content has no influence.
 /// Cost: about 4 ndx³ + 6 ndx² nu floating-point operations a knot.

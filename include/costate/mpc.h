@@ -1,4 +1,5 @@
-// Model-predictive control: plans over a receding horizon, made while the robot moves, and followed with their feedback.
+// Model-predictive control: plans over a receding horizon, made while the robot moves, and followed with their
+// feedback.
 #ifndef COSTATE_MPC_H_
 #define COSTATE_MPC_H_
 
@@ -33,11 +34,12 @@ struct MpcPush {
 
 /// The simulated robot that an MPC controls.
 struct MpcSimulation {
-  double duration = 5;     ///< [s]
-  bool threads = false;    ///< planner beside the robot, in real time; false: lock-step, the same bits every time
-  double latency = -1;     ///< lock-step: plans pretend to take so long [s]; negative: as long as their delay
+  double duration = 5;   ///< [s]
+  bool threads = false;  ///< planner beside the robot, in real time; false: lock-step, the same bits every time
+  double latency = -1;   ///< lock-step: plans pretend to take so long [s]; negative: as long as their delay
   std::vector<MpcPush> pushes{};
-  double noise_position = 0, noise_velocity = 0;  ///< standard deviations of what is measured of x (m or rad; per s), white
+  double noise_position = 0,
+         noise_velocity = 0;  ///< standard deviations of what is measured of x (m or rad; per s), white
   unsigned seed = 1;
 };
 
@@ -54,16 +56,16 @@ struct MpcConstraintReport {
 struct MpcResult {
   Trajectory trajectory;  ///< what the robot did: one knot a control interval; ends early when it cannot be simulated
   RolloutStatus status;
-  VectorXd cost_per_knot;  ///< N+1: running cost of the task at each control interval, 0 at the last knot
-  double cost_per_step = 0;  ///< their mean
-  std::string first_plan;    ///< how its solver ended
-  int plans_taken = 0;       ///< the first one counted
-  int plans = 0;             ///< made while the robot moved, the first one not counted
+  VectorXd cost_per_knot;       ///< N+1: running cost of the task at each control interval, 0 at the last knot
+  double cost_per_step = 0;     ///< their mean
+  std::string first_plan;       ///< how its solver ended
+  int plans_taken = 0;          ///< the first one counted
+  int plans = 0;                ///< made while the robot moved, the first one not counted
   std::vector<double> latency;  ///< [s] of each, from measurement to plan, as the wall clock had it
   std::vector<MpcConstraintReport> constraints;  ///< worst in the robot's motion first; empty without any
-  int fallback_steps = 0;       ///< control intervals in which no plan that was due could be followed
+  int fallback_steps = 0;                        ///< control intervals in which no plan that was due could be followed
   std::vector<MpcEvent> events;
-  double seconds = 0;      ///< wall clock, without the first plan
+  double seconds = 0;  ///< wall clock, without the first plan
   bool interrupted = false;
 
   /// Of the latencies: 0.5 the median, 1 the largest; 0 without any.
@@ -76,8 +78,8 @@ using MpcCallback = std::function<bool(int)>;
 /// Controls a simulation of task.model by iLQR plans: each starts where the robot will be when the plan acts (the
 /// measured state simulated over task.mpc.delay under what acts until then), from the last plan moved in time, with its
 /// gains. Between plans u = clamp(u_bar + K (x ⊖ x_bar)). The first plan is made before the clock starts, as the task
-/// says: solver settings and type, sampling, continuation, hopping. Costs with times count from the task's start, through all
-/// plans.
+/// says: solver settings and type, sampling, continuation, hopping. Costs with times count from the task's start,
+/// through all plans.
 ///
 /// Plans keep the task's constraints by an augmented Lagrangian whose multipliers move with the plans. Those that hold
 /// at the last knot alone hold at the end of each plan, those that hold until then through all plans, others in their

@@ -16,13 +16,14 @@ namespace costate {
 ///   "joint:hip/damping"  "geom:foot/friction[0]"  "body:link2/pos[2]"  "actuator:knee/gainprm[0]"  "option/gravity[2]"
 /// An element without name is named by its number ("geom:3/size[0]").
 struct Parameter {
-  std::string name;  ///< with its index, unless the field has a single entry
-  std::string unit;  ///< "kg", "N m/rad" …; "1" for plain numbers
-  double value = 0;  ///< in the model as given
+  std::string name;             ///< with its index, unless the field has a single entry
+  std::string unit;             ///< "kg", "N m/rad" …; "1" for plain numbers
+  double value = 0;             ///< in the model as given
   double lower = 0, upper = 0;  ///< values outside are not physical and are refused; ±infinity where there is none
-  /// The engine takes values outside as these (solref's time constant, solimp); exactly there the derivative is that of inside.
+  /// The engine takes values outside as these (solref's time constant, solimp); exactly there the derivative is that of
+  /// inside.
   double clamp_lower = -std::numeric_limits<double>::infinity(), clamp_upper = std::numeric_limits<double>::infinity();
-  double nudge = 0;   ///< differences move it by this much: small against the length over which the step bends
+  double nudge = 0;        ///< differences move it by this much: small against the length over which the step bends
   bool one_sided = false;  ///< at a bound at which the step has a corner (friction loss 0): a row of constraint appears
   bool derived = false;    ///< constants that the engine derives (mj_setConst) are made anew when it changes
   std::string note;        ///< what a change leaves as it is, or why it has no effect; "" otherwise
@@ -37,15 +38,17 @@ struct Parameter {
 ///   rotation[0 … 2]  turn of the body against its parent [rad], about its own axes, 0 as given
 /// and for actuators kp and kv (position and velocity servos: gain and bias together) and timeconst (dynprm[0]).
 ///
-/// Masses that the compiler took from geoms are numbers of the body: mjModel keeps no density. Another geom size changes
-/// contact, fluid and tendon wrapping, not the mass; give "scale" or "inertia" of the body as well if it should.
-/// What the compiler alone derives keeps its value: dampratio, springdamper, spring lengths, keyframes, statistics.
+/// Masses that the compiler took from geoms are numbers of the body: mjModel keeps no density. Another geom size
+/// changes contact, fluid and tendon wrapping, not the mass; give "scale" or "inertia" of the body as well if it
+/// should. What the compiler alone derives keeps its value: dampratio, springdamper, spring lengths, keyframes,
+/// statistics.
 ///
 /// Source: plugin/parameter/README.md.
 class ParameterSet {
  public:
   /// @param names  as above; without "[index]" all entries of the field.
-  /// @throws Error{kInvalidArgument} for an unknown element, field or index (the message names near ones), a number named
+  /// @throws Error{kInvalidArgument} for an unknown element, field or index (the message names near ones), a number
+  /// named
   ///         twice, or two that write the same number (inertia and mass of one body); Error{kUnsupported} for one that
   ///         the engine derives by itself or fixes when it compiles.
   ParameterSet(const mjModel* model, const std::vector<std::string>& names);
@@ -107,7 +110,8 @@ using LogCholeskyVector = Eigen::Matrix<double, 10, 1>;
 ///   [Σ  m c; m cᵀ  m] = U Uᵀ,   U = e^α [e^d1 s12 s13 t1; 0 e^d2 s23 t2; 0 0 e^d3 t3; 0 0 0 1],
 ///   Σ = ½ tr(I) 1 − I about the body's origin:  m = e^2α, c = t.
 ///
-/// @throws Error{kInvalidArgument} when the inertia is not that of a body with extent in all directions (thin rods, plates
+/// @throws Error{kInvalidArgument} when the inertia is not that of a body with extent in all directions (thin rods,
+/// plates
 ///         and points have no logarithm). Source: Rucker & Wensing 2022; plugin/parameter/README.md, eq. (3).
 LogCholeskyVector LogCholesky(const RigidInertia& body);
 RigidInertia FromLogCholesky(const LogCholeskyVector& theta);

@@ -16,13 +16,14 @@ namespace costate {
 ///
 ///   u_i = m_i + h_i tanh(z_i + artanh((ū_i − m_i) / h_i))   between bounds m_i ± h_i,   u_i = ū_i + z_i   without
 ///
-/// about controls ū_t of a reference (README.md, eqs. (17) and (18)): at first z = 0 and the law plays the reference. ū within 1e-3 of
-/// a bound (of half the range) is taken as there. A bound on one side alone clamps.
+/// about controls ū_t of a reference (README.md, eqs. (17) and (18)): at first z = 0 and the law plays the reference. ū
+/// within 1e-3 of a bound (of half the range) is taken as there. A bound on one side alone clamps.
 class NetworkPolicy : public Feedback {
  public:
   /// @param U  nu × N of the reference; behind its last column that one is held.
   /// @throws Error{kInvalidArgument, kDimensionMismatch} naming what does not fit.
-  NetworkPolicy(const mjModel* model, const PolicyOptions& options, ConstMatrixRef U, ConstVectorRef lower, ConstVectorRef upper);
+  NetworkPolicy(const mjModel* model, const PolicyOptions& options, ConstMatrixRef U, ConstVectorRef lower,
+                ConstVectorRef upper);
 
   int weights() const override { return static_cast<int>(w_.size()); }
   const VectorXd& Get() const { return w_; }
@@ -39,8 +40,8 @@ class NetworkPolicy : public Feedback {
   void Control(const FeedbackInput& in, VectorRef u) const override;
   void PullBack(const FeedbackInput& in, ConstVectorRef g_u, FeedbackGradient* out) const override;
 
-  /// Everything that a controller elsewhere needs to play it, as JSON: observations by name, weights layer by layer, bounds,
-  /// reference. plugin/optimizer/README.md describes it.
+  /// Everything that a controller elsewhere needs to play it, as JSON: observations by name, weights layer by layer,
+  /// bounds, reference. plugin/optimizer/README.md describes it.
   std::string ToJson() const;
 
  private:
@@ -60,12 +61,12 @@ class NetworkPolicy : public Feedback {
 
 struct TrainOptions {
   DescentOptions descent{};  ///< over the weights; its iterations are those of all stages together
-  /// The horizon grows, N / 2^(stages - 1), …, N / 2, N, each stage from the weights of the one before: a law that does not
-  /// stabilize yet has slopes over long motions that say nothing. 1: the whole horizon at once.
+  /// The horizon grows, N / 2^(stages - 1), …, N / 2, N, each stage from the weights of the one before: a law that does
+  /// not stabilize yet has slopes over long motions that say nothing. 1: the whole horizon at once.
   int stages = 4;
-  int threads = 0;           ///< starts side by side; 0: all cores. The result is bitwise the same at any number
-  int window = 0;            ///< truncation: AdjointOptions::window
-  double clip = 0;           ///< AdjointOptions::clip, of each start's costate
+  int threads = 0;  ///< starts side by side; 0: all cores. The result is bitwise the same at any number
+  int window = 0;   ///< truncation: AdjointOptions::window
+  double clip = 0;  ///< AdjointOptions::clip, of each start's costate
 };
 
 /// The derivative of the mean cost at the first weights along its own gradient, both ways (R2).
@@ -77,24 +78,26 @@ struct TrainCheck {
 
 struct TrainResult {
   SolveStatus status = SolveStatus::kIterationLimit;
-  std::string message;       ///< one sentence with the numbers that decided
-  double loss = 0, initial_loss = 0;    ///< mean over the starts
+  std::string message;                    ///< one sentence with the numbers that decided
+  double loss = 0, initial_loss = 0;      ///< mean over the starts
   double unseen = 0, initial_unseen = 0;  ///< mean over as many other starts, which had no part in the training
-  double gradient_norm = 0;  ///< max |entry| at the end
+  double gradient_norm = 0;               ///< max |entry| at the end
   TrainCheck check;
-  MatrixXd starts;           ///< nx × M
-  VectorXd costs, unseen_costs;  ///< of each (infinite where the motion fails)
-  Trajectory motion;         ///< from the task's own start, under the trained policy
+  MatrixXd starts;                          ///< nx × M
+  VectorXd costs, unseen_costs;             ///< of each (infinite where the motion fails)
+  Trajectory motion;                        ///< from the task's own start, under the trained policy
   std::vector<IterationRecord> iterations;  ///< of the last stage costs are of the whole horizon
 };
 
 /// Called after each iteration with its stage's horizon in knots; false stops with kInterrupted.
 using TrainCallback = std::function<bool(const IterationRecord&, int N)>;
 
-/// Minimizes the mean over starts of the task's cost under `policy` by its weights, with exact gradients: closed-loop adjoints.
+/// Minimizes the mean over starts of the task's cost under `policy` by its weights, with exact gradients: closed-loop
+/// adjoints.
 ///
 /// @param policy  begins with the weights it has and ends with the best.
-/// @throws Error{kInvalidArgument}; Error{kUnsupported} where there is no adjoint (Adjoint), and for tasks with constraints,
+/// @throws Error{kInvalidArgument}; Error{kUnsupported} where there is no adjoint (Adjoint), and for tasks with
+/// constraints,
 ///         <time> or <smooth>.
 /// Cost: an iteration is one gradient a start, and a rollout a start for each step length that is tried.
 /// Source: plugin/optimizer/README.md, "Policies".

@@ -26,13 +26,13 @@ struct Observation {
 /// What a policy is made of. A task file's <policy> is one.
 struct PolicyOptions {
   std::vector<Observation> observations{};  ///< empty: every entry of the tangent
-  VectorXd x_ref{};           ///< nx; empty: the task's goal, else its start
-  std::vector<int> hidden{};  ///< sizes of hidden layers; none: a linear law
-  VectorXd spread{};          ///< ndx: starts are x0 ⊕ d, d_i uniform within ± spread_i; empty: x0 alone
-  int starts = 16;          ///< of training; 1 when spread is empty
-  std::uint64_t seed = 1;   ///< of starts and first weights
-  double knot_time = 0;     ///< [s] of each column of the reference; 0: unknown
-  double begin = 0;         ///< [s] of the engine at its first
+  VectorXd x_ref{};                         ///< nx; empty: the task's goal, else its start
+  std::vector<int> hidden{};                ///< sizes of hidden layers; none: a linear law
+  VectorXd spread{};       ///< ndx: starts are x0 ⊕ d, d_i uniform within ± spread_i; empty: x0 alone
+  int starts = 16;         ///< of training; 1 when spread is empty
+  std::uint64_t seed = 1;  ///< of starts and first weights
+  double knot_time = 0;    ///< [s] of each column of the reference; 0: unknown
+  double begin = 0;        ///< [s] of the engine at its first
 };
 
 }  // namespace costate

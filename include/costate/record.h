@@ -12,26 +12,28 @@ namespace costate {
 
 /// Everything a run's folder holds. Fields mirror record.json; plugin/rollout/README.md describes the format.
 struct Record {
-  std::string command;       ///< "optimize", "rollout" …
+  std::string command;  ///< "optimize", "rollout" …
   std::string task_file, model_file;
-  std::string task_text;     ///< the task file as it was, "" when there was none
-  ModelPtr model;            ///< as compiled
-  VectorXd context;          ///< by kContextSignature at knot 0
-  VectorXd x_goal;           ///< empty when there is none
+  std::string task_text;  ///< the task file as it was, "" when there was none
+  ModelPtr model;         ///< as compiled
+  VectorXd context;       ///< by kContextSignature at knot 0
+  VectorXd x_goal;        ///< empty when there is none
   int substeps = 1;
   unsigned seed = 0;
   Trajectory trajectory;
-  Policy policy;             ///< empty when there is none
-  VectorXd cost_per_knot;    ///< N+1; empty when there is no cost
+  Policy policy;                    ///< empty when there is none
+  VectorXd cost_per_knot;           ///< N+1; empty when there is no cost
   VectorXd gradient_norm_per_knot;  ///< N: max |Qu| over free controls; empty when there is none
   std::vector<KnotDiagnostics> diagnostics;
   std::vector<CostTermValue> cost_terms;
   std::vector<ConstraintReport> constraints;  ///< worst first; empty when there are none
-  std::string metric;        ///< what the cost means, in one sentence: the sum convention, what is summed
+  std::string metric;  ///< what the cost means, in one sentence: the sum convention, what is summed
   std::vector<IterationRecord> iterations;
-  std::string status, message;         ///< solver status in words
-  std::vector<std::string> failures;   ///< R28 labels with their cause: "control: actuator 'hip' saturated at 31 of 100 knots"
-  std::map<std::string, std::string> settings;  ///< solver settings, smoothing, tolerances, derivative level, thread count …
+  std::string status, message;  ///< solver status in words
+  std::vector<std::string>
+      failures;  ///< R28 labels with their cause: "control: actuator 'hip' saturated at 31 of 100 knots"
+  std::map<std::string, std::string>
+      settings;  ///< solver settings, smoothing, tolerances, derivative level, thread count …
   std::vector<std::string> warnings;
   std::map<std::string, std::string> tables;  ///< further files by name: "inputs.csv"
 
@@ -45,8 +47,8 @@ struct WriteRecordOptions {
   bool plots = true;   ///< PNG plots through gnuplot when it is installed; its absence is a warning in the record
 };
 
-/// Writes the run atomically: into a temporary sibling folder, synced, then renamed. Never leaves half a run that loads,
-/// and an old run is there under its name until the new one takes it.
+/// Writes the run atomically: into a temporary sibling folder, synced, then renamed. Never leaves half a run that
+/// loads, and an old run is there under its name until the new one takes it.
 /// @param record  warnings, created and model_sha256 are updated.
 /// @throws Error{kFile} that names the folder and the system's reason (read-only, disk full, exists);
 ///         Error{kDimensionMismatch} when the record's parts do not fit its model.
@@ -58,11 +60,11 @@ Record ReadRecord(const std::string& folder);
 
 /// Re-simulates a record from its own model, start, context and controls.
 struct ReplayResult {
-  bool identical = false;         ///< every state, sensor, time and context of every knot equal bit for bit
-  int first_difference = -1;      ///< knot
-  std::string first_name;         ///< the first entry that differs there: "qpos[knee]"
+  bool identical = false;             ///< every state, sensor, time and context of every knot equal bit for bit
+  int first_difference = -1;          ///< knot
+  std::string first_name;             ///< the first entry that differs there: "qpos[knee]"
   double recorded = 0, replayed = 0;  ///< that entry's two values
-  double largest_difference = 0;  ///< over all knots and entries of X
+  double largest_difference = 0;      ///< over all knots and entries of X
   RolloutStatus status;
   Trajectory trajectory;
 };

@@ -39,17 +39,18 @@ struct RolloutStatus {
 /// What is computed beside each knot for people to judge a motion by.
 struct KnotDiagnostics {
   double energy_potential = 0, energy_kinetic = 0;  ///< [J]
-  double penetration = 0;           ///< deepest contact, ≥ 0 [m]
-  double constraint_violation = 0;  ///< worst equality or limit violation, ≥ 0 [m or rad]
+  double penetration = 0;                           ///< deepest contact, ≥ 0 [m]
+  double constraint_violation = 0;                  ///< worst equality or limit violation, ≥ 0 [m or rad]
   int contacts = 0;
   int solver_iterations = 0;
-  int saturated_actuators = 0;      ///< at or beyond ctrlrange or forcerange; 0 at the last knot, which has no control
+  int saturated_actuators = 0;  ///< at or beyond ctrlrange or forcerange; 0 at the last knot, which has no control
 };
 
 /// Called with the number of knots simulated so far; false ends the rollout.
 using RolloutCallback = std::function<bool(int)>;
 
-/// One model, one start context, one mjData and one Linearizer a worker. Not thread-safe itself; it runs its own workers.
+/// One model, one start context, one mjData and one Linearizer a worker. Not thread-safe itself; it runs its own
+/// workers.
 class Simulator {
  public:
   /// @param model     must outlive the simulator; not modified.
@@ -59,7 +60,8 @@ class Simulator {
   Simulator(const mjModel* model, ConstVectorRef context, int substeps = 1, int threads = 0);
   ~Simulator();
 
-  /// From now on derivatives are those of another model along this one's motion: true motions, a smoother model's slopes.
+  /// From now on derivatives are those of another model along this one's motion: true motions, a smoother model's
+  /// slopes.
   /// @param model  same state, control, sensors and context (MakeSmoothModel); must outlive this; null: its own.
   /// @throws Error{kDimensionMismatch}.
   void SetDerivativeModel(const mjModel* model);
@@ -73,7 +75,8 @@ class Simulator {
   int threads() const;
   double knot_time() const;  ///< substeps × timestep [s]
 
-  /// x_{t+1} = f(x_t, u_t) from x0 (nx) under U (nu × N). On failure columns after status.knot repeat the last good one.
+  /// x_{t+1} = f(x_t, u_t) from x0 (nx) under U (nu × N). On failure columns after status.knot repeat the last good
+  /// one.
   /// @param callback  when not empty, called after each knot; false ends the motion there, with fewer knots.
   RolloutStatus Rollout(ConstVectorRef x0, ConstMatrixRef U, Trajectory* out, int worker = 0,
                         const RolloutCallback& callback = {});
@@ -87,8 +90,8 @@ class Simulator {
   RolloutStatus RolloutPolicy(ConstVectorRef x0, const Trajectory& reference, const Policy& policy, double alpha,
                               ConstVectorRef lower, ConstVectorRef upper, Trajectory* out, int worker = 0);
 
-  /// The closed loop x_{t+1} = f(x_t, u_t), u_t = π(t, x_t, h(x_t, u_{t−1})) over N knots, u_{−1} = 0. A control that is not finite
-  /// ends it as a step that fails.
+  /// The closed loop x_{t+1} = f(x_t, u_t), u_t = π(t, x_t, h(x_t, u_{t−1})) over N knots, u_{−1} = 0. A control that
+  /// is not finite ends it as a step that fails.
   RolloutStatus RolloutFeedback(ConstVectorRef x0, int N, const Feedback& law, Trajectory* out, int worker = 0);
 
   /// States that need not be a motion: x_{t+1} is that of X whatever the step before it reaches.
@@ -107,18 +110,18 @@ class Simulator {
                             ConstMatrixRef lower, ConstMatrixRef upper, Trajectory* out, int worker = 0);
 
   /// The same from another start: x_bar is still the reference's, x_0 is x0.
-  RolloutStatus RolloutGaps(ConstVectorRef x0, const Trajectory& reference, ConstMatrixRef gaps, const Policy& policy, double alpha,
-                            ConstMatrixRef lower, ConstMatrixRef upper, Trajectory* out, int worker = 0);
+  RolloutStatus RolloutGaps(ConstVectorRef x0, const Trajectory& reference, ConstMatrixRef gaps, const Policy& policy,
+                            double alpha, ConstMatrixRef lower, ConstMatrixRef upper, Trajectory* out, int worker = 0);
 
   /// A, B, C, D at knots 0 … N-1 and C at knot N; in parallel over knots. out has N+1 entries.
   void Linearize(const Trajectory& trajectory, const LinearizeOptions& options, std::vector<StepDerivative>* out);
 
-  /// From now on LinearizeEach takes derivatives at knots 0, every, 2 every … and at the last two; between them A, B, C and D are
-  /// interpolated, entry by entry. 1: at each knot. @throws Error{kInvalidArgument} below 1.
+  /// From now on LinearizeEach takes derivatives at knots 0, every, 2 every … and at the last two; between them A, B, C
+  /// and D are interpolated, entry by entry. 1: at each knot. @throws Error{kInvalidArgument} below 1.
   void SetDerivativeEvery(int every);
 
-  /// The same without keeping them all: use(t, worker, derivative) runs on the worker that linearized knot t. It may take
-  /// matrices by swap; what it leaves is overwritten by the next knot.
+  /// The same without keeping them all: use(t, worker, derivative) runs on the worker that linearized knot t. It may
+  /// take matrices by swap; what it leaves is overwritten by the next knot.
   void LinearizeEach(const Trajectory& trajectory, const LinearizeOptions& options,
                      const std::function<void(int, int, StepDerivative*)>& use);
 

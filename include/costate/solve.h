@@ -15,7 +15,8 @@ struct Guess {
   const SolveState* state = nullptr;
 };
 
-/// Minimizes problem.cost by the solver that options.type names; where the problem has constraints, by SolveConstrained around it.
+/// Minimizes problem.cost by the solver that options.type names; where the problem has constraints, by SolveConstrained
+/// around it.
 /// @throws Error as that solver; Error{kInvalidArgument} for an option or a guess that it has no use for.
 SolveResult Solve(const Problem& problem, const Guess& guess, const IlqrOptions& options = {},
                   const IterationCallback& callback = {}, const ConstrainedOptions& constrained = {});

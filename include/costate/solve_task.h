@@ -1,4 +1,5 @@
-// A task solved as it says: from sampled controls, by way of smoother contact, over free time, beyond the nearest minimum.
+// A task solved as it says: from sampled controls, by way of smoother contact, over free time, beyond the nearest
+// minimum.
 #ifndef COSTATE_SOLVE_TASK_H_
 #define COSTATE_SOLVE_TASK_H_
 
@@ -24,8 +25,8 @@ struct TaskSolution {
   FreeTimeResult timed;                   ///< of <time>, without its result; no model without
 };
 
-/// Minimizes the task's cost as `costate optimize` does. <hopping> goes on from where <smooth> has led, on the true model, with
-/// solver.iterations of its own; with <time> each length that is tried is solved with it.
+/// Minimizes the task's cost as `costate optimize` does. <hopping> goes on from where <smooth> has led, on the true
+/// model, with solver.iterations of its own; with <time> each length that is tried is solved with it.
 ///
 /// With <time> and <smooth> lengths are tried on the true model, from where <smooth> has led at that of the horizon.
 /// @throws as SampleControls, SolveContinuation, SolveBasinHopping, SolveFreeTime and Solve.

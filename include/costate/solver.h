@@ -12,22 +12,24 @@ namespace costate {
 
 class ConstraintSet;  // costate/constraint.h
 
-/// A start that may move, by multiple shooting (SolveFddp): x_0 = x0 ⊕ d with d free within bounds in some entries, else 0.
+/// A start that may move, by multiple shooting (SolveFddp): x_0 = x0 ⊕ d with d free within bounds in some entries,
+/// else 0.
 struct FreeStart {
   std::vector<int> entries{};  ///< of the tangent, rising; empty: x_0 is given
-  VectorXd lower{}, upper{};   ///< bounds of d at those entries; ±infinity where there is none, and in every entry of a rotation
+  VectorXd lower{},
+      upper{};  ///< bounds of d at those entries; ±infinity where there is none, and in every entry of a rotation
 };
 
 /// minimize Σ_t l_t(x_t, u_t, s_t) over U, subject to x_{t+1} = f(x_t, u_t), x_0 given, u_lower ≤ u_t ≤ u_upper.
 struct Problem {
   const mjModel* model = nullptr;
   const Cost* cost = nullptr;
-  VectorXd x0;                ///< nx
-  VectorXd context;           ///< by kContextSignature
-  int N = 0;                  ///< horizon in controls
-  int substeps = 1;           ///< engine steps a control
-  VectorXd u_lower, u_upper;  ///< nu; ±infinity where an actuator has no limit
-  FreeStart free_start{};     ///< solvers that take the start as given refuse it
+  VectorXd x0;                                 ///< nx
+  VectorXd context;                            ///< by kContextSignature
+  int N = 0;                                   ///< horizon in controls
+  int substeps = 1;                            ///< engine steps a control
+  VectorXd u_lower, u_upper;                   ///< nu; ±infinity where an actuator has no limit
+  FreeStart free_start{};                      ///< solvers that take the start as given refuse it
   const ConstraintSet* constraints = nullptr;  ///< kept by SolveConstrained; solvers without constraints refuse them
 };
 
@@ -40,69 +42,70 @@ struct IterationRecord {
   double cost = 0;             ///< after this iteration
   double expected_change = 0;  ///< predicted by the quadratic model for the accepted step (else the full one), ≤ 0
   double actual_change = 0;
-  double gradient_norm = 0;    ///< max |Qu| over controls that may still move downhill, before the step
-  double step = 0;             ///< accepted alpha; 0 when none was
+  double gradient_norm = 0;  ///< max |Qu| over controls that may still move downhill, before the step
+  double step = 0;           ///< accepted alpha; 0 when none was
   double regularization = 0;
   double regularization_by_step = -1;  ///< iLQR by both rules: the second one; else negative
-  double gap = 0;              ///< largest |f(x_t, u_t) ⊖ x_{t+1}| after this iteration; 0 where all iterates are motions
-  int gap_knot = -1;           ///< t + 1 of that gap; 0: none is left; -1: the solver has none
+  double gap = 0;     ///< largest |f(x_t, u_t) ⊖ x_{t+1}| after this iteration; 0 where all iterates are motions
+  int gap_knot = -1;  ///< t + 1 of that gap; 0: none is left; -1: the solver has none
   double seconds_rollout = 0, seconds_derivative = 0, seconds_backward = 0;
-  double violation = 0;        ///< of the worst constraint after this iteration, as ConstraintReport has it; 0 without any
+  double violation = 0;  ///< of the worst constraint after this iteration, as ConstraintReport has it; 0 without any
 };
 
 enum class SolveStatus {
-  kConverged,       ///< relative cost change or gradient below its tolerance
+  kConverged,  ///< relative cost change or gradient below its tolerance
   kIterationLimit,
-  kStalled,         ///< regularization at its maximum, no step reduces the cost; or a derivative failed
-  kDiverged,        ///< the initial rollout fails; nothing could be done
-  kInterrupted,     ///< the callback asked to stop
-  kInfeasible,      ///< no motion was found that keeps the constraints; the least violation is returned
-  kTimeLimit,       ///< the solver's time was up
+  kStalled,      ///< regularization at its maximum, no step reduces the cost; or a derivative failed
+  kDiverged,     ///< the initial rollout fails; nothing could be done
+  kInterrupted,  ///< the callback asked to stop
+  kInfeasible,   ///< no motion was found that keeps the constraints; the least violation is returned
+  kTimeLimit,    ///< the solver's time was up
 };
 const char* ToString(SolveStatus status);
 
 /// How well one constraint is kept along a motion.
 struct ConstraintReport {
   std::string name, unit;
-  double violation = 0;    ///< the largest, in units of the constraint
-  double relative = 0;     ///< the same over 1 or the size of its bound, whichever is larger: what tolerances mean
-  int knot = -1;           ///< where it is
-  std::string component;   ///< of which component
+  double violation = 0;   ///< the largest, in units of the constraint
+  double relative = 0;    ///< the same over 1 or the size of its bound, whichever is larger: what tolerances mean
+  int knot = -1;          ///< where it is
+  std::string component;  ///< of which component
   double value = 0, lower = 0, upper = 0;  ///< there
-  double multiplier = 0;   ///< of the largest size over all knots and components: cost a unit of the bound
-  double penalty = 0;      ///< of the augmented Lagrangian at the end
-  int active = 0;          ///< knots and components with a multiplier other than zero
+  double multiplier = 0;  ///< of the largest size over all knots and components: cost a unit of the bound
+  double penalty = 0;     ///< of the augmented Lagrangian at the end
+  int active = 0;         ///< knots and components with a multiplier other than zero
 };
 
 /// Where a solver stood when it ended, which need not be the best motion: what a later solve goes on from.
 struct SolveState {
-  MatrixXd U{};                 ///< controls of the last iterate
-  MatrixXd X{};                 ///< its states where they had gaps (fddp); empty: the motion under U
-  MatrixXd costates{};          ///< multipliers of the steps (ndx × (N+1)), of fddp
-  double barrier = 0;           ///< weight of fddp's barrier; 0: none was needed
-  double regularization = -1;   ///< of the last iteration; negative: there was none
-  double regularization_by_step = -1;  ///< the second one of iLQR by both rules; negative: there was none
+  MatrixXd U{};                         ///< controls of the last iterate
+  MatrixXd X{};                         ///< its states where they had gaps (fddp); empty: the motion under U
+  MatrixXd costates{};                  ///< multipliers of the steps (ndx × (N+1)), of fddp
+  double barrier = 0;                   ///< weight of fddp's barrier; 0: none was needed
+  double regularization = -1;           ///< of the last iteration; negative: there was none
+  double regularization_by_step = -1;   ///< the second one of iLQR by both rules; negative: there was none
   std::vector<MatrixXd> multipliers{};  ///< of the constraints, those that the iterate was sought with
-  VectorXd penalties{};         ///< one a constraint
-  VectorXd residuals{};         ///< of each constraint at the last update of the multipliers; empty before it
-  VectorXd tokens{};            ///< of each constraint whose penalty is a token yet: the cost's own curvature across it; 0 of others
+  VectorXd penalties{};                 ///< one a constraint
+  VectorXd residuals{};                 ///< of each constraint at the last update of the multipliers; empty before it
+  VectorXd
+      tokens{};  ///< of each constraint whose penalty is a token yet: the cost's own curvature across it; 0 of others
 };
 
 struct SolveResult {
   SolveStatus status = SolveStatus::kIterationLimit;
-  std::string message;      ///< one sentence with the numbers that decided
+  std::string message;  ///< one sentence with the numbers that decided
   double cost = 0;
   double initial_cost = 0;
-  double guess_scale = 1;   ///< below 1 when the control guess diverged and was scaled by it
+  double guess_scale = 1;           ///< below 1 when the control guess diverged and was scaled by it
   double gradient_norm = 0;         ///< max |Qu| over controls that may still move downhill, about that trajectory
   VectorXd gradient_norm_per_knot;  ///< the same knot by knot (N); empty when there is no quadratic model
-  Trajectory trajectory;    ///< the best iterate, always
-  Policy policy;            ///< about that trajectory; zero when there is no quadratic model
+  Trajectory trajectory;            ///< the best iterate, always
+  Policy policy;                    ///< about that trajectory; zero when there is no quadratic model
   std::vector<IterationRecord> iterations;
-  double violation = 0;     ///< of the worst constraint, relative; 0 without any
+  double violation = 0;                       ///< of the worst constraint, relative; 0 without any
   std::vector<ConstraintReport> constraints;  ///< worst first
-  std::vector<MatrixXd> multipliers;  ///< of each constraint of the problem in its order, components × (N+1)
-  SolveState state;         ///< from which Solve goes on (Guess::state)
+  std::vector<MatrixXd> multipliers;          ///< of each constraint of the problem in its order, components × (N+1)
+  SolveState state;                           ///< from which Solve goes on (Guess::state)
 };
 
 /// Called after each iteration; false stops the solver with kInterrupted and the best iterate so far.

@@ -14,14 +14,15 @@ enum class SplineOrder {
 const char* ToString(SplineOrder order);  ///< as in a task file: "zero", "linear", "cubic"
 
 struct SplineOptions {
-  int knots = 0;  ///< evenly spread over the controls, the first at the first, the last at the last (kZero: equal shares); 0: none
+  int knots = 0;  ///< evenly spread over the controls, the first at the first, the last at the last (kZero: equal
+                  ///< shares); 0: none
   SplineOrder order = SplineOrder::kCubic;
 };
 
 /// S with U = C S: what each knot's value gives at each control interval.
 ///
-/// Each column sums to 1. With kZero and kLinear no entry is negative, so controls stay where their knots are; kCubic may go
-/// beyond between knots.
+/// Each column sums to 1. With kZero and kLinear no entry is negative, so controls stay where their knots are; kCubic
+/// may go beyond between knots.
 /// @return knots × N.
 /// @throws Error{kInvalidArgument} for no knots, more than N, or no control interval.
 /// Source: plugin/optimizer/README.md, eq. (8a).

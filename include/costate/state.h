@@ -17,11 +17,11 @@ inline constexpr int kContextSignature = mjSTATE_INTEGRATION & ~kStateSignature;
 inline constexpr int kMovingSignature =
     mjSTATE_TIME | mjSTATE_HISTORY | mjSTATE_WARMSTART | mjSTATE_PLUGIN | mjSTATE_PLASTIC;
 
-VectorXd GetState(const mjModel* model, const mjData* data);                ///< x (nx)
-void SetState(const mjModel* model, mjData* data, ConstVectorRef x);        ///< throws Error{kDimensionMismatch}
-VectorXd GetContext(const mjModel* model, const mjData* data);              ///< by kContextSignature
+VectorXd GetState(const mjModel* model, const mjData* data);          ///< x (nx)
+void SetState(const mjModel* model, mjData* data, ConstVectorRef x);  ///< throws Error{kDimensionMismatch}
+VectorXd GetContext(const mjModel* model, const mjData* data);        ///< by kContextSignature
 void SetContext(const mjModel* model, mjData* data, ConstVectorRef context);
-VectorXd GetMovingContext(const mjModel* model, const mjData* data);        ///< by kMovingSignature
+VectorXd GetMovingContext(const mjModel* model, const mjData* data);  ///< by kMovingSignature
 void SetMovingContext(const mjModel* model, mjData* data, ConstVectorRef moving);
 
 /// x ⊕ dx: mj_integratePos with unit time on qpos, addition on qvel and act. dx (ndx), result (nx).

@@ -6,12 +6,13 @@
 
 namespace costate {
 
-/// What the engine reported during a step. Everything but kOk makes a derivative or a rollout from there on meaningless.
+/// What the engine reported during a step. Everything but kOk makes a derivative or a rollout from there on
+/// meaningless.
 enum class StepStatus {
   kOk,
-  kBadState,       ///< qpos, qvel or qacc became NaN or huge (the engine's BADQPOS, BADQVEL, BADQACC)
-  kBadControl,     ///< a control was NaN or huge; the engine would have stepped with zero
-  kArenaFull,      ///< contacts or constraints found no memory; the model's <size memory> is too small
+  kBadState,    ///< qpos, qvel or qacc became NaN or huge (the engine's BADQPOS, BADQVEL, BADQACC)
+  kBadControl,  ///< a control was NaN or huge; the engine would have stepped with zero
+  kArenaFull,   ///< contacts or constraints found no memory; the model's <size memory> is too small
 };
 const char* ToString(StepStatus status);
 
@@ -25,8 +26,8 @@ const char* ToString(StepStatus status);
 /// Sleeping is off: which bodies the engine has put to sleep is history that no state holds.
 ///
 /// @post  `data` is after the interval, its moving context advanced. The context at entry is the caller's business:
-///        SetContext or SetMovingContext before the call makes f a function. After kBadState the engine has reset `data`,
-///        context included.
+///        SetContext or SetMovingContext before the call makes f a function. After kBadState the engine has reset
+///        `data`, context included.
 /// @throws Error{kDimensionMismatch}; Error{kEngine} if the engine raises an error.
 StepStatus Step(const mjModel* model, mjData* data, ConstVectorRef x, ConstVectorRef u, int substeps, VectorRef x_next,
                 VectorRef sensors);

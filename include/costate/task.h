@@ -22,7 +22,8 @@ struct TaskParameter {
   double value = 0, lower = 0, upper = 0;
 };
 
-/// What the loss of a task is differentiated by, and what a descent may change. By default all controls and all of the start.
+/// What the loss of a task is differentiated by, and what a descent may change. By default all controls and all of the
+/// start.
 struct TaskInputs {
   std::vector<int> controls;  ///< rows of U
   std::vector<int> start;     ///< entries of the tangent of x0
@@ -41,12 +42,14 @@ struct MpcOptions {
   double horizon = 0;   ///< [s] of a plan; 0: the task's
   double timestep = 0;  ///< [s] of the engine inside plans; 0: the model's
   double rate = 0;      ///< plans a second; 0: as many as there is time for, at most one a control interval
-  double delay = -1;    ///< [s] from a measurement to its plan's first control; negative: none in lock-step, else what plans took
-  double budget = 0;    ///< [s] for a plan; 0: what delay or rate leave, else no bound
-  int iterations = 1;   ///< of a plan, at most
+  double delay =
+      -1;  ///< [s] from a measurement to its plan's first control; negative: none in lock-step, else what plans took
+  double budget = 0;   ///< [s] for a plan; 0: what delay or rate leave, else no bound
+  int iterations = 1;  ///< of a plan, at most
   MpcFallback fallback = MpcFallback::kPlan;
-  bool compensate = true;  ///< plans start from where the robot will be after the delay; false: from where it was measured
-  bool feedback = true;    ///< K acts between plans; false: u_bar alone
+  bool compensate =
+      true;  ///< plans start from where the robot will be after the delay; false: from where it was measured
+  bool feedback = true;  ///< K acts between plans; false: u_bar alone
 };
 
 /// A task as understood: owns everything that a Problem points to.
@@ -54,27 +57,28 @@ struct Task {
   std::string file;        ///< the task file, or "" for a task made on the command line
   std::string model_file;  ///< as resolved
   std::string name;
-  ModelPtr model;          ///< the user's model plus the sensors that the cost terms need
-  int user_sensors = 0;    ///< entries of sensordata that come from the user's own sensors; the rest were added
+  ModelPtr model;        ///< the user's model plus the sensors that the cost terms need
+  int user_sensors = 0;  ///< entries of sensordata that come from the user's own sensors; the rest were added
   std::unique_ptr<Cost> cost;
   VectorXd x0, context;
-  VectorXd x_goal;         ///< nx when a terminal cost aims all of qpos at a keyframe, else empty
+  VectorXd x_goal;  ///< nx when a terminal cost aims all of qpos at a keyframe, else empty
   int N = 0, substeps = 1;
-  MatrixXd U_guess;        ///< nu × N
-  MatrixXd X_guess{};      ///< nx × (N+1); empty: the motion under U_guess
+  MatrixXd U_guess;    ///< nu × N
+  MatrixXd X_guess{};  ///< nx × (N+1); empty: the motion under U_guess
   VectorXd u_lower, u_upper;
-  TaskInputs inputs;       ///< <gradient>
-  ConstraintSet constraints;   ///< <constraint>, <limit> and <periodic>, without those that are soft
+  TaskInputs inputs;          ///< <gradient>
+  ConstraintSet constraints;  ///< <constraint>, <limit> and <periodic>, without those that are soft
   IlqrOptions solver;
   ConstrainedOptions constrained;
-  FreeTimeOptions free_time;   ///< <time>; none unless longest > 0
-  SplineOptions spline{};      ///< <spline>: controls of the first-order methods and of sampled starts; none unless knots > 0
-  FreeStart free_start{};      ///< <start free="…">
+  FreeTimeOptions free_time;  ///< <time>; none unless longest > 0
+  SplineOptions
+      spline{};  ///< <spline>: controls of the first-order methods and of sampled starts; none unless knots > 0
+  FreeStart free_start{};                     ///< <start free="…">
   SamplingOptions sampling{.iterations = 0};  ///< <solver start="sampling">; none unless iterations > 0
-  BasinHoppingOptions hopping{};  ///< <hopping>; none unless rounds > 0
-  MpcOptions mpc;          ///< <mpc>
-  PolicyOptions policy{};  ///< <policy>
-  ContinuationOptions continuation{};  ///< <smooth>; none unless continuation.smooth.any()
+  BasinHoppingOptions hopping{};              ///< <hopping>; none unless rounds > 0
+  MpcOptions mpc;                             ///< <mpc>
+  PolicyOptions policy{};                     ///< <policy>
+  ContinuationOptions continuation{};         ///< <smooth>; none unless continuation.smooth.any()
   SolveState state{};          ///< of the run that is gone on from (costate/resume.h); none unless state.U has columns
   FreeTimeState time_state{};  ///< the same of a search over times
   std::vector<std::string> warnings;  ///< of the model's compiler and of the task itself
@@ -97,8 +101,8 @@ std::unique_ptr<ParameterSet> MakeParameters(const Task& task);
 /// Reach a keyframe from a keyframe: posture cost on qpos and qvel (terminal-heavy) and effort.
 struct ReachKeyOptions {
   std::string start{}, goal{};  ///< keyframe names or numbers; empty start: the model's qpos0
-  double time = 1;          ///< [s]
-  int substeps = 0;         ///< 0: chosen so that a knot is about 10 … 20 ms
+  double time = 1;              ///< [s]
+  int substeps = 0;             ///< 0: chosen so that a knot is about 10 … 20 ms
 };
 Task MakeReachKeyTask(const std::string& model_path, const ReachKeyOptions& options);
 

@@ -79,8 +79,8 @@ struct Finding {
   std::vector<LevelResult> levels;
   std::vector<TermResult> terms;
   std::vector<SmoothBias> bias;  // of the smoothing
-  std::string no_terms;  // why there are none
-  double seconds = 0;  // of the derivative
+  std::string no_terms;          // why there are none
+  double seconds = 0;            // of the derivative
   bool complete = true;
   bool agrees = true;
 };
@@ -100,7 +100,8 @@ Entries Count(const Finding& finding) {
 }
 
 // error over step size, in a folder of the state's own
-void Sweep(const mjModel* model, const CheckState& state, const ReferenceDerivative& reference, const CheckOptions& options) {
+void Sweep(const mjModel* model, const CheckState& state, const ReferenceDerivative& reference,
+           const CheckOptions& options) {
   std::string name = state.name;
   for (char& c : name) c = c == ' ' ? '_' : c;
   const std::string folder = options.sweep + "/" + name;
@@ -189,15 +190,16 @@ std::string CoverageText(const Coverage& coverage) {
 
 void PrintBlock(const BlockComparison& block) {
   const int entries = block.rows * block.cols;
-  const std::string judged = block.judged == entries ? fmt::format("{}", entries) : fmt::format("{}/{}", block.judged, entries);
+  const std::string judged =
+      block.judged == entries ? fmt::format("{}", entries) : fmt::format("{}/{}", block.judged, entries);
   if (block.judged == 0) {
     fmt::print("  {:<15} {:>7} {:>7} {:>9}  not judged\n", block.name, "-", "-", judged);
     return;
   }
   const EntryComparison& w = block.worst;
-  fmt::print("  {:<15} {:7.1e} {:7.1e} {:>9}  {}d {} / d {} = {:.9g} (reference {:.9g})\n", block.name, w.error, w.error_bar,
-             judged, block.wrong > 0 ? fmt::format("{} WRONG: ", block.wrong) : "", w.row_name, w.col_name, w.value,
-             w.reference);
+  fmt::print("  {:<15} {:7.1e} {:7.1e} {:>9}  {}d {} / d {} = {:.9g} (reference {:.9g})\n", block.name, w.error,
+             w.error_bar, judged, block.wrong > 0 ? fmt::format("{} WRONG: ", block.wrong) : "", w.row_name, w.col_name,
+             w.value, w.reference);
 }
 
 // where nothing could be said, and why
@@ -208,8 +210,9 @@ void PrintLimits(const Finding& finding, double tolerance) {
   if (!finding.complete) fmt::print("  interrupted: the columns not reached are not judged\n");
   for (const BlockComparison& block : finding.comparison.blocks) {
     if (block.noisy == 0 || !finding.complete) continue;
-    fmt::print("  {}: {} of {} entries too noisy for a tolerance of {:.0e} (solver or narrow-phase noise, or a corner)\n",
-               block.name, block.noisy, block.rows * block.cols, tolerance);
+    fmt::print(
+        "  {}: {} of {} entries too noisy for a tolerance of {:.0e} (solver or narrow-phase noise, or a corner)\n",
+        block.name, block.noisy, block.rows * block.cols, tolerance);
   }
 }
 
@@ -237,8 +240,9 @@ void PrintSmoothBias(const Finding& finding) {
              "relative to the true block's largest; worst entry");
   for (const SmoothBias& b : finding.bias) {
     const double scale = b.scale > 0 ? b.scale : 1;
-    fmt::print("  {:<15} {:8.1e} {:8.1e} {:>8}  d {} / d {} = {:.6g}, true {:.6g}\n", b.block, b.largest / scale, b.mean / scale,
-               std::isfinite(b.averaged) ? fmt::format("{:.1e}", b.averaged / scale) : "-", b.row, b.col, b.value, b.truth);
+    fmt::print("  {:<15} {:8.1e} {:8.1e} {:>8}  d {} / d {} = {:.6g}, true {:.6g}\n", b.block, b.largest / scale,
+               b.mean / scale, std::isfinite(b.averaged) ? fmt::format("{:.1e}", b.averaged / scale) : "-", b.row,
+               b.col, b.value, b.truth);
   }
 }
 
@@ -252,14 +256,15 @@ void PrintTerms(const Finding& finding) {
       continue;
     }
     const EntryComparison& w = term.worst;
-    fmt::print("  {:<20} {:7.1e}  {}d {} / d {} = {:.9g} (differences {:.9g})\n", term.term, w.error, term.agrees ? "" : "DIFFERS: ",
-               w.row_name, w.col_name, w.value, w.reference);
+    fmt::print("  {:<20} {:7.1e}  {}d {} / d {} = {:.9g} (differences {:.9g})\n", term.term, w.error,
+               term.agrees ? "" : "DIFFERS: ", w.row_name, w.col_name, w.value, w.reference);
   }
 }
 
 void PrintFinding(const Finding& finding, const CheckOptions& options) {
   fmt::print("\n{}: {}\n", finding.state->name, finding.state->description);
-  fmt::print("  {} contacts, {} constraint rows; {:.3g} ms\n", finding.contacts, finding.constraints, 1e3 * finding.seconds);
+  fmt::print("  {} contacts, {} constraint rows; {:.3g} ms\n", finding.contacts, finding.constraints,
+             1e3 * finding.seconds);
   for (const std::string& line : CertificateLines(finding.certificate)) fmt::print("  {}\n", line);
   fmt::print("  {}\n", CoverageText(finding.derivative.coverage));
   if (!finding.failure.empty()) {
@@ -275,31 +280,39 @@ void PrintFinding(const Finding& finding, const CheckOptions& options) {
 }
 
 Json ToJson(const EntryComparison& w) {
-  return {{"row", w.row},     {"col", w.col},           {"row_name", w.row_name}, {"col_name", w.col_name},
-          {"value", w.value}, {"reference", w.reference}, {"error", w.error},       {"error_bar", w.error_bar}};
+  return {{"row", w.row},           {"col", w.col},
+          {"row_name", w.row_name}, {"col_name", w.col_name},
+          {"value", w.value},       {"reference", w.reference},
+          {"error", w.error},       {"error_bar", w.error_bar}};
 }
 
 Json ToJson(const BlockComparison& block) {
   Json worst = nullptr;
   if (block.judged > 0) worst = ToJson(block.worst);
-  return {{"name", block.name},       {"rows", block.rows},           {"cols", block.cols},   {"scale", block.scale},
-          {"judged", block.judged},   {"wrong", block.wrong},         {"noisy", block.noisy}, {"nonsmooth", block.nonsmooth},
-          {"agrees", block.agrees},   {"worst", worst}};
+  return {{"name", block.name},     {"rows", block.rows},   {"cols", block.cols},   {"scale", block.scale},
+          {"judged", block.judged}, {"wrong", block.wrong}, {"noisy", block.noisy}, {"nonsmooth", block.nonsmooth},
+          {"agrees", block.agrees}, {"worst", worst}};
 }
 
 Json ToJson(const Certificate& certificate) {
   Json switches = Json::array();
   for (const Switch& s : certificate.switches) {
-    switches.push_back({{"name", s.name}, {"state", s.state}, {"next", s.next}, {"distance", s.distance}, {"unit", s.unit},
+    switches.push_back({{"name", s.name},
+                        {"state", s.state},
+                        {"next", s.next},
+                        {"distance", s.distance},
+                        {"unit", s.unit},
                         {"active", s.active}});
   }
-  return {{"valid", certificate.valid}, {"label", ToString(certificate.label)}, {"one_sided", certificate.one_sided},
+  return {{"valid", certificate.valid},
+          {"label", ToString(certificate.label)},
+          {"one_sided", certificate.one_sided},
           {"switches", switches}};
 }
 
 Json ToJson(const Finding& finding) {
-  Json blocks = Json::array(), coverage = Json::array(), levels = Json::array(),
-       terms = Json::array(), smoothed = Json::array();
+  Json blocks = Json::array(), coverage = Json::array(), levels = Json::array(), terms = Json::array(),
+       smoothed = Json::array();
   for (const LevelResult& level : finding.levels) {
     const bool known = level.judged > 0;
     levels.push_back({{"level", level.name},
@@ -354,23 +367,21 @@ void PrintJson(const mjModel* model, const std::vector<Finding>& findings, const
   const Dims dims(model);
   Json states = Json::array();
   for (const Finding& finding : findings) states.push_back(ToJson(finding));
-  const Json json = {
-      {"model", ModelName(model)},
-      {"file", options.model_file},
-      {"version", COSTATE_VERSION},
-      {"mujoco", mj_versionString()},
-      {"sizes",
-       {{"nq", dims.nq}, {"nv", dims.nv}, {"na", dims.na}, {"nu", dims.nu}, {"ns", dims.ns}}},
-      {"level", ToString(options.derivative.level)},
-      {"centered", options.derivative.centered},
-      {"eps", options.derivative.eps},
-      {"substeps", options.derivative.substeps},
-      {"tolerance", options.tolerance},
-      {"smoothing", ToString(ReadSmooth(model, options.smooth))},
-      {"agrees", agrees},
-      {"complete", complete},
-      {"notes", notes},
-      {"states", states}};
+  const Json json = {{"model", ModelName(model)},
+                     {"file", options.model_file},
+                     {"version", COSTATE_VERSION},
+                     {"mujoco", mj_versionString()},
+                     {"sizes", {{"nq", dims.nq}, {"nv", dims.nv}, {"na", dims.na}, {"nu", dims.nu}, {"ns", dims.ns}}},
+                     {"level", ToString(options.derivative.level)},
+                     {"centered", options.derivative.centered},
+                     {"eps", options.derivative.eps},
+                     {"substeps", options.derivative.substeps},
+                     {"tolerance", options.tolerance},
+                     {"smoothing", ToString(ReadSmooth(model, options.smooth))},
+                     {"agrees", agrees},
+                     {"complete", complete},
+                     {"notes", notes},
+                     {"states", states}};
   fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 

@@ -17,7 +17,8 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kNoise = 1e-10;  // of a matrix's largest entry: what five-point differences leave in a zero
-constexpr double kLevels = 1e-6;  // of a block's largest entry: five-point differences of a residual stiff in q are exact to that
+constexpr double kLevels =
+    1e-6;  // of a block's largest entry: five-point differences of a residual stiff in q are exact to that
 
 // the largest error of all blocks, and how many entries were judged and are wrong
 template <typename Result>
@@ -90,8 +91,8 @@ std::vector<LevelResult> CompareLevels(const mjModel* model, const mjData* data,
   return results;
 }
 
-std::vector<TermResult> CompareTerms(const mjModel* model, const mjData* data, bool sensors, const ReferenceDerivative& smooth,
-                                     std::string* reason) {
+std::vector<TermResult> CompareTerms(const mjModel* model, const mjData* data, bool sensors,
+                                     const ReferenceDerivative& smooth, std::string* reason) {
   EngineGuard guard;
   mjModel local = *model;
   local.opt.disableflags |= mjDSBL_AUTORESET;
@@ -165,15 +166,21 @@ std::vector<SweepRow> SweepSteps(const mjModel* model, const mjData* data, const
   return rows;
 }
 
-std::string WriteSweep(const std::string& folder, const std::string& state, const std::vector<SweepRow>& rows, bool force) {
+std::string WriteSweep(const std::string& folder, const std::string& state, const std::vector<SweepRow>& rows,
+                       bool force) {
   const std::filesystem::path path = folder;
   std::string table = "eps,forward,centered,analytic,residual\n";
   for (const SweepRow& r : rows) {
     table += fmt::format("{:.6e},{:.6e},{:.6e},{:.6e},{:.6e}\n", r.eps, r.forward, r.centered, r.analytic, r.residual);
   }
-  const Plot plot{"sweep.png", "sweep.csv", "largest error against the reference, " + state, "size of the nudge eps",
-                  "error relative to the block's largest entry", {1, 2, 3, 4},
-                  {"mjd_transitionFD, forward", "mjd_transitionFD, centred", "analytic", "residual difference"}, true};
+  const Plot plot{"sweep.png",
+                  "sweep.csv",
+                  "largest error against the reference, " + state,
+                  "size of the nudge eps",
+                  "error relative to the block's largest entry",
+                  {1, 2, 3, 4},
+                  {"mjd_transitionFD, forward", "mjd_transitionFD, centred", "analytic", "residual difference"},
+                  true};
   std::string script = PlotScript({plot});
   const std::size_t at = script.find("\nset output");
   script.insert(at == std::string::npos ? 0 : at, "\nset logscale x\nset format x '1e%T'\n");

@@ -1,4 +1,5 @@
-// What `costate check` says beyond one comparison: the levels side by side, the terms one by one, errors over step sizes.
+// What `costate check` says beyond one comparison: the levels side by side, the terms one by one, errors over step
+// sizes.
 #ifndef COSTATE_PLUGIN_CLI_CHECK_LEVELS_H_
 #define COSTATE_PLUGIN_CLI_CHECK_LEVELS_H_
 
@@ -29,27 +30,29 @@ struct TermResult {
   EntryComparison worst;  ///< closed form and differences; error relative to the block's largest entry
   std::string block;
   int judged = 0;
-  bool agrees = true;     ///< within what differences are exact to
+  bool agrees = true;  ///< within what differences are exact to
 };
 
 /// Switches the terms of level 1 to differences one by one. Factorization and integrator's map (solve) are what remains
 /// between all terms differenced and level 2. Columns that are not smooth by the reference are left out.
 /// Empty, with the reason, where level 1 or 2 does not cover the state.
-std::vector<TermResult> CompareTerms(const mjModel* model, const mjData* data, bool sensors, const ReferenceDerivative& smooth,
-                                     std::string* reason);
+std::vector<TermResult> CompareTerms(const mjModel* model, const mjData* data, bool sensors,
+                                     const ReferenceDerivative& smooth, std::string* reason);
 
 /// Largest error against the reference of differences of nudge eps, and of levels 1 and 2.
 struct SweepRow {
   double eps = 0, forward = 0, centered = 0, analytic = 0, residual = 0;  ///< NaN: not to be had
 };
 
-/// mjd_transitionFD's differences, forward and centred, at nudges from 1e-2 to 1e-11, with the solver as the model sets it.
+/// mjd_transitionFD's differences, forward and centred, at nudges from 1e-2 to 1e-11, with the solver as the model sets
+/// it.
 std::vector<SweepRow> SweepSteps(const mjModel* model, const mjData* data, const LinearizeOptions& options,
                                  const ReferenceDerivative& reference);
 
 /// Writes sweep.csv and sweep.png into an existing folder. @return "" or why there is no picture.
 /// @param force  replace what lies there.  @throws Error{kFile}.
-std::string WriteSweep(const std::string& folder, const std::string& state, const std::vector<SweepRow>& rows, bool force);
+std::string WriteSweep(const std::string& folder, const std::string& state, const std::vector<SweepRow>& rows,
+                       bool force);
 
 }  // namespace costate::cli
 

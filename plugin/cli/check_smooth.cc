@@ -62,7 +62,9 @@ std::vector<SmoothBias> CompareSmooth(const mjModel* model, const mjData* data, 
   const auto add = [&](const std::string& matrix, const MatrixXd& a, const MatrixXd& b, const BundleMatrices* mean,
                        const NamedRange& row, const NamedRange& col, const auto& rows, const auto& cols) {
     if (row.count == 0 || col.count == 0 || a.size() == 0 || b.size() == 0) return;
-    const auto part = [&](const MatrixXd& from) -> MatrixXd { return from.block(row.begin, col.begin, row.count, col.count); };
+    const auto part = [&](const MatrixXd& from) -> MatrixXd {
+      return from.block(row.begin, col.begin, row.count, col.count);
+    };
     const MatrixXd A = part(a), B = part(b);
     const double root = std::sqrt(static_cast<double>(A.size()));
     const char* next = mean ? "'" : "";

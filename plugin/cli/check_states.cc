@@ -17,9 +17,9 @@ namespace {
 
 constexpr double kRandomPosition = 0.05;  // [m or rad] away from the given state, for the free motion
 constexpr double kRandomVelocity = 0.5;   // [m/s or rad/s] of the free motion
-constexpr double kSettleLimit = 5;       // [s] to wait for a contact …
-constexpr int kSettleSteps = 5000;       // … and engine steps
-constexpr double kSettleAfter = 0.1;     // [s] on after the first contact, past the impact
+constexpr double kSettleLimit = 5;        // [s] to wait for a contact …
+constexpr int kSettleSteps = 5000;        // … and engine steps
+constexpr double kSettleAfter = 0.1;      // [s] on after the first contact, past the impact
 
 // numbers of a text file, separated by white space or commas; # starts a comment
 std::vector<double> ReadNumbers(const std::string& path) {
@@ -45,9 +45,10 @@ void LoadStateFile(const mjModel* model, const std::string& path, mjData* data) 
   const std::vector<double> numbers = ReadNumbers(path);
   const int n = static_cast<int>(numbers.size());
   if (n != dims.nx && n != dims.nx + dims.nu) {
-    throw Error(ErrorCode::kDimensionMismatch,
-                fmt::format("state file '{}' has {} numbers, model '{}' needs nx = {} (qpos, qvel, act), or {} with ctrl",
-                            path, n, ModelName(model), dims.nx, dims.nx + dims.nu));
+    throw Error(
+        ErrorCode::kDimensionMismatch,
+        fmt::format("state file '{}' has {} numbers, model '{}' needs nx = {} (qpos, qvel, act), or {} with ctrl", path,
+                    n, ModelName(model), dims.nx, dims.nx + dims.nu));
   }
   mj_setState(model, data, numbers.data(), kStateSignature);
   if (n > dims.nx) mj_setState(model, data, numbers.data() + dims.nx, mjSTATE_CTRL);
@@ -57,8 +58,8 @@ void LoadStateFile(const mjModel* model, const std::string& path, mjData* data) 
 void StepOn(const mjModel* model, mjData* data, int steps) {
   for (int i = 0; i < steps; ++i) {
     VectorXd nothing, sensors;
-    const StepStatus status =
-        Step(model, data, GetState(model, data), Eigen::Map<const VectorXd>(data->ctrl, model->nu), 1, nothing, sensors);
+    const StepStatus status = Step(model, data, GetState(model, data),
+                                   Eigen::Map<const VectorXd>(data->ctrl, model->nu), 1, nothing, sensors);
     if (status != StepStatus::kOk) {
       throw Error(ErrorCode::kInvalidArgument, fmt::format("step {} of {}: {}", i + 1, steps, ToString(status)));
     }
@@ -71,8 +72,8 @@ DataPtr CopyOf(const mjModel* model, const mjData* data) {
   return copy;
 }
 
-// A smooth point near the given one: positions moved a little, limited joints inside their range (at its edge nothing is
-// smooth), random velocities and controls; always the same numbers.
+// A smooth point near the given one: positions moved a little, limited joints inside their range (at its edge nothing
+// is smooth), random velocities and controls; always the same numbers.
 void Randomize(const mjModel* model, mjData* data) {
   std::mt19937 engine(1);
   auto uniform = [&engine](double lower, double upper) {
@@ -161,9 +162,10 @@ std::vector<CheckState> MakeCheckStates(const mjModel* model, const CheckStateOp
   const bool settled = possible && !touching && Settle(model, contact.data.get(), &seconds);
   if (settled) contact.description = fmt::format("{:.4g} s after the given state, in contact", seconds);
   if (possible && !touching && !settled) {
-    notes->push_back(fmt::format("no contact was found within {} s from the given state; start from a state that leads to "
-                                 "one (--key, --state)",
-                                 kSettleLimit));
+    notes->push_back(
+        fmt::format("no contact was found within {} s from the given state; start from a state that leads to "
+                    "one (--key, --state)",
+                    kSettleLimit));
   }
   if (!possible) notes->push_back("this model cannot have contacts");
 

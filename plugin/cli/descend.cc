@@ -60,15 +60,11 @@ void PrintSummary(const Task& task, const ParameterSet* parameters, const Descen
 
 int ExitCodeOf(const DescentResult& result) {
   switch (result.status) {
-    case SolveStatus::kInterrupted:
-      return kExitInterrupted;
-    case SolveStatus::kConverged:
-      return kExitOk;
+    case SolveStatus::kInterrupted: return kExitInterrupted;
+    case SolveStatus::kConverged: return kExitOk;
     case SolveStatus::kIterationLimit:
-    case SolveStatus::kStalled:
-      return result.loss < result.initial_loss ? kExitOk : kExitNo;
-    default:
-      return kExitNo;
+    case SolveStatus::kStalled: return result.loss < result.initial_loss ? kExitOk : kExitNo;
+    default: return kExitNo;
   }
 }
 
@@ -77,7 +73,7 @@ std::map<std::string, std::string> Settings(const DescentOptions& o, const Splin
           {"solver", o.method == DescentMethod::kLbfgs  ? "lbfgs"
                      : o.method == DescentMethod::kAdam ? "adam"
                                                         : "gradient descent"},
-          {"rate", o.rate > 0                             ? fmt::format("{:.17g}", o.rate)
+          {"rate", o.rate > 0                         ? fmt::format("{:.17g}", o.rate)
                    : o.method == DescentMethod::kAdam ? "0.03"
                                                       : "line search"},
           {"iterations", fmt::format("{}", o.iterations)},
@@ -96,7 +92,8 @@ int RunDescend(const Task& task, ParameterSet* parameters, const std::vector<Los
   {
     fmt::print("\n");
     Progress progress(arguments.options.iterations);
-    if (task.spline.knots > 0) progress.Line(fmt::format("controls are splines of {} {} knots", task.spline.knots, ToString(task.spline.order)));
+    if (task.spline.knots > 0)
+      progress.Line(fmt::format("controls are splines of {} {} knots", task.spline.knots, ToString(task.spline.order)));
     if (!arguments.quiet) progress.Line(Header(task));
     result = Descend(task, parameters, arguments.options, [&](const IterationRecord& record, ConstVectorRef theta) {
       if (!arguments.quiet) progress.Line(Row(task, record, theta));

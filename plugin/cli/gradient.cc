@@ -1,4 +1,5 @@
-// costate gradient: a task's loss and its gradient by what the task names, checked, with its health; and a descent along it.
+// costate gradient: a task's loss and its gradient by what the task names, checked, with its health; and a descent
+// along it.
 #include <costate/adjoint.h>
 #include <costate/task.h>
 #include <fmt/core.h>
@@ -68,10 +69,12 @@ void PrintCheck(const std::vector<LossCheckEntry>& entries, bool* agrees) {
   }
   *agrees = wrong == 0 && worst;
   fmt::print("check         {} entries against centred differences of the loss: {}\n", entries.size(),
-             wrong ? fmt::format("{} DISAGREE", wrong) : *agrees ? "agree" : "NONE CAN BE JUDGED");
+             wrong     ? fmt::format("{} DISAGREE", wrong)
+             : *agrees ? "agree"
+                       : "NONE CAN BE JUDGED");
   const auto print = [](const char* label, const LossCheckEntry& e) {
-    fmt::print("  {:<11} {}: adjoint {:.9g}, differences {:.9g} ± {:.1g}; {:.1g} of the largest\n", label, e.name, e.adjoint,
-               e.difference, e.error_bar, e.relative);
+    fmt::print("  {:<11} {}: adjoint {:.9g}, differences {:.9g} ± {:.1g}; {:.1g} of the largest\n", label, e.name,
+               e.adjoint, e.difference, e.error_bar, e.relative);
   };
   if (worst) print("worst", *worst);
   int listed = 0;
@@ -94,7 +97,8 @@ std::string InputsText(const TaskInputs& inputs) {
   const std::size_t n = inputs.parameters.size();
   if (n > 0) words.push_back(fmt::format("{} parameter{}", n, n == 1 ? "" : "s"));
   std::string text;
-  for (std::size_t i = 0; i < words.size(); i++) text += (i == 0 ? "" : i + 1 == words.size() ? " and " : ", ") + words[i];
+  for (std::size_t i = 0; i < words.size(); i++)
+    text += (i == 0 ? "" : i + 1 == words.size() ? " and " : ", ") + words[i];
   return text;
 }
 
@@ -116,8 +120,8 @@ void PrintGradient(const Task& task, const ParameterSet* parameters, const Rollo
   }
   for (int k = 0; k < g.theta.size(); k++) {
     const Parameter& p = (*parameters)[k];
-    fmt::print("{}{:<24} {:.9g} a {}, at {:.9g}\n", k == 0 ? "by            " : "              ", p.name, g.theta[k], p.unit,
-               parameters->Get()[k]);
+    fmt::print("{}{:<24} {:.9g} a {}, at {:.9g}\n", k == 0 ? "by            " : "              ", p.name, g.theta[k],
+               p.unit, parameters->Get()[k]);
     if (!p.note.empty()) fmt::print("                {}\n", p.note);
   }
 }
@@ -175,8 +179,9 @@ void CheckAverageAlone(const GradientArguments& arguments, const Task& task) {
                                                  {!task.inputs.parameters.empty(), "parameters"}};
   for (const auto& [given, name] : others) {
     if (given) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("--average looks at the exact gradient by controls and start: not together with {}", name));
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("--average looks at the exact gradient by controls and start: not together with {}", name));
     }
   }
 }
@@ -185,11 +190,9 @@ void CheckAverageAlone(const GradientArguments& arguments, const Task& task) {
 void PrintBias(const RolloutGradient& smoothed, const RolloutGradient& truth) {
   const auto print = [](const char* label, const auto& a, const auto& b) {
     if (a.size() == 0) return;
-    const double cosine =
-        a.norm() * b.norm() > 0 ? (a.array() * b.array()).sum() / (a.norm() * b.norm()) : 0;
-    fmt::print(
-        "  {:<11} norm {:.6g}, of the true gradient {:.6g}; they differ by {:.6g}, cosine {:.4f}\n",
-        label, a.norm(), b.norm(), (a - b).norm(), cosine);
+    const double cosine = a.norm() * b.norm() > 0 ? (a.array() * b.array()).sum() / (a.norm() * b.norm()) : 0;
+    fmt::print("  {:<11} norm {:.6g}, of the true gradient {:.6g}; they differ by {:.6g}, cosine {:.4f}\n", label,
+               a.norm(), b.norm(), (a - b).norm(), cosine);
   };
   fmt::print("bias          of the smoothed gradient, along the true motion\n");
   print("controls", smoothed.U, truth.U);
@@ -199,8 +202,9 @@ void PrintBias(const RolloutGradient& smoothed, const RolloutGradient& truth) {
 int RunGradient(const GradientArguments& arguments) {
   Task task = LoadTask(arguments.file);
   if (task.constraints.size() > 0) {
-    task.warnings.push_back(fmt::format("the loss is the cost alone: {} constraints of the task have no part in it, '{}' the first of them",
-                                        task.constraints.size(), task.constraints[0].info().name));
+    task.warnings.push_back(
+        fmt::format("the loss is the cost alone: {} constraints of the task have no part in it, '{}' the first of them",
+                    task.constraints.size(), task.constraints[0].info().name));
   }
   if (task.free_time.longest > 0) {
     task.warnings.push_back(fmt::format("<time> is for costate optimize: the gradient is that of the horizon, {:g} s",
@@ -240,10 +244,9 @@ int RunGradient(const GradientArguments& arguments) {
   Simulator simulator(model, task.context, task.substeps, 1);
   Trajectory motion;
   RolloutStatus status;
-  const double rollout_seconds =
-      Fastest([&] { status = simulator.Rollout(task.x0, task.U_guess, &motion); });
-  fmt::print("{}: {} knots of {:.4g} s; gradient of the guess's loss by {}\n\n", task.name, task.N, simulator.knot_time(),
-             InputsText(task.inputs));
+  const double rollout_seconds = Fastest([&] { status = simulator.Rollout(task.x0, task.U_guess, &motion); });
+  fmt::print("{}: {} knots of {:.4g} s; gradient of the guess's loss by {}\n\n", task.name, task.N,
+             simulator.knot_time(), InputsText(task.inputs));
   if (!status.ok()) {
     fmt::print("the guess cannot be simulated: {} at knot {}\n", ToString(status.status), status.knot);
     return kExitNo;
@@ -268,8 +271,8 @@ int RunGradient(const GradientArguments& arguments) {
   for (const CostTermValue& term : task.cost->Terms(motion)) fmt::print("    {:<24} {:.6g}\n", term.name, term.value);
   PrintGradient(task, parameters.get(), g);
   fmt::print("health        {}\n", g.health.text);
-  fmt::print("work          {:.3g} ms, {:.2g} rollouts; {:.3g} MiB of states kept, {} knots simulated again\n", 1e3 * seconds,
-             seconds / rollout_seconds, static_cast<double>(g.kept_bytes) / (1 << 20), g.recomputed);
+  fmt::print("work          {:.3g} ms, {:.2g} rollouts; {:.3g} MiB of states kept, {} knots simulated again\n",
+             1e3 * seconds, seconds / rollout_seconds, static_cast<double>(g.kept_bytes) / (1 << 20), g.recomputed);
   fmt::print("peak memory   {:.0f} MiB of the whole program\n", PeakMemory());
   for (const TermCoverage& term : g.coverage.terms) {
     if (!term.reason.empty()) fmt::print("  {:<11} {}: {}\n", ToString(term.level), term.term, term.reason);
@@ -301,7 +304,8 @@ int RunGradient(const GradientArguments& arguments) {
   }
   if (descends) return RunDescend(task, parameters.get(), check, descend);
   if (!arguments.out.empty()) {
-    Save(arguments, {&task, parameters.get(), &g, check.empty() ? nullptr : &check, nullptr, task.x0, task.U_guess, seconds},
+    Save(arguments,
+         {&task, parameters.get(), &g, check.empty() ? nullptr : &check, nullptr, task.x0, task.U_guess, seconds},
          smoothing.any() ? ToString(smoothing) : "", average.get());
   }
   return agrees ? kExitOk : kExitNo;
@@ -338,18 +342,21 @@ Exit code: 0 agrees; 1 disagrees, none can be judged, or there is no gradient; 2
       ->add_option("--parameter", arguments->parameters,
                    "also by this parameter, kind:element/field[index]; may be repeated")
       ->allow_extra_args(false);
-  AddSmoothOptions(command, &arguments->smooth,
-                   "slopes of a model with smoother contact along the true motion");
+  AddSmoothOptions(command, &arguments->smooth, "slopes of a model with smoother contact along the true motion");
   AddAverageOptions(command, &arguments->average);
   CLI::Option* descend = command->add_option("--descend", arguments->descend, "gd, lbfgs or adam: follow the gradient");
   descend->check(CLI::IsMember({"gd", "lbfgs", "adam"}));
-  command->add_option("--rate", arguments->rate, "of gd: step = rate x gradient, without line search; of adam: step in typical sizes (default 0.03)")
+  command
+      ->add_option("--rate", arguments->rate,
+                   "of gd: step = rate x gradient, without line search; of adam: step in typical sizes (default 0.03)")
       ->check(Positive())
       ->needs(descend);
   command->add_option("--iterations", arguments->iterations, "of the descent, at most")
       ->check(CLI::Range(0, 1000000))
       ->needs(descend);
-  command->add_option("--memory", arguments->memory, "MiB for the states that are kept; what does not fit is simulated again")
+  command
+      ->add_option("--memory", arguments->memory,
+                   "MiB for the states that are kept; what does not fit is simulated again")
       ->check(NonNegative());
   command->add_option("--entries", arguments->entries, "how many controls and starts to compare; 0: nothing")
       ->check(CLI::Range(0, 10000));
@@ -357,9 +364,11 @@ Exit code: 0 agrees; 1 disagrees, none can be judged, or there is no gradient; 2
       ->check(NonNegative());
   command->add_option("--clip", arguments->clip, "shorten a costate that is longer than this")->check(NonNegative());
   command->add_option("--csv", arguments->csv, "write the gradient, the costate's norm and growth, one row a knot");
-  command->add_option("--out", arguments->out, "save the run in this folder: motion, that table, inputs, check, pictures");
+  command->add_option("--out", arguments->out,
+                      "save the run in this folder: motion, that table, inputs, check, pictures");
   command->add_flag("--spectral", arguments->spectral, "also the spectral radius of each step's A");
-  command->add_flag("--certify", arguments->certify, "also each knot's label: smooth or mode-crossing, and which switch");
+  command->add_flag("--certify", arguments->certify,
+                    "also each knot's label: smooth or mode-crossing, and which switch");
   command->add_flag("--force", arguments->force, "replace the table or run that is there");
   command->add_flag("--no-plots", arguments->no_plots, "draw no pictures");
   command->add_flag("--no-save", arguments->no_save, "of a descent: save nothing")->needs(descend);

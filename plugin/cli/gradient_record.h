@@ -31,8 +31,8 @@ double PeakMemory();
 /// Simulates the motion once more, so that what is saved is what replays.
 Record MakeGradientRecord(const GradientReport& report);
 
-/// Writes the run, then draws its pictures: costate, growth; of a descent the parameters. Standard error has the warnings,
-/// also why there are no pictures.
+/// Writes the run, then draws its pictures: costate, growth; of a descent the parameters. Standard error has the
+/// warnings, also why there are no pictures.
 void WriteGradientRun(const std::string& folder, const GradientReport& report, Record record, bool force, bool plots);
 
 }  // namespace costate::cli

@@ -11,8 +11,9 @@
 
 namespace costate::cli {
 
-/// CSV: knot, time, gradient by each control, |λ|, growth, whether contacts or limits switched there, whether the costate was
-/// clipped or dropped there; spectral radius, label and switch where they were asked for. @param dt  a control interval [s].
+/// CSV: knot, time, gradient by each control, |λ|, growth, whether contacts or limits switched there, whether the
+/// costate was clipped or dropped there; spectral radius, label and switch where they were asked for. @param dt  a
+/// control interval [s].
 std::string GradientTable(const mjModel* model, double dt, const RolloutGradient& gradient);
 
 /// The costate and its growth over time, drawn from the table in `file`.

@@ -63,7 +63,8 @@ void PrintContents(const mjModel* model) {
                                 CountByName(model->geom_type, model->ngeom, GeomName),
                                 CanHaveContacts(model) ? "contacts possible" : "no contacts possible"));
   if (model->ntendon + model->neq + model->nflex > 0) {
-    PrintRow("also", fmt::format("{} tendons, {} equality constraints, {} flexes", model->ntendon, model->neq, model->nflex));
+    PrintRow("also",
+             fmt::format("{} tendons, {} equality constraints, {} flexes", model->ntendon, model->neq, model->nflex));
   }
   PrintRow("step", fmt::format("{}, {:g} s; {}", IntegratorName(model), model->opt.timestep, SolverName(model)));
 }
@@ -112,19 +113,23 @@ void PrintLevels(const mjModel* model) {
     std::string text;
     try {
       const StepDerivative derivative = Linearize(model, data.get(), {.level = level});
-      text = derivative.status == StepStatus::kOk ? "yes" : fmt::format("the step fails there: {}", ToString(derivative.status));
+      text = derivative.status == StepStatus::kOk
+                 ? "yes"
+                 : fmt::format("the step fails there: {}", ToString(derivative.status));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kUnsupported) throw;
       const std::string why = error.what(), head = fmt::format("': {}: ", ToString(level));
       const std::size_t at = why.find(head);
       text = "no: " + (at == std::string::npos ? why : why.substr(at + head.size()));
     }
-    PrintRow(level == Level::kAnalytic ? "derivatives" : "", fmt::format("at the default state {}: {}", ToString(level), text));
+    PrintRow(level == Level::kAnalytic ? "derivatives" : "",
+             fmt::format("at the default state {}: {}", ToString(level), text));
   }
   try {
     const StepDerivative best = Linearize(model, data.get());
     for (const TermCoverage& term : best.coverage.terms) {
-      PrintRow("", fmt::format("  {}: {}{}{}", term.term, ToString(term.level), term.reason.empty() ? "" : ", ", term.reason));
+      PrintRow("", fmt::format("  {}: {}{}{}", term.term, ToString(term.level), term.reason.empty() ? "" : ", ",
+                               term.reason));
     }
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kUnsupported) throw;
@@ -174,7 +179,8 @@ int RunInfo(const std::string& file) {
 
 void AddInfoCommand(CLI::App& app, int* exit_code) {
   auto file = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand("info", "Say what a model is, which derivatives it has and where it is not smooth.");
+  CLI::App* command =
+      app.add_subcommand("info", "Say what a model is, which derivatives it has and where it is not smooth.");
   command->add_option("MODEL", *file, "MJCF, URDF or MJB file")->required();
   command->callback([file, exit_code] { *exit_code = RunInfo(*file); });
 }

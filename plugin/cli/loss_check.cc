@@ -40,8 +40,8 @@ double Slope(const std::function<double(double)>& loss, double h, const Room& ro
   return (4 * loss(side) - loss(2 * side) - 3 * loss(0)) / (2 * side);
 }
 
-// Does the loss have a corner here that the adjoint's slope belongs to? At a corner slopes to both sides differ at every step size,
-// the adjoint has one of them or one in between, and centred differences their mean: neither is wrong.
+// Does the loss have a corner here that the adjoint's slope belongs to? At a corner slopes to both sides differ at
+// every step size, the adjoint has one of them or one in between, and centred differences their mean: neither is wrong.
 bool AtCorner(const std::function<double(double)>& loss, double h, double adjoint, double off) {
   for (const double step : {h, h / 10}) {
     const auto slope = [&](double side) { return (4 * loss(side) - loss(2 * side) - 3 * loss(0)) / (2 * side); };
@@ -53,8 +53,8 @@ bool AtCorner(const std::function<double(double)>& loss, double h, double adjoin
   return true;
 }
 
-// the difference with which those over the next larger and the next smaller step agree best: two alone may agree by chance, where
-// rounding or jumps rule; a loss at a step past a failure is a NaN
+// the difference with which those over the next larger and the next smaller step agree best: two alone may agree by
+// chance, where rounding or jumps rule; a loss at a step past a failure is a NaN
 void BestDifference(const std::function<double(double)>& loss, double scale, double largest, const Room& room,
                     LossCheckEntry* entry) {
   constexpr int kCount = std::size(kSteps);
@@ -74,7 +74,8 @@ void BestDifference(const std::function<double(double)>& loss, double scale, dou
     entry->verdict = LossCheckEntry::Verdict::kRough;
   } else if (off > kAgree * largest && off > kBars * entry->error_bar) {
     const bool inside = room.below >= 2 * best && room.above >= 2 * best;
-    entry->verdict = inside && AtCorner(loss, best, entry->adjoint, off) ? LossCheckEntry::Verdict::kRough : LossCheckEntry::Verdict::kWrong;
+    entry->verdict = inside && AtCorner(loss, best, entry->adjoint, off) ? LossCheckEntry::Verdict::kRough
+                                                                         : LossCheckEntry::Verdict::kWrong;
   }
 }
 
@@ -161,12 +162,9 @@ std::vector<LossCheckEntry> CheckLossGradient(const Task& task, const ParameterS
 
 const char* ToString(LossCheckEntry::Verdict verdict) {
   switch (verdict) {
-    case LossCheckEntry::Verdict::kAgrees:
-      return "agrees";
-    case LossCheckEntry::Verdict::kWrong:
-      return "disagrees";
-    case LossCheckEntry::Verdict::kRough:
-      return "rough";
+    case LossCheckEntry::Verdict::kAgrees: return "agrees";
+    case LossCheckEntry::Verdict::kWrong: return "disagrees";
+    case LossCheckEntry::Verdict::kRough: return "rough";
   }
   return "";
 }

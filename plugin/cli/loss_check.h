@@ -19,12 +19,13 @@ struct LossCheckEntry {
   Verdict verdict = Verdict::kAgrees;
 };
 
-/// Of task.inputs `count` controls and `count` tangents of the start, the largest half and others spread evenly, and all parameters.
-/// An entry is wrong when it is off by more than 1e-6 of its block's largest entry and three error bars, and rough (not judged) when
-/// its error bar exceeds 1e-3 of that. Parameters are compared in units of their values. Cost: twelve rollouts an entry.
+/// Of task.inputs `count` controls and `count` tangents of the start, the largest half and others spread evenly, and
+/// all parameters. An entry is wrong when it is off by more than 1e-6 of its block's largest entry and three error
+/// bars, and rough (not judged) when its error bar exceeds 1e-3 of that. Parameters are compared in units of their
+/// values. Cost: twelve rollouts an entry.
 /// @param parameters  at the values of the gradient; null when it has none.
-std::vector<LossCheckEntry> CheckLossGradient(const Task& task, const ParameterSet* parameters, const RolloutGradient& gradient,
-                                              int count);
+std::vector<LossCheckEntry> CheckLossGradient(const Task& task, const ParameterSet* parameters,
+                                              const RolloutGradient& gradient, int count);
 const char* ToString(LossCheckEntry::Verdict verdict);
 
 }  // namespace costate::cli

@@ -53,7 +53,8 @@ bool CanHaveContacts(const mjModel* model) {
   }
   for (int i = 0; i < model->nflex; ++i) {
     const int contype = model->flex_contype[i], conaffinity = model->flex_conaffinity[i];
-    if (model->flex_selfcollide[i] != mjFLEXSELF_NONE && MayTouch(contype, conaffinity, contype, conaffinity)) return true;
+    if (model->flex_selfcollide[i] != mjFLEXSELF_NONE && MayTouch(contype, conaffinity, contype, conaffinity))
+      return true;
     for (int j = 0; j < model->ngeom; ++j) {
       if (MayTouch(contype, conaffinity, model->geom_contype[j], model->geom_conaffinity[j])) return true;
     }

@@ -50,13 +50,15 @@ struct MpcArguments {
   std::vector<std::string> pushes;
   std::vector<double> noise;
   unsigned seed = 1;
-  bool real_time = false, no_compensation = false, no_feedback = false, force = false, no_plots = false, no_save = false;
+  bool real_time = false, no_compensation = false, no_feedback = false, force = false, no_plots = false,
+       no_save = false;
 };
 
 // six words a push
 std::vector<MpcPush> ReadPushes(const std::vector<std::string>& words, const mjModel* m) {
   if (words.size() % 6 != 0) {
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("--push takes BODY FX FY FZ T0 T1, {} values are no multiple of six", words.size()));
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("--push takes BODY FX FY FZ T0 T1, {} values are no multiple of six", words.size()));
   }
   std::vector<MpcPush> pushes;
   for (std::size_t i = 0; i < words.size(); i += 6) {
@@ -66,8 +68,9 @@ std::vector<MpcPush> ReadPushes(const std::vector<std::string>& words, const mjM
       std::vector<std::string> names;
       for (int body = 1; body < m->nbody; body++) names.push_back(ElementName(m, mjOBJ_BODY, body));
       const std::string near = NearestName(words[i], names);
-      throw Error(ErrorCode::kInvalidArgument, fmt::format("--push: model '{}' has no body '{}' that can be pushed{}", ModelName(m), words[i],
-                                                           near.empty() ? "" : ", did you mean '" + near + "'?"));
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("--push: model '{}' has no body '{}' that can be pushed{}", ModelName(m), words[i],
+                              near.empty() ? "" : ", did you mean '" + near + "'?"));
     }
     double* numbers[] = {&push.force[0], &push.force[1], &push.force[2], &push.begin, &push.end};
     for (std::size_t k = 0; k < 5; k++) {
@@ -85,7 +88,8 @@ std::vector<MpcPush> ReadPushes(const std::vector<std::string>& words, const mjM
 
 Task LoadMpcTask(const MpcArguments& a) {
   if (!IsTaskFile(a.input)) {
-    throw Error(ErrorCode::kInvalidArgument, a.input + " is not a task file: costate mpc takes one (costate task --help)");
+    throw Error(ErrorCode::kInvalidArgument,
+                a.input + " is not a task file: costate mpc takes one (costate task --help)");
   }
   Task task = LoadTask(a.input);
   MpcOptions& mpc = task.mpc;
@@ -135,8 +139,8 @@ void PrintMpc(const Task& task, const MpcResult& result, const Record& record, d
   for (const double seconds : result.latency) planning += seconds;
   fmt::print("  first plan    {}\n", result.first_plan);
   if (result.plans > 0) {
-    fmt::print("  plans         {} in {}; {:.4g} a second while planning\n", result.plans, FormatDuration(result.seconds),
-               planning > 0 ? result.plans / planning : 0);
+    fmt::print("  plans         {} in {}; {:.4g} a second while planning\n", result.plans,
+               FormatDuration(result.seconds), planning > 0 ? result.plans / planning : 0);
     fmt::print("  latency       {:.3g} ms median, {:.3g} ms p99, {:.3g} ms at most\n", 1e3 * result.Latency(0.5),
                1e3 * result.Latency(0.99), 1e3 * result.Latency(1));
   }
@@ -147,7 +151,8 @@ void PrintMpc(const Task& task, const MpcResult& result, const Record& record, d
     fmt::print("  {:<13} at {:.4g} s: {}\n", ToString(event.kind), event.time, event.reason);
   }
   if (result.events.size() > kMostEventsPrinted) {
-    fmt::print("  …             {} more such events; all stand in the run's events.csv\n", result.events.size() - kMostEventsPrinted);
+    fmt::print("  …             {} more such events; all stand in the run's events.csv\n",
+               result.events.size() - kMostEventsPrinted);
   }
   for (const std::string& failure : record.failures) {
     if (failure.rfind("constraint: ", 0) != 0) fmt::print("  note          {}\n", failure);  // these are listed above
@@ -236,8 +241,9 @@ int RunMpcCommand(const MpcArguments& arguments) {
   simulation.noise_velocity = arguments.noise.size() > 1 ? arguments.noise[1] : 0;
   simulation.seed = arguments.seed;
   const double control_time = task.substeps * m->opt.timestep;
-  fmt::print("{}: {}, {}; {:.4g} s in control intervals of {:.4g} ms, {}\n\n", ModelName(m), SizesText(m), IntegratorName(m),
-             simulation.duration, 1e3 * control_time, simulation.threads ? "in real time" : "in lock-step");
+  fmt::print("{}: {}, {}; {:.4g} s in control intervals of {:.4g} ms, {}\n\n", ModelName(m), SizesText(m),
+             IntegratorName(m), simulation.duration, 1e3 * control_time,
+             simulation.threads ? "in real time" : "in lock-step");
   if (task.solver.derivative_every > 1) {
     fmt::print("derivatives at every {} knots, interpolated in between\n\n", task.solver.derivative_every);
   }
@@ -298,16 +304,23 @@ void AddMpcCommand(CLI::App& app, int* exit_code) {
   command->add_option("--planner-threads", a->threads, "of the planner; 0: all cores")->check(CLI::Range(0, 512));
   command->add_option("--rate", a->rate, "plans a second, at most")->check(CLI::PositiveNumber);
   command->add_option("--horizon", a->horizon, "seconds of a plan")->check(CLI::PositiveNumber);
-  command->add_option("--timestep", a->timestep, "seconds of the engine's step inside plans")->check(CLI::PositiveNumber);
-  command->add_option("--delay", a->delay, "seconds from a measurement to its plan's first control")->check(CLI::NonNegativeNumber);
+  command->add_option("--timestep", a->timestep, "seconds of the engine's step inside plans")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--delay", a->delay, "seconds from a measurement to its plan's first control")
+      ->check(CLI::NonNegativeNumber);
   command->add_option("--budget", a->budget, "seconds for a plan")->check(CLI::PositiveNumber);
   command->add_option("--iterations", a->iterations, "of a plan, at most")->check(CLI::Range(1, 1000000));
-  command->add_option("--fallback", a->fallback, "when a plan is late: plan, hold or damp")->check(CLI::IsMember({"plan", "hold", "damp"}));
-  command->add_option("--latency", a->latency, "in lock-step: plans pretend to take so many seconds")->check(CLI::NonNegativeNumber);
-  command->add_flag("--no-compensation", a->no_compensation, "plan from the measured state, not from where the robot will be");
+  command->add_option("--fallback", a->fallback, "when a plan is late: plan, hold or damp")
+      ->check(CLI::IsMember({"plan", "hold", "damp"}));
+  command->add_option("--latency", a->latency, "in lock-step: plans pretend to take so many seconds")
+      ->check(CLI::NonNegativeNumber);
+  command->add_flag("--no-compensation", a->no_compensation,
+                    "plan from the measured state, not from where the robot will be");
   command->add_flag("--no-feedback", a->no_feedback, "between plans play their controls alone");
   command->add_option("--push", a->pushes, "BODY FX FY FZ T0 T1")->expected(6, 600);
-  command->add_option("--noise", a->noise, "standard deviation of measured positions [and velocities]")->expected(1, 2)->check(CLI::NonNegativeNumber);
+  command->add_option("--noise", a->noise, "standard deviation of measured positions [and velocities]")
+      ->expected(1, 2)
+      ->check(CLI::NonNegativeNumber);
   command->add_option("--seed", a->seed, "of the noise (default 1)");
   command->add_option("--out", a->out, "folder of the saved run");
   command->add_flag("--force", a->force, "replace the run that is there");

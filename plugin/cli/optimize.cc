@@ -86,8 +86,10 @@ Task MakeTask(const OptimizeOptions& options) {
   if (!file && options.goal.empty()) {
     // a file that is neither is named by the loader
     ModelPtr model = LoadModel(options.input);
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("{} is a model, not a task: name a keyframe to reach with --goal (it has {} "
-                                                         "keyframes), or write a task file", options.input, model->nkey));
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{} is a model, not a task: name a keyframe to reach with --goal (it has {} "
+                            "keyframes), or write a task file",
+                            options.input, model->nkey));
   }
   Task task = file ? LoadTask(options.input)
                    : MakeReachKeyTask(options.input, {.start = KeyName(options.start),
@@ -101,7 +103,8 @@ Task MakeTask(const OptimizeOptions& options) {
   if (!options.solver.empty()) {
     task.solver.type = options.solver == "fddp" ? SolverType::kFddp : SolverType::kIlqr;
     if (task.solver.type == SolverType::kIlqr) {
-      if (task.X_guess.size() > 0) task.warnings.push_back("ilqr starts from controls alone: the states of <guess> are left out");
+      if (task.X_guess.size() > 0)
+        task.warnings.push_back("ilqr starts from controls alone: the states of <guess> are left out");
       if (task.solver.second_order) task.warnings.push_back("ilqr has no second-order terms: second_order is left out");
       task.X_guess.resize(0, 0);
       task.solver.second_order = false;
@@ -114,18 +117,21 @@ Task MakeTask(const OptimizeOptions& options) {
   return task;
 }
 
-constexpr char kHeader[] = " iter          cost   expected     actual   gradient  regulariz.     step |  rollout  derivat. backward  ms";
+constexpr char kHeader[] =
+    " iter          cost   expected     actual   gradient  regulariz.     step |  rollout  derivat. backward  ms";
 
 // columns that only some solves have
 struct Columns {
   bool gap = false, violation = false;
-  std::string Header() const { return std::string(kHeader) + (gap ? " |       gap  knot" : "") + (violation ? " | violation" : ""); }
+  std::string Header() const {
+    return std::string(kHeader) + (gap ? " |       gap  knot" : "") + (violation ? " | violation" : "");
+  }
 };
 
 std::string Row(const IterationRecord& r, const Columns& columns) {
-  return fmt::format("{:5d} {:13.7g} {:10.3g} {:10.3g} {:10.3g}  {:10.3g} {:8.3g} | {:8.2f} {:9.2f} {:8.2f}", r.iteration, r.cost,
-                     -r.expected_change, -r.actual_change, r.gradient_norm, r.regularization, r.step, 1e3 * r.seconds_rollout,
-                     1e3 * r.seconds_derivative, 1e3 * r.seconds_backward) +
+  return fmt::format("{:5d} {:13.7g} {:10.3g} {:10.3g} {:10.3g}  {:10.3g} {:8.3g} | {:8.2f} {:9.2f} {:8.2f}",
+                     r.iteration, r.cost, -r.expected_change, -r.actual_change, r.gradient_norm, r.regularization,
+                     r.step, 1e3 * r.seconds_rollout, 1e3 * r.seconds_derivative, 1e3 * r.seconds_backward) +
          (columns.gap ? fmt::format(" | {:9.3g} {:>5}", r.gap, r.gap > 0 ? std::to_string(r.gap_knot) : "-") : "") +
          (columns.violation ? fmt::format(" | {:9.3g}", r.violation) : "");
 }
@@ -140,19 +146,27 @@ bool LimitsForces(const mjModel* m) {
 }
 
 // what is told beside the iterations: the sampled guess, stages of smoothing, rounds of kicks
-TaskCallbacks TellingCallbacks(const Task& task, const OptimizeOptions& options, Progress* progress, const IterationCallback& iteration) {
+TaskCallbacks TellingCallbacks(const Task& task, const OptimizeOptions& options, Progress* progress,
+                               const IterationCallback& iteration) {
   TaskCallbacks callbacks{.iteration = iteration};
   if (options.quiet) return callbacks;
   callbacks.sampled = [&task, progress](const SamplingResult& start) {
-    progress->Line(fmt::format("sampling: {} rounds of {} samples take the cost of the guess from {:.6g} to {:.6g}", task.sampling.iterations,
-                               task.sampling.samples, start.initial_cost, start.cost));
+    progress->Line(fmt::format("sampling: {} rounds of {} samples take the cost of the guess from {:.6g} to {:.6g}",
+                               task.sampling.iterations, task.sampling.samples, start.initial_cost, start.cost));
   };
-  callbacks.stage = [progress](int stage, const ContinuationStage& s) { progress->Line(fmt::format("stage {}: {}", stage + 1, s.smoothing)); };
+  callbacks.stage = [progress](int stage, const ContinuationStage& s) {
+    progress->Line(fmt::format("stage {}: {}", stage + 1, s.smoothing));
+  };
   callbacks.round = [&task, progress, best = 0.0](const BasinHoppingRound& round) mutable {
     const bool last = round.number > task.hopping.rounds;
-    const std::string verdict = round.number == 0 ? "" : round.better ? fmt::format(", was {:.7g}", best) : fmt::format("; {:.7g} stays", best);
+    const std::string verdict = round.number == 0 ? ""
+                                : round.better    ? fmt::format(", was {:.7g}", best)
+                                                  : fmt::format("; {:.7g} stays", best);
     if (round.better) best = round.cost;
-    progress->Line(fmt::format("{}: {:.7g}{}", round.number == 0 ? "from the guess" : last ? "to the end" : fmt::format("round {}", round.number),
+    progress->Line(fmt::format("{}: {:.7g}{}",
+                               round.number == 0 ? "from the guess"
+                               : last            ? "to the end"
+                                                 : fmt::format("round {}", round.number),
                                round.cost, verdict));
   };
   return callbacks;
@@ -164,11 +178,13 @@ void LookForExploits(const Task& task, const SolveResult& result, Record* record
   fmt::print("  elsewhere     ");
   for (std::size_t k = 0; k < check.variants.size(); k++) {
     const SimulationVariant& v = check.variants[k];
-    fmt::print("{}{} {}", k == 0 ? "" : ", ", v.name, std::isfinite(v.kept) ? fmt::format("{:.3g} %", 100 * v.kept) : "fails");
+    fmt::print("{}{} {}", k == 0 ? "" : ", ", v.name,
+               std::isfinite(v.kept) ? fmt::format("{:.3g} %", 100 * v.kept) : "fails");
     std::string name = "exploit_check_" + v.name;
     std::replace(name.begin(), name.end(), ' ', '_');
-    record->settings[name] = fmt::format("cost {:.10g} under the same controls, {:.10g} with feedback: {:.6g} of the gain kept",
-                                         v.open_cost, v.closed_cost, v.kept);
+    record->settings[name] =
+        fmt::format("cost {:.10g} under the same controls, {:.10g} with feedback: {:.6g} of the gain kept", v.open_cost,
+                    v.closed_cost, v.kept);
   }
   fmt::print(" of the gain kept\n");
   if (!check.message.empty()) record->failures.push_back("simulation: " + check.message);
@@ -178,25 +194,28 @@ void LookForExploits(const Task& task, const SolveResult& result, Record* record
 void PrintConstraints(const Task& task, const SolveResult& result) {
   for (const ConstraintReport& c : result.constraints) {
     const bool kept = c.relative <= task.constrained.tolerance;
-    fmt::print("  {:<13} {}: violated by {:.3g} {} at {:.4g} s ({}){}; multiplier {:.4g}, {} active\n", kept ? "kept" : "VIOLATED", c.name,
-               c.violation, c.unit, result.trajectory.time[c.knot] - result.trajectory.time[0], c.component,
-               kept ? "" : fmt::format(": {:.6g}, allowed {:.6g} to {:.6g}", c.value, c.lower, c.upper), c.multiplier, c.active);
+    fmt::print("  {:<13} {}: violated by {:.3g} {} at {:.4g} s ({}){}; multiplier {:.4g}, {} active\n",
+               kept ? "kept" : "VIOLATED", c.name, c.violation, c.unit,
+               result.trajectory.time[c.knot] - result.trajectory.time[0], c.component,
+               kept ? "" : fmt::format(": {:.6g}, allowed {:.6g} to {:.6g}", c.value, c.lower, c.upper), c.multiplier,
+               c.active);
   }
 }
 
 // the motion as it is told: status, cost by term, limits
-void PrintSummary(const Task& task, const SolveResult& result,
-                  const std::vector<ContinuationStage>& stages, const Record& record,
-                  double seconds) {
+void PrintSummary(const Task& task, const SolveResult& result, const std::vector<ContinuationStage>& stages,
+                  const Record& record, double seconds) {
   fmt::print("\n{}: {}\n", ToString(result.status), result.message);
   // with constraints the guess may cost less, for it need not keep them
   const std::string share = task.constraints.size() > 0
                                 ? "the guess, which need not keep the constraints, cost"
-                                : fmt::format("{:.3g} % of the guess's", result.initial_cost != 0 ? 100 * result.cost / result.initial_cost : 100);
+                                : fmt::format("{:.3g} % of the guess's",
+                                              result.initial_cost != 0 ? 100 * result.cost / result.initial_cost : 100);
   fmt::print("  cost          {:.8g}, {} {:.8g}, in {} iterations and {}\n", result.cost, share, result.initial_cost,
              result.iterations.size(), FormatDuration(seconds));
   for (const CostTermValue& term : record.cost_terms) fmt::print("    {:<24} {:.6g}\n", term.name, term.value);
-  if (result.guess_scale < 1) fmt::print("  note          the guess diverged and was scaled by {:g}\n", result.guess_scale);
+  if (result.guess_scale < 1)
+    fmt::print("  note          the guess diverged and was scaled by {:g}\n", result.guess_scale);
   if (task.x_goal.size() > 0) {
     const int N = result.trajectory.N();
     const VectorXd miss = Difference(task.model.get(), task.x_goal, result.trajectory.X.col(N));
@@ -211,8 +230,8 @@ void PrintSummary(const Task& task, const SolveResult& result,
   PrintConstraints(task, result);
   for (std::size_t k = 0; k < stages.size(); k++) {
     const ContinuationStage& s = stages[k];
-    fmt::print("  stage {:<7} {}: cost {:.6g}, on the true model {:.6g}, {} iterations\n", k + 1,
-               s.smoothing, s.cost, s.true_cost, s.iterations);
+    fmt::print("  stage {:<7} {}: cost {:.6g}, on the true model {:.6g}, {} iterations\n", k + 1, s.smoothing, s.cost,
+               s.true_cost, s.iterations);
   }
 }
 
@@ -224,7 +243,9 @@ void PrintStart(const Task& task, const VectorXd& moved) {
   std::string text;
   int shown = 0;
   for (const int entry : task.free_start.entries) {
-    if (++shown <= kMost) text += fmt::format("{}{} by {:.6g}", text.empty() ? "" : ", ", names[static_cast<std::size_t>(entry)], moved[entry]);
+    if (++shown <= kMost)
+      text +=
+          fmt::format("{}{} by {:.6g}", text.empty() ? "" : ", ", names[static_cast<std::size_t>(entry)], moved[entry]);
   }
   fmt::print("  start         moved: {}{}\n", text, shown > kMost ? fmt::format(" and {} more", shown - kMost) : "");
 }
@@ -256,7 +277,8 @@ void ReadContinuation(const OptimizeOptions& options, Task* task) {
     }
   }
   const auto refuse = [](const std::string& what) { throw Error(ErrorCode::kUnsupported, "--smooth: " + what); };
-  if (smooth.any() && task->X_guess.size() > 0) refuse("its stages start from controls alone: leave the states of <guess> out");
+  if (smooth.any() && task->X_guess.size() > 0)
+    refuse("its stages start from controls alone: leave the states of <guess> out");
   if (smooth.any()) PrintSmoothChanges(MakeSmoothModel(task->model.get(), smooth));
 }
 
@@ -279,7 +301,8 @@ int RunOptimize(const OptimizeOptions& options) {
     const bool constrained = task.constraints.size() > 0;
     const Columns columns{.gap = task.solver.type == SolverType::kFddp, .violation = constrained};
     if (!options.quiet && task.solver.derivative_every > 1) {
-      progress.Line(fmt::format("derivatives at every {} knots, interpolated in between", task.solver.derivative_every));
+      progress.Line(
+          fmt::format("derivatives at every {} knots, interpolated in between", task.solver.derivative_every));
     }
     if (!options.quiet) progress.Line(columns.Header());
     const IterationCallback callback = [&](const IterationRecord& record) {
@@ -308,19 +331,25 @@ int RunOptimize(const OptimizeOptions& options) {
   // judge and save; the motion is simulated anew, so that what is saved is what replays
   Simulator simulator(m, task.context, task.substeps, task.solver.threads);
   const std::vector<ContinuationStage>& stages = solution.stages;
-  Record record = MakeOptimizeRecord({task, result, stages, solution.rounds, times, options.start, options.goal, options.resume}, &simulator);
-  if (times) fmt::print("\ntime: {:.6g} s, at {:g} a second, of {} tried\n", times->time, task.free_time.weight, times->trials.size());
+  Record record = MakeOptimizeRecord(
+      {task, result, stages, solution.rounds, times, options.start, options.goal, options.resume}, &simulator);
+  if (times)
+    fmt::print("\ntime: {:.6g} s, at {:g} a second, of {} tried\n", times->time, task.free_time.weight,
+               times->trials.size());
   PrintSummary(task, result, stages, record, seconds);
   PrintStart(task, moved);
-  if (result.cost < result.initial_cost && result.status != SolveStatus::kInterrupted) LookForExploits(task, result, &record);
+  if (result.cost < result.initial_cost && result.status != SolveStatus::kInterrupted)
+    LookForExploits(task, result, &record);
   for (const std::string& failure : record.failures) fmt::print("  note          {}\n", failure);
-  const bool touches = std::any_of(record.diagnostics.begin(), record.diagnostics.end(), [](const KnotDiagnostics& d) { return d.contacts > 0; });
+  const bool touches = std::any_of(record.diagnostics.begin(), record.diagnostics.end(),
+                                   [](const KnotDiagnostics& d) { return d.contacts > 0; });
   if (result.status == SolveStatus::kStalled && touches && stages.empty()) {
     fmt::print("  hint          the way to a better motion may lead by smoother contact: --smooth auto\n");
   } else if (result.status == SolveStatus::kStalled && LimitsForces(m) && solution.rounds.empty() &&
              std::any_of(record.diagnostics.begin(), record.diagnostics.end(),
                          [](const KnotDiagnostics& d) { return d.saturated_actuators > 0; })) {
-    fmt::print("  hint          where a force stands at its limit its control has no slope; kicks may lead on: --hops 8\n");
+    fmt::print(
+        "  hint          where a force stands at its limit its control has no slope; kicks may lead on: --hops 8\n");
   }
   if (!options.no_save) {
     record.trajectory = std::move(result.trajectory);
@@ -346,20 +375,24 @@ void AddOptimizeCommand(CLI::App& app, int* exit_code) {
   command->add_option("--start", options->start, "keyframe to start at, by name or number (key:NAME works too)");
   command->add_option("--goal", options->goal, "keyframe to reach");
   command->add_option("--time", options->time, "seconds from start to goal (default 2)")->check(Positive());
-  command->add_option("--substeps", options->substeps, "engine steps that hold one control, with --goal")->check(CLI::Range(1, 100000));
+  command->add_option("--substeps", options->substeps, "engine steps that hold one control, with --goal")
+      ->check(CLI::Range(1, 100000));
   command->add_option("--iterations", options->iterations, "at most so many")->check(CLI::Range(0, 1000000));
-  command->add_option("--tolerance", options->tolerance, "relative cost reduction that ends the search")->check(NonNegative());
+  command->add_option("--tolerance", options->tolerance, "relative cost reduction that ends the search")
+      ->check(NonNegative());
   command->add_option("--threads", options->threads, "0: all cores")->check(CLI::Range(0, 4096));
   command->add_option("--derivative", options->derivative, "best, analytic, residual or step")
       ->check(CLI::IsMember({"best", "analytic", "residual", "step"}));
   command->add_option("--solver", options->solver, "ilqr or fddp")->check(CLI::IsMember({"ilqr", "fddp"}));
-  command->add_option("--derivative-every", options->derivative_every, "derivatives at every so many knots, interpolated in between (default 1)")
+  command
+      ->add_option("--derivative-every", options->derivative_every,
+                   "derivatives at every so many knots, interpolated in between (default 1)")
       ->check(CLI::Range(1, 1000000));
-  command->add_option("--hops", options->hops, "so many rounds of kicked controls from the best motion (default 0)")->check(CLI::Range(0, 1000000));
+  command->add_option("--hops", options->hops, "so many rounds of kicked controls from the best motion (default 0)")
+      ->check(CLI::Range(0, 1000000));
   command->add_flag("--second-order", options->second_order, "exact second derivatives (fddp)");
   AddSmoothOptions(command, &options->smooth, "go from smoother contact to the true model");
-  command->add_flag("--backward-only", options->backward_only,
-                    "of --smooth: true motions, smoothed derivatives");
+  command->add_flag("--backward-only", options->backward_only, "of --smooth: true motions, smoothed derivatives");
   command->add_option("--out", options->out, "folder of the saved run");
   command->add_flag("--force", options->force, "replace the run that is there");
   command->add_flag("--no-plots", options->no_plots, "draw no pictures");

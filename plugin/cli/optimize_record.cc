@@ -1,4 +1,5 @@
-// What costate optimize saves beside the motion: settings, cost by term, constraints knot by knot, times, where the solver stood.
+// What costate optimize saves beside the motion: settings, cost by term, constraints knot by knot, times, where the
+// solver stood.
 #include "cli/optimize_record.h"
 
 #include <costate/resume.h>
@@ -18,23 +19,23 @@ std::map<std::string, std::string> Settings(const OptimizeReport& report, int th
   const SolveResult& result = report.result;
   const std::vector<ContinuationStage>& stages = report.stages;
   const IlqrOptions& s = task.solver;
-  std::map<std::string, std::string> settings = {
-      {"solver", ToString(s.type)},
-      {"iterations", fmt::format("{}", s.iterations)},
-      {"tolerance", fmt::format("{:.17g}", s.tolerance)},
-      {"gradient_tolerance", fmt::format("{:.17g}", s.gradient_tolerance)},
-      {"cost_unit", fmt::format("{:.17g}", s.cost_unit)},
-      {"regularization_init", fmt::format("{:.17g}", s.regularization_init)},
-      {"line_search_steps", fmt::format("{}", s.line_search_steps)},
-      {"line_search_ratio", fmt::format("{:.17g}", s.line_search_ratio)},
-      {"threads", fmt::format("{}", threads)},
-      {"derivative_level", ToString(s.derivative.level)},
-      {"derivative_centered", s.derivative.centered ? "true" : "false"},
-      {"smoothing", "none"},  // of the motion that is saved
-      {"guess_scale", fmt::format("{:.17g}", result.guess_scale)},
-      {"start", report.start},
-      {"goal", report.goal}};
-  if (s.derivative_every > 1) settings["derivative_every"] = fmt::format("{} knots, interpolated in between", s.derivative_every);
+  std::map<std::string, std::string> settings = {{"solver", ToString(s.type)},
+                                                 {"iterations", fmt::format("{}", s.iterations)},
+                                                 {"tolerance", fmt::format("{:.17g}", s.tolerance)},
+                                                 {"gradient_tolerance", fmt::format("{:.17g}", s.gradient_tolerance)},
+                                                 {"cost_unit", fmt::format("{:.17g}", s.cost_unit)},
+                                                 {"regularization_init", fmt::format("{:.17g}", s.regularization_init)},
+                                                 {"line_search_steps", fmt::format("{}", s.line_search_steps)},
+                                                 {"line_search_ratio", fmt::format("{:.17g}", s.line_search_ratio)},
+                                                 {"threads", fmt::format("{}", threads)},
+                                                 {"derivative_level", ToString(s.derivative.level)},
+                                                 {"derivative_centered", s.derivative.centered ? "true" : "false"},
+                                                 {"smoothing", "none"},  // of the motion that is saved
+                                                 {"guess_scale", fmt::format("{:.17g}", result.guess_scale)},
+                                                 {"start", report.start},
+                                                 {"goal", report.goal}};
+  if (s.derivative_every > 1)
+    settings["derivative_every"] = fmt::format("{} knots, interpolated in between", s.derivative_every);
   if (!report.resumed_from.empty()) settings["resumed_from"] = report.resumed_from;
   if (task.sampling.iterations > 0) {
     const SamplingOptions& o = task.sampling;
@@ -49,22 +50,23 @@ std::map<std::string, std::string> Settings(const OptimizeReport& report, int th
   }
   if (!report.rounds.empty()) {
     const BasinHoppingOptions& o = task.hopping;
-    settings["hopping"] = fmt::format("{} rounds, {} solves side by side of {} iterations, kicks of {:g} half ranges, tolerance {:g}, seed {}", o.rounds,
-                                      o.width, o.iterations, o.size, o.tolerance, o.seed);
+    settings["hopping"] = fmt::format(
+        "{} rounds, {} solves side by side of {} iterations, kicks of {:g} half ranges, tolerance {:g}, seed {}",
+        o.rounds, o.width, o.iterations, o.size, o.tolerance, o.seed);
   }
   for (const BasinHoppingRound& round : report.rounds) {
     if (report.timed) break;  // they are of many lengths
-    settings[fmt::format("round_{}", round.number)] =
-        fmt::format("cost {:.10g} after {} iterations{}", round.cost, round.iterations, round.better ? "" : ", no better");
+    settings[fmt::format("round_{}", round.number)] = fmt::format("cost {:.10g} after {} iterations{}", round.cost,
+                                                                  round.iterations, round.better ? "" : ", no better");
   }
   if (stages.empty()) return settings;
   settings["continuation"] = ToString(task.continuation.smooth);
   settings["continuation_smooths"] = task.continuation.backward_only ? "derivatives" : "motions and derivatives";
   for (std::size_t k = 0; k < stages.size(); k++) {
     const ContinuationStage& stage = stages[k];
-    settings[fmt::format("stage_{}", k)] = fmt::format(
-        "{}: {} after {} iterations, cost {:.10g}, on the true model {:.10g}", stage.smoothing,
-        ToString(stage.status), stage.iterations, stage.cost, stage.true_cost);
+    settings[fmt::format("stage_{}", k)] =
+        fmt::format("{}: {} after {} iterations, cost {:.10g}, on the true model {:.10g}", stage.smoothing,
+                    ToString(stage.status), stage.iterations, stage.cost, stage.true_cost);
     if (stage.factor > 0) settings["cost_smoothed"] = fmt::format("{:.17g}", stage.cost);
   }
   settings["cost_true"] = fmt::format("{:.17g}", result.cost);
@@ -86,9 +88,11 @@ std::string ConstraintCsv(const Task& task, const SolveResult& result, double dt
       if (!task.constraints[i].IsAt(t, N)) continue;
       task.constraints[i].Value(ViewKnot(result.trajectory, t, dt), &c);
       for (int k = 0; k < c.size(); ++k) {
-        const double multiplier = result.multipliers.empty() ? 0 : result.multipliers[static_cast<std::size_t>(i)](k, t);
-        text += fmt::format("{:.17g},{},{},{:.17g},{:.17g},{:.17g},{:.17g}\n", result.trajectory.time[t], quoted(info.name),
-                            quoted(info.components[static_cast<std::size_t>(k)]), c[k], info.lower[k], info.upper[k], multiplier);
+        const double multiplier =
+            result.multipliers.empty() ? 0 : result.multipliers[static_cast<std::size_t>(i)](k, t);
+        text += fmt::format("{:.17g},{},{},{:.17g},{:.17g},{:.17g},{:.17g}\n", result.trajectory.time[t],
+                            quoted(info.name), quoted(info.components[static_cast<std::size_t>(k)]), c[k],
+                            info.lower[k], info.upper[k], multiplier);
       }
     }
   }
@@ -123,9 +127,11 @@ Record MakeOptimizeRecord(const OptimizeReport& report, Simulator* simulator) {
   record.constraints = result.constraints;
   for (const ConstraintReport& c : result.constraints) {
     if (c.relative <= task.constrained.tolerance) continue;
-    record.failures.push_back(fmt::format("constraint: '{}' is violated by {:.6g} {} at knot {} ({})", c.name, c.violation, c.unit, c.knot, c.component));
+    record.failures.push_back(fmt::format("constraint: '{}' is violated by {:.6g} {} at knot {} ({})", c.name,
+                                          c.violation, c.unit, c.knot, c.component));
   }
-  if (task.constraints.size() > 0) record.tables["constraints.csv"] = ConstraintCsv(task, result, simulator->knot_time());
+  if (task.constraints.size() > 0)
+    record.tables["constraints.csv"] = ConstraintCsv(task, result, simulator->knot_time());
   record.tables[kResumeFile] = ResumeText(task, result, report.timed);
   if (report.timed) RecordTimes(task, *report.timed, &record);
   return record;

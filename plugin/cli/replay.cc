@@ -33,8 +33,10 @@ int Export(const ReplayOptions& options) {
     fmt::print("played: identical to the run, bit for bit\n");
     return kExitOk;
   }
-  fmt::print("played: a state differs from the run by at most {:.3g} (MJCF keeps fewer digits than the run's compiled model)\n",
-             result.largest_difference);
+  fmt::print(
+      "played: a state differs from the run by at most {:.3g} (MJCF keeps fewer digits than the run's compiled "
+      "model)\n",
+      result.largest_difference);
   return kExitOk;
 }
 
@@ -64,15 +66,15 @@ void AddReplayCommand(CLI::App& app, int* exit_code) {
   auto options = std::make_shared<ReplayOptions>();
   CLI::App* command = app.add_subcommand("replay", "Simulate a saved run again and compare bit for bit");
   command->add_option("RUN", options->folder, "folder of the run")->required();
-  CLI::Option* file = command->add_option("--export", options->file, "write an MJCF file that plays the run in any MuJoCo host");
+  CLI::Option* file =
+      command->add_option("--export", options->file, "write an MJCF file that plays the run in any MuJoCo host");
   command->add_option("--end", options->playback.end, "with --export, behind the end: hold (default), loop or zero")
       ->check(CLI::IsMember({"hold", "loop", "zero"}))
       ->needs(file);
   command->add_flag("!--no-feedback", options->playback.feedback, "with --export: controls alone")->needs(file);
   command->footer(kReplayFooter);
-  command->callback([options, exit_code] {
-    *exit_code = options->file.empty() ? RunReplay(options->folder) : Export(*options);
-  });
+  command->callback(
+      [options, exit_code] { *exit_code = options->file.empty() ? RunReplay(options->folder) : Export(*options); });
 }
 
 }  // namespace costate::cli

@@ -34,9 +34,9 @@ Ctrl-C ends the simulation; what there is is judged and saved.
 
 Exit code: 0 simulated, 1 the simulation diverged, 2 bad input, 130 interrupted.)";
 
-constexpr double kDefaultTime = 2;     // [s]
-constexpr int kMostKnots = 10000000;   // far beyond what anyone looks at; a typing error, not memory, ends it
-constexpr int kKnotsPerUpdate = 100;   // of the progress bar: milliseconds at most
+constexpr double kDefaultTime = 2;    // [s]
+constexpr int kMostKnots = 10000000;  // far beyond what anyone looks at; a typing error, not memory, ends it
+constexpr int kKnotsPerUpdate = 100;  // of the progress bar: milliseconds at most
 
 struct RolloutOptions {
   std::string input, key, controls, out;
@@ -59,8 +59,9 @@ int Knots(double time, double knot_time) {
                 fmt::format("--time {} s is shorter than one control interval of {} s", time, knot_time));
   }
   if (N > kMostKnots) {
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("--time {} s takes {} control intervals of {} s, at most {} are kept",
-                                                         time, N, knot_time, kMostKnots));
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("--time {} s takes {} control intervals of {} s, at most {} are kept", time, N, knot_time,
+                            kMostKnots));
   }
   return static_cast<int>(N);
 }
@@ -74,7 +75,8 @@ MatrixXd Extended(const MatrixXd& U, int N) {
 
 Setup LoadTaskSetup(const RolloutOptions& options) {
   if (!options.key.empty() || options.substeps > 0) {
-    throw Error(ErrorCode::kInvalidArgument, options.input + " is a task, which states its own start and control interval: " +
+    throw Error(ErrorCode::kInvalidArgument, options.input +
+                                                 " is a task, which states its own start and control interval: " +
                                                  "--key and --substeps are for models");
   }
   Setup setup;
@@ -127,14 +129,14 @@ void PrintDiagnostics(const mjModel* m, const Trajectory& trajectory, const std:
   auto at = [&](int t) -> const KnotDiagnostics& { return diagnostics[static_cast<std::size_t>(t)]; };
   auto energy = [](const KnotDiagnostics& knot) { return knot.energy_potential + knot.energy_kinetic; };
   const KnotDiagnostics &first = diagnostics.front(), &last = diagnostics.back();
-  fmt::print("  energy        {:.6g} J at the start, {:.6g} J at the end (kinetic {:.3g} J, potential {:.6g} J)\n", energy(first),
-             energy(last), last.energy_kinetic, last.energy_potential);
+  fmt::print("  energy        {:.6g} J at the start, {:.6g} J at the end (kinetic {:.3g} J, potential {:.6g} J)\n",
+             energy(first), energy(last), last.energy_kinetic, last.energy_potential);
 
   const int contacts = at(LargestAt(diagnostics, &KnotDiagnostics::contacts)).contacts;
   if (contacts > 0) {
     const int t = LargestAt(diagnostics, &KnotDiagnostics::penetration);
-    fmt::print("  contacts      up to {}; deepest penetration {:.3g} mm at {:.4g} s\n", contacts, 1e3 * at(t).penetration,
-               trajectory.time[t]);
+    fmt::print("  contacts      up to {}; deepest penetration {:.3g} mm at {:.4g} s\n", contacts,
+               1e3 * at(t).penetration, trajectory.time[t]);
   } else {
     fmt::print("  contacts      none\n");
   }
@@ -148,7 +150,8 @@ void PrintDiagnostics(const mjModel* m, const Trajectory& trajectory, const std:
   if (m->nu > 0) {
     const auto saturated = std::count_if(diagnostics.begin(), diagnostics.end() - 1,
                                          [](const KnotDiagnostics& knot) { return knot.saturated_actuators > 0; });
-    fmt::print("  actuators     {} at a limit at {} of {} knots\n", saturated > 0 ? "some" : "none", saturated, trajectory.N());
+    fmt::print("  actuators     {} at a limit at {} of {} knots\n", saturated > 0 ? "some" : "none", saturated,
+               trajectory.N());
   }
 }
 
@@ -165,14 +168,16 @@ void JudgeConstraints(const Setup& setup, double knot_time, Record* record) {
   const Task& task = setup.task;
   if (task.constraints.size() == 0) return;
   if (record->trajectory.N() != setup.task_N) {
-    fmt::print("  constraints   not looked at: they are of {} control intervals, the motion has {}\n", setup.task_N, record->trajectory.N());
+    fmt::print("  constraints   not looked at: they are of {} control intervals, the motion has {}\n", setup.task_N,
+               record->trajectory.N());
     return;
   }
   record->constraints = CheckConstraints(task.constraints, record->trajectory, knot_time);
   for (const ConstraintReport& c : record->constraints) {
     const bool kept = c.relative <= task.constrained.tolerance;
-    fmt::print("  {:<13} {}: by {:.3g} {} at {:.4g} s ({}): {:.6g}, allowed {:.6g} to {:.6g}\n", kept ? "kept" : "VIOLATED", c.name,
-               c.violation, c.unit, record->trajectory.time[c.knot] - record->trajectory.time[0], c.component, c.value, c.lower, c.upper);
+    fmt::print("  {:<13} {}: by {:.3g} {} at {:.4g} s ({}): {:.6g}, allowed {:.6g} to {:.6g}\n",
+               kept ? "kept" : "VIOLATED", c.name, c.violation, c.unit,
+               record->trajectory.time[c.knot] - record->trajectory.time[0], c.component, c.value, c.lower, c.upper);
   }
 }
 

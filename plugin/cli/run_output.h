@@ -16,7 +16,8 @@ std::string FreeFolder(const Task& task);
 /// @param own  the folder is ours to choose: "runs" above it is made.  @throws Error{kFile}.
 void CheckRunFolder(const std::string& folder, bool own, bool force);
 
-/// A record that knows its command and its task: files, start, goal, substeps, warnings. Model and motion are left to the command.
+/// A record that knows its command and its task: files, start, goal, substeps, warnings. Model and motion are left to
+/// the command.
 Record TaskRecord(const Task& task, const std::string& command);
 
 /// The task's costs of a motion, a knot and a term: cost_per_knot, cost_terms, metric.

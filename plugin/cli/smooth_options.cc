@@ -16,8 +16,7 @@ void AddSmoothOptions(CLI::App* command, SmoothArguments* arguments, const std::
 SmoothContact ReadSmooth(const mjModel* model, const SmoothArguments& arguments) {
   if (!arguments.chosen()) {
     if (arguments.only.empty()) return {};
-    throw Error(ErrorCode::kInvalidArgument,
-                "--smooth-only says what is smoothed: --smooth has to say how");
+    throw Error(ErrorCode::kInvalidArgument, "--smooth-only says what is smoothed: --smooth has to say how");
   }
   SmoothContact smooth = ParseSmooth(model, arguments.smooth);
   if (!arguments.only.empty()) smooth.targets = ParseSmoothTargets(arguments.only);
@@ -27,8 +26,8 @@ SmoothContact ReadSmooth(const mjModel* model, const SmoothArguments& arguments)
 void PrintSmoothChanges(const SmoothModel& smooth) {
   fmt::print("{}\n", smooth.label);
   for (const SmoothChange& change : smooth.changes) {
-    fmt::print("  {:<11} {:g} {} on {} elements: {}\n", change.strategy, change.strength,
-               change.unit, change.elements, change.motion);
+    fmt::print("  {:<11} {:g} {} on {} elements: {}\n", change.strategy, change.strength, change.unit, change.elements,
+               change.motion);
     if (change.jump_before > 0) {
       fmt::print(
           "  {:<11} at its onset a row applies {:g} of its stopping acceleration at once, before "

@@ -39,16 +39,16 @@ bool Enabled(const mjModel* model, int disable_flag) {
 void FindContacts(const mjModel* model, Obstacles* found) {
   if (!CanHaveContacts(model)) return;
   const char* remedy =
-      "solimp=\"0 0.95 0.001\" (first number 0) on the geoms or pairs makes the onset smooth; before touch-down the derivative "
+      "solimp=\"0 0.95 0.001\" (first number 0) on the geoms or pairs makes the onset smooth; before touch-down the "
+      "derivative "
       "is that of free flight";
   if (model->opt.enableflags & mjENBL_OVERRIDE) {
     if (model->opt.o_solimp[0] > mjMINIMP) {
       found->push_back({fmt::format("contact onset jumps: o_solimp[0] is {:g}", model->opt.o_solimp[0]), remedy});
     }
   } else {
-    const auto colliding = Where(model->ngeom, [&](int i) {
-      return model->geom_contype[i] != 0 || model->geom_conaffinity[i] != 0;
-    });
+    const auto colliding =
+        Where(model->ngeom, [&](int i) { return model->geom_contype[i] != 0 || model->geom_conaffinity[i] != 0; });
     std::vector<int> jumping;
     double largest = 0;
     for (int i : colliding) {
@@ -57,10 +57,11 @@ void FindContacts(const mjModel* model, Obstacles* found) {
       largest = std::max(largest, model->geom_solimp[i * mjNIMP]);
     }
     if (!jumping.empty()) {
-      found->push_back({fmt::format("contact onset jumps (the force is not zero at touch-down): solimp[0] is up to {:g} on {}",
-                                    largest, Listing(model, mjOBJ_GEOM, jumping, static_cast<int>(colliding.size()),
-                                                     "colliding geoms")),
-                        remedy});
+      found->push_back(
+          {fmt::format("contact onset jumps (the force is not zero at touch-down): solimp[0] is up to {:g} on {}",
+                       largest,
+                       Listing(model, mjOBJ_GEOM, jumping, static_cast<int>(colliding.size()), "colliding geoms")),
+           remedy});
     }
     const auto pairs = Where(model->npair, [&](int i) { return model->pair_solimp[i * mjNIMP] > mjMINIMP; });
     if (!pairs.empty()) {
@@ -69,19 +70,20 @@ void FindContacts(const mjModel* model, Obstacles* found) {
                         remedy});
     }
   }
-  found->push_back({"contacts appear and vanish, and their friction sticks or slips: the derivative is that of the contacts "
-                    "there are at the point",
-                    "`costate check` tells at which inputs something switches"});
+  found->push_back(
+      {"contacts appear and vanish, and their friction sticks or slips: the derivative is that of the contacts "
+       "there are at the point",
+       "`costate check` tells at which inputs something switches"});
   const auto polytopes = Where(model->ngeom, [&](int i) {
     const int type = model->geom_type[i];
     return (type == mjGEOM_BOX || type == mjGEOM_MESH || type == mjGEOM_HFIELD || type == mjGEOM_CYLINDER) &&
            (model->geom_contype[i] != 0 || model->geom_conaffinity[i] != 0);
   });
   if (!polytopes.empty()) {
-    found->push_back({fmt::format("contact points jump from corner to corner of {}",
-                                  Listing(model, mjOBJ_GEOM, polytopes, static_cast<int>(model->ngeom),
-                                          "geoms with flat faces")),
-                      "spheres or capsules in their place have contact points that move smoothly"});
+    found->push_back(
+        {fmt::format("contact points jump from corner to corner of {}",
+                     Listing(model, mjOBJ_GEOM, polytopes, static_cast<int>(model->ngeom), "geoms with flat faces")),
+         "spheres or capsules in their place have contact points that move smoothly"});
   }
   const auto curved = Where(model->ngeom, [&](int i) {
     const int type = model->geom_type[i];
@@ -89,18 +91,18 @@ void FindContacts(const mjModel* model, Obstacles* found) {
            (model->geom_contype[i] != 0 || model->geom_conaffinity[i] != 0);
   });
   if (!curved.empty()) {
-    found->push_back({fmt::format("contacts of curved surfaces, but for those with a plane, are found to ccd_tolerance only and "
-                                  "jump within it; the derivative is that of the exact surfaces: {}",
-                                  Listing(model, mjOBJ_GEOM, curved, static_cast<int>(model->ngeom), "geoms")),
-                      "spheres or capsules in their place are exact; a smaller ccd_tolerance makes the jumps smaller"});
+    found->push_back(
+        {fmt::format("contacts of curved surfaces, but for those with a plane, are found to ccd_tolerance only and "
+                     "jump within it; the derivative is that of the exact surfaces: {}",
+                     Listing(model, mjOBJ_GEOM, curved, static_cast<int>(model->ngeom), "geoms")),
+         "spheres or capsules in their place are exact; a smaller ccd_tolerance makes the jumps smaller"});
   }
 }
 
 void FindLimits(const mjModel* model, Obstacles* found) {
   if (!Enabled(model, mjDSBL_LIMIT)) return;
-  const auto joints = Where(model->njnt, [&](int i) {
-    return model->jnt_limited[i] && model->jnt_solimp[i * mjNIMP] > mjMINIMP;
-  });
+  const auto joints =
+      Where(model->njnt, [&](int i) { return model->jnt_limited[i] && model->jnt_solimp[i * mjNIMP] > mjMINIMP; });
   if (!joints.empty()) {
     found->push_back({fmt::format("joint limits jump when reached: solimp[0] above 0 on {}",
                                   Listing(model, mjOBJ_JOINT, joints, static_cast<int>(model->njnt), "joints")),
@@ -145,9 +147,10 @@ void FindActuators(const mjModel* model, Obstacles* found) {
     return false;
   });
   if (!controls.empty() && (model->opt.disableflags & mjDSBL_CLAMPCTRL) == 0) {
-    found->push_back({"controls beyond ctrlrange have no effect, hence a zero derivative (at the edge: the slope inside): " +
-                          Listing(model, mjOBJ_ACTUATOR, controls, total, "actuators"),
-                      "keep controls inside their range; the optimizers do"});
+    found->push_back(
+        {"controls beyond ctrlrange have no effect, hence a zero derivative (at the edge: the slope inside): " +
+             Listing(model, mjOBJ_ACTUATOR, controls, total, "actuators"),
+         "keep controls inside their range; the optimizers do"});
   }
   const auto forces = Where(model->nactuator, [&](int i) { return model->actuator_forcelimited[i] != 0; });
   const auto joints = Where(model->njnt, [&](int i) { return model->jnt_actfrclimited[i] != 0; });
@@ -161,9 +164,8 @@ void FindActuators(const mjModel* model, Obstacles* found) {
                           Listing(model, mjOBJ_JOINT, joints, static_cast<int>(model->njnt), "joints"),
                       ""});
   }
-  const auto activations = Where(model->nactuator, [&](int i) {
-    return model->actuator_actlimited[i] && model->actuator_actnum[i] > 0;
-  });
+  const auto activations =
+      Where(model->nactuator, [&](int i) { return model->actuator_actlimited[i] && model->actuator_actnum[i] > 0; });
   if (!activations.empty()) {
     found->push_back({"an activation at its limit has a zero derivative (at the edge: the slope inside): actrange on " +
                           Listing(model, mjOBJ_ACTUATOR, activations, total, "actuators"),
@@ -181,23 +183,27 @@ void FindActuators(const mjModel* model, Obstacles* found) {
 
 void FindOptions(const mjModel* model, Obstacles* found) {
   if (model->opt.noslip_iterations > 0) {
-    found->push_back({fmt::format("noslip_iterations is {}: friction forces stick or slide at hard bounds, and a sweep more or less "
-                                  "jumps",
-                                  model->opt.noslip_iterations),
-                      "noslip_iterations=\"0\" and a larger impratio, or noslip_tolerance=\"0\" against the jumps"});
+    found->push_back(
+        {fmt::format("noslip_iterations is {}: friction forces stick or slide at hard bounds, and a sweep more or less "
+                     "jumps",
+                     model->opt.noslip_iterations),
+         "noslip_iterations=\"0\" and a larger impratio, or noslip_tolerance=\"0\" against the jumps"});
   }
   if (model->opt.enableflags & mjENBL_SLEEP) {
-    found->push_back({"sleep: which trees sleep belongs to no state; steps and derivatives here keep all trees awake", ""});
+    found->push_back(
+        {"sleep: which trees sleep belongs to no state; steps and derivatives here keep all trees awake", ""});
   }
   if (model->opt.enableflags & mjENBL_IPC) {
     found->push_back({"ipc: contact multipliers belong to no state; derivatives are refused", "disable the flag"});
   }
   if (model->nplastic > 0) {
-    found->push_back({"plastic springs or flexes bend where they begin to yield; the plastic state is context, not x", ""});
+    found->push_back(
+        {"plastic springs or flexes bend where they begin to yield; the plastic state is context, not x", ""});
   }
   if (model->nhistory > 0) {
-    found->push_back({"delays: the buffers are context, not x; a control that arrives after the interval has derivative zero",
-                      "a control interval longer than the delay (substeps)"});
+    found->push_back(
+        {"delays: the buffers are context, not x; a control that arrives after the interval has derivative zero",
+         "a control interval longer than the delay (substeps)"});
   }
   const auto bands = Where(model->ntendon, [&](int i) {
     return model->tendon_lengthspring[2 * i] < model->tendon_lengthspring[2 * i + 1] && model->tendon_stiffness[i] > 0;

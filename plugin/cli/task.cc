@@ -24,12 +24,14 @@ int RunImport(const TaskArguments& arguments) {
     throw Error(ErrorCode::kInvalidArgument, "--import needs --output FILE: where the task file is written");
   }
   CheckWritable(arguments.output, arguments.force);
-  const MjpcImport import =
-      ImportMjpcTask(arguments.file, arguments.residuals, std::filesystem::path(arguments.output).parent_path().string());
+  const MjpcImport import = ImportMjpcTask(arguments.file, arguments.residuals,
+                                           std::filesystem::path(arguments.output).parent_path().string());
   if (!import.missing.empty()) {
     std::string text = "what these residuals measure stands in C++ code and has to be told:\n";
     for (const std::string& missing : import.missing) text += "  " + missing + "\n";
-    text += "Fill in such a file and give it as --residuals FILE (value: an expression of <measure>s; or attributes of a <cost>):\n";
+    text +=
+        "Fill in such a file and give it as --residuals FILE (value: an expression of <measure>s; or attributes of a "
+        "<cost>):\n";
     throw Error(ErrorCode::kInvalidArgument, text + import.form);
   }
   WriteNewFile(arguments.output, import.text, arguments.force);
@@ -49,11 +51,14 @@ std::string Asked(const Task& task) {
   const auto add = [&](bool given, const std::string& words) { text += given ? ", " + words : ""; };
   add(task.solver.derivative_every > 1, fmt::format("derivatives at every {} knots", task.solver.derivative_every));
   add(!task.free_start.entries.empty(), fmt::format("{} entries of the start free", task.free_start.entries.size()));
-  add(task.constraints.size() > 0, fmt::format("{} constraint{}", task.constraints.size(), task.constraints.size() == 1 ? "" : "s"));
-  add(task.free_time.longest > 0, fmt::format("free time from {:g} s to {:g} s", task.free_time.shortest, task.free_time.longest));
+  add(task.constraints.size() > 0,
+      fmt::format("{} constraint{}", task.constraints.size(), task.constraints.size() == 1 ? "" : "s"));
+  add(task.free_time.longest > 0,
+      fmt::format("free time from {:g} s to {:g} s", task.free_time.shortest, task.free_time.longest));
   add(task.sampling.iterations > 0, "start by sampling");
   add(task.spline.knots > 0, fmt::format("a {} spline of {} knots", ToString(task.spline.order), task.spline.knots));
-  add(task.hopping.rounds > 0, fmt::format("{} round{} of kicked controls", task.hopping.rounds, task.hopping.rounds == 1 ? "" : "s"));
+  add(task.hopping.rounds > 0,
+      fmt::format("{} round{} of kicked controls", task.hopping.rounds, task.hopping.rounds == 1 ? "" : "s"));
   add(task.continuation.smooth.any(), "by way of smoother contact");
   return text;
 }
@@ -66,7 +71,8 @@ int RunTask(const TaskArguments& arguments) {
   const Task task = LoadTask(arguments.file);
   PrintWarnings(task.warnings);
   if (arguments.check) {
-    fmt::print("{}: is a task for {}: {} control intervals, {}\n", arguments.file, task.model_file, task.N, Asked(task));
+    fmt::print("{}: is a task for {}: {} control intervals, {}\n", arguments.file, task.model_file, task.N,
+               Asked(task));
   } else {
     fmt::print("{}", Describe(task));
   }

@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "cli/commands.h"
+#include "cli/gradient_table.h"
 #include "cli/run_output.h"
 #include "cli/terminal.h"
-#include "cli/gradient_table.h"
 
 namespace costate::cli {
 namespace {
@@ -41,14 +41,17 @@ std::string StartsTable(const mjModel* model, const TrainResult& result) {
   return text;
 }
 
-Record MakeTrainRecord(const Task& task, const NetworkPolicy& policy, const TrainResult& result, const TrainArguments& arguments) {
+Record MakeTrainRecord(const Task& task, const NetworkPolicy& policy, const TrainResult& result,
+                       const TrainArguments& arguments) {
   Simulator simulator(task.model.get(), task.context, task.substeps, 1);
   Record record = TaskRecord(task, "train");
   record.model = CopyModel(task.model.get());
   record.seed = static_cast<unsigned>(task.policy.seed);
   const RolloutStatus status = simulator.Rollout(task.x0, result.motion.U, &record.trajectory);
   TakeCosts(task, record.trajectory, simulator.knot_time(), &record);
-  record.metric = "sum over knots of the task's cost terms, of the motion from the task's own start; the iterations have the mean over starts.csv";
+  record.metric =
+      "sum over knots of the task's cost terms, of the motion from the task's own start; the iterations have the mean "
+      "over starts.csv";
   record.diagnostics = simulator.Diagnose(record.trajectory);
   record.failures = LabelFailures(task.model.get(), record.trajectory, status, record.diagnostics);
   record.iterations = result.iterations;
@@ -73,8 +76,9 @@ void PrintCheck(const TrainCheck& check) {
     return;
   }
   const double off = std::abs(check.adjoint - check.difference);
-  fmt::print("check         slope along the gradient: adjoint {:.9g}, differences {:.9g} ± {:.1g}{}\n", check.adjoint, check.difference,
-             check.error_bar, off <= std::max(3 * check.error_bar, 1e-6 * check.adjoint) ? "" : ": DISAGREE");
+  fmt::print("check         slope along the gradient: adjoint {:.9g}, differences {:.9g} ± {:.1g}{}\n", check.adjoint,
+             check.difference, check.error_bar,
+             off <= std::max(3 * check.error_bar, 1e-6 * check.adjoint) ? "" : ": DISAGREE");
 }
 
 int RunTrain(const TrainArguments& arguments) {
@@ -97,10 +101,12 @@ int RunTrain(const TrainArguments& arguments) {
 
   Interrupted();  // installs the handlers
   const bool spread = task.policy.spread.size() > 0 && !task.policy.spread.isZero(0);
-  fmt::print("{}: {} observations, {}, {} weights; {} from {}, {} knots of {:.4g} s\n\n", task.name, policy.observations(),
-             task.policy.hidden.empty() ? std::string("linear") : fmt::format("{} hidden layers", task.policy.hidden.size()),
-             policy.weights(), arguments.method, spread ? fmt::format("{} starts", task.policy.starts) : std::string("one start"), task.N,
-             task.substeps * task.model->opt.timestep);
+  fmt::print(
+      "{}: {} observations, {}, {} weights; {} from {}, {} knots of {:.4g} s\n\n", task.name, policy.observations(),
+      task.policy.hidden.empty() ? std::string("linear") : fmt::format("{} hidden layers", task.policy.hidden.size()),
+      policy.weights(), arguments.method,
+      spread ? fmt::format("{} starts", task.policy.starts) : std::string("one start"), task.N,
+      task.substeps * task.model->opt.timestep);
   const double dt = task.substeps * task.model->opt.timestep;
   const auto begin = std::chrono::steady_clock::now();
   TrainResult result;
@@ -109,8 +115,9 @@ int RunTrain(const TrainArguments& arguments) {
     if (!arguments.quiet) progress.Line(" iter  horizon      mean cost     change   gradient       step |     ms");
     result = TrainPolicy(task, &policy, options, [&](const IterationRecord& r, int N) {
       if (!arguments.quiet) {
-        progress.Line(fmt::format("{:5d} {:6.3g} s {:14.8g} {:10.3g} {:10.3g} {:10.3g} | {:6.1f}", r.iteration, N * dt, r.cost, 0 - r.actual_change,
-                                  r.gradient_norm, r.step, 1e3 * (r.seconds_rollout + r.seconds_derivative)));
+        progress.Line(fmt::format("{:5d} {:6.3g} s {:14.8g} {:10.3g} {:10.3g} {:10.3g} | {:6.1f}", r.iteration, N * dt,
+                                  r.cost, 0 - r.actual_change, r.gradient_norm, r.step,
+                                  1e3 * (r.seconds_rollout + r.seconds_derivative)));
       }
       progress.Update(r.iteration, fmt::format("mean cost {:.6g}", r.cost));
       return !Interrupted();
@@ -122,8 +129,8 @@ int RunTrain(const TrainArguments& arguments) {
   fmt::print("  mean cost     {:.6g}, before {:.6g}; worst start {:.6g}; {}\n", result.loss, result.initial_loss,
              result.costs.maxCoeff(), FormatDuration(seconds));
   if (spread) {
-    fmt::print("  unseen        {:.6g}, before {:.6g}; worst {:.6g}: as many starts that had no part in it\n", result.unseen,
-               result.initial_unseen, result.unseen_costs.maxCoeff());
+    fmt::print("  unseen        {:.6g}, before {:.6g}; worst {:.6g}: as many starts that had no part in it\n",
+               result.unseen, result.initial_unseen, result.unseen_costs.maxCoeff());
   }
   fmt::print("  ");
   PrintCheck(result.check);
@@ -136,7 +143,8 @@ int RunTrain(const TrainArguments& arguments) {
     const auto before = static_cast<std::ptrdiff_t>(record.warnings.size());
     WriteRecord(folder, record, {.force = arguments.force, .plots = !arguments.no_plots});
     PrintWarnings({record.warnings.begin() + before, record.warnings.end()});
-    fmt::print("  saved in      {0}: the motion from the task's start, policy.json, starts.csv\n\n  costate view {0}\n", folder);
+    fmt::print("  saved in      {0}: the motion from the task's start, policy.json, starts.csv\n\n  costate view {0}\n",
+               folder);
   }
   if (result.status == SolveStatus::kInterrupted) return kExitInterrupted;
   return result.loss < result.initial_loss ? kExitOk : kExitNo;
@@ -146,7 +154,8 @@ int RunTrain(const TrainArguments& arguments) {
 
 void AddTrainCommand(CLI::App& app, int* exit_code) {
   auto arguments = std::make_shared<TrainArguments>();
-  CLI::App* command = app.add_subcommand("train", "Train a feedback policy, linear or a small network, through the rollout");
+  CLI::App* command =
+      app.add_subcommand("train", "Train a feedback policy, linear or a small network, through the rollout");
   command->footer(R"(
 <policy> in the task says what of state and sensors the policy sees (<observe>), its hidden layers, and how the starts differ
 (<spread>); without it a linear law of the whole state is trained from the task's start. The mean cost over the starts falls
@@ -159,13 +168,17 @@ run is saved in --out, by default runs/NAME-1, -2 … below the current folder; 
 
 Exit code: 0 a lower mean cost; 1 none; 2 bad input; 130 interrupted.)");
   command->add_option("TASK", arguments->file, "task file")->required();
-  command->add_option("--method", arguments->method, "lbfgs (default), adam or gd")->check(CLI::IsMember({"adam", "lbfgs", "gd"}));
-  command->add_option("--rate", arguments->rate, "step of adam (default 0.03), or of gd without line search")->check(Positive());
+  command->add_option("--method", arguments->method, "lbfgs (default), adam or gd")
+      ->check(CLI::IsMember({"adam", "lbfgs", "gd"}));
+  command->add_option("--rate", arguments->rate, "step of adam (default 0.03), or of gd without line search")
+      ->check(Positive());
   command->add_option("--iterations", arguments->iterations, "at most")->check(CLI::Range(0, 1000000));
-  command->add_option("--stages", arguments->stages, "the horizon doubles so often less one; 1: the whole horizon at once")
+  command
+      ->add_option("--stages", arguments->stages, "the horizon doubles so often less one; 1: the whole horizon at once")
       ->check(CLI::Range(1, 30));
   command->add_option("--threads", arguments->threads, "0: all cores")->check(CLI::Range(0, 4096));
-  command->add_option("--window", arguments->window, "truncate: drop the costate after each so many knots")->check(NonNegative());
+  command->add_option("--window", arguments->window, "truncate: drop the costate after each so many knots")
+      ->check(NonNegative());
   command->add_option("--clip", arguments->clip, "shorten a costate that is longer than this")->check(NonNegative());
   command->add_option("--out", arguments->out, "folder of the saved run");
   command->add_flag("--force", arguments->force, "replace the run that is there");

@@ -91,9 +91,8 @@ void ReadSize(const std::string& text, int* width, int* height) {
 }
 
 viewer::CameraOptions CameraOf(const ViewArguments& arguments) {
-  const std::pair<const char*, std::optional<double>> numbers[] = {{"--azimuth", arguments.azimuth},
-                                                                    {"--elevation", arguments.elevation},
-                                                                    {"--distance", arguments.distance}};
+  const std::pair<const char*, std::optional<double>> numbers[] = {
+      {"--azimuth", arguments.azimuth}, {"--elevation", arguments.elevation}, {"--distance", arguments.distance}};
   for (const auto& [name, value] : numbers) {
     if (value && !std::isfinite(*value)) {
       throw Error(ErrorCode::kInvalidArgument, fmt::format("{} is {}, a number is needed", name, *value));
@@ -115,8 +114,8 @@ viewer::CameraOptions CameraOf(const ViewArguments& arguments) {
 double CheckTime(const viewer::ViewSource& source, const char* option, double time) {
   const double first = source.trajectory.time[0], last = source.trajectory.time[source.trajectory.time.size() - 1];
   if (!(time >= first - 1e-9) || !(time <= last + 1e-9)) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{} is {:.9g} s, '{}' lasts from {:.9g} s to {:.9g} s", option, time, source.title, first, last));
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("{} is {:.9g} s, '{}' lasts from {:.9g} s to {:.9g} s", option,
+                                                         time, source.title, first, last));
   }
   return time;
 }
@@ -163,7 +162,8 @@ int View(const ViewArguments& arguments) {
     if (file.empty()) continue;
     const std::string extension = std::filesystem::path(file).extension().string();
     if (!extension.empty() && extension != ".png" && extension != ".PNG") {
-      throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: pictures are PNG files, the name ends in '{}'", file, extension));
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: pictures are PNG files, the name ends in '{}'", file, extension));
     }
     CheckWritable(file, arguments.force);
   }

@@ -33,7 +33,8 @@ __attribute__((always_inline)) inline void Tile(int rows, int depth, const doubl
 // lower: panels wholly above the diagonal are left out
 template <int kLanes>
 __attribute__((always_inline)) inline void MultiplyOf(int rows, int cols, int depth, bool lower, const double* packed,
-                                                      const double* B, std::ptrdiff_t ldb, double* C, std::ptrdiff_t ldc) {
+                                                      const double* B, std::ptrdiff_t ldb, double* C,
+                                                      std::ptrdiff_t ldc) {
   for (int j = 0; j < cols; j += 4) {
     const double* Bj = B + j * ldb;
     for (int i = lower ? j / kPanel * kPanel : 0; i < rows; i += kPanel) {
@@ -56,8 +57,8 @@ __attribute__((always_inline)) inline void MultiplyOf(int rows, int cols, int de
 }
 
 COSTATE_SIMD_LANES(void, Multiply,
-                   (int rows, int cols, int depth, bool lower, const double* packed, const double* B, std::ptrdiff_t ldb,
-                    double* C, std::ptrdiff_t ldc),
+                   (int rows, int cols, int depth, bool lower, const double* packed, const double* B,
+                    std::ptrdiff_t ldb, double* C, std::ptrdiff_t ldc),
                    MultiplyOf, (rows, cols, depth, lower, packed, B, ldb, C, ldc))
 
 // A's columns are next to each other

@@ -14,7 +14,8 @@ struct DifferenceRow {
 };
 
 /// Row `entry` of ∂(x ⊖ x_ref) by the tangent of x, or of x_ref. @param x, x_ref  (nx).
-inline DifferenceRow RowOfDifference(const mjModel* m, const mjtNum* x, const mjtNum* x_ref, int entry, bool by_reference = false) {
+inline DifferenceRow RowOfDifference(const mjModel* m, const mjtNum* x, const mjtNum* x_ref, int entry,
+                                     bool by_reference = false) {
   const int joint = entry < m->nv ? m->dof_jntid[entry] : -1;
   const int type = joint < 0 ? static_cast<int>(mjJNT_HINGE) : m->jnt_type[joint];
   const int offset = type == mjJNT_FREE ? 3 : 0, first = joint < 0 ? 0 : m->jnt_dofadr[joint] + offset;

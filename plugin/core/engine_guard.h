@@ -10,7 +10,8 @@
 
 namespace costate {
 
-/// While a guard lives, on its thread: mju_error throws Error{kEngine} with the engine's text, mju_warning is collected.
+/// While a guard lives, on its thread: mju_error throws Error{kEngine} with the engine's text, mju_warning is
+/// collected.
 ///
 /// The engine has one log handler a process. The first guard installs ours, the last one puts the host's back; messages
 /// of threads without a guard, and all information messages, go to the host's handler unchanged. Guards nest: the
@@ -20,7 +21,8 @@ namespace costate {
 /// that calls many of them holds one itself, so that theirs are nested and free.
 class EngineGuard {
  public:
-  /// @param data  its stack is put back when the guard dies: an exception leaves the engine's functions before they free
+  /// @param data  its stack is put back when the guard dies: an exception leaves the engine's functions before they
+  /// free
   ///              what they took from it. May be null.
   explicit EngineGuard(mjData* data = nullptr);
   ~EngineGuard();

@@ -68,7 +68,8 @@ std::string Join(const std::vector<std::string>& texts) {
 // the engine's texts run over several lines and end in blanks: one line
 std::string OneLine(const std::string& text) {
   std::string line;
-  for (char c : text) line += c == '\n' ? std::string(line.empty() || line.back() == ' ' ? "" : ", ") : std::string(1, c);
+  for (char c : text)
+    line += c == '\n' ? std::string(line.empty() || line.back() == ' ' ? "" : ", ") : std::string(1, c);
   while (!line.empty() && (line.back() == ' ' || line.back() == ',')) line.pop_back();
   return line;
 }
@@ -78,8 +79,8 @@ std::string WithName(const std::string& name, const std::string& text) {
   return text.find(name) == std::string::npos ? name + ": " + text : text;
 }
 
-// The engine believes the sizes at the beginning of an .mjb and allocates by them, whatever they are: they must account for
-// the number of bytes that follow.
+// The engine believes the sizes at the beginning of an .mjb and allocates by them, whatever they are: they must account
+// for the number of bytes that follow.
 void CheckBinarySize(const std::vector<unsigned char>& bytes) {
   mjModel shell = {};
   std::size_t position = kMjbHeader * sizeof(int);
@@ -95,7 +96,8 @@ void CheckBinarySize(const std::vector<unsigned char>& bytes) {
   const auto have = static_cast<mjtSize>(bytes.size());
   if (!complete) throw Error(ErrorCode::kFile, "its sizes are incomplete");
   if (const mjtSize need = mj_sizeModel(&shell); need != have) {
-    throw Error(ErrorCode::kFile, "it has " + std::to_string(have) + " bytes, its sizes ask for " + std::to_string(need));
+    throw Error(ErrorCode::kFile,
+                "it has " + std::to_string(have) + " bytes, its sizes ask for " + std::to_string(need));
   }
 }
 
@@ -107,7 +109,8 @@ ModelPtr ParseBinary(const std::vector<unsigned char>& bytes, const std::string&
   if (header[0] != kMjbMark) throw Error(ErrorCode::kFile, name + " is not a compiled MuJoCo model");
   if (version != mj_version()) {
     throw Error(ErrorCode::kUnsupported, name + " was written by MuJoCo " + VersionText(version) + "; this is " +
-                                             mj_versionString() + ", which reads only its own: compile the model again");
+                                             mj_versionString() +
+                                             ", which reads only its own: compile the model again");
   }
   EngineGuard guard;
   std::string reason;
@@ -153,7 +156,8 @@ Dims::Dims(const mjModel* model)
 SpecPtr LoadSpec(const std::string& path, std::vector<std::string>* warnings) {
   CheckReadable(path);
   if (HasExtension(path, ".mjb")) {
-    throw Error(ErrorCode::kUnsupported, "'" + path + "' is a compiled model: nothing can be added to it; give its MJCF file");
+    throw Error(ErrorCode::kUnsupported,
+                "'" + path + "' is a compiled model: nothing can be added to it; give its MJCF file");
   }
   return Parse(path.c_str(), nullptr, path, warnings);
 }

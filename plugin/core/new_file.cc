@@ -84,8 +84,7 @@ class TemporaryFile {
 
 void CheckWritable(const std::string& path, bool force) {
   std::error_code ignored;
-  if (fs::is_directory(path, ignored))
-    throw Error(ErrorCode::kFile, fmt::format("'{}' is a folder, not a file", path));
+  if (fs::is_directory(path, ignored)) throw Error(ErrorCode::kFile, fmt::format("'{}' is a folder, not a file", path));
   if (fs::exists(path, ignored) && !force) FailExists(path);
   if (!fs::is_directory(FolderOf(path), ignored)) {
     throw Error(ErrorCode::kFile,

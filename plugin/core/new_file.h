@@ -7,8 +7,8 @@
 
 namespace costate {
 
-/// Before work is done for a file: throws Error{kFile} if `path` exists and may not be replaced, is a folder, or its folder
-/// does not exist.
+/// Before work is done for a file: throws Error{kFile} if `path` exists and may not be replaced, is a folder, or its
+/// folder does not exist.
 void CheckWritable(const std::string& path, bool force);
 
 /// Writes the whole file. @param force  replace an existing one; otherwise Error{kFile}, even if it appeared meanwhile.

@@ -71,8 +71,7 @@ int Attributes::Whole(const char* key, int otherwise, int least) const {
   return static_cast<int>(value);
 }
 
-int Attributes::Choice(const char* key, const std::vector<std::string>& words,
-                       int otherwise) const {
+int Attributes::Choice(const char* key, const std::vector<std::string>& words, int otherwise) const {
   const std::string text = Text(key);
   if (text.empty()) return otherwise;
   for (std::size_t i = 0; i < words.size(); ++i) {

@@ -20,7 +20,8 @@ inline bool HasPlugins(const mjModel* model, int bits) {
   return false;
 }
 
-/// Does the engine compute passive forces, its own and those of plugins? Not where springs and dampers are both disabled.
+/// Does the engine compute passive forces, its own and those of plugins? Not where springs and dampers are both
+/// disabled.
 inline bool HasPassiveForces(const mjModel* model) {
   constexpr int kBoth = mjDSBL_SPRING | mjDSBL_DAMPER;
   return (model->opt.disableflags & kBoth) != kBoth;
@@ -36,11 +37,11 @@ inline bool HasMovingPluginState(const mjModel* model) {
   return false;
 }
 
-/// May something of a step depend on what the engine only reports, sensors and poses of cameras? Delays, plugins that move the
-/// model or keep a state, and a user's callbacks.
+/// May something of a step depend on what the engine only reports, sensors and poses of cameras? Delays, plugins that
+/// move the model or keep a state, and a user's callbacks.
 inline bool MayReadReports(const mjModel* model) {
-  return model->nhistory > 0 || model->npluginstate > 0 || HasPlugins(model, kMovingPlugins) || mjcb_passive || mjcb_control ||
-         mjcb_contactfilter || mjcb_act_dyn || mjcb_act_gain || mjcb_act_bias;
+  return model->nhistory > 0 || model->npluginstate > 0 || HasPlugins(model, kMovingPlugins) || mjcb_passive ||
+         mjcb_control || mjcb_contactfilter || mjcb_act_dyn || mjcb_act_gain || mjcb_act_bias;
 }
 
 }  // namespace costate

@@ -5,13 +5,13 @@
 
 // The levels are feature sets, not processors: "arch=haswell" would be refused by the loader on every AMD machine.
 //
-// COSTATE_SIMD_LANES defines such a function of a template <int kLanes>, for vectors of as many doubles as a register has: GCC
-// moves wider ones to memory and back at each use, where several of them are summed up in a loop.
+// COSTATE_SIMD_LANES defines such a function of a template <int kLanes>, for vectors of as many doubles as a register
+// has: GCC moves wider ones to memory and back at each use, where several of them are summed up in a loop.
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__)
 #define COSTATE_SIMD __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#define COSTATE_SIMD_LANES(type, name, parameters, of_lanes, arguments)                                     \
-  __attribute__((target("arch=x86-64-v4"))) type name parameters { return of_lanes<8> arguments; }          \
-  __attribute__((target("arch=x86-64-v3"))) type name parameters { return of_lanes<4> arguments; }          \
+#define COSTATE_SIMD_LANES(type, name, parameters, of_lanes, arguments)                            \
+  __attribute__((target("arch=x86-64-v4"))) type name parameters { return of_lanes<8> arguments; } \
+  __attribute__((target("arch=x86-64-v3"))) type name parameters { return of_lanes<4> arguments; } \
   __attribute__((target("default"))) type name parameters { return of_lanes<2> arguments; }
 #else
 #define COSTATE_SIMD

@@ -11,7 +11,8 @@ VectorXd Get(const mjModel* model, const mjData* data, int signature) {
   return state;
 }
 
-void Set(const mjModel* model, mjData* data, const char* name, const char* symbol, ConstVectorRef state, int signature) {
+void Set(const mjModel* model, mjData* data, const char* name, const char* symbol, ConstVectorRef state,
+         int signature) {
   CheckSize(model, name, state.size(), symbol, mj_stateSize(model, signature));
   mj_setState(model, data, state.data(), signature);
 }

@@ -22,8 +22,9 @@ bool AllGood(const mjtNum* values, int n) {
   return true;
 }
 
-// Reads what the engine's warning counters gained in a scope. Comparing them before and after is not enough: an automatic
-// reset sets them back, so that one failure looks like the one before. They are zeroed, read, and what was there is added.
+// Reads what the engine's warning counters gained in a scope. Comparing them before and after is not enough: an
+// automatic reset sets them back, so that one failure looks like the one before. They are zeroed, read, and what was
+// there is added.
 class Warnings {
  public:
   explicit Warnings(mjData* data) : data_(data) {
@@ -64,8 +65,8 @@ class Awake {
   std::unique_ptr<mjModel> copy_;
 };
 
-// Runs engine calls under a guard. When the arena is full the engine drops contacts or constraints and warns, unless its
-// stack is what does not fit: that it calls an error, here the same status.
+// Runs engine calls under a guard. When the arena is full the engine drops contacts or constraints and warns, unless
+// its stack is what does not fit: that it calls an error, here the same status.
 template <typename Calls>
 StepStatus Run(mjData* data, const Calls& calls) {
   EngineGuard guard(data);
@@ -97,7 +98,8 @@ const char* ToString(StepStatus status) {
     case StepStatus::kOk: return "ok";
     case StepStatus::kBadState: return "state or acceleration became NaN or huge";
     case StepStatus::kBadControl: return "a control is NaN or huge";
-    case StepStatus::kArenaFull: return "contacts or constraints found no memory: the model's <size memory> is too small";
+    case StepStatus::kArenaFull:
+      return "contacts or constraints found no memory: the model's <size memory> is too small";
   }
   return "unknown";
 }

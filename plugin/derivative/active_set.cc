@@ -58,7 +58,9 @@ bool ActiveSet::Match(const mjData* d) {
 void ActiveSet::MatchOther(const mjData* d) {
   const int other = OtherRows(d);
   for (int i = 0; i < other; i++) {
-    const auto same = [&](int k) { return rows_[k].type == d->efc_type[i] && rows_[k].id == d->efc_id[i] && !found_[k]; };
+    const auto same = [&](int k) {
+      return rows_[k].type == d->efc_type[i] && rows_[k].id == d->efc_id[i] && !found_[k];
+    };
     const auto distance = [&](int k) { return std::abs(rows_[k].position - d->efc_pos[i]); };
     int best = -1;
     if (other == other_rows_ || i < d->ne + d->nf) {

@@ -1,4 +1,5 @@
-// The active set of a constraint solution, and the constraint force of a nearby configuration on the same smooth branch.
+// The active set of a constraint solution, and the constraint force of a nearby configuration on the same smooth
+// branch.
 #ifndef COSTATE_DERIVATIVE_ACTIVE_SET_H_
 #define COSTATE_DERIVATIVE_ACTIVE_SET_H_
 
@@ -8,9 +9,9 @@
 
 namespace costate {
 
-/// Which rows act, and on which piece of their cost, at one point. The force at a neighbouring point is evaluated on the
-/// *same* pieces: the residual is then smooth, and a row that would switch inside a difference stencil does not spoil it.
-/// Source: README.md, eq. (5).
+/// Which rows act, and on which piece of their cost, at one point. The force at a neighbouring point is evaluated on
+/// the *same* pieces: the residual is then smooth, and a row that would switch inside a difference stencil does not
+/// spoil it. Source: README.md, eq. (5).
 class ActiveSet {
  public:
   /// Remembers rows and states of `data`; efc_state must belong to the solution (mj_constraintUpdate at J a − aref).
@@ -22,7 +23,8 @@ class ActiveSet {
   /// The captured row that a row of the last Match is; −1: none.
   int captured(int row) const { return match_[row]; }
 
-  /// Constraint forces (nefc) at y = J a − aref, each row on its captured piece; rows that were not captured carry none.
+  /// Constraint forces (nefc) at y = J a − aref, each row on its captured piece; rows that were not captured carry
+  /// none.
   /// @param only  when given, captured rows with only[row] = 0 carry none either.
   /// @pre Match(data).
   void Force(const mjData* data, const double* y, double* force, const std::vector<char>* only = nullptr) const;

@@ -53,8 +53,7 @@ struct Muscle {
     const double fvmax = prm[8], y = fvmax - 1, w = std::max(mjMINVAL, y);
     *bend = 0;
     if (V <= -1) *value = *slope = 0;
-    else if (V <= 0)
-      *value = (V + 1) * (V + 1), *slope = PLANT("muscle: shortening", 2 * (V + 1)), *bend = 2;
+    else if (V <= 0) *value = (V + 1) * (V + 1), *slope = PLANT("muscle: shortening", 2 * (V + 1)), *bend = 2;
     else if (V <= y)
       *value = fvmax - (y - V) * (y - V) / w, *slope = PLANT("muscle: lengthening", 2 * (y - V) / w),
       *bend = PLANT("muscle: bend of lengthening", -2 / w);
@@ -67,8 +66,7 @@ struct Muscle {
     if (L <= 1) *value = *slope = 0;
     else if (L <= b)
       *value = scale * 0.5 * (L - 1) * (L - 1) / (w * w), *slope = PLANT("muscle: passive", scale * (L - 1) / (w * w));
-    else
-      *value = scale * (0.5 + (L - b) / w), *slope = PLANT("muscle: passive line", scale / w);
+    else *value = scale * (0.5 + (L - b) / w), *slope = PLANT("muscle: passive line", scale / w);
     *slope /= unit_length;
   }
 };
@@ -94,8 +92,8 @@ void MuscleRate(double ctrl, double act, double side, const mjtNum* prm, double*
   *by_act = PLANT("muscle: rate by activation", -by_excess - rate * tau_s * s_slope / tau);
 }
 
-// (A3) where control and activation are equal, hard switching kinks: the slope of the side that the edge of [0, 1] leaves,
-// inside the mean of both
+// (A3) where control and activation are equal, hard switching kinks: the slope of the side that the edge of [0, 1]
+// leaves, inside the mean of both
 void MuscleRate(double ctrl, double act, const mjtNum* prm, double* by_ctrl, double* by_act) {
   double ctrl_slope[2], act_slope[2];
   for (int k = 0; k < 2; k++) MuscleRate(ctrl, act, k == 0 ? -1 : 1, prm, &ctrl_slope[k], &act_slope[k]);
@@ -154,7 +152,8 @@ const char* MissingByType(const mjModel* m, int i) {
   if (m->actuator_outnum[i] != 1 || m->actuator_ctrlnum[i] != 1) return "several inputs or outputs";
   if (gain != mjGAIN_FIXED && gain != mjGAIN_AFFINE && gain != mjGAIN_MUSCLE) return "gain type";
   if (bias != mjBIAS_NONE && bias != mjBIAS_AFFINE && bias != mjBIAS_MUSCLE) return "bias type";
-  if (dyn != mjDYN_NONE && dyn != mjDYN_INTEGRATOR && dyn != mjDYN_FILTER && dyn != mjDYN_FILTEREXACT && dyn != mjDYN_MUSCLE) {
+  if (dyn != mjDYN_NONE && dyn != mjDYN_INTEGRATOR && dyn != mjDYN_FILTER && dyn != mjDYN_FILTEREXACT &&
+      dyn != mjDYN_MUSCLE) {
     return "activation dynamics";
   }
   if (m->actuator_actnum[i] != (dyn == mjDYN_NONE ? 0 : 1)) return "activation states";
@@ -171,7 +170,8 @@ bool DependsOnVelocity(const mjModel* m, int i) {
 }  // namespace
 
 MuscleStages StagesOfMuscle(const mjModel* m, int i, double ctrl, double act) {
-  constexpr double kStill = 1e-6;  // of a nudge of the activation: where a stage does not move with it, its slope says nothing
+  constexpr double kStill =
+      1e-6;  // of a nudge of the activation: where a stage does not move with it, its slope says nothing
   const mjtNum* prm = m->actuator_dynprm + mjNDYN * i;
   MuscleChain chain(m->opt.timestep, ctrl, act, prm);
   MuscleStages stages;
@@ -342,9 +342,7 @@ void Actuation::Slopes(const mjModel* m, const mjData* d, int i) {
     const double act = d->act[s.act_index];
     const mjtNum* prm = m->actuator_dynprm + mjNDYN * i;
     switch (m->actuator_dyntype[i]) {
-      case mjDYN_INTEGRATOR:
-        s.rate_ctrl = PLANT("activation: integrator", 1.0);
-        break;
+      case mjDYN_INTEGRATOR: s.rate_ctrl = PLANT("activation: integrator", 1.0); break;
       case mjDYN_MUSCLE:
         if (m->opt.integrator == mjINT_RK4) {
           if (stage_ == 0) muscle_[i] = StagesOfMuscle(m, i, ctrl, act);
@@ -354,8 +352,7 @@ void Actuation::Slopes(const mjModel* m, const mjData* d, int i) {
           MuscleRate(ctrl, act, prm, &s.rate_ctrl, &s.rate_act);
         }
         break;
-      default:
-        s.rate_ctrl = PLANT("activation: filter", 1 / std::max(mjMINVAL, prm[0])), s.rate_act = -s.rate_ctrl;
+      default: s.rate_ctrl = PLANT("activation: filter", 1 / std::max(mjMINVAL, prm[0])), s.rate_act = -s.rate_ctrl;
     }
     s.rate_ctrl *= ctrl_slope;
     const ActivationStep update = ActivationStepOf(m, i, 0);
@@ -438,7 +435,9 @@ void Actuation::LimitForces(const mjModel* m) {
   total.assign(m->ntendon, 0);
   pull.assign(m->ntendon, 0);
   const bool any = m->ntendon > 0;
-  const auto tendon = [&](int i) { return any && m->actuator_trntype[i] == mjTRN_TENDON ? m->actuator_trnid[2 * i] : -1; };
+  const auto tendon = [&](int i) {
+    return any && m->actuator_trntype[i] == mjTRN_TENDON ? m->actuator_trnid[2 * i] : -1;
+  };
   for (int i = 0; i < m->nactuator && any; i++) {
     if (tendon(i) >= 0) total[tendon(i)] += force_[i];
   }
@@ -446,7 +445,9 @@ void Actuation::LimitForces(const mjModel* m) {
     return t >= 0 && m->tendon_actfrclimited[t] && total[t] != 0 &&
            (total[t] < m->tendon_actfrcrange[2 * t] || total[t] > m->tendon_actfrcrange[2 * t + 1]);
   };
-  const auto scale = [&](int t) { return m->tendon_actfrcrange[2 * t + (total[t] > m->tendon_actfrcrange[2 * t])] / total[t]; };
+  const auto scale = [&](int t) {
+    return m->tendon_actfrcrange[2 * t + (total[t] > m->tendon_actfrcrange[2 * t])] / total[t];
+  };
   const auto inside = [&](int i, double force) {
     return !m->actuator_forcelimited[i] || Inside(force, m->actuator_forcerange + 2 * i);
   };
@@ -487,7 +488,8 @@ void Actuation::AddServoForce(const mjModel* m, const mjData* d, const ServoSlop
     AddTurning(row, d->actuator_force[out + k] * gear, clamped_.data(), R);
     for (int j = 0; j < row.size(); j++) {
       if (clamped_[row.dof[j]]) continue;
-      for (int c = 0; c < s.states; c++) (*R)(row.dof[j], 2 * nv + m->actuator_actadr[s.actuator] + c) += row.J[j] * slope[2 * n + c];
+      for (int c = 0; c < s.states; c++)
+        (*R)(row.dof[j], 2 * nv + m->actuator_actadr[s.actuator] + c) += row.J[j] * slope[2 * n + c];
       for (int c = 0; c < s.inputs; c++) {
         (*R)(row.dof[j], ndx + m->actuator_ctrladr[s.actuator] + c) += row.J[j] * slope[2 * n + s.states + c];
       }
@@ -517,14 +519,16 @@ void Actuation::AddActivation(const mjModel* m, Columns* next, Columns* rate) co
       for (int k = 0; k < s.states && R; k++) {
         for (int l = 0; l < n; l++) {
           const Moment& moment = *moment_[out + l].moment;
-          const double by_length = slope(k, l) * moment_[out + l].scale, by_velocity = slope(k, n + l) * moment_[out + l].scale;
+          const double by_length = slope(k, l) * moment_[out + l].scale,
+                       by_velocity = slope(k, n + l) * moment_[out + l].scale;
           for (int j = 0; j < moment.size() && (by_length != 0 || by_velocity != 0); j++) {
             (*R)(act + k, moment.dof[j]) += by_length * moment.length[j] + by_velocity * moment.rate[j];
             (*R)(act + k, nv + moment.dof[j]) += by_velocity * moment.J[j];
           }
         }
         for (int c = 0; c < s.states; c++) (*R)(act + k, 2 * nv + act + c) += slope(k, 2 * n + c);
-        for (int c = 0; c < s.inputs; c++) (*R)(act + k, ndx + m->actuator_ctrladr[s.actuator] + c) += slope(k, 2 * n + s.states + c);
+        for (int c = 0; c < s.inputs; c++)
+          (*R)(act + k, ndx + m->actuator_ctrladr[s.actuator] + c) += slope(k, 2 * n + s.states + c);
       }
     };
     add(s.next, next);

@@ -21,7 +21,7 @@ struct ActuatorSlope {
   double next_ctrl = 0, next_act = 0;                  ///< of act'
   double damping = 0;                                  ///< −∂force/∂velocity as implicitfast's matrix has it …
   double damping_length = 0, damping_velocity = 0, damping_ctrl = 0, damping_act = 0;  ///< … and its slopes
-  int ctrl_index = -1, act_index = -1;                 ///< -1: none
+  int ctrl_index = -1, act_index = -1;                                                 ///< -1: none
 };
 
 /// act' = clip(act + step act_dot): what the end of a step does to an activation; not to a motor's bristle (A8).
@@ -35,8 +35,9 @@ struct ActivationStep {
 /// @param state  which of the actuator's activations.
 ActivationStep ActivationStepOf(const mjModel* model, int actuator, int state);
 
-/// Slopes of a muscle's act_dot in the stages of RK4. Without smoothing a stage may lie on its kink, control = activation: the slopes are
-/// then such that the chain through all stages is what nudges of the point to either side do. (A3)
+/// Slopes of a muscle's act_dot in the stages of RK4. Without smoothing a stage may lie on its kink, control =
+/// activation: the slopes are then such that the chain through all stages is what nudges of the point to either side
+/// do. (A3)
 struct MuscleStages {
   double excess = 0;  ///< the least |control − activation| of any stage
   double rate_ctrl[4] = {0}, rate_act[4] = {0};
@@ -63,8 +64,8 @@ struct ActuatorMoment {
 /// turns with the body, (A4).
 bool IsThruster(const mjModel* model, int actuator);
 
-/// Does it pull a body along the normals of its contacts, with a force that does not depend on velocity? Then its moment is
-/// that of contacts, (C21).
+/// Does it pull a body along the normals of its contacts, with a force that does not depend on velocity? Then its
+/// moment is that of contacts, (C21).
 bool IsAdhesive(const mjModel* model, int actuator);
 
 /// Force slopes of all actuators in closed form.
@@ -91,7 +92,8 @@ class Actuation {
   /// Is there any site transmission?
   bool AnySite() const { return any_site_; }
 
-  /// Does the wrench of this thruster or adhesion belong to TreeDerivative? Not beside clamped joints, whose rows are zero.
+  /// Does the wrench of this thruster or adhesion belong to TreeDerivative? Not beside clamped joints, whose rows are
+  /// zero.
   bool FollowsTree(const mjModel* model, int actuator) const {
     return !any_clamped_ && (IsThruster(model, actuator) || IsAdhesive(model, actuator));
   }
@@ -103,7 +105,8 @@ class Actuation {
   const std::vector<ServoSlope>& servos() const { return servos_; }
 
   const std::vector<ActuatorSlope>& slopes() const { return slopes_; }
-  /// What the slopes of an actuator's force are in its tendon's pull: its gear, or less where a limit shares them out. (A5)
+  /// What the slopes of an actuator's force are in its tendon's pull: its gear, or less where a limit shares them out.
+  /// (A5)
   double row_scale(int actuator) const { return row_scale_[actuator]; }
   /// Rows of joints whose total actuator force is at actuatorfrcrange: their force does not move.
   bool IsDofClamped(int dof) const { return clamped_[dof]; }
@@ -116,7 +119,7 @@ class Actuation {
   void LimitForces(const mjModel* model);
   void NoDamping(int actuator);
 
-  struct Kind {  // what the model's structure says of an actuator
+  struct Kind {     // what the model's structure says of an actuator
     bool constant;  // its moment
     bool servo;
     int out, ctrl, act;  // first output and control; activation, -1: none

@@ -18,12 +18,12 @@ namespace costate {
 
 namespace {
 
-constexpr int kPolish = 3;         // Newton steps with the right active set need one
-constexpr int kSearch = 20;        // Newton steps before the engine's solver is asked
-constexpr int kLine = 10;          // points on the way of each
-constexpr double kFar = 1e-3;      // relative step that leaves more rounding than one
-constexpr double kBend = 1e-9;     // relative step whose square is no error, where cones bend
-constexpr double kGood = 1e-9;     // relative error of a: that of A is of its size
+constexpr int kPolish = 3;      // Newton steps with the right active set need one
+constexpr int kSearch = 20;     // Newton steps before the engine's solver is asked
+constexpr int kLine = 10;       // points on the way of each
+constexpr double kFar = 1e-3;   // relative step that leaves more rounding than one
+constexpr double kBend = 1e-9;  // relative step whose square is no error, where cones bend
+constexpr double kGood = 1e-9;  // relative error of a: that of A is of its size
 constexpr char kSwitched[] = "switched to differences";
 
 bool AnyGravityCompensationByActuators(const mjModel* m) {
@@ -35,7 +35,8 @@ bool AnyGravityCompensationByActuators(const mjModel* m) {
 
 // do terms beside the tree itself ask it how its axes move?
 bool NeedsAxes(const mjModel* m) {
-  return std::any_of(m->eq_type, m->eq_type + m->neq, [](int type) { return type == mjEQ_CONNECT || type == mjEQ_WELD; }) ||
+  return std::any_of(m->eq_type, m->eq_type + m->neq,
+                     [](int type) { return type == mjEQ_CONNECT || type == mjEQ_WELD; }) ||
          !ArticulatedSolver::Covers(m);
 }
 
@@ -43,8 +44,7 @@ bool NeedsAxes(const mjModel* m) {
 
 std::string InertiaMissing(const mjModel* m) { return ArmatureMissing(m); }
 
-AnalyticBackend::AnalyticBackend(const mjModel* model, bool strict, const TermSwitch& differenced,
-                                 double smoothing)
+AnalyticBackend::AnalyticBackend(const mjModel* model, bool strict, const TermSwitch& differenced, double smoothing)
     : strict_(strict),
       switch_(differenced),
       smoothing_(smoothing),
@@ -141,24 +141,20 @@ bool AnalyticBackend::Minimum(const mjModel* m, mjData* d, Products products, bo
 
 bool AnalyticBackend::TermsFor(Products products, const mjModel* m, mjData* d, StepDerivative* out,
                                std::string* missing) {
-  return products == Products::kNone ? Terms(m, d, out, missing)
-                                     : Factors(m, d, products, out, missing);
+  return products == Products::kNone ? Terms(m, d, out, missing) : Factors(m, d, products, out, missing);
 }
 
 // the terms once more, with an active set without edges
 bool AnalyticBackend::Smooth(const mjModel* m, mjData* d, Products products, StepDerivative* out,
                              std::string* missing) {
-  if (UsesNoslip(m))
-    *missing = "smoothing: a noslip pass";
-  else if (differenced_.constraint)
-    *missing = "smoothing: constraint rows without closed form";
+  if (UsesNoslip(m)) *missing = "smoothing: a noslip pass";
+  else if (differenced_.constraint) *missing = "smoothing: constraint rows without closed form";
   if (!missing->empty()) return false;
   SmoothActiveSet(m, d, smoothing_, &smoothed_y_);
   smoothed_ = true;
   const bool good = TermsFor(products, m, d, out, missing);
   smoothed_ = false;
-  if (d->nefc > 0)
-    out->coverage.terms.push_back({"smoothing", Level::kAnalytic, SmoothingText(smoothing_)});
+  if (d->nefc > 0) out->coverage.terms.push_back({"smoothing", Level::kAnalytic, SmoothingText(smoothing_)});
   return good;
 }
 
@@ -212,10 +208,8 @@ double AnalyticBackend::SearchLine(const mjModel* m, mjData* d) {
     Residual(m, d);
     left = step_.dot(point_.residual());
     if (left >= -slope / 2 && (at == 1 || left <= slope / 2)) break;
-    if (left < 0)
-      end = at, end_slope = left;
-    else
-      begin = at, begin_slope = left;
+    if (left < 0) end = at, end_slope = left;
+    else begin = at, begin_slope = left;
     at = begin + (end - begin) * std::clamp(begin_slope / (begin_slope - end_slope), 0.1, 0.9);
   }
   return std::abs(left) / slope;
@@ -298,7 +292,8 @@ bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, 
 }
 
 // notes where a term comes from; true when that is its closed form
-bool AnalyticBackend::Cover(const char* term, const std::string& reason, Coverage* coverage, std::string* missing) const {
+bool AnalyticBackend::Cover(const char* term, const std::string& reason, Coverage* coverage,
+                            std::string* missing) const {
   const bool closed = reason.empty();
   if (closed && later_stage_) return true;
   TermCoverage& covered = coverage->terms.emplace_back();
@@ -316,7 +311,8 @@ void AnalyticBackend::PrepareTree(const mjModel* m, mjData* d, const TendonMomen
   input_.a = point_.a().data();
   input_.e = second_solve_ ? mass_.difference().data() : nullptr;
   input_.load = WorldLoads(m, d, closed_passive_, &load_) ? load_.data() : nullptr;
-  const bool fluid = closed_passive_ && HasPassiveForces(m) && HasFluid(m), thrusters = closed_actuation_ && actuation_.AnySite();
+  const bool fluid = closed_passive_ && HasPassiveForces(m) && HasFluid(m),
+             thrusters = closed_actuation_ && actuation_.AnySite();
   if (products_ != Products::kPull || NeedsAxes(m) || pulls_axes_) tree_.Forward(m, d, input_);
   else if (d->nefc > 0 || any_adhesion_ || fluid || thrusters || pulls_sensors_) tree_.ForwardFields(m, d, input_);
   constraint_.pulls().assign(any_adhesion_ ? d->ncon : 0, 0);
@@ -412,7 +408,8 @@ void AnalyticBackend::AddThrusters(const mjModel* m, const mjData* d) {
     const mjtNum* gear = m->actuator_gear + 6 * out;
     Vec6 wrench;
     wrench << R * Vec3Map(gear + 3), R * Vec3Map(gear);
-    constraint_.AddFollower(m, d, m->site_bodyid[site], Vec3Map(d->site_xpos + 3 * site), d->actuator_force[out] * wrench);
+    constraint_.AddFollower(m, d, m->site_bodyid[site], Vec3Map(d->site_xpos + 3 * site),
+                            d->actuator_force[out] * wrench);
   }
 }
 
@@ -426,8 +423,8 @@ bool AnalyticBackend::Differences(const mjModel* m, mjData* d, std::string* miss
   return true;
 }
 
-// The tree's passes make RNE together with all else that lives there: where its differences are wanted, its closed form is
-// taken out again.
+// The tree's passes make RNE together with all else that lives there: where its differences are wanted, its closed form
+// is taken out again.
 void AnalyticBackend::SubtractRne(const mjModel* m, const mjData* d) {
   const int nv = static_cast<int>(m->nv);
   if (!rne_) rne_ = std::make_unique<TreeDerivative>(m);
@@ -576,7 +573,9 @@ bool AnalyticBackend::Sensors(const mjModel* m, mjData* d, StepDerivative* out, 
     return true;
   }
   const bool noslip = UsesNoslip(m);
-  sensor_.Compute({m, d, &tree_, &constraint_, closed_actuation_ ? &actuation_ : nullptr, &X_, noslip ? &minimum_ : nullptr}, out, switch_.sensors);
+  sensor_.Compute(
+      {m, d, &tree_, &constraint_, closed_actuation_ ? &actuation_ : nullptr, &X_, noslip ? &minimum_ : nullptr}, out,
+      switch_.sensors);
   if (!CoverSensors(m, &out->coverage, missing)) return false;
   if (!sensor_.AnyDifferenced()) return true;
 
@@ -586,7 +585,8 @@ bool AnalyticBackend::Sensors(const mjModel* m, mjData* d, StepDerivative* out, 
     minimum_da_ = Dense(minimum_);
     change = {noslip_.get(), &point_.a(), &minimum_da_};
   }
-  sensors_left_ = !difference_->Sensors(m, d, acceleration(m), Dense(X_), &sensors_, missing, &sensor_.differenced(), noslip ? &change : nullptr);
+  sensors_left_ = !difference_->Sensors(m, d, acceleration(m), Dense(X_), &sensors_, missing, &sensor_.differenced(),
+                                        noslip ? &change : nullptr);
   if (sensors_left_) out->coverage.terms.back() = difference_->LeftToSteps(m, missing);
   for (int i = 0; i < m->nsensor; i++) {
     if (!sensor_.differenced()[i]) continue;
@@ -611,15 +611,16 @@ bool AnalyticBackend::CoverSensors(const mjModel* m, Coverage* coverage, std::st
   return false;
 }
 
-std::unique_ptr<Backend> MakeAnalyticBackend(const mjModel* model, const LinearizeOptions& options, std::string* missing) {
+std::unique_ptr<Backend> MakeAnalyticBackend(const mjModel* model, const LinearizeOptions& options,
+                                             std::string* missing) {
   *missing = ResidualRefusal(model);
   if (missing->empty() && IsDiscrete(model)) *missing = "integrator discrete: its metric has no closed form";
   if (missing->empty()) *missing = InertiaMissing(model);
   if (missing->empty()) *missing = NoslipMissing(model);
   if (missing->empty()) *missing = DelayMissing(model);
   if (!missing->empty()) return nullptr;
-  auto backend = std::make_unique<AnalyticBackend>(model, options.level == Level::kAnalytic,
-                                                   TermSwitch(), options.smoothing);
+  auto backend =
+      std::make_unique<AnalyticBackend>(model, options.level == Level::kAnalytic, TermSwitch(), options.smoothing);
   if (model->nhistory == 0) return backend;
   return std::make_unique<DelayedBackend>(model, std::move(backend), false);
 }

@@ -45,7 +45,8 @@ class AnalyticBackend final : public Backend {
   const std::vector<char>* SensorsLeft() const override { return sensors_left_ ? &difference_->failed() : nullptr; }
 
   // products, analytic_product.cc: no column of A is formed
-  bool Vjp(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out, std::string* missing) override;
+  bool Vjp(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out,
+           std::string* missing) override;
   bool Vjp(const mjModel* model, mjData* data, ConstVectorRef lambda, bool forces, StepVjp* out, std::string* missing) {
     const VectorXd none;
     return Vjp(model, data, {lambda, none, forces}, out, missing);
@@ -60,21 +61,27 @@ class AnalyticBackend final : public Backend {
                       ParameterDifference* theta, VectorXd* pulled, std::string* missing) override;
 
   // analytic_dynamics.cc
-  bool LinearizeAcceleration(const mjModel* model, mjData* data, AccelerationDerivative* out, std::string* missing) override;
+  bool LinearizeAcceleration(const mjModel* model, mjData* data, AccelerationDerivative* out,
+                             std::string* missing) override;
   bool LinearizeInverse(const mjModel* model, mjData* data, ConstVectorRef qacc, InverseDerivative* out,
                         std::string* missing) override;
 
-  /// A and B alone. @pre `data` is after mj_forward about the point, with a converged acceleration. RK4's other stages call
-  /// mj_forward themselves, on data of their own.
+  /// A and B alone. @pre `data` is after mj_forward about the point, with a converged acceleration. RK4's other stages
+  /// call mj_forward themselves, on data of their own.
   bool LinearizeAfterForward(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
   /// Vjp, likewise.
   bool VjpAfterForward(const mjModel* model, mjData* data, ConstVectorRef lambda, StepVjp* out, std::string* missing);
 
  private:
-  enum class Products { kNone, kPush, kPull };  // the point is prepared for matrices, or for vectors forwards or backwards
+  enum class Products {
+    kNone,
+    kPush,
+    kPull
+  };  // the point is prepared for matrices, or for vectors forwards or backwards
   bool Acceleration(const mjModel* model, mjData* data, Products products, bool sensors, StepDerivative* out,
                     std::string* missing);
-  bool Minimum(const mjModel* model, mjData* data, Products products, bool sensors, StepDerivative* out, std::string* missing);
+  bool Minimum(const mjModel* model, mjData* data, Products products, bool sensors, StepDerivative* out,
+               std::string* missing);
   bool Prepare(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
   bool TermsFor(Products products, const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
   bool Smooth(const mjModel* model, mjData* data, Products products, StepDerivative* out, std::string* missing);
@@ -109,7 +116,8 @@ class AnalyticBackend final : public Backend {
   bool UsesNoslip(const mjModel* model) const { return model->opt.noslip_iterations > 0; }
   void RunNoslip(const mjModel* model, mjData* data);
   bool ApplyNoslip(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
-  bool VjpNoslip(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out, std::string* missing);
+  bool VjpNoslip(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out,
+                 std::string* missing);
   void PullNoslipStep(const mjModel* model, const mjData* data, ConstVectorRef lambda, StepVjp* out);
   const VectorXd& acceleration(const mjModel* model) const { return UsesNoslip(model) ? noslip_->a() : point_.a(); }
 
@@ -134,8 +142,8 @@ class AnalyticBackend final : public Backend {
   void PushAcceleration(const mjModel* model, const mjData* data, const double* dx, double* da, double* e);
   void PushActivation(const mjModel* model, const double* dx, double* next, double* rate) const;
   void PushStep(const mjModel* model, const mjData* data, const double* dx, double* next);
-  bool PrepareStages(const mjModel* model, const mjData* data, Products products, StepStatus* status, Coverage* coverage,
-                     std::string* missing);
+  bool PrepareStages(const mjModel* model, const mjData* data, Products products, StepStatus* status,
+                     Coverage* coverage, std::string* missing);
   void PullStages(const mjModel* model, const mjData* data, ConstVectorRef lambda, StepVjp* out);
   /// What moves a stage besides dx: da (nv) and d act_dot (na).
   struct StageSource {
@@ -148,12 +156,12 @@ class AnalyticBackend final : public Backend {
   bool strict_;
   TermSwitch switch_;
   double smoothing_;
-  bool smoothed_ = false;  // the active set of the data is smoothed
+  bool smoothed_ = false;                            // the active set of the data is smoothed
   bool at_residual_ = false, hessian_done_ = false;  // FindMinimum has left them, r(a) and the factored H
   std::vector<int> row_state_;
   VectorXd line_start_;
   bool after_forward_ = false;  // the caller's acceleration is converged
-  bool later_stage_ = false;  // of RK4: coverage has the closed terms already
+  bool later_stage_ = false;    // of RK4: coverage has the closed terms already
   std::vector<double> smoothed_y_;
   Equilibrium point_;
   TreeDerivative tree_;
@@ -168,12 +176,12 @@ class AnalyticBackend final : public Backend {
   TreeSolver H_;
   int state_;  // all elements of mjSTATE_INTEGRATION that the model has
   Products products_ = Products::kNone;
-  bool articulated_ = false;  // which of the two holds H …
+  bool articulated_ = false;    // which of the two holds H …
   bool unconstrained_ = false;  // … or H is the engine's M, which has no tendons' armature
   VectorXd diagonal_;
   BlockedMatrix X_, E_;
-  std::unique_ptr<NoslipPass> noslip_;              // made when a model first uses it
-  BlockedMatrix minimum_;                           // da before the pass
+  std::unique_ptr<NoslipPass> noslip_;  // made when a model first uses it
+  BlockedMatrix minimum_;               // da before the pass
   MatrixXd minimum_da_;
   std::unique_ptr<ResidualDifference> difference_;  // made when a term first needs it
   DirectDerivative direct_;
@@ -198,13 +206,13 @@ class AnalyticBackend final : public Backend {
   // products
   StepDerivative report_;
   VectorXd y_, z_, pulled_, direction_;
-  VectorXd sensed_, by_acceleration_;  // of sensors: covectors of (x, u) and of the acceleration
+  VectorXd sensed_, by_acceleration_;                // of sensors: covectors of (x, u) and of the acceleration
   bool pulls_sensors_ = false, pulls_axes_ = false;  // sensors read what TreeDerivative::Forward leaves
   struct Stages {
     std::unique_ptr<AnalyticBackend> backend[3];  // stages 1 to 3; the first is the point itself
     DataPtr data[3];
-    VectorXd u[4], v[4], k[4];                    // tangent, velocity and rate of each stage
-    VectorXd sum_k, sum_w;                        // weighted sums of rates and of act_dot
+    VectorXd u[4], v[4], k[4];                                // tangent, velocity and rate of each stage
+    VectorXd sum_k, sum_w;                                    // weighted sums of rates and of act_dot
     VectorXd dk[4], da[4], dw[4], du, dv, rate, act, pulled;  // covectors, or directions, of all these
   };
   std::unique_ptr<Stages> stages_;  // RK4 alone

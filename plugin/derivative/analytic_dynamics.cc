@@ -7,7 +7,8 @@
 
 namespace costate {
 
-bool AnalyticBackend::LinearizeAcceleration(const mjModel* m, mjData* d, AccelerationDerivative* out, std::string* missing) {
+bool AnalyticBackend::LinearizeAcceleration(const mjModel* m, mjData* d, AccelerationDerivative* out,
+                                            std::string* missing) {
   if (!Acceleration(m, d, Products::kNone, false, &report_, missing)) return false;
   out->status = report_.status;
   std::swap(out->coverage, report_.coverage);

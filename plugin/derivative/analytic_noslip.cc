@@ -38,7 +38,8 @@ bool AnalyticBackend::VjpNoslip(const mjModel* m, mjData* d, const StepCovectors
     // those of the minimum; of (x, u) they are there already
     sensed_.setZero(2 * m->nv + m->na + m->nu);
     by_acceleration_.setZero(m->nv);
-    const SensorPoint point = {m, d, &tree_, &constraint_, closed_actuation_ ? &actuation_ : nullptr, nullptr, &minimum_};
+    const SensorPoint point = {m,       d,        &tree_, &constraint_, closed_actuation_ ? &actuation_ : nullptr,
+                               nullptr, &minimum_};
     sensor_.Pull(point, covectors.sensors.data(), {sensed_.data(), by_acceleration_.data(), nullptr}, switch_.sensors);
     if (sensor_.AnyDifferenced()) {
       *missing = "noslip: the pull-back to applied forces by " + NamesOfSensors(m, sensor_.differenced());
@@ -52,7 +53,8 @@ bool AnalyticBackend::VjpNoslip(const mjModel* m, mjData* d, const StepCovectors
   // of a force at xipos it is the motion there
   for (int b = 1; b < m->nbody; b++) {
     Vec6 W = Vec6::Zero();
-    for (int dof = LastDof(m, b); dof >= 0; dof = m->dof_parentid[dof]) W += out->qfrc[dof] * Vec6Map(d->cdof + 6 * dof);
+    for (int dof = LastDof(m, b); dof >= 0; dof = m->dof_parentid[dof])
+      W += out->qfrc[dof] * Vec6Map(d->cdof + 6 * dof);
     const Vec3 r = Vec3Map(d->xipos + 3 * b) - Origin(m, d, b);
     out->xfrc.segment<3>(6 * b) = MotionAt(W, r);
     out->xfrc.segment<3>(6 * b + 3) = W.head<3>();

@@ -1,4 +1,5 @@
-// Level 1 by parameters: the covectors of a pull-back meet ∂r/∂θ, or a source term is pushed forward. Section Q of README.md.
+// Level 1 by parameters: the covectors of a pull-back meet ∂r/∂θ, or a source term is pushed forward. Section Q of
+// README.md.
 #include <algorithm>
 
 #include "derivative/analytic.h"
@@ -114,7 +115,8 @@ bool AnalyticBackend::Parameters(const mjModel* m, mjData* d, ParameterDifferenc
   MatrixXd E;
   const auto accelerations = [&](AnalyticBackend* at, const mjData* data, ParameterDifference::Columns* c) {
     const double* applied = second_solve_ ? mass_.applied().data() : nullptr;
-    ParameterColumns({m, data, at->point_.a().data(), nullptr, nullptr, applied, closed_integrator_}, at->point_.a(), theta, c, &E);
+    ParameterColumns({m, data, at->point_.a().data(), nullptr, nullptr, applied, closed_integrator_}, at->point_.a(),
+                     theta, c, &E);
     c->residual *= -1;
     for (Eigen::Index k = 0; k < c->residual.cols(); k++) at->SolveHessian(m, data, c->residual.col(k).data());
   };
@@ -134,7 +136,8 @@ bool AnalyticBackend::Parameters(const mjModel* m, mjData* d, ParameterDifferenc
     const VectorXd zero = VectorXd::Zero(ndx + m->nu);
     for (int k = 0; k < theta->size(); k++) {
       StageSource source[4];
-      for (int i = 0; i < 4; i++) source[i] = {columns[i].residual.col(k).data(), columns[i].activation_rate.col(k).data()};
+      for (int i = 0; i < 4; i++)
+        source[i] = {columns[i].residual.col(k).data(), columns[i].activation_rate.col(k).data()};
       PushStages(m, d, zero.data(), P->col(k).data(), source);
     }
     P->bottomRows(na) += update;

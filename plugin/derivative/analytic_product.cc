@@ -16,7 +16,8 @@ using ConstVectorMap = Eigen::Map<const VectorXd>;
 }  // namespace
 
 // as Terms, without columns: all that products need is left in place
-bool AnalyticBackend::Factors(const mjModel* m, mjData* d, Products products, StepDerivative* out, std::string* missing) {
+bool AnalyticBackend::Factors(const mjModel* m, mjData* d, Products products, StepDerivative* out,
+                              std::string* missing) {
   const bool done = std::exchange(hessian_done_, false) && !unconstrained_;
   UseProducts(products);
   const bool ready = Prepare(m, d, out, missing);
@@ -47,8 +48,8 @@ bool AnalyticBackend::FactorHessian(const mjModel* m, const mjData* d, bool vect
 }
 
 // the point of a product and, under RK4, its stages
-bool AnalyticBackend::PreparePoint(const mjModel* m, mjData* d, Products products, StepStatus* status, Coverage* coverage,
-                                   std::string* missing, bool sensors) {
+bool AnalyticBackend::PreparePoint(const mjModel* m, mjData* d, Products products, StepStatus* status,
+                                   Coverage* coverage, std::string* missing, bool sensors) {
   if (!Acceleration(m, d, products, sensors, &report_, missing)) return false;
   *status = report_.status;
   if (coverage) std::swap(*coverage, report_.coverage);
@@ -75,14 +76,16 @@ bool AnalyticBackend::VjpAfterForward(const mjModel* m, mjData* d, ConstVectorRe
   return PullPoint(m, d, lambda, out, missing);
 }
 
-bool AnalyticBackend::Vjp(const mjModel* m, mjData* d, const StepCovectors& covectors, StepVjp* out, std::string* missing) {
+bool AnalyticBackend::Vjp(const mjModel* m, mjData* d, const StepCovectors& covectors, StepVjp* out,
+                          std::string* missing) {
   if (UsesNoslip(m)) return VjpNoslip(m, d, covectors, out, missing);
   const bool sensors = covectors.sensors.size() > 0;
   if (sensors) sensor_.Select(m, covectors.sensors.data());
   pulls_sensors_ = sensors;
   pulls_axes_ = sensors && sensor_.ReadsAxes();
   constraint_.KeepAllContacts(sensors && sensor_.ReadsContacts());
-  const bool ready = PreparePoint(m, d, Products::kPull, &out->status, &out->coverage, missing, sensors && sensor_.ReadsValues());
+  const bool ready =
+      PreparePoint(m, d, Products::kPull, &out->status, &out->coverage, missing, sensors && sensor_.ReadsValues());
   constraint_.KeepAllContacts(false);
   const bool axes = pulls_axes_;
   pulls_sensors_ = pulls_axes_ = false;
@@ -108,11 +111,13 @@ void AnalyticBackend::StartPull(const mjModel* m, bool forces, StepVjp* out) {
 }
 
 // one step, or under RK4 its stages
-bool AnalyticBackend::PullPoint(const mjModel* m, mjData* d, ConstVectorRef lambda, StepVjp* out, std::string* missing) {
+bool AnalyticBackend::PullPoint(const mjModel* m, mjData* d, ConstVectorRef lambda, StepVjp* out,
+                                std::string* missing) {
   const int ndx = static_cast<int>(2 * m->nv + m->na);
   pulled_.setZero(ndx + m->nu);
   if (m->opt.integrator == mjINT_RK4) {
-    if (!PrepareStages(m, d, Products::kPull, &out->status, &out->coverage, missing)) return out->status != StepStatus::kOk;
+    if (!PrepareStages(m, d, Products::kPull, &out->status, &out->coverage, missing))
+      return out->status != StepStatus::kOk;
     PullStages(m, d, lambda, out);
   } else {
     PullStep(m, d, lambda, out);
@@ -123,12 +128,15 @@ bool AnalyticBackend::PullPoint(const mjModel* m, mjData* d, ConstVectorRef lamb
 }
 
 // (V4): σ into (x, u) at fixed acceleration, then the covector of the acceleration as λ's. y_ becomes the sum of both
-bool AnalyticBackend::PullSensors(const mjModel* m, mjData* d, ConstVectorRef sigma, StepVjp* out, std::string* missing) {
-  const int nv = static_cast<int>(m->nv), ndx = static_cast<int>(2 * nv + m->na), columns = ndx + static_cast<int>(m->nu);
+bool AnalyticBackend::PullSensors(const mjModel* m, mjData* d, ConstVectorRef sigma, StepVjp* out,
+                                  std::string* missing) {
+  const int nv = static_cast<int>(m->nv), ndx = static_cast<int>(2 * nv + m->na),
+            columns = ndx + static_cast<int>(m->nu);
   sensed_.setZero(columns);
   by_acceleration_.setZero(nv);
   const SensorPoint point = {m, d, &tree_, &constraint_, closed_actuation_ ? &actuation_ : nullptr, nullptr, nullptr};
-  const SensorDerivative::Pulled pulled = {sensed_.data(), by_acceleration_.data(), out->xfrc.size() ? out->xfrc.data() : nullptr};
+  const SensorDerivative::Pulled pulled = {sensed_.data(), by_acceleration_.data(),
+                                           out->xfrc.size() ? out->xfrc.data() : nullptr};
   sensor_.Pull(point, sigma.data(), pulled, switch_.sensors);
   if (!CoverSensors(m, &out->coverage, missing)) return false;
   if (sensor_.AnyDifferenced()) {
@@ -155,7 +163,8 @@ bool AnalyticBackend::Jvp(const mjModel* m, mjData* d, ConstMatrixRef dx, ConstM
   if (!PreparePoint(m, d, Products::kPush, &out->status, &out->coverage, missing)) return false;
   if (out->status != StepStatus::kOk) return true;
   const bool stages = m->opt.integrator == mjINT_RK4;
-  if (stages && !PrepareStages(m, d, Products::kPush, &out->status, &out->coverage, missing)) return out->status != StepStatus::kOk;
+  if (stages && !PrepareStages(m, d, Products::kPush, &out->status, &out->coverage, missing))
+    return out->status != StepStatus::kOk;
   out->dx.resize(dx.rows(), dx.cols());
   direction_.resize(dx.rows() + du.rows());
   for (Eigen::Index c = 0; c < dx.cols(); c++) {
@@ -173,7 +182,8 @@ void AnalyticBackend::SolveHessian(const mjModel* m, const mjData* d, double* x)
   else H_.Solve(x);
 }
 
-// y: covector of the acceleration → of r, −∂r and E contracted with y and z into (x, u); z is null without a second solve
+// y: covector of the acceleration → of r, −∂r and E contracted with y and z into (x, u); z is null without a second
+// solve
 void AnalyticBackend::PullAcceleration(const mjModel* m, const mjData* d, double* y, double* z, double* pulled) {
   const int nv = static_cast<int>(m->nv);
   TreeInput input = input_;

@@ -1,5 +1,5 @@
-// Products of the RK4 step at level 1: its four stages stay prepared, so that they can be gone through backwards. (V3) of
-// README.md.
+// Products of the RK4 step at level 1: its four stages stay prepared, so that they can be gone through backwards. (V3)
+// of README.md.
 #include <algorithm>
 
 #include "derivative/analytic.h"
@@ -64,7 +64,8 @@ bool AnalyticBackend::PrepareStages(const mjModel* m, const mjData* d, Products 
     at->time = d->time + step;
     s.v[i] = Eigen::Map<const VectorXd>(at->qvel, nv);
     stage(i)->actuation_.EnterStage(actuation_, i);
-    if (!stage(i)->PreparePoint(&forward, at, products, status, nullptr, missing) || *status != StepStatus::kOk) return false;
+    if (!stage(i)->PreparePoint(&forward, at, products, status, nullptr, missing) || *status != StepStatus::kOk)
+      return false;
     coverage->Add(stage(i)->report_.coverage);
 
     s.k[i] = s.v[i];

@@ -45,7 +45,8 @@ struct Truncated {
 std::string PathMissing(const mjModel* m, int t) {
   for (int j = m->tendon_adr[t]; j < m->tendon_adr[t] + m->tendon_num[t]; j++) {
     const int type = m->wrap_type[j];
-    if (type != mjWRAP_SITE && type != mjWRAP_PULLEY) return "armature around a geom of " + ElementName(m, mjOBJ_TENDON, t);
+    if (type != mjWRAP_SITE && type != mjWRAP_PULLEY)
+      return "armature around a geom of " + ElementName(m, mjOBJ_TENDON, t);
     if (type == mjWRAP_SITE && HasJointBehindBall(m, m->site_bodyid[m->wrap_objid[j]])) {
       return "armature behind a joint that follows a ball joint of one body, of " + ElementName(m, mjOBJ_TENDON, t);
     }
@@ -65,7 +66,8 @@ double BiasRate(const mjData* d, const Moment& moment, Eigen::VectorXd* by_v) {
 }
 
 // ∂(l̈) by q of a tendon through sites, at the acceleration of `tree`
-Eigen::VectorXd LengthAcceleration(const mjModel* m, const mjData* d, const TreeDerivative& tree, int t, const Moment& moment) {
+Eigen::VectorXd LengthAcceleration(const mjModel* m, const mjData* d, const TreeDerivative& tree, int t,
+                                   const Moment& moment) {
   std::vector<int> slot(m->nv, -1);
   for (int i = 0; i < moment.size(); i++) slot[moment.dof[i]] = i;
   Eigen::VectorXd out = Eigen::VectorXd::Zero(moment.size());
@@ -93,7 +95,8 @@ Eigen::VectorXd LengthAcceleration(const mjModel* m, const mjData* d, const Tree
       const PointChange change = point[side].ByPosition(d, tree, dof);
       const Vec3 dx = sign * change.position, dv = sign * change.velocity, da = sign * change.acceleration;
       const Vec3 dline = (dx - line * line.dot(dx)) / length;
-      const double dturning = 2 * (v.dot(dv) - along * (dline.dot(v) + line.dot(dv))) / length - turning / length * line.dot(dx);
+      const double dturning =
+          2 * (v.dot(dv) - along * (dline.dot(v) + line.dot(dv))) / length - turning / length * line.dot(dx);
       if (slot[dof] >= 0) out[slot[dof]] += (dline.dot(a) + line.dot(da) + dturning) / divisor;
     });
   }
@@ -146,8 +149,8 @@ void AddTendonArmature(const mjModel* m, const mjData* d, const TreeDerivative& 
   }
 }
 
-bool FindArmaturePull(const mjModel* m, const mjData* d, const TreeDerivative& tree, int t, const Moment& moment, const double* a,
-                      ArmaturePull* out) {
+bool FindArmaturePull(const mjModel* m, const mjData* d, const TreeDerivative& tree, int t, const Moment& moment,
+                      const double* a, ArmaturePull* out) {
   *out = ArmaturePull();
   out->armature = Armature(m, t);
   if (out->armature == 0) return true;

@@ -27,12 +27,12 @@ struct ArmaturePull {
   Eigen::VectorXd by_q, by_v;
 };
 /// @return false when it has no closed form. @pre `tree` is forward at `a`.
-bool FindArmaturePull(const mjModel* model, const mjData* data, const TreeDerivative& tree, int tendon, const Moment& moment,
-                      const double* a, ArmaturePull* out);
+bool FindArmaturePull(const mjModel* model, const mjData* data, const TreeDerivative& tree, int tendon,
+                      const Moment& moment, const double* a, ArmaturePull* out);
 
 /// Adds −∂(M a + c) by q and v to R, of the tendons' part of M and of the bias c. @pre `tree` is forward at `a`.
-void AddTendonArmature(const mjModel* model, const mjData* data, const TreeDerivative& tree, const TendonMoments& tendons,
-                       const double* a, Columns* R);
+void AddTendonArmature(const mjModel* model, const mjData* data, const TreeDerivative& tree,
+                       const TendonMoments& tendons, const double* a, Columns* R);
 
 /// Adds ∂(M e)/∂q to E, of the tendons' part.
 void AddTendonArmatureProduct(const mjModel* model, const TendonMoments& tendons, const double* e, Columns* E);

@@ -72,8 +72,8 @@ struct Spatial {
   }
 };
 
-// (S4) U = I S, D = S·U + armature; the dof's motion takes U Uᵀ / D off the inertia that its parent feels. `inverse` holds
-// what is added to S·U, then 1/D
+// (S4) U = I S, D = S·U + armature; the dof's motion takes U Uᵀ / D off the inertia that its parent feels. `inverse`
+// holds what is added to S·U, then 1/D
 template <int kLanes>
 COSTATE_LANES bool EliminateOf(int nbody, ArticulatedBody* bodies, ArticulatedDof* dofs) {
   using Six = Spatial<kLanes>;

@@ -13,8 +13,8 @@
 namespace costate {
 
 struct ArticulatedBody {
-  Double8 inertia[6];  ///< columns; what the parent feels of it in the end
-  Double8 spatial;     ///< of one solve: force, then motion
+  Double8 inertia[6];      ///< columns; what the parent feels of it in the end
+  Double8 spatial;         ///< of one solve: force, then motion
   int parent, begin, end;  ///< of its dofs
   int order;               ///< body at this place by depth: what follows each other rarely waits for each other
 };

@@ -27,32 +27,36 @@ std::string SensorsReason(const Coverage& coverage);
 ///
 /// On entry `data` holds the state, ctrl and context (mjSTATE_INTEGRATION) of the point; nothing else in it is
 /// meaningful, and anything may be left in it. It is private to one Linearizer.
-/// `model` has the structure of the model that the backend was made for (sizes, topology, types); values (masses, gains,
-/// options) may differ between calls and are read each time. Its automatic reset and sleep are disabled.
-/// Calls after the first at the same sizes must not allocate.
+/// `model` has the structure of the model that the backend was made for (sizes, topology, types); values (masses,
+/// gains, options) may differ between calls and are read each time. Its automatic reset and sleep are disabled. Calls
+/// after the first at the same sizes must not allocate.
 class Backend {
  public:
   virtual ~Backend() = default;
 
   /// Jacobians of one mj_step: A, B and, when `sensors`, C and D (empty otherwise), status and coverage.
   /// @return false if this level does not cover this state; `missing` then names the first term and why.
-  virtual bool Linearize(const mjModel* model, mjData* data, bool sensors, StepDerivative* out, std::string* missing) = 0;
+  virtual bool Linearize(const mjModel* model, mjData* data, bool sensors, StepDerivative* out,
+                         std::string* missing) = 0;
 
   /// C of mj_forward about the same point; A, B and D are left empty. @return as Linearize.
   virtual bool LinearizeSensors(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing) = 0;
 
-  /// Sensors whose rows the last Linearize with sensors, or LinearizeSensors, leaves to whole steps, an entry a sensor; null: none.
+  /// Sensors whose rows the last Linearize with sensors, or LinearizeSensors, leaves to whole steps, an entry a sensor;
+  /// null: none.
   virtual const std::vector<char>* SensorsLeft() const { return nullptr; }
 
-  /// Aᵀ λ + Cᵀ σ and Bᵀ λ + Dᵀ σ; when `forces`, also the pull-back to applied forces. Here by way of A … D, without forces.
-  virtual bool Vjp(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out, std::string* missing);
+  /// Aᵀ λ + Cᵀ σ and Bᵀ λ + Dᵀ σ; when `forces`, also the pull-back to applied forces. Here by way of A … D, without
+  /// forces.
+  virtual bool Vjp(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out,
+                   std::string* missing);
 
   /// A dx + B du. Here by way of A and B.
   virtual bool Jvp(const mjModel* model, mjData* data, ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out,
                    std::string* missing);
 
-  /// P and, unless Ps is null, Ps; P null: the sensors alone. Columns that differences at fixed acceleration do not give
-  /// are named by `theta->failed()`. @param data  as Linearize. @return as Linearize.
+  /// P and, unless Ps is null, Ps; P null: the sensors alone. Columns that differences at fixed acceleration do not
+  /// give are named by `theta->failed()`. @param data  as Linearize. @return as Linearize.
   virtual bool Parameters(const mjModel* model, mjData* data, ParameterDifference* theta, MatrixXd* P, MatrixXd* Ps,
                           std::string* missing) = 0;
 
@@ -76,8 +80,10 @@ class Backend {
 
 /// Levels 1 and 2. A null result means that the level does not cover the model; `missing` names the first term and why.
 /// (Level 3, step_difference.h, covers every model.)
-std::unique_ptr<Backend> MakeAnalyticBackend(const mjModel* model, const LinearizeOptions& options, std::string* missing);
-std::unique_ptr<Backend> MakeResidualBackend(const mjModel* model, const LinearizeOptions& options, std::string* missing);
+std::unique_ptr<Backend> MakeAnalyticBackend(const mjModel* model, const LinearizeOptions& options,
+                                             std::string* missing);
+std::unique_ptr<Backend> MakeResidualBackend(const mjModel* model, const LinearizeOptions& options,
+                                             std::string* missing);
 
 }  // namespace costate
 

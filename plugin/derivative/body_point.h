@@ -26,8 +26,8 @@ class BodyPoint {
     acceleration_ = MotionAt(A_, r_) + V_.head<3>().cross(velocity_);
   }
 
-  int last_dof() const { return last_; }                    ///< -1: static, then it rests
-  const Vec3& r() const { return r_; }                      ///< from the tree's origin
+  int last_dof() const { return last_; }  ///< -1: static, then it rests
+  const Vec3& r() const { return r_; }    ///< from the tree's origin
   Vec3 spin() const { return V_.head<3>(); }
   Vec3 spin_rate() const { return A_.head<3>(); }
   const Vec3& velocity() const { return velocity_; }
@@ -55,8 +55,8 @@ class BodyPoint {
     out.spin = dV.head<3>();
     out.spin_rate = dA.head<3>();
     out.velocity = MotionAt(dV, r_) + V_.head<3>().cross(dp);
-    out.acceleration = MotionAt(dA, r_) + A_.head<3>().cross(dp) + dV.head<3>().cross(velocity_) +
-                       V_.head<3>().cross(out.velocity);
+    out.acceleration =
+        MotionAt(dA, r_) + A_.head<3>().cross(dp) + dV.head<3>().cross(velocity_) + V_.head<3>().cross(out.velocity);
     return out;
   }
 

@@ -28,7 +28,8 @@ namespace {
 
 class Certifier {
  public:
-  Certifier(const mjModel* model, mjData* data, const CertifyOptions& options) : m_(model), d_(data), options_(options) {}
+  Certifier(const mjModel* model, mjData* data, const CertifyOptions& options)
+      : m_(model), d_(data), options_(options) {}
 
   void Run(Certificate* out) {
     out_ = out;
@@ -54,17 +55,21 @@ class Certifier {
     if (std::none_of(out_->switches.begin(), out_->switches.end(), within)) Neighbours();
 
     // nearest first, unit by unit; what is within reach
-    std::stable_sort(out_->switches.begin(), out_->switches.end(),
-                     [](const Switch& a, const Switch& b) { return std::pair(a.unit, a.distance) < std::pair(b.unit, b.distance); });
+    std::stable_sort(out_->switches.begin(), out_->switches.end(), [](const Switch& a, const Switch& b) {
+      return std::pair(a.unit, a.distance) < std::pair(b.unit, b.distance);
+    });
     if (std::any_of(out_->switches.begin(), out_->switches.end(), within)) out_->label = Smoothness::kModeCrossing;
   }
 
  private:
   void Add(std::string name, std::string state, std::string next, double distance, std::string unit, bool active) {
-    out_->switches.push_back({std::move(name), std::move(state), std::move(next), std::max(0.0, distance), std::move(unit), active});
+    out_->switches.push_back(
+        {std::move(name), std::move(state), std::move(next), std::max(0.0, distance), std::move(unit), active});
   }
 
-  std::string Name(const char* what, int type, int id) const { return std::string(what) + " of " + ElementName(m_, type, id); }
+  std::string Name(const char* what, int type, int id) const {
+    return std::string(what) + " of " + ElementName(m_, type, id);
+  }
   const char* Unit(int joint) const { return m_->jnt_type[joint] == mjJNT_SLIDE ? "m" : "rad"; }
 
   // friction loss within its bound or at it; limits that are reached
@@ -73,9 +78,11 @@ class Certifier {
       const int type = d_->efc_type[i], id = d_->efc_id[i], state = d_->efc_state[i];
       const bool dof = type == mjCNSTR_FRICTION_DOF;
       if (dof || type == mjCNSTR_FRICTION_TENDON) {
-        const std::string name = dof ? Name("friction loss", mjOBJ_JOINT, m_->dof_jntid[id]) : Name("friction loss", mjOBJ_TENDON, id);
+        const std::string name =
+            dof ? Name("friction loss", mjOBJ_JOINT, m_->dof_jntid[id]) : Name("friction loss", mjOBJ_TENDON, id);
         const bool sticks = state == mjCNSTRSTATE_QUADRATIC;
-        const double loss = d_->efc_frictionloss[i], edge = loss * d_->efc_R[i];  // |y| where the force reaches the loss
+        const double loss = d_->efc_frictionloss[i],
+                     edge = loss * d_->efc_R[i];  // |y| where the force reaches the loss
         Add(name, sticks ? "sticks" : "slides", "stick or slip", std::abs(std::abs(y_[i]) - edge),
             dof ? (m_->jnt_type[m_->dof_jntid[id]] == mjJNT_SLIDE ? "m/s^2" : "rad/s^2") : "m/s^2", sticks);
       } else if (type == mjCNSTR_LIMIT_JOINT || type == mjCNSTR_LIMIT_TENDON) {
@@ -134,7 +141,8 @@ class Certifier {
       }
       if (active && IsWithoutLever(m_, d_, contact)) Add(name, "without lever", "any lever", 0, "m of lever", active);
       ClippedCorner corner;
-      if (FindClippedCorner(m_, d_, contact, &corner)) Add(name, "corner of two borders", "another border", corner.room, "m", active);
+      if (FindClippedCorner(m_, d_, contact, &corner))
+        Add(name, "corner of two borders", "another border", corner.room, "m", active);
     }
   }
 
@@ -167,7 +175,9 @@ class Certifier {
 
   // the geoms of a contact; of a flex −1 less its number
   static std::pair<int, int> Objects(const mjContact& contact) {
-    const auto object = [&](int side) { return contact.geom[side] >= 0 ? contact.geom[side] : -1 - contact.flex[side]; };
+    const auto object = [&](int side) {
+      return contact.geom[side] >= 0 ? contact.geom[side] : -1 - contact.flex[side];
+    };
     return {object(0), object(1)};
   }
 
@@ -190,7 +200,8 @@ class Certifier {
                                                                  : ContactName(Objects(d_->contact[id]));
       Add(name + " behind noslip", room.bounded ? "slides" : "sticks", "stick or slip", room.distance, "N, Nm", true);
     }
-    if (!pass.room().empty() && pass.end_distance() < mjMAXVAL) Add("noslip pass", "ends", "another sweep", pass.end_distance(), "of noslip_tolerance", true);
+    if (!pass.room().empty() && pass.end_distance() < mjMAXVAL)
+      Add("noslip pass", "ends", "another sweep", pass.end_distance(), "of noslip_tolerance", true);
   }
 
   // limits that are not reached
@@ -206,8 +217,8 @@ class Certifier {
       if (m_->jnt_type[j] == mjJNT_BALL) {
         Vector3 turn;
         mju_quat2Vel(turn.data(), q, 1);
-        Add(name, "inside", "limit", std::max(m_->jnt_range[2 * j], m_->jnt_range[2 * j + 1]) - turn.norm() - m_->jnt_margin[j],
-            "rad", false);
+        Add(name, "inside", "limit",
+            std::max(m_->jnt_range[2 * j], m_->jnt_range[2 * j + 1]) - turn.norm() - m_->jnt_margin[j], "rad", false);
       } else {
         inside(name, *q, m_->jnt_range + 2 * j, m_->jnt_margin[j], Unit(j));
       }
@@ -230,12 +241,14 @@ class Certifier {
     for (int i = 0; i < m_->nactuator; i++) {
       if (!m_->actuator_forcelimited[i]) continue;
       for (int k = 0; k < m_->actuator_outnum[i]; k++) {
-        Saturation(Name("force", mjOBJ_ACTUATOR, i), d_->actuator_force[m_->actuator_outadr[i] + k], m_->actuator_forcerange + 2 * i);
+        Saturation(Name("force", mjOBJ_ACTUATOR, i), d_->actuator_force[m_->actuator_outadr[i] + k],
+                   m_->actuator_forcerange + 2 * i);
       }
     }
     for (int j = 0; j < m_->njnt; j++) {
       if (!m_->jnt_actfrclimited[j]) continue;
-      Saturation(Name("actuator force", mjOBJ_JOINT, j), d_->qfrc_actuator[m_->jnt_dofadr[j]], m_->jnt_actfrcrange + 2 * j);
+      Saturation(Name("actuator force", mjOBJ_JOINT, j), d_->qfrc_actuator[m_->jnt_dofadr[j]],
+                 m_->jnt_actfrcrange + 2 * j);
     }
     for (int t = 0; t < m_->ntendon; t++) {
       if (!m_->tendon_actfrclimited[t]) continue;
@@ -277,7 +290,11 @@ class Certifier {
   void Dampers() {
     const auto quadratic = [&](const std::string& name, const Damping& damping, double velocity, const char* unit) {
       if (damping.poly[0] == 0) return;
-      Add(name, velocity > 0 ? "forwards" : velocity < 0 ? "backwards" : "rests", "reversal", std::abs(velocity), unit, true);
+      Add(name,
+          velocity > 0   ? "forwards"
+          : velocity < 0 ? "backwards"
+                         : "rests",
+          "reversal", std::abs(velocity), unit, true);
     };
     for (int i = 0; i < m_->nv; i++) {
       const int joint = m_->dof_jntid[i], type = m_->jnt_type[joint];
@@ -304,8 +321,11 @@ class Certifier {
     if (m_->actuator_dynprm[mjNDYN * i + 2] >= mjMINVAL) return;
     const double excess = std::clamp(ctrl, 0.0, 1.0) - d_->act[a];
     const bool stages = m_->opt.integrator == mjINT_RK4;
-    Add(Name("activation", mjOBJ_ACTUATOR, i), excess > 0 ? "rises" : excess < 0 ? "falls" : "rests", "rise or fall",
-        stages ? StagesOfMuscle(m_, i, ctrl, d_->act[a]).excess : std::abs(excess), "of act", false);
+    Add(Name("activation", mjOBJ_ACTUATOR, i),
+        excess > 0   ? "rises"
+        : excess < 0 ? "falls"
+                     : "rests",
+        "rise or fall", stages ? StagesOfMuscle(m_, i, ctrl, d_->act[a]).excess : std::abs(excess), "of act", false);
     if (excess == 0) out_->one_sided.push_back(Name("activation", mjOBJ_ACTUATOR, i));
   }
 
@@ -317,13 +337,15 @@ class Certifier {
       const bool nearest = ReductionOf(m_, i) == Reduction::kNearest;
       const double room = ChoiceRoom(m_, i, found);
       if (room == mjMAXVAL) continue;
-      Add(Name("choice", mjOBJ_SENSOR, i), nearest ? "nearest" : "strongest", "another contact", room, nearest ? "m" : "N", false);
+      Add(Name("choice", mjOBJ_SENSOR, i), nearest ? "nearest" : "strongest", "another contact", room,
+          nearest ? "m" : "N", false);
     }
   }
 
   // values against the cutoffs of their sensors; how far beyond is not kept
   void Cutoffs() {
-    if (std::none_of(m_->sensor_cutoff, m_->sensor_cutoff + m_->nsensor, [](mjtNum cutoff) { return cutoff > 0; })) return;
+    if (std::none_of(m_->sensor_cutoff, m_->sensor_cutoff + m_->nsensor, [](mjtNum cutoff) { return cutoff > 0; }))
+      return;
     const DataPtr sensed = MakeData(m_);
     mj_copyState(m_, d_, sensed.get(), mjSTATE_INTEGRATION);
     mj_forward(m_, sensed.get());
@@ -335,7 +357,9 @@ class Certifier {
       for (int row = m_->sensor_adr[i]; row < m_->sensor_adr[i] + m_->sensor_dim[i]; row++) {
         const double value = sensed->sensordata[row];
         if (HeldByCutoff(m_, sensed.get(), i, row)) held = true;
-        else room = std::min(room, m_->sensor_cutoff[i] - (m_->sensor_datatype[i] == mjDATATYPE_REAL ? std::abs(value) : value));
+        else
+          room = std::min(room,
+                          m_->sensor_cutoff[i] - (m_->sensor_datatype[i] == mjDATATYPE_REAL ? std::abs(value) : value));
       }
       Add(name, held ? "held" : "inside", "cutoff", room, "of the sensor", held);
     }
@@ -364,7 +388,8 @@ class Certifier {
       double nudge = options_.reach;
       const Side side = stencil.ColumnSide(model, column, true, &nudge);
       if (side == Side::kNone) continue;
-      const SwitchSet::Kind end = side != Side::kCentered && stencil.OnEdge(model, column) ? SwitchSet::kForceLimits : SwitchSet::kKinds;
+      const SwitchSet::Kind end =
+          side != Side::kCentered && stencil.OnEdge(model, column) ? SwitchSet::kForceLimits : SwitchSet::kKinds;
       const char* change = nullptr;
       for (const int sign : {1, -1}) {
         if (change || side == (sign > 0 ? Side::kBackward : Side::kForward)) continue;
@@ -377,19 +402,21 @@ class Certifier {
     for (const std::string& name : ControlNames(m_)) names.push_back(name);
     for (const auto& [change, where] : changes) {
       const auto& [column, count] = where;
-      Add(names[column] + (count > 1 ? " and " + std::to_string(count - 1) + " more" : ""), "here", change, options_.reach, "of a nudge", false);
+      Add(names[column] + (count > 1 ? " and " + std::to_string(count - 1) + " more" : ""), "here", change,
+          options_.reach, "of a nudge", false);
     }
   }
 
-  // a tendon straight through the middle of what it wraps (T5), one that begins or ceases to wrap, and the ends of a slack spring
+  // a tendon straight through the middle of what it wraps (T5), one that begins or ceases to wrap, and the ends of a
+  // slack spring
   void Tendons() {
     if (m_->ntendon == 0) return;
     TendonMoments tendons(m_);
     const std::string turns = tendons.Compute(m_, d_);
     if (!turns.empty()) Add(turns, "wraps", "another side", 0, "m", true);
     for (const WrapRoom& room : tendons.Rooms(m_, d_)) {
-      Add(Name("path", mjOBJ_TENDON, room.tendon) + " at " + ElementName(m_, mjOBJ_GEOM, room.geom), room.wraps ? "wraps" : "straight",
-          room.wraps ? "straight" : "wraps", room.room, "m", room.wraps);
+      Add(Name("path", mjOBJ_TENDON, room.tendon) + " at " + ElementName(m_, mjOBJ_GEOM, room.geom),
+          room.wraps ? "wraps" : "straight", room.wraps ? "straight" : "wraps", room.room, "m", room.wraps);
     }
     for (int t = 0; t < m_->ntendon && !(m_->opt.disableflags & mjDSBL_SPRING); t++) {
       const mjtNum* rest = SpringRange(m_, d_, t);
@@ -433,12 +460,9 @@ class Certifier {
 
 const char* ToString(Smoothness label) {
   switch (label) {
-    case Smoothness::kSmooth:
-      return "smooth";
-    case Smoothness::kModeCrossing:
-      return "mode-crossing";
-    case Smoothness::kSmoothed:
-      return "smoothed";
+    case Smoothness::kSmooth: return "smooth";
+    case Smoothness::kModeCrossing: return "mode-crossing";
+    case Smoothness::kSmoothed: return "smoothed";
   }
   return "unknown";
 }

@@ -19,8 +19,8 @@ inline int LastDof(const mjModel* model, int body) {
   return model->body_dofnum[weld] ? model->body_dofadr[weld] + model->body_dofnum[weld] - 1 : -1;
 }
 
-/// Is a ball or free joint on the way to the body followed by another joint of its own body? mj_jacDot turns the axes of such a
-/// joint with all of its body's velocity, so that the engine's J̇ v is not the derivative of J v.
+/// Is a ball or free joint on the way to the body followed by another joint of its own body? mj_jacDot turns the axes
+/// of such a joint with all of its body's velocity, so that the engine's J̇ v is not the derivative of J v.
 inline bool HasJointBehindBall(const mjModel* model, int body) {
   for (int dof = LastDof(model, body); dof >= 0; dof = model->dof_parentid[dof]) {
     const int joint = model->dof_jntid[dof], type = model->jnt_type[joint], moved = model->jnt_bodyid[joint];

@@ -7,8 +7,8 @@
 namespace costate {
 namespace {
 
-// The scale of a block is its largest entry, but no less than these fractions of its matrix's largest. A block that is zero
-// within its error bars has no scale of its own; level 2 leaves noise of 2e-10 in it (2e-16 / 1e-6).
+// The scale of a block is its largest entry, but no less than these fractions of its matrix's largest. A block that is
+// zero within its error bars has no scale of its own; level 2 leaves noise of 2e-10 in it (2e-16 / 1e-6).
 constexpr double kSmallBlock = 1e-5, kZeroBlock = 1e-2;
 constexpr double kSmallestScale = 1e-9;
 
@@ -38,7 +38,8 @@ void CheckShape(char letter, const MatrixXd& value, const MatrixXd& reference) {
 }
 
 double Largest(const MatrixXd& m, const Range& rows, const Range& cols) {
-  return rows.size > 0 && cols.size > 0 ? m.block(rows.begin, cols.begin, rows.size, cols.size).cwiseAbs().maxCoeff() : 0;
+  return rows.size > 0 && cols.size > 0 ? m.block(rows.begin, cols.begin, rows.size, cols.size).cwiseAbs().maxCoeff()
+                                        : 0;
 }
 
 bool IsZero(const MatrixPair& pair, const Range& rows, const Range& cols) {
@@ -93,7 +94,8 @@ BlockComparison CompareBlock(const mjModel* model, const MatrixPair& pair, const
       if (found && !(error > block.worst.error) && !std::isnan(error)) continue;
       found = true;
       block.scale = scales[i];
-      block.worst = {i, j, pair.row_names[i], pair.col_names[j], pair.value(i, j), pair.reference(i, j), error, bar / scales[i]};
+      block.worst = {
+          i, j, pair.row_names[i], pair.col_names[j], pair.value(i, j), pair.reference(i, j), error, bar / scales[i]};
     }
   }
   block.agrees = block.wrong == 0;

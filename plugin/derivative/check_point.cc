@@ -20,9 +20,10 @@ void CheckFinite(const mjModel* model, const char* name, ConstVectorRef values,
 
 void CheckDifferentiable(const mjModel* model) {
   if ((model->opt.enableflags & mjENBL_IPC) == 0) return;
-  throw Error(ErrorCode::kUnsupported, "model '" + ModelName(model) +
-                                           "' has option flag ipc: its contact multipliers belong to no state, so a step "
-                                           "cannot be repeated; disable the flag");
+  throw Error(ErrorCode::kUnsupported,
+              "model '" + ModelName(model) +
+                  "' has option flag ipc: its contact multipliers belong to no state, so a step "
+                  "cannot be repeated; disable the flag");
 }
 
 void CheckFiniteState(const mjModel* model, ConstVectorRef x) { CheckFinite(model, "x", x, StateNames); }

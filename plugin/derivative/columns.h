@@ -1,5 +1,5 @@
-// Where the terms of −∂r leave their entries: as a matrix, or contracted at once with a row or a column vector, so that a
-// term is written only once and serves Jacobians and products alike.
+// Where the terms of −∂r leave their entries: as a matrix, or contracted at once with a row or a column vector, so that
+// a term is written only once and serves Jacobians and products alike.
 #ifndef COSTATE_DERIVATIVE_COLUMNS_H_
 #define COSTATE_DERIVATIVE_COLUMNS_H_
 

@@ -214,12 +214,8 @@ bool Find(const mjModel* m, const mjData* d, int surface_geom, int feature_geom,
       fixed = surface.type != mjGEOM_CAPSULE && k < 2;
       if (fixed) touch->center = feature.End(k);
       break;
-    case mjGEOM_BOX:
-      touch->center = feature.Corner(k);
-      break;
-    case mjGEOM_MESH:
-      touch->center = feature.origin + feature.axes * MeshVertex(m, feature_geom, k);
-      break;
+    case mjGEOM_BOX: touch->center = feature.Corner(k); break;
+    case mjGEOM_MESH: touch->center = feature.origin + feature.axes * MeshVertex(m, feature_geom, k); break;
     case mjGEOM_CYLINDER: {
       const double r = feature.size[0], half = std::min(kEndThickness * r, feature.size[1]);
       const Vec3 end = feature.origin + (k == 0 ? -1 : 1) * (feature.size[1] - half) * feature.axes.col(2);
@@ -230,18 +226,13 @@ bool Find(const mjModel* m, const mjData* d, int surface_geom, int feature_geom,
       RoundAgainstPlane(surface, feature.origin, feature.axes, {feature.size[0], feature.size[1], feature.size[2]},
                         touch);
       return true;
-    default:
-      touch->radius = feature.size[0];
+    default: touch->radius = feature.size[0];
   }
   switch (surface.type) {
-    case mjGEOM_PLANE:
-      AgainstPlane(surface, touch);
-      return true;
+    case mjGEOM_PLANE: AgainstPlane(surface, touch); return true;
     case mjGEOM_CAPSULE:
-      if (fixed)
-        AgainstCapsule(surface, Vec3::Zero(), touch);
-      else
-        CapsuleAgainstCapsule(surface, feature, touch);
+      if (fixed) AgainstCapsule(surface, Vec3::Zero(), touch);
+      else CapsuleAgainstCapsule(surface, feature, touch);
       return true;
     case mjGEOM_BOX:
       if (!fixed) return InnerAgainstBox(surface, feature, touch);
@@ -261,30 +252,21 @@ bool HasTouchPoints(const mjModel* m, int surface, int feature) {
     case mjGEOM_PLANE:
       return f == mjGEOM_SPHERE || f == mjGEOM_CAPSULE || f == mjGEOM_BOX || f == mjGEOM_CYLINDER ||
              f == mjGEOM_ELLIPSOID || f == mjGEOM_MESH;
-    case mjGEOM_SPHERE:
-      return f == mjGEOM_SPHERE;
-    case mjGEOM_CAPSULE:
-      return f == mjGEOM_SPHERE || f == mjGEOM_CAPSULE;
-    case mjGEOM_BOX:
-      return f == mjGEOM_SPHERE || f == mjGEOM_CAPSULE || f == mjGEOM_BOX;
-    default:
-      return false;
+    case mjGEOM_SPHERE: return f == mjGEOM_SPHERE;
+    case mjGEOM_CAPSULE: return f == mjGEOM_SPHERE || f == mjGEOM_CAPSULE;
+    case mjGEOM_BOX: return f == mjGEOM_SPHERE || f == mjGEOM_CAPSULE || f == mjGEOM_BOX;
+    default: return false;
   }
 }
 
 int TouchPointCount(const mjModel* m, int surface, int feature) {
   const int s = m->geom_type[surface];
   switch (m->geom_type[feature]) {
-    case mjGEOM_CAPSULE:
-      return s == mjGEOM_CAPSULE ? 1 : s == mjGEOM_BOX ? 3 : 2;
-    case mjGEOM_BOX:
-      return s == mjGEOM_BOX ? 16 : 8;
-    case mjGEOM_CYLINDER:
-      return 2;
-    case mjGEOM_MESH:
-      return MeshVertexCount(m, feature);
-    default:
-      return 1;
+    case mjGEOM_CAPSULE: return s == mjGEOM_CAPSULE ? 1 : s == mjGEOM_BOX ? 3 : 2;
+    case mjGEOM_BOX: return s == mjGEOM_BOX ? 16 : 8;
+    case mjGEOM_CYLINDER: return 2;
+    case mjGEOM_MESH: return MeshVertexCount(m, feature);
+    default: return 1;
   }
 }
 

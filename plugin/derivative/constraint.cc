@@ -16,7 +16,8 @@
 
 namespace costate {
 
-ConstraintDerivative::ConstraintDerivative(const mjModel* model) : geometry_(model), contact_body_(model->nbody), body_(model->nbody) {}
+ConstraintDerivative::ConstraintDerivative(const mjModel* model)
+    : geometry_(model), contact_body_(model->nbody), body_(model->nbody) {}
 
 std::string ConstraintDerivative::MoveContacts(const mjModel* model, mjData* data, const std::vector<char>& pulled) {
   motion_missing_.clear();
@@ -78,10 +79,12 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
       Leave(model, data, row, 1);
     } else if (data->efc_type[row] == mjCNSTR_EQUALITY && IsBodyEquality(model, data->efc_id[row])) {
       const int id = data->efc_id[row], count = model->eq_type[id] == mjEQ_WELD ? 6 : 3;
-      if (HasJointBehindBall(model, EqualityBody(model, id, 0)) || HasJointBehindBall(model, EqualityBody(model, id, 1))) {
+      if (HasJointBehindBall(model, EqualityBody(model, id, 0)) ||
+          HasJointBehindBall(model, EqualityBody(model, id, 1))) {
         Leave(model, data, row, count);
         closed_equalities_ = false;
-        if (missing->empty()) *missing = "a joint behind a ball joint of one body, at " + ElementName(model, mjOBJ_EQUALITY, id);
+        if (missing->empty())
+          *missing = "a joint behind a ball joint of one body, at " + ElementName(model, mjOBJ_EQUALITY, id);
       } else {
         equality_.Add(model, data, row);
         KeepHessian(data, row, count);
@@ -256,7 +259,9 @@ bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, i
     } else if (model->eq_type[id] == mjEQ_TENDON) {
       if (!TendonRow(model, data, row, missing)) return false;
     } else {
-      return refuse(mjOBJ_EQUALITY, model->eq_type[id] == mjEQ_CONNECT ? "connect" : model->eq_type[id] == mjEQ_WELD ? "weld" : "equality");
+      return refuse(mjOBJ_EQUALITY, model->eq_type[id] == mjEQ_CONNECT ? "connect"
+                                    : model->eq_type[id] == mjEQ_WELD  ? "weld"
+                                                                       : "equality");
     }
   } else if (type == mjCNSTR_FRICTION_TENDON || type == mjCNSTR_LIMIT_TENDON) {
     if (!TendonRow(model, data, row, missing)) return false;
@@ -264,7 +269,8 @@ bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, i
 
   // beyond its loss, friction is a constant force: along a constant J it has no derivative
   if (!quadratic && (data->efc_state[row] == mjCNSTRSTATE_SATISFIED || row_bend_.empty())) return true;
-  if (type == mjCNSTR_LIMIT_JOINT && model->jnt_type[id] == mjJNT_BALL) ball_.push_back(MakeBallLimit(model, data, row));
+  if (type == mjCNSTR_LIMIT_JOINT && model->jnt_type[id] == mjJNT_BALL)
+    ball_.push_back(MakeBallLimit(model, data, row));
 
   for (Bend& bend : row_bend_) {
     bend.row = static_cast<int>(row_.size());
@@ -398,7 +404,8 @@ Mat3 ConstraintDerivative::BallAxisSlope(const mjModel* model, const mjData* dat
                (half / std::tan(half) * (Mat3::Identity() - *axis * axis->transpose()) + half * Skew(*axis)) / angle);
 }
 
-ConstraintDerivative::BallLimit ConstraintDerivative::MakeBallLimit(const mjModel* model, const mjData* data, int row) const {
+ConstraintDerivative::BallLimit ConstraintDerivative::MakeBallLimit(const mjModel* model, const mjData* data,
+                                                                    int row) const {
   const int joint = data->efc_id[row], dof = model->jnt_dofadr[joint];
   BallLimit ball;
   for (int k = 0; k < 3; k++) ball.dof[k] = dof + k;

@@ -34,8 +34,9 @@ class ConstraintDerivative {
  public:
   explicit ConstraintDerivative(const mjModel* model);
 
-  /// Linearizes the rows of data->efc that have a closed form; remainder() marks the others. @pre efc_* hold positions, velocities, states, forces and cone Hessians at the
-  /// acceleration in `input` (mj_constraintUpdate with the cone flag), tree.Forward has run.
+  /// Linearizes the rows of data->efc that have a closed form; remainder() marks the others. @pre efc_* hold positions,
+  /// velocities, states, forces and cone Hessians at the acceleration in `input` (mj_constraintUpdate with the cone
+  /// flag), tree.Forward has run.
   /// @param tendons  moments of this point; null: rows of spatial tendons have no closed form.
   /// @return false with the first row that has no closed form in `missing`.
   bool Linearize(const mjModel* model, mjData* data, const TreeDerivative& tree, std::string* missing,
@@ -56,12 +57,14 @@ class ConstraintDerivative {
   /// From the next Linearize on, all rows are left in remainder(), for this reason.
   void LeaveAll(const char* reason) { leave_all_ = reason; }
 
-  /// From the next Linearize on, contacts are kept for products alone: bodies() and AddPairsAndRows then lack their part
-  /// of ∂r, which PullContacts and PushContacts add instead; H is complete.
+  /// From the next Linearize on, contacts are kept for products alone: bodies() and AddPairsAndRows then lack their
+  /// part of ∂r, which PullContacts and PushContacts add instead; H is complete.
   void UseProducts(bool on) { use_products_ = on; }
   /// Products leave out contacts that carry no force, unless somebody asks how they move.
   void KeepAllContacts(bool on) { all_contacts_ = on; }
-  const BodyConstraint* contact_bodies() const { return contact_body_.data(); }  ///< their wrenches, and HH against the static world
+  const BodyConstraint* contact_bodies() const {
+    return contact_body_.data();
+  }  ///< their wrenches, and HH against the static world
   /// Is there any part of H?
   bool AnyHessian() const {
     return !product_.empty() || !row_.empty() || any_contact_ || !contact_.empty() || !equality_.empty();
@@ -81,7 +84,9 @@ class ConstraintDerivative {
   const std::vector<char>& remainder() const { return remainder_; }
 
   /// How a contact's geometry moves; null when its rows are left in remainder().
-  const ContactMotion* contact_motion(int contact) const { return closed_contact_[contact] ? &geometry_.motion(contact) : nullptr; }
+  const ContactMotion* contact_motion(int contact) const {
+    return closed_contact_[contact] ? &geometry_.motion(contact) : nullptr;
+  }
 
   /// Force of a row of joint or tendon limits: df = −Σ J (q dq + v dv + a da) + turn·dq.
   struct ScalarForce {
@@ -121,11 +126,11 @@ class ConstraintDerivative {
   };
   // a row whose Jacobian has few entries: r −= Jᵀ f, f = −D y
   struct Row {
-    int start, count;        // its entries in row_dof_, row_J_
-    double q, v, h;          // factors of JᵀJ in ∂r/∂q, ∂r/∂v, H
-    int curved_dof;          // equality: J at this dof depends on its own q …
-    double curved_dJ;        // … with this slope
-    double force, D, rate;   // and then f, D and J'·(a + b v) matter too
+    int start, count;       // its entries in row_dof_, row_J_
+    double q, v, h;         // factors of JᵀJ in ∂r/∂q, ∂r/∂v, H
+    int curved_dof;         // equality: J at this dof depends on its own q …
+    double curved_dJ;       // … with this slope
+    double force, D, rate;  // and then f, D and J'·(a + b v) matter too
     double damping;
     int efc;
   };
@@ -155,7 +160,8 @@ class ConstraintDerivative {
   void KeepWrench(const mjModel* model);
   void KeepContact(const mjModel* model, const mjData* data, int c, const TreeDerivative& tree, const BeltMotion* belt);
   bool ScalarRow(const mjModel* model, const mjData* data, int row, std::string* missing);
-  void AddPair(const mjModel* model, const mjData* data, const TreeDerivative& tree, const Pair& pair, Columns* R) const;
+  void AddPair(const mjModel* model, const mjData* data, const TreeDerivative& tree, const Pair& pair,
+               Columns* R) const;
   void AddPairHessian(const mjModel* model, const mjData* data, const Pair& pair, TreeSolver* H) const;
   Pair* FindPair(const mjModel* model, int body1, int body2);
 
@@ -163,7 +169,7 @@ class ConstraintDerivative {
   void KeepHessian(const mjData* data, int row, int count);
 
   ContactGeometry geometry_;
-  bool moved_ = false;            // by MoveContacts
+  bool moved_ = false;  // by MoveContacts
   std::string motion_missing_;
   std::vector<double> pull_;
   const char* leave_all_ = nullptr;
@@ -174,7 +180,7 @@ class ConstraintDerivative {
   bool all_contacts_ = false;
   bool closed_equalities_ = true;
   std::vector<char> remainder_, closed_contact_;
-  struct Product {       // H += factor J(row)ᵀ J(col), of remaining rows
+  struct Product {  // H += factor J(row)ᵀ J(col), of remaining rows
     int row, col;
     double factor;
   };
@@ -190,7 +196,7 @@ class ConstraintDerivative {
   const TendonMoments* tendons_ = nullptr;
   std::vector<BallLimit> ball_;
   mutable std::vector<int> coupled_;
-  mutable std::vector<Vec6> axis_;  // of a pair's chain, signed
+  mutable std::vector<Vec6> axis_;    // of a pair's chain, signed
   mutable std::vector<double> axes_;  // the same by components, and products with them
   std::vector<int> row_dof_;
   std::vector<double> row_J_;

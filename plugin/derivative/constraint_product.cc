@@ -37,10 +37,8 @@ void ConstraintDerivative::LinearizeHessian(const mjModel* m, const mjData* d) {
     ScalarRow(m, d, row, &missing);
   for (int c = 0; c < d->ncon; c++) {
     if (d->contact[c].efc_address < 0) continue;
-    if (contact_.emplace_back().FillHessian(m, d, c))
-      KeepWrench(m);
-    else
-      contact_.pop_back();
+    if (contact_.emplace_back().FillHessian(m, d, c)) KeepWrench(m);
+    else contact_.pop_back();
   }
 }
 

@@ -19,8 +19,8 @@ bool HasBelt(const mjModel* model, const mjContact& contact) {
   return !mju_isZero(contact.surfacevel, 3);
 }
 
-bool MoveBelt(const mjModel* model, const mjData* data, const mjContact& contact,
-              const ContactMotion& motion, BeltMotion* out) {
+bool MoveBelt(const mjModel* model, const mjData* data, const mjContact& contact, const ContactMotion& motion,
+              BeltMotion* out) {
   const Vec3 n = Vec3Map(contact.frame), p = Vec3Map(contact.pos);
   Eigen::Matrix<double, 2, 3> tangents;
   tangents << Vec3Map(contact.frame + 3).transpose(), Vec3Map(contact.frame + 6).transpose();
@@ -29,17 +29,14 @@ bool MoveBelt(const mjModel* model, const mjData* data, const mjContact& contact
   Vec3 U[2], W[2];
   for (int side = 0; side < 2; side++) {
     const int geom = contact.geom[side];
-    const Mat3 R =
-        Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(data->geom_xmat + 9 * geom);
+    const Mat3 R = Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(data->geom_xmat + 9 * geom);
     W[side] = R * Vec3Map(model->geom_surfacevel + 6 * geom + 3);
-    U[side] = R * Vec3Map(model->geom_surfacevel + 6 * geom) +
-              W[side].cross(p - Vec3Map(data->geom_xpos + 3 * geom));
+    U[side] = R * Vec3Map(model->geom_surfacevel + 6 * geom) + W[side].cross(p - Vec3Map(data->geom_xpos + 3 * geom));
   }
   const Vec3 u = U[1] - U[0], w = W[1] - W[0];
   Vec3 velocity;
   velocity << tangents * u, n.dot(w);
-  if ((velocity - Vec3Map(contact.surfacevel)).norm() > kSame * std::max(1.0, velocity.norm()))
-    return false;
+  if ((velocity - Vec3Map(contact.surfacevel)).norm() > kSame * std::max(1.0, velocity.norm())) return false;
 
   // (C19) the point moves in both fields, each field turns and moves with its geom, the frame turns
   const auto move = [&](const ContactMatrix& G, bool first) {

@@ -17,8 +17,8 @@ struct BeltMotion {
 bool HasBelt(const mjModel* model, const mjContact& contact);
 
 /// @return false when the contact's surface velocity is not that of its geoms.
-bool MoveBelt(const mjModel* model, const mjData* data, const mjContact& contact,
-              const ContactMotion& motion, BeltMotion* out);
+bool MoveBelt(const mjModel* model, const mjData* data, const mjContact& contact, const ContactMotion& motion,
+              BeltMotion* out);
 
 }  // namespace costate
 

@@ -121,14 +121,10 @@ COSTATE_LANES void MultiplyRows(const double* H, const double* f, double g, cons
 COSTATE_SIMD void Multiply(int dim, const double* H, const double* f, double g, const BasisRows& Y, BasisRows* HY,
                            ContactBlock* out) {
   switch (dim) {
-    case 1:
-      return MultiplyRows<1>(H, f, g, Y, HY, out);
-    case 3:
-      return MultiplyRows<3>(H, f, g, Y, HY, out);
-    case 4:
-      return MultiplyRows<4>(H, f, g, Y, HY, out);
-    default:
-      MultiplyRows<6>(H, f, g, Y, HY, out);
+    case 1: return MultiplyRows<1>(H, f, g, Y, HY, out);
+    case 3: return MultiplyRows<3>(H, f, g, Y, HY, out);
+    case 4: return MultiplyRows<4>(H, f, g, Y, HY, out);
+    default: MultiplyRows<6>(H, f, g, Y, HY, out);
   }
 }
 
@@ -168,21 +164,19 @@ ContactStiffness::ContactStiffness(const mjData* data, const mjContact& contact)
 
   // adhesion: aref += R delta, and R falls as D grows
   const bool pyramid = data->efc_type[row] == mjCNSTR_CONTACT_PYRAMIDAL;
-  kappa += PLANT("contact: adhesion",
-                 data->efc_R[row] * gain * contact.adhesion / (pyramid ? 2 * (contact.dim - 1) : 1));
+  kappa +=
+      PLANT("contact: adhesion", data->efc_R[row] * gain * contact.adhesion / (pyramid ? 2 * (contact.dim - 1) : 1));
 }
 
 template <int dim>
-bool ContactBlock::FillForces(const mjData* data, const TreeDerivative& tree,
-                              const mjContact& contact, bool rows) {
+bool ContactBlock::FillForces(const mjData* data, const TreeDerivative& tree, const mjContact& contact, bool rows) {
   ContactForce<dim> force;
   if (!BasisForce<dim>(data, contact, &force)) return false;
   constexpr int kLinear = dim < 3 ? dim : 3;
 
   // relative fields, body 2 minus body 1, about one origin
   const Vec3 p = Vec3Map(contact.pos) - origin;
-  const Vec6 Ua =
-      tree.acceleration_field(body[1]) - MotionAbout(tree.acceleration_field(body[0]), shift1);
+  const Vec6 Ua = tree.acceleration_field(body[1]) - MotionAbout(tree.acceleration_field(body[0]), shift1);
   const Vec6 Uv = tree.velocity(body[1]) - MotionAbout(tree.velocity(body[0]), shift1);
   const Vec3 ua = MotionAt(Ua, p), uv = MotionAt(Uv, p);
 
@@ -268,18 +262,14 @@ void ContactBlock::AddPull(const mjContact& contact, double pull) {
   F_by_geometry.block<3, 3>(3, 4) -= PLANT("adhesion: turning pull", push_cross);
 }
 
-bool ContactBlock::Fill(const mjModel* model, const mjData* data, const TreeDerivative& tree,
-                        const mjContact& contact, bool rows) {
+bool ContactBlock::Fill(const mjModel* model, const mjData* data, const TreeDerivative& tree, const mjContact& contact,
+                        bool rows) {
   Place(model, data, contact);
   switch (contact.dim) {
-    case 1:
-      return FillForces<1>(data, tree, contact, rows);
-    case 3:
-      return FillForces<3>(data, tree, contact, rows);
-    case 4:
-      return FillForces<4>(data, tree, contact, rows);
-    default:
-      return FillForces<6>(data, tree, contact, rows);
+    case 1: return FillForces<1>(data, tree, contact, rows);
+    case 3: return FillForces<3>(data, tree, contact, rows);
+    case 4: return FillForces<4>(data, tree, contact, rows);
+    default: return FillForces<6>(data, tree, contact, rows);
   }
 }
 

@@ -1,5 +1,5 @@
-// One contact linearized: its force in the contact basis and its wrench, by the geometry and by the bodies' relative fields.
-// Equations (C4), (C7)–(C9) of README.md.
+// One contact linearized: its force in the contact basis and its wrench, by the geometry and by the bodies' relative
+// fields. Equations (C4), (C7)–(C9) of README.md.
 #ifndef COSTATE_DERIVATIVE_CONTACT_BLOCK_H_
 #define COSTATE_DERIVATIVE_CONTACT_BLOCK_H_
 
@@ -12,8 +12,8 @@
 
 namespace costate {
 
-/// How the normal of a contact answers to its distance: y changes by kappa dφ, its forces by f · gain dφ as the impedance
-/// moves. (C7), (C8), (C12)
+/// How the normal of a contact answers to its distance: y changes by kappa dφ, its forces by f · gain dφ as the
+/// impedance moves. (C7), (C8), (C12)
 struct ContactStiffness {
   double kappa, gain;
   ContactStiffness(const mjData* data, const mjContact& contact);
@@ -22,23 +22,25 @@ struct ContactStiffness {
 /// At most 6 × 7, on the stack: as many rows as the contact's dimension.
 using ContactRows = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, 0, 6, 7>;
 
-/// df = by_geometry (dφ, dp, Ω) − by_a dUᵃ − by_v dUᵛ + by_belt dβ with U = V₂ − V₁ about the origin, and the same of F.
+/// df = by_geometry (dφ, dp, Ω) − by_a dUᵃ − by_v dUᵛ + by_belt dβ with U = V₂ − V₁ about the origin, and the same of
+/// F.
 struct ContactBlock {
   int body[2];
   bool moves[2];
-  Vec3 origin;                     ///< of body 2's tree; of body 1's if body 2 rests
-  Vec3 shift1;                     ///< from the origin of body 1's tree to it
-  Vec6 f = Vec6::Zero();           ///< in the basis (n, t1, t2, spin, roll1, roll2), zero beyond the dimension
+  Vec3 origin;            ///< of body 2's tree; of body 1's if body 2 rests
+  Vec3 shift1;            ///< from the origin of body 1's tree to it
+  Vec6 f = Vec6::Zero();  ///< in the basis (n, t1, t2, spin, roll1, roll2), zero beyond the dimension
   ContactRows f_by_geometry, f_by_a, f_by_v, f_by_belt;
-  Vec6 F = Vec6::Zero();           ///< wrench (moment; force) on body 2 about the origin
+  Vec6 F = Vec6::Zero();  ///< wrench (moment; force) on body 2 about the origin
   Eigen::Matrix<double, 6, 7> F_by_geometry;
   Mat6 F_by_a, F_by_v;
   Eigen::Matrix<double, 6, 3> F_by_belt;  ///< by the surface velocity (t1, t2, spin): (C19)
-  Mat6 about;                      ///< twist about the origin → twist at the contact point
+  Mat6 about;                             ///< twist about the origin → twist at the contact point
 
   /// Bodies, origin and `about`; then the forces. @return whether there is a force.
   /// @param rows  also in the contact basis, f_by_…
-  bool Fill(const mjModel* model, const mjData* data, const TreeDerivative& tree, const mjContact& contact, bool rows = true);
+  bool Fill(const mjModel* model, const mjData* data, const TreeDerivative& tree, const mjContact& contact,
+            bool rows = true);
 
   /// The same of a constant pull [N] between the two bodies along the normal of a contact, with a row or without. (C21)
   void FillPull(const mjModel* model, const mjData* data, const mjContact& contact, double pull);
@@ -91,8 +93,8 @@ void ForContactDofs(const mjModel* model, const mjData* data, const TreeDerivati
   }
   const Matrix by_first = by_both - by_second;
   ContactColumn<N> column;
-  const int common = ForExclusiveDofs(
-      model, LastDof(model, block.body[0]), LastDof(model, block.body[1]), [&](int dof, int side) {
+  const int common =
+      ForExclusiveDofs(model, LastDof(model, block.body[0]), LastDof(model, block.body[1]), [&](int dof, int side) {
         // signed: the relative motion is that of body 2
         const double sign = side ? 1 : -1;
         const Vec6 S = sign * MotionAbout(Vec6Map(data->cdof + 6 * dof), shift[side]);

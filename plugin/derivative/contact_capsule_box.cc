@@ -25,7 +25,8 @@ void ClippedBall(const Vec3& axis, const Vec3& side, const Vec3& center, const V
 bool CapsuleBoxRate(const GeomPose& capsule, const GeomPose& box, const mjContact& contact, ContactRate* out) {
   const double radius = capsule.size(0), half = capsule.size(1), at = kAtBorder * (half + radius + box.size.maxCoeff());
   const Vec3 n = Vec3Map(contact.frame), p = Vec3Map(contact.pos), axis = capsule.axis();
-  const Vec3 second = p + n * contact.dist / 2, center = p - n * (radius + contact.dist / 2), from = center - capsule.center;
+  const Vec3 second = p + n * contact.dist / 2, center = p - n * (radius + contact.dist / 2),
+             from = center - capsule.center;
   const double along = axis.dot(from);
   if ((from - along * axis).norm() > at || std::abs(along) > half + at) return false;
   const Patch touched = BoxPatch(box, second);
@@ -39,7 +40,7 @@ bool CapsuleBoxRate(const GeomPose& capsule, const GeomPose& box, const mjContac
     if (1 - std::abs(normal(i)) < kAtBorder * kAtBorder) face = i;
     else if (std::abs(std::abs(local(i)) - box.size(i)) < at) side = i, sides++;
   }
-  const bool across = std::abs(n.dot(axis)) < kAtBorder, outside = radius + contact.dist > at;
+  const bool across = std::abs(n.dot(axis))<kAtBorder, outside = radius + contact.dist> at;
   if (face < 0) return across && outside && touched.flat < 2 && move(Patch::Line(center, axis, radius, n));
   if (across || !outside || sides != 1 || std::abs(axis.dot(box.R.col(side))) < kAtBorder) return false;
   ClippedBall(axis, box.R.col(side), center, n, contact, radius, out);

@@ -7,9 +7,8 @@
 namespace costate {
 namespace {
 
-constexpr double kAt = 1e-9;      // of a geom's radius: a point is at a border
-constexpr double kFlatEnough =
-    0.5;  // sine of a face's normal with n above which n is taken along the face
+constexpr double kAt = 1e-9;         // of a geom's radius: a point is at a border
+constexpr double kFlatEnough = 0.5;  // sine of a face's normal with n above which n is taken along the face
 
 // where the point of a contact is fixed to a shape
 struct Place {
@@ -50,8 +49,7 @@ Place OnDisc(const GeomPose& cylinder, const Vec3& x, double at) {
     place.kind = Place::kCorner;
     return place;
   }
-  const Vec3 from = corner(std::floor(turn)),
-             edge = (corner(std::floor(turn) + 1) - from).normalized();
+  const Vec3 from = corner(std::floor(turn)), edge = (corner(std::floor(turn) + 1) - from).normalized();
   const double beyond = edge.cross(local - from).z();
   if (beyond < -at) return place;
   place.kind = beyond > at ? Place::kFace : Place::kEdge;
@@ -63,8 +61,7 @@ Place OnSide(const GeomPose& geom, const Vec3& x, double at) {
   const Vec3 from = x - geom.center;
   const double along = geom.axis().dot(from);
   Place place;
-  if (std::abs((from - along * geom.axis()).norm() - geom.size(0)) > at ||
-      std::abs(along) > geom.size(1) + at)
+  if (std::abs((from - along * geom.axis()).norm() - geom.size(0)) > at || std::abs(along) > geom.size(1) + at)
     return place;
   place.kind = std::abs(along) > geom.size(1) - at ? Place::kCorner : Place::kEdge;
   place.edge = place.line = geom.axis();
@@ -76,14 +73,10 @@ Place PlaceOn(const ConvexShape& shape, const Vec3& n, const Vec3& x) {
   const double at = kAt * shape.radius();
   const bool lies = std::abs(shape.pose.axis().dot(n)) < kFlatEnough;
   switch (shape.pose.type) {
-    case mjGEOM_BOX:
-      return OnBox(shape.pose, x, at);
-    case mjGEOM_CYLINDER:
-      return lies ? OnSide(shape.pose, x, at) : OnDisc(shape.pose, x, at);
-    case mjGEOM_CAPSULE:
-      return lies ? OnSide(shape.pose, x, at) : Place();
-    default:
-      return {};
+    case mjGEOM_BOX: return OnBox(shape.pose, x, at);
+    case mjGEOM_CYLINDER: return lies ? OnSide(shape.pose, x, at) : OnDisc(shape.pose, x, at);
+    case mjGEOM_CAPSULE: return lies ? OnSide(shape.pose, x, at) : Place();
+    default: return {};
   }
 }
 
@@ -102,8 +95,7 @@ Vec3 FaceNormal(const ConvexShape& shape, const Vec3& n) {
 bool SideNormal(const GeomPose& box, const Vec3& n, const Vec3& x, double at, Vec3* side) {
   const Vec3 local = box.R.transpose() * (x - box.center), along = box.R.transpose() * n;
   for (int i = 0; i < 3; i++) {
-    if (std::abs(along(i)) > kFlatEnough || std::abs(std::abs(local(i)) - box.size(i)) > at)
-      continue;
+    if (std::abs(along(i)) > kFlatEnough || std::abs(std::abs(local(i)) - box.size(i)) > at) continue;
     *side = box.R.col(i);
     return true;
   }
@@ -112,15 +104,15 @@ bool SideNormal(const GeomPose& box, const Vec3& n, const Vec3& x, double at, Ve
 
 }  // namespace
 
-bool ClippedRate(const ConvexShape& first, const ConvexShape& second, const mjContact& contact, int owner, ContactRate* out,
-                 bool* ambiguous) {
+bool ClippedRate(const ConvexShape& first, const ConvexShape& second, const mjContact& contact, int owner,
+                 ContactRate* out, bool* ambiguous) {
   const ConvexShape* shape[2] = {&first, &second};
   const Vec3 n = Vec3Map(contact.frame), p = Vec3Map(contact.pos);
   const double phi = contact.dist;
   const Vec3 x[2] = {p - n * phi / 2, p + n * phi / 2};
 
-  const bool boxes = first.pose.type == mjGEOM_BOX &&
-                     second.pose.type == mjGEOM_BOX;  // others are cut along other planes
+  const bool boxes =
+      first.pose.type == mjGEOM_BOX && second.pose.type == mjGEOM_BOX;  // others are cut along other planes
 
   // velocities of points of either shape, and of n fixed to it
   const auto velocity = [&](int side, const Vec3& at) {
@@ -151,14 +143,12 @@ bool ClippedRate(const ConvexShape& first, const ConvexShape& second, const mjCo
     // the side rolls: its point below the line, seen along n, keeps its place
     const Vec3 down = (n - place.line * place.line.dot(n)) * (side ? -1 : 1);
     const double q = down.norm();
-    const Mat3 across =
-        Mat3::Identity() - place.line * place.line.transpose() - down * down.transpose() / (q * q);
+    const Mat3 across = Mat3::Identity() - place.line * place.line.transpose() - down * down.transpose() / (q * q);
     dx += PLANT("clipped contact: rolling side", (side ? -1 : 1) * place.radius / q * across * (out->dn - turn(side)));
   }
   if (place.kind == Place::kEdge) {
     Vec3 cut;
-    if (!boxes || !SideNormal(shape[other]->pose, n, x[other], kAt * shape[other]->radius(), &cut))
-      return false;
+    if (!boxes || !SideNormal(shape[other]->pose, n, x[other], kAt * shape[other]->radius(), &cut)) return false;
     if (std::abs(cut.dot(place.edge)) < kAt) return false;
     dx += PLANT("clipped contact: cut edge",
                 place.edge * (cut.transpose() * (velocity(other, x[side]) - dx) / cut.dot(place.edge)));

@@ -10,8 +10,8 @@ namespace costate {
 /// @param owner  the shape (0, 1) whose face has the contact's normal.
 /// @param ambiguous  set where a corner of one lies on an edge or corner of the other.
 /// @return false when no corner or cut edge explains the contact.
-bool ClippedRate(const ConvexShape& first, const ConvexShape& second, const mjContact& contact, int owner, ContactRate* out,
-                 bool* ambiguous);
+bool ClippedRate(const ConvexShape& first, const ConvexShape& second, const mjContact& contact, int owner,
+                 ContactRate* out, bool* ambiguous);
 
 }  // namespace costate
 

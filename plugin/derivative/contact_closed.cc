@@ -20,8 +20,7 @@ constexpr double kUpright = 1e-6;
 Patch CapsulePatch(const GeomPose& geom, const Vec3& x, const Vec3& m) {
   const double radius = geom.size(0), half = geom.size(1);
   const double along = geom.axis().dot(x - radius * m - geom.center);
-  if (std::abs(along) < half - kEnd * (half + radius))
-    return Patch::Line(x - radius * m, geom.axis(), radius, m);
+  if (std::abs(along) < half - kEnd * (half + radius)) return Patch::Line(x - radius * m, geom.axis(), radius, m);
   return Patch::Ball(geom.center + std::copysign(half, along) * geom.axis(), radius, m);
 }
 
@@ -54,8 +53,7 @@ GeomPose::GeomPose(const mjModel* model, const mjData* data, int geom)
       type(model->geom_type[geom]),
       size(Vec3Map(model->geom_size + 3 * geom)),
       center(Vec3Map(data->geom_xpos + 3 * geom)),
-      R(Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(data->geom_xmat +
-                                                                       9 * geom)) {}
+      R(Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(data->geom_xmat + 9 * geom)) {}
 
 Patch BoxPatch(const GeomPose& box, const Vec3& x) {
   const Vec3 local = box.R.transpose() * (x - box.center);
@@ -67,8 +65,7 @@ Patch BoxPatch(const GeomPose& box, const Vec3& x) {
   return inside == 1 ? Patch::Line(x, box.R.col(free), 0, Vec3::Zero()) : Patch::Face(x);
 }
 
-bool ClosedPatches(const mjModel* model, const mjData* data, const mjContact& contact,
-                   PatchPair* out) {
+bool ClosedPatches(const mjModel* model, const mjData* data, const mjContact& contact, PatchPair* out) {
   const GeomPose second(model, data, contact.geom[1]);
   const Vec3 n = Vec3Map(contact.frame), p = Vec3Map(contact.pos);
   const Vec3 x1 = p - n * contact.dist / 2, x2 = p + n * contact.dist / 2;
@@ -77,45 +74,27 @@ bool ClosedPatches(const mjModel* model, const mjData* data, const mjContact& co
   if (model->geom_type[contact.geom[0]] == mjGEOM_PLANE) {
     out->first = Patch::Face(x1);
     switch (second.type) {
-      case mjGEOM_SPHERE:
-        out->second = Patch::Ball(second.center, second.size(0), -n);
-        return true;
+      case mjGEOM_SPHERE: out->second = Patch::Ball(second.center, second.size(0), -n); return true;
       case mjGEOM_CAPSULE:
         out->second = Patch::Ball(x2 + second.size(0) * n, second.size(0), -n);
         out->tangent = second.axis();
         return true;
-      case mjGEOM_ELLIPSOID:
-        out->second = Patch::Ellipsoid(second.center, second.R, second.size, -n);
-        return true;
-      case mjGEOM_CYLINDER:
-        out->second = CylinderOnPlane(second, x2, -n);
-        return true;
+      case mjGEOM_ELLIPSOID: out->second = Patch::Ellipsoid(second.center, second.R, second.size, -n); return true;
+      case mjGEOM_CYLINDER: out->second = CylinderOnPlane(second, x2, -n); return true;
       case mjGEOM_BOX:
-      case mjGEOM_MESH:
-        out->second = Patch::Vertex(x2);
-        return true;
-      default:
-        return false;
+      case mjGEOM_MESH: out->second = Patch::Vertex(x2); return true;
+      default: return false;
     }
   }
   const GeomPose first(model, data, contact.geom[0]);
   if (first.type == mjGEOM_SPHERE) {
     out->first = Patch::Ball(first.center, first.size(0), n);
     switch (second.type) {
-      case mjGEOM_SPHERE:
-        out->second = Patch::Ball(second.center, second.size(0), -n);
-        return true;
-      case mjGEOM_CAPSULE:
-        out->second = CapsulePatch(second, x2, -n);
-        return true;
-      case mjGEOM_CYLINDER:
-        out->second = CylinderPatch(second, x2, -n);
-        return true;
-      case mjGEOM_BOX:
-        out->second = BoxPatch(second, x2);
-        return true;
-      default:
-        return false;
+      case mjGEOM_SPHERE: out->second = Patch::Ball(second.center, second.size(0), -n); return true;
+      case mjGEOM_CAPSULE: out->second = CapsulePatch(second, x2, -n); return true;
+      case mjGEOM_CYLINDER: out->second = CylinderPatch(second, x2, -n); return true;
+      case mjGEOM_BOX: out->second = BoxPatch(second, x2); return true;
+      default: return false;
     }
   }
   if (first.type == mjGEOM_CAPSULE && second.type == mjGEOM_CAPSULE) {
@@ -124,8 +103,7 @@ bool ClosedPatches(const mjModel* model, const mjData* data, const mjContact& co
 
     // parallel capsules touch along a line, the engine takes its ends: points of one, on the line
     // of the other
-    if (out->first.flat && out->second.flat &&
-        out->first.line.cross(out->second.line).norm() < kEnd)
+    if (out->first.flat && out->second.flat && out->first.line.cross(out->second.line).norm() < kEnd)
       out->second.flat = 0;
     return true;
   }
@@ -133,7 +111,8 @@ bool ClosedPatches(const mjModel* model, const mjData* data, const mjContact& co
 }
 
 // (G11)
-bool ConcentricRates(const mjModel* model, const mjData* data, const mjContact& contact, ContactRate* by_second, ContactRate* by_both) {
+bool ConcentricRates(const mjModel* model, const mjData* data, const mjContact& contact, ContactRate* by_second,
+                     ContactRate* by_both) {
   const auto round = [&](int side) {
     const int type = model->geom_type[contact.geom[side]];
     return type == mjGEOM_SPHERE || type == mjGEOM_CAPSULE;
@@ -147,7 +126,8 @@ bool ConcentricRates(const mjModel* model, const mjData* data, const mjContact& 
   const Vec3 n = Vec3Map(contact.frame), p = Vec3Map(contact.pos), center = p - (first.size(0) + contact.dist / 2) * n;
   for (const GeomPose* geom : {&first, &second}) {
     const Vec3 arm = center - geom->center;
-    const double half = geom->type == mjGEOM_CAPSULE ? geom->size(1) : 0, along = half > 0 ? std::abs(geom->axis().dot(arm)) : 0;
+    const double half = geom->type == mjGEOM_CAPSULE ? geom->size(1) : 0,
+                 along = half > 0 ? std::abs(geom->axis().dot(arm)) : 0;
     if (std::abs(along - half) > kEnd * (half + radii) || arm.norm() > half + kEnd * (half + radii)) return false;
   }
   const Vec3 normal = first.axis().cross(second.axis());
@@ -165,8 +145,10 @@ bool ConcentricRates(const mjModel* model, const mjData* data, const mjContact& 
   by_both->dp.leftCols<3>().setZero();
   by_both->dn.leftCols<3>() = -Skew(n);
   by_second->dn.leftCols<3>() =
-      PLANT("contact geometry: normal of concentric balls", (n * n.transpose() - Mat3::Identity()) * Skew(first.axis()) * Skew(second.axis()) / sine);
-  by_second->dp = PLANT("contact geometry: point of concentric balls", (first.size(0) - second.size(0)) / 2 * by_second->dn);
+      PLANT("contact geometry: normal of concentric balls",
+            (n * n.transpose() - Mat3::Identity()) * Skew(first.axis()) * Skew(second.axis()) / sine);
+  by_second->dp =
+      PLANT("contact geometry: point of concentric balls", (first.size(0) - second.size(0)) / 2 * by_second->dn);
   return true;
 }
 

@@ -32,13 +32,13 @@ struct PatchPair {
 /// Plane against anything, sphere against sphere, capsule, cylinder or box, capsule against
 /// capsule.
 /// @return false for other pairs.
-bool ClosedPatches(const mjModel* model, const mjData* data, const mjContact& contact,
-                   PatchPair* out);
+bool ClosedPatches(const mjModel* model, const mjData* data, const mjContact& contact, PatchPair* out);
 
 /// Two balls about one centre (spheres, ends of capsules). (G11)
 /// @param by_second  geom 2 moves; @param by_both both as one.
 /// @return false where the contact is not of that kind.
-bool ConcentricRates(const mjModel* model, const mjData* data, const mjContact& contact, ContactRate* by_second, ContactRate* by_both);
+bool ConcentricRates(const mjModel* model, const mjData* data, const mjContact& contact, ContactRate* by_second,
+                     ContactRate* by_both);
 
 }  // namespace costate
 

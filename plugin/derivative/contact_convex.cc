@@ -6,10 +6,8 @@
 namespace costate {
 namespace {
 
-constexpr double kAngle =
-    0.05;  // the engine's normal is this close to the exact one; 1e-3 is usual
-constexpr double kDepth =
-    1e-3;  // of the smaller geom: the engine's distance is this close, or its iterations ran out
+constexpr double kAngle = 0.05;  // the engine's normal is this close to the exact one; 1e-3 is usual
+constexpr double kDepth = 1e-3;  // of the smaller geom: the engine's distance is this close, or its iterations ran out
 constexpr double kFlatPart =
     0.5;  // of the smaller geom: points that are equally deep up to the tolerance reach this far
 constexpr double kParallelLines = 1e-9;
@@ -25,9 +23,7 @@ struct Trial {
 
 // how much less than the support of its geom a witness may be: meshes are stored in single
 // precision
-double Rounding(const ConvexShape& shape) {
-  return (shape.pose.type == mjGEOM_MESH ? 1e-6 : 1e-9) * shape.radius();
-}
+double Rounding(const ConvexShape& shape) { return (shape.pose.type == mjGEOM_MESH ? 1e-6 : 1e-9) * shape.radius(); }
 
 // (G7) Newton: the witnesses differ along n only. Patches are those of the features at n; flat
 // parts hold n.
@@ -36,8 +32,7 @@ bool Polish(const Trial& t, const Feature& f1, const Feature& f2, bool material,
   bool converged = false;
   for (int k = 0; k < kIterations; k++) {
     for (const Feature* f : {&f1, &f2}) {
-      if (f->kind == Feature::kRim && !(f->direction.cross(n).norm() > kParallelLines))
-        return false;
+      if (f->kind == Feature::kRim && !(f->direction.cross(n).norm() > kParallelLines)) return false;
     }
     c->first = t.shape1.PatchOf(f1, n);
     c->second = t.shape2.PatchOf(f2, -n);
@@ -58,8 +53,7 @@ bool Polish(const Trial& t, const Feature& f1, const Feature& f2, bool material,
     if (flat == 0) {
       const Vec3 t1 = n.unitOrthogonal(), t2 = n.cross(t1);
       const double a = t1.dot(K * t1), b = t1.dot(K * t2), d = t2.dot(K * t2), det = a * d - b * b;
-      step = t1 * ((d * t1.dot(r) - b * t2.dot(r)) / det) +
-             t2 * ((a * t2.dot(r) - b * t1.dot(r)) / det);
+      step = t1 * ((d * t1.dot(r) - b * t2.dot(r)) / det) + t2 * ((a * t2.dot(r) - b * t1.dot(r)) / det);
       largest = det > 0 && a + d > 0;
     } else {
       const Vec3 across = n.cross(c->first.flat ? c->first.line : c->second.line);
@@ -97,8 +91,7 @@ bool Place(const Trial& t, const Feature& f1, const Feature& f2, ConvexContact* 
     if (c->second.flat == 1) x2 += f2.direction * f2.direction.dot(x1 - x2);
     c->distance = n.dot(x2 - x1);
     const auto within = [](const Feature& f, const Vec3& x) {
-      return f.kind != Feature::kLine ||
-             std::abs(f.direction.dot(x - f.point)) <= f.half * (1 + 1e-9);
+      return f.kind != Feature::kLine || std::abs(f.direction.dot(x - f.point)) <= f.half * (1 + 1e-9);
     };
     if (!within(f1, x1) || !within(f2, x2)) return false;
   }
@@ -112,8 +105,7 @@ bool IsAmbiguous(const Trial& t, const ConvexContact& c) {
   const Mat3 K = c.first.H + c.second.H + c.distance * Mat3::Identity();
   const Vec3 t1 = c.normal.unitOrthogonal(), t2 = c.normal.cross(t1);
   double reach = t1.dot(K * t1) + t2.dot(K * t2);
-  if (c.first.flat == 1 && c.second.flat == 1)
-    reach /= c.first.line.cross(c.second.line).squaredNorm();
+  if (c.first.flat == 1 && c.second.flat == 1) reach /= c.first.line.cross(c.second.line).squaredNorm();
   if (2 * t.tolerance * reach > kFlatPart * kFlatPart * t.size * t.size) return true;
   return ((c.first.x + c.second.x) / 2 - t.point).norm() > kFlatPart * t.size;
 }
@@ -124,8 +116,7 @@ bool IsClose(const Trial& t, const ConvexContact& c, double distance) {
 }
 
 // each feature singles out a point: a vertex on a face, crossing edges, smooth surfaces …
-bool Isolated(const Trial& t, const Feature& f1, const Feature& f2, double distance,
-              ConvexContact* c) {
+bool Isolated(const Trial& t, const Feature& f1, const Feature& f2, double distance, ConvexContact* c) {
   const int flat1 = f1.kind == Feature::kFace ? 2 : f1.kind == Feature::kLine,
             flat2 = f2.kind == Feature::kFace ? 2 : f2.kind == Feature::kLine;
   if (flat1 + flat2 > 2) return false;
@@ -143,14 +134,12 @@ bool Isolated(const Trial& t, const Feature& f1, const Feature& f2, double dista
     n = (n - line * line.dot(n)).normalized();
   }
   c->parallel = false;
-  return Polish(t, f1, f2, false, c) && IsClose(t, *c, distance) && Place(t, f1, f2, c) &&
-         !IsAmbiguous(t, *c);
+  return Polish(t, f1, f2, false, c) && IsClose(t, *c, distance) && Place(t, f1, f2, c) && !IsAmbiguous(t, *c);
 }
 
 // (G8) a flat part on a flat part: n is held by one of them, the other touches with a point of its
 // own where the engine says
-bool Parallel(const Trial& t, const Feature& f1, const Feature& f2, double distance,
-              ConvexContact* c) {
+bool Parallel(const Trial& t, const Feature& f1, const Feature& f2, double distance, ConvexContact* c) {
   const bool face1 = f1.kind == Feature::kFace, face2 = f2.kind == Feature::kFace;
   if ((!face1 && f1.kind != Feature::kLine) || (!face2 && f2.kind != Feature::kLine)) return false;
   c->parallel = true;
@@ -158,8 +147,7 @@ bool Parallel(const Trial& t, const Feature& f1, const Feature& f2, double dista
   const auto lie = [&](const Feature& other, const Vec3& x) {
     Patch patch = Patch::Vertex(x);
     if (other.kind == Feature::kLine) {
-      patch.H = other.radius * (Mat3::Identity() - n * n.transpose() -
-                                other.direction * other.direction.transpose());
+      patch.H = other.radius * (Mat3::Identity() - n * n.transpose() - other.direction * other.direction.transpose());
     }
     return patch;
   };
@@ -185,10 +173,9 @@ bool Parallel(const Trial& t, const Feature& f1, const Feature& f2, double dista
 
 }  // namespace
 
-bool ConvexSolver::Solve(const ConvexShape& first, const ConvexShape& second, const Vec3& normal,
-                         const Vec3& point, double distance, double tolerance, ConvexContact* out) {
-  const Trial trial{first,    second, normal, point, std::min(first.radius(), second.radius()),
-                    tolerance};
+bool ConvexSolver::Solve(const ConvexShape& first, const ConvexShape& second, const Vec3& normal, const Vec3& point,
+                         double distance, double tolerance, ConvexContact* out) {
+  const Trial trial{first, second, normal, point, std::min(first.radius(), second.radius()), tolerance};
   first.FindFeatures(normal, kAngle, &features_[0]);
   second.FindFeatures(-normal, kAngle, &features_[1]);
   for (const bool isolated : {true, false}) {

@@ -22,8 +22,8 @@ class ConvexSolver {
   /// compared.
   /// @param tolerance  how far the engine's distance may be from the exact one.
   /// @return false when no pair of features explains the contact.
-  bool Solve(const ConvexShape& first, const ConvexShape& second, const Vec3& normal,
-             const Vec3& point, double distance, double tolerance, ConvexContact* out);
+  bool Solve(const ConvexShape& first, const ConvexShape& second, const Vec3& normal, const Vec3& point,
+             double distance, double tolerance, ConvexContact* out);
 
  private:
   std::vector<Feature> features_[2];

@@ -13,9 +13,9 @@
 namespace costate {
 namespace {
 
-// Five points, h and 2h to both sides: at radii of a millimetre the truncation ~ (2h/radius)⁴ stays below 1e-8, and so does
-// what the collider knows its points to, over h. Where those points are not all of one smooth piece, which quotients over
-// h and 2h tell that differ by more than kBend of their size, two at a smaller step.
+// Five points, h and 2h to both sides: at radii of a millimetre the truncation ~ (2h/radius)⁴ stays below 1e-8, and so
+// does what the collider knows its points to, over h. Where those points are not all of one smooth piece, which
+// quotients over h and 2h tell that differ by more than kBend of their size, two at a smaller step.
 constexpr double kWideStep = 4e-6;
 constexpr double kPoseStep = 1e-6;
 constexpr double kBend = 1e-3;
@@ -26,7 +26,7 @@ constexpr int kMaxFound = 64;
 
 constexpr double kSamePlace = 0.02;  // of a contact's size: how far a nudge may move it
 
-constexpr double kFlicker = 1e-7;   // nudge by which contacts show whether they have places of their own …
+constexpr double kFlicker = 1e-7;    // nudge by which contacts show whether they have places of their own …
 constexpr double kFlickered = 2e-5;  // … and what moves them further than it can
 
 constexpr double kKept = 3;  // nudges that a contact may go beyond its margin and still be found
@@ -66,8 +66,8 @@ double NormalRounding(const mjContact& contact) {
 }
 
 // Where the normal is that of a face it turns with the face's geom: exactly, which differences tell from afar. (G12)
-void TakeFaceNormal(const ConvexShape& first, const ConvexShape& second, const mjContact& contact, const Mat6& twists, int rank,
-                    Mat36* dn) {
+void TakeFaceNormal(const ConvexShape& first, const ConvexShape& second, const mjContact& contact, const Mat6& twists,
+                    int rank, Mat36* dn) {
   const Vec3 n = Vec3Map(contact.frame);
   const double same = std::clamp(NormalRounding(contact), kSameNormal, kMostNoise);
   const auto basis = twists.leftCols(rank);
@@ -104,9 +104,8 @@ bool ContactGeometry::FindMargin(const mjModel* model, mjData* data, int first, 
   const double m1 = model->geom_margin[g1], m2 = model->geom_margin[g2];
   const double p1 = model->geom_gap[g1], p2 = model->geom_gap[g2];
   const double base = contact.includemargin;
-  double candidates[8] = {
-      base + std::max(p1, p2), base + p1 + p2,      base, std::max(m1, m2) + std::max(p1, p2),
-      m1 + m2 + p1 + p2,       model->opt.o_margin, base, base};
+  double candidates[8] = {base + std::max(p1, p2), base + p1 + p2,      base, std::max(m1, m2) + std::max(p1, p2),
+                          m1 + m2 + p1 + p2,       model->opt.o_margin, base, base};
   int count = 6;
   for (int p = 0; p < model->npair && count < 8; p++) {
     const bool same = (model->pair_geom1[p] == g1 && model->pair_geom2[p] == g2) ||
@@ -154,7 +153,8 @@ bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first, 
   const int rank = RelativeTwists(model, data, geom, pivot, &twists);
   const double size = 1e-3 + std::abs(data->contact[first].dist);
 
-  // a contact at its margin (faces that just meet) is followed to where it is none: its derivative is that of its own side
+  // a contact at its margin (faces that just meet) is followed to where it is none: its derivative is that of its own
+  // side
   double reach = 1, room = mjMAXVAL;
   for (int k = 0; k < count; k++) {
     const mjContact& contact = data->contact[contacts[k]];
@@ -182,8 +182,8 @@ bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first, 
       const mjContact& contact = data->contact[contacts[k]];
       double nearest = std::numeric_limits<double>::infinity();
       const auto take = [&](const mjPreContact& other) {
-        const double distance = (Vec3Map(other.pos) - Vec3Map(contact.pos)).norm() +
-                                size * (Vec3Map(other.normal) - frames[k].n).norm();
+        const double distance =
+            (Vec3Map(other.pos) - Vec3Map(contact.pos)).norm() + size * (Vec3Map(other.normal) - frames[k].n).norm();
         if (!(distance < nearest)) return;
         nearest = distance;
         numbers[k] << other.dist, Vec3Map(other.pos), Vec3Map(other.normal), Vec3Map(other.tangent);
@@ -206,8 +206,8 @@ bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first, 
   for (int column = 0; column < rank; column++) {
     const Vec6 twist = twists.col(column);
     const auto five_points = [&](double h, double within) {
-      if (!moved(twist, h, within, side[0]) || !moved(twist, -h, within, side[1]) || !moved(twist, 2 * h, within, side[2]) ||
-          !moved(twist, -2 * h, within, side[3])) {
+      if (!moved(twist, h, within, side[0]) || !moved(twist, -h, within, side[1]) ||
+          !moved(twist, 2 * h, within, side[2]) || !moved(twist, -2 * h, within, side[3])) {
         return false;
       }
       for (int k = 0; k < count; k++) {
@@ -266,7 +266,8 @@ bool ContactGeometry::Flickers(const mjModel* model, mjData* data, int c) {
   if (g1 < 0 || g2 < 0 || !FindMargin(model, data, c, &margin)) return false;
   const Vec3 pivot = Vec3Map(data->contact[c].pos);
   const auto lost = [&](const mjContact& contact, int now) {
-    if (contact.geom[0] != g1 || contact.geom[1] != g2 || contact.efc_address < 0 || !CarriesForce(data, contact)) return false;
+    if (contact.geom[0] != g1 || contact.geom[1] != g2 || contact.efc_address < 0 || !CarriesForce(data, contact))
+      return false;
     if (contact.dist > margin - kFlickered) return false;  // about to end, not to jump
     return std::none_of(found_.begin(), found_.begin() + now, [&](const mjPreContact& other) {
       return (Vec3Map(other.pos) - Vec3Map(contact.pos)).norm() < kFlickered;
@@ -279,7 +280,9 @@ bool ContactGeometry::Flickers(const mjModel* model, mjData* data, int c) {
     moving.Move(pivot, twists.col(nudge / 2), nudge % 2 ? kFlicker : -kFlicker);
     const int now = Collide(model, data, g1, g2, margin);
     moving.Restore();
-    if (std::any_of(data->contact, data->contact + data->ncon, [&](const mjContact& contact) { return lost(contact, now); })) return true;
+    if (std::any_of(data->contact, data->contact + data->ncon,
+                    [&](const mjContact& contact) { return lost(contact, now); }))
+      return true;
   }
   return false;
 }

@@ -7,8 +7,8 @@
 namespace costate {
 namespace {
 
-// a collider's vector this close to the normal leaves the tangent without direction: any motion within the derivative's own
-// resolution turns it by a radian, so the tangents are held
+// a collider's vector this close to the normal leaves the tangent without direction: any motion within the derivative's
+// own resolution turns it by a radian, so the tangents are held
 constexpr double kParallel = 1e-6;
 
 // (G2) Ω = n × dn + n (dt1·t2)

@@ -240,7 +240,8 @@ bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* m
     if (done_[c] == kOpen) done_[c] = kRefused;
     if (missing->empty()) *missing = why;
   }
-  return std::none_of(done_.begin(), done_.begin() + ncon, [](Outcome outcome) { return outcome == kRefused || outcome == kJumps; });
+  return std::none_of(done_.begin(), done_.begin() + ncon,
+                      [](Outcome outcome) { return outcome == kRefused || outcome == kJumps; });
 }
 
 COSTATE_SIMD bool ContactGeometry::ClosedForm(const mjModel* model, const mjData* data, int c) {
@@ -267,8 +268,7 @@ COSTATE_SIMD bool ContactGeometry::ClosedForm(const mjModel* model, const mjData
   return true;
 }
 
-bool ContactGeometry::Refuse(const mjModel* model, const mjContact& contact, const char* why,
-                             std::string* missing) {
+bool ContactGeometry::Refuse(const mjModel* model, const mjContact& contact, const char* why, std::string* missing) {
   *missing = "contact of " + ElementName(model, mjOBJ_GEOM, contact.geom[0]) + " and " +
              ElementName(model, mjOBJ_GEOM, contact.geom[1]) + ": " + why;
   return false;
@@ -297,12 +297,10 @@ bool ContactGeometry::Convex(const mjModel* model, mjData* data, int c, std::str
 bool ContactGeometry::Exact(const mjModel* model, const mjData* data, int c, std::string* missing) {
   const mjContact& contact = data->contact[c];
   if (model->opt.disableflags & mjDSBL_NATIVECCD) {
-    return Refuse(model, contact, "libccd's contact of a curved surface is not the nearest one",
-                  missing);
+    return Refuse(model, contact, "libccd's contact of a curved surface is not the nearest one", missing);
   }
   if (model->geom_type[contact.geom[0]] == mjGEOM_HFIELD) {
-    return Refuse(model, contact, "a curved surface on a height field, exact to ccd_tolerance only",
-                  missing);
+    return Refuse(model, contact, "a curved surface on a height field, exact to ccd_tolerance only", missing);
   }
   const ConvexShape first(model, data, contact.geom[0]), second(model, data, contact.geom[1]);
   const Vec3 p = Vec3Map(contact.pos);
@@ -340,8 +338,7 @@ bool ContactGeometry::Boxes(const mjModel* model, const mjData* data, int c) {
     if (ambiguous || !ClippedRate(first, second, contact, face2, &rate, &ambiguous) || ambiguous) return false;
   } else {
     const Patch edge1 = BoxPatch(first.pose, p - half), edge2 = BoxPatch(second.pose, p + half);
-    if (edge1.flat != 1 || edge2.flat != 1 || !MovePatches(edge1, edge2, n, contact.dist, p, &rate))
-      return false;
+    if (edge1.flat != 1 || edge2.flat != 1 || !MovePatches(edge1, edge2, n, contact.dist, p, &rate)) return false;
   }
   Store(c, contact, rate);
   return true;

@@ -26,8 +26,8 @@ struct ContactMotion {
 /// Does the iterative collider find the contact, and is a surface of it curved?
 bool IsCurved(const mjModel* model, const mjContact& contact);
 
-/// Is the contact found by an iterative collider on a curved surface? Then it is exact to ccd_tolerance only, and moves in
-/// jumps that no difference sees through. (G7)
+/// Is the contact found by an iterative collider on a curved surface? Then it is exact to ccd_tolerance only, and moves
+/// in jumps that no difference sees through. (G7)
 bool IsStaircase(const mjModel* model, const mjData* data, const mjContact& contact);
 
 /// The contacts that are, and that push or by whose normal an adhesion pulls, which counts those within the gap too.
@@ -36,12 +36,12 @@ std::vector<int> FeltStaircases(const mjModel* model, const mjData* data);
 /// Is any row of the contact active? @pre efc_state is that of the solution.
 bool CarriesForce(const mjData* data, const mjContact& contact);
 
-/// Is the Jacobian of a contact with rows zero to rounding? Its force is without effect and without bound, only the engine's own
-/// differences know what it does beside the point.
+/// Is the Jacobian of a contact with rows zero to rounding? Its force is without effect and without bound, only the
+/// engine's own differences know what it does beside the point.
 bool IsWithoutLever(const mjModel* model, const mjData* data, const mjContact& contact);
 
-/// Two boxes, face on face: the engine takes the normal of the one whose tilt costs it less, so that whose it is depends on
-/// the direction in which they tilt against each other, however little. (G9)
+/// Two boxes, face on face: the engine takes the normal of the one whose tilt costs it less, so that whose it is
+/// depends on the direction in which they tilt against each other, however little. (G9)
 struct FacePair {
   bool owner[2] = {false, false};  ///< is the contact's normal that of this box' face?
   double tilt = 0;                 ///< angle between the faces
@@ -49,7 +49,8 @@ struct FacePair {
 /// @return false unless both boxes have a face along the normal.
 bool FindFacePair(const mjModel* model, const mjData* data, const mjContact& contact, FacePair* out);
 
-/// A corner of what is left when the engine clips two flat parts against each other: where two of their borders cross. (G13)
+/// A corner of what is left when the engine clips two flat parts against each other: where two of their borders cross.
+/// (G13)
 struct ClippedCorner {
   std::vector<int> borders;  ///< that pass through it: two where it moves smoothly
   double room = 0;           ///< to the next one [m], which would make it another corner
@@ -58,14 +59,15 @@ struct ClippedCorner {
 bool FindClippedCorner(const mjModel* model, const mjData* data, const mjContact& contact, ClippedCorner* out);
 
 /// Closed forms where the collider has one (contact_closed.h); the exact contact where the engine's is iterative and a
-/// surface curved (contact_convex.h); centred differences of the engine's own narrow-phase function in pose space for the
-/// other pairs, shared by all contacts of a pair.
+/// surface curved (contact_convex.h); centred differences of the engine's own narrow-phase function in pose space for
+/// the other pairs, shared by all contacts of a pair.
 class ContactGeometry {
  public:
   /// @param differences  every pair is differenced, also those with a closed form: to compare the two.
   explicit ContactGeometry(const mjModel* model, bool differences = false);
 
-  /// Fills motion(c) for every contact with a constraint row. Geom poses in `data` are perturbed and restored bit for bit.
+  /// Fills motion(c) for every contact with a constraint row. Geom poses in `data` are perturbed and restored bit for
+  /// bit.
   /// @param with_force  contacts that carry no force are left out.
   /// @param also  contacts with a nonzero entry are wanted all the same, with a row or without; null: none.
   /// @return false with the geoms' names in `missing` when a contact cannot be differentiated; the others still are.
@@ -80,9 +82,9 @@ class ContactGeometry {
   bool has_motion(int contact) const { return done_[contact] == kMoves || done_[contact] == kBends; }
   /// Does its place jump where its geoms are nudged, however little?
   bool jumps(int contact) const { return done_[contact] == kJumps; }
-  /// Does one that pushes, of the contacts of this one's geoms, jump so that has a motion? It is then that of the places at the
-  /// point: where the engine keeps some of many points alike (corners of a cylinder's cap on a box), rounding decides which.
-  /// Cost: at most 12 narrow phases.  @pre efc_state is that of the solution.
+  /// Does one that pushes, of the contacts of this one's geoms, jump so that has a motion? It is then that of the
+  /// places at the point: where the engine keeps some of many points alike (corners of a cylinder's cap on a box),
+  /// rounding decides which. Cost: at most 12 narrow phases.  @pre efc_state is that of the solution.
   bool Flickers(const mjModel* model, mjData* data, int contact);
 
   /// Does it move by one motion of its geoms otherwise than by the motions that this one is the sum of?

@@ -7,8 +7,7 @@
 namespace costate {
 namespace {
 
-constexpr double kSingular =
-    1e-9;  // sine between directions, relative to one: below it a division loses all digits
+constexpr double kSingular = 1e-9;  // sine between directions, relative to one: below it a division loses all digits
 
 }  // namespace
 
@@ -73,8 +72,8 @@ ContactRate ContactRate::Rigid(const Vec3& n) {
   return rate;
 }
 
-bool MovePatches(const Patch& first, const Patch& second, const Vec3& n, double phi,
-                 const Vec3& point, ContactRate* out) {
+bool MovePatches(const Patch& first, const Patch& second, const Vec3& n, double phi, const Vec3& point,
+                 ContactRate* out) {
   // witness of surface 2 at fixed n, and how n turns with surface 2
   Mat36 rate, turn;
   turn << -Skew(n), Mat3::Zero();
@@ -90,7 +89,8 @@ bool MovePatches(const Patch& first, const Patch& second, const Vec3& n, double 
     const double a = t1.dot(Kt1), b = t1.dot(Kt2), c = t2.dot(Kt2), det = a * c - b * b;
     // centres that coincide leave the normal without direction: K is rounding then
     const double size = first.H.norm() + second.H.norm() + std::abs(phi);
-    if (!(std::abs(det) > kSingular * (a * a + c * c + b * b) && std::abs(a) + std::abs(c) > kSingular * size)) return false;
+    if (!(std::abs(det) > kSingular * (a * a + c * c + b * b) && std::abs(a) + std::abs(c) > kSingular * size))
+      return false;
     const Row6 r1 = t1.transpose() * rate, r2 = t2.transpose() * rate;
     dn.noalias() =
         PLANT("contact geometry: free normal", t1 * ((c * r1 - b * r2) / det) + t2 * ((a * r2 - b * r1) / det));

@@ -13,9 +13,9 @@ using Row6 = Eigen::Matrix<double, 1, 6>;
 /// A convex surface where it touches: its support point in the outward direction m, and how that
 /// moves with m.
 struct Patch {
-  Vec3 x = Vec3::Zero();  ///< the witness
-  Mat3 H = Mat3::Zero();  ///< dx = H dm, the Hessian of the support function: zero at a vertex
-  int flat = 0;           ///< directions in which it is straight: 0, 1 (along `line`), 2 (a face)
+  Vec3 x = Vec3::Zero();     ///< the witness
+  Mat3 H = Mat3::Zero();     ///< dx = H dm, the Hessian of the support function: zero at a vertex
+  int flat = 0;              ///< directions in which it is straight: 0, 1 (along `line`), 2 (a face)
   Vec3 line = Vec3::Zero();  ///< unit, orthogonal to m
 
   static Patch Vertex(const Vec3& x);
@@ -42,8 +42,8 @@ struct ContactRate {
 /// (G6) The contact with normal n (from surface 1 to 2) and distance phi by the twist of surface 2
 /// about `point`, surface 1 at rest. @return false where it is not unique to first order: parallel
 /// flat parts, or a centre of curvature.
-bool MovePatches(const Patch& first, const Patch& second, const Vec3& n, double phi,
-                 const Vec3& point, ContactRate* out);
+bool MovePatches(const Patch& first, const Patch& second, const Vec3& n, double phi, const Vec3& point,
+                 ContactRate* out);
 
 }  // namespace costate
 

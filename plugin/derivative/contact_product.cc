@@ -221,8 +221,9 @@ COSTATE_SIMD void ContactProduct::Pull(const ContactMotion& motion, const Lanes6
   Double4 z = -(LoadColumns(H.data()) * c), z_rot = {};
   if (turns) {
     z -= LoadColumns(H.data() + 18) * c_rot;
-    z_rot = -(LoadLanesEnd(H.data() + 3) * c[0] + LoadLanesEnd(H.data() + 9) * c[1] + LoadLanesEnd(H.data() + 15) * c[2] +
-              LoadLanesEnd(H.data() + 21) * c_rot[0] + LoadLanesEnd(H.data() + 27) * c_rot[1] + LoadLanesEnd(H.data() + 33) * c_rot[2]);
+    z_rot = -(LoadLanesEnd(H.data() + 3) * c[0] + LoadLanesEnd(H.data() + 9) * c[1] +
+              LoadLanesEnd(H.data() + 15) * c[2] + LoadLanesEnd(H.data() + 21) * c_rot[0] +
+              LoadLanesEnd(H.data() + 27) * c_rot[1] + LoadLanesEnd(H.data() + 33) * c_rot[2]);
   }
   const Double4 zb = LoadLanes(b.data()) * z, zb_rot = LoadLanesEnd(b.data() + 3) * z_rot;
   const Double4 lin = axes * z, lin_b = axes * zb, rot = axes * z_rot, rot_b = axes * zb_rot;

@@ -15,9 +15,7 @@ Feature Face(const Vec3& point, const Vec3& normal, double radius, int polygon) 
 Feature Line(const Vec3& middle, const Vec3& axis, double half, double radius) {
   return {Feature::kLine, middle, axis, radius, half, -1};
 }
-Feature Ball(const Vec3& center, double radius) {
-  return {Feature::kBall, center, Vec3::Zero(), radius, 0, -1};
-}
+Feature Ball(const Vec3& center, double radius) { return {Feature::kBall, center, Vec3::Zero(), radius, 0, -1}; }
 
 }  // namespace
 
@@ -32,12 +30,8 @@ void ConvexShape::FindFeatures(const Vec3& m, double angle, std::vector<Feature>
   const double radius = pose.size(0), half = pose.size(1), along = axis.dot(m);
   out->clear();
   switch (pose.type) {
-    case mjGEOM_SPHERE:
-      out->push_back(Ball(c, radius));
-      break;
-    case mjGEOM_ELLIPSOID:
-      out->push_back({Feature::kEllipsoid, c, axis, 0, 0, -1});
-      break;
+    case mjGEOM_SPHERE: out->push_back(Ball(c, radius)); break;
+    case mjGEOM_ELLIPSOID: out->push_back({Feature::kEllipsoid, c, axis, 0, 0, -1}); break;
     case mjGEOM_CAPSULE:
       if (std::abs(along) < angle) out->push_back(Line(c, axis, half, radius));
       for (double side : {half, -half}) {
@@ -51,18 +45,12 @@ void ConvexShape::FindFeatures(const Vec3& m, double angle, std::vector<Feature>
       }
       if (std::abs(along) < angle) out->push_back(Line(c, axis, half, radius));
       for (double side : {half, -half}) {
-        if (side * along > -angle * half)
-          out->push_back({Feature::kRim, c + side * axis, axis, radius, 0, -1});
+        if (side * along > -angle * half) out->push_back({Feature::kRim, c + side * axis, axis, radius, 0, -1});
       }
       break;
-    case mjGEOM_BOX:
-      BoxFeatures(m, angle, out);
-      break;
-    case mjGEOM_MESH:
-      MeshFeatures(m, angle, out);
-      break;
-    default:
-      break;
+    case mjGEOM_BOX: BoxFeatures(m, angle, out); break;
+    case mjGEOM_MESH: MeshFeatures(m, angle, out); break;
+    default: break;
   }
 }
 
@@ -82,8 +70,7 @@ void ConvexShape::BoxFeatures(const Vec3& m, double angle, std::vector<Feature>*
     for (int sj : {-1, 1}) {
       for (int sk : {-1, 1}) {
         if (!may(j, sj) || !may(k, sk)) continue;
-        const Vec3 middle =
-            pose.center + sj * size(j) * pose.R.col(j) + sk * size(k) * pose.R.col(k);
+        const Vec3 middle = pose.center + sj * size(j) * pose.R.col(j) + sk * size(k) * pose.R.col(k);
         out->push_back(Line(middle, pose.R.col(i), size(i), 0));
       }
     }
@@ -114,8 +101,7 @@ int ConvexShape::SupportVertex(const Vec3& m) const {
 
 // the polygons at the support vertex, their edges and vertices
 void ConvexShape::MeshFeatures(const Vec3& m, double angle, std::vector<Feature>* out) const {
-  const int top = SupportVertex(m), vertex0 = model_->mesh_vertadr[mesh_],
-            polygon0 = model_->mesh_polyadr[mesh_];
+  const int top = SupportVertex(m), vertex0 = model_->mesh_vertadr[mesh_], polygon0 = model_->mesh_polyadr[mesh_];
   const int* polygons = model_->mesh_polymap + model_->mesh_polymapadr[vertex0 + top];
   const int count = model_->mesh_polymapnum[vertex0 + top];
   const Vec3 x = Vertex(top);
@@ -128,8 +114,8 @@ void ConvexShape::MeshFeatures(const Vec3& m, double angle, std::vector<Feature>
     }
   };
 
-  // a face passes through a corner of its own: all corners are on it to single precision only, and which one is outermost
-  // is a matter of rounding
+  // a face passes through a corner of its own: all corners are on it to single precision only, and which one is
+  // outermost is a matter of rounding
   for (int k = 0; k < count; k++) {
     const int polygon = polygon0 + polygons[k];
     const Vec3 normal = pose.R * Vec3Map(model_->mesh_polynormal + 3 * polygon);
@@ -137,8 +123,7 @@ void ConvexShape::MeshFeatures(const Vec3& m, double angle, std::vector<Feature>
   }
   for_edges([&](int a, int b) {
     const Vec3 from = Vertex(a), to = Vertex(b), way = to - from;
-    const bool near =
-        m.dot(x - from) <= angle * (x - from).norm() && m.dot(x - to) <= angle * (x - to).norm();
+    const bool near = m.dot(x - from) <= angle * (x - from).norm() && m.dot(x - to) <= angle * (x - to).norm();
     if (!near || std::abs(m.dot(way)) > angle * way.norm()) return;
     const Vec3 middle = (from + to) / 2;
     for (const Feature& f : *out) {
@@ -161,18 +146,12 @@ double ConvexShape::Support(const Vec3& m) const {
   const Vec3 local = pose.R.transpose() * m, &size = pose.size;
   const double c = m.dot(pose.center);
   switch (pose.type) {
-    case mjGEOM_SPHERE:
-      return c + size(0);
-    case mjGEOM_CAPSULE:
-      return c + size(0) + size(1) * std::abs(local.z());
-    case mjGEOM_ELLIPSOID:
-      return c + size.cwiseProduct(local).norm();
-    case mjGEOM_CYLINDER:
-      return c + size(0) * local.head<2>().norm() + size(1) * std::abs(local.z());
-    case mjGEOM_BOX:
-      return c + size.dot(local.cwiseAbs());
-    default:
-      return m.dot(Vertex(SupportVertex(m)));
+    case mjGEOM_SPHERE: return c + size(0);
+    case mjGEOM_CAPSULE: return c + size(0) + size(1) * std::abs(local.z());
+    case mjGEOM_ELLIPSOID: return c + size.cwiseProduct(local).norm();
+    case mjGEOM_CYLINDER: return c + size(0) * local.head<2>().norm() + size(1) * std::abs(local.z());
+    case mjGEOM_BOX: return c + size.dot(local.cwiseAbs());
+    default: return m.dot(Vertex(SupportVertex(m)));
   }
 }
 
@@ -180,19 +159,16 @@ bool ConvexShape::HasFace(const Vec3& m, double rounding) const {
   const Vec3 local = pose.R.transpose() * m;
   const auto is = [rounding](const Vec3& normal) { return normal.cwiseAbs().maxCoeff() < rounding; };
   switch (pose.type) {
-    case mjGEOM_CYLINDER:
-      return is(Vec3(local.x(), local.y(), 1 - std::abs(local.z())));
+    case mjGEOM_CYLINDER: return is(Vec3(local.x(), local.y(), 1 - std::abs(local.z())));
     case mjGEOM_BOX:
       return is(local.cwiseAbs() - Vec3::UnitX()) || is(local.cwiseAbs() - Vec3::UnitY()) ||
              is(local.cwiseAbs() - Vec3::UnitZ());
     case mjGEOM_MESH:
-      for (int k = model_->mesh_polyadr[mesh_];
-           k < model_->mesh_polyadr[mesh_] + model_->mesh_polynum[mesh_]; k++) {
+      for (int k = model_->mesh_polyadr[mesh_]; k < model_->mesh_polyadr[mesh_] + model_->mesh_polynum[mesh_]; k++) {
         if (is(local - Vec3Map(model_->mesh_polynormal + 3 * k))) return true;
       }
       return false;
-    default:
-      return false;
+    default: return false;
   }
 }
 
@@ -261,16 +237,11 @@ bool ConvexShape::FaceHolds(const Feature& face, const Vec3& x) const {
 
 Patch ConvexShape::PatchOf(const Feature& feature, const Vec3& m) const {
   switch (feature.kind) {
-    case Feature::kFace:
-      return Patch::Face(feature.point);
-    case Feature::kLine:
-      return Patch::Line(feature.point, feature.direction, feature.radius, m);
-    case Feature::kBall:
-      return Patch::Ball(feature.point, feature.radius, m);
-    case Feature::kRim:
-      return Patch::Rim(feature.point, feature.direction, feature.radius, m);
-    default:
-      return Patch::Ellipsoid(pose.center, pose.R, pose.size, m);
+    case Feature::kFace: return Patch::Face(feature.point);
+    case Feature::kLine: return Patch::Line(feature.point, feature.direction, feature.radius, m);
+    case Feature::kBall: return Patch::Ball(feature.point, feature.radius, m);
+    case Feature::kRim: return Patch::Rim(feature.point, feature.direction, feature.radius, m);
+    default: return Patch::Ellipsoid(pose.center, pose.R, pose.size, m);
   }
 }
 

@@ -38,8 +38,8 @@ class ConvexShape {
   /// Does it have a face whose normal is m to rounding? The engine copies those of faces that it clips.
   bool HasFace(const Vec3& m, double rounding = 1e-11) const;
 
-  /// How far x is within each border of the flat part that faces m: the sides of a face, the ends of a line, which itself
-  /// is a border of width zero. Empty where no flat part does. The disc of a cylinder is the engine's polygon.
+  /// How far x is within each border of the flat part that faces m: the sides of a face, the ends of a line, which
+  /// itself is a border of width zero. Empty where no flat part does. The disc of a cylinder is the engine's polygon.
   /// @return sine of the angle between m and the normal of the part.
   double FindBorders(const Vec3& m, const Vec3& x, std::vector<double>* room) const;
 

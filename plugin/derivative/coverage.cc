@@ -22,7 +22,8 @@ Level Coverage::Worst() const {
 
 void Coverage::Add(const Coverage& other) {
   for (const TermCoverage& term : other.terms) {
-    const auto same = std::find_if(terms.begin(), terms.end(), [&](const TermCoverage& t) { return t.term == term.term; });
+    const auto same =
+        std::find_if(terms.begin(), terms.end(), [&](const TermCoverage& t) { return t.term == term.term; });
     if (same == terms.end()) terms.push_back(term);
     else if (term.level > same->level) *same = term;
   }

@@ -28,13 +28,18 @@ std::string DelayRefusal(const mjModel* m) {
     if (within && m->opt.integrator == mjINT_RK4) return "delays: under RK4, one shorter than the step";
   }
   for (int i = 0; i < m->nsensor; i++) {
-    if (m->sensor_history[2 * i] > 0 && m->sensor_interval[2 * i] > 0) return "delays: sensors that keep their value for an interval";
+    if (m->sensor_history[2 * i] > 0 && m->sensor_interval[2 * i] > 0)
+      return "delays: sensors that keep their value for an interval";
   }
   return "";
 }
 
 DelayedBackend::DelayedBackend(const mjModel* m, std::unique_ptr<Backend> backend, bool may_read)
-    : backend_(std::move(backend)), may_read_(may_read), local_(*m), actuator_delay_(m->nactuator + 1, 0), sensor_delay_(m->nsensor + 1, 0) {}
+    : backend_(std::move(backend)),
+      may_read_(may_read),
+      local_(*m),
+      actuator_delay_(m->nactuator + 1, 0),
+      sensor_delay_(m->nsensor + 1, 0) {}
 
 // the model without delays; data->ctrl becomes what the actuators get
 bool DelayedBackend::Enter(const mjModel* m, mjData* d, std::string* missing) {
@@ -96,7 +101,8 @@ bool DelayedBackend::LinearizeSensors(const mjModel* m, mjData* d, StepDerivativ
   return true;
 }
 
-bool DelayedBackend::Vjp(const mjModel* m, mjData* d, const StepCovectors& covectors, StepVjp* out, std::string* missing) {
+bool DelayedBackend::Vjp(const mjModel* m, mjData* d, const StepCovectors& covectors, StepVjp* out,
+                         std::string* missing) {
   sensors_ = covectors.sensors;
   for (int i = 0; i < m->nsensor && sensors_.size() > 0; i++) {
     if (IsDelayedSensor(m, i)) sensors_.segment(m->sensor_adr[i], m->sensor_dim[i]).setZero();
@@ -116,19 +122,22 @@ bool DelayedBackend::PullParameters(const mjModel* m, mjData* d, const VectorXd&
   return missing->empty() && backend_->PullParameters(&local_, d, point, covectors, theta, pulled, missing);
 }
 
-bool DelayedBackend::Jvp(const mjModel* m, mjData* d, ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out, std::string* missing) {
+bool DelayedBackend::Jvp(const mjModel* m, mjData* d, ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out,
+                         std::string* missing) {
   if (!Enter(m, d, missing)) return false;
   du_ = du;
   if (!reads_) ForDelayed(m, [&](int u) { du_.row(u).setZero(); });
   return backend_->Jvp(&local_, d, dx, du_, out, missing);
 }
 
-bool DelayedBackend::Parameters(const mjModel*, mjData*, ParameterDifference*, MatrixXd*, MatrixXd*, std::string* missing) {
+bool DelayedBackend::Parameters(const mjModel*, mjData*, ParameterDifference*, MatrixXd*, MatrixXd*,
+                                std::string* missing) {
   *missing = "delays: a parameter acts on a model that reads its history";
   return false;
 }
 
-bool DelayedBackend::LinearizeAcceleration(const mjModel* m, mjData* d, AccelerationDerivative* out, std::string* missing) {
+bool DelayedBackend::LinearizeAcceleration(const mjModel* m, mjData* d, AccelerationDerivative* out,
+                                           std::string* missing) {
   if (!Enter(m, d, missing) || !backend_->LinearizeAcceleration(&local_, d, out, missing)) return false;
   if (out->status == StepStatus::kOk && !reads_) ForDelayed(m, [&](int u) { out->u.col(u).setZero(); });
   return true;

@@ -26,14 +26,16 @@ class DelayedBackend final : public Backend {
   bool Linearize(const mjModel* model, mjData* data, bool sensors, StepDerivative* out, std::string* missing) override;
   bool LinearizeSensors(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing) override;
   const std::vector<char>* SensorsLeft() const override { return backend_->SensorsLeft(); }
-  bool Vjp(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out, std::string* missing) override;
+  bool Vjp(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out,
+           std::string* missing) override;
   bool Jvp(const mjModel* model, mjData* data, ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out,
            std::string* missing) override;
   bool PullParameters(const mjModel* model, mjData* data, const VectorXd& point, const StepCovectors& covectors,
                       ParameterDifference* theta, VectorXd* pulled, std::string* missing) override;
   bool Parameters(const mjModel* model, mjData* data, ParameterDifference* theta, MatrixXd* P, MatrixXd* Ps,
                   std::string* missing) override;
-  bool LinearizeAcceleration(const mjModel* model, mjData* data, AccelerationDerivative* out, std::string* missing) override;
+  bool LinearizeAcceleration(const mjModel* model, mjData* data, AccelerationDerivative* out,
+                             std::string* missing) override;
   bool LinearizeInverse(const mjModel* model, mjData* data, ConstVectorRef qacc, InverseDerivative* out,
                         std::string* missing) override;
 

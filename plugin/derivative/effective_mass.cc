@@ -65,7 +65,10 @@ bool HasImplicitVelocity(const mjModel* m) {
 }
 
 EffectiveMass::EffectiveMass(const mjModel* model)
-    : solver_(model->dof_parentid, static_cast<int>(model->nv)), articulated_solver_(model), diagonal_(model->nv), slope_(model->nv) {}
+    : solver_(model->dof_parentid, static_cast<int>(model->nv)),
+      articulated_solver_(model),
+      diagonal_(model->nv),
+      slope_(model->nv) {}
 
 std::string EffectiveMass::Missing(const mjModel* m, const std::string& actuation) {
   if (m->opt.integrator == mjINT_EULER) return "";
@@ -264,7 +267,8 @@ void EffectiveMass::AddFreeBodies(const mjModel* m, const mjData* d) {
 
     // inertia of the whole tree about its com, in the body's frame
     Inertia inertia;
-    for (int b = free.body; b < m->nbody && m->body_rootid[b] == free.body; b++) inertia.Add(Inertia::From(d->cinert + 10 * b));
+    for (int b = free.body; b < m->nbody && m->body_rootid[b] == free.body; b++)
+      inertia.Add(Inertia::From(d->cinert + 10 * b));
     free.mass = inertia.m;
     free.com = R.transpose() * (Vec3Map(d->subtree_com + 3 * free.body) - Vec3Map(d->xpos + 3 * free.body));
     free.inertia = R.transpose() * inertia.Rotational() * R;
@@ -459,10 +463,8 @@ void EffectiveMass::SubtractDifference(const double* x, bool transposed, double*
   for (const FreeBody& free : free_) {
     Eigen::Map<Vec6> to(e + free.dof);
     const Vec6Map from(x + free.dof);
-    if (transposed)
-      to.noalias() -= PLANT("pull: free body", free.damping.transpose() * from);
-    else
-      to.noalias() -= PLANT("push: free body", free.damping * from);
+    if (transposed) to.noalias() -= PLANT("pull: free body", free.damping.transpose() * from);
+    else to.noalias() -= PLANT("push: free body", free.damping * from);
   }
   if (!coriolis_) return;
   Eigen::Map<Eigen::VectorXd> to(e, diagonal_.size());
@@ -475,7 +477,8 @@ void EffectiveMass::ApplyVector(double* x, double* e) const {
   SubtractDifference(x, false, e);
   right_side_.assign(e, e + diagonal_.size());
   Solve(e);
-  for (const FreeBody& free : free_) Eigen::Map<Vec6>(e + free.dof) = free.lu.solve(Vec6Map(right_side_.data() + free.dof));
+  for (const FreeBody& free : free_)
+    Eigen::Map<Vec6>(e + free.dof) = free.lu.solve(Vec6Map(right_side_.data() + free.dof));
   for (std::size_t i = 0; i < diagonal_.size(); i++) x[i] += e[i];
 }
 

@@ -76,10 +76,10 @@ class EffectiveMass {
   // a body that implicitfast solves apart: its gyroscopic damping h ∂c/∂v makes a 6×6 block that is not symmetric
   struct FreeBody {
     int body, dof;
-    Vec3 com;       // in the body's frame
-    Mat3 inertia;   // about the com, in the body's frame
+    Vec3 com;      // in the body's frame
+    Mat3 inertia;  // about the com, in the body's frame
     double mass;
-    Mat6 damping;   // h ∂c/∂v
+    Mat6 damping;  // h ∂c/∂v
     Eigen::PartialPivLU<Mat6> lu;
   };
   void SubtractDifference(const double* x, bool transposed, double* e) const;
@@ -105,9 +105,9 @@ class EffectiveMass {
   TreeSolver solver_;
   ArticulatedSolver articulated_solver_;
   bool use_products_ = false, articulated_ = false;  // which of the two holds M'
-  std::vector<double> diagonal_;      // of M' − M
-  std::vector<double> slope_;         // d(diagonal)/dv, from polynomial damping
-  std::vector<Entry> entries_;        // strictly lower part of M' − M
+  std::vector<double> diagonal_;                     // of M' − M
+  std::vector<double> slope_;                        // d(diagonal)/dv, from polynomial damping
+  std::vector<Entry> entries_;                       // strictly lower part of M' − M
   std::vector<FreeBody> free_;
   const TendonMoments* tendons_ = nullptr;
   std::unique_ptr<FluidDamping> fluid_;
@@ -115,7 +115,7 @@ class EffectiveMass {
   std::unique_ptr<CoriolisDamping> coriolis_;  // implicit alone: M' is not symmetric
   Eigen::MatrixXd bias_;                       // its part of M' − M
   Eigen::PartialPivLU<Eigen::MatrixXd> lu_;    // of the whole M'
-  std::vector<Damper> damper_;        // those whose part of M' moves
+  std::vector<Damper> damper_;                 // those whose part of M' moves
   mutable std::vector<double> right_side_;
   mutable BlockedMatrix zero_;  // one block, where E has none
   Eigen::VectorXd applied_, difference_;

@@ -119,8 +119,8 @@ class BodyEquality::Motion {
       const Vec3 dz_rate = PLANT("weld: spin rate", b_.frame.transpose() * (du - side[1].rotation.cross(spin_term_)));
       const double de0_rate = -0.5 * (dz.dot(b_.ev) + z_.dot(dev));
       const Vec3 de_rate = 0.5 * (Product(b_.e0, b_.ev, dz) + Product(de0, dev, z_));
-      dy.tail<3>() = b_.scale * (Product(de0, dev, z_rate_) + Product(b_.e0, b_.ev, dz_rate) + Product(de0_rate, de_rate, z_) +
-                                 Product(e0_rate_, e_rate_, dz));
+      dy.tail<3>() = b_.scale * (Product(de0, dev, z_rate_) + Product(b_.e0, b_.ev, dz_rate) +
+                                 Product(de0_rate, de_rate, z_) + Product(e0_rate_, e_rate_, dz));
       dy.tail<3>() += PLANT("weld: damping", damping * b_.scale * (Product(de0, dev, z_) + Product(b_.e0, b_.ev, dz)));
       dpos.tail<3>() = PLANT("weld: error", 2 * b_.scale * dev);
     }
@@ -147,7 +147,8 @@ class BodyEquality::Motion {
   const mjData* d_;
   const Block& b_;
   double norm_ = 0, e0_rate_ = 0;
-  Vec3 spin_ = Vec3::Zero(), z_ = Vec3::Zero(), z_rate_ = Vec3::Zero(), e_rate_ = Vec3::Zero(), spin_term_ = Vec3::Zero();
+  Vec3 spin_ = Vec3::Zero(), z_ = Vec3::Zero(), z_rate_ = Vec3::Zero(), e_rate_ = Vec3::Zero(),
+       spin_term_ = Vec3::Zero();
 };
 
 // f(dof, by_q[2], by_v[2]) for each dof that moves a side
@@ -200,7 +201,7 @@ void BodyEquality::AddColumns(const mjModel* m, const mjData* d, const TreeDeriv
 }
 
 void BodyEquality::AddWrenchColumns(const mjModel* m, const mjData* d, const TreeDerivative& tree, int begin, int end,
-                               const Vec3& origin, const std::function<void(int, int, const Vec6&)>& add) {
+                                    const Vec3& origin, const std::function<void(int, int, const Vec6&)>& add) {
   for (const Block& b : blocks_) {
     const bool inside[2] = {b.body[0] >= begin && b.body[0] < end, b.body[1] >= begin && b.body[1] < end};
     if (!inside[0] && !inside[1]) continue;
@@ -230,7 +231,8 @@ void BodyEquality::AddWrenchColumns(const mjModel* m, const mjData* d, const Tre
     });
     for (int i = 0; i < b.rows; i++) {
       const Vec6 row = Vec6::Unit(i);
-      const Vec3 torque = i < 3 ? Vec3(Vec3::Zero()) : Vec3(b.scale * (b.frame * ProductTransposed(b.e0, b.ev, row.tail<3>())));
+      const Vec3 torque =
+          i < 3 ? Vec3(Vec3::Zero()) : Vec3(b.scale * (b.frame * ProductTransposed(b.e0, b.ev, row.tail<3>())));
       const Vec6 unit = wrench(row.head<3>(), torque, nullptr);
       ForJacobianRow(m, d, b.row + i, [&](int dof, double J) { add(dof, 2, -d->efc_D[b.row + i] * J * unit); });
     }

@@ -34,7 +34,7 @@ class BodyEquality {
   /// Derivative of the wrench (torque; force) about `origin` that the equalities exert on the bodies in [begin, end):
   /// add(dof, kind, column), kind 0 by q, 1 by v, 2 by a.
   void AddWrenchColumns(const mjModel* model, const mjData* data, const TreeDerivative& tree, int begin, int end,
-                   const Vec3& origin, const std::function<void(int dof, int kind, const Vec6& column)>& add);
+                        const Vec3& origin, const std::function<void(int dof, int kind, const Vec6& column)>& add);
 
   bool empty() const { return blocks_.empty(); }
 
@@ -42,12 +42,12 @@ class BodyEquality {
   struct Block {
     int row, equality, rows;  // 3: connect, 6: weld
     int body[2];
-    Vec3 point[2];            // anchors, world
-    Mat3 frame;               // weld: orientation of the second object
-    double e0;                // weld: e = conj(q1) q0 rel, scalar and vector part
+    Vec3 point[2];  // anchors, world
+    Mat3 frame;     // weld: orientation of the second object
+    double e0;      // weld: e = conj(q1) q0 rel, scalar and vector part
     Vec3 ev;
-    double scale;             // half the torque scale
-    Vec3 force, torque;       // on the first body, world; the torque beside that of the force
+    double scale;        // half the torque scale
+    Vec3 force, torque;  // on the first body, world; the torque beside that of the force
   };
   class Motion;
   template <typename F>

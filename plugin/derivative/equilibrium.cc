@@ -9,8 +9,8 @@ namespace costate {
 
 namespace {
 
-constexpr int kPolish = 4;             // Newton steps with a fixed active set need one
-constexpr double kTolerance = 1e-14;   // one more iteration of the engine's solver is cheaper than one of ours
+constexpr int kPolish = 4;            // Newton steps with a fixed active set need one
+constexpr double kTolerance = 1e-14;  // one more iteration of the engine's solver is cheaper than one of ours
 
 bool IsBad(const double* x, int n) {
   return std::any_of(x, x + n, [](double value) { return !std::isfinite(value) || std::abs(value) > mjMAXVAL; });
@@ -22,7 +22,10 @@ struct ForwardOptions {
   mjtNum tolerance;
 
   explicit ForwardOptions(const mjOption& o)
-      : solver(o.solver), noslip_iterations(o.noslip_iterations), disableflags(o.disableflags), enableflags(o.enableflags),
+      : solver(o.solver),
+        noslip_iterations(o.noslip_iterations),
+        disableflags(o.disableflags),
+        enableflags(o.enableflags),
         tolerance(o.tolerance) {}
   ForwardOptions(const mjModel* m, bool sensors) : ForwardOptions(m->opt) {
     if (NewtonMayReplace(m)) solver = mjSOL_NEWTON;
@@ -84,7 +87,8 @@ bool ReadsFactor(const mjModel* m) {
   return m->nflex > 0 || MayReadReports(m) || (m->opt.enableflags & (mjENBL_DIAGEXACT | mjENBL_SLEEP));
 }
 
-// mj_fwdPosition without the factor and, where no sensor may read them, without cameras and lights. @pre not ReadsFactor(m)
+// mj_fwdPosition without the factor and, where no sensor may read them, without cameras and lights. @pre not
+// ReadsFactor(m)
 void ForwardPosition(const mjModel* m, mjData* d, bool sensors) {
   d->flg_energypos = 0;
   d->efm_active = 0;

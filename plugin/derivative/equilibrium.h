@@ -26,13 +26,14 @@ void ForJacobianRow(const mjModel* m, const mjData* d, int i, F f) {
 /// Does the engine solve for the velocity after the step itself (mjINT_DISCRETE)? README.md, eq. (I8).
 inline bool IsDiscrete(const mjModel* m) { return m->opt.integrator == mjINT_DISCRETE; }
 
-/// Whose minimum is that of Newton, so that it may take over: under mjINT_DISCRETE PGS minimises in another metric, and some
-/// flexes have CG alone.
+/// Whose minimum is that of Newton, so that it may take over: under mjINT_DISCRETE PGS minimises in another metric, and
+/// some flexes have CG alone.
 inline bool NewtonMayReplace(const mjModel* m) {
   return !IsDiscrete(m) || m->opt.solver == mjSOL_NEWTON || (m->opt.solver == mjSOL_CG && m->nflex == 0);
 }
 
-/// M̂ a + c − p less the shift, (I8), by the engine's inverse dynamics: out (nv). @pre `data` is after the actuation stage.
+/// M̂ a + c − p less the shift, (I8), by the engine's inverse dynamics: out (nv). @pre `data` is after the actuation
+/// stage.
 /// @post  qacc = a; D and aref of the rows are those of the step; forces of constraints are not.
 void DiscreteForce(const mjModel* model, mjData* data, const mjtNum* a, mjtNum* out);
 
@@ -48,7 +49,8 @@ class Equilibrium {
   bool Forward(const mjModel* model, mjData* data, bool sensors, StepStatus* status, std::string* reason);
 
   /// Forward up to the solver: qacc is where a search is to start, and the minimum itself without rows. Sensors of
-  /// accelerations are left to mj_sensorAcc, and M's factor, which a search from a warm start does not need, to FactorMass.
+  /// accelerations are left to mj_sensorAcc, and M's factor, which a search from a warm start does not need, to
+  /// FactorMass.
   /// @return as Forward.
   bool Start(const mjModel* model, mjData* data, bool sensors, StepStatus* status, std::string* reason);
   /// M's factor in `data`, unless Start or Forward has left it there.

@@ -23,8 +23,8 @@ struct Candidate {
   double error = std::numeric_limits<double>::infinity();
 };
 
-// How much further from `value` some quotient of a smaller size is than all up to size k: they tend to the derivative, so a
-// value that they leave was made where the function is another one, or of noise that agreed by chance.
+// How much further from `value` some quotient of a smaller size is than all up to size k: they tend to the derivative,
+// so a value that they leave was made where the function is another one, or of noise that agreed by chance.
 template <typename Value, typename Quotients>
 double Departure(const Quotients& quotients, int n, int k, const Value& value, double noise) {
   double near = 0, far = 0;
@@ -76,13 +76,14 @@ Extrapolation Extrapolate(const double* quotients, int n, bool centered, double 
   // an output that no nudge moves by a single bit does not depend on the input, as far as its digits tell
   if (std::all_of(quotients, quotients + n, [](double quotient) { return quotient == 0; })) return {0, noise};
 
-  // even powers for smooth functions; all powers for one-sided quotients, and for those whose second derivative jumps at
-  // the point, such as quadratic drag at rest
+  // even powers for smooth functions; all powers for one-sided quotients, and for those whose second derivative jumps
+  // at the point, such as quadratic drag at rest
   const auto quotient = [quotients](int k) { return quotients[k]; };
   const Candidate<double> all = Richardson<double>(quotient, n, 1, noise);
   if (!centered) return {all.value, all.error};
   const Candidate<double> even = Richardson<double>(quotient, n, 2, noise);
-  return all.error < kClearlyBetter * even.error ? Extrapolation{all.value, all.error} : Extrapolation{even.value, even.error};
+  return all.error < kClearlyBetter * even.error ? Extrapolation{all.value, all.error}
+                                                 : Extrapolation{even.value, even.error};
 }
 
 CommonExtrapolation Extrapolate(const Eigen::Ref<const MatrixXd>& quotients, bool centered, double noise) {

@@ -18,7 +18,7 @@ Vec3 Direction(const Vec3& x) {
 struct Projection {
   double area, lift;  // lift: area times the cosine between velocity and the surface's normal, over norms
   Vec3 darea, dlift;
-  Vec3 square;        // squares of the products of two half axes
+  Vec3 square;  // squares of the products of two half axes
 };
 
 Projection Project(const Vec3& axes, const Vec3& v) {
@@ -117,7 +117,8 @@ FluidForce BoxFluidForce(const mjModel* m, int body, const Vec6& v) {
 
 FluidForce EllipsoidFluidForce(const mjModel* m, int geom, const Vec6& velocity) {
   const mjtNum* fluid = m->geom_fluid + mjNFLUID * geom;
-  const double scale = fluid[0], blunt = fluid[1], slender = fluid[2], angular = fluid[3], kutta = fluid[4], magnus = fluid[5];
+  const double scale = fluid[0], blunt = fluid[1], slender = fluid[2], angular = fluid[3], kutta = fluid[4],
+               magnus = fluid[5];
   const double density = m->opt.density, viscosity = m->opt.viscosity;
   const Vec3 mass = density * Vec3Map(fluid + 6), inertia = density * Vec3Map(fluid + 9);
   const Vec3 w = velocity.head<3>(), v = velocity.tail<3>();
@@ -154,7 +155,8 @@ FluidForce EllipsoidFluidForce(const mjModel* m, int geom, const Vec6& velocity)
   const double area = blunt * view.area + slender * (largest - view.area);
   const double drag = viscosity * 3 * mjPI * sphere + density * speed * area;
   out.wrench.tail<3>() -= drag * v;
-  vv -= drag * Mat3::Identity() + density * v * (area * Direction(v) + speed * (blunt - slender) * view.darea).transpose();
+  vv -= drag * Mat3::Identity() +
+        density * v * (area * Direction(v) + speed * (blunt - slender) * view.darea).transpose();
 
   // angular drag, likewise
   const double I_max = 8.0 / 15.0 * mjPI * d_mid * Square(Square(d_max));

@@ -11,8 +11,8 @@
 
 namespace costate {
 
-/// −h Σ Jᵀ B(l) J over the parts (bodies with an inertia box, geoms with an ellipsoid) that feel the fluid; J: motion of a
-/// part in its frame, l: its velocity there.  (F4), (F5)
+/// −h Σ Jᵀ B(l) J over the parts (bodies with an inertia box, geoms with an ellipsoid) that feel the fluid; J: motion
+/// of a part in its frame, l: its velocity there.  (F4), (F5)
 class FluidDamping {
  public:
   explicit FluidDamping(const mjModel* model);
@@ -30,10 +30,10 @@ class FluidDamping {
  private:
   struct Part {
     int body;
-    Mat6 frame;    // motion about the tree's origin → in the part's frame
-    Vec3 wind;     // of the world
-    Mat6 slope;    // B
-    Mat6 by[6];    // ∂B/∂l_k
+    Mat6 frame;  // motion about the tree's origin → in the part's frame
+    Vec3 wind;   // of the world
+    Mat6 slope;  // B
+    Mat6 by[6];  // ∂B/∂l_k
   };
   void AddPart(const mjModel* model, const mjData* data, int body, int geom, bool symmetric);
   void AddPartColumns(const mjModel* model, const mjData* data, const Part& part, const Eigen::VectorXd& applied,

@@ -147,7 +147,8 @@ void FrictionRows::Contact(const mjModel* m, const mjData* d, int c, const Conta
   const int body[2] = {m->geom_bodyid[contact.geom[0]], m->geom_bodyid[contact.geom[1]]};
   const bool second_moves = LastDof(m, body[1]) >= 0;
   const Vec3 origin = Origin(m, d, body[second_moves ? 1 : 0]), p = Vec3Map(contact.pos) - origin;
-  const Vec3 shift[2] = {LastDof(m, body[0]) >= 0 ? Vec3(origin - Origin(m, d, body[0])) : Vec3(Vec3::Zero()), Vec3::Zero()};
+  const Vec3 shift[2] = {LastDof(m, body[0]) >= 0 ? Vec3(origin - Origin(m, d, body[0])) : Vec3(Vec3::Zero()),
+                         Vec3::Zero()};
   std::vector<int> side;
   std::vector<Vec6> axis;
   const int common = ForExclusiveDofs(m, LastDof(m, body[0]), LastDof(m, body[1]), [&](int dof, int s) {
@@ -185,7 +186,8 @@ void FrictionRows::Contact(const mjModel* m, const mjData* d, int c, const Conta
       const int dof = chain->dof[n], by_dof = chain->turner[k];
       const bool follows = !fixed_[dof] && (side[k] == 2 || (side[k] == side[n] && group_[by_dof] <= dof));
       const Vec6 dU = follows ? Vec6(PLANT("noslip: axes turn", CrossMotion(axis[k], U))) : Vec6(Vec6::Zero());
-      const Vec3 du = PLANT("noslip: frame turns", u.cross(turned)) + PLANT("noslip: point moves", w.cross(dp)) + MotionAt(dU, p);
+      const Vec3 du =
+          PLANT("noslip: frame turns", u.cross(turned)) + PLANT("noslip: point moves", w.cross(dp)) + MotionAt(dU, p);
       const Vec3 dw = PLANT("noslip: torsion turns", w.cross(turned)) + dU.head<3>();
       for (int i = 0; i < dim; i++) turn[i](n, k) = Vec3Map(contact.frame + 3 * (i % 3)).dot(i < 3 ? du : dw);
     }
@@ -251,8 +253,7 @@ double FrictionRows::MassRate(const mjModel* m, int dof, const Field& a, const F
   return PLANT("noslip: inertia turns", a.turned[dof].dot(b.momentum[body]) + b.turned[dof].dot(a.momentum[body]));
 }
 
-void FrictionRows::Slopes(const mjData* d, const RowMatrix& da, bool direct, RowMatrix* dy,
-                          RowMatrix* df) const {
+void FrictionRows::Slopes(const mjData* d, const RowMatrix& da, bool direct, RowMatrix* dy, RowMatrix* df) const {
   dy->setZero(size(), da.cols());
   df->setZero(size(), da.cols());
   RowMatrix reach = RowMatrix::Zero(size(), direct ? nv_ : 0);
@@ -278,8 +279,9 @@ void FrictionRows::Slopes(const mjData* d, const RowMatrix& da, bool direct, Row
     } else if (state == mjCNSTRSTATE_CONE) {
       const mjContact& contact = d->contact[row.contact];
       for (int k = 0; k < contact.dim; k++) {
-        df->row(i) -= PLANT("noslip: force before, sliding", contact.H[(row.efc - contact.efc_address) * contact.dim + k] *
-                                                                  dy->row(index_[contact.efc_address + k]));
+        df->row(i) -=
+            PLANT("noslip: force before, sliding", contact.H[(row.efc - contact.efc_address) * contact.dim + k] *
+                                                       dy->row(index_[contact.efc_address + k]));
       }
     }
     if (row.contact >= 0 && state != mjCNSTRSTATE_SATISFIED) {
@@ -309,7 +311,8 @@ void FrictionRows::AddTurning(const mjModel* m, const mjData* d, const double* d
   mj_solveM(m, const_cast<mjData*>(d), inverse.data(), identity.data(), nv_);
   for (int n = 0; n < nv_; n++) {
     MakeField(m, d, inverse.row(n).data(), &unit);
-    for (int k = 0; k < nv_; k++) (*out)(n, k) += solved(k, n) + PLANT("noslip: acceleration turns", MassRate(m, k, unit, of_e));
+    for (int k = 0; k < nv_; k++)
+      (*out)(n, k) += solved(k, n) + PLANT("noslip: acceleration turns", MassRate(m, k, unit, of_e));
   }
 }
 

@@ -28,10 +28,10 @@ class FrictionRows {
   int moving() const { return moving_; }
   int size() const { return static_cast<int>(row_.size()); }
   int efc(int i) const { return row_[i].efc; }
-  int find(int efc) const { return index_[efc]; }          ///< of a row of efc; −1: neither moves nor matters
+  int find(int efc) const { return index_[efc]; }  ///< of a row of efc; −1: neither moves nor matters
   double A(int i, int j) const { return A_(i, j); }
   double y(int i) const { return y_[i]; }
-  const RowMatrix& C() const { return C_; }                ///< a row for each moving row
+  const RowMatrix& C() const { return C_; }  ///< a row for each moving row
 
   /// How all of it changes. @return false with the first row without closed form in `missing`.
   bool Linearize(const mjModel* model, const mjData* data, const double* a, const ConstraintDerivative& constraint,
@@ -54,9 +54,9 @@ class FrictionRows {
   struct Row {
     int efc = 0, chain = -1, contact = -1;
     Eigen::VectorXd J;
-    RowMatrix turn;          // ∂J_n/∂q_k, dofs × turners
-    Eigen::VectorXd direct;  // ∂y/∂q at fixed a beyond the turning, by turners
-    Eigen::VectorXd reach;   // ∂φ/∂q of the contact, by turners
+    RowMatrix turn;                // ∂J_n/∂q_k, dofs × turners
+    Eigen::VectorXd direct;        // ∂y/∂q at fixed a beyond the turning, by turners
+    Eigen::VectorXd reach;         // ∂φ/∂q of the contact, by turners
     double damping = 0, gain = 0;  // f changes by f · gain dφ with the impedance
   };
   // a motion Σ S C and its momentum, as the derivative of M needs them: (N6)

@@ -22,9 +22,11 @@ void PositionRows(const mjModel* model, const mjtNum* v, double h, const Eigen::
 void PullPositions(const mjModel* model, const mjtNum* v, double h, const double* lambda_q, double* q, double* v_next);
 
 /// dq' (nv) = Dq dq + h Dv dv'.
-void PushPositions(const mjModel* model, const mjtNum* v, double h, const double* dq, const double* dv_next, double* out);
+void PushPositions(const mjModel* model, const mjtNum* v, double h, const double* dq, const double* dv_next,
+                   double* out);
 
-/// A and B of the single-stage integrators from dā/d(x, u) (nv × (ndx+nu)) and v' = v + h ā; rows of act' are left zero.
+/// A and B of the single-stage integrators from dā/d(x, u) (nv × (ndx+nu)) and v' = v + h ā; rows of act' are left
+/// zero.
 void AssembleStep(const mjModel* model, const mjtNum* v_next, const BlockedMatrix& da, StepDerivative* out);
 
 /// The same block by block, for a caller that makes them one after the other. Allocates nothing after the first step.

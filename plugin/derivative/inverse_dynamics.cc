@@ -11,7 +11,8 @@ namespace costate {
 std::string InverseRefusal(const mjModel* m) {
   const auto enabled = [&](int bit) { return (m->opt.enableflags & bit) != 0; };
   const bool explicit_step = IsDiscrete(m) || (m->opt.integrator == mjINT_EULER && !HasImplicitVelocity(m));
-  if (enabled(mjENBL_INVDISCRETE) && !explicit_step) return "inverse discrete: qacc is turned into that of continuous time first";
+  if (enabled(mjENBL_INVDISCRETE) && !explicit_step)
+    return "inverse discrete: qacc is turned into that of continuous time first";
   if (enabled(mjENBL_SPECULATIVE)) return "speculative contacts depend on velocity";
   if (enabled(mjENBL_IPC)) return "ipc flex contact";
   if (HasMovingPluginState(m)) return "plugin state is not part of x";

@@ -70,8 +70,7 @@ Linearizer::Impl::Impl(const mjModel* model, const LinearizeOptions& options)
   }
   if (options.smoothing > 0) missing[kResidual] = missing[kStep] = kSmoothedAtLevel1;
   if (options.smoothing == 0 && (best || options.level == Level::kStep)) {
-    levels[kStep] =
-        std::make_unique<StepDifference>(model, options, whole_interval ? options.substeps : 1);
+    levels[kStep] = std::make_unique<StepDifference>(model, options, whole_interval ? options.substeps : 1);
   }
 }
 
@@ -88,8 +87,8 @@ void Linearizer::Impl::Load(ConstVectorRef x, ConstVectorRef u) {
 
 void Linearizer::Impl::LinearizeOnce(bool sensors, StepDerivative* out) {
   FirstThatCovers(out, [&](Backend* backend, std::string* missing) {
-    return backend->Linearize(&local, data.get(), sensors, out, missing) && (!sensors || AddSensors(backend, true, out, missing)) &&
-           AddParameters(backend, true, sensors, out, missing);
+    return backend->Linearize(&local, data.get(), sensors, out, missing) &&
+           (!sensors || AddSensors(backend, true, out, missing)) && AddParameters(backend, true, sensors, out, missing);
   });
 }
 
@@ -184,8 +183,8 @@ void Linearizer::LinearizeSensors(ConstVectorRef x, StepDerivative* out) {
   s.Guarded(out, [&] {
     s.Load(x, s.no_control);
     s.FirstThatCovers(out, [&](Backend* backend, std::string* missing) {
-      return backend->LinearizeSensors(&s.local, s.data.get(), out, missing) && s.AddSensors(backend, false, out, missing) &&
-             s.AddParameters(backend, false, true, out, missing);
+      return backend->LinearizeSensors(&s.local, s.data.get(), out, missing) &&
+             s.AddSensors(backend, false, out, missing) && s.AddParameters(backend, false, true, out, missing);
     });
   });
   out->A.resize(0, 0);

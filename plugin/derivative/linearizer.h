@@ -20,13 +20,14 @@
 namespace costate {
 
 inline constexpr int kAnalytic = static_cast<int>(Level::kAnalytic), kResidual = static_cast<int>(Level::kResidual),
-              kStep = static_cast<int>(Level::kStep);
+                     kStep = static_cast<int>(Level::kStep);
 
 inline bool AllFinite(const StepDerivative& d) {
   return IsFinite(d.A) && IsFinite(d.B) && IsFinite(d.C) && IsFinite(d.D) && IsFinite(d.P) && IsFinite(d.Ps);
 }
 inline bool AllFinite(const StepVjp& v) {
-  return IsFinite(v.x) && IsFinite(v.u) && IsFinite(v.sensors) && IsFinite(v.qfrc) && IsFinite(v.xfrc) && IsFinite(v.theta);
+  return IsFinite(v.x) && IsFinite(v.u) && IsFinite(v.sensors) && IsFinite(v.qfrc) && IsFinite(v.xfrc) &&
+         IsFinite(v.theta);
 }
 inline bool AllFinite(const StepJvp& v) { return IsFinite(v.dx); }
 inline bool AllFinite(const AccelerationDerivative& d) {
@@ -63,8 +64,8 @@ struct Linearizer::Impl {
   Dims dims;
   mjModel local;  // the caller's, refreshed at each call, with automatic reset and sleep off
   DataPtr data;
-  int state;  // all elements of mjSTATE_INTEGRATION that the model has
-  VectorXd context, point;             // kContextSignature; mjSTATE_INTEGRATION at the current substep
+  int state;                // all elements of mjSTATE_INTEGRATION that the model has
+  VectorXd context, point;  // kContextSignature; mjSTATE_INTEGRATION at the current substep
   StateCopy moving_to_context, context_to_point, x_to_point, u_to_point;
   std::unique_ptr<Backend> levels[4];  // by Level; null: not requested or not covered
   bool whole_interval = false;         // substeps are differenced at once
@@ -74,8 +75,8 @@ struct Linearizer::Impl {
   PackedMatrix packed;
   VectorXd no_control;
   const ParameterSet* parameters = nullptr;
-  std::unique_ptr<ParameterDifference> theta;     // its differences
-  std::unique_ptr<StepDifference> whole_steps;    // for columns that fail at fixed acceleration
+  std::unique_ptr<ParameterDifference> theta;   // its differences
+  std::unique_ptr<StepDifference> whole_steps;  // for columns that fail at fixed acceleration
   MatrixXd P, Ps;
   std::vector<VectorXd> points;  // of all substeps, to go back through
   StepVjp substep_vjp;
@@ -109,7 +110,8 @@ void Linearizer::Impl::FirstThatCovers(Out* out, Call call) {
       if (!reason.empty() && !terms.empty() && terms[0].reason.empty()) terms[0].reason = reason;
       return;
     }
-    if (!missing[level].empty()) add_reason(level == kAnalytic ? "analytic: " : "residual difference: ", missing[level].c_str());
+    if (!missing[level].empty())
+      add_reason(level == kAnalytic ? "analytic: " : "residual difference: ", missing[level].c_str());
   }
   if (!Covers(kStep, out, call)) {
     if (!missing[kStep].empty()) add_reason("step difference: ", missing[kStep].c_str());
@@ -123,7 +125,8 @@ void Linearizer::Impl::FirstThatCovers(Out* out, Call call) {
   out->coverage.terms[0].reason = reason;
 }
 
-// a full arena is a warning, unless the stack is what does not fit: that the engine calls an error, here the same status
+// a full arena is a warning, unless the stack is what does not fit: that the engine calls an error, here the same
+// status
 template <typename Out, typename Calls>
 void Linearizer::Impl::Guarded(Out* out, const Calls& calls) {
   EngineGuard guard(data.get());

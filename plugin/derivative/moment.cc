@@ -34,8 +34,8 @@ void AddSlopes(const Moment& moment, int nv, double by_length, double by_velocit
   AddSlopes(moment, moment, nv, by_length, by_velocity, clamped, R);
 }
 
-void AddSlopes(const Moment& moment, const Moment& other, int nv, double by_length, double by_velocity, const char* clamped,
-               Columns* R) {
+void AddSlopes(const Moment& moment, const Moment& other, int nv, double by_length, double by_velocity,
+               const char* clamped, Columns* R) {
   if (by_length == 0 && by_velocity == 0) return;
   for (int i = 0; i < moment.size(); i++) {
     if (clamped && clamped[moment.dof[i]]) continue;
@@ -48,7 +48,10 @@ void AddSlopes(const Moment& moment, const Moment& other, int nv, double by_leng
 }
 
 MomentBuilder::MomentBuilder(const mjModel* m)
-    : nv_(static_cast<int>(m->nv)), order_(static_cast<std::size_t>(m->nv) * m->nv, 0), slot_(m->nv, -1), mask_(m->nv, 0) {
+    : nv_(static_cast<int>(m->nv)),
+      order_(static_cast<std::size_t>(m->nv) * m->nv, 0),
+      slot_(m->nv, -1),
+      mask_(m->nv, 0) {
   std::vector<int> group(nv_);
   for (int j = 0; j < m->njnt; j++) {
     const int at = m->jnt_dofadr[j], type = m->jnt_type[j];
@@ -56,7 +59,9 @@ MomentBuilder::MomentBuilder(const mjModel* m)
     for (int n = 0; n < singles; n++) group[at + n] = at + n;
     for (int n = 0; n < 3 && singles != 1; n++) group[at + singles + n] = at + singles;
   }
-  const auto set = [&](int i, int j, int value) { order_[static_cast<std::size_t>(i) * nv_ + j] = static_cast<signed char>(value); };
+  const auto set = [&](int i, int j, int value) {
+    order_[static_cast<std::size_t>(i) * nv_ + j] = static_cast<signed char>(value);
+  };
   for (int i = 0; i < nv_; i++) {
     for (int j = i; j >= 0; j = m->dof_parentid[j]) {
       set(i, j, 1);
@@ -195,8 +200,7 @@ void MomentBuilder::Add(const mjModel* m, const mjData* d, const MomentWrench& w
           PLANT("moment: wrench", i.sign * (j.frame.cross(w.force).dot(i.lin) + j.frame.cross(w.torque).dot(i.rot)));
       if (order > 0)
         value += PLANT("moment: wrench, later axis", j.rot.dot(i.c) + i.sign * j.rot.dot(i.rot.cross(w.torque)));
-      else if (order < 0)
-        value += PLANT("moment: wrench, earlier axis", i.rot.dot(j.c));
+      else if (order < 0) value += PLANT("moment: wrench, earlier axis", i.rot.dot(j.c));
       entries_.push_back({slot, Slot(active_[b]), value});
     }
   }

@@ -17,11 +17,11 @@ struct Moment {
   Eigen::VectorXd J;       ///< the row
   Eigen::VectorXd length;  ///< ∂(length)/∂q: J itself, except where the engine's length or J is no gradient
   Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor> G;  ///< G(i, j) = ∂J_i/∂q_j
-  Eigen::VectorXd rate;    ///< Gᵀ v = ∂(J v)/∂q
+  Eigen::VectorXd rate;                                                      ///< Gᵀ v = ∂(J v)/∂q
 
   int size() const { return static_cast<int>(dof.size()); }
-  double Along(const double* v) const;                  ///< J v
-  Eigen::VectorXd Turn(const double* v) const;          ///< Gᵀ v
+  double Along(const double* v) const;          ///< J v
+  Eigen::VectorXd Turn(const double* v) const;  ///< Gᵀ v
 };
 
 /// R += force ∂(Jᵀ)/∂q. @param clamped  rows that stay zero; null: none.
@@ -31,19 +31,20 @@ void AddTurning(const Moment& moment, double force, const char* clamped, Columns
 void AddSlopes(const Moment& moment, int nv, double by_length, double by_velocity, const char* clamped, Columns* R);
 
 /// The same where the length is that of another moment: R += Jᵀ (by_length ∂length' + by_velocity ∂(J' v)).
-void AddSlopes(const Moment& moment, const Moment& other, int nv, double by_length, double by_velocity, const char* clamped,
-               Columns* R);
+void AddSlopes(const Moment& moment, const Moment& other, int nv, double by_length, double by_velocity,
+               const char* clamped, Columns* R);
 
 /// Up to two points in the frame of a body, and the forces that a length exerts on them: F = −∂(−length)/∂p for unit
 /// tension, turning with the frame and changing by H with the points' motion in it. The frame feels the reaction. (T2)
 struct MomentElement {
   int frame = 0, points = 1, body[2] = {0, 0};
   Vec3 point[2], force[2];
-  Mat6 H = Mat6::Zero();       ///< upper left 3×3 when there is one point
-  Vec6 slack = Vec6::Zero();   ///< ∂length beyond force·motion
+  Mat6 H = Mat6::Zero();      ///< upper left 3×3 when there is one point
+  Vec6 slack = Vec6::Zero();  ///< ∂length beyond force·motion
 };
 
-/// A wrench at a point of a body, with or without its opposite at a point of another; both turn with one of the two. (T3)
+/// A wrench at a point of a body, with or without its opposite at a point of another; both turn with one of the two.
+/// (T3)
 struct MomentWrench {
   int frame = 0, body = 0, other = -1;  ///< other = −1: no opposite
   Vec3 point, other_point = Vec3::Zero(), force, torque;

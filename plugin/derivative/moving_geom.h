@@ -11,7 +11,8 @@ namespace costate {
 /// The pose of a geom, moved along a screw and restored bit for bit.
 class MovingGeom {
  public:
-  MovingGeom(mjData* d, int geom) : xpos_(d->geom_xpos + 3 * geom), xmat_(d->geom_xmat + 9 * geom), xquat_(d->geom_xquat + 4 * geom) {
+  MovingGeom(mjData* d, int geom)
+      : xpos_(d->geom_xpos + 3 * geom), xmat_(d->geom_xmat + 9 * geom), xquat_(d->geom_xquat + 4 * geom) {
     mju_copy3(pos_, xpos_);
     mju_copy(mat_, xmat_, 9);
     mju_copy4(quat_, xquat_);

@@ -39,7 +39,8 @@ struct InverseJacobian {
   Eigen::Vector3d ApplyTransposed(const Eigen::Vector3d& u, const Eigen::Vector3d& k) const {
     return k - 0.5 * u.cross(k) + g * u.cross(u.cross(k));
   }
-  Eigen::Vector3d VariationTransposed(const Eigen::Vector3d& u, const Eigen::Vector3d& v, const Eigen::Vector3d& k) const {
+  Eigen::Vector3d VariationTransposed(const Eigen::Vector3d& u, const Eigen::Vector3d& v,
+                                      const Eigen::Vector3d& k) const {
     const Eigen::Vector3d uv = u.cross(v);
     return 0.5 * v.cross(k) + g * (uv.cross(k) + v.cross(k.cross(u))) + slope * k.dot(u.cross(uv)) * u;
   }

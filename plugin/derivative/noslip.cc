@@ -11,7 +11,8 @@ namespace costate {
 
 std::string NoslipMissing(const mjModel* m) {
   if (m->opt.noslip_iterations <= 0) return "";
-  if (m->opt.enableflags & mjENBL_DIAGEXACT) return "noslip: diagexact, the forces before it move with every row's diagonal";
+  if (m->opt.enableflags & mjENBL_DIAGEXACT)
+    return "noslip: diagexact, the forces before it move with every row's diagonal";
   if (HasMovingArmature(m)) return "noslip: armature of a spatial tendon";
   return "";
 }

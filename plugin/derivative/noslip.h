@@ -62,7 +62,7 @@ class NoslipPass {
   FrictionRows rows_;
   std::vector<Block> block_;
   Eigen::VectorXd force_, delta_, a_, Ma_;  // of moving rows; f' − f; a'
-  std::vector<double> start_;          // forces of all rows before the pass
+  std::vector<double> start_;               // forces of all rows before the pass
   RowMatrix delta_slopes_;
   std::vector<Room> room_;
   double end_distance_ = 0;

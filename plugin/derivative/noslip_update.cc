@@ -48,8 +48,14 @@ struct Slope {
   Slope(double value, int column) : x(value) { d[column] = 1; }
   Slope(double value, double slope, const Slope& a) : x(value), d(slope * a.d) {}
 
-  friend Slope operator+(Slope a, const Slope& b) { a.x += b.x, a.d += b.d; return a; }
-  friend Slope operator-(Slope a, const Slope& b) { a.x -= b.x, a.d -= b.d; return a; }
+  friend Slope operator+(Slope a, const Slope& b) {
+    a.x += b.x, a.d += b.d;
+    return a;
+  }
+  friend Slope operator-(Slope a, const Slope& b) {
+    a.x -= b.x, a.d -= b.d;
+    return a;
+  }
   friend Slope operator*(const Slope& a, const Slope& b) {
     Slope out(a.x * b.x);
     out.d = a.x * b.d + b.x * a.d;

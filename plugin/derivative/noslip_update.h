@@ -1,5 +1,5 @@
-// One update of the noslip pass: the friction forces of one row, one pair of pyramid edges or one elliptic contact set to
-// their minimum at fixed normal force, with the slopes of that map. (N2)–(N4) of README.md.
+// One update of the noslip pass: the friction forces of one row, one pair of pyramid edges or one elliptic contact set
+// to their minimum at fixed normal force, with the slopes of that map. (N2)–(N4) of README.md.
 #ifndef COSTATE_DERIVATIVE_NOSLIP_UPDATE_H_
 #define COSTATE_DERIVATIVE_NOSLIP_UPDATE_H_
 
@@ -12,9 +12,9 @@ struct NoslipUpdate {
   static constexpr int kMost = 5;
   int dim = 0;
   double force[kMost];
-  double improvement = 0;   ///< of the engine's cost
-  double room = 0;          ///< how far the free minimum is from the bound, on either side, in units of force
-  bool bounded = false;     ///< the bound holds
+  double improvement = 0;  ///< of the engine's cost
+  double room = 0;         ///< how far the free minimum is from the bound, on either side, in units of force
+  bool bounded = false;    ///< the bound holds
   double by_y[kMost][kMost], by_f[kMost][kMost], by_normal[kMost];
   double by_A[kMost][kMost * kMost];  ///< entries of A taken as independent; column dim·i + j
 

@@ -23,7 +23,8 @@ void Linearizer::SetParameters(const ParameterSet* parameters) {
   Impl& s = *impl_;
   if (parameters == s.parameters) return;
   if (parameters && parameters->model() != s.model) {
-    throw Error(ErrorCode::kInvalidArgument, "the parameters belong to another model: make the linearizer with parameters.model()");
+    throw Error(ErrorCode::kInvalidArgument,
+                "the parameters belong to another model: make the linearizer with parameters.model()");
   }
   if (parameters && s.options.smoothing > 0) {
     throw Error(ErrorCode::kUnsupported, "parameters have no derivative with a smoothed active set");
@@ -39,7 +40,8 @@ void Linearizer::Impl::RefreshParameters() {
 }
 
 // P, and with `sensors` Ps; columns that a level does not give by whole steps
-bool Linearizer::Impl::AddParameters(Backend* backend, bool step, bool sensors, StepDerivative* out, std::string* missing) {
+bool Linearizer::Impl::AddParameters(Backend* backend, bool step, bool sensors, StepDerivative* out,
+                                     std::string* missing) {
   out->P.resize(0, 0);
   out->Ps.resize(0, 0);
   if (!theta || out->status != StepStatus::kOk) return true;
@@ -49,7 +51,8 @@ bool Linearizer::Impl::AddParameters(Backend* backend, bool step, bool sensors, 
   theta->Begin();
   if (!backend->Parameters(&local, data.get(), theta.get(), P_out, Ps_out, missing)) return false;
   if (AnyFailed(*theta)) {
-    if (!whole_steps) whole_steps = std::make_unique<StepDifference>(model, options, whole_interval ? options.substeps : 1);
+    if (!whole_steps)
+      whole_steps = std::make_unique<StepDifference>(model, options, whole_interval ? options.substeps : 1);
     mj_setState(&local, data.get(), point.data(), mjSTATE_INTEGRATION);
     out->status = whole_steps->FailedParameters(&local, data.get(), theta.get(), P_out, Ps_out);
   }
@@ -57,13 +60,15 @@ bool Linearizer::Impl::AddParameters(Backend* backend, bool step, bool sensors, 
   return true;
 }
 
-bool Linearizer::Impl::PullParameters(Backend* backend, const StepCovectors& covectors, StepVjp* out, std::string* missing) {
+bool Linearizer::Impl::PullParameters(Backend* backend, const StepCovectors& covectors, StepVjp* out,
+                                      std::string* missing) {
   out->theta.resize(0);
   if (!theta || out->status != StepStatus::kOk) return true;
   theta->Begin();
   if (!backend->PullParameters(&local, data.get(), point, covectors, theta.get(), &out->theta, missing)) return false;
   if (AnyFailed(*theta)) {
-    if (!whole_steps) whole_steps = std::make_unique<StepDifference>(model, options, whole_interval ? options.substeps : 1);
+    if (!whole_steps)
+      whole_steps = std::make_unique<StepDifference>(model, options, whole_interval ? options.substeps : 1);
     mj_setState(&local, data.get(), point.data(), mjSTATE_INTEGRATION);
     const bool sensors = covectors.sensors.size() > 0;
     P.setZero(dims.ndx, theta->size());

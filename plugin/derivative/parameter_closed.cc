@@ -27,7 +27,9 @@ Vector10 Regressor(const Vec6& X, const Vec6& Y, const Mat3& R, const Vec3& p) {
   return form;
 }
 
-void SetInertia(const Mat3& I, Vector10* out) { out->tail<6>() << I(0, 0), I(1, 1), I(2, 2), I(0, 1), I(0, 2), I(1, 2); }
+void SetInertia(const Mat3& I, Vector10* out) {
+  out->tail<6>() << I(0, 0), I(1, 1), I(2, 2), I(0, 1), I(0, 2), I(1, 2);
+}
 
 Mat3 RowMajor(const mjtNum* matrix) { return Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(matrix); }
 
@@ -98,8 +100,8 @@ void ClosedParameters::Classify(const mjModel* m, ParameterStencils* stencils, i
   if (Is(field, "joint", "springref") && mju_isZero(m->jnt_stiffnesspoly + mjNPOLY * id, mjNPOLY)) set(kSpringRef, id);
   if (Is(field, "joint", "armature")) set(kArmature, m->jnt_dofadr[id] + index);
   if (Is(field, "joint", "frictionloss")) set(kFrictionLoss, m->jnt_dofadr[id] + index);
-  const bool inertial = field.writer == Writer::kLogCholesky || field.writer == Writer::kScale || Is(field, "body", "mass") ||
-                        Is(field, "body", "ipos") || Is(field, "body", "diaginertia");
+  const bool inertial = field.writer == Writer::kLogCholesky || field.writer == Writer::kScale ||
+                        Is(field, "body", "mass") || Is(field, "body", "ipos") || Is(field, "body", "diaginertia");
   if (inertial) {
     set(kInertial, id);
     entry->moves_com = Is(field, "body", "ipos") || (field.writer == Writer::kLogCholesky && index >= 7);
@@ -159,12 +161,13 @@ bool ClosedParameters::Covers(const Entry& entry, const Point& p) const {
   }
 
   // M and, by inverse weights, every row; not where inertia is read otherwise
-  bool covers = p.closed_integrator && integrator != mjINT_IMPLICIT && !medium && !m->flg_gravcomp && !automatic_muscles_ &&
-                m->nflex == 0 && !(m->opt.enableflags & mjENBL_DIAGEXACT);
+  bool covers = p.closed_integrator && integrator != mjINT_IMPLICIT && !medium && !m->flg_gravcomp &&
+                !automatic_muscles_ && m->nflex == 0 && !(m->opt.enableflags & mjENBL_DIAGEXACT);
   if (integrator == mjINT_IMPLICITFAST) {
     // a standalone free body's M' holds velocity products
     const int tree = entry.kind == kArmature ? m->dof_treeid[entry.id] : m->body_treeid[entry.id];
-    covers = covers && !(tree >= 0 && m->tree_dofnum[tree] == 6 && m->jnt_type[m->dof_jntid[m->tree_dofadr[tree]]] == mjJNT_FREE);
+    covers = covers &&
+             !(tree >= 0 && m->tree_dofnum[tree] == 6 && m->jnt_type[m->dof_jntid[m->tree_dofadr[tree]]] == mjJNT_FREE);
   }
   return covers && !(entry.moves_com && !mju_isZero(p.data->xfrc_applied + 6 * entry.id, 6));
 }

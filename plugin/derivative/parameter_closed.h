@@ -1,5 +1,5 @@
-// Parameters by which the residual is linear and its derivative known: contracted with the covectors of a pull-back, at a few
-// products each. Section Q of README.md.
+// Parameters by which the residual is linear and its derivative known: contracted with the covectors of a pull-back, at
+// a few products each. Section Q of README.md.
 #ifndef COSTATE_DERIVATIVE_PARAMETER_CLOSED_H_
 #define COSTATE_DERIVATIVE_PARAMETER_CLOSED_H_
 
@@ -24,8 +24,8 @@ class ClosedParameters {
   struct Point {
     const mjModel* model;
     const mjData* data;
-    const double *a, *y;         ///< acceleration; covector of r
-    const double *z, *applied;   ///< covector of E and ā; null where the integrator applies a itself
+    const double *a, *y;        ///< acceleration; covector of r
+    const double *z, *applied;  ///< covector of E and ā; null where the integrator applies a itself
     bool closed_integrator;
   };
 
@@ -40,10 +40,10 @@ class ClosedParameters {
   enum Kind { kNone, kGravity, kDamping, kStiffness, kSpringRef, kArmature, kFrictionLoss, kInertial };
   struct Entry {
     Kind kind = kNone;
-    int id = 0;              // body, joint, dof or axis of gravity
+    int id = 0;  // body, joint, dof or axis of gravity
     bool moves_com = false;
-    Vector10 inertia = Vector10::Zero();           // ∂(m, m c, Ī)/∂θ in the body's frame
-    std::vector<std::pair<int, double>> weights;   // ∂ of inverse weights: bodies (2 each), dofs, tendons
+    Vector10 inertia = Vector10::Zero();          // ∂(m, m c, Ī)/∂θ in the body's frame
+    std::vector<std::pair<int, double>> weights;  // ∂ of inverse weights: bodies (2 each), dofs, tendons
   };
   void Classify(const mjModel* model, ParameterStencils* stencils, int k, Entry* entry) const;
   bool Covers(const Entry& entry, const Point& point) const;

@@ -125,7 +125,8 @@ void ParameterDifference::Compute(const mjModel* m, const mjData* d, const Vecto
   }
 }
 
-void ParameterDifference::Sensors(const mjModel* m, const mjData* d, const VectorXd& a, const MatrixXd& da, MatrixXd* out) {
+void ParameterDifference::Sensors(const mjModel* m, const mjData* d, const VectorXd& a, const MatrixXd& da,
+                                  MatrixXd* out) {
   out->setZero(m->nsensordata, size());
   if (m->nsensordata == 0) return;
   residual_.Capture(m, d);

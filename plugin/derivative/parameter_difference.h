@@ -1,4 +1,5 @@
-// Derivatives by parameters at fixed acceleration: the residual under models whose parameters are moved. Section Q of README.md.
+// Derivatives by parameters at fixed acceleration: the residual under models whose parameters are moved. Section Q of
+// README.md.
 #ifndef COSTATE_DERIVATIVE_PARAMETER_DIFFERENCE_H_
 #define COSTATE_DERIVATIVE_PARAMETER_DIFFERENCE_H_
 
@@ -37,7 +38,8 @@ class ParameterDifference {
 
   /// @param data  after Equilibrium at acceleration a; only read. Columns of parameters that fail are zero.
   /// @param skip  parameters with a nonzero entry are not wanted: their columns are zero too.
-  void Compute(const mjModel* model, const mjData* data, const VectorXd& a, Columns* out, const std::vector<char>* skip = nullptr);
+  void Compute(const mjModel* model, const mjData* data, const VectorXd& a, Columns* out,
+               const std::vector<char>* skip = nullptr);
 
   /// Those with a closed form, for pull-backs.
   ClosedParameters* closed() { return &closed_; }

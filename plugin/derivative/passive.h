@@ -17,8 +17,8 @@ class Actuation;
 /// "" if all passive forces of this model are known in closed form, else the first that is not, and why.
 std::string PassiveMissing(const mjModel* model);
 
-/// Where the spring of a joint rests, in coordinates of qpos, and the dead band (2) of a tendon's spring: the model's, or the
-/// plastic state of the step's beginning where it yields. (P5)
+/// Where the spring of a joint rests, in coordinates of qpos, and the dead band (2) of a tendon's spring: the model's,
+/// or the plastic state of the step's beginning where it yields. (P5)
 inline const mjtNum* SpringReference(const mjModel* m, const mjData* d, int joint) {
   const int adr = m->jnt_plasticadr[joint];
   return adr >= 0 ? d->plastic + adr : m->qpos_spring + m->jnt_qposadr[joint];
@@ -40,9 +40,9 @@ TendonPull FindTendonPull(const mjModel* model, const mjData* data, int tendon);
 /// Damping of a dof or tendon, linear and polynomial, actuators' contributions included.
 struct Damping {
   double linear = 0, poly[mjNPOLY] = {0};
-  double Value(double velocity) const;        ///< linear + poly |v| …
-  double Slope(double velocity) const;        ///< d/dv of v (linear + poly |v| …)
-  double SlopeSlope(double velocity) const;   ///< its derivative
+  double Value(double velocity) const;       ///< linear + poly |v| …
+  double Slope(double velocity) const;       ///< d/dv of v (linear + poly |v| …)
+  double SlopeSlope(double velocity) const;  ///< its derivative
   bool IsZero() const;
 };
 Damping DofDamping(const mjModel* model, int dof);
@@ -63,11 +63,12 @@ inline DampingSlopes DofDampingSlopes(const mjModel* m, int dof, double velocity
 /// Is gravity compensated?
 bool CompensatesGravity(const mjModel* model);
 
-/// Takes gravity compensation back out of R in the rows of joints that count it as actuator force and are clamped, or where no
-/// actuator acts at all. (P4)
+/// Takes gravity compensation back out of R in the rows of joints that count it as actuator force and are clamped, or
+/// where no actuator acts at all. (P4)
 void SubtractLostGravity(const mjModel* model, const mjData* data, const Actuation& actuation, Columns* R);
 
-/// World-fixed loads at each xipos, (torque; force): gravity compensation and xfrc_applied. @return false if all are zero.
+/// World-fixed loads at each xipos, (torque; force): gravity compensation and xfrc_applied. @return false if all are
+/// zero.
 bool WorldLoads(const mjModel* model, const mjData* data, bool gravity_compensation, std::vector<double>* load);
 
 }  // namespace costate

@@ -1,5 +1,5 @@
-// Products with the Jacobians of one control interval, and the derivatives of dynamics without a step: arguments, substeps
-// and the choice of level.
+// Products with the Jacobians of one control interval, and the derivatives of dynamics without a step: arguments,
+// substeps and the choice of level.
 #include <utility>
 
 #include "core/check.h"
@@ -15,7 +15,8 @@ std::string SensorsReason(const Coverage& coverage) {
   return "sensors";
 }
 
-bool Backend::Vjp(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out, std::string* missing) {
+bool Backend::Vjp(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out,
+                  std::string* missing) {
   if (covectors.forces) {
     *missing = "the pull-back to applied forces";
     return false;
@@ -54,7 +55,8 @@ bool Backend::PullParameters(const mjModel* model, mjData* data, const VectorXd&
                              ParameterDifference* theta, VectorXd* pulled, std::string* missing) {
   const bool sensors = covectors.sensors.size() > 0;
   mj_setState(model, data, point.data(), mjSTATE_INTEGRATION);
-  if (!Parameters(model, data, theta, covectors.step() ? &P_ : nullptr, sensors ? &Ps_ : nullptr, missing)) return false;
+  if (!Parameters(model, data, theta, covectors.step() ? &P_ : nullptr, sensors ? &Ps_ : nullptr, missing))
+    return false;
   pulled->setZero(theta->size());
   if (covectors.step()) pulled->noalias() += P_.transpose() * covectors.next;
   if (sensors) pulled->noalias() += Ps_.transpose() * covectors.sensors;

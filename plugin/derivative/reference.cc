@@ -25,7 +25,7 @@ constexpr int kUsable = 3;      // step sizes wanted without a switch, before a 
 constexpr int kExtraSizes = 4;  // … after this many smaller ones, which are also added …
 constexpr double kBend = 1e-4;  // … while the last two quotients differ by this much of their column
 constexpr int kNoiseSamples = 12;
-constexpr double kCornerNoise = 4;  // of the noise of a quotient: what can be left of one jump of the slope
+constexpr double kCornerNoise = 4;     // of the noise of a quotient: what can be left of one jump of the slope
 constexpr double kNoiseNudge = 1e-11;  // squared, times the curvature of the stiffest contact, it is below rounding
 constexpr double kBeside = 1e-6;       // from the point, as far as nudges are: there the solver has some way to go
 
@@ -144,8 +144,8 @@ void ReferenceDifferences::AddNoise(const VectorXd& next, const VectorXd& sensor
   noise_.tail(ns_) = noise_.tail(ns_).cwiseMax((plus_sensors_ + minus_sensors_ - 2 * sensors).cwiseAbs() / 2);
 }
 
-// What is left of f(x ⊕ δ) + f(x ⊖ δ) − 2 f(x) when δ is too small for any curvature: rounding and the solver's noise. Also
-// beside the point: where the solver starts at its solution, it errs less than it does for a nudge.
+// What is left of f(x ⊕ δ) + f(x ⊖ δ) − 2 f(x) when δ is too small for any curvature: rounding and the solver's noise.
+// Also beside the point: where the solver starts at its solution, it errs less than it does for a nudge.
 void ReferenceDifferences::MeasureNoise() {
   const mjModel* m = local_.get();
   const int n2 = 2 * dims_.nv;
@@ -181,7 +181,8 @@ void ReferenceDifferences::MeasureNoise() {
   const int n = dims_.nv + dims_.na;
   for (int i = 0; i < dims_.nv; ++i) {
     const int joint = model_->dof_jntid[i], offset = i - model_->jnt_dofadr[joint];
-    const bool rotation = model_->jnt_type[joint] == mjJNT_BALL || (model_->jnt_type[joint] == mjJNT_FREE && offset >= 3);
+    const bool rotation =
+        model_->jnt_type[joint] == mjJNT_BALL || (model_->jnt_type[joint] == mjJNT_FREE && offset >= 3);
     noise_[i] += kUnitRoundoff * (rotation ? 1 : std::abs(next_[model_->jnt_qposadr[joint] + offset]));
   }
   noise_.segment(dims_.nv, n) += kUnitRoundoff * next_.tail(n).cwiseAbs();
@@ -243,9 +244,9 @@ bool FollowsTurn(const mjData* before, const mjData* after, int c) {
          (place[1] - place[0]).lpNorm<Eigen::Infinity>() <= kSamePlace;
 }
 
-// A contact of curved surfaces jumps by ccd_tolerance between facets of 1e-5 to 1e-4, and is smooth but wrong by any factor
-// within one: quotients that agree at all sizes say nothing about the columns that move one geom against the other, and
-// those of common turns that it does not follow. (J5)
+// A contact of curved surfaces jumps by ccd_tolerance between facets of 1e-5 to 1e-4, and is smooth but wrong by any
+// factor within one: quotients that agree at all sizes say nothing about the columns that move one geom against the
+// other, and those of common turns that it does not follow. (J5)
 void ReferenceDifferences::MarkStaircases(ReferenceDerivative* out) {
   const mjModel* m = local_.get();
   mjData* d = data_.get();
@@ -296,8 +297,8 @@ bool ReferenceDifferences::HasLaterPositions() const {
   return local_.get()->opt.integrator == mjINT_RK4 || options_.substeps > 1;
 }
 
-// A contact exactly at its margin (a sphere that rests at distance 0): at the point its branch is known, but in later stages
-// and substeps rounding decides whether it exists, for each nudge anew, and its force jumps. (J6)
+// A contact exactly at its margin (a sphere that rests at distance 0): at the point its branch is known, but in later
+// stages and substeps rounding decides whether it exists, for each nudge anew, and its force jumps. (J6)
 void ReferenceDifferences::MarkOnsets(ReferenceDerivative* out) {
   if (!base_.on_onset() || !HasLaterPositions()) return;
   out->nonsmooth_column.assign(out->nonsmooth_column.size(), true);
@@ -319,8 +320,8 @@ bool ReferenceDifferences::Bends(int k, double eps) const {
   return ((last - before).cwiseAbs() - 2 * noise_ / eps).maxCoeff() > allowed;
 }
 
-// Half of the jump of the slope at the point, of which centred quotients see the mean at every size: slopes forwards and
-// backwards differ by J + c e + …, J = 2 D(e/2) − D(e). The least of all sizes, as far as it is no noise.
+// Half of the jump of the slope at the point, of which centred quotients see the mean at every size: slopes forwards
+// and backwards differ by J + c e + …, J = 2 D(e/2) − D(e). The least of all sizes, as far as it is no noise.
 double ReferenceDifferences::Corner(int row, int first, int count, double noise) const {
   double least = kInfinity;
   for (int k = first + 1; k < first + count; ++k) {
@@ -358,7 +359,8 @@ void ReferenceDifferences::Column(int col, ReferenceDerivative* out) {
 }
 
 // value and error bar of a column from quotients first … first+count-1, the first of step size eps
-void ReferenceDifferences::Extrapolated(int col, Side side, double eps, int first, int count, ReferenceDerivative* out) {
+void ReferenceDifferences::Extrapolated(int col, Side side, double eps, int first, int count,
+                                        ReferenceDerivative* out) {
   const bool control = col >= dims_.ndx;
   const int c = control ? col - dims_.ndx : col;
   const bool centered = side == Side::kCentered;
@@ -418,7 +420,8 @@ void ReferenceDifferences::Fill(ReferenceDerivative* result) {
   MarkStaircases(&out);
   MarkOnsets(&out);
 
-  // spread over positions, velocities, activations and controls, so that a run that is stopped early has seen some of each
+  // spread over positions, velocities, activations and controls, so that a run that is stopped early has seen some of
+  // each
   const int stride = SpreadStride(columns);
   for (int done = 1, col = 0; done <= columns; ++done, col = (col + stride) % columns) {
     Column(col, &out);
@@ -435,10 +438,10 @@ void ReferenceDifferences::Fill(ReferenceDerivative* result) {
 
 ReferenceDerivative Reference(const mjModel* model, const mjData* data, const ReferenceOptions& options) {
   if (!(options.eps_max > 0) || options.sizes < 2 || options.sizes > 20 || options.substeps < 1) {
-    throw Error(ErrorCode::kInvalidArgument, "the reference needs eps_max > 0, 2 to 20 sizes and at least 1 substep, not " +
-                                                 std::to_string(options.eps_max) + ", " +
-                                                 std::to_string(options.sizes) + " and " +
-                                                 std::to_string(options.substeps));
+    throw Error(ErrorCode::kInvalidArgument,
+                "the reference needs eps_max > 0, 2 to 20 sizes and at least 1 substep, not " +
+                    std::to_string(options.eps_max) + ", " + std::to_string(options.sizes) + " and " +
+                    std::to_string(options.substeps));
   }
   CheckDifferentiable(model);
   CheckFiniteState(model, GetState(model, data));

@@ -100,10 +100,13 @@ class ResidualBackend final : public Backend {
     }
     if (covectors.step() && m->opt.integrator == mjINT_RK4) {
       MatrixXd F;
-      if (!InputStages(m, d, [&](mjData* at, MatrixXd* da, MatrixXd* rate) {
-            *da = point_.SolveH(AppliedForces(m, at));
-            rate->setZero(m->na, da->cols());
-          }, &F, missing)) {
+      if (!InputStages(
+              m, d,
+              [&](mjData* at, MatrixXd* da, MatrixXd* rate) {
+                *da = point_.SolveH(AppliedForces(m, at));
+                rate->setZero(m->na, da->cols());
+              },
+              &F, missing)) {
         return false;
       }
       back.noalias() += F.transpose() * covectors.next;

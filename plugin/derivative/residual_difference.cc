@@ -19,27 +19,28 @@ namespace costate {
 
 namespace {
 
-// nudges, each half the one before: as many as make the extrapolation sure, of `least` to `most`, and up to `last` while fewer
-// than that have the active set of the point
+// nudges, each half the one before: as many as make the extrapolation sure, of `least` to `most`, and up to `last`
+// while fewer than that have the active set of the point
 struct Ladder {
   double first;
   int least, most, last;
 };
-constexpr Ladder kSoft = {4e-3, 3, 10, 20};       // of max(1, |value|)
-constexpr Ladder kStiff = {8e-6, 3, 7, 13};       // of positions that contacts feel: the impedance bends within a millimetre
+constexpr Ladder kSoft = {4e-3, 3, 10, 20};  // of max(1, |value|)
+constexpr Ladder kStiff = {8e-6, 3, 7, 13};  // of positions that contacts feel: the impedance bends within a millimetre
 constexpr Ladder kStiffInput = {1e-3, 3, 8, 18};  // of what moves y alone: cones bend
 constexpr Ladder kSensed = {3.2e-5, 3, 6, 13};    // of positions that sensors of forces feel
 constexpr Ladder kBends = {3.2e-5, 3, 6, 13};     // of kinematics that may turn a corner
 constexpr int kRoundingSamples = 4;
 constexpr double kRoundingNudge = 1e-11;  // squared, times the curvature of the stiffest contact, it is below rounding
-constexpr int kOneSided = 4;      // least sizes to one side: an order more would be lost
-constexpr double kSure = 1e-10;   // of the largest entry, or …
-constexpr double kRounding = 16;  // … roundings of the first quotient: smaller nudges do not help
-constexpr double kStays = 30;     // of what is sure: an error so small that one nudge more leaves as it was is rounding
+constexpr int kOneSided = 4;              // least sizes to one side: an order more would be lost
+constexpr double kSure = 1e-10;           // of the largest entry, or …
+constexpr double kRounding = 16;          // … roundings of the first quotient: smaller nudges do not help
+constexpr double kStays = 30;  // of what is sure: an error so small that one nudge more leaves as it was is rounding
 
 constexpr double kSlideStep = 0.1;    // inertial forces are quadratic in slides and velocities: any will do
 constexpr double kSmoothStep = 3e-6;  // five points, of kinematics: rounding is below 1e-10
-constexpr double kSmoothBend = 1e-8;  // what their two quotients may differ by, of the column: beyond it kBends are taken
+constexpr double kSmoothBend =
+    1e-8;  // what their two quotients may differ by, of the column: beyond it kBends are taken
 
 constexpr double kMagnify = 1 << 30;  // v' − v is linear in a: magnified, it does not drown in the rounding of v
 
@@ -54,7 +55,9 @@ Room RoomIn(bool limited, const mjtNum* range, double value, double reach) {
 Room Both(Room x, Room y) { return {x.down && y.down, x.up && y.up}; }
 
 // (f₋₂ − 8 f₋₁ + 8 f₁ − f₂) / 12h
-void FivePoints(const VectorXd* f, double h, Eigen::Ref<VectorXd> out) { out = (8 * (f[1] - f[-1]) - (f[2] - f[-2])) / (12 * h); }
+void FivePoints(const VectorXd* f, double h, Eigen::Ref<VectorXd> out) {
+  out = (8 * (f[1] - f[-1]) - (f[2] - f[-2])) / (12 * h);
+}
 
 int ActuatorOfControl(const mjModel* m, int control) {
   int i = 0;
@@ -111,14 +114,16 @@ bool HasLimitedInput(const mjModel* m) {
 // do passive and actuator forces feel contacts, or what else is as stiff
 bool HasStiffForces(const mjModel* m) {
   return m->nflex > 0 || m->flg_adhesion || mjcb_passive || HasPlugins(m, mjPLUGIN_PASSIVE) ||
-         std::any_of(m->actuator_trntype, m->actuator_trntype + m->nactuator, [](int type) { return type == mjTRN_BODY; });
+         std::any_of(m->actuator_trntype, m->actuator_trntype + m->nactuator,
+                     [](int type) { return type == mjTRN_BODY; });
 }
 
 }  // namespace
 
 std::string ResidualRefusal(const mjModel* m) {
   const auto enabled = [&](int bit) { return (m->opt.enableflags & bit) != 0; };
-  if (IsDiscrete(m) && m->opt.solver == mjSOL_PGS) return "integrator discrete with PGS: it solves in a metric of its own";
+  if (IsDiscrete(m) && m->opt.solver == mjSOL_PGS)
+    return "integrator discrete with PGS: it solves in a metric of its own";
   if (enabled(mjENBL_SPECULATIVE)) return "speculative contacts depend on velocity";
   if (enabled(mjENBL_IPC)) return "ipc flex contact";
   if (HasMovingPluginState(m)) return "plugin state is not part of x";
@@ -443,7 +448,9 @@ ResidualDifference::SensorNeeds ResidualDifference::Needs(const mjModel* m, cons
       case mjSENS_E_KINETIC: needs.constraint = needs.velocity = needs.kinetic = true; break;  // of the position stage
       case mjSENS_ACTUATORPOS:
       case mjSENS_ACTUATORVEL:
-      case mjSENS_JOINTACTFRC: needs.constraint = needs.constraint || HasAdhesiveActuator(m); break;  // its arm is made of contacts
+      case mjSENS_JOINTACTFRC:
+        needs.constraint = needs.constraint || HasAdhesiveActuator(m);
+        break;  // its arm is made of contacts
       default: needs.constraint = needs.constraint || (type >= mjSENS_JOINTLIMITPOS && type <= mjSENS_TENDONLIMITFRC);
     }
   }
@@ -579,7 +586,8 @@ double ResidualDifference::ExtrapolateSide(int side, double most, Eigen::Ref<Vec
     // a rounding of the value, and what one of positions makes of it
     const auto table = q.table.block(begin, 0, rows, q.count);
     const double size = largest_.segment(begin, rows).maxCoeff() + table.cwiseAbs().maxCoeff();
-    const double noise = std::max(std::numeric_limits<double>::epsilon() * size, noise_.segment(begin, rows).maxCoeff()) / q.first;
+    const double noise =
+        std::max(std::numeric_limits<double>::epsilon() * size, noise_.segment(begin, rows).maxCoeff()) / q.first;
     double worst = 0;
     if (rows == 1) {
       row_ = table.transpose();
@@ -600,8 +608,9 @@ double ResidualDifference::ExtrapolateSide(int side, double most, Eigen::Ref<Vec
   return error;
 }
 
-// What is left of f(c ⊕ δ) + f(c ⊖ δ) − 2 f(c) when δ is too small for any curvature: of forces of constraints more than a rounding of
-// the value, since they are differences of what is stiff. Of sensors alone: rows of r are weighed together.
+// What is left of f(c ⊕ δ) + f(c ⊖ δ) − 2 f(c) when δ is too small for any curvature: of forces of constraints more
+// than a rounding of the value, since they are differences of what is stiff. Of sensors alone: rows of r are weighed
+// together.
 void ResidualDifference::MeasureNoise(const mjModel* m, const Evaluation& evaluate, const VectorXd& center) {
   noise_.setZero(center.size());
   VectorXd &below = values_[3], &above = values_[5];
@@ -613,7 +622,8 @@ void ResidualDifference::MeasureNoise(const mjModel* m, const Evaluation& evalua
       mj_integratePos(m, probe_->qpos, direction_.data(), nudge);
       return evaluate(kPosition, value);
     };
-    if (at(-kRoundingNudge, &below) && at(kRoundingNudge, &above)) noise_ = noise_.cwiseMax((above + below - 2 * center).cwiseAbs() / 2);
+    if (at(-kRoundingNudge, &below) && at(kRoundingNudge, &above))
+      noise_ = noise_.cwiseMax((above + below - 2 * center).cwiseAbs() / 2);
   }
 }
 
@@ -687,10 +697,8 @@ bool ResidualDifference::Compute(const mjModel* m, const mjData* d, const Vector
   soft.inertia = terms.inertia && !exact;
   soft.constraint = soft.metric = stiff.inertia = false;
   stiff.metric = terms.metric && IsDiscrete(m);
-  if (forces_stiff)
-    soft.passive = soft.actuation = soft.integrator = false;
-  else
-    stiff.passive = stiff.actuation = stiff.integrator = false;
+  if (forces_stiff) soft.passive = soft.actuation = soft.integrator = false;
+  else stiff.passive = stiff.actuation = stiff.integrator = false;
   if (exact) Inertia(m, a, sum.topLeftCorner(nv, 2 * nv));
   parts_ = {nv, nv, na, na};
   for (const bool is_stiff : {false, true}) {

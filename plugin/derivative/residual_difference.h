@@ -1,4 +1,5 @@
-// Level 2: the inverse-dynamics residual differenced at fixed acceleration, then one solve with H. No solver is differenced.
+// Level 2: the inverse-dynamics residual differenced at fixed acceleration, then one solve with H. No solver is
+// differenced.
 #ifndef COSTATE_DERIVATIVE_RESIDUAL_DIFFERENCE_H_
 #define COSTATE_DERIVATIVE_RESIDUAL_DIFFERENCE_H_
 
@@ -20,14 +21,14 @@ std::string ResidualRefusal(const mjModel* model);
 
 /// Which terms of one step are differenced; the others are known in closed form and count as zero.
 struct DifferencedTerms {
-  bool inertia = true;                       ///< M a + bias − xfrc − applied
+  bool inertia = true;  ///< M a + bias − xfrc − applied
   bool passive = true;
   bool actuation = true;
   bool constraint = true;
-  const std::vector<char>* rows = nullptr;   ///< of the constraint: only rows of the point with a nonzero entry
-  bool integrator = true;                    ///< ā and act'
-  bool metric = true;                        ///< what mjINT_DISCRETE adds to M a, README.md eq. (I8)
-  const VectorXd* applied = nullptr;         ///< the acceleration that the integrator takes, where it is not a
+  const std::vector<char>* rows = nullptr;  ///< of the constraint: only rows of the point with a nonzero entry
+  bool integrator = true;                   ///< ā and act'
+  bool metric = true;                       ///< what mjINT_DISCRETE adds to M a, README.md eq. (I8)
+  const VectorXd* applied = nullptr;        ///< the acceleration that the integrator takes, where it is not a
   bool Any() const { return inertia || passive || actuation || constraint || integrator || metric; }
 };
 
@@ -70,8 +71,8 @@ class ResidualDifference {
   /// From now on contacts that no difference sees through move as at level 1, (10). @pre Capture about the same point.
   void CaptureJumping(const mjModel* model, const mjData* data);
 
-  /// (r, ā, act', act_dot) at the captured point and acceleration a, under a model of the same structure whose numbers may
-  /// be others. @return false if a row that carries force is missing.
+  /// (r, ā, act', act_dot) at the captured point and acceleration a, under a model of the same structure whose numbers
+  /// may be others. @return false if a row that carries force is missing.
   /// @param position  false: everything of the position stage is as in the evaluation before.
   bool Evaluate(const mjModel* model, const VectorXd& a, Eigen::VectorXd* value, bool position = true);
 
@@ -80,7 +81,8 @@ class ResidualDifference {
 
   /// C and D (ns × (ndx+nu)): sensors at neighbours, with the acceleration moved along da (nv × (ndx+nu)).
   /// @param wanted  one entry a sensor: rows of sensors with zero are left zero, what only they need is not evaluated.
-  /// @return false with the reason if rows are left zero, those of `failed` sensors, since some column has no neighbour with the
+  /// @return false with the reason if rows are left zero, those of `failed` sensors, since some column has no neighbour
+  /// with the
   ///         same active set.
   bool Sensors(const mjModel* model, const mjData* data, const VectorXd& a, const Eigen::MatrixXd& da,
                Eigen::MatrixXd* out, std::string* reason, const std::vector<char>* wanted = nullptr,
@@ -108,7 +110,8 @@ class ResidualDifference {
 
   void Restore(const mjModel* model);
   void Move(const mjModel* model, int column, double offset);
-  bool Differences(const mjModel* model, const Evaluation& evaluate, int rows, Eigen::MatrixXd* out, std::string* reason);
+  bool Differences(const mjModel* model, const Evaluation& evaluate, int rows, Eigen::MatrixXd* out,
+                   std::string* reason);
   void MeasureNoise(const mjModel* model, const Evaluation& evaluate, const Eigen::VectorXd& center);
   bool Column(const mjModel* model, const Evaluation& evaluate, int column, const Eigen::VectorXd& center,
               Eigen::Ref<Eigen::VectorXd> out);
@@ -153,7 +156,7 @@ class ResidualDifference {
   Eigen::VectorXd force_, y_, discrete_, direction_, velocity_, values_[9];
   Eigen::VectorXd act_next_;  // act' of the point, not clamped
   Quotients quotients_[3];
-  Eigen::VectorXd noise_;  // of each row, beyond a rounding
+  Eigen::VectorXd noise_;                      // of each row, beyond a rounding
   Eigen::VectorXd largest_, candidate_, row_;  // of all values; one side extrapolated
   std::vector<int> parts_;                     // numbers of rows that err together
   std::vector<double> sizes_;                  // largest entry of each, in the columns of this stage so far
@@ -161,12 +164,12 @@ class ResidualDifference {
   SensorNeeds needs_;
   const ForceChange* forces_ = nullptr;  // of the sensors
   std::vector<char> failed_;
-  std::vector<int> sensor_stages_;       // needstage of the sensors that are wanted, none for the others
-  int last_column_ = 0;                  // columns from here on are zero
-  bool smooth_ = false;                  // kinematics alone
-  bool stiff_ = false;                   // contacts enter
-  bool sensed_ = false;                  // sensors
-  bool bends_ = false;                   // does the second derivative jump about the point
+  std::vector<int> sensor_stages_;  // needstage of the sensors that are wanted, none for the others
+  int last_column_ = 0;             // columns from here on are zero
+  bool smooth_ = false;             // kinematics alone
+  bool stiff_ = false;              // contacts enter
+  bool sensed_ = false;             // sensors
+  bool bends_ = false;              // does the second derivative jump about the point
   int column_ = 0;
   double offset_ = 0;
 };

@@ -51,14 +51,17 @@ std::string RungeKuttaRefusal(const mjModel* m) {
   for (int i = 0; i < m->nactuator; i++) {
     // the engine moves it by the velocity of the last stage alone
     if (m->actuator_dyntype[i] == mjDYN_DCMOTOR && SlotsOf(m, i).bristle >= 0) return "dcmotor bristle under RK4";
-    if (m->actuator_gaintype[i] == mjGAIN_SO3 && m->actuator_dyntype[i] != mjDYN_NONE) return "SO3 activations under RK4";
+    if (m->actuator_gaintype[i] == mjGAIN_SO3 && m->actuator_dyntype[i] != mjDYN_NONE)
+      return "SO3 activations under RK4";
   }
   return "";
 }
 
-bool RungeKuttaStep(const mjModel* m, mjData* d, const StageFunction& stage, RungeKuttaWork* work, StepDerivative* out) {
+bool RungeKuttaStep(const mjModel* m, mjData* d, const StageFunction& stage, RungeKuttaWork* work,
+                    StepDerivative* out) {
   RungeKuttaWork& s = *work;
-  const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na), nq = static_cast<int>(m->nq), nx = nv + na, ndx = nv + nx;
+  const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na), nq = static_cast<int>(m->nq), nx = nv + na,
+            ndx = nv + nx;
   const int columns = static_cast<int>(s.first.slope.cols()), inputs = columns - ndx;
   const double h = m->opt.timestep, time = d->time;
   s.q0 = Eigen::Map<VectorXd>(d->qpos, nq);

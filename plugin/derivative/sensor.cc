@@ -10,16 +10,55 @@ namespace costate {
 namespace {
 
 // in the order of mjtSensor
-const char* const kTypeNames[] = {
-    "touch",         "accelerometer", "velocimeter",     "gyro",            "force",          "torque",
-    "magnetometer",  "rangefinder",   "camprojection",   "jointpos",        "jointvel",       "tendonpos",
-    "tendonvel",     "actuatorpos",   "actuatorvel",     "actuatorfrc",     "jointactuatorfrc", "tendonactuatorfrc",
-    "ballquat",      "ballangvel",    "jointlimitpos",   "jointlimitvel",   "jointlimitfrc",  "tendonlimitpos",
-    "tendonlimitvel", "tendonlimitfrc", "framepos",      "framequat",       "framexaxis",     "frameyaxis",
-    "framezaxis",    "framelinvel",   "frameangvel",     "framelinacc",     "frameangacc",    "subtreecom",
-    "subtreelinvel", "subtreeangmom", "insidesite",      "distance",        "normal",         "fromto",
-    "contact",       "e_potential",   "e_kinetic",       "clock",           "tactile",        "plugin",
-    "user"};
+const char* const kTypeNames[] = {"touch",
+                                  "accelerometer",
+                                  "velocimeter",
+                                  "gyro",
+                                  "force",
+                                  "torque",
+                                  "magnetometer",
+                                  "rangefinder",
+                                  "camprojection",
+                                  "jointpos",
+                                  "jointvel",
+                                  "tendonpos",
+                                  "tendonvel",
+                                  "actuatorpos",
+                                  "actuatorvel",
+                                  "actuatorfrc",
+                                  "jointactuatorfrc",
+                                  "tendonactuatorfrc",
+                                  "ballquat",
+                                  "ballangvel",
+                                  "jointlimitpos",
+                                  "jointlimitvel",
+                                  "jointlimitfrc",
+                                  "tendonlimitpos",
+                                  "tendonlimitvel",
+                                  "tendonlimitfrc",
+                                  "framepos",
+                                  "framequat",
+                                  "framexaxis",
+                                  "frameyaxis",
+                                  "framezaxis",
+                                  "framelinvel",
+                                  "frameangvel",
+                                  "framelinacc",
+                                  "frameangacc",
+                                  "subtreecom",
+                                  "subtreelinvel",
+                                  "subtreeangmom",
+                                  "insidesite",
+                                  "distance",
+                                  "normal",
+                                  "fromto",
+                                  "contact",
+                                  "e_potential",
+                                  "e_kinetic",
+                                  "clock",
+                                  "tactile",
+                                  "plugin",
+                                  "user"};
 static_assert(std::size(kTypeNames) == mjSENS_USER + 1);
 
 // tendons whose length, velocity or pull some sensor needs
@@ -136,8 +175,14 @@ void SensorRows::Store(int first, StepDerivative* out) const {
 }
 
 SensorDerivative::SensorDerivative(const mjModel* m)
-    : nv_(static_cast<int>(m->nv)), ndx_(static_cast<int>(2 * m->nv + m->na)), subtree_end_(m->nbody),
-      differenced_(m->nsensor, 0), tendons_(m, SensedTendons(m)), builder_(m), momentum_(m->nbody), external_(m->nbody) {
+    : nv_(static_cast<int>(m->nv)),
+      ndx_(static_cast<int>(2 * m->nv + m->na)),
+      subtree_end_(m->nbody),
+      differenced_(m->nsensor, 0),
+      tendons_(m, SensedTendons(m)),
+      builder_(m),
+      momentum_(m->nbody),
+      external_(m->nbody) {
   const int nbody = static_cast<int>(m->nbody);
   for (int b = 0; b < nbody; b++) subtree_end_[b] = b + 1;
   for (int b = nbody - 1; b > 0; b--) {
@@ -316,7 +361,8 @@ std::string NamesOfSensors(const mjModel* m, const std::vector<char>& which) {
   int count = 0;
   for (int i = 0; i < m->nsensor; i++) {
     if (!which[i] || count++ >= kMost) continue;
-    names += (names.empty() ? "" : ", ") + std::string(kTypeNames[m->sensor_type[i]]) + " of " + ElementName(m, mjOBJ_SENSOR, i);
+    names += (names.empty() ? "" : ", ") + std::string(kTypeNames[m->sensor_type[i]]) + " of " +
+             ElementName(m, mjOBJ_SENSOR, i);
   }
   if (count > kMost) names += " and " + std::to_string(count - kMost) + " more";
   return names;

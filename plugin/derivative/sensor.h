@@ -26,8 +26,8 @@ struct SensorPoint {
   mjData* d = nullptr;
   const TreeDerivative* tree = nullptr;
   const ConstraintDerivative* constraint = nullptr;
-  const Actuation* actuation = nullptr;  ///< null: actuator forces have no closed form here
-  const BlockedMatrix* da = nullptr;     ///< da/d(x, u)
+  const Actuation* actuation = nullptr;    ///< null: actuator forces have no closed form here
+  const BlockedMatrix* da = nullptr;       ///< da/d(x, u)
   const BlockedMatrix* minimum = nullptr;  ///< behind a noslip pass: da of the minimum, where the other terms are taken
 };
 
@@ -71,7 +71,8 @@ bool HasCutoff(const mjModel* model, int sensor);
 /// Is a sensor's number in data->sensordata held by its cutoff?
 bool HeldByCutoff(const mjModel* model, const mjData* data, int sensor, int row);
 
-/// Covector of xfrc_applied at fixed acceleration (6 nbody), added to, of one sensor's `weight`: forces and torques have one.
+/// Covector of xfrc_applied at fixed acceleration (6 nbody), added to, of one sensor's `weight`: forces and torques
+/// have one.
 void PullAppliedWrenches(const mjModel* model, const mjData* data, int sensor, const double* weight, double* xfrc);
 
 class SensorDerivative {
@@ -88,13 +89,13 @@ class SensorDerivative {
     double* acceleration;  ///< of the acceleration (nv): added to
     double* xfrc;          ///< of xfrc_applied at fixed acceleration (6 nbody): added to; null: not wanted
   };
-  /// The rows of Compute contracted with `covector` (ns) as they come, without da. Sensors whose covector is zero, or held by
-  /// the cutoff, are left out; differenced() marks those of the others that have no closed form.
+  /// The rows of Compute contracted with `covector` (ns) as they come, without da. Sensors whose covector is zero, or
+  /// held by the cutoff, are left out; differenced() marks those of the others that have no closed form.
   void Pull(const SensorPoint& point, const double* covector, const Pulled& out, bool none = false);
 
   /// Which sensors have a covector that is not zero.
   void Select(const mjModel* model, const double* covector);
-  bool ReadsAxes() const { return reads_axes_; }          ///< … and read more of the tree than the engine's kinematics
+  bool ReadsAxes() const { return reads_axes_; }  ///< … and read more of the tree than the engine's kinematics
   bool ReadsContacts() const { return reads_contacts_; }  ///< … and read contacts that carry no force
   bool ReadsValues() const { return reads_values_; }      ///< … and have a cutoff: sensordata has to be there
 
@@ -104,7 +105,7 @@ class SensorDerivative {
  private:
   // an object with a spatial frame
   struct Frame {
-    int body = 0, last = -1;  // last dof that moves it
+    int body = 0, last = -1;                  // last dof that moves it
     Vec3 p = Vec3::Zero(), r = Vec3::Zero();  // position; from the tree's origin
     Mat3 R = Mat3::Identity();
     mjtNum quat[4] = {1, 0, 0, 0};
@@ -170,7 +171,8 @@ class SensorDerivative {
 
   // sensor_distance.cc
   bool Rangefinder(int i);
-  /// Two geoms, their nearest points, and the direction from the first to the second in which they are `distance` apart.
+  /// Two geoms, their nearest points, and the direction from the first to the second in which they are `distance`
+  /// apart.
   struct NearestPoints {
     int geom[2];
     double distance;
@@ -204,14 +206,14 @@ class SensorDerivative {
 
   SensorPoint at_;
   StepDerivative* out_ = nullptr;
-  int row_ = 0;                          // of the sensor's first number in out_
-  const Pulled* pull_ = nullptr;         // rows are contracted with weight_ instead of kept …
-  std::vector<double> weight_;           // … the sensor's own; out_ is then scratch_
+  int row_ = 0;                   // of the sensor's first number in out_
+  const Pulled* pull_ = nullptr;  // rows are contracted with weight_ instead of kept …
+  std::vector<double> weight_;    // … the sensor's own; out_ is then scratch_
   StepDerivative scratch_;
   std::vector<char> selected_;
   bool reads_axes_ = false, reads_contacts_ = false, reads_values_ = false;
   int nv_, ndx_;
-  SensorRows rows_, wrench_;             // of one sensor; of the interaction wrench of wrench_body_
+  SensorRows rows_, wrench_;  // of one sensor; of the interaction wrench of wrench_body_
   int wrench_body_ = -1;
   bool wrench_closed_ = false;
   std::vector<SensedContact> block_;

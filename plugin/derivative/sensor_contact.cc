@@ -28,10 +28,12 @@ bool Involves(const mjModel* m, int body, int geom, int type, int id) {
 
 // 0: no match, 1: as the contact is, −1: the other way round
 int Match(const mjModel* m, const mjData* d, const mjContact& contact, int i) {
-  const int type1 = m->sensor_objtype[i], id1 = m->sensor_objid[i], type2 = m->sensor_reftype[i], id2 = m->sensor_refid[i];
+  const int type1 = m->sensor_objtype[i], id1 = m->sensor_objid[i], type2 = m->sensor_reftype[i],
+            id2 = m->sensor_refid[i];
   if (type1 == mjOBJ_UNKNOWN && type2 == mjOBJ_UNKNOWN) return 1;
   if (type1 == mjOBJ_SITE && !mj_insideSite(m, d, id1, contact.pos)) return 0;
-  const int geom1 = contact.geom[0], geom2 = contact.geom[1], body1 = m->geom_bodyid[geom1], body2 = m->geom_bodyid[geom2];
+  const int geom1 = contact.geom[0], geom2 = contact.geom[1], body1 = m->geom_bodyid[geom1],
+            body2 = m->geom_bodyid[geom2];
   const bool object1 = Involves(m, body1, geom1, type1, id1), object2 = Involves(m, body2, geom2, type1, id1);
   const bool other1 = Involves(m, body1, geom1, type2, id2), other2 = Involves(m, body2, geom2, type2, id2);
   if ((!object1 && !object2) || (!other1 && !other2)) return 0;
@@ -55,8 +57,10 @@ bool MatchContacts(const mjModel* m, const mjData* d, int i, std::vector<Matched
     if (!match) continue;
     mjtNum force[6];
     mj_contactForce(m, d, c, force);
-    found->push_back({reduce == Reduction::kNearest ? contact.dist : reduce == Reduction::kStrongest ? -mju_dot(force, force, 6) : 0, c,
-                      static_cast<double>(match)});
+    found->push_back({reduce == Reduction::kNearest     ? contact.dist
+                      : reduce == Reduction::kStrongest ? -mju_dot(force, force, 6)
+                                                        : 0,
+                      c, static_cast<double>(match)});
   }
   if (!ChoosesContacts(m, i)) return true;
   std::sort(found->begin(), found->end(), [](const MatchedContact& a, const MatchedContact& b) {
@@ -198,7 +202,8 @@ bool SensorDerivative::NetContact(const int* field) {
     ContactSlopes<10> by;
     const auto fill = [&](const auto& F, const auto& f, auto* rows) {
       rows->template topRows<3>() = match.sign * F.template bottomRows<3>();
-      rows->template middleRows<3>(kMoment) = match.sign * F.template topRows<3>() + Skew(block.origin) * rows->template topRows<3>();
+      rows->template middleRows<3>(kMoment) =
+          match.sign * F.template topRows<3>() + Skew(block.origin) * rows->template topRows<3>();
       rows->row(kWeight) = block.f.head(n).transpose() / w * f.topRows(n);
       rows->template middleRows<3>(kCenter) = p * rows->row(kWeight);
     };

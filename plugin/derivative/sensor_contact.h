@@ -27,8 +27,8 @@ int ContactSlots(const mjModel* model, int sensor);
 /// Does the sensor choose among the contacts that match?
 bool ChoosesContacts(const mjModel* model, int sensor);
 
-/// By how much the contacts that the sensor reads, as MatchContacts found them, are apart from each other and from the next one:
-/// forces [N] or distances [m]; mjMAXVAL where there is no other.
+/// By how much the contacts that the sensor reads, as MatchContacts found them, are apart from each other and from the
+/// next one: forces [N] or distances [m]; mjMAXVAL where there is no other.
 double ChoiceRoom(const mjModel* model, int sensor, const std::vector<MatchedContact>& found);
 
 }  // namespace costate

@@ -15,7 +15,7 @@ constexpr double kTouching = 1e-8;  // [m] between nearest points: below it thei
 constexpr double kExact = 1e-10;    // of a geom's size: what rounding leaves of nearest points that no search has found
 constexpr double kPoseStep = 1e-5;  // where a search has …
 constexpr double kLeastStep = 1e-7;
-constexpr double kAgree = 1e-6;     // … unless it jumps within the step, which the two quotients of five points show
+constexpr double kAgree = 1e-6;  // … unless it jumps within the step, which the two quotients of five points show
 
 }  // namespace
 
@@ -114,7 +114,8 @@ SensorDerivative::Nearness SensorDerivative::MoveNearest(const NearestPoints& ne
   } else {
     const ConvexShape shape1(m, d, contact.geom[0]), shape2(m, d, contact.geom[1]);
     ConvexContact exact;
-    if (!nearest_.Solve(shape1, shape2, n, middle, nearest.distance, m->opt.ccd_tolerance, &exact)) return Nearness::kRough;
+    if (!nearest_.Solve(shape1, shape2, n, middle, nearest.distance, m->opt.ccd_tolerance, &exact))
+      return Nearness::kRough;
     if (exact.parallel) return (exact.normal - n).norm() > kExact ? Nearness::kRough : Nearness::kUnknown;
     first = exact.first;
     second = exact.second;
@@ -156,7 +157,8 @@ double SensorDerivative::DifferenceDistance(const NearestPoints& nearest, int do
   for (double step = kPoseStep;; step /= 10) {
     const double near = distance(step) - distance(-step), far = distance(2 * step) - distance(-2 * step);
     const double slope = (8 * near - far) / (12 * step);
-    if (std::abs(2 * near - far) <= kAgree * 4 * step * std::max(1.0, std::abs(slope)) || step <= kLeastStep) return slope;
+    if (std::abs(2 * near - far) <= kAgree * 4 * step * std::max(1.0, std::abs(slope)) || step <= kLeastStep)
+      return slope;
   }
 }
 

@@ -51,10 +51,8 @@ const SensorDerivative::SensedContact& SensorDerivative::FindContact(int contact
   if (con.adhesion == 0) return sensed;
 
   // (C21) the engine's force of a contact is less by its adhesion, where its rows carry nothing too
-  if (sensed.acts)
-    sensed.block.AddPull(con, con.adhesion);
-  else
-    sensed.block.FillPull(at_.m, at_.d, con, con.adhesion);
+  if (sensed.acts) sensed.block.AddPull(con, con.adhesion);
+  else sensed.block.FillPull(at_.m, at_.d, con, con.adhesion);
   sensed.acts = true;
   return sensed;
 }
@@ -235,7 +233,8 @@ bool SensorDerivative::ForceTorque(int i) {
   Eigen::Matrix<double, 3, 6> seen = Eigen::Matrix<double, 3, 6>::Zero();
   if (torque) seen.leftCols<3>() = R;
   seen.rightCols<3>() = torque ? Mat3(-R * Skew(site.r)) : R;
-  if (!(pull_ ? PullWrench(site.body, seen.transpose() * Vec3Map(weight_.data())) : FindWrench(site.body))) return false;
+  if (!(pull_ ? PullWrench(site.body, seen.transpose() * Vec3Map(weight_.data())) : FindWrench(site.body)))
+    return false;
   rows_.Begin(3);
   if (pull_ && pull_->xfrc) PullAppliedWrenches(m, d, i, weight_.data(), pull_->xfrc);
   for (int column = 0; column < ndx_ + static_cast<int>(m->nu) && !pull_; column++) {
@@ -266,7 +265,8 @@ void PullAppliedWrenches(const mjModel* m, const mjData* d, int sensor, const do
   if (type != mjSENS_FORCE && type != mjSENS_TORQUE) return;
   const int body = m->site_bodyid[site];
   using Map3 = Eigen::Map<Vec3>;
-  const Vec3 world = Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(d->site_xmat + 9 * site) * Vec3Map(weight);
+  const Vec3 world =
+      Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(d->site_xmat + 9 * site) * Vec3Map(weight);
   const Vec3 r = Vec3Map(d->site_xpos + 3 * site) - Origin(m, d, body);
   for (int b = std::max(1, body); b == body || (b < m->nbody && m->body_parentid[b] >= body); b++) {
     if (type == mjSENS_FORCE) {

@@ -30,10 +30,12 @@ bool SensorDerivative::FindFrame(int objtype, int id, Frame* frame) const {
       frame->body = id, p = d->xipos + 3 * id, R = d->ximat + 9 * id, quat = m->body_iquat + 4 * id;
       break;
     case mjOBJ_GEOM:
-      frame->body = m->geom_bodyid[id], p = d->geom_xpos + 3 * id, R = d->geom_xmat + 9 * id, quat = m->geom_quat + 4 * id;
+      frame->body = m->geom_bodyid[id], p = d->geom_xpos + 3 * id, R = d->geom_xmat + 9 * id,
+      quat = m->geom_quat + 4 * id;
       break;
     case mjOBJ_SITE:
-      frame->body = m->site_bodyid[id], p = d->site_xpos + 3 * id, R = d->site_xmat + 9 * id, quat = m->site_quat + 4 * id;
+      frame->body = m->site_bodyid[id], p = d->site_xpos + 3 * id, R = d->site_xmat + 9 * id,
+      quat = m->site_quat + 4 * id;
       break;
     case mjOBJ_CAMERA:
       frame->body = m->cam_bodyid[id], p = d->cam_xpos + 3 * id, R = d->cam_xmat + 9 * id, quat = m->cam_quat + 4 * id;

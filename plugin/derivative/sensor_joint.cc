@@ -178,9 +178,11 @@ bool SensorDerivative::JointForce(int i) {
     // the arm turns
     const Moment* moment = FindMoment(a);
     if (!moment) return false;
-    const double force = d->actuator_force[out] * (m->actuator_trntype[a] == mjTRN_TENDON ? m->actuator_gear[6 * out] : 1);
+    const double force =
+        d->actuator_force[out] * (m->actuator_trntype[a] == mjTRN_TENDON ? m->actuator_gear[6 * out] : 1);
     for (int k = 0; k < moment->size(); k++) {
-      for (int l = 0; l < moment->size() && moment->dof[k] == dof; l++) rows_.at(0, moment->dof[l]) += force * moment->G(k, l);
+      for (int l = 0; l < moment->size() && moment->dof[k] == dof; l++)
+        rows_.at(0, moment->dof[l]) += force * moment->G(k, l);
     }
   }
   Emit(row_);
@@ -224,7 +226,8 @@ bool SensorDerivative::Limit(int i) {
     const Moment* moment = SensedTendon(id);
     if (!moment) return false;
     double along = 0;
-    for (int k = 0; k < moment->size(); k++) along += out_->C(out, (position ? 0 : nv_) + moment->dof[k]) * moment->J[k];
+    for (int k = 0; k < moment->size(); k++)
+      along += out_->C(out, (position ? 0 : nv_) + moment->dof[k]) * moment->J[k];
     for (int k = 0; k < moment->size(); k++) {
       out_->C(out, moment->dof[k]) = (along < 0 ? -1 : 1) * (position ? moment->length[k] : moment->rate[k]);
     }

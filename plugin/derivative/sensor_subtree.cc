@@ -69,7 +69,8 @@ bool SensorDerivative::PotentialEnergy() {
     const Vec3 r = Vec3Map(d->subtree_com + 3 * body) - Origin(m, d, body);
     double& entry = out_->C(row_, dof);
     entry = -d->qfrc_spring[dof];
-    if (weight) entry -= m->body_subtreemass[body] * Vec3Map(m->opt.gravity).dot(MotionAt(Vec6Map(d->cdof + 6 * dof), r));
+    if (weight)
+      entry -= m->body_subtreemass[body] * Vec3Map(m->opt.gravity).dot(MotionAt(Vec6Map(d->cdof + 6 * dof), r));
   }
   return true;
 }

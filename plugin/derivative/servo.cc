@@ -25,7 +25,8 @@ Dual Wrap(const Dual& u, double length, double period) {
 double Period(const mjModel* m, int i) {
   const mjtNum* gear = m->actuator_gear + 6 * m->actuator_outadr[i];
   const int type = m->actuator_trntype[i];
-  if (type == mjTRN_SITE && m->actuator_trnid[2 * i + 1] >= 0 && mju_isZero(gear, 3)) return 2 * mjPI * mju_norm3(gear + 3);
+  if (type == mjTRN_SITE && m->actuator_trnid[2 * i + 1] >= 0 && mju_isZero(gear, 3))
+    return 2 * mjPI * mju_norm3(gear + 3);
   const bool joint = type == mjTRN_JOINT || type == mjTRN_JOINTINPARENT;
   return joint && m->jnt_type[m->actuator_trnid[2 * i]] == mjJNT_BALL ? 2 * mjPI * mju_norm3(gear) : 0;
 }
@@ -37,7 +38,7 @@ struct Law {
   double h = 0;
   const mjtNum *dyn = nullptr, *gain = nullptr, *bias = nullptr;
   Dual length, velocity, state[5], input[4];  // inputs in canonical order: pos, vel, ff, voltage
-  int first = 0;  // of the inputs that are present
+  int first = 0;                              // of the inputs that are present
   Dual dot[5], next[5], force, friction;
 
   // the first input limited in its rate; its effective value is a state
@@ -169,7 +170,8 @@ void ExpMap(const Vec3& u, mjtNum quat[4]) {
 }
 
 // (A9) torque kp log(q_curᵀ q_target) in the frame of the transmission, where rotations are J dq
-void Orientation(const mjModel* m, const mjData* d, const double* ctrl, const double* inside, bool disabled, ServoSlope* s) {
+void Orientation(const mjModel* m, const mjData* d, const double* ctrl, const double* inside, bool disabled,
+                 ServoSlope* s) {
   using RowMat3 = Eigen::Matrix<double, 3, 3, Eigen::RowMajor>;
   const int i = s->actuator, out = m->actuator_outadr[i], states = s->states;
   const double h = m->opt.timestep;
@@ -191,7 +193,8 @@ void Orientation(const mjModel* m, const mjData* d, const double* ctrl, const do
   const double angle = after.norm();
   if (states == 3 && angle > mjPI) {
     const double turns = 2 * mjPI * std::round(angle / (2 * mjPI));
-    const Mat3 back = (1 - turns / angle) * Mat3::Identity() + turns / (angle * angle * angle) * after * after.transpose();
+    const Mat3 back =
+        (1 - turns / angle) * Mat3::Identity() + turns / (angle * angle * angle) * after * after.transpose();
     s->next = (back * s->next).eval();
   }
   if (disabled) return;
@@ -263,7 +266,8 @@ std::string ServoMissing(const mjModel* m, int i) {
   const int gain = m->actuator_gaintype[i], states = m->actuator_actnum[i], inputs = m->actuator_ctrlnum[i];
   const int dyn = m->actuator_dyntype[i], spec = m->actuator_ctrlspec[i];
   if (gain == mjGAIN_SO3) {
-    const bool known = m->actuator_outnum[i] == 3 && (dyn == mjDYN_NONE ? states == 0 : dyn == mjDYN_INTEGRATOR && states == 3);
+    const bool known =
+        m->actuator_outnum[i] == 3 && (dyn == mjDYN_NONE ? states == 0 : dyn == mjDYN_INTEGRATOR && states == 3);
     return known && (inputs == 3 || inputs == 4) ? "" : "so3 dynamics";
   }
   const mjtNum *prm = m->actuator_dynprm + mjNDYN * i, *g = m->actuator_gainprm + mjNGAIN * i;

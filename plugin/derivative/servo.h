@@ -13,12 +13,12 @@ namespace costate {
 /// Slopes of one such actuator. Columns: lengths, velocities (one for each output), states, inputs.
 struct ServoSlope {
   int actuator = 0, outputs = 1, states = 0, inputs = 0;
-  double value = 0;          ///< of the first force, before limits
-  Eigen::MatrixXd force;     ///< of the forces that limits act on
-  Eigen::MatrixXd friction;  ///< of forces added after limits: a dcmotor's cogging and friction
+  double value = 0;            ///< of the first force, before limits
+  Eigen::MatrixXd force;       ///< of the forces that limits act on
+  Eigen::MatrixXd friction;    ///< of forces added after limits: a dcmotor's cogging and friction
   Eigen::MatrixXd next, rate;  ///< of act' and act_dot
-  double damping = 0;        ///< −∂force/∂velocity as the implicit integrators take it, for each output …
-  int damping_state = -1;    ///< … and the activation that it depends on, by damping_slope; −1: none
+  double damping = 0;          ///< −∂force/∂velocity as the implicit integrators take it, for each output …
+  int damping_state = -1;      ///< … and the activation that it depends on, by damping_slope; −1: none
   double damping_slope = 0;
 };
 
@@ -34,8 +34,8 @@ MotorSlots SlotsOf(const mjModel* model, int motor);
 std::string ServoMissing(const mjModel* model, int actuator);
 
 /// @param ctrl  controls of the actuator, clamped.  @param inside  1 where the clamp lets a control through, else 0.
-ServoSlope MakeServoSlope(const mjModel* model, const mjData* data, int actuator, const double* ctrl, const double* inside,
-                          bool disabled);
+ServoSlope MakeServoSlope(const mjModel* model, const mjData* data, int actuator, const double* ctrl,
+                          const double* inside, bool disabled);
 
 }  // namespace costate
 

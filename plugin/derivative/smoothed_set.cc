@@ -12,9 +12,7 @@ namespace {
 constexpr double kNoShare = 1e-12;  // a row that acts by less is left out
 
 // 1 where x is far below 0, 0 far above
-double ShareBelow(double x, double width) {
-  return 1 / (1 + std::exp(std::clamp(x / width, -700.0, 700.0)));
-}
+double ShareBelow(double x, double width) { return 1 / (1 + std::exp(std::clamp(x / width, -700.0, 700.0))); }
 
 void ScaleRow(mjData* d, int row, double share) {
   d->efc_state[row] = share > kNoShare ? mjCNSTRSTATE_QUADRATIC : mjCNSTRSTATE_SATISFIED;
@@ -57,8 +55,7 @@ void SmoothCone(mjData* d, mjContact* c, const double* y, double width) {
 }  // namespace
 
 std::string SmoothingText(double width) {
-  return fmt::format(
-      "smoothed: constraint rows switch over {:g} m/s^2, not the derivative of the step", width);
+  return fmt::format("smoothed: constraint rows switch over {:g} m/s^2, not the derivative of the step", width);
 }
 
 void SmoothActiveSet(const mjModel* m, mjData* d, double width, std::vector<double>* scratch) {
@@ -72,8 +69,7 @@ void SmoothActiveSet(const mjModel* m, mjData* d, double width, std::vector<doub
       case mjCNSTR_FRICTION_DOF:
       case mjCNSTR_FRICTION_TENDON:
         // (W2) within its loss
-        ScaleRow(d, row,
-                 ShareBelow(std::abs(y[row]) - d->efc_R[row] * d->efc_frictionloss[row], width));
+        ScaleRow(d, row, ShareBelow(std::abs(y[row]) - d->efc_R[row] * d->efc_frictionloss[row], width));
         break;
       case mjCNSTR_CONTACT_ELLIPTIC: {
         mjContact* contact = d->contact + d->efc_id[row];

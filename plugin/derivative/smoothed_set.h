@@ -10,8 +10,7 @@
 namespace costate {
 
 /// Why levels 2 and 3 have no smoothed derivative.
-inline constexpr char kSmoothedAtLevel1[] =
-    "a smoothed active set is there at the analytic level alone";
+inline constexpr char kSmoothedAtLevel1[] = "a smoothed active set is there at the analytic level alone";
 
 /// What a coverage says of it.
 std::string SmoothingText(double width);

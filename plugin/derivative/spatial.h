@@ -1,5 +1,5 @@
-// Spatial vectors as MuJoCo's: rotation first, then translation, about the subtree_com of the tree's root body, which is
-// held fixed in the world while differentiating (README.md, section R).
+// Spatial vectors as MuJoCo's: rotation first, then translation, about the subtree_com of the tree's root body, which
+// is held fixed in the world while differentiating (README.md, section R).
 #ifndef COSTATE_DERIVATIVE_SPATIAL_H_
 #define COSTATE_DERIVATIVE_SPATIAL_H_
 
@@ -72,7 +72,8 @@ struct Inertia {
     const Vec3 w = v.head<3>(), u = v.tail<3>(), c(h[0], h[1], h[2]);
     Vec6 f;
     f.head<3>() = Vec3(j[0] * w[0] + j[3] * w[1] + j[4] * w[2], j[3] * w[0] + j[1] * w[1] + j[5] * w[2],
-                       j[4] * w[0] + j[5] * w[1] + j[2] * w[2]) + c.cross(u);
+                       j[4] * w[0] + j[5] * w[1] + j[2] * w[2]) +
+                  c.cross(u);
     f.tail<3>() = m * u - c.cross(w);
     return f;
   }

@@ -1,5 +1,6 @@
 // Spatial vectors and what acts on them in vector registers, for the passes over the tree: as spatial.h, but compiled
-// once more for each instruction set together with the function that uses them (core/simd.h), which Eigen's types are not.
+// once more for each instruction set together with the function that uses them (core/simd.h), which Eigen's types are
+// not.
 #ifndef COSTATE_DERIVATIVE_SPATIAL_LANES_H_
 #define COSTATE_DERIVATIVE_SPATIAL_LANES_H_
 
@@ -123,10 +124,10 @@ COSTATE_LANES Lanes6 Times(const Mat6& M, const Lanes6& v) {
 
 /// The same component of four vectors in one register, for each of the six.
 COSTATE_LANES void Transpose(const Lanes6& x0, const Lanes6& x1, const Lanes6& x2, const Lanes6& x3, Double4* out) {
-  const auto three = [](Double4 r0, Double4 r1, Double4 r2, Double4 r3, Double4* to)
-                         __attribute__((always_inline)) {
+  const auto three = [](Double4 r0, Double4 r1, Double4 r2, Double4 r3, Double4 * to) __attribute__((always_inline)) {
     const Double4 low = __builtin_shufflevector(r0, r1, 0, 4, 2, 6), high = __builtin_shufflevector(r2, r3, 0, 4, 2, 6);
-    const Double4 odd = __builtin_shufflevector(r0, r1, 1, 5, 3, 7), odd_high = __builtin_shufflevector(r2, r3, 1, 5, 3, 7);
+    const Double4 odd = __builtin_shufflevector(r0, r1, 1, 5, 3, 7),
+                  odd_high = __builtin_shufflevector(r2, r3, 1, 5, 3, 7);
     to[0] = __builtin_shufflevector(low, high, 0, 1, 4, 5);
     to[1] = __builtin_shufflevector(odd, odd_high, 0, 1, 4, 5);
     to[2] = __builtin_shufflevector(low, high, 2, 3, 6, 7);

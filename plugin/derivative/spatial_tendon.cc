@@ -195,7 +195,8 @@ std::vector<WrapRoom> TendonMoments::Rooms(const mjModel* m, const mjData* d) co
       const Eigen::Map<const RowMat3> R(d->geom_xmat + 9 * room.geom);
       const Vec3 center = Vec3Map(d->geom_xpos + 3 * room.geom);
       const double radius = m->geom_size[3 * room.geom];
-      const int side = static_cast<int>(std::lround(m->wrap_prm[w])), site[3] = {m->wrap_objid[w - 1], m->wrap_objid[w + 1], side};
+      const int side = static_cast<int>(std::lround(m->wrap_prm[w])),
+                site[3] = {m->wrap_objid[w - 1], m->wrap_objid[w + 1], side};
       Vec3 x[3];
       bool inside = false;
       for (int k = 0; k < (side < 0 ? 2 : 3); k++) {

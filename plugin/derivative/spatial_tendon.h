@@ -28,8 +28,8 @@ struct CrossingWrench {
 bool FindCrossingWrench(const mjModel* model, const mjData* data, int tendon, int begin, int end, const Vec3& origin,
                         CrossingWrench* out);
 
-/// A geom that a tendon may wrap, and how far the straight line between the sites beside it is from where it begins or ceases
-/// to [m]. (T14)
+/// A geom that a tendon may wrap, and how far the straight line between the sites beside it is from where it begins or
+/// ceases to [m]. (T14)
 struct WrapRoom {
   int tendon = 0, geom = 0;
   bool wraps = false;

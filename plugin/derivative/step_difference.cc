@@ -12,7 +12,8 @@ namespace {
 // impedance changes over fractions of a millimetre. A solver that is not converged adds its tolerance / eps.
 constexpr double kEps = 1e-6;
 constexpr double kUnconvergedCenteredEps = 6e-6;
-constexpr double kOddPowers = 0.1;   // of what changes: from one size to the next it halves, where the second derivative jumps
+constexpr double kOddPowers =
+    0.1;  // of what changes: from one size to the next it halves, where the second derivative jumps
 constexpr double kSwitchBend = 1e-2;  // of a column, between two sizes of nudges: something switches between them
 
 bool HasSensor(const mjModel* model, int type) {
@@ -43,7 +44,9 @@ const char* WhyNotTransitionFd(const mjModel* model, bool sensors) {
 
 StepDifference::StepDifference(const mjModel* model, const LinearizeOptions& options, int substeps)
     : options_(options),
-      eps_(options.eps > 0 ? options.eps : options.centered && !options.converge ? kUnconvergedCenteredEps : kEps),
+      eps_(options.eps > 0                         ? options.eps
+           : options.centered && !options.converge ? kUnconvergedCenteredEps
+                                                   : kEps),
       extrapolate_(options.level == Level::kBest && options.eps == 0 && options.centered && options.converge),
       substeps_(substeps),
       model_(model),
@@ -170,7 +173,8 @@ void StepDifference::ByNudges(mjData* data, bool sensors, StepDerivative* out) {
 
 // f(point nudged by eps along col) into next_[slot] and, when wanted, sensors_[slot]
 void StepDifference::Step(mjData* data, int col, double eps, bool sensors, int slot) {
-  stencil_.Step(model_.get(), data, col, eps, substeps_, next_[slot], sensors_[slot].head(sensors ? stencil_.dims().ns : 0));
+  stencil_.Step(model_.get(), data, col, eps, substeps_, next_[slot],
+                sensors_[slot].head(sensors ? stencil_.dims().ns : 0));
 }
 
 void StepDifference::NudgeColumn(mjData* data, int col, Side side, double eps, bool sensors, StepDerivative* out) {

@@ -24,13 +24,16 @@ class StepDifference final : public Backend {
   bool Parameters(const mjModel* model, mjData* data, ParameterDifference* theta, MatrixXd* P, MatrixXd* Ps,
                   std::string* missing) override;
 
-  /// Columns of the parameters that `theta` says failed, into P (ndx × nθ) and, unless null, Ps (ns × nθ); either may be
-  /// null. Whole converged steps of models moved along θ.
-  StepStatus FailedParameters(const mjModel* model, mjData* data, ParameterDifference* theta, MatrixXd* P, MatrixXd* Ps);
+  /// Columns of the parameters that `theta` says failed, into P (ndx × nθ) and, unless null, Ps (ns × nθ); either may
+  /// be null. Whole converged steps of models moved along θ.
+  StepStatus FailedParameters(const mjModel* model, mjData* data, ParameterDifference* theta, MatrixXd* P,
+                              MatrixXd* Ps);
 
   // step_difference_dynamics.cc
-  bool Vjp(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out, std::string* missing) override;
-  bool LinearizeAcceleration(const mjModel* model, mjData* data, AccelerationDerivative* out, std::string* missing) override;
+  bool Vjp(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out,
+           std::string* missing) override;
+  bool LinearizeAcceleration(const mjModel* model, mjData* data, AccelerationDerivative* out,
+                             std::string* missing) override;
   bool LinearizeInverse(const mjModel* model, mjData* data, ConstVectorRef qacc, InverseDerivative* out,
                         std::string* missing) override;
 

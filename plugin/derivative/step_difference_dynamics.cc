@@ -30,7 +30,7 @@ bool StepDifference::Vjp(const mjModel* model, mjData* data, const StepCovectors
   quotient_.resize(dims.ndx);
   ClearWarnings(data);
   const bool sensors = covectors.sensors.size() > 0;
-  const auto nudged = [&](mjtNum* mjData::* field, int i, double eps, int side) {
+  const auto nudged = [&](mjtNum* mjData::*field, int i, double eps, int side) {
     stencil_.Restore(model_.get(), data, -1, 0);
     (data->*field)[i] += eps;
     for (int k = 0; k < substeps_ && covectors.step(); ++k) {
@@ -43,7 +43,7 @@ bool StepDifference::Vjp(const mjModel* model, mjData* data, const StepCovectors
     }
     mj_getState(model_.get(), data, next_[side].data(), kStateSignature);
   };
-  const auto pull = [&](mjtNum* mjData::* field, int i) {
+  const auto pull = [&](mjtNum* mjData::*field, int i) {
     nudged(field, i, eps_, 1);
     nudged(field, i, -eps_, 2);
     double sum = 0;
@@ -60,7 +60,8 @@ bool StepDifference::Vjp(const mjModel* model, mjData* data, const StepCovectors
   return true;
 }
 
-bool StepDifference::LinearizeAcceleration(const mjModel* model, mjData* data, AccelerationDerivative* out, std::string*) {
+bool StepDifference::LinearizeAcceleration(const mjModel* model, mjData* data, AccelerationDerivative* out,
+                                           std::string*) {
   const Dims& dims = stencil_.dims();
   out->x.resize(dims.nv, dims.ndx);
   out->u.resize(dims.nv, dims.nu);
@@ -96,7 +97,8 @@ bool StepDifference::LinearizeAcceleration(const mjModel* model, mjData* data, A
   }
   for (VectorXd& next : next_) next.resize(dims.nx);
   out->status = ReadWarnings(data);
-  if (out->status == StepStatus::kOk && !(out->x.allFinite() && out->u.allFinite())) out->status = StepStatus::kBadState;
+  if (out->status == StepStatus::kOk && !(out->x.allFinite() && out->u.allFinite()))
+    out->status = StepStatus::kBadState;
   return true;
 }
 
@@ -123,7 +125,9 @@ bool StepDifference::LinearizeInverse(const mjModel* model, mjData* data, ConstV
   };
   out->qfrc = at(-1, 0, 0);
   const std::vector<int> states(data->efc_state, data->efc_state + data->nefc);
-  const auto same = [&] { return std::equal(states.begin(), states.end(), data->efc_state, data->efc_state + data->nefc); };
+  const auto same = [&] {
+    return std::equal(states.begin(), states.end(), data->efc_state, data->efc_state + data->nefc);
+  };
   for (int block = 0; block < 3; ++block) {
     MatrixXd& matrix = block == 0 ? out->q : block == 1 ? out->v : out->a;
     for (int i = 0; i < nv; ++i) {

@@ -38,8 +38,8 @@ StepStatus StepDifference::FailedParameters(const mjModel* model, mjData* data, 
   return ReadWarnings(data);
 }
 
-bool StepDifference::Parameters(const mjModel* model, mjData* data, ParameterDifference* theta, MatrixXd* P, MatrixXd* Ps,
-                                std::string* missing) {
+bool StepDifference::Parameters(const mjModel* model, mjData* data, ParameterDifference* theta, MatrixXd* P,
+                                MatrixXd* Ps, std::string* missing) {
   theta->FailAll("the model is differenced in whole steps");
   if (P) P->setZero(stencil_.dims().ndx, theta->size());
   if (Ps) Ps->setZero(stencil_.dims().ns, theta->size());

@@ -46,7 +46,8 @@ void DifferenceModel::Refresh(const mjModel* model, bool converge) {
   for (int i = 0; i < nactuator; ++i) {
     if (!IsMuscle(model, i)) continue;
     for (int j = model->actuator_ctrladr[i]; j < model->actuator_ctrladr[i] + model->actuator_ctrlnum[i]; ++j) {
-      const double lower = ctrl_limited_[j] ? ctrl_range_[2 * j] : 0, upper = ctrl_limited_[j] ? ctrl_range_[2 * j + 1] : 1;
+      const double lower = ctrl_limited_[j] ? ctrl_range_[2 * j] : 0,
+                   upper = ctrl_limited_[j] ? ctrl_range_[2 * j + 1] : 1;
       ctrl_limited_[j] = true;
       ctrl_range_[2 * j] = std::max(lower, 0.0);
       ctrl_range_[2 * j + 1] = std::min(upper, 1.0);
@@ -96,7 +97,9 @@ void DifferenceModel::NoteBranch(int actuator, const mjtNum* act) {
   if (!was_limited_[actuator]) return;
   const int begin = local_.actuator_actadr[actuator], end = begin + local_.actuator_actnum[actuator];
   for (int a = begin; a < end; ++a) {
-    const Branch branch = act[a] < act_range_[2 * actuator] ? kBelow : act[a] > act_range_[2 * actuator + 1] ? kAbove : kWithin;
+    const Branch branch = act[a] < act_range_[2 * actuator]       ? kBelow
+                          : act[a] > act_range_[2 * actuator + 1] ? kAbove
+                                                                  : kWithin;
     Branch& noted = branch_[actuator];
     noted = noted == kUnknown || noted == branch ? branch : kMixed;
   }

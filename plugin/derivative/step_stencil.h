@@ -16,8 +16,8 @@ enum class Side {
   kNone,  ///< the input is strictly outside its clamp: the column is zero
 };
 
-/// A shallow copy of a model with what differences need changed: no automatic reset, no sleep, solver converged, clamps of
-/// controls and activations on one branch. The arrays of clamps are its own; everything else is the caller's.
+/// A shallow copy of a model with what differences need changed: no automatic reset, no sleep, solver converged, clamps
+/// of controls and activations on one branch. The arrays of clamps are its own; everything else is the caller's.
 class DifferenceModel {
  public:
   explicit DifferenceModel(const mjModel* model) { Refresh(model, false); }
@@ -27,7 +27,8 @@ class DifferenceModel {
   /// Copies `model` again. `converge`: solver on until its cost falls no more, warm start on.
   void Refresh(const mjModel* model, bool converge);
 
-  /// Switches the sensors off where nothing else depends on them (delays keep state in them, plugins that also move may).
+  /// Switches the sensors off where nothing else depends on them (delays keep state in them, plugins that also move
+  /// may).
   void SkipSensors();
 
   /// Puts each activation limit on the branch that the step about `data` takes, so that no nudge crosses it: without
@@ -36,7 +37,8 @@ class DifferenceModel {
   /// `data` holds the point and is left anywhere.
   void SelectActivationBranches(mjData* data, int substeps);
 
-  /// Clamp of a control by the engine: ctrlrange where limited, and [0, 1] inside muscles. ±infinity where there is none.
+  /// Clamp of a control by the engine: ctrlrange where limited, and [0, 1] inside muscles. ±infinity where there is
+  /// none.
   void ControlRange(int control, double* lower, double* upper) const;
 
   const mjModel* get() const { return &local_; }
@@ -71,7 +73,8 @@ class StepStencil {
   void RestoreAlong(const mjModel* model, mjData* data, ConstVectorRef direction, double eps) const;
 
   /// Restores and steps: next x (nx) and, when not empty, the sensors (ns) of the first substep.
-  void Step(const mjModel* model, mjData* data, int col, double eps, int substeps, VectorRef next, VectorRef sensors) const;
+  void Step(const mjModel* model, mjData* data, int col, double eps, int substeps, VectorRef next,
+            VectorRef sensors) const;
 
   /// Restores and evaluates the sensors (ns) by mj_forward.
   void Forward(const mjModel* model, mjData* data, int col, double eps, VectorRef sensors) const;
@@ -88,14 +91,15 @@ class StepStencil {
   bool Range(const DifferenceModel& model, int col, double* value, double* lower, double* upper) const;
 
   Dims dims_;
-  VectorXd point_;           // mjSTATE_INTEGRATION
-  mutable VectorXd nudge_;   // nv, zero between calls
+  VectorXd point_;               // mjSTATE_INTEGRATION
+  mutable VectorXd nudge_;       // nv, zero between calls
   std::vector<int> muscle_act_;  // activation entries of muscles: clipped to [0, 1] inside the engine's dynamics
   int act_address_ = 0, ctrl_address_ = 0, warmstart_address_ = 0;  // in point_
 };
 
 /// (x1 ⊖ x0) / h into a column of A and B. All of size nx or ndx.
-void StateQuotient(const mjModel* model, const Dims& dims, ConstVectorRef x1, ConstVectorRef x0, double h, VectorRef column);
+void StateQuotient(const mjModel* model, const Dims& dims, ConstVectorRef x1, ConstVectorRef x0, double h,
+                   VectorRef column);
 
 /// Counters to zero, and what they gained since: what the engine reported.
 void ClearWarnings(mjData* data);

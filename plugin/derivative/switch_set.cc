@@ -11,13 +11,13 @@
 namespace costate {
 namespace {
 
-constexpr const char* kNames[] = {"contacts", "constraints",     "constraint states", "force limits", "tendon paths",
-                                  "muscles",  "plastic yielding", "sensor cutoffs"};
+constexpr const char* kNames[] = {"contacts",     "constraints", "constraint states", "force limits",
+                                  "tendon paths", "muscles",     "plastic yielding",  "sensor cutoffs"};
 
-constexpr double kOnset = 1e-14;  // of a distance in metres: rounding
-constexpr double kSwing = 0.5;    // cosine
+constexpr double kOnset = 1e-14;    // of a distance in metres: rounding
+constexpr double kSwing = 0.5;      // cosine
 constexpr double kUpright = 1e-12;  // sine: rounding
-constexpr double kAlike = 1e-9;    // of a metre, of the strongest force: rounding decides which contact a sensor reads …
+constexpr double kAlike = 1e-9;  // of a metre, of the strongest force: rounding decides which contact a sensor reads …
 constexpr int kAnyContact = -2, kNoContact = -1;  // … and none is the same then
 
 // -1, 0, 1: at or beyond the lower bound, between, at or beyond the upper one
@@ -74,7 +74,8 @@ void SwitchSet::NoteConstraints(const mjModel* model, mjData* data) {
   for (int i = 0; i < data->ncon; ++i) {
     const mjContact& contact = data->contact[i];
     for (int side = 0; side < 2; ++side) {
-      for (int id : {contact.geom[side], contact.flex[side], contact.elem[side], contact.vert[side]}) Add(kContacts, id);
+      for (int id : {contact.geom[side], contact.flex[side], contact.elem[side], contact.vert[side]})
+        Add(kContacts, id);
     }
     Add(kContacts, contact.exclude);
     on_onset_ = on_onset_ || std::abs(contact.dist - contact.includemargin) < kOnset;
@@ -199,7 +200,9 @@ void SwitchSet::NoteSensors(const mjModel* model, const mjData* data) {
   for (int i = 0; i < model->nsensor; ++i) {
     if (ChoosesContacts(model, i) && MatchContacts(model, data, i, &matched_)) {
       const int slots = std::min(ContactSlots(model, i), static_cast<int>(matched_.size()));
-      const double scale = ReductionOf(model, i) == Reduction::kNearest ? 1 : slots > 0 ? std::sqrt(-matched_[0].criterion) : 0;
+      const double scale = ReductionOf(model, i) == Reduction::kNearest ? 1
+                           : slots > 0                                  ? std::sqrt(-matched_[0].criterion)
+                                                                        : 0;
       const bool alike = ChoiceRoom(model, i, matched_) < kAlike * scale;
       for (int slot = 0; slot < slots; ++slot) choices_.push_back({i, alike ? kAnyContact : matched_[slot].contact});
     }

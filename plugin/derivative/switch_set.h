@@ -13,16 +13,16 @@
 
 namespace costate {
 
-/// What a tendon's actuators pull together, after the engine has scaled them down to its actuatorfrcrange, and that range less
-/// what the scaling rounds.
+/// What a tendon's actuators pull together, after the engine has scaled them down to its actuatorfrcrange, and that
+/// range less what the scaling rounds.
 struct ActuatorPull {
   double force = 0;
   mjtNum range[2] = {0, 0};
 };
 ActuatorPull ActuatorPullOf(const mjModel* model, const mjData* data, int tendon);
 
-/// A fingerprint of the switches of one or more engine steps, kind by kind. Features inside one contact (which edge of a
-/// box touches) are not seen; they show as step sizes that disagree.
+/// A fingerprint of the switches of one or more engine steps, kind by kind. Features inside one contact (which edge of
+/// a box touches) are not seen; they show as step sizes that disagree.
 class SwitchSet {
  public:
   enum Kind { kContacts, kConstraints, kStates, kForceLimits, kTendonPaths, kMuscles, kYield, kSensorCutoffs, kKinds };
@@ -39,8 +39,8 @@ class SwitchSet {
   /// One mj_step with the switches of all that it evaluates; under RK4 the first stage and the last.
   void Step(const mjModel* model, mjData* data);
 
-  /// After mj_forward or mj_step. Recomputes efc_state, efc_force and qfrc_constraint of `data` at the solution: what the
-  /// engine leaves in efc_state is not that of the solution.
+  /// After mj_forward or mj_step. Recomputes efc_state, efc_force and qfrc_constraint of `data` at the solution: what
+  /// the engine leaves in efc_state is not that of the solution.
   void Note(const mjModel* model, mjData* data);
 
   /// Name of the first kind that differs, of those before `end`; null when none does.
@@ -66,9 +66,9 @@ class SwitchSet {
 
   std::array<std::uint64_t, kKinds> hash_{};
   VectorXd residual_, plastic_;
-  std::vector<Eigen::Vector3d> axes_;  // of the limits of ball joints
-  std::vector<Eigen::Vector3d> leans_;  // of cylinders on planes
-  std::vector<signed char> turns_;     // of muscles: 1 where activation rises, -1 where it falls
+  std::vector<Eigen::Vector3d> axes_;        // of the limits of ball joints
+  std::vector<Eigen::Vector3d> leans_;       // of cylinders on planes
+  std::vector<signed char> turns_;           // of muscles: 1 where activation rises, -1 where it falls
   std::vector<std::array<int, 2>> choices_;  // sensors and the contacts that they chose
   std::vector<MatchedContact> matched_;
   bool on_onset_ = false;

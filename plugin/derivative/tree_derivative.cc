@@ -11,7 +11,8 @@ TreeDerivative::TreeDerivative(const mjModel* model) {
   left_.resize(nv);
   right_.resize(nv);
   field_.resize(nbody);
-  for (int j = 0; j < 2 * nv; j++) place_.push_back((j / BlockedMatrix::kWidth * nv) * BlockedMatrix::kWidth + j % BlockedMatrix::kWidth);
+  for (int j = 0; j < 2 * nv; j++)
+    place_.push_back((j / BlockedMatrix::kWidth * nv) * BlockedMatrix::kWidth + j % BlockedMatrix::kWidth);
   group_.resize(nv);
   group_end_.resize(nv);
   for (int j = 0; j < model->njnt; j++) {
@@ -19,7 +20,8 @@ TreeDerivative::TreeDerivative(const mjModel* model) {
     const int singles = type == mjJNT_FREE ? 3 : type == mjJNT_BALL ? 0 : 1;
     for (int n = 0; n < singles; n++) group_[at + n] = at + n, group_end_[at + n] = at + n + 1;
     if (type == mjJNT_FREE || type == mjJNT_BALL) {
-      for (int n = 0; n < 3; n++) group_[at + singles + n] = at + singles, group_end_[at + singles + n] = at + singles + 3;
+      for (int n = 0; n < 3; n++)
+        group_[at + singles + n] = at + singles, group_end_[at + singles + n] = at + singles + 3;
     }
   }
 }
@@ -91,7 +93,8 @@ COSTATE_SIMD void TreeDerivative::Walk(const Path& path) {
     const Lanes6 F = PLANT("rne: force", I * a + CrossForce(v, momentum));
     F.Store(body.F.data());
     const double half = 0.5 * (body.I.j[0] + body.I.j[1] + body.I.j[2]);
-    const Double4 columns[3] = {Double4{half, 0, 0, 0} - I.J.x, Double4{0, half, 0, 0} - I.J.y, Double4{0, 0, half, 0} - I.J.z};
+    const Double4 columns[3] = {Double4{half, 0, 0, 0} - I.J.x, Double4{0, half, 0, 0} - I.J.y,
+                                Double4{0, 0, half, 0} - I.J.z};
     double* P = body.B.P.data();
     for (int c = 0; c < 3; c++) {
       const Double4 column = PLANT("rne: coriolis operator", v.l * body.I.h[c] + CrossLanes(v.a, columns[c]));

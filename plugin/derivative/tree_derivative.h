@@ -56,12 +56,12 @@ class TreeDerivative {
   };
   const Field& field(int body) const { return field_[body]; }
 
-  const Vec6& axis_rate(int dof) const { return dof_[dof].psid; }            ///< ψ̇ = Vᵛ before the dof's group × S
-  const Vec6& axis_field(int dof) const { return dof_[dof].aS; }             ///< S × Vᵃ before the dof's group
+  const Vec6& axis_rate(int dof) const { return dof_[dof].psid; }  ///< ψ̇ = Vᵛ before the dof's group × S
+  const Vec6& axis_field(int dof) const { return dof_[dof].aS; }   ///< S × Vᵃ before the dof's group
 
-  const Vec6& acceleration(int body) const { return body_[body].a; }         ///< spatial, gravity included
-  const Vec6& axis_acceleration(int dof) const { return dof_[dof].psidd; }   ///< ψ̈
-  const Vec6& axis_sum(int dof) const { return dof_[dof].sigma; }            ///< σ = ψ̇ + Ṡ
+  const Vec6& acceleration(int body) const { return body_[body].a; }        ///< spatial, gravity included
+  const Vec6& axis_acceleration(int dof) const { return dof_[dof].psidd; }  ///< ψ̈
+  const Vec6& axis_sum(int dof) const { return dof_[dof].sigma; }           ///< σ = ψ̇ + Ṡ
 
   /// Sums inertias and Coriolis operators over subtrees, as Finish does. @pre Forward, and neither since.
   void SumInertias(const mjModel* model);
@@ -80,8 +80,8 @@ class TreeDerivative {
   /// velocity and acceleration_field (of field() too), from the engine's cvel: all that contacts and TreePull need.
   void ForwardFields(const mjModel* model, const mjData* data, const TreeInput& input);
 
-  // Products along a direction with what Finish would add, without forming it: O(nbody + nv), tree_product.cc. They take
-  // the state that Forward leaves, which Finish spends.
+  // Products along a direction with what Finish would add, without forming it: O(nbody + nv), tree_product.cc. They
+  // take the state that Forward leaves, which Finish spends.
 
   /// r (nv) += R x, e (nv) += E x along x (2 nv: q, v).  @param e  null unless input.e is there.
   /// @param contact  of these F alone is taken; null: none.
@@ -110,14 +110,14 @@ class TreeDerivative {
   static void Multiply(const Bodies& all);
 
   struct Body {
-    Vec6 v, a;    // velocity, acceleration (gravity included) after all joints of the body
-    Vec6 va;      // Σ S a, without velocity products and gravity
-    Vec6 ae;      // Σ S e
-    Inertia I;    // own, then of the subtree
+    Vec6 v, a;      // velocity, acceleration (gravity included) after all joints of the body
+    Vec6 va;        // Σ S a, without velocity products and gravity
+    Vec6 ae;        // Σ S e
+    Inertia I;      // own, then of the subtree
     RotationMap B;  // Coriolis operator, own then of the subtree
     Mat3 Q;         // world-fixed loads: Σ G rᵀ, Σ G, Σ T
     Vec3 G, T;
-    Vec6 F, Fe;   // RNE force minus load; force of M e
+    Vec6 F, Fe;          // RNE force minus load; force of M e
     BodyConstraint con;  // own, then of the subtree, K completed to P
   };
   struct Dof {

@@ -21,8 +21,9 @@ COSTATE_SIMD void TreeDerivative::ForwardFields(const mjModel* m, const mjData* 
   }
 }
 
-void TreeDerivative::StartPush(const mjModel* m, const mjData* d, const TreeInput& input, const BodyConstraint* constraint,
-                               const BodyConstraint* contact, const double* x, bool with_e) {
+void TreeDerivative::StartPush(const mjModel* m, const mjData* d, const TreeInput& input,
+                               const BodyConstraint* constraint, const BodyConstraint* contact, const double* x,
+                               bool with_e) {
   const int nv = static_cast<int>(m->nv), nbody = static_cast<int>(m->nbody);
   push_.resize(nbody);
   for (Vec6* field : {&push_[0].s, &push_[0].psidd, &push_[0].psid, &push_[0].aS, &push_[0].psie}) field->setZero();

@@ -152,9 +152,20 @@ COSTATE_SIMD void DownBodies(const Pass& pass, double* out) {
 
 Pass MakePass(const mjModel* m, const mjData* d, const TreeInput& input, const double* y, const double* z,
               const std::vector<PullChain>& chain, const std::vector<int>& group_end, std::vector<PullBody>* body) {
-  return {chain.data(), group_end.data(), body->data(), static_cast<int>(m->nbody), static_cast<int>(m->nv), d->cdof,
-          d->cdof_dot,  d->cvel,          d->cinert,    d->qvel,                    input.a,                 y,
-          input.e,      z};
+  return {chain.data(),
+          group_end.data(),
+          body->data(),
+          static_cast<int>(m->nbody),
+          static_cast<int>(m->nv),
+          d->cdof,
+          d->cdof_dot,
+          d->cvel,
+          d->cinert,
+          d->qvel,
+          input.a,
+          y,
+          input.e,
+          z};
 }
 
 }  // namespace
@@ -177,7 +188,8 @@ TreePull::TreePull(const mjModel* m) : group_end_(m->nv), body_(m->nbody) {
 }
 
 void TreePull::Start(const mjModel* m, const mjData* d, const TreeInput& input, const TreeDerivative& tree,
-                     const BodyConstraint* constraint, const BodyConstraint* contact, const double* y, const double* z) {
+                     const BodyConstraint* constraint, const BodyConstraint* contact, const double* y,
+                     const double* z) {
   tree_ = &tree;
   std::fill_n(body_[0].field, 6, Double4{});
   std::fill_n(body_[0].velocity, 6, Double4{});

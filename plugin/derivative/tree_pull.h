@@ -17,7 +17,7 @@ struct PullBody {
   Double4 velocity[6];  ///< v, nothing, Vᵃ
   Double4 force[6];     ///< inertia times field, a's with v ×* I v − loads − constraints; summed over the subtree
   Double4 covector[6];  ///< q: W ×* F + Pᵀ W of constraints, loads' Eᵀ W; v: Bᵀ W, constraints' Kvᵀ W; a: HH W; summed
-  Lanes6 motion;        ///< W once more
+  Lanes6 motion;  ///< W once more
 };
 struct PullChain {
   int parent, begin, end;  ///< of a body's dofs
@@ -43,7 +43,8 @@ class TreePull {
   /// Between Start and Finish.
   void AddCovectors(int body, const Lanes6& motion, const Lanes6& a, const Lanes6& v);
 
-  void Finish(const mjModel* model, const mjData* data, const TreeInput& input, const double* y, const double* z, double* out);
+  void Finish(const mjModel* model, const mjData* data, const TreeInput& input, const double* y, const double* z,
+              double* out);
 
  private:
   void AddLoad(const mjModel* model, const mjData* data, const double* load, int body);

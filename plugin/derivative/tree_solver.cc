@@ -9,8 +9,8 @@ namespace costate {
 
 namespace {
 constexpr double kSparse = 0.75;  // of the entries of L: fewer are pushed, which costs more each
-constexpr int kPadding = 4;     // entries behind the last row, which a masked vector reads and leaves as they are
-constexpr int kMaxGroup = 3;  // rows of 16 columns that fit into sixteen vector registers
+constexpr int kPadding = 4;       // entries behind the last row, which a masked vector reads and leaves as they are
+constexpr int kMaxGroup = 3;      // rows of 16 columns that fit into sixteen vector registers
 }  // namespace
 
 void BlockedMatrix::Resize(int rows, int cols) {
@@ -256,11 +256,12 @@ constexpr int kWidth = BlockedMatrix::kWidth;
 
 using Factors = TreeSolver::Factors;
 
-// x_g −= Σ_n value_g[n] · row index[n] of the first kLanes kParts columns of the block, for the kGroup rows of a group: each row
-// that is read serves all
+// x_g −= Σ_n value_g[n] · row index[n] of the first kLanes kParts columns of the block, for the kGroup rows of a group:
+// each row that is read serves all
 template <int kGroup, int kLanes, int kParts>
 __attribute__((always_inline)) inline void SubtractRows(int count, const int* index, const double* const* value,
-                                                        const double* block, typename Lanes<kLanes>::Vector (*x)[kParts]) {
+                                                        const double* block,
+                                                        typename Lanes<kLanes>::Vector (*x)[kParts]) {
   using Vector = typename Lanes<kLanes>::Vector;
   for (int n = 0; n < count; n++) {
     const Vector* y = reinterpret_cast<const Vector*>(block + index[n] * kWidth);
@@ -370,8 +371,8 @@ COSTATE_SIMD double FindActive(const Factors& f, const int* group, const int* gr
 }
 
 template <int kLanes, int kParts>
-__attribute__((always_inline)) inline void SubstituteParts(const Factors& f, const int* group, const char* active, int groups,
-                                                           double* block) {
+__attribute__((always_inline)) inline void SubstituteParts(const Factors& f, const int* group, const char* active,
+                                                           int groups, double* block) {
   for (int n = groups - 1; n >= 0; n--) {
     if (active) {
       if (!active[n]) continue;
@@ -398,8 +399,8 @@ __attribute__((always_inline)) inline void SubstituteParts(const Factors& f, con
 }
 
 template <int kLanes>
-__attribute__((always_inline)) inline void SubstituteOf(const Factors& f, const int* group, const char* active, int groups,
-                                                        bool half, double* block) {
+__attribute__((always_inline)) inline void SubstituteOf(const Factors& f, const int* group, const char* active,
+                                                        int groups, bool half, double* block) {
   half ? SubstituteParts<kLanes, kWidth / kLanes / 2>(f, group, active, groups, block)
        : SubstituteParts<kLanes, kWidth / kLanes>(f, group, active, groups, block);
 }
@@ -416,7 +417,8 @@ void TreeSolver::Solve(BlockedMatrix* B, bool sparse) const {
 }
 
 TreeSolver::Factors TreeSolver::MakeFactors() const {
-  return {row_start_.data(), column_.data(), col_start_.data(), col_row_.data(), value_.data(), col_value_.data(), inverse_.data()};
+  return {row_start_.data(), column_.data(),    col_start_.data(), col_row_.data(),
+          value_.data(),     col_value_.data(), inverse_.data()};
 }
 
 void TreeSolver::SolveBlock(double* block, bool sparse, bool half) const {

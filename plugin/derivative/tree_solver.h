@@ -1,5 +1,5 @@
-// LᵀDL factorisation of a symmetric matrix on the pattern of a kinematic tree plus couplings, and blocked solves with it.
-// Equations (S1)–(S3) of README.md.
+// LᵀDL factorisation of a symmetric matrix on the pattern of a kinematic tree plus couplings, and blocked solves with
+// it. Equations (S1)–(S3) of README.md.
 #ifndef COSTATE_DERIVATIVE_TREE_SOLVER_H_
 #define COSTATE_DERIVATIVE_TREE_SOLVER_H_
 
@@ -43,8 +43,8 @@ class TreeSolver {
   /// @param parent  dof_parentid of the model (-1: root), nv entries.
   TreeSolver(const int* parent, int nv);
 
-  /// Declares which sets of dofs are coupled beyond ancestor pairs, e.g. the chains of two bodies in contact. The symbolic
-  /// factorisation is kept while the same couplings are declared in the same order.
+  /// Declares which sets of dofs are coupled beyond ancestor pairs, e.g. the chains of two bodies in contact. The
+  /// symbolic factorisation is kept while the same couplings are declared in the same order.
   void BeginCouplings();
   void Couple(const int* dofs, int count);
   void EndCouplings();
@@ -65,8 +65,8 @@ class TreeSolver {
     return true;
   }
 
-  /// Adds the lower triangle of a sparse matrix, e.g. M: row i has `count[i]` entries from `start[i]`, the diagonal last,
-  /// with ascending columns. They must lie in the pattern and be the same ones in every call.
+  /// Adds the lower triangle of a sparse matrix, e.g. M: row i has `count[i]` entries from `start[i]`, the diagonal
+  /// last, with ascending columns. They must lie in the pattern and be the same ones in every call.
   void AddRows(const int* start, const int* count, const int* columns, const double* values);
 
   /// Factorises in place. False when a pivot is not positive: the matrix is not positive definite.
@@ -98,11 +98,11 @@ class TreeSolver {
   std::vector<int> parent_;
   std::vector<int> coupling_, pending_;  // flattened [count, dofs…]
   bool symbolic_valid_ = false;
-  std::vector<int> row_start_, column_;             // L by rows
-  std::vector<double> value_, diagonal_, inverse_;  // entries, pivots, their inverses
+  std::vector<int> row_start_, column_;                // L by rows
+  std::vector<double> value_, diagonal_, inverse_;     // entries, pivots, their inverses
   std::vector<int> col_start_, col_row_, col_source_;  // L by columns: row and index into value_
   std::vector<double> col_value_;
-  std::vector<int> place_;  // of AddRows' entries in value_; empty: not looked up yet
+  std::vector<int> place_;                 // of AddRows' entries in value_; empty: not looked up yet
   std::vector<int> group_, group_parent_;  // first rows of groups that are solved together, and nv; elimination tree
   mutable std::vector<char> active_;
 };

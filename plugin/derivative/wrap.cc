@@ -22,7 +22,7 @@ struct Plane {
   Mat36 du[2], de[2];
   double turn = 0;  // angle between the ends, without sign
   Row6 dturn;
-  int first = 0;    // the end from which the other is reached counterclockwise by `turn`
+  int first = 0;  // the end from which the other is reached counterclockwise by `turn`
 };
 
 bool MakePlane(const Wrap& w, Plane* out) {
@@ -50,7 +50,8 @@ bool MakePlane(const Wrap& w, Plane* out) {
   p.dturn.setZero();
   for (int k = 0; k < 2; k++) {
     p.du[k].setZero();
-    const Mat3 across = w.cylinder ? Mat3(p.e[k] * p.e[k].transpose()) : Mat3(Mat3::Identity() - p.u[k] * p.u[k].transpose());
+    const Mat3 across =
+        w.cylinder ? Mat3(p.e[k] * p.e[k].transpose()) : Mat3(Mat3::Identity() - p.u[k] * p.u[k].transpose());
     p.du[k].block<3, 3>(0, 3 * k) = PLANT("wrap: plane", across / p.rho[k]);
     p.dturn += PLANT("wrap: turn", (k == p.first ? -1 : 1) * p.e[k].transpose() * p.du[k]);
   }
@@ -80,7 +81,9 @@ double SafeRoot(double x) { return std::max(mjMINVAL, std::sqrt(std::max(0.0, x)
 void InsideTouch(const Wrap& w, const Plane& p, Mat36* dt) {
   const double A = w.radius / p.rho[0], B = w.radius / p.rho[1];
   const Row6 dA = -A / p.rho[0] * p.drho[0], dB = -B / p.rho[1] * p.drho[1];
-  const auto function = [&](double x) { return std::asin(A * std::sin(x)) + std::asin(B * std::sin(x)) - 2 * x + p.turn; };
+  const auto function = [&](double x) {
+    return std::asin(A * std::sin(x)) + std::asin(B * std::sin(x)) - 2 * x + p.turn;
+  };
   double phi = mjPI / 2, f = function(phi);
   Row6 dphi = Row6::Zero();
   bool found = f <= 0 && std::cos(p.turn) <= 1 - mjMINVAL;

@@ -1,4 +1,5 @@
-// How a tendon's path around a sphere or cylinder bends as its end points move in the geom's frame. Equations (T4)–(T7).
+// How a tendon's path around a sphere or cylinder bends as its end points move in the geom's frame. Equations
+// (T4)–(T7).
 #ifndef COSTATE_DERIVATIVE_WRAP_H_
 #define COSTATE_DERIVATIVE_WRAP_H_
 
@@ -11,8 +12,8 @@ struct Wrap {
   bool cylinder = false;  ///< else a sphere
   bool inside = false;    ///< the side site is inside: the path touches the surface from within, at one point
   double radius = 0;
-  Vec3 end[2];            ///< end points of the path
-  Vec3 touch[2];          ///< where it meets the surface
+  Vec3 end[2];    ///< end points of the path
+  Vec3 touch[2];  ///< where it meets the surface
 };
 
 struct WrapDerivative {

@@ -80,14 +80,16 @@ void Write(const VectorXd& vector, mjtNum* out) {
   if (out != nullptr) Eigen::Map<VectorXd>(out, vector.size()) = vector;
 }
 
-// the linearizer for m, with the point in cache.x and cache.u; d is only read: its stack and derived quantities may be in use
+// the linearizer for m, with the point in cache.x and cache.u; d is only read: its stack and derived quantities may be
+// in use
 Linearizer* AtPoint(const mjModel* m, const mjData* d, int level, bool sensors) {
   RefuseNull(m, "m");
   RefuseNull(d, "d");
   if (level < 0 || level > 3) {
-    throw Error(ErrorCode::kInvalidArgument, "level is " + std::to_string(level) +
-                                                 ", it is 0 (best available), 1 (analytic), 2 (residual difference) or 3 "
-                                                 "(step difference)");
+    throw Error(ErrorCode::kInvalidArgument,
+                "level is " + std::to_string(level) +
+                    ", it is 0 (best available), 1 (analytic), 2 (residual difference) or 3 "
+                    "(step difference)");
   }
   Linearizer* linearizer = cache.Get(m, level, sensors);
   cache.context.resize(mj_stateSize(m, kContextSignature));
@@ -101,7 +103,8 @@ Linearizer* AtPoint(const mjModel* m, const mjData* d, int level, bool sensors) 
 
 void Finish(const mjModel* m, StepStatus status) {
   if (m->nplugin > 0) cache.linearizer.reset();  // a plugin's data may depend on attributes that the key does not see
-  if (status != StepStatus::kOk) throw Error(ErrorCode::kInvalidArgument, std::string("the step fails: ") + ToString(status));
+  if (status != StepStatus::kOk)
+    throw Error(ErrorCode::kInvalidArgument, std::string("the step fails: ") + ToString(status));
 }
 
 void Transition(const mjModel* m, const mjData* d, int level, mjtNum* A, mjtNum* B, mjtNum* C, mjtNum* D) {
@@ -113,7 +116,8 @@ void Transition(const mjModel* m, const mjData* d, int level, mjtNum* A, mjtNum*
   Write(cache.derivative.D, D);
 }
 
-void Vjp(const mjModel* m, const mjData* d, int level, const mjtNum* lambda, mjtNum* x_bar, mjtNum* u_bar, mjtNum* qfrc_bar) {
+void Vjp(const mjModel* m, const mjData* d, int level, const mjtNum* lambda, mjtNum* x_bar, mjtNum* u_bar,
+         mjtNum* qfrc_bar) {
   RefuseNull(lambda, "lambda");
   Linearizer* linearizer = AtPoint(m, d, level, cache.sensors);
   const Eigen::Map<const VectorXd> covector(lambda, 2 * m->nv + m->na);
@@ -130,8 +134,8 @@ void RegisterResidualOf(const char* name, int size, int reads, costate_residual_
   RefuseNull(name, "name");
   RefuseNull(value, "value");
   if (reads & ~(COSTATE_READS_STATE | COSTATE_READS_CONTROL)) {
-    throw Error(ErrorCode::kInvalidArgument, "reads is " + std::to_string(reads) +
-                                                 ", expected COSTATE_READS_STATE, COSTATE_READS_CONTROL or both");
+    throw Error(ErrorCode::kInvalidArgument,
+                "reads is " + std::to_string(reads) + ", expected COSTATE_READS_STATE, COSTATE_READS_CONTROL or both");
   }
   const auto input = [](const ResidualInput& in) {
     const int measured = static_cast<int>(in.measured.size());

@@ -166,23 +166,12 @@ double LinearizationPlugin::Condition() {
 
 void LinearizationPlugin::Show(const LinearizationOutput::Item& item, double* out) {
   switch (item.kind) {
-    case LinearizationOutput::kLevel:
-      *out = static_cast<double>(derivative_.coverage.Worst());
-      return;
-    case LinearizationOutput::kSpectralRadius:
-      *out = SpectralRadius();
-      return;
-    case LinearizationOutput::kLargestSingularValue:
-      *out = LargestSingularValue();
-      return;
-    case LinearizationOutput::kCondition:
-      *out = condition_;
-      return;
-    case LinearizationOutput::kSwitchDistance:
-      *out = switch_distance_;
-      return;
-    case LinearizationOutput::kBlock:
-      break;
+    case LinearizationOutput::kLevel: *out = static_cast<double>(derivative_.coverage.Worst()); return;
+    case LinearizationOutput::kSpectralRadius: *out = SpectralRadius(); return;
+    case LinearizationOutput::kLargestSingularValue: *out = LargestSingularValue(); return;
+    case LinearizationOutput::kCondition: *out = condition_; return;
+    case LinearizationOutput::kSwitchDistance: *out = switch_distance_; return;
+    case LinearizationOutput::kBlock: break;
   }
   const MatrixXd& matrix = item.of_B ? derivative_.B : derivative_.A;
   for (int i = 0; i < item.rows; ++i) {

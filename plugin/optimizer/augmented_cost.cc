@@ -84,7 +84,8 @@ void AugmentedCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRe
     if (!constraint.IsAt(knot.t, knot.N)) continue;
     AugmentedScratch& s = ThreadAugmentedScratch(i);
     const int active = Shift(i, knot, &s.y);
-    out->l += 0.5 * rho[i] * s.y.squaredNorm() - 0.5 * lambda[static_cast<std::size_t>(i)].col(knot.t).squaredNorm() / rho[i];
+    out->l +=
+        0.5 * rho[i] * s.y.squaredNorm() - 0.5 * lambda[static_cast<std::size_t>(i)].col(knot.t).squaredNorm() / rho[i];
     if (active == 0) continue;
     constraint.Jacobian(knot, C, D, &s.J, &s.Ju);
 

@@ -14,7 +14,8 @@ double BoundScale(double lower, double upper);
 /// The largest violation of c over the scale of its bound; infinite where c is not a number.
 double LargestViolation(const ConstraintInfo& info, ConstVectorRef c);
 
-/// l + Σ (½ rho ‖y‖² - ‖lambda‖² / (2 rho)) with y = z - clamp(z, lower, upper), z = c + lambda / rho: (C1) of README.md.
+/// l + Σ (½ rho ‖y‖² - ‖lambda‖² / (2 rho)) with y = z - clamp(z, lower, upper), z = c + lambda / rho: (C1) of
+/// README.md.
 class AugmentedCost final : public Cost {
  public:
   /// What both must outlive. @param N  horizon.
@@ -28,10 +29,12 @@ class AugmentedCost final : public Cost {
   std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override;
   void Observe(const Trajectory& trajectory, double dt, IterationRecord* record) const override;
 
-  /// What the next multipliers would change: (½ rho ‖y - lambda / rho‖² summed) of the trajectory that Observe saw last.
+  /// What the next multipliers would change: (½ rho ‖y - lambda / rho‖² summed) of the trajectory that Observe saw
+  /// last.
   double unsettled() const { return unsettled_; }
 
-  /// Of each constraint, the largest |y - lambda / rho| over bound scales: violation, or slack that a multiplier still holds.
+  /// Of each constraint, the largest |y - lambda / rho| over bound scales: violation, or slack that a multiplier still
+  /// holds.
   VectorXd Residuals(const Trajectory& trajectory, double dt) const;
 
   /// lambda = rho y of a trajectory: (C2).

@@ -129,7 +129,8 @@ bool BasinHopping::Take(std::vector<SolveResult>* results, BasinHoppingRound* ro
 
 void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, double tolerance, int round) {
   const int width = static_cast<int>(guesses.size());
-  const int threads = options_.threads > 0 ? options_.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int threads =
+      options_.threads > 0 ? options_.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const int most = std::min(iterations, Left());
   std::vector<SolveResult> results(guesses.size());
   std::vector<std::exception_ptr> failures(guesses.size());
@@ -144,7 +145,9 @@ void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, doub
       options.tolerance = tolerance;
       ConstrainedOptions constrained = constrained_;
       if (!out_.result.multipliers.empty()) constrained.multipliers = out_.result.multipliers;
-      results[at] = Solve(problem_, guesses[at], options, [&](const IterationRecord& record) { return lockstep.Meet(i, record); }, constrained);
+      results[at] = Solve(
+          problem_, guesses[at], options, [&](const IterationRecord& record) { return lockstep.Meet(i, record); },
+          constrained);
     } catch (...) {
       failures[at] = std::current_exception();
     }
@@ -188,9 +191,11 @@ BasinHoppingResult BasinHopping::Run(const Guess& guess) {
   }
 
   int better = 0;
-  for (const BasinHoppingRound& done : out_.rounds) better += done.number > 0 && done.number <= hopping_.rounds && done.better;
+  for (const BasinHoppingRound& done : out_.rounds)
+    better += done.number > 0 && done.number <= hopping_.rounds && done.better;
   SolveResult& result = out_.result;
-  result.message += fmt::format("; of {} round{} of kicked controls {} led further", round - 1, round == 2 ? "" : "s", better);
+  result.message +=
+      fmt::format("; of {} round{} of kicked controls {} led further", round - 1, round == 2 ? "" : "s", better);
   if (interrupted_) result.status = SolveStatus::kInterrupted;
   if (moves && !interrupted_ && !all) {
     result.status = SolveStatus::kIterationLimit;
@@ -204,14 +209,16 @@ BasinHoppingResult BasinHopping::Run(const Guess& guess) {
 
 BasinHoppingResult SolveBasinHopping(const Problem& problem, const Guess& guess, const IlqrOptions& options,
                                      const BasinHoppingOptions& hopping, const IterationCallback& callback,
-                                     const ConstrainedOptions& constrained, const BasinHoppingCallback& round_callback) {
+                                     const ConstrainedOptions& constrained,
+                                     const BasinHoppingCallback& round_callback) {
   const OptionCheck need("basin hopping: ");
   RefuseTimeLimit(options, need);
   need(hopping.rounds >= 0, "rounds", hopping.rounds, "0 or more");
   need(hopping.width >= 1 && hopping.width <= 64, "width", hopping.width, "1 to 64");
   need(hopping.iterations >= 1, "iterations", hopping.iterations, "1 or more");
   need(hopping.size > 0 && std::isfinite(hopping.size), "size", hopping.size, "positive and finite");
-  need(hopping.tolerance >= 0 && std::isfinite(hopping.tolerance), "tolerance", hopping.tolerance, "0 or more, and finite");
+  need(hopping.tolerance >= 0 && std::isfinite(hopping.tolerance), "tolerance", hopping.tolerance,
+       "0 or more, and finite");
   Problem unconstrained = problem;
   unconstrained.constraints = nullptr;
   CheckProblem(unconstrained, guess.U);

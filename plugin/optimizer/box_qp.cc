@@ -7,8 +7,8 @@
 namespace costate {
 namespace {
 
-constexpr int kIterations = 100;    // each is one factorization at most; a handful is usual
-constexpr double kArmijo = 0.1;     // fraction of the linear decrease that a projected step must reach; Tassa et al. 2014
+constexpr int kIterations = 100;  // each is one factorization at most; a handful is usual
+constexpr double kArmijo = 0.1;   // fraction of the linear decrease that a projected step must reach; Tassa et al. 2014
 constexpr double kMinStep = 1e-20;  // the search along the projected path ends here: only rounding is left
 
 // squared distance to the face's minimum in the norm of H, relative to the terms of the objective; without it, rounding
@@ -39,8 +39,8 @@ bool FactorFree(ConstMatrixRef H, const std::vector<char>& clamped, MatrixXd* L)
 void FindClamped(const VectorXd& gradient, ConstVectorRef x, ConstVectorRef lower, ConstVectorRef upper,
                  std::vector<char>* clamped) {
   for (Eigen::Index i = 0; i < x.size(); ++i) {
-    (*clamped)[i] = (x[i] <= lower[i] && gradient[i] > 0) || (x[i] >= upper[i] && gradient[i] < 0) ||
-                    lower[i] == upper[i];
+    (*clamped)[i] =
+        (x[i] <= lower[i] && gradient[i] > 0) || (x[i] >= upper[i] && gradient[i] < 0) || lower[i] == upper[i];
   }
 }
 

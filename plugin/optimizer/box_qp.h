@@ -14,8 +14,9 @@ enum class BoxQpStatus {
 
 /// minimize ½ xᵀH x + gᵀx  subject to  lower ≤ x ≤ upper  (±infinity allowed, lower ≤ upper)
 ///
-/// Projected Newton: the free variables take the Newton step of the free block, projected on the box, with a backtracking
-/// search along the projected path. It ends exactly: once the active set is right, one step reaches the minimum.
+/// Projected Newton: the free variables take the Newton step of the free block, projected on the box, with a
+/// backtracking search along the projected path. It ends exactly: once the active set is right, one step reaches the
+/// minimum.
 /// @param H  symmetric (n × n).  @param x  start, any value; receives the minimum.
 /// Source: plugin/optimizer/README.md, "Bounds"; Tassa, Mansard & Todorov 2014, sec. III; Bertsekas 1982.
 BoxQpStatus SolveBoxQp(ConstMatrixRef H, ConstVectorRef g, ConstVectorRef lower, ConstVectorRef upper, VectorRef x,

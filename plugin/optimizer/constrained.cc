@@ -15,51 +15,60 @@
 namespace costate {
 namespace {
 
-constexpr double kSettled = 0.1;     // an inner solve ends once an iteration gains less than this part of what multipliers would
-constexpr double kFalls = 0.25;      // a violation that has not fallen to this part lets its penalty grow
-constexpr double kGain = 0.01;       // … and than this part of the whole, by a step of at least
+constexpr double kSettled =
+    0.1;  // an inner solve ends once an iteration gains less than this part of what multipliers would
+constexpr double kFalls = 0.25;  // a violation that has not fallen to this part lets its penalty grow
+constexpr double kGain = 0.01;   // … and than this part of the whole, by a step of at least
 constexpr double kLongStep = 0.5;
 constexpr double kGuessPenalty = 1;  // cost of the guess's violation in terms of what the guess costs
 constexpr double kLeastPenalty = 1e-3;
-constexpr double kNearly = 1e-2;      // ½ Σ violation², relative to bounds: a guess that violates less says nothing of the penalty
-constexpr double kAsksFor = 0.1;     // what the terminal cost's minimum may leave of a violation, where it asks for the constraint itself: …
+constexpr double kNearly =
+    1e-2;  // ½ Σ violation², relative to bounds: a guess that violates less says nothing of the penalty
+constexpr double kAsksFor =
+    0.1;  // what the terminal cost's minimum may leave of a violation, where it asks for the constraint itself: …
 constexpr double kToken = 1e-4;      // … then the first penalty in terms of that cost's curvature, …
 constexpr double kHold = 1e3;        // … and the one from the first multipliers on
 constexpr double kSingular = 1e-12;  // added to a curvature that may be singular, in terms of the largest
-constexpr int kPatience = 6;         // updates at the largest penalty, or without progress, before a problem is infeasible
+constexpr int kPatience = 6;  // updates at the largest penalty, or without progress, before a problem is infeasible
 constexpr double kProgress = 0.9;
 
 void CheckConstrained(const ConstrainedOptions& o, const ConstraintSet& constraints, int N) {
   const OptionCheck need("constrained option ");
   need(o.tolerance > 0, "tolerance", o.tolerance, "positive");
   need(o.outer_iterations >= 1, "outer_iterations", o.outer_iterations, "1 or more");
-  need(o.penalty_init >= 0 && std::isfinite(o.penalty_init), "penalty_init", o.penalty_init, "0 (chosen) or more, and finite");
-  need(o.penalty_max >= o.penalty_init && o.penalty_max > 0 && std::isfinite(o.penalty_max), "penalty_max", o.penalty_max,
-       "positive, finite and at least penalty_init");
-  need(o.penalty_factor > 1 && std::isfinite(o.penalty_factor), "penalty_factor", o.penalty_factor, "finite and greater than 1");
+  need(o.penalty_init >= 0 && std::isfinite(o.penalty_init), "penalty_init", o.penalty_init,
+       "0 (chosen) or more, and finite");
+  need(o.penalty_max >= o.penalty_init && o.penalty_max > 0 && std::isfinite(o.penalty_max), "penalty_max",
+       o.penalty_max, "positive, finite and at least penalty_init");
+  need(o.penalty_factor > 1 && std::isfinite(o.penalty_factor), "penalty_factor", o.penalty_factor,
+       "finite and greater than 1");
   if (o.penalties.size() != 0 && o.penalties.size() != constraints.size()) {
-    throw Error(ErrorCode::kDimensionMismatch, fmt::format("constrained option penalties has {} entries, the problem has {} constraints",
-                                                           o.penalties.size(), constraints.size()));
+    throw Error(ErrorCode::kDimensionMismatch,
+                fmt::format("constrained option penalties has {} entries, the problem has {} constraints",
+                            o.penalties.size(), constraints.size()));
   }
-  for (double penalty : o.penalties) need(penalty > 0 && std::isfinite(penalty), "penalties", penalty, "positive and finite");
+  for (double penalty : o.penalties)
+    need(penalty > 0 && std::isfinite(penalty), "penalties", penalty, "positive and finite");
   const auto one_each = [&](const char* name, const VectorXd& given) {
     if (given.size() == 0 || given.size() == constraints.size()) return;
-    throw Error(ErrorCode::kDimensionMismatch, fmt::format("constrained option {} has {} entries, the problem has {} constraints", name,
-                                                           given.size(), constraints.size()));
+    throw Error(ErrorCode::kDimensionMismatch,
+                fmt::format("constrained option {} has {} entries, the problem has {} constraints", name, given.size(),
+                            constraints.size()));
   };
   one_each("residuals", o.residuals);
   one_each("tokens", o.tokens);
   if (o.multipliers.empty()) return;
   if (static_cast<int>(o.multipliers.size()) != constraints.size()) {
-    throw Error(ErrorCode::kDimensionMismatch, fmt::format("constrained option multipliers has {} matrices, the problem has {} constraints",
-                                                           o.multipliers.size(), constraints.size()));
+    throw Error(ErrorCode::kDimensionMismatch,
+                fmt::format("constrained option multipliers has {} matrices, the problem has {} constraints",
+                            o.multipliers.size(), constraints.size()));
   }
   for (int i = 0; i < constraints.size(); ++i) {
     const MatrixXd& lambda = o.multipliers[static_cast<std::size_t>(i)];
     if (lambda.rows() == constraints[i].size() && lambda.cols() == N + 1 && lambda.allFinite()) continue;
     throw Error(ErrorCode::kDimensionMismatch,
-                fmt::format("multipliers of constraint '{}' are {} × {}, expected finite {} × {}", constraints[i].info().name,
-                            lambda.rows(), lambda.cols(), constraints[i].size(), N + 1));
+                fmt::format("multipliers of constraint '{}' are {} × {}, expected finite {} × {}",
+                            constraints[i].info().name, lambda.rows(), lambda.cols(), constraints[i].size(), N + 1));
   }
 }
 
@@ -106,25 +115,26 @@ class Constrained {
 
   std::vector<IterationRecord> iterations_;
   double initial_cost_ = 0, guess_scale_ = 1;
-  double largest_ = 0;          // penalty
-  VectorXd own_;                // of each constraint whose penalty is still a token: the cost's curvature across it; 0 of others
-  bool polish_ = false;         // violations are within their tolerance: the inner solver goes to its own
+  double largest_ = 0;  // penalty
+  VectorXd own_;  // of each constraint whose penalty is still a token: the cost's curvature across it; 0 of others
+  bool polish_ = false;  // violations are within their tolerance: the inner solver goes to its own
   bool user_stop_ = false, enough_ = false;
-  VectorXd residuals_, before_; // of AugmentedCost, now and at the update before
-  SolveState state_;            // of the last inner solve
+  VectorXd residuals_, before_;  // of AugmentedCost, now and at the update before
+  SolveState state_;             // of the last inner solve
   double least_ = std::numeric_limits<double>::infinity();
   int no_progress_ = 0;
   bool has_best_ = false;
   SolveResult best_;
 };
 
-// of each constraint at the last knot alone whose violation there the terminal cost's own minimum nearly undoes: that cost's
-// curvature across it, (J lxx⁻¹ Jᵀ)⁻¹ where that is least; 0 of all others
+// of each constraint at the last knot alone whose violation there the terminal cost's own minimum nearly undoes: that
+// cost's curvature across it, (J lxx⁻¹ Jᵀ)⁻¹ where that is least; 0 of all others
 VectorXd Constrained::OwnCurvature(Simulator* simulator, const Trajectory& guess) const {
   VectorXd curvature = VectorXd::Zero(constraints_.size());
   std::vector<int> ends;
   for (int i = 0; i < constraints_.size(); ++i) {
-    if (constraints_[i].IsAt(problem_.N, problem_.N) && !constraints_[i].IsAt(problem_.N - 1, problem_.N)) ends.push_back(i);
+    if (constraints_[i].IsAt(problem_.N, problem_.N) && !constraints_[i].IsAt(problem_.N - 1, problem_.N))
+      ends.push_back(i);
   }
   if (ends.empty()) return curvature;
   LinearizeOptions derivative = options_.derivative;
@@ -146,7 +156,9 @@ VectorXd Constrained::OwnCurvature(Simulator* simulator, const Trajectory& guess
   MatrixXd J, Ju;
   for (const int i : ends) {
     const ConstraintInfo& info = constraints_[i].info();
-    const auto violation = [&info](const VectorXd& at) { return (at - at.cwiseMax(info.lower).cwiseMin(info.upper)).norm(); };
+    const auto violation = [&info](const VectorXd& at) {
+      return (at - at.cwiseMax(info.lower).cwiseMin(info.upper)).norm();
+    };
     constraints_[i].Value(knot, &c);
     constraints_[i].Jacobian(knot, last.C, none, &J, &Ju);
     MatrixXd by_state = MatrixXd::Zero(J.rows(), e.lxx.cols());
@@ -166,7 +178,8 @@ void Constrained::Start(ConstMatrixRef U) {
   polish_ = before_.size() > 0 && before_.maxCoeff() <= c_.tolerance;
   Simulator simulator(problem_.model, problem_.context, problem_.substeps, 1);
   Trajectory guess;
-  const MatrixXd clamped = U.cwiseMax(problem_.u_lower.replicate(1, U.cols())).cwiseMin(problem_.u_upper.replicate(1, U.cols()));
+  const MatrixXd clamped =
+      U.cwiseMax(problem_.u_lower.replicate(1, U.cols())).cwiseMin(problem_.u_upper.replicate(1, U.cols()));
   const bool ok = simulator.Rollout(problem_.x0, clamped, &guess).ok();
   const double cost = ok ? TotalCost(cost_, guess, dt_) : std::numeric_limits<double>::quiet_NaN();
   if (ok) initial_cost_ = cost;
@@ -186,7 +199,8 @@ void Constrained::Start(ConstMatrixRef U) {
     return;
   }
 
-  // ½ Σ rho violation² = J, all constraints together: one that the guess happens to keep is not held harder than one it misses
+  // ½ Σ rho violation² = J, all constraints together: one that the guess happens to keep is not held harder than one it
+  // misses
   double sum = 0;
   VectorXd c, scales(constraints_.size());
   for (int i = 0; i < constraints_.size(); ++i) {
@@ -201,7 +215,8 @@ void Constrained::Start(ConstMatrixRef U) {
   }
   if (sum > 0) sum = std::max(sum, kNearly);
   for (int i = 0; i < constraints_.size(); ++i) {
-    double rho = kGuessPenalty * std::max(std::abs(cost), std::numeric_limits<double>::min()) / sum / (scales[i] * scales[i]);
+    double rho =
+        kGuessPenalty * std::max(std::abs(cost), std::numeric_limits<double>::min()) / sum / (scales[i] * scales[i]);
     if (!std::isfinite(rho)) rho = std::isfinite(cost) ? kGuessPenalty * std::abs(cost) : unit;
     augmented_.rho[i] = std::clamp(rho, std::min(unit * kLeastPenalty, largest_), largest_);
   }
@@ -224,7 +239,8 @@ bool Constrained::GoOn(const IterationRecord& record) {
     return false;
   }
   const double gain = -record.actual_change, unsettled = augmented_.unsettled();
-  enough_ = !polish_ && own_.isZero(0) && record.gap == 0 && record.step >= kLongStep && gain <= kSettled * unsettled && gain <= kGain * (std::abs(record.cost) + unsettled);
+  enough_ = !polish_ && own_.isZero(0) && record.gap == 0 && record.step >= kLongStep && gain <= kSettled * unsettled &&
+            gain <= kGain * (std::abs(record.cost) + unsettled);
   return !enough_;
 }
 
@@ -232,7 +248,8 @@ SolveResult Constrained::Solve(const MatrixXd& U) {
   IlqrOptions options = options_;
   options.iterations = options_.iterations - static_cast<int>(iterations_.size());
   if (!iterations_.empty()) {
-    if (state_.regularization >= 0) options.regularization_init = std::min(state_.regularization, options.regularization_max);
+    if (state_.regularization >= 0)
+      options.regularization_init = std::min(state_.regularization, options.regularization_max);
     options.regularization_by_step_init = std::min(state_.regularization_by_step, options.regularization_max);
   }
   enough_ = false;
@@ -245,7 +262,8 @@ void Constrained::Measure(SolveResult* result) {
   result->cost = TotalCost(cost_, result->trajectory, dt_);
   result->constraints = CheckConstraints(constraints_, result->trajectory, dt_);
   result->violation = 0;
-  for (const ConstraintReport& report : result->constraints) result->violation = std::max(result->violation, report.relative);
+  for (const ConstraintReport& report : result->constraints)
+    result->violation = std::max(result->violation, report.relative);
 }
 
 bool Constrained::IsBetter(const SolveResult& candidate) const {
@@ -299,8 +317,9 @@ SolveResult Constrained::End(SolveStatus status, const std::string& what) {
     return result;
   }
   const ConstraintReport& worst = result.constraints.front();
-  result.message += fmt::format("worst violation {:.3g}{} at knot {} of constraint '{}'", worst.violation,
-                                worst.unit.empty() || worst.unit == "1" ? "" : " " + worst.unit, worst.knot, worst.name);
+  result.message +=
+      fmt::format("worst violation {:.3g}{} at knot {} of constraint '{}'", worst.violation,
+                  worst.unit.empty() || worst.unit == "1" ? "" : " " + worst.unit, worst.knot, worst.name);
   if (worst.component != worst.name) result.message += fmt::format(" ({})", worst.component);
   if (result.violation > c_.tolerance) {
     result.message += fmt::format(": {:.6g}, allowed {:.6g} to {:.6g}", worst.value, worst.lower, worst.upper);
@@ -365,7 +384,8 @@ SolveResult Constrained::Run(ConstMatrixRef U) {
       return End(SolveStatus::kInfeasible, "infeasible: no motion found that keeps the constraints");
     }
     if (outer >= c_.outer_iterations) {
-      return End(SolveStatus::kIterationLimit, fmt::format("reached the limit of {} updates of the multipliers", outer));
+      return End(SolveStatus::kIterationLimit,
+                 fmt::format("reached the limit of {} updates of the multipliers", outer));
     }
     polish_ = settled;
   }
@@ -374,9 +394,12 @@ SolveResult Constrained::Run(ConstMatrixRef U) {
 }  // namespace
 
 SolveResult SolveConstrained(const Problem& problem, ConstMatrixRef U, const IlqrOptions& options,
-                             const ConstrainedOptions& constrained, const IterationCallback& callback, const InnerSolver& inner) {
-  const InnerSolver solver = inner ? inner : [](const Problem& p, ConstMatrixRef guess, const IlqrOptions& o,
-                                                const IterationCallback& c) { return SolveIlqr(p, guess, o, c); };
+                             const ConstrainedOptions& constrained, const IterationCallback& callback,
+                             const InnerSolver& inner) {
+  const InnerSolver solver =
+      inner ? inner : [](const Problem& p, ConstMatrixRef guess, const IlqrOptions& o, const IterationCallback& c) {
+        return SolveIlqr(p, guess, o, c);
+      };
   if (!problem.constraints || problem.constraints->size() == 0) {
     Problem free = problem;
     free.constraints = nullptr;

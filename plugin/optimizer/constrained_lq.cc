@@ -352,7 +352,8 @@ void ConstrainedLq::Begin() {
   Activate();
 }
 
-// rounds of recursion and multipliers, each about dx = 0 or about the motion predicted before; false where they lead to none that keep the linearized constraints
+// rounds of recursion and multipliers, each about dx = 0 or about the motion predicted before; false where they lead to
+// none that keep the linearized constraints
 bool ConstrainedLq::Refine(LqProblem* lq, double regularization, bool from_prediction, RiccatiResult* out) {
   Begin();
   const double first = Residual();

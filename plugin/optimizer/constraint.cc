@@ -50,8 +50,8 @@ void ConstraintSet::Add(std::unique_ptr<Constraint> constraint) {
     const std::string& component = info.components[static_cast<std::size_t>(k)];
     if (std::isnan(info.lower[k]) || std::isnan(info.upper[k])) refuse(name + ": a bound of " + component + " is NaN");
     if (!(info.lower[k] <= info.upper[k])) {
-      refuse(fmt::format("{}: the bounds of {} exclude each other: lower {:g}, upper {:g}", name, component, info.lower[k],
-                         info.upper[k]));
+      refuse(fmt::format("{}: the bounds of {} exclude each other: lower {:g}, upper {:g}", name, component,
+                         info.lower[k], info.upper[k]));
     }
     const bool one = std::isfinite(info.lower[k]) || std::isfinite(info.upper[k]);
     if (!one || info.lower[k] == INFINITY || info.upper[k] == -INFINITY) {
@@ -90,22 +90,24 @@ ConstraintInfo CompleteInfo(const mjModel* model, ConstraintInfo info, const std
   for (const int entry : entries) {
     const std::size_t i = static_cast<std::size_t>(entry);
     if (nameless) info.components.push_back(names[i]);
-    if (unitless && info.unit.find(units[i]) == std::string::npos) info.unit += (info.unit.empty() ? "" : ", ") + units[i];
+    if (unitless && info.unit.find(units[i]) == std::string::npos)
+      info.unit += (info.unit.empty() ? "" : ", ") + units[i];
   }
   return info;
 }
 
 }  // namespace
 
-StateConstraint::StateConstraint(const mjModel* model, ConstraintInfo info, VectorXd x_reference, std::vector<int> entries)
+StateConstraint::StateConstraint(const mjModel* model, ConstraintInfo info, VectorXd x_reference,
+                                 std::vector<int> entries)
     : Constraint(CompleteInfo(model, std::move(info), entries)),
       model_(model),
       x_reference_(std::move(x_reference)),
       entries_(std::move(entries)) {
   CheckSize(model, "x_reference", x_reference_.size(), "nx", Dims(model).nx);
   if (static_cast<int>(entries_.size()) != size()) {
-    throw Error(ErrorCode::kDimensionMismatch, fmt::format("constraint '{}' has {} entries and {} bounds", this->info().name,
-                                                           entries_.size(), size()));
+    throw Error(ErrorCode::kDimensionMismatch, fmt::format("constraint '{}' has {} entries and {} bounds",
+                                                           this->info().name, entries_.size(), size()));
   }
   columns_ = 1 + *std::max_element(entries_.begin(), entries_.end());
 }
@@ -123,7 +125,8 @@ void StateConstraint::Jacobian(const KnotView& knot, ConstMatrixRef, ConstMatrix
   J->setZero(size(), columns);
   Ju->resize(size(), 0);
   for (int i = 0; i < size(); ++i) {
-    const DifferenceRow row = RowOfDifference(model_, knot.x.data(), x_reference_.data(), entries_[static_cast<std::size_t>(i)]);
+    const DifferenceRow row =
+        RowOfDifference(model_, knot.x.data(), x_reference_.data(), entries_[static_cast<std::size_t>(i)]);
     J->row(i).segment(row.first, row.size) = row.value.head(row.size).transpose();
   }
 }
@@ -165,7 +168,8 @@ double LargestViolation(const ConstraintInfo& info, ConstVectorRef c) {
   return largest;
 }
 
-std::vector<ConstraintReport> CheckConstraints(const ConstraintSet& constraints, const Trajectory& trajectory, double dt) {
+std::vector<ConstraintReport> CheckConstraints(const ConstraintSet& constraints, const Trajectory& trajectory,
+                                               double dt) {
   const int N = trajectory.N();
   std::vector<ConstraintReport> reports;
   VectorXd c;

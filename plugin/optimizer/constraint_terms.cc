@@ -19,7 +19,8 @@ void PowerConstraint::Value(const KnotView& knot, VectorXd* c) const {
   }
 }
 
-void PowerConstraint::Jacobian(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, MatrixXd* J, MatrixXd* Ju) const {
+void PowerConstraint::Jacobian(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, MatrixXd* J,
+                               MatrixXd* Ju) const {
   // d(f v) = v df + f dv
   const bool control = knot.t < knot.N;
   J->resize(size(), C.cols());
@@ -54,7 +55,8 @@ void BallAngleConstraint::Value(const KnotView& knot, VectorXd* c) const {
   }
 }
 
-void BallAngleConstraint::Jacobian(const KnotView& knot, ConstMatrixRef, ConstMatrixRef, MatrixXd* J, MatrixXd* Ju) const {
+void BallAngleConstraint::Jacobian(const KnotView& knot, ConstMatrixRef, ConstMatrixRef, MatrixXd* J,
+                                   MatrixXd* Ju) const {
   // d angle = axis · ω: a small turn about another axis does not change the angle; at angle 0 there is no axis
   J->setZero(size(), columns_);
   Ju->resize(size(), 0);
@@ -79,12 +81,14 @@ void PeriodicConstraint::Value(const KnotView& knot, VectorXd* c) const {
 void PeriodicConstraint::Slopes(const KnotView& knot, bool of_start, MatrixXd* J) const {
   J->setZero(size(), Dims(model_).ndx);
   for (int i = 0; i < size(); ++i) {
-    const DifferenceRow row = RowOfDifference(model_, knot.x.data(), knot.start, entries_[static_cast<std::size_t>(i)], of_start);
+    const DifferenceRow row =
+        RowOfDifference(model_, knot.x.data(), knot.start, entries_[static_cast<std::size_t>(i)], of_start);
     J->row(i).segment(row.first, row.size) = row.value.head(row.size).transpose();
   }
 }
 
-void PeriodicConstraint::Jacobian(const KnotView& knot, ConstMatrixRef, ConstMatrixRef, MatrixXd* J, MatrixXd* Ju) const {
+void PeriodicConstraint::Jacobian(const KnotView& knot, ConstMatrixRef, ConstMatrixRef, MatrixXd* J,
+                                  MatrixXd* Ju) const {
   Slopes(knot, false, J);
   Ju->resize(size(), 0);
 }

@@ -42,7 +42,8 @@ class PowerConstraint final : public Constraint {
   std::vector<int> force_, velocity_;
 };
 
-/// c = entries of x_N ⊖ x_0 at the last knot, of a motion whose start may move. PullBack is by x_N alone: (16b) of README.md.
+/// c = entries of x_N ⊖ x_0 at the last knot, of a motion whose start may move. PullBack is by x_N alone: (16b) of
+/// README.md.
 class PeriodicConstraint final : public Constraint {
  public:
   /// @param entries  of the tangent, as many as info has bounds. The model must outlive it.
@@ -60,7 +61,8 @@ class PeriodicConstraint final : public Constraint {
   std::vector<int> entries_;
 };
 
-/// c_i = the angle [rad] by which a ball joint is turned away from its reference. Its slope is the axis of the rotation.
+/// c_i = the angle [rad] by which a ball joint is turned away from its reference. Its slope is the axis of the
+/// rotation.
 class BallAngleConstraint final : public Constraint {
  public:
   struct Ball {

@@ -16,14 +16,12 @@
 namespace costate {
 namespace {
 
-constexpr int kCertified =
-    24;  // knots that are looked at, evenly spread: one certificate costs some steps
+constexpr int kCertified = 24;  // knots that are looked at, evenly spread: one certificate costs some steps
 
 class Continuation {
  public:
-  Continuation(const Problem& problem, const IlqrOptions& options,
-               const ContinuationOptions& continuation, const IterationCallback& callback,
-               const StageCallback& stage_callback)
+  Continuation(const Problem& problem, const IlqrOptions& options, const ContinuationOptions& continuation,
+               const IterationCallback& callback, const StageCallback& stage_callback)
       : problem_(problem),
         options_(options),
         c_(continuation),
@@ -38,8 +36,7 @@ class Continuation {
   void TrueStage(const MatrixXd& U);
   double TrueCost(const MatrixXd& U, Trajectory* out);
   bool SmoothingReaches(const SmoothContact& smooth) const;
-  SolveResult Solve(const Problem& problem, const MatrixXd& U, IlqrOptions options,
-                    ContinuationStage* stage);
+  SolveResult Solve(const Problem& problem, const MatrixXd& U, IlqrOptions options, ContinuationStage* stage);
 
   const Problem& problem_;
   const IlqrOptions& options_;
@@ -81,8 +78,7 @@ Continuation::Merit Continuation::MeritOf(const Trajectory& motion, double cost)
 
 // is any contact or limit of the true motion as near to its onset as the smoothing reaches?
 bool Continuation::SmoothingReaches(const SmoothContact& smooth) const {
-  if (smooth.softness > 0 || smooth.friction > 0)
-    return true;  // these change forces wherever there are any
+  if (smooth.softness > 0 || smooth.friction > 0) return true;  // these change forces wherever there are any
   const double reach = std::max(smooth.onset, smooth.distance);
   const DataPtr data = MakeData(problem_.model);
   const int N = motion_.N(), step = std::max(1, N / kCertified);
@@ -112,12 +108,15 @@ SolveResult Continuation::Solve(const Problem& problem, const MatrixXd& U, IlqrO
   if (stage_callback_) stage_callback_(static_cast<int>(out_.stages.size()), *stage);
   ConstrainedOptions constrained = c_.constrained;
   if (!multipliers_.empty()) constrained.multipliers = multipliers_;
-  SolveResult result = costate::Solve(problem, {{}, U}, options, [&](const IterationRecord& record) {
-    IterationRecord numbered = record;
-    numbered.iteration += before;
-    out_.result.iterations.push_back(numbered);
-    return !callback_ || callback_(numbered);
-  }, constrained);
+  SolveResult result = costate::Solve(
+      problem, {{}, U}, options,
+      [&](const IterationRecord& record) {
+        IterationRecord numbered = record;
+        numbered.iteration += before;
+        out_.result.iterations.push_back(numbered);
+        return !callback_ || callback_(numbered);
+      },
+      constrained);
   multipliers_ = result.multipliers;
   interrupted_ = interrupted_ || result.status == SolveStatus::kInterrupted;
   stage->status = result.status;
@@ -133,10 +132,8 @@ void Continuation::SmoothStage(double factor) {
   IlqrOptions options = options_;
   options.iterations = c_.stage_iterations;
   options.derivative.smoothing = smoothed.smoothing;
-  if (c_.backward_only)
-    options.derivative_model = smoothed.model.get();
-  else
-    problem.model = smoothed.model.get();
+  if (c_.backward_only) options.derivative_model = smoothed.model.get();
+  else problem.model = smoothed.model.get();
   ContinuationStage stage;
   stage.factor = factor;
   stage.smoothing = ToString(smooth);
@@ -164,9 +161,7 @@ void Continuation::TrueStage(const MatrixXd& U) {
   ContinuationStage stage;
   stage.smoothing = "none";
   SolveResult result = Solve(problem_, U, options, &stage);
-  stage.true_cost = result.status == SolveStatus::kDiverged
-                        ? std::numeric_limits<double>::infinity()
-                        : result.cost;
+  stage.true_cost = result.status == SolveStatus::kDiverged ? std::numeric_limits<double>::infinity() : result.cost;
   const bool first = out_.stages.empty() || out_.stages.back().factor > 0;
   const Merit merit = MeritOf(result.trajectory, stage.true_cost);
   if (first || merit < true_) {
@@ -198,8 +193,8 @@ ContinuationResult Continuation::Run(ConstMatrixRef U) {
   if (best_ < true_) TrueStage(best_U_);
   if (interrupted_) out_.result.status = SolveStatus::kInterrupted;
   out_.result.initial_cost = guess;
-  out_.message = fmt::format("cost {:.6g} on the last smoothed model, {:.6g} on the true one, {}",
-                             smooth_cost_, out_.result.cost, ended);
+  out_.message = fmt::format("cost {:.6g} on the last smoothed model, {:.6g} on the true one, {}", smooth_cost_,
+                             out_.result.cost, ended);
   return std::move(out_);
 }
 
@@ -209,16 +204,13 @@ void CheckContinuation(const ContinuationOptions& c) {
   need(c.stages >= 1, "stages", c.stages, "1 or more");
   need(c.budget >= 0, "budget", c.budget, "0 or more");
   need(c.stage_iterations >= 1, "stage_iterations", c.stage_iterations, "1 or more");
-  if (!c.smooth.any())
-    throw Error(ErrorCode::kInvalidArgument, "continuation: no smoothing is chosen");
+  if (!c.smooth.any()) throw Error(ErrorCode::kInvalidArgument, "continuation: no smoothing is chosen");
 }
 
 }  // namespace
 
-ContinuationResult SolveContinuation(const Problem& problem, ConstMatrixRef U,
-                                     const IlqrOptions& options,
-                                     const ContinuationOptions& continuation,
-                                     const IterationCallback& callback,
+ContinuationResult SolveContinuation(const Problem& problem, ConstMatrixRef U, const IlqrOptions& options,
+                                     const ContinuationOptions& continuation, const IterationCallback& callback,
                                      const StageCallback& stage_callback) {
   Problem unconstrained = problem;
   unconstrained.constraints = nullptr;

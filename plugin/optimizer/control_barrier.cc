@@ -7,15 +7,16 @@
 namespace costate {
 namespace {
 
-// of the distance to a bound that one step may take, of the range that a start keeps away, and how far multipliers may leave
-// the central path (Wächter & Biegler 2006, eq. (8), sec. 3.6 and eq. (16))
+// of the distance to a bound that one step may take, of the range that a start keeps away, and how far multipliers may
+// leave the central path (Wächter & Biegler 2006, eq. (8), sec. 3.6 and eq. (16))
 constexpr double kBoundary = 0.99, kInside = 0.05, kNeighbourhood = 1e10;
 constexpr double kInsideHalf = 0.01;  // of max(1, |bound|) where only one side is bounded
 constexpr double kShrink = 0.2, kShrinkPower = 1.5;
 
 }  // namespace
 
-ControlBarrier::ControlBarrier(ConstVectorRef lower, ConstVectorRef upper, int N) : lower_(lower), upper_(upper), N_(N) {
+ControlBarrier::ControlBarrier(ConstVectorRef lower, ConstVectorRef upper, int N)
+    : lower_(lower), upper_(upper), N_(N) {
   for (Eigen::Index i = 0; i < lower.size(); ++i) {
     if (lower[i] == upper[i]) {  // nothing to choose
       lower_[i] = -std::numeric_limits<double>::infinity();
@@ -43,8 +44,10 @@ MatrixXd ControlBarrier::Inside(ConstMatrixRef U) const {
   for (int i = 0; i < lower_.size(); ++i) {
     const bool below = std::isfinite(lower_[i]), above = std::isfinite(upper_[i]);
     const double range = upper_[i] - lower_[i];
-    const double low = below ? lower_[i] + (above ? kInside * range : kInsideHalf * std::max(1.0, std::abs(lower_[i]))) : lower_[i];
-    const double high = above ? upper_[i] - (below ? kInside * range : kInsideHalf * std::max(1.0, std::abs(upper_[i]))) : upper_[i];
+    const double low =
+        below ? lower_[i] + (above ? kInside * range : kInsideHalf * std::max(1.0, std::abs(lower_[i]))) : lower_[i];
+    const double high =
+        above ? upper_[i] - (below ? kInside * range : kInsideHalf * std::max(1.0, std::abs(upper_[i]))) : upper_[i];
     result.row(i) = result.row(i).cwiseMax(low).cwiseMin(high);
   }
   return result;
@@ -104,7 +107,8 @@ void ControlBarrier::Move(ConstMatrixRef U, ConstMatrixRef dU, ConstMatrixRef re
   });
   ForEach(reached, [&](double sign, double distance, double z, double dz, int i, int t) {
     const double centre = mu_ / distance;
-    (sign > 0 ? z_lower_ : z_upper_)(i, t) = std::clamp(z + step * dz, centre / kNeighbourhood, centre * kNeighbourhood);
+    (sign > 0 ? z_lower_ : z_upper_)(i, t) =
+        std::clamp(z + step * dz, centre / kNeighbourhood, centre * kNeighbourhood);
   });
 }
 

@@ -32,8 +32,8 @@ class ControlBarrier {
   /// Bounds of a step from U: it goes at most the share tau of the way to each bound.
   void StepLimits(ConstMatrixRef U, MatrixXd* lower, MatrixXd* upper) const;
 
-  /// The multipliers' Newton step for dU, as far as they stay positive; then into the neighbourhood of the central path at
-  /// the controls that were reached.
+  /// The multipliers' Newton step for dU, as far as they stay positive; then into the neighbourhood of the central path
+  /// at the controls that were reached.
   void Move(ConstMatrixRef U, ConstMatrixRef dU, ConstMatrixRef reached);
 
   /// Largest of |Qu - z_lower + z_upper| and |z distance - mu|. @param slope  of the cost by each control (nu × N).

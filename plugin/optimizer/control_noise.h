@@ -1,4 +1,5 @@
-// Noise on controls: its unit, and random numbers of a sample whatever other samples there are and whichever thread draws them.
+// Noise on controls: its unit, and random numbers of a sample whatever other samples there are and whichever thread
+// draws them.
 #ifndef COSTATE_OPTIMIZER_CONTROL_NOISE_H_
 #define COSTATE_OPTIMIZER_CONTROL_NOISE_H_
 

@@ -20,7 +20,8 @@ double TotalCost(const Cost& cost, const Trajectory& trajectory, double dt, std:
 
 void Cost::Gradient(const KnotView& knot, KnotGradient* out) const {
   if (NeedsSensors()) {
-    throw Error(ErrorCode::kUnsupported, "this cost reads sensors and has no gradient by them: override Cost::Gradient");
+    throw Error(ErrorCode::kUnsupported,
+                "this cost reads sensors and has no gradient by them: override Cost::Gradient");
   }
   static thread_local CostExpansion expansion;
   Expand(knot, MatrixXd(), MatrixXd(), &expansion);
@@ -28,7 +29,8 @@ void Cost::Gradient(const KnotView& knot, KnotGradient* out) const {
   out->u = expansion.lu;
 }
 
-void Cost::GaussNewtonProduct(const mjModel* model, const KnotView& knot, const KnotGradient& d, KnotGradient* out) const {
+void Cost::GaussNewtonProduct(const mjModel* model, const KnotView& knot, const KnotGradient& d,
+                              KnotGradient* out) const {
   if (NeedsSensors()) return Loss::GaussNewtonProduct(model, knot, d, out);
   static thread_local CostExpansion expansion;
   Expand(knot, MatrixXd(), MatrixXd(), &expansion);

@@ -261,7 +261,8 @@ void ResidualCost::ExpandLocal(const ResidualTerm& term, const KnotView& knot, c
 
   // one rotation, three coordinates: lx += Jᵀg, lxx += Jᵀ diag(d) J with 3×3 J
   for (const RotationEntry& rotation : term.rotations) {
-    const QuaternionPair pair = Quaternions(rotation, knot, ThreadScratch(scratch_[static_cast<std::size_t>(&term - terms_.data())]).slots);
+    const QuaternionPair pair =
+        Quaternions(rotation, knot, ThreadScratch(scratch_[static_cast<std::size_t>(&term - terms_.data())]).slots);
     Matrix3RowMajor J, unused;
     mjd_subQuat(pair.measured, pair.target, J.data(), unused.data());
     Eigen::Vector3d g = Eigen::Vector3d::Zero(), d = Eigen::Vector3d::Zero();
@@ -322,8 +323,8 @@ void MeasuredJacobian(const ResidualTerm& term, const KnotView& knot, int state_
 }
 
 // J and Ju of r = g(z, x, u): dg/dz of what is measured, and what the function reads itself
-void ResidualJacobians(const ResidualTerm& term, const KnotView& knot, int state_columns, bool control, ConstMatrixRef C,
-                       ConstMatrixRef D, Scratch* scratch) {
+void ResidualJacobians(const ResidualTerm& term, const KnotView& knot, int state_columns, bool control,
+                       ConstMatrixRef C, ConstMatrixRef D, Scratch* scratch) {
   MeasuredJacobian(term, knot, state_columns, control, C, D, scratch);
   if (!term.map) return;
   ResidualJacobian& map = scratch->map;
@@ -407,12 +408,13 @@ void ResidualCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef
   }
 }
 
-// ---- gradient ---------------------------------------------------------------------------------------------------------
+// ---- gradient -------------------------------------------------------------------------------------------------------
 
 namespace {
 
 // out += Jᵀ g of what is measured, with the rows of sensors left to whoever has C and D
-void PullMeasured(const ResidualTerm& term, const KnotView& knot, const VectorXd& g, const VectorXd& slots, KnotGradient* out) {
+void PullMeasured(const ResidualTerm& term, const KnotView& knot, const VectorXd& g, const VectorXd& slots,
+                  KnotGradient* out) {
   for (const LinearEntry& entry : term.linear) {
     const Scalar& scalar = entry.scalar;
     const double slope = entry.coef * g[entry.row];
@@ -449,9 +451,10 @@ VectorXd PushMeasured(const ResidualTerm& term, const KnotView& knot, const Knot
     const QuaternionPair pair = Quaternions(rotation, knot, slots);
     Matrix3RowMajor Da, Db;
     mjd_subQuat(pair.measured, pair.target, Da.data(), Db.data());
-    Eigen::Vector3d way = rotation.scalar.input == Input::kSensor
-                              ? Eigen::Vector3d(Da * (BodyRotation(pair.measured) * d.s.segment<4>(rotation.scalar.value)))
-                              : Eigen::Vector3d(Da * d.x.segment<3>(rotation.scalar.column));
+    Eigen::Vector3d way =
+        rotation.scalar.input == Input::kSensor
+            ? Eigen::Vector3d(Da * (BodyRotation(pair.measured) * d.s.segment<4>(rotation.scalar.value)))
+            : Eigen::Vector3d(Da * d.x.segment<3>(rotation.scalar.column));
     if (rotation.other >= 0) way += Db * (BodyRotation(pair.target) * d.s.segment<4>(rotation.other));
     for (int k = 0; k < 3; ++k) {
       if (rotation.row[k] >= 0) dr[rotation.row[k]] += way[k];
@@ -461,7 +464,8 @@ VectorXd PushMeasured(const ResidualTerm& term, const KnotView& knot, const Knot
 }
 
 // the same of the residual itself; scratch->map is that at scratch->z
-void PullResidual(const ResidualTerm& term, const KnotView& knot, const VectorXd& g, Scratch* scratch, KnotGradient* out) {
+void PullResidual(const ResidualTerm& term, const KnotView& knot, const VectorXd& g, Scratch* scratch,
+                  KnotGradient* out) {
   if (!term.map) return PullMeasured(term, knot, g, scratch->slots, out);
   scratch->v.noalias() = scratch->map.measured.transpose() * g;
   PullMeasured(term, knot, scratch->v, scratch->slots, out);
@@ -480,7 +484,8 @@ VectorXd PushResidual(const ResidualTerm& term, const KnotView& knot, const Knot
 
 }  // namespace
 
-void ResidualCost::Jacobian(int index, const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, MatrixXd* J, MatrixXd* Ju) const {
+void ResidualCost::Jacobian(int index, const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, MatrixXd* J,
+                            MatrixXd* Ju) const {
   Scratch& scratch = ThreadScratch(scratch_[static_cast<std::size_t>(index)]);
   const Plan& plan = plans_[static_cast<std::size_t>(index)];
   const ResidualTerm& term = terms_[static_cast<std::size_t>(index)];

@@ -75,7 +75,8 @@ struct ResidualTerm {
 /// How the sum over knots is weighted: running terms by dt, by 1/N or by 1, terminal terms by 1; or both by 1/(N + 1).
 enum class CostScale { kDt, kMean, kSum, kKnots };
 
-/// A number that no other living one has: by it each thread finds the memory that it evaluates a term with, again and again.
+/// A number that no other living one has: by it each thread finds the memory that it evaluates a term with, again and
+/// again.
 class ScratchNumber {
  public:
   ScratchNumber();
@@ -111,8 +112,8 @@ class ResidualCost final : public Cost {
   /// r of one term at a knot (size), whether or not its weight is zero there.
   void Residual(int term, const KnotView& knot, VectorXd* r) const;
 
-  /// Its Jacobians (4), (5): J has the leading columns of dx on which r can depend, Ju none where r does not depend on u and at the
-  /// last knot.
+  /// Its Jacobians (4), (5): J has the leading columns of dx on which r can depend, Ju none where r does not depend on
+  /// u and at the last knot.
   void Jacobian(int term, const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, MatrixXd* J, MatrixXd* Ju) const;
 
   /// out += (∂r)ᵀ g by x, u and s.

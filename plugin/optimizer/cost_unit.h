@@ -6,7 +6,8 @@
 
 namespace costate {
 
-/// A hundred times the geometric mean of Quu's diagonal over knots and controls, without regularization; 1 where no entry is positive.
+/// A hundred times the geometric mean of Quu's diagonal over knots and controls, without regularization; 1 where no
+/// entry is positive.
 double CostUnit(const LqProblem& lq);
 
 /// The same about a motion of the problem; 0 where a derivative fails.

@@ -50,7 +50,9 @@ class TaskLoss {
     options_.parameters = parameters;
     options_.level = task.solver.derivative.level;
     if (S_.size() > 0) {
-      knots_ = FitSpline(S_, task.U_guess).cwiseMax(task.u_lower.replicate(1, S_.rows())).cwiseMin(task.u_upper.replicate(1, S_.rows()));
+      knots_ = FitSpline(S_, task.U_guess)
+                   .cwiseMax(task.u_lower.replicate(1, S_.rows()))
+                   .cwiseMin(task.u_upper.replicate(1, S_.rows()));
     }
     if (!smooth.any()) return;
     smooth_ = MakeSmoothModel(model_, smooth);
@@ -191,7 +193,8 @@ void CheckInputs(const Task& task, const ParameterSet* parameters) {
     throw Error(ErrorCode::kInvalidArgument, "the parameters are not those of the task's inputs");
   }
   if (task.constraints.size() > 0) {
-    throw Error(ErrorCode::kUnsupported, "a descent keeps no constraints, and the task has '" + task.constraints[0].info().name +
+    throw Error(ErrorCode::kUnsupported, "a descent keeps no constraints, and the task has '" +
+                                             task.constraints[0].info().name +
                                              "': give it soft=\"weight\", or use an optimizer that keeps them");
   }
   if (names.empty() && task.inputs.controls.empty() && task.inputs.start.empty()) {
@@ -205,9 +208,8 @@ DescentResult Descend(const Task& task, ParameterSet* parameters, const DescentO
                       const DescentCallback& callback) {
   CheckInputs(task, parameters);
   if (options.smooth.any() && parameters && parameters->size() > 0) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "descent: slopes by '" + parameters->Names().front() +
-                    "' are of the model that it changes, not of a smoothed one");
+    throw Error(ErrorCode::kInvalidArgument, "descent: slopes by '" + parameters->Names().front() +
+                                                 "' are of the model that it changes, not of a smoothed one");
   }
   TaskLoss loss(task, parameters, options.smooth);
   VectorXd lower, upper, scale;

@@ -20,8 +20,9 @@ using Op = Expression::Op;
 using Node = Expression::Node;
 using Nodes = std::vector<int>;  // a vector: the nodes of its entries
 
-constexpr int kMaxExpressionDepth = 200;          // nested brackets
-constexpr std::size_t kMaxOperations = 1000000;  // far beyond what anyone writes; definitions that double each other get there
+constexpr int kMaxExpressionDepth = 200;  // nested brackets
+constexpr std::size_t kMaxOperations =
+    1000000;  // far beyond what anyone writes; definitions that double each other get there
 constexpr std::size_t kQuotedText = 60, kQuotedRest = 20;
 
 const std::map<std::string, Op>& Functions() {
@@ -98,7 +99,8 @@ class ExpressionCompiler {
   // ---- nodes ----
   int Add(Node node) {
     const auto number = [&](int i) { return (*nodes_)[static_cast<std::size_t>(i)]; };
-    if (node.op == Op::kDivide && number(node.b).op == Op::kConstant && number(node.b).value == 0) Fail("a division by 0");
+    if (node.op == Op::kDivide && number(node.b).op == Op::kConstant && number(node.b).value == 0)
+      Fail("a division by 0");
 
     // what does not depend on anything is a number
     if (node.op != Op::kInput && node.a >= 0 && number(node.a).op == Op::kConstant &&

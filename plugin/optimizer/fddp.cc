@@ -73,7 +73,8 @@ SolveResult Fddp::Resume(int iterations, const IterationCallback& callback) {
   result_.policy.k.setZero(simulator_.dims().nu, N_);
   result_.policy.K.assign(N_, MatrixXd::Zero(simulator_.dims().nu, simulator_.dims().ndx));
   for (FddpIterate* iterate : {&now_, &saved_, &best_}) {
-    if (std::isfinite(iterate->cost)) iterate->cost = TotalCost(*problem_.cost, iterate->trajectory, simulator_.knot_time());
+    if (std::isfinite(iterate->cost))
+      iterate->cost = TotalCost(*problem_.cost, iterate->trajectory, simulator_.knot_time());
   }
   result_.initial_cost = now_.cost;
   filter_.Clear();
@@ -144,11 +145,14 @@ void Fddp::Loop(const IterationCallback& callback) {
     problem_.cost->Observe(now_.trajectory, simulator_.knot_time(), &record);
     result_.iterations.push_back(record);
     if (callback && !callback(record)) {
-      return End(SolveStatus::kInterrupted, fmt::format("interrupted after {} iterations at cost {:.6g}", i, now_.cost));
+      return End(SolveStatus::kInterrupted,
+                 fmt::format("interrupted after {} iterations at cost {:.6g}", i, now_.cost));
     }
     if (floor_ > options_.regularization_max) {
-      return End(SolveStatus::kStalled, fmt::format("stalled after {} iterations: no step improves on the cost {:.6g} even with "
-                                                    "regularization {:g}, gradient norm {:.3g}", i, now_.cost, shift_, record.gradient_norm));
+      return End(SolveStatus::kStalled,
+                 fmt::format("stalled after {} iterations: no step improves on the cost {:.6g} even with "
+                             "regularization {:g}, gradient norm {:.3g}",
+                             i, now_.cost, shift_, record.gradient_norm));
     }
   }
   End(SolveStatus::kIterationLimit,
@@ -160,14 +164,17 @@ bool Fddp::Converged(const IterationRecord& record) {
   if (now_.Gaps() > 0 || shift_ > 0) return false;
   if (mode_ == Mode::kBarrier && barrier_.Gap() > limit) return false;
   if (record.gradient_norm <= options_.gradient_tolerance * (unit_ + std::abs(now_.cost))) {
-    End(SolveStatus::kConverged, fmt::format("converged after {} iterations: gradient norm {:.3g} is within its tolerance {:.3g}",
-                                             result_.iterations.size(), record.gradient_norm,
-                                             options_.gradient_tolerance * (unit_ + std::abs(now_.cost))));
+    End(SolveStatus::kConverged,
+        fmt::format("converged after {} iterations: gradient norm {:.3g} is within its tolerance {:.3g}",
+                    result_.iterations.size(), record.gradient_norm,
+                    options_.gradient_tolerance * (unit_ + std::abs(now_.cost))));
     return true;
   }
   if (expected > limit) return false;
-  End(SolveStatus::kConverged, fmt::format("converged after {} iterations: of the cost {:.6g} the model promises to take off no more than {:.3g}",
-                                           result_.iterations.size(), now_.cost, std::max(expected, 0.0)));
+  End(SolveStatus::kConverged,
+      fmt::format(
+          "converged after {} iterations: of the cost {:.6g} the model promises to take off no more than {:.3g}",
+          result_.iterations.size(), now_.cost, std::max(expected, 0.0)));
   return true;
 }
 
@@ -197,13 +204,16 @@ void CheckFddp(const Problem& given, ConstMatrixRef X, ConstMatrixRef U, const I
   CheckFddpOptions(options);
   RefuseDelays(problem.model, "fddp");
   if (options.second_order && options.derivative_every > 1) {
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("second_order takes the curvature at each knot: derivatives at every {} knots do not go "
-                                                         "with it", options.derivative_every));
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("second_order takes the curvature at each knot: derivatives at every {} knots do not go "
+                            "with it",
+                            options.derivative_every));
   }
   const Dims dims(problem.model);
   if (X.cols() > 0 && (X.rows() != dims.nx || X.cols() != problem.N + 1)) {
-    throw Error(ErrorCode::kDimensionMismatch, fmt::format("the state guess is {} x {}, expected nx = {} rows and N + 1 = {} columns", X.rows(),
-                                                           X.cols(), dims.nx, problem.N + 1));
+    throw Error(ErrorCode::kDimensionMismatch,
+                fmt::format("the state guess is {} x {}, expected nx = {} rows and N + 1 = {} columns", X.rows(),
+                            X.cols(), dims.nx, problem.N + 1));
   }
 }
 

@@ -1,5 +1,5 @@
-// Multiple shooting: linearize about states that need not be a motion, solve the linear-quadratic problem with gaps, search
-// along its policy. README.md, "Multiple shooting".
+// Multiple shooting: linearize about states that need not be a motion, solve the linear-quadratic problem with gaps,
+// search along its policy. README.md, "Multiple shooting".
 #ifndef COSTATE_OPTIMIZER_FDDP_H_
 #define COSTATE_OPTIMIZER_FDDP_H_
 
@@ -32,19 +32,21 @@ class Fddp {
  public:
   Fddp(const Problem& problem, const IlqrOptions& options);
   /// @param state  of a solve that goes on, or null: costates and barrier.
-  SolveResult Run(ConstMatrixRef X, ConstMatrixRef U, const IterationCallback& callback, const SolveState* state = nullptr);
+  SolveResult Run(ConstMatrixRef X, ConstMatrixRef U, const IterationCallback& callback,
+                  const SolveState* state = nullptr);
 
   /// Goes on from where the last solve ended, its multipliers and barrier with it, after the cost has changed a little.
   SolveResult Resume(int iterations, const IterationCallback& callback);
 
  private:
   static constexpr double kFirstShift = 1e-4, kShiftGrowth = 8;  // of the Hessian where it is indefinite
-  static constexpr double kPolishRatio = 0.3;  // of their promise: what steps without barrier keep, else the barrier is back
+  static constexpr double kPolishRatio =
+      0.3;  // of their promise: what steps without barrier keep, else the barrier is back
 
   enum class Mode {
-    kPlain,    // no bound matters
+    kPlain,  // no bound matters
     kBarrier,
-    kPolish,   // bounds by the box-constrained recursion, from a barrier's solution; back to it when a step disappoints
+    kPolish,  // bounds by the box-constrained recursion, from a barrier's solution; back to it when a step disappoints
   };
   struct Direction {
     bool ok = false;
@@ -107,7 +109,7 @@ class Fddp {
   std::vector<CostExpansion> expansions_;  // one a worker
   std::vector<StepStatus> failed_;
   std::vector<MatrixXd> C_, D_, hessians_;  // for second-order terms
-  MatrixXd lambda_, next_lambda_;           // multipliers of the last step's problem (ndx × (N+1)); zero before the first
+  MatrixXd lambda_, next_lambda_;  // multipliers of the last step's problem (ndx × (N+1)); zero before the first
   MatrixXd lxx_diagonal_, luu_diagonal_, lu_;  // before barrier and shift
 
   // of a start that may move: what ties the end to it, the problem with its step as a further state, and that step
@@ -119,7 +121,7 @@ class Fddp {
 
   Direction direction_;
   MatrixXd dx_, du_;
-  double shift_ = 0, last_shift_ = 0, floor_ = 0;  // in units of the cost
+  double shift_ = 0, last_shift_ = 0, floor_ = 0;                          // in units of the cost
   double alpha_ = 0, expected_ = std::numeric_limits<double>::infinity();  // of the last step
   Policy policy_;
   MatrixXd lower_, upper_;

@@ -30,15 +30,15 @@ bool Fddp::Start(ConstMatrixRef X, ConstMatrixRef U) {
     best_.gaps.setZero(simulator_.dims().ndx, N_);
     if (Follow(states, clamp(U))) return true;
     result_.trajectory = now_.trajectory;
-    End(SolveStatus::kDiverged, "the guess cannot be simulated: a step from one of its states fails, or its cost is not finite");
+    End(SolveStatus::kDiverged,
+        "the guess cannot be simulated: a step from one of its states fails, or its cost is not finite");
     return false;
   }
   RolloutStatus first;
   std::string not_finite;
   for (int i = 0; i <= kFddpGuessScalings; ++i) {
     result_.guess_scale = i < kFddpGuessScalings ? std::pow(kFddpGuessFactor, i) : 0;
-    const RolloutStatus status =
-        simulator_.Rollout(problem_.x0, clamp(result_.guess_scale * U), &now_.trajectory);
+    const RolloutStatus status = simulator_.Rollout(problem_.x0, clamp(result_.guess_scale * U), &now_.trajectory);
     if (i == 0) first = status;
     now_.cost = RolloutCost(problem_, now_.trajectory, status, simulator_.knot_time());
     now_.gaps.setZero(simulator_.dims().ndx, N_);
@@ -102,9 +102,10 @@ void Fddp::Finish() {
     const RolloutStatus status =
         simulator_.RolloutPolicy(now_.trajectory, hold, 1, problem_.u_lower, problem_.u_upper, &closed.trajectory);
     closed.cost = RolloutCost(problem_, closed.trajectory, status, simulator_.knot_time());
-    result_.message += fmt::format("; the states still have gaps, the largest {}: the motion is {}, at cost {:.6g}", GapText(now_.gaps),
-                                   closed.cost < best_.cost ? "what the last policy makes of them" : "the best without gaps",
-                                   std::min(closed.cost, best_.cost));
+    result_.message += fmt::format(
+        "; the states still have gaps, the largest {}: the motion is {}, at cost {:.6g}", GapText(now_.gaps),
+        closed.cost < best_.cost ? "what the last policy makes of them" : "the best without gaps",
+        std::min(closed.cost, best_.cost));
     if (closed.cost < best_.cost) best_ = std::move(closed);
     if (!std::isfinite(best_.cost)) result_.status = SolveStatus::kDiverged;
   }
@@ -138,7 +139,8 @@ void Fddp::Finish() {
 std::string Fddp::GapText(const MatrixXd& gaps) const {
   Eigen::Index row = 0, t = 0;
   const double largest = gaps.cwiseAbs().maxCoeff(&row, &t);
-  return fmt::format("{:.3g} at knot {} in {}", largest, t + 1, TangentNames(problem_.model)[static_cast<std::size_t>(row)]);
+  return fmt::format("{:.3g} at knot {} in {}", largest, t + 1,
+                     TangentNames(problem_.model)[static_cast<std::size_t>(row)]);
 }
 
 void Fddp::End(SolveStatus status, std::string message) {

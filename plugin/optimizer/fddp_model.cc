@@ -70,8 +70,8 @@ void Fddp::AddCurvature() {
   const Eigen::Index ndx = simulator_.dims().ndx, nu = simulator_.dims().nu;
   simulator_.ParallelFor(N_ + 1, [&](int t, int worker) {
     MatrixXd& H = hessians_[t];
-    failed_[t] = second_order_->Hessian(now_.trajectory, t, simulator_.knot_time(), lambda_.col(std::min(t + 1, N_)), C_[t],
-                                        D_[t], worker, &H);
+    failed_[t] = second_order_->Hessian(now_.trajectory, t, simulator_.knot_time(), lambda_.col(std::min(t + 1, N_)),
+                                        C_[t], D_[t], worker, &H);
     if (failed_[t] != StepStatus::kOk) return;
     if (t == N_) {
       lq_.lxx = H;
@@ -142,9 +142,10 @@ bool Fddp::FindDirection(IterationRecord* record) {
     const double first = last_shift_ == 0 ? kFirstShift : std::max(kLeastShift, last_shift_ / 3);
     shift = shift == 0 ? first : shift * (last_shift_ == 0 ? kFirstShiftGrowth : kShiftGrowth);
     if (!(shift > options_.regularization_max)) continue;
-    End(SolveStatus::kStalled,
-        fmt::format("the backward pass fails at knot {} of {} even with regularization {:g}: Quu is not positive definite or not "
-                    "finite", riccati_.failed_knot, N_, shift));
+    End(SolveStatus::kStalled, fmt::format("the backward pass fails at knot {} of {} even with regularization {:g}: "
+                                           "Quu is not positive definite or not "
+                                           "finite",
+                                           riccati_.failed_knot, N_, shift));
     return false;
   }
   if (shift > floor_) last_shift_ = shift;

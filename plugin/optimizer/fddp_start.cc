@@ -25,7 +25,8 @@ VectorXd Fddp::StartAt(double alpha) const {
   return dx0_.isZero(0) ? x : Retract(problem_.model, x, alpha * dx0_);
 }
 
-// the problem in (dx, theta), theta the free entries of dx_0: it stays what it is from knot to knot, and the end's cost reads it
+// the problem in (dx, theta), theta the free entries of dx_0: it stays what it is from knot to knot, and the end's cost
+// reads it
 void Fddp::Extend() {
   const std::vector<int>& entries = problem_.free_start.entries;
   const Eigen::Index n = simulator_.dims().ndx, m = static_cast<Eigen::Index>(entries.size());
@@ -73,8 +74,8 @@ double Fddp::StartSlope(const VectorXd& moved, const VectorXd& slope) const {
   return largest;
 }
 
-// riccati_ of lq_; where the start may move, about the best start: theta = argmin ½ thetaᵀ H theta + gᵀ theta within bounds,
-// with H and g the value at knot 0 along (E theta, theta)
+// riccati_ of lq_; where the start may move, about the best start: theta = argmin ½ thetaᵀ H theta + gᵀ theta within
+// bounds, with H and g the value at knot 0 along (E theta, theta)
 void Fddp::SolveStep() {
   if (!HasFreeStart()) return SolveRiccati(lq_, {}, &riccati_);
   const FreeStart& start = problem_.free_start;
@@ -93,7 +94,8 @@ void Fddp::SolveStep() {
   const VectorXd moved = Difference(problem_.model, now_.trajectory.X.col(0), problem_.x0)(entries);
   VectorXd theta = VectorXd::Zero(m);
   const VectorXd lower = (start.lower - moved).cwiseMin(0), upper = (start.upper - moved).cwiseMax(0);
-  if (!H.allFinite() || !g.allFinite() || SolveBoxQp(H, g, lower, upper, theta, &start_qp_) == BoxQpStatus::kIndefinite) {
+  if (!H.allFinite() || !g.allFinite() ||
+      SolveBoxQp(H, g, lower, upper, theta, &start_qp_) == BoxQpStatus::kIndefinite) {
     riccati_.ok = false;
     riccati_.failed_knot = 0;
     return;

@@ -1,4 +1,5 @@
-// Steps of multiple shooting: the search along a policy, the barrier that keeps bounds, the way back from it to the bounds.
+// Steps of multiple shooting: the search along a policy, the barrier that keeps bounds, the way back from it to the
+// bounds.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -9,9 +10,10 @@
 namespace costate {
 namespace {
 
-constexpr double kBarrierAccuracy = 10;  // a barrier problem is solved to so many times mu (Wächter & Biegler 2006, eq. (7))
-constexpr double kBarrierShare = 0.1;    // of the tolerance: what the last barrier may keep from the optimum
-constexpr double kPolishShare = 0.1;     // barrier's gap, of the cost, below which steps without barrier are tried …
+constexpr double kBarrierAccuracy =
+    10;  // a barrier problem is solved to so many times mu (Wächter & Biegler 2006, eq. (7))
+constexpr double kBarrierShare = 0.1;  // of the tolerance: what the last barrier may keep from the optimum
+constexpr double kPolishShare = 0.1;   // barrier's gap, of the cost, below which steps without barrier are tried …
 constexpr double kGoodStep = 0.5;
 
 }  // namespace
@@ -64,8 +66,10 @@ void Fddp::AdaptBarrier() {
     if (t == 0) continue;
     error = std::max(error, (knot.lx + knot.A.transpose() * lambda_.col(t + 1) - lambda_.col(t)).cwiseAbs().maxCoeff());
   }
-  const double least = kBarrierShare * options_.tolerance * std::max(std::abs(now_.cost), 1e-12 * unit_) / barrier_.bounds();
-  while (barrier_.mu() > least && std::max(error, barrier_.Error(now_.trajectory.U, slope)) < kBarrierAccuracy * barrier_.mu()) {
+  const double least =
+      kBarrierShare * options_.tolerance * std::max(std::abs(now_.cost), 1e-12 * unit_) / barrier_.bounds();
+  while (barrier_.mu() > least &&
+         std::max(error, barrier_.Error(now_.trajectory.U, slope)) < kBarrierAccuracy * barrier_.mu()) {
     barrier_.Shrink(least);
     filter_.Clear();
   }
@@ -81,8 +85,8 @@ double Fddp::Search(int steps) {
     const int count = std::min(simulator_.threads(), steps - first);
     simulator_.ParallelFor(count, [&](int i, int worker) {
       const double alpha = std::ldexp(1, -(first + i));
-      const RolloutStatus status = simulator_.RolloutGaps(StartAt(alpha), now_.trajectory, now_.gaps, policy_, alpha, lower_, upper_,
-                                                          &candidates_[i], worker);
+      const RolloutStatus status = simulator_.RolloutGaps(StartAt(alpha), now_.trajectory, now_.gaps, policy_, alpha,
+                                                          lower_, upper_, &candidates_[i], worker);
       costs_[i] = RolloutCost(problem_, candidates_[i], status, simulator_.knot_time());
     });
     for (int i = 0; i < count; ++i) {

@@ -23,8 +23,8 @@ bool IsTime(double a, double b) { return std::abs(a - b) <= 1e-12 * b; }
 class FreeTime {
  public:
   FreeTime(const Problem& problem, ConstMatrixRef U, const IlqrOptions& options, const ConstrainedOptions& constrained,
-           const FreeTimeOptions& free, const IterationCallback& callback, const FreeTimeState* from, const BasinHoppingOptions& hopping,
-           const BasinHoppingCallback& round_callback)
+           const FreeTimeOptions& free, const IterationCallback& callback, const FreeTimeState* from,
+           const BasinHoppingOptions& hopping, const BasinHoppingCallback& round_callback)
       : problem_(problem),
         U_(U),
         options_(options),
@@ -115,17 +115,19 @@ double FreeTime::Try(double time) {
   return cost;
 }
 
-// what a motion of this length is sought from, one after the other until one keeps the constraints: the nearest length that is
-// known; where all that are known are longer, also the one behind it and the guess
+// what a motion of this length is sought from, one after the other until one keeps the constraints: the nearest length
+// that is known; where all that are known are longer, also the one behind it and the guess
 std::vector<FreeTime::Start> FreeTime::StartsOf(double time) const {
   std::vector<const Kept*> nearest;
   for (const Kept& kept : kept_) nearest.push_back(&kept);
-  std::stable_sort(nearest.begin(), nearest.end(),
-                   [time](const Kept* a, const Kept* b) { return std::abs(a->time - time) < std::abs(b->time - time); });
+  std::stable_sort(nearest.begin(), nearest.end(), [time](const Kept* a, const Kept* b) {
+    return std::abs(a->time - time) < std::abs(b->time - time);
+  });
   const bool shortest = std::all_of(kept_.begin(), kept_.end(), [time](const Kept& kept) { return kept.time > time; });
   std::vector<Start> starts;
   if (from_ && from_->state.U.cols() > 0 && IsTime(from_->state_time, time)) {
-    starts.push_back({{from_->state.X, from_->state.U, &from_->state}, nearest.empty() ? constrained_.multipliers : nearest[0]->multipliers});
+    starts.push_back({{from_->state.X, from_->state.U, &from_->state},
+                      nearest.empty() ? constrained_.multipliers : nearest[0]->multipliers});
   }
   for (const Kept* kept : nearest) {
     if (starts.size() < (shortest ? 2 : 1)) starts.push_back({{{}, kept->U}, kept->multipliers});
@@ -143,9 +145,10 @@ SolveResult FreeTime::SolveFrom(const Start& start, const Problem& problem) {
     iterations_.back().iteration += before;
     return !callback_ || callback_(iterations_.back());
   };
-  SolveResult result = hopping_.rounds > 0
-                           ? SolveBasinHopping(problem, start.guess, options_, hopping_, numbered, constrained, round_callback_).result
-                           : Solve(problem, start.guess, options_, numbered, constrained);
+  SolveResult result =
+      hopping_.rounds > 0
+          ? SolveBasinHopping(problem, start.guess, options_, hopping_, numbered, constrained, round_callback_).result
+          : Solve(problem, start.guess, options_, numbered, constrained);
   last_state_ = result.state;
   stop_ = stop_ || result.status == SolveStatus::kInterrupted;
   return result;
@@ -160,7 +163,8 @@ void FreeTime::GoOn() {
     if (!IsTime(trial.time, from_->time) || std::abs(cost - trial.cost) > kSameCost * std::abs(trial.cost)) continue;
     known_ = from_->trials;
     std::erase_if(known_, [this](const FreeTimeTrial& t) {
-      return IsTime(t.time, from_->time) || t.status == SolveStatus::kInterrupted || t.status == SolveStatus::kIterationLimit;
+      return IsTime(t.time, from_->time) || t.status == SolveStatus::kInterrupted ||
+             t.status == SolveStatus::kIterationLimit;
     });
     known_.push_back(out_.trials.back());
     out_.trials.clear();
@@ -200,8 +204,8 @@ FreeTimeResult FreeTime::Run() {
   out_.result.iterations = std::move(iterations_);
   out_.result.state = std::move(last_state_);
   out_.result.initial_cost = initial_cost_;
-  out_.result.message += fmt::format("; of {} times from {:g} s to {:g} s the best is {:.6g} s", out_.trials.size(), free_.shortest,
-                                     free_.longest, out_.time);
+  out_.result.message += fmt::format("; of {} times from {:g} s to {:g} s the best is {:.6g} s", out_.trials.size(),
+                                     free_.shortest, free_.longest, out_.time);
   if (shorter > 0) out_.result.message += fmt::format(", the next shorter was {:.6g} s", shorter);
   if (std::isfinite(longer)) out_.result.message += fmt::format(", the next longer {:.6g} s", longer);
   if (stop_) out_.result.status = SolveStatus::kInterrupted;
@@ -211,13 +215,14 @@ FreeTimeResult FreeTime::Run() {
 }  // namespace
 
 FreeTimeResult SolveFreeTime(const Problem& problem, ConstMatrixRef U, const IlqrOptions& options,
-                             const ConstrainedOptions& constrained, const FreeTimeOptions& free, const IterationCallback& callback,
-                             const FreeTimeState* from, const BasinHoppingOptions& hopping,
-                             const BasinHoppingCallback& round_callback) {
+                             const ConstrainedOptions& constrained, const FreeTimeOptions& free,
+                             const IterationCallback& callback, const FreeTimeState* from,
+                             const BasinHoppingOptions& hopping, const BasinHoppingCallback& round_callback) {
   const OptionCheck need("free time: ");
   RefuseTimeLimit(options, need);
   need(free.shortest > 0 && std::isfinite(free.shortest), "shortest", free.shortest, "positive and finite");
-  need(free.longest > free.shortest && std::isfinite(free.longest), "longest", free.longest, "finite and above shortest");
+  need(free.longest > free.shortest && std::isfinite(free.longest), "longest", free.longest,
+       "finite and above shortest");
   need(free.weight >= 0 && std::isfinite(free.weight), "weight", free.weight, "0 or more, and finite");
   need(free.tolerance > 0 && free.tolerance < 1, "tolerance", free.tolerance, "between 0 and 1");
   need(free.solves >= 3, "solves", free.solves, "3 or more");

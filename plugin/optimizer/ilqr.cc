@@ -19,7 +19,7 @@
 namespace costate {
 namespace {
 
-constexpr int kGuessScalings = 4;     // a guess that diverges is tried at 1, ¼, 1/16, 1/64, 0
+constexpr int kGuessScalings = 4;  // a guess that diverges is tried at 1, ¼, 1/16, 1/64, 0
 constexpr double kGuessFactor = 0.25;
 constexpr double kFinalGrowth = 100;  // of regularization when the final gains need some
 constexpr int kMostRecords = 10000;   // for so many iterations memory is taken in advance
@@ -27,8 +27,8 @@ constexpr int kMostRecords = 10000;   // for so many iterations memory is taken 
 // a first full step without regularization that keeps this part of its promise shows a linear-quadratic problem
 constexpr double kLinearQuadratic = 0.9;
 
-// so many small decreases (or none) in a row are convergence when the model without regularization promises no more than a few
-// times the tolerance either; after more of them, whatever it promises, the motion stands at a kink
+// so many small decreases (or none) in a row are convergence when the model without regularization promises no more
+// than a few times the tolerance either; after more of them, whatever it promises, the motion stands at a kink
 constexpr int kFlatIterations = 3, kStalledIterations = 8;
 constexpr double kFlatPromise = 10;
 
@@ -55,7 +55,8 @@ class IlqrSolver::Impl {
   Impl(const Problem& problem, const IlqrOptions& options);
 
   const SolveResult& Solve(ConstMatrixRef U, const IterationCallback& callback);
-  const SolveResult& Resolve(const Trajectory& reference, const std::vector<MatrixXd>& K, const IterationCallback& callback);
+  const SolveResult& Resolve(const Trajectory& reference, const std::vector<MatrixXd>& K,
+                             const IterationCallback& callback);
 
   Problem problem_;
   IlqrOptions options_;
@@ -86,11 +87,11 @@ class IlqrSolver::Impl {
 
   StepSearch search_;
   Regularization regularization_;
-  Regularization rival_;                   // by steps, where both rules are asked for
-  AcceptedStep own_;                       // what the last iteration found by regularization_ …
-  double own_kept_ = 0;                    // … and the part of its promise that it kept
+  Regularization rival_;  // by steps, where both rules are asked for
+  AcceptedStep own_;      // what the last iteration found by regularization_ …
+  double own_kept_ = 0;   // … and the part of its promise that it kept
   bool bounded_ = false;
-  double unit_ = 0;                        // of the cost; 0: not measured yet
+  double unit_ = 0;  // of the cost; 0: not measured yet
 
   LqProblem lq_;
   RiccatiResult riccati_;
@@ -99,13 +100,13 @@ class IlqrSolver::Impl {
   std::vector<StepStatus> failed_;         // of the derivative at each knot
   Policy start_;                           // the feedback of the first rollout
   Trajectory candidate_;
-  bool expanded_ = false;                  // lq_ is about the trajectory of result_
-  bool cold_ = true;                       // nothing is known from a solve before
-  int flat_ = 0;                           // small decreases in a row
-  bool in_vain_ = false;                   // the last search found nothing
+  bool expanded_ = false;  // lq_ is about the trajectory of result_
+  bool cold_ = true;       // nothing is known from a solve before
+  int flat_ = 0;           // small decreases in a row
+  bool in_vain_ = false;   // the last search found nothing
   bool ended_ = false;
   Clock::time_point deadline_, lap_;
-  double fastest_ = 0;                     // [s] of an iteration in this solve
+  double fastest_ = 0;  // [s] of an iteration in this solve
 };
 
 IlqrSolver::Impl::Impl(const Problem& problem, const IlqrOptions& options)
@@ -171,9 +172,8 @@ bool IlqrSolver::Impl::StartFrom(ConstMatrixRef U) {
   std::string not_finite;
   for (int i = 0; i <= kGuessScalings; ++i) {
     result_.guess_scale = i < kGuessScalings ? std::pow(kGuessFactor, i) : 0;
-    const MatrixXd guess = (result_.guess_scale * U)
-                               .cwiseMax(problem_.u_lower.replicate(1, N))
-                               .cwiseMin(problem_.u_upper.replicate(1, N));
+    const MatrixXd guess =
+        (result_.guess_scale * U).cwiseMax(problem_.u_lower.replicate(1, N)).cwiseMin(problem_.u_upper.replicate(1, N));
     const RolloutStatus status = simulator_.Rollout(problem_.x0, guess, &result_.trajectory);
     if (i == 0) first = status;
     result_.cost = RolloutCost(problem_, result_.trajectory, status, simulator_.knot_time());
@@ -184,10 +184,10 @@ bool IlqrSolver::Impl::StartFrom(ConstMatrixRef U) {
   }
 
   const std::string reason = first.ok() ? not_finite
-                                        : fmt::format("{} at knot {} of {} ({:.3g} s)", ToString(first.status), first.knot,
-                                                      N, first.knot * simulator_.knot_time());
-  End(SolveStatus::kDiverged, fmt::format("the guess cannot be simulated: {}; neither can the guess scaled down to zero",
-                                          reason));
+                                        : fmt::format("{} at knot {} of {} ({:.3g} s)", ToString(first.status),
+                                                      first.knot, N, first.knot * simulator_.knot_time());
+  End(SolveStatus::kDiverged,
+      fmt::format("the guess cannot be simulated: {}; neither can the guess scaled down to zero", reason));
   return false;
 }
 
@@ -199,8 +199,8 @@ bool IlqrSolver::Impl::StartFrom(const Trajectory& reference, const std::vector<
   const auto roll_out = [&](int i, int worker) {
     const double dt = simulator_.knot_time();
     if (i == 0) {
-      const RolloutStatus closed = simulator_.RolloutPolicy(problem_.x0, reference, start_, 1, problem_.u_lower, problem_.u_upper,
-                                                            &result_.trajectory, worker);
+      const RolloutStatus closed = simulator_.RolloutPolicy(problem_.x0, reference, start_, 1, problem_.u_lower,
+                                                            problem_.u_upper, &result_.trajectory, worker);
       closed_cost = RolloutCost(problem_, result_.trajectory, closed, dt);
     } else {
       const RolloutStatus open = simulator_.Rollout(problem_.x0, reference.U, &candidate_, worker);
@@ -231,7 +231,8 @@ void IlqrSolver::Impl::Iterate(const IterationCallback& callback) {
     const bool go_on = !callback || callback(record);
     if (ended_) return;
     if (!go_on) {
-      return End(SolveStatus::kInterrupted, fmt::format("interrupted after {} iterations at cost {:.6g}", i, result_.cost));
+      return End(SolveStatus::kInterrupted,
+                 fmt::format("interrupted after {} iterations at cost {:.6g}", i, result_.cost));
     }
   }
   End(SolveStatus::kIterationLimit,
@@ -245,8 +246,8 @@ bool IlqrSolver::Impl::TimeIsUp() {
   const bool first = result_.iterations.empty();
   if (!first) fastest_ = fastest_ > 0 ? std::min(fastest_, seconds) : seconds;
   if (std::chrono::duration<double>(deadline_ - lap_).count() > fastest_) return false;
-  End(SolveStatus::kTimeLimit, fmt::format("time was up after {} iterations at cost {:.6g}", result_.iterations.size(),
-                                           result_.cost));
+  End(SolveStatus::kTimeLimit,
+      fmt::format("time was up after {} iterations at cost {:.6g}", result_.iterations.size(), result_.cost));
   return true;
 }
 
@@ -300,8 +301,10 @@ bool IlqrSolver::Impl::GrowUntilSolved(IterationRecord* record) {
   while (!Backward(regularization_.value(), record)) {
     if (regularization_.Grow()) continue;
     End(SolveStatus::kStalled,
-        fmt::format("the backward pass fails at knot {} of {} even with regularization {:g}: Quu is not positive definite "
-                    "or not finite", riccati_.failed_knot, problem_.N, regularization_.value()));
+        fmt::format(
+            "the backward pass fails at knot {} of {} even with regularization {:g}: Quu is not positive definite "
+            "or not finite",
+            riccati_.failed_knot, problem_.N, regularization_.value()));
     return false;
   }
   record->gradient_norm = riccati_.gradient_norm;
@@ -314,8 +317,9 @@ bool IlqrSolver::Impl::IsStationary() {
   if (!cold_ && promise <= options_.tolerance * std::abs(result_.cost)) {
     // near a solution from the start; less regularization may promise more the next time
     regularization_.Adapt(1, 1);
-    End(SolveStatus::kConverged, fmt::format("converged after {} iterations: of the cost {:.6g} the model promises to take off {:.3g}",
-                                             result_.iterations.size(), result_.cost, promise));
+    End(SolveStatus::kConverged,
+        fmt::format("converged after {} iterations: of the cost {:.6g} the model promises to take off {:.3g}",
+                    result_.iterations.size(), result_.cost, promise));
     return true;
   }
   if (riccati_.gradient_norm > limit) return false;
@@ -325,15 +329,16 @@ bool IlqrSolver::Impl::IsStationary() {
   return true;
 }
 
-// where the search gains nothing any more: does the model promise anything? With regularization any model promises little,
-// hence without
+// where the search gains nothing any more: does the model promise anything? With regularization any model promises
+// little, hence without
 bool IlqrSolver::Impl::PromisesNothing(IterationRecord* record) {
   if ((flat_ < kFlatIterations && !in_vain_) || !Backward(0, record)) return false;
   const double promise = -Expected(riccati_).At(1);
   if (promise > kFlatPromise * options_.tolerance * std::abs(result_.cost)) return false;
   End(SolveStatus::kConverged,
-      fmt::format("converged after {} iterations: of the cost {:.6g} the model promises to take off no more than {:.3g}",
-                  result_.iterations.size(), result_.cost, promise));
+      fmt::format(
+          "converged after {} iterations: of the cost {:.6g} the model promises to take off no more than {:.3g}",
+          result_.iterations.size(), result_.cost, promise));
   return true;
 }
 
@@ -364,7 +369,8 @@ void IlqrSolver::Impl::Search(IterationRecord* record) {
   record->step = step.found.alpha;
   record->cost = result_.cost;
   record->regularization = regularization_.value();
-  record->expected_change = found ? step.expected.At(std::min(step.found.alpha, 1.0)) : expected.At(1);  // beyond it says nothing
+  record->expected_change =
+      found ? step.expected.At(std::min(step.found.alpha, 1.0)) : expected.At(1);  // beyond it says nothing
   record->actual_change = result_.cost - before;
 }
 
@@ -400,10 +406,11 @@ void IlqrSolver::Impl::Judge(const IterationRecord& record) {
   flat_ = -record.actual_change <= options_.tolerance * std::abs(result_.cost) ? flat_ + 1 : 0;
   if (in_vain_) {
     if (flat_ < kStalledIterations && regularization_.Grow()) return;
-    return End(SolveStatus::kStalled,
-               fmt::format("stalled after {} iterations: no step reduces the cost {:.6g} even with regularization {:g}, "
-                           "gradient norm {:.3g}", record.iteration, result_.cost, regularization_.value(),
-                           record.gradient_norm));
+    return End(
+        SolveStatus::kStalled,
+        fmt::format("stalled after {} iterations: no step reduces the cost {:.6g} even with regularization {:g}, "
+                    "gradient norm {:.3g}",
+                    record.iteration, result_.cost, regularization_.value(), record.gradient_norm));
   }
   if (own_.found.alpha > 0) {
     regularization_.Adapt(own_kept_, own_.found.alpha);
@@ -412,9 +419,10 @@ void IlqrSolver::Impl::Judge(const IterationRecord& record) {
   }
   if (flat_ < kStalledIterations) return;
   End(SolveStatus::kStalled,
-      fmt::format("stalled after {} iterations: the last {} reduced the cost {:.6g} by less than {:g} of itself, although the "
-                  "model promises more; the motion stands at a kink, such as a contact about to open or close",
-                  record.iteration, flat_, result_.cost, options_.tolerance));
+      fmt::format(
+          "stalled after {} iterations: the last {} reduced the cost {:.6g} by less than {:g} of itself, although the "
+          "model promises more; the motion stands at a kink, such as a contact about to open or close",
+          record.iteration, flat_, result_.cost, options_.tolerance));
 }
 
 // gains and gradient about the trajectory that is returned, with the least regularization that works
@@ -429,7 +437,8 @@ void IlqrSolver::Impl::FinishPolicy() {
   const bool expanded = (expanded_ && options_.derivative_every == 1) || Linearize() < 0;
   simulator_.SetDerivativeEvery(options_.derivative_every);
   if (expanded) {
-    for (double mu = 0; mu <= options_.regularization_max; mu = std::max(options_.regularization_min, kFinalGrowth * mu)) {
+    for (double mu = 0; mu <= options_.regularization_max;
+         mu = std::max(options_.regularization_min, kFinalGrowth * mu)) {
       SolveRiccati(lq_, {.regularization = mu * unit_, .values = false}, &riccati_);
       if (!riccati_.ok) continue;
       std::swap(result_.policy.k, riccati_.k);
@@ -463,7 +472,7 @@ void IlqrSolver::Impl::End(SolveStatus status, std::string message) {
   ended_ = true;
 }
 
-// ---- the public face --------------------------------------------------------------------------------------------------
+// ---- the public face ------------------------------------------------------------------------------------------------
 
 IlqrSolver::IlqrSolver(const Problem& problem, const IlqrOptions& options) {
   CheckProblem(problem, MatrixXd::Zero(problem.model ? problem.model->nu : 0, std::max(problem.N, 0)));

@@ -32,8 +32,8 @@ std::string NotFiniteText(const Problem& problem, const Trajectory& trajectory, 
     if (!std::isfinite(term.value)) names += (names.empty() ? " of '" : "', '") + term.name;
   }
   const auto knot = at - per_knot.begin();
-  return fmt::format("its cost{} is not finite at knot {} of {} ({:.3g} s)", names.empty() ? "" : names + "'", knot, trajectory.N(),
-                     static_cast<double>(knot) * dt);
+  return fmt::format("its cost{} is not finite at knot {} of {} ({:.3g} s)", names.empty() ? "" : names + "'", knot,
+                     trajectory.N(), static_cast<double>(knot) * dt);
 }
 
 LineSearch::LineSearch(const Problem& problem, Simulator* simulator, double ratio)

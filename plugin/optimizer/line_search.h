@@ -21,10 +21,10 @@ struct LineSearchResult {
   double cost = 0;   ///< of the accepted step
 };
 
-/// Rolls a policy out at alpha = 1, ½, ¼ … and takes the largest alpha whose cost falls by at least ratio × the expected
-/// change (Armijo). alpha = 1 is tried alone where the last search has
-/// taken it; the others, and it too elsewhere, as many at once as the simulator has threads. A
-/// rollout that fails or whose cost is not finite is never taken.
+/// Rolls a policy out at alpha = 1, ½, ¼ … and takes the largest alpha whose cost falls by at least ratio × the
+/// expected change (Armijo). alpha = 1 is tried alone where the last search has taken it; the others, and it too
+/// elsewhere, as many at once as the simulator has threads. A rollout that fails or whose cost is not finite is never
+/// taken.
 class LineSearch {
  public:
   using Clock = std::chrono::steady_clock;
@@ -45,7 +45,8 @@ class LineSearch {
 
   /// alpha = 2, 4, 8 while each costs less than the one before.
   /// @param whole  what alpha = 1 led to.  @param taken  as above.
-  LineSearchResult Lengthen(const Trajectory& reference, const Policy& policy, const LineSearchResult& whole, Trajectory* taken);
+  LineSearchResult Lengthen(const Trajectory& reference, const Policy& policy, const LineSearchResult& whole,
+                            Trajectory* taken);
 
   /// The same as Run, one after the other on one worker: for searches that run side by side.
   /// @param taken  receives the last rollout that was tried; the accepted one, if there was one.

@@ -10,7 +10,8 @@
 
 namespace costate {
 
-/// A solver enters, meets the others after each of its iterations, and leaves; the leader waits for them all and lets them go on.
+/// A solver enters, meets the others after each of its iterations, and leaves; the leader waits for them all and lets
+/// them go on.
 class Lockstep {
  public:
   Lockstep(int solvers, int threads) : records_(static_cast<std::size_t>(solvers)), left_(solvers), free_(threads) {}
@@ -40,7 +41,8 @@ class Lockstep {
   }
 
   // of the leader
-  /// Waits until every solver that is left has met; its records, iteration 0 of those that have left. false: none is left.
+  /// Waits until every solver that is left has met; its records, iteration 0 of those that have left. false: none is
+  /// left.
   bool Await(std::vector<IterationRecord>* records) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return waiting_ == left_; });

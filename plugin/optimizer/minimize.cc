@@ -15,7 +15,8 @@ constexpr double kArmijo = 1e-4;
 constexpr int kTrials = 50;           // step lengths in one search
 constexpr double kFirstMove = 0.1;    // longest entry of the first step, in units of scale: no curvature is known
 constexpr double kCurvature = 1e-10;  // a pair (s, y) is kept when sᵀy > this |s| |y|
-constexpr double kAdamRate = 0.03, kAdamFirst = 0.9, kAdamSecond = 0.999, kAdamFloor = 1e-12;  // Kingma & Ba 2015, but the floor
+constexpr double kAdamRate = 0.03, kAdamFirst = 0.9, kAdamSecond = 0.999,
+                 kAdamFloor = 1e-12;  // Kingma & Ba 2015, but the floor
 constexpr int kIdle = 3;              // iterations without progress that end the search
 
 using Clock = std::chrono::steady_clock;
@@ -52,7 +53,12 @@ class Minimizer {
  public:
   Minimizer(const SmoothFunction& f, ConstVectorRef lower, ConstVectorRef upper, ConstVectorRef scale,
             const DescentOptions& options)
-      : f_(f), options_(options), lbfgs_(options.method == DescentMethod::kLbfgs), adam_(options.method == DescentMethod::kAdam), lower_z_(lower), upper_z_(upper) {
+      : f_(f),
+        options_(options),
+        lbfgs_(options.method == DescentMethod::kLbfgs),
+        adam_(options.method == DescentMethod::kAdam),
+        lower_z_(lower),
+        upper_z_(upper) {
     scale_ = lbfgs_ || adam_ ? VectorXd(scale) : VectorXd::Ones(scale.size());
     lower_ = lower.cwiseQuotient(scale_);
     upper_ = upper.cwiseQuotient(scale_);

@@ -14,7 +14,7 @@ namespace costate {
 namespace {
 
 constexpr double kMostIntervals = 1e9;  // as good as never
-constexpr double kMostKnots = 1e6;  // of a plan: beyond any that could be made
+constexpr double kMostKnots = 1e6;      // of a plan: beyond any that could be made
 
 // what the plans would not keep
 void RefuseTask(const Task& task) {
@@ -22,9 +22,11 @@ void RefuseTask(const Task& task) {
     throw Error(ErrorCode::kUnsupported, "MPC: <start free=\"…\"> lets the start move, and a robot is where it is");
   }
   if (task.free_time.longest > 0) {
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("MPC: <time> leaves the length of the motion open between {:g} and {:g} s, plans have a fixed horizon",
-                            task.free_time.shortest, task.free_time.longest));
+    throw Error(
+        ErrorCode::kUnsupported,
+        fmt::format(
+            "MPC: <time> leaves the length of the motion open between {:g} and {:g} s, plans have a fixed horizon",
+            task.free_time.shortest, task.free_time.longest));
   }
   for (int i = 0; i < task.constraints.size(); ++i) {
     const ConstraintInfo& info = task.constraints[i].info();
@@ -63,7 +65,8 @@ void CheckMpc(const Task& task, const MpcSimulation& s) {
     for (const double f : push.force) need(std::isfinite(f), "the force of a push", f, "finite");
     need(push.begin >= 0 && push.begin < s.duration, "the begin of a push", push.begin,
          fmt::format("within the duration of {:g} s", s.duration).c_str());
-    need(push.end > push.begin, "the end of a push", push.end, fmt::format("after its begin at {:g} s", push.begin).c_str());
+    need(push.end > push.begin, "the end of a push", push.end,
+         fmt::format("after its begin at {:g} s", push.begin).c_str());
   }
 }
 
@@ -160,7 +163,8 @@ void RunLockStep(MpcRun* run) {
       run->control.Take(std::move(plan), number, measured.time, run->planner.reason());
       arrives = -1;
     } else if (arrives > i && due == i) {
-      run->control.SetLate(measured.time, fmt::format("plan {} was due, and takes {:.4g} s longer", number, (arrives - due) * h));
+      run->control.SetLate(measured.time,
+                           fmt::format("plan {} was due, and takes {:.4g} s longer", number, (arrives - due) * h));
     }
     if (!run->Advance(measured, i)) return;
   }
@@ -178,7 +182,8 @@ MpcResult RunMpc(const Task& task, const MpcSimulation& simulation, const MpcCal
     return !stopped;
   });
   if (!first) {
-    throw Error(ErrorCode::kInvalidArgument, "MPC: no first plan can be made from the task's start: " + run.planner.reason());
+    throw Error(ErrorCode::kInvalidArgument,
+                "MPC: no first plan can be made from the task's start: " + run.planner.reason());
   }
   run.control.Take(std::move(first), 0, 0, "");
   MpcResult& result = run.result;
@@ -198,8 +203,14 @@ MpcResult RunMpc(const Task& task, const MpcSimulation& simulation, const MpcCal
   result.cost_per_knot.setZero(N + 1);
   for (int t = 0; t < N; ++t) {
     KnotView knot = ViewKnot(result.trajectory, t, control_time);
-    result.cost_per_knot[t] = task.cost->Value({.t = 0, .N = task.N, .time = knot.time, .dt = control_time, .x = knot.x, .u = knot.u,
-                                                .s = knot.s, .shift = t * control_time});
+    result.cost_per_knot[t] = task.cost->Value({.t = 0,
+                                                .N = task.N,
+                                                .time = knot.time,
+                                                .dt = control_time,
+                                                .x = knot.x,
+                                                .u = knot.u,
+                                                .s = knot.s,
+                                                .shift = t * control_time});
   }
   result.cost_per_step = N > 0 ? result.cost_per_knot.sum() / N : 0;
   return std::move(result);

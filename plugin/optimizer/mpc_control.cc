@@ -5,7 +5,8 @@
 namespace costate {
 namespace {
 
-constexpr double kDampEffort = 1e-6;  // of the largest curvature: directions that take no energy out stay where they are
+constexpr double kDampEffort =
+    1e-6;  // of the largest curvature: directions that take no energy out stay where they are
 
 }  // namespace
 
@@ -49,9 +50,10 @@ const VectorXd& MpcControl::At(double now, const MpcMeasurement& measured) {
   if (!missing_ || task_.mpc.fallback == MpcFallback::kPlan) {
     if (plan.Control(problem_, task_.mpc.feedback, now, measured.x, &u_)) return u_;
     if (!exhausted_) {
-      events_->push_back({now, MpcEventKind::kExhausted,
-                          fmt::format("the last plan ended at {:.4g} s: {}", plan.end(),
-                                      task_.mpc.fallback == MpcFallback::kDamp ? "damping" : "its last control is held")});
+      events_->push_back(
+          {now, MpcEventKind::kExhausted,
+           fmt::format("the last plan ended at {:.4g} s: {}", plan.end(),
+                       task_.mpc.fallback == MpcFallback::kDamp ? "damping" : "its last control is held")});
     }
     exhausted_ = true;
     if (!missing_) ++fallback_steps_;

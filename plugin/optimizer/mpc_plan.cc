@@ -6,7 +6,7 @@
 namespace costate {
 namespace {
 
-constexpr double kSameKnot = 1e-6;  // of a knot: what is left of it by the rounding of times
+constexpr double kSameKnot = 1e-6;      // of a knot: what is left of it by the rounding of times
 constexpr std::size_t kMostPlans = 16;  // with one plan at a time on its way there are three at most that matter
 
 // where a time lies in a plan: between knots k and k + 1

@@ -14,7 +14,8 @@ namespace {
 constexpr double kLongPlanStep = 0.5;  // a step of at least that …
 constexpr double kAtRest =
     0.1;  // … which gains less than this part of what new multipliers would change lets them be changed
-constexpr int kLineSearchSteps = 5;  // a plan that only a shorter step improves is left as it is: the next one follows at once
+constexpr int kLineSearchSteps =
+    5;  // a plan that only a shorter step improves is left as it is: the next one follows at once
 
 }  // namespace
 

@@ -29,7 +29,14 @@ class ShiftedCost final : public Cost {
 
  private:
   KnotView Moved(const KnotView& knot) const {
-    return {.t = knot.t, .N = knot.N, .time = knot.time, .dt = knot.dt, .x = knot.x, .u = knot.u, .s = knot.s, .shift = shift_};
+    return {.t = knot.t,
+            .N = knot.N,
+            .time = knot.time,
+            .dt = knot.dt,
+            .x = knot.x,
+            .u = knot.u,
+            .s = knot.s,
+            .shift = shift_};
   }
 
   const Cost* cost_;
@@ -38,7 +45,7 @@ class ShiftedCost final : public Cost {
 
 /// What is known of the robot at one time.
 struct MpcMeasurement {
-  double time = 0;  ///< [s] since the start
+  double time = 0;     ///< [s] since the start
   VectorXd x, moving;  ///< moving context: see kMovingSignature
 };
 
@@ -46,8 +53,9 @@ class MpcPlanner {
  public:
   explicit MpcPlanner(const Task& task);
 
-  /// The plan from the task's start, as the task says that its motion is found: from sampled controls, by way of smoothed
-  /// contacts, by iLQR or multiple shooting. Null when none can be simulated; reason() is the solver's message in any case.
+  /// The plan from the task's start, as the task says that its motion is found: from sampled controls, by way of
+  /// smoothed contacts, by iLQR or multiple shooting. Null when none can be simulated; reason() is the solver's message
+  /// in any case.
   MpcPlanPtr First(const IterationCallback& callback);
 
   /// A plan that acts from `begin` on. @param book  what acts until then, and what it starts from.

@@ -51,8 +51,8 @@ void MpcPlant::Push() {
 bool MpcPlant::Step(ConstVectorRef u) {
   Push();
   motion_.U.col(t_) = u;
-  const StepStatus status = costate::Step(model_, data_.get(), motion_.X.col(t_), u, substeps_, motion_.X.col(t_ + 1),
-                                          motion_.S.col(t_));
+  const StepStatus status =
+      costate::Step(model_, data_.get(), motion_.X.col(t_), u, substeps_, motion_.X.col(t_ + 1), motion_.S.col(t_));
   if (status != StepStatus::kOk) {
     status_ = {status, t_, {}};
     return false;

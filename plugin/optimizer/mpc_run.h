@@ -11,8 +11,13 @@ namespace costate {
 
 struct MpcRun {
   MpcRun(const Task& task, const MpcSimulation& simulation, const MpcCallback& callback, int steps)
-      : task(task), simulation(simulation), callback(callback), steps(steps), planner(task),
-        control(task, planner.problem(), &result.events), plant(task, simulation, steps) {}
+      : task(task),
+        simulation(simulation),
+        callback(callback),
+        steps(steps),
+        planner(task),
+        control(task, planner.problem(), &result.events),
+        plant(task, simulation, steps) {}
 
   const Task& task;
   const MpcSimulation& simulation;

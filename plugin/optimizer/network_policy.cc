@@ -38,7 +38,9 @@ BoundedControl Bound(double z, double reference, double lower, double upper) {
 // one layer's weights within w: W (rows × columns), then b
 struct LayerView {
   LayerView(const VectorXd& w, const std::vector<int>& layers, std::size_t l, Eigen::Index at)
-      : W(w.data() + at, layers[l + 1], layers[l]), b(w.data() + at + W.size(), layers[l + 1]), end(at + W.size() + b.size()) {}
+      : W(w.data() + at, layers[l + 1], layers[l]),
+        b(w.data() + at + W.size(), layers[l + 1]),
+        end(at + W.size() + b.size()) {}
   MatrixMap W;
   Eigen::Map<const VectorXd> b;
   Eigen::Index end;
@@ -54,23 +56,29 @@ int AngleDof(const mjModel* m, int qpos) {
 
 void CheckObservation(const mjModel* m, const Observation& o, const Dims& dims) {
   const auto fail = [](const std::string& text) { throw Error(ErrorCode::kInvalidArgument, "policy: " + text); };
-  if (!std::isfinite(o.scale) || o.scale == 0) fail(fmt::format("an observation's scale is {:g}, expected a number other than 0", o.scale));
+  if (!std::isfinite(o.scale) || o.scale == 0)
+    fail(fmt::format("an observation's scale is {:g}, expected a number other than 0", o.scale));
   switch (o.kind) {
     case Observation::Kind::kTangent:
-      if (o.index < 0 || o.index >= dims.ndx) fail(fmt::format("observation of entry {} of a tangent that has {}", o.index, dims.ndx));
+      if (o.index < 0 || o.index >= dims.ndx)
+        fail(fmt::format("observation of entry {} of a tangent that has {}", o.index, dims.ndx));
       return;
     case Observation::Kind::kAngle:
       if (AngleDof(m, o.index) < 0) fail(fmt::format("qpos[{}] is no hinge's angle", o.index));
       return;
     case Observation::Kind::kClock:
-      if (!(o.period > 0) || !std::isfinite(o.period)) fail(fmt::format("a clock's period is {:g}, expected above 0", o.period));
+      if (!(o.period > 0) || !std::isfinite(o.period))
+        fail(fmt::format("a clock's period is {:g}, expected above 0", o.period));
       return;
     case Observation::Kind::kSensor:
-      if (o.index < 0 || o.index >= dims.ns) fail(fmt::format("observation of entry {} of sensors that have {}", o.index, dims.ns));
+      if (o.index < 0 || o.index >= dims.ns)
+        fail(fmt::format("observation of entry {} of sensors that have {}", o.index, dims.ns));
   }
 }
 
-int Rows(const Observation& o) { return o.kind == Observation::Kind::kAngle || o.kind == Observation::Kind::kClock ? 2 : 1; }
+int Rows(const Observation& o) {
+  return o.kind == Observation::Kind::kAngle || o.kind == Observation::Kind::kClock ? 2 : 1;
+}
 
 }  // namespace
 
@@ -153,7 +161,8 @@ VectorXd NetworkPolicy::Observe(const FeedbackInput& in) const {
       o[at++] = seen.scale * in.s[seen.index];
       continue;
     }
-    const double angle = seen.kind == Observation::Kind::kAngle ? in.x[seen.index] : 2 * std::numbers::pi * in.time / seen.period;
+    const double angle =
+        seen.kind == Observation::Kind::kAngle ? in.x[seen.index] : 2 * std::numbers::pi * in.time / seen.period;
     o[at++] = seen.scale * std::cos(angle);
     o[at++] = seen.scale * std::sin(angle);
   }

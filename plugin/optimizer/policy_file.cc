@@ -145,18 +145,10 @@ std::string NetworkPolicy::ToJson() const {
     const auto index = static_cast<std::size_t>(o.index);
     PolicyJson seen{{"scale", o.scale}};
     switch (o.kind) {
-      case Observation::Kind::kTangent:
-        seen["difference"] = tangents[index];
-        break;
-      case Observation::Kind::kAngle:
-        seen["cos and sin of"] = states[index];
-        break;
-      case Observation::Kind::kClock:
-        seen["clock"] = o.period;
-        break;
-      case Observation::Kind::kSensor:
-        seen["sensor"] = sensors[index];
-        break;
+      case Observation::Kind::kTangent: seen["difference"] = tangents[index]; break;
+      case Observation::Kind::kAngle: seen["cos and sin of"] = states[index]; break;
+      case Observation::Kind::kClock: seen["clock"] = o.period; break;
+      case Observation::Kind::kSensor: seen["sensor"] = sensors[index]; break;
     }
     observed.push_back(std::move(seen));
   }

@@ -7,7 +7,8 @@
 namespace costate {
 namespace {
 
-constexpr double kSmallAngle = 0.1;  // below it series, whose next terms are 1e-12 of the first; above it rounding of the closed forms is less
+constexpr double kSmallAngle =
+    0.1;  // below it series, whose next terms are 1e-12 of the first; above it rounding of the closed forms is less
 
 Eigen::Matrix3d Cross(const Eigen::Vector3d& a) {
   Eigen::Matrix3d m;

@@ -6,7 +6,8 @@
 
 namespace costate {
 
-/// The linear half of log6(M_target⁻¹ M), V(φ)⁻¹ R_targetᵀ (p - p_target), and its derivatives by p and φ = log(q_target⁻¹ q).
+/// The linear half of log6(M_target⁻¹ M), V(φ)⁻¹ R_targetᵀ (p - p_target), and its derivatives by p and φ =
+/// log(q_target⁻¹ q).
 struct PoseLog {
   /// @param q  of the target.  @param offset  p - p_target.
   PoseLog(const double q[4], const Eigen::Vector3d& offset, const Eigen::Vector3d& phi);

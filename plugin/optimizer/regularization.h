@@ -26,7 +26,8 @@ class Regularization {
     change_ = 1;
   }
 
-  /// After a failure: ever larger jumps (Tassa, Erez & Todorov 2012, sec. II-F); false when it is at its maximum already.
+  /// After a failure: ever larger jumps (Tassa, Erez & Todorov 2012, sec. II-F); false when it is at its maximum
+  /// already.
   bool Grow() {
     if (value_ >= max_) return false;
     change_ = std::max(factor_, change_ * factor_);

@@ -14,7 +14,7 @@ namespace {
 using ResumeJson = nlohmann::ordered_json;
 
 constexpr char kResumeFormat[] = "costate resume";
-constexpr int kResumeSchema = 1;       ///< raised when what is written means something else
+constexpr int kResumeSchema = 1;      ///< raised when what is written means something else
 constexpr double kSameLength = 1e-9;  // relative: control intervals that differ by no more are the same
 
 // column by column; what is not finite becomes null
@@ -39,13 +39,19 @@ MatrixXd ToMatrix(const ResumeJson& columns, Eigen::Index rows) {
 }
 
 ResumeJson StateJson(const Task& task, const SolveState& state) {
-  ResumeJson json = {{"solver", ToString(task.solver.type)}, {"regularization", state.regularization},
-                     {"regularization_by_step", state.regularization_by_step}, {"barrier", state.barrier},
-                     {"U", ToJson(state.U)}, {"X", ToJson(state.X)}, {"costates", ToJson(state.costates)}};
+  ResumeJson json = {{"solver", ToString(task.solver.type)},
+                     {"regularization", state.regularization},
+                     {"regularization_by_step", state.regularization_by_step},
+                     {"barrier", state.barrier},
+                     {"U", ToJson(state.U)},
+                     {"X", ToJson(state.X)},
+                     {"costates", ToJson(state.costates)}};
   ResumeJson constraints = ResumeJson::array();
   for (int i = 0; i < task.constraints.size() && !state.multipliers.empty(); ++i) {
     const ConstraintInfo& info = task.constraints[i].info();
-    constraints.push_back({{"name", info.name}, {"components", info.components}, {"penalty", state.penalties[i]},
+    constraints.push_back({{"name", info.name},
+                           {"components", info.components},
+                           {"penalty", state.penalties[i]},
                            {"residual", state.residuals.size() > 0 ? ResumeJson(state.residuals[i]) : ResumeJson()},
                            {"token", state.tokens[i]},
                            {"multipliers", ToJson(state.multipliers[static_cast<std::size_t>(i)])}});
@@ -57,16 +63,21 @@ ResumeJson StateJson(const Task& task, const SolveState& state) {
 // what a run says against a task
 class Fit {
  public:
-  Fit(const Record& record, const std::string& folder, const Task& task) : record_(record), folder_(folder), task_(task) {}
+  Fit(const Record& record, const std::string& folder, const Task& task)
+      : record_(record), folder_(folder), task_(task) {}
 
   [[noreturn]] void Fail(const std::string& what) const {
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("the run '{}' cannot be resumed by this task: {}", folder_, what));
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("the run '{}' cannot be resumed by this task: {}", folder_, what));
   }
 
   void Names(const char* what, const std::vector<std::string>& run, const std::vector<std::string>& task) const {
     for (std::size_t i = 0; i < std::max(run.size(), task.size()); ++i) {
-      const std::string a = i < run.size() ? "'" + run[i] + "'" : "nothing", b = i < task.size() ? "'" + task[i] + "'" : "nothing";
-      if (a != b) Fail(fmt::format("entry {} of the {} is {} in the run, {} in the task ({} and {} entries)", i, what, a, b, run.size(), task.size()));
+      const std::string a = i < run.size() ? "'" + run[i] + "'" : "nothing",
+                        b = i < task.size() ? "'" + task[i] + "'" : "nothing";
+      if (a != b)
+        Fail(fmt::format("entry {} of the {} is {} in the run, {} in the task ({} and {} entries)", i, what, a, b,
+                         run.size(), task.size()));
     }
   }
 
@@ -74,8 +85,10 @@ class Fit {
     const int N = record_.trajectory.N();
     if (N != task_.N) Fail(fmt::format("the run has {} control intervals, the task has {}", N, task_.N));
     if (task_.free_time.longest > 0) return;
-    const double run = record_.substeps * record_.model->opt.timestep, task = task_.substeps * task_.model->opt.timestep;
-    if (std::abs(run - task) > kSameLength * task) Fail(fmt::format("a control interval is {:g} s in the run, {:g} s in the task", run, task));
+    const double run = record_.substeps * record_.model->opt.timestep,
+                 task = task_.substeps * task_.model->opt.timestep;
+    if (std::abs(run - task) > kSameLength * task)
+      Fail(fmt::format("a control interval is {:g} s in the run, {:g} s in the task", run, task));
   }
 
   // the same constraints by name and component; those of the run in the order of the task
@@ -83,15 +96,19 @@ class Fit {
     std::vector<ResumeJson> found;
     for (int i = 0; i < task_.constraints.size(); ++i) {
       const ConstraintInfo& info = task_.constraints[i].info();
-      const auto at = std::find_if(saved.begin(), saved.end(), [&](const ResumeJson& c) { return c.at("name") == info.name; });
-      if (at == saved.end()) Fail(fmt::format("constraint '{}' of the task is none of the run's ({})", info.name, List(saved)));
+      const auto at =
+          std::find_if(saved.begin(), saved.end(), [&](const ResumeJson& c) { return c.at("name") == info.name; });
+      if (at == saved.end())
+        Fail(fmt::format("constraint '{}' of the task is none of the run's ({})", info.name, List(saved)));
       const auto components = at->at("components").get<std::vector<std::string>>();
       if (components.size() != info.components.size()) {
-        Fail(fmt::format("constraint '{}' has {} components in the run, {} in the task", info.name, components.size(), info.components.size()));
+        Fail(fmt::format("constraint '{}' has {} components in the run, {} in the task", info.name, components.size(),
+                         info.components.size()));
       }
       for (std::size_t k = 0; k < components.size(); ++k) {
         if (components[k] == info.components[k]) continue;
-        Fail(fmt::format("component {} of constraint '{}' is {} in the run, {} in the task", k, info.name, components[k], info.components[k]));
+        Fail(fmt::format("component {} of constraint '{}' is {} in the run, {} in the task", k, info.name,
+                         components[k], info.components[k]));
       }
       found.push_back(*at);
     }
@@ -121,7 +138,8 @@ std::vector<MatrixXd> Multipliers(const std::vector<ResumeJson>& constraints, co
   for (std::size_t i = 0; i < constraints.size(); ++i) {
     multipliers.push_back(ToMatrix(constraints[i].at(member), task.constraints[static_cast<int>(i)].size()));
     if (multipliers.back().cols() != task.N + 1) {
-      throw Error(ErrorCode::kFile, fmt::format("multipliers stand at {} knots, expected {}", multipliers.back().cols(), task.N + 1));
+      throw Error(ErrorCode::kFile,
+                  fmt::format("multipliers stand at {} knots, expected {}", multipliers.back().cols(), task.N + 1));
     }
   }
   return multipliers;
@@ -162,8 +180,9 @@ FreeTimeState ReadTimes(const ResumeJson& json, const Fit& fit, const Task& task
   times.multipliers = Multipliers(fit.Constraints(json.at("constraints")), task, "multipliers");
   for (const ResumeJson& trial : json.at("trials")) {
     const ResumeJson& cost = trial.at("cost");
-    times.trials.push_back({trial.at("time"), cost.is_null() ? std::numeric_limits<double>::infinity() : cost.get<double>(),
-                            trial.at("violation"), static_cast<SolveStatus>(trial.at("status").get<int>()), trial.at("iterations")});
+    times.trials.push_back(
+        {trial.at("time"), cost.is_null() ? std::numeric_limits<double>::infinity() : cost.get<double>(),
+         trial.at("violation"), static_cast<SolveStatus>(trial.at("status").get<int>()), trial.at("iterations")});
   }
   return times;
 }
@@ -172,7 +191,8 @@ FreeTimeState ReadTimes(const ResumeJson& json, const Fit& fit, const Task& task
 void LeaveOut(Task* task) {
   if (task->sampling.iterations > 0) task->warnings.push_back("resumed: start=\"sampling\" is left out");
   if (task->continuation.smooth.any()) {
-    task->warnings.push_back("resumed on the true model: the stages of <smooth> are left out (--smooth makes them anew)");
+    task->warnings.push_back(
+        "resumed on the true model: the stages of <smooth> are left out (--smooth makes them anew)");
   }
   task->sampling.iterations = 0;
   task->continuation.smooth = {};
@@ -188,15 +208,22 @@ std::string ResumeText(const Task& task, const SolveResult& result, const FreeTi
     ResumeJson constraints = ResumeJson::array(), trials = ResumeJson::array();
     for (int i = 0; i < task.constraints.size(); ++i) {
       const ConstraintInfo& info = task.constraints[i].info();
-      constraints.push_back({{"name", info.name}, {"components", info.components},
+      constraints.push_back({{"name", info.name},
+                             {"components", info.components},
                              {"multipliers", ToJson(result.multipliers[static_cast<std::size_t>(i)])}});
     }
     for (const FreeTimeTrial& t : timed->trials) {
-      trials.push_back({{"time", t.time}, {"cost", t.cost}, {"violation", t.violation}, {"status", static_cast<int>(t.status)},
+      trials.push_back({{"time", t.time},
+                        {"cost", t.cost},
+                        {"violation", t.violation},
+                        {"status", static_cast<int>(t.status)},
                         {"iterations", t.iterations}});
     }
-    json["times"] = {{"time", timed->time}, {"state_time", timed->state_time}, {"U", ToJson(kept ? result.trajectory.U : MatrixXd())},
-                     {"constraints", constraints}, {"trials", trials}};
+    json["times"] = {{"time", timed->time},
+                     {"state_time", timed->state_time},
+                     {"U", ToJson(kept ? result.trajectory.U : MatrixXd())},
+                     {"constraints", constraints},
+                     {"trials", trials}};
   }
   return json.dump() + "\n";
 }
@@ -204,8 +231,10 @@ std::string ResumeText(const Task& task, const SolveResult& result, const FreeTi
 void Resume(const Record& record, const std::string& folder, Task* task) {
   const auto table = record.tables.find(kResumeFile);
   if (table == record.tables.end()) {
-    throw Error(ErrorCode::kFile, fmt::format("the run '{}' has no {}: it was made by 'costate {}' or by an older program; "
-                                              "<guess file=\"{}\"/> starts from its controls", folder, kResumeFile, record.command, folder));
+    throw Error(ErrorCode::kFile,
+                fmt::format("the run '{}' has no {}: it was made by 'costate {}' or by an older program; "
+                            "<guess file=\"{}\"/> starts from its controls",
+                            folder, kResumeFile, record.command, folder));
   }
   const Fit fit(record, folder, *task);
   fit.Names("state", StateNames(record.model.get()), StateNames(task->model.get()));
@@ -218,11 +247,13 @@ void Resume(const Record& record, const std::string& folder, Task* task) {
     const ResumeJson json = ResumeJson::parse(table->second);
     const int schema = json.at("schema");
     if (json.at("format") != kResumeFormat || schema > kResumeSchema) {
-      throw Error(ErrorCode::kFile, fmt::format("it has schema {}, this program reads up to {}", schema, kResumeSchema));
+      throw Error(ErrorCode::kFile,
+                  fmt::format("it has schema {}, this program reads up to {}", schema, kResumeSchema));
     }
     const bool times = json.contains("times"), free = task->free_time.longest > 0;
     if (times != free) {
-      fit.Fail(fmt::format("the length of the motion is {} in the run, {} in the task (<time>)", times ? "free" : "given", free ? "free" : "given"));
+      fit.Fail(fmt::format("the length of the motion is {} in the run, {} in the task (<time>)",
+                           times ? "free" : "given", free ? "free" : "given"));
     }
     task->state = ReadState(json.at("state"), fit, *task);
     if (times) {
@@ -235,7 +266,8 @@ void Resume(const Record& record, const std::string& folder, Task* task) {
     if (error.code() == ErrorCode::kFile) throw damaged(error.what());
     throw;
   }
-  if (task->state.U.cols() != task->N) throw damaged(fmt::format("it has controls for {} intervals, the run has {}", task->state.U.cols(), task->N));
+  if (task->state.U.cols() != task->N)
+    throw damaged(fmt::format("it has controls for {} intervals, the run has {}", task->state.U.cols(), task->N));
 
   // states with gaps are for multiple shooting; any other solver starts from the motion that was saved
   task->U_guess = task->state.U;
@@ -243,12 +275,14 @@ void Resume(const Record& record, const std::string& folder, Task* task) {
   if (task->state.X.cols() > 0 && task->solver.type != SolverType::kFddp) {
     task->U_guess = record.trajectory.U;
     task->X_guess.resize(0, 0);
-    task->warnings.push_back("resumed: the run's states still had gaps, which ilqr has no use for; it starts from the saved motion");
+    task->warnings.push_back(
+        "resumed: the run's states still had gaps, which ilqr has no use for; it starts from the saved motion");
   }
   const VectorXd moved = task->x0 - record.trajectory.X.col(0);
   Eigen::Index at = 0;
   if (moved.size() > 0 && moved.cwiseAbs().maxCoeff(&at) > 0) {
-    task->warnings.push_back(fmt::format("resumed from another start: {} was {:g}, is {:g}", StateNames(task->model.get())[static_cast<std::size_t>(at)],
+    task->warnings.push_back(fmt::format("resumed from another start: {} was {:g}, is {:g}",
+                                         StateNames(task->model.get())[static_cast<std::size_t>(at)],
                                          record.trajectory.X(at, 0), task->x0[at]));
   }
   LeaveOut(task);

@@ -36,7 +36,8 @@ SamplingResult SampleControls(const Problem& problem, ConstMatrixRef U, const Sa
   // no more than there are controls to tell apart
   const double intervals = std::round(problem.N * simulator.knot_time() / options.node_time);
   const int nodes = std::max(1, static_cast<int>(std::min<double>(intervals + 1, problem.N)));
-  const MatrixXd S = SplineBasis(options.spline.knots > 0 ? options.spline : SplineOptions{nodes, SplineOrder::kCubic}, problem.N);
+  const MatrixXd S =
+      SplineBasis(options.spline.knots > 0 ? options.spline : SplineOptions{nodes, SplineOrder::kCubic}, problem.N);
   const auto controls = [&](const MatrixXd& c) {
     MatrixXd V = U + c * S;
     for (int t = 0; t < V.cols(); t++) V.col(t) = V.col(t).cwiseMax(problem.u_lower).cwiseMin(problem.u_upper);

@@ -19,7 +19,8 @@ SecondOrder::SecondOrder(const Problem& problem, const mjModel* model, Level lev
 StepStatus SecondOrder::Hessian(const Trajectory& trajectory, int t, double dt, ConstVectorRef lambda, ConstMatrixRef C,
                                 ConstMatrixRef D, int worker, MatrixXd* H) {
   std::unique_ptr<KnotProducts>& products = products_[static_cast<std::size_t>(worker)];
-  if (!products) products = std::make_unique<KnotProducts>(model_, problem_.context, problem_.substeps, level_, nullptr);
+  if (!products)
+    products = std::make_unique<KnotProducts>(model_, problem_.context, problem_.substeps, level_, nullptr);
   const bool last = t == trajectory.N();
   const Eigen::Index ndx = dims_.ndx, nu = last ? 0 : dims_.nu, n = ndx + nu, ns = sensors_ ? dims_.ns : 0;
   const KnotView view = ViewKnot(trajectory, t, dt);

@@ -11,7 +11,8 @@
 
 namespace costate {
 
-/// H = ∂²(l + λᵀf) by (x, u): the loss's own second derivative, and the curvature of step and sensors along every unit direction.
+/// H = ∂²(l + λᵀf) by (x, u): the loss's own second derivative, and the curvature of step and sensors along every unit
+/// direction.
 class SecondOrder {
  public:
   /// @param model  whose derivatives are taken.
@@ -22,8 +23,8 @@ class SecondOrder {
   /// @param C, D    of the sensors at this knot; not read when the cost has none.
   /// @param H       receives (ndx + nu)², at the last knot ndx², symmetric.
   /// @return        what a pull-back said.  Cost: 2 (ndx + nu) + 1 pull-backs.
-  StepStatus Hessian(const Trajectory& trajectory, int t, double dt, ConstVectorRef lambda, ConstMatrixRef C, ConstMatrixRef D,
-                     int worker, MatrixXd* H);
+  StepStatus Hessian(const Trajectory& trajectory, int t, double dt, ConstVectorRef lambda, ConstMatrixRef C,
+                     ConstMatrixRef D, int worker, MatrixXd* H);
 
  private:
   const Problem& problem_;

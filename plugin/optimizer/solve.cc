@@ -17,7 +17,8 @@ SolveResult SolveUnconstrained(const Problem& problem, const Guess& guess, const
     return Fddp(problem, options).Run(guess.X, guess.U, callback, guess.state);
   }
   if (guess.X.size() > 0) {
-    throw Error(ErrorCode::kInvalidArgument, "ilqr starts from controls alone, the guess has states too: fddp takes them");
+    throw Error(ErrorCode::kInvalidArgument,
+                "ilqr starts from controls alone, the guess has states too: fddp takes them");
   }
   if (options.second_order) {
     throw Error(ErrorCode::kInvalidArgument, "ilqr has no second-order terms of the dynamics: fddp has");
@@ -44,7 +45,8 @@ SolveResult Solve(const Problem& problem, const Guess& guess, const IlqrOptions&
     if (state->residuals.size() > 0) outer.residuals = state->residuals;
     if (state->tokens.size() > 0) outer.tokens = state->tokens;
   }
-  if (!problem.constraints || problem.constraints->size() == 0) return SolveUnconstrained(problem, guess, options, callback);
+  if (!problem.constraints || problem.constraints->size() == 0)
+    return SolveUnconstrained(problem, guess, options, callback);
 
   // fddp goes on after each update of the multipliers: states are a guess once
   std::unique_ptr<Fddp> fddp;

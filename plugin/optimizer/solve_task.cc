@@ -55,7 +55,8 @@ void SolveTimed(const Task& task, const Problem& problem, const Guess& guess, co
   };
   const FreeTimeState* state = task.time_state.state_time > 0 ? &task.time_state : nullptr;
   const auto search = [&](ConstMatrixRef U, const ConstrainedOptions& constrained, const IterationCallback& callback) {
-    out->timed = SolveFreeTime(problem, U, task.solver, constrained, task.free_time, callback, state, task.hopping, round);
+    out->timed =
+        SolveFreeTime(problem, U, task.solver, constrained, task.free_time, callback, state, task.hopping, round);
   };
   if (!task.continuation.smooth.any()) {
     search(guess.U, task.constrained, callbacks.iteration);
@@ -66,9 +67,8 @@ void SolveTimed(const Task& task, const Problem& problem, const Guess& guess, co
     if (moves) constrained.multipliers = led.multipliers;
     std::vector<IterationRecord> records = led.iterations;
     const IterationCallback counted = CountOn(&records, callbacks.iteration);
-    search(moves ? led.trajectory.U : guess.U, constrained, [&](const IterationRecord& record) {
-      return counted(record) && led.status != SolveStatus::kInterrupted;
-    });
+    search(moves ? led.trajectory.U : guess.U, constrained,
+           [&](const IterationRecord& record) { return counted(record) && led.status != SolveStatus::kInterrupted; });
     PutBehind(led, std::move(records), &out->timed.result);
   }
   out->result = std::move(out->timed.result);

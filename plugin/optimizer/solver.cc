@@ -56,10 +56,12 @@ void CheckFiniteStart(const mjModel* model, ConstVectorRef x0) {
 void RefuseDelays(const mjModel* model, const char* solver) {
   for (int i = 0; i < model->nactuator; ++i) {
     if (!(model->actuator_delay[i] > 0)) continue;
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("actuator '{}' acts {:g} s late: {} plans with derivatives by the state, and controls on their way are "
-                            "not in it (without delay=\"…\" the model can be optimized)",
-                            ElementName(model, mjOBJ_ACTUATOR, i), model->actuator_delay[i], solver));
+    throw Error(
+        ErrorCode::kUnsupported,
+        fmt::format(
+            "actuator '{}' acts {:g} s late: {} plans with derivatives by the state, and controls on their way are "
+            "not in it (without delay=\"…\" the model can be optimized)",
+            ElementName(model, mjOBJ_ACTUATOR, i), model->actuator_delay[i], solver));
   }
 }
 
@@ -108,14 +110,16 @@ void CheckFreeStart(const Problem& problem) {
   const FreeStart& start = problem.free_start;
   const Eigen::Index n = static_cast<Eigen::Index>(start.entries.size());
   if (start.lower.size() != n || start.upper.size() != n) {
-    throw Error(ErrorCode::kDimensionMismatch, fmt::format("the free start has {} entries, {} lower and {} upper bounds", n,
-                                                           start.lower.size(), start.upper.size()));
+    throw Error(ErrorCode::kDimensionMismatch,
+                fmt::format("the free start has {} entries, {} lower and {} upper bounds", n, start.lower.size(),
+                            start.upper.size()));
   }
   const Dims dims(problem.model);
   for (Eigen::Index i = 0; i < n; ++i) {
     const int entry = start.entries[static_cast<std::size_t>(i)];
     if (entry < 0 || entry >= dims.ndx || (i > 0 && entry <= start.entries[static_cast<std::size_t>(i) - 1])) {
-      Refuse(fmt::format("the free start names entry {} of {}: entries of the tangent in rising order are needed", entry, dims.ndx));
+      Refuse(fmt::format("the free start names entry {} of {}: entries of the tangent in rising order are needed",
+                         entry, dims.ndx));
     }
     if (start.lower[i] <= 0 && start.upper[i] >= 0) continue;
     Refuse(fmt::format("the bounds of the free start leave out x0: {} may change by {:g} to {:g}",
@@ -125,12 +129,17 @@ void CheckFreeStart(const Problem& problem) {
 
 std::string DerivativeEveryText(int every) {
   if (every <= 1) return "";
-  const char* ending = every % 100 / 10 == 1 ? "th" : every % 10 == 2 ? "nd" : every % 10 == 3 ? "rd" : every % 10 == 1 ? "st" : "th";
+  const char* ending = every % 100 / 10 == 1 ? "th"
+                       : every % 10 == 2     ? "nd"
+                       : every % 10 == 3     ? "rd"
+                       : every % 10 == 1     ? "st"
+                                             : "th";
   return fmt::format("; derivatives at every {}{} knot, interpolated in between", every, ending);
 }
 
 void OptionCheck::operator()(bool good, const char* name, double value, const char* range) const {
-  if (!good) throw Error(ErrorCode::kInvalidArgument, fmt::format("{}{} is {:g}, it must be {}", owner_, name, value, range));
+  if (!good)
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("{}{} is {:g}, it must be {}", owner_, name, value, range));
 }
 
 void CheckSolverOptions(const IlqrOptions& o, const OptionCheck& need) {
@@ -146,7 +155,8 @@ void CheckSolverOptions(const IlqrOptions& o, const OptionCheck& need) {
 }
 
 void RefuseTimeLimit(const IlqrOptions& o, const OptionCheck& need) {
-  need(o.seconds == std::numeric_limits<double>::infinity(), "seconds", o.seconds, "infinite: iLQR alone keeps a time limit");
+  need(o.seconds == std::numeric_limits<double>::infinity(), "seconds", o.seconds,
+       "infinite: iLQR alone keeps a time limit");
 }
 
 }  // namespace costate

@@ -8,11 +8,13 @@
 
 namespace costate {
 
-/// @throws Error{kInvalidArgument} when the problem lacks a model, cost, degree of freedom, actuator or horizon, holds a
+/// @throws Error{kInvalidArgument} when the problem lacks a model, cost, degree of freedom, actuator or horizon, holds
+/// a
 ///         number that is not finite or limits that exclude each other; Error{kDimensionMismatch} for a wrong size.
 void CheckProblem(const Problem& problem, ConstMatrixRef U);
 
-/// @throws Error{kInvalidArgument}, Error{kDimensionMismatch} for entries or bounds of problem.free_start that are none.
+/// @throws Error{kInvalidArgument}, Error{kDimensionMismatch} for entries or bounds of problem.free_start that are
+/// none.
 void CheckFreeStart(const Problem& problem);
 
 /// "; derivatives at every 4th knot, interpolated in between", or nothing where there is one at each.
@@ -21,7 +23,8 @@ std::string DerivativeEveryText(int every);
 /// @throws Error{kInvalidArgument} for a start that is not finite, by the name of its entry.
 void CheckFiniteStart(const mjModel* model, ConstVectorRef x0);
 
-/// @throws Error{kUnsupported} for an actuator that acts late: a control on its way is no part of x, and B would not know it.
+/// @throws Error{kUnsupported} for an actuator that acts late: a control on its way is no part of x, and B would not
+/// know it.
 void RefuseDelays(const mjModel* model, const char* solver);
 
 /// need(o.rate > 0, "rate", o.rate, "positive"): refuses an option by its name, its value and its range.

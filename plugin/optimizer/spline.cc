@@ -14,7 +14,8 @@ const char* ToString(SplineOrder order) {
 MatrixXd SplineBasis(const SplineOptions& options, int N) {
   const int nodes = options.knots;
   if (N < 1 || nodes < 1 || nodes > N) {
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("a spline of {} knots cannot be laid over {} control intervals", nodes, N));
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("a spline of {} knots cannot be laid over {} control intervals", nodes, N));
   }
   MatrixXd S = MatrixXd::Zero(nodes, N);
   for (int t = 0; t < N; t++) {

@@ -46,8 +46,8 @@ class StepSearch {
     unit_ = unit;
   }
 
-  /// The policy in `riccati`, solved with mu, at alpha = 1 … 2^(1 - steps): kept where it is the best so far. A shorter step
-  /// than the best one has to gain half as much again. Gains are taken by swap.
+  /// The policy in `riccati`, solved with mu, at alpha = 1 … 2^(1 - steps): kept where it is the best so far. A shorter
+  /// step than the best one has to gain half as much again. Gains are taken by swap.
   /// @return what this policy led to, kept or not.
   AcceptedStep Try(const StepOrigin& from, double mu, int steps, RiccatiResult* riccati, IterationRecord* record);
 

@@ -21,8 +21,10 @@
 namespace costate {
 namespace {
 
-const std::vector<std::string> kElements{"start", "guess", "cost", "limit", "constraint", "periodic", "smooth", "hopping", "time", "solver", "mpc", "policy", "gradient", "spline", "measure", "let", "option"};
-constexpr int kHoppingRounds = 8;  // where <hopping> does not say
+const std::vector<std::string> kElements{"start",    "guess",   "cost",    "limit",  "constraint", "periodic",
+                                         "smooth",   "hopping", "time",    "solver", "mpc",        "policy",
+                                         "gradient", "spline",  "measure", "let",    "option"};
+constexpr int kHoppingRounds = 8;          // where <hopping> does not say
 constexpr double kWindowTolerance = 1e-6;  // of a knot: a time this near to a knot means it
 
 // the elements of a task file by kind, each kind checked for how often it may stand
@@ -40,7 +42,9 @@ struct Elements {
 bool IsControlRange(const XmlElement& element) {
   if (!element.Has("actuator") || element.Has("quantity") || element.Has("lower") || element.Has("upper")) return false;
   if (*element.Text("actuator") != "all") {
-    element.Fail("the ranges of all controls always hold: write actuator=\"all\", or a quantity (force, power, velocity, length) with bounds");
+    element.Fail(
+        "the ranges of all controls always hold: write actuator=\"all\", or a quantity (force, power, velocity, "
+        "length) with bounds");
   }
   element.Allow({"actuator"});
   return true;
@@ -79,7 +83,8 @@ Elements SortElements(const XmlElement& root) {
     }
   }
   if (elements.costs.empty()) root.Fail("there is no <cost>: nothing to minimize");
-  if (const XmlElement* start = elements.Find("start")) start->Allow({"key", "qpos", "qvel", "act", "free", "lower", "upper"});
+  if (const XmlElement* start = elements.Find("start"))
+    start->Allow({"key", "qpos", "qvel", "act", "free", "lower", "upper"});
   if (const XmlElement* guess = elements.Find("guess")) CheckGuess(*guess);
   return elements;
 }
@@ -87,8 +92,9 @@ Elements SortElements(const XmlElement& root) {
 IlqrOptions ReadSolver(const XmlElement* element, ConstrainedOptions* constrained) {
   IlqrOptions options;
   if (!element) return options;
-  element->Allow({"type", "iterations", "tolerance", "violation", "derivative", "threads", "second_order", "derivative_every", "cost_unit", "start", "samples", "rounds", "elites",
-                  "nodetime", "exploration", "seed"});
+  element->Allow({"type", "iterations", "tolerance", "violation", "derivative", "threads", "second_order",
+                  "derivative_every", "cost_unit", "start", "samples", "rounds", "elites", "nodetime", "exploration",
+                  "seed"});
   constrained->tolerance = element->PositiveNumber("violation").value_or(constrained->tolerance);
   options.type = element->Word("type", {"ilqr", "fddp"}).value_or(0) == 1 ? SolverType::kFddp : SolverType::kIlqr;
   options.second_order = element->Word("second_order", {"false", "true"}).value_or(0) == 1;
@@ -97,14 +103,17 @@ IlqrOptions ReadSolver(const XmlElement* element, ConstrainedOptions* constraine
   }
   options.derivative_every = element->WholeNumber("derivative_every", 1).value_or(1);
   if (options.second_order && options.derivative_every > 1) {
-    element->Fail(fmt::format("second_order takes the curvature at each knot, derivative_every is {}", options.derivative_every));
+    element->Fail(
+        fmt::format("second_order takes the curvature at each knot, derivative_every is {}", options.derivative_every));
   }
   options.iterations = element->WholeNumber("iterations", 1).value_or(options.iterations);
   options.threads = element->WholeNumber("threads", 0).value_or(options.threads);
   options.tolerance = element->Number("tolerance").value_or(options.tolerance);
   if (options.tolerance < 0) element->Fail(fmt::format("tolerance is {:g}, expected at least 0", options.tolerance));
   options.cost_unit = element->Number("cost_unit").value_or(options.cost_unit);
-  if (options.cost_unit < 0) element->Fail(fmt::format("cost_unit is {:g}, expected above 0, or 0: measured along the guess", options.cost_unit));
+  if (options.cost_unit < 0)
+    element->Fail(
+        fmt::format("cost_unit is {:g}, expected above 0, or 0: measured along the guess", options.cost_unit));
   constexpr Level kLevels[] = {Level::kBest, Level::kAnalytic, Level::kResidual, Level::kStep};
   options.derivative.level = kLevels[element->Word("derivative", {"auto", "analytic", "residual", "step"}).value_or(0)];
   return options;
@@ -142,7 +151,8 @@ SplineOptions ReadSpline(const XmlElement* element, int N) {
   element->Allow({"knots", "order"});
   if (!element->Has("knots")) element->Fail("knots is missing: how many there are over the motion");
   options.knots = *element->WholeNumber("knots", 1);
-  if (options.knots > N) element->Fail(fmt::format("knots is {}, more than the {} control intervals", options.knots, N));
+  if (options.knots > N)
+    element->Fail(fmt::format("knots is {}, more than the {} control intervals", options.knots, N));
   constexpr SplineOrder kOrders[] = {SplineOrder::kZero, SplineOrder::kLinear, SplineOrder::kCubic};
   options.order = kOrders[element->Word("order", {"zero", "linear", "cubic"}).value_or(2)];
   return options;
@@ -156,7 +166,8 @@ void CheckFreeStart(const Elements& elements, const Task& task) {
     start.Fail("free is for <solver type=\"fddp\"/>, the type is " + std::string(ToString(task.solver.type)));
   }
   for (const char* other : {"time", "smooth"}) {
-    if (elements.Find(other)) start.Fail(fmt::format("free does not go with <{}> yet, which keeps the start", other), ErrorCode::kUnsupported);
+    if (elements.Find(other))
+      start.Fail(fmt::format("free does not go with <{}> yet, which keeps the start", other), ErrorCode::kUnsupported);
   }
 }
 
@@ -186,8 +197,9 @@ FreeTimeOptions ReadTime(const XmlElement* element, const Elements& elements) {
     for (const char* attribute : {"target", "equals"}) {
       const std::string text = other.Text(attribute).value_or("");
       if (text.rfind("file:", 0) != 0 && (text.rfind("key:", 0) != 0 || text.find('@') == text.npos)) continue;
-      other.Fail(fmt::format("<time> leaves the length of the motion open: {} cannot be a reference over time", attribute),
-                 ErrorCode::kUnsupported);
+      other.Fail(
+          fmt::format("<time> leaves the length of the motion open: {} cannot be a reference over time", attribute),
+          ErrorCode::kUnsupported);
     }
   }
   return options;
@@ -246,7 +258,8 @@ std::vector<ResidualTerm> ReadModelAndCosts(const XmlElement& root, const Elemen
   const Definitions definitions = ReadDefinitions(elements.definitions, &sensors);
   std::vector<CostDraft> drafts;
   for (const XmlElement& element : elements.costs) drafts.push_back(ReadCost(element, definitions, &sensors));
-  for (const XmlElement& element : elements.constraints) constraints->push_back(ReadConstraint(element, definitions, &sensors));
+  for (const XmlElement& element : elements.constraints)
+    constraints->push_back(ReadConstraint(element, definitions, &sensors));
   try {
     if (spec) task->model = CompileModel(spec.get(), task->model_file, &task->warnings);
     CheckModel(*task, elements.Find("gradient") != nullptr);
@@ -278,9 +291,12 @@ void WarnOfWindows(const std::vector<XmlElement>& costs, const std::vector<Resid
     if (first < task->N && first < terms[i].end / dt - kWindowTolerance) continue;
     const std::string when = costs[i].Text("when").value_or("");
     task->warnings.push_back(costs[i].Says(
-        first < task->N ? fmt::format("when=\"{}\" lies between two knots, which are {:g} s apart: its weight counts nowhere", when, dt)
-                        : fmt::format("when=\"{}\" begins behind the last control, the motion ends at {:g} s: its weight counts "
-                                      "in `costate mpc` alone, whose plans go on", when, task->N * dt)));
+        first < task->N
+            ? fmt::format("when=\"{}\" lies between two knots, which are {:g} s apart: its weight counts nowhere", when,
+                          dt)
+            : fmt::format("when=\"{}\" begins behind the last control, the motion ends at {:g} s: its weight counts "
+                          "in `costate mpc` alone, whose plans go on",
+                          when, task->N * dt)));
   }
 }
 
@@ -342,7 +358,8 @@ Task LoadTask(const std::string& path) {
   CheckFreeStart(elements, task);
   task.spline = ReadSpline(elements.Find("spline"), task.N);
   if (task.sampling.iterations > 0 && task.spline.knots > 0) {
-    if (elements.Find("solver")->Has("nodetime")) elements.Find("solver")->Fail("nodetime and <spline> both say where the knots are: leave one out");
+    if (elements.Find("solver")->Has("nodetime"))
+      elements.Find("solver")->Fail("nodetime and <spline> both say where the knots are: leave one out");
     task.sampling.spline = task.spline;
   }
   task.U_guess = ReadGuess(elements.Find("guess"), start, folder, &task);
@@ -352,24 +369,29 @@ Task LoadTask(const std::string& path) {
     MakeConstraints(draft, folder, &task, &terms);
     for (std::size_t i = before; i < terms.size(); ++i) {
       const auto same = [&](const ResidualTerm& term) { return &term != &terms[i] && term.name == terms[i].name; };
-      if (std::any_of(terms.begin(), terms.end(), same)) draft.element.Fail("a second cost with the name '" + terms[i].name + "'");
+      if (std::any_of(terms.begin(), terms.end(), same))
+        draft.element.Fail("a second cost with the name '" + terms[i].name + "'");
     }
   }
   task.cost = std::make_unique<ResidualCost>(task.model.get(), std::move(terms), scale);
   WarnOfStart(&task);
   if (task.sampling.iterations > 0 && task.constraints.size() > 0) {
-    task.warnings.push_back("start=\"sampling\" betters the guess by the cost alone; the constraints are kept from there on");
+    task.warnings.push_back(
+        "start=\"sampling\" betters the guess by the cost alone; the constraints are kept from there on");
   }
   task.X_guess = ReadStates(elements.Find("guess"), folder, task);
   if (task.X_guess.size() > 0 && task.solver.type != SolverType::kFddp) {
-    elements.Find("guess")->Fail("states are for <solver type=\"fddp\"/>, the type is " + std::string(ToString(task.solver.type)));
+    elements.Find("guess")->Fail("states are for <solver type=\"fddp\"/>, the type is " +
+                                 std::string(ToString(task.solver.type)));
   }
   if (task.X_guess.size() > 0 && task.sampling.iterations > 0) {
-    elements.Find("guess")->Fail("states do not go with <solver start=\"sampling\"/>, which starts from controls alone");
+    elements.Find("guess")->Fail(
+        "states do not go with <solver start=\"sampling\"/>, which starts from controls alone");
   }
   for (const char* other : {"time", "smooth"}) {
     if (task.X_guess.size() == 0 || !elements.Find(other)) continue;
-    elements.Find("guess")->Fail(fmt::format("states do not go with <{}>, which starts from controls alone", other), ErrorCode::kUnsupported);
+    elements.Find("guess")->Fail(fmt::format("states do not go with <{}>, which starts from controls alone", other),
+                                 ErrorCode::kUnsupported);
   }
   ReadInputs(elements.Find("gradient"), &task);
   task.policy = ReadPolicy(elements.Find("policy"), task);

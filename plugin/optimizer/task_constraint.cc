@@ -18,12 +18,15 @@ namespace {
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 constexpr double kKnotTolerance = 1e-6;  // of a control interval: a time this near to a knot means it
 
-bool IsPower(const XmlElement& element) { return element.Has("actuator") && element.Text("quantity").value_or("") == "power"; }
+bool IsPower(const XmlElement& element) {
+  return element.Has("actuator") && element.Text("quantity").value_or("") == "power";
+}
 
 // ---- before the model is compiled -----------------------------------------------------------------------------------
 
 // "all", or names: those of a kind of element, each of which has one
-std::vector<std::string> NamedElements(const XmlElement& element, const char* attribute, int type, const SensorAdder& sensors) {
+std::vector<std::string> NamedElements(const XmlElement& element, const char* attribute, int type,
+                                       const SensorAdder& sensors) {
   const std::string text = *element.Text(attribute);
   if (text != "all") {
     const std::vector<std::string> names = SplitBlanks(text);
@@ -32,22 +35,24 @@ std::vector<std::string> NamedElements(const XmlElement& element, const char* at
   }
   const std::vector<std::string> names = sensors.Names(type);
   if (const int all = sensors.CountElements(type); all != static_cast<int>(names.size())) {
-    element.Fail(fmt::format("{}=\"all\": {} of {} have no name, by which their sensor could find them; name them in the model",
-                             attribute, all - static_cast<int>(names.size()), Count(all, attribute)));
+    element.Fail(
+        fmt::format("{}=\"all\": {} of {} have no name, by which their sensor could find them; name them in the model",
+                    attribute, all - static_cast<int>(names.size()), Count(all, attribute)));
   }
   if (names.empty()) element.Fail(fmt::format("{}=\"all\": the model has no {}", attribute, attribute));
   return names;
 }
 
-std::vector<std::string> AddSensors(const XmlElement& element, const std::vector<std::string>& names, int objtype, int type,
-                                    const char* label, SensorAdder* sensors) {
+std::vector<std::string> AddSensors(const XmlElement& element, const std::vector<std::string>& names, int objtype,
+                                    int type, const char* label, SensorAdder* sensors) {
   std::vector<std::string> added;
   for (const std::string& name : names) {
     SensorDraft draft;
     draft.type = type;
     draft.objtype = objtype;
     draft.objname = name;
-    added.push_back(sensors->Add(element, draft, fmt::format("{}:{}.{}", objtype == mjOBJ_TENDON ? "tendon" : "actuator", name, label)));
+    added.push_back(sensors->Add(
+        element, draft, fmt::format("{}:{}.{}", objtype == mjOBJ_TENDON ? "tendon" : "actuator", name, label)));
   }
   return added;
 }
@@ -74,7 +79,8 @@ void ReadLimitQuantity(const XmlElement& element, ConstraintDraft* draft, Sensor
 
 // positions of joints and lengths of tendons have ranges in the model
 bool HasRange(const XmlElement& element) {
-  return element.Text("quantity").value_or("") == (element.Has("tendon") ? "length" : "position") || !element.Has("quantity");
+  return element.Text("quantity").value_or("") == (element.Has("tendon") ? "length" : "position") ||
+         !element.Has("quantity");
 }
 
 void CheckLimitElement(const XmlElement& element) {
@@ -105,7 +111,8 @@ VectorXd ReadBound(const XmlElement& element, const char* attribute, int size, d
   if (!given) return VectorXd::Constant(size, otherwise);
   if (given->size() == 1) return VectorXd::Constant(size, (*given)[0]);
   if (given->size() != size) {
-    element.Fail(fmt::format("{} has {}, what it bounds has {}", attribute, Count(given->size(), "number"), Count(size, "component")));
+    element.Fail(fmt::format("{} has {}, what it bounds has {}", attribute, Count(given->size(), "number"),
+                             Count(size, "component")));
   }
   return *given;
 }
@@ -120,7 +127,8 @@ void ReadBounds(const XmlElement& element, int size, ConstraintInfo* info) {
 }
 
 // when="t0 t1", "t0 end", "t" or "end" as knots, both included; x_0 is given, hence states are bounded from knot 1 on
-void ReadWindow(const XmlElement& element, const Task& task, bool of_control, bool moved_by_control, ConstraintInfo* info) {
+void ReadWindow(const XmlElement& element, const Task& task, bool of_control, bool moved_by_control,
+                ConstraintInfo* info) {
   const double dt = task.model->opt.timestep * task.substeps;
   info->first = 0;
   info->last = task.N;
@@ -145,9 +153,12 @@ void ReadWindow(const XmlElement& element, const Task& task, bool of_control, bo
   if (of_control) info->last = std::min(info->last, task.N - 1);
   if (!moved_by_control) info->first = std::max(info->first, 1);
   if (info->first <= info->last) return;
-  element.Fail(of_control ? "ctrl has no value at the end: there are N controls and N + 1 states"
-                          : fmt::format("no knot lies in when=\"{}\" that controls could move: knots are {:g} s apart, the first is the start",
-                                        element.Text("when").value_or(""), dt));
+  element.Fail(
+      of_control
+          ? "ctrl has no value at the end: there are N controls and N + 1 states"
+          : fmt::format(
+                "no knot lies in when=\"{}\" that controls could move: knots are {:g} s apart, the first is the start",
+                element.Text("when").value_or(""), dt));
 }
 
 bool ReadsControl(const ResidualTerm& term) {
@@ -178,16 +189,20 @@ std::vector<int> SelectJoints(const XmlElement& element, const mjModel* model, b
     if (text == "all" && (ranges ? model->jnt_limited[j] != 0 : scalar)) joints.push_back(j);
   }
   if (text == "all") {
-    if (joints.empty()) element.Fail(ranges ? "joint=\"all\": no joint of the model has a range" : "joint=\"all\": the model has no hinge or slide");
+    if (joints.empty())
+      element.Fail(ranges ? "joint=\"all\": no joint of the model has a range"
+                          : "joint=\"all\": the model has no hinge or slide");
     return joints;
   }
   for (const std::string& name : SplitBlanks(text)) {
     const int j = mj_name2id(model, mjOBJ_JOINT, name.c_str());
     if (j < 0) element.Fail(fmt::format("no joint '{}'{}", name, Suggestion(name, names)));
     const int type = model->jnt_type[j];
-    if (ranges && !model->jnt_limited[j]) element.Fail(fmt::format("joint '{}' has no range in the model: give lower, upper or both", name));
+    if (ranges && !model->jnt_limited[j])
+      element.Fail(fmt::format("joint '{}' has no range in the model: give lower, upper or both", name));
     if (!velocity && !ranges && (type == mjJNT_FREE || type == mjJNT_BALL)) {
-      element.Fail(fmt::format("joint '{}' has no single position; bound its entries by <constraint qpos=\"{}\" …/>", name, name));
+      element.Fail(fmt::format("joint '{}' has no single position; bound its entries by <constraint qpos=\"{}\" …/>",
+                               name, name));
     }
     joints.push_back(j);
   }
@@ -195,7 +210,8 @@ std::vector<int> SelectJoints(const XmlElement& element, const mjModel* model, b
 }
 
 // hinges and slides within their ranges, or speeds of joints
-Bounded BoundJoints(const XmlElement& element, const mjModel* model, const std::vector<int>& joints, bool velocity, double margin) {
+Bounded BoundJoints(const XmlElement& element, const mjModel* model, const std::vector<int>& joints, bool velocity,
+                    double margin) {
   Bounded bounded;
   std::vector<Component> chosen;
   std::vector<double> lower, upper;
@@ -217,8 +233,8 @@ Bounded BoundJoints(const XmlElement& element, const mjModel* model, const std::
   for (int i = 0; i < n; ++i) {
     if (bounded.info.lower[i] <= bounded.info.upper[i]) continue;
     element.Fail(fmt::format("margin {:g} leaves nothing of the range of {}: {:g} to {:g}", margin,
-                             bounded.info.components[static_cast<std::size_t>(i)], lower[static_cast<std::size_t>(i)] - margin,
-                             upper[static_cast<std::size_t>(i)] + margin));
+                             bounded.info.components[static_cast<std::size_t>(i)],
+                             lower[static_cast<std::size_t>(i)] - margin, upper[static_cast<std::size_t>(i)] + margin));
   }
   return bounded;
 }
@@ -226,7 +242,8 @@ Bounded BoundJoints(const XmlElement& element, const mjModel* model, const std::
 // sensors of tendons or actuators
 Bounded BoundSensors(const ConstraintDraft& draft, const mjModel* model, double margin) {
   Bounded bounded;
-  const bool ranges = draft.element.Has("tendon") && HasRange(draft.element) && !draft.element.Has("lower") && !draft.element.Has("upper");
+  const bool ranges = draft.element.Has("tendon") && HasRange(draft.element) && !draft.element.Has("lower") &&
+                      !draft.element.Has("upper");
   const bool all = draft.element.Has("tendon") && *draft.element.Text("tendon") == "all";
   std::vector<Component> chosen;
   std::vector<double> lower, upper;
@@ -236,13 +253,15 @@ Bounded BoundSensors(const ConstraintDraft& draft, const mjModel* model, double 
       const int id = mj_name2id(model, mjOBJ_TENDON, draft.names[i].c_str());
       if (!model->tendon_limited[id]) {
         if (all) continue;
-        draft.element.Fail(fmt::format("tendon '{}' has no range in the model: give lower, upper or both", draft.names[i]));
+        draft.element.Fail(
+            fmt::format("tendon '{}' has no range in the model: give lower, upper or both", draft.names[i]));
       }
       lower.push_back(model->tendon_range[2 * id] + margin);
       upper.push_back(model->tendon_range[2 * id + 1] - margin);
     }
     const int address = model->sensor_adr[mj_name2id(model, mjOBJ_SENSOR, draft.sensors[i].c_str())];
-    chosen.push_back({{Input::kSensor, address, 0}, -1, draft.sensors[i], units[static_cast<std::size_t>(address)], {}});
+    chosen.push_back(
+        {{Input::kSensor, address, 0}, -1, draft.sensors[i], units[static_cast<std::size_t>(address)], {}});
   }
   if (chosen.empty()) draft.element.Fail("tendon=\"all\": no tendon of the model has a range");
   AddComponents(chosen, 1, nullptr, &bounded.term);
@@ -253,7 +272,8 @@ Bounded BoundSensors(const ConstraintDraft& draft, const mjModel* model, double 
     bounded.info.upper = Eigen::Map<const VectorXd>(upper.data(), n);
     for (int i = 0; i < n; ++i) {
       if (bounded.info.lower[i] <= bounded.info.upper[i]) continue;
-      draft.element.Fail(fmt::format("margin {:g} leaves nothing of the range of {}", margin, bounded.info.components[static_cast<std::size_t>(i)]));
+      draft.element.Fail(fmt::format("margin {:g} leaves nothing of the range of {}", margin,
+                                     bounded.info.components[static_cast<std::size_t>(i)]));
     }
   } else {
     ReadBounds(draft.element, n, &bounded.info);
@@ -282,10 +302,12 @@ void ShiftTarget(const VectorXd& shift, ResidualTerm* term) {
 }
 
 // ½ w max(r - upper, 0)² and ½ w max(lower - r, 0)², or ½ w (r - bound)² where both are equal
-void AddSoft(const XmlElement& element, const Bounded& bounded, double weight, const Task& task, std::vector<ResidualTerm>* soft) {
+void AddSoft(const XmlElement& element, const Bounded& bounded, double weight, const Task& task,
+             std::vector<ResidualTerm>* soft) {
   const double dt = task.model->opt.timestep * task.substeps;
   const ConstraintInfo& info = bounded.info;
-  const auto add = [&](const std::string& side, double sign, const VectorXd& bound, const std::vector<bool>& counts, NormType norm) {
+  const auto add = [&](const std::string& side, double sign, const VectorXd& bound, const std::vector<bool>& counts,
+                       NormType norm) {
     if (std::none_of(counts.begin(), counts.end(), [](bool c) { return c; })) return;
     ResidualTerm term = bounded.term;
     term.name = info.name + side;
@@ -302,7 +324,11 @@ void AddSoft(const XmlElement& element, const Bounded& bounded, double weight, c
       term.weight[i] = weight;
     }
     if (!shift.isZero(0)) ShiftTarget(shift, &term);
-    term.target_text = fmt::format("{}{}", norm == NormType::kQuadratic ? "" : sign > 0 ? "<= " : ">= ", term.target_text.empty() ? "bound" : term.target_text + " + bound");
+    term.target_text = fmt::format("{}{}",
+                                   norm == NormType::kQuadratic ? ""
+                                   : sign > 0                   ? "<= "
+                                                                : ">= ",
+                                   term.target_text.empty() ? "bound" : term.target_text + " + bound");
     term.terminal = info.last == task.N ? term.weight : VectorXd::Zero(term.size());
     // up to the end, as far away as it may move: by <time>, or by plans that follow each other
     const double shortest = task.free_time.longest > 0 ? std::min(dt, task.free_time.shortest / task.N) : dt;
@@ -337,13 +363,18 @@ void AddHard(const XmlElement& element, std::unique_ptr<Constraint> constraint, 
 void AddBounded(const XmlElement& element, Bounded bounded, Task* task, std::vector<ResidualTerm>* soft) {
   const ResidualCost probe(task->model.get(), {bounded.term}, CostScale::kSum);
   ReadWindow(element, *task, ReadsControl(bounded.term), probe.DependsOnControl(0), &bounded.info);
-  if (const std::optional<double> weight = element.PositiveNumber("soft")) return AddSoft(element, bounded, *weight, *task, soft);
+  if (const std::optional<double> weight = element.PositiveNumber("soft"))
+    return AddSoft(element, bounded, *weight, *task, soft);
   bounded.term.name = bounded.info.name;
-  AddHard(element, std::make_unique<ResidualConstraint>(task->model.get(), std::move(bounded.info), std::move(bounded.term)), task);
+  AddHard(element,
+          std::make_unique<ResidualConstraint>(task->model.get(), std::move(bounded.info), std::move(bounded.term)),
+          task);
 }
 
 void RefuseSoft(const XmlElement& element, const char* what) {
-  if (element.Has("soft")) element.Fail(fmt::format("soft is not supported for {}: leave soft out, the bound then holds", what), ErrorCode::kUnsupported);
+  if (element.Has("soft"))
+    element.Fail(fmt::format("soft is not supported for {}: leave soft out, the bound then holds", what),
+                 ErrorCode::kUnsupported);
 }
 
 // ---- the elements ---------------------------------------------------------------------------------------------------
@@ -358,11 +389,13 @@ void MakePower(const ConstraintDraft& draft, Task* task) {
   for (std::size_t i = 0; i < draft.names.size(); ++i) {
     info.components.push_back(fmt::format("power[{}]", draft.names[i]));
     force.push_back(static_cast<int>(model->sensor_adr[mj_name2id(model, mjOBJ_SENSOR, draft.sensors[i].c_str())]));
-    velocity.push_back(static_cast<int>(model->sensor_adr[mj_name2id(model, mjOBJ_SENSOR, draft.velocities[i].c_str())]));
+    velocity.push_back(
+        static_cast<int>(model->sensor_adr[mj_name2id(model, mjOBJ_SENSOR, draft.velocities[i].c_str())]));
   }
   ReadBounds(draft.element, static_cast<int>(force.size()), &info);
   ReadWindow(draft.element, *task, false, true, &info);
-  AddHard(draft.element, std::make_unique<PowerConstraint>(std::move(info), std::move(force), std::move(velocity)), task);
+  AddHard(draft.element, std::make_unique<PowerConstraint>(std::move(info), std::move(force), std::move(velocity)),
+          task);
 }
 
 void MakeJointLimit(const ConstraintDraft& draft, Task* task, std::vector<ResidualTerm>* soft) {
@@ -384,7 +417,9 @@ void MakeJointLimit(const ConstraintDraft& draft, Task* task, std::vector<Residu
     balls.push_back({static_cast<int>(model->jnt_qposadr[j]), static_cast<int>(model->jnt_dofadr[j])});
     upper.push_back(model->jnt_range[2 * j + 1] - margin);
     info.components.push_back(fmt::format("angle[{}]", ElementName(model, mjOBJ_JOINT, j)));
-    if (upper.back() <= 0) element.Fail(fmt::format("margin {:g} leaves nothing of the range of ball joint '{}'", margin, ElementName(model, mjOBJ_JOINT, j)));
+    if (upper.back() <= 0)
+      element.Fail(fmt::format("margin {:g} leaves nothing of the range of ball joint '{}'", margin,
+                               ElementName(model, mjOBJ_JOINT, j)));
   }
   if (balls.size() < joints.size()) {
     Bounded bounded = BoundJoints(element, model, joints, velocity, margin);
@@ -399,7 +434,8 @@ void MakeJointLimit(const ConstraintDraft& draft, Task* task, std::vector<Residu
   AddHard(element, std::make_unique<BallAngleConstraint>(std::move(info), std::move(balls)), task);
 }
 
-void MakeMeasured(const ConstraintDraft& draft, const std::string& folder, Task* task, std::vector<ResidualTerm>* soft) {
+void MakeMeasured(const ConstraintDraft& draft, const std::string& folder, Task* task,
+                  std::vector<ResidualTerm>* soft) {
   const XmlElement& element = draft.element;
   const mjModel* model = task->model.get();
   Bounded bounded;
@@ -423,11 +459,13 @@ void MakeMeasured(const ConstraintDraft& draft, const std::string& folder, Task*
   bounded.term.weight = VectorXd::Ones(n);
   bounded.term.terminal = VectorXd::Constant(n, equality && window.last == task->N ? 1 : 0);
   if (bounded.term.map && element.Has("soft")) {
-    element.Fail("soft is not supported beside value and callback: write a <cost> with norm=\"hinge\"", ErrorCode::kUnsupported);
+    element.Fail("soft is not supported beside value and callback: write a <cost> with norm=\"hinge\"",
+                 ErrorCode::kUnsupported);
   }
   if (!bounded.term.map) ReadTarget(*draft.measure, model, folder, slots, &bounded.term, &task->x_goal);
   if (IsPose(*draft.measure)) {
-    if (element.Has("soft")) element.Fail("soft is not supported for a pose: write a <cost> with quantity=\"pose\"", ErrorCode::kUnsupported);
+    if (element.Has("soft"))
+      element.Fail("soft is not supported for a pose: write a <cost> with quantity=\"pose\"", ErrorCode::kUnsupported);
     bounded.term.map = std::make_shared<PoseMap>(bounded.term);
   }
   AddBounded(element, std::move(bounded), task, soft);
@@ -440,7 +478,8 @@ void MakePeriodicFromFreeStart(const XmlElement& element, Bounded bounded, Task*
   std::vector<int> entries;
   for (const std::string& component : bounded.info.components) {
     const auto at = std::find(names.begin(), names.end(), component);
-    if (at == names.end()) element.Fail(fmt::format("'{}' is no entry of the state's tangent", component), ErrorCode::kUnsupported);
+    if (at == names.end())
+      element.Fail(fmt::format("'{}' is no entry of the state's tangent", component), ErrorCode::kUnsupported);
     entries.push_back(static_cast<int>(at - names.begin()));
   }
   bounded.info.name = bounded.term.name;
@@ -448,7 +487,8 @@ void MakePeriodicFromFreeStart(const XmlElement& element, Bounded bounded, Task*
   bounded.info.lower = bounded.info.upper = VectorXd::Zero(bounded.term.size());
   bounded.info.first = bounded.info.last = task->N;
   bounded.info.periodic = true;
-  AddHard(element, std::make_unique<PeriodicConstraint>(task->model.get(), std::move(bounded.info), std::move(entries)), task);
+  AddHard(element, std::make_unique<PeriodicConstraint>(task->model.get(), std::move(bounded.info), std::move(entries)),
+          task);
 }
 
 // x_N = x_0 in chosen entries
@@ -489,11 +529,13 @@ void MakePeriodic(const XmlElement& element, Task* task, std::vector<ResidualTer
     if (const std::optional<double> weight = element.PositiveNumber("soft")) {
       AddSoft(element, bounded, *weight, *task, soft);
     } else {
-      AddHard(element, std::make_unique<ResidualConstraint>(model, std::move(bounded.info), std::move(bounded.term)), task);
+      AddHard(element, std::make_unique<ResidualConstraint>(model, std::move(bounded.info), std::move(bounded.term)),
+              task);
     }
   }
   for (std::size_t i = 0; i < without.size(); ++i) {
-    if (!used[i]) element.Fail(fmt::format("except: '{}' is none of the entries that are named, such as qpos[root].x", without[i]));
+    if (!used[i])
+      element.Fail(fmt::format("except: '{}' is none of the entries that are named, such as qpos[root].x", without[i]));
   }
 }
 
@@ -518,13 +560,16 @@ ConstraintDraft ReadConstraint(const XmlElement& element, const Definitions& def
     if (equals && (element.Has("lower") || element.Has("upper") || element.Has("target"))) {
       element.Fail("give equals, or lower and upper (with target, if they are counted from one), not both");
     }
-    if (!equals && !element.Has("lower") && !element.Has("upper")) element.Fail("has no bound: give equals, lower or upper");
-    draft.measure = ReadResidual(element, {"lower", "upper", "equals", "soft", "when"}, equals ? "equals" : "target", definitions, sensors);
+    if (!equals && !element.Has("lower") && !element.Has("upper"))
+      element.Fail("has no bound: give equals, lower or upper");
+    draft.measure = ReadResidual(element, {"lower", "upper", "equals", "soft", "when"}, equals ? "equals" : "target",
+                                 definitions, sensors);
   }
   return draft;
 }
 
-void MakeConstraints(const ConstraintDraft& draft, const std::string& folder, Task* task, std::vector<ResidualTerm>* soft) {
+void MakeConstraints(const ConstraintDraft& draft, const std::string& folder, Task* task,
+                     std::vector<ResidualTerm>* soft) {
   const XmlElement& element = draft.element;
   if (element.tag() == "periodic") return MakePeriodic(element, task, soft);
   if (!draft.velocities.empty()) return MakePower(draft, task);
@@ -545,15 +590,24 @@ void WarnOfStart(Task* task) {
   VectorXd s(model->nsensordata), c;
   const VectorXd u = task->U_guess.cols() > 0 ? VectorXd(task->U_guess.col(0)) : VectorXd::Zero(model->nu);
   if (Forward(model, data.get(), task->x0, u, s) != StepStatus::kOk) return;
-  const KnotView knot{.t = 0, .N = task->N, .time = 0, .dt = model->opt.timestep * task->substeps, .x = task->x0, .u = u, .s = s, .start = task->x0.data()};
+  const KnotView knot{.t = 0,
+                      .N = task->N,
+                      .time = 0,
+                      .dt = model->opt.timestep * task->substeps,
+                      .x = task->x0,
+                      .u = u,
+                      .s = s,
+                      .start = task->x0.data()};
   for (int i = 0; i < task->constraints.size(); ++i) {
     const ConstraintInfo& info = task->constraints[i].info();
     if (info.first != 1) continue;
     task->constraints[i].Value(knot, &c);
     for (int k = 0; k < c.size(); ++k) {
-      if (c[k] >= info.lower[k] - task->constrained.tolerance && c[k] <= info.upper[k] + task->constrained.tolerance) continue;
-      task->warnings.push_back(fmt::format("constraint '{}': the start violates it, {} is {:g}, allowed {:g} to {:g}; it counts from the next knot on",
-                                           info.name, info.components[static_cast<std::size_t>(k)], c[k], info.lower[k], info.upper[k]));
+      if (c[k] >= info.lower[k] - task->constrained.tolerance && c[k] <= info.upper[k] + task->constrained.tolerance)
+        continue;
+      task->warnings.push_back(fmt::format(
+          "constraint '{}': the start violates it, {} is {:g}, allowed {:g} to {:g}; it counts from the next knot on",
+          info.name, info.components[static_cast<std::size_t>(k)], c[k], info.lower[k], info.upper[k]));
       break;
     }
   }

@@ -1,4 +1,5 @@
-// <constraint>, <limit> and <periodic>: read before the model is compiled (they add sensors), resolved against it afterwards.
+// <constraint>, <limit> and <periodic>: read before the model is compiled (they add sensors), resolved against it
+// afterwards.
 #ifndef COSTATE_OPTIMIZER_TASK_CONSTRAINT_H_
 #define COSTATE_OPTIMIZER_TASK_CONSTRAINT_H_
 
@@ -24,9 +25,10 @@ struct ConstraintDraft {
 /// Reads a <constraint>, <limit> or <periodic> and adds the sensors that it needs.
 ConstraintDraft ReadConstraint(const XmlElement& element, const Definitions& definitions, SensorAdder* sensors);
 
-/// Resolves a draft: constraints are added to task->constraints; one with soft="weight" to `soft` instead. Model, horizon and start
-/// of the task are there.
-void MakeConstraints(const ConstraintDraft& draft, const std::string& folder, Task* task, std::vector<ResidualTerm>* soft);
+/// Resolves a draft: constraints are added to task->constraints; one with soft="weight" to `soft` instead. Model,
+/// horizon and start of the task are there.
+void MakeConstraints(const ConstraintDraft& draft, const std::string& folder, Task* task,
+                     std::vector<ResidualTerm>* soft);
 
 /// Warns where the start violates a constraint on the state, which no control can change.
 void WarnOfStart(Task* task);

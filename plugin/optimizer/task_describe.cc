@@ -117,9 +117,10 @@ std::string PolicyText(const Task& task) {
   if (policy.observations.empty() && policy.hidden.empty() && spread == 0) return "";
   std::string layers;
   for (int size : policy.hidden) layers += fmt::format("{}{}", layers.empty() ? "" : ", ", size);
-  return fmt::format("policy    {}, sees {}; {} that differ in {}\n", layers.empty() ? "linear" : "hidden layers of " + layers,
-                     policy.observations.empty() ? "the whole state" : Count(static_cast<long>(policy.observations.size()), "thing"),
-                     Count(spread > 0 ? policy.starts : 1, "start"), Count(spread, "entry"));
+  return fmt::format(
+      "policy    {}, sees {}; {} that differ in {}\n", layers.empty() ? "linear" : "hidden layers of " + layers,
+      policy.observations.empty() ? "the whole state" : Count(static_cast<long>(policy.observations.size()), "thing"),
+      Count(spread > 0 ? policy.starts : 1, "start"), Count(spread, "entry"));
 }
 
 std::string Header(const Task& task) {
@@ -136,31 +137,37 @@ std::string Header(const Task& task) {
   const Eigen::Index limited = (task.u_lower.array().isFinite() || task.u_upper.array().isFinite()).count();
   text += fmt::format("limits    {} of {} have a range in the model\n", limited, Count(dims.nu, "control"));
   text += Inputs(task);
-  text +=
-      fmt::format("solver    {}: {}, tolerance {:g}, derivative {}, {}\n", ToString(task.solver.type), Count(task.solver.iterations, "iteration"),
-                  task.solver.tolerance, DerivativeText(task.solver.derivative.level),
-                  task.solver.threads == 0 ? "all cores" : Count(task.solver.threads, "thread"));
+  text += fmt::format("solver    {}: {}, tolerance {:g}, derivative {}, {}\n", ToString(task.solver.type),
+                      Count(task.solver.iterations, "iteration"), task.solver.tolerance,
+                      DerivativeText(task.solver.derivative.level),
+                      task.solver.threads == 0 ? "all cores" : Count(task.solver.threads, "thread"));
   if (task.solver.derivative_every > 1) text += DescribeEvery(task.solver.derivative_every);
   if (task.solver.cost_unit == 0) text += "          the unit of the cost is measured along the guess\n";
-  if (task.solver.cost_unit > 0 && task.solver.cost_unit != 1) text += fmt::format("          the unit of the cost is {:g}\n", task.solver.cost_unit);
+  if (task.solver.cost_unit > 0 && task.solver.cost_unit != 1)
+    text += fmt::format("          the unit of the cost is {:g}\n", task.solver.cost_unit);
   if (!task.free_start.entries.empty()) {
-    text += fmt::format("free      {} of {} of the start, within bounds\n", task.free_start.entries.size(), Count(dims.ndx, "tangent entry"));
+    text += fmt::format("free      {} of {} of the start, within bounds\n", task.free_start.entries.size(),
+                        Count(dims.ndx, "tangent entry"));
   }
   if (task.spline.knots > 0) {
-    text += fmt::format("spline    {}, {}, for sampled starts and first-order methods\n", Count(task.spline.knots, "knot"), ToString(task.spline.order));
+    text += fmt::format("spline    {}, {}, for sampled starts and first-order methods\n",
+                        Count(task.spline.knots, "knot"), ToString(task.spline.order));
   }
   if (task.sampling.iterations > 0) {
-    text += fmt::format("start     sampling: {} of {}, {}, seed {}\n", Count(task.sampling.iterations, "round"),
-                        Count(task.sampling.samples, "sample"),
-                        task.spline.knots > 0 ? "by <spline>" : fmt::format("nodes every {:g} s", task.sampling.node_time), task.sampling.seed);
+    text +=
+        fmt::format("start     sampling: {} of {}, {}, seed {}\n", Count(task.sampling.iterations, "round"),
+                    Count(task.sampling.samples, "sample"),
+                    task.spline.knots > 0 ? "by <spline>" : fmt::format("nodes every {:g} s", task.sampling.node_time),
+                    task.sampling.seed);
   }
   if (task.hopping.rounds > 0) {
-    text += fmt::format("hopping   {} of kicked controls at most, {} side by side, kicks of {:g} half ranges, seed {}\n",
-                        Count(task.hopping.rounds, "round"), Count(task.hopping.width, "solve"), task.hopping.size, task.hopping.seed);
+    text += fmt::format(
+        "hopping   {} of kicked controls at most, {} side by side, kicks of {:g} half ranges, seed {}\n",
+        Count(task.hopping.rounds, "round"), Count(task.hopping.width, "solve"), task.hopping.size, task.hopping.seed);
   }
   if (task.free_time.longest > 0) {
-    text += fmt::format("time      free, {:g} s to {:g} s, {:g} a second; its time step is scaled\n", task.free_time.shortest,
-                        task.free_time.longest, task.free_time.weight);
+    text += fmt::format("time      free, {:g} s to {:g} s, {:g} a second; its time step is scaled\n",
+                        task.free_time.shortest, task.free_time.longest, task.free_time.weight);
   }
   text += MpcText(task.mpc);
   text += PolicyText(task);
@@ -174,19 +181,20 @@ std::string Header(const Task& task) {
 
 // bounds that a motion must keep, and by how much the guess violates them
 std::string ConstraintTable(const Task& task, const Trajectory& trajectory, double dt, bool simulated) {
-  std::vector<std::vector<std::string>> rows{{"constraint", "size", "unit", "when", "lower", "upper", "violated by the guess"}};
+  std::vector<std::vector<std::string>> rows{
+      {"constraint", "size", "unit", "when", "lower", "upper", "violated by the guess"}};
   std::vector<ConstraintReport> reports;
   if (simulated) reports = CheckConstraints(task.constraints, trajectory, dt);
   for (int i = 0; i < task.constraints.size(); ++i) {
     const ConstraintInfo& info = task.constraints[i].info();
     const int first = info.first < 0 ? task.N + 1 + info.first : info.first;
     const int last = info.last < 0 ? task.N + 1 + info.last : info.last;
-    const std::string when = first == task.N                                        ? "end"
-                             : first <= 1 && last >= task.N - 1                     ? "always"
-                             : first == last                                        ? fmt::format("{:g} s", first * dt)
-                                                                                    : fmt::format("{:g} s to {:g} s", first * dt, last * dt);
-    rows.push_back({Short(info.name), fmt::format("{}", task.constraints[i].size()), info.unit.empty() ? "-" : Short(info.unit), when,
-                    BoundText(info.lower), BoundText(info.upper),
+    const std::string when = first == task.N                    ? "end"
+                             : first <= 1 && last >= task.N - 1 ? "always"
+                             : first == last                    ? fmt::format("{:g} s", first * dt)
+                                             : fmt::format("{:g} s to {:g} s", first * dt, last * dt);
+    rows.push_back({Short(info.name), fmt::format("{}", task.constraints[i].size()),
+                    info.unit.empty() ? "-" : Short(info.unit), when, BoundText(info.lower), BoundText(info.upper),
                     simulated ? fmt::format("{:.4g}", reports[static_cast<std::size_t>(i)].violation) : "-"});
   }
   return Table(rows, 3);

@@ -90,7 +90,8 @@ void ReadMjpcSection(const XmlElement& section, const std::string& folder, MjpcT
   const bool read = tag == "sensor" || tag == "custom" || tag == "keyframe";
   for (const XmlElement& element : section.Children()) {
     if (read && element.tag() == "include") {
-      element.Fail("an <include> inside <" + tag + "> is not followed; at the top level it is", ErrorCode::kUnsupported);
+      element.Fail("an <include> inside <" + tag + "> is not followed; at the top level it is",
+                   ErrorCode::kUnsupported);
     }
     if (tag == "sensor" && element.tag() == "user") task->residuals.push_back(ReadUserSensor(element));
     if (tag == "custom" && element.tag() == "numeric") task->numerics.push_back(element);

@@ -70,7 +70,8 @@ void ReadParameter(const XmlElement& element, Task* task) {
 
 }  // namespace
 
-std::vector<int> SelectEntries(const XmlElement& element, const char* attribute, const std::vector<std::string>& names) {
+std::vector<int> SelectEntries(const XmlElement& element, const char* attribute,
+                               const std::vector<std::string>& names) {
   const std::string text = element.Text(attribute).value_or("all");
   std::vector<int> chosen;
   if (text == "none" || text == "false") return chosen;

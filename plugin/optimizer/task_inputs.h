@@ -8,14 +8,15 @@
 
 namespace costate {
 
-/// Which of `names` an attribute means: "all" (also when it is not given), "none", or names, "qvel[x]" by "qvel[x]", "qvel" or
-/// "x"; in order. @throws Error{kParse} for a name that means none.
+/// Which of `names` an attribute means: "all" (also when it is not given), "none", or names, "qvel[x]" by "qvel[x]",
+/// "qvel" or "x"; in order. @throws Error{kParse} for a name that means none.
 std::vector<int> SelectEntries(const XmlElement& element, const char* attribute, const std::vector<std::string>& names);
 
 /// @param element  null: all controls, all of the start, no parameters.
 void ReadInputs(const XmlElement* element, Task* task);
 
-/// "all", "none", or names: the entries meant by any of them, in order. "qvel[x]" is meant by itself, by "qvel" and by "x".
+/// "all", "none", or names: the entries meant by any of them, in order. "qvel[x]" is meant by itself, by "qvel" and by
+/// "x".
 std::vector<int> SelectEntries(const XmlElement& element, const char* attribute, const std::vector<std::string>& names);
 
 }  // namespace costate

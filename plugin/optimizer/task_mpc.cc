@@ -7,7 +7,8 @@ namespace costate {
 MpcOptions ReadMpc(const XmlElement* element) {
   MpcOptions options;
   if (!element) return options;
-  element->Allow({"horizon", "timestep", "rate", "delay", "budget", "iterations", "fallback", "compensate", "feedback"});
+  element->Allow(
+      {"horizon", "timestep", "rate", "delay", "budget", "iterations", "fallback", "compensate", "feedback"});
   options.horizon = element->PositiveNumber("horizon").value_or(options.horizon);
   options.timestep = element->PositiveNumber("timestep").value_or(options.timestep);
   options.rate = element->PositiveNumber("rate").value_or(options.rate);

@@ -13,7 +13,8 @@ std::string OneOf(const XmlElement& element, const std::vector<std::string>& att
   std::string found;
   for (const std::string& attribute : attributes) {
     if (!element.Has(attribute.c_str())) continue;
-    if (!found.empty()) element.Fail(fmt::format("{} and {}: give one of {}", found, attribute, JoinWords(attributes, "or")));
+    if (!found.empty())
+      element.Fail(fmt::format("{} and {}: give one of {}", found, attribute, JoinWords(attributes, "or")));
     found = attribute;
   }
   if (found.empty()) element.Fail("says not what: give " + JoinWords(attributes, "or"));
@@ -62,7 +63,8 @@ void ReadObservation(const XmlElement& element, const Task& task, PolicyOptions*
     if (model->jnt_type[joint] != mjJNT_HINGE) {
       element.Fail(fmt::format("angle: {} is no hinge", TangentNames(model)[static_cast<std::size_t>(entry)]));
     }
-    options->observations.push_back({.kind = Observation::Kind::kAngle, .index = model->jnt_qposadr[joint], .scale = scale});
+    options->observations.push_back(
+        {.kind = Observation::Kind::kAngle, .index = model->jnt_qposadr[joint], .scale = scale});
   }
 }
 

@@ -197,8 +197,9 @@ int SensorAdder::CountElements(int type) const {
 
 void SensorAdder::NeedSpec(const XmlElement& element, const std::string& what) const {
   if (spec_) return;
-  element.Fail(fmt::format("{}: '{}' is a compiled model, no sensor can be added to it; give its MJCF file", what, model_file_),
-               ErrorCode::kUnsupported);
+  element.Fail(
+      fmt::format("{}: '{}' is a compiled model, no sensor can be added to it; give its MJCF file", what, model_file_),
+      ErrorCode::kUnsupported);
 }
 
 void SensorAdder::CheckElement(const XmlElement& element, int type, const std::string& kind,

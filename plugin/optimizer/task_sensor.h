@@ -53,7 +53,8 @@ class SensorAdder {
   /// @throws Error{kParse} at `element` if there is no element of that name, with what is near.
   void CheckElement(const XmlElement& element, int type, const std::string& kind, const std::string& name) const;
 
-  /// @throws Error{kUnsupported} for a compiled model. @param what  stands in the message: the attribute that needs a sensor.
+  /// @throws Error{kUnsupported} for a compiled model. @param what  stands in the message: the attribute that needs a
+  /// sensor.
   void NeedSpec(const XmlElement& element, const std::string& what) const;
 
   int added() const { return static_cast<int>(drafts_.size()); }

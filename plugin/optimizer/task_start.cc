@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kMaxKnots = 1000000;  // beyond it a trajectory does not fit into memory
 constexpr double kUnlimited = std::numeric_limits<double>::infinity();
-constexpr double kDivides = 1e-6;   // relative: a horizon this near to a whole number of knots is one
+constexpr double kDivides = 1e-6;  // relative: a horizon this near to a whole number of knots is one
 
 // one part of a state given in numbers
 void SetPart(const XmlElement& element, const char* attribute, int offset, int size, const mjModel* model,
@@ -71,8 +71,8 @@ int StateEntry(const mjModel* m, int entry) {
 }
 
 // bounds of free entries in their own units, as changes of the start
-VectorXd FreeBounds(const XmlElement& element, const char* attribute, const mjModel* model, const VectorXd& x0, const std::vector<int>& entries,
-                    const VectorXd& usual) {
+VectorXd FreeBounds(const XmlElement& element, const char* attribute, const mjModel* model, const VectorXd& x0,
+                    const std::vector<int>& entries, const VectorXd& usual) {
   const std::optional<VectorXd> given = element.Numbers(attribute);
   if (!given) return usual(entries);
   const Eigen::Index n = static_cast<Eigen::Index>(entries.size());
@@ -83,8 +83,10 @@ VectorXd FreeBounds(const XmlElement& element, const char* attribute, const mjMo
   for (Eigen::Index i = 0; i < n; ++i) {
     const int entry = entries[static_cast<std::size_t>(i)], at = StateEntry(model, entry);
     const std::string name = TangentNames(model)[static_cast<std::size_t>(entry)];
-    if (at < 0) element.Fail(fmt::format("{}: {} is one of a rotation, which has no bounds: free it by an element without {}", attribute, name, attribute),
-                             ErrorCode::kUnsupported);
+    if (at < 0)
+      element.Fail(fmt::format("{}: {} is one of a rotation, which has no bounds: free it by an element without {}",
+                               attribute, name, attribute),
+                   ErrorCode::kUnsupported);
     const double bound = (*given)[given->size() == 1 ? 0 : i];
     bounds[i] = bound - x0[at];
     const bool is_lower = attribute[0] == 'l';
@@ -96,8 +98,8 @@ VectorXd FreeBounds(const XmlElement& element, const char* attribute, const mjMo
 
 }  // namespace
 
-// by how much each entry of the start may change: hinges and slides stay in their range, single activations in theirs; a start
-// that is outside need not come in
+// by how much each entry of the start may change: hinges and slides stay in their range, single activations in theirs;
+// a start that is outside need not come in
 void StartBounds(const mjModel* m, const VectorXd& x0, VectorXd* lower, VectorXd* upper) {
   const Dims dims(m);
   *lower = VectorXd::Constant(dims.ndx, -kUnlimited);
@@ -122,7 +124,8 @@ FreeStart ReadFreeStart(const XmlElement* element, const mjModel* model, const V
   FreeStart start;
   if (!element || !element->Has("free")) {
     for (const char* attribute : {"lower", "upper"}) {
-      if (element && element->Has(attribute)) element->Fail(fmt::format("{} bounds what free=\"…\" names, which is missing", attribute));
+      if (element && element->Has(attribute))
+        element->Fail(fmt::format("{} bounds what free=\"…\" names, which is missing", attribute));
     }
     return start;
   }

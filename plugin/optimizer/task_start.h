@@ -41,8 +41,8 @@ void SetHorizon(double horizon, int substeps, Task* task);
 /// @throws Error{kInvalidArgument} when nothing can be optimized: nv = 0, or nu = 0 unless the task names other inputs.
 void CheckModel(const Task& task, bool names_inputs = false);
 
-/// By how much each entry of the start may change (ndx): hinges and slides stay in their range, single activations in theirs; a
-/// start that is outside need not come in.
+/// By how much each entry of the start may change (ndx): hinges and slides stay in their range, single activations in
+/// theirs; a start that is outside need not come in.
 void StartBounds(const mjModel* model, const VectorXd& x0, VectorXd* lower, VectorXd* upper);
 
 /// <start free="…" lower="…" upper="…">: nothing is free without it.

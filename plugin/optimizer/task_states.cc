@@ -24,7 +24,8 @@ std::vector<StateKey> ReadStateKeys(const XmlElement& element, const std::string
     StateKey key;
     const std::size_t at = word.rfind('@');
     if (word.rfind("key:", 0) != 0 || at == std::string::npos || !ParseNumber(word.substr(at + 1), &key.time)) {
-      element.Fail(fmt::format("states: '{}' is no keyframe with a time, expected key:NAME@SECONDS, or file:PATH alone", word));
+      element.Fail(
+          fmt::format("states: '{}' is no keyframe with a time, expected key:NAME@SECONDS, or file:PATH alone", word));
     }
     if (!keys.empty() && key.time <= keys.back().time) {
       element.Fail(fmt::format("states: times must increase, '{}' does not", word));

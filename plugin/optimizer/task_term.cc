@@ -53,11 +53,14 @@ PieceDraft ReadPiece(const XmlElement& element, const std::string& source, Senso
   } else if (source == "sensor") {
     piece.sensor = *element.Text("sensor");
     sensors->CheckSensor(element, piece.sensor);
-  } else if (element.Text("quantity") == "pose" && source != "joint" && source != "tendon" && source != "actuator" && source != "subtree") {
+  } else if (element.Text("quantity") == "pose" && source != "joint" && source != "tendon" && source != "actuator" &&
+             source != "subtree") {
     for (const char* attribute : {"index", "reftype", "coef"}) {
-      if (element.Has(attribute)) element.Fail(fmt::format("a pose is measured as a whole and in the world: {} does not go with it", attribute));
+      if (element.Has(attribute))
+        element.Fail(fmt::format("a pose is measured as a whole and in the world: {} does not go with it", attribute));
     }
-    if (element.tag() != "cost" && element.tag() != "constraint") element.Fail("a pose stands in a <cost> or <constraint> of its own");
+    if (element.tag() != "cost" && element.tag() != "constraint")
+      element.Fail("a pose stands in a <cost> or <constraint> of its own");
     piece.sensor = sensors->AddQuantity(element, "pos");
     piece.orientation = sensors->AddQuantity(element, "quat");
   } else {
@@ -191,8 +194,8 @@ std::vector<Component> PieceComponents(const PieceDraft& piece, const mjModel* m
     if (number != std::floor(number) || number < 0 || number >= static_cast<double>(all.size())) {
       piece.element.Fail(fmt::format("index {:g} does not exist: {} has {}, counted from 0", number,
                                      !piece.orientation.empty() ? piece.sensor + " " + piece.orientation
-      : piece.vector.empty()     ? piece.sensor
-                                 : piece.vector,
+                                     : piece.vector.empty()     ? piece.sensor
+                                                                : piece.vector,
                                      Count(static_cast<long>(all.size()), "component")));
     }
     const int i = static_cast<int>(number);
@@ -366,8 +369,8 @@ CostDraft ReadCost(const XmlElement& element, const Definitions& definitions, Se
   return ReadResidual(element, {"norm", "param", "weight", "terminal", "when"}, "target", definitions, sensors);
 }
 
-CostDraft ReadResidual(const XmlElement& element, const std::vector<std::string>& further, const std::string& target_attribute,
-                       const Definitions& definitions, SensorAdder* sensors) {
+CostDraft ReadResidual(const XmlElement& element, const std::vector<std::string>& further,
+                       const std::string& target_attribute, const Definitions& definitions, SensorAdder* sensors) {
   std::vector<std::string> attributes = MeasureAttributes();
   attributes.insert(attributes.end(), {"name", "target", "value", "callback", "reads"});
   attributes.insert(attributes.end(), further.begin(), further.end());
@@ -403,7 +406,8 @@ CostDraft ReadResidual(const XmlElement& element, const std::vector<std::string>
                       target_attribute, *target));
     }
     if (!draft.pieces[0].orientation.empty()) {
-      element.Fail(fmt::format("target '{}': a pose is compared with numbers (position and quaternion), keyframes or a file", *target));
+      element.Fail(fmt::format(
+          "target '{}': a pose is compared with numbers (position and quaternion), keyframes or a file", *target));
     }
     draft.target_sensor = sensors->AddTarget(element, draft.pieces[0].sensor, *target);
   }

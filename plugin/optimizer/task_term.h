@@ -39,7 +39,7 @@ struct CostDraft {
   std::string function{};       ///< of value="…" or callback="…", else ""
   bool is_callback = false;
   std::vector<ExpressionName> names{};  ///< that the function reads: those without text are the pieces, in order
-  std::string target = "target";  ///< the attribute that says against what it is measured
+  std::string target = "target";        ///< the attribute that says against what it is measured
   std::function<bool(const std::string&)> exclude{};  ///< components left out, by name; empty: none
 };
 

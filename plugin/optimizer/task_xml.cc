@@ -139,7 +139,8 @@ std::optional<int> XmlElement::Word(const char* attribute, const std::vector<std
 
 std::vector<std::pair<std::string, std::string>> XmlElement::Attributes() const {
   std::vector<std::pair<std::string, std::string>> attributes;
-  for (const pugi::xml_attribute& attribute : node_.attributes()) attributes.emplace_back(attribute.name(), attribute.value());
+  for (const pugi::xml_attribute& attribute : node_.attributes())
+    attributes.emplace_back(attribute.name(), attribute.value());
   return attributes;
 }
 

@@ -22,7 +22,8 @@ MatrixXd DrawStarts(const Task& task, std::uint64_t seed, int count) {
   std::mt19937_64 engine(seed);
   VectorXd d(options.spread.size());
   for (int i = 0; i < count; i++) {
-    for (Eigen::Index k = 0; k < d.size(); k++) d[k] = options.spread[k] * (2 * static_cast<double>(engine() >> 11) * 0x1p-53 - 1);
+    for (Eigen::Index k = 0; k < d.size(); k++)
+      d[k] = options.spread[k] * (2 * static_cast<double>(engine() >> 11) * 0x1p-53 - 1);
     starts.col(i) = d.size() > 0 ? Retract(task.model.get(), task.x0, d) : task.x0;
   }
   return starts;
@@ -71,7 +72,8 @@ class MeanCost {
       costs[i] = gradient.loss;
     });
     const double mean = Finite(costs.mean());
-    *g = std::isnan(mean) ? VectorXd(VectorXd::Constant(policy_->weights(), mean)) : VectorXd(gradients_.rowwise().mean());
+    *g = std::isnan(mean) ? VectorXd(VectorXd::Constant(policy_->weights(), mean))
+                          : VectorXd(gradients_.rowwise().mean());
     return mean;
   }
 
@@ -118,22 +120,26 @@ TrainCheck CompareSlopes(MeanCost* cost, NetworkPolicy* policy, const MatrixXd& 
 
 void CheckTrain(const Task& task, const TrainOptions& options) {
   if (task.constraints.size() > 0) {
-    throw Error(ErrorCode::kUnsupported, "a policy keeps no constraints, and the task has '" + task.constraints[0].info().name +
-                                             "': give it soft=\"weight\"");
+    throw Error(ErrorCode::kUnsupported, "a policy keeps no constraints, and the task has '" +
+                                             task.constraints[0].info().name + "': give it soft=\"weight\"");
   }
-  if (task.free_time.longest > 0) throw Error(ErrorCode::kUnsupported, "a policy is trained over a given time: the task has <time>");
+  if (task.free_time.longest > 0)
+    throw Error(ErrorCode::kUnsupported, "a policy is trained over a given time: the task has <time>");
   if (task.continuation.smooth.any() || options.descent.smooth.any()) {
-    throw Error(ErrorCode::kUnsupported, "a policy is trained on the true model: the task asks for smoother contact (<smooth>)");
+    throw Error(ErrorCode::kUnsupported,
+                "a policy is trained on the true model: the task asks for smoother contact (<smooth>)");
   }
   if (!task.free_start.entries.empty()) {
-    throw Error(ErrorCode::kUnsupported, "a policy is trained from given starts: the task's start is free (<start free=\"…\">)");
+    throw Error(ErrorCode::kUnsupported,
+                "a policy is trained from given starts: the task's start is free (<start free=\"…\">)");
   }
   if (task.spline.knots > 0) throw Error(ErrorCode::kUnsupported, "a policy gives the controls: the task has <spline>");
   if (options.stages < 1 || options.stages > 30) {
     throw Error(ErrorCode::kInvalidArgument, fmt::format("stages is {}, expected 1 to 30", options.stages));
   }
   if (task.policy.starts < 1) {
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("policy: starts is {}, expected at least 1", task.policy.starts));
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("policy: starts is {}, expected at least 1", task.policy.starts));
   }
 }
 
@@ -149,7 +155,8 @@ NetworkPolicy MakePolicy(const Task& task) {
   return NetworkPolicy(task.model.get(), options, task.U_guess, task.u_lower, task.u_upper);
 }
 
-TrainResult TrainPolicy(const Task& task, NetworkPolicy* policy, const TrainOptions& options, const TrainCallback& callback) {
+TrainResult TrainPolicy(const Task& task, NetworkPolicy* policy, const TrainOptions& options,
+                        const TrainCallback& callback) {
   CheckTrain(task, options);
   const bool spread = task.policy.spread.size() > 0 && !task.policy.spread.isZero(0);
   TrainResult result;
@@ -180,7 +187,8 @@ TrainResult TrainPolicy(const Task& task, NetworkPolicy* policy, const TrainOpti
           policy->Set(w);
           return cost.Value(result.starts, g);
         },
-        policy->Get(), -bound, bound, VectorXd::Ones(n), descent, [&](const IterationRecord& record, const VectorXd&) {
+        policy->Get(), -bound, bound, VectorXd::Ones(n), descent,
+        [&](const IterationRecord& record, const VectorXd&) {
           IterationRecord numbered = record;
           numbered.iteration += before;
           done = numbered.iteration;

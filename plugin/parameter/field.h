@@ -27,14 +27,14 @@ enum class Nudge {
 };
 
 struct Field {
-  const char* kind;   ///< "joint"
-  const char* name;   ///< "damping"
-  const char* array;  ///< in mjModel: "dof_damping"; "" for options
-  const char* unit;   ///< of a slide or of anything that is no joint
+  const char* kind;           ///< "joint"
+  const char* name;           ///< "damping"
+  const char* array;          ///< in mjModel: "dof_damping"; "" for options
+  const char* unit;           ///< of a slide or of anything that is no joint
   const char* unit_of_angle;  ///< of a hinge, ball or free joint; null: the same
   double lower, upper;
   Nudge nudge;
-  double size;        ///< typical magnitude, where the value itself is smaller
+  double size;  ///< typical magnitude, where the value itself is smaller
   int (*count)(const mjModel*, int id);
   mjtNum* (*at)(const mjModel*, int id);  ///< address of the first number
   Writer writer = Writer::kPlain;

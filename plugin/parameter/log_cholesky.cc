@@ -48,9 +48,10 @@ LogCholeskyVector LogCholesky(const RigidInertia& body) {
   const bool extended = llt.info() == Eigen::Success && L.allFinite() &&
                         L.diagonal().minCoeff() > std::sqrt(kThinnest * B.cwiseAbs().maxCoeff());
   if (!(body.mass > 0) || !extended) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "this mass and inertia are not those of a body with extent in all directions: thin rods, flat plates and "
-                "points have no log-Cholesky parameters");
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "this mass and inertia are not those of a body with extent in all directions: thin rods, flat plates and "
+        "points have no log-Cholesky parameters");
   }
   LogCholeskyVector theta;
   theta[0] = 0.5 * std::log(body.mass);

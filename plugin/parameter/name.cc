@@ -43,7 +43,8 @@ ParameterName SplitName(const std::string& name) {
   const std::size_t slash = name.rfind('/'), colon = name.find(':');
   ParameterName parts;
   if (slash == std::string::npos || slash + 1 == name.size()) {
-    Fail("'" + name + "' is not a parameter: the form is kind:element/field[index], as joint:hip/damping or option/gravity[2]");
+    Fail("'" + name +
+         "' is not a parameter: the form is kind:element/field[index], as joint:hip/damping or option/gravity[2]");
   }
   const bool has_element = colon != std::string::npos && colon < slash;
   parts.kind = name.substr(0, has_element ? colon : slash);
@@ -52,7 +53,8 @@ ParameterName SplitName(const std::string& name) {
   const std::size_t bracket = parts.field.find('[');
   if (bracket == std::string::npos) return parts;
   const std::string index = parts.field.substr(bracket + 1);
-  if (index.size() < 2 || index.back() != ']' || !ToNumber(index.substr(0, index.size() - 1), &parts.index) || parts.index < 0) {
+  if (index.size() < 2 || index.back() != ']' || !ToNumber(index.substr(0, index.size() - 1), &parts.index) ||
+      parts.index < 0) {
     Fail("'" + name + "': the index is not a number from 0 in brackets");
   }
   parts.field.resize(bracket);
@@ -61,7 +63,8 @@ ParameterName SplitName(const std::string& name) {
 
 int FindElement(const mjModel* m, const std::string& kind, const std::string& element, const std::string& name) {
   int object = 0;
-  if (!ObjectOfKind(kind, &object)) Fail("'" + name + "': there are no parameters of a '" + kind + "'" + Hint(kind, Kinds()));
+  if (!ObjectOfKind(kind, &object))
+    Fail("'" + name + "': there are no parameters of a '" + kind + "'" + Hint(kind, Kinds()));
   if (object < 0) {
     if (element.empty()) return 0;
     Fail("'" + name + "': option has no elements, the form is option/field");
@@ -70,7 +73,8 @@ int FindElement(const mjModel* m, const std::string& kind, const std::string& el
   if (const int id = element.empty() ? -1 : mj_name2id(m, object, element.c_str()); id >= 0) return id;
   if (int number = 0; ToNumber(element, &number) && number >= 0) {
     if (number < n) return number;
-    Fail("'" + name + "': model '" + ModelName(m) + "' has " + std::to_string(n) + " elements of kind " + kind + ", counted from 0");
+    Fail("'" + name + "': model '" + ModelName(m) + "' has " + std::to_string(n) + " elements of kind " + kind +
+         ", counted from 0");
   }
   std::vector<std::string> names;
   for (int i = 0; i < n; i++) {
@@ -79,7 +83,8 @@ int FindElement(const mjModel* m, const std::string& kind, const std::string& el
   Fail("'" + name + "': model '" + ModelName(m) + "' has no " + kind + " '" + element + "'" + Hint(element, names));
 }
 
-const Field* FindField(const mjModel* m, const std::string& kind, int id, const std::string& field, const std::string& name) {
+const Field* FindField(const mjModel* m, const std::string& kind, int id, const std::string& field,
+                       const std::string& name) {
   for (const Field& known : Fields()) {
     if (kind != known.kind || field != known.name) continue;
     if (known.count(m, id) > 0) return &known;

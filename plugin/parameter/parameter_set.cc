@@ -44,8 +44,8 @@ void ParameterSet::Impl::Add(const std::string& name) {
   const VectorXd values = ReadField(given.get(), *field, id);
   const int n = static_cast<int>(values.size());
   if (parts.index >= n) {
-    throw Error(ErrorCode::kInvalidArgument, "'" + name + "': it has " + std::to_string(n) +
-                                                 (n == 1 ? " entry" : " entries") + ", counted from 0");
+    throw Error(ErrorCode::kInvalidArgument,
+                "'" + name + "': it has " + std::to_string(n) + (n == 1 ? " entry" : " entries") + ", counted from 0");
   }
   const auto same = [&](const ParameterBlock& b) { return b.field == field && b.id == id; };
   std::size_t block = static_cast<std::size_t>(std::find_if(blocks.begin(), blocks.end(), same) - blocks.begin());
@@ -54,9 +54,11 @@ void ParameterSet::Impl::Add(const std::string& name) {
   for (int i = 0; i < n; i++) {
     if (parts.index >= 0 && i != parts.index) continue;
     const std::string fixed = WhyFixed(given.get(), *field, id, i);
-    if (!fixed.empty() && parts.index < 0 && (added > 0 || i + 1 < n)) continue;  // of a whole field, those that are free
+    if (!fixed.empty() && parts.index < 0 && (added > 0 || i + 1 < n))
+      continue;  // of a whole field, those that are free
     if (!fixed.empty()) {
-      throw Error(ErrorCode::kUnsupported, "'" + FullName(given.get(), *field, id, i) + "' cannot be a parameter: " + fixed);
+      throw Error(ErrorCode::kUnsupported,
+                  "'" + FullName(given.get(), *field, id, i) + "' cannot be a parameter: " + fixed);
     }
     at.emplace_back(static_cast<int>(block), i);
     parameters.push_back(Describe(given.get(), *field, id, i, values));
@@ -72,7 +74,8 @@ void ParameterSet::Impl::FindArrays() {
     wanted.insert(block.field->array);
     derived = derived || IsDerivedFrom(block.field->array);
     if (block.field->writer == Writer::kLogCholesky) wanted.insert({"body_ipos", "body_iquat"});
-    if (block.field->writer == Writer::kLogCholesky || block.field->writer == Writer::kScale) wanted.insert("body_inertia");
+    if (block.field->writer == Writer::kLogCholesky || block.field->writer == Writer::kScale)
+      wanted.insert("body_inertia");
     if (block.field->writer == Writer::kPosition) wanted.insert("actuator_biasprm");
     if (block.field->writer == Writer::kVelocity) wanted.insert("actuator_gainprm");
   }
@@ -84,7 +87,7 @@ void ParameterSet::Impl::FindArrays() {
     if (bytes == 0 || !(wanted.count(name) || (derived && IsDerived(name)))) return;
     arrays.push_back({name, static_cast<std::size_t>(static_cast<const char*>(array) - Bytes(m)), bytes, numbers});
   };
-#define X(type, name, rows, columns) \
+#define X(type, name, rows, columns)                                                                        \
   add(#name, m->name, sizeof(type) * static_cast<std::size_t>(m->rows) * static_cast<std::size_t>(columns), \
       std::is_same_v<type, mjtNum>);
   MJMODEL_POINTERS
@@ -115,20 +118,23 @@ void ParameterSet::Impl::FindKept() {
 
 VectorXd ParameterSet::Impl::Values() const {
   VectorXd values(static_cast<Eigen::Index>(at.size()));
-  for (std::size_t i = 0; i < at.size(); i++) values[static_cast<Eigen::Index>(i)] = blocks[at[i].first].value[at[i].second];
+  for (std::size_t i = 0; i < at.size(); i++)
+    values[static_cast<Eigen::Index>(i)] = blocks[at[i].first].value[at[i].second];
   return values;
 }
 
 void ParameterSet::Impl::Check(ConstVectorRef values) const {
-  CheckSize(model.get(), "the vector of parameters", values.size(), "the set's size", static_cast<int>(parameters.size()));
+  CheckSize(model.get(), "the vector of parameters", values.size(), "the set's size",
+            static_cast<int>(parameters.size()));
   for (std::size_t i = 0; i < parameters.size(); i++) {
     const Parameter& p = parameters[i];
     const double value = values[static_cast<Eigen::Index>(i)];
     if (value >= p.lower && value <= p.upper && std::isfinite(value)) continue;
     const std::string text = "'" + p.name + "' is " + std::to_string(value);
     if (!std::isfinite(value)) throw Error(ErrorCode::kInvalidArgument, text);
-    throw Error(ErrorCode::kInvalidArgument, text + (value < p.lower ? ", it cannot be below " + std::to_string(p.lower)
-                                                                    : ", it cannot be above " + std::to_string(p.upper)));
+    throw Error(ErrorCode::kInvalidArgument,
+                text + (value < p.lower ? ", it cannot be below " + std::to_string(p.lower)
+                                        : ", it cannot be above " + std::to_string(p.upper)));
   }
 }
 
@@ -152,7 +158,8 @@ void ParameterSet::Impl::Write() {
   }
 }
 
-ParameterSet::ParameterSet(const mjModel* model, const std::vector<std::string>& names) : impl_(std::make_unique<Impl>()) {
+ParameterSet::ParameterSet(const mjModel* model, const std::vector<std::string>& names)
+    : impl_(std::make_unique<Impl>()) {
   Impl& s = *impl_;
   s.given = CopyModel(model);
   for (const std::string& name : names) s.Add(name);
@@ -167,7 +174,8 @@ ParameterSet::ParameterSet(const mjModel* model, const std::vector<std::string>&
                             s.parameters[it->second].name != s.parameters[i].name;
       if (fresh || together) continue;
       const std::string &a = s.parameters[it->second].name, &b = s.parameters[i].name;
-      throw Error(ErrorCode::kInvalidArgument, a == b ? "'" + a + "' is named twice" : "'" + a + "' and '" + b + "' write the same number");
+      throw Error(ErrorCode::kInvalidArgument,
+                  a == b ? "'" + a + "' is named twice" : "'" + a + "' and '" + b + "' write the same number");
     }
   }
 
@@ -219,7 +227,8 @@ std::vector<std::string> ParameterSet::Names() const {
 
 VectorXd ParameterSet::Clamp(ConstVectorRef values) const {
   VectorXd inside = values;
-  for (int i = 0; i < size() && i < inside.size(); i++) inside[i] = std::clamp(inside[i], (*this)[i].lower, (*this)[i].upper);
+  for (int i = 0; i < size() && i < inside.size(); i++)
+    inside[i] = std::clamp(inside[i], (*this)[i].lower, (*this)[i].upper);
   return inside;
 }
 
@@ -228,7 +237,8 @@ void ParameterSet::Set(ConstVectorRef values) {
   s.Check(values);
   const VectorXd before = s.Values();
   const auto assign = [&](ConstVectorRef v) {
-    for (std::size_t i = 0; i < s.at.size(); i++) s.blocks[s.at[i].first].value[s.at[i].second] = v[static_cast<Eigen::Index>(i)];
+    for (std::size_t i = 0; i < s.at.size(); i++)
+      s.blocks[s.at[i].first].value[s.at[i].second] = v[static_cast<Eigen::Index>(i)];
   };
   assign(values);
   try {

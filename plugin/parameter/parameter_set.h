@@ -36,7 +36,8 @@ ParameterName SplitName(const std::string& name);
 
 /// The element's id and the field. @throws Error{kInvalidArgument} with near names.
 int FindElement(const mjModel* model, const std::string& kind, const std::string& element, const std::string& name);
-const Field* FindField(const mjModel* model, const std::string& kind, int id, const std::string& field, const std::string& name);
+const Field* FindField(const mjModel* model, const std::string& kind, int id, const std::string& field,
+                       const std::string& name);
 
 /// "joint:hip/damping", "option/gravity"; "[index]" unless the field has one number.
 std::string FullName(const mjModel* model, const Field& field, int id, int index);
@@ -54,9 +55,9 @@ std::vector<std::string> Writes(const mjModel* model, const Field& field, int id
 Parameter Describe(const mjModel* model, const Field& field, int id, int index, const VectorXd& values);
 
 struct ParameterSet::Impl {
-  std::shared_ptr<mjModel> given;       // never changes once the set is made: copies share it
+  std::shared_ptr<mjModel> given;  // never changes once the set is made: copies share it
   ModelPtr model;
-  DataPtr data;                         // workspace of mj_setConst; made when first needed
+  DataPtr data;  // workspace of mj_setConst; made when first needed
   std::vector<ParameterBlock> blocks;
   std::vector<std::pair<int, int>> at;  // parameter → block, index
   std::vector<Parameter> parameters;

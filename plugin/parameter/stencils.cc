@@ -18,8 +18,8 @@ std::uint64_t Word(const mjModel* m, std::size_t offset) {
 
 constexpr double kFiner = 30;
 constexpr int kOffsets = 5;
-constexpr double kCentered[kOffsets] = {1, -8, 0, 8, -1};       // at −2 … 2, over 12 h
-constexpr double kForward[kOffsets] = {-25, 48, -36, 16, -3};   // at 0 … 4, over 12 h
+constexpr double kCentered[kOffsets] = {1, -8, 0, 8, -1};      // at −2 … 2, over 12 h
+constexpr double kForward[kOffsets] = {-25, 48, -36, 16, -3};  // at 0 … 4, over 12 h
 
 // bounds and clamps on the value's side, on an edge inside
 std::pair<double, double> SmoothRange(const Parameter& p, double value) {
@@ -99,7 +99,8 @@ ParameterStencils::Change ParameterStencils::Difference(const mjModel* moved, co
 
 void ParameterStencils::Undo() {
   char* bytes = Bytes(set_.model());
-  for (auto it = undo_.rbegin(); it != undo_.rend(); ++it) std::memcpy(bytes + it->first, &it->second, sizeof(it->second));
+  for (auto it = undo_.rbegin(); it != undo_.rend(); ++it)
+    std::memcpy(bytes + it->first, &it->second, sizeof(it->second));
   undo_.clear();
 }
 

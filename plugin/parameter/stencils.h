@@ -27,14 +27,15 @@ class ParameterStencils {
   const Parameter& parameter(int k) const { return set_[k]; }
   const Field& field(int k) const;
   int element(int k) const;
-  int index(int k) const;           ///< within the field
+  int index(int k) const;              ///< within the field
   const VectorXd& block(int k) const;  ///< all numbers of its field
 
   struct Point {
     double weight = 0;
     double offset = 0;
   };
-  /// @param fine  nudges of a thirtieth: where the usual ones leave the smooth piece of the step. Made when first asked for.
+  /// @param fine  nudges of a thirtieth: where the usual ones leave the smooth piece of the step. Made when first asked
+  /// for.
   const std::vector<Point>& Points(int k, bool fine = false);
 
   /// The model of one point; valid until the next call. Its automatic reset and sleep are off.

@@ -12,7 +12,7 @@ namespace {
 using Matrix3 = Eigen::Matrix3d;
 using Vector3 = Eigen::Vector3d;
 
-constexpr double kSoftNudge = 1e-4;       // of the size: five points leave its fourth power, rounding 1e-12
+constexpr double kSoftNudge = 1e-4;         // of the size: five points leave its fourth power, rounding 1e-12
 constexpr double kGeometricNudge = 1.5e-6;  // above the engine's tolerance of frames that it takes for equal, 1e-6
 constexpr double kRotationNudge = 2.5e-6;   // half of it enters the quaternion
 
@@ -57,11 +57,13 @@ RigidInertia BodyInertia(const mjModel* m, int body) {
 
 bool IsPositionServo(const mjModel* m, int i) {
   const mjtNum *gain = m->actuator_gainprm + mjNGAIN * i, *bias = m->actuator_biasprm + mjNBIAS * i;
-  return m->actuator_gaintype[i] == mjGAIN_FIXED && m->actuator_biastype[i] == mjBIAS_AFFINE && gain[0] == -bias[1] && gain[0] != 0;
+  return m->actuator_gaintype[i] == mjGAIN_FIXED && m->actuator_biastype[i] == mjBIAS_AFFINE && gain[0] == -bias[1] &&
+         gain[0] != 0;
 }
 bool IsVelocityServo(const mjModel* m, int i) {
   const mjtNum *gain = m->actuator_gainprm + mjNGAIN * i, *bias = m->actuator_biasprm + mjNBIAS * i;
-  return m->actuator_gaintype[i] == mjGAIN_FIXED && m->actuator_biastype[i] == mjBIAS_AFFINE && bias[1] == 0 && gain[0] == -bias[2];
+  return m->actuator_gaintype[i] == mjGAIN_FIXED && m->actuator_biastype[i] == mjBIAS_AFFINE && bias[1] == 0 &&
+         gain[0] == -bias[2];
 }
 
 [[noreturn]] void NotOfThisForm(const mjModel* m, const Field& field, int id, const std::string& why) {
@@ -95,15 +97,14 @@ VectorXd ReadField(const mjModel* m, const Field& field, int id) {
   switch (field.writer) {
     case Writer::kRotation: return VectorXd::Zero(3);
     case Writer::kScale: return VectorXd::Ones(1);
-    case Writer::kLogCholesky:
-      try {
-        return LogCholesky(BodyInertia(m, id));
+    case Writer::kLogCholesky: try { return LogCholesky(BodyInertia(m, id));
       } catch (const Error& error) {
         NotOfThisForm(m, field, id, std::string(error.what()) + " (mass, ipos and diaginertia remain)");
       }
     case Writer::kPosition:
       if (IsPositionServo(m, id)) break;
-      NotOfThisForm(m, field, id, "the actuator is no position servo (gainprm[0] = −biasprm[1]); use gainprm and biasprm");
+      NotOfThisForm(m, field, id,
+                    "the actuator is no position servo (gainprm[0] = −biasprm[1]); use gainprm and biasprm");
     case Writer::kVelocity:
       if (!IsPositionServo(m, id) && !IsVelocityServo(m, id)) {
         NotOfThisForm(m, field, id, "the actuator is no position or velocity servo; use gainprm and biasprm");
@@ -142,7 +143,8 @@ void WriteField(const mjModel* given, const ParameterBlock& block, mjModel* m) {
       const RigidInertia body = FromLogCholesky(block.value);
       m->body_mass[id] = body.mass;
       mju_copy3(m->body_ipos + 3 * id, body.com.data());
-      PrincipalAxes(body.inertia, Rotation(given->body_iquat + 4 * id), m->body_inertia + 3 * id, m->body_iquat + 4 * id);
+      PrincipalAxes(body.inertia, Rotation(given->body_iquat + 4 * id), m->body_inertia + 3 * id,
+                    m->body_iquat + 4 * id);
       return;
     }
     case Writer::kPosition:

@@ -21,9 +21,12 @@ struct Adjoint::Impl {
 namespace {
 
 void CheckOptions(const AdjointOptions& o) {
-  if (o.window < 0) throw Error(ErrorCode::kInvalidArgument, "window is " + std::to_string(o.window) + ", it cannot be negative");
-  if (!(o.clip >= 0)) throw Error(ErrorCode::kInvalidArgument, "clip is " + std::to_string(o.clip) + ", it cannot be negative");
-  if (!(o.reach >= 0)) throw Error(ErrorCode::kInvalidArgument, "reach is " + std::to_string(o.reach) + ", it cannot be negative");
+  if (o.window < 0)
+    throw Error(ErrorCode::kInvalidArgument, "window is " + std::to_string(o.window) + ", it cannot be negative");
+  if (!(o.clip >= 0))
+    throw Error(ErrorCode::kInvalidArgument, "clip is " + std::to_string(o.clip) + ", it cannot be negative");
+  if (!(o.reach >= 0))
+    throw Error(ErrorCode::kInvalidArgument, "reach is " + std::to_string(o.reach) + ", it cannot be negative");
 }
 
 }  // namespace
@@ -43,7 +46,8 @@ void Adjoint::Gradient(ConstVectorRef x0, ConstMatrixRef U, const Loss& loss, co
   CheckSize(a.model, "a column of U", U.rows(), "nu", a.dims.nu);
   CheckFiniteState(a.model, x0);
   for (Eigen::Index t = 0; t < U.cols(); ++t) CheckFiniteControl(a.model, U.col(t));
-  if (U.cols() < 1) throw Error(ErrorCode::kInvalidArgument, "U has no columns: there is no interval to go back through");
+  if (U.cols() < 1)
+    throw Error(ErrorCode::kInvalidArgument, "U has no columns: there is no interval to go back through");
   CheckOptions(options);
   if (options.spectral_radius && a.delays) {
     throw Error(ErrorCode::kUnsupported, "the spectral radius of a step with delays, whose history is no part of A");

@@ -11,10 +11,11 @@ Linearizer* AdjointSweep::Products() {
   const bool same =
       w.level == options.level && w.derivative_model == options.derivative_model && w.smoothing == options.smoothing;
   if (!same || !w.products) {
-    w.products = std::make_unique<Linearizer>(
-        options.derivative_model ? options.derivative_model : a.model,
-        LinearizeOptions{
-            .level = options.level, .substeps = a.delays ? 1 : a.substeps, .sensors = false, .smoothing = options.smoothing});
+    w.products = std::make_unique<Linearizer>(options.derivative_model ? options.derivative_model : a.model,
+                                              LinearizeOptions{.level = options.level,
+                                                               .substeps = a.delays ? 1 : a.substeps,
+                                                               .sensors = false,
+                                                               .smoothing = options.smoothing});
     w.products->SetContext(a.context);
     w.level = options.level;
     w.derivative_model = options.derivative_model;
@@ -159,7 +160,8 @@ bool AdjointSweep::PullSubsteps(int t, const VectorXd& moving, ConstVectorRef si
   return true;
 }
 
-// what an actuator gets is linear in the samples of its history, of which those since the start are controls of earlier steps
+// what an actuator gets is linear in the samples of its history, of which those since the start are controls of earlier
+// steps
 void AdjointSweep::PullHistory(int t, int substep, ConstVectorRef moving) {
   const mjModel* m = a.model;
   mjData* d = w.data.get();

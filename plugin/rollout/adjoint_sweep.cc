@@ -36,7 +36,8 @@ AdjointSetting::AdjointSetting(const mjModel* model_, ConstVectorRef context_, i
   delays = model->nhistory > 0;
   const std::string missing = DelayMissing(model);
   if (!missing.empty()) {
-    throw Error(ErrorCode::kUnsupported, "model '" + ModelName(model) + "' has no gradient through rollouts: " + missing);
+    throw Error(ErrorCode::kUnsupported,
+                "model '" + ModelName(model) + "' has no gradient through rollouts: " + missing);
   }
   moving_size = mj_stateSize(model, kMovingSignature);
   warm_start = mj_stateSize(model, kMovingSignature & (mjSTATE_WARMSTART - 1));

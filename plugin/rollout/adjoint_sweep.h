@@ -46,7 +46,13 @@ struct AdjointWorker {
 struct AdjointSweep {
   AdjointSweep(const AdjointSetting& setting, AdjointWorker* worker, ConstMatrixRef controls, const Loss& loss_,
                const AdjointOptions& options_, RolloutGradient* result)
-      : a(setting), w(*worker), U(controls), loss(loss_), options(options_), out(result), N(static_cast<int>(controls.cols())) {}
+      : a(setting),
+        w(*worker),
+        U(controls),
+        loss(loss_),
+        options(options_),
+        out(result),
+        N(static_cast<int>(controls.cols())) {}
 
   void Run(ConstVectorRef x0);
 

@@ -20,7 +20,8 @@ using Eigen::Vector3d;
 class PairNoise {
  public:
   PairNoise(std::uint64_t seed, int pair) {
-    std::seed_seq words{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32), static_cast<std::uint32_t>(pair)};
+    std::seed_seq words{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32),
+                        static_cast<std::uint32_t>(pair)};
     engine_.seed(words);
   }
   double Next() {
@@ -54,7 +55,8 @@ void CheckNoise(const mjModel* m, const BundleOptions& o) {
     for (int i = 0; i < noise->size(); i++) {
       const double s = (*noise)[i];
       if (!(s >= 0) || !std::isfinite(s)) {
-        bad("noise on " + names[static_cast<std::size_t>(i)] + " is " + std::to_string(s) + ", expected a standard deviation");
+        bad("noise on " + names[static_cast<std::size_t>(i)] + " is " + std::to_string(s) +
+            ", expected a standard deviation");
       }
       largest = std::fmax(largest, s);
     }
@@ -64,8 +66,9 @@ void CheckNoise(const mjModel* m, const BundleOptions& o) {
   ForRotations(m, [&](int i) {
     if (o.state[i] == o.state[i + 1] && o.state[i] == o.state[i + 2]) return;
     const std::vector<std::string> names = TangentNames(m);
-    bad("noise on " + names[static_cast<std::size_t>(i)] + " and on the other axes of its rotation differs (" + std::to_string(o.state[i]) +
-        ", " + std::to_string(o.state[i + 1]) + ", " + std::to_string(o.state[i + 2]) + "), expected one value");
+    bad("noise on " + names[static_cast<std::size_t>(i)] + " and on the other axes of its rotation differs (" +
+        std::to_string(o.state[i]) + ", " + std::to_string(o.state[i + 1]) + ", " + std::to_string(o.state[i + 2]) +
+        "), expected one value");
   });
 }
 
@@ -107,7 +110,10 @@ VectorXd Noisy(const BundleOptions& o, int ndx, int nu, int N) {
 // what pairs gave: a column each; the pairs that failed go out
 struct Samples {
   Samples(Eigen::Index size, int pairs)
-      : first(size, pairs), zeroth(size, pairs), failure(static_cast<std::size_t>(pairs)), coverage(static_cast<std::size_t>(pairs)) {}
+      : first(size, pairs),
+        zeroth(size, pairs),
+        failure(static_cast<std::size_t>(pairs)),
+        coverage(static_cast<std::size_t>(pairs)) {}
 
   MatrixXd first, zeroth;
   std::vector<std::string> failure;  // "" where the pair succeeded
@@ -137,12 +143,15 @@ struct Samples {
   }
 };
 
-std::string FailedAt(StepStatus status, int knot) { return std::string(ToString(status)) + " at knot " + std::to_string(knot); }
+std::string FailedAt(StepStatus status, int knot) {
+  return std::string(ToString(status)) + " at knot " + std::to_string(knot);
+}
 
 }  // namespace
 
 struct Bundle::Impl {
-  Impl(const mjModel* m, ConstVectorRef c, int s, int threads) : model(m), context(c), substeps(s), adjoint(m, c, s, threads) {}
+  Impl(const mjModel* m, ConstVectorRef c, int s, int threads)
+      : model(m), context(c), substeps(s), adjoint(m, c, s, threads) {}
 
   struct Worker {
     std::unique_ptr<Linearizer> linearizer;
@@ -154,7 +163,8 @@ struct Bundle::Impl {
     Worker& w = workers[static_cast<std::size_t>(index)];
     if (!w.linearizer || w.level != level) {
       w.level = level;
-      w.linearizer = std::make_unique<Linearizer>(model, LinearizeOptions{.level = level, .substeps = substeps, .sensors = false});
+      w.linearizer =
+          std::make_unique<Linearizer>(model, LinearizeOptions{.level = level, .substeps = substeps, .sensors = false});
       w.linearizer->SetContext(context);
     }
     if (!w.data) w.data = MakeData(model);
@@ -189,7 +199,8 @@ void Bundle::Gradient(ConstVectorRef x0, ConstMatrixRef U, const Loss& loss, con
   CheckSize(m, "x0", x0.size(), "nx", dims.nx);
   CheckSize(m, "a column of U", U.rows(), "nu", dims.nu);
   if (adjoint.forces || adjoint.parameters) {
-    throw Error(ErrorCode::kInvalidArgument, "a bundle averages gradients by state and controls: forces and parameters must be off");
+    throw Error(ErrorCode::kInvalidArgument,
+                "a bundle averages gradients by state and controls: forces and parameters must be off");
   }
   *out = BundleGradient();
   const Eigen::Index size = dims.ndx + U.size();
@@ -215,11 +226,13 @@ void Bundle::Gradient(ConstVectorRef x0, ConstMatrixRef U, const Loss& loss, con
     // (10)
     const double rise = 0.5 * (sample[0].loss - sample[1].loss);
     samples.first.col(i) << 0.5 * (sample[0].x0 + sample[1].x0), 0.5 * (sample[0].U + sample[1].U).reshaped();
-    samples.zeroth.col(i) << rise * StateScore(m, options, draw.state), rise * ControlScore(options, draw.control).reshaped();
+    samples.zeroth.col(i) << rise * StateScore(m, options, draw.state),
+        rise * ControlScore(options, draw.control).reshaped();
   });
 
   const int n = samples.Sort(&values, out);
-  const BundleStatistics all = Combine(samples.first.leftCols(n), samples.zeroth.leftCols(n), Noisy(options, dims.ndx, dims.nu, N));
+  const BundleStatistics all =
+      Combine(samples.first.leftCols(n), samples.zeroth.leftCols(n), Noisy(options, dims.ndx, dims.nu, N));
   const auto slope = [&](const VectorXd& z, double deviation, double noisy) {
     return BundleSlope{z.head(dims.ndx), z.tail(U.size()).reshaped(dims.nu, N), deviation, noisy};
   };
@@ -233,7 +246,8 @@ void Bundle::Gradient(ConstVectorRef x0, ConstMatrixRef U, const Loss& loss, con
   out->loss_deviation = std::sqrt((v.array() - out->loss).square().sum() / (static_cast<double>(n) * (n - 1)));
 }
 
-void Bundle::Linearize(ConstVectorRef x, ConstVectorRef u, const BundleOptions& options, BundleDerivative* out, Level level) {
+void Bundle::Linearize(ConstVectorRef x, ConstVectorRef u, const BundleOptions& options, BundleDerivative* out,
+                       Level level) {
   const mjModel* m = impl_->model;
   const Dims dims(m);
   CheckNoise(m, options);
@@ -271,7 +285,8 @@ void Bundle::Linearize(ConstVectorRef x, ConstVectorRef u, const BundleOptions& 
         const Vector3d y = shift[side].segment<3>(r);
         const InverseJacobian inverse(y);
         for (MatrixXd* J : {&d.A, &d.B}) {
-          for (int c = 0; c < J->cols(); c++) J->col(c).segment<3>(r) = inverse.Apply(y, J->col(c).segment<3>(r).eval());
+          for (int c = 0; c < J->cols(); c++)
+            J->col(c).segment<3>(r) = inverse.Apply(y, J->col(c).segment<3>(r).eval());
         }
       });
       first.leftCols(dims.ndx) += 0.5 * d.A;

@@ -1,5 +1,5 @@
-// Weights of samples' noise, two estimates of one vector from the same samples, and their combination of least mean squared
-// error.
+// Weights of samples' noise, two estimates of one vector from the same samples, and their combination of least mean
+// squared error.
 #ifndef COSTATE_ROLLOUT_BUNDLE_STATISTICS_H_
 #define COSTATE_ROLLOUT_BUNDLE_STATISTICS_H_
 
@@ -20,7 +20,8 @@ struct BundleStatistics {
   double weight = 1, bias = 0;
 };
 
-/// Columns are samples. @param noisy  1 where there is an estimate of order zero, else 0.  README.md, eqs. (10) to (12).
+/// Columns are samples. @param noisy  1 where there is an estimate of order zero, else 0.  README.md, eqs. (10) to
+/// (12).
 BundleStatistics Combine(ConstMatrixRef first, ConstMatrixRef zeroth, ConstVectorRef noisy);
 
 }  // namespace costate

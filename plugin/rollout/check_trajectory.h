@@ -42,9 +42,8 @@ inline void CheckSameSizes(const mjModel* model, const mjModel* other) {
   const Dims a(model), b(other);
   const auto check = [&](const char* name, int found, int expected) {
     if (found == expected) return;
-    throw Error(ErrorCode::kDimensionMismatch, std::string("the model of the derivatives has ") +
-                                                   name + " = " + std::to_string(found) +
-                                                   ", model '" + ModelName(model) + "' has " +
+    throw Error(ErrorCode::kDimensionMismatch, std::string("the model of the derivatives has ") + name + " = " +
+                                                   std::to_string(found) + ", model '" + ModelName(model) + "' has " +
                                                    std::to_string(expected));
   };
   check("nq", b.nq, a.nq);
@@ -53,27 +52,28 @@ inline void CheckSameSizes(const mjModel* model, const mjModel* other) {
   check("nu", b.nu, a.nu);
   check("nsensordata", b.ns, a.ns);
   check("nbody", static_cast<int>(other->nbody), static_cast<int>(model->nbody));
-  check("context size", mj_stateSize(other, kContextSignature),
-        mj_stateSize(model, kContextSignature));
+  check("context size", mj_stateSize(other, kContextSignature), mj_stateSize(model, kContextSignature));
 }
 
-/// What a step hands on besides x has no derivative: a gradient through a rollout would lack it. @throws Error{kUnsupported}.
+/// What a step hands on besides x has no derivative: a gradient through a rollout would lack it. @throws
+/// Error{kUnsupported}.
 /// @param delays  false: the caller follows the history of controls itself.
 inline void CheckHandsOnNothing(const mjModel* model, bool delays = true) {
   const char* what = delays && model->nhistory > 0 ? "delays"
-                     : model->nplastic > 0     ? "plastic deformation"
+                     : model->nplastic > 0         ? "plastic deformation"
                      : HasMovingPluginState(model) ? "state of plugins"
-                                               : nullptr;
+                                                   : nullptr;
   if (!what) return;
-  throw Error(ErrorCode::kUnsupported, "model '" + ModelName(model) + "' has " + what +
-                                           ", which a step hands on beside the state: gradients through rollouts would lack it");
+  throw Error(ErrorCode::kUnsupported,
+              "model '" + ModelName(model) + "' has " + what +
+                  ", which a step hands on beside the state: gradients through rollouts would lack it");
 }
 
 /// @throws Error{kInvalidArgument} unless 0 ≤ worker < workers; `owner` is its name in words.
 inline void CheckWorker(int worker, std::size_t workers, const char* owner) {
   if (worker >= 0 && worker < static_cast<int>(workers)) return;
-  throw Error(ErrorCode::kInvalidArgument, "worker is " + std::to_string(worker) + ", the " + owner + " has " +
-                                               std::to_string(workers));
+  throw Error(ErrorCode::kInvalidArgument,
+              "worker is " + std::to_string(worker) + ", the " + owner + " has " + std::to_string(workers));
 }
 
 }  // namespace costate

@@ -1,5 +1,5 @@
-// Which states to keep when there is not room for all: binomial checkpointing (Griewank & Walther 2000), which simulates the
-// fewest knots again. README.md, "Adjoint".
+// Which states to keep when there is not room for all: binomial checkpointing (Griewank & Walther 2000), which
+// simulates the fewest knots again. README.md, "Adjoint".
 #ifndef COSTATE_ROLLOUT_CHECKPOINT_H_
 #define COSTATE_ROLLOUT_CHECKPOINT_H_
 
@@ -7,7 +7,8 @@
 
 namespace costate {
 
-/// β(s, r) = (s + r)! / (s! r!): knots that s kept states reverse with at most r forward sweeps over each; capped at 1e15.
+/// β(s, r) = (s + r)! / (s! r!): knots that s kept states reverse with at most r forward sweeps over each; capped at
+/// 1e15.
 double Reach(int kept, int sweeps);
 
 /// How far to go before the next state is kept, when `knots` are to be reversed with room for `kept` states, the first

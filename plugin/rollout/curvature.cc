@@ -1,4 +1,5 @@
-// Second derivatives of a rollout's loss times a direction: a tangent sweep, then an adjoint sweep. README.md, "Curvature".
+// Second derivatives of a rollout's loss times a direction: a tangent sweep, then an adjoint sweep. README.md,
+// "Curvature".
 #include <costate/curvature.h>
 
 #include <algorithm>
@@ -14,7 +15,8 @@
 namespace costate {
 namespace {
 
-constexpr double kParameterNudges = 4;  // of Parameter::nudge: differences of products that are differences by it themselves
+constexpr double kParameterNudges =
+    4;  // of Parameter::nudge: differences of products that are differences by it themselves
 
 }  // namespace
 
@@ -60,8 +62,8 @@ struct Curvature::Impl {
   bool sensors = false, ready = false;
   double value = 0;
   RolloutDirection gradient;
-  MatrixXd lambda, slope_x, sigma;  // λ_t, ∂l_t/∂x, ∂l_t/∂s: one knot a column
-  MatrixXd pulled, pulled_theta;    // (Aᵀλ + Cᵀσ; Bᵀλ + Dᵀσ), Pᵀλ + Psᵀσ
+  MatrixXd lambda, slope_x, sigma;      // λ_t, ∂l_t/∂x, ∂l_t/∂s: one knot a column
+  MatrixXd pulled, pulled_theta;        // (Aᵀλ + Cᵀσ; Bᵀλ + Dᵀσ), Pᵀλ + Psᵀσ
   std::unique_ptr<ParameterSet> moved;  // the parameters elsewhere, and products of its model
   std::vector<std::unique_ptr<KnotProducts>> moved_products;
 
@@ -109,7 +111,8 @@ RolloutStatus Curvature::SetPoint(const Trajectory& trajectory, const Loss& loss
     loss.Gradient(view, &slope);
     c.slope_x.col(t) = slope.x;
     c.sigma.col(t) = slope.s;
-    if (!products->Pull(PointAt(trajectory, t), t < N ? ConstVectorRef(c.lambda.col(t + 1)) : ConstVectorRef(none), slope.s, &back)) {
+    if (!products->Pull(PointAt(trajectory, t), t < N ? ConstVectorRef(c.lambda.col(t + 1)) : ConstVectorRef(none),
+                        slope.s, &back)) {
       return {.status = products->status(), .knot = t, .warnings = {}};
     }
     c.pulled.col(t).head(c.dims.ndx) = back.x;
@@ -172,7 +175,8 @@ bool Curvature::Impl::BendAll(const RolloutDirection& d, CurvatureProduct* out) 
                         .theta = pulled_theta.col(t),
                         .theta_differenced = theta_differenced};
     bool side = false;
-    if (!Bend(bend, Get(worker), bent.col(t).head(bend.pulled.size()), bent_theta.col(t), &side)) failed[at] = Get(worker)->status();
+    if (!Bend(bend, Get(worker), bent.col(t).head(bend.pulled.size()), bent_theta.col(t), &side))
+      failed[at] = Get(worker)->status();
     one_sided[at] = side;
   });
   for (int t = 0; t <= N(); t++) {
@@ -201,10 +205,12 @@ bool Curvature::Impl::PullMoved(ConstVectorRef theta, MatrixXd* all, CurvaturePr
   std::vector<StepStatus> failed(static_cast<std::size_t>(N()) + 1, StepStatus::kOk);
   pool.ParallelFor(N() + (sensors ? 1 : 0), [&](int t, int worker) {
     std::unique_ptr<KnotProducts>& products = moved_products[static_cast<std::size_t>(worker)];
-    if (!products) products = std::make_unique<KnotProducts>(moved->model(), context, substeps, options.level, moved.get());
+    if (!products)
+      products = std::make_unique<KnotProducts>(moved->model(), context, substeps, options.level, moved.get());
     const bool last = t == N();
     KnotCovector back;
-    if (!products->Pull(PointAt(*trajectory, t), last ? ConstVectorRef(none) : ConstVectorRef(lambda.col(t + 1)), sigma.col(t), &back)) {
+    if (!products->Pull(PointAt(*trajectory, t), last ? ConstVectorRef(none) : ConstVectorRef(lambda.col(t + 1)),
+                        sigma.col(t), &back)) {
       failed[static_cast<std::size_t>(t)] = products->status();
       return;
     }
@@ -219,7 +225,8 @@ bool Curvature::Impl::PullMoved(ConstVectorRef theta, MatrixXd* all, CurvaturePr
 bool Curvature::Impl::BendParameters(const RolloutDirection& d, CurvatureProduct* out) {
   const VectorXd theta = options.parameters ? options.parameters->Get() : VectorXd();
   double largest = 0;
-  for (int k = 0; k < theta.size(); k++) largest = std::max(largest, std::abs(d.theta[k]) / (*options.parameters)[k].nudge);
+  for (int k = 0; k < theta.size(); k++)
+    largest = std::max(largest, std::abs(d.theta[k]) / (*options.parameters)[k].nudge);
   if (largest == 0) return true;
   const double h = kParameterNudges / largest;
   const auto inside = [&](double step) {

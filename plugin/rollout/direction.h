@@ -16,7 +16,8 @@ inline void CheckDirection(const mjModel* model, int N, const ParameterSet* para
   CheckSize(model, "a column of the direction's U", d.U.rows(), "nu", dims.nu);
   CheckSize(model, "direction's U's columns", d.U.cols(), "N", N);
   CheckSize(model, "direction's theta", d.theta.size(), "parameters", parameters ? parameters->size() : 0);
-  if (!d.x0.allFinite() || !d.U.allFinite() || !d.theta.allFinite()) throw Error(ErrorCode::kInvalidArgument, "a direction is not finite");
+  if (!d.x0.allFinite() || !d.U.allFinite() || !d.theta.allFinite())
+    throw Error(ErrorCode::kInvalidArgument, "a direction is not finite");
 }
 
 inline KnotPoint PointAt(const Trajectory& trajectory, int t) {

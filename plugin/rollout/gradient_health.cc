@@ -46,9 +46,7 @@ void JudgeGradient(double dt, GradientHealth* h) {
     rise = std::max(rise, log_product - lowest);
   }
   h->rate = log_product / (N * dt);
-  h->verdict = h->from >= 0             ? Verdict::kExploding
-               : log_product < -kLogMany ? Verdict::kVanishing
-                                         : Verdict::kHealthy;
+  h->verdict = h->from >= 0 ? Verdict::kExploding : log_product < -kLogMany ? Verdict::kVanishing : Verdict::kHealthy;
   const std::string crossed = h->switches.empty()
                                   ? std::string()
                                   : fmt::format("; crossed {} switch{} of contacts or limits", h->switches.size(),
@@ -56,8 +54,9 @@ void JudgeGradient(double dt, GradientHealth* h) {
   const auto power = [](double log) { return fmt::format("{:.3g}", std::exp(std::min(log, 700.0))); };
   switch (h->verdict) {
     case Verdict::kExploding:
-      h->text = fmt::format("exploding from knot {} back: the costate grows {}-fold on its way, {:.3g} e-foldings a second{}",
-                            h->from, power(rise), h->rate, crossed);
+      h->text =
+          fmt::format("exploding from knot {} back: the costate grows {}-fold on its way, {:.3g} e-foldings a second{}",
+                      h->from, power(rise), h->rate, crossed);
       break;
     case Verdict::kVanishing:
       h->text = fmt::format("vanishing: of the costate {} is left at the start, {:.3g} e-foldings a second{}",
@@ -67,8 +66,10 @@ void JudgeGradient(double dt, GradientHealth* h) {
       h->text = fmt::format("healthy: the costate changes {}-fold on its way back{}", power(log_product), crossed);
   }
   h->text += Closer(*h);
-  if (!h->clipped.empty()) h->text += fmt::format("; clipped at {} knots, so this is not the gradient", h->clipped.size());
-  if (!h->dropped.empty()) h->text += fmt::format("; truncated at {} knots, so this is not the gradient", h->dropped.size());
+  if (!h->clipped.empty())
+    h->text += fmt::format("; clipped at {} knots, so this is not the gradient", h->clipped.size());
+  if (!h->dropped.empty())
+    h->text += fmt::format("; truncated at {} knots, so this is not the gradient", h->dropped.size());
 }
 
 }  // namespace costate

@@ -33,8 +33,8 @@ class KnotProducts {
   /// next = A dx + B du + P dθ and, when not null, s = C dx + D du + Ps dθ. At the last knot only s, without du.
   bool Push(const KnotPoint& at, const KnotDirections& d, MatrixXd* next, MatrixXd* s);
 
-  /// x = Aᵀλ + Cᵀσ, u = Bᵀλ + Dᵀσ, θ = Pᵀλ + Psᵀσ. σ is empty or zero where the loss has no slopes by sensors; at the last knot
-  /// only the parts of σ.
+  /// x = Aᵀλ + Cᵀσ, u = Bᵀλ + Dᵀσ, θ = Pᵀλ + Psᵀσ. σ is empty or zero where the loss has no slopes by sensors; at the
+  /// last knot only the parts of σ.
   bool Pull(const KnotPoint& at, ConstVectorRef lambda, ConstVectorRef sigma, KnotCovector* out);
 
   StepStatus status() const { return status_; }

@@ -27,7 +27,8 @@ KnotView ViewKnot(const Trajectory& trajectory, int t, double dt) {
           .start = trajectory.X.data()};
 }
 
-void Loss::GaussNewtonProduct(const mjModel* model, const KnotView& knot, const KnotGradient& d, KnotGradient* out) const {
+void Loss::GaussNewtonProduct(const mjModel* model, const KnotView& knot, const KnotGradient& d,
+                              KnotGradient* out) const {
   HessianProduct(model, knot, d, out);
 }
 
@@ -40,7 +41,16 @@ void Loss::HessianProduct(const mjModel* model, const KnotView& knot, const Knot
     const VectorXd u = knot.u.size() > 0 ? VectorXd(knot.u + step * d.u) : VectorXd();
     const VectorXd s = d.s.size() > 0 ? VectorXd(knot.s + step * d.s) : VectorXd(knot.s);
     KnotGradient slope{VectorXd::Zero(d.x.size()), VectorXd::Zero(d.u.size()), VectorXd::Zero(d.s.size())};
-    Gradient({.t = knot.t, .N = knot.N, .time = knot.time, .dt = knot.dt, .x = x, .u = u, .s = s, .shift = knot.shift, .start = knot.start}, &slope);
+    Gradient({.t = knot.t,
+              .N = knot.N,
+              .time = knot.time,
+              .dt = knot.dt,
+              .x = x,
+              .u = u,
+              .s = s,
+              .shift = knot.shift,
+              .start = knot.start},
+             &slope);
     return slope;
   };
   const KnotGradient plus = slope_at(h), minus = slope_at(-h);

@@ -57,9 +57,9 @@ std::string PlotScript(const std::vector<Plot>& plots) {
       "}\n"
       "set datafile separator comma\nset grid\nset autoscale xfix\nset key outside right top noenhanced font ',8'\n";
   for (const Plot& plot : plots) {
-    script += fmt::format("\nset output {}\nset title {}\nset xlabel {}\nset ylabel {}\n{} logscale y\n", Quoted(plot.file),
-                          Quoted(plot.title), Quoted(plot.x_label), Quoted(plot.y_label),
-                          plot.logarithmic ? "set" : "unset");
+    script +=
+        fmt::format("\nset output {}\nset title {}\nset xlabel {}\nset ylabel {}\n{} logscale y\n", Quoted(plot.file),
+                    Quoted(plot.title), Quoted(plot.x_label), Quoted(plot.y_label), plot.logarithmic ? "set" : "unset");
     // each reading of a table takes all its columns apart: once for many lines
     const int lines = std::min<int>(kMostLines, static_cast<int>(plot.columns.size()));
     for (int i = 0; i < lines; ++i) {
@@ -81,8 +81,9 @@ std::string PlotScript(const std::vector<Plot>& plots) {
     }
     for (const PlotMarks& marks : plot.marks) {
       const std::string y = fmt::format("{}(column({}))", plot.logarithmic ? "abs" : "", marks.column + 1);
-      script += fmt::format(", \\\n     {} skip 1 using {}:(column({}) != 0 ? {} : 1/0) with points pointtype 2 title {}",
-                            Quoted(plot.table), plot.x + 1, marks.where + 1, y, Quoted(marks.label));
+      script +=
+          fmt::format(", \\\n     {} skip 1 using {}:(column({}) != 0 ? {} : 1/0) with points pointtype 2 title {}",
+                      Quoted(plot.table), plot.x + 1, marks.where + 1, y, Quoted(marks.label));
     }
     script += "\n";
   }
@@ -96,7 +97,8 @@ std::string RunGnuplot(const std::filesystem::path& folder, const std::string& s
   posix_spawn_file_actions_init(&actions);
   posix_spawnattr_init(&attributes);
   posix_spawn_file_actions_addchdir_np(&actions, folder.c_str());
-  for (int file : {0, 1, 2}) posix_spawn_file_actions_addopen(&actions, file, "/dev/null", file ? O_WRONLY : O_RDONLY, 0);
+  for (int file : {0, 1, 2})
+    posix_spawn_file_actions_addopen(&actions, file, "/dev/null", file ? O_WRONLY : O_RDONLY, 0);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
 
   // -d: not the user's own settings

@@ -40,8 +40,8 @@ Names TrajectoryHeader(const mjModel* model, const Contents& contents) {
   if (contents.cost) names.push_back("cost");
   if (contents.gradient_norm) names.push_back("gradient_norm");
   if (contents.diagnostics) {
-    Append({"energy_potential (J)", "energy_kinetic (J)", "penetration (m)", "constraint_violation (m or rad)", "contacts",
-            "solver_iterations", "saturated_actuators"},
+    Append({"energy_potential (J)", "energy_kinetic (J)", "penetration (m)", "constraint_violation (m or rad)",
+            "contacts", "solver_iterations", "saturated_actuators"},
            &names);
   }
   return names;
@@ -70,14 +70,16 @@ Names PolicyHeader(const mjModel* model) {
 }
 
 Names IterationsHeader(const Contents& contents) {
-  Names names = {"iteration", "cost", "expected_change", "actual_change", "gradient_norm", "step", "regularization",
-                 "rollout (s)", "derivative (s)", "backward (s)"};
+  Names names = {"iteration", "cost",           "expected_change", "actual_change",  "gradient_norm",
+                 "step",      "regularization", "rollout (s)",     "derivative (s)", "backward (s)"};
   if (contents.violation) names.push_back("violation");
   if (contents.gap) Append({"gap", "gap_knot"}, &names);
   return names;
 }
 
-std::string ToText(const Json& json, int indent) { return json.dump(indent, ' ', false, Json::error_handler_t::replace); }
+std::string ToText(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
 
 std::string Checksum(const Json& json) {
   Json rest = json;

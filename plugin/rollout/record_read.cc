@@ -38,7 +38,9 @@ class RunReader {
 };
 
 // JSON has no NaN and no infinity: they are written as null
-double Number(const Json& json) { return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>(); }
+double Number(const Json& json) {
+  return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
+}
 
 void RunReader::ReadJson() {
   std::error_code ignored;
@@ -58,10 +60,11 @@ void RunReader::CheckVersions() const {
   const int schema = json_.at("schema").get<int>();
   const Json& software = json_.at("software");
   if (schema > kSchema) {
-    Damaged(fmt::format("it has schema {}, written by Costate {}; this is Costate {}, which reads up to schema {}", schema,
-                        software.value("costate", "?"), COSTATE_VERSION, kSchema));
+    Damaged(fmt::format("it has schema {}, written by Costate {}; this is Costate {}, which reads up to schema {}",
+                        schema, software.value("costate", "?"), COSTATE_VERSION, kSchema));
   }
-  if (json_.at("checksum").get<std::string>() != Checksum(json_)) Damaged("record.json was changed after it was written");
+  if (json_.at("checksum").get<std::string>() != Checksum(json_))
+    Damaged("record.json was changed after it was written");
   const std::string mujoco = software.at("mujoco").get<std::string>();
   if (mujoco != mj_versionString()) {
     throw Error(ErrorCode::kUnsupported, what_ + "it was made with MuJoCo " + mujoco + ", this is MuJoCo " +
@@ -83,7 +86,8 @@ std::string RunReader::ReadFile(const std::string& name) const {
   Damaged("record.json does not list " + name);
 }
 
-MatrixXd RunReader::ReadTable(const std::string& name, const std::vector<std::string>& header, Eigen::Index rows) const {
+MatrixXd RunReader::ReadTable(const std::string& name, const std::vector<std::string>& header,
+                              Eigen::Index rows) const {
   MatrixXd table = ReadCsv(what_ + name, ReadFile(name), header);
   if (table.rows() != rows) Damaged(fmt::format("{} has {} rows, expected {}", name, table.rows(), rows));
   return table;
@@ -104,7 +108,8 @@ void RunReader::ReadDescription(Record* record) const {
   record->status = result.at("status");
   record->message = result.at("message");
   record->metric = result.at("metric");
-  for (const Json& term : result.at("cost_terms")) record->cost_terms.push_back({term.at("name"), Number(term.at("value"))});
+  for (const Json& term : result.at("cost_terms"))
+    record->cost_terms.push_back({term.at("name"), Number(term.at("value"))});
   for (const Json& c : result.value("constraints", Json::array())) {
     // a bound that is infinite is written as null
     ConstraintReport report;
@@ -164,13 +169,14 @@ void RunReader::ReadPolicy(Record* record) const {
 }
 
 void RunReader::ReadIterations(Record* record) const {
-  const MatrixXd table = ReadTable(kIterationsFile, IterationsHeader(contents_), json_.at("result").at("iterations").get<int>());
+  const MatrixXd table =
+      ReadTable(kIterationsFile, IterationsHeader(contents_), json_.at("result").at("iterations").get<int>());
   for (Eigen::Index i = 0; i < table.rows(); ++i) {
     IterationRecord it;
     it.iteration = static_cast<int>(table(i, 0));
     int column = 1;
-    for (double* value : {&it.cost, &it.expected_change, &it.actual_change, &it.gradient_norm, &it.step, &it.regularization,
-                          &it.seconds_rollout, &it.seconds_derivative, &it.seconds_backward}) {
+    for (double* value : {&it.cost, &it.expected_change, &it.actual_change, &it.gradient_norm, &it.step,
+                          &it.regularization, &it.seconds_rollout, &it.seconds_derivative, &it.seconds_backward}) {
       *value = table(i, column++);
     }
     if (contents_.violation) it.violation = table(i, column++);
@@ -198,9 +204,14 @@ Record RunReader::Read() {
     ReadJson();
     CheckVersions();
     const Json& contents = json_.at("contents");
-    contents_ = {contents.at("task"),        contents.at("cost"),   contents.at("gradient_norm"),
-                 contents.at("diagnostics"), contents.at("policy"), contents.at("iterations"),
-                 contents.value("violation", false), contents.value("gap", false)};
+    contents_ = {contents.at("task"),
+                 contents.at("cost"),
+                 contents.at("gradient_norm"),
+                 contents.at("diagnostics"),
+                 contents.at("policy"),
+                 contents.at("iterations"),
+                 contents.value("violation", false),
+                 contents.value("gap", false)};
     N_ = json_.at("horizon").at("N");
     if (N_ < 0) Damaged("record.json: the horizon is negative");
     ReadDescription(&record);

@@ -52,7 +52,8 @@ Contents CheckRecord(const Record& record) {
   contents.policy = optional("policy.K", static_cast<Eigen::Index>(record.policy.K.size()), N);
   contents.iterations = !record.iterations.empty();
   contents.violation = contents.iterations && !record.constraints.empty();
-  contents.gap = std::any_of(record.iterations.begin(), record.iterations.end(), [](const IterationRecord& it) { return it.gap_knot >= 0; });
+  contents.gap = std::any_of(record.iterations.begin(), record.iterations.end(),
+                             [](const IterationRecord& it) { return it.gap_knot >= 0; });
   if (contents.policy && (record.policy.k.rows() != dims.nu || record.policy.k.cols() != N)) {
     WrongSize("policy.k", record.policy.k.size(), "nu * N = " + std::to_string(dims.nu * N));
   }
@@ -65,7 +66,8 @@ Contents CheckRecord(const Record& record) {
     }
   }
   for (const MatrixXd& K : record.policy.K) {
-    if (K.rows() != dims.nu || K.cols() != dims.ndx) WrongSize("a gain K", K.size(), "nu * ndx = " + std::to_string(dims.nu * dims.ndx));
+    if (K.rows() != dims.nu || K.cols() != dims.ndx)
+      WrongSize("a gain K", K.size(), "nu * ndx = " + std::to_string(dims.nu * dims.ndx));
   }
   return contents;
 }
@@ -191,8 +193,15 @@ std::vector<Plot> Plots(const Record& record, const Contents& contents) {
                        [&](const IterationRecord& it) { return std::isnormal(it.*member); });
   };
   if (positive(&IterationRecord::cost) && positive(&IterationRecord::gradient_norm)) {
-    plots.push_back({"iterations.png", kIterationsFile, "Optimization", "iteration", "absolute value", {1, 4},
-                     {"cost", "gradient norm"}, true, 1});
+    plots.push_back({"iterations.png",
+                     kIterationsFile,
+                     "Optimization",
+                     "iteration",
+                     "absolute value",
+                     {1, 4},
+                     {"cost", "gradient norm"},
+                     true,
+                     1});
   }
   return plots;
 }
@@ -214,8 +223,16 @@ Json Flags(int flags, const char* const* names, int count) {
 
 Json ModelJson(const Record& record) {
   const mjModel* m = record.model.get();
-  return {{"name", ModelName(m)}, {"file", kModelFile}, {"sha256", record.model_sha256}, {"nq", m->nq}, {"nv", m->nv},
-          {"na", m->na}, {"nu", m->nu}, {"nbody", m->nbody}, {"ngeom", m->ngeom}, {"nsensordata", m->nsensordata},
+  return {{"name", ModelName(m)},
+          {"file", kModelFile},
+          {"sha256", record.model_sha256},
+          {"nq", m->nq},
+          {"nv", m->nv},
+          {"na", m->na},
+          {"nu", m->nu},
+          {"nbody", m->nbody},
+          {"ngeom", m->ngeom},
+          {"nsensordata", m->nsensordata},
           {"total_mass_kg", mj_getTotalmass(m)}};
 }
 
@@ -255,7 +272,9 @@ Json SoftwareJson() {
 #else
   const char* compiler = "g++ " __VERSION__;
 #endif
-  return {{"costate", COSTATE_VERSION}, {"mujoco", mj_versionString()}, {"compiler", compiler},
+  return {{"costate", COSTATE_VERSION},
+          {"mujoco", mj_versionString()},
+          {"compiler", compiler},
           {"system", std::string(system.sysname) + " " + system.release + " " + system.machine}};
 }
 
@@ -281,7 +300,8 @@ Json DiagnosticsJson(const Record& record) {
 
 Json FilesJson(const std::vector<WrittenFile>& files) {
   Json array = Json::array();
-  for (const WrittenFile& file : files) array.push_back({{"name", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256}});
+  for (const WrittenFile& file : files)
+    array.push_back({{"name", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256}});
   return array;
 }
 
@@ -290,17 +310,27 @@ Json ResultJson(const Record& record, const Contents& contents) {
   for (const CostTermValue& term : record.cost_terms) terms.push_back({{"name", term.name}, {"value", term.value}});
   Json constraints = Json::array();
   for (const ConstraintReport& c : record.constraints) {
-    constraints.push_back({{"name", c.name}, {"unit", c.unit}, {"violation", c.violation}, {"relative", c.relative},
-                           {"knot", c.knot}, {"component", c.component}, {"value", c.value},
-                           {"lower", c.lower}, {"upper", c.upper}, {"multiplier", c.multiplier},
-                           {"penalty", c.penalty}, {"active", c.active}});
+    constraints.push_back({{"name", c.name},
+                           {"unit", c.unit},
+                           {"violation", c.violation},
+                           {"relative", c.relative},
+                           {"knot", c.knot},
+                           {"component", c.component},
+                           {"value", c.value},
+                           {"lower", c.lower},
+                           {"upper", c.upper},
+                           {"multiplier", c.multiplier},
+                           {"penalty", c.penalty},
+                           {"active", c.active}});
   }
   return {{"status", record.status},
           {"message", record.message},
           {"constraints", constraints},
           {"cost", contents.cost ? Json(record.cost_per_knot.sum()) : Json()},
           {"gradient_norm", contents.iterations ? Json(record.iterations.back().gradient_norm) : Json()},
-          {"gap", contents.gap ? Json{{"largest", record.iterations.back().gap}, {"knot", record.iterations.back().gap_knot}} : Json()},
+          {"gap", contents.gap
+                      ? Json{{"largest", record.iterations.back().gap}, {"knot", record.iterations.back().gap_knot}}
+                      : Json()},
           {"cost_terms", terms},
           {"metric", record.metric},
           {"iterations", record.iterations.size()}};
@@ -314,8 +344,11 @@ Json RecordJson(const Record& record, const Contents& contents, const std::vecto
   json["result"] = ResultJson(record, contents);
   json["failures"] = record.failures;
   json["warnings"] = record.warnings;
-  json["horizon"] = {{"N", N}, {"substeps", record.substeps}, {"timestep_s", timestep},
-                     {"knot_time_s", record.substeps * timestep}, {"duration_s", N * record.substeps * timestep}};
+  json["horizon"] = {{"N", N},
+                     {"substeps", record.substeps},
+                     {"timestep_s", timestep},
+                     {"knot_time_s", record.substeps * timestep},
+                     {"duration_s", N * record.substeps * timestep}};
   json["seed"] = record.seed;
   json["settings"] = record.settings;
   json["model"] = ModelJson(record);
@@ -323,18 +356,32 @@ Json RecordJson(const Record& record, const Contents& contents, const std::vecto
   json["diagnostics"] = contents.diagnostics ? DiagnosticsJson(record) : Json();
   json["latency_budget_s"] = nullptr;  // only planning while moving has one
   json["latency_used_s"] = nullptr;
-  json["units"] = {{"length", "m"}, {"mass", "kg"}, {"time", "s"}, {"angle", "rad"}, {"force", "N"}, {"torque", "N m"},
-                   {"energy", "J"}, {"ctrl", "as each actuator defines it"}, {"act", "as each actuator defines it"}};
-  json["frames"] = {{"qpos", "free joints: position and unit quaternion (w x y z) in the world frame; others relative to "
-                             "the parent body"},
-                    {"qvel", "free joints: linear in the world frame, angular in the body frame; ball joints: body frame"},
-                    {"tangent", "qpos tangent, qvel, act; rotations as in qvel"},
-                    {"sensors", "as MuJoCo defines each sensor type"}};
+  json["units"] = {{"length", "m"},
+                   {"mass", "kg"},
+                   {"time", "s"},
+                   {"angle", "rad"},
+                   {"force", "N"},
+                   {"torque", "N m"},
+                   {"energy", "J"},
+                   {"ctrl", "as each actuator defines it"},
+                   {"act", "as each actuator defines it"}};
+  json["frames"] = {
+      {"qpos",
+       "free joints: position and unit quaternion (w x y z) in the world frame; others relative to "
+       "the parent body"},
+      {"qvel", "free joints: linear in the world frame, angular in the body frame; ball joints: body frame"},
+      {"tangent", "qpos tangent, qvel, act; rotations as in qvel"},
+      {"sensors", "as MuJoCo defines each sensor type"}};
   json["initial_state"] = Array(record.trajectory.X.col(0));
   json["goal_state"] = record.x_goal.size() > 0 ? Array(record.x_goal) : Json();
-  json["contents"] = {{"task", contents.task}, {"cost", contents.cost}, {"gradient_norm", contents.gradient_norm},
-                      {"diagnostics", contents.diagnostics}, {"policy", contents.policy},
-                      {"iterations", contents.iterations}, {"violation", contents.violation}, {"gap", contents.gap}};
+  json["contents"] = {{"task", contents.task},
+                      {"cost", contents.cost},
+                      {"gradient_norm", contents.gradient_norm},
+                      {"diagnostics", contents.diagnostics},
+                      {"policy", contents.policy},
+                      {"iterations", contents.iterations},
+                      {"violation", contents.violation},
+                      {"gap", contents.gap}};
   json["software"] = SoftwareJson();
   json["files"] = FilesJson(files);
   json["checksum"] = Checksum(json);

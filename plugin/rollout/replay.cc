@@ -35,8 +35,8 @@ void LabelControls(const mjModel* model, const Trajectory& trajectory, std::vect
     const auto u = trajectory.U.row(i).array();
     const Eigen::Index count = (u <= lower || u >= upper).count();
     if (count == 0 || static_cast<double>(count) < kSaturatedShare * trajectory.N()) continue;
-    labels->push_back(fmt::format("control: {} at its limit at {} of {} knots", names[static_cast<std::size_t>(i)], count,
-                                  trajectory.N()));
+    labels->push_back(fmt::format("control: {} at its limit at {} of {} knots", names[static_cast<std::size_t>(i)],
+                                  count, trajectory.N()));
   }
 }
 
@@ -78,8 +78,9 @@ std::vector<std::string> LabelFailures(const mjModel* model, const Trajectory& t
                                        const std::vector<KnotDiagnostics>& diagnostics) {
   std::vector<std::string> labels;
   if (!status.ok()) {
-    std::string label = fmt::format("{}: {} at knot {} ({:.4g} s)", status.status == StepStatus::kBadControl ? "control" : "state",
-                                    ToString(status.status), status.knot, trajectory.time[status.knot]);
+    std::string label =
+        fmt::format("{}: {} at knot {} ({:.4g} s)", status.status == StepStatus::kBadControl ? "control" : "state",
+                    ToString(status.status), status.knot, trajectory.time[status.knot]);
     if (!status.warnings.empty()) label += ": " + status.warnings.front();
     labels.push_back(label);
   }
@@ -97,8 +98,9 @@ std::vector<std::string> LabelFailures(const mjModel* model, const Trajectory& t
       diagnostics.begin(), diagnostics.end(),
       [](const KnotDiagnostics& a, const KnotDiagnostics& b) { return a.penetration < b.penetration; });
   if (deepest != diagnostics.end() && deepest->penetration > kDeepShare * model->stat.meansize) {
-    labels.push_back(fmt::format("evaluation: a contact penetrates by {:.3g} m at knot {}, the mean body size is {:.3g} m",
-                                 deepest->penetration, deepest - diagnostics.begin(), model->stat.meansize));
+    labels.push_back(
+        fmt::format("evaluation: a contact penetrates by {:.3g} m at knot {}, the mean body size is {:.3g} m",
+                    deepest->penetration, deepest - diagnostics.begin(), model->stat.meansize));
   }
   return labels;
 }

@@ -36,7 +36,8 @@ int SaturatedActuators(const mjModel* m, const mjData* d) {
     }
     for (int j = m->actuator_outadr[i]; j < m->actuator_outadr[i] + m->actuator_outnum[i]; ++j) {
       const mjtNum* range = m->actuator_forcerange + 2 * i;
-      saturated |= m->actuator_forcelimited[i] && (d->actuator_force[j] <= range[0] || d->actuator_force[j] >= range[1]);
+      saturated |=
+          m->actuator_forcelimited[i] && (d->actuator_force[j] <= range[0] || d->actuator_force[j] >= range[1]);
     }
     count += saturated;
   }
@@ -136,7 +137,8 @@ struct Simulator::Impl {
     out->context.conservativeResize(Eigen::NoChange, N + 1);
   }
 
-  // the loop of all rollouts: control(t) writes column t of out->U; go_on(t) after t knots may change column t of out->X
+  // the loop of all rollouts: control(t) writes column t of out->U; go_on(t) after t knots may change column t of
+  // out->X
   template <typename Control, typename GoOn>
   RolloutStatus Run(ConstVectorRef x0, int N, Worker& worker, Trajectory* out, Control control, GoOn go_on) const {
     mjData* data = worker.data.get();
@@ -166,8 +168,8 @@ struct Simulator::Impl {
     return {status, status == StepStatus::kOk ? -1 : N, guard.TakeWarnings()};
   }
 
-  RolloutStatus RunPolicy(ConstVectorRef x0, const Trajectory& reference, ConstMatrixRef gaps, const Policy& policy, double alpha,
-                          ConstMatrixRef lower, ConstMatrixRef upper, Trajectory* out, int worker);
+  RolloutStatus RunPolicy(ConstVectorRef x0, const Trajectory& reference, ConstMatrixRef gaps, const Policy& policy,
+                          double alpha, ConstMatrixRef lower, ConstMatrixRef upper, Trajectory* out, int worker);
 
   // with this worker's linearizer, made anew when the options change
   void LinearizeKnot(const Trajectory& trajectory, const LinearizeOptions& options, int t, Worker& worker,
@@ -222,7 +224,9 @@ void Simulator::SetDerivativeModel(const mjModel* model) {
 }
 
 void Simulator::SetDerivativeEvery(int every) {
-  if (every < 1) throw Error(ErrorCode::kInvalidArgument, "derivatives at every " + std::to_string(every) + " knots: 1 or more is needed");
+  if (every < 1)
+    throw Error(ErrorCode::kInvalidArgument,
+                "derivatives at every " + std::to_string(every) + " knots: 1 or more is needed");
   impl_->every = every;
 }
 
@@ -269,7 +273,9 @@ RolloutStatus Simulator::Rollout(ConstVectorRef x0, ConstMatrixRef U, Trajectory
 RolloutStatus Simulator::RolloutFeedback(ConstVectorRef x0, int N, const Feedback& law, Trajectory* out, int worker) {
   CheckSize(impl_->model, "x0", x0.size(), "nx", impl_->dims.nx);
   if (!x0.allFinite()) CheckFinite(impl_->model, "x0", x0, StateNames(impl_->model), "");
-  if (N < 0) throw Error(ErrorCode::kInvalidArgument, "N is " + std::to_string(N) + ", a rollout cannot have fewer than 0 knots");
+  if (N < 0)
+    throw Error(ErrorCode::kInvalidArgument,
+                "N is " + std::to_string(N) + ", a rollout cannot have fewer than 0 knots");
   impl_->Resize(N, out);
   Impl::Worker& mine = impl_->Get(worker);
   mine.s.resize(law.NeedsSensors() ? impl_->dims.ns : 0);
@@ -277,7 +283,8 @@ RolloutStatus Simulator::RolloutFeedback(ConstVectorRef x0, int N, const Feedbac
     if (mine.s.size() > 0) {
       // a look that leaves no trace; where it fails the step does, too
       if (t == 0) mine.u.setZero();
-      Forward(impl_->model, mine.data.get(), out->X.col(t), t == 0 ? ConstVectorRef(mine.u) : out->U.col(t - 1), mine.s);
+      Forward(impl_->model, mine.data.get(), out->X.col(t), t == 0 ? ConstVectorRef(mine.u) : out->U.col(t - 1),
+              mine.s);
       SetMovingContext(impl_->model, mine.data.get(), out->context.col(t));
     }
     law.Control({t, out->time[t], out->X.col(t), mine.s}, out->U.col(t));
@@ -314,20 +321,23 @@ RolloutStatus Simulator::RolloutPolicy(const Trajectory& reference, const Policy
   return RolloutPolicy(reference.X.col(0), reference, policy, alpha, lower, upper, out, worker);
 }
 
-RolloutStatus Simulator::RolloutPolicy(ConstVectorRef x0, const Trajectory& reference, const Policy& policy, double alpha,
-                                       ConstVectorRef lower, ConstVectorRef upper, Trajectory* out, int worker) {
+RolloutStatus Simulator::RolloutPolicy(ConstVectorRef x0, const Trajectory& reference, const Policy& policy,
+                                       double alpha, ConstVectorRef lower, ConstVectorRef upper, Trajectory* out,
+                                       int worker) {
   CheckSize(impl_->model, "lower", lower.size(), "nu", impl_->dims.nu);
   CheckSize(impl_->model, "upper", upper.size(), "nu", impl_->dims.nu);
   return impl_->RunPolicy(x0, reference, MatrixXd(), policy, alpha, lower, upper, out, worker);
 }
 
-RolloutStatus Simulator::RolloutGaps(const Trajectory& reference, ConstMatrixRef gaps, const Policy& policy, double alpha,
-                                     ConstMatrixRef lower, ConstMatrixRef upper, Trajectory* out, int worker) {
+RolloutStatus Simulator::RolloutGaps(const Trajectory& reference, ConstMatrixRef gaps, const Policy& policy,
+                                     double alpha, ConstMatrixRef lower, ConstMatrixRef upper, Trajectory* out,
+                                     int worker) {
   return RolloutGaps(reference.X.col(0), reference, gaps, policy, alpha, lower, upper, out, worker);
 }
 
-RolloutStatus Simulator::RolloutGaps(ConstVectorRef x0, const Trajectory& reference, ConstMatrixRef gaps, const Policy& policy,
-                                     double alpha, ConstMatrixRef lower, ConstMatrixRef upper, Trajectory* out, int worker) {
+RolloutStatus Simulator::RolloutGaps(ConstVectorRef x0, const Trajectory& reference, ConstMatrixRef gaps,
+                                     const Policy& policy, double alpha, ConstMatrixRef lower, ConstMatrixRef upper,
+                                     Trajectory* out, int worker) {
   const int N = reference.N();
   for (const ConstMatrixRef* bounds : {&lower, &upper}) {
     CheckSize(impl_->model, "a column of the bounds", bounds->rows(), "nu", impl_->dims.nu);
@@ -339,9 +349,9 @@ RolloutStatus Simulator::RolloutGaps(ConstVectorRef x0, const Trajectory& refere
 }
 
 // gaps: none, or one a knot; bounds: one column, or one a knot
-RolloutStatus Simulator::Impl::RunPolicy(ConstVectorRef x0, const Trajectory& reference, ConstMatrixRef gaps, const Policy& policy,
-                                         double alpha, ConstMatrixRef lower, ConstMatrixRef upper, Trajectory* out,
-                                         int worker) {
+RolloutStatus Simulator::Impl::RunPolicy(ConstVectorRef x0, const Trajectory& reference, ConstMatrixRef gaps,
+                                         const Policy& policy, double alpha, ConstMatrixRef lower, ConstMatrixRef upper,
+                                         Trajectory* out, int worker) {
   const int N = reference.N();
   CheckTrajectory(model, reference);
   if (policy.k.rows() != dims.nu || policy.k.cols() != N || static_cast<int>(policy.K.size()) != N) {
@@ -403,7 +413,8 @@ void Simulator::Impl::LinearizeSome(const Trajectory& trajectory, const Lineariz
   const auto knot = [&](int key) { return key <= whole ? std::min(key * every, N - 1) : N; };
   keys.resize(static_cast<std::size_t>(whole) + 1);
   pool.ParallelFor(whole + 2, [&](int key, int index) {
-    LinearizeKnot(trajectory, options, knot(key), Get(index), key <= whole ? &keys[static_cast<std::size_t>(key)] : &last);
+    LinearizeKnot(trajectory, options, knot(key), Get(index),
+                  key <= whole ? &keys[static_cast<std::size_t>(key)] : &last);
   });
   pool.ParallelFor(N + 1, [&](int t, int index) {
     if (t == N) return use(t, index, &last);
@@ -414,7 +425,8 @@ void Simulator::Impl::LinearizeSome(const Trajectory& trajectory, const Lineariz
     StepDerivative& derivative = Get(index).derivative;
     derivative.status = s < 1 && a.status != StepStatus::kOk ? a.status : s > 0 ? b.status : StepStatus::kOk;
     if (derivative.status == StepStatus::kOk) {
-      for (MatrixXd StepDerivative::*matrix : {&StepDerivative::A, &StepDerivative::B, &StepDerivative::C, &StepDerivative::D}) {
+      for (MatrixXd StepDerivative::*matrix :
+           {&StepDerivative::A, &StepDerivative::B, &StepDerivative::C, &StepDerivative::D}) {
         if (s == 0 || s == 1) {
           derivative.*matrix = (s == 0 ? a : b).*matrix;
         } else {

@@ -83,8 +83,8 @@ NewFolder::~NewFolder() {
 
 bool NewFolder::CreateStaging() {
   static std::atomic<int> count{0};
-  staging_ = target_.parent_path() / ("." + target_.filename().string() + ".part-" + std::to_string(getpid()) + "-" +
-                                      std::to_string(count++));
+  staging_ = target_.parent_path() /
+             ("." + target_.filename().string() + ".part-" + std::to_string(getpid()) + "-" + std::to_string(count++));
   if (mkdir(staging_.c_str(), 0777) != 0) {
     if (errno == EEXIST) return false;
     Fail("a folder cannot be created in '" + target_.parent_path().string() + "'", errno);

@@ -7,7 +7,8 @@
 namespace costate {
 namespace {
 
-// of the largest entry of (dx, du), measured: impedance bends within 1e-4 m, products are exact to 1e-12, differenced ones to 1e-9
+// of the largest entry of (dx, du), measured: impedance bends within 1e-4 m, products are exact to 1e-12, differenced
+// ones to 1e-9
 constexpr double kNudge = 3e-7, kDifferencedNudge = 3e-5;
 constexpr double kNoise = 1e-9, kDifferencedNoise = 1e-5;  // of a product, relative: what no switch is read into
 
@@ -27,7 +28,8 @@ bool BendAt(const StepBend& b, KnotProducts* products, bool coarse, VectorRef ou
     const double step = k ? -h : h;
     const VectorXd at = Retract(b.model, b.at.x, step * b.dx);
     const VectorXd control = b.at.last ? VectorXd() : VectorXd(b.at.u + step * b.du);
-    if (!products->Pull({.x = at, .u = control, .moving = b.at.moving, .last = b.at.last}, b.lambda, b.sigma, &pulled)) {
+    if (!products->Pull({.x = at, .u = control, .moving = b.at.moving, .last = b.at.last}, b.lambda, b.sigma,
+                        &pulled)) {
       return false;
     }
     side[k].resize(out.size());

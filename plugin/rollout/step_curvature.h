@@ -11,14 +11,14 @@ struct StepBend {
   KnotPoint at;
   ConstVectorRef lambda, sigma;  ///< covectors on the next state and on the sensors
   ConstVectorRef dx, du;
-  ConstVectorRef pulled;         ///< (Aᵀλ + Cᵀσ; Bᵀλ + Dᵀσ) at the point
-  bool differenced;              ///< by terms without closed form: noise needs a larger nudge
-  ConstVectorRef theta;          ///< Pᵀλ + Psᵀσ at the point; empty without parameters
-  bool theta_differenced;        ///< likewise
+  ConstVectorRef pulled;   ///< (Aᵀλ + Cᵀσ; Bᵀλ + Dᵀσ) at the point
+  bool differenced;        ///< by terms without closed form: noise needs a larger nudge
+  ConstVectorRef theta;    ///< Pᵀλ + Psᵀσ at the point; empty without parameters
+  bool theta_differenced;  ///< likewise
 };
 
-/// Derivative of `pulled`, and of `theta`, along (dx, du) at fixed λ, σ and parameters, centred: README.md, eq. (7). Where a
-/// switch lies within the nudge, the difference to the side without it.
+/// Derivative of `pulled`, and of `theta`, along (dx, du) at fixed λ, σ and parameters, centred: README.md, eq. (7).
+/// Where a switch lies within the nudge, the difference to the side without it.
 /// @return false when a step fails; products->status() says why.
 /// Cost: 2 VJPs; 4 where parameters are differenced and the dynamics are not.
 bool Bend(const StepBend& bend, KnotProducts* products, VectorRef out, VectorRef theta, bool* one_sided);

@@ -29,8 +29,8 @@ void Pause() {
 
 int Workers(int threads) {
   if (threads < 0 || threads > kMaxThreads) {
-    throw Error(ErrorCode::kInvalidArgument, "threads is " + std::to_string(threads) + ", expected 0 (all cores) to " +
-                                                 std::to_string(kMaxThreads));
+    throw Error(ErrorCode::kInvalidArgument,
+                "threads is " + std::to_string(threads) + ", expected 0 (all cores) to " + std::to_string(kMaxThreads));
   }
   if (threads > 0) return threads;
   const int cores = static_cast<int>(std::thread::hardware_concurrency());

@@ -5,7 +5,9 @@ namespace {
 
 using Units = std::vector<std::string>;
 
-void Add(const std::string& unit, int count, Units* units) { units->insert(units->end(), static_cast<std::size_t>(count), unit); }
+void Add(const std::string& unit, int count, Units* units) {
+  units->insert(units->end(), static_cast<std::size_t>(count), unit);
+}
 
 bool IsSlide(const mjModel* m, int joint) { return joint >= 0 && m->jnt_type[joint] == mjJNT_SLIDE; }
 

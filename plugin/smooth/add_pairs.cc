@@ -191,10 +191,8 @@ ContactPair MixPair(const mjModel* m, int g1, int g2) {
     out.dim = std::max(m->geom_condim[g1], m->geom_condim[g2]);
     const double mix1 = m->geom_solmix[g1], mix2 = m->geom_solmix[g2];
     double mix = 1;
-    if (mix1 >= mjMINVAL && mix2 >= mjMINVAL)
-      mix = mix1 / (mix1 + mix2);
-    else if (mix1 < mjMINVAL)
-      mix = mix2 < mjMINVAL ? 0.5 : 0;
+    if (mix1 >= mjMINVAL && mix2 >= mjMINVAL) mix = mix1 / (mix1 + mix2);
+    else if (mix1 < mjMINVAL) mix = mix2 < mjMINVAL ? 0.5 : 0;
     const bool standard = ref1[0] > 0 && ref2[0] > 0;
     for (int i = 0; i < mjNREF; i++) {
       out.solref[i] = standard ? mix * ref1[i] + (1 - mix) * ref2[i] : std::min(ref1[i], ref2[i]);

@@ -30,20 +30,13 @@ struct Refused {
 
 const char* ToString(ImpactStatus status) {
   switch (status) {
-    case ImpactStatus::kOk:
-      return "ok";
-    case ImpactStatus::kInContact:
-      return "in contact";
-    case ImpactStatus::kGrazing:
-      return "grazing";
-    case ImpactStatus::kSimultaneous:
-      return "simultaneous impacts";
-    case ImpactStatus::kTooMany:
-      return "too many impacts";
-    case ImpactStatus::kInexact:
-      return "inexact geometry";
-    case ImpactStatus::kStepFailed:
-      return "step failed";
+    case ImpactStatus::kOk: return "ok";
+    case ImpactStatus::kInContact: return "in contact";
+    case ImpactStatus::kGrazing: return "grazing";
+    case ImpactStatus::kSimultaneous: return "simultaneous impacts";
+    case ImpactStatus::kTooMany: return "too many impacts";
+    case ImpactStatus::kInexact: return "inexact geometry";
+    case ImpactStatus::kStepFailed: return "step failed";
   }
   return "unknown";
 }

@@ -156,10 +156,8 @@ class Smoother {
   void Friction() {
     int count = 0;
     std::string note;
-    if (e_.all_contacts)
-      count += FrictionOfAll(&note);
-    else
-      count += FrictionOfPairs(&note);
+    if (e_.all_contacts) count += FrictionOfAll(&note);
+    else count += FrictionOfPairs(&note);
     for (int dof : e_.dofs) count += DryFriction(m_->dof_solref + mjNREF * dof, m_->dof_solimp + mjNIMP * dof);
     for (int t : e_.friction_tendons) {
       count += DryFriction(m_->tendon_solref_fri + mjNREF * t, m_->tendon_solimp_fri + mjNIMP * t);

@@ -105,12 +105,9 @@ SmoothTargets ParseSmoothTargets(const std::string& text) {
     const std::size_t colon = word.find(':');
     const std::string kind = word.substr(0, colon), name = colon == std::string::npos ? "" : word.substr(colon + 1);
     const std::size_t slash = name.find('/');
-    if (!name.empty() && kind == "geom")
-      out.geoms.push_back(name);
-    else if (!name.empty() && kind == "joint")
-      out.joints.push_back(name);
-    else if (!name.empty() && kind == "tendon")
-      out.tendons.push_back(name);
+    if (!name.empty() && kind == "geom") out.geoms.push_back(name);
+    else if (!name.empty() && kind == "joint") out.joints.push_back(name);
+    else if (!name.empty() && kind == "tendon") out.tendons.push_back(name);
     else if (kind == "pair" && slash != std::string::npos)
       out.pairs.push_back({name.substr(0, slash), name.substr(slash + 1)});
     else {

@@ -51,9 +51,9 @@ void Row(const std::string& file) {
   }
   const double bounded = Seconds([&] { SolveRiccati(lq, options, &result); }) / task.N;
   const std::string name = file.substr(file.find_last_of('/', file.find_last_of('/') - 1) + 1);
-  fmt::print("{:<24} {:>4} {:>4} {:>5} {:>9.2f} {:>9.2f} {:>8.2f} {:>8.1f} {:>9.2f} {:>8.2f}{}\n", name, ndx, nu, task.N,
-             1e6 * step, 1e6 * free, free / step, 1e-9 * Operations(ndx, nu) / free, 1e6 * bounded, bounded / step,
-             solved && result.ok ? "" : "  (stopped: not positive definite)");
+  fmt::print("{:<24} {:>4} {:>4} {:>5} {:>9.2f} {:>9.2f} {:>8.2f} {:>8.1f} {:>9.2f} {:>8.2f}{}\n", name, ndx, nu,
+             task.N, 1e6 * step, 1e6 * free, free / step, 1e-9 * Operations(ndx, nu) / free, 1e6 * bounded,
+             bounded / step, solved && result.ok ? "" : "  (stopped: not positive definite)");
 }
 
 }  // namespace

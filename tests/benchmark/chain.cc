@@ -75,8 +75,9 @@ double Exponent(const std::vector<double>& x, const std::vector<double>& y) {
 }
 
 void Row(const std::string& name, const mjModel* model, const mjData* data, const Times& t) {
-  fmt::print("{:<20} {:>5} {:>5} {:>5} {:>10.2f} {:>10.2f} {:>10.2f} {:>9.2f} {:>9.2f}\n", name, static_cast<int>(model->nv),
-             data->ncon, data->nefc, 1e6 * t.step, 1e6 * t.jacobians, 1e6 * t.vjp, t.jacobians / t.step, t.vjp / t.step);
+  fmt::print("{:<20} {:>5} {:>5} {:>5} {:>10.2f} {:>10.2f} {:>10.2f} {:>9.2f} {:>9.2f}\n", name,
+             static_cast<int>(model->nv), data->ncon, data->nefc, 1e6 * t.step, 1e6 * t.jacobians, 1e6 * t.vjp,
+             t.jacobians / t.step, t.vjp / t.step);
   std::fflush(stdout);
 }
 
@@ -110,8 +111,9 @@ void Model(const std::string& file) {
 }  // namespace costate
 
 int main(int argc, char** argv) {
-  fmt::print("times in µs, then in multiples of one mj_step\n{:<20} {:>5} {:>5} {:>5} {:>10} {:>10} {:>10} {:>9} {:>9}\n",
-             "model", "nv", "ncon", "nefc", "step", "A, B", "pull-back", "A, B", "pull-back");
+  fmt::print(
+      "times in µs, then in multiples of one mj_step\n{:<20} {:>5} {:>5} {:>5} {:>10} {:>10} {:>10} {:>9} {:>9}\n",
+      "model", "nv", "ncon", "nefc", "step", "A, B", "pull-back", "A, B", "pull-back");
   int failed = 0;
   std::vector<std::string> files(argv + 1, argv + argc);
   for (const char* name : {"hopper", "quadruped", "humanoid"}) {

@@ -23,9 +23,9 @@
 namespace costate {
 namespace {
 
-constexpr double kSettle = 0.5;    // [s] of simulation before measuring
-constexpr double kMeasure = 0.3;   // [s] of measuring each number …
-constexpr int kRepeats = 20;       // … in so many parts, in turn with the others; the fastest counts
+constexpr double kSettle = 0.5;   // [s] of simulation before measuring
+constexpr double kMeasure = 0.3;  // [s] of measuring each number …
+constexpr int kRepeats = 20;      // … in so many parts, in turn with the others; the fastest counts
 constexpr double kNone = std::numeric_limits<double>::infinity();
 
 std::vector<double> ratios;  // of all models: A and B after mj_forward, over mj_step
@@ -57,8 +57,7 @@ ModelPtr LoadOnFloor(const std::string& file) {
   mjSpec* spec = mj_parseXML(file.c_str(), nullptr, error, sizeof(error));
   if (!spec) throw Error(ErrorCode::kInvalidArgument, error);
   bool floor = false;
-  for (mjsElement* e = mjs_firstElement(spec, mjOBJ_GEOM); e && !floor;
-       e = mjs_nextElement(spec, e)) {
+  for (mjsElement* e = mjs_firstElement(spec, mjOBJ_GEOM); e && !floor; e = mjs_nextElement(spec, e)) {
     const int type = mjs_asGeom(e)->type;
     floor = type == mjGEOM_PLANE || type == mjGEOM_HFIELD;
   }
@@ -129,10 +128,10 @@ void Row(const std::string& file) {
   for (int i = 0, k = 0; i < kNumbers; ++i) seconds[i] = call[i] ? measured[k++] : kNone;
   const double step = seconds[kStep], after = seconds[kAfter];
   const std::string name = file.substr(file.find_last_of('/') + 1);
-  fmt::print("{:<24} {:>4} {:>4} {:>4} {:>9.2f} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {}\n",
-             name.substr(0, 24), dims.nv, data->ncon, data->nefc, 1e6 * step,
-             Ratio(seconds[kTransition], step), Ratio(seconds[kForward], step), Ratio(seconds[kResidual], step),
-             Ratio(seconds[kBest], step), Ratio(after, step), Ratio(seconds[kTransition], after), Ratio(seconds[kVjp], step), missing);
+  fmt::print("{:<24} {:>4} {:>4} {:>4} {:>9.2f} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {}\n", name.substr(0, 24),
+             dims.nv, data->ncon, data->nefc, 1e6 * step, Ratio(seconds[kTransition], step),
+             Ratio(seconds[kForward], step), Ratio(seconds[kResidual], step), Ratio(seconds[kBest], step),
+             Ratio(after, step), Ratio(seconds[kTransition], after), Ratio(seconds[kVjp], step), missing);
   std::fflush(stdout);
   if (std::isfinite(after)) ratios.push_back(after / step);
 }
@@ -143,8 +142,7 @@ void Row(const std::string& file) {
 int main(int argc, char** argv) {
   std::vector<std::string> files(argv + 1, argv + argc);
   if (files.empty()) {
-    for (const char* name :
-         {"cartpole", "acrobot", "hopper", "arm", "quadrotor", "quadruped", "humanoid"}) {
+    for (const char* name : {"cartpole", "acrobot", "hopper", "arm", "quadrotor", "quadruped", "humanoid"}) {
       files.push_back(std::string(COSTATE_MODELS) + "/" + name + "/" + name + ".xml");
     }
   }
@@ -153,8 +151,8 @@ int main(int argc, char** argv) {
       "or exact; \"best\" calls\n"
       "mj_forward itself, \"A, B\" is level 1 after it, FD/A,B what mjd_transitionFD costs more "
       "than that,\nVJP one pull-back after it\n");
-  fmt::print("{:<24} {:>4} {:>4} {:>4} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}\n", "model", "nv",
-             "ncon", "nefc", "step", "transFD", "level 3", "level 2", "best", "A, B", "FD/A,B", "VJP");
+  fmt::print("{:<24} {:>4} {:>4} {:>4} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}\n", "model", "nv", "ncon",
+             "nefc", "step", "transFD", "level 3", "level 2", "best", "A, B", "FD/A,B", "VJP");
   int failed = 0;
   for (const std::string& file : files) {
     try {
@@ -167,9 +165,7 @@ int main(int argc, char** argv) {
   if (!costate::ratios.empty()) {
     std::sort(costate::ratios.begin(), costate::ratios.end());
     fmt::print("A, B over mj_step: median {:.2f}, largest {:.2f}\n",
-               (costate::ratios[(costate::ratios.size() - 1) / 2] +
-                costate::ratios[costate::ratios.size() / 2]) /
-                   2,
+               (costate::ratios[(costate::ratios.size() - 1) / 2] + costate::ratios[costate::ratios.size() / 2]) / 2,
                costate::ratios.back());
   }
   return failed;

@@ -12,7 +12,8 @@
 namespace costate {
 
 /// Of several calls, in turn: what else the machine does strikes all of them, so that ratios keep.
-inline std::vector<double> FastestCalls(const std::vector<std::function<void()>>& calls, double measure = 0.15, int parts = 5) {
+inline std::vector<double> FastestCalls(const std::vector<std::function<void()>>& calls, double measure = 0.15,
+                                        int parts = 5) {
   using Clock = std::chrono::steady_clock;
   std::vector<double> best(calls.size(), std::numeric_limits<double>::infinity());
   for (const auto& call : calls) call();

@@ -1,4 +1,5 @@
-// The gradient of a loss through a rollout by all controls and the start, against the rollout itself: one table of ratios.
+// The gradient of a loss through a rollout by all controls and the start, against the rollout itself: one table of
+// ratios.
 //   benchmark_gradient [largest number of steps; by default 10000]
 #include <costate/costate.h>
 #include <fmt/core.h>
@@ -54,7 +55,8 @@ class Effort final : public costate::Loss {
 // the model, with an accelerometer and a force sensor at each site of a body that moves
 costate::ModelPtr LoadSensed(const std::string& file) {
   char error[500];
-  const std::unique_ptr<mjSpec, void (*)(mjSpec*)> spec(mj_parseXML(file.c_str(), nullptr, error, sizeof error), mj_deleteSpec);
+  const std::unique_ptr<mjSpec, void (*)(mjSpec*)> spec(mj_parseXML(file.c_str(), nullptr, error, sizeof error),
+                                                        mj_deleteSpec);
   if (!spec) throw costate::Error(costate::ErrorCode::kParse, error);
   for (mjsElement* e = mjs_firstElement(spec.get(), mjOBJ_SITE); e; e = mjs_nextElement(spec.get(), e)) {
     if (mjs_getParent(e) == mjs_findBody(spec.get(), "world")) continue;
@@ -96,8 +98,9 @@ struct Motion {
 };
 
 std::string Duration(double seconds) {
-  return seconds < 1 ? fmt::format("{:.0f} ms", 1e3 * seconds) : seconds < 600 ? fmt::format("{:.0f} s", seconds)
-                     : fmt::format("{:.1f} h", seconds / 3600);
+  return seconds < 1     ? fmt::format("{:.0f} ms", 1e3 * seconds)
+         : seconds < 600 ? fmt::format("{:.0f} s", seconds)
+                         : fmt::format("{:.1f} h", seconds / 3600);
 }
 
 void Rows(const std::string& name, const char* key, int most, bool sensed) {
@@ -109,7 +112,8 @@ void Rows(const std::string& name, const char* key, int most, bool sensed) {
     const costate::MatrixXd U = m.Controls(N);
     const int repeats = N < 10000 ? std::max(5, 2000 / N) : 2;
     costate::Trajectory motion;
-    const costate::AdjointOptions options[] = {{}, m.RoomFor(2 * std::sqrt(N), sensed), m.RoomFor(std::sqrt(N), sensed)};
+    const costate::AdjointOptions options[] = {
+        {}, m.RoomFor(2 * std::sqrt(N), sensed), m.RoomFor(std::sqrt(N), sensed)};
     costate::RolloutGradient g[3];
     double rollout = 1e9, seconds[] = {1e9, 1e9, 1e9};
     for (int i = 0; i < repeats; i++) {
@@ -123,11 +127,12 @@ void Rows(const std::string& name, const char* key, int most, bool sensed) {
       }
     }
     const double inputs = static_cast<double>(U.size()) + simulator.dims().ndx, differences = 2 * inputs * rollout;
-    fmt::print("{:<10} {:>6} {:>10.3f} {:>7.2f} {:>7.2f} {:>7.2f} {:>8} {:>7.3f} {:>9} {:>9.0f}  {:<12.8g} {:<12.8g} {}{}\n", name, N,
-               1e3 * rollout, seconds[0] / rollout, seconds[1] / rollout, seconds[2] / rollout, g[2].recomputed,
-               static_cast<double>(g[2].kept_bytes) / (1 << 20), Duration(differences), differences / seconds[0], g[0].loss,
-               g[0].U.norm(), g[0].status.ok() ? g[0].health.text.substr(0, g[0].health.text.find_first_of(" :")) : "failed",
-               g[1].U == g[0].U && g[2].U == g[0].U ? "" : "  THEY DIFFER");
+    fmt::print(
+        "{:<10} {:>6} {:>10.3f} {:>7.2f} {:>7.2f} {:>7.2f} {:>8} {:>7.3f} {:>9} {:>9.0f}  {:<12.8g} {:<12.8g} {}{}\n",
+        name, N, 1e3 * rollout, seconds[0] / rollout, seconds[1] / rollout, seconds[2] / rollout, g[2].recomputed,
+        static_cast<double>(g[2].kept_bytes) / (1 << 20), Duration(differences), differences / seconds[0], g[0].loss,
+        g[0].U.norm(), g[0].status.ok() ? g[0].health.text.substr(0, g[0].health.text.find_first_of(" :")) : "failed",
+        g[1].U == g[0].U && g[2].U == g[0].U ? "" : "  THEY DIFFER");
   }
 }
 
@@ -167,16 +172,15 @@ void Products(const std::string& name, const char* key) {
   costate::Tangent tangent(m.model.get(), m.context);
   costate::Curvature curvature(m.model.get(), m.context);
   costate::Trajectory motion;
-  const costate::RolloutDirection d{costate::VectorXd::Ones(simulator.dims().ndx), costate::MatrixXd::Ones(U.rows(), U.cols())};
+  const costate::RolloutDirection d{costate::VectorXd::Ones(simulator.dims().ndx),
+                                    costate::MatrixXd::Ones(U.rows(), U.cols())};
   const std::vector<costate::RolloutDirection> one(1, d), ten(10, d);
   costate::RolloutTangent pushed;
   costate::CurvatureProduct product;
-  const std::function<void()> calls[] = {[&] { simulator.Rollout(m.x0, U, &motion); },
-                                         [&] { tangent.Push(motion, one, {}, &pushed); },
-                                         [&] { tangent.Push(motion, ten, {}, &pushed); },
-                                         [&] { curvature.SetPoint(motion, loss); },
-                                         [&] { curvature.GaussNewton(d, &product); },
-                                         [&] { curvature.Hessian(d, &product); }};
+  const std::function<void()> calls[] = {
+      [&] { simulator.Rollout(m.x0, U, &motion); },    [&] { tangent.Push(motion, one, {}, &pushed); },
+      [&] { tangent.Push(motion, ten, {}, &pushed); }, [&] { curvature.SetPoint(motion, loss); },
+      [&] { curvature.GaussNewton(d, &product); },     [&] { curvature.Hessian(d, &product); }};
   double seconds[] = {1e9, 1e9, 1e9, 1e9, 1e9, 1e9};
   for (int i = 0; i < kRepeats; i++) {
     for (int k = 0; k < 6; k++) {
@@ -197,20 +201,32 @@ int main(int argc, char** argv) {
   const std::pair<const char*, const char*> motions[] = {
       {"cartpole", "hang"}, {"arm", "home"}, {"hopper", "stand"}, {"quadruped", "stand"}, {"humanoid", "stand"}};
   fmt::print(
-      "gradient by all controls and the start, in multiples of the rollout: all states kept, room for 2 sqrt(T), for sqrt(T);\n"
-      "knots simulated again and MiB kept are of the last. Processor time of one thread, the least of several runs. Central\n"
-      "differences of the loss are not run: 2 rollouts an input, each as long as the one measured; then in multiples of the gradient\n");
-  fmt::print("{:<10} {:>6} {:>10} {:>7} {:>7} {:>7} {:>8} {:>7} {:>9} {:>9}  {:<12} {:<12} {}\n", "model", "T", "rollout ms", "all",
-             "2 sqrt", "sqrt", "again", "MiB", "differ.", "times", "loss", "|by controls|", "health");
+      "gradient by all controls and the start, in multiples of the rollout: all states kept, room for 2 sqrt(T), for "
+      "sqrt(T);\n"
+      "knots simulated again and MiB kept are of the last. Processor time of one thread, the least of several runs. "
+      "Central\n"
+      "differences of the loss are not run: 2 rollouts an input, each as long as the one measured; then in multiples "
+      "of the gradient\n");
+  fmt::print("{:<10} {:>6} {:>10} {:>7} {:>7} {:>7} {:>8} {:>7} {:>9} {:>9}  {:<12} {:<12} {}\n", "model", "T",
+             "rollout ms", "all", "2 sqrt", "sqrt", "again", "MiB", "differ.", "times", "loss", "|by controls|",
+             "health");
   try {
     for (const auto& [name, key] : motions) Rows(name, key, most, false);
-    fmt::print("the same with a loss that reads all sensors at every knot, with an accelerometer and a force sensor at each site:\n");
+    fmt::print(
+        "the same with a loss that reads all sensors at every knot, with an accelerometer and a force sensor at each "
+        "site:\n");
     for (const auto& [name, key] : motions) Rows(name, key, most, true);
-    fmt::print("\ngradients a second by the clock, 16 motions of 100 steps at once; processor time of two threads over that of one\n"
-               "{:<10} {:>12} {:>12} {:>8} {:>10}\n", "model", "1 thread", "2 threads", "ratio", "processor");
+    fmt::print(
+        "\ngradients a second by the clock, 16 motions of 100 steps at once; processor time of two threads over that "
+        "of one\n"
+        "{:<10} {:>12} {:>12} {:>8} {:>10}\n",
+        "model", "1 thread", "2 threads", "ratio", "processor");
     for (const auto& [name, key] : motions) Batch(name, key);
-    fmt::print("\n100 steps, in multiples of the rollout: directions pushed forward; second derivatives of the loss times a direction\n"
-               "{:<10} {:>12} {:>12} {:>12} {:>12} {:>12}\n", "model", "1 tangent", "10 tangents", "point", "Gauss-Newton", "Hessian");
+    fmt::print(
+        "\n100 steps, in multiples of the rollout: directions pushed forward; second derivatives of the loss times a "
+        "direction\n"
+        "{:<10} {:>12} {:>12} {:>12} {:>12} {:>12}\n",
+        "model", "1 tangent", "10 tangents", "point", "Gauss-Newton", "Hessian");
     for (const auto& [name, key] : motions) Products(name, key);
   } catch (const costate::Error& error) {
     fmt::print(stderr, "{}\n", error.what());

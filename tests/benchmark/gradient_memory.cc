@@ -1,5 +1,6 @@
 // The humanoid's gradient over a long motion within a memory that is given: what the process really takes.
-//   benchmark_gradient_memory [steps; by default 100000] [MiB for kept states, controls, gradient and health together; by default 64]
+//   benchmark_gradient_memory [steps; by default 100000] [MiB for kept states, controls, gradient and health together;
+//   by default 64]
 #include <costate/costate.h>
 #include <fmt/core.h>
 
@@ -43,7 +44,8 @@ int main(int argc, char** argv) {
   const double budget = (argc > 2 ? std::atof(argv[2]) : 64) * (1 << 20);
   const costate::ModelPtr model = costate::LoadModel(std::string(COSTATE_MODELS) + "/humanoid/humanoid.xml");
   const costate::DataPtr data = costate::MakeDataAtKey(model.get(), "stand");
-  const costate::VectorXd context = costate::GetContext(model.get(), data.get()), x0 = costate::GetState(model.get(), data.get());
+  const costate::VectorXd context = costate::GetContext(model.get(), data.get()),
+                          x0 = costate::GetState(model.get(), data.get());
   const double inputs = 8.0 * static_cast<double>(model->nu) * N, health = 8.0 * (2.0 * N + 1);
   const double states = budget - 2 * inputs - health - 4 * (1 << 20);  // 4 MiB: the worker's own
   if (states <= 0) {
@@ -62,11 +64,15 @@ int main(int argc, char** argv) {
   const Clock::time_point start = Clock::now();
   adjoint.Gradient(x0, U, Calm(model.get()), {.memory = static_cast<std::size_t>(states)}, &g);
   const double seconds = Seconds(start), peak = costate::support::PeakBytes() - before;
-  fmt::print("humanoid, {} steps: {} by {} controls and the start\n", N, g.status.ok() ? "gradient" : "FAILED", U.size());
-  fmt::print("  peak memory    {:.1f} MiB more than before it: controls {:.1f}, gradient {:.1f}, states {:.1f}, health {:.1f}\n",
-             MiB(peak), MiB(inputs), MiB(inputs), MiB(static_cast<double>(g.kept_bytes)), MiB(health));
+  fmt::print("humanoid, {} steps: {} by {} controls and the start\n", N, g.status.ok() ? "gradient" : "FAILED",
+             U.size());
+  fmt::print(
+      "  peak memory    {:.1f} MiB more than before it: controls {:.1f}, gradient {:.1f}, states {:.1f}, health "
+      "{:.1f}\n",
+      MiB(peak), MiB(inputs), MiB(inputs), MiB(static_cast<double>(g.kept_bytes)), MiB(health));
   fmt::print("  allowed        {:.1f} MiB\n", MiB(budget));
   fmt::print("  time           {:.1f} s, {} knots simulated again\n", seconds, g.recomputed);
-  fmt::print("  loss           {:.6g}; |gradient by controls| {:.6g}\n  health         {}\n", g.loss, g.U.norm(), g.health.text);
+  fmt::print("  loss           {:.6g}; |gradient by controls| {:.6g}\n  health         {}\n", g.loss, g.U.norm(),
+             g.health.text);
   return g.status.ok() && peak <= budget ? 0 : 1;
 }

@@ -2,8 +2,8 @@
 //   benchmark_iteration [iterations] [TASK or TASK@KNOTSxSECONDS; by default five of ours, then those below]
 // Ratios are of the same run: mj_step along the task's own motion is the unit. TASK@24x0.015 is the same task over 24
 // knots of one step of 15 ms: the sizes at which MuJoCo MPC plans, whose iLQG (differences of steps, one thread) took
-// 7 ms on its cart-pole of 101 knots, 96 ms on its humanoid of 24, 143 ms on its quadruped of 36, measured on one core of
-// a server like the ones these tables come from.
+// 7 ms on its cart-pole of 101 knots, 96 ms on its humanoid of 24, 143 ms on its quadruped of 36, measured on one core
+// of a server like the ones these tables come from.
 #include <costate/costate.h>
 #include <fmt/core.h>
 #include <sys/resource.h>
@@ -78,7 +78,8 @@ costate::Task Load(const std::string& argument) {
   if (at == std::string::npos) return task;
   int knots = 0;
   double seconds = 0;
-  if (std::sscanf(argument.c_str() + at, "@%dx%lf", &knots, &seconds) != 2 || knots < 1 || knots > task.N || !(seconds > 0)) {
+  if (std::sscanf(argument.c_str() + at, "@%dx%lf", &knots, &seconds) != 2 || knots < 1 || knots > task.N ||
+      !(seconds > 0)) {
     throw costate::Error(costate::ErrorCode::kInvalidArgument,
                          argument + ": expected @KNOTSxSECONDS with at most " + std::to_string(task.N) + " knots");
   }
@@ -100,10 +101,12 @@ void Row(const std::string& file, int iterations) {
     const Timing t = Measure(task, level, threads, iterations);
     const double total = t.rollout + t.derivative + t.backward, steps = task.N * task.substeps * step;
     if (threads == 1) one_thread = total;
-    fmt::print("  {:9} {} thread{} {:9.2f} ms = {:7.2f} rollouts | {:8.2f} {:8.2f} {:8.2f} ms | {:7.2f} mj_step a knot's derivative{}\n",
-               level == costate::Level::kBest ? "best" : "step", threads, threads == 1 ? " " : "s", 1e3 * total, total / steps,
-               1e3 * t.rollout, 1e3 * t.derivative, 1e3 * t.backward, t.derivative * threads / (task.N * step),
-               threads == 1 ? "" : fmt::format(" | {:.2f} x one thread", one_thread / total));
+    fmt::print(
+        "  {:9} {} thread{} {:9.2f} ms = {:7.2f} rollouts | {:8.2f} {:8.2f} {:8.2f} ms | {:7.2f} mj_step a knot's "
+        "derivative{}\n",
+        level == costate::Level::kBest ? "best" : "step", threads, threads == 1 ? " " : "s", 1e3 * total, total / steps,
+        1e3 * t.rollout, 1e3 * t.derivative, 1e3 * t.backward, t.derivative * threads / (task.N * step),
+        threads == 1 ? "" : fmt::format(" | {:.2f} x one thread", one_thread / total));
   }
 }
 
@@ -116,7 +119,8 @@ int main(int argc, char** argv) {
     for (const char* name : {"cartpole/swing_up", "arm/reach", "hopper/hop", "quadruped/jump", "humanoid/stand_up"}) {
       files.push_back(std::string(COSTATE_MODELS "/") + name + ".xml");
     }
-    for (const char* name : {"cartpole/swing_up.xml@101x0.01", "humanoid/stand_up.xml@24x0.015", "quadruped/jump.xml@36x0.01"}) {
+    for (const char* name :
+         {"cartpole/swing_up.xml@101x0.01", "humanoid/stand_up.xml@24x0.015", "quadruped/jump.xml@36x0.01"}) {
       files.push_back(std::string(COSTATE_MODELS "/") + name);
     }
   }

@@ -1,5 +1,5 @@
-// MuJoCo MPC's own tasks, from their home states, solved by iLQR on the same engine, alone and with basin hopping: mean cost over
-// its knots and time an iteration.
+// MuJoCo MPC's own tasks, from their home states, solved by iLQR on the same engine, alone and with basin hopping: mean
+// cost over its knots and time an iteration.
 //   benchmark_mjpc TASKS [name …]
 // TASKS: the folder of its task files with the models that its build makes from dm_control's and the Menagerie's
 // (`cmake
@@ -126,7 +126,8 @@ void PrintTime(const char* name, const Outcome& outcome, const PeerTask& peer) {
   if (outcome.seconds_to_peer < 0) return fmt::print("  {} is not reached\n", name);
   fmt::print("  {} after {:.0f} ms", name, 1e3 * outcome.seconds_to_peer);
   if (peer.one_thread > 0) {
-    fmt::print(", it takes {:.0f} ms: {:.0f} times as long", 60 * peer.one_thread, 60e-3 * peer.one_thread / outcome.seconds_to_peer);
+    fmt::print(", it takes {:.0f} ms: {:.0f} times as long", 60 * peer.one_thread,
+               60e-3 * peer.one_thread / outcome.seconds_to_peer);
   }
   fmt::print("\n");
 }
@@ -140,8 +141,8 @@ void Print(const costate::Task& task, const PeerTask& peer) {
   fmt::print("{} ({} knots of {:g} s), of the guess {:.6g}; {}\n", peer.name, task.N + 1, task.model->opt.timestep,
              one.initial, one.status);
   fmt::print("  {:10}{} {:>8.3g} {:>8.3g}\n", "Costate", Costs(one.cost), ms, ms2);
-  fmt::print("  {:10}{} {:>8.3g} {:>8.3g}   mean {:.3g} and {:.3g}\n", "hopping", Costs(hop.cost), 1e3 * Median(hop.seconds),
-             1e3 * Median(hop2.seconds), 1e3 * Mean(hop.seconds), 1e3 * Mean(hop2.seconds));
+  fmt::print("  {:10}{} {:>8.3g} {:>8.3g}   mean {:.3g} and {:.3g}\n", "hopping", Costs(hop.cost),
+             1e3 * Median(hop.seconds), 1e3 * Median(hop2.seconds), 1e3 * Mean(hop.seconds), 1e3 * Mean(hop2.seconds));
   if (peer.cost[0] > 0) {
     fmt::print("  {:10}", "MuJoCo MPC");
     for (const double cost : peer.cost) fmt::print("{:>9.5g}", cost);

@@ -1,8 +1,9 @@
-// MPC in lock-step: cost of the closed loop, plans a second and their latency, and how much of it is work of the processor.
+// MPC in lock-step: cost of the closed loop, plans a second and their latency, and how much of it is work of the
+// processor.
 //   benchmark_mpc [seconds] [TASK@KNOTS, by default some of ours]
-// One iteration a plan, one plan a control interval. TASK@36 plans over 36 knots, the task's own horizon without it. Latencies
-// (p50, p99, max) are those of the wall clock, which beside other programs tells of them too: the last column is processor time
-// of this program alone, the robot's own steps included.
+// One iteration a plan, one plan a control interval. TASK@36 plans over 36 knots, the task's own horizon without it.
+// Latencies (p50, p99, max) are those of the wall clock, which beside other programs tells of them too: the last column
+// is processor time of this program alone, the robot's own steps included.
 #include <costate/costate.h>
 #include <fmt/core.h>
 
@@ -29,7 +30,8 @@ void Row(const std::string& argument, double seconds) {
     const double knot_time = task.substeps * task.model->opt.timestep;
     if (at != std::string::npos) {
       const int knots = std::atoi(argument.c_str() + at + 1);
-      if (knots < 1) throw costate::Error(costate::ErrorCode::kInvalidArgument, argument + ": TASK@KNOTS takes at least one knot");
+      if (knots < 1)
+        throw costate::Error(costate::ErrorCode::kInvalidArgument, argument + ": TASK@KNOTS takes at least one knot");
       task.mpc.horizon = knots * knot_time;
     }
     task.solver.threads = threads;
@@ -46,9 +48,9 @@ void Row(const std::string& argument, double seconds) {
     double planning = 0;
     for (const double latency : result.latency) planning += latency;
     const double horizon = task.mpc.horizon > 0 ? task.mpc.horizon : task.N * knot_time;
-    fmt::print("{:<26} {:5.0f} {:3} | {:11.6g} | {:7.1f} | {:7.2f} {:7.2f} {:7.2f} | {:7.2f}\n", name, horizon / knot_time, threads,
-               result.cost_per_step, planning > 0 ? result.plans / planning : 0, 1e3 * result.Latency(0.5), 1e3 * result.Latency(0.99),
-               1e3 * result.Latency(1), 1e3 * work);
+    fmt::print("{:<26} {:5.0f} {:3} | {:11.6g} | {:7.1f} | {:7.2f} {:7.2f} {:7.2f} | {:7.2f}\n", name,
+               horizon / knot_time, threads, result.cost_per_step, planning > 0 ? result.plans / planning : 0,
+               1e3 * result.Latency(0.5), 1e3 * result.Latency(0.99), 1e3 * result.Latency(1), 1e3 * work);
   }
 }
 
@@ -64,7 +66,9 @@ int main(int argc, char** argv) {
     }
   }
   try {
-    fmt::print("task                       knots thr | cost a step | plans/s |  p50 ms     p99     max | processor ms a plan\n");
+    fmt::print(
+        "task                       knots thr | cost a step | plans/s |  p50 ms     p99     max | processor ms a "
+        "plan\n");
     for (const std::string& file : files) Row(file, seconds);
   } catch (const costate::Error& error) {
     fmt::print(stderr, "{}\n", error.what());

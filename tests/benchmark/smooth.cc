@@ -1,6 +1,8 @@
-// The smooth part of A and B alone: a model without its constraints, in microseconds. peers.py prints it beside others'.
+// The smooth part of A and B alone: a model without its constraints, in microseconds. peers.py prints it beside
+// others'.
 //   benchmark_smooth model.xml …        one line each: name, nv, A and B after mj_forward, mj_forward
-// Passive and actuator forces and the integrator are part of it (Euler instead of RK4); one thread, the least of several parts.
+// Passive and actuator forces and the integrator are part of it (Euler instead of RK4); one thread, the least of
+// several parts.
 #include <costate/model.h>
 #include <fmt/core.h>
 

@@ -20,17 +20,14 @@ const std::string kLand = std::string(COSTATE_MODELS) + "/projectile/land.xml";
 // w = 0.1; its slope is that without noise
 TEST(CliAverage, AQuadraticLossHasAClosedForm) {
   TemporaryFolder folder;
-  const ProcessResult result =
-      Costate({"gradient", kLand, "--entries", "0", "--average", "0.05", "--pairs", "200", "--seed",
-               "4", "--out", folder.File("run"), "--no-plots"});
+  const ProcessResult result = Costate({"gradient", kLand, "--entries", "0", "--average", "0.05", "--pairs", "200",
+                                        "--seed", "4", "--out", folder.File("run"), "--no-plots"});
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_TRUE(Has(result.out, "200 pairs, seed 4; noise: 5 % of the range of 2 controls"));
   EXPECT_TRUE(Has(result.out, "without noise 1.125"));
   EXPECT_TRUE(Has(result.out, "1 of order one, 0 of order zero"));
   const std::map<std::string, std::string> settings = ReadRecord(folder.File("run")).settings;
-  const auto number = [&](const std::string& name) {
-    return std::stod(settings.at("average_" + name));
-  };
+  const auto number = [&](const std::string& name) { return std::stod(settings.at("average_" + name)); };
   const double loss = 1.125 + 12.5 * (1e-8 * 300 * 301 * 601 / 6 + 2 * 0.1 * 3);
   EXPECT_NEAR(number("loss"), loss, 4 * number("loss_standard_error"));
   EXPECT_LT(number("loss_standard_error"), 0.02 * loss);
@@ -50,8 +47,8 @@ TEST(CliAverage, AQuadraticLossHasAClosedForm) {
 // noise on the start: x_N = x + T v_x, so that E loss = 1.125 + σ²/2 (1 + T²), and the slopes (1.5, 4.5) stay
 TEST(CliAverage, NoiseOnTheStartHasAClosedForm) {
   TemporaryFolder folder;
-  const ProcessResult result = Costate({"gradient", kLand, "--entries", "0", "--average-start", "0.1", "--pairs", "400", "--out",
-                                        folder.File("run"), "--no-plots"});
+  const ProcessResult result = Costate({"gradient", kLand, "--entries", "0", "--average-start", "0.1", "--pairs", "400",
+                                        "--out", folder.File("run"), "--no-plots"});
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_TRUE(Has(result.out, "noise: 0.1 in the unit of 4 entries of the start"));
   EXPECT_TRUE(Has(result.out, "by start"));
@@ -94,13 +91,11 @@ TEST(CliAverage, NoiseFindsATouchThatTheExactGradientMisses) {
                "mass='.2'/></body></worldbody><actuator>"
                "<motor name='push' joint='finger'/></actuator><keyframe><key "
                "name='start'/></keyframe></mujoco>");
-  const std::string task =
-      folder.Write("task.xml",
-                   "<task model='reach.xml' horizon='.6'><start key='start'/>"
-                   "<cost name='block' qpos='block' target='.1' terminal='1000'/></task>");
+  const std::string task = folder.Write("task.xml",
+                                        "<task model='reach.xml' horizon='.6'><start key='start'/>"
+                                        "<cost name='block' qpos='block' target='.1' terminal='1000'/></task>");
   const auto averaged = [&] {  // from the table of orders on; what is before has times in it
-    const ProcessResult result =
-        Costate({"gradient", task, "--entries", "0", "--average", "1.8", "--pairs", "100"});
+    const ProcessResult result = Costate({"gradient", task, "--entries", "0", "--average", "1.8", "--pairs", "100"});
     EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
     EXPECT_TRUE(Has(result.out, "exact                  0\n"));
     EXPECT_TRUE(Has(result.out, "noise: 1.8 in the unit of 1 control"));
@@ -126,18 +121,18 @@ TEST(CliAverage, RefusesWhatMakesNoSense) {
   EXPECT_TRUE(refused({"--average", ".1", "--descend", "gd"}, "not together with --descend"));
   EXPECT_TRUE(refused({"--average", ".1", "--window", "5"}, "not together with --window"));
   EXPECT_TRUE(refused({"--average", ".1", "--clip", "5"}, "not together with --clip"));
-  EXPECT_TRUE(refused({"--average", ".1", "--parameter", "option/gravity[2]"},
-                      "not together with parameters"));
+  EXPECT_TRUE(refused({"--average", ".1", "--parameter", "option/gravity[2]"}, "not together with parameters"));
   TemporaryFolder folder;
   folder.Write("pendulum.xml", kPendulum);
-  const std::string task = folder.Write(
-      "task.xml",
-      "<task model='pendulum.xml' horizon='.1'><start key='side'/><cost qpos='hinge' weight='1'/>"
-      "<gradient start='all' controls='none'/></task>");
+  const std::string task =
+      folder.Write("task.xml",
+                   "<task model='pendulum.xml' horizon='.1'><start key='side'/><cost qpos='hinge' weight='1'/>"
+                   "<gradient start='all' controls='none'/></task>");
   EXPECT_TRUE(RefusedWith(Costate({"gradient", task, "--average", ".1"}), "this task names none"));
-  const std::string controls = folder.Write(
-      "controls.xml", "<task model='pendulum.xml' horizon='.1'><start key='side'/><cost qpos='hinge' weight='1'/>"
-                      "<gradient start='none'/></task>");
+  const std::string controls =
+      folder.Write("controls.xml",
+                   "<task model='pendulum.xml' horizon='.1'><start key='side'/><cost qpos='hinge' weight='1'/>"
+                   "<gradient start='none'/></task>");
   EXPECT_TRUE(RefusedWith(Costate({"gradient", controls, "--average-start", ".1"}), "this task names none"));
 }
 

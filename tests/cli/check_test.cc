@@ -47,8 +47,9 @@ TEST(Check, ComparesTheGivenStateAFreeMotionAndAContact) {
   TemporaryFolder folder;
   const ProcessResult result = Check({folder.Write("leg.xml", kLeg)});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  for (const char* text : {"given: default state, no contact", "free motion:", "contacts disabled", "contact: ", "in contact",
-                           "A qvel'/qpos", "B qvel'/ctrl", "C sensor/qvel", "D sensor/ctrl", "d qvel[", "\nagrees\n"}) {
+  for (const char* text :
+       {"given: default state, no contact", "free motion:", "contacts disabled", "contact: ", "in contact",
+        "A qvel'/qpos", "B qvel'/ctrl", "C sensor/qvel", "D sensor/ctrl", "d qvel[", "\nagrees\n"}) {
     EXPECT_NE(result.out.find(text), std::string::npos) << text << "\n" << result.out;
   }
   EXPECT_EQ(result.err, "");
@@ -56,7 +57,8 @@ TEST(Check, ComparesTheGivenStateAFreeMotionAndAContact) {
 
 TEST(Check, JsonHoldsEveryBlockOfEveryState) {
   TemporaryFolder folder;
-  const ProcessResult result = Check({folder.Write("leg.xml", kLeg), "--json", "--level", "step", "--tolerance", "1e-3"});
+  const ProcessResult result =
+      Check({folder.Write("leg.xml", kLeg), "--json", "--level", "step", "--tolerance", "1e-3"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const Json json = Json::parse(result.out);
   EXPECT_EQ(json["model"], "leg");
@@ -112,10 +114,12 @@ TEST(Check, ComparesAllLevelsAndNamesTheActiveSet) {
     terms.insert(term["term"]);
     EXPECT_EQ(term["agrees"], true) << term;
   }
-  EXPECT_EQ(terms, (std::set<std::string>{"actuation", "constraint", "integrator", "passive", "rne", "sensors", "solve"}));
+  EXPECT_EQ(terms,
+            (std::set<std::string>{"actuation", "constraint", "integrator", "passive", "rne", "sensors", "solve"}));
   EXPECT_EQ(given["certificate"]["label"], "smooth");
   bool pushes = false;
-  for (const Json& s : given["certificate"]["switches"]) pushes = pushes || (s["active"] == true && s["next"] == "onset");
+  for (const Json& s : given["certificate"]["switches"])
+    pushes = pushes || (s["active"] == true && s["next"] == "onset");
   EXPECT_TRUE(pushes) << given["certificate"];
 }
 
@@ -165,7 +169,8 @@ TEST(Check, ContactOnsetIsSaidToBeNotSmooth) {
   const std::string state = folder.Write("touch.txt", "0 -0.2 0 0");
   const ProcessResult result = Check({folder.Write("ball.xml", kBall), "--state", state});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_NE(result.out.find("not smooth in qpos[z]: contacts switch under every nudge"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("not smooth in qpos[z]: contacts switch under every nudge"), std::string::npos)
+      << result.out;
 }
 
 TEST(Check, AModelThatCannotTouchSaysSo) {
@@ -186,18 +191,17 @@ TEST(Check, BadInputIsExitCodeTwoWithASentence) {
   for (const Case& c :
        {Case{{"missing.xml"}, "missing.xml"},
         Case{{folder.Write("broken.xml", "<mujoco><worldbody></mujoco>")}, "broken.xml"},
-        Case{{folder.Write("mesh.xml", "<mujoco><asset><mesh name='m' file='none.obj'/></asset></mujoco>")}, "none.obj"},
-        Case{{model, "--key", "flor"}, "floor"},
-        Case{{model, "--key", "7"}, "7"},
+        Case{{folder.Write("mesh.xml", "<mujoco><asset><mesh name='m' file='none.obj'/></asset></mujoco>")},
+             "none.obj"},
+        Case{{model, "--key", "flor"}, "floor"}, Case{{model, "--key", "7"}, "7"},
         Case{{model, "--state", folder.File("none.txt")}, "none.txt"},
         Case{{model, "--state", folder.Write("short.txt", "1 2 3")}, "has 3 numbers"},
         Case{{model, "--state", folder.Write("word.txt", "1 2\n3 four")}, ":2: 'four' is not a number"},
         Case{{model, "--state", folder.Write("nan.txt", "0 0 nan 0")}, "qvel[x]"},
-        Case{{model, "--steps", "-1"}, "--steps"},
-        Case{{model, "--tolerance", "0"}, "--tolerance"},
-        Case{{model, "--eps-sweep", folder.Write("file", "") + "/sweep"}, "file/sweep/given' cannot be created: Not a directory"},
-        Case{{model, "--level", "best-of-all"}, "--level"},
-        Case{{model, "--substeps", "0"}, "--substeps"},
+        Case{{model, "--steps", "-1"}, "--steps"}, Case{{model, "--tolerance", "0"}, "--tolerance"},
+        Case{{model, "--eps-sweep", folder.Write("file", "") + "/sweep"},
+             "file/sweep/given' cannot be created: Not a directory"},
+        Case{{model, "--level", "best-of-all"}, "--level"}, Case{{model, "--substeps", "0"}, "--substeps"},
         Case{{}, "MODEL"}}) {
     const ProcessResult result = Check(c.arguments);
     EXPECT_EQ(result.exit_code, 2) << c.text << "\n" << result.out;
@@ -209,7 +213,8 @@ TEST(Check, BadInputIsExitCodeTwoWithASentence) {
 TEST(Check, AModelWithoutFreedomOrControlIsNoError) {
   TemporaryFolder folder;
   for (const char* body : {"<geom size='1'/>", "<body><joint/><geom size='1'/></body>"}) {
-    const std::string model = folder.Write("m.xml", "<mujoco><worldbody>" + std::string(body) + "</worldbody></mujoco>");
+    const std::string model =
+        folder.Write("m.xml", "<mujoco><worldbody>" + std::string(body) + "</worldbody></mujoco>");
     const ProcessResult result = Check({model});
     EXPECT_EQ(result.exit_code, 0) << result.err;
   }
@@ -279,7 +284,8 @@ TEST(Info, SaysSizesActuatorsLevelsAndWhatIsNotSmooth) {
 
 TEST(Info, NamesEachObstacleOfAModelThatHasThemAll) {
   TemporaryFolder folder;
-  const std::string model = folder.Write("all.xml", R"(<mujoco><option noslip_iterations="3"><flag sleep="enable"/></option>
+  const std::string model =
+      folder.Write("all.xml", R"(<mujoco><option noslip_iterations="3"><flag sleep="enable"/></option>
     <worldbody><body><joint name="dry" frictionloss="1" actuatorfrclimited="true" actuatorfrcrange="-1 1" springyield=".1"
       stiffness="10"/><geom type="box" size=".1 .1 .1"/><site name="s"/></body><site name="w" pos="0 0 1"/></worldbody>
     <tendon><spatial name="rope" springlength="0.1 0.5" stiffness="3" frictionloss=".1" limited="true" range="0 2">
@@ -289,10 +295,10 @@ TEST(Info, NamesEachObstacleOfAModelThatHasThemAll) {
     </mujoco>)");
   const ProcessResult result = Info(model);
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  for (const char* text : {"noslip_iterations is 3", "sleep:", "frictionloss on 1 of 1 joints (dry)",
-                           "frictionloss on 1 of 1 tendons", "actuatorfrcrange on 1 of 1 joints",
-                           "forcerange on 1 of 3 actuators (late)", "actrange on", "muscles bend", "tausmooth", "plastic",
-                           "delays", "dead band", "no contacts possible"}) {
+  for (const char* text :
+       {"noslip_iterations is 3", "sleep:", "frictionloss on 1 of 1 joints (dry)", "frictionloss on 1 of 1 tendons",
+        "actuatorfrcrange on 1 of 1 joints", "forcerange on 1 of 3 actuators (late)", "actrange on", "muscles bend",
+        "tausmooth", "plastic", "delays", "dead band", "no contacts possible"}) {
     EXPECT_NE(result.out.find(text), std::string::npos) << text << "\n" << result.out;
   }
   EXPECT_EQ(result.out.find("contact onset"), std::string::npos);
@@ -300,8 +306,8 @@ TEST(Info, NamesEachObstacleOfAModelThatHasThemAll) {
 
 TEST(Info, ASmoothModelHasNoObstacleAndABadOneNoInfo) {
   TemporaryFolder folder;
-  const ProcessResult smooth =
-      Info(folder.Write("smooth.xml", "<mujoco><worldbody><body><joint/><geom size='.1'/></body></worldbody></mujoco>"));
+  const ProcessResult smooth = Info(
+      folder.Write("smooth.xml", "<mujoco><worldbody><body><joint/><geom size='.1'/></body></worldbody></mujoco>"));
   EXPECT_EQ(smooth.exit_code, 0);
   EXPECT_NE(smooth.out.find("nothing known that jumps"), std::string::npos) << smooth.out;
   EXPECT_NE(smooth.out.find("none: there is nothing to control"), std::string::npos) << smooth.out;

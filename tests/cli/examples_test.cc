@@ -57,7 +57,8 @@ TEST_P(Example, PrintsWhatItsHeaderSaysAndIsShort) {
   EXPECT_EQ(result.out, expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Example, testing::ValuesIn(ExampleNames()), [](const auto& info) { return "N" + info.param; });
+INSTANTIATE_TEST_SUITE_P(All, Example, testing::ValuesIn(ExampleNames()),
+                         [](const auto& info) { return "N" + info.param; });
 
 }  // namespace
 }  // namespace costate

@@ -30,7 +30,8 @@ TEST(CliGradient, PrintsTheClosedFormOfTheProjectile) {
   int lines = 0;
   for (; std::getline(table, line); lines++) {
     if (lines == 0) {
-      EXPECT_EQ(line, "knot,time (s),d loss / d ctrl[jet_x],d loss / d ctrl[jet_z],costate norm,growth,switched,shortened");
+      EXPECT_EQ(line,
+                "knot,time (s),d loss / d ctrl[jet_x],d loss / d ctrl[jet_z],costate norm,growth,switched,shortened");
     }
   }
   EXPECT_EQ(lines, 302);
@@ -43,7 +44,8 @@ TEST(CliGradient, PrintsTheClosedFormOfTheProjectile) {
 }
 
 TEST(CliGradient, AgreesInContactWithLittleMemory) {
-  const ProcessResult result = Costate({"gradient", kModels + "/hopper/hop.xml", "--memory", "0.002", "--entries", "6"});
+  const ProcessResult result =
+      Costate({"gradient", kModels + "/hopper/hop.xml", "--memory", "0.002", "--entries", "6"});
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_TRUE(Has(result.out, "differences of the loss: agree")) << result.out;
   EXPECT_FALSE(Has(result.out, " 0 knots simulated again")) << result.out;
@@ -52,8 +54,8 @@ TEST(CliGradient, AgreesInContactWithLittleMemory) {
 TEST(CliGradient, DrawsTheWayBack) {
   TemporaryFolder folder;
   const std::string out = folder.File("health");
-  const std::vector<std::string> words = {"gradient", kModels + "/bouncing_ball/volley.xml", "--entries", "0", "--out", out,
-                                          "--spectral", "--certify"};
+  const std::vector<std::string> words = {
+      "gradient", kModels + "/bouncing_ball/volley.xml", "--entries", "0", "--out", out, "--spectral", "--certify"};
   const ProcessResult result = Costate(words);
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_TRUE(Has(result.out, "switches of contacts or limits; largest spectral radius ")) << result.out;
@@ -120,7 +122,8 @@ TEST(CliGradient, NamesWhatIsWrong) {
   TemporaryFolder folder;
   EXPECT_EQ(Costate({"gradient", folder.File("none.xml")}).exit_code, 2);
   EXPECT_EQ(Costate({"gradient", kModels + "/pendulum/swing_up.xml", "--memory", "-1"}).exit_code, 2);
-  const ProcessResult result = Costate({"gradient", kModels + "/pendulum/swing_up.xml", "--csv", folder.File("no/where.csv")});
+  const ProcessResult result =
+      Costate({"gradient", kModels + "/pendulum/swing_up.xml", "--csv", folder.File("no/where.csv")});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_TRUE(Has(result.err, "cannot be written")) << result.err;
 }

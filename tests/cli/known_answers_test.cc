@@ -117,8 +117,8 @@ TEST(CliDescend, KeepsTheBestWhenInterrupted) {
   // a rate so small that it would take hours
   TemporaryFolder folder;
   const std::string run = folder.File("run");
-  support::Process process({COSTATE_PROGRAM, "gradient", kKnown + "spring/task.xml", "--descend", "gd", "--rate", "1e-9",
-                            "--iterations", "1000000", "--no-plots", "--out", run});
+  support::Process process({COSTATE_PROGRAM, "gradient", kKnown + "spring/task.xml", "--descend", "gd", "--rate",
+                            "1e-9", "--iterations", "1000000", "--no-plots", "--out", run});
   ASSERT_TRUE(process.WaitForText("\n    1 "));
   process.Signal(SIGINT);
   const ProcessResult result = process.Wait();

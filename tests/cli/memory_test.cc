@@ -34,13 +34,13 @@ Usage Measure(std::vector<std::string> arguments) {
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, static_cast<double>(usage.ru_maxrss) / 1024};
 }
 
-// 1000 knots of 54 x 54 and 54 x 21 matrices are 32 MB, gains another 9; the rest is the program, the model with its texture
-// and what the run's tables are written from.
+// 1000 knots of 54 x 54 and 54 x 21 matrices are 32 MB, gains another 9; the rest is the program, the model with its
+// texture and what the run's tables are written from.
 TEST(CliMemory, OptimizesAHumanoidOverAThousandKnotsIn200Megabytes) {
   support::TemporaryFolder folder;
-  const Usage optimize = Measure({"optimize", COSTATE_MODELS "/humanoid/humanoid.xml", "--goal", "stand", "--time", "10",
-                                  "--substeps", "2", "--iterations", "1", "--threads", "4", "--no-plots", "--quiet", "--out",
-                                  folder.File("run")});
+  const Usage optimize =
+      Measure({"optimize", COSTATE_MODELS "/humanoid/humanoid.xml", "--goal", "stand", "--time", "10", "--substeps",
+               "2", "--iterations", "1", "--threads", "4", "--no-plots", "--quiet", "--out", folder.File("run")});
   EXPECT_EQ(optimize.exit_code, 0);
   EXPECT_LT(optimize.megabytes, 200);
   const Usage replay = Measure({"replay", folder.File("run")});

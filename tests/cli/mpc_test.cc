@@ -16,7 +16,8 @@ using support::ProcessResult;
 using support::TemporaryFolder;
 
 constexpr char kMpcArm[] =
-    "<mujoco model='arm'><option timestep='0.01'/><worldbody><body name='link' pos='0 0 1'><joint name='hinge' axis='0 1 0' damping='.05'/>"
+    "<mujoco model='arm'><option timestep='0.01'/><worldbody><body name='link' pos='0 0 1'><joint name='hinge' axis='0 "
+    "1 0' damping='.05'/>"
     "<geom type='capsule' size='.02' fromto='0 0 0 0 0 -.5' mass='1'/></body></worldbody>"
     "<actuator><motor name='motor' joint='hinge' ctrlrange='-10 10'/></actuator>"
     "<keyframe><key name='hang' qpos='0'/><key name='side' qpos='1.5' ctrl='3'/></keyframe></mujoco>";
@@ -26,13 +27,15 @@ std::string WriteMpcTask(const TemporaryFolder& folder, const std::string& mpc =
   return folder.Write("arm.task.xml",
                       "<task model='arm.xml' horizon='0.4'><start key='hang'/>"
                       "<cost name='angle' qpos='all' target='key:side' weight='10'/>"
-                      "<cost name='speed' qvel='all' weight='0.1'/><cost name='effort' ctrl='all' weight='0.001'/>" + mpc + "</task>");
+                      "<cost name='speed' qvel='all' weight='0.1'/><cost name='effort' ctrl='all' weight='0.001'/>" +
+                          mpc + "</task>");
 }
 
 TEST(CliMpc, SavesAClosedLoopThatReplaysBitForBit) {
   TemporaryFolder folder;
   const std::string task = WriteMpcTask(folder, "<mpc rate='20' delay='0.01'/>");
-  const ProcessResult result = Costate({"mpc", task, "--time", "2", "--noise", "0.001", "0.01", "--out", folder.File("run"), "--no-plots"});
+  const ProcessResult result =
+      Costate({"mpc", task, "--time", "2", "--noise", "0.001", "0.01", "--out", folder.File("run"), "--no-plots"});
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_TRUE(Has(result.out, "a step of 10 ms"));
   EXPECT_TRUE(Has(result.out, "\n  first plan    converged after "));
@@ -72,8 +75,27 @@ TEST(CliMpc, TellsHowConstraintsWereKept) {
 
 TEST(CliMpc, TellsOfLatePlansAndPushes) {
   TemporaryFolder folder;
-  const ProcessResult result = Costate({"mpc", WriteMpcTask(folder), "--time", "0.3", "--delay", "0.01", "--latency", "0.05", "--rate", "10",
-                                        "--fallback", "hold", "--push", "link", "5", "0", "0", "0.1", "0.2", "--out", folder.File("run"),
+  const ProcessResult result = Costate({"mpc",
+                                        WriteMpcTask(folder),
+                                        "--time",
+                                        "0.3",
+                                        "--delay",
+                                        "0.01",
+                                        "--latency",
+                                        "0.05",
+                                        "--rate",
+                                        "10",
+                                        "--fallback",
+                                        "hold",
+                                        "--push",
+                                        "link",
+                                        "5",
+                                        "0",
+                                        "0",
+                                        "0.1",
+                                        "0.2",
+                                        "--out",
+                                        folder.File("run"),
                                         "--no-plots"});
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_TRUE(Has(result.out, "late          at 0.11 s: plan 1 was due, and takes 0.04 s longer"));
@@ -91,7 +113,8 @@ TEST(CliMpc, RunsInRealTime) {
 
 TEST(CliMpc, KeepsWhatThereIsWhenInterrupted) {
   TemporaryFolder folder;
-  Process process({COSTATE_PROGRAM, "mpc", WriteMpcTask(folder), "--time", "600", "--threads", "--out", folder.File("run"), "--no-plots"});
+  Process process({COSTATE_PROGRAM, "mpc", WriteMpcTask(folder), "--time", "600", "--threads", "--out",
+                   folder.File("run"), "--no-plots"});
   usleep(1500000);
   process.Signal(SIGINT);
   const ProcessResult result = process.Wait();
@@ -101,8 +124,8 @@ TEST(CliMpc, KeepsWhatThereIsWhenInterrupted) {
 
 TEST(CliMpc, SaysThatThereIsNothingToSave) {
   TemporaryFolder folder;
-  const ProcessResult result = Costate({"mpc", WriteMpcTask(folder), "--time", "0.1", "--push", "link", "1e300", "0", "0", "0", "1", "--out",
-                                        folder.File("run"), "--no-plots"});
+  const ProcessResult result = Costate({"mpc", WriteMpcTask(folder), "--time", "0.1", "--push", "link", "1e300", "0",
+                                        "0", "0", "1", "--out", folder.File("run"), "--no-plots"});
   EXPECT_EQ(result.exit_code, 1) << result.out << result.err;
   EXPECT_TRUE(Has(result.out, "cannot be simulated beyond 0 s"));
   EXPECT_TRUE(Has(result.out, "nothing saved: the robot has not moved"));
@@ -112,9 +135,12 @@ TEST(CliMpc, RefusesBadInputByName) {
   TemporaryFolder folder;
   const std::string task = WriteMpcTask(folder);
   EXPECT_TRUE(RefusedWith(Costate({"mpc", folder.File("arm.xml"), "--no-save"}), "is not a task file"));
-  EXPECT_TRUE(RefusedWith(Costate({"mpc", task, "--no-save", "--push", "lnk", "1", "0", "0", "0", "1"}), "did you mean 'link'?"));
-  EXPECT_TRUE(RefusedWith(Costate({"mpc", task, "--no-save", "--push", "link", "1", "x", "0", "0", "1"}), "'x' is not a number"));
-  EXPECT_TRUE(RefusedWith(Costate({"mpc", task, "--no-save", "--push", "link", "1", "0", "0", "1", "1"}), "after its begin"));
+  EXPECT_TRUE(RefusedWith(Costate({"mpc", task, "--no-save", "--push", "lnk", "1", "0", "0", "0", "1"}),
+                          "did you mean 'link'?"));
+  EXPECT_TRUE(RefusedWith(Costate({"mpc", task, "--no-save", "--push", "link", "1", "x", "0", "0", "1"}),
+                          "'x' is not a number"));
+  EXPECT_TRUE(
+      RefusedWith(Costate({"mpc", task, "--no-save", "--push", "link", "1", "0", "0", "1", "1"}), "after its begin"));
   EXPECT_EQ(Costate({"mpc", task, "--no-save", "--rate", "-1"}).exit_code, 2);
   EXPECT_EQ(Costate({"mpc", task, "--no-save", "--fallback", "pray"}).exit_code, 2);
   EXPECT_TRUE(RefusedWith(Costate({"mpc", WriteMpcTask(folder, "<periodic qpos='all'/>"), "--no-save"}),

@@ -1,4 +1,5 @@
-// costate optimize, as a process: from a task or two keyframes to a saved run, and what happens when that is not possible.
+// costate optimize, as a process: from a task or two keyframes to a saved run, and what happens when that is not
+// possible.
 #include <costate/record.h>
 
 #include <gtest/gtest.h>
@@ -20,7 +21,8 @@ using support::ProcessResult;
 using support::TemporaryFolder;
 
 constexpr char kSwing[] =
-    "<mujoco model='swing'><option timestep='0.01'/><worldbody><body pos='0 0 1'><joint name='hinge' axis='0 1 0' damping='.05'/>"
+    "<mujoco model='swing'><option timestep='0.01'/><worldbody><body pos='0 0 1'><joint name='hinge' axis='0 1 0' "
+    "damping='.05'/>"
     "<geom type='capsule' size='.02' fromto='0 0 0 0 0 -.5' mass='1'/></body></worldbody>"
     "<actuator><motor name='motor' joint='hinge' ctrlrange='-10 10'/></actuator>"
     "<keyframe><key name='hang' qpos='0'/><key name='side' qpos='1.5' ctrl='3'/></keyframe></mujoco>";
@@ -33,8 +35,8 @@ std::string ReadWhole(const std::string& path) {
 std::string SwingTask(const std::string& solver, const std::string& horizon = "0.6") {
   return "<task model='swing.xml' horizon='" + horizon +
          "'><start key='hang'/><cost name='angle' qpos='all' target='key:side' weight='1' terminal='100'/>"
-         "<cost name='speed' qvel='all' weight='0.01' terminal='1'/><cost name='effort' ctrl='all' weight='0.001'/>" + solver +
-         "</task>";
+         "<cost name='speed' qvel='all' weight='0.01' terminal='1'/><cost name='effort' ctrl='all' weight='0.001'/>" +
+         solver + "</task>";
 }
 
 TEST(CliOptimize, SavesARunThatReplaysBitForBit) {
@@ -66,14 +68,16 @@ TEST(CliOptimize, SavesARunThatReplaysBitForBit) {
 TEST(CliOptimize, StartsBySampling) {
   TemporaryFolder folder;
   folder.Write("swing.xml", kSwing);
-  const std::string task = folder.Write("swing.task.xml", SwingTask("<guess ctrl='0'/><solver start='sampling' samples='16' rounds='3' seed='5'/>"));
+  const std::string task = folder.Write(
+      "swing.task.xml", SwingTask("<guess ctrl='0'/><solver start='sampling' samples='16' rounds='3' seed='5'/>"));
   for (const char* name : {"first", "second"}) {
     const ProcessResult result = Costate({"optimize", task, "--out", folder.File(name), "--no-plots"});
     ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
     EXPECT_TRUE(Has(result.out, "sampling: 3 rounds of 16 samples take the cost of the guess from")) << result.out;
   }
   const Record first = ReadRecord(folder.File("first"));
-  EXPECT_EQ(first.settings.at("guess"), "sampling: 3 rounds of 16 samples, 8 elites, nodes every 0.1 s, exploration 0.3, seed 5");
+  EXPECT_EQ(first.settings.at("guess"),
+            "sampling: 3 rounds of 16 samples, 8 elites, nodes every 0.1 s, exploration 0.3, seed 5");
   EXPECT_EQ(first.trajectory.U, ReadRecord(folder.File("second")).trajectory.U);
   EXPECT_EQ(Costate({"replay", folder.File("first")}).exit_code, 0);
 }
@@ -96,22 +100,27 @@ TEST(CliOptimize, HopsFromTheBestMotion) {
   EXPECT_EQ(Costate({"replay", folder.File("run")}).exit_code, 0);
 
   // kicks follow the stages, and all of it is one record
-  const ProcessResult both = Costate({"optimize", task, "--hops", "1", "--smooth", "onset:0.01", "--out", folder.File("both"), "--no-plots"});
+  const ProcessResult both =
+      Costate({"optimize", task, "--hops", "1", "--smooth", "onset:0.01", "--out", folder.File("both"), "--no-plots"});
   EXPECT_EQ(both.exit_code, 0) << both.out << both.err;
   EXPECT_LT(both.out.find("stage 1: "), both.out.find("round 1: ")) << both.out;
   const Record of_both = ReadRecord(folder.File("both"));
   EXPECT_EQ(of_both.settings.count("round_1"), 1u);
-  for (std::size_t i = 0; i < of_both.iterations.size(); i++) EXPECT_EQ(of_both.iterations[i].iteration, static_cast<int>(i) + 1);
+  for (std::size_t i = 0; i < of_both.iterations.size(); i++)
+    EXPECT_EQ(of_both.iterations[i].iteration, static_cast<int>(i) + 1);
 }
 
 TEST(CliOptimize, SaysWhereAForceAtItsLimitMayHoldTheMotion) {
   // a pole on a cart that a servo of limited force moves: from beyond that limit a control feels nothing
   TemporaryFolder folder;
-  folder.Write("cart.xml", R"(<mujoco><option timestep="0.04"/><default><geom contype="0" conaffinity="0"/></default><worldbody><body>
+  folder.Write(
+      "cart.xml",
+      R"(<mujoco><option timestep="0.04"/><default><geom contype="0" conaffinity="0"/></default><worldbody><body>
     <joint name="cart" type="slide" axis="1 0 0" damping="10"/><geom type="box" size=".2 .15 .1" mass="1"/><body>
     <joint name="pole" axis="0 1 0"/><geom type="capsule" fromto="0 0 0 0 0 1" size=".045" mass=".1"/></body></body></worldbody>
     <actuator><position name="servo" joint="cart" kp="100" ctrlrange="-1.8 1.8" forcerange="-10 10"/></actuator></mujoco>)");
-  const std::string task = folder.Write("up.xml", R"(<task model="cart.xml" horizon="2"><start qpos="0 0.1"/><guess ctrl="0"/>
+  const std::string task =
+      folder.Write("up.xml", R"(<task model="cart.xml" horizon="2"><start qpos="0 0.1"/><guess ctrl="0"/>
     <cost name="p" qpos="all" weight="1"/><cost name="v" qvel="all" weight="0.05"/><cost name="e" ctrl="all" weight="0.001"/></task>)");
   const std::string hint = "its control has no slope; kicks may lead on: --hops 8";
   const ProcessResult alone = Costate({"optimize", task, "--no-save", "--quiet"});
@@ -124,8 +133,9 @@ TEST(CliOptimize, SaysWhereAForceAtItsLimitMayHoldTheMotion) {
 TEST(CliOptimize, KeepsConstraintsAndSaysWhichItCannot) {
   TemporaryFolder folder;
   folder.Write("swing.xml", kSwing);
-  const std::string task = folder.Write("swing.task.xml", SwingTask("<constraint name='top speed' qvel='all' upper='3.5'/>"
-                                                                    "<constraint name='there' qpos='all' equals='1.5' when='end'/>"));
+  const std::string task =
+      folder.Write("swing.task.xml", SwingTask("<constraint name='top speed' qvel='all' upper='3.5'/>"
+                                               "<constraint name='there' qpos='all' equals='1.5' when='end'/>"));
   const ProcessResult result = Costate({"optimize", task, "--out", folder.File("run"), "--no-plots"});
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_TRUE(Has(result.out, "| violation"));
@@ -141,7 +151,8 @@ TEST(CliOptimize, KeepsConstraintsAndSaysWhichItCannot) {
   EXPECT_TRUE(Has(record.tables.at("constraints.csv"), ",\"top speed\",\"qvel[hinge]\","));
   EXPECT_EQ(Costate({"replay", folder.File("run")}).exit_code, 0);
 
-  const std::string never = folder.Write("never.task.xml", SwingTask("<constraint name='far' qpos='all' equals='50' when='end'/>"));
+  const std::string never =
+      folder.Write("never.task.xml", SwingTask("<constraint name='far' qpos='all' equals='50' when='end'/>"));
   const ProcessResult failed = Costate({"optimize", never, "--no-save", "--quiet"});
   EXPECT_EQ(failed.exit_code, 1) << failed.out;
   EXPECT_TRUE(Has(failed.out, "VIOLATED      far: violated by ")) << failed.out;
@@ -151,13 +162,16 @@ TEST(CliOptimize, KeepsConstraintsAndSaysWhichItCannot) {
 // A rail driven full thrust, then full brake: minimum time is told, saved with its time step, and replays.
 TEST(CliOptimize, FindsTheShortestTime) {
   TemporaryFolder folder;
-  folder.Write("rail.xml",
-               "<mujoco model='rail'><option timestep='0.05' gravity='0 0 0'/><worldbody><body><joint name='slide' type='slide' "
-               "axis='1 0 0'/><geom size='.1' mass='1'/></body></worldbody><actuator><motor joint='slide' ctrlrange='-1 1'/></actuator>"
-               "</mujoco>");
+  folder.Write(
+      "rail.xml",
+      "<mujoco model='rail'><option timestep='0.05' gravity='0 0 0'/><worldbody><body><joint name='slide' type='slide' "
+      "axis='1 0 0'/><geom size='.1' mass='1'/></body></worldbody><actuator><motor joint='slide' ctrlrange='-1 "
+      "1'/></actuator>"
+      "</mujoco>");
   const std::string text =
       "<task model='rail.xml' horizon='1'><cost name='effort' ctrl='all' weight='1e-3'/>"
-      "<constraint name='there' qpos='all' equals='1' when='end'/><constraint name='at rest' qvel='all' equals='0' when='end'/>"
+      "<constraint name='there' qpos='all' equals='1' when='end'/><constraint name='at rest' qvel='all' equals='0' "
+      "when='end'/>"
       "<time shortest='0.4' longest='4'/></task>";
   const std::string task = folder.Write("rail.task.xml", text);
   const ProcessResult result = Costate({"optimize", task, "--out", folder.File("run"), "--no-plots", "--quiet"});
@@ -172,19 +186,22 @@ TEST(CliOptimize, FindsTheShortestTime) {
   EXPECT_EQ(Costate({"replay", folder.File("run")}).exit_code, 0);
 
   // what does not go with it, and what leaves it out
-  EXPECT_TRUE(Has(Costate({"gradient", task}).err, "<time> is for costate optimize: the gradient is that of the horizon, 1 s"));
+  EXPECT_TRUE(
+      Has(Costate({"gradient", task}).err, "<time> is for costate optimize: the gradient is that of the horizon, 1 s"));
   EXPECT_TRUE(Has(Costate({"task", task}).out, "time      free, 0.4 s to 4 s"));
   const ProcessResult guess = Costate({"rollout", task});
   EXPECT_TRUE(Has(guess.out, "VIOLATED      there: by 1 m at 1 s (qpos[slide]): -1, allowed 0 to 0")) << guess.out;
   EXPECT_TRUE(Has(guess.out, "kept          at rest: by 0 m/s at 1 s"));
-  EXPECT_TRUE(Has(Costate({"rollout", task, "--time", "0.5"}).out, "not looked at: they are of 20 control intervals, the motion has 10"));
+  EXPECT_TRUE(Has(Costate({"rollout", task, "--time", "0.5"}).out,
+                  "not looked at: they are of 20 control intervals, the motion has 10"));
 }
 
 // The guess that a free time is compared with is the one that was given, not that of the last length that was tried.
 TEST(CliOptimize, ComparesAFreeTimeWithItsGuess) {
   TemporaryFolder folder;
   folder.Write("swing.xml", kSwing);
-  const std::string task = folder.Write("swing.task.xml", SwingTask("<guess ctrl='0'/><time shortest='0.4' longest='0.8' tolerance='0.05'/>"));
+  const std::string task = folder.Write(
+      "swing.task.xml", SwingTask("<guess ctrl='0'/><time shortest='0.4' longest='0.8' tolerance='0.05'/>"));
   const ProcessResult guess = Costate({"rollout", task});
   const ProcessResult result = Costate({"optimize", task, "--no-save", "--quiet"});
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
@@ -197,13 +214,16 @@ TEST(CliOptimize, NamesACostThatIsNotFinite) {
   TemporaryFolder folder;
   folder.Write("swing.xml", kSwing);
   for (const char* solver : {"ilqr", "fddp"}) {
-    const std::string task = folder.Write("bad.task.xml", SwingTask("<measure name='q' qpos='all'/><cost name='far' value='1 / q'/>"));
+    const std::string task =
+        folder.Write("bad.task.xml", SwingTask("<measure name='q' qpos='all'/><cost name='far' value='1 / q'/>"));
     const ProcessResult result = Costate({"optimize", task, "--no-save", "--solver", solver});
     EXPECT_EQ(result.exit_code, 1);
     EXPECT_TRUE(Has(result.out, "its cost of 'far' is not finite at knot 0 of 60 (0 s)")) << result.out;
   }
   const std::string bound = folder.Write(
-      "bound.task.xml", SwingTask("<measure name='q' qpos='all'/><guess ctrl='0'/><constraint name='near' value='sqrt(-1 - q^2)' upper='9'/>"));
+      "bound.task.xml",
+      SwingTask(
+          "<measure name='q' qpos='all'/><guess ctrl='0'/><constraint name='near' value='sqrt(-1 - q^2)' upper='9'/>"));
   const ProcessResult result = Costate({"optimize", bound, "--no-save"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_TRUE(Has(result.out, "its cost of 'constraint near' is not finite at knot 1 of 60")) << result.out;
@@ -214,9 +234,9 @@ TEST(CliOptimize, GoesFromKeyframeToKeyframeWithoutATask) {
   TemporaryFolder folder;
   folder.Write("swing.xml", kSwing);
   for (int n = 1; n <= 2; n++) {
-    const ProcessResult result =
-        Costate({"optimize", "swing.xml", "--start", "key:hang", "--goal", "key:side", "--time", "0.6", "--no-plots", "--quiet"},
-                {.folder = folder.path().string(), .environment = {}});
+    const ProcessResult result = Costate({"optimize", "swing.xml", "--start", "key:hang", "--goal", "key:side",
+                                          "--time", "0.6", "--no-plots", "--quiet"},
+                                         {.folder = folder.path().string(), .environment = {}});
     ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
     EXPECT_TRUE(Has(result.out, "goal          missed by at most"));
   }
@@ -247,7 +267,8 @@ TEST(CliOptimize, KeepsTheBestMotionWhenInterrupted) {
   folder.Write("swing.xml", kSwing);
   const std::string task =
       folder.Write("swing.task.xml", SwingTask("<solver type='ilqr' iterations='1000000' tolerance='0'/>", "20"));
-  Process process({COSTATE_PROGRAM, "optimize", task, "--out", folder.File("run"), "--no-plots", "--derivative", "step"});
+  Process process(
+      {COSTATE_PROGRAM, "optimize", task, "--out", folder.File("run"), "--no-plots", "--derivative", "step"});
   ASSERT_TRUE(process.WaitForText("\n    1 "));
   process.Signal(SIGINT);
   const ProcessResult result = process.Wait();
@@ -273,7 +294,8 @@ TEST(CliOptimize, NeverOverwritesARunWithoutForce) {
   TemporaryFolder folder;
   folder.Write("swing.xml", kSwing);
   const std::string task = folder.Write("swing.task.xml", SwingTask(""));
-  const std::vector<std::string> command = {"optimize", task, "--out", folder.File("run"), "--no-plots", "--iterations", "2"};
+  const std::vector<std::string> command = {"optimize",   task,           "--out", folder.File("run"),
+                                            "--no-plots", "--iterations", "2"};
   ASSERT_EQ(Costate(command).exit_code, 0);
   const std::string before = support::ReadFile(folder.path() / "run" / "record.json");
   EXPECT_TRUE(RefusedWith(Costate(command), "run exists; --force replaces a run"));
@@ -312,40 +334,50 @@ TEST(CliOptimize, RefusesRobotsThatCannotBeMoved) {
 TEST(CliOptimize, ResumesARun) {
   TemporaryFolder folder;
   folder.Write("swing.xml", kSwing);
-  const std::string task = folder.Write("swing.task.xml", SwingTask("<constraint name='top speed' qvel='all' upper='3.5'/>"
-                                                                    "<constraint name='there' qpos='all' equals='1.5' when='end'/>"));
+  const std::string task =
+      folder.Write("swing.task.xml", SwingTask("<constraint name='top speed' qvel='all' upper='3.5'/>"
+                                               "<constraint name='there' qpos='all' equals='1.5' when='end'/>"));
   ASSERT_EQ(Costate({"optimize", task, "--out", folder.File("whole"), "--no-plots"}).exit_code, 0);
   const int n = static_cast<int>(ReadRecord(folder.File("whole")).iterations.size());
-  const ProcessResult part = Costate({"optimize", task, "--out", folder.File("part"), "--no-plots", "--iterations", std::to_string(n / 2)});
+  const ProcessResult part =
+      Costate({"optimize", task, "--out", folder.File("part"), "--no-plots", "--iterations", std::to_string(n / 2)});
   EXPECT_TRUE(Has(part.out, "--resume " + folder.File("part"))) << part.out;
-  const ProcessResult rest = Costate({"optimize", task, "--resume", folder.File("part"), "--out", folder.File("rest"), "--no-plots"});
+  const ProcessResult rest =
+      Costate({"optimize", task, "--resume", folder.File("part"), "--out", folder.File("rest"), "--no-plots"});
   ASSERT_EQ(rest.exit_code, 0) << rest.out << rest.err;
   const Record record = ReadRecord(folder.File("rest"));
   EXPECT_EQ(record.settings.at("resumed_from"), folder.File("part"));
   EXPECT_LE(static_cast<int>(record.iterations.size()), n - n / 2 + n / 10);
   const Record whole = ReadRecord(folder.File("whole"));
   EXPECT_NEAR(record.cost_per_knot.sum(), whole.cost_per_knot.sum(), 1e-5 * whole.cost_per_knot.sum());
-  EXPECT_TRUE(RefusedWith(Costate({"optimize", task, "--resume", folder.File("nowhere"), "--no-save"}), "there is no such folder"));
+  EXPECT_TRUE(RefusedWith(Costate({"optimize", task, "--resume", folder.File("nowhere"), "--no-save"}),
+                          "there is no such folder"));
   const std::string other = folder.Write("other.task.xml", SwingTask(""));
-  EXPECT_TRUE(RefusedWith(Costate({"optimize", other, "--resume", folder.File("part"), "--no-save"}), "constraint 'top speed' of the run is not in the task"));
+  EXPECT_TRUE(RefusedWith(Costate({"optimize", other, "--resume", folder.File("part"), "--no-save"}),
+                          "constraint 'top speed' of the run is not in the task"));
 }
 
 // The largest gap and its knot: printed, in iterations.csv and in the record, of multiple shooting alone.
 TEST(CliOptimize, ShowsTheGapsOfMultipleShooting) {
   TemporaryFolder folder;
   folder.Write("swing.xml", kSwing);
-  const std::string task = folder.Write("swing.task.xml", SwingTask("<guess ctrl='0' states='key:hang@0 key:side@0.6'/><solver type='fddp' derivative_every='2'/>"));
-  const ProcessResult result = Costate({"optimize", task, "--out", folder.File("run"), "--no-plots", "--iterations", "1"});
+  const std::string task = folder.Write(
+      "swing.task.xml",
+      SwingTask("<guess ctrl='0' states='key:hang@0 key:side@0.6'/><solver type='fddp' derivative_every='2'/>"));
+  const ProcessResult result =
+      Costate({"optimize", task, "--out", folder.File("run"), "--no-plots", "--iterations", "1"});
   EXPECT_TRUE(Has(result.out, "| gap") || Has(result.out, "gap  knot")) << result.out;
   EXPECT_TRUE(Has(result.out, "derivatives at every 2 knots, interpolated in between")) << result.out;
   const Record record = ReadRecord(folder.File("run"));
   ASSERT_EQ(record.iterations.size(), 1u);
   EXPECT_EQ(record.settings.at("derivative_every"), "2 knots, interpolated in between");
   EXPECT_TRUE(Has(record.message, "derivatives at every 2nd knot")) << record.message;
-  const std::string json = ReadWhole(folder.File("run") + "/record.json"), csv = ReadWhole(folder.File("run") + "/iterations.csv");
+  const std::string json = ReadWhole(folder.File("run") + "/record.json"),
+                    csv = ReadWhole(folder.File("run") + "/iterations.csv");
   EXPECT_TRUE(Has(csv, ",gap,gap_knot\n"));
   EXPECT_TRUE(Has(json, "\"largest\": "));
-  const ProcessResult plain = Costate({"optimize", folder.Write("plain.task.xml", SwingTask("")), "--out", folder.File("plain"), "--no-plots"});
+  const ProcessResult plain =
+      Costate({"optimize", folder.Write("plain.task.xml", SwingTask("")), "--out", folder.File("plain"), "--no-plots"});
   EXPECT_FALSE(Has(plain.out, "knot ")) << plain.out;
   EXPECT_FALSE(Has(ReadWhole(folder.File("plain") + "/iterations.csv"), "gap"));
   EXPECT_EQ(ReadRecord(folder.File("plain")).iterations[0].gap_knot, -1);

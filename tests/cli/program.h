@@ -44,7 +44,8 @@ inline ::testing::AssertionResult Has(const std::string& output, const std::stri
 /// Exit code 2 and one line "costate: error: … text …" on standard error, nothing worse.
 inline ::testing::AssertionResult RefusedWith(const support::ProcessResult& result, const std::string& text) {
   if (result.exit_code != 2) {
-    return ::testing::AssertionFailure() << "exit code " << result.exit_code << ", output: " << result.out << result.err;
+    return ::testing::AssertionFailure() << "exit code " << result.exit_code << ", output: " << result.out
+                                         << result.err;
   }
   if (result.err.find("costate: error: ") == std::string::npos) return ::testing::AssertionFailure() << result.err;
   return Has(result.err, text);

@@ -19,8 +19,8 @@ using support::TemporaryFolder;
 class CliReplay : public ::testing::Test {
  protected:
   void SetUp() override {
-    const ProcessResult result = Costate({"rollout", folder_.Write("p.xml", kPendulum), "--key", "side", "--time", "0.3",
-                                          "--out", run_, "--no-plots"});
+    const ProcessResult result = Costate(
+        {"rollout", folder_.Write("p.xml", kPendulum), "--key", "side", "--time", "0.3", "--out", run_, "--no-plots"});
     ASSERT_EQ(result.exit_code, 0) << result.err;
   }
   TemporaryFolder folder_;

@@ -57,16 +57,19 @@ TEST(CliRobustness, NamesWhatIsWrongWithAModel) {
   EXPECT_TRUE(RefusedWith(Costate({"rollout", folder.path().string()}), folder.path().string()));
   EXPECT_TRUE(RefusedWith(Costate({"rollout", folder.Write("broken.xml", "<mujoco><worldbody>")}), "broken.xml"));
   EXPECT_TRUE(RefusedWith(Costate({"rollout", folder.Write("empty.xml", "")}), "empty.xml"));
-  EXPECT_TRUE(RefusedWith(Costate({"rollout", folder.Write("e.xml", "<mujoco>\n<worldbody>\n<bodi/>\n</worldbody></mujoco>")}),
-                          "bodi"));
   EXPECT_TRUE(RefusedWith(
-      Costate({"rollout", folder.Write("mesh.xml", "<mujoco><asset><mesh name='a' file='gone.stl'/></asset></mujoco>")}),
+      Costate({"rollout", folder.Write("e.xml", "<mujoco>\n<worldbody>\n<bodi/>\n</worldbody></mujoco>")}), "bodi"));
+  EXPECT_TRUE(RefusedWith(
+      Costate(
+          {"rollout", folder.Write("mesh.xml", "<mujoco><asset><mesh name='a' file='gone.stl'/></asset></mujoco>")}),
       "gone.stl"));
   EXPECT_TRUE(RefusedWith(
-      Costate({"rollout", folder.Write("size.xml", "<mujoco><worldbody><body><joint/><geom size='1'/></body></worldbody>"
-                                                   "<keyframe><key qpos='1 2 3'/></keyframe></mujoco>")}),
+      Costate({"rollout", folder.Write("size.xml",
+                                       "<mujoco><worldbody><body><joint/><geom size='1'/></body></worldbody>"
+                                       "<keyframe><key qpos='1 2 3'/></keyframe></mujoco>")}),
       "size.xml"));
-  EXPECT_TRUE(RefusedWith(Costate({"rollout", folder.Write("p.xml", kPendulum), "--key", "sid"}), "did you mean 'side'"));
+  EXPECT_TRUE(
+      RefusedWith(Costate({"rollout", folder.Write("p.xml", kPendulum), "--key", "sid"}), "did you mean 'side'"));
   EXPECT_TRUE(RefusedWith(Costate({"rollout", folder.File("p.xml"), "--key", "7"}), "7"));
 }
 
@@ -95,28 +98,31 @@ TEST(CliRobustness, RefusesBadFilesInEveryCommand) {
 // What cannot be optimized is said before any work is done, and nothing is left behind.
 TEST(CliRobustness, RefusesToOptimizeWhatCannotMoveOrHasNoTime) {
   TemporaryFolder folder;
-  const std::string passive = folder.Write(
-      "passive.xml", "<mujoco><worldbody><body><freejoint/><geom size='.1'/></body></worldbody>"
-                     "<keyframe><key name='goal' qpos='0 0 1 1 0 0 0'/></keyframe></mujoco>");
-  const std::string rigid = folder.Write("rigid.xml", "<mujoco><worldbody><geom size='.1'/></worldbody>"
-                                                      "<keyframe><key name='goal'/></keyframe></mujoco>");
+  const std::string passive = folder.Write("passive.xml",
+                                           "<mujoco><worldbody><body><freejoint/><geom size='.1'/></body></worldbody>"
+                                           "<keyframe><key name='goal' qpos='0 0 1 1 0 0 0'/></keyframe></mujoco>");
+  const std::string rigid = folder.Write("rigid.xml",
+                                         "<mujoco><worldbody><geom size='.1'/></worldbody>"
+                                         "<keyframe><key name='goal'/></keyframe></mujoco>");
   folder.Write("p.xml", kPendulum);
-  const std::string no_time = folder.Write(
-      "zero.task.xml", "<task model='p.xml' horizon='0'><cost name='effort' ctrl='all'/></task>");
+  const std::string no_time =
+      folder.Write("zero.task.xml", "<task model='p.xml' horizon='0'><cost name='effort' ctrl='all'/></task>");
   const std::string out = folder.File("run");
   EXPECT_TRUE(RefusedWith(Costate({"optimize", passive, "--goal", "goal", "--out", out}), "nu = 0"));
   EXPECT_TRUE(RefusedWith(Costate({"optimize", rigid, "--goal", "goal", "--out", out}), "nv = 0"));
   EXPECT_TRUE(RefusedWith(Costate({"optimize", no_time, "--out", out}), "horizon"));
-  EXPECT_TRUE(RefusedWith(Costate({"optimize", folder.File("p.xml"), "--goal", "side", "--time", "0", "--out", out}), "time"));
+  EXPECT_TRUE(
+      RefusedWith(Costate({"optimize", folder.File("p.xml"), "--goal", "side", "--time", "0", "--out", out}), "time"));
   EXPECT_FALSE(fs::exists(out));
 }
 
 // A keyframe may be loaded and still hold no number.
 TEST(CliRobustness, NamesTheEntryOfAKeyframeThatIsNotANumber) {
   TemporaryFolder folder;
-  const std::string file = folder.Write(
-      "nan.xml", "<mujoco><worldbody><body><joint name='hip' type='slide'/><geom size='1'/></body></worldbody>"
-                 "<keyframe><key name='home' qvel='nan'/></keyframe></mujoco>");
+  const std::string file =
+      folder.Write("nan.xml",
+                   "<mujoco><worldbody><body><joint name='hip' type='slide'/><geom size='1'/></body></worldbody>"
+                   "<keyframe><key name='home' qvel='nan'/></keyframe></mujoco>");
   const ProcessResult result = Costate({"rollout", file, "--key", "home"});
   EXPECT_EQ(result.exit_code, 2) << result.out;
   EXPECT_TRUE(Has(result.err, "nan"));
@@ -179,7 +185,8 @@ TEST(CliRobustness, LeavesNothingOnAFullDisk) {
   const std::string file = folder.Write("p.xml", kPendulum);
   SmallDisk disk(folder.path() / "disk", "size=128k");
   if (disk.mounted()) {
-    const ProcessResult result = Costate({"rollout", file, "--time", "4", "--out", folder.File("disk/run"), "--no-plots"});
+    const ProcessResult result =
+        Costate({"rollout", file, "--time", "4", "--out", folder.File("disk/run"), "--no-plots"});
     EXPECT_TRUE(RefusedWith(result, "No space left on device"));
     EXPECT_TRUE(Has(result.err, folder.File("disk/run")));
   } else {
@@ -204,8 +211,10 @@ TEST(CliRobustness, TriesTheOutputFolderBeforeOptimizing) {
                                      folder.File("disk/run")}),
                             "No space left on device"));
   } else {
-    EXPECT_TRUE(RefusedWith(CostateInShell("ulimit -f 1; \"$0\" optimize " + file + " --goal side --time 1 --iterations 2 "
-                                           "--out " + folder.File("disk/run")),
+    EXPECT_TRUE(RefusedWith(CostateInShell("ulimit -f 1; \"$0\" optimize " + file +
+                                           " --goal side --time 1 --iterations 2 "
+                                           "--out " +
+                                           folder.File("disk/run")),
                             "File too large"));
   }
   EXPECT_TRUE(fs::is_empty(folder.path() / "disk"));
@@ -236,8 +245,8 @@ TEST(CliRobustness, LeavesNothingWhereverWritingBreaksOff) {
 TEST(CliRobustness, LeavesAWholeRunOrNoneWhenKilled) {
   TemporaryFolder folder;
   const std::string file = folder.Write("p.xml", kPendulum), run = folder.File("run");
-  const std::vector<std::string> command = {COSTATE_PROGRAM, "rollout", file, "--time", "1", "--no-plots", "--force",
-                                            "--out", run};
+  const std::vector<std::string> command = {COSTATE_PROGRAM, "rollout", file,    "--time", "1",
+                                            "--no-plots",    "--force", "--out", run};
   const auto start = std::chrono::steady_clock::now();
   ASSERT_EQ(Process({COSTATE_PROGRAM, "rollout", file, "--time", "1", "--no-plots", "--out", folder.File("timing")})
                 .Wait()
@@ -249,7 +258,8 @@ TEST(CliRobustness, LeavesAWholeRunOrNoneWhenKilled) {
   bool was_there = false;
   for (int i = 0; i < 60; ++i) {
     Process process(command);
-    std::this_thread::sleep_for(std::chrono::duration<double>(1.2 * whole * static_cast<double>(random() % 1000) / 1000));
+    std::this_thread::sleep_for(
+        std::chrono::duration<double>(1.2 * whole * static_cast<double>(random() % 1000) / 1000));
     process.Signal(SIGKILL);
     process.Wait();
     const bool there = fs::exists(run);

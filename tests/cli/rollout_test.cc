@@ -29,8 +29,8 @@ TEST(CliRollout, SimulatesAndJudgesInWords) {
 TEST(CliRollout, SavesTheMotionOfTheKeyframesControls) {
   TemporaryFolder folder;
   const std::string model_file = folder.Write("p.xml", kPendulum);
-  const ProcessResult result = Costate({"rollout", model_file, "--key", "side", "--time", "0.2", "--substeps", "4", "--out",
-                                        folder.File("run")});
+  const ProcessResult result = Costate(
+      {"rollout", model_file, "--key", "side", "--time", "0.2", "--substeps", "4", "--out", folder.File("run")});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_TRUE(Has(result.out, "saved in      " + folder.File("run")));
   const Record record = ReadRecord(folder.File("run"));
@@ -48,7 +48,8 @@ TEST(CliRollout, SavesTheMotionOfTheKeyframesControls) {
 
 TEST(CliRollout, TakesControlsFromAFileAndHoldsTheLastOne) {
   TemporaryFolder folder;
-  const std::string model = folder.Write("p.xml", kPendulum), controls = folder.Write("u.csv", "motor\n0.5\n-0.5\n0.25\n");
+  const std::string model = folder.Write("p.xml", kPendulum),
+                    controls = folder.Write("u.csv", "motor\n0.5\n-0.5\n0.25\n");
   ASSERT_EQ(Costate({"rollout", model, "--ctrl", controls, "--out", folder.File("a"), "--no-plots"}).exit_code, 0);
   EXPECT_EQ(ReadRecord(folder.File("a")).trajectory.U, (MatrixXd(1, 3) << 0.5, -0.5, 0.25).finished());
   ASSERT_EQ(Costate({"rollout", model, "--ctrl", controls, "--time", "0.01", "--out", folder.File("b"), "--no-plots"})
@@ -61,9 +62,10 @@ TEST(CliRollout, TakesControlsFromAFileAndHoldsTheLastOne) {
   EXPECT_EQ(ReadRecord(folder.File("c")).trajectory.U, (MatrixXd(1, 2) << 0.5, -0.5).finished());
 
   // a run's own table is such a file
-  ASSERT_EQ(Costate({"rollout", model, "--ctrl", folder.File("a/trajectory.csv"), "--out", folder.File("d"), "--no-plots"})
-                .exit_code,
-            0);
+  ASSERT_EQ(
+      Costate({"rollout", model, "--ctrl", folder.File("a/trajectory.csv"), "--out", folder.File("d"), "--no-plots"})
+          .exit_code,
+      0);
   EXPECT_EQ(ReadRecord(folder.File("d")).trajectory.X, ReadRecord(folder.File("a")).trajectory.X);
 }
 
@@ -92,8 +94,10 @@ TEST(CliRollout, SimulatesTheGuessOfATask) {
   EXPECT_TRUE(Replay(record).identical);
 
   EXPECT_TRUE(RefusedWith(Costate({"rollout", task, "--key", "side"}), "--key and --substeps are for models"));
-  EXPECT_TRUE(RefusedWith(Costate({"rollout", folder.Write("bad.task.xml", "<task model='none.xml' horizon='1'><cost ctrl='all'/></task>")}),
-                          "none.xml"));
+  EXPECT_TRUE(RefusedWith(
+      Costate(
+          {"rollout", folder.Write("bad.task.xml", "<task model='none.xml' horizon='1'><cost ctrl='all'/></task>")}),
+      "none.xml"));
 }
 
 TEST(CliRollout, NamesWhatIsWrongWithAFileOfControls) {
@@ -111,9 +115,10 @@ TEST(CliRollout, NamesWhatIsWrongWithAFileOfControls) {
 
 TEST(CliRollout, AnswersNoWhenTheSimulationDiverges) {
   TemporaryFolder folder;
-  const std::string model = folder.Write(
-      "m.xml", "<mujoco><worldbody><body><joint name='j' type='slide'/><geom size='.1'/></body></worldbody>"
-               "<actuator><motor joint='j' gear='1e9'/></actuator></mujoco>");
+  const std::string model =
+      folder.Write("m.xml",
+                   "<mujoco><worldbody><body><joint name='j' type='slide'/><geom size='.1'/></body></worldbody>"
+                   "<actuator><motor joint='j' gear='1e9'/></actuator></mujoco>");
   const std::string controls = folder.Write("u.csv", "0\n0\n1e9\n0\n");
   const ProcessResult result = Costate({"rollout", model, "--ctrl", controls, "--out", folder.File("run")});
   EXPECT_EQ(result.exit_code, 1) << result.err;
@@ -130,7 +135,8 @@ TEST(CliRollout, AnswersNoWhenTheSimulationDiverges) {
 TEST(CliRollout, KeepsWhatThereIsWhenInterrupted) {
   TemporaryFolder folder;
   const std::string model = folder.Write("p.xml", kPendulum);
-  support::Process process({COSTATE_PROGRAM, "rollout", model, "--time", "20000", "--out", folder.File("run"), "--no-plots"});
+  support::Process process(
+      {COSTATE_PROGRAM, "rollout", model, "--time", "20000", "--out", folder.File("run"), "--no-plots"});
   ASSERT_TRUE(process.WaitForText("10000000 steps"));
   process.Signal(SIGINT);
   const ProcessResult result = process.Wait();
@@ -168,8 +174,8 @@ TEST(CliRollout, TakesModelsWithoutActuatorsAndWithoutJoints) {
   TemporaryFolder folder;
   for (const char* xml : {"<mujoco><worldbody><body><freejoint/><geom size='.1'/></body></worldbody></mujoco>",
                           "<mujoco><worldbody><geom size='.1'/></worldbody></mujoco>", "<mujoco/>"}) {
-    const ProcessResult result = Costate({"rollout", folder.Write("m.xml", xml), "--time", "0.1", "--out",
-                                          folder.File("run"), "--force"});
+    const ProcessResult result =
+        Costate({"rollout", folder.Write("m.xml", xml), "--time", "0.1", "--out", folder.File("run"), "--force"});
     EXPECT_EQ(result.exit_code, 0) << xml << result.err;
     EXPECT_EQ(Costate({"replay", folder.File("run")}).exit_code, 0) << xml;
   }

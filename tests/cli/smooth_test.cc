@@ -17,13 +17,16 @@ using support::TemporaryFolder;
 // a finger 2 cm away from the block that it shall move: the true gradient by its force is zero
 constexpr char kReach[] =
     "<mujoco model='reach'><option timestep='0.01' integrator='implicitfast'/><worldbody>"
-    "<body name='finger'><joint name='finger' type='slide' axis='1 0 0' damping='1'/><geom name='finger' size='0.02' mass='0.2'/></body>"
+    "<body name='finger'><joint name='finger' type='slide' axis='1 0 0' damping='1'/><geom name='finger' size='0.02' "
+    "mass='0.2'/></body>"
     "<body name='block' pos='0.06 0 0'><joint name='block' type='slide' axis='1 0 0' damping='2'/>"
     "<geom name='block' size='0.02' mass='0.2'/></body></worldbody>"
-    "<actuator><motor name='push' joint='finger' ctrlrange='-3 3'/></actuator><keyframe><key name='start'/></keyframe></mujoco>";
+    "<actuator><motor name='push' joint='finger' ctrlrange='-3 3'/></actuator><keyframe><key "
+    "name='start'/></keyframe></mujoco>";
 constexpr char kTask[] =
     "<task model='reach.xml' horizon='0.6'><start key='start'/>"
-    "<cost name='block' qpos='block' target='0.1' terminal='1000'/><cost name='effort' ctrl='all' weight='0.1'/></task>";
+    "<cost name='block' qpos='block' target='0.1' terminal='1000'/><cost name='effort' ctrl='all' "
+    "weight='0.1'/></task>";
 
 class CliSmooth : public testing::Test {
  protected:
@@ -33,7 +36,8 @@ class CliSmooth : public testing::Test {
 
 TEST_F(CliSmooth, OptimizeReachesTheBlockAndRecordsBothCosts) {
   EXPECT_EQ(Costate({"optimize", task_, "--no-save"}).exit_code, 0);  // stationary where it starts: nothing to see
-  const ProcessResult result = Costate({"optimize", task_, "--smooth", "distance:0.05", "--out", folder_.File("run"), "--no-plots"});
+  const ProcessResult result =
+      Costate({"optimize", task_, "--smooth", "distance:0.05", "--out", folder_.File("run"), "--no-plots"});
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_TRUE(Has(result.out, "smoothed: distance 0.05 m"));
   EXPECT_TRUE(Has(result.out, "stage 1: distance 0.05 m"));
@@ -56,16 +60,18 @@ TEST_F(CliSmooth, GradientSaysHowFarItIsFromTheTrueOne) {
   EXPECT_TRUE(Has(result.out, "of the true gradient 0;"));
   EXPECT_TRUE(RefusedWith(Costate({"gradient", task_, "--smooth", "onset", "--parameter", "option/gravity[2]"}),
                           "this gradient is by 'option/gravity[2]' too"));
-  const ProcessResult saved = Costate({"gradient", task_, "--smooth", "distance:0.05", "--out", folder_.File("slopes"), "--no-plots"});
+  const ProcessResult saved =
+      Costate({"gradient", task_, "--smooth", "distance:0.05", "--out", folder_.File("slopes"), "--no-plots"});
   EXPECT_EQ(saved.exit_code, 0) << saved.out << saved.err;
   EXPECT_EQ(ReadRecord(folder_.File("slopes")).settings.at("smoothing"), "distance 0.05 m");
 }
 
 // the true slope is 0, so that a descent along it ends where it begins; along the smoothed one it reaches the block
 TEST_F(CliSmooth, DescendsAlongSmoothedSlopes) {
-  const std::string task = folder_.Write("bare.task.xml",
-                                         "<task model='reach.xml' horizon='0.6'><start key='start'/><gradient start='none'/>"
-                                         "<cost name='block' qpos='block' target='0.1' terminal='1000'/></task>");
+  const std::string task =
+      folder_.Write("bare.task.xml",
+                    "<task model='reach.xml' horizon='0.6'><start key='start'/><gradient start='none'/>"
+                    "<cost name='block' qpos='block' target='0.1' terminal='1000'/></task>");
   const ProcessResult stays = Costate({"gradient", task, "--entries", "0", "--descend", "lbfgs", "--no-save"});
   EXPECT_TRUE(Has(stays.out, "loss          5, of the guess 5"));
   const ProcessResult result = Costate({"gradient", task, "--smooth", "distance:0.05", "--descend", "lbfgs", "--out",
@@ -96,7 +102,8 @@ TEST_F(CliSmooth, CheckTellsTheBiasBlockByBlock) {
 
 TEST_F(CliSmooth, RefusesWordsThatMeanNothing) {
   EXPECT_TRUE(RefusedWith(Costate({"optimize", task_, "--smooth", "soft"}), "'soft' is none of auto"));
-  EXPECT_TRUE(RefusedWith(Costate({"optimize", task_, "--smooth", "onset", "--smooth-only", "geom:blok"}), "did you mean 'block'?"));
+  EXPECT_TRUE(RefusedWith(Costate({"optimize", task_, "--smooth", "onset", "--smooth-only", "geom:blok"}),
+                          "did you mean 'block'?"));
   EXPECT_TRUE(RefusedWith(Costate({"optimize", task_, "--backward-only"}), "which is not there"));
   EXPECT_TRUE(RefusedWith(Costate({"check", model_, "--smooth-only", "geom:block"}), "--smooth has to say how"));
 }

@@ -59,10 +59,12 @@ TEST_F(TaskCommand, RefusesBadInputInOneSentence) {
 }
 
 TEST_F(TaskCommand, ImportsATaskOfMujocoMpc) {
-  const std::string source = folder_.Write("mjpc.xml",
-                                           "<mujoco><sensor><user name='Place' dim='1' user='0 2 0 1'/></sensor><worldbody><body><joint "
-                                           "name='j' type='slide'/><geom size='.1'/></body></worldbody><actuator><motor joint='j'/></actuator></mujoco>");
-  const std::string residuals = folder_.Write("residuals.xml", "<residuals><residual name='Place' qpos='j'/></residuals>");
+  const std::string source = folder_.Write(
+      "mjpc.xml",
+      "<mujoco><sensor><user name='Place' dim='1' user='0 2 0 1'/></sensor><worldbody><body><joint "
+      "name='j' type='slide'/><geom size='.1'/></body></worldbody><actuator><motor joint='j'/></actuator></mujoco>");
+  const std::string residuals =
+      folder_.Write("residuals.xml", "<residuals><residual name='Place' qpos='j'/></residuals>");
   const ProcessResult asked = Run({source, "--import", "-o", folder_.File("out.xml")});
   EXPECT_EQ(asked.exit_code, 2);
   EXPECT_NE(asked.err.find("mjpc.xml:1: 'Place', 1 number, norm quadratic, weight 2"), std::string::npos) << asked.err;
@@ -83,11 +85,14 @@ TEST(CliTask, CheckSaysWhatIsAskedFor) {
   support::TemporaryFolder folder;
   folder.Write("pendulum.xml", kPendulum);
   const std::string task = folder.Write("all.task.xml",
-      "<task model='pendulum.xml' horizon='0.5'><start free='all'/><cost ctrl='all'/><periodic qpos='all'/><spline knots='5' order='linear'/>"
-      "<solver type='fddp' derivative_every='3'/></task>");
+                                        "<task model='pendulum.xml' horizon='0.5'><start free='all'/><cost "
+                                        "ctrl='all'/><periodic qpos='all'/><spline knots='5' order='linear'/>"
+                                        "<solver type='fddp' derivative_every='3'/></task>");
   const support::ProcessResult checked = Costate({"task", task, "--check"});
   EXPECT_EQ(checked.exit_code, 0) << checked.err;
-  EXPECT_TRUE(Has(checked.out, "fddp, derivatives at every 3 knots, 2 entries of the start free, 1 constraint, a linear spline of 5 knots"));
+  EXPECT_TRUE(
+      Has(checked.out,
+          "fddp, derivatives at every 3 knots, 2 entries of the start free, 1 constraint, a linear spline of 5 knots"));
   const support::ProcessResult described = Costate({"task", task});
   EXPECT_TRUE(Has(described.out, "free      2 of 2 tangent entries of the start"));
   EXPECT_TRUE(Has(described.out, "derivatives at every 3 knots, interpolated in between"));

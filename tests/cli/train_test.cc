@@ -26,7 +26,9 @@ TEST(CliTrain, BalancesFromStartsThatItHasNotSeen) {
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_TRUE(Has(result.out, "4 observations, linear, 5 weights; lbfgs from 16 starts")) << result.out;
   EXPECT_FALSE(Has(result.out, "DISAGREE")) << result.out;
-  const auto number = [&](const std::string& after) { return std::stod(result.out.substr(result.out.find(after) + after.size())); };
+  const auto number = [&](const std::string& after) {
+    return std::stod(result.out.substr(result.out.find(after) + after.size()));
+  };
   EXPECT_LT(number("\n  mean cost     "), 0.1);
   EXPECT_GT(number(", before "), 20);
   EXPECT_LT(number("unseen        "), 0.15);
@@ -41,7 +43,8 @@ TEST(CliTrain, BalancesFromStartsThatItHasNotSeen) {
     double z = policy["layers"][0]["b"][0];
     for (int i = 0; i < 4; i++) {
       const double seen = record.trajectory.X(i, t) - policy["x_ref"][static_cast<std::size_t>(i)].get<double>();
-      z += policy["layers"][0]["W"][0][static_cast<std::size_t>(i)].get<double>() * policy["observations"][static_cast<std::size_t>(i)]["scale"].get<double>() * seen;
+      z += policy["layers"][0]["W"][0][static_cast<std::size_t>(i)].get<double>() *
+           policy["observations"][static_cast<std::size_t>(i)]["scale"].get<double>() * seen;
     }
     EXPECT_NEAR(record.trajectory.U(0, t), 12 * std::tanh(z), 1e-12) << t;
   }
@@ -52,8 +55,8 @@ TEST(CliTrain, BalancesFromStartsThatItHasNotSeen) {
 TEST(CliTrain, BalancesByWhatAnInertialUnitFeels) {
   TemporaryFolder folder;
   const std::string run = folder.File("run");
-  const ProcessResult result =
-      Costate({"train", std::string(COSTATE_MODELS) + "/imu/balance.xml", "--out", run, "--no-plots", "--threads", "2", "--iterations", "60"});
+  const ProcessResult result = Costate({"train", std::string(COSTATE_MODELS) + "/imu/balance.xml", "--out", run,
+                                        "--no-plots", "--threads", "2", "--iterations", "60"});
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_TRUE(Has(result.out, "5 observations, linear, 6 weights")) << result.out;
   EXPECT_FALSE(Has(result.out, "DISAGREE")) << result.out;
@@ -72,7 +75,9 @@ TEST(CliTrain, BalancesByWhatAnInertialUnitFeels) {
     SetState(m, data.get(), record.trajectory.X.col(t));
     data->ctrl[0] = t > 0 ? record.trajectory.U(0, t - 1) : 0;
     mj_forward(m, data.get());
-    law.Control({law.KnotAt(time), time, record.trajectory.X.col(t), Eigen::Map<const VectorXd>(data->sensordata, m->nsensordata)}, u);
+    law.Control({law.KnotAt(time), time, record.trajectory.X.col(t),
+                 Eigen::Map<const VectorXd>(data->sensordata, m->nsensordata)},
+                u);
     EXPECT_NEAR(u[0], record.trajectory.U(0, t), 1e-10) << t;
   }
 }

@@ -13,7 +13,8 @@ TEST_P(DenseProductTest, AgreesWithEigen) {
   PackedMatrix packed;
   for (int cols : {1, 2, 3, 4, 5, 11}) {
     for (int depth : {0, 1, 7, 20}) {
-      const MatrixXd A = MatrixXd::Random(rows, depth), B = MatrixXd::Random(depth, cols), C0 = MatrixXd::Random(rows, cols);
+      const MatrixXd A = MatrixXd::Random(rows, depth), B = MatrixXd::Random(depth, cols),
+                     C0 = MatrixXd::Random(rows, cols);
       const MatrixXd At = A.transpose(), expected = A.lazyProduct(B);
       MatrixXd C;
       SetProduct(A, B, &C, &packed);

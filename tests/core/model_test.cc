@@ -70,7 +70,8 @@ TEST_F(ModelTest, FilesThatAreNotUnderstoodCarryTheCompilersText) {
   EXPECT_ERROR(load("<mujoco><worldbody>\n<body></worldbody></mujoco>"), ErrorCode::kParse, "bad.xml", "2");
   EXPECT_ERROR(load("<mujoco>\n<wrldbody/></mujoco>"), ErrorCode::kParse, "bad.xml", "wrldbody", "line 2");
   EXPECT_ERROR(load("<mujoco><asset><mesh file='no.stl'/></asset></mujoco>"), ErrorCode::kParse, "bad.xml", "no.stl");
-  EXPECT_ERROR(load("<mujoco><actuator>\n<motor joint='hip'/></actuator></mujoco>"), ErrorCode::kParse, "bad.xml", "hip");
+  EXPECT_ERROR(load("<mujoco><actuator>\n<motor joint='hip'/></actuator></mujoco>"), ErrorCode::kParse, "bad.xml",
+               "hip");
   EXPECT_ERROR(load("<mujoco><include file='no.xml'/></mujoco>"), ErrorCode::kParse, "bad.xml", "no.xml");
   EXPECT_ERROR(load("<mujoco><worldbody><body><joint/></body></worldbody></mujoco>"), ErrorCode::kParse, "bad.xml",
                "mass");
@@ -88,7 +89,8 @@ TEST_F(ModelTest, ErrorsAreOneLine) {
 
 TEST_F(ModelTest, CompilerWarningsAreReturned) {
   support::TemporaryFolder folder;
-  const std::string path = folder.Write("nan.xml", R"(<mujoco><worldbody><body><joint/><geom size="1"/></body></worldbody>
+  const std::string path =
+      folder.Write("nan.xml", R"(<mujoco><worldbody><body><joint/><geom size="1"/></body></worldbody>
       <keyframe><key qpos="nan"/></keyframe></mujoco>)");
   std::vector<std::string> warnings{"one before"};
   LoadModel(path, &warnings);

@@ -16,17 +16,17 @@ TEST_F(NameTest, EveryJointTypeNamesItsCoordinates) {
   const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><body><freejoint name="root"/><geom size="1"/>
       <body><joint name="hip" type="ball"/><geom size="1"/><body><joint name="knee"/><geom size="1"/>
       <body><joint type="slide"/><geom size="1"/></body></body></body></body></worldbody></mujoco>)");
-  EXPECT_EQ(StateNames(model.get()),
-            (Names{"qpos[root].x",  "qpos[root].y",  "qpos[root].z",  "qpos[root].qw", "qpos[root].qx", "qpos[root].qy",
-                   "qpos[root].qz", "qpos[hip].qw",  "qpos[hip].qx",  "qpos[hip].qy",  "qpos[hip].qz",  "qpos[knee]",
-                   "qpos[joint 3]", "qvel[root].vx", "qvel[root].vy", "qvel[root].vz", "qvel[root].wx", "qvel[root].wy",
-                   "qvel[root].wz", "qvel[hip].wx",  "qvel[hip].wy",  "qvel[hip].wz",  "qvel[knee]",    "qvel[joint 3]"}));
+  EXPECT_EQ(
+      StateNames(model.get()),
+      (Names{"qpos[root].x",  "qpos[root].y",  "qpos[root].z",  "qpos[root].qw", "qpos[root].qx", "qpos[root].qy",
+             "qpos[root].qz", "qpos[hip].qw",  "qpos[hip].qx",  "qpos[hip].qy",  "qpos[hip].qz",  "qpos[knee]",
+             "qpos[joint 3]", "qvel[root].vx", "qvel[root].vy", "qvel[root].vz", "qvel[root].wx", "qvel[root].wy",
+             "qvel[root].wz", "qvel[hip].wx",  "qvel[hip].wy",  "qvel[hip].wz",  "qvel[knee]",    "qvel[joint 3]"}));
   EXPECT_EQ(TangentNames(model.get()),
-            (Names{"qpos[root].x",  "qpos[root].y",  "qpos[root].z",  "qpos[root].rx", "qpos[root].ry",
-                   "qpos[root].rz", "qpos[hip].rx",  "qpos[hip].ry",  "qpos[hip].rz",  "qpos[knee]",
-                   "qpos[joint 3]", "qvel[root].vx", "qvel[root].vy", "qvel[root].vz", "qvel[root].wx",
-                   "qvel[root].wy", "qvel[root].wz", "qvel[hip].wx",  "qvel[hip].wy",  "qvel[hip].wz",
-                   "qvel[knee]",    "qvel[joint 3]"}));
+            (Names{"qpos[root].x",  "qpos[root].y",  "qpos[root].z",  "qpos[root].rx", "qpos[root].ry", "qpos[root].rz",
+                   "qpos[hip].rx",  "qpos[hip].ry",  "qpos[hip].rz",  "qpos[knee]",    "qpos[joint 3]", "qvel[root].vx",
+                   "qvel[root].vy", "qvel[root].vz", "qvel[root].wx", "qvel[root].wy", "qvel[root].wz", "qvel[hip].wx",
+                   "qvel[hip].wy",  "qvel[hip].wz",  "qvel[knee]",    "qvel[joint 3]"}));
 }
 
 // actuators without, with one and with several activations and controls; unnamed ones
@@ -61,9 +61,8 @@ TEST_F(NameTest, SensorsWithSeveralEntriesAreNumbered) {
   const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><body><joint name="a"/><geom size="1"/>
       <site name="s"/></body></worldbody><sensor><jointpos joint="a"/><gyro name="gyro" site="s"/>
       <framequat name="pose" objtype="site" objname="s"/></sensor></mujoco>)");
-  EXPECT_EQ(SensorNames(model.get()),
-            (Names{"sensor[sensor 0]", "sensor[gyro].0", "sensor[gyro].1", "sensor[gyro].2", "sensor[pose].0",
-                   "sensor[pose].1", "sensor[pose].2", "sensor[pose].3"}));
+  EXPECT_EQ(SensorNames(model.get()), (Names{"sensor[sensor 0]", "sensor[gyro].0", "sensor[gyro].1", "sensor[gyro].2",
+                                             "sensor[pose].0", "sensor[pose].1", "sensor[pose].2", "sensor[pose].3"}));
 }
 
 TEST_F(NameTest, NamesAreAsManyAsEntriesAndAllDifferent) {

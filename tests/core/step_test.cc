@@ -58,7 +58,8 @@ int measured = 0;
 
 // sensors of one substep are all that is asked for; those of the others only where a control law may read them
 TEST_F(StepTest, MeasuresOnceUnlessItsOwnMotionMayReadIt) {
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><body><joint type="slide"/><geom size=".1"/></body></worldbody>
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><worldbody><body><joint type="slide"/><geom size=".1"/></body></worldbody>
     <sensor><user dim="1" needstage="pos"/></sensor></mujoco>)");
   const DataPtr data = MakeData(model.get());
   const VectorXd x = VectorXd::Zero(2), u;
@@ -92,7 +93,8 @@ TEST_F(StepTest, EvaluatesSensorsThatKeepAStateInEverySubstep) {
   counter.reset = [](const mjModel*, mjtNum* state, void*, int) { state[0] = 0; };
   counter.compute = [](const mjModel*, mjData* d, int, int) { d->plugin_state[0] += 1; };
   mjp_registerPlugin(&counter);
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><extension><plugin plugin="test.counter"><instance name="c"/></plugin></extension>
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><extension><plugin plugin="test.counter"><instance name="c"/></plugin></extension>
     <worldbody><body><joint type="slide"/><geom size=".1"/></body></worldbody>
     <sensor><plugin plugin="test.counter" instance="c"/></sensor></mujoco>)");
   const DataPtr ours = MakeData(model.get()), engine = MakeData(model.get());
@@ -105,9 +107,9 @@ TEST_F(StepTest, EvaluatesSensorsThatKeepAStateInEverySubstep) {
 
 TEST_F(StepTest, IsAFunctionOfStateControlAndContext) {
   // whatever the data did in between: other states, contacts, a failed step
-  for (const char* option : {"", "<option solver='CG' cone='elliptic'/>", "<option solver='PGS' integrator='RK4'/>",
-                             "<option integrator='discrete'/>",
-                             "<option><flag multiccd='enable' sleep='enable'/></option>"}) {
+  for (const char* option :
+       {"", "<option solver='CG' cone='elliptic'/>", "<option solver='PGS' integrator='RK4'/>",
+        "<option integrator='discrete'/>", "<option><flag multiccd='enable' sleep='enable'/></option>"}) {
     const ModelPtr model = LoadModelFromString(Scene(option));
     const DataPtr data = MakeData(model.get());
     const VectorXd context = GetContext(model.get(), data.get()), u = support::RandomControl(model.get(), 1);
@@ -241,8 +243,8 @@ ModelPtr Boxes(const std::string& memory, const char* height) {
 }
 
 TEST_F(StepTest, TooLittleMemoryIsAStatusWhereverItIsNoticed) {
-  // the engine drops contacts (77 of 160 at 60K), drops constraints (at 150K), or raises an error (contacts just touching,
-  // 60K … 140K), depending on where the memory ends
+  // the engine drops contacts (77 of 160 at 60K), drops constraints (at 150K), or raises an error (contacts just
+  // touching, 60K … 140K), depending on where the memory ends
   VectorXd none;
   for (const char* height : {".09", ".1"}) {
     for (const char* memory : {"45K", "60K", "100K", "120K", "140K"}) {
@@ -289,8 +291,8 @@ TEST_F(StepTest, ModelsWithoutDegreesOfFreedomOrActuatorsStep) {
   EXPECT_EQ(Forward(empty.get(), data.get(), none, none, sensors), StepStatus::kOk);
   EXPECT_NEAR(sensors[0], 3 * empty->opt.timestep, 1e-15);
 
-  const ModelPtr free = LoadModelFromString(
-      "<mujoco><worldbody><body><freejoint/><geom size='1'/></body></worldbody></mujoco>");
+  const ModelPtr free =
+      LoadModelFromString("<mujoco><worldbody><body><freejoint/><geom size='1'/></body></worldbody></mujoco>");
   const DataPtr free_data = MakeData(free.get());
   VectorXd x = GetState(free.get(), free_data.get());
   EXPECT_EQ(Step(free.get(), free_data.get(), x, none, 1, x, none), StepStatus::kOk);
@@ -303,7 +305,8 @@ TEST_F(StepTest, WrongSizesAreNamed) {
   const VectorXd x = GetState(model.get(), data.get()), u = VectorXd::Zero(2), three = VectorXd::Zero(3);
   VectorXd none, wrong(3);
   const auto code = ErrorCode::kDimensionMismatch;
-  EXPECT_ERROR(Step(model.get(), data.get(), three, u, 1, none, none), code, "x has 3 entries, model 'scene' has nx = ");
+  EXPECT_ERROR(Step(model.get(), data.get(), three, u, 1, none, none), code,
+               "x has 3 entries, model 'scene' has nx = ");
   EXPECT_ERROR(Step(model.get(), data.get(), x, three, 1, none, none), code, "u has 3 entries", "nu = 2");
   EXPECT_ERROR(Step(model.get(), data.get(), x, u, 1, wrong, none), code, "x_next has 3 entries");
   EXPECT_ERROR(Step(model.get(), data.get(), x, u, 1, none, wrong), code, "sensors has 3 entries", "11");

@@ -5,8 +5,8 @@
 //     --jobs       models at a time, each on one thread; default: the cores, at most 4
 //     --seed 0     of the controls: other numbers are other motions
 //     --integrator, --cone, --solver   as in MJCF: every model with that one in place of its own
-// Every MJCF file that loads is taken, at the states of `costate check` and in passive and driven motion; each model runs in
-// a process of its own, so that none ends the sweep. Models that OUT.csv has already are passed over.
+// Every MJCF file that loads is taken, at the states of `costate check` and in passive and driven motion; each model
+// runs in a process of its own, so that none ends the sweep. Models that OUT.csv has already are passed over.
 #include <costate/certificate.h>
 #include <costate/derivative_check.h>
 #include <fmt/core.h>
@@ -38,18 +38,20 @@
 namespace costate {
 namespace {
 
-constexpr double kSmallBar = 1e-6;  // of a block's largest entry: the reference is judged to be known there
-constexpr double kGoal = 1e-7;      // of a block's largest entry, or three error bars
+constexpr double kSmallBar = 1e-6;    // of a block's largest entry: the reference is judged to be known there
+constexpr double kGoal = 1e-7;        // of a block's largest entry, or three error bars
 constexpr double kRounding = 1e-14;   // of a matrix's largest entry: what no number of it can be known better than
 constexpr double kMostEntries = 4e6;  // of A: larger models are listed, not judged
-constexpr double kZeroBlock = 1e-2;   // a block that is zero within its bars borrows so much of its matrix's largest entry
-constexpr double kMostWall = 20;      // of the processor time of a model
+constexpr double kZeroBlock =
+    1e-2;                         // a block that is zero within its bars borrows so much of its matrix's largest entry
+constexpr double kMostWall = 20;  // of the processor time of a model
 constexpr double kMotion[] = {0.05, 0.3, 1};  // [s] of driven motion before a state, under other controls each …
 constexpr double kPassive = 0.5;              // … of passive motion …
 constexpr int kMostSteps = 2000;              // … and engine steps at most
 
 constexpr char kColumns[] =
-    "model,state,nv,nu,ncon,nefc,level,label,worst,over,judged,nan,nonsmooth,complete,milliseconds,seconds,megabytes,entry,reasons,failure";
+    "model,state,nv,nu,ncon,nefc,level,label,worst,over,judged,nan,nonsmooth,complete,milliseconds,seconds,megabytes,"
+    "entry,reasons,failure";
 
 using Clock = std::chrono::steady_clock;
 
@@ -65,8 +67,8 @@ struct Score {
   std::string entry;
 };
 
-void AddBlock(const MatrixXd& value, const MatrixXd& reference, const MatrixXd& bar, int row, int rows, int col, int cols,
-              const std::vector<bool>& nonsmooth, int first, const std::vector<std::string>& row_names,
+void AddBlock(const MatrixXd& value, const MatrixXd& reference, const MatrixXd& bar, int row, int rows, int col,
+              int cols, const std::vector<bool>& nonsmooth, int first, const std::vector<std::string>& row_names,
               const std::vector<std::string>& col_names, Score* score) {
   if (rows == 0 || cols == 0) return;
   double scale = 1e-9, largest = 0;
@@ -91,8 +93,8 @@ void AddBlock(const MatrixXd& value, const MatrixXd& reference, const MatrixXd& 
       if (!(error <= std::max({kGoal * scale, 3 * bar(i, j), kRounding * largest}))) score->over++;
       if (!(error / scale > score->worst)) continue;
       score->worst = error / scale;
-      score->entry = fmt::format("d {}' / d {} = {:.9g} (reference {:.9g} +- {:.1g} of {:.3g})", row_names[i], col_names[j],
-                                 value(i, j), reference(i, j), bar(i, j), scale);
+      score->entry = fmt::format("d {}' / d {} = {:.9g} (reference {:.9g} +- {:.1g} of {:.3g})", row_names[i],
+                                 col_names[j], value(i, j), reference(i, j), bar(i, j), scale);
     }
   }
 }
@@ -104,16 +106,16 @@ Score Judge(const mjModel* model, const StepDerivative& value, const ReferenceDe
   const int begin[] = {0, dims.nv, 2 * dims.nv}, size[] = {dims.nv, dims.nv, dims.na};
   for (int r = 0; r < 3; r++) {
     for (int c = 0; c < 3; c++) {
-      AddBlock(value.A, reference.value.A, reference.A_error, begin[r], size[r], begin[c], size[c], reference.nonsmooth_column, 0,
-               tangent, tangent, &score);
+      AddBlock(value.A, reference.value.A, reference.A_error, begin[r], size[r], begin[c], size[c],
+               reference.nonsmooth_column, 0, tangent, tangent, &score);
     }
-    AddBlock(value.B, reference.value.B, reference.B_error, begin[r], size[r], 0, dims.nu, reference.nonsmooth_column, dims.ndx,
-             tangent, control, &score);
+    AddBlock(value.B, reference.value.B, reference.B_error, begin[r], size[r], 0, dims.nu, reference.nonsmooth_column,
+             dims.ndx, tangent, control, &score);
   }
   for (int s = 0; s < model->nsensor && value.C.size() > 0; s++) {
     for (int c = 0; c < 3; c++) {
-      AddBlock(value.C, reference.value.C, reference.C_error, model->sensor_adr[s], model->sensor_dim[s], begin[c], size[c],
-               reference.nonsmooth_column, 0, sensor, tangent, &score);
+      AddBlock(value.C, reference.value.C, reference.C_error, model->sensor_adr[s], model->sensor_dim[s], begin[c],
+               size[c], reference.nonsmooth_column, 0, sensor, tangent, &score);
     }
     AddBlock(value.D, reference.value.D, reference.D_error, model->sensor_adr[s], model->sensor_dim[s], 0, dims.nu,
              reference.nonsmooth_column, dims.ndx, sensor, control, &score);
@@ -134,7 +136,8 @@ std::string Reasons(const Coverage& coverage) {
   return text;
 }
 
-void JudgeState(const std::string& name, const mjModel* model, const cli::CheckState& state, double seconds, std::FILE* out) {
+void JudgeState(const std::string& name, const mjModel* model, const cli::CheckState& state, double seconds,
+                std::FILE* out) {
   const double entered = ProcessorSeconds();
   const Dims dims(model);
   const DataPtr probe = MakeData(model);
@@ -164,7 +167,8 @@ void JudgeState(const std::string& name, const mjModel* model, const cli::CheckS
       options.progress = [&](int, int) { return ProcessorSeconds() - begin < seconds; };
       const ReferenceDerivative reference = Reference(model, state.data.get(), options);
       complete = reference.complete;
-      nonsmooth = static_cast<int>(std::count(reference.nonsmooth_column.begin(), reference.nonsmooth_column.end(), true));
+      nonsmooth =
+          static_cast<int>(std::count(reference.nonsmooth_column.begin(), reference.nonsmooth_column.end(), true));
       if (reference.value.status == StepStatus::kOk) {
         score = Judge(model, value, reference);
       } else {
@@ -177,10 +181,10 @@ void JudgeState(const std::string& name, const mjModel* model, const cli::CheckS
   }
   rusage usage;
   getrusage(RUSAGE_SELF, &usage);
-  fmt::print(out, "{},{},{},{},{},{},{},{},{:.2e},{},{},{},{},{},{:.4g},{:.3g},{},{},{},{}\n", Quoted(name), state.name, dims.nv,
-             dims.nu, probe->ncon, probe->nefc, level, label, score.worst, score.over, score.judged, score.nan, nonsmooth,
-             complete ? 1 : 0, 1e3 * own, ProcessorSeconds() - entered, usage.ru_maxrss / 1024, Quoted(score.entry), Quoted(reasons),
-             Quoted(failure));
+  fmt::print(out, "{},{},{},{},{},{},{},{},{:.2e},{},{},{},{},{},{:.4g},{:.3g},{},{},{},{}\n", Quoted(name), state.name,
+             dims.nv, dims.nu, probe->ncon, probe->nefc, level, label, score.worst, score.over, score.judged, score.nan,
+             nonsmooth, complete ? 1 : 0, 1e3 * own, ProcessorSeconds() - entered, usage.ru_maxrss / 1024,
+             Quoted(score.entry), Quoted(reasons), Quoted(failure));
   std::fflush(out);
 }
 
@@ -201,7 +205,8 @@ void Drive(const mjModel* m, unsigned seed, mjData* d) {
   std::mt19937 engine(seed);
   for (int i = 0; i < m->nu; i++) {
     const bool limited = m->actuator_ctrllimited[i];
-    const double lower = limited ? m->actuator_ctrlrange[2 * i] : -1, upper = limited ? m->actuator_ctrlrange[2 * i + 1] : 1;
+    const double lower = limited ? m->actuator_ctrlrange[2 * i] : -1,
+                 upper = limited ? m->actuator_ctrlrange[2 * i + 1] : 1;
     d->ctrl[i] = lower + (upper - lower) * static_cast<double>(engine()) / 4294967296.0;
   }
 }
@@ -234,15 +239,16 @@ std::vector<cli::CheckState> States(const mjModel* model, unsigned first_seed) {
   for (unsigned seed = 1; seed <= std::size(kMotion); seed++) {
     DataPtr driven = copy();
     Drive(model, first_seed + seed, driven.get());
-    if (StepOn(model, kMotion[seed - 1], driven.get())) states.push_back({fmt::format("driven {}", seed), "", std::move(driven), false});
+    if (StepOn(model, kMotion[seed - 1], driven.get()))
+      states.push_back({fmt::format("driven {}", seed), "", std::move(driven), false});
   }
   return states;
 }
 
 // a model without a judgement
 void Say(const std::string& name, const std::string& state, const std::string& failure, std::FILE* out) {
-  fmt::print(out, "{},{},{}{}\n", Quoted(name), state, std::string(std::count(kColumns, std::end(kColumns), ',') - 2, ','),
-             Quoted(failure));
+  fmt::print(out, "{},{},{}{}\n", Quoted(name), state,
+             std::string(std::count(kColumns, std::end(kColumns), ',') - 2, ','), Quoted(failure));
   std::fflush(out);
 }
 
@@ -337,7 +343,8 @@ struct Job {
   Clock::time_point start;
 };
 
-Job Start(const Candidate& candidate, const Variation& variation, double state_seconds, double model_seconds, pid_t* child) {
+Job Start(const Candidate& candidate, const Variation& variation, double state_seconds, double model_seconds,
+          pid_t* child) {
   Job job{candidate, std::tmpfile(), Clock::now()};
   *child = job.lines != nullptr ? fork() : -1;
   if (*child == 0) {
@@ -354,8 +361,8 @@ Job Start(const Candidate& candidate, const Variation& variation, double state_s
 void Finish(const Job& job, int status, const std::string& progress, std::FILE* out) {
   if (WIFSIGNALED(status)) {
     const bool late = WTERMSIG(status) == SIGALRM || WTERMSIG(status) == SIGPROF;
-    Say(job.candidate.name, late ? "late" : "crash", late ? "out of time" : fmt::format("ended by signal {}", WTERMSIG(status)),
-        job.lines);
+    Say(job.candidate.name, late ? "late" : "crash",
+        late ? "out of time" : fmt::format("ended by signal {}", WTERMSIG(status)), job.lines);
   } else if (WEXITSTATUS(status) != 0) {
     Say(job.candidate.name, "crash", fmt::format("exits with {}", WEXITSTATUS(status)), job.lines);
   }
@@ -392,14 +399,17 @@ int Main(int argc, char** argv) {
     if (word == "--model") model_seconds = std::atof(value);
     if (word == "--jobs") jobs = std::atoi(value);
     if (word == "--seed") variation.seed = static_cast<unsigned>(std::atoi(value));
-    if (word == "--integrator") variation.integrator = Among({"Euler", "RK4", "implicit", "implicitfast", "discrete"}, value);
+    if (word == "--integrator")
+      variation.integrator = Among({"Euler", "RK4", "implicit", "implicitfast", "discrete"}, value);
     if (word == "--cone") variation.cone = Among({"pyramidal", "elliptic"}, value);
     if (word == "--solver") variation.solver = Among({"PGS", "CG", "Newton"}, value);
   }
   const bool known = variation.integrator > -2 && variation.cone > -2 && variation.solver > -2;
   if (roots.empty() || !(state_seconds > 0) || !(model_seconds >= 1) || jobs < 1 || !known) {
-    fmt::print(stderr, "usage: corpus_sweep OUT.csv [--state SECONDS] [--model SECONDS] [--jobs N] [--seed N] [--integrator NAME]\n"
-                       "                    [--cone NAME] [--solver NAME] [FOLDER | FILE]…\n");
+    fmt::print(
+        stderr,
+        "usage: corpus_sweep OUT.csv [--state SECONDS] [--model SECONDS] [--jobs N] [--seed N] [--integrator NAME]\n"
+        "                    [--cone NAME] [--solver NAME] [FOLDER | FILE]…\n");
     return 2;
   }
   const std::vector<Candidate> candidates = Candidates(roots);

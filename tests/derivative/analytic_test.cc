@@ -18,7 +18,7 @@ namespace {
 
 using AnalyticTest = support::EngineTest;
 
-constexpr double kLevels = 2e-8;     // level 2 is a five-point difference of a residual stiff in q
+constexpr double kLevels = 2e-8;  // level 2 is a five-point difference of a residual stiff in q
 
 StepDerivative LinearizeWith(Backend* backend, const mjModel* model, const mjData* point, bool sensors = false) {
   const DataPtr data = MakeData(model);
@@ -56,14 +56,16 @@ TEST_P(Integrators, AgreeWithTheStepInContact) {
   AnalyticBackend backend(model.get(), false);
   const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());
   const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
-  EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error, support::kReference));
+  EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error,
+                                           support::kReference));
 }
 
 // each term in closed form and by differences: the other terms stay as they are
 TEST_P(Integrators, EachTermAgreesWithItsDifferences) {
   AnalyticBackend closed(model.get(), false);
   const StepDerivative expected = LinearizeWith(&closed, model.get(), data.get());
-  const TermSwitch switches[] = {{.rne = true}, {.passive = true}, {.actuation = true}, {.constraint = true}, {.integrator = true}};
+  const TermSwitch switches[] = {
+      {.rne = true}, {.passive = true}, {.actuation = true}, {.constraint = true}, {.integrator = true}};
   for (const TermSwitch& differenced : switches) {
     SCOPED_TRACE(&differenced - switches);
     AnalyticBackend backend(model.get(), false, differenced);
@@ -77,8 +79,10 @@ TEST_P(Integrators, EachTermAgreesWithItsDifferences) {
 TEST_P(Integrators, ASwitchedTermIsDifferencedAndSaysSo) {
   AnalyticBackend closed(model.get(), false);
   const StepDerivative expected = LinearizeWith(&closed, model.get(), data.get());
-  const std::pair<const char*, TermSwitch> switches[] = {{"rne", {.rne = true}}, {"passive", {.passive = true}},
-                                                         {"actuation", {.actuation = true}}, {"constraint", {.constraint = true}}};
+  const std::pair<const char*, TermSwitch> switches[] = {{"rne", {.rne = true}},
+                                                         {"passive", {.passive = true}},
+                                                         {"actuation", {.actuation = true}},
+                                                         {"constraint", {.constraint = true}}};
   for (const auto& [name, differenced] : switches) {
     SCOPED_TRACE(name);
     AnalyticBackend backend(model.get(), false, differenced);
@@ -98,7 +102,8 @@ TEST_P(Integrators, ASwitchedTermIsDifferencedAndSaysSo) {
 }
 
 INSTANTIATE_TEST_SUITE_P(IntegratorsAndCones, Integrators,
-                         ::testing::Combine(::testing::Values(mjINT_EULER, mjINT_RK4, mjINT_IMPLICIT, mjINT_IMPLICITFAST),
+                         ::testing::Combine(::testing::Values(mjINT_EULER, mjINT_RK4, mjINT_IMPLICIT,
+                                                              mjINT_IMPLICITFAST),
                                             ::testing::Values(mjCONE_PYRAMIDAL, mjCONE_ELLIPTIC)));
 
 // in r itself, before M⁻¹ magnifies the noise of differences
@@ -135,7 +140,8 @@ TEST_F(AnalyticTest, RneAgreesWithItsDifferencesInTheStep) {
     SetState(m, data.get(), support::RandomState(m, 1, {.velocity = 3}));
     for (int k = 6; k < 6 * m->nbody; k++) data->xfrc_applied[k] = 0.3 * k - 3;
     AnalyticBackend closed(m, false), differenced(m, false, {.rne = true});
-    EXPECT_TRUE(support::MatricesNearRelative(LinearizeWith(&differenced, m, data.get()).A, LinearizeWith(&closed, m, data.get()).A, 1e-9));
+    EXPECT_TRUE(support::MatricesNearRelative(LinearizeWith(&differenced, m, data.get()).A,
+                                              LinearizeWith(&closed, m, data.get()).A, 1e-9));
   }
 }
 
@@ -187,7 +193,8 @@ TEST_F(AnalyticTest, SpringsAndDampersAgreeWithTheStepAtRandomStates) {
   }
 }
 
-// implicitfast solves standalone free bodies apart, with their gyroscopic derivative; welded children make them ordinary
+// implicitfast solves standalone free bodies apart, with their gyroscopic derivative; welded children make them
+// ordinary
 TEST_F(AnalyticTest, SpinningFreeBodiesAgreeWithImplicitfast) {
   const ModelPtr model = LoadModelFromString(R"(
     <mujoco>
@@ -232,14 +239,16 @@ TEST_F(AnalyticTest, GravityCompensationByActuatorsIsClampedWithThem) {
     </mujoco>)");
   for (double range : {1.0, 1000.0}) {
     SCOPED_TRACE(range);
-    for (int j = 0; j < model->njnt; j++) model->jnt_actfrcrange[2 * j] = -range, model->jnt_actfrcrange[2 * j + 1] = range;
+    for (int j = 0; j < model->njnt; j++)
+      model->jnt_actfrcrange[2 * j] = -range, model->jnt_actfrcrange[2 * j + 1] = range;
     const DataPtr data = MakeData(model.get());
     SetState(model.get(), data.get(), support::RandomState(model.get(), 4));
     data->ctrl[0] = 0.5;
     AnalyticBackend backend(model.get(), true);
     const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());
     const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
-    EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error, support::kReference));
+    EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error,
+                                             support::kReference));
   }
 }
 
@@ -270,13 +279,14 @@ TEST_F(AnalyticTest, GravityCompensationByActuatorsIsLostWithoutThem) {
       AnalyticBackend backend(model.get(), true);
       const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());
       const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
-      EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error, support::kReference));
+      EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error,
+                                               support::kReference));
     }
   }
 }
 
-// The engine's mj_jacDot turns the axes of a ball joint with all of its body's velocity: behind another joint of the same body J̇ v is
-// not the derivative of J v, and connects, welds and the armature of tendons have no closed form.
+// The engine's mj_jacDot turns the axes of a ball joint with all of its body's velocity: behind another joint of the
+// same body J̇ v is not the derivative of J v, and connects, welds and the armature of tendons have no closed form.
 TEST_F(AnalyticTest, JointsBehindABallJointOfOneBodyAreDifferenced) {
   const std::string text = R"(
     <mujoco>
@@ -289,8 +299,9 @@ TEST_F(AnalyticTest, JointsBehindABallJointOfOneBodyAreDifferenced) {
       </worldbody>
       MORE
     </mujoco>)";
-  for (const std::string more : {"<equality><connect body1='arm' anchor='0.4 0 0'/></equality>", "<equality><weld body1='arm'/></equality>",
-                                 "<tendon><spatial armature='0.3'><site site='wall'/><site site='tip'/></spatial></tendon>"}) {
+  for (const std::string more :
+       {"<equality><connect body1='arm' anchor='0.4 0 0'/></equality>", "<equality><weld body1='arm'/></equality>",
+        "<tendon><spatial armature='0.3'><site site='wall'/><site site='tip'/></spatial></tendon>"}) {
     SCOPED_TRACE(more);
     const ModelPtr model = LoadModelFromString(std::regex_replace(text, std::regex("MORE"), more));
     const DataPtr data = MakeData(model.get());
@@ -298,7 +309,8 @@ TEST_F(AnalyticTest, JointsBehindABallJointOfOneBodyAreDifferenced) {
     const StepDerivative value = Linearize(model.get(), data.get());
     EXPECT_EQ(value.coverage.Worst(), Level::kResidual);
     const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
-    EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error, support::kReference));
+    EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error,
+                                             support::kReference));
   }
 }
 
@@ -328,7 +340,8 @@ TEST_F(AnalyticTest, ThrustersAgreeWithTheStep) {
     AnalyticBackend backend(model.get(), true);
     const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());
     const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
-    EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error, support::kReference));
+    EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error,
+                                             support::kReference));
   }
 }
 
@@ -362,7 +375,8 @@ TEST_F(AnalyticTest, MusclesAgreeWithTheStep) {
     AnalyticBackend backend(model.get(), true);
     const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());
     const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
-    EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error, support::kReference));
+    EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error,
+                                             support::kReference));
   }
 }
 
@@ -393,10 +407,10 @@ TEST_F(AnalyticTest, NamesTheTermThatHasNoClosedForm) {
 
 // connect and weld, by bodies and by sites, one or two moving sides; a ball limit; all spinning
 TEST_F(AnalyticTest, ConnectsWeldsAndBallLimitsAgreeWithTheStep) {
-  for (const char* equality :
-       {"<connect body1='b' body2='c' anchor='0.1 0.2 0'/>", "<connect body1='e' anchor='0.1 0.2 0'/>",
-        "<connect site1='s1' site2='s2'/>", "<weld body1='a' body2='c'/>", "<weld body1='c' body2='e' torquescale='0.3'/>",
-        "<weld site1='s1' site2='s2'/>", "<weld body1='c'/>", "<weld body1='a' body2='b'/>"}) {
+  for (const char* equality : {"<connect body1='b' body2='c' anchor='0.1 0.2 0'/>",
+                               "<connect body1='e' anchor='0.1 0.2 0'/>", "<connect site1='s1' site2='s2'/>",
+                               "<weld body1='a' body2='c'/>", "<weld body1='c' body2='e' torquescale='0.3'/>",
+                               "<weld site1='s1' site2='s2'/>", "<weld body1='c'/>", "<weld body1='a' body2='b'/>"}) {
     SCOPED_TRACE(equality);
     const ModelPtr model = LoadModelFromString(EqualityScene(equality));
     const DataPtr data = MakeData(model.get());
@@ -409,12 +423,14 @@ TEST_F(AnalyticTest, ConnectsWeldsAndBallLimitsAgreeWithTheStep) {
   }
 }
 
-// rows without closed form (libccd's contact of an ellipsoid) go to differences alone, the contacts beside them stay closed
+// rows without closed form (libccd's contact of an ellipsoid) go to differences alone, the contacts beside them stay
+// closed
 TEST_F(AnalyticTest, RowsWithoutClosedFormAreDifferencedNotDropped) {
   for (const bool native : {false, true}) {
     const ModelPtr model = LoadModelFromString(std::string(R"(
       <mujoco>
-        <option><flag nativeccd=")") + (native ? "enable" : "disable") + R"("/></option>
+        <option><flag nativeccd=")") + (native ? "enable" : "disable") +
+                                               R"("/></option>
         <worldbody>
           <geom type="box" size="2 2 .1"/>
           <body pos="0 0 0.24"><freejoint/><geom size="0.15"/></body>
@@ -453,12 +469,13 @@ TEST_F(AnalyticTest, ClampedJointsAgreeWithImplicitfast) {
     AnalyticBackend backend(model.get(), true);
     const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());
     const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
-    EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error, support::kReference));
+    EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error,
+                                             support::kReference));
   }
 }
 
-// (A3) at rest a muscle's control can only rise, by the activation time, its activation only fall back, by the deactivation
-// time; where both are equal inside [0, 1] a centred difference has the mean
+// (A3) at rest a muscle's control can only rise, by the activation time, its activation only fall back, by the
+// deactivation time; where both are equal inside [0, 1] a centred difference has the mean
 TEST_F(AnalyticTest, MusclesWhoseControlIsTheirActivationHaveTheSlopesThatAreThere) {
   const ModelPtr model = LoadModelFromString(R"(
     <mujoco>
@@ -493,17 +510,19 @@ TEST_F(AnalyticTest, MusclesWhoseControlIsTheirActivationHaveTheSlopesThatAreThe
   }
 }
 
-// (A3) under RK4: where the second stage lands on control = activation, or all do, A and B are the mean of what nudges to both sides do, or the side
-// that [0, 1] leaves
+// (A3) under RK4: where the second stage lands on control = activation, or all do, A and B are the mean of what nudges
+// to both sides do, or the side that [0, 1] leaves
 TEST_F(AnalyticTest, MusclesOnTheirKinkInAnyStageOfRungeKuttaAreTheMeanOfBothSides) {
   const ModelPtr model = LoadModelFromString(R"(
     <mujoco><option timestep="0.01" integrator="RK4"/>
       <worldbody><body><joint name="a" damping="0.1"/><geom size="0.1"/></body></worldbody>
       <actuator><muscle joint="a" lengthrange="-1 1" force="30"/></actuator>
     </mujoco>)");
-  constexpr double kStep = 1e-6, kTolerance = 1e-8;  // of a column; slopes from one side at two sizes, extrapolated: rounding of velocities over kStep
+  constexpr double kStep = 1e-6, kTolerance = 1e-8;  // of a column; slopes from one side at two sizes, extrapolated:
+                                                     // rounding of velocities over kStep
   Linearizer linearizer(model.get());
-  for (const auto& [ctrl, act] : {std::pair(0.0, 0.0), std::pair(0.4, 0.4), std::pair(1.0, 1.0), std::pair(0.75, 0.0), std::pair(0.0, 0.5), std::pair(0.7, 0.2)}) {
+  for (const auto& [ctrl, act] : {std::pair(0.0, 0.0), std::pair(0.4, 0.4), std::pair(1.0, 1.0), std::pair(0.75, 0.0),
+                                  std::pair(0.0, 0.5), std::pair(0.7, 0.2)}) {
     SCOPED_TRACE(std::to_string(ctrl) + " " + std::to_string(act));
     VectorXd x = VectorXd::Zero(3), u = VectorXd::Constant(1, ctrl);
     x << 0.3, 0.2, act;
@@ -521,7 +540,9 @@ TEST_F(AnalyticTest, MusclesOnTheirKinkInAnyStageOfRungeKuttaAreTheMeanOfBothSid
       int sides = 0;
       for (const int sign : {-1, 1}) {
         if ((value == 0 && sign < 0) || (value == 1 && sign > 0)) continue;
-        const auto slope = [&](double e) { return ((after(control ? sign * e : 0, control ? 0 : sign * e) - after(0, 0)) / (sign * e)).eval(); };
+        const auto slope = [&](double e) {
+          return ((after(control ? sign * e : 0, control ? 0 : sign * e) - after(0, 0)) / (sign * e)).eval();
+        };
         mean += 2 * slope(kStep / 2) - slope(kStep);
         sides++;
       }
@@ -531,7 +552,9 @@ TEST_F(AnalyticTest, MusclesOnTheirKinkInAnyStageOfRungeKuttaAreTheMeanOfBothSid
     linearizer.Linearize(x, u, &value);
     EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
     const auto expect_near = [&](const VectorXd& found, const VectorXd& expected) {
-      EXPECT_LE((found - expected).cwiseAbs().maxCoeff(), kTolerance * std::max(1.0, expected.cwiseAbs().maxCoeff())) << found << "\n\n" << expected;
+      EXPECT_LE((found - expected).cwiseAbs().maxCoeff(), kTolerance * std::max(1.0, expected.cwiseAbs().maxCoeff()))
+          << found << "\n\n"
+          << expected;
     };
     expect_near(value.B.col(0), column(ctrl, true));
     expect_near(value.A.col(2), column(act, false));

@@ -57,7 +57,8 @@ TEST_F(ArticulatedSolverTest, SolvesWithTheMassMatrixAndWhatIsAddedToIt) {
     body.active = true;
     MatrixXd S = MatrixXd::Zero(6, nv);
     for (int p = b; p > 0; p = m->body_parentid[p]) {
-      for (int j = m->body_dofadr[p]; j >= 0 && j < m->body_dofadr[p] + m->body_dofnum[p]; j++) S.col(j) = Vec6Map(data->cdof + 6 * j);
+      for (int j = m->body_dofadr[p]; j >= 0 && j < m->body_dofadr[p] + m->body_dofnum[p]; j++)
+        S.col(j) = Vec6Map(data->cdof + 6 * j);
     }
     H += S.transpose() * body.HH * S;
   }

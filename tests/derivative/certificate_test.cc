@@ -56,7 +56,8 @@ TEST_F(CertificateTest, DistancesAreThoseToLimitClampAndFloor) {
   EXPECT_NE(Find(certificate, "friction loss of slide", "stick or slip"), nullptr);
 }
 
-// what the iterative collider finds of curved surfaces is a staircase: such a contact that pushes is always beside a step
+// what the iterative collider finds of curved surfaces is a staircase: such a contact that pushes is always beside a
+// step
 TEST_F(CertificateTest, AContactOfCurvedSurfacesIsOnAFacet) {
   const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom name="one" type="ellipsoid" size=".1 .07 .05"/>
     <body><joint axis="1 0 0" pos="0 .3 0"/><geom name="two" type="ellipsoid" size=".06 .1 .08" pos=".07 .04 -.1"/></body></worldbody></mujoco>)");
@@ -142,7 +143,8 @@ TEST_F(CertificateTest, OnAClampItIsModeCrossingAndOneSided) {
   EXPECT_EQ(Certify(model.get(), data.get(), {.reach = 0.01}).label, Smoothness::kModeCrossing);
 }
 
-// the distance to release and to slip: a row switches where y crosses it, seen by pushing up to just before and just after
+// the distance to release and to slip: a row switches where y crosses it, seen by pushing up to just before and just
+// after
 TEST_F(CertificateTest, DistancesOfContactsAreWhereTheyRelease) {
   const ModelPtr model = LoadModelFromString(R"(
     <mujoco><worldbody><geom name="floor" type="plane" size="1 1 .1" condim="1"/>
@@ -171,7 +173,8 @@ TEST_F(CertificateTest, DistancesOfContactsAreWhereTheyRelease) {
 
 // (A3)
 TEST_F(CertificateTest, AMuscleSwitchesWhereItsControlIsItsActivation) {
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><body><joint name="j"/><geom size=".1"/></body></worldbody><actuator>
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><worldbody><body><joint name="j"/><geom size=".1"/></body></worldbody><actuator>
     <muscle name="hard" joint="j" lengthrange="-1 1"/><muscle name="soft" joint="j" lengthrange="-1 1" tausmooth=".2"/></actuator></mujoco>)");
   const DataPtr data = MakeData(model.get());
   data->ctrl[0] = 0.75;
@@ -194,10 +197,11 @@ TEST_F(CertificateTest, AMuscleSwitchesWhereItsControlIsItsActivation) {
   EXPECT_EQ(still.one_sided, std::vector<std::string>{"activation of hard"});
 }
 
-// A sensor of the strongest contact reads another one where two are as strong: the distance is what their forces differ by, and
-// only its own numbers are not judged there.
+// A sensor of the strongest contact reads another one where two are as strong: the distance is what their forces differ
+// by, and only its own numbers are not judged there.
 TEST_F(CertificateTest, ASensorSwitchesWhereTwoContactsAreAlike) {
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom name="floor" type="plane" size="1 1 .1" condim="1"/>
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><worldbody><geom name="floor" type="plane" size="1 1 .1" condim="1"/>
     <body pos="0 0 .099"><joint type="slide" axis="0 0 1"/><geom size=".1" mass="2" condim="1"/></body>
     <body pos="1 0 .099"><joint type="slide" axis="0 0 1"/><geom size=".1" mass="2" condim="1"/></body></worldbody>
     <sensor><contact name="most" geom2="floor" reduce="maxforce" data="force"/></sensor></mujoco>)");
@@ -247,7 +251,8 @@ TEST_F(CertificateTest, AFlexTouchesLikeAGeom) {
   EXPECT_TRUE(onset->active);
 }
 
-// A box deep in a height field: the engine's search ends at another of its prisms with every nudge, so that the place of the contact jumps
+// A box deep in a height field: the engine's search ends at another of its prisms with every nudge, so that the place
+// of the contact jumps
 TEST_F(CertificateTest, AContactThatJumpsIsOnASwitch) {
   const ModelPtr model = LoadModelFromString(R"(<mujoco><asset>
       <hfield name="hill" nrow="3" ncol="3" size="1 1 .1 .1" elevation="0 1 0  1 0 1  0 1 0"/></asset><worldbody>
@@ -267,8 +272,8 @@ TEST_F(CertificateTest, AContactThatJumpsIsOnASwitch) {
   }
 }
 
-// Quadratic damping at rest: M' = M + h (b + 2 c |v|) has two slopes there, and so has v' = v + h M a / M', h = 0.01. Their mean is that of
-// v alone; an integrator that is explicit in it has no corner.
+// Quadratic damping at rest: M' = M + h (b + 2 c |v|) has two slopes there, and so has v' = v + h M a / M', h = 0.01.
+// Their mean is that of v alone; an integrator that is explicit in it has no corner.
 TEST_F(CertificateTest, AQuadraticDamperMayTurnAtRest) {
   const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.01" gravity="0 0 0"/><worldbody>
     <body><joint name="slide" type="slide" damping="2 30"/><geom size=".1" mass="1"/></body></worldbody>
@@ -295,25 +300,30 @@ TEST_F(CertificateTest, AQuadraticDamperMayTurnAtRest) {
 
 // through the middle of a sphere a tendon may go around it on any side
 TEST_F(CertificateTest, ATendonThroughTheMiddleOfASphereMayTurn) {
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom name="ball" size=".25" contype="0" conaffinity="0"/>
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><worldbody><geom name="ball" size=".25" contype="0" conaffinity="0"/>
     <site name="a" pos="-1 0 0"/><body pos="1 0 0"><joint type="slide" axis="0 1 0"/><geom size=".0625" contype="0" conaffinity="0"/><site name="b"/></body>
     </worldbody><tendon><spatial name="t" stiffness="10" springlength="1"><site site="a"/><geom geom="ball"/><site site="b"/></spatial></tendon></mujoco>)");
   const DataPtr data = MakeData(model.get());
   const Certificate straight = Certify(model.get(), data.get());
   EXPECT_EQ(straight.label, Smoothness::kModeCrossing);
-  EXPECT_TRUE(std::any_of(straight.switches.begin(), straight.switches.end(), [](const Switch& s) { return s.next == "another side"; }));
+  EXPECT_TRUE(std::any_of(straight.switches.begin(), straight.switches.end(),
+                          [](const Switch& s) { return s.next == "another side"; }));
   data->qpos[0] = 0.01;
   EXPECT_EQ(Certify(model.get(), data.get()).label, Smoothness::kSmooth);
 }
 
-// An upright cylinder on a box: the engine keeps four of the corners of its cap, and rounding decides which of many alike. On a plane any of
-// its rim is the lowest. A box' corners have places of their own.
+// An upright cylinder on a box: the engine keeps four of the corners of its cap, and rounding decides which of many
+// alike. On a plane any of its rim is the lowest. A box' corners have places of their own.
 TEST_F(CertificateTest, ACylinderOnABoxStandsOnCornersThatRoundingChooses) {
-  for (const auto& [floor, shape, jumps] : {std::tuple("box\" size=\"1 1 .1", "cylinder", true), std::tuple("plane\" size=\"1 1 .1", "cylinder", true),
-                                            std::tuple("box\" size=\"1 1 .1", "box", false)}) {
+  for (const auto& [floor, shape, jumps] :
+       {std::tuple("box\" size=\"1 1 .1", "cylinder", true), std::tuple("plane\" size=\"1 1 .1", "cylinder", true),
+        std::tuple("box\" size=\"1 1 .1", "box", false)}) {
     SCOPED_TRACE(std::string(floor) + " under " + shape);
-    const ModelPtr model = LoadModelFromString(std::string(R"(<mujoco><worldbody><geom name="floor" pos=".05 .02 -.1" type=")") + floor + R"("/>
-      <body pos=".013 .017 .0799" euler="0 0 20"><freejoint/><geom name="puck" type=")" + shape + R"(" size=".06 .08 .08"/></body></worldbody></mujoco>)");
+    const ModelPtr model = LoadModelFromString(
+        std::string(R"(<mujoco><worldbody><geom name="floor" pos=".05 .02 -.1" type=")") + floor + R"("/>
+      <body pos=".013 .017 .0799" euler="0 0 20"><freejoint/><geom name="puck" type=")" +
+        shape + R"(" size=".06 .08 .08"/></body></worldbody></mujoco>)");
     const DataPtr data = MakeData(model.get());
     if (std::string(floor).find("plane") == 0) model->geom_pos[2] = data->qpos[2] - 0.0799;
     for (int k = 0; k < 200; k++) mj_step(model.get(), data.get());
@@ -341,15 +351,17 @@ TEST_F(CertificateTest, AContactThatBeginsDoesNotJump) {
   EXPECT_EQ(Find(certificate, "contact of floor and ball", "another place"), nullptr);
 }
 
-// The line from site to site moves by exactly the distance, and the engine's path is another one: outside, from within and around a side site, of a
-// sphere and a cylinder across
+// The line from site to site moves by exactly the distance, and the engine's path is another one: outside, from within
+// and around a side site, of a sphere and a cylinder across
 TEST_F(CertificateTest, ATendonIsAsFarFromWrappingAsItsPathSays) {
   for (const char* type : {"sphere", "cylinder"}) {
     for (const char* side : {"", "above", "within"}) {
-      const ModelPtr model = LoadModelFromString(std::string(R"(<mujoco><worldbody><geom name="pin" type=")") + type + R"(" size=".25 1" contype="0" conaffinity="0"/>
+      const ModelPtr model = LoadModelFromString(std::string(R"(<mujoco><worldbody><geom name="pin" type=")") + type +
+                                                 R"(" size=".25 1" contype="0" conaffinity="0"/>
         <site name="above" pos=".05 .5 0"/><site name="within" pos=".02 .03 .01"/><body><joint type="slide" axis="0 1 0"/>
         <geom size=".0625" contype="0" conaffinity="0"/><site name="a" pos="-1 0 0"/><site name="b" pos="1 .1 0"/></body></worldbody>
-        <tendon><spatial name="t" stiffness="10"><site site="a"/><geom geom="pin")" + (*side ? " sidesite=\"" + std::string(side) + "\"" : "") +
+        <tendon><spatial name="t" stiffness="10"><site site="a"/><geom geom="pin")" +
+                                                 (*side ? " sidesite=\"" + std::string(side) + "\"" : "") +
                                                  R"(/><site site="b"/></spatial></tendon></mujoco>)");
       const DataPtr data = MakeData(model.get());
       for (const double y : {-0.45, -0.1, 0.1, 0.45}) {
@@ -377,8 +389,10 @@ TEST_F(CertificateTest, ATendonIsAsFarFromWrappingAsItsPathSays) {
         }
         const double lean = std::cos(std::atan(0.05));
         if (*side == 'a' && y < 0) {
-          // not along the slide: to the edge of the circle on the line through the centre across the direction of the site
-          const Eigen::Vector2d nearest = (y + 0.05) * lean * Eigen::Vector2d(-0.05, 1).normalized(), up = Eigen::Vector2d(0.05, 0.5).normalized();
+          // not along the slide: to the edge of the circle on the line through the centre across the direction of the
+          // site
+          const Eigen::Vector2d nearest = (y + 0.05) * lean * Eigen::Vector2d(-0.05, 1).normalized(),
+                                up = Eigen::Vector2d(0.05, 0.5).normalized();
           const Eigen::Vector2d along(up[1], -up[0]), edge = along * (nearest.dot(along) > 0 ? 0.25 : -0.25);
           EXPECT_NEAR(wrap->distance, (edge - nearest).norm(), 1e-12);
           EXPECT_LE(wrap->distance, way);
@@ -392,7 +406,8 @@ TEST_F(CertificateTest, ATendonIsAsFarFromWrappingAsItsPathSays) {
 
 // along the pin's axis its line is one point across
 TEST_F(CertificateTest, ATendonAlongItsPinIsAsFarAsItsSites) {
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom name="pin" type="cylinder" size=".25 1" contype="0" conaffinity="0"/>
+  const ModelPtr model = LoadModelFromString(
+      R"(<mujoco><worldbody><geom name="pin" type="cylinder" size=".25 1" contype="0" conaffinity="0"/>
     <site name="a" pos="1 0 -.5"/><body><joint type="slide" axis="0 0 1"/><geom size=".0625" contype="0" conaffinity="0"/><site name="b" pos="1 0 .5"/></body></worldbody>
     <tendon><spatial name="t" stiffness="10"><site site="a"/><geom geom="pin"/><site site="b"/></spatial></tendon></mujoco>)");
   const DataPtr data = MakeData(model.get());
@@ -403,7 +418,8 @@ TEST_F(CertificateTest, ATendonAlongItsPinIsAsFarAsItsSites) {
 }
 
 TEST_F(CertificateTest, ASlackTendonBeginsToPullAtItsRange) {
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><body><joint name="j" type="slide"/><geom size=".1"/></body></worldbody>
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><worldbody><body><joint name="j" type="slide"/><geom size=".1"/></body></worldbody>
     <tendon><fixed name="t" stiffness="10" springlength="-.25 .5"><joint joint="j" coef="1"/></fixed></tendon></mujoco>)");
   for (const double q : {-0.375, -0.125, 0.0, 0.375, 0.625}) {
     const DataPtr data = MakeData(model.get());
@@ -416,10 +432,11 @@ TEST_F(CertificateTest, ASlackTendonBeginsToPullAtItsRange) {
   }
 }
 
-// Dry friction of a light slide: it slips where the motor's force is loss / d, d = 0.9 at rest. A nudge of the control is enough although the
-// acceleration, of which its distance is, is far from there.
+// Dry friction of a light slide: it slips where the motor's force is loss / d, d = 0.9 at rest. A nudge of the control
+// is enough although the acceleration, of which its distance is, is far from there.
 TEST_F(CertificateTest, ALightBodySlipsUnderANudge) {
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><option gravity="0 0 0"/><worldbody><body><joint name="j" type="slide" frictionloss=".3"/>
+  const ModelPtr model = LoadModelFromString(
+      R"(<mujoco><option gravity="0 0 0"/><worldbody><body><joint name="j" type="slide" frictionloss=".3"/>
     <geom size=".01" mass="1e-5"/></body></worldbody><actuator><motor name="push" joint="j"/></actuator></mujoco>)");
   for (const double room : {4e-8, 1e-5}) {
     SCOPED_TRACE(room);
@@ -441,7 +458,8 @@ TEST_F(CertificateTest, ALightBodySlipsUnderANudge) {
 
 // what two motors pull at a tendon together is held at its limit; a sensor holds its cutoff
 TEST_F(CertificateTest, TendonsForcesAndSensorsValuesAreFarFromWhereTheyAreHeld) {
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><body><joint name="j" type="slide"/><geom size=".1"/></body></worldbody>
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><worldbody><body><joint name="j" type="slide"/><geom size=".1"/></body></worldbody>
     <tendon><fixed name="t" actuatorfrclimited="true" actuatorfrcrange="-1 1"><joint joint="j" coef="1"/></fixed></tendon>
     <actuator><motor name="a" tendon="t"/><motor name="b" tendon="t"/></actuator>
     <sensor><jointpos name="place" joint="j" cutoff=".5"/></sensor></mujoco>)");
@@ -451,7 +469,8 @@ TEST_F(CertificateTest, TendonsForcesAndSensorsValuesAreFarFromWhereTheyAreHeld)
     data->ctrl[0] = 0.5;
     data->ctrl[1] = held ? 1 : 0.25;
     const Certificate certificate = Certify(model.get(), data.get());
-    const Switch *force = Find(certificate, "actuator force of t", "clamp"), *value = Find(certificate, "value of place", "cutoff");
+    const Switch *force = Find(certificate, "actuator force of t", "clamp"),
+                 *value = Find(certificate, "value of place", "cutoff");
     ASSERT_NE(force, nullptr);
     ASSERT_NE(value, nullptr);
     EXPECT_EQ(force->active, held);

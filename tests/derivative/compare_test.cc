@@ -48,8 +48,9 @@ TEST_F(CompareTest, ADerivativeAgreesWithItselfInEveryBlock) {
     EXPECT_EQ(block.judged, block.rows * block.cols) << block.name;
     EXPECT_EQ(block.worst.error, 0) << block.name;
   }
-  EXPECT_EQ(names, (std::vector<std::string>{"A qpos'/qpos", "A qpos'/qvel", "A qvel'/qpos", "A qvel'/qvel", "B qpos'/ctrl",
-                                             "B qvel'/ctrl", "C sensor/qpos", "C sensor/qvel", "D sensor/ctrl"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"A qpos'/qpos", "A qpos'/qvel", "A qvel'/qpos", "A qvel'/qvel", "B qpos'/ctrl",
+                                      "B qvel'/ctrl", "C sensor/qpos", "C sensor/qvel", "D sensor/ctrl"}));
 }
 
 TEST_F(CompareTest, APlantedErrorIsFoundAndNamedWithBothValues) {
@@ -57,7 +58,8 @@ TEST_F(CompareTest, APlantedErrorIsFoundAndNamedWithBothValues) {
   value_.B(3, 0) *= 1.01;
   const DerivativeComparison comparison = Compare(model_.get(), value_, reference_);
   EXPECT_FALSE(comparison.agrees);
-  for (const BlockComparison& block : comparison.blocks) EXPECT_EQ(block.agrees, block.name != "B qvel'/ctrl") << block.name;
+  for (const BlockComparison& block : comparison.blocks)
+    EXPECT_EQ(block.agrees, block.name != "B qvel'/ctrl") << block.name;
   const BlockComparison* block = Block(comparison, "B qvel'/ctrl");
   EXPECT_EQ(block->wrong, 1);
   EXPECT_EQ(block->worst.row_name, "qvel[knee]'");
@@ -116,7 +118,8 @@ TEST_F(CompareTest, RefusesWhatCannotBeCompared) {
   failed.status = StepStatus::kArenaFull;
   EXPECT_ERROR(Compare(model_.get(), failed, reference_), ErrorCode::kInvalidArgument, "the derivative is not valid");
   value_.B.resize(3, 3);
-  EXPECT_ERROR(Compare(model_.get(), value_, reference_), ErrorCode::kDimensionMismatch, "B is 3×3, its reference is 4×2");
+  EXPECT_ERROR(Compare(model_.get(), value_, reference_), ErrorCode::kDimensionMismatch,
+               "B is 3×3, its reference is 4×2");
 }
 
 TEST_F(CompareTest, WithoutSensorsOnOneSideTheyAreLeftOut) {

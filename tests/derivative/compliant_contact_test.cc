@@ -1,4 +1,5 @@
-// Derivatives of the forces of costate.smooth_contact, section Y of README.md: every shape, between trees and within one.
+// Derivatives of the forces of costate.smooth_contact, section Y of README.md: every shape, between trees and within
+// one.
 #include <costate/derivative.h>
 #include <gtest/gtest.h>
 
@@ -61,7 +62,8 @@ TEST_P(CompliantContact, ProductsAccelerationAndInverseHaveIt) {
   const int nv = static_cast<int>(model_->nv);
   Linearizer linearizer(model_.get(), {.level = Level::kAnalytic});
   linearizer.SetContext(GetContext(model_.get(), data_.get()));
-  const VectorXd x = GetState(model_.get(), data_.get()), u = VectorXd::Zero(model_->nu), lambda = VectorXd::Random(2 * nv);
+  const VectorXd x = GetState(model_.get(), data_.get()), u = VectorXd::Zero(model_->nu),
+                 lambda = VectorXd::Random(2 * nv);
   StepDerivative step;
   linearizer.Linearize(x, u, &step);
   StepVjp vjp;
@@ -93,7 +95,8 @@ TEST_P(CompliantContact, PushesEveryTree) {
     mj_forward(model_.get(), data_.get());
     const Eigen::Map<const VectorXd> force(data_->qfrc_passive, model_->nv);
     for (int j = 0; j < model_->njnt; ++j) {
-      if (model_->jnt_type[j] == mjJNT_FREE) most[j] = std::max(most[j], force.segment(model_->jnt_dofadr[j], 3).norm());
+      if (model_->jnt_type[j] == mjJNT_FREE)
+        most[j] = std::max(most[j], force.segment(model_->jnt_dofadr[j], 3).norm());
     }
     arm = std::max(arm, force.tail(6).norm());
   }

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "derivative/equilibrium.h"
-#include "derivative/residual_difference.h"
 #include <costate/derivative.h>
 #include <costate/model.h>
+#include "derivative/equilibrium.h"
+#include "derivative/residual_difference.h"
 
 namespace costate {
 namespace {
@@ -127,8 +127,8 @@ void ExpectAgrees(const std::string& xml, int steps, int min_rows) {
     const MatrixXd V = value.middleCols(block * nv, nv), W = reference.middleCols(block * nv, nv);
     int i, j;
     const double worst = (V - W).cwiseAbs().maxCoeff(&i, &j);
-    EXPECT_LE(worst, 2e-7 * W.cwiseAbs().maxCoeff()) << (block ? "velocity" : "position") << " block: dof " << i << " by "
-                                                     << j << ": " << V(i, j) << " against " << W(i, j);
+    EXPECT_LE(worst, 2e-7 * W.cwiseAbs().maxCoeff()) << (block ? "velocity" : "position") << " block: dof " << i
+                                                     << " by " << j << ": " << V(i, j) << " against " << W(i, j);
   }
   const MatrixXd& expected = point.HessianMatrix();
   EXPECT_LE((dense - expected).cwiseAbs().maxCoeff(), 1e-10 * expected.cwiseAbs().maxCoeff());
@@ -188,8 +188,8 @@ TEST(Constraint, AgreesWithDifferencesOnMovingSurfaces) {
   }
 }
 
-// A capsule upright on a plane gives its contacts a tangent without direction: its derivative is held, never NaN. Tilting
-// about a world axis maps the pyramid to itself, so the differences agree.
+// A capsule upright on a plane gives its contacts a tangent without direction: its derivative is held, never NaN.
+// Tilting about a world axis maps the pyramid to itself, so the differences agree.
 TEST(Constraint, IsFiniteWhereTheTangentHasNoDirection) {
   constexpr char kUpright[] = R"(
 <mujoco><option cone="%CONE%"/><worldbody>
@@ -205,7 +205,8 @@ TEST(Constraint, IsFiniteWhereTheTangentHasNoDirection) {
     ASSERT_EQ(data->ncon, 1);
     LinearizeOptions analytic{.level = Level::kAnalytic, .sensors = false}, residual = analytic;
     residual.level = Level::kResidual;
-    const MatrixXd A = Linearize(model.get(), data.get(), analytic).A, B = Linearize(model.get(), data.get(), residual).A;
+    const MatrixXd A = Linearize(model.get(), data.get(), analytic).A,
+                   B = Linearize(model.get(), data.get(), residual).A;
     ASSERT_TRUE(A.allFinite());
     EXPECT_LE((A - B).cwiseAbs().maxCoeff(), 1e-7 * B.cwiseAbs().maxCoeff());
   }
@@ -219,8 +220,8 @@ TEST(Constraint, NamesWhatItDoesNotCover) {
                {"<geom type='sphere' size='.1'/>", "diagexact='enable'", "diagexact"}};
   for (const auto& c : cases) {
     const std::string xml = std::string("<mujoco><option><flag ") + c.flag +
-                            "/></option><worldbody><geom type='box' size='1 1 .1'/><body pos='0 0 .25'><freejoint/>" + c.geom +
-                            "</body></worldbody></mujoco>";
+                            "/></option><worldbody><geom type='box' size='1 1 .1'/><body pos='0 0 .25'><freejoint/>" +
+                            c.geom + "</body></worldbody></mujoco>";
     ModelPtr model = LoadModelFromString(xml);
     DataPtr data = MakeData(model.get());
     for (int s = 0; s < 400 && data->nefc == 0; s++) mj_step(model.get(), data.get());

@@ -29,9 +29,7 @@ Quadric PlaneAt(const Vec3& normal, double offset) { return {Mat3::Zero(), norma
 Quadric SphereAt(double z, double radius) {
   return {Mat3::Identity() / radius, Vec3(0, 0, -z) / radius, 0.5 * (z * z / radius - radius)};
 }
-Quadric Tube(double radius) {
-  return {Mat3(Vec3(1, 1, 0).asDiagonal()) / radius, Vec3::Zero(), -0.5 * radius};
-}
+Quadric Tube(double radius) { return {Mat3(Vec3(1, 1, 0).asDiagonal()) / radius, Vec3::Zero(), -0.5 * radius}; }
 
 using Surface = std::vector<Quadric>;
 
@@ -39,16 +37,13 @@ std::vector<Quadric> Quadrics(const mjModel* m, int geom) {
   const Vec3 size = Vec3Map(m->geom_size + 3 * geom);
   std::vector<Quadric> all;
   switch (m->geom_type[geom]) {
-    case mjGEOM_SPHERE:
-      return {SphereAt(0, size(0))};
+    case mjGEOM_SPHERE: return {SphereAt(0, size(0))};
     case mjGEOM_ELLIPSOID: {
       const Vec3 inverse = size.cwiseProduct(size).cwiseInverse() * size.mean();
       return {{Mat3(inverse.asDiagonal()), Vec3::Zero(), -0.5 * size.mean()}};
     }
-    case mjGEOM_CAPSULE:
-      return {Tube(size(0)), SphereAt(size(1), size(0)), SphereAt(-size(1), size(0))};
-    case mjGEOM_CYLINDER:
-      return {Tube(size(0)), PlaneAt(Vec3::UnitZ(), size(1)), PlaneAt(-Vec3::UnitZ(), size(1))};
+    case mjGEOM_CAPSULE: return {Tube(size(0)), SphereAt(size(1), size(0)), SphereAt(-size(1), size(0))};
+    case mjGEOM_CYLINDER: return {Tube(size(0)), PlaneAt(Vec3::UnitZ(), size(1)), PlaneAt(-Vec3::UnitZ(), size(1))};
     case mjGEOM_BOX:
       for (int i = 0; i < 3; i++) {
         for (int sign : {-1, 1}) all.push_back(PlaneAt(sign * Vec3::Unit(i), size(i)));
@@ -72,8 +67,7 @@ std::vector<Quadric> Quadrics(const mjModel* m, int geom) {
 }
 
 // is y, on the chosen quadrics, on the surface?
-bool IsOnSurface(const mjModel* m, int geom, const std::vector<Quadric>& all, unsigned chosen,
-                 const Vec3& y) {
+bool IsOnSurface(const mjModel* m, int geom, const std::vector<Quadric>& all, unsigned chosen, const Vec3& y) {
   if (m->geom_type[geom] == mjGEOM_CAPSULE) {
     const double half = m->geom_size[3 * geom + 1];
     return chosen == 1 ? std::abs(y.z()) < half : chosen == 2 ? y.z() > half : y.z() < -half;
@@ -107,8 +101,7 @@ bool Newton(const Surface surface[2], const Pose pose[2], Closest* at) {
       Eigen::MatrixXd gradient(3, count[side]);
       for (int k = 0; k < count[side]; k++) {
         const Quadric& g = surface[side][k];
-        gradient.col(k) =
-            pose[side].R * (g.Q * (pose[side].R.transpose() * (at->x[side] - pose[side].c)) + g.q);
+        gradient.col(k) = pose[side].R * (g.Q * (pose[side].R.transpose() * (at->x[side] - pose[side].c)) + g.q);
       }
       const Vec3 pull = (side ? -1 : 1) * (at->x[1] - at->x[0]);
       at->multiplier.segment(row, count[side]) = gradient.colPivHouseholderQr().solve(pull);
@@ -117,8 +110,7 @@ bool Newton(const Surface surface[2], const Pose pose[2], Closest* at) {
   for (int iteration = 0; iteration < 40; iteration++) {
     Eigen::MatrixXd J = Eigen::MatrixXd::Zero(size, size);
     Eigen::VectorXd r = Eigen::VectorXd::Zero(size);
-    J.topLeftCorner<6, 6>() << Mat3::Identity(), -Mat3::Identity(), -Mat3::Identity(),
-        Mat3::Identity();
+    J.topLeftCorner<6, 6>() << Mat3::Identity(), -Mat3::Identity(), -Mat3::Identity(), Mat3::Identity();
     r.head<3>() = at->x[0] - at->x[1];
     r.segment<3>(3) = at->x[1] - at->x[0];
     for (int side = 0, row = 6; side < 2; side++) {
@@ -155,8 +147,8 @@ bool Newton(const Surface surface[2], const Pose pose[2], Closest* at) {
 }
 
 // the stationary point of least depth near the contact, over all choices of quadrics
-bool FindClosest(const mjModel* m, const Pose pose[2], const Vec3& normal, double dist,
-                 const Vec3 x[2], Surface surface[2], Closest* out) {
+bool FindClosest(const mjModel* m, const Pose pose[2], const Vec3& normal, double dist, const Vec3 x[2],
+                 Surface surface[2], Closest* out) {
   const std::vector<Quadric> all[2] = {Quadrics(m, 0), Quadrics(m, 1)};
   bool found = false;
   const auto choose = [&](int side, unsigned bits) {
@@ -164,8 +156,7 @@ bool FindClosest(const mjModel* m, const Pose pose[2], const Vec3& normal, doubl
     for (std::size_t k = 0; k < all[side].size(); k++) {
       if (!(bits >> k & 1)) continue;
       const Quadric& g = all[side][k];
-      if (std::abs(g.Value(pose[side].R.transpose() * (x[side] - pose[side].c))) > 0.02)
-        return Surface();
+      if (std::abs(g.Value(pose[side].R.transpose() * (x[side] - pose[side].c))) > 0.02) return Surface();
       chosen.push_back(g);
     }
     return chosen.size() <= 3 ? chosen : Surface();
@@ -177,8 +168,7 @@ bool FindClosest(const mjModel* m, const Pose pose[2], const Vec3& normal, doubl
       const Surface trial[2] = {s1, choose(1, b2)};
       if (trial[1].empty()) continue;
       Closest at{{x[0], x[1]}, {}, 0, {}};
-      if (!Newton(trial, pose, &at) || at.n.dot(normal) < 0.999 || std::abs(at.phi - dist) > 1e-4)
-        continue;
+      if (!Newton(trial, pose, &at) || at.n.dot(normal) < 0.999 || std::abs(at.phi - dist) > 1e-4) continue;
       bool on = true;
       for (int side = 0; side < 2; side++) {
         const Vec3 y = pose[side].R.transpose() * (at.x[side] - pose[side].c);
@@ -198,10 +188,9 @@ TEST(ConvexContact, IsTheDerivativeOfClosestPoints) {
   const char *sphere = "size='.1'", *capsule = "type='capsule' size='.06 .12'",
              *cylinder = "type='cylinder' size='.09 .12'", *box = "type='box' size='.08 .1 .12'",
              *ellipsoid = "type='ellipsoid' size='.1 .07 .12'", *mesh = "type='mesh' mesh='wedge'";
-  const char* pairs[][2] = {{sphere, ellipsoid},    {capsule, ellipsoid},  {capsule, cylinder},
-                            {ellipsoid, ellipsoid}, {ellipsoid, cylinder}, {ellipsoid, box},
-                            {ellipsoid, mesh},      {cylinder, cylinder},  {cylinder, box},
-                            {cylinder, mesh}};
+  const char* pairs[][2] = {{sphere, ellipsoid},   {capsule, ellipsoid}, {capsule, cylinder}, {ellipsoid, ellipsoid},
+                            {ellipsoid, cylinder}, {ellipsoid, box},     {ellipsoid, mesh},   {cylinder, cylinder},
+                            {cylinder, box},       {cylinder, mesh}};
   for (const auto& pair : pairs) {
     SCOPED_TRACE(std::string(pair[0]) + " and " + pair[1]);
     ModelPtr model = LoadModelFromString(TwoGeoms(pair[0], pair[1]));
@@ -216,12 +205,10 @@ TEST(ConvexContact, IsTheDerivativeOfClosestPoints) {
       const mjContact& contact = d->contact[0];
       const Vec3 n = Vec3Map(contact.frame), p = Vec3Map(contact.pos);
       const ConvexShape shape1(m, d, 0), shape2(m, d, 1);
-      if (shape1.HasFace(n) || shape2.HasFace(-n))
-        continue;  // clipped by the engine: no closest point
+      if (shape1.HasFace(n) || shape2.HasFace(-n)) continue;  // clipped by the engine: no closest point
       smooth_contacts++;
       ConvexContact exact;
-      ASSERT_TRUE(solver.Solve(shape1, shape2, n, p, contact.dist, m->opt.ccd_tolerance, &exact))
-          << "pose " << k;
+      ASSERT_TRUE(solver.Solve(shape1, shape2, n, p, contact.dist, m->opt.ccd_tolerance, &exact)) << "pose " << k;
       EXPECT_FALSE(exact.parallel);
       Pose pose[2];
       for (int g = 0; g < 2; g++) pose[g] = {GeomPose(m, d, g).center, GeomPose(m, d, g).R};
@@ -259,8 +246,7 @@ TEST(ConvexContact, IsTheDerivativeOfClosestPoints) {
       }
       if (!smooth) continue;
       judged++;
-      const double error =
-          (value - reference).cwiseAbs().maxCoeff() / (1 + reference.cwiseAbs().maxCoeff());
+      const double error = (value - reference).cwiseAbs().maxCoeff() / (1 + reference.cwiseAbs().maxCoeff());
       EXPECT_LE(error, 1e-7) << "pose " << k << "\n" << value << "\n\n" << reference;
     }
     EXPECT_GE(smooth_contacts, 80);

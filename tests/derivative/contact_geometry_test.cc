@@ -23,10 +23,9 @@ TEST(ContactGeometry, ClosedFormsAgreeWithDifferencesOfTheCollider) {
   const char *sphere = "size='.1'", *capsule = "type='capsule' size='.06 .12'",
              *cylinder = "type='cylinder' size='.09 .12'", *box = "type='box' size='.08 .1 .12'",
              *ellipsoid = "type='ellipsoid' size='.1 .07 .12'", *mesh = "type='mesh' mesh='wedge'";
-  const Pair pairs[] = {{kPlane, sphere},   {kPlane, capsule}, {kPlane, ellipsoid},
-                        {kPlane, cylinder}, {kPlane, box},     {kPlane, mesh},
-                        {sphere, sphere},   {sphere, capsule}, {sphere, box},
-                        {sphere, cylinder}, {capsule, capsule}};
+  const Pair pairs[] = {{kPlane, sphere}, {kPlane, capsule},  {kPlane, ellipsoid}, {kPlane, cylinder},
+                        {kPlane, box},    {kPlane, mesh},     {sphere, sphere},    {sphere, capsule},
+                        {sphere, box},    {sphere, cylinder}, {capsule, capsule}};
   for (const Pair& pair : pairs) {
     SCOPED_TRACE(std::string(pair.first) + " and " + pair.second);
     ModelPtr model = LoadModelFromString(TwoGeoms(pair.first, pair.second));
@@ -41,10 +40,8 @@ TEST(ContactGeometry, ClosedFormsAgreeWithDifferencesOfTheCollider) {
       ASSERT_TRUE(closed.Compute(model.get(), d, &missing)) << missing;
       if (!differenced.Compute(model.get(), d, &why)) continue;
       for (int c = 0; c < d->ncon; c++) {
-        const ContactMatrix &G = closed.motion(c).by_geom2,
-                            &reference = differenced.motion(c).by_geom2;
-        EXPECT_LE((G - reference).cwiseAbs().maxCoeff(),
-                  1e-8 * (1 + reference.cwiseAbs().maxCoeff()))
+        const ContactMatrix &G = closed.motion(c).by_geom2, &reference = differenced.motion(c).by_geom2;
+        EXPECT_LE((G - reference).cwiseAbs().maxCoeff(), 1e-8 * (1 + reference.cwiseAbs().maxCoeff()))
             << "pose " << k << " contact " << c << "\n"
             << G << "\n\n"
             << reference;
@@ -52,10 +49,8 @@ TEST(ContactGeometry, ClosedFormsAgreeWithDifferencesOfTheCollider) {
         // (G3) all turn as one: the frame's rate is the common w, but for its turn about the normal
         const ContactMatrix& both = closed.motion(c).by_both;
         EXPECT_EQ(both, differenced.motion(c).by_both);
-        const Mat3 across = Mat3::Identity() -
-                            Vec3Map(d->contact[c].frame) * Vec3Map(d->contact[c].frame).transpose();
-        EXPECT_LE((across * (both.block<3, 3>(4, 0) - Mat3::Identity())).cwiseAbs().maxCoeff(),
-                  1e-12);
+        const Mat3 across = Mat3::Identity() - Vec3Map(d->contact[c].frame) * Vec3Map(d->contact[c].frame).transpose();
+        EXPECT_LE((across * (both.block<3, 3>(4, 0) - Mat3::Identity())).cwiseAbs().maxCoeff(), 1e-12);
         compared++;
       }
     }
@@ -66,7 +61,8 @@ TEST(ContactGeometry, ClosedFormsAgreeWithDifferencesOfTheCollider) {
 // Balls of a millimetre, a metre from the origin: two points to a side of the contact would leave the sixth part of
 // (1e-6 / 2e-3)² by truncation.
 TEST(ContactGeometry, DifferencesOfSmallGeomsAreExactToo) {
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><body pos="1 .3 -.5"><freejoint/><geom size=".001"/></body>
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><worldbody><body pos="1 .3 -.5"><freejoint/><geom size=".001"/></body>
       <body pos="1.0008 .3012 -.4987"><freejoint/><geom size=".001"/></body></worldbody></mujoco>)");
   const DataPtr data = MakeData(model.get());
   mj_forward(model.get(), data.get());
@@ -81,12 +77,13 @@ TEST(ContactGeometry, DifferencesOfSmallGeomsAreExactToo) {
   EXPECT_LE((G - other).cwiseAbs().maxCoeff(), 1e-8 * largest) << G << "\n\n" << other;
 }
 
-// The distance along a normal that is free goes by that normal when the geoms are shifted, also where they are in contact by little
-// more than a nudge.
+// The distance along a normal that is free goes by that normal when the geoms are shifted, also where they are in
+// contact by little more than a nudge.
 TEST(ContactGeometry, DifferencesOfGeomsThatHardlyTouchAreExactToo) {
   const std::string stone = "<body><freejoint/><geom type='mesh' mesh='stone'/></body>";
   const ModelPtr model = LoadModelFromString(
-      "<mujoco><asset><mesh name='stone' vertex='.1 0 0  -.12 .03 0  0 .13 .02  .01 -.11 0  0 .02 .1  .03 0 -.12'/></asset><worldbody>" +
+      "<mujoco><asset><mesh name='stone' vertex='.1 0 0  -.12 .03 0  0 .13 .02  .01 -.11 0  0 .02 .1  .03 0 "
+      "-.12'/></asset><worldbody>" +
       stone + stone + "</worldbody></mujoco>");
   const DataPtr data = MakeData(model.get());
   mjData* d = data.get();
@@ -116,8 +113,7 @@ TEST(ContactGeometry, ClippedContactsAgreeWithDifferencesOfTheCollider) {
   const struct {
     const char *first, *second;
     int clipped;
-  } pairs[] = {
-      {box, box, 150}, {cylinder, box, 30}, {cylinder, cylinder, 10}, {cylinder, mesh, 15}};
+  } pairs[] = {{box, box, 150}, {cylinder, box, 30}, {cylinder, cylinder, 10}, {cylinder, mesh, 15}};
   for (const auto& pair : pairs) {
     SCOPED_TRACE(std::string(pair.first) + " and " + pair.second);
     ModelPtr model = LoadModelFromString(TwoGeoms(pair.first, pair.second));
@@ -143,12 +139,10 @@ TEST(ContactGeometry, ClippedContactsAgreeWithDifferencesOfTheCollider) {
       if (!differenced.Compute(model.get(), d, &why)) continue;
       for (int c = 0; c < d->ncon && d->ncon > 1; c++) {
         if (!closed.has_motion(c)) continue;
-        const ContactMatrix &G = closed.motion(c).by_geom2,
-                            &reference = differenced.motion(c).by_geom2;
+        const ContactMatrix &G = closed.motion(c).by_geom2, &reference = differenced.motion(c).by_geom2;
         // the engine's normal is a difference of witnesses
         const double noise = 1e-15 / (1e-6 * std::abs(d->contact[c].dist));
-        EXPECT_LE((G - reference).cwiseAbs().maxCoeff(),
-                  noise + 1e-8 * (1 + reference.cwiseAbs().maxCoeff()))
+        EXPECT_LE((G - reference).cwiseAbs().maxCoeff(), noise + 1e-8 * (1 + reference.cwiseAbs().maxCoeff()))
             << "pose " << k << " contact " << c << "\n"
             << G << "\n\n"
             << reference;
@@ -159,12 +153,13 @@ TEST(ContactGeometry, ClippedContactsAgreeWithDifferencesOfTheCollider) {
   }
 }
 
-// Capsules on a box: balls at the ends, at the nearest point of an edge or corner, and where the axis leaves the space above a
-// face; what is none of these is differenced.
+// Capsules on a box: balls at the ends, at the nearest point of an edge or corner, and where the axis leaves the space
+// above a face; what is none of these is differenced.
 TEST(ContactGeometry, CapsulesOnABoxAgreeWithDifferencesOfTheCollider) {
   enum { kEnd, kNearest, kClipped, kKinds };
   int compared[kKinds] = {0}, left = 0;
-  for (const char* box : {"type='box' size='.08 .1 .12'", "type='box' size='.3 .02 .05'", "type='box' size='.03 .03 .03'"}) {
+  for (const char* box :
+       {"type='box' size='.08 .1 .12'", "type='box' size='.3 .02 .05'", "type='box' size='.03 .03 .03'"}) {
     ModelPtr model = LoadModelFromString(TwoGeoms("type='capsule' size='.04 .15'", box));
     DataPtr data = MakeData(model.get());
     mjData* d = data.get();
@@ -176,7 +171,8 @@ TEST(ContactGeometry, CapsulesOnABoxAgreeWithDifferencesOfTheCollider) {
       // lying, by a few degrees or any; deep enough for an axis inside the box, too
       const double tilt = k % 3 == 0 ? 1 : 0.1, depth = k % 5 == 0 ? 0.06 : 0.004;
       RandomTouch(model.get(), d, depth, &rng, [&](mjtNum* q1, mjtNum* q2) {
-        mjtNum turn[4], unit[3] = {0, 0, 0}, rough[4], tilted[3] = {tilt * normal(rng), tilt * normal(rng), tilt * normal(rng)};
+        mjtNum turn[4], unit[3] = {0, 0, 0}, rough[4],
+                        tilted[3] = {tilt * normal(rng), tilt * normal(rng), tilt * normal(rng)};
         unit[axis(rng)] = 1;
         mju_axisAngle2Quat(turn, unit, mjPI / 2 * quarter(rng));
         mju_mulQuat(rough, q1, turn);
@@ -195,8 +191,11 @@ TEST(ContactGeometry, CapsulesOnABoxAgreeWithDifferencesOfTheCollider) {
         }
         // where the axis comes close to the box its normal bends within the step of the differences
         const double bend = 1e-6 / (0.04 + d->contact[c].dist);
-        EXPECT_LE((G - reference).cwiseAbs().maxCoeff(), (1e-8 + 10 * bend * bend) * (1 + reference.cwiseAbs().maxCoeff()))
-            << "pose " << k << " contact " << c << " of " << d->ncon << "\n" << G << "\n\n" << reference;
+        EXPECT_LE((G - reference).cwiseAbs().maxCoeff(),
+                  (1e-8 + 10 * bend * bend) * (1 + reference.cwiseAbs().maxCoeff()))
+            << "pose " << k << " contact " << c << " of " << d->ncon << "\n"
+            << G << "\n\n"
+            << reference;
         const Vec3 n = Vec3Map(d->contact[c].frame);
         const Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>> R(d->geom_xmat), box_R(d->geom_xmat + 9);
         const Vec3 center = Vec3Map(d->contact[c].pos) - n * (0.04 + d->contact[c].dist / 2);
@@ -215,18 +214,16 @@ TEST(ContactGeometry, CapsulesOnABoxAgreeWithDifferencesOfTheCollider) {
 // The top of a large box is a plane: curved surfaces move on it as in the plane's closed collider,
 // upright ones too, whose normal the iterative collider may hit to the last digit.
 TEST(ContactGeometry, CurvedSurfacesMoveOnABoxAsOnAPlane) {
-  for (const char* geom :
-       {"type='ellipsoid' size='.1 .07 .12'", "type='cylinder' size='.09 .12'"}) {
+  for (const char* geom : {"type='ellipsoid' size='.1 .07 .12'", "type='cylinder' size='.09 .12'"}) {
     for (const char* turn : {"0 0 0", "50 20 10", "70 -30 5", "25 0 60"}) {
       SCOPED_TRACE(std::string(geom) + " turned by " + turn);
       if (geom[6] == 'c' && turn[0] == '0') continue;  // flat on the box
       ContactMatrix by_curved[2];
       for (const bool box : {false, true}) {
-        ModelPtr model = LoadModelFromString(std::string("<mujoco><worldbody>") +
-                                             (box ? "<geom type='box' size='1 1 .1' pos='0 0 -.1'/>"
-                                                  : "<geom type='plane' size='1 1 .1'/>") +
-                                             "<body pos='.01 .02 .3'><freejoint/><geom euler='" +
-                                             turn + "' " + geom + "/></body></worldbody></mujoco>");
+        ModelPtr model = LoadModelFromString(
+            std::string("<mujoco><worldbody>") +
+            (box ? "<geom type='box' size='1 1 .1' pos='0 0 -.1'/>" : "<geom type='plane' size='1 1 .1'/>") +
+            "<body pos='.01 .02 .3'><freejoint/><geom euler='" + turn + "' " + geom + "/></body></worldbody></mujoco>");
         DataPtr data = MakeData(model.get());
         mjData* d = data.get();
         for (double step : {1e-2, 1e-3, 1e-4}) {
@@ -240,17 +237,15 @@ TEST(ContactGeometry, CurvedSurfacesMoveOnABoxAsOnAPlane) {
         std::string missing;
         ASSERT_TRUE(geometry.Compute(model.get(), d, &missing)) << missing;
         const ContactMotion& motion = geometry.motion(0);
-        by_curved[box] = d->contact[0].geom[0] == 1 ? motion.by_geom1()
-                                                    : motion.by_geom2;  // it comes before the box
+        by_curved[box] = d->contact[0].geom[0] == 1 ? motion.by_geom1() : motion.by_geom2;  // it comes before the box
       }
-      EXPECT_LE((by_curved[1] - by_curved[0]).cwiseAbs().maxCoeff(), 3e-4) << by_curved[1] << "\n\n"
-                                                                           << by_curved[0];
+      EXPECT_LE((by_curved[1] - by_curved[0]).cwiseAbs().maxCoeff(), 3e-4) << by_curved[1] << "\n\n" << by_curved[0];
     }
   }
 }
 
-// Two polytopes hardly in touch: the engine makes the normal from two points a micrometre apart, so that differences of it
-// are noise, and yet it turns with the face.
+// Two polytopes hardly in touch: the engine makes the normal from two points a micrometre apart, so that differences of
+// it are noise, and yet it turns with the face.
 TEST(ContactGeometry, NormalsOfFacesTurnWithTheFaceExactly) {
   const ModelPtr model = LoadModelFromString(R"(<mujoco><asset>
       <mesh name="rock" vertex="-.1 -.08 -.1  .12 -.09 -.1  .1 .1 -.08  -.1 .09 -.12  -.05 -.06 .1  .07 .01 .12  -.03 .08 .09"/></asset><worldbody>
@@ -281,8 +276,8 @@ TEST(ContactGeometry, NormalsOfFacesTurnWithTheFaceExactly) {
   EXPECT_GE(faces[1], 5);
 }
 
-// A cart along a rail that runs through it, and a lid on a hinge: other motions, which the joints do not allow, would change
-// the set of contact points.
+// A cart along a rail that runs through it, and a lid on a hinge: other motions, which the joints do not allow, would
+// change the set of contact points.
 TEST(ContactGeometry, OnlyMotionsThatTheJointsAllowAreDifferenced) {
   const ModelPtr model = LoadModelFromString(R"(<mujoco><option gravity="0 0 0"/><worldbody>
       <geom type="capsule" fromto="-1 0.07 1 1 0.07 1" size="0.02"/>
@@ -313,12 +308,13 @@ TEST(ContactGeometry, OnlyMotionsThatTheJointsAllowAreDifferenced) {
   }
 }
 
-// (G11) Balls about the centre of the joint between them: the distance rests, point and normal turn with the axes' cross product;
-// along parallel axes nothing turns, and what pulls the centres apart has a tip.
+// (G11) Balls about the centre of the joint between them: the distance rests, point and normal turn with the axes'
+// cross product; along parallel axes nothing turns, and what pulls the centres apart has a tip.
 TEST(ContactGeometry, ConcentricBallsTurnWithTheirAxes) {
   const auto chain = [](const std::string& euler, const std::string& second) {
     return LoadModelFromString(R"(<mujoco><worldbody><geom type="capsule" fromto="0 0 1 .2 0 1" size=".04"/>
-      <body pos=".2 0 1" euler=")" + euler + R"("><joint type="ball"/><geom )" + second + "/></body></worldbody></mujoco>");
+      <body pos=".2 0 1" euler=")" +
+                               euler + R"("><joint type="ball"/><geom )" + second + "/></body></worldbody></mujoco>");
   };
   const char *capsule = "type='capsule' fromto='0 0 0 .15 0 0' size='.02'", *sphere = "size='.03' euler='50 20 0'";
   for (const char* second : {capsule, sphere}) {
@@ -370,8 +366,9 @@ TEST(ContactGeometry, ConcentricBallsTurnWithTheirAxes) {
 // Boxes whose faces just meet: a nudge apart ends the contact, and yet it moves as one that is a micrometre deep.
 TEST(ContactGeometry, AContactAtItsMarginMovesAsOneThatPushes) {
   const auto boxes = [](const char* height) {
-    return LoadModelFromString(std::string(R"(<mujoco><worldbody><geom type="box" size=".125 .25 .125"/><body pos="0 0.0625 )") + height +
-                               R"("><joint type="slide" axis="0 0 1"/><joint axis="0 1 0"/><geom type="box" size=".0625 .0625 .125"/></body></worldbody></mujoco>)");
+    return LoadModelFromString(
+        std::string(R"(<mujoco><worldbody><geom type="box" size=".125 .25 .125"/><body pos="0 0.0625 )") + height +
+        R"("><joint type="slide" axis="0 0 1"/><joint axis="0 1 0"/><geom type="box" size=".0625 .0625 .125"/></body></worldbody></mujoco>)");
   };
   const ModelPtr meeting = boxes("0.24999999999999997"), deep = boxes("0.249999");
   const DataPtr data[] = {MakeData(meeting.get()), MakeData(deep.get())};
@@ -392,8 +389,8 @@ TEST(ContactGeometry, AContactAtItsMarginMovesAsOneThatPushes) {
   }
 }
 
-// A corner that is cut off by a third of a micrometre leaves two contacts that are nearer to each other than any nudge: both slide
-// with the mesh, along the border that cuts them.
+// A corner that is cut off by a third of a micrometre leaves two contacts that are nearer to each other than any nudge:
+// both slide with the mesh, along the border that cuts them.
 TEST(ContactGeometry, CornersNearerThanANudgeAreToldApart) {
   const ModelPtr model = LoadModelFromString(R"(<mujoco><asset><mesh name="brick" vertex="-.05 -.05 -.05 .05 -.05 -.05
         -.05 .05 -.05 .05 .05 -.05 -.05 -.05 .05 .05 -.05 .05 -.05 .05 .05 .05 .05 .05"/></asset>
@@ -403,7 +400,8 @@ TEST(ContactGeometry, CornersNearerThanANudgeAreToldApart) {
   mj_forward(model.get(), data.get());
   ASSERT_EQ(data->ncon, 4);
   double nearest = 1;
-  for (int c = 1; c < 4; c++) nearest = std::min(nearest, (Vec3Map(data->contact[c].pos) - Vec3Map(data->contact[0].pos)).norm());
+  for (int c = 1; c < 4; c++)
+    nearest = std::min(nearest, (Vec3Map(data->contact[c].pos) - Vec3Map(data->contact[0].pos)).norm());
   ASSERT_LT(nearest, 1e-6);
   ContactGeometry geometry(model.get());
   std::string missing;
@@ -413,8 +411,8 @@ TEST(ContactGeometry, CornersNearerThanANudgeAreToldApart) {
   }
 }
 
-// Cylinders in the same place: the differences of the first contact's pair end in a jump, its closed form does not. Each of the others
-// has the same, and none is left out unsaid.
+// Cylinders in the same place: the differences of the first contact's pair end in a jump, its closed form does not.
+// Each of the others has the same, and none is left out unsaid.
 TEST(ContactGeometry, ContactsBesideOneThatJumpsAreTriedForThemselves) {
   const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody>
     <body><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 1 0"/><geom type="cylinder" size=".25 .1"/></body>

@@ -25,7 +25,8 @@ std::string Late(const char* options, const char* more = "") {
       <motor name="now" joint="a" gear="2"/>
       <motor name="hold" joint="b" gear="3" delay="0.005" nsample="5" interp="zoh"/>
       <general name="line" joint="a" dyntype="filter" dynprm="0.02" gainprm="4" biastype="affine" biasprm="0 -2 -0.1" delay="0.005" nsample="6"
-        interp="linear"/>)" + more + R"(
+        interp="linear"/>)" +
+         more + R"(
     </actuator>
     <sensor><jointpos joint="a"/><jointvel joint="b" delay="0.004" nsample="4"/><actuatorfrc actuator="hold"/></sensor></mujoco>)";
 }
@@ -66,7 +67,8 @@ TEST_F(DelayedTest, BothLevelsAgreeWithTheReference) {
     linearizer.SetContext(GetContext(m, data.get()));
     const VectorXd x = GetState(m, data.get()), u = Eigen::Map<const VectorXd>(data->ctrl, m->nu);
     const StepDerivative value = Linearize(m, data.get(), {.sensors = false});
-    const VectorXd lambda = support::Random(3).Vector(static_cast<int>(value.A.rows())), du = support::Random(4).Vector(static_cast<int>(m->nu));
+    const VectorXd lambda = support::Random(3).Vector(static_cast<int>(value.A.rows())),
+                   du = support::Random(4).Vector(static_cast<int>(m->nu));
     StepVjp vjp;
     linearizer.Vjp(x, u, lambda, &vjp);
     EXPECT_TRUE(support::MatricesNearRelative(vjp.x, value.A.transpose() * lambda, 1e-11));
@@ -77,8 +79,8 @@ TEST_F(DelayedTest, BothLevelsAgreeWithTheReference) {
   }
 }
 
-// what a delayed gain puts into an implicit integrator's matrix is the engine's affair, and so is what a stage reads when:
-// level 2 lets the engine read the history
+// what a delayed gain puts into an implicit integrator's matrix is the engine's affair, and so is what a stage reads
+// when: level 2 lets the engine read the history
 TEST_F(DelayedTest, Level2EvaluatesTheModelWithItsDelays) {
   const char* gain = "<general joint='b' gaintype='affine' gainprm='1 0 0.3' delay='0.004' nsample='4'/>";
   for (const auto& [options, text] : {std::pair{"integrator='implicitfast'", "a gain that depends on velocity"},
@@ -101,7 +103,8 @@ TEST_F(DelayedTest, Level2EvaluatesTheModelWithItsDelays) {
     Linearizer linearizer(m);
     linearizer.SetContext(GetContext(m, data.get()));
     const VectorXd x = GetState(m, data.get()), u = Eigen::Map<const VectorXd>(data->ctrl, m->nu);
-    const VectorXd lambda = support::Random(3).Vector(static_cast<int>(value.A.rows())), du = support::Random(4).Vector(static_cast<int>(m->nu));
+    const VectorXd lambda = support::Random(3).Vector(static_cast<int>(value.A.rows())),
+                   du = support::Random(4).Vector(static_cast<int>(m->nu));
     StepVjp vjp;
     linearizer.Vjp(x, u, lambda, &vjp);
     EXPECT_TRUE(support::MatricesNearRelative(vjp.u, value.B.transpose() * lambda, 1e-11));
@@ -115,7 +118,8 @@ TEST_F(DelayedTest, Level2EvaluatesTheModelWithItsDelays) {
   const DataPtr data = Moved(model.get());
   const StepDerivative value = Linearize(model.get(), data.get());
   EXPECT_EQ(value.coverage.Worst(), Level::kStep);
-  EXPECT_NE(value.coverage.terms[0].reason.find("shorter than the step"), std::string::npos) << value.coverage.terms[0].reason;
+  EXPECT_NE(value.coverage.terms[0].reason.find("shorter than the step"), std::string::npos)
+      << value.coverage.terms[0].reason;
 }
 
 }  // namespace

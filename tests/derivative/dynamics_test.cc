@@ -31,7 +31,9 @@ VectorXd FivePoint(const std::function<VectorXd(double)>& f, double h) {
 struct Point {
   VectorXd x, u, context;
   explicit Point(const mjModel* model, const mjData* data)
-      : x(GetState(model, data)), u(Eigen::Map<const VectorXd>(data->ctrl, model->nu)), context(GetContext(model, data)) {}
+      : x(GetState(model, data)),
+        u(Eigen::Map<const VectorXd>(data->ctrl, model->nu)),
+        context(GetContext(model, data)) {}
 };
 
 // the converged acceleration at a state, a control and an applied force
@@ -59,16 +61,19 @@ TEST_F(DynamicsTest, AccelerationAgreesWithItsDifferencesAtEveryLevel) {
     const Point point(model.get(), data.get());
     MatrixXd x(dims.nv, dims.ndx), u(dims.nv, dims.nu), force(dims.nv, dims.nv);
     const auto column = [&](int kind, int i) {
-      return FivePoint([&](double h) {
-        VectorXd d[3] = {VectorXd::Zero(dims.ndx), VectorXd::Zero(dims.nu), VectorXd::Zero(dims.nv)};
-        d[kind][i] = h;
-        return Forward(model.get(), point, d[0], d[1], d[2]);
-      }, kind == 0 && i < dims.nv ? 1e-6 : 1e-5);
+      return FivePoint(
+          [&](double h) {
+            VectorXd d[3] = {VectorXd::Zero(dims.ndx), VectorXd::Zero(dims.nu), VectorXd::Zero(dims.nv)};
+            d[kind][i] = h;
+            return Forward(model.get(), point, d[0], d[1], d[2]);
+          },
+          kind == 0 && i < dims.nv ? 1e-6 : 1e-5);
     };
     for (int i = 0; i < dims.ndx; i++) x.col(i) = column(0, i);
     for (int i = 0; i < dims.nu; i++) u.col(i) = column(1, i);
     for (int i = 0; i < dims.nv; i++) force.col(i) = column(2, i);
-    const VectorXd qacc = Forward(model.get(), point, VectorXd::Zero(dims.ndx), VectorXd::Zero(dims.nu), VectorXd::Zero(dims.nv));
+    const VectorXd qacc =
+        Forward(model.get(), point, VectorXd::Zero(dims.ndx), VectorXd::Zero(dims.nu), VectorXd::Zero(dims.nv));
 
     // the integrator and the substeps have no part in it
     for (int integrator : {mjINT_EULER, mjINT_RK4, mjINT_IMPLICIT}) {
@@ -84,7 +89,8 @@ TEST_F(DynamicsTest, AccelerationAgreesWithItsDifferencesAtEveryLevel) {
         const double tolerance = level == Level::kStep ? 1e-5 : kSmooth;
         EXPECT_TRUE(support::MatricesNearRelative(out.qacc, qacc, 1e-9));
         EXPECT_TRUE(support::MatricesNearRelative(out.x.leftCols(dims.nv), x.leftCols(dims.nv), tolerance));
-        EXPECT_TRUE(support::MatricesNearRelative(out.x.rightCols(dims.nv + dims.na), x.rightCols(dims.nv + dims.na), tolerance));
+        EXPECT_TRUE(support::MatricesNearRelative(out.x.rightCols(dims.nv + dims.na), x.rightCols(dims.nv + dims.na),
+                                                  tolerance));
         EXPECT_TRUE(support::MatricesNearRelative(out.u, u, tolerance));
         EXPECT_TRUE(support::MatricesNearRelative(out.force, force, tolerance));
         EXPECT_EQ(out.coverage.terms.empty(), false);
@@ -115,11 +121,13 @@ void ExpectInverse(const mjModel* model, const mjData* data, const VectorXd& qac
   for (int block = 0; block < 3; block++) {
     jacobian[block].resize(dims.nv, dims.nv);
     for (int i = 0; i < dims.nv; i++) {
-      jacobian[block].col(i) = FivePoint([&](double h) {
-        VectorXd dx = VectorXd::Zero(dims.ndx), a = qacc;
-        (block == 2 ? a[i] : dx[block * dims.nv + i]) += h;
-        return Inverse(model, point, dx, a);
-      }, block == 0 ? 1e-6 : 1e-5);
+      jacobian[block].col(i) = FivePoint(
+          [&](double h) {
+            VectorXd dx = VectorXd::Zero(dims.ndx), a = qacc;
+            (block == 2 ? a[i] : dx[block * dims.nv + i]) += h;
+            return Inverse(model, point, dx, a);
+          },
+          block == 0 ? 1e-6 : 1e-5);
     }
   }
   for (Level level : levels) {
@@ -152,7 +160,8 @@ TEST_F(DynamicsTest, InverseAgreesWithItsDifferencesAtEveryLevel) {
     const VectorXd qacc = Eigen::Map<VectorXd>(data->qacc, model->nv);
     ExpectInverse(model.get(), data.get(), qacc, {Level::kBest, Level::kResidual, Level::kStep});
     // and away from it
-    ExpectInverse(model.get(), data.get(), qacc + support::Random(5).Vector(static_cast<int>(model->nv), 0.3), {Level::kBest});
+    ExpectInverse(model.get(), data.get(), qacc + support::Random(5).Vector(static_cast<int>(model->nv), 0.3),
+                  {Level::kBest});
   }
 }
 
@@ -175,13 +184,15 @@ TEST_F(DynamicsTest, DiscreteInverseIsDifferencedAndRungeKuttaRefused) {
   Linearizer linearizer(model.get());
   InverseDerivative out;
   const Point point(model.get(), data.get());
-  EXPECT_ERROR(linearizer.LinearizeInverse(point.x, point.u, qacc, &out), ErrorCode::kUnsupported, "RK4 has no inverse");
+  EXPECT_ERROR(linearizer.LinearizeInverse(point.x, point.u, qacc, &out), ErrorCode::kUnsupported,
+               "RK4 has no inverse");
 }
 
-// A limit ends to push where the acceleration of continuous time, (1 + h b / m) qacc, is aref: just before it pushes as it does far before, and just
-// beyond it does nothing
+// A limit ends to push where the acceleration of continuous time, (1 + h b / m) qacc, is aref: just before it pushes as
+// it does far before, and just beyond it does nothing
 TEST_F(DynamicsTest, DiscreteInverseIsDifferencedOnTheSideOfThePoint) {
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><option gravity="0 0 0"><flag invdiscrete="enable"/></option><worldbody><body>
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><option gravity="0 0 0"><flag invdiscrete="enable"/></option><worldbody><body>
     <joint type="slide" axis="1 0 0" limited="true" range="0 1" damping="3"/><geom size=".1" mass="2"/></body></worldbody></mujoco>)");
   const DataPtr data = MakeData(model.get());
   data->qpos[0] = -1e-3;

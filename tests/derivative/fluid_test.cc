@@ -60,8 +60,8 @@ TEST_F(FluidTest, AgreesWithTheStep) {
   }
 }
 
-// (F4)–(F6): free bodies that are a whole tree, alone and with a welded part, translations whose inertia is diagonal, a ball,
-// and a small swimmer
+// (F4)–(F6): free bodies that are a whole tree, alone and with a welded part, translations whose inertia is diagonal, a
+// ball, and a small swimmer
 constexpr char kTrees[] = R"(
   <mujoco>
     <option timestep="0.004" density="1000" viscosity="0.3" wind="0.3 -0.7 0.2"/>
@@ -92,7 +92,8 @@ TEST_F(FluidTest, ImplicitIntegratorsAgreeWithTheStepOnEveryKindOfTree) {
       EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
       const support::StepReference reference = support::MakeStepReference(m, data.get());
       EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step, reference.step_error, support::kReference));
-      EXPECT_TRUE(support::MatricesNearRelative(LinearizeTerms(m, data.get(), {.integrator = true}).A, value.A, 1e-8));  // differences of a stiff light swimmer
+      EXPECT_TRUE(support::MatricesNearRelative(LinearizeTerms(m, data.get(), {.integrator = true}).A, value.A,
+                                                1e-8));  // differences of a stiff light swimmer
 
       // products are those of the matrices
       Linearizer linearizer(m);
@@ -161,8 +162,10 @@ TEST_F(FluidTest, SlopesOfASmallEllipsoidAgreeWithDifferences) {
 TEST_F(FluidTest, ForcesOnSmallEllipsoidsAreTheEngines) {
   for (double size : {0.3, 0.02, 0.002, 0.0003}) {
     const std::string s = std::to_string(size), l = std::to_string(2 * size);
-    const ModelPtr model = LoadModelFromString("<mujoco><option density='900' viscosity='0.01'/><worldbody><body><freejoint/><geom type='ellipsoid' size='" +
-                                               s + " " + s + " " + l + "' fluidshape='ellipsoid' fluidcoef='0.5 0.25 1.5 1.1 0.8'/></body></worldbody></mujoco>");
+    const ModelPtr model = LoadModelFromString(
+        "<mujoco><option density='900' viscosity='0.01'/><worldbody><body><freejoint/><geom type='ellipsoid' size='" +
+        s + " " + s + " " + l +
+        "' fluidshape='ellipsoid' fluidcoef='0.5 0.25 1.5 1.1 0.8'/></body></worldbody></mujoco>");
     for (double speed : {2.0, 0.03, 1e-4}) {
       const DataPtr data = MakeData(model.get());
       Vec6 local;

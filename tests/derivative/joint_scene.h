@@ -8,7 +8,8 @@
 
 namespace costate {
 
-/// A free body that carries a ball, a hinge and a slide with springs and dampers; `rest` stands behind the world's bodies.
+/// A free body that carries a ball, a hinge and a slide with springs and dampers; `rest` stands behind the world's
+/// bodies.
 inline std::string SpringScene(const std::string& bodies, const std::string& rest) {
   return R"(
     <mujoco>
@@ -26,7 +27,8 @@ inline std::string SpringScene(const std::string& bodies, const std::string& res
               <geom type="box" size="0.05 0.1 0.1" contype="0"/>
             </body>
           </body>
-        </body>)" + bodies + "</worldbody>" + rest + "</mujoco>";
+        </body>)" +
+         bodies + "</worldbody>" + rest + "</mujoco>";
 }
 
 /// Springs and dampers of all joints become polynomials.
@@ -50,7 +52,8 @@ inline std::string EqualityScene(const std::string& equality) {
         </body>
         <body name="e" pos="1 0.5 0.14"><joint axis="0 1 0"/><joint axis="1 0 0"/><geom type="box" size="0.15 0.1 0.3"/></body>
       </worldbody>
-      <equality>)" + equality + "</equality></mujoco>";
+      <equality>)" +
+         equality + "</equality></mujoco>";
 }
 
 }  // namespace costate

@@ -60,8 +60,8 @@ void ExpectAgreement(const mjModel* model, const StepDerivative& one, const Step
 
 using LevelAgreementTest = support::EngineTest;
 
-// Level 2 differences what level 1 has in closed form; both solve with H. Each model of this repository at its first key, in
-// passive and in driven motion, under its own integrator and cone, under RK4 and under the other cone.
+// Level 2 differences what level 1 has in closed form; both solve with H. Each model of this repository at its first
+// key, in passive and in driven motion, under its own integrator and cone, under RK4 and under the other cone.
 TEST_F(LevelAgreementTest, ClosedFormsAreTheDifferencesOfTheResidual) {
   int states = 0, contacts = 0;
   for (const std::string& file : Models()) {

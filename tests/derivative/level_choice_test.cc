@@ -1,4 +1,5 @@
-// Terms without closed form and models outside the theorem: which level is taken, that coverage names it, and that it is right.
+// Terms without closed form and models outside the theorem: which level is taken, that coverage names it, and that it
+// is right.
 #include <costate/certificate.h>
 #include <costate/derivative_check.h>
 
@@ -16,20 +17,23 @@ namespace {
 using LevelChoiceTest = support::EngineTest;
 
 void ExpectAgrees(const mjModel* m, const mjData* d, const StepDerivative& value, double tolerance) {
-  for (const BlockComparison& block : Compare(m, value, Reference(m, d, {.sensors = false}), {.tolerance = tolerance}).blocks) {
-    EXPECT_TRUE(block.agrees) << block.name << " " << block.worst.row_name << " / " << block.worst.col_name << " " << block.worst.value
-                              << " " << block.worst.reference << " +- " << block.worst.error_bar;
+  for (const BlockComparison& block :
+       Compare(m, value, Reference(m, d, {.sensors = false}), {.tolerance = tolerance}).blocks) {
+    EXPECT_TRUE(block.agrees) << block.name << " " << block.worst.row_name << " / " << block.worst.col_name << " "
+                              << block.worst.value << " " << block.worst.reference << " +- " << block.worst.error_bar;
   }
 }
 
 const TermCoverage* FindTerm(const StepDerivative& value, const std::string& term) {
-  const auto found = std::find_if(value.coverage.terms.begin(), value.coverage.terms.end(), [&](const TermCoverage& t) { return t.term == term; });
+  const auto found = std::find_if(value.coverage.terms.begin(), value.coverage.terms.end(),
+                                  [&](const TermCoverage& t) { return t.term == term; });
   return found == value.coverage.terms.end() ? nullptr : &*found;
 }
 
 // a fluid's damping in the matrix of an implicit integrator
 TEST_F(LevelChoiceTest, FluidsUnderImplicitIntegratorsAreAnalytic) {
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.003" density="900" viscosity="0.4" wind="0.3 -0.7 0.2"/>
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><option timestep="0.003" density="900" viscosity="0.4" wind="0.3 -0.7 0.2"/>
     <default><geom contype="0" fluidcoef="0.5 0.25 1.5 1.1 0.8"/></default><worldbody>
       <body pos="0 0 1"><freejoint/><geom type="ellipsoid" size="0.1 0.2 0.05" fluidshape="ellipsoid" euler="10 20 30"/>
         <body pos="0.3 0 0"><joint type="ball"/><geom type="capsule" size="0.04 0.1" euler="0 70 0"/></body></body></worldbody></mujoco>)");
@@ -47,11 +51,12 @@ TEST_F(LevelChoiceTest, FluidsUnderImplicitIntegratorsAreAnalytic) {
 
 // feet that cling to what moves and to what stands still, with contacts within the gap, by actuators and by their geoms
 TEST_F(LevelChoiceTest, AdhesionIsAnalytic) {
-  for (const char* option : {"cone='elliptic'", "cone='pyramidal' integrator='implicitfast'", "cone='elliptic' integrator='RK4' jacobian='sparse'"}) {
+  for (const char* option : {"cone='elliptic'", "cone='pyramidal' integrator='implicitfast'",
+                             "cone='elliptic' integrator='RK4' jacobian='sparse'"}) {
     for (const char* geom : {"", "adhesion='3'"}) {
       SCOPED_TRACE(std::string(option) + geom);
-      const ModelPtr model = LoadModelFromString(std::string("<mujoco><option timestep='0.002' ") + option + R"(/><default><geom gap="0.01" )" +
-                                                 geom + R"(/></default><worldbody>
+      const ModelPtr model = LoadModelFromString(std::string("<mujoco><option timestep='0.002' ") + option +
+                                                 R"(/><default><geom gap="0.01" )" + geom + R"(/></default><worldbody>
           <geom type="sphere" size="0.3" pos="0.3 0 -0.1" contype="2" conaffinity="2"/>
           <body name="ball" pos="0 0 0.1"><joint axis="0 1 0"/><geom size="0.1" pos="0.02 0 0"/>
             <body pos="0.1 0 0.1"><joint axis="1 0 0"/><geom name="arm" size="0.05" pos="0 0.02 0.05"/></body></body>
@@ -68,7 +73,8 @@ TEST_F(LevelChoiceTest, AdhesionIsAnalytic) {
       mj_forward(m, data.get());
       const auto in_gap = [](const mjContact& contact) { return contact.exclude == 1; };
       ASSERT_GE(data->ncon, 2);
-      EXPECT_EQ(std::any_of(data->contact, data->contact + data->ncon, in_gap), *geom == 0);  // those of adhesive geoms have rows
+      EXPECT_EQ(std::any_of(data->contact, data->contact + data->ncon, in_gap),
+                *geom == 0);  // those of adhesive geoms have rows
       ASSERT_FALSE(std::all_of(data->contact, data->contact + data->ncon, in_gap));
       const StepDerivative value = Linearize(m, data.get(), {.level = Level::kAnalytic, .sensors = false});
       EXPECT_GT(value.B.col(0).norm(), 1e-3);
@@ -77,7 +83,8 @@ TEST_F(LevelChoiceTest, AdhesionIsAnalytic) {
       Linearizer linearizer(m, {.level = Level::kAnalytic, .sensors = false});
       linearizer.SetContext(GetContext(m, data.get()));
       const VectorXd x = GetState(m, data.get()), u = Eigen::Map<const VectorXd>(data->ctrl, m->nu);
-      const VectorXd lambda = support::Random(3).Vector(static_cast<int>(value.A.rows())), du = support::Random(4).Vector(2);
+      const VectorXd lambda = support::Random(3).Vector(static_cast<int>(value.A.rows())),
+                     du = support::Random(4).Vector(2);
       StepVjp vjp;
       linearizer.Vjp(x, u, lambda, &vjp);
       const VectorXd of_x = value.A.transpose() * lambda, of_u = value.B.transpose() * lambda;
@@ -121,7 +128,8 @@ TEST_F(LevelChoiceTest, AdhesionBesideASaturatedJointIsDifferencedInTheActuation
 TEST_F(LevelChoiceTest, TheExactDiagonalIsDifferencedInTheConstraintAlone) {
   for (const char* cone : {"pyramidal", "elliptic"}) {
     SCOPED_TRACE(cone);
-    const ModelPtr model = LoadModelFromString(std::string("<mujoco><option timestep='0.002' cone='") + cone + R"('><flag diagexact="enable"/></option>
+    const ModelPtr model = LoadModelFromString(std::string("<mujoco><option timestep='0.002' cone='") + cone +
+                                               R"('><flag diagexact="enable"/></option>
       <worldbody><geom type="plane" size="1 1 1" euler="3 2 0"/>
       <body pos="0 0 0.28"><joint axis="0 1 0" frictionloss="0.2"/><geom type="capsule" size="0.03" fromto="0 0 0 0.3 0 0"/>
         <body pos="0.3 0 0"><joint axis="0 1 0.3"/><geom type="capsule" size="0.03" fromto="0 0 0 0.2 0 -0.26"/></body></body></worldbody></mujoco>)");
@@ -142,7 +150,8 @@ TEST_F(LevelChoiceTest, TheExactDiagonalIsDifferencedInTheConstraintAlone) {
 TEST_F(LevelChoiceTest, CoverageIsThatOfAllStagesAndSubsteps) {
   for (const char* integrator : {"RK4", "Euler"}) {
     SCOPED_TRACE(integrator);
-    const ModelPtr model = LoadModelFromString(std::string("<mujoco><option timestep='0.01' integrator='") + integrator + R"('><flag diagexact="enable"/></option>
+    const ModelPtr model = LoadModelFromString(std::string("<mujoco><option timestep='0.01' integrator='") +
+                                               integrator + R"('><flag diagexact="enable"/></option>
       <worldbody><geom type="plane" size="1 1 1"/>
       <body pos="0 0 0.12"><freejoint/><geom type="sphere" size="0.1" solimp="0 0.9 0.1" margin="0"/></body></worldbody></mujoco>)");
     const mjModel* m = model.get();
@@ -161,7 +170,8 @@ TEST_F(LevelChoiceTest, CoverageIsThatOfAllStagesAndSubsteps) {
     linearizer.Jvp(x, u, MatrixXd::Ones(12, 1), MatrixXd::Zero(0, 1), &forward);
     for (const Coverage* coverage : {&value.coverage, &back.coverage, &forward.coverage}) {
       const auto has = [&](const char* term, Level level) {
-        return std::any_of(coverage->terms.begin(), coverage->terms.end(), [&](const TermCoverage& t) { return t.term == term && t.level == level; });
+        return std::any_of(coverage->terms.begin(), coverage->terms.end(),
+                           [&](const TermCoverage& t) { return t.term == term && t.level == level; });
       };
       EXPECT_TRUE(has("constraint", Level::kResidual));
       EXPECT_TRUE(has("rne", Level::kAnalytic));
@@ -172,8 +182,9 @@ TEST_F(LevelChoiceTest, CoverageIsThatOfAllStagesAndSubsteps) {
 // springs, servos, drag, tendons across branches and a spinning free body in the metric, with and without contact
 TEST_F(LevelChoiceTest, TheDiscreteIntegratorIsDifferencedAtFixedAcceleration) {
   for (const char* option : {"cone='pyramidal'", "cone='elliptic' solver='CG'"}) {
-    const ModelPtr model = LoadModelFromString(std::string("<mujoco><option timestep='0.01' integrator='discrete' density='1.2' viscosity='0.02' ") +
-                                               option + R"(/><worldbody><geom type="plane" size="3 3 1"/>
+    const ModelPtr model = LoadModelFromString(
+        std::string("<mujoco><option timestep='0.01' integrator='discrete' density='1.2' viscosity='0.02' ") + option +
+        R"(/><worldbody><geom type="plane" size="3 3 1"/>
         <body pos="0 0 0.117"><freejoint/><geom type="box" size="0.1 0.05 0.12"/></body>
         <body pos="0 2 3"><freejoint/><geom type="box" size="0.1 0.2 0.3"/></body>
         <body pos="1 0 0.4"><joint name="a" axis="0 1 0" stiffness="5" damping="1" range="-3 3" limited="true" frictionloss="0.1"/>
@@ -200,8 +211,9 @@ TEST_F(LevelChoiceTest, TheDiscreteIntegratorIsDifferencedAtFixedAcceleration) {
       EXPECT_EQ(value.coverage.Worst(), Level::kResidual) << value.coverage.terms[0].reason;
       const ReferenceDerivative reference = Reference(m, data.get());
       for (const BlockComparison& block : Compare(m, value, reference, {.tolerance = 1e-7}).blocks) {
-        EXPECT_TRUE(block.agrees) << block.name << " " << block.worst.row_name << " / " << block.worst.col_name << " " << block.worst.value
-                                  << " " << block.worst.reference << " +- " << block.worst.error_bar;
+        EXPECT_TRUE(block.agrees) << block.name << " " << block.worst.row_name << " / " << block.worst.col_name << " "
+                                  << block.worst.value << " " << block.worst.reference << " +- "
+                                  << block.worst.error_bar;
       }
 
       // a pull-back to applied forces is a column of a step with that force moved
@@ -241,7 +253,8 @@ TEST_F(LevelChoiceTest, ATendonExactlyAtRestIsDifferencedWholeUnderTheDiscreteIn
   data->qvel[0] = 1;
   const StepDerivative rest = Linearize(m, data.get(), {.sensors = false});
   EXPECT_EQ(rest.coverage.Worst(), Level::kStep);
-  EXPECT_NE(rest.coverage.terms[0].reason.find("even is exactly at its spring's rest length"), std::string::npos) << rest.coverage.terms[0].reason;
+  EXPECT_NE(rest.coverage.terms[0].reason.find("even is exactly at its spring's rest length"), std::string::npos)
+      << rest.coverage.terms[0].reason;
   data->qpos[0] = 1e-4;
   const StepDerivative beside = Linearize(m, data.get(), {.sensors = false});
   EXPECT_EQ(beside.coverage.Worst(), Level::kResidual);
@@ -252,7 +265,8 @@ TEST_F(LevelChoiceTest, ATendonExactlyAtRestIsDifferencedWholeUnderTheDiscreteIn
 // plastic springs rest at their state, which the end of a step moves: within one step it is context
 TEST_F(LevelChoiceTest, PlasticSpringsAreAnalyticAboutTheirState) {
   for (const char* option : {"", "integrator='implicitfast'", "integrator='RK4'", "integrator='discrete'"}) {
-    const ModelPtr model = LoadModelFromString(std::string("<mujoco><option timestep='0.005' ") + option + R"(/><worldbody>
+    const ModelPtr model =
+        LoadModelFromString(std::string("<mujoco><option timestep='0.005' ") + option + R"(/><worldbody>
         <body pos="0 0 1"><joint name="a" axis="0 1 0" stiffness="5 3 2" springyield="5"/><geom type="capsule" fromto="0 0 0 0.3 0 0" size="0.03"/>
           <body pos="0.3 0 0"><joint name="b" type="ball" stiffness="3" springyield="8" damping="0.1"/><geom type="capsule" fromto="0 0 0 0.2 0 -0.35" size="0.05"/></body></body>
         <body pos="0 1 1"><joint name="s" type="slide" axis="0 0 1" stiffness="30"/><geom size="0.1"/><site name="s1" pos="0.02 0 0"/></body>
@@ -287,7 +301,8 @@ TEST_F(LevelChoiceTest, PlasticSpringsAreAnalyticAboutTheirState) {
 
 // outside the theorem: whole steps, with the reason
 TEST_F(LevelChoiceTest, SpeculativeContactsAreDifferencedWhole) {
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.002"><flag speculative="enable"/></option><worldbody>
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><option timestep="0.002"><flag speculative="enable"/></option><worldbody>
         <body><joint name="a" axis="0 1 0" damping="0.2" stiffness="20"/>
         <geom type="capsule" size="0.03" fromto="0 0 0 0.3 0 0"/>
         <body pos="0.3 0 0"><joint axis="1 0 0"/><geom type="capsule" size="0.03" fromto="0 0 0 0 0.3 0"/></body></body></worldbody>
@@ -329,7 +344,8 @@ TEST_F(LevelChoiceTest, FlatBoxesAreACornerByRotationAlone) {
   const DataPtr data = MakeData(m);
   const Certificate certificate = Certify(m, data.get());
   EXPECT_EQ(certificate.label, Smoothness::kModeCrossing);
-  const auto found = std::find_if(certificate.switches.begin(), certificate.switches.end(), [](const Switch& s) { return s.state == "face on face"; });
+  const auto found = std::find_if(certificate.switches.begin(), certificate.switches.end(),
+                                  [](const Switch& s) { return s.state == "face on face"; });
   ASSERT_NE(found, certificate.switches.end());
   EXPECT_LE(found->distance, 1e-12);
   const ReferenceDerivative reference = Reference(m, data.get(), {.sensors = false});
@@ -344,10 +360,11 @@ TEST_F(LevelChoiceTest, FlatBoxesAreACornerByRotationAlone) {
 
 // a box or brick that leans on a wider one, their sides flush but for `shift`
 ModelPtr Leaning(const std::string& geom, double shift) {
-  return LoadModelFromString(R"(<mujoco><asset><mesh name="brick" vertex="-.125 -.125 -.0625 .125 -.125 -.0625 -.125 .125 -.0625
+  return LoadModelFromString(
+      R"(<mujoco><asset><mesh name="brick" vertex="-.125 -.125 -.0625 .125 -.125 -.0625 -.125 .125 -.0625
       .125 .125 -.0625 -.125 -.125 .0625 .125 -.125 .0625 -.125 .125 .0625 .125 .125 .0625"/></asset>
     <default><geom solimp=".8 .95 .01"/></default><worldbody><geom type="box" size=".3 .125 .1" pos="0 0 .1"/><body pos=".02 )" +
-                             std::to_string(shift) + R"( .262" euler="0 1 0"><freejoint/>)" + geom + "</body></worldbody></mujoco>");
+      std::to_string(shift) + R"( .262" euler="0 1 0"><freejoint/>)" + geom + "</body></worldbody></mujoco>");
 }
 
 // how far the nearest border is that would make another corner
@@ -365,8 +382,9 @@ void ExpectCornerWhereFlush(const mjModel* m, const mjData* data, double shift, 
   EXPECT_NEAR(Border(certificate), shift, accuracy);
 }
 
-// Where an edge of one meets an edge of the other either may be the border of what they share: no smooth function of a shift across
-// it, nor of the turns that shift it. A little beside it all is smooth, and the certificate knows how far that is. (G13)
+// Where an edge of one meets an edge of the other either may be the border of what they share: no smooth function of a
+// shift across it, nor of the turns that shift it. A little beside it all is smooth, and the certificate knows how far
+// that is. (G13)
 TEST_F(LevelChoiceTest, BoxesWhoseEdgesMeetAreACorner) {
   for (const double shift : {0.0, 0.003}) {
     SCOPED_TRACE(shift);
@@ -377,7 +395,8 @@ TEST_F(LevelChoiceTest, BoxesWhoseEdgesMeetAreACorner) {
     const ReferenceDerivative reference = Reference(m, data.get(), {.sensors = false});
     for (int column = 0; column < 12; column++) {
       const bool across = column == 1 || column == 3 || column == 5;
-      EXPECT_EQ(reference.nonsmooth_column[column], across && shift == 0) << column << " " << reference.switched[column];
+      EXPECT_EQ(reference.nonsmooth_column[column], across && shift == 0)
+          << column << " " << reference.switched[column];
     }
     ExpectAgrees(m, data.get(), Linearize(m, data.get(), {.sensors = false}), 1e-8);
   }
@@ -393,7 +412,8 @@ TEST_F(LevelChoiceTest, AMeshWhoseEdgesMeetABoxIsACornerToo) {
   }
 }
 
-// A ball about its own hinge, its contact at its centre: whatever the contact's force, which has no bound, it moves nothing.
+// A ball about its own hinge, its contact at its centre: whatever the contact's force, which has no bound, it moves
+// nothing.
 TEST_F(LevelChoiceTest, AContactWithoutLeverIsDifferencedAlone) {
   const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom type="box" size="1 1 1"/>
     <body pos="-.9 .3 0"><joint/><geom size=".1"/></body></worldbody></mujoco>)");
@@ -407,13 +427,15 @@ TEST_F(LevelChoiceTest, AContactWithoutLeverIsDifferencedAlone) {
   const TermCoverage* constraint = FindTerm(value, "constraint");
   ASSERT_NE(constraint, nullptr);
   EXPECT_NE(constraint->reason.find("Jacobian is zero"), std::string::npos) << constraint->reason;
-  EXPECT_LE((value.A - (MatrixXd(2, 2) << 1, m->opt.timestep, 0, 1).finished()).cwiseAbs().maxCoeff(), 1e-12) << value.A;
+  EXPECT_LE((value.A - (MatrixXd(2, 2) << 1, m->opt.timestep, 0, 1).finished()).cwiseAbs().maxCoeff(), 1e-12)
+      << value.A;
   const Certificate certificate = Certify(m, data.get());
-  EXPECT_TRUE(std::any_of(certificate.switches.begin(), certificate.switches.end(), [](const Switch& s) { return s.state == "without lever"; }));
+  EXPECT_TRUE(std::any_of(certificate.switches.begin(), certificate.switches.end(),
+                          [](const Switch& s) { return s.state == "without lever"; }));
 }
 
-// A ball that just touches the floor under a ball that falls on to it: any nudge of its height ends one of two contacts that push. A sensor that has to be
-// differenced has no neighbour there; A, B and the other sensors need none.
+// A ball that just touches the floor under a ball that falls on to it: any nudge of its height ends one of two contacts
+// that push. A sensor that has to be differenced has no neighbour there; A, B and the other sensors need none.
 TEST_F(LevelChoiceTest, ASensorWithoutNeighboursIsLeftToWholeStepsAlone) {
   const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom type="plane" size="1 1 .1"/>
     <body name="ball" pos="0 0 .125"><joint name="z" type="slide" axis="0 0 1"/><geom size=".125"/></body>

@@ -29,7 +29,8 @@ std::string Scene(const std::string& option, const std::string& actuators = "") 
       <body pos=".1 0 0"><joint name="knee" axis="0 1 0" range="-40 60" limited="true" damping=".1"/>
         <geom type="capsule" fromto="0 0 0 .2 0 .1" size=".03"/><site name="tip" pos=".2 0 .1"/></body></body></worldbody>
     <actuator><motor name="knee" joint="knee" ctrlrange="-2 2"/>
-      <general joint="knee" dyntype="filter" dynprm=".05" actrange="-1 1" gainprm="2"/>)" + actuators + R"(</actuator>
+      <general joint="knee" dyntype="filter" dynprm=".05" actrange="-1 1" gainprm="2"/>)" +
+         actuators + R"(</actuator>
     <sensor><framepos objtype="site" objname="tip"/><velocimeter site="tip"/><accelerometer site="tip"/></sensor></mujoco>)";
 }
 
@@ -123,9 +124,9 @@ TEST_F(LinearizeTest, SubstepsAreChainedOrDifferencedAtOnceAsTheModelNeeds) {
         const StepDerivative value = Linearize(model.get(), data.get(), {.level = level, .substeps = 4});
         const DerivativeComparison comparison = Compare(model.get(), value, reference);
         for (const BlockComparison& block : comparison.blocks) {
-          EXPECT_TRUE(block.agrees) << option << actuators << ToString(level) << " " << block.name << " " << block.worst.row_name
-                                    << "/" << block.worst.col_name << " " << block.worst.value << " "
-                                    << block.worst.reference;
+          EXPECT_TRUE(block.agrees) << option << actuators << ToString(level) << " " << block.name << " "
+                                    << block.worst.row_name << "/" << block.worst.col_name << " " << block.worst.value
+                                    << " " << block.worst.reference;
         }
       }
       // the delayed control arrives within the interval: it would be missing from a chain
@@ -184,7 +185,8 @@ TEST_F(LinearizeTest, RefusesWhatIsNotFiniteByName) {
     EXPECT_ERROR(linearizer.Linearize(x, u_bad, &out), ErrorCode::kInvalidArgument, "u is not finite: ctrl[knee]");
     EXPECT_ERROR(linearizer.LinearizeSensors(x_bad, &out), ErrorCode::kInvalidArgument, "x is not finite");
   }
-  EXPECT_ERROR(linearizer.Linearize(x, VectorXd::Zero(3), &out), ErrorCode::kDimensionMismatch, "u has 3 entries", "nu = 2");
+  EXPECT_ERROR(linearizer.Linearize(x, VectorXd::Zero(3), &out), ErrorCode::kDimensionMismatch, "u has 3 entries",
+               "nu = 2");
   EXPECT_ERROR(linearizer.Linearize(VectorXd(), u, &out), ErrorCode::kDimensionMismatch, "x has 0 entries");
   EXPECT_ERROR(Linearizer(model.get(), {.substeps = 0}), ErrorCode::kInvalidArgument, "substeps is 0");
   EXPECT_ERROR(Linearizer(model.get(), {.eps = -1}), ErrorCode::kInvalidArgument, "eps");
@@ -257,11 +259,13 @@ TEST_F(LinearizeTest, SaysWhichLevelItCameFromAndWhyNotABetterOne) {
   EXPECT_EQ(out.coverage.Worst(), Level::kStep);
   EXPECT_NE(out.coverage.terms[0].reason.find("delays"), std::string::npos) << out.coverage.terms[0].reason;
   Linearizer residual(model.get(), {.level = Level::kResidual, .substeps = 2});
-  EXPECT_ERROR(residual.Linearize(DefaultState(model.get()), VectorXd::Zero(3), &out), ErrorCode::kUnsupported, "delays");
+  EXPECT_ERROR(residual.Linearize(DefaultState(model.get()), VectorXd::Zero(3), &out), ErrorCode::kUnsupported,
+               "delays");
 }
 
 TEST_F(LinearizeTest, RefusesAModelWhoseStepCannotBeRepeated) {
-  const ModelPtr model = LoadModelFromString("<mujoco><option integrator='discrete'><flag ipc='enable'/></option></mujoco>");
+  const ModelPtr model =
+      LoadModelFromString("<mujoco><option integrator='discrete'><flag ipc='enable'/></option></mujoco>");
   EXPECT_ERROR(Linearizer(model.get()), ErrorCode::kUnsupported, "ipc");
   EXPECT_ERROR(Reference(model.get(), MakeData(model.get()).get()), ErrorCode::kUnsupported, "ipc");
 }

@@ -18,8 +18,8 @@ namespace {
 
 using MomentTest = support::EngineTest;
 
-constexpr double kMomentLevels = 1e-7;      // level 2 is a five-point difference of a residual stiff in q
-constexpr double kDifference = 2e-8;  // five points at 1e-5: truncation and rounding
+constexpr double kMomentLevels = 1e-7;  // level 2 is a five-point difference of a residual stiff in q
+constexpr double kDifference = 2e-8;    // five points at 1e-5: truncation and rounding
 
 DataPtr At(const mjModel* model, unsigned seed, double position = 0.4) {
   DataPtr data = MakeData(model);
@@ -65,12 +65,13 @@ VectorXd Scattered(const Moment& moment, const VectorXd& entries, int nv) {
   return row;
 }
 
-void ExpectMoment(const mjModel* m, const mjData* d, const Moment& moment, const std::function<VectorXd(const mjData*)>& J,
-                  const std::function<double(const mjData*)>& length) {
+void ExpectMoment(const mjModel* m, const mjData* d, const Moment& moment,
+                  const std::function<VectorXd(const mjData*)>& J, const std::function<double(const mjData*)>& length) {
   const int nv = static_cast<int>(m->nv);
   EXPECT_LE((Scattered(moment, moment.J, nv) - J(d)).cwiseAbs().maxCoeff(), 1e-13);
   EXPECT_TRUE(support::MatricesNearRelative(Scattered(moment, nv), Differences(m, d, nv, J), kDifference));
-  const MatrixXd slope = Differences(m, d, 1, [&](const mjData* p) { return VectorXd(VectorXd::Constant(1, length(p))); });
+  const MatrixXd slope =
+      Differences(m, d, 1, [&](const mjData* p) { return VectorXd(VectorXd::Constant(1, length(p))); });
   EXPECT_LE((Scattered(moment, moment.length, nv).transpose() - slope).cwiseAbs().maxCoeff(), 1e-10);
 }
 
@@ -163,8 +164,9 @@ void ExpectStep(const mjModel* m, const mjData* point, bool terms = true) {
   both << pulled.x, pulled.u;
   EXPECT_TRUE(support::MatricesNearRelative(both, value.transpose() * lambda, support::kReference));
   if (!terms) return;
-  for (const TermSwitch& differenced : {TermSwitch{.rne = true}, TermSwitch{.passive = true}, TermSwitch{.actuation = true},
-                                        TermSwitch{.constraint = true}, TermSwitch{.integrator = true}}) {
+  for (const TermSwitch& differenced :
+       {TermSwitch{.rne = true}, TermSwitch{.passive = true}, TermSwitch{.actuation = true},
+        TermSwitch{.constraint = true}, TermSwitch{.integrator = true}}) {
     EXPECT_TRUE(support::MatricesNearRelative(linearize(differenced, false), value, kMomentLevels));
   }
 }

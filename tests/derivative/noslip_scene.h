@@ -8,8 +8,10 @@ namespace costate {
 
 // a sledge on a plane, a ball rolling on it, an arm with dry joints pushing both
 inline std::string Pushing(const char* cone, int condim) {
-  return R"(<mujoco><option timestep="0.004" cone=")" + std::string(cone) + R"(" noslip_iterations="4" noslip_tolerance="0"/>
-    <default><geom solimp="0.8 0.95 0.01" friction="0.5 0.05 0.02" condim=")" + std::to_string(condim) + R"("/></default>
+  return R"(<mujoco><option timestep="0.004" cone=")" + std::string(cone) +
+         R"(" noslip_iterations="4" noslip_tolerance="0"/>
+    <default><geom solimp="0.8 0.95 0.01" friction="0.5 0.05 0.02" condim=")" +
+         std::to_string(condim) + R"("/></default>
     <worldbody>
       <geom type="plane" size="3 3 1" euler="3 -2 10"/>
       <body name="sledge" pos="0 0 0.11"><freejoint/><geom type="box" size="0.3 0.2 0.1"/></body>

@@ -87,7 +87,8 @@ class NoslipCones : public support::EngineTest, public ::testing::WithParamInter
 TEST_P(NoslipCones, SweepsAreTheEngines) {
   mjModel* m = model.get();
   for (int islands : {0, 1}) {
-    for (double tolerance : {0.0, 1e-8, 3e-8, 1e-7, 3e-7, 1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0}) {
+    for (double tolerance :
+         {0.0, 1e-8, 3e-8, 1e-7, 3e-7, 1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0}) {
       SCOPED_TRACE(islands);
       SCOPED_TRACE(tolerance);
       m->opt.disableflags = islands ? 0 : mjDSBL_ISLAND;
@@ -119,7 +120,8 @@ TEST_P(NoslipCones, StepAgreesWithTheReference) {
     const StepDerivative value = LinearizeNoslip(m, data.get());
     EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
     const support::StepReference reference = support::MakeStepReference(m, data.get());
-    EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error, kReference));
+    EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error,
+                                             kReference));
   }
 }
 
@@ -176,7 +178,8 @@ TEST_F(NoslipTest, FrictionOfSpatialTendonsAgreesWithTheReference) {
     const StepDerivative value = LinearizeNoslip(m, data.get());
     EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
     const support::StepReference reference = support::MakeStepReference(m, data.get());
-    EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error, kReference));
+    EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error,
+                                             kReference));
   }
 }
 
@@ -209,11 +212,12 @@ TEST_F(NoslipTest, PullsBackToAppliedForces) {
   }
 }
 
-// Forces in the joints of a light leg are small differences of stiff ones: how much they lose by rounding is measured, and nudges are
-// long enough for it
+// Forces in the joints of a light leg are small differences of stiff ones: how much they lose by rounding is measured,
+// and nudges are long enough for it
 TEST_F(NoslipTest, ForcesInALightLegAreDifferencedAboveTheirNoise) {
   for (const std::string cone : {"pyramidal", "elliptic"}) {
-    const ModelPtr model = LoadModelFromString("<mujoco><option timestep='0.004' noslip_iterations='3' impratio='10' cone='" + cone + R"('/><worldbody>
+    const ModelPtr model = LoadModelFromString(
+        "<mujoco><option timestep='0.004' noslip_iterations='3' impratio='10' cone='" + cone + R"('/><worldbody>
       <geom type="plane" size="3 3 1"/>
       <body pos="0 0 .345"><freejoint/><geom type="box" size=".12 .1 .05" mass="20"/>
         <body pos=".1 0 -.05"><joint axis="0 1 0" frictionloss=".4"/><site name="hip"/><geom type="capsule" size=".02" fromto="0 0 0 .02 0 -.15" mass=".3"/>
@@ -233,7 +237,8 @@ TEST_F(NoslipTest, ForcesInALightLegAreDifferencedAboveTheirNoise) {
       for (int i = 0; i < m->nsensor; i++) {
         const MatrixXd found = value.C.middleRows(3 * i, 3), expected = reference.value.C.middleRows(3 * i, 3);
         const MatrixXd bars = reference.C_error.middleRows(3 * i, 3);
-        EXPECT_LE(((found - expected).cwiseAbs() - 3 * bars).maxCoeff(), 1e-9 * expected.cwiseAbs().maxCoeff()) << cone << " " << i;
+        EXPECT_LE(((found - expected).cwiseAbs() - 3 * bars).maxCoeff(), 1e-9 * expected.cwiseAbs().maxCoeff())
+            << cone << " " << i;
       }
     }
   }
@@ -322,7 +327,8 @@ void ExpectSlopes(int n, double normal, bool bounded, double scale) {
     return out;
   };
   VectorXd x(n * n + 2 * n + 1);
-  const MatrixXd factor = MatrixXd::Identity(n, n) + 0.3 * Eigen::Map<const MatrixXd>(random.Vector(n * n).data(), n, n);
+  const MatrixXd factor =
+      MatrixXd::Identity(n, n) + 0.3 * Eigen::Map<const MatrixXd>(random.Vector(n * n).data(), n, n);
   Eigen::Map<MatrixXd>(x.data(), n, n) = factor * factor.transpose();
   x.segment(n * n, n) = scale * random.Vector(n);
   x.segment(n * n + n, n) = 0.05 * random.Vector(n).cwiseAbs() + VectorXd::Constant(n, 0.01);
@@ -337,10 +343,10 @@ void ExpectSlopes(int n, double normal, bool bounded, double scale) {
     down[c] -= h;
     const NoslipUpdate plus = update(up), minus = update(down);
     for (int i = 0; i < n; i++) {
-      const double slope = c < n * n             ? at.by_A[i][c]
-                           : c < n * n + n       ? at.by_y[i][c - n * n]
-                           : c < n * n + 2 * n   ? at.by_f[i][c - n * n - n]
-                                                 : at.by_normal[i];
+      const double slope = c < n * n           ? at.by_A[i][c]
+                           : c < n * n + n     ? at.by_y[i][c - n * n]
+                           : c < n * n + 2 * n ? at.by_f[i][c - n * n - n]
+                                               : at.by_normal[i];
       EXPECT_NEAR(slope, (plus.force[i] - minus.force[i]) / (2 * h), 1e-6) << n << " row " << i << " column " << c;
     }
   }

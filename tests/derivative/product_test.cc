@@ -1,4 +1,5 @@
-// Products with A and B against the matrices themselves, on every kind of term; applied forces against differenced steps.
+// Products with A and B against the matrices themselves, on every kind of term; applied forces against differenced
+// steps.
 #include <costate/derivative.h>
 
 #include <cmath>
@@ -17,7 +18,8 @@ using ProductTest = support::EngineTest;
 
 constexpr double kRounding = 1e-12;  // of the largest sum of absolute values in the product
 constexpr double kProductDifference = 1e-6;
-constexpr double kAfterForward = 1e-10;  // of the largest entry: two accelerations, each as converged as the engine's solver gets
+constexpr double kAfterForward =
+    1e-10;  // of the largest entry: two accelerations, each as converged as the engine's solver gets
 
 double Largest(const MatrixXd& x) { return x.size() ? x.cwiseAbs().maxCoeff() : 0; }
 
@@ -113,7 +115,8 @@ TEST_P(EveryIntegrator, DerivativesAfterForwardAreTheSame) {
 }
 
 INSTANTIATE_TEST_SUITE_P(IntegratorsConesJacobians, EveryIntegrator,
-                         ::testing::Combine(::testing::Values(mjINT_EULER, mjINT_RK4, mjINT_IMPLICIT, mjINT_IMPLICITFAST),
+                         ::testing::Combine(::testing::Values(mjINT_EULER, mjINT_RK4, mjINT_IMPLICIT,
+                                                              mjINT_IMPLICITFAST),
                                             ::testing::Values(mjCONE_PYRAMIDAL, mjCONE_ELLIPTIC),
                                             ::testing::Values(mjJAC_DENSE, mjJAC_SPARSE)));
 
@@ -131,8 +134,9 @@ TEST_F(ProductTest, AgreeOnTheModelsOfThisRepository) {
 
 // connect and weld on bodies and sites, ball limits, spinning free bodies
 TEST_F(ProductTest, AgreeOnEqualities) {
-  for (const char* equality : {"<connect body1='b' body2='c' anchor='0.1 0.2 0'/>", "<weld body1='c' body2='e' torquescale='0.3'/>",
-                               "<weld site1='s1' site2='s2'/>", "<weld body1='c'/>", "<weld body1='a' body2='b'/>"}) {
+  for (const char* equality :
+       {"<connect body1='b' body2='c' anchor='0.1 0.2 0'/>", "<weld body1='c' body2='e' torquescale='0.3'/>",
+        "<weld site1='s1' site2='s2'/>", "<weld body1='c'/>", "<weld body1='a' body2='b'/>"}) {
     for (int integrator : {mjINT_EULER, mjINT_IMPLICITFAST, mjINT_RK4}) {
       SCOPED_TRACE(std::string(equality) + std::to_string(integrator));
       const ModelPtr model = LoadModelFromString(EqualityScene(equality));
@@ -245,8 +249,9 @@ TEST_F(ProductTest, AgreeOnALongChain) {
   std::string xml = "<mujoco><option timestep='0.001'/><worldbody>";
   const int n = 60;
   for (int i = 0; i < n; i++) {
-    xml += std::string("<body pos='0.1 0 0'><joint axis='") + (i % 2 ? "1" : "0") +
-           " 1 0' damping='0.01'/><geom type='capsule' size='0.02' fromto='0 0 0 0.1 0 0' contype='0' conaffinity='0'/>";
+    xml +=
+        std::string("<body pos='0.1 0 0'><joint axis='") + (i % 2 ? "1" : "0") +
+        " 1 0' damping='0.01'/><geom type='capsule' size='0.02' fromto='0 0 0 0.1 0 0' contype='0' conaffinity='0'/>";
   }
   for (int i = 0; i < n; i++) xml += "</body>";
   const ModelPtr model = LoadModelFromString(xml + "</worldbody></mujoco>");
@@ -261,7 +266,8 @@ TEST_F(ProductTest, AgreeWhereATermIsDifferenced) {
     const ModelPtr model = LoadModel(COSTATE_TESTDATA "/many_terms.xml");
     model->opt.integrator = integrator;
     const DataPtr data = AfterSteps(model.get(), 60);
-    const TermSwitch switches[] = {{.rne = true}, {.passive = true}, {.actuation = true}, {.constraint = true}, {.integrator = true}};
+    const TermSwitch switches[] = {
+        {.rne = true}, {.passive = true}, {.actuation = true}, {.constraint = true}, {.integrator = true}};
     for (const TermSwitch& differenced : switches) {
       SCOPED_TRACE(std::to_string(integrator) + " " + std::to_string(&differenced - switches));
       AnalyticBackend backend(model.get(), false, differenced);

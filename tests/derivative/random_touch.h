@@ -18,8 +18,8 @@ inline std::string TwoGeoms(const std::string& first, const std::string& second)
   const std::string geom = "<geom " + first + "/>";
   return "<mujoco><asset><mesh name='wedge' vertex='0 0 0  .2 0 0  0 .25 0  .05 .05 .2  .15 .1 "
          ".1'/></asset><worldbody>" +
-         (first == kPlane ? geom : "<body><freejoint/>" + geom + "</body>") +
-         "<body><freejoint/><geom " + second + "/></body></worldbody></mujoco>";
+         (first == kPlane ? geom : "<body><freejoint/>" + geom + "</body>") + "<body><freejoint/><geom " + second +
+         "/></body></worldbody></mujoco>";
 }
 
 // Random orientations; the last body is brought nearer until the geoms touch, `depth` deep or less.

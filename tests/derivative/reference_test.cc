@@ -102,7 +102,9 @@ TEST_F(ReferenceTest, ItsErrorBarCoversTheErrorAgainstAClosedForm) {
       const double scale = exact.cwiseAbs().maxCoeff();
       EXPECT_TRUE((bar.array() <= usable * scale).all()) << bar;
       // the closed form itself is rounded
-      EXPECT_TRUE(((exact - value).cwiseAbs().array() <= 3 * bar.array() + 4e-16 * scale).all()) << exact - value << "\n\n" << bar;
+      EXPECT_TRUE(((exact - value).cwiseAbs().array() <= 3 * bar.array() + 4e-16 * scale).all())
+          << exact - value << "\n\n"
+          << bar;
     };
     covered(A, reference.value.A, reference.A_error, 1e-8);
     covered(B, reference.value.B, reference.B_error, 1e-8);
@@ -114,8 +116,8 @@ TEST_F(ReferenceTest, ItsErrorBarCoversTheErrorAgainstAClosedForm) {
 // a ball above a floor
 ModelPtr Ball(const std::string& solimp = "") {
   return LoadModelFromString("<mujoco><worldbody><geom type='plane' size='5 5 .1' " + solimp +
-                             "/><body pos='0 0 1'><joint name='z' type='slide' axis='0 0 1'/><geom size='.1' " + solimp +
-                             "/></body></worldbody></mujoco>");
+                             "/><body pos='0 0 1'><joint name='z' type='slide' axis='0 0 1'/><geom size='.1' " +
+                             solimp + "/></body></worldbody></mujoco>");
 }
 
 TEST_F(ReferenceTest, ContactOnsetIsNotSmoothAndSaysWhy) {
@@ -142,10 +144,12 @@ TEST_F(ReferenceTest, StepSizesThatReachASwitchAreDropped) {
   EXPECT_NEAR(reference.value.A(0, 0), 1, 3 * reference.A_error(0, 0));
 }
 
-// One tendon is a little beside a pin that large nudges of its joint reach: what a longer path leaves in the engine's arrays is no switch of the
-// other joint. Nor is a direction of unit length at its sensor's cutoff, which bounds the distance.
+// One tendon is a little beside a pin that large nudges of its joint reach: what a longer path leaves in the engine's
+// arrays is no switch of the other joint. Nor is a direction of unit length at its sensor's cutoff, which bounds the
+// distance.
 TEST_F(ReferenceTest, WhatAnotherColumnLeavesIsNoSwitch) {
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom name="pin" type="cylinder" size=".25 1" contype="0" conaffinity="0"/>
+  const ModelPtr model = LoadModelFromString(
+      R"(<mujoco><worldbody><geom name="pin" type="cylinder" size=".25 1" contype="0" conaffinity="0"/>
     <geom name="post" size=".0625" pos=".6 0 1" contype="0" conaffinity="0"/><body><joint type="slide" axis="0 1 0"/><geom size=".0625" contype="0" conaffinity="0"/><site name="a" pos="-1 .25 0"/><site name="b" pos="1 .25 0"/></body>
     <body pos="0 0 1"><joint axis="0 0 1"/><geom name="arm" size=".0625" pos=".1 0 0" contype="0" conaffinity="0"/></body></worldbody>
     <tendon><spatial stiffness="10"><site site="a"/><geom geom="pin"/><site site="b"/></spatial></tendon>
@@ -176,7 +180,8 @@ TEST_F(ReferenceTest, GoesBelowABendThatIsNarrowerThanItsSizes) {
 }
 
 TEST_F(ReferenceTest, AClampsEdgeDoesNotHideASwitchOfConstraints) {
-  // a motor at the edge of its range holds the joint against its limit with next to no force: less of it, and it lets go
+  // a motor at the edge of its range holds the joint against its limit with next to no force: less of it, and it lets
+  // go
   const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.01" gravity="0 0 0"/><worldbody>
     <body><joint name="j" axis="0 1 0" range="-1 0" limited="true"/><geom size=".1" pos="0 0 -.5" mass="1"/></body></worldbody>
     <actuator><motor joint="j" ctrlrange="0 1" gear="3"/></actuator></mujoco>)");
@@ -238,7 +243,8 @@ TEST_F(ReferenceTest, CommonTurnsThatMoveAContactOfCurvedSurfacesAreNotJudged) {
     int flag;
     bool moves;
   };
-  constexpr char kRound[] = "type='ellipsoid' size='.1 .07 .05'", kOther[] = "type='ellipsoid' size='.06 .1 .08' pos='.07 .04 -.1'";
+  constexpr char kRound[] = "type='ellipsoid' size='.1 .07 .05'",
+                 kOther[] = "type='ellipsoid' size='.06 .1 .08' pos='.07 .04 -.1'";
   for (const Pair& pair :
        {Pair{"0 1 0", kRound, kOther, 0, false}, Pair{"0 1 0", kRound, kOther, mjDSBL_NATIVECCD, false},
         Pair{".85 .86 -.59", "type='capsule' size='.05 .1' euler='-5.28 -21.21 0'",
@@ -246,9 +252,11 @@ TEST_F(ReferenceTest, CommonTurnsThatMoveAContactOfCurvedSurfacesAreNotJudged) {
         Pair{"-.2 -.23 -.32", "type='cylinder' size='.05 .1' euler='3.37 -25.27 0'",
              "type='mesh' mesh='tetrahedron' pos='-.09 .09 .09' euler='-65.07 -74.03 0'", mjDSBL_NATIVECCD, true}}) {
     SCOPED_TRACE(std::string(pair.first) + ", " + pair.second);
-    const ModelPtr model = LoadModelFromString(std::string(R"(<mujoco><asset><mesh name="tetrahedron"
-      vertex="-.06 -.05 -.04 .09 -.04 -.05 -.01 .1 -.03 .01 .01 .09"/></asset><worldbody><body><joint axis=")") + pair.axis +
-      "\"/><geom " + pair.first + "/><body><joint axis='1 0 0' pos='0 .3 0'/><geom " + pair.second + "/></body></body></worldbody></mujoco>");
+    const ModelPtr model =
+        LoadModelFromString(std::string(R"(<mujoco><asset><mesh name="tetrahedron"
+      vertex="-.06 -.05 -.04 .09 -.04 -.05 -.01 .1 -.03 .01 .01 .09"/></asset><worldbody><body><joint axis=")") +
+                            pair.axis + "\"/><geom " + pair.first + "/><body><joint axis='1 0 0' pos='0 .3 0'/><geom " +
+                            pair.second + "/></body></body></worldbody></mujoco>");
     model->opt.disableflags |= mjDSBL_FILTERPARENT | pair.flag;
     const DataPtr data = MakeData(model.get());
     mj_forward(model.get(), data.get());
@@ -276,7 +284,8 @@ TEST_F(ReferenceTest, WithLaterPositionsNothingThatMovesCurvedSurfacesIsJudged) 
 
 TEST_F(ReferenceTest, AnAdhesionByContactsOfCurvedSurfacesIsNotJudged) {
   // the pads do not touch, but lie within their gap, and the collider's facets turn the normal that is pulled along
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><body name="pad"><joint axis="0 1 0"/><joint type="slide" axis="1 0 0"/>
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><worldbody><body name="pad"><joint axis="0 1 0"/><joint type="slide" axis="1 0 0"/>
     <geom type="ellipsoid" size=".1 .07 .05" gap=".05"/></body>
     <geom type="ellipsoid" size=".06 .1 .08" pos=".07 .04 -.125" gap=".05"/></worldbody>
     <actuator><adhesion body="pad" ctrlrange="0 1" gain="10"/></actuator></mujoco>)");
@@ -300,8 +309,9 @@ TEST_F(ReferenceTest, MeasuresNoiseBesideACorner) {
               "/><geom type='capsule' size='.03' fromto='0 0 0 .1 .02 0' contype='0'/>";
     ends += "</body>";
   }
-  const ModelPtr model = LoadModelFromString("<mujoco><compiler angle='radian'/><worldbody><body><freejoint/><geom size='.1'/>" +
-                                             bodies + ends + "</body></worldbody></mujoco>");
+  const ModelPtr model =
+      LoadModelFromString("<mujoco><compiler angle='radian'/><worldbody><body><freejoint/><geom size='.1'/>" + bodies +
+                          ends + "</body></worldbody></mujoco>");
   const DataPtr data = MakeData(model.get());
   const ReferenceDerivative reference = Reference(model.get(), data.get());
   const int nv = static_cast<int>(model->nv);
@@ -309,7 +319,8 @@ TEST_F(ReferenceTest, MeasuresNoiseBesideACorner) {
   for (int col = 0; col < nv; col++) {
     if (reference.nonsmooth_column[col]) continue;
     for (int row = 0; row < nv; row++, judged++) {
-      EXPECT_LE(std::abs(reference.value.A(nv + row, col)), 3 * reference.A_error(nv + row, col) + 1e-13) << row << ' ' << col;
+      EXPECT_LE(std::abs(reference.value.A(nv + row, col)), 3 * reference.A_error(nv + row, col) + 1e-13)
+          << row << ' ' << col;
     }
   }
   EXPECT_EQ(judged, nv * (nv - 1));
@@ -328,7 +339,8 @@ TEST_F(ReferenceTest, FindsEachKindOfSwitch) {
                         Case{"constraints", "", 1, 0, 0, 0, 0}}) {
     const ModelPtr model = LoadModelFromString(std::string(R"(<mujoco><worldbody><body><joint name="j" axis="0 1 0"
       range="-2 1" limited="true" actuatorfrclimited="true" actuatorfrcrange="-2 2"/><geom size=".1" pos=".3 0 0"/></body>
-      </worldbody><compiler angle="radian"/><actuator>)") + c.elements + "</actuator></mujoco>");
+      </worldbody><compiler angle="radian"/><actuator>)") +
+                                               c.elements + "</actuator></mujoco>");
     const DataPtr data = MakeData(model.get());
     data->qpos[0] = c.q;
     data->qvel[0] = c.v;
@@ -340,7 +352,8 @@ TEST_F(ReferenceTest, FindsEachKindOfSwitch) {
   }
 
   // dry friction that is just overcome
-  const ModelPtr sliding = LoadModelFromString(R"(<mujoco><option gravity="0 0 0"/><worldbody><body><joint name="j" type="slide"
+  const ModelPtr sliding =
+      LoadModelFromString(R"(<mujoco><option gravity="0 0 0"/><worldbody><body><joint name="j" type="slide"
     frictionloss="1"/><geom size=".1"/></body></worldbody><actuator><motor joint="j"/></actuator></mujoco>)");
   const DataPtr data = MakeData(sliding.get());
   std::string found;
@@ -359,13 +372,15 @@ TEST_F(ReferenceTest, FindsEachKindOfSwitch) {
 }
 
 TEST_F(ReferenceTest, AClampsEdgeIsOneSidedAsInLinearize) {
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.01"/><worldbody><body><joint name="j" axis="0 1 0"/>
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><option timestep="0.01"/><worldbody><body><joint name="j" axis="0 1 0"/>
     <geom size=".1" pos=".3 0 0"/></body></worldbody><actuator><muscle joint="j" lengthrange="-1 1"/>
     <general joint="j" dyntype="integrator" actrange="-1 1" ctrlrange="0 1"/></actuator></mujoco>)");
   const DataPtr data = MakeData(model.get());
   data->act[1] = 1;  // ctrl 0, both at an edge
   const ReferenceDerivative reference = Reference(model.get(), data.get());
-  const DerivativeComparison comparison = Compare(model.get(), Linearize(model.get(), data.get(), {.level = Level::kStep}), reference);
+  const DerivativeComparison comparison =
+      Compare(model.get(), Linearize(model.get(), data.get(), {.level = Level::kStep}), reference);
   for (const BlockComparison& block : comparison.blocks) {
     EXPECT_TRUE(block.agrees) << block.name << " " << block.worst.row_name << "/" << block.worst.col_name << " "
                               << block.worst.value << " reference " << block.worst.reference;
@@ -374,10 +389,12 @@ TEST_F(ReferenceTest, AClampsEdgeIsOneSidedAsInLinearize) {
   EXPECT_NEAR(reference.value.B(3, 1), 0.01, 1e-10);
 }
 
-// (A3), (J1) nearer to an edge of its range than the largest nudge a control is nudged to one side only: that says nothing
-// where the muscle's kink lies between the point and all nudges, and the slope at the point where small nudges stay before it
+// (A3), (J1) nearer to an edge of its range than the largest nudge a control is nudged to one side only: that says
+// nothing where the muscle's kink lies between the point and all nudges, and the slope at the point where small nudges
+// stay before it
 TEST_F(ReferenceTest, AMusclesKinkNearTheEdgeOfItsControlIsSeen) {
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><body><joint name="j"/><geom size=".1"/></body></worldbody>
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><worldbody><body><joint name="j"/><geom size=".1"/></body></worldbody>
     <actuator><muscle joint="j" lengthrange="-1 1" timeconst="0.02 0.05"/></actuator></mujoco>)");
   const auto at = [&](double ctrl, double act) {
     const DataPtr data = MakeData(model.get());
@@ -422,25 +439,28 @@ TEST_F(ReferenceTest, StopsWhenAskedAndSaysWhatItDidNotReach) {
 TEST_F(ReferenceTest, AFewColumnsAreOfAllKinds) {
   std::string joints, motors;
   for (int i = 0; i < 9; i++) {
-    joints += "<body pos='" + std::to_string(i) + " 0 0'><joint name='j" + std::to_string(i) + "'/><geom size='.1'/></body>";
+    joints +=
+        "<body pos='" + std::to_string(i) + " 0 0'><joint name='j" + std::to_string(i) + "'/><geom size='.1'/></body>";
     motors += "<general dyntype='filter' dynprm='1' joint='j" + std::to_string(i) + "'/>";
   }
-  const ModelPtr model = LoadModelFromString("<mujoco><option gravity='0 0 0'/><worldbody>" + joints + "</worldbody><actuator>" + motors + "</actuator></mujoco>");
+  const ModelPtr model = LoadModelFromString("<mujoco><option gravity='0 0 0'/><worldbody>" + joints +
+                                             "</worldbody><actuator>" + motors + "</actuator></mujoco>");
   const DataPtr data = MakeData(model.get());
   ReferenceOptions options;
   options.progress = [](int done, int) { return done < 8; };
   const ReferenceDerivative reference = Reference(model.get(), data.get(), options);
   EXPECT_FALSE(reference.complete);
   const auto known = [](const MatrixXd& error) { return (error.row(0).array() < 1).count(); };
-  const long counts[] = {known(reference.A_error.leftCols(9)), known(reference.A_error.middleCols(9, 9)), known(reference.A_error.rightCols(9)),
-                         known(reference.B_error)};
+  const long counts[] = {known(reference.A_error.leftCols(9)), known(reference.A_error.middleCols(9, 9)),
+                         known(reference.A_error.rightCols(9)), known(reference.B_error)};
   for (long count : counts) EXPECT_GE(count, 1);
   EXPECT_EQ(counts[0] + counts[1] + counts[2] + counts[3], 8);
 }
 
 // torque −k θ axis of a limit with range zero: along the axis of the point, and of each nudge
 TEST_F(ReferenceTest, TheLimitOfABallAtAngleZeroIsACorner) {
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><body><joint name="ball" type="ball" range="0 0" limited="true"/>
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><worldbody><body><joint name="ball" type="ball" range="0 0" limited="true"/>
       <geom size=".1" pos=".2 .1 0"/></body></worldbody></mujoco>)");
   const DataPtr data = MakeData(model.get());
   data->qvel[1] = 0.1;
@@ -460,7 +480,8 @@ TEST_F(ReferenceTest, TheLimitOfABallAtAngleZeroIsACorner) {
 
 // a sphere that slides on the plane at distance 0: RK4's later stages find the contact or not, as rounding has it
 TEST_F(ReferenceTest, AContactExactlyAtItsMarginIsACornerOfLaterStages) {
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><option integrator="RK4"/><worldbody><geom type="plane" size="9 9 .1"/>
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><option integrator="RK4"/><worldbody><geom type="plane" size="9 9 .1"/>
       <body pos="0 0 .5"><joint type="slide" axis="1 0 0"/><geom size=".5"/></body></worldbody></mujoco>)");
   const DataPtr data = MakeData(model.get());
   data->qvel[0] = 0.3;

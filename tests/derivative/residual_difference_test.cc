@@ -55,11 +55,12 @@ TEST_P(ManyTerms, AgreesWithTheStepInContact) {
 }
 
 INSTANTIATE_TEST_SUITE_P(IntegratorsAndCones, ManyTerms,
-                         ::testing::Combine(::testing::Values(mjINT_EULER, mjINT_RK4, mjINT_IMPLICIT, mjINT_IMPLICITFAST,
-                                                              mjINT_DISCRETE),
+                         ::testing::Combine(::testing::Values(mjINT_EULER, mjINT_RK4, mjINT_IMPLICIT,
+                                                              mjINT_IMPLICITFAST, mjINT_DISCRETE),
                                             ::testing::Values(mjCONE_PYRAMIDAL, mjCONE_ELLIPTIC)));
 
-// one foot is half a micrometre deep and carries force: a nudge upwards lifts it, so that all must be differenced downwards
+// one foot is half a micrometre deep and carries force: a nudge upwards lifts it, so that all must be differenced
+// downwards
 TEST_F(ResidualDifferenceTest, OneSidedDifferencesAreAsExact) {
   const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom type="plane" size="5 5 .1"/>
     <body pos="0 0 .1"><freejoint/><geom size=".1" solimp=".5 .95 .0004"/>
@@ -110,7 +111,8 @@ TEST_F(ResidualDifferenceTest, ClampsHaveTheInteriorSlopeAtTheEdge) {
     data->ctrl[1] = rate;
     data->act[0] = act;
     StepDerivative out;
-    EXPECT_TRUE(MakeResidualBackend(model.get(), {}, &missing)->Linearize(model.get(), data.get(), false, &out, &missing));
+    EXPECT_TRUE(
+        MakeResidualBackend(model.get(), {}, &missing)->Linearize(model.get(), data.get(), false, &out, &missing));
     return out;
   };
   EXPECT_NEAR(linearize(1, 0, 0).B(1, 0), h, 1e-12);
@@ -145,7 +147,8 @@ TEST_F(ResidualDifferenceTest, ImplicitDampingHasTheClampedInput) {
     data->ctrl[0] = ctrl;
     data->act[0] = act;
     StepDerivative out;
-    ASSERT_TRUE(MakeResidualBackend(model.get(), {}, &missing)->Linearize(model.get(), data.get(), false, &out, &missing));
+    ASSERT_TRUE(
+        MakeResidualBackend(model.get(), {}, &missing)->Linearize(model.get(), data.get(), false, &out, &missing));
     const double next = act + h * (ctrl - act) / 0.1, inside = next < 1, mass = 1 + 0.5 * h * std::min(next, 1.0);
     const double slope = inside * h * (3 - 0.5 * v) / (mass * mass);
     EXPECT_NEAR(out.A(1, 2), slope * (1 - h / 0.1), 1e-11) << act;
@@ -155,7 +158,8 @@ TEST_F(ResidualDifferenceTest, ImplicitDampingHasTheClampedInput) {
 
 // the drag |v| v of a body at rest has no slope; its quotients over h have one of the size of h
 TEST_F(ResidualDifferenceTest, AtRestInAFluidThereIsNoDrag) {
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.002" density="3000" gravity="0 0 0"/><worldbody>
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><option timestep="0.002" density="3000" gravity="0 0 0"/><worldbody>
       <body><joint type="slide" axis="1 0 0"/><geom type="box" size="0.1 0.3 0.2" density="20"/>
         <body pos="0.1 0 0"><joint axis="0 1 0"/><geom type="ellipsoid" size="0.2 0.1 0.05" pos="0.2 0 0" density="20" fluidshape="ellipsoid"/></body></body>
       </worldbody></mujoco>)");

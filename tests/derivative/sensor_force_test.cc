@@ -1,4 +1,5 @@
-// Applied forces and sensors in one pull-back, at every level, against whole steps: contacts, friction, wrenches, accelerations.
+// Applied forces and sensors in one pull-back, at every level, against whole steps: contacts, friction, wrenches,
+// accelerations.
 #include <costate/derivative.h>
 #include <costate/derivative_check.h>
 
@@ -12,7 +13,8 @@ namespace {
 
 using SensorForceTest = support::EngineTest;
 
-// a trunk on four feet with an arm whose wrist measures; a hinge that leans on its limit; an actuator with an activation
+// a trunk on four feet with an arm whose wrist measures; a hinge that leans on its limit; an actuator with an
+// activation
 std::string SensorForceScene(const std::string& option) {
   return "<mujoco>" + option + R"(
     <worldbody>
@@ -124,7 +126,8 @@ TEST_F(SensorForceTest, LevelsAgree) {
 TEST_F(SensorForceTest, LevelsAgreeInFlight) {
   for (const char* integrator : kIntegrators) {
     SCOPED_TRACE(integrator);
-    const ModelPtr model = LoadModelFromString(SensorForceScene("<option integrator='" + std::string(integrator) + "'/>"));
+    const ModelPtr model =
+        LoadModelFromString(SensorForceScene("<option integrator='" + std::string(integrator) + "'/>"));
     const mjModel* m = model.get();
     const DataPtr data = PushedPoint(m, 20);
     data->qpos[2] += 1;
@@ -210,7 +213,8 @@ TEST_F(SensorForceTest, FollowsSpatialTendons) {
        motor("<position tendon='t' kp='30' armature='0.3' gear='2'/>"), far, Level::kAnalytic},
       {"<spatial name='t' stiffness='40'" + straight, "<equality><tendon tendon1='t'/></equality>", far,
        Level::kAnalytic},
-      {"<spatial name='t' stiffness='40'" + straight + "<spatial name='s'><site site='side'/><site site='p'/></spatial>",
+      {"<spatial name='t' stiffness='40'" + straight +
+           "<spatial name='s'><site site='side'/><site site='p'/></spatial>",
        "<equality><tendon tendon1='t' tendon2='s' polycoef='0.1 0.8 0.6 -0.5 0.7'/></equality>", far, Level::kAnalytic},
       {"<spatial name='t' actuatorfrclimited='true' actuatorfrcrange='-1 1'" + straight,
        motor("<position tendon='t' kp='30'/><position tendon='t' kp='20' kv='2' gear='2'/>"), far, Level::kAnalytic},
@@ -269,7 +273,8 @@ TEST_F(SensorForceTest, FollowsMovingSurfaces) {
   }
 }
 
-// (A7), (A8) forces of controllers and motors, at a joint, along a tendon and as the tension of one that leaves the part
+// (A7), (A8) forces of controllers and motors, at a joint, along a tendon and as the tension of one that leaves the
+// part
 TEST_F(SensorForceTest, FollowsServos) {
   constexpr char kScene[] = R"(<mujoco><worldbody><site name="hook" pos="0.1 0 1"/>
       <body name="upper"><joint name="hinge" axis="0 1 0" damping="0.2"/><geom size="0.05" pos="0.2 0 0"/><site name="sensed" pos="0.02 0 0" euler="10 20 30"/>
@@ -283,7 +288,8 @@ TEST_F(SensorForceTest, FollowsServos) {
          {"pid name='servo' kp='20' kv='2' ki='30' imax='0.2' input='pos vel ff' gear='2'",
           "pid name='servo' kp='20' kv='2' forcerange='-1 1'",
           "dcmotor name='servo' resistance='2' motorconst='0.3' inductance='0 0.01' cogging='0.3 4 0.2' gear='3'",
-          "dcmotor name='servo' resistance='2' motorconst='0.3' lugre='50 2 0.3 0.5 0.7' thermal='2 3 0 0.004 25 20'"}) {
+          "dcmotor name='servo' resistance='2' motorconst='0.3' lugre='50 2 0.3 0.5 0.7' thermal='2 3 0 0.004 25 "
+          "20'"}) {
       SCOPED_TRACE(std::string(path) + " " + servo);
       std::string text = kScene;
       text.replace(text.find("%SERVO%"), 7, "<" + std::string(servo) + " " + path + "/>");
@@ -300,9 +306,11 @@ TEST_F(SensorForceTest, FollowsServos) {
   }
 }
 
-// A world's sensor sums the wrenches of trees that each have an origin of their own, and nothing is applied to the world itself.
+// A world's sensor sums the wrenches of trees that each have an origin of their own, and nothing is applied to the
+// world itself.
 TEST_F(SensorForceTest, WorldsSensorsFollowAppliedForces) {
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><site name="ground" pos="0.3 -0.2 0.1" euler="20 0 30"/>
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><worldbody><site name="ground" pos="0.3 -0.2 0.1" euler="20 0 30"/>
       <body pos="0.5 0 1"><joint axis="0 1 0" damping="0.2"/><geom size="0.1" pos="0.2 0 0"/></body>
       <body pos="-0.6 0.4 0.5"><joint axis="1 0 0" damping="0.1"/><geom type="box" size="0.1 0.05 0.2" pos="0 0.1 0.1"/></body>
     </worldbody><sensor><torque site="ground"/><force site="ground"/></sensor></mujoco>)");

@@ -15,10 +15,10 @@
 namespace costate {
 namespace {
 
-constexpr double kKinematic = 1e-9;  // of a sensor's largest entry: centred differences of smooth kinematics
-constexpr double kForce = 2e-8;      // five points of constraint forces, stiff in q
-constexpr double kStill = 1e-8;      // rounding of differences of what does not move
-constexpr double kBalanced = 1e-4;   // forces of 1e4 that cancel
+constexpr double kKinematic = 1e-9;        // of a sensor's largest entry: centred differences of smooth kinematics
+constexpr double kForce = 2e-8;            // five points of constraint forces, stiff in q
+constexpr double kStill = 1e-8;            // rounding of differences of what does not move
+constexpr double kBalanced = 1e-4;         // forces of 1e4 that cancel
 constexpr double kSensorReference = 1e-8;  // beyond three error bars; accelerations cancel in the smallest quotients
 
 using SensorTest = support::EngineTest;
@@ -54,7 +54,8 @@ Sensed Sense(const mjModel* m, const mjData* point) {
   return out;
 }
 
-// (V4): covectors of the sensors together with one of the next state, alone, and of each sensor by itself, against the matrices
+// (V4): covectors of the sensors together with one of the next state, alone, and of each sensor by itself, against the
+// matrices
 void ExpectPulled(const mjModel* m, const mjData* point) {
   const Dims dims(m);
   const VectorXd none, lambda = support::RandomTangent(m, 5);
@@ -78,7 +79,8 @@ void ExpectPulled(const mjModel* m, const mjData* point) {
       ASSERT_EQ(vjp.status, StepStatus::kOk);
       VectorXd x = d.C.transpose() * s, u = d.D.transpose() * s;
       VectorXd scale = Both(d).cwiseAbs().transpose() * s.cwiseAbs();
-      EXPECT_LT((vjp.sensors - x).cwiseAbs().maxCoeff(), (differenced ? 1e-6 : 1e-10) * std::max(1e-3, scale.maxCoeff()));
+      EXPECT_LT((vjp.sensors - x).cwiseAbs().maxCoeff(),
+                (differenced ? 1e-6 : 1e-10) * std::max(1e-3, scale.maxCoeff()));
       if (next.size() > 0) {
         x += d.A.transpose() * next;
         u += d.B.transpose() * next;
@@ -110,7 +112,9 @@ void ExpectAgrees(const mjModel* m, const mjData* point, double tolerance, const
   for (int i = 0; i < m->nsensor; i++) {
     const std::string name = ElementName(m, mjOBJ_SENSOR, i);
     SCOPED_TRACE(name);
-    const auto rows = [&](const MatrixXd& all) -> MatrixXd { return all.middleRows(m->sensor_adr[i], m->sensor_dim[i]); };
+    const auto rows = [&](const MatrixXd& all) -> MatrixXd {
+      return all.middleRows(m->sensor_adr[i], m->sensor_dim[i]);
+    };
     const MatrixXd closed = rows(sensed.closed), differenced = rows(sensed.differenced);
     if (name.find("still") != std::string::npos) {
       EXPECT_EQ(closed.cwiseAbs().maxCoeff(), 0);
@@ -126,7 +130,8 @@ void ExpectAgrees(const mjModel* m, const mjData* point, double tolerance, const
     if (largest == 0) continue;
     const double unit = std::max(1.0, 1 / largest);  // rounding is of numbers of size one
     EXPECT_TRUE(support::MatricesNearRelative(closed, differenced, tolerance * unit));
-    EXPECT_TRUE(support::AgreesWithReference(closed, rows(reference.sensors), rows(reference.sensors_error), kSensorReference * unit));
+    EXPECT_TRUE(support::AgreesWithReference(closed, rows(reference.sensors), rows(reference.sensors_error),
+                                             kSensorReference * unit));
   }
 }
 
@@ -178,13 +183,15 @@ ModelPtr Scene(const std::string& sensors, const std::string& option = "", const
         <joint name="rail" type="slide" axis="1 0.2 0"/><joint name="pole" axis="0 1 0"/>
         <geom name="cart" type="box" size="0.1 0.1 0.2" pos="0 0 0.2"/><site name="top" pos="0 0.05 0.4" euler="10 0 90"/>
       </body>
-    </worldbody>)" + more + "<sensor>" + sensors + "</sensor></mujoco>");
+    </worldbody>)" + more + "<sensor>" +
+                             sensors + "</sensor></mujoco>");
 }
 
 // (M5)–(M7): all objects, in the world and in frames that are fixed, above, below or beside them
 TEST_F(SensorTest, FramesAgreeInEveryReferenceFrame) {
-  const char* objects[] = {"objtype='body' objname='arm'", "objtype='xbody' objname='fore'", "objtype='geom' objname='fore'",
-                           "objtype='site' objname='tip'", "objtype='camera' objname='hand'", "objtype='site' objname='mark'"};
+  const char* objects[] = {"objtype='body' objname='arm'",    "objtype='xbody' objname='fore'",
+                           "objtype='geom' objname='fore'",   "objtype='site' objname='tip'",
+                           "objtype='camera' objname='hand'", "objtype='site' objname='mark'"};
   const char* references[] = {"",
                               "reftype='body' refname='trunk'",
                               "reftype='site' refname='tip'",
@@ -195,15 +202,18 @@ TEST_F(SensorTest, FramesAgreeInEveryReferenceFrame) {
   std::string sensors;
   for (const std::string object : objects) {
     for (const std::string reference : references) {
-      const std::string same = object.substr(object.find("objname")), other = reference.empty() ? "" : reference.substr(reference.find("refname"));
+      const std::string same = object.substr(object.find("objname")),
+                        other = reference.empty() ? "" : reference.substr(reference.find("refname"));
       if (!other.empty() && same.substr(7) == other.substr(7)) continue;
       for (const std::string type : {"framepos", "framequat", "framexaxis", "frameyaxis", "framezaxis", "framelinvel",
                                      "frameangvel", "framelinacc", "frameangacc"}) {
         if (type.find("acc") != std::string::npos && !reference.empty()) continue;
         const bool fore = object.find("fore") != std::string::npos || object.find("tip") != std::string::npos;
-        const bool fixed = object.find("mark") != std::string::npos ? reference.empty() : fore && reference.find("tip") != std::string::npos;
-        sensors += "<" + type + " name=\"" + (fixed ? "still " : "") + type + " " + object + " " + reference + "\" " + object + " " +
-                   reference + "/>";
+        const bool fixed = object.find("mark") != std::string::npos
+                               ? reference.empty()
+                               : fore && reference.find("tip") != std::string::npos;
+        sensors += "<" + type + " name=\"" + (fixed ? "still " : "") + type + " " + object + " " + reference + "\" " +
+                   object + " " + reference + "/>";
       }
     }
   }
@@ -223,8 +233,9 @@ TEST_F(SensorTest, SitesSubtreesJointsAndEnergiesAgree) {
     <subtreeangmom body="trunk"/><subtreeangmom body="arm"/><subtreeangmom body="world"/>
     <e_potential/>
     <clock name="still clock"/><insidesite name="still inside" objtype="site" objname="tip" site="imu"/>)";
-  for (const char* option : {"", "<option integrator='RK4' gravity='1 2 -9'/>", "<option><flag gravity='disable'/></option>",
-                             "<option><flag spring='disable'/></option>"}) {
+  for (const char* option :
+       {"", "<option integrator='RK4' gravity='1 2 -9'/>", "<option><flag gravity='disable'/></option>",
+        "<option><flag spring='disable'/></option>"}) {
     SCOPED_TRACE(option);
     ExpectAgreesAtRandomStates(Scene(sensors, option), kKinematic);
   }
@@ -251,7 +262,8 @@ TEST_F(SensorTest, SpringsOfEveryKindHaveTheirPotential) {
 
 // nobody fills them then, and what they hold is no function of the state
 TEST_F(SensorTest, DisabledSensorsAreConstant) {
-  const ModelPtr model = Scene("<framepos name='still' objtype='site' objname='tip'/>", "<option><flag sensor='disable'/></option>");
+  const ModelPtr model =
+      Scene("<framepos name='still' objtype='site' objname='tip'/>", "<option><flag sensor='disable'/></option>");
   ExpectAgreesAtRandomStates(model, kKinematic);
 }
 
@@ -283,7 +295,8 @@ TEST_F(SensorTest, TransmissionsAndActuatorForcesAgree) {
     <actuatorpos actuator="rope"/><actuatorvel actuator="rope"/><actuatorfrc actuator="rope"/><tendonactuatorfrc tendon="rope"/>
     <actuatorpos actuator="ball"/><actuatorvel actuator="ball"/><actuatorfrc actuator="ball"/>
     <actuatorpos actuator="refsite"/><actuatorvel actuator="refsite"/><actuatorfrc actuator="refsite"/><tendonvel tendon="rope"/>
-    <tendonpos tendon="pair"/><tendonvel tendon="pair"/><tendonactuatorfrc tendon="pair"/><tendonpos tendon="rope"/>)", "", kActuators),
+    <tendonpos tendon="pair"/><tendonvel tendon="pair"/><tendonactuatorfrc tendon="pair"/><tendonpos tendon="rope"/>)",
+                                   "", kActuators),
                              kKinematic);
 }
 
@@ -339,8 +352,8 @@ ModelPtr Standing(const std::string& sensors, int cone, const std::string& more 
       <tendon>
         <fixed name="pair" range="-0.02 0.05"><joint joint="shoulder" coef="0.7"/><joint joint="elbow" coef="-0.4"/></fixed>
       </tendon>
-      <actuator><motor joint="hip1" gear="12"/><motor joint="elbow"/><motor joint="swing3"/></actuator>)" + more + "<sensor>" +
-                                       sensors + "</sensor></mujoco>");
+      <actuator><motor joint="hip1" gear="12"/><motor joint="elbow"/><motor joint="swing3"/></actuator>)" +
+                                       more + "<sensor>" + sensors + "</sensor></mujoco>");
   model->opt.cone = cone;
   return model;
 }
@@ -363,7 +376,8 @@ TEST_P(Cones, ForcesTouchAndAccelerationsAgreeInContact) {
     <accelerometer site="imu"/><framelinacc objtype="geom" objname="foot1"/><frameangacc objtype="body" objname="leg2"/>
     <force name="balanced 1" site="imu"/><torque name="balanced 2" site="imu"/><force site="knee"/><torque site="knee"/><force site="toe"/><torque site="toe"/>
     <force name="balanced 3" site="lid"/><torque name="balanced 4" site="lid"/><force site="end"/><torque site="end"/>
-    <touch site="toe"/><touch site="shin"/><touch site="lid"/><touch name="still" site="away"/>)", GetParam());
+    <touch site="toe"/><touch site="shin"/><touch site="lid"/><touch name="still" site="away"/>)",
+                                  GetParam());
   for (int steps : {20, 60}) {
     SCOPED_TRACE(steps);
     const DataPtr data = After(model.get(), steps);
@@ -376,12 +390,14 @@ TEST_P(Cones, ForcesTouchAndAccelerationsAgreeInContact) {
 TEST_P(Cones, ForcesBesideEqualitiesAgree) {
   for (const char* equality :
        {"<connect body1='leg1' body2='load' anchor='0.1 0.2 0'/>", "<connect body1='fore' anchor='0.1 0.2 0'/>",
-        "<connect site1='knee' site2='end'/>", "<weld body1='load' body2='fore'/>", "<weld body1='leg1' body2='fore' torquescale='0.3'/>",
-        "<weld site1='end' site2='shin'/>", "<weld body1='foot1'/>", "<weld body1='leg1' body2='leg2'/>"}) {
+        "<connect site1='knee' site2='end'/>", "<weld body1='load' body2='fore'/>",
+        "<weld body1='leg1' body2='fore' torquescale='0.3'/>", "<weld site1='end' site2='shin'/>",
+        "<weld body1='foot1'/>", "<weld body1='leg1' body2='leg2'/>"}) {
     SCOPED_TRACE(equality);
     const ModelPtr model = Standing(R"(
       <force site="knee"/><torque site="knee"/><force site="toe"/><force site="shin"/><torque site="shin"/>
-      <force site="end"/><torque site="end"/>)", GetParam(), "<equality>" + std::string(equality) + "</equality>");
+      <force site="end"/><torque site="end"/>)",
+                                    GetParam(), "<equality>" + std::string(equality) + "</equality>");
     model->opt.timestep = 0.001;
     const DataPtr data = After(model.get(), 20);
     ASSERT_GT(data->ne, 0);
@@ -410,7 +426,8 @@ TEST_P(Cones, LimitsAgree) {
         <jointlimitpos name="still 1" joint="slide"/><jointlimitvel name="still 2" joint="slide"/><jointlimitfrc name="still 3" joint="slide"/>
       </sensor>
     </mujoco>)";
-  for (const char* tendon : {"<fixed name='line' range='-0.01 0.01'><joint joint='hinge' coef='0.7'/><joint joint='slide' coef='-0.4'/></fixed>",
+  for (const char* tendon : {"<fixed name='line' range='-0.01 0.01'><joint joint='hinge' coef='0.7'/><joint "
+                             "joint='slide' coef='-0.4'/></fixed>",
                              "<spatial name='line' range='0 0.3'><site site='nail'/><site site='end'/></spatial>"}) {
     SCOPED_TRACE(tendon);
     std::string xml = scene;
@@ -438,8 +455,9 @@ TEST_P(Cones, ContactSensorsAgree) {
   const std::string all = "data='force torque dist pos normal tangent'";
   std::string sensors;
   for (const char* reduce : {"none", "mindist", "maxforce"}) {
-    for (const char* pair : {"geom1='foot1' geom2='floor'", "geom1='floor' geom2='foot1'", "subtree1='base' geom2='load'",
-                             "body1='load' num='3'", "subtree1='base' num='5'", "site='toe' num='2'"}) {
+    for (const char* pair :
+         {"geom1='foot1' geom2='floor'", "geom1='floor' geom2='foot1'", "subtree1='base' geom2='load'",
+          "body1='load' num='3'", "subtree1='base' num='5'", "site='toe' num='2'"}) {
       sensors += std::string("<contact reduce='") + reduce + "' " + pair + " " + all + "/>";
     }
   }
@@ -459,19 +477,21 @@ TEST_F(SensorTest, DistancesAndRaysAgree) {
   ExpectAgreesAtRandomStates(Scene(R"(
     <distance geom1="fore" geom2="cart" cutoff="5"/><distance geom1="tail" geom2="arm" cutoff="3"/>
     <distance body1="arm" body2="tail" cutoff="5"/><distance geom1="post" geom2="fore" cutoff="5"/>
-    <distance name="still far" geom1="tail" geom2="cart" cutoff="0.01"/>)"), kForce);
+    <distance name="still far" geom1="tail" geom2="cart" cutoff="0.01"/>)"),
+                             kForce);
 }
 
-// (M19): nearest points that no search has found: of spheres, capsules, boxes and a plane, one geom above the other, beside
-// it and resting, in both orders
+// (M19): nearest points that no search has found: of spheres, capsules, boxes and a plane, one geom above the other,
+// beside it and resting, in both orders
 TEST_F(SensorTest, NearestPointsAgree) {
   std::string sensors;
-  for (const char* pair : {"geom1='fore' geom2='cart'", "geom1='cart' geom2='fore'", "geom1='knob' geom2='post'", "geom1='fore' geom2='knob'",
-                           "geom1='tail' geom2='cart'", "geom1='ground' geom2='fore'", "geom1='trunk' geom2='ground'", "body1='arm' body2='cart'",
-                           "geom1='knob' geom2='arm'"}) {
+  for (const char* pair : {"geom1='fore' geom2='cart'", "geom1='cart' geom2='fore'", "geom1='knob' geom2='post'",
+                           "geom1='fore' geom2='knob'", "geom1='tail' geom2='cart'", "geom1='ground' geom2='fore'",
+                           "geom1='trunk' geom2='ground'", "body1='arm' body2='cart'", "geom1='knob' geom2='arm'"}) {
     for (const std::string type : {"distance", "normal", "fromto"}) {
       const bool still = type == "normal" && std::string(pair).find("ground") != std::string::npos;
-      sensors += "<" + type + (still ? " name='still " + std::to_string(sensors.size()) + "'" : "") + " cutoff='9' " + pair + "/>";
+      sensors += "<" + type + (still ? " name='still " + std::to_string(sensors.size()) + "'" : "") + " cutoff='9' " +
+                 pair + "/>";
     }
   }
   ExpectAgreesAtRandomStates(Scene(sensors), kForce);
@@ -493,16 +513,20 @@ TEST_F(SensorTest, NearestPointsOfASearchAreThoseOfTheEngine) {
     SetState(model.get(), data.get(), support::RandomState(model.get(), seed, {.position = 0.15}));
     const StepDerivative value = Linearize(model.get(), data.get());
     EXPECT_EQ(value.coverage.Worst(), Level::kResidual);
-    for (const BlockComparison& block : Compare(model.get(), value, Reference(model.get(), data.get()), {.tolerance = 1e-7}).blocks) {
-      EXPECT_EQ(block.wrong, 0) << block.name << ": " << block.worst.row_name << " by " << block.worst.col_name << " is " << block.worst.value
-                                << ", not " << block.worst.reference << " +- " << block.worst.error_bar;
+    for (const BlockComparison& block :
+         Compare(model.get(), value, Reference(model.get(), data.get()), {.tolerance = 1e-7}).blocks) {
+      EXPECT_EQ(block.wrong, 0) << block.name << ": " << block.worst.row_name << " by " << block.worst.col_name
+                                << " is " << block.worst.value << ", not " << block.worst.reference << " +- "
+                                << block.worst.error_bar;
     }
   }
 }
 
-// Where two capsules cross at a small angle ψ, c apart, the nearest points run along them: x = −c / tan ψ, which bends within ψ.
+// Where two capsules cross at a small angle ψ, c apart, the nearest points run along them: x = −c / tan ψ, which bends
+// within ψ.
 TEST_F(SensorTest, NearestPointsOfNearlyParallelGeomsRunFast) {
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom name="below" type="capsule" size=".05" fromto="-1 0 0 1 0 0"/>
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><worldbody><geom name="below" type="capsule" size=".05" fromto="-1 0 0 1 0 0"/>
     <body pos="0 .0001 .3"><joint axis="0 0 1"/><geom name="above" type="capsule" size=".05" fromto="-1 0 0 1 0 0"/></body></worldbody>
     <sensor><fromto geom1="below" geom2="above" cutoff="1"/></sensor></mujoco>)");
   const DataPtr data = MakeData(model.get());
@@ -575,7 +599,8 @@ TEST_F(SensorTest, JointsFeelAnAdhesionWhereItsContactsAre) {
   ASSERT_EQ(data->ncon, 1);
   const StepDerivative value = Linearize(model.get(), data.get());
   EXPECT_GT(value.C.cwiseAbs().maxCoeff(), 1);
-  for (const BlockComparison& block : Compare(model.get(), value, Reference(model.get(), data.get()), {.tolerance = 1e-7}).blocks) {
+  for (const BlockComparison& block :
+       Compare(model.get(), value, Reference(model.get(), data.get()), {.tolerance = 1e-7}).blocks) {
     EXPECT_TRUE(block.agrees) << block.name << ": " << block.worst.value << ", not " << block.worst.reference;
   }
 }
@@ -591,9 +616,11 @@ TEST_F(SensorTest, DistancesOfASearchThatJumpsNearbyAreThoseBetweenJumps) {
     const DataPtr data = MakeData(model.get());
     SetState(model.get(), data.get(), support::RandomState(model.get(), seed, {.position = 0.15}));
     const StepDerivative value = Linearize(model.get(), data.get(), {.level = Level::kAnalytic});
-    for (const BlockComparison& block : Compare(model.get(), value, Reference(model.get(), data.get()), {.tolerance = 1e-7}).blocks) {
-      EXPECT_EQ(block.wrong, 0) << block.name << ": " << block.worst.row_name << " by " << block.worst.col_name << " is " << block.worst.value
-                                << ", not " << block.worst.reference << " +- " << block.worst.error_bar;
+    for (const BlockComparison& block :
+         Compare(model.get(), value, Reference(model.get(), data.get()), {.tolerance = 1e-7}).blocks) {
+      EXPECT_EQ(block.wrong, 0) << block.name << ": " << block.worst.row_name << " by " << block.worst.col_name
+                                << " is " << block.worst.value << ", not " << block.worst.reference << " +- "
+                                << block.worst.error_bar;
     }
   }
 }
@@ -621,7 +648,8 @@ TEST_F(SensorTest, ForcesOfContactsAreLessByTheirAdhesion) {
       const StepDerivative value = Linearize(model.get(), data.get());
       EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
       EXPECT_GT(value.C.cwiseAbs().maxCoeff(), 1);
-      for (const BlockComparison& block : Compare(model.get(), value, Reference(model.get(), data.get()), {.tolerance = 1e-7}).blocks) {
+      for (const BlockComparison& block :
+           Compare(model.get(), value, Reference(model.get(), data.get()), {.tolerance = 1e-7}).blocks) {
         EXPECT_TRUE(block.agrees) << block.name << ": " << block.worst.value << ", not " << block.worst.reference;
       }
     }
@@ -638,7 +666,8 @@ TEST_F(SensorTest, OnlySensorsWithoutClosedFormAreDifferenced) {
   const Sensed sensed = Sense(model.get(), data.get());
   EXPECT_EQ(sensed.names, "normal of gap, fromto of span");
   const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
-  EXPECT_TRUE(support::AgreesWithReference(sensed.closed, reference.sensors, reference.sensors_error, kSensorReference));
+  EXPECT_TRUE(
+      support::AgreesWithReference(sensed.closed, reference.sensors, reference.sensors_error, kSensorReference));
 
   AnalyticBackend strict(model.get(), true);
   const DataPtr work = MakeData(model.get());

@@ -32,7 +32,8 @@ std::string Model(const std::string& actuators) {
         </body>
       </worldbody>
       <tendon><spatial name="rope"><site site="fixed"/><site site="c"/></spatial></tendon>
-      <actuator>)" + actuators + "</actuator></mujoco>";
+      <actuator>)" +
+         actuators + "</actuator></mujoco>";
 }
 
 // level 1 refuses nothing and agrees with the step; `integrators` tells which can be asked
@@ -58,8 +59,9 @@ void ExpectStep(const std::string& actuators, const std::vector<int>& integrator
       const support::StepReference reference = support::MakeStepReference(m, point.get());
       const int nv = static_cast<int>(m->nv), rows[] = {nv, nv, static_cast<int>(m->na)};
       for (int block = 0, row = 0; block < 3; row += rows[block++]) {
-        EXPECT_TRUE(support::AgreesWithReference(value.middleRows(row, rows[block]), reference.step.middleRows(row, rows[block]),
-                                                 reference.step_error.middleRows(row, rows[block]), support::kReference));
+        EXPECT_TRUE(support::AgreesWithReference(
+            value.middleRows(row, rows[block]), reference.step.middleRows(row, rows[block]),
+            reference.step_error.middleRows(row, rows[block]), support::kReference));
       }
 
       // products contract the same entries
@@ -98,18 +100,23 @@ TEST_F(ServoTest, MotorsAgreeWithTheStep) {
   ExpectStep(motor + "lugre='50 2 0.3 0.5 0.7' saturation='0.01 0 0'/>", kSingleStage);
   ExpectStep(motor + "thermal='2 3 0 0.004 25 20'/>", kAll);
   ExpectStep(motor + "input='pos vel ff voltage' controller='3 2 0.4 0 0 0'/>", kAll);
-  ExpectStep(motor + "input='pos vel' controller='3 2 0.4 1 0.1 2' inductance='0 0.02' thermal='2 3 0 0.004 25 20' "
-                     "lugre='50 2 0.3 0.5 0.7' cogging='0.3 4 0.2'/>", kSingleStage);
-  ExpectStep(motor + "input='pos vel' controller='3 2 0.4 1 0.1 2' inductance='0 0.02' thermal='2 3 0 0.004 25 20' "
-                     "cogging='0.3 4 0.2'/>", kAll);
+  ExpectStep(motor +
+                 "input='pos vel' controller='3 2 0.4 1 0.1 2' inductance='0 0.02' thermal='2 3 0 0.004 25 20' "
+                 "lugre='50 2 0.3 0.5 0.7' cogging='0.3 4 0.2'/>",
+             kSingleStage);
+  ExpectStep(motor +
+                 "input='pos vel' controller='3 2 0.4 1 0.1 2' inductance='0 0.02' thermal='2 3 0 0.004 25 20' "
+                 "cogging='0.3 4 0.2'/>",
+             kAll);
   ExpectStep("<dcmotor tendon='rope' resistance='2' motorconst='0.3' gear='3' inductance='0 0.01'/>", kAll);
-  ExpectStep("<dcmotor joint='tip' resistance='2' motorconst='0.3' input='none' lugre='50 2 0.3 0.5 0.7'/>", kSingleStage);
+  ExpectStep("<dcmotor joint='tip' resistance='2' motorconst='0.3' input='none' lugre='50 2 0.3 0.5 0.7'/>",
+             kSingleStage);
 }
 
 // (A8) an integral that rests on its limit, where the error pushes it: a nudge to either side ends there again
 TEST_F(ServoTest, AnIntegralHeldAtItsLimitStaysThere) {
-  const ModelPtr model = LoadModelFromString(Model(
-      "<dcmotor joint='hinge' resistance='2' motorconst='0.3' input='pos' controller='3 2 0.4 0 0.1'/>"));
+  const ModelPtr model = LoadModelFromString(
+      Model("<dcmotor joint='hinge' resistance='2' motorconst='0.3' input='pos' controller='3 2 0.4 0 0.1'/>"));
   const DataPtr data = MakeData(model.get());
   for (const double sign : {-1, 1}) {
     data->ctrl[0] = 9 * sign;
@@ -127,8 +134,11 @@ TEST_F(ServoTest, AnIntegralHeldAtItsLimitStaysThere) {
 
 // a crank behind an actuator of three outputs
 TEST_F(ServoTest, SliderCranksKnowTheirRodBehindSeveralOutputs) {
-  ExpectStep("<orientation joint='ball' kp='3' kv='0.2'/><general cranksite='c' slidersite='fixed' cranklength='0.9' gainprm='3' "
-             "biastype='affine' biasprm='1 -4 -0.3'/>", kAll);
+  ExpectStep(
+      "<orientation joint='ball' kp='3' kv='0.2'/><general cranksite='c' slidersite='fixed' cranklength='0.9' "
+      "gainprm='3' "
+      "biastype='affine' biasprm='1 -4 -0.3'/>",
+      kAll);
 }
 
 // (A9) both charts, balls and sites, with activations that turn beyond π, clamped in norm
@@ -139,7 +149,8 @@ TEST_F(ServoTest, OrientationAgreesWithTheStep) {
   ExpectStep("<orientation joint='ball' kp='3' kv='0.2' forcerange='0 0.5'/>", {mjINT_EULER, mjINT_RK4});
   ExpectStep("<orientation site='b' refsite='a' kp='3' kv='0.2'/>", kAll);
   ExpectStep("<orientation site='c' refsite='fixed' kp='3' kv='0.2'/>", kAll);
-  const std::string stored = "<general joint='ball' gaintype='so3' biastype='so3' gainprm='3' biasprm='0 -3 -0.2' dyntype='integrator' ";
+  const std::string stored =
+      "<general joint='ball' gaintype='so3' biastype='so3' gainprm='3' biasprm='0 -3 -0.2' dyntype='integrator' ";
   ExpectStep(stored + "/>", kSingleStage);
   ExpectStep(stored + "actearly='true' actlimited='true' actrange='-0.5 0.5'/>", kSingleStage);
 }

@@ -24,7 +24,8 @@ constexpr double kFdTolerance = 1e-9;
 
 LinearizeOptions StepLevel() { return {.level = Level::kStep}; }
 
-StepDerivative At(const mjModel* model, ConstVectorRef x, ConstVectorRef u, const LinearizeOptions& options = StepLevel()) {
+StepDerivative At(const mjModel* model, ConstVectorRef x, ConstVectorRef u,
+                  const LinearizeOptions& options = StepLevel()) {
   Linearizer linearizer(model, options);
   StepDerivative result;
   linearizer.Linearize(x, u, &result);
@@ -33,7 +34,8 @@ StepDerivative At(const mjModel* model, ConstVectorRef x, ConstVectorRef u, cons
 
 // mass 2 on a spring 30 with damper 4 along a slide, motor with gain 3, step 0.01
 std::string Oscillator(const std::string& option) {
-  return "<mujoco>" + option + R"(<worldbody><body name="body"><joint name="slide" type="slide" axis="1 0 0" stiffness="30"
+  return "<mujoco>" + option +
+         R"(<worldbody><body name="body"><joint name="slide" type="slide" axis="1 0 0" stiffness="30"
     damping="4"/><geom size=".1" mass="2"/><site name="site"/></body></worldbody>
     <actuator><general name="force" joint="slide" gainprm="3"/></actuator>
     <sensor><jointpos joint="slide"/><jointvel joint="slide"/><actuatorfrc actuator="force"/>
@@ -45,7 +47,8 @@ TEST_F(StepDifferenceTest, ALinearSystemHasItsClosedForm) {
   // symplectic Euler: v' = v + h a, q' = q + h v', a = (−k q − c v + g u) / m; the implicit damper divides by m + h c
   for (bool implicit : {false, true}) {
     const std::string flag = implicit ? "" : "<flag eulerdamp='disable' gravity='disable'/>";
-    const ModelPtr model = LoadModelFromString(Oscillator("<option timestep='0.01' gravity='0 0 0'>" + flag + "</option>"));
+    const ModelPtr model =
+        LoadModelFromString(Oscillator("<option timestep='0.01' gravity='0 0 0'>" + flag + "</option>"));
     const double m = implicit ? kMass + kH * kDamper : kMass;
     MatrixXd dv(1, 3);
     dv << -kH * kSpring / m, 1 - kH * kDamper / m, kH * kGain / m;
@@ -116,8 +119,8 @@ TEST_F(StepDifferenceTest, TheDerivativeOfASensorByAControlHasItsSign) {
   // older engines returned D with the wrong sign from centred differences
   const ModelPtr model = LoadModelFromString(Oscillator("<option timestep='0.01'/>"));
   for (bool centered : {false, true}) {
-    const StepDerivative d = At(model.get(), Eigen::Vector2d(0, 0), VectorXd::Zero(1),
-                                {.level = Level::kStep, .centered = centered});
+    const StepDerivative d =
+        At(model.get(), Eigen::Vector2d(0, 0), VectorXd::Zero(1), {.level = Level::kStep, .centered = centered});
     EXPECT_NEAR(d.D(2, 0), kGain, 1e-6);
   }
 }
@@ -147,7 +150,8 @@ std::string NamedCreature(const std::string& option) {
 
 TEST_F(StepDifferenceTest, AgreesWithTheReferenceForEveryIntegratorAndState) {
   for (const char* integrator : {"Euler", "RK4", "implicit", "implicitfast", "discrete"}) {
-    const std::string option = std::string("<option timestep='0.004' integrator='") + integrator + "' cone='elliptic'/>";
+    const std::string option =
+        std::string("<option timestep='0.004' integrator='") + integrator + "' cone='elliptic'/>";
     const ModelPtr model = LoadModelFromString(NamedCreature(option));
     const mjModel* m = model.get();
     const DataPtr data = MakeData(m);
@@ -169,9 +173,9 @@ TEST_F(StepDifferenceTest, AgreesWithTheReferenceForEveryIntegratorAndState) {
       // contact is stiff: its third derivative times eps² is what is left
       const DerivativeComparison comparison = Compare(m, value, reference, {.tolerance = state == 3 ? 1e-4 : 1e-6});
       for (const BlockComparison& block : comparison.blocks) {
-        EXPECT_TRUE(block.agrees) << integrator << " state " << state << " " << block.name << ": " << block.worst.row_name
-                                  << " / " << block.worst.col_name << " " << block.worst.value << " reference "
-                                  << block.worst.reference << " error " << block.worst.error;
+        EXPECT_TRUE(block.agrees) << integrator << " state " << state << " " << block.name << ": "
+                                  << block.worst.row_name << " / " << block.worst.col_name << " " << block.worst.value
+                                  << " reference " << block.worst.reference << " error " << block.worst.error;
         EXPECT_GT(block.judged, 0.9 * block.rows * block.cols) << integrator << " " << state << " " << block.name;
       }
     }
@@ -224,8 +228,8 @@ TEST_F(StepDifferenceTest, SpeculativeContactsMoveWithTheVelocityThoughTransitio
 }
 
 TEST_F(StepDifferenceTest, PlasticStateIsRightThoughTransitionFdWritesPastItsBuffers) {
-  // The spring force of a step is −k (q − plastic); the step then moves `plastic` so that |q − plastic| ≤ yield. Within one
-  // step nothing yields; in the second one the force no longer depends on q when it did.
+  // The spring force of a step is −k (q − plastic); the step then moves `plastic` so that |q − plastic| ≤ yield. Within
+  // one step nothing yields; in the second one the force no longer depends on q when it did.
   const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.01" gravity="0 0 0"/><worldbody><body>
     <joint type="slide" stiffness="100" springyield="0.1"/><geom size=".1" mass="2"/></body></worldbody></mujoco>)");
   ASSERT_GT(model->nplastic, 0);
@@ -242,7 +246,8 @@ TEST_F(StepDifferenceTest, PlasticStateIsRightThoughTransitionFdWritesPastItsBuf
 }
 
 TEST_F(StepDifferenceTest, AControlAtItsRangesEdgeHasTheInteriorSlopeAndOutsideZero) {
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><body><joint name="j"/><geom size=".1"/></body></worldbody>
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><worldbody><body><joint name="j"/><geom size=".1"/></body></worldbody>
     <actuator><motor joint="j" ctrlrange="-1 1"/><motor joint="j" ctrlrange="2 2.000001"/></actuator></mujoco>)");
   auto slope = [&](double u0, double u1) {
     return At(model.get(), VectorXd::Zero(2), Eigen::Vector2d(u0, u1)).B.row(1).eval();
@@ -291,9 +296,12 @@ TEST_F(StepDifferenceTest, AMuscleAtRestHasTheSlopesOfItsInterior) {
 }
 
 TEST_F(StepDifferenceTest, ConvergesTheSolverSoThatAPoorToleranceDoesNoHarm) {
-  const ModelPtr model = LoadModelFromString(NamedCreature("<option timestep='0.004' tolerance='1e-3' iterations='2'/>"));
+  const ModelPtr model =
+      LoadModelFromString(NamedCreature("<option timestep='0.004' tolerance='1e-3' iterations='2'/>"));
   for (const char* solver : {"Newton", "CG", "PGS"}) {
-    model->opt.solver = std::string(solver) == "Newton" ? mjSOL_NEWTON : std::string(solver) == "CG" ? mjSOL_CG : mjSOL_PGS;
+    model->opt.solver = std::string(solver) == "Newton" ? mjSOL_NEWTON
+                        : std::string(solver) == "CG"   ? mjSOL_CG
+                                                        : mjSOL_PGS;
     const DataPtr data = MakeData(model.get());
     data->qpos[2] = 0.0996;
     const ReferenceDerivative reference = Reference(model.get(), data.get());
@@ -307,7 +315,8 @@ TEST_F(StepDifferenceTest, ConvergesTheSolverSoThatAPoorToleranceDoesNoHarm) {
 TEST_F(StepDifferenceTest, ASmallArenaUsesNudgesAndAFullOneIsAStatus) {
   // scratch for mjd_transitionFD does not fit beside contacts; the result is the same
   std::string xml = NamedCreature("<size memory='40K'/><option timestep='0.004'/>");
-  const ModelPtr small = LoadModelFromString(xml), large = LoadModelFromString(NamedCreature("<option timestep='0.004'/>"));
+  const ModelPtr small = LoadModelFromString(xml),
+                 large = LoadModelFromString(NamedCreature("<option timestep='0.004'/>"));
   ASSERT_NE(WhyNotTransitionFd(small.get(), true), nullptr);
   const VectorXd x = support::RandomState(small.get(), 7), u = support::RandomControl(small.get(), 8);
   const StepDerivative a = At(small.get(), x, u), b = At(large.get(), x, u);
@@ -320,7 +329,8 @@ TEST_F(StepDifferenceTest, ASmallArenaUsesNudgesAndAFullOneIsAStatus) {
     pile += "<body pos='" + std::to_string(i) + " 0 .099'><freejoint/><geom type='box' size='.1 .1 .1'/></body>";
   }
   const ModelPtr full = LoadModelFromString(pile + "</worldbody></mujoco>");
-  EXPECT_EQ(At(full.get(), GetState(full.get(), MakeData(full.get()).get()), VectorXd()).status, StepStatus::kArenaFull);
+  EXPECT_EQ(At(full.get(), GetState(full.get(), MakeData(full.get()).get()), VectorXd()).status,
+            StepStatus::kArenaFull);
   TakeWarnings();
 }
 
@@ -351,8 +361,8 @@ TEST_F(StepDifferenceTest, AsTheLastResortItExtrapolates) {
   EXPECT_TRUE(MatricesNear(alone.C, best.C, 1e-8));
 }
 
-// Exactly as deep as the impedance bends: deeper it is constant, so that the second derivative jumps and centred quotients err by
-// their size, not by its square.
+// Exactly as deep as the impedance bends: deeper it is constant, so that the second derivative jumps and centred
+// quotients err by their size, not by its square.
 TEST_F(StepDifferenceTest, AsTheLastResortItSeesWhereTheSecondDerivativeJumps) {
   const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.002"><flag speculative="enable"/></option>
     <default><geom solimp="0.5 0.95 0.0009765625"/></default><worldbody><geom type="plane" size="1 1 .1"/>

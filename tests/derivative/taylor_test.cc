@@ -1,5 +1,5 @@
-// f(x ⊕ t dx, u + t du) − f(x, u) − t (A dx + B du) falls as t²: the order over three decades, judged without any difference
-// quotient.
+// f(x ⊕ t dx, u + t du) − f(x, u) − t (A dx + B du) falls as t²: the order over three decades, judged without any
+// difference quotient.
 #include <costate/derivative.h>
 #include <costate/model.h>
 
@@ -53,12 +53,14 @@ void ExpectOrder(const mjModel* model, const mjData* data, double largest, unsig
   const StepDerivative derivative = Linearize(model, data, {.sensors = false});
   ASSERT_EQ(derivative.status, StepStatus::kOk);
   Remainder remainder(model, data);
-  const VectorXd dx = support::RandomTangent(model, seed), du = support::Random(seed + 1).Vector(static_cast<int>(model->nu));
+  const VectorXd dx = support::RandomTangent(model, seed),
+                 du = support::Random(seed + 1).Vector(static_cast<int>(model->nu));
   double t = largest, before = remainder.At(t, derivative, dx, du);
   for (int decade = 0; decade < 3; decade++) {
     t /= 10;
     const double now = remainder.At(t, derivative, dx, du);
-    EXPECT_GE(std::log10(before / now), kOrder) << "between " << 10 * t << " and " << t << ": " << before << ", " << now;
+    EXPECT_GE(std::log10(before / now), kOrder)
+        << "between " << 10 * t << " and " << t << ": " << before << ", " << now;
     before = now;
   }
 }

@@ -45,11 +45,13 @@ inline constexpr const char* kPaths[] = {
     "<site site='g'/><geom geom='cylinder'/><site site='f'/>",
     "<site site='a'/><geom geom='cylinder' sidesite='rod'/><site site='f'/><site site='c'/>",
     "<site site='b'/><geom geom='cylinder' sidesite='hollow'/><site site='f'/>",
-    "<pulley divisor='2'/><site site='a'/><geom geom='cylinder' sidesite='hollow'/><site site='f'/><pulley divisor='1'/>"
+    "<pulley divisor='2'/><site site='a'/><geom geom='cylinder' sidesite='hollow'/><site site='f'/><pulley "
+    "divisor='1'/>"
     "<site site='b'/><geom geom='sphere'/><site site='e'/>",
 };
 
-inline std::string TendonModel(const std::string& attributes, const std::string& rest = "", const std::string& option = "") {
+inline std::string TendonModel(const std::string& attributes, const std::string& rest = "",
+                               const std::string& option = "") {
   std::string xml = "<mujoco><option timestep='0.003'>" + option + "</option>" + kBodies + "<tendon>";
   int k = 0;
   for (const char* path : kPaths) {

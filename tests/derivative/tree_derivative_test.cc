@@ -156,8 +156,8 @@ TEST_F(TreeDerivativeTest, EqualsDifferencesOfInverseDynamics) {
       const auto V = value.middleCols(block * nv, nv), W = reference.middleCols(block * nv, nv);
       int i, j;
       const double worst = (V - W).cwiseAbs().maxCoeff(&i, &j);
-      EXPECT_LE(worst, 1e-9 * W.cwiseAbs().maxCoeff())
-          << "seed " << seed << " block " << block << " row " << i << " col " << j << ": " << V(i, j) << " against " << W(i, j);
+      EXPECT_LE(worst, 1e-9 * W.cwiseAbs().maxCoeff()) << "seed " << seed << " block " << block << " row " << i
+                                                       << " col " << j << ": " << V(i, j) << " against " << W(i, j);
     }
   }
 }

@@ -4,7 +4,8 @@
 
 namespace costate {
 
-/// floor, free box, ball and capsule; an arm on a moving cart whose tip touches its own base, with a ball joint on the way
+/// floor, free box, ball and capsule; an arm on a moving cart whose tip touches its own base, with a ball joint on the
+/// way
 inline constexpr char kYieldingHeap[] = R"(<mujoco>
   <option timestep="0.001"/>
   <extension>
@@ -38,8 +39,8 @@ inline constexpr char kYieldingHeap[] = R"(<mujoco>
   <actuator><motor joint="turn" gear="1"/></actuator>
 </mujoco>)";
 
-/// cylinders, ellipsoid and stone on a floor; boxes on each other; capsules that cross, one that ends on another, and an arm
-/// whose parts lie across an edge and at a corner of its own base
+/// cylinders, ellipsoid and stone on a floor; boxes on each other; capsules that cross, one that ends on another, and
+/// an arm whose parts lie across an edge and at a corner of its own base
 inline constexpr char kYieldingShapes[] = R"(<mujoco>
   <option timestep="0.001"/>
   <extension>

@@ -40,14 +40,16 @@ TEST_F(PluginAllocationTest, LinearizationTakesNothing) {
   const ModelPtr m = LoadModelFromString(
       "<mujoco><extension><plugin plugin='costate.linearization'/></extension>" + Bodies("1") +
       "<sensor><plugin name='s' plugin='costate.linearization'>" +
-      Config("output", "A B level spectral_radius largest_singular_value condition switch_distance") + "</plugin></sensor></mujoco>");
+      Config("output", "A B level spectral_radius largest_singular_value condition switch_distance") +
+      "</plugin></sensor></mujoco>");
   EXPECT_EQ(AllocationsOf(m.get(), 300, 300), 0);
 }
 
 TEST_F(PluginAllocationTest, SmoothContactTakesNothing) {
-  const ModelPtr m = LoadModelFromString("<mujoco><extension><plugin plugin='costate.smooth_contact'><instance name='touch'>" +
-                                         Config("geom1", "floor") + Config("geom2", "ball") + Config("stiffness", "1e3") +
-                                         "</instance></plugin></extension>" + Bodies("0") + "</mujoco>");
+  const ModelPtr m =
+      LoadModelFromString("<mujoco><extension><plugin plugin='costate.smooth_contact'><instance name='touch'>" +
+                          Config("geom1", "floor") + Config("geom2", "ball") + Config("stiffness", "1e3") +
+                          "</instance></plugin></extension>" + Bodies("0") + "</mujoco>");
   EXPECT_EQ(AllocationsOf(m.get(), 0, 300), 0);
 }
 
@@ -59,13 +61,16 @@ TEST_F(PluginAllocationTest, PolicyTakesNothing) {
   run.substeps = 3;
   run.context = GetContext(run.model.get(), MakeData(run.model.get()).get());
   Simulator simulator(run.model.get(), run.context, 3, 1);
-  ASSERT_TRUE(simulator.Rollout(GetState(run.model.get(), MakeData(run.model.get()).get()), MatrixXd::Random(1, 50), &run.trajectory).ok());
+  ASSERT_TRUE(
+      simulator
+          .Rollout(GetState(run.model.get(), MakeData(run.model.get()).get()), MatrixXd::Random(1, 50), &run.trajectory)
+          .ok());
   run.policy.k = MatrixXd::Zero(1, 50);
   run.policy.K.assign(50, MatrixXd::Constant(1, 14, 0.01));
   WriteRecord(folder.File("run"), run, {.plots = false});
-  const ModelPtr m = LoadModelFromString("<mujoco><extension><plugin plugin='costate.policy'><instance name='play'>" +
-                                         Config("run", folder.File("run")) + Config("start", "on") + Config("end", "loop") +
-                                         "</instance></plugin></extension>" + Bodies("1") + "</mujoco>");
+  const ModelPtr m = LoadModelFromString(
+      "<mujoco><extension><plugin plugin='costate.policy'><instance name='play'>" + Config("run", folder.File("run")) +
+      Config("start", "on") + Config("end", "loop") + "</instance></plugin></extension>" + Bodies("1") + "</mujoco>");
   EXPECT_EQ(AllocationsOf(m.get(), 0, 400), 0);
 }
 

@@ -180,11 +180,12 @@ TEST_F(CApiTest, SeesWhatChangedInTheModelBetweenCalls) {
   for (int i = 0; i < 10; ++i) {
     const bool hinge = i % 2 != 0;
     const ModelPtr other = LoadModelFromString(std::string("<mujoco><worldbody><body><joint axis='0 1 0' type='") +
-                                               (hinge ? "hinge" : "slide") + "'/><geom size='.1' pos='.3 0 0'/></body>" +
-                                               "</worldbody></mujoco>");
+                                               (hinge ? "hinge" : "slide") +
+                                               "'/><geom size='.1' pos='.3 0 0'/></body>" + "</worldbody></mujoco>");
     const DataPtr data = MakeData(other.get());
     RowMajor B(2, 2);
-    ASSERT_EQ(costate_transition(other.get(), data.get(), 3, B.data(), nullptr, nullptr, nullptr, error_, 500), 0) << error_;
+    ASSERT_EQ(costate_transition(other.get(), data.get(), 3, B.data(), nullptr, nullptr, nullptr, error_, 500), 0)
+        << error_;
     EXPECT_TRUE(MatricesNearRelative(B, Linearize(other.get(), data.get(), {.level = Level::kStep}).A, 1e-14));
   }
 }
@@ -221,7 +222,7 @@ TEST(CApi, TheHostHearsNothingAndKeepsItsHandler) {
 
 TEST(CApi, HasAVersion) { EXPECT_STREQ(costate_version(), "0.1.0"); }
 
-// ---- residuals ---------------------------------------------------------------------------------------------------------
+// ---- residuals ------------------------------------------------------------------------------------------------------
 
 // r = factor [m0 x0, u0 x1]: a user's pointer, row-major matrices, all that can be read
 void ResidualValue(void* user, const costate_residual_input* in, mjtNum* r) {
@@ -241,17 +242,25 @@ TEST(CResidual, IsACostOfATaskWithItsJacobianOrDifferenced) {
   static double factor = 2;
   char error[200];
   const int reads = COSTATE_READS_STATE | COSTATE_READS_CONTROL;
-  ASSERT_EQ(costate_register_residual("c exact", 2, reads, ResidualValue, ResidualSlopes, &factor, error, sizeof error), 0) << error;
-  ASSERT_EQ(costate_register_residual("c differenced", 2, reads, ResidualValue, nullptr, &factor, error, sizeof error), 0) << error;
+  ASSERT_EQ(costate_register_residual("c exact", 2, reads, ResidualValue, ResidualSlopes, &factor, error, sizeof error),
+            0)
+      << error;
+  ASSERT_EQ(costate_register_residual("c differenced", 2, reads, ResidualValue, nullptr, &factor, error, sizeof error),
+            0)
+      << error;
   const support::TemporaryFolder folder;
-  folder.Write("two.xml", "<mujoco><worldbody><body><joint name='a' type='slide'/><joint name='b' type='slide' axis='1 0 0'/><geom size='.1'/></body>"
-                          "</worldbody><actuator><motor joint='a'/></actuator></mujoco>");
+  folder.Write("two.xml",
+               "<mujoco><worldbody><body><joint name='a' type='slide'/><joint name='b' type='slide' axis='1 0 "
+               "0'/><geom size='.1'/></body>"
+               "</worldbody><actuator><motor joint='a'/></actuator></mujoco>");
   const VectorXd x = (VectorXd(4) << 0.3, -0.7, 0.2, 0.1).finished(), u = VectorXd::Constant(1, 0.4), none;
   const KnotView knot{.t = 0, .N = 10, .time = 0, .dt = 1, .x = x, .u = u, .s = none};
   CostExpansion expansion[2];
   for (int i = 0; i < 2; i++) {
-    const Task task = LoadTask(folder.Write("t.xml", std::string("<task model='two.xml' horizon='0.1' scale='sum'><measure name='v' qvel='a'/><cost callback='c ") +
-                                                         (i == 0 ? "exact" : "differenced") + "' reads='v'/></task>"));
+    const Task task = LoadTask(folder.Write(
+        "t.xml",
+        std::string("<task model='two.xml' horizon='0.1' scale='sum'><measure name='v' qvel='a'/><cost callback='c ") +
+            (i == 0 ? "exact" : "differenced") + "' reads='v'/></task>"));
     task.cost->Expand(knot, MatrixXd(0, 4), MatrixXd(0, 1), &expansion[i]);
   }
   // ½ (2 · 0.2 · 0.3)² + ½ (2 · 0.4 · -0.7)²
@@ -264,7 +273,7 @@ TEST(CResidual, IsACostOfATaskWithItsJacobianOrDifferenced) {
   EXPECT_LT((expansion[0].lux - expansion[1].lux).cwiseAbs().maxCoeff(), 1e-9);
 }
 
-// ---- policies and tasks ------------------------------------------------------------------------------------------------
+// ---- policies and tasks ---------------------------------------------------------------------------------------------
 
 // a law with sensors and a reference that changes, at random weights; its file, and a state to play it at
 class CPolicyTest : public support::EngineTest {
@@ -272,10 +281,12 @@ class CPolicyTest : public support::EngineTest {
   void SetUp() override {
     EngineTest::SetUp();
     folder_.Write("arm.xml", kModel);
-    task_ = LoadTask(folder_.Write("arm.task.xml",
-                                   "<task model='arm.xml' horizon='0.1' controlstep='5'><start qvel='0 0 0 0'/><guess ctrl='0.2 0.1'/><cost qvel='all'/>"
-                                   "<policy hidden='3'><observe qpos='all'/><observe qvel='a'/><observe sensor='all' scale='0.3'/>"
-                                   "<observe clock='0.5'/></policy></task>"));
+    task_ = LoadTask(
+        folder_.Write("arm.task.xml",
+                      "<task model='arm.xml' horizon='0.1' controlstep='5'><start qvel='0 0 0 0'/><guess ctrl='0.2 "
+                      "0.1'/><cost qvel='all'/>"
+                      "<policy hidden='3'><observe qpos='all'/><observe qvel='a'/><observe sensor='all' scale='0.3'/>"
+                      "<observe clock='0.5'/></policy></task>"));
     task_.U_guess = MatrixXd::Random(2, task_.N);
     law_.emplace(MakePolicy(task_));
     law_->Set(support::Random(3).Vector(law_->weights()));
@@ -304,7 +315,8 @@ TEST_F(CPolicyTest, PlaysTheLawOfTheFile) {
   VectorXd u(dims.nu), expected(dims.nu);
   RowMajor u_x(dims.nu, dims.ndx), u_s(dims.nu, dims.ns);
   const VectorXd x = GetState(m_, data_.get()), s = Eigen::Map<const VectorXd>(data_->sensordata, dims.ns);
-  ASSERT_EQ(costate_policy_control(policy, data_.get(), u.data(), u_x.data(), u_s.data(), error_, sizeof error_), 0) << error_;
+  ASSERT_EQ(costate_policy_control(policy, data_.get(), u.data(), u_x.data(), u_s.data(), error_, sizeof error_), 0)
+      << error_;
   law_->Control({3, data_->time, x, s}, expected);
   EXPECT_TRUE(support::BitwiseEqual(u, expected)) << "every number of the file is exact";
 
@@ -351,7 +363,8 @@ TEST_F(CPolicyTest, SaysWhatDoesNotFit) {
     return std::string(error_);
   };
   EXPECT_NE(complaint(m_, folder_.File("gone.json")).find("gone.json: it cannot be read"), std::string::npos) << error_;
-  EXPECT_NE(complaint(m_, folder_.Write("bad.json", "{\"state\": 3")).find("it is no policy"), std::string::npos) << error_;
+  EXPECT_NE(complaint(m_, folder_.Write("bad.json", "{\"state\": 3")).find("it is no policy"), std::string::npos)
+      << error_;
   EXPECT_NE(complaint(m_, folder_.Write("empty.json", "{}")).find("state"), std::string::npos) << error_;
   EXPECT_NE(complaint(nullptr, file_).find("m is NULL"), std::string::npos) << error_;
   std::string text = law_->ToJson();
@@ -360,14 +373,19 @@ TEST_F(CPolicyTest, SaysWhatDoesNotFit) {
     other.replace(other.find(from), from.size(), to);
     return complaint(m_, folder_.Write("changed.json", other));
   };
-  EXPECT_NE(changed("sensor[s].0", "sensor[x].0").find("sensor[x].0, which model 'arm' does not have"), std::string::npos) << error_;
+  EXPECT_NE(changed("sensor[s].0", "sensor[x].0").find("sensor[x].0, which model 'arm' does not have"),
+            std::string::npos)
+      << error_;
   EXPECT_NE(changed("ctrl[m]", "ctrl[n]").find("ctrl[n], in model 'arm' it is ctrl[m]"), std::string::npos) << error_;
   EXPECT_NE(changed("\"knot_time\"", "\"knots\"").find("knot_time"), std::string::npos) << error_;
   EXPECT_NE(changed("\"b\": [", "\"b\": [1.0,").find("b has 4 numbers, W has 3 rows"), std::string::npos) << error_;
   std::string wide = text;
   wide.insert(wide.find('[', wide.rfind("\"W\": [") + 6) + 1, "1.0,");
-  EXPECT_NE(complaint(m_, folder_.Write("wide.json", wide)).find("layer 1: a row of W has 4 numbers, expected 3"), std::string::npos) << error_;
-  const ModelPtr other = LoadModelFromString("<mujoco><worldbody><body><joint/><geom size='.1'/></body></worldbody></mujoco>");
+  EXPECT_NE(complaint(m_, folder_.Write("wide.json", wide)).find("layer 1: a row of W has 4 numbers, expected 3"),
+            std::string::npos)
+      << error_;
+  const ModelPtr other =
+      LoadModelFromString("<mujoco><worldbody><body><joint/><geom size='.1'/></body></worldbody></mujoco>");
   EXPECT_NE(complaint(other.get(), file_).find("10 entries of the state"), std::string::npos) << error_;
 
   costate_policy* policy = costate_load_policy(m_, file_.c_str(), nullptr, 0);
@@ -396,14 +414,16 @@ TEST(CTask, IsSolvedAsTheCommandLineWould) {
   costate_solve_result result;
   for (const int hops : {0, 1}) {
     const costate_solve_options options{20, hops, 1, nullptr, nullptr};
-    ASSERT_EQ(costate_solve_task(task, &options, &result, X.data(), U.data(), K.data(), error, sizeof error), 0) << error;
+    ASSERT_EQ(costate_solve_task(task, &options, &result, X.data(), U.data(), K.data(), error, sizeof error), 0)
+        << error;
     own.solver.iterations = 20;
     own.solver.threads = 1;
     own.hopping.rounds = hops;
     const SolveResult expected = SolveTask(own).result;
     EXPECT_TRUE(support::BitwiseEqual(X, expected.trajectory.X.transpose()));
     EXPECT_TRUE(support::BitwiseEqual(U, expected.trajectory.U.transpose()));
-    for (int t = 0; t < N; t++) EXPECT_TRUE(support::BitwiseEqual(K.middleRows(t, 1), expected.policy.K[static_cast<std::size_t>(t)]));
+    for (int t = 0; t < N; t++)
+      EXPECT_TRUE(support::BitwiseEqual(K.middleRows(t, 1), expected.policy.K[static_cast<std::size_t>(t)]));
     EXPECT_EQ(result.cost, expected.cost);
     EXPECT_EQ(result.status, COSTATE_ITERATION_LIMIT);
     EXPECT_EQ(result.iterations, 20);
@@ -413,8 +433,11 @@ TEST(CTask, IsSolvedAsTheCommandLineWould) {
 
   // a callback of the host's ends it, and what was asked for the call before is forgotten
   int called = 0;
-  const costate_solve_options stopping{
-      0, 0, 0, [](void* user, int iteration, mjtNum, mjtNum) { return ++*static_cast<int*>(user) == 3 && iteration == 3 ? 1 : 0; }, &called};
+  const costate_solve_options stopping{0, 0, 0,
+                                       [](void* user, int iteration, mjtNum, mjtNum) {
+                                         return ++*static_cast<int*>(user) == 3 && iteration == 3 ? 1 : 0;
+                                       },
+                                       &called};
   ASSERT_EQ(costate_solve_task(task, &stopping, &result, nullptr, nullptr, nullptr, nullptr, 0), 0);
   EXPECT_EQ(called, 3);
   EXPECT_EQ(result.status, COSTATE_INTERRUPTED);

@@ -43,7 +43,8 @@ std::string Leg(const std::string& sensors = "", const std::string& instances = 
 }
 
 std::string Sensor(const std::string& output, const std::string& more = "") {
-  return "<plugin name='s' plugin='costate.linearization'><config key='output' value='" + output + "'/>" + more + "</plugin>";
+  return "<plugin name='s' plugin='costate.linearization'><config key='output' value='" + output + "'/>" + more +
+         "</plugin>";
 }
 
 using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
@@ -73,7 +74,9 @@ TEST_F(LinearizationPluginTest, ShowsTheDerivative) {
     for (const int steps : {5, 200}) {
       const DataPtr d = After(m.get(), steps);
       LinearizeOptions options;
-      options.level = std::string(level) == "residual" ? Level::kResidual : std::string(level) == "step" ? Level::kStep : Level::kAnalytic;
+      options.level = std::string(level) == "residual" ? Level::kResidual
+                      : std::string(level) == "step"   ? Level::kStep
+                                                       : Level::kAnalytic;
       options.sensors = false;
       DataPtr at = MakeData(plain_.get());
       SetState(plain_.get(), at.get(), GetState(m.get(), d.get()));
@@ -101,7 +104,8 @@ TEST_F(LinearizationPluginTest, ShowsTheDerivative) {
 }
 
 TEST_F(LinearizationPluginTest, SumsItUp) {
-  const ModelPtr m = LoadModelFromString(Leg(Sensor("spectral_radius largest_singular_value condition switch_distance")));
+  const ModelPtr m =
+      LoadModelFromString(Leg(Sensor("spectral_radius largest_singular_value condition switch_distance")));
   for (const int steps : {5, 60, 200}) {
     const DataPtr d = After(m.get(), steps);
     const VectorXd values = Values(m.get(), d.get());
@@ -129,7 +133,8 @@ TEST_F(LinearizationPluginTest, SumsItUp) {
 
 // What the host computes is the host's, bit for bit, whatever the sensor does beside it.
 TEST_F(LinearizationPluginTest, LeavesTheMotionAlone) {
-  const ModelPtr m = LoadModelFromString(Leg(Sensor("spectral_radius condition switch_distance A", Config("period", "0.01"))));
+  const ModelPtr m =
+      LoadModelFromString(Leg(Sensor("spectral_radius condition switch_distance A", Config("period", "0.01"))));
   const DataPtr d = MakeData(m.get()), bare = MakeData(plain_.get());
   for (int i = 0; i < 300; ++i) {
     mj_step(m.get(), d.get());
@@ -184,7 +189,8 @@ TEST_F(LinearizationPluginTest, SeesTheModelAsItIs) {
     const DataPtr d = After(m.get(), 30);
     const StepDerivative step = Linearize(m.get(), d.get(), {.sensors = false});
     const VectorXd values = Values(m.get(), d.get());
-    EXPECT_TRUE(MatricesNearRelative(Eigen::Map<const RowMajor>(values.data(), step.A.rows(), step.A.cols()), step.A, 1e-12));
+    EXPECT_TRUE(
+        MatricesNearRelative(Eigen::Map<const RowMajor>(values.data(), step.A.rows(), step.A.cols()), step.A, 1e-12));
     return MatrixXd(step.A);
   };
   const DataPtr living = After(m.get(), 3);
@@ -200,15 +206,17 @@ TEST_F(LinearizationPluginTest, SeesTheModelAsItIs) {
   mj_forward(m.get(), living.get());
   const StepDerivative step = Linearize(m.get(), living.get(), {.sensors = false});
   const VectorXd values = Values(m.get(), living.get());
-  EXPECT_TRUE(MatricesNearRelative(Eigen::Map<const RowMajor>(values.data(), step.A.rows(), step.A.cols()), step.A, 1e-12));
+  EXPECT_TRUE(
+      MatricesNearRelative(Eigen::Map<const RowMajor>(values.data(), step.A.rows(), step.A.cols()), step.A, 1e-12));
 }
 
 // Other plugins live on in the private model, with their elements found by name.
 TEST_F(LinearizationPluginTest, LeavesOutNobodyElse) {
   std::string text = Leg(Sensor("A level") + "<plugin name='t' plugin='costate.linearization'/>");
-  text.replace(text.find("<extension>"), 11,
-               "<extension><plugin plugin='costate.smooth_contact'><instance name='touch'><config key='geom1' value='ground'/>"
-               "<config key='geom2' value='box'/></instance></plugin>");
+  text.replace(
+      text.find("<extension>"), 11,
+      "<extension><plugin plugin='costate.smooth_contact'><instance name='touch'><config key='geom1' value='ground'/>"
+      "<config key='geom2' value='box'/></instance></plugin>");
   text.replace(text.find("<geom type=\"plane\""), 18, "<geom name='ground' contype='2' conaffinity='2' type=\"plane\"");
   text.replace(text.find("<geom type=\"box\""), 16, "<geom name='box' type=\"box\" pos='0 0 -.25'");
   const ModelPtr m = LoadModelFromString(text);
@@ -233,14 +241,16 @@ TEST_F(LinearizationPluginTest, LeavesOutNobodyElse) {
   ASSERT_GT(std::abs(d->qfrc_passive[5]), 1);
   const StepDerivative step = Linearize(m.get(), d.get(), {.sensors = false});
   const VectorXd values = Values(m.get(), d.get());
-  EXPECT_TRUE(MatricesNearRelative(Eigen::Map<const RowMajor>(values.data(), step.A.rows(), step.A.cols()), step.A, 1e-12));
+  EXPECT_TRUE(
+      MatricesNearRelative(Eigen::Map<const RowMajor>(values.data(), step.A.rows(), step.A.cols()), step.A, 1e-12));
   EXPECT_EQ(values[values.size() - 1], 1);
 }
 
 // One instance behind two sensors and another instance beside it; every thread has data of its own.
 TEST_F(LinearizationPluginTest, ServesSeveralSensorsAndThreads) {
   const std::string sensors = "<plugin name='a' instance='one'/><plugin name='b' instance='one'/>" + Sensor("level");
-  const ModelPtr m = LoadModelFromString(Leg(sensors, "<instance name='one'>" + Config("output", "A.vv B.v") + "</instance>"));
+  const ModelPtr m =
+      LoadModelFromString(Leg(sensors, "<instance name='one'>" + Config("output", "A.vv B.v") + "</instance>"));
   const int size = m->sensor_dim[0];
   ASSERT_EQ(size, static_cast<int>(m->nv * m->nv + 2 * m->nv));
   std::vector<VectorXd> results(4);

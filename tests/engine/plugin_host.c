@@ -1,5 +1,5 @@
-/* A MuJoCo host in C that knows nothing of Costate: it loads the shared object named on its command line and, where it is named too, a copy, uses the C
-   interface by name, steps a model, and prints what it saw. Not linked to Costate. */
+/* A MuJoCo host in C that knows nothing of Costate: it loads the shared object named on its command line and, where it
+   is named too, a copy, uses the C interface by name, steps a model, and prints what it saw. Not linked to Costate. */
 #include <dlfcn.h>
 #include <mujoco/mujoco.h>
 #include <stdio.h>

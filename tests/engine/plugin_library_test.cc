@@ -14,13 +14,16 @@ TEST(PluginLibrary, LoadsInAHostWithoutAWordAndLeavesItsHandlersAlone) {
   const support::ProcessResult result = support::RunProcess({COSTATE_PLUGIN_HOST, COSTATE_LIBRARY});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.err, "");
-  EXPECT_EQ(result.out, "messages 0\nhandler kept\nplugin costate.linearization\nplugin costate.policy\nplugin costate.smooth_contact\ntime 0.002\nlibrary resident\n");
+  EXPECT_EQ(result.out,
+            "messages 0\nhandler kept\nplugin costate.linearization\nplugin costate.policy\nplugin "
+            "costate.smooth_contact\ntime 0.002\nlibrary resident\n");
 }
 
 TEST(PluginLibrary, ASecondCopyIsNoError) {
   support::TemporaryFolder folder;
   std::filesystem::copy_file(COSTATE_LIBRARY, folder.path() / "libcostate_copy.so");
-  const support::ProcessResult result = support::RunProcess({COSTATE_PLUGIN_HOST, COSTATE_LIBRARY, folder.File("libcostate_copy.so")});
+  const support::ProcessResult result =
+      support::RunProcess({COSTATE_PLUGIN_HOST, COSTATE_LIBRARY, folder.File("libcostate_copy.so")});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_NE(result.out.find("copy 3\ntime 0.002\n"), std::string::npos) << result.out << result.err;
 }

@@ -41,8 +41,8 @@ std::string Scene(const std::string& integrator, const std::string& extension = 
 }
 
 std::string Instance(const std::string& run, const std::string& config = "", const std::string& more = "") {
-  return "<extension><plugin plugin='costate.policy'><instance name='play'><config key='run' value='" + run + "'/>" + config +
-         "</instance>" + more + "</plugin></extension>";
+  return "<extension><plugin plugin='costate.policy'><instance name='play'><config key='run' value='" + run + "'/>" +
+         config + "</instance>" + more + "</plugin></extension>";
 }
 
 class PolicyPluginTest : public support::EngineTest {
@@ -135,7 +135,8 @@ TEST_F(PolicyPluginTest, FeedbackIsThePolicyHeldOverTheInterval) {
         const VectorXd x0 = Retract(m.get(), run_.trajectory.X.col(0), dx);
         SetState(m.get(), d.get(), x0);
         const MatrixXd expected = ByHand(x0, kKnots + 5, feedback);
-        EXPECT_TRUE(MatricesNearRelative(Play(m.get(), d.get(), kKnots + 5), expected, 1e-10)) << integrator << substeps;
+        EXPECT_TRUE(MatricesNearRelative(Play(m.get(), d.get(), kKnots + 5), expected, 1e-10))
+            << integrator << substeps;
         EXPECT_FALSE(MatricesNearRelative(expected.leftCols(kKnots + 1), run_.trajectory.X, 1e-3));
       }
     }
@@ -220,17 +221,22 @@ TEST_F(PolicyPluginTest, RefusesWhatItCannotPlayByName) {
   Make();
   const std::string run = folder_.File("run");
   const auto expect = [&](const std::string& error, std::initializer_list<std::string> texts) {
-    for (const std::string& text : texts) EXPECT_NE(error.find(text), std::string::npos) << text << " is not in: " << error;
+    for (const std::string& text : texts)
+      EXPECT_NE(error.find(text), std::string::npos) << text << " is not in: " << error;
   };
   expect(LoadErrorOf(Scene("Euler", Instance(run, Config("end", "stop")))),
          {"costate.policy 'play': attribute end: it is 'stop', expected hold, loop, zero"});
-  expect(LoadErrorOf(Scene("Euler", Instance(run, Config("offset", "soon")))), {"attribute offset: 'soon' is not a finite number"});
-  expect(LoadErrorOf(Scene("Euler", Instance(run, Config("feedback", "yes")))), {"attribute feedback: it is 'yes', expected off, on"});
+  expect(LoadErrorOf(Scene("Euler", Instance(run, Config("offset", "soon")))),
+         {"attribute offset: 'soon' is not a finite number"});
+  expect(LoadErrorOf(Scene("Euler", Instance(run, Config("feedback", "yes")))),
+         {"attribute feedback: it is 'yes', expected off, on"});
   expect(LoadErrorOf(Scene("Euler", Instance(run, Config("speed", "2")))), {"speed"});
   expect(LoadErrorOf(Scene("Euler", Instance(run + "s"))), {"attribute run", "there is no such folder"});
-  expect(LoadErrorOf(Scene("Euler", "<extension><plugin plugin='costate.policy'><instance name='play'/></plugin></extension>")),
+  expect(LoadErrorOf(
+             Scene("Euler", "<extension><plugin plugin='costate.policy'><instance name='play'/></plugin></extension>")),
          {"attribute run: it is not given"});
-  expect(LoadErrorOf(Scene("Euler", Instance(run, "", "<instance name='b'><config key='run' value='" + run + "'/></instance>"))),
+  expect(LoadErrorOf(Scene("Euler",
+                           Instance(run, "", "<instance name='b'><config key='run' value='" + run + "'/></instance>"))),
          {"'b': it is the second of its kind"});
 
   // another model
@@ -238,10 +244,14 @@ TEST_F(PolicyPluginTest, RefusesWhatItCannotPlayByName) {
     std::string text = Scene("implicitfast", Instance(run));
     return LoadErrorOf(text.replace(text.find(from), from.size(), to));
   };
-  expect(changed("timestep=\"0.004\"", "timestep=\"0.005\""), {run, "timestep is 0.004 s in the run's model, 0.005 s here"});
-  expect(changed("<joint name=\"shoulder\"", "<joint name=\"hip\""), {"another model: ", "qpos[shoulder]", "qpos[hip]"});
-  expect(changed("name=\"lift\"", "name=\"raise\""), {run, "control 2 is ctrl[lift] in the run's model, ctrl[raise] here"});
-  expect(changed("name=\"elbow\"", "name=\"elbow\" type=\"slide\""), {"joint elbow is a hinge joint in the run's model, a slide joint here"});
+  expect(changed("timestep=\"0.004\"", "timestep=\"0.005\""),
+         {run, "timestep is 0.004 s in the run's model, 0.005 s here"});
+  expect(changed("<joint name=\"shoulder\"", "<joint name=\"hip\""),
+         {"another model: ", "qpos[shoulder]", "qpos[hip]"});
+  expect(changed("name=\"lift\"", "name=\"raise\""),
+         {run, "control 2 is ctrl[lift] in the run's model, ctrl[raise] here"});
+  expect(changed("name=\"elbow\"", "name=\"elbow\" type=\"slide\""),
+         {"joint elbow is a hinge joint in the run's model, a slide joint here"});
   expect(changed("dyntype=\"filter\"", ""), {"na is 1 in the run's model, 0 here"});
 
   // a damaged run, one without gains
@@ -253,7 +263,8 @@ TEST_F(PolicyPluginTest, RefusesWhatItCannotPlayByName) {
   expect(LoadErrorOf(Scene("implicitfast", Instance(run, Config("feedback", "off")))), {"trajectory.csv"});
 }
 
-// The closed loop's own derivative: controls follow the state, and nothing else moves them. Never that of free controls.
+// The closed loop's own derivative: controls follow the state, and nothing else moves them. Never that of free
+// controls.
 TEST_F(PolicyPluginTest, IsDifferencedAsAClosedLoop) {
   Make("implicitfast", 1);
   const ModelPtr m = Load(Config("start", "on"));
@@ -280,8 +291,10 @@ TEST_F(PolicyPluginTest, IsExportedAsAModelThatPlaysByItself) {
   const ModelPtr m = LoadModel(file);
   const DataPtr d = MakeData(m.get());
   EXPECT_TRUE(MatricesNearRelative(Play(m.get(), d.get()), run_.trajectory.X, 1e-12));
-  EXPECT_ERROR(WritePlayback(folder_.File("run"), folder_.File("flyer.xml")), ErrorCode::kFile, "that the run was made from");
-  EXPECT_ERROR(WritePlayback(folder_.File("run"), folder_.File("none/play.xml")), ErrorCode::kFile, "cannot be written");
+  EXPECT_ERROR(WritePlayback(folder_.File("run"), folder_.File("flyer.xml")), ErrorCode::kFile,
+               "that the run was made from");
+  EXPECT_ERROR(WritePlayback(folder_.File("run"), folder_.File("none/play.xml")), ErrorCode::kFile,
+               "cannot be written");
   folder_.Write("flyer.xml", Scene("Euler").replace(Scene("Euler").find("0.004"), 5, "0.002"));
   EXPECT_ERROR(WritePlayback(folder_.File("run"), file), ErrorCode::kUnsupported, "has changed since", "timestep");
   std::filesystem::remove(folder_.File("flyer.xml"));

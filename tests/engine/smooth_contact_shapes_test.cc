@@ -59,9 +59,9 @@ TEST_F(SmoothContactShapes, RestAtTheirHeight) {
   }
 }
 
-// Capsules, boxes, and a capsule on a box's edge, thrown at each other askew: momentum stays, and without dissipation and
-// friction so does energy: of boxes while corners stay on a face, for over an edge a step meets a corner of the force; not of
-// a capsule across an edge, whose share has no potential.
+// Capsules, boxes, and a capsule on a box's edge, thrown at each other askew: momentum stays, and without dissipation
+// and friction so does energy: of boxes while corners stay on a face, for over an edge a step meets a corner of the
+// force; not of a capsule across an edge, whose share has no potential.
 TEST_F(SmoothContactShapes, ConserveWhatTheyShould) {
   struct Case {
     const char *name, *first, *second;

@@ -16,9 +16,10 @@ namespace {
 using support::BitwiseEqual;
 
 std::string SmoothScene(const std::string& config, const std::string& bodies, const std::string& more = "") {
-  return "<mujoco><option timestep='1e-4' gravity='0 0 0'/><extension><plugin plugin='costate.smooth_contact'><instance name='touch'>" +
-         config + "</instance></plugin></extension><default><geom contype='0' conaffinity='0'/></default><worldbody>" + bodies +
-         "</worldbody>" + more + "</mujoco>";
+  return "<mujoco><option timestep='1e-4' gravity='0 0 0'/><extension><plugin "
+         "plugin='costate.smooth_contact'><instance name='touch'>" +
+         config + "</instance></plugin></extension><default><geom contype='0' conaffinity='0'/></default><worldbody>" +
+         bodies + "</worldbody>" + more + "</mujoco>";
 }
 
 std::string BallOnFloor(const std::string& config = "") {
@@ -31,8 +32,9 @@ class SmoothContactTest : public support::EngineTest {};
 
 // softplus penetration, Hunt–Crossley push that ends softly, friction that saturates: computed here once more
 TEST_F(SmoothContactTest, PushesAsWritten) {
-  const ModelPtr m = LoadModelFromString(BallOnFloor(Config("stiffness", "3e4") + Config("exponent", "1.4") + Config("dissipation", "0.7") +
-                                                     Config("friction", "0.6") + Config("stiction", "0.05") + Config("smoothing", "0.002")));
+  const ModelPtr m = LoadModelFromString(BallOnFloor(Config("stiffness", "3e4") + Config("exponent", "1.4") +
+                                                     Config("dissipation", "0.7") + Config("friction", "0.6") +
+                                                     Config("stiction", "0.05") + Config("smoothing", "0.002")));
   const DataPtr d = MakeData(m.get());
   for (const double height : {0.094, 0.1, 0.103}) {
     for (const double vz : {-0.8, 0.0, 0.5, 2.5}) {
@@ -55,8 +57,8 @@ TEST_F(SmoothContactTest, PushesAsWritten) {
   }
 }
 
-// Touching changes nothing abruptly: quotients over the touch agree as their step shrinks. The engine's own contact grows as
-// one over the step there.
+// Touching changes nothing abruptly: quotients over the touch agree as their step shrinks. The engine's own contact
+// grows as one over the step there.
 TEST_F(SmoothContactTest, IsDifferentiableAtTheTouch) {
   const ModelPtr m = LoadModelFromString(BallOnFloor());
   const DataPtr d = MakeData(m.get());
@@ -87,7 +89,8 @@ constexpr char kHeap[] = R"(
 
 // Equal and opposite at one point: whatever the shapes, a common translation and a common rotation feel no force.
 TEST_F(SmoothContactTest, ConservesMomentum) {
-  const ModelPtr m = LoadModelFromString(SmoothScene(Config("geom1", "ball small") + Config("geom2", "box capsule"), kHeap));
+  const ModelPtr m =
+      LoadModelFromString(SmoothScene(Config("geom1", "ball small") + Config("geom2", "box capsule"), kHeap));
   const DataPtr d = MakeData(m.get());
   d->qvel[0] = 1;
   d->qvel[7] = -0.6;
@@ -134,16 +137,19 @@ TEST_F(SmoothContactTest, DissipatesOnly) {
     }
     return energy;
   };
-  const std::vector<double> elastic = energies(LoadModelFromString(BallOnFloor(Config("dissipation", "0") + Config("friction", "0"))));
+  const std::vector<double> elastic =
+      energies(LoadModelFromString(BallOnFloor(Config("dissipation", "0") + Config("friction", "0"))));
   EXPECT_LT(*std::min_element(elastic.begin(), elastic.end()), 0.8 * elastic.front()) << "it does bounce";
   EXPECT_NEAR(elastic.back(), elastic.front(), 1e-6 * elastic.front());
   const std::vector<double> loss = energies(LoadModelFromString(BallOnFloor(Config("friction", "0"))));
   EXPECT_LT(loss.back(), 0.9 * loss.front());
-  const std::vector<double> rough = energies(LoadModelFromString(BallOnFloor(Config("dissipation", "0") + Config("stiction", "0.3"))));
+  const std::vector<double> rough =
+      energies(LoadModelFromString(BallOnFloor(Config("dissipation", "0") + Config("stiction", "0.3"))));
   EXPECT_LT(rough.back(), 0.999 * rough.front());
 
   // at any state: what velocity adds to the force takes power away
-  const ModelPtr m = LoadModelFromString(SmoothScene(Config("geom1", "ball small") + Config("geom2", "box capsule"), kHeap));
+  const ModelPtr m =
+      LoadModelFromString(SmoothScene(Config("geom1", "ball small") + Config("geom2", "box capsule"), kHeap));
   const DataPtr d = MakeData(m.get());
   srand(3);
   for (int i = 0; i < 200; ++i) {
@@ -159,12 +165,15 @@ TEST_F(SmoothContactTest, DissipatesOnly) {
   }
 }
 
-// A block on a slope of 0.3: friction 0.5 holds it but for the creep that the stiction velocity allows; friction 0.1 does not.
+// A block on a slope of 0.3: friction 0.5 holds it but for the creep that the stiction velocity allows; friction 0.1
+// does not.
 TEST_F(SmoothContactTest, HoldsAndSlidesAsCoulomb) {
   const auto speed = [](const char* friction) {
-    const ModelPtr m = LoadModelFromString(SmoothScene(
-        Config("geom1", "floor") + Config("geom2", "box") + Config("friction", friction) + Config("stiction", "0.001") + Config("dissipation", "30"),
-        "<geom name='floor' type='plane' size='1 1 1'/><body pos='0 0 .1'><freejoint/><geom name='box' type='box' size='.1 .1 .1' mass='1'/></body>"));
+    const ModelPtr m = LoadModelFromString(
+        SmoothScene(Config("geom1", "floor") + Config("geom2", "box") + Config("friction", friction) +
+                        Config("stiction", "0.001") + Config("dissipation", "30"),
+                    "<geom name='floor' type='plane' size='1 1 1'/><body pos='0 0 .1'><freejoint/><geom name='box' "
+                    "type='box' size='.1 .1 .1' mass='1'/></body>"));
     m->opt.gravity[0] = 3;
     m->opt.gravity[2] = -10;
     const DataPtr d = MakeData(m.get());
@@ -176,7 +185,8 @@ TEST_F(SmoothContactTest, HoldsAndSlidesAsCoulomb) {
 }
 
 TEST_F(SmoothContactTest, CopiesAndThreadsGoOnAlike) {
-  const ModelPtr m = LoadModelFromString(SmoothScene(Config("geom1", "ball small") + Config("geom2", "box capsule"), kHeap));
+  const ModelPtr m =
+      LoadModelFromString(SmoothScene(Config("geom1", "ball small") + Config("geom2", "box capsule"), kHeap));
   EXPECT_EQ(m->npluginstate, 0);
   DataPtr d = MakeData(m.get());
   d->qvel[0] = 1;
@@ -200,14 +210,17 @@ TEST_F(SmoothContactTest, RefusesByName) {
     const std::string error = LoadErrorOf(xml);
     for (const char* text : texts) EXPECT_NE(error.find(text), std::string::npos) << text << " is not in: " << error;
   };
-  expect(BallOnFloor(Config("stiffness", "0")), {"costate.smooth_contact 'touch': attribute stiffness: it is 0, expected a number above 0"});
+  expect(BallOnFloor(Config("stiffness", "0")),
+         {"costate.smooth_contact 'touch': attribute stiffness: it is 0, expected a number above 0"});
   expect(BallOnFloor(Config("exponent", "0.5")), {"attribute exponent: it is 0.5, expected at least 1"});
   expect(BallOnFloor(Config("friction", "-1")), {"attribute friction"});
   expect(BallOnFloor(Config("smoothing", "nan")), {"attribute smoothing: 'nan' is not a finite number"});
   expect(BallOnFloor(Config("damping", "1")), {"damping"});
   expect(SmoothScene(Config("geom1", "ball"), kHeap), {"attribute geom2: it is not given"});
-  expect(SmoothScene(Config("geom1", "bal") + Config("geom2", "box"), kHeap), {"attribute geom1: there is no geom 'bal', did you mean 'ball'?"});
-  expect(SmoothScene(Config("geom1", "box") + Config("geom2", "tin"), std::string(kHeap) + "<body><freejoint/><geom name='tin' type='cylinder' size='.1 .1'/></body>"),
+  expect(SmoothScene(Config("geom1", "bal") + Config("geom2", "box"), kHeap),
+         {"attribute geom1: there is no geom 'bal', did you mean 'ball'?"});
+  expect(SmoothScene(Config("geom1", "box") + Config("geom2", "tin"),
+                     std::string(kHeap) + "<body><freejoint/><geom name='tin' type='cylinder' size='.1 .1'/></body>"),
          {"geoms 'box' and 'tin' have no closed form"});
   expect(SmoothScene(Config("geom1", "ball") + Config("geom2", "ball"), kHeap), {"cannot move against each other"});
 
@@ -216,8 +229,8 @@ TEST_F(SmoothContactTest, RefusesByName) {
   both.replace(both.find("contype='0' conaffinity='0'"), 27, "");
   expect(both, {"geoms 'floor' and 'ball' are collided by the engine as well", "exclude"});
   std::string excluded = both;
-  excluded.replace(excluded.find("<body pos"), 9, "<body name='b' pos").replace(excluded.find("</worldbody>"), 12,
-                                                                              "</worldbody><contact><exclude body1='world' body2='b'/></contact>");
+  excluded.replace(excluded.find("<body pos"), 9, "<body name='b' pos")
+      .replace(excluded.find("</worldbody>"), 12, "</worldbody><contact><exclude body1='world' body2='b'/></contact>");
   EXPECT_EQ(LoadErrorOf(excluded), "");
   std::string pair = BallOnFloor();
   pair.replace(pair.find("</worldbody>"), 12, "</worldbody><contact><pair geom1='ball' geom2='floor'/></contact>");

@@ -23,11 +23,13 @@ constexpr char kPoint[] =
 Task WellTask(const std::string& elements) {
   const support::TemporaryFolder folder;
   folder.Write("point.xml", kPoint);
-  return LoadTask(folder.Write("wells.xml",
-                               "<task model='point.xml' horizon='0.4' scale='sum'><start key='right'/><guess ctrl='0'/>"
-                               "<measure name='x' qpos='q'/><cost name='wells' value='x*x - 1' weight='0' terminal='100'/>"
-                               "<cost name='left' qpos='q' target='-1' weight='0' terminal='5'/>"
-                               "<cost name='effort' ctrl='all' weight='1e-6'/>" + elements + "</task>"));
+  return LoadTask(
+      folder.Write("wells.xml",
+                   "<task model='point.xml' horizon='0.4' scale='sum'><start key='right'/><guess ctrl='0'/>"
+                   "<measure name='x' qpos='q'/><cost name='wells' value='x*x - 1' weight='0' terminal='100'/>"
+                   "<cost name='left' qpos='q' target='-1' weight='0' terminal='5'/>"
+                   "<cost name='effort' ctrl='all' weight='1e-6'/>" +
+                       elements + "</task>"));
 }
 
 BasinHoppingOptions Kicks(int rounds) {
@@ -87,7 +89,8 @@ TEST_F(BasinHopping, GivesTheSameBitsAtAnyThreadCount) {
     }
   }
   hopping.seed = 2;
-  EXPECT_NE(one.result.trajectory.U, SolveBasinHopping(task.ToProblem(), task.ToGuess(), options, hopping).result.trajectory.U);
+  EXPECT_NE(one.result.trajectory.U,
+            SolveBasinHopping(task.ToProblem(), task.ToGuess(), options, hopping).result.trajectory.U);
 }
 
 // every motion on the way has its controls within their ranges, wide kicks or not
@@ -109,7 +112,8 @@ TEST_F(BasinHopping, KeepsConstraints) {
   EXPECT_EQ(found.result.constraints.size(), 1u);
 }
 
-// the first round is two solves with less and less regularization, and one by the other rule: whichever is best from a guess
+// the first round is two solves with less and less regularization, and one by the other rule: whichever is best from a
+// guess
 TEST_F(BasinHopping, BeginsWithBothRulesOfRegularization) {
   const Task task = WellTask("");
   int by_step_wins = 0, by_promise_wins = 0;
@@ -136,8 +140,9 @@ TEST_F(BasinHopping, BeginsWithBothRulesOfRegularization) {
 
 // a stage of smoothing ends in the higher well, each length of time would; the kicks after them do not
 TEST_F(BasinHopping, GoesOnFromSmoothingAndAtEachLengthOfTime) {
-  for (const std::string& beside : {std::string("<smooth strategy='onset:0.01' stages='1'/>"),
-                                    std::string("<time shortest='0.3' longest='0.6' weight='1e-3' tolerance='0.2'/>")}) {
+  for (const std::string& beside :
+       {std::string("<smooth strategy='onset:0.01' stages='1'/>"),
+        std::string("<time shortest='0.3' longest='0.6' weight='1e-3' tolerance='0.2'/>")}) {
     EXPECT_GT(SolveTask(WellTask(beside)).result.cost, 9) << beside;
     const Task task = WellTask(beside + "<hopping rounds='20' size='0.5'/>");
     std::vector<int> iterations;
@@ -212,7 +217,9 @@ TEST_F(BasinHopping, IsReadFromTheTask) {
   EXPECT_EQ(o.iterations, 7);
   EXPECT_EQ(o.size, 0.2);
   EXPECT_EQ(o.seed, 9u);
-  EXPECT_NE(Describe(WellTask("<hopping rounds='3'/>")).find("3 rounds of kicked controls at most, 2 solves side by side"), std::string::npos);
+  EXPECT_NE(
+      Describe(WellTask("<hopping rounds='3'/>")).find("3 rounds of kicked controls at most, 2 solves side by side"),
+      std::string::npos);
 }
 
 }  // namespace

@@ -60,7 +60,8 @@ struct ConstrainedCase {
   MatrixXd U;
 };
 
-ConstrainedCase MakeConstrainedCase(const char* xml, const VectorXd& x0, const VectorXd& goal, int N, double q, double r, double q_end) {
+ConstrainedCase MakeConstrainedCase(const char* xml, const VectorXd& x0, const VectorXd& goal, int N, double q,
+                                    double r, double q_end) {
   ConstrainedCase c;
   c.model = LoadModelFromString(xml);
   const mjModel* m = c.model.get();
@@ -68,14 +69,22 @@ ConstrainedCase MakeConstrainedCase(const char* xml, const VectorXd& x0, const V
   const MatrixXd I = MatrixXd::Identity(dims.ndx, dims.ndx);
   c.cost = std::make_unique<QuadraticCost>(m, goal, q * I, r * MatrixXd::Identity(dims.nu, dims.nu), q_end * I);
   const DataPtr data = MakeData(m);
-  c.problem = {.model = m, .cost = c.cost.get(), .x0 = x0, .context = GetContext(m, data.get()), .N = N, .substeps = 1, .u_lower = {}, .u_upper = {}};
+  c.problem = {.model = m,
+               .cost = c.cost.get(),
+               .x0 = x0,
+               .context = GetContext(m, data.get()),
+               .N = N,
+               .substeps = 1,
+               .u_lower = {},
+               .u_upper = {}};
   ControlLimits(m, &c.problem.u_lower, &c.problem.u_upper);
   c.U = MatrixXd::Zero(dims.nu, N);
   return c;
 }
 
 ConstrainedCase ReferencePendulum() {
-  ConstrainedCase c = MakeConstrainedCase(kReferencePendulum, Eigen::Vector2d(0, 0), Eigen::Vector2d(M_PI, 0), 50, 1e-3, 1e-3, 1);
+  ConstrainedCase c =
+      MakeConstrainedCase(kReferencePendulum, Eigen::Vector2d(0, 0), Eigen::Vector2d(M_PI, 0), 50, 1e-3, 1e-3, 1);
   c.constraints.Add(MakeGoalConstraint(c.model.get(), Eigen::Vector2d(M_PI, 0)));
   return c;
 }
@@ -86,7 +95,6 @@ ConstrainedCase ReferenceCartpole() {
   c.constraints.Add(MakeGoalConstraint(c.model.get(), goal));
   return c;
 }
-
 
 // optima with the goal as an equality, found by an interior-point solver
 TEST_F(Constrained, SwingsThePendulumUpAtTheKnownOptimum) {
@@ -132,7 +140,8 @@ Response SliderResponse(int N, double h) {
 TEST_F(Constrained, SolvesLqrWithATerminalEqualityAsItsKktSystem) {
   const int N = 20;
   const double h = 0.05, r = 0.3;
-  ConstrainedCase c = MakeConstrainedCase(kDoubleIntegrator, Eigen::Vector2d::Zero(), Eigen::Vector2d::Zero(), N, 0, r, 0);
+  ConstrainedCase c =
+      MakeConstrainedCase(kDoubleIntegrator, Eigen::Vector2d::Zero(), Eigen::Vector2d::Zero(), N, 0, r, 0);
   c.constraints.Add(MakeGoalConstraint(c.model.get(), Eigen::Vector2d(1, 0)));
   c.problem.constraints = &c.constraints;
   const SolveResult result = SolveConstrained(c.problem, c.U);
@@ -154,10 +163,17 @@ TEST_F(Constrained, SolvesLqrWithATerminalEqualityAsItsKktSystem) {
 TEST_F(Constrained, KeepsASpeedLimitWithMultipliersThatProveTheOptimum) {
   const int N = 20;
   const double h = 0.05, r = 0.3, limit = 1.3;
-  ConstrainedCase c = MakeConstrainedCase(kDoubleIntegrator, Eigen::Vector2d::Zero(), Eigen::Vector2d::Zero(), N, 0, r, 0);
+  ConstrainedCase c =
+      MakeConstrainedCase(kDoubleIntegrator, Eigen::Vector2d::Zero(), Eigen::Vector2d::Zero(), N, 0, r, 0);
   const mjModel* m = c.model.get();
   c.constraints.Add(MakeGoalConstraint(m, Eigen::Vector2d(1, 0)));
-  ConstraintInfo speed{.name = "speed", .unit = {}, .components = {}, .lower = VectorXd::Constant(1, -kNone), .upper = VectorXd::Constant(1, limit), .first = 1, .last = -1};
+  ConstraintInfo speed{.name = "speed",
+                       .unit = {},
+                       .components = {},
+                       .lower = VectorXd::Constant(1, -kNone),
+                       .upper = VectorXd::Constant(1, limit),
+                       .first = 1,
+                       .last = -1};
   c.constraints.Add(std::make_unique<StateConstraint>(m, speed, Eigen::Vector2d::Zero(), std::vector<int>{1}));
   c.problem.constraints = &c.constraints;
   const SolveResult result = SolveConstrained(c.problem, c.U);
@@ -167,11 +183,12 @@ TEST_F(Constrained, KeepsASpeedLimitWithMultipliersThatProveTheOptimum) {
   const VectorXd U = result.trajectory.U.transpose(), v = s.v * U;
   const MatrixXd& goal = result.multipliers[0];
   const VectorXd lambda = result.multipliers[1].transpose();
-  const VectorXd gradient = h * r * U + s.q.row(N).transpose() * goal(0, N) + s.v.row(N).transpose() * goal(1, N) + s.v.transpose() * lambda;
+  const VectorXd gradient =
+      h * r * U + s.q.row(N).transpose() * goal(0, N) + s.v.row(N).transpose() * goal(1, N) + s.v.transpose() * lambda;
   EXPECT_LE(gradient.cwiseAbs().maxCoeff(), 1e-5);
   EXPECT_LE(v.maxCoeff(), limit + 1e-5);
   EXPECT_GE(lambda.minCoeff(), 0);
-  EXPECT_GT(lambda.maxCoeff(), 1e-3);  // the limit matters …
+  EXPECT_GT(lambda.maxCoeff(), 1e-3);                                        // the limit matters …
   EXPECT_LE((lambda.array() * (v.array() - limit)).abs().maxCoeff(), 1e-5);  // … only where it is touched
   for (const ConstraintReport& report : result.constraints) {
     if (report.name != "speed") continue;
@@ -184,11 +201,18 @@ TEST_F(Constrained, KeepsASpeedLimitWithMultipliersThatProveTheOptimum) {
 // full thrust reaches ½ u T² and no further: what is left over is the violation
 TEST_F(Constrained, NamesWhatCannotBeKeptAndReturnsTheLeastViolation) {
   const int N = 20;
-  ConstrainedCase c = MakeConstrainedCase(kDoubleIntegrator, Eigen::Vector2d::Zero(), Eigen::Vector2d::Zero(), N, 0, 1e-3, 0);
+  ConstrainedCase c =
+      MakeConstrainedCase(kDoubleIntegrator, Eigen::Vector2d::Zero(), Eigen::Vector2d::Zero(), N, 0, 1e-3, 0);
   const mjModel* m = c.model.get();
   c.problem.u_lower.setConstant(-1);
   c.problem.u_upper.setConstant(1);
-  ConstraintInfo there{.name = "be there", .unit = {}, .components = {}, .lower = VectorXd::Constant(1, 2), .upper = VectorXd::Constant(1, 3), .first = -1, .last = -1};
+  ConstraintInfo there{.name = "be there",
+                       .unit = {},
+                       .components = {},
+                       .lower = VectorXd::Constant(1, 2),
+                       .upper = VectorXd::Constant(1, 3),
+                       .first = -1,
+                       .last = -1};
   c.constraints.Add(std::make_unique<StateConstraint>(m, there, Eigen::Vector2d::Zero(), std::vector<int>{0}));
   c.problem.constraints = &c.constraints;
   const SolveResult result = SolveConstrained(c.problem, c.U);
@@ -231,11 +255,19 @@ TEST_F(Constrained, ResumesFromMultipliers) {
 
 // what the guess nearly keeps has no penalty that the cost could not move against
 TEST_F(Constrained, IsNotMisledByAGuessThatNearlyKeepsABound) {
-  ConstrainedCase c = MakeConstrainedCase(kDoubleIntegrator, Eigen::Vector2d::Zero(), Eigen::Vector2d(1, 0), 20, 1, 0.1, 10);
+  ConstrainedCase c =
+      MakeConstrainedCase(kDoubleIntegrator, Eigen::Vector2d::Zero(), Eigen::Vector2d(1, 0), 20, 1, 0.1, 10);
   c.U.setConstant(0.5);
   const double speed = (SliderResponse(20, 0.05).v * c.U.transpose())(20, 0);
-  ConstraintInfo info{.name = "speed", .unit = {}, .components = {}, .lower = VectorXd::Constant(1, -kNone), .upper = VectorXd::Constant(1, speed - 1e-4), .first = 1, .last = -1};
-  c.constraints.Add(std::make_unique<StateConstraint>(c.model.get(), info, Eigen::Vector2d::Zero(), std::vector<int>{1}));
+  ConstraintInfo info{.name = "speed",
+                      .unit = {},
+                      .components = {},
+                      .lower = VectorXd::Constant(1, -kNone),
+                      .upper = VectorXd::Constant(1, speed - 1e-4),
+                      .first = 1,
+                      .last = -1};
+  c.constraints.Add(
+      std::make_unique<StateConstraint>(c.model.get(), info, Eigen::Vector2d::Zero(), std::vector<int>{1}));
   c.problem.constraints = &c.constraints;
   const SolveResult first = SolveConstrained(c.problem, c.U, {}, {}, [](const IterationRecord&) { return false; });
   EXPECT_GT(first.constraints[0].penalty, first.initial_cost);
@@ -248,7 +280,8 @@ TEST_F(Constrained, IsNotMisledByAGuessThatNearlyKeepsABound) {
 TEST_F(Constrained, StopsWhenAsked) {
   ConstrainedCase c = ReferencePendulum();
   c.problem.constraints = &c.constraints;
-  const SolveResult result = SolveConstrained(c.problem, c.U, {}, {}, [](const IterationRecord& r) { return r.iteration < 7; });
+  const SolveResult result =
+      SolveConstrained(c.problem, c.U, {}, {}, [](const IterationRecord& r) { return r.iteration < 7; });
   EXPECT_EQ(result.status, SolveStatus::kInterrupted) << result.message;
   EXPECT_EQ(result.iterations.size(), 7u);
   EXPECT_EQ(result.trajectory.N(), 50);
@@ -260,12 +293,17 @@ TEST_F(Constrained, RefusesWhatIsMalformed) {
   c.problem.constraints = &c.constraints;
   EXPECT_ERROR(SolveIlqr(c.problem, c.U), ErrorCode::kInvalidArgument, "'goal'", "SolveConstrained does");
   EXPECT_ERROR(SolveConstrained(c.problem, c.U, {}, {.tolerance = 0}), ErrorCode::kInvalidArgument, "tolerance is 0");
-  EXPECT_ERROR(SolveConstrained(c.problem, c.U, {.seconds = 5}), ErrorCode::kInvalidArgument, "seconds is 5", "iLQR alone");
+  EXPECT_ERROR(SolveConstrained(c.problem, c.U, {.seconds = 5}), ErrorCode::kInvalidArgument, "seconds is 5",
+               "iLQR alone");
   ConstrainedOptions wrong;
   wrong.multipliers = {MatrixXd::Zero(2, 3)};
   EXPECT_ERROR(SolveConstrained(c.problem, c.U, {}, wrong), ErrorCode::kDimensionMismatch, "'goal'", "2 × 3", "2 × 51");
   const auto add = [&](double lower, double upper, const std::string& name, int entry) {
-    ConstraintInfo info{.name = name, .unit = {}, .components = {}, .lower = VectorXd::Constant(1, lower), .upper = VectorXd::Constant(1, upper)};
+    ConstraintInfo info{.name = name,
+                        .unit = {},
+                        .components = {},
+                        .lower = VectorXd::Constant(1, lower),
+                        .upper = VectorXd::Constant(1, upper)};
     c.constraints.Add(std::make_unique<StateConstraint>(m, info, Eigen::Vector2d::Zero(), std::vector<int>{entry}));
   };
   EXPECT_ERROR(add(2, 1, "a", 0), ErrorCode::kInvalidArgument, "'a'", "qpos[hinge]", "lower 2, upper 1");
@@ -294,18 +332,22 @@ TEST_F(Constrained, StateConstraintHasTheSlopeOfItsDifferences) {
   const Dims dims(m);
   srand(3);
   const VectorXd zero = GetState(m, MakeData(m).get());
-  const VectorXd x = Retract(m, zero, 0.7 * VectorXd::Random(dims.ndx)), goal = Retract(m, zero, 0.7 * VectorXd::Random(dims.ndx));
+  const VectorXd x = Retract(m, zero, 0.7 * VectorXd::Random(dims.ndx)),
+                 goal = Retract(m, zero, 0.7 * VectorXd::Random(dims.ndx));
   const std::unique_ptr<Constraint> constraint = MakeGoalConstraint(m, goal);
   EXPECT_EQ(constraint->info().components, TangentNames(m));
   const VectorXd none;
   MatrixXd J, Ju;
-  const auto knot_at = [&](const VectorXd& at) { return KnotView{.t = 5, .N = 5, .time = 0, .dt = 0.1, .x = at, .u = none, .s = none}; };
+  const auto knot_at = [&](const VectorXd& at) {
+    return KnotView{.t = 5, .N = 5, .time = 0, .dt = 0.1, .x = at, .u = none, .s = none};
+  };
   constraint->Jacobian(knot_at(x), MatrixXd(), MatrixXd(), &J, &Ju);
   for (const double h : {1e-5, 1e-6}) {
     MatrixXd differences(dims.ndx, dims.ndx);
     for (int i = 0; i < dims.ndx; ++i) {
       VectorXd plus, minus;
-      const VectorXd above = Retract(m, x, h * VectorXd::Unit(dims.ndx, i)), below = Retract(m, x, -h * VectorXd::Unit(dims.ndx, i));
+      const VectorXd above = Retract(m, x, h * VectorXd::Unit(dims.ndx, i)),
+                     below = Retract(m, x, -h * VectorXd::Unit(dims.ndx, i));
       constraint->Value(knot_at(above), &plus);
       constraint->Value(knot_at(below), &minus);
       differences.col(i) = (plus - minus) / (2 * h);

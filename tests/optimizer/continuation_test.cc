@@ -30,17 +30,10 @@ struct Reach {
     goal[1] = 0.1;
     MatrixXd Q = MatrixXd::Zero(4, 4), Qf = Q;
     Qf(1, 1) = 1000;
-    cost =
-        std::make_unique<QuadraticCost>(model.get(), goal, Q, MatrixXd::Constant(1, 1, 1e-3), Qf);
+    cost = std::make_unique<QuadraticCost>(model.get(), goal, Q, MatrixXd::Constant(1, 1, 1e-3), Qf);
     const DataPtr data = MakeData(model.get());
-    problem = {model.get(),
-               cost.get(),
-               GetState(model.get(), data.get()),
-               GetContext(model.get(), data.get()),
-               60,
-               1,
-               {},
-               {}};
+    problem = {model.get(), cost.get(), GetState(model.get(), data.get()), GetContext(model.get(), data.get()), 60, 1,
+               {},          {}};
     ControlLimits(model.get(), &problem.u_lower, &problem.u_upper);
   }
 };
@@ -56,8 +49,7 @@ TEST_F(ContinuationTest, ReachesWhatTheTrueGradientDoesNotSee) {
     options.backward_only = backward_only;
     int calls = 0, stages = 0;
     const ContinuationResult found = SolveContinuation(
-        r.problem, r.U, {}, options,
-        [&](const IterationRecord& record) { return record.iteration == ++calls; },
+        r.problem, r.U, {}, options, [&](const IterationRecord& record) { return record.iteration == ++calls; },
         [&](int stage, const ContinuationStage&) { EXPECT_EQ(stage, stages++); });
     EXPECT_LT(found.result.cost, 0.1 * plain.cost) << found.message;
     EXPECT_EQ(found.stages.size(), static_cast<std::size_t>(stages));
@@ -70,8 +62,7 @@ TEST_F(ContinuationTest, ReachesWhatTheTrueGradientDoesNotSee) {
     Trajectory motion;
     ASSERT_TRUE(simulator.Rollout(r.problem.x0, found.result.trajectory.U, &motion).ok());
     EXPECT_EQ(TotalCost(*r.cost, motion, simulator.knot_time()), found.result.cost);
-    for (const ContinuationStage& stage : found.stages)
-      EXPECT_LE(found.result.cost, stage.true_cost);
+    for (const ContinuationStage& stage : found.stages) EXPECT_LE(found.result.cost, stage.true_cost);
   }
 }
 
@@ -91,9 +82,8 @@ TEST_F(ContinuationTest, InterruptedItStillEndsOnTheTrueModel) {
   const Reach r;
   ContinuationOptions options;
   options.smooth.distance = 0.05;
-  const ContinuationResult found =
-      SolveContinuation(r.problem, r.U, {}, options,
-                        [](const IterationRecord& record) { return record.iteration < 2; });
+  const ContinuationResult found = SolveContinuation(
+      r.problem, r.U, {}, options, [](const IterationRecord& record) { return record.iteration < 2; });
   EXPECT_EQ(found.result.status, SolveStatus::kInterrupted);
   EXPECT_EQ(found.stages.back().factor, 0);
   EXPECT_LE(found.result.cost, found.result.initial_cost);
@@ -101,13 +91,11 @@ TEST_F(ContinuationTest, InterruptedItStillEndsOnTheTrueModel) {
 
 TEST_F(ContinuationTest, RefusesBadOptions) {
   const Reach r;
-  EXPECT_ERROR(SolveContinuation(r.problem, r.U, {}, {}), ErrorCode::kInvalidArgument,
-               "no smoothing");
+  EXPECT_ERROR(SolveContinuation(r.problem, r.U, {}, {}), ErrorCode::kInvalidArgument, "no smoothing");
   ContinuationOptions options;
   options.smooth.onset = 0.01;
   options.shrink = 1;
-  EXPECT_ERROR(SolveContinuation(r.problem, r.U, {}, options), ErrorCode::kInvalidArgument,
-               "shrink is 1");
+  EXPECT_ERROR(SolveContinuation(r.problem, r.U, {}, options), ErrorCode::kInvalidArgument, "shrink is 1");
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // Every kind of term: its expansion against differences of its value through the sensors of the step.
 #include "optimizer/cost_terms.h"
 
-#include <costate/task.h>
 #include <costate/residual.h>
+#include <costate/task.h>
 #include <gtest/gtest.h>
 
 #include <Eigen/Eigenvalues>
@@ -157,13 +157,14 @@ INSTANTIATE_TEST_SUITE_P(
         "actuator='pull' quantity='length'",
         "actuator='shoulder' quantity='velocity' norm='smooth_abs2' param='.1 3'"));
 
-// ---- functions of measures -------------------------------------------------------------------------------------------
+// ---- functions of measures ------------------------------------------------------------------------------------------
 
 constexpr char kMeasures[] =
     "<measure name='tip' sensor='tip_pos'/><measure name='v' subtree='base' quantity='linvel' coef='2'/>"
     "<measure name='up' body='base' quantity='zaxis'/><measure name='turn' sensor='attitude'/>"
     "<measure name='q' qpos='shoulder extend'/><measure name='u' ctrl='all'/><measure name='acc' sensor='gyro'/>"
-    "<measure name='force' joint='shoulder' quantity='force'/><let name='standing' value='tip[2] / sqrt(tip[2]^2 + 0.2)'/>";
+    "<measure name='force' joint='shoulder' quantity='force'/><let name='standing' value='tip[2] / sqrt(tip[2]^2 + "
+    "0.2)'/>";
 
 struct FunctionCost {
   const char* text;
@@ -180,22 +181,26 @@ TEST_P(FunctionGradient, IsTheDifferenceOfTheValue) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Values, FunctionGradient,
-    ::testing::Values(FunctionCost{"value='cos(q[0]) - 1' norm='smooth_abs' param='.01'"}, FunctionCost{"value='standing * (dot(v, up) - 0.5)'"},
-                      FunctionCost{"value='standing * [v[0:2], tip[2]]' norm='l2' param='.1'"}, FunctionCost{"value='norm(tip - 0.3)'"},
-                      FunctionCost{"value='turn * acc'"}, FunctionCost{"value='u * q[0]'", true},
-                      FunctionCost{"value='force * v[0]' norm='huber' param='.3'"},
-                      FunctionCost{"value='tip[2] - 0.05 * cos(4*pi*time)' norm='cosh' param='.3'"}));
+INSTANTIATE_TEST_SUITE_P(Values, FunctionGradient,
+                         ::testing::Values(FunctionCost{"value='cos(q[0]) - 1' norm='smooth_abs' param='.01'"},
+                                           FunctionCost{"value='standing * (dot(v, up) - 0.5)'"},
+                                           FunctionCost{"value='standing * [v[0:2], tip[2]]' norm='l2' param='.1'"},
+                                           FunctionCost{"value='norm(tip - 0.3)'"}, FunctionCost{"value='turn * acc'"},
+                                           FunctionCost{"value='u * q[0]'", true},
+                                           FunctionCost{"value='force * v[0]' norm='huber' param='.3'"},
+                                           FunctionCost{
+                                               "value='tip[2] - 0.05 * cos(4*pi*time)' norm='cosh' param='.3'"}));
 
 // v is measured twice itself: coef counts
 TEST(FunctionCost, HasTheValueOfItsExpression) {
-  const Task task = LoadZooTask(std::string(kMeasures) + "<cost value='standing * (dot(v, up) - 0.5)' norm='power' param='1'/>");
+  const Task task =
+      LoadZooTask(std::string(kMeasures) + "<cost value='standing * (dot(v, up) - 0.5)' norm='power' param='1'/>");
   const VectorXd x = support::RandomState(task.model.get(), 4), u = support::RandomControl(task.model.get(), 4);
   const DataPtr data = MakeData(task.model.get());
   VectorXd s(task.model->nsensordata);
   ASSERT_EQ(Forward(task.model.get(), data.get(), x, u, s), StepStatus::kOk);
-  const int base = mj_name2id(task.model.get(), mjOBJ_BODY, "base"), tip = mj_name2id(task.model.get(), mjOBJ_SITE, "tip");
+  const int base = mj_name2id(task.model.get(), mjOBJ_BODY, "base"),
+            tip = mj_name2id(task.model.get(), mjOBJ_SITE, "tip");
   mj_subtreeVel(task.model.get(), data.get());
   const double z = data->site_xpos[3 * tip + 2];
   const Eigen::Vector3d up(data->xmat[9 * base + 2], data->xmat[9 * base + 5], data->xmat[9 * base + 8]);
@@ -230,12 +235,15 @@ void RegisterTestResiduals() {
   };
   RegisterResidual("state", state);
   state.reads_control = true;
-  state.value = [](const ResidualInput& in, Eigen::Ref<VectorXd> r) { r[0] = in.x[2] * in.u[0] + in.u[1] * in.measured[0]; };
+  state.value = [](const ResidualInput& in, Eigen::Ref<VectorXd> r) {
+    r[0] = in.x[2] * in.u[0] + in.u[1] * in.measured[0];
+  };
   RegisterResidual("state and control", state);
 }
 
 INSTANTIATE_TEST_SUITE_P(Callbacks, FunctionGradient,
-                         ::testing::Values(FunctionCost{"callback='exact' reads='tip v'"}, FunctionCost{"callback='differenced' reads='tip v'"},
+                         ::testing::Values(FunctionCost{"callback='exact' reads='tip v'"},
+                                           FunctionCost{"callback='differenced' reads='tip v'"},
                                            FunctionCost{"callback='state' norm='cosh' param='1'"},
                                            FunctionCost{"callback='state and control' reads='q'", true}));
 const bool kRegistered = (RegisterTestResiduals(), true);
@@ -340,7 +348,8 @@ TEST(ResidualCost, ScalesAndWindowsAreAsDocumented) {
   }
 
   // scale "knots": the last knot counts like the others
-  Task task = LoadZooTask("<guess ctrl='0'/><cost qvel='0' target='1' weight='4' terminal='4'/>", "horizon='0.1' controlstep='5' scale='knots'");
+  Task task = LoadZooTask("<guess ctrl='0'/><cost qvel='0' target='1' weight='4' terminal='4'/>",
+                          "horizon='0.1' controlstep='5' scale='knots'");
   Trajectory trajectory;
   trajectory.X = task.x0.replicate(1, 11);
   trajectory.U = MatrixXd::Zero(3, 10);
@@ -351,7 +360,8 @@ TEST(ResidualCost, ScalesAndWindowsAreAsDocumented) {
 
 // every term of our tasks: the gradient with sensors apart, put together by any C and D, is that of the expansion
 TEST(ResidualCostGradient, IsThatOfTheExpansion) {
-  for (const char* name : {"arm/reach", "humanoid/reach", "quadrotor/fly", "hopper/hop", "quadruped/jump", "box_push/push"}) {
+  for (const char* name :
+       {"arm/reach", "humanoid/reach", "quadrotor/fly", "hopper/hop", "quadruped/jump", "box_push/push"}) {
     SCOPED_TRACE(name);
     const Task task = LoadTask(std::string(COSTATE_MODELS "/") + name + ".xml");
     const Problem problem = task.ToProblem();
@@ -369,7 +379,9 @@ TEST(ResidualCostGradient, IsThatOfTheExpansion) {
       problem.cost->Gradient(knot, &g);
       // sensors of positions and velocities have no slope by what comes later: their rows of C end there
       const VectorXd x = g.x + C.transpose() * g.s;
-      EXPECT_LT((x - expansion.lx).head(dims.nv).cwiseAbs().maxCoeff(), 1e-12 * (1 + expansion.lx.cwiseAbs().maxCoeff())) << t;
+      EXPECT_LT((x - expansion.lx).head(dims.nv).cwiseAbs().maxCoeff(),
+                1e-12 * (1 + expansion.lx.cwiseAbs().maxCoeff()))
+          << t;
       if (g.s.isZero(0)) {
         EXPECT_LT((x - expansion.lx).cwiseAbs().maxCoeff(), 1e-12 * (1 + expansion.lx.cwiseAbs().maxCoeff())) << t;
         EXPECT_LT((g.u - expansion.lu).lpNorm<Eigen::Infinity>(), 1e-12 * (1 + expansion.lu.lpNorm<Eigen::Infinity>()));

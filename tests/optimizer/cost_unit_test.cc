@@ -75,11 +75,13 @@ const MatrixXd kUnitGuess = MatrixXd::Constant(1, 30, 0.1);
 
 TEST_F(CostUnitTest, IlqrTakesTheSameStepsAtAnyScale) {
   const SolveResult one = SolveIlqr(UnitSwing(1).problem, kUnitGuess, UnitOptions(0));
-  for (const double scale : {1e-4, 1e4}) ExpectSameIterates(one, SolveIlqr(UnitSwing(scale).problem, kUnitGuess, UnitOptions(0)), scale);
+  for (const double scale : {1e-4, 1e4})
+    ExpectSameIterates(one, SolveIlqr(UnitSwing(scale).problem, kUnitGuess, UnitOptions(0)), scale);
 
   // which an absolute unit does not do
   const SolveResult absolute = SolveIlqr(UnitSwing(1e4).problem, kUnitGuess, UnitOptions(1));
-  EXPECT_GT(std::abs(absolute.iterations.front().cost / 1e4 - one.iterations.front().cost), 1e-3 * one.iterations.front().cost);
+  EXPECT_GT(std::abs(absolute.iterations.front().cost / 1e4 - one.iterations.front().cost),
+            1e-3 * one.iterations.front().cost);
 }
 
 TEST_F(CostUnitTest, MultipleShootingTakesTheSameStepsAtAnyScale) {
@@ -88,7 +90,8 @@ TEST_F(CostUnitTest, MultipleShootingTakesTheSameStepsAtAnyScale) {
     options.second_order = exact;
     const MatrixXd none;
     const SolveResult one = SolveFddp(UnitSwing(1).problem, none, kUnitGuess, options);
-    for (const double scale : {1e-4, 1e4}) ExpectSameIterates(one, SolveFddp(UnitSwing(scale).problem, none, kUnitGuess, options), scale);
+    for (const double scale : {1e-4, 1e4})
+      ExpectSameIterates(one, SolveFddp(UnitSwing(scale).problem, none, kUnitGuess, options), scale);
   }
 }
 
@@ -128,7 +131,9 @@ TEST_F(CostUnitTest, IsAHundredTimesTheGeometricMeanOfTheControlsCurvature) {
 }
 
 TEST_F(CostUnitTest, RefusesWhatIsNone) {
-  for (const double unit : {-1.0, std::numeric_limits<double>::quiet_NaN()}) EXPECT_ERROR(SolveIlqr(UnitSwing(1).problem, kUnitGuess, UnitOptions(unit)), ErrorCode::kInvalidArgument, "cost_unit");
+  for (const double unit : {-1.0, std::numeric_limits<double>::quiet_NaN()})
+    EXPECT_ERROR(SolveIlqr(UnitSwing(1).problem, kUnitGuess, UnitOptions(unit)), ErrorCode::kInvalidArgument,
+                 "cost_unit");
 }
 
 }  // namespace

@@ -43,8 +43,10 @@ TEST_F(DerivativeEvery, InterpolatesBetweenKnotsThatAreExact) {
       const int a = std::min(t / 4 * 4, N - 1), b = std::min(a + 4, N - 1);
       const double s = b > a ? static_cast<double>(t - a) / (b - a) : 0;
       const auto at = [&](int k) -> const StepDerivative& { return exact[static_cast<std::size_t>(k)]; };
-      EXPECT_TRUE(MatricesNear(taken[static_cast<std::size_t>(t)].A, (1 - s) * at(a).A + s * at(b).A, 1e-14)) << N << " " << t;
-      EXPECT_TRUE(MatricesNear(taken[static_cast<std::size_t>(t)].B, (1 - s) * at(a).B + s * at(b).B, 1e-14)) << N << " " << t;
+      EXPECT_TRUE(MatricesNear(taken[static_cast<std::size_t>(t)].A, (1 - s) * at(a).A + s * at(b).A, 1e-14))
+          << N << " " << t;
+      EXPECT_TRUE(MatricesNear(taken[static_cast<std::size_t>(t)].B, (1 - s) * at(a).B + s * at(b).B, 1e-14))
+          << N << " " << t;
       EXPECT_TRUE(s > 0 || taken[static_cast<std::size_t>(t)].A == at(t).A) << N << " " << t;
     }
     EXPECT_EQ(taken.back().C, exact.back().C);
@@ -59,7 +61,8 @@ TEST_F(DerivativeEvery, SolversSayThatTheySkipped) {
     task.solver.type = type;
     task.solver.derivative_every = 3;
     const SolveResult result = Solve(task.ToProblem(), task.ToGuess(), task.solver);
-    EXPECT_NE(result.message.find("derivatives at every 3rd knot, interpolated in between"), std::string::npos) << result.message;
+    EXPECT_NE(result.message.find("derivatives at every 3rd knot, interpolated in between"), std::string::npos)
+        << result.message;
     EXPECT_LT(result.cost, 0.0195) << result.message;  // the optimum is 0.018404605
     Simulator simulator(task.model.get(), task.context, task.substeps, 1);
     Trajectory motion;
@@ -78,9 +81,11 @@ TEST_F(DerivativeEvery, SolversSayThatTheySkipped) {
   task.solver.type = SolverType::kFddp;
   task.solver.second_order = true;
   task.solver.derivative_every = 2;
-  EXPECT_ERROR(Solve(task.ToProblem(), task.ToGuess(), task.solver), ErrorCode::kInvalidArgument, "second_order", "every 2 knots");
+  EXPECT_ERROR(Solve(task.ToProblem(), task.ToGuess(), task.solver), ErrorCode::kInvalidArgument, "second_order",
+               "every 2 knots");
   task.solver = {.derivative_every = 0};
-  EXPECT_ERROR(SolveIlqr(task.ToProblem(), task.U_guess, task.solver), ErrorCode::kInvalidArgument, "derivative_every is 0");
+  EXPECT_ERROR(SolveIlqr(task.ToProblem(), task.U_guess, task.solver), ErrorCode::kInvalidArgument,
+               "derivative_every is 0");
 }
 
 // the same bits at any number of threads

@@ -106,21 +106,19 @@ TEST_P(WrongExpression, IsRefusedWithItsPlace) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, WrongExpression,
-                         ::testing::Values(Wrong{"a +", "at its end: expected a number, a name or a bracket"},
-                                           Wrong{"(a", "expected ')'"}, Wrong{"a b", "at 'b': expected an operator"},
-                                           Wrong{"hafl", "no <measure> or <let> 'hafl', did you mean 'half'?"},
-                                           Wrong{"v[3]", "at '3]': there are 3 entries"},
-                                           Wrong{"v[2:2]", "2:2 has no entry"},
-                                           Wrong{"v + w[0:2]", "a sum of 3 numbers and 2 numbers"},
-                                           Wrong{"dot(v, a)", "dot of 3 numbers and 1 number"},
-                                           Wrong{"sin(a, a)", "sin takes 1 argument, not 2"},
-                                           Wrong{"clmp(a)", "no function 'clmp', did you mean 'clamp'?"},
-                                           Wrong{"cross(a, v)", "two vectors of 3"},
-                                           Wrong{"1e999", "expected a number"},
-                                           Wrong{"a / (2 - 2)", "at its end: a division by 0"}, Wrong{"v * sqrt(-1)", "a value of"},
-                                           Wrong{"1e200 * 1e200 * a", "a value of inf"},
-                                           Wrong{"$", "expected a number, a name"}));
+INSTANTIATE_TEST_SUITE_P(
+    Each, WrongExpression,
+    ::testing::Values(Wrong{"a +", "at its end: expected a number, a name or a bracket"}, Wrong{"(a", "expected ')'"},
+                      Wrong{"a b", "at 'b': expected an operator"},
+                      Wrong{"hafl", "no <measure> or <let> 'hafl', did you mean 'half'?"},
+                      Wrong{"v[3]", "at '3]': there are 3 entries"}, Wrong{"v[2:2]", "2:2 has no entry"},
+                      Wrong{"v + w[0:2]", "a sum of 3 numbers and 2 numbers"},
+                      Wrong{"dot(v, a)", "dot of 3 numbers and 1 number"},
+                      Wrong{"sin(a, a)", "sin takes 1 argument, not 2"},
+                      Wrong{"clmp(a)", "no function 'clmp', did you mean 'clamp'?"},
+                      Wrong{"cross(a, v)", "two vectors of 3"}, Wrong{"1e999", "expected a number"},
+                      Wrong{"a / (2 - 2)", "at its end: a division by 0"}, Wrong{"v * sqrt(-1)", "a value of"},
+                      Wrong{"1e200 * 1e200 * a", "a value of inf"}, Wrong{"$", "expected a number, a name"}));
 
 // too deep for the stack: an error, no crash
 TEST(Expression, RefusesEndlessNesting) {
@@ -159,7 +157,8 @@ TEST(Expression, RefusesVectorsWithoutEnd) {
     FAIL() << "is taken";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("<let> 'd20': '[d19, d19]'"), std::string::npos) << error.what();
-    EXPECT_NE(std::string(error.what()).find("more than 1000000 operations or entries"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("more than 1000000 operations or entries"), std::string::npos)
+        << error.what();
   }
 }
 

@@ -51,9 +51,13 @@ TEST_F(FddpTest, RolloutsLeaveOneMinusAlphaOfEveryGap) {
   EXPECT_EQ(guess.X, X);
   EXPECT_GT(gaps.cwiseAbs().minCoeff(), 0);
   const int nu = static_cast<int>(task.u_lower.size()), ndx = static_cast<int>(gaps.rows());
-  const Policy policy{RandomMatrix(nu, task.N, 0.1, 2), std::vector<MatrixXd>(static_cast<std::size_t>(task.N), RandomMatrix(nu, ndx, 0.05, 3))};
+  const Policy policy{RandomMatrix(nu, task.N, 0.1, 2),
+                      std::vector<MatrixXd>(static_cast<std::size_t>(task.N), RandomMatrix(nu, ndx, 0.05, 3))};
   for (const double alpha : {0.25, 1.0}) {
-    ASSERT_TRUE(simulator.RolloutGaps(guess, gaps, policy, alpha, task.u_lower.replicate(1, task.N), task.u_upper.replicate(1, task.N), &next).ok());
+    ASSERT_TRUE(simulator
+                    .RolloutGaps(guess, gaps, policy, alpha, task.u_lower.replicate(1, task.N),
+                                 task.u_upper.replicate(1, task.N), &next)
+                    .ok());
     ASSERT_TRUE(simulator.Follow(next.X, next.U, &again, &left).ok());
     EXPECT_TRUE(MatricesNear(left, (1 - alpha) * gaps, 1e-12));
   }
@@ -70,9 +74,13 @@ TEST_F(FddpTest, RolloutsWithoutGapsAreThoseOfThePolicy) {
   EXPECT_TRUE(gaps.isZero(0));
   EXPECT_TRUE(BitwiseEqual(guess.S, motion.S));
   const int nu = static_cast<int>(task.u_lower.size()), ndx = static_cast<int>(gaps.rows());
-  const Policy policy{RandomMatrix(nu, task.N, 0.1, 2), std::vector<MatrixXd>(static_cast<std::size_t>(task.N), RandomMatrix(nu, ndx, 0.05, 3))};
+  const Policy policy{RandomMatrix(nu, task.N, 0.1, 2),
+                      std::vector<MatrixXd>(static_cast<std::size_t>(task.N), RandomMatrix(nu, ndx, 0.05, 3))};
   ASSERT_TRUE(simulator.RolloutPolicy(motion, policy, 0.5, task.u_lower, task.u_upper, &a).ok());
-  ASSERT_TRUE(simulator.RolloutGaps(motion, gaps, policy, 0.5, task.u_lower.replicate(1, task.N), task.u_upper.replicate(1, task.N), &b).ok());
+  ASSERT_TRUE(simulator
+                  .RolloutGaps(motion, gaps, policy, 0.5, task.u_lower.replicate(1, task.N),
+                               task.u_upper.replicate(1, task.N), &b)
+                  .ok());
   EXPECT_TRUE(BitwiseEqual(a.X, b.X));
 }
 
@@ -80,7 +88,8 @@ TEST_F(FddpTest, RolloutsWithoutGapsAreThoseOfThePolicy) {
 TEST_F(FddpTest, SolvesLinearQuadraticProblemsInOneIterationFromStatesThatAreNoMotion) {
   Task task = LoadModelTask("reference/chain/rest.xml");
   const SolveResult from_motion = SolveFddp(task.ToProblem(), MatrixXd(), task.U_guess, task.solver);
-  const MatrixXd X = RandomMatrix(task.x0.size(), task.N + 1, 3, 4), U = RandomMatrix(task.u_lower.size(), task.N, 5, 5);
+  const MatrixXd X = RandomMatrix(task.x0.size(), task.N + 1, 3, 4),
+                 U = RandomMatrix(task.u_lower.size(), task.N, 5, 5);
   const SolveResult result = SolveFddp(task.ToProblem(), X, U, task.solver);
   EXPECT_EQ(result.status, SolveStatus::kConverged) << result.message;
   EXPECT_EQ(result.iterations.size(), 1u);
@@ -122,9 +131,12 @@ TEST_F(FddpTest, BlocksOfTheHessianAreThoseOfTheMotionsCurvature) {
     std::vector<VectorXd> lambda(6);
     for (int t = 5; t >= 0; --t) {
       CostExpansion e;
-      task.cost->Expand(ViewKnot(motion, t, dt), steps[static_cast<std::size_t>(t)].C, steps[static_cast<std::size_t>(t)].D, &e);
+      task.cost->Expand(ViewKnot(motion, t, dt), steps[static_cast<std::size_t>(t)].C,
+                        steps[static_cast<std::size_t>(t)].D, &e);
       lambda[static_cast<std::size_t>(t)] = e.lx;
-      if (t < 5) lambda[static_cast<std::size_t>(t)] += steps[static_cast<std::size_t>(t)].A.transpose() * lambda[static_cast<std::size_t>(t) + 1];
+      if (t < 5)
+        lambda[static_cast<std::size_t>(t)] +=
+            steps[static_cast<std::size_t>(t)].A.transpose() * lambda[static_cast<std::size_t>(t) + 1];
     }
     RolloutDirection d{VectorXd::Zero(dims.ndx), RandomMatrix(dims.nu, 5, 1, 7), {}};
     VectorXd dx = d.x0;
@@ -152,7 +164,8 @@ TEST_F(FddpTest, BlocksOfTheHessianAreThoseOfTheMotionsCurvature) {
   }
 }
 
-// near the solution what an exact model promises is squared from step to step; Gauss–Newton's shrinks by a constant factor
+// near the solution what an exact model promises is squared from step to step; Gauss–Newton's shrinks by a constant
+// factor
 TEST_F(FddpTest, ConvergesQuadraticallyWithSecondOrderTerms) {
   Task task = LoadModelTask("reference/double_pendulum/swing_up.xml");
   task.solver.tolerance = 0;
@@ -164,7 +177,8 @@ TEST_F(FddpTest, ConvergesQuadraticallyWithSecondOrderTerms) {
     double least = 1;
     const std::vector<IterationRecord>& all = result.iterations;
     for (std::size_t i = 1; i < all.size(); ++i) {
-      if (all[i].step < 1 || all[i - 1].step < 1 || all[i].cost > 0.0036840 || all[i].expected_change > -1e-12) continue;
+      if (all[i].step < 1 || all[i - 1].step < 1 || all[i].cost > 0.0036840 || all[i].expected_change > -1e-12)
+        continue;
       least = std::min(least, all[i].expected_change / all[i - 1].expected_change);
     }
     return least;
@@ -190,23 +204,27 @@ TEST_F(FddpTest, ReturnsAMotionAndNamesTheLargestGapWhenGapsAreLeft) {
 TEST_F(FddpTest, RefusesGuessesAndOptionsThatASolverCannotUse) {
   Task task = LoadModelTask("reference/cartpole/swing_up.xml");
   const Problem problem = task.ToProblem();
-  EXPECT_ERROR(SolveFddp(problem, task.X_guess.leftCols(7), task.U_guess), ErrorCode::kDimensionMismatch, "4 x 7", "N + 1 = 101");
+  EXPECT_ERROR(SolveFddp(problem, task.X_guess.leftCols(7), task.U_guess), ErrorCode::kDimensionMismatch, "4 x 7",
+               "N + 1 = 101");
   EXPECT_ERROR(Solve(problem, task.ToGuess()), ErrorCode::kInvalidArgument, "ilqr starts from controls alone");
   EXPECT_ERROR(Solve(problem, {{}, task.U_guess}, {.second_order = true}), ErrorCode::kInvalidArgument, "second-order");
-  EXPECT_ERROR(SolveFddp(problem, MatrixXd(), task.U_guess, {.barrier_init = 0}), ErrorCode::kInvalidArgument, "barrier_init is 0");
-  EXPECT_ERROR(SolveFddp(problem, MatrixXd(), task.U_guess, {.line_search_ratio = 1}), ErrorCode::kInvalidArgument, "fddp option line_search_ratio is 1");
-  EXPECT_ERROR(SolveFddp(problem, MatrixXd(), task.U_guess, {.seconds = 5}), ErrorCode::kInvalidArgument, "fddp option seconds is 5", "iLQR alone");
+  EXPECT_ERROR(SolveFddp(problem, MatrixXd(), task.U_guess, {.barrier_init = 0}), ErrorCode::kInvalidArgument,
+               "barrier_init is 0");
+  EXPECT_ERROR(SolveFddp(problem, MatrixXd(), task.U_guess, {.line_search_ratio = 1}), ErrorCode::kInvalidArgument,
+               "fddp option line_search_ratio is 1");
+  EXPECT_ERROR(SolveFddp(problem, MatrixXd(), task.U_guess, {.seconds = 5}), ErrorCode::kInvalidArgument,
+               "fddp option seconds is 5", "iLQR alone");
 }
 
 TEST_F(FddpTest, StatesOfAGuessGoStraightFromKeyframeToKeyframeWithThatVelocity) {
   const Task task = LoadModelTask("reference/cartpole/swing_up.xml");
   ASSERT_EQ(task.X_guess.cols(), 101);
   EXPECT_TRUE(MatricesNear(task.X_guess.col(0), task.x0, 0));
-  EXPECT_NEAR(task.X_guess(1, 10), 0.4, 1e-12);           // half way to 0.8 at 1 s
-  EXPECT_NEAR(task.X_guess(3, 10), 0.8, 1e-12);           // rad/s
-  EXPECT_NEAR(task.X_guess(3, 30), -2.3, 1e-12);          // from 0.8 to -1.5 within a second
+  EXPECT_NEAR(task.X_guess(1, 10), 0.4, 1e-12);   // half way to 0.8 at 1 s
+  EXPECT_NEAR(task.X_guess(3, 10), 0.8, 1e-12);   // rad/s
+  EXPECT_NEAR(task.X_guess(3, 30), -2.3, 1e-12);  // from 0.8 to -1.5 within a second
   EXPECT_NEAR(task.X_guess(1, 100), M_PI, 1e-12);
-  EXPECT_EQ(task.X_guess(3, 100), 0);                     // held behind the last keyframe
+  EXPECT_EQ(task.X_guess(3, 100), 0);  // held behind the last keyframe
 }
 
 // gap and gap_knot of the record are those of the iterate itself, which is what a later solve goes on from

@@ -22,15 +22,18 @@ using FreeStartTest = support::EngineTest;
 
 // 1 kg on a spring of 9 N/m with damping 0.4: a step of the engine is exactly linear
 constexpr char kOscillator[] =
-    "<mujoco model='oscillator'><option timestep='0.02' gravity='0 0 0' integrator='Euler'><flag eulerdamp='disable'/></option>"
-    "<worldbody><body><joint name='slide' type='slide' axis='1 0 0' stiffness='9' damping='.4'/><geom size='.1' mass='1'/></body></worldbody>"
+    "<mujoco model='oscillator'><option timestep='0.02' gravity='0 0 0' integrator='Euler'><flag "
+    "eulerdamp='disable'/></option>"
+    "<worldbody><body><joint name='slide' type='slide' axis='1 0 0' stiffness='9' damping='.4'/><geom size='.1' "
+    "mass='1'/></body></worldbody>"
     "<actuator><motor name='push' joint='slide'/></actuator></mujoco>";
 
 Task OscillatorTask(const std::string& start, const std::string& elements) {
   const TemporaryFolder folder;
   folder.Write("oscillator.xml", kOscillator);
-  return LoadTask(folder.Write("cycle.task.xml", "<task model='oscillator.xml' horizon='1'>" + start + "<guess ctrl='0'/><measure name='u' ctrl='push'/>" +
-                                                     elements + "<solver type='fddp' tolerance='1e-12'/></task>"));
+  return LoadTask(folder.Write("cycle.task.xml", "<task model='oscillator.xml' horizon='1'>" + start +
+                                                     "<guess ctrl='0'/><measure name='u' ctrl='push'/>" + elements +
+                                                     "<solver type='fddp' tolerance='1e-12'/></task>"));
 }
 
 // x' = A x + B u, by one engine step a column
@@ -46,11 +49,16 @@ void LinearStep(const mjModel* m, Eigen::Matrix2d* A, Eigen::Vector2d* B) {
   *B = step({0, 0}, 1);
 }
 
-SolveResult SolveFreely(const Task& task) { return Solve(task.ToProblem(), task.ToGuess(), task.solver, {}, task.constrained); }
+SolveResult SolveFreely(const Task& task) {
+  return Solve(task.ToProblem(), task.ToGuess(), task.solver, {}, task.constrained);
+}
 
-// the force is what it costs nothing to be; then the only start whose motion comes back is x_0 = (1 - A^N)⁻¹ Σ A^(N-1-t) B u_t
+// the force is what it costs nothing to be; then the only start whose motion comes back is x_0 = (1 - A^N)⁻¹ Σ
+// A^(N-1-t) B u_t
 TEST_F(FreeStartTest, FindsThePeriodicOrbitOfADrivenOscillator) {
-  const Task task = OscillatorTask("<start qpos='0.3' qvel='-1' free='all'/>", "<cost name='drive' value='u - 5*cos(2*pi*time)'/><periodic qpos='all' qvel='all'/>");
+  const Task task =
+      OscillatorTask("<start qpos='0.3' qvel='-1' free='all'/>",
+                     "<cost name='drive' value='u - 5*cos(2*pi*time)'/><periodic qpos='all' qvel='all'/>");
   const SolveResult result = SolveFreely(task);
   ASSERT_EQ(result.status, SolveStatus::kConverged) << result.message;
   Eigen::Matrix2d A, power = Eigen::Matrix2d::Identity();
@@ -71,9 +79,10 @@ TEST_F(FreeStartTest, FindsThePeriodicOrbitOfADrivenOscillator) {
 
 // cost on states and controls, end tied to start: the minimum solves one linear system in (x_0 … x_N, u, multipliers)
 TEST_F(FreeStartTest, SolvesThePeriodicLinearQuadraticProblem) {
-  const Task task = OscillatorTask("<start free='all'/>",
-                                   "<cost name='track' value='q - sin(2*pi*time)' weight='20'/><measure name='q' qpos='slide'/>"
-                                   "<cost name='effort' ctrl='push' weight='0.01'/><periodic qpos='all' qvel='all'/>");
+  const Task task =
+      OscillatorTask("<start free='all'/>",
+                     "<cost name='track' value='q - sin(2*pi*time)' weight='20'/><measure name='q' qpos='slide'/>"
+                     "<cost name='effort' ctrl='push' weight='0.01'/><periodic qpos='all' qvel='all'/>");
   const SolveResult result = SolveFreely(task);
   ASSERT_EQ(result.status, SolveStatus::kConverged) << result.message;
   Eigen::Matrix2d A;
@@ -98,15 +107,18 @@ TEST_F(FreeStartTest, SolvesThePeriodicLinearQuadraticProblem) {
   EXPECT_TRUE(MatricesNear(result.trajectory.U, z.segment(2 * (N + 1), N).transpose(), 1e-3));
 }
 
-// with controls at their bounds: the conditions of a minimum of the convex problem, by hand, with the multipliers that are reported
+// with controls at their bounds: the conditions of a minimum of the convex problem, by hand, with the multipliers that
+// are reported
 TEST_F(FreeStartTest, SatisfiesTheConditionsOfABoundedMinimum) {
   std::string bounded = kOscillator;
   const std::string motor = "joint='slide'/>";
   bounded.replace(bounded.find(motor), motor.size(), "joint='slide' ctrlrange='-3 3' ctrllimited='true'/>");
   const TemporaryFolder folder;
   folder.Write("oscillator.xml", bounded);
-  const Task task = LoadTask(folder.Write("cycle.task.xml",
-      "<task model='oscillator.xml' horizon='1'><start qpos='0.3' qvel='-1' free='all'/><guess ctrl='0'/><measure name='q' qpos='slide'/>"
+  const Task task = LoadTask(folder.Write(
+      "cycle.task.xml",
+      "<task model='oscillator.xml' horizon='1'><start qpos='0.3' qvel='-1' free='all'/><guess ctrl='0'/><measure "
+      "name='q' qpos='slide'/>"
       "<cost name='track' value='q - sin(2*pi*time)' weight='20'/><cost name='effort' ctrl='push' weight='1e-3'/>"
       "<periodic qpos='all' qvel='all'/><solver type='fddp' tolerance='1e-10'/></task>"));
   const SolveResult result = SolveFreely(task);
@@ -137,14 +149,17 @@ TEST_F(FreeStartTest, SatisfiesTheConditionsOfABoundedMinimum) {
 
 // without anything that ties the end, the best start is where the value's slope is zero; bounds hold it where they are
 TEST_F(FreeStartTest, KeepsEntriesThatAreNotFreeAndBounds) {
-  const std::string costs = "<cost name='there' qpos='all' target='1' weight='10'/><cost name='slow' qvel='all' weight='1'/><cost name='effort' ctrl='push' weight='1'/>";
+  const std::string costs =
+      "<cost name='there' qpos='all' target='1' weight='10'/><cost name='slow' qvel='all' weight='1'/><cost "
+      "name='effort' ctrl='push' weight='1'/>";
   const SolveResult free = SolveFreely(OscillatorTask("<start qpos='0.2' qvel='0.5' free='slide'/>", costs));
   ASSERT_EQ(free.status, SolveStatus::kConverged) << free.message;
   const SolveResult speed = SolveFreely(OscillatorTask("<start qpos='0.2' qvel='0.5' free='qvel'/>", costs));
   EXPECT_EQ(speed.trajectory.X(0, 0), 0.2);
   EXPECT_GT(speed.trajectory.X(1, 0), 0.6);
   EXPECT_LT(free.cost, speed.cost);
-  const SolveResult bounded = SolveFreely(OscillatorTask("<start qpos='0.2' qvel='0.5' free='qvel' lower='0.4' upper='0.6'/>", costs));
+  const SolveResult bounded =
+      SolveFreely(OscillatorTask("<start qpos='0.2' qvel='0.5' free='qvel' lower='0.4' upper='0.6'/>", costs));
   EXPECT_NEAR(bounded.trajectory.X(1, 0), 0.6, 1e-12);
   EXPECT_EQ(bounded.status, SolveStatus::kConverged) << bounded.message;
 
@@ -158,7 +173,8 @@ TEST_F(FreeStartTest, KeepsEntriesThatAreNotFreeAndBounds) {
 }
 
 constexpr char kTurning[] =
-    "<mujoco model='turning'><worldbody><body><freejoint name='root'/><geom size='0.1' mass='1'/><body pos='0 0 0.2'><joint name='ball' type='ball'/>"
+    "<mujoco model='turning'><worldbody><body><freejoint name='root'/><geom size='0.1' mass='1'/><body pos='0 0 "
+    "0.2'><joint name='ball' type='ball'/>"
     "<geom size='0.05 0.1' type='capsule' pos='0.1 0 0'/></body></body></worldbody></mujoco>";
 
 TEST_F(FreeStartTest, PeriodicConstraintHasTheSlopesOfItsDifferences) {
@@ -167,7 +183,8 @@ TEST_F(FreeStartTest, PeriodicConstraintHasTheSlopesOfItsDifferences) {
   const Dims dims(m);
   srand(5);
   const VectorXd zero = GetState(m, MakeData(m).get());
-  const VectorXd end = Retract(m, zero, 0.6 * VectorXd::Random(dims.ndx)), start = Retract(m, zero, 0.6 * VectorXd::Random(dims.ndx));
+  const VectorXd end = Retract(m, zero, 0.6 * VectorXd::Random(dims.ndx)),
+                 start = Retract(m, zero, 0.6 * VectorXd::Random(dims.ndx));
   std::vector<int> entries;
   ConstraintInfo info{.name = "cycle", .unit = {}, .components = {}, .lower = {}, .upper = {}};
   for (int i = 1; i < dims.ndx; ++i) {  // one is left out
@@ -201,16 +218,22 @@ TEST_F(FreeStartTest, RefusesWhatCannotMove) {
   const TemporaryFolder folder;
   folder.Write("oscillator.xml", kOscillator);
   const auto load = [&](const std::string& start, const std::string& solver) {
-    return LoadTask(folder.Write("cycle.task.xml", "<task model='oscillator.xml' horizon='1'>\n" + start + "<guess ctrl='0'/><cost ctrl='all'/>" + solver + "</task>"));
+    return LoadTask(folder.Write("cycle.task.xml", "<task model='oscillator.xml' horizon='1'>\n" + start +
+                                                       "<guess ctrl='0'/><cost ctrl='all'/>" + solver + "</task>"));
   };
   const std::string fddp = "<solver type='fddp'/>";
-  EXPECT_ERROR(load("<start free='all'/>", ""), ErrorCode::kParse, "cycle.task.xml:2: <start>", "free is for <solver type=\"fddp\"/>", "ilqr");
+  EXPECT_ERROR(load("<start free='all'/>", ""), ErrorCode::kParse, "cycle.task.xml:2: <start>",
+               "free is for <solver type=\"fddp\"/>", "ilqr");
   EXPECT_ERROR(load("<start free='slid'/>", fddp), ErrorCode::kParse, "no 'slid'", "qpos[slide] and qvel[slide]");
   EXPECT_ERROR(load("<start lower='1'/>", fddp), ErrorCode::kParse, "lower bounds what free");
-  EXPECT_ERROR(load("<start qvel='2' free='qvel' upper='1.5'/>", fddp), ErrorCode::kParse, "upper is 1.5 for qvel[slide], the start has 2");
-  EXPECT_ERROR(load("<start free='all' lower='-1 -1 -1'/>", fddp), ErrorCode::kParse, "lower has 3 numbers, free names 2 entries");
-  EXPECT_ERROR(load("<start free='all'/><time shortest='1' longest='2'/>", fddp), ErrorCode::kUnsupported, "free does not go with <time>");
-  EXPECT_ERROR(load("<start free='all'/><periodic qpos='all' soft='3'/>", fddp), ErrorCode::kUnsupported, "soft is not supported");
+  EXPECT_ERROR(load("<start qvel='2' free='qvel' upper='1.5'/>", fddp), ErrorCode::kParse,
+               "upper is 1.5 for qvel[slide], the start has 2");
+  EXPECT_ERROR(load("<start free='all' lower='-1 -1 -1'/>", fddp), ErrorCode::kParse,
+               "lower has 3 numbers, free names 2 entries");
+  EXPECT_ERROR(load("<start free='all'/><time shortest='1' longest='2'/>", fddp), ErrorCode::kUnsupported,
+               "free does not go with <time>");
+  EXPECT_ERROR(load("<start free='all'/><periodic qpos='all' soft='3'/>", fddp), ErrorCode::kUnsupported,
+               "soft is not supported");
   const Task task = load("<start free='all'/>", fddp);
   EXPECT_ERROR(SolveIlqr(task.ToProblem(), task.U_guess), ErrorCode::kInvalidArgument, "fddp does not");
 }

@@ -69,7 +69,8 @@ TEST_F(FreeTime, WeighsTimeAgainstEffort) {
   RailCase c = MakeRail(20, 0.3, std::numeric_limits<double>::infinity());
   const SolveResult once = SolveConstrained(c.problem, c.U);  // T = 1
   const double w = 2, best = std::pow(3 * once.cost / w, 0.25);
-  const FreeTimeResult found = SolveFreeTime(c.problem, c.U, {}, {}, {.shortest = 0.3, .longest = 3, .weight = w, .tolerance = 1e-3});
+  const FreeTimeResult found =
+      SolveFreeTime(c.problem, c.U, {}, {}, {.shortest = 0.3, .longest = 3, .weight = w, .tolerance = 1e-3});
   EXPECT_NEAR(found.time, best, 2e-3 * best);
   EXPECT_NEAR(found.result.cost, once.cost / std::pow(best, 3), 1e-2 * found.result.cost);
   EXPECT_LE(found.trials.size(), 25u);
@@ -82,8 +83,8 @@ TEST_F(FreeTime, SaysWhenNoTimeIsLongEnough) {
   EXPECT_GT(found.result.violation, 0.9);
 }
 
-// two goals, 1 m away and half a metre behind. The guess moves on to 0.37 m at first, where the goal ahead is the nearer one, and at
-// times too short for that to less than 0.25 m; motions to the goal ahead do not lead back
+// two goals, 1 m away and half a metre behind. The guess moves on to 0.37 m at first, where the goal ahead is the
+// nearer one, and at times too short for that to less than 0.25 m; motions to the goal ahead do not lead back
 TEST_F(FreeTime, SeeksAShorterMotionFromTheGuessToo) {
   const support::TemporaryFolder folder;
   folder.Write("rail.xml", R"(<mujoco model="rail"><option timestep="0.05" gravity="0 0 0"/>
@@ -100,8 +101,8 @@ TEST_F(FreeTime, SeeksAShorterMotionFromTheGuessToo) {
   EXPECT_NEAR(found.result.trajectory.X(0, task.N), -0.5, 1e-4);
 }
 
-// a puck that nothing touches yet has no slope, at no length of the motion: smooth contact leads to the push, and from there on
-// its time is searched
+// a puck that nothing touches yet has no slope, at no length of the motion: smooth contact leads to the push, and from
+// there on its time is searched
 TEST_F(FreeTime, StartsFromWhereSmoothContactHasLed) {
   const support::TemporaryFolder folder;
   folder.Write("push.xml", R"(<mujoco model="push"><option timestep="0.01" gravity="0 0 0"/>
@@ -109,9 +110,11 @@ TEST_F(FreeTime, StartsFromWhereSmoothContactHasLed) {
     <body pos="0.15 0 0"><joint name="puck" type="slide" axis="1 0 0" damping="1"/><geom size="0.05" mass="1"/></body></worldbody>
   <actuator><motor joint="finger" ctrlrange="-20 20"/></actuator></mujoco>)");
   const auto solve = [&](const std::string& smooth) {
-    const Task task = LoadTask(folder.Write(
-        "push.task.xml", "<task model='push.xml' horizon='1'><cost qpos='puck' target='0.2' terminal='100'/><cost ctrl='all' weight='0.01'/>" +
-                             smooth + "<time shortest='0.5' longest='1.5' weight='0.5' tolerance='0.02'/></task>"));
+    const Task task = LoadTask(
+        folder.Write("push.task.xml",
+                     "<task model='push.xml' horizon='1'><cost qpos='puck' target='0.2' terminal='100'/><cost "
+                     "ctrl='all' weight='0.01'/>" +
+                         smooth + "<time shortest='0.5' longest='1.5' weight='0.5' tolerance='0.02'/></task>"));
     return SolveTask(task);
   };
   EXPECT_NEAR(solve("").result.cost, 2, 1e-12);  // ½ 100 · 0.2²
@@ -131,8 +134,10 @@ TEST_F(FreeTime, StartsFromWhereSmoothContactHasLed) {
 
 TEST_F(FreeTime, RefusesWhatIsMalformed) {
   RailCase c = MakeRail(10, 1e-3, 1);
-  EXPECT_ERROR(SolveFreeTime(c.problem, c.U, {}, {}, {.shortest = 0, .longest = 1}), ErrorCode::kInvalidArgument, "shortest is 0");
-  EXPECT_ERROR(SolveFreeTime(c.problem, c.U, {}, {}, {.shortest = 2, .longest = 1}), ErrorCode::kInvalidArgument, "longest is 1");
+  EXPECT_ERROR(SolveFreeTime(c.problem, c.U, {}, {}, {.shortest = 0, .longest = 1}), ErrorCode::kInvalidArgument,
+               "shortest is 0");
+  EXPECT_ERROR(SolveFreeTime(c.problem, c.U, {}, {}, {.shortest = 2, .longest = 1}), ErrorCode::kInvalidArgument,
+               "longest is 1");
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The solver that is kept: the same answers as a new one, no memory taken while it iterates, an end when its time is up.
+// The solver that is kept: the same answers as a new one, no memory taken while it iterates, an end when its time is
+// up.
 #include <costate/costate.h>
 
 #include <gtest/gtest.h>
@@ -128,7 +129,8 @@ Allocations CountInIterations(IlqrSolver* solver, ConstMatrixRef U) {
 
 // where the cost reads sensors, their derivative at the last knot, which has no D, takes one matrix
 TEST_F(IlqrSolverTest, AllocatesNothingWhileItIteratesAgain) {
-  for (const char* file : {"hopper/hop.xml", "quadruped/jump.xml", "arm/reach.xml", "pendulum/swing_up.xml", "cartpole/swing_up.xml"}) {
+  for (const char* file :
+       {"hopper/hop.xml", "quadruped/jump.xml", "arm/reach.xml", "pendulum/swing_up.xml", "cartpole/swing_up.xml"}) {
     const Task task = ModelTask(file);
     IlqrOptions options = task.solver;
     options.iterations = 12;
@@ -155,7 +157,8 @@ TEST_F(IlqrSolverTest, AllocatesNothingWithinConstraintsEither) {
     options.tolerance = 0;
     options.regularization_sweep = options.long_steps = options.final_policy = false;
     IlqrSolver solver(problem, options);
-    solver.SetLqSolver([&](LqProblem* lq, double regularization, RiccatiResult* out) { constrained.Solve(lq, regularization, out); });
+    solver.SetLqSolver(
+        [&](LqProblem* lq, double regularization, RiccatiResult* out) { constrained.Solve(lq, regularization, out); });
     const Allocations found = CountInIterations(&solver, task.U_guess);
     EXPECT_GT(found.iterations, 8) << file;
     EXPECT_LE(found.count, constrained.NeedsSensors() ? found.iterations : 0) << file;
@@ -227,7 +230,8 @@ TEST_F(IlqrSolverTest, RefusesAStartOfTheWrongSizeOrWithoutNumbers) {
   const Task task = ModelTask("pendulum/swing_up.xml");
   IlqrSolver solver(task.ToProblem(), task.solver);
   EXPECT_ERROR(solver.SetStart(VectorXd::Zero(3), task.context), ErrorCode::kDimensionMismatch, "x0", "3", "nx = 2");
-  EXPECT_ERROR(solver.SetStart(VectorXd::Constant(2, std::nan("")), task.context), ErrorCode::kInvalidArgument, "x0", "nan");
+  EXPECT_ERROR(solver.SetStart(VectorXd::Constant(2, std::nan("")), task.context), ErrorCode::kInvalidArgument, "x0",
+               "nan");
   EXPECT_ERROR(solver.SetStart(task.x0, VectorXd::Zero(1)), ErrorCode::kDimensionMismatch, "context", "1");
   EXPECT_ERROR(solver.SetLimits(-1, 1), ErrorCode::kInvalidArgument, "iterations", "-1");
   EXPECT_ERROR(solver.SetLimits(1, 0), ErrorCode::kInvalidArgument, "seconds", "0");

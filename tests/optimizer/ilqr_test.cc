@@ -16,7 +16,6 @@ using support::BitwiseEqual;
 using support::MatricesNear;
 using Ilqr = support::EngineTest;
 
-
 // two masses on a rail with a spring between them: x' is linear in (x, u)
 constexpr char kSprings[] = R"(
 <mujoco model="springs">
@@ -60,7 +59,8 @@ Case MakeCase(ModelPtr model, DataPtr start, const VectorXd& x_goal, int N, int 
   const Dims dims(m);
   VectorXd q(dims.ndx), q_end(dims.ndx);
   q << VectorXd::Constant(dims.nv, weights.q), VectorXd::Constant(dims.nv, weights.v), VectorXd::Zero(dims.na);
-  q_end << VectorXd::Constant(dims.nv, weights.q_end), VectorXd::Constant(dims.nv, weights.v_end), VectorXd::Zero(dims.na);
+  q_end << VectorXd::Constant(dims.nv, weights.q_end), VectorXd::Constant(dims.nv, weights.v_end),
+      VectorXd::Zero(dims.na);
   c.cost = std::make_unique<QuadraticCost>(m, x_goal, q.asDiagonal(), weights.r * MatrixXd::Identity(dims.nu, dims.nu),
                                            q_end.asDiagonal());
   c.problem = {.model = m,
@@ -135,9 +135,7 @@ class TipCost final : public Cost {
 class CliffCost final : public Cost {
  public:
   CliffCost(const Cost* inner, double edge) : inner_(inner), edge_(edge) {}
-  double Value(const KnotView& knot) const override {
-    return knot.x[0] > edge_ ? std::nan("") : inner_->Value(knot);
-  }
+  double Value(const KnotView& knot) const override { return knot.x[0] > edge_ ? std::nan("") : inner_->Value(knot); }
   void Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const override {
     inner_->Expand(knot, C, D, out);
   }
@@ -152,7 +150,9 @@ class CliffCost final : public Cost {
 // ½ (u - 1)² at each knot, with a curvature that is told four times too large
 class StiffCost final : public Cost {
  public:
-  double Value(const KnotView& knot) const override { return knot.t < knot.N ? 0.5 * (knot.u.array() - 1).square().sum() : 0; }
+  double Value(const KnotView& knot) const override {
+    return knot.t < knot.N ? 0.5 * (knot.u.array() - 1).square().sum() : 0;
+  }
   void Expand(const KnotView& knot, ConstMatrixRef, ConstMatrixRef, CostExpansion* out) const override {
     const Eigen::Index nx = knot.x.size(), nu = knot.t < knot.N ? knot.u.size() : 0;
     out->l = Value(knot);
@@ -250,8 +250,9 @@ TEST_F(Ilqr, DoesNotDependOnTheThreadCount) {
   }
 }
 
-// a step is a quarter of the way: a whole one takes 7/16 of the cost where the model promises a quarter, four lead to the minimum,
-// and eight would be as far beyond it. The first iteration, without regularization, only tells linear-quadratic problems
+// a step is a quarter of the way: a whole one takes 7/16 of the cost where the model promises a quarter, four lead to
+// the minimum, and eight would be as far beyond it. The first iteration, without regularization, only tells
+// linear-quadratic problems
 TEST_F(Ilqr, LengthensStepsThatGainMoreThanPromised) {
   Case c = SpringCase();
   const StiffCost cost;
@@ -261,7 +262,8 @@ TEST_F(Ilqr, LengthensStepsThatGainMoreThanPromised) {
     ASSERT_EQ(result.iterations.size(), 2u);
     EXPECT_EQ(result.iterations[0].step, 1);
     EXPECT_EQ(result.iterations[1].step, 4);
-    EXPECT_NEAR(result.iterations[1].actual_change, 4 * result.iterations[1].expected_change, 1e-9 * result.initial_cost);
+    EXPECT_NEAR(result.iterations[1].actual_change, 4 * result.iterations[1].expected_change,
+                1e-9 * result.initial_cost);
     EXPECT_NEAR(result.cost, 0, 1e-12);
   }
   const SolveResult plain = SolveIlqr(c.problem, c.U, {.threads = 1, .long_steps = false});
@@ -297,7 +299,8 @@ TEST_F(Ilqr, RegularizationFollowsTheStepWhereItIsTold) {
   }
 }
 
-// an iteration takes the second rule's step where it costs less, and where it is the shorter one gains half as much again
+// an iteration takes the second rule's step where it costs less, and where it is the shorter one gains half as much
+// again
 TEST_F(Ilqr, TakesTheBetterStepOfBothRules) {
   const Case c = PendulumCase();
   IlqrOptions options{.iterations = 1, .tolerance = 0, .regularization_sweep = false, .long_steps = false};
@@ -310,10 +313,12 @@ TEST_F(Ilqr, TakesTheBetterStepOfBothRules) {
   int promised = 0, stepped = 0, too_short = 0;
   for (const double mu : {1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0}) {
     for (const double by_step : {1e-4, 3e-3, 3e-2, 0.3, 3.0, 30.0}) {
-      const SolveResult promise = solve(RegularizationRule::kPromise, mu, -1), step = solve(RegularizationRule::kStep, by_step, -1),
+      const SolveResult promise = solve(RegularizationRule::kPromise, mu, -1),
+                        step = solve(RegularizationRule::kStep, by_step, -1),
                         both = solve(RegularizationRule::kBoth, mu, by_step);
       ASSERT_EQ(both.iterations.size(), 1u);
-      EXPECT_EQ(both.iterations[0].regularization, promise.iterations[0].regularization);  // from which a later solve may go on
+      EXPECT_EQ(both.iterations[0].regularization,
+                promise.iterations[0].regularization);  // from which a later solve may go on
       EXPECT_EQ(both.iterations[0].regularization_by_step, step.iterations[0].regularization);
 
       const IterationRecord &first = promise.iterations[0], &second = step.iterations[0];
@@ -463,7 +468,9 @@ TEST_F(Ilqr, LeavesTheModelAsItWas) {
 
 TEST_F(Ilqr, RefusesAMalformedProblem) {
   const Case good = PendulumCase();
-  const auto solve = [&](const Problem& problem, const MatrixXd& U) { return SolveIlqr(problem, U, {.iterations = 1}); };
+  const auto solve = [&](const Problem& problem, const MatrixXd& U) {
+    return SolveIlqr(problem, U, {.iterations = 1});
+  };
   Problem bad = good.problem;
   bad.N = 0;
   EXPECT_ERROR(solve(bad, MatrixXd(1, 0)), ErrorCode::kInvalidArgument, "horizon", "N = 0");
@@ -501,8 +508,14 @@ TEST_F(Ilqr, RefusesAModelThatHasNothingToOptimize) {
     const Dims dims(model.get());
     const QuadraticCost cost(model.get(), GetState(model.get(), data.get()), MatrixXd::Zero(dims.ndx, dims.ndx),
                              MatrixXd::Zero(dims.nu, dims.nu), MatrixXd::Zero(dims.ndx, dims.ndx));
-    Problem problem{.model = model.get(), .cost = &cost, .x0 = GetState(model.get(), data.get()),
-                    .context = GetContext(model.get(), data.get()), .N = 5, .substeps = 1, .u_lower = {}, .u_upper = {}};
+    Problem problem{.model = model.get(),
+                    .cost = &cost,
+                    .x0 = GetState(model.get(), data.get()),
+                    .context = GetContext(model.get(), data.get()),
+                    .N = 5,
+                    .substeps = 1,
+                    .u_lower = {},
+                    .u_upper = {}};
     ControlLimits(model.get(), &problem.u_lower, &problem.u_upper);
     return SolveIlqr(problem, MatrixXd::Zero(dims.nu, 5));
   };
@@ -532,7 +545,8 @@ TEST_F(Ilqr, RefusesOptionsOutOfTheirRange) {
 }
 
 TEST_F(Ilqr, TakesControlLimitsFromTheModel) {
-  ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><body><joint name="j" type="hinge"/><geom size=".1"/></body>
+  ModelPtr model =
+      LoadModelFromString(R"(<mujoco><worldbody><body><joint name="j" type="hinge"/><geom size=".1"/></body>
       </worldbody><actuator><motor joint="j" ctrlrange="-2 3"/><motor joint="j"/></actuator></mujoco>)");
   VectorXd lower, upper;
   ControlLimits(model.get(), &lower, &upper);

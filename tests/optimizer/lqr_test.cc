@@ -80,7 +80,8 @@ LqSolution FollowPolicy(const LqProblem& problem, const RiccatiResult& riccati) 
   return out;
 }
 
-// [H Jᵀ; J 0] [z; y] = [-h; c] with z = (du_0, dx_1, du_1, …, dx_N) and J z = c the dynamics of all knots, solved densely
+// [H Jᵀ; J 0] [z; y] = [-h; c] with z = (du_0, dx_1, du_1, …, dx_N) and J z = c the dynamics of all knots, solved
+// densely
 LqSolution SolveKkt(const LqProblem& problem) {
   const int N = static_cast<int>(problem.knots.size());
   const int nu = static_cast<int>(problem.knots[0].lu.size()), ndx = static_cast<int>(problem.lx.size());
@@ -163,7 +164,8 @@ TEST(Riccati, GainsAreTheDerivativeOfTheOptimalControl) {
   }
 }
 
-// V has its minimum where the gradient lambda of the KKT system says: Vx and Vxx at dx = 0 by differences of the optimum
+// V has its minimum where the gradient lambda of the KKT system says: Vx and Vxx at dx = 0 by differences of the
+// optimum
 TEST(Riccati, ValueAtTheStartIsTheOptimalCostOfADisplacedStart) {
   const LqProblem problem = RandomProblem(5, 3, 2, false, 4);
   RiccatiResult riccati;
@@ -206,8 +208,8 @@ TEST(Riccati, ConvergesToTheScalarDare) {
   EXPECT_NEAR(riccati.K[0](0, 0), -a * b * p / (r + b * b * p), 1e-12);
 }
 
-// a unit mass at rest moves by -1 in one second with least Σu²dt: u = b tau is linear in time (its costate is), with tau the
-// time of the interval's middle less ½; -b Σ tau² dt = -1 and Σ tau² dt = (1 - dt²)/12 give b = 12/(1 - dt²)
+// a unit mass at rest moves by -1 in one second with least Σu²dt: u = b tau is linear in time (its costate is), with
+// tau the time of the interval's middle less ½; -b Σ tau² dt = -1 and Σ tau² dt = (1 - dt²)/12 give b = 12/(1 - dt²)
 TEST(Riccati, DoubleIntegratorFollowsTheMinimumEnergyClosedForm) {
   const int N = 50;
   const double dt = 1.0 / N, weight = 1e10;
@@ -295,7 +297,8 @@ TEST(Riccati, RegularizesControlsOrStates) {
   const VectorXd Qu = knot.lu + knot.B.transpose() * problem.lx;
   const VectorXd k = -Quu_mu.inverse() * Qu;
   EXPECT_TRUE(MatricesNear(riccati.k, k, kRounding));
-  EXPECT_TRUE(MatricesNear(riccati.K[0], -Quu_mu.inverse() * (Qux + mu_state * knot.B.transpose() * knot.A), kRounding));
+  EXPECT_TRUE(
+      MatricesNear(riccati.K[0], -Quu_mu.inverse() * (Qux + mu_state * knot.B.transpose() * knot.A), kRounding));
   EXPECT_NEAR(riccati.expected_linear, k.dot(Qu), kRounding);
   EXPECT_NEAR(riccati.expected_quadratic, k.dot(Quu * k), kRounding);
 }

@@ -58,7 +58,8 @@ TEST(Minimize, AdamTakesItsAlgorithmsSteps) {
   const VectorXd c = Vector({1, 400});
   std::vector<double> z{0, 0}, m{0, 0}, v{0, 0};
   int seen = 0;
-  Unbounded(Bowl(c), VectorXd::Zero(2), {.method = DescentMethod::kAdam, .iterations = 30, .rate = 0.1, .gradient_tolerance = 0},
+  Unbounded(Bowl(c), VectorXd::Zero(2),
+            {.method = DescentMethod::kAdam, .iterations = 30, .rate = 0.1, .gradient_tolerance = 0},
             [&](const IterationRecord& record, const VectorXd& at) {
               const int k = record.iteration;
               for (std::size_t i = 0; k > 0 && i < 2; i++) {
@@ -81,7 +82,8 @@ TEST(Minimize, AdamPassesAJumpAndKeepsTheBest) {
     return (z[0] - 1) * (z[0] - 1) + (z[0] > 0.2 && z[0] < 0.4 ? 0.5 : 0);
   };
   const VectorXd one = VectorXd::Ones(1);
-  const MinimizeResult adam = Minimize(jump, VectorXd::Constant(1, 0.19), -one, 2 * one, one, {.method = DescentMethod::kAdam, .iterations = 200});
+  const MinimizeResult adam = Minimize(jump, VectorXd::Constant(1, 0.19), -one, 2 * one, one,
+                                       {.method = DescentMethod::kAdam, .iterations = 200});
   EXPECT_NEAR(adam.z[0], 1, 0.01);
   EXPECT_LE(adam.value, 1e-4);
 }
@@ -93,7 +95,8 @@ TEST(Minimize, AdamStaysWithinBounds) {
     if (g) *g = VectorXd::Constant(1, z[0] - 1);
     return 0.5 * (z[0] - 1) * (z[0] - 1);
   };
-  const MinimizeResult result = Minimize(f, VectorXd::Zero(1), -one, 0.5 * one, one, {.method = DescentMethod::kAdam, .iterations = 100});
+  const MinimizeResult result =
+      Minimize(f, VectorXd::Zero(1), -one, 0.5 * one, one, {.method = DescentMethod::kAdam, .iterations = 100});
   EXPECT_EQ(result.z[0], 0.5);
   EXPECT_EQ(result.status, SolveStatus::kConverged) << result.message;
 }

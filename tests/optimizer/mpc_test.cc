@@ -1,4 +1,5 @@
-// MPC: what it promises of a robot that plans while it moves, in lock-step to the last bit, in threads as far as clocks allow.
+// MPC: what it promises of a robot that plans while it moves, in lock-step to the last bit, in threads as far as clocks
+// allow.
 #include <costate/costate.h>
 
 #include <fmt/core.h>
@@ -38,7 +39,8 @@ constexpr char kMass[] = R"(
 Task MassTask(const std::string& elements) {
   const support::TemporaryFolder folder;
   folder.Write("mass.xml", kMass);
-  return LoadTask(folder.Write("mass.task.xml", "<task model='mass.xml' horizon='0.2'><start key='here'/>" + elements + "</task>"));
+  return LoadTask(
+      folder.Write("mass.task.xml", "<task model='mass.xml' horizon='0.2'><start key='here'/>" + elements + "</task>"));
 }
 
 // another cost that can take its time over each motion, and is not a number at some times of the task
@@ -65,7 +67,8 @@ class AwkwardCost final : public Cost {
 
 // the cost stays alive beside the one around it
 struct Awkward {
-  explicit Awkward(Task* task, int milliseconds, double bad_begin = 1e9, double bad_end = 1e9) : inner(std::move(task->cost)) {
+  explicit Awkward(Task* task, int milliseconds, double bad_begin = 1e9, double bad_end = 1e9)
+      : inner(std::move(task->cost)) {
     task->cost = std::make_unique<AwkwardCost>(inner.get(), milliseconds, bad_begin, bad_end);
   }
   std::unique_ptr<Cost> inner;
@@ -77,7 +80,8 @@ double Angle(const MpcResult& result, int t) { return result.trajectory.X(1, t);
 TEST_F(Mpc, SwingsACartPoleUpAndHoldsItAgainstAPush) {
   Task task = CartPole();
   const int pole = mj_name2id(task.model.get(), mjOBJ_BODY, "pole");
-  const MpcResult result = RunMpc(task, {.duration = 6, .pushes = {{.body = pole, .force = {1, 0, 0}, .begin = 3.5, .end = 3.6}}});
+  const MpcResult result =
+      RunMpc(task, {.duration = 6, .pushes = {{.body = pole, .force = {1, 0, 0}, .begin = 3.5, .end = 3.6}}});
   ASSERT_TRUE(result.status.ok());
   ASSERT_EQ(result.trajectory.N(), 300);
   const double upright = task.x_goal[1];
@@ -133,13 +137,15 @@ TEST_F(Mpc, RecordsAMotionThatARolloutRepeats) {
 // F t = m v: 2 N on 1 kg for 0.5 s, with a cost that wants no control
 TEST_F(Mpc, PushesWithTheForceItIsTold) {
   const Task task = MassTask("<guess ctrl='0'/><cost ctrl='all'/>");
-  const MpcResult result = RunMpc(task, {.duration = 1, .pushes = {{.body = 1, .force = {2, 0, 0}, .begin = 0.2, .end = 0.7}}});
+  const MpcResult result =
+      RunMpc(task, {.duration = 1, .pushes = {{.body = 1, .force = {2, 0, 0}, .begin = 0.2, .end = 0.7}}});
   EXPECT_EQ(result.trajectory.X(1, 20), 0);
   EXPECT_NEAR(result.trajectory.X(1, 70), 1, 1e-9);
   EXPECT_NEAR(result.trajectory.X(1, 100), 1, 1e-9);
 }
 
-// 80 ms are four control intervals. With (M3) the cost is that without delay but for a hundredth; without it, several times that
+// 80 ms are four control intervals. With (M3) the cost is that without delay but for a hundredth; without it, several
+// times that
 TEST_F(Mpc, CompensatesTheDelayOfItsActions) {
   Task task = CartPole();
   const MpcSimulation simulation{.duration = 4};
@@ -156,7 +162,8 @@ TEST_F(Mpc, CompensatesTheDelayOfItsActions) {
 TEST_F(Mpc, FollowsItsPlansWithTheirFeedback) {
   Task task = CartPole(2);
   const int pole = mj_name2id(task.model.get(), mjOBJ_BODY, "pole");
-  const MpcSimulation simulation{.duration = 4, .pushes = {{.body = pole, .force = {1, 0, 0}, .begin = 0.6, .end = 0.7}}};
+  const MpcSimulation simulation{.duration = 4,
+                                 .pushes = {{.body = pole, .force = {1, 0, 0}, .begin = 0.6, .end = 0.7}}};
   const double closed = RunMpc(task, simulation).cost_per_step;
   task.mpc.feedback = false;
   EXPECT_GT(RunMpc(task, simulation).cost_per_step, 1.1 * closed);
@@ -172,7 +179,8 @@ TEST_F(Mpc, FallsBackWhileAPlanIsLateAndSaysSo) {
   ASSERT_EQ(hold.events.size(), 1u);
   EXPECT_EQ(hold.events[0].kind, MpcEventKind::kLate);
   EXPECT_NEAR(hold.events[0].time, 0.12, 1e-12);
-  EXPECT_NE(hold.events[0].reason.find("plan 1 was due, and takes 0.08 s longer"), std::string::npos) << hold.events[0].reason;
+  EXPECT_NE(hold.events[0].reason.find("plan 1 was due, and takes 0.08 s longer"), std::string::npos)
+      << hold.events[0].reason;
   EXPECT_EQ(hold.fallback_steps, 4);
   for (int t = 6; t < 10; ++t) EXPECT_EQ(hold.trajectory.U(0, t), hold.trajectory.U(0, 5)) << t;
   EXPECT_NE(hold.trajectory.U(0, 10), hold.trajectory.U(0, 5));
@@ -227,14 +235,17 @@ TEST_F(Mpc, HoldsTheLastControlBehindTheEndOfAPlan) {
 
 // the target goes from 0 to 1 m in 1 s, far beyond the 0.2 s of a plan
 TEST_F(Mpc, FollowsAReferenceThroughAllPlans) {
-  Task task = MassTask("<cost qpos='all' target='key:here@0 key:there@1' weight='1000'/><cost ctrl='all' weight='0.0001'/>");
+  Task task =
+      MassTask("<cost qpos='all' target='key:here@0 key:there@1' weight='1000'/><cost ctrl='all' weight='0.0001'/>");
   const MpcResult result = RunMpc(task, {.duration = 0.9});
   for (const int t : {30, 60, 90}) EXPECT_NEAR(result.trajectory.X(0, t), 0.01 * t, 0.01);
 }
 
 // knots of 20 ms in plans, controls each 10 ms
 TEST_F(Mpc, PlansWithATimestepOfItsOwn) {
-  Task task = MassTask("<cost qpos='all' target='key:there' weight='10'/><cost qvel='all' weight='0.1'/><cost ctrl='all' weight='0.001'/>");
+  Task task = MassTask(
+      "<cost qpos='all' target='key:there' weight='10'/><cost qvel='all' weight='0.1'/><cost ctrl='all' "
+      "weight='0.001'/>");
   task.mpc.timestep = 0.02;
   task.mpc.horizon = 0.4;
   const MpcResult result = RunMpc(task, {.duration = 2});
@@ -280,8 +291,9 @@ TEST_F(Mpc, EndsWhenTheCallbackSaysSo) {
 }
 
 TEST_F(Mpc, ReadsItsSettingsFromTheTask) {
-  const Task task = MassTask("<cost ctrl='all'/><mpc rate='50' horizon='0.1' timestep='0.02' delay='0.005' budget='0.01' "
-                             "iterations='3' fallback='damp' compensate='false' feedback='false'/>");
+  const Task task = MassTask(
+      "<cost ctrl='all'/><mpc rate='50' horizon='0.1' timestep='0.02' delay='0.005' budget='0.01' "
+      "iterations='3' fallback='damp' compensate='false' feedback='false'/>");
   EXPECT_EQ(task.mpc.rate, 50);
   EXPECT_EQ(task.mpc.horizon, 0.1);
   EXPECT_EQ(task.mpc.timestep, 0.02);
@@ -329,8 +341,9 @@ TEST_F(Mpc, MakesTheFirstPlanByWayOfSmoothContacts) {
 }
 
 TEST_F(Mpc, MakesTheFirstPlanByHopping) {
-  Task task = MassTask("<cost name='place' qpos='rail' target='1' terminal='10'/><cost name='effort' ctrl='all' weight='1e-4'/>"
-                       "<hopping rounds='2'/>");
+  Task task = MassTask(
+      "<cost name='place' qpos='rail' target='1' terminal='10'/><cost name='effort' ctrl='all' weight='1e-4'/>"
+      "<hopping rounds='2'/>");
   const BasinHoppingResult found = SolveBasinHopping(task.ToProblem(), task.ToGuess(), task.solver, task.hopping);
   EXPECT_EQ(RunMpc(task, {.duration = 0.1}).first_plan, found.result.message);
 }
@@ -358,7 +371,8 @@ TEST_F(Mpc, RefusesWhatPlansDoNotKeep) {
   const auto refused = [](const std::string& element) { return MassTask("<cost ctrl='all'/>" + element); };
   EXPECT_ERROR(RunMpc(refused("<periodic name='gait' qpos='all'/>"), {}), ErrorCode::kUnsupported,
                "<periodic> 'gait qpos'", "plans begin elsewhere");
-  EXPECT_ERROR(RunMpc(refused("<time shortest='0.1' longest='0.3'/>"), {}), ErrorCode::kUnsupported, "<time>", "0.1 and 0.3");
+  EXPECT_ERROR(RunMpc(refused("<time shortest='0.1' longest='0.3'/>"), {}), ErrorCode::kUnsupported, "<time>",
+               "0.1 and 0.3");
 }
 
 // ---- constraints
@@ -466,15 +480,17 @@ TEST_F(Mpc, FollowsTheConstrainedOptimum) {
   EXPECT_EQ(ReportOf(result, "there").motion.knot, 100);
 }
 
-// a window that comes into the plan's end is met at once by the controls of the least effort, although by the bounds at the motion
-// as it is, at rest, the last of them would all be at full force: half a metre in half a second, with force to spare and with little
+// a window that comes into the plan's end is met at once by the controls of the least effort, although by the bounds at
+// the motion as it is, at rest, the last of them would all be at full force: half a metre in half a second, with force
+// to spare and with little
 TEST_F(Mpc, PreparesForAWindowAsSoonAsAPlanReachesIt) {
   for (const double force : {20.0, 6.0}) {
     const std::string costs = "<start key='here'/><cost ctrl='all' weight='0.01'/><cost qvel='all' weight='0.1'/>";
     Task task = LimitedMassTask(3, force, costs + "<constraint name='there' qpos='all' lower='0.5' when='1 1.5'/>");
     task.mpc.horizon = 0.5;
     const MpcResult result = RunMpc(task, {.duration = 1.5});
-    const Task plan = LimitedMassTask(0.5, force, costs + "<constraint name='there' qpos='all' lower='0.5' when='end'/>");
+    const Task plan =
+        LimitedMassTask(0.5, force, costs + "<constraint name='there' qpos='all' lower='0.5' when='end'/>");
     const SolveResult optimum = Solve(plan.ToProblem(), plan.ToGuess(), plan.solver, {}, plan.constrained);
     EXPECT_TRUE(result.trajectory.U.leftCols(50).isZero(1e-9)) << force;
     EXPECT_NEAR(result.trajectory.U(0, 50), optimum.trajectory.U(0, 0), 1e-4) << force;
@@ -619,12 +635,14 @@ TEST_F(Mpc, KeepsConstraintsBesideTheRobotInRealTime) {
 TEST_F(Mpc, RefusesWhatItCannotDo) {
   Task task = CartPole();
   EXPECT_ERROR(RunMpc(task, {.duration = 0}), ErrorCode::kInvalidArgument, "duration", "0");
-  EXPECT_ERROR(RunMpc(task, {.pushes = {{.body = 0, .force = {1, 0, 0}, .begin = 0, .end = 1}}}), ErrorCode::kInvalidArgument, "push", "0");
-  EXPECT_ERROR(RunMpc(task, {.pushes = {{.body = 1, .force = {1, 0, 0}, .begin = 1, .end = 1}}}), ErrorCode::kInvalidArgument, "push", "1");
-  EXPECT_ERROR(RunMpc(task, {.duration = 1, .pushes = {{.body = 1, .force = {1, 0, 0}, .begin = 1, .end = 2}}}), ErrorCode::kInvalidArgument,
-               "begin of a push is 1", "duration of 1 s");
-  EXPECT_ERROR(RunMpc(task, {.pushes = {{.body = 1, .force = {1, 0, 0}, .begin = std::nan(""), .end = 2}}}), ErrorCode::kInvalidArgument,
-               "begin of a push is nan");
+  EXPECT_ERROR(RunMpc(task, {.pushes = {{.body = 0, .force = {1, 0, 0}, .begin = 0, .end = 1}}}),
+               ErrorCode::kInvalidArgument, "push", "0");
+  EXPECT_ERROR(RunMpc(task, {.pushes = {{.body = 1, .force = {1, 0, 0}, .begin = 1, .end = 1}}}),
+               ErrorCode::kInvalidArgument, "push", "1");
+  EXPECT_ERROR(RunMpc(task, {.duration = 1, .pushes = {{.body = 1, .force = {1, 0, 0}, .begin = 1, .end = 2}}}),
+               ErrorCode::kInvalidArgument, "begin of a push is 1", "duration of 1 s");
+  EXPECT_ERROR(RunMpc(task, {.pushes = {{.body = 1, .force = {1, 0, 0}, .begin = std::nan(""), .end = 2}}}),
+               ErrorCode::kInvalidArgument, "begin of a push is nan");
   EXPECT_ERROR(RunMpc(task, {.noise_position = -1}), ErrorCode::kInvalidArgument, "noise", "-1");
   task.mpc.delay = 9e5;
   EXPECT_ERROR(RunMpc(task, {}), ErrorCode::kInvalidArgument, "delay is 900000", "5 s");

@@ -13,15 +13,16 @@
 namespace costate {
 namespace {
 
-using support::MatricesNear;
 using Eigen::Vector3d;
+using support::MatricesNear;
 
 struct RigidPose {
   Vector3d p;
   double q[4];
 };
 
-// exp of a constant twist (linear v, angular w, both in the moving frame) by many small steps of the rotation's midpoint
+// exp of a constant twist (linear v, angular w, both in the moving frame) by many small steps of the rotation's
+// midpoint
 RigidPose Flow(const double q[4], const Vector3d& p, const Vector3d& v, const Vector3d& w) {
   constexpr int kSteps = 20000;
   RigidPose pose{p, {q[0], q[1], q[2], q[3]}};
@@ -69,7 +70,9 @@ TEST(Pose, DerivativesAreThoseOfDifferencesAtEveryAngle) {
 using PoseTask = support::EngineTest;
 
 TEST_F(PoseTask, RefusesWhatAPoseIsNot) {
-  const auto load = [](const std::string& attributes) { return support::LoadZooTask("<cost body='arm' quantity='pose' " + attributes + "/>"); };
+  const auto load = [](const std::string& attributes) {
+    return support::LoadZooTask("<cost body='arm' quantity='pose' " + attributes + "/>");
+  };
   EXPECT_ERROR(load("index='0 1'"), ErrorCode::kParse, "a pose is measured as a whole");
   EXPECT_ERROR(load("target='0 0 1'"), ErrorCode::kParse, "target has 3 numbers, expected 7");
 }

@@ -1,6 +1,6 @@
 // Problems whose optimum is known from elsewhere: models/reference/, tolerances as stated there.
-#include <Eigen/Cholesky>
 #include <gtest/gtest.h>
+#include <Eigen/Cholesky>
 
 #include <cmath>
 #include <string>
@@ -39,7 +39,8 @@ int IterationsTo(const SolveResult& result, double optimum, double share) {
   return 1000000;
 }
 
-// optima by an interior-point solver on the transcribed problem; what lies below one by more than its last digit would be another problem
+// optima by an interior-point solver on the transcribed problem; what lies below one by more than its last digit would
+// be another problem
 TEST(ReferenceProblem, PendulumReachesTheOptimumWithin30Iterations) {
   const ReferenceRun run = SolveReference("pendulum/swing_up.xml");
   EXPECT_LE(IterationsTo(run.result, 0.018404605, 1e-4), 30);
@@ -63,7 +64,8 @@ struct RestProblem {
 };
 
 TEST(ReferenceProblem, SwingUpsEndAtRestWhereThatIsAConstraint) {
-  for (const RestProblem& p : {RestProblem{"pendulum/swing_up_to_rest.xml", 0.018404627}, {"cartpole/swing_up_to_rest.xml", 1.486186733}}) {
+  for (const RestProblem& p :
+       {RestProblem{"pendulum/swing_up_to_rest.xml", 0.018404627}, {"cartpole/swing_up_to_rest.xml", 1.486186733}}) {
     const Task task = LoadTask(kReference + p.file);
     const SolveResult result = Solve(task.ToProblem(), task.ToGuess(), task.solver, {}, task.constrained);
     EXPECT_EQ(result.status, SolveStatus::kConverged) << p.file << ": " << result.message;
@@ -109,7 +111,8 @@ TEST(ReferenceProblem, ArmReachesItsPoseInNoMoreIterationsThanAnotherSolver) {
 
 // from the controls alone both solvers find the same optima, later
 TEST(ReferenceProblem, OptimaAreFoundFromControlsAloneToo) {
-  for (const auto& [file, optimum] : {std::pair{"pendulum/swing_up.xml", 0.018404605}, std::pair{"cartpole/swing_up.xml", 1.484706230}}) {
+  for (const auto& [file, optimum] :
+       {std::pair{"pendulum/swing_up.xml", 0.018404605}, std::pair{"cartpole/swing_up.xml", 1.484706230}}) {
     Task task = LoadTask(kReference + file);
     task.X_guess.resize(0, 0);
     task.U_guess.setConstant(0.01);

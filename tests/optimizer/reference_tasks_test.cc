@@ -1,4 +1,5 @@
-// What models/ and its tasks promise: closed forms where there are any, goals reached, costs reduced, everything finite.
+// What models/ and its tasks promise: closed forms where there are any, goals reached, costs reduced, everything
+// finite.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,7 +42,7 @@ struct Solved {
   }
 };
 
-// ---- projectile: everything by hand (R1) --------------------------------------------------------------------------------
+// ---- projectile: everything by hand (R1) ----------------------------------------------------------------------------
 
 class Projectile : public testing::Test {
  protected:
@@ -124,9 +125,10 @@ TEST_F(Projectile, TaskIsSolvedInOneIterationToItsClosedForm) {
   EXPECT_NEAR(solved.result.trajectory.U.row(1).cwiseAbs().maxCoeff(), 0, 1e-8);
 }
 
-// ---- swing-ups ----------------------------------------------------------------------------------------------------------
+// ---- swing-ups ------------------------------------------------------------------------------------------------------
 
-// at the end nothing is asked but the goal, weighted far above the effort: it must be met to within rounding on a picture
+// at the end nothing is asked but the goal, weighted far above the effort: it must be met to within rounding on a
+// picture
 
 TEST(ReferenceTask, PendulumSwingsUp) {
   const Solved solved("pendulum/swing_up.xml");
@@ -148,7 +150,7 @@ TEST(ReferenceTask, AcrobotSwingsUpWithItsElbowAlone) {
   EXPECT_LT(solved.EndState().tail(2).cwiseAbs().maxCoeff(), 0.1);
 }
 
-// ---- goals in space -----------------------------------------------------------------------------------------------------
+// ---- goals in space -------------------------------------------------------------------------------------------------
 
 double Distance(const mjModel* model, const mjData* data, const char* site1, const char* site2) {
   return mju_dist3(data->site_xpos + 3 * mj_name2id(model, mjOBJ_SITE, site1),
@@ -180,7 +182,8 @@ TEST(ReferenceTask, QuadrotorBanksThroughTheGateInTheWind) {
     mj_kinematics(m, data.get());
     for (int a = 0; a < m->ngeom; ++a) {
       for (int b = 0; b < m->ngeom && m->geom_bodyid[a] == drone; ++b) {
-        if (m->geom_bodyid[b] == gate) clearance = std::min(clearance, mj_geomDistance(m, data.get(), a, b, 1, nullptr));
+        if (m->geom_bodyid[b] == gate)
+          clearance = std::min(clearance, mj_geomDistance(m, data.get(), a, b, 1, nullptr));
       }
     }
   }
@@ -206,7 +209,7 @@ TEST(ReferenceTask, FingerDeliversTheBox) {
   EXPECT_NEAR(x[2], M_PI / 4, 0.05);
 }
 
-// ---- legs: nobody knows the optimum; the cost falls, and the feature that makes the motion is there ----------------------
+// ---- legs: nobody knows the optimum; the cost falls, and the feature that makes the motion is there -----------------
 
 TEST(ReferenceTask, HopperLeavesTheFloorAndLandsNearTheMark) {
   const Solved solved("hopper/hop.xml");
@@ -287,8 +290,7 @@ TEST(ReferenceTask, TossReachesTheBinBySmoothing) {
   EXPECT_GT(options.smooth.onset, 0);
   options.stage_iterations = 20;
   options.budget = 120;
-  const ContinuationResult found =
-      SolveContinuation(task.ToProblem(), task.U_guess, task.solver, options);
+  const ContinuationResult found = SolveContinuation(task.ToProblem(), task.U_guess, task.solver, options);
   const VectorXd end = found.result.trajectory.X.col(task.N);
   EXPECT_NEAR(-0.45 + end[1], 1, 0.07) << found.message;
   EXPECT_LT(0.4449 + end[2], 0.15);
@@ -302,7 +304,7 @@ TEST(ReferenceTask, QuadrupedJumpsOnToTheStep) {
   EXPECT_LT(feet.maxCoeff(), 0.15);
 }
 
-// ---- models -------------------------------------------------------------------------------------------------------------
+// ---- models ---------------------------------------------------------------------------------------------------------
 
 std::vector<std::string> ModelFiles() {
   std::vector<std::string> files;
@@ -324,7 +326,8 @@ TEST_P(ModelFile, CompilesWithoutWarningsWithRangesCamerasAndATask) {
   EXPECT_TRUE(warnings.empty()) << warnings[0];
   EXPECT_GT(model->ncam, 0);
   EXPECT_GT(model->nkey, 0);
-  for (int i = 0; i < model->nu; ++i) EXPECT_TRUE(model->actuator_ctrllimited[i]) << ElementName(model.get(), mjOBJ_ACTUATOR, i);
+  for (int i = 0; i < model->nu; ++i)
+    EXPECT_TRUE(model->actuator_ctrllimited[i]) << ElementName(model.get(), mjOBJ_ACTUATOR, i);
 
   int tasks = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder_)) {

@@ -1,4 +1,5 @@
-// A solve that was cut off goes on: about the iterations that were left, to the same optimum, and never on what does not fit.
+// A solve that was cut off goes on: about the iterations that were left, to the same optimum, and never on what does
+// not fit.
 #include <costate/resume.h>
 
 #include <fmt/format.h>
@@ -32,8 +33,9 @@ Record SaveRun(const Task& task, const SolveResult& result, const FreeTimeResult
 }
 
 SolveResult SolveUntil(const Task& task, int stop_after = 1000000) {
-  return Solve(task.ToProblem(), task.ToGuess(), task.solver, [=](const IterationRecord& r) { return r.iteration < stop_after; },
-               task.constrained);
+  return Solve(
+      task.ToProblem(), task.ToGuess(), task.solver, [=](const IterationRecord& r) { return r.iteration < stop_after; },
+      task.constrained);
 }
 
 struct Case {
@@ -48,7 +50,7 @@ struct Case {
 TEST_F(ResumeTest, TakesAboutTheIterationsThatWereLeft) {
   for (const Case& c : {Case{"pendulum/swing_up_to_rest.xml", SolverType::kIlqr, false, 0.018404627, 1},
                         Case{"pendulum/swing_up_to_rest.xml", SolverType::kFddp, true, 0.018404627, 8},
-                      Case{"cartpole/swing_up_to_rest.xml", SolverType::kFddp, true, 1.486186733, 12}}) {
+                        Case{"cartpole/swing_up_to_rest.xml", SolverType::kFddp, true, 1.486186733, 12}}) {
     const auto load = [&] {
       Task task = LoadTask(std::string(COSTATE_MODELS) + "/reference/" + c.file);
       task.solver.type = c.type;
@@ -74,30 +76,40 @@ TEST_F(ResumeTest, TakesAboutTheIterationsThatWereLeft) {
       EXPECT_EQ(rest.status, SolveStatus::kConverged) << rest.message;
       EXPECT_LE(rest.violation, 1e-6);
       EXPECT_NEAR(rest.cost, c.optimum, 1e-6 * c.optimum + 2e-9) << c.file;
-      EXPECT_LE(static_cast<int>(rest.iterations.size()), n - cut + c.more) << c.file << " " << ToString(c.type) << " cut at " << cut;
-      RecordProperty(fmt::format("{} {} {} {}", c.file, ToString(c.type), n, cut), static_cast<int>(rest.iterations.size()));
+      EXPECT_LE(static_cast<int>(rest.iterations.size()), n - cut + c.more)
+          << c.file << " " << ToString(c.type) << " cut at " << cut;
+      RecordProperty(fmt::format("{} {} {} {}", c.file, ToString(c.type), n, cut),
+                     static_cast<int>(rest.iterations.size()));
     }
   }
 }
 
 constexpr char kRail[] =
-    "<mujoco model='rail'><option timestep='0.05' gravity='0 0 0'/><worldbody><body><joint name='slide' type='slide' axis='1 0 0'/>"
-    "<geom size='.1' mass='1'/></body></worldbody><actuator><motor name='push' joint='slide' ctrlrange='-1 1'/></actuator></mujoco>";
+    "<mujoco model='rail'><option timestep='0.05' gravity='0 0 0'/><worldbody><body><joint name='slide' type='slide' "
+    "axis='1 0 0'/>"
+    "<geom size='.1' mass='1'/></body></worldbody><actuator><motor name='push' joint='slide' ctrlrange='-1 "
+    "1'/></actuator></mujoco>";
 
 Task RailTask(const std::string& elements, const std::string& model = kRail) {
   const TemporaryFolder folder;
   folder.Write("rail.xml", model);
-  return LoadTask(folder.Write("rail.task.xml", "<task model='rail.xml' horizon='1'><guess ctrl='0'/><cost name='effort' ctrl='all' weight='1e-3'/>" + elements + "</task>"));
+  return LoadTask(folder.Write(
+      "rail.task.xml",
+      "<task model='rail.xml' horizon='1'><guess ctrl='0'/><cost name='effort' ctrl='all' weight='1e-3'/>" + elements +
+          "</task>"));
 }
 
-constexpr char kThere[] = "<constraint name='there' qpos='all' equals='1' when='end'/><constraint name='at rest' qvel='all' equals='0' when='end'/>";
+constexpr char kThere[] =
+    "<constraint name='there' qpos='all' equals='1' when='end'/><constraint name='at rest' qvel='all' equals='0' "
+    "when='end'/>";
 
 // full thrust, then full brake: 2 s. Times that were tried are not tried again
 TEST_F(ResumeTest, GoesOnWithTheTimesThatWereTried) {
   const std::string elements = std::string(kThere) + "<time shortest='0.4' longest='4'/>";
   const auto solve = [](const Task& task, int stop_after, const FreeTimeState* from) {
-    return SolveFreeTime(task.ToProblem(), task.U_guess, task.solver, task.constrained, task.free_time,
-                         [=](const IterationRecord& r) { return r.iteration < stop_after; }, from);
+    return SolveFreeTime(
+        task.ToProblem(), task.U_guess, task.solver, task.constrained, task.free_time,
+        [=](const IterationRecord& r) { return r.iteration < stop_after; }, from);
   };
   const FreeTimeResult whole = solve(RailTask(elements), 1000000, nullptr);
   EXPECT_NEAR(whole.time, 2, 3e-3);
@@ -151,8 +163,11 @@ TEST_F(ResumeTest, KeepsAStartThatHasMoved) {
   std::string spring = kRail;
   spring.replace(spring.find("axis='1 0 0'"), 12, "axis='1 0 0' stiffness='9' damping='.3'");
   const auto load = [&] {
-    return RailTask("<start free='all'/><measure name='q' qpos='slide'/><cost name='wave' value='q + q^3 - sin(2*pi*time)' weight='20'/>"
-                    "<periodic qpos='all' qvel='all'/><solver type='fddp'/>", spring);
+    return RailTask(
+        "<start free='all'/><measure name='q' qpos='slide'/><cost name='wave' value='q + q^3 - sin(2*pi*time)' "
+        "weight='20'/>"
+        "<periodic qpos='all' qvel='all'/><solver type='fddp'/>",
+        spring);
   };
   const Task first = load();
   const SolveResult whole = SolveUntil(first);
@@ -178,24 +193,28 @@ TEST_F(ResumeTest, RefusesWhatDoesNotFit) {
     Resume(run, "runs/rail-1", &task);
   };
   const std::string there = "<constraint name='there' qpos='all' equals='1' when='end'/>";
-  EXPECT_ERROR(refuse(there), ErrorCode::kInvalidArgument, "the run 'runs/rail-1' cannot be resumed", "constraint 'at rest' of the run is not in the task");
+  EXPECT_ERROR(refuse(there), ErrorCode::kInvalidArgument, "the run 'runs/rail-1' cannot be resumed",
+               "constraint 'at rest' of the run is not in the task");
   EXPECT_ERROR(refuse(std::string(kThere) + "<limit joint='all' lower='-1' upper='2'/>"), ErrorCode::kInvalidArgument,
                "constraint 'joint ranges' of the task is none of the run's ('there', 'at rest')");
-  EXPECT_ERROR(refuse(there + "<constraint name='at rest' lower='0'><term qvel='all'/><term qpos='all'/></constraint>"), ErrorCode::kInvalidArgument,
-               "component 0 of constraint 'at rest' is qvel[slide] in the run");
+  EXPECT_ERROR(refuse(there + "<constraint name='at rest' lower='0'><term qvel='all'/><term qpos='all'/></constraint>"),
+               ErrorCode::kInvalidArgument, "component 0 of constraint 'at rest' is qvel[slide] in the run");
   EXPECT_ERROR(refuse(there + "<constraint name='at rest' value='[1, 2]' upper='3'/>"), ErrorCode::kInvalidArgument,
                "constraint 'at rest' has 1 components in the run, 2 in the task");
-  EXPECT_ERROR(refuse(std::string(kThere) + "<option timestep='0.025'/>"), ErrorCode::kInvalidArgument, "the run has 20 control intervals, the task has 40");
+  EXPECT_ERROR(refuse(std::string(kThere) + "<option timestep='0.025'/>"), ErrorCode::kInvalidArgument,
+               "the run has 20 control intervals, the task has 40");
   EXPECT_ERROR(refuse(std::string(kThere) + "<time shortest='0.5' longest='3'/>"), ErrorCode::kInvalidArgument,
                "the length of the motion is given in the run, free in the task");
   std::string renamed = kRail;
   renamed.replace(renamed.find("'slide' type"), 7, "'track'");
   renamed.replace(renamed.find("joint='slide'"), 13, "joint='track'");
-  EXPECT_ERROR(refuse(kThere, renamed), ErrorCode::kInvalidArgument, "entry 0 of the state is 'qpos[slide]' in the run, 'qpos[track]' in the task");
+  EXPECT_ERROR(refuse(kThere, renamed), ErrorCode::kInvalidArgument,
+               "entry 0 of the state is 'qpos[slide]' in the run, 'qpos[track]' in the task");
   Record none = SaveRun(first, SolveUntil(first, 2));
   none.tables.clear();
   Task task = RailTask(kThere);
-  EXPECT_ERROR(Resume(none, "old", &task), ErrorCode::kFile, "the run 'old' has no resume.json", "<guess file=\"old\"/>");
+  EXPECT_ERROR(Resume(none, "old", &task), ErrorCode::kFile, "the run 'old' has no resume.json",
+               "<guess file=\"old\"/>");
   none.tables[kResumeFile] = "{\"format\": \"costate resume\", \"schema\": 1}";
   EXPECT_ERROR(Resume(none, "old", &task), ErrorCode::kFile, "run 'old': resume.json is damaged", "state");
 }

@@ -21,14 +21,17 @@ constexpr SplineOrder kOrders[] = {SplineOrder::kZero, SplineOrder::kLinear, Spl
 
 constexpr char kArm[] =
     "<mujoco model='arm'><option timestep='0.02'/><worldbody><body><joint name='hip' axis='0 1 0' damping='.2'/>"
-    "<geom type='capsule' size='.03' fromto='0 0 0 0 0 -.4'/><body pos='0 0 -.4'><joint name='knee' axis='0 1 0' damping='.2'/>"
+    "<geom type='capsule' size='.03' fromto='0 0 0 0 0 -.4'/><body pos='0 0 -.4'><joint name='knee' axis='0 1 0' "
+    "damping='.2'/>"
     "<geom type='capsule' size='.03' fromto='0 0 0 0 0 -.3'/></body></body></worldbody>"
-    "<actuator><motor name='hip' joint='hip' ctrlrange='-3 3' ctrllimited='true'/><motor name='knee' joint='knee'/></actuator></mujoco>";
+    "<actuator><motor name='hip' joint='hip' ctrlrange='-3 3' ctrllimited='true'/><motor name='knee' "
+    "joint='knee'/></actuator></mujoco>";
 
 Task ArmTask(const std::string& elements, const std::string& guess = "0.1 -0.2") {
   const TemporaryFolder folder;
   folder.Write("arm.xml", kArm);
-  return LoadTask(folder.Write("arm.task.xml", "<task model='arm.xml' horizon='0.4'><guess ctrl='" + guess + "'/><measure name='u' ctrl='all'/>" + elements + "</task>"));
+  return LoadTask(folder.Write("arm.task.xml", "<task model='arm.xml' horizon='0.4'><guess ctrl='" + guess +
+                                                   "'/><measure name='u' ctrl='all'/>" + elements + "</task>"));
 }
 
 TEST_F(Spline, PassesThroughItsKnotsAndKeepsConstants) {
@@ -41,7 +44,8 @@ TEST_F(Spline, PassesThroughItsKnotsAndKeepsConstants) {
       EXPECT_EQ(S(knots - 1, 20), 1);
     }
   }
-  for (const SplineOrder order : kOrders) EXPECT_TRUE(MatricesNear(SplineBasis({21, order}, 21), MatrixXd::Identity(21, 21), 1e-14)) << ToString(order);
+  for (const SplineOrder order : kOrders)
+    EXPECT_TRUE(MatricesNear(SplineBasis({21, order}, 21), MatrixXd::Identity(21, 21), 1e-14)) << ToString(order);
 
   // a straight line between the inner knots is one for both smooth orders
   const MatrixXd line = Eigen::RowVector4d(0, 1, 2, 3);
@@ -53,7 +57,10 @@ TEST_F(Spline, PassesThroughItsKnotsAndKeepsConstants) {
 // a cost of controls alone: the best knots are the least-squares fit
 TEST_F(Spline, DescentEndsAtTheLeastSquaresFit) {
   for (const char* order : {"zero", "linear", "cubic"}) {
-    Task task = ArmTask("<cost name='wave' value='[u[0] - sin(9*time), u[1] - 2*cos(5*time)]'/><gradient start='none'/><spline knots='5' order='" + std::string(order) + "'/>");
+    Task task = ArmTask(
+        "<cost name='wave' value='[u[0] - sin(9*time), u[1] - 2*cos(5*time)]'/><gradient start='none'/><spline "
+        "knots='5' order='" +
+        std::string(order) + "'/>");
     const DescentResult result = Descend(task, nullptr, {.iterations = 200});
     MatrixXd wave(2, task.N);
     for (int t = 0; t < task.N; ++t) wave.col(t) << std::sin(9 * 0.02 * t), 2 * std::cos(5 * 0.02 * t);
@@ -66,10 +73,13 @@ TEST_F(Spline, DescentEndsAtTheLeastSquaresFit) {
 TEST_F(Spline, DescendsAlongTheSlopeByItsKnots) {
   for (const SplineOrder order : kOrders) {
     // a guess that the spline is: constants; the hip's is 0.1 below its bound, its clamp is not touched
-    Task task = ArmTask("<cost name='there' qpos='all' target='1 -0.5' weight='3' terminal='20'/><cost ctrl='all' weight='0.01'/><gradient controls='hip' start='none'/>");
+    Task task = ArmTask(
+        "<cost name='there' qpos='all' target='1 -0.5' weight='3' terminal='20'/><cost ctrl='all' "
+        "weight='0.01'/><gradient controls='hip' start='none'/>");
     task.spline = {4, order};
     const double rate = 1e-3;
-    const DescentResult result = Descend(task, nullptr, {.method = DescentMethod::kGradient, .iterations = 1, .rate = rate});
+    const DescentResult result =
+        Descend(task, nullptr, {.method = DescentMethod::kGradient, .iterations = 1, .rate = rate});
     const MatrixXd S = SplineBasis(task.spline, task.N);
     Simulator simulator(task.model.get(), task.context, task.substeps, 1);
     const auto loss = [&](const VectorXd& knots) {
@@ -81,7 +91,8 @@ TEST_F(Spline, DescendsAlongTheSlopeByItsKnots) {
     };
     const VectorXd guess = VectorXd::Constant(4, 0.1);
     VectorXd slope(4);
-    for (int k = 0; k < 4; ++k) slope[k] = (loss(guess + 1e-5 * VectorXd::Unit(4, k)) - loss(guess - 1e-5 * VectorXd::Unit(4, k))) / 2e-5;
+    for (int k = 0; k < 4; ++k)
+      slope[k] = (loss(guess + 1e-5 * VectorXd::Unit(4, k)) - loss(guess - 1e-5 * VectorXd::Unit(4, k))) / 2e-5;
     MatrixXd expected = task.U_guess;
     expected.row(0) += -rate * slope.transpose() * S;
     EXPECT_GT(slope.cwiseAbs().minCoeff(), 1e-2);
@@ -104,17 +115,22 @@ TEST_F(Spline, KeepsTheRangesOfControls) {
 }
 
 TEST_F(Spline, SampledStartsTakeIt) {
-  Task task = ArmTask("<cost name='there' qpos='all' target='1 -0.5'/><spline knots='3' order='linear'/><solver start='sampling' rounds='3' samples='16'/>");
+  Task task = ArmTask(
+      "<cost name='there' qpos='all' target='1 -0.5'/><spline knots='3' order='linear'/><solver start='sampling' "
+      "rounds='3' samples='16'/>");
   EXPECT_EQ(task.sampling.spline.knots, 3);
   const SamplingResult found = SampleControls(task.ToProblem(), task.U_guess, task.sampling);
   EXPECT_LT(found.cost, found.initial_cost);
   const MatrixXd change = found.U.row(1) - task.U_guess.row(1), S = SplineBasis(task.spline, task.N);
   EXPECT_TRUE(MatricesNear(change, FitSpline(S, change) * S, 1e-12));
   EXPECT_NE(Describe(task).find("spline    3 knots, linear"), std::string::npos) << Describe(task);
-  EXPECT_ERROR(ArmTask("<cost ctrl='all'/><spline order='linear'/>"), ErrorCode::kParse, "<spline>", "knots is missing");
-  EXPECT_ERROR(ArmTask("<cost ctrl='all'/><spline knots='50'/>"), ErrorCode::kParse, "knots is 50, more than the 20 control intervals");
+  EXPECT_ERROR(ArmTask("<cost ctrl='all'/><spline order='linear'/>"), ErrorCode::kParse, "<spline>",
+               "knots is missing");
+  EXPECT_ERROR(ArmTask("<cost ctrl='all'/><spline knots='50'/>"), ErrorCode::kParse,
+               "knots is 50, more than the 20 control intervals");
   EXPECT_ERROR(ArmTask("<cost ctrl='all'/><spline knots='5' order='quintic'/>"), ErrorCode::kParse, "order", "cubic");
-  EXPECT_ERROR(ArmTask("<cost ctrl='all'/><spline knots='5'/><solver start='sampling' nodetime='0.1'/>"), ErrorCode::kParse, "nodetime and <spline>");
+  EXPECT_ERROR(ArmTask("<cost ctrl='all'/><spline knots='5'/><solver start='sampling' nodetime='0.1'/>"),
+               ErrorCode::kParse, "nodetime and <spline>");
 }
 
 }  // namespace

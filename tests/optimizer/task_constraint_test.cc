@@ -118,20 +118,26 @@ TEST_F(TaskConstraint, JacobiansAreThoseOfDifferences) {
     const VectorXd g = VectorXd::LinSpaced(constraint.size(), -1, 2);
     KnotGradient pulled{VectorXd::Zero(dims.ndx), VectorXd::Zero(dims.nu), VectorXd::Zero(dims.ns)};
     constraint.PullBack(knot, g, &pulled);
-    const VectorXd x_slope = pulled.x + derivative.C.transpose() * pulled.s, u_slope = pulled.u + derivative.D.transpose() * pulled.s;
-    EXPECT_TRUE(MatricesNear(x_slope, analytic.block(at, 0, J.rows(), dims.ndx).transpose() * g, 1e-9 * (1 + x_slope.norm())));
-    EXPECT_TRUE(MatricesNear(u_slope, analytic.block(at, dims.ndx, J.rows(), dims.nu).transpose() * g, 1e-9 * (1 + u_slope.norm())));
+    const VectorXd x_slope = pulled.x + derivative.C.transpose() * pulled.s,
+                   u_slope = pulled.u + derivative.D.transpose() * pulled.s;
+    EXPECT_TRUE(
+        MatricesNear(x_slope, analytic.block(at, 0, J.rows(), dims.ndx).transpose() * g, 1e-9 * (1 + x_slope.norm())));
+    EXPECT_TRUE(MatricesNear(u_slope, analytic.block(at, dims.ndx, J.rows(), dims.nu).transpose() * g,
+                             1e-9 * (1 + u_slope.norm())));
     at += J.rows();
-    for (const std::string& component : constraint.info().components) rows.push_back(constraint.info().name + " " + component);
+    for (const std::string& component : constraint.info().components)
+      rows.push_back(constraint.info().name + " " + component);
   }
   for (const double h : {1e-5, 3e-6}) {
     MatrixXd differences(n, dims.ndx + dims.nu);
     for (int i = 0; i < dims.ndx + dims.nu; ++i) {
       const VectorXd dx = i < dims.ndx ? VectorXd(h * VectorXd::Unit(dims.ndx, i)) : VectorXd::Zero(dims.ndx);
       const VectorXd du = i >= dims.ndx ? VectorXd(h * VectorXd::Unit(dims.nu, i - dims.ndx)) : VectorXd::Zero(dims.nu);
-      differences.col(i) = (values(Retract(m, task.x0, dx), u + du) - values(Retract(m, task.x0, -dx), u - du)) / (2 * h);
+      differences.col(i) =
+          (values(Retract(m, task.x0, dx), u + du) - values(Retract(m, task.x0, -dx), u - du)) / (2 * h);
     }
-    EXPECT_TRUE(MatricesNear(analytic, differences, 1e-6 * (1 + differences.cwiseAbs().maxCoeff()), rows, TangentNames(m)));
+    EXPECT_TRUE(
+        MatricesNear(analytic, differences, 1e-6 * (1 + differences.cwiseAbs().maxCoeff()), rows, TangentNames(m)));
   }
 }
 
@@ -139,7 +145,8 @@ TEST_F(TaskConstraint, SoftOnesAreCosts) {
   const Task task = LoadZooTask(std::string("<guess ctrl='0.5 0 0'/>") + kCheap + R"(
     <constraint name='push' ctrl='shoulder pull' lower='0.6 -1' upper='2' soft='3'/>
     <limit joint='all' soft='2'/>
-    <constraint name='still' qvel='shoulder' equals='1' when='end' soft='4'/>)", "horizon='0.1' scale='sum'");
+    <constraint name='still' qvel='shoulder' equals='1' when='end' soft='4'/>)",
+                                "horizon='0.1' scale='sum'");
   EXPECT_EQ(task.constraints.size(), 0);
   EXPECT_EQ(task.ToProblem().constraints, nullptr);
   Simulator simulator(task.model.get(), task.context, 1, 1);
@@ -187,20 +194,25 @@ TEST_F(TaskConstraint, SoftOnesFollowAFreeTime) {
 
 // the quantity that is meant without one may be named
 TEST_F(TaskConstraint, NamesTheQuantityThatHasARange) {
-  const Task task = LoadZooTask(std::string(kCheap) + "<limit name='a' joint='all'/><limit name='b' joint='all' quantity='position'/>");
+  const Task task = LoadZooTask(std::string(kCheap) +
+                                "<limit name='a' joint='all'/><limit name='b' joint='all' quantity='position'/>");
   EXPECT_EQ(InfoOf(task, "a").lower, InfoOf(task, "b").lower);
   EXPECT_EQ(InfoOf(task, "a").upper, InfoOf(task, "b").upper);
 }
 
 // a ball and a start beyond its bound
 TEST_F(TaskConstraint, WarnsOfAStartThatViolates) {
-  const Task task = LoadZooTask(std::string("<start key='pose'/>") + kCheap + "<constraint name='low' qpos='extend' upper='0.05'/>");
+  const Task task =
+      LoadZooTask(std::string("<start key='pose'/>") + kCheap + "<constraint name='low' qpos='extend' upper='0.05'/>");
   ASSERT_FALSE(task.warnings.empty());
-  EXPECT_NE(task.warnings.back().find("constraint 'low': the start violates it, qpos[extend] is 0.07"), std::string::npos) << task.warnings.back();
+  EXPECT_NE(task.warnings.back().find("constraint 'low': the start violates it, qpos[extend] is 0.07"),
+            std::string::npos)
+      << task.warnings.back();
 }
 
 TEST_F(TaskConstraint, PeriodicAsksForTheStart) {
-  const Task task = LoadZooTask(std::string("<start key='pose'/>") + kCheap + "<periodic qpos='all' qvel='shoulder' except='root.x qpos[root].y'/>");
+  const Task task = LoadZooTask(std::string("<start key='pose'/>") + kCheap +
+                                "<periodic qpos='all' qvel='shoulder' except='root.x qpos[root].y'/>");
   const ConstraintInfo& info = InfoOf(task, "periodic qpos");
   EXPECT_EQ(info.lower.size(), 9);
   EXPECT_EQ(info.first, 50);
@@ -214,9 +226,12 @@ TEST_F(TaskConstraint, PeriodicAsksForTheStart) {
 // ball joints are bounded by their angle, whose slope is the axis
 TEST_F(TaskConstraint, BoundsTheAngleOfBallJoints) {
   const TemporaryFolder folder;
-  folder.Write("ball.xml", R"(<mujoco><worldbody><body><joint name="neck" type="ball" range="0 40"/><geom size=".1" pos="0 0 -.3"/></body></worldbody>
+  folder.Write(
+      "ball.xml",
+      R"(<mujoco><worldbody><body><joint name="neck" type="ball" range="0 40"/><geom size=".1" pos="0 0 -.3"/></body></worldbody>
     <actuator><motor joint="neck" gear="1 .5 .2"/></actuator></mujoco>)");
-  const Task task = LoadTask(folder.Write("a.task.xml", "<task model='ball.xml' horizon='0.1'><cost ctrl='all'/><limit joint='all'/></task>"));
+  const Task task = LoadTask(
+      folder.Write("a.task.xml", "<task model='ball.xml' horizon='0.1'><cost ctrl='all'/><limit joint='all'/></task>"));
   ASSERT_EQ(task.constraints.size(), 1);
   EXPECT_NEAR(task.constraints[0].info().upper[0], 40 * M_PI / 180, 1e-12);
   const mjModel* m = task.model.get();
@@ -228,9 +243,11 @@ TEST_F(TaskConstraint, BoundsTheAngleOfBallJoints) {
   };
   EXPECT_NEAR(angle(x), std::hypot(0.4, 0.5), 1e-12);
   MatrixXd J, Ju;
-  task.constraints[0].Jacobian({.t = 1, .N = 5, .time = 0, .dt = 0.1, .x = x, .u = none, .s = none}, MatrixXd(), MatrixXd(), &J, &Ju);
+  task.constraints[0].Jacobian({.t = 1, .N = 5, .time = 0, .dt = 0.1, .x = x, .u = none, .s = none}, MatrixXd(),
+                               MatrixXd(), &J, &Ju);
   for (int i = 0; i < 3; ++i) {
-    const double slope = (angle(Retract(m, x, 1e-6 * VectorXd::Unit(6, i))) - angle(Retract(m, x, -1e-6 * VectorXd::Unit(6, i)))) / 2e-6;
+    const double slope =
+        (angle(Retract(m, x, 1e-6 * VectorXd::Unit(6, i))) - angle(Retract(m, x, -1e-6 * VectorXd::Unit(6, i)))) / 2e-6;
     EXPECT_NEAR(J(0, i), slope, 1e-8);
   }
 }
@@ -279,11 +296,13 @@ TEST_F(TaskConstraint, ReachesAPose) {
     }
   }
   folder.Write("box.xml", "<mujoco><option timestep='0.02' gravity='0 0 0'/><worldbody><body name='box'>" + joints +
-                              "<geom type='box' size='.1 .2 .15' mass='1'/><site name='grip' pos='.1 0 .05' euler='0 30 0'/></body></worldbody><actuator>" +
+                              "<geom type='box' size='.1 .2 .15' mass='1'/><site name='grip' pos='.1 0 .05' euler='0 "
+                              "30 0'/></body></worldbody><actuator>" +
                               motors + "</actuator></mujoco>");
-  const Task task = LoadTask(folder.Write("box.task.xml",
-                                          "<task model='box.xml' horizon='0.4'><guess ctrl='0'/><cost ctrl='all' weight='1e-2'/>"
-                                          "<constraint name='grasp' site='grip' quantity='pose' equals='.3 -.1 .2 .8 .36 -.48 0' when='end'/></task>"));
+  const Task task = LoadTask(folder.Write(
+      "box.task.xml",
+      "<task model='box.xml' horizon='0.4'><guess ctrl='0'/><cost ctrl='all' weight='1e-2'/>"
+      "<constraint name='grasp' site='grip' quantity='pose' equals='.3 -.1 .2 .8 .36 -.48 0' when='end'/></task>"));
   EXPECT_EQ(InfoOf(task, "grasp").components.size(), 6u);
   EXPECT_NE(Describe(task).find("m and rad"), std::string::npos) << Describe(task);
   const SolveResult result = Solve(task.ToProblem(), task.ToGuess(), task.solver, {}, task.constrained);

@@ -152,7 +152,8 @@ TEST_F(Import, RefusesWhatItDoesNotUnderstand) {
           "weight stands in the task of MuJoCo MPC");
   Refuses(Write(kSensors), "<residuals><cost ctrl='all'/></residuals>", "no such element in <residuals>");
   Refuses(Write(kSensors), "<task/>", "the root element is <residuals>");
-  Refuses(Write("<include file='more.xml'/>"), "", "mjpc.xml:5: <include>: an <include> inside <sensor> is not followed");
+  Refuses(Write("<include file='more.xml'/>"), "",
+          "mjpc.xml:5: <include>: an <include> inside <sensor> is not followed");
 }
 
 // a residual of another size is somebody's mistake: both sizes are named

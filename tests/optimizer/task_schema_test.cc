@@ -25,18 +25,21 @@ std::map<std::string, SchemaElement> ReadSchema() {
   const pugi::xml_node schema = document.child("xs:schema");
   std::map<std::string, std::set<std::string>> groups;
   for (const pugi::xml_node group : schema.children("xs:attributeGroup")) {
-    for (const pugi::xml_node attribute : group.children("xs:attribute")) groups[group.attribute("name").value()].insert(attribute.attribute("name").value());
+    for (const pugi::xml_node attribute : group.children("xs:attribute"))
+      groups[group.attribute("name").value()].insert(attribute.attribute("name").value());
   }
   std::map<std::string, SchemaElement> elements;
   for (const pugi::xml_node type : schema.children("xs:complexType")) {
     SchemaElement& element = elements[type.attribute("name").value()];
-    for (const pugi::xml_node attribute : type.children("xs:attribute")) element.attributes.insert(attribute.attribute("name").value());
+    for (const pugi::xml_node attribute : type.children("xs:attribute"))
+      element.attributes.insert(attribute.attribute("name").value());
     for (const pugi::xml_node group : type.children("xs:attributeGroup")) {
       const std::set<std::string>& more = groups.at(group.attribute("ref").value());
       element.attributes.insert(more.begin(), more.end());
     }
     for (const char* list : {"xs:sequence", "xs:choice"}) {
-      for (const pugi::xml_node child : type.child(list).children("xs:element")) element.children.insert(child.attribute("name").value());
+      for (const pugi::xml_node child : type.child(list).children("xs:element"))
+        element.children.insert(child.attribute("name").value());
     }
   }
   return elements;
@@ -45,7 +48,8 @@ std::map<std::string, SchemaElement> ReadSchema() {
 // what LoadTask says of an element with this attribute, "" when it takes it
 std::string Complaint(const std::string& element, const std::string& attribute) {
   std::string given = attribute + "=\"?\"";
-  if (element == "constraint" && attribute != "upper") given += " upper=\"1\"";  // what is complained of before unknown attributes
+  if (element == "constraint" && attribute != "upper")
+    given += " upper=\"1\"";  // what is complained of before unknown attributes
   if ((element == "let" || element == "measure") && attribute != "name") given += " name=\"x\"";
   const std::string alone = "<" + element + " " + given + "/>", cost = "<cost ctrl=\"all\"/>";
   try {
@@ -65,7 +69,8 @@ TEST(TaskSchema, HasNoAttributeThatATaskHasNot) {
   ASSERT_EQ(schema.size(), 22u);
   for (const auto& [name, element] : schema) {
     // an attribute that nobody knows is what is complained of first: so an attribute without that complaint is known
-    EXPECT_NE(Complaint(name, "nonsense").find("there is no attribute 'nonsense'"), std::string::npos) << name << ": " << Complaint(name, "nonsense");
+    EXPECT_NE(Complaint(name, "nonsense").find("there is no attribute 'nonsense'"), std::string::npos)
+        << name << ": " << Complaint(name, "nonsense");
     for (const std::string& attribute : element.attributes) {
       if (name == "task" && (attribute == "model" || attribute == "horizon")) continue;  // given already
       const std::string complaint = Complaint(name, attribute);
@@ -75,7 +80,8 @@ TEST(TaskSchema, HasNoAttributeThatATaskHasNot) {
   }
 }
 
-void ExpectInSchema(const std::map<std::string, SchemaElement>& schema, const pugi::xml_node& node, const std::string& file) {
+void ExpectInSchema(const std::map<std::string, SchemaElement>& schema, const pugi::xml_node& node,
+                    const std::string& file) {
   const SchemaElement& element = schema.at(node.name());
   for (const pugi::xml_attribute attribute : node.attributes()) {
     EXPECT_EQ(element.attributes.count(attribute.name()), 1u) << file << ": " << node.name() << " " << attribute.name();

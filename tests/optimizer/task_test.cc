@@ -26,8 +26,9 @@ VectorXd KeyState(const mjModel* model, const char* key) { return GetState(model
 
 TEST_F(TaskFile, StatesTheWholeProblem) {
   const Task task = LoadZooTask(
-      std::string("<start key='pose'/><guess key='pose'/><limit actuator='all'/>"
-                  "<solver type='ilqr' iterations='7' tolerance='1e-3' derivative='residual' threads='2' cost_unit='0'/>") +
+      std::string(
+          "<start key='pose'/><guess key='pose'/><limit actuator='all'/>"
+          "<solver type='ilqr' iterations='7' tolerance='1e-3' derivative='residual' threads='2' cost_unit='0'/>") +
           kEffort,
       "horizon='0.2' controlstep='4' name='dance'");
   const Problem problem = task.ToProblem();
@@ -110,10 +111,13 @@ TEST_F(TaskFile, WarnsOfACostThatHoldsAtNoKnot) {
   EXPECT_TRUE(warnings("0.09 end").empty());
   const std::vector<std::string> behind = warnings("0.1 0.2"), between = warnings("0.051 0.059");
   ASSERT_EQ(behind.size(), 1u);
-  EXPECT_NE(behind[0].find("<cost name='c'>: when=\"0.1 0.2\" begins behind the last control, the motion ends at 0.1 s"), std::string::npos)
+  EXPECT_NE(
+      behind[0].find("<cost name='c'>: when=\"0.1 0.2\" begins behind the last control, the motion ends at 0.1 s"),
+      std::string::npos)
       << behind[0];
   ASSERT_EQ(between.size(), 1u);
-  EXPECT_NE(between[0].find("when=\"0.051 0.059\" lies between two knots, which are 0.01 s apart"), std::string::npos) << between[0];
+  EXPECT_NE(between[0].find("when=\"0.051 0.059\" lies between two knots, which are 0.01 s apart"), std::string::npos)
+      << between[0];
 }
 
 TEST_F(TaskFile, RoundsTheHorizonToKnotsAndSaysSo) {
@@ -149,7 +153,8 @@ TEST_F(TaskFile, HoldsTheStartWithMotorsAndServos) {
 
 // home at 0.01 s, pose at 0.03 s: held before, linear in between, held after
 TEST_F(TaskFile, LeadsTheGuessThroughKeyframes) {
-  const Task task = LoadZooTask("<guess key='home@0.01 pose@0.03'/>" + std::string(kEffort), "horizon='0.05' controlstep='5'");
+  const Task task =
+      LoadZooTask("<guess key='home@0.01 pose@0.03'/>" + std::string(kEffort), "horizon='0.05' controlstep='5'");
   const Eigen::Vector3d home(0.1, 0.2, -0.3), pose(0.5, -1, 0.7);
   EXPECT_TRUE(MatricesNear(task.U_guess.col(0), home, 0));
   EXPECT_TRUE(MatricesNear(task.U_guess.col(2), 0.5 * (home + pose), 1e-12));
@@ -236,7 +241,8 @@ VectorXd ResidualAt(const Task& task, int term, const VectorXd& x, const VectorX
 // each residual vanishes at its own keyframe, and for qpos it is ⊖ elsewhere
 TEST_F(TaskFile, AimsAtKeyframes) {
   const Task task = LoadZooTask(
-      "<start key='pose'/><cost name='q' qpos='all' target='key:pose' terminal='1'/><cost name='v' qvel='all' target='key:pose'/>"
+      "<start key='pose'/><cost name='q' qpos='all' target='key:pose' terminal='1'/><cost name='v' qvel='all' "
+      "target='key:pose'/>"
       "<cost name='w' act='all' target='key:pose'/><cost name='u' ctrl='all' target='key:pose'/><cost name='s' "
       "sensor='attitude' target='key:pose'/>"
       "<cost name='e' site='tip' quantity='linvel' target='key:pose'/>");
@@ -325,7 +331,8 @@ TEST_F(TaskFile, ReadsUrdf) {
 }
 
 TEST_F(TaskFile, IsDescribedWithItsSolver) {
-  const std::string text = Describe(LoadZooTask("<cost ctrl='all'/><solver type='fddp' iterations='7' cost_unit='0.5'/>"));
+  const std::string text =
+      Describe(LoadZooTask("<cost ctrl='all'/><solver type='fddp' iterations='7' cost_unit='0.5'/>"));
   EXPECT_NE(text.find("solver    fddp: 7 iterations"), std::string::npos) << text;
   EXPECT_NE(text.find("the unit of the cost is 0.5"), std::string::npos) << text;
 }

@@ -15,7 +15,8 @@ struct ParameterReference {
   MatrixXd P, P_error, Ps, Ps_error;
 };
 
-/// P and Ps by centred differences of the step of the changed model at four sizes, extrapolated, with their disagreement
+/// P and Ps by centred differences of the step of the changed model at four sizes, extrapolated, with their
+/// disagreement
 inline ParameterReference Differences(const ParameterSet& given, const mjData* point, int substeps) {
   ParameterSet set = given;
   const Dims dims(set.model());

@@ -42,8 +42,8 @@ TEST(LogCholesky, OfABoxIsItsSides) {
   box.inertia *= m / 12;
   const Vector10 theta = LogCholesky(box);
   Vector10 expected;
-  expected << 0.5 * std::log(m), std::log(a / std::sqrt(12.)), std::log(b / std::sqrt(12.)), std::log(c / std::sqrt(12.)), 0,
-      0, 0, 0.1, -0.2, 0.3;
+  expected << 0.5 * std::log(m), std::log(a / std::sqrt(12.)), std::log(b / std::sqrt(12.)),
+      std::log(c / std::sqrt(12.)), 0, 0, 0, 0.1, -0.2, 0.3;
   EXPECT_TRUE(support::MatricesNear(theta, expected, 1e-14));
 }
 
@@ -92,7 +92,8 @@ TEST(LogCholesky, JacobianToPrincipalAxesRebuildsTheInertia) {
         const Vector10 d = s * J.col(k);
         RigidInertia b{body.mass + d[0], body.com + d.segment<3>(1), {}};
         const Eigen::Vector3d w = d.tail<3>();
-        const Eigen::Matrix3d turned = Eigen::AngleAxisd(w.norm(), w.norm() > 0 ? w.normalized() : Eigen::Vector3d::UnitX()) * R;
+        const Eigen::Matrix3d turned =
+            Eigen::AngleAxisd(w.norm(), w.norm() > 0 ? w.normalized() : Eigen::Vector3d::UnitX()) * R;
         b.inertia = turned * (solver.eigenvalues() + d.segment<3>(4)).asDiagonal() * turned.transpose();
         return Barycentric(b);
       };

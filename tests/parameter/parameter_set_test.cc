@@ -56,8 +56,9 @@ TEST_F(ParameterSetTest, NamesMeanTheNumbersOfTheModel) {
   const mjModel* m = model.get();
   const int hip = mj_name2id(m, mjOBJ_JOINT, "hip"), foot = mj_name2id(m, mjOBJ_GEOM, "foot");
   const int link2 = mj_name2id(m, mjOBJ_BODY, "link2"), servo = mj_name2id(m, mjOBJ_ACTUATOR, "servo");
-  ParameterSet set(m, {"joint:hip/damping", "geom:foot/friction[0]", "option/gravity[2]", "body:link2/pos[2]", "joint:ball/damping",
-                       "joint:hip/springref", "actuator:servo/kp", "actuator:servo/kv", "actuator:slow/timeconst", "option/density"});
+  ParameterSet set(m, {"joint:hip/damping", "geom:foot/friction[0]", "option/gravity[2]", "body:link2/pos[2]",
+                       "joint:ball/damping", "joint:hip/springref", "actuator:servo/kp", "actuator:servo/kv",
+                       "actuator:slow/timeconst", "option/density"});
   ASSERT_EQ(set.size(), 12);  // ball: three dofs
   EXPECT_EQ(set[4].name, "joint:ball/damping[0]");
   EXPECT_EQ(set[4].unit, "N m s/rad");
@@ -84,8 +85,9 @@ TEST_F(ParameterSetTest, NamesMeanTheNumbersOfTheModel) {
 // what the caller has, bit for bit; and after any excursion again
 TEST_F(ParameterSetTest, SetOfTheGivenValuesChangesNoBit) {
   const ModelPtr model = Zoo();
-  ParameterSet set(model.get(), {"body:base/mass", "body:link2/inertia", "geom:tip/size", "site:eye/pos", "body:base/rotation",
-                                 "actuator:drive/kv", "tendon:cord/springlength", "joint:hip/axis"});
+  ParameterSet set(model.get(),
+                   {"body:base/mass", "body:link2/inertia", "geom:tip/size", "site:eye/pos", "body:base/rotation",
+                    "actuator:drive/kv", "tendon:cord/springlength", "joint:hip/axis"});
   const VectorXd given = set.Get();
   EXPECT_TRUE(SameBytes(set.model(), model.get()));
   const mjModel* pointer = set.model();
@@ -123,7 +125,8 @@ TEST_F(ParameterSetTest, DerivedConstantsAreThoseOfTheCompiler) {
   }
   for (int i = 0; i < model->nv; i++) EXPECT_NEAR(body.model()->dof_M0[i], longer->dof_M0[i], 1e-13);
   EXPECT_NE(body.model()->dof_M0[0], model->dof_M0[0]);
-  for (int i = 0; i < 6; i++) EXPECT_NEAR(body.model()->eq_data[i], longer->eq_data[i], 1e-13);  // the pin's second anchor
+  for (int i = 0; i < 6; i++)
+    EXPECT_NEAR(body.model()->eq_data[i], longer->eq_data[i], 1e-13);  // the pin's second anchor
 }
 
 TEST_F(ParameterSetTest, ScaleAndInertiaAreOneBody) {
@@ -132,7 +135,8 @@ TEST_F(ParameterSetTest, ScaleAndInertiaAreOneBody) {
   ParameterSet scale(model.get(), {"body:link2/scale"});
   scale.Set(VectorXd::Constant(1, 2));
   EXPECT_NEAR(scale.model()->body_mass[link2], 2 * model->body_mass[link2], 1e-14);
-  for (int i = 0; i < 3; i++) EXPECT_NEAR(scale.model()->body_inertia[3 * link2 + i], 2 * model->body_inertia[3 * link2 + i], 1e-14);
+  for (int i = 0; i < 3; i++)
+    EXPECT_NEAR(scale.model()->body_inertia[3 * link2 + i], 2 * model->body_inertia[3 * link2 + i], 1e-14);
   EXPECT_NEAR(scale.model()->body_subtreemass[1] - model->body_subtreemass[1], model->body_mass[link2], 1e-13);
 
   // twice the mass of the same shape: α grows by ½ ln 2 and nothing else
@@ -146,7 +150,8 @@ TEST_F(ParameterSetTest, ScaleAndInertiaAreOneBody) {
     EXPECT_NEAR(inertia.model()->body_inertia[3 * link2 + i], scale.model()->body_inertia[3 * link2 + i], 1e-13);
     EXPECT_NEAR(inertia.model()->body_ipos[3 * link2 + i], model->body_ipos[3 * link2 + i], 1e-13);
   }
-  for (int i = 0; i < 4; i++) EXPECT_NEAR(inertia.model()->body_iquat[4 * link2 + i], model->body_iquat[4 * link2 + i], 1e-12);
+  for (int i = 0; i < 4; i++)
+    EXPECT_NEAR(inertia.model()->body_iquat[4 * link2 + i], model->body_iquat[4 * link2 + i], 1e-12);
 }
 
 // numbers set by hand against the engine stay, the others follow
@@ -188,7 +193,8 @@ TEST_F(ParameterSetTest, ErrorsNameTheElementAndWhatIsNear) {
 TEST_F(ParameterSetTest, BoundsAreKept) {
   const ModelPtr model = Zoo();
   ParameterSet set(model.get(), {"joint:hip/damping", "body:base/mass"});
-  EXPECT_ERROR(set.Set(Eigen::Vector2d(-0.1, 1)), ErrorCode::kInvalidArgument, "'joint:hip/damping' is -0.1", "below 0");
+  EXPECT_ERROR(set.Set(Eigen::Vector2d(-0.1, 1)), ErrorCode::kInvalidArgument, "'joint:hip/damping' is -0.1",
+               "below 0");
   EXPECT_ERROR(set.Set(Eigen::Vector2d(0.1, NAN)), ErrorCode::kInvalidArgument, "'body:base/mass'");
   EXPECT_ERROR(set.Set(VectorXd::Zero(3)), ErrorCode::kDimensionMismatch, "3 entries");
   EXPECT_EQ(set.Get()[0], 0.3);

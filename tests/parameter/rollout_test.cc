@@ -32,7 +32,8 @@ class WholeLoss final : public Loss {
   bool sensors_;
 };
 
-double LossOf(const mjModel* model, ConstVectorRef context, int substeps, ConstVectorRef x0, ConstMatrixRef U, const Loss& loss) {
+double LossOf(const mjModel* model, ConstVectorRef context, int substeps, ConstVectorRef x0, ConstMatrixRef U,
+              const Loss& loss) {
   Simulator simulator(model, context, substeps, 1);
   Trajectory trajectory;
   EXPECT_TRUE(simulator.Rollout(x0, U, &trajectory).ok());
@@ -167,7 +168,8 @@ TEST_F(ParameterRollout, WantsTheModelOfTheSet) {
 // friction loss at 0 has no row: that column alone comes from whole steps, and the coverage says so
 TEST_F(ParameterRollout, CoverageNamesWhatIsDifferencedInWholeSteps) {
   const ModelPtr model = LoadModelFromString(
-      "<mujoco><worldbody><body><joint name='j' type='slide' axis='1 0 0'/><geom size='0.1' mass='2'/></body></worldbody></mujoco>");
+      "<mujoco><worldbody><body><joint name='j' type='slide' axis='1 0 0'/><geom size='0.1' "
+      "mass='2'/></body></worldbody></mujoco>");
   const ParameterSet set(model.get(), {"joint:j/frictionloss", "joint:j/damping"});
   Linearizer linearizer(set.model(), {.sensors = false});
   linearizer.SetParameters(&set);

@@ -25,8 +25,8 @@ void ExpectColumns(const MatrixXd& value, const MatrixXd& reference, const Matri
     const double scale = reference.col(k).cwiseAbs().maxCoeff();
     for (int i = 0; i < value.rows(); i++) {
       EXPECT_LE(std::abs(value(i, k) - reference(i, k)), tolerance * scale + 3 * error(i, k) + 1e-13)
-          << what << " row " << i << " by " << set[k].name << ": " << value(i, k) << ", reference " << reference(i, k) << " ± "
-          << error(i, k) << ", column's largest " << scale;
+          << what << " row " << i << " by " << set[k].name << ": " << value(i, k) << ", reference " << reference(i, k)
+          << " ± " << error(i, k) << ", column's largest " << scale;
     }
     // the reference must be able to judge: 1 % of the column is far above its error bars
     Eigen::Index row = 0;
@@ -89,7 +89,8 @@ TEST_P(ParameterStep, AgreesWithDifferencesOfStepsOfTheChangedModel) {
 
   // with covectors of the sensors, and those alone
   VectorXd sigma(out.C.rows());
-  for (int i = 0; i < sigma.size(); i++) sigma[i] = std::cos(0.7 + 1.9 * i) / std::max(1.0, out.Ps.row(i).cwiseAbs().maxCoeff());
+  for (int i = 0; i < sigma.size(); i++)
+    sigma[i] = std::cos(0.7 + 1.9 * i) / std::max(1.0, out.Ps.row(i).cwiseAbs().maxCoeff());
   StepVjp sensed, last;
   linearizer.Vjp(x, u, lambda, sigma, &sensed);
   linearizer.VjpSensors(x, sigma, &last);
@@ -97,7 +98,8 @@ TEST_P(ParameterStep, AgreesWithDifferencesOfStepsOfTheChangedModel) {
   linearizer.LinearizeSensors(x, &end);
   for (int k = 0; k < set.size(); k++) {
     const double of_sensors = out.Ps.col(k).dot(sigma), size = out.Ps.col(k).cwiseAbs().dot(sigma.cwiseAbs());
-    EXPECT_NEAR(sensed.theta[k], expected[k] + of_sensors, 1e-7 * (sizes[k] + size) + 1e-10 * (sizes.maxCoeff() + 1)) << set[k].name;
+    EXPECT_NEAR(sensed.theta[k], expected[k] + of_sensors, 1e-7 * (sizes[k] + size) + 1e-10 * (sizes.maxCoeff() + 1))
+        << set[k].name;
     const double last_size = end.Ps.col(k).cwiseAbs().dot(sigma.cwiseAbs());
     EXPECT_NEAR(last.theta[k], end.Ps.col(k).dot(sigma), 1e-7 * last_size + 1e-10) << set[k].name;
   }
@@ -115,7 +117,8 @@ TEST_P(ParameterStep, AgreesWithDifferencesOfStepsOfTheChangedModel) {
     StepDerivative exact;
     strict.Linearize(x, u, &exact);
     ExpectColumns(exact.P, reference.P, reference.P_error, tolerance, set, "P at level 1");
-    const VectorXd pulled = exact.P.transpose() * lambda, exact_sizes = exact.P.cwiseAbs().transpose() * lambda.cwiseAbs();
+    const VectorXd pulled = exact.P.transpose() * lambda,
+                   exact_sizes = exact.P.cwiseAbs().transpose() * lambda.cwiseAbs();
     for (int k = 0; k < set.size(); k++) EXPECT_NEAR(vjp.theta[k], pulled[k], 1e-10 * exact_sizes[k]) << set[k].name;
   }
   if (c.scene != 2 && c.level == Level::kBest && c.integrator != mjINT_DISCRETE) {
@@ -164,15 +167,16 @@ TEST_F(ParameterClamp, AZeroImpedanceHasDerivativeZero) {
   EXPECT_GT(out.P.col(1).norm(), 1e-3);
 }
 
-// The default time constant is two steps of 10 ms: the engine takes no shorter one. There, and where impedances are clamped, a number
-// acts on one side alone, and that side's slope is the derivative; beyond the clamp it does nothing.
+// The default time constant is two steps of 10 ms: the engine takes no shorter one. There, and where impedances are
+// clamped, a number acts on one side alone, and that side's slope is the derivative; beyond the clamp it does nothing.
 TEST_F(ParameterClamp, HasTheSlopeOfTheSideWhereTheNumberActs) {
   const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep=".01"/><worldbody>
     <geom name="floor" type="plane" size="1 1 1" solimp=".9 .9999 .01 .5 1"/>
     <body pos="0 0 .097"><freejoint/><geom name="ball" size=".1" solimp=".9 .9999 .01 .5 1"/></body>
     <body pos="1 0 1"><joint name="short" axis="0 1 0" range="0 1" limited="true" solreflimit=".015 1"/><geom size=".1" pos=".2 0 0"/></body>
     </worldbody></mujoco>)");
-  const ParameterSet set(model.get(), {"geom:ball/solref[0]", "geom:ball/solimp[1]", "geom:ball/solimp[4]", "joint:short/solreflimit[0]"});
+  const ParameterSet set(
+      model.get(), {"geom:ball/solref[0]", "geom:ball/solimp[1]", "geom:ball/solimp[4]", "joint:short/solreflimit[0]"});
   EXPECT_EQ(set[0].clamp_lower, 0.02);
   EXPECT_EQ(set[1].clamp_upper, 0.9999);
   EXPECT_EQ(set[2].clamp_lower, 1);
@@ -198,7 +202,9 @@ TEST_F(ParameterClamp, HasTheSlopeOfTheSideWhereTheNumberActs) {
   for (int k = 0; k < 3; k++) {
     SCOPED_TRACE(set[k].name);
     const double h = inside[k] * set[k].nudge, at = velocity(k, 0, 2);
-    const double slope = (-25 * at + 48 * velocity(k, h, 2) - 36 * velocity(k, 2 * h, 2) + 16 * velocity(k, 3 * h, 2) - 3 * velocity(k, 4 * h, 2)) / (12 * h);
+    const double slope = (-25 * at + 48 * velocity(k, h, 2) - 36 * velocity(k, 2 * h, 2) + 16 * velocity(k, 3 * h, 2) -
+                          3 * velocity(k, 4 * h, 2)) /
+                         (12 * h);
     EXPECT_EQ(velocity(k, -h, 2), at);
     EXPECT_GT(std::abs(slope), 1e-3);
     EXPECT_NEAR(out.P(model->nv + 2, k), slope, 1e-6 * std::abs(slope));

@@ -21,9 +21,7 @@ const std::string kModels = COSTATE_MODELS;
 class TerminalX final : public Loss {
  public:
   explicit TerminalX(double target) : target_(target) {}
-  double Value(const KnotView& k) const override {
-    return k.t == k.N ? 0.5 * std::pow(k.x[0] - target_, 2) : 0;
-  }
+  double Value(const KnotView& k) const override { return k.t == k.N ? 0.5 * std::pow(k.x[0] - target_, 2) : 0; }
   void Gradient(const KnotView& k, KnotGradient* out) const override {
     if (k.t == k.N) out->x[0] = k.x[0] - target_;
   }
@@ -41,7 +39,9 @@ struct Motion {
   Motion(const std::string& file, const char* key, int N, double amplitude) : model(LoadModel(file)) {
     Start(key ? MakeDataAtKey(model.get(), key) : MakeData(model.get()), N, amplitude);
   }
-  Motion(ModelPtr loaded, int N, double amplitude) : model(std::move(loaded)) { Start(MakeData(model.get()), N, amplitude); }
+  Motion(ModelPtr loaded, int N, double amplitude) : model(std::move(loaded)) {
+    Start(MakeData(model.get()), N, amplitude);
+  }
 
   void Start(const DataPtr& data, int N, double amplitude) {
     context = GetContext(model.get(), data.get());
@@ -145,7 +145,8 @@ TEST(Adjoint, AgreesWithDifferencesOfTheLoss) {
   for (int i = 0; i < g.x0.size(); i++) {
     const VectorXd dx = h * VectorXd::Unit(g.x0.size(), i);
     const double difference = (m.LossOf(loss, 1, Retract(m.model.get(), m.x0, dx), m.U) -
-                               m.LossOf(loss, 1, Retract(m.model.get(), m.x0, -dx), m.U)) / (2 * h);
+                               m.LossOf(loss, 1, Retract(m.model.get(), m.x0, -dx), m.U)) /
+                              (2 * h);
     EXPECT_NEAR(g.x0[i], difference, 1e-6 * g.x0.cwiseAbs().maxCoeff()) << i;
   }
 }
@@ -208,7 +209,8 @@ TEST(Adjoint, ForcesAndSensorsInOneSweepAgreeWithDifferencesOfTheLoss) {
       return (side[0] - side[1]) / (2 * h);
     };
     for (int t : {0, 15, 29}) {
-      EXPECT_NEAR(g.U(0, t), slope([&](double e, Motion* n) { n->U(0, t) += e; }), 1e-6 * g.U.cwiseAbs().maxCoeff()) << t;
+      EXPECT_NEAR(g.U(0, t), slope([&](double e, Motion* n) { n->U(0, t) += e; }), 1e-6 * g.U.cwiseAbs().maxCoeff())
+          << t;
     }
     const VectorXd qfrc = g.qfrc.rowwise().sum(), xfrc = g.xfrc.rowwise().sum();
     const auto apply = [&](double e, int q, int x, Motion* n) {
@@ -218,10 +220,12 @@ TEST(Adjoint, ForcesAndSensorsInOneSweepAgreeWithDifferencesOfTheLoss) {
       n->context = GetContext(n->model.get(), data.get());
     };
     for (int i = 0; i < m.model->nv; i++) {
-      EXPECT_NEAR(qfrc[i], slope([&](double e, Motion* n) { apply(e, i, -1, n); }), 1e-6 * qfrc.cwiseAbs().maxCoeff()) << i;
+      EXPECT_NEAR(qfrc[i], slope([&](double e, Motion* n) { apply(e, i, -1, n); }), 1e-6 * qfrc.cwiseAbs().maxCoeff())
+          << i;
     }
     for (int i = 6; i < 6 * m.model->nbody; i++) {
-      EXPECT_NEAR(xfrc[i], slope([&](double e, Motion* n) { apply(e, -1, i, n); }), 1e-6 * xfrc.cwiseAbs().maxCoeff()) << i;
+      EXPECT_NEAR(xfrc[i], slope([&](double e, Motion* n) { apply(e, -1, i, n); }), 1e-6 * xfrc.cwiseAbs().maxCoeff())
+          << i;
     }
   }
 }
@@ -336,7 +340,8 @@ TEST(Adjoint, FollowsDelayedControls) {
         MatrixXd plus = m.U, minus = m.U;
         plus(i, t) += h;
         minus(i, t) -= h;
-        const double difference = (m.LossOf(loss, substeps, m.x0, plus) - m.LossOf(loss, substeps, m.x0, minus)) / (2 * h);
+        const double difference =
+            (m.LossOf(loss, substeps, m.x0, plus) - m.LossOf(loss, substeps, m.x0, minus)) / (2 * h);
         EXPECT_NEAR(g.U(i, t), difference, 1e-7 * g.U.cwiseAbs().maxCoeff()) << i << " at " << t;
       }
     }
@@ -349,7 +354,8 @@ TEST(Adjoint, FollowsDelayedControls) {
 
 TEST(Adjoint, DelaysThemselvesAreParameters) {
   const ModelPtr model = LoadModelFromString(kLate);
-  ParameterSet set(model.get(), {"actuator:line/delay", "actuator:curve/delay", "body:fore/mass", "actuator:line/gainprm[0]"});
+  ParameterSet set(model.get(),
+                   {"actuator:line/delay", "actuator:curve/delay", "body:fore/mass", "actuator:line/gainprm[0]"});
   Motion m{LoadModelFromString(kLate), 20, 0.6};
   const LateLoss loss;
   RolloutGradient g;

@@ -1,4 +1,5 @@
-// Averaged gradients: closed forms of Gaussian averages, differences of the average with the same draws, threads, bad input.
+// Averaged gradients: closed forms of Gaussian averages, differences of the average with the same draws, threads, bad
+// input.
 #include <costate/bundle.h>
 
 #include <gtest/gtest.h>
@@ -70,7 +71,8 @@ TEST(Bundle, AQuadraticLossHasItsOwnSlopeWithoutScatter) {
   RolloutGradient exact;
   Adjoint(s.model.get(), s.context).Gradient(s.x0, U, loss, {}, &exact);
   BundleGradient out;
-  const BundleOptions options{.pairs = 400, .seed = 3, .state = Eigen::Vector2d(0.2, 0.3), .control = VectorXd::Constant(1, 0.5)};
+  const BundleOptions options{
+      .pairs = 400, .seed = 3, .state = Eigen::Vector2d(0.2, 0.3), .control = VectorXd::Constant(1, 0.5)};
   Bundle(s.model.get(), s.context, 1, 1).Gradient(s.x0, U, loss, options, {}, &out);
   EXPECT_LE((out.first.U - exact.U).norm() + (out.first.x0 - exact.x0).norm(), 1e-12);
   EXPECT_LE(out.first.deviation, 1e-12);
@@ -89,7 +91,8 @@ TEST(Bundle, AJumpHasTheSlopeOfTheNormalDistribution) {
   s.x0[1] = 0.5;
   const MatrixXd U = MatrixXd::Zero(1, 1);
   // x' = x + h (v + h (u − b v) / (m + h b)): the threshold's distance decides
-  const double h = 0.1, c = h * h / (2 + h * 0.5), mean = 0.9 + h * 2 * 0.5 / (2 + h * 0.5), sigma = 0.2, threshold = 1.05;
+  const double h = 0.1, c = h * h / (2 + h * 0.5), mean = 0.9 + h * 2 * 0.5 / (2 + h * 0.5), sigma = 0.2,
+               threshold = 1.05;
   const double z = (threshold - mean) / sigma, density = std::exp(-0.5 * z * z) / std::sqrt(2 * mjPI) / sigma;
   BundleGradient out;
   const PastThreshold loss(threshold);
@@ -103,7 +106,8 @@ TEST(Bundle, AJumpHasTheSlopeOfTheNormalDistribution) {
   EXPECT_LT(out.weight, 0.01);
   EXPECT_NEAR(out.loss, 0.5 * std::erfc(z / std::sqrt(2)), 4 * out.loss_deviation);
 
-  bundle.Gradient(s.x0, U, loss, {.pairs = 4000, .seed = 9, .state = {}, .control = VectorXd::Constant(1, sigma / c)}, {}, &out);
+  bundle.Gradient(s.x0, U, loss, {.pairs = 4000, .seed = 9, .state = {}, .control = VectorXd::Constant(1, sigma / c)},
+                  {}, &out);
   EXPECT_NEAR(out.zeroth.U(0, 0), density * c, 4 * out.zeroth.deviation);
   EXPECT_LT(out.zeroth.deviation, 0.05 * density * c);
 }
@@ -115,7 +119,8 @@ TEST(Bundle, TheFirstOrderIsTheSlopeOfTheMeanOfTheSameDraws) {
   const MatrixXd U(0, 3);
   const TurnedTo loss;
   Bundle bundle(s.model.get(), s.context);
-  const BundleOptions options{.pairs = 8, .state = (VectorXd(6) << 0.9, 0.9, 0.9, 0.4, 0.4, 0.4).finished(), .control = {}};
+  const BundleOptions options{
+      .pairs = 8, .state = (VectorXd(6) << 0.9, 0.9, 0.9, 0.4, 0.4, 0.4).finished(), .control = {}};
   BundleGradient out, plus, minus;
   bundle.Gradient(s.x0, U, loss, options, {}, &out);
   for (int i = 0; i < 6; i++) {
@@ -129,7 +134,8 @@ TEST(Bundle, TheFirstOrderIsTheSlopeOfTheMeanOfTheSameDraws) {
 // (9) is the slope of −log of the density: normal by the tangent, over the volume 2 (1 − cos t)/t² of a rotation's
 TEST(Bundle, ScoresAreSlopesOfTheDensity) {
   const ModelPtr model = LoadModelFromString(
-      "<mujoco><worldbody><body><joint type='slide'/><geom size='.1'/></body><body pos='1 0 0'><freejoint/><geom size='.1'/></body>"
+      "<mujoco><worldbody><body><joint type='slide'/><geom size='.1'/></body><body pos='1 0 0'><freejoint/><geom "
+      "size='.1'/></body>"
       "<body pos='2 0 0'><joint type='ball'/><geom size='.1'/></body></worldbody></mujoco>");
   BundleOptions o;
   o.state = VectorXd::Constant(2 * model->nv, 0.3);
@@ -151,7 +157,8 @@ TEST(Bundle, ScoresAreSlopesOfTheDensity) {
     const VectorXd w = size * VectorXd::Random(2 * model->nv), score = StateScore(model.get(), o, w);
     for (int i = 0; i < w.size(); i++) {
       const VectorXd h = 1e-3 * size * VectorXd::Unit(w.size(), i);
-      const double slope = (8 * (energy(w + h) - energy(w - h)) - (energy(w + 2 * h) - energy(w - 2 * h))) / (12 * h[i]);
+      const double slope =
+          (8 * (energy(w + h) - energy(w - h)) - (energy(w + 2 * h) - energy(w - 2 * h))) / (12 * h[i]);
       EXPECT_NEAR(score[i], slope, 1e-7 * std::max(1.0, std::abs(slope))) << i << " at " << size;
     }
   }
@@ -211,7 +218,8 @@ TEST(Bundle, TheScoreOfARotationHasTheGroupsVolume) {
   BundleGradient out;
   VectorXd noise = VectorXd::Zero(6);
   noise.head<3>().setConstant(0.6);
-  Bundle(s.model.get(), s.context, 1, 2).Gradient(s.x0, MatrixXd(0, 1), TurnedTo(), {.pairs = 40000, .state = noise, .control = {}}, {}, &out);
+  Bundle(s.model.get(), s.context, 1, 2)
+      .Gradient(s.x0, MatrixXd(0, 1), TurnedTo(), {.pairs = 40000, .state = noise, .control = {}}, {}, &out);
   const VectorXd difference = (out.zeroth.x0 - out.first.x0).head<3>();
   EXPECT_LE(difference.norm(), 3 * out.zeroth.deviation);
   EXPECT_LT(3 * out.zeroth.deviation, 0.04 * out.first.x0.norm());
@@ -241,7 +249,8 @@ TEST(Bundle, TheFirstOrderOfAStepIsTheSlopeOfTheMeanOfTheSameDraws) {
   const double h = 1e-5;
   for (int i = 0; i < 6; i++) {
     const VectorXd d = h * VectorXd::Unit(6, i);
-    const VectorXd slope = (velocity(Retract(s.model.get(), s.x0, d)) - velocity(Retract(s.model.get(), s.x0, -d))) / (2 * h);
+    const VectorXd slope =
+        (velocity(Retract(s.model.get(), s.x0, d)) - velocity(Retract(s.model.get(), s.x0, -d))) / (2 * h);
     EXPECT_LE((out.first.A.col(i).tail(3) - slope).norm(), 1e-7) << i;
   }
 }
@@ -263,11 +272,13 @@ TEST(Bundle, AveragesStepsAlikeInBothOrders) {
 // a ball at touch-down: onset is a jump of the force, its average has a slope
 TEST(Bundle, TheOnsetOfContactIsBiasOfTheFirstOrder) {
   Start s(
-      "<mujoco><option timestep='.002'/><worldbody><geom type='plane' size='1 1 .1'/><body><joint type='slide' axis='0 0 1'/>"
+      "<mujoco><option timestep='.002'/><worldbody><geom type='plane' size='1 1 .1'/><body><joint type='slide' axis='0 "
+      "0 1'/>"
       "<geom size='.1' mass='1'/></body></worldbody></mujoco>");
   s.x0 << 0.1002, -1;
   BundleDerivative out;
-  Bundle(s.model.get(), s.context, 1, 2).Linearize(s.x0, VectorXd(), {.pairs = 2000, .state = Eigen::Vector2d(1e-3, 0), .control = {}}, &out);
+  Bundle(s.model.get(), s.context, 1, 2)
+      .Linearize(s.x0, VectorXd(), {.pairs = 2000, .state = Eigen::Vector2d(1e-3, 0), .control = {}}, &out);
   EXPECT_GT(out.bias, 5 * out.zeroth.deviation);
   EXPECT_LT(out.weight, 0.1);
   EXPECT_NEAR(out.combined.A(1, 0), out.zeroth.A(1, 0), 0.1 * std::abs(out.zeroth.A(1, 0)));
@@ -276,7 +287,8 @@ TEST(Bundle, TheOnsetOfContactIsBiasOfTheFirstOrder) {
 TEST(Bundle, IsTheSameBitForBitAtAnyNumberOfThreads) {
   Start s(kCart);
   const MatrixXd U = MatrixXd::Constant(1, 5, 0.2);
-  const BundleOptions options{.pairs = 17, .seed = 5, .state = Eigen::Vector2d(0.2, 0.3), .control = VectorXd::Constant(1, 0.5)};
+  const BundleOptions options{
+      .pairs = 17, .seed = 5, .state = Eigen::Vector2d(0.2, 0.3), .control = VectorXd::Constant(1, 0.5)};
   BundleGradient one, three, other;
   const SquareLoss loss(s.model.get(), 0);
   Bundle(s.model.get(), s.context, 1, 1).Gradient(s.x0, U, loss, options, {}, &one);

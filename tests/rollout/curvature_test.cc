@@ -26,7 +26,8 @@ class Distance final : public Loss {
     out->x = d;
     for (int j = 0; j < model_->njnt; j++) {
       if (model_->jnt_type[j] != mjJNT_BALL && model_->jnt_type[j] != mjJNT_FREE) continue;
-      const int free = model_->jnt_type[j] == mjJNT_FREE, q = model_->jnt_qposadr[j] + 3 * free, v = model_->jnt_dofadr[j] + 3 * free;
+      const int free = model_->jnt_type[j] == mjJNT_FREE, q = model_->jnt_qposadr[j] + 3 * free,
+                v = model_->jnt_dofadr[j] + 3 * free;
       Eigen::Matrix<double, 3, 3, Eigen::RowMajor> Da, Db;
       mjd_subQuat(k.x.data() + q, goal_.data() + q, Da.data(), Db.data());
       out->x.segment<3>(v) = Da.transpose() * d.segment<3>(v);
@@ -46,7 +47,8 @@ struct ShortMotion {
   Trajectory trajectory;
   int substeps;
 
-  ShortMotion(ModelPtr m, DataPtr data, int N, double amplitude, double speed = 0, int k = 1) : model(std::move(m)), substeps(k) {
+  ShortMotion(ModelPtr m, DataPtr data, int N, double amplitude, double speed = 0, int k = 1)
+      : model(std::move(m)), substeps(k) {
     context = GetContext(model.get(), data.get());
     x0 = GetState(model.get(), data.get());
     U.resize(model->nu, N);
@@ -60,7 +62,8 @@ struct ShortMotion {
     Simulator simulator(model.get(), context, substeps, 1);
     EXPECT_TRUE(simulator.Rollout(x0, U, &trajectory).ok());
   }
-  static ShortMotion At(const std::string& name, const char* key, int N, double amplitude, double speed = 0, int k = 1) {
+  static ShortMotion At(const std::string& name, const char* key, int N, double amplitude, double speed = 0,
+                        int k = 1) {
     ModelPtr model = LoadModel(std::string(COSTATE_MODELS "/") + name + "/" + name + ".xml");
     DataPtr data = key ? MakeDataAtKey(model.get(), key) : MakeData(model.get());
     return ShortMotion(std::move(model), std::move(data), N, amplitude, speed, k);
@@ -76,7 +79,9 @@ struct ShortMotion {
   }
 };
 
-double Dot(const RolloutDirection& a, const RolloutDirection& b) { return a.x0.dot(b.x0) + a.U.cwiseProduct(b.U).sum(); }
+double Dot(const RolloutDirection& a, const RolloutDirection& b) {
+  return a.x0.dot(b.x0) + a.U.cwiseProduct(b.U).sum();
+}
 double Norm(const RolloutDirection& a) { return std::sqrt(Dot(a, a)); }
 RolloutDirection Minus(const RolloutDirection& a, const RolloutDirection& b) { return {a.x0 - b.x0, a.U - b.U}; }
 
@@ -166,7 +171,8 @@ ShortMotion Masses(int N) {
   ModelPtr model = LoadModelFromString(
       "<mujoco><option timestep='0.01' gravity='0 0 0'><flag eulerdamp='disable'/></option><worldbody><body>"
       "<joint name='a' type='slide' axis='1 0 0' stiffness='20' damping='.5'/><geom size='.1' mass='1'/>"
-      "<body pos='1 0 0'><joint name='b' type='slide' axis='1 0 0' stiffness='30' damping='.2'/><geom size='.1' mass='2'/>"
+      "<body pos='1 0 0'><joint name='b' type='slide' axis='1 0 0' stiffness='30' damping='.2'/><geom size='.1' "
+      "mass='2'/>"
       "</body></body></worldbody><actuator><motor joint='a'/><motor joint='b' gear='3'/></actuator></mujoco>");
   DataPtr data = MakeData(model.get());
   return ShortMotion(std::move(model), std::move(data), N, 1, 0.5);
@@ -220,8 +226,10 @@ TEST(Curvature, OfALinearQuadraticProblemIsItsClosedForm) {
   EXPECT_NEAR(there, curvature.loss() + Dot(curvature.gradient(), d) + 0.5 * Dot(d, p.product), 1e-8 * there);
 }
 
-// against extrapolated differences of the adjoint's gradient, and symmetric; the second derivative of the steps matters by `bends`
-void ExpectHessian(const ShortMotion& m, const Loss& loss, double eps, double tolerance, double bends, Level level = Level::kBest) {
+// against extrapolated differences of the adjoint's gradient, and symmetric; the second derivative of the steps matters
+// by `bends`
+void ExpectHessian(const ShortMotion& m, const Loss& loss, double eps, double tolerance, double bends,
+                   Level level = Level::kBest) {
   Curvature curvature(m.model.get(), m.context, m.substeps);
   ASSERT_TRUE(curvature.SetPoint(m.trajectory, loss, {.level = level}).ok());
   RolloutGradient g;
@@ -299,8 +307,10 @@ TEST(Curvature, GaussNewtonIsPositive) {
 TEST(Curvature, StaysOnThePointsSideOfAClamp) {
   // controls exactly at their bound: the second derivative is that of a model without the bound, not 1/h
   const std::string xml =
-      "<mujoco><option timestep='0.01'/><worldbody><body><joint name='j' axis='0 1 0' damping='.1'/><geom type='capsule' "
-      "size='.02' fromto='0 0 0 0 0 -.5' mass='1'/></body></worldbody><actuator><general joint='j' gainprm='1' biastype='none' ";
+      "<mujoco><option timestep='0.01'/><worldbody><body><joint name='j' axis='0 1 0' damping='.1'/><geom "
+      "type='capsule' "
+      "size='.02' fromto='0 0 0 0 0 -.5' mass='1'/></body></worldbody><actuator><general joint='j' gainprm='1' "
+      "biastype='none' ";
   const auto make = [&](const char* range) {
     ModelPtr model = LoadModelFromString(xml + range + "/></actuator></mujoco>");
     DataPtr data = MakeData(model.get());
@@ -327,7 +337,8 @@ TEST(Curvature, StaysOnThePointsSideOfAnOnset) {
   CurvatureProduct products[2];
   for (int k = 0; k < 2; k++) {
     ModelPtr model = LoadModelFromString(
-        "<mujoco><option timestep='.001' density='1000'/><worldbody><geom type='plane' size='1 1 1'/><body pos='0 0 .1'>"
+        "<mujoco><option timestep='.001' density='1000'/><worldbody><geom type='plane' size='1 1 1'/><body pos='0 0 "
+        ".1'>"
         "<joint type='slide' axis='0 0 1'/><geom size='.1'/></body></worldbody></mujoco>");
     DataPtr data = MakeData(model.get());
     data->qpos[0] = k ? 1 : 1e-9;
@@ -358,7 +369,8 @@ TEST(Curvature, DoesNotDependOnThreads) {
 }
 
 TEST(Curvature, CarriesNewtonsMethodToTheMinimum) {
-  // conjugate gradients on H p = −g, full steps: each about squares the gradient's norm, which errors in H would not let it
+  // conjugate gradients on H p = −g, full steps: each about squares the gradient's norm, which errors in H would not
+  // let it
   ShortMotion m = ShortMotion::At("arm", nullptr, 15, 0, 0.5);
   const SquareLoss loss(m.model.get(), 0.1);
   Curvature curvature(m.model.get(), m.context);

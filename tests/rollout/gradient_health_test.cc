@@ -34,8 +34,8 @@ struct Chain {
               std::to_string(damping) + "'/><geom type='capsule' size='.02' fromto='0 0 0 0 0 -.5' mass='1'/>";
     }
     for (int i = 0; i < links; i++) body += "</body>";
-    model = LoadModelFromString("<mujoco><option timestep='0.005'><flag contact='disable'/></option><worldbody>" + body +
-                                "</worldbody></mujoco>");
+    model = LoadModelFromString("<mujoco><option timestep='0.005'><flag contact='disable'/></option><worldbody>" +
+                                body + "</worldbody></mujoco>");
     const DataPtr data = MakeData(model.get());
     for (int i = 0; i < links; i++) data->qpos[i] = start - i;
     context = GetContext(model.get(), data.get());
@@ -44,7 +44,8 @@ struct Chain {
 
   RolloutGradient Swing(double seconds, const AdjointOptions& options = {}) const {
     RolloutGradient g;
-    Adjoint(model.get(), context).Gradient(x0, MatrixXd(0, std::lround(seconds / kTimestep)), FirstPosition(), options, &g);
+    Adjoint(model.get(), context)
+        .Gradient(x0, MatrixXd(0, std::lround(seconds / kTimestep)), FirstPosition(), options, &g);
     EXPECT_TRUE(g.status.ok());
     return g;
   }
@@ -119,7 +120,8 @@ TEST(GradientHealth, CountsSwitchesAndLabelsThem) {
   const DataPtr data = MakeData(model.get());
   RolloutGradient g;
   Adjoint adjoint(model.get(), GetContext(model.get(), data.get()));
-  adjoint.Gradient(GetState(model.get(), data.get()), MatrixXd(0, 180), FirstPosition(), {.certify = true, .reach = 1e-3}, &g);
+  adjoint.Gradient(GetState(model.get(), data.get()), MatrixXd(0, 180), FirstPosition(),
+                   {.certify = true, .reach = 1e-3}, &g);
   ASSERT_TRUE(g.status.ok());
   ASSERT_EQ(g.health.switches.size(), 2u);
   EXPECT_NEAR(g.health.switches[0] * 0.001, std::sqrt(2 * 0.05 / 9.81), 0.002);
@@ -144,10 +146,12 @@ TEST(GradientHealth, CountsSwitchesAndLabelsThem) {
 }
 
 TEST(GradientHealth, SlipToStickIsASwitch) {
-  // a ball that cannot turn slides on a floor, hops a little as elliptic cones make it, and sticks: the engine's own row states
+  // a ball that cannot turn slides on a floor, hops a little as elliptic cones make it, and sticks: the engine's own
+  // row states
   const ModelPtr model = LoadModelFromString(
       "<mujoco><option timestep='0.001' cone='elliptic'/><worldbody><geom type='plane' size='1 1 1' friction='.4'/>"
-      "<body pos='0 0 .1'><joint type='slide' axis='1 0 0'/><joint type='slide' axis='0 0 1'/><geom size='.1' friction='.4'/>"
+      "<body pos='0 0 .1'><joint type='slide' axis='1 0 0'/><joint type='slide' axis='0 0 1'/><geom size='.1' "
+      "friction='.4'/>"
       "</body></worldbody></mujoco>");
   const DataPtr data = MakeData(model.get());
   for (int i = 0; i < 2000; i++) mj_step(model.get(), data.get());  // to rest in the contact

@@ -1,4 +1,5 @@
-// What a long motion's gradient takes of the machine's memory, by the system's count; the full length is benchmark_gradient_memory.
+// What a long motion's gradient takes of the machine's memory, by the system's count; the full length is
+// benchmark_gradient_memory.
 #include <costate/adjoint.h>
 
 #include <gtest/gtest.h>
@@ -27,7 +28,8 @@ class Speed final : public Loss {
 };
 
 TEST(GradientMemory, FewStatesCarryALongMotion) {
-  // a hundred thousand steps of the humanoid within 64 MiB, to scale: controls and gradient (3.2 MiB), states, health, worker
+  // a hundred thousand steps of the humanoid within 64 MiB, to scale: controls and gradient (3.2 MiB), states, health,
+  // worker
   constexpr int kSteps = 10000;
   const ModelPtr model = LoadModel(std::string(COSTATE_MODELS) + "/humanoid/humanoid.xml");
   const DataPtr data = MakeDataAtKey(model.get(), "stand");
@@ -49,7 +51,8 @@ TEST(GradientMemory, FewStatesCarryALongMotion) {
   adjoint.Gradient(x0, U, loss, {.memory = memory}, &few);
   const double peak = support::PeakBytes() - before;
   ASSERT_TRUE(few.status.ok());
-  EXPECT_GT(peak, 8.0 * static_cast<double>(U.size()));  // the count counts, though the system may page out what is idle
+  EXPECT_GT(peak,
+            8.0 * static_cast<double>(U.size()));  // the count counts, though the system may page out what is idle
   EXPECT_LT(peak, 5 * kMiB);
   EXPECT_LE(few.kept_bytes, memory);
   EXPECT_LT(few.recomputed, kSteps);  // every knot once more at most

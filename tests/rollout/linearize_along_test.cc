@@ -20,7 +20,9 @@ using Diagnose = support::EngineTest;
     const MatrixXd* right[] = {&b[t].A, &b[t].B, &b[t].C, &b[t].D};
     for (int i = 0; i < 4; ++i) {
       const ::testing::AssertionResult equal = BitwiseEqual(*left[i], *right[i]);
-      if (!equal) return ::testing::AssertionFailure() << "knot " << t << ", " << "ABCD"[i] << ": " << equal.message();
+      if (!equal)
+        return ::testing::AssertionFailure() << "knot " << t << ", "
+                                             << "ABCD"[i] << ": " << equal.message();
     }
   }
   return ::testing::AssertionSuccess();
@@ -147,7 +149,8 @@ TEST_F(LinearizeAlong, RefusesATrajectoryOfAnotherModel) {
 // ½ m v² + m g h, though the model does not ask the engine for energies.
 TEST_F(Diagnose, MeasuresTheEnergyOfAFallingMass) {
   ModelPtr model = LoadModelFromString(
-      "<mujoco><option timestep='.001' integrator='RK4'/><worldbody><body pos='0 0 3'><joint type='slide' axis='0 0 1'/>"
+      "<mujoco><option timestep='.001' integrator='RK4'/><worldbody><body pos='0 0 3'><joint type='slide' axis='0 0 "
+      "1'/>"
       "<geom size='.1' mass='2'/></body></worldbody></mujoco>");
   DataPtr start = MakeData(model.get());
   Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 2);
@@ -168,7 +171,8 @@ TEST_F(Diagnose, MeasuresPenetrationViolationIterationsAndSaturation) {
   ModelPtr model = LoadModelFromString(
       "<mujoco><worldbody><geom type='plane' size='2 2 .1'/>"
       "<body pos='0 0 .09'><joint type='slide' axis='0 0 1'/><geom size='.1'/></body>"
-      "<body pos='1 0 1'><joint name='j' type='hinge' axis='0 1 0' range='-30 30'/><geom size='.05' pos='.1 0 0'/></body>"
+      "<body pos='1 0 1'><joint name='j' type='hinge' axis='0 1 0' range='-30 30'/><geom size='.05' pos='.1 0 "
+      "0'/></body>"
       "<body name='a' pos='2 0 1'><joint type='slide' axis='1 0 0'/><geom size='.05'/></body></worldbody>"
       "<equality><joint joint1='j' polycoef='.5 0 0 0 0'/></equality>"
       "<actuator><motor joint='j' ctrlrange='-1 1'/><motor joint='j' forcerange='-2 2'/><motor joint='j'/></actuator>"

@@ -40,15 +40,18 @@ inline std::vector<NamedModel> RolloutModels() {
       {"implicitfast", TwoLinks("integrator='implicitfast'", motor)},
       {"discrete", TwoLinks("integrator='discrete'", motor)},
       {"delayed control", TwoLinks("", "<motor name='motor' joint='shoulder' gear='2' nsample='5' delay='.016'/>")},
-      {"activation", TwoLinks("", "<general name='lag' joint='shoulder' dyntype='filter' dynprm='.05' gainprm='3'/>"
-                                  "<muscle name='muscle' joint='elbow' ctrlrange='0 1' lengthrange='-1 1'/>")},
-      {"plastic", "<mujoco><option timestep='.002'/><worldbody><body><joint name='j' type='hinge' axis='0 1 0' "
-                  "stiffness='20' springyield='.1'/><geom type='capsule' size='.03' fromto='0 0 0 .3 0 0'/></body>"
-                  "</worldbody><actuator><motor joint='j' gear='10'/></actuator></mujoco>"},
+      {"activation", TwoLinks("",
+                              "<general name='lag' joint='shoulder' dyntype='filter' dynprm='.05' gainprm='3'/>"
+                              "<muscle name='muscle' joint='elbow' ctrlrange='0 1' lengthrange='-1 1'/>")},
+      {"plastic",
+       "<mujoco><option timestep='.002'/><worldbody><body><joint name='j' type='hinge' axis='0 1 0' "
+       "stiffness='20' springyield='.1'/><geom type='capsule' size='.03' fromto='0 0 0 .3 0 0'/></body>"
+       "</worldbody><actuator><motor joint='j' gear='10'/></actuator></mujoco>"},
       {"mocap, weld and a switched equality",
        "<mujoco><worldbody><body name='hand' mocap='true' pos='0 0 1'/>"
        "<body name='box' pos='0 0 1'><freejoint/><geom type='box' size='.1 .1 .1'/></body>"
-       "<body name='ball' pos='0 0 2'><joint type='ball'/><geom type='capsule' size='.05' fromto='0 0 0 .3 0 0'/></body>"
+       "<body name='ball' pos='0 0 2'><joint type='ball'/><geom type='capsule' size='.05' fromto='0 0 0 .3 0 "
+       "0'/></body>"
        "</worldbody><equality><weld body1='hand' body2='box'/><connect body1='box' body2='ball' anchor='0 0 .1'/>"
        "</equality></mujoco>"},
       {"contacts and quaternions",
@@ -58,10 +61,11 @@ inline std::vector<NamedModel> RolloutModels() {
        "<geom type='capsule' size='.04' fromto='0 0 .1 0 .3 .1'/></body></body></worldbody>"
        "<actuator><motor name='motor' joint='arm' gear='5'/></actuator>"
        "<sensor><jointpos joint='arm'/></sensor></mujoco>"},
-      {"sleep", "<mujoco><option><flag sleep='enable'/></option><worldbody><geom type='plane' size='2 2 .1'/>"
-                "<body pos='0 0 .1'><freejoint/><geom size='.1'/></body>"
-                "<body pos='1 0 .1'><joint name='slide' type='slide' axis='1 0 0'/><geom size='.05'/></body></worldbody>"
-                "<actuator><motor joint='slide'/></actuator></mujoco>"},
+      {"sleep",
+       "<mujoco><option><flag sleep='enable'/></option><worldbody><geom type='plane' size='2 2 .1'/>"
+       "<body pos='0 0 .1'><freejoint/><geom size='.1'/></body>"
+       "<body pos='1 0 .1'><joint name='slide' type='slide' axis='1 0 0'/><geom size='.05'/></body></worldbody>"
+       "<actuator><motor joint='slide'/></actuator></mujoco>"},
   };
 }
 

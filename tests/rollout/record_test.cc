@@ -50,7 +50,8 @@ Record MakeRecord(const NamedModel& named, int N = 30) {
   record.gradient_norm_per_knot = VectorXd::Random(N).cwiseAbs();
   record.cost_terms = {{"height, in \"m\"", 0.1}, {"effort", 1.0 / 3}};
   record.metric = "J = Σ_t dt l_t";
-  record.iterations = {{1, 0.3, -0.1, -0.09, 3e-5, 0.5, 1e-6, -1, 0.01, 7, 0.02, 0.003}, {2, 0.2, -0.1, -0.1, 1e-300, 1, 0, -1, 1, 0, 2, 3}};
+  record.iterations = {{1, 0.3, -0.1, -0.09, 3e-5, 0.5, 1e-6, -1, 0.01, 7, 0.02, 0.003},
+                       {2, 0.2, -0.1, -0.1, 1e-300, 1, 0, -1, 1, 0, 2, 3}};
   record.status = "converged";
   record.message = "gradient below 1e-7";
   record.failures = {"control: ctrl[motor] at its limit at 20 of 30 knots"};
@@ -144,8 +145,9 @@ TEST_F(RecordTest, StatesEverythingThatIsKnownAboutTheRun) {
 
   // the table says what each column is
   const std::string table = ReadFile(folder.path() / "run/trajectory.csv");
-  EXPECT_TRUE(table.starts_with("time (s),qpos[shoulder] (rad),qpos[elbow] (rad),qvel[shoulder] (rad/s),"
-                                "qvel[elbow] (rad/s),ctrl[motor] (ctrl),"))
+  EXPECT_TRUE(
+      table.starts_with("time (s),qpos[shoulder] (rad),qpos[elbow] (rad),qvel[shoulder] (rad/s),"
+                        "qvel[elbow] (rad/s),ctrl[motor] (ctrl),"))
       << table.substr(0, 200);
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 32);
 }
@@ -179,8 +181,8 @@ TEST_F(RecordTest, RefusesPartsThatDoNotFit) {
 }
 
 TEST_F(RecordTest, NoticesEveryDamagedFile) {
-  for (const char* name : {kModelFile, kTaskFile, kTrajectoryFile, kStartContextFile, kKnotContextFile, kPolicyFile,
-                           kIterationsFile}) {
+  for (const char* name :
+       {kModelFile, kTaskFile, kTrajectoryFile, kStartContextFile, kKnotContextFile, kPolicyFile, kIterationsFile}) {
     SCOPED_TRACE(name);
     support::TemporaryFolder folder;
     Record record = MakeRecord(RolloutModels()[0]);
@@ -233,9 +235,11 @@ TEST_F(RecordTest, NoticesADamagedNewerOrForeignDescription) {
   EXPECT_ERROR(read_with(""), ErrorCode::kFile, "record.json is cut off");
   EXPECT_ERROR(read_with("[1, 2]"), ErrorCode::kFile, "not the record of a run");
   EXPECT_ERROR(read_with(replaced("costate run", "other thing")), ErrorCode::kFile, "not the record of a run");
-  EXPECT_ERROR(read_with(replaced("\"schema\": 1", "\"schema\": 2")), ErrorCode::kFile, "it has schema 2", "up to schema 1");
+  EXPECT_ERROR(read_with(replaced("\"schema\": 1", "\"schema\": 2")), ErrorCode::kFile, "it has schema 2",
+               "up to schema 1");
   EXPECT_ERROR(read_with(replaced("\"substeps\": 2", "\"substeps\": 3")), ErrorCode::kFile, "record.json was changed");
-  EXPECT_ERROR(read_with(replaced("\"format\"", "\"other\": 1, \"format\"")), ErrorCode::kFile, "record.json was changed");
+  EXPECT_ERROR(read_with(replaced("\"format\"", "\"other\": 1, \"format\"")), ErrorCode::kFile,
+               "record.json was changed");
   EXPECT_ERROR(read_with("{\"format\": \"costate run\"}"), ErrorCode::kFile, "record.json is damaged", "schema");
 
   // a record of another engine, otherwise whole

@@ -85,9 +85,8 @@ TEST_F(Rollout, RepeatsBitForBitOnTheSameSimulatorAndOnEveryWorker) {
 
     // 12 at once, on whatever worker
     std::vector<Trajectory> others(12);
-    simulator.ParallelFor(12, [&](int i, int worker) {
-      simulator.Rollout(x0, U, &others[static_cast<std::size_t>(i)], worker);
-    });
+    simulator.ParallelFor(
+        12, [&](int i, int worker) { simulator.Rollout(x0, U, &others[static_cast<std::size_t>(i)], worker); });
     for (const Trajectory& other : others) EXPECT_TRUE(BitwiseEqual(first, other));
   }
 }
@@ -274,7 +273,8 @@ TEST_F(SimulatorOptions, AreRefusedWhenOutOfRange) {
   EXPECT_THROW(Simulator(model.get(), context.head(1), 1, 1), Error);
   Trajectory trajectory;
   Simulator simulator(model.get(), context, 1, 2);
-  EXPECT_THROW(simulator.Rollout(GetState(model.get(), start.get()), MatrixXd::Zero(model->nu, 1), &trajectory, 2), Error);
+  EXPECT_THROW(simulator.Rollout(GetState(model.get(), start.get()), MatrixXd::Zero(model->nu, 1), &trajectory, 2),
+               Error);
 }
 
 }  // namespace

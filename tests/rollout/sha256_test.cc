@@ -22,7 +22,8 @@ TEST(Sha256, DoesNotDependOnHowTheBytesArrive) {
   const std::string expected = Sha256Of(text);
   for (std::size_t piece : {1u, 3u, 55u, 56u, 63u, 64u, 65u, 999u}) {
     Sha256 hash;
-    for (std::size_t at = 0; at < text.size(); at += piece) hash.Add(text.data() + at, std::min(piece, text.size() - at));
+    for (std::size_t at = 0; at < text.size(); at += piece)
+      hash.Add(text.data() + at, std::min(piece, text.size() - at));
     EXPECT_EQ(hash.Finish(), expected) << "pieces of " << piece;
   }
 }

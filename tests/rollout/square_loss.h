@@ -9,7 +9,8 @@ namespace costate {
 // Σ_t ½ |v|² + 0.05 |u|² + w (½ |s|² + Σ s)
 class SquareLoss final : public Loss {
  public:
-  SquareLoss(const mjModel* model, double sensors) : dims_(model), nq_(static_cast<int>(model->nq)), sensors_(sensors) {}
+  SquareLoss(const mjModel* model, double sensors)
+      : dims_(model), nq_(static_cast<int>(model->nq)), sensors_(sensors) {}
 
   double Value(const KnotView& k) const override {
     const auto v = k.x.segment(nq_, dims_.nv);

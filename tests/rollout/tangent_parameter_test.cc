@@ -1,4 +1,5 @@
-// Tangents and Gauss–Newton products by physical parameters: against rollouts of changed models, and against the adjoint.
+// Tangents and Gauss–Newton products by physical parameters: against rollouts of changed models, and against the
+// adjoint.
 #include <costate/adjoint.h>
 #include <costate/curvature.h>
 
@@ -67,7 +68,8 @@ TEST(TangentParameter, IsTheDifferenceOfRolloutsOfChangedModels) {
   Tangent tangent(h.set.model(), h.context);
   const VectorXd values = h.set.Get();
   for (int i = 0; i < h.set.size(); i++) {
-    RolloutDirection d{VectorXd::Zero(Dims(h.model.get()).ndx), MatrixXd::Zero(h.U.rows(), kSteps), VectorXd::Unit(h.set.size(), i)};
+    RolloutDirection d{VectorXd::Zero(Dims(h.model.get()).ndx), MatrixXd::Zero(h.U.rows(), kSteps),
+                       VectorXd::Unit(h.set.size(), i)};
     RolloutTangent plain, sensed;
     tangent.Push(trajectory, {d}, {.parameters = &h.set}, &plain);
     tangent.Push(trajectory, {d}, {.sensors = true, .parameters = &h.set}, &sensed);
@@ -84,7 +86,8 @@ TEST(TangentParameter, IsTheDifferenceOfRolloutsOfChangedModels) {
     VectorXd dx(Dims(h.model.get()).ndx);
     for (int t : {1, 10, kSteps}) {
       Difference(h.model.get(), side[0].X.col(t), side[1].X.col(t), dx);
-      EXPECT_LT((plain.dX[0].col(t) - dx / (2 * nudge)).norm(), 1e-4 * plain.dX[0].norm()) << h.set[i].name << " at " << t;
+      EXPECT_LT((plain.dX[0].col(t) - dx / (2 * nudge)).norm(), 1e-4 * plain.dX[0].norm())
+          << h.set[i].name << " at " << t;
       const VectorXd ds = (side[0].S.col(t) - side[1].S.col(t)) / (2 * nudge);
       EXPECT_LT((sensed.dS[0].col(t) - ds).norm(), 1e-4 * sensed.dS[0].norm()) << h.set[i].name << " at " << t;
     }
@@ -113,14 +116,17 @@ TEST(TangentParameter, GaussNewtonIsTheSquareOfTheTangents) {
   CurvatureProduct product;
   curvature.GaussNewton(e, &product);
   ASSERT_TRUE(product.status.ok());
-  const double actual = d.x0.dot(product.product.x0) + d.U.cwiseProduct(product.product.U).sum() + d.theta.dot(product.product.theta);
+  const double actual =
+      d.x0.dot(product.product.x0) + d.U.cwiseProduct(product.product.U).sum() + d.theta.dot(product.product.theta);
   EXPECT_NEAR(actual, expected, 1e-8 * tangents.dS[0].norm() * tangents.dS[1].norm());
   EXPECT_GT(product.product.theta.norm(), 0);
 
   EXPECT_THROW(curvature.GaussNewton({e.x0, e.U, VectorXd()}, &product), Error);
 }
 
-double NormWithTheta(const RolloutDirection& d) { return std::sqrt(d.x0.squaredNorm() + d.U.squaredNorm() + d.theta.squaredNorm()); }
+double NormWithTheta(const RolloutDirection& d) {
+  return std::sqrt(d.x0.squaredNorm() + d.U.squaredNorm() + d.theta.squaredNorm());
+}
 
 // H d against centred differences of whole gradients along d: start, controls and parameters together, and each alone
 TEST(TangentParameter, HessianIsTheDifferenceOfGradients) {
@@ -128,8 +134,9 @@ TEST(TangentParameter, HessianIsTheDifferenceOfGradients) {
     std::vector<std::string> names;
     double eps, tolerance;
   };
-  for (const Case& c : {Case{{"body:shank/mass", "joint:knee/damping", "joint:knee/armature", "option/gravity[2]"}, 3e-6, 5e-6},
-                        Case{{"body:shank/mass", "joint:knee/damping", "geom:foot/friction[0]", "body:foot/pos[2]"}, 3e-6, 5e-5}}) {
+  for (const Case& c :
+       {Case{{"body:shank/mass", "joint:knee/damping", "joint:knee/armature", "option/gravity[2]"}, 3e-6, 5e-6},
+        Case{{"body:shank/mass", "joint:knee/damping", "geom:foot/friction[0]", "body:foot/pos[2]"}, 3e-6, 5e-5}}) {
     SCOPED_TRACE(c.names.back());
     Hopper h;
     h.set = ParameterSet(h.model.get(), c.names);
@@ -159,7 +166,8 @@ TEST(TangentParameter, HessianIsTheDifferenceOfGradients) {
       for (int k : {0, 1}) {
         const double step = k ? -c.eps : c.eps;
         h.set.Set(values + step * d.theta);
-        Adjoint(h.set.model(), h.context).Gradient(Retract(h.model.get(), x0, step * d.x0), U + step * d.U, loss, {.parameters = &h.set}, &side[k]);
+        Adjoint(h.set.model(), h.context)
+            .Gradient(Retract(h.model.get(), x0, step * d.x0), U + step * d.U, loss, {.parameters = &h.set}, &side[k]);
         ASSERT_TRUE(side[k].status.ok());
       }
       h.set.Set(values);

@@ -34,17 +34,14 @@ VectorXd Start(double vx, double vz) {
 // ½ (where the target ends − 0.3 m)²
 class TargetLoss final : public Loss {
  public:
-  double Value(const KnotView& k) const override {
-    return k.t == k.N ? 0.5 * (k.x[2] - 0.3) * (k.x[2] - 0.3) : 0;
-  }
+  double Value(const KnotView& k) const override { return k.t == k.N ? 0.5 * (k.x[2] - 0.3) * (k.x[2] - 0.3) : 0; }
   void Gradient(const KnotView& k, KnotGradient* out) const override {
     if (k.t == k.N) out->x[2] = k.x[2] - 0.3;
   }
   bool NeedsSensors() const override { return false; }
 };
 
-RolloutGradient GradientOf(const mjModel* model, const VectorXd& x0,
-                           const AdjointOptions& options) {
+RolloutGradient GradientOf(const mjModel* model, const VectorXd& x0, const AdjointOptions& options) {
   const DataPtr data = MakeData(model);
   Adjoint adjoint(model, GetContext(model, data.get()));
   RolloutGradient out;
@@ -82,8 +79,7 @@ TEST_F(BackwardSmoothingTest, DistanceLeadsAMissedThrowToItsTarget) {
 // Aᵀ λ of the smooth model at the states of the true one
 TEST_F(BackwardSmoothingTest, AdjointAndLinearizeTakeTheOtherModelAtTheTrueStates) {
   const ModelPtr model = LoadModelFromString(kThrow);
-  const SmoothModel smooth =
-      MakeSmoothModel(model.get(), {.onset = 0.02, .distance = 0.3, .solver = 0.5});
+  const SmoothModel smooth = MakeSmoothModel(model.get(), {.onset = 0.02, .distance = 0.3, .solver = 0.5});
   const DataPtr data = MakeData(model.get());
   const VectorXd context = GetContext(model.get(), data.get()), x0 = Start(3, 1.7);
   Simulator simulator(model.get(), context, 1, 1);
@@ -102,8 +98,8 @@ TEST_F(BackwardSmoothingTest, AdjointAndLinearizeTakeTheOtherModelAtTheTrueState
     EXPECT_TRUE(support::BitwiseEqual(along[t].A, step.A)) << t;
     lambda = step.A.transpose() * lambda;
   }
-  const RolloutGradient g = GradientOf(
-      model.get(), x0, {.derivative_model = smooth.model.get(), .smoothing = smooth.smoothing});
+  const RolloutGradient g =
+      GradientOf(model.get(), x0, {.derivative_model = smooth.model.get(), .smoothing = smooth.smoothing});
   EXPECT_TRUE(support::MatricesNearRelative(g.x0, lambda, 1e-9));
   EXPECT_TRUE(support::BitwiseEqual(g.xN, motion.X.col(kSteps)));
 
@@ -117,14 +113,13 @@ TEST_F(BackwardSmoothingTest, AdjointAndLinearizeTakeTheOtherModelAtTheTrueState
 
 TEST_F(BackwardSmoothingTest, OtherSizesAreRefused) {
   const ModelPtr model = LoadModelFromString(kThrow);
-  const ModelPtr other = LoadModelFromString(
-      "<mujoco><worldbody><body><freejoint/><geom size='1'/></body></worldbody></mujoco>");
+  const ModelPtr other =
+      LoadModelFromString("<mujoco><worldbody><body><freejoint/><geom size='1'/></body></worldbody></mujoco>");
   const DataPtr data = MakeData(model.get());
   Simulator simulator(model.get(), GetContext(model.get(), data.get()));
-  EXPECT_ERROR(simulator.SetDerivativeModel(other.get()), ErrorCode::kDimensionMismatch, "nq = 7",
-               "'throw' has 3");
-  EXPECT_ERROR(GradientOf(model.get(), Start(1, 1), {.derivative_model = other.get()}),
-               ErrorCode::kDimensionMismatch, "nq = 7");
+  EXPECT_ERROR(simulator.SetDerivativeModel(other.get()), ErrorCode::kDimensionMismatch, "nq = 7", "'throw' has 3");
+  EXPECT_ERROR(GradientOf(model.get(), Start(1, 1), {.derivative_model = other.get()}), ErrorCode::kDimensionMismatch,
+               "nq = 7");
 }
 
 }  // namespace

@@ -52,8 +52,7 @@ void Slopes(const mjModel* model, const mjData* data, double* total, double* per
       const int row = data->contact[c].efc_address + k;
       if (std::abs(data->contact[c].frame[3 * k]) < 0.5) continue;
       *total += data->efc_D[row] * data->efc_KBIP[4 * row + 1];
-      *per_mass = data->efc_D[row] * data->efc_KBIP[4 * row + 1] *
-                  data->efc_diagA[data->contact[c].efc_address];
+      *per_mass = data->efc_D[row] * data->efc_KBIP[4 * row + 1] * data->efc_diagA[data->contact[c].efc_address];
     }
   }
   (void)model;
@@ -115,7 +114,8 @@ TEST_F(SmoothFrictionTest, NamedContactsHaveASlopeOfTheirOwn) {
 // named contacts end their slip within a timestep at the most: b = 1/h, and the note tells the slope that is left
 TEST_F(SmoothFrictionTest, NamedContactsStopNoFasterThanAStep) {
   const ModelPtr model = LoadModelFromString(Block("cone='elliptic'"));
-  const SmoothModel smooth = MakeSmoothModel(model.get(), {.friction = 1e9, .targets = {.pairs = {{"block", "floor"}}}});
+  const SmoothModel smooth =
+      MakeSmoothModel(model.get(), {.friction = 1e9, .targets = {.pairs = {{"block", "floor"}}}});
   const mjtNum* ref = smooth.model->pair_solreffriction;
   EXPECT_DOUBLE_EQ(-ref[1] / 0.9, 1 / model->opt.timestep);
   EXPECT_NE(smooth.changes[0].motion.find("at most 4500 1/s"), std::string::npos) << smooth.changes[0].motion;
@@ -124,8 +124,7 @@ TEST_F(SmoothFrictionTest, NamedContactsStopNoFasterThanAStep) {
 // dry friction of a joint: below its 3 N it creeps at F / (slope · m)
 TEST_F(SmoothFrictionTest, DryFrictionOfJointsHasTheSlopeToo) {
   const ModelPtr model = LoadModelFromString(Block(""));
-  const SmoothModel smooth =
-      MakeSmoothModel(model.get(), {.friction = 50, .targets = {.joints = {"rail"}}});
+  const SmoothModel smooth = MakeSmoothModel(model.get(), {.friction = 50, .targets = {.joints = {"rail"}}});
   EXPECT_LT(Push(model.get(), 1, 1, 2).slip, 0.002);
   EXPECT_NEAR(Push(smooth.model.get(), 1, 1, 2).slip, 1.0 / (50 * 2), 1e-4);
   EXPECT_EQ(smooth.model->opt.cone, model->opt.cone);
@@ -140,8 +139,7 @@ TEST_F(SmoothFrictionTest, ExtremeSlopesAreFinite) {
         const Pushed pushed = Push(smooth.model.get(), force, 0, 0, 0.1);
         EXPECT_TRUE(std::isfinite(pushed.by_control) && std::isfinite(pushed.by_velocity))
             << smooth.label << " " << force;
-        EXPECT_LE(std::abs(pushed.by_control), 1.001 * model->opt.timestep / 2)
-            << smooth.label << " " << force;
+        EXPECT_LE(std::abs(pushed.by_control), 1.001 * model->opt.timestep / 2) << smooth.label << " " << force;
       }
     }
   }
@@ -150,18 +148,16 @@ TEST_F(SmoothFrictionTest, ExtremeSlopesAreFinite) {
 // a square box on its four corners: redundant contacts; turning the scene by 90° changes nothing
 TEST_F(SmoothFrictionTest, BoxOnFourCornersIsFiniteAndSymmetric) {
   for (const std::string cone : {"elliptic", "pyramidal"}) {
-    const ModelPtr model =
-        LoadModelFromString("<mujoco><option timestep='0.002' cone='" + cone + R"('/><worldbody>
+    const ModelPtr model = LoadModelFromString("<mujoco><option timestep='0.002' cone='" + cone + R"('/><worldbody>
     <geom type="plane" size="1 1 1"/><body pos="0 0 0.0995"><freejoint/><geom type="box" size="0.1 0.1 0.1" mass="1"/></body>
     </worldbody></mujoco>)");
-    const SmoothContact cases[] = {
-        {},
-        {.onset = 0.005},
-        {.softness = 0.1},
-        {.distance = 0.01},
-        {.friction = 10},
-        {.solver = 1},
-        {.onset = 0.005, .softness = 0.05, .distance = 0.01, .friction = 10, .solver = 1}};
+    const SmoothContact cases[] = {{},
+                                   {.onset = 0.005},
+                                   {.softness = 0.1},
+                                   {.distance = 0.01},
+                                   {.friction = 10},
+                                   {.solver = 1},
+                                   {.onset = 0.005, .softness = 0.05, .distance = 0.01, .friction = 10, .solver = 1}};
     for (const SmoothContact& options : cases) {
       const SmoothModel smooth = MakeSmoothModel(model.get(), options);
       SCOPED_TRACE(cone + " " + smooth.label);

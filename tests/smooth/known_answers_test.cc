@@ -61,9 +61,8 @@ using Complex = std::complex<double>;
 
 // its height at T; complex numbers for derivatives without cancellation
 Complex SpringHeight(Complex z, Complex v, Complex K, double g, double T) {
-  const Complex w = std::sqrt(v * v + 2 * g * z), t1 = g > 0 ? (v + w) / g : -z / v,
-                omega = std::sqrt(K), c = (1 - kImpedance) * g / K,
-                lasts = (M_PI + 2.0 * std::atan(c * omega / w)) / omega;
+  const Complex w = std::sqrt(v * v + 2 * g * z), t1 = g > 0 ? (v + w) / g : -z / v, omega = std::sqrt(K),
+                c = (1 - kImpedance) * g / K, lasts = (M_PI + 2.0 * std::atan(c * omega / w)) / omega;
   if (T < t1.real()) return z + v * T - 0.5 * g * T * T;
   const Complex s = T - t1, away = s - lasts;
   if (away.real() < 0) return -c + c * std::cos(omega * s) - w / omega * std::sin(omega * s);
@@ -72,8 +71,7 @@ Complex SpringHeight(Complex z, Complex v, Complex K, double g, double T) {
 
 VectorXd SpringSlopes(double z, double v, double K, double g, double T) {
   const double h = 1e-30;
-  return Eigen::Vector3d(SpringHeight({z, h}, v, K, g, T).imag() / h,
-                         SpringHeight(z, {v, h}, K, g, T).imag() / h,
+  return Eigen::Vector3d(SpringHeight({z, h}, v, K, g, T).imag() / h, SpringHeight(z, {v, h}, K, g, T).imag() / h,
                          SpringHeight(z, v, {K, h}, g, T).imag() / h);
 }
 
@@ -81,16 +79,13 @@ VectorXd SpringSlopes(double z, double v, double K, double g, double T) {
 VectorXd AdjointSlopes(const mjModel* model, double z, double v, double T) {
   const ParameterSet stiffness(model, {"geom:ball/solref[0]"});
   const int N = static_cast<int>(std::lround(T / model->opt.timestep));
-  const RolloutGradient g =
-      SlopesOfLast(stiffness.model(), Eigen::Vector2d(z, v), MatrixXd(0, N), 0, &stiffness);
+  const RolloutGradient g = SlopesOfLast(stiffness.model(), Eigen::Vector2d(z, v), MatrixXd(0, N), 0, &stiffness);
   return Eigen::Vector3d(g.x0[0], g.x0[1], -g.theta[0]);  // solref is −K
 }
 
 // worst of the three, each against its own size on the way
 double Relative(const VectorXd& value, const VectorXd& expected) {
-  return (value - expected)
-      .cwiseQuotient(Eigen::Vector3d(0.3, 0.05, 1e-4))
-      .lpNorm<Eigen::Infinity>();
+  return (value - expected).cwiseQuotient(Eigen::Vector3d(0.3, 0.05, 1e-4)).lpNorm<Eigen::Infinity>();
 }
 
 // No weight, no jump at onset: the adjoint of the engine's own steps tends to the closed form as
@@ -155,9 +150,7 @@ TEST_F(KnownAnswersTest, TwoSpheresSwapVelocitiesInTheEnginesOwnSteps) {
   const int N = static_cast<int>(std::lround((0.02 + M_PI / std::sqrt(K)) / h));
   Eigen::Matrix2d J;
   for (int i = 0; i < 2; ++i) {
-    J.row(i) = SlopesOfLast(model.get(), Eigen::Vector4d(0, 0, 2, -1), MatrixXd(0, N), 2 + i)
-                   .x0.tail(2)
-                   .transpose();
+    J.row(i) = SlopesOfLast(model.get(), Eigen::Vector4d(0, 0, 2, -1), MatrixXd(0, N), 2 + i).x0.tail(2).transpose();
   }
   EXPECT_TRUE(support::MatricesNear(J, (Eigen::Matrix2d() << 0, 1, 1, 0).finished(), 1e-3));
 }
@@ -167,8 +160,8 @@ TEST_F(KnownAnswersTest, TwoSpheresSwapVelocitiesInTheEnginesOwnSteps) {
 constexpr double kMass = 2, kWeight = 9.81;
 
 ModelPtr CoulombBlock(const std::string& cone, const std::string& contact) {
-  return LoadModelFromString("<mujoco><option timestep='0.0005' cone='" + cone +
-                             "'/><default><geom friction='.5' " + contact + R"(/></default>
+  return LoadModelFromString("<mujoco><option timestep='0.0005' cone='" + cone + "'/><default><geom friction='.5' " +
+                             contact + R"(/></default>
   <worldbody><geom type="plane" size="1 1 1"/><body pos="0 0 0.05">
   <joint name="x" type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/>
   <geom name="block" priority="1" type="box" size="0.1 0.1 0.05" mass="2"/></body></worldbody>
@@ -192,16 +185,15 @@ CoulombSlopes PushBlock(const mjModel* given, double force, double speed, int N)
   const std::vector<mjtNum> J = [&] {
     std::vector<mjtNum> dense(static_cast<std::size_t>(data->nefc * model->nv));
     if (mj_isSparse(model)) {
-      mju_sparse2dense(dense.data(), data->efc_J, data->nefc, model->nv, data->efc_J_rownnz,
-                       data->efc_J_rowadr, data->efc_J_colind);
+      mju_sparse2dense(dense.data(), data->efc_J, data->nefc, model->nv, data->efc_J_rownnz, data->efc_J_rowadr,
+                       data->efc_J_colind);
     } else {
       dense.assign(data->efc_J, data->efc_J + data->nefc * model->nv);
     }
     return dense;
   }();
   for (int i = 0; i < data->nefc; ++i) {
-    const double along = J[static_cast<std::size_t>(i * model->nv)],
-                 D = data->efc_D[i] * along * along;
+    const double along = J[static_cast<std::size_t>(i * model->nv)], D = data->efc_D[i] * along * along;
     out.inertia += D;
     out.drag += D * data->efc_KBIP[4 * i + 1];
   }
@@ -249,9 +241,9 @@ TEST_F(KnownAnswersTest, BlockSticksAndSlipsByCoulombsLaw) {
 }
 
 // ---- a target in a wall
-// A panel in a wall gives way to a ball; the loss is how deep it shall be pushed in, and so depends on contact alone. What
-// flies over the wall, or bounces off it below the panel, has no gradient at all: exactly 0. The slopes of a model whose
-// contact of ball and panel begins at a distance, along the true motion, lead to a hit from either side.
+// A panel in a wall gives way to a ball; the loss is how deep it shall be pushed in, and so depends on contact alone.
+// What flies over the wall, or bounces off it below the panel, has no gradient at all: exactly 0. The slopes of a model
+// whose contact of ball and panel begins at a distance, along the true motion, lead to a hit from either side.
 TEST_F(KnownAnswersTest, DistanceLeadsAThrowOverAWallToItsTarget) {
   const ModelPtr truth = LoadModelFromString(R"(<mujoco><option timestep=".005"/><worldbody>
     <geom name="wall" type="box" size=".05 1 .4" pos="1.05 0 .4"/>

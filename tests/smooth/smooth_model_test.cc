@@ -49,40 +49,34 @@ TEST_F(SmoothModelTest, OnsetGivesQuotientsAtTouchDownALimit) {
   const DataPtr data = MakeData(model.get());
   const double h = model->opt.timestep, speed = -0.1, eps[] = {1e-4, 1e-6, 1e-8};
   const auto quotient = [&](const mjModel* m, double e) {
-    return (NextVelocity(m, data.get(), 0.1 + e, speed) -
-            NextVelocity(m, data.get(), 0.1 - e, speed)) /
-           (2 * e);
+    return (NextVelocity(m, data.get(), 0.1 + e, speed) - NextVelocity(m, data.get(), 0.1 - e, speed)) / (2 * e);
   };
-  for (int k = 0; k < 2; k++)
-    EXPECT_NEAR(quotient(model.get(), eps[k + 1]) / quotient(model.get(), eps[k]), 100, 3);
+  for (int k = 0; k < 2; k++) EXPECT_NEAR(quotient(model.get(), eps[k + 1]) / quotient(model.get(), eps[k]), 100, 3);
   EXPECT_LT(quotient(model.get(), 1e-4), -100);
 
   // a = (1 − d) g + d aref, aref = −b v: stop is what a hard constraint would add to the
   // acceleration
   ASSERT_EQ(smooth.changes.size(), 1u);
-  const double b = 2 / (0.95 * 0.02), stop = -b * speed + 9.81,
-               jump = h * smooth.changes[0].jump_after * stop;
+  const double b = 2 / (0.95 * 0.02), stop = -b * speed + 9.81, jump = h * smooth.changes[0].jump_after * stop;
   EXPECT_DOUBLE_EQ(smooth.changes[0].jump_before, 0.9);
   const double limit = -0.5 * h * (0.95 - 1e-4) / 0.005 * stop;
   for (double e : eps)
-    EXPECT_NEAR(quotient(smooth.model.get(), e) + jump / (2 * e), limit, e == 1e-4 ? 0.15 : 0.002)
-        << e;
+    EXPECT_NEAR(quotient(smooth.model.get(), e) + jump / (2 * e), limit, e == 1e-4 ? 0.15 : 0.002) << e;
 }
 
 // the derivative of a smoothed model is that of its step: against differences with error bars, in
 // contact
 TEST_F(SmoothModelTest, DerivativesAreThoseOfTheSmoothedStep) {
   const ModelPtr model = LoadModelFromString(kScene);
-  const SmoothContact cases[] = {
-      {.onset = 0.004},
-      {.softness = 0.1},
-      {.distance = 0.01},
-      {.friction = 20},
-      {.onset = 0.002, .softness = 0.05, .distance = 0.003, .friction = 5},
-      {.onset = 0.003,
-       .distance = 0.004,
-       .friction = 30,
-       .targets = {.geoms = {"right"}, .pairs = {{"floor", "box"}}}}};
+  const SmoothContact cases[] = {{.onset = 0.004},
+                                 {.softness = 0.1},
+                                 {.distance = 0.01},
+                                 {.friction = 20},
+                                 {.onset = 0.002, .softness = 0.05, .distance = 0.003, .friction = 5},
+                                 {.onset = 0.003,
+                                  .distance = 0.004,
+                                  .friction = 30,
+                                  .targets = {.geoms = {"right"}, .pairs = {{"floor", "box"}}}}};
   for (const SmoothContact& options : cases) {
     const SmoothModel smooth = MakeSmoothModel(model.get(), options);
     SCOPED_TRACE(smooth.label);
@@ -110,8 +104,7 @@ TEST_F(SmoothModelTest, NamingAloneChangesNothing) {
     SCOPED_TRACE(geom);
     const SmoothModel named = MakeSmoothModel(model.get(), {.targets = {.geoms = {geom}}});
     EXPECT_GT(named.model->npair, model->npair);
-    const DataPtr a = MakeDataAtKey(model.get(), "start"),
-                  b = MakeDataAtKey(named.model.get(), "start");
+    const DataPtr a = MakeDataAtKey(model.get(), "start"), b = MakeDataAtKey(named.model.get(), "start");
     a->qvel[0] = b->qvel[0] = 1;
     a->qvel[14] = b->qvel[14] = -1;
     for (int k = 0; k < 200; k++) {
@@ -129,14 +122,15 @@ TEST_F(SmoothModelTest, NamedContactsAreMixedAsTheEngineMixesThem) {
       {"margin='.01' gap='.002' friction='.7 .01 .001' solmix='2'", "margin='.02' gap='.003' friction='.3 .02 .002'"},
       {"solref='-3000 -50' solimp='.8 .9 .002'", "solref='-5000 -20' solmix='3' condim='6'"},
       {"solref='-3000 -50'", "solref='.03 .7'"},
-      {"priority='2' friction='.7 .01 .001' solref='.05 .5' adhesion='2'", "priority='1' friction='.9 .02 .002' adhesion='3' condim='4'"},
+      {"priority='2' friction='.7 .01 .001' solref='.05 .5' adhesion='2'",
+       "priority='1' friction='.9 .02 .002' adhesion='3' condim='4'"},
       {"adhesion='2' solmix='0'", "adhesion='3' solimp='.5 .6 .01'"},
       {"solmix='0'", "solmix='0' solref='.04 1'"}};
   for (const auto& [first, second] : pairs) {
     SCOPED_TRACE(std::string(first) + " | " + second);
-    const ModelPtr model = LoadModelFromString(std::string("<mujoco><worldbody><geom name='a' type='plane' size='1 1 1' ") + first +
-                                               "/><body pos='0 0 .099'><freejoint/><geom name='b' size='.1' " + second +
-                                               "/></body></worldbody></mujoco>");
+    const ModelPtr model = LoadModelFromString(
+        std::string("<mujoco><worldbody><geom name='a' type='plane' size='1 1 1' ") + first +
+        "/><body pos='0 0 .099'><freejoint/><geom name='b' size='.1' " + second + "/></body></worldbody></mujoco>");
     const SmoothModel named = MakeSmoothModel(model.get(), {.targets = {.pairs = {{"a", "b"}}}});
     const DataPtr engine = MakeData(model.get()), pair = MakeData(named.model.get());
     mj_forward(model.get(), engine.get());
@@ -171,19 +165,16 @@ TEST_F(SmoothModelTest, NamedContactsAreMixedAsTheEngineMixesThem) {
 
 TEST_F(SmoothModelTest, WhatIsNotNamedStaysBitForBit) {
   const ModelPtr model = LoadModelFromString(kScene);
-  const SmoothModel smooth = MakeSmoothModel(
-      model.get(),
-      {.onset = 0.01, .softness = 0.2, .distance = 0.05, .targets = {.geoms = {"left"}}});
+  const SmoothModel smooth =
+      MakeSmoothModel(model.get(), {.onset = 0.01, .softness = 0.2, .distance = 0.05, .targets = {.geoms = {"left"}}});
   EXPECT_EQ(mj_name2id(smooth.model.get(), mjOBJ_KEY, "start"), 0);
   const int pair = mj_name2id(smooth.model.get(), mjOBJ_PAIR, "box on left");
   ASSERT_GE(pair, 0);
-  EXPECT_EQ(smooth.model->geom_bodyid[smooth.model->pair_geom2[pair]],
-            mj_name2id(model.get(), mjOBJ_BODY, "left"));
+  EXPECT_EQ(smooth.model->geom_bodyid[smooth.model->pair_geom2[pair]], mj_name2id(model.get(), mjOBJ_BODY, "left"));
   EXPECT_EQ(smooth.model->pair_solimp[mjNIMP * pair], 0);
 
   // the left ball far up, nothing named acts: the rest moves as before
-  const DataPtr a = MakeDataAtKey(model.get(), "start"),
-                b = MakeDataAtKey(smooth.model.get(), "start");
+  const DataPtr a = MakeDataAtKey(model.get(), "start"), b = MakeDataAtKey(smooth.model.get(), "start");
   for (mjData* data : {a.get(), b.get()}) {
     data->qpos[9] = 3;
     data->qvel[0] = 0.7;
@@ -203,12 +194,9 @@ TEST_F(SmoothModelTest, WhatIsNotNamedStaysBitForBit) {
 
 TEST_F(SmoothModelTest, NoStrategyIsACopy) {
   const ModelPtr model = LoadModelFromString(kScene);
-  EXPECT_EQ(SerializeModel(MakeSmoothModel(model.get(), {}).model.get()),
+  EXPECT_EQ(SerializeModel(MakeSmoothModel(model.get(), {}).model.get()), SerializeModel(model.get()));
+  EXPECT_EQ(SerializeModel(MakeSmoothModel(model.get(), ScaleSmooth({.onset = 1, .friction = 3}, 0)).model.get()),
             SerializeModel(model.get()));
-  EXPECT_EQ(
-      SerializeModel(
-          MakeSmoothModel(model.get(), ScaleSmooth({.onset = 1, .friction = 3}, 0)).model.get()),
-      SerializeModel(model.get()));
 }
 
 // a ball held 5 mm above the floor: no force in truth, some from a distance of 1 cm, and it grows
@@ -230,7 +218,8 @@ TEST_F(SmoothModelTest, DistancePushesBeforeTouch) {
   EXPECT_LT(force(smooth.model.get(), 0.00999), 0.002 * force(smooth.model.get(), 0));
 }
 
-// a ball at rest is one row: a = (1 − d) g + d aref, aref = −k d r, with the impedance d that (S3) and (S4) say at each depth
+// a ball at rest is one row: a = (1 − d) g + d aref, aref = −k d r, with the impedance d that (S3) and (S4) say at each
+// depth
 TEST_F(SmoothModelTest, ImpedanceIsAsWrittenAtEachDepth) {
   const ModelPtr model = LoadModelFromString(kBall);  // impedance grows linearly up to 0.95
   const double k = 1 / (0.95 * 0.95 * 0.02 * 0.02);
@@ -253,11 +242,10 @@ TEST_F(SmoothModelTest, ImpedanceIsAsWrittenAtEachDepth) {
 // bodies with several geoms are found through the margin of the body, up to the last part of the distance
 TEST_F(SmoothModelTest, DistanceReachesBodiesOfManyGeoms) {
   std::string geoms;
-  for (int i = 0; i < 8; i++)
-    geoms += "<geom size='0.02' pos='" + std::to_string(0.1 * i) + " 0 0' mass='0.1'/>";
-  const ModelPtr model = LoadModelFromString("<mujoco><worldbody><body>" + geoms +
-                                             "<freejoint/></body><body pos='0 0 0.05'>" + geoms +
-                                             "<freejoint/></body></worldbody></mujoco>");
+  for (int i = 0; i < 8; i++) geoms += "<geom size='0.02' pos='" + std::to_string(0.1 * i) + " 0 0' mass='0.1'/>";
+  const ModelPtr model =
+      LoadModelFromString("<mujoco><worldbody><body>" + geoms + "<freejoint/></body><body pos='0 0 0.05'>" + geoms +
+                          "<freejoint/></body></worldbody></mujoco>");
   const SmoothModel smooth = MakeSmoothModel(model.get(), {.distance = 0.01005});
   const DataPtr data = MakeData(smooth.model.get());
   mj_forward(smooth.model.get(), data.get());
@@ -274,8 +262,7 @@ TEST_F(SmoothModelTest, SoftnessKeepsTheRatioOfDamping) {
   EXPECT_DOUBLE_EQ(a.model->geom_solref[0], 0.1);
   EXPECT_DOUBLE_EQ(a.model->geom_solref[1], 0.7);
   EXPECT_NEAR(2 / -b.model->geom_solref[1], 0.1, 1e-15);  // b = 2 / time constant
-  EXPECT_NEAR(-b.model->geom_solref[1] / std::sqrt(-b.model->geom_solref[0]),
-              100 / std::sqrt(10000), 1e-12);
+  EXPECT_NEAR(-b.model->geom_solref[1] / std::sqrt(-b.model->geom_solref[0]), 100 / std::sqrt(10000), 1e-12);
   const ModelPtr undamped = LoadModelFromString(head + "-10000 0" + tail);  // its time is 1/√k
   const SmoothModel c = MakeSmoothModel(undamped.get(), {.softness = 0.1});
   EXPECT_NEAR(c.model->geom_solref[0], -1 / (0.1 * 0.1), 1e-9);
@@ -288,24 +275,19 @@ TEST_F(SmoothModelTest, SoftnessKeepsTheRatioOfDamping) {
 TEST_F(SmoothModelTest, ErrorsNameWhatIsWrong) {
   const ModelPtr model = LoadModelFromString(kScene);
   const auto make = [&](const SmoothContact& options) { MakeSmoothModel(model.get(), options); };
-  EXPECT_ERROR(make({.onset = 1, .targets = {.geoms = {"bxo"}}}), ErrorCode::kInvalidArgument,
-               "no geom 'bxo'", "'box'", "'scene'");
-  EXPECT_ERROR(make({.onset = 1, .targets = {.joints = {"slid"}}}), ErrorCode::kInvalidArgument,
-               "no joint 'slid'", "'slide'");
+  EXPECT_ERROR(make({.onset = 1, .targets = {.geoms = {"bxo"}}}), ErrorCode::kInvalidArgument, "no geom 'bxo'", "'box'",
+               "'scene'");
+  EXPECT_ERROR(make({.onset = 1, .targets = {.joints = {"slid"}}}), ErrorCode::kInvalidArgument, "no joint 'slid'",
+               "'slide'");
   EXPECT_ERROR(make({.onset = -1}), ErrorCode::kInvalidArgument, "onset is -1");
   EXPECT_ERROR(make({.distance = NAN}), ErrorCode::kInvalidArgument, "distance is nan");
-  EXPECT_ERROR(make({.onset = 1, .targets = {.pairs = {{"box", "box"}}}}),
-               ErrorCode::kInvalidArgument, "never touch");
+  EXPECT_ERROR(make({.onset = 1, .targets = {.pairs = {{"box", "box"}}}}), ErrorCode::kInvalidArgument, "never touch");
   model->opt.cone = mjCONE_PYRAMIDAL;
-  EXPECT_ERROR(make({.friction = 1, .targets = {.geoms = {"box"}}}), ErrorCode::kInvalidArgument,
-               "elliptic");
-  EXPECT_ERROR(ParseSmooth(model.get(), "onset,soft"), ErrorCode::kInvalidArgument, "'soft'",
-               "softness");
-  EXPECT_ERROR(ParseSmooth(model.get(), "onset:x"), ErrorCode::kInvalidArgument,
-               "'x' is no strength");
+  EXPECT_ERROR(make({.friction = 1, .targets = {.geoms = {"box"}}}), ErrorCode::kInvalidArgument, "elliptic");
+  EXPECT_ERROR(ParseSmooth(model.get(), "onset,soft"), ErrorCode::kInvalidArgument, "'soft'", "softness");
+  EXPECT_ERROR(ParseSmooth(model.get(), "onset:x"), ErrorCode::kInvalidArgument, "'x' is no strength");
   EXPECT_ERROR(ParseSmoothTargets("geo:box"), ErrorCode::kInvalidArgument, "'geo:box'");
-  EXPECT_EQ(ToString(ParseSmooth(model.get(), "onset:0.01,friction:5")),
-            "onset 0.01 m, friction 5 1/s");
+  EXPECT_EQ(ToString(ParseSmooth(model.get(), "onset:0.01,friction:5")), "onset 0.01 m, friction 5 1/s");
   EXPECT_EQ(ParseSmoothTargets("pair:a/b,joint:c").pairs[0].geom2, "b");
 }
 

@@ -20,8 +20,7 @@ double LogisticShare(double x, double width) { return 1 / (1 + std::exp(x / widt
 
 // a mass in its limit with a force u that nearly lifts it off: one row, all in closed form
 TEST_F(SmoothedSetTest, OneLimitHasTheClosedForm) {
-  const ModelPtr model =
-      LoadModelFromString(R"(<mujoco><option timestep="0.002" gravity="0 0 0"/><worldbody><body>
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.002" gravity="0 0 0"/><worldbody><body>
     <joint name="s" type="slide" limited="true" range="0 1"/><geom size="0.1" mass="3"/></body></worldbody>
     <actuator><motor joint="s"/></actuator></mujoco>)");
   const DataPtr data = MakeData(model.get());
@@ -30,14 +29,11 @@ TEST_F(SmoothedSetTest, OneLimitHasTheClosedForm) {
   for (double u : {-2.0, 2.0, 40.0}) {
     data->ctrl[0] = u;
     mj_forward(model.get(), data.get());
-    const double h = 0.002, m = 3, y = data->qacc[0] - data->efc_aref[0], D = data->efc_D[0],
-                 f = data->efc_force[0];
+    const double h = 0.002, m = 3, y = data->qacc[0] - data->efc_aref[0], D = data->efc_D[0], f = data->efc_force[0];
     const double *kbip = data->efc_KBIP, k = kbip[0], b = kbip[1], d = kbip[2], slope = kbip[3];
     for (double width : {0.1, 3.0, 100.0}) {
       const double weight = D * LogisticShare(y, width), H = m + weight;
-      const double by_q =
-                       -(weight * k * (d + slope * data->efc_pos[0]) - f * slope / (d * (1 - d))) /
-                       H,
+      const double by_q = -(weight * k * (d + slope * data->efc_pos[0]) - f * slope / (d * (1 - d))) / H,
                    by_v = -weight * b / H;
       Linearizer linearizer(model.get(), {.smoothing = width});
       StepDerivative out;
@@ -55,8 +51,7 @@ TEST_F(SmoothedSetTest, OneLimitHasTheClosedForm) {
 
 // free and limited: between the two the width interpolates, where the true derivative jumps
 TEST_F(SmoothedSetTest, DerivativeGoesOverFromOneSideToTheOther) {
-  const ModelPtr model =
-      LoadModelFromString(R"(<mujoco><option timestep="0.002" gravity="0 0 0"/><worldbody><body>
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.002" gravity="0 0 0"/><worldbody><body>
     <joint name="s" type="slide" frictionloss="1"/><geom size="0.1" mass="1"/></body></worldbody>
     <actuator><motor joint="s"/></actuator></mujoco>)");
   Linearizer hard(model.get()), soft(model.get(), {.smoothing = 0.05});
@@ -83,8 +78,8 @@ std::string Scene(const std::string& cone, int condim) {
   return "<mujoco><option timestep='0.002' integrator='implicitfast' cone='" + cone +
          "'/><worldbody><geom type='plane' size='1 1 1'" + dim +
          "<body pos='0 0 0.0995'><freejoint/><geom size='0.1' mass='1'" + dim +
-         "</body><body pos='0 0 0.299'><freejoint/><geom type='box' size='0.1 0.1 0.1' mass='1'" +
-         dim + "</body></worldbody></mujoco>";
+         "</body><body pos='0 0 0.299'><freejoint/><geom type='box' size='0.1 0.1 0.1' mass='1'" + dim +
+         "</body></worldbody></mujoco>";
 }
 
 // as the width vanishes it is the true derivative: sticking, sliding and apart, both cones; and
@@ -93,8 +88,7 @@ TEST_F(SmoothedSetTest, NarrowWidthIsTheTrueDerivative) {
   for (const char* cone : {"pyramidal", "elliptic"}) {
     for (int condim : {1, 3, 4, 6}) {
       for (double speed : {0.0, 0.3}) {
-        SCOPED_TRACE(std::string(cone) + " " + std::to_string(condim) + " " +
-                     std::to_string(speed));
+        SCOPED_TRACE(std::string(cone) + " " + std::to_string(condim) + " " + std::to_string(speed));
         const ModelPtr model = LoadModelFromString(Scene(cone, condim));
         const DataPtr data = MakeData(model.get());
         for (int k = 0; k < 20; k++) mj_step(model.get(), data.get());
@@ -124,11 +118,8 @@ TEST_F(SmoothedSetTest, NarrowWidthIsTheTrueDerivative) {
         // H stays symmetric and positive
         AccelerationDerivative acceleration;
         wide.LinearizeAcceleration(x, VectorXd(), &acceleration);
-        EXPECT_TRUE(support::MatricesNearRelative(acceleration.force,
-                                                  acceleration.force.transpose(), 1e-9));
-        EXPECT_GT(
-            Eigen::SelfAdjointEigenSolver<MatrixXd>(acceleration.force).eigenvalues().minCoeff(),
-            0);
+        EXPECT_TRUE(support::MatricesNearRelative(acceleration.force, acceleration.force.transpose(), 1e-9));
+        EXPECT_GT(Eigen::SelfAdjointEigenSolver<MatrixXd>(acceleration.force).eigenvalues().minCoeff(), 0);
       }
     }
   }
@@ -164,19 +155,16 @@ TEST_F(SmoothedSetTest, OtherLevelsRefuseByName) {
   const ModelPtr model = LoadModelFromString(Scene("elliptic", 3));
   const DataPtr data = MakeData(model.get());
   for (Level level : {Level::kResidual, Level::kStep}) {
-    EXPECT_ERROR(Linearize(model.get(), data.get(), {.level = level, .smoothing = 1}),
-                 ErrorCode::kUnsupported, "smoothed active set");
+    EXPECT_ERROR(Linearize(model.get(), data.get(), {.level = level, .smoothing = 1}), ErrorCode::kUnsupported,
+                 "smoothed active set");
   }
   Linearizer linearizer(model.get(), {.smoothing = 1});
   InverseDerivative inverse;
-  EXPECT_ERROR(linearizer.LinearizeInverse(GetState(model.get(), data.get()), VectorXd(),
-                                           VectorXd::Zero(12), &inverse),
+  EXPECT_ERROR(linearizer.LinearizeInverse(GetState(model.get(), data.get()), VectorXd(), VectorXd::Zero(12), &inverse),
                ErrorCode::kUnsupported, "smoothing: inverse dynamics");
   model->opt.noslip_iterations = 3;
-  EXPECT_ERROR(Linearize(model.get(), data.get(), {.smoothing = 1}), ErrorCode::kUnsupported,
-               "noslip");
-  EXPECT_ERROR(Linearize(model.get(), data.get(), {.smoothing = -1}), ErrorCode::kInvalidArgument,
-               "smoothing is -1");
+  EXPECT_ERROR(Linearize(model.get(), data.get(), {.smoothing = 1}), ErrorCode::kUnsupported, "noslip");
+  EXPECT_ERROR(Linearize(model.get(), data.get(), {.smoothing = -1}), ErrorCode::kInvalidArgument, "smoothing is -1");
 }
 
 }  // namespace

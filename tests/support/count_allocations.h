@@ -1,5 +1,5 @@
-// How often this thread has allocated, in every library of the process: malloc itself counts. Include it in one file of a
-// test program.
+// How often this thread has allocated, in every library of the process: malloc itself counts. Include it in one file of
+// a test program.
 #ifndef COSTATE_TESTS_SUPPORT_COUNT_ALLOCATIONS_H_
 #define COSTATE_TESTS_SUPPORT_COUNT_ALLOCATIONS_H_
 

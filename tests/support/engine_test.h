@@ -13,8 +13,8 @@
 
 namespace costate::support {
 
-/// Use with TEST_F, or `using RolloutTest = costate::support::EngineTest;`. Warnings that library functions did not take
-/// reach this guard; a test that provokes one takes it with TakeWarnings().
+/// Use with TEST_F, or `using RolloutTest = costate::support::EngineTest;`. Warnings that library functions did not
+/// take reach this guard; a test that provokes one takes it with TakeWarnings().
 class EngineTest : public ::testing::Test {
  protected:
   void SetUp() override { guard_ = std::make_unique<EngineGuard>(); }
@@ -29,18 +29,18 @@ class EngineTest : public ::testing::Test {
 };
 
 /// EXPECT_ERROR(LoadModel("x.xml"), ErrorCode::kFile, "does not exist"): the code, and each given text within what().
-#define EXPECT_ERROR(statement, expected_code, ...)                                             \
-  do {                                                                                          \
-    try {                                                                                       \
-      statement;                                                                                \
-      ADD_FAILURE() << #statement << " throws nothing";                                         \
-    } catch (const ::costate::Error& error) {                                                   \
+#define EXPECT_ERROR(statement, expected_code, ...)                                               \
+  do {                                                                                            \
+    try {                                                                                         \
+      statement;                                                                                  \
+      ADD_FAILURE() << #statement << " throws nothing";                                           \
+    } catch (const ::costate::Error& error) {                                                     \
       EXPECT_EQ(static_cast<int>(error.code()), static_cast<int>(expected_code)) << error.what(); \
-      for (const char* text : {__VA_ARGS__}) {                                                  \
-        EXPECT_NE(std::string(error.what()).find(text), std::string::npos)                      \
-            << "'" << text << "' is not in: " << error.what();                                  \
-      }                                                                                         \
-    }                                                                                           \
+      for (const char* text : {__VA_ARGS__}) {                                                    \
+        EXPECT_NE(std::string(error.what()).find(text), std::string::npos)                        \
+            << "'" << text << "' is not in: " << error.what();                                    \
+      }                                                                                           \
+    }                                                                                             \
   } while (false)
 
 }  // namespace costate::support

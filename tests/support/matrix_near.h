@@ -42,10 +42,10 @@ inline ::testing::AssertionResult MatricesNear(const Eigen::MatrixXd& value, con
     }
   }
   if (bad == 0) return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure()
-         << bad << " of " << value.size() << " entries differ by more than " << tolerance << "; the worst is row "
-         << IndexName(rows, row) << ", column " << IndexName(cols, col) << ": value " << value(row, col)
-         << ", reference " << reference(row, col) << ", difference " << worst;
+  return ::testing::AssertionFailure() << bad << " of " << value.size() << " entries differ by more than " << tolerance
+                                       << "; the worst is row " << IndexName(rows, row) << ", column "
+                                       << IndexName(cols, col) << ": value " << value(row, col) << ", reference "
+                                       << reference(row, col) << ", difference " << worst;
 }
 
 /// The same with a tolerance relative to the reference's largest entry, so that noise of small entries is not judged.
@@ -63,9 +63,8 @@ inline ::testing::AssertionResult BitwiseEqual(const Eigen::MatrixXd& value, con
   for (Eigen::Index j = 0; j < value.cols(); ++j) {
     for (Eigen::Index i = 0; i < value.rows(); ++i) {
       if (std::memcmp(&value(i, j), &reference(i, j), sizeof(double)) == 0) continue;
-      return ::testing::AssertionFailure()
-             << "row " << IndexName(rows, i) << ", column " << IndexName(cols, j) << ": " << value(i, j) << " and "
-             << reference(i, j) << " are not the same number";
+      return ::testing::AssertionFailure() << "row " << IndexName(rows, i) << ", column " << IndexName(cols, j) << ": "
+                                           << value(i, j) << " and " << reference(i, j) << " are not the same number";
     }
   }
   return ::testing::AssertionSuccess();

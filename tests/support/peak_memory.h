@@ -24,7 +24,8 @@ inline double ResidentBytes() { return StatusBytes("VmRSS"); }
 /// Since the start or the last ResetPeak.
 inline double PeakBytes() { return StatusBytes("VmHWM"); }
 
-/// What was freed goes back to the system and the peak becomes what is resident now; false where the system does not allow it.
+/// What was freed goes back to the system and the peak becomes what is resident now; false where the system does not
+/// allow it.
 inline bool ResetPeak() {
   malloc_trim(0);
   std::ofstream file("/proc/self/clear_refs");

@@ -35,8 +35,8 @@ struct ProcessOptions {
 class Process {
  public:
   explicit Process(const std::vector<std::string>& arguments, const ProcessOptions& options = {})
-      : deadline_(Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                     std::chrono::duration<double>(options.timeout))) {
+      : deadline_(Clock::now() +
+                  std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.timeout))) {
     if (pipe2(out_, O_CLOEXEC) != 0 || pipe2(err_, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
     std::vector<char*> argv;
     for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));

@@ -90,7 +90,8 @@ TEST(ViewCommand, BadInputIsRefusedByName) {
   EXPECT_TRUE(RefusedWith(View({model, "--png", picture, "--size", "9x9"}), "9x9"));
   EXPECT_TRUE(RefusedWith(View({model, "--png", picture, "--size", "99999x64"}), "99999x64"));
   EXPECT_TRUE(RefusedWith(View({model, "--png", picture, "--camera", "front"}), "no camera 'front'"));
-  EXPECT_TRUE(RefusedWith(View({model, "--png", folder.File("a.jpg")}), "a.jpg: pictures are PNG files, the name ends in '.jpg'"));
+  EXPECT_TRUE(RefusedWith(View({model, "--png", folder.File("a.jpg")}),
+                          "a.jpg: pictures are PNG files, the name ends in '.jpg'"));
   EXPECT_TRUE(RefusedWith(View({model, "--png", picture, "--key", "sidd"}), "side"));
   EXPECT_TRUE(RefusedWith(View({model, "--png", picture, "--distance", "-1"}), "--distance"));
   EXPECT_TRUE(RefusedWith(View({model, "--png", picture, "--azimuth", "nan"}), "--azimuth is nan"));

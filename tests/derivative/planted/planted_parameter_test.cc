@@ -49,7 +49,8 @@ struct ParameterPoint {
     return m;
   }
 
-  // the parameter whose column, and whose entry of the pulled covector, is furthest beyond what the reference allows; ""
+  // the parameter whose column, and whose entry of the pulled covector, is furthest beyond what the reference allows;
+  // ""
   void Judge(std::string* of_P, std::string* of_pull) const {
     Linearizer linearizer(set.model(), {.level = Level::kAnalytic, .sensors = false});
     linearizer.SetContext(GetContext(model.get(), data.get()));

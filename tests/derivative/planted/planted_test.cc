@@ -1,5 +1,6 @@
-// Each formula of the derivative made wrong by one per cent, one at a time: the comparison with the reference must notice
-// every one, and nothing where nothing is wrong. Linked to the derivative's sources compiled with COSTATE_PLANTS.
+// Each formula of the derivative made wrong by one per cent, one at a time: the comparison with the reference must
+// notice every one, and nothing where nothing is wrong. Linked to the derivative's sources compiled with
+// COSTATE_PLANTS.
 #include <costate/derivative_check.h>
 
 #include <algorithm>
@@ -7,9 +8,9 @@
 #include <cstdio>
 
 #include "derivative/analytic.h"
-#include "derivative/plant.h"
 #include "derivative/crossed_boxes.h"
 #include "derivative/noslip_scene.h"
+#include "derivative/plant.h"
 #include "derivative/planted/scenes.h"
 #include "derivative/yielding_scene.h"
 #include "support/engine_test.h"
@@ -52,7 +53,8 @@ std::vector<Scene> Scenes() {
     add({"fluid", planted::kFluid, 4, 0, 0.8, 2, false, [=](mjModel* m) { m->opt.integrator = integrator; }});
   }
   add({"rows", planted::kRows, 2, 0, 0.4, 2});
-  for (const char* equality : {"<connect body1='b' body2='c' anchor='0.1 0.2 0' solimp='.5 .95 2'/>", "<weld body1='c' body2='e' torquescale='0.3' solimp='.5 .95 2'/>",
+  for (const char* equality : {"<connect body1='b' body2='c' anchor='0.1 0.2 0' solimp='.5 .95 2'/>",
+                               "<weld body1='c' body2='e' torquescale='0.3' solimp='.5 .95 2'/>",
                                "<weld site1='s1' site2='s2'/>", "<weld body1='a' body2='b'/>"}) {
     std::string xml = planted::kEquality;
     add({"equality", xml.replace(xml.find('%'), 1, equality), 11, 0, 0.4, 2});
@@ -60,7 +62,8 @@ std::vector<Scene> Scenes() {
 
   // contacts of every closed pair and of a differenced one
   for (const auto& [cone, condim] : {std::pair{"pyramidal", 3}, std::pair{"elliptic", 6}, std::pair{"elliptic", 3}}) {
-    for (const planted::Pair& pair : planted::kPairs) add({"touching", planted::Touching(pair, cone, condim), 5, 0, 0, 0.2, true});
+    for (const planted::Pair& pair : planted::kPairs)
+      add({"touching", planted::Touching(pair, cone, condim), 5, 0, 0, 0.2, true});
   }
   add({"concentric", planted::kChain, 3, 0, 0, 3});
   add({"free body that touches", planted::Touching(planted::kPairs[5], "elliptic", 3), 5, 0, 0, 0.5, true,
@@ -69,14 +72,17 @@ std::vector<Scene> Scenes() {
          m->flg_adhesion = 1;
          std::fill_n(m->geom_adhesion, m->ngeom, 2.0);
        }});
-  add({"adhesion of curved geoms", planted::Touching(planted::kPairs[7], "elliptic", 3), 5, 0, 0, 0.2, true, [](mjModel* m) {
+  add({"adhesion of curved geoms", planted::Touching(planted::kPairs[7], "elliptic", 3), 5, 0, 0, 0.2, true,
+       [](mjModel* m) {
          m->flg_adhesion = 1;
          std::fill_n(m->geom_adhesion, m->ngeom, 20.0);
        }});
 
-  for (unsigned seed = 1; seed <= 6; seed++) add({"crossed boxes", CrossedBoxes("elliptic", seed, 1), seed, 0, 0, 0.05, true});
+  for (unsigned seed = 1; seed <= 6; seed++)
+    add({"crossed boxes", CrossedBoxes("elliptic", seed, 1), seed, 0, 0, 0.05, true});
 
-  // behind a noslip pass: boxes and balls pushed over a plane, dry joints and tendons, some rows sticking and some sliding
+  // behind a noslip pass: boxes and balls pushed over a plane, dry joints and tendons, some rows sticking and some
+  // sliding
   for (const char* cone : {"pyramidal", "elliptic"}) {
     for (int condim : {3, 6}) {
       for (int sweeps : {1, 3}) {
@@ -93,7 +99,8 @@ std::vector<Scene> Scenes() {
   }
 
   // the ends of two capsules in one point, where their contact has no direction of its own
-  add({"coincident", R"(<mujoco><default><geom type="capsule" size=".01"/><joint type="ball" damping=".005"/></default><worldbody>
+  add({"coincident",
+       R"(<mujoco><default><geom type="capsule" size=".01"/><joint type="ball" damping=".005"/></default><worldbody>
     <body><geom fromto="0 0 0 0 0 .1"/><body pos="0 0 .1"><geom fromto="0 0 0 0 .1 .1"/><joint/></body></body></worldbody></mujoco>)",
        1, 0, 0, 0});
 
@@ -115,8 +122,8 @@ std::vector<Scene> Scenes() {
       add({"transmissions", TendonModel("", kTransmissions), seed + 2, 0, 0.4, 2, false, set});
       add({"tendon limits", TendonModel("actuatorfrclimited='true' actuatorfrcrange='-1 1.5'", planted::kTendonLimits),
            seed, 0, 0.4, 2, false, set});
-      add({"tendon rows", TendonModel("limited='true' range='0.35 0.36' frictionloss='0.3'", planted::kTendonRows), seed, 0,
-           0.4, 2, false, set});
+      add({"tendon rows", TendonModel("limited='true' range='0.35 0.36' frictionloss='0.3'", planted::kTendonRows),
+           seed, 0, 0.4, 2, false, set});
     }
   }
   return scenes;
@@ -137,8 +144,9 @@ struct Point {
     data = MakeData(m);
     mjData* d = data.get();
     if (scene.steps == 0 && !scene.placed) {
-      SetState(m, d, support::RandomState(m, scene.seed,
-                                          {.position = scene.position, .velocity = scene.velocity, .inside_limits = false}));
+      SetState(m, d,
+               support::RandomState(m, scene.seed,
+                                    {.position = scene.position, .velocity = scene.velocity, .inside_limits = false}));
     }
     const VectorXd u = support::RandomControl(m, scene.seed);
     mju_copy(d->ctrl, u.data(), static_cast<int>(m->nu));
@@ -151,7 +159,8 @@ struct Point {
       // down until the geoms are a millimetre deep in each other
       const auto deep = [&] {
         mj_forward(m, d);
-        return std::any_of(d->contact, d->contact + d->ncon, [](const mjContact& contact) { return contact.dist < -1e-3; });
+        return std::any_of(d->contact, d->contact + d->ncon,
+                           [](const mjContact& contact) { return contact.dist < -1e-3; });
       };
       for (int k = 0; k < 400 && !deep(); k++) d->qpos[2] -= 5e-4;
       EXPECT_TRUE(deep()) << "nothing touches in " << scene.xml;
@@ -189,14 +198,15 @@ struct Point {
     std::string missing;
     StepDerivative value;
     prepare();
-    if (!backend.Linearize(m, work.get(), false, &value, &missing) || value.status != StepStatus::kOk) return "refused: " + missing;
+    if (!backend.Linearize(m, work.get(), false, &value, &missing) || value.status != StepStatus::kOk)
+      return "refused: " + missing;
     if (analytic) *analytic = value.coverage.Worst() == Level::kAnalytic;
     for (const BlockComparison& block : Compare(m, value, reference, {.tolerance = kTolerance}).blocks) {
       if (block.agrees) continue;
       char text[200];
       std::snprintf(text, sizeof text, "%s: d %s / d %s = %.12g, reference %.12g ± %.2g of %.2g", block.name.c_str(),
-                    block.worst.row_name.c_str(), block.worst.col_name.c_str(), block.worst.value, block.worst.reference,
-                    block.worst.error_bar, block.scale);
+                    block.worst.row_name.c_str(), block.worst.col_name.c_str(), block.worst.value,
+                    block.worst.reference, block.worst.error_bar, block.scale);
       return text;
     }
 

@@ -19,8 +19,8 @@ inline bool OfParameters(const std::string& plant) { return plant.starts_with("p
 
 struct Scene {
   std::string name, xml;
-  unsigned seed = 1;         ///< of the state, the controls and the velocities
-  int steps = 0;             ///< simulated before; 0: from a random state, or where `placed` from the model's own
+  unsigned seed = 1;  ///< of the state, the controls and the velocities
+  int steps = 0;      ///< simulated before; 0: from a random state, or where `placed` from the model's own
   double position = 0.4, velocity = 2;  ///< size of the random state
   bool placed = false;
   std::function<void(mjModel*)> change = nullptr;
@@ -111,8 +111,9 @@ struct Pair {
   double x, y, z;
   const char* euler;
 };
-inline constexpr const char *kPlane = "type='plane' size='1 1 .1' euler='4 -3 20'", *kLevel = "type='plane' size='1 1 .1'",
-                            *kSphere = "size='.08'", *kCapsule = "type='capsule' size='.06 .12'", *kBox = "type='box' size='.08 .1 .12'";
+inline constexpr const char *kPlane = "type='plane' size='1 1 .1' euler='4 -3 20'",
+                            *kLevel = "type='plane' size='1 1 .1'", *kSphere = "size='.08'",
+                            *kCapsule = "type='capsule' size='.06 .12'", *kBox = "type='box' size='.08 .1 .12'";
 inline constexpr Pair kPairs[] = {
     {kPlane, "size='.1'", 0, 0, .098, "0 0 0"},
     {kPlane, kCapsule, 0, 0, .115, "60 20 0"},
@@ -142,11 +143,14 @@ inline constexpr Pair kPairs[] = {
 };
 
 inline std::string Touching(const Pair& pair, const std::string& cone, int condim) {
-  const std::string geom = " condim='" + std::to_string(condim) + "' friction='.8 .05 .02' density='500' solimp='.6 .95 .02'/>";
+  const std::string geom =
+      " condim='" + std::to_string(condim) + "' friction='.8 .05 .02' density='500' solimp='.6 .95 .02'/>";
   const auto text = [](double x) { return std::to_string(x) + " "; };
-  return "<mujoco><option cone='" + cone + "' impratio='2'/><asset><mesh name='wedge' vertex='0 0 0  .2 0 0  0 .25 0  .05 .05 .2  "
-         ".15 .1 .1'/></asset><worldbody><geom " + pair.still + geom + "<body pos='" + text(pair.x) + text(pair.y) + text(pair.z) +
-         "' euler='" + pair.euler + "'><freejoint/><geom " + pair.moving + geom + "</body></worldbody></mujoco>";
+  return "<mujoco><option cone='" + cone +
+         "' impratio='2'/><asset><mesh name='wedge' vertex='0 0 0  .2 0 0  0 .25 0  .05 .05 .2  "
+         ".15 .1 .1'/></asset><worldbody><geom " +
+         pair.still + geom + "<body pos='" + text(pair.x) + text(pair.y) + text(pair.z) + "' euler='" + pair.euler +
+         "'><freejoint/><geom " + pair.moving + geom + "</body></worldbody></mujoco>";
 }
 
 // (G11) a chain whose capsules end in one centre
@@ -167,7 +171,6 @@ inline constexpr char kTendonRows[] = R"(
       <tendon tendon1="t0" polycoef="0.01 0 0 0 0"/>
       <tendon tendon1="t5" tendon2="t3" polycoef="0.01 0.5 0.7 -0.2 0.1"/>
     </equality>)";
-
 
 }  // namespace costate::planted
 
