@@ -240,7 +240,9 @@ Actuation::Actuation(const mjModel* m) : builder_(m), slopes_(m->nactuator), own
     const bool servo = IsServo(m, i);
     any_servo_ = any_servo_ || servo;
     any_site_ = any_site_ || m->actuator_trntype[i] == mjTRN_SITE;
-    kind_.push_back({HasConstantMoment(m, i), servo, m->actuator_outadr[i], m->actuator_ctrladr[i],
+    const bool plain = m->actuator_gaintype[i] == mjGAIN_FIXED && m->actuator_biastype[i] == mjBIAS_NONE &&
+                       m->actuator_actnum[i] == 0 && !servo;
+    kind_.push_back({HasConstantMoment(m, i), servo, plain, m->actuator_outadr[i], m->actuator_ctrladr[i],
                      m->actuator_actnum[i] > 0 ? m->actuator_actadr[i] : -1});
   }
 }
@@ -376,6 +378,11 @@ void Actuation::Slopes(const mjModel* m, const mjData* d, int i) {
   // force = gain(l, l̇) input + bias(l, l̇)
   const double length = d->actuator_length[out], velocity = d->actuator_velocity[out];
   const mjtNum *gain_prm = m->actuator_gainprm + mjNGAIN * i, *bias_prm = m->actuator_biasprm + mjNBIAS * i;
+  if (kind_[i].plain) {
+    force_[i] = gain_prm[0] * input;
+    s.ctrl = PLANT("actuator: by control", gain_prm[0] * input_ctrl);
+    return;
+  }
   double gain = gain_prm[0], gain_length = 0, gain_velocity = 0, bias = 0, bias_length = 0, bias_velocity = 0;
   double bend_length = 0, bend_velocity = 0;  // of gain_velocity
   if (m->actuator_gaintype[i] == mjGAIN_AFFINE) {

@@ -122,6 +122,7 @@ class Actuation {
   struct Kind {     // what the model's structure says of an actuator
     bool constant;  // its moment
     bool servo;
+    bool plain;          // its force is a constant times the control
     int out, ctrl, act;  // first output and control; activation, -1: none
   };
 
