@@ -14,6 +14,13 @@ struct KnotView {
   ConstVectorRef x, u, s;
   double shift = 0;               ///< [s] from the task's start to knot 0: a plan begins later than its task
   const double* start = nullptr;  ///< x_0 of the same motion (nx), for what ties its end to its start
+
+  /// The same knot of a motion that begins `seconds` after the task; borrows from what this one does.
+  KnotView ShiftedBy(double seconds) const {
+    KnotView moved = *this;
+    moved.shift = seconds;
+    return moved;
+  }
 };
 
 /// Knot t of a trajectory; borrows from it. @param dt  the control interval [s].

@@ -212,6 +212,20 @@ ActivationStep ActivationStepOf(const mjModel* m, int i, int state) {
 
 bool IsActuationOff(const mjModel* m) { return m->nactuator == 0 || (m->opt.disableflags & mjDSBL_ACTUATION); }
 
+int ActuatorOfControl(const mjModel* m, int control) {
+  int i = 0;
+  while (control >= m->actuator_ctrladr[i] + m->actuator_ctrlnum[i]) i++;
+  return i;
+}
+
+int ActuatorOfAct(const mjModel* m, int act) {
+  for (int i = 0; i < m->nactuator; i++) {
+    const int adr = m->actuator_actadr[i];
+    if (adr >= 0 && act >= adr && act < adr + m->actuator_actnum[i]) return i;
+  }
+  return -1;
+}
+
 bool IsActuatorDisabled(const mjModel* m, int i) {
   const int group = m->actuator_group[i];
   return group >= 0 && group <= 30 && (m->opt.disableactuator & (1 << group));

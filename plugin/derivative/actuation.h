@@ -48,6 +48,12 @@ MuscleStages StagesOfMuscle(const mjModel* model, int actuator, double ctrl, dou
 /// Does the engine skip the stage of actuator forces: none there, or all disabled?
 bool IsActuationOff(const mjModel* model);
 
+/// The actuator that has this control.
+int ActuatorOfControl(const mjModel* model, int control);
+
+/// The actuator that has this activation; -1: none.
+int ActuatorOfAct(const mjModel* model, int act);
+
 /// Is the actuator's group switched off by opt.disableactuator?
 bool IsActuatorDisabled(const mjModel* model, int actuator);
 

@@ -202,15 +202,10 @@ MpcResult RunMpc(const Task& task, const MpcSimulation& simulation, const MpcCal
   const int N = result.trajectory.N();
   result.cost_per_knot.setZero(N + 1);
   for (int t = 0; t < N; ++t) {
-    KnotView knot = ViewKnot(result.trajectory, t, control_time);
-    result.cost_per_knot[t] = task.cost->Value({.t = 0,
-                                                .N = task.N,
-                                                .time = knot.time,
-                                                .dt = control_time,
-                                                .x = knot.x,
-                                                .u = knot.u,
-                                                .s = knot.s,
-                                                .shift = t * control_time});
+    KnotView knot = ViewKnot(result.trajectory, t, control_time).ShiftedBy(t * control_time);
+    knot.t = 0;
+    knot.N = task.N;
+    result.cost_per_knot[t] = task.cost->Value(knot);
   }
   result.cost_per_step = N > 0 ? result.cost_per_knot.sum() / N : 0;
   return std::move(result);

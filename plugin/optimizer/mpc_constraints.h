@@ -30,30 +30,18 @@ class PlacedConstraint final : public Constraint {
   }
 
   bool IsAt(int t, int /*N*/) const override { return first_ <= t && t <= last_; }
-  void Value(const KnotView& knot, VectorXd* c) const override { constraint_->Value(Moved(knot), c); }
+  void Value(const KnotView& knot, VectorXd* c) const override { constraint_->Value(knot.ShiftedBy(shift_), c); }
   void Jacobian(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, MatrixXd* J, MatrixXd* Ju) const override {
-    constraint_->Jacobian(Moved(knot), C, D, J, Ju);
+    constraint_->Jacobian(knot.ShiftedBy(shift_), C, D, J, Ju);
   }
   void PullBack(const KnotView& knot, ConstVectorRef g, KnotGradient* out) const override {
-    constraint_->PullBack(Moved(knot), g, out);
+    constraint_->PullBack(knot.ShiftedBy(shift_), g, out);
   }
   bool NeedsSensors() const override { return constraint_->NeedsSensors(); }
 
   const ConstraintWindow window;
 
  private:
-  KnotView Moved(const KnotView& knot) const {
-    return {.t = knot.t,
-            .N = knot.N,
-            .time = knot.time,
-            .dt = knot.dt,
-            .x = knot.x,
-            .u = knot.u,
-            .s = knot.s,
-            .shift = shift_,
-            .start = knot.start};
-  }
-
   const Constraint* constraint_;
   int first_ = 0, last_ = -1;
   double shift_ = 0;

@@ -19,26 +19,17 @@ class ShiftedCost final : public Cost {
   explicit ShiftedCost(const Cost* cost) : cost_(cost) {}
   void set_shift(double seconds) { shift_ = seconds; }
 
-  double Value(const KnotView& knot) const override { return cost_->Value(Moved(knot)); }
-  void Gradient(const KnotView& knot, KnotGradient* out) const override { cost_->Gradient(Moved(knot), out); }
+  double Value(const KnotView& knot) const override { return cost_->Value(knot.ShiftedBy(shift_)); }
+  void Gradient(const KnotView& knot, KnotGradient* out) const override {
+    cost_->Gradient(knot.ShiftedBy(shift_), out);
+  }
   void Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const override {
-    cost_->Expand(Moved(knot), C, D, out);
+    cost_->Expand(knot.ShiftedBy(shift_), C, D, out);
   }
   bool NeedsSensors() const override { return cost_->NeedsSensors(); }
   std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override { return cost_->Terms(trajectory); }
 
  private:
-  KnotView Moved(const KnotView& knot) const {
-    return {.t = knot.t,
-            .N = knot.N,
-            .time = knot.time,
-            .dt = knot.dt,
-            .x = knot.x,
-            .u = knot.u,
-            .s = knot.s,
-            .shift = shift_};
-  }
-
   const Cost* cost_;
   double shift_ = 0;
 };

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
@@ -49,6 +50,7 @@ class AwkwardCost final : public Cost {
   AwkwardCost(const Cost* inner, int milliseconds, double bad_begin, double bad_end)
       : inner_(inner), milliseconds_(milliseconds), bad_begin_(bad_begin), bad_end_(bad_end) {}
   double Value(const KnotView& knot) const override {
+    if (!knot.start) throw std::logic_error("the knot's motion begins nowhere");
     if (knot.t == knot.N) std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds_));
     if (knot.t == knot.N && knot.shift > bad_begin_ && knot.shift < bad_end_) return std::nan("");
     return inner_->Value(knot);

@@ -1,0 +1,270 @@
+// How a column of level 2 is differenced: nudges on the point's side of clamps and switches, extrapolated.
+#include "derivative/residual_difference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "derivative/actuation.h"
+#include "derivative/extrapolate.h"
+
+namespace costate {
+
+namespace {
+
+// nudges, each half the one before: as many as make the extrapolation sure, of `least` to `most`, and up to `last`
+// while fewer than that have the active set of the point
+struct Ladder {
+  double first;
+  int least, most, last;
+};
+constexpr Ladder kSoft = {4e-3, 3, 10, 20};  // of max(1, |value|)
+constexpr Ladder kStiff = {8e-6, 3, 7, 13};  // of positions that contacts feel: the impedance bends within a millimetre
+constexpr Ladder kStiffInput = {1e-3, 3, 8, 18};  // of what moves y alone: cones bend
+constexpr Ladder kSensed = {3.2e-5, 3, 6, 13};    // of positions that sensors of forces feel
+constexpr Ladder kBends = {3.2e-5, 3, 6, 13};     // of kinematics that may turn a corner
+constexpr int kRoundingSamples = 4;
+constexpr double kRoundingNudge = 1e-11;  // squared, times the curvature of the stiffest contact, it is below rounding
+constexpr int kOneSided = 4;              // least sizes to one side: an order more would be lost
+constexpr double kSure = 1e-10;           // of the largest entry, or …
+constexpr double kRounding = 16;          // … roundings of the first quotient: smaller nudges do not help
+constexpr double kStays = 30;  // of what is sure: an error so small that one nudge more leaves as it was is rounding
+
+constexpr double kSmoothStep = 3e-6;  // five points, of kinematics: rounding is below 1e-10
+// what their two quotients may differ by, of the column: beyond it kBends are taken
+constexpr double kSmoothBend = 1e-8;
+
+// is a limited value inside its range, and how far may it move
+struct Room {
+  bool down = true, up = true;
+};
+Room RoomIn(bool limited, const mjtNum* range, double value, double reach) {
+  if (!limited || value < range[0] || value > range[1]) return {};
+  return {value - reach >= range[0], value + reach <= range[1]};
+}
+Room Both(Room x, Room y) { return {x.down && y.down, x.up && y.up}; }
+
+// (f₋₂ − 8 f₋₁ + 8 f₁ − f₂) / 12h
+void FivePoints(const VectorXd* f, double h, Eigen::Ref<VectorXd> out) {
+  out = (8 * (f[1] - f[-1]) - (f[2] - f[-2])) / (12 * h);
+}
+
+// (A3) a muscle's control or activation: within [0, 1], and on the point's side of where the two are equal
+Room MuscleRoom(const mjModel* m, const mjData* d, int actuator, bool moves_ctrl, double reach) {
+  if (m->actuator_dyntype[actuator] != mjDYN_MUSCLE) return {};
+  constexpr mjtNum kUnit[] = {0, 1};
+  const double act = d->act[m->actuator_actadr[actuator]];
+  const int control = m->actuator_ctrladr[actuator];
+  double ctrl = d->ctrl[control];
+  if (m->actuator_ctrllimited[control] && !(m->opt.disableflags & mjDSBL_CLAMPCTRL)) {
+    ctrl = mju_clip(ctrl, m->actuator_ctrlrange[2 * control], m->actuator_ctrlrange[2 * control + 1]);
+  }
+  const Room clip = RoomIn(true, kUnit, moves_ctrl ? ctrl : act, reach);
+  const double excess = mju_clip(ctrl, 0, 1) - act;
+  if (m->actuator_dynprm[mjNDYN * actuator + 2] >= mjMINVAL || excess == 0 || std::abs(excess) > reach) return clip;
+  return Both(clip, {moves_ctrl == (excess < 0), moves_ctrl == (excess > 0)});
+}
+
+// how far a column of (q, v, w, u) may move on the point's side of its clamps
+Room RoomOf(const mjModel* m, const mjData* d, const Dims& dims, int column, double reach) {
+  if (column >= dims.ndx) {
+    const int u = column - dims.ndx;
+    const bool clamp = m->actuator_ctrllimited[u] && !(m->opt.disableflags & mjDSBL_CLAMPCTRL);
+    return Both(RoomIn(clamp, m->actuator_ctrlrange + 2 * u, d->ctrl[u], reach),
+                MuscleRoom(m, d, ActuatorOfControl(m, u), true, reach));
+  }
+  const int act = column - 2 * dims.nv, i = act >= 0 ? ActuatorOfAct(m, act) : -1;
+  if (i < 0) return {};
+  return Both(RoomIn(m->actuator_actlimited[i], m->actuator_actrange + 2 * i, d->act[act], reach),
+              MuscleRoom(m, d, i, false, reach));
+}
+
+}  // namespace
+
+ResidualDifference::Stage ResidualDifference::StageOf(int column) const {
+  if (column < dims_.nv) return kPosition;
+  return column < 2 * dims_.nv ? kVelocity : kActuation;
+}
+
+// the probe's state, control and context become those of the point
+void ResidualDifference::Restore(const mjModel* m) { mj_setState(m, probe_.get(), state_.data(), mjSTATE_INTEGRATION); }
+
+void ResidualDifference::Move(const mjModel* m, int column, double offset) {
+  Restore(m);
+  mjData* p = probe_.get();
+  if (offset == 0) return;
+  if (column < dims_.nv) {
+    direction_.setZero(dims_.nv);
+    direction_[column] = 1;
+    mj_integratePos(m, p->qpos, direction_.data(), offset);
+  } else if (column < 2 * dims_.nv) {
+    p->qvel[column - dims_.nv] += offset;
+  } else if (column < dims_.ndx) {
+    p->act[column - 2 * dims_.nv] += offset;
+  } else {
+    p->ctrl[column - dims_.ndx] += offset;
+  }
+}
+
+// One column by nudges h, h/2, h/4 … whose points all have the captured active set, extrapolated (J2): to both sides of
+// the point or, where too few of them have one, to one side.
+bool ResidualDifference::Column(const mjModel* m, const Evaluation& evaluate, int column, const VectorXd& center,
+                                Eigen::Ref<VectorXd> out) {
+  const Stage stage = StageOf(column);
+  double scale = 1;
+  if (column >= dims_.ndx) {
+    scale = std::max(1.0, std::abs(probe_->ctrl[column - dims_.ndx]));
+  } else if (column >= 2 * dims_.nv) {
+    scale = std::max(1.0, std::abs(probe_->act[column - 2 * dims_.nv]));
+  } else if (column >= dims_.nv) {
+    scale = std::max(1.0, std::abs(probe_->qvel[column - dims_.nv]));
+  }
+  const auto at = [&](int k, double step) {
+    Move(m, column, k * step);
+    column_ = column;
+    offset_ = k * step;
+    return evaluate(stage, &values_[k + 4]);
+  };
+  if (smooth_) {
+    const Room room = RoomOf(m, probe_.get(), dims_, column, 4 * kSmoothStep * scale);
+    if (room.down && room.up) {
+      const double step = kSmoothStep * scale;
+      for (int k : {-2, -1, 1, 2}) at(k, step);
+      const VectorXd* f = values_ + 4;
+      const VectorXd near = (f[1] - f[-1]) / (2 * step), far = (f[2] - f[-2]) / (4 * step);
+      FivePoints(f, step, out);
+      if ((near - far).cwiseAbs().maxCoeff() <= kSmoothBend * near.cwiseAbs().maxCoeff()) return true;
+    }
+  }
+
+  const Ladder& stiff = stage != kPosition ? kStiffInput : sensed_ ? kSensed : kStiff;
+  const Ladder& ladder = smooth_ ? kBends : stiff_ ? stiff : kSoft;
+  for (const bool clamped : {true, false}) {  // a range narrower than every nudge is none
+    for (Quotients& side : quotients_) side.count = 0;
+    largest_ = center.cwiseAbs();
+    double error = std::numeric_limits<double>::infinity();
+    for (int k = 0; k < ladder.last; k++) {
+      const double h = std::ldexp(ladder.first * scale, -k);
+      Restore(m);
+      const Room room = clamped ? RoomOf(m, probe_.get(), dims_, column, h) : Room();
+      const bool down = room.down && at(-1, h), up = room.up && at(1, h);
+      const VectorXd &below = values_[3], &above = values_[5];
+      quotients_[kBoth].Add(down && up, h, above, below, 2 * h);
+      quotients_[kUp].Add(up, h, above, center, h);
+      quotients_[kDown].Add(down, h, center, below, h);
+      if (down) largest_ = largest_.cwiseMax(below.cwiseAbs());
+      if (up) largest_ = largest_.cwiseMax(above.cwiseAbs());
+      bool enough = false;
+      double now = std::numeric_limits<double>::infinity();
+      for (const int side : {kBoth, kUp, kDown}) {
+        const int count = quotients_[side].count;
+        if (count < 2) continue;
+        now = std::min(now, ExtrapolateSide(side, now, out));
+        enough = enough || count >= (side == kBoth ? ladder.least : kOneSided);
+        if (side == kBoth && enough && quotients_[kBoth].first == ladder.first * scale) break;
+      }
+      if (!std::isfinite(now)) continue;
+      const bool sure = now <= 1 || (now <= kStays && now == error);
+      error = now;
+      if (enough && ((sure && !bends_) || k + 1 >= ladder.most)) return true;
+    }
+    if (std::isfinite(error)) return true;
+  }
+  return false;
+}
+
+void ResidualDifference::Quotients::Add(bool good, double h, const VectorXd& above, const VectorXd& below,
+                                        double distance) {
+  if (!good) {
+    count = 0;
+    return;
+  }
+  if (count == 0) first = h;
+  if (table.rows() != above.size() || table.cols() != kSoft.last) table.resize(above.size(), kSoft.last);
+  table.col(count++) = (above - below) / distance;
+}
+
+// The quotients of one side, extrapolated (J2), into `out` if their worst error is below `most`; it is in units of what
+// is sure. Rows of one kind have one choice of sizes: what is left of forces of constraints is then one, too, as stiff
+// as H.
+double ResidualDifference::ExtrapolateSide(int side, double most, Eigen::Ref<VectorXd> out) {
+  const Quotients& q = quotients_[side];
+  candidate_.setZero(out.size());
+  bends_ = false;
+  double error = 0;
+  Eigen::Index begin = 0;
+  for (std::size_t part = 0; part < parts_.size(); part++) {
+    const int rows = parts_[part];
+    if (rows == 0) continue;
+    // a rounding of the value, and what one of positions makes of it
+    const auto table = q.table.block(begin, 0, rows, q.count);
+    const double size = largest_.segment(begin, rows).maxCoeff() + table.cwiseAbs().maxCoeff();
+    const double noise =
+        std::max(std::numeric_limits<double>::epsilon() * size, noise_.segment(begin, rows).maxCoeff()) / q.first;
+    double worst = 0;
+    if (rows == 1) {
+      row_ = table.transpose();
+      const Extrapolation entry = Extrapolate(row_.data(), q.count, side == kBoth, noise);
+      candidate_[begin] = entry.value;
+      worst = entry.error;
+    } else {
+      const CommonExtrapolation entries = Extrapolate(table, side == kBoth, noise);
+      if (std::isfinite(entries.error)) candidate_.segment(begin, rows) = entries.value;
+      worst = entries.error;
+      bends_ = bends_ || entries.bends;
+    }
+    sizes_[part] = std::max(sizes_[part], candidate_.segment(begin, rows).cwiseAbs().maxCoeff());
+    if (worst > 0) error = std::max(error, worst / (kSure * sizes_[part] + kRounding * noise));
+    begin += rows;
+  }
+  if (error < most) out = candidate_;
+  return error;
+}
+
+// What is left of f(c ⊕ δ) + f(c ⊖ δ) − 2 f(c) when δ is too small for any curvature: of forces of constraints more
+// than a rounding of the value, since they are differences of what is stiff. Of sensors alone: rows of r are weighed
+// together.
+void ResidualDifference::MeasureNoise(const mjModel* m, const Evaluation& evaluate, const VectorXd& center) {
+  noise_.setZero(center.size());
+  VectorXd &below = values_[3], &above = values_[5];
+  for (int sample = 0; sample < kRoundingSamples && sensed_; sample++) {
+    const auto at = [&](double nudge, VectorXd* value) {
+      Restore(m);
+      direction_.resize(dims_.nv);
+      for (int i = 0; i < dims_.nv; i++) direction_[i] = std::sin(1.7 * i + 2.3 * sample + 1);
+      mj_integratePos(m, probe_->qpos, direction_.data(), nudge);
+      return evaluate(kPosition, value);
+    };
+    if (at(-kRoundingNudge, &below) && at(kRoundingNudge, &above))
+      noise_ = noise_.cwiseMax((above + below - 2 * center).cwiseAbs() / 2);
+  }
+}
+
+bool ResidualDifference::Differences(const mjModel* m, const Evaluation& evaluate, int rows, MatrixXd* out,
+                                     std::string* reason) {
+  const int columns = dims_.ndx + dims_.nu;
+  out->resize(rows, columns);
+  VectorXd center;
+  out->rightCols(columns - last_column_).setZero();
+  for (int column = 0; column < last_column_; column++) {
+    // the stages before the one that this column moves are those of the point
+    if (column == 0 || StageOf(column) != StageOf(column - 1)) {
+      sizes_.assign(parts_.size(), 0);
+      Move(m, column, 0);
+      column_ = -1;
+      if (!evaluate(kPosition, &center)) {
+        *reason = "the active set of the point itself is not reproducible";
+        return false;
+      }
+      if (column == 0) MeasureNoise(m, evaluate, center);
+    }
+    Restore(m);
+    if (!Column(m, evaluate, column, center, out->col(column))) {
+      *reason = "every neighbour along " + TangentNames(m)[column] + " has another set of contacts";
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace costate

@@ -1,0 +1,187 @@
+// Sensors of level 2, (7) of README.md.
+#include "derivative/residual_difference.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "derivative/adhesion.h"
+#include "derivative/equilibrium.h"
+#include "derivative/noslip.h"
+#include "derivative/sensor.h"
+
+namespace costate {
+
+// ConstraintForce for sensors: behind the noslip pass, forces are not those of a
+bool ResidualDifference::SensedForce(const mjModel* m, const VectorXd& a) {
+  if (!forces_) return ConstraintForce(m, a);
+  VectorXd minimum = *forces_->a;
+  if (column_ >= 0) minimum += offset_ * forces_->da->col(column_);
+  if (!ConstraintForce(m, minimum)) return false;
+  const NoslipPass& pass = *forces_->pass;
+  mjData* p = probe_.get();
+  for (int i = 0; i < p->nefc; i++) {
+    const int captured = active_.captured(i), row = captured < 0 ? -1 : pass.rows().find(captured);
+    if (row < 0 || row >= pass.rows().moving()) continue;
+    p->efc_force[i] += pass.delta()[row];
+    if (column_ >= 0) p->efc_force[i] += offset_ * pass.delta_slopes()(row, column_);
+  }
+  mj_mulJacTVec(m, p, p->qfrc_constraint, p->efc_force);
+  return true;
+}
+
+ResidualDifference::SensorNeeds ResidualDifference::Needs(const mjModel* m, const int* stages, int begin, int end) {
+  SensorNeeds needs;
+  for (int i = begin; i < end; i++) {
+    const int type = m->sensor_type[i];
+    if (stages[i] == mjSTAGE_NONE) continue;
+    needs.velocity = needs.velocity || stages[i] >= mjSTAGE_VEL;
+    needs.acceleration = needs.acceleration || stages[i] >= mjSTAGE_ACC;
+    switch (type) {
+      case mjSENS_TOUCH:
+      case mjSENS_FORCE:
+      case mjSENS_TORQUE:
+      case mjSENS_CONTACT:
+      case mjSENS_TACTILE:
+      case mjSENS_PLUGIN:
+      case mjSENS_USER: needs.constraint = true; break;
+      case mjSENS_E_KINETIC: needs.constraint = needs.velocity = needs.kinetic = true; break;  // of the position stage
+      case mjSENS_ACTUATORPOS:
+      case mjSENS_ACTUATORVEL:
+      case mjSENS_JOINTACTFRC:
+        needs.constraint = needs.constraint || HasAdhesiveActuator(m);
+        break;  // its arm is made of contacts
+      default: needs.constraint = needs.constraint || (type >= mjSENS_JOINTLIMITPOS && type <= mjSENS_TENDONLIMITFRC);
+    }
+  }
+  return needs;
+}
+
+// value = sensordata at the probe's state and acceleration a, evaluated as far as the sensors read
+bool ResidualDifference::EvaluateSensors(const mjModel* m, Stage stage, const VectorXd& a, VectorXd* value) {
+  mjData* p = probe_.get();
+  if (stage <= kPosition) {
+    if (needs_.constraint) {
+      ForwardPosition(m);
+    } else {
+      p->flg_energypos = 0;
+      mj_fwdKinematics(m, p);
+      mj_transmission(m, p);
+    }
+    mj_sensorPos(m, p);
+  }
+  if (stage <= kVelocity && needs_.velocity) {
+    if (needs_.kinetic) {
+      p->flg_energyvel = 0;
+      mj_sensorPos(m, p);
+    }
+    mj_fwdVelocity(m, p);
+    mj_sensorVel(m, p);
+  }
+  if (needs_.acceleration) {
+    mj_fwdActuation(m, p);
+    mju_copy(p->qacc, a.data(), dims_.nv);
+    if (needs_.constraint && IsDiscrete(m)) {
+      discrete_.resize(dims_.nv);
+      DiscreteForce(m, p, a.data(), discrete_.data());
+    }
+    if (needs_.constraint && !SensedForce(m, a)) return false;
+    p->flg_rnepost = 0;
+    mj_sensorAcc(m, p);
+  }
+  *value = Eigen::Map<const VectorXd>(p->sensordata, dims_.ns);
+  return true;
+}
+
+bool ResidualDifference::EvaluateSensors(const mjModel* m, const VectorXd& a, VectorXd* value) {
+  terms_ = {};
+  needs_ = Needs(m, m->sensor_needstage, 0, m->nsensor);
+  Restore(m);
+  return EvaluateSensors(m, kPosition, a, value);
+}
+
+// the engine skips a sensor of no stage
+mjModel ResidualDifference::OnlySensors(const mjModel* m, const std::vector<char>* wanted) {
+  sensor_stages_.assign(m->sensor_needstage, m->sensor_needstage + m->nsensor);
+  for (int i = 0; i < m->nsensor && wanted; i++) {
+    if (!(*wanted)[i]) sensor_stages_[i] = mjSTAGE_NONE;
+  }
+  mjModel local = *m;
+  local.sensor_needstage = sensor_stages_.data();
+  terms_ = {};
+  needs_ = Needs(m, sensor_stages_.data(), 0, m->nsensor);
+  return local;
+}
+
+TermCoverage ResidualDifference::LeftToSteps(const mjModel* m, std::string* reason) const {
+  return {"sensors", Level::kStep, NamesOfSensors(m, failed_) + ": " + std::exchange(*reason, "")};
+}
+
+bool ResidualDifference::SensorsByAcceleration(const mjModel* model, const mjData* d, const VectorXd& a, MatrixXd* out,
+                                               std::string* reason, const std::vector<char>* wanted) {
+  constexpr double kAccelerationStep = 1e-4;  // of max(1, |a|): linear, but for friction within its cone
+  forces_ = nullptr;
+  const mjModel local = OnlySensors(model, wanted);
+  const mjModel* m = &local;
+  out->setZero(dims_.ns, dims_.nv);
+  if (!needs_.acceleration) return true;
+  Capture(m, d);
+  Restore(m);
+  column_ = -1;
+  VectorXd moved = a;
+  const auto at = [&](int k, int i, double h) {
+    moved[i] = a[i] + k * h;
+    return EvaluateSensors(m, kActuation, moved, &values_[k + 4]);
+  };
+  bool good = EvaluateSensors(m, kPosition, a, &values_[4]);
+  for (int i = 0; i < dims_.nv && good; i++) {
+    const double h = kAccelerationStep * std::max(1.0, std::abs(a[i]));
+    good = at(-2, i, h) && at(-1, i, h) && at(1, i, h) && at(2, i, h);
+    const VectorXd* f = values_ + 4;
+    FivePoints(f, h, out->col(i));
+    moved[i] = a[i];
+  }
+  if (!good) *reason = "the active set of the point itself is not reproducible";
+  return good;
+}
+
+// of kinematics alone, and those that forces of constraints reach, whose stencil is another one
+bool ResidualDifference::Sensors(const mjModel* model, const mjData* d, const VectorXd& a, const MatrixXd& da,
+                                 MatrixXd* out, std::string* reason, const std::vector<char>* wanted,
+                                 const ForceChange* forces) {
+  forces_ = forces;
+  MatrixXd part;
+  out->setZero(dims_.ns, dims_.ndx + dims_.nu);
+  bool done = true;
+  for (const bool constraint : {false, true}) {
+    std::vector<char> group(model->nsensor, 0);
+    for (int i = 0; i < model->nsensor; i++) {
+      group[i] = (!wanted || (*wanted)[i]) && Needs(model, model->sensor_needstage, i, i + 1).constraint == constraint;
+    }
+    if (std::find(group.begin(), group.end(), 1) == group.end()) continue;
+    const mjModel local = OnlySensors(model, &group);
+    const mjModel* m = &local;
+    smooth_ = !constraint;
+    stiff_ = sensed_ = constraint;
+    parts_.assign(dims_.ns, 1);
+    if (constraint) parts_.assign(m->sensor_dim, m->sensor_dim + m->nsensor);  // each in units of its own
+    last_column_ = needs_.acceleration ? dims_.ndx + dims_.nu : needs_.velocity ? 2 * dims_.nv : dims_.nv;
+    Capture(m, d);
+    if (constraint) CaptureJumping(m, d);
+    VectorXd moved;
+    const auto evaluate = [&](Stage stage, VectorXd* value) {
+      moved = a;
+      if (column_ >= 0) moved += offset_ * da.col(column_);
+      return EvaluateSensors(m, stage, moved, value);
+    };
+    if (Differences(m, evaluate, dims_.ns, &part, reason)) {
+      *out += part;
+      continue;
+    }
+    failed_ = group;
+    done = false;
+  }
+  return done;
+}
+
+}  // namespace costate
