@@ -46,6 +46,8 @@ struct IterationRecord {
   double step = 0;           ///< accepted alpha; 0 when none was
   double regularization = 0;
   double regularization_by_step = -1;  ///< iLQR by both rules: the second one; else negative
+  double curvature = 0;                ///< iLQR: negative where this iteration left a saddle along a direction of such
+                                       ///< curvature, that of the model being 1; step is in half control ranges then
   double gap = 0;     ///< largest |f(x_t, u_t) ⊖ x_{t+1}| after this iteration; 0 where all iterates are motions
   int gap_knot = -1;  ///< t + 1 of that gap; 0: none is left; -1: the solver has none
   double seconds_rollout = 0, seconds_derivative = 0, seconds_backward = 0;

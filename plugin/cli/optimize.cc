@@ -133,7 +133,8 @@ std::string Row(const IterationRecord& r, const Columns& columns) {
                      r.iteration, r.cost, -r.expected_change, -r.actual_change, r.gradient_norm, r.regularization,
                      r.step, 1e3 * r.seconds_rollout, 1e3 * r.seconds_derivative, 1e3 * r.seconds_backward) +
          (columns.gap ? fmt::format(" | {:9.3g} {:>5}", r.gap, r.gap > 0 ? std::to_string(r.gap_knot) : "-") : "") +
-         (columns.violation ? fmt::format(" | {:9.3g}", r.violation) : "");
+         (columns.violation ? fmt::format(" | {:9.3g}", r.violation) : "") +
+         (r.curvature < 0 ? " | out of a saddle" : "");
 }
 
 // forces that are clamped, whatever the controls' ranges

@@ -36,6 +36,7 @@ std::map<std::string, std::string> Settings(const OptimizeReport& report, int th
                                                  {"goal", report.goal}};
   if (s.derivative_every > 1)
     settings["derivative_every"] = fmt::format("{} knots, interpolated in between", s.derivative_every);
+  if (s.type == SolverType::kIlqr) settings["leave_saddles"] = s.leave_saddles ? "true" : "false";
   if (!report.resumed_from.empty()) settings["resumed_from"] = report.resumed_from;
   if (task.sampling.iterations > 0) {
     const SamplingOptions& o = task.sampling;

@@ -87,7 +87,7 @@ IlqrOptions BasinHopping::OptionsOf(int round, int i) const {
   if (round > hopping_.rounds) return options;
   const bool further = round == 0 && i == hopping_.width;
   options.regularization_init *= kFirstRegularization * std::pow(kNextRegularization, further ? 1 : i);
-  options.regularization_sweep = false;
+  options.regularization_sweep = options.leave_saddles = false;  // a kick leaves a saddle, too
   options.line_search_steps = std::min(options.line_search_steps, kSteps);
   const bool by_step = further || (round > 0 && (round + i) % 2 == 0);
   options.regularization_rule = by_step ? RegularizationRule::kStep : RegularizationRule::kPromise;

@@ -247,6 +247,7 @@ bool Constrained::GoOn(const IterationRecord& record) {
 SolveResult Constrained::Solve(const MatrixXd& U) {
   IlqrOptions options = options_;
   options.iterations = options_.iterations - static_cast<int>(iterations_.size());
+  options.leave_saddles = options_.leave_saddles && polish_;
   if (!iterations_.empty()) {
     if (state_.regularization >= 0)
       options.regularization_init = std::min(state_.regularization, options.regularization_max);

@@ -5,16 +5,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "core/check.h"
 #include "optimizer/cost_unit.h"
+#include "optimizer/expander.h"
 #include "optimizer/ilqr_checks.h"
 #include "optimizer/lap.h"
 #include "optimizer/regularization.h"
+#include "optimizer/saddle.h"
 #include "optimizer/solver_checks.h"
 #include "optimizer/step_search.h"
-#include "optimizer/take_knot.h"
 
 namespace costate {
 namespace {
@@ -31,6 +33,10 @@ constexpr double kLinearQuadratic = 0.9;
 // than a few times the tolerance either; after more of them, whatever it promises, the motion stands at a kink
 constexpr int kFlatIterations = 3, kStalledIterations = 8;
 constexpr double kFlatPromise = 10;
+
+// a saddle is looked for where decreases are no more than that, whatever the tolerance, and again once the cost has
+// fallen by so much
+constexpr double kLevel = 1e-6, kNews = 1e-4;
 
 constexpr double kRivalFactor = 2;  // of the second regularization, by steps: chosen on 19 tasks and three guesses
 
@@ -74,8 +80,10 @@ class IlqrSolver::Impl {
   bool Expand(IterationRecord* record);
   bool Backward(double mu, IterationRecord* record);
   bool GrowUntilSolved(IterationRecord* record);
-  bool IsStationary();
+  bool IsStationary(IterationRecord* record);
   bool PromisesNothing(IterationRecord* record);
+  bool LooksForSaddle() const;
+  bool LeaveSaddle(IterationRecord* record);
   void Search(IterationRecord* record);
   bool TryWithout(const StepOrigin& from, IterationRecord* record);
   bool HasRival() const { return options_.regularization_rule == RegularizationRule::kBoth && cold_ && !solve_lq_; }
@@ -85,24 +93,25 @@ class IlqrSolver::Impl {
   void NoPolicy();
   void End(SolveStatus status, std::string message);
 
+  Expander expander_;
   StepSearch search_;
+  Saddle saddle_;
   Regularization regularization_;
   Regularization rival_;  // by steps, where both rules are asked for
   AcceptedStep own_;      // what the last iteration found by regularization_ …
   double own_kept_ = 0;   // … and the part of its promise that it kept
-  bool bounded_ = false;
-  double unit_ = 0;  // of the cost; 0: not measured yet
+  double unit_ = 0;       // of the cost; 0: not measured yet
 
   LqProblem lq_;
   RiccatiResult riccati_;
-  std::vector<CostExpansion> expansions_;  // one a worker
-  CostExpansion last_;                     // of the last knot, which has other sizes
-  std::vector<StepStatus> failed_;         // of the derivative at each knot
-  Policy start_;                           // the feedback of the first rollout
+  Policy start_;  // the feedback of the first rollout
   Trajectory candidate_;
   bool expanded_ = false;  // lq_ is about the trajectory of result_
   bool cold_ = true;       // nothing is known from a solve before
-  int flat_ = 0;           // small decreases in a row
+  int flat_ = 0;           // small decreases in a row …
+  int level_ = 0;          // … and such at which a saddle is looked for
+  int saddles_ = 0;        // that were left
+  double seen_ = 0;        // the cost where a saddle was looked for last
   bool in_vain_ = false;   // the last search found nothing
   bool ended_ = false;
   Clock::time_point deadline_, lap_;
@@ -113,16 +122,13 @@ IlqrSolver::Impl::Impl(const Problem& problem, const IlqrOptions& options)
     : problem_(problem),
       options_(options),
       simulator_(problem.model, problem.context, problem.substeps, options.threads),
+      expander_(problem_, &simulator_, options_.derivative),
       search_(problem_, &simulator_, options_),
+      saddle_(problem_, &simulator_, options_),
       regularization_(options),
       rival_(RivalOptions(options)) {
   simulator_.SetDerivativeModel(options.derivative_model);
   simulator_.SetDerivativeEvery(options.derivative_every);
-  options_.derivative.sensors = problem.cost->NeedsSensors();
-  bounded_ = (problem.u_lower.array().isFinite() || problem.u_upper.array().isFinite()).any();
-  expansions_.resize(simulator_.threads());
-  failed_.resize(problem.N + 1);
-  lq_.knots.resize(problem.N);
 }
 
 void IlqrSolver::Impl::Begin() {
@@ -135,7 +141,8 @@ void IlqrSolver::Impl::Begin() {
   result_.gradient_norm = 0;
   result_.guess_scale = 1;
   result_.policy.K.resize(problem_.N);
-  flat_ = 0;
+  flat_ = level_ = saddles_ = 0;
+  seen_ = std::numeric_limits<double>::infinity();
   expanded_ = in_vain_ = ended_ = false;
 }
 
@@ -223,9 +230,13 @@ void IlqrSolver::Impl::Iterate(const IterationCallback& callback) {
     if (TimeIsUp()) return;
     IterationRecord record;
     record.iteration = i;
-    if (!Expand(&record) || PromisesNothing(&record) || !GrowUntilSolved(&record) || IsStationary()) return;
-    Search(&record);
-    Judge(record);
+    if (!Expand(&record)) return;
+    const bool settled = PromisesNothing(&record) || !GrowUntilSolved(&record) || IsStationary(&record);
+    if (ended_) return;
+    if (!settled) {
+      Search(&record);
+      Judge(record);
+    }
     problem_.cost->Observe(result_.trajectory, simulator_.knot_time(), &record);
     result_.iterations.push_back(record);
     const bool go_on = !callback || callback(record);
@@ -253,24 +264,10 @@ bool IlqrSolver::Impl::TimeIsUp() {
 
 // the linear-quadratic problem about the best trajectory; returns the first knot without a derivative, or -1
 int IlqrSolver::Impl::Linearize() {
-  const Trajectory& trajectory = result_.trajectory;
-  const auto use = [&](int t, int worker, StepDerivative* derivative) {
-    failed_[t] = derivative->status;
-    if (derivative->status != StepStatus::kOk) return;
-    CostExpansion& expansion = t < problem_.N ? expansions_[worker] : last_;
-    problem_.cost->Expand(ViewKnot(trajectory, t, simulator_.knot_time()), derivative->C, derivative->D, &expansion);
-
-    TakeKnot(t, derivative, &expansion, &lq_);
-    if (!bounded_ || t == problem_.N) return;
-    LqKnot& knot = lq_.knots[t];
-    knot.du_lower = problem_.u_lower - trajectory.U.col(t);
-    knot.du_upper = problem_.u_upper - trajectory.U.col(t);
-  };
-  simulator_.LinearizeEach(trajectory, options_.derivative, std::ref(use));
-  const auto failed = std::find_if(failed_.begin(), failed_.end(), [](StepStatus s) { return s != StepStatus::kOk; });
-  expanded_ = failed == failed_.end();
+  const int failed = expander_.Expand(result_.trajectory, &lq_);
+  expanded_ = failed < 0;
   if (expanded_ && unit_ == 0) unit_ = CostUnit(lq_);
-  return expanded_ ? -1 : static_cast<int>(failed - failed_.begin());
+  return failed;
 }
 
 bool IlqrSolver::Impl::Expand(IterationRecord* record) {
@@ -280,7 +277,7 @@ bool IlqrSolver::Impl::Expand(IterationRecord* record) {
   record->seconds_derivative = Lap(&start);
   if (failed < 0) return true;
   End(SolveStatus::kStalled, fmt::format("the derivative at knot {} of {} fails ({}); the motion is the last good one",
-                                         failed, problem_.N, ToString(failed_[failed])));
+                                         failed, problem_.N, ToString(expander_.status(failed))));
   return false;
 }
 
@@ -311,7 +308,8 @@ bool IlqrSolver::Impl::GrowUntilSolved(IterationRecord* record) {
   return true;
 }
 
-bool IlqrSolver::Impl::IsStationary() {
+// true: it is, and this is the end or the iteration was the way out of a saddle
+bool IlqrSolver::Impl::IsStationary(IterationRecord* record) {
   const double limit = options_.gradient_tolerance * (unit_ + std::abs(result_.cost));
   const double promise = -Expected(riccati_).At(1);
   if (!cold_ && promise <= options_.tolerance * std::abs(result_.cost)) {
@@ -323,6 +321,7 @@ bool IlqrSolver::Impl::IsStationary() {
     return true;
   }
   if (riccati_.gradient_norm > limit) return false;
+  if (LeaveSaddle(record)) return true;
   End(SolveStatus::kConverged,
       fmt::format("converged after {} iterations: gradient norm {:.3g} is within its tolerance {:.3g}",
                   result_.iterations.size(), riccati_.gradient_norm, limit));
@@ -330,15 +329,53 @@ bool IlqrSolver::Impl::IsStationary() {
 }
 
 // where the search gains nothing any more: does the model promise anything? With regularization any model promises
-// little, hence without
+// little, hence without. true: as above
 bool IlqrSolver::Impl::PromisesNothing(IterationRecord* record) {
-  if ((flat_ < kFlatIterations && !in_vain_) || !Backward(0, record)) return false;
-  const double promise = -Expected(riccati_).At(1);
-  if (promise > kFlatPromise * options_.tolerance * std::abs(result_.cost)) return false;
+  const bool flat = flat_ >= kFlatIterations || in_vain_, level = level_ >= kFlatIterations && LooksForSaddle();
+  if ((!flat && !level) || !Backward(0, record)) return false;
+  const double promise = -Expected(riccati_).At(1), small = kFlatPromise * std::abs(result_.cost);
+  if (promise <= small * std::max(options_.tolerance, kLevel) && LeaveSaddle(record)) return true;
+  if (!flat || promise > small * options_.tolerance) return false;
   End(SolveStatus::kConverged,
       fmt::format(
           "converged after {} iterations: of the cost {:.6g} the model promises to take off no more than {:.3g}",
           result_.iterations.size(), result_.cost, promise));
+  return true;
+}
+
+// only where nothing is known from before, derivatives are the motion's own and time is not short
+bool IlqrSolver::Impl::LooksForSaddle() const {
+  return options_.leave_saddles && cold_ && !solve_lq_ && !options_.derivative_model &&
+         deadline_ == Clock::time_point::max() && seen_ - result_.cost > kNews * std::abs(result_.cost);
+}
+
+// where the model promises nothing more, but the cost itself curves down along some direction
+bool IlqrSolver::Impl::LeaveSaddle(IterationRecord* record) {
+  if (!LooksForSaddle()) return false;
+  Clock::time_point start = Clock::now();
+  const double before = seen_ = result_.cost;
+  const double curvature = saddle_.Find(result_.trajectory, lq_, unit_);
+  record->seconds_derivative += Lap(&start);
+  const AcceptedStep step =
+      curvature < 0 ? saddle_.Leave(result_.trajectory, before, &result_.trajectory) : AcceptedStep{};
+  record->seconds_rollout += Lap(&start);
+  if (step.found.alpha == 0) return false;
+
+  // as from a new guess
+  result_.cost = step.found.cost;
+  regularization_ = Regularization(options_);
+  rival_ = Regularization(RivalOptions(options_));
+  flat_ = level_ = 0;
+  expanded_ = in_vain_ = false;
+  ++saddles_;
+  record->step = step.found.alpha;
+  record->curvature = curvature;
+  record->cost = result_.cost;
+  record->gradient_norm = riccati_.gradient_norm;
+  record->regularization = regularization_.value();
+  if (HasRival()) record->regularization_by_step = rival_.value();
+  record->expected_change = step.expected.At(step.found.alpha);
+  record->actual_change = result_.cost - before;
   return true;
 }
 
@@ -403,7 +440,9 @@ void IlqrSolver::Impl::TryRival(const StepOrigin& from, IterationRecord* record)
 // regularization for the next iteration, or the end
 void IlqrSolver::Impl::Judge(const IterationRecord& record) {
   in_vain_ = record.step == 0;
-  flat_ = -record.actual_change <= options_.tolerance * std::abs(result_.cost) ? flat_ + 1 : 0;
+  const double decrease = -record.actual_change, size = std::abs(result_.cost);
+  flat_ = decrease <= options_.tolerance * size ? flat_ + 1 : 0;
+  level_ = decrease <= std::max(options_.tolerance, kLevel) * size ? level_ + 1 : 0;
   if (in_vain_) {
     if (flat_ < kStalledIterations && regularization_.Grow()) return;
     return End(
@@ -462,6 +501,8 @@ void IlqrSolver::Impl::NoPolicy() {
 
 void IlqrSolver::Impl::End(SolveStatus status, std::string message) {
   result_.status = status;
+  if (saddles_ > 0)
+    message += fmt::format("; left {} saddle{} along negative curvature", saddles_, saddles_ == 1 ? "" : "s");
   result_.message = std::move(message) + DerivativeEveryText(options_.derivative_every);
   if (result_.iterations.empty()) {
     result_.state = {};

@@ -68,14 +68,17 @@ void StepSearch::Find(const StepOrigin& from, double mu, RiccatiResult* riccati,
   Sweep(from, std::max(mu, options_.regularization_min), record);
 }
 
-// the best step of several regularizations about mu, side by side; of equals the first
+// the best step of several regularizations about mu, side by side, none beyond the largest; of equals the first
 void StepSearch::Sweep(const StepOrigin& from, double mu, IterationRecord* record) {
   for (Sweeper& s : sweepers_) {
     s.step = {};
     s.seconds_backward = s.seconds_rollout = 0;
   }
   Clock::time_point start = Clock::now();
-  const auto job = [&](int i, int worker) { SweepOn(from, i, kSweep[i] * mu, worker); };
+  const auto job = [&](int i, int worker) {
+    const double other = std::min(kSweep[i] * mu, options_.regularization_max);
+    if (other != mu) SweepOn(from, i, other, worker);
+  };
   simulator_->ParallelFor(static_cast<int>(std::size(kSweep)), std::ref(job));
   const double seconds = Lap(&start);
 

@@ -93,8 +93,8 @@ IlqrOptions ReadSolver(const XmlElement* element, ConstrainedOptions* constraine
   IlqrOptions options;
   if (!element) return options;
   element->Allow({"type", "iterations", "tolerance", "violation", "derivative", "threads", "second_order",
-                  "derivative_every", "cost_unit", "start", "samples", "rounds", "elites", "nodetime", "exploration",
-                  "seed"});
+                  "derivative_every", "cost_unit", "leave_saddles", "start", "samples", "rounds", "elites", "nodetime",
+                  "exploration", "seed"});
   constrained->tolerance = element->PositiveNumber("violation").value_or(constrained->tolerance);
   options.type = element->Word("type", {"ilqr", "fddp"}).value_or(0) == 1 ? SolverType::kFddp : SolverType::kIlqr;
   options.second_order = element->Word("second_order", {"false", "true"}).value_or(0) == 1;
@@ -114,6 +114,7 @@ IlqrOptions ReadSolver(const XmlElement* element, ConstrainedOptions* constraine
   if (options.cost_unit < 0)
     element->Fail(
         fmt::format("cost_unit is {:g}, expected above 0, or 0: measured along the guess", options.cost_unit));
+  options.leave_saddles = element->Word("leave_saddles", {"true", "false"}).value_or(0) == 0;
   constexpr Level kLevels[] = {Level::kBest, Level::kAnalytic, Level::kResidual, Level::kStep};
   options.derivative.level = kLevels[element->Word("derivative", {"auto", "analytic", "residual", "step"}).value_or(0)];
   return options;

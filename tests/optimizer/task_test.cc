@@ -26,9 +26,9 @@ VectorXd KeyState(const mjModel* model, const char* key) { return GetState(model
 
 TEST_F(TaskFile, StatesTheWholeProblem) {
   const Task task = LoadZooTask(
-      std::string(
-          "<start key='pose'/><guess key='pose'/><limit actuator='all'/>"
-          "<solver type='ilqr' iterations='7' tolerance='1e-3' derivative='residual' threads='2' cost_unit='0'/>") +
+      std::string("<start key='pose'/><guess key='pose'/><limit actuator='all'/>"
+                  "<solver type='ilqr' iterations='7' tolerance='1e-3' derivative='residual' threads='2' cost_unit='0'"
+                  " leave_saddles='false'/>") +
           kEffort,
       "horizon='0.2' controlstep='4' name='dance'");
   const Problem problem = task.ToProblem();
@@ -55,6 +55,7 @@ TEST_F(TaskFile, StatesTheWholeProblem) {
   EXPECT_EQ(task.solver.iterations, 7);
   EXPECT_EQ(task.solver.tolerance, 1e-3);
   EXPECT_EQ(task.solver.cost_unit, 0);
+  EXPECT_FALSE(task.solver.leave_saddles);
   EXPECT_EQ(task.solver.threads, 2);
   EXPECT_EQ(task.solver.derivative.level, Level::kResidual);
 }

@@ -1,0 +1,40 @@
+#include "optimizer/expander.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "optimizer/take_knot.h"
+
+namespace costate {
+
+Expander::Expander(const Problem& problem, Simulator* simulator, const LinearizeOptions& derivative)
+    : problem_(problem),
+      simulator_(simulator),
+      derivative_(derivative),
+      bounded_((problem.u_lower.array().isFinite() || problem.u_upper.array().isFinite()).any()),
+      expansions_(static_cast<std::size_t>(simulator->threads())),
+      failed_(static_cast<std::size_t>(problem.N) + 1) {
+  derivative_.sensors = problem.cost->NeedsSensors();
+}
+
+int Expander::Expand(const Trajectory& motion, LqProblem* lq) {
+  lq->knots.resize(static_cast<std::size_t>(problem_.N));
+  const auto use = [&](int t, int worker, StepDerivative* derivative) {
+    const auto at = static_cast<std::size_t>(t);
+    failed_[at] = derivative->status;
+    if (derivative->status != StepStatus::kOk) return;
+    CostExpansion& expansion = t < problem_.N ? expansions_[static_cast<std::size_t>(worker)] : last_;
+    problem_.cost->Expand(ViewKnot(motion, t, simulator_->knot_time()), derivative->C, derivative->D, &expansion);
+
+    TakeKnot(t, derivative, &expansion, lq);
+    if (!bounded_ || t == problem_.N) return;
+    LqKnot& knot = lq->knots[at];
+    knot.du_lower = problem_.u_lower - motion.U.col(t);
+    knot.du_upper = problem_.u_upper - motion.U.col(t);
+  };
+  simulator_->LinearizeEach(motion, derivative_, std::ref(use));
+  const auto failed = std::find_if(failed_.begin(), failed_.end(), [](StepStatus s) { return s != StepStatus::kOk; });
+  return failed == failed_.end() ? -1 : static_cast<int>(failed - failed_.begin());
+}
+
+}  // namespace costate

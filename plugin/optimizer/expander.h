@@ -1,0 +1,36 @@
+// The linear-quadratic problem about a motion.
+#ifndef COSTATE_OPTIMIZER_EXPANDER_H_
+#define COSTATE_OPTIMIZER_EXPANDER_H_
+
+#include <costate/lqr.h>
+#include <costate/solver.h>
+
+#include <vector>
+
+namespace costate {
+
+/// Derivatives of step and cost at all knots, in parallel; its memory is kept.
+class Expander {
+ public:
+  /// All must outlive it. @param derivative  how A, B, C, D are had; sensors are set.
+  Expander(const Problem& problem, Simulator* simulator, const LinearizeOptions& derivative);
+
+  /// @param lq  receives the problem, with the bounds that `problem` leaves du.
+  /// @return    the first knot without a derivative, or -1.
+  int Expand(const Trajectory& motion, LqProblem* lq);
+
+  StepStatus status(int knot) const { return failed_[static_cast<std::size_t>(knot)]; }
+
+ private:
+  const Problem& problem_;
+  Simulator* simulator_;
+  LinearizeOptions derivative_;
+  bool bounded_;
+  std::vector<CostExpansion> expansions_;  // one a worker
+  CostExpansion last_;                     // of the last knot, which has other sizes
+  std::vector<StepStatus> failed_;         // of the derivative at each knot
+};
+
+}  // namespace costate
+
+#endif  // COSTATE_OPTIMIZER_EXPANDER_H_
