@@ -128,26 +128,36 @@ double Saddle::Find(const Trajectory& motion, const LqProblem& lq, double unit) 
   return curvature_;
 }
 
+// along the linear motion with the model's feedback: du + K (x ⊖ x̄ - dx), as an open rollout would leave an unstable
+// one
+void Saddle::Direct() {
+  policy_.K = riccati_.K;
+  policy_.k = direction_.reshaped(half_.size(), problem_.N) / LargestChange(direction_);
+  VectorXd dx = VectorXd::Zero(model_.lx.size());
+  for (std::size_t t = 0; t < model_.knots.size(); ++t) {
+    auto k = policy_.k.col(static_cast<Eigen::Index>(t));
+    const VectorXd next = model_.knots[t].A * dx + model_.knots[t].B * k;
+    k -= policy_.K[t] * dx;
+    dx = next;
+  }
+}
+
 AcceptedStep Saddle::Leave(const Trajectory& motion, double cost, Trajectory* taken) {
+  Direct();
   motions_.resize(2 * kLengths);
   costs_.resize(2 * kLengths);
-  const VectorXd unit = direction_ / LargestChange(direction_);
-  const double curvature = curvature_ / std::pow(LargestChange(direction_), 2);
   const auto try_length = [&](int i, int worker) {
-    const double length = std::ldexp(i % 2 == 0 ? 1 : -1, -1 - i / 2);
-    const MatrixXd U = motion.U + length * unit.reshaped(motion.U.rows(), motion.U.cols());
     const auto at = static_cast<std::size_t>(i);
-    const Eigen::Index N = motion.U.cols();
-    const RolloutStatus status = simulator_->Rollout(
-        problem_.x0, U.cwiseMax(problem_.u_lower.replicate(1, N)).cwiseMin(problem_.u_upper.replicate(1, N)),
-        &motions_[at], worker);
+    const double length = std::ldexp(i % 2 == 0 ? 1 : -1, -1 - i / 2);
+    const RolloutStatus status =
+        simulator_->RolloutPolicy(motion, policy_, length, problem_.u_lower, problem_.u_upper, &motions_[at], worker);
     costs_[at] = RolloutCost(problem_, motions_[at], status, simulator_->knot_time());
   };
   simulator_->ParallelFor(2 * kLengths, std::ref(try_length));
 
   const auto best = std::min_element(costs_.begin(), costs_.end());
   const double length = std::ldexp(1, -1 - static_cast<int>(best - costs_.begin()) / 2);
-  const ExpectedChange expected{0, curvature};
+  const ExpectedChange expected{0, curvature_ / std::pow(LargestChange(direction_), 2)};
   if (!(*best - cost <= options_.line_search_ratio * expected.At(length))) return {};
   std::swap(*taken, motions_[static_cast<std::size_t>(best - costs_.begin())]);
   return {0, expected, {length, *best}};

@@ -31,6 +31,7 @@ class Saddle {
   void Hold(const Trajectory& motion, const LqProblem& lq);
   bool SolveModel(const VectorXd& right, VectorXd* out);
   bool Multiply(const Trajectory& motion, const VectorXd& direction, VectorXd* out);
+  void Direct();
   double LargestChange(const VectorXd& direction) const;
 
   const Problem& problem_;
@@ -47,7 +48,8 @@ class Saddle {
   RiccatiResult riccati_;
   Trajectory motion_;
   double curvature_ = 0;
-  VectorXd direction_;  // of that curvature, one by the model's
+  VectorXd direction_;  // of that curvature, one by the model's …
+  Policy policy_;       // … and along it
   std::vector<Trajectory> motions_;
   std::vector<double> costs_;
 };

@@ -30,14 +30,26 @@ constexpr char kPuck[] = R"(
   <actuator><motor joint="x"/><motor joint="y"/></actuator>
 </mujoco>)";
 
-// ½ Σ dt r u² + ½ w ((depth - x²)² + (y - 1)²) at the end. depth > 0: two equal minima beside a ridge x = 0; depth < 0:
-// one minimum, there.
+// a cart with a pole that stands on it and falls by itself, four times as far every 0.3 s
+constexpr char kPole[] = R"(
+<mujoco model="pole">
+  <option timestep="0.02" integrator="implicitfast"/>
+  <worldbody>
+    <body><joint name="x" type="slide" axis="1 0 0"/><geom size="0.1" mass="1"/>
+      <body><joint name="pole" axis="0 1 0"/><geom type="capsule" fromto="0 0 0 0 0 0.6" size="0.02" mass="0.2"/></body>
+    </body>
+  </worldbody>
+  <actuator><motor joint="x"/></actuator>
+</mujoco>)";
+
+// ½ Σ dt r u² + ½ w ((depth - x²)² + (y - side)²) at the end. depth > 0: two equal minima beside a ridge x = 0;
+// depth < 0: one minimum, there.
 class ForkCost final : public Cost {
  public:
-  explicit ForkCost(double depth) : depth_(depth) {}
+  ForkCost(double depth, double side) : depth_(depth), side_(side) {}
   double Value(const KnotView& knot) const override {
     if (knot.t < knot.N) return 0.5 * knot.dt * kEffort * knot.u.squaredNorm();
-    const double fork = depth_ - knot.x[0] * knot.x[0], y = knot.x[1] - 1;
+    const double fork = depth_ - knot.x[0] * knot.x[0], y = knot.x[1] - side_;
     return 0.5 * kWeight * (fork * fork + y * y);
   }
   void Expand(const KnotView& knot, ConstMatrixRef, ConstMatrixRef, CostExpansion* out) const override {
@@ -51,7 +63,7 @@ class ForkCost final : public Cost {
     if (knot.t < knot.N) return;
     const double x = knot.x[0];
     out->lx[0] = -2 * kWeight * x * (depth_ - x * x);
-    out->lx[1] = kWeight * (knot.x[1] - 1);
+    out->lx[1] = kWeight * (knot.x[1] - side_);
     out->lxx(0, 0) = 4 * kWeight * x * x;
     out->lxx(1, 1) = kWeight;
   }
@@ -60,23 +72,24 @@ class ForkCost final : public Cost {
 
  private:
   static constexpr double kEffort = 0.1, kWeight = 5;
-  double depth_;
+  double depth_, side_;
 };
 
 struct Fork {
-  explicit Fork(double depth) : model(LoadModelFromString(kPuck)), cost(depth) {
+  explicit Fork(double depth, const char* mjcf = kPuck, int N = 40, double side = 1)
+      : model(LoadModelFromString(mjcf)), cost(depth, side), U(MatrixXd::Zero(model->nu, N)) {
     const DataPtr start = MakeData(model.get());
     problem.model = model.get();
     problem.cost = &cost;
     problem.x0 = GetState(model.get(), start.get());
     problem.context = GetContext(model.get(), start.get());
-    problem.N = 40;
+    problem.N = N;
     ControlLimits(model.get(), &problem.u_lower, &problem.u_upper);
   }
   ModelPtr model;
   ForkCost cost;
   Problem problem;
-  MatrixXd U = MatrixXd::Zero(2, 40);
+  MatrixXd U;
 };
 
 // At x = 0 the fork has no slope by x, and its model none of the curvature -2 w depth: every step of iLQR stays on the
@@ -112,6 +125,18 @@ TEST_F(SaddleTest, IsLeftForAMinimumBesideIt) {
     EXPECT_LT(record.expected_change, 0);
   }
   EXPECT_EQ(left, 1);
+}
+
+// The pole's fall grows by exp(20) over the motion, which an open rollout leaves at once; with the model's feedback the
+// first step leads nearly all the way.
+TEST_F(SaddleTest, IsLeftByAnUnstableMotion) {
+  const Fork fork(1, kPole, 200, 0);
+  const SolveResult result = SolveIlqr(fork.problem, fork.U);
+  EXPECT_NE(result.message.find("left 1 saddle"), std::string::npos) << result.message;
+  EXPECT_NEAR(std::abs(result.trajectory.X(0, 200)), 1, 0.1);
+  EXPECT_NEAR(result.trajectory.X(1, 200), 0, 0.1);
+  ASSERT_LT(result.iterations.at(0).curvature, 0);
+  EXPECT_LT(result.iterations[0].cost, 0.01 * result.initial_cost);
 }
 
 // Also where iterations would go on without end, the tolerance being 0.
