@@ -299,6 +299,20 @@ TEST_F(Ilqr, RegularizationFollowsTheStepWhereItIsTold) {
   }
 }
 
+// the search over regularizations tries a hundredfold, too, but none that an iteration could not have begun with
+TEST_F(Ilqr, NoStepTakesMoreThanTheLargestRegularization) {
+  const Case c = PendulumCase();
+  for (const double largest : {1e-3, 1e-2, 0.1}) {
+    const SolveResult result = SolveIlqr(
+        c.problem, c.U, {.iterations = 40, .regularization_init = 0.1 * largest, .regularization_max = largest});
+    for (const IterationRecord& record : result.iterations) {
+      EXPECT_LE(record.regularization, largest) << record.iteration;
+      EXPECT_LE(record.regularization_by_step, largest) << record.iteration;
+    }
+    EXPECT_LT(result.cost, 0.1 * result.initial_cost);
+  }
+}
+
 // an iteration takes the second rule's step where it costs less, and where it is the shorter one gains half as much
 // again
 TEST_F(Ilqr, TakesTheBetterStepOfBothRules) {
