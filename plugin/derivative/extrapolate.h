@@ -29,6 +29,9 @@ struct CommonExtrapolation {
 /// The same of vectors whose entries err together, by one choice for all. @param quotients  one a column.
 CommonExtrapolation Extrapolate(const Eigen::Ref<const MatrixXd>& quotients, bool centered, double noise);
 
+/// (f₋₂ − 8 f₋₁ + 8 f₁ − f₂) / 12h of values at f[k] about f[0], h apart.
+void FivePoints(const VectorXd* f, double h, Eigen::Ref<VectorXd> out);
+
 }  // namespace costate
 
 #endif  // COSTATE_DERIVATIVE_EXTRAPOLATE_H_

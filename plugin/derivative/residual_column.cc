@@ -44,11 +44,6 @@ Room RoomIn(bool limited, const mjtNum* range, double value, double reach) {
 }
 Room Both(Room x, Room y) { return {x.down && y.down, x.up && y.up}; }
 
-// (f₋₂ − 8 f₋₁ + 8 f₁ − f₂) / 12h
-void FivePoints(const VectorXd* f, double h, Eigen::Ref<VectorXd> out) {
-  out = (8 * (f[1] - f[-1]) - (f[2] - f[-2])) / (12 * h);
-}
-
 // (A3) a muscle's control or activation: within [0, 1], and on the point's side of where the two are equal
 Room MuscleRoom(const mjModel* m, const mjData* d, int actuator, bool moves_ctrl, double reach) {
   if (m->actuator_dyntype[actuator] != mjDYN_MUSCLE) return {};

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "derivative/adhesion.h"
 #include "derivative/equilibrium.h"
+#include "derivative/extrapolate.h"
 #include "derivative/noslip.h"
 #include "derivative/sensor.h"
 
