@@ -14,8 +14,9 @@ constexpr double kNoShare = 1e-12;  // a row that acts by less is left out
 // 1 where x is far below 0, 0 far above
 double ShareBelow(double x, double width) { return 1 / (1 + std::exp(std::clamp(x / width, -700.0, 700.0))); }
 
+// far beyond its loss dry friction stays what it is, a constant force along a row that may turn
 void ScaleRow(mjData* d, int row, double share) {
-  d->efc_state[row] = share > kNoShare ? mjCNSTRSTATE_QUADRATIC : mjCNSTRSTATE_SATISFIED;
+  if (share > kNoShare) d->efc_state[row] = mjCNSTRSTATE_QUADRATIC;
   d->efc_D[row] *= share;
 }
 

@@ -125,6 +125,22 @@ TEST_F(SmoothedSetTest, NarrowWidthIsTheTrueDerivative) {
   }
 }
 
+// dry friction beyond its loss is a constant force along a tendon that turns: it stays, however narrow the width
+TEST_F(SmoothedSetTest, NarrowWidthKeepsDryFrictionThatSlides) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><site name="a"/><body pos="0.1 0.2 0.3"><freejoint/>
+    <geom size="0.1" mass="1"/><site name="b" pos="0.05 0 0.02"/></body></worldbody>
+    <tendon><spatial frictionloss="0.5"><site site="a"/><site site="b"/></spatial></tendon></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  data->qvel[2] = 1;
+  mj_forward(model.get(), data.get());
+  ASSERT_EQ(data->nefc, 1);
+  ASSERT_NE(data->efc_state[0], mjCNSTRSTATE_QUADRATIC);
+  const StepDerivative hard = Linearize(model.get(), data.get()),
+                       narrow = Linearize(model.get(), data.get(), {.smoothing = 1e-7});
+  EXPECT_GT(hard.A.bottomLeftCorner(6, 6).cwiseAbs().maxCoeff(), 1e-3);
+  EXPECT_TRUE(support::MatricesNearRelative(narrow.A, hard.A, 1e-12));
+}
+
 // products of every integrator, each stage of RK4 among them, are those of the smoothed matrices
 TEST_F(SmoothedSetTest, ProductsOfEveryIntegratorAgreeWithMatrices) {
   for (int integrator : {mjINT_EULER, mjINT_RK4, mjINT_IMPLICIT}) {
