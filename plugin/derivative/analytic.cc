@@ -10,6 +10,7 @@
 #include "derivative/armature.h"
 #include "derivative/delayed.h"
 #include "derivative/fluid.h"
+#include "derivative/hardest_rows.h"
 #include "derivative/integrator.h"
 #include "derivative/passive.h"
 #include "derivative/smoothed_set.h"
@@ -110,7 +111,9 @@ bool AnalyticBackend::Acceleration(const mjModel* m, mjData* d, Products product
 bool AnalyticBackend::Minimum(const mjModel* m, mjData* d, Products products, bool sensors, StepDerivative* out,
                               std::string* missing) {
   const auto terms = [&] { return TermsFor(products, m, d, out, missing); };
-  const auto finish = [&] { return smoothing_ == 0 || Smooth(m, d, products, out, missing); };
+  const auto finish = [&] {
+    return Soften(m, d, products, out, missing) && (smoothing_ == 0 || Smooth(m, d, products, out, missing));
+  };
   if (!later_stage_) {
     *missing = ResidualRefusal(m);
     if (missing->empty()) *missing = InertiaMissing(m);
@@ -142,6 +145,27 @@ bool AnalyticBackend::Minimum(const mjModel* m, mjData* d, Products products, bo
 bool AnalyticBackend::TermsFor(Products products, const mjModel* m, mjData* d, StepDerivative* out,
                                std::string* missing) {
   return products == Products::kNone ? Terms(m, d, out, missing) : Factors(m, d, products, out, missing);
+}
+
+// (C22) the terms once more with softer rows, and again with the forces that balance
+bool AnalyticBackend::Soften(const mjModel* m, mjData* d, Products products, StepDerivative* out,
+                             std::string* missing) {
+  bool met = true;
+  const bool soften = !UsesNoslip(m) && SoftenHardest(m, d, constraint_.remainder(), &met);
+  hides_forces_ = !met;
+  if (!soften) return true;
+  smoothed_ = true;
+  bool good = TermsFor(products, m, d, out, missing);
+  if (good) {
+    step_ = point_.momentum_rate();
+    mju_subFrom(step_.data(), d->qfrc_smooth, static_cast<int>(m->nv));
+    mju_subFrom(step_.data(), d->qfrc_constraint, static_cast<int>(m->nv));
+    SolveHessian(m, d, step_.data());
+    BalanceHardest(m, d, constraint_.remainder(), step_.data());
+    good = TermsFor(products, m, d, out, missing);
+  }
+  smoothed_ = false;
+  return good;
 }
 
 // the terms once more, with an active set without edges
@@ -573,9 +597,9 @@ bool AnalyticBackend::Sensors(const mjModel* m, mjData* d, StepDerivative* out, 
     return true;
   }
   const bool noslip = UsesNoslip(m);
-  sensor_.Compute(
-      {m, d, &tree_, &constraint_, closed_actuation_ ? &actuation_ : nullptr, &X_, noslip ? &minimum_ : nullptr}, out,
-      switch_.sensors);
+  sensor_.Compute({m, d, &tree_, &constraint_, closed_actuation_ ? &actuation_ : nullptr, &X_,
+                   noslip ? &minimum_ : nullptr, hides_forces_},
+                  out, switch_.sensors);
   if (!CoverSensors(m, &out->coverage, missing)) return false;
   if (!sensor_.AnyDifferenced()) return true;
 

@@ -84,6 +84,7 @@ class AnalyticBackend final : public Backend {
                std::string* missing);
   bool Prepare(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
   bool TermsFor(Products products, const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
+  bool Soften(const mjModel* model, mjData* data, Products products, StepDerivative* out, std::string* missing);
   bool Smooth(const mjModel* model, mjData* data, Products products, StepDerivative* out, std::string* missing);
   bool Cover(const char* term, const std::string& reason, Coverage* coverage, std::string* missing) const;
   void TakeAcceleration(const mjModel* model, mjData* data);
@@ -156,7 +157,8 @@ class AnalyticBackend final : public Backend {
   bool strict_;
   TermSwitch switch_;
   double smoothing_;
-  bool smoothed_ = false;                            // the active set of the data is smoothed
+  bool smoothed_ = false;                            // efc_D, states and forces of the data are ours
+  bool hides_forces_ = false;                        // of constraints: the engine's go as the least R
   bool at_residual_ = false, hessian_done_ = false;  // FindMinimum has left them, r(a) and the factored H
   std::vector<int> row_state_;
   VectorXd line_start_;

@@ -8,6 +8,7 @@
 #include "derivative/armature.h"
 #include "derivative/effective_mass.h"
 #include "derivative/equilibrium.h"
+#include "derivative/hardest_rows.h"
 
 namespace costate {
 
@@ -54,7 +55,7 @@ ResidualDifference::ResidualDifference(const mjModel* model)
 // qfrc_constraint and efc_force of the probe at acceleration a, on the captured active set
 bool ResidualDifference::ConstraintForce(const mjModel* m, const VectorXd& a) {
   mjData* p = probe_.get();
-  if (!active_.Match(p)) return false;
+  if (!active_.Match(p) || (softened_ && !terms_.rows)) return false;
   mju_zero(p->qfrc_constraint, m->nv);
   if (p->nefc == 0) return true;
   y_.resize(p->nefc);
@@ -207,6 +208,7 @@ void ResidualDifference::Capture(const mjModel* m, const mjData* d) {
   state_.resize(mj_stateSize(m, mjSTATE_INTEGRATION));
   mj_getState(m, d, state_.data(), mjSTATE_INTEGRATION);
   active_.Capture(d);
+  softened_ = HasSoftened(d);
   jumping_.clear();
 }
 

@@ -151,6 +151,7 @@ class ResidualDifference {
   std::unique_ptr<ContactGeometry> geometry_;
   std::vector<JumpingContact> jumping_;  // of the point of the differences
   ActiveSet active_;
+  bool softened_ = false;           // by which level 1 has changed forces of its point, (C22)
   std::vector<mjtNum> state_;       // mjSTATE_INTEGRATION of the point
   std::vector<mjtByte> unlimited_;  // actlimited = 0: the clamp is applied by us, one-sided
   Eigen::VectorXd force_, y_, discrete_, direction_, velocity_, values_[9];

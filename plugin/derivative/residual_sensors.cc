@@ -180,6 +180,7 @@ bool ResidualDifference::Sensors(const mjModel* model, const mjData* d, const Ve
       *out += part;
       continue;
     }
+    if (softened_) *reason = "forces of rows that the engine holds at its least R";
     failed_ = group;
     done = false;
   }

@@ -97,6 +97,18 @@ bool ReadsFriction(int type) {
   }
 }
 
+bool ReadsConstraintForces(int type) {
+  switch (type) {
+    case mjSENS_FORCE:
+    case mjSENS_TORQUE:
+    case mjSENS_TOUCH:
+    case mjSENS_CONTACT:
+    case mjSENS_JOINTLIMITFRC:
+    case mjSENS_TENDONLIMITFRC: return true;
+    default: return false;
+  }
+}
+
 // axes' rates, composites or the fields of contacts, beyond what the engine's kinematics leave
 bool NeedsTree(int type) {
   switch (type) {
@@ -272,6 +284,7 @@ void SensorDerivative::Emit(int first) {
 // false: no closed form
 bool SensorDerivative::Sensor(int i) {
   const BlockedMatrix* da = at_.da;
+  if (at_.hides_forces && ReadsConstraintForces(at_.m->sensor_type[i])) return false;
   if (at_.minimum) {
     if (ReadsFriction(at_.m->sensor_type[i])) return false;
     at_.da = at_.minimum;

@@ -29,6 +29,7 @@ struct SensorPoint {
   const Actuation* actuation = nullptr;    ///< null: actuator forces have no closed form here
   const BlockedMatrix* da = nullptr;       ///< da/d(x, u)
   const BlockedMatrix* minimum = nullptr;  ///< behind a noslip pass: da of the minimum, where the other terms are taken
+  bool hides_forces = false;               ///< those of constraints are the engine's only in whole steps, (C22)
 };
 
 /// Rows of one sensor: their direct columns, and the factors of da that are multiplied out at the end.

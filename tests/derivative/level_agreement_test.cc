@@ -1,4 +1,5 @@
 #include <costate/derivative.h>
+#include <costate/derivative_check.h>
 #include <costate/model.h>
 #include <costate/state.h>
 
@@ -9,6 +10,7 @@
 
 #include "support/engine_test.h"
 #include "support/random_state.h"
+#include "support/step_reference.h"
 
 namespace costate {
 namespace {
@@ -163,6 +165,33 @@ TEST_F(LevelAgreementTest, TheHardestRowsDoNotMoveWithTheirImpedance) {
     linearizer.Vjp(GetState(model.get(), data.get()), VectorXd(), lambda, &vjp);
     EXPECT_LT((vjp.x - two.A.transpose() * lambda).norm(),
               kAgreement * (two.A.cwiseAbs().transpose() * lambda.cwiseAbs()).norm());
+  }
+}
+
+// Such rows leave a ball joint free to turn about its arm, where H would have none of M's digits, (C22). Moving, what
+// they ask for along the arm cannot be had: faster, its force of 1e15 times what is missing leaves the engine's own
+// acceleration few digits.
+TEST_F(LevelAgreementTest, TheHardestRowsLeaveWhatIsFreeItsDigits) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody>
+    <body name="b"><joint type="ball" damping="0.1"/><geom type="ellipsoid" size=".11 .04 .07"/><site name="s"/>
+      <body pos="0 0 .2"><joint axis="1 2 0" stiffness="1"/><geom type="capsule" size=".02 .1" euler="30 40 0" mass=".1"/></body>
+    </body></worldbody><equality><connect body1="b" anchor="-.01 -.07 .03"/></equality>
+    <sensor><gyro site="s"/></sensor></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  for (const double speed : {0.0, 1e-3}) {
+    for (int j = 0; j < model->nv; j++) data->qvel[j] = speed * (1 - 0.3 * j);
+    mj_forward(model.get(), data.get());
+    ASSERT_EQ(data->efc_R[0], mjMINVAL);
+    const ReferenceDerivative reference = Reference(model.get(), data.get());
+    const StepDerivative step = Linearize(model.get(), data.get());
+    ASSERT_EQ(step.coverage.Worst(), Level::kAnalytic);
+    EXPECT_TRUE(support::AgreesWithReference(step.A, reference.value.A, reference.A_error, 1e-7)) << speed;
+    const VectorXd lambda = VectorXd::LinSpaced(step.A.rows(), -1, 2);
+    Linearizer linearizer(model.get());
+    StepVjp vjp;
+    linearizer.Vjp(GetState(model.get(), data.get()), VectorXd(), lambda, &vjp);
+    EXPECT_LT((vjp.x - step.A.transpose() * lambda).norm(),
+              1e-7 * (step.A.cwiseAbs().transpose() * lambda.cwiseAbs()).norm());
   }
 }
 

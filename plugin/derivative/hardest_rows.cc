@@ -1,0 +1,150 @@
+#include "derivative/hardest_rows.h"
+
+#include <Eigen/QR>
+#include <algorithm>
+#include <cmath>
+
+#include "derivative/equilibrium.h"
+#include "derivative/impedance.h"
+
+namespace costate {
+
+namespace {
+
+// of D J M⁻¹ Jᵀ: what the row yields by is then 1e-9 of the motion, what H loses 1e-7
+constexpr double kHardest = 1e9;
+constexpr double kMet = 1e-11;  // of J a and aref: rounding leaves less
+
+bool Acts(const mjData* d, int row) {
+  return d->efc_state[row] == mjCNSTRSTATE_QUADRATIC || d->efc_state[row] == mjCNSTRSTATE_CONE;
+}
+
+// rows of one element, from `row` on
+int Together(const mjData* d, int row) {
+  int end = row + 1;
+  while (end < d->nefc && d->efc_type[end] == d->efc_type[row] && d->efc_id[end] == d->efc_id[row]) end++;
+  return end - row;
+}
+
+double Inertia(const mjModel* m, const mjData* d, int dof) { return d->M[m->M_rowadr[dof] + m->M_rownnz[dof] - 1]; }
+
+// Σ J²/M_jj, near J M⁻¹ Jᵀ
+double Lightness(const mjModel* m, const mjData* d, int row) {
+  double sum = 0;
+  ForJacobianRow(m, d, row, [&](int j, double J) { sum += J * J / Inertia(m, d, j); });
+  return sum;
+}
+
+// for nearly every model the answer, at little cost
+bool MayHaveHardest(const mjData* d) {
+  constexpr double kAny = 1e3 * mjMINVAL;  // edges of pyramids have the least R times 2 mu²
+  return std::any_of(d->efc_R, d->efc_R + d->nefc, [](mjtNum R) { return R < kAny; });
+}
+
+// Calls f(first, end) for the rows of an element that has some at the least R. Friction of a contact is as hard as its
+// normal is.
+template <typename F>
+void ForHardest(const mjData* d, const std::vector<char>& left, F f) {
+  for (int row = 0, end = 0; row < d->nefc; row = end) {
+    end = row + Together(d, row);
+    bool hardest = false, is_left = false;
+    for (int i = row; i < end; i++) {
+      hardest = hardest || (Acts(d, i) && IsHardest(d, i));
+      is_left = is_left || left[i];
+    }
+    if (hardest && !is_left) f(row, end);
+  }
+}
+
+// does the acceleration keep what the row asks for?
+bool IsMet(const mjModel* m, const mjData* d, int row) {
+  double size = std::abs(d->efc_aref[row]);
+  ForJacobianRow(m, d, row, [&](int j, double J) { size += std::abs(J * d->qacc[j]); });
+  return std::abs(d->efc_force[row]) <= kMet * d->efc_D[row] * size;
+}
+
+bool Softens(const mjData* d, int first, int row) {
+  return IsHardest(d, d->efc_type[first] == mjCNSTR_CONTACT_ELLIPTIC ? first : row);
+}
+
+// Is there a motion of the dofs in such rows that they do not feel? Where there is none H loses nothing.
+bool LeaveSomeFree(const mjModel* m, const mjData* d, const std::vector<char>& left) {
+  constexpr double kFree = 1e-6;
+  Eigen::MatrixXd J = Eigen::MatrixXd::Zero(d->nefc, m->nv);
+  ForHardest(d, left, [&](int first, int end) {
+    for (int i = first; i < end; i++) {
+      if (!Softens(d, first, i) || !Acts(d, i)) continue;
+      ForJacobianRow(m, d, i, [&](int j, double value) { J(i, j) = value / std::sqrt(Inertia(m, d, j)); });
+    }
+  });
+  Eigen::ColPivHouseholderQR<Eigen::MatrixXd> qr(J);
+  qr.setThreshold(kFree);
+  return qr.rank() < (J.colwise().squaredNorm().array() > 0).count();
+}
+
+}  // namespace
+
+bool SoftenHardest(const mjModel* m, mjData* d, const std::vector<char>& left, bool* met) {
+  *met = true;
+  if (!MayHaveHardest(d)) return false;
+
+  // the hardest of each element and of all
+  double hardest = 0;
+  const auto hardness = [&](int first, int end) {
+    double most = 0;
+    for (int i = first; i < end; i++) {
+      if (Softens(d, first, i)) most = std::max(most, d->efc_D[i] * Lightness(m, d, i));
+    }
+    return most;
+  };
+  ForHardest(d, left, [&](int first, int end) {
+    hardest = std::max(hardest, hardness(first, end));
+    for (int i = first; i < end; i++) *met = *met && (!Softens(d, first, i) || !Acts(d, i) || IsMet(m, d, i));
+  });
+  if (hardest <= kHardest || !LeaveSomeFree(m, d, left)) {
+    *met = true;
+    return false;
+  }
+
+  // rows that pull at each other keep the ratio of their D, which decides what they agree on
+  ForHardest(d, left, [&](int first, int end) {
+    const double share = std::min(1.0, kHardest / (*met ? hardness(first, end) : hardest));
+    for (int i = first; i < end; i++) {
+      if (!Softens(d, first, i)) continue;
+      d->efc_D[i] *= share;
+      if (Acts(d, i)) d->efc_force[i] *= share;
+    }
+    if (d->efc_state[first] == mjCNSTRSTATE_CONE) {
+      mjtNum* H = d->contact[d->efc_id[first]].H;
+      mju_scl(H, H, share, (end - first) * (end - first));
+    }
+  });
+  mj_mulJacTVec(m, d, d->qfrc_constraint, d->efc_force);
+  return true;
+}
+
+bool HasSoftened(const mjData* d) {
+  for (int i = 0; i < d->nefc; i++) {
+    if (IsHardest(d, i) && d->efc_D[i] * d->efc_R[i] < 0.5) return true;
+  }
+  return false;
+}
+
+void BalanceHardest(const mjModel* m, mjData* d, const std::vector<char>& left, const double* step) {
+  ForHardest(d, left, [&](int first, int end) {
+    const int count = end - first;
+    const bool cone = d->efc_state[first] == mjCNSTRSTATE_CONE;
+    const mjtNum* H = cone ? d->contact[d->efc_id[first]].H : nullptr;
+    for (int i = first; i < end; i++) {
+      double y = 0;
+      ForJacobianRow(m, d, i, [&](int j, double J) { y += J * step[j]; });
+      if (cone) {
+        for (int k = 0; k < count; k++) d->efc_force[first + k] += H[k * count + i - first] * y;
+      } else if (Softens(d, first, i) && Acts(d, i)) {
+        d->efc_force[i] += d->efc_D[i] * y;
+      }
+    }
+  });
+}
+
+}  // namespace costate

@@ -1,0 +1,26 @@
+// Rows that the engine holds at its least R, softer in derivatives so that H keeps its digits. (C22) of README.md.
+#ifndef COSTATE_DERIVATIVE_HARDEST_ROWS_H_
+#define COSTATE_DERIVATIVE_HARDEST_ROWS_H_
+
+#include <mujoco/mujoco.h>
+
+#include <vector>
+
+namespace costate {
+
+/// Makes efc_D of rows that act and are harder than (C22) smaller, with it their forces and the cone Hessians of such
+/// contacts. Rows that are `left` to differences keep theirs.
+/// @pre `data` is at the solution.  @post  if true, only a mj_forward makes it whole again.
+/// @param met  false if one of them cannot keep what it asks for: its force goes as D and is no longer the engine's.
+/// @return false if there is none.
+bool SoftenHardest(const mjModel* model, mjData* data, const std::vector<char>& left, bool* met);
+
+/// Has `data` rows that SoftenHardest has made softer?
+bool HasSoftened(const mjData* data);
+
+/// Adds to the forces of these rows what balances: D J step. @param step  (nv) H⁻¹ r of the softer rows.
+void BalanceHardest(const mjModel* model, mjData* data, const std::vector<char>& left, const double* step);
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_HARDEST_ROWS_H_
