@@ -50,8 +50,8 @@ Record MakeRecord(const NamedModel& named, int N = 30) {
   record.gradient_norm_per_knot = VectorXd::Random(N).cwiseAbs();
   record.cost_terms = {{"height, in \"m\"", 0.1}, {"effort", 1.0 / 3}};
   record.metric = "J = Σ_t dt l_t";
-  record.iterations = {{1, 0.3, -0.1, -0.09, 3e-5, 0.5, 1e-6, -1, 0.01, 7, 0.02, 0.003},
-                       {2, 0.2, -0.1, -0.1, 1e-300, 1, 0, -1, 1, 0, 2, 3}};
+  record.iterations = {{1, 0.3, -0.1, -0.09, 3e-5, 0.5, 1e-6, -1, 0, 0.01, 7, 0.02, 0.003},
+                       {2, 0.2, -0.1, -0.1, 1e-300, 1, 0, -1, 0, 1, 0, 2, 3}};
   record.status = "converged";
   record.message = "gradient below 1e-7";
   record.failures = {"control: ctrl[motor] at its limit at 20 of 30 knots"};
