@@ -66,7 +66,7 @@ class Curvature {
   /// those that the pull-back itself differences 1e-5.
   ///
   /// @throws as GaussNewton; Error{kInvalidArgument} when d.theta leaves the parameters' bounds both ways.
-  /// Cost: N JVPs and 3 N VJPs; with parameters N Linearize and up to 9 N VJPs.
+  /// Cost: N JVPs and 3 N VJPs; 5 to 9 N where terms are differenced; with parameters N Linearize and up to 15 N VJPs.
   /// Source: plugin/rollout/README.md, "Curvature".
   void Hessian(const RolloutDirection& d, CurvatureProduct* out);
 

@@ -1,6 +1,8 @@
 #include "rollout/step_curvature.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include <costate/state.h>
 
@@ -10,18 +12,17 @@ namespace {
 // of the largest entry of (dx, du), measured: impedance bends within 1e-4 m, products are exact to 1e-12, differenced
 // ones to 1e-9
 constexpr double kNudge = 3e-7, kDifferencedNudge = 3e-5;
+constexpr int kSizes =
+    4;  // differenced nudges, a quarter each of the one before: rows and sensors bend within the first
+constexpr double kAgrees = 1e-4;                           // change from one to the next that is as good as noise …
+constexpr double kNear = 0.03;                             // … and that can be extrapolated
 constexpr double kNoise = 1e-9, kDifferencedNoise = 1e-5;  // of a product, relative: what no switch is read into
 
 double Largest(ConstVectorRef v) { return v.size() > 0 ? v.lpNorm<Eigen::Infinity>() : 0; }
 
-// at one nudge; `theta` may be null
-bool BendAt(const StepBend& b, KnotProducts* products, bool coarse, VectorRef out, VectorRef* theta, bool* one_sided) {
-  out.setZero();
-  if (theta) theta->setZero();
-  *one_sided = false;
-  const double largest = std::max(Largest(b.dx), Largest(b.du));
-  if (largest == 0 || (b.pulled.isZero(0) && b.theta.isZero(0))) return true;
-  const double h = (coarse ? kDifferencedNudge : kNudge) / largest;
+// Centred quotients at one nudge, where both sides see a switch to the side without it; `theta` may be null.
+bool Quotient(const StepBend& b, KnotProducts* products, double h, double noise, VectorRef out, VectorRef* theta,
+              bool* one_sided) {
   VectorXd side[2], side_theta[2];
   KnotCovector pulled;
   for (int k = 0; k < 2; k++) {
@@ -40,12 +41,58 @@ bool BendAt(const StepBend& b, KnotProducts* products, bool coarse, VectorRef ou
 
   // both sides differ by O(h) where the step is smooth, by 1/h where a switch is crossed
   const double plus = side[0].norm(), minus = side[1].norm(), more = std::max(plus, minus);
-  const double noise = (coarse ? kDifferencedNoise : kNoise) * b.pulled.norm();
-  *one_sided = (side[0] - side[1]).norm() > 0.5 * more && h * more > noise;
+  *one_sided = (side[0] - side[1]).norm() > 0.5 * more && h * more > noise * b.pulled.norm();
   const double first = !*one_sided ? 0.5 : plus < minus ? 1 : 0;
   out = first * side[0] + (1 - first) * side[1];
   if (theta) *theta = first * side_theta[0] + (1 - first) * side_theta[1];
   return true;
+}
+
+// of the quotients at one nudge from those before, the larger of both parts: x and u, parameters
+double Change(const MatrixXd& D, int k, Eigen::Index split) {
+  const auto part = [&](Eigen::Index begin, Eigen::Index count) {
+    const double norm = D.col(k).segment(begin, count).norm();
+    return norm > 0 ? (D.col(k) - D.col(k - 1)).segment(begin, count).norm() / norm : 0;
+  };
+  return std::max(part(0, split), part(split, D.rows() - split));
+}
+
+// `theta` may be null. Products that are differenced need a nudge over which contacts bend: a quarter of it tells.
+bool BendAt(const StepBend& b, KnotProducts* products, bool coarse, VectorRef out, VectorRef* theta, bool* one_sided) {
+  out.setZero();
+  if (theta) theta->setZero();
+  *one_sided = false;
+  const double largest = std::max(Largest(b.dx), Largest(b.du));
+  if (largest == 0 || (b.pulled.isZero(0) && b.theta.isZero(0))) return true;
+  if (!coarse) return Quotient(b, products, kNudge / largest, kNoise, out, theta, one_sided);
+
+  // from one nudge to the next truncation falls by 16 and noise rises by 4
+  MatrixXd D(out.size() + (theta ? theta->size() : 0), kSizes);
+  double change[kSizes];  // from the nudge before, of D; infinite where one of the two is one-sided
+  bool last_one_sided = true;
+  const auto take = [&](const auto& value) {
+    out = value.head(out.size());
+    if (theta) *theta = value.tail(theta->size());
+    return true;
+  };
+  const auto extrapolated = [&](int k) { return VectorXd((16 * D.col(k) - D.col(k - 1)) / 15); };
+  for (int k = 0; k < kSizes; k++) {
+    const double h = kDifferencedNudge / std::pow(4, k) / largest;
+    if (!Quotient(b, products, h, kDifferencedNoise, out, theta, one_sided)) return false;
+    D.col(k).head(out.size()) = out;
+    if (theta) D.col(k).tail(theta->size()) = *theta;
+    const bool both = !last_one_sided && !*one_sided;
+    last_one_sided = *one_sided;
+    change[k] = both ? Change(D, k, out.size()) : std::numeric_limits<double>::infinity();
+    if (change[k] < kAgrees) return take(D.col(k - 1));
+    if (k < 2) continue;
+    if (change[k] < kNear && change[k] < change[k - 1] / 2) {
+      return take(extrapolated(change[k - 1] < kNear ? k - 1 : k));
+    }
+    if (change[k - 1] < kNear) return take(D.col(k - 2));
+  }
+  if (last_one_sided) return take(D.col(0));
+  return std::isinf(change[kSizes - 1]) || take(extrapolated(kSizes - 1));
 }
 
 }  // namespace
