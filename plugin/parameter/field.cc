@@ -282,6 +282,18 @@ bool EntersPosition(const Field& field) {
 bool IsDerivedFrom(const std::string& array) { return SetConst().inputs.count(array) > 0; }
 bool IsDerived(const std::string& array) { return SetConst().outputs.count(array) > 0; }
 
+bool SwitchesState(const mjModel* m, const Field& field, int id, int index) {
+  if (std::string(field.kind) != "actuator") return false;
+  const bool dynamics = std::string(field.name) == "dynprm", gain = std::string(field.name) == "gainprm";
+  switch (m->actuator_gaintype[id]) {
+    case mjGAIN_DCMOTOR:  // current, temperature, bristle, rate of the setpoint; integral
+      return dynamics ? index == 0 || index == 2 || index == 5 || index == 7 : gain && index == 5;
+    case mjGAIN_PID:  // rate of the setpoint; integral
+      return dynamics ? index == 1 : gain && index == 0;
+    default: return false;
+  }
+}
+
 std::string WhyFixed(const mjModel* m, const Field& field, int id, int index) {
   const std::string kind = field.kind, name = field.name;
   if (kind == "body" && id == 0 && name != "gravcomp") return "the world does not move and has no inertia";
@@ -301,6 +313,9 @@ std::string WhyFixed(const mjModel* m, const Field& field, int id, int index) {
   if (kind == "actuator" && name == "armature" && m->actuator_armature[id] == 0 &&
       m->actuator_trntype[id] == mjTRN_TENDON) {
     return "the inertia matrix has no room for it: the compiler must have found a value above 0";
+  }
+  if (SwitchesState(m, field, id, index) && !(field.at(m, id)[index] > 0)) {
+    return "above 0 it gives the actuator a state, for which it was compiled without room";
   }
   if (kind == "actuator" && name == "delay" && m->actuator_history[2 * id] == 0) {
     return "the actuator was compiled without a history buffer";

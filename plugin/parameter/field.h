@@ -55,6 +55,9 @@ bool EntersPosition(const Field& field);
 bool IsDerivedFrom(const std::string& array);
 bool IsDerived(const std::string& array);
 
+/// Does this number, by being above 0, give its actuator a state?
+bool SwitchesState(const mjModel* model, const Field& field, int id, int index);
+
 /// Why the engine does not take a change of this number, as compiled; "" when it does.
 std::string WhyFixed(const mjModel* model, const Field& field, int id, int index);
 

@@ -1,5 +1,6 @@
 #include "parameter/parameter_set.h"
 
+#include <fmt/format.h>
 #include <mujoco/mjxmacro.h>
 
 #include <algorithm>
@@ -130,11 +131,11 @@ void ParameterSet::Impl::Check(ConstVectorRef values) const {
     const Parameter& p = parameters[i];
     const double value = values[static_cast<Eigen::Index>(i)];
     if (value >= p.lower && value <= p.upper && std::isfinite(value)) continue;
-    const std::string text = "'" + p.name + "' is " + std::to_string(value);
+    const std::string text = fmt::format("'{}' is {:g}", p.name, value);
     if (!std::isfinite(value)) throw Error(ErrorCode::kInvalidArgument, text);
     throw Error(ErrorCode::kInvalidArgument,
-                text + (value < p.lower ? ", it cannot be below " + std::to_string(p.lower)
-                                        : ", it cannot be above " + std::to_string(p.upper)));
+                text + (value < p.lower ? fmt::format(", it cannot be below {:g}", p.lower)
+                                        : fmt::format(", it cannot be above {:g}", p.upper)));
   }
 }
 

@@ -188,7 +188,7 @@ Parameter Describe(const mjModel* m, const Field& field, int id, int index, cons
   p.name = FullName(m, field, id, index);
   p.unit = Unit(m, field, id, index);
   p.value = values[index];
-  p.lower = field.lower;
+  p.lower = SwitchesState(m, field, id, index) ? mjMINVAL : field.lower;
   p.upper = field.upper;
   const std::string name = field.name;
   if (field.writer == Writer::kRotation) p.nudge = kRotationNudge;

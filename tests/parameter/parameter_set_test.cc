@@ -203,6 +203,22 @@ TEST_F(ParameterSetTest, BoundsAreKept) {
   EXPECT_EQ(set.Clamp(Eigen::Vector2d(-1, 2))[1], 2);
 }
 
+// A motor has a state for each of some numbers that is above 0: without one the engine refuses to step.
+TEST_F(ParameterSetTest, NumbersThatGiveAnActuatorAStateKeepIt) {
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><worldbody><body><joint name="j"/><geom size=".1"/></body></worldbody>
+    <actuator><dcmotor name="m" joint="j" motorconst=".05" resistance="1" input="pos" controller="3 2 .1"/>
+      <pid name="p" joint="j" kp="3" ki="2"/></actuator></mujoco>)");
+  for (const char* absent : {"dynprm[0]", "dynprm[2]", "dynprm[5]", "dynprm[7]"}) {
+    EXPECT_ERROR(ParameterSet(model.get(), {std::string("actuator:m/") + absent}), ErrorCode::kUnsupported, absent,
+                 "a state");
+  }
+  EXPECT_ERROR(ParameterSet(model.get(), {"actuator:p/dynprm[1]"}), ErrorCode::kUnsupported, "a state");
+  ParameterSet set(model.get(), {"actuator:m/gainprm[5]", "actuator:p/gainprm[0]"});
+  EXPECT_ERROR(set.Set(Eigen::Vector2d(0, 1)), ErrorCode::kInvalidArgument, "'actuator:m/gainprm[5]' is 0", "1e-15");
+  EXPECT_ERROR(set.Set(Eigen::Vector2d(1, 0)), ErrorCode::kInvalidArgument, "'actuator:p/gainprm[0]' is 0", "1e-15");
+}
+
 TEST_F(ParameterSetTest, CopiesAreIndependent) {
   const ModelPtr model = Zoo();
   ParameterSet set(model.get(), {"joint:hip/damping"});
