@@ -557,6 +557,12 @@ void Actuation::AddActivation(const mjModel* m, Columns* next, Columns* rate) co
   }
 }
 
+bool Actuation::HasFiniteActivation() const {
+  return std::all_of(slopes_.begin(), slopes_.end(),
+                     [](const ActuatorSlope& s) { return std::isfinite(s.next_act) && std::isfinite(s.next_ctrl); }) &&
+         std::all_of(servos_.begin(), servos_.end(), [](const ServoSlope& s) { return s.next.allFinite(); });
+}
+
 void Actuation::Add(const mjModel* m, const mjData* d, Columns* R) const {
   for (const ServoSlope& servo : servos_) AddServoForce(m, d, servo, R);
   const int nv = static_cast<int>(m->nv), ndx = 2 * nv + static_cast<int>(m->na);

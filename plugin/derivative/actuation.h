@@ -94,6 +94,8 @@ class Actuation {
 
   /// Adds the rows of act' and of act_dot (na × (q, v, act, u)); either may be null.
   void AddActivation(const mjModel* model, Columns* next, Columns* rate) const;
+  /// Are the slopes of act'?
+  bool HasFiniteActivation() const;
 
   /// Is there any site transmission?
   bool AnySite() const { return any_site_; }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <utility>
 
+#include "core/finite.h"
 #include "core/plugins.h"
 #include "core/state_layout.h"
 #include "derivative/adhesion.h"
@@ -493,7 +494,7 @@ void AnalyticBackend::ApplyIntegrator(const mjModel* m, const mjData* d) {
 }
 
 // A and B from X_, block by block: what is read once stays in the first cache until its columns are written
-bool AnalyticBackend::Step(const mjModel* m, mjData* d, StepDerivative* out, std::string*) {
+bool AnalyticBackend::Step(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
   const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na), ndx = 2 * nv + na;
   if (differenced_.integrator) difference_->IntegratorGain(m, &gain_);
   ApplyIntegrator(m, d);
@@ -522,15 +523,17 @@ bool AnalyticBackend::Step(const mjModel* m, mjData* d, StepDerivative* out, std
     }
     assembly_.AddBlock(m, block, x, e, out);
   }
-  assembly_.Finish(m, out);
+  bool finite = assembly_.Finish(m, out);
   if (closed_actuation_) {
     Columns next = Columns::Of(out->A.data() + 2 * nv, ndx, out->B.data() + 2 * nv, ndx);
     if (na > 0) actuation_.AddActivation(m, &next, nullptr);
+    finite = finite && (na == 0 || actuation_.HasFiniteActivation());
   } else {
     out->A.bottomRows(na) = direct_.activation.leftCols(ndx);
     out->B.bottomRows(na) = direct_.activation.rightCols(m->nu);
+    finite = finite && IsFinite(direct_.activation);
   }
-  return true;
+  return CoversIfFinite(finite, missing);
 }
 
 MatrixXd AnalyticBackend::Dense(const BlockedMatrix& X) const {
@@ -585,7 +588,8 @@ bool AnalyticBackend::RungeKutta(const mjModel* m, const mjData* d, mjData* stag
     Stage(m, data, stage);
     return true;
   };
-  if (RungeKuttaStep(m, stages, std::ref(function), runge_kutta_.get(), out)) return true;  // a copy would be allocated
+  if (RungeKuttaStep(m, stages, std::ref(function), runge_kutta_.get(), out))  // a copy would be allocated
+    return CoversIfFinite(IsFinite(out->A) && IsFinite(out->B), missing);
   out->status = stage_out.status;
   return out->status != StepStatus::kOk;
 }

@@ -23,6 +23,12 @@ struct StepCovectors {
 /// Why sensors are left to whole steps, as the coverage has it.
 std::string SensorsReason(const Coverage& coverage);
 
+/// What a level ends with. @return `finite`; if it is not, `missing` says so.
+inline bool CoversIfFinite(bool finite, std::string* missing) {
+  if (!finite) *missing = "the result is not finite";
+  return finite;
+}
+
 /// One level of derivatives. The dispatcher owns everything around it: checking x and u, substeps, the choice of level.
 ///
 /// On entry `data` holds the state, ctrl and context (mjSTATE_INTEGRATION) of the point; nothing else in it is
@@ -34,7 +40,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  /// Jacobians of one mj_step: A, B and, when `sensors`, C and D (empty otherwise), status and coverage.
+  /// Jacobians of one mj_step: A, B and, when `sensors`, C and D (empty otherwise), status and coverage. That A and B
+  /// are finite is found out here, while they are at hand; all else is checked by the dispatcher.
   /// @return false if this level does not cover this state; `missing` then names the first term and why.
   virtual bool Linearize(const mjModel* model, mjData* data, bool sensors, StepDerivative* out,
                          std::string* missing) = 0;

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/simd.h"
-
 #include "derivative/plant.h"
 
 namespace costate {
@@ -51,23 +50,33 @@ void ForPositions(const mjModel* m, const mjtNum* v, double h, Single single, Ro
 }
 
 // rows of a block, or sums of those of two, to columns: column_c[nv + i] = h row_i[c], column_c[i] = h² row_i[c], by
-// squares of four
+// squares of four; returns whether all are finite: 0 x is 0, unless x is infinite or no number
 template <bool kSum>
-__attribute__((always_inline)) inline void ScatterSums(int nv, int count, double h, const double* row,
+__attribute__((always_inline)) inline bool ScatterSums(int nv, int count, double h, const double* row,
                                                        const double* more, double* const* column) {
   constexpr int kWidth = BlockedMatrix::kWidth;
   typedef double Loose4 __attribute__((vector_size(32), aligned(8)));
-  const auto one = [&](int at) { return kSum ? row[at] + more[at] : row[at]; };
-  const auto four = [&](int at) __attribute__((always_inline)) {
-    const Double4 r = *reinterpret_cast<const Double4*>(row + at);
-    return kSum ? r + *reinterpret_cast<const Double4*>(more + at) : r;
+  Double4 zero[4] = {};
+  const auto four = [&](int i, int k, int c) __attribute__((always_inline)) {
+    const int at = (i + k) * kWidth + c;
+    Double4 r = *reinterpret_cast<const Double4*>(row + at);
+    if (kSum) r += *reinterpret_cast<const Double4*>(more + at);
+    zero[k] += 0 * r;
+    return r;
+  };
+  // the first of four columns
+  const auto some = [&](int i, int c, int columns) __attribute__((always_inline)) {
+    const Double4 v = h * four(i, 0, c);
+    for (int k = 0; k < columns; k++) {
+      column[c + k][nv + i] = v[k];
+      column[c + k][i] = h * v[k];
+    }
   };
   int i = 0;
   for (; i + 4 <= nv; i += 4) {
-    const int at = i * kWidth;
-    for (int c = 0; c + 4 <= count; c += 4) {
-      const Double4 r0 = four(at + c), r1 = four(at + kWidth + c), r2 = four(at + 2 * kWidth + c),
-                    r3 = four(at + 3 * kWidth + c);
+    int c = 0;
+    for (; c + 4 <= count; c += 4) {
+      const Double4 r0 = four(i, 0, c), r1 = four(i, 1, c), r2 = four(i, 2, c), r3 = four(i, 3, c);
       const Double4 a = __builtin_shufflevector(r0, r1, 0, 4, 2, 6), b = __builtin_shufflevector(r0, r1, 1, 5, 3, 7);
       const Double4 d = __builtin_shufflevector(r2, r3, 0, 4, 2, 6), e = __builtin_shufflevector(r2, r3, 1, 5, 3, 7);
       const Double4 out[4] = {__builtin_shufflevector(a, d, 0, 1, 4, 5), __builtin_shufflevector(b, e, 0, 1, 4, 5),
@@ -78,24 +87,21 @@ __attribute__((always_inline)) inline void ScatterSums(int nv, int count, double
         *reinterpret_cast<Loose4*>(column[c + k] + i) = h * v;
       }
     }
-    for (int c = count / 4 * 4; c < count; c++) {
-      for (int k = 0; k < 4; k++) {
-        column[c][nv + i + k] = h * one(at + k * kWidth + c);
-        column[c][i + k] = h * h * one(at + k * kWidth + c);
-      }
-    }
+    for (int k = 0; k < 4 && c < count; k++) some(i + k, c, count - c);
   }
   for (; i < nv; i++) {
-    for (int c = 0; c < count; c++) {
-      column[c][nv + i] = h * one(i * kWidth + c);
-      column[c][i] = h * h * one(i * kWidth + c);
-    }
+    int c = 0;
+    for (; c + 4 <= count; c += 4) some(i, c, 4);
+    if (c < count) some(i, c, count - c);
   }
+  const Double4 all = (zero[0] + zero[1]) + (zero[2] + zero[3]);
+  return (all[0] + all[1]) + (all[2] + all[3]) == 0;
 }
 
-COSTATE_SIMD void ScatterRows(int nv, int count, double h, const double* row, const double* more,
+COSTATE_SIMD bool ScatterRows(int nv, int count, double h, const double* row, const double* more,
                               double* const* column) {
-  more ? ScatterSums<true>(nv, count, h, row, more, column) : ScatterSums<false>(nv, count, h, row, more, column);
+  return more ? ScatterSums<true>(nv, count, h, row, more, column)
+              : ScatterSums<false>(nv, count, h, row, more, column);
 }
 
 // the position rows of a rotation: `by_velocity` times its velocity rows
@@ -130,17 +136,18 @@ void PushPositions(const mjModel* m, const mjtNum* v, double h, const double* dq
       });
 }
 
-void AssembleStep(const mjModel* m, const mjtNum* v_next, const BlockedMatrix& da, StepDerivative* out) {
+bool AssembleStep(const mjModel* m, const mjtNum* v_next, const BlockedMatrix& da, StepDerivative* out) {
   StepAssembly assembly;
   assembly.Start(m, v_next, out);
   for (int block = 0; block < da.blocks(); block++) assembly.AddBlock(m, block, da.block(block), nullptr, out);
-  assembly.Finish(m, out);
+  return assembly.Finish(m, out);
 }
 
 void StepAssembly::Start(const mjModel* m, const mjtNum* v_next, StepDerivative* out) {
   const Eigen::Index ndx = 2 * m->nv + m->na;
   out->A.resize(ndx, ndx);
   out->B.resize(ndx, m->nu);
+  finite_ = true;
   rotation_.clear();
   ForPositions(
       m, v_next, m->opt.timestep, [](int) {},
@@ -153,8 +160,7 @@ void StepAssembly::Start(const mjModel* m, const mjtNum* v_next, StepDerivative*
 }
 
 // v' = v + h ā,  q' = q ⊕ h v': a row of the block feeds one entry of each of its columns, apart from rotations
-void StepAssembly::AddBlock(const mjModel* m, int block, const double* da, const double* more,
-                            StepDerivative* out) const {
+void StepAssembly::AddBlock(const mjModel* m, int block, const double* da, const double* more, StepDerivative* out) {
   constexpr int kWidth = BlockedMatrix::kWidth;
   const int nv = static_cast<int>(m->nv), nu = static_cast<int>(m->nu), ndx = 2 * nv + static_cast<int>(m->na);
   const int first = block * kWidth, count = std::min(kWidth, ndx + nu - first);
@@ -164,12 +170,13 @@ void StepAssembly::AddBlock(const mjModel* m, int block, const double* da, const
     column[c] = at < ndx ? out->A.data() + at * ndx : out->B.data() + (at - ndx) * ndx;
     if (m->na > 0) std::fill(column[c] + 2 * nv, column[c] + ndx, 0.0);
   }
-  ScatterRows(nv, count, PLANT("positions and velocities", m->opt.timestep), da, more, column);
+  const bool finite = ScatterRows(nv, count, PLANT("positions and velocities", m->opt.timestep), da, more, column);
+  finite_ = finite_ && finite;
   for (const Rotation& rotation : rotation_) TurnRows(nv, count, rotation.dof, rotation.by_velocity.data(), column);
 }
 
 // what does not pass through ā
-void StepAssembly::Finish(const mjModel* m, StepDerivative* out) const {
+bool StepAssembly::Finish(const mjModel* m, StepDerivative* out) const {
   const int nv = static_cast<int>(m->nv);
   const double h = m->opt.timestep;
   for (int i = 0; i < nv; i++) {
@@ -182,6 +189,7 @@ void StepAssembly::Finish(const mjModel* m, StepDerivative* out) const {
     out->A.block<3, 3>(dof, nv + dof) += rotation.by_velocity - h * Eigen::Matrix3d::Identity();
     out->A.block<3, 3>(dof, dof) += rotation.by_position - Eigen::Matrix3d::Identity();
   }
+  return finite_;
 }
 
 }  // namespace costate

@@ -26,16 +26,17 @@ void PushPositions(const mjModel* model, const mjtNum* v, double h, const double
                    double* out);
 
 /// A and B of the single-stage integrators from dā/d(x, u) (nv × (ndx+nu)) and v' = v + h ā; rows of act' are left
-/// zero.
-void AssembleStep(const mjModel* model, const mjtNum* v_next, const BlockedMatrix& da, StepDerivative* out);
+/// zero. @return whether dā is finite.
+bool AssembleStep(const mjModel* model, const mjtNum* v_next, const BlockedMatrix& da, StepDerivative* out);
 
 /// The same block by block, for a caller that makes them one after the other. Allocates nothing after the first step.
 class StepAssembly {
  public:
   void Start(const mjModel* model, const mjtNum* v_next, StepDerivative* out);
-  /// @param more  is added to `da`, unless it is null.
-  void AddBlock(const mjModel* model, int block, const double* da, const double* more, StepDerivative* out) const;
-  void Finish(const mjModel* model, StepDerivative* out) const;
+  /// @param more  is added to `da`, unless it is null. Columns behind the last one are finite.
+  void AddBlock(const mjModel* model, int block, const double* da, const double* more, StepDerivative* out);
+  /// @return whether dā was finite, block by block while it was at hand: A and B are then finite too.
+  bool Finish(const mjModel* model, StepDerivative* out) const;
 
  private:
   struct Rotation {
@@ -43,6 +44,7 @@ class StepAssembly {
     Eigen::Matrix<double, 3, 3, Eigen::RowMajor> by_position, by_velocity;  // Dq and h Dv
   };
   std::vector<Rotation> rotation_;
+  bool finite_ = true;
 };
 
 }  // namespace costate

@@ -22,8 +22,9 @@ namespace costate {
 inline constexpr int kAnalytic = static_cast<int>(Level::kAnalytic), kResidual = static_cast<int>(Level::kResidual),
                      kStep = static_cast<int>(Level::kStep);
 
+// apart from A and B: Backend::Linearize
 inline bool AllFinite(const StepDerivative& d) {
-  return IsFinite(d.A) && IsFinite(d.B) && IsFinite(d.C) && IsFinite(d.D) && IsFinite(d.P) && IsFinite(d.Ps);
+  return IsFinite(d.C) && IsFinite(d.D) && IsFinite(d.P) && IsFinite(d.Ps);
 }
 inline bool AllFinite(const StepVjp& v) {
   return IsFinite(v.x) && IsFinite(v.u) && IsFinite(v.sensors) && IsFinite(v.qfrc) && IsFinite(v.xfrc) &&
@@ -91,9 +92,7 @@ bool Linearizer::Impl::Covers(int level, Out* out, Call call) {
   mj_setState(&local, data.get(), point.data(), state);
   missing[level].clear();
   if (!call(levels[level].get(), &missing[level])) return false;
-  if (out->status != StepStatus::kOk || AllFinite(*out)) return true;
-  missing[level] = "the result is not finite";
-  return false;
+  return out->status != StepStatus::kOk || CoversIfFinite(AllFinite(*out), &missing[level]);
 }
 
 template <typename Out, typename Call>

@@ -3,6 +3,7 @@
 
 #include <costate/model.h>
 
+#include "core/finite.h"
 #include "derivative/chain.h"
 #include "derivative/delayed.h"
 #include "derivative/equilibrium.h"
@@ -58,11 +59,11 @@ class ResidualBackend final : public Backend {
     for (int j = 0; j < applied_.cols(); j++) {
       for (int i = 0; i < applied_.rows(); i++) blocked_(i, j) = applied_(i, j);
     }
-    AssembleStep(m, v_next_.data(), blocked_, out);
+    const bool finite = AssembleStep(m, v_next_.data(), blocked_, out);
     const int ndx = static_cast<int>(out->A.rows());
     out->A.bottomRows(m->na) = direct_.activation.leftCols(ndx);
     out->B.bottomRows(m->na) = direct_.activation.rightCols(m->nu);
-    return true;
+    return CoversIfFinite(finite && IsFinite(direct_.activation), missing);
   }
 
   const std::vector<char>* SensorsLeft() const override { return sensors_left_ ? &difference_.failed() : nullptr; }
@@ -219,8 +220,9 @@ class ResidualBackend final : public Backend {
           return Acceleration(m, d, &stage_out, missing) && stage_out.status == StepStatus::kOk && stage(d, s);
         },
         &runge_kutta_, out);
-    if (!done) out->status = stage_out.status;
-    return done || out->status != StepStatus::kOk;
+    if (done) return CoversIfFinite(IsFinite(out->A) && IsFinite(out->B), missing);
+    out->status = stage_out.status;
+    return out->status != StepStatus::kOk;
   }
 
   // nv × (nv + 6 nbody): what qfrc_applied and xfrc_applied are on the dofs

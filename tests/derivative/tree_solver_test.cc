@@ -1,10 +1,16 @@
 #include "derivative/tree_solver.h"
 
+#include <costate/model.h>
 #include <gtest/gtest.h>
 
 #include <Eigen/Dense>
+#include <cmath>
+#include <limits>
 #include <random>
+#include <string>
 #include <vector>
+
+#include "derivative/integrator.h"
 
 namespace costate {
 namespace {
@@ -117,6 +123,35 @@ TEST(TreeSolver, RefusesAnEntryOutsideItsPattern) {
   TreeSolver solver(kParent.data(), 9);
   EXPECT_FALSE(solver.Add(3, 6, 1.0));
   EXPECT_TRUE(solver.Add(3, 0, 1.0));
+}
+
+// wherever the number is: in a square of four rows and columns, beside or below it
+TEST(StepAssembly, FindsANumberThatIsNotFinite) {
+  for (const int slides : {1, 4, 6}) {
+    std::string xml = "<mujoco><worldbody>";
+    for (int i = 0; i < slides; i++)
+      xml += "<body pos='" + std::to_string(i) + " 0 0'><joint type='slide'/><geom size='0.1'/></body>";
+    const ModelPtr model = LoadModelFromString(xml + "</worldbody></mujoco>");
+    const VectorXd v = VectorXd::Zero(slides);
+    const int columns = 2 * slides;
+    StepDerivative step;
+    BlockedMatrix da;
+    da.Resize(slides, columns);
+    da.SetZero();
+    EXPECT_TRUE(AssembleStep(model.get(), v.data(), da, &step));
+    for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+      for (int i = 0; i < slides; i++) {
+        for (int j = 0; j < columns; j++) {
+          da(i, j) = bad;
+          EXPECT_FALSE(AssembleStep(model.get(), v.data(), da, &step)) << i << " " << j;
+          da(i, j) = 1e300;
+          EXPECT_TRUE(AssembleStep(model.get(), v.data(), da, &step)) << i << " " << j;
+          EXPECT_EQ(step.A(slides + i, j), model->opt.timestep * 1e300) << i << " " << j;
+          da(i, j) = 0;
+        }
+      }
+    }
+  }
 }
 
 TEST(TreeSolver, AcceptsNoDofsAtAll) {
