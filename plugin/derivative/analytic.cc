@@ -518,8 +518,8 @@ bool AnalyticBackend::Step(const mjModel* m, mjData* d, StepDerivative* out, std
       x = mass_.SolveSum(x, e, half);
       e = nullptr;
     } else {
-      if (!solved_) H_.SolveBlock(x, true, half);
-      if (second_solve_) e = mass_.Change(x, e, half);
+      const bool moves = solved_ || H_.SolveBlock(x, true, half);
+      if (second_solve_ && (moves || e)) e = mass_.Change(x, e, half);
     }
     assembly_.AddBlock(m, block, x, e, out);
   }

@@ -421,13 +421,15 @@ TreeSolver::Factors TreeSolver::MakeFactors() const {
           value_.data(),     col_value_.data(), inverse_.data()};
 }
 
-void TreeSolver::SolveBlock(double* block, bool sparse, bool half) const {
+bool TreeSolver::SolveBlock(double* block, bool sparse, bool half) const {
   const Factors factors = MakeFactors();
   const int groups = static_cast<int>(group_.size()) - 1;
-  if (groups == 0) return;
-  const bool push =
-      sparse && FindActive(factors, group_.data(), group_parent_.data(), groups, block, active_.data()) < kSparse;
-  Substitute(factors, group_.data(), push ? active_.data() : nullptr, groups, half, block);
+  if (groups == 0) return false;
+  const double share =
+      sparse ? FindActive(factors, group_.data(), group_parent_.data(), groups, block, active_.data()) : 1;
+  if (share == 0 && std::find(active_.begin(), active_.end(), 1) == active_.end()) return false;
+  Substitute(factors, group_.data(), share < kSparse ? active_.data() : nullptr, groups, half, block);
+  return true;
 }
 
 namespace {

@@ -78,7 +78,8 @@ class TreeSolver {
   /// B ← H⁻¹ B for all columns. @param sparse  look for rows of zeros in B first.
   void Solve(BlockedMatrix* B, bool sparse = true) const;
   /// The same for one block of a BlockedMatrix. @param half  for the first half of its columns alone.
-  void SolveBlock(double* block, bool sparse = true, bool half = false) const;
+  /// @return false if all of it was found to be zero.
+  bool SolveBlock(double* block, bool sparse = true, bool half = false) const;
   /// x ← H⁻¹ x for one vector.
   void Solve(double* x) const;
 

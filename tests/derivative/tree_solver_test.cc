@@ -125,6 +125,24 @@ TEST(TreeSolver, RefusesAnEntryOutsideItsPattern) {
   EXPECT_TRUE(solver.Add(3, 0, 1.0));
 }
 
+// a root's row has no entry of L: a block that has that row alone is not zero all the same
+TEST(TreeSolver, TellsABlockOfZeros) {
+  std::mt19937 rng(4);
+  TreeSolver solver(kParent.data(), 9);
+  Fill(RandomMatrix(kParent, {}, &rng), &solver);
+  ASSERT_TRUE(solver.Factor());
+  BlockedMatrix B;
+  B.Resize(9, 16);
+  for (int i = 0; i < 9; i++) {
+    B.SetZero();
+    EXPECT_FALSE(solver.SolveBlock(B.block(0)));
+    for (int k = 0; k < 9; k++) EXPECT_EQ(B(k, 3), 0);
+    B(i, 3) = 1;
+    EXPECT_TRUE(solver.SolveBlock(B.block(0))) << i;
+    EXPECT_NE(B(i, 3), 1) << i;
+  }
+}
+
 // wherever the number is: in a square of four rows and columns, beside or below it
 TEST(StepAssembly, FindsANumberThatIsNotFinite) {
   for (const int slides : {1, 4, 6}) {
