@@ -58,11 +58,11 @@ bool BasisForce(const mjData* data, const mjContact& contact, ContactForce<dim>*
   return true;
 }
 
-// columns of y and of what follows from it, side by side
-enum { kGeometry = 0, kAcceleration = 7, kVelocity = 13, kBelt = 19, kColumns = 22, kStride = 24 };
+// columns of df, side by side
+enum { kGeometry = 0, kAcceleration = 7, kVelocity = 13, kBelt = 19, kStride = 24 };
 
-// rows of the basis, each of kColumns numbers and some that nobody reads
-struct alignas(64) BasisRows {
+// rows of the basis, of these columns and some that nobody reads
+struct alignas(32) BasisRows {
   double at[6 * kStride];
 };
 
@@ -70,61 +70,103 @@ struct alignas(64) BasisRows {
 struct Six {
   Double4 begin;
   LooseDouble2 end;
+
+  explicit COSTATE_LANES Six(const Lanes6& x = Lanes6::Zero())
+      : begin(__builtin_shufflevector(x.a, x.l, 0, 1, 2, 4)), end(__builtin_shufflevector(x.l, x.l, 1, 2)) {}
+  explicit COSTATE_LANES Six(const double* p)
+      : begin(LoadLanes(p)), end(*reinterpret_cast<const LooseDouble2*>(p + 4)) {}
+  COSTATE_LANES void Store(double* to) const {
+    *reinterpret_cast<LooseDouble4*>(to) = begin;
+    *reinterpret_cast<LooseDouble2*>(to + 4) = end;
+  }
+  COSTATE_LANES void Add(double factor, const Six& x) {
+    begin += factor * x.begin;
+    end += factor * x.end;
+  }
 };
-COSTATE_LANES Six LoadSix(const double* p) { return {LoadLanes(p), *reinterpret_cast<const LooseDouble2*>(p + 4)}; }
 
-// df = −H_c dy + f g dφ, then (C9) the wrench Wᵀ df, by columns; the rows of W are the acceleration's columns of y
+// what a contact's block is made of: the numbers of its ContactForce, its place and the fields of its bodies
+struct BasisPoint {
+  const double *f, *b, *H;
+  double kappa, gain;
+  const mjContact& contact;
+  const TreeDerivative::Field &first, &second;
+};
+
+// (C7) y, df = −H_c dy + f g dφ, then (C9) the wrench Wᵀ df, all columns side by side
 template <int dim>
-COSTATE_LANES void MultiplyRows(const double* H, const double* f, double g, const BasisRows& Y, BasisRows* HY,
-                                ContactBlock* out) {
-  const Double8 sign = {-1, -1, -1, -1, -1, -1, -1, 1};
+COSTATE_LANES void FillColumns(const BasisPoint& at, BasisRows* df, ContactBlock* out) {
+  // relative fields, body 2 minus body 1, about one origin, and at the contact point p
+  const auto load = [](const double* x) __attribute__((always_inline)) { return Double4{x[0], x[1], x[2], 0}; };
+  const Double4 p = load(at.contact.pos) - load(out->origin.data()), shift1 = load(out->shift1.data());
+  const Lanes6 Ua = at.second.va - MotionAbout(at.first.va, shift1), Uv = at.second.v - MotionAbout(at.first.v, shift1);
+  const Double4 ua = Ua.l + CrossLanes(Ua.a, p), uv = Uv.l + CrossLanes(Uv.a, p);
+
+  // y by (dφ, dp, Ω), by dUᵃ, by dUᵛ with each row's own damping and by β; W: twist about the origin → contact basis
+  Double4 y[dim][kStride / 4], push = {}, torque = {};
+  Six W[dim], F;
   for (int i = 0; i < dim; i++) {
-    const double impedance = PLANT("contact: force by impedance", f[i] * g);
-    for (int part = 0; part < kStride / 8; part++) {
-      Double8 sum = {};
-      for (int k = 0; k < dim; k++) {
-        sum += H[k * dim + i] * *reinterpret_cast<const Double8*>(Y.at + k * kStride + 8 * part);
-      }
-      if (part == 0) sum = sign * sum + Double8{impedance};
-      *reinterpret_cast<Double8*>(HY->at + i * kStride + 8 * part) = sum;
+    const double b = at.b[i];
+    const Double4 axis = LoadLanes(at.contact.frame + 3 * (i % 3)), none = {};
+    const Double4 turned = PLANT("contact: turning rows", CrossLanes(axis, Ua.a + b * Uv.a));
+    const Double4 moved = PLANT("contact: moving point", CrossLanes(axis, ua + b * uv));
+    const Double4 arm = PLANT("contact: arm", CrossLanes(p, axis));
+    const bool linear = i < 3;
+    const Lanes6 w = linear ? Lanes6{arm, axis} : Lanes6{axis, none};
+    const Lanes6 by_v = PLANT("contact: damping", b * w);
+    const double slip = PLANT("contact: belt", b);
+    const Double4 normal = {i == 0 ? at.kappa : 0}, belt = {i == 1 ? slip : 0, i == 2 ? slip : 0, i == 3 ? slip : 0};
+    y[i][0] = __builtin_shufflevector(normal, linear ? turned : none, 0, 4, 5, 6);
+    y[i][1] = __builtin_shufflevector(linear ? moved : turned, w.a, 0, 1, 2, 4);
+    y[i][2] = __builtin_shufflevector(w.a, w.l, 1, 2, 4, 5);
+    y[i][3] = __builtin_shufflevector(w.l, by_v.a, 2, 4, 5, 6);
+    y[i][4] = __builtin_shufflevector(by_v.l, belt, 0, 1, 2, 4);
+    y[i][5] = __builtin_shufflevector(belt, belt, 1, 2, 3, 3);
+    W[i] = Six(w);
+    F.Add(at.f[i], W[i]);
+    (linear ? push : torque) += at.f[i] * axis;
+  }
+  for (int i = 0; i < dim; i++) {
+    const double impedance = PLANT("contact: force by impedance", at.f[i] * at.gain);
+    for (int part = 0; part < kStride / 4; part++) {
+      Double4 sum = {};
+      for (int k = 0; k < dim; k++) sum += at.H[k * dim + i] * y[k][part];
+      if (part == 0) sum = Double4{impedance} - sum;
+      if (part == 1) sum *= Double4{-1, -1, -1, 1};
+      *reinterpret_cast<Double4*>(df->at + i * kStride + 4 * part) = sum;
     }
   }
 
-  Six W[dim], F = {};
-  for (int k = 0; k < dim; k++) {
-    W[k] = LoadSix(Y.at + k * kStride + kAcceleration);
-    F.begin += f[k] * W[k].begin;
-    F.end += f[k] * W[k].end;
-  }
-  const auto store = [](const Six& x, double* to) __attribute__((always_inline)) {
-    *reinterpret_cast<LooseDouble4*>(to) = x.begin;
-    *reinterpret_cast<LooseDouble2*>(to + 4) = x.end;
+  const auto column = [&](int c, double factor) __attribute__((always_inline)) {
+    Six sum;
+    for (int k = 0; k < dim; k++) sum.Add(factor * df->at[k * kStride + c], W[k]);
+    return sum;
   };
-  const auto columns = [&](int first, int count, double factor, double* to) __attribute__((always_inline)) {
-    for (int c = 0; c < count; c++) {
-      Six sum = {};
-      for (int k = 0; k < dim; k++) {
-        const double df = factor * HY->at[k * kStride + first + c];
-        sum.begin += df * W[k].begin;
-        sum.end += df * W[k].end;
-      }
-      store(sum, to + 6 * c);
+  F.Store(out->F.data());
+  for (int c = 0; c < 7; c++) {
+    Six sum = column(kGeometry + c, 1);
+    if (c > 0) {
+      // the force and torque move and turn with the contact
+      const Double4 unit = {c % 3 == 1 ? 1.0 : 0, c % 3 == 2 ? 1.0 : 0, c % 3 == 0 ? 1.0 : 0};
+      const Double4 turned = CrossLanes(push, unit);
+      const Lanes6 by_p = {PLANT("contact: moving force", turned), Double4{}};
+      const Lanes6 by_turn = {PLANT("contact: turning torque", CrossLanes(torque, unit) + CrossLanes(p, turned)),
+                              PLANT("contact: turning force", turned)};
+      sum.Add(-1, Six(c <= 3 ? by_p : by_turn));
     }
-  };
-  store(F, out->F.data());
-  columns(kGeometry, 7, 1, out->F_by_geometry.data());
-  columns(kAcceleration, 6, 1, out->F_by_a.data());
-  columns(kVelocity, 6, 1, out->F_by_v.data());
-  columns(kBelt, 3, -1, out->F_by_belt.data());
+    sum.Store(out->F_by_geometry.data() + 6 * c);
+  }
+  for (int c = 0; c < 6; c++) column(kAcceleration + c, 1).Store(out->F_by_a.data() + 6 * c);
+  for (int c = 0; c < 6; c++) column(kVelocity + c, 1).Store(out->F_by_v.data() + 6 * c);
+  for (int c = 0; c < 3; c++) column(kBelt + c, -1).Store(out->F_by_belt.data() + 6 * c);
 }
 
-COSTATE_SIMD void Multiply(int dim, const double* H, const double* f, double g, const BasisRows& Y, BasisRows* HY,
-                           ContactBlock* out) {
+COSTATE_SIMD void FillColumns(int dim, const BasisPoint& at, BasisRows* df, ContactBlock* out) {
   switch (dim) {
-    case 1: return MultiplyRows<1>(H, f, g, Y, HY, out);
-    case 3: return MultiplyRows<3>(H, f, g, Y, HY, out);
-    case 4: return MultiplyRows<4>(H, f, g, Y, HY, out);
-    default: MultiplyRows<6>(H, f, g, Y, HY, out);
+    case 1: return FillColumns<1>(at, df, out);
+    case 3: return FillColumns<3>(at, df, out);
+    case 4: return FillColumns<4>(at, df, out);
+    default: FillColumns<6>(at, df, out);
   }
 }
 
@@ -134,17 +176,12 @@ COSTATE_SIMD void MultiplyTwist(const ContactBlock& block, const ContactMatrix& 
   const double *F = block.F_by_geometry.data(), *belt = block.F_by_belt.data(), *about = block.about.data();
   Six column[6];
   for (int c = 5; c >= 0; c--) {
-    Six sum = {};
-    const auto add = [&](double factor, const Six& x) __attribute__((always_inline)) {
-      sum.begin += factor * x.begin;
-      sum.end += factor * x.end;
-    };
-    for (int k = 0; k < 7; k++) add(PLANT("contact: geometry", G.data()[6 * k + c]), LoadSix(F + 6 * k));
-    for (int k = 0; k < 3 && surface; k++) add(surface->data()[3 * c + k], LoadSix(belt + 6 * k));
-    for (int k = 3; k < 6 && c < 3; k++) add(about[6 * c + k], column[k]);
+    Six sum;
+    for (int k = 0; k < 7; k++) sum.Add(PLANT("contact: geometry", G.data()[6 * k + c]), Six(F + 6 * k));
+    for (int k = 0; k < 3 && surface; k++) sum.Add(surface->data()[3 * c + k], Six(belt + 6 * k));
+    for (int k = 3; k < 6 && c < 3; k++) sum.Add(about[6 * c + k], column[k]);
     column[c] = sum;
-    *reinterpret_cast<LooseDouble4*>(K->data() + 6 * c) = sum.begin;
-    *reinterpret_cast<LooseDouble2*>(K->data() + 6 * c + 4) = sum.end;
+    sum.Store(K->data() + 6 * c);
   }
 }
 
@@ -172,55 +209,19 @@ template <int dim>
 bool ContactBlock::FillForces(const mjData* data, const TreeDerivative& tree, const mjContact& contact, bool rows) {
   ContactForce<dim> force;
   if (!BasisForce<dim>(data, contact, &force)) return false;
-  constexpr int kLinear = dim < 3 ? dim : 3;
-
-  // relative fields, body 2 minus body 1, about one origin
-  const Vec3 p = Vec3Map(contact.pos) - origin;
-  const Vec6 Ua = tree.acceleration_field(body[1]) - MotionAbout(tree.acceleration_field(body[0]), shift1);
-  const Vec6 Uv = tree.velocity(body[1]) - MotionAbout(tree.velocity(body[0]), shift1);
-  const Vec3 ua = MotionAt(Ua, p), uv = MotionAt(Uv, p);
-
-  // (C7) y by (dφ, dp, Ω), velocities with each row's own damping; W: twist about the origin →
-  // contact basis. All of them side by side, since the same two products follow
-  BasisRows y, hy;
-  Eigen::Map<Eigen::Matrix<double, dim, kStride, Eigen::RowMajor>> Y(y.at), HY(hy.at);
-  Y.setZero();
-  Y(0, 0) = force.kappa;
-  for (int i = 0; i < dim; i++) {
-    const Vec3 axis = Vec3Map(contact.frame + 3 * (i % 3));
-    const Vec3 turned = PLANT("contact: turning rows", axis.cross(Ua.head<3>() + force.b(i) * Uv.head<3>()));
-    if (i < 3) {
-      Y.template block<1, 3>(i, 1) = turned;
-      Y.template block<1, 3>(i, 4) = PLANT("contact: moving point", axis.cross(ua + force.b(i) * uv));
-      Y.template block<1, 3>(i, kAcceleration) = PLANT("contact: arm", p.cross(axis));
-      Y.template block<1, 3>(i, kAcceleration + 3) = axis;
-    } else {
-      Y.template block<1, 3>(i, 4) = turned;
-      Y.template block<1, 3>(i, kAcceleration) = axis;
-    }
-    Y.template block<1, 6>(i, kVelocity) =
-        PLANT("contact: damping", force.b(i) * Y.template block<1, 6>(i, kAcceleration));
-    if (i > 0 && i < 4) Y(i, kBelt + i - 1) = PLANT("contact: belt", force.b(i));
-  }
-
-  Multiply(dim, force.H.data(), force.f.data(), force.g, y, &hy, this);
-
-  // the force and torque move and turn with the contact
-  Vec3 push = Vec3::Zero(), torque = Vec3::Zero();
-  for (int i = 0; i < kLinear; i++) push += force.f(i) * Vec3Map(contact.frame + 3 * i);
-  for (int i = 3; i < dim; i++) torque += force.f(i) * Vec3Map(contact.frame + 3 * (i - 3));
-  const Mat3 push_cross = Skew(push);
-  F_by_geometry.template block<3, 3>(0, 1) -= PLANT("contact: moving force", push_cross);
-  F_by_geometry.template block<3, 3>(0, 4) -= PLANT("contact: turning torque", Skew(torque) + Skew(p) * push_cross);
-  F_by_geometry.template block<3, 3>(3, 4) -= PLANT("contact: turning force", push_cross);
-  if (rows) {
-    f.setZero();
-    f.head<dim>() = force.f;
-    f_by_geometry = HY.template leftCols<7>();
-    f_by_a = HY.template middleCols<6>(kAcceleration);
-    f_by_v = HY.template middleCols<6>(kVelocity);
-    f_by_belt = -HY.template middleCols<3>(kBelt);
-  }
+  BasisRows df;
+  FillColumns(dim,
+              {force.f.data(), force.b.data(), force.H.data(), force.kappa, force.g, contact, tree.field(body[0]),
+               tree.field(body[1])},
+              &df, this);
+  if (!rows) return true;
+  const Eigen::Map<const Eigen::Matrix<double, dim, kStride, Eigen::RowMajor>> all(df.at);
+  f.setZero();
+  f.head<dim>() = force.f;
+  f_by_geometry = all.template middleCols<7>(kGeometry);
+  f_by_a = all.template middleCols<6>(kAcceleration);
+  f_by_v = all.template middleCols<6>(kVelocity);
+  f_by_belt = -all.template middleCols<3>(kBelt);
   return true;
 }
 
