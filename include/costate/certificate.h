@@ -27,12 +27,21 @@ enum class Smoothness {
 };
 const char* ToString(Smoothness label);  ///< "smooth", "mode-crossing", "smoothed"
 
+/// The engine's own acceleration where its solver ends before it has converged. A derivative holds for the converged
+/// one.
+struct SolverGap {
+  double size = 0;   ///< largest |engine − converged| over the largest |converged|, or over 1 where that is less
+  std::string name;  ///< where it is largest: "qvel[knee]"; "" without a gap
+  double engine = 0, converged = 0;  ///< qacc there, noslip apart [m/s^2, rad/s^2]
+};
+
 struct Certificate {
   Smoothness label = Smoothness::kSmooth;
   std::vector<Switch> switches;  ///< the nearest of each unit first
   std::vector<std::string>
-      one_sided;      ///< inputs on the edge of a clamp: the slope inside; muscles with ctrl = act: (A3)
-  bool valid = true;  ///< false: the step fails at this point, nothing else is filled
+      one_sided;         ///< inputs on the edge of a clamp: the slope inside; muscles with ctrl = act: (A3)
+  SolverGap solver_gap;  ///< by iterations and tolerance of the model, from the warm start of `data`
+  bool valid = true;     ///< false: the step fails at this point, nothing else is filled
 };
 
 struct CertifyOptions {
@@ -50,8 +59,8 @@ struct CertifyOptions {
 /// a nudge changes by much, contacts that appear beside others. Strictly beyond a clamp the derivative is zero; exactly
 /// on it, as Linearizer::Linearize, it is the slope inside.
 ///
-/// @post   `data` is only read.  Cost: mj_forward to convergence, one collision pass, up to 12 collisions of each pair
-/// that
+/// @post   `data` is only read.  Cost: mj_forward, and to convergence, one collision pass, up to 12 collisions of each
+/// pair that
 ///         pushes and those of the pairs that the derivative differences; then 2 (ndx + nu) converged steps, unless a
 ///         switch is within reach or reach is 0. Allocates.
 /// @throws as Linearizer::Linearize for a state or control that is not finite.

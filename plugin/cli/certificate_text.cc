@@ -7,7 +7,8 @@
 namespace costate::cli {
 namespace {
 
-constexpr int kShown = 8;  // names of a list
+constexpr int kShown = 8;            // names of a list
+constexpr double kSolverGap = 1e-4;  // of accelerations: what `costate check` tolerates of a derivative
 
 }  // namespace
 
@@ -34,6 +35,14 @@ std::vector<std::string> CertificateLines(const Certificate& certificate) {
   for (int i = 0; i < std::min(sides, kShown); ++i) edges += (i > 0 ? ", " : "") + certificate.one_sided[i];
   if (sides > kShown) edges += fmt::format(", … {} more", sides - kShown);
   if (sides > 0) lines.push_back("on the edge of the range, slope inside: " + edges);
+  const SolverGap& gap = certificate.solver_gap;
+  if (gap.size > kSolverGap) {
+    lines.push_back(
+        fmt::format("the model's solver ends before it has converged: acceleration of {} {:.4g}, converged "
+                    "{:.4g}; the derivative is that of the converged step (remedy: iterations, tolerance in "
+                    "<option>)",
+                    gap.name, gap.engine, gap.converged));
+  }
   return lines;
 }
 

@@ -9,7 +9,8 @@
 
 namespace costate::cli {
 
-/// The label, the active set, the nearest switch of each unit, and what is one-sided: one line each.
+/// The label, the active set, the nearest switch of each unit, what is one-sided, and whether the
+/// engine's own solver ends early: one line each.
 std::vector<std::string> CertificateLines(const Certificate& certificate);
 
 }  // namespace costate::cli

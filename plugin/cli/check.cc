@@ -49,7 +49,8 @@ state (bias, mean), and from the average of the true one under noise on position
 
 JSON (--json): { model, file, version, mujoco, sizes{nq nv na nu ns}, level, centered, eps, substeps, tolerance, agrees,
   complete, notes[], states[ { name, description, contacts, constraints, agrees, complete, failure, derivative_seconds,
-  coverage[{term level reason}], certificate{valid label one_sided[] switches[{name state next distance unit active}]}, blocks[{name rows cols scale judged wrong nonsmooth noisy agrees worst{row col row_name
+  coverage[{term level reason}], certificate{valid label one_sided[] solver_gap{size
+  name engine converged} switches[{name state next distance unit active}]}, blocks[{name rows cols scale judged wrong nonsmooth noisy agrees worst{row col row_name
   col_name value reference error error_bar}}], levels[{level refused seconds judged wrong block worst}], terms[{term agrees
   block worst}], smoothed[{block scale largest mean averaged
   deviation smoothed true row col}], nonsmooth_columns[] } ] }
@@ -307,6 +308,11 @@ Json ToJson(const Certificate& certificate) {
   return {{"valid", certificate.valid},
           {"label", ToString(certificate.label)},
           {"one_sided", certificate.one_sided},
+          {"solver_gap",
+           {{"size", certificate.solver_gap.size},
+            {"name", certificate.solver_gap.name},
+            {"engine", certificate.solver_gap.engine},
+            {"converged", certificate.solver_gap.converged}}},
           {"switches", switches}};
 }
 

@@ -456,6 +456,25 @@ class Certifier {
   std::set<std::pair<int, int>> reached_, touching_;
 };
 
+// as the model sets its solver, before noslip
+VectorXd EngineAcceleration(mjModel model, mjData* data) {
+  model.opt.noslip_iterations = 0;
+  mj_forward(&model, data);
+  return Eigen::Map<const VectorXd>(data->qacc, model.nv);
+}
+
+SolverGap CompareAccelerations(const mjModel* model, const VectorXd& engine, const VectorXd& converged) {
+  SolverGap gap;
+  if (model->nv == 0) return gap;
+  Eigen::Index at = 0;
+  const double largest = (engine - converged).cwiseAbs().maxCoeff(&at);
+  gap.size = largest / std::max(1.0, converged.cwiseAbs().maxCoeff());
+  if (largest > 0) gap.name = TangentNames(model)[model->nv + at];
+  gap.engine = engine[at];
+  gap.converged = converged[at];
+  return gap;
+}
+
 }  // namespace
 
 const char* ToString(Smoothness label) {
@@ -481,9 +500,14 @@ Certificate Certify(const mjModel* model, const mjData* data, const CertifyOptio
   Equilibrium point;
   StepStatus status = StepStatus::kOk;
   std::string reason;
+  const VectorXd engine = EngineAcceleration(local, work.get());
+  mj_copyState(model, data, work.get(), mjSTATE_INTEGRATION);
   point.Solve(&local, work.get(), &status, &reason);  // where it does not converge its last point is looked at
   out.valid = status == StepStatus::kOk;
-  if (out.valid) Certifier(&local, work.get(), options).Run(&out);
+  if (out.valid) {
+    out.solver_gap = CompareAccelerations(model, engine, Eigen::Map<const VectorXd>(work->qacc, model->nv));
+    Certifier(&local, work.get(), options).Run(&out);
+  }
   guard.TakeWarnings();
   return out;
 }

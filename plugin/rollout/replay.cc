@@ -91,8 +91,10 @@ std::vector<std::string> LabelFailures(const mjModel* model, const Trajectory& t
     return knot.solver_iterations >= model->opt.iterations && model->opt.iterations > 0;
   });
   if (exhausted > 0) {
-    labels.push_back(fmt::format("state: the constraint solver used all its {} iterations at {} of {} knots",
-                                 model->opt.iterations, exhausted, diagnostics.size()));
+    labels.push_back(
+        fmt::format("state: the constraint solver used all its {} iterations at {} of {} knots; derivatives hold for "
+                    "converged steps (remedy: more iterations in <option>)",
+                    model->opt.iterations, exhausted, diagnostics.size()));
   }
   const auto deepest = std::max_element(
       diagnostics.begin(), diagnostics.end(),

@@ -481,5 +481,37 @@ TEST_F(CertificateTest, TendonsForcesAndSensorsValuesAreFarFromWhereTheyAreHeld)
   }
 }
 
+// where the model lets its solver end early, its own acceleration is told beside the one the derivative holds for
+TEST_F(CertificateTest, ASolverThatEndsEarlyIsNotWhereTheDerivativeIs) {
+  const ModelPtr model = LoadModelFromString(R"(
+<mujoco><option solver="PGS" iterations="2" tolerance="0" noslip_iterations="3"/>
+  <worldbody><geom type="plane" size="1 1 .1"/>
+    <body name="box" pos="0 0 .099" euler="3 4 0"><freejoint name="box"/><geom type="box" size=".2 .1 .1"/></body></worldbody>
+</mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  data->qvel[0] = 0.3;
+  const auto acceleration = [&](int iterations) {
+    const ModelPtr copy = CopyModel(model.get());
+    copy->opt.iterations = iterations;
+    copy->opt.noslip_iterations = 0;
+    const DataPtr at = MakeData(copy.get());
+    mju_copy(at->qvel, data->qvel, 6);
+    mj_forward(copy.get(), at.get());
+    return VectorXd(Eigen::Map<const VectorXd>(at->qacc, 6));
+  };
+  const VectorXd engine = acceleration(2), converged = acceleration(20000);
+  Eigen::Index at = 0;
+  const double largest = (engine - converged).cwiseAbs().maxCoeff(&at);
+  ASSERT_GT(largest, 1e-3);
+  const SolverGap gap = Certify(model.get(), data.get()).solver_gap;
+  EXPECT_EQ(gap.name, TangentNames(model.get())[6 + at]);
+  EXPECT_EQ(gap.engine, engine[at]);
+  EXPECT_NEAR(gap.converged, converged[at], 1e-7 * converged.cwiseAbs().maxCoeff());
+  EXPECT_NEAR(gap.size, largest / std::max(1.0, converged.cwiseAbs().maxCoeff()), 1e-6);
+
+  model->opt.iterations = 20000;
+  EXPECT_LT(Certify(model.get(), data.get()).solver_gap.size, 1e-7);
+}
+
 }  // namespace
 }  // namespace costate

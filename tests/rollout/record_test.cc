@@ -371,7 +371,9 @@ TEST_F(LabelFailuresTest, NamesSaturationExhaustionAndPenetrationWithNumbers) {
   const std::vector<std::string> labels = LabelFailures(model.get(), trajectory, {}, diagnostics);
   ASSERT_EQ(labels.size(), 3u);
   EXPECT_EQ(labels[0], "control: ctrl[motor] at its limit at 10 of 40 knots");
-  EXPECT_EQ(labels[1], "state: the constraint solver used all its 100 iterations at 1 of 41 knots");
+  EXPECT_EQ(labels[1],
+            "state: the constraint solver used all its 100 iterations at 1 of 41 knots; derivatives hold for converged "
+            "steps (remedy: more iterations in <option>)");
   EXPECT_TRUE(labels[2].starts_with("evaluation: a contact penetrates by")) << labels[2];
   EXPECT_NE(labels[2].find("at knot 4"), std::string::npos) << labels[2];
 }
