@@ -18,6 +18,8 @@ struct BasinHoppingOptions {
   double size = 0.05;       ///< standard deviation of a kick, in half control ranges (1 without a range)
   double tolerance = 3e-4;  ///< relative decrease of the cost at which the solves on the way end
   std::uint64_t seed = 1;
+  /// Of SolveTask: one plain solve first, and kicks only where it stalls, with the iterations that it leaves.
+  bool after_stall = false;
 };
 
 /// One round on the way.

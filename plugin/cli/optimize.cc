@@ -41,6 +41,7 @@ smooths derivatives alone; --smooth none leaves <smooth> out.
 
 --hops N, or <hopping> in the task, goes on where a solve ends in the nearest of many minima, as about contacts that come and go: N rounds of
 solves side by side from the best motion with kicked controls; each round's best is told. --iterations bounds all rounds together.
+With --goal a solve that stalls is followed by four rounds; --hops 0 ends it there.
 With --smooth they go on from where that has led, on the true model; with <time> at each length that is tried.
 
 At the end the motion is repeated at half the time step, with stiffer contact, another integrator and a tighter constraint solver;
@@ -99,7 +100,10 @@ Task MakeTask(const OptimizeOptions& options) {
   if (options.iterations) task.solver.iterations = *options.iterations;
   if (options.tolerance) task.solver.tolerance = *options.tolerance;
   if (options.threads) task.solver.threads = *options.threads;
-  if (options.hops) task.hopping.rounds = *options.hops;
+  if (options.hops) {
+    task.hopping.rounds = *options.hops;
+    task.hopping.after_stall = false;
+  }
   if (!options.solver.empty()) {
     task.solver.type = options.solver == "fddp" ? SolverType::kFddp : SolverType::kIlqr;
     if (task.solver.type == SolverType::kIlqr) {
@@ -164,8 +168,9 @@ TaskCallbacks TellingCallbacks(const Task& task, const OptimizeOptions& options,
                                 : round.better    ? fmt::format(", was {:.7g}", best)
                                                   : fmt::format("; {:.7g} stays", best);
     if (round.better) best = round.cost;
+    const bool led = task.hopping.after_stall || task.continuation.smooth.any();
     progress->Line(fmt::format("{}: {:.7g}{}",
-                               round.number == 0 ? "from the guess"
+                               round.number == 0 ? (led ? "from there" : "from the guess")
                                : last            ? "to the end"
                                                  : fmt::format("round {}", round.number),
                                round.cost, verdict));
@@ -344,7 +349,10 @@ int RunOptimize(const OptimizeOptions& options) {
   for (const std::string& failure : record.failures) fmt::print("  note          {}\n", failure);
   const bool touches = std::any_of(record.diagnostics.begin(), record.diagnostics.end(),
                                    [](const KnotDiagnostics& d) { return d.contacts > 0; });
-  if (result.status == SolveStatus::kStalled && touches && stages.empty()) {
+  if (result.status == SolveStatus::kStalled && touches && solution.rounds.empty()) {
+    fmt::print(
+        "  hint          about contacts many motions are best nearby; kicks may lead to a better one: --hops 8\n");
+  } else if (result.status == SolveStatus::kStalled && touches && stages.empty()) {
     fmt::print("  hint          the way to a better motion may lead by smoother contact: --smooth auto\n");
   } else if (result.status == SolveStatus::kStalled && LimitsForces(m) && solution.rounds.empty() &&
              std::any_of(record.diagnostics.begin(), record.diagnostics.end(),
@@ -389,7 +397,10 @@ void AddOptimizeCommand(CLI::App& app, int* exit_code) {
       ->add_option("--derivative-every", options->derivative_every,
                    "derivatives at every so many knots, interpolated in between (default 1)")
       ->check(CLI::Range(1, 1000000));
-  command->add_option("--hops", options->hops, "so many rounds of kicked controls from the best motion (default 0)")
+  command
+      ->add_option("--hops", options->hops,
+                   "so many rounds of kicked controls from the best motion (default 0; with --goal 4 where "
+                   "the solve stalls)")
       ->check(CLI::Range(0, 1000000));
   command->add_flag("--second-order", options->second_order, "exact second derivatives (fddp)");
   AddSmoothOptions(command, &options->smooth, "go from smoother contact to the true model");

@@ -229,12 +229,13 @@ ContinuationOptions ReadSmoothing(const XmlElement* element, const mjModel* mode
 BasinHoppingOptions ReadHopping(const XmlElement* element) {
   BasinHoppingOptions options;
   if (!element) return options;
-  element->Allow({"rounds", "width", "iterations", "size", "seed"});
+  element->Allow({"rounds", "width", "iterations", "size", "seed", "from"});
   options.rounds = element->WholeNumber("rounds", 1).value_or(kHoppingRounds);
   options.width = element->WholeNumber("width", 1).value_or(options.width);
   options.iterations = element->WholeNumber("iterations", 1).value_or(options.iterations);
   options.size = element->PositiveNumber("size").value_or(options.size);
   options.seed = static_cast<std::uint64_t>(element->WholeNumber("seed", 0).value_or(static_cast<int>(options.seed)));
+  options.after_stall = element->Word("from", {"guess", "stall"}).value_or(0) == 1;
   return options;
 }
 

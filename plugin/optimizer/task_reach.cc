@@ -22,6 +22,7 @@ constexpr double kShortKnot = 0.01, kLongKnot = 0.02;  // [s]
 constexpr double kPostureRunning = 0.2, kPostureTerminal = 20;
 constexpr double kVelocityRunning = 0.01, kVelocityTerminal = 20;
 constexpr double kEffort = 0.02;
+constexpr int kHoppingRounds = 4;      // where a solve stalls, as about contacts
 constexpr double kVelocityTime = 0.3;  // [s] a velocity is natural when it crosses the natural length in this time
 
 int ChooseSubsteps(double time, double timestep) {
@@ -128,6 +129,8 @@ Task MakeReachKeyTask(const std::string& model_path, const ReachKeyOptions& opti
   terms.back().terminal = VectorXd::Zero(dims.nu);
   task.cost = std::make_unique<ResidualCost>(model, std::move(terms), CostScale::kDt);
   ReadInputs(nullptr, &task);
+  task.hopping.rounds = kHoppingRounds;
+  task.hopping.after_stall = true;
   return task;
 }
 

@@ -163,6 +163,35 @@ TEST_F(BasinHopping, GoesOnFromSmoothingAndAtEachLengthOfTime) {
   }
 }
 
+// a solve that stalls at a kink is followed by kicks, one that converges is not
+TEST_F(BasinHopping, FollowsASolveThatStalls) {
+  const std::string hopping = "<hopping rounds='20' size='0.5' from='stall'/>";
+  const TaskSolution smooth = SolveTask(WellTask(hopping));
+  EXPECT_EQ(smooth.result.status, SolveStatus::kConverged) << smooth.result.message;
+  EXPECT_GT(smooth.result.cost, 9);
+  EXPECT_TRUE(smooth.rounds.empty());
+
+  const std::string kink = "<cost name='kink' value='1 + abs(x*x - 1)' weight='0' terminal='100'/>";
+  const SolveResult stalled = SolveTask(WellTask(kink)).result;
+  ASSERT_EQ(stalled.status, SolveStatus::kStalled) << stalled.message;
+  EXPECT_NEAR(stalled.cost, 60, 0.1);
+  const Task task = WellTask(kink + hopping);
+  const TaskSolution solution = SolveTask(task);
+  EXPECT_GT(solution.rounds.size(), 2u);
+  EXPECT_NEAR(solution.result.cost, 50, 0.1) << solution.result.message;
+  EXPECT_TRUE(solution.result.message.starts_with(stalled.message)) << solution.result.message;
+  EXPECT_EQ(solution.result.initial_cost, stalled.initial_cost);
+
+  // the iterations of the plain solve are the first of all, which the solver's own bound
+  ASSERT_GT(solution.result.iterations.size(), stalled.iterations.size());
+  for (std::size_t i = 0; i < stalled.iterations.size(); ++i) {
+    EXPECT_EQ(solution.result.iterations[i].cost, stalled.iterations[i].cost);
+  }
+  Task bounded = WellTask(kink + hopping);
+  bounded.solver.iterations = static_cast<int>(stalled.iterations.size()) + 7;
+  EXPECT_LE(SolveTask(bounded).result.iterations.size(), stalled.iterations.size() + 7);
+}
+
 // iterations bound all rounds together; the callback, called by this thread, ends them all
 TEST_F(BasinHopping, EndsWhenItIsTold) {
   const Task task = WellTask("");
@@ -212,6 +241,8 @@ TEST_F(BasinHopping, IsReadFromTheTask) {
   EXPECT_EQ(WellTask("").hopping.rounds, 0);
   EXPECT_EQ(WellTask("<hopping/>").hopping.rounds, 8);
   const BasinHoppingOptions o = WellTask("<hopping rounds='3' width='4' iterations='7' size='0.2' seed='9'/>").hopping;
+  EXPECT_FALSE(o.after_stall);
+  EXPECT_TRUE(WellTask("<hopping from='stall'/>").hopping.after_stall);
   EXPECT_EQ(o.rounds, 3);
   EXPECT_EQ(o.width, 4);
   EXPECT_EQ(o.iterations, 7);

@@ -17,6 +17,8 @@ TEST_F(ReachKey, GoesFromKeyframeToKeyframe) {
   const Task task = MakeReachKeyTask(kZoo, {.start = "home", .goal = "pose", .time = 0.6});
   EXPECT_EQ(task.N, 60);
   EXPECT_EQ(task.substeps, 5);
+  EXPECT_TRUE(task.hopping.after_stall);
+  EXPECT_EQ(task.hopping.rounds, 4);
   EXPECT_EQ(task.x0[2], 1);
   EXPECT_NEAR(task.x_goal.segment<4>(3).norm(), 1, 1e-15);
   EXPECT_EQ(task.x_goal[24], 0.4);
