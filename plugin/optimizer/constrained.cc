@@ -382,6 +382,8 @@ SolveResult Constrained::Run(ConstMatrixRef U) {
       return End(SolveStatus::kIterationLimit, fmt::format("reached the limit of {} iterations", options_.iterations));
     }
     if (!go_on && violation > c_.tolerance) {
+      if (best_.violation <= c_.tolerance)
+        return End(SolveStatus::kStalled, "stalled: no better motion found that keeps the constraints");
       return End(SolveStatus::kInfeasible, "infeasible: no motion found that keeps the constraints");
     }
     if (outer >= c_.outer_iterations) {

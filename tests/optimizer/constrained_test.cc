@@ -1,4 +1,5 @@
 #include <costate/constraint.h>
+#include <costate/solve_task.h>
 
 #include <gtest/gtest.h>
 
@@ -9,6 +10,7 @@
 
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
+#include "support/temporary_folder.h"
 
 namespace costate {
 namespace {
@@ -223,6 +225,29 @@ TEST_F(Constrained, NamesWhatCannotBeKeptAndReturnsTheLeastViolation) {
   for (const char* part : {"infeasible", "'be there' (qpos[slide])", "knot 20", "allowed 2 to 3", " m at"}) {
     EXPECT_NE(result.message.find(part), std::string::npos) << part << " is not in: " << result.message;
   }
+}
+
+// a puck and a post half way: start, guess and cost are symmetric, and the search ends against the post; the best
+// motion on the way is past it between two knots and keeps all constraints
+TEST_F(Constrained, IsNotInfeasibleWhereAMotionKeepsAll) {
+  const support::TemporaryFolder folder;
+  folder.Write("puck.xml",
+               "<mujoco><option timestep='0.02' gravity='0 0 0'/><worldbody><body>"
+               "<joint name='x' type='slide' axis='1 0 0' damping='0.3'/>"
+               "<joint name='y' type='slide' axis='0 1 0' damping='0.3'/>"
+               "<geom size='0.1' mass='1' contype='0' conaffinity='0'/></body></worldbody>"
+               "<actuator><motor name='x' joint='x'/><motor name='y' joint='y'/></actuator></mujoco>");
+  const Task task =
+      LoadTask(folder.Write("post.xml",
+                            "<task model='puck.xml' horizon='1.5'><measure name='p' qpos='all'/><cost name='effort' "
+                            "ctrl='all' weight='0.01'/>"
+                            "<constraint name='there' qpos='x' equals='2' when='end'/><constraint name='level' "
+                            "qpos='y' equals='0' when='end'/>"
+                            "<constraint name='rest' qvel='all' equals='0' when='end'/>"
+                            "<constraint name='clear' value='[(p[0] - 1)^2 + p[1]^2]' lower='0.09'/></task>"));
+  const SolveResult result = SolveTask(task).result;
+  EXPECT_LE(result.violation, task.constrained.tolerance) << result.message;
+  EXPECT_EQ(result.status, SolveStatus::kStalled) << result.message;
 }
 
 TEST_F(Constrained, IsBitwiseTheSameAtAnyThreadCount) {
