@@ -29,8 +29,10 @@ __attribute__((always_inline)) inline bool IsFiniteOf(const double* x, std::ptrd
   return total == 0;
 }
 
+COSTATE_SIMD_LANES(bool, AreFinite, (const double* x, std::ptrdiff_t n), IsFiniteOf, (x, n))
+
 }  // namespace
 
-COSTATE_SIMD_LANES(bool, IsFinite, (const double* x, std::ptrdiff_t n), IsFiniteOf, (x, n))
+bool IsFinite(const double* x, std::ptrdiff_t n) { return AreFinite(x, n); }
 
 }  // namespace costate

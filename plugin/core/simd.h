@@ -7,6 +7,7 @@
 //
 // COSTATE_SIMD_LANES defines such a function of a template <int kLanes>, for vectors of as many doubles as a register
 // has: GCC moves wider ones to memory and back at each use, where several of them are summed up in a loop.
+// It is not declared anywhere before, as in a header: GCC binds calls that it has read by then to the widest version.
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__)
 #define COSTATE_SIMD __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #define COSTATE_SIMD_LANES(type, name, parameters, of_lanes, arguments)                            \
