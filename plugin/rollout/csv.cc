@@ -11,7 +11,7 @@
 namespace costate {
 namespace {
 
-std::string Quoted(const std::string& cell) {
+std::string QuotedCell(const std::string& cell) {
   if (cell.find_first_of(",\"\r\n") == std::string::npos) return cell;
   std::string quoted = "\"";
   for (char c : cell) {
@@ -53,7 +53,7 @@ void ParseRow(const std::string& name, int line, std::string_view row, double* v
 
 std::string CsvHeader(const std::vector<std::string>& header) {
   std::string line;
-  for (const std::string& cell : header) line += (line.empty() ? "" : ",") + Quoted(cell);
+  for (const std::string& cell : header) line += (line.empty() ? "" : ",") + QuotedCell(cell);
   return line;
 }
 

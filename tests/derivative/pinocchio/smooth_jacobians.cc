@@ -1,5 +1,5 @@
 // Prints a robot's numbers and Costate's derivatives of its acceleration at random states, as JSON: what
-// smooth_jacobians.py compares with Pinocchio. Built with COSTATE_PLANTS it can make a formula wrong by one per cent.
+// smooth_jacobians.py compares with Pinocchio. Linked to formulas with plants it can make one wrong by one per cent.
 //   smooth_jacobians MODEL.xml STATES [PLANT]
 #include <costate/derivative.h>
 #include <fmt/core.h>
@@ -81,13 +81,9 @@ json Point(const mjModel* m, unsigned seed) {
 }
 
 void SetPlant(const std::string& name) {
-#ifdef COSTATE_PLANTS
   const auto plant = Plants().find(name);
   if (plant == Plants().end()) throw Error(ErrorCode::kInvalidArgument, "there is no plant '" + name + "'");
   plant->second = kPlant;
-#else
-  throw Error(ErrorCode::kInvalidArgument, "built without plants: '" + name + "'");
-#endif
 }
 
 int Main(int argc, char** argv) {
