@@ -7,6 +7,7 @@
 
 #include "derivative/actuation.h"
 #include "derivative/extrapolate.h"
+#include "derivative/step_stencil.h"
 
 namespace costate {
 
@@ -86,19 +87,7 @@ void ResidualDifference::Restore(const mjModel* m) { mj_setState(m, probe_.get()
 
 void ResidualDifference::Move(const mjModel* m, int column, double offset) {
   Restore(m);
-  mjData* p = probe_.get();
-  if (offset == 0) return;
-  if (column < dims_.nv) {
-    direction_.setZero(dims_.nv);
-    direction_[column] = 1;
-    mj_integratePos(m, p->qpos, direction_.data(), offset);
-  } else if (column < 2 * dims_.nv) {
-    p->qvel[column - dims_.nv] += offset;
-  } else if (column < dims_.ndx) {
-    p->act[column - 2 * dims_.nv] += offset;
-  } else {
-    p->ctrl[column - dims_.ndx] += offset;
-  }
+  if (offset != 0) MoveColumn(m, dims_, column, offset, &direction_, probe_.get());
 }
 
 // One column by nudges h, h/2, h/4 … whose points all have the captured active set, extrapolated (J2): to both sides of

@@ -23,6 +23,19 @@ int Address(const mjModel* model, int component) {
 
 }  // namespace
 
+void MoveColumn(const mjModel* model, const Dims& dims, int col, double eps, VectorXd* scratch, mjData* data) {
+  if (col < dims.nv) {
+    *scratch = VectorXd::Unit(dims.nv, col);
+    mj_integratePos(model, data->qpos, scratch->data(), eps);
+  } else if (col < 2 * dims.nv) {
+    data->qvel[col - dims.nv] += eps;
+  } else if (col < dims.ndx) {
+    data->act[col - 2 * dims.nv] += eps;
+  } else {
+    data->ctrl[col - dims.ndx] += eps;
+  }
+}
+
 void DifferenceModel::Refresh(const mjModel* model, bool converge) {
   local_ = *model;
 
@@ -111,7 +124,7 @@ void DifferenceModel::ControlRange(int control, double* lower, double* upper) co
 }
 
 StepStencil::StepStencil(const mjModel* model)
-    : dims_(model), point_(mj_stateSize(model, mjSTATE_INTEGRATION)), nudge_(VectorXd::Zero(dims_.nv)) {
+    : dims_(model), point_(mj_stateSize(model, mjSTATE_INTEGRATION)), nudge_(dims_.nv) {
   for (int i = 0; i < model->nactuator; ++i) {
     if (!IsMuscle(model, i)) continue;
     for (int k = 0; k < model->actuator_actnum[i]; ++k) muscle_act_.push_back(model->actuator_actadr[i] + k);
@@ -133,19 +146,7 @@ void StepStencil::CaptureConverged(const mjModel* model, mjData* data) {
 
 void StepStencil::Restore(const mjModel* model, mjData* data, int col, double eps) const {
   mj_setState(model, data, point_.data(), mjSTATE_INTEGRATION);
-  if (col < 0) return;
-  if (col < dims_.nv) {
-    // q ⊕ eps e_col
-    nudge_[col] = 1;
-    mj_integratePos(model, data->qpos, nudge_.data(), eps);
-    nudge_[col] = 0;
-  } else if (col < 2 * dims_.nv) {
-    data->qvel[col - dims_.nv] += eps;
-  } else if (col < dims_.ndx) {
-    data->act[col - 2 * dims_.nv] += eps;
-  } else {
-    data->ctrl[col - dims_.ndx] += eps;
-  }
+  if (col >= 0) MoveColumn(model, dims_, col, eps, &nudge_, data);
 }
 
 void StepStencil::RestoreAlong(const mjModel* model, mjData* data, ConstVectorRef direction, double eps) const {

@@ -16,6 +16,9 @@ enum class Side {
   kNone,  ///< the input is strictly outside its clamp: the column is zero
 };
 
+/// Moves tangent or control column `col` of `data` by eps: q ⊕ eps e_col, else a number. @param scratch  becomes (nv).
+void MoveColumn(const mjModel* model, const Dims& dims, int col, double eps, VectorXd* scratch, mjData* data);
+
 /// A shallow copy of a model with what differences need changed: no automatic reset, no sleep, solver converged, clamps
 /// of controls and activations on one branch. The arrays of clamps are its own; everything else is the caller's.
 class DifferenceModel {
@@ -92,7 +95,7 @@ class StepStencil {
 
   Dims dims_;
   VectorXd point_;               // mjSTATE_INTEGRATION
-  mutable VectorXd nudge_;       // nv, zero between calls
+  mutable VectorXd nudge_;       // nv
   std::vector<int> muscle_act_;  // activation entries of muscles: clipped to [0, 1] inside the engine's dynamics
   int act_address_ = 0, ctrl_address_ = 0, warmstart_address_ = 0;  // in point_
 };

@@ -12,8 +12,8 @@ namespace {
 // of the largest entry of (dx, du), measured: impedance bends within 1e-4 m, products are exact to 1e-12, differenced
 // ones to 1e-9
 constexpr double kNudge = 3e-7, kDifferencedNudge = 3e-5;
-constexpr int kSizes =
-    4;  // differenced nudges, a quarter each of the one before: rows and sensors bend within the first
+// differenced nudges, each a quarter of the one before: rows and sensors bend within the first
+constexpr int kSizes = 4;
 constexpr double kAgrees = 1e-4;                           // change from one to the next that is as good as noise …
 constexpr double kNear = 0.03;                             // … and that can be extrapolated
 constexpr double kNoise = 1e-9, kDifferencedNoise = 1e-5;  // of a product, relative: what no switch is read into
