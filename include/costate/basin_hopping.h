@@ -18,8 +18,7 @@ struct BasinHoppingOptions {
   double size = 0.05;       ///< standard deviation of a kick, in half control ranges (1 without a range)
   double tolerance = 3e-4;  ///< relative decrease of the cost at which the solves on the way end
   std::uint64_t seed = 1;
-  /// Of SolveTask: one plain solve first, and kicks only where it stalls, with the iterations that it leaves.
-  bool after_stall = false;
+  bool after_stall = false;  ///< round 0 is one plain solve; others only where it stalls, with the iterations it leaves
 };
 
 /// One round on the way.
@@ -34,7 +33,7 @@ struct BasinHoppingRound {
 struct BasinHoppingResult {
   SolveResult
       result;  ///< the best motion; its iterations are those of all rounds, one record for all solves of a round
-  std::vector<BasinHoppingRound> rounds;
+  std::vector<BasinHoppingRound> rounds;  ///< none where a plain solve was enough
 };
 
 /// Called when a round has ended.

@@ -168,7 +168,7 @@ TaskCallbacks TellingCallbacks(const Task& task, const OptimizeOptions& options,
                                 : round.better    ? fmt::format(", was {:.7g}", best)
                                                   : fmt::format("; {:.7g} stays", best);
     if (round.better) best = round.cost;
-    const bool led = task.hopping.after_stall || task.continuation.smooth.any();
+    const bool led = task.continuation.smooth.any();
     progress->Line(fmt::format("{}: {:.7g}{}",
                                round.number == 0 ? (led ? "from there" : "from the guess")
                                : last            ? "to the end"

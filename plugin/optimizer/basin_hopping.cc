@@ -46,6 +46,7 @@ class BasinHopping {
   void Round(const std::vector<Guess>& guesses, int iterations, double tolerance, int round);
   void Follow(Lockstep* lockstep);
   bool Take(std::vector<SolveResult>* results, BasinHoppingRound* round);
+  bool IsEnough() const { return hopping_.after_stall && out_.result.status != SolveStatus::kStalled; }
 
   const Problem& problem_;
   const IlqrOptions& options_;
@@ -81,10 +82,10 @@ std::vector<Guess> BasinHopping::Kicked(int round) const {
   return guesses;
 }
 
-// how the i-th solve of a round is made, the last round as the user says
+// how the i-th solve of a round is made; as the user says the last round, and the first where others follow a stall
 IlqrOptions BasinHopping::OptionsOf(int round, int i) const {
   IlqrOptions options = options_;
-  if (round > hopping_.rounds) return options;
+  if (round > hopping_.rounds || (round == 0 && hopping_.after_stall)) return options;
   const bool further = round == 0 && i == hopping_.width;
   options.regularization_init *= kFirstRegularization * std::pow(kNextRegularization, further ? 1 : i);
   options.regularization_sweep = options.leave_saddles = false;  // a kick leaves a saddle, too
@@ -165,17 +166,26 @@ void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, doub
   }
   BasinHoppingRound done{.number = round, .iterations = static_cast<int>(iterations_.size()) - before};
   done.better = Take(&results, &done);
+  if (round == 0 && IsEnough()) return;
   out_.rounds.push_back(done);
   if (round_callback_) round_callback_(done);
 }
 
 BasinHoppingResult BasinHopping::Run(const Guess& guess) {
   const double tolerance = std::max(hopping_.tolerance, options_.tolerance);
-  // one more by the other rule, which multiple shooting has not
-  const int further = options_.type == SolverType::kIlqr ? 1 : 0;
-  std::vector<Guess> first(static_cast<std::size_t>(hopping_.width + further), guess);
-  for (std::size_t i = 1; i < first.size(); ++i) first[i].state = nullptr;
-  Round(first, options_.iterations, tolerance, 0);
+  if (hopping_.after_stall) {
+    Round({guess}, options_.iterations, options_.tolerance, 0);
+    if (IsEnough()) {
+      out_.result.iterations = std::move(iterations_);
+      return std::move(out_);
+    }
+  } else {
+    // one more by the other rule, which multiple shooting has not
+    const int further = options_.type == SolverType::kIlqr ? 1 : 0;
+    std::vector<Guess> first(static_cast<std::size_t>(hopping_.width + further), guess);
+    for (std::size_t i = 1; i < first.size(); ++i) first[i].state = nullptr;
+    Round(first, options_.iterations, tolerance, 0);
+  }
 
   // of few iterations the last solve has its own, too
   const bool finish = tolerance > options_.tolerance;

@@ -14,7 +14,7 @@ IterationCallback CountOn(std::vector<IterationRecord>* records, const Iteration
   };
 }
 
-// what followed a solve or the smoothed way, whose records, message and guess stand before its own
+// what followed the smoothed way, whose records, message and guess stand before its own
 void PutBehind(const SolveResult& led, std::vector<IterationRecord> records, SolveResult* result) {
   result->message = led.message + "; then " + result->message;
   result->initial_cost = led.initial_cost;
@@ -33,16 +33,13 @@ SolveResult SolveSmoothed(const Task& task, const Problem& problem, const Guess&
   return std::move(found.result);
 }
 
-// kicks from where a solve or the smoothed way has led
-void HopOn(const Task& task, const Problem& problem, int iterations, const TaskCallbacks& callbacks,
-           TaskSolution* out) {
+// kicks from where the smoothed way has led
+void HopOn(const Task& task, const Problem& problem, const TaskCallbacks& callbacks, TaskSolution* out) {
   const SolveResult led = std::move(out->result);
-  IlqrOptions solver = task.solver;
-  solver.iterations = iterations;
   ConstrainedOptions constrained = task.constrained;
   constrained.multipliers = led.multipliers;
   std::vector<IterationRecord> records = led.iterations;
-  BasinHoppingResult found = SolveBasinHopping(problem, {{}, led.trajectory.U}, solver, task.hopping,
+  BasinHoppingResult found = SolveBasinHopping(problem, {{}, led.trajectory.U}, task.solver, task.hopping,
                                                CountOn(&records, callbacks.iteration), constrained, callbacks.round);
   PutBehind(led, std::move(records), &found.result);
   out->result = std::move(found.result);
@@ -87,18 +84,14 @@ TaskSolution SolveTask(const Task& task, const Problem& problem, const Guess& gu
     out.result = SolveSmoothed(task, problem, guess, callbacks, &out.stages);
     const SolveStatus status = out.result.status;
     const bool over = status == SolveStatus::kDiverged || status == SolveStatus::kInterrupted;
-    const bool led = task.hopping.after_stall ? status == SolveStatus::kStalled : !over;
-    if (task.hopping.rounds > 0 && led) HopOn(task, problem, task.solver.iterations, callbacks, &out);
-  } else if (task.hopping.rounds > 0 && !task.hopping.after_stall) {
+    if (task.hopping.rounds > 0 && !over) HopOn(task, problem, callbacks, &out);
+  } else if (task.hopping.rounds > 0) {
     BasinHoppingResult found = SolveBasinHopping(problem, guess, task.solver, task.hopping, callbacks.iteration,
                                                  task.constrained, callbacks.round);
     out.result = std::move(found.result);
     out.rounds = std::move(found.rounds);
   } else {
     out.result = Solve(problem, guess, task.solver, callbacks.iteration, task.constrained);
-    const int left = task.solver.iterations - static_cast<int>(out.result.iterations.size());
-    if (task.hopping.rounds > 0 && out.result.status == SolveStatus::kStalled && left > 0)
-      HopOn(task, problem, left, callbacks, &out);
   }
   return out;
 }
