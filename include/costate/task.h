@@ -1,4 +1,4 @@
-// A task: robot, start, horizon, cost, limits and solver settings; from a task file or from two keyframes.
+// A task: robot, start, horizon, cost, limits and solver settings; from a task file or from what shall be reached.
 #ifndef COSTATE_TASK_H_
 #define COSTATE_TASK_H_
 
@@ -55,6 +55,7 @@ struct MpcOptions {
 /// A task as understood: owns everything that a Problem points to.
 struct Task {
   std::string file;        ///< the task file, or "" for a task made on the command line
+  std::string text;        ///< what it says
   std::string model_file;  ///< as resolved
   std::string name;
   ModelPtr model;        ///< the user's model plus the sensors that the cost terms need
@@ -90,6 +91,9 @@ struct Task {
 /// @throws Error{kFile}, Error{kParse}: "pole.task.xml:7: <cost name='tip'>: no site 'tib', did you mean 'tip'?".
 Task LoadTask(const std::string& path);
 
+/// The same of its text. @param path  stands in messages, and relative paths start at its folder.
+Task ParseTask(const std::string& text, const std::string& path);
+
 /// Adds what `name` stands for (all entries of a field without "[index]") to task->inputs, at the model's value.
 /// @throws Error as ParameterSet.
 void AddParameter(const std::string& name, Task* task);
@@ -98,13 +102,31 @@ void AddParameter(const std::string& name, Task* task);
 /// @throws Error as ParameterSet.
 std::unique_ptr<ParameterSet> MakeParameters(const Task& task);
 
-/// Reach a keyframe from a keyframe: posture cost on qpos and qvel (terminal-heavy) and effort.
-struct ReachKeyOptions {
-  std::string start{}, goal{};  ///< keyframe names or numbers; empty start: the model's qpos0
-  double time = 1;              ///< [s]
-  int substeps = 0;             ///< 0: chosen so that a knot is about 10 … 20 ms
+/// From where to where, for people who have a robot and no task file yet.
+struct ReachOptions {
+  std::string start{};  ///< keyframe name or number; empty: the model's default state
+  /// One or more: a keyframe ("crouch", "key:crouch"), or where a part shall be: "joint:knee=1.2", "site:hand=.4,_,.5"
+  /// (metres in the world; "_" is left open), "body:torso:zaxis=0,0,1" (pos, quat, xaxis, yaxis, zaxis).
+  std::vector<std::string> goals{};
+  double time = 2;   ///< [s]
+  int substeps = 0;  ///< 0: chosen so that a knot is about 10 … 20 ms
 };
-Task MakeReachKeyTask(const std::string& model_path, const ReachKeyOptions& options);
+
+/// The text of a task file that goes there: goals, rest and effort as quadratic costs in natural units.
+/// @param folder  of the file; the model is named relative to it. Empty: by its absolute path.
+/// @throws Error{kInvalidArgument} for a goal that is not understood, with the names that there are.
+std::string WriteReachTask(const std::string& model_path, const ReachOptions& options, const std::string& folder = "");
+
+/// The same as a task; its `file` is empty, `text` has what would stand there.
+Task MakeReachTask(const std::string& model_path, const ReachOptions& options);
+
+/// By how much a motion misses, at its end, a cost that counts more there than on the way.
+struct MissedGoal {
+  std::string name, unit;
+  std::string component;  ///< the worst
+  double miss = 0;        ///< of that, absolute
+};
+std::vector<MissedGoal> MissedGoals(const Task& task, const Trajectory& trajectory);
 
 /// The task in words and numbers: terms, sizes, units, limits, initial cost by term (what `costate task` prints).
 std::string Describe(const Task& task);

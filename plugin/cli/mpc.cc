@@ -87,10 +87,6 @@ std::vector<MpcPush> ReadPushes(const std::vector<std::string>& words, const mjM
 }
 
 Task LoadMpcTask(const MpcArguments& a) {
-  if (!IsTaskFile(a.input)) {
-    throw Error(ErrorCode::kInvalidArgument,
-                a.input + " is not a task file: costate mpc takes one (costate task --help)");
-  }
   Task task = LoadTask(a.input);
   MpcOptions& mpc = task.mpc;
   if (a.rate) mpc.rate = *a.rate;

@@ -15,6 +15,7 @@
 #include "cli/commands.h"
 #include "cli/model_facts.h"
 #include "cli/optimize_record.h"
+#include "cli/reach_options.h"
 #include "cli/run_output.h"
 #include "cli/smooth_options.h"
 #include "cli/terminal.h"
@@ -24,7 +25,12 @@ namespace {
 
 constexpr char kOptimizeFooter[] = R"(
 INPUT is a task file, or a robot (MJCF, URDF, MJB) with --goal: then the motion goes from the start keyframe (or the model's
-default state) to the goal keyframe in --time seconds.
+default state) to the goals in --time seconds. A goal is a keyframe, or where a part shall be, the rest being free:
+  --goal key:crouch                        all joints as in that keyframe
+  --goal joint:knee=1.2                    one joint [rad, m]; ball and free joints by 4 and 7 numbers
+  --goal site:hand=0.4,_,0.5               a place in the world [m] of a site, body or geom; _ is left open
+  --goal body:torso:zaxis=0,0,1            a direction (xaxis, yaxis, zaxis) or quat
+Several go together. `costate task ROBOT --goal … -o FILE` writes the same as a task file, to go on from.
 
 One line an iteration: cost; the reduction that the quadratic model expected and the actual one; the largest gradient of a
 control that may still move; regularization; step length; milliseconds in rollouts, derivatives and the backward pass.
@@ -60,16 +66,13 @@ Exit code: 0 converged, stalled or reached the iteration limit, with a lower cos
 any; 1 no progress, diverged, or a constraint violated; 2 bad input; 130 interrupted.)";
 
 struct OptimizeOptions {
-  std::string input, start, goal, out, derivative, solver, resume;
-  double time = 2;
-  std::optional<int> iterations, threads, substeps, derivative_every, hops;
+  std::string input, out, derivative, solver, resume;
+  ReachOptions reach;
+  std::optional<int> iterations, threads, derivative_every, hops;
   std::optional<double> tolerance;
   SmoothArguments smooth;
   bool second_order = false, force = false, no_plots = false, no_save = false, quiet = false, backward_only = false;
 };
-
-// "key:home" and "home" both name a keyframe
-std::string KeyName(const std::string& text) { return text.rfind("key:", 0) == 0 ? text.substr(4) : text; }
 
 Level ToLevel(const std::string& word) {
   if (word == "analytic") return Level::kAnalytic;
@@ -80,23 +83,11 @@ Level ToLevel(const std::string& word) {
 
 Task MakeTask(const OptimizeOptions& options) {
   const bool file = IsTaskFile(options.input);
-  if (file && (!options.goal.empty() || !options.start.empty())) {
+  if (file && (!options.reach.goals.empty() || !options.reach.start.empty())) {
     throw Error(ErrorCode::kInvalidArgument,
                 options.input + " is a task file: --start and --goal belong to a robot without a task");
   }
-  if (!file && options.goal.empty()) {
-    // a file that is neither is named by the loader
-    ModelPtr model = LoadModel(options.input);
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{} is a model, not a task: name a keyframe to reach with --goal (it has {} "
-                            "keyframes), or write a task file",
-                            options.input, model->nkey));
-  }
-  Task task = file ? LoadTask(options.input)
-                   : MakeReachKeyTask(options.input, {.start = KeyName(options.start),
-                                                      .goal = KeyName(options.goal),
-                                                      .time = options.time,
-                                                      .substeps = options.substeps.value_or(0)});
+  Task task = file ? LoadTask(options.input) : MakeReachTask(options.input, options.reach);
   if (options.iterations) task.solver.iterations = *options.iterations;
   if (options.tolerance) task.solver.tolerance = *options.tolerance;
   if (options.threads) task.solver.threads = *options.threads;
@@ -222,16 +213,10 @@ void PrintSummary(const Task& task, const SolveResult& result, const std::vector
   for (const CostTermValue& term : record.cost_terms) fmt::print("    {:<24} {:.6g}\n", term.name, term.value);
   if (result.guess_scale < 1)
     fmt::print("  note          the guess diverged and was scaled by {:g}\n", result.guess_scale);
-  if (task.x_goal.size() > 0) {
-    const int N = result.trajectory.N();
-    const VectorXd miss = Difference(task.model.get(), task.x_goal, result.trajectory.X.col(N));
-    const int nv = static_cast<int>(task.model->nv);
-    int at = 0;
-    const double worst = nv > 0 ? miss.head(nv).cwiseAbs().maxCoeff(&at) : 0;
-    if (nv > 0) {
-      fmt::print("  goal          missed by at most {:.3g} (m or rad), at {}\n", worst,
-                 TangentNames(task.model.get())[static_cast<std::size_t>(at)]);
-    }
+  for (const MissedGoal& goal : MissedGoals(task, result.trajectory)) {
+    const bool shown = goal.component.empty() || goal.component == goal.name;
+    fmt::print("  goal          {} missed by {:.3g} {}{}\n", goal.name, goal.miss, goal.unit,
+               shown ? "" : ", at " + goal.component);
   }
   PrintConstraints(task, result);
   for (std::size_t k = 0; k < stages.size(); k++) {
@@ -337,8 +322,7 @@ int RunOptimize(const OptimizeOptions& options) {
   // judge and save; the motion is simulated anew, so that what is saved is what replays
   Simulator simulator(m, task.context, task.substeps, task.solver.threads);
   const std::vector<ContinuationStage>& stages = solution.stages;
-  Record record = MakeOptimizeRecord(
-      {task, result, stages, solution.rounds, times, options.start, options.goal, options.resume}, &simulator);
+  Record record = MakeOptimizeRecord({task, result, stages, solution.rounds, times, options.resume}, &simulator);
   if (times)
     fmt::print("\ntime: {:.6g} s, at {:g} a second, of {} tried\n", times->time, task.free_time.weight,
                times->trials.size());
@@ -381,11 +365,7 @@ void AddOptimizeCommand(CLI::App& app, int* exit_code) {
   CLI::App* command = app.add_subcommand("optimize", "Optimize the controls of a task and save the motion");
   command->add_option("INPUT", options->input, "task file, or a robot with --goal")->required();
   command->add_option("--resume", options->resume, "folder of a run that ended early: go on where its solver stood");
-  command->add_option("--start", options->start, "keyframe to start at, by name or number (key:NAME works too)");
-  command->add_option("--goal", options->goal, "keyframe to reach");
-  command->add_option("--time", options->time, "seconds from start to goal (default 2)")->check(Positive());
-  command->add_option("--substeps", options->substeps, "engine steps that hold one control, with --goal")
-      ->check(CLI::Range(1, 100000));
+  AddReachOptions(command, &options->reach);
   command->add_option("--iterations", options->iterations, "at most so many")->check(CLI::Range(0, 1000000));
   command->add_option("--tolerance", options->tolerance, "relative cost reduction that ends the search")
       ->check(NonNegative());

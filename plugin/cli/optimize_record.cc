@@ -31,9 +31,7 @@ std::map<std::string, std::string> Settings(const OptimizeReport& report, int th
                                                  {"derivative_level", ToString(s.derivative.level)},
                                                  {"derivative_centered", s.derivative.centered ? "true" : "false"},
                                                  {"smoothing", "none"},  // of the motion that is saved
-                                                 {"guess_scale", fmt::format("{:.17g}", result.guess_scale)},
-                                                 {"start", report.start},
-                                                 {"goal", report.goal}};
+                                                 {"guess_scale", fmt::format("{:.17g}", result.guess_scale)}};
   if (s.derivative_every > 1)
     settings["derivative_every"] = fmt::format("{} knots, interpolated in between", s.derivative_every);
   if (s.type == SolverType::kIlqr) settings["leave_saddles"] = s.leave_saddles ? "true" : "false";

@@ -19,7 +19,6 @@ struct OptimizeReport {
   const std::vector<ContinuationStage>& stages;  ///< of <smooth>; empty without
   const std::vector<BasinHoppingRound>& rounds;  ///< of <hopping>; empty without
   const FreeTimeResult* timed = nullptr;         ///< of <time>
-  std::string start{}, goal{};                   ///< keyframes of a motion without a task file
   std::string resumed_from{};                    ///< a run
 };
 

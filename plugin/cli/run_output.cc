@@ -7,8 +7,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 namespace costate::cli {
 
@@ -45,7 +43,7 @@ Record TaskRecord(const Task& task, const std::string& command) {
   record.command = command;
   record.task_file = task.file;
   record.model_file = task.model_file;
-  if (!task.file.empty()) record.task_text = ReadText(task.file);
+  record.task_text = task.text;
   record.context = task.context;
   record.x_goal = task.x_goal;
   record.substeps = task.substeps;
@@ -59,13 +57,6 @@ void TakeCosts(const Task& task, const Trajectory& motion, double knot_time, Rec
   record->cost_per_knot = Eigen::Map<VectorXd>(per_knot.data(), static_cast<Eigen::Index>(per_knot.size()));
   record->cost_terms = task.cost->Terms(motion);
   record->metric = "sum over knots of the task's cost terms; see task.xml and cost_terms";
-}
-
-std::string ReadText(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
 }
 
 }  // namespace costate::cli

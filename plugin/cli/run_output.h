@@ -23,9 +23,6 @@ Record TaskRecord(const Task& task, const std::string& command);
 /// The task's costs of a motion, a knot and a term: cost_per_knot, cost_terms, metric.
 void TakeCosts(const Task& task, const Trajectory& motion, double knot_time, Record* record);
 
-/// A whole file, "" when it cannot be read.
-std::string ReadText(const std::string& path);
-
 }  // namespace costate::cli
 
 #endif  // COSTATE_PLUGIN_CLI_RUN_OUTPUT_H_

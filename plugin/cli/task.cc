@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/reach_options.h"
 #include "core/new_file.h"
 
 namespace costate::cli {
@@ -16,6 +17,7 @@ namespace {
 struct TaskArguments {
   std::string file, residuals, output;
   bool check = false, import = false, force = false;
+  ReachOptions reach;
 };
 
 // a task of MuJoCo MPC as one of ours
@@ -63,10 +65,28 @@ std::string Asked(const Task& task) {
   return text;
 }
 
+// a robot and what to reach as a task file, to go on from
+int RunReach(const TaskArguments& arguments) {
+  if (arguments.output.empty()) {
+    fmt::print("{}", WriteReachTask(arguments.file, arguments.reach));
+    return kExitOk;
+  }
+  CheckWritable(arguments.output, arguments.force);
+  const std::string folder = std::filesystem::path(arguments.output).parent_path().string();
+  WriteNewFile(arguments.output, WriteReachTask(arguments.file, arguments.reach, folder.empty() ? "." : folder),
+               arguments.force);
+  fmt::print("written: {}\n\n  costate optimize {}\n", arguments.output, arguments.output);
+  return kExitOk;
+}
+
 int RunTask(const TaskArguments& arguments) {
   if (arguments.import) return RunImport(arguments);
-  if (!arguments.residuals.empty() || !arguments.output.empty()) {
-    throw Error(ErrorCode::kInvalidArgument, "--residuals and --output belong to --import");
+  if (!arguments.residuals.empty()) throw Error(ErrorCode::kInvalidArgument, "--residuals belongs to --import");
+  const bool robot = !arguments.check && !IsTaskFile(arguments.file);
+  if (robot) return RunReach(arguments);
+  if (!arguments.output.empty() || !arguments.reach.goals.empty() || !arguments.reach.start.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                arguments.file + " is a task file: --goal, --start and --output belong to a robot");
   }
   const Task task = LoadTask(arguments.file);
   PrintWarnings(task.warnings);
@@ -83,13 +103,15 @@ int RunTask(const TaskArguments& arguments) {
 
 void AddTaskCommand(CLI::App& app, int* exit_code) {
   auto arguments = std::make_shared<TaskArguments>();
-  CLI::App* command =
-      app.add_subcommand("task", "Print a task file as it is understood: terms, sizes, units, initial cost");
-  command->add_option("FILE", arguments->file, "task file (.task.xml)")->required();
+  CLI::App* command = app.add_subcommand(
+      "task", "Print a task file as it is understood: terms, sizes, units, initial cost; or write a first one");
+  command->add_option("FILE", arguments->file, "task file (.task.xml), or a robot with --goal: its first task file")
+      ->required();
+  AddReachOptions(command, &arguments->reach);
   command->add_flag("--import", arguments->import, "FILE is a task of MuJoCo MPC (task.xml): write it as a task file");
   command->add_option("--residuals", arguments->residuals,
                       "with --import: what each of its residuals measures (XML; without it a form is shown)");
-  command->add_option("-o,--output", arguments->output, "with --import: the task file to write");
+  command->add_option("-o,--output", arguments->output, "the task file to write, of a robot or with --import");
   command->add_flag("--force", arguments->force, "replace an existing file");
   command->add_flag("--check", arguments->check, "only check the file; exit code 2 and a sentence when it is wrong");
   command->callback([arguments, exit_code] { *exit_code = RunTask(*arguments); });

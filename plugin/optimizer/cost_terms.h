@@ -57,6 +57,7 @@ struct Target {
 struct ResidualTerm {
   std::string name;
   std::string measured, target_text, unit;  ///< in words, for people
+  std::vector<std::string> row_names{};     ///< of r, for people, too; none of a term that no file has
   std::vector<LinearEntry> linear;
   std::vector<RotationEntry> rotations;
   std::vector<int> row_slot;  ///< for each row its slot in the target, -1: rows of rotations, element targets

@@ -15,6 +15,7 @@
 #include "optimizer/task_policy.h"
 #include "optimizer/task_start.h"
 #include "optimizer/task_states.h"
+#include "optimizer/task_target.h"
 #include "optimizer/task_term.h"
 #include "optimizer/task_xml.h"
 
@@ -55,9 +56,7 @@ void CheckGuess(const XmlElement& element) {
   int given = 0;
   for (const char* attribute : {"key", "ctrl", "file", "hold"}) given += element.Has(attribute) ? 1 : 0;
   if (given > 1 || (given == 0 && !element.Has("states"))) element.Fail("give one of key, ctrl, file and hold");
-  if (element.Has("hold")) {
-    if (element.Word("hold", {"true", "false"}) == 1) element.Fail("hold=\"false\" says not what to start from");
-  }
+  if (element.Text("hold").value_or("") == "false") element.Fail("hold=\"false\" says not what to start from");
 }
 
 Elements SortElements(const XmlElement& root) {
@@ -302,33 +301,41 @@ void WarnOfWindows(const std::vector<XmlElement>& costs, const std::vector<Resid
   }
 }
 
-}  // namespace
-
-Problem Task::ToProblem() const {
-  Problem problem;
-  problem.model = model.get();
-  problem.cost = cost.get();
-  problem.x0 = x0;
-  problem.context = context;
-  problem.N = N;
-  problem.substeps = substeps;
-  problem.u_lower = u_lower;
-  problem.u_upper = u_upper;
-  problem.free_start = free_start;
-  problem.constraints = constraints.size() > 0 ? &constraints : nullptr;
-  return problem;
+// target="guess", now that there is one
+void AimAtGuess(const std::vector<XmlElement>& costs, const Task& task, std::vector<ResidualTerm>* terms) {
+  const VectorXd s = VectorXd::Zero(task.model->nsensordata);
+  const bool constant = (task.U_guess.colwise() - task.U_guess.col(0)).isZero(0);
+  for (std::size_t i = 0; i < costs.size(); ++i) {
+    ResidualTerm& term = (*terms)[i];
+    if (term.target_text != kGuessTarget) continue;
+    if (task.free_time.longest > 0 && !constant) {
+      costs[i].Fail("<time> leaves the length of the motion open: target cannot be a guess that changes over time",
+                    ErrorCode::kUnsupported);
+    }
+    const Eigen::Index n = constant ? 1 : task.N;
+    term.target.values.resize(term.measured_size(), n);
+    for (Eigen::Index t = 0; t < n; ++t)
+      term.target.values.col(t) = MeasuredSlots(term, task.x0, task.U_guess.col(t), s, term.measured_size());
+    term.target.time = VectorXd::LinSpaced(n, 0, static_cast<double>(n - 1)) * task.substeps * task.model->opt.timestep;
+  }
 }
 
-Task LoadTask(const std::string& path) {
-  const XmlFile file(path);
+Task ReadTask(const XmlFile& file) {
+  for (const char* tag : {"mujoco", "robot"}) {
+    if (file.Root().tag() == tag)
+      file.Root().Fail(
+          "this is a model, not a task: `costate task MODEL --goal GOAL -o FILE` writes one to begin with");
+  }
   const XmlElement root = file.Root("task");
   root.Allow({"name", "model", "horizon", "controlstep", "scale"});
   const Elements elements = SortElements(root);
+  const std::string& path = file.path();
   const std::string folder = std::filesystem::path(path).parent_path().string();
 
   // what stands in <task> itself
   Task task;
   task.file = path;
+  task.text = file.text();
   const std::string stem = std::filesystem::path(path).filename().string();
   task.name = root.Text("name").value_or(stem.substr(0, stem.find('.')));
   const std::optional<std::string> model_file = root.Text("model");
@@ -366,6 +373,7 @@ Task LoadTask(const std::string& path) {
   }
   task.U_guess = ReadGuess(elements.Find("guess"), start, folder, &task);
   task.free_time = ReadTime(elements.Find("time"), elements);
+  AimAtGuess(elements.costs, task, &terms);
   for (const ConstraintDraft& draft : constraints) {
     const std::size_t before = terms.size();
     MakeConstraints(draft, folder, &task, &terms);
@@ -399,5 +407,26 @@ Task LoadTask(const std::string& path) {
   task.policy = ReadPolicy(elements.Find("policy"), task);
   return task;
 }
+
+}  // namespace
+
+Problem Task::ToProblem() const {
+  Problem problem;
+  problem.model = model.get();
+  problem.cost = cost.get();
+  problem.x0 = x0;
+  problem.context = context;
+  problem.N = N;
+  problem.substeps = substeps;
+  problem.u_lower = u_lower;
+  problem.u_upper = u_upper;
+  problem.free_start = free_start;
+  problem.constraints = constraints.size() > 0 ? &constraints : nullptr;
+  return problem;
+}
+
+Task LoadTask(const std::string& path) { return ReadTask(XmlFile(path)); }
+
+Task ParseTask(const std::string& text, const std::string& path) { return ReadTask(XmlFile(text, path)); }
 
 }  // namespace costate

@@ -203,6 +203,23 @@ std::string ConstraintTable(const Task& task, const Trajectory& trajectory, doub
 
 }  // namespace
 
+std::vector<MissedGoal> MissedGoals(const Task& task, const Trajectory& trajectory) {
+  std::vector<MissedGoal> goals;
+  const auto* cost = dynamic_cast<const ResidualCost*>(task.cost.get());
+  const KnotView end = ViewKnot(trajectory, trajectory.N(), task.substeps * task.model->opt.timestep);
+  VectorXd r;
+  for (std::size_t i = 0; cost && i < cost->terms().size(); ++i) {
+    const ResidualTerm& term = cost->terms()[i];
+    if (!(term.terminal.maxCoeff() > term.weight.maxCoeff())) continue;
+    cost->Residual(static_cast<int>(i), end, &r);
+    Eigen::Index worst = 0;
+    const double miss = (term.terminal.array() > 0).select(r.array().abs(), 0.0).maxCoeff(&worst);
+    const auto at = static_cast<std::size_t>(worst);
+    goals.push_back({term.name, term.unit, at < term.row_names.size() ? term.row_names[at] : "", miss});
+  }
+  return goals;
+}
+
 std::string Describe(const Task& task) {
   std::string text = Header(task);
   const auto* residuals = dynamic_cast<const ResidualCost*>(task.cost.get());

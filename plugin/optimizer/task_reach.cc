@@ -1,14 +1,16 @@
-// A task without a task file: from one keyframe to another.
+// A task without a task file: from one state to a keyframe, or to where parts of the robot shall be.
 #include <costate/task.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <pugixml.hpp>
+#include <sstream>
 
-#include "optimizer/task_inputs.h"
 #include "optimizer/task_start.h"
 #include "optimizer/task_target.h"
-#include "optimizer/task_term.h"
+#include "optimizer/task_xml.h"
 
 namespace costate {
 namespace {
@@ -30,9 +32,11 @@ int ChooseSubsteps(double time, double timestep) {
   return std::max(1, static_cast<int>(std::lround(knot / timestep)));
 }
 
+double NaturalLength(const mjModel* model) { return std::clamp(0.25 * model->stat.extent, 0.05, 0.5); }
+
 // the natural size of a change of each dof: half its range, a radian, or a quarter of the model's extent
 VectorXd NaturalSizes(const mjModel* model) {
-  const double length = std::clamp(0.25 * model->stat.extent, 0.05, 0.5);
+  const double length = NaturalLength(model);
   VectorXd sizes(model->nv);
   for (int j = 0; j < model->njnt; ++j) {
     const int dof = model->jnt_dofadr[j], type = model->jnt_type[j];
@@ -52,36 +56,208 @@ VectorXd NaturalSizes(const mjModel* model) {
 }
 
 // half the range of each control, or the size of what holds the robot where there is no range
-VectorXd NaturalControls(const Task& task, const VectorXd& u_start, const VectorXd& u_goal) {
+VectorXd NaturalControls(const Task& task, const std::vector<VectorXd>& held) {
   VectorXd sizes(task.u_lower.size());
   for (Eigen::Index i = 0; i < sizes.size(); ++i) {
     const double range = task.u_upper[i] - task.u_lower[i];
-    sizes[i] =
-        std::isfinite(range) ? std::max(0.5 * range, 1e-6) : std::max({1.0, std::abs(u_start[i]), std::abs(u_goal[i])});
+    sizes[i] = std::isfinite(range) ? std::max(0.5 * range, 1e-6) : 1.0;
+    for (const VectorXd& u : held) sizes[i] = std::isfinite(range) ? sizes[i] : std::max(sizes[i], std::abs(u[i]));
   }
   return sizes;
 }
 
-ResidualTerm MakeVectorTerm(const mjModel* model, const std::string& name, const std::string& vector,
-                            const MatrixXd& target, const VectorXd& time, const std::string& target_text) {
-  ResidualTerm term;
-  term.name = name;
-  term.measured = vector + " all";
-  term.target_text = target_text;
-  std::vector<std::string> slots;
-  AddComponents(VectorComponents(model, vector), 1, target.size() > 0 ? &slots : nullptr, &term);
-  term.target = {target, time};
-  return term;
+// what can be reached beside keyframes
+struct GoalKind {
+  const char* name;
+  mjtObj type;
+};
+constexpr GoalKind kGoalKinds[] = {
+    {"joint", mjOBJ_JOINT}, {"body", mjOBJ_BODY}, {"site", mjOBJ_SITE}, {"geom", mjOBJ_GEOM}};
+const std::vector<std::string> kGoalQuantities{"pos", "quat", "xaxis", "yaxis", "zaxis"};
+
+std::vector<std::string> NamesOf(const mjModel* model, mjtObj type) {
+  const mjtSize counts[] = {model->njnt, model->nbody, model->nsite, model->ngeom};
+  const auto kind = std::find_if(std::begin(kGoalKinds), std::end(kGoalKinds),
+                                 [&](const GoalKind& candidate) { return candidate.type == type; });
+  std::vector<std::string> names;
+  for (int i = type == mjOBJ_BODY ? 1 : 0; i < counts[kind - kGoalKinds]; ++i) {
+    const char* name = mj_id2name(model, type, i);
+    if (name && *name) names.push_back(name);
+  }
+  return names;
+}
+
+// where one part shall be: "joint:knee=1.2", "site:hand=0.4,_,0.5", "body:torso:zaxis=0,0,1"
+struct PartGoal {
+  GoalKind kind{};
+  int id = 0;
+  std::string name, quantity;  // quantity: of joints none
+  std::vector<int> index;      // components that are not left open
+  std::vector<double> values;  // of these
+  int size = 0;
+
+  std::string CostName() const {
+    return fmt::format("{} {}{}", kind.name, name, quantity.empty() || quantity == "pos" ? "" : " " + quantity);
+  }
+};
+
+[[noreturn]] void FailGoal(const std::string& goal, const std::string& what) {
+  throw Error(ErrorCode::kInvalidArgument, fmt::format("goal '{}': {}", goal, what));
+}
+
+// how many numbers say it
+int GoalSize(const mjModel* model, const PartGoal& goal) {
+  if (goal.kind.type != mjOBJ_JOINT) return goal.quantity == "quat" ? 4 : 3;
+  const int type = model->jnt_type[goal.id];
+  return type == mjJNT_FREE ? 7 : type == mjJNT_BALL ? 4 : 1;
+}
+
+PartGoal ReadPartGoal(const mjModel* model, const std::string& text) {
+  PartGoal goal;
+  const std::size_t equals = text.rfind('='), colon = text.find(':');
+  const std::string word = text.substr(0, std::min(colon, equals));
+  const auto kind = std::find_if(std::begin(kGoalKinds), std::end(kGoalKinds),
+                                 [&](const GoalKind& candidate) { return word == candidate.name; });
+  if (kind == std::end(kGoalKinds) || colon == std::string::npos || colon > equals)
+    FailGoal(text, "expected a keyframe, or joint:, body:, site: or geom: with a name, = and numbers");
+  goal.kind = *kind;
+  goal.name = text.substr(colon + 1, equals - colon - 1);
+  goal.quantity = kind->type == mjOBJ_JOINT ? "" : "pos";
+
+  // a quantity behind the name, which may have colons itself
+  goal.id = mj_name2id(model, kind->type, goal.name.c_str());
+  const std::size_t last = goal.name.rfind(':');
+  if (goal.id < 0 && last != std::string::npos && kind->type != mjOBJ_JOINT) {
+    goal.quantity = goal.name.substr(last + 1);
+    goal.name.resize(last);
+    goal.id = mj_name2id(model, kind->type, goal.name.c_str());
+    if (std::find(kGoalQuantities.begin(), kGoalQuantities.end(), goal.quantity) == kGoalQuantities.end())
+      FailGoal(text,
+               fmt::format("there is no quantity '{}'{}", goal.quantity, Suggestion(goal.quantity, kGoalQuantities)));
+  }
+  if (goal.id < 0) {
+    const std::vector<std::string> names = NamesOf(model, kind->type);
+    FailGoal(text,
+             fmt::format("model '{}' has no {} '{}'{}", ModelName(model), word, goal.name,
+                         names.empty() ? fmt::format(" (no {} has a name)", word) : Suggestion(goal.name, names)));
+  }
+
+  std::string numbers = text.substr(equals + 1);
+  std::replace(numbers.begin(), numbers.end(), ',', ' ');
+  const std::vector<std::string> words = SplitBlanks(numbers);
+  goal.size = GoalSize(model, goal);
+  if (static_cast<int>(words.size()) != goal.size)
+    FailGoal(text, fmt::format("has {}, expected {}", Count(static_cast<long>(words.size()), "number"), goal.size));
+  for (int i = 0; i < goal.size; ++i) {
+    double value = 0;
+    const std::string& number = words[static_cast<std::size_t>(i)];
+    const bool open = number == "_";
+    if (open && goal.size != 3) FailGoal(text, "only places and directions can have an open component '_'");
+    if (!open && !ParseNumber(number, &value)) FailGoal(text, fmt::format("'{}' is no number", number));
+    if (open) continue;
+    goal.index.push_back(i);
+    goal.values.push_back(value);
+  }
+  if (goal.index.empty()) FailGoal(text, "leaves everything open");
+  return goal;
+}
+
+bool IsKey(const std::string& goal) { return goal.find('=') == std::string::npos; }
+
+// between blanks, each to so many digits
+template <typename Values>
+std::string NumbersText(const Values& values, int digits) {
+  std::string text;
+  for (const auto& value : values) text += fmt::format("{}{:.{}g}", text.empty() ? "" : " ", value, digits);
+  return text;
+}
+
+void Set(pugi::xml_node node, const char* attribute, const std::string& text) {
+  node.append_attribute(attribute) = text.c_str();
+}
+
+void SetWeights(pugi::xml_node cost, const VectorXd& natural, double running, double terminal) {
+  const bool same = natural.size() == 0 || (natural.array() == natural[0]).all();
+  const VectorXd inverse = (same ? VectorXd(natural.head(1)) : natural).cwiseAbs2().cwiseInverse();
+  Set(cost, "weight", NumbersText(VectorXd(running * inverse), 6));
+  if (terminal > 0) Set(cost, "terminal", NumbersText(VectorXd(terminal * inverse), 6));
+}
+
+pugi::xml_node AddCost(pugi::xml_node task, const std::string& name, const std::string& vector,
+                       const std::string& target) {
+  pugi::xml_node cost = task.append_child("cost");
+  Set(cost, "name", name);
+  Set(cost, vector.c_str(), "all");
+  if (!target.empty()) Set(cost, "target", target);
+  return cost;
+}
+
+void AddPartGoal(const mjModel* model, const PartGoal& goal, pugi::xml_node task) {
+  pugi::xml_node cost = task.append_child("cost");
+  const bool joint = goal.kind.type == mjOBJ_JOINT;
+  Set(cost, "name", goal.CostName());
+  Set(cost, joint ? "qpos" : goal.kind.name, goal.name);
+  if (!joint) Set(cost, "quantity", goal.quantity);
+  if (static_cast<int>(goal.index.size()) < goal.size)
+    Set(cost, "index", NumbersText(std::vector<double>(goal.index.begin(), goal.index.end()), 1));
+  Set(cost, "target", NumbersText(goal.values, 12));
+  VectorXd natural;
+  if (joint) {
+    const int type = model->jnt_type[goal.id];
+    natural = NaturalSizes(model).segment(model->jnt_dofadr[goal.id], type == mjJNT_FREE   ? 6
+                                                                      : type == mjJNT_BALL ? 3
+                                                                                           : 1);
+  } else {
+    natural = VectorXd::Constant(1, goal.quantity == "pos" ? NaturalLength(model) : 1);
+  }
+  SetWeights(cost, natural, kPostureRunning, kPostureTerminal);
+}
+
+// "     joints: hip, knee": what the robot has that a task can name
+std::string WhatThereIs(const mjModel* model) {
+  constexpr std::size_t kMost = 20;
+  std::string text;
+  for (const GoalKind& kind : kGoalKinds) {
+    std::vector<std::string> names = NamesOf(model, kind.type);
+    if (names.empty()) continue;
+    if (names.size() > kMost) {
+      const std::size_t more = names.size() - kMost;
+      names.resize(kMost);
+      names.push_back(fmt::format("{} more", more));
+    }
+    text += fmt::format("     {:<8}{}\n", std::string(kind.name) + ":", JoinWords(names, ""));
+  }
+  return text;
+}
+
+[[noreturn]] void FailWithoutGoal(const mjModel* model, const std::string& path) {
+  const std::string keys =
+      model->nkey == 0 ? "it has no keyframe" : fmt::format("one of {}", Count(model->nkey, "keyframe"));
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("{} is a model, not a task: say what to reach, a keyframe ({}) or where a part shall be "
+                          "(joint:NAME=VALUE, site:NAME=X,Y,Z); it has\n{}",
+                          path, keys, WhatThereIs(model)));
+}
+
+// "key:home" and "home" both name a keyframe
+std::string KeyName(const std::string& text) { return text.rfind("key:", 0) == 0 ? text.substr(4) : text; }
+
+std::string NameOf(const ReachOptions& options) {
+  std::string name = "reach";
+  for (const std::string& goal : options.goals) {
+    const std::size_t colon = goal.find(':'), equals = goal.rfind('=');
+    name += " " + (IsKey(goal) ? KeyName(goal) : goal.substr(colon + 1, equals - colon - 1));
+  }
+  return name;
 }
 
 }  // namespace
 
-Task MakeReachKeyTask(const std::string& model_path, const ReachKeyOptions& options) {
+std::string WriteReachTask(const std::string& model_path, const ReachOptions& options, const std::string& folder) {
   Task task;
   task.model_file = model_path;
-  task.model = LoadModel(model_path, &task.warnings);
+  task.model = LoadModel(model_path);
   const mjModel* model = task.model.get();
-  task.user_sensors = static_cast<int>(model->nsensordata);
   CheckModel(task);
   if (!(options.time > 0) || !std::isfinite(options.time)) {
     throw Error(ErrorCode::kInvalidArgument, fmt::format("time is {:g} s, expected a number above 0", options.time));
@@ -89,48 +265,89 @@ Task MakeReachKeyTask(const std::string& model_path, const ReachKeyOptions& opti
   if (options.substeps < 0) {
     throw Error(ErrorCode::kInvalidArgument, fmt::format("substeps is {}, expected at least 0", options.substeps));
   }
+  if (options.goals.empty()) FailWithoutGoal(model, model_path);
   SetHorizon(options.time, options.substeps > 0 ? options.substeps : ChooseSubsteps(options.time, model->opt.timestep),
              &task);
 
-  // start and goal, each with the controls that its keyframe has or else those that hold it
-  const Start start = MakeStart(model, options.start);
-  const KeyKnot goal = KnotAtKey(model, options.goal);
-  task.name = "reach " + options.goal;
-  task.x0 = start.x;
-  task.context = start.context;
-  task.x_goal = goal.x;
-  const VectorXd u_start = start.u.isZero(0) ? HoldControl(task, start.x, start.context, start.u) : start.u;
-  const VectorXd u_goal = goal.u.isZero(0) ? HoldControl(task, goal.x, goal.context, goal.u) : goal.u;
-  task.U_guess.resize(model->nu, task.N);
-  for (int t = 0; t < task.N; ++t) {
-    const double s = task.N > 1 ? static_cast<double>(t) / (task.N - 1) : 0;
-    task.U_guess.col(t) = ((1 - s) * u_start + s * u_goal).cwiseMax(task.u_lower).cwiseMin(task.u_upper);
+  // the goals; one of them at most is a keyframe
+  std::string key;
+  std::vector<PartGoal> parts;
+  for (const std::string& text : options.goals) {
+    if (!IsKey(text)) {
+      parts.push_back(ReadPartGoal(model, text));
+      const auto same = [&](const PartGoal& part) { return part.CostName() == parts.back().CostName(); };
+      if (std::any_of(parts.begin(), parts.end() - 1, same))
+        FailGoal(text, fmt::format("{} has a goal already", parts.back().CostName()));
+    } else if (!key.empty()) {
+      FailGoal(text, fmt::format("'{}' is a keyframe to reach already", key));
+    } else {
+      key = KeyName(text);
+    }
   }
 
-  // posture, rest and effort, each in natural units
-  const Dims dims(model);
+  // controls that hold start and goal: those of the keyframes, where they have some
+  const std::string start_key = KeyName(options.start);
+  const Start start = MakeStart(model, start_key);
+  std::vector<VectorXd> held{start.u};
+  if (!key.empty()) held.push_back(KnotAtKey(model, key).u);
+  const bool keys_hold = !start_key.empty() && held.size() > 1 && !held[0].isZero(0) && !held[1].isZero(0);
+  if (!keys_hold) {
+    held[0] = HoldControl(task, start.x, start.context, start.u);
+    if (!key.empty()) {
+      const KeyKnot goal = KnotAtKey(model, key);
+      held[1] = HoldControl(task, goal.x, goal.context, goal.u);
+    }
+  }
+
+  pugi::xml_document document;
+  pugi::xml_node root = document.append_child("task");
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path absolute = fs::absolute(model_path, error);
+  const fs::path near = folder.empty() ? absolute : fs::relative(absolute, folder, error);
+  Set(root, "name", NameOf(options));
+  Set(root, "model", (error || near.empty() ? absolute : near).string());
+  Set(root, "horizon", fmt::format("{:.12g}", options.time));
+  if (task.substeps > 1) Set(root, "controlstep", fmt::format("{}", task.substeps));
+  root.append_child(pugi::node_comment)
+      .set_value(fmt::format(" what this robot has:\n{}  ", WhatThereIs(model)).c_str());
+  if (!start_key.empty()) Set(root.append_child("start"), "key", start_key);
+  if (!key.empty()) {
+    const std::string end = fmt::format("{}@{:.12g}", key, (task.N - 1) * task.substeps * model->opt.timestep);
+    pugi::xml_node guess = root.append_child("guess");
+    if (task.N == 1) {
+      Set(guess, "key", key);
+    } else {
+      Set(guess, keys_hold ? "key" : "hold", keys_hold ? start_key + "@0 " + end : end);
+    }
+  }
+
+  // posture, places, rest and effort, each in natural units
   const VectorXd size = NaturalSizes(model);
-  const VectorXd posture = size.cwiseAbs2().cwiseInverse();
-  const VectorXd velocity = kVelocityTime * kVelocityTime * posture;
-  const std::string key = "key:" + options.goal;
-  std::vector<ResidualTerm> terms;
-  terms.push_back(MakeVectorTerm(model, "posture", "qpos", goal.x.head(dims.nq), VectorXd::Zero(1), key));
-  terms.back().unit = "m and rad";
-  terms.back().weight = kPostureRunning * posture;
-  terms.back().terminal = kPostureTerminal * posture;
-  terms.push_back(MakeVectorTerm(model, "velocity", "qvel", goal.x.segment(dims.nq, dims.nv), VectorXd::Zero(1), key));
-  terms.back().unit = "m/s and rad/s";
-  terms.back().weight = kVelocityRunning * velocity;
-  terms.back().terminal = kVelocityTerminal * velocity;
-  MatrixXd u_hold(dims.nu, 2);
-  u_hold << u_start, u_goal;
-  terms.push_back(MakeVectorTerm(model, "effort", "ctrl", u_hold, Eigen::Vector2d(0, options.time), "guess"));
-  terms.back().weight = kEffort * NaturalControls(task, u_start, u_goal).cwiseAbs2().cwiseInverse();
-  terms.back().terminal = VectorXd::Zero(dims.nu);
-  task.cost = std::make_unique<ResidualCost>(model, std::move(terms), CostScale::kDt);
-  ReadInputs(nullptr, &task);
-  task.hopping.rounds = kHoppingRounds;
-  task.hopping.after_stall = true;
+  const std::string target = "key:" + key;
+  if (!key.empty()) SetWeights(AddCost(root, "posture", "qpos", target), size, kPostureRunning, kPostureTerminal);
+  for (const PartGoal& part : parts) AddPartGoal(model, part, root);
+  SetWeights(AddCost(root, "velocity", "qvel", key.empty() ? "" : target), size / kVelocityTime, kVelocityRunning,
+             kVelocityTerminal);
+  SetWeights(AddCost(root, "effort", "ctrl", "guess"), NaturalControls(task, held), kEffort, 0);
+  pugi::xml_node hopping = root.append_child("hopping");
+  Set(hopping, "rounds", fmt::format("{}", kHoppingRounds));
+  Set(hopping, "from", "stall");
+  std::ostringstream text;
+  document.save(text, "  ", pugi::format_indent | pugi::format_no_declaration);
+  return text.str();
+}
+
+Task MakeReachTask(const std::string& model_path, const ReachOptions& options) {
+  Task task = ParseTask(WriteReachTask(model_path, options), model_path);
+  task.file.clear();
+  const mjModel* model = task.model.get();
+  if (options.start.empty() && model->nkey > 0) {
+    std::vector<std::string> keys;
+    for (int i = 0; i < model->nkey; ++i) keys.push_back(ElementName(model, mjOBJ_KEY, i));
+    task.warnings.push_back(
+        fmt::format("the motion starts at the model's default state, at no keyframe{}", Suggestion("", keys)));
+  }
   return task;
 }
 

@@ -40,24 +40,63 @@ void CheckQuaternions(const XmlElement& element, const mjModel* model, const Vec
   }
 }
 
+KeyKnot NamedKnot(const XmlElement& element, const char* attribute, const mjModel* model, const std::string& key) {
+  try {
+    return KnotAtKey(model, key);
+  } catch (const Error& error) {
+    element.Fail(fmt::format("{}: {}", attribute, error.what()), error.code());
+  }
+}
+
+// "crouch@0 stand@0.5"
+struct TimedKeys {
+  std::vector<std::string> names;
+  VectorXd time;
+};
+
+TimedKeys ReadTimedKeys(const XmlElement& element, const char* attribute, const std::string& text) {
+  const std::vector<std::string> words = SplitBlanks(text);
+  TimedKeys keys{{}, VectorXd(static_cast<Eigen::Index>(words.size()))};
+  for (Eigen::Index k = 0; k < keys.time.size(); ++k) {
+    const std::string& word = words[static_cast<std::size_t>(k)];
+    const std::size_t at = word.rfind('@');
+    if (at == std::string::npos || !ParseNumber(word.substr(at + 1), &keys.time[k])) {
+      element.Fail(fmt::format("{}: '{}' is no keyframe with a time, expected NAME@SECONDS", attribute, word));
+    }
+    if (k > 0 && keys.time[k] <= keys.time[k - 1]) {
+      element.Fail(fmt::format("{}: times must increase, '{}' does not", attribute, word));
+    }
+    keys.names.push_back(word.substr(0, at));
+  }
+  return keys;
+}
+
 // key="stand", or key="crouch@0 stand@0.5": the controls of keyframes at times
 TimeSeries GuessKeys(const XmlElement& element, const mjModel* model) {
   const std::string text = *element.Text("key");
-  if (text.find('@') == std::string::npos) return {VectorXd(), KnotAtKey(model, text).u};
-  const std::vector<std::string> words = SplitBlanks(text);
-  const Eigen::Index n = static_cast<Eigen::Index>(words.size());
-  TimeSeries series{VectorXd(n), MatrixXd(model->nu, n)};
+  if (text.find('@') == std::string::npos) return {VectorXd(), NamedKnot(element, "key", model, text).u};
+  TimedKeys keys = ReadTimedKeys(element, "key", text);
+  TimeSeries series{std::move(keys.time), MatrixXd(model->nu, static_cast<Eigen::Index>(keys.names.size()))};
+  for (std::size_t k = 0; k < keys.names.size(); ++k)
+    series.values.col(static_cast<Eigen::Index>(k)) = NamedKnot(element, "key", model, keys.names[k]).u;
+  return series;
+}
+
+// hold="true", or hold="crouch@0.5": what holds the start and, at their times, keyframes
+TimeSeries GuessHeld(const XmlElement* element, const Start& start, const Task& task) {
+  const std::string text = element ? element->Text("hold").value_or("true") : "true";
+  const VectorXd u = HoldControl(task, start.x, start.context, start.u);
+  if (text == "true") return {VectorXd(), u};
+  const TimedKeys keys = ReadTimedKeys(*element, "hold", text);
+  const Eigen::Index n = keys.time.size();
+  TimeSeries series{VectorXd::Zero(n + 1), MatrixXd(u.size(), n + 1)};
+  series.values.col(0) = u;
   for (Eigen::Index k = 0; k < n; ++k) {
-    const std::string& word = words[static_cast<std::size_t>(k)];
-    const std::size_t at = word.rfind('@');
-    if (at == std::string::npos || !ParseNumber(word.substr(at + 1), &series.time[k])) {
-      element.Fail(fmt::format("key: '{}' is no keyframe with a time, expected NAME@SECONDS", word));
-    }
-    if (k > 0 && series.time[k] <= series.time[k - 1]) {
-      element.Fail(fmt::format("key: times must increase, '{}' does not", word));
-    }
-    series.values.col(k) = KnotAtKey(model, word.substr(0, at)).u;
+    const KeyKnot knot = NamedKnot(*element, "hold", task.model.get(), keys.names[static_cast<std::size_t>(k)]);
+    series.time[k + 1] = keys.time[k];
+    series.values.col(k + 1) = HoldControl(task, knot.x, knot.context, knot.u);
   }
+  if (n > 0 && series.time[1] <= 0) element->Fail("hold: what holds the start comes at 0 s, all others after it");
   return series;
 }
 
@@ -168,6 +207,7 @@ Start ReadStart(const XmlElement* element, const mjModel* model) {
 MatrixXd ReadGuess(const XmlElement* element, const Start& start, const std::string& folder, Task* task) {
   const mjModel* model = task->model.get();
   const int nu = static_cast<int>(model->nu);
+  const double knot_time = model->opt.timestep * task->substeps;
   auto constant = [&](const VectorXd& u) -> MatrixXd { return u.replicate(1, task->N); };
   const bool names_controls =
       element && (element->Has("key") || element->Has("ctrl") || element->Has("file") || element->Has("hold"));
@@ -175,13 +215,9 @@ MatrixXd ReadGuess(const XmlElement* element, const Start& start, const std::str
   if (nu == 0 && (!element || element->Has("hold") || !names_controls)) {
     return constant(VectorXd());
   } else if (!names_controls || element->Has("hold")) {
-    return constant(HoldControl(*task, start.x, start.context, start.u));
+    U = Sample(GuessHeld(names_controls ? element : nullptr, start, *task), task->N, knot_time);
   } else if (element->Has("key")) {
-    try {
-      U = Sample(GuessKeys(*element, model), task->N, model->opt.timestep * task->substeps);
-    } catch (const Error& error) {
-      element->Fail(error.what(), error.code());
-    }
+    U = Sample(GuessKeys(*element, model), task->N, knot_time);
   } else if (element->Has("ctrl")) {
     VectorXd u = *element->Numbers("ctrl");
     if (u.size() == 1) u = VectorXd::Constant(nu, u[0]);
@@ -193,7 +229,7 @@ MatrixXd ReadGuess(const XmlElement* element, const Start& start, const std::str
   } else {
     try {
       const TimeSeries series = ReadTimeSeries(Resolve(folder, *element->Text("file")), ControlNames(model), false);
-      U = Sample(series, task->N, model->opt.timestep * task->substeps);
+      U = Sample(series, task->N, knot_time);
     } catch (const Error& error) {
       element->Fail(error.what(), error.code());
     }

@@ -137,11 +137,16 @@ void ReadTarget(const CostDraft& draft, const mjModel* model, const std::string&
     ReadKeyTarget(draft, model, term->target_text, n, term, x_goal);
   } else if (TakePrefix("file:", term->target_text, &rest)) {
     ReadFileTarget(draft, Resolve(folder, rest), slots, term);
+  } else if (term->target_text == kGuessTarget) {
+    const auto of_control = [](const PieceDraft& piece) { return piece.vector == "ctrl"; };
+    if (draft.target != "target" || !std::all_of(draft.pieces.begin(), draft.pieces.end(), of_control))
+      element.Fail(fmt::format("{} is 'guess', which has controls alone: for <cost ctrl=\"…\"/>", draft.target));
+    return;
   } else {
     double number;
     if (!ParseNumber(SplitBlanks(term->target_text)[0], &number)) {
       element.Fail(fmt::format(
-          "{} is '{}', expected {}, key:NAME, key:NAME@SECONDS …, file:PATH, or site:, body:, geom:, camera: or "
+          "{} is '{}', expected {}, key:NAME, key:NAME@SECONDS …, file:PATH, guess, or site:, body:, geom:, camera: or "
           "mocap: with a name",
           draft.target, term->target_text, Count(n, "number")));
     }

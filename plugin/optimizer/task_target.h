@@ -8,6 +8,9 @@
 
 namespace costate {
 
+/// target="guess": the controls of the guess, which are known only after all costs are read.
+inline constexpr char kGuessTarget[] = "guess";
+
 /// Reads the target attribute of a draft into a term whose rows are complete.
 /// @param slots  names of the target's numbers.
 /// @param x_goal  receives the state of the (last) keyframe when the term asks for it in all of qpos at the end.

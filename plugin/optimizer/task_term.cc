@@ -446,7 +446,9 @@ ResidualTerm MakeMeasure(const CostDraft& draft, const mjModel* model, std::vect
 
 ResidualTerm MakeTerm(const CostDraft& draft, const mjModel* model, const std::string& folder, VectorXd* x_goal) {
   std::vector<std::string> slots;
-  ResidualTerm term = MakeMeasure(draft, model, &slots);
+  std::vector<std::string> names;
+  ResidualTerm term = MakeMeasure(draft, model, &slots, &names);
+  term.row_names = std::move(names);
   term.norm = ReadNorm(draft.element);
   ReadWeights(draft.element, &term);
   ReadTarget(draft, model, folder, slots, &term, x_goal);

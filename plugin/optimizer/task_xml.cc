@@ -27,7 +27,9 @@ std::string Trim(const std::string& text) {
 
 }  // namespace
 
-XmlFile::XmlFile(const std::string& path) : path_(path), text_(ReadTextFile(path, "task file")) {
+XmlFile::XmlFile(const std::string& path) : XmlFile(ReadTextFile(path, "task file"), path) {}
+
+XmlFile::XmlFile(std::string text, const std::string& path) : path_(path), text_(std::move(text)) {
   const pugi::xml_parse_result result =
       document_.load_buffer(text_.data(), text_.size(), pugi::parse_default, pugi::encoding_utf8);
   if (!result) {

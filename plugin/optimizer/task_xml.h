@@ -21,7 +21,11 @@ class XmlFile {
   /// @throws Error{kFile} if it cannot be read; Error{kParse} with the line where the XML is broken.
   explicit XmlFile(const std::string& path);
 
+  /// The same of a text. @param path  stands in messages.
+  XmlFile(std::string text, const std::string& path);
+
   const std::string& path() const { return path_; }
+  const std::string& text() const { return text_; }
 
   /// The only root element. @throws Error{kParse} if it has another name.
   XmlElement Root(const std::string& name) const;

@@ -134,7 +134,7 @@ TEST(CliMpc, SaysThatThereIsNothingToSave) {
 TEST(CliMpc, RefusesBadInputByName) {
   TemporaryFolder folder;
   const std::string task = WriteMpcTask(folder);
-  EXPECT_TRUE(RefusedWith(Costate({"mpc", folder.File("arm.xml"), "--no-save"}), "is not a task file"));
+  EXPECT_TRUE(RefusedWith(Costate({"mpc", folder.File("arm.xml"), "--no-save"}), "this is a model, not a task"));
   EXPECT_TRUE(RefusedWith(Costate({"mpc", task, "--no-save", "--push", "lnk", "1", "0", "0", "0", "1"}),
                           "did you mean 'link'?"));
   EXPECT_TRUE(RefusedWith(Costate({"mpc", task, "--no-save", "--push", "link", "1", "x", "0", "0", "1"}),

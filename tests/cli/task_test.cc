@@ -35,6 +35,28 @@ TEST_F(TaskCommand, PrintsTheTaskAsUnderstood) {
   }
 }
 
+// A robot without a task file gets one, and the file is as good as --goal.
+TEST_F(TaskCommand, WritesAFirstTaskOfARobot) {
+  const std::string arm = folder_.Write("arm.xml", R"(<mujoco model="arm"><worldbody><body name="upper">
+      <joint name="swing" axis="0 1 0" damping=".5"/><geom type="capsule" fromto="0 0 0 .4 0 0" size=".03"/>
+      <site name="tip" pos=".4 0 0"/></body></worldbody>
+      <actuator><motor joint="swing" gear="40"/></actuator></mujoco>)");
+  const std::string file = folder_.File("up.task.xml");
+  const ProcessResult written = Run({arm, "--goal", "site:tip=_,_,0.3", "--time", "0.5", "-o", file});
+  EXPECT_EQ(written.exit_code, 0) << written.err;
+  EXPECT_NE(written.out.find("costate optimize " + file), std::string::npos);
+  EXPECT_EQ(Run({file, "--check"}).exit_code, 0);
+  EXPECT_EQ(Run({arm, "--goal", "site:tip=_,_,0.3", "-o", file}).exit_code, 2);  // nothing is overwritten
+  const ProcessResult shown = Run({arm, "--goal", "joint:swing=1"});
+  EXPECT_NE(shown.out.find("qpos=\"swing\""), std::string::npos) << shown.out;
+  EXPECT_NE(shown.out.find("site:   tip"), std::string::npos) << shown.out;
+  EXPECT_EQ(Run({file, "--goal", "joint:swing=1"}).exit_code, 2);
+  const ProcessResult none = Run({arm});
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_NE(none.err.find("it has no keyframe"), std::string::npos) << none.err;
+  EXPECT_NE(none.err.find("joint:  swing"), std::string::npos) << none.err;
+}
+
 TEST_F(TaskCommand, ChecksWithOneLine) {
   const std::string file =
       folder_.Write("zoo.task.xml", ZooTask("<cost ctrl='all'/>", "horizon='0.1' controlstep='3'"));

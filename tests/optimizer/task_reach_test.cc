@@ -1,7 +1,11 @@
-// Tasks from two keyframes.
+// Tasks from what shall be reached.
+#include <costate/solve_task.h>
+#include <costate/state.h>
+#include <costate/step.h>
 #include <costate/task.h>
 #include <gtest/gtest.h>
 
+#include "optimizer/cost_terms.h"
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
 #include "support/temporary_folder.h"
@@ -10,11 +14,11 @@ namespace costate {
 namespace {
 
 using support::MatricesNear;
-using ReachKey = support::EngineTest;
+using Reach = support::EngineTest;
 constexpr char kZoo[] = COSTATE_TESTDATA "/task_zoo.xml";
 
-TEST_F(ReachKey, GoesFromKeyframeToKeyframe) {
-  const Task task = MakeReachKeyTask(kZoo, {.start = "home", .goal = "pose", .time = 0.6});
+TEST_F(Reach, GoesFromKeyframeToKeyframe) {
+  const Task task = MakeReachTask(kZoo, {.start = "home", .goals = {"pose"}, .time = 0.6});
   EXPECT_EQ(task.N, 60);
   EXPECT_EQ(task.substeps, 5);
   EXPECT_TRUE(task.hopping.after_stall);
@@ -40,26 +44,136 @@ TEST_F(ReachKey, GoesFromKeyframeToKeyframe) {
   EXPECT_GT(task.cost->Terms(trajectory)[0].value, 1);
 }
 
-TEST_F(ReachKey, NumbersAndTheDefaultStateWorkToo) {
-  const Task task = MakeReachKeyTask(kZoo, {.start = "", .goal = "1", .time = 4, .substeps = 0});
+TEST_F(Reach, NumbersAndTheDefaultStateWorkToo) {
+  const Task task = MakeReachTask(kZoo, {.start = "", .goals = {"1"}, .time = 4, .substeps = 0});
   EXPECT_EQ(task.N, 200);  // 20 ms a knot
   EXPECT_EQ(task.substeps, 10);
   EXPECT_TRUE(MatricesNear(task.x0, GetState(task.model.get(), MakeData(task.model.get()).get()), 0));
-  EXPECT_EQ(MakeReachKeyTask(kZoo, {.goal = "pose", .time = 0.1, .substeps = 2}).N, 25);
+  EXPECT_EQ(MakeReachTask(kZoo, {.goals = {"pose"}, .time = 0.1, .substeps = 2}).N, 25);
 }
 
-TEST_F(ReachKey, RefusesWhatIsNotThere) {
-  EXPECT_ERROR(MakeReachKeyTask(kZoo, {.start = "hom", .goal = "pose"}), ErrorCode::kInvalidArgument,
+// rows of a term at the end of a motion that stays at a state
+VectorXd AtTheEnd(const Task& task, int term, const VectorXd& x) {
+  const auto& cost = dynamic_cast<const ResidualCost&>(*task.cost);
+  const DataPtr data = MakeData(task.model.get());
+  VectorXd s(task.model->nsensordata), r;
+  EXPECT_EQ(Forward(task.model.get(), data.get(), x, VectorXd::Zero(3), s), StepStatus::kOk);
+  cost.Residual(term, {.t = task.N, .N = task.N, .time = 0, .dt = 0.01, .x = x, .u = VectorXd(), .s = s}, &r);
+  return r;
+}
+
+// the zoo at its default state: the tip is at (0, 0.15, 0.6), its geom at z = 0.65
+TEST_F(Reach, GoesToWherePartsShallBe) {
+  const Task task = MakeReachTask(kZoo, {.goals = {"site:tip=0.5,_,0.7", "joint:shoulder=0.3", "joint:neck=0 1 0 0",
+                                                   "body:base:zaxis=1,0,0", "geom:tip_geom=_,_,1"}});
+  const auto& terms = dynamic_cast<const ResidualCost&>(*task.cost).terms();
+  ASSERT_EQ(terms.size(), 7u);
+  EXPECT_EQ(task.x_goal.size(), 0);
+  EXPECT_TRUE(MatricesNear(AtTheEnd(task, 0, task.x0), Eigen::Vector2d(-0.5, -0.1), 1e-12));
+  EXPECT_TRUE(MatricesNear(AtTheEnd(task, 1, task.x0), VectorXd::Constant(1, -0.3), 1e-12));
+  EXPECT_NEAR(AtTheEnd(task, 2, task.x0).norm(), mjPI, 1e-12);
+  EXPECT_TRUE(MatricesNear(AtTheEnd(task, 3, task.x0), Eigen::Vector3d(-1, 0, 1), 1e-12));
+  EXPECT_TRUE(MatricesNear(AtTheEnd(task, 4, task.x0), VectorXd::Constant(1, -0.35), 1e-12));
+
+  // a shoulder's half range is above a radian, hence a radian; places by a quarter of the extent, within half a metre
+  const double length = std::min(0.5, 0.25 * task.model->stat.extent);
+  EXPECT_NEAR(terms[1].terminal[0], 20, 1e-9);
+  EXPECT_NEAR(terms[0].terminal[0], 20 / (length * length), 1e-3);
+  EXPECT_NEAR(terms[3].terminal[0], 20, 1e-9);
+
+  // what the start's hold adds nothing to is free
+  Trajectory still;
+  still.X = task.x0.replicate(1, task.N + 1);
+  still.U = task.U_guess;
+  still.S = MatrixXd::Zero(task.model->nsensordata, task.N + 1);
+  still.time = VectorXd::LinSpaced(task.N + 1, 0, 2);
+  EXPECT_EQ(task.cost->Terms(still)[6].name, "effort");
+  EXPECT_LT(task.cost->Terms(still)[6].value, 1e-20);
+  still.U.row(0).array() += 0.5;
+  EXPECT_GT(task.cost->Terms(still)[6].value, 1e-3);
+}
+
+// The file says the same as the task, wherever it lies.
+TEST_F(Reach, WritesTheTaskAsAFile) {
+  const support::TemporaryFolder folder;
+  const ReachOptions options{.start = "key:home", .goals = {"key:pose", "site:tip=0.5,_,0.7"}, .time = 0.6};
+  const Task task = MakeReachTask(kZoo, options);
+  const std::string path = folder.Write("go.task.xml", WriteReachTask(kZoo, options, folder.path().string()));
+  const Task file = LoadTask(path);
+  EXPECT_EQ(task.file, "");
+  EXPECT_EQ(file.name, "reach pose tip");
+  EXPECT_EQ(task.text.find("model=\"/") != std::string::npos, true);
+  EXPECT_TRUE(file.hopping.after_stall);
+  EXPECT_TRUE(MatricesNear(file.x0, task.x0, 0));
+  EXPECT_TRUE(MatricesNear(file.x_goal, task.x_goal, 0));
+  EXPECT_TRUE(MatricesNear(file.U_guess, task.U_guess, 0));
+  const auto &terms = dynamic_cast<const ResidualCost&>(*task.cost).terms(),
+             &again = dynamic_cast<const ResidualCost&>(*file.cost).terms();
+  ASSERT_EQ(terms.size(), 4u);
+  ASSERT_EQ(again.size(), 4u);
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    EXPECT_TRUE(MatricesNear(again[i].weight, terms[i].weight, 0));
+    EXPECT_TRUE(MatricesNear(again[i].terminal, terms[i].terminal, 0));
+  }
+}
+
+// a place that an arm reaches, told by how much it is missed
+TEST_F(Reach, SolvesAndTellsTheMiss) {
+  const support::TemporaryFolder folder;
+  const std::string arm = folder.Write("arm.xml", R"(<mujoco model="arm"><worldbody><body>
+      <joint name="a" axis="0 1 0" damping=".5"/><geom type="capsule" fromto="0 0 0 .4 0 0" size=".03"/>
+      <body pos=".4 0 0"><joint name="b" axis="0 1 0" damping=".5"/><geom type="capsule" fromto="0 0 0 .4 0 0"
+      size=".03"/><site name="tip" pos=".4 0 0"/></body></body></worldbody>
+      <actuator><motor joint="a" gear="40"/><motor joint="b" gear="20"/></actuator></mujoco>)");
+  const Task task = MakeReachTask(arm, {.goals = {"site:tip=0.4,_,0.4"}, .time = 1});
+  const TaskSolution solution = SolveTask(task);
+  const std::vector<MissedGoal> goals = MissedGoals(task, solution.result.trajectory);
+  ASSERT_EQ(goals.size(), 2u);
+  EXPECT_EQ(goals[0].name, "site tip");
+  EXPECT_EQ(goals[0].unit, "m");
+  EXPECT_LT(goals[0].miss, 0.01);
+  EXPECT_EQ(goals[1].name, "velocity");
+  EXPECT_EQ(goals[1].component.substr(0, 5), "qvel[");
+
+  const DataPtr data = MakeData(task.model.get());
+  SetState(task.model.get(), data.get(), solution.result.trajectory.X.rightCols(1));
+  mj_kinematics(task.model.get(), data.get());
+  const double miss = std::max(std::abs(data->site_xpos[0] - 0.4), std::abs(data->site_xpos[2] - 0.4));
+  EXPECT_NEAR(goals[0].miss, miss, 1e-12);
+}
+
+TEST_F(Reach, RefusesGoalsThatAreNotUnderstood) {
+  const auto refuses = [](const std::string& goal, const char* words) {
+    EXPECT_ERROR(MakeReachTask(kZoo, {.goals = {goal}}), ErrorCode::kInvalidArgument, words);
+  };
+  refuses("site:tib=0,0,0", "has no site 'tib', did you mean 'tip'?");
+  refuses("site:tip=0,0", "has 2 numbers, expected 3");
+  refuses("site:tip=0,0,o", "'o' is no number");
+  refuses("site:tip=_,_,_", "leaves everything open");
+  refuses("site:tip:yaxes=0,0,1", "there is no quantity 'yaxes', did you mean 'yaxis'?");
+  refuses("joint:shoulder=_", "only places and directions");
+  refuses("joint:neck=1", "has 1 number, expected 4");
+  refuses("tip=1", "expected a keyframe, or joint:");
+  refuses("tendon:cord=1", "expected a keyframe, or joint:");
+  EXPECT_ERROR(MakeReachTask(kZoo, {.goals = {"home", "key:pose"}}), ErrorCode::kInvalidArgument,
+               "'home' is a keyframe to reach already");
+  EXPECT_ERROR(MakeReachTask(kZoo, {.goals = {"site:tip=0,0,_", "site:tip:pos=_,_,1"}}), ErrorCode::kInvalidArgument,
+               "site tip has a goal already");
+  EXPECT_ERROR(MakeReachTask(kZoo, {}), ErrorCode::kInvalidArgument, "is a model, not a task: say what to reach");
+}
+
+TEST_F(Reach, RefusesWhatIsNotThere) {
+  EXPECT_ERROR(MakeReachTask(kZoo, {.start = "hom", .goals = {"pose"}}), ErrorCode::kInvalidArgument,
                "did you mean 'home'?");
-  EXPECT_ERROR(MakeReachKeyTask(kZoo, {.goal = "nothing like it"}), ErrorCode::kInvalidArgument, "it has home, pose");
-  EXPECT_ERROR(MakeReachKeyTask(kZoo, {.goal = "7"}), ErrorCode::kInvalidArgument, "no keyframe 7");
-  EXPECT_ERROR(MakeReachKeyTask(kZoo, {.goal = "pose", .time = 0}), ErrorCode::kInvalidArgument, "time is 0 s");
-  EXPECT_ERROR(MakeReachKeyTask(kZoo, {.goal = "pose", .time = NAN}), ErrorCode::kInvalidArgument, "time is nan");
-  EXPECT_ERROR(MakeReachKeyTask(kZoo, {.goal = "pose", .substeps = -1}), ErrorCode::kInvalidArgument, "substeps is -1");
+  EXPECT_ERROR(MakeReachTask(kZoo, {.goals = {"nothing like it"}}), ErrorCode::kInvalidArgument, "it has home, pose");
+  EXPECT_ERROR(MakeReachTask(kZoo, {.goals = {"7"}}), ErrorCode::kInvalidArgument, "no keyframe 7");
+  EXPECT_ERROR(MakeReachTask(kZoo, {.goals = {"pose"}, .time = 0}), ErrorCode::kInvalidArgument, "time is 0 s");
+  EXPECT_ERROR(MakeReachTask(kZoo, {.goals = {"pose"}, .time = NAN}), ErrorCode::kInvalidArgument, "time is nan");
+  EXPECT_ERROR(MakeReachTask(kZoo, {.goals = {"pose"}, .substeps = -1}), ErrorCode::kInvalidArgument, "substeps is -1");
   const support::TemporaryFolder folder;
   const std::string passive = folder.Write(
       "p.xml", "<mujoco model='p'><worldbody><body><freejoint/><geom size='.1'/></body></worldbody></mujoco>");
-  EXPECT_ERROR(MakeReachKeyTask(passive, {.goal = "0"}), ErrorCode::kInvalidArgument, "no actuators (nu = 0)");
+  EXPECT_ERROR(MakeReachTask(passive, {.goals = {"0"}}), ErrorCode::kInvalidArgument, "no actuators (nu = 0)");
 }
 
 }  // namespace

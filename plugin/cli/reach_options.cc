@@ -1,0 +1,18 @@
+#include "cli/reach_options.h"
+
+#include "cli/commands.h"
+
+namespace costate::cli {
+
+void AddReachOptions(CLI::App* command, ReachOptions* options) {
+  command->add_option("--start", options->start, "keyframe to start at, by name or number (key:NAME works too)");
+  command
+      ->add_option("--goal", options->goals,
+                   "what to reach: key:NAME, joint:NAME=VALUE, site:NAME=X,Y,Z …; again for more")
+      ->allow_extra_args(false);
+  command->add_option("--time", options->time, "seconds from start to goal (default 2)")->check(Positive());
+  command->add_option("--substeps", options->substeps, "engine steps that hold one control, with --goal")
+      ->check(CLI::Range(1, 100000));
+}
+
+}  // namespace costate::cli
