@@ -346,7 +346,7 @@ Task MakeReachTask(const std::string& model_path, const ReachOptions& options) {
     std::vector<std::string> keys;
     for (int i = 0; i < model->nkey; ++i) keys.push_back(ElementName(model, mjOBJ_KEY, i));
     task.warnings.push_back(
-        fmt::format("the motion starts at the model's default state, at no keyframe{}", Suggestion("", keys)));
+        fmt::format("the motion starts at the model's default state, at no keyframe (it has {})", JoinWords(keys)));
   }
   return task;
 }

@@ -368,7 +368,7 @@ TEST_F(BadFile, IsMissingOrNoXml) {
   EXPECT_ERROR(LoadTask(Write("<task>\n<cost\n</task>")), ErrorCode::kParse,
                "bad.task.xml:3: this is not well-formed XML");
   EXPECT_ERROR(LoadTask(Write("<!-- -->\n<mujoco/>")), ErrorCode::kParse,
-               "bad.task.xml:2: <mujoco>: the root element is <task> in such a file");
+               "bad.task.xml:2: <mujoco>: this is a model, not a task");
   EXPECT_ERROR(LoadTask(Write("<task/>\n<task/>")), ErrorCode::kParse, "bad.task.xml:2: <task>", "second");
   EXPECT_ERROR(LoadTask(Write(std::string("<task \0 />", 10))), ErrorCode::kParse, "bad.task.xml:1:");
 }
