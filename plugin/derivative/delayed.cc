@@ -1,5 +1,6 @@
 #include "derivative/delayed.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "derivative/effective_mass.h"
@@ -49,9 +50,10 @@ bool DelayedBackend::Enter(const mjModel* m, mjData* d, std::string* missing) {
   if (!missing->empty()) return false;
   for (int i = 0; i < m->nactuator; i++) {
     if (m->actuator_delay[i] == 0 || reads_) continue;
-    mjtNum value;
-    const mjtNum* stored = mj_readCtrl(m, d, i, d->time, &value, m->actuator_history[2 * i + 1]);
-    d->ctrl[m->actuator_ctrladr[i]] = stored ? *stored : value;
+    // of all its inputs
+    mjtNum* ctrl = d->ctrl + m->actuator_ctrladr[i];
+    const mjtNum* stored = mj_readCtrl(m, d, i, d->time, ctrl, m->actuator_history[2 * i + 1]);
+    if (stored) std::copy_n(stored, m->actuator_ctrlnum[i], ctrl);
   }
   local_ = *m;
   if (!reads_) local_.actuator_delay = actuator_delay_.data();
@@ -65,7 +67,7 @@ namespace {
 template <typename F>
 void ForDelayed(const mjModel* m, F f) {
   for (int i = 0; i < m->nactuator; i++) {
-    if (m->actuator_delay[i] != 0) f(m->actuator_ctrladr[i]);
+    for (int j = 0; j < m->actuator_ctrlnum[i] && m->actuator_delay[i] != 0; j++) f(m->actuator_ctrladr[i] + j);
   }
 }
 

@@ -168,19 +168,20 @@ void AdjointSweep::PullHistory(int t, int substep, ConstVectorRef moving) {
   SetMovingContext(m, d, moving);
   const std::int64_t now = static_cast<std::int64_t>(t) * a.substeps + substep;
   for (int i = 0; i < m->nactuator; i++) {
-    const int u = m->actuator_ctrladr[i], n = m->actuator_history[2 * i];
-    if (m->actuator_delay[i] == 0 || n == 0 || w.vjp.delayed[u] == 0) continue;
+    const int u = m->actuator_ctrladr[i], inputs = m->actuator_ctrlnum[i], n = m->actuator_history[2 * i];
+    if (m->actuator_delay[i] == 0 || n == 0 || w.vjp.delayed.segment(u, inputs).isZero(0)) continue;
     const mjtNum* times = d->history + m->actuator_historyadr[i] + 2;
-    Eigen::Map<VectorXd> values(d->history + m->actuator_historyadr[i] + 2 + n, n);
+    Eigen::Map<MatrixXd> values(d->history + m->actuator_historyadr[i] + 2 + n, inputs, n);
     w.samples = values;
+    w.between.resize(inputs);
     for (int k = 0; k < n; k++) {
       const std::int64_t step = std::llround((times[k] - start) / m->opt.timestep);
       if (step < 0 || step >= now) continue;
       values.setZero();
-      values[k] = 1;
-      mjtNum between;
-      const mjtNum* exact = mj_readCtrl(m, d, i, d->time, &between, m->actuator_history[2 * i + 1]);
-      out->U(u, step / a.substeps) += w.vjp.delayed[u] * (exact ? *exact : between);
+      values.col(k).setOnes();
+      const mjtNum* exact = mj_readCtrl(m, d, i, d->time, w.between.data(), m->actuator_history[2 * i + 1]);
+      const double share = exact ? *exact : w.between[0];  // the same for all inputs
+      out->U.col(step / a.substeps).segment(u, inputs) += share * w.vjp.delayed.segment(u, inputs);
     }
     values = w.samples;
   }

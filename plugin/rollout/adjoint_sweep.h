@@ -39,7 +39,8 @@ struct AdjointWorker {
   MatrixXd kept;                       // columns (x; moving context; s where the loss reads it)
   std::vector<char> sensed;            // is s of a column there?
   MatrixXd substep_x, substep_moving;  // columns, with delays alone
-  VectorXd samples;
+  MatrixXd samples;
+  VectorXd between;
   VectorXd x, x_next, point, moving, solved, s, no_control, lambda, seen, sigma;
 };
 

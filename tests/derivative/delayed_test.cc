@@ -79,6 +79,24 @@ TEST_F(DelayedTest, BothLevelsAgreeWithTheReference) {
   }
 }
 
+// each of its inputs comes from the history
+TEST_F(DelayedTest, ActuatorsOfSeveralInputsAreLateInAll) {
+  const ModelPtr model = LoadModelFromString(
+      Late("", R"(<pid joint="b" kp="3" kv="0.2" input="pos vel ff" delay="0.005" nsample="6" interp="linear"/>
+        <dcmotor joint="a" motorconst="0.05" resistance="2" inductance="0 .01" input="pos vel" controller="5 1 0.3" delay="0.004"
+          nsample="4" interp="zoh"/>)"));
+  const mjModel* m = model.get();
+  ASSERT_EQ(m->nu, 8);
+  const DataPtr data = Moved(m);
+  const StepDerivative value = Linearize(m, data.get());
+  EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
+  for (const BlockComparison& block : Compare(m, value, Reference(m, data.get()), {.tolerance = 1e-7}).blocks) {
+    EXPECT_TRUE(block.agrees) << block.name << " " << block.worst.row_name << " / " << block.worst.col_name << " "
+                              << block.worst.value << " " << block.worst.reference;
+  }
+  EXPECT_EQ(value.B.rightCols(7).norm(), 0);
+}
+
 // what a delayed gain puts into an implicit integrator's matrix is the engine's affair, and so is what a stage reads
 // when: level 2 lets the engine read the history
 TEST_F(DelayedTest, Level2EvaluatesTheModelWithItsDelays) {

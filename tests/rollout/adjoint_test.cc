@@ -323,33 +323,43 @@ class LateLoss final : public Loss {
   bool NeedsSensors() const override { return true; }
 };
 
-TEST(Adjoint, FollowsDelayedControls) {
-  for (int substeps : {1, 2, 3}) {
-    SCOPED_TRACE(substeps);
-    constexpr int kSteps = 20;
-    const Motion m{LoadModelFromString(kLate), kSteps, 0.6};
-    const LateLoss loss;
-    RolloutGradient g, few;
-    Adjoint adjoint(m.model.get(), m.context, substeps);
-    adjoint.Gradient(m.x0, m.U, loss, {}, &g);
-    ASSERT_TRUE(g.status.ok());
-    EXPECT_EQ(g.coverage.Worst(), Level::kAnalytic);
-    const double h = 1e-5;
-    for (int t = 0; t < kSteps; t++) {
-      for (int i = 0; i < m.model->nu; i++) {
-        MatrixXd plus = m.U, minus = m.U;
-        plus(i, t) += h;
-        minus(i, t) -= h;
-        const double difference =
-            (m.LossOf(loss, substeps, m.x0, plus) - m.LossOf(loss, substeps, m.x0, minus)) / (2 * h);
-        EXPECT_NEAR(g.U(i, t), difference, 1e-7 * g.U.cwiseAbs().maxCoeff()) << i << " at " << t;
-      }
+void ExpectFollowsControls(const std::string& text, int substeps) {
+  SCOPED_TRACE(substeps);
+  constexpr int kSteps = 20;
+  const Motion m{LoadModelFromString(text), kSteps, 0.6};
+  const LateLoss loss;
+  RolloutGradient g, few;
+  Adjoint adjoint(m.model.get(), m.context, substeps);
+  adjoint.Gradient(m.x0, m.U, loss, {}, &g);
+  ASSERT_TRUE(g.status.ok());
+  EXPECT_EQ(g.coverage.Worst(), Level::kAnalytic);
+  const double h = 1e-5;
+  for (int t = 0; t < kSteps; t++) {
+    for (int i = 0; i < m.model->nu; i++) {
+      MatrixXd plus = m.U, minus = m.U;
+      plus(i, t) += h;
+      minus(i, t) -= h;
+      const double difference =
+          (m.LossOf(loss, substeps, m.x0, plus) - m.LossOf(loss, substeps, m.x0, minus)) / (2 * h);
+      EXPECT_NEAR(g.U(i, t), difference, 1e-7 * g.U.cwiseAbs().maxCoeff()) << i << " at " << t;
     }
-    adjoint.Gradient(m.x0, m.U, loss, {.memory = 3000}, &few);
-    EXPECT_EQ(few.U, g.U);
-    EXPECT_GT(few.recomputed, 0);
-    EXPECT_THROW(adjoint.Gradient(m.x0, m.U, SquareLoss(m.model.get(), 1), {}, &few), Error);
   }
+  adjoint.Gradient(m.x0, m.U, loss, {.memory = 3000}, &few);
+  EXPECT_EQ(few.U, g.U);
+  EXPECT_GT(few.recomputed, 0);
+  EXPECT_THROW(adjoint.Gradient(m.x0, m.U, SquareLoss(m.model.get(), 1), {}, &few), Error);
+}
+
+TEST(Adjoint, FollowsDelayedControls) {
+  for (int substeps : {1, 2, 3}) ExpectFollowsControls(kLate, substeps);
+}
+
+TEST(Adjoint, FollowsDelayedControlsOfActuatorsWithSeveral) {
+  std::string text = kLate;
+  text.replace(text.find("implicitfast"), 12, "Euler");
+  text.insert(text.find("</actuator>"),
+              "<pid joint='b' kp='3' kv='0.2' input='pos vel' delay='0.005' nsample='6' interp='cubic'/>");
+  for (int substeps : {1, 2}) ExpectFollowsControls(text, substeps);
 }
 
 TEST(Adjoint, DelaysThemselvesAreParameters) {
