@@ -197,8 +197,10 @@ ActivationStep ActivationStepOf(const mjModel* m, int i, int state) {
   const bool motor = m->actuator_dyntype[i] == mjDYN_DCMOTOR;
   const MotorSlots slots = motor ? SlotsOf(m, i) : MotorSlots();
   ActivationStep update;
-  update.step = h;
-  if (m->actuator_dyntype[i] == mjDYN_FILTEREXACT || (motor && state == slots.current)) {
+  if (IsActuationOff(m)) return update;
+  const bool disabled = IsActuatorDisabled(m, i);
+  update.step = disabled ? 0 : h;
+  if (!disabled && (m->actuator_dyntype[i] == mjDYN_FILTEREXACT || (motor && state == slots.current))) {
     const double tau = std::max(mjMINVAL, prm[0]);
     update.step = tau * (1 - std::exp(-h / tau));
   }
@@ -350,7 +352,6 @@ void Actuation::Slopes(const mjModel* m, const mjData* d, int i) {
     ctrl_slope = Slope(Inside(ctrl, range));
     ctrl = std::clamp(ctrl, range[0], range[1]);
   }
-  const bool disabled = IsActuatorDisabled(m, i);
 
   // act_dot and act'
   double input = ctrl, input_ctrl = ctrl_slope, input_act = 0;
@@ -385,9 +386,8 @@ void Actuation::Slopes(const mjModel* m, const mjData* d, int i) {
       input_ctrl = 0;
       input_act = 1;
     }
-    if (disabled) s.next_ctrl = 0, s.next_act = 1;
   }
-  if (disabled) return;
+  if (IsActuatorDisabled(m, i)) return;
 
   // force = gain(l, l̇) input + bias(l, l̇)
   const double length = d->actuator_length[out], velocity = d->actuator_velocity[out];

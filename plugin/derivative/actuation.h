@@ -24,7 +24,8 @@ struct ActuatorSlope {
   int ctrl_index = -1, act_index = -1;                                                 ///< -1: none
 };
 
-/// act' = clip(act + step act_dot): what the end of a step does to an activation; not to a motor's bristle (A8).
+/// act' = clip(act + step act_dot): what the end of a step does to an activation; not to a motor's bristle (A8). The
+/// step of a disabled one is 0; without actuation it is not clipped either.
 struct ActivationStep {
   double step = 0, lower = -kNoLimit, upper = kNoLimit;
   bool limited() const { return lower > -kNoLimit || upper < kNoLimit; }

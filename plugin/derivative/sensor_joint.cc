@@ -92,6 +92,7 @@ bool SensorDerivative::ActuatorPosition(int i) {
 }
 
 bool SensorDerivative::ActuatorVelocity(int i) {
+  if (IsActuationOff(at_.m)) return true;  // the engine leaves it at zero
   const int row = row_;
   return ForTransmission(at_.m->sensor_objid[i], [&](int dof, double, double J, double rate) {
     out_->C(row, dof) = rate;

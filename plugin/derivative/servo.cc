@@ -53,8 +53,8 @@ struct Law {
   }
   bool early() const { return m->actuator_actearly[i]; }
 
-  void Pid(int states, bool disabled);
-  void Motor(int states, bool disabled);
+  void Pid(int states);
+  void Motor(int states);
 
   // of a motor, for the implicit integrators: the bristle's decay is left out, and no force limit acts on its damping
   int thermal = -1;
@@ -63,7 +63,7 @@ struct Law {
 };
 
 // (A7)
-void Law::Pid(int states, bool disabled) {
+void Law::Pid(int states) {
   const double period = Period(m, i);
   int slot = 0;
   if (dyn[1] > 0) Slew(slot++, dyn[1], period);
@@ -74,7 +74,7 @@ void Law::Pid(int states, bool disabled) {
   }
   for (int k = 0; k < states; k++) {
     const ActivationStep update = ActivationStepOf(m, i, k);
-    next[k] = Clip(state[k] + (disabled ? Dual(0) : update.step * dot[k]), update.lower, update.upper);
+    next[k] = Clip(state[k] + update.step * dot[k], update.lower, update.upper);
   }
   force = -bias[1] * Wrap(input[0], length.x, period) - bias[2] * input[1] + input[2];
   if (gain[0] > 0 && states > 0) force = force + gain[0] * (early() ? next[states - 1] : state[states - 1]);
@@ -82,7 +82,7 @@ void Law::Pid(int states, bool disabled) {
 }
 
 // (A8)
-void Law::Motor(int states, bool disabled) {
+void Law::Motor(int states) {
   const int spec = m->actuator_ctrlspec[i];
   const double K = gain[1], te = dyn[0];
   const MotorSlots slot = SlotsOf(m, i);
@@ -129,17 +129,16 @@ void Law::Motor(int states, bool disabled) {
   }
 
   for (int k = 0; k < states; k++) {
-    const Dual rate = disabled ? Dual(0) : dot[k];
     if (k == bristle) {
       const Dual grown = Exp(decay * h);
       const Dual hold = std::abs(decay.x) > mjMINVAL ? (grown - 1) / decay : Dual(h) + 0.5 * h * h * decay;
       next[k] = grown * state[k] + hold * velocity;
     } else {
       const ActivationStep update = ActivationStepOf(m, i, k);
-      next[k] = Clip(state[k] + update.step * rate, update.lower, update.upper);
+      next[k] = Clip(state[k] + update.step * dot[k], update.lower, update.upper);
 
       // at its limit, where it is held, it comes back from both sides
-      if (k == slot.integral && holds && !disabled) next[k] = std::copysign(dyn[8], integral.x);
+      if (k == slot.integral && holds && update.step > 0) next[k] = std::copysign(dyn[8], integral.x);
     }
   }
 
@@ -321,8 +320,8 @@ ServoSlope MakeServoSlope(const mjModel* m, const mjData* d, int i, const double
     at++;
   }
   const bool pid = m->actuator_gaintype[i] == mjGAIN_PID;
-  if (pid) law.Pid(s.states, disabled);
-  else law.Motor(s.states, disabled);
+  if (pid) law.Pid(s.states);
+  else law.Motor(s.states);
   for (int k = 0; k < s.states; k++) {
     s.next.row(k) = law.next[k].d.head(columns).transpose();
     s.rate.row(k) = law.dot[k].d.head(columns).transpose();

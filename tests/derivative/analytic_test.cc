@@ -1,6 +1,7 @@
 #include "derivative/analytic.h"
 
 #include <costate/certificate.h>
+#include <costate/derivative_check.h>
 
 #include <cmath>
 #include <numeric>
@@ -342,6 +343,37 @@ TEST_F(AnalyticTest, ThrustersAgreeWithTheStep) {
     const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
     EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error,
                                              support::kReference));
+  }
+}
+
+// a group that is switched off, whose act_dot the engine makes all the same, and no actuation at all
+TEST_F(AnalyticTest, ActivationsOfDisabledActuatorsStay) {
+  for (const char* options :
+       {"integrator='RK4' actuatorgroupdisable='1'>", "integrator='Euler' actuatorgroupdisable='1'>",
+        "integrator='RK4'><flag actuation='disable'/>"}) {
+    SCOPED_TRACE(options);
+    const ModelPtr model =
+        LoadModelFromString(std::string("<mujoco><option timestep='0.01' ") + options + R"(</option><worldbody>
+        <body><joint name="a" axis="0 1 0" damping="0.1"/><geom size="0.1" pos="0.2 0 0"/></body></worldbody>
+      <actuator>
+        <muscle name="arm" joint="a" group="1" lengthrange="-1 1" force="3"/>
+        <general joint="a" group="1" dyntype="filter" dynprm="0.1" gainprm="2" actlimited="true" actrange="0.3 1"/>
+        <general joint="a" group="1" dyntype="filterexact" dynprm="0.1" gainprm="2"/>
+        <pid joint="a" group="1" kp="2" kv="0.1" ki="3"/>
+        <general joint="a" dyntype="filter" dynprm="0.1" gainprm="2"/>
+      </actuator><sensor><actuatorvel actuator="arm"/></sensor></mujoco>)");
+    const mjModel* m = model.get();
+    const DataPtr data = MakeData(m);
+    data->qvel[0] = 0.4;
+    for (int i = 0; i < m->nu; i++) data->ctrl[i] = 0.7;
+    for (int i = 0; i < m->na; i++) data->act[i] = 0.2;  // one is below its range
+    const StepDerivative value = Linearize(m, data.get());
+    EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
+    for (const BlockComparison& block : Compare(m, value, Reference(m, data.get()), {.tolerance = 1e-8}).blocks) {
+      EXPECT_TRUE(block.agrees) << block.name << " " << block.worst.row_name << " / " << block.worst.col_name << " "
+                                << block.worst.value << " " << block.worst.reference;
+    }
+    EXPECT_EQ(value.B.topRows(value.B.rows() - 1).leftCols(m->nu - 1).norm(), 0);
   }
 }
 
