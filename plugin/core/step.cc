@@ -85,6 +85,7 @@ void SetStateAndControl(const mjModel* model, mjData* data, const Dims& dims, Co
   CheckSize(model, "u", u.size(), "nu", dims.nu);
   mj_setState(model, data, x.data(), kStateSignature);
   mj_setState(model, data, u.data(), mjSTATE_CTRL);
+  data->flg_energyvel = 0;  // else sensors of kinetic energy read that of another state
 }
 
 void CopySensors(const Dims& dims, const mjData* data, VectorRef sensors) {

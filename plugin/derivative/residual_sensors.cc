@@ -50,6 +50,7 @@ ResidualDifference::SensorNeeds ResidualDifference::Needs(const mjModel* m, cons
       case mjSENS_E_KINETIC: needs.constraint = needs.velocity = needs.kinetic = true; break;  // of the position stage
       case mjSENS_ACTUATORPOS:
       case mjSENS_ACTUATORVEL:
+      case mjSENS_ACTUATORFRC:
       case mjSENS_JOINTACTFRC:
         needs.constraint = needs.constraint || HasAdhesiveActuator(m);
         break;  // its arm is made of contacts

@@ -1,4 +1,5 @@
 // Centre of mass, momenta and energies: (M10)–(M13) of README.md.
+#include "derivative/armature.h"
 #include "derivative/chain.h"
 #include "derivative/sensor.h"
 
@@ -78,9 +79,7 @@ bool SensorDerivative::PotentialEnergy() {
 // (M13) T = vᵀ M v / 2
 bool SensorDerivative::KineticEnergy() {
   const mjModel* m = at_.m;
-  for (int t = 0; t < m->ntendon; t++) {
-    if (m->tendon_armature[t] != 0 && !IsFixedTendon(m, t)) return false;
-  }
+  if (HasMovingArmature(m)) return false;
   FindMomentum();
   Eigen::VectorXd& p = vector_;
   p.resize(nv_);

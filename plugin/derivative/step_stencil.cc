@@ -146,6 +146,7 @@ void StepStencil::CaptureConverged(const mjModel* model, mjData* data) {
 
 void StepStencil::Restore(const mjModel* model, mjData* data, int col, double eps) const {
   mj_setState(model, data, point_.data(), mjSTATE_INTEGRATION);
+  data->flg_energyvel = 0;  // else sensors of kinetic energy read that of another state
   if (col >= 0) MoveColumn(model, dims_, col, eps, &nudge_, data);
 }
 

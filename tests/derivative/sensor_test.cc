@@ -2,6 +2,7 @@
 
 #include <costate/derivative_check.h>
 #include <costate/model.h>
+#include <costate/step.h>
 
 #include <algorithm>
 #include <cmath>
@@ -243,6 +244,44 @@ TEST_F(SensorTest, SitesSubtreesJointsAndEnergiesAgree) {
 
 // (M13): the engine evaluates it with the positions, though it depends on velocities
 TEST_F(SensorTest, KineticEnergyAgrees) { ExpectAgreesAtRandomStates(Scene("<e_kinetic/>"), kForce); }
+
+void ExpectReference(const mjModel* m, const mjData* d) {
+  const StepDerivative value = Linearize(m, d);
+  for (const BlockComparison& block : Compare(m, value, Reference(m, d), {.tolerance = 1e-7}).blocks) {
+    EXPECT_TRUE(block.agrees) << block.name << " " << block.worst.row_name << " / " << block.worst.col_name << ": "
+                              << block.worst.value << ", not " << block.worst.reference;
+  }
+}
+
+// an actuator's armature makes the inertia of its tendon move
+TEST_F(SensorTest, KineticEnergyHoldsTheArmatureOfActuatorsOnTendons) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><site name="hook" pos="0.3 0 1"/>
+    <body><freejoint/><geom size="0.1"/><site name="eye" pos="0.1 0.05 0"/></body></worldbody>
+    <tendon><spatial name="rope"><site site="eye"/><site site="hook"/></spatial></tendon>
+    <actuator><motor tendon="rope" armature="0.3" gear="2"/></actuator><sensor><e_kinetic/></sensor></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  for (int i = 0; i < model->nv; i++) data->qvel[i] = 0.3 + 0.4 * i;
+  EXPECT_GT(Linearize(model.get(), data.get()).C.leftCols(3).norm(), 0.1);
+  ExpectReference(model.get(), data.get());
+}
+
+// with the energies on, the engine's sensor takes the kinetic energy that the last stage of the step before has left
+TEST_F(SensorTest, KineticEnergyIsThatOfTheStateInDifferencesOfSteps) {
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><option integrator="RK4" timestep="0.01"><flag energy="enable"/></option>
+    <worldbody><body><joint damping="0.3"/><geom size="0.1" pos="0.2 0 0"/></body></worldbody><sensor><e_kinetic/></sensor></mujoco>)");
+  const mjModel* m = model.get();
+  const DataPtr data = MakeData(m);
+  data->qvel[0] = 1.3;
+  const StepDerivative value = Linearize(m, data.get(), {.level = Level::kStep});
+  EXPECT_NEAR(value.C(0, 0), 0, 1e-8);
+  VectorXd x(2), x_next(2), s(1);
+  for (double v : {0.5, 2.0}) {
+    x << 0.3, v;
+    ASSERT_EQ(Step(m, data.get(), x, VectorXd(), 1, x_next, s), StepStatus::kOk);
+    EXPECT_NEAR(s[0], value.C(0, 1) * v * v / (2 * 1.3), 1e-8 * s[0]);  // m v²/2, its slope is m v
+  }
+}
 
 // (M13): potentials of polynomial springs, of balls and of tendons inside and outside their dead band
 TEST_F(SensorTest, SpringsOfEveryKindHaveTheirPotential) {
@@ -603,6 +642,21 @@ TEST_F(SensorTest, JointsFeelAnAdhesionWhereItsContactsAre) {
        Compare(model.get(), value, Reference(model.get(), data.get()), {.tolerance = 1e-7}).blocks) {
     EXPECT_TRUE(block.agrees) << block.name << ": " << block.worst.value << ", not " << block.worst.reference;
   }
+}
+
+// a force that depends on the velocity of such an arm
+TEST_F(SensorTest, AnAdhesionThatDependsOnVelocityIsFeltWhereItsContactsAre) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom type="plane" size="1 1 1" euler="5 3 0"/>
+    <body name="hand" pos="0 0 .088"><freejoint/><geom size=".09"/></body></worldbody>
+    <actuator><general name="cling" body="hand" gainprm="3" biastype="affine" biasprm="1 0 -0.7"/></actuator>
+    <sensor><actuatorfrc actuator="cling"/></sensor></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  for (int i = 0; i < model->nv; i++) data->qvel[i] = 0.2 + 0.1 * i;
+  data->ctrl[0] = 0.7;
+  mj_forward(model.get(), data.get());
+  ASSERT_EQ(data->ncon, 1);
+  EXPECT_GT(Linearize(model.get(), data.get()).C.cwiseAbs().maxCoeff(), 0.1);
+  ExpectReference(model.get(), data.get());
 }
 
 // (M19): libccd's search ends at another point every few hundredths of a millimetre, and the distance jumps there
