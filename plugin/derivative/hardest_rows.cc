@@ -101,10 +101,7 @@ bool SoftenHardest(const mjModel* m, mjData* d, const std::vector<char>& left, b
     hardest = std::max(hardest, hardness(first, end));
     for (int i = first; i < end; i++) *met = *met && (!Softens(d, first, i) || !Acts(d, i) || IsMet(m, d, i));
   });
-  if (hardest <= kHardest || !LeaveSomeFree(m, d, left)) {
-    *met = true;
-    return false;
-  }
+  if (hardest <= kHardest || !LeaveSomeFree(m, d, left)) return false;
 
   // rows that pull at each other keep the ratio of their D, which decides what they agree on
   ForHardest(d, left, [&](int first, int end) {

@@ -156,6 +156,7 @@ void StepAssembly::Start(const mjModel* m, const mjtNum* v_next, StepDerivative*
         rotation.dof = dof;
         rotation.by_position = PLANT("positions: rotation", Dq);
         rotation.by_velocity = PLANT("positions: rotation by velocity", Dv);
+        finite_ = finite_ && rotation.by_position.allFinite() && rotation.by_velocity.allFinite();
       });
 }
 

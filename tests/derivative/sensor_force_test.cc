@@ -306,6 +306,26 @@ TEST_F(SensorForceTest, FollowsServos) {
   }
 }
 
+// What no motion can relieve pulls with the least R, here with 1e11 N, and the closed form would lose the torque in
+// their lever.
+TEST_F(SensorForceTest, ForcesThatNoMotionRelievesAreDifferencedInWholeSteps) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option><flag contact="disable"/></option><worldbody>
+      <body><joint axis="0 1 0"/><geom type="ellipsoid" size="0.1 0.06 0.04"/><site name="eye" pos="0.042 -0.075 -0.015"/></body>
+      <site name="hook"/></worldbody>
+    <equality><connect site1="eye" site2="hook"/></equality><sensor><torque site="eye"/></sensor></mujoco>)");
+  const mjModel* m = model.get();
+  const DataPtr data = MakeData(m);
+  data->qpos[0] = 0.3;
+  data->qvel[0] = 0.5;
+  mj_forward(m, data.get());
+  EXPECT_GT(mju_norm(data->efc_force, data->nefc), 1e10);
+  const StepDerivative value = Linearize(m, data.get());
+  for (const BlockComparison& block : Compare(m, value, Reference(m, data.get()), {.tolerance = 1e-5}).blocks) {
+    EXPECT_TRUE(block.agrees) << block.name << " " << block.worst.row_name << " / " << block.worst.col_name << " "
+                              << block.worst.value << " " << block.worst.reference;
+  }
+}
+
 // A world's sensor sums the wrenches of trees that each have an origin of their own, and nothing is applied to the
 // world itself.
 TEST_F(SensorForceTest, WorldsSensorsFollowAppliedForces) {
