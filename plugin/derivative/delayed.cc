@@ -28,11 +28,11 @@ std::string DelayRefusal(const mjModel* m) {
     const bool within = m->actuator_delay[i] != 0 && m->actuator_delay[i] < m->opt.timestep;
     if (within && m->opt.integrator == mjINT_RK4) return "delays: under RK4, one shorter than the step";
   }
-  for (int i = 0; i < m->nsensor; i++) {
-    if (m->sensor_history[2 * i] > 0 && m->sensor_interval[2 * i] > 0)
-      return "delays: sensors that keep their value for an interval";
-  }
   return "";
+}
+
+bool HasPast(const mjModel* m, int sensor) {
+  return m->sensor_history[2 * sensor] > 0 && (m->sensor_delay[sensor] != 0 || m->sensor_interval[2 * sensor] > 0);
 }
 
 DelayedBackend::DelayedBackend(const mjModel* m, std::unique_ptr<Backend> backend, bool may_read)
@@ -40,14 +40,43 @@ DelayedBackend::DelayedBackend(const mjModel* m, std::unique_ptr<Backend> backen
       may_read_(may_read),
       local_(*m),
       actuator_delay_(m->nactuator + 1, 0),
-      sensor_delay_(m->nsensor + 1, 0) {}
+      sensor_delay_(m->nsensor + 1, 0),
+      sensor_interval_(2 * m->nsensor + 1, 0),
+      silent_(m->nsensor, 0) {}
+
+// Which sensors have a value of the past: delayed ones, and those within their interval, whose value follows the
+// history.
+void DelayedBackend::FindSilent(const mjModel* m, mjData* d) {
+  bool some_keep = false;
+  for (int i = 0; i < m->nsensor; i++) {
+    silent_[i] = HasPast(m, i);
+    some_keep = some_keep || (silent_[i] && m->sensor_delay[i] == 0);
+  }
+  if (!some_keep) return;
+  mj_forward(m, d);
+  sensors_ = Eigen::Map<const VectorXd>(d->sensordata, m->nsensordata);
+  Eigen::Map<VectorXd> history(d->history, m->nhistory);
+  history_ = history;
+  for (int i = 0; i < m->nsensor; i++) {
+    const int n = m->sensor_history[2 * i];
+    if (silent_[i]) history.segment(m->sensor_historyadr[i] + 2 + n, n * m->sensor_dim[i]).array() += 1;
+  }
+  mj_forward(m, d);
+  history = history_;
+  for (int i = 0; i < m->nsensor; i++) {
+    const int adr = m->sensor_adr[i], n = m->sensor_dim[i];
+    const auto moved = Eigen::Map<const VectorXd>(d->sensordata + adr, n);
+    if (m->sensor_delay[i] == 0) silent_[i] = silent_[i] && moved != sensors_.segment(adr, n);
+  }
+}
 
 // the model without delays; data->ctrl becomes what the actuators get
-bool DelayedBackend::Enter(const mjModel* m, mjData* d, std::string* missing) {
+bool DelayedBackend::Enter(const mjModel* m, mjData* d, bool sensors, std::string* missing) {
   *missing = DelayMissing(m);
   reads_ = !missing->empty() && may_read_ && DelayRefusal(m).empty();
   if (reads_) missing->clear();
   if (!missing->empty()) return false;
+  if (sensors) FindSilent(m, d);
   for (int i = 0; i < m->nactuator; i++) {
     if (m->actuator_delay[i] == 0 || reads_) continue;
     // of all its inputs
@@ -58,6 +87,7 @@ bool DelayedBackend::Enter(const mjModel* m, mjData* d, std::string* missing) {
   local_ = *m;
   if (!reads_) local_.actuator_delay = actuator_delay_.data();
   local_.sensor_delay = sensor_delay_.data();
+  local_.sensor_interval = sensor_interval_.data();
   return true;
 }
 
@@ -71,21 +101,19 @@ void ForDelayed(const mjModel* m, F f) {
   }
 }
 
-bool IsDelayedSensor(const mjModel* m, int i) { return m->sensor_history[2 * i] != 0 && m->sensor_delay[i] != 0; }
-
 }  // namespace
 
-// delayed sensors read the history too
+// their values are in the history, too
 void DelayedBackend::ClearSensors(const mjModel* m, StepDerivative* out) const {
   for (int i = 0; i < m->nsensor; i++) {
-    if (!IsDelayedSensor(m, i)) continue;
+    if (!silent_[i]) continue;
     if (out->C.size()) out->C.middleRows(m->sensor_adr[i], m->sensor_dim[i]).setZero();
     if (out->D.size()) out->D.middleRows(m->sensor_adr[i], m->sensor_dim[i]).setZero();
   }
 }
 
 bool DelayedBackend::Linearize(const mjModel* m, mjData* d, bool sensors, StepDerivative* out, std::string* missing) {
-  if (!Enter(m, d, missing) || !backend_->Linearize(&local_, d, sensors, out, missing)) return false;
+  if (!Enter(m, d, sensors, missing) || !backend_->Linearize(&local_, d, sensors, out, missing)) return false;
   if (out->status != StepStatus::kOk) return true;
   if (!reads_) {
     ForDelayed(m, [&](int u) {
@@ -98,18 +126,18 @@ bool DelayedBackend::Linearize(const mjModel* m, mjData* d, bool sensors, StepDe
 }
 
 bool DelayedBackend::LinearizeSensors(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
-  if (!Enter(m, d, missing) || !backend_->LinearizeSensors(&local_, d, out, missing)) return false;
+  if (!Enter(m, d, true, missing) || !backend_->LinearizeSensors(&local_, d, out, missing)) return false;
   if (out->status == StepStatus::kOk) ClearSensors(m, out);
   return true;
 }
 
 bool DelayedBackend::Vjp(const mjModel* m, mjData* d, const StepCovectors& covectors, StepVjp* out,
                          std::string* missing) {
+  if (!Enter(m, d, covectors.sensors.size() > 0, missing)) return false;
   sensors_ = covectors.sensors;
   for (int i = 0; i < m->nsensor && sensors_.size() > 0; i++) {
-    if (IsDelayedSensor(m, i)) sensors_.segment(m->sensor_adr[i], m->sensor_dim[i]).setZero();
+    if (silent_[i]) sensors_.segment(m->sensor_adr[i], m->sensor_dim[i]).setZero();
   }
-  if (!Enter(m, d, missing)) return false;
   if (!backend_->Vjp(&local_, d, {covectors.next, sensors_, covectors.forces}, out, missing)) return false;
   if (out->status != StepStatus::kOk || reads_) return true;
   out->delayed.setZero(m->nu);
@@ -126,7 +154,7 @@ bool DelayedBackend::PullParameters(const mjModel* m, mjData* d, const VectorXd&
 
 bool DelayedBackend::Jvp(const mjModel* m, mjData* d, ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out,
                          std::string* missing) {
-  if (!Enter(m, d, missing)) return false;
+  if (!Enter(m, d, false, missing)) return false;
   du_ = du;
   if (!reads_) ForDelayed(m, [&](int u) { du_.row(u).setZero(); });
   return backend_->Jvp(&local_, d, dx, du_, out, missing);
@@ -140,14 +168,14 @@ bool DelayedBackend::Parameters(const mjModel*, mjData*, ParameterDifference*, M
 
 bool DelayedBackend::LinearizeAcceleration(const mjModel* m, mjData* d, AccelerationDerivative* out,
                                            std::string* missing) {
-  if (!Enter(m, d, missing) || !backend_->LinearizeAcceleration(&local_, d, out, missing)) return false;
+  if (!Enter(m, d, false, missing) || !backend_->LinearizeAcceleration(&local_, d, out, missing)) return false;
   if (out->status == StepStatus::kOk && !reads_) ForDelayed(m, [&](int u) { out->u.col(u).setZero(); });
   return true;
 }
 
 bool DelayedBackend::LinearizeInverse(const mjModel* m, mjData* d, ConstVectorRef qacc, InverseDerivative* out,
                                       std::string* missing) {
-  return Enter(m, d, missing) && backend_->LinearizeInverse(&local_, d, qacc, out, missing);
+  return Enter(m, d, false, missing) && backend_->LinearizeInverse(&local_, d, qacc, out, missing);
 }
 
 }  // namespace costate

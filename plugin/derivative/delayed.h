@@ -16,6 +16,9 @@ std::string DelayMissing(const mjModel* model);
 /// Why level 2 does not cover the model's delays: its evaluations may read the history themselves. "" when it does.
 std::string DelayRefusal(const mjModel* model);
 
+/// Has this sensor values of the past: is it late, or does it keep its value for an interval?
+bool HasPast(const mjModel* model, int sensor);
+
 /// A level for the same model without delays, fed with the delayed controls; where that is not the step, level 2 itself
 /// evaluates the model with its delays.
 class DelayedBackend final : public Backend {
@@ -40,15 +43,17 @@ class DelayedBackend final : public Backend {
                         std::string* missing) override;
 
  private:
-  bool Enter(const mjModel* model, mjData* data, std::string* missing);
+  bool Enter(const mjModel* model, mjData* data, bool sensors, std::string* missing);
+  void FindSilent(const mjModel* model, mjData* data);
   void ClearSensors(const mjModel* model, StepDerivative* out) const;
 
   std::unique_ptr<Backend> backend_;
   bool may_read_, reads_ = false;  // the history
   mjModel local_;
-  std::vector<mjtNum> actuator_delay_, sensor_delay_;  // zeros
+  std::vector<mjtNum> actuator_delay_, sensor_delay_, sensor_interval_;  // zeros
+  std::vector<char> silent_;                                             // sensors with a value of the past
   MatrixXd du_;
-  VectorXd sensors_;
+  VectorXd sensors_, history_;
 };
 
 }  // namespace costate

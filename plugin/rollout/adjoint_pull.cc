@@ -1,6 +1,7 @@
 // One VJP a knot, or with delays one an engine step, whose late controls go to the knots that gave them.
 #include <cmath>
 
+#include "derivative/delayed.h"
 #include "rollout/adjoint_sweep.h"
 #include "rollout/gradient_health.h"
 #include "rollout/knot_health.h"
@@ -41,10 +42,12 @@ void AdjointSweep::Limit(int t) {
 
 void AdjointSweep::RefuseDelayedSensors(const char* who, ConstVectorRef sigma) const {
   for (int i = 0; a.delays && i < a.model->nsensor; i++) {
-    if (a.model->sensor_history[2 * i] == 0 || a.model->sensor_delay[i] == 0) continue;
+    if (!HasPast(a.model, i)) continue;
     if (sigma.segment(a.model->sensor_adr[i], a.model->sensor_dim[i]).isZero(0)) continue;
-    throw Error(ErrorCode::kUnsupported, std::string(who) + " reads sensor " + ElementName(a.model, mjOBJ_SENSOR, i) +
-                                             ", which is delayed: its values on their way are not followed back");
+    throw Error(
+        ErrorCode::kUnsupported,
+        std::string(who) + " reads sensor " + ElementName(a.model, mjOBJ_SENSOR, i) +
+            ", which is delayed or keeps its value for an interval: its values on their way are not followed back");
   }
 }
 

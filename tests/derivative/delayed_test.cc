@@ -97,6 +97,45 @@ TEST_F(DelayedTest, ActuatorsOfSeveralInputsAreLateInAll) {
   EXPECT_EQ(value.B.rightCols(7).norm(), 0);
 }
 
+// a sensor within its interval has the value of a step before, and the slopes are those of the step in which it is
+// taken
+TEST_F(DelayedTest, SensorsWithinTheirIntervalAreConstant) {
+  std::string text = Late("");
+  text.insert(text.find("</sensor>"),
+              R"(<framelinacc objtype="body" objname="fore" interval="0.005" nsample="2"/>
+                 <jointvel joint="a" interval="0.006 -0.002" nsample="3"/><subtreecom body="fore" interval="0.005" delay="0.004" nsample="4"/>)");
+  text.insert(text.find("<body pos=\"0.3 0 0\"") + 6, "name='fore' ");
+  const ModelPtr model = LoadModelFromString(text);
+  const mjModel* m = model.get();
+  const DataPtr data = Moved(m);
+  int taken[2] = {0, 0};
+  for (int k = 0; k < 6; k++) {
+    SCOPED_TRACE(k);
+    const StepDerivative value = Linearize(m, data.get());
+    EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
+    for (const BlockComparison& block : Compare(m, value, Reference(m, data.get()), {.tolerance = 1e-7}).blocks) {
+      EXPECT_TRUE(block.agrees) << block.name << " " << block.worst.row_name << " / " << block.worst.col_name << " "
+                                << block.worst.value << " " << block.worst.reference;
+    }
+    taken[0] += value.C.middleRows(3, 3).norm() > 0;
+    taken[1] += value.C.row(6).norm() > 0;
+    EXPECT_EQ(value.C.bottomRows(3).norm(), 0);
+
+    Linearizer linearizer(m);
+    linearizer.SetContext(GetContext(m, data.get()));
+    const VectorXd x = GetState(m, data.get()), u = Eigen::Map<const VectorXd>(data->ctrl, m->nu);
+    const VectorXd sigma = support::Random(5).Vector(static_cast<int>(m->nsensordata));
+    StepVjp vjp;
+    linearizer.Vjp(x, u, VectorXd::Zero(value.A.rows()), sigma, &vjp);
+    EXPECT_TRUE(support::MatricesNearRelative(vjp.x, value.C.transpose() * sigma, 1e-11));
+    mj_step(m, data.get());
+  }
+  for (int count : taken) {
+    EXPECT_GT(count, 0);
+    EXPECT_LT(count, 6);
+  }
+}
+
 // what a delayed gain puts into an implicit integrator's matrix is the engine's affair, and so is what a stage reads
 // when: level 2 lets the engine read the history
 TEST_F(DelayedTest, Level2EvaluatesTheModelWithItsDelays) {
