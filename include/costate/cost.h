@@ -26,6 +26,12 @@ struct CostTermValue {
   double value = 0;
 };
 
+/// A place in the world where a part shall be at the end.
+struct GoalPlace {
+  int sensor = 0;               ///< address in sensordata of the part's place
+  double place[3] = {0, 0, 0};  ///< [m]; a component that is NaN is open
+};
+
 /// A cost over a trajectory. Implementations are immutable while a solver runs and safe to call from many threads.
 class Cost : public Loss {
  public:

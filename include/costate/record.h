@@ -18,6 +18,7 @@ struct Record {
   ModelPtr model;         ///< as compiled
   VectorXd context;       ///< by kContextSignature at knot 0
   VectorXd x_goal;        ///< empty when there is none
+  std::vector<GoalPlace> goal_places;
   int substeps = 1;
   unsigned seed = 0;
   Trajectory trajectory;

@@ -128,6 +128,9 @@ struct MissedGoal {
 };
 std::vector<MissedGoal> MissedGoals(const Task& task, const Trajectory& trajectory);
 
+/// Those of such costs that are places of bodies, sites, geoms or cameras, against numbers.
+std::vector<GoalPlace> GoalPlaces(const Task& task);
+
 /// The task in words and numbers: terms, sizes, units, limits, initial cost by term (what `costate task` prints).
 std::string Describe(const Task& task);
 

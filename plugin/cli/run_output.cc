@@ -46,6 +46,7 @@ Record TaskRecord(const Task& task, const std::string& command) {
   record.task_text = task.text;
   record.context = task.context;
   record.x_goal = task.x_goal;
+  record.goal_places = GoalPlaces(task);
   record.substeps = task.substeps;
   record.warnings = task.warnings;
   return record;

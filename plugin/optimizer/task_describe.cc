@@ -18,6 +18,9 @@ std::string Short(const std::string& text) {
   return text.substr(0, kWideText - 3) + "...";
 }
 
+// what counts more at the end than on the way
+bool IsGoal(const ResidualTerm& term) { return term.terminal.maxCoeff() > term.weight.maxCoeff(); }
+
 // one number, or the smallest and the largest
 std::string Range(const VectorXd& numbers) {
   if (numbers.size() == 0) return "-";
@@ -203,6 +206,26 @@ std::string ConstraintTable(const Task& task, const Trajectory& trajectory, doub
 
 }  // namespace
 
+std::vector<GoalPlace> GoalPlaces(const Task& task) {
+  std::vector<GoalPlace> places;
+  const auto* cost = dynamic_cast<const ResidualCost*>(task.cost.get());
+  const mjModel* m = task.model.get();
+  for (const ResidualTerm& term : cost ? cost->terms() : std::vector<ResidualTerm>()) {
+    if (!IsGoal(term) || term.map || term.target.values.size() == 0) continue;
+    GoalPlace goal{-1, {NAN, NAN, NAN}};
+    for (const LinearEntry& entry : term.linear) {
+      const int at = entry.scalar.value, slot = term.row_slot[static_cast<std::size_t>(entry.row)];
+      const mjtSize sensor = std::upper_bound(m->sensor_adr, m->sensor_adr + m->nsensor, at) - m->sensor_adr - 1;
+      if (entry.scalar.input != Input::kSensor || entry.coef != 1 || slot < 0 || sensor < 0) continue;
+      if (m->sensor_type[sensor] != mjSENS_FRAMEPOS || m->sensor_refid[sensor] >= 0) continue;
+      goal.sensor = m->sensor_adr[sensor];
+      goal.place[at - goal.sensor] = term.target.values(slot, term.target.values.cols() - 1);
+    }
+    if (goal.sensor >= 0) places.push_back(goal);
+  }
+  return places;
+}
+
 std::vector<MissedGoal> MissedGoals(const Task& task, const Trajectory& trajectory) {
   std::vector<MissedGoal> goals;
   const auto* cost = dynamic_cast<const ResidualCost*>(task.cost.get());
@@ -210,7 +233,7 @@ std::vector<MissedGoal> MissedGoals(const Task& task, const Trajectory& trajecto
   VectorXd r;
   for (std::size_t i = 0; cost && i < cost->terms().size(); ++i) {
     const ResidualTerm& term = cost->terms()[i];
-    if (!(term.terminal.maxCoeff() > term.weight.maxCoeff())) continue;
+    if (!IsGoal(term)) continue;
     cost->Residual(static_cast<int>(i), end, &r);
     Eigen::Index worst = 0;
     const double miss = (term.terminal.array() > 0).select(r.array().abs(), 0.0).maxCoeff(&worst);

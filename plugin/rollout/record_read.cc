@@ -127,6 +127,11 @@ void RunReader::ReadDescription(Record* record) const {
     report.active = c.at("active");
     record->constraints.push_back(std::move(report));
   }
+  for (const Json& goal : json_.value("goal_places", Json::array())) {
+    GoalPlace place{goal.at("sensor"), {}};
+    for (std::size_t i = 0; i < 3; ++i) place.place[i] = Number(goal.at("place").at(i));
+    record->goal_places.push_back(place);
+  }
   const Json& goal = json_.at("goal_state");
   if (!goal.is_null()) {
     record->x_goal.resize(static_cast<Eigen::Index>(goal.size()));

@@ -45,6 +45,10 @@ Contents CheckRecord(const Record& record) {
   };
   Contents contents;
   optional("x_goal", record.x_goal.size(), dims.nx);
+  for (const GoalPlace& goal : record.goal_places) {
+    if (goal.sensor < 0 || goal.sensor + 3 > dims.ns)
+      WrongSize("goal_places", goal.sensor, "an address of three numbers in sensordata");
+  }
   contents.task = !record.task_text.empty();
   contents.cost = optional("cost_per_knot", record.cost_per_knot.size(), N + 1);
   contents.gradient_norm = optional("gradient_norm_per_knot", record.gradient_norm_per_knot.size(), N);
@@ -374,6 +378,10 @@ Json RecordJson(const Record& record, const Contents& contents, const std::vecto
       {"sensors", "as MuJoCo defines each sensor type"}};
   json["initial_state"] = Array(record.trajectory.X.col(0));
   json["goal_state"] = record.x_goal.size() > 0 ? Array(record.x_goal) : Json();
+  json["goal_places"] = Json::array();
+  for (const GoalPlace& goal : record.goal_places)
+    json["goal_places"].push_back(
+        {{"sensor", goal.sensor}, {"place", Array(Eigen::Map<const VectorXd>(goal.place, 3))}});
   json["contents"] = {{"task", contents.task},
                       {"cost", contents.cost},
                       {"gradient_norm", contents.gradient_norm},

@@ -226,6 +226,11 @@ ViewFit WithGoals(const mjModel* model, const std::vector<int>& geoms, const Vie
     VisitSphere(data->site_xpos + 3 * i, SiteRadius(model, i), [&more](const Vector3d& point) { more.Extend(point); });
     if (more.Distance() < limit) fit = more;
   }
+  for (const Vector3d& place : source.goal_places) {
+    ViewFit more = fit;
+    more.Extend(place);
+    if (more.Distance() < limit) fit = more;
+  }
   if (source.x_goal.size() == source.trajectory.X.rows() && source.x_goal.allFinite()) {
     ViewFit more = fit;
     Pose(model, data, source.x_goal);

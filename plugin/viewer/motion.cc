@@ -32,6 +32,17 @@ void Shorten(int N, ViewSource* source) {
   source->title += fmt::format(" (diverges at {:.3f} s)", motion.time[N]);
 }
 
+// what is open is where the motion ends
+std::vector<Eigen::Vector3d> Places(const std::vector<GoalPlace>& goals, const Trajectory& motion) {
+  std::vector<Eigen::Vector3d> places;
+  for (const GoalPlace& goal : goals) {
+    const Eigen::Map<const Eigen::Vector3d> place(goal.place);
+    const Eigen::Vector3d end = motion.S.col(motion.S.cols() - 1).segment<3>(goal.sensor);
+    places.push_back(place.array().isNaN().select(end, place));
+  }
+  return places;
+}
+
 }  // namespace
 
 ViewSource FromRecord(const Record& record, const std::string& title) {
@@ -42,6 +53,7 @@ ViewSource FromRecord(const Record& record, const std::string& title) {
   source.substeps = record.substeps;
   source.trajectory = record.trajectory;
   source.x_goal = record.x_goal;
+  source.goal_places = Places(record.goal_places, record.trajectory);
   source.cost_per_knot = record.cost_per_knot;
   return source;
 }
@@ -59,8 +71,10 @@ ViewSource FromTask(const Task& task, const std::string& title) {
 
   if (!status.ok()) {
     Shorten(std::max(status.knot, 0), &source);
+    source.goal_places = Places(GoalPlaces(task), guess);
     return source;
   }
+  source.goal_places = Places(GoalPlaces(task), guess);
   std::vector<double> per_knot;
   if (task.cost) TotalCost(*task.cost, guess, simulator.knot_time(), &per_knot);
   source.cost_per_knot = Eigen::Map<VectorXd>(per_knot.data(), static_cast<Eigen::Index>(per_knot.size()));

@@ -3,6 +3,7 @@
 #define COSTATE_PLUGIN_VIEWER_MOTION_H_
 
 #include <string>
+#include <vector>
 
 #include <costate/record.h>
 #include <costate/rollout.h>
@@ -14,13 +15,14 @@ namespace costate::viewer {
 struct ViewSource {
   std::string title;  ///< stands in the title bar: the file
   const mjModel* model = nullptr;
-  VectorXd context;        ///< by kContextSignature at knot 0
-  int substeps = 1;        ///< engine steps a knot
-  Trajectory trajectory;   ///< at least one state; a live source has exactly one: its start
-  bool live = false;       ///< simulate on from the last knot under u_live
-  VectorXd u_live;         ///< nu
-  VectorXd x_goal;         ///< nx; empty when there is none: shown as a ghost
-  VectorXd cost_per_knot;  ///< N+1; empty when there is none
+  VectorXd context;                          ///< by kContextSignature at knot 0
+  int substeps = 1;                          ///< engine steps a knot
+  Trajectory trajectory;                     ///< at least one state; a live source has exactly one: its start
+  bool live = false;                         ///< simulate on from the last knot under u_live
+  VectorXd u_live;                           ///< nu
+  VectorXd x_goal;                           ///< nx; empty when there is none: shown as a ghost
+  std::vector<Eigen::Vector3d> goal_places;  ///< shown as dots
+  VectorXd cost_per_knot;                    ///< N+1; empty when there is none
 };
 
 /// A saved run; borrows the record's model.

@@ -11,6 +11,8 @@ namespace {
 constexpr float kGhostColor[3] = {0.30f, 0.85f, 0.45f};
 constexpr float kGhostTint = 0.75f;  // share of the ghost's own colour, the rest is the robot's
 constexpr float kGhostAlpha = 0.35f;
+constexpr float kPlaceAlpha = 0.7f;
+constexpr double kPlaceRadius = 0.012;  // of a dot, in distances of the camera
 
 // the private copy whose clipping planes, fog and plane sizes fit a camera at this distance, and that is in perspective
 mjModel LocalModel(const mjModel* model, const mjvCamera& camera) {
@@ -44,7 +46,8 @@ float Distance(const mjModel* model, const mjData* ghost, const mjData* robot, c
 
 }  // namespace
 
-Stage::Stage(const ViewSource& source) : option(VisibleOption(source.model)), model_(source.model) {
+Stage::Stage(const ViewSource& source)
+    : option(VisibleOption(source.model)), model_(source.model), places_(source.goal_places) {
   mjv_defaultScene(&scene_);
   EngineGuard guard;
   const int elements =
@@ -69,6 +72,7 @@ void Stage::Update(mjData* data, const mjvCamera& camera) {
   mjvCamera cam = camera;
   mjv_updateScene(&local, data, &option, nullptr, &cam, mjCAT_ALL, &scene_);
   if (ghost_ && show_ghost) AddGhost(&local, data);
+  if (show_ghost) AddPlaces(kPlaceRadius * (camera.type == mjCAMERA_FIXED ? 2 * model_->stat.extent : camera.distance));
   AdjustLights(&local, camera);
 }
 
@@ -90,6 +94,21 @@ void Stage::AddGhost(const mjModel* model, const mjData* data) {
     geom.matid = geom.texid = -1;
     geom.emission = std::max(geom.emission, 0.3f);
     geom.reflectance = 0;
+    geom.castshadow = 0;
+    geom.segid = -1;
+  }
+}
+
+void Stage::AddPlaces(double radius) {
+  const mjtNum size[3] = {radius, radius, radius};
+  const float rgba[4] = {kGhostColor[0], kGhostColor[1], kGhostColor[2], kPlaceAlpha};
+  for (const Eigen::Vector3d& place : places_) {
+    if (scene_.ngeom >= scene_.maxgeom) return;
+    mjvGeom& geom = scene_.geoms[scene_.ngeom++];
+    mjv_initGeom(&geom, mjGEOM_SPHERE, size, place.data(), nullptr, rgba);
+    geom.category = mjCAT_DECOR;
+    geom.transparent = 1;
+    geom.emission = 0.3f;
     geom.castshadow = 0;
     geom.segid = -1;
   }

@@ -19,7 +19,7 @@ class Stage {
   mjvOption option;  ///< what the engine draws beside geoms
   bool show_ghost = true;
 
-  bool has_ghost() const { return ghost_ != nullptr; }
+  bool has_ghost() const { return ghost_ != nullptr || !places_.empty(); }
   mjvScene* scene() { return &scene_; }
 
   /// @param data  at the moment to draw, after mj_forward. Not changed but for its visualization arrays.
@@ -27,10 +27,12 @@ class Stage {
 
  private:
   void AddGhost(const mjModel* model, const mjData* data);
+  void AddPlaces(double radius);
   void AdjustLights(const mjModel* model, const mjvCamera& camera);
 
   const mjModel* model_;
   DataPtr ghost_;  // at the goal; null when there is none
+  std::vector<Eigen::Vector3d> places_;
   mjvScene scene_;
 };
 

@@ -81,6 +81,15 @@ TEST_F(Reach, GoesToWherePartsShallBe) {
   EXPECT_NEAR(terms[0].terminal[0], 20 / (length * length), 1e-3);
   EXPECT_NEAR(terms[3].terminal[0], 20, 1e-9);
 
+  // the tip's and the geom's are places, the direction is none
+  const std::vector<GoalPlace> places = GoalPlaces(task);
+  ASSERT_EQ(places.size(), 2u);
+  EXPECT_EQ(places[0].sensor, task.user_sensors);
+  EXPECT_EQ(places[0].place[0], 0.5);
+  EXPECT_TRUE(std::isnan(places[0].place[1]));
+  EXPECT_EQ(places[0].place[2], 0.7);
+  EXPECT_EQ(places[1].place[2], 1);
+
   // what the start's hold adds nothing to is free
   Trajectory still;
   still.X = task.x0.replicate(1, task.N + 1);

@@ -44,6 +44,7 @@ Record MakeRecord(const NamedModel& named, int N = 30) {
   EXPECT_TRUE(simulator.Rollout(GetState(model, start.get()), WavyControls(model, N), &record.trajectory).ok());
   record.diagnostics = simulator.Diagnose(record.trajectory);
   const Dims& dims = simulator.dims();
+  if (dims.ns >= 3) record.goal_places = {{dims.ns - 3, {0.1, NAN, -1.0 / 3}}};
   record.policy.k = MatrixXd::Random(dims.nu, N) / 3;
   for (int t = 0; t < N; ++t) record.policy.K.push_back(MatrixXd::Random(dims.nu, dims.ndx) * 1e-7);
   record.cost_per_knot = VectorXd::Random(N + 1);
@@ -64,6 +65,13 @@ void ExpectSame(const Record& a, const Record& b) {
   EXPECT_TRUE(BitwiseEqual(a.trajectory, b.trajectory));
   EXPECT_TRUE(BitwiseEqual(a.context, b.context));
   EXPECT_TRUE(BitwiseEqual(a.x_goal, b.x_goal));
+  ASSERT_EQ(a.goal_places.size(), b.goal_places.size());
+  for (std::size_t i = 0; i < a.goal_places.size(); ++i) {
+    EXPECT_EQ(a.goal_places[i].sensor, b.goal_places[i].sensor);
+    EXPECT_EQ(a.goal_places[i].place[0], b.goal_places[i].place[0]);
+    EXPECT_TRUE(std::isnan(b.goal_places[i].place[1]));
+    EXPECT_EQ(a.goal_places[i].place[2], b.goal_places[i].place[2]);
+  }
   EXPECT_TRUE(BitwiseEqual(a.policy.k, b.policy.k));
   ASSERT_EQ(a.policy.K.size(), b.policy.K.size());
   for (std::size_t t = 0; t < a.policy.K.size(); ++t) ASSERT_TRUE(BitwiseEqual(a.policy.K[t], b.policy.K[t]));

@@ -4,6 +4,7 @@
 
 #include "support/engine_test.h"
 #include "support/process.h"
+#include "support/temporary_folder.h"
 #include "viewer/scenes.h"
 
 namespace costate::viewer {
@@ -166,6 +167,22 @@ TEST_F(OffscreenTest, TheGhostStandsAtTheGoalAndFadesWhenItIsReached) {
   const Image none = OffscreenRenderer(source, options).Render(0);
   options.ghost = true;
   EXPECT_LT(DifferentPixels(OffscreenRenderer(source, options).Render(0), none), 20);
+}
+
+// a dot where a part shall be; what is open is where the motion ends
+TEST_F(OffscreenTest, PlacesToReachAreDots) {
+  const support::TemporaryFolder folder;
+  folder.Write("pendulum.xml", kPendulum);
+  const Task task = MakeReachTask(folder.File("pendulum.xml"), {.goals = {"geom:rod=0.3,_,0.9"}, .time = 0.2});
+  const ViewSource source = FromTask(task, "pendulum");
+  ASSERT_EQ(source.goal_places.size(), 1u);
+  const Eigen::Index N = source.trajectory.S.cols() - 1;
+  EXPECT_EQ(source.goal_places[0], Eigen::Vector3d(0.3, source.trajectory.S(task.user_sensors + 1, N), 0.9));
+  PictureOptions options = Small();
+  options.text = false;
+  const Image with = OffscreenRenderer(source, options).Render(0);
+  options.ghost = false;
+  EXPECT_GT(DifferentPixels(with, OffscreenRenderer(source, options).Render(0)), 20);
 }
 
 TEST_F(OffscreenTest, ContactForcesAreDrawnOnRequest) {
