@@ -87,6 +87,30 @@ bool ReadsFactor(const mjModel* m) {
   return m->nflex > 0 || MayReadReports(m) || (m->opt.enableflags & (mjENBL_DIAGEXACT | mjENBL_SLEEP));
 }
 
+// May mj_makeConstraint find a row? To find none it takes as long as a pass over a small tree. @pre after mj_collision
+bool MayHaveRows(const mjModel* m, const mjData* d) {
+  if (d->ncon > 0 || m->neq > 0) return true;
+  const auto any = [](const mjtNum* loss, mjtSize n) {
+    return std::any_of(loss, loss + n, [](mjtNum x) { return x != 0; });
+  };
+  if (any(m->dof_frictionloss, m->nv) || any(m->tendon_frictionloss, m->ntendon)) return true;
+  const auto near = [](double x, const mjtNum* range, double margin) {
+    return x - range[0] < margin || range[1] - x < margin;
+  };
+  for (int j = 0; j < m->njnt; j++) {
+    if (!m->jnt_limited[j]) continue;
+    if (m->jnt_type[j] == mjJNT_BALL || near(d->qpos[m->jnt_qposadr[j]], m->jnt_range + 2 * j, m->jnt_margin[j]))
+      return true;
+  }
+  for (int t = 0; t < m->ntendon; t++) {
+    if (m->tendon_limited[t] && near(d->ten_length[t], m->tendon_range + 2 * t, m->tendon_margin[t])) return true;
+  }
+  return false;
+}
+
+// as mj_makeConstraint leaves the data where constraints are disabled
+void ClearRows(mjData* d) { d->ne = d->nf = d->nl = d->nefc = d->nJ = d->nA = d->nY = 0; }
+
 // mj_fwdPosition without the factor and, where no sensor may read them, without cameras and lights. @pre not
 // ReadsFactor(m)
 void ForwardPosition(const mjModel* m, mjData* d, bool sensors) {
@@ -98,7 +122,7 @@ void ForwardPosition(const mjModel* m, mjData* d, bool sensors) {
   mj_tendon(m, d);
   mj_makeM(m, d);
   mj_collision(m, d);
-  mj_makeConstraint(m, d);
+  MayHaveRows(m, d) ? mj_makeConstraint(m, d) : ClearRows(d);
   mj_island(m, d);
   mj_transmission(m, d);
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
 #include <string>
 #include <vector>
@@ -236,6 +237,51 @@ TEST(Constraint, NamesWhatItDoesNotCover) {
     } catch (const Error& error) {
       EXPECT_NE(std::string(error.what()).find(c.text), std::string::npos) << error.what();
     }
+  }
+}
+
+// Where no row can be, the engine is not asked for rows: each kind alone in its model, to both sides of where it
+// begins.
+TEST(Constraint, FindsEachKindOfRowAlone) {
+  const struct {
+    const char *joint, *rest;
+    std::vector<double> without, with;  // positions
+  } cases[] = {
+      {"type='slide' range='-1 2' margin='.1'", "", {-.89, 1.89}, {-.91, 1.91}},
+      {"type='hinge' range='-57.29577951308232 57.29577951308232'", "", {-.99, .99}, {-1.01, 1.01}},
+      {"type='ball' range='0 57.29577951308232'", "", {.99}, {1.01}},
+      {"type='slide' frictionloss='.1'", "", {}, {0}},
+      {"type='slide'", "<contact><pair geom1='ball' geom2='floor'/></contact>", {-.89}, {-.91}},
+      {"type='slide'", "<equality><joint joint1='j'/></equality>", {}, {0}},
+      {"type='slide'",
+       "<tendon><fixed range='-1 2' margin='.1'><joint joint='j' coef='1'/></fixed></tendon>",
+       {-.89, 1.89},
+       {-.91, 1.91}},
+      {"type='slide'", "<tendon><fixed frictionloss='.1'><joint joint='j' coef='1'/></fixed></tendon>", {}, {0}}};
+  for (const auto& c : cases) {
+    const ModelPtr model = LoadModelFromString(
+        std::string("<mujoco><worldbody><geom name='floor' type='plane' size='1 1 .1' contype='0' conaffinity='0'/>"
+                    "<body pos='0 0 1'><joint name='j' axis='0 0 1' ") +
+        c.joint + "/><geom name='ball' size='.1' contype='0' conaffinity='0'/></body></worldbody>" + c.rest +
+        "</mujoco>");
+    const DataPtr data = MakeData(model.get());
+    const auto rows = [&](double at) {
+      data->qpos[0] = at;
+      if (model->nq == 4) {
+        data->qpos[0] = std::cos(at / 2);
+        data->qpos[3] = std::sin(at / 2);
+      }
+      Equilibrium point;
+      StepStatus status;
+      std::string reason;
+      EXPECT_TRUE(point.Start(model.get(), data.get(), false, &status, &reason)) << reason;
+      const int found = data->nefc;
+      mj_forward(model.get(), data.get());
+      EXPECT_EQ(found, data->nefc) << c.joint << " " << c.rest << " at " << at;
+      return found;
+    };
+    for (double at : c.without) EXPECT_EQ(rows(at), 0) << c.joint << " " << c.rest << " at " << at;
+    for (double at : c.with) EXPECT_GT(rows(at), 0) << c.joint << " " << c.rest << " at " << at;
   }
 }
 
