@@ -72,6 +72,7 @@ Names PolicyHeader(const mjModel* model) {
 Names IterationsHeader(const Contents& contents) {
   Names names = {"iteration", "cost",           "expected_change", "actual_change",  "gradient_norm",
                  "step",      "regularization", "rollout (s)",     "derivative (s)", "backward (s)"};
+  if (contents.second) Append({"regularization_by_step", "curvature"}, &names);
   if (contents.violation) names.push_back("violation");
   if (contents.gap) Append({"gap", "gap_knot"}, &names);
   return names;

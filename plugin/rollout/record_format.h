@@ -29,6 +29,7 @@ struct Contents {
   bool task = false, cost = false, gradient_norm = false, diagnostics = false, policy = false, iterations = false;
   bool violation = false;  ///< iterations have one
   bool gap = false;        ///< iterations have one, and its knot
+  bool second = false;     ///< iterations have a second regularization, and the curvature of a saddle that they left
 };
 
 /// Header rows.

@@ -184,6 +184,10 @@ void RunReader::ReadIterations(Record* record) const {
                           &it.regularization, &it.seconds_rollout, &it.seconds_derivative, &it.seconds_backward}) {
       *value = table(i, column++);
     }
+    if (contents_.second) {
+      it.regularization_by_step = table(i, column++);
+      it.curvature = table(i, column++);
+    }
     if (contents_.violation) it.violation = table(i, column++);
     if (contents_.gap) {
       it.gap = table(i, column++);
@@ -216,7 +220,8 @@ Record RunReader::Read() {
                  contents.at("policy"),
                  contents.at("iterations"),
                  contents.value("violation", false),
-                 contents.value("gap", false)};
+                 contents.value("gap", false),
+                 contents.value("second_regularization", false)};
     N_ = json_.at("horizon").at("N");
     if (N_ < 0) Damaged("record.json: the horizon is negative");
     ReadDescription(&record);

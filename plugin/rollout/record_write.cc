@@ -58,6 +58,8 @@ Contents CheckRecord(const Record& record) {
   contents.violation = contents.iterations && !record.constraints.empty();
   contents.gap = std::any_of(record.iterations.begin(), record.iterations.end(),
                              [](const IterationRecord& it) { return it.gap_knot >= 0; });
+  contents.second = std::any_of(record.iterations.begin(), record.iterations.end(),
+                                [](const IterationRecord& it) { return it.regularization_by_step >= 0; });
   if (contents.policy && (record.policy.k.rows() != dims.nu || record.policy.k.cols() != N)) {
     WrongSize("policy.k", record.policy.k.size(), "nu * N = " + std::to_string(dims.nu * N));
   }
@@ -157,6 +159,10 @@ void WriteIterations(const Record& record, const Contents& contents, NewFolder* 
                          iteration.step, iteration.regularization, iteration.seconds_rollout,
                          iteration.seconds_derivative, iteration.seconds_backward}) {
       csv.Cell(value);
+    }
+    if (contents.second) {
+      csv.Cell(iteration.regularization_by_step);
+      csv.Cell(iteration.curvature);
     }
     if (contents.violation) csv.Cell(iteration.violation);
     if (contents.gap) {
@@ -389,7 +395,8 @@ Json RecordJson(const Record& record, const Contents& contents, const std::vecto
                       {"policy", contents.policy},
                       {"iterations", contents.iterations},
                       {"violation", contents.violation},
-                      {"gap", contents.gap}};
+                      {"gap", contents.gap},
+                      {"second_regularization", contents.second}};
   json["software"] = SoftwareJson();
   json["files"] = FilesJson(files);
   json["checksum"] = Checksum(json);
