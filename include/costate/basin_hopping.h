@@ -18,7 +18,9 @@ struct BasinHoppingOptions {
   double size = 0.05;       ///< standard deviation of a kick, in half control ranges (1 without a range)
   double tolerance = 3e-4;  ///< relative decrease of the cost at which the solves on the way end
   std::uint64_t seed = 1;
-  bool after_stall = false;  ///< round 0 is one plain solve; others only where it stalls, with the iterations it leaves
+  /// Round 0 is one plain solve, others follow only where it stalls, with the iterations it leaves. Without constraints
+  /// it then ends as soon as it creeps, at `tolerance` (IlqrOptions::stall_tolerance).
+  bool after_stall = false;
 };
 
 /// One round on the way.
@@ -43,14 +45,14 @@ using BasinHoppingCallback = std::function<void(const BasinHoppingRound&)>;
 /// go.
 ///
 /// Round 0: `width` solves from the guess, the i-th with 0.3 · 10⁻ⁱ options.regularization_init, and by iLQR one more
-/// like the second by RegularizationRule::kStep. Each further round: `width` solves from U + size · 0.3ⁱ · half range ·
-/// n with n standard normal, clamped, about the best controls U so far, with the regularizations of round 0, by turns
-/// by that rule. A solve ends at the hopping's tolerance or after its iterations, its line search after six steps; the
-/// best motion of a round takes the place of the best so far if it is better: within the constraints' tolerance by
-/// cost, else by violation. At the end one more solve from the best at options.tolerance. Solves side by side go
-/// iteration by iteration, so that options.iterations bounds their number, of which kicks leave those of a kicked solve
-/// to the last one, and the callback, called from this thread, may stop all of them after each; its record is that of
-/// the best of them at the time. Kicks come from (seed, round, i) alone: the same bits at any thread count.
+/// like the second by RegularizationRule::kStep. Each further round: `width` solves from U + size · 0.3^⌊i/2⌋ · half
+/// range · n with n standard normal, slow or not by turns, clamped, about the best controls U so far, regularized as
+/// in round 0, by turns by that rule. A solve ends at the hopping's tolerance or after its iterations, its line search
+/// after six steps; the best motion of a round takes the place of the best so far if it is better: within the
+/// constraints' tolerance by cost, else by violation. At the end one more solve from the best at options.tolerance.
+/// Solves side by side go iteration by iteration, so that options.iterations bounds their number, of which kicks leave
+/// those of a kicked solve to the last one, and the callback, called from this thread, may stop all after each; its
+/// record is that of the best of them at the time. Kicks come from (seed, round, i), not from threads.
 ///
 /// @throws as Solve; Error{kInvalidArgument} for an option out of range.
 /// Cost: width times that of Solve an iteration, in round 0 one time more, shared by options.threads.

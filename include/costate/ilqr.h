@@ -29,6 +29,9 @@ struct IlqrOptions {
   SolverType type = SolverType::kIlqr;
   int iterations = 200;
   double tolerance = 1e-6;  ///< stop when the relative cost decrease stays below it
+  /// Larger than tolerance: decreases below it end the solve, too, where the model promises much more (kStalled): it
+  /// creeps, as along a kink. For a solve that others go on from; iLQR alone.
+  double stall_tolerance = 0;
   double gradient_tolerance =
       1e-7;  ///< stop when max |Qu| over free controls is below it, relative to cost_unit + |cost|
   /// What regularization, barrier, least and largest penalties and the gradient's tolerance are counted in. 0: measured

@@ -76,10 +76,11 @@ struct Task {
       spline{};  ///< <spline>: controls of the first-order methods and of sampled starts; none unless knots > 0
   FreeStart free_start{};                     ///< <start free="…">
   SamplingOptions sampling{.iterations = 0};  ///< <solver start="sampling">; none unless iterations > 0
-  BasinHoppingOptions hopping{};              ///< <hopping>; none unless rounds > 0
-  MpcOptions mpc;                             ///< <mpc>
-  PolicyOptions policy{};                     ///< <policy>
-  ContinuationOptions continuation{};         ///< <smooth>; none unless continuation.smooth.any()
+  /// <hopping>; none unless rounds > 0. Without it a few rounds where the solve stalls, none with <time>.
+  BasinHoppingOptions hopping{.rounds = 4, .after_stall = true};
+  MpcOptions mpc;                      ///< <mpc>
+  PolicyOptions policy{};              ///< <policy>
+  ContinuationOptions continuation{};  ///< <smooth>; none unless continuation.smooth.any()
   SolveState state{};          ///< of the run that is gone on from (costate/resume.h); none unless state.U has columns
   FreeTimeState time_state{};  ///< the same of a search over times
   std::vector<std::string> warnings;  ///< of the model's compiler and of the task itself

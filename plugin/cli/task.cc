@@ -60,7 +60,8 @@ std::string Asked(const Task& task) {
   add(task.sampling.iterations > 0, "start by sampling");
   add(task.spline.knots > 0, fmt::format("a {} spline of {} knots", ToString(task.spline.order), task.spline.knots));
   add(task.hopping.rounds > 0,
-      fmt::format("{} round{} of kicked controls", task.hopping.rounds, task.hopping.rounds == 1 ? "" : "s"));
+      fmt::format("{} round{} of kicked controls{}", task.hopping.rounds, task.hopping.rounds == 1 ? "" : "s",
+                  task.hopping.after_stall ? " where it stalls" : ""));
   add(task.continuation.smooth.any(), "by way of smoother contact");
   return text;
 }

@@ -57,7 +57,9 @@ class TaskOptions {
       : task_(task->task), solver_(task_.solver), hopping_(task_.hopping) {
     if (options.iterations > 0) task_.solver.iterations = options.iterations;
     if (options.threads > 0) task_.solver.threads = options.threads;
-    if (options.hops != 0) task_.hopping.rounds = std::max(options.hops, 0);
+    if (options.hops == 0) return;
+    task_.hopping.rounds = std::max(options.hops, 0);
+    task_.hopping.after_stall = false;
   }
   ~TaskOptions() {
     task_.solver = solver_;

@@ -16,10 +16,27 @@
 namespace costate {
 namespace {
 
-// what solves side by side differ in: regularization at first, and how hard they are kicked
+// what solves side by side differ in: regularization at first, and how hard each pair of them is kicked
 constexpr double kFirstRegularization = 0.3, kNextRegularization = 0.1, kNextKick = 0.3;
 
+constexpr int kPieces = 6;  // straight ones of a slow kick
+
 constexpr int kSteps = 6;  // of a line search on the way: a kick leads further than the smallest steps at a kink
+
+// n of (B1): at each knot by itself, which bodies hardly follow, or slow, straight between few values
+MatrixXd Kick(Eigen::Index nu, Eigen::Index N, bool slow, SampleStream* stream) {
+  MatrixXd values(nu, slow ? kPieces + 1 : N);
+  for (double& value : values.reshaped()) value = stream->Normal();
+  if (!slow) return values;
+  MatrixXd kick(nu, N);
+  for (Eigen::Index t = 0; t < N; ++t) {
+    const double at = static_cast<double>(kPieces * t) / static_cast<double>(N);
+    const auto piece = static_cast<Eigen::Index>(at);
+    const double share = at - static_cast<double>(piece);
+    kick.col(t) = (1 - share) * values.col(piece) + share * values.col(piece + 1);
+  }
+  return kick;
+}
 
 // violation beyond its tolerance first, then cost
 using Rank = std::pair<double, double>;
@@ -71,13 +88,11 @@ std::vector<Guess> BasinHopping::Kicked(int round) const {
   std::vector<Guess> guesses(static_cast<std::size_t>(hopping_.width));
   for (int i = 0; i < hopping_.width; ++i) {
     SampleStream stream(hopping_.seed, round, i);
-    const double size = hopping_.size * std::pow(kNextKick, i);
-    MatrixXd U = out_.result.trajectory.U;
-    for (Eigen::Index t = 0; t < U.cols(); ++t) {
-      for (Eigen::Index k = 0; k < U.rows(); ++k) U(k, t) += size * half[k] * stream.Normal();
-      U.col(t) = U.col(t).cwiseMax(problem_.u_lower).cwiseMin(problem_.u_upper);
-    }
-    guesses[static_cast<std::size_t>(i)].U = std::move(U);
+    const double size = hopping_.size * std::pow(kNextKick, i / 2);
+    const MatrixXd& best = out_.result.trajectory.U;
+    const MatrixXd U = best + size * (half.asDiagonal() * Kick(best.rows(), best.cols(), i % 2 == 0, &stream));
+    guesses[static_cast<std::size_t>(i)].U =
+        U.cwiseMax(problem_.u_lower.replicate(1, U.cols())).cwiseMin(problem_.u_upper.replicate(1, U.cols()));
   }
   return guesses;
 }
@@ -85,6 +100,8 @@ std::vector<Guess> BasinHopping::Kicked(int round) const {
 // how the i-th solve of a round is made; as the user says the last round, and the first where others follow a stall
 IlqrOptions BasinHopping::OptionsOf(int round, int i) const {
   IlqrOptions options = options_;
+  const bool constrained = problem_.constraints && problem_.constraints->size() > 0;
+  if (round == 0 && hopping_.after_stall && !constrained) options.stall_tolerance = hopping_.tolerance;
   if (round > hopping_.rounds || (round == 0 && hopping_.after_stall)) return options;
   const bool further = round == 0 && i == hopping_.width;
   options.regularization_init *= kFirstRegularization * std::pow(kNextRegularization, further ? 1 : i);

@@ -110,6 +110,7 @@ class IlqrSolver::Impl {
   bool cold_ = true;       // nothing is known from a solve before
   int flat_ = 0;           // small decreases in a row …
   int level_ = 0;          // … and such at which a saddle is looked for
+  int slow_ = 0;           // … and such that are a stall if the model promises more
   int saddles_ = 0;        // that were left
   double seen_ = 0;        // the cost where a saddle was looked for last
   bool in_vain_ = false;   // the last search found nothing
@@ -141,7 +142,7 @@ void IlqrSolver::Impl::Begin() {
   result_.gradient_norm = 0;
   result_.guess_scale = 1;
   result_.policy.K.resize(problem_.N);
-  flat_ = level_ = saddles_ = 0;
+  flat_ = level_ = slow_ = saddles_ = 0;
   seen_ = std::numeric_limits<double>::infinity();
   expanded_ = in_vain_ = ended_ = false;
 }
@@ -332,9 +333,17 @@ bool IlqrSolver::Impl::IsStationary(IterationRecord* record) {
 // little, hence without. true: as above
 bool IlqrSolver::Impl::PromisesNothing(IterationRecord* record) {
   const bool flat = flat_ >= kFlatIterations || in_vain_, level = level_ >= kFlatIterations && LooksForSaddle();
-  if ((!flat && !level) || !Backward(0, record)) return false;
+  const bool slow = slow_ >= kStalledIterations;
+  if ((!flat && !level && !slow) || !Backward(0, record)) return false;
   const double promise = -Expected(riccati_).At(1), small = kFlatPromise * std::abs(result_.cost);
   if (promise <= small * std::max(options_.tolerance, kLevel) && LeaveSaddle(record)) return true;
+  if (slow && promise > small * options_.stall_tolerance) {
+    End(SolveStatus::kStalled,
+        fmt::format("stalled after {} iterations: each of the last {} reduced the cost {:.6g} by less than {:g} of "
+                    "itself, although the model promises {:.3g}",
+                    result_.iterations.size(), slow_, result_.cost, options_.stall_tolerance, promise));
+    return true;
+  }
   if (!flat || promise > small * options_.tolerance) return false;
   End(SolveStatus::kConverged,
       fmt::format(
@@ -365,7 +374,7 @@ bool IlqrSolver::Impl::LeaveSaddle(IterationRecord* record) {
   result_.cost = step.found.cost;
   regularization_ = Regularization(options_);
   rival_ = Regularization(RivalOptions(options_));
-  flat_ = level_ = 0;
+  flat_ = level_ = slow_ = 0;
   expanded_ = in_vain_ = false;
   ++saddles_;
   record->step = step.found.alpha;
@@ -442,6 +451,8 @@ void IlqrSolver::Impl::Judge(const IterationRecord& record) {
   in_vain_ = record.step == 0;
   const double decrease = -record.actual_change, size = std::abs(result_.cost);
   flat_ = decrease <= options_.tolerance * size ? flat_ + 1 : 0;
+  const bool slow = options_.stall_tolerance > options_.tolerance && decrease <= options_.stall_tolerance * size;
+  slow_ = slow ? slow_ + 1 : 0;
   level_ = decrease <= std::max(options_.tolerance, kLevel) * size ? level_ + 1 : 0;
   if (in_vain_) {
     if (flat_ < kStalledIterations && regularization_.Grow()) return;

@@ -103,9 +103,12 @@ MpcPlanPtr MpcPlanner::First(const IterationCallback& callback) {
   Guess guess = FirstGuess();
   Place(0);
   const bool plain = task_.solver.type == SolverType::kIlqr && !task_.solver.second_order && guess.X.size() == 0;
-  const bool direct = !task_.continuation.smooth.any() && task_.hopping.rounds == 0;
+  const bool direct = !task_.continuation.smooth.any() && (task_.hopping.rounds == 0 || task_.hopping.after_stall);
   if (task_.sampling.iterations > 0) guess.U = SampleControls(start, guess.U, task_.sampling).U;
-  if (plain && !constrained_ && direct) return Take(0, solver_->Solve(guess.U, callback));
+  if (plain && !constrained_ && direct) {
+    const SolveResult& found = solver_->Solve(guess.U, callback);
+    if (task_.hopping.rounds == 0 || found.status != SolveStatus::kStalled) return Take(0, found);
+  }
 
   // where there are constraints plans go on from the multipliers of their own solver
   if (constrained_) start.constraints = &constraints_.set();

@@ -145,6 +145,7 @@ void OptionCheck::operator()(bool good, const char* name, double value, const ch
 void CheckSolverOptions(const IlqrOptions& o, const OptionCheck& need) {
   need(o.iterations >= 0, "iterations", o.iterations, "0 or more");
   need(o.tolerance >= 0, "tolerance", o.tolerance, "0 or more");
+  need(o.stall_tolerance >= 0, "stall_tolerance", o.stall_tolerance, "0 or more");
   need(o.gradient_tolerance >= 0, "gradient_tolerance", o.gradient_tolerance, "0 or more");
   need(o.cost_unit >= 0 && std::isfinite(o.cost_unit), "cost_unit", o.cost_unit, "0 (measured) or more, and finite");
   need(o.line_search_steps >= 1 && o.line_search_steps <= 60, "line_search_steps", o.line_search_steps, "1 … 60");

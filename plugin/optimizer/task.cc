@@ -226,10 +226,10 @@ ContinuationOptions ReadSmoothing(const XmlElement* element, const mjModel* mode
 
 // <hopping>: beyond the nearest minimum
 BasinHoppingOptions ReadHopping(const XmlElement* element) {
+  if (!element) return Task().hopping;
   BasinHoppingOptions options;
-  if (!element) return options;
   element->Allow({"rounds", "width", "iterations", "size", "seed", "from"});
-  options.rounds = element->WholeNumber("rounds", 1).value_or(kHoppingRounds);
+  options.rounds = element->WholeNumber("rounds", 0).value_or(kHoppingRounds);
   options.width = element->WholeNumber("width", 1).value_or(options.width);
   options.iterations = element->WholeNumber("iterations", 1).value_or(options.iterations);
   options.size = element->PositiveNumber("size").value_or(options.size);
@@ -374,6 +374,7 @@ Task ReadTask(const XmlFile& file) {
   task.U_guess = ReadGuess(elements.Find("guess"), start, folder, &task);
   task.free_time = ReadTime(elements.Find("time"), elements);
   AimAtGuess(elements.costs, task, &terms);
+  if (task.free_time.longest > 0 && !elements.Find("hopping")) task.hopping = {};  // not at each length unasked
   for (const ConstraintDraft& draft : constraints) {
     const std::size_t before = terms.size();
     MakeConstraints(draft, folder, &task, &terms);

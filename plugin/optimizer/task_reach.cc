@@ -24,7 +24,6 @@ constexpr double kShortKnot = 0.01, kLongKnot = 0.02;  // [s]
 constexpr double kPostureRunning = 0.2, kPostureTerminal = 20;
 constexpr double kVelocityRunning = 0.01, kVelocityTerminal = 20;
 constexpr double kEffort = 0.02;
-constexpr int kHoppingRounds = 4;      // where a solve stalls, as about contacts
 constexpr double kVelocityTime = 0.3;  // [s] a velocity is natural when it crosses the natural length in this time
 
 int ChooseSubsteps(double time, double timestep) {
@@ -330,9 +329,6 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
   SetWeights(AddCost(root, "velocity", "qvel", key.empty() ? "" : target), size / kVelocityTime, kVelocityRunning,
              kVelocityTerminal);
   SetWeights(AddCost(root, "effort", "ctrl", "guess"), NaturalControls(task, held), kEffort, 0);
-  pugi::xml_node hopping = root.append_child("hopping");
-  Set(hopping, "rounds", fmt::format("{}", kHoppingRounds));
-  Set(hopping, "from", "stall");
   std::ostringstream text;
   document.save(text, "  ", pugi::format_indent | pugi::format_no_declaration);
   return text.str();

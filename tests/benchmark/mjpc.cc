@@ -1,5 +1,5 @@
-// MuJoCo MPC's own tasks, from their home states, solved by iLQR on the same engine, alone and with basin hopping: mean
-// cost over its knots and time an iteration.
+// MuJoCo MPC's own tasks, from their home states, solved by iLQR on the same engine, as a task is by default and with
+// basin hopping: mean cost over its knots and time an iteration.
 //   benchmark_mjpc TASKS [name …]
 // TASKS: the folder of its task files with the models that its build makes from dm_control's and the Menagerie's
 // (`cmake
@@ -93,10 +93,10 @@ Outcome Solve(const costate::Task& task, int threads, double peer_cost, bool hop
     return true;
   };
   const costate::Problem problem = task.ToProblem();
-  const costate::BasinHoppingOptions kicks{.rounds = hopping ? options.iterations : 0};
+  const costate::BasinHoppingOptions kicks =
+      hopping ? costate::BasinHoppingOptions{.rounds = options.iterations} : task.hopping;
   const costate::SolveResult result =
-      hopping ? costate::SolveBasinHopping(problem, task.ToGuess(), options, kicks, observe).result
-              : costate::SolveIlqr(problem, task.U_guess, options, observe);
+      costate::SolveBasinHopping(problem, task.ToGuess(), options, kicks, observe).result;
   outcome.initial = result.initial_cost;
   outcome.status = result.message;
   return outcome;

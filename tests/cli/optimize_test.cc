@@ -123,11 +123,14 @@ TEST(CliOptimize, SaysWhereAForceAtItsLimitMayHoldTheMotion) {
       folder.Write("up.xml", R"(<task model="cart.xml" horizon="2"><start qpos="0 0.1"/><guess ctrl="0"/>
     <cost name="p" qpos="all" weight="1"/><cost name="v" qvel="all" weight="0.05"/><cost name="e" ctrl="all" weight="0.001"/></task>)");
   const std::string hint = "its control has no slope; kicks may lead on: --hops 8";
-  const ProcessResult alone = Costate({"optimize", task, "--no-save", "--quiet"});
+  const ProcessResult alone = Costate({"optimize", task, "--no-save", "--quiet", "--hops", "0"});
   EXPECT_EQ(alone.exit_code, 0) << alone.err;
   EXPECT_TRUE(Has(alone.out, "stalled")) << alone.out;
   EXPECT_TRUE(Has(alone.out, hint)) << alone.out;
   EXPECT_FALSE(Has(Costate({"optimize", task, "--no-save", "--quiet", "--hops", "1"}).out, hint));
+  const ProcessResult kicked = Costate({"optimize", task, "--no-save", "--quiet"});
+  EXPECT_TRUE(Has(kicked.out, "of 4 rounds of kicked controls ")) << kicked.out;
+  EXPECT_FALSE(Has(kicked.out, hint)) << kicked.out;
 }
 
 TEST(CliOptimize, KeepsConstraintsAndSaysWhichItCannot) {
@@ -379,8 +382,16 @@ TEST(CliOptimize, ShowsTheGapsOfMultipleShooting) {
   const ProcessResult plain =
       Costate({"optimize", folder.Write("plain.task.xml", SwingTask("")), "--out", folder.File("plain"), "--no-plots"});
   EXPECT_FALSE(Has(plain.out, "knot ")) << plain.out;
-  EXPECT_FALSE(Has(ReadWhole(folder.File("plain") + "/iterations.csv"), "gap"));
+  const std::string plain_csv = ReadWhole(folder.File("plain") + "/iterations.csv");
+  EXPECT_FALSE(Has(plain_csv, "gap"));
   EXPECT_EQ(ReadRecord(folder.File("plain")).iterations[0].gap_knot, -1);
+
+  // the second regularization and the curvature along which a saddle was left: of iLQR alone
+  EXPECT_FALSE(Has(csv, "regularization_by_step"));
+  EXPECT_TRUE(Has(plain_csv, ",regularization_by_step,curvature\n"));
+  const Record of_plain = ReadRecord(folder.File("plain"));
+  EXPECT_GT(of_plain.iterations[0].regularization_by_step, 0);
+  EXPECT_EQ(of_plain.iterations[0].curvature, 0);
 }
 
 }  // namespace

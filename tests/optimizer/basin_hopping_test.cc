@@ -172,7 +172,8 @@ TEST_F(BasinHopping, FollowsASolveThatStalls) {
   EXPECT_TRUE(smooth.rounds.empty());
 
   const std::string kink = "<cost name='kink' value='1 + abs(x*x - 1)' weight='0' terminal='100'/>";
-  const SolveResult stalled = SolveTask(WellTask(kink)).result;
+  const SolveResult stalled = SolveTask(WellTask(kink + "<hopping rounds='0'/>")).result;
+  EXPECT_GT(SolveTask(WellTask(kink)).rounds.size(), 2u) << "without <hopping>, too";
   ASSERT_EQ(stalled.status, SolveStatus::kStalled) << stalled.message;
   EXPECT_NEAR(stalled.cost, 60, 0.1);
   const Task task = WellTask(kink + hopping);
@@ -182,14 +183,17 @@ TEST_F(BasinHopping, FollowsASolveThatStalls) {
   EXPECT_NE(solution.result.message.find("rounds of kicked controls"), std::string::npos) << solution.result.message;
   EXPECT_EQ(solution.result.initial_cost, stalled.initial_cost);
 
-  // the iterations of the plain solve are the first of all, which the solver's own bound
-  ASSERT_GT(solution.result.iterations.size(), stalled.iterations.size());
-  for (std::size_t i = 0; i < stalled.iterations.size(); ++i) {
+  // the iterations of the plain solve are the first of all, up to where it creeps; the solver's own bound all of them
+  const auto plain = static_cast<std::size_t>(solution.rounds.front().iterations);
+  ASSERT_LE(plain, stalled.iterations.size());
+  ASSERT_GT(plain, 0u);
+  ASSERT_GT(solution.result.iterations.size(), plain);
+  for (std::size_t i = 0; i < plain; ++i) {
     EXPECT_EQ(solution.result.iterations[i].cost, stalled.iterations[i].cost);
   }
   Task bounded = WellTask(kink + hopping);
-  bounded.solver.iterations = static_cast<int>(stalled.iterations.size()) + 7;
-  EXPECT_LE(SolveTask(bounded).result.iterations.size(), stalled.iterations.size() + 7);
+  bounded.solver.iterations = static_cast<int>(plain) + 7;
+  EXPECT_LE(SolveTask(bounded).result.iterations.size(), plain + 7);
 
   // so at each length of time: a length whose solve converges has no rounds
   const std::string time = "<time shortest='0.3' longest='0.6' weight='1e-3' tolerance='0.2'/>";
@@ -197,6 +201,27 @@ TEST_F(BasinHopping, FollowsASolveThatStalls) {
   const TaskSolution timed = SolveTask(WellTask(time + kink + hopping));
   EXPECT_GT(timed.rounds.size(), 2u);
   EXPECT_NEAR(timed.result.cost, 50, 0.1) << timed.result.message;
+}
+
+// where a solve creeps it may end early, as others go on from there; one that converges is the same to the last bit
+TEST_F(BasinHopping, EndsASolveThatCreeps) {
+  IlqrOptions creeping = WellTask("").solver;
+  creeping.stall_tolerance = 3e-4;
+  const Task kink = WellTask("<cost name='kink' value='1 + abs(x*x - 1)' weight='0' terminal='100'/>");
+  const SolveResult whole = SolveIlqr(kink.ToProblem(), kink.U_guess, kink.solver);
+  const SolveResult part = SolveIlqr(kink.ToProblem(), kink.U_guess, creeping);
+  EXPECT_EQ(part.status, SolveStatus::kStalled) << part.message;
+  EXPECT_NE(part.message.find("each of the last 8 reduced the cost"), std::string::npos) << part.message;
+  EXPECT_LT(part.iterations.size(), whole.iterations.size());
+  EXPECT_LT(part.cost, whole.cost * (1 + 1e-2));
+
+  const Task well = WellTask("");
+  const SolveResult plain = SolveIlqr(well.ToProblem(), well.U_guess, well.solver);
+  const SolveResult same = SolveIlqr(well.ToProblem(), well.U_guess, creeping);
+  EXPECT_EQ(same.status, SolveStatus::kConverged) << same.message;
+  EXPECT_EQ(same.trajectory.U, plain.trajectory.U);
+  creeping.stall_tolerance = -1;
+  EXPECT_THROW(SolveIlqr(well.ToProblem(), well.U_guess, creeping), Error);
 }
 
 // iterations bound all rounds together; the callback, called by this thread, ends them all
@@ -245,7 +270,10 @@ TEST_F(BasinHopping, PassesErrorsOn) {
 }
 
 TEST_F(BasinHopping, IsReadFromTheTask) {
-  EXPECT_EQ(WellTask("").hopping.rounds, 0);
+  EXPECT_EQ(WellTask("").hopping.rounds, 4);
+  EXPECT_TRUE(WellTask("").hopping.after_stall);
+  EXPECT_EQ(WellTask("<time shortest='0.3' longest='0.6'/>").hopping.rounds, 0);
+  EXPECT_EQ(WellTask("<hopping rounds='0'/>").hopping.rounds, 0);
   EXPECT_EQ(WellTask("<hopping/>").hopping.rounds, 8);
   const BasinHoppingOptions o = WellTask("<hopping rounds='3' width='4' iterations='7' size='0.2' seed='9'/>").hopping;
   EXPECT_FALSE(o.after_stall);
