@@ -152,7 +152,7 @@ bool AnalyticBackend::TermsFor(Products products, const mjModel* m, mjData* d, S
 bool AnalyticBackend::Soften(const mjModel* m, mjData* d, Products products, StepDerivative* out,
                              std::string* missing) {
   bool met = true;
-  const bool soften = !UsesNoslip(m) && SoftenHardest(m, d, constraint_.remainder(), &met);
+  const bool soften = !UsesNoslip(m) && SoftenHardest(m, d, constraint_.remainder(), &hardest_work_, &met);
   hides_forces_ = !met;
   if (!soften) return true;
   smoothed_ = true;
@@ -564,14 +564,22 @@ void AnalyticBackend::Stage(const mjModel* m, const mjData* d, StageDerivative* 
   ActivationRate(m, &stage->slope);
 }
 
+// what the later stages of RK4 run with: `copy`, unless the model's own options will do
+const mjModel* AnalyticBackend::StageModel(const mjModel* m, mjModel* copy) const {
+  if (UsesNoslip(m) || Equilibrium::HasForwardOptions(m, false)) return m;
+  *copy = *m;
+  Equilibrium::PrepareForward(copy, false);
+  return copy;
+}
+
 // @pre `d` is after mj_forward; `stages` is at the same point, perhaps the same, and ends at the last stage
 bool AnalyticBackend::RungeKutta(const mjModel* m, const mjData* d, mjData* stages, StepDerivative* out,
                                  std::string* missing) {
   *missing = RungeKuttaRefusal(m);
   if (!missing->empty()) return false;
   if (!runge_kutta_) runge_kutta_ = std::make_unique<RungeKuttaWork>();
-  mjModel forward = *m;
-  if (!UsesNoslip(m)) Equilibrium::PrepareForward(&forward, false);
+  mjModel copy;
+  const mjModel* forward = StageModel(m, &copy);
   SolveColumns();
   Stage(m, d, &runge_kutta_->first);
   StepDerivative& stage_out = report_;
@@ -579,7 +587,7 @@ bool AnalyticBackend::RungeKutta(const mjModel* m, const mjData* d, mjData* stag
   const auto function = [&](mjData* data, StageDerivative* stage) {
     later_stage_ = true;
     actuation_.EnterStage(actuation_, ++number);
-    const bool covered = Acceleration(&forward, data, Products::kNone, false, &stage_out, missing);
+    const bool covered = Acceleration(forward, data, Products::kNone, false, &stage_out, missing);
     actuation_.EnterStage(actuation_, 0);
     later_stage_ = false;
     if (!covered || stage_out.status != StepStatus::kOk) return false;

@@ -183,8 +183,14 @@ StepStatus ForwardStatus(const mjModel* m, const mjData* d, const mjWarningStat*
   return StepStatus::kOk;
 }
 
+void Equilibrium::SetForwardOptions(mjModel* model, bool sensors) { ForwardOptions(model, sensors).Set(&model->opt); }
+
+bool Equilibrium::HasForwardOptions(const mjModel* model, bool sensors) {
+  return ForwardOptions(model, sensors) == ForwardOptions(model->opt);
+}
+
 void Equilibrium::PrepareForward(mjModel* model, bool sensors) {
-  ForwardOptions(model, sensors).Set(&model->opt);
+  SetForwardOptions(model, sensors);
   if (!sensors && !MayReadReports(model)) model->ncam = model->nlight = 0;
 }
 

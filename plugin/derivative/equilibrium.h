@@ -40,7 +40,10 @@ void DiscreteForce(const mjModel* model, mjData* data, const mjtNum* a, mjtNum* 
 /// The acceleration a with r(a) = 0 (README.md, eq. (1)), found by the engine's Newton solver and polished with H.
 class Equilibrium {
  public:
-  /// The options that Forward runs with: a model that has them already is not copied.
+  /// The options that Forward and Start run with: a model that has them already is not copied.
+  static void SetForwardOptions(mjModel* model, bool sensors);
+  static bool HasForwardOptions(const mjModel* model, bool sensors);
+  /// The same, and what nobody reads is left out.
   static void PrepareForward(mjModel* model, bool sensors);
 
   /// mj_forward with the Newton solver. @pre `data` holds state, ctrl and context.

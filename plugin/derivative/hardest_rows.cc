@@ -1,6 +1,5 @@
 #include "derivative/hardest_rows.h"
 
-#include <Eigen/QR>
 #include <algorithm>
 #include <cmath>
 
@@ -67,24 +66,62 @@ bool Softens(const mjData* d, int first, int row) {
   return IsHardest(d, d->efc_type[first] == mjCNSTR_CONTACT_ELLIPTIC ? first : row);
 }
 
-// Is there a motion of the dofs in such rows that they do not feel? Where there is none H loses nothing.
-bool LeaveSomeFree(const mjModel* m, const mjData* d, const std::vector<char>& left) {
-  constexpr double kFree = 1e-6;
-  Eigen::MatrixXd J = Eigen::MatrixXd::Zero(d->nefc, m->nv);
-  ForHardest(d, left, [&](int first, int end) {
-    for (int i = first; i < end; i++) {
-      if (!Softens(d, first, i) || !Acts(d, i)) continue;
-      ForJacobianRow(m, d, i, [&](int j, double value) { J(i, j) = value / std::sqrt(Inertia(m, d, j)); });
+// of a matrix by columns, which is spent: Gram-Schmidt, the longest of what is left first
+int Rank(int rows, int cols, double* J) {
+  constexpr double kFree = 1e-6;  // of the longest column
+  double longest = 0;
+  for (int rank = 0; rank < cols; rank++) {
+    int pivot = rank;
+    double most = 0;
+    for (int j = rank; j < cols; j++) {
+      const double square = mju_dot(J + j * rows, J + j * rows, rows);
+      if (square > most) most = square, pivot = j;
     }
+    longest = std::max(longest, most);
+    if (most <= kFree * kFree * longest) return rank;
+    double* unit = J + rank * rows;
+    std::swap_ranges(unit, unit + rows, J + pivot * rows);
+    for (int j = rank + 1; j < cols; j++) {
+      double* column = J + j * rows;
+      mju_addToScl(column, unit, -mju_dot(unit, column, rows) / most, rows);
+    }
+  }
+  return cols;
+}
+
+// Is there a motion of the dofs in such rows that they do not feel? Where there is none H loses nothing.
+bool LeaveSomeFree(const mjModel* m, const mjData* d, const std::vector<char>& left, std::vector<double>* work) {
+  const int nv = static_cast<int>(m->nv);
+  const auto for_rows = [&](auto f) {
+    ForHardest(d, left, [&](int first, int end) {
+      for (int i = first; i < end; i++) {
+        if (Softens(d, first, i) && Acts(d, i)) f(i);
+      }
+    });
+  };
+  int rows = 0;
+  for_rows([&](int) { rows++; });
+  work->assign(static_cast<std::size_t>(rows) * nv, 0);
+  double* J = work->data();
+  int row = 0;
+  for_rows([&](int i) {
+    ForJacobianRow(m, d, i, [&](int j, double value) { J[j * rows + row] = value / std::sqrt(Inertia(m, d, j)); });
+    row++;
   });
-  Eigen::ColPivHouseholderQR<Eigen::MatrixXd> qr(J);
-  qr.setThreshold(kFree);
-  return qr.rank() < (J.colwise().squaredNorm().array() > 0).count();
+
+  // columns of dofs that some row feels; fewer rows leave some of them free
+  int cols = 0;
+  for (int j = 0; j < nv; j++) {
+    if (mju_isZero(J + j * rows, rows)) continue;
+    if (cols < j) std::copy_n(J + j * rows, rows, J + cols * rows);
+    cols++;
+  }
+  return rows < cols || Rank(rows, cols, J) < cols;
 }
 
 }  // namespace
 
-bool SoftenHardest(const mjModel* m, mjData* d, const std::vector<char>& left, bool* met) {
+bool SoftenHardest(const mjModel* m, mjData* d, const std::vector<char>& left, std::vector<double>* work, bool* met) {
   *met = true;
   if (!MayHaveHardest(d)) return false;
 
@@ -101,7 +138,7 @@ bool SoftenHardest(const mjModel* m, mjData* d, const std::vector<char>& left, b
     hardest = std::max(hardest, hardness(first, end));
     for (int i = first; i < end; i++) *met = *met && (!Softens(d, first, i) || !Acts(d, i) || IsMet(m, d, i));
   });
-  if (hardest <= kHardest || !LeaveSomeFree(m, d, left)) return false;
+  if (hardest <= kHardest || !LeaveSomeFree(m, d, left, work)) return false;
 
   // rows that pull at each other keep the ratio of their D, which decides what they agree on
   ForHardest(d, left, [&](int first, int end) {

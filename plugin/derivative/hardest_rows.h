@@ -11,9 +11,11 @@ namespace costate {
 /// Makes efc_D of rows that act and are harder than (C22) smaller, with it their forces and the cone Hessians of such
 /// contacts. Rows that are `left` to differences keep theirs.
 /// @pre `data` is at the solution.  @post  if true, only a mj_forward makes it whole again.
+/// @param work  memory that the caller keeps between calls.
 /// @param met  false if one of them cannot keep what it asks for: its force goes as D and is no longer the engine's.
 /// @return false if there is none.
-bool SoftenHardest(const mjModel* model, mjData* data, const std::vector<char>& left, bool* met);
+bool SoftenHardest(const mjModel* model, mjData* data, const std::vector<char>& left, std::vector<double>* work,
+                   bool* met);
 
 /// Has `data` rows that SoftenHardest has made softer?
 bool HasSoftened(const mjData* data);

@@ -87,8 +87,9 @@ void Linearizer::Impl::Load(ConstVectorRef x, ConstVectorRef u) {
 
 void Linearizer::Impl::LinearizeOnce(bool sensors, StepDerivative* out) {
   FirstThatCovers(out, [&](Backend* backend, std::string* missing) {
-    return backend->Linearize(&local, data.get(), sensors, out, missing) &&
-           (!sensors || AddSensors(backend, true, out, missing)) && AddParameters(backend, true, sensors, out, missing);
+    const auto run = [&] { return backend->Linearize(&local, data.get(), sensors, out, missing); };
+    return UnderOptionsOf(backend, sensors, run) && (!sensors || AddSensors(backend, true, out, missing)) &&
+           AddParameters(backend, true, sensors, out, missing);
   });
 }
 

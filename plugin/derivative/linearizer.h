@@ -14,6 +14,7 @@
 #include "core/finite.h"
 #include "core/state_layout.h"
 #include "derivative/backend.h"
+#include "derivative/equilibrium.h"
 #include "derivative/parameter_difference.h"
 #include "derivative/step_difference.h"
 
@@ -59,6 +60,8 @@ struct Linearizer::Impl {
   bool Covers(int level, Out* out, Call call);
   template <typename Out, typename Call>
   void FirstThatCovers(Out* out, Call call);
+  template <typename Call>
+  bool UnderOptionsOf(const Backend* backend, bool sensors, Call call);
 
   const mjModel* model;
   LinearizeOptions options;
@@ -122,6 +125,17 @@ void Linearizer::Impl::FirstThatCovers(Out* out, Call call) {
   out->coverage.terms[0].term = "step";
   out->coverage.terms[0].level = Level::kStep;
   out->coverage.terms[0].reason = reason;
+}
+
+// call() while `local` has the options that level 1 runs the engine with, which it would copy the model for
+template <typename Call>
+bool Linearizer::Impl::UnderOptionsOf(const Backend* backend, bool sensors, Call call) {
+  if (backend != levels[kAnalytic].get() || model->nhistory > 0 || model->opt.noslip_iterations > 0) return call();
+  const mjOption options = local.opt;
+  Equilibrium::SetForwardOptions(&local, sensors);
+  const bool covers = call();
+  local.opt = options;
+  return covers;
 }
 
 // a full arena is a warning, unless the stack is what does not fit: that the engine calls an error, here the same

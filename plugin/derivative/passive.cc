@@ -118,9 +118,14 @@ void AddJointSpring(const mjModel* m, const mjData* d, int j, Columns* R) {
   (*R)(dof, dof) -= PLANT("spring: joint", slope);
 }
 
+bool MayPull(const mjModel* m, int t) {
+  return m->tendon_stiffness[t] != 0 || m->tendon_damping[t] != 0 || m->tendon_actuatorid[t] != -1 ||
+         !AllZero(m->tendon_stiffnesspoly + mjNPOLY * t) || !AllZero(m->tendon_dampingpoly + mjNPOLY * t);
+}
+
 // (P3)
 void AddTendon(const mjModel* m, const mjData* d, int t, const Moment& moment, Columns* R) {
-  if (moment.size() == 0) return;
+  if (moment.size() == 0 || !MayPull(m, t)) return;
   const TendonPull pull = FindTendonPull(m, d, t);
   if (pull.force == 0 && pull.stiffness == 0 && pull.damping == 0) return;
   AddSlopes(moment, static_cast<int>(m->nv), PLANT("spring: tendon", -pull.stiffness),
@@ -204,7 +209,10 @@ void AddPassive(const mjModel* m, const mjData* d, const TendonMoments& tendons,
     for (int j = 0; j < m->njnt; j++) AddJointSpring(m, d, j, R);
   }
   if (!Disabled(m, mjDSBL_DAMPER)) {
-    for (int i = 0; i < nv; i++) (*R)(i, nv + i) -= PLANT("damper: joint", DofDampingSlopes(m, i, d->qvel[i]).slope);
+    for (int i = 0; i < nv; i++) {
+      const double slope = PLANT("damper: joint", DofDampingSlopes(m, i, d->qvel[i]).slope);
+      if (slope != 0) (*R)(i, nv + i) -= slope;
+    }
   }
   for (int t = 0; t < m->ntendon; t++) AddTendon(m, d, t, tendons[t], R);
 }

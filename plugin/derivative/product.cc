@@ -92,7 +92,8 @@ void Linearizer::Impl::VjpInterval(const StepCovectors& covectors, StepVjp* out)
     StepVjp* to = last ? out : &substep_vjp;
     const StepCovectors back = {lambda, k == 0 ? covectors.sensors : ConstVectorRef(none), covectors.forces};
     FirstThatCovers(to, [&](Backend* backend, std::string* missing) {
-      return backend->Vjp(&local, data.get(), back, to, missing) && PullParameters(backend, back, to, missing);
+      const auto run = [&] { return backend->Vjp(&local, data.get(), back, to, missing); };
+      return UnderOptionsOf(backend, back.sensors.size() > 0, run) && PullParameters(backend, back, to, missing);
     });
     if (to->status != StepStatus::kOk) {
       out->status = to->status;

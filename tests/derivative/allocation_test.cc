@@ -56,5 +56,19 @@ INSTANTIATE_TEST_SUITE_P(Models, AllocationTest,
                                            "quadruped/quadruped.xml", "humanoid/humanoid.xml", "box_push/box_push.xml",
                                            "bouncing_ball/bouncing_ball.xml"));
 
+// (C22) rows at the engine's least R that leave something free, among others, and that leave nothing
+TEST(Allocation, IsNoneForTheHardestRowsEither) {
+  for (const char* elbow : {"", "<body pos='0 0 .2'><joint axis='1 2 0'/><geom size='.05' mass='.1'/></body>"}) {
+    const ModelPtr model = LoadModelFromString(
+        std::string(
+            "<mujoco><worldbody><body name='b'><joint type='ball'/><geom type='ellipsoid' size='.11 .04 .07'/>") +
+        elbow + "</body></worldbody><equality><connect body1='b' anchor='-.01 -.07 .03'/></equality></mujoco>");
+    const DataPtr data = MakeData(model.get());
+    mj_forward(model.get(), data.get());
+    ASSERT_EQ(data->efc_R[0], mjMINVAL);
+    ExpectNone(model.get(), data.get(), false);
+  }
+}
+
 }  // namespace
 }  // namespace costate
