@@ -245,44 +245,6 @@ TEST_F(SensorTest, SitesSubtreesJointsAndEnergiesAgree) {
 // (M13): the engine evaluates it with the positions, though it depends on velocities
 TEST_F(SensorTest, KineticEnergyAgrees) { ExpectAgreesAtRandomStates(Scene("<e_kinetic/>"), kForce); }
 
-void ExpectReference(const mjModel* m, const mjData* d) {
-  const StepDerivative value = Linearize(m, d);
-  for (const BlockComparison& block : Compare(m, value, Reference(m, d), {.tolerance = 1e-7}).blocks) {
-    EXPECT_TRUE(block.agrees) << block.name << " " << block.worst.row_name << " / " << block.worst.col_name << ": "
-                              << block.worst.value << ", not " << block.worst.reference;
-  }
-}
-
-// an actuator's armature makes the inertia of its tendon move
-TEST_F(SensorTest, KineticEnergyHoldsTheArmatureOfActuatorsOnTendons) {
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><site name="hook" pos="0.3 0 1"/>
-    <body><freejoint/><geom size="0.1"/><site name="eye" pos="0.1 0.05 0"/></body></worldbody>
-    <tendon><spatial name="rope"><site site="eye"/><site site="hook"/></spatial></tendon>
-    <actuator><motor tendon="rope" armature="0.3" gear="2"/></actuator><sensor><e_kinetic/></sensor></mujoco>)");
-  const DataPtr data = MakeData(model.get());
-  for (int i = 0; i < model->nv; i++) data->qvel[i] = 0.3 + 0.4 * i;
-  EXPECT_GT(Linearize(model.get(), data.get()).C.leftCols(3).norm(), 0.1);
-  ExpectReference(model.get(), data.get());
-}
-
-// with the energies on, the engine's sensor takes the kinetic energy that the last stage of the step before has left
-TEST_F(SensorTest, KineticEnergyIsThatOfTheStateInDifferencesOfSteps) {
-  const ModelPtr model =
-      LoadModelFromString(R"(<mujoco><option integrator="RK4" timestep="0.01"><flag energy="enable"/></option>
-    <worldbody><body><joint damping="0.3"/><geom size="0.1" pos="0.2 0 0"/></body></worldbody><sensor><e_kinetic/></sensor></mujoco>)");
-  const mjModel* m = model.get();
-  const DataPtr data = MakeData(m);
-  data->qvel[0] = 1.3;
-  const StepDerivative value = Linearize(m, data.get(), {.level = Level::kStep});
-  EXPECT_NEAR(value.C(0, 0), 0, 1e-8);
-  VectorXd x(2), x_next(2), s(1);
-  for (double v : {0.5, 2.0}) {
-    x << 0.3, v;
-    ASSERT_EQ(Step(m, data.get(), x, VectorXd(), 1, x_next, s), StepStatus::kOk);
-    EXPECT_NEAR(s[0], value.C(0, 1) * v * v / (2 * 1.3), 1e-8 * s[0]);  // m v²/2, its slope is m v
-  }
-}
-
 // (M13): potentials of polynomial springs, of balls and of tendons inside and outside their dead band
 TEST_F(SensorTest, SpringsOfEveryKindHaveTheirPotential) {
   const ModelPtr model = Scene("<e_potential/>", "", R"(
@@ -536,31 +498,6 @@ TEST_F(SensorTest, NearestPointsAgree) {
   ExpectAgreesAtRandomStates(Scene(sensors), kForce);
 }
 
-// (M19): those at which the engine's search of curved surfaces ends are not theirs, but as smooth: they are differenced
-TEST_F(SensorTest, NearestPointsOfASearchAreThoseOfTheEngine) {
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody>
-    <body pos="0 0 .3"><joint type="ball"/><geom name="egg" type="ellipsoid" size=".1 .06 .08" pos=".02 .01 .03"/>
-      <geom name="barrel" type="cylinder" size=".05 .1" pos="0 .4 0"/></body>
-    <body pos=".4 .1 .2" euler="20 40 10"><freejoint/><geom name="lens" type="ellipsoid" size=".05 .12 .09"/>
-      <geom name="crate" type="box" size=".1 .06 .08" pos=".3 .1 .2" euler="10 20 30"/></body></worldbody>
-    <sensor><fromto geom1="egg" geom2="lens" cutoff="2"/><normal geom1="crate" geom2="egg" cutoff="2"/>
-      <distance geom1="lens" geom2="barrel" cutoff="2"/><distance geom1="barrel" geom2="crate" cutoff="2"/>
-      <distance name="of one body" geom1="egg" geom2="barrel" cutoff="2"/></sensor></mujoco>)");
-  for (unsigned seed = 1; seed < 5; seed++) {
-    SCOPED_TRACE(seed);
-    const DataPtr data = MakeData(model.get());
-    SetState(model.get(), data.get(), support::RandomState(model.get(), seed, {.position = 0.15}));
-    const StepDerivative value = Linearize(model.get(), data.get());
-    EXPECT_EQ(value.coverage.Worst(), Level::kResidual);
-    for (const BlockComparison& block :
-         Compare(model.get(), value, Reference(model.get(), data.get()), {.tolerance = 1e-7}).blocks) {
-      EXPECT_EQ(block.wrong, 0) << block.name << ": " << block.worst.row_name << " by " << block.worst.col_name
-                                << " is " << block.worst.value << ", not " << block.worst.reference << " +- "
-                                << block.worst.error_bar;
-    }
-  }
-}
-
 // Where two capsules cross at a small angle ψ, c apart, the nearest points run along them: x = −c / tan ψ, which bends
 // within ψ.
 TEST_F(SensorTest, NearestPointsOfNearlyParallelGeomsRunFast) {
@@ -622,92 +559,6 @@ TEST_F(SensorTest, CutoffsHoldOnlyWhatIsBeyondThem) {
   model->sensor_cutoff[2] = (sizes[1] + sizes[2]) / 2;
   ExpectAgrees(model.get(), data.get(), kForce);
   EXPECT_EQ((Sense(model.get(), data.get()).closed.middleRows(2, 3).rowwise().norm().array() == 0).count(), 1);
-}
-
-// the arm of an adhesion are the normals of its contacts, which collisions make anew beside the point
-TEST_F(SensorTest, JointsFeelAnAdhesionWhereItsContactsAre) {
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom type="plane" size="1 1 1" euler="5 3 0"/>
-    <body pos="0 0 .3" euler="20 0 10"><joint name="arm" axis="0 1 .2" pos="-.3 0 0"/><joint name="reach" type="slide" axis="1 0 .3"/>
-      <geom type="capsule" size=".05" fromto="-.3 0 0 .1 0 0" contype="0"/>
-      <body name="hand" pos=".1 0 -.2"><joint type="ball" damping=".1"/><geom size=".09"/></body></body></worldbody>
-    <actuator><adhesion body="hand" ctrlrange="0 1" gain="30"/></actuator>
-    <sensor><jointactuatorfrc joint="arm"/><jointactuatorfrc joint="reach"/></sensor></mujoco>)");
-  const DataPtr data = MakeData(model.get());
-  data->ctrl[0] = 0.7;
-  for (int k = 0; k < 200; k++) mj_step(model.get(), data.get());
-  ASSERT_EQ(data->ncon, 1);
-  const StepDerivative value = Linearize(model.get(), data.get());
-  EXPECT_GT(value.C.cwiseAbs().maxCoeff(), 1);
-  for (const BlockComparison& block :
-       Compare(model.get(), value, Reference(model.get(), data.get()), {.tolerance = 1e-7}).blocks) {
-    EXPECT_TRUE(block.agrees) << block.name << ": " << block.worst.value << ", not " << block.worst.reference;
-  }
-}
-
-// a force that depends on the velocity of such an arm
-TEST_F(SensorTest, AnAdhesionThatDependsOnVelocityIsFeltWhereItsContactsAre) {
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom type="plane" size="1 1 1" euler="5 3 0"/>
-    <body name="hand" pos="0 0 .088"><freejoint/><geom size=".09"/></body></worldbody>
-    <actuator><general name="cling" body="hand" gainprm="3" biastype="affine" biasprm="1 0 -0.7"/></actuator>
-    <sensor><actuatorfrc actuator="cling"/></sensor></mujoco>)");
-  const DataPtr data = MakeData(model.get());
-  for (int i = 0; i < model->nv; i++) data->qvel[i] = 0.2 + 0.1 * i;
-  data->ctrl[0] = 0.7;
-  mj_forward(model.get(), data.get());
-  ASSERT_EQ(data->ncon, 1);
-  EXPECT_GT(Linearize(model.get(), data.get()).C.cwiseAbs().maxCoeff(), 0.1);
-  ExpectReference(model.get(), data.get());
-}
-
-// (M19): libccd's search ends at another point every few hundredths of a millimetre, and the distance jumps there
-TEST_F(SensorTest, DistancesOfASearchThatJumpsNearbyAreThoseBetweenJumps) {
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><option><flag nativeccd="disable"/></option><worldbody>
-    <body pos="0 0 .3"><joint type="ball"/><geom name="egg" type="ellipsoid" size=".07 .105 .093" pos=".02 .01 .03"/></body>
-    <body pos=".25 .1 .2" euler="20 40 10"><freejoint/><geom name="rod" type="capsule" size=".046 .119"/></body></worldbody>
-    <sensor><distance geom1="egg" geom2="rod" cutoff="1"/></sensor></mujoco>)");
-  for (unsigned seed = 1; seed < 20; seed++) {
-    SCOPED_TRACE(seed);
-    const DataPtr data = MakeData(model.get());
-    SetState(model.get(), data.get(), support::RandomState(model.get(), seed, {.position = 0.15}));
-    const StepDerivative value = Linearize(model.get(), data.get(), {.level = Level::kAnalytic});
-    for (const BlockComparison& block :
-         Compare(model.get(), value, Reference(model.get(), data.get()), {.tolerance = 1e-7}).blocks) {
-      EXPECT_EQ(block.wrong, 0) << block.name << ": " << block.worst.row_name << " by " << block.worst.col_name
-                                << " is " << block.worst.value << ", not " << block.worst.reference << " +- "
-                                << block.worst.error_bar;
-    }
-  }
-}
-
-// (C21) the engine's force of a contact is less by its adhesion: pressed, pulled with a row that carries something, and
-// pulled within the gap where it carries nothing
-TEST_F(SensorTest, ForcesOfContactsAreLessByTheirAdhesion) {
-  for (const char* cone : {"pyramidal", "elliptic"}) {
-    for (const double height : {-0.003, 0.001, 0.02}) {
-      const ModelPtr model = LoadModelFromString(std::string("<mujoco><option cone='") + cone + R"('/><worldbody>
-        <geom type="plane" size="1 1 1" euler="5 3 0" gap=".05" adhesion="2"/>
-        <body><joint type="slide" axis="0 0 1"/><joint axis="1 .3 .2"/><joint axis="0 1 .1"/><geom size=".1" contype="0"/><site name="wrist" pos=".1 .2 0"/>
-          <body name="hand" pos=".2 .1 -.1"><joint axis="0 .2 1"/><geom type="capsule" size=".05 .1" euler="70 10 0" pos=".1 0 0" adhesion="3"/></body></body></worldbody>
-        <sensor><force site="wrist"/><torque site="wrist"/><contact body1="hand" data="force torque pos" reduce="netforce"/>
-          <contact body1="hand" data="force dist pos normal" num="2"/></sensor></mujoco>)");
-      const DataPtr data = MakeData(model.get());
-      data->qpos[1] = 0.1;
-      mj_forward(model.get(), data.get());
-      mjtNum fromto[6];
-      data->qpos[0] += height - mj_geomDistance(model.get(), data.get(), 0, 2, 9, fromto) * 0.99;
-      for (int k = 0; k < 4; k++) data->qvel[k] = 0.1 * (k - 2);
-      mj_forward(model.get(), data.get());
-      ASSERT_GT(data->ncon, 0);
-      SCOPED_TRACE(cone + (", " + std::to_string(height)));
-      const StepDerivative value = Linearize(model.get(), data.get());
-      EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
-      EXPECT_GT(value.C.cwiseAbs().maxCoeff(), 1);
-      for (const BlockComparison& block :
-           Compare(model.get(), value, Reference(model.get(), data.get()), {.tolerance = 1e-7}).blocks) {
-        EXPECT_TRUE(block.agrees) << block.name << ": " << block.worst.value << ", not " << block.worst.reference;
-      }
-    }
-  }
 }
 
 // what has no closed form is named, differenced alone, and refused by strict level 1; the others stay closed
