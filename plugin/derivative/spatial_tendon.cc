@@ -15,15 +15,9 @@ namespace {
 
 using RowMat3 = Eigen::Matrix<double, 3, 3, Eigen::RowMajor>;
 
-// a tendon that only is measured needs no moment
-std::vector<char> UsedTendons(const mjModel* m) {
+// tendons that actuators and equalities pull at
+std::vector<char> NamedTendons(const mjModel* m) {
   std::vector<char> used(m->ntendon, 0);
-  for (int t = 0; t < m->ntendon; t++) {
-    used[t] = m->tendon_stiffness[t] != 0 || m->tendon_damping[t] != 0 || m->tendon_limited[t] ||
-              m->tendon_frictionloss[t] > 0 || m->tendon_armature[t] != 0 || m->tendon_actuatorid[t] != -1 ||
-              !mju_isZero(m->tendon_stiffnesspoly + mjNPOLY * t, mjNPOLY) ||
-              !mju_isZero(m->tendon_dampingpoly + mjNPOLY * t, mjNPOLY);
-  }
   for (int i = 0; i < m->nactuator; i++) {
     if (m->actuator_trntype[i] == mjTRN_TENDON) used[m->actuator_trnid[2 * i]] = 1;
   }
@@ -33,6 +27,14 @@ std::vector<char> UsedTendons(const mjModel* m) {
     if (m->eq_obj2id[i] >= 0) used[m->eq_obj2id[i]] = 1;
   }
   return used;
+}
+
+// by values that may change between calls
+bool PullsByItself(const mjModel* m, int t) {
+  return m->tendon_stiffness[t] != 0 || m->tendon_damping[t] != 0 || m->tendon_limited[t] ||
+         m->tendon_frictionloss[t] > 0 || m->tendon_armature[t] != 0 || m->tendon_actuatorid[t] != -1 ||
+         !mju_isZero(m->tendon_stiffnesspoly + mjNPOLY * t, mjNPOLY) ||
+         !mju_isZero(m->tendon_dampingpoly + mjNPOLY * t, mjNPOLY);
 }
 
 void FixedMoment(const mjModel* m, const mjData* d, int t, Moment* moment) {
@@ -163,14 +165,18 @@ Vec6 WrenchAt(const Vec3& force, const Vec3& r) {
 
 bool IsFixedTendon(const mjModel* m, int t) { return m->wrap_type[m->tendon_adr[t]] == mjWRAP_JOINT; }
 
-TendonMoments::TendonMoments(const mjModel* m) : TendonMoments(m, UsedTendons(m)) {}
+TendonMoments::TendonMoments(const mjModel* m) : TendonMoments(m, NamedTendons(m)) { by_values_ = true; }
 TendonMoments::TendonMoments(const mjModel* m, const std::vector<char>& used)
-    : builder_(m), used_(used), moment_(m->ntendon) {}
+    : builder_(m), named_(used), used_(used), moment_(m->ntendon) {}
 
 std::string TendonMoments::Compute(const mjModel* m, const mjData* d) {
   std::string missing;
   for (int t = 0; t < m->ntendon; t++) {
-    if (!used_[t]) continue;
+    used_[t] = named_[t] || (by_values_ && PullsByItself(m, t));
+    if (!used_[t]) {
+      if (moment_[t].size() > 0) moment_[t] = {};
+      continue;
+    }
     if (IsFixedTendon(m, t)) {
       FixedMoment(m, d, t, &moment_[t]);
       continue;

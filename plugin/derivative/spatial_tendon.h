@@ -39,6 +39,7 @@ struct WrapRoom {
 /// Moments of all tendons that exert forces.
 class TendonMoments {
  public:
+  /// Of all tendons that pull or are pulled at: one that only is measured needs no moment.
   explicit TendonMoments(const mjModel* model);
   /// Of the tendons with a nonzero entry instead.
   TendonMoments(const mjModel* model, const std::vector<char>& used);
@@ -56,7 +57,8 @@ class TendonMoments {
   std::string Path(const mjModel* model, const mjData* data, int tendon);
 
   MomentBuilder builder_;
-  std::vector<char> used_;
+  bool by_values_ = false;
+  std::vector<char> named_, used_;  // at construction; at the last call
   std::vector<Moment> moment_;
 };
 

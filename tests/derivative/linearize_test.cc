@@ -263,6 +263,30 @@ TEST_F(LinearizeTest, SaysWhichLevelItCameFromAndWhyNotABetterOne) {
                "delays");
 }
 
+// what pulls at a tendon may come and go with the model's values, at one Linearizer
+TEST_F(LinearizeTest, TakesTheModelAsItIsNow) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><site name="hook" pos=".3 0 1"/>
+    <body><joint axis="0 1 0"/><joint axis="1 0 .2"/><geom size=".1" pos=".2 0 .1"/><site name="eye" pos=".3 .1 0"/></body></worldbody>
+    <tendon><spatial name="rope"><site site="eye"/><site site="hook"/></spatial></tendon></mujoco>)");
+  const VectorXd x = support::RandomState(model.get(), 3);
+  Linearizer linearizer(model.get());
+  StepDerivative step;
+  linearizer.Linearize(x, VectorXd(), &step);
+  const MatrixXd alone = step.A;
+  for (mjtNum* value : {model->tendon_stiffness, model->tendon_damping, model->tendon_armature,
+                        model->tendon_frictionloss, model->tendon_stiffnesspoly, model->tendon_dampingpoly}) {
+    value[0] = 0.7;
+    linearizer.Linearize(x, VectorXd(), &step);
+    EXPECT_GT((step.A - alone).norm(), 1e-5);
+    StepDerivative fresh;
+    Linearizer(model.get()).Linearize(x, VectorXd(), &fresh);
+    EXPECT_TRUE(MatricesNearRelative(step.A, fresh.A, 1e-12));
+    value[0] = 0;
+    linearizer.Linearize(x, VectorXd(), &step);
+    EXPECT_TRUE(MatricesNearRelative(step.A, alone, 1e-12));
+  }
+}
+
 TEST_F(LinearizeTest, RefusesAModelWhoseStepCannotBeRepeated) {
   const ModelPtr model =
       LoadModelFromString("<mujoco><option integrator='discrete'><flag ipc='enable'/></option></mujoco>");
