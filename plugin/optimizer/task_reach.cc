@@ -69,21 +69,29 @@ VectorXd NaturalControls(const Task& task, const std::vector<VectorXd>& held) {
 struct GoalKind {
   const char* name;
   mjtObj type;
+  mjtSize mjModel::*count;
 };
-constexpr GoalKind kGoalKinds[] = {
-    {"joint", mjOBJ_JOINT}, {"body", mjOBJ_BODY}, {"site", mjOBJ_SITE}, {"geom", mjOBJ_GEOM}};
+constexpr GoalKind kGoalKinds[] = {{"joint", mjOBJ_JOINT, &mjModel::njnt},
+                                   {"body", mjOBJ_BODY, &mjModel::nbody},
+                                   {"site", mjOBJ_SITE, &mjModel::nsite},
+                                   {"geom", mjOBJ_GEOM, &mjModel::ngeom}};
+constexpr int kJointPositions[] = {7, 4, 1, 1}, kJointDofs[] = {6, 3, 1, 1};  // by mjtJoint
 const std::vector<std::string> kGoalQuantities{"pos", "quat", "xaxis", "yaxis", "zaxis"};
 
-std::vector<std::string> NamesOf(const mjModel* model, mjtObj type) {
-  const mjtSize counts[] = {model->njnt, model->nbody, model->nsite, model->ngeom};
-  const auto kind = std::find_if(std::begin(kGoalKinds), std::end(kGoalKinds),
-                                 [&](const GoalKind& candidate) { return candidate.type == type; });
+std::vector<std::string> NamesOf(const mjModel* model, const GoalKind& kind) {
   std::vector<std::string> names;
-  for (int i = type == mjOBJ_BODY ? 1 : 0; i < counts[kind - kGoalKinds]; ++i) {
-    const char* name = mj_id2name(model, type, i);
+  for (int i = kind.type == mjOBJ_BODY ? 1 : 0; i < model->*kind.count; ++i) {
+    const char* name = mj_id2name(model, kind.type, i);
     if (name && *name) names.push_back(name);
   }
   return names;
+}
+
+// "it has home, crouch"
+std::string KeysText(const mjModel* model) {
+  std::vector<std::string> keys;
+  for (int i = 0; i < model->nkey; ++i) keys.push_back(ElementName(model, mjOBJ_KEY, i));
+  return keys.empty() ? "it has none" : "it has " + JoinWords(keys);
 }
 
 // where one part shall be: "joint:knee=1.2", "site:hand=0.4,_,0.5", "body:torso:zaxis=0,0,1"
@@ -107,8 +115,7 @@ struct PartGoal {
 // how many numbers say it
 int GoalSize(const mjModel* model, const PartGoal& goal) {
   if (goal.kind.type != mjOBJ_JOINT) return goal.quantity == "quat" ? 4 : 3;
-  const int type = model->jnt_type[goal.id];
-  return type == mjJNT_FREE ? 7 : type == mjJNT_BALL ? 4 : 1;
+  return kJointPositions[model->jnt_type[goal.id]];
 }
 
 PartGoal ReadPartGoal(const mjModel* model, const std::string& text) {
@@ -135,7 +142,7 @@ PartGoal ReadPartGoal(const mjModel* model, const std::string& text) {
                fmt::format("there is no quantity '{}'{}", goal.quantity, Suggestion(goal.quantity, kGoalQuantities)));
   }
   if (goal.id < 0) {
-    const std::vector<std::string> names = NamesOf(model, kind->type);
+    const std::vector<std::string> names = NamesOf(model, *kind);
     FailGoal(text,
              fmt::format("model '{}' has no {} '{}'{}", ModelName(model), word, goal.name,
                          names.empty() ? fmt::format(" (no {} has a name)", word) : Suggestion(goal.name, names)));
@@ -202,22 +209,19 @@ void AddPartGoal(const mjModel* model, const PartGoal& goal, pugi::xml_node task
   Set(cost, "target", NumbersText(goal.values, 12));
   VectorXd natural;
   if (joint) {
-    const int type = model->jnt_type[goal.id];
-    natural = NaturalSizes(model).segment(model->jnt_dofadr[goal.id], type == mjJNT_FREE   ? 6
-                                                                      : type == mjJNT_BALL ? 3
-                                                                                           : 1);
+    natural = NaturalSizes(model).segment(model->jnt_dofadr[goal.id], kJointDofs[model->jnt_type[goal.id]]);
   } else {
     natural = VectorXd::Constant(1, goal.quantity == "pos" ? NaturalLength(model) : 1);
   }
   SetWeights(cost, natural, kPostureRunning, kPostureTerminal);
 }
 
-// "     joints: hip, knee": what the robot has that a task can name
+// "     joint:  hip, knee": what the robot has that a task can name
 std::string WhatThereIs(const mjModel* model) {
   constexpr std::size_t kMost = 20;
   std::string text;
   for (const GoalKind& kind : kGoalKinds) {
-    std::vector<std::string> names = NamesOf(model, kind.type);
+    std::vector<std::string> names = NamesOf(model, kind);
     if (names.empty()) continue;
     if (names.size() > kMost) {
       const std::size_t more = names.size() - kMost;
@@ -230,24 +234,19 @@ std::string WhatThereIs(const mjModel* model) {
 }
 
 [[noreturn]] void FailWithoutGoal(const mjModel* model, const std::string& path) {
-  const std::string keys =
-      model->nkey == 0 ? "it has no keyframe" : fmt::format("one of {}", Count(model->nkey, "keyframe"));
   throw Error(ErrorCode::kInvalidArgument,
               fmt::format("{} is a model, not a task: say what to reach, a keyframe ({}) or where a part shall be "
                           "(joint:NAME=VALUE, site:NAME=X,Y,Z); it has\n{}",
-                          path, keys, WhatThereIs(model)));
+                          path, KeysText(model), WhatThereIs(model)));
 }
 
 // "key:home" and "home" both name a keyframe
 std::string KeyName(const std::string& text) { return text.rfind("key:", 0) == 0 ? text.substr(4) : text; }
 
-std::string NameOf(const ReachOptions& options) {
-  std::string name = "reach";
-  for (const std::string& goal : options.goals) {
-    const std::size_t colon = goal.find(':'), equals = goal.rfind('=');
-    name += " " + (IsKey(goal) ? KeyName(goal) : goal.substr(colon + 1, equals - colon - 1));
-  }
-  return name;
+// a keyframe among others in a list: by its number where its name would end there
+std::string InList(const mjModel* model, const std::string& key) {
+  if (key.find_first_of(" \t@") == std::string::npos) return key;
+  return fmt::format("{}", mj_name2id(model, mjOBJ_KEY, key.c_str()));
 }
 
 }  // namespace
@@ -287,16 +286,10 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
   // controls that hold start and goal: those of the keyframes, where they have some
   const std::string start_key = KeyName(options.start);
   const Start start = MakeStart(model, start_key);
-  std::vector<VectorXd> held{start.u};
-  if (!key.empty()) held.push_back(KnotAtKey(model, key).u);
-  const bool keys_hold = !start_key.empty() && held.size() > 1 && !held[0].isZero(0) && !held[1].isZero(0);
-  if (!keys_hold) {
-    held[0] = HoldControl(task, start.x, start.context, start.u);
-    if (!key.empty()) {
-      const KeyKnot goal = KnotAtKey(model, key);
-      held[1] = HoldControl(task, goal.x, goal.context, goal.u);
-    }
-  }
+  const KeyKnot goal = key.empty() ? KeyKnot() : KnotAtKey(model, key);
+  const bool keys_hold = !start_key.empty() && !key.empty() && !start.u.isZero(0) && !goal.u.isZero(0);
+  std::vector<VectorXd> held{keys_hold ? start.u : HoldControl(task, start.x, start.context, start.u)};
+  if (!key.empty()) held.push_back(keys_hold ? goal.u : HoldControl(task, goal.x, goal.context, goal.u));
 
   pugi::xml_document document;
   pugi::xml_node root = document.append_child("task");
@@ -304,7 +297,9 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
   std::error_code error;
   const fs::path absolute = fs::absolute(model_path, error);
   const fs::path near = folder.empty() ? absolute : fs::relative(absolute, folder, error);
-  Set(root, "name", NameOf(options));
+  std::string name = key.empty() ? "reach" : "reach " + key;
+  for (const PartGoal& part : parts) name += " " + part.name;
+  Set(root, "name", name);
   Set(root, "model", (error || near.empty() ? absolute : near).string());
   Set(root, "horizon", fmt::format("{:.12g}", options.time));
   if (task.substeps > 1) Set(root, "controlstep", fmt::format("{}", task.substeps));
@@ -312,12 +307,13 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
       .set_value(fmt::format(" what this robot has:\n{}  ", WhatThereIs(model)).c_str());
   if (!start_key.empty()) Set(root.append_child("start"), "key", start_key);
   if (!key.empty()) {
-    const std::string end = fmt::format("{}@{:.12g}", key, (task.N - 1) * task.substeps * model->opt.timestep);
+    const std::string end =
+        fmt::format("{}@{:.12g}", InList(model, key), (task.N - 1) * task.substeps * model->opt.timestep);
     pugi::xml_node guess = root.append_child("guess");
     if (task.N == 1) {
       Set(guess, "key", key);
     } else {
-      Set(guess, keys_hold ? "key" : "hold", keys_hold ? start_key + "@0 " + end : end);
+      Set(guess, keys_hold ? "key" : "hold", keys_hold ? InList(model, start_key) + "@0 " + end : end);
     }
   }
 
@@ -337,12 +333,9 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
 Task MakeReachTask(const std::string& model_path, const ReachOptions& options) {
   Task task = ParseTask(WriteReachTask(model_path, options), model_path);
   task.file.clear();
-  const mjModel* model = task.model.get();
-  if (options.start.empty() && model->nkey > 0) {
-    std::vector<std::string> keys;
-    for (int i = 0; i < model->nkey; ++i) keys.push_back(ElementName(model, mjOBJ_KEY, i));
-    task.warnings.push_back(
-        fmt::format("the motion starts at the model's default state, at no keyframe (it has {})", JoinWords(keys)));
+  if (options.start.empty() && task.model->nkey > 0) {
+    task.warnings.push_back("the motion starts at the model's default state, at no keyframe (" +
+                            KeysText(task.model.get()) + ")");
   }
   return task;
 }

@@ -53,7 +53,7 @@ TEST_F(TaskCommand, WritesAFirstTaskOfARobot) {
   EXPECT_EQ(Run({file, "--goal", "joint:swing=1"}).exit_code, 2);
   const ProcessResult none = Run({arm});
   EXPECT_EQ(none.exit_code, 2);
-  EXPECT_NE(none.err.find("it has no keyframe"), std::string::npos) << none.err;
+  EXPECT_NE(none.err.find("a keyframe (it has none)"), std::string::npos) << none.err;
   EXPECT_NE(none.err.find("joint:  swing"), std::string::npos) << none.err;
 }
 

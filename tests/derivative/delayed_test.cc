@@ -7,6 +7,7 @@
 #include <string>
 
 #include "support/engine_test.h"
+#include "support/expect_reference.h"
 #include "support/matrix_near.h"
 #include "support/random_state.h"
 
@@ -14,6 +15,7 @@ namespace costate {
 namespace {
 
 using DelayedTest = support::EngineTest;
+using support::ExpectReference;
 
 std::string Late(const char* options, const char* more = "") {
   return std::string("<mujoco><option timestep='0.002' ") + options + R"(/><worldbody>
@@ -90,10 +92,7 @@ TEST_F(DelayedTest, ActuatorsOfSeveralInputsAreLateInAll) {
   const DataPtr data = Moved(m);
   const StepDerivative value = Linearize(m, data.get());
   EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
-  for (const BlockComparison& block : Compare(m, value, Reference(m, data.get()), {.tolerance = 1e-7}).blocks) {
-    EXPECT_TRUE(block.agrees) << block.name << " " << block.worst.row_name << " / " << block.worst.col_name << " "
-                              << block.worst.value << " " << block.worst.reference;
-  }
+  ExpectReference(m, data.get(), value);
   EXPECT_EQ(value.B.rightCols(7).norm(), 0);
 }
 
@@ -113,10 +112,7 @@ TEST_F(DelayedTest, SensorsWithinTheirIntervalAreConstant) {
     SCOPED_TRACE(k);
     const StepDerivative value = Linearize(m, data.get());
     EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
-    for (const BlockComparison& block : Compare(m, value, Reference(m, data.get()), {.tolerance = 1e-7}).blocks) {
-      EXPECT_TRUE(block.agrees) << block.name << " " << block.worst.row_name << " / " << block.worst.col_name << " "
-                                << block.worst.value << " " << block.worst.reference;
-    }
+    ExpectReference(m, data.get(), value);
     taken[0] += value.C.middleRows(3, 3).norm() > 0;
     taken[1] += value.C.row(6).norm() > 0;
     EXPECT_EQ(value.C.bottomRows(3).norm(), 0);
@@ -152,10 +148,7 @@ TEST_F(DelayedTest, Level2EvaluatesTheModelWithItsDelays) {
     const DataPtr data = Moved(m);
     const StepDerivative value = Linearize(m, data.get());
     EXPECT_EQ(value.coverage.Worst(), Level::kResidual);
-    for (const BlockComparison& block : Compare(m, value, Reference(m, data.get()), {.tolerance = 1e-7}).blocks) {
-      EXPECT_TRUE(block.agrees) << block.name << " " << block.worst.row_name << " / " << block.worst.col_name << " "
-                                << block.worst.value << " " << block.worst.reference;
-    }
+    ExpectReference(m, data.get(), value);
     EXPECT_EQ(value.C.row(1).norm(), 0);
     Linearizer linearizer(m);
     linearizer.SetContext(GetContext(m, data.get()));

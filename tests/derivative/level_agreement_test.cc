@@ -195,6 +195,32 @@ TEST_F(LevelAgreementTest, TheHardestRowsLeaveWhatIsFreeItsDigits) {
   }
 }
 
+// Such a connect makes a hinge of a ball joint, whose derivative has a closed form that noise does not touch. It
+// carries the weight of the link. Undamped: in a step of Euler dampers come after the constraints.
+TEST_F(LevelAgreementTest, TheHardestRowsMakeAHingeOfABallJoint) {
+  const auto scene = [](const std::string& joint, const std::string& more) {
+    return LoadModelFromString("<mujoco><worldbody><body name='b'>" + joint + R"(
+      <geom type="ellipsoid" size=".11 .04 .07"/><body pos=".1 .05 .2"><joint axis="1 2 0" stiffness="1"/>
+      <geom type="capsule" size=".02 .1" euler="30 40 0" mass=".1"/></body></body></worldbody>)" +
+                               more + "</mujoco>");
+  };
+  const Eigen::Vector3d axis = Eigen::Vector3d(-.01, -.07, .03).normalized();
+  const ModelPtr hinge = scene("<joint axis='-.01 -.07 .03'/>", "");
+  const ModelPtr ball =
+      scene("<joint type='ball'/>", "<equality><connect body1='b' anchor='-.01 -.07 .03'/></equality>");
+  const DataPtr free = MakeData(hinge.get()), held = MakeData(ball.get());
+  mj_forward(ball.get(), held.get());
+  ASSERT_EQ(held->efc_R[0], mjMINVAL);
+  ASSERT_GT(mju_norm(held->efc_force, 3), 0.1);
+  const StepDerivative one = Linearize(hinge.get(), free.get()), other = Linearize(ball.get(), held.get());
+  ASSERT_EQ(other.coverage.Worst(), Level::kAnalytic);
+  MatrixXd lift = MatrixXd::Zero(8, 4);  // (angle, link, rates) to the tangent of the ball joint's model
+  lift.block<3, 1>(0, 0) = lift.block<3, 1>(4, 2) = axis;
+  lift(3, 1) = lift(7, 3) = 1;
+  const MatrixXd A = other.A * lift;
+  EXPECT_LT((A - lift * one.A).cwiseAbs().maxCoeff(), 1e-7 * one.A.cwiseAbs().maxCoeff()) << A - lift * one.A;
+}
+
 // A muscle's slope where control and activation are equal is that of one side, also behind an actuator of several
 // inputs.
 TEST_F(LevelAgreementTest, MusclesBehindActuatorsOfSeveralInputsStayOnTheirSide) {

@@ -6,20 +6,14 @@
 #include <costate/step.h>
 
 #include "support/engine_test.h"
+#include "support/expect_reference.h"
 #include "support/random_state.h"
 
 namespace costate {
 namespace {
 
 using SensorReferenceTest = support::EngineTest;
-
-void ExpectReference(const mjModel* m, const mjData* d) {
-  const StepDerivative value = Linearize(m, d);
-  for (const BlockComparison& block : Compare(m, value, Reference(m, d), {.tolerance = 1e-7}).blocks) {
-    EXPECT_TRUE(block.agrees) << block.name << " " << block.worst.row_name << " / " << block.worst.col_name << ": "
-                              << block.worst.value << ", not " << block.worst.reference;
-  }
-}
+using support::ExpectReference;
 
 // an actuator's armature makes the inertia of its tendon move
 TEST_F(SensorReferenceTest, KineticEnergyHoldsTheArmatureOfActuatorsOnTendons) {
@@ -30,7 +24,7 @@ TEST_F(SensorReferenceTest, KineticEnergyHoldsTheArmatureOfActuatorsOnTendons) {
   const DataPtr data = MakeData(model.get());
   for (int i = 0; i < model->nv; i++) data->qvel[i] = 0.3 + 0.4 * i;
   EXPECT_GT(Linearize(model.get(), data.get()).C.leftCols(3).norm(), 0.1);
-  ExpectReference(model.get(), data.get());
+  ExpectReference(model.get(), data.get(), Linearize(model.get(), data.get()));
 }
 
 // with the energies on, the engine's sensor takes the kinetic energy that the last stage of the step before has left
@@ -67,12 +61,7 @@ TEST_F(SensorReferenceTest, NearestPointsOfASearchAreThoseOfTheEngine) {
     SetState(model.get(), data.get(), support::RandomState(model.get(), seed, {.position = 0.15}));
     const StepDerivative value = Linearize(model.get(), data.get());
     EXPECT_EQ(value.coverage.Worst(), Level::kResidual);
-    for (const BlockComparison& block :
-         Compare(model.get(), value, Reference(model.get(), data.get()), {.tolerance = 1e-7}).blocks) {
-      EXPECT_EQ(block.wrong, 0) << block.name << ": " << block.worst.row_name << " by " << block.worst.col_name
-                                << " is " << block.worst.value << ", not " << block.worst.reference << " +- "
-                                << block.worst.error_bar;
-    }
+    ExpectReference(model.get(), data.get(), value);
   }
 }
 
@@ -90,10 +79,7 @@ TEST_F(SensorReferenceTest, JointsFeelAnAdhesionWhereItsContactsAre) {
   ASSERT_EQ(data->ncon, 1);
   const StepDerivative value = Linearize(model.get(), data.get());
   EXPECT_GT(value.C.cwiseAbs().maxCoeff(), 1);
-  for (const BlockComparison& block :
-       Compare(model.get(), value, Reference(model.get(), data.get()), {.tolerance = 1e-7}).blocks) {
-    EXPECT_TRUE(block.agrees) << block.name << ": " << block.worst.value << ", not " << block.worst.reference;
-  }
+  ExpectReference(model.get(), data.get(), value);
 }
 
 // a force that depends on the velocity of such an arm
@@ -108,7 +94,7 @@ TEST_F(SensorReferenceTest, AnAdhesionThatDependsOnVelocityIsFeltWhereItsContact
   mj_forward(model.get(), data.get());
   ASSERT_EQ(data->ncon, 1);
   EXPECT_GT(Linearize(model.get(), data.get()).C.cwiseAbs().maxCoeff(), 0.1);
-  ExpectReference(model.get(), data.get());
+  ExpectReference(model.get(), data.get(), Linearize(model.get(), data.get()));
 }
 
 // (M19): libccd's search ends at another point every few hundredths of a millimetre, and the distance jumps there
@@ -122,12 +108,7 @@ TEST_F(SensorReferenceTest, DistancesOfASearchThatJumpsNearbyAreThoseBetweenJump
     const DataPtr data = MakeData(model.get());
     SetState(model.get(), data.get(), support::RandomState(model.get(), seed, {.position = 0.15}));
     const StepDerivative value = Linearize(model.get(), data.get(), {.level = Level::kAnalytic});
-    for (const BlockComparison& block :
-         Compare(model.get(), value, Reference(model.get(), data.get()), {.tolerance = 1e-7}).blocks) {
-      EXPECT_EQ(block.wrong, 0) << block.name << ": " << block.worst.row_name << " by " << block.worst.col_name
-                                << " is " << block.worst.value << ", not " << block.worst.reference << " +- "
-                                << block.worst.error_bar;
-    }
+    ExpectReference(model.get(), data.get(), value);
   }
 }
 
@@ -154,10 +135,7 @@ TEST_F(SensorReferenceTest, ForcesOfContactsAreLessByTheirAdhesion) {
       const StepDerivative value = Linearize(model.get(), data.get());
       EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
       EXPECT_GT(value.C.cwiseAbs().maxCoeff(), 1);
-      for (const BlockComparison& block :
-           Compare(model.get(), value, Reference(model.get(), data.get()), {.tolerance = 1e-7}).blocks) {
-        EXPECT_TRUE(block.agrees) << block.name << ": " << block.worst.value << ", not " << block.worst.reference;
-      }
+      ExpectReference(model.get(), data.get(), value);
     }
   }
 }

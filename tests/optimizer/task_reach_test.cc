@@ -126,6 +126,19 @@ TEST_F(Reach, WritesTheTaskAsAFile) {
   }
 }
 
+// lists of keyframes are split at blanks, their names are not
+TEST_F(Reach, NamesOfKeyframesMayHaveBlanks) {
+  const support::TemporaryFolder folder;
+  const std::string rod = folder.Write("rod.xml", R"(<mujoco><worldbody><body><joint name="j"/><geom size=".1"/></body>
+      </worldbody><actuator><motor joint="j" ctrlrange="-1 1"/></actuator><keyframe><key name="lie down" qpos="0"
+      ctrl=".1"/><key name="stand up" qpos="1" ctrl=".5"/></keyframe></mujoco>)");
+  const Task task = MakeReachTask(rod, {.start = "lie down", .goals = {"stand up"}, .time = 0.1});
+  EXPECT_EQ(task.name, "reach stand up");
+  EXPECT_EQ(task.x_goal[0], 1);
+  EXPECT_EQ(task.U_guess(0, 0), 0.1);
+  EXPECT_EQ(task.U_guess(0, task.N - 1), 0.5);
+}
+
 // a place that an arm reaches, told by how much it is missed
 TEST_F(Reach, SolvesAndTellsTheMiss) {
   const support::TemporaryFolder folder;
