@@ -616,13 +616,12 @@ bool AnalyticBackend::Sensors(const mjModel* m, mjData* d, StepDerivative* out, 
   if (!sensor_.AnyDifferenced()) return true;
 
   // the others along da, as far as they need it
-  ForceChange change;
-  if (noslip) {
-    minimum_da_ = Dense(minimum_);
-    change = {noslip_.get(), &point_.a(), &minimum_da_};
-  }
-  sensors_left_ = !difference_->Sensors(m, d, acceleration(m), Dense(X_), &sensors_, missing, &sensor_.differenced(),
-                                        noslip ? &change : nullptr);
+  da_ = Dense(X_);
+  if (noslip) minimum_da_ = Dense(minimum_);
+  const auto solve = [&](double* x) { SolveHessian(m, d, x); };
+  const ForceChange forces = {&point_.a(), noslip ? &minimum_da_ : &da_, solve, noslip ? noslip_.get() : nullptr};
+  sensors_left_ =
+      !difference_->Sensors(m, d, acceleration(m), da_, &sensors_, missing, &sensor_.differenced(), &forces);
   if (sensors_left_) out->coverage.terms.back() = difference_->LeftToSteps(m, missing);
   for (int i = 0; i < m->nsensor; i++) {
     if (!sensor_.differenced()[i]) continue;

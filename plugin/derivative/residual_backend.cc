@@ -284,7 +284,12 @@ class ResidualBackend final : public Backend {
 
   void Sensors(const mjModel* m, mjData* d, StepDerivative* out) {
     std::string why;
-    sensors_left_ = !difference_.Sensors(m, d, point_.a(), da_, &sensors_, &why);
+    const auto solve = [&](double* x) {
+      Eigen::Map<VectorXd> column(x, m->nv);
+      column = point_.SolveH(column).eval();
+    };
+    const ForceChange forces = {&point_.a(), &da_, solve};
+    sensors_left_ = !difference_.Sensors(m, d, point_.a(), da_, &sensors_, &why, nullptr, &forces);
     if (sensors_left_) out->coverage.terms.push_back(difference_.LeftToSteps(m, &why));
     const int ndx = 2 * m->nv + m->na;
     out->C = sensors_.leftCols(ndx);

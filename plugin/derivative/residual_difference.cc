@@ -106,6 +106,16 @@ void ResidualDifference::PositionStage(const mjModel* m) {
   mj_transmission(m, p);
 }
 
+// force_ = what loads are on the dofs
+void ResidualDifference::AppliedForce(const mjModel* m) {
+  mjData* p = probe_.get();
+  force_ = Eigen::Map<const VectorXd>(p->qfrc_applied, dims_.nv);
+  for (int b = 1; b < m->nbody; b++) {
+    const mjtNum* load = p->xfrc_applied + 6 * b;
+    if (!mju_isZero(load, 6)) mj_applyFT(m, p, load, load + 3, p->xipos + 3 * b, b, force_.data());
+  }
+}
+
 // (9) Inertial and applied forces at the probe's state and acceleration a
 void ResidualDifference::EvaluateInertia(const mjModel* m, Stage stage, const VectorXd& a, VectorXd* value) {
   mjData* p = probe_.get();
@@ -168,11 +178,7 @@ bool ResidualDifference::EvaluateDirect(const mjModel* m, Stage stage, const Vec
   double* r = value->data();
   if (terms_.inertia) {
     mj_mulM(m, p, r, a.data());
-    force_ = Eigen::Map<const VectorXd>(p->qfrc_applied, nv);
-    for (int b = 1; b < m->nbody; b++) {
-      const mjtNum* load = p->xfrc_applied + 6 * b;
-      if (!mju_isZero(load, 6)) mj_applyFT(m, p, load, load + 3, p->xipos + 3 * b, b, force_.data());
-    }
+    AppliedForce(m);
     for (int i = 0; i < nv; i++) r[i] += p->qfrc_bias[i] - force_[i];
   }
   if (terms_.metric && IsDiscrete(m)) {

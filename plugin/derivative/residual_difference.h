@@ -42,11 +42,13 @@ struct DirectDerivative {
 
 class NoslipPass;
 
-/// Forces behind the noslip pass: those of the minimum at `a`, moved along its columns of `da`, and what the pass adds.
+/// What forces of constraints are at a nudge: those that balance, near the minimum `a` moved along its columns of `da`,
+/// and what a noslip pass adds.
 struct ForceChange {
-  const NoslipPass* pass = nullptr;
   const VectorXd* a = nullptr;
   const Eigen::MatrixXd* da = nullptr;
+  std::function<void(double*)> solve;  ///< H⁻¹ x in place
+  const NoslipPass* pass = nullptr;
 };
 
 /// Differences of one evaluation of the engine's position, velocity and actuation stages.
@@ -80,6 +82,7 @@ class ResidualDifference {
   bool EvaluateSensors(const mjModel* model, const VectorXd& a, Eigen::VectorXd* value);
 
   /// C and D (ns × (ndx+nu)): sensors at neighbours, with the acceleration moved along da (nv × (ndx+nu)).
+  /// @param forces  null: those of constraints are at that very acceleration.
   /// @param wanted  one entry a sensor: rows of sensors with zero are left zero, what only they need is not evaluated.
   /// @return false with the reason if rows are left zero, those of `failed` sensors, since some column has no neighbour
   /// with the
@@ -123,6 +126,8 @@ class ResidualDifference {
   void PlaceJumping();
   bool ConstraintForce(const mjModel* model, const Eigen::VectorXd& a);
   bool SensedForce(const mjModel* model, const Eigen::VectorXd& a);
+  void Balance(const mjModel* model, Eigen::VectorXd* a);
+  void AppliedForce(const mjModel* model);
   void Integrate(const mjModel* model, const Eigen::VectorXd& a);
   bool EvaluateDirect(const mjModel* model, Stage stage, const Eigen::VectorXd& a, Eigen::VectorXd* value);
   bool EvaluateSensors(const mjModel* model, Stage stage, const Eigen::VectorXd& a, Eigen::VectorXd* value);
@@ -154,7 +159,7 @@ class ResidualDifference {
   bool softened_ = false;           // by which level 1 has changed forces of its point, (C22)
   std::vector<mjtNum> state_;       // mjSTATE_INTEGRATION of the point
   std::vector<mjtByte> unlimited_;  // actlimited = 0: the clamp is applied by us, one-sided
-  Eigen::VectorXd force_, y_, discrete_, direction_, velocity_, values_[9];
+  Eigen::VectorXd force_, y_, discrete_, direction_, velocity_, balance_, step_y_, values_[9];
   Eigen::VectorXd act_next_;  // act' of the point, not clamped
   Quotients quotients_[3];
   Eigen::VectorXd noise_;                      // of each row, beyond a rounding

@@ -14,14 +14,42 @@
 
 namespace costate {
 
-// ConstraintForce for sensors: behind the noslip pass, forces are not those of a
+// (7a) a ← a − H⁻¹ r(a), and the forces of constraints there. @pre ConstraintForce at a
+void ResidualDifference::Balance(const mjModel* m, VectorXd* a) {
+  mjData* p = probe_.get();
+  balance_.resize(dims_.nv);
+  AppliedForce(m);
+  if (IsDiscrete(m)) balance_ = discrete_;
+  else mj_mulM(m, p, balance_.data(), a->data());
+  for (int i = 0; i < dims_.nv; i++) {
+    if (!IsDiscrete(m)) balance_[i] += p->qfrc_bias[i] - p->qfrc_passive[i];
+    balance_[i] -= force_[i] + p->qfrc_actuator[i] + p->qfrc_constraint[i];
+  }
+  forces_->solve(balance_.data());
+  *a -= balance_;
+  if (p->nefc == 0) return;
+
+  // y goes by J da: made of J a once more it would have another rounding, which D magnifies
+  step_y_.resize(p->nefc);
+  mj_mulJacVec(m, p, step_y_.data(), balance_.data());
+  y_ -= step_y_;
+  active_.Force(p, y_.data(), p->efc_force, terms_.rows);
+  mj_mulJacTVec(m, p, p->qfrc_constraint, p->efc_force);
+}
+
+// ConstraintForce for sensors: those that balance, and behind the noslip pass what it adds
 bool ResidualDifference::SensedForce(const mjModel* m, const VectorXd& a) {
   if (!forces_) return ConstraintForce(m, a);
   VectorXd minimum = *forces_->a;
   if (column_ >= 0) minimum += offset_ * forces_->da->col(column_);
   if (!ConstraintForce(m, minimum)) return false;
-  const NoslipPass& pass = *forces_->pass;
+  Balance(m, &minimum);
   mjData* p = probe_.get();
+  if (!forces_->pass) {
+    mju_copy(p->qacc, minimum.data(), dims_.nv);
+    return true;
+  }
+  const NoslipPass& pass = *forces_->pass;
   for (int i = 0; i < p->nefc; i++) {
     const int captured = active_.captured(i), row = captured < 0 ? -1 : pass.rows().find(captured);
     if (row < 0 || row >= pass.rows().moving()) continue;

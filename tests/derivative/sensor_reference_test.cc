@@ -65,6 +65,27 @@ TEST_F(SensorReferenceTest, NearestPointsOfASearchAreThoseOfTheEngine) {
   }
 }
 
+// (7a): along da alone forces of stiff rows at a nudge have the rounding of J a, which D magnifies, and what balances
+// has not
+TEST_F(SensorReferenceTest, DifferencedForcesAreThoseThatBalance) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco>
+    <asset><mesh name="tet" vertex="-.06 -.05 -.04 .09 -.04 -.05 -.01 .1 -.03 .01 .01 .09"/>
+      <mesh name="wedge" vertex="-.06 -.05 -.04 .09 -.04 -.05 .09 .06 -.05 -.06 .05 -.04 -.05 -.05 .06 -.04 .06 .05"/></asset>
+    <worldbody><geom type="box" size="2 2 .2" pos="0 0 -.2"/><site name="ground"/>
+    <body euler="-38 23 60" gravcomp="0.80"><freejoint/><geom type="mesh" mesh="tet"/>
+      <body pos="0.158 0.089 -0.055" euler="-7 46 -6">
+        <geom type="mesh" mesh="wedge" pos="0.049 -0.021 0.009" margin="0.0132"/></body></body></worldbody>
+    <sensor><torque site="ground"/><force site="ground"/></sensor></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  for (int tested = 0; tested < 3; tested++) {
+    for (int k = 0; k < 100; k++) mj_step(model.get(), data.get());
+    ASSERT_GT(data->ncon, 0);
+    const StepDerivative value = Linearize(model.get(), data.get());
+    EXPECT_EQ(value.coverage.Worst(), Level::kResidual);
+    ExpectReference(model.get(), data.get(), value);
+  }
+}
+
 // the arm of an adhesion are the normals of its contacts, which collisions make anew beside the point
 TEST_F(SensorReferenceTest, JointsFeelAnAdhesionWhereItsContactsAre) {
   const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom type="plane" size="1 1 1" euler="5 3 0"/>
