@@ -248,6 +248,7 @@ BasinHoppingResult SolveBasinHopping(const Problem& problem, const Guess& guess,
        "0 or more, and finite");
   Problem unconstrained = problem;
   unconstrained.constraints = nullptr;
+  unconstrained.free_start = {};  // which the solver itself takes or refuses
   CheckProblem(unconstrained, guess.U);
   return BasinHopping(problem, options, hopping, constrained, callback, round_callback).Run(guess);
 }

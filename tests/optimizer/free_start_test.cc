@@ -172,6 +172,22 @@ TEST_F(FreeStartTest, KeepsEntriesThatAreNotFreeAndBounds) {
   EXPECT_GT(std::abs(gradient.x0[0]), 1e-2);
 }
 
+// as any task, with rounds of kicked controls after a stall or when they are asked for
+TEST_F(FreeStartTest, GoesOnFromKickedControls) {
+  Task task = OscillatorTask("<start qpos='0.2' qvel='0.5' free='all'/>",
+                             "<cost name='there' qpos='all' target='1' weight='10'/><cost name='slow' qvel='all' "
+                             "weight='1'/><cost name='effort' ctrl='push' weight='1'/>");
+  const SolveResult plain = SolveFreely(task);
+  const TaskSolution asked = SolveTask(task);
+  EXPECT_EQ(asked.result.cost, plain.cost) << asked.result.message;
+  task.hopping.rounds = 2;
+  task.hopping.after_stall = false;
+  const TaskSolution hopped = SolveTask(task);
+  EXPECT_GE(hopped.rounds.size(), 3u);
+  EXPECT_NEAR(hopped.result.cost, plain.cost, 1e-9 * plain.cost);
+  EXPECT_TRUE(MatricesNear(hopped.result.trajectory.X.col(0), plain.trajectory.X.col(0), 1e-4));
+}
+
 constexpr char kTurning[] =
     "<mujoco model='turning'><worldbody><body><freejoint name='root'/><geom size='0.1' mass='1'/><body pos='0 0 "
     "0.2'><joint name='ball' type='ball'/>"
