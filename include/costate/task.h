@@ -121,6 +121,26 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
 /// The same as a task; its `file` is empty, `text` has what would stand there.
 Task MakeReachTask(const std::string& model_path, const ReachOptions& options);
 
+/// A recorded motion and what of the robot shall be changed to follow it, for people who have no task file yet.
+struct FitOptions {
+  /// A CSV file or a saved run: a column "time" [s], and columns named as in trajectory.csv: "qpos[knee]" (or "knee"),
+  /// "qvel[knee]", "sensor[imu].0", "ctrl[knee]". Those there are become costs, a start and controls; others are left.
+  std::string motion{};
+  std::string controls{};                 ///< CSV file or run with the controls; empty: the motion's, else what holds
+  std::string start{};                    ///< keyframe for what the motion's first row does not say; empty: the default
+  std::vector<std::string> parameters{};  ///< one or more, as ParameterSet names them: "joint:knee/damping"
+};
+
+/// The text of a task file that fits the parameters: mean squares of what was recorded against what is simulated, in
+/// units of its own spread. Velocities at the start that were not recorded are fitted too.
+/// @param folder  as of WriteReachTask.
+/// @throws Error{kInvalidArgument} where nothing is to be fitted, or nothing to be compared; what ParameterSet and the
+///         file throw.
+std::string WriteFitTask(const std::string& model_path, const FitOptions& options, const std::string& folder = "");
+
+/// The same as a task, as MakeReachTask.
+Task MakeFitTask(const std::string& model_path, const FitOptions& options);
+
 /// By how much a motion misses, at its end, a cost that counts more there than on the way.
 struct MissedGoal {
   std::string name, unit;

@@ -18,6 +18,7 @@
 #include "cli/gradient_record.h"
 #include "cli/gradient_table.h"
 #include "cli/loss_check.h"
+#include "cli/robot_options.h"
 #include "cli/run_output.h"
 #include "cli/smooth_options.h"
 #include "core/new_file.h"
@@ -28,6 +29,7 @@ namespace {
 struct GradientArguments {
   std::string file, csv, out, descend;
   std::vector<std::string> parameters;
+  FitOptions fit;
   SmoothArguments smooth;
   AverageArguments average;
   double memory = 0;  // [MiB]
@@ -199,8 +201,28 @@ void PrintBias(const RolloutGradient& smoothed, const RolloutGradient& truth) {
   print("start", smoothed.x0, truth.x0);
 }
 
-int RunGradient(const GradientArguments& arguments) {
-  Task task = LoadTask(arguments.file);
+// a task file, or a robot and the motion that it is fitted to
+Task ReadTask(const GradientArguments& arguments) {
+  if (arguments.fit.motion.empty()) {
+    if (!arguments.fit.start.empty()) throw Error(ErrorCode::kInvalidArgument, "--start belongs to --fit");
+    Task task = LoadTask(arguments.file);
+    for (const std::string& name : arguments.parameters) AddParameter(name, &task);
+    return task;
+  }
+  if (IsTaskFile(arguments.file)) {
+    throw Error(ErrorCode::kInvalidArgument, arguments.file +
+                                                 " is a task file, which says what it is fitted to itself: "
+                                                 "--fit belongs to a robot");
+  }
+  FitOptions fit = arguments.fit;
+  fit.parameters = arguments.parameters;
+  return MakeFitTask(arguments.file, fit);
+}
+
+int RunGradient(const GradientArguments& given) {
+  GradientArguments arguments = given;
+  if (!given.fit.motion.empty() && given.descend.empty()) arguments.descend = "lbfgs";
+  Task task = ReadTask(arguments);
   if (task.constraints.size() > 0) {
     task.warnings.push_back(
         fmt::format("the loss is the cost alone: {} constraints of the task have no part in it, '{}' the first of them",
@@ -211,7 +233,6 @@ int RunGradient(const GradientArguments& arguments) {
                                         task.N * task.substeps * task.model->opt.timestep));
   }
   PrintWarnings(task.warnings);
-  for (const std::string& name : arguments.parameters) AddParameter(name, &task);
   CheckSmooth(arguments, task);
   CheckAverageAlone(arguments, task);
   const SmoothContact smoothing = ReadSmooth(task.model.get(), arguments.smooth);
@@ -324,6 +345,14 @@ all of the start. Entries (all parameters; of the rest the largest and some othe
 the loss at several step sizes. With --smooth the motion is the true one and the slopes are those of a model with smoother
 contact: what they differ by is printed in place of the check, and --descend follows them (not by parameters).
 
+A robot needs no task file to be fitted to a motion:
+
+  costate gradient robot.xml --fit motion.csv --parameter body:arm/mass --parameter joint:knee/damping
+
+motion.csv has a column "time" and columns named as in a run's trajectory.csv: qpos[knee] (or knee), qvel[knee], sensor[imu].0,
+ctrl[knee]; those it has are compared, the start is its first row, and --descend lbfgs follows. Controls may stand in a file
+of their own, --ctrl. `costate task robot.xml --fit … -o FILE` writes the task file.
+
 --average puts noise on the controls, --average-start on the start, and prints the slope of the averaged loss: from
 gradients (order one, blind for jumps), from values alone (order zero), and their mixture of least error, with standard
 errors, beside the exact gradient. Controls beyond their limits are clamped by the model, as always. Health: how the costate
@@ -337,23 +366,25 @@ inputs.csv has what was fitted.
 
 Exit code: 0 agrees; 1 disagrees, none can be judged, or there is no gradient; 2 bad input. With --descend: 0 a lower loss;
 1 none; 2 bad input; 130 interrupted.)");
-  command->add_option("TASK", arguments->file, "task file")->required();
+  command->add_option("TASK|MODEL", arguments->file, "task file, or a robot with --fit")->required();
+  CLI::Option* fit = AddFitOptions(command, &arguments->fit);
+  command->add_option("--start", arguments->fit.start,
+                      "with --fit: keyframe for what the motion's first row does not say");
   command
       ->add_option("--parameter", arguments->parameters,
                    "also by this parameter, kind:element/field[index]; may be repeated")
       ->allow_extra_args(false);
   AddSmoothOptions(command, &arguments->smooth, "slopes of a model with smoother contact along the true motion");
   AddAverageOptions(command, &arguments->average);
-  CLI::Option* descend = command->add_option("--descend", arguments->descend, "gd, lbfgs or adam: follow the gradient");
+  CLI::Option* descend = command->add_option("--descend", arguments->descend,
+                                             "gd, lbfgs or adam: follow the gradient; with --fit lbfgs unless said");
   descend->check(CLI::IsMember({"gd", "lbfgs", "adam"}));
-  command
-      ->add_option("--rate", arguments->rate,
-                   "of gd: step = rate x gradient, without line search; of adam: step in typical sizes (default 0.03)")
-      ->check(Positive())
-      ->needs(descend);
-  command->add_option("--iterations", arguments->iterations, "of the descent, at most")
-      ->check(CLI::Range(0, 1000000))
-      ->needs(descend);
+  CLI::Option* rate = command->add_option(
+      "--rate", arguments->rate,
+      "of gd: step = rate x gradient, without line search; of adam: step in typical sizes (default 0.03)");
+  rate->check(Positive());
+  CLI::Option* iterations = command->add_option("--iterations", arguments->iterations, "of the descent, at most");
+  iterations->check(CLI::Range(0, 1000000));
   command
       ->add_option("--memory", arguments->memory,
                    "MiB for the states that are kept; what does not fit is simulated again")
@@ -371,9 +402,13 @@ Exit code: 0 agrees; 1 disagrees, none can be judged, or there is no gradient; 2
                     "also each knot's label: smooth or mode-crossing, and which switch");
   command->add_flag("--force", arguments->force, "replace the table or run that is there");
   command->add_flag("--no-plots", arguments->no_plots, "draw no pictures");
-  command->add_flag("--no-save", arguments->no_save, "of a descent: save nothing")->needs(descend);
+  CLI::Option* no_save = command->add_flag("--no-save", arguments->no_save, "of a descent: save nothing");
   command->add_flag("--quiet", arguments->quiet, "no line for each iteration");
-  command->callback([arguments, exit_code] { *exit_code = RunGradient(*arguments); });
+  command->callback([=] {
+    for (const CLI::Option* option : {rate, iterations, no_save})
+      if (*option && !*descend && !*fit) throw CLI::RequiresError(option->get_name(), "--descend or --fit");
+    *exit_code = RunGradient(*arguments);
+  });
 }
 
 }  // namespace costate::cli

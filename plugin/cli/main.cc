@@ -22,6 +22,7 @@ The first five minutes, with any robot in MJCF or URDF:
   costate check robot.xml --key home                  are the derivatives right?
   costate optimize robot.xml --start key:home --goal key:crouch --time 2 --out run
   costate optimize robot.xml --goal site:hand=0.4,0.1,0.5 --out run      without keyframes
+  costate gradient robot.xml --fit motion.csv --parameter joint:knee/damping      its numbers from a recorded motion
   costate replay run                                  the same motion again, bit for bit
   costate view run                                    see it
 

@@ -15,7 +15,7 @@
 #include "cli/commands.h"
 #include "cli/model_facts.h"
 #include "cli/optimize_record.h"
-#include "cli/reach_options.h"
+#include "cli/robot_options.h"
 #include "cli/run_output.h"
 #include "cli/smooth_options.h"
 #include "cli/terminal.h"

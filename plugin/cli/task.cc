@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/reach_options.h"
+#include "cli/robot_options.h"
 #include "core/new_file.h"
 
 namespace costate::cli {
@@ -18,6 +18,7 @@ struct TaskArguments {
   std::string file, residuals, output;
   bool check = false, import = false, force = false;
   ReachOptions reach;
+  FitOptions fit;
 };
 
 // a task of MuJoCo MPC as one of ours
@@ -66,17 +67,27 @@ std::string Asked(const Task& task) {
   return text;
 }
 
-// a robot and what to reach as a task file, to go on from
-int RunReach(const TaskArguments& arguments) {
+// a robot and what to reach, or a motion to fit it to, as a task file to go on from
+int RunRobot(const TaskArguments& arguments) {
+  const bool fits = !arguments.fit.motion.empty();
+  if (fits && !arguments.reach.goals.empty())
+    throw Error(ErrorCode::kInvalidArgument, "--goal and --fit are two tasks: give one of them");
+  if (!fits && !arguments.fit.parameters.empty())
+    throw Error(ErrorCode::kInvalidArgument, "--parameter needs --fit FILE: the motion to fit it to");
+  FitOptions fit = arguments.fit;
+  fit.start = arguments.reach.start;
+  const auto text = [&](const std::string& folder) {
+    return fits ? WriteFitTask(arguments.file, fit, folder) : WriteReachTask(arguments.file, arguments.reach, folder);
+  };
   if (arguments.output.empty()) {
-    fmt::print("{}", WriteReachTask(arguments.file, arguments.reach));
+    fmt::print("{}", text(""));
     return kExitOk;
   }
   CheckWritable(arguments.output, arguments.force);
   const std::string folder = std::filesystem::path(arguments.output).parent_path().string();
-  WriteNewFile(arguments.output, WriteReachTask(arguments.file, arguments.reach, folder.empty() ? "." : folder),
-               arguments.force);
-  fmt::print("written: {}\n\n  costate optimize {}\n", arguments.output, arguments.output);
+  WriteNewFile(arguments.output, text(folder.empty() ? "." : folder), arguments.force);
+  fmt::print("written: {}\n\n  costate {} {}{}\n", arguments.output, fits ? "gradient" : "optimize", arguments.output,
+             fits ? " --descend lbfgs" : "");
   return kExitOk;
 }
 
@@ -84,10 +95,11 @@ int RunTask(const TaskArguments& arguments) {
   if (arguments.import) return RunImport(arguments);
   if (!arguments.residuals.empty()) throw Error(ErrorCode::kInvalidArgument, "--residuals belongs to --import");
   const bool robot = !arguments.check && !IsTaskFile(arguments.file);
-  if (robot) return RunReach(arguments);
-  if (!arguments.output.empty() || !arguments.reach.goals.empty() || !arguments.reach.start.empty()) {
+  if (robot) return RunRobot(arguments);
+  if (!arguments.output.empty() || !arguments.reach.goals.empty() || !arguments.reach.start.empty() ||
+      !arguments.fit.motion.empty() || !arguments.fit.parameters.empty()) {
     throw Error(ErrorCode::kInvalidArgument,
-                arguments.file + " is a task file: --goal, --start and --output belong to a robot");
+                arguments.file + " is a task file: --goal, --fit, --parameter, --start and --output belong to a robot");
   }
   const Task task = LoadTask(arguments.file);
   PrintWarnings(task.warnings);
@@ -106,9 +118,16 @@ void AddTaskCommand(CLI::App& app, int* exit_code) {
   auto arguments = std::make_shared<TaskArguments>();
   CLI::App* command = app.add_subcommand(
       "task", "Print a task file as it is understood: terms, sizes, units, initial cost; or write a first one");
-  command->add_option("FILE", arguments->file, "task file (.task.xml), or a robot with --goal: its first task file")
+  command
+      ->add_option("FILE", arguments->file,
+                   "task file (.task.xml), or a robot with --goal or --fit: its first task file")
       ->required();
   AddReachOptions(command, &arguments->reach);
+  AddFitOptions(command, &arguments->fit);
+  command
+      ->add_option("--parameter", arguments->fit.parameters,
+                   "with --fit: what to fit, kind:element/field[index]; again for more")
+      ->allow_extra_args(false);
   command->add_flag("--import", arguments->import, "FILE is a task of MuJoCo MPC (task.xml): write it as a task file");
   command->add_option("--residuals", arguments->residuals,
                       "with --import: what each of its residuals measures (XML; without it a form is shown)");

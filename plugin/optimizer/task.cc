@@ -83,7 +83,7 @@ Elements SortElements(const XmlElement& root) {
   }
   if (elements.costs.empty()) root.Fail("there is no <cost>: nothing to minimize");
   if (const XmlElement* start = elements.Find("start"))
-    start->Allow({"key", "qpos", "qvel", "act", "free", "lower", "upper"});
+    start->Allow({"key", "file", "qpos", "qvel", "act", "free", "lower", "upper"});
   if (const XmlElement* guess = elements.Find("guess")) CheckGuess(*guess);
   return elements;
 }
@@ -324,7 +324,8 @@ Task ReadTask(const XmlFile& file) {
   for (const char* tag : {"mujoco", "robot"}) {
     if (file.Root().tag() == tag)
       file.Root().Fail(
-          "this is a model, not a task: `costate task MODEL --goal GOAL -o FILE` writes one to begin with");
+          "this is a model, not a task: `costate task MODEL --goal GOAL -o FILE`, or --fit MOTION, writes one to begin "
+          "with");
   }
   const XmlElement root = file.Root("task");
   root.Allow({"name", "model", "horizon", "controlstep", "scale"});
@@ -360,7 +361,7 @@ Task ReadTask(const XmlFile& file) {
   }
   WarnOfWindows(elements.costs, terms, &task);
   task.continuation = ReadSmoothing(elements.Find("smooth"), task.model.get());
-  const Start start = ReadStart(elements.Find("start"), task.model.get());
+  const Start start = ReadStart(elements.Find("start"), folder, task.model.get());
   task.x0 = start.x;
   task.context = start.context;
   task.free_start = ReadFreeStart(elements.Find("start"), task.model.get(), task.x0);

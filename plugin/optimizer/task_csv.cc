@@ -1,6 +1,7 @@
 #include "optimizer/task_csv.h"
 
 #include <costate/error.h>
+#include <costate/model.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -75,6 +76,16 @@ int CsvTable::Column(const std::string& name) const {
     found = std::find(names.begin(), names.end(), name.substr(open + 1, close - open - 1));
   }
   return found == names.end() ? -1 : static_cast<int>(found - names.begin());
+}
+
+std::vector<int> CsvTable::StateColumns(const mjModel* model) const {
+  std::vector<int> columns;
+  for (const std::string& name : StateNames(model)) {
+    const auto found = std::find(names.begin(), names.end(), name);
+    const int exact = found == names.end() ? -1 : static_cast<int>(found - names.begin());
+    columns.push_back(exact < 0 && name.rfind("qpos[", 0) == 0 ? Column(name) : exact);
+  }
+  return columns;
 }
 
 CsvTable ReadTable(const std::string& path) {

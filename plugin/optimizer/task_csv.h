@@ -3,6 +3,7 @@
 #define COSTATE_OPTIMIZER_TASK_CSV_H_
 
 #include <costate/types.h>
+#include <mujoco/mujoco.h>
 
 #include <string>
 #include <vector>
@@ -18,6 +19,9 @@ struct CsvTable {
 
   /// Column of a name, or -1; "hip" will do for "ctrl[hip]".
   int Column(const std::string& name) const;
+
+  /// Column of each entry of a state, or -1: positions also without "qpos[…]", the others by their full name alone.
+  std::vector<int> StateColumns(const mjModel* model) const;
 };
 
 /// @param path  a file, or a saved run's folder, whose trajectory.csv is taken.

@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <pugixml.hpp>
-#include <sstream>
 
 #include "optimizer/task_start.h"
 #include "optimizer/task_target.h"
+#include "optimizer/task_write.h"
 #include "optimizer/task_xml.h"
 
 namespace costate {
@@ -66,26 +65,9 @@ VectorXd NaturalControls(const Task& task, const std::vector<VectorXd>& held) {
 }
 
 // what can be reached beside keyframes
-struct GoalKind {
-  const char* name;
-  mjtObj type;
-  mjtSize mjModel::*count;
-};
-constexpr GoalKind kGoalKinds[] = {{"joint", mjOBJ_JOINT, &mjModel::njnt},
-                                   {"body", mjOBJ_BODY, &mjModel::nbody},
-                                   {"site", mjOBJ_SITE, &mjModel::nsite},
-                                   {"geom", mjOBJ_GEOM, &mjModel::ngeom}};
+constexpr mjtObj kGoalTypes[] = {mjOBJ_JOINT, mjOBJ_BODY, mjOBJ_SITE, mjOBJ_GEOM};
 constexpr int kJointPositions[] = {7, 4, 1, 1}, kJointDofs[] = {6, 3, 1, 1};  // by mjtJoint
 const std::vector<std::string> kGoalQuantities{"pos", "quat", "xaxis", "yaxis", "zaxis"};
-
-std::vector<std::string> NamesOf(const mjModel* model, const GoalKind& kind) {
-  std::vector<std::string> names;
-  for (int i = kind.type == mjOBJ_BODY ? 1 : 0; i < model->*kind.count; ++i) {
-    const char* name = mj_id2name(model, kind.type, i);
-    if (name && *name) names.push_back(name);
-  }
-  return names;
-}
 
 // "it has home, crouch"
 std::string KeysText(const mjModel* model) {
@@ -96,7 +78,7 @@ std::string KeysText(const mjModel* model) {
 
 // where one part shall be: "joint:knee=1.2", "site:hand=0.4,_,0.5", "body:torso:zaxis=0,0,1"
 struct PartGoal {
-  GoalKind kind{};
+  mjtObj type = mjOBJ_UNKNOWN;
   int id = 0;
   std::string name, quantity;  // quantity: of joints none
   std::vector<int> index;      // components that are not left open
@@ -104,7 +86,8 @@ struct PartGoal {
   int size = 0;
 
   std::string CostName() const {
-    return fmt::format("{} {}{}", kind.name, name, quantity.empty() || quantity == "pos" ? "" : " " + quantity);
+    return fmt::format("{} {}{}", mju_type2Str(type), name,
+                       quantity.empty() || quantity == "pos" ? "" : " " + quantity);
   }
 };
 
@@ -114,7 +97,7 @@ struct PartGoal {
 
 // how many numbers say it
 int GoalSize(const mjModel* model, const PartGoal& goal) {
-  if (goal.kind.type != mjOBJ_JOINT) return goal.quantity == "quat" ? 4 : 3;
+  if (goal.type != mjOBJ_JOINT) return goal.quantity == "quat" ? 4 : 3;
   return kJointPositions[model->jnt_type[goal.id]];
 }
 
@@ -122,27 +105,27 @@ PartGoal ReadPartGoal(const mjModel* model, const std::string& text) {
   PartGoal goal;
   const std::size_t equals = text.rfind('='), colon = text.find(':');
   const std::string word = text.substr(0, std::min(colon, equals));
-  const auto kind = std::find_if(std::begin(kGoalKinds), std::end(kGoalKinds),
-                                 [&](const GoalKind& candidate) { return word == candidate.name; });
-  if (kind == std::end(kGoalKinds) || colon == std::string::npos || colon > equals)
+  const auto type = std::find_if(std::begin(kGoalTypes), std::end(kGoalTypes),
+                                 [&](mjtObj candidate) { return word == mju_type2Str(candidate); });
+  if (type == std::end(kGoalTypes) || colon == std::string::npos || colon > equals)
     FailGoal(text, "expected a keyframe, or joint:, body:, site: or geom: with a name, = and numbers");
-  goal.kind = *kind;
+  goal.type = *type;
   goal.name = text.substr(colon + 1, equals - colon - 1);
-  goal.quantity = kind->type == mjOBJ_JOINT ? "" : "pos";
+  goal.quantity = goal.type == mjOBJ_JOINT ? "" : "pos";
 
   // a quantity behind the name, which may have colons itself
-  goal.id = mj_name2id(model, kind->type, goal.name.c_str());
+  goal.id = mj_name2id(model, goal.type, goal.name.c_str());
   const std::size_t last = goal.name.rfind(':');
-  if (goal.id < 0 && last != std::string::npos && kind->type != mjOBJ_JOINT) {
+  if (goal.id < 0 && last != std::string::npos && goal.type != mjOBJ_JOINT) {
     goal.quantity = goal.name.substr(last + 1);
     goal.name.resize(last);
-    goal.id = mj_name2id(model, kind->type, goal.name.c_str());
+    goal.id = mj_name2id(model, goal.type, goal.name.c_str());
     if (std::find(kGoalQuantities.begin(), kGoalQuantities.end(), goal.quantity) == kGoalQuantities.end())
       FailGoal(text,
                fmt::format("there is no quantity '{}'{}", goal.quantity, Suggestion(goal.quantity, kGoalQuantities)));
   }
   if (goal.id < 0) {
-    const std::vector<std::string> names = NamesOf(model, *kind);
+    const std::vector<std::string> names = NamesOf(model, goal.type);
     FailGoal(text,
              fmt::format("model '{}' has no {} '{}'{}", ModelName(model), word, goal.name,
                          names.empty() ? fmt::format(" (no {} has a name)", word) : Suggestion(goal.name, names)));
@@ -170,67 +153,43 @@ PartGoal ReadPartGoal(const mjModel* model, const std::string& text) {
 
 bool IsKey(const std::string& goal) { return goal.find('=') == std::string::npos; }
 
-// between blanks, each to so many digits
-template <typename Values>
-std::string NumbersText(const Values& values, int digits) {
-  std::string text;
-  for (const auto& value : values) text += fmt::format("{}{:.{}g}", text.empty() ? "" : " ", value, digits);
-  return text;
-}
-
-void Set(pugi::xml_node node, const char* attribute, const std::string& text) {
-  node.append_attribute(attribute) = text.c_str();
-}
-
-void SetWeights(pugi::xml_node cost, const VectorXd& natural, double running, double terminal) {
-  const bool same = natural.size() == 0 || (natural.array() == natural[0]).all();
-  const VectorXd inverse = (same ? VectorXd(natural.head(1)) : natural).cwiseAbs2().cwiseInverse();
-  Set(cost, "weight", NumbersText(VectorXd(running * inverse), 6));
-  if (terminal > 0) Set(cost, "terminal", NumbersText(VectorXd(terminal * inverse), 6));
+void SetNaturalWeights(pugi::xml_node cost, const VectorXd& natural, double running, double terminal) {
+  const VectorXd inverse = natural.cwiseAbs2().cwiseInverse();
+  SetWeights(cost, "weight", running * inverse);
+  if (terminal > 0) SetWeights(cost, "terminal", terminal * inverse);
 }
 
 pugi::xml_node AddCost(pugi::xml_node task, const std::string& name, const std::string& vector,
                        const std::string& target) {
   pugi::xml_node cost = task.append_child("cost");
-  Set(cost, "name", name);
-  Set(cost, vector.c_str(), "all");
-  if (!target.empty()) Set(cost, "target", target);
+  SetAttribute(cost, "name", name);
+  SetAttribute(cost, vector.c_str(), "all");
+  if (!target.empty()) SetAttribute(cost, "target", target);
   return cost;
 }
 
 void AddPartGoal(const mjModel* model, const PartGoal& goal, pugi::xml_node task) {
   pugi::xml_node cost = task.append_child("cost");
-  const bool joint = goal.kind.type == mjOBJ_JOINT;
-  Set(cost, "name", goal.CostName());
-  Set(cost, joint ? "qpos" : goal.kind.name, goal.name);
-  if (!joint) Set(cost, "quantity", goal.quantity);
+  const bool joint = goal.type == mjOBJ_JOINT;
+  SetAttribute(cost, "name", goal.CostName());
+  SetAttribute(cost, joint ? "qpos" : mju_type2Str(goal.type), goal.name);
+  if (!joint) SetAttribute(cost, "quantity", goal.quantity);
   if (static_cast<int>(goal.index.size()) < goal.size)
-    Set(cost, "index", NumbersText(std::vector<double>(goal.index.begin(), goal.index.end()), 1));
-  Set(cost, "target", NumbersText(goal.values, 12));
+    SetAttribute(
+        cost, "index",
+        NumbersText(Eigen::Map<const Eigen::VectorXi>(goal.index.data(), static_cast<Eigen::Index>(goal.index.size()))
+                        .cast<double>(),
+                    1));
+  SetAttribute(
+      cost, "target",
+      NumbersText(Eigen::Map<const VectorXd>(goal.values.data(), static_cast<Eigen::Index>(goal.values.size())), 12));
   VectorXd natural;
   if (joint) {
     natural = NaturalSizes(model).segment(model->jnt_dofadr[goal.id], kJointDofs[model->jnt_type[goal.id]]);
   } else {
     natural = VectorXd::Constant(1, goal.quantity == "pos" ? NaturalLength(model) : 1);
   }
-  SetWeights(cost, natural, kPostureRunning, kPostureTerminal);
-}
-
-// "     joint:  hip, knee": what the robot has that a task can name
-std::string WhatThereIs(const mjModel* model) {
-  constexpr std::size_t kMost = 20;
-  std::string text;
-  for (const GoalKind& kind : kGoalKinds) {
-    std::vector<std::string> names = NamesOf(model, kind);
-    if (names.empty()) continue;
-    if (names.size() > kMost) {
-      const std::size_t more = names.size() - kMost;
-      names.resize(kMost);
-      names.push_back(fmt::format("{} more", more));
-    }
-    text += fmt::format("     {:<8}{}\n", std::string(kind.name) + ":", JoinWords(names, ""));
-  }
-  return text;
+  SetNaturalWeights(cost, natural, kPostureRunning, kPostureTerminal);
 }
 
 [[noreturn]] void FailWithoutGoal(const mjModel* model, const std::string& path) {
@@ -292,42 +251,32 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
   if (!key.empty()) held.push_back(keys_hold ? goal.u : HoldControl(task, goal.x, goal.context, goal.u));
 
   pugi::xml_document document;
-  pugi::xml_node root = document.append_child("task");
-  namespace fs = std::filesystem;
-  std::error_code error;
-  const fs::path absolute = fs::absolute(model_path, error);
-  const fs::path near = folder.empty() ? absolute : fs::relative(absolute, folder, error);
   std::string name = key.empty() ? "reach" : "reach " + key;
   for (const PartGoal& part : parts) name += " " + part.name;
-  Set(root, "name", name);
-  Set(root, "model", (error || near.empty() ? absolute : near).string());
-  Set(root, "horizon", fmt::format("{:.12g}", options.time));
-  if (task.substeps > 1) Set(root, "controlstep", fmt::format("{}", task.substeps));
-  root.append_child(pugi::node_comment)
-      .set_value(fmt::format(" what this robot has:\n{}  ", WhatThereIs(model)).c_str());
-  if (!start_key.empty()) Set(root.append_child("start"), "key", start_key);
+  pugi::xml_node root =
+      AddTaskRoot(model, name, NamedFrom(folder, model_path), options.time, task.substeps, "", &document);
+  if (!start_key.empty()) SetAttribute(root.append_child("start"), "key", start_key);
   if (!key.empty()) {
     const std::string end =
         fmt::format("{}@{:.12g}", InList(model, key), (task.N - 1) * task.substeps * model->opt.timestep);
     pugi::xml_node guess = root.append_child("guess");
     if (task.N == 1) {
-      Set(guess, "key", key);
+      SetAttribute(guess, "key", key);
     } else {
-      Set(guess, keys_hold ? "key" : "hold", keys_hold ? InList(model, start_key) + "@0 " + end : end);
+      SetAttribute(guess, keys_hold ? "key" : "hold", keys_hold ? InList(model, start_key) + "@0 " + end : end);
     }
   }
 
   // posture, places, rest and effort, each in natural units
   const VectorXd size = NaturalSizes(model);
   const std::string target = "key:" + key;
-  if (!key.empty()) SetWeights(AddCost(root, "posture", "qpos", target), size, kPostureRunning, kPostureTerminal);
+  if (!key.empty())
+    SetNaturalWeights(AddCost(root, "posture", "qpos", target), size, kPostureRunning, kPostureTerminal);
   for (const PartGoal& part : parts) AddPartGoal(model, part, root);
-  SetWeights(AddCost(root, "velocity", "qvel", key.empty() ? "" : target), size / kVelocityTime, kVelocityRunning,
-             kVelocityTerminal);
-  SetWeights(AddCost(root, "effort", "ctrl", "guess"), NaturalControls(task, held), kEffort, 0);
-  std::ostringstream text;
-  document.save(text, "  ", pugi::format_indent | pugi::format_no_declaration);
-  return text.str();
+  SetNaturalWeights(AddCost(root, "velocity", "qvel", key.empty() ? "" : target), size / kVelocityTime,
+                    kVelocityRunning, kVelocityTerminal);
+  SetNaturalWeights(AddCost(root, "effort", "ctrl", "guess"), NaturalControls(task, held), kEffort, 0);
+  return TaskText(document);
 }
 
 Task MakeReachTask(const std::string& model_path, const ReachOptions& options) {

@@ -30,6 +30,43 @@ void SetPart(const XmlElement& element, const char* attribute, int offset, int s
   x->segment(offset, size) = *numbers;
 }
 
+// what the first row of a motion says of the state
+void SetFromFile(const XmlElement& element, const std::string& path, const mjModel* model, VectorXd* x) {
+  CsvTable table;
+  try {
+    table = ReadTable(path);
+  } catch (const Error& error) {
+    element.Fail(error.what(), error.code());
+  }
+  const std::vector<int> columns = table.StateColumns(model);
+  const auto said = [&](Eigen::Index i) { return columns[static_cast<std::size_t>(i)] >= 0; };
+  const std::vector<std::string> names = StateNames(model);
+  const std::string place = fmt::format("{}:{}", table.path, table.line[0]);
+  bool any = false;
+  for (Eigen::Index i = 0; i < x->size(); ++i) {
+    if (!said(i)) continue;
+    const int column = columns[static_cast<std::size_t>(i)];
+    (*x)[i] = table.values(0, column);
+    any = true;
+    if (std::isnan((*x)[i])) element.Fail(fmt::format("{}: the cell in column {} is empty or nan", place, column + 1));
+  }
+  if (!any) {
+    element.Fail(fmt::format("file: {} has no column of the state, such as {}", table.path,
+                             JoinWords({names.begin(), names.begin() + std::min<std::ptrdiff_t>(2, model->nq)}, "or")));
+  }
+  for (int j = 0; j < model->njnt; ++j) {
+    const int type = model->jnt_type[j];
+    if (type != mjJNT_FREE && type != mjJNT_BALL) continue;
+    const int first = model->jnt_qposadr[j] + (type == mjJNT_FREE ? 3 : 0);
+    for (int i = first + 1; i < first + 4; ++i) {
+      if (said(i) == said(first)) continue;
+      element.Fail(fmt::format("file: {} has {}, but not {}: a quaternion counts as a whole", table.path,
+                               names[static_cast<std::size_t>(said(i) ? i : first)],
+                               names[static_cast<std::size_t>(said(i) ? first : i)]));
+    }
+  }
+}
+
 void CheckQuaternions(const XmlElement& element, const mjModel* model, const VectorXd& x) {
   for (int j = 0; j < model->njnt; ++j) {
     const int type = model->jnt_type[j];
@@ -185,7 +222,7 @@ Start MakeStart(const mjModel* model, const std::string& key) {
   return {GetState(model, data.get()), VectorXd::Zero(model->nu), GetContext(model, data.get())};
 }
 
-Start ReadStart(const XmlElement* element, const mjModel* model) {
+Start ReadStart(const XmlElement* element, const std::string& folder, const mjModel* model) {
   if (!element) return MakeStart(model, "");
   Start start;
   try {
@@ -194,7 +231,9 @@ Start ReadStart(const XmlElement* element, const mjModel* model) {
     element->Fail(error.what(), error.code());
   }
 
-  // numbers replace parts of the keyframe or of the default
+  // numbers, of a file or given here, replace parts of the keyframe or of the default
+  if (const std::optional<std::string> file = element->Text("file"))
+    SetFromFile(*element, Resolve(folder, *file), model, &start.x);
   const Dims dims(model);
   SetPart(*element, "qpos", 0, dims.nq, model, &start.x);
   SetPart(*element, "qvel", dims.nq, dims.nv, model, &start.x);

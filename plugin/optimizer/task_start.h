@@ -18,8 +18,8 @@ struct Start {
 /// The model's default state, or a keyframe when `key` is not empty.
 Start MakeStart(const mjModel* model, const std::string& key);
 
-/// <start key= | qpos= qvel= act=>; null: the model's default state.
-Start ReadStart(const XmlElement* element, const mjModel* model);
+/// <start key= file= qpos= qvel= act=>, each on top of those before; null: the model's default state.
+Start ReadStart(const XmlElement* element, const std::string& folder, const mjModel* model);
 
 /// <guess key= | ctrl= | file= | hold=>; null: hold. @return nu × N, within the task's limits.
 /// @param task  model and horizon are read; a warning is added when the guess had to be clamped.

@@ -57,6 +57,45 @@ TEST_F(TaskCommand, WritesAFirstTaskOfARobot) {
   EXPECT_NE(none.err.find("joint:  swing"), std::string::npos) << none.err;
 }
 
+// The same to be fitted to a motion; `costate gradient` takes the robot itself as well, and follows.
+TEST_F(TaskCommand, WritesAFirstTaskOfAFit) {
+  const char* arm = R"(<mujoco model="arm"><worldbody><body name="upper"><joint name="swing" axis="0 1 0" damping=".5"/>
+      <geom type="capsule" fromto="0 0 0 .4 0 0" size=".03"/></body></worldbody></mujoco>)";
+  const std::string model = folder_.Write("arm.xml", arm);
+  std::string other(arm);
+  other.replace(other.find("damping=\".5"), 11, "damping=\".8");
+  const std::string film = folder_.File("film");
+  EXPECT_EQ(support::RunProcess({COSTATE_PROGRAM, "rollout", folder_.Write("other.xml", other), "--time", "0.5",
+                                 "--out", film, "--no-plots"})
+                .exit_code,
+            0);
+  const std::vector<std::string> fit{model, "--fit", film, "--parameter", "joint:swing/damping"};
+  const auto with = [&](std::vector<std::string> more, bool task) {
+    more.insert(more.begin(), fit.begin(), fit.end());
+    if (task) return Run(more);
+    more.insert(more.begin(), {COSTATE_PROGRAM, "gradient"});
+    return support::RunProcess(more);
+  };
+  const ProcessResult fitted = with({"--no-save"}, false);
+  EXPECT_EQ(fitted.exit_code, 0) << fitted.err;
+  const std::string label = "\n  joint:swing/damping ";
+  const std::size_t result = fitted.out.find(label);
+  ASSERT_NE(result, std::string::npos) << fitted.out;
+  EXPECT_NEAR(std::stod(fitted.out.substr(result + label.size())), 0.8, 1e-6) << fitted.out;
+
+  const std::string file = folder_.File("fit.task.xml");
+  const ProcessResult written = with({"-o", file}, true);
+  EXPECT_EQ(written.exit_code, 0) << written.err;
+  EXPECT_NE(written.out.find("costate gradient " + file + " --descend lbfgs"), std::string::npos) << written.out;
+  EXPECT_EQ(Run({file, "--check"}).exit_code, 0);
+  EXPECT_EQ(with({"-o", file}, true).exit_code, 2);  // nothing is overwritten
+  EXPECT_EQ(with({"--goal", "joint:swing=1"}, true).exit_code, 2);
+  EXPECT_EQ(Run({model, "--goal", "joint:swing=1", "--parameter", "joint:swing/damping"}).exit_code, 2);
+  EXPECT_EQ(Run({file, "--fit", film}).exit_code, 2);
+  EXPECT_EQ(support::RunProcess({COSTATE_PROGRAM, "gradient", file, "--fit", film}).exit_code, 2);
+  EXPECT_EQ(support::RunProcess({COSTATE_PROGRAM, "gradient", file, "--start", "0"}).exit_code, 2);
+}
+
 TEST_F(TaskCommand, ChecksWithOneLine) {
   const std::string file =
       folder_.Write("zoo.task.xml", ZooTask("<cost ctrl='all'/>", "horizon='0.1' controlstep='3'"));

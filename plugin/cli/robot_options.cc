@@ -1,4 +1,4 @@
-#include "cli/reach_options.h"
+#include "cli/robot_options.h"
 
 #include "cli/commands.h"
 
@@ -13,6 +13,15 @@ void AddReachOptions(CLI::App* command, ReachOptions* options) {
   command->add_option("--time", options->time, "seconds from start to goal (default 2)")->check(Positive());
   command->add_option("--substeps", options->substeps, "engine steps that hold one control, with --goal")
       ->check(CLI::Range(1, 100000));
+}
+
+CLI::Option* AddFitOptions(CLI::App* command, FitOptions* options) {
+  CLI::Option* fit = command->add_option(
+      "--fit", options->motion, "of a robot: fit --parameter to this recorded motion, a CSV file or a saved run");
+  command
+      ->add_option("--ctrl", options->controls, "controls of that motion, where its file has none: a CSV file or a run")
+      ->needs(fit);
+  return fit;
 }
 
 }  // namespace costate::cli

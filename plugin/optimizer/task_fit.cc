@@ -1,0 +1,267 @@
+// A task without a task file: numbers of a robot fitted to a recorded motion.
+#include <costate/task.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "optimizer/task_csv.h"
+#include "optimizer/task_start.h"
+#include "optimizer/task_write.h"
+#include "optimizer/task_xml.h"
+#include "rollout/units.h"
+
+namespace costate {
+namespace {
+
+constexpr double kWhole = 1e-6;  // of a control interval: times this near to a whole number of them are one
+
+constexpr char kFields[] =
+    "   and what of it can be fitted, among others:\n"
+    "     joint:NAME/damping, armature, frictionloss, stiffness, springref; body:NAME/mass, scale, inertia, pos;\n"
+    "     actuator:NAME/kp, kv, gainprm[0], gear[0]; geom:NAME/friction[0], solref; option/gravity[2]\n";
+
+// what was recorded of one vector: the words of qpos="…", and for each component the length in which it is measured
+struct Recorded {
+  std::string words;
+  std::vector<double> spread;
+  std::string missing;  // entries of the tangent that were not recorded
+};
+
+int Dofs(int joint_type) { return joint_type == mjJNT_FREE ? 6 : joint_type == mjJNT_BALL ? 3 : 1; }
+
+class MotionFile {
+ public:
+  MotionFile(const mjModel* model, const std::string& path)
+      : m_(model),
+        table_(ReadTable(path)),
+        state_(table_.StateColumns(model)),
+        units_(StateUnits(model)),
+        tangent_(TangentNames(model)) {
+    if (table_.names.empty()) Fail("has no header: a first row with names, \"time\" and such as " + SomeNames());
+    used_.assign(table_.names.size(), false);
+    const int time = table_.Column("time");
+    if (time < 0) Fail("has no column 'time'");
+    used_[static_cast<std::size_t>(time)] = true;
+    time_ = table_.values.col(time);
+    if (time_.size() < 2 || !(time_[time_.size() - 1] > time_[0])) Fail("has no two rows of increasing times");
+  }
+
+  const std::string& path() const { return table_.path; }
+  double duration() const { return time_[time_.size() - 1] - time_[0]; }
+  double interval() const { return duration() / static_cast<double>(time_.size() - 1); }
+
+  // joints all of whose entries are there
+  Recorded Joints(bool velocity) {
+    struct Part {
+      int joint, component;
+      std::string unit;
+    };
+    std::vector<Part> parts;
+    std::map<std::string, double> spread;  // of all that have one unit
+    Recorded recorded;
+    for (int j = 0; j < m_->njnt; ++j) {
+      const int type = m_->jnt_type[j];
+      const int first = velocity ? static_cast<int>(m_->nq) + m_->jnt_dofadr[j] : m_->jnt_qposadr[j];
+      const int size = velocity ? (type == mjJNT_FREE   ? 6
+                                   : type == mjJNT_BALL ? 3
+                                                        : 1)
+                                : (type == mjJNT_FREE   ? 7
+                                   : type == mjJNT_BALL ? 4
+                                                        : 1);
+      const std::string word = Word(j, velocity);
+      const auto begin = state_.begin() + first;
+      if (word.empty() || std::any_of(begin, begin + size, [](int column) { return column < 0; })) {
+        const int entry = m_->jnt_dofadr[j] + (velocity ? static_cast<int>(m_->nv) : 0);
+        for (int i = 0; i < Dofs(type); ++i)
+          recorded.missing += (recorded.missing.empty() ? "" : " ") + tangent_[static_cast<std::size_t>(entry + i)];
+        continue;
+      }
+      recorded.words += (recorded.words.empty() ? "" : " ") + word;
+      for (int i = 0; i < size; ++i) {
+        // a quaternion's part moves by half the angle, and three components stand for its four
+        const bool turns = !velocity && size > 1 && i >= size - 4;
+        const std::string unit = turns ? "rad" : units_[static_cast<std::size_t>(first + i)];
+        spread[unit] = std::max(spread[unit], (turns ? 2 : 1) * Spread(state_[static_cast<std::size_t>(first + i)]));
+        if (!turns || i > size - 4) parts.push_back({j, i, unit});
+      }
+    }
+    if (recorded.missing.empty()) recorded.words = "all";
+    for (const Part& part : parts) recorded.spread.push_back(spread[part.unit]);
+    return recorded;
+  }
+
+  // sensors all of whose entries are there, by name, with the largest spread
+  std::vector<std::pair<std::string, double>> Sensors() {
+    const std::vector<std::string> names = SensorNames(m_);
+    std::vector<std::pair<std::string, double>> sensors;
+    for (int i = 0; i < m_->nsensor; ++i) {
+      const char* name = mj_id2name(m_, mjOBJ_SENSOR, i);
+      const auto begin = names.begin() + m_->sensor_adr[i];
+      const std::vector<int> columns = Exact({begin, begin + m_->sensor_dim[i]});
+      if (!name || !*name || std::find(columns.begin(), columns.end(), -1) != columns.end()) continue;
+      double spread = 0;
+      for (int column : columns) spread = std::max(spread, Spread(column));
+      sensors.push_back({name, m_->sensor_datatype[i] == mjDATATYPE_QUATERNION ? 2 * spread : spread});
+    }
+    return sensors;
+  }
+
+  bool HasControls() {
+    const std::vector<int> columns = Exact(ControlNames(m_));
+    const auto missing = std::count(columns.begin(), columns.end(), -1);
+    if (missing > 0 && missing < static_cast<std::ptrdiff_t>(columns.size())) {
+      const auto at = std::find(columns.begin(), columns.end(), -1) - columns.begin();
+      Fail("has no column '" + ControlNames(m_)[static_cast<std::size_t>(at)] + "', but some of the other controls");
+    }
+    if (missing > 0 || columns.empty()) return false;
+    for (int column : columns) used_[static_cast<std::size_t>(column)] = true;
+    return true;
+  }
+
+  // names of columns that none of those above took
+  std::vector<std::string> Unused() const {
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < used_.size(); ++i)
+      if (!used_[i]) names.push_back(table_.names[i]);
+    return names;
+  }
+
+  std::string SomeNames() const {
+    const std::vector<std::string> names = StateNames(m_);
+    return JoinWords({names.begin(), names.begin() + std::min<std::ptrdiff_t>(3, m_->nq)}, "or");
+  }
+
+  [[noreturn]] void Fail(const std::string& what) const {
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("{} {}", table_.path, what));
+  }
+
+ private:
+  // how a task file names a joint: an index where its name is none there; "" where neither does
+  std::string Word(int joint, bool velocity) const {
+    const char* name = mj_id2name(m_, mjOBJ_JOINT, joint);
+    double number;
+    const std::string text = name ? name : "";
+    const bool usable =
+        !text.empty() && text.find_first_of(" \t") == std::string::npos && text != "all" && !ParseNumber(text, &number);
+    const bool scalar = m_->jnt_type[joint] == mjJNT_HINGE || m_->jnt_type[joint] == mjJNT_SLIDE;
+    if (usable || (!scalar && m_->njnt > 1)) return usable ? text : "";
+    return scalar ? fmt::format("{}", velocity ? m_->jnt_dofadr[joint] : m_->jnt_qposadr[joint]) : "all";
+  }
+
+  std::vector<int> Exact(const std::vector<std::string>& names) const {
+    std::vector<int> columns;
+    for (const std::string& name : names) {
+      const auto found = std::find(table_.names.begin(), table_.names.end(), name);
+      columns.push_back(found == table_.names.end() ? -1 : static_cast<int>(found - table_.names.begin()));
+    }
+    return columns;
+  }
+
+  // root of the mean square about the mean
+  double Spread(int column) {
+    used_[static_cast<std::size_t>(column)] = true;
+    const VectorXd values = table_.values.col(column);
+    const double spread = std::sqrt((values.array() - values.mean()).square().mean());
+    return std::isfinite(spread) ? spread : 0;  // an empty cell is told when the task is read
+  }
+
+  const mjModel* m_;
+  CsvTable table_;
+  std::vector<int> state_;
+  std::vector<std::string> units_, tangent_;
+  std::vector<bool> used_;
+  VectorXd time_;
+};
+
+// what does not move is measured in its unit
+VectorXd Weights(const std::vector<double>& spread) {
+  VectorXd weights(static_cast<Eigen::Index>(spread.size()));
+  for (Eigen::Index i = 0; i < weights.size(); ++i) {
+    const double length = spread[static_cast<std::size_t>(i)];
+    weights[i] = length > mjMINVAL ? 1 / (length * length) : 1;
+  }
+  return weights;
+}
+
+void AddRecorded(const std::string& name, const char* measure, const std::string& words, const std::string& file,
+                 const std::vector<double>& spread, pugi::xml_node root) {
+  if (words.empty()) return;
+  pugi::xml_node cost = root.append_child("cost");
+  SetAttribute(cost, "name", name);
+  SetAttribute(cost, measure, words);
+  SetAttribute(cost, "target", "file:" + file);
+  SetWeights(cost, "weight", Weights(spread));
+}
+
+}  // namespace
+
+std::string WriteFitTask(const std::string& model_path, const FitOptions& options, const std::string& folder) {
+  Task task;
+  task.model_file = model_path;
+  task.model = LoadModel(model_path);
+  const mjModel* model = task.model.get();
+  CheckModel(task, true);
+  if (options.parameters.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("say what of {} shall be fitted, such as joint:NAME/damping; it has\n{}{}", model_path,
+                            WhatThereIs(model), kFields));
+  }
+  ParameterSet(model, options.parameters);
+  MotionFile motion(model, options.motion);
+
+  // a control interval is a whole number of engine steps, near to a row of the file
+  const double timestep = model->opt.timestep;
+  task.substeps = std::max(1, static_cast<int>(std::floor(motion.interval() / timestep + kWhole)));
+  const double knot = task.substeps * timestep;
+  const double knots = std::floor(motion.duration() / knot + kWhole);
+  if (knots < 1)
+    motion.Fail(fmt::format("lasts {:g} s, less than an engine step of {:g} s", motion.duration(), timestep));
+
+  const Recorded positions = motion.Joints(false), velocities = motion.Joints(true);
+  const auto sensors = motion.Sensors();
+  const bool has_controls = motion.HasControls();
+  if (positions.words.empty() && velocities.words.empty() && sensors.empty())
+    motion.Fail(fmt::format("has no position, velocity or sensor of model '{}' to compare: columns such as {}",
+                            ModelName(model), motion.SomeNames()));
+
+  std::string further = kFields;
+  if (const std::vector<std::string> unused = motion.Unused(); !unused.empty())
+    further += "   not used of the motion: " + JoinWords(unused) + "\n";
+  pugi::xml_document document;
+  pugi::xml_node root =
+      AddTaskRoot(model, "fit", NamedFrom(folder, model_path), knots * knot, task.substeps, further, &document);
+  SetAttribute(root, "scale", "mean");
+  const std::string file = NamedFrom(folder, options.motion);
+  pugi::xml_node start = root.append_child("start");
+  const std::string key = options.start.rfind("key:", 0) == 0 ? options.start.substr(4) : options.start;
+  if (!key.empty()) SetAttribute(start, "key", key);
+  if (!positions.words.empty() || !velocities.words.empty()) SetAttribute(start, "file", file);
+  const std::string controls =
+      options.controls.empty() ? has_controls ? file : "" : NamedFrom(folder, options.controls);
+  if (!controls.empty()) SetAttribute(root.append_child("guess"), "file", controls);
+  pugi::xml_node gradient = root.append_child("gradient");
+  SetAttribute(gradient, "controls", "none");
+  SetAttribute(gradient, "start",
+               velocities.words.empty()     ? "qvel"
+               : velocities.missing.empty() ? "none"
+                                            : velocities.missing);
+  for (const std::string& name : options.parameters) SetAttribute(gradient.append_child("parameter"), "name", name);
+  AddRecorded("positions", "qpos", positions.words, file, positions.spread, root);
+  AddRecorded("velocities", "qvel", velocities.words, file, velocities.spread, root);
+  for (const auto& [name, spread] : sensors) AddRecorded(name, "sensor", name, file, {spread}, root);
+  return TaskText(document);
+}
+
+Task MakeFitTask(const std::string& model_path, const FitOptions& options) {
+  Task task = ParseTask(WriteFitTask(model_path, options), model_path);
+  task.file.clear();
+  if (task.model->nu > 0 && options.controls.empty() && task.text.find("<guess") == std::string::npos) {
+    task.warnings.push_back(options.motion + " has no controls (columns such as " +
+                            ControlNames(task.model.get()).front() + "): those that hold the start are taken");
+  }
+  return task;
+}
+
+}  // namespace costate

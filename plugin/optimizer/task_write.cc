@@ -1,0 +1,83 @@
+#include "optimizer/task_write.h"
+
+#include <costate/model.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <sstream>
+
+#include "optimizer/task_xml.h"
+
+namespace costate {
+
+std::string NumbersText(ConstVectorRef values, int digits) {
+  std::string text;
+  for (Eigen::Index i = 0; i < values.size(); ++i)
+    text += fmt::format("{}{:.{}g}", i == 0 ? "" : " ", values[i], digits);
+  return text;
+}
+
+void SetAttribute(pugi::xml_node node, const char* attribute, const std::string& text) {
+  node.append_attribute(attribute) = text.c_str();
+}
+
+void SetWeights(pugi::xml_node cost, const char* attribute, const VectorXd& weights) {
+  const bool same = weights.size() == 0 || (weights.array() == weights[0]).all();
+  SetAttribute(cost, attribute, NumbersText(same ? VectorXd(weights.head(1)) : weights, 6));
+}
+
+std::string NamedFrom(const std::string& folder, const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  const std::filesystem::path near = folder.empty() ? absolute : std::filesystem::relative(absolute, folder, error);
+  return (error || near.empty() ? absolute : near).string();
+}
+
+pugi::xml_node AddTaskRoot(const mjModel* model, const std::string& name, const std::string& model_path, double horizon,
+                           int substeps, const std::string& further, pugi::xml_document* document) {
+  pugi::xml_node root = document->append_child("task");
+  SetAttribute(root, "name", name);
+  SetAttribute(root, "model", model_path);
+  SetAttribute(root, "horizon", fmt::format("{:.12g}", horizon));
+  if (substeps > 1) SetAttribute(root, "controlstep", fmt::format("{}", substeps));
+  root.append_child(pugi::node_comment)
+      .set_value(fmt::format(" what this robot has:\n{}{}  ", WhatThereIs(model), further).c_str());
+  return root;
+}
+
+std::string WhatThereIs(const mjModel* model) {
+  constexpr std::size_t kMost = 20;
+  std::string text;
+  for (mjtObj type : {mjOBJ_JOINT, mjOBJ_BODY, mjOBJ_SITE, mjOBJ_GEOM}) {
+    std::vector<std::string> names = NamesOf(model, type);
+    if (names.empty()) continue;
+    if (names.size() > kMost) {
+      const std::size_t more = names.size() - kMost;
+      names.resize(kMost);
+      names.push_back(fmt::format("{} more", more));
+    }
+    text += fmt::format("     {:<8}{}\n", std::string(mju_type2Str(type)) + ":", JoinWords(names, ""));
+  }
+  return text;
+}
+
+std::vector<std::string> NamesOf(const mjModel* model, mjtObj type) {
+  const int count = static_cast<int>(type == mjOBJ_JOINT  ? model->njnt
+                                     : type == mjOBJ_BODY ? model->nbody
+                                     : type == mjOBJ_SITE ? model->nsite
+                                                          : model->ngeom);
+  std::vector<std::string> names;
+  for (int i = type == mjOBJ_BODY ? 1 : 0; i < count; ++i) {
+    const char* name = mj_id2name(model, type, i);
+    if (name && *name) names.push_back(name);
+  }
+  return names;
+}
+
+std::string TaskText(const pugi::xml_document& document) {
+  std::ostringstream text;
+  document.save(text, "  ", pugi::format_indent | pugi::format_no_declaration);
+  return text.str();
+}
+
+}  // namespace costate

@@ -1,0 +1,199 @@
+// Tasks from a recorded motion and what shall be fitted to it.
+#include <costate/descent.h>
+#include <costate/parameter.h>
+#include <costate/rollout.h>
+#include <costate/state.h>
+#include <costate/task.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <sstream>
+
+#include "optimizer/cost_terms.h"
+#include "support/engine_test.h"
+#include "support/matrix_near.h"
+#include "support/task_file.h"
+
+namespace costate {
+namespace {
+
+using support::LoadZooTask;
+using support::MatricesNear;
+using support::TemporaryFolder;
+constexpr char kZoo[] = COSTATE_TESTDATA "/task_zoo.xml";
+constexpr char kDamping[] = "joint:shoulder/damping";
+constexpr double kTrueDamping = 0.35;  // the file says 0.2
+
+// 0.2 s of the zoo with another damping, from keyframe "pose" under controls that move all
+class Fit : public support::EngineTest {
+ protected:
+  void SetUp() override {
+    EngineTest::SetUp();
+    model_ = LoadModel(kZoo);
+    ParameterSet truth(model_.get(), {kDamping});
+    truth.Set(VectorXd::Constant(1, kTrueDamping));
+    const DataPtr data = MakeDataAtKey(model_.get(), "pose");
+    Simulator simulator(truth.model(), GetContext(model_.get(), data.get()), 1, 1);
+    MatrixXd U(3, 100);
+    for (int t = 0; t < 100; ++t) U.col(t) << std::sin(0.1 * t), std::cos(0.07 * t), 0.3 * std::sin(0.05 * t);
+    ASSERT_TRUE(simulator.Rollout(GetState(model_.get(), data.get()), U, &motion_).ok());
+  }
+
+  // every `stride`-th row of the motion with the columns that are wanted
+  std::string Film(const std::function<bool(const std::string&)>& wanted, int stride = 1) const {
+    std::vector<std::string> names = StateNames(model_.get());
+    for (const auto& more : {SensorNames(model_.get()), ControlNames(model_.get())})
+      names.insert(names.end(), more.begin(), more.end());
+    std::ostringstream text;
+    text.precision(17);
+    text << "time (s)";
+    for (const std::string& name : names)
+      if (wanted(name)) text << "," << name;
+    for (int t = 0; t < motion_.X.cols(); t += stride) {
+      VectorXd row(static_cast<Eigen::Index>(names.size()));
+      row << motion_.X.col(t), motion_.S.col(t), motion_.U.col(std::min<Eigen::Index>(t, motion_.U.cols() - 1));
+      text << "\n" << 7 + motion_.time[t];
+      for (std::size_t i = 0; i < names.size(); ++i)
+        if (wanted(names[i])) text << "," << row[static_cast<Eigen::Index>(i)];
+    }
+    return folder_.Write("film.csv", text.str());
+  }
+
+  Task MakeFit(const std::string& motion) const {
+    return MakeFitTask(kZoo, {.motion = motion, .start = "pose", .parameters = {kDamping}});
+  }
+
+  static const std::vector<ResidualTerm>& Terms(const Task& task) {
+    return dynamic_cast<const ResidualCost&>(*task.cost).terms();
+  }
+
+  ModelPtr model_;
+  Trajectory motion_;
+  TemporaryFolder folder_;
+};
+
+TEST_F(Fit, FindsTheNumberThatMadeTheMotion) {
+  Task task = MakeFit(Film([](const std::string&) { return true; }));
+  EXPECT_TRUE(task.warnings.empty());
+  EXPECT_EQ(task.N, 100);
+  EXPECT_EQ(task.substeps, 1);
+  EXPECT_TRUE(MatricesNear(task.x0, motion_.X.col(0), 1e-15));
+  EXPECT_TRUE(MatricesNear(task.U_guess.leftCols(99), motion_.U.leftCols(99), 1e-15));
+  EXPECT_TRUE(task.inputs.controls.empty());
+  EXPECT_TRUE(task.inputs.start.empty());
+  const std::vector<ResidualTerm>& terms = Terms(task);
+  ASSERT_EQ(terms.size(), 6u);  // positions, velocities and four sensors
+  EXPECT_EQ(terms[0].size(), 11);
+  EXPECT_EQ(terms[3].name, "attitude");
+
+  // each unit in its own spread: metres of the base and the slide, radians of the joints and turns
+  double metres = 0;
+  for (int i : {0, 1, 2, 12}) {
+    const VectorXd x = motion_.X.row(i);
+    metres = std::max(metres, std::sqrt((x.array() - x.mean()).square().mean()));
+  }
+  EXPECT_NEAR(terms[0].weight[0] * metres * metres, 1, 1e-5);  // written with six digits
+  EXPECT_EQ(terms[0].weight[0], terms[0].weight[10]);
+  EXPECT_NE(terms[0].weight[0], terms[0].weight[9]);
+  EXPECT_EQ(terms[0].weight[3], terms[0].weight[9]);
+
+  const std::unique_ptr<ParameterSet> parameters = MakeParameters(task);
+  EXPECT_NEAR(parameters->Get()[0], 0.2, 1e-15);
+  const DescentResult fitted = Descend(task, parameters.get());
+  EXPECT_LT(fitted.loss, 1e-12 * fitted.initial_loss);
+  EXPECT_NEAR(parameters->Get()[0], kTrueDamping, 1e-7);
+}
+
+TEST_F(Fit, VelocitiesThatWereNotRecordedAreFoundToo) {
+  const auto positions = [](const std::string& name) { return name.rfind("qpos", 0) == 0 || name[0] == 'c'; };
+  const Task task = MakeFit(Film(positions, 5));
+  EXPECT_EQ(task.N, 20);
+  EXPECT_EQ(task.substeps, 5);
+  EXPECT_EQ(task.inputs.start.size(), 11u);
+  EXPECT_EQ(task.inputs.start.front(), 11);
+  ASSERT_EQ(Terms(task).size(), 1u);
+
+  // but for those that were
+  const Task some = MakeFit(Film([&](const std::string& name) {
+    return positions(name) || name == "qvel[shoulder]" || name.rfind("qvel[root]", 0) == 0;
+  }));
+  EXPECT_EQ(some.inputs.start, (std::vector<int>{17, 18, 19, 21}));
+  EXPECT_EQ(Terms(some)[1].size(), 7);
+}
+
+TEST_F(Fit, TakesWhatIsThere) {
+  // joints by their names alone; the actuator of that name is none of it
+  const std::string film = folder_.Write("bare.csv", "time,shoulder,extend,mood\n0,.1,.02,1\n.1,.3,.05,2\n.2,.2,.04,3");
+  const Task task = MakeFit(film);
+  EXPECT_EQ(task.N, 2);
+  EXPECT_EQ(task.substeps, 50);
+  EXPECT_EQ(task.x0[11], 0.1);
+  EXPECT_EQ(task.x0[12], 0.02);
+  EXPECT_EQ(task.x0[0], 0.3);  // the keyframe's
+  ASSERT_EQ(task.warnings.size(), 1u);
+  EXPECT_NE(task.warnings[0].find("no controls (columns such as ctrl[shoulder])"), std::string::npos);
+  EXPECT_NE(task.text.find("not used of the motion: mood"), std::string::npos);
+  ASSERT_EQ(Terms(task).size(), 1u);
+  EXPECT_EQ(Terms(task)[0].size(), 2);
+
+  const std::string controls = folder_.Write("u.csv", "time,shoulder,extend,pull\n0,.1,.2,.3\n.1,.3,.2,.1");
+  const Task driven = MakeFitTask(kZoo, {.motion = film, .controls = controls, .parameters = {kDamping}});
+  EXPECT_TRUE(MatricesNear(driven.U_guess.col(1), Eigen::Vector3d(0.3, 0.2, 0.1), 1e-15));
+
+  // the file of the task names the others from where it is
+  EXPECT_NE(
+      WriteFitTask(kZoo, {.motion = film, .parameters = {kDamping}}, folder_.path().string()).find("\"file:bare.csv\""),
+      std::string::npos);
+}
+
+TEST_F(Fit, SaysWhatIsMissing) {
+  const auto fit = [&](const std::string& motion) { return MakeFit(folder_.Write("film.csv", motion)); };
+  EXPECT_ERROR(fit("shoulder,extend\n1,2\n2,3"), ErrorCode::kInvalidArgument, "film.csv has no column 'time'");
+  EXPECT_ERROR(fit("0,1\n1,2"), ErrorCode::kInvalidArgument, "has no header", "qpos[root]");
+  EXPECT_ERROR(fit("time,mood\n0,1\n1,2"), ErrorCode::kInvalidArgument,
+               "no position, velocity or sensor of model 'zoo'");
+  EXPECT_ERROR(fit("time,shoulder\n0,1"), ErrorCode::kInvalidArgument, "no two rows of increasing times");
+  EXPECT_ERROR(fit("time,shoulder\n0,1\n.001,1"), ErrorCode::kInvalidArgument, "lasts 0.001 s");
+  EXPECT_ERROR(fit("time,shoulder,ctrl[shoulder]\n0,1,0\n.1,1,0"), ErrorCode::kInvalidArgument,
+               "has no column 'ctrl[extend]', but some of the other controls");
+  EXPECT_ERROR(fit("time,shoulder\n0,1\n.1,\n.2,3"), ErrorCode::kParse, "film.csv:3", "empty");
+  EXPECT_ERROR(MakeFitTask(kZoo, {.motion = folder_.File("film.csv")}), ErrorCode::kInvalidArgument,
+               "such as joint:NAME/damping", "joint:  root, neck, shoulder");
+  EXPECT_ERROR(MakeFitTask(kZoo, {.motion = folder_.File("film.csv"), .parameters = {"joint:sholder/damping"}}),
+               ErrorCode::kInvalidArgument, "did you mean 'shoulder'");
+  EXPECT_ERROR(MakeFitTask(kZoo, {.motion = folder_.File("none.csv"), .parameters = {kDamping}}), ErrorCode::kFile,
+               "none.csv");
+}
+
+// Joints whose names mean something else in a task file go by number.
+TEST_F(Fit, NamesJointsByNumberWhereTheirNameIsNone) {
+  const std::string model = folder_.Write("odd.xml", R"(<mujoco><worldbody><body><joint name="left knee"/>
+      <geom size=".1" pos=".3 0 0"/><body pos=".3 0 0"><joint name="3"/><geom size=".1" pos=".3 0 0"/><body pos=".3 0 0"><joint/>
+      <geom size=".1" pos=".3 0 0"/></body></body></body></worldbody></mujoco>)");
+  const std::string film =
+      folder_.Write("film.csv", "time,left knee,qpos[3],qvel[3],qvel[joint 2]\n0,.1,.2,.3,.4\n.1,.2,.3,.4,.5");
+  const std::string text = WriteFitTask(model, {.motion = film, .parameters = {"option/gravity[2]"}});
+  EXPECT_NE(text.find("qpos=\"0 1\""), std::string::npos) << text;
+  EXPECT_NE(text.find("qvel=\"1 2\""), std::string::npos) << text;
+}
+
+TEST_F(Fit, AStartIsTheFirstRowOfAFile) {
+  const auto start = [&](const std::string& csv, const std::string& attributes = "") {
+    return LoadZooTask("<start " + attributes + " file='" + folder_.Write("start.csv", csv) + "'/><cost ctrl='all'/>")
+        .x0;
+  };
+  const VectorXd x =
+      start("qpos[neck].qw,qpos[neck].qx,qpos[neck].qy,qpos[neck].qz,shoulder,qvel[shoulder]\n0,2,0,0,.4,.5",
+            "key='pose' qvel='0 0 0 0 0 0 0 0 0 .7 0'");
+  EXPECT_TRUE(MatricesNear(x.segment<6>(7), Eigen::Matrix<double, 6, 1>(0, 1, 0, 0, 0.4, 0.07), 1e-15));
+  EXPECT_EQ(x[13 + 9], 0.7);  // numbers stand above the file
+  EXPECT_ERROR(start("qpos[neck].qw,qpos[neck].qx\n1,0"), ErrorCode::kParse, "has qpos[neck].qw, but not qpos[neck].qy",
+               "<start>");
+  EXPECT_ERROR(start("shoulder,extend\n,2"), ErrorCode::kParse, "start.csv:2", "column 1 is empty");
+  EXPECT_ERROR(start("mood\n1"), ErrorCode::kParse, "no column of the state", "qpos[root].x or");
+}
+
+}  // namespace
+}  // namespace costate
