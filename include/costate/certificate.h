@@ -39,20 +39,21 @@ struct Certificate {
   Smoothness label = Smoothness::kSmooth;
   std::vector<Switch> switches;  ///< the nearest of each unit first
   std::vector<std::string>
-      one_sided;         ///< inputs on the edge of a clamp: the slope inside; muscles with ctrl = act: (A3)
+      one_sided;  ///< inputs and activations on the edge of a clamp: the slope inside; muscles with ctrl = act: (A3)
   SolverGap solver_gap;  ///< by iterations and tolerance of the model, from the warm start of `data`
   bool valid = true;     ///< false: the step fails at this point, nothing else is filled
 };
 
 struct CertifyOptions {
   double reach = 1e-6;      ///< a switch at most this far away, in its own unit, makes the point mode-crossing
-  double proximity = 0.02;  ///< [m] geoms that are at most this far from touching are listed
+  double proximity = 0.02;  ///< [m] geoms that are at most this far from their contact's onset are listed
 };
 
 /// Looks at the switches about the state, control and context of `data`: contacts (onset and release, stick or slip),
 /// joint and tendon limits, friction loss, force limits of actuators, joints and tendons, cutoffs of sensors, ctrlrange
-/// and actrange, rise or fall of muscles, reversal of quadratic dampers, borders of flat parts that meet, contacts that
-/// jump, contacts that a sensor chooses, tendons that begin or cease to wrap, slack ranges of their springs. Distances
+/// and actrange, rise or fall of muscles, reversal of quadratic dampers, of drag in fluids and of muscles where the
+/// integrator is implicit in them, corners of impedances, borders of flat parts that meet, contacts that jump, contacts
+/// that a sensor chooses, tendons that begin or cease to wrap, slack ranges of their springs. Distances
 /// of rows that push are those of the acceleration at which their force ends; everything else is a distance of the
 /// state. Where none of them is within reach, each coordinate, velocity, activation and control is nudged by it, and a
 /// step that takes another branch is listed too ("of a nudge"): plastic yield, rows of light bodies whose acceleration

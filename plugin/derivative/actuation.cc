@@ -60,6 +60,12 @@ struct Muscle {
     else *value = fvmax, *slope = 0;
   }
 
+  // to the nearest end of a piece of it, in the actuator's velocity
+  double BendRoom() const {
+    const double y = std::max(0.0, prm[8] - 1);
+    return unit_velocity * std::min({std::abs(V + 1), std::abs(V), std::abs(V - y)});
+  }
+
   // passive force: half quadratic beyond the optimum, then linear
   void Passive(double* value, double* slope) const {
     const double b = 0.5 * (1 + prm[5]), w = std::max(mjMINVAL, b - 1), scale = -peak * prm[7];
@@ -168,6 +174,14 @@ bool DependsOnVelocity(const mjModel* m, int i) {
 }
 
 }  // namespace
+
+double MuscleBendRoom(const mjModel* m, const mjData* d, int i) {
+  if (m->actuator_gaintype[i] != mjGAIN_MUSCLE) return mjMAXVAL;
+  const Muscle muscle(m, d, i, m->actuator_gainprm + mjNGAIN * i);
+  double FL, slope;
+  muscle.Length(&FL, &slope);
+  return FL == 0 && slope == 0 ? mjMAXVAL : muscle.BendRoom();
+}
 
 MuscleStages StagesOfMuscle(const mjModel* m, int i, double ctrl, double act) {
   constexpr double kStill =

@@ -46,6 +46,10 @@ struct MuscleStages {
 /// @param ctrl  within ctrlrange.
 MuscleStages StagesOfMuscle(const mjModel* model, int actuator, double ctrl, double act);
 
+/// How far the velocity of a muscle is from where the slope of its force by velocity bends; mjMAXVAL for what has no
+/// such force.
+double MuscleBendRoom(const mjModel* model, const mjData* data, int actuator);
+
 /// Does the engine skip the stage of actuator forces: none there, or all disabled?
 bool IsActuationOff(const mjModel* model);
 

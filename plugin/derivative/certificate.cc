@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <map>
 #include <set>
 #include <utility>
@@ -15,6 +16,8 @@
 #include "derivative/contact_geometry.h"
 #include "derivative/effective_mass.h"
 #include "derivative/equilibrium.h"
+#include "derivative/fluid_damping.h"
+#include "derivative/impedance.h"
 #include "derivative/noslip.h"
 #include "derivative/passive.h"
 #include "derivative/sensor.h"
@@ -43,10 +46,12 @@ class Certifier {
     Jumps();
     Facets();
     if (m_->opt.noslip_iterations > 0) Noslip();
+    Impedances();
     Limits();
     Forces();
     Inputs();
     if (HasImplicitVelocity(m_) && !(m_->opt.disableflags & mjDSBL_DAMPER)) Dampers();
+    if (m_->opt.integrator == mjINT_IMPLICIT || m_->opt.integrator == mjINT_IMPLICITFAST) Reversals();
     ContactSensors();
     Cutoffs();
     Tendons();
@@ -65,6 +70,11 @@ class Certifier {
   void Add(std::string name, std::string state, std::string next, double distance, std::string unit, bool active) {
     out_->switches.push_back(
         {std::move(name), std::move(state), std::move(next), std::max(0.0, distance), std::move(unit), active});
+  }
+
+  void OneSided(const std::string& name) {
+    std::vector<std::string>& names = out_->one_sided;
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   }
 
   std::string Name(const char* what, int type, int id) const {
@@ -91,7 +101,6 @@ class Certifier {
         const std::string unit = joint ? Unit(id) : "m";
         Add(name, pushes ? "pushes" : "reached", "release", std::abs(y_[i]), unit + "/s^2", pushes);
         Add(name, pushes ? "pushes" : "reached", "limit", std::abs(d_->efc_pos[i] - d_->efc_margin[i]), unit, pushes);
-        reached_.insert({type, id});
       }
     }
   }
@@ -187,7 +196,17 @@ class Certifier {
   std::string ContactName(const std::pair<int, int>& objects) const {
     return "contact of " + ObjectName(objects.first) + " and " + ObjectName(objects.second);
   }
-  double Margin(int object) const { return object >= 0 ? m_->geom_margin[object] : m_->flex_margin[-1 - object]; }
+
+  // the distance at which two objects begin to feel each other
+  double Margin(const std::pair<int, int>& objects) const {
+    if (m_->opt.enableflags & mjENBL_OVERRIDE) return m_->opt.o_margin;
+    for (int p = 0; p < m_->npair; p++) {
+      const auto is = [&](int first, int second) { return m_->pair_geom1[p] == first && m_->pair_geom2[p] == second; };
+      if (is(objects.first, objects.second) || is(objects.second, objects.first)) return m_->pair_margin[p];
+    }
+    const auto own = [&](int object) { return object >= 0 ? m_->geom_margin[object] : m_->flex_margin[-1 - object]; };
+    return own(objects.first) + own(objects.second);
+  }
 
   // bounds on the friction forces of each sweep, and the end of the sweeps
   void Noslip() {
@@ -204,28 +223,55 @@ class Certifier {
       Add("noslip pass", "ends", "another sweep", pass.end_distance(), "of noslip_tolerance", true);
   }
 
-  // limits that are not reached
+  // (K11) impedances that rise in a straight line have corners: where the row's error is the width, and where it is
+  // none
+  void Impedances() {
+    for (int i = 0; i < d_->nefc;) {
+      const ImpedanceCorner corner = ImpedanceCornerOf(m_, d_, i);
+      const int *first = d_->efc_state + i, *end = first + corner.rows;
+      if (corner.exists && std::any_of(first, end, [](int state) { return state != mjCNSTRSTATE_SATISFIED; })) {
+        Add("impedance of " + RowName(i), corner.full ? "full" : "rises", "corner", corner.room, "of the row", true);
+      }
+      i += corner.rows;
+    }
+  }
+
+  std::string RowName(int row) const {
+    const int type = d_->efc_type[row], id = d_->efc_id[row];
+    if (type == mjCNSTR_EQUALITY) return Name("equality", mjOBJ_EQUALITY, id);
+    if (type == mjCNSTR_LIMIT_JOINT) return Name("limit", mjOBJ_JOINT, id);
+    if (type == mjCNSTR_LIMIT_TENDON) return Name("limit", mjOBJ_TENDON, id);
+    return ContactName(Objects(d_->contact[id]));
+  }
+
+  // limits that are not reached, or of which one side is not
   void Limits() {
     if (m_->opt.disableflags & (mjDSBL_LIMIT | mjDSBL_CONSTRAINT)) return;
-    const auto inside = [&](const std::string& name, double x, const mjtNum* range, double margin, const char* unit) {
-      Add(name, "inside", "limit", std::min(x - range[0], range[1] - x) - margin, unit, false);
+    const auto inside = [&](const std::string& name, std::initializer_list<double> rooms, const char* unit) {
+      double nearest = mjMAXVAL;
+      for (const double room : rooms) {
+        if (room >= 0) nearest = std::min(nearest, room);
+      }
+      if (nearest < mjMAXVAL) Add(name, "inside", "limit", nearest, unit, false);
     };
     for (int j = 0; j < m_->njnt; j++) {
-      if (!m_->jnt_limited[j] || reached_.count({mjCNSTR_LIMIT_JOINT, j})) continue;
+      if (!m_->jnt_limited[j]) continue;
       const std::string name = Name("limit", mjOBJ_JOINT, j);
-      const mjtNum* q = d_->qpos + m_->jnt_qposadr[j];
+      const mjtNum *q = d_->qpos + m_->jnt_qposadr[j], *range = m_->jnt_range + 2 * j;
+      const double margin = m_->jnt_margin[j];
       if (m_->jnt_type[j] == mjJNT_BALL) {
         Vector3 turn;
         mju_quat2Vel(turn.data(), q, 1);
-        Add(name, "inside", "limit",
-            std::max(m_->jnt_range[2 * j], m_->jnt_range[2 * j + 1]) - turn.norm() - m_->jnt_margin[j], "rad", false);
+        inside(name, {std::max(range[0], range[1]) - turn.norm() - margin}, "rad");
       } else {
-        inside(name, *q, m_->jnt_range + 2 * j, m_->jnt_margin[j], Unit(j));
+        inside(name, {*q - range[0] - margin, range[1] - *q - margin}, Unit(j));
       }
     }
     for (int t = 0; t < m_->ntendon; t++) {
-      if (!m_->tendon_limited[t] || reached_.count({mjCNSTR_LIMIT_TENDON, t})) continue;
-      inside(Name("limit", mjOBJ_TENDON, t), d_->ten_length[t], m_->tendon_range + 2 * t, m_->tendon_margin[t], "m");
+      if (!m_->tendon_limited[t]) continue;
+      const mjtNum* range = m_->tendon_range + 2 * t;
+      const double length = d_->ten_length[t], margin = m_->tendon_margin[t];
+      inside(Name("limit", mjOBJ_TENDON, t), {length - range[0] - margin, range[1] - length - margin}, "m");
     }
   }
 
@@ -269,7 +315,7 @@ class Certifier {
     for (int i = 0; i < m_->nu; i++) {
       if (!m_->actuator_ctrllimited[i] || !clamps) continue;
       Clamp(controls[i], d_->ctrl[i], m_->actuator_ctrlrange + 2 * i, "of ctrl");
-      if (out_->switches.back().distance == 0) out_->one_sided.push_back(controls[i]);
+      if (out_->switches.back().distance == 0) OneSided(controls[i]);
     }
     for (int i = 0; i < m_->nactuator; i++) {
       if (m_->actuator_dyntype[i] == mjDYN_MUSCLE) Muscle(i, controls, clamps);
@@ -281,7 +327,7 @@ class Certifier {
         const std::string name = Name("activation", mjOBJ_ACTUATOR, i);
         const mjtNum range[] = {update.lower, update.upper};
         Clamp(name, d_->act[act] + update.step * d_->act_dot[act], range, "of act");
-        if (out_->switches.back().distance == 0) out_->one_sided.push_back(name);
+        if (out_->switches.back().distance == 0) OneSided(name);
       }
     }
   }
@@ -306,7 +352,28 @@ class Certifier {
     }
   }
 
-  // (A3) the range of excitations, and where the time constant switches
+  // (K8) what else has corners in the matrix of the implicit integrators: a part that stands still in a fluid, a muscle
+  // between two pieces of its force by velocity
+  void Reversals() {
+    for (const FluidReversal& part : FluidReversals(m_, d_)) {
+      const std::string name =
+          part.geom < 0 ? Name("fluid", mjOBJ_BODY, part.body) : Name("fluid", mjOBJ_GEOM, part.geom);
+      Add(name, part.speed > 0 ? "moves" : "rests", "reversal", part.speed, part.turns ? "rad/s" : "m/s", true);
+    }
+    if (m_->opt.disableflags & mjDSBL_ACTUATION) return;
+    for (int i = 0; i < m_->nactuator; i++) {
+      const double room = MuscleBendRoom(m_, d_, i);
+      if (room == mjMAXVAL) continue;
+      const double velocity = d_->actuator_velocity[m_->actuator_outadr[i]];
+      Add(Name("velocity", mjOBJ_ACTUATOR, i),
+          velocity > 0   ? "lengthens"
+          : velocity < 0 ? "shortens"
+                         : "rests",
+          "another piece", room, "of velocity", true);
+    }
+  }
+
+  // (A3) the range of excitations and of the activation in the time constant, and where that switches
   void Muscle(int i, const std::vector<std::string>& controls, bool clamps) {
     constexpr mjtNum kRange[] = {0, 1};
     const int u = m_->actuator_ctrladr[i], a = m_->actuator_actadr[i];
@@ -316,17 +383,20 @@ class Certifier {
       ctrl = std::clamp(ctrl, m_->actuator_ctrlrange[2 * u], m_->actuator_ctrlrange[2 * u + 1]);
     } else {
       Clamp(controls[u], ctrl, kRange, "of ctrl");
-      if (out_->switches.back().distance == 0) out_->one_sided.push_back(controls[u]);
+      if (out_->switches.back().distance == 0) OneSided(controls[u]);
     }
+    const std::string name = Name("activation", mjOBJ_ACTUATOR, i);
+    Clamp(name, d_->act[a], kRange, "of act");
+    if (out_->switches.back().distance == 0) OneSided(name);
     if (m_->actuator_dynprm[mjNDYN * i + 2] >= mjMINVAL) return;
     const double excess = std::clamp(ctrl, 0.0, 1.0) - d_->act[a];
     const bool stages = m_->opt.integrator == mjINT_RK4;
-    Add(Name("activation", mjOBJ_ACTUATOR, i),
+    Add(name,
         excess > 0   ? "rises"
         : excess < 0 ? "falls"
                      : "rests",
         "rise or fall", stages ? StagesOfMuscle(m_, i, ctrl, d_->act[a]).excess : std::abs(excess), "of act", false);
-    if (excess == 0) out_->one_sided.push_back(Name("activation", mjOBJ_ACTUATOR, i));
+    if (excess == 0) OneSided(name);
   }
 
   // sensors that choose among contacts: how much nearer or stronger one is than the next
@@ -431,8 +501,14 @@ class Certifier {
   void NearGeoms() {
     if ((m_->opt.disableflags & (mjDSBL_CONTACT | mjDSBL_CONSTRAINT)) || !(options_.proximity > 0)) return;
     mjModel wide = *m_;
+    const auto largest = [](const mjtNum* margin, mjtSize count) {
+      return count > 0 ? *std::max_element(margin, margin + count) : 0;
+    };
+    const double one = std::max(largest(m_->geom_margin, m_->ngeom), largest(m_->flex_margin, m_->nflex));
+    const double own = m_->opt.enableflags & mjENBL_OVERRIDE ? m_->opt.o_margin
+                                                             : std::max(2 * one, largest(m_->pair_margin, m_->npair));
     wide.opt.enableflags |= mjENBL_OVERRIDE;
-    wide.opt.o_margin = options_.proximity;
+    wide.opt.o_margin = options_.proximity + std::max(0.0, own);
     mj_collision(&wide, d_);
     std::map<std::pair<int, int>, double> nearest;
     for (int c = 0; c < d_->ncon; c++) {
@@ -443,7 +519,8 @@ class Certifier {
       if (!fresh) at->second = std::min(at->second, static_cast<double>(contact.dist));
     }
     for (const auto& [pair, dist] : nearest) {
-      Add(ContactName(pair), "apart", "onset", dist - Margin(pair.first) - Margin(pair.second), "m", false);
+      const double room = dist - Margin(pair);
+      if (room <= options_.proximity) Add(ContactName(pair), "apart", "onset", room, "m", false);
     }
   }
 
@@ -453,7 +530,7 @@ class Certifier {
   const CertifyOptions& options_;
   Certificate* out_ = nullptr;
   VectorXd y_;  // J a − aref
-  std::set<std::pair<int, int>> reached_, touching_;
+  std::set<std::pair<int, int>> touching_;
 };
 
 // as the model sets its solver, before noslip

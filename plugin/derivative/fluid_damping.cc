@@ -135,19 +135,32 @@ void EllipsoidSlopes(const mjModel* m, int geom, const FluidJet l[6], JetSlopes 
   }
 }
 
+Mat6 PartFrame(const mjModel* m, const mjData* d, int body, int geom) {
+  const mjtNum* point = geom < 0 ? d->xipos + 3 * body : d->geom_xpos + 3 * geom;
+  const mjtNum* axes = geom < 0 ? d->ximat + 9 * body : d->geom_xmat + 9 * geom;
+  return FluidFrame(m, d, body, point, axes);
+}
+
+Vec6 VelocityInFluid(const mjModel* m, const mjData* d, int body, const Mat6& frame) {
+  Vec6 local = frame * Vec6Map(d->cvel + 6 * body);
+  local.tail<3>() -= frame.topLeftCorner<3, 3>() * Vec3Map(m->opt.wind);
+  return local;
+}
+
+bool IsFluidOff(const mjModel* m) {
+  return (m->opt.disableflags & mjDSBL_SPRING) && (m->opt.disableflags & mjDSBL_DAMPER);
+}
+
 }  // namespace
 
 FluidDamping::FluidDamping(const mjModel* model) : composite_(model->nbody) {}
 
 void FluidDamping::AddPart(const mjModel* m, const mjData* d, int body, int geom, bool symmetric) {
-  const mjtNum* point = geom < 0 ? d->xipos + 3 * body : d->geom_xpos + 3 * geom;
-  const mjtNum* axes = geom < 0 ? d->ximat + 9 * body : d->geom_xmat + 9 * geom;
   Part part;
   part.body = body;
   part.wind = Vec3Map(m->opt.wind);
-  part.frame = FluidFrame(m, d, body, point, axes);
-  Vec6 local = part.frame * Vec6Map(d->cvel + 6 * body);
-  local.tail<3>() -= part.frame.topLeftCorner<3, 3>() * part.wind;
+  part.frame = PartFrame(m, d, body, geom);
+  const Vec6 local = VelocityInFluid(m, d, body, part.frame);
   FluidJet l[6];
   for (int k = 0; k < 6; k++) {
     l[k].x = local[k];
@@ -169,7 +182,7 @@ void FluidDamping::AddPart(const mjModel* m, const mjData* d, int body, int geom
 
 bool FluidDamping::Compute(const mjModel* m, const mjData* d, bool symmetric) {
   part_.clear();
-  if ((m->opt.disableflags & mjDSBL_SPRING) && (m->opt.disableflags & mjDSBL_DAMPER)) return false;
+  if (IsFluidOff(m)) return false;
   std::fill(composite_.begin(), composite_.end(), Mat6::Zero());
   ForFluidParts(m, [&](int body, int geom) {
     AddPart(m, d, body, geom, symmetric && !IsStandaloneFreeBody(m, m->body_weldid[body]));
@@ -251,6 +264,26 @@ void FluidDamping::AddPartColumns(const mjModel* m, const mjData* d, const Part&
       (*E)(i, nv + j) += PLANT("integrator: fluid by velocity", h * motion_[r].dot(by_v));
     }
   }
+}
+
+std::vector<FluidReversal> FluidReversals(const mjModel* m, const mjData* d) {
+  constexpr double kStill = 1e-12;  // of a unit of any dof: rounding of the part's axes
+  std::vector<FluidReversal> found;
+  if (!(m->opt.density > 0) || IsFluidOff(m)) return found;
+  ForFluidParts(m, [&](int body, int geom) {
+    const Mat6 frame = PartFrame(m, d, body, geom);
+    const Vec6 local = VelocityInFluid(m, d, body, frame);
+    Vec6 reach = Vec6::Zero();
+    for (int dof = LastDof(m, body); dof >= 0; dof = m->dof_parentid[dof]) {
+      reach = reach.cwiseMax((frame * Vec6Map(d->cdof + 6 * dof)).cwiseAbs());
+    }
+    const int size = geom < 0 ? 1 : 3;
+    for (int first = 0; first < 6; first += size) {
+      if (reach.segment(first, size).maxCoeff() < kStill) continue;
+      found.push_back({body, geom, local.segment(first, size).norm(), first < 3});
+    }
+  });
+  return found;
 }
 
 }  // namespace costate

@@ -45,6 +45,16 @@ class FluidDamping {
   std::vector<Vec6> motion_, before_, applied_before_;
 };
 
+/// A speed at whose end B has a corner, (K8): of a box each of its own directions, of an ellipsoid |v| and |ω|.
+struct FluidReversal {
+  int body, geom;  // geom −1: the body's inertia box
+  double speed;
+  bool turns;  // rad/s, otherwise m/s
+};
+
+/// Those that some dof can change; only with density.
+std::vector<FluidReversal> FluidReversals(const mjModel* model, const mjData* data);
+
 }  // namespace costate
 
 #endif  // COSTATE_DERIVATIVE_FLUID_DAMPING_H_
