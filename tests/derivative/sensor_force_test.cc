@@ -94,7 +94,7 @@ void ExpectLevelsAgree(const mjModel* m, const mjData* point, int substeps) {
   compare(best.last, steps.last, 1e-4, "sensors, level 3");
 }
 
-constexpr const char* kIntegrators[] = {"Euler", "RK4", "implicit", "implicitfast"};
+constexpr const char* kIntegratorNames[] = {"Euler", "RK4", "implicit", "implicitfast"};
 
 // some steps on, then under forces on every dof and body
 DataPtr PushedPoint(const mjModel* m, int steps) {
@@ -108,7 +108,7 @@ DataPtr PushedPoint(const mjModel* m, int steps) {
 }
 
 TEST_F(SensorForceTest, LevelsAgree) {
-  for (const char* integrator : kIntegrators) {
+  for (const char* integrator : kIntegratorNames) {
     for (const char* cone : {"pyramidal", "elliptic"}) {
       for (int substeps : {1, 2}) {
         SCOPED_TRACE(std::string(integrator) + " " + cone + " " + std::to_string(substeps));
@@ -124,7 +124,7 @@ TEST_F(SensorForceTest, LevelsAgree) {
 
 // no row pushes: H is M, which the engine has factored, and the integrator's own solve is another
 TEST_F(SensorForceTest, LevelsAgreeInFlight) {
-  for (const char* integrator : kIntegrators) {
+  for (const char* integrator : kIntegratorNames) {
     SCOPED_TRACE(integrator);
     const ModelPtr model =
         LoadModelFromString(SensorForceScene("<option integrator='" + std::string(integrator) + "'/>"));

@@ -1,0 +1,324 @@
+// Corners of the step in the state: where a switch is, and that the slopes of the step to both sides tell the same.
+#include <costate/certificate.h>
+#include <costate/derivative.h>
+#include <costate/model.h>
+#include <costate/state.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/engine_test.h"
+#include "support/find_switch.h"
+
+namespace costate {
+namespace {
+
+using CertificateCornerTest = support::EngineTest;
+using support::Find;
+
+// quotients of a converged step along one tangent column, to both sides
+struct Quotients {
+  VectorXd forward, backward;
+  double jump() const { return (forward - backward).cwiseAbs().maxCoeff(); }
+};
+
+Quotients StepQuotients(const mjModel* model, const mjData* data, int column) {
+  constexpr double kNudge = 1e-7;
+  const ModelPtr converged = CopyModel(model);
+  converged->opt.tolerance = 0;
+  converged->opt.iterations = 200;
+  const mjModel* m = converged.get();
+  const VectorXd x = GetState(m, data);
+  const auto step = [&](double nudge) {
+    const DataPtr at = MakeData(m);
+    mj_copyState(m, data, at.get(), mjSTATE_INTEGRATION);
+    VectorXd dx = VectorXd::Zero(Dims(m).ndx);
+    dx[column] = nudge;
+    SetState(m, at.get(), Retract(m, x, dx));
+    mj_step(m, at.get());
+    return GetState(m, at.get());
+  };
+  const VectorXd here = step(0);
+  return {Difference(m, step(kNudge), here) / kNudge, Difference(m, here, step(-kNudge)) / kNudge};
+}
+
+// A switch of that name, at the point or not; and so the label, and the slopes of the step to both sides along the
+// column.
+void ExpectCorner(const mjModel* model, const mjData* data, const std::string& name, const std::string& next,
+                  double distance, int column) {
+  const Certificate certificate = Certify(model, data);
+  const Switch* found = Find(certificate, name, next);
+  ASSERT_NE(found, nullptr);
+  EXPECT_NEAR(found->distance, distance, 1e-12);
+  const double jump = StepQuotients(model, data, column).jump();
+  if (distance == 0) {
+    EXPECT_EQ(certificate.label, Smoothness::kModeCrossing);
+    EXPECT_GT(jump, 1e-3);
+  } else {
+    EXPECT_EQ(certificate.label, Smoothness::kSmooth);
+    EXPECT_LT(jump, 1e-4);
+  }
+}
+
+// (A3)
+TEST_F(CertificateCornerTest, AMuscleSwitchesWhereItsControlIsItsActivation) {
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><worldbody><body><joint name="j"/><geom size=".1"/></body></worldbody><actuator>
+    <muscle name="hard" joint="j" lengthrange="-1 1"/><muscle name="soft" joint="j" lengthrange="-1 1" tausmooth=".2"/></actuator></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  data->ctrl[0] = 0.75;
+  data->act[0] = 0.5;
+  const Certificate moving = Certify(model.get(), data.get());
+  const Switch* rise = Find(moving, "activation of hard", "rise or fall");
+  ASSERT_NE(rise, nullptr);
+  EXPECT_NEAR(rise->distance, 0.25, 1e-12);
+  EXPECT_EQ(rise->state, "rises");
+  EXPECT_EQ(Find(moving, "activation of soft", "rise or fall"), nullptr);
+  const Switch* clamp = Find(moving, "ctrl[hard]", "clamp");
+  ASSERT_NE(clamp, nullptr);
+  EXPECT_NEAR(clamp->distance, 0.25, 1e-12);
+  EXPECT_EQ(moving.one_sided, (std::vector<std::string>{"ctrl[soft]", "activation of soft"}));
+
+  data->ctrl[1] = 0.25;
+  data->act[0] = 0.75;
+  const Certificate still = Certify(model.get(), data.get());
+  EXPECT_EQ(still.label, Smoothness::kModeCrossing);
+  EXPECT_EQ(still.one_sided, (std::vector<std::string>{"activation of hard", "activation of soft"}));
+}
+
+// Its time constant goes with the activation within [0, 1], with smoothing and without: on an edge the slope is that
+// inside.
+TEST_F(CertificateCornerTest, AMuscleAtRestOrFullIsOneSidedInItsActivation) {
+  for (const char* smoothing : {"0", ".2"}) {
+    const ModelPtr model = LoadModelFromString(
+        std::string(R"(<mujoco><worldbody><body><joint name="j"/><geom size=".1"/></body></worldbody><actuator>
+      <muscle name="m" joint="j" lengthrange="-1 1" tausmooth=")") +
+        smoothing + R"("/></actuator></mujoco>)");
+    for (const double act : {0.0, 0.01, 0.99, 1.0}) {
+      SCOPED_TRACE(std::string(smoothing) + " at " + std::to_string(act));
+      const DataPtr data = MakeData(model.get());
+      data->ctrl[0] = 0.5;
+      data->act[0] = act;
+      ExpectCorner(model.get(), data.get(), "activation of m", "clamp", std::min(act, 1 - act), 2);
+      const bool edge = act == 0 || act == 1;
+      EXPECT_EQ(Certify(model.get(), data.get()).one_sided,
+                edge ? std::vector<std::string>{"activation of m"} : std::vector<std::string>{});
+      const Quotients slopes = StepQuotients(model.get(), data.get(), 2);
+      EXPECT_NEAR(Linearize(model.get(), data.get()).A(2, 2), act < 0.5 ? slopes.forward[2] : slopes.backward[2], 1e-5);
+    }
+  }
+}
+
+// a range of the activation that ends with the muscle's own names it once
+TEST_F(CertificateCornerTest, AnActivationOnTwoEdgesIsNamedOnce) {
+  const ModelPtr model = LoadModelFromString(
+      R"(<mujoco><worldbody><body><joint name="j"/><geom size=".1"/></body></worldbody><actuator><general name="m" joint="j"
+      dyntype="muscle" dynprm=".01 .04" gaintype="muscle" biastype="muscle" gainprm=".75 1.05 9 200 .5 1.6 1.5 1.3 1.2"
+      biasprm=".75 1.05 9 200 .5 1.6 1.5 1.3 1.2" lengthrange="-1 1" actlimited="true" actrange="0 1" ctrllimited="true"
+      ctrlrange="0 1"/></actuator></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  EXPECT_EQ(Certify(model.get(), data.get()).one_sided, (std::vector<std::string>{"ctrl[m]", "activation of m"}));
+}
+
+// The force by velocity is of pieces whose slopes meet at corners: -1, 0 and fvmax - 1, times 1.5 here. Integrators
+// that have its slope in their matrix feel them.
+TEST_F(CertificateCornerTest, AMuscleBendsWhereItsForceByVelocityDoes) {
+  const ModelPtr model = LoadModelFromString(
+      R"(<mujoco><option timestep=".01" gravity="3 0 0"/><worldbody><body><joint name="j" type="slide"
+      axis="1 0 0"/><geom size=".1" mass="1"/></body></worldbody><actuator>
+    <muscle name="m" joint="j" lengthrange="-.15 .15" force="50" vmax="1.5" fvmax="1.2"/></actuator></mujoco>)");
+  for (const int integrator : {mjINT_IMPLICIT, mjINT_IMPLICITFAST, mjINT_EULER}) {
+    model->opt.integrator = integrator;
+    for (const double corner : {-1.5, 0.0, 0.3}) {
+      for (const double off : {-0.02, 0.0, 0.02}) {
+        SCOPED_TRACE(std::to_string(integrator) + ": " + std::to_string(corner) + " and " + std::to_string(off));
+        const DataPtr data = MakeData(model.get());
+        data->qvel[0] = corner + off;
+        data->act[0] = 0.5;
+        data->ctrl[0] = 0.75;
+        if (integrator != mjINT_EULER) {
+          ExpectCorner(model.get(), data.get(), "velocity of m", "another piece", std::abs(off), 1);
+        } else {
+          const Certificate certificate = Certify(model.get(), data.get());
+          EXPECT_EQ(certificate.label, Smoothness::kSmooth);
+          EXPECT_EQ(Find(certificate, "velocity of m", "another piece"), nullptr);
+          EXPECT_LT(StepQuotients(model.get(), data.get(), 1).jump(), 1e-4);
+        }
+      }
+    }
+  }
+}
+
+// A straight impedance has a corner at its width, and of an equality also without error; one of power 2 has none.
+TEST_F(CertificateCornerTest, AStraightImpedanceHasCorners) {
+  struct Case {
+    const char *bodies, *rest, *name;
+    std::vector<std::pair<double, double>> points;  // coordinate, distance from a corner
+  };
+  const char* hinge = R"(<body name="b"><joint name="j" axis="0 1 0" limited="false" range="-1 .25"/>
+      <geom type="capsule" size=".03" fromto="0 0 0 .3 0 0" mass="1" contype="0" conaffinity="0"/></body>)";
+  std::string limited = hinge;
+  limited.replace(limited.find("false"), 5, "true\" solimplimit=\"SOLIMP");
+  const char* ball = R"(<geom name="floor" type="plane" size="1 1 .1" solimp="SOLIMP"/><body pos="0 0 .1">
+      <joint name="z" type="slide" axis="0 0 1"/><joint type="slide" axis="1 0 0"/>
+      <geom name="ball" size=".1" mass="1" solimp="SOLIMP"/></body>)";
+  const Case cases[] = {
+      {limited.c_str(), "", "limit of j", {{0.3125, 0}, {0.30, 0.0125}, {0.32, 0.0075}}},
+      {hinge,
+       R"(<joint joint1="j" solimp="SOLIMP"/>)",
+       "equality of equality 0",
+       {{0, 0}, {0.0625, 0}, {0.01, 0.01}, {-0.06, 0.0025}, {0.07, 0.0075}}},
+      {hinge,
+       R"(<connect body1="b" anchor=".5 0 0" solimp="SOLIMP"/>)",
+       "equality of equality 0",
+       {{0, 0}, {2 * std::asin(0.0625), 0}, {2 * std::asin(0.01), 0.01}}},
+      {ball, "", "contact of floor and ball", {{-0.0625, 0}, {-0.06, 0.0025}, {-0.065, 0.0025}}},
+  };
+  for (const Case& c : cases) {
+    for (const char* power : {"1", "2"}) {
+      std::string xml = std::string("<mujoco><compiler angle=\"radian\"/><worldbody>") + c.bodies +
+                        "</worldbody><equality>" + c.rest + "</equality></mujoco>";
+      const std::string mark = "SOLIMP";
+      for (size_t at; (at = xml.find(mark)) != std::string::npos;)
+        xml.replace(at, mark.size(), std::string(".5 .9 .0625 .5 ") + power);
+      const ModelPtr model = LoadModelFromString(xml);
+      for (const int cone : {mjCONE_PYRAMIDAL, mjCONE_ELLIPTIC}) {
+        model->opt.cone = cone;
+        for (const double slide : {-1.0, 1.0}) {  // to each side another edge of a pyramid pushes
+          for (const auto& [q, distance] : c.points) {
+            SCOPED_TRACE(std::string(c.name) + " at " + std::to_string(q) + ", power " + power + ", cone " +
+                         std::to_string(cone) + ", slides " + std::to_string(slide));
+            const DataPtr data = MakeData(model.get());
+            data->qpos[0] = q;
+            if (model->nv > 1) data->qvel[1] = slide;
+            const std::string name = std::string("impedance of ") + c.name;
+            if (*power == '1') {
+              ExpectCorner(model.get(), data.get(), name, "corner", distance, 0);
+            } else {
+              const Certificate certificate = Certify(model.get(), data.get());
+              EXPECT_EQ(Find(certificate, name, "corner"), nullptr);
+              EXPECT_EQ(certificate.label, Smoothness::kSmooth);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// Geoms begin to feel each other at their margin: their own, that of their pair or that of the flag, nearer or farther
+// than what is looked for.
+TEST_F(CertificateCornerTest, TheOnsetIsWhereTheMarginIs) {
+  struct Case {
+    const char *option, *floor, *pair;
+    double margin;
+  };
+  for (const Case& c : {Case{"", "", "", 0}, Case{"", R"(margin=".0625")", "", 0.0625},
+                        Case{"", R"(margin=".0625")",
+                             R"(<contact><pair geom1="ball" geom2="floor" margin=".03125"/></contact>)", 0.03125},
+                        Case{R"(<option o_margin=".125"><flag override="enable"/></option>)", "", "", 0.125}}) {
+    SCOPED_TRACE(c.margin);
+    const ModelPtr model =
+        LoadModelFromString(std::string("<mujoco>") + c.option +
+                            R"(<worldbody><geom name="floor" type="plane" size="1 1 .1" )" + c.floor + R"(/>
+      <body pos="0 0 .1"><joint type="slide" axis="0 0 1"/><geom name="ball" size=".1"/></body></worldbody>)" +
+                            c.pair + "</mujoco>");
+    const DataPtr data = MakeData(model.get());
+    const auto rows = [&](double height) {
+      data->qpos[0] = height;
+      mj_forward(model.get(), data.get());
+      return data->nefc;
+    };
+    EXPECT_GT(rows(c.margin - 1e-9), 0);
+    EXPECT_EQ(rows(c.margin + 1e-9), 0);
+    for (const double above : {0.0, 0.01, 0.019}) {
+      data->qpos[0] = c.margin + above;
+      const Certificate certificate = Certify(model.get(), data.get());
+      const auto onset = std::find_if(certificate.switches.begin(), certificate.switches.end(),
+                                      [](const Switch& s) { return s.next == "onset"; });
+      ASSERT_NE(onset, certificate.switches.end());
+      EXPECT_NEAR(onset->distance, above, 1e-12);
+      EXPECT_EQ(certificate.label, above == 0 ? Smoothness::kModeCrossing : Smoothness::kSmooth);
+    }
+    data->qpos[0] = c.margin + 0.021;
+    for (const Switch& s : Certify(model.get(), data.get()).switches) EXPECT_NE(s.next, "onset");
+  }
+}
+
+// within the margins of both ends of its range a joint has two limits: while one is reached the other is as far as it
+// is
+TEST_F(CertificateCornerTest, TheOtherSideOfALimitIsListedToo) {
+  for (const bool tendon : {false, true}) {
+    SCOPED_TRACE(tendon);
+    const std::string limit = R"(limited="true" range="0 .1" margin=".06")";
+    const ModelPtr model =
+        LoadModelFromString(R"(<mujoco><worldbody><body><joint name="j" type="slide" )" + (tendon ? "" : limit) +
+                            R"(/><geom size=".1"/></body></worldbody><tendon><fixed name="j" )" +
+                            (tendon ? limit : "") + R"(><joint joint="j" coef="1"/></fixed></tendon></mujoco>)");
+    const DataPtr data = MakeData(model.get());
+    const auto rows = [&](double q) {
+      data->qpos[0] = q;
+      mj_forward(model.get(), data.get());
+      return data->nefc;
+    };
+    EXPECT_EQ(rows(0.04 - 1e-9), 1);
+    EXPECT_EQ(rows(0.04 + 1e-9), 2);
+    data->qpos[0] = 0.039;
+    const Certificate certificate = Certify(model.get(), data.get());
+    const Switch* side = Find(certificate, "limit of j", "limit");  // the nearest
+    ASSERT_NE(side, nullptr);
+    EXPECT_EQ(side->state, "inside");
+    EXPECT_NEAR(side->distance, 0.001, 1e-12);
+    data->qpos[0] = 0.04;
+    EXPECT_EQ(Certify(model.get(), data.get()).label, Smoothness::kModeCrossing);
+    data->qpos[0] = 0.05;  // both
+    for (const Switch& s : Certify(model.get(), data.get()).switches) EXPECT_NE(s.state, "inside");
+  }
+
+  // the turn of a ball joint has one limit
+  const ModelPtr model = LoadModelFromString(
+      R"(<mujoco><worldbody><body><joint name="j" type="ball" limited="true" range="0 30"/><geom size=".1"/></body></worldbody></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  const mjtNum turn[3] = {0, 0, 0.6};
+  mj_integratePos(model.get(), data->qpos, turn, 1);
+  const Certificate certificate = Certify(model.get(), data.get());
+  EXPECT_NE(Find(certificate, "limit of j", "release"), nullptr);
+  for (const Switch& s : certificate.switches) EXPECT_NE(s.state, "inside");
+}
+
+// So has drag in a fluid, of a box and of an ellipsoid, where the integrator's matrix has it. Directions in which
+// nothing moves are not listed.
+TEST_F(CertificateCornerTest, DragInAFluidTurnsAtRest) {
+  for (const char* shape : {"none", "ellipsoid"}) {
+    const ModelPtr model = LoadModelFromString(
+        std::string(
+            R"(<mujoco><option timestep=".01" gravity="5 0 0" density="1000" wind=".25 0 0"/><worldbody><body name="part">
+      <joint name="slide" type="slide" axis="1 0 0"/><geom name="part" type="box" size=".1 .2 .05" mass="1" fluidshape=")") +
+        shape + R"("/></body></worldbody></mujoco>)");
+    for (const int integrator : {mjINT_IMPLICIT, mjINT_IMPLICITFAST, mjINT_EULER, mjINT_RK4}) {
+      model->opt.integrator = integrator;
+      const bool felt = integrator == mjINT_IMPLICIT || integrator == mjINT_IMPLICITFAST;
+      for (const double speed : {0.0, 0.01}) {
+        SCOPED_TRACE(std::string(shape) + ", integrator " + std::to_string(integrator) + ", " + std::to_string(speed));
+        const DataPtr data = MakeData(model.get());
+        data->qvel[0] = 0.25 + speed;  // the wind's and more
+        if (felt) {
+          ExpectCorner(model.get(), data.get(), "fluid of part", "reversal", speed, 1);
+        } else {
+          EXPECT_EQ(Certify(model.get(), data.get()).label, Smoothness::kSmooth);
+          EXPECT_LT(StepQuotients(model.get(), data.get(), 1).jump(), 1e-4);
+        }
+        const Certificate certificate = Certify(model.get(), data.get());
+        EXPECT_EQ(std::count_if(certificate.switches.begin(), certificate.switches.end(),
+                                [](const Switch& s) { return s.next == "reversal"; }),
+                  felt);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace costate
