@@ -11,6 +11,7 @@
 
 #include "cli/commands.h"
 #include "cli/model_facts.h"
+#include "cli/robot_options.h"
 #include "cli/run_output.h"
 #include "cli/terminal.h"
 
@@ -19,10 +20,12 @@ namespace {
 
 constexpr char kMpcFooter[] = R"(
 TASK is a task file; <mpc rate= horizon= timestep= delay= budget= iterations= fallback= compensate= feedback=/> in it says how
-plans are made, and needs none of them. Options of the same names take their place. The first plan is made before the robot
-moves, as costate optimize would (<solver>, <smooth>, a guess of states); those that follow are iLQR's. Plans keep <constraint>
-and <limit>: when="end" at the end of each plan, windows up to the end of the task through all plans. <periodic>, a free start
-and <time> are refused.
+plans are made, and needs none of them. Options of the same names take their place. A robot with --goal, as of costate optimize,
+needs no task file: it goes there and stays, by plans of --horizon seconds (then 1 unless said).
+
+The first plan is made before the robot moves, as costate optimize would (<solver>, <smooth>, a guess of states); those that
+follow are iLQR's. Plans keep <constraint> and <limit>: when="end" at the end of each plan, windows up to the end of the task
+through all plans. <periodic>, a free start and <time> are refused.
 
 In lock-step (the default) the robot waits for each plan, which then acts after --delay seconds of its time: the same bits
 every time. With --threads the planner works beside the robot, which moves in real time; a plan that is not there when its
@@ -42,8 +45,11 @@ Exit code: 0 done, 1 the robot could not be simulated to the end, 2 bad input, 1
 constexpr int kMostEventsPrinted = 10;
 constexpr int kStepsPerUpdate = 20;  // of the progress bar
 
+constexpr double kReachHorizon = 1;  // [s] of a plan of a robot with --goal
+
 struct MpcArguments {
   std::string input, out, fallback;
+  ReachOptions reach;
   double time = 5;
   std::optional<double> rate, horizon, timestep, delay, budget, latency;
   std::optional<int> iterations, threads;
@@ -87,7 +93,9 @@ std::vector<MpcPush> ReadPushes(const std::vector<std::string>& words, const mjM
 }
 
 Task LoadMpcTask(const MpcArguments& a) {
-  Task task = LoadTask(a.input);
+  ReachOptions reach = a.reach;
+  if (!IsTaskFile(a.input)) reach.time = a.horizon.value_or(kReachHorizon);
+  Task task = LoadTaskOrReach(a.input, reach);
   MpcOptions& mpc = task.mpc;
   if (a.rate) mpc.rate = *a.rate;
   if (a.horizon) mpc.horizon = *a.horizon;
@@ -294,7 +302,8 @@ int RunMpcCommand(const MpcArguments& arguments) {
 void AddMpcCommand(CLI::App& app, int* exit_code) {
   auto a = std::make_shared<MpcArguments>();
   CLI::App* command = app.add_subcommand("mpc", "Plan again and again while a simulated robot moves");
-  command->add_option("TASK", a->input, "task file")->required();
+  command->add_option("TASK|MODEL", a->input, "task file, or a robot with --goal")->required();
+  AddGoalOptions(command, &a->reach);
   command->add_option("--time", a->time, "seconds (default 5)")->check(CLI::PositiveNumber);
   command->add_flag("--threads", a->real_time, "planner and robot side by side, in real time");
   command->add_option("--planner-threads", a->threads, "of the planner; 0: all cores")->check(CLI::Range(0, 512));

@@ -82,12 +82,7 @@ Level ToLevel(const std::string& word) {
 }
 
 Task MakeTask(const OptimizeOptions& options) {
-  const bool file = IsTaskFile(options.input);
-  if (file && (!options.reach.goals.empty() || !options.reach.start.empty())) {
-    throw Error(ErrorCode::kInvalidArgument,
-                options.input + " is a task file: --start and --goal belong to a robot without a task");
-  }
-  Task task = file ? LoadTask(options.input) : MakeReachTask(options.input, options.reach);
+  Task task = LoadTaskOrReach(options.input, options.reach);
   if (options.iterations) task.solver.iterations = *options.iterations;
   if (options.tolerance) task.solver.tolerance = *options.tolerance;
   if (options.threads) task.solver.threads = *options.threads;

@@ -4,15 +4,30 @@
 
 namespace costate::cli {
 
-void AddReachOptions(CLI::App* command, ReachOptions* options) {
+void AddGoalOptions(CLI::App* command, ReachOptions* options) {
   command->add_option("--start", options->start, "keyframe to start at, by name or number (key:NAME works too)");
   command
       ->add_option("--goal", options->goals,
                    "what to reach: key:NAME, joint:NAME=VALUE, site:NAME=X,Y,Z …; again for more")
       ->allow_extra_args(false);
-  command->add_option("--time", options->time, "seconds from start to goal (default 2)")->check(Positive());
   command->add_option("--substeps", options->substeps, "engine steps that hold one control, with --goal")
       ->check(CLI::Range(1, 100000));
+}
+
+void AddReachOptions(CLI::App* command, ReachOptions* options) {
+  AddGoalOptions(command, options);
+  command->add_option("--time", options->time, "seconds from start to goal (default 2)")->check(Positive());
+}
+
+Task LoadTaskOrReach(const std::string& input, const ReachOptions& options) {
+  if (!IsTaskFile(input)) return MakeReachTask(input, options);
+  const ReachOptions unsaid;
+  if (!options.goals.empty() || !options.start.empty() || options.substeps != unsaid.substeps ||
+      options.time != unsaid.time) {
+    throw Error(ErrorCode::kInvalidArgument,
+                input + " is a task file: --start, --goal, --time and --substeps belong to a robot without a task");
+  }
+  return LoadTask(input);
 }
 
 CLI::Option* AddFitOptions(CLI::App* command, FitOptions* options) {

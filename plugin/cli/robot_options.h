@@ -5,11 +5,19 @@
 #include <costate/task.h>
 
 #include <CLI/CLI.hpp>
+#include <string>
 
 namespace costate::cli {
 
-/// Adds --start, --goal, --time and --substeps.
+/// Adds --start, --goal and --substeps.
+void AddGoalOptions(CLI::App* command, ReachOptions* options);
+
+/// Adds the same and --time.
 void AddReachOptions(CLI::App* command, ReachOptions* options);
+
+/// The task of a file, or of a robot and what it shall reach.
+/// @throws Error{kInvalidArgument} for a task file with options that say something else than by default.
+Task LoadTaskOrReach(const std::string& input, const ReachOptions& options);
 
 /// Adds --fit, which is returned, and --ctrl.
 CLI::Option* AddFitOptions(CLI::App* command, FitOptions* options);

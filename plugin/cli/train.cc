@@ -10,6 +10,7 @@
 
 #include "cli/commands.h"
 #include "cli/gradient_table.h"
+#include "cli/robot_options.h"
 #include "cli/run_output.h"
 #include "cli/terminal.h"
 
@@ -18,7 +19,9 @@ namespace {
 
 struct TrainArguments {
   std::string file, out, method = "lbfgs";
-  double rate = 0, clip = 0;
+  ReachOptions reach;
+  std::vector<int> hidden;
+  double spread = 0, rate = 0, clip = 0;
   int iterations = 400, stages = TrainOptions().stages, threads = 0, window = 0;
   bool force = false, no_plots = false, no_save = false, quiet = false;
 };
@@ -81,8 +84,19 @@ void PrintCheck(const TrainCheck& check) {
              off <= std::max(3 * check.error_bar, 1e-6 * check.adjoint) ? "" : ": DISAGREE");
 }
 
+Task LoadTrainTask(const TrainArguments& arguments) {
+  Task task = LoadTaskOrReach(arguments.file, arguments.reach);
+  if (!arguments.hidden.empty()) task.policy.hidden = arguments.hidden;
+  if (arguments.spread > 0) {
+    const Dims dims(task.model.get());
+    if (task.policy.spread.size() == 0) task.policy.spread.setZero(dims.ndx);
+    task.policy.spread.head(dims.nv).setConstant(arguments.spread);
+  }
+  return task;
+}
+
 int RunTrain(const TrainArguments& arguments) {
-  const Task task = LoadTask(arguments.file);
+  const Task task = LoadTrainTask(arguments);
   PrintWarnings(task.warnings);
   const std::string folder = arguments.no_save ? "" : arguments.out.empty() ? FreeFolder(task) : arguments.out;
   if (!folder.empty()) CheckRunFolder(folder, arguments.out.empty(), arguments.force);
@@ -158,7 +172,8 @@ void AddTrainCommand(CLI::App& app, int* exit_code) {
       app.add_subcommand("train", "Train a feedback policy, linear or a small network, through the rollout");
   command->footer(R"(
 <policy> in the task says what of state and sensors the policy sees (<observe>), its hidden layers, and how the starts differ
-(<spread>); without it a linear law of the whole state is trained from the task's start. The mean cost over the starts falls
+(<spread>); without it a linear law of the whole state is trained from the task's start; --hidden and --spread take the place of
+the two. A robot with --goal, as of costate optimize, needs no task file. The mean cost over the starts falls
 along its exact gradient by the weights: the adjoint of the closed loop. At first the policy plays the task's guess. The horizon
 grows in --stages: what does not stabilize yet has slopes over long motions that say nothing. One line an iteration; Ctrl-C
 keeps and saves the best.
@@ -167,7 +182,13 @@ The slope along the first gradient is compared with differences. At the end the 
 run is saved in --out, by default runs/NAME-1, -2 … below the current folder; policy.json has all that another controller needs.
 
 Exit code: 0 a lower mean cost; 1 none; 2 bad input; 130 interrupted.)");
-  command->add_option("TASK", arguments->file, "task file")->required();
+  command->add_option("TASK|MODEL", arguments->file, "task file, or a robot with --goal")->required();
+  AddReachOptions(command, &arguments->reach);
+  command->add_option("--spread", arguments->spread, "starts differ by at most so much [rad, m] in every position")
+      ->check(Positive());
+  command->add_option("--hidden", arguments->hidden, "sizes of the network's hidden layers, as in 32,32")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 4096));
   command->add_option("--method", arguments->method, "lbfgs (default), adam or gd")
       ->check(CLI::IsMember({"adam", "lbfgs", "gd"}));
   command->add_option("--rate", arguments->rate, "step of adam (default 0.03), or of gd without line search")

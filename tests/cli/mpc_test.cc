@@ -104,6 +104,27 @@ TEST(CliMpc, TellsOfLatePlansAndPushes) {
   EXPECT_TRUE(Has(ReadRecord(folder.File("run")).tables.at("events.csv"), ",late,\"plan 1 was due"));
 }
 
+// A robot goes to a goal and stays there, pushed away on the way, and its run has the task as a file.
+TEST(CliMpc, NeedsNoTaskFile) {
+  TemporaryFolder folder;
+  const std::string arm = folder.Write("arm.xml", kMpcArm), run = folder.File("run");
+  const ProcessResult result = Costate({"mpc",       arm,         "--start", "hang", "--goal", "joint:hinge=1.2",
+                                        "--horizon", "0.4",       "--time",  "2",    "--push", "link",
+                                        "20",        "0",         "0",       "1",    "1.1",    "--out",
+                                        run,         "--no-plots"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  const Record record = ReadRecord(run);
+  EXPECT_EQ(std::stod(record.settings.at("horizon")), 0.4);
+  EXPECT_EQ(record.trajectory.X(0, 0), 0);
+  EXPECT_NEAR(record.trajectory.X(0, record.trajectory.N()), 1.2, 0.02);
+  EXPECT_TRUE(Has(support::ReadFile(folder.path() / "run" / "task.xml"), "horizon=\"0.4\""));
+
+  const std::string task = WriteMpcTask(folder);
+  EXPECT_TRUE(RefusedWith(Costate({"mpc", task, "--goal", "side", "--no-save"}), "is a task file"));
+  EXPECT_TRUE(RefusedWith(Costate({"mpc", task, "--substeps", "2", "--no-save"}), "is a task file"));
+  EXPECT_TRUE(RefusedWith(Costate({"mpc", arm, "--goal", "sid", "--no-save"}), "side"));
+}
+
 TEST(CliMpc, RunsInRealTime) {
   TemporaryFolder folder;
   const ProcessResult result = Costate({"mpc", WriteMpcTask(folder), "--time", "0.3", "--threads", "--no-save"});
@@ -134,7 +155,8 @@ TEST(CliMpc, SaysThatThereIsNothingToSave) {
 TEST(CliMpc, RefusesBadInputByName) {
   TemporaryFolder folder;
   const std::string task = WriteMpcTask(folder);
-  EXPECT_TRUE(RefusedWith(Costate({"mpc", folder.File("arm.xml"), "--no-save"}), "this is a model, not a task"));
+  EXPECT_TRUE(
+      RefusedWith(Costate({"mpc", folder.File("arm.xml"), "--no-save"}), "is a model, not a task: say what to reach"));
   EXPECT_TRUE(RefusedWith(Costate({"mpc", task, "--no-save", "--push", "lnk", "1", "0", "0", "0", "1"}),
                           "did you mean 'link'?"));
   EXPECT_TRUE(RefusedWith(Costate({"mpc", task, "--no-save", "--push", "link", "1", "x", "0", "0", "1"}),

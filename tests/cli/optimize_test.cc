@@ -316,6 +316,7 @@ TEST(CliOptimize, NamesWhatIsWrongBeforeItWorks) {
   EXPECT_TRUE(RefusedWith(Costate({"optimize", model}), "is a model, not a task"));
   EXPECT_TRUE(RefusedWith(Costate({"optimize", model, "--goal", "sid"}), "side"));
   EXPECT_TRUE(RefusedWith(Costate({"optimize", task, "--goal", "side"}), "is a task file"));
+  EXPECT_TRUE(RefusedWith(Costate({"optimize", task, "--time", "1"}), "is a task file"));
   EXPECT_TRUE(RefusedWith(Costate({"optimize", task, "--out", folder.File("swing.xml") + "/run"}), "cannot be saved"));
   EXPECT_TRUE(RefusedWith(Costate({"optimize", task, "--out", folder.File("none") + "/run"}), "cannot be saved"));
   EXPECT_TRUE(RefusedWith(Costate({"optimize", folder.Write("zero.task.xml", SwingTask("", "0"))}), "horizon"));

@@ -82,6 +82,26 @@ TEST(CliTrain, BalancesByWhatAnInertialUnitFeels) {
   }
 }
 
+// A law that holds a pole up from starts beside the keyframe, of a robot alone.
+TEST(CliTrain, NeedsNoTaskFile) {
+  TemporaryFolder folder;
+  const std::string run = folder.File("run"), robot = std::string(COSTATE_MODELS) + "/cartpole/cartpole.xml";
+  const ProcessResult result =
+      Costate({"train", robot, "--start", "upright", "--goal", "upright", "--spread", "0.1", "--hidden", "8,4",
+               "--time", "1", "--threads", "2", "--iterations", "40", "--out", run, "--no-plots"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_TRUE(Has(result.out, "4 observations, 2 hidden layers, 81 weights; lbfgs from 16 starts")) << result.out;
+  const Record record = ReadRecord(run);
+  const NetworkPolicy law = LoadPolicy(record.model.get(), run + "/policy.json");
+  EXPECT_EQ(law.weights(), 4 * 8 + 8 + 8 * 4 + 4 + 4 + 1);
+
+  EXPECT_TRUE(RefusedWith(Costate({"train", robot, "--no-save"}), "is a model, not a task: say what to reach"));
+  EXPECT_TRUE(RefusedWith(Costate({"train", kBalance, "--goal", "upright", "--no-save"}), "is a task file"));
+  EXPECT_TRUE(RefusedWith(Costate({"train", kBalance, "--time", "1", "--no-save"}), "is a task file"));
+  EXPECT_EQ(Costate({"train", kBalance, "--hidden", "0", "--no-save"}).exit_code, 2);
+  EXPECT_EQ(Costate({"train", kBalance, "--spread", "-1", "--no-save"}).exit_code, 2);
+}
+
 TEST(CliTrain, SaysWhatIsWrong) {
   TemporaryFolder folder;
   const ProcessResult gone = Costate({"train", folder.File("gone.xml")});
