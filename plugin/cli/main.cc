@@ -7,10 +7,12 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <vector>
 
 #include <costate/error.h>
 
 #include "cli/commands.h"
+#include "core/plugin_library.h"
 
 namespace costate::cli {
 namespace {
@@ -55,6 +57,16 @@ int Run(int argc, char** argv) {
                                                 mj_versionString(), kCompiler));
   app.footer(kFirstFiveMinutes);
   app.require_subcommand(0, 1);
+  app.fallthrough();  // what belongs to all commands may stand behind one
+  app.add_option_function<std::vector<std::string>>(
+         "--plugin",
+         [](const std::vector<std::string>& paths) {
+           for (const std::string& path : paths) LoadPlugins(path);
+         },
+         "library of engine plugins that the model needs, or a folder of them; again for more. The engine's own are "
+         "loaded when needed")
+      ->allow_extra_args(false)
+      ->trigger_on_parse();
   app.failure_message([](const CLI::App*, const CLI::Error& error) {
     return fmt::format("costate: error: {}\nTry `costate --help`.\n", error.what());
   });

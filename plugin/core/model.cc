@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "core/engine_guard.h"
+#include "core/plugin_library.h"
 
 namespace costate {
 namespace {
@@ -20,6 +21,9 @@ constexpr int kErrorSize = 4096;  // room for the compiler's text
 constexpr int kMjbHeader = 5;
 constexpr int kMjbMark = 54321;
 constexpr int kMjbVersion = 3;
+
+constexpr char kNobodyHasPlugin[] =
+    "which no library that was loaded has: costate --plugin FILE loads one, in code mj_loadPluginLibrary";
 
 bool HasExtension(const std::string& path, const std::string& extension) {
   std::string end = std::filesystem::path(path).extension().string();
@@ -101,7 +105,35 @@ void CheckBinarySize(const std::vector<unsigned char>& bytes) {
   }
 }
 
-ModelPtr ParseBinary(const std::vector<unsigned char>& bytes, const std::string& name) {
+// The bytes hold the plugin of an instance as its number in the process that wrote them, and the engine believes it:
+// a number that nobody has, or one whose plugin has another count of attributes, would be followed to nowhere.
+void CheckPluginSlots(const mjModel* model, const std::string& name) {
+  for (int i = 0; i < model->nplugin; i++) {
+    const mjpPlugin* plugin = mjp_getPluginAtSlot(model->plugin[i]);
+    const mjtSize begin = model->plugin_attradr[i];
+    const mjtSize end = i + 1 < model->nplugin ? model->plugin_attradr[i + 1] : model->npluginattr;
+    if (plugin && std::count(model->plugin_attr + begin, model->plugin_attr + end, '\0') == plugin->nattribute)
+      continue;
+    throw Error(ErrorCode::kUnsupported, name + " has an engine plugin by number " + std::to_string(model->plugin[i]) +
+                                             " of the process that compiled it, which is none or another one here: "
+                                             "give its MJCF file");
+  }
+}
+
+void SetPluginSlots(const std::vector<std::string>& plugins, mjModel* model, const std::string& name) {
+  if (static_cast<mjtSize>(plugins.size()) != model->nplugin) {
+    throw Error(ErrorCode::kFile, name + " has " + std::to_string(model->nplugin) + " plugin instances, and " +
+                                      std::to_string(plugins.size()) + " are named");
+  }
+  for (std::size_t i = 0; i < plugins.size(); i++) {
+    const char* plugin = plugins[i].c_str();
+    if (!mjp_getPlugin(plugin, &model->plugin[i]) && !(LoadEnginePlugins() && mjp_getPlugin(plugin, &model->plugin[i])))
+      throw Error(ErrorCode::kUnsupported, name + " needs the engine plugin '" + plugins[i] + "', " + kNobodyHasPlugin);
+  }
+}
+
+ModelPtr ParseBinary(const std::vector<unsigned char>& bytes, const std::string& name,
+                     const std::vector<std::string>* plugins = nullptr) {
   int header[kMjbHeader] = {};
   if (bytes.size() < sizeof(header)) throw Error(ErrorCode::kFile, name + " is damaged: it has no complete header");
   std::memcpy(header, bytes.data(), sizeof(header));
@@ -114,15 +146,18 @@ ModelPtr ParseBinary(const std::vector<unsigned char>& bytes, const std::string&
   }
   EngineGuard guard;
   std::string reason;
+  ModelPtr model;
   try {
     CheckBinarySize(bytes);
-    ModelPtr model(mj_loadModelBuffer(bytes.data(), static_cast<mjtSize>(bytes.size())));
-    if (model) return model;
-    reason = Join(guard.TakeWarnings());
+    model.reset(mj_loadModelBuffer(bytes.data(), static_cast<mjtSize>(bytes.size())));
+    if (!model) reason = Join(guard.TakeWarnings());
   } catch (const Error& error) {
     reason = error.what();
   }
-  throw Error(ErrorCode::kFile, name + " is damaged: " + reason);
+  if (!model) throw Error(ErrorCode::kFile, name + " is damaged: " + reason);
+  if (plugins) SetPluginSlots(*plugins, model.get(), name);
+  CheckPluginSlots(model.get(), name);
+  return model;
 }
 
 std::vector<unsigned char> ReadBytes(const std::string& path) {
@@ -136,7 +171,14 @@ SpecPtr Parse(const char* path, const char* text, const std::string& name, std::
   char error[kErrorSize] = "";
   SpecPtr spec(path != nullptr ? mj_parseXML(path, nullptr, error, sizeof(error))
                                : mj_parseXMLString(text, nullptr, error, sizeof(error)));
-  if (!spec) throw Error(ErrorCode::kParse, WithName(name, OneLine(error)));
+  if (!spec) {
+    std::string reason = OneLine(error);
+    if (reason.find("plugin") != std::string::npos && reason.find("not found") != std::string::npos) {
+      if (LoadEnginePlugins()) return Parse(path, text, name, warnings);
+      reason += std::string(", ") + kNobodyHasPlugin;
+    }
+    throw Error(ErrorCode::kParse, WithName(name, reason));
+  }
   if (error[0] != '\0') Append({OneLine(error)}, warnings);
   Append(guard.TakeWarnings(), warnings);
   return spec;
@@ -213,6 +255,10 @@ std::vector<unsigned char> SerializeModel(const mjModel* model) {
 }
 
 ModelPtr DeserializeModel(const std::vector<unsigned char>& bytes) { return ParseBinary(bytes, "the compiled model"); }
+
+ModelPtr DeserializeModel(const std::vector<unsigned char>& bytes, const std::vector<std::string>& plugins) {
+  return ParseBinary(bytes, "the compiled model", &plugins);
+}
 
 DataPtr MakeData(const mjModel* model) {
   EngineGuard guard;

@@ -3,7 +3,9 @@
 #include <mujoco/mujoco.h>
 
 #include <algorithm>
+#include <optional>
 
+#include "core/plugin_library.h"
 #include "rollout/csv.h"
 #include "rollout/record_format.h"
 
@@ -209,6 +211,7 @@ void RunReader::ReadFurtherTables(Record* record) const {
 
 Record RunReader::Read() {
   Record record;
+  std::optional<std::vector<std::string>> plugins;  // a run written before this list has none
   try {
     ReadJson();
     CheckVersions();
@@ -225,11 +228,14 @@ Record RunReader::Read() {
     N_ = json_.at("horizon").at("N");
     if (N_ < 0) Damaged("record.json: the horizon is negative");
     ReadDescription(&record);
+    if (const Json& model = json_.at("model"); model.contains("plugins"))
+      plugins = model.at("plugins").get<std::vector<std::string>>();
   } catch (const Json::exception& error) {
     Damaged(std::string("record.json is damaged: ") + error.what());
   }
   const std::string model = ReadFile(kModelFile);
-  record.model = DeserializeModel({model.begin(), model.end()});
+  record.model = plugins ? DeserializeModel({model.begin(), model.end()}, *plugins)
+                         : DeserializeModel({model.begin(), model.end()});
   if (contents_.task) record.task_text = ReadFile(kTaskFile);
   ReadTrajectory(&record);
   if (contents_.policy) ReadPolicy(&record);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <ctime>
 
+#include "core/plugin_library.h"
 #include "rollout/check_trajectory.h"
 #include "rollout/csv.h"
 #include "rollout/plot.h"
@@ -243,6 +244,7 @@ Json ModelJson(const Record& record) {
           {"nbody", m->nbody},
           {"ngeom", m->ngeom},
           {"nsensordata", m->nsensordata},
+          {"plugins", PluginNames(m)},
           {"total_mass_kg", mj_getTotalmass(m)}};
 }
 
