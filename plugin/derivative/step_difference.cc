@@ -1,6 +1,7 @@
 #include "derivative/step_difference.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/finite.h"
 #include "core/plugins.h"
@@ -12,9 +13,12 @@ namespace {
 // impedance changes over fractions of a millimetre. A solver that is not converged adds its tolerance / eps.
 constexpr double kEps = 1e-6;
 constexpr double kUnconvergedCenteredEps = 6e-6;
-constexpr double kOddPowers =
-    0.1;  // of what changes: from one size to the next it halves, where the second derivative jumps
-constexpr double kSwitchBend = 1e-2;  // of a column, between two sizes of nudges: something switches between them
+
+// (D4) nudges of the last resort, each half the one before, from as far as a contact's bend allows
+constexpr double kLargestEps = 32 * kEps;
+constexpr int kLadderSizes = 6;      // down to kEps …
+constexpr double kSurePart = 1e-10;  // … or until each part of a column is as sure as this of its largest number
+constexpr int kFewSamples = 3;
 
 bool HasSensor(const mjModel* model, int type) {
   return std::find(model->sensor_type, model->sensor_type + model->nsensor, type) !=
@@ -59,6 +63,12 @@ StepDifference::StepDifference(const mjModel* model, const LinearizeOptions& opt
 }
 
 bool StepDifference::Linearize(const mjModel* model, mjData* data, bool sensors, StepDerivative* out, std::string*) {
+  Resize(true, sensors, out);
+  if (extrapolate_) {
+    Extrapolate(model, data, substeps_, sensors, sensors ? &interval_and_sensors_ : &interval_, out);
+    return true;
+  }
+
   // the point, warm-started at its own solution, and the branches of its clamps
   model_.Refresh(model, options_.converge);
   if (!sensors) model_.SkipSensors();
@@ -71,67 +81,53 @@ bool StepDifference::Linearize(const mjModel* model, mjData* data, bool sensors,
   stencil_.Restore(model_.get(), data, -1, 0);
   model_.SelectActivationBranches(data, substeps_);
 
-  OverSizes([&](StepDerivative* result) { Differences(model, data, sensors, result); }, out);
-  out->status = ReadWarnings(data);
-  const bool finite = IsFinite(out->A) && IsFinite(out->B) && IsFinite(out->C) && IsFinite(out->D);
-  if (out->status == StepStatus::kOk && !finite) out->status = StepStatus::kBadState;
-  return true;
-}
-
-// `difference` over one size of nudges, or over three
-template <typename F>
-void StepDifference::OverSizes(F difference, StepDerivative* out) {
-  if (!extrapolate_) return difference(out);
-  eps_ *= 4;
-  difference(&widest_);
-  eps_ /= 2;
-  difference(&wide_);
-  eps_ /= 2;
-  difference(out);
-  Extrapolate(out);
-}
-
-void StepDifference::Differences(const mjModel* model, mjData* data, bool sensors, StepDerivative* out) {
-  const Dims& dims = stencil_.dims();
-  out->A.resize(dims.ndx, dims.ndx);
-  out->B.resize(dims.ndx, dims.nu);
-  out->C.resize(sensors ? dims.ns : 0, sensors ? dims.ndx : 0);
-  out->D.resize(sensors ? dims.ns : 0, sensors ? dims.nu : 0);
   if (substeps_ == 1 && WhyNotTransitionFd(model, sensors) == nullptr) {
     ByTransitionFd(data, sensors, out);
   } else {
     ByNudges(data, sensors, out);
   }
+  Conclude(data, out);
+  return true;
 }
 
-// (D4) columns of `out`, over eps_, by those of `wide_` and `widest_`
-void StepDifference::Extrapolate(StepDerivative* out) {
+void StepDifference::Resize(bool step, bool sensors, StepDerivative* out) const {
   const Dims& dims = stencil_.dims();
-  for (int col = 0; col < dims.ndx + dims.nu; ++col) {
-    const Side side = SideOver(col, 1);
-    if (side == Side::kNone || SideOver(col, 2) != side) continue;
-    const bool three = SideOver(col, 4) == side;
-    const bool control = col >= dims.ndx;
-    const int k = control ? col - dims.ndx : col;
-    const auto improve = [&](const MatrixXd& widest, const MatrixXd& wide, MatrixXd* matrix) {
-      if (matrix->size() == 0) return;
-      const VectorXd change = matrix->col(k) - wide.col(k), before = wide.col(k) - widest.col(k);
-      if (change.lpNorm<Eigen::Infinity>() > kSwitchBend * matrix->col(k).lpNorm<Eigen::Infinity>()) return;
-      const double allowed = kOddPowers * before.lpNorm<Eigen::Infinity>();
-      const bool odd = side == Side::kCentered && three && (change - before / 2).lpNorm<Eigen::Infinity>() < allowed;
-      matrix->col(k) += change / (side == Side::kCentered && !odd ? 3 : 1);
-      if (odd) matrix->col(k) += (2 * change - before) / 3;
-    };
-    improve(control ? widest_.B : widest_.A, control ? wide_.B : wide_.A, control ? &out->B : &out->A);
-    improve(control ? widest_.D : widest_.C, control ? wide_.D : wide_.C, control ? &out->D : &out->C);
-  }
+  out->A.resize(step ? dims.ndx : 0, step ? dims.ndx : 0);
+  out->B.resize(step ? dims.ndx : 0, step ? dims.nu : 0);
+  out->C.resize(sensors ? dims.ns : 0, sensors ? dims.ndx : 0);
+  out->D.resize(step && sensors ? dims.ns : 0, step && sensors ? dims.nu : 0);
 }
 
-// where a column may be nudged by `factor` sizes; kNone: not by as much
-Side StepDifference::SideOver(int col, double factor) const {
-  double eps = factor * eps_;
-  const Side side = stencil_.ColumnSide(model_, col, true, &eps);
-  return eps == factor * eps_ ? side : Side::kNone;
+void StepDifference::Conclude(const mjData* data, StepDerivative* out) const {
+  out->status = ReadWarnings(data);
+  const bool finite = IsFinite(out->A) && IsFinite(out->B) && IsFinite(out->C) && IsFinite(out->D);
+  if (out->status == StepStatus::kOk && !finite) out->status = StepStatus::kBadState;
+}
+
+// (D4) all columns of `out`, each over as many sizes as lie on the smooth piece of the point
+void StepDifference::Extrapolate(const mjModel* model, mjData* data, int substeps, bool sensors,
+                                 std::unique_ptr<StepQuotients>* kept, StepDerivative* out) {
+  const Dims& dims = stencil_.dims();
+  if (!*kept) *kept = std::make_unique<StepQuotients>(model, substeps, sensors, kLadderSizes);
+  StepQuotients* quotients = kept->get();
+  ClearWarnings(data);
+  quotients->Begin(model, data);
+  quotients->MeasureNoise(kFewSamples);
+  const int columns = substeps > 0 ? dims.ndx + dims.nu : dims.ndx;  // sensors alone: by the state
+  for (int col = 0; col < columns; ++col) {
+    const StepQuotients::Column column = quotients->Differences(col, kLargestEps, kSurePart);
+    const bool control = col >= dims.ndx;
+    const int c = control ? col - dims.ndx : col;
+    const auto fill = [&](MatrixXd* matrix, int first) {
+      for (int i = 0; i < matrix->rows(); ++i) {
+        const Extrapolation e = quotients->Row(column, first + i, false);
+        (*matrix)(i, c) = std::isfinite(e.error) ? e.value : quotients->Plain(column, first + i, kEps);
+      }
+    };
+    fill(control ? &out->B : &out->A, 0);
+    fill(control ? &out->D : &out->C, dims.ndx);
+  }
+  Conclude(data, out);
 }
 
 void StepDifference::ByTransitionFd(mjData* data, bool sensors, StepDerivative* out) {
@@ -217,7 +213,6 @@ void StepDifference::Capture(const mjModel* model, mjData* data) {
 
 void StepDifference::SensorDifferences(mjData* data, StepDerivative* out) {
   const Dims& dims = stencil_.dims();
-  out->C.resize(dims.ns, dims.ndx);
   for (int col = 0; col < dims.ndx; ++col) {
     double eps = eps_;
     const Side side = stencil_.ColumnSide(model_, col, options_.centered, &eps);
@@ -229,18 +224,18 @@ void StepDifference::SensorDifferences(mjData* data, StepDerivative* out) {
 }
 
 bool StepDifference::LinearizeSensors(const mjModel* model, mjData* data, StepDerivative* out, std::string*) {
+  Resize(false, true, out);
+  if (extrapolate_) {
+    Extrapolate(model, data, 0, true, &sensors_alone_, out);
+    return true;
+  }
   Capture(model, data);
   stencil_.Restore(model_.get(), data, -1, 0);
   model_.SelectActivationBranches(data, 1);
 
   stencil_.Forward(model_.get(), data, -1, 0, sensors_[0]);
-  const auto difference = [&](StepDerivative* result) {
-    for (MatrixXd* matrix : {&result->A, &result->B, &result->D}) matrix->resize(0, 0);
-    SensorDifferences(data, result);
-  };
-  OverSizes(difference, out);
-  out->status = ReadWarnings(data);
-  if (out->status == StepStatus::kOk && !out->C.allFinite()) out->status = StepStatus::kBadState;
+  SensorDifferences(data, out);
+  Conclude(data, out);
   return true;
 }
 

@@ -2,9 +2,11 @@
 #ifndef COSTATE_DERIVATIVE_STEP_DIFFERENCE_H_
 #define COSTATE_DERIVATIVE_STEP_DIFFERENCE_H_
 
+#include <memory>
 #include <string>
 
 #include "derivative/backend.h"
+#include "derivative/step_quotients.h"
 #include "derivative/step_stencil.h"
 
 namespace costate {
@@ -40,11 +42,10 @@ class StepDifference final : public Backend {
  private:
   using RowMatrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-  template <typename F>
-  void OverSizes(F difference, StepDerivative* out);
-  void Extrapolate(StepDerivative* out);
-  Side SideOver(int col, double factor) const;
-  void Differences(const mjModel* model, mjData* data, bool sensors, StepDerivative* out);
+  void Resize(bool step, bool sensors, StepDerivative* out) const;
+  void Conclude(const mjData* data, StepDerivative* out) const;
+  void Extrapolate(const mjModel* model, mjData* data, int substeps, bool sensors, std::unique_ptr<StepQuotients>* kept,
+                   StepDerivative* out);
   void SensorDifferences(mjData* data, StepDerivative* out);
   void ByTransitionFd(mjData* data, bool sensors, StepDerivative* out);
   void ByNudges(mjData* data, bool sensors, StepDerivative* out);
@@ -54,14 +55,14 @@ class StepDifference final : public Backend {
 
   LinearizeOptions options_;
   double eps_;
-  bool extrapolate_;  // over three sizes of nudges
-  StepDerivative wide_, widest_;
+  bool extrapolate_;
   int substeps_;
   DifferenceModel model_;
   StepStencil stencil_;
   VectorXd next_[3], sensors_[3];  // at the point, nudged forward, nudged backward
   RowMatrix A_, B_, C_, D_;
   VectorXd quotient_;
+  std::unique_ptr<StepQuotients> interval_, interval_and_sensors_, sensors_alone_;  // (D4), made when they are needed
 };
 
 }  // namespace costate

@@ -21,6 +21,17 @@ int Address(const mjModel* model, int component) {
   return component == 1 ? 0 : mj_stateSize(model, mjSTATE_INTEGRATION & (component - 1));
 }
 
+// Where mj_differentiatePos ends: it takes a turn below 1e-15 for none, or for one about x.
+void RotationQuotient(const mjtNum* q1, const mjtNum* q0, double h, mjtNum* velocity) {
+  mjtNum back[4], turn[4];
+  mju_negQuat(back, q0);
+  mju_mulQuat(turn, back, q1);
+  const double sine = mju_norm3(turn + 1);
+  double angle = 2 * std::atan2(sine, turn[0]);
+  if (angle > mjPI) angle -= 2 * mjPI;
+  mju_scl3(velocity, turn + 1, sine > 0 ? angle / (sine * h) : 0);
+}
+
 }  // namespace
 
 void MoveColumn(const mjModel* model, const Dims& dims, int col, double eps, VectorXd* scratch, mjData* data) {
@@ -210,6 +221,16 @@ void StateQuotient(const mjModel* model, const Dims& dims, ConstVectorRef x1, Co
   mj_differentiatePos(model, column.data(), h, x0.data(), x1.data());
   const int n = dims.nv + dims.na;
   column.tail(n) = (x1.tail(n) - x0.tail(n)) / h;
+}
+
+void FineStateQuotient(const mjModel* model, const Dims& dims, ConstVectorRef x1, ConstVectorRef x0, double h,
+                       VectorRef column) {
+  StateQuotient(model, dims, x1, x0, h, column);
+  for (int j = 0; j < model->njnt; ++j) {
+    const int type = model->jnt_type[j], lead = type == mjJNT_FREE ? 3 : 0, q = model->jnt_qposadr[j] + lead;
+    if (type != mjJNT_FREE && type != mjJNT_BALL) continue;
+    RotationQuotient(x1.data() + q, x0.data() + q, h, column.data() + model->jnt_dofadr[j] + lead);
+  }
 }
 
 void ClearWarnings(mjData* data) {

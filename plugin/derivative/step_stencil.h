@@ -104,6 +104,10 @@ class StepStencil {
 void StateQuotient(const mjModel* model, const Dims& dims, ConstVectorRef x1, ConstVectorRef x0, double h,
                    VectorRef column);
 
+/// Likewise, with turns to the last digit of their quaternions: the engine's end at 1e-15.
+void FineStateQuotient(const mjModel* model, const Dims& dims, ConstVectorRef x1, ConstVectorRef x0, double h,
+                       VectorRef column);
+
 /// Counters to zero, and what they gained since: what the engine reported.
 void ClearWarnings(mjData* data);
 StepStatus ReadWarnings(const mjData* data);

@@ -56,6 +56,12 @@ void SwitchSet::Step(const mjModel* model, mjData* data) {
   Note(model, data);
 }
 
+void SwitchSet::Forward(const mjModel* model, mjData* data) {
+  Before(model, data);
+  mj_forward(model, data);
+  Note(model, data);
+}
+
 void SwitchSet::Before(const mjModel* model, const mjData* data) {
   plastic_ = Eigen::Map<const VectorXd>(data->plastic, model->nplastic);
 }

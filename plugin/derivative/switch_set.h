@@ -39,6 +39,9 @@ class SwitchSet {
   /// One mj_step with the switches of all that it evaluates; under RK4 the first stage and the last.
   void Step(const mjModel* model, mjData* data);
 
+  /// mj_forward with its switches.
+  void Forward(const mjModel* model, mjData* data);
+
   /// After mj_forward or mj_step. Recomputes efc_state, efc_force and qfrc_constraint of `data` at the solution: what
   /// the engine leaves in efc_state is not that of the solution.
   void Note(const mjModel* model, mjData* data);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "derivative/step_difference.h"
+#include "derivative/step_stencil.h"
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
 #include "support/random_state.h"
@@ -378,6 +379,53 @@ TEST_F(StepDifferenceTest, AsTheLastResortItSeesWhereTheSecondDerivativeJumps) {
   const double scale = reference.value.A.cwiseAbs().maxCoeff();
   EXPECT_LT((best.A - reference.value.A).cwiseAbs().maxCoeff(), 1e-7 * scale);
   EXPECT_GT((plain.A - reference.value.A).cwiseAbs().maxCoeff(), 1e-5 * scale);
+}
+
+// Linear: q' = q + h (v + h g u / m). A rounding of q over a nudge of 1e-6 is 1.5e-5 of what the motor does.
+TEST_F(StepDifferenceTest, AsTheLastResortItTakesNudgesAboveRounding) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.002"><flag speculative="enable"/></option>
+    <worldbody><body><joint name="rail" type="slide" axis="1 0 0"/><geom size="0.1" mass="2"/></body></worldbody>
+    <actuator><motor joint="rail" gear="3"/></actuator></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  constexpr double kExact = 0.002 * 0.002 * 3 / 2;
+  for (const double q : {2.7, 3.1, 3.9}) {
+    data->qpos[0] = q;
+    const StepDerivative best = Linearize(model.get(), data.get());
+    ASSERT_EQ(best.coverage.Worst(), Level::kStep);
+    EXPECT_NEAR(best.B(0, 0), kExact, 4e-6 * kExact);
+  }
+}
+
+// Turns are read off quaternions to their last digit, whatever their size.
+TEST_F(StepDifferenceTest, QuotientsOfTurnsKnowTheSmallestOnes) {
+  const ModelPtr model =
+      LoadModelFromString("<mujoco><worldbody><body><freejoint/><geom size='.1'/></body></worldbody></mujoco>");
+  const Dims dims(model.get());
+  VectorXd from = GetState(model.get(), MakeData(model.get()).get()), to = from;
+  to.segment(4, 3) << 1e-16, 2e-16, -3e-16;
+  VectorXd column(dims.ndx);
+  FineStateQuotient(model.get(), dims, to, from, 1e-6, column);
+  EXPECT_TRUE(MatricesNear(column.segment(3, 3), Eigen::Vector3d(2e-10, 4e-10, -6e-10), 1e-22));
+}
+
+// A ball that has just touched the floor: nudges beyond its depth lift it off. Level 1 knows the slope of the contact.
+TEST_F(StepDifferenceTest, AsTheLastResortItLeavesOutNudgesThatSwitch) {
+  for (const double depth : {2e-7, 1.5e-6, 6e-6, 2e-5}) {
+    SCOPED_TRACE(depth);
+    const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.002"><flag speculative="enable"/></option>
+      <worldbody><geom type="plane" size="1 1 .1"/>
+        <body pos="0 0 0.1"><freejoint/><geom size="0.1"/></body></worldbody></mujoco>)");
+    const DataPtr data = MakeData(model.get());
+    data->qpos[2] -= depth;
+    data->qvel[2] = -0.3;
+    const StepDerivative best = Linearize(model.get(), data.get());
+    ASSERT_EQ(best.coverage.Worst(), Level::kStep);
+    model->opt.enableflags &= ~mjENBL_SPECULATIVE;
+    mj_forward(model.get(), data.get());
+    ASSERT_EQ(data->ncon, 1);
+    const StepDerivative exact = Linearize(model.get(), data.get(), {.level = Level::kAnalytic});
+    EXPECT_TRUE(MatricesNear(best.A, exact.A, 1e-8 * exact.A.cwiseAbs().maxCoeff()));
+  }
 }
 
 }  // namespace

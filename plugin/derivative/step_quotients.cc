@@ -1,0 +1,265 @@
+#include "derivative/step_quotients.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+namespace costate {
+namespace {
+
+constexpr double kUnitRoundoff = 1.1e-16;
+constexpr double kNoBar = std::numeric_limits<double>::infinity();
+constexpr int kUsable = 3;              // step sizes wanted without a switch, before a column is given up …
+constexpr int kExtraSizes = 4;          // … after this many smaller ones, which are also added …
+constexpr double kQuotientBend = 1e-4;  // … while the last two quotients differ by this much of their column
+constexpr double kCornerNoise = 4;      // of the noise of a quotient: what can be left of one jump of the slope
+constexpr double kSureNoise = 4;        // likewise: an error bar that smaller nudges do not make less
+constexpr double kNoiseNudge = 1e-11;   // squared, times the curvature of the stiffest contact, it is below rounding
+constexpr double kBeside = 1e-6;        // from the point, as far as nudges are: there the solver has some way to go
+
+}  // namespace
+
+StepQuotients::StepQuotients(const mjModel* model, int substeps, bool sensors, int sizes)
+    : substeps_(substeps),
+      sizes_(sizes),
+      local_(model),
+      stencil_(model),
+      dims_(stencil_.dims()),
+      ns_(sensors ? dims_.ns : 0),
+      next_(dims_.nx),
+      sensors_(ns_),
+      noise_(VectorXd::Zero(dims_.ndx + ns_)),
+      plus_(dims_.nx),
+      minus_(dims_.nx),
+      plus_sensors_(ns_),
+      minus_sensors_(ns_),
+      quotients_(dims_.ndx + ns_, sizes + kExtraSizes),
+      bends_(quotients_.rows(), quotients_.cols()),
+      half_(dims_.ndx),
+      parts_{dims_.nv, dims_.nv, dims_.na} {
+  if (sensors) parts_.insert(parts_.end(), model->sensor_dim, model->sensor_dim + model->nsensor);
+}
+
+void StepQuotients::Begin(const mjModel* model, mjData* data) {
+  data_ = data;
+  local_.Refresh(model, true);
+  if (ns_ == 0) local_.SkipSensors();
+  stencil_.CaptureConverged(local_.get(), data_);
+  stencil_.Restore(local_.get(), data_, -1, 0);
+  local_.SelectActivationBranches(data_, std::max(1, substeps_));
+  stencil_.Restore(local_.get(), data_, -1, 0);
+  Interval(&next_, &sensors_, &base_);
+  noise_.setZero();
+}
+
+// the interval from where data is, with the switches of all its steps
+void StepQuotients::Interval(VectorXd* next, VectorXd* sensors, SwitchSet* active) {
+  const mjModel* m = local_.get();
+  active->Clear();
+  if (substeps_ == 0) active->Forward(m, data_);
+  for (int k = 0; k < std::max(1, substeps_); ++k) {
+    if (substeps_ > 0) active->Step(m, data_);
+    if (k == 0 && ns_ > 0) *sensors = Eigen::Map<const VectorXd>(data_->sensordata, ns_);
+  }
+  mj_getState(m, data_, next->data(), kStateSignature);
+}
+
+// f(x ⊕ (c + δ)) and f(x ⊕ (c − δ)) into plus_ and minus_; false when something switches
+bool StepQuotients::BothSides(const VectorXd& center, const VectorXd& direction, const SwitchSet& set) {
+  bool same = true;
+  for (double sign : {1.0, -1.0}) {
+    stencil_.RestoreAlong(local_.get(), data_, center + sign * kNoiseNudge * direction, 1);
+    Interval(sign > 0 ? &plus_ : &minus_, sign > 0 ? &plus_sensors_ : &minus_sensors_, &stencil_set_);
+    same = same && stencil_set_.DifferenceFrom(set) == nullptr;
+  }
+  return same;
+}
+
+// 1 for each position and velocity that nothing switches under, alone
+VectorXd StepQuotients::SmoothDirections() {
+  VectorXd smooth(2 * dims_.nv);
+  const VectorXd center = VectorXd::Zero(smooth.size());
+  for (int i = 0; i < smooth.size(); ++i) smooth[i] = BothSides(center, VectorXd::Unit(smooth.size(), i), base_);
+  return smooth;
+}
+
+// what BothSides left, about the values half way
+void StepQuotients::AddNoise(const VectorXd& next, const VectorXd& sensors) {
+  VectorXd forward(dims_.ndx), backward(dims_.ndx);
+  FineStateQuotient(local_.get(), dims_, plus_, next, 1, forward);
+  FineStateQuotient(local_.get(), dims_, minus_, next, 1, backward);
+  noise_.head(dims_.ndx) = noise_.head(dims_.ndx).cwiseMax((forward + backward).cwiseAbs() / 2);
+  noise_.tail(ns_) = noise_.tail(ns_).cwiseMax((plus_sensors_ + minus_sensors_ - 2 * sensors).cwiseAbs() / 2);
+}
+
+// What is left of f(x ⊕ δ) + f(x ⊖ δ) − 2 f(x) when δ is too small for any curvature: rounding and the solver's noise.
+// Also beside the point: where the solver starts at its solution, it errs less than it does for a nudge.
+void StepQuotients::MeasureNoise(int samples) {
+  const mjModel* m = local_.get();
+  const int n2 = 2 * dims_.nv;
+  VectorXd direction(n2), center(n2), next(dims_.nx), sensors(ns_);
+  SwitchSet set;
+  std::mt19937 engine(1);
+  const auto draw = [&engine](VectorXd* out) {
+    for (double& entry : *out) entry = static_cast<double>(engine()) / 2147483648.0 - 1;
+  };
+  const VectorXd point = VectorXd::Zero(n2);
+  VectorXd smooth = VectorXd::Ones(n2);  // 0 where the point lies on a corner, whose jump is no noise
+  bool corners = false;
+  for (int sample = 0; sample < samples; ++sample) {
+    draw(&direction);
+    direction.array() *= smooth.array();
+    bool same = BothSides(point, direction, base_);
+    if (!same && !corners) {
+      corners = true;
+      smooth = SmoothDirections();
+      direction.array() *= smooth.array();
+      same = BothSides(point, direction, base_);
+    }
+    if (same) AddNoise(next_, sensors_);
+
+    draw(&center);
+    center *= kBeside;
+    stencil_.RestoreAlong(m, data_, center, 1);
+    Interval(&next, &sensors, &set);
+    if (BothSides(center, direction, set)) AddNoise(next, sensors);
+  }
+
+  // rounding of what is differenced; a quaternion's entries are at most 1
+  const int n = dims_.nv + dims_.na;
+  for (int i = 0; i < dims_.nv; ++i) {
+    const int joint = m->dof_jntid[i], offset = i - m->jnt_dofadr[joint];
+    const bool rotation = m->jnt_type[joint] == mjJNT_BALL || (m->jnt_type[joint] == mjJNT_FREE && offset >= 3);
+    noise_[i] += kUnitRoundoff * (rotation ? 1 : std::abs(next_[m->jnt_qposadr[joint] + offset]));
+  }
+  noise_.segment(dims_.nv, n) += kUnitRoundoff * next_.tail(n).cwiseAbs();
+  noise_.tail(ns_) += kUnitRoundoff * sensors_.cwiseAbs();
+}
+
+// quotients_.col(k); returns the first size that is of use, up to which the stencil leaves the smooth piece, or `first`
+int StepQuotients::Quotient(int col, Side side, double eps, int k, int first) {
+  const VectorXd *x1 = &next_, *x0 = &next_, *s1 = &sensors_, *s0 = &sensors_;
+  const bool corner = side != Side::kCentered && stencil_.OnEdge(local_, col);
+  const SwitchSet* piece = !corner ? &base_ : k > 0 ? &piece_ : nullptr;
+  const char* change = nullptr;
+  bool usable = true;
+  for (int sign : {1, -1}) {
+    if (side == (sign > 0 ? Side::kBackward : Side::kForward)) continue;
+    VectorXd* next = sign > 0 ? &plus_ : &minus_;
+    VectorXd* sensors = sign > 0 ? &plus_sensors_ : &minus_sensors_;
+    stencil_.Restore(local_.get(), data_, col, sign * eps);
+    Interval(next, sensors, &stencil_set_);
+    (sign > 0 ? x1 : x0) = next;
+    (sign > 0 ? s1 : s0) = sensors;
+    NoteChoices(k);
+
+    // on a clamp's corner the nudges are compared among themselves, but for what a clamp has no part in
+    if (piece != nullptr && change == nullptr) change = stencil_set_.DifferenceFrom(*piece);
+    if (const char* constraint = stencil_set_.DifferenceFrom(base_, SwitchSet::kForceLimits)) {
+      change = constraint;
+      usable = false;
+    }
+  }
+  if (side != Side::kCentered) piece_ = stencil_set_;
+  const double h = side == Side::kCentered ? 2 * eps : eps;
+  auto quotient = quotients_.col(k);
+  FineStateQuotient(local_.get(), dims_, *x1, *x0, h, quotient.head(dims_.ndx));
+  quotient.tail(ns_) = (*s1 - *s0) / h;
+  if (side == Side::kCentered) {
+    FineStateQuotient(local_.get(), dims_, *x1, next_, eps, bends_.col(k).head(dims_.ndx));
+    FineStateQuotient(local_.get(), dims_, next_, *x0, eps, half_);
+    bends_.col(k).head(dims_.ndx) -= half_;
+    bends_.col(k).tail(ns_) = (*s1 + *s0 - 2 * sensors_) / eps;
+  }
+  if (change == nullptr) return first;
+  switched_ = change;
+  return !corner || !usable ? k + 1 : k;
+}
+
+// a sensor that a nudge turns to other contacts says nothing over that size, and nothing else does
+void StepQuotients::NoteChoices(int k) {
+  const mjModel* m = local_.get();
+  for (int i = 0; i < m->nsensor && ns_ > 0; ++i) {
+    if (!ChoosesContacts(m, i) || stencil_set_.SameChoice(base_, i)) continue;
+    std::fill_n(chosen_.begin() + m->sensor_adr[i], m->sensor_dim[i], k + 1);
+  }
+}
+
+// whether the last two of k quotients, of which the last is over eps, say that the function bends within eps
+bool StepQuotients::Bends(int k, double eps) const {
+  const auto last = quotients_.col(k - 1), before = quotients_.col(k - 2);
+  const double allowed = kQuotientBend * last.cwiseAbs().maxCoeff();
+  return ((last - before).cwiseAbs() - 2 * noise_ / eps).maxCoeff() > allowed;
+}
+
+// Half of the jump of the slope at the point, of which centred quotients see the mean at every size: slopes forwards
+// and backwards differ by J + c e + …, J = 2 D(e/2) − D(e). The least of all sizes, as far as it is no noise.
+double StepQuotients::Corner(int row, int first, int count, double noise) const {
+  double least = kNoBar;
+  for (int k = first + 1; k < first + count; ++k) {
+    const double jump = std::abs(2 * bends_(row, k) - bends_(row, k - 1));
+    least = std::min(least, jump / 2 - kCornerNoise * noise * std::ldexp(1.0, k - first));
+  }
+  return std::max(0.0, least);
+}
+
+StepQuotients::Column StepQuotients::Differences(int col, double eps_max, double sure) {
+  Column column;
+  column.eps = eps_max;
+  column.side = stencil_.ColumnSide(local_, col, true, &column.eps);
+  if (column.side == Side::kNone) return column;
+
+  // from large to small; a switch makes all sizes down to there useless
+  int k = 0;
+  switched_ = nullptr;
+  chosen_.assign(ns_, 0);
+  const int most = static_cast<int>(quotients_.cols());
+  const auto wanted = [&] {
+    if (sure > 0 && k - column.first >= kUsable && IsSure(column, sure)) return false;
+    return k < sizes_ || (k < most && (k - column.first < kUsable || Bends(k, std::ldexp(column.eps, 1 - k))));
+  };
+  while (wanted()) {
+    column.first = Quotient(col, column.side, std::ldexp(column.eps, -k), k, column.first);
+    column.end = ++k;
+  }
+  column.switched = switched_;
+  return column;
+}
+
+// are all rows known to `sure` of the largest of their part, or as well as noise allows?
+bool StepQuotients::IsSure(const Column& column, double sure) const {
+  int begin = 0;
+  for (const int rows : parts_) {
+    if (rows == 0) continue;
+    const double scale = quotients_.block(begin, column.end - 1, rows, 1).cwiseAbs().maxCoeff();
+    for (int row = begin; row < begin + rows; ++row) {
+      const double noise = 2 * noise_[row] / std::ldexp(column.eps, 1 - column.end);
+      if (Row(column, row, false).error > std::max(sure * scale, kSureNoise * noise)) return false;
+    }
+    begin += rows;
+  }
+  return true;
+}
+
+Extrapolation StepQuotients::Row(const Column& column, int row, bool corner) const {
+  if (column.side == Side::kNone) return {0, 0};
+  const int begin = row < dims_.ndx ? column.first : std::max(column.first, chosen_[row - dims_.ndx]);
+  const int count = column.end - begin;
+  if (count < 2) return {0, kNoBar};
+  const bool centered = column.side == Side::kCentered;
+  const double h = (centered ? 2 : 1) * std::ldexp(column.eps, -begin), noise = 2 * noise_[row] / h;
+  double values[32];
+  for (int k = 0; k < count; ++k) values[k] = quotients_(row, begin + k);
+  Extrapolation e = Extrapolate(values, count, centered, noise);
+  if (centered && corner) e.error = std::max(e.error, Corner(row, begin, count, noise));
+  return e;
+}
+
+double StepQuotients::Plain(const Column& column, int row, double eps) const {
+  if (column.side == Side::kNone) return 0;
+  const int nearest = static_cast<int>(std::lround(std::log2(column.eps / eps)));
+  return quotients_(row, std::clamp(nearest, 0, column.end - 1));
+}
+
+}  // namespace costate

@@ -1,0 +1,83 @@
+// Difference quotients of converged steps at halving sizes, and which of them lie on the smooth piece of the point,
+// (J1).
+#ifndef COSTATE_DERIVATIVE_STEP_QUOTIENTS_H_
+#define COSTATE_DERIVATIVE_STEP_QUOTIENTS_H_
+
+#include <vector>
+
+#include "derivative/extrapolate.h"
+#include "derivative/step_stencil.h"
+#include "derivative/switch_set.h"
+
+namespace costate {
+
+/// The quotients of one column at a time, from large nudges to small ones. Rows are those of the next state's tangent
+/// (ndx), then the sensors (ns). The reference and the last resort of level 3 are made of them.
+class StepQuotients {
+ public:
+  /// @param substeps  engine steps in the interval; 0: sensors alone, by mj_forward
+  /// @param sizes     of nudges, of which up to kExtraSizes more are taken
+  StepQuotients(const mjModel* model, int substeps, bool sensors, int sizes);
+
+  /// The model's values as they are now, and the point (mjSTATE_INTEGRATION) that `data` holds: its solution, its
+  /// clamps, its switches. All steps are made in `data`.
+  void Begin(const mjModel* model, mjData* data);
+
+  /// The noise of each row by `samples` pairs of neighbours at the point and as many beside it.
+  void MeasureNoise(int samples);
+
+  struct Column {
+    Side side = Side::kNone;         ///< kNone: strictly outside a clamp, all rows are zero
+    double eps = 0;                  ///< the largest nudge
+    int first = 0, end = 0;          ///< sizes eps / 2^k that are of use: first ≤ k < end
+    const char* switched = nullptr;  ///< what kind of switch made larger ones useless
+    bool smooth() const { return side == Side::kNone || end - first >= 2; }
+  };
+
+  /// Quotients from nudges of `eps_max` down. @param sure  fraction of the largest number of each part of the rows (q',
+  /// v', act', each sensor): once all are as sure as that, smaller nudges are left out; 0: never
+  Column Differences(int col, double eps_max, double sure);
+
+  /// One row of the column, extrapolated, with its error bar; that is infinite where too few sizes are of use: of a
+  /// sensor also where it reads other contacts. @param corner  count a jump of the slope at the point, (J3)
+  Extrapolation Row(const Column& column, int row, bool corner) const;
+
+  /// The quotient of the size that is nearest to `eps`.
+  double Plain(const Column& column, int row, double eps) const;
+
+  const DifferenceModel& model() const { return local_; }
+  const StepStencil& stencil() const { return stencil_; }
+  const SwitchSet& base() const { return base_; }
+  int rows() const { return dims_.ndx + ns_; }
+
+ private:
+  void Interval(VectorXd* next, VectorXd* sensors, SwitchSet* active);
+  bool BothSides(const VectorXd& center, const VectorXd& direction, const SwitchSet& set);
+  void AddNoise(const VectorXd& next, const VectorXd& sensors);
+  VectorXd SmoothDirections();
+  int Quotient(int col, Side side, double eps, int k, int first);
+  bool Bends(int k, double eps) const;
+  bool IsSure(const Column& column, double sure) const;
+  double Corner(int row, int first, int count, double noise) const;
+  void NoteChoices(int k);
+
+  int substeps_, sizes_;
+  DifferenceModel local_;
+  StepStencil stencil_;
+  const Dims& dims_;
+  mjData* data_ = nullptr;
+  int ns_;
+  VectorXd next_, sensors_, noise_;  // at the point; noise of (dx', s)
+  VectorXd plus_, minus_, plus_sensors_, minus_sensors_;
+  SwitchSet base_, stencil_set_, piece_;
+  const char* switched_ = nullptr;
+  MatrixXd quotients_;  // (ndx + ns) × sizes
+  MatrixXd bends_;      // likewise: the quotient forwards less that backwards, of centred ones
+  VectorXd half_;
+  std::vector<int> parts_;   // numbers of rows that have one scale
+  std::vector<int> chosen_;  // of each sensor's number: the first size up to which it reads the contacts of the point
+};
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_STEP_QUOTIENTS_H_
