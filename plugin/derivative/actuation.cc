@@ -438,6 +438,10 @@ void Actuation::Slopes(const mjModel* m, const mjData* d, int i) {
     Muscle(m, d, i, bias_prm).Passive(&bias, &bias_length);
   }
   force_[i] = gain * input + bias;
+
+  // a servo's setpoint of a rotation is a constant away, (A7)
+  const bool servo = m->actuator_gaintype[i] == mjGAIN_FIXED && m->actuator_biastype[i] == mjBIAS_AFFINE;
+  if (servo && gain_prm[0] == -bias_prm[1]) force_[i] += gain * TurnsTo(input, length, SetpointPeriod(m, i));
   s.length = gain_length * input + bias_length;
   s.velocity = gain_velocity * input + bias_velocity;
   s.ctrl = PLANT("actuator: by control", gain * input_ctrl);

@@ -17,19 +17,7 @@ using Dual = Jet<kMost>;  // by the columns of ServoSlope
 
 Dual Clip(const Dual& a, const Dual& low, const Dual& high) { return a.x < low.x ? low : a.x > high.x ? high : a; }
 
-// the representative of a rotational setpoint nearest to a length: a constant away
-Dual Wrap(const Dual& u, double length, double period) {
-  return period > 0 ? u - period * std::round((u.x - length) / period) : u;
-}
-
-double Period(const mjModel* m, int i) {
-  const mjtNum* gear = m->actuator_gear + 6 * m->actuator_outadr[i];
-  const int type = m->actuator_trntype[i];
-  if (type == mjTRN_SITE && m->actuator_trnid[2 * i + 1] >= 0 && mju_isZero(gear, 3))
-    return 2 * mjPI * mju_norm3(gear + 3);
-  const bool joint = type == mjTRN_JOINT || type == mjTRN_JOINTINPARENT;
-  return joint && m->jnt_type[m->actuator_trnid[2 * i]] == mjJNT_BALL ? 2 * mjPI * mju_norm3(gear) : 0;
-}
+Dual Wrap(const Dual& u, double length, double period) { return u + TurnsTo(u.x, length, period); }
 
 // one output: its variables, and what becomes of them
 struct Law {
@@ -64,7 +52,7 @@ struct Law {
 
 // (A7)
 void Law::Pid(int states) {
-  const double period = Period(m, i);
+  const double period = SetpointPeriod(m, i);
   int slot = 0;
   if (dyn[1] > 0) Slew(slot++, dyn[1], period);
   if (gain[0] > 0) {
@@ -243,6 +231,19 @@ void Orientation(const mjModel* m, const mjData* d, const double* ctrl, const do
 }
 
 }  // namespace
+
+double SetpointPeriod(const mjModel* m, int i) {
+  const mjtNum* gear = m->actuator_gear + 6 * m->actuator_outadr[i];
+  const int type = m->actuator_trntype[i];
+  if (type == mjTRN_SITE && m->actuator_trnid[2 * i + 1] >= 0 && mju_isZero(gear, 3))
+    return 2 * mjPI * mju_norm3(gear + 3);
+  const bool joint = type == mjTRN_JOINT || type == mjTRN_JOINTINPARENT;
+  return joint && m->jnt_type[m->actuator_trnid[2 * i]] == mjJNT_BALL ? 2 * mjPI * mju_norm3(gear) : 0;
+}
+
+double TurnsTo(double setpoint, double length, double period) {
+  return period > 0 ? -period * std::round((setpoint - length) / period) : 0;
+}
 
 bool IsServo(const mjModel* m, int i) {
   const int type = m->actuator_gaintype[i];

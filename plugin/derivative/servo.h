@@ -33,6 +33,12 @@ MotorSlots SlotsOf(const mjModel* model, int motor);
 /// "" or why this one has no closed form.
 std::string ServoMissing(const mjModel* model, int actuator);
 
+/// What a setpoint of a rotation may differ by and be the same: a turn, in units of the actuator's length; 0: of none.
+double SetpointPeriod(const mjModel* model, int actuator);
+
+/// The turns to add to a setpoint for that nearest to the length.
+double TurnsTo(double setpoint, double length, double period);
+
 /// @param ctrl  controls of the actuator, clamped.  @param inside  1 where the clamp lets a control through, else 0.
 ServoSlope MakeServoSlope(const mjModel* model, const mjData* data, int actuator, const double* ctrl,
                           const double* inside, bool disabled);

@@ -89,6 +89,13 @@ TEST_F(ServoTest, PidAgreesWithTheStep) {
   ExpectStep("<pid site='b' refsite='a' gear='0 0 0 1 0.2 0.3' kp='3' kv='0.2'/>", kAll);
 }
 
+// (A7) a setpoint of a rotation more than half a turn away is that of a turn less, whose force is within the range
+TEST_F(ServoTest, PositionServosOfRotationsTakeTheNearestSetpoint) {
+  ExpectStep("<position joint='ball' gear='.1 .02 .03' kp='30' kv='.02' forcerange='-11 11'/>", kAll);
+  ExpectStep("<position site='b' refsite='a' gear='0 0 0 .1 .02 .03' kp='30' kv='.02' forcerange='-11 11'/>", kAll);
+  ExpectStep("<intvelocity joint='ball' gear='.1 .02 .03' kp='30' forcerange='-11 11'/>", kAll);
+}
+
 // (A8)
 TEST_F(ServoTest, MotorsAgreeWithTheStep) {
   const std::string motor = "<dcmotor joint='hinge' resistance='2' motorconst='0.3' ";
