@@ -53,12 +53,13 @@ struct CertifyOptions {
 /// joint and tendon limits, friction loss, force limits of actuators, joints and tendons, cutoffs of sensors, ctrlrange
 /// and actrange, rise or fall of muscles, reversal of quadratic dampers, of drag in fluids and of muscles where the
 /// integrator is implicit in them, corners of impedances, borders of flat parts that meet, contacts that jump, contacts
-/// that a sensor chooses, tendons that begin or cease to wrap, slack ranges of their springs. Distances
-/// of rows that push are those of the acceleration at which their force ends; everything else is a distance of the
-/// state. Where none of them is within reach, each coordinate, velocity, activation and control is nudged by it, and a
-/// step that takes another branch is listed too ("of a nudge"): plastic yield, rows of light bodies whose acceleration
-/// a nudge changes by much, contacts that appear beside others. Strictly beyond a clamp the derivative is zero; exactly
-/// on it, as Linearizer::Linearize, it is the slope inside.
+/// that a sensor chooses, nearest points that a search ends near, tendons that begin or cease to wrap, slack ranges of
+/// their springs, forces and activations of 1e12 and more, whose rounding hides all else. Distances of rows that push
+/// are those of the acceleration at which their force ends; everything else is a distance of the state. Where none of
+/// them is within reach, each coordinate, velocity, activation and control is nudged by it, and a step that takes
+/// another branch is listed too ("of a nudge"): plastic yield, rows of light bodies whose acceleration a nudge changes
+/// by much, contacts that appear beside others. Strictly beyond a clamp the derivative is zero; exactly on it, as
+/// Linearizer::Linearize, it is the slope inside.
 ///
 /// @post   `data` is only read.  Cost: mj_forward, and to convergence, one collision pass, up to 12 collisions of each
 /// pair that

@@ -45,6 +45,7 @@ class Certifier {
     Contacts();
     Jumps();
     Facets();
+    Searches();
     if (m_->opt.noslip_iterations > 0) Noslip();
     Impedances();
     Limits();
@@ -179,6 +180,16 @@ class Certifier {
       const mjContact& contact = d_->contact[c];
       if (contact.efc_address >= 0 && !CarriesForce(d_, contact)) continue;
       Add(ContactName(Objects(contact)), "on a facet of the collider's", "another facet", 0, "m", true);
+    }
+  }
+
+  // sensors of nearest points that a search ends near: where it ends jumps, too
+  void Searches() {
+    if (m_->nsensor == 0 || (m_->opt.disableflags & mjDSBL_SENSOR)) return;
+    SensorDerivative sensors(m_);
+    for (int i = 0; i < m_->nsensor; i++) {
+      if (sensors.SearchedGeoms(m_, d_, i)[0] < 0) continue;
+      Add(Name("nearest points", mjOBJ_SENSOR, i), "where a search ends", "another end", 0, "m", true);
     }
   }
 

@@ -2,6 +2,7 @@
 #include <costate/derivative_check.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
 #include <numeric>
@@ -11,6 +12,7 @@
 #include "derivative/chain.h"
 #include "derivative/check_point.h"
 #include "derivative/contact_geometry.h"
+#include "derivative/sensor.h"
 #include "derivative/step_quotients.h"
 
 namespace costate {
@@ -35,6 +37,8 @@ class ReferenceDifferences {
   bool HasLaterPositions() const;
   void MarkStaircases(ReferenceDerivative* out);
   void MarkOnsets(ReferenceDerivative* out);
+  void FindSearches();
+  void LeaveSearches(int col, ReferenceDerivative* out) const;
   void Column(int col, ReferenceDerivative* out);
 
   const mjModel* model_;
@@ -43,6 +47,7 @@ class ReferenceDifferences {
   const Dims& dims_;
   DataPtr data_;
   int ns_;
+  std::vector<std::array<int, 2>> searches_;  // sensors, with the last dof that moves both geoms
 };
 
 ReferenceDifferences::ReferenceDifferences(const mjModel* model, const mjData* data, const ReferenceOptions& options)
@@ -132,6 +137,32 @@ void ReferenceDifferences::MarkOnsets(ReferenceDerivative* out) {
   out->switched.assign(out->switched.size(), "a contact exactly at its margin");
 }
 
+// Nearest points that a search ends near turn with both geoms, but for where it ends along axes of the world. (J5)
+void ReferenceDifferences::FindSearches() {
+  const mjModel* m = quotients_.model().get();
+  if (ns_ == 0) return;
+  quotients_.stencil().Restore(m, data_.get(), -1, 0);
+  mj_fwdPosition(m, data_.get());
+  SensorDerivative sensors(m);
+  for (int i = 0; i < m->nsensor; ++i) {
+    const std::array<int, 2> geoms = sensors.SearchedGeoms(m, data_.get(), i);
+    if (geoms[0] < 0) continue;
+    const int first = LastDof(m, m->geom_bodyid[geoms[0]]), second = LastDof(m, m->geom_bodyid[geoms[1]]);
+    searches_.push_back({i, ForExclusiveDofs(m, first, second, [](int, int) {})});
+  }
+}
+
+void ReferenceDifferences::LeaveSearches(int col, ReferenceDerivative* out) const {
+  for (const auto& [sensor, common] : searches_) {
+    for (int dof = common; dof >= 0; dof = model_->dof_parentid[dof]) {
+      if (dof != col) continue;
+      out->C_error.col(col)
+          .segment(model_->sensor_adr[sensor], model_->sensor_dim[sensor])
+          .setConstant(std::numeric_limits<double>::infinity());
+    }
+  }
+}
+
 // value and error bar of a column
 void ReferenceDifferences::Column(int col, ReferenceDerivative* out) {
   const StepQuotients::Column column = quotients_.Differences(col, options_.eps_max, 0);
@@ -151,6 +182,7 @@ void ReferenceDifferences::Column(int col, ReferenceDerivative* out) {
     matrix(r, c) = e.value;
     error(r, c) = e.error;
   }
+  LeaveSearches(col, out);
 }
 
 ReferenceDerivative ReferenceDifferences::Run() {
@@ -187,6 +219,7 @@ void ReferenceDifferences::Fill(ReferenceDerivative* result) {
   quotients_.MeasureNoise(kNoiseSamples);
   MarkStaircases(&out);
   MarkOnsets(&out);
+  FindSearches();
 
   // spread over positions, velocities, activations and controls, so that a run that is stopped early has seen some of
   // each

@@ -5,6 +5,7 @@
 #include <costate/derivative.h>
 #include <mujoco/mujoco.h>
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -99,6 +100,10 @@ class SensorDerivative {
   bool ReadsAxes() const { return reads_axes_; }  ///< … and read more of the tree than the engine's kinematics
   bool ReadsContacts() const { return reads_contacts_; }  ///< … and read contacts that carry no force
   bool ReadsValues() const { return reads_values_; }      ///< … and have a cutoff: sensordata has to be there
+
+  /// The two geoms of a sensor of nearest points where those are the end of a search near the surfaces' own, (M19),
+  /// else −1. @pre mj_kinematics
+  std::array<int, 2> SearchedGeoms(const mjModel* model, mjData* data, int sensor);
 
   const std::vector<char>& differenced() const { return differenced_; }
   bool AnyDifferenced() const { return any_differenced_; }

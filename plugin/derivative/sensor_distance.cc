@@ -17,6 +17,11 @@ constexpr double kPoseStep = 1e-5;  // where a search has …
 constexpr double kLeastStep = 1e-7;
 constexpr double kAgree = 1e-6;  // … unless it jumps within the step, which the two quotients of five points show
 
+// no joint moves one of them against the other: whatever a search finds of one, it turns with both
+bool MoveAsOne(const mjModel* m, const int* geom) {
+  return LastDof(m, m->geom_bodyid[geom[0]]) == LastDof(m, m->geom_bodyid[geom[1]]);
+}
+
 }  // namespace
 
 // (M16) n·dx = 0 on the surface that is hit: only the relative motion of surface and ray counts
@@ -143,6 +148,17 @@ SensorDerivative::Nearness SensorDerivative::MoveNearest(const NearestPoints& ne
   return Nearness::kExact;
 }
 
+std::array<int, 2> SensorDerivative::SearchedGeoms(const mjModel* m, mjData* d, int sensor) {
+  const int type = m->sensor_type[sensor];
+  at_ = {m, d};
+  NearestPoints nearest;
+  NearestRate rate;
+  const bool near = type == mjSENS_GEOMDIST || type == mjSENS_GEOMNORMAL || type == mjSENS_GEOMFROMTO;
+  if (!near || !FindNearest(sensor, &nearest) || std::abs(nearest.distance) < kTouching) return {-1, -1};
+  if (MoveNearest(nearest, &rate) != Nearness::kRough) return {-1, -1};
+  return {nearest.geom[0], nearest.geom[1]};
+}
+
 // (M17) the engine's own distance of a pair along a dof that moves one of them, by five points that no jump parts
 double SensorDerivative::DifferenceDistance(const NearestPoints& nearest, int dof, int side, double cutoff) {
   const mjModel* m = at_.m;
@@ -167,7 +183,7 @@ bool SensorDerivative::GeomDistance(int i) {
   const mjModel* m = at_.m;
   const mjData* d = at_.d;
   NearestPoints nearest;
-  if (!FindNearest(i, &nearest)) return true;
+  if (!FindNearest(i, &nearest) || MoveAsOne(m, nearest.geom)) return true;
   if (std::abs(nearest.distance) < kTouching) return false;
   NearestRate rate;
   const bool searched = MoveNearest(nearest, &rate) == Nearness::kRough;
@@ -189,17 +205,21 @@ bool SensorDerivative::GeomNearest(int i) {
   NearestPoints nearest;
   NearestRate rate;
   if (!FindNearest(i, &nearest)) return true;
-  if (std::abs(nearest.distance) < kTouching || MoveNearest(nearest, &rate) != Nearness::kExact) return false;
+  if (std::abs(nearest.distance) < kTouching) return false;
+  const Nearness nearness = MoveNearest(nearest, &rate);
+  if (nearness != Nearness::kExact && !(nearness == Nearness::kRough && MoveAsOne(m, nearest.geom))) return false;
   const int body[2] = {m->geom_bodyid[nearest.geom[0]], m->geom_bodyid[nearest.geom[1]]};
   const double sign = nearest.distance > 0 ? 1 : -1;
   const auto add = [&](int dof, const Vec6& S, const Vec6& twist, bool both, double direction) {
     for (int k = 0; k < 2 && !normal; k++) {
-      Vec3 change = direction * rate.point[k] * twist;
+      Vec3 change = Vec3::Zero();
+      if (direction != 0) change = direction * rate.point[k] * twist;
       if (both) change += MotionAt(S, nearest.point[k] - Origin(m, d, m->dof_bodyid[dof]));
       out_->C.block<3, 1>(row_ + 3 * k, dof) = change;
     }
     if (!normal) return;
-    Vec3 change = direction * rate.normal * twist;
+    Vec3 change = Vec3::Zero();
+    if (direction != 0) change = direction * rate.normal * twist;
     if (both) change += S.head<3>().cross(nearest.normal);
     out_->C.block<3, 1>(row_, dof) = sign * change;
   };
@@ -215,8 +235,8 @@ bool SensorDerivative::GeomNearest(int i) {
     add(dof, S, twist, side == 0, side == 0 ? -1 : 1);
   });
   for (; common >= 0; common = m->dof_parentid[common]) {
-    const Vec6 twist = twist_of(common, &S);
-    add(common, S, twist, true, 0);
+    S = Vec6Map(d->cdof + 6 * common);
+    add(common, S, Vec6::Zero(), true, 0);
   }
   return true;
 }

@@ -451,6 +451,23 @@ TEST_F(CertificateTest, TendonsForcesAndSensorsValuesAreFarFromWhereTheyAreHeld)
   }
 }
 
+// where a search ends near the nearest points jumps, as the contacts of such geoms do; boxes' points are exact
+TEST_F(CertificateTest, NearestPointsThatASearchEndsNearAreOnASwitch) {
+  for (const char* type : {"ellipsoid", "box"}) {
+    SCOPED_TRACE(type);
+    const std::string geom = std::string("<geom contype='0' size='.1 .06 .08' type='") + type + "' name='";
+    const ModelPtr model = LoadModelFromString(
+        "<mujoco><worldbody>" + geom + "a' euler='10 20 30'/><body pos='.5 .1 .2'><joint type='ball'/>" + geom +
+        "b' euler='40 0 20'/></body></worldbody><sensor><distance geom1='a' geom2='b' cutoff='1'/></sensor></mujoco>");
+    const Certificate certificate = Certify(model.get(), MakeData(model.get()).get());
+    const bool searched = std::string(type) == "ellipsoid";
+    EXPECT_EQ(certificate.label, searched ? Smoothness::kModeCrossing : Smoothness::kSmooth);
+    EXPECT_EQ(std::any_of(certificate.switches.begin(), certificate.switches.end(),
+                          [](const Switch& s) { return s.next == "another end"; }),
+              searched);
+  }
+}
+
 // where the model lets its solver end early, its own acceleration is told beside the one the derivative holds for
 TEST_F(CertificateTest, ASolverThatEndsEarlyIsNotWhereTheDerivativeIs) {
   const ModelPtr model = LoadModelFromString(R"(

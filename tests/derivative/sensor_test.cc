@@ -9,6 +9,7 @@
 
 #include "derivative/analytic.h"
 #include "support/engine_test.h"
+#include "support/expect_reference.h"
 #include "support/matrix_near.h"
 #include "support/random_state.h"
 #include "support/step_reference.h"
@@ -496,6 +497,43 @@ TEST_F(SensorTest, NearestPointsAgree) {
     }
   }
   ExpectAgreesAtRandomStates(Scene(sensors), kForce);
+}
+
+// (M19): what a search ends near turns with both geoms where nothing moves one against the other, here about z
+TEST_F(SensorTest, NearestPointsOfOneRigidBodyTurnWithIt) {
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><option ccd_tolerance="1e-3"/><worldbody><body><joint axis="0 0 1"/>
+      <geom name="egg" type="ellipsoid" size=".1 .06 .08" pos=".02 .01 .3" euler="10 20 30"/>
+      <body pos=".1 .2 0" euler="30 0 20"><geom name="barrel" type="cylinder" size=".05 .1" pos="0 .4 0"/>
+        <geom name="inside" type="ellipsoid" size=".05 .02 .03" pos="0 .4 .02"/></body></body></worldbody>
+    <sensor><distance geom1="egg" geom2="barrel" cutoff="2"/><fromto geom1="egg" geom2="barrel" cutoff="2"/>
+      <normal geom1="egg" geom2="barrel" cutoff="2"/><fromto geom1="barrel" geom2="inside" cutoff="2"/>
+      <normal geom1="barrel" geom2="inside" cutoff="2"/></sensor></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  for (const double angle : {0.0, 0.7, 2.1}) {
+    data->qpos[0] = angle;
+    mj_forward(model.get(), data.get());
+    const StepDerivative value = Linearize(model.get(), data.get());
+    EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
+    EXPECT_EQ(value.C(0, 0), 0);
+    EXPECT_TRUE(std::isinf(Reference(model.get(), data.get()).C_error(0, 0)));  // the engine's own is noise
+    for (int row = 1; row < 19; row += 3) {
+      const mjtNum* p = data->sensordata + row;
+      EXPECT_TRUE(support::MatricesNear(value.C.col(0).segment(row, 3), Eigen::Vector3d(-p[1], p[0], 0), 1e-12)) << row;
+    }
+  }
+}
+
+// Balls about one centre have no direction of their own: the engine's rests in the world.
+TEST_F(SensorTest, ADirectionThatRestsDoesNotTurnWithItsBody) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><body><joint axis="0 1 1"/>
+      <geom name="yolk" type="ellipsoid" size=".02 .03 .02"/><geom name="egg" size=".1"/></body></worldbody>
+    <sensor><normal geom1="yolk" geom2="egg" cutoff="2"/><fromto geom1="yolk" geom2="egg" cutoff="2"/></sensor></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  for (const double angle : {0.2, 0.9}) {
+    data->qpos[0] = angle;
+    support::ExpectReference(model.get(), data.get(), Linearize(model.get(), data.get()));
+  }
 }
 
 // Where two capsules cross at a small angle ψ, c apart, the nearest points run along them: x = −c / tan ψ, which bends
