@@ -29,6 +29,8 @@
 namespace costate {
 namespace {
 
+constexpr double kHuge = 1e12;  // of forces and activations: a rounding of one is 1e-4
+
 class Certifier {
  public:
   Certifier(const mjModel* model, mjData* data, const CertifyOptions& options)
@@ -46,6 +48,7 @@ class Certifier {
     Jumps();
     Facets();
     Searches();
+    Magnitudes();
     if (m_->opt.noslip_iterations > 0) Noslip();
     Impedances();
     Limits();
@@ -193,6 +196,23 @@ class Certifier {
     }
   }
 
+  // (K12) numbers whose rounding is as large as what is to be known of them; the first of each kind
+  void Magnitudes() {
+    const auto say = [&](const std::string& name, const char* unit) {
+      Add(name, "huge", "its rounding", 0, unit, true);
+    };
+    for (int i = 0; i < d_->nefc; i++) {
+      if (std::abs(d_->efc_force[i]) >= kHuge) return say("force of " + RowName(i), "N, Nm");
+    }
+    for (int a = 0; a < m_->na; a++) {
+      if (std::abs(d_->act[a]) >= kHuge) return say("activation " + TangentNames(m_)[2 * m_->nv + a], "of act");
+    }
+    for (int i = 0; i < m_->nv; i++) {
+      const double force = std::max(std::abs(d_->qfrc_actuator[i]), std::abs(d_->qfrc_passive[i]));
+      if (std::max(force, std::abs(d_->qacc[i])) >= kHuge) return say("forces at " + TangentNames(m_)[i], "N, Nm");
+    }
+  }
+
   // the geoms of a contact; of a flex −1 less its number
   static std::pair<int, int> Objects(const mjContact& contact) {
     const auto object = [&](int side) {
@@ -252,6 +272,8 @@ class Certifier {
     if (type == mjCNSTR_EQUALITY) return Name("equality", mjOBJ_EQUALITY, id);
     if (type == mjCNSTR_LIMIT_JOINT) return Name("limit", mjOBJ_JOINT, id);
     if (type == mjCNSTR_LIMIT_TENDON) return Name("limit", mjOBJ_TENDON, id);
+    if (type == mjCNSTR_FRICTION_DOF) return Name("friction loss", mjOBJ_JOINT, m_->dof_jntid[id]);
+    if (type == mjCNSTR_FRICTION_TENDON) return Name("friction loss", mjOBJ_TENDON, id);
     return ContactName(Objects(d_->contact[id]));
   }
 

@@ -468,6 +468,19 @@ TEST_F(CertificateTest, NearestPointsThatASearchEndsNearAreOnASwitch) {
   }
 }
 
+// (K12) a rounding of 2e12 is 2e-4
+TEST_F(CertificateTest, NumbersThatAreAllRoundingAreNotCalledSmooth) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><body><joint name="rail" type="slide"/>
+    <geom size=".1"/></body></worldbody><actuator><general joint="rail" dyntype="integrator" gainprm="1e-12"/></actuator></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  EXPECT_EQ(Certify(model.get(), data.get()).label, Smoothness::kSmooth);
+  data->act[0] = 2e12;
+  const Certificate certificate = Certify(model.get(), data.get());
+  EXPECT_EQ(certificate.label, Smoothness::kModeCrossing);
+  ASSERT_FALSE(certificate.switches.empty());
+  EXPECT_EQ(certificate.switches[0].next, "its rounding");
+}
+
 // where the model lets its solver end early, its own acceleration is told beside the one the derivative holds for
 TEST_F(CertificateTest, ASolverThatEndsEarlyIsNotWhereTheDerivativeIs) {
   const ModelPtr model = LoadModelFromString(R"(
