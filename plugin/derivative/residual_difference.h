@@ -126,6 +126,7 @@ class ResidualDifference {
   void PlaceJumping();
   bool ConstraintForce(const mjModel* model, const Eigen::VectorXd& a);
   bool SensedForce(const mjModel* model, const Eigen::VectorXd& a);
+  void Unbalanced(const mjModel* model, const Eigen::VectorXd& a);
   void Balance(const mjModel* model, Eigen::VectorXd* a);
   void AppliedForce(const mjModel* model);
   void Integrate(const mjModel* model, const Eigen::VectorXd& a);

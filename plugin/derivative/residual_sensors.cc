@@ -14,17 +14,23 @@
 
 namespace costate {
 
-// (7a) a ← a − H⁻¹ r(a), and the forces of constraints there. @pre ConstraintForce at a
-void ResidualDifference::Balance(const mjModel* m, VectorXd* a) {
+// r(a) into balance_, with the forces of constraints that the probe has
+void ResidualDifference::Unbalanced(const mjModel* m, const VectorXd& a) {
   mjData* p = probe_.get();
   balance_.resize(dims_.nv);
   AppliedForce(m);
   if (IsDiscrete(m)) balance_ = discrete_;
-  else mj_mulM(m, p, balance_.data(), a->data());
+  else mj_mulM(m, p, balance_.data(), a.data());
   for (int i = 0; i < dims_.nv; i++) {
     if (!IsDiscrete(m)) balance_[i] += p->qfrc_bias[i] - p->qfrc_passive[i];
     balance_[i] -= force_[i] + p->qfrc_actuator[i] + p->qfrc_constraint[i];
   }
+}
+
+// (7a) a ← a − H⁻¹ r(a), and the forces of constraints there. @pre ConstraintForce at a
+void ResidualDifference::Balance(const mjModel* m, VectorXd* a) {
+  mjData* p = probe_.get();
+  Unbalanced(m, *a);
   forces_->solve(balance_.data());
   *a -= balance_;
   if (p->nefc == 0) return;
@@ -57,6 +63,12 @@ bool ResidualDifference::SensedForce(const mjModel* m, const VectorXd& a) {
     if (column_ >= 0) p->efc_force[i] += offset_ * pass.delta_slopes()(row, column_);
   }
   mj_mulJacTVec(m, p, p->qfrc_constraint, p->efc_force);
+
+  // what the pass adds moves the dofs by M alone
+  Unbalanced(m, a);
+  mj_factorM(m, p);
+  mj_solveM(m, p, p->qacc, balance_.data(), 1);
+  for (int i = 0; i < dims_.nv; i++) p->qacc[i] = a[i] - p->qacc[i];
   return true;
 }
 

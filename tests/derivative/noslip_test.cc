@@ -244,6 +244,29 @@ TEST_F(NoslipTest, ForcesInALightLegAreDifferencedAboveTheirNoise) {
   }
 }
 
+// Nothing holds a free body: what its joint carries is zero at every state, the sum of all else that acts on it (7a).
+TEST_F(NoslipTest, TheJointOfAFreeBodyCarriesNothing) {
+  constexpr double kRounding = 1e-7;  // readings that are 1e-14 N off zero, differenced over 1e-7 and more
+  for (const char* cone : {"pyramidal", "elliptic"}) {
+    std::string scene = Pushing(cone, 4);
+    const auto insert = [&](const std::string& behind, const char* what) {
+      scene.insert(scene.find(behind) + behind.size(), what);
+    };
+    insert("size=\"0.3 0.2 0.1\"/>", "<site name='load' pos='.1 .2 .05'/>");
+    insert("</actuator>", "<sensor><force site='load'/><torque site='load'/></sensor>");
+    const ModelPtr model = LoadModelFromString(scene);
+    for (const int steps : {20, 60, 200}) {
+      SCOPED_TRACE(std::string(cone) + ", " + std::to_string(steps) + " steps");
+      const DataPtr data = MakeData(model.get());
+      data->ctrl[0] = 1;
+      for (int k = 0; k < steps; k++) mj_step(model.get(), data.get());
+      const StepDerivative value = Linearize(model.get(), data.get());
+      EXPECT_EQ(value.coverage.Worst(), Level::kResidual);
+      EXPECT_LT(value.C.cwiseAbs().maxCoeff(), kRounding);
+    }
+  }
+}
+
 // sensors that the pass leaves to the minimum, with applied forces; one of friction is refused by name
 TEST_F(NoslipTest, PullsBackSensorsToAppliedForces) {
   std::string scene = Pushing("elliptic", 4);
