@@ -14,8 +14,8 @@ namespace costate {
 /// Why mjd_transitionFD cannot be used for this model (it refuses, or its result is wrong); null when it can.
 const char* WhyNotTransitionFd(const mjModel* model, bool sensors);
 
-/// Differences of `substeps` engine steps at once: by mjd_transitionFD where that is right and substeps is 1, else by
-/// nudges of our own.
+/// Differences of `substeps` engine steps at once: extrapolated as the last resort of Level::kBest, (D4); at
+/// Level::kStep plain, by mjd_transitionFD where that is right and substeps is 1, else by nudges of our own.
 class StepDifference final : public Backend {
  public:
   StepDifference(const mjModel* model, const LinearizeOptions& options, int substeps);
