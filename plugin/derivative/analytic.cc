@@ -59,7 +59,7 @@ AnalyticBackend::AnalyticBackend(const mjModel* model, bool strict, const TermSw
       mass_(model),
       sensor_(model),
       articulated_solver_(model),
-      H_(model->dof_parentid, static_cast<int>(model->nv)),
+      H_(model->dof_parentid, static_cast<int>(model->nv), FindWaist(model)),
       state_(PresentState(model, mjSTATE_INTEGRATION)) {
   if (differenced.constraint) constraint_.LeaveAll(kSwitched);
   differenced_.metric = false;
@@ -369,7 +369,7 @@ void AnalyticBackend::AddForces(const mjModel* m, const mjData* d, Columns* R) c
 bool AnalyticBackend::Terms(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
   const bool done = std::exchange(hessian_done_, false);
   if (!Prepare(m, d, out, missing) || !Assemble(m, d, done ? nullptr : &H_, missing)) return false;
-  if (done || H_.Factor()) return true;
+  if (done || H_.Factor(AxesOfInertia(m, d, H_))) return true;
   *missing = "H is not positive definite";
   return false;
 }

@@ -44,7 +44,7 @@ bool AnalyticBackend::FactorHessian(const mjModel* m, const mjData* d, bool vect
   StartHessian(m, d);
   tree_.AddHessian(m, d, constraint_.bodies(), constraint_.contact_bodies(), &H_);
   constraint_.AddPairsAndRows(m, d, tree_, nullptr, &H_);
-  return H_.Factor();
+  return H_.Factor(AxesOfInertia(m, d, H_));
 }
 
 // the point of a product and, under RK4, its stages

@@ -51,6 +51,12 @@ class ArticulatedSolver {
   std::vector<Lanes6> force_, motion_;  // of one product
 };
 
+/// The axes of the dofs, where off its diagonal M is of the bodies' inertias alone and the solver may narrow; else
+/// null.
+inline const double* AxesOfInertia(const mjModel* model, const mjData* data, const TreeSolver& solver) {
+  return solver.MayNarrow() && ArticulatedSolver::Covers(model) ? data->cdof : nullptr;
+}
+
 }  // namespace costate
 
 #endif  // COSTATE_DERIVATIVE_ARTICULATED_SOLVER_H_

@@ -65,7 +65,7 @@ bool HasImplicitVelocity(const mjModel* m) {
 }
 
 EffectiveMass::EffectiveMass(const mjModel* model)
-    : solver_(model->dof_parentid, static_cast<int>(model->nv)),
+    : solver_(model->dof_parentid, static_cast<int>(model->nv), FindWaist(model)),
       articulated_solver_(model),
       diagonal_(model->nv),
       slope_(model->nv) {}
@@ -220,7 +220,7 @@ void EffectiveMass::AddFluid(const mjModel* m, const mjData* d) {
 }
 
 bool EffectiveMass::Factor(const mjModel* m, const mjData* d) {
-  if (!coriolis_) return solver_.Factor();
+  if (!coriolis_) return solver_.Factor(entries_.empty() ? AxesOfInertia(m, d, solver_) : nullptr);
   coriolis_->Compute(m, d, &bias_);
   for (int i = 0; i < m->nv && fluid_present_; i++) {
     bias_(i, i) += fluid_->Entry(m, d, i, i);

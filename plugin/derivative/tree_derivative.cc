@@ -12,7 +12,8 @@ TreeDerivative::TreeDerivative(const mjModel* model) {
   right_.resize(nv);
   field_.resize(nbody);
   for (int j = 0; j < 2 * nv; j++)
-    place_.push_back((j / BlockedMatrix::kWidth * nv) * BlockedMatrix::kWidth + j % BlockedMatrix::kWidth);
+    place_.push_back(
+        static_cast<int>(j / BlockedMatrix::kWidth * BlockedMatrix::Stride(nv) + j % BlockedMatrix::kWidth));
   group_.resize(nv);
   group_end_.resize(nv);
   for (int j = 0; j < model->njnt; j++) {

@@ -2,31 +2,20 @@
 
 #include <algorithm>
 #include <cassert>
+#include <numeric>
 
 #include "core/simd.h"
 
 namespace costate {
 
 namespace {
-constexpr double kSparse = 0.75;  // of the entries of L: fewer are pushed, which costs more each
-constexpr int kPadding = 4;       // entries behind the last row, which a masked vector reads and leaves as they are
-constexpr int kMaxGroup = 3;      // rows of 16 columns that fit into sixteen vector registers
+constexpr int kPadding = 4;  // entries behind the last row, which a masked vector reads and leaves as they are
+constexpr int kSix = BlockedMatrix::kSpare;
+using Group = TreeSubstitution::Group;
 }  // namespace
 
-void BlockedMatrix::Resize(int rows, int cols) {
-  rows_ = rows;
-  cols_ = cols;
-  const std::size_t size = static_cast<std::size_t>(blocks()) * rows * kWidth + 8;
-  if (storage_.size() < size) storage_.resize(size);
-  const auto address = reinterpret_cast<std::uintptr_t>(storage_.data());
-  data_ = storage_.data() + ((64 - address % 64) % 64) / sizeof(double);
-}
-
-void BlockedMatrix::SetZero() { std::fill_n(data_, static_cast<std::size_t>(blocks()) * rows_ * kWidth, 0.0); }
-
-TreeSolver::TreeSolver(const int* parent, int nv) : nv_(nv), parent_(parent, parent + nv) {
-  diagonal_.resize(nv);
-  inverse_.resize(nv);
+TreeSolver::TreeSolver(const int* parent, int nv, const TreeWaist& waist)
+    : nv_(nv), parent_(parent, parent + nv), diagonal_(nv), inverse_(nv + kSix, 0.0), waist_(waist) {
   Symbolic();
 }
 
@@ -68,60 +57,76 @@ void TreeSolver::Symbolic() {
     if (row.size() > 1) rows[row.back()].insert(rows[row.back()].end(), row.begin(), row.end() - 1);
   }
 
-  // compressed rows, then the same by columns
+  // compressed rows
+  std::vector<TreeSubstitution::Row> all(nv_);
   row_start_.assign(1, 0);
   column_.clear();
-  for (const std::vector<int>& row : rows) {
-    column_.insert(column_.end(), row.begin(), row.end());
+  for (int i = 0; i < nv_; i++) {
+    all[i] = {i, rows[i], std::vector<int>(rows[i].size())};
+    std::iota(all[i].source.begin(), all[i].source.end(), row_start_.back());
+    column_.insert(column_.end(), rows[i].begin(), rows[i].end());
     row_start_.push_back(static_cast<int>(column_.size()));
   }
   value_.assign(column_.size() + kPadding, 0.0);
-  col_value_.resize(column_.size());
-  col_start_.assign(nv_ + 1, 0);
-  for (int j : column_) col_start_[j + 1]++;
-  for (int j = 0; j < nv_; j++) col_start_[j + 1] += col_start_[j];
-  col_row_.resize(column_.size());
-  col_source_.resize(column_.size());
-  std::vector<int> next(col_start_.begin(), col_start_.end() - 1);
-  for (int i = 0; i < nv_; i++) {
-    for (int at = row_start_[i]; at < row_start_[i + 1]; at++) {
-      const int to = next[column_[at]]++;
-      col_row_[to] = i;
-      col_source_[to] = at;
-    }
-  }
-  FindGroups();
+  plain_.Build(all);
+  narrow_.Clear();
+  if (waist_.root >= 0 && !CouplesBehindWaist()) BuildNarrow(all);
   symbolic_valid_ = true;
 }
 
-// consecutive rows i, i + 1, … of L with the same columns apart from each other, and the same rows below them
-void TreeSolver::FindGroups() {
-  const auto alike = [this](int i) {
-    const int *row = row_columns(i), *next = row_columns(i + 1), size = row_size(i);
-    const int *col = col_row_.data() + col_start_[i], *col_next = col_row_.data() + col_start_[i + 1];
-    const int col_size = col_start_[i + 1] - col_start_[i];
-    return row_size(i + 1) == size + 1 && next[size] == i && std::equal(row, row + size, next) &&
-           col_start_[i + 2] - col_start_[i + 1] == col_size - 1 && std::equal(col + 1, col + col_size, col_next);
-  };
-  group_.assign(1, 0);
-  for (int i = 0; i < nv_; i++) {
-    if (i + 1 == nv_ || i + 1 - group_.back() == kMaxGroup || !alike(i)) group_.push_back(i + 1);
+bool TreeSolver::CouplesBehindWaist() const {
+  for (std::size_t at = 0; at < coupling_.size(); at += coupling_[at] + 1) {
+    const auto begin = coupling_.begin() + at + 1;
+    if (coupling_[at] > 1 && std::any_of(begin, begin + coupling_[at], [&](int i) { return waist_.Contains(i); }))
+      return true;
   }
+  return false;
+}
 
-  // a group that is not zero makes those of its columns not zero, of which each is an ancestor of the next
-  const int groups = static_cast<int>(group_.size()) - 1;
-  group_parent_.assign(groups, -1);
-  active_.resize(groups);
-  for (int n = 0; n < groups; n++) {
-    const int row = group_[n];
-    if (row_size(row) == 0) continue;
-    const int last = row_columns(row)[row_size(row) - 1];
-    group_parent_[n] = static_cast<int>(std::upper_bound(group_.begin(), group_.end(), last) - group_.begin()) - 1;
+// (S5) as L of six more rows between the trunk and what is behind the waist: w_k = x_root+k + Σ_j C_kj x_j, which the
+// rows behind read in place of the root and of the trunk. Their pivots are infinite.
+void TreeSolver::BuildNarrow(const std::vector<TreeSubstitution::Row>& rows) {
+  const int trunk = static_cast<int>(waist_.trunk.size()), first = static_cast<int>(value_.size());
+  value_.resize(first + kSix * trunk + 2);
+  const int zero = first + kSix * trunk, minus_one = zero + 1;
+  value_[zero] = 0;
+  value_[minus_one] = -1;
+  std::vector<TreeSubstitution::Row> all(rows.begin(), rows.begin() + waist_.begin);
+  for (int k = 0; k < kSix; k++) {
+    // in two groups of three rows, which have the same columns
+    TreeSubstitution::Row& row = all.emplace_back();
+    row.row = nv_ + k;
+    const int group = k / 3 * 3;
+    for (int n = group; n < group + 3; n++) {
+      row.column.push_back(waist_.root + n);
+      row.source.push_back(n == k ? minus_one : zero);
+    }
+    for (int j = 0; j < trunk; j++) {
+      row.column.push_back(waist_.trunk[j]);
+      row.source.push_back(first + kSix * j + k);
+    }
+    // a zero for each row before: what makes one of them not zero makes all
+    for (int n = 0; n < k; n++) {
+      row.column.push_back(waist_.begin + n);
+      row.source.push_back(zero);
+    }
   }
+  for (int i = waist_.begin; i < nv_; i++) {
+    TreeSubstitution::Row& row = all.emplace_back();
+    row.row = i;
+    const bool behind = waist_.Contains(i);
+    for (std::size_t n = 0; n < rows[i].column.size(); n++) {
+      const int j = rows[i].column[n];
+      if (behind && j >= waist_.root + kSix && j < waist_.begin) continue;  // of the trunk
+      row.column.push_back(j >= waist_.begin ? j + kSix : behind ? j - waist_.root + waist_.begin : j);
+      row.source.push_back(rows[i].source[n]);
+    }
+  }
+  narrow_.Build(all);
 }
 
 void TreeSolver::SetZero() {
-  std::fill(value_.begin(), value_.end(), 0.0);
+  std::fill_n(value_.begin(), column_.size() + kPadding, 0.0);
   std::fill(diagonal_.begin(), diagonal_.end(), 0.0);
 }
 
@@ -224,12 +229,12 @@ __attribute__((always_inline)) inline bool EliminateGroup(const Elimination& e, 
   return true;
 }
 
-COSTATE_SIMD bool Eliminate(const Elimination& e, const int* group, int groups) {
+COSTATE_SIMD bool Eliminate(const Elimination& e, const Group* group, int groups) {
   for (int n = groups - 1; n >= 0; n--) {
-    const int count = group[n + 1] - group[n];
-    const bool positive = count == 1   ? EliminateGroup<1>(e, group[n])
-                          : count == 2 ? EliminateGroup<2>(e, group[n])
-                                       : EliminateGroup<3>(e, group[n]);
+    const int first = group[n].first, size = group[n].size;
+    const bool positive = size == 1   ? EliminateGroup<1>(e, first)
+                          : size == 2 ? EliminateGroup<2>(e, first)
+                                      : EliminateGroup<3>(e, first);
     if (!positive) return false;
   }
   return true;
@@ -237,11 +242,24 @@ COSTATE_SIMD bool Eliminate(const Elimination& e, const int* group, int groups) 
 
 }  // namespace
 
-bool TreeSolver::Factor() {
+bool TreeSolver::Factor(const double* cdof) {
   const Elimination e = {row_start_.data(), column_.data(), value_.data(), diagonal_.data(), inverse_.data()};
-  if (!Eliminate(e, group_.data(), static_cast<int>(group_.size()) - 1)) return false;
-  for (std::size_t n = 0; n < col_value_.size(); n++) col_value_[n] = value_[col_source_[n]];
+  if (!Eliminate(e, plain_.groups().data(), static_cast<int>(plain_.groups().size()))) return false;
+  read_ = false;
+  narrowed_ = cdof && !narrow_.empty();
+  if (!narrowed_) return true;
+  double* C = value_.data() + column_.size() + kPadding;
+  waist_.Express(cdof, C);
+  for (std::size_t n = 0; n < kSix * waist_.trunk.size(); n++) C[n] = -C[n];
   return true;
+}
+
+// vectors do without
+const TreeSubstitution& TreeSolver::ReadyBlocks() const {
+  TreeSubstitution& blocks = narrowed_ ? narrow_ : plain_;
+  if (!read_) blocks.Read(value_.data());
+  read_ = true;
+  return blocks;
 }
 
 double TreeSolver::PivotRatio() const {
@@ -250,193 +268,27 @@ double TreeSolver::PivotRatio() const {
   return *high / *low;
 }
 
-namespace {
-
-constexpr int kWidth = BlockedMatrix::kWidth;
-
-using Factors = TreeSolver::Factors;
-
-// x_g −= Σ_n value_g[n] · row index[n] of the first kLanes kParts columns of the block, for the kGroup rows of a group:
-// each row that is read serves all
-template <int kGroup, int kLanes, int kParts>
-__attribute__((always_inline)) inline void SubtractRows(int count, const int* index, const double* const* value,
-                                                        const double* block,
-                                                        typename Lanes<kLanes>::Vector (*x)[kParts]) {
-  using Vector = typename Lanes<kLanes>::Vector;
-  for (int n = 0; n < count; n++) {
-    const Vector* y = reinterpret_cast<const Vector*>(block + index[n] * kWidth);
-    for (int g = 0; g < kGroup; g++) {
-      const double l = value[g][n];
-      for (int c = 0; c < kParts; c++) x[g][c] -= l * y[c];
-    }
-  }
-}
-
-// y_i = b_i − Σ_{k > i} L(k,i) y_k for the rows first … first + kGroup − 1
-template <int kGroup, int kLanes, int kParts>
-__attribute__((always_inline)) inline void FromLeaves(const Factors& f, int first, double* block) {
-  using Vector = typename Lanes<kLanes>::Vector;
-  constexpr int kStride = kWidth / kLanes;
-  Vector* rows = reinterpret_cast<Vector*>(block + first * kWidth);
-  Vector x[kGroup][kParts];
-  const double* value[kGroup];
-  for (int g = 0; g < kGroup; g++) {
-    for (int c = 0; c < kParts; c++) x[g][c] = rows[g * kStride + c];
-    value[g] = f.col_value + f.col_start[first + g] + kGroup - 1 - g;  // behind the group's own rows
-  }
-  const int last = first + kGroup - 1, begin = f.col_start[last];
-  SubtractRows<kGroup, kLanes, kParts>(f.col_start[last + 1] - begin, f.col_row + begin, value, block, x);
-  for (int g = kGroup - 2; g >= 0; g--) {
-    for (int k = g + 1; k < kGroup; k++) {
-      const double l = f.col_value[f.col_start[first + g] + k - g - 1];
-      for (int c = 0; c < kParts; c++) x[g][c] -= l * x[k][c];
-    }
-  }
-  for (int g = 0; g < kGroup; g++) {
-    for (int c = 0; c < kParts; c++) rows[g * kStride + c] = x[g][c];
-  }
-}
-
-// the same the other way round: these rows, done, are subtracted from all that wait for them
-template <int kGroup, int kLanes, int kParts>
-__attribute__((always_inline)) inline void PushFromLeaves(const Factors& f, int first, double* block) {
-  using Vector = typename Lanes<kLanes>::Vector;
-  constexpr int kStride = kWidth / kLanes;
-  Vector* rows = reinterpret_cast<Vector*>(block + first * kWidth);
-  Vector x[kGroup][kParts];
-  const double* value[kGroup];
-  const int begin = f.row_start[first], count = f.row_start[first + 1] - begin;
-  for (int g = kGroup - 1; g >= 0; g--) {
-    value[g] = f.value + f.row_start[first + g];
-    for (int c = 0; c < kParts; c++) x[g][c] = rows[g * kStride + c];
-    for (int k = g + 1; k < kGroup; k++) {
-      for (int c = 0; c < kParts; c++) x[g][c] -= value[k][count + g] * x[k][c];
-    }
-    for (int c = 0; c < kParts; c++) rows[g * kStride + c] = x[g][c];
-  }
-  for (int n = 0; n < count; n++) {
-    Vector* y = reinterpret_cast<Vector*>(block + f.column[begin + n] * kWidth);
-    for (int c = 0; c < kParts; c++) {
-      Vector sum = y[c];
-      for (int g = 0; g < kGroup; g++) sum -= value[g][n] * x[g][c];
-      y[c] = sum;
-    }
-  }
-}
-
-// x_i = y_i / D_i − Σ_{j < i} L(i,j) x_j for the same rows
-template <int kGroup, int kLanes, int kParts>
-__attribute__((always_inline)) inline void FromRoots(const Factors& f, int first, double* block) {
-  using Vector = typename Lanes<kLanes>::Vector;
-  constexpr int kStride = kWidth / kLanes;
-  Vector* rows = reinterpret_cast<Vector*>(block + first * kWidth);
-  Vector x[kGroup][kParts];
-  const double* value[kGroup];
-  for (int g = 0; g < kGroup; g++) {
-    for (int c = 0; c < kParts; c++) x[g][c] = rows[g * kStride + c] * f.inverse[first + g];
-    value[g] = f.value + f.row_start[first + g];
-  }
-  const int begin = f.row_start[first], count = f.row_start[first + 1] - begin;
-  SubtractRows<kGroup, kLanes, kParts>(count, f.column + begin, value, block, x);
-  for (int g = 1; g < kGroup; g++) {
-    for (int k = 0; k < g; k++) {
-      const double l = value[g][count + k];
-      for (int c = 0; c < kParts; c++) x[g][c] -= l * x[k][c];
-    }
-  }
-  for (int g = 0; g < kGroup; g++) {
-    for (int c = 0; c < kParts; c++) rows[g * kStride + c] = x[g][c];
-  }
-}
-
-// which groups are not zero after the elimination; returns the part of L that they make
-COSTATE_SIMD double FindActive(const Factors& f, const int* group, const int* group_parent, int groups,
-                               const double* block, char* active) {
-  typedef long long Bits4 __attribute__((vector_size(32), aligned(32), may_alias));
-  for (int n = 0; n < groups; n++) {
-    active[n] = 0;
-    for (int i = group[n]; i < group[n + 1] && !active[n]; i++) {
-      const Bits4* x = reinterpret_cast<const Bits4*>(block + i * kWidth);
-      const Bits4 any = (x[0] | x[1]) | (x[2] | x[3]);
-      active[n] = (any[0] | any[1] | any[2] | any[3]) != 0;
-    }
-  }
-  int entries = 0;
-  for (int n = groups - 1; n >= 0; n--) {
-    if (!active[n]) continue;
-    if (group_parent[n] >= 0) active[group_parent[n]] = 1;
-    entries += f.row_start[group[n + 1]] - f.row_start[group[n]];
-  }
-  return static_cast<double>(entries) / f.row_start[group[groups]];
-}
-
-template <int kLanes, int kParts>
-__attribute__((always_inline)) inline void SubstituteParts(const Factors& f, const int* group, const char* active,
-                                                           int groups, double* block) {
-  for (int n = groups - 1; n >= 0; n--) {
-    if (active) {
-      if (!active[n]) continue;
-      switch (group[n + 1] - group[n]) {
-        case 1: PushFromLeaves<1, kLanes, kParts>(f, group[n], block); break;
-        case 2: PushFromLeaves<2, kLanes, kParts>(f, group[n], block); break;
-        default: PushFromLeaves<3, kLanes, kParts>(f, group[n], block);
-      }
-      continue;
-    }
-    switch (group[n + 1] - group[n]) {
-      case 1: FromLeaves<1, kLanes, kParts>(f, group[n], block); break;
-      case 2: FromLeaves<2, kLanes, kParts>(f, group[n], block); break;
-      default: FromLeaves<3, kLanes, kParts>(f, group[n], block);
-    }
-  }
-  for (int n = 0; n < groups; n++) {
-    switch (group[n + 1] - group[n]) {
-      case 1: FromRoots<1, kLanes, kParts>(f, group[n], block); break;
-      case 2: FromRoots<2, kLanes, kParts>(f, group[n], block); break;
-      default: FromRoots<3, kLanes, kParts>(f, group[n], block);
-    }
-  }
-}
-
-template <int kLanes>
-__attribute__((always_inline)) inline void SubstituteOf(const Factors& f, const int* group, const char* active,
-                                                        int groups, bool half, double* block) {
-  half ? SubstituteParts<kLanes, kWidth / kLanes / 2>(f, group, active, groups, block)
-       : SubstituteParts<kLanes, kWidth / kLanes>(f, group, active, groups, block);
-}
-
-COSTATE_SIMD_LANES(void, Substitute,
-                   (const Factors& f, const int* group, const char* active, int groups, bool half, double* block),
-                   SubstituteOf, (f, group, active, groups, half, block))
-
-}  // namespace
-
 void TreeSolver::Solve(BlockedMatrix* B, bool sparse) const {
   assert(B->rows() == nv_);
   for (int b = 0; b < B->blocks(); b++) SolveBlock(B->block(b), sparse, B->IsHalf(b));
 }
 
-TreeSolver::Factors TreeSolver::MakeFactors() const {
-  return {row_start_.data(), column_.data(),    col_start_.data(), col_row_.data(),
-          value_.data(),     col_value_.data(), inverse_.data()};
-}
-
 bool TreeSolver::SolveBlock(double* block, bool sparse, bool half) const {
-  const Factors factors = MakeFactors();
-  const int groups = static_cast<int>(group_.size()) - 1;
-  if (groups == 0) return false;
-  const double share =
-      sparse ? FindActive(factors, group_.data(), group_parent_.data(), groups, block, active_.data()) : 1;
-  if (share == 0 && std::find(active_.begin(), active_.end(), 1) == active_.end()) return false;
-  Substitute(factors, group_.data(), share < kSparse ? active_.data() : nullptr, groups, half, block);
-  return true;
+  const TreeSubstitution& blocks = ReadyBlocks();
+  if (narrowed_) std::fill_n(block + nv_ * BlockedMatrix::kWidth, kSix * BlockedMatrix::kWidth, 0.0);
+  return blocks.SolveBlock(inverse_.data(), block, sparse, half);
 }
 
 namespace {
 
+struct RowFactors {
+  const int *row_start, *column;
+  const double *value, *inverse;
+};
+
 // (S2) for one vector: a group's rows push into their ancestors …
 template <int kGroup>
-__attribute__((always_inline)) inline void PushVector(const Factors& f, int first, double* x) {
+__attribute__((always_inline)) inline void PushVector(const RowFactors& f, int first, double* x) {
   const int begin = f.row_start[first], count = f.row_start[first + 1] - begin;
   const double* value[kGroup];
   for (int g = kGroup - 1; g >= 0; g--) {
@@ -452,7 +304,7 @@ __attribute__((always_inline)) inline void PushVector(const Factors& f, int firs
 
 // … and read them back
 template <int kGroup>
-__attribute__((always_inline)) inline void ReadVector(const Factors& f, int first, double* x) {
+__attribute__((always_inline)) inline void ReadVector(const RowFactors& f, int first, double* x) {
   const int begin = f.row_start[first], count = f.row_start[first + 1] - begin;
   const double* value[kGroup];
   double sum[kGroup] = {0};
@@ -467,19 +319,19 @@ __attribute__((always_inline)) inline void ReadVector(const Factors& f, int firs
   }
 }
 
-COSTATE_SIMD void SubstituteVector(const Factors& f, const int* group, int groups, double* x) {
+COSTATE_SIMD void SubstituteVector(const RowFactors& f, const Group* group, int groups, double* x) {
   for (int n = groups - 1; n >= 0; n--) {
-    switch (group[n + 1] - group[n]) {
-      case 1: PushVector<1>(f, group[n], x); break;
-      case 2: PushVector<2>(f, group[n], x); break;
-      default: PushVector<3>(f, group[n], x);
+    switch (group[n].size) {
+      case 1: PushVector<1>(f, group[n].first, x); break;
+      case 2: PushVector<2>(f, group[n].first, x); break;
+      default: PushVector<3>(f, group[n].first, x);
     }
   }
   for (int n = 0; n < groups; n++) {
-    switch (group[n + 1] - group[n]) {
-      case 1: ReadVector<1>(f, group[n], x); break;
-      case 2: ReadVector<2>(f, group[n], x); break;
-      default: ReadVector<3>(f, group[n], x);
+    switch (group[n].size) {
+      case 1: ReadVector<1>(f, group[n].first, x); break;
+      case 2: ReadVector<2>(f, group[n].first, x); break;
+      default: ReadVector<3>(f, group[n].first, x);
     }
   }
 }
@@ -487,7 +339,9 @@ COSTATE_SIMD void SubstituteVector(const Factors& f, const int* group, int group
 }  // namespace
 
 void TreeSolver::Solve(double* x) const {
-  SubstituteVector(MakeFactors(), group_.data(), static_cast<int>(group_.size()) - 1, x);
+  const std::vector<Group>& groups = plain_.groups();
+  SubstituteVector({row_start_.data(), column_.data(), value_.data(), inverse_.data()}, groups.data(),
+                   static_cast<int>(groups.size()), x);
 }
 
 }  // namespace costate

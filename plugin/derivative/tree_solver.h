@@ -1,47 +1,22 @@
 // LᵀDL factorisation of a symmetric matrix on the pattern of a kinematic tree plus couplings, and blocked solves with
-// it. Equations (S1)–(S3) of README.md.
+// it. Equations (S1)–(S3), (S5) of README.md.
 #ifndef COSTATE_DERIVATIVE_TREE_SOLVER_H_
 #define COSTATE_DERIVATIVE_TREE_SOLVER_H_
 
-#include <cstddef>
-#include <cstdint>
 #include <vector>
 
-#include <Eigen/Core>
+#include "derivative/tree_substitution.h"
+#include "derivative/tree_waist.h"
 
 namespace costate {
-
-/// A dense matrix stored in blocks of 16 columns, each block row-major: one row of a block is two cache lines, which is
-/// what the solves below stream through. It only grows.
-class BlockedMatrix {
- public:
-  static constexpr int kWidth = 16;
-
-  void Resize(int rows, int cols);  ///< contents are undefined afterwards
-  void SetZero();
-  int rows() const { return rows_; }
-  int cols() const { return cols_; }
-  int blocks() const { return (cols_ + kWidth - 1) / kWidth; }
-  double* block(int b) { return data_ + static_cast<std::size_t>(b) * rows_ * kWidth; }
-  const double* block(int b) const { return data_ + static_cast<std::size_t>(b) * rows_ * kWidth; }
-  bool IsHalf(int b) const { return cols_ - b * kWidth <= kWidth / 2; }  ///< no more than half of its columns are there
-  double& operator()(int i, int j) {
-    return data_[(static_cast<std::size_t>(j >> 4) * rows_ + i) * kWidth + (j & (kWidth - 1))];
-  }
-  double operator()(int i, int j) const { return const_cast<BlockedMatrix&>(*this)(i, j); }
-
- private:
-  int rows_ = 0, cols_ = 0;
-  std::vector<double> storage_;
-  double* data_ = nullptr;  // 64-byte aligned inside storage_
-};
 
 /// H = LᵀDL with L unit lower triangular, eliminated from the leaves to the roots: on a tree without couplings no entry
 /// fills in. Rows are dofs; row i holds the columns j < i of the lower triangle.
 class TreeSolver {
  public:
   /// @param parent  dof_parentid of the model (-1: root), nv entries.
-  TreeSolver(const int* parent, int nv);
+  /// @param waist  where a factorization may narrow the tree.
+  TreeSolver(const int* parent, int nv, const TreeWaist& waist = {});
 
   /// Declares which sets of dofs are coupled beyond ancestor pairs, e.g. the chains of two bodies in contact. The
   /// symbolic factorisation is kept while the same couplings are declared in the same order.
@@ -70,7 +45,15 @@ class TreeSolver {
   void AddRows(const int* start, const int* count, const int* columns, const double* values);
 
   /// Factorises in place. False when a pivot is not positive: the matrix is not positive definite.
-  bool Factor();
+  /// @param cdof  axes S of the dofs, if every H(i, j) with i behind the waist and j before it is S_j·z_i with six
+  ///        numbers z_i: blocks are then solved by (S5).
+  ///        null: that is not known.
+  bool Factor(const double* cdof = nullptr);
+
+  /// Would a factorization narrow the tree, given the axes?
+  bool MayNarrow() const { return !narrow_.empty(); }
+  /// Did the last Factor find blocks to be solved by (S5)?
+  bool narrowed() const { return narrowed_; }
 
   /// Ratio of the largest to the smallest pivot of the last Factor: a lower bound of the condition number.
   double PivotRatio() const;
@@ -83,29 +66,24 @@ class TreeSolver {
   /// x ← H⁻¹ x for one vector.
   void Solve(double* x) const;
 
-  /// L by rows and by columns, and the inverse of D, as the substitutions read them.
-  struct Factors {
-    const int *row_start, *column, *col_start, *col_row;
-    const double *value, *col_value, *inverse;
-  };
-
  private:
   bool AddBelow(int i, int j, double x);
-  Factors MakeFactors() const;
   void Symbolic();
-  void FindGroups();
+  void BuildNarrow(const std::vector<TreeSubstitution::Row>& rows);
+  bool CouplesBehindWaist() const;
+  const TreeSubstitution& ReadyBlocks() const;
 
   int nv_;
   std::vector<int> parent_;
   std::vector<int> coupling_, pending_;  // flattened [count, dofs…]
   bool symbolic_valid_ = false;
-  std::vector<int> row_start_, column_;                // L by rows
-  std::vector<double> value_, diagonal_, inverse_;     // entries, pivots, their inverses
-  std::vector<int> col_start_, col_row_, col_source_;  // L by columns: row and index into value_
-  std::vector<double> col_value_;
-  std::vector<int> place_;                 // of AddRows' entries in value_; empty: not looked up yet
-  std::vector<int> group_, group_parent_;  // first rows of groups that are solved together, and nv; elimination tree
-  mutable std::vector<char> active_;
+  std::vector<int> row_start_, column_;             // L by rows
+  std::vector<double> value_, diagonal_, inverse_;  // entries, what BuildNarrow adds to them; pivots, their inverses
+  std::vector<int> place_;                          // of AddRows' entries in value_; empty: not looked up yet
+  TreeWaist waist_;
+  mutable TreeSubstitution plain_, narrow_;  // of blocks; the latter is empty where couplings reach behind the waist
+  bool narrowed_ = false;                    // which of the two is used
+  mutable bool read_ = false;                // and whether it has the values
 };
 
 }  // namespace costate

@@ -1,6 +1,8 @@
 #include "derivative/tree_solver.h"
 
+#include <costate/derivative.h>
 #include <costate/model.h>
+#include <costate/state.h>
 #include <gtest/gtest.h>
 
 #include <Eigen/Dense>
@@ -8,9 +10,12 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "derivative/integrator.h"
+#include "support/random_state.h"
+#include "support/step_reference.h"
 
 namespace costate {
 namespace {
@@ -68,9 +73,9 @@ void ExpectSolution(const MatrixXd& H, const TreeSolver* solver, const MatrixXd&
 }
 
 // all rows, then a single one: the solver skips what stays zero
-void ExpectSolves(const MatrixXd& H, TreeSolver* solver, int cols, std::mt19937* rng) {
+void ExpectSolves(const MatrixXd& H, TreeSolver* solver, int cols, std::mt19937* rng, const double* cdof = nullptr) {
   Fill(H, solver);
-  ASSERT_TRUE(solver->Factor());
+  ASSERT_TRUE(solver->Factor(cdof));
   std::normal_distribution<double> normal;
   const MatrixXd B = MatrixXd::NullaryExpr(H.rows(), cols, [&] { return normal(*rng); });
   for (const bool sparse : {false, true}) {
@@ -170,6 +175,104 @@ TEST(StepAssembly, FindsANumberThatIsNotFinite) {
       }
     }
   }
+}
+
+// a box, then a floating robot: two legs, a trunk of seven hinges in three bodies and two long arms at its end
+std::string Torso() {
+  const auto hinge = [](int n) {
+    const char* axes[] = {"1 0 0", "0 1 0", "0.6 0 0.8"};
+    return std::string("<joint axis='") + axes[n % 3] + "' pos='0.02 0 0.01' damping='1'/>";
+  };
+  const auto limb = [&](const char* pos, int links, bool ball) {
+    std::string open, close;
+    for (int n = 0; n < links; n++) {
+      open += std::string("<body pos='") + (n ? "0 0.03 -0.2" : pos) + "'>" + hinge(n) + (n == 1 ? hinge(n + 1) : "") +
+              "<geom type='capsule' fromto='0 0 0 0 0.03 -0.2' size='0.04'/>";
+      close += "</body>";
+    }
+    if (ball) open += "<body pos='0 0 -0.2'><joint type='ball' damping='1'/><geom size='0.06'/></body>";
+    return open + close;
+  };
+  const std::string chest = "<body pos='0 0 0.2'>" + hinge(2) + "<geom size='0.1'/>" + limb("0 0.2 0.1", 6, true) +
+                            limb("0 -0.2 0.1", 5, true) + "</body>";
+  const std::string trunk = "<body pos='0.03 0 0.2'>" + hinge(0) + hinge(1) + hinge(2) +
+                            "<geom size='0.1'/><body pos='0 0 0.2'>" + hinge(0) + hinge(1) + hinge(2) +
+                            "<geom size='0.1'/>" + chest + "</body></body>";
+  return "<mujoco><default><geom conaffinity='0'/></default><worldbody><geom type='plane' size='5 5 .1' "
+         "conaffinity='1'/><body pos='2 0 0.09'><freejoint/><geom type='box' size='.1 .1 .1'/></body>"
+         "<body pos='0.3 0.1 0.9'><freejoint/><geom size='0.15'/>" +
+         limb("0 0.1 -0.1", 3, false) + limb("0 -0.1 -0.1", 3, false) + trunk + limb("-0.1 0 0", 2, false) +
+         "</body></worldbody></mujoco>";
+}
+
+// H = M + Σ JᵀKJ of all bodies of the robot
+MatrixXd InertiaOnSprings(const mjModel* m, const mjData* d, std::mt19937* rng) {
+  const int nv = static_cast<int>(m->nv);
+  std::normal_distribution<double> normal;
+  MatrixXd H = MatrixXd::Zero(nv, nv);
+  for (int i = 0; i < nv; i++) {
+    for (int k = m->M_rowadr[i]; k < m->M_rowadr[i] + m->M_rownnz[i]; k++)
+      H(i, m->M_colind[k]) = H(m->M_colind[k], i) = d->M[k];
+  }
+  for (int b = 1; b < m->nbody; b++) {
+    MatrixXd J = MatrixXd::Zero(6, nv);
+    for (int i = m->body_dofadr[b] + m->body_dofnum[b] - 1; i >= 0; i = m->dof_parentid[i])
+      J.col(i) = Eigen::Map<const Eigen::Matrix<double, 6, 1>>(d->cdof + 6 * i);
+    const Eigen::Matrix<double, 6, 3> force = Eigen::Matrix<double, 6, 3>::NullaryExpr([&] { return normal(*rng); });
+    H += J.transpose() * force * force.transpose() * J;
+  }
+  return H;
+}
+
+// (S5) on the robot in random poses: what is behind the chest reads six numbers, everywhere else nothing changes
+TEST(TreeSolver, NarrowsADeepTreeAtItsWaist) {
+  const ModelPtr model = LoadModelFromString(Torso());
+  const mjModel* m = model.get();
+  const int nv = static_cast<int>(m->nv);
+  const TreeWaist waist = FindWaist(m);
+  ASSERT_EQ(waist.root, 6);
+  ASSERT_EQ(waist.trunk.size(), 7u);
+  EXPECT_EQ(waist.begin, waist.trunk.back() + 1);
+  EXPECT_EQ(waist.end, waist.begin + 7 + 3 + 6 + 3);
+  EXPECT_LT(waist.end, nv);
+  TreeSolver solver(m->dof_parentid, nv, waist);
+  const DataPtr data = MakeData(m);
+  std::mt19937 rng(5);
+  for (unsigned seed = 1; seed < 3; seed++) {
+    SetState(m, data.get(), support::RandomState(m, seed));
+    mj_forward(m, data.get());
+    const MatrixXd H = InertiaOnSprings(m, data.get(), &rng);
+    ExpectSolves(H, &solver, seed == 1 ? 17 : 5, &rng, data->cdof);
+    EXPECT_TRUE(solver.narrowed());
+  }
+
+  // couplings of the legs leave it, those that reach behind the chest do not
+  const std::vector<std::pair<std::vector<int>, bool>> sets = {
+      {{12, 16}, true}, {{0, waist.trunk[2]}, true}, {{waist.begin + 2, nv - 1}, false}, {{waist.begin, 8}, false}};
+  for (const auto& [set, narrows] : sets) {
+    solver.BeginCouplings();
+    solver.Couple(set.data(), static_cast<int>(set.size()));
+    solver.EndCouplings();
+    MatrixXd H = InertiaOnSprings(m, data.get(), &rng);
+    for (int i : set) {
+      for (int j : set) H(i, j) += i == j ? 3 : 1;
+    }
+    ExpectSolves(H, &solver, 5, &rng, data->cdof);
+    EXPECT_EQ(solver.narrowed(), narrows);
+  }
+}
+
+// Euler with damping solves with two such matrices
+TEST(DeepTree, StepsAgreeWithTheReference) {
+  const ModelPtr model = LoadModelFromString(Torso());
+  const mjModel* m = model.get();
+  const DataPtr data = MakeData(m);
+  for (int k = 0; k < 200; k++) mj_step(m, data.get());
+  ASSERT_GE(data->ncon, 4);
+  const StepDerivative step = Linearize(m, data.get());
+  const support::StepReference reference = support::MakeStepReference(m, data.get());
+  EXPECT_TRUE(support::AgreesWithReference(support::Both(step.A, step.B), reference.step, reference.step_error,
+                                           support::kReference));
 }
 
 TEST(TreeSolver, AcceptsNoDofsAtAll) {
