@@ -233,6 +233,33 @@ ConstraintDerivative::Pair* ConstraintDerivative::FindPair(const mjModel* model,
   return &pair;
 }
 
+// (C11) ∂r/∂q = JᵀJ (D κ − f g), ∂r/∂v = JᵀJ D b, H = JᵀJ D; friction rows have no position
+void ConstraintDerivative::FillFactors(const mjData* data, bool quadratic, Row* out) {
+  const int row = out->efc, type = data->efc_type[row];
+  const mjtNum* kbip = data->efc_KBIP + 4 * row;
+  out->D = out->h = quadratic ? data->efc_D[row] : 0;
+  out->damping = kbip[1];
+  out->force = data->efc_force[row];
+  out->v = PLANT("row: velocity", out->D * kbip[1]);
+  if (type != mjCNSTR_FRICTION_DOF && type != mjCNSTR_FRICTION_TENDON) {
+    const double kappa =
+        PLANT("row: stiffness", kbip[0] * (kbip[2] + kbip[3] * (data->efc_pos[row] - data->efc_margin[row])));
+    out->q = out->D * kappa - PLANT("row: impedance", ImpedanceGain(data, row, out->force));
+  }
+}
+
+// limits and dry friction of hinges and slides: J is one number
+void ConstraintDerivative::JointRow(const mjModel* model, const mjData* data, int row, int dof) {
+  Row& out = row_.emplace_back();
+  out.efc = row;
+  out.curved_dof = -1;
+  out.start = static_cast<int>(row_dof_.size());
+  out.count = 1;
+  row_dof_.push_back(dof);
+  row_J_.push_back(data->efc_J[mj_isSparse(model) ? data->efc_J_rowadr[row] : row * model->nv + dof]);
+  FillFactors(data, true, &out);
+}
+
 bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, int row, std::string* missing) {
   const int type = data->efc_type[row], id = data->efc_id[row];
   auto refuse = [&](int object, const char* what) {
@@ -240,7 +267,11 @@ bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, i
     return false;
   };
   const bool quadratic = data->efc_state[row] == mjCNSTRSTATE_QUADRATIC;
-  if (!quadratic && type == mjCNSTR_FRICTION_DOF) return true;  // a constant force along a constant J
+  if (type == mjCNSTR_FRICTION_DOF || (type == mjCNSTR_LIMIT_JOINT && model->jnt_type[id] != mjJNT_BALL)) {
+    // where it is not quadratic, a constant force along a constant J
+    if (quadratic) JointRow(model, data, row, type == mjCNSTR_FRICTION_DOF ? id : model->jnt_dofadr[id]);
+    return true;
+  }
   int curved_dof = -1;
   double curved_dJ = 0;
 
@@ -283,12 +314,7 @@ bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, i
 
   // entries of J
   out.start = static_cast<int>(row_dof_.size());
-  const bool joint = type == mjCNSTR_FRICTION_DOF || (type == mjCNSTR_LIMIT_JOINT && model->jnt_type[id] != mjJNT_BALL);
-  if (joint && !mj_isSparse(model)) {
-    const int dof = type == mjCNSTR_FRICTION_DOF ? id : model->jnt_dofadr[id];
-    row_dof_.push_back(dof);
-    row_J_.push_back(data->efc_J[row * model->nv + dof]);
-  } else if (mj_isSparse(model)) {
+  if (mj_isSparse(model)) {
     const int begin = data->efc_J_rowadr[row], end = begin + data->efc_J_rownnz[row];
     for (int n = begin; n < end; n++) {
       if (data->efc_J[n] == 0) continue;
@@ -305,19 +331,9 @@ bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, i
   }
   out.count = static_cast<int>(row_dof_.size()) - out.start;
 
-  // (C11) ∂r/∂q = JᵀJ (D κ − f g), ∂r/∂v = JᵀJ D b, H = JᵀJ D; friction rows have no position
-  const mjtNum* kbip = data->efc_KBIP + 4 * row;
-  out.D = out.h = quadratic ? data->efc_D[row] : 0;
-  out.damping = kbip[1];
-  out.force = data->efc_force[row];
-  out.v = PLANT("row: velocity", out.D * kbip[1]);
-  if (type != mjCNSTR_FRICTION_DOF && type != mjCNSTR_FRICTION_TENDON) {
-    const double kappa =
-        PLANT("row: stiffness", kbip[0] * (kbip[2] + kbip[3] * (data->efc_pos[row] - data->efc_margin[row])));
-    out.q = out.D * kappa - PLANT("row: impedance", ImpedanceGain(data, row, out.force));
-  }
+  FillFactors(data, quadratic, &out);
   if (out.curved_dof >= 0)
-    out.rate = PLANT("equality: joint, rate", data->qacc[out.curved_dof] + kbip[1] * data->qvel[out.curved_dof]);
+    out.rate = PLANT("equality: joint, rate", data->qacc[out.curved_dof] + out.damping * data->qvel[out.curved_dof]);
   return true;
 }
 
@@ -475,14 +491,18 @@ void ConstraintDerivative::AddPairsAndRows(const mjModel* model, const mjData* d
   for (const Row& row : row_) {
     const int* dof = row_dof_.data() + row.start;
     const double* J = row_J_.data() + row.start;
+    const auto add = [&](int i, int j, double JJ) __attribute__((always_inline)) {
+      if (H && j <= i) H->Add(i, j, PLANT("row: hessian", JJ * row.h));
+      if (!R) return;
+      (*R)(i, j) -= JJ * row.q;
+      (*R)(i, nv + j) -= JJ * row.v;
+    };
+    if (row.count == 1 && row.curved_dof < 0) {
+      add(dof[0], dof[0], J[0] * J[0]);
+      continue;
+    }
     for (int a = 0; a < row.count; a++) {
-      for (int b = 0; b < row.count; b++) {
-        const double JJ = J[a] * J[b];
-        if (H && dof[b] <= dof[a]) H->Add(dof[a], dof[b], PLANT("row: hessian", JJ * row.h));
-        if (!R) continue;
-        (*R)(dof[a], dof[b]) -= JJ * row.q;
-        (*R)(dof[a], nv + dof[b]) -= JJ * row.v;
-      }
+      for (int b = 0; b < row.count; b++) add(dof[a], dof[b], J[a] * J[b]);
       if (R && row.curved_dof >= 0) (*R)(dof[a], row.curved_dof) -= J[a] * row.D * row.curved_dJ * row.rate;
     }
     if (R && row.curved_dof >= 0)

@@ -160,6 +160,8 @@ class ConstraintDerivative {
   void KeepWrench(const mjModel* model);
   void KeepContact(const mjModel* model, const mjData* data, int c, const TreeDerivative& tree, const BeltMotion* belt);
   bool ScalarRow(const mjModel* model, const mjData* data, int row, std::string* missing);
+  void JointRow(const mjModel* model, const mjData* data, int row, int dof);
+  static void FillFactors(const mjData* data, bool quadratic, Row* out);
   void AddPair(const mjModel* model, const mjData* data, const TreeDerivative& tree, const Pair& pair,
                Columns* R) const;
   void AddPairHessian(const mjModel* model, const mjData* data, const Pair& pair, TreeSolver* H) const;
@@ -196,8 +198,7 @@ class ConstraintDerivative {
   const TendonMoments* tendons_ = nullptr;
   std::vector<BallLimit> ball_;
   mutable std::vector<int> coupled_;
-  mutable std::vector<Vec6> axis_;    // of a pair's chain, signed
-  mutable std::vector<double> axes_;  // the same by components, and products with them
+  mutable std::vector<double> axes_;  // of a pair's chain, signed, and products with them
   std::vector<int> row_dof_;
   std::vector<double> row_J_;
 };

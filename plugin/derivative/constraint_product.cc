@@ -1,4 +1,6 @@
 // Contacts as products need them: their part of H as matrices, everything else contact by contact. (C20) of README.md.
+#include <algorithm>
+
 #include "derivative/chain.h"
 #include "derivative/constraint.h"
 
@@ -112,13 +114,13 @@ COSTATE_SIMD void ConstraintDerivative::AddPairHessian(const mjModel* m, const m
     return LoadLanes(d->subtree_com + 3 * m->body_rootid[body]);
   };
   const Double4 shift1 = origin(pair.body2) - origin(pair.body1);
-  axis_.resize(pair.chain_count);
+  axes_.resize(std::max<std::size_t>(axes_.size(), 6 * pair.chain_count));
   for (int n = 0; n < pair.chain_count; n++) {
     const Lanes6 S = Lanes6::Load(d->cdof + 6 * chain[n]);
-    (sign[n] < 0 ? -MotionAbout(S, shift1) : S).Store(axis_[n].data());
+    (sign[n] < 0 ? -MotionAbout(S, shift1) : S).Store(axes_.data() + 6 * n);
   }
   for (int k = 0; k < pair.chain_count; k++) {
-    const Lanes6 S = Lanes6::Load(axis_[k].data()), F = Times(pair.HH, S);
+    const Lanes6 S = Lanes6::Load(axes_.data() + 6 * k), F = Times(pair.HH, S);
     H->diagonal(chain[k]) += DotLanes(S, F);
 
     // the others come in descending order, as a row of H read from its end
@@ -128,7 +130,7 @@ COSTATE_SIMD void ConstraintDerivative::AddPairHessian(const mjModel* m, const m
     for (int n = k + 1; n < pair.chain_count; n++) {
       do at--;
       while (columns[at] != chain[n]);
-      row[at] += DotLanes(Lanes6::Load(axis_[n].data()), F);
+      row[at] += DotLanes(Lanes6::Load(axes_.data() + 6 * n), F);
     }
   }
 }

@@ -96,6 +96,13 @@ void TreeDerivative::FinishPush(const mjModel* m, const mjData* d, const double*
 
 namespace {
 
+// squares below the least number do not count: what they are squares of would change no digit of M
+COSTATE_LANES bool IsZero(const Mat6& HH) {
+  Double4 sum = {};
+  for (int c = 0; c < 36; c += 4) sum += LoadLanes(HH.data() + c) * LoadLanes(HH.data() + c);
+  return sum[0] + sum[1] + sum[2] + sum[3] == 0;
+}
+
 COSTATE_LANES void AddMatrix(const Mat6& HH, bool first, Mat6* to) {
   for (int c = 0; c < 36; c += 6) {
     Lanes6 column = Lanes6::Load(HH.data() + c);
@@ -112,6 +119,7 @@ COSTATE_SIMD void TreeDerivative::AddHessian(const mjModel* m, const mjData* d, 
   hessian_.resize(nbody);
   for (BodyHessian& body : hessian_) body.active = false;
   const auto add = [this](int b, const Mat6& HH) __attribute__((always_inline)) {
+    if (IsZero(HH)) return;  // constraints between bodies that both move leave wrenches alone
     AddMatrix(HH, !hessian_[b].active, &hessian_[b].HH);
     hessian_[b].active = true;
   };
