@@ -447,15 +447,12 @@ void Actuation::Slopes(const mjModel* m, const mjData* d, int i) {
   s.ctrl = PLANT("actuator: by control", gain * input_ctrl);
   s.act = PLANT("actuator: by activation", gain * input_act);
 
-  // implicitfast's matrix takes a control without activation as it is, beyond its range too
-  const bool raw = s.act_index < 0;
   const mjtNum* range = m->actuator_forcerange + 2 * i;
   if (m->actuator_forcelimited[i] && (d->actuator_force[out] <= range[0] || d->actuator_force[out] >= range[1])) return;
-  const double applied = raw ? d->ctrl[u] : input;
-  s.damping = PLANT("actuator: damping", -gain_velocity * applied - bias_velocity);
-  s.damping_length = -bend_length * applied;
-  s.damping_velocity = -bend_velocity * applied;
-  s.damping_ctrl = PLANT("actuator: damping by control", -gain_velocity * (raw ? 1 : input_ctrl));
+  s.damping = PLANT("actuator: damping", -gain_velocity * input - bias_velocity);
+  s.damping_length = -bend_length * input;
+  s.damping_velocity = -bend_velocity * input;
+  s.damping_ctrl = PLANT("actuator: damping by control", -gain_velocity * input_ctrl);
   s.damping_act = PLANT("actuator: damping by activation", -gain_velocity * input_act);
 }
 

@@ -3,21 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "derivative/effective_mass.h"
-
 namespace costate {
 
 std::string DelayMissing(const mjModel* m) {
   if (m->nhistory == 0) return "";
-  bool delayed = false;
-  for (int i = 0; i < m->nactuator; i++) {
-    if (m->actuator_delay[i] == 0) continue;
-    delayed = true;
-    const bool implicit = m->opt.integrator == mjINT_IMPLICIT || m->opt.integrator == mjINT_IMPLICITFAST;
-    const bool fixed = m->actuator_gaintype[i] == mjGAIN_FIXED ||
-                       (m->actuator_gaintype[i] == mjGAIN_AFFINE && m->actuator_gainprm[i * mjNGAIN + 2] == 0);
-    if (implicit && !fixed) return "delays: an implicit integrator, and a gain that depends on velocity";
-  }
+  const bool delayed =
+      std::any_of(m->actuator_delay, m->actuator_delay + m->nactuator, [](mjtNum s) { return s != 0; });
   if (delayed && m->opt.integrator == mjINT_RK4) return "delays: each stage of RK4 reads the history at another time";
   return DelayRefusal(m);
 }

@@ -43,8 +43,12 @@ DataPtr Moved(const mjModel* m) {
 }
 
 TEST_F(DelayedTest, BothLevelsAgreeWithTheReference) {
+  // a gain that depends on velocity: the matrix of implicit integrators has it with what comes from the history,
+  // clamped
+  const char* gain = R"(<general joint="b" gaintype="affine" gainprm="1 0 0.3" delay="0.004" nsample="4"/>
+    <damper joint="a" kv="0.4" ctrlrange="0 0.1" delay="0.006" nsample="5" interp="linear"/>)";
   for (const char* options : {"", "integrator='implicitfast'", "integrator='implicit' noslip_iterations='2'"}) {
-    const ModelPtr model = LoadModelFromString(Late(options));
+    const ModelPtr model = LoadModelFromString(Late(options, gain));
     const mjModel* m = model.get();
     const DataPtr data = Moved(m);
     ASSERT_GT(data->ncon, 0);
@@ -60,7 +64,7 @@ TEST_F(DelayedTest, BothLevelsAgreeWithTheReference) {
                                   << block.worst.value << " " << block.worst.reference;
       }
       EXPECT_GT(value.B.col(0).norm(), 0);
-      EXPECT_EQ(value.B.rightCols(2).norm(), 0);  // they act in a later step
+      EXPECT_EQ(value.B.rightCols(4).norm(), 0);  // they act in a later step
       EXPECT_EQ(value.C.row(1).norm(), 0);
     }
 
@@ -132,44 +136,37 @@ TEST_F(DelayedTest, SensorsWithinTheirIntervalAreConstant) {
   }
 }
 
-// what a delayed gain puts into an implicit integrator's matrix is the engine's affair, and so is what a stage reads
-// when: level 2 lets the engine read the history
+// what a stage reads when is the engine's affair: level 2 lets it read the history
 TEST_F(DelayedTest, Level2EvaluatesTheModelWithItsDelays) {
-  const char* gain = "<general joint='b' gaintype='affine' gainprm='1 0 0.3' delay='0.004' nsample='4'/>";
-  for (const auto& [options, text] : {std::pair{"integrator='implicitfast'", "a gain that depends on velocity"},
-                                      std::pair{"integrator='implicit'", "a gain that depends on velocity"},
-                                      std::pair{"integrator='RK4'", "each stage of RK4"}}) {
-    SCOPED_TRACE(options);
-    const ModelPtr model = LoadModelFromString(Late(options, gain));
-    const mjModel* m = model.get();
-    std::string missing;
-    EXPECT_FALSE(MakeAnalyticBackend(m, {}, &missing));
-    EXPECT_NE(missing.find(text), std::string::npos) << missing;
-    const DataPtr data = Moved(m);
-    const StepDerivative value = Linearize(m, data.get());
-    EXPECT_EQ(value.coverage.Worst(), Level::kResidual);
-    ExpectReference(m, data.get(), value);
-    EXPECT_EQ(value.C.row(1).norm(), 0);
-    Linearizer linearizer(m);
-    linearizer.SetContext(GetContext(m, data.get()));
-    const VectorXd x = GetState(m, data.get()), u = Eigen::Map<const VectorXd>(data->ctrl, m->nu);
-    const VectorXd lambda = support::Random(3).Vector(static_cast<int>(value.A.rows())),
-                   du = support::Random(4).Vector(static_cast<int>(m->nu));
-    StepVjp vjp;
-    linearizer.Vjp(x, u, lambda, &vjp);
-    EXPECT_TRUE(support::MatricesNearRelative(vjp.u, value.B.transpose() * lambda, 1e-11));
-    StepJvp jvp;
-    linearizer.Jvp(x, u, lambda, du, &jvp);
-    EXPECT_TRUE(support::MatricesNearRelative(jvp.dx, value.A * lambda + value.B * du, 1e-11));
-  }
+  const ModelPtr model = LoadModelFromString(
+      Late("integrator='RK4'", "<general joint='b' gaintype='affine' gainprm='1 0 0.3' delay='0.004' nsample='4'/>"));
+  const mjModel* m = model.get();
+  std::string missing;
+  EXPECT_FALSE(MakeAnalyticBackend(m, {}, &missing));
+  EXPECT_NE(missing.find("each stage of RK4"), std::string::npos) << missing;
+  const DataPtr data = Moved(m);
+  const StepDerivative value = Linearize(m, data.get());
+  EXPECT_EQ(value.coverage.Worst(), Level::kResidual);
+  ExpectReference(m, data.get(), value);
+  EXPECT_EQ(value.C.row(1).norm(), 0);
+  Linearizer linearizer(m);
+  linearizer.SetContext(GetContext(m, data.get()));
+  const VectorXd x = GetState(m, data.get()), u = Eigen::Map<const VectorXd>(data->ctrl, m->nu);
+  const VectorXd lambda = support::Random(3).Vector(static_cast<int>(value.A.rows())),
+                 du = support::Random(4).Vector(static_cast<int>(m->nu));
+  StepVjp vjp;
+  linearizer.Vjp(x, u, lambda, &vjp);
+  EXPECT_TRUE(support::MatricesNearRelative(vjp.u, value.B.transpose() * lambda, 1e-11));
+  StepJvp jvp;
+  linearizer.Jvp(x, u, lambda, du, &jvp);
+  EXPECT_TRUE(support::MatricesNearRelative(jvp.dx, value.A * lambda + value.B * du, 1e-11));
 
   // a stage within the step would read what this very step stores
-  const ModelPtr model = LoadModelFromString(Late("integrator='RK4'", "<motor joint='b' delay='0.001' nsample='4'/>"));
-  const DataPtr data = Moved(model.get());
-  const StepDerivative value = Linearize(model.get(), data.get());
-  EXPECT_EQ(value.coverage.Worst(), Level::kStep);
-  EXPECT_NE(value.coverage.terms[0].reason.find("shorter than the step"), std::string::npos)
-      << value.coverage.terms[0].reason;
+  const ModelPtr early = LoadModelFromString(Late("integrator='RK4'", "<motor joint='b' delay='0.001' nsample='4'/>"));
+  const StepDerivative differenced = Linearize(early.get(), Moved(early.get()).get());
+  EXPECT_EQ(differenced.coverage.Worst(), Level::kStep);
+  EXPECT_NE(differenced.coverage.terms[0].reason.find("shorter than the step"), std::string::npos)
+      << differenced.coverage.terms[0].reason;
 }
 
 }  // namespace

@@ -139,6 +139,30 @@ TEST_F(ServoTest, AnIntegralHeldAtItsLimitStaysThere) {
   }
 }
 
+// the matrix of implicit integrators takes the control as the force does, clamped: beyond its range it does nothing
+TEST_F(ServoTest, ControlsBeyondTheirRangeAreClampedInTheMatrixToo) {
+  const ModelPtr model = LoadModelFromString(
+      Model("<damper joint='hinge' kv='3' ctrlrange='0 1'/><general tendon='rope' gaintype='affine' gainprm='4 1 -2' "
+            "ctrllimited='true' ctrlrange='-0.5 0.5'/>"));
+  mjModel* m = model.get();
+  const DataPtr data = MakeData(m);
+  SetState(m, data.get(), support::RandomState(m, 3, {.position = 0.6, .velocity = 2}));
+  for (int integrator : {mjINT_IMPLICIT, mjINT_IMPLICITFAST}) {
+    m->opt.integrator = integrator;
+    for (const double beyond : {-0.9, 1.7}) {
+      SCOPED_TRACE(std::to_string(integrator) + " " + std::to_string(beyond));
+      data->ctrl[0] = data->ctrl[1] = beyond;
+      const StepDerivative value = Linearize(m, data.get(), {.level = Level::kAnalytic});
+      const support::StepReference reference = support::MakeStepReference(m, data.get());
+      const Eigen::Index ndx = value.A.cols();
+      EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step.leftCols(ndx),
+                                               reference.step_error.leftCols(ndx), support::kReference));
+      EXPECT_EQ(value.B.norm(), 0);
+      EXPECT_EQ(reference.step.rightCols(2).norm(), 0);
+    }
+  }
+}
+
 // a crank behind an actuator of three outputs
 TEST_F(ServoTest, SliderCranksKnowTheirRodBehindSeveralOutputs) {
   ExpectStep(

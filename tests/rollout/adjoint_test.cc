@@ -362,6 +362,14 @@ TEST(Adjoint, FollowsDelayedControlsOfActuatorsWithSeveral) {
   for (int substeps : {1, 2}) ExpectFollowsControls(text, substeps);
 }
 
+// the matrix of an implicit integrator has what comes from the history, too
+TEST(Adjoint, FollowsDelayedControlsIntoAnImplicitMatrix) {
+  std::string text = kLate;
+  text.insert(text.find("</actuator>"),
+              "<general joint='a' gaintype='affine' gainprm='0.5 0 -0.3' delay='0.006' nsample='6' interp='linear'/>");
+  for (int substeps : {1, 2}) ExpectFollowsControls(text, substeps);
+}
+
 TEST(Adjoint, DelaysThemselvesAreParameters) {
   const ModelPtr model = LoadModelFromString(kLate);
   ParameterSet set(model.get(),
