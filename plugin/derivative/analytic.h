@@ -140,6 +140,7 @@ class AnalyticBackend final : public Backend {
   bool PullPoint(const mjModel* model, mjData* data, ConstVectorRef lambda, StepVjp* out, std::string* missing);
   bool CoverSensors(const mjModel* model, Coverage* coverage, std::string* missing);
   bool PullSensors(const mjModel* model, mjData* data, ConstVectorRef sigma, StepVjp* out, std::string* missing);
+  bool DifferencePulled(const mjModel* model, mjData* data, ConstVectorRef sigma, std::string* missing);
   void PullStep(const mjModel* model, const mjData* data, ConstVectorRef lambda, StepVjp* out);
   void PushAcceleration(const mjModel* model, const mjData* data, const double* dx, double* da, double* e);
   void PushActivation(const mjModel* model, const double* dx, double* next, double* rate) const;
@@ -210,7 +211,8 @@ class AnalyticBackend final : public Backend {
   // products
   StepDerivative report_;
   VectorXd y_, z_, pulled_, direction_;
-  VectorXd sensed_, by_acceleration_;                // of sensors: covectors of (x, u) and of the acceleration
+  // of sensors: covectors of (x, u), of the acceleration, and of the one that balances, which is in that of (x, u)
+  VectorXd sensed_, by_acceleration_, by_balance_;
   bool pulls_sensors_ = false, pulls_axes_ = false;  // sensors read what TreeDerivative::Forward leaves
   struct Stages {
     std::unique_ptr<AnalyticBackend> backend[3];  // stages 1 to 3; the first is the point itself

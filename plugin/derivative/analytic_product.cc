@@ -140,21 +140,40 @@ bool AnalyticBackend::PullSensors(const mjModel* m, mjData* d, ConstVectorRef si
                                            out->xfrc.size() ? out->xfrc.data() : nullptr};
   sensor_.Pull(point, sigma.data(), pulled, switch_.sensors);
   if (!CoverSensors(m, &out->coverage, missing)) return false;
+  if (sensor_.AnyDifferenced() && !DifferencePulled(m, d, sigma, missing)) return false;
+  const auto take = [&](VectorXd* of_acceleration, VectorXd* to) {
+    if (of_acceleration->isZero(0)) return;
+    PullAcceleration(m, d, of_acceleration->data(), nullptr, to->data());
+    PullForces(m, d, *of_acceleration, out);
+    y_ += *of_acceleration;
+  };
+  take(&by_acceleration_, &sensed_);
   if (sensor_.AnyDifferenced()) {
-    const MatrixXd held = MatrixXd::Zero(nv, columns);
-    if (!difference_->Sensors(m, d, point_.a(), held, &sensors_, missing, &sensor_.differenced())) return false;
-    sensed_.noalias() += sensors_.transpose() * sigma;
-    if (!difference_->SensorsByAcceleration(m, d, point_.a(), &sensors_, missing, &sensor_.differenced())) return false;
-    by_acceleration_.noalias() += sensors_.transpose() * sigma;
-  }
-  if (!by_acceleration_.isZero(0)) {
-    PullAcceleration(m, d, by_acceleration_.data(), nullptr, sensed_.data());
-    PullForces(m, d, by_acceleration_, out);
-    y_ += by_acceleration_;
+    pulled_.setZero(columns);  // sensed_ has it already
+    take(&by_balance_, &pulled_);
   }
   out->sensors = sensed_.head(ndx);
   out->x += out->sensors;
   out->u += sensed_.tail(m->nu);
+  return true;
+}
+
+// Sensors without closed form: those of forces along (x, u) with the acceleration that balances there, (7a); what they
+// read of it, which applied forces and parameters change, goes to by_balance_. The others at fixed acceleration.
+bool AnalyticBackend::DifferencePulled(const mjModel* m, mjData* d, ConstVectorRef sigma, std::string* missing) {
+  const MatrixXd held = MatrixXd::Zero(m->nv, sensed_.size());
+  const auto solve = [&](double* x) { SolveHessian(m, d, x); };
+  const ForceChange forces = {&point_.a(), &held, solve};
+  const std::vector<char>& which = sensor_.differenced();
+  if (!difference_->Sensors(m, d, point_.a(), held, &sensors_, missing, &which, &forces)) return false;
+  sensed_.noalias() += sensors_.transpose() * sigma;
+  if (!difference_->SensorsByAcceleration(m, d, point_.a(), &sensors_, missing, &which)) return false;
+  by_balance_.setZero(m->nv);
+  for (int i = 0; i < m->nsensor; i++) {
+    const int row = m->sensor_adr[i], count = m->sensor_dim[i];
+    VectorXd& to = ResidualDifference::ReadsForces(m, i) ? by_balance_ : by_acceleration_;
+    to.noalias() += sensors_.middleRows(row, count).transpose() * sigma.segment(row, count);
+  }
   return true;
 }
 

@@ -96,6 +96,11 @@ class ResidualDifference {
   /// What the coverage says of them; takes the reason that Sensors has given.
   TermCoverage LeftToSteps(const mjModel* model, std::string* reason) const;
 
+  /// Does a sensor read forces of constraints, so that Sensors takes those that balance?
+  static bool ReadsForces(const mjModel* model, int sensor) {
+    return Needs(model, model->sensor_needstage, sensor, sensor + 1).constraint;
+  }
+
   /// ∂s/∂a (ns × nv) at fixed (x, u), likewise. Sensors that read no acceleration are not evaluated.
   bool SensorsByAcceleration(const mjModel* model, const mjData* data, const VectorXd& a, Eigen::MatrixXd* out,
                              std::string* reason, const std::vector<char>* wanted = nullptr);

@@ -199,7 +199,7 @@ bool ResidualDifference::Sensors(const mjModel* model, const mjData* d, const Ve
   for (const bool constraint : {false, true}) {
     std::vector<char> group(model->nsensor, 0);
     for (int i = 0; i < model->nsensor; i++) {
-      group[i] = (!wanted || (*wanted)[i]) && Needs(model, model->sensor_needstage, i, i + 1).constraint == constraint;
+      group[i] = (!wanted || (*wanted)[i]) && ReadsForces(model, i) == constraint;
     }
     if (std::find(group.begin(), group.end(), 1) == group.end()) continue;
     const mjModel local = OnlySensors(model, &group);

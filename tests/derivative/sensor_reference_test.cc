@@ -7,6 +7,7 @@
 
 #include "support/engine_test.h"
 #include "support/expect_reference.h"
+#include "support/matrix_near.h"
 #include "support/random_state.h"
 
 namespace costate {
@@ -83,6 +84,15 @@ TEST_F(SensorReferenceTest, DifferencedForcesAreThoseThatBalance) {
     const StepDerivative value = Linearize(model.get(), data.get());
     EXPECT_EQ(value.coverage.Worst(), Level::kResidual);
     ExpectReference(model.get(), data.get(), value);
+
+    // pulled back, too: torques, of which the weight makes some
+    Linearizer linearizer(model.get());
+    linearizer.SetContext(GetContext(model.get(), data.get()));
+    const VectorXd sigma = VectorXd::Unit(6, tested % 2);
+    StepVjp vjp;
+    linearizer.VjpSensors(GetState(model.get(), data.get()), sigma, &vjp);
+    EXPECT_TRUE(support::MatricesNearRelative(vjp.x.head(model->nv),
+                                              value.C.row(tested % 2).head(model->nv).transpose(), 1e-7));
   }
 }
 
