@@ -45,6 +45,8 @@ struct Linearizer::Impl {
   void LinearizeOnce(bool sensors, StepDerivative* out);
   void LinearizeInterval(StepDerivative* out);
   void VjpInterval(const StepCovectors& covectors, StepVjp* out);
+  bool Pull(Backend* backend, const StepCovectors& covectors, StepVjp* out, std::string* missing);
+  bool PullForcesBySteps(Backend* backend, const StepCovectors& covectors, StepVjp* out, std::string* missing);
   void JvpInterval(ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out);
   void Advance();
   bool AddSensors(Backend* backend, bool step, StepDerivative* out, std::string* missing);
@@ -83,7 +85,7 @@ struct Linearizer::Impl {
   std::unique_ptr<StepDifference> whole_steps;  // for columns that fail at fixed acceleration
   MatrixXd P, Ps;
   std::vector<VectorXd> points;  // of all substeps, to go back through
-  StepVjp substep_vjp;
+  StepVjp substep_vjp, step_vjp;
   VectorXd lambda;
   MatrixXd dx;
 };

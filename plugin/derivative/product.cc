@@ -74,6 +74,30 @@ bool Backend::Jvp(const mjModel* model, mjData* data, ConstMatrixRef dx, ConstMa
   return true;
 }
 
+bool Linearizer::Impl::Pull(Backend* backend, const StepCovectors& covectors, StepVjp* out, std::string* missing) {
+  const auto run = [&] { return backend->Vjp(&local, data.get(), covectors, out, missing); };
+  return UnderOptionsOf(backend, covectors.sensors.size() > 0, run) && PullParameters(backend, covectors, out, missing);
+}
+
+// all else of a level that has no pull-back to applied forces; these from whole steps
+bool Linearizer::Impl::PullForcesBySteps(Backend* backend, const StepCovectors& covectors, StepVjp* out,
+                                         std::string* missing) {
+  Backend* steps = levels[kStep].get();
+  if (!steps || backend == steps) return false;
+  const std::string reason = *missing;
+  missing->clear();
+  mj_setState(&local, data.get(), point.data(), state);
+  if (!Pull(backend, {covectors.next, covectors.sensors, false}, out, missing)) return false;
+  if (out->status != StepStatus::kOk) return true;
+  mj_setState(&local, data.get(), point.data(), state);
+  if (!steps->Vjp(&local, data.get(), covectors, &step_vjp, missing)) return false;
+  out->status = step_vjp.status;
+  out->qfrc.swap(step_vjp.qfrc);
+  out->xfrc.swap(step_vjp.xfrc);
+  out->coverage.terms.push_back({"applied forces", Level::kStep, reason});
+  return true;
+}
+
 // sensors are those of the first substep
 void Linearizer::Impl::VjpInterval(const StepCovectors& covectors, StepVjp* out) {
   const int count = whole_interval || !covectors.step() ? 1 : options.substeps;
@@ -92,8 +116,7 @@ void Linearizer::Impl::VjpInterval(const StepCovectors& covectors, StepVjp* out)
     StepVjp* to = last ? out : &substep_vjp;
     const StepCovectors back = {lambda, k == 0 ? covectors.sensors : ConstVectorRef(none), covectors.forces};
     FirstThatCovers(to, [&](Backend* backend, std::string* missing) {
-      const auto run = [&] { return backend->Vjp(&local, data.get(), back, to, missing); };
-      return UnderOptionsOf(backend, back.sensors.size() > 0, run) && PullParameters(backend, back, to, missing);
+      return Pull(backend, back, to, missing) || (back.forces && PullForcesBySteps(backend, back, to, missing));
     });
     if (to->status != StepStatus::kOk) {
       out->status = to->status;

@@ -267,7 +267,8 @@ TEST_F(NoslipTest, TheJointOfAFreeBodyCarriesNothing) {
   }
 }
 
-// sensors that the pass leaves to the minimum, with applied forces; one of friction is refused by name
+// sensors that the pass leaves to the minimum, with applied forces; one of friction is refused by name, and left to
+// steps
 TEST_F(NoslipTest, PullsBackSensorsToAppliedForces) {
   std::string scene = Pushing("elliptic", 4);
   const std::string box = R"(<geom type="box" size="0.3 0.2 0.1"/>)", end = "</mujoco>";
@@ -284,6 +285,34 @@ TEST_F(NoslipTest, PullsBackSensorsToAppliedForces) {
   mj_copyState(m, data.get(), work.get(), mjSTATE_INTEGRATION);
   EXPECT_FALSE(backend.Vjp(m, work.get(), {none, sigma, true}, &vjp, &missing));
   EXPECT_NE(missing.find("accelerometer"), std::string::npos) << missing;
+
+  // then the forces alone are differenced, and under RK4
+  for (int integrator : {mjINT_EULER, mjINT_RK4}) {
+    SCOPED_TRACE(integrator);
+    m->opt.integrator = integrator;
+    const StepDerivative value = Linearize(m, data.get());
+    const VectorXd lambda = support::Random(4).Vector(static_cast<int>(value.A.rows()));
+    const VectorXd x = GetState(m, data.get()), u = Eigen::Map<const VectorXd>(data->ctrl, m->nu);
+    Linearizer linearizer(m);
+    linearizer.SetContext(GetContext(m, data.get()));
+    linearizer.Vjp(x, u, lambda, sigma, &vjp, true);
+    EXPECT_EQ(vjp.coverage.terms.back().term, "applied forces");
+    EXPECT_EQ(vjp.coverage.terms.back().level, Level::kStep);
+    EXPECT_TRUE(
+        support::MatricesNearRelative(vjp.x, value.A.transpose() * lambda + value.C.transpose() * sigma, 1e-11));
+    EXPECT_TRUE(
+        support::MatricesNearRelative(vjp.u, value.B.transpose() * lambda + value.D.transpose() * sigma, 1e-11));
+    const mjModel tight = Tight(m);
+    mj_copyState(m, data.get(), work.get(), mjSTATE_INTEGRATION);
+    mj_step(&tight, work.get());
+    const VectorXd base = GetState(m, work.get());
+    ExpectSlopesByForces(m, data.get(), work.get(), vjp, [&](mjData* d) {
+      mj_step(&tight, d);
+      return lambda.dot(Difference(m, GetState(m, d), base)) +
+             sigma.dot(Eigen::Map<const VectorXd>(d->sensordata, m->nsensordata));
+    });
+  }
+  m->opt.integrator = mjINT_EULER;
 
   sigma.tail(3).setZero();
   mj_copyState(m, data.get(), work.get(), mjSTATE_INTEGRATION);
