@@ -56,7 +56,7 @@ class Curvature {
   void GaussNewton(const RolloutDirection& d, CurvatureProduct* out);
 
   /// H d: Jᵀ W J d and the curvature of the steps, Σ_t λ_{t+1}·f''(x_t, u_t)(d, ·), by centred differences of the VJP
-  /// at fixed costate on converged steps. Relative error 1e-10 in free motion, up to 2e-8 in stiff contact, 4e-5 where
+  /// at fixed costate on converged steps. Relative error 1e-10 in free motion, up to 1e-6 in stiff contact, 4e-5 where
   /// terms of the step have no closed form; measured, not bounded. A change of active set within 3e-7 of a point is
   /// left out, see one_sided.
   ///
@@ -66,8 +66,8 @@ class Curvature {
   /// those that the pull-back itself differences 1e-5.
   ///
   /// @throws as GaussNewton; Error{kInvalidArgument} when d.theta leaves the parameters' bounds both ways.
-  /// Cost: N JVPs and 3 N VJPs; 5 to 9 N where terms are differenced; with parameters N Linearize and up to 15 N VJPs.
-  /// Source: plugin/rollout/README.md, "Curvature".
+  /// Cost: N JVPs and 3 to 5 N VJPs; 5 to 9 N where terms are differenced; with parameters N Linearize and up to 15 N
+  /// VJPs. Source: plugin/rollout/README.md, "Curvature".
   void Hessian(const RolloutDirection& d, CurvatureProduct* out);
 
  private:

@@ -12,17 +12,21 @@ namespace {
 // of the largest entry of (dx, du), measured: impedance bends within 1e-4 m, products are exact to 1e-12, differenced
 // ones to 1e-9
 constexpr double kNudge = 3e-7, kDifferencedNudge = 3e-5;
+// how much the quotients of both sides may differ: truncation is of the square of that, beyond it one is extrapolated
+constexpr double kSpread = 1e-3;
 // differenced nudges, each a quarter of the one before: rows and sensors bend within the first
 constexpr int kSizes = 4;
-constexpr double kAgrees = 1e-4;                           // change from one to the next that is as good as noise …
+constexpr double kAgrees = 1e-7;                           // change from one to the next that is as good as none …
 constexpr double kNear = 0.03;                             // … and that can be extrapolated
+constexpr double kFalls = 1.0 / 12;                        // of the change before: a fall by more leaves no noise
 constexpr double kNoise = 1e-9, kDifferencedNoise = 1e-5;  // of a product, relative: what no switch is read into
 
 double Largest(ConstVectorRef v) { return v.size() > 0 ? v.lpNorm<Eigen::Infinity>() : 0; }
 
 // Centred quotients at one nudge, where both sides see a switch to the side without it; `theta` may be null.
+// `spread` receives by how much both sides differ, 0 where that is noise.
 bool Quotient(const StepBend& b, KnotProducts* products, double h, double noise, VectorRef out, VectorRef* theta,
-              bool* one_sided) {
+              bool* one_sided, double* spread) {
   VectorXd side[2], side_theta[2];
   KnotCovector pulled;
   for (int k = 0; k < 2; k++) {
@@ -41,7 +45,8 @@ bool Quotient(const StepBend& b, KnotProducts* products, double h, double noise,
 
   // both sides differ by O(h) where the step is smooth, by 1/h where a switch is crossed
   const double plus = side[0].norm(), minus = side[1].norm(), more = std::max(plus, minus);
-  *one_sided = (side[0] - side[1]).norm() > 0.5 * more && h * more > noise * b.pulled.norm();
+  *spread = h * more > noise * b.pulled.norm() ? (side[0] - side[1]).norm() / more : 0;
+  *one_sided = *spread > 0.5;
   const double first = !*one_sided ? 0.5 : plus < minus ? 1 : 0;
   out = first * side[0] + (1 - first) * side[1];
   if (theta) *theta = first * side_theta[0] + (1 - first) * side_theta[1];
@@ -64,7 +69,20 @@ bool BendAt(const StepBend& b, KnotProducts* products, bool coarse, VectorRef ou
   *one_sided = false;
   const double largest = std::max(Largest(b.dx), Largest(b.du));
   if (largest == 0 || (b.pulled.isZero(0) && b.theta.isZero(0))) return true;
-  if (!coarse) return Quotient(b, products, kNudge / largest, kNoise, out, theta, one_sided);
+  double spread = 0;
+  if (!coarse) {
+    const double h = kNudge / largest;
+    if (!Quotient(b, products, h, kNoise, out, theta, one_sided, &spread)) return false;
+    if (*one_sided || spread <= kSpread) return true;
+    VectorXd near(out.size()), near_theta(theta ? theta->size() : 0);
+    VectorRef near_out = near, near_theta_out = near_theta;
+    bool side = false;
+    if (!Quotient(b, products, h / 2, kNoise, near_out, theta ? &near_theta_out : nullptr, &side, &spread))
+      return false;
+    out = (4 * near - out) / 3;
+    if (theta) *theta = (4 * near_theta - *theta) / 3;
+    return true;
+  }
 
   // from one nudge to the next truncation falls by 16 and noise rises by 4
   MatrixXd D(out.size() + (theta ? theta->size() : 0), kSizes);
@@ -78,7 +96,7 @@ bool BendAt(const StepBend& b, KnotProducts* products, bool coarse, VectorRef ou
   const auto extrapolated = [&](int k) { return VectorXd((16 * D.col(k) - D.col(k - 1)) / 15); };
   for (int k = 0; k < kSizes; k++) {
     const double h = kDifferencedNudge / std::pow(4, k) / largest;
-    if (!Quotient(b, products, h, kDifferencedNoise, out, theta, one_sided)) return false;
+    if (!Quotient(b, products, h, kDifferencedNoise, out, theta, one_sided, &spread)) return false;
     D.col(k).head(out.size()) = out;
     if (theta) D.col(k).tail(theta->size()) = *theta;
     const bool both = !last_one_sided && !*one_sided;
@@ -87,7 +105,7 @@ bool BendAt(const StepBend& b, KnotProducts* products, bool coarse, VectorRef ou
     if (change[k] < kAgrees) return take(D.col(k - 1));
     if (k < 2) continue;
     if (change[k] < kNear && change[k] < change[k - 1] / 2) {
-      return take(extrapolated(change[k - 1] < kNear ? k - 1 : k));
+      return take(extrapolated(change[k - 1] < kNear && change[k] > kFalls * change[k - 1] ? k - 1 : k));
     }
     if (change[k - 1] < kNear) return take(D.col(k - 2));
   }
