@@ -22,6 +22,30 @@ Matrix3 Rotation(const mjtNum* quat) {
   return R;
 }
 
+constexpr double kEqualMoments = 1e-12;  // of the largest moment: those of a capsule differ by their rounding
+
+// where moments are equal their axes are free in the plane, or in space: those nearest to a given frame
+void TurnEqualAxes(const Matrix3& near, const mjtNum* moments, Matrix3* axes) {
+  const auto [least, most] = std::minmax({moments[0], moments[1], moments[2]});
+  if (most - least <= kEqualMoments * most) {
+    *axes = near;
+    return;
+  }
+  for (int i = 0; i < 3; i++) {
+    const int j = (i + 1) % 3;
+    if (std::abs(moments[i] - moments[j]) > kEqualMoments * most) continue;
+    const int k = 3 - i - j;
+    if (axes->col(k).dot(near.col(k)) < 0) {
+      axes->col(k) *= -1;
+      axes->col(i) *= -1;
+    }
+    const Vector3 a = axes->col(i), b = axes->col(j);
+    const double angle = std::atan2(b.dot(near.col(i)) - a.dot(near.col(j)), a.dot(near.col(i)) + b.dot(near.col(j)));
+    axes->col(i) = std::cos(angle) * a + std::sin(angle) * b;
+    axes->col(j) = std::cos(angle) * b - std::sin(angle) * a;
+  }
+}
+
 // moments and axes of an inertia; of the axes that it has, those nearest to a given frame
 void PrincipalAxes(const Matrix3& inertia, const Matrix3& near, mjtNum* moments, mjtNum* quat) {
   const Eigen::SelfAdjointEigenSolver<Matrix3> solver(inertia);
@@ -42,6 +66,7 @@ void PrincipalAxes(const Matrix3& inertia, const Matrix3& near, mjtNum* moments,
     moments[k] = solver.eigenvalues()[best[k]];
   }
   if (axes.determinant() < 0) axes.col(2) *= -1;
+  TurnEqualAxes(near, moments, &axes);
   const Eigen::Matrix<double, 3, 3, Eigen::RowMajor> R = axes;
   mju_mat2Quat(quat, R.data());
 }

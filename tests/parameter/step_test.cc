@@ -8,6 +8,7 @@
 #include "parameter/scenes.h"
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
+#include "support/random_state.h"
 #include "support/step_reference.h"
 
 namespace costate {
@@ -150,6 +151,33 @@ TEST_F(ParameterClamp, PlacesMoveContactsOfCurvedSurfacesAsJointsDo) {
   EXPECT_GT(joints.cwiseAbs().maxCoeff(), 1);
   EXPECT_TRUE(support::MatricesNearRelative(out.P.block(3, 0, 3, 3), joints, 1e-8));
   EXPECT_TRUE(support::MatricesNearRelative(out.P.block(3, 3, 3, 3), -joints, 1e-8));
+}
+
+// The axes of equal moments are free, and a fluid's box has them: another mass, or centre, leaves them where they are
+TEST_F(ParameterClamp, EqualMomentsKeepTheirAxesInAFluid) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option density="300" viscosity=".1"/><worldbody>
+    <body name="rod" euler="20 50 -30"><freejoint/><geom type="capsule" size=".03 .1" pos=".02 .01 .03" euler="40 10 60"/></body>
+    <body name="ball" pos="1 0 0"><freejoint/><geom size=".05" pos=".01 .02 .01" euler="10 70 20"/></body>
+    </worldbody></mujoco>)");
+  std::vector<std::string> names;
+  for (const char* body : {"rod", "ball"}) {
+    for (int index : {0, 7, 8, 9})
+      names.push_back("body:" + std::string(body) + "/inertia[" + std::to_string(index) + "]");
+  }
+  const ParameterSet set(model.get(), names);
+  const DataPtr data = MakeData(model.get());
+  SetState(model.get(), data.get(), support::RandomState(model.get(), 6, {.velocity = 2}));
+  Linearizer linearizer(set.model());
+  linearizer.SetParameters(&set);
+  StepDerivative out;
+  linearizer.Linearize(GetState(model.get(), data.get()), VectorXd(), &out);
+  const Reference reference = Differences(set, data.get(), 1);
+  ExpectColumns(out.P, reference.P, reference.P_error, 2e-7, set, "P");
+  ParameterSet moved(set);
+  for (const double step : {-1e-3, 1e-5}) {
+    moved.Set(set.Get().array() + step);
+    for (int i = 4; i < 4 * model->nbody; i++) EXPECT_NEAR(moved.model()->body_iquat[i], model->body_iquat[i], 1e-12);
+  }
 }
 
 // solimp="0 …" makes contact onset smooth: its first number is at its bound, and below the engine's least, where it
