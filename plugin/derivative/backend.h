@@ -46,7 +46,7 @@ class Backend {
   virtual bool Linearize(const mjModel* model, mjData* data, bool sensors, StepDerivative* out,
                          std::string* missing) = 0;
 
-  /// C of mj_forward about the same point; A, B and D are left empty. @return as Linearize.
+  /// C of mj_forward about the same point, and perhaps D; A and B are left empty. @return as Linearize.
   virtual bool LinearizeSensors(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing) = 0;
 
   /// Sensors whose rows the last Linearize with sensors, or LinearizeSensors, leaves to whole steps, an entry a sensor;

@@ -44,7 +44,8 @@ bool Backend::Vjp(const mjModel* model, mjData* data, const StepCovectors& covec
   if (sensors) {
     out->sensors.noalias() = matrices_.C.transpose() * covectors.sensors;
     out->x += out->sensors;
-    if (covectors.step()) out->u.noalias() += matrices_.D.transpose() * covectors.sensors;
+    // at the last knot, too: delayed controls act there
+    if (matrices_.D.size() > 0) out->u.noalias() += matrices_.D.transpose() * covectors.sensors;
   }
   out->qfrc.resize(0);
   out->xfrc.resize(0);

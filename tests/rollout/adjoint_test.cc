@@ -370,6 +370,15 @@ TEST(Adjoint, FollowsDelayedControlsIntoAnImplicitMatrix) {
   for (int substeps : {1, 2}) ExpectFollowsControls(text, substeps);
 }
 
+// behind a noslip pass, where products go through the matrices, sensors at the last knot still see what was late
+TEST(Adjoint, FollowsDelayedControlsToTheLastSensors) {
+  std::string text = kLate;
+  text.insert(text.find("integrator"), "noslip_iterations='2' ");
+  text.replace(text.find("<framelinacc objtype=\"body\" objname=\"fore\"/>"), 44,
+               "<actuatorfrc actuator='hold'/><actuatorfrc actuator='curve'/><actuatorfrc actuator='line'/>");
+  ExpectFollowsControls(text, 1);
+}
+
 TEST(Adjoint, DelaysThemselvesAreParameters) {
   const ModelPtr model = LoadModelFromString(kLate);
   ParameterSet set(model.get(),
