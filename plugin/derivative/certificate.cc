@@ -19,6 +19,7 @@
 #include "derivative/fluid_damping.h"
 #include "derivative/impedance.h"
 #include "derivative/noslip.h"
+#include "derivative/onset.h"
 #include "derivative/passive.h"
 #include "derivative/sensor.h"
 #include "derivative/sensor_contact.h"
@@ -213,12 +214,8 @@ class Certifier {
     }
   }
 
-  // the geoms of a contact; of a flex −1 less its number
   static std::pair<int, int> Objects(const mjContact& contact) {
-    const auto object = [&](int side) {
-      return contact.geom[side] >= 0 ? contact.geom[side] : -1 - contact.flex[side];
-    };
-    return {object(0), object(1)};
+    return {ContactObject(contact, 0), ContactObject(contact, 1)};
   }
 
   std::string ObjectName(int object) const {
@@ -226,17 +223,6 @@ class Certifier {
   }
   std::string ContactName(const std::pair<int, int>& objects) const {
     return "contact of " + ObjectName(objects.first) + " and " + ObjectName(objects.second);
-  }
-
-  // the distance at which two objects begin to feel each other
-  double Margin(const std::pair<int, int>& objects) const {
-    if (m_->opt.enableflags & mjENBL_OVERRIDE) return m_->opt.o_margin;
-    for (int p = 0; p < m_->npair; p++) {
-      const auto is = [&](int first, int second) { return m_->pair_geom1[p] == first && m_->pair_geom2[p] == second; };
-      if (is(objects.first, objects.second) || is(objects.second, objects.first)) return m_->pair_margin[p];
-    }
-    const auto own = [&](int object) { return object >= 0 ? m_->geom_margin[object] : m_->flex_margin[-1 - object]; };
-    return own(objects.first) + own(objects.second);
   }
 
   // bounds on the friction forces of each sweep, and the end of the sweeps
@@ -533,15 +519,7 @@ class Certifier {
   // geoms about to touch: a collision pass with a margin
   void NearGeoms() {
     if ((m_->opt.disableflags & (mjDSBL_CONTACT | mjDSBL_CONSTRAINT)) || !(options_.proximity > 0)) return;
-    mjModel wide = *m_;
-    const auto largest = [](const mjtNum* margin, mjtSize count) {
-      return count > 0 ? *std::max_element(margin, margin + count) : 0;
-    };
-    const double one = std::max(largest(m_->geom_margin, m_->ngeom), largest(m_->flex_margin, m_->nflex));
-    const double own = m_->opt.enableflags & mjENBL_OVERRIDE ? m_->opt.o_margin
-                                                             : std::max(2 * one, largest(m_->pair_margin, m_->npair));
-    wide.opt.enableflags |= mjENBL_OVERRIDE;
-    wide.opt.o_margin = options_.proximity + std::max(0.0, own);
+    const mjModel wide = WithReach(m_, options_.proximity);
     mj_collision(&wide, d_);
     std::map<std::pair<int, int>, double> nearest;
     for (int c = 0; c < d_->ncon; c++) {
@@ -552,7 +530,7 @@ class Certifier {
       if (!fresh) at->second = std::min(at->second, static_cast<double>(contact.dist));
     }
     for (const auto& [pair, dist] : nearest) {
-      const double room = dist - Margin(pair);
+      const double room = dist - OnsetMargin(m_, pair.first, pair.second);
       if (room <= options_.proximity) Add(ContactName(pair), "apart", "onset", room, "m", false);
     }
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "derivative/onset.h"
+
 namespace costate {
 namespace {
 
@@ -41,15 +43,12 @@ double SwitchDistance(const mjModel* m, mjData* d, double reach) {
     const mjContact& contact = d->contact[c];
     nearest = std::min(nearest, std::abs(contact.includemargin - contact.dist));
   }
-  mjModel wide = *m;
-  wide.opt.enableflags |= mjENBL_OVERRIDE;
-  wide.opt.o_margin = reach;
+  const mjModel wide = WithReach(m, reach);
   mj_collision(&wide, d);
   for (int c = 0; c < d->ncon; ++c) {
     const mjContact& contact = d->contact[c];
-    if (contact.geom[0] < 0 || contact.geom[1] < 0) continue;
-    const double margin = m->geom_margin[contact.geom[0]] + m->geom_margin[contact.geom[1]];
-    if (contact.dist > margin) nearest = std::min(nearest, contact.dist - margin);
+    const double room = contact.dist - OnsetMargin(m, ContactObject(contact, 0), ContactObject(contact, 1));
+    if (room > 0) nearest = std::min(nearest, room);
   }
   return nearest;
 }

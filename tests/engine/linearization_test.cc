@@ -12,6 +12,7 @@
 
 #include "engine/plugin_config.h"
 #include "engine/private_model.h"
+#include "engine/switch_distance.h"
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
 
@@ -129,6 +130,27 @@ TEST_F(LinearizationPluginTest, SumsItUp) {
     }
     EXPECT_NEAR(values[3], nearest, 1e-9);
   }
+}
+
+// contacts begin at the margin of their pair, of both geoms or of the override, however large
+TEST_F(LinearizationPluginTest, DistancesAreToTheMarginThatIsInForce) {
+  const auto distance = [](const char* option, const char* geom, const char* pair, double gap) {
+    const ModelPtr m = LoadModelFromString(std::string("<mujoco>") + option + R"(<worldbody>
+      <geom name="floor" type="plane" size="1 1 1" margin="0.001"/>
+      <body pos="0 0 0.1"><joint type="slide" axis="0 0 1"/><geom name="ball" size="0.1" )" +
+                                           geom + "/></body></worldbody><contact>" + pair + "</contact></mujoco>");
+    const DataPtr d = MakeData(m.get());
+    d->qpos[0] = gap;
+    mj_fwdPosition(m.get(), d.get());
+    return SwitchDistance(m.get(), d.get(), 0.02);
+  };
+  const char* pair = "<pair geom1='floor' geom2='ball' margin='0.01'/>";
+  EXPECT_NEAR(distance("", "", "", 0.015), 0.014, 1e-12);
+  EXPECT_NEAR(distance("", "", pair, 0.015), 0.005, 1e-12);
+  EXPECT_NEAR(distance("", "", pair, 0.007), 0.003, 1e-12);
+  EXPECT_NEAR(distance("", "margin='0.05'", "", 0.06), 0.009, 1e-12);
+  EXPECT_NEAR(distance("<option o_margin='0.012'><flag override='enable'/></option>", "", pair, 0.015), 0.003, 1e-12);
+  EXPECT_EQ(distance("", "", "", 0.5), 0.02);
 }
 
 // What the host computes is the host's, bit for bit, whatever the sensor does beside it.
