@@ -397,18 +397,20 @@ class Certifier {
     constexpr mjtNum kRange[] = {0, 1};
     const int u = m_->actuator_ctrladr[i], a = m_->actuator_actadr[i];
     if (m_->actuator_ctrlnum[i] != 1 || m_->actuator_actnum[i] != 1) return;
-    double ctrl = d_->ctrl[u];
-    if (clamps && m_->actuator_ctrllimited[u]) {
-      ctrl = std::clamp(ctrl, m_->actuator_ctrlrange[2 * u], m_->actuator_ctrlrange[2 * u + 1]);
-    } else {
+    const mjtNum* range = m_->actuator_ctrlrange + 2 * u;
+    const bool limited = clamps && m_->actuator_ctrllimited[u];
+    const double ctrl = limited ? std::clamp(d_->ctrl[u], range[0], range[1]) : d_->ctrl[u];
+    if (!limited || range[0] < 0 || range[1] > 1) {
       Clamp(controls[u], ctrl, kRange, "of ctrl");
       if (out_->switches.back().distance == 0) OneSided(controls[u]);
     }
-    const std::string name = Name("activation", mjOBJ_ACTUATOR, i);
-    Clamp(name, d_->act[a], kRange, "of act");
-    if (out_->switches.back().distance == 0) OneSided(name);
-    if (m_->actuator_dynprm[mjNDYN * i + 2] >= mjMINVAL) return;
     const double excess = std::clamp(ctrl, 0.0, 1.0) - d_->act[a];
+    const std::string name = Name("activation", mjOBJ_ACTUATOR, i);
+    if (excess != 0) {  // at rest the time constant does not matter
+      Clamp(name, d_->act[a], kRange, "of act");
+      if (out_->switches.back().distance == 0) OneSided(name);
+    }
+    if (m_->actuator_dynprm[mjNDYN * i + 2] >= mjMINVAL) return;
     const bool stages = m_->opt.integrator == mjINT_RK4;
     Add(name,
         excess > 0   ? "rises"

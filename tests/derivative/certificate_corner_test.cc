@@ -36,7 +36,8 @@ Quotients StepQuotients(const mjModel* model, const mjData* data, int column) {
     const DataPtr at = MakeData(m);
     mj_copyState(m, data, at.get(), mjSTATE_INTEGRATION);
     VectorXd dx = VectorXd::Zero(Dims(m).ndx);
-    dx[column] = nudge;
+    if (column < dx.size()) dx[column] = nudge;
+    else at->ctrl[column - dx.size()] += nudge;
     SetState(m, at.get(), Retract(m, x, dx));
     mj_step(m, at.get());
     return GetState(m, at.get());
@@ -80,7 +81,7 @@ TEST_F(CertificateCornerTest, AMuscleSwitchesWhereItsControlIsItsActivation) {
   const Switch* clamp = Find(moving, "ctrl[hard]", "clamp");
   ASSERT_NE(clamp, nullptr);
   EXPECT_NEAR(clamp->distance, 0.25, 1e-12);
-  EXPECT_EQ(moving.one_sided, (std::vector<std::string>{"ctrl[soft]", "activation of soft"}));
+  EXPECT_EQ(moving.one_sided, (std::vector<std::string>{"ctrl[soft]"}));
 
   data->ctrl[1] = 0.25;
   data->act[0] = 0.75;
@@ -109,6 +110,27 @@ TEST_F(CertificateCornerTest, AMuscleAtRestOrFullIsOneSidedInItsActivation) {
       const Quotients slopes = StepQuotients(model.get(), data.get(), 2);
       EXPECT_NEAR(Linearize(model.get(), data.get()).A(2, 2), act < 0.5 ? slopes.forward[2] : slopes.backward[2], 1e-5);
     }
+  }
+}
+
+// Without excess the time constant does not matter, so a smoothed muscle at rest has no corner by its activation; by a
+// control between 0 and 1 alone it is excited, whatever ctrlrange is.
+TEST_F(CertificateCornerTest, AMuscleAtRestHasNoCornerButItsControls) {
+  const ModelPtr model = LoadModelFromString(
+      R"(<mujoco><worldbody><body><joint name="j" type="slide" axis="1 0 0"/><geom size=".1" mass="1"/></body></worldbody>
+    <actuator><muscle name="m" joint="j" lengthrange="-1 1" tausmooth="0.2" ctrllimited="true" ctrlrange="-1 2"/></actuator></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  for (const double ctrl : {-0.25, 0.0, 0.125, 1.0, 1.5}) {
+    SCOPED_TRACE(ctrl);
+    data->ctrl[0] = ctrl;
+    data->act[0] = 0.5;
+    ExpectCorner(model.get(), data.get(), "ctrl[m]", "clamp", std::min(std::abs(ctrl), std::abs(1 - ctrl)), 3);
+    data->act[0] = std::clamp(ctrl, 0.0, 1.0);
+    const Certificate rest = Certify(model.get(), data.get());
+    const bool edge = ctrl == 0 || ctrl == 1;
+    EXPECT_EQ(rest.label, edge ? Smoothness::kModeCrossing : Smoothness::kSmooth);
+    EXPECT_EQ(rest.one_sided, edge ? std::vector<std::string>{"ctrl[m]"} : std::vector<std::string>{});
+    EXPECT_LT(StepQuotients(model.get(), data.get(), 2).jump(), 1e-4);
   }
 }
 
@@ -206,6 +228,39 @@ TEST_F(CertificateCornerTest, AStraightImpedanceHasCorners) {
         }
       }
     }
+  }
+}
+
+// a straight impedance of a tendon's limit, a weld and a contact without friction; of one with a margin from there
+TEST_F(CertificateCornerTest, EveryRowWithAStraightImpedanceHasItsCorner) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option gravity="0 0 0"/><worldbody>
+    <geom name="floor" type="plane" size="1 1 1" condim="1" solimp=".5 .9 .0625 .5 1" margin=".125"/>
+    <body><joint name="j" type="slide" axis="1 0 0"/><geom size=".1" contype="0" conaffinity="0"/></body>
+    <body name="w"><joint name="x" type="slide" axis="1 0 0"/><geom size=".1" contype="0" conaffinity="0"/></body>
+    <body pos="0 0 .1"><joint name="z" type="slide" axis="0 0 1"/><geom name="ball" size=".1" condim="1" solimp=".5 .9 .0625 .5 1"/></body>
+    </worldbody><tendon><fixed name="t" limited="true" range="-1 .25" solimplimit=".5 .9 .0625 .5 1"><joint joint="j" coef="1"/></fixed></tendon>
+    <equality><weld name="fix" body1="w" solimp=".5 .9 .0625 .5 1"/></equality></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  struct Case {
+    const char* name;
+    int joint;
+    double q, distance;
+    bool full;
+  };
+  for (const Case& c :
+       {Case{"limit of t", 0, 0.3, 0.0125, false}, Case{"limit of t", 0, 0.375, 0.0625, true},
+        Case{"equality of fix", 1, 0.01, 0.01, false}, Case{"equality of fix", 1, 0.05, 0.0125, false},
+        Case{"equality of fix", 1, 0.125, 0.0625, true}, Case{"contact of floor and ball", 2, 0.0725, 0.01, false},
+        Case{"contact of floor and ball", 2, 0.05, 0.0125, true}}) {
+    SCOPED_TRACE(std::string(c.name) + " " + std::to_string(c.q));
+    mju_zero(data->qpos, 3);
+    data->qpos[2] = 1;
+    data->qpos[c.joint] = c.q;
+    const Certificate certificate = Certify(model.get(), data.get());
+    const Switch* corner = Find(certificate, std::string("impedance of ") + c.name, "corner");
+    ASSERT_NE(corner, nullptr);
+    EXPECT_NEAR(corner->distance, c.distance, 1e-12);
+    EXPECT_EQ(corner->state, c.full ? "full" : "rises");
   }
 }
 

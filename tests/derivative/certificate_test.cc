@@ -4,6 +4,7 @@
 #include <costate/model.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <tuple>
 #include <vector>
@@ -479,6 +480,78 @@ TEST_F(CertificateTest, NumbersThatAreAllRoundingAreNotCalledSmooth) {
   EXPECT_EQ(certificate.label, Smoothness::kModeCrossing);
   ASSERT_FALSE(certificate.switches.empty());
   EXPECT_EQ(certificate.switches[0].next, "its rounding");
+}
+
+// of a ball on a floor: where a push begins to move it, and where a pull takes it off while it slides, its cone is near
+TEST_F(CertificateTest, AnEllipticContactSwitchesOnItsCone) {
+  const ModelPtr model = LoadModelFromString(
+      R"(<mujoco><option cone="elliptic"/><worldbody><geom name="floor" type="plane" size="1 1 1"/>
+    <body pos="0 0 .0999"><joint name="x" type="slide" axis="1 0 0"/><joint name="z" type="slide" axis="0 0 1"/>
+      <geom name="ball" size=".1" mass="1" friction=".7 .1 .1"/></body></worldbody>
+    <actuator><motor joint="x"/><motor joint="z"/></actuator></mujoco>)");
+  struct Case {
+    const char* next;
+    double speed;     // sideways
+    int control;      // that is moved …
+    double from, to;  // … from a side of the switch to the other
+  };
+  for (const Case& c : {Case{"stick or slip", 0, 0, 0, 20}, Case{"release", 0.5, 1, 0, 200}}) {
+    SCOPED_TRACE(c.next);
+    const auto at = [&](double ctrl) {
+      const DataPtr data = MakeData(model.get());
+      data->qvel[0] = c.speed;
+      data->ctrl[c.control] = ctrl;
+      const Certificate certificate = Certify(model.get(), data.get());
+      for (const Switch& s : certificate.switches) {
+        if (s.name == "contact of floor and ball" && s.unit == "m/s^2") return s;
+      }
+      return Switch();
+    };
+    const Switch begin = at(c.from), other = at(c.to);
+    ASSERT_NE(begin.state, other.state);
+    EXPECT_GT(begin.distance, 0.1);
+    EXPECT_GT(other.distance, 0.1);
+    double near = c.from, far = c.to;
+    for (int k = 0; k < 45; k++) {
+      const double middle = (near + far) / 2;
+      (at(middle).state == begin.state ? near : far) = middle;
+    }
+    EXPECT_LT(at(near).distance, 1e-6);
+    EXPECT_EQ(at(near).next, c.next);
+  }
+}
+
+// each from the model's own numbers
+TEST_F(CertificateTest, LimitsClampsAndDampersAreAsFarAsTheirNumbersSay) {
+  const ModelPtr model = LoadModelFromString(
+      R"(<mujoco><compiler angle="radian"/><option integrator="implicitfast" gravity="0 0 0"/><worldbody>
+    <body><joint name="j" type="slide" range="-1 .5" limited="true" margin=".125" actuatorfrcrange="-1 1"/><geom size=".1" contype="0"/></body>
+    <body><joint name="b" type="ball" range="0 1" limited="true" margin=".125"/><geom size=".1" pos=".1 0 0" contype="0"/></body>
+    </worldbody><tendon><fixed name="t" damping=".5 2"><joint joint="j" coef="1"/></fixed></tendon>
+    <actuator><motor name="m" joint="j" forcelimited="true" forcerange="-.75 .75"/>
+      <general name="g" joint="j" dyntype="integrator" gainprm="0" actlimited="true" actrange="-1 1"/></actuator></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  data->qpos[0] = 0.4375;
+  mju_axisAngle2Quat(data->qpos + 1, std::array<double, 3>{0, 1, 0}.data(), 0.5);
+  data->qvel[0] = 0.25;
+  data->ctrl[0] = 0.25;
+  data->act[0] = 0.25;
+  const auto distance = [&](const char* name, const char* next) {
+    const Certificate certificate = Certify(model.get(), data.get());
+    const Switch* found = Find(certificate, name, next);
+    return found ? found->distance : -1;
+  };
+  EXPECT_NEAR(distance("limit of j", "limit"), 0.0625, 1e-12);  // within the margin
+  EXPECT_NEAR(distance("limit of b", "limit"), 0.375, 1e-12);
+  EXPECT_NEAR(distance("actuator force of j", "clamp"), 0.75, 1e-12);
+  EXPECT_NEAR(distance("force of m", "clamp"), 0.5, 1e-12);
+  EXPECT_NEAR(distance("activation of g", "clamp"), 0.75, 1e-12);
+  EXPECT_NEAR(distance("damping of t", "reversal"), 0.25, 1e-12);
+  data->ctrl[0] = 0.875;
+  const Certificate saturated = Certify(model.get(), data.get());
+  const Switch* force = Find(saturated, "force of m", "clamp");
+  ASSERT_NE(force, nullptr);
+  EXPECT_TRUE(force->active);
 }
 
 // where the model lets its solver end early, its own acceleration is told beside the one the derivative holds for
