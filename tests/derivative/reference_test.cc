@@ -335,8 +335,16 @@ TEST_F(ReferenceTest, FindsEachKindOfSwitch) {
   };
   const char* kMotor = R"(<motor joint="j" ctrlrange="-5 5" forcelimited="true" forcerange="-1 1"/>)";
   const char* kJoint = R"(<position joint="j" kp="4"/>)";
-  for (const Case& c : {Case{"force limits", kMotor, 0.1, 0, 0, 1, 2}, Case{"force limits", kJoint, 0.1, 0, 0, 0.6, 2},
-                        Case{"constraints", "", 1, 0, 0, 0, 0}}) {
+  const char* kTendon = R"(<motor tendon="t"/></actuator><tendon><fixed name="t" actuatorfrclimited="true"
+    actuatorfrcrange="-1 1"><joint joint="j" coef="1"/></fixed></tendon><actuator>)";
+  const char* kSlack =
+      R"(</actuator><tendon><fixed stiffness="9" springlength="-.2 .1"><joint joint="j" coef="1"/></fixed>
+    </tendon><actuator>)";
+  const char* kCutoff = R"(</actuator><sensor><jointpos joint="j" cutoff=".5"/></sensor><actuator>)";
+  for (const Case& c :
+       {Case{"force limits", kMotor, 0.1, 0, 0, 1, 2}, Case{"force limits", kJoint, 0.1, 0, 0, 0.6, 2},
+        Case{"constraints", "", 1, 0, 0, 0, 0}, Case{"force limits", kTendon, 0.1, 0, 0, 1, 2},
+        Case{"tendon paths", kSlack, 0.1, 0, 0, 0, 0}, Case{"sensor cutoffs", kCutoff, 0.5, 0, 0, 0, 0}}) {
     const ModelPtr model = LoadModelFromString(std::string(R"(<mujoco><worldbody><body><joint name="j" axis="0 1 0"
       range="-2 1" limited="true" actuatorfrclimited="true" actuatorfrcrange="-2 2"/><geom size=".1" pos=".3 0 0"/></body>
       </worldbody><compiler angle="radian"/><actuator>)") +
