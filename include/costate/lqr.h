@@ -20,14 +20,25 @@ struct LqKnot {
   VectorXd du_lower, du_upper;  ///< bounds on du, ±infinity where there is none; empty means none
 };
 
+/// A start that may move: dx_0 is free within bounds in some entries, else 0. The terminal cost may read it, too:
+///
+///   l_N += l0ᵀdx_0 + dx_0ᵀl0x dx_N + ½ dx_0ᵀl00 dx_0
+struct LqStart {
+  std::vector<int> entries{};  ///< of dx_0, rising; empty: dx_0 = 0
+  VectorXd lower{}, upper{};   ///< of those entries, lower ≤ 0 ≤ upper, ±infinity where there is none
+  VectorXd l0{};               ///< ndx; empty: the terminal cost does not read dx_0
+  MatrixXd l0x{}, l00{};       ///< ndx × ndx
+};
+
 struct LqProblem {
   std::vector<LqKnot> knots;  ///< N ≥ 1, all of the same sizes
   VectorXd lx;                ///< terminal gradient (ndx)
   MatrixXd lxx;               ///< terminal Hessian (ndx×ndx), symmetric
+  LqStart start{};
 };
 
 struct RiccatiOptions {
-  double regularization = 0;        ///< added to Quu: Quu + mu I (control) …
+  double regularization = 0;        ///< added to Quu: Quu + mu I (control), and to the start's Hessian; …
   double regularization_state = 0;  ///< … or to Vxx inside Quu and Qux: Bᵀ(Vxx + mu I)B (state)
   bool values = true;               ///< keep Vx and Vxx of all knots; else they are left empty: a third of the memory
 };
@@ -45,6 +56,11 @@ struct RiccatiScratch {
   VectorXd Vx, Qx, Qu, Quu_k, guess, Vx_pair[2];
   BoxQpScratch qp;
   std::vector<double> packed;
+
+  // of a start that may move, m entries of it: values, and the share of k that its step has
+  VectorXd V0, theta;
+  MatrixXd V00, Q0u, H;
+  std::vector<MatrixXd> V0x, K0;  // N+1 of m × ndx; N of nu × m
 };
 
 struct RiccatiResult {
@@ -52,13 +68,14 @@ struct RiccatiResult {
   int failed_knot = -1;
   MatrixXd k;                 ///< nu × N
   std::vector<MatrixXd> K;    ///< N of nu × ndx
+  VectorXd dx0;               ///< ndx: the step of a start that may move; empty where it may not
   std::vector<VectorXd> Vx;   ///< N+1, or none
   std::vector<MatrixXd> Vxx;  ///< N+1, symmetric to the last bit, or none
   double expected_linear = 0;  ///< Σ kᵀQu: without gaps, cost change at step alpha is alpha·linear + ½ alpha²·quadratic
-  double expected_quadratic = 0;  ///< Σ kᵀQuu k
+  double expected_quadratic = 0;  ///< Σ kᵀQuu k; in both the share of dx0 is added
   double expected_gap = 0;        ///< Σ Vxᵀgap + ½ gapᵀVxx gap: with gaps, the change at alpha = 1 has this added
   VectorXd gradient_norm_per_knot;  ///< N: max |Qu| over controls that may still move downhill (KKT residual)
-  double gradient_norm = 0;         ///< the largest of them
+  double gradient_norm = 0;         ///< the largest of them, and of the slopes by the start's free entries
   MatrixXd curvature;               ///< nu × N: the diagonal of Quu, without regularization; 0 before failed_knot
   RiccatiScratch scratch;
 };
@@ -66,12 +83,15 @@ struct RiccatiResult {
 /// Solves by the Riccati recursion; with bounds each knot's k is a box-constrained QP (projected Newton) and K is zero
 /// in the rows of clamped controls.
 ///
-///   minimize Σ_t l_t(dx_t, du_t) + l_N(dx_N)  subject to  dx_0 = 0, the dynamics and, at dx = 0, du_lower ≤ du ≤
-///   du_upper
+///   minimize Σ_t l_t(dx_t, du_t) + l_N(dx_N, dx_0)  subject to  the dynamics and, at dx = 0, du_lower ≤ du ≤ du_upper
+///
+/// dx_0 = 0, or dx0 where the start may move: the minimum of the value function at knot 0 within its bounds, of least
+/// length where that has no curvature. Then k is the feed-forward that belongs to this dx0, du = k + K dx.
 ///
 /// `out` is reused: no matrix is allocated when its sizes fit. Its previous content has no influence.
-/// Cost: about 4 ndx³ + 6 ndx² nu floating-point operations a knot.
-/// Source: plugin/optimizer/README.md, "Riccati recursion"; Tassa, Mansard & Todorov 2014.
+/// Cost: about 4 ndx³ + 6 ndx² nu floating-point operations a knot; where the terminal cost reads dx_0 in m free
+/// entries, 2 m ndx (ndx + nu) beside them.
+/// Source: plugin/optimizer/README.md, "Riccati recursion", "A free start"; Tassa, Mansard & Todorov 2014.
 void SolveRiccati(const LqProblem& problem, const RiccatiOptions& options, RiccatiResult* out);
 
 }  // namespace costate

@@ -26,6 +26,7 @@ struct Trajectory {
 struct Policy {
   MatrixXd k;               ///< nu × N
   std::vector<MatrixXd> K;  ///< N of nu × ndx
+  VectorXd dx0{};           ///< ndx, of a start that moves: x_0 = x_bar_0 ⊕ alpha dx0; empty where it does not
 };
 
 /// How far a rollout came.
@@ -81,12 +82,13 @@ class Simulator {
   RolloutStatus Rollout(ConstVectorRef x0, ConstMatrixRef U, Trajectory* out, int worker = 0,
                         const RolloutCallback& callback = {});
 
-  /// Rolls out u = clamp(u_bar + alpha k + K (x ⊖ x_bar)) from the first state of `reference`.
+  /// Rolls out u = clamp(u_bar + alpha k + K (x ⊖ x_bar)) from the first state of `reference`, or from that ⊕ alpha
+  /// dx0.
   /// @param lower, upper  control bounds (nu), ±infinity where there is none.
   RolloutStatus RolloutPolicy(const Trajectory& reference, const Policy& policy, double alpha, ConstVectorRef lower,
                               ConstVectorRef upper, Trajectory* out, int worker = 0);
 
-  /// The same from another start: x_bar is still the reference's, x_0 is x0.
+  /// The same from another start: x_bar is still the reference's, x_0 is x0, whatever dx0.
   RolloutStatus RolloutPolicy(ConstVectorRef x0, const Trajectory& reference, const Policy& policy, double alpha,
                               ConstVectorRef lower, ConstVectorRef upper, Trajectory* out, int worker = 0);
 
@@ -108,10 +110,6 @@ class Simulator {
   /// @param gaps  ndx × N, as Follow gives them.  @param lower, upper  bounds at each knot (nu × N).
   RolloutStatus RolloutGaps(const Trajectory& reference, ConstMatrixRef gaps, const Policy& policy, double alpha,
                             ConstMatrixRef lower, ConstMatrixRef upper, Trajectory* out, int worker = 0);
-
-  /// The same from another start: x_bar is still the reference's, x_0 is x0.
-  RolloutStatus RolloutGaps(ConstVectorRef x0, const Trajectory& reference, ConstMatrixRef gaps, const Policy& policy,
-                            double alpha, ConstMatrixRef lower, ConstMatrixRef upper, Trajectory* out, int worker = 0);
 
   /// A, B, C, D at knots 0 … N-1 and C at knot N; in parallel over knots. out has N+1 entries.
   void Linearize(const Trajectory& trajectory, const LinearizeOptions& options, std::vector<StepDerivative>* out);

@@ -11,7 +11,8 @@ struct Guess {
   MatrixXd X{};  ///< nx × (N+1), for solvers that take states (fddp); empty: the motion under U
   MatrixXd U;    ///< nu × N
   /// SolveResult::state of a solve that goes on: its costates and barrier (fddp), and, where they are there, its
-  /// regularization, multipliers and penalties in place of the options'. X and U are those above.
+  /// regularization, multipliers and penalties in place of the options'. X and U are those above, the start is
+  /// problem.free_start.guess.
   const SolveState* state = nullptr;
 };
 

@@ -12,15 +12,16 @@ namespace costate {
 
 class ConstraintSet;  // costate/constraint.h
 
-/// A start that may move, by multiple shooting (SolveFddp): x_0 = x0 ⊕ d with d free within bounds in some entries,
-/// else 0.
+/// A start that may move: x_0 = x0 ⊕ d with d free within bounds in some entries, else 0.
 struct FreeStart {
   std::vector<int> entries{};  ///< of the tangent, rising; empty: x_0 is given
   VectorXd lower{},
-      upper{};  ///< bounds of d at those entries; ±infinity where there is none, and in every entry of a rotation
+      upper{};       ///< bounds of d at those entries; ±infinity where there is none, and in every entry of a rotation
+  VectorXd guess{};  ///< x_0 to begin with (nx), what of it is free and within bounds; empty: x0
 };
 
-/// minimize Σ_t l_t(x_t, u_t, s_t) over U, subject to x_{t+1} = f(x_t, u_t), x_0 given, u_lower ≤ u_t ≤ u_upper.
+/// minimize Σ_t l_t(x_t, u_t, s_t) over U, subject to x_{t+1} = f(x_t, u_t), x_0 given, u_lower ≤ u_t ≤ u_upper;
+/// over U and x_0 where the start is free.
 struct Problem {
   const mjModel* model = nullptr;
   const Cost* cost = nullptr;
@@ -29,7 +30,7 @@ struct Problem {
   int N = 0;                                   ///< horizon in controls
   int substeps = 1;                            ///< engine steps a control
   VectorXd u_lower, u_upper;                   ///< nu; ±infinity where an actuator has no limit
-  FreeStart free_start{};                      ///< solvers that take the start as given refuse it
+  FreeStart free_start{};                      ///< none unless it names entries
   const ConstraintSet* constraints = nullptr;  ///< kept by SolveConstrained; solvers without constraints refuse them
 };
 
@@ -42,7 +43,8 @@ struct IterationRecord {
   double cost = 0;             ///< after this iteration
   double expected_change = 0;  ///< predicted by the quadratic model for the accepted step (else the full one), ≤ 0
   double actual_change = 0;
-  double gradient_norm = 0;  ///< max |Qu| over controls that may still move downhill, before the step
+  double gradient_norm = 0;  ///< max |Qu| over controls that may still move downhill, before the step; where the start
+                             ///< is free the slopes by it, too
   double step = 0;           ///< accepted alpha; 0 when none was
   double regularization = 0;
   double regularization_by_step = -1;  ///< iLQR by both rules: the second one; else negative
@@ -82,6 +84,7 @@ struct ConstraintReport {
 struct SolveState {
   MatrixXd U{};                         ///< controls of the last iterate
   MatrixXd X{};                         ///< its states where they had gaps (fddp); empty: the motion under U
+  VectorXd x0{};                        ///< its start where that may move; empty: it may not
   MatrixXd costates{};                  ///< multipliers of the steps (ndx × (N+1)), of fddp
   double barrier = 0;                   ///< weight of fddp's barrier; 0: none was needed
   double regularization = -1;           ///< of the last iteration; negative: there was none

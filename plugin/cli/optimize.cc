@@ -56,8 +56,10 @@ At the end the motion is repeated at half the time step, with stiffer contact, a
 The run is saved in --out, by default runs/NAME-1, -2 … below the current folder; nothing is ever overwritten without --force.
 
 Multiple shooting (fddp) has a column with the largest gap between its states and where its steps lead, and that gap's knot;
-"-" once they are a motion. <start free="…"> lets the start move with it. --derivative-every K takes derivatives at every
-K-th knot and interpolates them in between: faster, and said in the message and the record.
+"-" once they are a motion. --derivative-every K takes derivatives at every K-th knot and interpolates them in between:
+faster, and said in the message and the record.
+
+<start free="…"> in the task lets the start move, or what of it is named, within bounds; where it went is told at the end.
 
 With <constraint>, <limit> or <periodic> in the task a column shows the worst violation, relative to its bound, and the changes
 are those of the augmented Lagrangian; violations and multipliers are listed by name, worst first, and saved in constraints.csv.

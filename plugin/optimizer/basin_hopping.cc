@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "optimizer/control_noise.h"
+#include "optimizer/free_start.h"
 #include "optimizer/lockstep.h"
 #include "optimizer/solver_checks.h"
 
@@ -146,6 +147,10 @@ bool BasinHopping::Take(std::vector<SolveResult>* results, BasinHoppingRound* ro
 }
 
 void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, double tolerance, int round) {
+  // from the best motion's controls, hence from its start
+  Problem problem = problem_;
+  if (round > 0 && HasFreeStart(problem)) problem.free_start.guess = out_.result.trajectory.X.col(0);
+
   const int width = static_cast<int>(guesses.size());
   const int threads =
       options_.threads > 0 ? options_.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
@@ -164,7 +169,7 @@ void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, doub
       ConstrainedOptions constrained = constrained_;
       if (!out_.result.multipliers.empty()) constrained.multipliers = out_.result.multipliers;
       results[at] = Solve(
-          problem_, guesses[at], options, [&](const IterationRecord& record) { return lockstep.Meet(i, record); },
+          problem, guesses[at], options, [&](const IterationRecord& record) { return lockstep.Meet(i, record); },
           constrained);
     } catch (...) {
       failures[at] = std::current_exception();
@@ -248,7 +253,6 @@ BasinHoppingResult SolveBasinHopping(const Problem& problem, const Guess& guess,
        "0 or more, and finite");
   Problem unconstrained = problem;
   unconstrained.constraints = nullptr;
-  unconstrained.free_start = {};  // which the solver itself takes or refuses
   CheckProblem(unconstrained, guess.U);
   return BasinHopping(problem, options, hopping, constrained, callback, round_callback).Run(guess);
 }

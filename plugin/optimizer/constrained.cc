@@ -10,6 +10,7 @@
 
 #include "optimizer/augmented_cost.h"
 #include "optimizer/cost_unit.h"
+#include "optimizer/free_start.h"
 #include "optimizer/solver_checks.h"
 
 namespace costate {
@@ -180,7 +181,7 @@ void Constrained::Start(ConstMatrixRef U) {
   Trajectory guess;
   const MatrixXd clamped =
       U.cwiseMax(problem_.u_lower.replicate(1, U.cols())).cwiseMin(problem_.u_upper.replicate(1, U.cols()));
-  const bool ok = simulator.Rollout(problem_.x0, clamped, &guess).ok();
+  const bool ok = simulator.Rollout(FirstStart(problem_), clamped, &guess).ok();
   const double cost = ok ? TotalCost(cost_, guess, dt_) : std::numeric_limits<double>::quiet_NaN();
   if (ok) initial_cost_ = cost;
   if (ok && options_.cost_unit == 0) {
@@ -344,6 +345,8 @@ SolveResult Constrained::Run(ConstMatrixRef U) {
     }
     Measure(&result);
     controls = result.trajectory.U;
+    const VectorXd start = result.trajectory.X.col(0);
+    if (HasFreeStart(problem_)) problem_.free_start.guess = start;
     const SolveStatus status = result.status;
     const double violation = result.violation;
     const bool settled = residuals_.maxCoeff() <= c_.tolerance;
@@ -352,6 +355,7 @@ SolveResult Constrained::Run(ConstMatrixRef U) {
     // a solve that goes on begins this inner solve again where it was cut off, else the next one
     state_ = std::move(result.state);
     if (state_.U.size() == 0) state_.U = controls;
+    if (HasFreeStart(problem_) && state_.x0.size() == 0) state_.x0 = start;
     const bool cut_off = !enough_ && (status == SolveStatus::kInterrupted || status == SolveStatus::kIterationLimit);
     if (cut_off) KeepState();
     const bool go_on = Update(result);
@@ -410,7 +414,6 @@ SolveResult SolveConstrained(const Problem& problem, ConstMatrixRef U, const Ilq
   }
   Problem unconstrained = problem;
   unconstrained.constraints = nullptr;
-  unconstrained.free_start = {};
   CheckProblem(unconstrained, U);
   CheckConstrained(constrained, *problem.constraints, problem.N);
   RefuseTimeLimit(options, OptionCheck("constrained option "));

@@ -42,7 +42,7 @@ class PowerConstraint final : public Constraint {
   std::vector<int> force_, velocity_;
 };
 
-/// c = entries of x_N ⊖ x_0 at the last knot, of a motion whose start may move. PullBack is by x_N alone: (16b) of
+/// c = entries of x_N ⊖ x_0 at the last knot, of a motion whose start may move. PullBack is by x_N alone: (16c) of
 /// README.md.
 class PeriodicConstraint final : public Constraint {
  public:

@@ -1,4 +1,5 @@
-// From smooth to true: iLQR on one model after the other, each from the controls of the one before.
+// From smooth to true: iLQR on one model after the other, each from the controls (and the free start) of the one
+// before.
 #include <costate/continuation.h>
 #include <costate/solve.h>
 
@@ -10,6 +11,7 @@
 #include <limits>
 #include <utility>
 
+#include "optimizer/free_start.h"
 #include "optimizer/line_search.h"
 #include "optimizer/solver_checks.h"
 
@@ -33,10 +35,16 @@ class Continuation {
 
  private:
   void SmoothStage(double factor);
-  void TrueStage(const MatrixXd& U);
-  double TrueCost(const MatrixXd& U, Trajectory* out);
+  // what a stage begins with: controls, and a start where that may move
+  struct Beginning {
+    VectorXd x0;
+    MatrixXd U;
+  };
+
+  void TrueStage(const Beginning& from);
+  double TrueCost(const Beginning& from, Trajectory* out);
   bool SmoothingReaches(const SmoothContact& smooth) const;
-  SolveResult Solve(const Problem& problem, const MatrixXd& U, IlqrOptions options, ContinuationStage* stage);
+  SolveResult Solve(Problem problem, const Beginning& from, IlqrOptions options, ContinuationStage* stage);
 
   const Problem& problem_;
   const IlqrOptions& options_;
@@ -49,18 +57,18 @@ class Continuation {
   using Merit = std::pair<double, double>;
   Merit MeritOf(const Trajectory& motion, double cost) const;
 
-  MatrixXd U_, best_U_;
+  Beginning at_, best_at_;
   Merit best_{std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
   Merit true_ = best_;  // of the result
   std::vector<MatrixXd> multipliers_;
   double smooth_cost_ = std::numeric_limits<double>::quiet_NaN();
-  Trajectory motion_;  // of U_ on the true model
+  Trajectory motion_;  // of at_ on the true model
   bool interrupted_ = false;
   ContinuationResult out_;
 };
 
-double Continuation::TrueCost(const MatrixXd& U, Trajectory* out) {
-  const RolloutStatus status = simulator_.Rollout(problem_.x0, U, out);
+double Continuation::TrueCost(const Beginning& from, Trajectory* out) {
+  const RolloutStatus status = simulator_.Rollout(from.x0, from.U, out);
   return RolloutCost(problem_, *out, status, simulator_.knot_time());
 }
 
@@ -98,8 +106,8 @@ bool Continuation::SmoothingReaches(const SmoothContact& smooth) const {
   return false;
 }
 
-SolveResult Continuation::Solve(const Problem& problem, const MatrixXd& U, IlqrOptions options,
-                                ContinuationStage* stage) {
+SolveResult Continuation::Solve(Problem problem, const Beginning& from, IlqrOptions options, ContinuationStage* stage) {
+  if (HasFreeStart(problem)) problem.free_start.guess = from.x0;
   const int before = static_cast<int>(out_.result.iterations.size());
   if (c_.budget > 0) {
     const int room = (stage->factor > 0 ? 2 * c_.budget / 3 : c_.budget) - before;
@@ -109,7 +117,7 @@ SolveResult Continuation::Solve(const Problem& problem, const MatrixXd& U, IlqrO
   ConstrainedOptions constrained = c_.constrained;
   if (!multipliers_.empty()) constrained.multipliers = multipliers_;
   SolveResult result = costate::Solve(
-      problem, {{}, U}, options,
+      problem, {{}, from.U}, options,
       [&](const IterationRecord& record) {
         IterationRecord numbered = record;
         numbered.iteration += before;
@@ -137,30 +145,30 @@ void Continuation::SmoothStage(double factor) {
   ContinuationStage stage;
   stage.factor = factor;
   stage.smoothing = ToString(smooth);
-  SolveResult result = Solve(problem, U_, options, &stage);
+  SolveResult result = Solve(problem, at_, options, &stage);
   stage.true_cost = std::numeric_limits<double>::infinity();
   if (result.status != SolveStatus::kDiverged) {
     Trajectory motion;
-    stage.true_cost = TrueCost(result.trajectory.U, &motion);
     smooth_cost_ = result.cost;
-    U_ = result.trajectory.U;
+    at_ = {result.trajectory.X.col(0), result.trajectory.U};
+    stage.true_cost = TrueCost(at_, &motion);
     const Merit merit = MeritOf(motion, stage.true_cost);
     if (std::isfinite(stage.true_cost)) motion_ = std::move(motion);
     if (merit < best_) {
       best_ = merit;
-      best_U_ = U_;
+      best_at_ = at_;
     }
   }
   out_.stages.push_back(stage);
 }
 
 // the user's model from these controls; the better of two such stages stays
-void Continuation::TrueStage(const MatrixXd& U) {
+void Continuation::TrueStage(const Beginning& from) {
   IlqrOptions options = options_;
   if (interrupted_) options.iterations = 0;
   ContinuationStage stage;
   stage.smoothing = "none";
-  SolveResult result = Solve(problem_, U, options, &stage);
+  SolveResult result = Solve(problem_, from, options, &stage);
   stage.true_cost = result.status == SolveStatus::kDiverged ? std::numeric_limits<double>::infinity() : result.cost;
   const bool first = out_.stages.empty() || out_.stages.back().factor > 0;
   const Merit merit = MeritOf(result.trajectory, stage.true_cost);
@@ -173,10 +181,10 @@ void Continuation::TrueStage(const MatrixXd& U) {
 }
 
 ContinuationResult Continuation::Run(ConstMatrixRef U) {
-  U_ = U;
-  const double guess = TrueCost(U_, &motion_);
+  at_ = {FirstStart(problem_), U};
+  const double guess = TrueCost(at_, &motion_);
   best_ = MeritOf(motion_, guess);
-  best_U_ = U_;
+  best_at_ = at_;
   double factor = 1;
   std::string ended = fmt::format("after {} smooth stages", c_.stages);
   for (int k = 0; k < c_.stages && !interrupted_; k++, factor *= c_.shrink) {
@@ -189,8 +197,8 @@ ContinuationResult Continuation::Run(ConstMatrixRef U) {
     }
     SmoothStage(factor);
   }
-  TrueStage(U_);
-  if (best_ < true_) TrueStage(best_U_);
+  TrueStage(at_);
+  if (best_ < true_) TrueStage(best_at_);
   if (interrupted_) out_.result.status = SolveStatus::kInterrupted;
   out_.result.initial_cost = guess;
   out_.message = fmt::format("cost {:.6g} on the last smoothed model, {:.6g} on the true one, {}", smooth_cost_,

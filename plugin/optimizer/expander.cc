@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "optimizer/free_start.h"
 #include "optimizer/take_knot.h"
 
 namespace costate {
@@ -27,6 +28,7 @@ int Expander::Expand(const Trajectory& motion, LqProblem* lq) {
     problem_.cost->Expand(ViewKnot(motion, t, simulator_->knot_time()), derivative->C, derivative->D, &expansion);
 
     TakeKnot(t, derivative, &expansion, lq);
+    if (t == problem_.N) TakeStart(problem_, motion.X.col(0), &expansion, lq);
     if (!bounded_ || t == problem_.N) return;
     LqKnot& knot = lq->knots[at];
     knot.du_lower = problem_.u_lower - motion.U.col(t);

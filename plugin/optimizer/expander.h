@@ -15,7 +15,7 @@ class Expander {
   /// All must outlive it. @param derivative  how A, B, C, D are had; sensors are set.
   Expander(const Problem& problem, Simulator* simulator, const LinearizeOptions& derivative);
 
-  /// @param lq  receives the problem, with the bounds that `problem` leaves du.
+  /// @param lq  receives the problem, with the bounds that `problem` leaves du and a start that may move.
   /// @return    the first knot without a derivative, or -1.
   int Expand(const Trajectory& motion, LqProblem* lq);
 

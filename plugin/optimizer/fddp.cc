@@ -52,7 +52,6 @@ Fddp::Fddp(const Problem& problem, const IlqrOptions& options)
   lq_.knots.resize(N_);
   lambda_.setZero(dims.ndx, N_ + 1);
   next_lambda_ = dx_ = lambda_;
-  dx0_.setZero(dims.ndx);
   simulator_.SetDerivativeEvery(options.derivative_every);
   lxx_diagonal_.setZero(dims.ndx, N_);
   luu_diagonal_.setZero(dims.nu, N_);
@@ -196,11 +195,8 @@ void Fddp::Remember() {
   if (now_.Gaps() == 0 && now_.cost < best_.cost) best_ = now_;
 }
 
-void CheckFddp(const Problem& given, ConstMatrixRef X, ConstMatrixRef U, const IlqrOptions& options) {
-  Problem problem = given;
-  problem.free_start = {};
+void CheckFddp(const Problem& problem, ConstMatrixRef X, ConstMatrixRef U, const IlqrOptions& options) {
   CheckProblem(problem, U);
-  CheckFreeStart(given);
   CheckFddpOptions(options);
   RefuseDelays(problem.model, "fddp");
   if (options.second_order && options.derivative_every > 1) {

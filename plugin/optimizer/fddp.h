@@ -64,12 +64,6 @@ class Fddp {
   void Shape(double shift);
   void SetBounds();
   bool FindDirection(IterationRecord* record);
-  bool HasFreeStart() const { return !problem_.free_start.entries.empty(); }
-  VectorXd NearestStart(ConstVectorRef x) const;
-  VectorXd StartAt(double alpha) const;
-  void SolveStep();
-  void Extend();
-  double StartSlope(const VectorXd& theta, const VectorXd& slope) const;
   void Push();
   bool LeavesBounds() const;
   bool StartBarrier();
@@ -111,13 +105,6 @@ class Fddp {
   std::vector<MatrixXd> C_, D_, hessians_;  // for second-order terms
   MatrixXd lambda_, next_lambda_;  // multipliers of the last step's problem (ndx × (N+1)); zero before the first
   MatrixXd lxx_diagonal_, luu_diagonal_, lu_;  // before barrier and shift
-
-  // of a start that may move: what ties the end to it, the problem with its step as a further state, and that step
-  CostExpansion tie_;
-  LqProblem extended_;
-  RiccatiResult extended_riccati_;
-  BoxQpScratch start_qp_;
-  VectorXd dx0_;
 
   Direction direction_;
   MatrixXd dx_, du_;

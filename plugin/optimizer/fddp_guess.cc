@@ -7,7 +7,9 @@
 
 #include "optimizer/cost_unit.h"
 #include "optimizer/fddp.h"
+#include "optimizer/free_start.h"
 #include "optimizer/solver_checks.h"
+#include "optimizer/take_knot.h"
 
 namespace costate {
 namespace {
@@ -23,9 +25,9 @@ bool Fddp::Start(ConstMatrixRef X, ConstMatrixRef U) {
   };
   if (X.cols() > 0) {
     MatrixXd states = X;
-    states.col(0) = NearestStart(X.col(0));
+    states.col(0) = NearestStart(problem_, X.col(0));
     // the controls alone, to compare with and to fall back on
-    RolloutStatus status = simulator_.Rollout(problem_.x0, clamp(U), &best_.trajectory);
+    RolloutStatus status = simulator_.Rollout(FirstStart(problem_), clamp(U), &best_.trajectory);
     best_.cost = result_.initial_cost = RolloutCost(problem_, best_.trajectory, status, simulator_.knot_time());
     best_.gaps.setZero(simulator_.dims().ndx, N_);
     if (Follow(states, clamp(U))) return true;
@@ -38,7 +40,8 @@ bool Fddp::Start(ConstMatrixRef X, ConstMatrixRef U) {
   std::string not_finite;
   for (int i = 0; i <= kFddpGuessScalings; ++i) {
     result_.guess_scale = i < kFddpGuessScalings ? std::pow(kFddpGuessFactor, i) : 0;
-    const RolloutStatus status = simulator_.Rollout(problem_.x0, clamp(result_.guess_scale * U), &now_.trajectory);
+    const RolloutStatus status =
+        simulator_.Rollout(FirstStart(problem_), clamp(result_.guess_scale * U), &now_.trajectory);
     if (i == 0) first = status;
     now_.cost = RolloutCost(problem_, now_.trajectory, status, simulator_.knot_time());
     now_.gaps.setZero(simulator_.dims().ndx, N_);
@@ -84,7 +87,8 @@ SolveState Fddp::State() const {
   const FddpIterate& iterate = mode_ == Mode::kPolish ? saved_ : now_;
   SolveState state;
   state.U = iterate.trajectory.U;
-  if (iterate.Gaps() > 0 || HasFreeStart()) state.X = iterate.trajectory.X;
+  if (iterate.Gaps() > 0) state.X = iterate.trajectory.X;
+  if (HasFreeStart(problem_)) state.x0 = iterate.trajectory.X.col(0);
   state.costates = lambda_;
   if (mode_ != Mode::kPlain) state.barrier = (mode_ == Mode::kPolish ? saved_barrier_ : barrier_).mu();
   state.regularization = last_shift_;
@@ -99,6 +103,7 @@ void Fddp::Finish() {
     Policy hold = policy_;
     hold.k.setZero(problem_.u_lower.size(), N_);
     hold.K.resize(N_, MatrixXd::Zero(problem_.u_lower.size(), simulator_.dims().ndx));
+    hold.dx0.resize(0);
     const RolloutStatus status =
         simulator_.RolloutPolicy(now_.trajectory, hold, 1, problem_.u_lower, problem_.u_upper, &closed.trajectory);
     closed.cost = RolloutCost(problem_, closed.trajectory, status, simulator_.knot_time());
@@ -126,8 +131,7 @@ void Fddp::Finish() {
       Shape(shift);
       SolveRiccati(lq_, {.values = false}, &riccati_);
       if (!riccati_.ok) continue;
-      result_.policy.k = riccati_.k;
-      result_.policy.K = riccati_.K;
+      TakePolicy(&riccati_, &result_.policy);
       result_.gradient_norm = riccati_.gradient_norm;
       result_.gradient_norm_per_knot = riccati_.gradient_norm_per_knot;
       break;

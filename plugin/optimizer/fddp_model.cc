@@ -7,6 +7,7 @@
 
 #include "optimizer/cost_unit.h"
 #include "optimizer/fddp.h"
+#include "optimizer/free_start.h"
 #include "optimizer/lap.h"
 #include "optimizer/take_knot.h"
 
@@ -55,11 +56,7 @@ int Fddp::LinearizeKnots() {
     }
     TakeKnot(t, derivative, &expansion, &lq_);
     if (t < N_) lq_.knots[t].gap = now_.gaps.col(t);
-    if (t == N_ && HasFreeStart()) {
-      std::swap(tie_.l0, expansion.l0);
-      std::swap(tie_.l0x, expansion.l0x);
-      std::swap(tie_.l00, expansion.l00);
-    }
+    if (t == N_) TakeStart(problem_, trajectory.X.col(0), &expansion, &lq_);
   });
   const auto at = std::find_if(failed_.begin(), failed_.end(), [](StepStatus s) { return s != StepStatus::kOk; });
   return at == failed_.end() ? -1 : static_cast<int>(at - failed_.begin());
@@ -137,7 +134,7 @@ bool Fddp::FindDirection(IterationRecord* record) {
   double shift = floor_;
   while (true) {
     Shape(shift);
-    SolveStep();
+    SolveRiccati(lq_, {}, &riccati_);
     if (riccati_.ok) break;
     const double first = last_shift_ == 0 ? kFirstShift : std::max(kLeastShift, last_shift_ / 3);
     shift = shift == 0 ? first : shift * (last_shift_ == 0 ? kFirstShiftGrowth : kShiftGrowth);
@@ -157,7 +154,7 @@ bool Fddp::FindDirection(IterationRecord* record) {
 
 // along the linear model: steps, multipliers, slope and curvature of the objective
 void Fddp::Push() {
-  dx_.col(0) = dx0_;
+  if (riccati_.dx0.size() > 0) dx_.col(0) = riccati_.dx0;
   direction_ = {true, 0, 0};
   for (int t = 0; t < N_; ++t) {
     const LqKnot& knot = lq_.knots[t];
@@ -177,9 +174,10 @@ void Fddp::Push() {
   next_lambda_.col(N_).noalias() += riccati_.Vxx[N_] * dx_.col(N_);
   direction_.slope += lq_.lx.dot(dx_.col(N_));
   direction_.curvature += dx_.col(N_).dot(lq_.lxx * dx_.col(N_));
-  if (tie_.l0.size() == 0) return;
-  direction_.slope += tie_.l0.dot(dx0_);
-  direction_.curvature += 2 * dx0_.dot(tie_.l0x * dx_.col(N_)) + dx0_.dot(tie_.l00 * dx0_);
+  const LqStart& start = lq_.start;
+  if (start.l0.size() == 0) return;
+  direction_.slope += start.l0.dot(dx_.col(0));
+  direction_.curvature += 2 * dx_.col(0).dot(start.l0x * dx_.col(N_)) + dx_.col(0).dot(start.l00 * dx_.col(0));
 }
 
 }  // namespace costate

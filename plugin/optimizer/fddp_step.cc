@@ -6,6 +6,7 @@
 
 #include "optimizer/fddp.h"
 #include "optimizer/lap.h"
+#include "optimizer/take_knot.h"
 
 namespace costate {
 namespace {
@@ -77,16 +78,15 @@ void Fddp::AdaptBarrier() {
 
 // the largest alpha that the filter takes; next_ and next_cost_ are there
 double Fddp::Search(int steps) {
-  std::swap(policy_.k, riccati_.k);
-  std::swap(policy_.K, riccati_.K);
+  TakePolicy(&riccati_, &policy_);
   const Filter::Point from{now_.Gaps(), Objective(now_.trajectory, now_.cost) / unit_};
   const double slope = direction_.slope / unit_;
   for (int first = 0; first < steps; first += simulator_.threads()) {
     const int count = std::min(simulator_.threads(), steps - first);
     simulator_.ParallelFor(count, [&](int i, int worker) {
       const double alpha = std::ldexp(1, -(first + i));
-      const RolloutStatus status = simulator_.RolloutGaps(StartAt(alpha), now_.trajectory, now_.gaps, policy_, alpha,
-                                                          lower_, upper_, &candidates_[i], worker);
+      const RolloutStatus status =
+          simulator_.RolloutGaps(now_.trajectory, now_.gaps, policy_, alpha, lower_, upper_, &candidates_[i], worker);
       costs_[i] = RolloutCost(problem_, candidates_[i], status, simulator_.knot_time());
     });
     for (int i = 0; i < count; ++i) {
@@ -109,7 +109,7 @@ bool Fddp::TryPolish(IterationRecord* record) {
   mode_ = Mode::kPolish;
   SetBounds();
   Shape(0);
-  SolveStep();
+  SolveRiccati(lq_, {}, &riccati_);
   if (riccati_.ok) {
     Push();
     record->gradient_norm = riccati_.gradient_norm;

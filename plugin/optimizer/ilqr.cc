@@ -11,12 +11,14 @@
 #include "core/check.h"
 #include "optimizer/cost_unit.h"
 #include "optimizer/expander.h"
+#include "optimizer/free_start.h"
 #include "optimizer/ilqr_checks.h"
 #include "optimizer/lap.h"
 #include "optimizer/regularization.h"
 #include "optimizer/saddle.h"
 #include "optimizer/solver_checks.h"
 #include "optimizer/step_search.h"
+#include "optimizer/take_knot.h"
 
 namespace costate {
 namespace {
@@ -175,6 +177,7 @@ const SolveResult& IlqrSolver::Impl::Resolve(const Trajectory& reference, const 
 // the first rollout; a guess that diverges is scaled down, in the end to no control at all
 bool IlqrSolver::Impl::StartFrom(ConstMatrixRef U) {
   const Eigen::Index N = U.cols();
+  const VectorXd x0 = FirstStart(problem_);
   NoPolicy();
   RolloutStatus first;
   std::string not_finite;
@@ -182,7 +185,7 @@ bool IlqrSolver::Impl::StartFrom(ConstMatrixRef U) {
     result_.guess_scale = i < kGuessScalings ? std::pow(kGuessFactor, i) : 0;
     const MatrixXd guess =
         (result_.guess_scale * U).cwiseMax(problem_.u_lower.replicate(1, N)).cwiseMin(problem_.u_upper.replicate(1, N));
-    const RolloutStatus status = simulator_.Rollout(problem_.x0, guess, &result_.trajectory);
+    const RolloutStatus status = simulator_.Rollout(x0, guess, &result_.trajectory);
     if (i == 0) first = status;
     result_.cost = RolloutCost(problem_, result_.trajectory, status, simulator_.knot_time());
     result_.initial_cost = result_.cost;
@@ -204,14 +207,15 @@ bool IlqrSolver::Impl::StartFrom(const Trajectory& reference, const std::vector<
   start_.k.setZero(reference.U.rows(), reference.N());
   start_.K = K;
   double closed_cost = 0, open_cost = 0;
+  const VectorXd x0 = FirstStart(problem_);
   const auto roll_out = [&](int i, int worker) {
     const double dt = simulator_.knot_time();
     if (i == 0) {
-      const RolloutStatus closed = simulator_.RolloutPolicy(problem_.x0, reference, start_, 1, problem_.u_lower,
+      const RolloutStatus closed = simulator_.RolloutPolicy(x0, reference, start_, 1, problem_.u_lower,
                                                             problem_.u_upper, &result_.trajectory, worker);
       closed_cost = RolloutCost(problem_, result_.trajectory, closed, dt);
     } else {
-      const RolloutStatus open = simulator_.Rollout(problem_.x0, reference.U, &candidate_, worker);
+      const RolloutStatus open = simulator_.Rollout(x0, reference.U, &candidate_, worker);
       open_cost = RolloutCost(problem_, candidate_, open, dt);
     }
   };
@@ -480,6 +484,7 @@ void IlqrSolver::Impl::FinishPolicy() {
   if (!options_.final_policy) {
     // K of the last step or, when nothing else is known, of the start; k is taken
     result_.policy.k.setZero();
+    result_.policy.dx0.resize(0);
     result_.gradient_norm = result_.iterations.empty() ? 0 : result_.iterations.back().gradient_norm;
     return;
   }
@@ -491,8 +496,7 @@ void IlqrSolver::Impl::FinishPolicy() {
          mu = std::max(options_.regularization_min, kFinalGrowth * mu)) {
       SolveRiccati(lq_, {.regularization = mu * unit_, .values = false}, &riccati_);
       if (!riccati_.ok) continue;
-      std::swap(result_.policy.k, riccati_.k);
-      std::swap(result_.policy.K, riccati_.K);
+      TakePolicy(&riccati_, &result_.policy);
       result_.gradient_norm = riccati_.gradient_norm;
       std::swap(result_.gradient_norm_per_knot, riccati_.gradient_norm_per_knot);
       return;
@@ -507,6 +511,7 @@ void IlqrSolver::Impl::NoPolicy() {
   result_.policy.k.setZero(dims.nu, problem_.N);
   result_.policy.K.resize(problem_.N);
   for (MatrixXd& K : result_.policy.K) K.setZero(dims.nu, dims.ndx);
+  result_.policy.dx0.resize(0);
   result_.gradient_norm_per_knot.resize(0);
 }
 
@@ -545,6 +550,7 @@ void IlqrSolver::SetStart(ConstVectorRef x0, ConstVectorRef context) {
   CheckFiniteStart(model, x0);
   impl_->simulator_.SetContext(context);
   impl_->problem_.x0 = x0;
+  impl_->problem_.free_start.guess.resize(0);
   impl_->problem_.context = context;
 }
 

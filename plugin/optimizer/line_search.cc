@@ -8,6 +8,8 @@
 #include <limits>
 #include <utility>
 
+#include "optimizer/free_start.h"
+
 namespace costate {
 namespace {
 
@@ -45,8 +47,15 @@ LineSearch::LineSearch(const Problem& problem, Simulator* simulator, double rati
 
 double LineSearch::Cost(const Trajectory& reference, const Policy& policy, double alpha, int worker,
                         Trajectory* out) const {
-  const RolloutStatus status =
-      simulator_->RolloutPolicy(reference, policy, alpha, problem_.u_lower, problem_.u_upper, out, worker);
+  RolloutStatus status;
+  if (alpha > 1 && policy.dx0.size() > 0) {
+    // controls are kept within their bounds by the rollout, a start beyond the whole step is not
+    const VectorXd x0 =
+        NearestStart(problem_, Retract(problem_.model, reference.X.col(0), VectorXd(alpha * policy.dx0)));
+    status = simulator_->RolloutPolicy(x0, reference, policy, alpha, problem_.u_lower, problem_.u_upper, out, worker);
+  } else {
+    status = simulator_->RolloutPolicy(reference, policy, alpha, problem_.u_lower, problem_.u_upper, out, worker);
+  }
   return RolloutCost(problem_, *out, status, simulator_->knot_time());
 }
 

@@ -116,6 +116,96 @@ double GradientNorm(const LqKnot& knot, const VectorXd& Qu) {
   return norm;
 }
 
+// ---- a start that may move: README.md, (16a) and (16d) --------------------------------------------------------------
+
+// a start's Hessian that is singular to rounding, such as that of a place that nothing minds, is helped by this part of
+// its largest curvature
+constexpr double kNoCurvature = 1e-9;
+
+// of the free entries: V_N = … + dx_0ᵀ l0 + dx_0ᵀ l0x dx + ½ dx_0ᵀ l00 dx_0
+void BeginStartValue(const LqProblem& problem, RiccatiScratch* s) {
+  const std::vector<int>& entries = problem.start.entries;
+  s->V0x.resize(problem.knots.size() + 1);
+  s->K0.resize(problem.knots.size());
+  s->V0 = problem.start.l0(entries);
+  s->V0x.back() = problem.start.l0x(entries, Eigen::all);
+  s->V00 = problem.start.l00(entries, entries);
+}
+
+// the same a knot earlier; Qu, Qux, Quu and the factor of Quu_mu are this knot's
+void StartValue(const LqKnot& knot, const VectorXd& k, const MatrixXd& K, std::size_t t, RiccatiScratch* s) {
+  // Q0 = V0 + V0x gap,  Q0x = V0x A,  Q0u = V0x B,  K0 = -Quu_mu,ff⁻¹ Q0uᵀ_f
+  if (knot.gap.size() > 0) s->V0.noalias() += s->V0x[t + 1] * knot.gap;
+  s->Q0u.noalias() = s->V0x[t + 1] * knot.B;
+  MatrixXd &K0 = s->K0[t], &V0x = s->V0x[t];
+  K0 = -s->Q0u.transpose();
+  SolveFree(s->qp, K0);
+
+  // V0 = Q0 + K0ᵀ(Quu k + Qu) + Q0u k,  V0x = Q0x + K0ᵀ(Quu K + Qux) + Q0u K,  V00 = V00 + K0ᵀQuu K0 + K0ᵀQ0uᵀ + Q0u K0
+  s->Quu_k = s->Qu;
+  s->Quu_k.noalias() += s->Quu * k;
+  s->V0.noalias() += K0.transpose() * s->Quu_k;
+  s->V0.noalias() += s->Q0u * k;
+  s->M = s->Qux;
+  s->M.noalias() += s->Quu * K;
+  V0x.noalias() = s->V0x[t + 1] * knot.A;
+  V0x.noalias() += K0.transpose() * s->M;
+  V0x.noalias() += s->Q0u * K;
+  s->M.noalias() = 0.5 * s->Quu * K0;
+  s->M += s->Q0u.transpose();
+  s->H.noalias() = K0.transpose() * s->M;
+  s->V00 += s->H;
+  s->V00 += s->H.transpose();
+}
+
+// largest slope by an entry of the start that may still move downhill
+double StartSlope(const LqStart& start, const VectorXd& slope) {
+  double largest = 0;
+  for (Eigen::Index i = 0; i < slope.size(); ++i) {
+    const bool held = (start.lower[i] >= 0 && slope[i] > 0) || (start.upper[i] <= 0 && slope[i] < 0);
+    if (!held) largest = std::max(largest, std::abs(slope[i]));
+  }
+  return largest;
+}
+
+// theta = argmin ½ thetaᵀ(H + mu I) theta + gᵀtheta within bounds, H and g those of the value at knot 0; false where H
+// is indefinite
+bool FindStart(const LqStart& start, double mu, const VectorXd& g, RiccatiScratch* s) {
+  if (!s->H.allFinite() || !g.allFinite()) return false;
+  MatrixXd shifted = s->H;
+  shifted.diagonal().array() += mu;
+  for (const double help : {0.0, kNoCurvature * shifted.diagonal().cwiseAbs().maxCoeff()}) {
+    shifted.diagonal().array() += help;
+    s->theta.setZero(g.size());
+    if (SolveBoxQp(shifted, g, start.lower, start.upper, s->theta, &s->qp) != BoxQpStatus::kIndefinite)
+      return s->theta.allFinite();
+  }
+  return false;
+}
+
+// dx0, and what it adds to k, values and promise
+bool MoveStart(const LqStart& start, const RiccatiOptions& options, const VectorXd& Vx, const MatrixXd& Vxx, bool tied,
+               RiccatiResult* out) {
+  RiccatiScratch& s = out->scratch;
+  VectorXd g = Vx(start.entries);
+  s.H = Vxx(start.entries, start.entries);
+  if (tied) {
+    const MatrixXd V0x = s.V0x[0](Eigen::all, start.entries);
+    g += s.V0;
+    s.H += V0x + V0x.transpose() + s.V00;
+  }
+  if (!FindStart(start, options.regularization + options.regularization_state, g, &s)) return false;
+  out->dx0.setZero(Vx.size());
+  out->dx0(start.entries) = s.theta;
+  out->expected_linear += s.theta.dot(g);
+  out->expected_quadratic += s.theta.dot(s.H * s.theta);
+  out->gradient_norm = std::max(out->gradient_norm, StartSlope(start, g));
+  if (!tied) return true;
+  for (std::size_t t = 0; t < s.K0.size(); ++t) out->k.col(static_cast<Eigen::Index>(t)).noalias() += s.K0[t] * s.theta;
+  for (std::size_t t = 0; t < out->Vx.size(); ++t) out->Vx[t].noalias() += s.V0x[t].transpose() * s.theta;
+  return true;
+}
+
 }  // namespace
 
 void SolveRiccati(const LqProblem& problem, const RiccatiOptions& options, RiccatiResult* out) {
@@ -126,6 +216,8 @@ void SolveRiccati(const LqProblem& problem, const RiccatiOptions& options, Ricca
   out->ok = false;
   out->failed_knot = -1;
   out->expected_linear = out->expected_quadratic = out->expected_gap = out->gradient_norm = 0;
+  const bool tied = !problem.start.entries.empty() && problem.start.l0.size() > 0;
+  if (tied) BeginStartValue(problem, &s);
 
   // from the end to the start
   const auto Vx = [&](int t) { return options.values ? &out->Vx[t] : &s.Vx_pair[t % 2]; };
@@ -143,6 +235,7 @@ void SolveRiccati(const LqProblem& problem, const RiccatiOptions& options, Ricca
     }
     s.guess = out->k.col(t);
     StateValue(s.guess, out->K[t], &s, Vx(t), Vxx(t));
+    if (tied) StartValue(knot, s.guess, out->K[t], static_cast<std::size_t>(t), &s);
 
     // what the model promises, and how far from a minimum this knot is
     out->expected_linear += s.guess.dot(s.Qu);
@@ -152,6 +245,10 @@ void SolveRiccati(const LqProblem& problem, const RiccatiOptions& options, Ricca
     out->gradient_norm = std::max(out->gradient_norm, out->gradient_norm_per_knot[t]);
   }
   out->ok = true;
+  out->dx0.resize(0);
+  if (problem.start.entries.empty() || MoveStart(problem.start, options, *Vx(0), *Vxx(0), tied, out)) return;
+  out->ok = false;
+  out->failed_knot = 0;
 }
 
 }  // namespace costate

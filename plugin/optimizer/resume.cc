@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "optimizer/free_start.h"
+
 namespace costate {
 namespace {
 
@@ -16,6 +18,7 @@ using ResumeJson = nlohmann::ordered_json;
 constexpr char kResumeFormat[] = "costate resume";
 constexpr int kResumeSchema = 1;      ///< raised when what is written means something else
 constexpr double kSameLength = 1e-9;  // relative: control intervals that differ by no more are the same
+constexpr double kSameStart = 1e-9;   // of starts that may move, which are taken apart and put together again
 
 // column by column; what is not finite becomes null
 ResumeJson ToJson(const MatrixXd& matrix) {
@@ -45,6 +48,7 @@ ResumeJson StateJson(const Task& task, const SolveState& state) {
                      {"barrier", state.barrier},
                      {"U", ToJson(state.U)},
                      {"X", ToJson(state.X)},
+                     {"x0", std::vector<double>(state.x0.begin(), state.x0.end())},
                      {"costates", ToJson(state.costates)}};
   ResumeJson constraints = ResumeJson::array();
   for (int i = 0; i < task.constraints.size() && !state.multipliers.empty(); ++i) {
@@ -150,6 +154,8 @@ SolveState ReadState(const ResumeJson& json, const Fit& fit, const Task& task) {
   SolveState state;
   state.U = ToMatrix(json.at("U"), dims.nu);
   state.X = ToMatrix(json.at("X"), dims.nx);
+  const auto x0 = json.value("x0", std::vector<double>());
+  if (!x0.empty()) state.x0 = ToMatrix(ResumeJson::array({x0}), dims.nx);
   state.costates = ToMatrix(json.at("costates"), dims.ndx);
   state.barrier = json.at("barrier");
   state.regularization = json.at("regularization");
@@ -185,6 +191,18 @@ FreeTimeState ReadTimes(const ResumeJson& json, const Fit& fit, const Task& task
          trial.at("violation"), static_cast<SolveStatus>(trial.at("status").get<int>()), trial.at("iterations")});
   }
   return times;
+}
+
+// where the run began and the task does not; what may move is no other start
+void WarnOfAnotherStart(const VectorXd& run, Task* task) {
+  const Problem problem = task->ToProblem();
+  const VectorXd start = NearestStart(problem, run), moved = start - run;
+  if (HasFreeStart(problem) && Difference(problem.model, start, run).cwiseAbs().maxCoeff() <= kSameStart) return;
+  Eigen::Index at = 0;
+  if (moved.size() == 0 || moved.cwiseAbs().maxCoeff(&at) == 0) return;
+  task->warnings.push_back(fmt::format("resumed from another start: {} was {:g}, is {:g}",
+                                       StateNames(task->model.get())[static_cast<std::size_t>(at)], run[at],
+                                       start[at]));
 }
 
 // what a run that goes on does not begin with again
@@ -272,19 +290,15 @@ void Resume(const Record& record, const std::string& folder, Task* task) {
   // states with gaps are for multiple shooting; any other solver starts from the motion that was saved
   task->U_guess = task->state.U;
   task->X_guess = task->state.X;
+  task->free_start.guess = task->state.x0;
   if (task->state.X.cols() > 0 && task->solver.type != SolverType::kFddp) {
     task->U_guess = record.trajectory.U;
     task->X_guess.resize(0, 0);
+    task->free_start.guess = record.trajectory.X.col(0);
     task->warnings.push_back(
         "resumed: the run's states still had gaps, which ilqr has no use for; it starts from the saved motion");
   }
-  const VectorXd moved = task->x0 - record.trajectory.X.col(0);
-  Eigen::Index at = 0;
-  if (moved.size() > 0 && moved.cwiseAbs().maxCoeff(&at) > 0) {
-    task->warnings.push_back(fmt::format("resumed from another start: {} was {:g}, is {:g}",
-                                         StateNames(task->model.get())[static_cast<std::size_t>(at)],
-                                         record.trajectory.X(at, 0), task->x0[at]));
-  }
+  WarnOfAnotherStart(record.trajectory.X.col(0), task);
   LeaveOut(task);
 }
 

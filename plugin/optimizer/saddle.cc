@@ -42,12 +42,14 @@ Saddle::Saddle(const Problem& problem, Simulator* simulator, const IlqrOptions& 
       expander_(problem, simulator, options.derivative),
       half_(HalfRanges(problem)) {}
 
-// controls at their bounds stay there; the model without its slopes is what curvatures are measured by
+// controls at their bounds stay there, and so does a start that may move; the model without its slopes is what
+// curvatures are measured by
 void Saddle::Hold(const Trajectory& motion, const LqProblem& lq) {
   const Eigen::Index nu = motion.U.rows(), N = motion.U.cols();
   free_.resize(N * nu);
   model_ = lq;
   model_.lx.setZero();
+  model_.start = {};
   for (Eigen::Index t = 0; t < N; ++t) {
     const auto within =
         motion.U.col(t).array() > problem_.u_lower.array() && motion.U.col(t).array() < problem_.u_upper.array();
@@ -85,7 +87,7 @@ double Saddle::LargestChange(const VectorXd& direction) const {
 bool Saddle::Multiply(const Trajectory& motion, const VectorXd& direction, VectorXd* out) {
   const double step = kNudge / LargestChange(direction);
   const MatrixXd U = motion.U + step * direction.reshaped(motion.U.rows(), motion.U.cols());
-  if (!simulator_->Rollout(problem_.x0, U, &motion_).ok() || expander_.Expand(motion_, &nudged_) >= 0) return false;
+  if (!simulator_->Rollout(motion.X.col(0), U, &motion_).ok() || expander_.Expand(motion_, &nudged_) >= 0) return false;
   GradientOf(nudged_, out);
   *out = ((*out - gradient_) / step).cwiseProduct(free_);
   return out->allFinite();

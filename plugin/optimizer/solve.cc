@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "optimizer/fddp.h"
+#include "optimizer/free_start.h"
 
 namespace costate {
 namespace {
@@ -25,6 +26,7 @@ SolveResult SolveUnconstrained(const Problem& problem, const Guess& guess, const
   }
   SolveResult result = SolveIlqr(problem, guess.U, options, callback);
   result.state.U = result.trajectory.U;
+  if (HasFreeStart(problem)) result.state.x0 = result.trajectory.X.col(0);
   return result;
 }
 

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "optimizer/free_start.h"
+
 namespace costate {
 namespace {
 
@@ -39,7 +41,9 @@ void HopOn(const Task& task, const Problem& problem, const TaskCallbacks& callba
   ConstrainedOptions constrained = task.constrained;
   constrained.multipliers = led.multipliers;
   std::vector<IterationRecord> records = led.iterations;
-  BasinHoppingResult found = SolveBasinHopping(problem, {{}, led.trajectory.U}, task.solver, task.hopping,
+  Problem from = problem;
+  if (HasFreeStart(from)) from.free_start.guess = led.trajectory.X.col(0);
+  BasinHoppingResult found = SolveBasinHopping(from, {{}, led.trajectory.U}, task.solver, task.hopping,
                                                CountOn(&records, callbacks.iteration), constrained, callbacks.round);
   PutBehind(led, std::move(records), &found.result);
   out->result = std::move(found.result);

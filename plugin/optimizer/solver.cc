@@ -20,6 +20,32 @@ void CheckFinite(const std::string& what, ConstVectorRef values, const std::vect
   }
 }
 
+// entries or bounds of a free start that are none
+void CheckFreeStart(const Problem& problem) {
+  const FreeStart& start = problem.free_start;
+  const Eigen::Index n = static_cast<Eigen::Index>(start.entries.size());
+  if (start.lower.size() != n || start.upper.size() != n) {
+    throw Error(ErrorCode::kDimensionMismatch,
+                fmt::format("the free start has {} entries, {} lower and {} upper bounds", n, start.lower.size(),
+                            start.upper.size()));
+  }
+  const Dims dims(problem.model);
+  if (start.guess.size() > 0) {
+    CheckSize(problem.model, "the guess of the free start", start.guess.size(), "nx", dims.nx);
+    CheckFinite("the guess of the free start", start.guess, StateNames(problem.model));
+  }
+  for (Eigen::Index i = 0; i < n; ++i) {
+    const int entry = start.entries[static_cast<std::size_t>(i)];
+    if (entry < 0 || entry >= dims.ndx || (i > 0 && entry <= start.entries[static_cast<std::size_t>(i) - 1])) {
+      Refuse(fmt::format("the free start names entry {} of {}: entries of the tangent in rising order are needed",
+                         entry, dims.ndx));
+    }
+    if (start.lower[i] <= 0 && start.upper[i] >= 0) continue;
+    Refuse(fmt::format("the bounds of the free start leave out x0: {} may change by {:g} to {:g}",
+                       TangentNames(problem.model)[static_cast<std::size_t>(entry)], start.lower[i], start.upper[i]));
+  }
+}
+
 }  // namespace
 
 void ControlLimits(const mjModel* model, VectorXd* lower, VectorXd* upper) {
@@ -72,9 +98,6 @@ void CheckProblem(const Problem& problem, ConstMatrixRef U) {
     Refuse("the problem has constraints, '" + (*problem.constraints)[0].info().name +
            "' the first of them: this solver keeps none, SolveConstrained does");
   }
-  if (!problem.free_start.entries.empty()) {
-    Refuse("the problem leaves entries of the start free: this solver takes the start as given, fddp does not");
-  }
   const mjModel* model = problem.model;
   const Dims dims(model);
   const std::string name = "model '" + ModelName(model) + "'";
@@ -104,27 +127,7 @@ void CheckProblem(const Problem& problem, ConstMatrixRef U) {
     Refuse("the limits of " + names[i] + " exclude each other: lower " + std::to_string(problem.u_lower[i]) +
            ", upper " + std::to_string(problem.u_upper[i]));
   }
-}
-
-void CheckFreeStart(const Problem& problem) {
-  const FreeStart& start = problem.free_start;
-  const Eigen::Index n = static_cast<Eigen::Index>(start.entries.size());
-  if (start.lower.size() != n || start.upper.size() != n) {
-    throw Error(ErrorCode::kDimensionMismatch,
-                fmt::format("the free start has {} entries, {} lower and {} upper bounds", n, start.lower.size(),
-                            start.upper.size()));
-  }
-  const Dims dims(problem.model);
-  for (Eigen::Index i = 0; i < n; ++i) {
-    const int entry = start.entries[static_cast<std::size_t>(i)];
-    if (entry < 0 || entry >= dims.ndx || (i > 0 && entry <= start.entries[static_cast<std::size_t>(i) - 1])) {
-      Refuse(fmt::format("the free start names entry {} of {}: entries of the tangent in rising order are needed",
-                         entry, dims.ndx));
-    }
-    if (start.lower[i] <= 0 && start.upper[i] >= 0) continue;
-    Refuse(fmt::format("the bounds of the free start leave out x0: {} may change by {:g} to {:g}",
-                       TangentNames(problem.model)[static_cast<std::size_t>(entry)], start.lower[i], start.upper[i]));
-  }
+  CheckFreeStart(problem);
 }
 
 std::string DerivativeEveryText(int every) {

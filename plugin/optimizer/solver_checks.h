@@ -9,13 +9,9 @@
 namespace costate {
 
 /// @throws Error{kInvalidArgument} when the problem lacks a model, cost, degree of freedom, actuator or horizon, holds
-/// a
-///         number that is not finite or limits that exclude each other; Error{kDimensionMismatch} for a wrong size.
+///         a number that is not finite, limits that exclude each other or a free start that names no entry or leaves
+///         out x0; Error{kDimensionMismatch} for a wrong size.
 void CheckProblem(const Problem& problem, ConstMatrixRef U);
-
-/// @throws Error{kInvalidArgument}, Error{kDimensionMismatch} for entries or bounds of problem.free_start that are
-/// none.
-void CheckFreeStart(const Problem& problem);
 
 /// "; derivatives at every 4th knot, interpolated in between", or nothing where there is one at each.
 std::string DerivativeEveryText(int every);

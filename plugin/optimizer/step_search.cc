@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "optimizer/lap.h"
+#include "optimizer/take_knot.h"
 
 namespace costate {
 namespace {
@@ -40,8 +41,7 @@ void StepSearch::Reserve(const Trajectory& motion, const Policy& policy) {
 AcceptedStep StepSearch::Try(const StepOrigin& from, double mu, int steps, RiccatiResult* riccati,
                              IterationRecord* record) {
   Clock::time_point start = Clock::now();
-  std::swap(policy_.k, riccati->k);
-  std::swap(policy_.K, riccati->K);
+  TakePolicy(riccati, &policy_);
   const ExpectedChange expected = Expected(*riccati);
   const AcceptedStep step = {mu, expected,
                              line_search_.Run(from.motion, from.cost, policy_, expected, steps, &candidate_)};
@@ -111,8 +111,7 @@ void StepSearch::SweepOn(const StepOrigin& from, int index, double mu, int worke
   SolveRiccati(from.lq, {.regularization = mu * unit_, .values = false}, &s.riccati);
   s.seconds_backward += Lap(&start);
   if (!s.riccati.ok) return;
-  std::swap(s.policy.k, s.riccati.k);
-  std::swap(s.policy.K, s.riccati.K);
+  TakePolicy(&s.riccati, &s.policy);
   const ExpectedChange expected = Expected(s.riccati);
   const AcceptedStep step = {
       mu, expected, line_search_.RunOn(worker, from.motion, from.cost, s.policy, expected, kSweepSteps, &s.candidate)};

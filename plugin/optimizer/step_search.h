@@ -47,11 +47,11 @@ class StepSearch {
   }
 
   /// The policy in `riccati`, solved with mu, at alpha = 1 … 2^(1 - steps): kept where it is the best so far. A shorter
-  /// step than the best one has to gain half as much again. Gains are taken by swap.
+  /// step than the best one has to gain half as much again. Gains and dx0 are taken by swap.
   /// @return what this policy led to, kept or not.
   AcceptedStep Try(const StepOrigin& from, double mu, int steps, RiccatiResult* riccati, IterationRecord* record);
 
-  /// The best step that is found. @param riccati  solved with mu; its gains are taken by swap.
+  /// The best step that is found. @param riccati  solved with mu; its gains and dx0 are taken by swap.
   void Find(const StepOrigin& from, double mu, RiccatiResult* riccati, IterationRecord* record);
 
   const AcceptedStep& step() const { return step_; }

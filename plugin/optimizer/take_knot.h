@@ -1,9 +1,10 @@
-// A knot's derivative and cost into the linear-quadratic problem.
+// A knot's derivative and cost into the linear-quadratic problem, and the policy out of its solution.
 #ifndef COSTATE_OPTIMIZER_TAKE_KNOT_H_
 #define COSTATE_OPTIMIZER_TAKE_KNOT_H_
 
 #include <costate/cost.h>
 #include <costate/lqr.h>
+#include <costate/rollout.h>
 
 #include <utility>
 
@@ -24,6 +25,13 @@ inline void TakeKnot(int t, StepDerivative* derivative, CostExpansion* expansion
   std::swap(knot.lxx, expansion->lxx);
   std::swap(knot.lux, expansion->lux);
   std::swap(knot.luu, expansion->luu);
+}
+
+/// By swap, too.
+inline void TakePolicy(RiccatiResult* riccati, Policy* policy) {
+  std::swap(policy->k, riccati->k);
+  std::swap(policy->K, riccati->K);
+  std::swap(policy->dx0, riccati->dx0);
 }
 
 }  // namespace costate

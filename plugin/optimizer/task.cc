@@ -162,13 +162,8 @@ SplineOptions ReadSpline(const XmlElement* element, int N) {
 void CheckFreeStart(const Elements& elements, const Task& task) {
   if (task.free_start.entries.empty()) return;
   const XmlElement& start = *elements.Find("start");
-  if (task.solver.type != SolverType::kFddp) {
-    start.Fail("free is for <solver type=\"fddp\"/>, the type is " + std::string(ToString(task.solver.type)));
-  }
-  for (const char* other : {"time", "smooth"}) {
-    if (elements.Find(other))
-      start.Fail(fmt::format("free does not go with <{}> yet, which keeps the start", other), ErrorCode::kUnsupported);
-  }
+  if (elements.Find("time"))
+    start.Fail("free does not go with <time> yet, which keeps the start", ErrorCode::kUnsupported);
 }
 
 // <time>: windows and references in seconds have no meaning while the length of the motion is open

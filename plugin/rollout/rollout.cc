@@ -168,6 +168,7 @@ struct Simulator::Impl {
     return {status, status == StepStatus::kOk ? -1 : N, guard.TakeWarnings()};
   }
 
+  VectorXd StartOf(const Trajectory& reference, const Policy& policy, double alpha) const;
   RolloutStatus RunPolicy(ConstVectorRef x0, const Trajectory& reference, ConstMatrixRef gaps, const Policy& policy,
                           double alpha, ConstMatrixRef lower, ConstMatrixRef upper, Trajectory* out, int worker);
 
@@ -318,7 +319,9 @@ RolloutStatus Simulator::Follow(ConstMatrixRef X, ConstMatrixRef U, Trajectory* 
 RolloutStatus Simulator::RolloutPolicy(const Trajectory& reference, const Policy& policy, double alpha,
                                        ConstVectorRef lower, ConstVectorRef upper, Trajectory* out, int worker) {
   CheckTrajectory(impl_->model, reference);
-  return RolloutPolicy(reference.X.col(0), reference, policy, alpha, lower, upper, out, worker);
+  if (policy.dx0.size() == 0)
+    return RolloutPolicy(reference.X.col(0), reference, policy, alpha, lower, upper, out, worker);
+  return RolloutPolicy(impl_->StartOf(reference, policy, alpha), reference, policy, alpha, lower, upper, out, worker);
 }
 
 RolloutStatus Simulator::RolloutPolicy(ConstVectorRef x0, const Trajectory& reference, const Policy& policy,
@@ -332,12 +335,6 @@ RolloutStatus Simulator::RolloutPolicy(ConstVectorRef x0, const Trajectory& refe
 RolloutStatus Simulator::RolloutGaps(const Trajectory& reference, ConstMatrixRef gaps, const Policy& policy,
                                      double alpha, ConstMatrixRef lower, ConstMatrixRef upper, Trajectory* out,
                                      int worker) {
-  return RolloutGaps(reference.X.col(0), reference, gaps, policy, alpha, lower, upper, out, worker);
-}
-
-RolloutStatus Simulator::RolloutGaps(ConstVectorRef x0, const Trajectory& reference, ConstMatrixRef gaps,
-                                     const Policy& policy, double alpha, ConstMatrixRef lower, ConstMatrixRef upper,
-                                     Trajectory* out, int worker) {
   const int N = reference.N();
   for (const ConstMatrixRef* bounds : {&lower, &upper}) {
     CheckSize(impl_->model, "a column of the bounds", bounds->rows(), "nu", impl_->dims.nu);
@@ -345,7 +342,16 @@ RolloutStatus Simulator::RolloutGaps(ConstVectorRef x0, const Trajectory& refere
   }
   CheckSize(impl_->model, "a gap", gaps.rows(), "ndx", impl_->dims.ndx);
   CheckSize(impl_->model, "the gaps' columns", gaps.cols(), "N", N);
+  CheckTrajectory(impl_->model, reference);
+  const VectorXd x0 = impl_->StartOf(reference, policy, alpha);
   return impl_->RunPolicy(x0, reference, gaps, policy, alpha, lower, upper, out, worker);
+}
+
+// x_bar_0 ⊕ alpha dx0; where that is no step, x_bar_0 to the last bit
+VectorXd Simulator::Impl::StartOf(const Trajectory& reference, const Policy& policy, double alpha) const {
+  if (policy.dx0.size() > 0) CheckSize(model, "policy: dx0", policy.dx0.size(), "ndx", dims.ndx);
+  const VectorXd dx0 = alpha * policy.dx0;
+  return dx0.isZero(0) ? VectorXd(reference.X.col(0)) : Retract(model, reference.X.col(0), dx0);
 }
 
 // gaps: none, or one a knot; bounds: one column, or one a knot

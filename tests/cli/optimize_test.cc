@@ -361,6 +361,36 @@ TEST(CliOptimize, ResumesARun) {
                           "constraint 'top speed' of the run is not in the task"));
 }
 
+// By the solver that is taken without asking: how far the start went is told, kept in the run, and gone on from.
+TEST(CliOptimize, MovesAFreeStart) {
+  TemporaryFolder folder;
+  folder.Write("swing.xml", kSwing);
+  std::string text = SwingTask("<constraint name='there' qpos='all' equals='1.5' when='end'/>");
+  text.replace(text.find("<start key='hang'/>"), 19, "<start key='hang' free='qvel' lower='-1' upper='2'/>");
+  const std::string task = folder.Write("swing.task.xml", text);
+  const ProcessResult whole = Costate({"optimize", task, "--out", folder.File("whole"), "--no-plots"});
+  ASSERT_EQ(whole.exit_code, 0) << whole.out << whole.err;
+  EXPECT_TRUE(Has(whole.out, "  start         moved: qvel[hinge] by 2\n")) << whole.out;
+  const Record record = ReadRecord(folder.File("whole"));
+  EXPECT_EQ(record.trajectory.X(0, 0), 0);
+  EXPECT_NEAR(record.trajectory.X(1, 0), 2, 1e-12);
+  EXPECT_NEAR(record.trajectory.X(0, 60), 1.5, 2e-6);
+  EXPECT_EQ(Costate({"replay", folder.File("whole")}).exit_code, 0);
+
+  Costate({"optimize", task, "--out", folder.File("part"), "--no-plots", "--iterations", "3"});
+  const ProcessResult rest =
+      Costate({"optimize", task, "--resume", folder.File("part"), "--out", folder.File("rest"), "--no-plots"});
+  EXPECT_EQ(rest.exit_code, 0) << rest.out << rest.err;
+  EXPECT_FALSE(Has(rest.err, "another start")) << rest.err;
+  EXPECT_TRUE(Has(rest.out, "  start         moved: qvel[hinge] by ")) << rest.out;
+  const Record end = ReadRecord(folder.File("rest"));
+  EXPECT_NEAR(end.cost_per_knot.sum(), record.cost_per_knot.sum(), 1e-5 * record.cost_per_knot.sum());
+
+  text.replace(text.find("</task>"), 7, "<time shortest='0.3' longest='1'/></task>");
+  EXPECT_TRUE(RefusedWith(Costate({"optimize", folder.Write("timed.task.xml", text), "--no-save"}),
+                          "free does not go with <time> yet, which keeps the start"));
+}
+
 // The largest gap and its knot: printed, in iterations.csv and in the record, of multiple shooting alone.
 TEST(CliOptimize, ShowsTheGapsOfMultipleShooting) {
   TemporaryFolder folder;

@@ -20,6 +20,11 @@ using support::MatricesNear;
 using support::TemporaryFolder;
 using FreeStartTest = support::EngineTest;
 
+// by each solver
+class FreeStartBy : public support::EngineTest, public ::testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Solver, FreeStartBy, ::testing::Values("ilqr", "fddp"),
+                         [](const auto& param) { return std::string(param.param); });
+
 // 1 kg on a spring of 9 N/m with damping 0.4: a step of the engine is exactly linear
 constexpr char kOscillator[] =
     "<mujoco model='oscillator'><option timestep='0.02' gravity='0 0 0' integrator='Euler'><flag "
@@ -28,12 +33,15 @@ constexpr char kOscillator[] =
     "mass='1'/></body></worldbody>"
     "<actuator><motor name='push' joint='slide'/></actuator></mujoco>";
 
-Task OscillatorTask(const std::string& start, const std::string& elements) {
+Task OscillatorTask(const std::string& solver, const std::string& start, const std::string& elements,
+                    const std::string& model = kOscillator) {
   const TemporaryFolder folder;
-  folder.Write("oscillator.xml", kOscillator);
+  folder.Write("oscillator.xml", model);
   return LoadTask(folder.Write("cycle.task.xml", "<task model='oscillator.xml' horizon='1'>" + start +
-                                                     "<guess ctrl='0'/><measure name='u' ctrl='push'/>" + elements +
-                                                     "<solver type='fddp' tolerance='1e-12'/></task>"));
+                                                     "<guess ctrl='0'/><measure name='u' ctrl='push'/><measure "
+                                                     "name='q' qpos='slide'/>" +
+                                                     elements + "<solver type='" + solver +
+                                                     "' tolerance='1e-12'/></task>"));
 }
 
 // x' = A x + B u, by one engine step a column
@@ -55,9 +63,9 @@ SolveResult SolveFreely(const Task& task) {
 
 // the force is what it costs nothing to be; then the only start whose motion comes back is x_0 = (1 - A^N)⁻¹ Σ
 // A^(N-1-t) B u_t
-TEST_F(FreeStartTest, FindsThePeriodicOrbitOfADrivenOscillator) {
+TEST_P(FreeStartBy, FindsThePeriodicOrbitOfADrivenOscillator) {
   const Task task =
-      OscillatorTask("<start qpos='0.3' qvel='-1' free='all'/>",
+      OscillatorTask(GetParam(), "<start qpos='0.3' qvel='-1' free='all'/>",
                      "<cost name='drive' value='u - 5*cos(2*pi*time)'/><periodic qpos='all' qvel='all'/>");
   const SolveResult result = SolveFreely(task);
   ASSERT_EQ(result.status, SolveStatus::kConverged) << result.message;
@@ -78,11 +86,10 @@ TEST_F(FreeStartTest, FindsThePeriodicOrbitOfADrivenOscillator) {
 }
 
 // cost on states and controls, end tied to start: the minimum solves one linear system in (x_0 … x_N, u, multipliers)
-TEST_F(FreeStartTest, SolvesThePeriodicLinearQuadraticProblem) {
-  const Task task =
-      OscillatorTask("<start free='all'/>",
-                     "<cost name='track' value='q - sin(2*pi*time)' weight='20'/><measure name='q' qpos='slide'/>"
-                     "<cost name='effort' ctrl='push' weight='0.01'/><periodic qpos='all' qvel='all'/>");
+TEST_P(FreeStartBy, SolvesThePeriodicLinearQuadraticProblem) {
+  const Task task = OscillatorTask(GetParam(), "<start free='all'/>",
+                                   "<cost name='track' value='q - sin(2*pi*time)' weight='20'/>"
+                                   "<cost name='effort' ctrl='push' weight='0.01'/><periodic qpos='all' qvel='all'/>");
   const SolveResult result = SolveFreely(task);
   ASSERT_EQ(result.status, SolveStatus::kConverged) << result.message;
   Eigen::Matrix2d A;
@@ -109,18 +116,15 @@ TEST_F(FreeStartTest, SolvesThePeriodicLinearQuadraticProblem) {
 
 // with controls at their bounds: the conditions of a minimum of the convex problem, by hand, with the multipliers that
 // are reported
-TEST_F(FreeStartTest, SatisfiesTheConditionsOfABoundedMinimum) {
+TEST_P(FreeStartBy, SatisfiesTheConditionsOfABoundedMinimum) {
   std::string bounded = kOscillator;
   const std::string motor = "joint='slide'/>";
   bounded.replace(bounded.find(motor), motor.size(), "joint='slide' ctrlrange='-3 3' ctrllimited='true'/>");
-  const TemporaryFolder folder;
-  folder.Write("oscillator.xml", bounded);
-  const Task task = LoadTask(folder.Write(
-      "cycle.task.xml",
-      "<task model='oscillator.xml' horizon='1'><start qpos='0.3' qvel='-1' free='all'/><guess ctrl='0'/><measure "
-      "name='q' qpos='slide'/>"
+  const Task task = OscillatorTask(
+      GetParam(), "<start qpos='0.3' qvel='-1' free='all'/>",
       "<cost name='track' value='q - sin(2*pi*time)' weight='20'/><cost name='effort' ctrl='push' weight='1e-3'/>"
-      "<periodic qpos='all' qvel='all'/><solver type='fddp' tolerance='1e-10'/></task>"));
+      "<periodic qpos='all' qvel='all'/>",
+      bounded);
   const SolveResult result = SolveFreely(task);
   ASSERT_EQ(result.status, SolveStatus::kConverged) << result.message;
   Eigen::Matrix2d A;
@@ -148,23 +152,25 @@ TEST_F(FreeStartTest, SatisfiesTheConditionsOfABoundedMinimum) {
 }
 
 // without anything that ties the end, the best start is where the value's slope is zero; bounds hold it where they are
-TEST_F(FreeStartTest, KeepsEntriesThatAreNotFreeAndBounds) {
+TEST_P(FreeStartBy, KeepsEntriesThatAreNotFreeAndBounds) {
   const std::string costs =
       "<cost name='there' qpos='all' target='1' weight='10'/><cost name='slow' qvel='all' weight='1'/><cost "
       "name='effort' ctrl='push' weight='1'/>";
-  const SolveResult free = SolveFreely(OscillatorTask("<start qpos='0.2' qvel='0.5' free='slide'/>", costs));
+  const SolveResult free =
+      SolveFreely(OscillatorTask(GetParam(), "<start qpos='0.2' qvel='0.5' free='slide'/>", costs));
   ASSERT_EQ(free.status, SolveStatus::kConverged) << free.message;
-  const SolveResult speed = SolveFreely(OscillatorTask("<start qpos='0.2' qvel='0.5' free='qvel'/>", costs));
+  const SolveResult speed =
+      SolveFreely(OscillatorTask(GetParam(), "<start qpos='0.2' qvel='0.5' free='qvel'/>", costs));
   EXPECT_EQ(speed.trajectory.X(0, 0), 0.2);
   EXPECT_GT(speed.trajectory.X(1, 0), 0.6);
   EXPECT_LT(free.cost, speed.cost);
-  const SolveResult bounded =
-      SolveFreely(OscillatorTask("<start qpos='0.2' qvel='0.5' free='qvel' lower='0.4' upper='0.6'/>", costs));
+  const SolveResult bounded = SolveFreely(
+      OscillatorTask(GetParam(), "<start qpos='0.2' qvel='0.5' free='qvel' lower='0.4' upper='0.6'/>", costs));
   EXPECT_NEAR(bounded.trajectory.X(1, 0), 0.6, 1e-12);
   EXPECT_EQ(bounded.status, SolveStatus::kConverged) << bounded.message;
 
   // the slope by the start is zero where it is free, by the adjoint
-  const Task task = OscillatorTask("<start qpos='0.2' qvel='0.5' free='qvel'/>", costs);
+  const Task task = OscillatorTask(GetParam(), "<start qpos='0.2' qvel='0.5' free='qvel'/>", costs);
   Adjoint adjoint(task.model.get(), task.context, task.substeps);
   RolloutGradient gradient;
   adjoint.Gradient(speed.trajectory.X.col(0), speed.trajectory.U, *task.cost, {}, &gradient);
@@ -172,9 +178,116 @@ TEST_F(FreeStartTest, KeepsEntriesThatAreNotFreeAndBounds) {
   EXPECT_GT(std::abs(gradient.x0[0]), 1e-2);
 }
 
+// ½ |R z - r|² in z = (x_0, u): the whole step of the first iteration is its minimum
+TEST_F(FreeStartTest, IlqrSolvesALinearQuadraticProblemInOneIteration) {
+  const Task task = OscillatorTask("ilqr", "<start qpos='0.2' qvel='0.5' free='all'/>",
+                                   "<cost name='there' qpos='all' target='1' weight='10'/><cost name='slow' qvel='all' "
+                                   "weight='1'/><cost name='effort' ctrl='push' weight='1'/>");
+  const SolveResult result = SolveFreely(task);
+  ASSERT_EQ(result.status, SolveStatus::kConverged) << result.message;
+  Eigen::Matrix2d A;
+  Eigen::Vector2d B;
+  LinearStep(task.model.get(), &A, &B);
+  const int N = task.N, n = 2 + N;
+  MatrixXd R = MatrixXd::Zero(3 * N, n), x = MatrixXd::Zero(2, n);
+  VectorXd r = VectorXd::Zero(3 * N);
+  x.leftCols(2).setIdentity();
+  for (int t = 0; t < N; ++t) {
+    R.row(3 * t) = std::sqrt(0.02 * 10) * x.row(0);
+    r[3 * t] = std::sqrt(0.02 * 10);
+    R.row(3 * t + 1) = std::sqrt(0.02) * x.row(1);
+    R(3 * t + 2, 2 + t) = std::sqrt(0.02);
+    x = (A * x).eval();
+    x.col(2 + t) += B;
+  }
+  const VectorXd z = R.colPivHouseholderQr().solve(r);
+  const double best = 0.5 * (R * z - r).squaredNorm();
+  EXPECT_NEAR(result.iterations[0].cost, best, 1e-12 * best);
+  EXPECT_NEAR(result.iterations[0].expected_change, result.iterations[0].actual_change, 1e-9 * best);
+  EXPECT_LE(result.iterations.size(), 2u);
+  EXPECT_TRUE(MatricesNear(result.trajectory.X.col(0), z.head(2), 1e-9));
+  EXPECT_TRUE(MatricesNear(result.trajectory.U, z.tail(N).transpose(), 1e-9));
+  EXPECT_LE(result.policy.dx0.cwiseAbs().maxCoeff(), 1e-9);  // what would be left of the way
+}
+
+// two solvers of different make find the same motions
+void ExpectSameByBoth(const Task& by_ilqr, const Task& by_fddp, double start_error) {
+  const SolveResult ilqr = SolveFreely(by_ilqr), fddp = SolveFreely(by_fddp);
+  EXPECT_EQ(ilqr.status, SolveStatus::kConverged) << ilqr.message;
+  EXPECT_EQ(fddp.status, SolveStatus::kConverged) << fddp.message;
+  EXPECT_NEAR(ilqr.cost, fddp.cost, 1e-6 * fddp.cost);
+  EXPECT_LE(ilqr.violation, by_ilqr.constrained.tolerance);
+  const VectorXd apart = Difference(by_ilqr.model.get(), ilqr.trajectory.X.col(0), fddp.trajectory.X.col(0));
+  EXPECT_LE(apart.cwiseAbs().maxCoeff(), start_error);
+  const VectorXd moved = Difference(by_ilqr.model.get(), ilqr.trajectory.X.col(0), by_ilqr.x0);
+  EXPECT_GT(moved.cwiseAbs().maxCoeff(), 0.1);
+}
+
+TEST_F(FreeStartTest, BothSolversFindTheSameNonlinearCycle) {
+  const auto task = [](const char* solver) {
+    return OscillatorTask(solver, "<start free='all'/>",
+                          "<cost name='wave' value='q + q^3 - sin(2*pi*time)' weight='20'/><cost name='effort' "
+                          "value='u' weight='0.1'/><periodic qpos='all' qvel='all'/>");
+  };
+  ExpectSameByBoth(task("ilqr"), task("fddp"), 1e-4);
+}
+
+TEST_F(FreeStartTest, BothSolversMoveTheSameRotation) {
+  const TemporaryFolder folder;
+  folder.Write("ball.xml",
+               "<mujoco model='ball'><option timestep='0.02'/><worldbody><body><joint name='ball' type='ball' "
+               "damping='.2'/><geom size='.05 .1 .2' type='box' pos='.1 0 .2' mass='1'/></body></worldbody><actuator>"
+               "<motor name='x' joint='ball' gear='1 0 0'/><motor name='y' joint='ball' gear='0 1 0'/>"
+               "<motor name='z' joint='ball' gear='0 0 1'/></actuator></mujoco>");
+  const auto task = [&](const std::string& solver) {
+    return LoadTask(folder.Write(
+        "turn.task.xml",
+        "<task model='ball.xml' horizon='0.6'><start qpos='0.9 0.1 0.4 0' free='all'/><guess ctrl='0'/><cost "
+        "name='there' "
+        "qpos='all' target='0.6 0 0.2 0.7' weight='3' terminal='5'/><cost name='slow' qvel='all' weight='0.3'/><cost "
+        "name='effort' ctrl='all' weight='0.1'/><solver tolerance='1e-10' type='" +
+            solver + "'/></task>"));
+  };
+  ExpectSameByBoth(task("ilqr"), task("fddp"), 1e-4);
+}
+
+// a place in the middle that takes more speed than the start may have
+TEST_P(FreeStartBy, KeepsConstraintsFromAStartAtItsBound) {
+  const std::string elements =
+      "<cost name='effort' ctrl='push' weight='1'/><cost name='slow' qvel='all' weight='0.01'/><constraint name='gate' "
+      "qpos='slide' equals='0.8' when='0.5'/><constraint name='wall' qpos='slide' upper='0.85'/>";
+  const auto solve = [&](const std::string& start) { return SolveFreely(OscillatorTask(GetParam(), start, elements)); };
+  const SolveResult given = solve("<start/>"), free = solve("<start free='qvel'/>"),
+                    bounded = solve("<start free='qvel' upper='1.5'/>");
+  for (const SolveResult* result : {&given, &free, &bounded}) {
+    ASSERT_EQ(result->status, SolveStatus::kConverged) << result->message;
+    EXPECT_LE(result->violation, 1e-6);
+    EXPECT_EQ(result->trajectory.X(0, 0), 0);
+    EXPECT_NEAR(result->trajectory.X(0, 25), 0.8, 1e-6);
+  }
+  EXPECT_GT(free.trajectory.X(1, 0), 2);
+  EXPECT_NEAR(bounded.trajectory.X(1, 0), 1.5, 1e-12);
+  EXPECT_LT(free.cost, 0.5 * bounded.cost);
+  EXPECT_LT(bounded.cost, 0.8 * given.cost);
+}
+
+// from where a free place is nothing depends: it stays, and the solve ends
+TEST_P(FreeStartBy, LeavesAPlaceThatNothingMinds) {
+  std::string rail = kOscillator;
+  rail.replace(rail.find("stiffness='9'"), 13, "");
+  const Task task = OscillatorTask(GetParam(), "<start qpos='0.3' free='all'/>",
+                                   "<measure name='v' qvel='slide'/><cost name='wave' value='v + v^3 - cos(2*pi*time)' "
+                                   "weight='20'/><cost name='effort' ctrl='push' weight='0.1'/><periodic qvel='all'/>",
+                                   rail);
+  const SolveResult result = SolveFreely(task);
+  EXPECT_EQ(result.status, SolveStatus::kConverged) << result.message;
+  EXPECT_NEAR(result.trajectory.X(0, 0), 0.3, 1e-6);
+  EXPECT_GT(std::abs(result.trajectory.X(1, 0)), 0.05);
+}
+
 // as any task, with rounds of kicked controls after a stall or when they are asked for
-TEST_F(FreeStartTest, GoesOnFromKickedControls) {
-  Task task = OscillatorTask("<start qpos='0.2' qvel='0.5' free='all'/>",
+TEST_P(FreeStartBy, GoesOnFromKickedControls) {
+  Task task = OscillatorTask(GetParam(), "<start qpos='0.2' qvel='0.5' free='all'/>",
                              "<cost name='there' qpos='all' target='1' weight='10'/><cost name='slow' qvel='all' "
                              "weight='1'/><cost name='effort' ctrl='push' weight='1'/>");
   const SolveResult plain = SolveFreely(task);
@@ -186,6 +299,33 @@ TEST_F(FreeStartTest, GoesOnFromKickedControls) {
   EXPECT_GE(hopped.rounds.size(), 3u);
   EXPECT_NEAR(hopped.result.cost, plain.cost, 1e-9 * plain.cost);
   EXPECT_TRUE(MatricesNear(hopped.result.trajectory.X.col(0), plain.trajectory.X.col(0), 1e-4));
+}
+
+// a kick is about the best motion's controls, and these belong to its start
+TEST_P(FreeStartBy, KicksBeginAtTheBestStart) {
+  Task task = OscillatorTask(GetParam(), "<start qpos='2' qvel='-3' free='all'/>",
+                             "<cost name='wave' value='q + q^3 - sin(2*pi*time)' weight='20'/><cost name='effort' "
+                             "value='u' weight='0.1'/>");
+  task.hopping = {.rounds = 1, .iterations = 1, .size = 1e-9, .after_stall = false};
+  const TaskSolution hopped = SolveTask(task);
+  ASSERT_GE(hopped.rounds.size(), 2u);
+  EXPECT_LE(hopped.rounds[1].cost, (1 + 1e-3) * hopped.rounds[0].cost);
+}
+
+// each stage from the start that the one before has found: without contacts all stages are the same problem
+TEST_P(FreeStartBy, GoesOnFromStageToStage) {
+  const auto task = [&](const std::string& smooth) {
+    return OscillatorTask(GetParam(), "<start qpos='0.2' qvel='0.5' free='all'/>",
+                          "<cost name='there' qpos='all' target='1' weight='10'/><cost name='slow' qvel='all' "
+                          "weight='1'/><cost name='effort' ctrl='push' weight='1'/>" +
+                              smooth);
+  };
+  const SolveResult plain = SolveFreely(task(""));
+  const TaskSolution led = SolveTask(task("<smooth strategy='softness:0.1' stages='2'/>"));
+  ASSERT_EQ(led.stages.size(), 3u);
+  for (int k : {1, 2}) EXPECT_LE(led.stages[static_cast<std::size_t>(k)].iterations, 1);
+  for (const ContinuationStage& stage : led.stages) EXPECT_NEAR(stage.true_cost, plain.cost, 1e-9 * plain.cost);
+  EXPECT_TRUE(MatricesNear(led.result.trajectory.X.col(0), plain.trajectory.X.col(0), 1e-6));
 }
 
 constexpr char kTurning[] =
@@ -238,8 +378,6 @@ TEST_F(FreeStartTest, RefusesWhatCannotMove) {
                                                        "<guess ctrl='0'/><cost ctrl='all'/>" + solver + "</task>"));
   };
   const std::string fddp = "<solver type='fddp'/>";
-  EXPECT_ERROR(load("<start free='all'/>", ""), ErrorCode::kParse, "cycle.task.xml:2: <start>",
-               "free is for <solver type=\"fddp\"/>", "ilqr");
   EXPECT_ERROR(load("<start free='slid'/>", fddp), ErrorCode::kParse, "no 'slid'", "qpos[slide] and qvel[slide]");
   EXPECT_ERROR(load("<start lower='1'/>", fddp), ErrorCode::kParse, "lower bounds what free");
   EXPECT_ERROR(load("<start qvel='2' free='qvel' upper='1.5'/>", fddp), ErrorCode::kParse,
@@ -250,8 +388,20 @@ TEST_F(FreeStartTest, RefusesWhatCannotMove) {
                "free does not go with <time>");
   EXPECT_ERROR(load("<start free='all'/><periodic qpos='all' soft='3'/>", fddp), ErrorCode::kUnsupported,
                "soft is not supported");
-  const Task task = load("<start free='all'/>", fddp);
-  EXPECT_ERROR(SolveIlqr(task.ToProblem(), task.U_guess), ErrorCode::kInvalidArgument, "fddp does not");
+  const Task task = load("<start free='all'/>", "");
+  for (const SolverType type : {SolverType::kIlqr, SolverType::kFddp}) {
+    const auto solve = [&](const FreeStart& start) {
+      Problem problem = task.ToProblem();
+      problem.free_start = start;
+      Solve(problem, {{}, task.U_guess}, {.type = type, .iterations = 0});
+    };
+    const VectorXd one = VectorXd::Ones(1);
+    EXPECT_ERROR(solve({{1}, -one, VectorXd()}), ErrorCode::kDimensionMismatch, "1 entries, 1 lower and 0 upper");
+    EXPECT_ERROR(solve({{2}, -one, one}), ErrorCode::kInvalidArgument, "names entry 2 of 2");
+    EXPECT_ERROR(solve({{1}, one, 2 * one}), ErrorCode::kInvalidArgument, "leave out x0: qvel[slide]");
+    EXPECT_ERROR(solve({{1}, -one, one, one}), ErrorCode::kDimensionMismatch,
+                 "the guess of the free start has 1 entry");
+  }
 }
 
 }  // namespace

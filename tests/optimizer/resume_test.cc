@@ -162,27 +162,40 @@ TEST_F(ResumeTest, KeepsStatesThatAreNoMotionYet) {
 TEST_F(ResumeTest, KeepsAStartThatHasMoved) {
   std::string spring = kRail;
   spring.replace(spring.find("axis='1 0 0'"), 12, "axis='1 0 0' stiffness='9' damping='.3'");
-  const auto load = [&] {
+  const auto load = [&](const std::string& solver) {
     return RailTask(
         "<start free='all'/><measure name='q' qpos='slide'/><cost name='wave' value='q + q^3 - sin(2*pi*time)' "
-        "weight='20'/>"
-        "<periodic qpos='all' qvel='all'/><solver type='fddp'/>",
+        "weight='20'/><periodic qpos='all' qvel='all'/><solver type='" +
+            solver + "'/>",
         spring);
   };
-  const Task first = load();
-  const SolveResult whole = SolveUntil(first);
-  ASSERT_EQ(whole.status, SolveStatus::kConverged) << whole.message;
-  const int n = static_cast<int>(whole.iterations.size()), cut = n / 2;
-  ASSERT_GT(cut, 1);
-  const SolveResult part = SolveUntil(first, cut);
-  Task second = load();
-  Resume(SaveRun(first, part), "run", &second);
-  EXPECT_EQ(second.X_guess.col(0), part.trajectory.X.col(0));
-  EXPECT_NE(second.X_guess.col(0), second.x0);
-  const SolveResult rest = SolveUntil(second);
-  EXPECT_EQ(rest.status, SolveStatus::kConverged) << rest.message;
-  EXPECT_LE(static_cast<int>(rest.iterations.size()), n - cut + 3);
-  EXPECT_NEAR(rest.cost, whole.cost, 1e-5 * whole.cost);
+  for (const char* solver : {"ilqr", "fddp"}) {
+    const Task first = load(solver);
+    const SolveResult whole = SolveUntil(first);
+    ASSERT_EQ(whole.status, SolveStatus::kConverged) << whole.message;
+    const int n = static_cast<int>(whole.iterations.size()), cut = n / 2;
+    ASSERT_GT(cut, 1);
+    const SolveResult part = SolveUntil(first, cut);
+    for (const char* other : {"ilqr", "fddp"}) {
+      Task second = load(other);
+      Resume(SaveRun(first, part), "run", &second);
+      EXPECT_EQ(second.free_start.guess, part.state.x0);
+      EXPECT_NE(second.free_start.guess, second.x0);
+      EXPECT_TRUE(second.warnings.empty()) << second.warnings[0];
+      const SolveResult rest = SolveUntil(second);
+      EXPECT_EQ(rest.status, SolveStatus::kConverged) << rest.message;
+      const int most = other == std::string(solver) ? n - cut + 3 : n;
+      EXPECT_LE(static_cast<int>(rest.iterations.size()), most) << solver << " to " << other;
+      EXPECT_NEAR(rest.cost, whole.cost, 1e-5 * whole.cost);
+    }
+
+    // what may not move any more is at another place
+    Task given = load(solver);
+    given.free_start = {.entries = {1}, .lower = -VectorXd::Ones(1), .upper = VectorXd::Ones(1)};
+    Resume(SaveRun(first, part), "run", &given);
+    ASSERT_EQ(given.warnings.size(), 1u);
+    EXPECT_NE(given.warnings[0].find("resumed from another start: qpos[slide] was"), std::string::npos);
+  }
 }
 
 TEST_F(ResumeTest, RefusesWhatDoesNotFit) {
