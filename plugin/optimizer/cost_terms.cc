@@ -246,6 +246,21 @@ ResidualCost::Plan ResidualCost::MakePlan(const mjModel* model, const ResidualTe
   return plan;
 }
 
+bool ResidualCost::DependsOn(int index, const std::vector<int>& entries) const {
+  const Plan& plan = plans_[static_cast<std::size_t>(index)];
+  const ResidualTerm& term = terms_[static_cast<std::size_t>(index)];
+  const auto reads = [](const Scalar& scalar, int width, int entry) {
+    return scalar.input == Input::kState && scalar.column <= entry && entry < scalar.column + width;
+  };
+  return std::any_of(entries.begin(), entries.end(), [&](int entry) {
+    if (!plan.local) return entry < plan.state_columns;
+    return std::any_of(term.linear.begin(), term.linear.end(),
+                       [&](const LinearEntry& e) { return reads(e.scalar, 1, entry); }) ||
+           std::any_of(term.rotations.begin(), term.rotations.end(),
+                       [&](const RotationEntry& e) { return reads(e.scalar, 3, entry); });
+  });
+}
+
 void ResidualCost::ExpandLocal(const ResidualTerm& term, const KnotView& knot, const VectorXd& r,
                                const VectorXd& weight, double scale, CostExpansion* out) const {
   // one component, one coordinate: gradient and curvature go to single entries

@@ -123,6 +123,9 @@ class ResidualCost final : public Cost {
   /// True when u moves r at the same knot: r reads ctrl, accelerations or forces.
   bool DependsOnControl(int term) const { return plans_[static_cast<std::size_t>(term)].control; }
 
+  /// True when any of these entries of dx may move r at the same knot.
+  bool DependsOn(int term, const std::vector<int>& entries) const;
+
  private:
   // how the Jacobian of a term is best formed
   struct Plan {

@@ -126,8 +126,9 @@ void ReadBounds(const XmlElement& element, int size, ConstraintInfo* info) {
   }
 }
 
-// when="t0 t1", "t0 end", "t" or "end" as knots, both included; x_0 is given, hence states are bounded from knot 1 on
-void ReadWindow(const XmlElement& element, const Task& task, bool of_control, bool moved_by_control,
+// when="t0 t1", "t0 end", "t" or "end" as knots, both included; what neither controls nor a free start move at their
+// own knot is bounded from knot 1 on
+void ReadWindow(const XmlElement& element, const Task& task, bool of_control, bool moves_at_once,
                 ConstraintInfo* info) {
   const double dt = task.model->opt.timestep * task.substeps;
   info->first = 0;
@@ -151,7 +152,7 @@ void ReadWindow(const XmlElement& element, const Task& task, bool of_control, bo
     info->last = std::min(task.N, static_cast<int>(std::floor(end / dt + kKnotTolerance)));
   }
   if (of_control) info->last = std::min(info->last, task.N - 1);
-  if (!moved_by_control) info->first = std::max(info->first, 1);
+  if (!moves_at_once) info->first = std::max(info->first, 1);
   if (info->first <= info->last) return;
   element.Fail(
       of_control
@@ -362,7 +363,8 @@ void AddHard(const XmlElement& element, std::unique_ptr<Constraint> constraint, 
 
 void AddBounded(const XmlElement& element, Bounded bounded, Task* task, std::vector<ResidualTerm>* soft) {
   const ResidualCost probe(task->model.get(), {bounded.term}, CostScale::kSum);
-  ReadWindow(element, *task, ReadsControl(bounded.term), probe.DependsOnControl(0), &bounded.info);
+  const bool moves_at_once = probe.DependsOnControl(0) || probe.DependsOn(0, task->free_start.entries);
+  ReadWindow(element, *task, ReadsControl(bounded.term), moves_at_once, &bounded.info);
   if (const std::optional<double> weight = element.PositiveNumber("soft"))
     return AddSoft(element, bounded, *weight, *task, soft);
   bounded.term.name = bounded.info.name;
@@ -430,7 +432,11 @@ void MakeJointLimit(const ConstraintDraft& draft, Task* task, std::vector<Residu
   RefuseSoft(element, "ball joints");
   info.upper = Eigen::Map<const VectorXd>(upper.data(), static_cast<Eigen::Index>(upper.size()));
   info.lower = VectorXd::Constant(info.upper.size(), -kUnbounded);
-  ReadWindow(element, *task, false, false, &info);
+  const std::vector<int>& free = task->free_start.entries;
+  const bool moves = std::any_of(balls.begin(), balls.end(), [&](const BallAngleConstraint::Ball& ball) {
+    return std::any_of(free.begin(), free.end(), [&](int entry) { return entry >= ball.dof && entry < ball.dof + 3; });
+  });
+  ReadWindow(element, *task, false, moves, &info);
   AddHard(element, std::make_unique<BallAngleConstraint>(std::move(info), std::move(balls)), task);
 }
 
@@ -455,7 +461,7 @@ void MakeMeasured(const ConstraintDraft& draft, const std::string& folder, Task*
 
   // a keyframe for all of qpos at the end is the goal of the motion
   ConstraintInfo window;
-  ReadWindow(element, *task, ReadsControl(bounded.term), false, &window);
+  ReadWindow(element, *task, ReadsControl(bounded.term), true, &window);
   bounded.term.weight = VectorXd::Ones(n);
   bounded.term.terminal = VectorXd::Constant(n, equality && window.last == task->N ? 1 : 0);
   if (bounded.term.map && element.Has("soft")) {

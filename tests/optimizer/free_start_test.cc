@@ -271,6 +271,35 @@ TEST_P(FreeStartBy, KeepsConstraintsFromAStartAtItsBound) {
   EXPECT_LT(bounded.cost, 0.8 * given.cost);
 }
 
+// what a start may do is bounded from the start on, what it may not from the first knot that controls move
+TEST_P(FreeStartBy, IsKeptWithinConstraints) {
+  const std::string costs =
+      "<cost name='there' qpos='all' target='1' weight='10'/><cost name='slow' qvel='all' weight='1'/><cost "
+      "name='effort' ctrl='push' weight='1'/>";
+  const auto load = [&](const std::string& start, const std::string& constraint) {
+    return OscillatorTask(GetParam(), start, costs + constraint);
+  };
+  const std::string slow = "<constraint name='speed' qvel='all' upper='0.3'/>";
+  const Task task = load("<start qpos='0.2' free='qvel'/>", slow);
+  EXPECT_EQ(task.constraints[0].info().first, 0);
+  const SolveResult kept = SolveFreely(task), free = SolveFreely(load("<start qpos='0.2' free='qvel'/>", ""));
+  EXPECT_GT(free.trajectory.X(1, 0), 0.6);
+  EXPECT_EQ(kept.status, SolveStatus::kConverged) << kept.message;
+  EXPECT_NEAR(kept.trajectory.X(1, 0), 0.3, 2e-6);
+  EXPECT_GT(kept.multipliers[0](0, 0), 0.01);  // it is the start that would be faster
+
+  const SolveResult begun = SolveFreely(
+      load("<start qpos='0.2' free='all'/>", "<constraint name='begin' qpos='all' equals='-0.1' when='0'/>"));
+  EXPECT_EQ(begun.status, SolveStatus::kConverged) << begun.message;
+  EXPECT_NEAR(begun.trajectory.X(0, 0), -0.1, 1e-6);
+
+  const Task given = load("<start qpos='0.2' free='qvel'/>", "<constraint name='side' qpos='all' lower='0.3'/>");
+  EXPECT_EQ(given.constraints[0].info().first, 1);
+  EXPECT_EQ(given.warnings.size(), 1u);
+  EXPECT_ERROR(load("<start qpos='0.2' free='qvel'/>", "<constraint qpos='all' equals='-0.1' when='0'/>"),
+               ErrorCode::kParse, "no knot lies in when=\"0\"");
+}
+
 // from where a free place is nothing depends: it stays, and the solve ends
 TEST_P(FreeStartBy, LeavesAPlaceThatNothingMinds) {
   std::string rail = kOscillator;
