@@ -76,7 +76,7 @@ struct Task {
       spline{};  ///< <spline>: controls of the first-order methods and of sampled starts; none unless knots > 0
   FreeStart free_start{};                     ///< <start free="…">
   SamplingOptions sampling{.iterations = 0};  ///< <solver start="sampling">; none unless iterations > 0
-  /// <hopping>; none unless rounds > 0. Without it a few rounds where the solve stalls, none with <time>.
+  /// <hopping>; none unless rounds > 0. Without it a few where a solve is stuck, none with <time>.
   BasinHoppingOptions hopping{.rounds = 4, .after_stall = true};
   MpcOptions mpc;                      ///< <mpc>
   PolicyOptions policy{};              ///< <policy>

@@ -47,7 +47,7 @@ smooths derivatives alone; --smooth none leaves <smooth> out.
 
 --hops N, or <hopping> in the task, goes on where a solve ends in the nearest of many minima, as about contacts that come and go: N rounds of
 solves side by side from the best motion with kicked controls; each round's best is told. --iterations bounds all rounds together.
-Without either, a solve that stalls is followed by four rounds, but with <time>; --hops 0 ends it there.
+Without either, a solve that stalls or ends infeasible is followed by four rounds, but with <time>; --hops 0 ends it there.
 With --smooth they go on from where that has led, on the true model; with <time> at each length that is tried.
 
 At the end the motion is repeated at half the time step, with stiffer contact, another integrator and a tighter constraint solver;
@@ -376,7 +376,8 @@ void AddOptimizeCommand(CLI::App& app, int* exit_code) {
       ->check(CLI::Range(1, 1000000));
   command
       ->add_option("--hops", options->hops,
-                   "so many rounds of kicked controls from the best motion (default 4 where the solve stalls)")
+                   "so many rounds of kicked controls from the best motion (default 4 where the solve stalls or ends "
+                   "infeasible)")
       ->check(CLI::Range(0, 1000000));
   command->add_flag("--second-order", options->second_order, "exact second derivatives (fddp)");
   AddSmoothOptions(command, &options->smooth, "go from smoother contact to the true model");

@@ -13,6 +13,7 @@
 #include "optimizer/free_start.h"
 #include "optimizer/lockstep.h"
 #include "optimizer/solver_checks.h"
+#include "optimizer/stuck.h"
 
 namespace costate {
 namespace {
@@ -64,7 +65,8 @@ class BasinHopping {
   void Round(const std::vector<Guess>& guesses, int iterations, double tolerance, int round);
   void Follow(Lockstep* lockstep);
   bool Take(std::vector<SolveResult>* results, BasinHoppingRound* round);
-  bool IsEnough() const { return hopping_.after_stall && out_.result.status != SolveStatus::kStalled; }
+  void SayInfeasible();
+  bool IsEnough() const { return hopping_.after_stall && !IsStuck(out_.result.status); }
 
   const Problem& problem_;
   const IlqrOptions& options_;
@@ -139,11 +141,22 @@ bool BasinHopping::Take(std::vector<SolveResult>* results, BasinHoppingRound* ro
   round->cost = best->cost;
   round->violation = best->violation;
   const bool first = round->number == 0, last = round->number > hopping_.rounds;
-  if (!first && (last ? rank(out_.result) < rank(*best) : rank(out_.result) <= rank(*best))) return false;
+  if (!first && (last ? rank(out_.result) < rank(*best) : rank(out_.result) <= rank(*best))) {
+    if (last && best->status == SolveStatus::kInfeasible) SayInfeasible();
+    return false;
+  }
   const double initial_cost = first ? best->initial_cost : out_.result.initial_cost;
   out_.result = std::move(*best);
   out_.result.initial_cost = initial_cost;
   return true;
+}
+
+// the last solve found no motion that keeps the constraints: nor has the best of the rounds, or it would be taken
+void BasinHopping::SayInfeasible() {
+  SolveResult& best = out_.result;
+  if (best.violation <= constrained_.tolerance || best.status == SolveStatus::kInfeasible) return;
+  best.status = SolveStatus::kInfeasible;
+  best.message = "infeasible: no motion found that keeps the constraints; that of least violation " + best.message;
 }
 
 void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, double tolerance, int round) {
@@ -167,7 +180,9 @@ void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, doub
       options.iterations = most;
       options.tolerance = tolerance;
       ConstrainedOptions constrained = constrained_;
-      if (!out_.result.multipliers.empty()) constrained.multipliers = out_.result.multipliers;
+      // those of a motion that no step betters have grown without bound
+      const bool astray = out_.result.status == SolveStatus::kInfeasible;
+      if (!out_.result.multipliers.empty() && !astray) constrained.multipliers = out_.result.multipliers;
       results[at] = Solve(
           problem, guesses[at], options, [&](const IterationRecord& record) { return lockstep.Meet(i, record); },
           constrained);

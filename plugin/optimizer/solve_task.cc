@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "optimizer/free_start.h"
+#include "optimizer/stuck.h"
 
 namespace costate {
 namespace {
@@ -39,7 +40,7 @@ SolveResult SolveSmoothed(const Task& task, const Problem& problem, const Guess&
 void HopOn(const Task& task, const Problem& problem, const TaskCallbacks& callbacks, TaskSolution* out) {
   const SolveResult led = std::move(out->result);
   ConstrainedOptions constrained = task.constrained;
-  constrained.multipliers = led.multipliers;
+  if (led.status != SolveStatus::kInfeasible) constrained.multipliers = led.multipliers;
   std::vector<IterationRecord> records = led.iterations;
   Problem from = problem;
   if (HasFreeStart(from)) from.free_start.guess = led.trajectory.X.col(0);
@@ -88,7 +89,7 @@ TaskSolution SolveTask(const Task& task, const Problem& problem, const Guess& gu
     out.result = SolveSmoothed(task, problem, guess, callbacks, &out.stages);
     const SolveStatus status = out.result.status;
     const bool over = status == SolveStatus::kDiverged || status == SolveStatus::kInterrupted;
-    const bool enough = task.hopping.after_stall && status != SolveStatus::kStalled;
+    const bool enough = task.hopping.after_stall && !IsStuck(status);
     if (task.hopping.rounds > 0 && !over && !enough) HopOn(task, problem, callbacks, &out);
   } else if (task.hopping.rounds > 0) {
     BasinHoppingResult found = SolveBasinHopping(problem, guess, task.solver, task.hopping, callbacks.iteration,

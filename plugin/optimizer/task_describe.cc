@@ -164,10 +164,10 @@ std::string Header(const Task& task) {
                     task.sampling.seed);
   }
   if (task.hopping.rounds > 0) {
-    text +=
-        fmt::format("hopping   {}{} of kicked controls at most, {} side by side, kicks of {:g} half ranges, seed {}\n",
-                    task.hopping.after_stall ? "where the solve stalls " : "", Count(task.hopping.rounds, "round"),
-                    Count(task.hopping.width, "solve"), task.hopping.size, task.hopping.seed);
+    text += fmt::format(
+        "hopping   {}{} of kicked controls at most, {} side by side, kicks of {:g} half ranges, seed {}\n",
+        task.hopping.after_stall ? "where the solve stalls or ends infeasible " : "",
+        Count(task.hopping.rounds, "round"), Count(task.hopping.width, "solve"), task.hopping.size, task.hopping.seed);
   }
   if (task.free_time.longest > 0) {
     text += fmt::format("time      free, {:g} s to {:g} s, {:g} a second; its time step is scaled\n",

@@ -203,6 +203,45 @@ TEST_F(BasinHopping, FollowsASolveThatStalls) {
   EXPECT_NEAR(timed.result.cost, 50, 0.1) << timed.result.message;
 }
 
+// straight in front of a post every step leads straight on: the plain solve ends inside it, a kicked one goes around
+TEST_F(BasinHopping, FollowsASolveThatEndsInfeasible) {
+  const support::TemporaryFolder folder;
+  folder.Write(
+      "puck.xml",
+      "<mujoco model='puck'><option timestep='0.01' gravity='0 0 0'/><worldbody>"
+      "<geom name='post' type='cylinder' size='.3 .5' contype='0' conaffinity='0'/><body>"
+      "<joint name='x' type='slide' axis='1 0 0'/><joint name='y' type='slide' axis='0 1 0'/>"
+      "<geom name='puck' type='sphere' size='.05' mass='1' contype='0' conaffinity='0'/></body></worldbody>"
+      "<actuator><motor joint='x' ctrlrange='-20 20'/><motor joint='y' ctrlrange='-20 20'/></actuator></mujoco>");
+  const auto task = [&](const std::string& elements) {
+    return LoadTask(folder.Write(
+        "around.xml",
+        "<task model='puck.xml' horizon='1.5' controlstep='2'><start qpos='-1 0'/><guess ctrl='0'/>"
+        "<cost name='effort' ctrl='all' weight='0.01'/><constraint name='there' qpos='all' equals='1 0' when='end'/>"
+        "<constraint name='clear' geom='puck' quantity='distance' geom2='post' lower='0.02'/>" +
+            elements + "</task>"));
+  };
+  const TaskSolution plain = SolveTask(task("<hopping rounds='0'/>"));
+  ASSERT_EQ(plain.result.status, SolveStatus::kInfeasible) << plain.result.message;
+  EXPECT_GT(plain.result.violation, 0.1);
+  const Task kicked = task("");
+  const TaskSolution around = SolveTask(kicked);
+  EXPECT_EQ(around.result.status, SolveStatus::kConverged) << around.result.message;
+  EXPECT_LE(around.result.violation, kicked.constrained.tolerance);
+  EXPECT_GT(around.result.trajectory.X.row(1).cwiseAbs().maxCoeff(), 0.3);
+  EXPECT_GE(around.rounds.size(), 2u);
+  for (std::size_t i = 0; i < plain.result.iterations.size(); ++i)
+    EXPECT_EQ(around.result.iterations[i].cost, plain.result.iterations[i].cost);
+
+  // what no motion keeps is said to be so after the rounds, too, with the least violation that they met
+  const std::string slow = "<limit joint='all' quantity='velocity' lower='-0.5' upper='0.5'/>";
+  const TaskSolution given_up = SolveTask(task(slow + "<hopping rounds='0'/>")), never = SolveTask(task(slow));
+  EXPECT_EQ(never.result.status, SolveStatus::kInfeasible) << never.result.message;
+  EXPECT_GT(never.rounds.size(), 2u);
+  EXPECT_LE(never.result.violation, given_up.result.violation);
+  EXPECT_NE(never.result.message.find("no motion found that keeps the constraints"), std::string::npos);
+}
+
 // where a solve creeps it may end early, as others go on from there; one that converges is the same to the last bit
 TEST_F(BasinHopping, EndsASolveThatCreeps) {
   IlqrOptions creeping = WellTask("").solver;
