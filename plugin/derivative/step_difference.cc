@@ -69,18 +69,7 @@ bool StepDifference::Linearize(const mjModel* model, mjData* data, bool sensors,
     return true;
   }
 
-  // the point, warm-started at its own solution, and the branches of its clamps
-  model_.Refresh(model, options_.converge);
-  if (!sensors) model_.SkipSensors();
-  ClearWarnings(data);
-  if (options_.converge) {
-    stencil_.CaptureConverged(model_.get(), data);
-  } else {
-    stencil_.Capture(model_.get(), data);
-  }
-  stencil_.Restore(model_.get(), data, -1, 0);
-  model_.SelectActivationBranches(data, substeps_);
-
+  CaptureStep(model, data, sensors);
   if (substeps_ == 1 && WhyNotTransitionFd(model, sensors) == nullptr) {
     ByTransitionFd(data, sensors, out);
   } else {
@@ -201,6 +190,7 @@ void StepDifference::NudgeColumn(mjData* data, int col, Side side, double eps, b
 }
 
 // the point, warm-started at its own solution
+// the point, warm-started at its own solution
 void StepDifference::Capture(const mjModel* model, mjData* data) {
   model_.Refresh(model, options_.converge);
   ClearWarnings(data);
@@ -209,6 +199,14 @@ void StepDifference::Capture(const mjModel* model, mjData* data) {
   } else {
     stencil_.Capture(model_.get(), data);
   }
+}
+
+// the same for whole steps, with the branches of the point's clamps
+void StepDifference::CaptureStep(const mjModel* model, mjData* data, bool sensors) {
+  Capture(model, data);
+  if (!sensors) model_.SkipSensors();
+  stencil_.Restore(model_.get(), data, -1, 0);
+  model_.SelectActivationBranches(data, substeps_);
 }
 
 void StepDifference::SensorDifferences(mjData* data, StepDerivative* out) {

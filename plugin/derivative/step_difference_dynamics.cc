@@ -21,6 +21,7 @@ using ConstVectorMap = Eigen::Map<const VectorXd>;
 // forces enter the step as a control does: nudged and held over the interval
 bool StepDifference::Vjp(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out,
                          std::string* missing) {
+  if (covectors.forces && extrapolate_) CaptureStep(model, data, covectors.sensors.size() > 0);  // A and B do without
   if (!Backend::Vjp(model, data, {covectors.next, covectors.sensors, false}, out, missing)) return false;
   if (!covectors.forces || out->status != StepStatus::kOk) return true;
   const Dims& dims = stencil_.dims();
