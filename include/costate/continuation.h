@@ -43,7 +43,7 @@ struct ContinuationResult {
 using StageCallback = std::function<void(int stage, const ContinuationStage&)>;
 
 /// Minimizes problem.cost by iLQR through smoothed models, within problem.constraints if there are any: each stage
-/// starts from the controls (and multipliers) of the one before. A stage ends as its solver ends or after
+/// starts from the controls (multipliers, and start where that is free) of the one before. A stage ends as its solver ends or after
 /// stage_iterations; the smooth ones end early once no contact or limit along the true motion of the controls is nearer
 /// to its onset than the smoothing reaches (Certify), where it changes nothing any more. The true model then has
 /// options.iterations; the result is no worse than any stage's controls there, nor than the guess: within the

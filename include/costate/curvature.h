@@ -67,7 +67,7 @@ class Curvature {
   ///
   /// @throws as GaussNewton; Error{kInvalidArgument} when d.theta leaves the parameters' bounds both ways.
   /// Cost: N JVPs and 3 to 5 N VJPs; 5 to 9 N where terms are differenced; with parameters N Linearize and up to 15 N
-  /// VJPs. Source: plugin/rollout/README.md, "Curvature".
+  /// VJPs. Source: plugin/rollout/README.md, "Tangent and curvature".
   void Hessian(const RolloutDirection& d, CurvatureProduct* out);
 
  private:

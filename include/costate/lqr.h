@@ -91,7 +91,7 @@ struct RiccatiResult {
 /// `out` is reused: no matrix is allocated when its sizes fit. Its previous content has no influence.
 /// Cost: about 4 ndx³ + 6 ndx² nu floating-point operations a knot; where the terminal cost reads dx_0 in m free
 /// entries, 2 m ndx (ndx + nu) beside them.
-/// Source: plugin/optimizer/README.md, "Riccati recursion", "A free start"; Tassa, Mansard & Todorov 2014.
+/// Source: plugin/optimizer/README.md, "iLQR", "A free start"; Tassa, Mansard & Todorov 2014.
 void SolveRiccati(const LqProblem& problem, const RiccatiOptions& options, RiccatiResult* out);
 
 }  // namespace costate

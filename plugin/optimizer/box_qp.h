@@ -18,7 +18,7 @@ enum class BoxQpStatus {
 /// backtracking search along the projected path. It ends exactly: once the active set is right, one step reaches the
 /// minimum.
 /// @param H  symmetric (n × n).  @param x  start, any value; receives the minimum.
-/// Source: plugin/optimizer/README.md, "Bounds"; Tassa, Mansard & Todorov 2014, sec. III; Bertsekas 1982.
+/// Source: plugin/optimizer/README.md, "iLQR"; Tassa, Mansard & Todorov 2014, sec. III; Bertsekas 1982.
 BoxQpStatus SolveBoxQp(ConstMatrixRef H, ConstVectorRef g, ConstVectorRef lower, ConstVectorRef upper, VectorRef x,
                        BoxQpScratch* scratch);
 
