@@ -257,7 +257,8 @@ int RunMpcCommand(const MpcArguments& arguments) {
   {
     Progress progress(static_cast<int>(simulation.duration / control_time));
     result = RunMpc(task, simulation, [&](int steps) {
-      if (steps % kStepsPerUpdate == 0) progress.Update(steps, fmt::format("{:.2f} s", steps * control_time));
+      const std::string at = steps == 0 ? "the first plan" : fmt::format("{:.2f} s", steps * control_time);
+      if (steps % kStepsPerUpdate == 0) progress.Update(steps, at);
       return !Interrupted();
     });
   }
