@@ -101,10 +101,13 @@ bool ClosedPatches(const mjModel* model, const mjData* data, const mjContact& co
     out->first = CapsulePatch(first, x1, n);
     out->second = CapsulePatch(second, x2, -n);
 
-    // parallel capsules touch along a line, the engine takes its ends: points of one, on the line
-    // of the other
-    if (out->first.flat && out->second.flat && out->first.line.cross(out->second.line).norm() < kEnd)
-      out->second.flat = 0;
+    // parallel capsules touch along a line, the engine takes its ends: points of one, on the line of the other
+    const bool parallel = first.axis().cross(second.axis()).norm() < kEnd;
+    if (parallel && out->first.flat && out->second.flat) out->second.flat = 0;
+    if (parallel && !out->first.flat && !out->second.flat && std::abs(n.dot(first.axis())) < kEnd) {
+      out->other = {out->first, Patch::Line(x2 + second.size(0) * n, second.axis(), second.size(0), -n)};
+      out->first = Patch::Line(x1 - first.size(0) * n, first.axis(), first.size(0), n);
+    }
     return true;
   }
   return false;

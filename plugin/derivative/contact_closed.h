@@ -5,6 +5,9 @@
 
 #include <mujoco/mujoco.h>
 
+#include <optional>
+#include <utility>
+
 #include "derivative/contact_patch.h"
 
 namespace costate {
@@ -27,6 +30,9 @@ struct PatchPair {
   Patch first, second;
   Vec3 tangent = Vec3::Zero();  ///< the vector that the collider made the first tangent of, fixed
                                 ///< to geom 2; zero: none
+  /// Lines side by side that end together: the end of the first is on the line of the second, or the other way round,
+  /// as the motion goes. Both are patches of the contact, above is the one, here the other, and it moves by their mean.
+  std::optional<std::pair<Patch, Patch>> other{};
 };
 
 /// Plane against anything, sphere against sphere, capsule, cylinder or box, capsule against

@@ -262,6 +262,11 @@ COSTATE_SIMD bool ContactGeometry::ClosedForm(const mjModel* model, const mjData
   } else {
     ContactRate rate;
     if (!MovePatches(pair.first, pair.second, frame.n, contact.dist, point, &rate)) return false;
+    if (pair.other) {
+      ContactRate other;
+      if (!MovePatches(pair.other->first, pair.other->second, frame.n, contact.dist, point, &other)) return false;
+      rate = rate.MeanWith(other);
+    }
     motion_[c].by_geom2 = Assemble(frame, rate, TangentRate(frame));
   }
   motion_[c].by_both = CommonMotion(frame);

@@ -7,6 +7,8 @@
 #include <random>
 #include <string>
 
+#include <costate/derivative.h>
+#include <costate/derivative_check.h>
 #include <costate/model.h>
 #include "derivative/random_touch.h"
 
@@ -305,6 +307,30 @@ TEST(ContactGeometry, OnlyMotionsThatTheJointsAllowAreDifferenced) {
     EXPECT_LE((rate.segment<3>(1) - (Vec3Map(d->contact[c].pos) - p) / kShift).norm(), 1e-8) << c;
     d->qpos[0] -= kShift;
     mj_forward(m, d);
+  }
+}
+
+// Side by side and as long as each other, a capsule and a capsule or a box touch where both end. Along the axis one of
+// both contacts goes with the one, the other with the other, whichever way: the step has a slope there.
+TEST(ContactGeometry, ParallelCapsulesThatEndTogetherAreNotBalls) {
+  for (const char* other : {"type='capsule' size='.05 .1'", "type='box' size='.05 .05 .1'"}) {
+    SCOPED_TRACE(other);
+    const ModelPtr model =
+        LoadModelFromString(std::string("<mujoco><worldbody><geom condim='1' ") + other + R"( pos="0 .095 1"/>
+      <body pos="0 0 1"><joint type="slide" axis="0 .6 .8"/><joint axis="1 0 0"/>
+        <geom type="capsule" size=".05 .1" condim="1"/></body></worldbody></mujoco>)");
+    const mjModel* m = model.get();
+    const DataPtr data = MakeData(m);
+    mj_forward(m, data.get());
+    ASSERT_EQ(data->ncon, 2);
+    const StepDerivative value = Linearize(m, data.get());
+    const ReferenceDerivative reference = Reference(m, data.get());
+    ASSERT_FALSE(reference.nonsmooth_column[0]);
+    const double largest = reference.value.A.col(0).cwiseAbs().maxCoeff();
+    for (int row = 0; row < 4; row++) {
+      EXPECT_LT(reference.A_error(row, 0), 1e-6 * largest);
+      EXPECT_NEAR(value.A(row, 0), reference.value.A(row, 0), 1e-7 * largest + 3 * reference.A_error(row, 0)) << row;
+    }
   }
 }
 
