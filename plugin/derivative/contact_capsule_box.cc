@@ -31,31 +31,16 @@ bool CapsuleBoxRate(const GeomPose& capsule, const GeomPose& box, const mjContac
   if ((from - along * axis).norm() > at || std::abs(along) > half + at) return false;
   const Patch touched = BoxPatch(box, second);
   const auto move = [&](const Patch& ball) { return MovePatches(ball, touched, n, contact.dist, p, out); };
+  if (std::abs(along) > half - at) return move(Patch::Ball(center, radius, n));
 
   // of the box' axes: the one along n, and the side that the centre is at
   const Vec3 local = box.R.transpose() * (center - box.center), normal = box.R.transpose() * n;
   int face = -1, side = -1, sides = 0;
-  bool through = false;  // does the axis go through that side
   for (int i = 0; i < 3; i++) {
-    if (1 - std::abs(normal(i)) < kAtBorder * kAtBorder) {
-      face = i;
-    } else if (std::abs(std::abs(local(i)) - box.size(i)) < at) {
-      side = i, sides++;
-      through = through || std::abs(axis.dot(box.R.col(i))) > kAtBorder;
-    }
+    if (1 - std::abs(normal(i)) < kAtBorder * kAtBorder) face = i;
+    else if (std::abs(std::abs(local(i)) - box.size(i)) < at) side = i, sides++;
   }
   const bool across = std::abs(n.dot(axis))<kAtBorder, outside = radius + contact.dist> at;
-  if (std::abs(along) > half - at) {
-    if (face < 0 || !across || !through) return move(Patch::Ball(center, radius, n));
-
-    // along a face and as long: its own end, or the box's, as the motion goes
-    ContactRate clipped;
-    if (!outside || sides != 1) return false;
-    ClippedBall(axis, box.R.col(side), center, n, contact, radius, &clipped);
-    if (!MovePatches(Patch::Ball(center, radius, n), Patch::Face(second), n, contact.dist, p, out)) return false;
-    *out = out->MeanWith(clipped);
-    return true;
-  }
   if (face < 0) return across && outside && touched.flat < 2 && move(Patch::Line(center, axis, radius, n));
   if (across || !outside || sides != 1 || std::abs(axis.dot(box.R.col(side))) < kAtBorder) return false;
   ClippedBall(axis, box.R.col(side), center, n, contact, radius, out);

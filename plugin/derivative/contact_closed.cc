@@ -12,6 +12,8 @@ namespace {
 // engine clips to it exactly
 constexpr double kEnd = 1e-10;
 
+constexpr double kEndTogether = 1e-9;  // likewise, of two geoms; sine: two directions are one
+
 constexpr double kUnitRounding = 4.5e-16;
 
 // an upright cylinder has no lowest point: below this sine its contacts are points of the cylinder
@@ -101,14 +103,33 @@ bool ClosedPatches(const mjModel* model, const mjData* data, const mjContact& co
     out->first = CapsulePatch(first, x1, n);
     out->second = CapsulePatch(second, x2, -n);
 
-    // parallel capsules touch along a line, the engine takes its ends: points of one, on the line of the other
-    const bool parallel = first.axis().cross(second.axis()).norm() < kEnd;
-    if (parallel && out->first.flat && out->second.flat) out->second.flat = 0;
-    if (parallel && !out->first.flat && !out->second.flat && std::abs(n.dot(first.axis())) < kEnd) {
-      out->other = {out->first, Patch::Line(x2 + second.size(0) * n, second.axis(), second.size(0), -n)};
-      out->first = Patch::Line(x1 - first.size(0) * n, first.axis(), first.size(0), n);
-    }
+    // parallel capsules touch along a line, the engine takes its ends: points of one, on the line
+    // of the other
+    if (out->first.flat && out->second.flat && out->first.line.cross(out->second.line).norm() < kEnd)
+      out->second.flat = 0;
     return true;
+  }
+  return false;
+}
+
+bool EndTogether(const mjModel* model, const mjData* data, const mjContact& contact) {
+  const int other = model->geom_type[contact.geom[1]];
+  if (model->geom_type[contact.geom[0]] != mjGEOM_CAPSULE || (other != mjGEOM_CAPSULE && other != mjGEOM_BOX))
+    return false;
+  const GeomPose first(model, data, contact.geom[0]), second(model, data, contact.geom[1]);
+  const Vec3 n = Vec3Map(contact.frame), axis = first.axis(), center = Vec3Map(contact.pos);
+  const auto at_end = [&](const Vec3& direction, const GeomPose& geom, double half, double size) {
+    return std::abs(std::abs(direction.dot(center - geom.center)) - half) < kEndTogether * size;
+  };
+  const double size = first.size(0) + first.size(1);
+  if (std::abs(n.dot(axis)) > kEndTogether || !at_end(axis, first, first.size(1), size)) return false;
+  if (other == mjGEOM_CAPSULE) {
+    return axis.cross(second.axis()).norm() < kEndTogether &&
+           at_end(second.axis(), second, second.size(1), second.size(0) + second.size(1));
+  }
+  for (int i = 0; i < 3; i++) {
+    const Vec3 side = second.R.col(i);
+    if (std::abs(axis.dot(side)) > kEndTogether && at_end(side, second, second.size(i), second.size(i))) return true;
   }
   return false;
 }

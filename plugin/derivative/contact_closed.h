@@ -5,9 +5,6 @@
 
 #include <mujoco/mujoco.h>
 
-#include <optional>
-#include <utility>
-
 #include "derivative/contact_patch.h"
 
 namespace costate {
@@ -30,15 +27,16 @@ struct PatchPair {
   Patch first, second;
   Vec3 tangent = Vec3::Zero();  ///< the vector that the collider made the first tangent of, fixed
                                 ///< to geom 2; zero: none
-  /// Lines side by side that end together: the end of the first is on the line of the second, or the other way round,
-  /// as the motion goes. Both are patches of the contact, above is the one, here the other, and it moves by their mean.
-  std::optional<std::pair<Patch, Patch>> other{};
 };
 
 /// Plane against anything, sphere against sphere, capsule, cylinder or box, capsule against
 /// capsule.
 /// @return false for other pairs.
 bool ClosedPatches(const mjModel* model, const mjData* data, const mjContact& contact, PatchPair* out);
+
+/// Is the contact where two straight parts that lie along each other both end: capsules of one length side by side, a
+/// capsule on a face or an edge as long? Whose end it is then hangs on the motion, and no matrix tells it. (G8)
+bool EndTogether(const mjModel* model, const mjData* data, const mjContact& contact);
 
 /// Two balls about one centre (spheres, ends of capsules). (G11)
 /// @param by_second  geom 2 moves; @param by_both both as one.

@@ -229,6 +229,8 @@ bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* m
       why = "contact of a flex";
     } else if (IsWithoutLever(model, data, contact)) {
       Refuse(model, contact, "its Jacobian is zero", &why);
+    } else if (EndTogether(model, data, contact)) {
+      Refuse(model, contact, "both end there, and whose end it is hangs on the motion", &why);
     } else if (!differences_ && (ClosedForm(model, data, c) || CapsuleBox(model, data, c) || Boxes(model, data, c))) {
       done_[c] = kMoves;
     } else if (!differences_ && IsCurved(model, contact)) {
@@ -262,11 +264,6 @@ COSTATE_SIMD bool ContactGeometry::ClosedForm(const mjModel* model, const mjData
   } else {
     ContactRate rate;
     if (!MovePatches(pair.first, pair.second, frame.n, contact.dist, point, &rate)) return false;
-    if (pair.other) {
-      ContactRate other;
-      if (!MovePatches(pair.other->first, pair.other->second, frame.n, contact.dist, point, &other)) return false;
-      rate = rate.MeanWith(other);
-    }
     motion_[c].by_geom2 = Assemble(frame, rate, TangentRate(frame));
   }
   motion_[c].by_both = CommonMotion(frame);

@@ -35,9 +35,6 @@ struct ContactRate {
   Row6 dphi;
   Mat36 dp, dn;
 
-  /// Half of this and half of another one.
-  ContactRate MeanWith(const ContactRate& b) const { return {(dphi + b.dphi) / 2, (dp + b.dp) / 2, (dn + b.dn) / 2}; }
-
   /// Everything moves as one: (G3).
   static ContactRate Rigid(const Vec3& n);
 };

@@ -324,6 +324,7 @@ TEST(ContactGeometry, ParallelCapsulesThatEndTogetherAreNotBalls) {
     mj_forward(m, data.get());
     ASSERT_EQ(data->ncon, 2);
     const StepDerivative value = Linearize(m, data.get());
+    EXPECT_EQ(value.coverage.Worst(), Level::kResidual);
     const ReferenceDerivative reference = Reference(m, data.get());
     ASSERT_FALSE(reference.nonsmooth_column[0]);
     const double largest = reference.value.A.col(0).cwiseAbs().maxCoeff();
