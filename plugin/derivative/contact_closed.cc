@@ -124,6 +124,7 @@ bool EndTogether(const mjModel* model, const mjData* data, const mjContact& cont
   const double size = first.size(0) + first.size(1);
   if (std::abs(n.dot(axis)) > kEndTogether || !at_end(axis, first, first.size(1), size)) return false;
   if (other == mjGEOM_CAPSULE) {
+    if (contact.dist + first.size(0) + second.size(0) < kEndTogether * size) return false;  // about one centre, (G11)
     return axis.cross(second.axis()).norm() < kEndTogether &&
            at_end(second.axis(), second, second.size(1), second.size(0) + second.size(1));
   }

@@ -338,10 +338,12 @@ TEST(ContactGeometry, ParallelCapsulesThatEndTogetherAreNotBalls) {
 // (G11) Balls about the centre of the joint between them: the distance rests, point and normal turn with the axes'
 // cross product; along parallel axes nothing turns, and what pulls the centres apart has a tip.
 TEST(ContactGeometry, ConcentricBallsTurnWithTheirAxes) {
-  const auto chain = [](const std::string& euler, const std::string& second) {
-    return LoadModelFromString(R"(<mujoco><worldbody><geom type="capsule" fromto="0 0 1 .2 0 1" size=".04"/>
-      <body pos=".2 0 1" euler=")" +
-                               euler + R"("><joint type="ball"/><geom )" + second + "/></body></worldbody></mujoco>");
+  const auto chain = [](const std::string& euler, const std::string& second, const std::string& first = "0 0 0") {
+    return LoadModelFromString(R"(<mujoco><worldbody><body pos="0 0 1" euler=")" + first +
+                               R"("><geom type="capsule" fromto="0 0 0 .2 0 0" size=".04"/>
+      <body pos=".2 0 0" euler=")" +
+                               euler + R"("><joint type="ball"/><geom )" + second +
+                               "/></body></body></worldbody></mujoco>");
   };
   const char *capsule = "type='capsule' fromto='0 0 0 .15 0 0' size='.02'", *sphere = "size='.03' euler='50 20 0'";
   for (const char* second : {capsule, sphere}) {
@@ -357,7 +359,7 @@ TEST(ContactGeometry, ConcentricBallsTurnWithTheirAxes) {
     ASSERT_TRUE(geometry.Compute(m, d, &missing)) << missing;
     const auto motion = geometry.motion(0);
     const bool swapped = d->contact[0].geom[0] == 1;
-    const Vec3 n = Vec3Map(d->contact[0].frame), p = Vec3Map(d->contact[0].pos), center = Vec3Map(d->xpos + 3);
+    const Vec3 n = Vec3Map(d->contact[0].frame), p = Vec3Map(d->contact[0].pos), center = Vec3Map(d->xpos + 6);
     for (int axis = 0; axis < 3; axis++) {
       const Vec3 w = Vec3Map(d->cdof + 6 * axis);
       Eigen::Matrix<double, 6, 1> twist;
@@ -380,14 +382,20 @@ TEST(ContactGeometry, ConcentricBallsTurnWithTheirAxes) {
     }
   }
 
-  const ModelPtr straight = chain("0 0 0", "type='sphere' size='.03' euler='0 90 0'");
-  const DataPtr data = MakeData(straight.get());
-  mj_forward(straight.get(), data.get());
-  ASSERT_EQ(data->ncon, 1);
-  ContactGeometry geometry(straight.get());
-  std::string missing;
-  ASSERT_TRUE(geometry.Compute(straight.get(), data.get(), &missing)) << missing;
-  EXPECT_EQ(geometry.motion(0).by_geom2.topRows<4>(), (Eigen::Matrix<double, 4, 6>::Zero()));
+  for (const char* second : {capsule, "type='sphere' size='.03' euler='0 90 0'"}) {
+    for (const char* first : {"0 0 0", "0 0 90"}) {  // the engine's normal, x, along the axes and across them
+      const ModelPtr straight = chain("0 0 0", second, first);
+      const DataPtr data = MakeData(straight.get());
+      mj_forward(straight.get(), data.get());
+      ASSERT_GT(data->ncon, 0);
+      ContactGeometry geometry(straight.get());
+      std::string missing;
+      ASSERT_TRUE(geometry.Compute(straight.get(), data.get(), &missing)) << missing;
+      for (int c = 0; c < data->ncon; c++) {
+        EXPECT_LE((geometry.motion(c).by_geom2.topRows<4>()).cwiseAbs().maxCoeff(), 1e-15);
+      }
+    }
+  }
 }
 
 // Boxes whose faces just meet: a nudge apart ends the contact, and yet it moves as one that is a micrometre deep.
