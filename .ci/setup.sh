@@ -15,7 +15,7 @@ COSTATE_PACKAGES=(
   # plots
   gnuplot-nox
   # tests
-  libgtest-dev xvfb xdotool imagemagick
+  libgtest-dev xvfb xdotool imagemagick locales
 )
 
 costate_packages() {

@@ -4,13 +4,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 #include <random>
 #include <sstream>
 
 #include "cli/model_facts.h"
 #include "core/engine_guard.h"
+#include "core/number.h"
 
 namespace costate::cli {
 namespace {
@@ -32,9 +32,11 @@ std::vector<double> ReadNumbers(const std::string& path) {
     for (char& c : line) c = c == ',' ? ' ' : c;
     std::istringstream words(line);
     for (std::string word; words >> word;) {
-      char* end = nullptr;
-      numbers.push_back(std::strtod(word.c_str(), &end));
-      if (*end != '\0') throw Error(ErrorCode::kParse, fmt::format("{}:{}: '{}' is not a number", path, number, word));
+      double value = 0;
+      if (LeadingNumber(word, &value) != word.size()) {
+        throw Error(ErrorCode::kParse, fmt::format("{}:{}: '{}' is not a number", path, number, word));
+      }
+      numbers.push_back(value);
     }
   }
   return numbers;

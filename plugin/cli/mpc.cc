@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,6 +13,7 @@
 #include "cli/robot_options.h"
 #include "cli/run_output.h"
 #include "cli/terminal.h"
+#include "core/number.h"
 
 namespace costate::cli {
 namespace {
@@ -81,9 +81,7 @@ std::vector<MpcPush> ReadPushes(const std::vector<std::string>& words, const mjM
     double* numbers[] = {&push.force[0], &push.force[1], &push.force[2], &push.begin, &push.end};
     for (std::size_t k = 0; k < 5; k++) {
       const std::string& word = words[i + 1 + k];
-      char* end = nullptr;
-      *numbers[k] = std::strtod(word.c_str(), &end);
-      if (word.empty() || *end != '\0') {
+      if (!ParseNumber(word, numbers[k])) {
         throw Error(ErrorCode::kInvalidArgument, fmt::format("--push {}: '{}' is not a number", words[i], word));
       }
     }

@@ -4,9 +4,10 @@
 #include <fmt/format.h>
 
 #include <cctype>
-#include <charconv>
 #include <cmath>
 #include <sstream>
+
+#include "core/number.h"
 
 namespace costate {
 
@@ -43,9 +44,7 @@ double Attributes::Number(const char* key, double otherwise) const {
   const std::string text = Text(key);
   if (text.empty()) return otherwise;
   double value = 0;
-  const char* begin = text.c_str() + (text[0] == '+');
-  const auto [end, code] = std::from_chars(begin, text.c_str() + text.size(), value);
-  if (code != std::errc() || end != text.c_str() + text.size() || !std::isfinite(value)) {
+  if (!ParseNumber(text, &value)) {
     Fail(key, fmt::format("'{}' is not a finite number", text));
   }
   return value;

@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <cstdlib>
 #include <map>
 #include <numbers>
 
+#include "core/number.h"
 #include "optimizer/task_xml.h"
 
 namespace costate {
@@ -241,11 +241,10 @@ class ExpressionCompiler {
     Fail("expected a number, a name or a bracket");
   }
   Nodes Number() {
-    const char* begin = text_.c_str() + at_;
-    char* end = nullptr;
-    const double value = std::strtod(begin, &end);
-    if (end == begin || !std::isfinite(value)) Fail("expected a number");
-    at_ += static_cast<std::size_t>(end - begin);
+    double value = 0;
+    const std::size_t length = LeadingNumber(std::string_view(text_).substr(at_), &value);
+    if (length == 0) Fail("expected a number");
+    at_ += length;
     return {Constant(value)};
   }
   Nodes Named() {
@@ -365,10 +364,8 @@ std::vector<std::string> ExpressionWords(const std::string& text) {
       words.push_back(text.substr(i, end - i));
       i = end;
     } else if (IsNameCharacter(text[i]) || text[i] == '.') {  // a number, 1e-3 and all
-      char* end = nullptr;
-      std::strtod(text.c_str() + i, &end);
-      const std::size_t next = static_cast<std::size_t>(end - text.c_str());
-      i = std::max(next, i + 1);
+      double number = 0;
+      i += std::max<std::size_t>(LeadingNumber(std::string_view(text).substr(i), &number), 1);
     } else {
       i++;
     }

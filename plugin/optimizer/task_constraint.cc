@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/number.h"
 #include "optimizer/constraint_terms.h"
 #include "optimizer/pose.h"
 #include "optimizer/task_measure.h"

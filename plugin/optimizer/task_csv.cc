@@ -10,6 +10,7 @@
 #include <limits>
 #include <sstream>
 
+#include "core/number.h"
 #include "optimizer/task_xml.h"
 
 namespace costate {

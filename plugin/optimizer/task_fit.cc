@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "core/number.h"
 #include "optimizer/task_csv.h"
 #include "optimizer/task_start.h"
 #include "optimizer/task_write.h"

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <pugixml.hpp>
 
+#include "core/number.h"
 #include "optimizer/task_start.h"
 #include "optimizer/task_target.h"
 #include "optimizer/task_write.h"

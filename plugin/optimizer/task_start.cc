@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/number.h"
 #include "optimizer/task_csv.h"
 #include "optimizer/task_inputs.h"
 #include "optimizer/task_target.h"

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "core/number.h"
 #include "optimizer/task_csv.h"
 #include "optimizer/task_target.h"
 #include "optimizer/task_term.h"

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/engine_guard.h"
+#include "core/number.h"
 #include "optimizer/task_csv.h"
 
 namespace costate {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <set>
 
+#include "core/number.h"
 #include "optimizer/pose.h"
 #include "optimizer/task_csv.h"
 #include "optimizer/task_measure.h"

@@ -5,13 +5,14 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <limits>
+
+#include "core/number.h"
 
 namespace costate {
 namespace {
@@ -180,14 +181,6 @@ std::vector<std::string> SplitBlanks(const std::string& text) {
     at = text.find_first_not_of(kBlanks, end);
   }
   return pieces;
-}
-
-bool ParseNumber(const std::string& text, double* value) {
-  const char* begin = text.data();
-  const char* end = begin + text.size();
-  if (begin != end && *begin == '+') ++begin;
-  const auto [stop, code] = std::from_chars(begin, end, *value);
-  return code == std::errc() && stop == end && std::isfinite(*value);
 }
 
 std::string Suggestion(const std::string& name, const std::vector<std::string>& candidates) {

@@ -86,9 +86,6 @@ std::string ReadTextFile(const std::string& path, const std::string& kind);
 /// Pieces of a text between blanks.
 std::vector<std::string> SplitBlanks(const std::string& text);
 
-/// True when the whole text is one finite number.
-bool ParseNumber(const std::string& text, double* value);
-
 /// ", did you mean 'tip'?", or the candidates, " (there is a, b and c)", or "" without any.
 std::string Suggestion(const std::string& name, const std::vector<std::string>& candidates);
 

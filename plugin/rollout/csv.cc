@@ -4,9 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <string_view>
+
+#include "core/number.h"
 
 namespace costate {
 namespace {
@@ -28,9 +29,8 @@ std::string QuotedCell(const std::string& cell) {
 double ParseCell(const std::string& name, int line, std::string_view cell) {
   if (cell.empty()) return std::numeric_limits<double>::quiet_NaN();
   double value = 0;
-  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
   // a number too small for a double is read as the nearest one by nobody: the writer never makes it
-  if (error != std::errc() || end != cell.data() + cell.size()) {
+  if (LeadingNumber(cell, &value) != cell.size()) {
     Damaged(name, line, fmt::format("'{}' is not a number", cell.substr(0, 40)));
   }
   return value;

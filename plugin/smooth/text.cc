@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
+
+#include "core/number.h"
 
 namespace costate {
 namespace {
@@ -35,9 +35,8 @@ std::vector<std::string> SplitWords(const std::string& text) {
 }
 
 double ReadStrength(const std::string& word, const std::string& number) {
-  char* end = nullptr;
-  const double value = std::strtod(number.c_str(), &end);
-  if (number.empty() || *end != '\0' || !(value > 0) || !std::isfinite(value)) {
+  double value = 0;
+  if (!ParseNumber(number, &value) || !(value > 0)) {
     throw Error(ErrorCode::kInvalidArgument,
                 "smoothing '" + word + "': '" + number + "' is no strength, expected a positive number");
   }

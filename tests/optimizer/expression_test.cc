@@ -6,6 +6,8 @@
 
 #include <cmath>
 
+#include "support/comma_locale.h"
+
 namespace costate {
 namespace {
 
@@ -55,6 +57,13 @@ INSTANTIATE_TEST_SUITE_P(
                       Known{"clamp(v, -0.1, 1)", {0.3, -0.1, 1}}, Known{"min(v, 0)", {0, -0.4, 0}},
                       Known{"max(a, w)", {0.7, 0.7, 0.7}}, Known{"mod(-0.5, 2)", {1.5}}, Known{"cos(2*pi*time)", {0}},
                       Known{"abs(w)", {0.8, 0.5, 0.2}}, Known{"atan2(1, -1)", {0.75 * M_PI}}));
+
+TEST(Expression, ReadsNumbersAlikeInEveryLocale) {
+  const support::CommaLocale locale;
+  if (!locale.german()) GTEST_SKIP() << "no locale can be compiled (Debian: apt-get install locales)";
+  EXPECT_EQ(ValueAt(Expression("[0.5 * a, .25 + v[1], 1e-3 * 2]", kNames), Point()),
+            Eigen::Vector3d(0.5 * 0.7, 0.25 - 0.4, 1e-3 * 2));
+}
 
 class ExpressionSlope : public ::testing::TestWithParam<const char*> {};
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "optimizer/cost_terms.h"
+#include "support/comma_locale.h"
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
 #include "support/random_state.h"
@@ -329,6 +330,13 @@ TEST_F(TaskFile, ReadsUrdf) {
   const std::string task =
       folder.Write("arm.task.xml", "<task model='arm.urdf' horizon='0.1'><cost body='hand' quantity='pos'/></task>");
   EXPECT_ERROR(LoadTask(task), ErrorCode::kInvalidArgument, "arm.task.xml:1: <task>", "no actuators (nu = 0)");
+}
+
+TEST_F(TaskFile, IsUnderstoodAlikeInEveryLocale) {
+  const std::string path = COSTATE_MODELS "/quadruped/walk.xml", text = Describe(LoadTask(path));
+  const support::CommaLocale locale;
+  if (!locale.german()) GTEST_SKIP() << "no locale can be compiled (Debian: apt-get install locales)";
+  EXPECT_EQ(Describe(LoadTask(path)), text);
 }
 
 TEST_F(TaskFile, IsDescribedWithItsSolver) {

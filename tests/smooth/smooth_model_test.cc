@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "support/comma_locale.h"
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
 
@@ -289,6 +290,13 @@ TEST_F(SmoothModelTest, ErrorsNameWhatIsWrong) {
   EXPECT_ERROR(ParseSmoothTargets("geo:box"), ErrorCode::kInvalidArgument, "'geo:box'");
   EXPECT_EQ(ToString(ParseSmooth(model.get(), "onset:0.01,friction:5")), "onset 0.01 m, friction 5 1/s");
   EXPECT_EQ(ParseSmoothTargets("pair:a/b,joint:c").pairs[0].geom2, "b");
+}
+
+TEST_F(SmoothModelTest, StrengthsAreReadAlikeInEveryLocale) {
+  const support::CommaLocale locale;
+  if (!locale.german()) GTEST_SKIP() << "no locale can be compiled (Debian: apt-get install locales)";
+  const ModelPtr model = LoadModelFromString(kBall);
+  EXPECT_EQ(ToString(ParseSmooth(model.get(), "onset:0.01,friction:.5")), "onset 0.01 m, friction 0.5 1/s");
 }
 
 }  // namespace

@@ -1,0 +1,42 @@
+// A program that writes 0,5 for a half, as many do that ask for the user's own locale.
+#ifndef COSTATE_TESTS_SUPPORT_COMMA_LOCALE_H_
+#define COSTATE_TESTS_SUPPORT_COMMA_LOCALE_H_
+
+#include <stdlib.h>
+
+#include <clocale>
+#include <locale>
+#include <string>
+
+#include "support/temporary_folder.h"
+
+namespace costate::support {
+
+/// German for C and C++ as long as the object lives. Compiled into a folder of its own: Debian's package `locales` has
+/// what it takes, no locale need be installed.
+class CommaLocale {
+ public:
+  CommaLocale() {
+    const std::string compile = "localedef -i de_DE -f UTF-8 " + folder_.File("de_DE.UTF-8") + " >/dev/null 2>&1";
+    if (std::system(compile.c_str()) != 0) return;
+    setenv("LOCPATH", folder_.path().c_str(), 1);
+    german_ = std::setlocale(LC_ALL, "de_DE.UTF-8") != nullptr;
+    if (german_) std::locale::global(std::locale("de_DE.UTF-8"));
+  }
+  ~CommaLocale() {
+    std::locale::global(std::locale::classic());
+    std::setlocale(LC_ALL, "C");
+    unsetenv("LOCPATH");
+  }
+
+  /// False where the system cannot compile it.
+  bool german() const { return german_ && std::localeconv()->decimal_point == std::string(","); }
+
+ private:
+  TemporaryFolder folder_;
+  bool german_ = false;
+};
+
+}  // namespace costate::support
+
+#endif  // COSTATE_TESTS_SUPPORT_COMMA_LOCALE_H_
