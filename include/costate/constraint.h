@@ -52,6 +52,11 @@ class Constraint {
   /// True when c reads s.
   virtual bool NeedsSensors() const = 0;
 
+  /// Marks the entries of s that c reads, as Loss::MarkSensors does.
+  virtual void MarkSensors(std::vector<char>* read) const {
+    if (NeedsSensors()) read->assign(read->size(), 1);
+  }
+
  private:
   ConstraintInfo info_;
 };

@@ -112,6 +112,11 @@ class Linearizer {
   void SetContext(ConstVectorRef context);       ///< by kContextSignature
   void SetMovingContext(ConstVectorRef moving);  ///< by kMovingSignature
 
+  /// From now on C and D are of those sensors alone of which an entry is marked; rows of the others are zero. A sensor
+  /// without closed form costs what several steps a column cost: do not ask for those that nobody reads.
+  /// @param read  an entry of s each (ns); empty: all sensors.  @throws Error{kDimensionMismatch}.
+  void SelectSensors(const std::vector<char>& read);
+
   /// From now on also derivatives by parameters: P and Ps in Linearize, theta in Vjp; null: no more. Values of the set
   /// may change between calls; it must outlive the calls.
   ///

@@ -4,6 +4,8 @@
 
 #include <costate/rollout.h>
 
+#include <vector>
+
 namespace costate {
 
 /// One knot as a loss sees it. `u` is empty at the last knot (t == N).
@@ -58,6 +60,12 @@ class Loss {
 
   /// True when l reads s: otherwise sensors and their derivatives are skipped.
   virtual bool NeedsSensors() const = 0;
+
+  /// Marks the entries of s that Cost::Expand reads by C and D: derivatives of the other sensors are not computed. By
+  /// default all where NeedsSensors.  @param read  (ns), to be added to.
+  virtual void MarkSensors(std::vector<char>* read) const {
+    if (NeedsSensors()) read->assign(read->size(), 1);
+  }
 };
 
 }  // namespace costate

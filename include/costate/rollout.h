@@ -67,6 +67,9 @@ class Simulator {
   /// @throws Error{kDimensionMismatch}.
   void SetDerivativeModel(const mjModel* model);
 
+  /// From now on derivatives of those sensors alone: Linearizer::SelectSensors. @throws Error{kDimensionMismatch}.
+  void SelectSensors(const std::vector<char>& read);
+
   /// Every rollout from now on starts with this context. @throws Error{kDimensionMismatch}.
   void SetContext(ConstVectorRef context);
 

@@ -204,6 +204,13 @@ std::string NearestName(const std::string& name, const std::vector<std::string>&
       best = candidate;
     }
   }
+  if (!best.empty() || name.size() < 3) return best;
+
+  // else the shortest of which it is a part: "left_knee" of "left_knee_joint"
+  for (const std::string& candidate : candidates) {
+    const bool part = candidate.find(name) != std::string::npos;
+    if (part && (best.empty() || candidate.size() < best.size())) best = candidate;
+  }
   return best;
 }
 

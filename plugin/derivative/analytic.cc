@@ -611,7 +611,7 @@ bool AnalyticBackend::Sensors(const mjModel* m, mjData* d, StepDerivative* out, 
   const bool noslip = UsesNoslip(m);
   sensor_.Compute({m, d, &tree_, &constraint_, closed_actuation_ ? &actuation_ : nullptr, &X_,
                    noslip ? &minimum_ : nullptr, hides_forces_},
-                  out, switch_.sensors);
+                  wanted_sensors_, out, switch_.sensors);
   if (!CoverSensors(m, &out->coverage, missing)) return false;
   if (!sensor_.AnyDifferenced()) return true;
 

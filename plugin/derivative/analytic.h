@@ -43,6 +43,7 @@ class AnalyticBackend final : public Backend {
   bool Linearize(const mjModel* model, mjData* data, bool sensors, StepDerivative* out, std::string* missing) override;
   bool LinearizeSensors(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing) override;
   const std::vector<char>* SensorsLeft() const override { return sensors_left_ ? &difference_->failed() : nullptr; }
+  void SelectSensors(const std::vector<char>* wanted) override { wanted_sensors_ = wanted; }
 
   // products, analytic_product.cc: no column of A is formed
   bool Vjp(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out,
@@ -195,9 +196,10 @@ class AnalyticBackend final : public Backend {
   BlockedMatrix rne_columns_;
   TreeInput input_;
   bool closed_tendons_ = false, closed_passive_ = false, closed_actuation_ = false, closed_integrator_ = false;
-  bool sensors_left_ = false;  // to whole steps, those that difference_ has failed at
-  bool solved_ = false;        // X_ is da, else −∂r
-  bool second_solve_ = false;  // the integrator applies M'⁻¹ M a, in closed form
+  const std::vector<char>* wanted_sensors_ = nullptr;  // null: all
+  bool sensors_left_ = false;                          // to whole steps, those that difference_ has failed at
+  bool solved_ = false;                                // X_ is da, else −∂r
+  bool second_solve_ = false;                          // the integrator applies M'⁻¹ M a, in closed form
   std::vector<double> load_;
   bool any_adhesion_ = false;
   std::vector<char> adhesive_;  // contacts

@@ -53,6 +53,9 @@ class Backend {
   /// null: none.
   virtual const std::vector<char>* SensorsLeft() const { return nullptr; }
 
+  /// C and D are of these sensors alone, an entry a sensor, null: of all. Rows of the others may be anything.
+  virtual void SelectSensors(const std::vector<char>* /*wanted*/) {}
+
   /// Aᵀ λ + Cᵀ σ and Bᵀ λ + Dᵀ σ; when `forces`, also the pull-back to applied forces. Here by way of A … D, without
   /// forces.
   virtual bool Vjp(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out,

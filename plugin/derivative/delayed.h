@@ -29,6 +29,7 @@ class DelayedBackend final : public Backend {
   bool Linearize(const mjModel* model, mjData* data, bool sensors, StepDerivative* out, std::string* missing) override;
   bool LinearizeSensors(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing) override;
   const std::vector<char>* SensorsLeft() const override { return backend_->SensorsLeft(); }
+  void SelectSensors(const std::vector<char>* wanted) override { backend_->SelectSensors(wanted); }
   bool Vjp(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out,
            std::string* missing) override;
   bool Jvp(const mjModel* model, mjData* data, ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out,

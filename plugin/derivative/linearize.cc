@@ -1,6 +1,7 @@
 // The dispatcher: arguments, context, substeps and the choice of level; the Jacobians are the backends'.
 #include <costate/derivative.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -91,6 +92,17 @@ void Linearizer::Impl::LinearizeOnce(bool sensors, StepDerivative* out) {
     return UnderOptionsOf(backend, sensors, run) && (!sensors || AddSensors(backend, true, out, missing)) &&
            AddParameters(backend, true, sensors, out, missing);
   });
+  ClearUnread(out);
+}
+
+// rows of sensors that nobody reads
+void Linearizer::Impl::ClearUnread(StepDerivative* out) const {
+  for (std::size_t i = 0; i < wanted_sensors.size(); ++i) {
+    if (wanted_sensors[i]) continue;
+    const int row = model->sensor_adr[i], count = model->sensor_dim[i];
+    if (out->C.size() > 0) out->C.middleRows(row, count).setZero();
+    if (out->D.size() > 0) out->D.middleRows(row, count).setZero();
+  }
 }
 
 // rows of C and D that a level leaves to whole steps
@@ -168,6 +180,19 @@ void Linearizer::SetMovingContext(ConstVectorRef moving) {
   impl_->moving_to_context(moving.data(), impl_->context.data());
 }
 
+void Linearizer::SelectSensors(const std::vector<char>& read) {
+  Impl& s = *impl_;
+  if (!read.empty()) CheckSize(s.model, "marks of sensors", static_cast<int>(read.size()), "ns", s.dims.ns);
+  s.wanted_sensors.assign(read.empty() ? 0 : s.model->nsensor, 0);
+  for (std::size_t i = 0; i < s.wanted_sensors.size(); ++i) {
+    const auto begin = read.begin() + s.model->sensor_adr[i];
+    s.wanted_sensors[i] = std::find(begin, begin + s.model->sensor_dim[i], 1) != begin + s.model->sensor_dim[i];
+  }
+  for (const std::unique_ptr<Backend>& level : s.levels) {
+    if (level) level->SelectSensors(s.wanted_sensors.empty() ? nullptr : &s.wanted_sensors);
+  }
+}
+
 void Linearizer::Linearize(ConstVectorRef x, ConstVectorRef u, StepDerivative* out) {
   Impl& s = *impl_;
   CheckPoint(s.model, s.dims, x, u);
@@ -187,6 +212,7 @@ void Linearizer::LinearizeSensors(ConstVectorRef x, StepDerivative* out) {
       return backend->LinearizeSensors(&s.local, s.data.get(), out, missing) &&
              s.AddSensors(backend, false, out, missing) && s.AddParameters(backend, false, true, out, missing);
     });
+    s.ClearUnread(out);
   });
   out->A.resize(0, 0);
   out->B.resize(0, 0);

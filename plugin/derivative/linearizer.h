@@ -49,6 +49,7 @@ struct Linearizer::Impl {
   bool PullForcesBySteps(Backend* backend, const StepCovectors& covectors, StepVjp* out, std::string* missing);
   void JvpInterval(ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out);
   void Advance();
+  void ClearUnread(StepDerivative* out) const;
   bool AddSensors(Backend* backend, bool step, StepDerivative* out, std::string* missing);
   bool AddParameters(Backend* backend, bool step, bool sensors, StepDerivative* out, std::string* missing);
   bool PullParameters(Backend* backend, const StepCovectors& covectors, StepVjp* out, std::string* missing);
@@ -80,6 +81,7 @@ struct Linearizer::Impl {
   MatrixXd A, B;
   PackedMatrix packed;
   VectorXd no_control;
+  std::vector<char> wanted_sensors;  // an entry a sensor; empty: all
   const ParameterSet* parameters = nullptr;
   std::unique_ptr<ParameterDifference> theta;   // its differences
   std::unique_ptr<StepDifference> whole_steps;  // for columns that fail at fixed acceleration

@@ -67,6 +67,7 @@ class ResidualBackend final : public Backend {
   }
 
   const std::vector<char>* SensorsLeft() const override { return sensors_left_ ? &difference_.failed() : nullptr; }
+  void SelectSensors(const std::vector<char>* wanted) override { wanted_sensors_ = wanted; }
 
   bool LinearizeSensors(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) override {
     sensors_left_ = false;
@@ -289,7 +290,7 @@ class ResidualBackend final : public Backend {
       column = point_.SolveH(column).eval();
     };
     const ForceChange forces = {&point_.a(), &da_, solve};
-    sensors_left_ = !difference_.Sensors(m, d, point_.a(), da_, &sensors_, &why, nullptr, &forces);
+    sensors_left_ = !difference_.Sensors(m, d, point_.a(), da_, &sensors_, &why, wanted_sensors_, &forces);
     if (sensors_left_) out->coverage.terms.push_back(difference_.LeftToSteps(m, &why));
     const int ndx = 2 * m->nv + m->na;
     out->C = sensors_.leftCols(ndx);
@@ -302,6 +303,7 @@ class ResidualBackend final : public Backend {
   MatrixXd gain_, da_, applied_, sensors_;
   VectorXd v_next_, state_;
   bool sensors_left_ = false;
+  const std::vector<char>* wanted_sensors_ = nullptr;  // null: all
   StepDerivative report_;
   BlockedMatrix blocked_;
   RungeKuttaWork runge_kutta_;

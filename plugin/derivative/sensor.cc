@@ -213,7 +213,8 @@ void SensorDerivative::Begin(const SensorPoint& point) {
   block_.clear();
 }
 
-void SensorDerivative::Compute(const SensorPoint& point, StepDerivative* out, bool none) {
+void SensorDerivative::Compute(const SensorPoint& point, const std::vector<char>* wanted, StepDerivative* out,
+                               bool none) {
   Begin(point);
   out_ = out;
   pull_ = nullptr;
@@ -222,6 +223,7 @@ void SensorDerivative::Compute(const SensorPoint& point, StepDerivative* out, bo
   out->D.setZero(m->nsensordata, m->nu);
   if (m->opt.disableflags & mjDSBL_SENSOR) return;
   for (int i = 0; i < m->nsensor; i++) {
+    if (wanted && !(*wanted)[i]) continue;
     row_ = m->sensor_adr[i];
     if (!none && Sensor(i)) {
       Cutoff(i);

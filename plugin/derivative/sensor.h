@@ -82,8 +82,9 @@ class SensorDerivative {
   explicit SensorDerivative(const mjModel* model);
 
   /// Fills C and D. Rows of sensors without closed form at this point are zero, and differenced() marks them.
+  /// @param wanted  an entry a sensor: rows of the others are zero; null: all.
   /// @param none  no sensor is to be in closed form: to compare the two.
-  void Compute(const SensorPoint& point, StepDerivative* out, bool none = false);
+  void Compute(const SensorPoint& point, const std::vector<char>* wanted, StepDerivative* out, bool none = false);
 
   /// What a covector of the sensors becomes.
   struct Pulled {

@@ -33,6 +33,11 @@ AugmentedCost::AugmentedCost(const mjModel* model, const Cost& cost, const Const
   }
 }
 
+void AugmentedCost::MarkSensors(std::vector<char>* read) const {
+  cost_.MarkSensors(read);
+  for (int i = 0; i < constraints_.size(); ++i) constraints_[i].MarkSensors(read);
+}
+
 int AugmentedCost::Shift(int i, const KnotView& knot, VectorXd* y) const {
   const Constraint& constraint = constraints_[i];
   const ConstraintInfo& info = constraint.info();

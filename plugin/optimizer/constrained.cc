@@ -12,6 +12,7 @@
 #include "optimizer/cost_unit.h"
 #include "optimizer/free_start.h"
 #include "optimizer/solver_checks.h"
+#include "optimizer/take_knot.h"
 
 namespace costate {
 namespace {
@@ -139,7 +140,7 @@ VectorXd Constrained::OwnCurvature(Simulator* simulator, const Trajectory& guess
   }
   if (ends.empty()) return curvature;
   LinearizeOptions derivative = options_.derivative;
-  derivative.sensors = augmented_.NeedsSensors();
+  SelectSensors(augmented_, problem_.model, &derivative, simulator);
   StepDerivative last;
   simulator->LinearizeEach(guess, derivative, [&](int t, int, StepDerivative* d) {
     if (t == problem_.N) std::swap(last, *d);

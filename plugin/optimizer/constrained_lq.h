@@ -22,6 +22,7 @@ class ConstrainedLq final : public Cost {
   void Gradient(const KnotView& knot, KnotGradient* out) const override { augmented.Gradient(knot, out); }
   void Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const override;
   bool NeedsSensors() const override { return augmented.NeedsSensors(); }
+  void MarkSensors(std::vector<char>* read) const override { augmented.MarkSensors(read); }
   std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override { return augmented.Terms(trajectory); }
   void Observe(const Trajectory& trajectory, double dt, IterationRecord* record) const override {
     augmented.Observe(trajectory, dt, record);

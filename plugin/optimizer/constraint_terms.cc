@@ -12,6 +12,12 @@ ResidualConstraint::ResidualConstraint(const mjModel* model, ConstraintInfo info
 PowerConstraint::PowerConstraint(ConstraintInfo info, std::vector<int> force, std::vector<int> velocity)
     : Constraint(std::move(info)), force_(std::move(force)), velocity_(std::move(velocity)) {}
 
+void PowerConstraint::MarkSensors(std::vector<char>* read) const {
+  for (const std::vector<int>* entries : {&force_, &velocity_}) {
+    for (const int entry : *entries) (*read)[entry] = 1;
+  }
+}
+
 void PowerConstraint::Value(const KnotView& knot, VectorXd* c) const {
   c->resize(size());
   for (std::size_t i = 0; i < force_.size(); ++i) {

@@ -23,6 +23,7 @@ class ResidualConstraint final : public Constraint {
     residual_.PullBack(0, knot, g, out);
   }
   bool NeedsSensors() const override { return residual_.NeedsSensors(); }
+  void MarkSensors(std::vector<char>* read) const override { residual_.MarkSensors(read); }
 
  private:
   ResidualCost residual_;
@@ -37,6 +38,7 @@ class PowerConstraint final : public Constraint {
   void Jacobian(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, MatrixXd* J, MatrixXd* Ju) const override;
   void PullBack(const KnotView& knot, ConstVectorRef g, KnotGradient* out) const override;
   bool NeedsSensors() const override { return true; }
+  void MarkSensors(std::vector<char>* read) const override;
 
  private:
   std::vector<int> force_, velocity_;

@@ -164,6 +164,18 @@ ResidualCost::ResidualCost(const mjModel* model, std::vector<ResidualTerm> terms
   }
 }
 
+void ResidualCost::MarkSensors(std::vector<char>* read) const {
+  for (const ResidualTerm& term : terms_) {
+    for (const LinearEntry& entry : term.linear) {
+      if (entry.scalar.input == Input::kSensor) (*read)[entry.scalar.value] = 1;
+    }
+    for (const RotationEntry& entry : term.rotations) {
+      if (entry.scalar.input == Input::kSensor) std::fill_n(read->begin() + entry.scalar.value, 4, 1);
+      if (entry.other >= 0) std::fill_n(read->begin() + entry.other, 4, 1);
+    }
+  }
+}
+
 double ResidualCost::Weights(const ResidualTerm& term, const KnotView& knot, const VectorXd** weight) const {
   *weight = knot.t == knot.N ? &term.terminal : &term.weight;
   if ((*weight)->isZero(0)) return 0;

@@ -105,6 +105,7 @@ class ResidualCost final : public Cost {
   void GaussNewtonProduct(const mjModel* model, const KnotView& knot, const KnotGradient& direction,
                           KnotGradient* out) const override;
   bool NeedsSensors() const override { return needs_sensors_; }
+  void MarkSensors(std::vector<char>* read) const override;
   std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override;
 
   const std::vector<ResidualTerm>& terms() const { return terms_; }

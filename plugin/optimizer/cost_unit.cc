@@ -30,7 +30,7 @@ double CostUnit(const Problem& problem, const Trajectory& motion, const IlqrOpti
   Simulator simulator(problem.model, problem.context, problem.substeps, 1);
   simulator.SetDerivativeModel(options.derivative_model);
   LinearizeOptions derivative = options.derivative;
-  derivative.sensors = problem.cost->NeedsSensors();
+  SelectSensors(*problem.cost, problem.model, &derivative, &simulator);
   LqProblem lq;
   lq.knots.resize(static_cast<std::size_t>(problem.N));
   bool ok = true;

@@ -15,7 +15,7 @@ Expander::Expander(const Problem& problem, Simulator* simulator, const Linearize
       bounded_((problem.u_lower.array().isFinite() || problem.u_upper.array().isFinite()).any()),
       expansions_(static_cast<std::size_t>(simulator->threads())),
       failed_(static_cast<std::size_t>(problem.N) + 1) {
-  derivative_.sensors = problem.cost->NeedsSensors();
+  SelectSensors(*problem.cost, problem.model, &derivative_, simulator);
 }
 
 int Expander::Expand(const Trajectory& motion, LqProblem* lq) {

@@ -10,6 +10,7 @@
 
 #include "optimizer/lap.h"
 #include "optimizer/solver_checks.h"
+#include "optimizer/take_knot.h"
 
 namespace costate {
 namespace {
@@ -35,7 +36,7 @@ Fddp::Fddp(const Problem& problem, const IlqrOptions& options)
       saved_barrier_(barrier_) {
   unit_ = options.cost_unit;
   simulator_.SetDerivativeModel(options.derivative_model);
-  options_.derivative.sensors = problem.cost->NeedsSensors();
+  SelectSensors(*problem.cost, problem.model, &options_.derivative, &simulator_);
   if (options.second_order) {
     const mjModel* model = options.derivative_model ? options.derivative_model : problem.model;
     second_order_ = std::make_unique<SecondOrder>(problem_, model, options.derivative.level, simulator_.threads());

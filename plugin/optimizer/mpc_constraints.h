@@ -38,6 +38,7 @@ class PlacedConstraint final : public Constraint {
     constraint_->PullBack(knot.ShiftedBy(shift_), g, out);
   }
   bool NeedsSensors() const override { return constraint_->NeedsSensors(); }
+  void MarkSensors(std::vector<char>* read) const override { constraint_->MarkSensors(read); }
 
   const ConstraintWindow window;
 

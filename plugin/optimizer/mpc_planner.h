@@ -27,6 +27,7 @@ class ShiftedCost final : public Cost {
     cost_->Expand(knot.ShiftedBy(shift_), C, D, out);
   }
   bool NeedsSensors() const override { return cost_->NeedsSensors(); }
+  void MarkSensors(std::vector<char>* read) const override { cost_->MarkSensors(read); }
   std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override { return cost_->Terms(trajectory); }
 
  private:

@@ -7,8 +7,17 @@
 #include <costate/rollout.h>
 
 #include <utility>
+#include <vector>
 
 namespace costate {
+
+/// Derivatives of the sensors that the cost reads, and of no other.
+inline void SelectSensors(const Cost& cost, const mjModel* model, LinearizeOptions* options, Simulator* simulator) {
+  options->sensors = cost.NeedsSensors();
+  std::vector<char> read(model->nsensordata, 0);
+  cost.MarkSensors(&read);
+  simulator->SelectSensors(read);
+}
 
 /// Matrices change places instead of being copied: one set is in memory. At the last knot only the cost counts.
 inline void TakeKnot(int t, StepDerivative* derivative, CostExpansion* expansion, LqProblem* lq) {

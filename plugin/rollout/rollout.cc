@@ -181,6 +181,7 @@ struct Simulator::Impl {
     if (!worker.linearizer || !(worker.options == wanted)) {
       worker.linearizer = std::make_unique<Linearizer>(derivative_model ? derivative_model : model, wanted);
       worker.linearizer->SetContext(context);
+      worker.linearizer->SelectSensors(read_sensors);
       worker.options = wanted;
     }
 
@@ -199,6 +200,7 @@ struct Simulator::Impl {
 
   const mjModel* model;
   const mjModel* derivative_model = nullptr;
+  std::vector<char> read_sensors;  // entries of s; empty: all
   Dims dims;
   VectorXd context;
   int substeps;
@@ -222,6 +224,14 @@ void Simulator::SetDerivativeModel(const mjModel* model) {
   if (impl_->derivative_model == model) return;
   impl_->derivative_model = model;
   for (Impl::Worker& worker : impl_->workers) worker.linearizer.reset();
+}
+
+void Simulator::SelectSensors(const std::vector<char>& read) {
+  if (!read.empty()) CheckSize(impl_->model, "marks of sensors", static_cast<int>(read.size()), "ns", impl_->dims.ns);
+  impl_->read_sensors = read;
+  for (Impl::Worker& worker : impl_->workers) {
+    if (worker.linearizer) worker.linearizer->SelectSensors(read);
+  }
 }
 
 void Simulator::SetDerivativeEvery(int every) {

@@ -94,13 +94,15 @@ TEST_F(NameTest, ElementsAreNamedByTypeAndNumberWhenTheyHaveNoName) {
   EXPECT_EQ(ElementName(model.get(), mjOBJ_BODY, 99), "body 99");
 }
 
-TEST_F(NameTest, NearestNameForgivesTyposOnly) {
+TEST_F(NameTest, NearestNameForgivesTyposAndWhatIsLeftOut) {
   const Names sites{"tip", "base", "left_foot", "right_foot"};
   EXPECT_EQ(NearestName("tib", sites), "tip");
   EXPECT_EQ(NearestName("TIP", sites), "tip");
   EXPECT_EQ(NearestName("left_fot", sites), "left_foot");
   EXPECT_EQ(NearestName("rihgt_foot", sites), "right_foot");
   EXPECT_EQ(NearestName("elbow", sites), "");
+  EXPECT_EQ(NearestName("left_knee", {"left_hip_joint", "left_knee_joint_upper", "left_knee_joint"}), "left_knee_joint");
+  EXPECT_EQ(NearestName("ip", {"left_hip_joint"}), "");
   EXPECT_EQ(NearestName("", sites), "");
   EXPECT_EQ(NearestName("tip", {}), "");
 }

@@ -379,5 +379,45 @@ TEST_P(StandingModel, StandsStillInEveryKeyframe) {
 INSTANTIATE_TEST_SUITE_P(Legs, StandingModel, testing::Values("hopper", "quadruped", "humanoid"),
                          [](const auto& info) { return info.param; });
 
+// Derivatives of sensors that a cost or a constraint does not mark are not computed: it must not read them.
+TEST_P(ModelFile, TasksReadNoSensorThatTheyDoNotMark) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    if (entry.path().extension() != ".xml" || entry.path().filename() == GetParam() + ".xml") continue;
+    const Task task = LoadTask(entry.path());
+    const mjModel* m = task.model.get();
+    const int ns = static_cast<int>(m->nsensordata);
+    const VectorXd x = task.ToProblem().x0, s = VectorXd::Constant(ns, 0.3);
+    const MatrixXd C = MatrixXd::Random(ns, 2 * m->nv + m->na);
+    const auto marked = [ns](const auto& reader, MatrixXd J) {
+      std::vector<char> read(static_cast<std::size_t>(ns), 0);
+      reader.MarkSensors(&read);
+      for (int i = 0; i < ns; i++) {
+        if (!read[static_cast<std::size_t>(i)]) J.row(i).setConstant(NAN);
+      }
+      return J;
+    };
+    for (const int t : {0, task.N / 2, task.N}) {
+      const VectorXd u = VectorXd::Constant(t < task.N ? m->nu : 0, 0.1);
+      const MatrixXd D = MatrixXd::Random(ns, u.size());
+      const KnotView knot{.t = t, .N = task.N, .time = 0.01 * t, .dt = 0.01, .x = x, .u = u, .s = s};
+      CostExpansion all, some;
+      task.cost->Expand(knot, C, D, &all);
+      task.cost->Expand(knot, marked(*task.cost, C), marked(*task.cost, D), &some);
+      EXPECT_EQ(some.lx, all.lx) << entry.path() << " knot " << t;
+      EXPECT_EQ(some.lxx, all.lxx) << entry.path() << " knot " << t;
+      EXPECT_EQ(some.luu, all.luu) << entry.path() << " knot " << t;
+      for (int i = 0; i < task.constraints.size(); i++) {
+        const Constraint& constraint = task.constraints[i];
+        if (!constraint.IsAt(t, task.N) || constraint.ReadsStart()) continue;
+        MatrixXd J, Ju, J_some, Ju_some;
+        constraint.Jacobian(knot, C, D, &J, &Ju);
+        constraint.Jacobian(knot, marked(constraint, C), marked(constraint, D), &J_some, &Ju_some);
+        EXPECT_EQ(J_some, J) << entry.path() << " " << constraint.info().name;
+        EXPECT_EQ(Ju_some, Ju) << entry.path() << " " << constraint.info().name;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace costate

@@ -332,6 +332,17 @@ TEST_F(TaskFile, ReadsUrdf) {
   EXPECT_ERROR(LoadTask(task), ErrorCode::kInvalidArgument, "arm.task.xml:1: <task>", "no actuators (nu = 0)");
 }
 
+TEST_F(TaskFile, MarksTheSensorsThatItReads) {
+  const Task task = LoadZooTask("<cost sensor='gyro'/>");
+  const mjModel* m = task.model.get();
+  std::vector<char> read(m->nsensordata, 0), expected = read;
+  task.cost->MarkSensors(&read);
+  const int gyro = mj_name2id(m, mjOBJ_SENSOR, "gyro");
+  std::fill_n(expected.begin() + m->sensor_adr[gyro], 3, 1);
+  EXPECT_GT(m->nsensordata, 3);
+  EXPECT_EQ(read, expected);
+}
+
 TEST_F(TaskFile, IsUnderstoodAlikeInEveryLocale) {
   const std::string path = COSTATE_MODELS "/quadruped/walk.xml", text = Describe(LoadTask(path));
   const support::CommaLocale locale;
