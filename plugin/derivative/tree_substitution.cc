@@ -97,7 +97,8 @@ using Factors = TreeSubstitution::Factors;
 using Group = TreeSubstitution::Group;
 
 // x_g −= Σ_n value_g[n] · row index[n] of the first kLanes kParts columns of the block, for the kGroup rows of a group:
-// each row that is read serves all
+// each row that is read serves all, part by part, so that twelve sums of four, three values and one part are all that
+// sixteen registers are to hold
 template <int kGroup, int kLanes, int kParts>
 __attribute__((always_inline)) inline void SubtractRows(int count, const int* index, const double* const* value,
                                                         const double* block,
@@ -105,9 +106,10 @@ __attribute__((always_inline)) inline void SubtractRows(int count, const int* in
   using Vector = typename Lanes<kLanes>::Vector;
   for (int n = 0; n < count; n++) {
     const Vector* y = reinterpret_cast<const Vector*>(block + index[n] * kWidth);
-    for (int g = 0; g < kGroup; g++) {
-      const double l = value[g][n];
-      for (int c = 0; c < kParts; c++) x[g][c] -= l * y[c];
+    double l[kGroup];
+    for (int g = 0; g < kGroup; g++) l[g] = value[g][n];
+    for (int c = 0; c < kParts; c++) {
+      for (int g = 0; g < kGroup; g++) x[g][c] -= l[g] * y[c];
     }
   }
 }
