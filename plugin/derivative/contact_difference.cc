@@ -254,7 +254,7 @@ bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first, 
     motion.by_geom2 = Assemble(frames[k], by_pivot[k], tangent_rate[k]);
     motion.by_geom2.leftCols<3>() +=
         PLANT("contact geometry: pose differences", (motion.by_geom2.rightCols<3>() * Skew(r)).eval());
-    motion.by_both = CommonMotion(frames[k]);
+    CommonMotion(frames[k], &motion.by_both);
     done_[contacts[k]] = bends[k] ? kBends : kMoves;
   }
   return true;

@@ -44,15 +44,14 @@ Mat36 TangentRate(const ContactFrame& f) {
 }
 
 // (G3) Ω = w but for the turn about n, which a tangent made from a world axis does not follow
-ContactMatrix CommonMotion(const ContactFrame& f) {
-  ContactMatrix G = ContactMatrix::Zero();
-  G.block<3, 3>(1, 3).setIdentity();
-  G.block<3, 3>(4, 0).setIdentity();
-  if (f.from_collider && f.HasTangent()) return G;
+void CommonMotion(const ContactFrame& f, ContactMatrix* G) {
+  G->setZero();
+  G->block<3, 3>(1, 3).setIdentity();
+  G->block<3, 3>(4, 0).setIdentity();
+  if (f.from_collider && f.HasTangent()) return;
   Vec3 spin = -f.n;
   if (f.HasTangent()) spin += PLANT("contact geometry: common turn", f.n.dot(f.e) / f.length * f.t1);
-  G.block<3, 3>(4, 0) += f.n * spin.transpose();
-  return G;
+  G->block<3, 3>(4, 0) += f.n * spin.transpose();
 }
 
 }  // namespace costate

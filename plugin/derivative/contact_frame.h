@@ -28,7 +28,7 @@ ContactMatrix Assemble(const ContactFrame& frame, const ContactRate& rate, const
 Mat36 TangentRate(const ContactFrame& frame);
 
 /// Both geoms move as one. (G3)
-ContactMatrix CommonMotion(const ContactFrame& frame);
+void CommonMotion(const ContactFrame& frame, ContactMatrix* G);
 
 }  // namespace costate
 

@@ -266,7 +266,7 @@ COSTATE_SIMD bool ContactGeometry::ClosedForm(const mjModel* model, const mjData
     if (!MovePatches(pair.first, pair.second, frame.n, contact.dist, point, &rate)) return false;
     motion_[c].by_geom2 = Assemble(frame, rate, TangentRate(frame));
   }
-  motion_[c].by_both = CommonMotion(frame);
+  CommonMotion(frame, &motion_[c].by_both);
   return true;
 }
 
@@ -349,7 +349,7 @@ bool ContactGeometry::Boxes(const mjModel* model, const mjData* data, int c) {
 void ContactGeometry::Store(int c, const mjContact& contact, const ContactRate& rate) {
   const ContactFrame frame(contact.frame, Vec3::Zero());
   motion_[c].by_geom2 = Assemble(frame, rate, Mat36::Zero());
-  motion_[c].by_both = CommonMotion(frame);
+  CommonMotion(frame, &motion_[c].by_both);
   done_[c] = kMoves;
 }
 
