@@ -168,10 +168,16 @@ bool ArticulatedSolver::Pays(const mjModel* m) {
 
 COSTATE_SIMD bool ArticulatedSolver::Factor(const mjModel* m, const mjData* d, const double* diagonal,
                                             const BodyConstraint* first, const BodyConstraint* second) {
-  const auto add = [](const Mat6& HH, Double8* inertia) __attribute__((always_inline)) {
+  // four numbers and two, since GCC moves eight to memory and back where a register holds four
+  const auto add = [](Double4 begin, Double4 end, Double8 * column) __attribute__((always_inline)) {
+    LooseDouble4* to = reinterpret_cast<LooseDouble4*>(column);
+    to[0] += begin;
+    to[1] += end;
+  };
+  const auto add_all = [&](const Mat6& HH, Double8* inertia) __attribute__((always_inline)) {
     for (int c = 0; c < 6; c++) {
       const double* h = HH.data() + 6 * c;
-      inertia[c] += Double8{h[0], h[1], h[2], h[3], h[4], h[5]};
+      add(Double4{h[0], h[1], h[2], h[3]}, Double4{h[4], h[5], 0, 0}, inertia + c);
     }
   };
   for (int b = 1; b < m->nbody; b++) {
@@ -180,18 +186,20 @@ COSTATE_SIMD bool ArticulatedSolver::Factor(const mjModel* m, const mjData* d, c
     if (weld == 0) continue;
     Double8* inertia = body_[weld].inertia;
     if (weld == b) std::fill_n(inertia, 6, Double8{});
-    inertia[0] += Double8{I[0], I[3], I[4], 0, -h[2], h[1]};
-    inertia[1] += Double8{I[3], I[1], I[5], h[2], 0, -h[0]};
-    inertia[2] += Double8{I[4], I[5], I[2], -h[1], h[0], 0};
-    inertia[3] += Double8{0, h[2], -h[1], mass, 0, 0};
-    inertia[4] += Double8{-h[2], 0, h[0], 0, mass, 0};
-    inertia[5] += Double8{h[1], -h[0], 0, 0, 0, mass};
-    if (first && first[b].active) add(first[b].HH, inertia);
-    if (second && second[b].active) add(second[b].HH, inertia);
+    add(Double4{I[0], I[3], I[4], 0}, Double4{-h[2], h[1], 0, 0}, inertia);
+    add(Double4{I[3], I[1], I[5], h[2]}, Double4{0, -h[0], 0, 0}, inertia + 1);
+    add(Double4{I[4], I[5], I[2], -h[1]}, Double4{h[0], 0, 0, 0}, inertia + 2);
+    add(Double4{0, h[2], -h[1], mass}, Double4{0, 0, 0, 0}, inertia + 3);
+    add(Double4{-h[2], 0, h[0], 0}, Double4{mass, 0, 0, 0}, inertia + 4);
+    add(Double4{h[1], -h[0], 0, 0}, Double4{0, mass, 0, 0}, inertia + 5);
+    if (first && first[b].active) add_all(first[b].HH, inertia);
+    if (second && second[b].active) add_all(second[b].HH, inertia);
   }
   for (int j = 0; j < m->nv; j++) {
     const double* S = d->cdof + 6 * j;
-    dof_[j].S = Double8{S[0], S[1], S[2], S[3], S[4], S[5]};
+    LooseDouble4* to = reinterpret_cast<LooseDouble4*>(&dof_[j].S);
+    to[0] = Double4{S[0], S[1], S[2], S[3]};
+    to[1] = Double4{S[4], S[5], 0, 0};
     dof_[j].inverse = Armature(m, j) + diagonal[j];
   }
   return Eliminate(static_cast<int>(m->nbody), body_.data(), dof_.data());
