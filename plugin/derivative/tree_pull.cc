@@ -45,7 +45,7 @@ struct Pass {
 // fields after a dof
 COSTATE_LANES void Advance(const Pass& pass, int j, Double4* field, Double4* velocity) {
   const Double4 along = {pass.a[j], pass.y[j], pass.z ? pass.e[j] : 0, pass.z ? pass.z[j] : 0};
-  const Double4 turning = {pass.qvel[j], 0, 0, 0}, moving = {pass.qvel[j], 0, pass.a[j], 0};
+  const Double4 turning = {pass.qvel[j], 0, 0, 0}, moving = {pass.a[j], 0, pass.qvel[j], 0};
   for (int k = 0; k < 6; k++) {
     field[k] += pass.S[6 * j + k] * along + pass.S_dot[6 * j + k] * turning;
     velocity[k] += pass.S[6 * j + k] * moving;
@@ -101,15 +101,15 @@ COSTATE_SIMD void DownBodies(const Pass& pass, double* out) {
     if (own.parent < 0) continue;
     PullBody& parent = pass.body[own.parent];
     if (own.end > own.begin) {
-      // F and I W, of M e likewise, meet the fields W and a: lanes change places. V, Σ_group S v and Vᵃ meet G = I W,
-      // −G and A
+      // F and I W, of M e likewise, meet the fields W and a: lanes change places. Vᵃ, Σ_group S v and V meet A, −G and
+      // G = I W
       Double4 field[6], sum[6], velocity[6], dual[6];
       for (int k = 0; k < 6; k++) {
-        const Double4 force = body.force[k], G = force[1] * Double4{1, -1, 0, 0};
+        const Double4 force = body.force[k], A = body.covector[k], G = force[1] * Double4{0, -1, 1, 1};
         field[k] = parent.field[k];
         sum[k] = __builtin_shufflevector(force, force, 1, 0, 3, 2);
         velocity[k] = parent.velocity[k];
-        dual[k] = __builtin_shufflevector(G, body.covector[k], 0, 1, 6, 7);
+        dual[k] = __builtin_shufflevector(G, A, 6, 1, 2, 3);
       }
 
       for (int j = own.begin; j < own.end;) {
@@ -122,18 +122,18 @@ COSTATE_SIMD void DownBodies(const Pass& pass, double* out) {
         Cross(velocity, dual, turn);
         for (int n = j; n < end; n++) {
           const double *S = pass.S + 6 * n, *S_dot = pass.S_dot + 6 * n;
-          Double4 dot = {}, rest = {};
+          Double4 dot = {}, by_axis = {}, by_rate = {};
           for (int k = 0; k < 6; k++) {
-            // of q and v: made for each dof anew, since most groups are of one
+            // each sum where its lane is: moving it here would take longer than a product
             const Double4 covector = body.covector[k];
-            const Double4 by_axis = covector + __builtin_shufflevector(turn[k], turn[k], 2, 1, 3, 3);
-            const Double4 by_rate = __builtin_shufflevector(turn[k], 2 * dual[k], 0, 4, 3, 3) -
-                                    __builtin_shufflevector(covector, Double4{}, 1, 4, 4, 4);
+            const Double4 rate = __builtin_shufflevector(covector, turn[k], 0, 1, 6, 7);
             dot += S[k] * cross[k];
-            rest += S[k] * by_axis + S_dot[k] * by_rate;
+            by_axis += S[k] * (covector + turn[k]);
+            by_rate += S_dot[k] * __builtin_shufflevector(rate, dual[k], 0, 1, 2, 7);
           }
-          out[n] += PLANT("pull: q", dot[0] + dot[1] + rest[0]) - PLANT("pull: mass times e", dot[2] + dot[3]);
-          out[pass.nv + n] -= PLANT("pull: v", rest[1]);
+          out[n] += PLANT("pull: q", dot[0] + dot[1] + by_axis[0] + by_rate[2] - by_rate[1]) -
+                    PLANT("pull: mass times e", dot[2] + dot[3]);
+          out[pass.nv + n] -= PLANT("pull: v", by_axis[1] + 2 * by_rate[3]);
         }
         if (end == own.end) break;
         for (int n = j; n < end; n++) Advance(pass, n, field, velocity);

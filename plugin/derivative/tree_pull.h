@@ -14,7 +14,7 @@ namespace costate {
 /// Of one body; each component of four vectors side by side.
 struct PullBody {
   Double4 field[6];     ///< acceleration a, W = Σ S y, Σ S e and Wᵉ = Σ S z
-  Double4 velocity[6];  ///< v, nothing, Vᵃ
+  Double4 velocity[6];  ///< Vᵃ, nothing, v
   Double4 force[6];     ///< inertia times field, a's with v ×* I v − loads − constraints; summed over the subtree
   Double4 covector[6];  ///< q: W ×* F + Pᵀ W of constraints, loads' Eᵀ W; v: Bᵀ W, constraints' Kvᵀ W; a: HH W; summed
   Lanes6 motion;  ///< W once more
