@@ -39,6 +39,7 @@ struct FreeTimeResult {
 struct FreeTimeState {
   double time = 0;  ///< [s] of the best motion
   MatrixXd U{};     ///< its controls; empty: there is none yet
+  VectorXd x0{};    ///< where it starts (nx), where the start may move; empty: problem.x0
   std::vector<MatrixXd> multipliers{};
   std::vector<FreeTimeTrial> trials{};  ///< those made again are not solved again, but for an interrupted one
   double state_time = 0;                ///< [s] of the trial that was the last,
@@ -49,10 +50,10 @@ struct FreeTimeState {
 ///
 /// The number of knots and of steps stays; the time step is T / (N substeps): motions of all lengths are equally fine,
 /// and T is continuous. The function of T is searched by golden section; where no motion keeps the constraints it is
-/// infinite, and longer times are searched. Each trial starts from the controls and multipliers of the nearest one that
-/// kept them; where all of those are longer and this leads to none that keeps them, once more from the next nearest
-/// one, then from U. With several minima over T one of them is found. result.message names the time and the trials
-/// beside it.
+/// infinite, and longer times are searched. Each trial starts from the controls, the free start and the multipliers of
+/// the nearest one that kept them; where all of those are longer and this leads to none that keeps them, once more from
+/// the next nearest one, then from U. With several minima over T one of them is found. result.message names the time
+/// and the trials beside it.
 /// @param hopping  with rounds: each trial goes on beyond the nearest minimum (SolveBasinHopping), and
 /// options.iterations are those
 ///             of one trial.

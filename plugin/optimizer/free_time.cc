@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "optimizer/free_start.h"
 #include "optimizer/solver_checks.h"
 
 namespace costate {
@@ -41,12 +42,13 @@ class FreeTime {
   // what one solve begins with
   struct Start {
     Guess guess;
+    VectorXd x0;  // where the start may move; empty: problem.x0
     std::vector<MatrixXd> multipliers;
   };
 
   double Try(double time);
   std::vector<Start> StartsOf(double time) const;
-  SolveResult SolveFrom(const Start& start, const Problem& problem);
+  SolveResult SolveFrom(const Start& start, const Problem& at_time);
   void GoOn();
   bool Ended() const { return stop_ || static_cast<int>(out_.trials.size()) >= free_.solves; }
 
@@ -62,10 +64,11 @@ class FreeTime {
   std::vector<FreeTimeTrial> known_;  // of the search that goes on
   SolveState last_state_;
 
-  // controls and multipliers of times at which the constraints were kept
+  // controls, start and multipliers of times at which the constraints were kept
   struct Kept {
     double time;
     MatrixXd U;
+    VectorXd x0;
     std::vector<MatrixXd> multipliers;
   };
   std::vector<Kept> kept_;
@@ -101,7 +104,7 @@ double FreeTime::Try(double time) {
   }
   const double cost = keeps ? result.cost + free_.weight * time : kNever;
   out_.trials.push_back({time, cost, result.violation, result.status, static_cast<int>(iterations_.size() - before)});
-  if (keeps) kept_.push_back({time, result.trajectory.U, result.multipliers});
+  if (keeps) kept_.push_back({time, result.trajectory.U, result.trajectory.X.col(0), result.multipliers});
 
   // without any that keeps the constraints, the one of least violation
   const bool better = cost < best_ || (best_ == kNever && (!has_result_ || result.violation < out_.result.violation));
@@ -127,16 +130,20 @@ std::vector<FreeTime::Start> FreeTime::StartsOf(double time) const {
   std::vector<Start> starts;
   if (from_ && from_->state.U.cols() > 0 && IsTime(from_->state_time, time)) {
     starts.push_back({{from_->state.X, from_->state.U, &from_->state},
+                      from_->state.x0,
                       nearest.empty() ? constrained_.multipliers : nearest[0]->multipliers});
   }
   for (const Kept* kept : nearest) {
-    if (starts.size() < (shortest ? 2 : 1)) starts.push_back({{{}, kept->U}, kept->multipliers});
+    if (starts.size() < (shortest ? 2 : 1)) starts.push_back({{{}, kept->U}, kept->x0, kept->multipliers});
   }
-  if (starts.empty() || shortest) starts.push_back({{{}, MatrixXd(U_)}, constrained_.multipliers});
+  if (starts.empty() || shortest)
+    starts.push_back({{{}, MatrixXd(U_)}, problem_.free_start.guess, constrained_.multipliers});
   return starts;
 }
 
-SolveResult FreeTime::SolveFrom(const Start& start, const Problem& problem) {
+SolveResult FreeTime::SolveFrom(const Start& start, const Problem& at_time) {
+  Problem problem = at_time;
+  if (HasFreeStart(problem)) problem.free_start.guess = start.x0;
   ConstrainedOptions constrained = constrained_;
   constrained.multipliers = start.multipliers;
   const int before = static_cast<int>(iterations_.size());
@@ -157,7 +164,7 @@ SolveResult FreeTime::SolveFrom(const Start& start, const Problem& problem) {
 // the best time again, from its solution; where it costs what it did, so do the others that were tried
 void FreeTime::GoOn() {
   if (from_->U.cols() == 0) return;
-  kept_.push_back({from_->time, from_->U, from_->multipliers});
+  kept_.push_back({from_->time, from_->U, from_->x0, from_->multipliers});
   const double cost = Try(from_->time);
   for (const FreeTimeTrial& trial : from_->trials) {
     if (!IsTime(trial.time, from_->time) || std::abs(cost - trial.cost) > kSameCost * std::abs(trial.cost)) continue;

@@ -41,6 +41,14 @@ MatrixXd ToMatrix(const ResumeJson& columns, Eigen::Index rows) {
   return matrix;
 }
 
+std::vector<double> ToList(const VectorXd& vector) { return {vector.begin(), vector.end()}; }
+
+// empty where the start was given
+VectorXd ReadX0(const ResumeJson& json, Eigen::Index nx) {
+  const auto x0 = json.value("x0", std::vector<double>());
+  return x0.empty() ? VectorXd() : VectorXd(ToMatrix(ResumeJson::array({x0}), nx));
+}
+
 ResumeJson StateJson(const Task& task, const SolveState& state) {
   ResumeJson json = {{"solver", ToString(task.solver.type)},
                      {"regularization", state.regularization},
@@ -48,7 +56,7 @@ ResumeJson StateJson(const Task& task, const SolveState& state) {
                      {"barrier", state.barrier},
                      {"U", ToJson(state.U)},
                      {"X", ToJson(state.X)},
-                     {"x0", std::vector<double>(state.x0.begin(), state.x0.end())},
+                     {"x0", ToList(state.x0)},
                      {"costates", ToJson(state.costates)}};
   ResumeJson constraints = ResumeJson::array();
   for (int i = 0; i < task.constraints.size() && !state.multipliers.empty(); ++i) {
@@ -154,8 +162,7 @@ SolveState ReadState(const ResumeJson& json, const Fit& fit, const Task& task) {
   SolveState state;
   state.U = ToMatrix(json.at("U"), dims.nu);
   state.X = ToMatrix(json.at("X"), dims.nx);
-  const auto x0 = json.value("x0", std::vector<double>());
-  if (!x0.empty()) state.x0 = ToMatrix(ResumeJson::array({x0}), dims.nx);
+  state.x0 = ReadX0(json, dims.nx);
   state.costates = ToMatrix(json.at("costates"), dims.ndx);
   state.barrier = json.at("barrier");
   state.regularization = json.at("regularization");
@@ -183,6 +190,7 @@ FreeTimeState ReadTimes(const ResumeJson& json, const Fit& fit, const Task& task
   times.time = json.at("time");
   times.state_time = json.at("state_time");
   times.U = ToMatrix(json.at("U"), task.model->nu);
+  times.x0 = ReadX0(json, task.x0.size());
   times.multipliers = Multipliers(fit.Constraints(json.at("constraints")), task, "multipliers");
   for (const ResumeJson& trial : json.at("trials")) {
     const ResumeJson& cost = trial.at("cost");
@@ -240,6 +248,7 @@ std::string ResumeText(const Task& task, const SolveResult& result, const FreeTi
     json["times"] = {{"time", timed->time},
                      {"state_time", timed->state_time},
                      {"U", ToJson(kept ? result.trajectory.U : MatrixXd())},
+                     {"x0", ToList(kept && !task.free_start.entries.empty() ? result.trajectory.X.col(0) : VectorXd())},
                      {"constraints", constraints},
                      {"trials", trials}};
   }
@@ -295,6 +304,7 @@ void Resume(const Record& record, const std::string& folder, Task* task) {
     task->U_guess = record.trajectory.U;
     task->X_guess.resize(0, 0);
     task->free_start.guess = record.trajectory.X.col(0);
+    task->time_state.state = {};  // of times, from the best one's
     task->warnings.push_back(
         "resumed: the run's states still had gaps, which ilqr has no use for; it starts from the saved motion");
   }

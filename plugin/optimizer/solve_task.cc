@@ -59,9 +59,9 @@ void SolveTimed(const Task& task, const Problem& problem, const Guess& guess, co
     if (callbacks.round) callbacks.round(done);
   };
   const FreeTimeState* state = task.time_state.state_time > 0 ? &task.time_state : nullptr;
+  Problem from = problem;
   const auto search = [&](ConstMatrixRef U, const ConstrainedOptions& constrained, const IterationCallback& callback) {
-    out->timed =
-        SolveFreeTime(problem, U, task.solver, constrained, task.free_time, callback, state, task.hopping, round);
+    out->timed = SolveFreeTime(from, U, task.solver, constrained, task.free_time, callback, state, task.hopping, round);
   };
   if (!task.continuation.smooth.any()) {
     search(guess.U, task.constrained, callbacks.iteration);
@@ -70,6 +70,7 @@ void SolveTimed(const Task& task, const Problem& problem, const Guess& guess, co
     const bool moves = led.status != SolveStatus::kDiverged;
     ConstrainedOptions constrained = task.constrained;
     if (moves) constrained.multipliers = led.multipliers;
+    if (moves && HasFreeStart(from)) from.free_start.guess = led.trajectory.X.col(0);
     std::vector<IterationRecord> records = led.iterations;
     const IterationCallback counted = CountOn(&records, callbacks.iteration);
     search(moves ? led.trajectory.U : guess.U, constrained,

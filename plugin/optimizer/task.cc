@@ -158,14 +158,6 @@ SplineOptions ReadSpline(const XmlElement* element, int N) {
   return options;
 }
 
-// <start free="…">: what goes with it
-void CheckFreeStart(const Elements& elements, const Task& task) {
-  if (task.free_start.entries.empty()) return;
-  const XmlElement& start = *elements.Find("start");
-  if (elements.Find("time"))
-    start.Fail("free does not go with <time> yet, which keeps the start", ErrorCode::kUnsupported);
-}
-
 // <time>: windows and references in seconds have no meaning while the length of the motion is open
 FreeTimeOptions ReadTime(const XmlElement* element, const Elements& elements) {
   FreeTimeOptions options;
@@ -360,7 +352,6 @@ Task ReadTask(const XmlFile& file) {
   task.x0 = start.x;
   task.context = start.context;
   task.free_start = ReadFreeStart(elements.Find("start"), task.model.get(), task.x0);
-  CheckFreeStart(elements, task);
   task.spline = ReadSpline(elements.Find("spline"), task.N);
   if (task.sampling.iterations > 0 && task.spline.knots > 0) {
     if (elements.Find("solver")->Has("nodetime"))

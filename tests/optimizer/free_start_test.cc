@@ -413,8 +413,6 @@ TEST_F(FreeStartTest, RefusesWhatCannotMove) {
                "upper is 1.5 for qvel[slide], the start has 2");
   EXPECT_ERROR(load("<start free='all' lower='-1 -1 -1'/>", fddp), ErrorCode::kParse,
                "lower has 3 numbers, free names 2 entries");
-  EXPECT_ERROR(load("<start free='all'/><time shortest='1' longest='2'/>", fddp), ErrorCode::kUnsupported,
-               "free does not go with <time>");
   EXPECT_ERROR(load("<start free='all'/><periodic qpos='all' soft='3'/>", fddp), ErrorCode::kUnsupported,
                "soft is not supported");
   const Task task = load("<start free='all'/>", "");

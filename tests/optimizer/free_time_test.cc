@@ -1,6 +1,7 @@
 #include <costate/free_time.h>
 #include <costate/solve_task.h>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -61,6 +62,45 @@ TEST_F(FreeTime, FindsTheBangBangTimeOfTheDoubleIntegrator) {
     EXPECT_NEAR(found.result.trajectory.U(0, 17), -u_max, 0.05 * u_max);
     EXPECT_NE(found.result.message.find("times from 0.4 s to 4 s"), std::string::npos) << found.result.message;
     EXPECT_EQ(c.model->opt.timestep, 0.05);
+  }
+}
+
+// A start that may move within [-½, ¼] and [0, ½] goes to both upper ends, nearest to the goal and fastest towards it:
+// with d = ¾ left, u = 1 and v_0 = ½ thrust and brake take T = 2 sqrt(d + ½ h v_0 + ½ v_0²) - v_0, h = T / N, where ½ h
+// v_0 is what semi-implicit Euler loses of the trapezoid
+TEST_F(FreeTime, MovesAFreeStart) {
+  for (const SolverType type : {SolverType::kIlqr, SolverType::kFddp}) {
+    RailCase c = MakeRail(40, 1e-4, 1);
+    c.problem.free_start = {.entries = {0, 1}, .lower = Eigen::Vector2d(-0.5, 0), .upper = Eigen::Vector2d(0.25, 0.5)};
+    const FreeTimeResult found =
+        SolveFreeTime(c.problem, c.U, {.type = type}, {}, {.shortest = 0.4, .longest = 4, .weight = 1});
+    double best = 1;
+    for (int i = 0; i < 30; ++i) best = 2 * std::sqrt(0.75 + 0.25 * best / 40 + 0.125) - 0.5;
+    EXPECT_NEAR(found.time, best, 3e-3 * best) << ToString(type) << ": " << found.result.message;
+    EXPECT_GE(found.time, best * (1 - 1e-5));
+    EXPECT_LE(found.result.violation, 1e-6);
+    EXPECT_NEAR(found.result.trajectory.X(0, 0), 0.25, 1e-6);
+    EXPECT_NEAR(found.result.trajectory.X(1, 0), 0.5, 1e-6);
+  }
+}
+
+// An undamped spring returns without effort after 2 pi / 3 s, from any position; at every other length that is tried
+// its cycle takes some, least from another start
+TEST_F(FreeTime, FindsTheLengthOfACycleWithItsStart) {
+  const support::TemporaryFolder folder;
+  folder.Write("spring.xml", R"(<mujoco model="spring"><option timestep="0.01" gravity="0 0 0"/>
+  <worldbody><body><joint name="slide" type="slide" axis="1 0 0" stiffness="9"/><geom size="0.1" mass="1"/></body></worldbody>
+  <actuator><motor joint="slide" ctrlrange="-5 5"/></actuator></mujoco>)");
+  for (const char* solver : {"ilqr", "fddp"}) {
+    const Task task = LoadTask(folder.Write(
+        "spring.task.xml",
+        fmt::format(R"xml(<task model="spring.xml" horizon="1.8"><start qvel="1" free="qpos" lower="-1" upper="1"/>
+  <guess ctrl="0"/><time shortest="1.2" longest="2.8" weight="0.01"/><cost ctrl="all" weight="1"/>
+  <periodic qpos="all" qvel="all"/><solver type="{}"/></task>)xml",
+                    solver)));
+    const TaskSolution found = SolveTask(task);
+    EXPECT_NEAR(found.timed.time, 2 * M_PI / 3, 0.03) << solver << ": " << found.result.message;
+    EXPECT_LE(found.result.violation, 1e-6);
   }
 }
 

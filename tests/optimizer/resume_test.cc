@@ -1,6 +1,7 @@
 // A solve that was cut off goes on: about the iterations that were left, to the same optimum, and never on what does
 // not fit.
 #include <costate/resume.h>
+#include <costate/solve_task.h>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -126,6 +127,39 @@ TEST_F(ResumeTest, GoesOnWithTheTimesThatWereTried) {
     EXPECT_EQ(rest.trials.size(), whole.trials.size());
     EXPECT_LE(static_cast<int>(rest.result.iterations.size()), n - cut + 12);
     RecordProperty(fmt::format("rail {} {}", n, cut), static_cast<int>(rest.result.iterations.size()));
+  }
+}
+
+// the start moves to the bound nearest to the goal at every time, by either solver: 2 sqrt(3/4) s
+TEST_F(ResumeTest, GoesOnWithTimesAndAFreeStart) {
+  const auto load = [](const std::string& solver) {
+    return RailTask(std::string("<start free='qpos' lower='-.5' upper='.25'/>") + kThere +
+                    "<time shortest='0.4' longest='4'/><solver type='" + solver + "'/>");
+  };
+  const auto solve = [](const Task& task, int stop_after) {
+    int n = 0;
+    return SolveTask(task, {.iteration = [&](const IterationRecord&) { return ++n < stop_after; }});
+  };
+  const double best = 2 * std::sqrt(0.75);
+  for (const char* solver : {"ilqr", "fddp"}) {
+    const Task first = load(solver);
+    const TaskSolution whole = solve(first, 1000000);
+    EXPECT_NEAR(whole.timed.time, best, 3e-3 * best) << solver;
+    const int n = static_cast<int>(whole.result.iterations.size());
+    const TaskSolution part = solve(first, n / 2);
+    ASSERT_EQ(part.result.status, SolveStatus::kInterrupted);
+    for (const char* other : {"ilqr", "fddp"}) {
+      Task second = load(other);
+      Resume(SaveRun(first, part.result, &part.timed), "run", &second);
+      EXPECT_EQ(second.time_state.x0, part.result.trajectory.X.col(0)) << solver;
+      EXPECT_NE(second.time_state.x0, second.x0);
+      const TaskSolution rest = solve(second, 1000000);
+      EXPECT_NEAR(rest.timed.time, best, 3e-3 * best) << solver << " to " << other << ": " << rest.result.message;
+      EXPECT_NEAR(rest.result.trajectory.X(0, 0), 0.25, 1e-6);
+      EXPECT_LE(rest.result.violation, 1e-6);
+      EXPECT_EQ(rest.timed.trials.size(), whole.timed.trials.size());
+      if (other == std::string(solver)) EXPECT_LE(static_cast<int>(rest.result.iterations.size()), 2 * n / 3);
+    }
   }
 }
 
