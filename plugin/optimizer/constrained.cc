@@ -28,8 +28,10 @@ constexpr double kNearly =
     1e-2;  // ½ Σ violation², relative to bounds: a guess that violates less says nothing of the penalty
 constexpr double kAsksFor =
     0.1;  // what the terminal cost's minimum may leave of a violation, where it asks for the constraint itself: …
-constexpr double kToken = 1e-4;      // … then the first penalty in terms of that cost's curvature, …
-constexpr double kHold = 1e3;        // … and the one from the first multipliers on
+constexpr double kToken = 1e-4;  // … then the first penalty in terms of that cost's curvature, …
+constexpr double kHold = 1e3;    // … and the one from the first multipliers on
+constexpr double kInner = 0.03;  // of what multipliers would change: what multiple shooting may leave of a promise, …
+constexpr double kExact = 1e-12;     // … of the cost at least
 constexpr double kSingular = 1e-12;  // added to a curvature that may be singular, in terms of the largest
 constexpr int kPatience = 6;  // updates at the largest penalty, or without progress, before a problem is infeasible
 constexpr double kProgress = 0.9;
@@ -97,6 +99,7 @@ class Constrained {
  private:
   void Start(ConstMatrixRef U);
   VectorXd OwnCurvature(Simulator* simulator, const Trajectory& guess) const;
+  double ToleranceOfMultipliers() const;
   SolveResult Solve(const MatrixXd& U);
   bool GoOn(const IterationRecord& record);
   bool IsBetter(const SolveResult& candidate) const;
@@ -246,10 +249,20 @@ bool Constrained::GoOn(const IterationRecord& record) {
   return !enough_;
 }
 
+// What multiple shooting leaves of its model's promise, δ, leaves violations of sqrt(2 δ / ρ), hence multipliers that
+// are off by sqrt(2 δ ρ): no more than a part of what they still have to move. iLQR goes on until the cost has been
+// level
+double Constrained::ToleranceOfMultipliers() const {
+  const double unsettled = 0.5 * augmented_.rho.dot(residuals_.cwiseAbs2());
+  return std::max(kInner * unsettled / (std::abs(best_.cost) + unsettled), kExact);
+}
+
 SolveResult Constrained::Solve(const MatrixXd& U) {
   IlqrOptions options = options_;
   options.iterations = options_.iterations - static_cast<int>(iterations_.size());
   options.leave_saddles = options_.leave_saddles && polish_;
+  if (options_.type == SolverType::kFddp && !polish_ && own_.isZero(0) && residuals_.size() > 0)
+    options.tolerance = std::min(options_.tolerance, ToleranceOfMultipliers());
   if (!iterations_.empty()) {
     if (state_.regularization >= 0)
       options.regularization_init = std::min(state_.regularization, options.regularization_max);

@@ -67,8 +67,9 @@ SolveResult Fddp::Run(ConstMatrixRef X, ConstMatrixRef U, const IterationCallbac
   return Solve(callback);
 }
 
-SolveResult Fddp::Resume(int iterations, const IterationCallback& callback) {
+SolveResult Fddp::Resume(int iterations, double tolerance, const IterationCallback& callback) {
   options_.iterations = iterations;
+  options_.tolerance = tolerance;
   result_ = {};
   result_.policy.k.setZero(simulator_.dims().nu, N_);
   result_.policy.K.assign(N_, MatrixXd::Zero(simulator_.dims().nu, simulator_.dims().ndx));

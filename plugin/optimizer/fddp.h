@@ -36,7 +36,7 @@ class Fddp {
                   const SolveState* state = nullptr);
 
   /// Goes on from where the last solve ended, its multipliers and barrier with it, after the cost has changed a little.
-  SolveResult Resume(int iterations, const IterationCallback& callback);
+  SolveResult Resume(int iterations, double tolerance, const IterationCallback& callback);
 
  private:
   static constexpr double kFirstShift = 1e-4, kShiftGrowth = 8;  // of the Hessian where it is indefinite

@@ -54,7 +54,7 @@ SolveResult Solve(const Problem& problem, const Guess& guess, const IlqrOptions&
   std::unique_ptr<Fddp> fddp;
   const InnerSolver inner = [&](const Problem& p, ConstMatrixRef U, const IlqrOptions& o, const IterationCallback& c) {
     if (o.type != SolverType::kFddp) return SolveUnconstrained(p, {guess.X, U}, o, c);
-    if (fddp) return fddp->Resume(o.iterations, c);
+    if (fddp) return fddp->Resume(o.iterations, o.tolerance, c);
     CheckFddp(p, guess.X, U, o);
     fddp = std::make_unique<Fddp>(p, o);
     return fddp->Run(guess.X, U, c, guess.state);

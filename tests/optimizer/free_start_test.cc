@@ -232,6 +232,26 @@ TEST_F(FreeStartTest, BothSolversFindTheSameNonlinearCycle) {
   ExpectSameByBoth(task("ilqr"), task("fddp"), 1e-4);
 }
 
+// The price of a tie is that of the optimum, whatever penalties there were on the way. Inner solves of multiple
+// shooting that ended at their own tolerance, 1e-6, let multipliers swing about it, the wider the larger the penalty
+TEST_F(FreeStartTest, BothSolversFindTheSamePrices) {
+  const auto solve = [](const char* solver, double tolerance) {
+    Task task = OscillatorTask(solver, "<start free='all'/>",
+                               "<cost name='wave' value='q + q^3 - sin(2*pi*time)' weight='20'/><cost name='effort' "
+                               "value='u' weight='0.1'/><periodic qpos='all' qvel='all'/>");
+    task.solver.tolerance = tolerance;
+    return SolveFreely(task);
+  };
+  const SolveResult exact = solve("ilqr", 1e-12), found = solve("fddp", 1e-6);
+  ASSERT_EQ(exact.status, SolveStatus::kConverged) << exact.message;
+  ASSERT_EQ(found.status, SolveStatus::kConverged) << found.message;
+  for (std::size_t i = 0; i < exact.multipliers.size(); ++i) {
+    const double price = exact.multipliers[i].rightCols(1).value();
+    EXPECT_GT(std::abs(price), 0.01);
+    EXPECT_NEAR(found.multipliers[i].rightCols(1).value(), price, 0.01 * std::abs(price)) << i;
+  }
+}
+
 TEST_F(FreeStartTest, BothSolversMoveTheSameRotation) {
   const TemporaryFolder folder;
   folder.Write("ball.xml",
