@@ -19,6 +19,9 @@ namespace {
 constexpr double kWideStep = 4e-6;
 constexpr double kPoseStep = 1e-6;
 constexpr double kBend = 1e-3;
+constexpr double kCurved = 1e-7;   // … and three where those of distance or point differ by this …
+constexpr double kLinear = 0.1;    // … half as much at half the step: the curvature jumps there, and they go with h
+constexpr double kTurnNoise = 10;  // roundings of a normal that its second differences may show
 constexpr double kMixed[] = {1, -0.7, 0.5, 0.8, -0.6, 0.9};  // some direction across all of them
 
 // capacity of the buffer given to a narrow-phase function (the engine's own limit is mjMAXCONPAIR = 50)
@@ -30,6 +33,8 @@ constexpr double kFlicker = 1e-7;    // nudge by which contacts show whether the
 constexpr double kFlickered = 2e-5;  // … and what moves them further than it can
 
 constexpr double kKept = 3;  // nudges that a contact may go beyond its margin and still be found
+
+constexpr double kTurnsAlong = 1e-6;  // what a normal's rate may differ from both geoms' turn
 
 constexpr double kIndependent = 1e-8;  // of a motion's size: what is left of it beyond the others
 constexpr double kSameNormal = 1e-8;   // what the engine leaves of a face's normal …
@@ -85,6 +90,14 @@ void TakeFaceNormal(const ConvexShape& first, const ConvexShape& second, const m
   *dn = best;
 }
 
+using Numbers = Eigen::Matrix<double, 10, 1>;  // distance, point, normal, tangent
+
+Numbers NumbersOf(const mjPreContact& found) {
+  Numbers numbers;
+  numbers << found.dist, Vec3Map(found.pos), Vec3Map(found.normal), Vec3Map(found.tangent);
+  return numbers;
+}
+
 }  // namespace
 
 ContactGeometry::ContactGeometry(const mjModel*, bool differences) : differences_(differences) {
@@ -124,140 +137,260 @@ bool ContactGeometry::FindMargin(const mjModel* model, mjData* data, int first, 
   return false;
 }
 
+// The contacts of one pair that have rows, and how they move when its geoms are nudged.
+class ContactGeometry::Follower {
+ public:
+  Follower(ContactGeometry* geometry, const mjModel* model, mjData* data, int first, double margin)
+      : geometry_(*geometry),
+        model_(model),
+        data_(data),
+        g1_(data->contact[first].geom[0]),
+        g2_(data->contact[first].geom[1]),
+        geom1_(data, g1_),
+        geom2_(data, g2_),
+        pivot_(Vec3Map(data->contact[first].pos)),
+        size_(1e-3 + std::abs(data->contact[first].dist)),
+        margin_(margin) {}
+
+  // the contacts from the first on, each with its own of what the collider finds; false when one is not among it
+  bool Match(int first);
+
+  // The rates of all by exp(h twist) of geom 2, or of both. False when one jumps.
+  bool Follow(const Vec6& twist, bool both) {
+    // of a larger margin only where nothing else finds the contact again: the engine makes its geoms rounder by it
+    both_ = both;
+    return FivePoints(twist, margin_) || TwoPoints(twist, margin_) || FivePoints(twist, Reached(kWideStep)) ||
+           TwoPoints(twist, Reached(kPoseStep));
+  }
+  // the same at the smaller step alone
+  bool FollowClosely(const Vec6& twist) {
+    both_ = false;
+    return TwoPoints(twist, margin_) || TwoPoints(twist, Reached(kPoseStep));
+  }
+
+  // has the last motion another rate forwards than backwards?
+  bool bends(int k) const { return bends_[k]; }
+
+  int count() const { return count_; }
+  int found() const { return found_; }
+  const Vec3& pivot() const { return pivot_; }
+  int contact(int k) const { return contacts_[k]; }
+  const ContactFrame& frame(int k) const { return frames_[k]; }
+  const Numbers& rate(int k) const { return rate_[k]; }
+
+ private:
+  // A contact at its margin (faces that just meet) is followed to where it is none: its derivative is that of its own
+  // side.
+  double Reached(double h) const { return room_ < kKept * h * reach_ ? margin_ + kKept * h * reach_ : margin_; }
+  bool TwoPoints(const Vec6& twist, double within);
+  bool FivePoints(const Vec6& twist, double within);
+  bool Move(const Vec6& twist, double h, double within, Numbers* numbers);
+
+  ContactGeometry& geometry_;
+  const mjModel* model_;
+  mjData* data_;
+  const int g1_, g2_;
+  MovingGeom geom1_, geom2_;
+  const Vec3 pivot_;
+  const double size_, margin_;
+  double reach_ = 1, room_ = mjMAXVAL;
+  bool both_ = false;
+  int found_ = 0, count_ = 0;
+  int contacts_[kMaxFound], place_[kMaxFound];
+  ContactFrame frames_[kMaxFound];
+  bool bends_[kMaxFound];
+  Numbers at_[kMaxFound], side_[2][kMaxFound], far_[kMaxFound], turn_[kMaxFound], rate_[kMaxFound];
+};
+
+bool ContactGeometry::Follower::Match(int first) {
+  bool taken[kMaxFound] = {};  // several may be in one place: prisms of a height field that meet below a ball
+  found_ = geometry_.Collide(model_, data_, g1_, g2_, margin_);
+  for (int c = first; c < data_->ncon && count_ < kMaxFound; c++) {
+    const mjContact& contact = data_->contact[c];
+    if (!geometry_.IsWanted(data_, c, false) || contact.geom[0] != g1_ || contact.geom[1] != g2_) continue;
+    int match = 0;
+    while (match < found_ && (taken[match] || !IsSame(geometry_.found_[match], contact))) match++;
+    if (match == found_) return false;
+    taken[match] = true;
+    frames_[count_] = ContactFrame(contact.frame, Vec3Map(geometry_.found_[match].tangent));
+    at_[count_] = NumbersOf(geometry_.found_[match]);
+    place_[count_] = match;
+    contacts_[count_++] = c;
+    reach_ = std::max(reach_, (Vec3Map(contact.pos) - pivot_).norm());
+    room_ = std::min(room_, margin_ - contact.dist);
+  }
+  return true;
+}
+
+bool ContactGeometry::Follower::Move(const Vec6& twist, double h, double within, Numbers* numbers) {
+  if (both_) geom1_.Move(pivot_, twist, h);
+  geom2_.Move(pivot_, twist, h);
+  const int now = geometry_.Collide(model_, data_, g1_, g2_, within);
+  geom1_.Restore();
+  geom2_.Restore();
+  for (int k = 0; k < count_; k++) {
+    const mjContact& contact = data_->contact[contacts_[k]];
+    double nearest = std::numeric_limits<double>::infinity();
+    const auto take = [&](const mjPreContact& other) {
+      const double distance =
+          (Vec3Map(other.pos) - Vec3Map(contact.pos)).norm() + size_ * (Vec3Map(other.normal) - frames_[k].n).norm();
+      if (!(distance < nearest)) return;
+      nearest = distance;
+      numbers[k] = NumbersOf(other);
+    };
+
+    // as many as at the point come in the same order, which tells corners apart that are nearer than the nudge
+    if (now == found_) take(geometry_.found_[place_[k]]);
+    if (nearest < kSamePlace * size_) continue;
+    for (int n = 0; n < now; n++) take(geometry_.found_[n]);
+    if (!(nearest < kSamePlace * size_)) return false;
+  }
+  return true;
+}
+
+bool ContactGeometry::Follower::TwoPoints(const Vec6& twist, double within) {
+  constexpr double h = kPoseStep;
+  if (!Move(twist, h, within, side_[0]) || !Move(twist, -h, within, side_[1])) return false;
+  for (int k = 0; k < count_; k++) rate_[k] = (side_[0][k] - side_[1][k]) / (2 * h);
+  std::fill_n(bends_, count_, false);
+  return true;
+}
+
+bool ContactGeometry::Follower::FivePoints(const Vec6& twist, double within) {
+  constexpr double h = kWideStep;
+  if (!Move(twist, 2 * h, within, side_[0]) || !Move(twist, -2 * h, within, side_[1])) return false;
+  for (int k = 0; k < count_; k++) {
+    far_[k] = (side_[0][k] - side_[1][k]) / (4 * h);
+    turn_[k] = (side_[0][k] + side_[1][k] - 2 * at_[k]) / (2 * h);
+  }
+  if (!Move(twist, h, within, side_[0]) || !Move(twist, -h, within, side_[1])) return false;
+  bool curved = false;
+  for (int k = 0; k < count_; k++) {
+    rate_[k] = (side_[0][k] - side_[1][k]) / (2 * h);
+    const Numbers off = (rate_[k] - far_[k]).cwiseAbs();
+    const double scale = std::max(1.0, rate_[k].cwiseAbs().maxCoeff());
+    if (!(off.maxCoeff() <= kBend * scale)) return false;
+    curved = curved || off.head<4>().maxCoeff() > kCurved * scale;
+
+    // the rate forwards less that backwards, at no step
+    const Numbers turn = (2 * (side_[0][k] + side_[1][k] - 2 * at_[k]) / h - turn_[k]).cwiseAbs();
+    bends_[k] =
+        turn.head<4>().maxCoeff() > kBend * scale ||
+        turn.segment<3>(4).maxCoeff() > kBend * scale + kTurnNoise * NormalRounding(data_->contact[contacts_[k]]) / h;
+  }
+
+  // where the curvature jumps about the point, quotients err by h and not by h²: a third size tells
+  const bool third = curved && Move(twist, h / 2, within, side_[0]) && Move(twist, -h / 2, within, side_[1]);
+  for (int k = 0; k < count_; k++) {
+    const Numbers wide = rate_[k];
+    rate_[k] = (4 * wide - far_[k]) / 3;
+    if (!third) continue;
+    const Numbers half = (side_[0][k] - side_[1][k]) / h;
+    const auto jumps = ((half - wide).array() / (wide - far_[k]).array() - 0.5).abs() < kLinear;
+    rate_[k] = jumps.select((8 * half - 6 * wide + far_[k]) / 3, rate_[k]);
+  }
+  return true;
+}
+
 bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first, std::string* missing) {
   const int* geom = data->contact[first].geom;
-  const int g1 = geom[0], g2 = geom[1];
   const auto refuse = [&](const char* why) { return Refuse(model, data->contact[first], why, missing); };
   double margin;
   if (!FindMargin(model, data, first, &margin)) return refuse("its narrow phase could not be repeated");
+  Follower pair(this, model, data, first, margin);
+  if (!pair.Match(first)) return refuse("its narrow phase could not be repeated");
+  const int count = pair.count();
+  const Vec3& pivot = pair.pivot();
 
-  // all contacts of this pair, and the collider's tangent of each
-  int contacts[kMaxFound], place[kMaxFound], count = 0;
-  ContactFrame frames[kMaxFound];
-  const int found = Collide(model, data, g1, g2, margin);
-  for (int c = first; c < data->ncon && count < kMaxFound; c++) {
-    const mjContact& contact = data->contact[c];
-    if (!IsWanted(data, c, false) || contact.geom[0] != g1 || contact.geom[1] != g2) continue;
-    int match = -1;
-    for (int k = 0; k < found && match < 0; k++) {
-      if (IsSame(found_[k], contact)) match = k;
-    }
-    if (match < 0) return refuse("its narrow phase could not be repeated");
-    frames[count] = ContactFrame(contact.frame, Vec3Map(found_[match].tangent));
-    place[count] = match;
-    contacts[count++] = c;
-  }
-
-  const Vec3 pivot = Vec3Map(data->contact[first].pos);
+  // motions of geom 2
   Mat6 twists;
   const int rank = RelativeTwists(model, data, geom, pivot, &twists);
-  const double size = 1e-3 + std::abs(data->contact[first].dist);
-
-  // a contact at its margin (faces that just meet) is followed to where it is none: its derivative is that of its own
-  // side
-  double reach = 1, room = mjMAXVAL;
-  for (int k = 0; k < count; k++) {
-    const mjContact& contact = data->contact[contacts[k]];
-    reach = std::max(reach, (Vec3Map(contact.pos) - pivot).norm());
-    room = std::min(room, margin - contact.dist);
-  }
-  const auto reached = [&](double h) { return room < kKept * h * reach ? margin + kKept * h * reach : margin; };
   ContactRate by_pivot[kMaxFound];
   Mat36 tangent_rate[kMaxFound];
+  bool bends[kMaxFound] = {};
   for (int k = 0; k < count; k++) {
     by_pivot[k].dphi.setZero();
     by_pivot[k].dp.setZero();
     by_pivot[k].dn.setZero();
     tangent_rate[k].setZero();
   }
-  MovingGeom moving(data, g2);
-
-  // (distance, point, normal, tangent) of the contacts when geom 2 has moved by exp(h twist); false when one jumps
-  using Numbers = Eigen::Matrix<double, 10, 1>;
-  const auto moved = [&](const Vec6& twist, double h, double within, Numbers* numbers) {
-    moving.Move(pivot, twist, h);
-    const int now = Collide(model, data, g1, g2, within);
-    moving.Restore();
-    for (int k = 0; k < count; k++) {
-      const mjContact& contact = data->contact[contacts[k]];
-      double nearest = std::numeric_limits<double>::infinity();
-      const auto take = [&](const mjPreContact& other) {
-        const double distance =
-            (Vec3Map(other.pos) - Vec3Map(contact.pos)).norm() + size * (Vec3Map(other.normal) - frames[k].n).norm();
-        if (!(distance < nearest)) return;
-        nearest = distance;
-        numbers[k] << other.dist, Vec3Map(other.pos), Vec3Map(other.normal), Vec3Map(other.tangent);
-      };
-
-      // as many as at the point come in the same order, which tells corners apart that are nearer than the nudge
-      if (now == found) take(found_[place[k]]);
-      if (nearest < kSamePlace * size) continue;
-      for (int n = 0; n < now; n++) take(found_[n]);
-      if (!(nearest < kSamePlace * size)) return false;
-    }
-    return true;
-  };
-  Numbers side[4][kMaxFound], rate[kMaxFound];  // at h, −h, 2h, −2h
-  const auto two_points = [&](const Vec6& twist, double h, double within) {
-    if (!moved(twist, h, within, side[0]) || !moved(twist, -h, within, side[1])) return false;
-    for (int k = 0; k < count; k++) rate[k] = (side[0][k] - side[1][k]) / (2 * h);
-    return true;
-  };
   for (int column = 0; column < rank; column++) {
     const Vec6 twist = twists.col(column);
-    const auto five_points = [&](double h, double within) {
-      if (!moved(twist, h, within, side[0]) || !moved(twist, -h, within, side[1]) ||
-          !moved(twist, 2 * h, within, side[2]) || !moved(twist, -2 * h, within, side[3])) {
-        return false;
-      }
-      for (int k = 0; k < count; k++) {
-        const Numbers near = (side[0][k] - side[1][k]) / (2 * h), far = (side[2][k] - side[3][k]) / (4 * h);
-        rate[k] = (4 * near - far) / 3;
-        if (!((near - far).cwiseAbs().maxCoeff() <= kBend * std::max(1.0, near.cwiseAbs().maxCoeff()))) return false;
-      }
-      return true;
-    };
-    // of a larger margin only where nothing else finds the contact again: the engine makes its geoms rounder by it
-    if (!five_points(kWideStep, margin) && !two_points(twist, kPoseStep, margin) &&
-        !five_points(kWideStep, reached(kWideStep)) && !two_points(twist, kPoseStep, reached(kPoseStep))) {
-      for (int k = 0; k < count; k++) done_[contacts[k]] = kJumps;
+    if (!pair.Follow(twist, false)) {
+      for (int k = 0; k < count; k++) done_[pair.contact(k)] = kJumps;
       return refuse("its contact points jump under a motion that its joints allow");
     }
     for (int k = 0; k < count; k++) {
-      by_pivot[k].dphi += PLANT("contact geometry: pose differences, distance", rate[k][0]) * twist.transpose();
-      by_pivot[k].dp += rate[k].segment<3>(1) * twist.transpose();
-      by_pivot[k].dn += rate[k].segment<3>(4) * twist.transpose();
-      if (frames[k].from_collider) tangent_rate[k] += rate[k].tail<3>() * twist.transpose();
+      const Numbers& rate = pair.rate(k);
+      bends[k] = bends[k] || pair.bends(k);
+      by_pivot[k].dphi += PLANT("contact geometry: pose differences, distance", rate[0]) * twist.transpose();
+      by_pivot[k].dp += rate.segment<3>(1) * twist.transpose();
+      by_pivot[k].dn += rate.segment<3>(4) * twist.transpose();
+      if (pair.frame(k).from_collider) tangent_rate[k] += rate.tail<3>() * twist.transpose();
     }
   }
 
   // one motion more, of all at once: at a corner of the map it is not their sum
   Vec6 all = Vec6::Zero();
   for (int column = 0; column < rank; column++) all += kMixed[column] * twists.col(column);
-  const bool told = rank > 1 && (two_points(all, kPoseStep, margin) || two_points(all, kPoseStep, reached(kPoseStep)));
-  bool bends[kMaxFound] = {};
+  const bool told = rank > 1 && pair.FollowClosely(all);
   for (int k = 0; k < count && told; k++) {
     Eigen::Matrix<double, 7, 1> sum;
     sum << by_pivot[k].dphi * all, by_pivot[k].dp * all, by_pivot[k].dn * all;
-    const mjContact& contact = data->contact[contacts[k]];
-    const Eigen::Matrix<double, 7, 1> off = (rate[k].head<7>() - sum).cwiseAbs();
+    const mjContact& contact = data->contact[pair.contact(k)];
+    const Eigen::Matrix<double, 7, 1> off = (pair.rate(k).head<7>() - sum).cwiseAbs();
     const double most = kBend * std::max(1.0, sum.cwiseAbs().maxCoeff());
-    bends[k] = off.head<4>().maxCoeff() > most || off.tail<3>().maxCoeff() > most + NormalRounding(contact) / kPoseStep;
+    bends[k] = bends[k] || off.head<4>().maxCoeff() > most ||
+               off.tail<3>().maxCoeff() > most + NormalRounding(contact) / kPoseStep;
   }
 
   // from twists at the pivot to twists at each contact point: v_pivot = v − w × (p − pivot)
-  const ConvexShape shape1(model, data, g1), shape2(model, data, g2);
+  const ConvexShape shape1(model, data, geom[0]), shape2(model, data, geom[1]);
   for (int k = 0; k < count; k++) {
-    TakeFaceNormal(shape1, shape2, data->contact[contacts[k]], twists, rank, &by_pivot[k].dn);
-    ContactMotion& motion = motion_[contacts[k]];
-    const Vec3 r = Vec3Map(data->contact[contacts[k]].pos) - pivot;
-    motion.by_geom2 = Assemble(frames[k], by_pivot[k], tangent_rate[k]);
+    const int c = pair.contact(k);
+    TakeFaceNormal(shape1, shape2, data->contact[c], twists, rank, &by_pivot[k].dn);
+    ContactMotion& motion = motion_[c];
+    const Vec3 r = Vec3Map(data->contact[c].pos) - pivot;
+    motion.by_geom2 = Assemble(pair.frame(k), by_pivot[k], tangent_rate[k]);
     motion.by_geom2.leftCols<3>() +=
         PLANT("contact geometry: pose differences", (motion.by_geom2.rightCols<3>() * Skew(r)).eval());
-    CommonMotion(frames[k], &motion.by_both);
-    done_[contacts[k]] = bends[k] ? kBends : kMoves;
+    CommonMotion(pair.frame(k), &motion.by_both);
+    done_[c] = bends[k] ? kBends : kMoves;
   }
+  if (pair.found() > 1 && model->opt.disableflags & mjDSBL_NATIVECCD) TurnTogether(data, &pair);
   return true;
+}
+
+// (G14) what libccd finds beside its first contact does not turn with both geoms as they are
+void ContactGeometry::TurnTogether(const mjData* data, Follower* pair) {
+  const int count = pair->count();
+  ContactRate common[kMaxFound];
+  Mat36 tangent[kMaxFound];
+  bool differs[kMaxFound] = {};
+  for (int k = 0; k < count; k++) {
+    common[k].dphi.setZero();
+    common[k].dp << Mat3::Zero(), Mat3::Identity();
+    common[k].dn.setZero();
+    tangent[k].setZero();
+  }
+  for (int axis = 0; axis < 3; axis++) {
+    const Vec3 w = Vec3::Unit(axis);
+    Vec6 twist;
+    twist << w, Vec3::Zero();
+    if (!pair->Follow(twist, true)) return;
+    for (int k = 0; k < count; k++) {
+      const Numbers& rate = pair->rate(k);
+      const Vec3 n = pair->frame(k).n, r = Vec3Map(data->contact[pair->contact(k)].pos) - pair->pivot();
+      common[k].dphi[axis] = rate[0];
+      common[k].dp.col(axis) = rate.segment<3>(1) - w.cross(r);
+      common[k].dn.col(axis) = rate.segment<3>(4);
+      if (pair->frame(k).from_collider) tangent[k].col(axis) = rate.tail<3>();
+      differs[k] = differs[k] || (common[k].dn.col(axis) - w.cross(n)).norm() > kTurnsAlong;
+    }
+  }
+  for (int k = 0; k < count; k++) {
+    if (differs[k]) motion_[pair->contact(k)].by_both = Assemble(pair->frame(k), common[k], tangent[k]);
+  }
 }
 
 bool ContactGeometry::Flickers(const mjModel* model, mjData* data, int c) {

@@ -96,7 +96,9 @@ class ContactGeometry {
   void Open(int ncon);
   bool IsWanted(const mjData* data, int c, bool with_force) const;
   bool ClosedForm(const mjModel* model, const mjData* data, int c);
+  class Follower;
   bool Difference(const mjModel* model, mjData* data, int first, std::string* missing);
+  void TurnTogether(const mjData* data, Follower* pair);
   bool Convex(const mjModel* model, mjData* data, int c, std::string* missing);
   bool Exact(const mjModel* model, const mjData* data, int c, std::string* missing);
   bool CapsuleBox(const mjModel* model, const mjData* data, int c);

@@ -462,5 +462,103 @@ TEST(ContactGeometry, ContactsBesideOneThatJumpsAreTriedForThemselves) {
   for (int c = 0; c < 4; c++) EXPECT_EQ(geometry.has_motion(c), missing.empty()) << c << " " << missing;
 }
 
+using ContactNumbers = Eigen::Matrix<double, 10, 1>;  // distance, point, normal, first tangent
+
+ContactNumbers NumbersOf(const mjContact& contact) {
+  ContactNumbers numbers;
+  numbers << contact.dist, Vec3Map(contact.pos), Vec3Map(contact.frame), Vec3Map(contact.frame + 3);
+  return numbers;
+}
+
+// rates of contact c along a dof, by the motions of both its geoms
+ContactNumbers Predicted(const mjModel* m, const mjData* d, const ContactMotion& motion, int c, int dof) {
+  const mjContact& contact = d->contact[c];
+  Eigen::Matrix<double, 7, 1> rate = Eigen::Matrix<double, 7, 1>::Zero();
+  for (int side = 0; side < 2; side++) {
+    Eigen::Matrix<double, 3, Eigen::Dynamic, Eigen::RowMajor> point(3, m->nv), turn(3, m->nv);
+    mj_jac(m, d, point.data(), turn.data(), contact.pos, m->geom_bodyid[contact.geom[side]]);
+    Eigen::Matrix<double, 6, 1> twist;
+    twist << turn.col(dof), point.col(dof);
+    rate += (side ? motion.by_geom2 : motion.by_geom1()) * twist;
+  }
+  const Vec3 turn = rate.tail<3>();
+  ContactNumbers numbers;
+  numbers << rate.head<4>(), turn.cross(Vec3Map(contact.frame)), turn.cross(Vec3Map(contact.frame + 3));
+  return numbers;
+}
+
+// All contacts move along all dofs as steps of the engine's collision find, centred over nudges of h.
+void ExpectEnginesMotions(const mjModel* m, const mjData* at, double h, double tolerance) {
+  const DataPtr data = MakeData(m), moved[2] = {MakeData(m), MakeData(m)};
+  mj_copyState(m, at, data.get(), mjSTATE_INTEGRATION);
+  mj_forward(m, data.get());
+  ContactGeometry geometry(m);
+  std::string missing;
+  ASSERT_TRUE(geometry.Compute(m, data.get(), &missing)) << missing;
+  for (int dof = 0; dof < m->nv; dof++) {
+    VectorXd nudge = VectorXd::Zero(m->nv);
+    nudge[dof] = 1;
+    for (int side = 0; side < 2; side++) {
+      mj_copyState(m, at, moved[side].get(), mjSTATE_INTEGRATION);
+      mj_integratePos(m, moved[side]->qpos, nudge.data(), side ? -h : h);
+      mj_forward(m, moved[side].get());
+      ASSERT_EQ(moved[side]->ncon, data->ncon);
+    }
+    for (int c = 0; c < data->ncon; c++) {
+      const ContactNumbers found = (NumbersOf(moved[0]->contact[c]) - NumbersOf(moved[1]->contact[c])) / (2 * h);
+      const ContactNumbers predicted = Predicted(m, data.get(), geometry.motion(c), c, dof);
+      EXPECT_LE((predicted - found).cwiseAbs().maxCoeff(), tolerance) << "contact " << c << " dof " << dof << "\n"
+                                                                      << predicted.transpose() << "\n"
+                                                                      << found.transpose();
+    }
+  }
+}
+
+// Six prisms meet where lines of the grid cross. A ball above touches all of them in one point, and each contact moves
+// by its own prism: those behind the ball tilt, those before it do not.
+TEST(ContactGeometry, ContactsInOnePlaceAreToldApart) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><asset><hfield name="flat" nrow="5" ncol="5" size=".5 .5 .1 .1"
+        elevation="0 0 0 0 0  0 0 0 0 0  0 0 0 0 0  0 0 0 0 0  0 0 0 0 1"/></asset>
+      <worldbody><geom type="hfield" hfield="flat"/><body pos="0 0 .0995"><joint type="slide" axis="1 0 0"/>
+        <joint type="slide" axis="0 0 1"/><geom size=".1"/></body></worldbody></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  mj_forward(model.get(), data.get());
+  ASSERT_EQ(data->ncon, 6);
+  for (int c = 1; c < 6; c++) ASSERT_EQ(NumbersOf(data->contact[c]), NumbersOf(data->contact[0]));
+  ExpectEnginesMotions(model.get(), data.get(), 1e-6, 1e-4);  // what a nudge turns the normal by: 1e-6 / 0.1
+}
+
+// libccd finds further contacts of a pair by tilting both geoms by a thousandth about axes that it makes from those of
+// the world. Such a contact has the normal of the resting mesh, tilted: it does not turn with the box, which moves.
+TEST(ContactGeometry, WhatLibccdFindsByTiltingDoesNotTurnWithBothGeoms) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option><flag nativeccd="disable"/></option>
+      <asset><mesh name="hex" vertex=".1 0 -.1  .05 .0866 -.1  -.05 .0866 -.1  -.1 0 -.1  -.05 -.0866 -.1  .05 -.0866 -.1
+        .1 0 .1  .05 .0866 .1  -.05 .0866 .1  -.1 0 .1  -.05 -.0866 .1  .05 -.0866 .1"/></asset>
+      <worldbody><body euler="90 0 0"><geom type="mesh" mesh="hex"/></body>
+        <body pos="0 0 .1906685" euler="0 45 0"><joint axis="0 0 1" pos=".1 0 0"/><geom type="box" size=".1 .1 .05"/></body>
+      </worldbody></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  data->qpos[0] = 3.7e-4;
+  mj_forward(model.get(), data.get());
+  ASSERT_EQ(data->ncon, 2);
+  ExpectEnginesMotions(model.get(), data.get(), 1e-6, 1e-7);
+}
+
+// A ball that rests on the ridge of a height field under libccd: its distance to each prism bends within micrometres of
+// the point, towards one side alone.
+TEST(ContactGeometry, CurvatureMayJumpAtThePoint) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep=".005" integrator="RK4">
+        <flag nativeccd="disable"/></option>
+      <asset><hfield name="ridge" nrow="5" ncol="5" size=".5 .5 .1 .1"
+        elevation="0 0 0 0 0  0 0 0 0 0  1 1 1 1 1  0 0 0 0 0  0 0 0 0 0"/></asset>
+      <worldbody><geom type="hfield" hfield="ridge"/><body pos=".125 0 .199" euler="45 0 0"><freejoint/>
+        <geom size=".1" friction=".8"/></body></worldbody></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  for (int k = 0; k < 200; k++) mj_step(model.get(), data.get());
+  mj_forward(model.get(), data.get());
+  ASSERT_EQ(data->ncon, 2);
+  ExpectEnginesMotions(model.get(), data.get(), 1e-8, 1e-4);
+}
+
 }  // namespace
 }  // namespace costate
