@@ -19,9 +19,10 @@ namespace {
 constexpr double kWideStep = 4e-6;
 constexpr double kPoseStep = 1e-6;
 constexpr double kBend = 1e-3;
-constexpr double kCurved = 1e-7;   // … and three where those of distance or point differ by this …
-constexpr double kLinear = 0.1;    // … half as much at half the step: the curvature jumps there, and they go with h
-constexpr double kTurnNoise = 10;  // roundings of a normal that its second differences may show
+constexpr double kCurved = 1e-7;     // … and three where those of distance or point differ by this …
+constexpr double kLinear = 0.1;      // … half as much at half the step: the curvature jumps there, and they go with h
+constexpr double kCloseBend = 1e-2;  // of two points alone, which curvature bends, too
+constexpr double kTurnNoise = 10;    // roundings of a normal that its second differences may show
 constexpr double kMixed[] = {1, -0.7, 0.5, 0.8, -0.6, 0.9};  // some direction across all of them
 
 // capacity of the buffer given to a narrow-phase function (the engine's own limit is mjMAXCONPAIR = 50)
@@ -185,6 +186,8 @@ class ContactGeometry::Follower {
   bool TwoPoints(const Vec6& twist, double within);
   bool FivePoints(const Vec6& twist, double within);
   bool Move(const Vec6& twist, double h, double within, Numbers* numbers);
+  // Does contact k go at another rate forwards than backwards, their difference `turn`?
+  bool IsCorner(int k, const Numbers& turn, double bend, double h) const;
 
   ContactGeometry& geometry_;
   const mjModel* model_;
@@ -248,11 +251,20 @@ bool ContactGeometry::Follower::Move(const Vec6& twist, double h, double within,
   return true;
 }
 
+bool ContactGeometry::Follower::IsCorner(int k, const Numbers& turn, double bend, double h) const {
+  const double most = bend * std::max(1.0, rate_[k].cwiseAbs().maxCoeff()),
+               noise = kTurnNoise * NormalRounding(data_->contact[contacts_[k]]) / h;
+  return turn.head<4>().cwiseAbs().maxCoeff() > most || turn.segment<3>(4).cwiseAbs().maxCoeff() > most + noise;
+}
+
 bool ContactGeometry::Follower::TwoPoints(const Vec6& twist, double within) {
   constexpr double h = kPoseStep;
   if (!Move(twist, h, within, side_[0]) || !Move(twist, -h, within, side_[1])) return false;
-  for (int k = 0; k < count_; k++) rate_[k] = (side_[0][k] - side_[1][k]) / (2 * h);
-  std::fill_n(bends_, count_, false);
+  for (int k = 0; k < count_; k++) {
+    rate_[k] = (side_[0][k] - side_[1][k]) / (2 * h);
+    turn_[k] = (side_[0][k] + side_[1][k] - 2 * at_[k]) / h;
+    bends_[k] = within == margin_ && IsCorner(k, turn_[k], kCloseBend, h);
+  }
   return true;
 }
 
@@ -273,10 +285,8 @@ bool ContactGeometry::Follower::FivePoints(const Vec6& twist, double within) {
     curved = curved || off.head<4>().maxCoeff() > kCurved * scale;
 
     // the rate forwards less that backwards, at no step
-    const Numbers turn = (2 * (side_[0][k] + side_[1][k] - 2 * at_[k]) / h - turn_[k]).cwiseAbs();
-    bends_[k] =
-        turn.head<4>().maxCoeff() > kBend * scale ||
-        turn.segment<3>(4).maxCoeff() > kBend * scale + kTurnNoise * NormalRounding(data_->contact[contacts_[k]]) / h;
+    const Numbers turn = 2 * (side_[0][k] + side_[1][k] - 2 * at_[k]) / h - turn_[k];
+    bends_[k] = within == margin_ && IsCorner(k, turn, kBend, h);
   }
 
   // where the curvature jumps about the point, quotients err by h and not by h²: a third size tells
