@@ -157,7 +157,30 @@ class Certifier {
       ClippedCorner corner;
       if (FindClippedCorner(m_, d_, contact, &corner))
         Add(name, "corner of two borders", "another border", corner.room, "m", active);
+      const double border = active ? FeatureRoom(m_, d_, contact) : mjMAXVAL;
+      if (border <= options_.proximity) Add(name, "beside a border", "another feature", border, "m", active);
+      const double tilt = active ? TiltOfUpright(contact) : mjMAXVAL;
+      if (tilt <= options_.proximity) Add(name, "upright", "another tangent", tilt, "rad", active);
     }
+  }
+
+  // (K14) of a capsule that stands on a plane, whose tangents go where it tilts, where its friction feels them
+  double TiltOfUpright(const mjContact& contact) const {
+    if (contact.dim < 3 || contact.geom[0] < 0 || contact.geom[1] < 0) return mjMAXVAL;
+    const GeomPose plane(m_, d_, contact.geom[0]), post(m_, d_, contact.geom[1]);
+    if (plane.type != mjGEOM_PLANE || post.type != mjGEOM_CAPSULE) return mjMAXVAL;
+    bool feels = contact.friction[0] != contact.friction[1];
+    const int row = contact.efc_address;
+    if (d_->efc_type[row] == mjCNSTR_CONTACT_PYRAMIDAL) {
+      // however the tangents lie, all edges push and their sum is that of a cone
+      double turned = 0;
+      for (int k = row; k < row + 4; k += 2) {
+        const double sum = d_->efc_force[k] + d_->efc_force[k + 1];
+        turned += sum > 0 ? std::pow((d_->efc_force[k] - d_->efc_force[k + 1]) / sum, 2) : 1;
+      }
+      feels = feels || turned >= 1;
+    }
+    return feels ? post.axis().cross(Vec3Map(contact.frame)).norm() : mjMAXVAL;
   }
 
   // contacts that push and have no place of their own: nudges move them to and fro (a box on a height field's corner),

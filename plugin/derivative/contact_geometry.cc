@@ -85,6 +85,29 @@ bool IsFelt(const mjModel* m, const mjContact& contact) {
   return false;
 }
 
+// (K13) of a point outside a geom, or within it: to the border between two features that are nearest to it
+double RoomOf(const GeomPose& geom, const Vec3& point) {
+  const Vec3 local = geom.R.transpose() * (point - geom.center);
+  double beyond[3];  // how far the point is beyond the geom, along each of its extents
+  int count = 1;
+  if (geom.type == mjGEOM_CAPSULE) return std::abs(std::abs(local.z()) - geom.size(1));
+  if (geom.type == mjGEOM_CYLINDER) {
+    beyond[0] = local.head<2>().norm() - geom.size(0);
+    beyond[1] = std::abs(local.z()) - geom.size(1);
+    count = 2;
+  } else if (geom.type == mjGEOM_BOX) {
+    for (int i = 0; i < 3; i++) beyond[i] = std::abs(local(i)) - geom.size(i);
+    count = 3;
+  } else {
+    return mjMAXVAL;
+  }
+  std::sort(beyond, beyond + count);
+  if (beyond[count - 1] < 0) return beyond[count - 1] - beyond[count - 2];  // the nearest face is the way out
+  double room = mjMAXVAL;
+  for (int i = 0; i < count; i++) room = std::min(room, std::abs(beyond[i]));
+  return room;
+}
+
 int RowCount(const mjData* data, const mjContact& contact) {
   return data->efc_type[contact.efc_address] == mjCNSTR_CONTACT_PYRAMIDAL ? 2 * (contact.dim - 1) : contact.dim;
 }
@@ -176,6 +199,25 @@ bool FindClippedCorner(const mjModel* model, const mjData* data, const mjContact
   }
   if (out->borders.size() > 2) out->room = 0;
   return out->borders.size() >= 2;
+}
+
+double FeatureRoom(const mjModel* model, const mjData* data, const mjContact& contact) {
+  constexpr double kAlong = 1e-9;  // sine between axes that are parallel; of a capsule's half: what is its end
+  if (contact.geom[0] < 0 || contact.geom[1] < 0) return mjMAXVAL;
+  if (EndTogether(model, data, contact)) return 0;
+  const GeomPose first(model, data, contact.geom[0]), second(model, data, contact.geom[1]);
+  const Vec3 n = Vec3Map(contact.frame), half = n * contact.dist / 2, p = Vec3Map(contact.pos);
+  if (first.type == mjGEOM_SPHERE) return RoomOf(second, first.center);
+  if (first.type != mjGEOM_CAPSULE) return mjMAXVAL;
+
+  // the point of the capsule's segment; of a box, what is between the ends is held by its borders themselves
+  const Vec3 center = p - half - first.size(0) * n;
+  if (second.type == mjGEOM_BOX) {
+    const bool ends = std::abs(first.axis().dot(center - first.center)) > first.size(1) * (1 - kAlong);
+    return ends ? RoomOf(second, center) : mjMAXVAL;
+  }
+  if (second.type != mjGEOM_CAPSULE || first.axis().cross(second.axis()).norm() < kAlong) return mjMAXVAL;
+  return std::min(RoomOf(first, p + half + second.size(0) * n), RoomOf(second, center));
 }
 
 bool ContactGeometry::IsWanted(const mjData* data, int c, bool with_force) const {

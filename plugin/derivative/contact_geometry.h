@@ -58,6 +58,12 @@ struct ClippedCorner {
 /// @return false unless the contact is one.
 bool FindClippedCorner(const mjModel* model, const mjData* data, const mjContact& contact, ClippedCorner* out);
 
+/// How far the point of a ball, or of a capsule, is from where another feature of the other geom takes over [m]: the
+/// border between a box' face and its edge, the ends of a capsule's side, a cylinder's rim. The normal goes on there,
+/// its rate jumps. A capsule that ends with what it lies along is on one. (K13)
+/// @return mjMAXVAL for other pairs, and for parallel capsules that do not end together.
+double FeatureRoom(const mjModel* model, const mjData* data, const mjContact& contact);
+
 /// Closed forms where the collider has one (contact_closed.h); the exact contact where the engine's is iterative and a
 /// surface curved (contact_convex.h); centred differences of the engine's own narrow-phase function in pose space for
 /// the other pairs, shared by all contacts of a pair.

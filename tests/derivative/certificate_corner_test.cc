@@ -375,5 +375,67 @@ TEST_F(CertificateCornerTest, DragInAFluidTurnsAtRest) {
   }
 }
 
+// (K13) A ball, or a capsule's end, that slides over the border of a box' face, the end of a capsule's side, a
+// cylinder's rim: its normal turns beyond it alone.
+TEST_F(CertificateCornerTest, APlaceWhereAnotherFeatureTakesOverIsACorner) {
+  const char *ball = "size='.1'", *upright = "type='capsule' size='.05 .05'",
+             *across = "type='capsule' size='.05 .2' euler='90 0 0'";
+  struct Scene {
+    const char *first, *second;
+    double height;  // of the second, a millimetre deep
+  };
+  const Scene scenes[] = {{"type='box' size='.1 .2 .05'", ball, 0.149},
+                          {"type='capsule' size='.1 .1' euler='0 90 0'", ball, 0.199},
+                          {"type='cylinder' size='.1 .05'", ball, 0.149},
+                          {"type='box' size='.1 .2 .05'", upright, 0.149},
+                          {"type='capsule' size='.05 .1' euler='0 90 0'", across, 0.099}};
+  for (const Scene& scene : scenes) {
+    for (double inside : {0.0, 0.003}) {
+      SCOPED_TRACE(std::string(scene.first) + " and " + scene.second + ", inside by " + std::to_string(inside));
+      const ModelPtr model = LoadModelFromString(std::string("<mujoco><worldbody><geom name='one' ") + scene.first +
+                                                 "/><body><joint type='slide' axis='1 0 0'/>" +
+                                                 "<joint type='slide' axis='0 0 1'/><geom name='two' " + scene.second +
+                                                 "/></body></worldbody></mujoco>");
+      const DataPtr data = MakeData(model.get());
+      data->qpos[0] = 0.1 - inside;
+      data->qpos[1] = scene.height;
+      mj_forward(model.get(), data.get());
+      ASSERT_EQ(data->ncon, 1);
+      const bool swapped = data->contact[0].geom[0] == 1;
+      ExpectCorner(model.get(), data.get(), swapped ? "contact of two and one" : "contact of one and two",
+                   "another feature", inside, 0);
+    }
+  }
+}
+
+// (K13), (G8) Capsules of one length, side by side: where a turn brings their ends, and how the normal turns, is
+// another on either side.
+TEST_F(CertificateCornerTest, CapsulesThatEndTogetherAreOnACorner) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody>
+    <geom name="one" type="capsule" size=".05 .1" euler="90 0 0"/><body pos="0 0 .099" euler="90 0 0">
+      <joint axis="1 2 3" pos=".1 .05 .02"/><geom name="two" type="capsule" size=".05 .1"/></body></worldbody></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  mj_forward(model.get(), data.get());
+  ASSERT_EQ(data->ncon, 2);
+  ExpectCorner(model.get(), data.get(), "contact of one and two", "another feature", 0, 0);
+}
+
+// (K14) A capsule that stands on a plane and slides across the edges of its pyramid: they turn to where it tilts. A
+// cone does not feel them, nor do edges that push all.
+TEST_F(CertificateCornerTest, ACapsuleThatStandsTiltsToOtherTangents) {
+  const auto standing = [](const char* cone, const char* joint) {
+    return LoadModelFromString(std::string("<mujoco><option cone='") + cone +
+                               "'/><worldbody><geom name='floor' type='plane' size='1 1 .1'/><body pos='0 0 .199'>" +
+                               joint + "<geom name='post' type='capsule' size='.1 .1'/></body></worldbody></mujoco>");
+  };
+  const char *falls = "<joint axis='1 .4 .2' pos='.05 .2 .1'/>", *stands = "<freejoint/>";
+  const ModelPtr pyramid = standing("pyramidal", falls);
+  ExpectCorner(pyramid.get(), MakeData(pyramid.get()).get(), "contact of floor and post", "another tangent", 0, 0);
+  for (const ModelPtr& model : {standing("elliptic", falls), standing("pyramidal", stands)}) {
+    const Certificate certificate = Certify(model.get(), MakeData(model.get()).get());
+    EXPECT_EQ(Find(certificate, "contact of floor and post", "another tangent"), nullptr);
+  }
+}
+
 }  // namespace
 }  // namespace costate
