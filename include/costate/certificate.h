@@ -52,7 +52,7 @@ struct CertifyOptions {
 /// Looks at the switches about the state, control and context of `data`: contacts (onset and release, stick or slip),
 /// joint and tendon limits, friction loss, force limits of actuators, joints and tendons, cutoffs of sensors, ctrlrange
 /// and actrange, rise or fall of muscles, reversal of quadratic dampers, of drag in fluids and of muscles where the
-/// integrator is implicit in them, corners of impedances, borders of flat parts that meet, contacts that jump, contacts
+/// integrator is implicit in them, corners of impedances, borders of features that touch, contacts that jump, contacts
 /// that a sensor chooses, nearest points that a search ends near, tendons that begin or cease to wrap, slack ranges of
 /// their springs, forces and activations of 1e12 and more, whose rounding hides all else. Distances of rows that push
 /// are those of the acceleration at which their force ends; everything else is a distance of the state. Where none of

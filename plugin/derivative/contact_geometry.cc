@@ -88,18 +88,15 @@ bool IsFelt(const mjModel* m, const mjContact& contact) {
 // (K13) of a point outside a geom, or within it: to the border between two features that are nearest to it
 double RoomOf(const GeomPose& geom, const Vec3& point) {
   const Vec3 local = geom.R.transpose() * (point - geom.center);
-  double beyond[3];  // how far the point is beyond the geom, along each of its extents
-  int count = 1;
   if (geom.type == mjGEOM_CAPSULE) return std::abs(std::abs(local.z()) - geom.size(1));
-  if (geom.type == mjGEOM_CYLINDER) {
-    beyond[0] = local.head<2>().norm() - geom.size(0);
-    beyond[1] = std::abs(local.z()) - geom.size(1);
-    count = 2;
-  } else if (geom.type == mjGEOM_BOX) {
+  if (geom.type != mjGEOM_CYLINDER && geom.type != mjGEOM_BOX) return mjMAXVAL;
+
+  // how far the point is beyond the geom, along each of its extents
+  double beyond[3] = {local.head<2>().norm() - geom.size(0), std::abs(local.z()) - geom.size(1)};
+  int count = 2;
+  if (geom.type == mjGEOM_BOX) {
     for (int i = 0; i < 3; i++) beyond[i] = std::abs(local(i)) - geom.size(i);
     count = 3;
-  } else {
-    return mjMAXVAL;
   }
   std::sort(beyond, beyond + count);
   if (beyond[count - 1] < 0) return beyond[count - 1] - beyond[count - 2];  // the nearest face is the way out
