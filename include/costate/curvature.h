@@ -21,6 +21,8 @@ struct CurvatureProduct {
   RolloutDirection product;
   std::vector<int>
       one_sided;  ///< Hessian: knots where a switch lies within the nudge; there it is that of the point's side
+  std::vector<int> left_out;  ///< Hessian: knots whose step's own curvature is not in it, as no two nudges gave the
+                              ///< same: switches are nearer than each on both sides, or the step's derivative is noise
   double theta_step =
       0;  ///< Hessian by parameters: the products were differenced along theta_step · d.theta, and half of it
   double theta_error =
@@ -66,8 +68,8 @@ class Curvature {
   /// those that the pull-back itself differences 1e-5.
   ///
   /// @throws as GaussNewton; Error{kInvalidArgument} when d.theta leaves the parameters' bounds both ways.
-  /// Cost: N JVPs and 3 to 5 N VJPs; 5 to 9 N where terms are differenced; with parameters N Linearize and up to 15 N
-  /// VJPs. Source: plugin/rollout/README.md, "Tangent and curvature".
+  /// Cost: N JVPs and 3 to 5 N VJPs; 5 to 9 N where terms are differenced, 17 N beside switches; with parameters N
+  /// Linearize and up to 15 N VJPs. Source: plugin/rollout/README.md, "Tangent and curvature".
   void Hessian(const RolloutDirection& d, CurvatureProduct* out);
 
  private:

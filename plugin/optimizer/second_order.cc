@@ -59,8 +59,8 @@ StepStatus SecondOrder::Hessian(const Trajectory& trajectory, int t, double dt, 
                         .differenced = differenced,
                         .theta = no_theta,
                         .theta_differenced = false};
-    bool one_sided = false;
-    if (!Bend(bend, products.get(), bent, no_theta, &one_sided)) return products->status();
+    BendSides sides;
+    if (!Bend(bend, products.get(), bent, no_theta, &sides)) return products->status();
     H->col(j) << of_loss.x, of_loss.u;
     H->col(j) += bent;
   }

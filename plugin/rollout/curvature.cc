@@ -160,7 +160,7 @@ bool Curvature::Impl::BendAll(const RolloutDirection& d, CurvatureProduct* out) 
   const bool differenced = Get(0)->differenced(false), theta_differenced = Get(0)->differenced(true);
   const VectorXd no_control, none = VectorXd::Zero(dims.ndx);
   std::vector<StepStatus> failed(static_cast<std::size_t>(N()) + 1, StepStatus::kOk);
-  std::vector<char> one_sided(failed.size(), 0);
+  std::vector<BendSides> sides(failed.size());
   pool.ParallelFor(N() + (sensors ? 1 : 0), [&](int t, int worker) {
     const std::size_t at = static_cast<std::size_t>(t);
     const bool last = t == N();
@@ -174,13 +174,13 @@ bool Curvature::Impl::BendAll(const RolloutDirection& d, CurvatureProduct* out) 
                         .differenced = differenced,
                         .theta = pulled_theta.col(t),
                         .theta_differenced = theta_differenced};
-    bool side = false;
-    if (!Bend(bend, Get(worker), bent.col(t).head(bend.pulled.size()), bent_theta.col(t), &side))
+    if (!Bend(bend, Get(worker), bent.col(t).head(bend.pulled.size()), bent_theta.col(t), &sides[at]))
       failed[at] = Get(worker)->status();
-    one_sided[at] = side;
   });
   for (int t = 0; t <= N(); t++) {
-    if (one_sided[static_cast<std::size_t>(t)]) out->one_sided.push_back(t);
+    const BendSides& side = sides[static_cast<std::size_t>(t)];
+    if (side.left_out) out->left_out.push_back(t);
+    else if (side.one_sided) out->one_sided.push_back(t);
   }
   return !AnyFailed(failed, out);
 }

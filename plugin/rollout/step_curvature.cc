@@ -15,11 +15,12 @@ constexpr double kNudge = 3e-7, kDifferencedNudge = 3e-5;
 // how much the quotients of both sides may differ: truncation is of the square of that, beyond it one is extrapolated
 constexpr double kSpread = 1e-3;
 // differenced nudges, each a quarter of the one before: rows and sensors bend within the first
-constexpr int kSizes = 4;
+constexpr int kSizes = 4, kMostSizes = 8;
 constexpr double kAgrees = 1e-7;                           // change from one to the next that is as good as none …
 constexpr double kNear = 0.03;                             // … and that can be extrapolated
 constexpr double kFalls = 1.0 / 12;                        // of the change before: a fall by more leaves no noise
 constexpr double kNoise = 1e-9, kDifferencedNoise = 1e-5;  // of a product, relative: what no switch is read into
+constexpr double kQuiet = 1e-8;                            // likewise: what differenced products err by
 
 double Largest(ConstVectorRef v) { return v.size() > 0 ? v.lpNorm<Eigen::Infinity>() : 0; }
 
@@ -62,66 +63,112 @@ double Change(const MatrixXd& D, int k, Eigen::Index split) {
   return std::max(part(0, split), part(split, D.rows() - split));
 }
 
-// `theta` may be null. Products that are differenced need a nudge over which contacts bend: a quarter of it tells.
-bool BendAt(const StepBend& b, KnotProducts* products, bool coarse, VectorRef out, VectorRef* theta, bool* one_sided) {
-  out.setZero();
-  if (theta) theta->setZero();
-  *one_sided = false;
-  const double largest = std::max(Largest(b.dx), Largest(b.du));
-  if (largest == 0 || (b.pulled.isZero(0) && b.theta.isZero(0))) return true;
-  double spread = 0;
-  if (!coarse) {
-    const double h = kNudge / largest;
-    if (!Quotient(b, products, h, kNoise, out, theta, one_sided, &spread)) return false;
-    if (*one_sided || spread <= kSpread) return true;
-    VectorXd near(out.size()), near_theta(theta ? theta->size() : 0);
-    VectorRef near_out = near, near_theta_out = near_theta;
-    bool side = false;
-    if (!Quotient(b, products, h / 2, kNoise, near_out, theta ? &near_theta_out : nullptr, &side, &spread))
-      return false;
-    out = (4 * near - out) / 3;
-    if (theta) *theta = (4 * near_theta - *theta) / 3;
-    return true;
-  }
+// where a value goes, one column with all of it; `theta` may be null
+struct Into {
+  VectorRef out;
+  VectorRef* theta;
 
-  // from one nudge to the next truncation falls by 16 and noise rises by 4
-  MatrixXd D(out.size() + (theta ? theta->size() : 0), kSizes);
-  double change[kSizes];  // from the nudge before, of D; infinite where one of the two is one-sided
-  bool last_one_sided = true;
-  const auto take = [&](const auto& value) {
+  Eigen::Index size() const { return out.size() + (theta ? theta->size() : 0); }
+  void Read(VectorRef column) const {
+    column.head(out.size()) = out;
+    if (theta) column.tail(theta->size()) = *theta;
+  }
+  template <typename V>
+  void Take(const V& value) {
     out = value.head(out.size());
     if (theta) *theta = value.tail(theta->size());
+  }
+};
+
+// Products in closed form: one nudge, extrapolated where that bends. Beside a switch a quarter of it has to agree.
+bool FineBend(const StepBend& b, KnotProducts* products, double largest, Into into, BendSides* sides) {
+  const double h = kNudge / largest;
+  double spread = 0;
+  if (!Quotient(b, products, h, kNoise, into.out, into.theta, &sides->one_sided, &spread)) return false;
+  if (!sides->one_sided && spread <= kSpread) return true;
+  MatrixXd D(into.size(), 2);
+  into.Read(D.col(0));
+  const double smaller = sides->one_sided ? 4 : 2;
+  bool side = false;
+  if (!Quotient(b, products, h / smaller, kNoise, into.out, into.theta, &side, &spread)) return false;
+  into.Read(D.col(1));
+  if (!sides->one_sided) into.Take(VectorXd((4 * D.col(1) - D.col(0)) / 3));
+  else sides->left_out = side && !(Change(D, 1, into.out.size()) < kNear);
+  return true;
+}
+
+// Products that are differenced need a nudge over which contacts bend: a quarter of it tells. From one to the next
+// truncation falls by 16 and noise rises by 4.
+bool CoarseBend(const StepBend& b, KnotProducts* products, double largest, Into into, BendSides* sides) {
+  const Eigen::Index n = into.out.size();
+  MatrixXd D(into.size(), kMostSizes);
+  double change[kMostSizes];  // from the nudge before
+  bool one_sided[kMostSizes];
+  int count = 0, best = -1;
+  const auto both = [&](int k) { return k > 0 && !one_sided[k] && !one_sided[k - 1]; };
+  const auto near = [&](int k) { return both(k) && change[k] < kNear; };
+  const auto extrapolated = [&](int k) { return VectorXd((16 * D.col(k) - D.col(k - 1)) / 15); };
+  const auto take = [&](const auto& value) {
+    into.Take(value);
     return true;
   };
-  const auto extrapolated = [&](int k) { return VectorXd((16 * D.col(k) - D.col(k - 1)) / 15); };
-  for (int k = 0; k < kSizes; k++) {
-    const double h = kDifferencedNudge / std::pow(4, k) / largest;
-    if (!Quotient(b, products, h, kDifferencedNoise, out, theta, one_sided, &spread)) return false;
-    D.col(k).head(out.size()) = out;
-    if (theta) D.col(k).tail(theta->size()) = *theta;
-    const bool both = !last_one_sided && !*one_sided;
-    last_one_sided = *one_sided;
-    change[k] = both ? Change(D, k, out.size()) : std::numeric_limits<double>::infinity();
-    if (change[k] < kAgrees) return take(D.col(k - 1));
-    if (k < 2) continue;
-    if (change[k] < kNear && change[k] < change[k - 1] / 2) {
-      return take(extrapolated(change[k - 1] < kNear && change[k] > kFalls * change[k - 1] ? k - 1 : k));
+
+  // smaller ones than the usual while a switch is nearer than each
+  while (count < kSizes || (count < kMostSizes && !both(count - 1))) {
+    const int k = count++;
+    double spread = 0;
+    if (!Quotient(b, products, kDifferencedNudge / std::pow(4, k) / largest, kDifferencedNoise, into.out, into.theta,
+                  &one_sided[k], &spread)) {
+      return false;
     }
-    if (change[k - 1] < kNear) return take(D.col(k - 2));
+    into.Read(D.col(k));
+    change[k] = k > 0 ? Change(D, k, n) : std::numeric_limits<double>::infinity();
+    sides->one_sided = one_sided[k];
+    if (k > 0 && one_sided[k] == one_sided[k - 1] && (best < 0 || change[k] < change[best])) best = k;
+    if (both(k) && change[k] < kAgrees) return take(D.col(k - 1));
+    if (k < 2) continue;
+    if (near(k) && change[k] < change[k - 1] / 2) {
+      return take(extrapolated(near(k - 1) && change[k] > kFalls * change[k - 1] ? k - 1 : k));
+    }
+    if (near(k - 1)) return take(D.col(k - 2));
   }
-  if (last_one_sided) return take(D.col(0));
-  return std::isinf(change[kSizes - 1]) || take(extrapolated(kSizes - 1));
+
+  // what changes the product by no more than its noise, over the largest nudge: as good as none
+  if (kDifferencedNudge / largest * D.col(0).head(n).norm() < kQuiet * b.pulled.norm()) return take(D.col(0));
+
+  // none of both sides: the two that are nearest each other, if they are
+  sides->left_out = best < 0 || !(change[best] < kNear);
+  if (!sides->left_out) {
+    sides->one_sided = one_sided[best];
+    take(D.col(one_sided[best] ? best : best - 1));
+  }
+  return true;
+}
+
+bool BendAt(const StepBend& b, KnotProducts* products, bool coarse, Into into, BendSides* sides) {
+  into.out.setZero();
+  if (into.theta) into.theta->setZero();
+  *sides = {};
+  const double largest = std::max(Largest(b.dx), Largest(b.du));
+  if (largest == 0 || (b.pulled.isZero(0) && b.theta.isZero(0))) return true;
+  if (!(coarse ? CoarseBend : FineBend)(b, products, largest, into, sides)) return false;
+  if (!sides->left_out) return true;
+  into.out.setZero();
+  if (into.theta) into.theta->setZero();
+  return true;
 }
 
 }  // namespace
 
-bool Bend(const StepBend& b, KnotProducts* products, VectorRef out, VectorRef theta, bool* one_sided) {
+bool Bend(const StepBend& b, KnotProducts* products, VectorRef out, VectorRef theta, BendSides* sides) {
   const bool apart = theta.size() > 0 && b.theta_differenced && !b.differenced;
-  if (!BendAt(b, products, b.differenced, out, theta.size() > 0 && !apart ? &theta : nullptr, one_sided)) return false;
+  if (!BendAt(b, products, b.differenced, {out, theta.size() > 0 && !apart ? &theta : nullptr}, sides)) return false;
   if (!apart) return true;
   VectorXd other(out.size());
-  bool side = false;
-  return BendAt(b, products, true, other, &theta, &side);
+  BendSides of_theta;
+  if (!BendAt(b, products, true, {other, &theta}, &of_theta)) return false;
+  sides->left_out = sides->left_out || of_theta.left_out;
+  return true;
 }
 
 }  // namespace costate

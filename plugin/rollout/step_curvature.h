@@ -17,11 +17,16 @@ struct StepBend {
   bool theta_differenced;  ///< likewise
 };
 
+/// What lies within the nudges.
+struct BendSides {
+  bool one_sided = false;  ///< a switch: the value is that of the side without it
+  bool left_out = false;   ///< no two nudges agree: switches on both sides of all of them, or noise; the value is zero
+};
+
 /// Derivative of `pulled`, and of `theta`, along (dx, du) at fixed λ, σ and parameters, centred: README.md, eq. (7).
-/// Where a switch lies within the nudge, the difference to the side without it.
 /// @return false when a step fails; products->status() says why.
 /// Cost: 2 VJPs; 4 where parameters are differenced and the dynamics are not.
-bool Bend(const StepBend& bend, KnotProducts* products, VectorRef out, VectorRef theta, bool* one_sided);
+bool Bend(const StepBend& bend, KnotProducts* products, VectorRef out, VectorRef theta, BendSides* sides);
 
 }  // namespace costate
 

@@ -378,6 +378,50 @@ TEST(Curvature, StaysOnThePointsSideOfAnOnset) {
   EXPECT_LT((products[0].product.x0 - products[1].product.x0).norm(), 1e-6 * products[1].product.x0.norm());
 }
 
+TEST(Curvature, GoesBetweenTwoSwitchesOrSaysThatItLeavesAStepOut) {
+  // a pendulum held at 1 rad by a motor, between limits so close that every usual nudge meets one, whichever way it
+  // goes: within 1e-7 rad there is room for smaller ones, and the product is that of the free pendulum; within 1e-12
+  // rad there is none, and what is left has no part of the limits' jumps
+  const auto make = [](const char* limits) {
+    ModelPtr model = LoadModelFromString(
+        std::string(
+            "<mujoco><compiler angle='radian'/><option timestep='.001'/><worldbody><body><joint name='j' axis='0 "
+            "1 0' ") +
+        limits +
+        "/><geom size='.05' pos='0 0 -.5' mass='1'/></body></worldbody><actuator><motor "
+        "joint='j'/></actuator></mujoco>");
+    DataPtr data = MakeData(model.get());
+    data->qpos[0] = 1;
+    mj_forward(model.get(), data.get());
+    data->ctrl[0] = data->qfrc_bias[0];
+    return ShortMotion(std::move(model), std::move(data), 1, 0);
+  };
+  const ShortMotion open = make(""), near = make("limited='true' range='.9999999 1.0000001'"),
+                    nearest = make("limited='true' range='.999999999999 1.000000000001'");
+  const RolloutDirection d{VectorXd::Ones(2), MatrixXd::Zero(1, 1)};
+  for (const Level level : {Level::kAnalytic, Level::kResidual}) {
+    const auto hessian = [&](const ShortMotion& m) {
+      const Distance loss(m.model.get(), VectorXd::Zero(2) + 3 * VectorXd::Unit(2, 1));
+      Curvature curvature(m.model.get(), m.context);
+      EXPECT_TRUE(curvature.SetPoint(m.trajectory, loss, {.level = level}).ok());
+      CurvatureProduct product;
+      curvature.Hessian(d, &product);
+      EXPECT_TRUE(product.status.ok());
+      if (&m != &nearest) return product;
+      CurvatureProduct linear;
+      curvature.GaussNewton(d, &linear);
+      EXPECT_EQ(product.product.x0, linear.product.x0);
+      return product;
+    };
+    const CurvatureProduct full = hessian(open), product = hessian(near), without = hessian(nearest);
+    const double norm = full.product.x0.norm();
+    EXPECT_LT((product.product.x0 - full.product.x0).norm(), 1e-5 * norm) << ToString(level);
+    EXPECT_TRUE(product.left_out.empty() && full.left_out.empty());
+    EXPECT_EQ(without.left_out, std::vector<int>{0});
+    EXPECT_GT((without.product.x0 - full.product.x0).norm(), 1e-4 * norm) << "gravity bends the step";
+  }
+}
+
 TEST(Curvature, DoesNotDependOnThreads) {
   const ShortMotion m = ShortMotion::At("quadruped", "stand", 10, 0.02, 0.2);
   const SquareLoss loss(m.model.get(), 0.3);
