@@ -3,7 +3,9 @@
 
 #include "core/check.h"
 #include "core/engine_guard.h"
+#include "derivative/fluid.h"
 #include "derivative/linearizer.h"
+#include "parameter/field.h"
 
 namespace costate {
 namespace {
@@ -15,6 +17,13 @@ bool AnyFailed(const ParameterDifference& theta) {
     if (!reason.empty()) return true;
   }
   return false;
+}
+
+// does the engine's simple fluid model see the axes of this body's inertia?
+bool DragsBoxOf(const mjModel* m, int body) {
+  bool drags = false;
+  if (HasFluid(m)) ForFluidParts(m, [&](int b, int geom) { drags = drags || (b == body && geom < 0); });
+  return drags;
 }
 
 }  // namespace
@@ -101,6 +110,14 @@ void Linearizer::Impl::NoteParameters(Backend* backend, bool sensors, Coverage* 
   for (int k = 0; k < theta->size(); ++k) {
     const std::string& reason = theta->failed()[static_cast<std::size_t>(k)];
     if (!reason.empty()) coverage->terms.push_back({"parameter " + (*parameters)[k].name, Level::kStep, reason});
+  }
+  const mjModel* m = parameters->model();
+  ParameterStencils& stencils = *theta->stencils();
+  for (int k = 0; k < theta->size(); ++k) {
+    const int body = stencils.element(k);
+    if (!TurnsFreeAxes(m, stencils.field(k), body, stencils.index(k)) || !DragsBoxOf(m, body)) continue;
+    coverage->terms.push_back({"parameter " + (*parameters)[k].name, Level::kResidual,
+                               "no derivative: equal principal moments part, and the axes of the fluid's box jump"});
   }
 }
 

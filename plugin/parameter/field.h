@@ -64,6 +64,9 @@ std::string WhyFixed(const mjModel* model, const Field& field, int id, int index
 /// What a change leaves as it is; "" when there is nothing to say.
 std::string Note(const mjModel* model, const Field& field, int id);
 
+/// Does a change of this number part equal principal moments, whose axes then jump (README.md, section 2)?
+bool TurnsFreeAxes(const mjModel* model, const Field& field, int id, int index);
+
 /// The number's unit.
 std::string Unit(const mjModel* model, const Field& field, int id, int index);
 

@@ -24,16 +24,19 @@ Matrix3 Rotation(const mjtNum* quat) {
 
 constexpr double kEqualMoments = 1e-12;  // of the largest moment: those of a capsule differ by their rounding
 
+bool AreEqual(const mjtNum* moments, int i, int j) {
+  return std::abs(moments[i] - moments[j]) <= kEqualMoments * std::max({moments[0], moments[1], moments[2]});
+}
+
 // where moments are equal their axes are free in the plane, or in space: those nearest to a given frame
 void TurnEqualAxes(const Matrix3& near, const mjtNum* moments, Matrix3* axes) {
-  const auto [least, most] = std::minmax({moments[0], moments[1], moments[2]});
-  if (most - least <= kEqualMoments * most) {
+  if (AreEqual(moments, 0, 1) && AreEqual(moments, 1, 2) && AreEqual(moments, 2, 0)) {
     *axes = near;
     return;
   }
   for (int i = 0; i < 3; i++) {
     const int j = (i + 1) % 3;
-    if (std::abs(moments[i] - moments[j]) > kEqualMoments * most) continue;
+    if (!AreEqual(moments, i, j)) continue;
     const int k = 3 - i - j;
     if (axes->col(k).dot(near.col(k)) < 0) {
       axes->col(k) *= -1;
@@ -206,6 +209,12 @@ std::vector<std::string> Writes(const mjModel* m, const Field& field, int id, in
   }
   if (field.array[0] == '\0') return {std::string(field.name) + "#" + std::to_string(index)};
   return {number(field.at(m, id) + index)};
+}
+
+bool TurnsFreeAxes(const mjModel* m, const Field& field, int id, int index) {
+  const mjtNum* moments = m->body_inertia + 3 * id;
+  return field.writer == Writer::kLogCholesky && index >= 1 && index <= 6 &&
+         (AreEqual(moments, 0, 1) || AreEqual(moments, 1, 2) || AreEqual(moments, 2, 0));
 }
 
 Parameter Describe(const mjModel* m, const Field& field, int id, int index, const VectorXd& values) {

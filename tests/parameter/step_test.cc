@@ -180,6 +180,36 @@ TEST_F(ParameterClamp, EqualMomentsKeepTheirAxesInAFluid) {
   }
 }
 
+// … but parted they jump, and the box's drag with them: the coverage says which numbers have no derivative. It says
+// nothing of moments that differ, of ellipsoids, whose drag has the geom's axes, nor without a fluid.
+TEST_F(ParameterClamp, MomentsThatPartInAFluidAreSaidToHaveNoDerivative) {
+  const std::string bodies = R"(<worldbody>
+    <body name="rod"><freejoint/><geom type="capsule" size=".03 .1" pos=".1 0 0"/></body>
+    <body name="box" pos="1 0 0"><freejoint/><geom type="box" size=".05 .06 .07" pos=".1 0 0"/></body>
+    <body name="fish" pos="2 0 0"><freejoint/><geom type="capsule" size=".03 .1" pos=".1 0 0" fluidshape="ellipsoid"/></body>
+    </worldbody></mujoco>)";
+  std::vector<std::string> names;
+  for (const char* body : {"rod", "box", "fish"}) names.push_back("body:" + std::string(body) + "/inertia");
+  for (const Level level : {Level::kBest, Level::kResidual}) {
+    for (const bool fluid : {true, false}) {
+      const ModelPtr model = LoadModelFromString((fluid ? "<mujoco><option density='300'/>" : "<mujoco>") + bodies);
+      const ParameterSet set(model.get(), names);
+      Linearizer linearizer(set.model(), {.level = level});
+      linearizer.SetParameters(&set);
+      const DataPtr data = MakeData(model.get());
+      StepDerivative out;
+      linearizer.Linearize(GetState(model.get(), data.get()), VectorXd(), &out);
+      std::string without;
+      for (const TermCoverage& term : out.coverage.terms) {
+        if (term.reason.rfind("no derivative: equal principal moments", 0) == 0) without += term.term + " ";
+      }
+      std::string expected;
+      for (int i = 1; i <= 6 && fluid; i++) expected += "parameter body:rod/inertia[" + std::to_string(i) + "] ";
+      EXPECT_EQ(without, expected);
+    }
+  }
+}
+
 // solimp="0 …" makes contact onset smooth: its first number is at its bound, and below the engine's least, where it
 // does nothing.
 TEST_F(ParameterClamp, AZeroImpedanceHasDerivativeZero) {
