@@ -46,14 +46,12 @@ Saddle::Saddle(const Problem& problem, Simulator* simulator, const IlqrOptions& 
 // curvatures are measured by
 void Saddle::Hold(const Trajectory& motion, const LqProblem& lq) {
   const Eigen::Index nu = motion.U.rows(), N = motion.U.cols();
-  free_.resize(N * nu);
   model_ = lq;
   model_.lx.setZero();
   model_.start = {};
   for (Eigen::Index t = 0; t < N; ++t) {
     const auto within =
         motion.U.col(t).array() > problem_.u_lower.array() && motion.U.col(t).array() < problem_.u_upper.array();
-    free_.segment(t * nu, nu) = within.cast<double>();
     LqKnot& knot = model_.knots[static_cast<std::size_t>(t)];
     knot.lx.setZero();
     knot.du_upper = within.select(VectorXd::Constant(nu, std::numeric_limits<double>::infinity()), VectorXd::Zero(nu));
@@ -89,21 +87,21 @@ bool Saddle::Multiply(const Trajectory& motion, const VectorXd& direction, Vecto
   const MatrixXd U = motion.U + step * direction.reshaped(motion.U.rows(), motion.U.cols());
   if (!simulator_->Rollout(motion.X.col(0), U, &motion_).ok() || expander_.Expand(motion_, &nudged_) >= 0) return false;
   GradientOf(nudged_, out);
-  *out = ((*out - gradient_) / step).cwiseProduct(free_);
+  *out = (*out - gradient_) / step;
   return out->allFinite();
 }
 
-// Lanczos' iteration on M⁻¹ H from a random direction: q_iᵀ M q_j = [i = j], r_i = M q_i
+// Lanczos' iteration on M⁻¹ H from a random direction: q_iᵀ M q_j = [i = j], r_i = M q_i. Controls that are held are 0
+// in each q, since M⁻¹ leaves them so: what r has of them is never seen.
 double Saddle::Find(const Trajectory& motion, const LqProblem& lq, double unit) {
   mu_ = options_.regularization_min * unit;
   Hold(motion, lq);
   GradientOf(lq, &gradient_);
-  const auto most = static_cast<int>(std::min<Eigen::Index>(kMostProducts, (free_.array() > 0).count()));
-  MatrixXd Q(free_.size(), most), R(free_.size(), most);
-  VectorXd alpha(most), beta(most), q, r(free_.size());
+  const auto most = static_cast<int>(std::min<Eigen::Index>(kMostProducts, gradient_.size()));
+  MatrixXd Q(gradient_.size(), most), R(gradient_.size(), most);
+  VectorXd alpha(most), beta(most), q, r(gradient_.size());
   SampleStream stream(1, 0, 0);
   for (double& entry : r) entry = stream.Normal();
-  r = r.cwiseProduct(free_);
   if (!SolveModel(r, &q)) return 0;
   double norm = std::sqrt(q.dot(r));
 

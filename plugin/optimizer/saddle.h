@@ -41,8 +41,7 @@ class Saddle {
   VectorXd half_;  // of each control's range
 
   // about the motion
-  VectorXd free_;      // 1 of controls that are within their bounds, 0 of others; knot by knot
-  VectorXd gradient_;  // of the cost by them
+  VectorXd gradient_;  // of the cost by all controls, knot by knot
   LqProblem model_, nudged_;
   double mu_ = 0;
   RiccatiResult riccati_;

@@ -218,5 +218,36 @@ TEST_F(SaddleTest, FindsTheLeastCurvature) {
   EXPECT_NEAR(curvature, eigen.eigenvalues()[0], 1e-4 * std::abs(eigen.eigenvalues()[0]));
 }
 
+// With fewer free controls than products the search ends when it has seen them all, and with none it finds nothing.
+TEST_F(SaddleTest, EndsWhereFewControlsAreFree) {
+  Fork fork(2000, kPuck, 5);
+  fork.problem.u_lower.setConstant(-1);
+  fork.problem.u_upper.setConstant(1);
+  Simulator simulator(fork.model.get(), fork.problem.context, 1, 1);
+  const IlqrOptions options;
+  Saddle saddle(fork.problem, &simulator, options);
+  const auto find = [&](const MatrixXd& U, LqProblem* lq) {
+    Trajectory motion;
+    EXPECT_TRUE(simulator.Rollout(fork.problem.x0, U, &motion).ok());
+    EXPECT_EQ(Expander(fork.problem, &simulator, options.derivative).Expand(motion, lq), -1);
+    return saddle.Find(motion, *lq, 1);
+  };
+  fork.U.setOnes();
+  LqProblem lq;
+  EXPECT_EQ(find(fork.U, &lq), 0);
+
+  // of one control: d²J/du² = effort + w (6 x² - 2 depth) (dx/du)², of the model effort + 4 w x² (dx/du)²
+  fork.U(0, 0) = 0;
+  const double curvature = find(fork.U, &lq);
+  Trajectory motion;
+  ASSERT_TRUE(simulator.Rollout(fork.problem.x0, fork.U, &motion).ok());
+  VectorXd dx = lq.knots[0].B.col(0);
+  for (std::size_t t = 1; t < 5; ++t) dx = lq.knots[t].A * dx;
+  const double x = motion.X(0, 5), effort = 0.02 * 0.1, by_u = dx[0] * dx[0];
+  const double exact = (effort + 5 * (6 * x * x - 4000) * by_u) / (effort + 20 * x * x * by_u);
+  EXPECT_LT(exact, -1);
+  EXPECT_NEAR(curvature, exact, 1e-4 * std::abs(exact));
+}
+
 }  // namespace
 }  // namespace costate
