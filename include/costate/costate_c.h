@@ -17,10 +17,10 @@ const char* costate_version(void);
      A: (2*nv+na) x (2*nv+na)   B: (2*nv+na) x nu   C: nsensordata x (2*nv+na)   D: nsensordata x nu
    Any output may be NULL. level 0: best available; 1: analytic only (the error names the first term that is not);
    2: residual difference; 3: step difference. d is only read: every bit of it stays, whatever the caller is in the
-   middle of; nothing in it but state, ctrl and context needs to be up to date. Returns 0 on success; otherwise nonzero,
-   the reason in error (error_sz bytes, always terminated; may be NULL) and the outputs untouched. Each thread keeps one
-   private mjData from call to call, so that calls with the same m, level and outputs allocate nothing; values in m may
-   change between calls. Different threads may call at once. */
+   middle of; nothing in it but state, ctrl and context needs to be up to date; data of another model is an error.
+   Returns 0 on success; otherwise nonzero, the reason in error (error_sz bytes, always terminated; may be NULL) and the
+   outputs untouched. Each thread keeps one private mjData from call to call, so that calls with the same m, level and
+   outputs allocate nothing; values in m may change between calls. Different threads may call at once. */
 int costate_transition(const mjModel* m, mjData* d, int level, mjtNum* A, mjtNum* B, mjtNum* C, mjtNum* D, char* error,
                        int error_sz);
 

@@ -16,6 +16,10 @@ inline void CheckSize(const mjModel* model, const char* name, Eigen::Index size,
                                                  "' has " + symbol + " = " + std::to_string(expected));
 }
 
+/// @throws Error{kInvalidArgument} for data that was made for a model of another layout: reading it would leave its
+/// buffers.
+void CheckData(const mjModel* model, const mjData* data);
+
 }  // namespace costate
 
 #endif  // COSTATE_CORE_CHECK_H_

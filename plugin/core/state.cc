@@ -1,11 +1,15 @@
 #include <costate/state.h>
 
+#include <cstdint>
+#include <string>
+
 #include "core/check.h"
 
 namespace costate {
 namespace {
 
 VectorXd Get(const mjModel* model, const mjData* data, int signature) {
+  CheckData(model, data);
   VectorXd state(mj_stateSize(model, signature));
   mj_getState(model, data, state.data(), signature);
   return state;
@@ -18,6 +22,22 @@ void Set(const mjModel* model, mjData* data, const char* name, const char* symbo
 }
 
 }  // namespace
+
+// Data holds the signature of the compiled model that it was made for. Models compiled apart may still be alike, as two
+// that were read from one file: the size of the buffers tells.
+void CheckData(const mjModel* model, const mjData* data) {
+  if (data->signature == model->signature) return;
+  static thread_local std::uint64_t alike[2];  // the last two that are: making data takes long
+  if (alike[0] == model->signature && alike[1] == data->signature) return;
+  const mjtSize bytes = MakeData(model)->nbuffer;
+  if (data->nbuffer != bytes) {
+    throw Error(ErrorCode::kInvalidArgument, "the data was made for another model: it has " +
+                                                 std::to_string(data->nbuffer) + " bytes, data of model '" +
+                                                 ModelName(model) + "' has " + std::to_string(bytes));
+  }
+  alike[0] = model->signature;
+  alike[1] = data->signature;
+}
 
 VectorXd GetState(const mjModel* model, const mjData* data) { return Get(model, data, kStateSignature); }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "core/check.h"
 #include "core/simd.h"
 #include "engine/c_call.h"
 #include "engine/model_key.h"
@@ -91,6 +92,7 @@ Linearizer* AtPoint(const mjModel* m, const mjData* d, int level, bool sensors) 
                     ", it is 0 (best available), 1 (analytic), 2 (residual difference) or 3 "
                     "(step difference)");
   }
+  CheckData(m, d);
   Linearizer* linearizer = cache.Get(m, level, sensors);
   cache.context.resize(mj_stateSize(m, kContextSignature));
   cache.x.resize(mj_stateSize(m, kStateSignature));

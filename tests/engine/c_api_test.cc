@@ -150,6 +150,30 @@ TEST_F(CApiTest, AnErrorIsATextAndLeavesTheOutputs) {
   EXPECT_EQ(Transition(3), 0) << error_;
 }
 
+TEST_F(CApiTest, RefusesTheDataOfAnotherModelButNotOfOneThatIsAlike) {
+  // a copy and the same text compiled once more have data of the same layout; another model's ends too early
+  const ModelPtr copy = CopyModel(model_.get()), twin = LoadModelFromString(kModel),
+                 other = LoadModelFromString("<mujoco><worldbody><geom size='.1'/></worldbody></mujoco>");
+  ASSERT_EQ(costate_transition(model_.get(), data_.get(), 1, A_.data(), nullptr, nullptr, nullptr, error_, 500), 0);
+  const RowMajor A = A_;
+  for (const mjModel* m : {copy.get(), twin.get()}) {
+    const DataPtr data = MakeData(m);
+    mj_copyState(m, data_.get(), data.get(), mjSTATE_INTEGRATION);
+    A_.setZero();
+    ASSERT_EQ(costate_transition(model_.get(), data.get(), 1, A_.data(), nullptr, nullptr, nullptr, error_, 500), 0)
+        << error_;
+    EXPECT_TRUE(support::BitwiseEqual(A_, A));
+  }
+  const DataPtr data = MakeData(other.get());
+  EXPECT_NE(costate_transition(model_.get(), data.get(), 1, A_.data(), nullptr, nullptr, nullptr, error_, 500), 0);
+  EXPECT_NE(std::string(error_).find("the data was made for another model: it has "), std::string::npos) << error_;
+  EXPECT_NE(std::string(error_).find("data of model 'arm' has "), std::string::npos) << error_;
+  const VectorXd lambda = VectorXd::Zero(A_.rows());
+  EXPECT_NE(costate_vjp(model_.get(), data.get(), 1, lambda.data(), nullptr, nullptr, nullptr, error_, 500), 0);
+  EXPECT_THROW(GetState(model_.get(), data.get()), Error);
+  EXPECT_THROW(Linearize(model_.get(), data.get()), Error);
+}
+
 TEST_F(CApiTest, DataIsOnlyReadWhateverItIsInTheMiddleOf) {
   mj_step1(model_.get(), data_.get());
   mj_markStack(data_.get());
