@@ -268,19 +268,21 @@ TEST_F(CertificateCornerTest, EveryRowWithAStraightImpedanceHasItsCorner) {
 // than what is looked for.
 TEST_F(CertificateCornerTest, TheOnsetIsWhereTheMarginIs) {
   struct Case {
-    const char *option, *floor, *pair;
+    const char *option, *floor, *ball, *pair;
     double margin;
   };
-  for (const Case& c : {Case{"", "", "", 0}, Case{"", R"(margin=".0625")", "", 0.0625},
-                        Case{"", R"(margin=".0625")",
-                             R"(<contact><pair geom1="ball" geom2="floor" margin=".03125"/></contact>)", 0.03125},
-                        Case{R"(<option o_margin=".125"><flag override="enable"/></option>)", "", "", 0.125}}) {
+  const char* kMargin = R"(margin=".0625")";
+  for (const Case& c :
+       {Case{"", "", "", "", 0}, Case{"", kMargin, "", "", 0.0625}, Case{"", kMargin, kMargin, "", 0.125},
+        Case{"", kMargin, "", R"(<contact><pair geom1="ball" geom2="floor" margin=".03125"/></contact>)", 0.03125},
+        Case{"", kMargin, "", R"(<contact><pair geom1="floor" geom2="ball" margin=".03125"/></contact>)", 0.03125},
+        Case{R"(<option o_margin=".125"><flag override="enable"/></option>)", "", "", "", 0.125}}) {
     SCOPED_TRACE(c.margin);
     const ModelPtr model =
         LoadModelFromString(std::string("<mujoco>") + c.option +
                             R"(<worldbody><geom name="floor" type="plane" size="1 1 .1" )" + c.floor + R"(/>
-      <body pos="0 0 .1"><joint type="slide" axis="0 0 1"/><geom name="ball" size=".1"/></body></worldbody>)" +
-                            c.pair + "</mujoco>");
+      <body pos="0 0 .1"><joint type="slide" axis="0 0 1"/><geom name="ball" size=".1" )" +
+                            c.ball + "/></body></worldbody>" + c.pair + "</mujoco>");
     const DataPtr data = MakeData(model.get());
     const auto rows = [&](double height) {
       data->qpos[0] = height;
@@ -289,13 +291,18 @@ TEST_F(CertificateCornerTest, TheOnsetIsWhereTheMarginIs) {
     };
     EXPECT_GT(rows(c.margin - 1e-9), 0);
     EXPECT_EQ(rows(c.margin + 1e-9), 0);
-    for (const double above : {0.0, 0.01, 0.019}) {
+    for (const double above : {-0.01, 0.0, 0.01, 0.019}) {
       data->qpos[0] = c.margin + above;
       const Certificate certificate = Certify(model.get(), data.get());
-      const auto onset = std::find_if(certificate.switches.begin(), certificate.switches.end(),
-                                      [](const Switch& s) { return s.next == "onset"; });
+      const auto next = [&](const char* name) {
+        return std::find_if(certificate.switches.begin(), certificate.switches.end(),
+                            [&](const Switch& s) { return s.next == name; });
+      };
+      const auto onset = next("onset");
       ASSERT_NE(onset, certificate.switches.end());
-      EXPECT_NEAR(onset->distance, above, 1e-12);
+      EXPECT_NEAR(onset->distance, std::abs(above), 1e-12);
+      // a pyramid that pushes has edges that may end
+      EXPECT_EQ(next("stick or slip") != certificate.switches.end(), above < 0);
       EXPECT_EQ(certificate.label, above == 0 ? Smoothness::kModeCrossing : Smoothness::kSmooth);
     }
     data->qpos[0] = c.margin + 0.021;
