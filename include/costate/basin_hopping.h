@@ -18,7 +18,8 @@ struct BasinHoppingOptions {
   double size = 0.05;       ///< standard deviation of a kick, in half control ranges (1 without a range)
   double tolerance = 3e-4;  ///< relative decrease of the cost at which the solves on the way end
   std::uint64_t seed = 1;
-  /// Round 0 is one plain solve, others follow only where it stalls or ends infeasible, with the iterations it leaves.
+  /// Round 0 is one plain solve, others follow only where it stalls, ends infeasible or finds no
+  /// slope at its guess, with the iterations it leaves.
   /// Without constraints it then ends as soon as it creeps, at `tolerance` (IlqrOptions::stall_tolerance).
   bool after_stall = false;
 };

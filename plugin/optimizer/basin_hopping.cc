@@ -66,7 +66,7 @@ class BasinHopping {
   void Follow(Lockstep* lockstep);
   bool Take(std::vector<SolveResult>* results, BasinHoppingRound* round);
   void SayInfeasible();
-  bool IsEnough() const { return hopping_.after_stall && !IsStuck(out_.result.status); }
+  bool IsEnough() const { return hopping_.after_stall && !IsStuck(out_.result); }
 
   const Problem& problem_;
   const IlqrOptions& options_;

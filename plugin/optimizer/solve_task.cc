@@ -90,7 +90,7 @@ TaskSolution SolveTask(const Task& task, const Problem& problem, const Guess& gu
     out.result = SolveSmoothed(task, problem, guess, callbacks, &out.stages);
     const SolveStatus status = out.result.status;
     const bool over = status == SolveStatus::kDiverged || status == SolveStatus::kInterrupted;
-    const bool enough = task.hopping.after_stall && !IsStuck(status);
+    const bool enough = task.hopping.after_stall && !IsStuck(out.result);
     if (task.hopping.rounds > 0 && !over && !enough) HopOn(task, problem, callbacks, &out);
   } else if (task.hopping.rounds > 0) {
     BasinHoppingResult found = SolveBasinHopping(problem, guess, task.solver, task.hopping, callbacks.iteration,

@@ -4,12 +4,24 @@
 
 #include <costate/solver.h>
 
+#include <cmath>
+
 namespace costate {
 
 /// It ended where another motion nearby may lead further: at a kink, or with constraints that no step keeps better.
 inline bool IsStuck(SolveStatus status) {
   return status == SolveStatus::kStalled || status == SolveStatus::kInfeasible;
 }
+
+/// It never left a guess that costs something which no control changes to first order: a symmetric motion, or one that
+/// touches nothing yet.
+inline bool IsStuckAtGuess(const SolveResult& result) {
+  constexpr double kNoSlope = 1e-13;  // relative: what rounding leaves of a gradient that is zero
+  return result.status == SolveStatus::kConverged && result.cost == result.initial_cost && result.cost != 0 &&
+         result.gradient_norm <= kNoSlope * std::abs(result.cost);
+}
+
+inline bool IsStuck(const SolveResult& result) { return IsStuck(result.status) || IsStuckAtGuess(result); }
 
 }  // namespace costate
 

@@ -166,7 +166,7 @@ std::string Header(const Task& task) {
   if (task.hopping.rounds > 0) {
     text += fmt::format(
         "hopping   {}{} of kicked controls at most, {} side by side, kicks of {:g} half ranges, seed {}\n",
-        task.hopping.after_stall ? "where the solve stalls or ends infeasible " : "",
+        task.hopping.after_stall ? "where the solve stalls, ends infeasible or never leaves its guess " : "",
         Count(task.hopping.rounds, "round"), Count(task.hopping.width, "solve"), task.hopping.size, task.hopping.seed);
   }
   if (task.free_time.longest > 0) {

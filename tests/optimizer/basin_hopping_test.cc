@@ -242,6 +242,28 @@ TEST_F(BasinHopping, FollowsASolveThatEndsInfeasible) {
   EXPECT_NE(never.result.message.find("no motion found that keeps the constraints"), std::string::npos);
 }
 
+// a puck that nothing touches has no slope: plainly solved, the finger stays where it is, and that converges at once
+TEST_F(BasinHopping, FollowsAGuessWithoutASlope) {
+  const support::TemporaryFolder folder;
+  folder.Write("push.xml", R"(<mujoco model="push"><option timestep="0.01" gravity="0 0 0"/>
+  <worldbody><body><joint name="finger" type="slide" axis="1 0 0"/><geom size="0.05" mass="1"/></body>
+    <body pos="0.15 0 0"><joint name="puck" type="slide" axis="1 0 0" damping="1"/><geom size="0.05" mass="1"/></body></worldbody>
+  <actuator><motor joint="finger" ctrlrange="-20 20"/></actuator></mujoco>)");
+  const auto solve = [&](const std::string& target, const std::string& hopping) {
+    return SolveTask(LoadTask(
+        folder.Write("push.task.xml", "<task model='push.xml' horizon='1'><cost qpos='puck' target='" + target +
+                                          "' terminal='100'/><cost ctrl='all' weight='0.01'/>" + hopping + "</task>")));
+  };
+  const TaskSolution plain = solve("0.2", "<hopping rounds='0'/>"), found = solve("0.2", "");
+  EXPECT_EQ(plain.result.status, SolveStatus::kConverged);
+  EXPECT_NEAR(plain.result.cost, 2, 1e-12);  // ½ 100 · 0.2²
+  EXPECT_FALSE(found.rounds.empty());
+  EXPECT_LT(found.result.cost, 0.1);
+
+  // where there is nothing to gain none follow
+  EXPECT_TRUE(solve("0", "").rounds.empty());
+}
+
 // where a solve creeps it may end early, as others go on from there; one that converges is the same to the last bit
 TEST_F(BasinHopping, EndsASolveThatCreeps) {
   IlqrOptions creeping = WellTask("").solver;
