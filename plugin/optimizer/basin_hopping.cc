@@ -243,10 +243,15 @@ BasinHoppingResult BasinHopping::Run(const Guess& guess) {
   SolveResult& result = out_.result;
   result.message +=
       fmt::format("; of {} round{} of kicked controls {} led further", round - 1, round == 2 ? "" : "s", better);
-  if (interrupted_) result.status = SolveStatus::kInterrupted;
-  if (moves && !interrupted_ && !all) {
+  // what ended them all stands first: the best motion's solve was one of many, with an end of its own
+  if (interrupted_) {
+    result.status = SolveStatus::kInterrupted;
+    result.message =
+        fmt::format("interrupted after {} iterations; the best motion's solve {}", iterations_.size(), result.message);
+  } else if (moves && !all) {
     result.status = SolveStatus::kIterationLimit;
-    result.message += fmt::format(", then {} iterations were over", options_.iterations);
+    result.message = fmt::format("reached the limit of {} iterations; the best motion's solve {}", options_.iterations,
+                                 result.message);
   }
   result.iterations = std::move(iterations_);
   return std::move(out_);

@@ -292,6 +292,7 @@ TEST_F(BasinHopping, EndsWhenItIsTold) {
   options.iterations = 25;
   const BasinHoppingResult limited = SolveBasinHopping(task.ToProblem(), task.ToGuess(), options, Kicks(1000));
   EXPECT_EQ(limited.result.status, SolveStatus::kIterationLimit) << limited.result.message;
+  EXPECT_EQ(limited.result.message.find("reached the limit of 25 iterations; "), 0u) << limited.result.message;
   EXPECT_LE(limited.result.iterations.size(), 25u);
 
   // the last of them are those of the solve to the solver's own tolerance
@@ -309,6 +310,7 @@ TEST_F(BasinHopping, EndsWhenItIsTold) {
         return calls < 12;
       });
   EXPECT_EQ(stopped.result.status, SolveStatus::kInterrupted);
+  EXPECT_EQ(stopped.result.message.find("interrupted after 12 iterations; "), 0u) << stopped.result.message;
   EXPECT_EQ(calls, 12);
   EXPECT_EQ(stopped.result.cost, best);
 }
