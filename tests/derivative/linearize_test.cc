@@ -23,7 +23,7 @@ using support::BitwiseEqual;
 using support::MatricesNearRelative;
 
 // a limb on a floating box over a floor, an activation with limits, a sensor of every stage
-std::string Scene(const std::string& option, const std::string& actuators = "") {
+std::string LimbScene(const std::string& option, const std::string& actuators = "") {
   return "<mujoco model='scene'>" + option + R"(<worldbody><geom type="plane" size="5 5 .1"/>
     <body name="root" pos="0 0 .0998"><freejoint/><geom type="box" size=".1 .15 .1"/>
       <body pos=".1 0 0"><joint name="knee" axis="0 1 0" range="-40 60" limited="true" damping=".1"/>
@@ -47,7 +47,7 @@ TEST_F(LinearizeTest, IsAFunctionOfStateControlAndContextBitForBit) {
   for (Level level : {Level::kBest, Level::kStep}) {
     for (const char* option : {"", "<option integrator='RK4'/>", "<option solver='CG' cone='elliptic'/>",
                                "<option><flag sleep='enable'/></option>"}) {
-      const ModelPtr model = LoadModelFromString(Scene(option));
+      const ModelPtr model = LoadModelFromString(LimbScene(option));
       const VectorXd x = DefaultState(model.get()), u = support::RandomControl(model.get(), 1);
       Linearizer used(model.get(), {.level = level}), fresh(model.get(), {.level = level});
       StepDerivative a, b, other;
@@ -65,7 +65,7 @@ TEST_F(LinearizeTest, IsAFunctionOfStateControlAndContextBitForBit) {
 }
 
 TEST_F(LinearizeTest, LeavesTheCallersDataAndModelAsTheyWereBitForBit) {
-  const ModelPtr model = LoadModelFromString(Scene(""));
+  const ModelPtr model = LoadModelFromString(LimbScene(""));
   const std::vector<unsigned char> model_before = SerializeModel(model.get());
   const DataPtr data = MakeData(model.get());
   for (int i = 0; i < 10; ++i) mj_step(model.get(), data.get());
@@ -88,7 +88,7 @@ TEST_F(LinearizeTest, LeavesTheCallersDataAndModelAsTheyWereBitForBit) {
 }
 
 TEST_F(LinearizeTest, TheContextEnters) {
-  const ModelPtr model = LoadModelFromString(Scene(""));
+  const ModelPtr model = LoadModelFromString(LimbScene(""));
   const VectorXd x = DefaultState(model.get()), u = VectorXd::Zero(2);
   const DataPtr data = MakeData(model.get());
   data->qfrc_applied[2] = 200;  // lifts the box off the floor: nothing holds it any more
@@ -114,7 +114,7 @@ const char* kDelayed = R"(<general name="late" joint="knee" gainprm="3" delay="0
 TEST_F(LinearizeTest, SubstepsAreChainedOrDifferencedAtOnceAsTheModelNeeds) {
   for (const char* option : {"<option timestep='0.002'/>", "<option timestep='0.002' integrator='RK4'/>"}) {
     for (const char* actuators : {"", kDelayed}) {
-      const ModelPtr model = LoadModelFromString(Scene(option, actuators));
+      const ModelPtr model = LoadModelFromString(LimbScene(option, actuators));
       const DataPtr data = MakeData(model.get());
       const VectorXd u = support::RandomControl(model.get(), 2);
       mj_setState(model.get(), data.get(), u.data(), mjSTATE_CTRL);
@@ -138,7 +138,7 @@ TEST_F(LinearizeTest, SubstepsAreChainedOrDifferencedAtOnceAsTheModelNeeds) {
 }
 
 TEST_F(LinearizeTest, SensorsAreThoseOfTheFirstSubstep) {
-  const ModelPtr model = LoadModelFromString(Scene(""));
+  const ModelPtr model = LoadModelFromString(LimbScene(""));
   const VectorXd x = support::RandomState(model.get(), 3), u = support::RandomControl(model.get(), 4);
   StepDerivative one, four;
   Linearizer(model.get(), {.level = Level::kStep, .substeps = 1}).Linearize(x, u, &one);
@@ -148,7 +148,7 @@ TEST_F(LinearizeTest, SensorsAreThoseOfTheFirstSubstep) {
 }
 
 TEST_F(LinearizeTest, TheLastKnotHasSensorsWithoutControl) {
-  const ModelPtr model = LoadModelFromString(Scene(""));
+  const ModelPtr model = LoadModelFromString(LimbScene(""));
   const VectorXd x = support::RandomState(model.get(), 5);
   for (Level level : {Level::kBest, Level::kStep}) {
     Linearizer linearizer(model.get(), {.level = level});
@@ -161,7 +161,7 @@ TEST_F(LinearizeTest, TheLastKnotHasSensorsWithoutControl) {
 }
 
 TEST_F(LinearizeTest, WithoutSensorsCAndDAreEmptyAndAAndBTheSame) {
-  const ModelPtr model = LoadModelFromString(Scene(""));
+  const ModelPtr model = LoadModelFromString(LimbScene(""));
   const VectorXd x = DefaultState(model.get()), u = support::RandomControl(model.get(), 6);
   StepDerivative with, without;
   Linearizer(model.get(), {.level = Level::kStep}).Linearize(x, u, &with);
@@ -208,7 +208,7 @@ TEST_F(LinearizeTest, SensorsThatNobodyReadsAreLeftOut) {
 }
 
 TEST_F(LinearizeTest, RefusesWhatIsNotFiniteByName) {
-  const ModelPtr model = LoadModelFromString(Scene(""));
+  const ModelPtr model = LoadModelFromString(LimbScene(""));
   Linearizer linearizer(model.get());
   StepDerivative out;
   const VectorXd x = DefaultState(model.get()), u = VectorXd::Zero(2);
@@ -231,7 +231,7 @@ TEST_F(LinearizeTest, RefusesWhatIsNotFiniteByName) {
 
 TEST_F(LinearizeTest, AStepThatFailsIsAStatusAndNotTheDerivativeOfAResetSystem) {
   // with automatic reset on, the default, the engine would reset its data in the middle of the differences
-  const ModelPtr model = LoadModelFromString(Scene(""));
+  const ModelPtr model = LoadModelFromString(LimbScene(""));
   const VectorXd x = DefaultState(model.get());
   for (Level level : {Level::kBest, Level::kStep}) {
     Linearizer linearizer(model.get(), {.level = level});
@@ -263,7 +263,7 @@ TEST_F(LinearizeTest, AStepThatFailsIsAStatusAndNotTheDerivativeOfAResetSystem) 
 
 TEST_F(LinearizeTest, CallsAfterTheFirstAllocateNothing) {
   for (const char* option : {"", "<option integrator='RK4'/>"}) {
-    const ModelPtr model = LoadModelFromString(Scene(option));
+    const ModelPtr model = LoadModelFromString(LimbScene(option));
     const VectorXd x1 = DefaultState(model.get()), x2 = support::RandomState(model.get(), 7);
     const VectorXd u1 = VectorXd::Zero(2), u2 = Eigen::Vector2d(2, -1);
     for (int substeps : {1, 3}) {
@@ -281,7 +281,7 @@ TEST_F(LinearizeTest, CallsAfterTheFirstAllocateNothing) {
 }
 
 TEST_F(LinearizeTest, SaysWhichLevelItCameFromAndWhyNotABetterOne) {
-  const ModelPtr model = LoadModelFromString(Scene("<option integrator='RK4'/>", kDelayed));
+  const ModelPtr model = LoadModelFromString(LimbScene("<option integrator='RK4'/>", kDelayed));
   const StepDerivative step = Linearize(model.get(), MakeData(model.get()).get(), {.level = Level::kStep});
   ASSERT_EQ(step.coverage.terms.size(), 1u);
   EXPECT_EQ(step.coverage.terms[0].term, "step");

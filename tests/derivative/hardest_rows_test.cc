@@ -1,0 +1,114 @@
+// (C22) What is done to rows that are too hard for H, row by row. That derivatives keep their digits by it is tested in
+// level_agreement_test.cc.
+#include "derivative/hardest_rows.h"
+
+#include <costate/model.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "support/engine_test.h"
+#include "support/matrix_near.h"
+
+namespace costate {
+namespace {
+
+constexpr double kSharedHardness = 1e9;  // of D J M⁻¹ Jᵀ, M's diagonal for M
+
+// Bodies that turn about their centres of mass, which have no inverse weight against a force there. Two are held by
+// connects, one by the lever that is twice as long; one lies on the floor and may turn on it. Links leave all of them
+// something free.
+class HardestRows : public support::EngineTest {
+ protected:
+  void SetUp() override {
+    EngineTest::SetUp();
+    model_ = LoadModelFromString(
+        R"(<mujoco><option cone="elliptic"/><default><geom contype="0" conaffinity="0"/></default><worldbody>
+      <geom type="plane" size="1 1 1" contype="1"/>
+      <body name="held" pos="0 0 1"><joint type="ball"/><geom size=".1"/>
+        <body pos="0 0 .2"><joint axis="1 2 0"/><geom type="capsule" size=".02 .1" mass=".1"/></body></body>
+      <body name="farther" pos="0 1 1"><joint type="ball"/><geom size=".1"/>
+        <body pos="0 0 .2"><joint axis="1 2 0"/><geom type="capsule" size=".02 .1" mass=".1"/></body></body>
+      <body pos="1 0 .09999999999999"><joint type="ball"/><geom size=".1" friction=".0005" priority="1" conaffinity="1"/>
+        <body pos="0 0 .2"><joint axis="1 2 0"/><geom type="capsule" size=".02 .1" mass=".1"/></body></body>
+      </worldbody><equality><connect body1="held" anchor="0 .03 .04"/><connect body1="farther" anchor="0 .06 .08"/></equality></mujoco>)");
+    data_ = MakeData(model_.get());
+  }
+
+  // forces, states and blocks of cones at the engine's acceleration, with the ball on the floor spinning or at rest
+  void Forward(double spin) {
+    mju_zero(data_->qvel, static_cast<int>(model_->nv));
+    data_->qvel[8] = spin;
+    mj_forward(model_.get(), data_.get());
+    ASSERT_EQ(data_->nefc, 9);
+    VectorXd y(data_->nefc);
+    mj_mulJacVec(model_.get(), data_.get(), y.data(), data_->qacc);
+    y -= Rows(data_->efc_aref);
+    mj_constraintUpdate(model_.get(), data_.get(), y.data(), nullptr, 1);
+    left_.assign(9, 0);
+  }
+  VectorXd Rows(const mjtNum* values) const { return Eigen::Map<const VectorXd>(values, data_->nefc); }
+  VectorXd Cone() const { return Eigen::Map<const VectorXd>(data_->contact[0].H, 9); }
+  double Hardness(int row) const {
+    VectorXd J = VectorXd::Zero(model_->nv), unit = VectorXd::Unit(data_->nefc, row), M(model_->nv);
+    mj_mulJacTVec(model_.get(), data_.get(), J.data(), unit.data());
+    for (int i = 0; i < model_->nv; i++) M[i] = data_->M[model_->M_rowadr[i] + model_->M_rownnz[i] - 1];
+    return data_->efc_D[row] * (J.array().square() / M.array()).sum();
+  }
+  double Hardest(int first) const { return std::max({Hardness(first), Hardness(first + 1), Hardness(first + 2)}); }
+
+  ModelPtr model_;
+  DataPtr data_;
+  std::vector<char> left_;
+  std::vector<double> work_;
+  bool met_ = false;
+};
+
+TEST_F(HardestRows, ThatKeepWhatTheyAskForAreSoftenedEachToTheSameHardness) {
+  // those that are left, here the contact's, keep theirs
+  Forward(0);
+  for (int i = 6; i < 9; i++) left_[static_cast<std::size_t>(i)] = 1;
+  const VectorXd D = Rows(data_->efc_D);
+  EXPECT_NEAR(Hardest(3), 4 * Hardest(0), 1e-6 * Hardest(3));
+  EXPECT_FALSE(HasSoftened(data_.get()));
+  ASSERT_TRUE(SoftenHardest(model_.get(), data_.get(), left_, &work_, &met_));
+  EXPECT_TRUE(met_);
+  EXPECT_TRUE(HasSoftened(data_.get()));
+  for (const int first : {0, 3}) EXPECT_NEAR(Hardest(first), kSharedHardness, 1e-6 * kSharedHardness);
+  EXPECT_EQ(Rows(data_->efc_D).tail(3), D.tail(3));
+}
+
+TEST_F(HardestRows, OneOfWhichCannotKeepItAreSoftenedByOneShare) {
+  // the ball cannot leave the floor, which holds it so lightly that it slips
+  Forward(2);
+  ASSERT_EQ(data_->efc_state[6], mjCNSTRSTATE_CONE);
+  const VectorXd D = Rows(data_->efc_D), force = Rows(data_->efc_force), H = Cone();
+  ASSERT_GT(force.tail(3).norm(), 1);
+  ASSERT_TRUE(SoftenHardest(model_.get(), data_.get(), left_, &work_, &met_));
+  EXPECT_FALSE(met_);
+  const double share = data_->efc_D[0] / D[0];
+  EXPECT_LT(share, 1e-3);
+  EXPECT_TRUE(support::MatricesNearRelative(Rows(data_->efc_D), share * D, 1e-12));
+  EXPECT_TRUE(support::MatricesNearRelative(Rows(data_->efc_force), share * force, 1e-12));
+  EXPECT_TRUE(support::MatricesNearRelative(Cone(), share * H, 1e-12));
+  VectorXd pull(model_->nv);
+  mj_mulJacTVec(model_.get(), data_.get(), pull.data(), data_->efc_force);
+  EXPECT_TRUE(
+      support::MatricesNearRelative(Eigen::Map<const VectorXd>(data_->qfrc_constraint, model_->nv), pull, 1e-12));
+}
+
+TEST_F(HardestRows, GetTheForcesThatBalanceBack) {
+  Forward(2);
+  ASSERT_TRUE(SoftenHardest(model_.get(), data_.get(), left_, &work_, &met_));
+  const VectorXd force = Rows(data_->efc_force), step = VectorXd::LinSpaced(model_->nv, -1, 2);
+  VectorXd y(data_->nefc);
+  mj_mulJacVec(model_.get(), data_.get(), y.data(), step.data());
+  VectorXd expected = Rows(data_->efc_D).cwiseProduct(y);
+  expected.tail(3) = Eigen::Map<const Eigen::Matrix3d>(data_->contact[0].H) * y.tail(3);
+  BalanceHardest(model_.get(), data_.get(), left_, step.data());
+  EXPECT_TRUE(support::MatricesNearRelative(Rows(data_->efc_force) - force, expected, 1e-6));
+}
+
+}  // namespace
+}  // namespace costate
