@@ -82,8 +82,8 @@ std::vector<std::string> TangentNames(const mjModel* model);
 std::vector<std::string> ControlNames(const mjModel* model);
 std::vector<std::string> SensorNames(const mjModel* model);
 
-/// The candidate nearest to `name` (edit distance), else the shortest that `name` is a part of, or "" when none is near:
-/// for "no site 'tib', did you mean 'tip'?".
+/// The candidate nearest to `name` (edit distance), else the shortest that begins or ends with it, or "" when none is
+/// near: for "no site 'tib', did you mean 'tip'?".
 std::string NearestName(const std::string& name, const std::vector<std::string>& candidates);
 
 }  // namespace costate

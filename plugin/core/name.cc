@@ -206,9 +206,9 @@ std::string NearestName(const std::string& name, const std::vector<std::string>&
   }
   if (!best.empty() || name.size() < 3) return best;
 
-  // else the shortest of which it is a part: "left_knee" of "left_knee_joint"
+  // else the shortest that begins or ends with it: "left_knee" of "left_knee_joint" and of "robot/left_knee"
   for (const std::string& candidate : candidates) {
-    const bool part = candidate.find(name) != std::string::npos;
+    const bool part = candidate.starts_with(name) || candidate.ends_with(name);
     if (part && (best.empty() || candidate.size() < best.size())) best = candidate;
   }
   return best;

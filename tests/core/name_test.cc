@@ -101,8 +101,10 @@ TEST_F(NameTest, NearestNameForgivesTyposAndWhatIsLeftOut) {
   EXPECT_EQ(NearestName("left_fot", sites), "left_foot");
   EXPECT_EQ(NearestName("rihgt_foot", sites), "right_foot");
   EXPECT_EQ(NearestName("elbow", sites), "");
-  EXPECT_EQ(NearestName("left_knee", {"left_hip_joint", "left_knee_joint_upper", "left_knee_joint"}), "left_knee_joint");
-  EXPECT_EQ(NearestName("ip", {"left_hip_joint"}), "");
+  EXPECT_EQ(NearestName("left_knee", {"left_hip_joint", "left_knee_joint_upper", "left_knee_joint"}),
+            "left_knee_joint");
+  EXPECT_EQ(NearestName("left_knee", {"robot/left_hip", "robot/left_knee"}), "robot/left_knee");
+  EXPECT_EQ(NearestName("knee", {"left_knee_joint"}), "");
   EXPECT_EQ(NearestName("", sites), "");
   EXPECT_EQ(NearestName("tip", {}), "");
 }

@@ -174,7 +174,7 @@ TEST_F(LinearizeTest, WithoutSensorsCAndDAreEmptyAndAAndBTheSame) {
 // behind a noslip pass an accelerometer has no closed form and is differenced: not when only the tip is read
 TEST_F(LinearizeTest, SensorsThatNobodyReadsAreLeftOut) {
   for (const char* option : {"", "<option integrator='RK4'/>", "<option noslip_iterations='3'/>"}) {
-    const ModelPtr model = LoadModelFromString(Scene(option));
+    const ModelPtr model = LoadModelFromString(LimbScene(option));
     const mjModel* m = model.get();
     const VectorXd x = DefaultState(m), u = support::RandomControl(m, 6);
     std::vector<char> read(m->nsensordata, 0);
