@@ -184,6 +184,16 @@ void LookForExploits(const Task& task, const SolveResult& result, Record* record
   if (!check.message.empty()) record->failures.push_back("simulation: " + check.message);
 }
 
+// is it a joint's range that is violated, where the model's own limit begins to push?
+bool IsOwnRange(const mjModel* m, const ConstraintReport& c) {
+  for (int j = 0; j < m->njnt; j++) {
+    const mjtNum* range = m->jnt_range + 2 * j;
+    const std::string name = "[" + ElementName(m, mjOBJ_JOINT, j) + "]";
+    if (m->jnt_limited[j] && c.component.ends_with(name) && (c.lower == range[0] || c.upper == range[1])) return true;
+  }
+  return false;
+}
+
 // violations by name, worst first
 void PrintConstraints(const Task& task, const SolveResult& result) {
   for (const ConstraintReport& c : result.constraints) {
@@ -193,6 +203,9 @@ void PrintConstraints(const Task& task, const SolveResult& result) {
                result.trajectory.time[c.knot] - result.trajectory.time[0], c.component,
                kept ? "" : fmt::format(": {:.6g}, allowed {:.6g} to {:.6g}", c.value, c.lower, c.upper), c.multiplier,
                c.active);
+    if (!kept && IsOwnRange(task.model.get(), c))
+      fmt::print(
+          "  hint          the model's own limit begins to push there: <limit … margin=\"0.005\"/> keeps off it\n");
   }
 }
 

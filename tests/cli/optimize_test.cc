@@ -154,6 +154,21 @@ TEST(CliOptimize, KeepsConstraintsAndSaysWhichItCannot) {
   EXPECT_TRUE(Has(record.tables.at("constraints.csv"), ",\"top speed\",\"qvel[hinge]\","));
   EXPECT_EQ(Costate({"replay", folder.File("run")}).exit_code, 0);
 
+  // a link that its motor cannot hold falls into its own limit, at which the model begins to push
+  folder.Write("fall.xml",
+               "<mujoco><worldbody><body><joint name='fall' axis='0 1 0' range='-10 40'/>"
+               "<geom type='capsule' size='.02' fromto='0 0 0 .3 0 0'/></body></worldbody>"
+               "<actuator><motor joint='fall' ctrlrange='-.01 .01'/></actuator></mujoco>");
+  const auto fall = [&](const char* limit) {
+    const std::string file = folder.Write(
+        "fall.task.xml", "<task model='fall.xml' horizon='0.6'><cost qpos='all'/>" + std::string(limit) + "</task>");
+    return Costate({"optimize", file, "--no-save", "--quiet", "--iterations", "3"}).out;
+  };
+  const char* hint = "the model's own limit begins to push there";
+  EXPECT_TRUE(Has(fall("<limit joint='all'/>"), hint)) << fall("<limit joint='all'/>");
+  EXPECT_FALSE(Has(fall("<limit joint='all' margin='0.01'/>"), hint));
+  EXPECT_TRUE(Has(fall("<limit joint='all' margin='0.01'/>"), "VIOLATED"));
+
   const std::string never =
       folder.Write("never.task.xml", SwingTask("<constraint name='far' qpos='all' equals='50' when='end'/>"));
   const ProcessResult failed = Costate({"optimize", never, "--no-save", "--quiet"});
