@@ -610,7 +610,7 @@ bool AnalyticBackend::Sensors(const mjModel* m, mjData* d, StepDerivative* out, 
   }
   const bool noslip = UsesNoslip(m);
   sensor_.Compute({m, d, &tree_, &constraint_, closed_actuation_ ? &actuation_ : nullptr, &X_,
-                   noslip ? &minimum_ : nullptr, hides_forces_},
+                   noslip ? &minimum_ : nullptr, noslip ? TreeBehindNoslip(m, d) : nullptr, hides_forces_},
                   wanted_sensors_, out, switch_.sensors);
   if (!CoverSensors(m, &out->coverage, missing)) return false;
   if (!sensor_.AnyDifferenced()) return true;

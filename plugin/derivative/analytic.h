@@ -119,6 +119,7 @@ class AnalyticBackend final : public Backend {
   bool UsesNoslip(const mjModel* model) const { return model->opt.noslip_iterations > 0; }
   void RunNoslip(const mjModel* model, mjData* data);
   bool ApplyNoslip(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
+  const TreeDerivative* TreeBehindNoslip(const mjModel* model, const mjData* data);
   bool VjpNoslip(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out,
                  std::string* missing);
   void PullNoslipStep(const mjModel* model, const mjData* data, ConstVectorRef lambda, StepVjp* out);
@@ -192,7 +193,8 @@ class AnalyticBackend final : public Backend {
   std::unique_ptr<ResidualDifference> difference_;  // made when a term first needs it
   DirectDerivative direct_;
   DifferencedTerms differenced_;
-  std::unique_ptr<TreeDerivative> rne_;  // where it is switched to differences
+  std::unique_ptr<TreeDerivative> behind_;  // the tree at the acceleration behind a noslip pass, where sensors read it
+  std::unique_ptr<TreeDerivative> rne_;     // where it is switched to differences
   BlockedMatrix rne_columns_;
   TreeInput input_;
   bool closed_tendons_ = false, closed_passive_ = false, closed_actuation_ = false, closed_integrator_ = false;

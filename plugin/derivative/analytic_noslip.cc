@@ -23,6 +23,15 @@ bool AnalyticBackend::ApplyNoslip(const mjModel* m, mjData* d, StepDerivative* o
   return true;
 }
 
+// (N9)
+const TreeDerivative* AnalyticBackend::TreeBehindNoslip(const mjModel* m, const mjData* d) {
+  if (!behind_) behind_ = std::make_unique<TreeDerivative>(m);
+  TreeInput input;
+  input.a = noslip_->a().data();
+  behind_->Forward(m, d, input);
+  return behind_.get();
+}
+
 // through A … D; applied forces are more columns of the same sweeps
 bool AnalyticBackend::VjpNoslip(const mjModel* m, mjData* d, const StepCovectors& covectors, StepVjp* out,
                                 std::string* missing) {

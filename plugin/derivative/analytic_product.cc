@@ -134,8 +134,8 @@ bool AnalyticBackend::PullSensors(const mjModel* m, mjData* d, ConstVectorRef si
             columns = ndx + static_cast<int>(m->nu);
   sensed_.setZero(columns);
   by_acceleration_.setZero(nv);
-  const SensorPoint point = {m,       d,       &tree_,       &constraint_, closed_actuation_ ? &actuation_ : nullptr,
-                             nullptr, nullptr, hides_forces_};
+  const SensorPoint point = {m,       d,       &tree_,  &constraint_, closed_actuation_ ? &actuation_ : nullptr,
+                             nullptr, nullptr, nullptr, hides_forces_};
   const SensorDerivative::Pulled pulled = {sensed_.data(), by_acceleration_.data(),
                                            out->xfrc.size() ? out->xfrc.data() : nullptr};
   sensor_.Pull(point, sigma.data(), pulled, switch_.sensors);

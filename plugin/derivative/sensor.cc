@@ -84,17 +84,18 @@ std::vector<char> SensedTendons(const mjModel* m) {
   return sensed;
 }
 
-// accelerations and friction forces, which a noslip pass moves; normal forces and limits stay those of the minimum
+// friction forces, which a noslip pass moves; normal forces and limits stay those of the minimum
 bool ReadsFriction(int type) {
   switch (type) {
-    case mjSENS_ACCELEROMETER:
-    case mjSENS_FRAMELINACC:
-    case mjSENS_FRAMEANGACC:
     case mjSENS_FORCE:
     case mjSENS_TORQUE:
     case mjSENS_CONTACT: return true;
     default: return false;
   }
+}
+
+bool ReadsAcceleration(int type) {
+  return type == mjSENS_ACCELEROMETER || type == mjSENS_FRAMELINACC || type == mjSENS_FRAMEANGACC;
 }
 
 bool ReadsConstraintForces(int type) {
@@ -288,8 +289,9 @@ bool SensorDerivative::Sensor(int i) {
   const BlockedMatrix* da = at_.da;
   if (at_.hides_forces && ReadsConstraintForces(at_.m->sensor_type[i])) return false;
   if (at_.minimum) {
-    if (ReadsFriction(at_.m->sensor_type[i])) return false;
-    at_.da = at_.minimum;
+    const int type = at_.m->sensor_type[i];
+    if (ReadsFriction(type) || (ReadsAcceleration(type) && !at_.after)) return false;
+    if (!ReadsAcceleration(type)) at_.da = at_.minimum;
   }
   const bool closed = ClosedForm(i);
   at_.da = da;

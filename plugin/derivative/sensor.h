@@ -30,6 +30,7 @@ struct SensorPoint {
   const Actuation* actuation = nullptr;    ///< null: actuator forces have no closed form here
   const BlockedMatrix* da = nullptr;       ///< da/d(x, u)
   const BlockedMatrix* minimum = nullptr;  ///< behind a noslip pass: da of the minimum, where the other terms are taken
+  const TreeDerivative* after = nullptr;   ///< … and the tree at the acceleration behind it; null: none is wanted
   bool hides_forces = false;               ///< those of constraints are the engine's only in whole steps, (C22)
 };
 

@@ -122,11 +122,12 @@ bool SensorDerivative::FrameAcceleration(int i) {
   const bool own = type == mjSENS_ACCELEROMETER, linear = type != mjSENS_FRAMEANGACC;
   Frame object;
   if (!FindFrame(own ? mjOBJ_SITE : m->sensor_objtype[i], m->sensor_objid[i], &object)) return false;
-  const BodyPoint point(m, d, *at_.tree, object.body, object.p);
+  const TreeDerivative& tree = at_.after ? *at_.after : *at_.tree;
+  const BodyPoint point(m, d, tree, object.body, object.p);
   const Mat3 R = own ? Mat3(object.R.transpose()) : Mat3::Identity();
   rows_.Begin(3);
   for (int dof = object.last; dof >= 0; dof = m->dof_parentid[dof]) {
-    const PointChange q = point.ByPosition(d, *at_.tree, dof), v = point.ByVelocity(d, *at_.tree, dof);
+    const PointChange q = point.ByPosition(d, tree, dof), v = point.ByVelocity(d, tree, dof);
     Vec3 by_q = linear ? q.acceleration : q.spin_rate;
     if (own) by_q -= q.rotation.cross(point.acceleration());
     const Vec6 S = Vec6Map(d->cdof + 6 * dof);

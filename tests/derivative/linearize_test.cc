@@ -171,10 +171,12 @@ TEST_F(LinearizeTest, WithoutSensorsCAndDAreEmptyAndAAndBTheSame) {
   EXPECT_TRUE(BitwiseEqual(with.B, without.B));
 }
 
-// behind a noslip pass an accelerometer has no closed form and is differenced: not when only the tip is read
+// behind a noslip pass a force has no closed form and is differenced: not when only the tip is read
 TEST_F(LinearizeTest, SensorsThatNobodyReadsAreLeftOut) {
   for (const char* option : {"", "<option integrator='RK4'/>", "<option noslip_iterations='3'/>"}) {
-    const ModelPtr model = LoadModelFromString(LimbScene(option));
+    std::string text = LimbScene(option);
+    text.replace(text.find("<velocimeter"), 0, "<force site='tip'/>");
+    const ModelPtr model = LoadModelFromString(text);
     const mjModel* m = model.get();
     const VectorXd x = DefaultState(m), u = support::RandomControl(m, 6);
     std::vector<char> read(m->nsensordata, 0);
@@ -191,9 +193,9 @@ TEST_F(LinearizeTest, SensorsThatNobodyReadsAreLeftOut) {
       EXPECT_TRUE(BitwiseEqual(some.A, all.A) && BitwiseEqual(some.B, all.B)) << option;
       for (auto [value, expected] : {std::pair(&some.C, &all.C), {&some.D, &all.D}, {&some_last.C, &all_last.C}}) {
         ASSERT_EQ(value->rows(), m->nsensordata);
-        EXPECT_GT(expected->bottomRows(6).cwiseAbs().maxCoeff(), 0);
+        EXPECT_GT(expected->bottomRows(9).cwiseAbs().maxCoeff(), 0);
         EXPECT_TRUE(BitwiseEqual(value->topRows(3), expected->topRows(3))) << option << " " << ToString(level);
-        EXPECT_TRUE(BitwiseEqual(value->bottomRows(6), MatrixXd::Zero(6, value->cols()))) << option;
+        EXPECT_TRUE(BitwiseEqual(value->bottomRows(9), MatrixXd::Zero(9, value->cols()))) << option;
       }
       if (level == Level::kBest && m->opt.noslip_iterations > 0) {
         EXPECT_EQ(all.coverage.Worst(), Level::kResidual);
@@ -202,7 +204,7 @@ TEST_F(LinearizeTest, SensorsThatNobodyReadsAreLeftOut) {
       linearizer.SelectSensors({});
       linearizer.Linearize(x, u, &some);
       EXPECT_TRUE(SameDerivative(some, all));
-      EXPECT_ERROR(linearizer.SelectSensors({1}), ErrorCode::kDimensionMismatch, "1", "9");
+      EXPECT_ERROR(linearizer.SelectSensors({1}), ErrorCode::kDimensionMismatch, "1", "12");
     }
   }
 }

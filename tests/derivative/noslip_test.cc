@@ -139,6 +139,27 @@ TEST_F(NoslipTest, AtRestItSweepsAsAnyStateAround) {
   EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step, reference.step_error, kReference));
 }
 
+// (N9)
+TEST_P(NoslipCones, AccelerationsAreInClosedForm) {
+  std::string text = Pushing(std::get<0>(GetParam()), std::get<1>(GetParam()));
+  text.replace(text.find("</mujoco>"), 0, R"(<sensor><framelinacc objtype="body" objname="sledge"/>
+    <frameangacc objtype="body" objname="arm"/><framelinacc objtype="xbody" objname="ball"/>
+    <accelerometer site="tip"/></sensor>)");
+  const std::string arm = "fromto=\"0 0 0 0.25 0 0.01\"/>";
+  text.replace(text.find(arm) + arm.size(), 0, "<site name='tip' pos='.2 0 .05' euler='20 30 40'/>");
+  const ModelPtr sensing = LoadModelFromString(text);
+  mjModel* m = sensing.get();
+  const DataPtr point = Pushed(m, 30);
+  ASSERT_GE(point->ncon, 4);
+  const StepDerivative value = LinearizeNoslip(m, point.get(), true);
+  EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
+  const ReferenceDerivative reference = Reference(m, point.get());
+  for (const BlockComparison& block : Compare(m, value, reference, {.tolerance = kReference}).blocks) {
+    EXPECT_TRUE(block.agrees) << block.name << " " << block.worst.row_name << " / " << block.worst.col_name << " "
+                              << block.worst.value << " " << block.worst.reference << " +- " << block.worst.error_bar;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(ConesAndDimensions, NoslipCones,
                          ::testing::Combine(::testing::Values("pyramidal", "elliptic"), ::testing::Values(3, 4, 6)));
 
