@@ -71,6 +71,20 @@ void ExpectSlopesByForces(const mjModel* m, mjData* data, mjData* work, const St
   for (int i = 6; i < 6 * m->nbody; i++) EXPECT_NEAR(vjp.xfrc[i], slope(data->xfrc_applied + i), 1e-6 * largest) << i;
 }
 
+// of a covector on the next state, and one on the sensors unless it is empty
+void ExpectStepSlopesByForces(const mjModel* m, mjData* data, mjData* work, const StepVjp& vjp, const VectorXd& lambda,
+                              const VectorXd& sigma) {
+  const mjModel tight = Tight(m);
+  mj_copyState(m, data, work, mjSTATE_INTEGRATION);
+  mj_step(&tight, work);
+  const VectorXd base = GetState(m, work);
+  ExpectSlopesByForces(m, data, work, vjp, [&](mjData* d) {
+    mj_step(&tight, d);
+    return lambda.dot(Difference(m, GetState(m, d), base)) +
+           sigma.dot(Eigen::Map<const VectorXd>(d->sensordata, sigma.size()));
+  });
+}
+
 class NoslipCones : public support::EngineTest, public ::testing::WithParamInterface<std::tuple<const char*, int>> {
  protected:
   void SetUp() override {
@@ -222,14 +236,7 @@ TEST_F(NoslipTest, PullsBackToAppliedForces) {
     EXPECT_TRUE(support::MatricesNearRelative(vjp.x, value.A.transpose() * lambda, 1e-12));
     EXPECT_TRUE(support::MatricesNearRelative(vjp.u, value.B.transpose() * lambda, 1e-12));
 
-    const mjModel tight = Tight(m);
-    mj_copyState(m, data.get(), work.get(), mjSTATE_INTEGRATION);
-    mj_step(&tight, work.get());
-    const VectorXd base = GetState(m, work.get());
-    ExpectSlopesByForces(m, data.get(), work.get(), vjp, [&](mjData* d) {
-      mj_step(&tight, d);
-      return lambda.dot(Difference(m, GetState(m, d), base));
-    });
+    ExpectStepSlopesByForces(m, data.get(), work.get(), vjp, lambda, VectorXd());
   }
 }
 
@@ -323,15 +330,7 @@ TEST_F(NoslipTest, PullsBackSensorsToAppliedForces) {
         support::MatricesNearRelative(vjp.x, value.A.transpose() * lambda + value.C.transpose() * sigma, 1e-11));
     EXPECT_TRUE(
         support::MatricesNearRelative(vjp.u, value.B.transpose() * lambda + value.D.transpose() * sigma, 1e-11));
-    const mjModel tight = Tight(m);
-    mj_copyState(m, data.get(), work.get(), mjSTATE_INTEGRATION);
-    mj_step(&tight, work.get());
-    const VectorXd base = GetState(m, work.get());
-    ExpectSlopesByForces(m, data.get(), work.get(), vjp, [&](mjData* d) {
-      mj_step(&tight, d);
-      return lambda.dot(Difference(m, GetState(m, d), base)) +
-             sigma.dot(Eigen::Map<const VectorXd>(d->sensordata, m->nsensordata));
-    });
+    ExpectStepSlopesByForces(m, data.get(), work.get(), vjp, lambda, sigma);
   }
   m->opt.integrator = mjINT_EULER;
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "optimizer/finger_and_puck.h"
 #include "support/engine_test.h"
 #include "support/temporary_folder.h"
 
@@ -245,10 +246,7 @@ TEST_F(BasinHopping, FollowsASolveThatEndsInfeasible) {
 // a puck that nothing touches has no slope: plainly solved, the finger stays where it is, and that converges at once
 TEST_F(BasinHopping, FollowsAGuessWithoutASlope) {
   const support::TemporaryFolder folder;
-  folder.Write("push.xml", R"(<mujoco model="push"><option timestep="0.01" gravity="0 0 0"/>
-  <worldbody><body><joint name="finger" type="slide" axis="1 0 0"/><geom size="0.05" mass="1"/></body>
-    <body pos="0.15 0 0"><joint name="puck" type="slide" axis="1 0 0" damping="1"/><geom size="0.05" mass="1"/></body></worldbody>
-  <actuator><motor joint="finger" ctrlrange="-20 20"/></actuator></mujoco>)");
+  folder.Write("push.xml", kFingerAndPuck);
   const auto solve = [&](const std::string& target, const std::string& hopping) {
     return SolveTask(LoadTask(
         folder.Write("push.task.xml", "<task model='push.xml' horizon='1'><cost qpos='puck' target='" + target +

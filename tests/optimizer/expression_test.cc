@@ -60,7 +60,6 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Expression, ReadsNumbersAlikeInEveryLocale) {
   const support::CommaLocale locale;
-  if (!locale.german()) GTEST_SKIP() << "no locale can be compiled (Debian: apt-get install locales)";
   EXPECT_EQ(ValueAt(Expression("[0.5 * a, .25 + v[1], 1e-3 * 2]", kNames), Point()),
             Eigen::Vector3d(0.5 * 0.7, 0.25 - 0.4, 1e-3 * 2));
 }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "optimizer/finger_and_puck.h"
 #include "support/engine_test.h"
 #include "support/temporary_folder.h"
 
@@ -145,10 +146,7 @@ TEST_F(FreeTime, SeeksAShorterMotionFromTheGuessToo) {
 // there on its time is searched
 TEST_F(FreeTime, StartsFromWhereSmoothContactHasLed) {
   const support::TemporaryFolder folder;
-  folder.Write("push.xml", R"(<mujoco model="push"><option timestep="0.01" gravity="0 0 0"/>
-  <worldbody><body><joint name="finger" type="slide" axis="1 0 0"/><geom size="0.05" mass="1"/></body>
-    <body pos="0.15 0 0"><joint name="puck" type="slide" axis="1 0 0" damping="1"/><geom size="0.05" mass="1"/></body></worldbody>
-  <actuator><motor joint="finger" ctrlrange="-20 20"/></actuator></mujoco>)");
+  folder.Write("push.xml", kFingerAndPuck);
   const auto solve = [&](const std::string& smooth) {
     const Task task = LoadTask(
         folder.Write("push.task.xml",

@@ -10,6 +10,7 @@
 #include <limits>
 #include <random>
 
+#include "optimizer/random_lq.h"
 #include "support/matrix_near.h"
 
 namespace costate {
@@ -22,30 +23,13 @@ constexpr double kDenseRounding = 1e-9;  // well-conditioned problems of a few k
 
 // convex, with cross terms and gaps; the end's cost reads the start where it is tied
 LqProblem RandomStartProblem(bool tied, unsigned seed) {
-  constexpr int kKnots = 5, kStates = 4, kControls = 2;
-  std::mt19937 generator(seed);
+  constexpr int kStates = 4;
+  LqProblem problem = RandomProblem(5, kStates, 2, true, seed);
+  std::mt19937 generator(seed + 1000);
   std::normal_distribution<double> normal;
   const auto draw = [&] { return normal(generator); };
-  const auto convex = [&](int n) -> MatrixXd {
-    const MatrixXd R = MatrixXd::NullaryExpr(n, n, draw);
-    return R.transpose() * R + 0.1 * MatrixXd::Identity(n, n);
-  };
-  LqProblem problem;
-  for (int t = 0; t < kKnots; ++t) {
-    const MatrixXd H = convex(kStates + kControls);
-    LqKnot knot;
-    knot.A = 0.6 * MatrixXd::NullaryExpr(kStates, kStates, draw);
-    knot.B = MatrixXd::NullaryExpr(kStates, kControls, draw);
-    knot.gap = VectorXd::NullaryExpr(kStates, draw);
-    knot.lx = VectorXd::NullaryExpr(kStates, draw);
-    knot.lu = VectorXd::NullaryExpr(kControls, draw);
-    knot.lxx = H.topLeftCorner(kStates, kStates);
-    knot.lux = H.bottomLeftCorner(kControls, kStates);
-    knot.luu = H.bottomRightCorner(kControls, kControls);
-    problem.knots.push_back(knot);
-  }
-  const MatrixXd H = convex(2 * kStates);
-  problem.lx = VectorXd::NullaryExpr(kStates, draw);
+  const MatrixXd R = MatrixXd::NullaryExpr(2 * kStates, 2 * kStates, draw);
+  const MatrixXd H = R.transpose() * R + 0.1 * MatrixXd::Identity(2 * kStates, 2 * kStates);
   problem.lxx = H.topLeftCorner(kStates, kStates);
   problem.start.entries = {0, 2, 3};
   problem.start.lower = VectorXd::Constant(3, -kUnbounded);

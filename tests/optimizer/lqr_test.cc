@@ -6,9 +6,9 @@
 
 #include <cmath>
 #include <limits>
-#include <random>
 #include <string>
 
+#include "optimizer/random_lq.h"
 #include "support/matrix_near.h"
 
 namespace costate {
@@ -18,33 +18,6 @@ using support::BitwiseEqual;
 using support::MatricesNear;
 
 constexpr double kRounding = 1e-9;  // well-conditioned problems of a few knots: rounding alone, with room
-
-// a convex problem without structure: cross terms, gradients and, when asked for, gaps
-LqProblem RandomProblem(int N, int ndx, int nu, bool gaps, unsigned seed) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<double> normal;
-  const auto draw = [&] { return normal(generator); };
-  LqProblem problem;
-  for (int t = 0; t < N; ++t) {
-    // [lxx luxᵀ; lux luu] = RᵀR + I/10
-    const MatrixXd R = MatrixXd::NullaryExpr(ndx + nu, ndx + nu, draw);
-    const MatrixXd H = R.transpose() * R + 0.1 * MatrixXd::Identity(ndx + nu, ndx + nu);
-    LqKnot knot;
-    knot.A = 0.6 * MatrixXd::NullaryExpr(ndx, ndx, draw);
-    knot.B = MatrixXd::NullaryExpr(ndx, nu, draw);
-    if (gaps) knot.gap = VectorXd::NullaryExpr(ndx, draw);
-    knot.lx = VectorXd::NullaryExpr(ndx, draw);
-    knot.lu = VectorXd::NullaryExpr(nu, draw);
-    knot.lxx = H.topLeftCorner(ndx, ndx);
-    knot.lux = H.bottomLeftCorner(nu, ndx);
-    knot.luu = H.bottomRightCorner(nu, nu);
-    problem.knots.push_back(knot);
-  }
-  const MatrixXd R = MatrixXd::NullaryExpr(ndx, ndx, draw);
-  problem.lx = VectorXd::NullaryExpr(ndx, draw);
-  problem.lxx = R.transpose() * R;
-  return problem;
-}
 
 struct LqSolution {
   MatrixXd dX, dU;  // ndx × (N+1), nu × N

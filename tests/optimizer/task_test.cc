@@ -346,7 +346,6 @@ TEST_F(TaskFile, MarksTheSensorsThatItReads) {
 TEST_F(TaskFile, IsUnderstoodAlikeInEveryLocale) {
   const std::string path = COSTATE_MODELS "/quadruped/walk.xml", text = Describe(LoadTask(path));
   const support::CommaLocale locale;
-  if (!locale.german()) GTEST_SKIP() << "no locale can be compiled (Debian: apt-get install locales)";
   EXPECT_EQ(Describe(LoadTask(path)), text);
 }
 
