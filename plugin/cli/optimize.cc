@@ -389,8 +389,8 @@ void AddOptimizeCommand(CLI::App& app, int* exit_code) {
       ->check(CLI::Range(1, 1000000));
   command
       ->add_option("--hops", options->hops,
-                   "so many rounds of kicked controls from the best motion (default 4 where the solve stalls or ends "
-                   "infeasible)")
+                   "so many rounds of kicked controls from the best motion (default 4 where the solve stalls, ends "
+                   "infeasible or cannot leave its guess)")
       ->check(CLI::Range(0, 1000000));
   command->add_flag("--second-order", options->second_order, "exact second derivatives (fddp)");
   AddSmoothOptions(command, &options->smooth, "go from smoother contact to the true model");

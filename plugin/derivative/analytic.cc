@@ -609,8 +609,15 @@ bool AnalyticBackend::Sensors(const mjModel* m, mjData* d, StepDerivative* out, 
     return true;
   }
   const bool noslip = UsesNoslip(m);
-  sensor_.Compute({m, d, &tree_, &constraint_, closed_actuation_ ? &actuation_ : nullptr, &X_,
-                   noslip ? &minimum_ : nullptr, noslip ? TreeBehindNoslip(m, d) : nullptr, hides_forces_},
+  sensor_.Compute({.m = m,
+                   .d = d,
+                   .tree = &tree_,
+                   .constraint = &constraint_,
+                   .actuation = closed_actuation_ ? &actuation_ : nullptr,
+                   .da = &X_,
+                   .minimum = noslip ? &minimum_ : nullptr,
+                   .after = noslip ? TreeBehindNoslip(m, d) : nullptr,
+                   .hides_forces = hides_forces_},
                   wanted_sensors_, out, switch_.sensors);
   if (!CoverSensors(m, &out->coverage, missing)) return false;
   if (!sensor_.AnyDifferenced()) return true;

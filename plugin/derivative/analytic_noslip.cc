@@ -23,8 +23,14 @@ bool AnalyticBackend::ApplyNoslip(const mjModel* m, mjData* d, StepDerivative* o
   return true;
 }
 
-// (N9)
+// (N9) null where no sensor reads accelerations
 const TreeDerivative* AnalyticBackend::TreeBehindNoslip(const mjModel* m, const mjData* d) {
+  bool read = false;
+  for (int i = 0; i < m->nsensor; i++) {
+    const bool wanted = !wanted_sensors_ || (*wanted_sensors_)[i];
+    read = read || (wanted && ReadsAcceleration(m->sensor_type[i]));
+  }
+  if (!read) return nullptr;
   if (!behind_) behind_ = std::make_unique<TreeDerivative>(m);
   TreeInput input;
   input.a = noslip_->a().data();
@@ -47,8 +53,12 @@ bool AnalyticBackend::VjpNoslip(const mjModel* m, mjData* d, const StepCovectors
     // those of the minimum; of (x, u) they are there already
     sensed_.setZero(2 * m->nv + m->na + m->nu);
     by_acceleration_.setZero(m->nv);
-    const SensorPoint point = {m,       d,        &tree_, &constraint_, closed_actuation_ ? &actuation_ : nullptr,
-                               nullptr, &minimum_};
+    const SensorPoint point = {.m = m,
+                               .d = d,
+                               .tree = &tree_,
+                               .constraint = &constraint_,
+                               .actuation = closed_actuation_ ? &actuation_ : nullptr,
+                               .minimum = &minimum_};
     sensor_.Pull(point, covectors.sensors.data(), {sensed_.data(), by_acceleration_.data(), nullptr}, switch_.sensors);
     if (sensor_.AnyDifferenced()) {
       *missing = "noslip: the pull-back to applied forces by " + NamesOfSensors(m, sensor_.differenced());

@@ -134,8 +134,12 @@ bool AnalyticBackend::PullSensors(const mjModel* m, mjData* d, ConstVectorRef si
             columns = ndx + static_cast<int>(m->nu);
   sensed_.setZero(columns);
   by_acceleration_.setZero(nv);
-  const SensorPoint point = {m,       d,       &tree_,  &constraint_, closed_actuation_ ? &actuation_ : nullptr,
-                             nullptr, nullptr, nullptr, hides_forces_};
+  const SensorPoint point = {.m = m,
+                             .d = d,
+                             .tree = &tree_,
+                             .constraint = &constraint_,
+                             .actuation = closed_actuation_ ? &actuation_ : nullptr,
+                             .hides_forces = hides_forces_};
   const SensorDerivative::Pulled pulled = {sensed_.data(), by_acceleration_.data(),
                                            out->xfrc.size() ? out->xfrc.data() : nullptr};
   sensor_.Pull(point, sigma.data(), pulled, switch_.sensors);

@@ -94,10 +94,6 @@ bool ReadsFriction(int type) {
   }
 }
 
-bool ReadsAcceleration(int type) {
-  return type == mjSENS_ACCELEROMETER || type == mjSENS_FRAMELINACC || type == mjSENS_FRAMEANGACC;
-}
-
 bool ReadsConstraintForces(int type) {
   switch (type) {
     case mjSENS_FORCE:
@@ -349,6 +345,10 @@ bool SensorDerivative::ClosedForm(int i) {
     case mjSENS_USER: return mjcb_sensor == nullptr;  // nobody fills it
     default: return false;
   }
+}
+
+bool ReadsAcceleration(int type) {
+  return type == mjSENS_ACCELEROMETER || type == mjSENS_FRAMELINACC || type == mjSENS_FRAMEANGACC;
 }
 
 bool HasCutoff(const mjModel* m, int i) {

@@ -30,7 +30,7 @@ struct SensorPoint {
   const Actuation* actuation = nullptr;    ///< null: actuator forces have no closed form here
   const BlockedMatrix* da = nullptr;       ///< da/d(x, u)
   const BlockedMatrix* minimum = nullptr;  ///< behind a noslip pass: da of the minimum, where the other terms are taken
-  const TreeDerivative* after = nullptr;   ///< … and the tree at the acceleration behind it; null: none is wanted
+  const TreeDerivative* after = nullptr;   ///< … and the tree at the acceleration behind it; null: no sensor reads it
   bool hides_forces = false;               ///< those of constraints are the engine's only in whole steps, (C22)
 };
 
@@ -67,6 +67,9 @@ class SensorRows {
 
 /// Some sensors, an entry a sensor: "normal of gap, tactile of pad".
 std::string NamesOfSensors(const mjModel* model, const std::vector<char>& which);
+
+/// Does a type of sensor read accelerations, and no forces?
+bool ReadsAcceleration(int type);
 
 /// Does a sensor hold its numbers at a cutoff?
 bool HasCutoff(const mjModel* model, int sensor);
