@@ -488,10 +488,13 @@ void Actuation::LimitForces(const mjModel* m) {
     return !m->actuator_forcelimited[i] || Inside(force, m->actuator_forcerange + 2 * i);
   };
   const auto gear = [&](int i) { return m->actuator_gear[6 * m->actuator_outadr[i]]; };
+  share_.assign(m->nactuator, {});
   for (int i = 0; i < m->nactuator; i++) {
     const int t = tendon(i);
     if (saturated(t)) {
-      if (inside(i, scale(t) * force_[i])) pull[t] += gear(i) * force_[i];
+      const bool moves = inside(i, scale(t) * force_[i]);
+      share_[i] = {true, moves ? scale(t) : 0, force_[i] / total[t]};
+      if (moves) pull[t] += gear(i) * force_[i];
     } else if (!inside(i, force_[i]) && m->actuator_gaintype[i] != mjGAIN_SO3) {
       ActuatorSlope& s = slopes_[i];
       s.length = s.velocity = s.ctrl = s.act = 0;
@@ -504,8 +507,7 @@ void Actuation::LimitForces(const mjModel* m) {
     const int t = tendon(i);
     if (!saturated(t)) continue;
     NoDamping(i);
-    row_scale_[i] =
-        PLANT("tendon force limit", scale(t) * ((inside(i, scale(t) * force_[i]) ? gear(i) : 0) - pull[t] / total[t]));
+    row_scale_[i] = PLANT("tendon force limit", scale(t) * ((share_[i].slope != 0 ? gear(i) : 0) - pull[t] / total[t]));
   }
 }
 

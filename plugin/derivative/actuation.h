@@ -121,6 +121,13 @@ class Actuation {
   /// What the slopes of an actuator's force are in its tendon's pull: its gear, or less where a limit shares them out.
   /// (A5)
   double row_scale(int actuator) const { return row_scale_[actuator]; }
+  /// Does a tendon's limit share out this actuator's force? Then its slopes are those before all limits.
+  bool IsShared(int actuator) const { return share_[actuator].limited; }
+  /// ∂(force of an actuator) / ∂(force of another of the same tendon before all limits). (A5)
+  double ShareSlope(int actuator, int other) const {
+    const Share& mine = share_[actuator];
+    return mine.slope * ((actuator == other) - mine.part);
+  }
   /// Rows of joints whose total actuator force is at actuatorfrcrange: their force does not move.
   bool IsDofClamped(int dof) const { return clamped_[dof]; }
   bool AnyDofClamped() const { return any_clamped_; }
@@ -131,6 +138,12 @@ class Actuation {
   void AddServoForce(const mjModel* model, const mjData* data, const ServoSlope& servo, Columns* R) const;
   void LimitForces(const mjModel* model);
   void NoDamping(int actuator);
+
+  struct Share {  // of an actuator in its tendon's limit
+    bool limited = false;
+    double slope = 0;  // limit / ΣF within its own range, 0 beyond
+    double part = 0;   // F / ΣF
+  };
 
   struct Kind {     // what the model's structure says of an actuator
     bool constant;  // its moment
@@ -148,6 +161,7 @@ class Actuation {
   std::vector<ServoSlope> servos_;
   std::vector<double> force_, row_scale_;  // force before limits; scale of its row where a tendon's limit shares it out
   std::vector<double> tendon_total_, tendon_pull_;
+  std::vector<Share> share_;
   std::vector<Moment> own_;
   std::vector<ActuatorMoment> moment_;
   std::vector<MuscleStages> muscle_;  // of muscles under RK4

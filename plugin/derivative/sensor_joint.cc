@@ -100,12 +100,16 @@ bool SensorDerivative::ActuatorVelocity(int i) {
   });
 }
 
-// factor (f_l dl + f_l̇ dl̇ + f_w dw + f_u du) into row 0
+// factor (f_l dl + f_l̇ dl̇ + f_w dw + f_u du) into row 0; of all actuators that share out a tendon's limit
 bool SensorDerivative::AddActuatorForce(int actuator, double factor) {
   const mjModel* m = at_.m;
-  const bool tendon = m->actuator_trntype[actuator] == mjTRN_TENDON;
-  if (tendon && m->tendon_actfrclimited[m->actuator_trnid[2 * actuator]]) return false;  // shared out among actuators
-  return AddForceSlopes(actuator, factor, factor);
+  if (!at_.actuation->IsShared(actuator)) return AddForceSlopes(actuator, factor, factor);
+  for (int k = 0; k < m->nactuator; k++) {
+    if (!at_.actuation->IsShared(k) || m->actuator_trnid[2 * k] != m->actuator_trnid[2 * actuator]) continue;
+    const double slope = factor * at_.actuation->ShareSlope(actuator, k);
+    if (!AddForceSlopes(k, slope, k == actuator ? factor : 0)) return false;
+  }
+  return true;
 }
 
 // the same with another factor of forces that are added after limits

@@ -302,6 +302,27 @@ TEST_F(SensorTest, TransmissionsAndActuatorForcesAgree) {
                              kKinematic);
 }
 
+// (M3) forces that share out a tendon's limit, one of them at its own range, beside a tendon within its limit and
+// joints that both pull
+TEST_F(SensorTest, SharesOfATendonsLimitAgree) {
+  ExpectAgreesAtRandomStates(Scene(R"(
+    <actuatorfrc actuator="strong"/><actuatorfrc actuator="weak"/><actuatorfrc name="still short" actuator="short"/>
+    <tendonactuatorfrc tendon="rope"/><actuatorfrc actuator="free"/><tendonactuatorfrc tendon="pair"/>
+    <jointactuatorfrc joint="elbow"/><jointactuatorfrc joint="reach"/>)",
+                                   "", R"(
+    <tendon>
+      <fixed name="pair" actuatorfrcrange="-900 900"><joint joint="elbow" coef="0.5"/><joint joint="reach" coef="-2"/></fixed>
+      <fixed name="rope" actuatorfrcrange="-1 2"><joint joint="elbow" coef="0.7"/><joint joint="tail" coef="-1"/></fixed>
+    </tendon>
+    <actuator>
+      <position name="strong" tendon="rope" kp="900" kv="3" gear="2"/>
+      <general name="weak" tendon="rope" gear="-1" gainprm="300" biastype="affine" biasprm="200 -9 -1"/>
+      <general name="short" tendon="rope" gainprm="200" biastype="affine" biasprm="100" forcerange="-0.01 0.01"/>
+      <position name="free" tendon="pair" kp="3"/>
+    </actuator>)"),
+                             kKinematic);
+}
+
 // a trunk on legs, with a load on it and an arm on the load: contacts with the floor, within a tree and between trees
 ModelPtr Standing(const std::string& sensors, int cone, const std::string& more = "") {
   ModelPtr model = LoadModelFromString(R"(
