@@ -73,6 +73,18 @@ bool IsClipped(const mjModel* model, const mjData* data, const mjContact& contac
   return owner[0] || owner[1];
 }
 
+// is the centre of a ball, or the segment of a capsule, within a mesh or height field? Outside, the collider takes it
+// for a point or a line and is exact; within, it searches on the round surface.
+bool IsBallWithin(const mjModel* model, const mjContact& contact) {
+  const int type[2] = {model->geom_type[contact.geom[0]], model->geom_type[contact.geom[1]]};
+  if (type[0] != mjGEOM_HFIELD && type[1] != mjGEOM_MESH) return false;
+  const int ball = type[0] == mjGEOM_HFIELD;
+  if (type[ball] != mjGEOM_SPHERE && type[ball] != mjGEOM_CAPSULE) return false;
+  if (model->opt.disableflags & mjDSBL_NATIVECCD) return false;
+  const double outside = contact.dist + model->geom_size[3 * contact.geom[ball]];
+  return outside <= model->opt.ccd_tolerance + contact.includemargin / 2;  // the mesh is rounder by half of it
+}
+
 // does a contact have rows, or does an adhesion pull by its normal?
 bool IsFelt(const mjModel* m, const mjContact& contact) {
   if (contact.efc_address >= 0) return true;
@@ -123,7 +135,7 @@ bool IsCurved(const mjModel* model, const mjContact& contact) {
   const auto curved = [](int type) { return type == mjGEOM_ELLIPSOID || type == mjGEOM_CYLINDER; };
   if (type1 == mjGEOM_PLANE || type2 == mjGEOM_SDF) return false;
   if (type1 == mjGEOM_SPHERE && type2 == mjGEOM_CYLINDER) return false;
-  return curved(type1) || curved(type2);
+  return curved(type1) || curved(type2) || IsBallWithin(model, contact);
 }
 
 bool IsStaircase(const mjModel* model, const mjData* data, const mjContact& contact) {

@@ -23,7 +23,8 @@ struct ContactMotion {
   ContactMatrix by_geom1() const { return by_both - by_geom2; }
 };
 
-/// Does the iterative collider find the contact, and is a surface of it curved?
+/// Does the iterative collider find the contact on a curved surface? Of a ball or capsule only where its centre or
+/// segment is within a mesh or height field.
 bool IsCurved(const mjModel* model, const mjContact& contact);
 
 /// Is the contact found by an iterative collider on a curved surface? Then it is exact to ccd_tolerance only, and moves
