@@ -38,6 +38,7 @@ constexpr double kKept = 3;  // nudges that a contact may go beyond its margin a
 constexpr double kTurnsAlong = 1e-6;  // what a normal's rate may differ from both geoms' turn
 
 constexpr double kIndependent = 1e-8;  // of a motion's size: what is left of it beyond the others
+constexpr double kOwnMotion = 1e-3;    // … what a joint must add to those before it to be one of its own
 constexpr double kSameNormal = 1e-8;   // what the engine leaves of a face's normal …
 constexpr double kPlaceNoise = 3e-15;  // … which it makes from points that it knows to this …
 constexpr double kMostNoise = 1e-6;    // … but no more than this
@@ -47,21 +48,29 @@ bool IsSame(const mjPreContact& found, const mjContact& contact) {
   return found.dist == contact.dist && std::equal(found.pos, found.pos + 3, contact.pos);
 }
 
-// (G12) orthonormal twists (w; v) at `pivot` that span how the joints move one geom against the other
-int RelativeTwists(const mjModel* m, const mjData* d, const int geom[2], const Vec3& pivot, Mat6* twists) {
+// (G12) unit twists (w; v) at `pivot` by which the joints move one geom against the other
+ContactGeometry::Twists JointTwists(const mjModel* m, const mjData* d, const int geom[2], const Vec3& pivot) {
   const int body[2] = {m->geom_bodyid[geom[0]], m->geom_bodyid[geom[1]]};
-  int rank = 0;
+  ContactGeometry::Twists twists(6, m->nv);
+  int count = 0;
   ForExclusiveDofs(m, LastDof(m, body[0]), LastDof(m, body[1]), [&](int dof, int side) {
-    if (rank == 6) return;
-    const Eigen::Map<const Vec6> S(d->cdof + 6 * dof);
-    Vec6 rest = MotionAbout(S, pivot - Origin(m, d, body[side]));
-    const double size = rest.norm();
+    const Vec6 twist = MotionAbout(Eigen::Map<const Vec6>(d->cdof + 6 * dof), pivot - Origin(m, d, body[side]));
+    if (twist.norm() > 0) twists.col(count++) = twist.normalized();
+  });
+  return twists.leftCols(count);
+}
+
+// (G12) orthonormal twists that span those
+int Span(const ContactGeometry::Twists& joints, Mat6* twists) {
+  int rank = 0;
+  for (int k = 0; k < joints.cols() && rank < 6; k++) {
+    Vec6 rest = joints.col(k);
     for (int pass = 0; pass < 2; pass++) {
       const auto basis = twists->leftCols(rank);
       rest -= (basis * (basis.transpose() * rest)).eval();
     }
-    if (rest.norm() > kIndependent * size) twists->col(rank++) = rest.normalized();
-  });
+    if (rest.norm() > kIndependent) twists->col(rank++) = rest.normalized();
+  }
   if (rank == 6) twists->setIdentity();
   return rank;
 }
@@ -171,6 +180,13 @@ class ContactGeometry::Follower {
 
   // has the last motion another rate forwards than backwards?
   bool bends(int k) const { return bends_[k]; }
+
+  // is the rate of the last motion off by more than its differences err?
+  bool IsOff(int k, const Numbers& off) const {
+    const double most = kBend * std::max(1.0, (rate_[k] - off).head<7>().cwiseAbs().maxCoeff()),
+                 noise = NormalRounding(data_->contact[contacts_[k]]) / kPoseStep;
+    return off.head<4>().cwiseAbs().maxCoeff() > most || off.segment<3>(4).cwiseAbs().maxCoeff() > most + noise;
+  }
 
   int count() const { return count_; }
   int found() const { return found_; }
@@ -314,16 +330,11 @@ bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first, 
 
   // motions of geom 2
   Mat6 twists;
-  const int rank = RelativeTwists(model, data, geom, pivot, &twists);
-  ContactRate by_pivot[kMaxFound];
-  Mat36 tangent_rate[kMaxFound];
+  const Twists joints = JointTwists(model, data, geom, pivot);
+  const int rank = Span(joints, &twists);
+  Rates rates[kMaxFound];
+  std::fill_n(rates, count, Rates::Zero());
   bool bends[kMaxFound] = {};
-  for (int k = 0; k < count; k++) {
-    by_pivot[k].dphi.setZero();
-    by_pivot[k].dp.setZero();
-    by_pivot[k].dn.setZero();
-    tangent_rate[k].setZero();
-  }
   for (int column = 0; column < rank; column++) {
     const Vec6 twist = twists.col(column);
     if (!pair.Follow(twist, false)) {
@@ -331,12 +342,8 @@ bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first, 
       return refuse("its contact points jump under a motion that its joints allow");
     }
     for (int k = 0; k < count; k++) {
-      const Numbers& rate = pair.rate(k);
       bends[k] = bends[k] || pair.bends(k);
-      by_pivot[k].dphi += PLANT("contact geometry: pose differences, distance", rate[0]) * twist.transpose();
-      by_pivot[k].dp += rate.segment<3>(1) * twist.transpose();
-      by_pivot[k].dn += rate.segment<3>(4) * twist.transpose();
-      if (pair.frame(k).from_collider) tangent_rate[k] += rate.tail<3>() * twist.transpose();
+      rates[k] += pair.rate(k) * twist.transpose();
     }
   }
 
@@ -345,29 +352,62 @@ bool ContactGeometry::Difference(const mjModel* model, mjData* data, int first, 
   for (int column = 0; column < rank; column++) all += kMixed[column] * twists.col(column);
   const bool told = rank > 1 && pair.FollowClosely(all);
   for (int k = 0; k < count && told; k++) {
-    Eigen::Matrix<double, 7, 1> sum;
-    sum << by_pivot[k].dphi * all, by_pivot[k].dp * all, by_pivot[k].dn * all;
-    const mjContact& contact = data->contact[pair.contact(k)];
-    const Eigen::Matrix<double, 7, 1> off = (pair.rate(k).head<7>() - sum).cwiseAbs();
-    const double most = kBend * std::max(1.0, sum.cwiseAbs().maxCoeff());
-    bends[k] = bends[k] || off.head<4>().maxCoeff() > most ||
-               off.tail<3>().maxCoeff() > most + NormalRounding(contact) / kPoseStep;
+    bends[k] = bends[k] || pair.IsOff(k, pair.rate(k) - rates[k] * all);
+  }
+
+  if (std::any_of(bends, bends + count, [](bool bend) { return bend; }) && !FollowJoints(&pair, joints, bends, rates)) {
+    for (int k = 0; k < count; k++) done_[pair.contact(k)] = kJumps;
+    return refuse("more joints than motions move it about a corner, each otherwise");
   }
 
   // from twists at the pivot to twists at each contact point: v_pivot = v − w × (p − pivot)
   const ConvexShape shape1(model, data, geom[0]), shape2(model, data, geom[1]);
   for (int k = 0; k < count; k++) {
+    ContactRate by_pivot{PLANT("contact geometry: pose differences, distance", rates[k].row(0)),
+                         rates[k].middleRows<3>(1), rates[k].middleRows<3>(4)};
+    const Mat36 tangent = pair.frame(k).from_collider ? Mat36(rates[k].bottomRows<3>()) : Mat36::Zero();
     const int c = pair.contact(k);
-    TakeFaceNormal(shape1, shape2, data->contact[c], twists, rank, &by_pivot[k].dn);
+    TakeFaceNormal(shape1, shape2, data->contact[c], twists, rank, &by_pivot.dn);
     ContactMotion& motion = motion_[c];
     const Vec3 r = Vec3Map(data->contact[c].pos) - pivot;
-    motion.by_geom2 = Assemble(pair.frame(k), by_pivot[k], tangent_rate[k]);
+    motion.by_geom2 = Assemble(pair.frame(k), by_pivot, tangent);
     motion.by_geom2.leftCols<3>() +=
         PLANT("contact geometry: pose differences", (motion.by_geom2.rightCols<3>() * Skew(r)).eval());
     CommonMotion(pair.frame(k), &motion.by_both);
     done_[c] = bends[k] ? kBends : kMoves;
   }
   if (pair.found() > 1 && model->opt.disableflags & mjDSBL_NATIVECCD) TurnTogether(data, &pair);
+  return true;
+}
+
+// (G12) About a corner the rate by a sum of motions is not the sum of their rates: what a column takes is that by its
+// own joint. Where joints are more than the motions that they span, all must agree.
+bool ContactGeometry::FollowJoints(Follower* pair, const Twists& joints, const bool bends[], Rates rates[]) {
+  Mat6 basis;
+  int rank = 0;
+  for (int k = 0; k < pair->count(); k++) {
+    if (bends[k]) rates[k].setZero();
+  }
+  for (int joint = 0; joint < joints.cols(); joint++) {
+    const Vec6 twist = joints.col(joint);
+    Vec6 rest = twist;
+    for (int pass = 0; pass < 2; pass++) {
+      const auto known = basis.leftCols(rank);
+      rest -= (known * (known.transpose() * rest)).eval();
+    }
+    const double size = rest.norm();
+    if (!pair->Follow(twist, false)) return false;
+    for (int k = 0; k < pair->count(); k++) {
+      if (!bends[k]) continue;
+      const Numbers off = pair->rate(k) - rates[k] * twist;
+      if (size > kOwnMotion) {
+        rates[k] += off / size * (rest / size).transpose();
+      } else if (pair->IsOff(k, off)) {
+        return false;
+      }
+    }
+    if (size > kOwnMotion) basis.col(rank++) = rest / size;
+  }
   return true;
 }
 
@@ -417,7 +457,7 @@ bool ContactGeometry::Flickers(const mjModel* model, mjData* data, int c) {
     });
   };
   Mat6 twists;
-  const int rank = RelativeTwists(model, data, data->contact[c].geom, pivot, &twists);
+  const int rank = Span(JointTwists(model, data, data->contact[c].geom, pivot), &twists);
   MovingGeom moving(data, g2);
   for (int nudge = 0; nudge < 2 * rank; nudge++) {
     moving.Move(pivot, twists.col(nudge / 2), nudge % 2 ? kFlicker : -kFlicker);

@@ -99,12 +99,17 @@ class ContactGeometry {
 
   const ContactMotion& motion(int contact) const { return motion_[contact]; }
 
+  using Twists = Eigen::Matrix<double, 6, Eigen::Dynamic>;
+
  private:
+  using Rates = Eigen::Matrix<double, 10, 6>;  // of distance, point, normal and tangent by a twist
+
   void Open(int ncon);
   bool IsWanted(const mjData* data, int c, bool with_force) const;
   bool ClosedForm(const mjModel* model, const mjData* data, int c);
   class Follower;
   bool Difference(const mjModel* model, mjData* data, int first, std::string* missing);
+  bool FollowJoints(Follower* pair, const Twists& joints, const bool bends[], Rates rates[]);
   void TurnTogether(const mjData* data, Follower* pair);
   bool Convex(const mjModel* model, mjData* data, int c, std::string* missing);
   bool Exact(const mjModel* model, const mjData* data, int c, std::string* missing);

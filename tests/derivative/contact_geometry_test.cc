@@ -528,6 +528,60 @@ TEST(ContactGeometry, ContactsInOnePlaceAreToldApart) {
   ExpectEnginesMotions(model.get(), data.get(), 1e-6, 1e-4);  // what a nudge turns the normal by: 1e-6 / 0.1
 }
 
+// A prism of six sides on a box, one side flush with one of the box but for a third of a nudge: what they share ends at
+// the one or at the other, and rates do not add up. Each joint has that of its own motion; where joints are more than
+// the motions that they span, none is right for all.
+TEST(ContactGeometry, AboutACornerEachJointHasItsOwnRate) {
+  const auto make = [](const std::string& more) {
+    return LoadModelFromString(R"(<mujoco><option><flag multiccd="enable"/></option><asset><mesh name="hex" vertex="
+          .125 0 -.125  .0625 .125 -.125  -.0625 .125 -.125  -.125 0 -.125  -.0625 -.125 -.125  .0625 -.125 -.125
+          .125 0 .125  .0625 .125 .125  -.0625 .125 .125  -.125 0 .125  -.0625 -.125 .125  .0625 -.125 .125"/></asset>
+      <worldbody><geom type="box" size=".0625 .125 .25" pos=".07 0 0"/>
+        <body pos="0 3e-7 .3749"><joint type="slide" axis="0 0 1"/><joint type="slide" axis="1 0 0"/>
+          <joint type="slide" axis="1 1 0"/>)" +
+                               more + R"(<geom type="mesh" mesh="hex"/></body></worldbody></mujoco>)");
+  };
+  const ModelPtr model = make(""), redundant = make("<joint type='slide' axis='0 1 0'/>");
+  const DataPtr data = MakeData(model.get());
+  mj_forward(model.get(), data.get());
+  ASSERT_GE(data->ncon, 4);
+  ExpectEnginesMotions(model.get(), data.get(), 1e-6, 1e-8);
+
+  const DataPtr other = MakeData(redundant.get());
+  mj_forward(redundant.get(), other.get());
+  std::string missing;
+  EXPECT_FALSE(ContactGeometry(redundant.get()).Compute(redundant.get(), other.get(), &missing));
+  EXPECT_NE(missing.find("corner"), std::string::npos) << missing;
+}
+
+// The centre of a ball, or a capsule's segment, within a mesh: the collider searches on the round surface and its
+// normal is one of a staircase. The exact contact has the normal of the face, which rests.
+TEST(ContactGeometry, BallsDeepInAMeshHaveItsFacesNormal) {
+  for (const char* geom : {"size='.02'", "type='capsule' size='.02 .05' euler='30 20 0'"}) {
+    for (const double depth : {.01, .03}) {
+      SCOPED_TRACE(std::string(geom) + " " + std::to_string(depth));
+      const ModelPtr model = LoadModelFromString(R"(<mujoco><asset><mesh name="brick" vertex="-.2 -.2 -.1 .2 -.2 -.1
+            -.2 .2 -.1 .2 .2 -.1 -.2 -.2 .1 .2 -.2 .1 -.2 .2 .1 .2 .2 .1"/></asset>
+          <worldbody><geom type="mesh" mesh="brick"/><body pos=".03 .04 .12"><freejoint/><geom )" +
+                                                 std::string(geom) + "/></body></worldbody></mujoco>");
+      const DataPtr data = MakeData(model.get());
+      mj_forward(model.get(), data.get());
+      const double reach = data->ncon > 0 ? -data->contact[0].dist : 0;
+      data->qpos[2] -= depth - reach;
+      mj_forward(model.get(), data.get());
+      ASSERT_EQ(data->ncon, 1);
+      ASSERT_NEAR(data->contact[0].dist, -depth, 1e-5);
+      EXPECT_EQ(IsStaircase(model.get(), data.get(), data->contact[0]), depth > .02);
+      ContactGeometry geometry(model.get());
+      std::string missing;
+      ASSERT_TRUE(geometry.Compute(model.get(), data.get(), &missing)) << missing;
+      const ContactMatrix& rates = geometry.motion(0).by_geom1();    // the mesh is the second
+      EXPECT_LE(rates.bottomRows<3>().cwiseAbs().maxCoeff(), 1e-5);  // of the engine's normal, off by its square
+      EXPECT_NEAR(std::abs(rates(0, 5)), 1, 1e-5);
+    }
+  }
+}
+
 // libccd finds further contacts of a pair by tilting both geoms by a thousandth about axes that it makes from those of
 // the world. Such a contact has the normal of the resting mesh, tilted: it does not turn with the box, which moves.
 TEST(ContactGeometry, WhatLibccdFindsByTiltingDoesNotTurnWithBothGeoms) {
