@@ -617,6 +617,7 @@ bool AnalyticBackend::Sensors(const mjModel* m, mjData* d, StepDerivative* out, 
                    .da = &X_,
                    .minimum = noslip ? &minimum_ : nullptr,
                    .after = noslip ? TreeBehindNoslip(m, d) : nullptr,
+                   .pass = noslip ? noslip_.get() : nullptr,
                    .hides_forces = hides_forces_},
                   wanted_sensors_, out, switch_.sensors);
   if (!CoverSensors(m, &out->coverage, missing)) return false;

@@ -23,12 +23,13 @@ bool AnalyticBackend::ApplyNoslip(const mjModel* m, mjData* d, StepDerivative* o
   return true;
 }
 
-// (N9) null where no sensor reads accelerations
+// (N9) null where no sensor reads accelerations, of its own or in a wrench
 const TreeDerivative* AnalyticBackend::TreeBehindNoslip(const mjModel* m, const mjData* d) {
   bool read = false;
   for (int i = 0; i < m->nsensor; i++) {
     const bool wanted = !wanted_sensors_ || (*wanted_sensors_)[i];
-    read = read || (wanted && ReadsAcceleration(m->sensor_type[i]));
+    const int type = m->sensor_type[i];
+    read = read || (wanted && (ReadsAcceleration(type) || ReadsWrench(type)));
   }
   if (!read) return nullptr;
   if (!behind_) behind_ = std::make_unique<TreeDerivative>(m);

@@ -247,20 +247,27 @@ void ContactBlock::FillPull(const mjModel* model, const mjData* data, const mjCo
   F_by_a.setZero();
   F_by_v.setZero();
   F_by_belt.setZero();
-  AddPull(contact, pull);
+  AddForce(contact, -PLANT("adhesion: pull", pull) * Vec6::Unit(0));
 }
 
-void ContactBlock::AddPull(const mjContact& contact, double pull) {
-  const Vec3 p = Vec3Map(contact.pos) - origin, push = PLANT("adhesion: pull", -pull * Vec3Map(contact.frame));
-  f[0] -= pull;
-  F.head<3>() += p.cross(push);
-  F.tail<3>() += push;
+Vec6 ContactBlock::Wrench(const mjContact& contact, const Vec6& force) const {
+  const Mat3 axes = Eigen::Map<const Mat3>(contact.frame);
+  const Vec3 push = axes * force.head<3>();
+  Vec6 wrench;
+  wrench << axes * force.tail<3>() + (Vec3Map(contact.pos) - origin).cross(push), push;
+  return wrench;
+}
+
+void ContactBlock::AddForce(const mjContact& contact, const Vec6& force) {
+  f += force;
+  F += Wrench(contact, force);
 
   // (C9) at a constant force: it moves and turns with the contact
-  const Mat3 push_cross = Skew(push);
-  F_by_geometry.block<3, 3>(0, 1) -= PLANT("adhesion: moving pull", push_cross);
-  F_by_geometry.block<3, 3>(0, 4) -= PLANT("adhesion: turning moment", Skew(p) * push_cross);
-  F_by_geometry.block<3, 3>(3, 4) -= PLANT("adhesion: turning pull", push_cross);
+  const Mat3 axes = Eigen::Map<const Mat3>(contact.frame), push = Skew(axes * force.head<3>()),
+             torque = Skew(axes * force.tail<3>()), p = Skew(Vec3Map(contact.pos) - origin);
+  F_by_geometry.block<3, 3>(0, 1) -= PLANT("contact: moving constant force", push);
+  F_by_geometry.block<3, 3>(0, 4) -= PLANT("contact: turning constant moment", p * push) + torque;
+  F_by_geometry.block<3, 3>(3, 4) -= PLANT("contact: turning constant force", push);
 }
 
 bool ContactBlock::Fill(const mjModel* model, const mjData* data, const TreeDerivative& tree, const mjContact& contact,

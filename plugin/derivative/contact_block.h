@@ -45,8 +45,11 @@ struct ContactBlock {
   /// The same of a constant pull [N] between the two bodies along the normal of a contact, with a row or without. (C21)
   void FillPull(const mjModel* model, const mjData* data, const mjContact& contact, double pull);
 
-  /// Such a pull beside the forces that the block has.
-  void AddPull(const mjContact& contact, double pull);
+  /// A constant force beside those that the block has, in the contact's basis: such a pull, or what a noslip pass adds.
+  void AddForce(const mjContact& contact, const Vec6& force);
+
+  /// Wrench on body 2 about the origin of a force in the contact's basis.
+  Vec6 Wrench(const mjContact& contact, const Vec6& force) const;
 
   /// F by a twist about the origin that moves the contact by G.
   /// @param surface  of the surface velocity (t1, t2, spin) by the twist at the contact point; null: none.

@@ -84,16 +84,6 @@ std::vector<char> SensedTendons(const mjModel* m) {
   return sensed;
 }
 
-// friction forces, which a noslip pass moves; normal forces and limits stay those of the minimum
-bool ReadsFriction(int type) {
-  switch (type) {
-    case mjSENS_FORCE:
-    case mjSENS_TORQUE:
-    case mjSENS_CONTACT: return true;
-    default: return false;
-  }
-}
-
 bool ReadsConstraintForces(int type) {
   switch (type) {
     case mjSENS_FORCE:
@@ -157,6 +147,7 @@ void SensorRows::MultiplyOut(const BlockedMatrix& da) {
       }
     }
   }
+  std::fill_n(factor_.begin(), static_cast<std::size_t>(count_) * nv_, 0.0);
 }
 
 void SensorRows::Contract(const double* weight, double* direct, double* acceleration) const {
@@ -285,9 +276,11 @@ bool SensorDerivative::Sensor(int i) {
   const BlockedMatrix* da = at_.da;
   if (at_.hides_forces && ReadsConstraintForces(at_.m->sensor_type[i])) return false;
   if (at_.minimum) {
+    // normal forces and limits stay those of the minimum
     const int type = at_.m->sensor_type[i];
-    if (ReadsFriction(type) || (ReadsAcceleration(type) && !at_.after)) return false;
-    if (!ReadsAcceleration(type)) at_.da = at_.minimum;
+    if ((ReadsWrench(type) || ReadsAcceleration(type)) && !at_.after) return false;
+    if (type == mjSENS_CONTACT && !at_.pass) return false;
+    if (!ReadsAcceleration(type) && !ReadsWrench(type)) at_.da = at_.minimum;
   }
   const bool closed = ClosedForm(i);
   at_.da = da;
@@ -350,6 +343,8 @@ bool SensorDerivative::ClosedForm(int i) {
 bool ReadsAcceleration(int type) {
   return type == mjSENS_ACCELEROMETER || type == mjSENS_FRAMELINACC || type == mjSENS_FRAMEANGACC;
 }
+
+bool ReadsWrench(int type) { return type == mjSENS_FORCE || type == mjSENS_TORQUE; }
 
 bool HasCutoff(const mjModel* m, int i) {
   const int type = m->sensor_type[i], datatype = m->sensor_datatype[i];

@@ -14,6 +14,7 @@
 #include "derivative/constraint.h"
 #include "derivative/contact_block.h"
 #include "derivative/moment.h"
+#include "derivative/noslip.h"
 #include "derivative/sensor_contact.h"
 #include "derivative/spatial_tendon.h"
 #include "derivative/tree_derivative.h"
@@ -31,6 +32,7 @@ struct SensorPoint {
   const BlockedMatrix* da = nullptr;       ///< da/d(x, u)
   const BlockedMatrix* minimum = nullptr;  ///< behind a noslip pass: da of the minimum, where the other terms are taken
   const TreeDerivative* after = nullptr;   ///< … and the tree at the acceleration behind it; null: no sensor reads it
+  const NoslipPass* pass = nullptr;        ///< … and what it adds to forces; null: what reads them has no closed form
   bool hides_forces = false;               ///< those of constraints are the engine's only in whole steps, (C22)
 };
 
@@ -54,6 +56,7 @@ class SensorRows {
   /// Adds by_a · da, then copies row k to row `first` + k of (C, D).
   void Store(const BlockedMatrix& da, int first, StepDerivative* out);
   void Store(int first, StepDerivative* out) const;
+  /// Adds by_a · da, and begins a new by_a.
   void MultiplyOut(const BlockedMatrix& da);
   /// Adds the rows times `weight`, of direct columns to `direct` and of by_a to `acceleration`.
   void Contract(const double* weight, double* direct, double* acceleration) const;
@@ -70,6 +73,9 @@ std::string NamesOfSensors(const mjModel* model, const std::vector<char>& which)
 
 /// Does a type of sensor read accelerations, and no forces?
 bool ReadsAcceleration(int type);
+
+/// Does a type of sensor read the interaction wrench of a body, which has accelerations and forces of friction?
+bool ReadsWrench(int type);
 
 /// Does a sensor hold its numbers at a cutoff?
 bool HasCutoff(const mjModel* model, int sensor);
@@ -121,6 +127,7 @@ class SensorDerivative {
     Mat3 R = Mat3::Identity();
     mjtNum quat[4] = {1, 0, 0, 0};
   };
+  struct SensedContact;
   bool Sensor(int i);
   bool ClosedForm(int i);
   void Begin(const SensorPoint& point);
@@ -173,12 +180,21 @@ class SensorDerivative {
   template <int N>
   bool AddWrench(int body, const Eigen::Matrix<double, N, 6>& weight);
   bool FindTension(int tendon, double* tension);
+  template <int N>
+  void AddWrenchColumn(int kind, int dof, const Vec6& column, const Eigen::Matrix<double, N, 6>& weight);
+  template <int N>
+  void AddInertia(int body, const Eigen::Matrix<double, N, 6>& weight);
+  template <int N>
+  bool AddTendons(int body, const Vec3& origin, const Eigen::Matrix<double, N, 6>& weight);
+  template <int N>
+  bool AddContacts(int body, const Vec3& origin, const Eigen::Matrix<double, N, 6>& weight);
   bool ForceTorque(int i);
   bool Touch(int i);
 
   // sensor_contact.cc
   bool Contact(int i);
   bool NetContact(const int* field);
+  void AddNetChange(const SensedContact& sensed, const mjContact& contact, double sign, bool force_alone);
 
   // sensor_distance.cc
   bool Rangefinder(int i);
@@ -208,10 +224,22 @@ class SensorDerivative {
   struct SensedContact {
     ContactBlock block;
     BeltMotion belt;
+    RowMatrix change;  // (N10) of its force by what a noslip pass adds, dimension × columns; without rows: none
     bool filled = false, acts = false, has_belt = false;
     const BeltMotion* moving_belt() const { return has_belt ? &belt : nullptr; }
   };
   const SensedContact& FindContact(int contact);
+  void AddPass(const mjContact& contact, SensedContact* sensed) const;
+  /// While it lives the data have the accelerations and forces behind a noslip pass, if there is one.
+  class Behind {
+   public:
+    explicit Behind(const SensorPoint& at);
+    ~Behind();
+
+   private:
+    const SensorPoint& at_;
+    std::vector<double> force_, acceleration_;  // before it
+  };
   template <typename F>
   void ForContact(const SensedContact& sensed, const ContactMotion& motion, F f);
 

@@ -124,7 +124,10 @@ bool SensorDerivative::Contact(int i) {
   if (field[mjCONDATA_LINVEL] >= 0 || field[mjCONDATA_ANGVEL] >= 0) return false;
 
   std::vector<MatchedContact>& found = matched_;
-  if (!MatchContacts(m, d, i, &found)) return false;
+  {
+    const Behind behind(at_);
+    if (!MatchContacts(m, d, i, &found)) return false;
+  }
   if (ReductionOf(m, i) == Reduction::kNet) return NetContact(field);
   const int slots = std::min(ContactSlots(m, i), static_cast<int>(found.size()));
 
@@ -158,9 +161,36 @@ bool SensorDerivative::Contact(int i) {
         if (field[kind] >= 0) rows_.by_a(field[kind] + k % 3, dof) += (k % 3 == 2 ? sign : 1) * column.a[7 + k];
       }
     });
+    const RowMatrix& change = FindContact(c).change;
+    for (int column = 0; column < change.cols(); column++) {
+      Vec6 by_pass = Vec6::Zero();
+      by_pass.head(change.rows()) = change.col(column);
+      put_force(column, by_pass);
+    }
     Emit(first);
   }
   return true;
+}
+
+// (N10) of the sums below by what a noslip pass adds to one contact
+void SensorDerivative::AddNetChange(const SensedContact& sensed, const mjContact& contact, double sign,
+                                    bool force_alone) {
+  const ContactBlock& block = sensed.block;
+  const int n = std::min<int>(3, contact.dim);
+  const Vec3 p = Vec3Map(contact.pos);
+  for (int k = 0; k < sensed.change.rows(); k++) {
+    const Vec6 wrench = sign * block.Wrench(contact, Vec6::Unit(k));
+    Eigen::Matrix<double, 10, 1> by_force;
+    by_force.head<3>() = wrench.tail<3>();
+    by_force.segment<3>(3) = wrench.head<3>() + block.origin.cross(wrench.tail<3>());
+    const double by_weight = k < n ? block.f[k] / block.f.head<3>().norm() : 0;
+    by_force.tail<4>() << by_weight * p, by_weight;
+    for (int column = 0; column < sensed.change.cols(); column++) {
+      const double change = sensed.change(k, column);
+      if (force_alone) rows_.Add<3>(column, change * by_force.head<3>());
+      else rows_.Add<10>(column, change * by_force);
+    }
+  }
 }
 
 // all matching contacts as one, in the world's axes, about the centroid c weighted with w = |f|
@@ -190,6 +220,7 @@ bool SensorDerivative::NetContact(const int* field) {
     if (!motion) return false;
     const Vec3 p = Vec3Map(contact.pos);
     force += match.sign * block.F.tail<3>();
+    AddNetChange(sensed, contact, match.sign, force_alone);
     center += w * p;
     weight += w;
     if (force_alone) {

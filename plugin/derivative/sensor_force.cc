@@ -27,11 +27,27 @@ bool HasBodyEquality(const mjModel* m, const mjData* d, int begin, int end) {
 
 }  // namespace
 
+SensorDerivative::Behind::Behind(const SensorPoint& at) : at_(at) {
+  if (!at.pass) return;
+  const NoslipPass& pass = *at.pass;
+  force_.assign(at.d->efc_force, at.d->efc_force + at.d->nefc);
+  acceleration_.assign(at.d->qacc, at.d->qacc + at.m->nv);
+  for (int i = 0; i < pass.rows().moving(); i++) at.d->efc_force[pass.rows().efc(i)] += pass.delta()[i];
+  mju_copy(at.d->qacc, pass.a().data(), static_cast<int>(at.m->nv));
+}
+
+SensorDerivative::Behind::~Behind() {
+  if (!at_.pass) return;
+  std::copy(force_.begin(), force_.end(), at_.d->efc_force);
+  std::copy(acceleration_.begin(), acceleration_.end(), at_.d->qacc);
+}
+
 // external wrenches on each subtree; the engine's interaction forces at the converged acceleration
 void SensorDerivative::FindForces() {
   if (has_forces_) return;
   has_forces_ = true;
   const mjModel* m = at_.m;
+  const Behind behind(at_);
   mj_rnePostConstraint(m, at_.d);
   for (int b = 0; b < m->nbody; b++) external_[b] = Vec6Map(at_.d->cfrc_ext + 6 * b);
   for (int b = static_cast<int>(m->nbody) - 1; b > 0; b--) {
@@ -48,13 +64,40 @@ const SensorDerivative::SensedContact& SensorDerivative::FindContact(int contact
   sensed.acts = sensed.block.Fill(at_.m, at_.d, *at_.tree, con);
   const ContactMotion* motion = at_.constraint->contact_motion(contact);
   sensed.has_belt = motion && HasBelt(at_.m, con) && MoveBelt(at_.m, at_.d, con, *motion, &sensed.belt);
+  if (at_.pass && sensed.acts) AddPass(con, &sensed);
   if (con.adhesion == 0) return sensed;
 
   // (C21) the engine's force of a contact is less by its adhesion, where its rows carry nothing too
-  if (sensed.acts) sensed.block.AddPull(con, con.adhesion);
+  if (sensed.acts) sensed.block.AddForce(con, -con.adhesion * Vec6::Unit(0));
   else sensed.block.FillPull(at_.m, at_.d, con, con.adhesion);
   sensed.acts = true;
   return sensed;
+}
+
+// (N10) what a noslip pass adds to a contact's force, and how that changes
+void SensorDerivative::AddPass(const mjContact& con, SensedContact* sensed) const {
+  const mjData* d = at_.d;
+  const FrictionRows& rows = at_.pass->rows();
+  const bool pyramid = d->efc_type[con.efc_address] == mjCNSTR_CONTACT_PYRAMIDAL;
+  const int count = con.dim == 1 ? 1 : pyramid ? 2 * (con.dim - 1) : con.dim;
+  Vec6 delta = Vec6::Zero();
+  for (int k = 0; k < count; k++) {
+    const int row = rows.find(con.efc_address + k);
+    if (row < 0 || row >= rows.moving()) continue;
+    if (sensed->change.rows() == 0) sensed->change.setZero(con.dim, ndx_ + at_.m->nu);
+    const auto slopes = at_.pass->delta_slopes().row(row);
+    const auto add = [&](int axis, double share) {
+      delta[axis] += share * at_.pass->delta()[row];
+      sensed->change.row(axis) += share * slopes;
+    };
+    if (!pyramid) {
+      add(k, 1);
+      continue;
+    }
+    add(0, 1);
+    add(k / 2 + 1, (k % 2 ? -1 : 1) * con.friction[k / 2]);
+  }
+  sensed->block.AddForce(con, delta);
 }
 
 // the whole wrench of a body's joint, kept for the next sensor there
@@ -63,7 +106,7 @@ bool SensorDerivative::FindWrench(int body) {
   wrench_body_ = body;
   wrench_.Begin(6);
   wrench_closed_ = AddWrench<6>(body, Mat6::Identity());
-  if (wrench_closed_) wrench_.MultiplyOut(*at_.da);
+  if (wrench_closed_) wrench_.MultiplyOut(at_.minimum ? *at_.minimum : *at_.da);
   return wrench_closed_;
 }
 
@@ -133,6 +176,13 @@ bool SensorDerivative::FindTension(int tendon, double* tension) {
     });
     if (!AddScalarForce(row, sign)) return false;
     *tension += sign * d->efc_force[row];
+    const int moving = at_.pass ? at_.pass->rows().find(row) : -1;
+    if (moving < 0) continue;
+
+    // (N10)
+    *tension += sign * at_.pass->delta()[moving];
+    const auto slopes = at_.pass->delta_slopes().row(moving);
+    for (int column = 0; column < slopes.size(); column++) rows_.at(0, column) += sign * slopes[column];
   }
   return true;
 }
@@ -142,61 +192,88 @@ template <int N>
 bool SensorDerivative::AddWrench(int body, const Eigen::Matrix<double, N, 6>& weight) {
   const mjModel* m = at_.m;
   const mjData* d = at_.d;
-  const TreeDerivative& tree = *at_.tree;
   const int end = subtree_end_[body];
   BodyEquality* equalities = at_.constraint->equalities();
   if (body == 0 || (!equalities && HasBodyEquality(m, d, body, end))) return false;
   FindForces();
-  const auto add = [&](int kind, int dof, const Vec6& column) {
-    Eigen::Matrix<double, N, 1> seen;
-    if constexpr (N == 6) seen = column;
-    else seen.noalias() = weight * column;
-    if (kind < 2) wrench_.Add<N>(kind * nv_ + dof, seen);
-    else wrench_.AddByA<N>(dof, seen);
-  };
+  AddInertia<N>(body, weight);
+  if (at_.minimum) wrench_.MultiplyOut(*at_.da);  // forces go by the minimum's
 
-  // d(I a + v ×* I v), as in (R3)
+  const Vec3 origin = Origin(m, d, body);
+  if (equalities) {
+    equalities->AddWrenchColumns(m, d, *at_.tree, body, end, origin, [&](int dof, int kind, const Vec6& column) {
+      AddWrenchColumn<N>(kind, dof, -column, weight);
+    });
+  }
+  return AddTendons<N>(body, origin, weight) && AddContacts<N>(body, origin, weight);
+}
+
+// by position, velocity or acceleration of a dof
+template <int N>
+void SensorDerivative::AddWrenchColumn(int kind, int dof, const Vec6& column,
+                                       const Eigen::Matrix<double, N, 6>& weight) {
+  Eigen::Matrix<double, N, 1> seen;
+  if constexpr (N == 6) seen = column;
+  else seen.noalias() = weight * column;
+  if (kind < 2) wrench_.Add<N>(kind * nv_ + dof, seen);
+  else wrench_.AddByA<N>(dof, seen);
+}
+
+// d(I a + v ×* I v), as in (R3), less the wrenches that the user applies
+template <int N>
+void SensorDerivative::AddInertia(int body, const Eigen::Matrix<double, N, 6>& weight) {
+  const mjModel* m = at_.m;
+  const mjData* d = at_.d;
+  const TreeDerivative &tree = *at_.tree, &moved = at_.after ? *at_.after : tree;
   ForSubtreeDofs(body, [&](int dof, int part) {
     const Vec6 S = Vec6Map(d->cdof + 6 * dof), inertial = Vec6Map(d->cfrc_int + 6 * part) + external_[part];
     const Inertia& I = tree.composite_inertia(part);
     const RotationMap& B = tree.composite_coriolis(part);
-    add(0, dof, CrossForce(S, inertial) + I * tree.axis_acceleration(dof) + B * tree.axis_rate(dof));
-    add(1, dof, I * tree.axis_sum(dof) + B * S);
-    add(2, dof, I * S);
+    const Vec6 by_q = CrossForce(S, inertial) + I * moved.axis_acceleration(dof) + B * tree.axis_rate(dof);
+    AddWrenchColumn<N>(0, dof, by_q, weight);
+    AddWrenchColumn<N>(1, dof, I * tree.axis_sum(dof) + B * S, weight);
+    AddWrenchColumn<N>(2, dof, I * S, weight);
   });
 
   // applied wrenches rest in the world while their points move
   const Vec3 origin = Origin(m, d, body);
-  for (int b = body; b < end; b++) {
+  for (int b = body; b < subtree_end_[body]; b++) {
     const mjtNum* load = d->xfrc_applied + 6 * b;
     if (mju_isZero(load, 3)) continue;
     const Vec3 r = Vec3Map(d->xipos + 3 * b) - origin;
     for (int dof = LastDof(m, b); dof >= 0; dof = m->dof_parentid[dof]) {
       Vec6 moment = Vec6::Zero();
       moment.head<3>() = -MotionAt(Vec6Map(d->cdof + 6 * dof), r).cross(Vec3Map(load));
-      add(0, dof, moment);
+      AddWrenchColumn<N>(0, dof, moment, weight);
     }
   }
+}
 
-  if (equalities) {
-    equalities->AddWrenchColumns(m, d, tree, body, end, origin,
-                                 [&](int dof, int kind, const Vec6& column) { add(kind, dof, -column); });
-  }
-
-  // spatial tendons that leave the part; the pulls of others cancel
+// spatial tendons that leave the part; the pulls of others cancel
+template <int N>
+bool SensorDerivative::AddTendons(int body, const Vec3& origin, const Eigen::Matrix<double, N, 6>& weight) {
+  const mjModel* m = at_.m;
+  const int end = subtree_end_[body];
   for (int t = 0; t < m->ntendon; t++) {
     double tension = 0;
     if (!LeavesBodies(m, t, body, end)) continue;
-    if (!FindTension(t, &tension) || !FindCrossingWrench(m, d, t, body, end, origin, &crossing_)) return false;
-    for (int dof = 0; dof < nv_; dof++) add(0, dof, -tension * crossing_.by_position.col(dof));
+    if (!FindTension(t, &tension) || !FindCrossingWrench(m, at_.d, t, body, end, origin, &crossing_)) return false;
+    for (int dof = 0; dof < nv_; dof++) AddWrenchColumn<N>(0, dof, -tension * crossing_.by_position.col(dof), weight);
     const Eigen::Matrix<double, N, 1> pull = -weight * crossing_.wrench;
     for (int column = 0; column < ndx_ + static_cast<int>(m->nu); column++) {
       if (rows_.at(0, column) != 0) wrench_.Add<N>(column, rows_.at(0, column) * pull);
     }
     for (int dof = 0; dof < nv_; dof++) wrench_.AddByA<N>(dof, rows_.by_a(0, dof) * pull);
   }
+  return true;
+}
 
-  // contacts with something outside
+// contacts with something outside
+template <int N>
+bool SensorDerivative::AddContacts(int body, const Vec3& origin, const Eigen::Matrix<double, N, 6>& weight) {
+  const mjModel* m = at_.m;
+  const mjData* d = at_.d;
+  const int end = subtree_end_[body];
   for (int c = 0; c < d->ncon; c++) {
     const mjContact& contact = d->contact[c];
     if (contact.efc_address < 0 || contact.geom[0] < 0 || contact.geom[1] < 0) continue;
@@ -211,13 +288,18 @@ bool SensorDerivative::AddWrench(int body, const Eigen::Matrix<double, N, 6>& we
     Mat6 about;
     for (int k = 0; k < 6; k++) about.col(k) = (inside2 ? -1 : 1) * WrenchAbout(Vec6::Unit(k), origin - block.origin);
     const Eigen::Matrix<double, N, 6> seen = weight * about;
-    ForContactDofs<N>(m, d, tree, block, *motion, sensed.moving_belt(),
+    ForContactDofs<N>(m, d, *at_.tree, block, *motion, sensed.moving_belt(),
                       {seen * block.F_by_geometry, seen * block.F_by_a, seen * block.F_by_v, seen * block.F_by_belt},
                       [&](int dof, const ContactColumn<N>& column) {
                         wrench_.Add<N>(dof, column.q);
                         wrench_.Add<N>(nv_ + dof, column.v);
                         wrench_.AddByA<N>(dof, column.a);
                       });
+    for (int k = 0; k < sensed.change.rows(); k++) {
+      const Eigen::Matrix<double, N, 1> by_force = seen * block.Wrench(contact, Vec6::Unit(k));
+      for (int column = 0; column < sensed.change.cols(); column++)
+        wrench_.Add<N>(column, sensed.change(k, column) * by_force);
+    }
   }
   return true;
 }

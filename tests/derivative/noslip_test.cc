@@ -33,14 +33,23 @@ DataPtr Pushed(const mjModel* m, int steps) {
   return data;
 }
 
-StepDerivative LinearizeNoslip(const mjModel* m, const mjData* point, bool sensors = false) {
-  AnalyticBackend backend(m, false);
+StepDerivative LinearizeNoslip(const mjModel* m, const mjData* point, bool sensors = false,
+                               const TermSwitch& differenced = {}) {
+  AnalyticBackend backend(m, false, differenced);
   const DataPtr data = MakeData(m);
   mj_copyState(m, point, data.get(), mjSTATE_INTEGRATION);
   StepDerivative out;
   std::string missing;
   EXPECT_TRUE(backend.Linearize(m, data.get(), sensors, &out, &missing)) << missing;
   return out;
+}
+
+// A … D block by block
+void ExpectReferenceBlocks(const mjModel* m, mjData* data, const StepDerivative& value) {
+  for (const BlockComparison& block : Compare(m, value, Reference(m, data), {.tolerance = kReference}).blocks) {
+    EXPECT_TRUE(block.agrees) << block.name << " " << block.worst.row_name << " / " << block.worst.col_name << " "
+                              << block.worst.value << " " << block.worst.reference << " +- " << block.worst.error_bar;
+  }
 }
 
 // ends at the minimum, not within the model's tolerance of it
@@ -153,25 +162,26 @@ TEST_F(NoslipTest, AtRestItSweepsAsAnyStateAround) {
   EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step, reference.step_error, kReference));
 }
 
-// (N9)
-TEST_P(NoslipCones, AccelerationsAreInClosedForm) {
+// (N9), (N10)
+TEST_P(NoslipCones, AccelerationsAndForcesAreInClosedForm) {
   std::string text = Pushing(std::get<0>(GetParam()), std::get<1>(GetParam()));
   text.replace(text.find("</mujoco>"), 0, R"(<sensor><framelinacc objtype="body" objname="sledge"/>
     <frameangacc objtype="body" objname="arm"/><framelinacc objtype="xbody" objname="ball"/>
-    <accelerometer site="tip"/></sensor>)");
+    <accelerometer site="tip"/><force site="tip"/><torque site="tip"/><torque site="shoulder"/>
+    <contact geom1="floor" num="3" data="force torque dist pos"/><contact body1="ball" reduce="maxforce" data="force"/>
+    <contact body1="sledge" reduce="netforce" data="force torque pos"/>
+    <contact body1="ball" reduce="netforce" data="force"/></sensor>)");
   const std::string arm = "fromto=\"0 0 0 0.25 0 0.01\"/>";
   text.replace(text.find(arm) + arm.size(), 0, "<site name='tip' pos='.2 0 .05' euler='20 30 40'/>");
+  text.replace(text.find("<joint name=\"a\""), 0, "<site name='shoulder' pos='0 .01 0'/>");
+  text.replace(text.find("type=\"plane\""), 0, "name='floor' ");
   const ModelPtr sensing = LoadModelFromString(text);
   mjModel* m = sensing.get();
   const DataPtr point = Pushed(m, 30);
   ASSERT_GE(point->ncon, 4);
   const StepDerivative value = LinearizeNoslip(m, point.get(), true);
   EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
-  const ReferenceDerivative reference = Reference(m, point.get());
-  for (const BlockComparison& block : Compare(m, value, reference, {.tolerance = kReference}).blocks) {
-    EXPECT_TRUE(block.agrees) << block.name << " " << block.worst.row_name << " / " << block.worst.col_name << " "
-                              << block.worst.value << " " << block.worst.reference << " +- " << block.worst.error_bar;
-  }
+  ExpectReferenceBlocks(m, point.get(), value);
 }
 
 INSTANTIATE_TEST_SUITE_P(ConesAndDimensions, NoslipCones,
@@ -192,29 +202,23 @@ TEST_F(NoslipTest, ManyTermsAndTheirSensorsAgreeWithTheReference) {
       for (int k = 0; k < 60; k++) mj_step(m, data.get());
       ASSERT_GE(data->ncon, 3);
       const StepDerivative value = LinearizeNoslip(m, data.get(), true);
-      const ReferenceDerivative reference = Reference(m, data.get());
-      const auto comparison = Compare(m, value, reference, {.tolerance = 1e-8});
-      for (const BlockComparison& block : comparison.blocks) {
-        EXPECT_TRUE(block.agrees) << block.name << " " << block.worst.row_name << " / " << block.worst.col_name << " "
-                                  << block.worst.value << " " << block.worst.reference;
-      }
+      ExpectReferenceBlocks(m, data.get(), value);
     }
   }
 }
 
 TEST_F(NoslipTest, FrictionOfSpatialTendonsAgreesWithTheReference) {
-  const ModelPtr model = LoadModelFromString(TendonModel("frictionloss='0.3'"));
+  const ModelPtr model = LoadModelFromString(
+      TendonModel("frictionloss='0.3'", "<sensor><force site='f'/><torque site='c'/><force site='e'/></sensor>"));
   mjModel* m = model.get();
   m->opt.noslip_iterations = 5;
   for (unsigned seed : {1u, 2u, 3u}) {
     SCOPED_TRACE(seed);
     const DataPtr data = MakeData(m);
     SetState(m, data.get(), support::RandomState(m, seed, {.position = 0.4, .velocity = 0.01, .inside_limits = false}));
-    const StepDerivative value = LinearizeNoslip(m, data.get());
+    const StepDerivative value = LinearizeNoslip(m, data.get(), true);
     EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
-    const support::StepReference reference = support::MakeStepReference(m, data.get());
-    EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error,
-                                             kReference));
+    ExpectReferenceBlocks(m, data.get(), value);
   }
 }
 
@@ -240,8 +244,8 @@ TEST_F(NoslipTest, PullsBackToAppliedForces) {
   }
 }
 
-// Forces in the joints of a light leg are small differences of stiff ones: how much they lose by rounding is measured,
-// and nudges are long enough for it
+// Forces in the joints of a light leg are small differences of stiff ones: where they are differenced, how much they
+// lose by rounding is measured, and nudges are long enough for it
 TEST_F(NoslipTest, ForcesInALightLegAreDifferencedAboveTheirNoise) {
   for (const std::string cone : {"pyramidal", "elliptic"}) {
     const ModelPtr model = LoadModelFromString(
@@ -260,11 +264,12 @@ TEST_F(NoslipTest, ForcesInALightLegAreDifferencedAboveTheirNoise) {
     for (const int steps : {10, 5, 10, 10}) {
       for (int k = 0; k < steps; k++) mj_step(m, data.get());
       ASSERT_GT(data->ncon, 0);
-      const StepDerivative value = Linearize(m, data.get());
       const ReferenceDerivative reference = Reference(m, data.get());
-      for (int i = 0; i < m->nsensor; i++) {
-        const MatrixXd found = value.C.middleRows(3 * i, 3), expected = reference.value.C.middleRows(3 * i, 3);
-        const MatrixXd bars = reference.C_error.middleRows(3 * i, 3);
+      for (int i = 0; i < 2 * m->nsensor; i++) {
+        const StepDerivative value = LinearizeNoslip(m, data.get(), true, {.sensors = i % 2 == 0});
+        const int row = 3 * (i / 2);
+        const MatrixXd found = value.C.middleRows(row, 3), expected = reference.value.C.middleRows(row, 3);
+        const MatrixXd bars = reference.C_error.middleRows(row, 3);
         EXPECT_LE(((found - expected).cwiseAbs() - 3 * bars).maxCoeff(), 1e-9 * expected.cwiseAbs().maxCoeff())
             << cone << " " << i;
       }
@@ -288,9 +293,11 @@ TEST_F(NoslipTest, TheJointOfAFreeBodyCarriesNothing) {
       const DataPtr data = MakeData(model.get());
       data->ctrl[0] = 1;
       for (int k = 0; k < steps; k++) mj_step(model.get(), data.get());
-      const StepDerivative value = Linearize(model.get(), data.get());
-      EXPECT_EQ(value.coverage.Worst(), Level::kResidual);
-      EXPECT_LT(value.C.cwiseAbs().maxCoeff(), kRounding);
+      for (bool differenced : {false, true}) {
+        const StepDerivative value = LinearizeNoslip(model.get(), data.get(), true, {.sensors = differenced});
+        EXPECT_EQ(value.coverage.Worst(), differenced ? Level::kResidual : Level::kAnalytic);
+        EXPECT_LT(value.C.cwiseAbs().maxCoeff(), kRounding);
+      }
     }
   }
 }
