@@ -82,8 +82,15 @@ Extrapolation Extrapolate(const double* quotients, int n, bool centered, double 
   const Candidate<double> all = Richardson<double>(quotient, n, 1, noise);
   if (!centered) return {all.value, all.error};
   const Candidate<double> even = Richardson<double>(quotient, n, 2, noise);
-  return all.error < kClearlyBetter * even.error ? Extrapolation{all.value, all.error}
+  return all.error < kClearlyBetter * even.error ? Extrapolation{all.value, all.error, true}
                                                  : Extrapolation{even.value, even.error};
+}
+
+double BendError(const double* quotients, int n, const Extrapolation& line, double noise) {
+  const double last = quotients[n - 1], small = 2 * last - quotients[n - 2];
+  const double off = std::abs(small - line.value) - kNoise * noise * std::ldexp(1.0, n - 1);
+  const double shown = std::max(line.error, off);
+  return std::max(shown, 2 * std::sqrt(std::abs(last - line.value) * shown));
 }
 
 CommonExtrapolation Extrapolate(const Eigen::Ref<const MatrixXd>& quotients, bool centered, double noise) {

@@ -8,7 +8,8 @@ namespace costate {
 
 struct Extrapolation {
   double value = 0;
-  double error = 0;  ///< +infinity when there is only one quotient
+  double error = 0;    ///< +infinity when there is only one quotient
+  bool bends = false;  ///< centred quotients, and yet a line: the second derivative jumps at the point, or beside it
 };
 
 /// Richardson extrapolation of quotients[k] = f' + c1 e + c2 e² + … + noise · 2^k, e = eps/2^k, k = 0 … n-1; centred
@@ -19,6 +20,11 @@ struct Extrapolation {
 /// noise alone can do to it, and how far quotients of smaller sizes leave it.
 /// @param noise  rounding and solver noise of quotients[0]; it doubles as the size halves.
 Extrapolation Extrapolate(const double* quotients, int n, bool centered, double noise);
+
+/// Error bar of an extrapolation that bends, wherever beside the point: D(e) = f' + J/4 (e − 2δ + δ²/e) for a second
+/// derivative that jumps by J at a distance of δ. The line of sizes beyond δ misses f' by J δ/2; all that they show of
+/// it is J δ²/4e, or that the smallest two go along another line.
+double BendError(const double* quotients, int n, const Extrapolation& line, double noise);
 
 struct CommonExtrapolation {
   VectorXd value;      ///< meaningless where the error is +infinity

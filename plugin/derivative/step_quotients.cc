@@ -194,14 +194,17 @@ bool StepQuotients::Bends(int k, double eps) const {
 }
 
 // Half of the jump of the slope at the point, of which centred quotients see the mean at every size: slopes forwards
-// and backwards differ by J + c e + …, J = 2 D(e/2) − D(e). The least of all sizes, as far as it is no noise.
+// and backwards differ by J + c e + …, J = 2 D(e/2) − D(e). The least of all sizes, as far as it is no noise; of two
+// neighbours the larger one, since what else is in D may take J away at one size.
 double StepQuotients::Corner(int row, int first, int count, double noise) const {
-  double least = kNoBar;
+  double least = kNoBar, before = kNoBar;
   for (int k = first + 1; k < first + count; ++k) {
     const double jump = std::abs(2 * bends_(row, k) - bends_(row, k - 1));
-    least = std::min(least, jump / 2 - kCornerNoise * noise * std::ldexp(1.0, k - first));
+    const double seen = std::max(0.0, jump / 2 - kCornerNoise * noise * std::ldexp(1.0, k - first));
+    least = std::min(least, count > 2 ? std::max(seen, before) : seen);
+    before = seen;
   }
-  return std::max(0.0, least);
+  return least;
 }
 
 StepQuotients::Column StepQuotients::Differences(int col, double eps_max, double sure) {
@@ -252,6 +255,7 @@ Extrapolation StepQuotients::Row(const Column& column, int row, bool corner) con
   double values[32];
   for (int k = 0; k < count; ++k) values[k] = quotients_(row, begin + k);
   Extrapolation e = Extrapolate(values, count, centered, noise);
+  if (e.bends && corner) e.error = BendError(values, count, e, noise);
   if (centered && corner) e.error = std::max(e.error, Corner(row, begin, count, noise));
   return e;
 }

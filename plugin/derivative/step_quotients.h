@@ -39,7 +39,8 @@ class StepQuotients {
   Column Differences(int col, double eps_max, double sure);
 
   /// One row of the column, extrapolated, with its error bar; that is infinite where too few sizes are of use: of a
-  /// sensor also where it reads other contacts. @param corner  count a jump of the slope at the point, (J3)
+  /// sensor also where it reads other contacts. @param corner  count a jump of the slope at the point, and a
+  /// bend beside it, (J3)
   Extrapolation Row(const Column& column, int row, bool corner) const;
 
   /// The quotient of the size that is nearest to `eps`.

@@ -63,6 +63,23 @@ TEST(Extrapolate, AJumpOfTheSecondDerivativeAtThePointIsExtrapolatedToo) {
   EXPECT_NEAR(Extrapolate(quotients, 6, true, 0).value, 0, 1e-15);
 }
 
+// f = 3 x + J/2 max(0, x − δ)²: beyond δ centred quotients are a line that misses 3 by J δ/2
+TEST(Extrapolate, ABendBesideThePointIsWithinItsBar) {
+  for (double delta : {0.0, 1e-6, 1e-4, 1e-3, 0.01, 0.02, 0.03}) {
+    double quotients[6];
+    for (int k = 0; k < 6; ++k) {
+      const double e = std::pow(2.0, -k);
+      quotients[k] = 3 + 0.25 * 40 * std::pow(std::max(0.0, e - delta), 2) / e;
+    }
+    const Extrapolation line = Extrapolate(quotients, 6, true, 1e-13);
+    const double error = line.bends ? BendError(quotients, 6, line, 1e-13) : line.error;
+    EXPECT_LE(std::abs(line.value - 3), 3 * error + 1e-12) << delta;
+    if (delta < 1e-5) {
+      EXPECT_LT(error, 1e-3) << "covering by being useless";
+    }
+  }
+}
+
 TEST(Extrapolate, AgreementAtLargeSizesThatSmallerOnesLeaveIsNotBelieved) {
   // a bend between the sizes: the large ones see beyond it
   const double bend[6] = {3.858247, 3.858247, 3.858247, 3.8, 3.65, 3.593};
@@ -110,6 +127,29 @@ TEST_F(ReferenceTest, ItsErrorBarCoversTheErrorAgainstAClosedForm) {
     covered(B, reference.value.B, reference.B_error, 1e-8);
     covered(C, reference.value.C, reference.C_error, 1e-8);
     EXPECT_EQ(reference.value.D, MatrixXd::Zero(2, 1));
+  }
+}
+
+// the midpoint of an impedance, where its second derivative jumps, nearer to the point than any nudge: alone, and with
+// its mirror image, where slopes forwards and backwards are alike; level 1 is on the point's own side
+TEST_F(ReferenceTest, AMidpointBesideThePointIsWithinTheBar) {
+  for (const char* body : {"<body pos='0 0 .1'><joint type='slide' axis='0 0 1'/><geom size='.1'/></body>",
+                           "<body pos='0 0 .1'><joint type='slide' axis='0 0 1'/><joint axis='0 1 0'/>"
+                           "<geom size='.1' pos='.3 0 0'/><geom size='.1' pos='-.3 0 0'/></body>"}) {
+    const ModelPtr model = LoadModelFromString("<mujoco><worldbody><geom type='plane' size='5 5 .1'/>" +
+                                               std::string(body) + "</worldbody></mujoco>");
+    const int nv = static_cast<int>(model->nv);
+    const DataPtr data = MakeData(model.get());
+    for (double beside : {1e-10, 1e-9, 3e-9, -3e-9, 1e-8, -3e-8}) {
+      data->qpos[0] = -0.0005 + beside;
+      const StepDerivative value = Linearize(model.get(), data.get());
+      const ReferenceDerivative reference = Reference(model.get(), data.get());
+      for (int i = 0; i < nv; ++i) {
+        EXPECT_LE(std::abs(value.A(nv + i, i) - reference.value.A(nv + i, i)),
+                  std::max(3 * reference.A_error(nv + i, i), 1e-8 * std::abs(value.A(nv + i, i))))
+            << beside << ", dof " << i << " of " << nv;
+      }
+    }
   }
 }
 
