@@ -73,6 +73,8 @@ bool IsClipped(const mjModel* model, const mjData* data, const mjContact& contac
   return owner[0] || owner[1];
 }
 
+bool IsRound(int type) { return type == mjGEOM_ELLIPSOID || type == mjGEOM_CYLINDER; }
+
 // is the centre of a ball, or the segment of a capsule, within a mesh or height field? Outside, the collider takes it
 // for a point or a line and is exact; within, it searches on the round surface.
 bool IsBallWithin(const mjModel* model, const mjContact& contact) {
@@ -132,14 +134,17 @@ bool CarriesForce(const mjData* data, const mjContact& contact) {
 bool IsCurved(const mjModel* model, const mjContact& contact) {
   if (contact.geom[0] < 0 || contact.geom[1] < 0) return false;
   const int type1 = model->geom_type[contact.geom[0]], type2 = model->geom_type[contact.geom[1]];
-  const auto curved = [](int type) { return type == mjGEOM_ELLIPSOID || type == mjGEOM_CYLINDER; };
   if (type1 == mjGEOM_PLANE || type2 == mjGEOM_SDF) return false;
   if (type1 == mjGEOM_SPHERE && type2 == mjGEOM_CYLINDER) return false;
-  return curved(type1) || curved(type2) || IsBallWithin(model, contact);
+  return IsRound(type1) || IsRound(type2) || IsBallWithin(model, contact);
 }
 
 bool IsStaircase(const mjModel* model, const mjData* data, const mjContact& contact) {
   bool owner[2];
+  if (contact.geom[0] < 0 || contact.geom[1] < 0) {
+    const int geom = std::max(contact.geom[0], contact.geom[1]);  // against a flex; between its parts: none
+    return geom >= 0 && IsRound(model->geom_type[geom]);
+  }
   if (!IsCurved(model, contact)) return false;
   return !IsClipped(model, data, contact, owner);
 }

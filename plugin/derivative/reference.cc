@@ -12,6 +12,7 @@
 #include "derivative/chain.h"
 #include "derivative/check_point.h"
 #include "derivative/contact_geometry.h"
+#include "derivative/equilibrium.h"
 #include "derivative/sensor.h"
 #include "derivative/step_quotients.h"
 
@@ -109,6 +110,12 @@ void ReferenceDifferences::MarkStaircases(ReferenceDerivative* out) {
   std::vector<std::vector<int>> common(dims_.nv);  // contacts whose geoms both move by a dof
   for (int c : staircases) {
     const mjContact& contact = base->contact[c];
+    if (contact.geom[0] < 0 || contact.geom[1] < 0) {
+      ForJacobianRow(m, base.get(), contact.efc_address, [&](int dof, double J) {
+        if (J != 0) mark(dof);
+      });
+      continue;
+    }
     const int body1 = m->geom_bodyid[contact.geom[0]], body2 = m->geom_bodyid[contact.geom[1]];
     int dof = ForExclusiveDofs(m, LastDof(m, body1), LastDof(m, body2), [&](int exclusive, int) { mark(exclusive); });
     for (; dof >= 0; dof = m->dof_parentid[dof]) common[dof].push_back(c);
