@@ -68,8 +68,8 @@ struct IlqrOptions {
   bool final_policy = true;
   bool regularization_sweep = true;  ///< search over regularizations where steps are short
   bool long_steps = true;            ///< search beyond the whole step where it gains much
-  /// Where a solve would converge, look for a direction along which the cost curves down, and go on along it. iLQR
-  /// alone, without a time limit and where derivatives are those of the problem's own model.
+  /// Where a solve would converge, go on along a direction in which the cost curves down; where it would stall, with
+  /// forces held at their limits. iLQR alone, without a time limit, with derivatives of the problem's own model.
   bool leave_saddles = true;
 };
 

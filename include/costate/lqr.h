@@ -16,8 +16,9 @@ struct LqKnot {
   MatrixXd A, B;
   VectorXd gap;  ///< f(x_t, u_t) ⊖ x_{t+1}; empty means zero (single shooting)
   VectorXd lx, lu;
-  MatrixXd lxx, lux, luu;       ///< lxx and luu symmetric
-  VectorXd du_lower, du_upper;  ///< bounds on du, ±infinity where there is none; empty means none
+  MatrixXd lxx, lux, luu;             ///< lxx and luu symmetric
+  VectorXd du_lower, du_upper;        ///< bounds on du, ±infinity where there is none; empty means none
+  MatrixXd lower_slope, upper_slope;  ///< of the bounds by dx (nu × ndx); empty means zero
 };
 
 /// A start that may move: dx_0 is free within bounds in some entries, else 0. The terminal cost may read it, too:
@@ -52,7 +53,7 @@ struct BoxQpScratch {
 
 /// Memory of the recursion, kept in the result so that a second call with the same sizes allocates no matrix.
 struct RiccatiScratch {
-  MatrixXd VA, VB, Qxx, Qux, Quu, Quu_mu, M, Vxx_pair[2];
+  MatrixXd VA, VB, Qxx, Qux, Quu, Quu_mu, M, S, Vxx_pair[2];
   VectorXd Vx, Qx, Qu, Quu_k, guess, Vx_pair[2];
   BoxQpScratch qp;
   std::vector<double> packed;

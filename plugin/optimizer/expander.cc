@@ -13,26 +13,34 @@ Expander::Expander(const Problem& problem, Simulator* simulator, const Linearize
       simulator_(simulator),
       derivative_(derivative),
       bounded_((problem.u_lower.array().isFinite() || problem.u_upper.array().isFinite()).any()),
+      forces_(problem, simulator->threads()),
       expansions_(static_cast<std::size_t>(simulator->threads())),
       failed_(static_cast<std::size_t>(problem.N) + 1) {
   SelectSensors(*problem.cost, problem.model, &derivative_, simulator);
 }
 
-int Expander::Expand(const Trajectory& motion, LqProblem* lq) {
+int Expander::Expand(const Trajectory& motion, LqProblem* lq, bool limits) {
   lq->knots.resize(static_cast<std::size_t>(problem_.N));
+  if (limits) forces_.Find(motion, derivative_.sensors);
   const auto use = [&](int t, int worker, StepDerivative* derivative) {
     const auto at = static_cast<std::size_t>(t);
     failed_[at] = derivative->status;
     if (derivative->status != StepStatus::kOk) return;
+    if (limits && t < problem_.N) forces_.Reach(t, derivative);
     CostExpansion& expansion = t < problem_.N ? expansions_[static_cast<std::size_t>(worker)] : last_;
     problem_.cost->Expand(ViewKnot(motion, t, simulator_->knot_time()), derivative->C, derivative->D, &expansion);
 
     TakeKnot(t, derivative, &expansion, lq);
     if (t == problem_.N) TakeStart(problem_, motion.X.col(0), &expansion, lq);
-    if (!bounded_ || t == problem_.N) return;
+    if ((!bounded_ && !limits) || t == problem_.N) return;
     LqKnot& knot = lq->knots[at];
-    knot.du_lower = problem_.u_lower - motion.U.col(t);
-    knot.du_upper = problem_.u_upper - motion.U.col(t);
+    if (bounded_) {
+      knot.du_lower = problem_.u_lower - motion.U.col(t);
+      knot.du_upper = problem_.u_upper - motion.U.col(t);
+    }
+    if (!limits) return;
+    if (!bounded_) knot.du_lower.resize(0);
+    forces_.Bound(t, &knot);
   };
   simulator_->LinearizeEach(motion, derivative_, std::ref(use));
   const auto failed = std::find_if(failed_.begin(), failed_.end(), [](StepStatus s) { return s != StepStatus::kOk; });

@@ -7,6 +7,8 @@
 
 #include <vector>
 
+#include "optimizer/force_limits.h"
+
 namespace costate {
 
 /// Derivatives of step and cost at all knots, in parallel; its memory is kept.
@@ -16,8 +18,10 @@ class Expander {
   Expander(const Problem& problem, Simulator* simulator, const LinearizeOptions& derivative);
 
   /// @param lq  receives the problem, with the bounds that `problem` leaves du and a start that may move.
+  /// @param limits  with controls that are at their force's limit as ForceLimits has them.
   /// @return    the first knot without a derivative, or -1.
-  int Expand(const Trajectory& motion, LqProblem* lq);
+  int Expand(const Trajectory& motion, LqProblem* lq, bool limits = false);
+  const ForceLimits& forces() const { return forces_; }
 
   StepStatus status(int knot) const { return failed_[static_cast<std::size_t>(knot)]; }
 
@@ -26,6 +30,7 @@ class Expander {
   Simulator* simulator_;
   LinearizeOptions derivative_;
   bool bounded_;
+  ForceLimits forces_;
   std::vector<CostExpansion> expansions_;  // one a worker
   CostExpansion last_;                     // of the last knot, which has other sizes
   std::vector<StepStatus> failed_;         // of the derivative at each knot

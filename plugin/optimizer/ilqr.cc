@@ -84,12 +84,15 @@ class IlqrSolver::Impl {
   bool GrowUntilSolved(IterationRecord* record);
   bool IsStationary(IterationRecord* record);
   bool PromisesNothing(IterationRecord* record);
+  bool IsThorough() const;
   bool LooksForSaddle() const;
   bool LeaveSaddle(IterationRecord* record);
   void Search(IterationRecord* record);
   bool TryWithout(const StepOrigin& from, IterationRecord* record);
   bool HasRival() const { return options_.regularization_rule == RegularizationRule::kBoth && cold_ && !solve_lq_; }
   void TryRival(const StepOrigin& from, IterationRecord* record);
+  void TryAtLimits(IterationRecord* record);
+  bool HoldLimits();
   void Judge(const IterationRecord& record);
   void FinishPolicy();
   void NoPolicy();
@@ -105,17 +108,19 @@ class IlqrSolver::Impl {
   double unit_ = 0;       // of the cost; 0: not measured yet
 
   LqProblem lq_;
+  LqProblem at_limits_;  // … and with forces held at their limits
   RiccatiResult riccati_;
   Policy start_;  // the feedback of the first rollout
   Trajectory candidate_;
-  bool expanded_ = false;  // lq_ is about the trajectory of result_
-  bool cold_ = true;       // nothing is known from a solve before
-  int flat_ = 0;           // small decreases in a row …
-  int level_ = 0;          // … and such at which a saddle is looked for
-  int slow_ = 0;           // … and such that are a stall if the model promises more
-  int saddles_ = 0;        // that were left
-  double seen_ = 0;        // the cost where a saddle was looked for last
-  bool in_vain_ = false;   // the last search found nothing
+  bool expanded_ = false;      // lq_ is about the trajectory of result_
+  bool cold_ = true;           // nothing is known from a solve before
+  int flat_ = 0;               // small decreases in a row …
+  int level_ = 0;              // … and such at which a saddle is looked for
+  int slow_ = 0;               // … and such that are a stall if the model promises more
+  int saddles_ = 0;            // that were left
+  double seen_ = 0;            // the cost where a saddle was looked for last
+  bool in_vain_ = false;       // the last search found nothing
+  bool holds_limits_ = false;  // steps are tried that hold forces at their limits
   bool ended_ = false;
   Clock::time_point deadline_, lap_;
   double fastest_ = 0;  // [s] of an iteration in this solve
@@ -146,7 +151,7 @@ void IlqrSolver::Impl::Begin() {
   result_.policy.K.resize(problem_.N);
   flat_ = level_ = slow_ = saddles_ = 0;
   seen_ = std::numeric_limits<double>::infinity();
-  expanded_ = in_vain_ = ended_ = false;
+  expanded_ = in_vain_ = ended_ = holds_limits_ = false;
 }
 
 const SolveResult& IlqrSolver::Impl::Solve(ConstMatrixRef U, const IterationCallback& callback) {
@@ -357,9 +362,13 @@ bool IlqrSolver::Impl::PromisesNothing(IterationRecord* record) {
 }
 
 // only where nothing is known from before, derivatives are the motion's own and time is not short
-bool IlqrSolver::Impl::LooksForSaddle() const {
+bool IlqrSolver::Impl::IsThorough() const {
   return options_.leave_saddles && cold_ && !solve_lq_ && !options_.derivative_model &&
-         deadline_ == Clock::time_point::max() && seen_ - result_.cost > kNews * std::abs(result_.cost);
+         deadline_ == Clock::time_point::max();
+}
+
+bool IlqrSolver::Impl::LooksForSaddle() const {
+  return IsThorough() && seen_ - result_.cost > kNews * std::abs(result_.cost);
 }
 
 // where the model promises nothing more, but the cost itself curves down along some direction
@@ -408,6 +417,8 @@ void IlqrSolver::Impl::Search(IterationRecord* record) {
     if (!without) TryRival(from, record);
   }
 
+  if (holds_limits_) TryAtLimits(record);
+
   const AcceptedStep& step = search_.step();
   const bool found = step.found.alpha > 0;
   if (found) {
@@ -450,6 +461,34 @@ void IlqrSolver::Impl::TryRival(const StepOrigin& from, IterationRecord* record)
   }
 }
 
+// steps that hold forces at the limits that they have reached, in the place of the step so far where they are better
+void IlqrSolver::Impl::TryAtLimits(IterationRecord* record) {
+  Clock::time_point start = Clock::now();
+  const bool failed = expander_.Expand(result_.trajectory, &at_limits_, true) >= 0;
+  record->seconds_derivative += Lap(&start);
+  if (failed) return;
+  const StepOrigin from{at_limits_, result_.trajectory, result_.cost};
+  for (const double mu : {regularization_.value(), 0.0}) {
+    start = Clock::now();
+    SolveRiccati(at_limits_, {.regularization = mu * unit_, .values = false}, &riccati_);
+    record->seconds_backward += Lap(&start);
+    if (riccati_.ok) search_.Try(from, mu, options_.line_search_steps, &riccati_, record);
+    if (mu == 0) return;
+  }
+}
+
+// where the motion stands at a kink, such steps are tried from now on; false where they are already, or never
+bool IlqrSolver::Impl::HoldLimits() {
+  const bool creeps = options_.stall_tolerance > options_.tolerance;  // others go on
+  if (holds_limits_ || creeps || !IsThorough() || !expander_.forces().AreReached(result_.trajectory)) return false;
+  holds_limits_ = true;
+  regularization_ = Regularization(options_);
+  rival_ = Regularization(RivalOptions(options_));
+  flat_ = level_ = slow_ = 0;
+  in_vain_ = false;
+  return true;
+}
+
 // regularization for the next iteration, or the end
 void IlqrSolver::Impl::Judge(const IterationRecord& record) {
   in_vain_ = record.step == 0;
@@ -460,6 +499,7 @@ void IlqrSolver::Impl::Judge(const IterationRecord& record) {
   level_ = decrease <= std::max(options_.tolerance, kLevel) * size ? level_ + 1 : 0;
   if (in_vain_) {
     if (flat_ < kStalledIterations && regularization_.Grow()) return;
+    if (HoldLimits()) return;
     return End(
         SolveStatus::kStalled,
         fmt::format("stalled after {} iterations: no step reduces the cost {:.6g} even with regularization {:g}, "
@@ -471,7 +511,7 @@ void IlqrSolver::Impl::Judge(const IterationRecord& record) {
   } else {
     regularization_.Grow();
   }
-  if (flat_ < kStalledIterations) return;
+  if (flat_ < kStalledIterations || HoldLimits()) return;
   End(SolveStatus::kStalled,
       fmt::format(
           "stalled after {} iterations: the last {} reduced the cost {:.6g} by less than {:g} of itself, although the "

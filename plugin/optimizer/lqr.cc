@@ -68,6 +68,18 @@ void ActionValue(const LqKnot& knot, const VectorXd& Vx_next, const MatrixXd& Vx
   }
 }
 
+// K of bounds that move: S in the rows of clamped controls, -Quu_mu,ff⁻¹ (Qux_mu,f + Quu_mu,fc S_c) in the others
+void MovingGains(const LqKnot& knot, const VectorRef& k, RiccatiScratch* s, MatrixXd* K) {
+  s->S.setZero(k.size(), knot.A.cols());
+  for (Eigen::Index i = 0; i < k.size(); ++i) {
+    if (s->qp.clamped[i]) s->S.row(i) = k[i] >= knot.du_upper[i] ? knot.upper_slope.row(i) : knot.lower_slope.row(i);
+  }
+  *K = -s->M;
+  K->noalias() -= s->Quu_mu * s->S;
+  SolveFree(s->qp, *K);
+  *K += s->S;
+}
+
 // k = argmin ½ kᵀQuu_mu k + Quᵀk within bounds,  K = -Quu_mu,ff⁻¹ Qux_mu,f;  `guess` starts the bounded search
 bool Gains(const LqKnot& knot, const VectorXd& guess, RiccatiScratch* s, VectorRef k, MatrixXd* K) {
   if (knot.du_lower.size() > 0) {
@@ -81,8 +93,12 @@ bool Gains(const LqKnot& knot, const VectorXd& guess, RiccatiScratch* s, VectorR
     k = -s->Qu;
     SolveFree(s->qp, k);
   }
-  *K = -s->M;
-  SolveFree(s->qp, *K);
+  if (knot.lower_slope.size() == 0) {
+    *K = -s->M;
+    SolveFree(s->qp, *K);
+  } else {
+    MovingGains(knot, k, s, K);
+  }
   return k.allFinite() && K->allFinite();
 }
 

@@ -344,5 +344,55 @@ TEST(Riccati, ReusesItsMemoryAndForgetsItsPast) {
   EXPECT_EQ(reused.expected_linear, fresh.expected_linear);
 }
 
+// a control held at du = upper + S dx, the other free: the same as the free one alone about A + b S, with what the held
+// one costs among the costs of states
+TEST(Lqr, ABoundThatMovesIsFollowed) {
+  std::srand(5);
+  const int ndx = 4;
+  LqProblem problem;
+  problem.knots.resize(1);
+  LqKnot& knot = problem.knots[0];
+  knot.A = MatrixXd::Random(ndx, ndx);
+  knot.B = MatrixXd::Random(ndx, 2);
+  knot.lx = VectorXd::Random(ndx);
+  knot.lu = Eigen::Vector2d(-100, 0.3);  // the first is pushed against its upper bound
+  knot.lxx = MatrixXd::Identity(ndx, ndx);
+  knot.lux = MatrixXd::Random(2, ndx);
+  knot.luu = (Eigen::Matrix2d() << 2, 0.5, 0.5, 3).finished();
+  knot.du_lower = Eigen::Vector2d(-1, -1e3);
+  knot.du_upper = Eigen::Vector2d(0.1, 1e3);
+  knot.lower_slope = MatrixXd::Random(2, ndx);
+  knot.upper_slope = MatrixXd::Random(2, ndx);
+  problem.lx = VectorXd::Random(ndx);
+  problem.lxx = 2 * MatrixXd::Identity(ndx, ndx);
+  RiccatiResult both;
+  SolveRiccati(problem, {}, &both);
+  ASSERT_TRUE(both.ok);
+  ASSERT_EQ(both.k(0, 0), 0.1);
+  const Eigen::RowVectorXd S = knot.upper_slope.row(0);
+  EXPECT_TRUE(MatricesNear(both.K[0].row(0), S, kRounding));
+
+  LqProblem one = problem;
+  LqKnot& rest = one.knots[0];
+  rest.A = knot.A + knot.B.col(0) * S;
+  rest.B = knot.B.col(1);
+  rest.gap = knot.B.col(0) * 0.1;
+  const VectorXd first = knot.lux.row(0).transpose();
+  rest.lx = knot.lx + first * 0.1 + S.transpose() * (knot.lu[0] + knot.luu(0, 0) * 0.1);
+  rest.lxx = knot.lxx + first * S + S.transpose() * first.transpose() + knot.luu(0, 0) * S.transpose() * S;
+  rest.lu = VectorXd::Constant(1, knot.lu[1] + knot.luu(1, 0) * 0.1);
+  rest.lux = knot.lux.row(1) + knot.luu(1, 0) * S;
+  rest.luu = MatrixXd::Constant(1, 1, knot.luu(1, 1));
+  rest.du_lower = rest.du_upper = VectorXd();
+  rest.lower_slope = rest.upper_slope = MatrixXd();
+  RiccatiResult alone;
+  SolveRiccati(one, {}, &alone);
+  ASSERT_TRUE(alone.ok);
+  EXPECT_NEAR(both.k(1, 0), alone.k(0, 0), kRounding);
+  EXPECT_TRUE(MatricesNear(both.K[0].row(1), alone.K[0], kRounding));
+  EXPECT_TRUE(MatricesNear(both.Vx[0], alone.Vx[0], kRounding));
+  EXPECT_TRUE(MatricesNear(both.Vxx[0], alone.Vxx[0], kRounding));
+}
+
 }  // namespace
 }  // namespace costate

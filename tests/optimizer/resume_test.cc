@@ -39,7 +39,7 @@ SolveResult SolveUntil(const Task& task, int stop_after = 1000000) {
       task.constrained);
 }
 
-struct Case {
+struct ResumeCase {
   const char* file;
   SolverType type;
   bool second_order;
@@ -49,9 +49,9 @@ struct Case {
 
 // iterations together, cut at a third and at two thirds, and what a start from the controls alone would need
 TEST_F(ResumeTest, TakesAboutTheIterationsThatWereLeft) {
-  for (const Case& c : {Case{"pendulum/swing_up_to_rest.xml", SolverType::kIlqr, false, 0.018404627, 1},
-                        Case{"pendulum/swing_up_to_rest.xml", SolverType::kFddp, true, 0.018404627, 8},
-                        Case{"cartpole/swing_up_to_rest.xml", SolverType::kFddp, true, 1.486186733, 12}}) {
+  for (const ResumeCase& c : {ResumeCase{"pendulum/swing_up_to_rest.xml", SolverType::kIlqr, false, 0.018404627, 1},
+                              ResumeCase{"pendulum/swing_up_to_rest.xml", SolverType::kFddp, true, 0.018404627, 8},
+                              ResumeCase{"cartpole/swing_up_to_rest.xml", SolverType::kFddp, true, 1.486186733, 12}}) {
     const auto load = [&] {
       Task task = LoadTask(std::string(COSTATE_MODELS) + "/reference/" + c.file);
       task.solver.type = c.type;

@@ -15,10 +15,10 @@ namespace {
 
 using support::MatricesNear;
 using Reach = support::EngineTest;
-constexpr char kZoo[] = COSTATE_TESTDATA "/task_zoo.xml";
+constexpr char kReachZoo[] = COSTATE_TESTDATA "/task_zoo.xml";
 
 TEST_F(Reach, GoesFromKeyframeToKeyframe) {
-  const Task task = MakeReachTask(kZoo, {.start = "home", .goals = {"pose"}, .time = 0.6});
+  const Task task = MakeReachTask(kReachZoo, {.start = "home", .goals = {"pose"}, .time = 0.6});
   EXPECT_EQ(task.N, 60);
   EXPECT_EQ(task.substeps, 5);
   EXPECT_TRUE(task.hopping.after_stall);
@@ -45,11 +45,11 @@ TEST_F(Reach, GoesFromKeyframeToKeyframe) {
 }
 
 TEST_F(Reach, NumbersAndTheDefaultStateWorkToo) {
-  const Task task = MakeReachTask(kZoo, {.start = "", .goals = {"1"}, .time = 4, .substeps = 0});
+  const Task task = MakeReachTask(kReachZoo, {.start = "", .goals = {"1"}, .time = 4, .substeps = 0});
   EXPECT_EQ(task.N, 200);  // 20 ms a knot
   EXPECT_EQ(task.substeps, 10);
   EXPECT_TRUE(MatricesNear(task.x0, GetState(task.model.get(), MakeData(task.model.get()).get()), 0));
-  EXPECT_EQ(MakeReachTask(kZoo, {.goals = {"pose"}, .time = 0.1, .substeps = 2}).N, 25);
+  EXPECT_EQ(MakeReachTask(kReachZoo, {.goals = {"pose"}, .time = 0.1, .substeps = 2}).N, 25);
 }
 
 // rows of a term at the end of a motion that stays at a state
@@ -64,8 +64,9 @@ VectorXd AtTheEnd(const Task& task, int term, const VectorXd& x) {
 
 // the zoo at its default state: the tip is at (0, 0.15, 0.6), its geom at z = 0.65
 TEST_F(Reach, GoesToWherePartsShallBe) {
-  const Task task = MakeReachTask(kZoo, {.goals = {"site:tip=0.5,_,0.7", "joint:shoulder=0.3", "joint:neck=0 1 0 0",
-                                                   "body:base:zaxis=1,0,0", "geom:tip_geom=_,_,1"}});
+  const Task task =
+      MakeReachTask(kReachZoo, {.goals = {"site:tip=0.5,_,0.7", "joint:shoulder=0.3", "joint:neck=0 1 0 0",
+                                          "body:base:zaxis=1,0,0", "geom:tip_geom=_,_,1"}});
   const auto& terms = dynamic_cast<const ResidualCost&>(*task.cost).terms();
   ASSERT_EQ(terms.size(), 7u);
   EXPECT_EQ(task.x_goal.size(), 0);
@@ -106,8 +107,8 @@ TEST_F(Reach, GoesToWherePartsShallBe) {
 TEST_F(Reach, WritesTheTaskAsAFile) {
   const support::TemporaryFolder folder;
   const ReachOptions options{.start = "key:home", .goals = {"key:pose", "site:tip=0.5,_,0.7"}, .time = 0.6};
-  const Task task = MakeReachTask(kZoo, options);
-  const std::string path = folder.Write("go.task.xml", WriteReachTask(kZoo, options, folder.path().string()));
+  const Task task = MakeReachTask(kReachZoo, options);
+  const std::string path = folder.Write("go.task.xml", WriteReachTask(kReachZoo, options, folder.path().string()));
   const Task file = LoadTask(path);
   EXPECT_EQ(task.file, "");
   EXPECT_EQ(file.name, "reach pose tip");
@@ -166,7 +167,7 @@ TEST_F(Reach, SolvesAndTellsTheMiss) {
 
 TEST_F(Reach, RefusesGoalsThatAreNotUnderstood) {
   const auto refuses = [](const std::string& goal, const char* words) {
-    EXPECT_ERROR(MakeReachTask(kZoo, {.goals = {goal}}), ErrorCode::kInvalidArgument, words);
+    EXPECT_ERROR(MakeReachTask(kReachZoo, {.goals = {goal}}), ErrorCode::kInvalidArgument, words);
   };
   refuses("site:tib=0,0,0", "has no site 'tib', did you mean 'tip'?");
   refuses("site:tip=0,0", "has 2 numbers, expected 3");
@@ -177,21 +178,23 @@ TEST_F(Reach, RefusesGoalsThatAreNotUnderstood) {
   refuses("joint:neck=1", "has 1 number, expected 4");
   refuses("tip=1", "expected a keyframe, or joint:");
   refuses("tendon:cord=1", "expected a keyframe, or joint:");
-  EXPECT_ERROR(MakeReachTask(kZoo, {.goals = {"home", "key:pose"}}), ErrorCode::kInvalidArgument,
+  EXPECT_ERROR(MakeReachTask(kReachZoo, {.goals = {"home", "key:pose"}}), ErrorCode::kInvalidArgument,
                "'home' is a keyframe to reach already");
-  EXPECT_ERROR(MakeReachTask(kZoo, {.goals = {"site:tip=0,0,_", "site:tip:pos=_,_,1"}}), ErrorCode::kInvalidArgument,
-               "site tip has a goal already");
-  EXPECT_ERROR(MakeReachTask(kZoo, {}), ErrorCode::kInvalidArgument, "is a model, not a task: say what to reach");
+  EXPECT_ERROR(MakeReachTask(kReachZoo, {.goals = {"site:tip=0,0,_", "site:tip:pos=_,_,1"}}),
+               ErrorCode::kInvalidArgument, "site tip has a goal already");
+  EXPECT_ERROR(MakeReachTask(kReachZoo, {}), ErrorCode::kInvalidArgument, "is a model, not a task: say what to reach");
 }
 
 TEST_F(Reach, RefusesWhatIsNotThere) {
-  EXPECT_ERROR(MakeReachTask(kZoo, {.start = "hom", .goals = {"pose"}}), ErrorCode::kInvalidArgument,
+  EXPECT_ERROR(MakeReachTask(kReachZoo, {.start = "hom", .goals = {"pose"}}), ErrorCode::kInvalidArgument,
                "did you mean 'home'?");
-  EXPECT_ERROR(MakeReachTask(kZoo, {.goals = {"nothing like it"}}), ErrorCode::kInvalidArgument, "it has home, pose");
-  EXPECT_ERROR(MakeReachTask(kZoo, {.goals = {"7"}}), ErrorCode::kInvalidArgument, "no keyframe 7");
-  EXPECT_ERROR(MakeReachTask(kZoo, {.goals = {"pose"}, .time = 0}), ErrorCode::kInvalidArgument, "time is 0 s");
-  EXPECT_ERROR(MakeReachTask(kZoo, {.goals = {"pose"}, .time = NAN}), ErrorCode::kInvalidArgument, "time is nan");
-  EXPECT_ERROR(MakeReachTask(kZoo, {.goals = {"pose"}, .substeps = -1}), ErrorCode::kInvalidArgument, "substeps is -1");
+  EXPECT_ERROR(MakeReachTask(kReachZoo, {.goals = {"nothing like it"}}), ErrorCode::kInvalidArgument,
+               "it has home, pose");
+  EXPECT_ERROR(MakeReachTask(kReachZoo, {.goals = {"7"}}), ErrorCode::kInvalidArgument, "no keyframe 7");
+  EXPECT_ERROR(MakeReachTask(kReachZoo, {.goals = {"pose"}, .time = 0}), ErrorCode::kInvalidArgument, "time is 0 s");
+  EXPECT_ERROR(MakeReachTask(kReachZoo, {.goals = {"pose"}, .time = NAN}), ErrorCode::kInvalidArgument, "time is nan");
+  EXPECT_ERROR(MakeReachTask(kReachZoo, {.goals = {"pose"}, .substeps = -1}), ErrorCode::kInvalidArgument,
+               "substeps is -1");
   const support::TemporaryFolder folder;
   const std::string passive = folder.Write(
       "p.xml", "<mujoco model='p'><worldbody><body><freejoint/><geom size='.1'/></body></worldbody></mujoco>");

@@ -1,0 +1,134 @@
+// Controls whose forces are at their limits. optimizer/README.md, "Forces at their limits".
+#include "optimizer/force_limits.h"
+
+#include <costate/solve.h>
+#include <costate/state.h>
+#include <costate/task.h>
+
+#include "support/engine_test.h"
+#include "support/matrix_near.h"
+#include "support/temporary_folder.h"
+
+namespace costate {
+namespace {
+
+using support::MatricesNear;
+using ForceLimitsOf = support::EngineTest;
+
+constexpr double kMass = 2, kStiffness = 300, kDamping = 12, kForce = 30, kStep = 0.01;
+
+constexpr char kSlider[] = R"(<mujoco>
+  <option timestep="0.01" gravity="0 0 0"/>
+  <worldbody><body>
+    <joint name="x" type="slide" axis="1 0 0"/>
+    <geom size=".1" mass="2" contype="0" conaffinity="0"/>
+  </body></worldbody>
+  <actuator><position joint="x" kp="300" kv="12" forcerange="-30 30"/></actuator>
+</mujoco>)";
+
+struct Slider {
+  ModelPtr model = LoadModelFromString(kSlider);
+  DataPtr data = MakeData(model.get());
+  Problem problem;
+  Trajectory motion;
+  std::vector<StepDerivative> derivatives;
+
+  // one interval from rest under u
+  explicit Slider(double u) {
+    problem.model = model.get();
+    problem.context = GetContext(model.get(), data.get());
+    problem.N = 1;
+    Simulator simulator(model.get(), problem.context, 1, 1);
+    EXPECT_TRUE(simulator.Rollout(VectorXd::Zero(2), MatrixXd::Constant(1, 1, u), &motion).ok());
+    simulator.Linearize(motion, {}, &derivatives);
+  }
+
+  LqKnot Knot(double slope) const {
+    LqKnot knot;
+    knot.A = derivatives[0].A;
+    knot.B = derivatives[0].B;
+    knot.lu = VectorXd::Constant(1, slope);
+    knot.luu = MatrixXd::Constant(1, 1, 0);
+    return knot;
+  }
+};
+
+// v' = v + h f/m, q' = q + h v', f = clamp(k (u - q) - d v): at the limit v' = v + const, and within it ∂f/∂u = k. A
+// control u = (limit + d v)/k + q holds the force: S = (1, d/k), so that A + B S is the A of a constant force.
+TEST_F(ForceLimitsOf, AControlAtItsLimitHasTheSlopeFromWithin) {
+  Slider slider(kForce / kStiffness * (1 + 1e-4));
+  ASSERT_EQ(slider.derivatives[0].B.norm(), 0);
+  const MatrixXd A = slider.derivatives[0].A;
+
+  ForceLimits limits(slider.problem, 1);
+  ASSERT_TRUE(limits.any());
+  EXPECT_TRUE(limits.AreReached(slider.motion));
+  limits.Find(slider.motion, false);
+  limits.Reach(0, &slider.derivatives[0]);
+  const double b = kStep * kStiffness / kMass;
+  EXPECT_TRUE(MatricesNear(slider.derivatives[0].B, Eigen::Vector2d(kStep * b, b), 1e-12));
+  const Eigen::RowVector2d S(1, kDamping / kStiffness);
+  EXPECT_TRUE(MatricesNear(slider.derivatives[0].A + slider.derivatives[0].B * S, A, 1e-12));
+
+  // it may turn back, but not go on: more control is no more force
+  LqKnot knot = slider.Knot(1);
+  limits.Bound(0, &knot);
+  EXPECT_EQ(knot.du_upper[0], 0);
+  EXPECT_LT(knot.du_lower[0], -1e300);
+  EXPECT_TRUE(MatricesNear(knot.upper_slope, S, 1e-15));
+
+  // unless the cost itself asks for more
+  knot = slider.Knot(-1);
+  limits.Bound(0, &knot);
+  EXPECT_GT(knot.du_upper[0], 1e300);
+}
+
+// far beyond its limit a control is drawn back no further than to it
+TEST_F(ForceLimitsOf, AControlBeyondItsLimitIsDrawnBackToIt) {
+  for (const double sign : {1.0, -1.0}) {
+    const Slider slider(sign * 0.15);
+    ForceLimits limits(slider.problem, 1);
+    limits.Find(slider.motion, false);
+    LqKnot knot = slider.Knot(sign);
+    limits.Bound(0, &knot);
+    const double band = 1e-3 * 2 * kForce / kStiffness;  // the middle of the controls that count as at the limit
+    const double bound = sign > 0 ? knot.du_lower[0] : knot.du_upper[0];
+    EXPECT_NEAR(bound, sign * (kForce / kStiffness + 0.5 * band - 0.15), 1e-12);
+  }
+}
+
+TEST_F(ForceLimitsOf, NoControlIsAtItsLimitWithinIt) {
+  const Slider slider(kForce / kStiffness * 0.999);
+  EXPECT_FALSE(ForceLimits(slider.problem, 1).AreReached(slider.motion));
+}
+
+constexpr char kArm[] = R"(<mujoco>
+  <option timestep="0.01"/>
+  <default><geom type="capsule" size=".03" mass="1" contype="0" conaffinity="0"/><joint axis="0 1 0" damping=".1"/></default>
+  <worldbody><body>
+    <joint name="a"/><geom fromto="0 0 0 .4 0 0"/>
+    <body pos=".4 0 0"><joint name="b"/><geom fromto="0 0 0 .4 0 0"/><site name="tip" pos=".4 0 0"/></body>
+  </body></worldbody>
+  <actuator>
+    <position joint="a" kp="50" ctrlrange="-3 3" forcerange="-9 9"/>
+    <position joint="b" kp="30" ctrlrange="-3 3" forcerange="-4 4"/>
+  </actuator>
+</mujoco>)";
+
+// two servos too weak to lift fast: most forces of the best motion are at a limit, where a control has no slope to one
+// side. A solve that knows of that side comes to a small part of what it stalls at without.
+TEST_F(ForceLimitsOf, ASolveGoesOnWhereForcesAreAtTheirLimits) {
+  const support::TemporaryFolder folder;
+  const std::string path = folder.Write("arm.xml", kArm);
+  Task task = MakeReachTask(path, {.goals = {"site:tip=0.3,_,0.5"}, .time = 0.6});
+  task.solver.threads = 1;
+  const Problem problem = task.ToProblem();
+  const SolveResult held = Solve(problem, task.ToGuess(), task.solver);
+  task.solver.leave_saddles = false;
+  const SolveResult stalled = Solve(problem, task.ToGuess(), task.solver);
+  EXPECT_EQ(stalled.status, SolveStatus::kStalled);
+  EXPECT_LT(held.cost, 0.2 * stalled.cost);
+}
+
+}  // namespace
+}  // namespace costate
