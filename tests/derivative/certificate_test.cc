@@ -223,6 +223,28 @@ TEST_F(CertificateTest, AFlexTouchesLikeAGeom) {
   EXPECT_TRUE(onset->active);
 }
 
+// a rope over a post: a square one is met exactly, a round one by a search that ends on facets
+TEST_F(CertificateTest, AFlexOnARoundGeomIsOnAFacet) {
+  for (const char* post : {"type='cylinder' size='.1 .3' euler='90 0 0'", "type='box' size='.1 .3 .1'"}) {
+    SCOPED_TRACE(post);
+    const ModelPtr model = LoadModelFromString("<mujoco><worldbody><geom name='post' " + std::string(post) + R"(/>
+      <flexcomp name="rope" type="grid" dim="1" count="5 1 1" spacing=".06 .1 .1" pos=".01 .02 .109" radius=".01">
+        <edge equality="true"/></flexcomp></worldbody></mujoco>)");
+    const DataPtr data = MakeData(model.get());
+    for (int k = 0; k < 20; k++) mj_step(model.get(), data.get());
+    mj_forward(model.get(), data.get());
+    ASSERT_GT(data->ncon, 0);
+    const bool round = post[6] == 'c';
+    const Certificate certificate = Certify(model.get(), data.get());
+    EXPECT_EQ(Find(certificate, "contact of post and rope", "another facet") != nullptr, round);
+    const ReferenceDerivative reference = Reference(model.get(), data.get(), {.sensors = false});
+    const auto marked =
+        std::count(reference.switched.begin(), reference.switched.end(), "facets of the collider of curved surfaces");
+    EXPECT_EQ(marked > 0, round);
+    EXPECT_LT(marked, model->nv);
+  }
+}
+
 // A box deep in a height field: the engine's search ends at another of its prisms with every nudge, so that the place
 // of the contact jumps
 TEST_F(CertificateTest, AContactThatJumpsIsOnASwitch) {
