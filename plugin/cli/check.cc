@@ -39,8 +39,9 @@ state).
               as step sizes that disagree
   not smooth  not compared: contacts, constraint states or limits switch under the smallest nudge of that input
 
-At each state all levels (analytic, residual difference, step difference) are compared as well. --terms switches the terms
-of the analytic level to differences one by one: the one whose closed form differs is named. --eps-sweep FOLDER writes, for
+At each state all levels (analytic, residual difference, step difference) are compared as well. --terms compares
+the analytic level with the residual difference (all) and switches its terms to differences one by one: the one whose closed
+form differs is named. --eps-sweep FOLDER writes, for
 each state, FOLDER/STATE/sweep.csv and sweep.png: the largest error against the reference over the size of the nudge.
 
 --smooth makes a model with smoother contact and says, block by block, how far its derivative is from the true one at the same

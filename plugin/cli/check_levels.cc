@@ -16,9 +16,7 @@ namespace costate::cli {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kNoise = 1e-10;  // of a matrix's largest entry: what five-point differences leave in a zero
-constexpr double kLevels =
-    1e-6;  // of a block's largest entry: five-point differences of a residual stiff in q are exact to that
+constexpr double kNoise = 1e-12;  // of a matrix's largest entry: what differences leave in a block of zeros
 
 // the largest error of all blocks, and how many entries were judged and are wrong
 template <typename Result>
@@ -34,14 +32,31 @@ void Collect(const DerivativeComparison& comparison, Result* result, int* judged
   }
 }
 
-// differences as a reference: with their own noise, where `smooth` is
-ReferenceDerivative AsReference(const StepDerivative& value, const ReferenceDerivative& smooth) {
+// differences as a reference: exact but in blocks that are zero to what roundings of the whole matrix leave
+ReferenceDerivative AsReference(const mjModel* model, const StepDerivative& value, const ReferenceDerivative& smooth) {
   ReferenceDerivative exact;
   exact.value = value;
-  for (const auto& [from, to] : {std::pair{&value.A, &exact.A_error}, std::pair{&value.B, &exact.B_error},
-                                 std::pair{&value.C, &exact.C_error}, std::pair{&value.D, &exact.D_error}}) {
-    to->setConstant(from->rows(), from->cols(), from->size() > 0 ? kNoise * from->cwiseAbs().maxCoeff() : 0);
-  }
+  const Dims dims(model);
+  const std::vector<int> tangent = {0, dims.nv, 2 * dims.nv, dims.ndx}, control = {0, dims.nu};
+  std::vector<int> sensors(model->sensor_adr, model->sensor_adr + model->nsensor);
+  sensors.push_back(dims.ns);
+  const auto bars = [](const MatrixXd& from, const std::vector<int>& rows, const std::vector<int>& cols) {
+    MatrixXd error = MatrixXd::Zero(from.rows(), from.cols());
+    const double noise = from.size() > 0 ? kNoise * from.cwiseAbs().maxCoeff() : 0;
+    for (std::size_t r = 0; r + 1 < rows.size() && from.size() > 0; r++) {
+      for (std::size_t c = 0; c + 1 < cols.size(); c++) {
+        const int height = rows[r + 1] - rows[r], width = cols[c + 1] - cols[c];
+        if (height == 0 || width == 0) continue;
+        if (from.block(rows[r], cols[c], height, width).cwiseAbs().maxCoeff() <= noise)
+          error.block(rows[r], cols[c], height, width).setConstant(noise);
+      }
+    }
+    return error;
+  };
+  exact.A_error = bars(value.A, tangent, tangent);
+  exact.B_error = bars(value.B, tangent, control);
+  exact.C_error = bars(value.C, sensors, tangent);
+  exact.D_error = bars(value.D, sensors, control);
   exact.nonsmooth_column = smooth.nonsmooth_column;
   exact.switched = smooth.switched;
   return exact;
@@ -92,7 +107,7 @@ std::vector<LevelResult> CompareLevels(const mjModel* model, const mjData* data,
 }
 
 std::vector<TermResult> CompareTerms(const mjModel* model, const mjData* data, bool sensors,
-                                     const ReferenceDerivative& smooth, std::string* reason) {
+                                     const ReferenceDerivative& smooth, std::string* reason, double tolerance) {
   EngineGuard guard;
   mjModel local = *model;
   local.opt.disableflags |= mjDSBL_AUTORESET;
@@ -114,14 +129,17 @@ std::vector<TermResult> CompareTerms(const mjModel* model, const mjData* data, b
   const auto compare = [&](const char* term, const StepDerivative& closed, const StepDerivative& differenced) {
     TermResult result;
     result.term = term;
-    int wrong = 0;
-    Collect(Compare(model, closed, AsReference(differenced, smooth), {kLevels}), &result, &result.judged, &wrong);
-    result.agrees = wrong == 0;
+    Collect(Compare(model, closed, AsReference(model, differenced, smooth), {tolerance}), &result, &result.judged,
+            &result.wrong);
+    result.agrees = result.wrong == 0;
     results.push_back(result);
   };
   *reason = ResidualRefusal(&local);
   StepDerivative closed, other, all;
-  if (!reason->empty() || !analytic({}, &closed)) return {};
+  const std::unique_ptr<Backend> residual = MakeResidualBackend(&local, {}, reason);
+  StepDerivative level_2;
+  if (!reason->empty() || !analytic({}, &closed) || !linearize(residual.get(), &level_2)) return {};
+  compare("all", closed, level_2);
   const std::pair<const char*, TermSwitch> terms[] = {{"rne", {.rne = true}},
                                                       {"passive", {.passive = true}},
                                                       {"actuation", {.actuation = true}},
@@ -133,9 +151,8 @@ std::vector<TermResult> CompareTerms(const mjModel* model, const mjData* data, b
     if (!analytic(differenced, &other)) return {};
     compare(term, closed, other);
   }
-  const std::unique_ptr<Backend> residual = MakeResidualBackend(&local, {}, reason);
-  if (!analytic({true, true, true, true, true, true}, &all) || !linearize(residual.get(), &other)) return {};
-  compare("solve", all, other);
+  if (!analytic({true, true, true, true, true, true}, &all)) return {};
+  compare("solve", all, level_2);
   return results;
 }
 

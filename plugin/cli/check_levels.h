@@ -29,15 +29,19 @@ struct TermResult {
   std::string term;       ///< "rne", "passive", …
   EntryComparison worst;  ///< closed form and differences; error relative to the block's largest entry
   std::string block;
-  int judged = 0;
+  int judged = 0, wrong = 0;
   bool agrees = true;  ///< within what differences are exact to
 };
 
-/// Switches the terms of level 1 to differences one by one. Factorization and integrator's map (solve) are what remains
-/// between all terms differenced and level 2. Columns that are not smooth by the reference are left out.
-/// Empty, with the reason, where level 1 or 2 does not cover the state.
+/// Of a block's largest entry: a term that is wrong is off by more, what roundings leave of a stiff contact is less.
+constexpr double kTermTolerance = 1e-6;
+
+/// Level 1 against level 2 (all), then its terms switched to differences one by one. Factorization and integrator's map
+/// (solve) are what remains between all terms differenced and level 2. Columns that are not smooth by the reference are
+/// left out. Empty, with the reason, where level 1 or 2 does not cover the state.
 std::vector<TermResult> CompareTerms(const mjModel* model, const mjData* data, bool sensors,
-                                     const ReferenceDerivative& smooth, std::string* reason);
+                                     const ReferenceDerivative& smooth, std::string* reason,
+                                     double tolerance = kTermTolerance);
 
 /// Largest error against the reference of differences of nudge eps, and of levels 1 and 2.
 struct SweepRow {

@@ -114,8 +114,8 @@ TEST(Check, ComparesAllLevelsAndNamesTheActiveSet) {
     terms.insert(term["term"]);
     EXPECT_EQ(term["agrees"], true) << term;
   }
-  EXPECT_EQ(terms,
-            (std::set<std::string>{"actuation", "constraint", "integrator", "passive", "rne", "sensors", "solve"}));
+  EXPECT_EQ(terms, (std::set<std::string>{"actuation", "all", "constraint", "integrator", "passive", "rne", "sensors",
+                                          "solve"}));
   EXPECT_EQ(given["certificate"]["label"], "smooth");
   bool pushes = false;
   for (const Json& s : given["certificate"]["switches"])

@@ -1,7 +1,8 @@
 // Derivatives of other people's models against the reference: one CSV line a model and state.
-//   corpus_sweep OUT.csv [--state SECONDS] [--model SECONDS] [--jobs N] [FOLDER | FILE.xml]…
+//   corpus_sweep OUT.csv [--state SECONDS] [--model SECONDS] [--levels] [--jobs N] [FOLDER | FILE.xml]…
 //     --state 10   most seconds of the reference, a state; the columns that it does not reach are not judged
 //     --model 200  most seconds a model; both of processor time
+//     --levels     judge level 1 against level 2 instead: a line a state for all terms, each term alone and the solve
 //     --jobs       models at a time, each on one thread; default: the cores, at most 4
 //     --seed 0     of the controls: other numbers are other motions
 //     --integrator, --cone, --solver   as in MJCF: every model with that one in place of its own
@@ -32,6 +33,7 @@
 #include <sstream>
 #include <thread>
 
+#include "cli/check_levels.h"
 #include "cli/check_states.h"
 #include "core/engine_guard.h"
 
@@ -40,6 +42,7 @@ namespace {
 
 constexpr double kSmallBar = 1e-6;    // of a block's largest entry: the reference is judged to be known there
 constexpr double kGoal = 1e-7;        // of a block's largest entry, or three error bars
+constexpr double kLevels = 1e-9;      // … and level 1 from level 2
 constexpr double kRounding = 1e-14;   // of a matrix's largest entry: what no number of it can be known better than
 constexpr double kMostEntries = 4e6;  // of A: larger models are listed, not judged
 constexpr double kZeroBlock =
@@ -188,8 +191,43 @@ void JudgeState(const std::string& name, const mjModel* model, const cli::CheckS
   std::fflush(out);
 }
 
+// level 1 against level 2
+void JudgeLevels(const std::string& name, const mjModel* model, const cli::CheckState& state, std::FILE* out) {
+  const double entered = ProcessorSeconds();
+  const Dims dims(model);
+  const DataPtr probe = MakeData(model);
+  mj_copyState(model, state.data.get(), probe.get(), mjSTATE_INTEGRATION);
+  std::string label = "-", failure;
+  std::vector<cli::TermResult> terms;
+  try {
+    EngineGuard guard(probe.get());
+    mj_forward(model, probe.get());
+    label = ToString(Certify(model, state.data.get()).label);
+    ReferenceDerivative smooth;
+    smooth.nonsmooth_column.assign(dims.ndx + dims.nu, false);
+    smooth.switched.resize(dims.ndx + dims.nu);
+    terms = cli::CompareTerms(model, state.data.get(), true, smooth, &failure, kLevels);
+    guard.TakeWarnings();
+  } catch (const Error& error) {
+    failure = error.what();
+  }
+  if (terms.empty()) terms.push_back({"all", {}, "", 0, 0, true});
+  for (const cli::TermResult& term : terms) {
+    const EntryComparison& worst = term.worst;
+    const std::string entry = term.judged == 0
+                                  ? ""
+                                  : fmt::format("{}: d {} / d {} = {:.9g} (level 2 {:.9g})", term.block, worst.row_name,
+                                                worst.col_name, worst.value, worst.reference);
+    fmt::print(out, "{},{}: {},{},{},{},{},analytic,{},{:.2e},{},{},0,0,1,,{:.3g},,{},,{}\n", Quoted(name), state.name,
+               term.term, dims.nv, dims.nu, probe->ncon, probe->nefc, label, worst.error, term.wrong, term.judged,
+               ProcessorSeconds() - entered, Quoted(entry), Quoted(failure));
+  }
+  std::fflush(out);
+}
+
 // what the models are judged at, beyond what they are
 struct Variation {
+  bool levels = false;
   unsigned seed = 0;
   int integrator = -1, cone = -1, solver = -1;  // -1: the model's own
 
@@ -270,7 +308,11 @@ void JudgeModel(const Candidate& candidate, const Variation& variation, double s
     for (const cli::CheckState& state : States(model.get(), variation.seed)) {
       mjModel without = *model;
       if (state.contacts_off) without.opt.disableflags |= mjDSBL_CONTACT;
-      JudgeState(candidate.name, &without, state, seconds, out);
+      if (variation.levels) {
+        JudgeLevels(candidate.name, &without, state, out);
+      } else {
+        JudgeState(candidate.name, &without, state, seconds, out);
+      }
     }
   } catch (const Error& error) {
     Say(candidate.name, "refused", error.what(), out);
@@ -394,6 +436,10 @@ int Main(int argc, char** argv) {
       roots.push_back(word);
       continue;
     }
+    if (word == "--levels") {
+      variation.levels = true;
+      continue;
+    }
     const char* value = ++i < argc ? argv[i] : "";
     if (word == "--state") state_seconds = std::atof(value);
     if (word == "--model") model_seconds = std::atof(value);
@@ -408,8 +454,8 @@ int Main(int argc, char** argv) {
   if (roots.empty() || !(state_seconds > 0) || !(model_seconds >= 1) || jobs < 1 || !known) {
     fmt::print(
         stderr,
-        "usage: corpus_sweep OUT.csv [--state SECONDS] [--model SECONDS] [--jobs N] [--seed N] [--integrator NAME]\n"
-        "                    [--cone NAME] [--solver NAME] [FOLDER | FILE]…\n");
+        "usage: corpus_sweep OUT.csv [--state SECONDS] [--model SECONDS] [--levels] [--jobs N] [--seed N]\n"
+        "                    [--integrator NAME] [--cone NAME] [--solver NAME] [FOLDER | FILE]…\n");
     return 2;
   }
   const std::vector<Candidate> candidates = Candidates(roots);
