@@ -16,7 +16,7 @@ namespace costate::cli {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kNoise = 1e-12;  // of a matrix's largest entry: what differences leave in a block of zeros
+constexpr double kNoise = 1e-10;  // of a matrix's largest entry: what differences leave in a block of zeros
 
 // the largest error of all blocks, and how many entries were judged and are wrong
 template <typename Result>
