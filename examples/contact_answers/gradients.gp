@@ -15,7 +15,7 @@ plot block skip 1 using 1:2 with lines lw 3 lc 'black' title 'true', '' skip 1 u
 unset arrow 1
 
 set title 'Throw at a wall: the target is hit where the loss is not flat'
-set xlabel 'upward speed [m/s]'; set ylabel 'loss, and its slope (asinh)'; set yrange [-17:15]; set key right bottom
+set xlabel 'upward speed [m/s]'; set ylabel 'loss, and its slope (asinh)'; set yrange [-17:24]; set key right top
 plot throw skip 1 using 1:(100 * $2) with lines lw 3 lc 'gray' title '100 × loss', '' skip 1 using 1:(asinh($3)) with lines lw 2 lc 'black' title 'true slope', \
      '' skip 1 using 1:(asinh($4)) with lines lw 2 lc 'blue' title 'distance 0.5 m, along the true motion'
 
