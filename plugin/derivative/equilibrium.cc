@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/convergence.h"
 #include "core/plugins.h"
 
 namespace costate {
@@ -231,8 +232,7 @@ bool Equilibrium::Solve(const mjModel* model, mjData* d, StepStatus* status, std
 
   // the active set was not the solution's: let the engine search to the end
   mjModel local = *model;
-  local.opt.tolerance = 0;
-  local.opt.iterations = std::max(200, local.opt.iterations);
+  SearchUntil(0, 200, &local.opt);
   mju_copy(d->qacc_warmstart, d->qacc, static_cast<int>(model->nv));
   if (!Forward(&local, d, true, status, reason)) return false;
   const double step = Polish(model, d);

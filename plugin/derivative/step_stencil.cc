@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/convergence.h"
 #include "core/plugins.h"
 #include "derivative/equilibrium.h"
 
@@ -56,9 +57,8 @@ void DifferenceModel::Refresh(const mjModel* model, bool converge) {
 
   // the minimum of the (strictly convex) constraint problem is the same for all three solvers; Newton gets there
   if (converge) {
-    local_.opt.tolerance = kTolerance;
     if (NewtonMayReplace(model)) local_.opt.solver = mjSOL_NEWTON;
-    local_.opt.iterations = std::max(local_.opt.iterations, local_.opt.solver == mjSOL_PGS ? kSweeps : kIterations);
+    SearchUntil(kTolerance, local_.opt.solver == mjSOL_PGS ? kSweeps : kIterations, &local_.opt);
     local_.opt.disableflags &= ~mjDSBL_WARMSTART;
   }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/convergence.h"
 #include "derivative/check_point.h"
 
 namespace costate {
@@ -59,8 +60,7 @@ std::vector<bool> ImpactGeoms(const mjModel* model, const ImpactOptions& options
 
 ModelPtr ModelBetweenImpacts(const mjModel* model, const ImpactOptions& options) {
   ModelPtr copy = CopyModel(model);
-  copy->opt.tolerance = std::min(copy->opt.tolerance, kConverged);
-  copy->opt.iterations = std::max(copy->opt.iterations, kConvergedIterations);
+  SearchUntil(std::min(copy->opt.tolerance, kConverged), kConvergedIterations, &copy->opt);
   copy->opt.solver = mjSOL_NEWTON;  // the minimum is that of all three
   copy->opt.enableflags &= ~mjENBL_SLEEP;
   copy->opt.disableflags |= mjDSBL_AUTORESET;

@@ -313,6 +313,40 @@ TEST_F(StepDifferenceTest, ConvergesTheSolverSoThatAPoorToleranceDoesNoHarm) {
   }
 }
 
+// models made for speed cut the line search to a few points: Newton's method may then stall short of the minimum
+TEST_F(StepDifferenceTest, ConvergesTheSolverThoughItsLineSearchIsCutShort) {
+  const auto leg = [](const char* side) {
+    return std::string("<body pos='0 ") + side + R"( 0'><joint axis="1 0 0"/>
+      <geom type="capsule" fromto="0 0 0 0 0 -.1" size=".02" contype="0"/>
+      <body pos="0 0 -.1"><joint axis="0 1 0"/><geom type="capsule" fromto="0 0 0 0 0 -.1" size=".015" contype="0"/>
+        <body pos="0 0 -.1"><joint axis="0 1 0"/><geom type="box" size=".05 .02 .005" pos="0 0 -.01"/></body></body></body>)";
+  };
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep=".002"/>
+    <default><joint frictionloss=".1" armature=".03" damping=".5"/><geom conaffinity="0"/></default><worldbody>
+    <geom type="plane" size="5 5 .1" conaffinity="1"/><body pos="0 0 .2141"><freejoint/>
+      <geom type="box" size=".05 .05 .05" pos="0 0 .05"/>)" +
+                                             leg(".05") + leg("-.05") + "</body></worldbody></mujoco>");
+  const ModelPtr cut = CopyModel(model.get());
+  cut->opt.iterations = 1;
+  cut->opt.ls_iterations = 3;
+  const DataPtr data = MakeData(model.get());
+  const auto expect_same = [&](const MatrixXd& value, const MatrixXd& whole, const std::string& what) {
+    EXPECT_LE((value - whole).lpNorm<Eigen::Infinity>(), 1e-6 * whole.lpNorm<Eigen::Infinity>()) << what;
+  };
+  for (unsigned seed = 0; seed < 8; ++seed) {
+    Eigen::Map<VectorXd>(data->qvel, model->nv) = support::Random(seed).Vector(static_cast<int>(model->nv), 0.1);
+    ASSERT_EQ((mj_forward(model.get(), data.get()), data->ncon), 8);
+    const std::string name = "velocities " + std::to_string(seed);
+    for (const Level level : {Level::kAnalytic, Level::kResidual, Level::kStep}) {
+      const LinearizeOptions options{.level = level};
+      expect_same(Linearize(cut.get(), data.get(), options).A, Linearize(model.get(), data.get(), options).A,
+                  name + ", " + ToString(level));
+    }
+    expect_same(Reference(cut.get(), data.get()).value.A, Reference(model.get(), data.get()).value.A,
+                name + ", reference");
+  }
+}
+
 TEST_F(StepDifferenceTest, ASmallArenaUsesNudgesAndAFullOneIsAStatus) {
   // scratch for mjd_transitionFD does not fit beside contacts; the result is the same
   std::string xml = NamedCreature("<size memory='40K'/><option timestep='0.004'/>");

@@ -1,0 +1,23 @@
+#ifndef COSTATE_CORE_CONVERGENCE_H_
+#define COSTATE_CORE_CONVERGENCE_H_
+
+#include <mujoco/mujoco.h>
+
+#include <algorithm>
+
+namespace costate {
+
+/// Lets the engine's solver search until `tolerance`, with `iterations` at least and a line search of at least the
+/// engine's own default: models made for speed cut it to four or five points, with which Newton's method may stall.
+inline void SearchUntil(mjtNum tolerance, int iterations, mjOption* option) {
+  constexpr int kLineIterations = 50;
+  constexpr mjtNum kLineTolerance = 0.01;
+  option->tolerance = tolerance;
+  option->iterations = std::max(option->iterations, iterations);
+  option->ls_iterations = std::max(option->ls_iterations, kLineIterations);
+  option->ls_tolerance = std::min(option->ls_tolerance, kLineTolerance);
+}
+
+}  // namespace costate
+
+#endif  // COSTATE_CORE_CONVERGENCE_H_
