@@ -77,6 +77,24 @@ struct Muscle {
   }
 };
 
+// of a force, with its slopes and those of by_velocity
+struct Gain {
+  double value, by_length = 0, by_velocity = 0, bend_length = 0, bend_velocity = 0;
+};
+
+Gain MuscleGain(const Muscle& muscle) {
+  const double length = muscle.unit_length, velocity = muscle.unit_velocity;
+  double FL, dFL, FV, dFV, ddFV;
+  muscle.Length(&FL, &dFL);
+  muscle.Velocity(&FV, &dFV, &ddFV);
+  Gain gain{-muscle.peak * FL * FV};
+  gain.by_length = PLANT("muscle: gain by length", -muscle.peak * dFL * FV / length);
+  gain.by_velocity = PLANT("muscle: gain by velocity", -muscle.peak * FL * dFV / velocity);
+  gain.bend_length = PLANT("muscle: bend by length", -muscle.peak * dFL * dFV / (length * velocity));
+  gain.bend_velocity = PLANT("muscle: bend by velocity", -muscle.peak * FL * ddFV / (velocity * velocity));
+  return gain;
+}
+
 // act_dot of a muscle: (ctrl − act) / tau(ctrl − act, act), with the excess on the side given where it is zero
 void MuscleRate(double ctrl, double act, double side, const mjtNum* prm, double* by_ctrl, double* by_act) {
   const double excess = std::clamp(ctrl, 0.0, 1.0) - act;
@@ -164,6 +182,12 @@ const char* MissingByType(const mjModel* m, int i) {
   }
   if (m->actuator_actnum[i] != (dyn == mjDYN_NONE ? 0 : 1)) return "activation states";
   return HasMoment(m, i) || IsAdhesive(m, i) ? nullptr : "moving moment arm";
+}
+
+// may the length be that of a rotation of two frames?
+bool MayTurn(const mjModel* m, int i) {
+  const int type = m->actuator_trntype[i], id = m->actuator_trnid[2 * i];
+  return type == mjTRN_JOINT || type == mjTRN_JOINTINPARENT ? m->jnt_type[id] == mjJNT_BALL : type == mjTRN_SITE;
 }
 
 bool DependsOnVelocity(const mjModel* m, int i) {
@@ -272,8 +296,8 @@ Actuation::Actuation(const mjModel* m) : builder_(m), slopes_(m->nactuator), own
     any_site_ = any_site_ || m->actuator_trntype[i] == mjTRN_SITE;
     const bool plain = m->actuator_gaintype[i] == mjGAIN_FIXED && m->actuator_biastype[i] == mjBIAS_NONE &&
                        m->actuator_actnum[i] == 0 && !servo;
-    kind_.push_back({HasConstantMoment(m, i), servo, plain, m->actuator_outadr[i], m->actuator_ctrladr[i],
-                     m->actuator_actnum[i] > 0 ? m->actuator_actadr[i] : -1});
+    kind_.push_back({HasConstantMoment(m, i), servo, plain, MayTurn(m, i), m->actuator_outadr[i],
+                     m->actuator_ctrladr[i], m->actuator_actnum[i] > 0 ? m->actuator_actadr[i] : -1});
   }
 }
 
@@ -355,105 +379,93 @@ void Actuation::AddServo(const mjModel* m, const mjData* d, int i) {
 
 // slopes of act_dot, act' and of the force before limits
 void Actuation::Slopes(const mjModel* m, const mjData* d, int i) {
+  const Kind& kind = kind_[i];
   ActuatorSlope& s = slopes_[i];
   s = ActuatorSlope();
-  const int u = kind_[i].ctrl, out = kind_[i].out;
-  s.ctrl_index = u;
-  s.act_index = kind_[i].act;
-  double ctrl = d->ctrl[u], ctrl_slope = 1;
-  if (m->actuator_ctrllimited[u] && !(m->opt.disableflags & mjDSBL_CLAMPCTRL)) {
-    const mjtNum* range = m->actuator_ctrlrange + 2 * u;
-    ctrl_slope = Slope(Inside(ctrl, range));
-    ctrl = std::clamp(ctrl, range[0], range[1]);
+  s.ctrl_index = kind.ctrl;
+  s.act_index = kind.act;
+  Input input{d->ctrl[kind.ctrl], 1, 0};
+  if (m->actuator_ctrllimited[kind.ctrl] && !(m->opt.disableflags & mjDSBL_CLAMPCTRL)) {
+    const mjtNum* range = m->actuator_ctrlrange + 2 * kind.ctrl;
+    input.by_ctrl = Slope(Inside(input.value, range));
+    input.value = std::clamp(input.value, range[0], range[1]);
   }
-
-  // act_dot and act'
-  double input = ctrl, input_ctrl = ctrl_slope, input_act = 0;
-  if (s.act_index >= 0) {
-    const double act = d->act[s.act_index];
-    const mjtNum* prm = m->actuator_dynprm + mjNDYN * i;
-    switch (m->actuator_dyntype[i]) {
-      case mjDYN_INTEGRATOR: s.rate_ctrl = PLANT("activation: integrator", 1.0); break;
-      case mjDYN_MUSCLE:
-        if (m->opt.integrator == mjINT_RK4) {
-          if (stage_ == 0) muscle_[i] = StagesOfMuscle(m, i, ctrl, act);
-          s.rate_ctrl = muscle_[i].rate_ctrl[stage_];
-          s.rate_act = muscle_[i].rate_act[stage_];
-        } else {
-          MuscleRate(ctrl, act, prm, &s.rate_ctrl, &s.rate_act);
-        }
-        break;
-      default: s.rate_ctrl = PLANT("activation: filter", 1 / std::max(mjMINVAL, prm[0])), s.rate_act = -s.rate_ctrl;
-    }
-    s.rate_ctrl *= ctrl_slope;
-    const ActivationStep update = ActivationStepOf(m, i, 0);
-    const double step = update.step, next = act + step * d->act_dot[s.act_index];
-    const bool free = update.Inside(next);
-    s.next_ctrl = PLANT("activation: next by control", Slope(free) * step * s.rate_ctrl);
-    s.next_act = PLANT("activation: next by activation", Slope(free) * (1 + step * s.rate_act));
-    if (m->actuator_actearly[i]) {
-      input = std::clamp(next, update.lower, update.upper);
-      input_ctrl = s.next_ctrl;
-      input_act = s.next_act;
-    } else {
-      input = act;
-      input_ctrl = 0;
-      input_act = 1;
-    }
-  }
+  if (kind.act >= 0) input = Activate(m, d, i, input);
   if (IsActuatorDisabled(m, i)) return;
+  if (!kind.plain) return ForceSlopes(m, d, i, input);
+  const double gain = m->actuator_gainprm[mjNGAIN * i];
+  force_[i] = gain * input.value;
+  s.ctrl = PLANT("actuator: by control", gain * input.by_ctrl);
+}
 
-  // force = gain(l, l̇) input + bias(l, l̇)
+// act_dot and act'; what of them is the force's input
+Actuation::Input Actuation::Activate(const mjModel* m, const mjData* d, int i, const Input& ctrl) {
+  ActuatorSlope& s = slopes_[i];
+  const double act = d->act[s.act_index];
+  const mjtNum* prm = m->actuator_dynprm + mjNDYN * i;
+  switch (m->actuator_dyntype[i]) {
+    case mjDYN_INTEGRATOR: s.rate_ctrl = PLANT("activation: integrator", 1.0); break;
+    case mjDYN_MUSCLE:
+      if (m->opt.integrator == mjINT_RK4) {
+        if (stage_ == 0) muscle_[i] = StagesOfMuscle(m, i, ctrl.value, act);
+        s.rate_ctrl = muscle_[i].rate_ctrl[stage_];
+        s.rate_act = muscle_[i].rate_act[stage_];
+      } else {
+        MuscleRate(ctrl.value, act, prm, &s.rate_ctrl, &s.rate_act);
+      }
+      break;
+    default: s.rate_ctrl = PLANT("activation: filter", 1 / std::max(mjMINVAL, prm[0])), s.rate_act = -s.rate_ctrl;
+  }
+  s.rate_ctrl *= ctrl.by_ctrl;
+  const ActivationStep update = ActivationStepOf(m, i, 0);
+  const double step = update.step, next = act + step * d->act_dot[s.act_index];
+  const bool free = update.Inside(next);
+  s.next_ctrl = PLANT("activation: next by control", Slope(free) * step * s.rate_ctrl);
+  s.next_act = PLANT("activation: next by activation", Slope(free) * (1 + step * s.rate_act));
+  if (!m->actuator_actearly[i]) return {act, 0, 1};
+  return {std::clamp(next, update.lower, update.upper), s.next_ctrl, s.next_act};
+}
+
+// force = gain(l, l̇) input + bias(l, l̇)
+void Actuation::ForceSlopes(const mjModel* m, const mjData* d, int i, const Input& input) {
+  ActuatorSlope& s = slopes_[i];
+  const int out = kind_[i].out, gain_type = m->actuator_gaintype[i], bias_type = m->actuator_biastype[i];
   const double length = d->actuator_length[out], velocity = d->actuator_velocity[out];
   const mjtNum *gain_prm = m->actuator_gainprm + mjNGAIN * i, *bias_prm = m->actuator_biasprm + mjNBIAS * i;
-  if (kind_[i].plain) {
-    force_[i] = gain_prm[0] * input;
-    s.ctrl = PLANT("actuator: by control", gain_prm[0] * input_ctrl);
-    return;
+  Gain gain{gain_prm[0]};
+  if (gain_type == mjGAIN_AFFINE) {
+    gain.value += gain_prm[1] * length + gain_prm[2] * velocity;
+    gain.by_length = PLANT("actuator: affine gain by length", gain_prm[1]);
+    gain.by_velocity = PLANT("actuator: affine gain by velocity", gain_prm[2]);
+  } else if (gain_type == mjGAIN_MUSCLE) {
+    gain = MuscleGain(Muscle(m, d, i, gain_prm));
   }
-  double gain = gain_prm[0], gain_length = 0, gain_velocity = 0, bias = 0, bias_length = 0, bias_velocity = 0;
-  double bend_length = 0, bend_velocity = 0;  // of gain_velocity
-  if (m->actuator_gaintype[i] == mjGAIN_AFFINE) {
-    gain += gain_prm[1] * length + gain_prm[2] * velocity;
-    gain_length = PLANT("actuator: affine gain by length", gain_prm[1]);
-    gain_velocity = PLANT("actuator: affine gain by velocity", gain_prm[2]);
-  } else if (m->actuator_gaintype[i] == mjGAIN_MUSCLE) {
-    const Muscle muscle(m, d, i, gain_prm);
-    double FL, dFL, FV, dFV, ddFV;
-    muscle.Length(&FL, &dFL);
-    muscle.Velocity(&FV, &dFV, &ddFV);
-    gain = -muscle.peak * FL * FV;
-    gain_length = PLANT("muscle: gain by length", -muscle.peak * dFL * FV / muscle.unit_length);
-    gain_velocity = PLANT("muscle: gain by velocity", -muscle.peak * FL * dFV / muscle.unit_velocity);
-    bend_length =
-        PLANT("muscle: bend by length", -muscle.peak * dFL * dFV / (muscle.unit_length * muscle.unit_velocity));
-    bend_velocity =
-        PLANT("muscle: bend by velocity", -muscle.peak * FL * ddFV / (muscle.unit_velocity * muscle.unit_velocity));
-  }
-  if (m->actuator_biastype[i] == mjBIAS_AFFINE) {
+  double bias = 0, bias_length = 0, bias_velocity = 0;
+  if (bias_type == mjBIAS_AFFINE) {
     bias = bias_prm[0] + bias_prm[1] * length + bias_prm[2] * velocity;
     bias_length = PLANT("actuator: bias by length", bias_prm[1]);
     bias_velocity = PLANT("actuator: bias by velocity", bias_prm[2]);
-  } else if (m->actuator_biastype[i] == mjBIAS_MUSCLE) {
+  } else if (bias_type == mjBIAS_MUSCLE) {
     Muscle(m, d, i, bias_prm).Passive(&bias, &bias_length);
   }
-  force_[i] = gain * input + bias;
+  force_[i] = gain.value * input.value + bias;
 
   // a servo's setpoint of a rotation is a constant away, (A7)
-  const bool servo = m->actuator_gaintype[i] == mjGAIN_FIXED && m->actuator_biastype[i] == mjBIAS_AFFINE;
-  if (servo && gain_prm[0] == -bias_prm[1]) force_[i] += gain * TurnsTo(input, length, SetpointPeriod(m, i));
-  s.length = gain_length * input + bias_length;
-  s.velocity = gain_velocity * input + bias_velocity;
-  s.ctrl = PLANT("actuator: by control", gain * input_ctrl);
-  s.act = PLANT("actuator: by activation", gain * input_act);
+  const bool servo = kind_[i].turns && gain_type == mjGAIN_FIXED && bias_type == mjBIAS_AFFINE;
+  if (servo && gain_prm[0] == -bias_prm[1])
+    force_[i] += gain.value * TurnsTo(input.value, length, SetpointPeriod(m, i));
+  s.length = gain.by_length * input.value + bias_length;
+  s.velocity = gain.by_velocity * input.value + bias_velocity;
+  s.ctrl = PLANT("actuator: by control", gain.value * input.by_ctrl);
+  s.act = PLANT("actuator: by activation", gain.value * input.by_act);
 
   const mjtNum* range = m->actuator_forcerange + 2 * i;
   if (m->actuator_forcelimited[i] && (d->actuator_force[out] <= range[0] || d->actuator_force[out] >= range[1])) return;
-  s.damping = PLANT("actuator: damping", -gain_velocity * input - bias_velocity);
-  s.damping_length = -bend_length * input;
-  s.damping_velocity = -bend_velocity * input;
-  s.damping_ctrl = PLANT("actuator: damping by control", -gain_velocity * input_ctrl);
-  s.damping_act = PLANT("actuator: damping by activation", -gain_velocity * input_act);
+  s.damping = PLANT("actuator: damping", -gain.by_velocity * input.value - bias_velocity);
+  s.damping_length = -gain.bend_length * input.value;
+  s.damping_velocity = -gain.bend_velocity * input.value;
+  s.damping_ctrl = PLANT("actuator: damping by control", -gain.by_velocity * input.by_ctrl);
+  s.damping_act = PLANT("actuator: damping by activation", -gain.by_velocity * input.by_act);
 }
 
 // (A6) implicitfast's matrix leaves out actuators whose joint or tendon is saturated

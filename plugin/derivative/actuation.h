@@ -133,7 +133,13 @@ class Actuation {
   bool AnyDofClamped() const { return any_clamped_; }
 
  private:
+  struct Input {  // of a force: control or activation, with its slopes
+    double value, by_ctrl, by_act;
+  };
+
   void Slopes(const mjModel* model, const mjData* data, int actuator);
+  Input Activate(const mjModel* model, const mjData* data, int actuator, const Input& ctrl);
+  void ForceSlopes(const mjModel* model, const mjData* data, int actuator, const Input& input);
   void AddServo(const mjModel* model, const mjData* data, int actuator);
   void AddServoForce(const mjModel* model, const mjData* data, const ServoSlope& servo, Columns* R) const;
   void LimitForces(const mjModel* model);
@@ -149,6 +155,7 @@ class Actuation {
     bool constant;  // its moment
     bool servo;
     bool plain;          // its force is a constant times the control
+    bool turns;          // a setpoint may be turns away
     int out, ctrl, act;  // first output and control; activation, -1: none
   };
 

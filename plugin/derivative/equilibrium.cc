@@ -140,6 +140,23 @@ void SumForces(const mjModel* m, mjData* d) {
   }
 }
 
+// Do the primal solvers leave every force at their acceleration? Elliptic contacts also need cone Hessians.
+bool HasForcesOfRows(const mjModel* m) {
+  return m->opt.solver != mjSOL_PGS && m->opt.cone == mjCONE_PYRAMIDAL && !(m->opt.enableflags & mjENBL_SLEEP);
+}
+
+// of rows whose forces are known: where islands were solved apart, the engine's own are in the islands' order
+void SetStates(mjData* d) {
+  for (int i = 0; i < d->nefc; i++) {
+    const double force = d->efc_force[i], loss = d->efc_frictionloss[i];
+    int& state = d->efc_state[i];
+    if (i < d->ne) state = mjCNSTRSTATE_QUADRATIC;
+    else if (i >= d->ne + d->nf) state = force > 0 ? mjCNSTRSTATE_QUADRATIC : mjCNSTRSTATE_SATISFIED;
+    else if (force >= loss) state = mjCNSTRSTATE_LINEARNEG;
+    else state = force > -loss ? mjCNSTRSTATE_QUADRATIC : mjCNSTRSTATE_LINEARPOS;
+  }
+}
+
 double MaxAbs(const Eigen::VectorXd& x) { return x.size() ? x.lpNorm<Eigen::Infinity>() : 0; }
 
 }  // namespace
@@ -304,7 +321,8 @@ void Equilibrium::Residual(const mjModel* m, mjData* d, const double* Ma) {
 void Equilibrium::Accept(const mjModel* m, mjData* d) {
   const int nv = static_cast<int>(m->nv);
   a_ = Eigen::Map<const Eigen::VectorXd>(d->qacc, nv);
-  UpdateConstraints(m, d);
+  if (d->nefc > 0 && HasForcesOfRows(m)) SetStates(d);
+  else UpdateConstraints(m, d);
   Ma_.resize(nv);
   for (int i = 0; i < nv; i++) Ma_[i] = d->qfrc_smooth[i] + d->qfrc_constraint[i];
 }
