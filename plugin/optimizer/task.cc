@@ -52,11 +52,14 @@ bool IsControlRange(const XmlElement& element) {
 }
 
 void CheckGuess(const XmlElement& element) {
-  element.Allow({"key", "ctrl", "file", "hold", "states"});
+  element.Allow({"key", "ctrl", "file", "hold", "qpos", "at", "states"});
   int given = 0;
   for (const char* attribute : {"key", "ctrl", "file", "hold"}) given += element.Has(attribute) ? 1 : 0;
   if (given > 1 || (given == 0 && !element.Has("states"))) element.Fail("give one of key, ctrl, file and hold");
   if (element.Text("hold").value_or("") == "false") element.Fail("hold=\"false\" says not what to start from");
+  if (element.Has("qpos") && element.Text("hold").value_or("") != "true")
+    element.Fail("qpos stands beside hold=\"true\": what holds these positions at the end");
+  if (element.Has("at") && !element.Has("qpos")) element.Fail("at stands beside qpos");
 }
 
 Elements SortElements(const XmlElement& root) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "optimizer/task_posture.h"
 #include "optimizer/task_start.h"
 
 namespace costate {
@@ -91,10 +92,20 @@ VectorXd GaussNewtonStep(const Task& task, const MatrixXd& J, const VectorXd& r,
 
 VectorXd HoldControl(const Task& task, const VectorXd& x, const VectorXd& context, const VectorXd& u_start) {
   auto clamp = [&](const VectorXd& u) -> VectorXd { return u.cwiseMax(task.u_lower).cwiseMin(task.u_upper); };
-  const VectorXd u_first = clamp(u_start);
+  VectorXd u_first = clamp(u_start);
   Unrest unrest(task, x, context);
   VectorXd u = u_first, r, r_new;
   if (!unrest.Evaluate(u, &r)) return u_first;
+
+  // a servo far from where it shall be may be at its limit of force, where nothing tells which way to go
+  VectorXd relaxed = u_first;
+  for (const PositionServo& servo : PositionServos(task.model.get()))
+    relaxed[servo.control] = servo.ControlAt(x[task.model->jnt_qposadr[servo.joint]]);
+  relaxed = clamp(relaxed);
+  if (unrest.Evaluate(relaxed, &r_new) && r_new.squaredNorm() < r.squaredNorm()) {
+    u = u_first = relaxed;
+    r = r_new;
+  }
   const double before = r.squaredNorm();
 
   MatrixXd J;

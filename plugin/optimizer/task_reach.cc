@@ -7,6 +7,7 @@
 #include <pugixml.hpp>
 
 #include "core/number.h"
+#include "optimizer/task_posture.h"
 #include "optimizer/task_start.h"
 #include "optimizer/task_target.h"
 #include "optimizer/task_write.h"
@@ -24,6 +25,7 @@ constexpr double kShortKnot = 0.01, kLongKnot = 0.02;  // [s]
 constexpr double kPostureRunning = 0.2, kPostureTerminal = 20;
 constexpr double kVelocityRunning = 0.01, kVelocityTerminal = 20;
 constexpr double kEffort = 0.02;
+constexpr double kThere = 0.6;         // part of the motion after which a guess is at a posture that reaches the goals
 constexpr double kVelocityTime = 0.3;  // [s] a velocity is natural when it crosses the natural length in this time
 
 int ChooseSubsteps(double time, double timestep) {
@@ -76,21 +78,6 @@ std::string KeysText(const mjModel* model) {
   for (int i = 0; i < model->nkey; ++i) keys.push_back(ElementName(model, mjOBJ_KEY, i));
   return keys.empty() ? "it has none" : "it has " + JoinWords(keys);
 }
-
-// where one part shall be: "joint:knee=1.2", "site:hand=0.4,_,0.5", "body:torso:zaxis=0,0,1"
-struct PartGoal {
-  mjtObj type = mjOBJ_UNKNOWN;
-  int id = 0;
-  std::string name, quantity;  // quantity: of joints none
-  std::vector<int> index;      // components that are not left open
-  std::vector<double> values;  // of these
-  int size = 0;
-
-  std::string CostName() const {
-    return fmt::format("{} {}{}", mju_type2Str(type), name,
-                       quantity.empty() || quantity == "pos" ? "" : " " + quantity);
-  }
-};
 
 [[noreturn]] void FailGoal(const std::string& goal, const std::string& what) {
   throw Error(ErrorCode::kInvalidArgument, fmt::format("goal '{}': {}", goal, what));
@@ -193,6 +180,15 @@ void AddPartGoal(const mjModel* model, const PartGoal& goal, pugi::xml_node task
   SetNaturalWeights(cost, natural, kPostureRunning, kPostureTerminal);
 }
 
+// from what holds the start to what holds a posture at the goals
+void AddPostureGuess(const VectorXd& qpos, double time, pugi::xml_node task) {
+  if (qpos.size() == 0) return;
+  pugi::xml_node guess = task.append_child("guess");
+  SetAttribute(guess, "hold", "true");
+  SetAttribute(guess, "qpos", NumbersText(qpos, 6));
+  SetAttribute(guess, "at", fmt::format("{:.6g}", kThere * time));
+}
+
 [[noreturn]] void FailWithoutGoal(const mjModel* model, const std::string& path) {
   throw Error(ErrorCode::kInvalidArgument,
               fmt::format("{} is a model, not a task: say what to reach, a keyframe ({}) or where a part shall be "
@@ -243,6 +239,8 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
     }
   }
 
+  const VectorXd size = NaturalSizes(model);
+
   // controls that hold start and goal: those of the keyframes, where they have some
   const std::string start_key = KeyName(options.start);
   const Start start = MakeStart(model, start_key);
@@ -266,10 +264,11 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
     } else {
       SetAttribute(guess, keys_hold ? "key" : "hold", keys_hold ? InList(model, start_key) + "@0 " + end : end);
     }
+  } else if (task.N > 1) {
+    AddPostureGuess(ReachPosture(model, start.x, parts, size, NaturalLength(model)), options.time, root);
   }
 
   // posture, places, rest and effort, each in natural units
-  const VectorXd size = NaturalSizes(model);
   const std::string target = "key:" + key;
   if (!key.empty())
     SetNaturalWeights(AddCost(root, "posture", "qpos", target), size, kPostureRunning, kPostureTerminal);

@@ -120,11 +120,29 @@ TimeSeries GuessKeys(const XmlElement& element, const mjModel* model) {
   return series;
 }
 
+// hold="true" qpos="…" at="1.2": from what holds the start to what holds these positions
+TimeSeries GuessPosture(const XmlElement& element, const Start& start, const VectorXd& u, const Task& task) {
+  const mjModel* model = task.model.get();
+  Start posture = start;
+  SetPart(element, "qpos", 0, Dims(model).nq, model, &posture.x);
+  CheckQuaternions(element, model, posture.x);
+  mj_normalizeQuat(model, posture.x.data());
+  const double at = element.Number("at").value_or((task.N - 1) * task.substeps * model->opt.timestep);
+  if (!(at > 0)) element.Fail(fmt::format("at is {:g} s, expected a time above 0", at));
+  TimeSeries series{VectorXd::Zero(2), MatrixXd(u.size(), 2)};
+  series.time[1] = at;
+  series.values << u, HoldControl(task, posture.x, start.context, u);
+  return series;
+}
+
 // hold="true", or hold="crouch@0.5": what holds the start and, at their times, keyframes
 TimeSeries GuessHeld(const XmlElement* element, const Start& start, const Task& task) {
   const std::string text = element ? element->Text("hold").value_or("true") : "true";
   const VectorXd u = HoldControl(task, start.x, start.context, start.u);
-  if (text == "true") return {VectorXd(), u};
+  if (text == "true") {
+    if (!element || !element->Has("qpos")) return {VectorXd(), u};
+    return GuessPosture(*element, start, u, task);
+  }
   const TimedKeys keys = ReadTimedKeys(*element, "hold", text);
   const Eigen::Index n = keys.time.size();
   TimeSeries series{VectorXd::Zero(n + 1), MatrixXd(u.size(), n + 1)};

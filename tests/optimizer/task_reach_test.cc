@@ -57,7 +57,7 @@ VectorXd AtTheEnd(const Task& task, int term, const VectorXd& x) {
   const auto& cost = dynamic_cast<const ResidualCost&>(*task.cost);
   const DataPtr data = MakeData(task.model.get());
   VectorXd s(task.model->nsensordata), r;
-  EXPECT_EQ(Forward(task.model.get(), data.get(), x, VectorXd::Zero(3), s), StepStatus::kOk);
+  EXPECT_EQ(Forward(task.model.get(), data.get(), x, VectorXd::Zero(task.model->nu), s), StepStatus::kOk);
   cost.Residual(term, {.t = task.N, .N = task.N, .time = 0, .dt = 0.01, .x = x, .u = VectorXd(), .s = s}, &r);
   return r;
 }
@@ -101,6 +101,85 @@ TEST_F(Reach, GoesToWherePartsShallBe) {
   EXPECT_LT(task.cost->Terms(still)[6].value, 1e-20);
   still.U.row(0).array() += 0.5;
   EXPECT_GT(task.cost->Terms(still)[6].value, 1e-3);
+}
+
+// three links whose servos are at their limit of force a few hundredths of a radian from where they pull nowhere, with
+// a block where the straight way to some postures ends; a motor has no posture of its own
+constexpr char kServoArm[] = R"(<mujoco>
+  <option integrator="implicitfast"/>
+  <worldbody>
+    <body name="upper" pos="0 0 0.5"><joint name="shoulder" axis="0 1 0" range="-170 170"/>
+      <geom type="capsule" fromto="0 0 0 .3 0 0" size=".03" mass="1.5"/>
+      <body name="fore" pos=".3 0 0"><joint name="elbow" axis="0 1 0" range="-150 150"/>
+        <geom type="capsule" fromto="0 0 0 .25 0 0" size=".025" mass="1"/>
+        <body name="hand" pos=".25 0 0"><joint name="wrist" axis="0 0 1" range="-90 90"/>
+          <geom type="capsule" fromto="0 0 0 .08 0 0" size=".02" mass=".3"/><site name="tip" pos=".1 0 0"/></body></body></body>
+    <body pos="0 2 0"><joint name="other" type="slide" axis="0 0 1"/><geom size=".05" mass="1"/></body>
+  </worldbody>
+  <actuator>
+    <position joint="shoulder" kp="2000" kv="150" forcerange="-40 40"/>
+    <position joint="elbow" kp="1000" kv="80" forcerange="-20 20"/>
+    <position joint="wrist" kp="200" kv="10" forcerange="-5 5"/>
+    <motor joint="other" gear="2" ctrlrange="-20 20"/>
+  </actuator></mujoco>)";
+
+// Where servos drive a robot there is a posture that reaches the goals, and the guess goes there: within the joints'
+// ranges, by these joints alone, and held there at the end.
+TEST_F(Reach, ServosAreLedToAPostureThatReachesTheGoals) {
+  support::TemporaryFolder folder;
+  const std::string arm = folder.Write("arm.xml", kServoArm);
+  for (const std::vector<std::string>& goals : {std::vector<std::string>{"site:tip=0.2,0.05,0.8"},
+                                                {"body:hand=0.3,_,0.2", "joint:wrist=0.4"},
+                                                {"site:tip:xaxis=0,0,1", "site:tip=_,_,0.9"},
+                                                {"site:tip:quat=0.7071067811865476,0,-0.7071067811865476,0"}}) {
+    SCOPED_TRACE(goals[0]);
+    const Task task = MakeReachTask(arm, {.goals = goals, .time = 2});
+    const mjModel* m = task.model.get();
+
+    // statically: what the last controls hold reaches all goals
+    VectorXd x = task.x0;
+    for (int i = 0; i < 3; ++i) x[i] = task.U_guess(i, task.N - 1);
+    const DataPtr data = MakeData(m);
+    for (int i = 0; i < 20; ++i) {  // servos sag: positions at which their forces carry gravity
+      VectorXd s(m->nsensordata);
+      ASSERT_EQ(Forward(m, data.get(), x, VectorXd::Zero(4), s), StepStatus::kOk);
+      x[0] = task.U_guess(0, task.N - 1) - data->qfrc_bias[0] / 2000;
+      x[1] = task.U_guess(1, task.N - 1) - data->qfrc_bias[1] / 1000;
+      x[2] = task.U_guess(2, task.N - 1) - data->qfrc_bias[2] / 200;
+    }
+    for (int j = 0; j < 3; ++j) {
+      EXPECT_GT(x[j], m->jnt_range[2 * j]);
+      EXPECT_LT(x[j], m->jnt_range[2 * j + 1]);
+    }
+    for (std::size_t k = 0; k < goals.size(); ++k)
+      EXPECT_LT(AtTheEnd(task, static_cast<int>(k), x).cwiseAbs().maxCoeff(), 2e-5) << goals[k];
+
+    // the motor has what holds it from the start on, the others begin there
+    EXPECT_NEAR(task.U_guess(3, task.N - 1), task.U_guess(3, 0), 1e-7);  // least squares, damped by 1e-8
+    EXPECT_NEAR(task.U_guess(2, 0), 0, 1e-7);
+    EXPECT_TRUE(MatricesNear(task.U_guess.col(task.N - 1), task.U_guess.col(static_cast<int>(0.61 * task.N)), 1e-12));
+  }
+
+  // out of reach, of another kind, or moved by motors alone: what holds the start
+  for (const char* goal : {"site:tip=2,0,0", "joint:other=1"}) {
+    const Task task = MakeReachTask(arm, {.goals = {goal}, .time = 1});
+    EXPECT_TRUE(MatricesNear(task.U_guess.col(task.N - 1), task.U_guess.col(0), 0)) << goal;
+  }
+}
+
+// From what holds the start the forces of these servos are at their limits in almost all steps, and the solve ended at
+// 27.1, .79 m from the goal.
+TEST_F(Reach, ServosWithLimitedForcesReachTheirGoal) {
+  support::TemporaryFolder folder;
+  Task task = MakeReachTask(folder.Write("arm.xml", kServoArm), {.goals = {"site:tip=-0.2,0.05,0.9"}, .time = 2});
+  task.hopping.rounds = 0;
+  task.solver.iterations = 15;
+  const TaskSolution solution = SolveTask(task);
+  EXPECT_LT(solution.result.cost, 0.1);
+  const GoalPlace goal = GoalPlaces(task)[0];
+  EXPECT_LT(
+      (solution.result.trajectory.S.col(task.N).segment<3>(goal.sensor) - Eigen::Vector3d(-0.2, 0.05, 0.9)).norm(),
+      1e-3);
 }
 
 // The file says the same as the task, wherever it lies.

@@ -1,0 +1,282 @@
+#include "optimizer/task_posture.h"
+
+#include <costate/model.h>
+#include <costate/step.h>
+#include <fmt/core.h>
+
+#include <Eigen/Cholesky>
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "optimizer/control_noise.h"
+
+namespace costate {
+namespace {
+
+constexpr int kMostSteps = 100;
+constexpr double kLongestStep = 0.3;  // of one joint, in natural sizes: r is far from linear beyond
+constexpr double kLambda = 1e-6;      // beside the largest entry of J Jᵀ
+constexpr double kReached = 1e-6;     // of r, in natural units
+constexpr int kPostures = 30;         // random ones, from which it is tried again
+constexpr double kOffLimits = 0.02;   // of a joint's range, which a posture keeps from each end of it
+constexpr double kBroken = 1e-3;      // [m, rad] more than at the start no equality constraint may be missed by
+constexpr double kWide = 1.5;         // random postures of joints without a range, in natural sizes around the start
+
+class PostureSearch {
+ public:
+  PostureSearch(const mjModel* model, ConstVectorRef x, const std::vector<PartGoal>& goals, ConstVectorRef sizes,
+                double length);
+
+  VectorXd Run();
+
+ private:
+  struct Joint {
+    int qpos, dof;
+    double size, lower, upper;
+  };
+  void Kinematics(const VectorXd& q);
+  void Residual();
+  using Slopes = Eigen::Matrix<double, 3, Eigen::Dynamic, Eigen::RowMajor>;  // as mj_jac has them
+  struct Measured {
+    Eigen::Vector3d value;
+    Slopes slope;
+  };
+  void Append(const PartGoal& goal);
+  void AppendJoint(const PartGoal& goal);
+  Eigen::Index AppendRows(Eigen::Index rows);
+  Measured Measure(const PartGoal& goal) const;
+  bool Solve(VectorXd* q);
+  bool Step(VectorXd* q) const;
+  VectorXd Random(int number) const;
+  double Distance(const VectorXd& q) const;
+  bool Look(const VectorXd& q, int* contacts, double* broken);
+
+  const mjModel* m_;
+  DataPtr data_;
+  const std::vector<PartGoal>& goals_;
+  double length_;
+  VectorXd state_;
+  std::vector<Joint> joints_;
+  VectorXd r_;
+  MatrixXd J_;  // of r by the joints in their sizes
+  bool known_ = true;
+};
+
+PostureSearch::PostureSearch(const mjModel* model, ConstVectorRef x, const std::vector<PartGoal>& goals,
+                             ConstVectorRef sizes, double length)
+    : m_(model), data_(MakeData(model)), goals_(goals), length_(length), state_(x) {
+  for (const PositionServo& servo : PositionServos(model)) {
+    const int q = m_->jnt_qposadr[servo.joint], dof = m_->jnt_dofadr[servo.joint];
+    Joint joint{q, dof, sizes[dof], -std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
+    if (m_->jnt_limited[servo.joint]) {
+      const double lower = m_->jnt_range[2 * servo.joint], upper = m_->jnt_range[2 * servo.joint + 1];
+      joint.lower = std::min(lower + kOffLimits * (upper - lower), state_[q]);
+      joint.upper = std::max(upper - kOffLimits * (upper - lower), state_[q]);
+    }
+    const auto same = [&](const Joint& other) { return other.dof == dof; };
+    if (std::none_of(joints_.begin(), joints_.end(), same)) joints_.push_back(joint);
+  }
+}
+
+void PostureSearch::Kinematics(const VectorXd& q) {
+  Eigen::Map<VectorXd>(data_->qpos, m_->nq) = q;
+  mj_kinematics(m_, data_.get());
+  mj_comPos(m_, data_.get());
+}
+
+// r and J of one goal's components, behind those that there are
+void PostureSearch::Append(const PartGoal& goal) {
+  if (goal.type == mjOBJ_JOINT) return AppendJoint(goal);
+  const Measured now = Measure(goal);
+  const bool rotation = goal.quantity == "quat";
+  const double unit = goal.quantity == "pos" ? length_ : 1;
+  const Eigen::Index rows = rotation ? 3 : static_cast<Eigen::Index>(goal.index.size()), first = AppendRows(rows);
+  for (Eigen::Index k = 0; k < rows; ++k) {
+    const auto at = static_cast<std::size_t>(k);
+    const int component = rotation ? static_cast<int>(k) : goal.index[at];
+    r_[first + k] = (now.value[component] - (rotation ? 0 : goal.values[at])) / unit;
+    for (std::size_t j = 0; j < joints_.size(); ++j)
+      J_(first + k, static_cast<Eigen::Index>(j)) = now.slope(component, joints_[j].dof) * joints_[j].size / unit;
+  }
+}
+
+void PostureSearch::AppendJoint(const PartGoal& goal) {
+  known_ = known_ && m_->jnt_type[goal.id] >= mjJNT_SLIDE;
+  if (!known_) return;
+  const Eigen::Index first = AppendRows(1);
+  r_[first] = data_->qpos[m_->jnt_qposadr[goal.id]] - goal.values[0];
+  for (std::size_t j = 0; j < joints_.size(); ++j)
+    J_(first, static_cast<Eigen::Index>(j)) = joints_[j].dof == m_->jnt_dofadr[goal.id] ? joints_[j].size : 0;
+}
+
+Eigen::Index PostureSearch::AppendRows(Eigen::Index rows) {
+  const Eigen::Index first = r_.size();
+  r_.conservativeResize(first + rows);
+  J_.conservativeResize(first + rows, static_cast<Eigen::Index>(joints_.size()));
+  return first;
+}
+
+// place, axis, or the turn from its target [rad, world] of a body, site or geom, and its slopes by all dofs
+PostureSearch::Measured PostureSearch::Measure(const PartGoal& goal) const {
+  const mjtNum *pos = data_->xpos + 3 * goal.id, *mat = data_->xmat + 9 * goal.id;
+  int body = goal.id;
+  if (goal.type == mjOBJ_SITE) {
+    pos = data_->site_xpos + 3 * goal.id;
+    mat = data_->site_xmat + 9 * goal.id;
+    body = m_->site_bodyid[goal.id];
+  } else if (goal.type == mjOBJ_GEOM) {
+    pos = data_->geom_xpos + 3 * goal.id;
+    mat = data_->geom_xmat + 9 * goal.id;
+    body = m_->geom_bodyid[goal.id];
+  }
+  Measured now{Eigen::Vector3d(pos), Slopes(3, m_->nv)};
+  Slopes turn(3, m_->nv);
+  mj_jac(m_, data_.get(), now.slope.data(), turn.data(), pos, body);
+  if (goal.quantity == "pos") return now;
+  const Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>> R(mat);
+  if (goal.quantity == "quat") {
+    mjtNum quat[4], target[4], log[3];
+    std::copy(goal.values.begin(), goal.values.end(), target);
+    mju_normalize4(target);
+    mju_mat2Quat(quat, mat);
+    mju_subQuat(log, quat, target);
+    return {R * Eigen::Vector3d(log), turn};
+  }
+  now.value = R.col(goal.quantity[0] - 'x');
+  for (Eigen::Index i = 0; i < m_->nv; ++i) now.slope.col(i) = Eigen::Vector3d(turn.col(i)).cross(now.value);
+  return now;
+}
+
+void PostureSearch::Residual() {
+  r_.resize(0);
+  J_.resize(0, static_cast<Eigen::Index>(joints_.size()));
+  for (const PartGoal& goal : goals_) Append(goal);
+}
+
+// the least change that takes r away, of joints that their range does not hold
+bool PostureSearch::Step(VectorXd* q) const {
+  MatrixXd J = J_;
+  for (std::size_t held = 0; held <= joints_.size(); ++held) {
+    const double largest = J.cwiseAbs2().maxCoeff();
+    if (!(largest > 0)) return false;
+    MatrixXd JJ = J * J.transpose();
+    JJ.diagonal().array() += kLambda * largest;
+    VectorXd dz = -J.transpose() * JJ.ldlt().solve(r_);
+    dz *= std::min(1.0, kLongestStep / std::max(dz.cwiseAbs().maxCoeff(), mjMINVAL));
+    bool free = true;
+    for (std::size_t j = 0; j < joints_.size(); ++j) {
+      const Joint& joint = joints_[j];
+      const auto at = static_cast<Eigen::Index>(j);
+      const double next = (*q)[joint.qpos] + joint.size * dz[at];
+      if (dz[at] == 0 || (next >= joint.lower && next <= joint.upper)) continue;
+      const double bound = next < joint.lower ? joint.lower : joint.upper;
+      if ((*q)[joint.qpos] != bound) {
+        (*q)[joint.qpos] = bound;
+        return true;
+      }
+      J.col(at).setZero();
+      free = false;
+    }
+    if (!free) continue;
+    for (std::size_t j = 0; j < joints_.size(); ++j)
+      (*q)[joints_[j].qpos] += joints_[j].size * dz[static_cast<Eigen::Index>(j)];
+    return true;
+  }
+  return false;
+}
+
+bool PostureSearch::Solve(VectorXd* q) {
+  for (int step = 0; step < kMostSteps; ++step) {
+    Kinematics(*q);
+    Residual();
+    if (!known_ || !r_.allFinite()) return false;
+    if (r_.cwiseAbs().maxCoeff() <= kReached) return true;
+    if (!Step(q)) return false;
+  }
+  return false;
+}
+
+VectorXd PostureSearch::Random(int number) const {
+  SampleStream stream(1, 0, number);
+  VectorXd q = state_.head(m_->nq);
+  for (const Joint& joint : joints_) {
+    const double at = 0.5 + 0.5 * std::tanh(stream.Normal());
+    const double lower = std::max(joint.lower, state_[joint.qpos] - kWide * joint.size);
+    const double upper = std::min(joint.upper, state_[joint.qpos] + kWide * joint.size);
+    q[joint.qpos] = lower + at * (upper - lower);
+  }
+  return q;
+}
+
+double PostureSearch::Distance(const VectorXd& q) const {
+  double sum = 0;
+  for (const Joint& joint : joints_) sum += std::pow((q[joint.qpos] - state_[joint.qpos]) / joint.size, 2);
+  return sum;
+}
+
+// what the engine sees there: contacts, and how far equality constraints are from kept, as of a mechanism's loop
+bool PostureSearch::Look(const VectorXd& q, int* contacts, double* broken) {
+  const Dims dims(m_);
+  VectorXd x = state_, none;
+  x.head(m_->nq) = q;
+  if (Forward(m_, data_.get(), x, VectorXd::Zero(dims.nu), none) != StepStatus::kOk) return false;
+  *contacts = static_cast<int>(
+      std::count_if(data_->contact, data_->contact + data_->ncon, [](const mjContact& c) { return c.dist < 0; }));
+  *broken = 0;
+  for (int i = 0; i < data_->nefc; ++i) {
+    if (data_->efc_type[i] == mjCNSTR_EQUALITY) *broken = std::max(*broken, std::abs(data_->efc_pos[i]));
+  }
+  return true;
+}
+
+VectorXd PostureSearch::Run() {
+  int usual = 0;
+  double usually_broken = 0;
+  if (joints_.empty() || !Look(state_.head(m_->nq), &usual, &usually_broken)) return {};
+  VectorXd best;
+  bool clear = false;
+  for (int i = 0; i <= kPostures; ++i) {
+    VectorXd q = i == 0 ? VectorXd(state_.head(m_->nq)) : Random(i);
+    int contacts = 0;
+    double broken = 0;
+    if (!Solve(&q) || !Look(q, &contacts, &broken) || broken > usually_broken + kBroken) continue;
+    const bool is_clear = contacts <= usual;
+    const bool better = best.size() == 0 || (is_clear != clear ? is_clear : Distance(q) < Distance(best));
+    if (!better) continue;
+    best = q;
+    clear = is_clear;
+  }
+  return best;
+}
+
+}  // namespace
+
+std::string PartGoal::CostName() const {
+  return fmt::format("{} {}{}", mju_type2Str(type), name, quantity.empty() || quantity == "pos" ? "" : " " + quantity);
+}
+
+std::vector<PositionServo> PositionServos(const mjModel* m) {
+  std::vector<PositionServo> servos;
+  if (m->opt.disableflags & mjDSBL_ACTUATION) return servos;
+  for (int i = 0; i < m->nactuator; ++i) {
+    const int joint = m->actuator_trnid[2 * i];
+    const bool on_joint = m->actuator_trntype[i] == mjTRN_JOINT || m->actuator_trntype[i] == mjTRN_JOINTINPARENT;
+    if (!on_joint || m->jnt_type[joint] < mjJNT_SLIDE || m->actuator_dyntype[i] != mjDYN_NONE ||
+        m->actuator_gaintype[i] != mjGAIN_FIXED || m->actuator_biastype[i] != mjBIAS_AFFINE ||
+        m->actuator_ctrlnum[i] != 1 || m->actuator_outnum[i] != 1 || m->actuator_plugin[i] >= 0)
+      continue;
+    const double gain = m->actuator_gainprm[mjNGAIN * i], gear = m->actuator_gear[6 * m->actuator_outadr[i]];
+    const mjtNum* bias = m->actuator_biasprm + mjNBIAS * i;
+    if (gain == 0 || !(bias[1] < 0) || gear == 0) continue;
+    servos.push_back({m->actuator_ctrladr[i], joint, gain, bias[0], bias[1] * gear});
+  }
+  return servos;
+}
+
+VectorXd ReachPosture(const mjModel* model, ConstVectorRef x, const std::vector<PartGoal>& goals, ConstVectorRef sizes,
+                      double length) {
+  return PostureSearch(model, x, goals, sizes, length).Run();
+}
+
+}  // namespace costate

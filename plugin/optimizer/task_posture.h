@@ -1,0 +1,50 @@
+// Postures at which parts of a robot are where they shall be, by joints that servos drive.
+#ifndef COSTATE_OPTIMIZER_TASK_POSTURE_H_
+#define COSTATE_OPTIMIZER_TASK_POSTURE_H_
+
+#include <costate/model.h>
+#include <costate/types.h>
+
+#include <string>
+#include <vector>
+
+namespace costate {
+
+/// Where one part shall be: "joint:knee=1.2", "site:hand=0.4,_,0.5", "body:torso:zaxis=0,0,1".
+struct PartGoal {
+  mjtObj type = mjOBJ_UNKNOWN;
+  int id = 0;
+  std::string name, quantity;  ///< quantity: of joints none
+  std::vector<int> index;      ///< components that are not left open
+  std::vector<double> values;  ///< of these
+  int size = 0;
+
+  std::string CostName() const;
+};
+
+/// A servo of a hinge or slide whose force follows at once: gain u + bias + stiffness q + …
+struct PositionServo {
+  int control, joint;
+  double gain, bias, stiffness;
+
+  /// The control at which it pulls nowhere while its joint rests at q.
+  double ControlAt(double q) const { return -(bias + stiffness * q) / gain; }
+};
+
+std::vector<PositionServo> PositionServos(const mjModel* model);
+
+/// Where the joints of servos would have to go so that all goals are reached, the others staying where x has them:
+///
+///   r(q) = 0,   dq = -Jᵀ (J Jᵀ + λ)⁻¹ r   over joints that are not held by their range
+///
+/// in natural units, from x and from random postures; of those found the one nearest to x, free of contacts that x has
+/// not if there is one.
+/// @param x  of the start.  @param sizes  natural ones of each dof (nv).  @param length  natural one of places [m].
+/// @return   qpos (nq), empty where none was found, where no servo's joint moves the parts, or for goals of ball and
+///           free joints.
+VectorXd ReachPosture(const mjModel* model, ConstVectorRef x, const std::vector<PartGoal>& goals, ConstVectorRef sizes,
+                      double length);
+
+}  // namespace costate
+
+#endif  // COSTATE_OPTIMIZER_TASK_POSTURE_H_
