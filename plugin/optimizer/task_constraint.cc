@@ -128,9 +128,12 @@ void ReadBounds(const XmlElement& element, int size, ConstraintInfo* info) {
 }
 
 // when="t0 t1", "t0 end", "t" or "end" as knots, both included; what neither controls nor a free start move at their
-// own knot is bounded from knot 1 on
-void ReadWindow(const XmlElement& element, const Task& task, bool of_control, bool moves_at_once,
-                ConstraintInfo* info) {
+// own knot is bounded from knot 1 on; what controls move there is not bounded at the last knot, which has none, unless
+// that knot is all there is
+struct Moved {
+  bool by_control = false, by_start = false;
+};
+void ReadWindow(const XmlElement& element, const Task& task, bool of_control, Moved moved, ConstraintInfo* info) {
   const double dt = task.model->opt.timestep * task.substeps;
   info->first = 0;
   info->last = task.N;
@@ -152,8 +155,8 @@ void ReadWindow(const XmlElement& element, const Task& task, bool of_control, bo
     info->first = static_cast<int>(std::ceil(begin / dt - kKnotTolerance));
     info->last = std::min(task.N, static_cast<int>(std::floor(end / dt + kKnotTolerance)));
   }
-  if (of_control) info->last = std::min(info->last, task.N - 1);
-  if (!moves_at_once) info->first = std::max(info->first, 1);
+  if (of_control || (moved.by_control && info->first < task.N)) info->last = std::min(info->last, task.N - 1);
+  if (!moved.by_control && !moved.by_start) info->first = std::max(info->first, 1);
   if (info->first <= info->last) return;
   element.Fail(
       of_control
@@ -364,8 +367,8 @@ void AddHard(const XmlElement& element, std::unique_ptr<Constraint> constraint, 
 
 void AddBounded(const XmlElement& element, Bounded bounded, Task* task, std::vector<ResidualTerm>* soft) {
   const ResidualCost probe(task->model.get(), {bounded.term}, CostScale::kSum);
-  const bool moves_at_once = probe.DependsOnControl(0) || probe.DependsOn(0, task->free_start.entries);
-  ReadWindow(element, *task, ReadsControl(bounded.term), moves_at_once, &bounded.info);
+  const Moved moved{probe.DependsOnControl(0), probe.DependsOn(0, task->free_start.entries)};
+  ReadWindow(element, *task, ReadsControl(bounded.term), moved, &bounded.info);
   if (const std::optional<double> weight = element.PositiveNumber("soft"))
     return AddSoft(element, bounded, *weight, *task, soft);
   bounded.term.name = bounded.info.name;
@@ -396,7 +399,7 @@ void MakePower(const ConstraintDraft& draft, Task* task) {
         static_cast<int>(model->sensor_adr[mj_name2id(model, mjOBJ_SENSOR, draft.velocities[i].c_str())]));
   }
   ReadBounds(draft.element, static_cast<int>(force.size()), &info);
-  ReadWindow(draft.element, *task, false, true, &info);
+  ReadWindow(draft.element, *task, false, {.by_control = true}, &info);
   AddHard(draft.element, std::make_unique<PowerConstraint>(std::move(info), std::move(force), std::move(velocity)),
           task);
 }
@@ -437,7 +440,7 @@ void MakeJointLimit(const ConstraintDraft& draft, Task* task, std::vector<Residu
   const bool moves = std::any_of(balls.begin(), balls.end(), [&](const BallAngleConstraint::Ball& ball) {
     return std::any_of(free.begin(), free.end(), [&](int entry) { return entry >= ball.dof && entry < ball.dof + 3; });
   });
-  ReadWindow(element, *task, false, moves, &info);
+  ReadWindow(element, *task, false, {.by_start = moves}, &info);
   AddHard(element, std::make_unique<BallAngleConstraint>(std::move(info), std::move(balls)), task);
 }
 
@@ -462,7 +465,7 @@ void MakeMeasured(const ConstraintDraft& draft, const std::string& folder, Task*
 
   // a keyframe for all of qpos at the end is the goal of the motion
   ConstraintInfo window;
-  ReadWindow(element, *task, ReadsControl(bounded.term), true, &window);
+  ReadWindow(element, *task, ReadsControl(bounded.term), {.by_start = true}, &window);
   bounded.term.weight = VectorXd::Ones(n);
   bounded.term.terminal = VectorXd::Constant(n, equality && window.last == task->N ? 1 : 0);
   if (bounded.term.map && element.Has("soft")) {

@@ -1,4 +1,5 @@
 // <constraint>, <limit> and <periodic> as they are understood, their Jacobians, and motions that keep them.
+#include <costate/solve_task.h>
 #include <costate/task.h>
 #include <gtest/gtest.h>
 
@@ -201,6 +202,30 @@ TEST_F(TaskConstraint, NamesTheQuantityThatHasARange) {
 }
 
 // a ball and a start beyond its bound
+// At the last knot there is no control, and a servo's force under ctrl = 0 would be -300 q: within 100 N for no q
+// beyond 0.33 m. It is asked for where there is a control, and at the end alone if the user says so.
+TEST_F(TaskConstraint, ForcesAreBoundedWhereThereIsAControl) {
+  const support::TemporaryFolder folder;
+  folder.Write("slider.xml", R"(<mujoco><option gravity="0 0 0" timestep="0.01"/>
+    <worldbody><body><joint name="x" type="slide" axis="1 0 0"/><geom size=".1" mass="2"/></body></worldbody>
+    <actuator><position name="servo" joint="x" kp="300" kv="12" ctrlrange="-1 1"/></actuator></mujoco>)");
+  const auto load = [&](const std::string& when) {
+    return LoadTask(folder.Write("slide.task.xml",
+                                 "<task model='slider.xml' horizon='1'><cost qpos='x' target='0.5' terminal='1000'/>"
+                                 "<cost qvel='x' terminal='10'/><cost ctrl='all' target='guess' weight='0.001'/>"
+                                 "<limit name='force' actuator='all' lower='-100' upper='100' " +
+                                     when + "/></task>"));
+  };
+  const Task task = load("");
+  EXPECT_EQ(InfoOf(task, "force").first, 0);
+  EXPECT_EQ(InfoOf(task, "force").last, task.N - 1);
+  EXPECT_EQ(InfoOf(load("when='0.5 end'"), "force").last, task.N - 1);
+  EXPECT_EQ(InfoOf(load("when='end'"), "force").last, task.N);
+  const TaskSolution solution = SolveTask(task);
+  EXPECT_LE(solution.result.violation, 1e-6);
+  EXPECT_NEAR(solution.result.trajectory.X(0, task.N), 0.5, 1e-3);
+}
+
 TEST_F(TaskConstraint, WarnsOfAStartThatViolates) {
   const Task task =
       LoadZooTask(std::string("<start key='pose'/>") + kCheap + "<constraint name='low' qpos='extend' upper='0.05'/>");
