@@ -12,10 +12,12 @@
 namespace costate {
 
 struct BasinHoppingOptions {
-  int rounds = 0;           ///< of kicks, at most; 0: none at all
-  int width = 2;            ///< solves side by side
-  int iterations = 15;      ///< of a kicked solve, at most
-  double size = 0.05;       ///< standard deviation of a kick, in half control ranges (1 without a range)
+  int rounds = 0;       ///< of kicks, at most; 0: none at all
+  int width = 2;        ///< solves side by side
+  int iterations = 15;  ///< of a kicked solve, at most
+  /// Standard deviation of a kick, in half control ranges (1 without a range); of servos with limited forces in half of
+  /// the way from one limit of force to the other where that is less.
+  double size = 0.05;
   double tolerance = 3e-4;  ///< relative decrease of the cost at which the solves on the way end
   std::uint64_t seed = 1;
   /// Round 0 is one plain solve, others follow only where it stalls, ends infeasible or finds no
@@ -46,8 +48,8 @@ using BasinHoppingCallback = std::function<void(const BasinHoppingRound&)>;
 /// go.
 ///
 /// Round 0: `width` solves from the guess, the i-th with 0.3 · 10⁻ⁱ options.regularization_init, and by iLQR one more
-/// like the second by RegularizationRule::kStep. Each further round: `width` solves from U + size · 0.3^⌊i/2⌋ · half
-/// range · n with n standard normal, slow or not by turns, clamped, about the best controls U so far, regularized as
+/// like the second by RegularizationRule::kStep. Each further round: `width` solves from U + size · 0.3^⌊i/2⌋ · unit
+/// · n with n standard normal, slow or not by turns, clamped, about the best controls U so far, regularized as
 /// in round 0, by turns by that rule. A solve ends at the hopping's tolerance or after its iterations, its line search
 /// after six steps; the best motion of a round takes the place of the best so far if it is better: within the
 /// constraints' tolerance by cost, else by violation. At the end one more solve from the best at options.tolerance.

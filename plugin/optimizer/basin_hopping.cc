@@ -87,13 +87,13 @@ Rank BasinHopping::RankOf(double violation, double cost) const {
 }
 
 std::vector<Guess> BasinHopping::Kicked(int round) const {
-  const VectorXd half = HalfRanges(problem_);
+  const VectorXd unit = KickUnits(problem_);
   std::vector<Guess> guesses(static_cast<std::size_t>(hopping_.width));
   for (int i = 0; i < hopping_.width; ++i) {
     SampleStream stream(hopping_.seed, round, i);
     const double size = hopping_.size * std::pow(kNextKick, i / 2);
     const MatrixXd& best = out_.result.trajectory.U;
-    const MatrixXd U = best + size * (half.asDiagonal() * Kick(best.rows(), best.cols(), i % 2 == 0, &stream));
+    const MatrixXd U = best + size * (unit.asDiagonal() * Kick(best.rows(), best.cols(), i % 2 == 0, &stream));
     guesses[static_cast<std::size_t>(i)].U =
         U.cwiseMax(problem_.u_lower.replicate(1, U.cols())).cwiseMin(problem_.u_upper.replicate(1, U.cols()));
   }

@@ -5,9 +5,12 @@
 
 #include <costate/solver.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <numbers>
+
+#include "optimizer/position_servo.h"
 
 namespace costate {
 
@@ -15,6 +18,15 @@ namespace costate {
 inline VectorXd HalfRanges(const Problem& problem) {
   const VectorXd half = 0.5 * (problem.u_upper - problem.u_lower);
   return half.array().isFinite().select(half, 1);
+}
+
+/// What kicks are measured by (nu): as HalfRanges, but of a servo with a limited force half of the control's way from
+/// one limit of force to the other where that is less. Farther off it only pulls harder than it can, as no motor does.
+inline VectorXd KickUnits(const Problem& problem) {
+  VectorXd units = HalfRanges(problem);
+  for (const PositionServo& servo : PositionServos(problem.model))
+    units[servo.control] = std::min(units[servo.control], 0.5 * servo.stroke);
+  return units;
 }
 
 /// A stream of its own for every (seed, iteration, sample): splitmix64, Steele et al. 2014.

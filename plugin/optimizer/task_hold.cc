@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "optimizer/task_posture.h"
+#include "optimizer/position_servo.h"
 #include "optimizer/task_start.h"
 
 namespace costate {

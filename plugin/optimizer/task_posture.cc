@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "optimizer/control_noise.h"
+#include "optimizer/position_servo.h"
 
 namespace costate {
 namespace {
@@ -254,24 +255,6 @@ VectorXd PostureSearch::Run() {
 
 std::string PartGoal::CostName() const {
   return fmt::format("{} {}{}", mju_type2Str(type), name, quantity.empty() || quantity == "pos" ? "" : " " + quantity);
-}
-
-std::vector<PositionServo> PositionServos(const mjModel* m) {
-  std::vector<PositionServo> servos;
-  if (m->opt.disableflags & mjDSBL_ACTUATION) return servos;
-  for (int i = 0; i < m->nactuator; ++i) {
-    const int joint = m->actuator_trnid[2 * i];
-    const bool on_joint = m->actuator_trntype[i] == mjTRN_JOINT || m->actuator_trntype[i] == mjTRN_JOINTINPARENT;
-    if (!on_joint || m->jnt_type[joint] < mjJNT_SLIDE || m->actuator_dyntype[i] != mjDYN_NONE ||
-        m->actuator_gaintype[i] != mjGAIN_FIXED || m->actuator_biastype[i] != mjBIAS_AFFINE ||
-        m->actuator_ctrlnum[i] != 1 || m->actuator_outnum[i] != 1 || m->actuator_plugin[i] >= 0)
-      continue;
-    const double gain = m->actuator_gainprm[mjNGAIN * i], gear = m->actuator_gear[6 * m->actuator_outadr[i]];
-    const mjtNum* bias = m->actuator_biasprm + mjNBIAS * i;
-    if (gain == 0 || !(bias[1] < 0) || gear == 0) continue;
-    servos.push_back({m->actuator_ctrladr[i], joint, gain, bias[0], bias[1] * gear});
-  }
-  return servos;
 }
 
 VectorXd ReachPosture(const mjModel* model, ConstVectorRef x, const std::vector<PartGoal>& goals, ConstVectorRef sizes,

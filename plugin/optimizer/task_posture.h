@@ -22,17 +22,6 @@ struct PartGoal {
   std::string CostName() const;
 };
 
-/// A servo of a hinge or slide whose force follows at once: gain u + bias + stiffness q + …
-struct PositionServo {
-  int control, joint;
-  double gain, bias, stiffness;
-
-  /// The control at which it pulls nowhere while its joint rests at q.
-  double ControlAt(double q) const { return -(bias + stiffness * q) / gain; }
-};
-
-std::vector<PositionServo> PositionServos(const mjModel* model);
-
 /// Where the joints of servos would have to go so that all goals are reached, the others staying where x has them:
 ///
 ///   r(q) = 0,   dq = -Jᵀ (J Jᵀ + λ)⁻¹ r   over joints that are not held by their range

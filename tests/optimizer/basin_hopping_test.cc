@@ -8,8 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "optimizer/control_noise.h"
 #include "optimizer/finger_and_puck.h"
 #include "support/engine_test.h"
+#include "support/matrix_near.h"
 #include "support/temporary_folder.h"
 
 namespace costate {
@@ -328,6 +330,27 @@ TEST_F(BasinHopping, PassesErrorsOn) {
   none = Kicks(1);
   none.size = 0;
   EXPECT_THROW(SolveBasinHopping(task.ToProblem(), task.ToGuess(), task.solver, none), Error);
+}
+
+// A kick of a motor is a part of its force, whatever that does; of a servo it is a part of the control's range, unless
+// that is more than takes its force from one limit to the other: 2 · 150 N m / 2000 of a range of 12.56, of which a
+// kick of 5 % would throw the joint about at full force.
+TEST_F(BasinHopping, ServosAreKickedByNoMoreThanTheirForce) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody>
+    <body><joint name="a"/><geom size=".1"/><body><joint name="b"/><geom size=".1"/><body><joint name="c"/><geom size=".1"/>
+    <body><joint name="d" actuatorfrcrange="-8 8"/><geom size=".1"/><body><joint name="e"/><geom size=".1"/>
+    </body></body></body></body></body></worldbody><actuator>
+    <motor joint="a" ctrlrange="-60 60" forcerange="-60 60"/>
+    <position joint="b" kp="2000" ctrlrange="-6.28 6.28" forcerange="-150 150"/>
+    <position joint="c" kp="2000" ctrlrange="-6.28 6.28"/>
+    <position joint="d" kp="20" gear="4" ctrlrange="-3 3"/>
+    <position joint="e" kp="20" ctrlrange="-.5 .5" forcerange="-15 15"/></actuator></mujoco>)");
+  Problem problem;
+  problem.model = model.get();
+  ControlLimits(model.get(), &problem.u_lower, &problem.u_upper);
+  VectorXd expected(5);
+  expected << 60, 150.0 / 2000, 6.28, 2.0 / 20, 0.5;
+  EXPECT_TRUE(support::MatricesNear(KickUnits(problem), expected, 1e-15));
 }
 
 TEST_F(BasinHopping, IsReadFromTheTask) {
