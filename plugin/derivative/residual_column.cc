@@ -14,7 +14,7 @@ namespace costate {
 namespace {
 
 // nudges, each half the one before: as many as make the extrapolation sure, of `least` to `most`, and up to `last`
-// while fewer than that have the active set of the point
+// while fewer than that have the active set of the point, or the function may turn a corner within all of them
 struct Ladder {
   double first;
   int least, most, last;
@@ -29,6 +29,8 @@ constexpr double kRoundingNudge = 1e-11;  // squared, times the curvature of the
 constexpr int kOneSided = 4;              // least sizes to one side: an order more would be lost
 constexpr double kSure = 1e-10;           // of the largest entry, or …
 constexpr double kRounding = 16;          // … roundings of the first quotient: smaller nudges do not help
+constexpr double kUnsure = 1e3;           // of what is sure: there may be a corner within all nudges so far …
+constexpr double kCorner = 0.1;           // … and of the error, what nudges that do not reach it leave at most
 constexpr double kStays = 30;  // of what is sure: an error so small that one nudge more leaves as it was is rounding
 
 constexpr double kSmoothStep = 3e-6;  // five points, of kinematics: rounding is below 1e-10
@@ -138,8 +140,10 @@ bool ResidualDifference::Column(const mjModel* m, const Evaluation& evaluate, in
       quotients_[kDown].Add(down, h, center, below, h);
       if (down) largest_ = largest_.cwiseMax(below.cwiseAbs());
       if (up) largest_ = largest_.cwiseMax(above.cwiseAbs());
+      // beyond `most` a corner that was passed shows at once; all else is noise
+      const double bound = k >= ladder.most ? kCorner * error : std::numeric_limits<double>::infinity();
       bool enough = false;
-      double now = std::numeric_limits<double>::infinity();
+      double now = bound;
       for (const int side : {kBoth, kUp, kDown}) {
         const int count = quotients_[side].count;
         if (count < 2) continue;
@@ -147,10 +151,10 @@ bool ResidualDifference::Column(const mjModel* m, const Evaluation& evaluate, in
         enough = enough || count >= (side == kBoth ? ladder.least : kOneSided);
         if (side == kBoth && enough && quotients_[kBoth].first == ladder.first * scale) break;
       }
-      if (!std::isfinite(now)) continue;
+      if (!(now < bound)) continue;
       const bool sure = now <= 1 || (now <= kStays && now == error);
       error = now;
-      if (enough && ((sure && !bends_) || k + 1 >= ladder.most)) return true;
+      if (enough && ((sure && !bends_) || (k + 1 >= ladder.most && (smooth_ || error < kUnsure)))) return true;
     }
     if (std::isfinite(error)) return true;
   }

@@ -1,9 +1,11 @@
+#include <costate/certificate.h>
 #include <costate/derivative.h>
 #include <costate/derivative_check.h>
 #include <costate/model.h>
 #include <costate/state.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -99,6 +101,81 @@ TEST_F(LevelAgreementTest, ClosedFormsAreTheDifferencesOfTheResidual) {
   }
   EXPECT_GT(states, 150);
   EXPECT_GT(contacts, 40);
+}
+
+// A cone's force bends as near as its contact is slow: nudges beyond the tip agree on the mean of both slopes. Alone
+// and beside a heavy contact.
+TEST_F(LevelAgreementTest, ALightContactIsDifferencedWithinItsCone) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option cone="elliptic" gravity="0 0 -1e-3"/><worldbody>
+    <geom type="plane" size="5 5 1"/>
+    <body pos="0 0 .1"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 1 0"/>
+      <joint type="slide" axis="0 0 1"/><geom size=".1"/></body>
+    <body pos="1 0 .099"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 1 0"/>
+      <joint type="slide" axis="0 0 1"/><geom size=".1" mass="100"/></body></worldbody></mujoco>)");
+  for (const double speed : {1e-3, 1e-4, 1e-5, 1e-6, -1e-4, -1e-5, -1e-6, -1e-7, -1e-8}) {
+    SCOPED_TRACE(speed);
+    const DataPtr data = MakeData(model.get());
+    data->qpos[2] = -1e-3 * std::abs(speed);
+    data->qvel[0] = speed;
+    data->qvel[1] = -0.2 * speed;
+    data->qvel[3] = 1;
+    if (speed < 0) data->qpos[5] = 1;  // alone
+    const StepDerivative one = Linearize(model.get(), data.get());
+    EXPECT_EQ(one.coverage.Worst(), Level::kAnalytic);
+    ExpectAgreement(model.get(), one, Linearize(model.get(), data.get(), {.level = Level::kResidual}));
+  }
+}
+
+// Forces turn corners that no row of a constraint shows. A point may lie nearer to one than any nudge that its smooth
+// surroundings ask for, on either side, and be smooth by the certificate.
+TEST_F(LevelAgreementTest, NudgesPassNoCorner) {
+  const auto slide = [](const std::string& joint, const std::string& rest) {
+    return "<mujoco><option gravity='0 0 0'/><worldbody><body><joint name='j' type='slide' axis='1 0 0' " + joint +
+           "/><geom size='.1' mass='1' contype='0'/></body></worldbody>" + rest + "</mujoco>";
+  };
+  struct Case {
+    const char* name;
+    std::string model;
+    double qpos, qvel, ctrl;  // at the corner
+    char moved;               // q, v or u
+    double distance;
+  };
+  const std::string servo = "<actuator><position joint='j' kp='100' kv='10' forcerange='-10 10'/></actuator>",
+                    clamped = "<actuator><position joint='j' kp='100' kv='10'/></actuator>",
+                    motor = "<actuator><motor joint='j' gear='100' forcerange='-.1 .1'/></actuator>",
+                    range = "<actuator><motor joint='j' ctrllimited='true' ctrlrange='-1 1'/></actuator>",
+                    tendon =
+                        "<tendon><fixed stiffness='1000' springlength='-.1 .1'><joint joint='j' coef='1'/>"
+                        "</fixed></tendon>",
+                    wrapped = R"(<mujoco><option gravity="0 0 0"/><worldbody><site name="a" pos="-1 0 .1"/>
+      <geom name="w" type="cylinder" size=".1 1" euler="90 0 0" contype="0" conaffinity="0"/>
+      <body pos="1 0 .1"><joint name="j" type="slide" axis="0 0 1"/><geom size=".05" mass="1" contype="0"/>
+        <site name="b"/></body></worldbody><tendon><spatial stiffness="100" springlength=".5"><site site="a"/>
+        <geom geom="w"/><site site="b"/></spatial></tendon></mujoco>)";
+  const Case cases[] = {{"force limit by position", slide("", servo), -0.1, 0, 0, 'q', 4e-6},
+                        {"force limit by velocity", slide("", servo), 0, -1, 0, 'v', 4e-5},
+                        {"force limit by control", slide("", motor), 0, 0, 0.1, 'u', 4e-6},
+                        {"force limit of a joint", slide("actuatorfrcrange='-10 10'", clamped), -0.1, 0, 0, 'q', 4e-6},
+                        {"rest length of a tendon", slide("stiffness='1'", tendon), 0.1, 0, 0, 'q', 4e-6},
+                        {"end of the controls", slide("", range), 0, 0, 1, 'u', 4e-6},
+                        {"reversal of drag", slide("damping='.1 100'", ""), 0, 0, 0, 'v', 4e-6},
+                        {"onset of a wrap", wrapped, 0, 0, 0, 'q', 4e-6}};
+  for (const Case& c : cases) {
+    const ModelPtr model = LoadModelFromString(c.model);
+    for (const double side : {-1.0, 1.0}) {
+      SCOPED_TRACE(std::string(c.name) + ", side " + std::to_string(side));
+      const DataPtr data = MakeData(model.get());
+      data->qpos[0] = c.qpos;
+      data->qvel[0] = c.qvel;
+      if (model->nu > 0) data->ctrl[0] = c.ctrl;
+      mjtNum* moved = c.moved == 'q' ? data->qpos : c.moved == 'v' ? data->qvel : data->ctrl;
+      moved[0] += side * c.distance;
+      EXPECT_EQ(Certify(model.get(), data.get()).label, Smoothness::kSmooth);
+      const StepDerivative one = Linearize(model.get(), data.get());
+      EXPECT_EQ(one.coverage.Worst(), Level::kAnalytic);
+      ExpectAgreement(model.get(), one, Linearize(model.get(), data.get(), {.level = Level::kResidual}));
+    }
+  }
 }
 
 // Contacts of curved surfaces that the engine searches are a staircase below its tolerance, and four of the corners
