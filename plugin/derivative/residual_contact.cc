@@ -10,8 +10,10 @@
 namespace costate {
 
 // remembers the contacts that differences would not see through, and how they move
-void ResidualDifference::CaptureJumping(const mjModel* m, const mjData* d) {
-  const auto curved = [m](const mjContact& contact) { return IsCurved(m, contact); };
+void ResidualDifference::CaptureJumping(const mjModel* m, const mjData* d, const std::vector<char>* rows) {
+  const auto curved = [m, rows](const mjContact& contact) {
+    return IsCurved(m, contact) && (!rows || (contact.efc_address >= 0 && (*rows)[contact.efc_address]));
+  };
   if (IsDiscrete(m) || std::none_of(d->contact, d->contact + d->ncon, curved)) return;
   if (!geometry_) geometry_ = std::make_unique<ContactGeometry>(m);
   mjData* p = probe_.get();

@@ -229,7 +229,7 @@ bool ResidualDifference::Compute(const mjModel* m, const mjData* d, const Vector
   terms_ = terms;
   const int nv = dims_.nv, na = dims_.na;
   Capture(m, d);
-  if ((terms.constraint && !terms.rows) || HasStiffForces(m)) CaptureJumping(m, d);
+  if (terms.constraint || HasStiffForces(m)) CaptureJumping(m, d, HasStiffForces(m) ? nullptr : terms.rows);
   smooth_ = sensed_ = false;
   MatrixXd all;
   // r as acceleration: what is small is so of light parts, too

@@ -71,7 +71,8 @@ class ResidualDifference {
   void Capture(const mjModel* model, const mjData* data);
 
   /// From now on contacts that no difference sees through move as at level 1, (10). @pre Capture about the same point.
-  void CaptureJumping(const mjModel* model, const mjData* data);
+  /// @param rows  null: of all contacts; else of those with a nonzero entry.
+  void CaptureJumping(const mjModel* model, const mjData* data, const std::vector<char>* rows = nullptr);
 
   /// (r, ā, act', act_dot) at the captured point and acceleration a, under a model of the same structure whose numbers
   /// may be others. @return false if a row that carries force is missing.

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "derivative/analytic.h"
 #include "support/engine_test.h"
 #include "support/random_state.h"
 #include "support/step_reference.h"
@@ -206,6 +207,15 @@ TEST_F(LevelAgreementTest, ContactsThatNoDifferenceSeesThroughMoveAlike) {
         EXPECT_EQ(one.coverage.Worst(), Level::kAnalytic);
         const StepDerivative two = Linearize(model.get(), data.get(), {.level = Level::kResidual, .sensors = false});
         ExpectAgreement(model.get(), one, two);
+
+        // so does level 1 where its rows are differenced
+        const DataPtr work = MakeData(model.get());
+        mj_copyState(model.get(), data.get(), work.get(), mjSTATE_INTEGRATION);
+        AnalyticBackend backend(model.get(), false, {.constraint = true});
+        StepDerivative switched;
+        std::string missing;
+        ASSERT_TRUE(backend.Linearize(model.get(), work.get(), false, &switched, &missing)) << missing;
+        ExpectAgreement(model.get(), one, switched);
       }
     }
   }
