@@ -153,7 +153,8 @@ class Certifier {
       if (FindFacePair(m_, d_, contact, &faces)) {
         Add(name, "face on face", "the other's normal", faces.tilt, "rad of tilt", active);
       }
-      if (active && IsWithoutLever(m_, d_, contact)) Add(name, "without lever", "any lever", 0, "m of lever", active);
+      if (active && IsWithoutLever(m_, d_, contact) && !PushesInVain(m_, d_, contact))
+        Add(name, "without lever", "any lever", 0, "m of lever", active);
       ClippedCorner corner;
       if (FindClippedCorner(m_, d_, contact, &corner))
         Add(name, "corner of two borders", "another border", corner.room, "m", active);

@@ -170,6 +170,22 @@ bool IsWithoutLever(const mjModel* model, const mjData* data, const mjContact& c
   return true;
 }
 
+bool PushesInVain(const mjModel* model, const mjData* data, const mjContact& contact) {
+  constexpr double kRounding = 1e-14;
+  const int row = contact.efc_address;
+  if (row < 0 || contact.dim != 1 || contact.geom[0] < 0 || contact.geom[1] < 0) return false;
+  if (model->geom_type[contact.geom[0]] != mjGEOM_PLANE) return false;
+  if (data->efc_diagA[row] <= mjMINVAL) return false;  // its force is without bound: a rounding of J would be felt
+  const Vec3 n = Vec3Map(contact.frame);
+  const int body1 = model->geom_bodyid[contact.geom[0]], body2 = model->geom_bodyid[contact.geom[1]];
+  bool along = true;
+  ForExclusiveDofs(model, LastDof(model, body1), LastDof(model, body2), [&](int dof, int) {
+    const Vec3 turn = Vec3Map(data->cdof + 6 * dof), slide = Vec3Map(data->cdof + 6 * dof + 3);
+    along = along && turn.cross(n).norm() <= kRounding && (!turn.isZero(0) || std::abs(slide.dot(n)) <= kRounding);
+  });
+  return along;
+}
+
 bool FindFacePair(const mjModel* model, const mjData* data, const mjContact& contact, FacePair* out) {
   constexpr double kAlong = 0.99, kOwn = 1e-10;  // cosine; sine of what rounding leaves
   Vec3 face[2];
@@ -283,7 +299,7 @@ bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* m
     std::string why;
     if (contact.geom[0] < 0 || contact.geom[1] < 0) {
       why = "contact of a flex";
-    } else if (IsWithoutLever(model, data, contact)) {
+    } else if (IsWithoutLever(model, data, contact) && !PushesInVain(model, data, contact)) {
       Refuse(model, contact, "its Jacobian is zero", &why);
     } else if (EndTogether(model, data, contact)) {
       Refuse(model, contact, "both end there, and whose end it is hangs on the motion", &why);

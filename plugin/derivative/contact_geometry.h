@@ -41,6 +41,10 @@ bool CarriesForce(const mjData* data, const mjContact& contact);
 /// engine's own differences know what it does beside the point.
 bool IsWithoutLever(const mjModel* model, const mjData* data, const mjContact& contact);
 
+/// Does a frictionless contact with a plane push in vain, because joints move its geoms against each other along the
+/// plane alone? It then does so wherever they go, and has derivatives like any other. (G15)
+bool PushesInVain(const mjModel* model, const mjData* data, const mjContact& contact);
+
 /// Two boxes, face on face: the engine takes the normal of the one whose tilt costs it less, so that whose it is
 /// depends on the direction in which they tilt against each other, however little. (G9)
 struct FacePair {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <string>
 
+#include "derivative/contact_geometry.h"
 #include "derivative/crossed_boxes.h"
 #include "support/engine_test.h"
 #include "support/random_state.h"
@@ -432,6 +433,41 @@ TEST_F(LevelChoiceTest, AContactWithoutLeverIsDifferencedAlone) {
   const Certificate certificate = Certify(m, data.get());
   EXPECT_TRUE(std::any_of(certificate.switches.begin(), certificate.switches.end(),
                           [](const Switch& s) { return s.state == "without lever"; }));
+}
+
+// A puck that joints hold upon the floor, its slides and its hinge in every order of a pusher: its contact has no lever
+// wherever it goes, and is one like others, seen by the sensor of its force. Where a joint may lift an edge, it is not.
+TEST_F(LevelChoiceTest, AContactThatPushesInVainIsAnalytic) {
+  struct {
+    const char* joints;
+    bool in_vain;
+  } const cases[] = {{"<joint type='slide' axis='1 0 0'/><joint type='slide' axis='0 1 0'/>", true},
+                     {"<joint axis='0 0 1' pos='.3 0 0'/><joint type='slide' axis='0 1 0'/>", true},
+                     {"<joint type='slide' axis='1 1 0'/><joint axis='0 0 -1'/>", true},
+                     {"<joint type='slide' axis='1 0 .1'/><joint type='slide' axis='0 1 0'/>", false},
+                     {"<joint type='slide' axis='1 0 0'/><joint axis='0 1 0'/>", false},
+                     {"<joint type='slide' axis='1 0 0'/><joint axis='0 .1 1'/>", false}};
+  for (const auto& [joints, in_vain] : cases) {
+    SCOPED_TRACE(joints);
+    const ModelPtr model = LoadModelFromString(std::string(R"(<mujoco><option><flag gravity="disable"/></option>
+      <worldbody><geom type="plane" size="1 1 .1" condim="1"/><body pos="0 0 .0499">)") +
+                                               joints + R"(<geom type="cylinder" size=".1 .05" condim="1"/>
+        <site name="s" pos=".1 0 0"/></body></worldbody><sensor><torque site="s"/><force site="s"/></sensor></mujoco>)");
+    const mjModel* m = model.get();
+    const DataPtr data = MakeData(m);
+    data->qvel[0] = 0.2;
+    data->qvel[1] = -0.3;
+    mj_forward(m, data.get());
+    ASSERT_GE(data->ncon, 3);
+    for (int c = 0; c < data->ncon; c++) EXPECT_EQ(PushesInVain(m, data.get(), data->contact[c]), in_vain);
+    if (!in_vain) continue;
+    const StepDerivative value = Linearize(m, data.get());
+    EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
+    for (const BlockComparison& block : Compare(m, value, Reference(m, data.get()), {.tolerance = 1e-8}).blocks) {
+      EXPECT_TRUE(block.agrees) << block.name << " " << block.worst.value << " " << block.worst.reference;
+    }
+    for (const Switch& s : Certify(m, data.get()).switches) EXPECT_NE(s.state, "without lever");
+  }
 }
 
 // A ball that just touches the floor under a ball that falls on to it: any nudge of its height ends one of two contacts
