@@ -108,8 +108,8 @@ CommonExtrapolation Extrapolate(const Eigen::Ref<const MatrixXd>& quotients, boo
   return {std::move(even.value), even.error, odd};
 }
 
-void FivePoints(const VectorXd* f, double h, Eigen::Ref<VectorXd> out) {
-  out = (8 * (f[1] - f[-1]) - (f[2] - f[-2])) / (12 * h);
+void FivePoints(const VectorXd* f, double h, Eigen::Ref<VectorXd> out, int stride) {
+  out = (8 * (f[stride] - f[-stride]) - (f[2 * stride] - f[-2 * stride])) / (12 * h);
 }
 
 }  // namespace costate

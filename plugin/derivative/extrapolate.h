@@ -35,8 +35,8 @@ struct CommonExtrapolation {
 /// The same of vectors whose entries err together, by one choice for all. @param quotients  one a column.
 CommonExtrapolation Extrapolate(const Eigen::Ref<const MatrixXd>& quotients, bool centered, double noise);
 
-/// (f₋₂ − 8 f₋₁ + 8 f₁ − f₂) / 12h of values at f[k] about f[0], h apart.
-void FivePoints(const VectorXd* f, double h, Eigen::Ref<VectorXd> out);
+/// (f₋₂ − 8 f₋₁ + 8 f₁ − f₂) / 12h of values at f[k stride] about f[0], h apart.
+void FivePoints(const VectorXd* f, double h, Eigen::Ref<VectorXd> out, int stride = 1);
 
 }  // namespace costate
 

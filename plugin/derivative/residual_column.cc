@@ -20,10 +20,12 @@ struct Ladder {
   int least, most, last;
 };
 constexpr Ladder kSoft = {4e-3, 3, 10, 20};  // of max(1, |value|)
-constexpr Ladder kStiff = {8e-6, 3, 7, 13};  // of positions that contacts feel: the impedance bends within a millimetre
-constexpr Ladder kStiffInput = {1e-3, 3, 8, 18};  // of what moves y alone: cones bend
-constexpr Ladder kSensed = {3.2e-5, 3, 6, 13};    // of positions that sensors of forces feel
-constexpr Ladder kBends = {3.2e-5, 3, 6, 13};     // of kinematics that may turn a corner
+// of positions that contacts feel: the impedance bends within a millimetre
+constexpr Ladder kStiff = {1.28e-4, 3, 11, 17};
+constexpr Ladder kStiffInput = {1e-2, 3, 12, 22};  // of what moves y alone: cones bend
+constexpr Ladder kSensed = {1.28e-4, 3, 8, 15};    // of positions that sensors of forces feel
+constexpr Ladder kBends = {3.2e-5, 3, 6, 13};      // of kinematics that may turn a corner
+constexpr int kMostNudges = kStiffInput.last;      // of all of these
 constexpr int kRoundingSamples = 4;
 constexpr double kRoundingNudge = 1e-11;  // squared, times the curvature of the stiffest contact, it is below rounding
 constexpr int kOneSided = 4;              // least sizes to one side: an order more would be lost
@@ -33,9 +35,12 @@ constexpr double kUnsure = 1e3;           // of what is sure: there may be a cor
 constexpr double kCorner = 0.1;           // … and of the error, what nudges that do not reach it leave at most
 constexpr double kStays = 30;  // of what is sure: an error so small that one nudge more leaves as it was is rounding
 
-constexpr double kSmoothStep = 3e-6;  // five points, of kinematics: rounding is below 1e-10
-// what their two quotients may differ by, of the column: beyond it kBends are taken
-constexpr double kSmoothBend = 1e-8;
+// Of kinematics, by seven points of which the nearest are half of this away: wide ones, whose rounding is below 1e-12,
+// and near ones, that may stay on one side of a corner.
+constexpr double kSmoothSteps[] = {4e-3, 6e-6}, kSmoothInputStep = 0.1;
+// what the values of the inner and of the outer five of them may differ by, of a row: beyond it a row has corners, or
+// distances that are short beside the step
+constexpr double kSmoothBend = 1e-9;
 
 // is a limited value inside its range, and how far may it move
 struct Room {
@@ -104,6 +109,8 @@ bool ResidualDifference::Column(const mjModel* m, const Evaluation& evaluate, in
     scale = std::max(1.0, std::abs(probe_->act[column - 2 * dims_.nv]));
   } else if (column >= dims_.nv) {
     scale = std::max(1.0, std::abs(probe_->qvel[column - dims_.nv]));
+  } else if (stiff_) {
+    scale = 1 / std::max(1.0, lever_[column]);
   }
   const auto at = [&](int k, double step) {
     Move(m, column, k * step);
@@ -111,18 +118,44 @@ bool ResidualDifference::Column(const mjModel* m, const Evaluation& evaluate, in
     offset_ = k * step;
     return evaluate(stage, &values_[k + 4]);
   };
-  if (smooth_) {
-    const Room room = RoomOf(m, probe_.get(), dims_, column, 4 * kSmoothStep * scale);
-    if (room.down && room.up) {
-      const double step = kSmoothStep * scale;
-      for (int k : {-2, -1, 1, 2}) at(k, step);
-      const VectorXd* f = values_ + 4;
-      const VectorXd near = (f[1] - f[-1]) / (2 * step), far = (f[2] - f[-2]) / (4 * step);
-      FivePoints(f, step, out);
-      if ((near - far).cwiseAbs().maxCoeff() <= kSmoothBend * near.cwiseAbs().maxCoeff()) return true;
-    }
+  // kinematics, as far as they turn no corner
+  rough_.assign(smooth_ ? center.size() : 0, 1);
+  for (double wide : kSmoothSteps) {
+    if (!smooth_) break;
+    if (stage != kPosition && wide == kSmoothSteps[0]) wide = kSmoothInputStep;
+    Restore(m);
+    const Room room = RoomOf(m, probe_.get(), dims_, column, 2 * wide * scale);
+    if (!room.down || !room.up) continue;
+    for (int k : {-4, -2, -1, 1, 2, 4}) at(k, wide * scale / 2);
+    if (TakeSmooth(wide * scale / 2, out)) return true;
   }
+  return Climb(m, at, column, center, scale, out);
+}
 
+// Rows of a column from seven points, `step` apart near the point: those of which the inner five say what the outer
+// five do. @return have all rows of the column a value now?
+bool ResidualDifference::TakeSmooth(double step, Eigen::Ref<VectorXd> out) {
+  const VectorXd* f = values_ + 4;
+  VectorXd inner(out.size()), outer(out.size());
+  FivePoints(f, step, inner);
+  FivePoints(f, 2 * step, outer, 2);
+  bool all = true;
+  for (Eigen::Index i = 0; i < out.size(); i++) {
+    if (!rough_[i]) continue;
+    const double size = std::max(std::abs(f[4][i]), std::abs(f[-4][i]));
+    const double rounding = kRounding * std::max(std::numeric_limits<double>::epsilon() * size, noise_[i]) / step;
+    rough_[i] = !(std::abs(inner[i] - outer[i]) <= kSmoothBend * std::abs(inner[i]) + rounding);
+    // the error of five points is of the fourth order
+    if (!rough_[i]) out[i] = (16 * inner[i] - outer[i]) / 15;
+    all = all && !rough_[i];
+  }
+  return all;
+}
+
+// The same by a ladder of nudges.
+bool ResidualDifference::Climb(const mjModel* m, const std::function<bool(int, double)>& at, int column,
+                               const VectorXd& center, double scale, Eigen::Ref<VectorXd> out) {
+  const Stage stage = StageOf(column);
   const Ladder& stiff = stage != kPosition ? kStiffInput : sensed_ ? kSensed : kStiff;
   const Ladder& ladder = smooth_ ? kBends : stiff_ ? stiff : kSoft;
   for (const bool clamped : {true, false}) {  // a range narrower than every nudge is none
@@ -140,8 +173,9 @@ bool ResidualDifference::Column(const mjModel* m, const Evaluation& evaluate, in
       quotients_[kDown].Add(down, h, center, below, h);
       if (down) largest_ = largest_.cwiseMax(below.cwiseAbs());
       if (up) largest_ = largest_.cwiseMax(above.cwiseAbs());
-      // beyond `most` a corner that was passed shows at once; all else is noise
-      const double bound = k >= ladder.most ? kCorner * error : std::numeric_limits<double>::infinity();
+      // beyond `most` a corner that was passed shows at once, in kinematics to all digits; all else is noise
+      double bound = std::numeric_limits<double>::infinity();
+      if (k >= ladder.most) bound = smooth_ ? std::min(kCorner * error, kUnsure) : kCorner * error;
       bool enough = false;
       double now = bound;
       for (const int side : {kBoth, kUp, kDown}) {
@@ -154,7 +188,7 @@ bool ResidualDifference::Column(const mjModel* m, const Evaluation& evaluate, in
       if (!(now < bound)) continue;
       const bool sure = now <= 1 || (now <= kStays && now == error);
       error = now;
-      if (enough && ((sure && !bends_) || (k + 1 >= ladder.most && (smooth_ || error < kUnsure)))) return true;
+      if (enough && ((sure && !bends_) || (k + 1 >= ladder.most && error < kUnsure))) return true;
     }
     if (std::isfinite(error)) return true;
   }
@@ -168,7 +202,7 @@ void ResidualDifference::Quotients::Add(bool good, double h, const VectorXd& abo
     return;
   }
   if (count == 0) first = h;
-  if (table.rows() != above.size() || table.cols() != kSoft.last) table.resize(above.size(), kSoft.last);
+  if (table.rows() != above.size() || table.cols() != kMostNudges) table.resize(above.size(), kMostNudges);
   table.col(count++) = (above - below) / distance;
 }
 
@@ -215,7 +249,7 @@ double ResidualDifference::ExtrapolateSide(int side, double most, Eigen::Ref<Vec
 void ResidualDifference::MeasureNoise(const mjModel* m, const Evaluation& evaluate, const VectorXd& center) {
   noise_.setZero(center.size());
   VectorXd &below = values_[3], &above = values_[5];
-  for (int sample = 0; sample < kRoundingSamples && sensed_; sample++) {
+  for (int sample = 0; sample < kRoundingSamples && (smooth_ || sensed_); sample++) {
     const auto at = [&](double nudge, VectorXd* value) {
       Restore(m);
       direction_.resize(dims_.nv);

@@ -9,12 +9,14 @@
 #include "derivative/effective_mass.h"
 #include "derivative/equilibrium.h"
 #include "derivative/hardest_rows.h"
+#include "derivative/impedance.h"
 
 namespace costate {
 
 namespace {
 
 constexpr double kSlideStep = 0.1;    // inertial forces are quadratic in slides and velocities: any will do
+constexpr double kWidth = 1e-3;       // of impedances: what nudges of positions are made for
 constexpr double kMagnify = 1 << 30;  // v' − v is linear in a: magnified, it does not drown in the rounding of v
 
 // is an activation after the step, clamped, the input of a force
@@ -216,6 +218,24 @@ void ResidualDifference::Capture(const mjModel* m, const mjData* d) {
   active_.Capture(d);
   softened_ = HasSoftened(d);
   jumping_.clear();
+  MeasureLevers(m, d);
+}
+
+// an equality may turn a knob by 1000 times what its slide goes, and an impedance may bend within a hair's breadth
+void ResidualDifference::MeasureLevers(const mjModel* m, const mjData* d) {
+  const bool sparse = mj_isSparse(m);
+  lever_.setZero(dims_.nv);
+  for (int i = 0; i < d->nefc; i++) {
+    int rows;
+    const mjtNum* solimp = SolimpOf(m, d, i, &rows);
+    if (!solimp || solimp[0] == solimp[1] || d->efc_state[i] == mjCNSTRSTATE_SATISFIED) continue;
+    const double bends = std::max(1.0, kWidth / std::max(solimp[2], mjMINVAL));
+    const int begin = sparse ? d->efc_J_rowadr[i] : i * dims_.nv, count = sparse ? d->efc_J_rownnz[i] : dims_.nv;
+    for (int k = 0; k < count; k++) {
+      const int dof = sparse ? d->efc_J_colind[begin + k] : k;
+      lever_[dof] = std::max(lever_[dof], bends * std::abs(d->efc_J[begin + k]));
+    }
+  }
 }
 
 bool ResidualDifference::Evaluate(const mjModel* m, const VectorXd& a, VectorXd* value, bool position) {

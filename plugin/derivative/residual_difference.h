@@ -117,6 +117,7 @@ class ResidualDifference {
   enum Stage { kPosition, kVelocity, kActuation };
   using Evaluation = std::function<bool(Stage stage, Eigen::VectorXd* value)>;
 
+  void MeasureLevers(const mjModel* model, const mjData* data);
   void Restore(const mjModel* model);
   void Move(const mjModel* model, int column, double offset);
   bool Differences(const mjModel* model, const Evaluation& evaluate, int rows, Eigen::MatrixXd* out,
@@ -124,6 +125,9 @@ class ResidualDifference {
   void MeasureNoise(const mjModel* model, const Evaluation& evaluate, const Eigen::VectorXd& center);
   bool Column(const mjModel* model, const Evaluation& evaluate, int column, const Eigen::VectorXd& center,
               Eigen::Ref<Eigen::VectorXd> out);
+  bool TakeSmooth(double step, Eigen::Ref<Eigen::VectorXd> out);
+  bool Climb(const mjModel* model, const std::function<bool(int, double)>& at, int column,
+             const Eigen::VectorXd& center, double scale, Eigen::Ref<Eigen::VectorXd> out);
   double ExtrapolateSide(int side, double most, Eigen::Ref<Eigen::VectorXd> out);
   void EvaluateInertia(const mjModel* model, Stage stage, const Eigen::VectorXd& a, Eigen::VectorXd* value);
   void Inertia(const mjModel* model, const Eigen::VectorXd& a, Eigen::Ref<Eigen::MatrixXd> out);
@@ -169,6 +173,8 @@ class ResidualDifference {
   Eigen::VectorXd force_, y_, discrete_, direction_, velocity_, balance_, step_y_, values_[9];
   Eigen::VectorXd act_next_;  // act' of the point, not clamped
   Quotients quotients_[3];
+  // of each dof: how far the rows that act go with one unit of it, times how much narrower than kWidth they bend
+  Eigen::VectorXd lever_;
   Eigen::VectorXd noise_;                      // of each row, beyond a rounding
   Eigen::VectorXd largest_, candidate_, row_;  // of all values; one side extrapolated
   std::vector<int> parts_;                     // numbers of rows that err together
@@ -177,6 +183,7 @@ class ResidualDifference {
   SensorNeeds needs_;
   const ForceChange* forces_ = nullptr;  // of the sensors
   std::vector<char> failed_;
+  std::vector<char> rough_;         // rows of kinematics that have no value yet
   std::vector<int> sensor_stages_;  // needstage of the sensors that are wanted, none for the others
   int last_column_ = 0;             // columns from here on are zero
   bool smooth_ = false;             // kinematics alone

@@ -104,6 +104,55 @@ TEST_F(LevelAgreementTest, ClosedFormsAreTheDifferencesOfTheResidual) {
   EXPECT_GT(contacts, 40);
 }
 
+// A knob turns far while its slide goes a little: the impedance of what couples them bends within a micrometre of the
+// slide, and on both sides of that the force is straight. So it is about an impedance of little width.
+TEST_F(LevelAgreementTest, NudgesAreAsShortAsTheirRowsAreQuick) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody>
+    <body><joint name="knob" axis="1 0 0" armature=".01"/><geom size=".1" mass=".1"/></body>
+    <body pos="1 0 0"><joint name="slide" type="slide" axis="1 0 0" armature="1e4"/><geom size=".1" mass=".1"/></body>
+  </worldbody><equality><joint joint1="knob" joint2="slide" polycoef="0 -2000 0 0 0"/></equality></mujoco>)");
+  for (const double width : {1e-3, 1e-6}) {
+    for (const double apart : {0.1, 0.4, 0.6}) {
+      SCOPED_TRACE(std::to_string(apart) + " of " + std::to_string(width));
+      model->eq_solimp[2] = width;
+      model->eq_data[1] = width < 1e-3 ? -1 : -2000;
+      const DataPtr data = MakeData(model.get());
+      data->qpos[0] = apart * width;
+      const StepDerivative one = Linearize(model.get(), data.get());
+      EXPECT_EQ(one.coverage.Worst(), Level::kAnalytic);
+      ExpectAgreement(model.get(), one, Linearize(model.get(), data.get(), {.level = Level::kResidual}));
+    }
+  }
+}
+
+// Sensors of kinematics and of accelerations: nudges are as long as their rounding asks for, and shorter where a ray
+// leaves what it hits within these.
+TEST_F(LevelAgreementTest, SensorsOfMotionAreDifferencedToRounding) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody>
+    <geom type="box" size=".5 .5 .1" pos="0 0 -2"/>
+    <body><freejoint/><geom size=".1"/><site name="a" pos=".1 .2 .3" euler="10 20 30"/>
+      <body pos=".3 0 0"><joint axis="0 1 0" damping=".1"/><geom type="capsule" size=".05" fromto="0 0 0 .4 0 0"/>
+        <site name="b" pos=".4 0 0" euler="0 180 0"/></body></body>
+  </worldbody><sensor><gyro site="a"/><velocimeter site="b"/><accelerometer site="b"/>
+    <framepos objtype="site" objname="b"/><framequat objtype="site" objname="b"/>
+    <frameangacc objtype="site" objname="b"/><subtreeangmom body="world"/><rangefinder site="b"/></sensor></mujoco>)");
+  for (const double edge : {1e-3, 3e-6}) {
+    const DataPtr data = MakeData(model.get());
+    data->qpos[0] = 0.5 - edge - 0.7;  // a nudge of 4e-3 takes the ray off the box
+    for (int i = 0; i < model->nv; i++) data->qvel[i] = std::sin(3 * i + 1);
+    mj_forward(model.get(), data.get());
+    ASSERT_GT(data->sensordata[model->sensor_adr[model->nsensor - 1]], 0);
+    const StepDerivative one = Linearize(model.get(), data.get());
+    const StepDerivative two = Linearize(model.get(), data.get(), {.level = Level::kResidual});
+    for (int i = 0; i < model->nsensor; i++) {
+      SCOPED_TRACE("sensor " + std::to_string(i) + ", edge " + std::to_string(edge));
+      const auto rows = [&](const MatrixXd& C) { return C.middleRows(model->sensor_adr[i], model->sensor_dim[i]); };
+      const double tolerance = model->sensor_type[i] == mjSENS_RANGEFINDER ? kAgreement : 1e-10;
+      EXPECT_LT((rows(one.C) - rows(two.C)).cwiseAbs().maxCoeff(), tolerance * rows(one.C).cwiseAbs().maxCoeff());
+    }
+  }
+}
+
 // A cone's force bends as near as its contact is slow: nudges beyond the tip agree on the mean of both slopes. Alone
 // and beside a heavy contact.
 TEST_F(LevelAgreementTest, ALightContactIsDifferencedWithinItsCone) {
