@@ -16,6 +16,8 @@ struct ConstraintInfo {
   std::string name, unit;
   std::vector<std::string> components;  ///< one name an entry of c: "qpos[knee]"
   VectorXd lower, upper;                ///< one an entry; equal: an equality; ±infinity: no bound
+  /// How far inside its bounds a solver aims, one an entry, where steps have another slope at them; empty: at them.
+  VectorXd inset{};
   int first = 0, last = -1;  ///< knots first … last, both included; negative ones count from the end: -1 is N
   bool periodic = false;     ///< the end is tied to the task's start: plans, which begin elsewhere, refuse it
 };

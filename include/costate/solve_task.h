@@ -26,7 +26,9 @@ struct TaskSolution {
 };
 
 /// Minimizes the task's cost as `costate optimize` does. <hopping> goes on from where <smooth> has led, on the true
-/// model, with solver.iterations of its own; with <time> each length that is tried is solved with it.
+/// model, with solver.iterations of its own; with <time> each length that is tried is solved with it. Joints that
+/// <limit> keeps off the model's own limits are solved without these first, with solver.iterations of its own, but with
+/// <smooth> and <time>.
 ///
 /// With <time> and <smooth> lengths are tried on the true model, from where <smooth> has led at that of the horizon.
 /// @throws as SampleControls, SolveContinuation, SolveBasinHopping, SolveFreeTime and Solve.

@@ -69,6 +69,7 @@ struct Task {
   VectorXd u_lower, u_upper;
   TaskInputs inputs;          ///< <gradient>
   ConstraintSet constraints;  ///< <constraint>, <limit> and <periodic>, without those that are soft
+  std::vector<int> stops{};   ///< joints that constraints keep off the model's own limits
   IlqrOptions solver;
   ConstrainedOptions constrained;
   FreeTimeOptions free_time;  ///< <time>; none unless longest > 0

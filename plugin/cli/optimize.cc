@@ -205,7 +205,9 @@ void PrintConstraints(const Task& task, const SolveResult& result) {
                c.active);
     if (!kept && IsOwnRange(task.model.get(), c))
       fmt::print(
-          "  hint          the model's own limit begins to push there: <limit … margin=\"0.005\"/> keeps off it\n");
+          "  hint          the motion presses into the model's own limit there: a small negative margin of <limit> "
+          "lets "
+          "it\n");
   }
 }
 

@@ -48,7 +48,7 @@ int AugmentedCost::Shift(int i, const KnotView& knot, VectorXd* y) const {
   int active = 0;
   for (int k = 0; k < y->size(); ++k) {
     const double z = (*y)[k] + l[k] / rho[i];
-    (*y)[k] = std::isnan(z) ? z : z - std::clamp(z, info.lower[k], info.upper[k]);
+    (*y)[k] = std::isnan(z) ? z : z - Aim(info, k, z);
     active += (*y)[k] != 0;
   }
   return active;
@@ -158,11 +158,10 @@ void AugmentedCost::Measure(const Trajectory& trajectory, double dt) const {
     for (int t = 0; t <= trajectory.N(); ++t) {
       if (!constraints_[i].IsAt(t, trajectory.N())) continue;
       Shift(i, ViewKnot(trajectory, t, dt), &y);
-      y -= lambda[static_cast<std::size_t>(i)].col(t) / rho[i];
-      unsettled_ += 0.5 * rho[i] * y.squaredNorm();
-      for (int k = 0; k < y.size(); ++k) {
-        residuals_[i] = std::max(residuals_[i], std::abs(y[k]) / BoundScale(info.lower[k], info.upper[k]));
-      }
+      const auto l = lambda[static_cast<std::size_t>(i)].col(t);
+      unsettled_ += 0.5 * rho[i] * (y - l / rho[i]).squaredNorm();
+      for (int k = 0; k < y.size(); ++k)
+        residuals_[i] = std::max(residuals_[i], Unsettled(info, k, y[k], l[k] / rho[i]));
     }
   }
 }

@@ -14,7 +14,14 @@ double BoundScale(double lower, double upper);
 /// The largest violation of c over the scale of its bound; infinite where c is not a number.
 double LargestViolation(const ConstraintInfo& info, ConstVectorRef c);
 
-/// l + Σ (½ rho ‖y‖² - ‖lambda‖² / (2 rho)) with y = z - clamp(z, lower, upper), z = c + lambda / rho: (C1) of
+/// z within what a solver aims at: the bounds of entry k, less their inset.
+double Aim(const ConstraintInfo& info, Eigen::Index k, double z);
+
+/// How far entry k is from settled, |y - shift| with shift = lambda / rho: a violation, or slack that a multiplier
+/// still holds; over the scale of its bounds.
+double Unsettled(const ConstraintInfo& info, Eigen::Index k, double y, double shift);
+
+/// l + Σ (½ rho ‖y‖² - ‖lambda‖² / (2 rho)) with y = z - Aim(z), z = c + lambda / rho: (C1) of
 /// README.md.
 class AugmentedCost final : public Cost {
  public:
@@ -34,8 +41,7 @@ class AugmentedCost final : public Cost {
   /// last.
   double unsettled() const { return unsettled_; }
 
-  /// Of each constraint, the largest |y - lambda / rho| over bound scales: violation, or slack that a multiplier still
-  /// holds.
+  /// Of each constraint, the largest Unsettled.
   VectorXd Residuals(const Trajectory& trajectory, double dt) const;
 
   /// lambda = rho y of a trajectory: (C2).

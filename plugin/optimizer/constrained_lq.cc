@@ -96,7 +96,7 @@ bool ConstrainedLq::Activate() {
       rows.pull.resize(rows.z.size());
       rows.active.resize(static_cast<std::size_t>(rows.z.size()), 0);
       for (Eigen::Index k = 0; k < rows.z.size(); ++k) {
-        const double bound = std::clamp(rows.z[k], info.lower[k], info.upper[k]);
+        const double bound = Aim(info, k, rows.z[k]);
         rows.y[k] = rows.z[k] - bound;
         const char active = rows.y[k] != 0;
         rows.pull[k] = active ? rho * (rows.c[k] + lambda[k] / rho - bound) : 0;
@@ -191,8 +191,7 @@ double ConstrainedLq::Residual() {
       const ConstraintInfo& info = constraints_[i].info();
       const auto lambda = augmented.lambda[static_cast<std::size_t>(i)].col(t);
       for (Eigen::Index k = 0; k < rows.y.size(); ++k) {
-        const double off =
-            std::abs(rows.y[k] - lambda[k] / augmented.rho[i]) / BoundScale(info.lower[k], info.upper[k]);
+        const double off = Unsettled(info, k, rows.y[k], lambda[k] / augmented.rho[i]);
         if (!(off <= residual_[i])) residual_[i] = off;  // a NaN, too
         if (std::isnan(off)) return off;
       }
@@ -238,7 +237,7 @@ void ConstrainedLq::Promise(RiccatiResult* out) {
       const auto lambda = augmented.lambda[static_cast<std::size_t>(i)].col(t);
       const double rho = augmented.rho[i];
       for (Eigen::Index k = 0; k < rows.c.size(); ++k) {
-        const double z = rows.c[k] + lambda[k] / rho, y = z - std::clamp(z, info.lower[k], info.upper[k]);
+        const double z = rows.c[k] + lambda[k] / rho, y = z - Aim(info, k, z);
         linear += rho * y * (rows.z[k] - z);
         change += 0.5 * rho * (rows.y[k] * rows.y[k] - y * y);
       }

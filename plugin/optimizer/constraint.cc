@@ -32,6 +32,12 @@ void Constraint::PullBack(const KnotView& knot, ConstVectorRef g, KnotGradient* 
   if (Ju.cols() > 0) out->u.noalias() += Ju.transpose() * g;
 }
 
+namespace {
+
+double Inset(const ConstraintInfo& info, Eigen::Index k) { return info.inset.size() > 0 ? info.inset[k] : 0; }
+
+}  // namespace
+
 void ConstraintSet::Add(std::unique_ptr<Constraint> constraint) {
   const ConstraintInfo& info = constraint->info();
   const std::string name = "constraint '" + info.name + "'";
@@ -43,6 +49,10 @@ void ConstraintSet::Add(std::unique_ptr<Constraint> constraint) {
                             info.upper.size(), info.components.size()));
   }
   if (n == 0) refuse(name + " has no components");
+  if (info.inset.size() != 0 && info.inset.size() != n) {
+    throw Error(ErrorCode::kDimensionMismatch,
+                fmt::format("{} has {} components and {} insets", name, n, info.inset.size()));
+  }
   for (int i = 0; i < size(); ++i) {
     if ((*this)[i].info().name == info.name) refuse("a second " + name);
   }
@@ -52,6 +62,11 @@ void ConstraintSet::Add(std::unique_ptr<Constraint> constraint) {
     if (!(info.lower[k] <= info.upper[k])) {
       refuse(fmt::format("{}: the bounds of {} exclude each other: lower {:g}, upper {:g}", name, component,
                          info.lower[k], info.upper[k]));
+    }
+    const double inset = Inset(info, k);
+    if (!(inset >= 0 && info.lower[k] + inset <= info.upper[k] - inset)) {
+      refuse(fmt::format("{}: an inset of {:g} leaves nothing of the bounds of {}: {:g} to {:g}", name, inset,
+                         component, info.lower[k], info.upper[k]));
     }
     const bool one = std::isfinite(info.lower[k]) || std::isfinite(info.upper[k]);
     if (!one || info.lower[k] == INFINITY || info.upper[k] == -INFINITY) {
@@ -159,6 +174,16 @@ double Violation(const ConstraintInfo& info, ConstVectorRef c, Eigen::Index k) {
 }
 
 }  // namespace
+
+double Aim(const ConstraintInfo& info, Eigen::Index k, double z) {
+  return std::clamp(z, info.lower[k] + Inset(info, k), info.upper[k] - Inset(info, k));
+}
+
+double Unsettled(const ConstraintInfo& info, Eigen::Index k, double y, double shift) {
+  double off = std::abs(y - shift);
+  if (y * (y - shift) > 0) off = std::max(off - Inset(info, k), 0.0);  // beyond what is aimed at
+  return off / BoundScale(info.lower[k], info.upper[k]);
+}
 
 double LargestViolation(const ConstraintInfo& info, ConstVectorRef c) {
   double largest = 0;

@@ -1,5 +1,6 @@
 #include <costate/solve_task.h>
 
+#include <limits>
 #include <utility>
 
 #include "optimizer/free_start.h"
@@ -51,6 +52,56 @@ void HopOn(const Task& task, const Problem& problem, const TaskCallbacks& callba
   out->rounds = std::move(found.rounds);
 }
 
+// What the task's constraints keep off the model's own limits is solved without these first: at one of them a force
+// moves the joint hardly to one side and without bound to the other, and solves end there. README.md, `<limit>`.
+SolveResult SolveWithoutStops(const Task& task, const Problem& problem, const Guess& guess,
+                              const IterationCallback& callback) {
+  const ModelPtr model = CopyModel(problem.model);
+  for (const int joint : task.stops) model->jnt_limited[joint] = 0;
+  Problem without = problem;
+  without.model = model.get();
+  return Solve(without, guess, task.solver, callback, task.constrained);
+}
+
+double CostOfGuess(const Problem& problem, const Guess& guess) {
+  Simulator simulator(problem.model, problem.context, problem.substeps, 1);
+  const Eigen::Index N = guess.U.cols();
+  const MatrixXd U = guess.U.cwiseMax(problem.u_lower.replicate(1, N)).cwiseMin(problem.u_upper.replicate(1, N));
+  Trajectory motion;
+  if (!simulator.Rollout(FirstStart(problem), U, &motion).ok()) return std::numeric_limits<double>::quiet_NaN();
+  return TotalCost(*problem.cost, motion, problem.substeps * problem.model->opt.timestep);
+}
+
+SolveResult SolveFrom(const Task& task, const Problem& problem, const Guess& guess,
+                      const ConstrainedOptions& constrained, const TaskCallbacks& callbacks, TaskSolution* out) {
+  if (task.hopping.rounds == 0) return Solve(problem, guess, task.solver, callbacks.iteration, constrained);
+  BasinHoppingResult found =
+      SolveBasinHopping(problem, guess, task.solver, task.hopping, callbacks.iteration, constrained, callbacks.round);
+  out->rounds = std::move(found.rounds);
+  return std::move(found.result);
+}
+
+// on the true model, from where the solve without stops has led where that keeps all constraints
+void SolveBeyondStops(const Task& task, const Problem& problem, const Guess& guess, const TaskCallbacks& callbacks,
+                      TaskSolution* out) {
+  SolveResult led = SolveWithoutStops(task, problem, guess, callbacks.iteration);
+  led.initial_cost = CostOfGuess(problem, guess);
+  const bool kept = led.status != SolveStatus::kDiverged && led.violation <= task.constrained.tolerance;
+  Problem from = problem;
+  ConstrainedOptions constrained = task.constrained;
+  if (kept) constrained.multipliers = led.multipliers;
+  if (kept && HasFreeStart(from)) from.free_start.guess = led.trajectory.X.col(0);
+  std::vector<IterationRecord> records = led.iterations;
+  const IterationCallback counted = CountOn(&records, callbacks.iteration);
+  TaskCallbacks then = callbacks;
+  then.iteration = [&](const IterationRecord& record) {
+    return counted(record) && led.status != SolveStatus::kInterrupted;
+  };
+  out->result = SolveFrom(task, from, kept ? Guess{{}, led.trajectory.U} : guess, constrained, then, out);
+  led.message = "without the model's limits: " + led.message;
+  PutBehind(led, std::move(records), &out->result);
+}
+
 // lengths are tried on the true model, from where the smoothed way has led at that of the horizon
 void SolveTimed(const Task& task, const Problem& problem, const Guess& guess, const TaskCallbacks& callbacks,
                 TaskSolution* out) {
@@ -92,13 +143,10 @@ TaskSolution SolveTask(const Task& task, const Problem& problem, const Guess& gu
     const bool over = status == SolveStatus::kDiverged || status == SolveStatus::kInterrupted;
     const bool enough = task.hopping.after_stall && !IsStuck(out.result);
     if (task.hopping.rounds > 0 && !over && !enough) HopOn(task, problem, callbacks, &out);
-  } else if (task.hopping.rounds > 0) {
-    BasinHoppingResult found = SolveBasinHopping(problem, guess, task.solver, task.hopping, callbacks.iteration,
-                                                 task.constrained, callbacks.round);
-    out.result = std::move(found.result);
-    out.rounds = std::move(found.rounds);
+  } else if (!task.stops.empty() && !guess.state) {
+    SolveBeyondStops(task, problem, guess, callbacks, &out);
   } else {
-    out.result = Solve(problem, guess, task.solver, callbacks.iteration, task.constrained);
+    out.result = SolveFrom(task, problem, guess, task.constrained, callbacks, &out);
   }
   return out;
 }

@@ -214,12 +214,20 @@ std::vector<int> SelectJoints(const XmlElement& element, const mjModel* model, b
   return joints;
 }
 
+// Where the model's own limit begins to push, steps have another slope: solvers aim so far inside, unless a margin is
+// given.
+double InsetOf(const XmlElement& element, double margin, double width) {
+  constexpr double kInset = 5e-3, kPart = 0.01;  // rad or m; of the range
+  if (element.Has("margin") || element.Has("soft")) return 0;
+  return std::min(std::max(margin, 0.0) + std::min(kInset, kPart * width), width / 4);
+}
+
 // hinges and slides within their ranges, or speeds of joints
 Bounded BoundJoints(const XmlElement& element, const mjModel* model, const std::vector<int>& joints, bool velocity,
                     double margin) {
   Bounded bounded;
   std::vector<Component> chosen;
-  std::vector<double> lower, upper;
+  std::vector<double> lower, upper, inset;
   for (const Component& component : VectorComponents(model, velocity ? "qvel" : "qpos")) {
     const int joint = model->dof_jntid[component.scalar.column - (velocity ? static_cast<int>(model->nv) : 0)];
     if (std::find(joints.begin(), joints.end(), joint) == joints.end()) continue;
@@ -228,13 +236,18 @@ Bounded BoundJoints(const XmlElement& element, const mjModel* model, const std::
     chosen.push_back(component);
     lower.push_back(model->jnt_range[2 * joint] + margin);
     upper.push_back(model->jnt_range[2 * joint + 1] - margin);
+    inset.push_back(InsetOf(element, model->jnt_margin[joint], upper.back() - lower.back()));
   }
   AddComponents(chosen, 1, nullptr, &bounded.term);
   NameComponents(chosen, &bounded);
   const int n = static_cast<int>(chosen.size());
   bounded.info.lower = Eigen::Map<const VectorXd>(lower.data(), n);
   bounded.info.upper = Eigen::Map<const VectorXd>(upper.data(), n);
-  if (velocity || element.Has("lower") || element.Has("upper")) ReadBounds(element, n, &bounded.info);
+  if (velocity || element.Has("lower") || element.Has("upper")) {
+    ReadBounds(element, n, &bounded.info);
+  } else {
+    bounded.info.inset = Eigen::Map<const VectorXd>(inset.data(), n);
+  }
   for (int i = 0; i < n; ++i) {
     if (bounded.info.lower[i] <= bounded.info.upper[i]) continue;
     element.Fail(fmt::format("margin {:g} leaves nothing of the range of {}: {:g} to {:g}", margin,
@@ -251,7 +264,7 @@ Bounded BoundSensors(const ConstraintDraft& draft, const mjModel* model, double 
                       !draft.element.Has("upper");
   const bool all = draft.element.Has("tendon") && *draft.element.Text("tendon") == "all";
   std::vector<Component> chosen;
-  std::vector<double> lower, upper;
+  std::vector<double> lower, upper, inset;
   const std::vector<std::string> units = SensorUnits(model);
   for (std::size_t i = 0; i < draft.names.size(); ++i) {
     if (ranges) {
@@ -263,6 +276,7 @@ Bounded BoundSensors(const ConstraintDraft& draft, const mjModel* model, double 
       }
       lower.push_back(model->tendon_range[2 * id] + margin);
       upper.push_back(model->tendon_range[2 * id + 1] - margin);
+      inset.push_back(InsetOf(draft.element, model->tendon_margin[id], upper.back() - lower.back()));
     }
     const int address = model->sensor_adr[mj_name2id(model, mjOBJ_SENSOR, draft.sensors[i].c_str())];
     chosen.push_back(
@@ -275,6 +289,7 @@ Bounded BoundSensors(const ConstraintDraft& draft, const mjModel* model, double 
   if (ranges) {
     bounded.info.lower = Eigen::Map<const VectorXd>(lower.data(), n);
     bounded.info.upper = Eigen::Map<const VectorXd>(upper.data(), n);
+    bounded.info.inset = Eigen::Map<const VectorXd>(inset.data(), n);
     for (int i = 0; i < n; ++i) {
       if (bounded.info.lower[i] <= bounded.info.upper[i]) continue;
       draft.element.Fail(fmt::format("margin {:g} leaves nothing of the range of {}", margin,
@@ -404,6 +419,12 @@ void MakePower(const ConstraintDraft& draft, Task* task) {
           task);
 }
 
+// does a bound on joints keep them off the model's own limits, at all times?
+bool KeepsOff(const XmlElement& element, bool velocity, double margin) {
+  return !velocity && !element.Has("soft") && !element.Has("when") && !element.Has("lower") && !element.Has("upper") &&
+         margin >= 0;
+}
+
 void MakeJointLimit(const ConstraintDraft& draft, Task* task, std::vector<ResidualTerm>* soft) {
   const XmlElement& element = draft.element;
   const mjModel* model = task->model.get();
@@ -411,17 +432,19 @@ void MakeJointLimit(const ConstraintDraft& draft, Task* task, std::vector<Residu
   const double margin = element.Number("margin").value_or(0);
   const std::vector<int> joints = SelectJoints(element, model, velocity);
   const std::string name = element.Text("name").value_or(velocity ? "joint speeds" : "joint ranges");
+  if (KeepsOff(element, velocity, margin)) task->stops.insert(task->stops.end(), joints.begin(), joints.end());
 
   // balls by their angle, all others entry by entry
   std::vector<BallAngleConstraint::Ball> balls;
   ConstraintInfo info;
   info.name = name + " (balls)";
   info.unit = "rad";
-  std::vector<double> upper;
+  std::vector<double> upper, inset;
   for (const int j : joints) {
     if (velocity || model->jnt_type[j] != mjJNT_BALL) continue;
     balls.push_back({static_cast<int>(model->jnt_qposadr[j]), static_cast<int>(model->jnt_dofadr[j])});
     upper.push_back(model->jnt_range[2 * j + 1] - margin);
+    inset.push_back(InsetOf(element, model->jnt_margin[j], upper.back()));
     info.components.push_back(fmt::format("angle[{}]", ElementName(model, mjOBJ_JOINT, j)));
     if (upper.back() <= 0)
       element.Fail(fmt::format("margin {:g} leaves nothing of the range of ball joint '{}'", margin,
@@ -436,6 +459,7 @@ void MakeJointLimit(const ConstraintDraft& draft, Task* task, std::vector<Residu
   RefuseSoft(element, "ball joints");
   info.upper = Eigen::Map<const VectorXd>(upper.data(), static_cast<Eigen::Index>(upper.size()));
   info.lower = VectorXd::Constant(info.upper.size(), -kUnbounded);
+  info.inset = Eigen::Map<const VectorXd>(inset.data(), info.upper.size());
   const std::vector<int>& free = task->free_start.entries;
   const bool moves = std::any_of(balls.begin(), balls.end(), [&](const BallAngleConstraint::Ball& ball) {
     return std::any_of(free.begin(), free.end(), [&](int entry) { return entry >= ball.dof && entry < ball.dof + 3; });

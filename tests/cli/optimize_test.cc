@@ -164,7 +164,7 @@ TEST(CliOptimize, KeepsConstraintsAndSaysWhichItCannot) {
         "fall.task.xml", "<task model='fall.xml' horizon='0.6'><cost qpos='all'/>" + std::string(limit) + "</task>");
     return Costate({"optimize", file, "--no-save", "--quiet", "--iterations", "3"}).out;
   };
-  const char* hint = "the model's own limit begins to push there";
+  const char* hint = "presses into the model's own limit there";
   EXPECT_TRUE(Has(fall("<limit joint='all'/>"), hint)) << fall("<limit joint='all'/>");
   EXPECT_FALSE(Has(fall("<limit joint='all' margin='0.01'/>"), hint));
   EXPECT_TRUE(Has(fall("<limit joint='all' margin='0.01'/>"), "VIOLATED"));

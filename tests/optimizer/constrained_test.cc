@@ -329,18 +329,23 @@ TEST_F(Constrained, RefusesWhatIsMalformed) {
   ConstrainedOptions wrong;
   wrong.multipliers = {MatrixXd::Zero(2, 3)};
   EXPECT_ERROR(SolveConstrained(c.problem, c.U, {}, wrong), ErrorCode::kDimensionMismatch, "'goal'", "2 × 3", "2 × 51");
-  const auto add = [&](double lower, double upper, const std::string& name, int entry) {
+  const auto add = [&](double lower, double upper, const std::string& name, int entry, VectorXd inset = {}) {
     ConstraintInfo info{.name = name,
                         .unit = {},
                         .components = {},
                         .lower = VectorXd::Constant(1, lower),
-                        .upper = VectorXd::Constant(1, upper)};
+                        .upper = VectorXd::Constant(1, upper),
+                        .inset = std::move(inset)};
     c.constraints.Add(std::make_unique<StateConstraint>(m, info, Eigen::Vector2d::Zero(), std::vector<int>{entry}));
   };
   EXPECT_ERROR(add(2, 1, "a", 0), ErrorCode::kInvalidArgument, "'a'", "qpos[hinge]", "lower 2, upper 1");
   EXPECT_ERROR(add(-kNone, kNone, "a", 0), ErrorCode::kInvalidArgument, "no finite bound");
   EXPECT_ERROR(add(0, 1, "goal", 0), ErrorCode::kInvalidArgument, "a second constraint 'goal'");
   EXPECT_ERROR(add(0, 1, "a", 2), ErrorCode::kInvalidArgument, "no entry 2");
+  EXPECT_ERROR(add(0, 1, "a", 0, VectorXd::Constant(1, 0.6)), ErrorCode::kInvalidArgument, "'a'", "inset of 0.6",
+               "qpos[hinge]: 0 to 1");
+  EXPECT_ERROR(add(0, 1, "a", 0, VectorXd::Constant(1, -0.1)), ErrorCode::kInvalidArgument, "inset of -0.1");
+  EXPECT_ERROR(add(0, 1, "a", 0, VectorXd::Zero(2)), ErrorCode::kDimensionMismatch, "1 components and 2 insets");
 }
 
 // ---- derivatives ----------------------------------------------------------------------------------------------------

@@ -158,7 +158,9 @@ TEST_F(ResumeTest, GoesOnWithTimesAndAFreeStart) {
       EXPECT_NEAR(rest.result.trajectory.X(0, 0), 0.25, 1e-6);
       EXPECT_LE(rest.result.violation, 1e-6);
       EXPECT_EQ(rest.timed.trials.size(), whole.timed.trials.size());
-      if (other == std::string(solver)) EXPECT_LE(static_cast<int>(rest.result.iterations.size()), 2 * n / 3);
+      if (other == std::string(solver)) {
+        EXPECT_LE(static_cast<int>(rest.result.iterations.size()), 2 * n / 3);
+      }
     }
   }
 }

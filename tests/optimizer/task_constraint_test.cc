@@ -201,7 +201,6 @@ TEST_F(TaskConstraint, NamesTheQuantityThatHasARange) {
   EXPECT_EQ(InfoOf(task, "a").upper, InfoOf(task, "b").upper);
 }
 
-// a ball and a start beyond its bound
 // At the last knot there is no control, and a servo's force under ctrl = 0 would be -300 q: within 100 N for no q
 // beyond 0.33 m. It is asked for where there is a control, and at the end alone if the user says so.
 TEST_F(TaskConstraint, ForcesAreBoundedWhereThereIsAControl) {
@@ -224,6 +223,40 @@ TEST_F(TaskConstraint, ForcesAreBoundedWhereThereIsAControl) {
   const TaskSolution solution = SolveTask(task);
   EXPECT_LE(solution.result.violation, 1e-6);
   EXPECT_NEAR(solution.result.trajectory.X(0, task.N), 0.5, 1e-3);
+}
+
+// Where the model's own stop begins to push, steps have another slope: solvers aim inside it. What lies at the stop is
+// kept all the same, from the start on.
+TEST_F(TaskConstraint, TheModelsOwnRangesAreAimedAtFromInside) {
+  const Task zoo = LoadZooTask(std::string(kCheap) + R"(<limit name='ranges' joint='all'/>
+    <limit name='margin' joint='all' margin='0.01'/><limit name='given' joint='shoulder' upper='1'/>)");
+  EXPECT_TRUE(MatricesNear(InfoOf(zoo, "ranges").inset, Eigen::Vector2d(0.005, 0.003), 1e-12));
+  EXPECT_TRUE(MatricesNear(InfoOf(zoo, "ranges").upper, Eigen::Vector2d(M_PI_2, 0.2), 1e-12));
+  EXPECT_TRUE(InfoOf(zoo, "margin").inset.isZero(0));
+  EXPECT_EQ(InfoOf(zoo, "given").inset.size(), 0);
+
+  const support::TemporaryFolder folder;
+  folder.Write("stop.xml", R"(<mujoco><option timestep="0.01" gravity="0 0 0"/><worldbody><body>
+    <joint name="x" type="slide" axis="1 0 0" limited="true" range="-1 0.5"/><geom size=".1" mass="1"/></body></worldbody>
+    <actuator><motor joint="x" ctrlrange="-50 50"/></actuator></mujoco>)");
+  const auto solve = [&](const std::string& start, const std::string& limit) {
+    const Task task =
+        LoadTask(folder.Write("stop.task.xml", "<task model='stop.xml' horizon='1'><start qpos='" + start +
+                                                   "'/><cost qpos='x' target='0.8' weight='100'/><cost "
+                                                   "ctrl='all' weight='0.01'/>" +
+                                                   limit + "</task>"));
+    return SolveTask(task).result;
+  };
+  const SolveResult result = solve("-0.5", "<limit joint='x'/>");
+  EXPECT_EQ(result.violation, 0) << result.message;
+  EXPECT_LT(result.trajectory.X.row(0).maxCoeff(), 0.5) << "the stop is not touched";
+  EXPECT_GT(result.trajectory.X.row(0).maxCoeff(), 0.5 - 0.0051);
+  EXPECT_GT(solve("-0.5", "<limit joint='x' margin='0'/>").trajectory.X.row(0).maxCoeff(), 0.5 - 1e-6);
+  EXPECT_EQ(result.constraints[0].upper, 0.5);
+
+  const SolveResult held = solve("0.5", "<limit joint='x'/>");
+  EXPECT_LE(held.violation, 1e-6) << held.message;
+  EXPECT_NE(held.status, SolveStatus::kInfeasible) << held.message;
 }
 
 TEST_F(TaskConstraint, WarnsOfAStartThatViolates) {
