@@ -31,8 +31,26 @@ __attribute__((always_inline)) inline bool IsFiniteOf(const double* x, std::ptrd
 
 COSTATE_SIMD_LANES(bool, AreFinite, (const double* x, std::ptrdiff_t n), IsFiniteOf, (x, n))
 
+// a number at a time would take as long as a pass over the tree
+template <int kLanes>
+__attribute__((always_inline)) inline bool AreZeroOf(const double* x, std::ptrdiff_t n) {
+  using Loose = typename Lanes<kLanes>::Loose;
+  const Loose zero = {};
+  auto any = zero != zero;
+  std::ptrdiff_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) any |= *reinterpret_cast<const Loose*>(x + i) != zero;
+  bool all = true;
+  for (int k = 0; k < kLanes; k++) all = all && any[k] == 0;
+  for (; i < n; i++) all = all && x[i] == 0;
+  return all;
+}
+
+COSTATE_SIMD_LANES(bool, AreZeros, (const double* x, std::ptrdiff_t n), AreZeroOf, (x, n))
+
 }  // namespace
 
 bool IsFinite(const double* x, std::ptrdiff_t n) { return AreFinite(x, n); }
+
+bool AreAllZero(const double* x, std::ptrdiff_t n) { return AreZeros(x, n); }
 
 }  // namespace costate

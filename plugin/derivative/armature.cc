@@ -131,7 +131,7 @@ bool HasMovingArmature(const mjModel* m) {
 void AddTendonArmature(const mjModel* m, const mjData* d, const TreeDerivative& tree, const TendonMoments& tendons,
                        const double* a, Columns* R) {
   const int nv = static_cast<int>(m->nv);
-  for (int t = 0; t < m->ntendon; t++) {
+  for (int t : tendons.used()) {
     const double armature = Armature(m, t);
     if (armature == 0) continue;
     const Moment& moment = tendons[t];
@@ -162,7 +162,7 @@ bool FindArmaturePull(const mjModel* m, const mjData* d, const TreeDerivative& t
 }
 
 void AddTendonArmatureProduct(const mjModel* m, const TendonMoments& tendons, const double* e, Columns* E) {
-  for (int t = 0; t < m->ntendon; t++) {
+  for (int t : tendons.used()) {
     const double armature = Armature(m, t);
     if (armature == 0) continue;
     const Moment& moment = tendons[t];

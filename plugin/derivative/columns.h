@@ -40,6 +40,17 @@ class Columns {
     return {(j < split_ ? out_ + j * stride_ : right_ + (j - split_) * stride_) + i, 1};
   }
 
+  /// R(i, begin + i) −= scale x_i for i < n.
+  void SubtractDiagonal(int begin, const double* x, int n, double scale = 1) {
+    if (!rows_ && !columns_) {
+      for (int i = 0; i < n; i++) (*this)(i, begin + i) -= scale * x[i];
+      return;
+    }
+    const double* factor = rows_ ? rows_ : columns_ + begin;
+    double* out = rows_ ? out_ + begin : out_;
+    for (int i = 0; i < n; i++) out[i] -= scale * factor[i] * x[i];
+  }
+
  private:
   Columns(const double* rows, const double* columns, double* out) : rows_(rows), columns_(columns), out_(out) {}
 

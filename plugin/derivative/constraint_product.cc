@@ -20,14 +20,11 @@ void ConstraintDerivative::KeepContact(const mjModel* m, const mjData* d, int c,
 }
 
 bool HasOwnHessian(const mjModel* m) {
-  const auto bends = [m](int t) {
-    return (m->tendon_limited[t] || m->tendon_frictionloss[t] > 0) && !IsFixedTendon(m, t);
-  };
   for (int i = 0; i < m->neq; i++) {
     if (m->eq_type[i] != mjEQ_JOINT) return false;
   }
   for (int t = 0; t < m->ntendon; t++) {
-    if (bends(t)) return false;
+    if (HasTurningRow(m, t)) return false;
   }
   return m->nflex == 0;
 }

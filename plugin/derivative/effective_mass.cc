@@ -118,8 +118,9 @@ bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const TendonMomen
   damper_.clear();
 
   // joint damping
+  const bool linear = HasLinearDamping(m);
   for (int i = 0; i < nv && Damps(m); i++) {
-    const DampingSlopes damping = DofDampingSlopes(m, i, d->qvel[i]);
+    const DampingSlopes damping = linear ? DampingSlopes{m->dof_damping[i], 0} : DofDampingSlopes(m, i, d->qvel[i]);
     diagonal_[i] = PLANT("integrator: damping of joints", h * damping.slope);
     solver_.diagonal(i) += diagonal_[i];
     slope_[i] = PLANT("integrator: slope of damping", h * damping.slope_slope);

@@ -5,11 +5,9 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <cstring>
 
+#include "core/finite.h"
 #include "core/plugins.h"
-#include "core/simd.h"
 #include "derivative/actuation.h"
 #include "derivative/compliant_contact.h"
 #include "derivative/plant.h"
@@ -17,16 +15,6 @@
 namespace costate {
 
 namespace {
-
-// bits of all together: a number at a time would take as long as a pass over the tree
-COSTATE_SIMD bool AreZero(const mjtNum* x, int n) {
-  std::uint64_t any = 0, bits;
-  for (int i = 0; i < n; i++) {
-    std::memcpy(&bits, x + i, sizeof(bits));
-    any |= bits;
-  }
-  return any == 0;
-}
 
 bool Disabled(const mjModel* m, int bit) { return (m->opt.disableflags & bit) != 0; }
 
@@ -125,7 +113,7 @@ bool MayPull(const mjModel* m, int t) {
 
 // (P3)
 void AddTendon(const mjModel* m, const mjData* d, int t, const Moment& moment, Columns* R) {
-  if (moment.size() == 0 || !MayPull(m, t)) return;
+  if (!MayPull(m, t)) return;
   const TendonPull pull = FindTendonPull(m, d, t);
   if (pull.force == 0 && pull.stiffness == 0 && pull.damping == 0) return;
   AddSlopes(moment, static_cast<int>(m->nv), PLANT("spring: tendon", -pull.stiffness),
@@ -146,6 +134,11 @@ double Damping::SlopeSlope(double v) const {
   for (int k = 0; k < mjNPOLY; k++, power *= std::abs(v))
     slope += PLANT("damper: polynomial", (k + 1) * (k + 2) * poly[k] * power);
   return v < 0 ? -slope : slope;
+}
+
+bool HasLinearDamping(const mjModel* m) {
+  return AreZero(m->dof_dampingpoly, mjNPOLY * m->nv) &&
+         std::all_of(m->jnt_actuatorid, m->jnt_actuatorid + m->njnt, [](int id) { return id == -1; });
 }
 
 bool Damping::IsZero() const { return linear == 0 && AllZero(poly); }
@@ -205,16 +198,19 @@ std::string PassiveMissing(const mjModel* m) {
 
 void AddPassive(const mjModel* m, const mjData* d, const TendonMoments& tendons, Columns* R) {
   const int nv = static_cast<int>(m->nv);
-  if (!Disabled(m, mjDSBL_SPRING)) {
+  const bool springs = !AreZero(m->jnt_stiffness, m->njnt) || !AreZero(m->jnt_stiffnesspoly, mjNPOLY * m->njnt);
+  if (springs && !Disabled(m, mjDSBL_SPRING)) {
     for (int j = 0; j < m->njnt; j++) AddJointSpring(m, d, j, R);
   }
-  if (!Disabled(m, mjDSBL_DAMPER)) {
+  if (!Disabled(m, mjDSBL_DAMPER) && HasLinearDamping(m)) {
+    R->SubtractDiagonal(nv, m->dof_damping, nv, PLANT("damper: joint, linear", 1.0));
+  } else if (!Disabled(m, mjDSBL_DAMPER)) {
     for (int i = 0; i < nv; i++) {
       const double slope = PLANT("damper: joint", DofDampingSlopes(m, i, d->qvel[i]).slope);
       if (slope != 0) (*R)(i, nv + i) -= slope;
     }
   }
-  for (int t = 0; t < m->ntendon; t++) AddTendon(m, d, t, tendons[t], R);
+  for (int t : tendons.used()) AddTendon(m, d, t, tendons[t], R);
 }
 
 bool CompensatesGravity(const mjModel* m) {
@@ -254,7 +250,7 @@ void SubtractLostGravity(const mjModel* m, const mjData* d, const Actuation& act
 
 bool WorldLoads(const mjModel* m, const mjData* d, bool gravity_compensation, std::vector<double>* load) {
   const bool compensate = gravity_compensation && CompensatesGravity(m);
-  if (!compensate && AreZero(d->xfrc_applied, static_cast<int>(6 * m->nbody))) return false;
+  if (!compensate && AreZero(d->xfrc_applied, 6 * m->nbody)) return false;
   load->assign(6 * m->nbody, 0);
   bool any = false;
   for (int b = 1; b < m->nbody; b++) {

@@ -59,6 +59,8 @@ inline DampingSlopes DofDampingSlopes(const mjModel* m, int dof, double velocity
   const Damping damping = DofDamping(m, dof);
   return {damping.Slope(velocity), damping.SlopeSlope(velocity)};
 }
+/// Is dof_damping the slope of all dofs?
+bool HasLinearDamping(const mjModel* model);
 
 /// Is gravity compensated?
 bool CompensatesGravity(const mjModel* model);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/finite.h"
 #include "derivative/chain.h"
 #include "derivative/plant.h"
 #include "derivative/wrap.h"
@@ -29,12 +30,14 @@ std::vector<char> NamedTendons(const mjModel* m) {
   return used;
 }
 
-// by values that may change between calls
-bool PullsByItself(const mjModel* m, int t) {
-  return m->tendon_stiffness[t] != 0 || m->tendon_damping[t] != 0 || m->tendon_limited[t] ||
-         m->tendon_frictionloss[t] > 0 || m->tendon_armature[t] != 0 || m->tendon_actuatorid[t] != -1 ||
-         !mju_isZero(m->tendon_stiffnesspoly + mjNPOLY * t, mjNPOLY) ||
-         !mju_isZero(m->tendon_dampingpoly + mjNPOLY * t, mjNPOLY);
+// Do any of so many tendons, by values that may change between calls? One look at all: most are zero in most models.
+// Limits are rows of the solver, which has their J: HasTurningRow.
+bool PullByThemselves(const mjModel* m, int t, mjtSize count) {
+  return std::any_of(m->tendon_actuatorid + t, m->tendon_actuatorid + t + count, [](int id) { return id != -1; }) ||
+         !AreZero(m->tendon_stiffness + t, count) || !AreZero(m->tendon_damping + t, count) ||
+         !AreZero(m->tendon_frictionloss + t, count) || !AreZero(m->tendon_armature + t, count) ||
+         !AreZero(m->tendon_stiffnesspoly + mjNPOLY * t, mjNPOLY * count) ||
+         !AreZero(m->tendon_dampingpoly + mjNPOLY * t, mjNPOLY * count);
 }
 
 void FixedMoment(const mjModel* m, const mjData* d, int t, Moment* moment) {
@@ -165,18 +168,24 @@ Vec6 WrenchAt(const Vec3& force, const Vec3& r) {
 
 bool IsFixedTendon(const mjModel* m, int t) { return m->wrap_type[m->tendon_adr[t]] == mjWRAP_JOINT; }
 
+bool HasTurningRow(const mjModel* m, int t) {
+  return (m->tendon_limited[t] || m->tendon_frictionloss[t] > 0) && !IsFixedTendon(m, t);
+}
+
 TendonMoments::TendonMoments(const mjModel* m) : TendonMoments(m, NamedTendons(m)) { by_values_ = true; }
 TendonMoments::TendonMoments(const mjModel* m, const std::vector<char>& used)
-    : builder_(m), named_(used), used_(used), moment_(m->ntendon) {}
+    : builder_(m), named_(used), moment_(m->ntendon) {}
 
 std::string TendonMoments::Compute(const mjModel* m, const mjData* d) {
   std::string missing;
+  const bool any = by_values_ && m->ntendon > 0 && PullByThemselves(m, 0, m->ntendon);
+  used_.clear();
   for (int t = 0; t < m->ntendon; t++) {
-    used_[t] = named_[t] || (by_values_ && PullsByItself(m, t));
-    if (!used_[t]) {
+    if (!named_[t] && !(by_values_ && HasTurningRow(m, t)) && !(any && PullByThemselves(m, t, 1))) {
       if (moment_[t].size() > 0) moment_[t] = {};
       continue;
     }
+    used_.push_back(t);
     if (IsFixedTendon(m, t)) {
       FixedMoment(m, d, t, &moment_[t]);
       continue;
@@ -191,8 +200,8 @@ std::string TendonMoments::Compute(const mjModel* m, const mjData* d) {
 
 std::vector<WrapRoom> TendonMoments::Rooms(const mjModel* m, const mjData* d) const {
   std::vector<WrapRoom> rooms;
-  for (int t = 0; t < m->ntendon; t++) {
-    for (int w = m->tendon_adr[t]; used_[t] && w < m->tendon_adr[t] + m->tendon_num[t]; w++) {
+  for (int t : used_) {
+    for (int w = m->tendon_adr[t]; w < m->tendon_adr[t] + m->tendon_num[t]; w++) {
       const bool cylinder = m->wrap_type[w] == mjWRAP_CYLINDER;
       if (!cylinder && m->wrap_type[w] != mjWRAP_SPHERE) continue;
       WrapRoom room;

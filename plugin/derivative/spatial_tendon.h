@@ -14,6 +14,9 @@ namespace costate {
 /// Is the tendon's Jacobian constant?
 bool IsFixedTendon(const mjModel* model, int tendon);
 
+/// May limits or dry friction make rows of its moment, and does that turn?
+bool HasTurningRow(const mjModel* model, int tendon);
+
 /// Does a spatial tendon lead from bodies in [begin, end) to others?
 bool LeavesBodies(const mjModel* model, int tendon, int begin, int end);
 
@@ -48,7 +51,10 @@ class TendonMoments {
   /// @return "" or the spatial tendon that is not differentiable here, and why.
   std::string Compute(const mjModel* model, const mjData* data);
 
+  /// Empty for tendons without.
   const Moment& operator[](int tendon) const { return moment_[tendon]; }
+  /// The tendons that had one in the last call, in ascending order: often few of those that are drawn.
+  const std::vector<int>& used() const { return used_; }
 
   /// Of all geoms on the paths, but those in which a site lies.
   std::vector<WrapRoom> Rooms(const mjModel* model, const mjData* data) const;
@@ -58,7 +64,8 @@ class TendonMoments {
 
   MomentBuilder builder_;
   bool by_values_ = false;
-  std::vector<char> named_, used_;  // at construction; at the last call
+  std::vector<char> named_;  // at construction
+  std::vector<int> used_;
   std::vector<Moment> moment_;
 };
 
