@@ -190,6 +190,13 @@ bool MayTurn(const mjModel* m, int i) {
   return type == mjTRN_JOINT || type == mjTRN_JOINTINPARENT ? m->jnt_type[id] == mjJNT_BALL : type == mjTRN_SITE;
 }
 
+// the engine's implicit integrators leave out what is there
+bool AtForceLimit(const mjModel* m, const mjData* d, int i) {
+  const mjtNum* range = m->actuator_forcerange + 2 * i;
+  const double force = d->actuator_force[m->actuator_outadr[i]];
+  return m->actuator_forcelimited[i] && (force <= range[0] || force >= range[1]);
+}
+
 bool DependsOnVelocity(const mjModel* m, int i) {
   const int gain = m->actuator_gaintype[i], bias = m->actuator_biastype[i];
   const bool steady = gain == mjGAIN_FIXED || (gain == mjGAIN_AFFINE && m->actuator_gainprm[mjNGAIN * i + 2] == 0);
@@ -294,9 +301,10 @@ Actuation::Actuation(const mjModel* m) : builder_(m), slopes_(m->nactuator), own
     const bool servo = IsServo(m, i);
     any_servo_ = any_servo_ || servo;
     any_site_ = any_site_ || m->actuator_trntype[i] == mjTRN_SITE;
-    const bool plain = m->actuator_gaintype[i] == mjGAIN_FIXED && m->actuator_biastype[i] == mjBIAS_NONE &&
-                       m->actuator_actnum[i] == 0 && !servo;
-    kind_.push_back({HasConstantMoment(m, i), servo, plain, MayTurn(m, i), m->actuator_outadr[i],
+    const bool turns = MayTurn(m, i), affine = m->actuator_biastype[i] == mjBIAS_AFFINE;
+    const bool plain = m->actuator_gaintype[i] == mjGAIN_FIXED && !servo &&
+                       (m->actuator_biastype[i] == mjBIAS_NONE || (affine && !turns));
+    kind_.push_back({HasConstantMoment(m, i), servo, plain, affine, turns, m->actuator_outadr[i],
                      m->actuator_ctrladr[i], m->actuator_actnum[i] > 0 ? m->actuator_actadr[i] : -1});
   }
 }
@@ -395,7 +403,14 @@ void Actuation::Slopes(const mjModel* m, const mjData* d, int i) {
   if (!kind.plain) return ForceSlopes(m, d, i, input);
   const double gain = m->actuator_gainprm[mjNGAIN * i];
   force_[i] = gain * input.value;
-  s.ctrl = PLANT("actuator: by control", gain * input.by_ctrl);
+  s.ctrl = PLANT("plain actuator: by control", gain * input.by_ctrl);
+  s.act = PLANT("plain actuator: by activation", gain * input.by_act);
+  if (!kind.affine) return;
+  const mjtNum* prm = m->actuator_biasprm + mjNBIAS * i;
+  force_[i] += prm[0] + prm[1] * d->actuator_length[kind.out] + prm[2] * d->actuator_velocity[kind.out];
+  s.length = PLANT("plain actuator: by length", prm[1]);
+  s.velocity = PLANT("plain actuator: by velocity", prm[2]);
+  if (!AtForceLimit(m, d, i)) s.damping = PLANT("plain actuator: damping", -prm[2]);
 }
 
 // act_dot and act'; what of them is the force's input
@@ -459,8 +474,7 @@ void Actuation::ForceSlopes(const mjModel* m, const mjData* d, int i, const Inpu
   s.ctrl = PLANT("actuator: by control", gain.value * input.by_ctrl);
   s.act = PLANT("actuator: by activation", gain.value * input.by_act);
 
-  const mjtNum* range = m->actuator_forcerange + 2 * i;
-  if (m->actuator_forcelimited[i] && (d->actuator_force[out] <= range[0] || d->actuator_force[out] >= range[1])) return;
+  if (AtForceLimit(m, d, i)) return;
   s.damping = PLANT("actuator: damping", -gain.by_velocity * input.value - bias_velocity);
   s.damping_length = -gain.bend_length * input.value;
   s.damping_velocity = -gain.bend_velocity * input.value;
@@ -615,6 +629,16 @@ void Actuation::Add(const mjModel* m, const mjData* d, Columns* R) const {
     }
     const bool moves = (s.length != 0 || s.velocity != 0) && (kind_[i].constant || !FollowsTree(m, i));
     const int begin = d->moment_rowadr[out], end = begin + d->moment_rownnz[out];
+    if (end == begin + 1) {
+      const int row = d->moment_colind[begin];
+      const double J = PLANT("actuator: one column", d->actuator_moment[begin]);
+      if (moves && !clamped_[row]) {
+        (*R)(row, row) += J * J * s.length;
+        (*R)(row, nv + row) += J * J * s.velocity;
+      }
+      input_columns(row, J);
+      continue;
+    }
     for (int k = begin; k < end; k++) {
       const int row = d->moment_colind[k];
       if (clamped_[row]) continue;

@@ -154,7 +154,8 @@ class Actuation {
   struct Kind {     // what the model's structure says of an actuator
     bool constant;  // its moment
     bool servo;
-    bool plain;          // its force is a constant times the control
+    bool plain;          // its gain is a constant, its bias affine or none, …
+    bool affine;         // … and it has one
     bool turns;          // a setpoint may be turns away
     int out, ctrl, act;  // first output and control; activation, -1: none
   };
