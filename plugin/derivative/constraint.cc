@@ -17,7 +17,12 @@
 namespace costate {
 
 ConstraintDerivative::ConstraintDerivative(const mjModel* model)
-    : geometry_(model), contact_body_(model->nbody), body_(model->nbody) {}
+    : geometry_(model),
+      contact_body_(model->nbody),
+      body_(model->nbody),
+      single_q_(model->nv),
+      single_v_(model->nv),
+      single_h_(model->nv) {}
 
 std::string ConstraintDerivative::MoveContacts(const mjModel* model, mjData* data, const std::vector<char>& pulled) {
   motion_missing_.clear();
@@ -51,6 +56,8 @@ void ConstraintDerivative::Clear() {
   chain_sign_.clear();
   row_.clear();
   row_dof_.clear();
+  for (const SingleRow& row : single_) single_q_[row.dof] = single_v_[row.dof] = single_h_[row.dof] = 0;
+  single_.clear();
   row_J_.clear();
   ball_.clear();
   product_.clear();
@@ -72,7 +79,6 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
   if (exact_diagonal) *missing = "diagexact: the exact diagonal of the constraint inertia moves with q";
   if (leave_all_ && data->nefc) *missing = leave_all_;
   for (int row = 0; row < data->nefc; row++) {
-    std::string why;
     if (data->efc_type[row] >= mjCNSTR_CONTACT_FRICTIONLESS) {
       contacts = true;
     } else if (leave_all) {
@@ -90,7 +96,7 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
         KeepHessian(data, row, count);
       }
       row += count - 1;
-    } else if (!ScalarRow(model, data, row, &why)) {
+    } else if (std::string why; !AddSingle(model, data, row) && !ScalarRow(model, data, row, &why)) {
       Leave(model, data, row, 1);
       if (missing->empty()) *missing = why;
     }
@@ -248,16 +254,21 @@ void ConstraintDerivative::FillFactors(const mjData* data, bool quadratic, Row* 
   }
 }
 
-// limits and dry friction of hinges and slides: J is one number
-void ConstraintDerivative::JointRow(const mjModel* model, const mjData* data, int row, int dof) {
-  Row& out = row_.emplace_back();
-  out.efc = row;
-  out.curved_dof = -1;
-  out.start = static_cast<int>(row_dof_.size());
-  out.count = 1;
-  row_dof_.push_back(dof);
-  row_J_.push_back(data->efc_J[mj_isSparse(model) ? data->efc_J_rowadr[row] : row * model->nv + dof]);
-  FillFactors(data, true, &out);
+// where it is not quadratic, a constant force along a constant J
+bool ConstraintDerivative::AddSingle(const mjModel* model, const mjData* data, int row) {
+  const int type = data->efc_type[row], id = data->efc_id[row];
+  const bool friction = type == mjCNSTR_FRICTION_DOF;
+  if (!friction && (type != mjCNSTR_LIMIT_JOINT || model->jnt_type[id] == mjJNT_BALL)) return false;
+  if (data->efc_state[row] != mjCNSTRSTATE_QUADRATIC) return true;
+  const int dof = friction ? id : model->jnt_dofadr[id];
+  Row factors{};
+  factors.efc = row;
+  FillFactors(data, true, &factors);
+  single_.push_back({row, dof, factors.q, factors.v, factors.h});
+  single_q_[dof] += factors.q;
+  single_v_[dof] += factors.v;
+  single_h_[dof] += PLANT("row: hessian", factors.h);
+  return true;
 }
 
 bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, int row, std::string* missing) {
@@ -267,11 +278,6 @@ bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, i
     return false;
   };
   const bool quadratic = data->efc_state[row] == mjCNSTRSTATE_QUADRATIC;
-  if (type == mjCNSTR_FRICTION_DOF || (type == mjCNSTR_LIMIT_JOINT && model->jnt_type[id] != mjJNT_BALL)) {
-    // where it is not quadratic, a constant force along a constant J
-    if (quadratic) JointRow(model, data, row, type == mjCNSTR_FRICTION_DOF ? id : model->jnt_dofadr[id]);
-    return true;
-  }
   int curved_dof = -1;
   double curved_dJ = 0;
 
@@ -434,17 +440,23 @@ ConstraintDerivative::BallLimit ConstraintDerivative::MakeBallLimit(const mjMode
   return ball;
 }
 
-bool ConstraintDerivative::FindForce(const mjData* data, int efc, ScalarForce* out) const {
+bool ConstraintDerivative::FindForce(const mjModel* model, const mjData* data, int efc, ScalarForce* out) const {
   *out = ScalarForce();
-  for (const Row& row : row_) {
-    if (row.efc != efc) continue;
-    out->count = row.count;
-    out->dof = row_dof_.data() + row.start;
-    out->J = row_J_.data() + row.start;
+  const auto take = [out](const auto& row, int count, const int* dof, const double* J) {
+    out->count = count;
+    out->dof = dof;
+    out->J = J;
     out->q = row.q;
     out->v = row.v;
     out->a = row.h;
   }
+  };
+  for (const Row& row : row_) {
+    if (row.efc == efc) take(row, row.count, row_dof_.data() + row.start, row_J_.data() + row.start);
+  }
+  for (const SingleRow& row : single_) {
+    if (row.efc != efc) continue;
+    take(row, 1, &row.dof, data->efc_J + (mj_isSparse(model) ? data->efc_J_rowadr[efc] : efc * model->nv + row.dof));
   const auto turn = [&](const int* dof, const Eigen::VectorXd& by_q) {
     out->turning.insert(out->turning.end(), dof, dof + by_q.size());
     out->turn.insert(out->turn.end(), by_q.data(), by_q.data() + by_q.size());
@@ -491,16 +503,17 @@ void ConstraintDerivative::AddPairsAndRows(const mjModel* model, const mjData* d
   for (const Row& row : row_) {
     const int* dof = row_dof_.data() + row.start;
     const double* J = row_J_.data() + row.start;
+  for (int i = 0; i < nv && !single_.empty() && H; i++) H->diagonal(i) += single_h_[i];
+  if (R && !single_.empty()) {
+    R->SubtractDiagonal(0, single_q_.data(), nv);
+    R->SubtractDiagonal(nv, single_v_.data(), nv);
+  }
     const auto add = [&](int i, int j, double JJ) __attribute__((always_inline)) {
       if (H && j <= i) H->Add(i, j, PLANT("row: hessian", JJ * row.h));
       if (!R) return;
       (*R)(i, j) -= JJ * row.q;
       (*R)(i, nv + j) -= JJ * row.v;
     };
-    if (row.count == 1 && row.curved_dof < 0) {
-      add(dof[0], dof[0], J[0] * J[0]);
-      continue;
-    }
     for (int a = 0; a < row.count; a++) {
       for (int b = 0; b < row.count; b++) add(dof[a], dof[b], J[a] * J[b]);
       if (R && row.curved_dof >= 0) (*R)(dof[a], row.curved_dof) -= J[a] * row.D * row.curved_dJ * row.rate;

@@ -67,7 +67,8 @@ class ConstraintDerivative {
   }  ///< their wrenches, and HH against the static world
   /// Is there any part of H?
   bool AnyHessian() const {
-    return !product_.empty() || !row_.empty() || any_contact_ || !contact_.empty() || !equality_.empty();
+    return !product_.empty() || !row_.empty() || !single_.empty() || any_contact_ || !contact_.empty() ||
+           !equality_.empty();
   }
   /// Adds the rows' part of H to its diagonal. @return false when they couple dofs otherwise than through bodies.
   bool AddDiagonal(double* diagonal) const;
@@ -98,7 +99,7 @@ class ConstraintDerivative {
     std::vector<double> turn;
   };
   /// @return false when the row is left in remainder(). @pre Linearize.
-  bool FindForce(const mjData* data, int row, ScalarForce* out) const;
+  bool FindForce(const mjModel* model, const mjData* data, int row, ScalarForce* out) const;
 
   /// Connects and welds at the point; null when they are left in remainder().
   BodyEquality* equalities() const { return closed_equalities_ ? &equality_ : nullptr; }
@@ -134,6 +135,11 @@ class ConstraintDerivative {
     double damping;
     int efc;
   };
+  // limits and dry friction of hinges and slides: J is ±1 at one dof
+  struct SingleRow {
+    int efc, dof;
+    double q, v, h;
+  };
 
   // part `scale` of a row's J that is a tendon's moment: it turns; an equality's scale changes with the tendon's length
   struct Bend {
@@ -160,7 +166,7 @@ class ConstraintDerivative {
   void KeepWrench(const mjModel* model);
   void KeepContact(const mjModel* model, const mjData* data, int c, const TreeDerivative& tree, const BeltMotion* belt);
   bool ScalarRow(const mjModel* model, const mjData* data, int row, std::string* missing);
-  void JointRow(const mjModel* model, const mjData* data, int row, int dof);
+  bool AddSingle(const mjModel* model, const mjData* data, int row);
   static void FillFactors(const mjData* data, bool quadratic, Row* out);
   void AddPair(const mjModel* model, const mjData* data, const TreeDerivative& tree, const Pair& pair,
                Columns* R) const;
@@ -195,6 +201,8 @@ class ConstraintDerivative {
   std::vector<signed char> chain_sign_;
   std::vector<Row> row_;
   std::vector<Bend> bend_, row_bend_;
+  std::vector<SingleRow> single_;
+  std::vector<double> single_q_, single_v_, single_h_;  // of these, summed up by dof
   const TendonMoments* tendons_ = nullptr;
   std::vector<BallLimit> ball_;
   mutable std::vector<int> coupled_;

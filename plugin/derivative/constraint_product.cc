@@ -33,7 +33,7 @@ void ConstraintDerivative::LinearizeHessian(const mjModel* m, const mjData* d) {
   Clear();
   std::string missing;
   for (int row = 0; row < d->nefc && d->efc_type[row] < mjCNSTR_CONTACT_FRICTIONLESS; row++)
-    ScalarRow(m, d, row, &missing);
+    if (!AddSingle(m, d, row)) ScalarRow(m, d, row, &missing);
   for (int c = 0; c < d->ncon; c++) {
     if (d->contact[c].efc_address < 0) continue;
     if (contact_.emplace_back().FillHessian(m, d, c)) KeepWrench(m);
@@ -58,6 +58,7 @@ void ConstraintDerivative::KeepWrench(const mjModel* m) {
 bool ConstraintDerivative::AddDiagonal(double* diagonal) const {
   if (!product_.empty() || !pair_.empty()) return false;
   for (const Row& row : row_) {
+  for (std::size_t i = 0; i < single_h_.size(); i++) diagonal[i] += single_h_[i];
     if (row.count > 1) return false;
     for (int n = row.start; n < row.start + row.count; n++) diagonal[row_dof_[n]] += row.h * row_J_[n] * row_J_[n];
   }

@@ -147,13 +147,16 @@ bool HasForcesOfRows(const mjModel* m) {
 
 // of rows whose forces are known: where islands were solved apart, the engine's own are in the islands' order
 void SetStates(mjData* d) {
-  for (int i = 0; i < d->nefc; i++) {
+  const int friction = d->ne, one_sided = d->ne + d->nf, nefc = d->nefc;
+  int* state = d->efc_state;
+  std::fill_n(state, friction, mjCNSTRSTATE_QUADRATIC);
+  for (int i = friction; i < one_sided; i++) {
     const double force = d->efc_force[i], loss = d->efc_frictionloss[i];
-    int& state = d->efc_state[i];
-    if (i < d->ne) state = mjCNSTRSTATE_QUADRATIC;
-    else if (i >= d->ne + d->nf) state = force > 0 ? mjCNSTRSTATE_QUADRATIC : mjCNSTRSTATE_SATISFIED;
-    else if (force >= loss) state = mjCNSTRSTATE_LINEARNEG;
-    else state = force > -loss ? mjCNSTRSTATE_QUADRATIC : mjCNSTRSTATE_LINEARPOS;
+    const int below = force > -loss ? mjCNSTRSTATE_QUADRATIC : mjCNSTRSTATE_LINEARPOS;
+    state[i] = force >= loss ? mjCNSTRSTATE_LINEARNEG : below;
+  }
+  for (int i = one_sided; i < nefc; i++) {
+    state[i] = d->efc_force[i] > 0 ? mjCNSTRSTATE_QUADRATIC : mjCNSTRSTATE_SATISFIED;
   }
 }
 

@@ -142,7 +142,7 @@ bool SensorDerivative::AddForceSlopes(int actuator, double factor, double fricti
 // factor df of a row of joint or tendon limits or of dry friction into row 0
 bool SensorDerivative::AddScalarForce(int row, double factor) {
   ConstraintDerivative::ScalarForce force;
-  if (!at_.constraint->FindForce(at_.d, row, &force)) return false;
+  if (!at_.constraint->FindForce(at_.m, at_.d, row, &force)) return false;
   for (int k = 0; k < force.count; k++) {
     const double J = factor * force.J[k];
     rows_.at(0, force.dof[k]) -= force.q * J;
