@@ -6,6 +6,7 @@
 #include <costate/model.h>
 
 #include "derivative/chain.h"
+#include "derivative/chain_axes.h"
 #include "derivative/contact_belt.h"
 #include "derivative/contact_block.h"
 #include "derivative/equilibrium.h"
@@ -55,9 +56,9 @@ void ConstraintDerivative::Clear() {
   chain_.clear();
   chain_sign_.clear();
   row_.clear();
-  row_dof_.clear();
   for (const SingleRow& row : single_) single_q_[row.dof] = single_v_[row.dof] = single_h_[row.dof] = 0;
   single_.clear();
+  row_dof_.clear();
   row_J_.clear();
   ball_.clear();
   product_.clear();
@@ -449,7 +450,6 @@ bool ConstraintDerivative::FindForce(const mjModel* model, const mjData* data, i
     out->q = row.q;
     out->v = row.v;
     out->a = row.h;
-  }
   };
   for (const Row& row : row_) {
     if (row.efc == efc) take(row, row.count, row_dof_.data() + row.start, row_J_.data() + row.start);
@@ -457,6 +457,7 @@ bool ConstraintDerivative::FindForce(const mjModel* model, const mjData* data, i
   for (const SingleRow& row : single_) {
     if (row.efc != efc) continue;
     take(row, 1, &row.dof, data->efc_J + (mj_isSparse(model) ? data->efc_J_rowadr[efc] : efc * model->nv + row.dof));
+  }
   const auto turn = [&](const int* dof, const Eigen::VectorXd& by_q) {
     out->turning.insert(out->turning.end(), dof, dof + by_q.size());
     out->turn.insert(out->turn.end(), by_q.data(), by_q.data() + by_q.size());
@@ -479,6 +480,8 @@ void ConstraintDerivative::DeclareCouplings(const mjModel* model, const mjData* 
     ForJacobianRow(model, data, product.row, [&](int dof, double) { dofs.push_back(dof); });
     H->Couple(dofs.data(), static_cast<int>(dofs.size()));
   }
+  first_pair_ = 0;
+  for (const Product& product : product_) first_pair_ += product.row == product.col;
   for (const Pair& pair : pair_) H->Couple(chain_.data() + pair.chain_start, pair.chain_count);
   for (const Row& row : row_) {
     if (row.count > 1) H->Couple(row_dof_.data() + row.start, row.count);
@@ -500,14 +503,14 @@ void ConstraintDerivative::AddPairsAndRows(const mjModel* model, const mjData* d
   }
 
   // (C11), (C13)
-  for (const Row& row : row_) {
-    const int* dof = row_dof_.data() + row.start;
-    const double* J = row_J_.data() + row.start;
   for (int i = 0; i < nv && !single_.empty() && H; i++) H->diagonal(i) += single_h_[i];
   if (R && !single_.empty()) {
     R->SubtractDiagonal(0, single_q_.data(), nv);
     R->SubtractDiagonal(nv, single_v_.data(), nv);
   }
+  for (const Row& row : row_) {
+    const int* dof = row_dof_.data() + row.start;
+    const double* J = row_J_.data() + row.start;
     const auto add = [&](int i, int j, double JJ) __attribute__((always_inline)) {
       if (H && j <= i) H->Add(i, j, PLANT("row: hessian", JJ * row.h));
       if (!R) return;
@@ -536,15 +539,14 @@ void ConstraintDerivative::AddPairsAndRows(const mjModel* model, const mjData* d
 
   // (C9), (C10) bodies that both move: rows are dofs that move one of them, columns those and the common ones
   for (const Pair& pair : pair_) {
-    if (H) AddPairHessian(model, data, pair, H);
+    if (H) AddPairHessian(model, data, pair, H->coupled(first_pair_ + static_cast<int>(&pair - pair_.data())), H);
     if (R && contact_.empty()) AddPair(model, data, tree, pair, R);
   }
 }
 
-// the numbers of a chain's dofs side by side, so that one vector's products with all axes are made together
 COSTATE_SIMD void ConstraintDerivative::AddPair(const mjModel* model, const mjData* data, const TreeDerivative& tree,
                                                 const Pair& pair, Columns* R) const {
-  const int nv = static_cast<int>(model->nv), count = pair.chain_count, stride = (count + 7) / 8 * 8;
+  const int nv = static_cast<int>(model->nv), count = pair.chain_count;
   const int* chain = chain_.data() + pair.chain_start;
   const signed char* sign = chain_sign_.data() + pair.chain_start;
   const auto origin = [&](int body) __attribute__((always_inline)) {
@@ -555,27 +557,13 @@ COSTATE_SIMD void ConstraintDerivative::AddPair(const mjModel* model, const mjDa
   const Lanes6 Va[2] = {MotionAbout(first.va, shift1), second.va}, Vv[2] = {MotionAbout(first.v, shift1), second.v};
 
   // axes as the relative motion sees them, by components
-  if (static_cast<int>(axes_.size()) < 8 * stride) axes_.resize(8 * stride);
-  double* products[2] = {axes_.data() + 6 * stride, axes_.data() + 7 * stride};
   const auto axis = [&](int n) __attribute__((always_inline)) {
     const Lanes6 S = Lanes6::Load(data->cdof + 6 * chain[n]);
     return sign[n] < 0 ? -MotionAbout(S, shift1) : S;
   };
-  for (int n = 0; n < stride; n++) {
-    const Lanes6 S = n < count ? axis(n) : Lanes6::Zero();
-    for (int k = 0; k < 3; k++) {
-      axes_[k * stride + n] = S.a[k];
-      axes_[(3 + k) * stride + n] = S.l[k];
-    }
-  }
-  const auto multiply = [&](const Lanes6& x, double* out) __attribute__((always_inline)) {
-    const double *S = axes_.data(), c[6] = {x.a[0], x.a[1], x.a[2], x.l[0], x.l[1], x.l[2]};
-    for (int n = 0; n < stride; n += 4) {
-      Double4 sum = {};
-      for (int k = 0; k < 6; k++) sum += c[k] * LoadLanes(S + k * stride + n);
-      *reinterpret_cast<LooseDouble4*>(out + n) = sum;
-    }
-  };
+  ChainAxes axes(count, 2, &axes_);
+  for (int n = 0; n < count; n++) axes.Set(n, axis(n));
+  double* products[2] = {axes.products(0), axes.products(1)};
 
   for (int n = 0; n < count; n++) {
     const int m = chain[n], side = sign[n] > 0;
@@ -587,8 +575,8 @@ COSTATE_SIMD void ConstraintDerivative::AddPair(const mjModel* model, const mjDa
     const Lanes6 dUa = s * (CrossMotion(S, Va[side]) - field), dUv = s * (CrossMotion(S, Vv[side]) + rate);
     const Lanes6 dFq = PLANT("contact: pair, fields by q",
                              Times(side ? pair.K2 : pair.K1, S) - Times(pair.HH, dUa) - Times(pair.Kv, dUv));
-    multiply(dFq, products[0]);
-    multiply(-Times(pair.Kv, relative), products[1]);
+    axes.Multiply(ChainAxes::Of(dFq), 0, products[0]);
+    axes.Multiply(ChainAxes::Of(-Times(pair.Kv, relative)), 0, products[1]);
     for (int k = 0; k < count; k++) {
       (*R)(chain[k], m) += products[0][k];
       (*R)(chain[k], nv + m) += products[1][k];
@@ -599,7 +587,7 @@ COSTATE_SIMD void ConstraintDerivative::AddPair(const mjModel* model, const mjDa
     const Lanes6 dFq =
         PLANT("contact: pair, common fields", Times(pair.Krig, S) - Times(pair.HH, CrossMotion(S, Va[1] - Va[0])) -
                                                   Times(pair.Kv, CrossMotion(S, Vv[1] - Vv[0])));
-    multiply(dFq, products[0]);
+    axes.Multiply(ChainAxes::Of(dFq), 0, products[0]);
     for (int k = 0; k < count; k++) (*R)(chain[k], m) += products[0][k];
   }
 }

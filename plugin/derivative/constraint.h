@@ -170,7 +170,8 @@ class ConstraintDerivative {
   static void FillFactors(const mjData* data, bool quadratic, Row* out);
   void AddPair(const mjModel* model, const mjData* data, const TreeDerivative& tree, const Pair& pair,
                Columns* R) const;
-  void AddPairHessian(const mjModel* model, const mjData* data, const Pair& pair, TreeSolver* H) const;
+  void AddPairHessian(const mjModel* model, const mjData* data, const Pair& pair, const int* entry,
+                      TreeSolver* H) const;
   Pair* FindPair(const mjModel* model, int body1, int body2);
 
   void Leave(const mjModel* model, const mjData* data, int row, int count);
@@ -200,12 +201,13 @@ class ConstraintDerivative {
   std::vector<int> chain_;
   std::vector<signed char> chain_sign_;
   std::vector<Row> row_;
-  std::vector<Bend> bend_, row_bend_;
   std::vector<SingleRow> single_;
   std::vector<double> single_q_, single_v_, single_h_;  // of these, summed up by dof
+  std::vector<Bend> bend_, row_bend_;
   const TendonMoments* tendons_ = nullptr;
   std::vector<BallLimit> ball_;
   mutable std::vector<int> coupled_;
+  mutable int first_pair_ = 0;        // among the sets of dofs that DeclareCouplings has declared
   mutable std::vector<double> axes_;  // of a pair's chain, signed, and products with them
   std::vector<int> row_dof_;
   std::vector<double> row_J_;

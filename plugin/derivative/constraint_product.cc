@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "derivative/chain.h"
+#include "derivative/chain_axes.h"
 #include "derivative/constraint.h"
 
 namespace costate {
@@ -57,8 +58,8 @@ void ConstraintDerivative::KeepWrench(const mjModel* m) {
 
 bool ConstraintDerivative::AddDiagonal(double* diagonal) const {
   if (!product_.empty() || !pair_.empty()) return false;
-  for (const Row& row : row_) {
   for (std::size_t i = 0; i < single_h_.size(); i++) diagonal[i] += single_h_[i];
+  for (const Row& row : row_) {
     if (row.count > 1) return false;
     for (int n = row.start; n < row.start + row.count; n++) diagonal[row_dof_[n]] += row.h * row_J_[n] * row_J_[n];
   }
@@ -105,31 +106,25 @@ void ConstraintDerivative::PushContacts(TreeDerivative* tree) const {
 
 // bodies that both move: entries between the dofs that move one of them
 COSTATE_SIMD void ConstraintDerivative::AddPairHessian(const mjModel* m, const mjData* d, const Pair& pair,
-                                                       TreeSolver* H) const {
+                                                       const int* entry, TreeSolver* H) const {
   const int* chain = chain_.data() + pair.chain_start;
   const signed char* sign = chain_sign_.data() + pair.chain_start;
   const auto origin = [&](int body) __attribute__((always_inline)) {
     return LoadLanes(d->subtree_com + 3 * m->body_rootid[body]);
   };
   const Double4 shift1 = origin(pair.body2) - origin(pair.body1);
-  axes_.resize(std::max<std::size_t>(axes_.size(), 6 * pair.chain_count));
-  for (int n = 0; n < pair.chain_count; n++) {
+  const auto axis = [&](int n) __attribute__((always_inline)) {
     const Lanes6 S = Lanes6::Load(d->cdof + 6 * chain[n]);
-    (sign[n] < 0 ? -MotionAbout(S, shift1) : S).Store(axes_.data() + 6 * n);
-  }
+    return sign[n] < 0 ? -MotionAbout(S, shift1) : S;
+  };
+  ChainAxes axes(pair.chain_count, 7, &axes_);
+  for (int n = 0; n < pair.chain_count; n++) axes.Set(n, axis(n));
+  double *wrenches = axes.products(0), *products = axes.products(6);
+  axes.Multiply(pair.HH, wrenches);
   for (int k = 0; k < pair.chain_count; k++) {
-    const Lanes6 S = Lanes6::Load(axes_.data() + 6 * k), F = Times(pair.HH, S);
-    H->diagonal(chain[k]) += DotLanes(S, F);
-
-    // the others come in descending order, as a row of H read from its end
-    double* row = H->row(chain[k]);
-    const int* columns = H->row_columns(chain[k]);
-    int at = H->row_size(chain[k]);
-    for (int n = k + 1; n < pair.chain_count; n++) {
-      do at--;
-      while (columns[at] != chain[n]);
-      row[at] += DotLanes(Lanes6::Load(axes_.data() + 6 * n), F);
-    }
+    axes.Multiply(axes.Gather(wrenches, k), k, products);
+    H->diagonal(chain[k]) += products[k];
+    for (int n = k + 1; n < pair.chain_count; n++) H->entry(*entry++) += products[n];
   }
 }
 

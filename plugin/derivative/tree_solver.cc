@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <functional>
 #include <numeric>
 
 #include "core/simd.h"
@@ -67,11 +68,28 @@ void TreeSolver::Symbolic() {
     column_.insert(column_.end(), rows[i].begin(), rows[i].end());
     row_start_.push_back(static_cast<int>(column_.size()));
   }
+  FindCoupled();
   value_.assign(column_.size() + kPadding, 0.0);
   plain_.Build(all);
   narrow_.Clear();
   if (waist_.root >= 0 && !CouplesBehindWaist()) BuildNarrow(all);
   symbolic_valid_ = true;
+}
+
+// nothing for sets in another order, whose first dof's row does not hold the others
+void TreeSolver::FindCoupled() {
+  coupled_.clear();
+  coupled_start_.clear();
+  for (std::size_t at = 0; at < coupling_.size(); at += coupling_[at] + 1) {
+    const int *begin = coupling_.data() + at + 1, *end = begin + coupling_[at];
+    coupled_start_.push_back(static_cast<int>(coupled_.size()));
+    if (!std::is_sorted(begin, end, std::greater<int>())) continue;
+    for (const int* k = begin; k != end; k++) {
+      const auto row = column_.begin() + row_start_[*k], row_end = column_.begin() + row_start_[*k + 1];
+      for (const int* l = k + 1; l != end; l++)
+        coupled_.push_back(static_cast<int>(std::lower_bound(row, row_end, *l) - column_.begin()));
+    }
+  }
 }
 
 bool TreeSolver::CouplesBehindWaist() const {

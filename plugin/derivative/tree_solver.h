@@ -23,6 +23,9 @@ class TreeSolver {
   void BeginCouplings();
   void Couple(const int* dofs, int count);
   void EndCouplings();
+  /// Entries of the n-th set, of two or more dofs that were declared in descending order: those of the first with all
+  /// after it, then those of the second …  @pre EndCouplings.
+  const int* coupled(int n) const { return coupled_.data() + coupled_start_[n]; }
 
   int nv() const { return nv_; }
   int nnz() const { return static_cast<int>(column_.size()); }  ///< strictly lower entries of L
@@ -32,6 +35,7 @@ class TreeSolver {
   double& diagonal(int i) { return diagonal_[i]; }
   double* row(int i) { return value_.data() + row_start_[i]; }
   const int* row_columns(int i) const { return column_.data() + row_start_[i]; }
+  double& entry(int at) { return value_[at]; }  ///< at: from coupled()
   int row_size(int i) const { return row_start_[i + 1] - row_start_[i]; }
   /// Adds to entry (i, j) of the symmetric matrix; false when the pattern does not hold it.
   bool Add(int i, int j, double x) {
@@ -70,6 +74,7 @@ class TreeSolver {
   bool AddBelow(int i, int j, double x);
   void Symbolic();
   void BuildNarrow(const std::vector<TreeSubstitution::Row>& rows);
+  void FindCoupled();
   bool CouplesBehindWaist() const;
   const TreeSubstitution& ReadyBlocks() const;
 
@@ -79,6 +84,7 @@ class TreeSolver {
   bool symbolic_valid_ = false;
   std::vector<int> row_start_, column_;             // L by rows
   std::vector<double> value_, diagonal_, inverse_;  // entries, what BuildNarrow adds to them; pivots, their inverses
+  std::vector<int> coupled_, coupled_start_;        // places in value_, by sets
   std::vector<int> place_;                          // of AddRows' entries in value_; empty: not looked up yet
   TreeWaist waist_;
   mutable TreeSubstitution plain_, narrow_;  // of blocks; the latter is empty where couplings reach behind the waist
