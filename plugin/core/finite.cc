@@ -39,10 +39,10 @@ __attribute__((always_inline)) inline bool AreZeroOf(const double* x, std::ptrdi
   auto any = zero != zero;
   std::ptrdiff_t i = 0;
   for (; i + kLanes <= n; i += kLanes) any |= *reinterpret_cast<const Loose*>(x + i) != zero;
-  bool all = true;
-  for (int k = 0; k < kLanes; k++) all = all && any[k] == 0;
-  for (; i < n; i++) all = all && x[i] == 0;
-  return all;
+  long long bits = 0;
+  for (int k = 0; k < kLanes; k++) bits |= any[k];
+  for (; i < n; i++) bits |= x[i] != 0;
+  return bits == 0;
 }
 
 COSTATE_SIMD_LANES(bool, AreZeros, (const double* x, std::ptrdiff_t n), AreZeroOf, (x, n))

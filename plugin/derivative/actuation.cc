@@ -404,7 +404,7 @@ void Actuation::Slopes(const mjModel* m, const mjData* d, int i) {
   const double gain = m->actuator_gainprm[mjNGAIN * i];
   force_[i] = gain * input.value;
   s.ctrl = PLANT("plain actuator: by control", gain * input.by_ctrl);
-  s.act = PLANT("plain actuator: by activation", gain * input.by_act);
+  if (kind.act >= 0) s.act = PLANT("plain actuator: by activation", gain * input.by_act);
   if (!kind.affine) return;
   const mjtNum* prm = m->actuator_biasprm + mjNBIAS * i;
   force_[i] += prm[0] + prm[1] * d->actuator_length[kind.out] + prm[2] * d->actuator_velocity[kind.out];
