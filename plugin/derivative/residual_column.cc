@@ -272,6 +272,7 @@ bool ResidualDifference::Differences(const mjModel* m, const Evaluation& evaluat
     // the stages before the one that this column moves are those of the point
     if (column == 0 || StageOf(column) != StageOf(column - 1)) {
       sizes_.assign(parts_.size(), 0);
+      group_ = StageOf(column);
       Move(m, column, 0);
       column_ = -1;
       if (!evaluate(kPosition, &center)) {

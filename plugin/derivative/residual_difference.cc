@@ -70,9 +70,16 @@ bool ResidualDifference::ConstraintForce(const mjModel* m, const VectorXd& a) {
 
 // the engine's integrator at acceleration a, positions aside: the probe's qvel and act become those after the step
 void ResidualDifference::Integrate(const mjModel* m, const VectorXd& a) {
+  force_.resize(dims_.nv);
+  mj_mulM(m, probe_.get(), force_.data(), a.data());
+  Advance(m, a, force_);
+}
+
+// the same by M a, which the integrators read that make an acceleration of their own
+void ResidualDifference::Advance(const mjModel* m, const VectorXd& a, const VectorXd& Ma) {
   mjData* p = probe_.get();
   mju_copy(p->qacc, a.data(), m->nv);
-  mj_mulM(m, p, p->qfrc_smooth, a.data());
+  mju_copy(p->qfrc_smooth, Ma.data(), m->nv);
   mju_zero(p->qfrc_constraint, m->nv);
   mjModel local = *m;
   local.actuator_actlimited = reinterpret_cast<decltype(local.actuator_actlimited)>(unlimited_.data());
@@ -137,31 +144,74 @@ void ResidualDifference::EvaluateInertia(const mjModel* m, Stage stage, const Ve
   *value -= force_;
 }
 
+// f(column j moved by h) − f(moved by −h), f as `evaluate` leaves it in its argument
+VectorXd ResidualDifference::Quotient(const mjModel* m, int column, double h, const Values& evaluate) {
+  for (const int side : {-1, 1}) {
+    Move(m, column, side * h);
+    evaluate(&values_[side + 4]);
+  }
+  return values_[5] - values_[3];
+}
+
+// (9) of one position
+VectorXd ResidualDifference::ByPosition(const mjModel* m, int j, const Values& evaluate) {
+  const int type = m->jnt_type[m->dof_jntid[j]], dof = j - m->jnt_dofadr[m->dof_jntid[j]];
+  if (type == mjJNT_SLIDE || (type == mjJNT_FREE && dof < 3))
+    return Quotient(m, j, kSlideStep, evaluate) / (2 * kSlideStep);
+  const VectorXd fifth = Quotient(m, j, 2 * mjPI / 5, evaluate);
+  return fifth / (2 * std::sin(mjPI / 5)) - Quotient(m, j, 4 * mjPI / 5, evaluate) / (2 * std::sin(2 * mjPI / 5));
+}
+
 // (9) its columns, nv × 2 nv
 void ResidualDifference::Inertia(const mjModel* m, const VectorXd& a, Eigen::Ref<MatrixXd> out) {
   const int nv = dims_.nv;
-  const auto quotient = [&](int column, double h) {
-    for (const int side : {-1, 1}) {
-      Move(m, column, side * h);
-      EvaluateInertia(m, StageOf(column), a, &values_[side + 4]);
-    }
-    return (values_[5] - values_[3]).eval();
-  };
   for (int j = 0; j < nv; j++) {
-    const int type = m->jnt_type[m->dof_jntid[j]], dof = j - m->jnt_dofadr[m->dof_jntid[j]];
-    if (type == mjJNT_SLIDE || (type == mjJNT_FREE && dof < 3)) {
-      out.col(j) = quotient(j, kSlideStep) / (2 * kSlideStep);
-    } else {
-      const VectorXd fifth = quotient(j, 2 * mjPI / 5);
-      out.col(j) = fifth / (2 * std::sin(mjPI / 5)) - quotient(j, 4 * mjPI / 5) / (2 * std::sin(2 * mjPI / 5));
-    }
+    out.col(j) = ByPosition(m, j, [&](VectorXd* value) { EvaluateInertia(m, kPosition, a, value); });
   }
   Restore(m);
   EvaluateInertia(m, kPosition, a, &values_[4]);
   for (int j = nv; j < 2 * nv; j++) {
     Restore(m);
     const double h = std::max(1.0, std::abs(probe_->qvel[j - nv]));
-    out.col(j) = quotient(j, h) / (2 * h);
+    out.col(j) = Quotient(m, j, h, [&](VectorXd* value) { EvaluateInertia(m, kVelocity, a, value); }) / (2 * h);
+  }
+}
+
+// (6a) ∂ā/∂q, nv × nv: no position moves what Euler adds to M
+void ResidualDifference::EulerByPosition(const mjModel* m, const VectorXd& a, Eigen::Ref<MatrixXd> out) {
+  mjData* p = probe_.get();
+  const int nv = dims_.nv;
+  const auto make_inertia = [&] {
+    mj_fwdKinematics(m, p);
+    mj_makeM(m, p);
+  };
+  VectorXd moved = kMagnify * a;
+  const auto applied = [&]() -> VectorXd {
+    const VectorXd velocity = Eigen::Map<const VectorXd>(p->qvel, nv);
+    Advance(m, moved, force_);
+    return (Eigen::Map<const VectorXd>(p->qvel, nv) - velocity) / (m->opt.timestep * kMagnify);
+  };
+  Restore(m);
+  make_inertia();
+  force_.resize(nv);
+  mj_mulM(m, p, force_.data(), moved.data());
+  const VectorXd change = a - applied();
+  for (int j = 0; j < nv; j++) {
+    out.col(j) = ByPosition(m, j, [&](VectorXd* value) {
+      make_inertia();
+      value->resize(nv);
+      mj_mulM(m, p, value->data(), change.data());
+    });
+  }
+  Restore(m);
+  make_inertia();
+  mj_factorM(m, p);
+  for (int j = 0; j < nv; j++) {
+    if (out.col(j).isZero(0)) continue;
+    Restore(m);
+    force_ = kMagnify * out.col(j);
+    mj_solveM(m, p, moved.data(), force_.data(), 1);
+    out.col(j) = applied();
   }
 }
 
@@ -200,7 +250,7 @@ bool ResidualDifference::EvaluateDirect(const mjModel* m, Stage stage, const Vec
   if (m->opt.integrator == mjINT_RK4 || !(terms_.integrator || activations)) return true;
 
   // ā = (v' − v) / h; where it is a itself, the integrator has only act' to say
-  const bool implicit = HasImplicitVelocity(m);
+  const bool implicit = HasImplicitVelocity(m) && !(euler_by_position_ && group_ == kPosition);
   if (!implicit) value->segment(nv, nv) = terms_.applied ? *terms_.applied : a;
   if (!implicit && na == 0) return true;
   velocity_ = Eigen::Map<const VectorXd>(p->qvel, nv);
@@ -263,23 +313,26 @@ bool ResidualDifference::Compute(const mjModel* m, const mjData* d, const Vector
   // (9) inertia exactly, then what is soft, then what is stiff
   MatrixXd sum = MatrixXd::Zero(2 * nv + 2 * na, dims_.ndx + dims_.nu);
   DifferencedTerms soft = terms, stiff = terms;
-  const bool exact = terms.inertia && !HasMovingArmature(m), forces_stiff = HasStiffForces(m);
+  const bool polynomial = !HasMovingArmature(m), exact = terms.inertia && polynomial, forces_stiff = HasStiffForces(m);
   soft.inertia = terms.inertia && !exact;
   soft.constraint = soft.metric = stiff.inertia = false;
   stiff.metric = terms.metric && IsDiscrete(m);
   if (forces_stiff) soft.passive = soft.actuation = soft.integrator = false;
   else stiff.passive = stiff.actuation = stiff.integrator = false;
   if (exact) Inertia(m, a, sum.topLeftCorner(nv, 2 * nv));
+  euler_by_position_ = terms.integrator && m->opt.integrator == mjINT_EULER && HasImplicitVelocity(m) && polynomial;
+  if (euler_by_position_) EulerByPosition(m, terms.applied ? *terms.applied : a, sum.block(nv, 0, nv, nv));
   parts_ = {nv, nv, na, na};
   for (const bool is_stiff : {false, true}) {
     terms_ = is_stiff ? stiff : soft;
     if (!terms_.Any()) continue;
     stiff_ = is_stiff;
     last_column_ = terms_.actuation || terms_.integrator || terms_.metric ? dims_.ndx + dims_.nu : 2 * nv;
-    if (!Differences(m, evaluate, 2 * nv + 2 * na, &all, reason)) return false;
+    if (!Differences(m, evaluate, 2 * nv + 2 * na, &all, reason)) return euler_by_position_ = false;
     sum.topRows(nv).noalias() += mass.asDiagonal() * all.topRows(nv);
     sum.bottomRows(nv + 2 * na) += all.bottomRows(nv + 2 * na);
   }
+  euler_by_position_ = false;
   terms_ = terms;
   out->residual = sum.topRows(nv);
   out->acceleration = sum.middleRows(nv, nv);

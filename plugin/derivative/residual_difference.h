@@ -115,6 +115,7 @@ class ResidualDifference {
   mjModel OnlySensors(const mjModel* model, const std::vector<char>* wanted);
 
   enum Stage { kPosition, kVelocity, kActuation };
+  using Values = std::function<void(Eigen::VectorXd* value)>;
   using Evaluation = std::function<bool(Stage stage, Eigen::VectorXd* value)>;
 
   void MeasureLevers(const mjModel* model, const mjData* data);
@@ -129,8 +130,11 @@ class ResidualDifference {
   bool Climb(const mjModel* model, const std::function<bool(int, double)>& at, int column,
              const Eigen::VectorXd& center, double scale, Eigen::Ref<Eigen::VectorXd> out);
   double ExtrapolateSide(int side, double most, Eigen::Ref<Eigen::VectorXd> out);
+  Eigen::VectorXd Quotient(const mjModel* model, int column, double h, const Values& evaluate);
+  Eigen::VectorXd ByPosition(const mjModel* model, int column, const Values& evaluate);
   void EvaluateInertia(const mjModel* model, Stage stage, const Eigen::VectorXd& a, Eigen::VectorXd* value);
   void Inertia(const mjModel* model, const Eigen::VectorXd& a, Eigen::Ref<Eigen::MatrixXd> out);
+  void EulerByPosition(const mjModel* model, const VectorXd& a, Eigen::Ref<Eigen::MatrixXd> out);
   void PositionStage(const mjModel* model);
   void ForwardPosition(const mjModel* model);
   void PlaceJumping();
@@ -140,6 +144,7 @@ class ResidualDifference {
   void Balance(const mjModel* model, Eigen::VectorXd* a);
   void AppliedForce(const mjModel* model);
   void Integrate(const mjModel* model, const Eigen::VectorXd& a);
+  void Advance(const mjModel* model, const Eigen::VectorXd& a, const Eigen::VectorXd& Ma);
   bool EvaluateDirect(const mjModel* model, Stage stage, const Eigen::VectorXd& a, Eigen::VectorXd* value);
   bool EvaluateSensors(const mjModel* model, Stage stage, const Eigen::VectorXd& a, Eigen::VectorXd* value);
   Stage StageOf(int column) const;
@@ -190,6 +195,8 @@ class ResidualDifference {
   bool stiff_ = false;              // contacts enter
   bool sensed_ = false;             // sensors
   bool bends_ = false;              // does the second derivative jump about the point
+  bool euler_by_position_ = false;  // has ∂ā/∂q its own columns
+  Stage group_ = kPosition;         // of the columns that are differenced
   int column_ = 0;
   double offset_ = 0;
 };

@@ -125,6 +125,32 @@ TEST_F(LevelAgreementTest, NudgesAreAsShortAsTheirRowsAreQuick) {
   }
 }
 
+// A string of light beads: what Euler's damping makes of a is large beside how it turns with positions, and its
+// rounding, too. Level 2 differences M alone, at the change a − ā. Polynomial damping stays with velocities.
+TEST_F(LevelAgreementTest, EulersDampingIsDifferencedToRounding) {
+  for (const char* damping : {".001", ".001 .002"}) {
+    std::string beads, end;
+    for (int i = 1; i <= 8; i++) {
+      beads += "<body pos='.02 0 0'><joint type='" + std::string(i % 3 ? "ball" : "hinge") + "' damping='" + damping +
+               "'/><geom size='.01' density='500'/>";
+      end += "</body>";
+    }
+    const ModelPtr model = LoadModelFromString(
+        "<mujoco><option><flag contact='disable'/></option><worldbody><body euler='45 45 45'><freejoint/>"
+        "<geom size='.01' density='500'/>" +
+        beads + end + "</body></worldbody></mujoco>");
+    const DataPtr data = MakeData(model.get());
+    const StepDerivative rest = Linearize(model.get(), data.get());
+    const StepDerivative differenced = Linearize(model.get(), data.get(), {.level = Level::kResidual});
+    for (int i = 0; i < model->nv; i++) data->qvel[i] = 0.3 * std::sin(3 * i + 1);
+    const StepDerivative one = Linearize(model.get(), data.get());
+    const StepDerivative two = Linearize(model.get(), data.get(), {.level = Level::kResidual});
+    const int nv = static_cast<int>(model->nv);
+    EXPECT_LT(WorstOfBlocks(rest.A, differenced.A, {nv, nv}, {nv, nv}), 1e-10);
+    EXPECT_LT(WorstOfBlocks(one.A, two.A, {nv, nv}, {nv, nv}), 1e-10);
+  }
+}
+
 // Sensors of kinematics and of accelerations: nudges are as long as their rounding asks for, and shorter where a ray
 // leaves what it hits within these.
 TEST_F(LevelAgreementTest, SensorsOfMotionAreDifferencedToRounding) {
