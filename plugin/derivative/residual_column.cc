@@ -247,7 +247,9 @@ double ResidualDifference::ExtrapolateSide(int side, double most, Eigen::Ref<Vec
 // than a rounding of the value, since they are differences of what is stiff. Of sensors alone: rows of r are weighed
 // together.
 void ResidualDifference::MeasureNoise(const mjModel* m, const Evaluation& evaluate, const VectorXd& center) {
-  noise_.setZero(center.size());
+  // a sum of accelerations that cancel has the rounding of each, which may be the same at every short nudge
+  if (smooth_) noise_ = std::numeric_limits<double>::epsilon() * cancelled_;
+  else noise_.setZero(center.size());
   VectorXd &below = values_[3], &above = values_[5];
   for (int sample = 0; sample < kRoundingSamples && (smooth_ || sensed_); sample++) {
     const auto at = [&](double nudge, VectorXd* value) {

@@ -181,6 +181,7 @@ class ResidualDifference {
   // of each dof: how far the rows that act go with one unit of it, times how much narrower than kWidth they bend
   Eigen::VectorXd lever_;
   Eigen::VectorXd noise_;                      // of each row, beyond a rounding
+  Eigen::VectorXd cancelled_;                  // of each row of sensors: what accelerations add up to, signs aside
   Eigen::VectorXd largest_, candidate_, row_;  // of all values; one side extrapolated
   std::vector<int> parts_;                     // numbers of rows that err together
   std::vector<double> sizes_;                  // largest entry of each, in the columns of this stage so far

@@ -162,12 +162,15 @@ TermCoverage ResidualDifference::LeftToSteps(const mjModel* m, std::string* reas
 
 bool ResidualDifference::SensorsByAcceleration(const mjModel* model, const mjData* d, const VectorXd& a, MatrixXd* out,
                                                std::string* reason, const std::vector<char>* wanted) {
-  constexpr double kAccelerationStep = 1e-4;  // of max(1, |a|): linear, but for friction within its cone
+  constexpr double kForceStep = 1e-4;  // of max(1, |a|): linear, but for friction within its cone; all else by any step
   forces_ = nullptr;
-  const mjModel local = OnlySensors(model, wanted);
-  const mjModel* m = &local;
+  mjModel local = OnlySensors(model, wanted);
   out->setZero(dims_.ns, dims_.nv);
   if (!needs_.acceleration) return true;
+  const bool linear = !needs_.constraint;
+  const std::vector<mjtNum> no_cutoff(model->nsensor, 0);
+  if (linear) local.sensor_cutoff = const_cast<mjtNum*>(no_cutoff.data());
+  const mjModel* m = &local;
   Capture(m, d);
   Restore(m);
   column_ = -1;
@@ -178,13 +181,28 @@ bool ResidualDifference::SensorsByAcceleration(const mjModel* model, const mjDat
   };
   bool good = EvaluateSensors(m, kPosition, a, &values_[4]);
   for (int i = 0; i < dims_.nv && good; i++) {
-    const double h = kAccelerationStep * std::max(1.0, std::abs(a[i]));
-    good = at(-2, i, h) && at(-1, i, h) && at(1, i, h) && at(2, i, h);
+    const double h = std::max(1.0, std::abs(a[i])) * (linear ? 1 : kForceStep);
+    good = at(-1, i, h) && at(1, i, h);
     const VectorXd* f = values_ + 4;
-    FivePoints(f, h, out->col(i));
+    if (linear) {
+      out->col(i) = (f[1] - f[-1]) / (2 * h);
+    } else {
+      good = good && at(-2, i, h) && at(2, i, h);
+      FivePoints(f, h, out->col(i));
+    }
     moved[i] = a[i];
   }
   if (!good) *reason = "the active set of the point itself is not reproducible";
+  if (!linear) return good;
+
+  // values without a cutoff tell what it holds
+  mju_copy(probe_->sensordata, values_[4].data(), dims_.ns);
+  for (int i = 0; i < model->nsensor; i++) {
+    const int begin = model->sensor_adr[i];
+    for (int row = begin; row < begin + model->sensor_dim[i]; row++) {
+      if (HeldByCutoff(model, probe_.get(), i, row)) out->row(row).setZero();
+    }
+  }
   return good;
 }
 
@@ -192,8 +210,7 @@ bool ResidualDifference::SensorsByAcceleration(const mjModel* model, const mjDat
 bool ResidualDifference::Sensors(const mjModel* model, const mjData* d, const VectorXd& a, const MatrixXd& da,
                                  MatrixXd* out, std::string* reason, const std::vector<char>* wanted,
                                  const ForceChange* forces) {
-  forces_ = forces;
-  MatrixXd part;
+  MatrixXd part, by_acceleration;
   out->setZero(dims_.ns, dims_.ndx + dims_.nu);
   bool done = true;
   for (const bool constraint : {false, true}) {
@@ -202,6 +219,14 @@ bool ResidualDifference::Sensors(const mjModel* model, const mjData* d, const Ve
       group[i] = (!wanted || (*wanted)[i]) && ReadsForces(model, i) == constraint;
     }
     if (std::find(group.begin(), group.end(), 1) == group.end()) continue;
+    // of kinematics they are linear in a: moved along da a reading that cancels would get the rounding of a
+    cancelled_.setZero(dims_.ns);
+    if (!constraint) {
+      if (!SensorsByAcceleration(model, d, a, &by_acceleration, reason, &group)) return false;
+      if (needs_.acceleration) out->noalias() += by_acceleration * da;
+      cancelled_ = by_acceleration.cwiseAbs() * a.cwiseAbs();
+    }
+    forces_ = forces;
     const mjModel local = OnlySensors(model, &group);
     const mjModel* m = &local;
     smooth_ = !constraint;
@@ -214,7 +239,7 @@ bool ResidualDifference::Sensors(const mjModel* model, const mjData* d, const Ve
     VectorXd moved;
     const auto evaluate = [&](Stage stage, VectorXd* value) {
       moved = a;
-      if (column_ >= 0) moved += offset_ * da.col(column_);
+      if (constraint && column_ >= 0) moved += offset_ * da.col(column_);
       return EvaluateSensors(m, stage, moved, value);
     };
     if (Differences(m, evaluate, dims_.ns, &part, reason)) {

@@ -179,6 +179,31 @@ TEST_F(LevelAgreementTest, SensorsOfMotionAreDifferencedToRounding) {
   }
 }
 
+// What falls reads 9.81 − 9.81, and so little of how that changes that the rounding of either shows: level 2 takes
+// readings at fixed acceleration and adds their gain times da. Steps of the gain cross no cutoff.
+TEST_F(LevelAgreementTest, AccelerometersInFreeFallAreDifferencedToRounding) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option gravity="0 0 -9.81"/><worldbody>
+    <body euler="10 20 30"><freejoint/><geom type="box" size=".3 .1 .1"/><site name="a" pos=".1 .02 .03"/>
+      <body pos=".3 0 0"><joint name="hip" axis="1 0 0" damping="1" armature=".01" frictionloss=".1"/>
+        <geom type="capsule" size=".03" fromto="0 0 0 0 .1 -.2"/>
+        <body pos="0 .1 -.2"><joint axis="0 1 0" damping=".5" armature=".01" frictionloss=".2"/>
+          <geom type="capsule" size=".03" fromto="0 0 0 0 0 -.2"/><site name="b" pos="0 0 -.2"/></body></body></body>
+    </worldbody><actuator><motor joint="hip"/></actuator>
+    <sensor><accelerometer site="a"/><accelerometer site="b" cutoff="1e-3"/><accelerometer site="b" cutoff="1e-9"/>
+    </sensor></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  for (int k = 0; k < 200; k++) mj_step(model.get(), data.get());
+  data->ctrl[0] = 1e-6;
+  mj_forward(model.get(), data.get());
+  ASSERT_LT(Eigen::Map<const Vec3>(data->sensordata).norm(), 1e-4);
+  const StepDerivative one = Linearize(model.get(), data.get());
+  const StepDerivative two = Linearize(model.get(), data.get(), {.level = Level::kResidual});
+  EXPECT_GT(one.D.topRows(6).cwiseAbs().maxCoeff(), 1e-3);
+  EXPECT_LT((one.C - two.C).leftCols(model->nv).cwiseAbs().maxCoeff(), 1e-11);
+  EXPECT_LT((one.C - two.C).cwiseAbs().maxCoeff(), 1e-9 * one.C.cwiseAbs().maxCoeff());
+  EXPECT_LT((one.D - two.D).cwiseAbs().maxCoeff(), 1e-9 * one.D.cwiseAbs().maxCoeff());
+}
+
 // A cone's force bends as near as its contact is slow: nudges beyond the tip agree on the mean of both slopes. Alone
 // and beside a heavy contact.
 TEST_F(LevelAgreementTest, ALightContactIsDifferencedWithinItsCone) {
