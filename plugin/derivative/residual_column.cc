@@ -31,6 +31,8 @@ constexpr double kRoundingNudge = 1e-11;  // squared, times the curvature of the
 constexpr int kOneSided = 4;              // least sizes to one side: an order more would be lost
 constexpr double kSure = 1e-10;           // of the largest entry, or …
 constexpr double kRounding = 16;          // … roundings of the first quotient: smaller nudges do not help
+constexpr int kLonger = 5;                // nudges beyond the longest, each twice the one before, where rounding rules
+constexpr double kRoundingGrows = 0.5;    // by how much at least quotients of half the size then differ more
 constexpr double kUnsure = 1e3;           // of what is sure: there may be a corner within all nudges so far …
 constexpr double kCorner = 0.1;           // … and of the error, what nudges that do not reach it leave at most
 constexpr double kStays = 30;  // of what is sure: an error so small that one nudge more leaves as it was is rounding
@@ -162,8 +164,9 @@ bool ResidualDifference::Climb(const mjModel* m, const std::function<bool(int, d
     for (Quotients& side : quotients_) side.count = 0;
     largest_ = center.cwiseAbs();
     double error = std::numeric_limits<double>::infinity();
+    first_ = ladder.first * scale;
     for (int k = 0; k < ladder.last; k++) {
-      const double h = std::ldexp(ladder.first * scale, -k);
+      const double h = std::ldexp(first_, -k);
       Restore(m);
       const Room room = clamped ? RoomOf(m, probe_.get(), dims_, column, h) : Room();
       const bool down = room.down && at(-1, h), up = room.up && at(1, h);
@@ -183,16 +186,69 @@ bool ResidualDifference::Climb(const mjModel* m, const std::function<bool(int, d
         if (count < 2) continue;
         now = std::min(now, ExtrapolateSide(side, now, out));
         enough = enough || count >= (side == kBoth ? ladder.least : kOneSided);
-        if (side == kBoth && enough && quotients_[kBoth].first == ladder.first * scale) break;
+        if (side == kBoth && enough && quotients_[kBoth].first == first_) break;
       }
       if (!(now < bound)) continue;
       const bool sure = now <= 1 || (now <= kStays && now == error);
       error = now;
+      if (k + 1 == ladder.least && stiff_ && stage == kPosition && RoundingRules(ladder.least)) {
+        Ascend(at, out);
+        return true;
+      }
       if (enough && ((sure && !bends_) || (k + 1 >= ladder.most && error < kUnsure))) return true;
     }
     if (std::isfinite(error)) return true;
   }
   return false;
+}
+
+// Are the quotients of both sides that there are, `count` from the longest nudge on, apart by rounding alone?
+bool ResidualDifference::RoundingRules(int count) const {
+  const Quotients& q = quotients_[kBoth];
+  if (q.count != count || q.first != first_) return false;
+  bool rules = false;
+  Eigen::Index begin = 0;
+  for (const int rows : parts_) {
+    if (rows == 0) continue;
+    const auto apart = [&](int k) {
+      return (q.table.col(k) - q.table.col(k - 1)).segment(begin, rows).cwiseAbs().maxCoeff();
+    };
+    const double last = apart(count - 1);
+    const double rounding = std::max(Rounding(q, begin, rows), shown_.segment(begin, rows).maxCoeff());
+    if (std::ldexp(last * q.first, 1 - count) > kRounding * rounding) return false;
+    rules = rules || last > kRoundingGrows * apart(count - 2);
+    begin += rows;
+  }
+  return rules;
+}
+
+// of rows that err together: a rounding of the value, and what one of positions makes of it
+double ResidualDifference::Rounding(const Quotients& q, Eigen::Index begin, int rows) const {
+  const double size =
+      largest_.segment(begin, rows).maxCoeff() + q.table.block(begin, 0, rows, q.count).cwiseAbs().maxCoeff();
+  return std::max(std::numeric_limits<double>::epsilon() * size, noise_.segment(begin, rows).maxCoeff());
+}
+
+// Longer nudges, while both sides have the active set of the point: what they make of the column, where that errs less.
+void ResidualDifference::Ascend(const std::function<bool(int, double)>& at, Eigen::Ref<VectorXd> out) {
+  Quotients& both = quotients_[kBoth];
+  noise_.swap(shown_);  // what is apart by rounding is judged by all of it
+  double error = ExtrapolateSide(kBoth, std::numeric_limits<double>::infinity(), out);
+  for (int k = 0; k < kLonger; k++) {
+    const double h = 2 * both.first;
+    if (!at(-1, h) || !at(1, h)) break;
+    const VectorXd &below = values_[3], &above = values_[5];
+    largest_ = largest_.cwiseMax(below.cwiseAbs()).cwiseMax(above.cwiseAbs());
+    both.Prepend(h, above, below);
+    error = std::min(error, ExtrapolateSide(kBoth, error, out));
+  }
+  noise_.swap(shown_);
+}
+
+void ResidualDifference::Quotients::Prepend(double h, const VectorXd& above, const VectorXd& below) {
+  for (int k = count++; k > 0; k--) table.col(k) = table.col(k - 1);
+  table.col(0) = (above - below) / (2 * h);
+  first = h;
 }
 
 void ResidualDifference::Quotients::Add(bool good, double h, const VectorXd& above, const VectorXd& below,
@@ -218,11 +274,9 @@ double ResidualDifference::ExtrapolateSide(int side, double most, Eigen::Ref<Vec
   for (std::size_t part = 0; part < parts_.size(); part++) {
     const int rows = parts_[part];
     if (rows == 0) continue;
-    // a rounding of the value, and what one of positions makes of it
     const auto table = q.table.block(begin, 0, rows, q.count);
-    const double size = largest_.segment(begin, rows).maxCoeff() + table.cwiseAbs().maxCoeff();
-    const double noise =
-        std::max(std::numeric_limits<double>::epsilon() * size, noise_.segment(begin, rows).maxCoeff()) / q.first;
+    const double rounding = Rounding(q, begin, rows);
+    const double noise = rounding / q.first;
     double worst = 0;
     if (rows == 1) {
       row_ = table.transpose();
@@ -236,7 +290,8 @@ double ResidualDifference::ExtrapolateSide(int side, double most, Eigen::Ref<Vec
       bends_ = bends_ || entries.bends;
     }
     sizes_[part] = std::max(sizes_[part], candidate_.segment(begin, rows).cwiseAbs().maxCoeff());
-    if (worst > 0) error = std::max(error, worst / (kSure * sizes_[part] + kRounding * noise));
+    if (worst > 0)
+      error = std::max(error, worst / (kSure * sizes_[part] + kRounding * rounding / std::min(q.first, first_)));
     begin += rows;
   }
   if (error < most) out = candidate_;
@@ -244,14 +299,11 @@ double ResidualDifference::ExtrapolateSide(int side, double most, Eigen::Ref<Vec
 }
 
 // What is left of f(c ⊕ δ) + f(c ⊖ δ) − 2 f(c) when δ is too small for any curvature: of forces of constraints more
-// than a rounding of the value, since they are differences of what is stiff. Of sensors alone: rows of r are weighed
-// together.
+// than a rounding of the value, since they are differences of what is stiff.
 void ResidualDifference::MeasureNoise(const mjModel* m, const Evaluation& evaluate, const VectorXd& center) {
-  // a sum of accelerations that cancel has the rounding of each, which may be the same at every short nudge
-  if (smooth_) noise_ = std::numeric_limits<double>::epsilon() * cancelled_;
-  else noise_.setZero(center.size());
+  shown_.setZero(center.size());
   VectorXd &below = values_[3], &above = values_[5];
-  for (int sample = 0; sample < kRoundingSamples && (smooth_ || sensed_); sample++) {
+  for (int sample = 0; sample < kRoundingSamples && (smooth_ || stiff_); sample++) {
     const auto at = [&](double nudge, VectorXd* value) {
       Restore(m);
       direction_.resize(dims_.nv);
@@ -260,8 +312,13 @@ void ResidualDifference::MeasureNoise(const mjModel* m, const Evaluation& evalua
       return evaluate(kPosition, value);
     };
     if (at(-kRoundingNudge, &below) && at(kRoundingNudge, &above))
-      noise_ = noise_.cwiseMax((above + below - 2 * center).cwiseAbs() / 2);
+      shown_ = shown_.cwiseMax((above + below - 2 * center).cwiseAbs() / 2);
   }
+  // rows of r are weighed together: the least sure would excuse all. A sum of accelerations that cancel has the
+  // rounding of each, which may be the same at every short nudge.
+  if (smooth_ || sensed_) noise_ = shown_;
+  else noise_.setZero(center.size());
+  if (smooth_) noise_ = noise_.cwiseMax(std::numeric_limits<double>::epsilon() * cancelled_);
 }
 
 bool ResidualDifference::Differences(const mjModel* m, const Evaluation& evaluate, int rows, MatrixXd* out,

@@ -129,6 +129,7 @@ class ResidualDifference {
   bool TakeSmooth(double step, Eigen::Ref<Eigen::VectorXd> out);
   bool Climb(const mjModel* model, const std::function<bool(int, double)>& at, int column,
              const Eigen::VectorXd& center, double scale, Eigen::Ref<Eigen::VectorXd> out);
+  void Ascend(const std::function<bool(int, double)>& at, Eigen::Ref<Eigen::VectorXd> out);
   double ExtrapolateSide(int side, double most, Eigen::Ref<Eigen::VectorXd> out);
   Eigen::VectorXd Quotient(const mjModel* model, int column, double h, const Values& evaluate);
   Eigen::VectorXd ByPosition(const mjModel* model, int column, const Values& evaluate);
@@ -154,9 +155,12 @@ class ResidualDifference {
     Eigen::MatrixXd table;  // one column a nudge
     int count = 0;
     double first = 0;  // the longest of them
+    void Prepend(double h, const Eigen::VectorXd& above, const Eigen::VectorXd& below);
     void Add(bool good, double h, const Eigen::VectorXd& above, const Eigen::VectorXd& below, double distance);
   };
   enum Side { kBoth, kUp, kDown };
+  bool RoundingRules(int count) const;
+  double Rounding(const Quotients& quotients, Eigen::Index begin, int rows) const;
 
   // a contact that differences do not see through, and the poses of its geoms
   struct JumpingContact {
@@ -181,6 +185,7 @@ class ResidualDifference {
   // of each dof: how far the rows that act go with one unit of it, times how much narrower than kWidth they bend
   Eigen::VectorXd lever_;
   Eigen::VectorXd noise_;                      // of each row, beyond a rounding
+  Eigen::VectorXd shown_;                      // … that short nudges show
   Eigen::VectorXd cancelled_;                  // of each row of sensors: what accelerations add up to, signs aside
   Eigen::VectorXd largest_, candidate_, row_;  // of all values; one side extrapolated
   std::vector<int> parts_;                     // numbers of rows that err together
@@ -198,6 +203,7 @@ class ResidualDifference {
   bool bends_ = false;              // does the second derivative jump about the point
   bool euler_by_position_ = false;  // has ∂ā/∂q its own columns
   Stage group_ = kPosition;         // of the columns that are differenced
+  double first_ = 0;                // the longest nudge of a ladder
   int column_ = 0;
   double offset_ = 0;
 };

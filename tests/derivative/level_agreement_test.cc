@@ -204,6 +204,31 @@ TEST_F(LevelAgreementTest, AccelerometersInFreeFallAreDifferencedToRounding) {
   EXPECT_LT((one.D - two.D).cwiseAbs().maxCoeff(), 1e-9 * one.D.cwiseAbs().maxCoeff());
 }
 
+// A cart clamped between rails feels nothing of where it is along them, but the stiffness of its contacts magnifies the
+// rounding of their places: level 2 takes longer nudges where it finds nothing else in its quotients.
+TEST_F(LevelAgreementTest, ContactsAreDifferencedBeyondTheirRounding) {
+  for (const char* mass : {"100", ".01"}) {
+    SCOPED_TRACE(mass);
+    const ModelPtr model = LoadModelFromString(std::string(R"(<mujoco><worldbody>
+      <geom type="capsule" pos="0 .07 1" zaxis="1 0 0" size=".02 2"/>
+      <geom type="capsule" pos="0 -.07 1" zaxis="1 0 0" size=".02 2"/>
+      <body pos="0 0 1"><joint type="slide" axis="1 0 0" damping="5e-4"/><geom type="box" size=".2 .15 .1" mass="1"/>
+        <body><joint axis="0 1 0" damping="2e-6"/>
+          <geom type="capsule" fromto="0 0 0 0 0 1" size=".045" mass=")") +
+                                               mass + R"("/></body></body>
+      </worldbody></mujoco>)");
+    const DataPtr data = MakeData(model.get());
+    data->qpos[0] = 0.5;
+    data->qfrc_applied[0] = 5;
+    for (int k = 0; k < 25; k++) mj_step(model.get(), data.get());
+    ASSERT_GT(data->ncon, 2);
+    const StepDerivative one = Linearize(model.get(), data.get());
+    EXPECT_EQ(one.coverage.Worst(), Level::kAnalytic);
+    const StepDerivative two = Linearize(model.get(), data.get(), {.level = Level::kResidual});
+    EXPECT_LT(WorstOfBlocks(one.A, two.A, {2, 2}, {2, 2}), 1e-12);
+  }
+}
+
 // A cone's force bends as near as its contact is slow: nudges beyond the tip agree on the mean of both slopes. Alone
 // and beside a heavy contact.
 TEST_F(LevelAgreementTest, ALightContactIsDifferencedWithinItsCone) {
