@@ -1,6 +1,5 @@
 #include <costate/solve_task.h>
 
-#include <limits>
 #include <utility>
 
 #include "optimizer/free_start.h"
@@ -63,13 +62,11 @@ SolveResult SolveWithoutStops(const Task& task, const Problem& problem, const Gu
   return Solve(without, guess, task.solver, callback, task.constrained);
 }
 
-double CostOfGuess(const Problem& problem, const Guess& guess) {
+bool Roll(const Problem& problem, const VectorXd& start, const MatrixXd& U, Trajectory* motion) {
   Simulator simulator(problem.model, problem.context, problem.substeps, 1);
-  const Eigen::Index N = guess.U.cols();
-  const MatrixXd U = guess.U.cwiseMax(problem.u_lower.replicate(1, N)).cwiseMin(problem.u_upper.replicate(1, N));
-  Trajectory motion;
-  if (!simulator.Rollout(FirstStart(problem), U, &motion).ok()) return std::numeric_limits<double>::quiet_NaN();
-  return TotalCost(*problem.cost, motion, problem.substeps * problem.model->opt.timestep);
+  const Eigen::Index N = U.cols();
+  const MatrixXd held = U.cwiseMax(problem.u_lower.replicate(1, N)).cwiseMin(problem.u_upper.replicate(1, N));
+  return simulator.Rollout(start, held, motion).ok();
 }
 
 SolveResult SolveFrom(const Task& task, const Problem& problem, const Guess& guess,
@@ -85,8 +82,19 @@ SolveResult SolveFrom(const Task& task, const Problem& problem, const Guess& gue
 void SolveBeyondStops(const Task& task, const Problem& problem, const Guess& guess, const TaskCallbacks& callbacks,
                       TaskSolution* out) {
   SolveResult led = SolveWithoutStops(task, problem, guess, callbacks.iteration);
-  led.initial_cost = CostOfGuess(problem, guess);
+  Trajectory motion;
+  if (Roll(problem, FirstStart(problem), guess.U, &motion))
+    led.initial_cost = TotalCost(*problem.cost, motion, problem.substeps * problem.model->opt.timestep);
   const bool kept = led.status != SolveStatus::kDiverged && led.violation <= task.constrained.tolerance;
+
+  // a motion that meets no stop is the true model's
+  const bool true_motion =
+      kept && Roll(problem, led.trajectory.X.col(0), led.trajectory.U, &motion) && motion.X == led.trajectory.X;
+  const bool ended = led.status == SolveStatus::kConverged || led.status == SolveStatus::kInterrupted;
+  if (true_motion && ended && (task.hopping.rounds == 0 || task.hopping.after_stall)) {
+    out->result = std::move(led);
+    return;
+  }
   Problem from = problem;
   ConstrainedOptions constrained = task.constrained;
   if (kept) constrained.multipliers = led.multipliers;

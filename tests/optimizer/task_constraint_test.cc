@@ -239,12 +239,10 @@ TEST_F(TaskConstraint, TheModelsOwnRangesAreAimedAtFromInside) {
   folder.Write("stop.xml", R"(<mujoco><option timestep="0.01" gravity="0 0 0"/><worldbody><body>
     <joint name="x" type="slide" axis="1 0 0" limited="true" range="-1 0.5"/><geom size=".1" mass="1"/></body></worldbody>
     <actuator><motor joint="x" ctrlrange="-50 50"/></actuator></mujoco>)");
-  const auto solve = [&](const std::string& start, const std::string& limit) {
-    const Task task =
-        LoadTask(folder.Write("stop.task.xml", "<task model='stop.xml' horizon='1'><start qpos='" + start +
-                                                   "'/><cost qpos='x' target='0.8' weight='100'/><cost "
-                                                   "ctrl='all' weight='0.01'/>" +
-                                                   limit + "</task>"));
+  const auto solve = [&](const std::string& start, const std::string& limit, const std::string& target = "0.8") {
+    const Task task = LoadTask(folder.Write(
+        "stop.task.xml", "<task model='stop.xml' horizon='1'><start qpos='" + start + "'/><cost qpos='x' target='" +
+                             target + "' weight='100'/><cost ctrl='all' weight='0.01'/>" + limit + "</task>"));
     return SolveTask(task).result;
   };
   const SolveResult result = solve("-0.5", "<limit joint='x'/>");
@@ -253,6 +251,10 @@ TEST_F(TaskConstraint, TheModelsOwnRangesAreAimedAtFromInside) {
   EXPECT_GT(result.trajectory.X.row(0).maxCoeff(), 0.5 - 0.0051);
   EXPECT_GT(solve("-0.5", "<limit joint='x' margin='0'/>").trajectory.X.row(0).maxCoeff(), 0.5 - 1e-6);
   EXPECT_EQ(result.constraints[0].upper, 0.5);
+
+  const SolveResult clear = solve("-0.5", "<limit joint='x'/>", "-0.2");
+  EXPECT_EQ(clear.status, SolveStatus::kConverged) << "and is not solved again: " << clear.message;
+  EXPECT_EQ(clear.message.find("then"), std::string::npos) << clear.message;
 
   const SolveResult held = solve("0.5", "<limit joint='x'/>");
   EXPECT_LE(held.violation, 1e-6) << held.message;
