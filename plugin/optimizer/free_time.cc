@@ -134,10 +134,10 @@ std::vector<FreeTime::Start> FreeTime::StartsOf(double time) const {
                       nearest.empty() ? constrained_.multipliers : nearest[0]->multipliers});
   }
   for (const Kept* kept : nearest) {
-    if (starts.size() < (shortest ? 2 : 1)) starts.push_back({{{}, kept->U}, kept->x0, kept->multipliers});
+    if (starts.size() < (shortest ? 2 : 1)) starts.push_back(Start{Guess{{}, kept->U}, kept->x0, kept->multipliers});
   }
   if (starts.empty() || shortest)
-    starts.push_back({{{}, MatrixXd(U_)}, problem_.free_start.guess, constrained_.multipliers});
+    starts.push_back(Start{Guess{{}, MatrixXd(U_)}, problem_.free_start.guess, constrained_.multipliers});
   return starts;
 }
 
