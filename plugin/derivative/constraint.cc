@@ -123,8 +123,7 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
                  ElementName(model, mjOBJ_GEOM, contact.geom[1]) + ", which is not its geoms'";
     }
     if (!moves || foreign) {
-      const bool pyramid = data->efc_type[contact.efc_address] == mjCNSTR_CONTACT_PYRAMIDAL;
-      Leave(model, data, contact.efc_address, pyramid ? 2 * (contact.dim - 1) : contact.dim);
+      Leave(model, data, contact.efc_address, RowCount(data, contact));
     } else {
       closed_contact_[c] = true;
       const BeltMotion* moving = has_belt ? &belt : nullptr;

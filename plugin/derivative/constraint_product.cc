@@ -4,6 +4,7 @@
 #include "derivative/chain.h"
 #include "derivative/chain_axes.h"
 #include "derivative/constraint.h"
+#include "derivative/impedance.h"
 
 namespace costate {
 
@@ -36,9 +37,16 @@ void ConstraintDerivative::LinearizeHessian(const mjModel* m, const mjData* d) {
   for (int row = 0; row < d->nefc && d->efc_type[row] < mjCNSTR_CONTACT_FRICTIONLESS; row++)
     if (!AddSingle(m, d, row)) ScalarRow(m, d, row, &missing);
   for (int c = 0; c < d->ncon; c++) {
-    if (d->contact[c].efc_address < 0) continue;
-    if (contact_.emplace_back().FillHessian(m, d, c)) KeepWrench(m);
-    else contact_.pop_back();
+    const mjContact& contact = d->contact[c];
+    if (contact.efc_address < 0) continue;
+    // (C22) a body's block with a D of 1e15 would leave M no digits where the contact has no lever
+    if (IsHardest(d, contact.efc_address)) {
+      KeepHessian(d, contact.efc_address, RowCount(d, contact));
+    } else if (contact_.emplace_back().FillHessian(m, d, c)) {
+      KeepWrench(m);
+    } else {
+      contact_.pop_back();
+    }
   }
 }
 

@@ -119,11 +119,11 @@ double RoomOf(const GeomPose& geom, const Vec3& point) {
   return room;
 }
 
+}  // namespace
+
 int RowCount(const mjData* data, const mjContact& contact) {
   return data->efc_type[contact.efc_address] == mjCNSTR_CONTACT_PYRAMIDAL ? 2 * (contact.dim - 1) : contact.dim;
 }
-
-}  // namespace
 
 bool CarriesForce(const mjData* data, const mjContact& contact) {
   const int row = contact.efc_address;

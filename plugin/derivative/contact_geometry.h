@@ -34,6 +34,9 @@ bool IsStaircase(const mjModel* model, const mjData* data, const mjContact& cont
 /// The contacts that are, and that push or by whose normal an adhesion pulls, which counts those within the gap too.
 std::vector<int> FeltStaircases(const mjModel* model, const mjData* data);
 
+/// Rows of a contact in efc, from efc_address on. @pre It has some.
+int RowCount(const mjData* data, const mjContact& contact);
+
 /// Is any row of the contact active? @pre efc_state is that of the solution.
 bool CarriesForce(const mjData* data, const mjContact& contact);
 

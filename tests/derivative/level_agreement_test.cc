@@ -407,6 +407,33 @@ TEST_F(LevelAgreementTest, TheHardestRowsLeaveWhatIsFreeItsDigits) {
   }
 }
 
+// A ball on a lid, pressed on along the hinge that turns it about its own centre: rows of the greatest D that no motion
+// feels. The joints behind them keep all their digits.
+TEST_F(LevelAgreementTest, TheHardestContactWithoutALeverLeavesMItsDigits) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody>
+      <geom type="cylinder" size=".08 .055"/>
+      <body pos="0 0 .07"><joint name="pan" axis="0 0 1"/><geom size=".06" density="700"/>
+        <body pos="0 0 .1"><joint axis="0 1 0"/><geom type="capsule" fromto=".1 0 .3 .3 0 .3" size=".02"/></body></body>
+    </worldbody><actuator><position joint="pan" kp="600"/></actuator></mujoco>)");
+  for (const int cone : {mjCONE_PYRAMIDAL, mjCONE_ELLIPTIC}) {
+    model->opt.cone = cone;
+    const DataPtr data = MakeData(model.get());
+    mj_forward(model.get(), data.get());
+    ASSERT_EQ(data->ncon, 1);
+    ASSERT_GT(data->efc_D[0], 1e14);
+    ASSERT_GT(data->efc_force[0], 0);
+    const StepDerivative step = Linearize(model.get(), data.get());
+
+    // without gravity's moment about the hinge nothing but its own inertia is at its actuator: h kp/M
+    double M[4];
+    mju_zero(M, 4);
+    mj_fullM(model.get(), data.get(), M);
+    EXPECT_NEAR(step.B(2, 0), model->opt.timestep * 600 / M[0], 1e-12 * step.B(2, 0));
+    const StepDerivative two = Linearize(model.get(), data.get(), {.level = Level::kResidual});
+    EXPECT_LT((step.A - two.A).cwiseAbs().maxCoeff(), 1e-9 * two.A.cwiseAbs().maxCoeff());
+  }
+}
+
 // Such a connect makes a hinge of a ball joint, whose derivative has a closed form that noise does not touch. It
 // carries the weight of the link. Undamped: in a step of Euler dampers come after the constraints.
 TEST_F(LevelAgreementTest, TheHardestRowsMakeAHingeOfABallJoint) {
