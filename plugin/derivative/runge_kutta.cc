@@ -21,17 +21,42 @@ void AddTo(double weight, const T& x, T* sum) {
   for (Eigen::Index n = 0; n < x.size(); n++) to[n] += weight * from[n];
 }
 
+bool HasRotations(const mjModel* m) {
+  return std::any_of(m->jnt_type, m->jnt_type + m->njnt,
+                     [](int type) { return type == mjJNT_BALL || type == mjJNT_FREE; });
+}
+
+// Rows of (q, v, w) that these rates lead to from the point in a time `step`: q0 ⊕ step k, (v0, w0) + step rate.
+// drate: nx numbers a column.
+void MoveRows(const mjModel* m, bool turns, double step, const VectorXd& k, const MatrixXd& dk, const double* drate,
+              MatrixXd* rows) {
+  const Eigen::Index nv = dk.rows(), ndx = rows->rows(), nx = ndx - nv;
+  const double* by_k = dk.data();
+  double* dx = rows->data();
+  for (Eigen::Index c = 0; c < dk.cols(); c++, by_k += nv, drate += nx, dx += ndx) {
+    for (Eigen::Index r = 0; r < nv; r++) {
+      dx[r] = step * by_k[r];
+      dx[nv + r] = PLANT("rk4: stage velocity", step * drate[r]);
+    }
+    for (Eigen::Index r = nv; r < nx; r++) dx[nv + r] = PLANT("rk4: stage activation", step * drate[r]);
+  }
+  dx = rows->data();
+  for (Eigen::Index j = 0; j < ndx; j++) dx[j * (ndx + 1)] += 1;
+  if (turns) PositionRows(m, k.data(), step, dk, rows->topRows(nv));
+}
+
 // k = J_r⁻¹(u) v and dk = J_r⁻¹ dv + (∂J_r⁻¹/∂u · du) v; du = step dk of the stage before
-void Rate(const mjModel* m, double step, RungeKuttaWork* work) {
+void Rate(const mjModel* m, bool turns, double step, RungeKuttaWork* work) {
   const int nv = static_cast<int>(m->nv);
   RungeKuttaWork& s = *work;
   s.k = s.x.head(nv);
-  s.next_dk.resize(nv, s.dx.cols());
-  for (Eigen::Index c = 0; c < s.dx.cols(); c++) {
-    const double* dv = s.dx.data() + c * s.dx.rows() + nv;
-    double* dk = s.next_dk.data() + c * nv;
+  if (turns) s.next_dk.resize(nv, s.dx.cols());
+  double* dk = (turns ? s.next_dk : s.dk).data();
+  const double* dv = s.dx.data() + nv;
+  for (Eigen::Index c = 0; c < s.dx.cols(); c++, dk += nv, dv += s.dx.rows()) {
     for (int r = 0; r < nv; r++) dk[r] = dv[r];
   }
+  if (!turns) return;
   ForRotations(m, [&](int adr) {
     const Vector3 u = s.u.segment<3>(adr), v = s.x.segment<3>(adr);
     const StageRotation rotation(u);
@@ -69,16 +94,19 @@ bool RungeKuttaStep(const mjModel* m, mjData* d, const StageFunction& stage, Run
   mju_copy(s.x0.data(), d->qvel, nv);
   mju_copy(s.x0.data() + nv, d->act, na);
 
-  // the point: dx = (dq, dv, dw, ·), u = 0
+  // the point: u = 0, dk = dv
+  const bool turns = HasRotations(m);
   const StageDerivative* point = &s.first;
-  s.dx.setIdentity(ndx, columns);
+  const double* drate = point->slope.data();
+  s.dx.resize(ndx, columns);
   s.k = s.x0.head(nv);
-  s.dk = s.dx.middleRows(nv, nv);
-  s.drate = point->slope;
+  s.dk.setZero(nv, columns);
+  for (int j = 0; j < nv; j++) s.dk(j, nv + j) = 1;
+  s.drate.resize(nx, columns);
   s.sum_k = kSum[0] * s.k;
   s.sum_rate = kSum[0] * point->rate;
   s.sum_dk = kSum[0] * s.dk;
-  s.sum_drate = kSum[0] * s.drate;
+  s.sum_drate = kSum[0] * point->slope;
 
   for (int i = 1; i < 4; i++) {
     const double step = kStageWeight[i] * h;
@@ -86,14 +114,7 @@ bool RungeKuttaStep(const mjModel* m, mjData* d, const StageFunction& stage, Run
     // u = step k, q = q0 ⊕ u, (v, w) = (v0, w0) + step (a, act_dot)
     s.u = step * s.k;
     s.x = s.x0 + step * point->rate;
-    PositionRows(m, s.k.data(), step, s.dk, s.dx.topRows(nv));
-    for (int c = 0; c < columns; c++) {
-      const double* rate = s.drate.data() + c * nx;
-      double* dx = s.dx.data() + c * ndx;
-      for (int r = 0; r < nv; r++) dx[nv + r] = PLANT("rk4: stage velocity", step * rate[r]);
-      for (int r = nv; r < nx; r++) dx[nv + r] = PLANT("rk4: stage activation", step * rate[r]);
-    }
-    for (int j = nv; j < ndx; j++) s.dx(j, j) += 1;
+    MoveRows(m, turns, step, s.k, s.dk, drate, &s.dx);
     mju_copy(d->qpos, s.q0.data(), nq);
     mj_integratePos(m, d->qpos, s.u.data(), 1);
     mju_copy(d->qvel, s.x.data(), nv);
@@ -106,7 +127,8 @@ bool RungeKuttaStep(const mjModel* m, mjData* d, const StageFunction& stage, Run
     std::fill_n(s.drate.data(), nx * ndx, 0.0);
     std::copy_n(point->slope.data() + nx * ndx, nx * inputs, s.drate.data() + nx * ndx);
     AddProduct(point->slope.leftCols(ndx), s.dx, &s.drate, &s.packed);
-    Rate(m, step, &s);
+    drate = s.drate.data();
+    Rate(m, turns, step, &s);
     AddTo(kSum[i], s.k, &s.sum_k);
     AddTo(kSum[i], point->rate, &s.sum_rate);
     AddTo(kSum[i], s.dk, &s.sum_dk);
@@ -115,9 +137,7 @@ bool RungeKuttaStep(const mjModel* m, mjData* d, const StageFunction& stage, Run
 
   // q' = q0 ⊕ h Σ b k, v' = v0 + h Σ b a, act' by the engine's last update
   s.all.resize(ndx, columns);
-  PositionRows(m, s.sum_k.data(), h, s.sum_dk, s.all.topRows(nv));
-  s.all.middleRows(nv, nv) = h * s.sum_drate.topRows(nv);
-  for (int j = nv; j < 2 * nv; j++) s.all(j, j) += 1;
+  MoveRows(m, turns, h, s.sum_k, s.sum_dk, s.sum_drate.data(), &s.all);
   for (int i = 0; i < m->nactuator; i++) {
     const int adr = m->actuator_actadr[i];
     for (int j = adr; adr >= 0 && j < adr + m->actuator_actnum[i]; j++) {
@@ -130,8 +150,10 @@ bool RungeKuttaStep(const mjModel* m, mjData* d, const StageFunction& stage, Run
       }
     }
   }
-  out->A = s.all.leftCols(ndx);
-  out->B = s.all.rightCols(inputs);
+  out->A.resize(ndx, ndx);
+  out->B.resize(ndx, inputs);
+  std::copy_n(s.all.data(), ndx * ndx, out->A.data());
+  std::copy_n(s.all.data() + ndx * ndx, ndx * inputs, out->B.data());
   return true;
 }
 
