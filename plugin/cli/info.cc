@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "cli/certificate_text.h"
 #include "cli/commands.h"
 #include "cli/model_facts.h"
 #include "cli/smoothness.h"
+#include "cli/terminal.h"
 
 namespace costate::cli {
 namespace {
@@ -106,16 +108,29 @@ void PrintNamed(const mjModel* model, const char* label, int type, mjtSize n) {
   PrintRow(label, n > 0 ? fmt::format("{}: {}", n, Joined(names, 24)) : "none");
 }
 
+// f(), with a word on a terminal: of thousands of dofs it takes a minute
+template <typename F>
+auto Working(const std::string& on, F f) {
+  Progress progress(0, stderr);
+  progress.Update(0, on);
+  return f();
+}
+
 // what each level says at the default state
 void PrintLevels(const mjModel* model) {
   const DataPtr data = MakeData(model);
+  const auto linearize = [&](const std::string& on, const LinearizeOptions& options) {
+    return Working("derivatives at the default state: " + on, [&] { return Linearize(model, data.get(), options); });
+  };
+  std::optional<Coverage> coverage;  // of the best there is
   for (Level level : {Level::kAnalytic, Level::kResidual}) {
     std::string text;
     try {
-      const StepDerivative derivative = Linearize(model, data.get(), {.level = level});
+      const StepDerivative derivative = linearize(ToString(level), {.level = level});
       text = derivative.status == StepStatus::kOk
                  ? "yes"
                  : fmt::format("the step fails there: {}", ToString(derivative.status));
+      if (level == Level::kAnalytic) coverage = derivative.coverage;
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kUnsupported) throw;
       const std::string why = error.what(), head = fmt::format("': {}: ", ToString(level));
@@ -126,8 +141,8 @@ void PrintLevels(const mjModel* model) {
              fmt::format("at the default state {}: {}", ToString(level), text));
   }
   try {
-    const StepDerivative best = Linearize(model, data.get());
-    for (const TermCoverage& term : best.coverage.terms) {
+    if (!coverage) coverage = linearize("the best of each term", {}).coverage;
+    for (const TermCoverage& term : coverage->terms) {
       PrintRow("", fmt::format("  {}: {}{}{}", term.term, ToString(term.level), term.reason.empty() ? "" : ", ",
                                term.reason));
     }
@@ -141,7 +156,8 @@ void PrintLevels(const mjModel* model) {
 void PrintCertificate(const mjModel* model) {
   const DataPtr data = MakeData(model);
   const char* label = "there";
-  for (const std::string& line : CertificateLines(Certify(model, data.get()))) {
+  const Certificate certificate = Working("switches at the default state", [&] { return Certify(model, data.get()); });
+  for (const std::string& line : CertificateLines(certificate)) {
     PrintRow(label, line);
     label = "";
   }
