@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "optimizer/basin_hopping.h"
 #include "optimizer/control_noise.h"
 #include "optimizer/free_start.h"
 #include "optimizer/lockstep.h"
@@ -56,8 +57,11 @@ class BasinHopping {
         round_callback_(round_callback) {}
 
   BasinHoppingResult Run(const Guess& guess);
+  BasinHoppingResult GoOnFrom(SolveResult led);
 
  private:
+  BasinHoppingResult Hop(double tolerance);
+  void Tell(const BasinHoppingRound& done);
   int Left() const { return options_.iterations - static_cast<int>(iterations_.size()); }
   Rank RankOf(double violation, double cost) const;
   std::vector<Guess> Kicked(int round) const;
@@ -203,7 +207,10 @@ void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, doub
   }
   BasinHoppingRound done{.number = round, .iterations = static_cast<int>(iterations_.size()) - before};
   done.better = Take(&results, &done);
-  if (round == 0 && IsEnough()) return;
+  if (round > 0 || !IsEnough()) Tell(done);
+}
+
+void BasinHopping::Tell(const BasinHoppingRound& done) {
   out_.rounds.push_back(done);
   if (round_callback_) round_callback_(done);
 }
@@ -223,7 +230,22 @@ BasinHoppingResult BasinHopping::Run(const Guess& guess) {
     for (std::size_t i = 1; i < first.size(); ++i) first[i].state = nullptr;
     Round(first, options_.iterations, tolerance, 0);
   }
+  return Hop(tolerance);
+}
 
+BasinHoppingResult BasinHopping::GoOnFrom(SolveResult led) {
+  iterations_ = std::move(led.iterations);
+  out_.result = std::move(led);
+  Tell({.number = 0,
+        .iterations = static_cast<int>(iterations_.size()),
+        .cost = out_.result.cost,
+        .violation = out_.result.violation,
+        .better = true});
+  return Hop(std::max(hopping_.tolerance, options_.tolerance));
+}
+
+// rounds of kicked controls, and the last solve
+BasinHoppingResult BasinHopping::Hop(double tolerance) {
   // of few iterations the last solve has its own, too
   const bool finish = tolerance > options_.tolerance;
   const int kept = finish ? hopping_.iterations : 0;
@@ -257,12 +279,7 @@ BasinHoppingResult BasinHopping::Run(const Guess& guess) {
   return std::move(out_);
 }
 
-}  // namespace
-
-BasinHoppingResult SolveBasinHopping(const Problem& problem, const Guess& guess, const IlqrOptions& options,
-                                     const BasinHoppingOptions& hopping, const IterationCallback& callback,
-                                     const ConstrainedOptions& constrained,
-                                     const BasinHoppingCallback& round_callback) {
+void CheckHopping(const IlqrOptions& options, const BasinHoppingOptions& hopping) {
   const OptionCheck need("basin hopping: ");
   RefuseTimeLimit(options, need);
   need(hopping.rounds >= 0, "rounds", hopping.rounds, "0 or more");
@@ -271,10 +288,26 @@ BasinHoppingResult SolveBasinHopping(const Problem& problem, const Guess& guess,
   need(hopping.size > 0 && std::isfinite(hopping.size), "size", hopping.size, "positive and finite");
   need(hopping.tolerance >= 0 && std::isfinite(hopping.tolerance), "tolerance", hopping.tolerance,
        "0 or more, and finite");
+}
+
+}  // namespace
+
+BasinHoppingResult SolveBasinHopping(const Problem& problem, const Guess& guess, const IlqrOptions& options,
+                                     const BasinHoppingOptions& hopping, const IterationCallback& callback,
+                                     const ConstrainedOptions& constrained,
+                                     const BasinHoppingCallback& round_callback) {
+  CheckHopping(options, hopping);
   Problem unconstrained = problem;
   unconstrained.constraints = nullptr;
   CheckProblem(unconstrained, guess.U);
   return BasinHopping(problem, options, hopping, constrained, callback, round_callback).Run(guess);
+}
+
+BasinHoppingResult HopBehind(const Problem& problem, SolveResult led, const IlqrOptions& options,
+                             const BasinHoppingOptions& hopping, const IterationCallback& callback,
+                             const ConstrainedOptions& constrained, const BasinHoppingCallback& round_callback) {
+  CheckHopping(options, hopping);
+  return BasinHopping(problem, options, hopping, constrained, callback, round_callback).GoOnFrom(std::move(led));
 }
 
 }  // namespace costate

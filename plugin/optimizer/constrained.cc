@@ -35,6 +35,7 @@ constexpr double kExact = 1e-12;     // … of the cost at least
 constexpr double kSingular = 1e-12;  // added to a curvature that may be singular, in terms of the largest
 constexpr int kPatience = 6;  // updates at the largest penalty, or without progress, before a problem is infeasible
 constexpr double kProgress = 0.9;
+constexpr int kIdle = 2;  // inner solves in a row that find no step at all: at a kink that no penalty leads away from
 
 void CheckConstrained(const ConstrainedOptions& o, const ConstraintSet& constraints, int N) {
   const OptionCheck need("constrained option ");
@@ -103,6 +104,7 @@ class Constrained {
   SolveResult Solve(const MatrixXd& U);
   bool GoOn(const IterationRecord& record);
   bool IsBetter(const SolveResult& candidate) const;
+  bool IsIdle(const SolveResult& solve) const;
   void Measure(SolveResult* result);
   bool Update(const SolveResult& result);
   void KeepState();
@@ -128,6 +130,7 @@ class Constrained {
   SolveState state_;             // of the last inner solve
   double least_ = std::numeric_limits<double>::infinity();
   int no_progress_ = 0;
+  int idle_ = 0;  // inner solves in a row that found no step
   bool has_best_ = false;
   SolveResult best_;
 };
@@ -288,6 +291,11 @@ bool Constrained::IsBetter(const SolveResult& candidate) const {
   return good && was ? candidate.cost <= best_.cost : good != was ? good : candidate.violation <= best_.violation;
 }
 
+// no step at any regularization; one that began at the largest has tried little else
+bool Constrained::IsIdle(const SolveResult& solve) const {
+  return options_.type == SolverType::kIlqr && solve.status == SolveStatus::kStalled && solve.iterations.size() > 1;
+}
+
 // multipliers, and penalties where the violation has not fallen; false when no motion keeps the constraints
 bool Constrained::Update(const SolveResult& result) {
   augmented_.UpdateMultipliers(result.trajectory, dt_);
@@ -358,8 +366,9 @@ SolveResult Constrained::Run(ConstMatrixRef U) {
       return End(SolveStatus::kStalled, "stalled (" + result.message + ")");
     }
     Measure(&result);
-    controls = result.trajectory.U;
     const VectorXd start = result.trajectory.X.col(0);
+    idle_ = result.trajectory.U == controls && start == FirstStart(problem_) ? idle_ + IsIdle(result) : 0;
+    controls = result.trajectory.U;
     if (HasFreeStart(problem_)) problem_.free_start.guess = start;
     const SolveStatus status = result.status;
     const double violation = result.violation;
@@ -372,7 +381,7 @@ SolveResult Constrained::Run(ConstMatrixRef U) {
     if (HasFreeStart(problem_) && state_.x0.size() == 0) state_.x0 = start;
     const bool cut_off = !enough_ && (status == SolveStatus::kInterrupted || status == SolveStatus::kIterationLimit);
     if (cut_off) KeepState();
-    const bool go_on = Update(result);
+    const bool go_on = Update(result) && idle_ < kIdle;
     if (!cut_off) KeepState();
 
     // multipliers and penalties as they are about this motion

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "optimizer/basin_hopping.h"
 #include "optimizer/free_start.h"
 #include "optimizer/stuck.h"
 
@@ -62,11 +63,19 @@ SolveResult SolveWithoutStops(const Task& task, const Problem& problem, const Gu
   return Solve(without, guess, task.solver, callback, task.constrained);
 }
 
-bool Roll(const Problem& problem, const VectorXd& start, const MatrixXd& U, Trajectory* motion) {
-  Simulator simulator(problem.model, problem.context, problem.substeps, 1);
-  const Eigen::Index N = U.cols();
-  const MatrixXd held = U.cwiseMax(problem.u_lower.replicate(1, N)).cwiseMin(problem.u_upper.replicate(1, N));
-  return simulator.Rollout(start, held, motion).ok();
+// the motion of these controls, told as by a solve that ends where it begins
+SolveResult Look(const Task& task, const Problem& problem, const MatrixXd& U, const ConstrainedOptions& constrained) {
+  IlqrOptions options = task.solver;
+  options.type = SolverType::kIlqr;
+  options.second_order = false;
+  options.iterations = 0;
+  return Solve(problem, {{}, U}, options, {}, constrained);
+}
+
+// within the constraints by cost, beyond their tolerance by violation
+bool IsBetter(const SolveResult& a, const SolveResult& b, double tolerance) {
+  const bool kept = a.violation <= tolerance, was = b.violation <= tolerance;
+  return kept && was ? a.cost < b.cost : kept != was ? kept : a.violation < b.violation;
 }
 
 SolveResult SolveFrom(const Task& task, const Problem& problem, const Guess& guess,
@@ -78,36 +87,68 @@ SolveResult SolveFrom(const Task& task, const Problem& problem, const Guess& gue
   return std::move(found.result);
 }
 
-// on the true model, from where the solve without stops has led where that keeps all constraints
-void SolveBeyondStops(const Task& task, const Problem& problem, const Guess& guess, const TaskCallbacks& callbacks,
-                      TaskSolution* out) {
-  SolveResult led = SolveWithoutStops(task, problem, guess, callbacks.iteration);
-  Trajectory motion;
-  if (Roll(problem, FirstStart(problem), guess.U, &motion))
-    led.initial_cost = TotalCost(*problem.cost, motion, problem.substeps * problem.model->opt.timestep);
-  const bool kept = led.status != SolveStatus::kDiverged && led.violation <= task.constrained.tolerance;
-
-  // a motion that meets no stop is the true model's
-  const bool true_motion =
-      kept && Roll(problem, led.trajectory.X.col(0), led.trajectory.U, &motion) && motion.X == led.trajectory.X;
-  const bool ended = led.status == SolveStatus::kConverged || led.status == SolveStatus::kInterrupted;
-  if (true_motion && ended && (task.hopping.rounds == 0 || task.hopping.after_stall)) {
+// what the solve without stops has found, where it meets none: rounds of kicks follow as they would elsewhere
+void EndWithoutStops(const Task& task, const Problem& problem, SolveResult led, const TaskCallbacks& callbacks,
+                     TaskSolution* out) {
+  if (task.hopping.rounds == 0 || !IsStuck(led)) {
     out->result = std::move(led);
     return;
   }
+  BasinHoppingResult found = HopBehind(problem, std::move(led), task.solver, task.hopping, callbacks.iteration,
+                                       task.constrained, callbacks.round);
+  out->result = std::move(found.result);
+  out->rounds = std::move(found.rounds);
+}
+
+// in the place of the solve on the true model, which found none as good
+void TakeInstead(SolveResult there, double tolerance, SolveResult* result) {
+  there.status = result->status;
+  if (result->status == SolveStatus::kConverged || result->status == SolveStatus::kDiverged)
+    there.status = SolveStatus::kStalled;
+  if (result->status == SolveStatus::kInfeasible && there.violation <= tolerance) there.status = SolveStatus::kStalled;
+  there.initial_cost = result->initial_cost;
+  there.message = result->message + "; the motion found without the model's limits is the better one";
+  there.iterations = std::move(result->iterations);
+  there.state = std::move(result->state);
+  *result = std::move(there);
+}
+
+// on the true model, from where the solve without stops has led where that keeps all constraints; the better of both
+void SolveBeyondStops(const Task& task, const Problem& problem, const Guess& guess, const TaskCallbacks& callbacks,
+                      TaskSolution* out) {
+  SolveResult led = SolveWithoutStops(task, problem, guess, callbacks.iteration);
+  if (led.status == SolveStatus::kDiverged) {
+    out->result = SolveFrom(task, problem, guess, task.constrained, callbacks, out);
+    return;
+  }
+  led.initial_cost = Look(task, problem, guess.U, task.constrained).initial_cost;
   Problem from = problem;
+  if (HasFreeStart(from)) from.free_start.guess = led.trajectory.X.col(0);
   ConstrainedOptions constrained = task.constrained;
-  if (kept) constrained.multipliers = led.multipliers;
-  if (kept && HasFreeStart(from)) from.free_start.guess = led.trajectory.X.col(0);
+  constrained.multipliers = led.multipliers;
+  SolveResult there = Look(task, from, led.trajectory.U, constrained);
+  const bool moves = there.status != SolveStatus::kDiverged, interrupted = led.status == SolveStatus::kInterrupted;
+
+  // a motion that meets no stop is the true model's
+  const bool true_motion = moves && there.trajectory.X == led.trajectory.X;
+  const bool over = led.status == SolveStatus::kConverged || led.status == SolveStatus::kInfeasible;
+  const bool plain = task.hopping.rounds == 0 || task.hopping.after_stall;
+  if (true_motion && (interrupted || (over && plain))) {
+    EndWithoutStops(task, problem, std::move(led), callbacks, out);
+    return;
+  }
+  led.message = "without the model's limits: " + led.message;
+  const bool kept = led.violation <= task.constrained.tolerance;
   std::vector<IterationRecord> records = led.iterations;
   const IterationCallback counted = CountOn(&records, callbacks.iteration);
   TaskCallbacks then = callbacks;
-  then.iteration = [&](const IterationRecord& record) {
-    return counted(record) && led.status != SolveStatus::kInterrupted;
-  };
-  out->result = SolveFrom(task, from, kept ? Guess{{}, led.trajectory.U} : guess, constrained, then, out);
-  led.message = "without the model's limits: " + led.message;
+  then.iteration = [&](const IterationRecord& record) { return counted(record) && !interrupted; };
+  out->result = kept ? SolveFrom(task, from, {{}, led.trajectory.U}, constrained, then, out)
+                     : SolveFrom(task, problem, guess, task.constrained, then, out);
   PutBehind(led, std::move(records), &out->result);
+  const bool lost = out->result.status == SolveStatus::kDiverged;
+  if (moves && (lost || IsBetter(there, out->result, task.constrained.tolerance)))
+    TakeInstead(std::move(there), task.constrained.tolerance, &out->result);
 }
 
 // lengths are tried on the true model, from where the smoothed way has led at that of the horizon

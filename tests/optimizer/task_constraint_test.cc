@@ -261,6 +261,63 @@ TEST_F(TaskConstraint, TheModelsOwnRangesAreAimedAtFromInside) {
   EXPECT_NE(held.status, SolveStatus::kInfeasible) << held.message;
 }
 
+// A solve without the model's stops is the user's solve where it meets none: it is not made again, nor lost when it is
+// stopped.
+TEST_F(TaskConstraint, ASolveThatMeetsNoStopIsTheOnlyOne) {
+  const support::TemporaryFolder folder;
+  folder.Write("rail.xml", R"(<mujoco><option timestep="0.01" gravity="0 0 0"/><worldbody><body>
+    <joint name="x" type="slide" axis="1 0 0" limited="true" range="-9 9"/><geom size=".1" mass="1"/></body></worldbody>
+    <actuator><motor joint="x" ctrlrange="-1 1"/></actuator></mujoco>)");
+  const auto load = [&](const std::string& goal) {
+    return LoadTask(folder.Write("rail.task.xml",
+                                 "<task model='rail.xml' horizon='1'><cost ctrl='all' weight='0.01'/><limit joint='x'/>"
+                                 "<constraint qpos='x' equals='" +
+                                     goal +
+                                     "' when='end'/><constraint qvel='x' equals='0' when='end'/>"
+                                     "<hopping rounds='0'/></task>"));
+  };
+  const SolveResult never = SolveTask(load("2")).result;
+  EXPECT_EQ(never.status, SolveStatus::kInfeasible) << never.message;
+  EXPECT_EQ(never.message.find("then"), std::string::npos) << never.message;
+
+  const Task task = load("0.2");
+  std::vector<double> violations;
+  const SolveResult stopped = SolveTask(task, {.iteration =
+                                                   [&](const IterationRecord& record) {
+                                                     violations.push_back(record.violation);
+                                                     return violations.size() < 4;
+                                                   }})
+                                  .result;
+  EXPECT_EQ(stopped.status, SolveStatus::kInterrupted) << stopped.message;
+  EXPECT_EQ(stopped.iterations.size(), 4U);
+  EXPECT_LE(stopped.violation, *std::min_element(violations.begin(), violations.end()) + 1e-15);
+  EXPECT_LT(stopped.violation, 0.1) << "of 0.2 at the guess";
+}
+
+// what the solve without stops has found is kept where the one on the true model ends worse
+TEST_F(TaskConstraint, TheBetterOfTheSolvesWithAndWithoutStopsIsReturned) {
+  const support::TemporaryFolder folder;
+  Task task = LoadTask(folder.Write(
+      "short.task.xml", std::string("<task model='") + COSTATE_MODELS +
+                            "/cartpole/cartpole.xml' horizon='2' controlstep='2'><start key='hang'/><guess ctrl='0'/>"
+                            "<cost qpos='all' target='key:upright' weight='0.5' terminal='200 500'/>"
+                            "<cost qvel='all' weight='0.01' terminal='50'/><cost ctrl='all' weight='0.005'/>"
+                            "<limit joint='slider' margin='1.3'/></task>"));
+  ASSERT_FALSE(task.stops.empty());
+  const auto cut_off = [&](int iterations, int more) {
+    task.solver.iterations = iterations;
+    return SolveTask(task,
+                     {.iteration = [&, n = 0](const IterationRecord&) mutable { return ++n < iterations + more; }})
+        .result;
+  };
+  for (const int iterations : {40, 80}) {
+    const SolveResult led = cut_off(iterations, 0), both = cut_off(iterations, 3);
+    EXPECT_EQ(led.iterations.size(), static_cast<std::size_t>(iterations));
+    EXPECT_LE(both.violation, std::max(led.violation, task.constrained.tolerance)) << both.message;
+    EXPECT_LT(both.cost, 5) << both.message;
+  }
+}
+
 TEST_F(TaskConstraint, WarnsOfAStartThatViolates) {
   const Task task =
       LoadZooTask(std::string("<start key='pose'/>") + kCheap + "<constraint name='low' qpos='extend' upper='0.05'/>");

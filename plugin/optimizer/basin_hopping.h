@@ -1,0 +1,20 @@
+// Rounds of kicked controls behind a solve that was made elsewhere. README.md, "Basin hopping".
+#ifndef COSTATE_OPTIMIZER_BASIN_HOPPING_H_
+#define COSTATE_OPTIMIZER_BASIN_HOPPING_H_
+
+#include <costate/basin_hopping.h>
+
+namespace costate {
+
+/// SolveBasinHopping behind its round 0, which `led` is: the end of a solve of this problem. Its iterations stand
+/// before those of the rounds and count among options.iterations.
+///
+/// @throws as SolveBasinHopping.
+BasinHoppingResult HopBehind(const Problem& problem, SolveResult led, const IlqrOptions& options,
+                             const BasinHoppingOptions& hopping, const IterationCallback& callback = {},
+                             const ConstrainedOptions& constrained = {},
+                             const BasinHoppingCallback& round_callback = {});
+
+}  // namespace costate
+
+#endif  // COSTATE_OPTIMIZER_BASIN_HOPPING_H_
