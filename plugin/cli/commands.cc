@@ -5,18 +5,33 @@
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 
 namespace costate::cli {
 namespace {
 
-volatile std::sig_atomic_t interrupted = 0;
+// timeout(1) signals the program and then its group: what comes so soon behind the first is no second one
+constexpr double kSamePress = 0.2;  // [s]
 
-// first signal: remember it and hand the next one back to the system
+volatile std::sig_atomic_t interrupted = 0;
+timespec pressed = {};
+
+// first signal: remember it; a second one ends at once
 void OnInterrupt(int signal) {
-  interrupted = 1;
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  if (!interrupted) {
+    pressed = now;
+    interrupted = 1;
+    return;
+  }
+  const double since =
+      static_cast<double>(now.tv_sec - pressed.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec - pressed.tv_nsec);
+  if (since < kSamePress) return;
   std::signal(signal, SIG_DFL);
+  std::raise(signal);
 }
 
 // CLI11's own ranges let NaN pass and name the largest double

@@ -289,6 +289,8 @@ TEST(CliOptimize, KeepsTheBestMotionWhenInterrupted) {
       {COSTATE_PROGRAM, "optimize", task, "--out", folder.File("run"), "--no-plots", "--derivative", "step"});
   ASSERT_TRUE(process.WaitForText("\n    1 "));
   process.Signal(SIGINT);
+  usleep(5000);
+  process.Signal(SIGINT);  // as timeout(1) does: to the program, then to its group
   const ProcessResult result = process.Wait();
   EXPECT_EQ(result.exit_code, 130) << result.out << result.err;
   EXPECT_TRUE(Has(result.out, "interrupted after "));
