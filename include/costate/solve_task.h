@@ -16,6 +16,9 @@ struct TaskCallbacks {
   IterationCallback iteration{};
   StageCallback stage{};         ///< of <smooth>
   BasinHoppingCallback round{};  ///< of <hopping>
+  /// Before a solve without the stops that <limit> keeps off (true), and before one on the true model behind it
+  /// (false).
+  std::function<void(bool without)> stops{};
 };
 
 struct TaskSolution {
@@ -28,7 +31,7 @@ struct TaskSolution {
 /// Minimizes the task's cost as `costate optimize` does. <hopping> goes on from where <smooth> has led, on the true
 /// model, with solver.iterations of its own; with <time> each length that is tried is solved with it. Joints that
 /// <limit> keeps off the model's own limits are solved without these first, with solver.iterations of its own, but with
-/// <smooth> and <time>.
+/// <smooth> and <time>; where that motion, on the true model, is the better one in the end, it is the result.
 ///
 /// With <time> and <smooth> lengths are tried on the true model, from where <smooth> has led at that of the horizon.
 /// @throws as SampleControls, SolveContinuation, SolveBasinHopping, SolveFreeTime and Solve.

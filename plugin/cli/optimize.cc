@@ -150,6 +150,10 @@ TaskCallbacks TellingCallbacks(const Task& task, const OptimizeOptions& options,
   callbacks.stage = [progress](int stage, const ContinuationStage& s) {
     progress->Line(fmt::format("stage {}: {}", stage + 1, s.smoothing));
   };
+  callbacks.stops = [progress](bool without) {
+    progress->Line(without ? "without the model's own limits first, which <limit> keeps off"
+                           : "now with the model's own limits");
+  };
   callbacks.round = [&task, progress, best = 0.0](const BasinHoppingRound& round) mutable {
     const bool last = round.number > task.hopping.rounds;
     const std::string verdict = round.number == 0 ? ""

@@ -116,8 +116,13 @@ void TakeInstead(SolveResult there, double tolerance, SolveResult* result) {
 // on the true model, from where the solve without stops has led where that keeps all constraints; the better of both
 void SolveBeyondStops(const Task& task, const Problem& problem, const Guess& guess, const TaskCallbacks& callbacks,
                       TaskSolution* out) {
+  const auto tell = [&callbacks](bool without) {
+    if (callbacks.stops) callbacks.stops(without);
+  };
+  tell(true);
   SolveResult led = SolveWithoutStops(task, problem, guess, callbacks.iteration);
   if (led.status == SolveStatus::kDiverged) {
+    tell(false);
     out->result = SolveFrom(task, problem, guess, task.constrained, callbacks, out);
     return;
   }
@@ -143,6 +148,7 @@ void SolveBeyondStops(const Task& task, const Problem& problem, const Guess& gue
   const IterationCallback counted = CountOn(&records, callbacks.iteration);
   TaskCallbacks then = callbacks;
   then.iteration = [&](const IterationRecord& record) { return counted(record) && !interrupted; };
+  tell(false);
   out->result = kept ? SolveFrom(task, from, {{}, led.trajectory.U}, constrained, then, out)
                      : SolveFrom(task, problem, guess, task.constrained, then, out);
   PutBehind(led, std::move(records), &out->result);

@@ -143,6 +143,10 @@ TimeSeries GuessHeld(const XmlElement* element, const Start& start, const Task& 
     if (!element || !element->Has("qpos")) return {VectorXd(), u};
     return GuessPosture(*element, start, u, task);
   }
+  if (text.find('@') == std::string::npos) {
+    element->Fail(fmt::format(
+        "hold: '{}' is neither true, for what holds the start, nor keyframes with times, NAME@SECONDS", text));
+  }
   const TimedKeys keys = ReadTimedKeys(*element, "hold", text);
   const Eigen::Index n = keys.time.size();
   TimeSeries series{VectorXd::Zero(n + 1), MatrixXd(u.size(), n + 1)};

@@ -282,12 +282,14 @@ TEST_F(TaskConstraint, ASolveThatMeetsNoStopIsTheOnlyOne) {
 
   const Task task = load("0.2");
   std::vector<double> violations;
-  const SolveResult stopped = SolveTask(task, {.iteration =
-                                                   [&](const IterationRecord& record) {
-                                                     violations.push_back(record.violation);
-                                                     return violations.size() < 4;
-                                                   }})
-                                  .result;
+  std::vector<bool> without;
+  const IterationCallback stop_soon = [&](const IterationRecord& record) {
+    violations.push_back(record.violation);
+    return violations.size() < 4;
+  };
+  const auto tell = [&](bool first) { without.push_back(first); };
+  const SolveResult stopped = SolveTask(task, {.iteration = stop_soon, .stops = tell}).result;
+  EXPECT_EQ(without, std::vector<bool>{true});
   EXPECT_EQ(stopped.status, SolveStatus::kInterrupted) << stopped.message;
   EXPECT_EQ(stopped.iterations.size(), 4U);
   EXPECT_LE(stopped.violation, *std::min_element(violations.begin(), violations.end()) + 1e-15);

@@ -198,7 +198,7 @@ const Bad kBad[] = {
     {"StartKey", "<start key='homme'/><cost ctrl='all'/>", {"did you mean 'home'?"}, ErrorCode::kInvalidArgument},
     {"StartZeroQuat", "<start qpos='0 0 1 0 0 0 0 1 0 0 0 0 0'/><cost ctrl='all'/>", {"joint 'root' has length 0"}},
     {"StartNan", "<start qvel='nan'/><cost ctrl='all'/>", {"'nan' is not a finite number"}},
-    {"GuessHold", "<guess hold='maybe'/><cost ctrl='all'/>", {"hold: 'maybe' is no keyframe with a time"}},
+    {"GuessHold", "<guess hold='maybe'/><cost ctrl='all'/>", {"hold: 'maybe' is neither true", "NAME@SECONDS"}},
     {"GuessHoldKey",
      "<guess hold='hume@1'/><cost ctrl='all'/>",
      {"hold: ", "did you mean 'home'?"},
