@@ -175,7 +175,8 @@ void AddTrainCommand(CLI::App& app, int* exit_code) {
 (<spread>); without it a linear law of the whole state is trained from the task's start; --hidden and --spread take the place of
 the two. A robot with --goal, as of costate optimize, needs no task file. The mean cost over the starts falls
 along its exact gradient by the weights: the adjoint of the closed loop. At first the policy plays the task's guess. The horizon
-grows in --stages: what does not stabilize yet has slopes over long motions that say nothing. One line an iteration; Ctrl-C
+grows in --stages: what does not stabilize yet has slopes over long motions that say nothing; the last stage of a linear policy begins
+with the gain of the linear-quadratic problem about the guess where that costs less. One line an iteration; Ctrl-C
 keeps and saves the best.
 
 The slope along the first gradient is compared with differences. At the end the policy is tried from as many other starts. The

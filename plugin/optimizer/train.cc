@@ -1,7 +1,9 @@
 // Weights of a policy by the gradient of the mean cost over many starts, each one adjoint of the closed loop.
+#include <costate/ilqr.h>
 #include <costate/policy.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -92,6 +94,21 @@ class MeanCost {
   MatrixXd gradients_;
 };
 
+// of equals the first; empty ones are none
+void TakeBest(const std::vector<VectorXd>& candidates, MeanCost* cost, NetworkPolicy* policy, const MatrixXd& starts) {
+  const VectorXd* best = nullptr;
+  double least = kFailed;
+  for (const VectorXd& w : candidates) {
+    if (w.size() == 0) continue;
+    policy->Set(w);
+    const double mean = cost->Costs(starts).mean();
+    if (best && !(mean < least)) continue;
+    best = &w;
+    least = std::isnan(mean) ? kFailed : mean;
+  }
+  policy->Set(*best);
+}
+
 TrainCheck CompareSlopes(MeanCost* cost, NetworkPolicy* policy, const MatrixXd& starts) {
   TrainCheck check;
   const VectorXd w = policy->Get();
@@ -116,6 +133,47 @@ TrainCheck CompareSlopes(MeanCost* cost, NetworkPolicy* policy, const MatrixXd& 
   }
   policy->Set(w);
   return check;
+}
+
+// du/dz of (18) at the reference's first control
+double SlopeAtReference(const Task& task, int control) {
+  const double lower = task.u_lower[control], upper = task.u_upper[control];
+  if (!std::isfinite(lower) || !std::isfinite(upper)) return 1;
+  const double half = 0.5 * (upper - lower), s = (task.U_guess(control, 0) - lower - half) / half;
+  return half * (1 - s * s);
+}
+
+// The linear law whose slope is the gain of the linear-quadratic problem about the reference: W = K_0 by (18b). Empty
+// where the policy has no such law, or the reference no gain.
+VectorXd GainWeights(const Task& task, const NetworkPolicy& policy) {
+  const int nu = static_cast<int>(task.U_guess.rows()), ndx = Dims(task.model.get()).ndx;
+  std::vector<Observation> seen = task.policy.observations;
+  if (seen.empty()) {
+    for (int i = 0; i < ndx; i++) seen.push_back({.index = i});
+  }
+  const int n = static_cast<int>(seen.size());
+  const bool linear = task.policy.hidden.empty() && policy.observations() == n && policy.weights() == nu * (n + 1);
+  const mjModel* m = task.model.get();
+  const bool late =
+      std::any_of(m->actuator_delay, m->actuator_delay + m->nactuator, [](mjtNum delay) { return delay > 0; });
+  if (!linear || late || !policy.Get().isZero(0)) return {};
+  IlqrOptions options = task.solver;
+  options.type = SolverType::kIlqr;
+  options.second_order = false;
+  options.iterations = 0;
+  const SolveResult at_reference = SolveIlqr(task.ToProblem(), task.U_guess, options);
+  if (at_reference.policy.K.empty()) return {};
+  const MatrixXd& K = at_reference.policy.K.front();
+  VectorXd w = VectorXd::Zero(policy.weights());
+  for (int j = 0; j < n; j++) {
+    const Observation& o = seen[static_cast<std::size_t>(j)];
+    if (o.kind != Observation::Kind::kTangent || o.index >= ndx) continue;
+    for (int i = 0; i < nu; i++) {
+      const double slope = SlopeAtReference(task, i) * o.scale;
+      if (slope != 0) w[i + nu * j] = K(i, o.index) / slope;
+    }
+  }
+  return w.allFinite() ? w : VectorXd();
 }
 
 void CheckTrain(const Task& task, const TrainOptions& options) {
@@ -165,7 +223,7 @@ TrainResult TrainPolicy(const Task& task, NetworkPolicy* policy, const TrainOpti
   MeanCost cost(task, policy, options);
   result.initial_unseen = cost.Costs(unseen).mean();
   result.initial_loss = cost.Costs(result.starts).mean();
-  const VectorXd first = policy->Get();
+  const VectorXd first = policy->Get(), gain = GainWeights(task, *policy);
   const int n = policy->weights();
   const VectorXd bound = VectorXd::Constant(n, kFailed);
 
@@ -176,8 +234,7 @@ TrainResult TrainPolicy(const Task& task, NetworkPolicy* policy, const TrainOpti
     if (!last && N < kShortest) continue;
     cost.SetHorizon(N);
     if (done == 0) result.check = CompareSlopes(&cost, policy, result.starts);
-    // what the stages have led to may be worse over the whole horizon than what there was
-    if (last && done > 0 && result.initial_loss < cost.Costs(result.starts).mean()) policy->Set(first);
+    if (last) TakeBest({policy->Get(), first, gain}, &cost, policy, result.starts);
     DescentOptions descent = options.descent;
     descent.iterations = last ? options.descent.iterations - done : options.descent.iterations / options.stages;
     if (!last) descent.tolerance = kStageTolerance;

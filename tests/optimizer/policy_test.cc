@@ -286,6 +286,35 @@ TEST(Policy, FindsTheGainOfTheRiccatiEquation) {
   }
 }
 
+// Two poles on a cart fall within tenths of a second: horizons that grow end where the longer ones have no slope that
+// means anything. The gain of the linear-quadratic problem is a law to begin with.
+TEST(Policy, BeginsFromTheGainWhereItStabilizes) {
+  const support::TemporaryFolder folder;
+  folder.Write("poles.xml", R"(<mujoco><option timestep="0.01" integrator="RK4"/><worldbody><body>
+    <joint name="cart" type="slide" axis="1 0 0"/><geom size="0.1" mass="10" contype="0"/><body>
+    <joint name="lower" axis="0 1 0"/><geom type="capsule" size="0.045" fromto="0 0 0 0 0 0.6" contype="0"/><body pos="0 0 0.6">
+    <joint name="upper" axis="0 1 0"/><geom type="capsule" size="0.045" fromto="0 0 0 0 0 0.6" contype="0"/></body></body></body></worldbody>
+    <actuator><motor joint="cart" gear="500" ctrlrange="-1 1"/></actuator></mujoco>)");
+  const auto train = [&](const std::string& policy_text) {
+    const Task task = LoadTask(folder.Write(
+        "poles.task.xml",
+        "<task model='poles.xml' horizon='2' controlstep='2'><guess ctrl='0'/><cost ctrl='all' weight='0.01'/>"
+        "<cost qpos='all' weight='1' terminal='20'/><cost qvel='all' weight='0.01' terminal='1'/>" +
+            policy_text + "<spread qpos='lower upper' by='0.1'/></policy></task>"));
+    NetworkPolicy policy = MakePolicy(task);
+    TrainOptions options;
+    options.descent.iterations = 40;
+    return TrainPolicy(task, &policy, options);
+  };
+  const TrainResult result = train("<policy starts='8'>");
+  EXPECT_GT(result.initial_loss, 100) << "they fall";
+  EXPECT_LT(result.loss, 0.05) << result.message;
+  EXPECT_LT(result.unseen, 0.1);
+
+  // in other units (18b) has other weights
+  EXPECT_LT(train("<policy starts='8'><observe qpos='all' scale='2'/><observe qvel='all' scale='0.1'/>").loss, 0.05);
+}
+
 TEST(Policy, TrainingIsBitwiseTheSameAtAnyThreadCount) {
   TrainResult results[2];
   VectorXd weights[2];
