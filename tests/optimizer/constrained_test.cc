@@ -8,6 +8,7 @@
 #include <limits>
 #include <string>
 
+#include "optimizer/augmented_cost.h"
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
 #include "support/temporary_folder.h"
@@ -316,6 +317,28 @@ TEST_F(Constrained, StopsWhenAsked) {
   EXPECT_EQ(result.status, SolveStatus::kInterrupted) << result.message;
   EXPECT_EQ(result.iterations.size(), 7u);
   EXPECT_EQ(result.trajectory.N(), 50);
+}
+
+// Solvers aim inside by the inset; what lies between that and the bound is settled, what pulls back from there is not.
+TEST_F(Constrained, InsetsAreAimedAtAndForgiven) {
+  ConstraintInfo info;
+  info.lower = Eigen::Vector2d(-1, -1);
+  info.upper = Eigen::Vector2d(4, 4);
+  info.inset = Eigen::Vector2d(0.1, 0);
+  EXPECT_DOUBLE_EQ(Aim(info, 0, -3), -0.9);
+  EXPECT_DOUBLE_EQ(Aim(info, 0, 0.5), 0.5);
+  EXPECT_DOUBLE_EQ(Aim(info, 0, 7), 3.9);
+  EXPECT_DOUBLE_EQ(Aim(info, 1, -3), -1);
+  EXPECT_DOUBLE_EQ(Aim(info, 1, 7), 4);
+
+  // y = z − Aim(z), with the shift of its multiplier; in terms of the largest bound
+  EXPECT_DOUBLE_EQ(Unsettled(info, 0, 0.08, 0), 0);
+  EXPECT_DOUBLE_EQ(Unsettled(info, 0, -0.08, 0), 0);
+  EXPECT_DOUBLE_EQ(Unsettled(info, 0, 0.3, 0), 0.2 / 4);
+  EXPECT_DOUBLE_EQ(Unsettled(info, 0, -0.3, -0.02), 0.18 / 4);
+  EXPECT_DOUBLE_EQ(Unsettled(info, 0, 0.02, 0.1), 0.08 / 4);
+  EXPECT_DOUBLE_EQ(Unsettled(info, 0, 0, -0.08), 0.08 / 4);
+  EXPECT_DOUBLE_EQ(Unsettled(info, 1, 0.08, 0), 0.08 / 4);
 }
 
 TEST_F(Constrained, RefusesWhatIsMalformed) {

@@ -249,6 +249,10 @@ TEST_F(TaskConstraint, TheModelsOwnRangesAreAimedAtFromInside) {
   EXPECT_EQ(result.violation, 0) << result.message;
   EXPECT_LT(result.trajectory.X.row(0).maxCoeff(), 0.5) << "the stop is not touched";
   EXPECT_GT(result.trajectory.X.row(0).maxCoeff(), 0.5 - 0.0051);
+  const SolveResult lower = solve("0", "<limit joint='x'/>", "-1.3");
+  EXPECT_EQ(lower.violation, 0) << lower.message;
+  EXPECT_GT(lower.trajectory.X.row(0).minCoeff(), -1);
+  EXPECT_LT(lower.trajectory.X.row(0).minCoeff(), -1 + 0.0051);
   EXPECT_GT(solve("-0.5", "<limit joint='x' margin='0'/>").trajectory.X.row(0).maxCoeff(), 0.5 - 1e-6);
   EXPECT_EQ(result.constraints[0].upper, 0.5);
 
