@@ -5,9 +5,9 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <limits>
 
 #include "core/engine_guard.h"
+#include "core/extremes.h"
 #include "core/new_file.h"
 #include "derivative/analytic.h"
 #include "rollout/plot.h"
@@ -15,7 +15,6 @@
 namespace costate::cli {
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kNoise = 1e-10;  // of a matrix's largest entry: what differences leave in a block of zeros
 
 // the largest error of all blocks, and how many entries were judged and are wrong
@@ -161,7 +160,7 @@ std::vector<SweepRow> SweepSteps(const mjModel* model, const mjData* data, const
   const auto error = [&](const LinearizeOptions& at) {
     StepDerivative value;
     std::string reason;
-    return LinearizeAt(model, data, at, &value, &reason) ? LargestError(model, value, reference) : kNaN;
+    return LinearizeAt(model, data, at, &value, &reason) ? LargestError(model, value, reference) : kNan;
   };
   LinearizeOptions at = options;
   at.level = Level::kAnalytic;

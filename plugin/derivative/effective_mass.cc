@@ -200,7 +200,7 @@ bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const TendonMomen
   mju_copy(applied_.data(), Ma, nv);
   difference_ = applied_;
   Solve(applied_.data());
-  for (const FreeBody& free : free_) applied_.segment<6>(free.dof) = free.lu.solve(difference_.segment<6>(free.dof));
+  for (const FreeBody& free : free_) applied_.segment<6>(free.dof) = free.lu.Solve(difference_.segment<6>(free.dof));
   difference_ = Eigen::Map<const Eigen::VectorXd>(a, nv) - applied_;
   return true;
 }
@@ -239,7 +239,7 @@ bool EffectiveMass::Factor(const mjModel* m, const mjData* d) {
       whole(j, i) += solver_.row(i)[k];
     }
   }
-  lu_.compute(whole);
+  lu_.Factor(whole);
   return true;
 }
 
@@ -248,9 +248,7 @@ void EffectiveMass::Solve(double* x, bool transposed) const {
   if (articulated_) {
     articulated_solver_.Solve(x);
   } else if (coriolis_) {
-    Eigen::Map<Eigen::VectorXd> all(x, diagonal_.size());
-    if (transposed) all = lu_.transpose().solve(all).eval();
-    else all = lu_.solve(all).eval();
+    lu_.Solve(x, transposed);
   } else {
     solver_.Solve(x);
   }
@@ -293,7 +291,7 @@ void EffectiveMass::AddFreeBodies(const mjModel* m, const mjData* d) {
         block(col, i) += solver_.row(free.dof + i)[k];
       }
     }
-    free.lu.compute(block);
+    free.lu.Factor(block);
     free_.push_back(free);
   }
 }
@@ -436,20 +434,17 @@ double* EffectiveMass::SolveSum(double* x, const double* e, bool half) const {
 
 // x ← M'⁻¹ x
 void EffectiveMass::SolveBlock(double* x, bool half, bool sparse) const {
-  using Rows = Eigen::Map<Eigen::Matrix<double, 6, kWidth, Eigen::RowMajor>>;
-  using AllRows = Eigen::Matrix<double, Eigen::Dynamic, kWidth, Eigen::RowMajor>;
   right_side_.resize(free_.size() * 6 * kWidth);
   double* saved = right_side_.data();
   for (const FreeBody& free : free_) saved = std::copy_n(x + free.dof * kWidth, 6 * kWidth, saved);
   if (coriolis_) {
-    Eigen::Map<AllRows> rows(x, static_cast<Eigen::Index>(diagonal_.size()), kWidth);
-    rows = lu_.solve(rows).eval();
+    lu_.SolveRows(x);
   } else {
     solver_.SolveBlock(x, sparse, half);
   }
   saved = right_side_.data();
   for (const FreeBody& free : free_) {
-    Rows(x + free.dof * kWidth) = free.lu.solve(Rows(saved));
+    free.lu.SolveRows(saved, x + free.dof * kWidth);
     saved += 6 * kWidth;
   }
 }
@@ -479,7 +474,7 @@ void EffectiveMass::ApplyVector(double* x, double* e) const {
   right_side_.assign(e, e + diagonal_.size());
   Solve(e);
   for (const FreeBody& free : free_)
-    Eigen::Map<Vec6>(e + free.dof) = free.lu.solve(Vec6Map(right_side_.data() + free.dof));
+    Eigen::Map<Vec6>(e + free.dof) = free.lu.Solve(Vec6Map(right_side_.data() + free.dof));
   for (std::size_t i = 0; i < diagonal_.size(); i++) x[i] += e[i];
 }
 
@@ -487,7 +482,7 @@ void EffectiveMass::ApplyTransposed(double* y, double* z) const {
   // z = M'⁻ᵀ y, then y − (M' − M)ᵀ z
   std::copy(y, y + diagonal_.size(), z);
   Solve(z, true);
-  for (const FreeBody& free : free_) Eigen::Map<Vec6>(z + free.dof) = free.lu.transpose().solve(Vec6Map(y + free.dof));
+  for (const FreeBody& free : free_) Eigen::Map<Vec6>(z + free.dof) = free.lu.Solve(Vec6Map(y + free.dof), true);
   SubtractDifference(z, true, y);
 }
 

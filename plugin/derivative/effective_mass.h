@@ -8,13 +8,12 @@
 #include <string>
 #include <vector>
 
-#include <Eigen/LU>
-
 #include "derivative/actuation.h"
 #include "derivative/articulated_solver.h"
 #include "derivative/columns.h"
 #include "derivative/coriolis.h"
 #include "derivative/fluid_damping.h"
+#include "derivative/lu.h"
 #include "derivative/passive.h"
 #include "derivative/spatial.h"
 #include "derivative/tree_solver.h"
@@ -80,7 +79,7 @@ class EffectiveMass {
     Mat3 inertia;  // about the com, in the body's frame
     double mass;
     Mat6 damping;  // h ∂c/∂v
-    Eigen::PartialPivLU<Mat6> lu;
+    Lu6 lu;
   };
   void SubtractDifference(const double* x, bool transposed, double* e) const;
   // h B JᵀJ of a tendon or actuator, where B or J moves
@@ -114,7 +113,7 @@ class EffectiveMass {
   bool fluid_present_ = false;
   std::unique_ptr<CoriolisDamping> coriolis_;  // implicit alone: M' is not symmetric
   Eigen::MatrixXd bias_;                       // its part of M' − M
-  Eigen::PartialPivLU<Eigen::MatrixXd> lu_;    // of the whole M'
+  DenseLu lu_;                                 // of the whole M'
   std::vector<Damper> damper_;                 // those whose part of M' moves
   mutable std::vector<double> right_side_;
   mutable BlockedMatrix zero_;  // one block, where E has none

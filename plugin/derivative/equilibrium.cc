@@ -268,7 +268,7 @@ double Equilibrium::Polish(const mjModel* m, mjData* d) {
     Assemble(m, d);
     Factor(m);
     if (symmetric_) llt_.solveInPlace(r_);  // takes no memory
-    else r_ = lu_.solve(r_);
+    else lu_.Solve(r_.data());
     const double step = MaxAbs(r_) / (1 + MaxAbs(a_));
     if (!(step > kConverged) || k == kPolish) return step;
     a_ -= r_;
@@ -279,17 +279,17 @@ double Equilibrium::Polish(const mjModel* m, mjData* d) {
 void Equilibrium::Factor(const mjModel* m) {
   symmetric_ = !IsDiscrete(m);
   if (symmetric_) llt_.compute(H_);
-  else lu_.compute(H_);
+  else lu_.Factor(H_);
 }
 
 Eigen::MatrixXd Equilibrium::SolveH(const Eigen::MatrixXd& X) const {
   if (symmetric_) return llt_.solve(X);
-  return lu_.solve(X);
+  return lu_.SolveColumns(X);
 }
 
 Eigen::MatrixXd Equilibrium::SolveTransposedH(const Eigen::MatrixXd& X) const {
   if (symmetric_) return llt_.solve(X);
-  return lu_.transpose().solve(X);
+  return lu_.SolveColumns(X, true);
 }
 
 // states, forces and cone Hessians at y = J a − aref

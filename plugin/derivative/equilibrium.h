@@ -6,9 +6,10 @@
 #include <mujoco/mujoco.h>
 
 #include <Eigen/Cholesky>
-#include <Eigen/LU>
 #include <string>
 #include <vector>
+
+#include "derivative/lu.h"
 
 namespace costate {
 
@@ -94,7 +95,7 @@ class Equilibrium {
   bool symmetric_ = true;      // which of the two holds H
   bool mass_factored_ = true;  // M's factor is in the data that Start or Forward had last
   Eigen::LLT<Eigen::MatrixXd> llt_;
-  Eigen::PartialPivLU<Eigen::MatrixXd> lu_;
+  DenseLu lu_;
 };
 
 /// Largest Newton step, relative to 1 + |a|, that counts as converged; the largest that rounding may excuse.

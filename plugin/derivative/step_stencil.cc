@@ -2,16 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "core/convergence.h"
+#include "core/extremes.h"
 #include "core/plugins.h"
 #include "derivative/equilibrium.h"
 
 namespace costate {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kTolerance = 1e-20;  // below one rounding of the cost: on until it falls no more (0 would never stop)
 constexpr int kIterations = 100, kSweeps = 10000;  // of Newton and CG; of PGS
 
@@ -130,8 +129,8 @@ void DifferenceModel::NoteBranch(int actuator, const mjtNum* act) {
 }
 
 void DifferenceModel::ControlRange(int control, double* lower, double* upper) const {
-  *lower = ctrl_limited_[control] ? ctrl_range_[2 * control] : -kInfinity;
-  *upper = ctrl_limited_[control] ? ctrl_range_[2 * control + 1] : kInfinity;
+  *lower = ctrl_limited_[control] ? ctrl_range_[2 * control] : -kInf;
+  *upper = ctrl_limited_[control] ? ctrl_range_[2 * control + 1] : kInf;
 }
 
 StepStencil::StepStencil(const mjModel* model)
@@ -204,7 +203,7 @@ bool StepStencil::OnEdge(const DifferenceModel& model, int col) const {
 
 Side StepStencil::ColumnSide(const DifferenceModel& model, int col, bool centered, double* eps) const {
   const Side free_side = centered ? Side::kCentered : Side::kForward;
-  double value = 0, lower = -kInfinity, upper = kInfinity;
+  double value = 0, lower = -kInf, upper = kInf;
   if (!Range(model, col, &value, &lower, &upper)) return free_side;
   if (value < lower || value > upper) return Side::kNone;
 

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
-#include <limits>
 #include <thread>
 #include <utility>
 
+#include "core/extremes.h"
 #include "optimizer/basin_hopping.h"
 #include "optimizer/control_noise.h"
 #include "optimizer/free_start.h"
@@ -85,7 +85,6 @@ class BasinHopping {
 };
 
 Rank BasinHopping::RankOf(double violation, double cost) const {
-  constexpr double kInf = std::numeric_limits<double>::infinity();
   if (!std::isfinite(cost)) return {kInf, kInf};
   return {std::max(violation, constrained_.tolerance), cost};
 }

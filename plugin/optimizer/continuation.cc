@@ -11,6 +11,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/extremes.h"
 #include "optimizer/free_start.h"
 #include "optimizer/line_search.h"
 #include "optimizer/solver_checks.h"
@@ -73,7 +74,6 @@ double Continuation::TrueCost(const Beginning& from, Trajectory* out) {
 }
 
 Continuation::Merit Continuation::MeritOf(const Trajectory& motion, double cost) const {
-  constexpr double kInf = std::numeric_limits<double>::infinity();
   if (!std::isfinite(cost)) return {kInf, kInf};
   double violation = c_.constrained.tolerance;
   if (problem_.constraints) {

@@ -5,16 +5,13 @@
 #include <Eigen/Geometry>
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
+#include "core/extremes.h"
 #include "optimizer/minimize.h"
 #include "optimizer/task_start.h"
 
 namespace costate {
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // exp(v + dv) = exp(v) exp(J dv): returns Jᵀ g
 Eigen::Vector3d RightJacobianTransposed(const Eigen::Vector3d& v, const Eigen::Vector3d& g) {

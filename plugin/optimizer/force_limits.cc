@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+
+#include "core/extremes.h"
 
 namespace costate {
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 // a control whose force would be beyond its limit by no more than this part of it is at the limit: far more than what
 // a motion's curvature within an interval hides, far less than what a cost of controls would mind

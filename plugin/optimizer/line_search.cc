@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <utility>
 
+#include "core/extremes.h"
 #include "optimizer/free_start.h"
 
 namespace costate {
@@ -18,7 +18,6 @@ constexpr int kMostDoublings = 3;  // of a whole step
 }  // namespace
 
 double RolloutCost(const Problem& problem, const Trajectory& trajectory, const RolloutStatus& status, double dt) {
-  constexpr double kInf = std::numeric_limits<double>::infinity();
   if (!status.ok()) return kInf;
   const double cost = TotalCost(*problem.cost, trajectory, dt);
   return std::isfinite(cost) ? cost : kInf;

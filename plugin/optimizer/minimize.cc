@@ -11,24 +11,24 @@
 namespace costate {
 namespace {
 
-constexpr double kArmijo = 1e-4;
+constexpr double kDecrease = 1e-4;
 constexpr int kTrials = 50;           // step lengths in one search
 constexpr double kFirstMove = 0.1;    // longest entry of the first step, in units of scale: no curvature is known
 constexpr double kCurvature = 1e-10;  // a pair (s, y) is kept when sᵀy > this |s| |y|
 constexpr double kAdamRate = 0.03, kAdamFirst = 0.9, kAdamSecond = 0.999,
                  kAdamFloor = 1e-12;  // Kingma & Ba 2015, but the floor
-constexpr int kIdle = 3;              // iterations without progress that end the search
+constexpr int kIdleIterations = 3;    // iterations without progress that end the search
 
 using Clock = std::chrono::steady_clock;
 
 double Seconds(Clock::time_point since) { return std::chrono::duration<double>(Clock::now() - since).count(); }
 
-struct Pair {
+struct Secant {
   VectorXd s, y;
 };
 
 // −H g by the two-loop recursion (Nocedal & Wright 2006, algorithm 7.4), on the free entries alone
-VectorXd QuasiNewton(const std::deque<Pair>& pairs, const VectorXd& g, const VectorXd& free) {
+VectorXd QuasiNewton(const std::deque<Secant>& pairs, const VectorXd& g, const VectorXd& free) {
   VectorXd q = g.cwiseProduct(free);
   std::vector<double> alpha(pairs.size(), 0), rho(pairs.size(), 0);
   double gamma = 1;
@@ -83,7 +83,7 @@ class Minimizer {
   VectorXd lower_, upper_;  // these and everything below in w = z / scale
   VectorXd w_, g_;
   double value_ = 0;
-  std::deque<Pair> pairs_;
+  std::deque<Secant> pairs_;
   VectorXd first_moment_, second_moment_;  // of Adam
   IterationRecord record_;
 };
@@ -128,7 +128,7 @@ bool Minimizer::Search(const VectorXd& direction, double first, VectorXd* w, dou
     const VectorXd next = Clamp(w_ + alpha * direction);
     const double slope = g_.dot(next - w_);
     const double f = next == w_ ? std::nan("") : Value(next);
-    const bool enough = f <= value_ + kArmijo * slope && f < value_;
+    const bool enough = f <= value_ + kDecrease * slope && f < value_;
     if (enough && (best_alpha == 0 || f < *value)) {
       *w = next;
       *value = f;
@@ -240,7 +240,7 @@ MinimizeResult Minimizer::Run(const VectorXd& start, const MinimizeCallback& cal
       return stop(SolveStatus::kStalled, fmt::format("at iteration {} the loss or its gradient has no value{}", k,
                                                      options_.rate > 0 || adam_ ? ": the rate is too large" : ""));
     }
-    Pair pair{w - w_, g - g_};
+    Secant pair{w - w_, g - g_};
     if (lbfgs_ && pair.s.dot(pair.y) > kCurvature * pair.s.norm() * pair.y.norm()) {
       pairs_.push_back(std::move(pair));
       if (static_cast<int>(pairs_.size()) > options_.memory) pairs_.pop_front();
@@ -256,10 +256,10 @@ MinimizeResult Minimizer::Run(const VectorXd& start, const MinimizeCallback& cal
     if (value_ <= result.value) keep(record_.gradient_norm);
     if (callback && !callback(record_, ToZ(w_)))
       return stop(SolveStatus::kInterrupted, fmt::format("interrupted after iteration {}", k));
-    if (idle >= kIdle) {
+    if (idle >= kIdleIterations) {
       return stop(SolveStatus::kConverged,
                   fmt::format("the loss has not decreased by more than {:g} of itself for {} iterations",
-                              options_.tolerance, kIdle));
+                              options_.tolerance, kIdleIterations));
     }
   }
   return stop(

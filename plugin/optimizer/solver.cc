@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/check.h"
+#include "core/extremes.h"
 #include "optimizer/solver_checks.h"
 
 namespace costate {
@@ -49,7 +50,6 @@ void CheckFreeStart(const Problem& problem) {
 }  // namespace
 
 void ControlLimits(const mjModel* model, VectorXd* lower, VectorXd* upper) {
-  constexpr double kInf = std::numeric_limits<double>::infinity();
   const Dims dims(model);
   lower->setConstant(dims.nu, -kInf);
   upper->setConstant(dims.nu, kInf);

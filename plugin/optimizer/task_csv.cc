@@ -7,16 +7,15 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <limits>
 #include <sstream>
 
+#include "core/extremes.h"
 #include "core/number.h"
 #include "optimizer/task_xml.h"
 
 namespace costate {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kSameTime = 1e-6;  // share of a knot below which two times are one
 
 std::string TrimCell(std::string cell) {

@@ -11,9 +11,9 @@ namespace {
 
 constexpr double kEps = 1e-6;      // difference in u, relative to the range of the control
 constexpr double kDamping = 1e-8;  // of the least squares, relative to its largest curvature
-constexpr int kIterations = 20, kHalvings = 10;
-constexpr double kGain = 0.5;      // part of the unrest that must go; else nothing holds the state
-constexpr double kAtRest = 1e-10;  // [sqrt(kg) m/s] what a step may change in a state that is held
+constexpr int kNewtonSteps = 20, kHalvings = 10;
+constexpr double kUnrestGone = 0.5;  // part of the unrest that must go; else nothing holds the state
+constexpr double kHeld = 1e-10;      // [sqrt(kg) m/s] what a step may change in a state that is held
 
 // r(u) = (Lᵀ qvel', act' - act) of one engine step from rest, with M = L Lᵀ: ‖Lᵀ v‖² = vᵀ M v
 class Unrest {
@@ -109,7 +109,7 @@ VectorXd HoldControl(const Task& task, const VectorXd& x, const VectorXd& contex
   const double before = r.squaredNorm();
 
   MatrixXd J;
-  for (int iteration = 0; iteration < kIterations && r.norm() > kAtRest; ++iteration) {
+  for (int iteration = 0; iteration < kNewtonSteps && r.norm() > kHeld; ++iteration) {
     if (!unrest.Differentiate(u, r, &J)) return u_first;
     const VectorXd du = GaussNewtonStep(task, J, r, u);
 
@@ -125,7 +125,7 @@ VectorXd HoldControl(const Task& task, const VectorXd& x, const VectorXd& contex
     }
     if (!accepted) break;
   }
-  return r.squaredNorm() < kGain * before ? u : u_first;
+  return r.squaredNorm() < kUnrestGone * before ? u : u_first;
 }
 
 }  // namespace costate

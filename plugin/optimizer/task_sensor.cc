@@ -140,11 +140,11 @@ const Quantity& FindQuantity(const XmlElement& element, const ElementKind& kind,
 }
 
 // the other party of distance, normal and contactforce: geom2 or body2
-struct Pair {
+struct SecondElement {
   int type = mjOBJ_UNKNOWN;
   std::string kind, name;
 };
-Pair FindPair(const XmlElement& element) {
+SecondElement FindSecondElement(const XmlElement& element) {
   if (element.Has("geom2") && element.Has("body2")) element.Fail("give geom2 or body2, not both");
   if (element.Has("geom2")) return {mjOBJ_GEOM, "geom", *element.Text("geom2")};
   if (element.Has("body2")) return {mjOBJ_BODY, "body", *element.Text("body2")};
@@ -289,7 +289,7 @@ std::string SensorAdder::SetFrame(const XmlElement& element, const std::string& 
 }
 
 std::string SensorAdder::SetPair(const XmlElement& element, const std::string& word, SensorDraft* draft) const {
-  const Pair pair = FindPair(element);
+  const SecondElement pair = FindSecondElement(element);
   const bool of_pair = IsPairSensor(draft->type), contact = draft->type == mjSENS_CONTACT;
   if (!pair.name.empty()) CheckElement(element, pair.type, pair.kind, pair.name);
   if (!pair.name.empty() && !of_pair && !contact) {

@@ -3,13 +3,13 @@
 #include <mujoco/mjxmacro.h>
 
 #include <cmath>
-#include <limits>
 #include <set>
+
+#include "core/extremes.h"
 
 namespace costate {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kSmallestMass = 1e-10;  // the engine wants more than mjMINVAL
 
 int Dofs(const mjModel* m, int joint) {

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 
+#include "core/extremes.h"
 #include "rollout/rotation.h"
 
 namespace costate {
 namespace {
 
-constexpr double kNudge = 6e-6;  // cbrt(2^-52): truncation meets rounding, centred
-
-double Largest(ConstVectorRef v) { return v.size() > 0 ? v.lpNorm<Eigen::Infinity>() : 0; }
+constexpr double kLossNudge = 6e-6;  // cbrt(2^-52): truncation meets rounding, centred
 
 }  // namespace
 
@@ -35,7 +34,7 @@ void Loss::GaussNewtonProduct(const mjModel* model, const KnotView& knot, const 
 void Loss::HessianProduct(const mjModel* model, const KnotView& knot, const KnotGradient& d, KnotGradient* out) const {
   const double largest = std::max({Largest(d.x), Largest(d.u), Largest(d.s)});
   if (largest == 0) return;
-  const double h = kNudge / largest;
+  const double h = kLossNudge / largest;
   const auto slope_at = [&](double step) {
     const VectorXd x = Retract(model, knot.x, step * d.x);
     const VectorXd u = knot.u.size() > 0 ? VectorXd(knot.u + step * d.u) : VectorXd();

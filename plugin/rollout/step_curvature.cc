@@ -6,6 +6,8 @@
 
 #include <costate/state.h>
 
+#include "core/extremes.h"
+
 namespace costate {
 namespace {
 
@@ -21,8 +23,6 @@ constexpr double kNear = 0.03;                             // … and that can b
 constexpr double kFalls = 1.0 / 12;                        // of the change before: a fall by more leaves no noise
 constexpr double kNoise = 1e-9, kDifferencedNoise = 1e-5;  // of a product, relative: what no switch is read into
 constexpr double kQuiet = 1e-8;                            // likewise: what differenced products err by
-
-double Largest(ConstVectorRef v) { return v.size() > 0 ? v.lpNorm<Eigen::Infinity>() : 0; }
 
 // Centred quotients at one nudge, where both sides see a switch to the side without it; `theta` may be null.
 // `spread` receives by how much both sides differ, 0 where that is noise.

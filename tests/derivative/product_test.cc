@@ -16,7 +16,7 @@ namespace {
 
 using ProductTest = support::EngineTest;
 
-constexpr double kRounding = 1e-12;  // of the largest sum of absolute values in the product
+constexpr double kOrderOfSums = 1e-12;  // of the largest sum of absolute values in the product
 constexpr double kProductDifference = 1e-6;
 constexpr double kAfterForward =
     1e-10;  // of the largest entry: two accelerations, each as converged as the engine's solver gets
@@ -31,7 +31,7 @@ VectorXd RandomCovector(const mjModel* model, unsigned seed) {
 
 // Aᵀ λ, Bᵀ λ and A dx + B du of one Linearizer
 void ExpectProducts(const mjModel* model, const mjData* data, const LinearizeOptions& options = {.sensors = false},
-                    double tolerance = kRounding) {
+                    double tolerance = kOrderOfSums) {
   const Dims dims(model);
   Linearizer linearizer(model, options);
   linearizer.SetContext(GetContext(model, data));
@@ -63,7 +63,7 @@ void ExpectProducts(const mjModel* model, const mjData* data, const LinearizeOpt
   EXPECT_TRUE(support::MatricesNear(jvp.dx, matrices.A * dx + matrices.B * du, tolerance * scale, TangentNames(model)));
 }
 
-DataPtr AfterSteps(const mjModel* model, int steps, unsigned seed = 3) {
+DataPtr Driven(const mjModel* model, int steps, unsigned seed = 3) {
   DataPtr data = MakeData(model);
   if (model->nkey > 0) mj_resetDataKeyframe(model, data.get(), 0);
   const VectorXd u = support::RandomControl(model, seed);
@@ -79,7 +79,7 @@ TEST_P(EveryIntegrator, ProductsAreThoseOfTheMatrices) {
   model->opt.integrator = std::get<0>(GetParam());
   model->opt.cone = std::get<1>(GetParam());
   model->opt.jacobian = std::get<2>(GetParam());
-  DataPtr data = AfterSteps(model.get(), 60);
+  DataPtr data = Driven(model.get(), 60);
   ASSERT_GE(data->ncon, 3);
   for (int k = 6; k < 6 * model->nbody; k++) data->xfrc_applied[k] = 0.3 * std::sin(k);
   ExpectProducts(model.get(), data.get());
@@ -93,7 +93,7 @@ TEST_P(EveryIntegrator, DerivativesAfterForwardAreTheSame) {
   m->opt.integrator = std::get<0>(GetParam());
   m->opt.cone = std::get<1>(GetParam());
   m->opt.jacobian = std::get<2>(GetParam());
-  const DataPtr data = AfterSteps(m, 60);
+  const DataPtr data = Driven(m, 60);
   ASSERT_GE(data->ncon, 3);
   const StepDerivative matrices = Linearize(m, data.get(), {.sensors = false});
 
@@ -110,8 +110,8 @@ TEST_P(EveryIntegrator, DerivativesAfterForwardAreTheSame) {
   const VectorXd lambda = RandomCovector(m, 7);
   ASSERT_TRUE(backend.VjpAfterForward(m, data.get(), lambda, &vjp, &missing)) << missing;
   const double scale = Largest(after.A.cwiseAbs().transpose() * lambda.cwiseAbs());
-  EXPECT_TRUE(support::MatricesNear(vjp.x, after.A.transpose() * lambda, kRounding * scale, TangentNames(m)));
-  EXPECT_TRUE(support::MatricesNear(vjp.u, after.B.transpose() * lambda, kRounding * scale));
+  EXPECT_TRUE(support::MatricesNear(vjp.x, after.A.transpose() * lambda, kOrderOfSums * scale, TangentNames(m)));
+  EXPECT_TRUE(support::MatricesNear(vjp.u, after.B.transpose() * lambda, kOrderOfSums * scale));
 }
 
 INSTANTIATE_TEST_SUITE_P(IntegratorsConesJacobians, EveryIntegrator,
@@ -125,7 +125,7 @@ TEST_F(ProductTest, AgreeOnTheModelsOfThisRepository) {
   for (const char* name : {"acrobot", "arm", "cartpole", "hopper", "humanoid", "quadrotor", "quadruped"}) {
     SCOPED_TRACE(name);
     const ModelPtr model = LoadModel(std::string(COSTATE_MODELS "/") + name + "/" + name + ".xml");
-    for (int steps : {0, 100}) ExpectProducts(model.get(), AfterSteps(model.get(), steps).get());
+    for (int steps : {0, 100}) ExpectProducts(model.get(), Driven(model.get(), steps).get());
     const DataPtr data = MakeData(model.get());
     SetState(model.get(), data.get(), support::RandomState(model.get(), 5));
     ExpectProducts(model.get(), data.get());
@@ -177,7 +177,7 @@ TEST_F(ProductTest, AgreeOnSpringsThatHaveYielded) {
   for (int integrator : {mjINT_EULER, mjINT_IMPLICIT, mjINT_IMPLICITFAST, mjINT_RK4}) {
     SCOPED_TRACE(integrator);
     model->opt.integrator = integrator;
-    const DataPtr data = AfterSteps(model.get(), 200), start = MakeData(model.get());
+    const DataPtr data = Driven(model.get(), 200), start = MakeData(model.get());
     for (int k = 0; k < model->nplastic; k++) ASSERT_NE(data->plastic[k], start->plastic[k]);
     ExpectProducts(model.get(), data.get());
   }
@@ -237,7 +237,7 @@ TEST_F(ProductTest, AgreeOnContactsOfMovingBodiesAndSurfaces) {
       xml.replace(xml.find('%'), 1, condim);
       const ModelPtr model = LoadModelFromString(xml);
       model->opt.cone = cone;
-      const DataPtr data = AfterSteps(model.get(), 5);
+      const DataPtr data = Driven(model.get(), 5);
       ASSERT_GE(data->ncon, 3);
       ExpectProducts(model.get(), data.get());
     }
@@ -265,7 +265,7 @@ TEST_F(ProductTest, AgreeWhereATermIsDifferenced) {
   for (int integrator : {mjINT_EULER, mjINT_IMPLICITFAST, mjINT_RK4}) {
     const ModelPtr model = LoadModel(COSTATE_TESTDATA "/many_terms.xml");
     model->opt.integrator = integrator;
-    const DataPtr data = AfterSteps(model.get(), 60);
+    const DataPtr data = Driven(model.get(), 60);
     const TermSwitch switches[] = {
         {.rne = true}, {.passive = true}, {.actuation = true}, {.constraint = true}, {.integrator = true}};
     for (const TermSwitch& differenced : switches) {
@@ -296,7 +296,7 @@ TEST_F(ProductTest, AgreeWhereATermIsDifferenced) {
 // at the other levels the products are made of the matrices
 TEST_F(ProductTest, EveryLevelHasThem) {
   const ModelPtr model = LoadModel(COSTATE_TESTDATA "/many_terms.xml");
-  const DataPtr data = AfterSteps(model.get(), 60);
+  const DataPtr data = Driven(model.get(), 60);
   for (Level level : {Level::kResidual, Level::kStep}) {
     ExpectProducts(model.get(), data.get(), {.level = level, .substeps = 2, .sensors = false}, 1e-9);
   }

@@ -1,0 +1,36 @@
+#include "derivative/lu.h"
+
+namespace costate {
+
+void Lu6::Factor(const Mat6& A) { lu_.compute(A); }
+
+Vec6 Lu6::Solve(const Vec6& b, bool transposed) const {
+  if (transposed) return lu_.transpose().solve(b);
+  return lu_.solve(b);
+}
+
+void Lu6::SolveRows(const double* b, double* x) const {
+  using Rows = Eigen::Matrix<double, 6, BlockedMatrix::kWidth, Eigen::RowMajor>;
+  Eigen::Map<Rows>(x).noalias() = lu_.solve(Eigen::Map<const Rows>(b));
+}
+
+void DenseLu::Factor(const Eigen::MatrixXd& A) { lu_.compute(A); }
+
+void DenseLu::Solve(double* x, bool transposed) const {
+  Eigen::Map<Eigen::VectorXd> all(x, lu_.rows());
+  if (transposed) all = lu_.transpose().solve(all).eval();
+  else all = lu_.solve(all).eval();
+}
+
+void DenseLu::SolveRows(double* x) const {
+  constexpr int kWidth = BlockedMatrix::kWidth;
+  Eigen::Map<Eigen::Matrix<double, Eigen::Dynamic, kWidth, Eigen::RowMajor>> rows(x, lu_.rows(), kWidth);
+  rows = lu_.solve(rows).eval();
+}
+
+Eigen::MatrixXd DenseLu::SolveColumns(const Eigen::MatrixXd& X, bool transposed) const {
+  if (transposed) return lu_.transpose().solve(X);
+  return lu_.solve(X);
+}
+
+}  // namespace costate
