@@ -3,10 +3,9 @@
 #include <costate/error.h>
 #include <fmt/core.h>
 
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
+
+#include "rollout/run_folder.h"
 
 namespace costate::cli {
 
@@ -27,15 +26,9 @@ void CheckRunFolder(const std::string& folder, bool own, bool force) {
   if (fs::exists(folder) && !force) {
     throw Error(ErrorCode::kFile, folder + " exists; --force replaces a run, --out names another folder");
   }
-  const fs::path parent = fs::absolute(fs::path(folder)).parent_path();
-  std::error_code error;
-  if (own) fs::create_directories(parent, error);
-  std::string probe = (parent / ".costate-XXXXXX").string();
-  if (error || !mkdtemp(probe.data())) {
-    throw Error(ErrorCode::kFile, fmt::format("the run cannot be saved in {}: {}", parent.string(),
-                                              error ? error.message() : std::strerror(errno)));
-  }
-  fs::remove(probe, error);
+  std::error_code ignored;
+  if (own) fs::create_directories(fs::absolute(fs::path(folder)).parent_path(), ignored);
+  NewFolder(folder, force);  // made and removed: says all that saving would
 }
 
 Record TaskRecord(const Task& task, const std::string& command) {

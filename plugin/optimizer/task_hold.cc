@@ -14,6 +14,9 @@ constexpr double kDamping = 1e-8;  // of the least squares, relative to its larg
 constexpr int kNewtonSteps = 20, kHalvings = 10;
 constexpr double kUnrestGone = 0.5;  // part of the unrest that must go; else nothing holds the state
 constexpr double kHeld = 1e-10;      // [sqrt(kg) m/s] what a step may change in a state that is held
+constexpr double kLetsGo = 0.05;     // of a control's range: another force, not the same one better balanced
+constexpr double kStayTime = 1;  // [s] that the given control must keep the state for, if the horizon is no shorter,
+constexpr double kStays = 2e-3;  // … to so much of the model's extent
 
 // r(u) = (Lᵀ qvel', act' - act) of one engine step from rest, with M = L Lᵀ: ‖Lᵀ v‖² = vᵀ M v
 class Unrest {
@@ -44,6 +47,29 @@ class Unrest {
     r->head(dims_.nv) = cholesky_.matrixU() * x_next_.segment(dims_.nq, dims_.nv);
     r->tail(dims_.na) = x_next_.tail(dims_.na) - x_.tail(dims_.na);
     return true;
+  }
+
+  /// Does a constant control keep the positions, ‖Lᵀ (q_t ⊖ q)‖ small against the mass moved through the extent?
+  bool Stays(const VectorXd& u) {
+    const int steps = std::min(task_.N * task_.substeps, static_cast<int>(kStayTime / model_->opt.timestep));
+    const double most = kStays * model_->stat.extent * std::sqrt(model_->body_subtreemass[0]);
+    SetContext(model_, data_.get(), context_);
+    VectorXd x = x_, none;
+    for (int t = 0; t < steps; ++t) {
+      if (!ok_ || Step(model_, data_.get(), x, u, 1, x_next_, none) != StepStatus::kOk) return false;
+      x = x_next_;
+      if (!((cholesky_.matrixU() * Difference(model_, x, x_).head(dims_.nv)).norm() < most)) return false;
+    }
+    return true;
+  }
+
+  /// Is a control another one than `given`, by more than a share of its range?
+  bool LetsGo(const VectorXd& u, const VectorXd& given) const {
+    for (int i = 0; i < dims_.nu; ++i) {
+      const double range = task_.u_upper[i] - task_.u_lower[i];
+      if (std::abs(u[i] - given[i]) > kLetsGo * (std::isfinite(range) ? range : 1 + std::abs(given[i]))) return true;
+    }
+    return false;
   }
 
   /// Differences of r towards the inside of the limits.
@@ -125,7 +151,11 @@ VectorXd HoldControl(const Task& task, const VectorXd& x, const VectorXd& contex
     }
     if (!accepted) break;
   }
-  return r.squaredNorm() < kUnrestGone * before ? u : u_first;
+  if (!(r.squaredNorm() < kUnrestGone * before)) u = u_first;
+
+  // a grip presses into what it holds: what is at rest within one step has let go of it
+  const VectorXd given = clamp(u_start);
+  return !given.isZero(0) && unrest.LetsGo(u, given) && unrest.Stays(given) ? given : u;
 }
 
 }  // namespace costate

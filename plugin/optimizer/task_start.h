@@ -31,7 +31,8 @@ MatrixXd ReadGuess(const XmlElement* element, const Start& start, const std::str
 ///
 /// over one engine step, contacts included: half the square is the kinetic energy that the step makes. By Gauss–Newton
 /// with differences from u_start, which is returned (clamped) when no control takes half of that away, as in free
-/// flight or in a keyframe pressed into the floor, or when the engine cannot step from x.
+/// flight or in a keyframe pressed into the floor, or when the engine cannot step from x; and where another force than
+/// the minimum's, as that of a grip, keeps the positions for the horizon, or a second of it.
 VectorXd HoldControl(const Task& task, const VectorXd& x, const VectorXd& context, const VectorXd& u_start);
 
 /// Sets horizon and limits of a task whose model is loaded. @throws Error{kInvalidArgument} for a horizon below one

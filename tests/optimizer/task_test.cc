@@ -153,6 +153,28 @@ TEST_F(TaskFile, HoldsTheStartWithMotorsAndServos) {
   }
 }
 
+// Two jaws press a ball that hangs between them: what is at rest within one step presses nothing and lets it fall. The
+// keyframe's own controls hold it for good, and those of a motor that sags are not taken.
+TEST_F(TaskFile, HoldsAGripByTheKeyframesOwnControls) {
+  const TemporaryFolder folder;
+  folder.Write("grip.xml", R"(<mujoco model="grip"><option cone="elliptic" impratio="10"/><worldbody>
+    <body pos="-.06 0 1"><joint name="left" type="slide" axis="1 0 0" damping="2"/>
+      <geom type="box" size=".02 .05 .05" mass=".1" friction="1.5"/></body>
+    <body pos=".06 0 1"><joint name="right" type="slide" axis="-1 0 0" damping="2"/>
+      <geom type="box" size=".02 .05 .05" mass=".1" friction="1.5"/></body>
+    <body pos="0 0 1"><freejoint/><geom type="box" size=".04 .02 .02" mass=".05" friction="1.5"/></body>
+    </worldbody><actuator><motor joint="left" ctrlrange="-5 5"/><motor joint="right" ctrlrange="-5 5"/></actuator>
+    <keyframe><key name="grip" qpos="0 0 0 0 1 1 0 0 0" ctrl="2 2"/>
+      <key name="weak" qpos="0 0 0 0 1 1 0 0 0" ctrl=".1 .1"/></keyframe></mujoco>)");
+  const auto guess = [&](const std::string& key) {
+    return LoadTask(folder.Write("grip.task.xml", "<task model='grip.xml' horizon='0.5'><start key='" + key +
+                                                      "'/><cost ctrl='all'/></task>"))
+        .U_guess;
+  };
+  EXPECT_TRUE(MatricesNear(guess("grip").col(3), Eigen::Vector2d(2, 2), 0));
+  EXPECT_NE(guess("weak")(0, 0), 0.1);
+}
+
 // home at 0.01 s, pose at 0.03 s: held before, linear in between, held after
 TEST_F(TaskFile, LeadsTheGuessThroughKeyframes) {
   const Task task =
