@@ -29,6 +29,8 @@ constexpr double kMixed[] = {1, -0.7, 0.5, 0.8, -0.6, 0.9};  // some direction a
 constexpr int kMaxFound = 64;
 
 constexpr double kSamePlace = 0.02;  // of a contact's size: how far a nudge may move it
+constexpr double kNearby = 4;     // of a nudge's length: what each contact may move that has its place in the order …
+constexpr double kInPlace = 0.1;  // … beyond that it is another one's, if one is nearer than this part of its way
 
 constexpr double kFlicker = 1e-7;    // nudge by which contacts show whether they have places of their own …
 constexpr double kFlickered = 2e-5;  // … and what moves them further than it can
@@ -258,10 +260,14 @@ bool ContactGeometry::Follower::Move(const Vec6& twist, double h, double within,
       numbers[k] = NumbersOf(other);
     };
 
-    // as many as at the point come in the same order, which tells corners apart that are nearer than the nudge
+    // as many as at the point come in the same order, which tells corners apart that are nearer than the nudge; but
+    // those of a mesh may change places
     if (now == found_) take(geometry_.found_[place_[k]]);
-    if (nearest < kSamePlace * size_) continue;
+    const double in_order = nearest;
+    const Numbers ordered = numbers[k];
+    if (in_order < kNearby * std::abs(h) * (1 + reach_)) continue;
     for (int n = 0; n < now; n++) take(geometry_.found_[n]);
+    if (in_order < kSamePlace * size_ && nearest > kInPlace * in_order) numbers[k] = ordered;
     if (!(nearest < kSamePlace * size_)) return false;
   }
   return true;

@@ -314,6 +314,15 @@ bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* m
     if (done_[c] == kOpen) done_[c] = kRefused;
     if (missing->empty()) *missing = why;
   }
+
+  // contacts of a pair may change places in a nudge where one of them jumps: its rows are told from others by the pair
+  for (int c = 0; c < ncon; c++) {
+    if (done_[c] != kJumps) continue;
+    const int* geom = data->contact[c].geom;
+    for (int other = 0; other < ncon; other++) {
+      if (has_motion(other) && std::equal(geom, geom + 2, data->contact[other].geom)) done_[other] = kRefused;
+    }
+  }
   return std::none_of(done_.begin(), done_.begin() + ncon,
                       [](Outcome outcome) { return outcome == kRefused || outcome == kJumps; });
 }
