@@ -17,6 +17,7 @@ namespace costate {
 namespace {
 
 constexpr double kWhole = 1e-6;  // of a control interval: times this near to a whole number of them are one
+constexpr int kStartRows = 5;    // through which lines are fitted for the velocities of the start
 
 constexpr char kFields[] =
     "   and what of it can be fitted, among others:\n"
@@ -31,6 +32,7 @@ struct Recorded {
 };
 
 int Dofs(int joint_type) { return joint_type == mjJNT_FREE ? 6 : joint_type == mjJNT_BALL ? 3 : 1; }
+int Positions(int joint_type) { return joint_type == mjJNT_FREE ? 7 : joint_type == mjJNT_BALL ? 4 : 1; }
 
 class MotionFile {
  public:
@@ -65,15 +67,9 @@ class MotionFile {
     for (int j = 0; j < m_->njnt; ++j) {
       const int type = m_->jnt_type[j];
       const int first = velocity ? static_cast<int>(m_->nq) + m_->jnt_dofadr[j] : m_->jnt_qposadr[j];
-      const int size = velocity ? (type == mjJNT_FREE   ? 6
-                                   : type == mjJNT_BALL ? 3
-                                                        : 1)
-                                : (type == mjJNT_FREE   ? 7
-                                   : type == mjJNT_BALL ? 4
-                                                        : 1);
+      const int size = velocity ? Dofs(type) : Positions(type);
       const std::string word = Word(j, velocity);
-      const auto begin = state_.begin() + first;
-      if (word.empty() || std::any_of(begin, begin + size, [](int column) { return column < 0; })) {
+      if (word.empty() || !AllThere(first, size)) {
         const int entry = m_->jnt_dofadr[j] + (velocity ? static_cast<int>(m_->nv) : 0);
         for (int i = 0; i < Dofs(type); ++i)
           recorded.missing += (recorded.missing.empty() ? "" : " ") + tangent_[static_cast<std::size_t>(entry + i)];
@@ -91,6 +87,24 @@ class MotionFile {
     if (recorded.missing.empty()) recorded.words = "all";
     for (const Part& part : parts) recorded.spread.push_back(spread[part.unit]);
     return recorded;
+  }
+
+  // qvel of the start: what was recorded, else the slope of a line through the first rows of a joint's positions, else
+  // the keyframe's; "" where no slope is wanted
+  std::string StartVelocity(const Start& start) const {
+    const Dims dims(m_);
+    const VectorXd slope = FirstSlope(start.x.head(dims.nq));
+    std::string words;
+    bool any = false;
+    for (int dof = 0; dof < slope.size(); ++dof) {
+      const int joint = m_->dof_jntid[dof], column = state_[static_cast<std::size_t>(dims.nq + dof)];
+      const bool moves = column < 0 && AllThere(m_->jnt_qposadr[joint], Positions(m_->jnt_type[joint]));
+      const double other = column < 0 ? start.x[dims.nq + dof] : table_.values(0, column);
+      words += fmt::format("{}{}", dof == 0 ? "" : " ",
+                           moves ? fmt::format("{:.6g}", slope[dof]) : fmt::format("{}", other));
+      any = any || moves;
+    }
+    return any ? words : "";
   }
 
   // sensors all of whose entries are there, by name, with the largest spread
@@ -149,6 +163,40 @@ class MotionFile {
     const bool scalar = m_->jnt_type[joint] == mjJNT_HINGE || m_->jnt_type[joint] == mjJNT_SLIDE;
     if (usable || (!scalar && m_->njnt > 1)) return usable ? text : "";
     return scalar ? fmt::format("{}", velocity ? m_->jnt_dofadr[joint] : m_->jnt_qposadr[joint]) : "all";
+  }
+
+  // entries of the state
+  bool AllThere(int first, int size) const {
+    const auto begin = state_.begin() + first;
+    return std::none_of(begin, begin + size, [](int column) { return column < 0; });
+  }
+
+  // of the recorded positions in the tangent, by least squares over those of the first rows that are complete
+  VectorXd FirstSlope(const VectorXd& qpos) const {
+    std::vector<double> time;
+    std::vector<VectorXd> moved;
+    VectorXd first;
+    for (Eigen::Index row = 0; row < std::min<Eigen::Index>(kStartRows, time_.size()); ++row) {
+      VectorXd q = qpos;
+      for (Eigen::Index i = 0; i < q.size(); ++i) {
+        const int column = state_[static_cast<std::size_t>(i)];
+        if (column >= 0) q[i] = table_.values(row, column);
+      }
+      if (!q.allFinite() || !std::isfinite(time_[row])) continue;
+      mj_normalizeQuat(m_, q.data());
+      if (moved.empty()) first = q;
+      time.push_back(time_[row]);
+      moved.push_back(VectorXd(m_->nv));
+      mj_differentiatePos(m_, moved.back().data(), 1, first.data(), q.data());
+    }
+    double mean = 0, squares = 0;
+    for (double t : time) mean += t / static_cast<double>(time.size());
+    VectorXd slope = VectorXd::Zero(m_->nv);
+    for (std::size_t k = 0; k < time.size(); ++k) {
+      squares += (time[k] - mean) * (time[k] - mean);
+      slope += (time[k] - mean) * moved[k];
+    }
+    return squares > 0 ? VectorXd(slope / squares) : VectorXd();
   }
 
   std::vector<int> Exact(const std::vector<std::string>& names) const {
@@ -238,7 +286,11 @@ std::string WriteFitTask(const std::string& model_path, const FitOptions& option
   pugi::xml_node start = root.append_child("start");
   const std::string key = options.start.rfind("key:", 0) == 0 ? options.start.substr(4) : options.start;
   if (!key.empty()) SetAttribute(start, "key", key);
-  if (!positions.words.empty() || !velocities.words.empty()) SetAttribute(start, "file", file);
+  if (!positions.words.empty() || !velocities.words.empty()) {
+    SetAttribute(start, "file", file);
+    const std::string qvel = motion.StartVelocity(MakeStart(model, key));
+    if (!qvel.empty()) SetAttribute(start, "qvel", qvel);
+  }
   const std::string controls =
       options.controls.empty() ? has_controls ? file : "" : NamedFrom(folder, options.controls);
   if (!controls.empty()) SetAttribute(root.append_child("guess"), "file", controls);
