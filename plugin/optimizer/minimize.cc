@@ -18,6 +18,8 @@ constexpr double kCurvature = 1e-10;  // a pair (s, y) is kept when sᵀy > this
 constexpr double kAdamRate = 0.03, kAdamFirst = 0.9, kAdamSecond = 0.999,
                  kAdamFloor = 1e-12;  // Kingma & Ba 2015, but the floor
 constexpr int kIdleIterations = 3;    // iterations without progress that end the search
+constexpr double kSmallShare = 1e-3;  // of the first gradient, which one that is left at a minimum is below
+constexpr double kFlat = 100;         // or below this √tolerance of the loss
 
 using Clock = std::chrono::steady_clock;
 
@@ -74,6 +76,7 @@ class Minimizer {
   VectorXd Projected(const VectorXd& w, const VectorXd& g) const;
   bool Search(const VectorXd& direction, double first, VectorXd* w, double* value);
   double FirstStep(const VectorXd& direction) const;
+  bool IsSmall(double norm, double first) const;
   VectorXd AdamStep(int k);
 
   const SmoothFunction& f_;
@@ -118,6 +121,13 @@ double Minimizer::FirstStep(const VectorXd& direction) const {
   if (!lbfgs_ && record_.step > 0) return 2 * record_.step;
   const double most = direction.cwiseAbs().maxCoeff();
   return std::min(1.0, kFirstMove / most);
+}
+
+// what a minimum may leave where the loss f no longer falls by tolerance · f: with curvature c √(2 c tolerance f), c in
+// units of f or of where the search began; more is left at a kink
+bool Minimizer::IsSmall(double norm, double first) const {
+  const double root = std::sqrt(options_.tolerance);
+  return norm <= std::max(kSmallShare, root) * first || norm <= kFlat * root * std::abs(value_);
 }
 
 // along clamp(w + alpha d): sufficient decrease (Bertsekas 1976); while no curvature is known, longer steps too
@@ -257,9 +267,14 @@ MinimizeResult Minimizer::Run(const VectorXd& start, const MinimizeCallback& cal
     if (callback && !callback(record_, ToZ(w_)))
       return stop(SolveStatus::kInterrupted, fmt::format("interrupted after iteration {}", k));
     if (idle >= kIdleIterations) {
-      return stop(SolveStatus::kConverged,
-                  fmt::format("the loss has not decreased by more than {:g} of itself for {} iterations",
-                              options_.tolerance, kIdleIterations));
+      const std::string idles = fmt::format("the loss has not decreased by more than {:g} of itself for {} iterations",
+                                            options_.tolerance, kIdleIterations);
+      if (IsSmall(record_.gradient_norm, first_norm)) return stop(SolveStatus::kConverged, idles);
+      return stop(
+          SolveStatus::kStalled,
+          fmt::format("{}, although the largest gradient is {:.2g}, {:.1g} of the first one: {}", idles,
+                      record_.gradient_norm, record_.gradient_norm / first_norm,
+                      options_.rate > 0 ? "the rate is too large" : "as at a kink, where no direction falls far"));
     }
   }
   return stop(

@@ -138,6 +138,39 @@ TEST(Minimize, StopsAtBoundsAndNeverAsksBeyond) {
   }
 }
 
+// a rotated |x| + 3 |y|, which has no slope 0 beside its valley: where the search comes to rest there is no minimum
+TEST(Minimize, AKinkIsNoConvergence) {
+  const SmoothFunction roof = [](const VectorXd& z, VectorXd* g) {
+    const double x = 0.8 * z[0] + 0.6 * z[1], y = 0.8 * z[1] - 0.6 * z[0];
+    const double sx = x < 0 ? -1 : 1, sy = y < 0 ? -3 : 3;
+    if (g) *g = Vector({0.8 * sx - 0.6 * sy, 0.6 * sx + 0.8 * sy});
+    return 1 + std::abs(x) + 3 * std::abs(y);
+  };
+  for (DescentMethod method : {DescentMethod::kLbfgs, DescentMethod::kGradient}) {
+    for (double tolerance : {1e-14, 1e-6}) {
+      const MinimizeResult result =
+          Unbounded(roof, Vector({2, 0.7}), {.method = method, .iterations = 1000, .tolerance = tolerance});
+      EXPECT_EQ(result.status, SolveStatus::kStalled) << result.message << result.z << " " << result.value;
+      EXPECT_NE(result.message.find("of the first one"), std::string::npos) << result.message;
+    }
+  }
+}
+
+// the decreases stay below the tolerance before the gradient below its own: a minimum all the same, from afar and near
+TEST(Minimize, AMinimumThatLeavesSomeGradientIsConvergence) {
+  const VectorXd c = Vector({1, 40, 900});
+  const SmoothFunction bowl = [&c](const VectorXd& z, VectorXd* g) { return 7 + Bowl(c)(z, g); };
+  for (DescentMethod method : {DescentMethod::kLbfgs, DescentMethod::kGradient}) {
+    for (double away : {3.0, 1e-3}) {
+      for (double tolerance : {1e-14, 1e-10, 1e-6}) {
+        const MinimizeResult result = Unbounded(bowl, VectorXd::Constant(3, 1 + away),
+                                                {.method = method, .iterations = 100000, .tolerance = tolerance});
+        EXPECT_EQ(result.status, SolveStatus::kConverged) << away << " " << tolerance << ": " << result.message;
+      }
+    }
+  }
+}
+
 TEST(Minimize, TurnsBackWhereTheFunctionHasNoValue) {
   // −ln z + z has its minimum at 1 and no value left of 0
   const auto f = [](const VectorXd& z, VectorXd* g) {
@@ -153,6 +186,7 @@ TEST(Minimize, ARateTooLargeKeepsTheBestPoint) {
   const MinimizeResult result = Unbounded(Bowl(Vector({100})), Vector({0}),
                                           {.method = DescentMethod::kGradient, .iterations = 2000, .rate = 0.05});
   EXPECT_EQ(result.z[0], 0) << "each step multiplies the error by -4";
+  EXPECT_EQ(result.status, SolveStatus::kStalled) << result.message;
   EXPECT_EQ(result.value, result.initial_value);
 }
 
