@@ -14,6 +14,20 @@ bool Means(const std::string& word, const std::string& name) {
   return word == name || word == name.substr(0, open) || word == name.substr(open + 1, close - open - 1);
 }
 
+// words between blanks; those in brackets belong to a name: "qvel[left knee]"
+std::vector<std::string> SplitNames(const std::string& text) {
+  std::vector<std::string> words;
+  std::string joined;
+  for (const std::string& word : SplitBlanks(text)) {
+    joined += (joined.empty() ? "" : " ") + word;
+    if (std::count(joined.begin(), joined.end(), '[') > std::count(joined.begin(), joined.end(), ']')) continue;
+    words.push_back(joined);
+    joined.clear();
+  }
+  if (!joined.empty()) words.push_back(joined);
+  return words;
+}
+
 // one number for all entries, or one an entry
 VectorXd OnePerEntry(const XmlElement& element, const char* attribute, const VectorXd& without) {
   const std::optional<VectorXd> numbers = element.Numbers(attribute);
@@ -80,7 +94,7 @@ std::vector<int> SelectEntries(const XmlElement& element, const char* attribute,
     std::iota(chosen.begin(), chosen.end(), 0);
     return chosen;
   }
-  const std::vector<std::string> words = SplitBlanks(text);
+  const std::vector<std::string> words = SplitNames(text);
   for (const std::string& word : words) {
     if (std::any_of(names.begin(), names.end(), [&](const auto& name) { return Means(word, name); })) continue;
     element.Fail(

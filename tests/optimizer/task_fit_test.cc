@@ -250,6 +250,11 @@ TEST_F(Fit, NamesJointsByNumberWhereTheirNameIsNone) {
   const std::string text = WriteFitTask(model, {.motion = film, .parameters = {"option/gravity[2]"}});
   EXPECT_NE(text.find("qpos=\"0 1\""), std::string::npos) << text;
   EXPECT_NE(text.find("qvel=\"1 2\""), std::string::npos) << text;
+
+  // and it can be read: of the velocities that of the left knee is free, from 0.1 in 0.1 s
+  const Task task = ParseTask(text, model);
+  EXPECT_EQ(task.inputs.start, (std::vector<int>{3}));
+  EXPECT_TRUE(MatricesNear(task.x0.tail(3), Eigen::Vector3d(1, 0.3, 0.4), 1e-12));
 }
 
 TEST_F(Fit, AStartIsTheFirstRowOfAFile) {

@@ -103,6 +103,16 @@ TEST_F(Reach, GoesToWherePartsShallBe) {
   EXPECT_GT(task.cost->Terms(still)[6].value, 1e-3);
 }
 
+TEST_F(Reach, JointsMayHaveBlanksInTheirNames) {
+  support::TemporaryFolder folder;
+  const std::string model = folder.Write("blanks.xml", R"(<mujoco><worldbody><body><joint name="left hip" type="ball"/>
+      <geom size=".1" pos=".3 0 0"/><body pos=".3 0 0"><joint name="left knee"/><geom size=".1" pos=".3 0 0"/></body></body>
+      </worldbody><actuator><motor joint="left knee"/></actuator></mujoco>)");
+  const Task task = MakeReachTask(model, {.goals = {"joint:left knee=.5", "joint:left hip=0 1 0 0"}});
+  EXPECT_TRUE(MatricesNear(AtTheEnd(task, 0, task.x0), VectorXd::Constant(1, -0.5), 1e-12));
+  EXPECT_NEAR(AtTheEnd(task, 1, task.x0).norm(), mjPI, 1e-12);
+}
+
 // three links whose servos are at their limit of force a few hundredths of a radian from where they pull nowhere, with
 // a block where the straight way to some postures ends; a motor has no posture of its own
 constexpr char kServoArm[] = R"(<mujoco>
