@@ -16,7 +16,8 @@ needed. Every state, sensor, time and warm start of every knot is compared.
 
 --export writes the model as one MJCF file that plays the run by itself, with feedback where the run has gains, in any MuJoCo
 host that has loaded libcostate.so: simulate (put the library into its plugin folder), Studio, Python's viewer. The file is
-played once, and how far it strays from the run is printed.
+played once, and how far it strays from the run is printed, with the cause. It holds the run's own model, with what its task or
+fit changed; what MJCF cannot say of that is refused by name.
 
 Exit code: 0 identical, bit for bit; 1 different; 2 not a run, damaged, newer, or made with another MuJoCo.)";
 
@@ -33,10 +34,7 @@ int Export(const ReplayOptions& options) {
     fmt::print("played: identical to the run, bit for bit\n");
     return kExitOk;
   }
-  fmt::print(
-      "played: a state differs from the run by at most {:.3g} (MJCF keeps fewer digits than the run's compiled "
-      "model)\n",
-      result.largest_difference);
+  fmt::print("played: a state differs from the run by at most {:.3g} ({})\n", result.largest_difference, result.cause);
   return kExitOk;
 }
 

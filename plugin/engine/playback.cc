@@ -3,6 +3,7 @@
 #include <costate/model.h>
 #include <costate/state.h>
 #include <fmt/format.h>
+#include <mujoco/mjxmacro.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -10,15 +11,29 @@
 #include <cstring>
 #include <filesystem>
 #include <pugixml.hpp>
+#include <set>
+#include <type_traits>
 #include <vector>
 
 #include "core/engine_guard.h"
+#include "engine/model_difference.h"
 #include "engine/policy_run.h"
 
 namespace costate {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr double kCompiled = 1e-9;  // numbers that the compiler makes from the run's agree with them to this
+constexpr double kDigits = 1e-5;    // and those that MJCF has written to this: it writes six digits
+
+constexpr int kPasses = 4;
+
+// of the largest state: a difference up to this is blamed on digits alone
+constexpr double kSmall = 1e-3;
+
+// share of the played difference that the run's own replay must have to be its cause
+constexpr double kOwnShare = 0.1;
 
 // folders of assets, absolute: the written file may lie anywhere
 void MakeAssetsAbsolute(mjSpec* spec, const std::string& model_file) {
@@ -37,6 +52,62 @@ std::string SpecText(mjSpec* spec) {
     if (need < 0) throw Error(ErrorCode::kEngine, std::string("the model cannot be written as MJCF: ") + error);
     text.resize(static_cast<std::size_t>(need) + 1);
   }
+}
+
+// the run's options and numbers into the spec; the arrays that it had otherwise
+std::set<std::string> TakeModel(const PolicyRun& run, const std::string& source, mjSpec* spec) {
+  const mjModel* model = run.record.model.get();
+  ModelPtr here = CompileModel(spec, source);
+  std::string changed = run.StructureMismatch(here.get());
+  if (changed.empty()) changed = SizeDifference(model, here.get());
+  if (!changed.empty()) {
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("'{}' has changed since run '{}': {}", source, run.folder, changed));
+  }
+  const auto check = [&](const mjModel* compiled, const std::string& reason) {
+    const std::string difference = ModelDifference(model, compiled, kCompiled);
+    if (difference.empty()) return;
+    throw Error(ErrorCode::kUnsupported, fmt::format("run '{}' has another model than '{}', and MJCF cannot take over "
+                                                     "what differs: {}{}",
+                                                     run.folder, source, difference, reason));
+  };
+
+  // from numbers that are taken the compiler may make others: masses from sizes, dampers from masses
+  std::set<std::string> taken;
+  for (int pass = 0; pass < kPasses && !ModelDifference(model, here.get(), kCompiled).empty(); ++pass) {
+    const std::set<std::string> arrays = DifferentArrays(model, here.get(), kCompiled);
+    if (pass > 0 && arrays.empty()) break;
+    taken.insert(arrays.begin(), arrays.end());
+    const ModelPtr wanted = CopyModel(here.get());
+    wanted->opt = model->opt;
+    TakeNumbers(model, arrays, wanted.get());
+    EngineGuard guard;
+    if (mj_copyBack(spec, wanted.get()) != 1) {
+      std::string reason = mjs_getError(spec);  // "Error: …", its element in a second line
+      reason.resize(std::min(reason.size(), reason.find('\n')));
+      if (reason.rfind("Error: ", 0) == 0) reason.erase(0, 7);
+      here->opt = model->opt;
+      check(here.get(), fmt::format(" ({})", reason));
+    }
+    here = CompileModel(spec, source);
+  }
+  check(here.get(), "");
+  return taken;
+}
+
+// a time step of six digits is another one
+void WriteOptions(const mjOption& o, pugi::xml_node option) {
+  const auto exact = [&](const char* name, const mjtNum* values, int n) {
+    std::string text;
+    for (int k = 0; k < n; ++k) text += fmt::format("{}{}", k > 0 ? " " : "", values[k]);
+    if (pugi::xml_attribute attribute = option.attribute(name)) attribute = text.c_str();
+  };
+#define X(type, name, columns) \
+  if constexpr (std::is_same_v<type, mjtNum>) exact(#name, reinterpret_cast<const mjtNum*>(&o.name), columns);
+#define XVEC(type, name, columns) exact(#name, o.name, columns);
+  MJOPTION_FIELDS
+#undef XVEC
+#undef X
 }
 
 void AddPolicy(const PolicyRun& run, const PlaybackOptions& options, bool feedback, pugi::xml_node root) {
@@ -73,6 +144,25 @@ void Play(const PolicyRun& run, const mjModel* model, PlaybackResult* result) {
   }
 }
 
+// why the file does not play the run bit for bit
+std::string Cause(const PolicyRun& run, const mjModel* model, double difference) {
+  const Record& record = run.record;
+  const auto pushes = record.settings.find("pushes");
+  const double own = Replay(record).largest_difference;
+  if (own >= kOwnShare * difference) {
+    if (pushes != record.settings.end() && pushes->second != "0") {
+      return fmt::format("the robot was pushed in the run (pushes: {}), and no push is part of the file",
+                         pushes->second);
+    }
+    return fmt::format("the run's own model and controls do not give its motion either, costate replay {}", run.folder);
+  }
+  if (difference <= kSmall * std::max(1.0, record.trajectory.X.cwiseAbs().maxCoeff()))
+    return "MJCF keeps fewer digits than the run's compiled model";
+  const std::string number = ModelDifference(record.model.get(), model, kDigits);
+  if (!number.empty()) return number;
+  return "MJCF keeps six digits of the model's numbers, and this motion magnifies what they drop";
+}
+
 }  // namespace
 
 PlaybackResult WritePlayback(const std::string& folder, const std::string& file, const PlaybackOptions& options) {
@@ -88,15 +178,13 @@ PlaybackResult WritePlayback(const std::string& folder, const std::string& file,
     throw Error(ErrorCode::kFile, "'" + file + "' is the model that the run was made from");
   }
   const SpecPtr spec = LoadSpec(source);
-  const std::string mismatch = run->Mismatch(CompileModel(spec.get(), source).get());
-  if (!mismatch.empty()) {
-    throw Error(ErrorCode::kUnsupported, fmt::format("'{}' has changed since run '{}': {}", source, folder, mismatch));
-  }
+  const std::set<std::string> taken = TakeModel(*run, source, spec.get());
   MakeAssetsAbsolute(spec.get(), source);
   pugi::xml_document document;
   if (!document.load_string(SpecText(spec.get()).c_str())) {
     throw Error(ErrorCode::kEngine, "the engine wrote MJCF that is no XML");
   }
+  WriteOptions(run->record.model->opt, document.child("mujoco").child("option"));
   PlaybackResult result;
   result.feedback = options.feedback && run->has_gains();
   AddPolicy(*run, options, result.feedback, document.child("mujoco"));
@@ -105,7 +193,12 @@ PlaybackResult WritePlayback(const std::string& folder, const std::string& file,
     throw Error(ErrorCode::kFile, fmt::format("'{}' cannot be written: {}", file, std::strerror(errno ? errno : EIO)));
   }
   const ModelPtr model = LoadModel(file);
+  if (const std::string lost = ModelDifference(run->record.model.get(), model.get(), kDigits, &taken); !lost.empty()) {
+    fs::remove(file);
+    throw Error(ErrorCode::kUnsupported, fmt::format("MJCF cannot take over the model of run '{}': {}", folder, lost));
+  }
   Play(*run, model.get(), &result);
+  if (!result.identical) result.cause = Cause(*run, model.get(), result.largest_difference);
   return result;
 }
 

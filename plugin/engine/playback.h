@@ -16,13 +16,16 @@ struct PlaybackResult {
   bool feedback = false;
   bool identical = false;         ///< every state of every knot, bit for bit
   double largest_difference = 0;  ///< over all knots and entries of the state
+  std::string cause;              ///< of a difference, in words
 };
 
 /// Writes the run's model as one MJCF file with a costate.policy instance that starts at the run's start, then loads
-/// that file and plays it. Assets stay where they are, by absolute path, and so does the run.
+/// that file and plays it. Its numbers and options are those of the run's compiled model, whatever task, fit or
+/// smoothing made of the source: options to the last bit, other numbers with MJCF's digits. Assets stay where they are,
+/// by absolute path, and so does the run.
 /// @throws Error{kFile} when the MJCF that the run was made from is gone or the file cannot be written;
-///         Error{kUnsupported} when it was made from a compiled model or the model has changed
-///         since.
+///         Error{kUnsupported} when it was made from a compiled model, the model has changed since, or MJCF cannot say
+///         what the run's model has otherwise: the message names the first number, with both values.
 PlaybackResult WritePlayback(const std::string& run, const std::string& file, const PlaybackOptions& options = {});
 
 }  // namespace costate

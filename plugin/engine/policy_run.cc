@@ -35,7 +35,7 @@ std::string NameMismatch(const char* what, const std::vector<std::string>& run, 
 
 }  // namespace
 
-std::string PolicyRun::Mismatch(const mjModel* m) const {
+std::string PolicyRun::StructureMismatch(const mjModel* m) const {
   const mjModel* r = record.model.get();
   const Dims run(r), here(m);
   const struct {
@@ -55,10 +55,15 @@ std::string PolicyRun::Mismatch(const mjModel* m) const {
     return fmt::format("joint {} is a {} joint in the run's model, a {} joint here", ElementName(m, mjOBJ_JOINT, j),
                        kTypes[r->jnt_type[j]], kTypes[m->jnt_type[j]]);
   }
-  if (r->opt.timestep != m->opt.timestep) {
-    return fmt::format("timestep is {} s in the run's model, {} s here", r->opt.timestep, m->opt.timestep);
-  }
   return "";
+}
+
+std::string PolicyRun::Mismatch(const mjModel* m) const {
+  const double run = record.model->opt.timestep, here = m->opt.timestep;
+  std::string mismatch = StructureMismatch(m);
+  if (mismatch.empty() && run != here)
+    mismatch = fmt::format("timestep is {} s in the run's model, {} s here", run, here);
+  return mismatch;
 }
 
 std::shared_ptr<const PolicyRun> ReadPolicyRun(const std::string& path) {

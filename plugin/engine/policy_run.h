@@ -19,6 +19,9 @@ struct PolicyRun {
 
   /// "" when a model has the same state and controls, else the first difference with both values.
   std::string Mismatch(const mjModel* model) const;
+
+  /// The same but for the time step.
+  std::string StructureMismatch(const mjModel* model) const;
 };
 
 /// The run in a folder, or of its record.json; read again only when that file has changed since.

@@ -65,6 +65,57 @@ TEST_F(CliReplay, ExportsAModelThatPlaysByItself) {
   EXPECT_EQ(Costate({"replay", run_, "--end", "loop"}).exit_code, 2);
 }
 
+// The time step that the solver found, and an integrator of the task's, are in no source file.
+TEST_F(CliReplay, ExportsTheModelThatATaskMade) {
+  const std::string task = folder_.Write(
+      "fast.xml",
+      "<task model='p.xml' horizon='0.3'><option timestep='0.00123456789012345' integrator='RK4' solimp0='0.5'/>"
+      "<start key='side'/><cost name='effort' ctrl='all' weight='0.1'/><cost name='angle' qpos='all' "
+      "weight='1'/></task>");
+  const std::string run = folder_.File("made"), play = folder_.File("play.xml");
+  const ProcessResult made = Costate({"optimize", task, "--iterations", "3", "--out", run, "--no-plots"});
+  ASSERT_NE(made.exit_code, 2) << made.err;
+  const ProcessResult result = Costate({"replay", run, "--export", play});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const ModelPtr wanted = std::move(ReadRecord(run).model), model = LoadModel(play);
+  EXPECT_EQ(model->opt.timestep, wanted->opt.timestep);
+  EXPECT_EQ(model->opt.timestep, 0.00123456789012345);
+  EXPECT_EQ(model->opt.integrator, mjINT_RK4);
+  EXPECT_EQ(model->jnt_solimp[0], 0.5);
+}
+
+TEST_F(CliReplay, ExportsTheFittedParameters) {
+  std::string stiff = kPendulum;
+  stiff.replace(stiff.find(".01"), 3, ".34");
+  const std::string film = folder_.File("film"), fit = folder_.File("fit"), play = folder_.File("play.xml");
+  ASSERT_EQ(Costate({"rollout", folder_.Write("stiff.xml", stiff), "--key", "side", "--time", "0.3", "--out", film,
+                     "--no-plots"})
+                .exit_code,
+            0);
+  const ProcessResult fitted = Costate({"gradient", folder_.File("p.xml"), "--fit", film, "--parameter",
+                                        "joint:hinge/damping", "--out", fit, "--no-plots"});
+  ASSERT_EQ(fitted.exit_code, 0) << fitted.out << fitted.err;
+  const ProcessResult result = Costate({"replay", fit, "--export", play});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(Has(result.out, "fewer digits"));
+  EXPECT_NEAR(LoadModel(play)->dof_damping[0], 0.34, 1e-5);
+}
+
+TEST_F(CliReplay, BlamesAPushForWhatAPushDid) {
+  folder_.Write("p.xml", std::string(kPendulum).replace(std::string(kPendulum).find("<body "), 6, "<body name='rod' "));
+  const std::string task = folder_.Write(
+      "hold.xml",
+      "<task model='p.xml' horizon='0.1'><start key='side'/><cost name='effort' ctrl='all' weight='0.1'/></task>");
+  const std::string run = folder_.File("pushed");
+  const ProcessResult pushed = Costate(
+      {"mpc", task, "--time", "0.2", "--push", "rod", "50", "0", "0", "0.05", "0.1", "--out", run, "--no-plots"});
+  ASSERT_EQ(pushed.exit_code, 0) << pushed.err;
+  const ProcessResult result = Costate({"replay", run, "--export", folder_.File("play.xml")});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(Has(result.out, "(the robot was pushed in the run (pushes: 1), and no push is part of the file)"));
+  EXPECT_FALSE(Has(result.out, "digits"));
+}
+
 TEST_F(CliReplay, NamesEachKindOfDamage) {
   EXPECT_TRUE(RefusedWith(Costate({"replay", folder_.File("none")}), "there is no such folder"));
   EXPECT_TRUE(RefusedWith(Costate({"replay", folder_.path().string()}), "it has no record.json"));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <thread>
 
 #include "engine/playback.h"
@@ -295,10 +296,64 @@ TEST_F(PolicyPluginTest, IsExportedAsAModelThatPlaysByItself) {
                "that the run was made from");
   EXPECT_ERROR(WritePlayback(folder_.File("run"), folder_.File("none/play.xml")), ErrorCode::kFile,
                "cannot be written");
-  folder_.Write("flyer.xml", Scene("Euler").replace(Scene("Euler").find("0.004"), 5, "0.002"));
-  EXPECT_ERROR(WritePlayback(folder_.File("run"), file), ErrorCode::kUnsupported, "has changed since", "timestep");
+  std::string renamed = Scene("implicitfast");
+  renamed.replace(renamed.find("shoulder"), 8, "hip");
+  folder_.Write("flyer.xml", renamed);
+  EXPECT_ERROR(WritePlayback(folder_.File("run"), file), ErrorCode::kUnsupported, "has changed since", "qpos[hip]");
   std::filesystem::remove(folder_.File("flyer.xml"));
   EXPECT_ERROR(WritePlayback(folder_.File("run"), file), ErrorCode::kFile, "flyer.xml", "not there");
+}
+
+// What a task, a fit or a smoothing made of the compiled model is in the file, though the source has it otherwise.
+TEST_F(PolicyPluginTest, IsExportedWithTheModelOfTheRunNotOfItsSource) {
+  Make();
+  mjModel* m = run_.model.get();
+  m->opt.timestep = 0.0025368792376798096;
+  m->opt.integrator = mjINT_RK4;
+  m->opt.gravity[0] = 1.0 / 3;
+  m->opt.disableflags |= mjDSBL_MIDPHASE;
+  for (int i = 0; i < m->njnt; ++i) m->jnt_solimp[mjNIMP * i] = 0;
+  for (int i = 0; i < m->ngeom; ++i) m->geom_solimp[mjNIMP * i] = 0;
+  const int arm = mj_name2id(m, mjOBJ_BODY, "arm");
+  m->body_mass[arm] *= 1.25;
+  for (int k = 0; k < 3; ++k) m->body_inertia[3 * arm + k] *= 1.25;
+  m->dof_damping[m->nv - 1] = 0.7;
+  m->actuator_gainprm[0] = 4;
+  mj_setConst(m, MakeData(m).get());
+  Simulator simulator(m, run_.context, run_.substeps, 1);
+  const VectorXd x0 = run_.trajectory.X.col(0);
+  const MatrixXd U = run_.trajectory.U;
+  ASSERT_TRUE(simulator.Rollout(x0, U, &run_.trajectory).ok());
+  WriteRecord(folder_.File("run"), run_, {.force = true, .plots = false});
+
+  const std::string file = folder_.File("play.xml");
+  const PlaybackResult result = WritePlayback(folder_.File("run"), file, {.feedback = false});
+  EXPECT_LT(result.largest_difference, 1e-4);
+  EXPECT_NE(result.cause.find("digits"), std::string::npos) << result.cause;
+  const ModelPtr written = LoadModel(file);
+  EXPECT_EQ(written->opt.timestep, m->opt.timestep);
+  EXPECT_EQ(written->opt.integrator, m->opt.integrator);
+  EXPECT_EQ(written->opt.gravity[0], m->opt.gravity[0]);
+  EXPECT_EQ(written->opt.disableflags, m->opt.disableflags);
+  EXPECT_EQ(written->geom_solimp[mjNIMP], 0);
+  EXPECT_EQ(written->dof_damping[m->nv - 1], 0.7);
+  EXPECT_NEAR(written->body_mass[arm], m->body_mass[arm], 1e-5 * m->body_mass[arm]);
+}
+
+// A model that MJCF cannot be made to say is no file: the first number is named, with both values.
+TEST_F(PolicyPluginTest, IsNotExportedAsAnotherModel) {
+  Make();
+  const std::string run = folder_.File("run"), file = folder_.File("play.xml");
+  mjModel* m = run_.model.get();
+  m->geom_contype[1] = 2;
+  WriteRecord(run, run_, {.force = true, .plots = false});
+  EXPECT_ERROR(WritePlayback(run, file), ErrorCode::kUnsupported, "geom_contype of geom 1 is 2 in the run's model",
+               "1 here");
+  m->geom_contype[1] = 1;
+  m->body_invweight0[2] *= 2;  // the compiler makes its own
+  WriteRecord(run, run_, {.force = true, .plots = false});
+  EXPECT_ERROR(WritePlayback(run, file), ErrorCode::kUnsupported, "body_invweight0[0] of hull is ");
+  EXPECT_FALSE(std::filesystem::exists(file));
 }
 
 }  // namespace

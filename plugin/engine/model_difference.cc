@@ -1,0 +1,190 @@
+#include "engine/model_difference.h"
+
+#include <costate/model.h>
+#include <fmt/format.h>
+#include <mujoco/mjxmacro.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#include "parameter/field.h"
+
+namespace costate {
+namespace {
+
+// below this share of the tolerance a number is rounding of 0
+constexpr double kFloor = 1e-6;
+
+bool Begins(const std::string& text, const char* with) { return text.rfind(with, 0) == 0; }
+bool Ends(const std::string& text, const std::string& with) {
+  return text.size() >= with.size() && text.compare(text.size() - with.size(), with.size(), with) == 0;
+}
+
+// what no motion depends on, and numbers of this process
+bool IsPhysics(const std::string& array) {
+  if (array == "plugin" || array == "names" || array == "names_map" || array == "paths") return false;
+  for (const char* begin : {"cam_", "light_", "skin_", "tex_", "mat_", "name_", "key_", "sensor_", "numeric_", "text_",
+                            "tuple_", "mesh_texcoord", "flex_texcoord"}) {
+    if (Begins(array, begin)) return false;
+  }
+  for (const char* end : {"_user", "_rgba", "_matid", "_group", "_pathadr", "_castshadow"}) {
+    if (Ends(array, end)) return false;
+  }
+  return true;
+}
+
+// made by the compiler from other numbers
+bool IsVolume(const std::string& array) {
+  return Begins(array, "bvh_") || Begins(array, "oct_") || Ends(array, "_aabb") || Ends(array, "_rbound") ||
+         Ends(array, "_sameframe") || array == "body_simple" || array == "dof_simplenum";
+}
+
+// neither volume nor made by mj_setConst
+bool IsOwn(const std::string& array) {
+  const std::vector<Field>& fields = Fields();
+  const bool parameter = std::any_of(fields.begin(), fields.end(), [&](const Field& f) { return array == f.array; });
+  return IsPhysics(array) && !IsVolume(array) && (parameter || !IsDerived(array));
+}
+
+struct Shape {
+  std::size_t rows, columns;
+};
+
+// visit(name, member, shape) of all arrays
+template <typename F>
+void ForEachArray(const mjModel* m, F&& visit) {
+  MJMODEL_POINTERS_PREAMBLE(m)
+  (void)nuser_body, (void)nuser_jnt, (void)nuser_geom, (void)nuser_site, (void)nuser_cam, (void)nuser_tendon;
+  (void)nuser_actuator, (void)nuser_sensor, (void)nq, (void)nv, (void)na, (void)nu, (void)nmocap, (void)nplastic;
+#define X(type, name, rows, columns) \
+  visit(#name, &mjModel::name, Shape{static_cast<std::size_t>(m->rows), static_cast<std::size_t>(columns)});
+  MJMODEL_POINTERS
+#undef X
+}
+
+// visit(name, member, shape, the other's shape)
+template <typename F>
+void ForEachPair(const mjModel* run, const mjModel* here, F&& visit) {
+  std::vector<Shape> others;
+  ForEachArray(here, [&](const char*, auto, const Shape& shape) { others.push_back(shape); });
+  auto other = others.begin();
+  ForEachArray(run, [&](const char* name, auto member, const Shape& shape) { visit(name, member, shape, *other++); });
+}
+
+// the row of an array by its element: "knee", "qvel[knee]", "3"
+std::string RowName(const mjModel* m, const std::string& array, std::size_t row) {
+  constexpr struct {
+    const char* prefix;
+    int object;
+  } kObjects[] = {{"body_", mjOBJ_BODY}, {"jnt_", mjOBJ_JOINT},   {"geom_", mjOBJ_GEOM},    {"site_", mjOBJ_SITE},
+                  {"pair_", mjOBJ_PAIR}, {"eq_", mjOBJ_EQUALITY}, {"tendon_", mjOBJ_TENDON}};
+  if (Begins(array, "dof_")) return TangentNames(m)[static_cast<std::size_t>(m->nv) + row];
+  if (Begins(array, "qpos")) return StateNames(m)[row];
+  if (array == "actuator_ctrlrange" || array == "actuator_ctrllimited") return ControlNames(m)[row];
+  if (Begins(array, "actuator_") && m->nout == m->nactuator)
+    return ElementName(m, mjOBJ_ACTUATOR, static_cast<int>(row));
+  for (const auto& known : kObjects) {
+    if (Begins(array, known.prefix)) return ElementName(m, known.object, static_cast<int>(row));
+  }
+  return fmt::format("row {}", row);
+}
+
+template <typename T>
+bool Agree(T a, T b, double tolerance, double scale) {
+  if (std::memcmp(&a, &b, sizeof(T)) == 0) return true;
+  if constexpr (std::is_floating_point_v<T>) {
+    return a == b || std::abs(static_cast<double>(a) - static_cast<double>(b)) <= tolerance * (scale + kFloor);
+  }
+  return false;
+}
+
+template <typename T>
+double Largest(const T* values, std::size_t n) {
+  double largest = 0;
+  for (std::size_t i = 0; i < n; ++i) largest = std::max(largest, std::abs(static_cast<double>(values[i])));
+  return largest;
+}
+
+template <typename T>
+std::string Both(const std::string& what, T run, T here) {
+  return fmt::format("{} is {} in the run's model, {} here", what, +run, +here);
+}
+
+// the first number of an array that differs
+template <typename T>
+std::string Difference(const mjModel* run, const mjModel* here, const std::string& array, T* mjModel::*member,
+                       const Shape& shape, const Shape& other, double tolerance) {
+  const std::size_t n = shape.rows * shape.columns, m = other.rows * other.columns;
+  if (n != m) return Both("the size of " + array, n, m);
+  for (std::size_t row = 0; row < shape.rows; ++row) {
+    const T *a = run->*member + row * shape.columns, *b = here->*member + row * shape.columns;
+    const double scale = std::max(Largest(a, shape.columns), Largest(b, shape.columns));
+    for (std::size_t k = 0; k < shape.columns; ++k) {
+      if (Agree(a[k], b[k], tolerance, scale)) continue;
+      const std::string index = shape.columns > 1 ? fmt::format("[{}]", k) : "";
+      return Both(fmt::format("{}{} of {}", array, index, RowName(run, array, row)), a[k], b[k]);
+    }
+  }
+  return "";
+}
+
+std::string OptionDifference(const mjModel* run, const mjModel* here) {
+#define X(type, name, columns) \
+  if (run->opt.name != here->opt.name) return Both("option " #name, run->opt.name, here->opt.name);
+#define XVEC(type, name, columns)                                                             \
+  for (int k = 0; k < columns; ++k) {                                                         \
+    if (run->opt.name[k] == here->opt.name[k]) continue;                                      \
+    return Both(fmt::format("option " #name "[{}]", k), run->opt.name[k], here->opt.name[k]); \
+  }
+  MJOPTION_FIELDS
+#undef XVEC
+#undef X
+  return "";
+}
+
+}  // namespace
+
+std::string SizeDifference(const mjModel* run, const mjModel* here) {
+#define SIZE(name) \
+  if (run->name != here->name) return Both(#name, run->name, here->name);
+  SIZE(nbody)
+  SIZE(njnt) SIZE(ngeom) SIZE(nsite) SIZE(nmesh) SIZE(nmeshvert) SIZE(nhfield) SIZE(nhfielddata) SIZE(nflex) SIZE(npair)
+      SIZE(nexclude) SIZE(neq) SIZE(ntendon) SIZE(nwrap) SIZE(nactuator) SIZE(nout) SIZE(nmocap)
+#undef SIZE
+          return "";
+}
+
+std::set<std::string> DifferentArrays(const mjModel* run, const mjModel* here, double tolerance) {
+  std::set<std::string> different;
+  ForEachPair(run, here, [&](const std::string& name, auto member, const Shape& shape, const Shape& other) {
+    if (!IsOwn(name)) return;
+    if (!Difference(run, here, name, member, shape, other, tolerance).empty()) different.insert(name);
+  });
+  return different;
+}
+
+std::string ModelDifference(const mjModel* run, const mjModel* here, double tolerance,
+                            const std::set<std::string>* arrays) {
+  std::string found = SizeDifference(run, here);
+  if (found.empty()) found = OptionDifference(run, here);
+  if (!found.empty()) return found;
+  ForEachPair(run, here, [&](const std::string& name, auto member, const Shape& shape, const Shape& other) {
+    if (found.empty() && (arrays ? arrays->count(name) > 0 : IsPhysics(name) && !IsVolume(name)))
+      found = Difference(run, here, name, member, shape, other, tolerance);
+  });
+  return found;
+}
+
+void TakeNumbers(const mjModel* run, const std::set<std::string>& arrays, mjModel* here) {
+  ForEachPair(run, here, [&](const std::string& name, auto member, const Shape& shape, const Shape&) {
+    using Number = std::remove_reference_t<decltype(*(run->*member))>;
+    if constexpr (std::is_same_v<Number, mjtNum>) {
+      if (arrays.count(name) > 0) std::copy_n(run->*member, shape.rows * shape.columns, here->*member);
+    }
+  });
+}
+
+}  // namespace costate
