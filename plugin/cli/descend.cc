@@ -53,8 +53,8 @@ void PrintSummary(const Task& task, const ParameterSet* parameters, const Descen
     const TaskParameter& p = task.inputs.parameters[k];
     const double value = result.theta[static_cast<Eigen::Index>(k)];
     const char* bound = value == p.lower ? ", at its lower bound" : value == p.upper ? ", at its upper bound" : "";
-    fmt::print("  {:<24} {:.10g} {}, guess {:.10g}{}\n", p.name, value, (*parameters)[static_cast<int>(k)].unit,
-               p.value, bound);
+    const std::string& unit = (*parameters)[static_cast<int>(k)].unit;
+    fmt::print("  {:<24} {:.10g}{}, guess {:.10g}{}\n", p.name, value, unit == "1" ? "" : " " + unit, p.value, bound);
   }
 }
 

@@ -1,4 +1,5 @@
 // costate optimize: a task, or two keyframes, to an optimized, recorded motion.
+#include <costate/derivative.h>
 #include <costate/exploit.h>
 #include <costate/record.h>
 #include <costate/resume.h>
@@ -19,6 +20,7 @@
 #include "cli/run_output.h"
 #include "cli/smooth_options.h"
 #include "cli/terminal.h"
+#include "rollout/knot_health.h"
 
 namespace costate::cli {
 namespace {
@@ -231,8 +233,8 @@ void PrintSummary(const Task& task, const SolveResult& result, const std::vector
     fmt::print("  note          the guess diverged and was scaled by {:g}\n", result.guess_scale);
   for (const MissedGoal& goal : MissedGoals(task, result.trajectory)) {
     const bool shown = goal.component.empty() || goal.component == goal.name;
-    fmt::print("  goal          {} missed by {:.3g} {}{}\n", goal.name, goal.miss, goal.unit,
-               shown ? "" : ", at " + goal.component);
+    fmt::print("  goal          {} missed by {:.3g}{}{}\n", goal.name, goal.miss,
+               goal.unit == "1" ? "" : " " + goal.unit, shown ? "" : ", at " + goal.component);
   }
   PrintConstraints(task, result);
   for (std::size_t k = 0; k < stages.size(); k++) {
@@ -289,10 +291,30 @@ void ReadContinuation(const OptimizeOptions& options, Task* task) {
   if (smooth.any()) PrintSmoothChanges(MakeSmoothModel(task->model.get(), smooth));
 }
 
+// a servo or damping that the integrator cannot hold: what is optimized then is the integrator
+void WarnOfOvershoot(const Task& task) {
+  constexpr int kMostTangent = 300;  // eigenvalues of more take longer than a reader would wait
+  const mjModel* m = task.model.get();
+  const Dims dims(m);
+  if (dims.ndx > kMostTangent || task.N == 0) return;
+  const DataPtr data = MakeData(m);
+  SetContext(m, data.get(), task.context);
+  SetState(m, data.get(), task.x0);
+  mju_copy(data->ctrl, task.U_guess.data(), dims.nu);
+  int dof = 0;
+  const double eigenvalue = Overshoot(Linearize(m, data.get(), {.sensors = false}).A, dims.nv, &dof);
+  if (eigenvalue == 0) return;
+  PrintWarnings({fmt::format(
+      "at the start each step turns {} over and makes it {:.3g} times as large: damping, or a "
+      "servo's kv, that {} cannot hold at {:g} s; integrator=\"implicitfast\" can",
+      TangentNames(m)[static_cast<std::size_t>(dims.nv + dof)], -eigenvalue, IntegratorName(m), m->opt.timestep)});
+}
+
 int RunOptimize(const OptimizeOptions& options) {
   Task task = MakeTask(options);
   ReadContinuation(options, &task);
   PrintWarnings(task.warnings);
+  WarnOfOvershoot(task);
   const std::string folder = options.out.empty() ? FreeFolder(task) : options.out;
   if (!options.no_save) CheckRunFolder(folder, options.out.empty(), options.force);
   const mjModel* m = task.model.get();  // another one where time is free

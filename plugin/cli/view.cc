@@ -187,6 +187,10 @@ int View(const ViewArguments& arguments) {
       film.frames = arguments.frames;
       if (arguments.from) film.from = CheckTime(source, "--from", *arguments.from);
       if (arguments.to) film.to = CheckTime(source, "--to", *arguments.to);
+      if (arguments.from && arguments.to && *arguments.to < *arguments.from) {
+        throw Error(ErrorCode::kInvalidArgument,
+                    fmt::format("--to {:g} comes before --from {:g}", *arguments.to, *arguments.from));
+      }
       const viewer::Image image = viewer::RenderFilm(source, film);
       viewer::WritePng(arguments.film, image, arguments.force);
       fmt::print("{}: {}, {} frames, {}x{}\n", arguments.film, arguments.file, film.frames, image.width, image.height);

@@ -70,6 +70,7 @@ VectorXd NaturalControls(const Task& task, const std::vector<VectorXd>& held) {
 // what can be reached beside keyframes
 constexpr mjtObj kGoalTypes[] = {mjOBJ_JOINT, mjOBJ_BODY, mjOBJ_SITE, mjOBJ_GEOM};
 constexpr int kJointPositions[] = {7, 4, 1, 1}, kJointDofs[] = {6, 3, 1, 1};  // by mjtJoint
+constexpr double kUnit = 1e-3;  // what a direction's length may differ from one: three digits of each component
 const std::vector<std::string> kGoalQuantities{"pos", "quat", "xaxis", "yaxis", "zaxis"};
 
 // "it has home, crouch"
@@ -87,6 +88,22 @@ std::string KeysText(const mjModel* model) {
 int GoalSize(const mjModel* model, const PartGoal& goal) {
   if (goal.type != mjOBJ_JOINT) return goal.quantity == "quat" ? 4 : 3;
   return kJointPositions[model->jnt_type[goal.id]];
+}
+
+// what no motion can have: a joint beyond its range, a direction that is not of length one
+void CheckInReach(const mjModel* model, const PartGoal& goal, const std::string& text) {
+  if (goal.type == mjOBJ_JOINT && goal.size == 1 && model->jnt_limited[goal.id]) {
+    const mjtNum* range = model->jnt_range + 2 * goal.id;
+    if (goal.values[0] < range[0] || goal.values[0] > range[1])
+      FailGoal(text, fmt::format("{:g} is beyond the joint's range, {:g} to {:g}", goal.values[0], range[0], range[1]));
+  }
+  if (goal.quantity.size() != 5) return;  // xaxis, yaxis, zaxis
+  double length = 0;
+  for (double value : goal.values) length += value * value;
+  length = std::sqrt(length);
+  const bool whole = goal.index.size() == 3;
+  if (length > 1 + kUnit || (whole && length < 1 - kUnit))
+    FailGoal(text, fmt::format("a direction has length 1, {} {:g}", whole ? "this one" : "its given part has", length));
 }
 
 PartGoal ReadPartGoal(const mjModel* model, const std::string& text) {
@@ -136,6 +153,7 @@ PartGoal ReadPartGoal(const mjModel* model, const std::string& text) {
     goal.values.push_back(value);
   }
   if (goal.index.empty()) FailGoal(text, "leaves everything open");
+  CheckInReach(model, goal, text);
   return goal;
 }
 

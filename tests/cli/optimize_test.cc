@@ -334,8 +334,12 @@ TEST(CliOptimize, NamesWhatIsWrongBeforeItWorks) {
   EXPECT_TRUE(RefusedWith(Costate({"optimize", model, "--goal", "sid"}), "side"));
   EXPECT_TRUE(RefusedWith(Costate({"optimize", task, "--goal", "side"}), "is a task file"));
   EXPECT_TRUE(RefusedWith(Costate({"optimize", task, "--time", "1"}), "is a task file"));
-  EXPECT_TRUE(RefusedWith(Costate({"optimize", task, "--out", folder.File("swing.xml") + "/run"}), "cannot be saved"));
-  EXPECT_TRUE(RefusedWith(Costate({"optimize", task, "--out", folder.File("none") + "/run"}), "cannot be saved"));
+  EXPECT_TRUE(RefusedWith(Costate({"optimize", task, "--out", folder.File("swing.xml") + "/run"}), "is not a folder"));
+  EXPECT_TRUE(RefusedWith(Costate({"optimize", task, "--out", folder.File("none") + "/run"}), "is not a folder"));
+  EXPECT_TRUE(RefusedWith(Costate({"optimize", task, "--out", model, "--force"}), "exists and is not a folder"));
+  std::filesystem::create_directory(folder.File("mine"));
+  folder.Write("mine/thesis.txt", "not a run");
+  EXPECT_TRUE(RefusedWith(Costate({"optimize", task, "--out", folder.File("mine"), "--force"}), "is not a run"));
   EXPECT_TRUE(RefusedWith(Costate({"optimize", folder.Write("zero.task.xml", SwingTask("", "0"))}), "horizon"));
   EXPECT_EQ(Costate({"optimize", model, "--goal", "side", "--time", "-1"}).exit_code, 2);
 }
@@ -349,6 +353,24 @@ TEST(CliOptimize, RefusesRobotsThatCannotBeMoved) {
   EXPECT_TRUE(RefusedWith(Costate({"optimize", passive, "--goal", "a"}), "actuator"));
   const std::string rigid = folder.Write("rigid.xml", "<mujoco><worldbody><geom size='.1'/></worldbody></mujoco>");
   EXPECT_EQ(Costate({"optimize", rigid, "--goal", "0"}).exit_code, 2);
+}
+
+// A wheel whose servo takes out 1.5 times its speed in a step of Euler turns faster and faster, to and fro;
+// implicitfast holds it.
+TEST(CliOptimize, WarnsOfAServoThatTheIntegratorCannotHold) {
+  TemporaryFolder folder;
+  const auto warns = [&](const std::string& integrator) {
+    const std::string model = folder.Write(
+        "wheel.xml",
+        "<mujoco><option timestep='.01' integrator='" + integrator +
+            "'/><worldbody><body><joint name='wheel' armature='1e-3'/><geom size='.01' mass='1e-6'/></body></worldbody>"
+            "<actuator><velocity joint='wheel' kv='.25' ctrlrange='-1 1'/></actuator></mujoco>");
+    const support::ProcessResult result =
+        Costate({"optimize", model, "--goal", "joint:wheel=1", "--no-save", "--iterations", "1", "--hops", "0"});
+    return Has(result.err, "turns qvel[wheel] over and makes it 1.5 times as large");
+  };
+  EXPECT_TRUE(warns("Euler"));
+  EXPECT_FALSE(warns("implicitfast"));
 }
 
 // A limit of iterations, then --resume: the same motion as in one go, and both runs say what they are.

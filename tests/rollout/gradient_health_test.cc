@@ -110,6 +110,15 @@ TEST(GradientHealth, SpectralRadiusIsThatOfTheMatrix) {
   EXPECT_NEAR(SpectralRadius(A), std::hypot(0.6, 0.88), 1e-12);
   EXPECT_TRUE(std::isnan(SpectralRadius(MatrixXd::Constant(2, 2, NAN))));
   EXPECT_EQ(SpectralRadius(MatrixXd(0, 0)), 0);
+
+  // two positions and velocities, of which the second turns over
+  MatrixXd B = MatrixXd::Identity(4, 4);
+  B(3, 3) = -1.5;
+  int dof = -1;
+  EXPECT_NEAR(Overshoot(B, 2, &dof), -1.5, 1e-12);
+  EXPECT_EQ(dof, 1);
+  B(3, 3) = -0.9;
+  EXPECT_EQ(Overshoot(B, 2, &dof), 0);
 }
 
 TEST(GradientHealth, CountsSwitchesAndLabelsThem) {
