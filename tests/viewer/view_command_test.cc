@@ -99,7 +99,7 @@ TEST(ViewCommand, BadInputIsRefusedByName) {
   EXPECT_TRUE(RefusedWith(View({model, "--png", picture, "--time", "-1"}), "-1 s"));
   EXPECT_TRUE(RefusedWith(View({model, "--png", picture, "--time", "nan"}), "nan s"));
   EXPECT_TRUE(RefusedWith(View({model, "--film", picture, "--frames", "0"}), "0 frames"));
-  EXPECT_TRUE(RefusedWith(View({model, "--film", picture, "--from", "0.2", "--to", "0.1"}), "--to 0.1 comes before"));
+  EXPECT_TRUE(RefusedWith(View({model, "--film", picture, "--from", "0.09", "--to", "0.05"}), "--to 0.05 comes before"));
   EXPECT_TRUE(RefusedWith(View({model, "--film", picture, "--frames", "1000000"}), "million pixels"));
   EXPECT_TRUE(RefusedWith(View({model, "--png", folder.File("no/a.png")}), "does not exist"));
   EXPECT_TRUE(RefusedWith(View({model, "--png", "/proc/a.png"}), "/proc/a.png"));
