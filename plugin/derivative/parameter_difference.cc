@@ -9,7 +9,7 @@ namespace costate {
 
 namespace {
 
-constexpr const char* kLeftPiece = "models near by have another set of contacts";
+constexpr const char* kLeftPiece = "models near by have another set of contacts or of forces at limits";
 
 }  // namespace
 

@@ -342,7 +342,8 @@ bool ResidualDifference::Differences(const mjModel* m, const Evaluation& evaluat
     }
     Restore(m);
     if (!Column(m, evaluate, column, center, out->col(column))) {
-      *reason = "every neighbour along " + TangentNames(m)[column] + " has another set of contacts";
+      *reason =
+          "every neighbour along " + TangentNames(m)[column] + " has another set of contacts or of forces at limits";
       return false;
     }
   }

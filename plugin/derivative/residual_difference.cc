@@ -10,6 +10,7 @@
 #include "derivative/equilibrium.h"
 #include "derivative/hardest_rows.h"
 #include "derivative/impedance.h"
+#include "derivative/switch_set.h"
 
 namespace costate {
 
@@ -18,6 +19,8 @@ namespace {
 constexpr double kSlideStep = 0.1;    // inertial forces are quadratic in slides and velocities: any will do
 constexpr double kWidth = 1e-3;       // of impedances: what nudges of positions are made for
 constexpr double kMagnify = 1 << 30;  // v' − v is linear in a: magnified, it does not drown in the rounding of v
+
+constexpr signed char kEitherZone = 2;  // of a force exactly at its limit
 
 // is an activation after the step, clamped, the input of a force
 bool HasLimitedInput(const mjModel* m) {
@@ -52,7 +55,9 @@ std::string ResidualRefusal(const mjModel* m) {
 }
 
 ResidualDifference::ResidualDifference(const mjModel* model)
-    : dims_(model), probe_(MakeData(model)), unlimited_(model->nactuator + 1, 0) {}
+    : dims_(model),
+      probe_(MakeData(model)),
+      unlimited_(std::max({model->nactuator, model->njnt, model->ntendon}) + 1, 0) {}
 
 // qfrc_constraint and efc_force of the probe at acceleration a, on the captured active set
 bool ResidualDifference::ConstraintForce(const mjModel* m, const VectorXd& a) {
@@ -123,6 +128,33 @@ void ResidualDifference::AppliedForce(const mjModel* m) {
     const mjtNum* load = p->xfrc_applied + 6 * b;
     if (!mju_isZero(load, 6)) mj_applyFT(m, p, load, load + 3, p->xipos + 3 * b, b, force_.data());
   }
+}
+
+// Are those forces at a limit that are at the point? The engine leaves actuators out of its matrices there. One exactly
+// at its limit may go to either side. @pre mj_fwdActuation
+bool ResidualDifference::ForceLimits(const mjModel* m) {
+  mjData* p = probe_.get();
+  ForceZones(m, p, false, &zones_);
+  if (limits_known_) {
+    for (std::size_t i = 0; i < zones_.size(); i++) {
+      if (limits_[i] != zones_[i] && limits_[i] != kEitherZone) return false;
+    }
+    return true;
+  }
+  limits_known_ = true;
+  limits_ = zones_;
+  if (std::all_of(limits_.begin(), limits_.end(), [](signed char zone) { return zone == 0; })) return true;
+  mjModel local = *m;
+  local.actuator_forcelimited = reinterpret_cast<decltype(local.actuator_forcelimited)>(unlimited_.data());
+  local.jnt_actfrclimited = reinterpret_cast<decltype(local.jnt_actfrclimited)>(unlimited_.data());
+  local.tendon_actfrclimited = reinterpret_cast<decltype(local.tendon_actfrclimited)>(unlimited_.data());
+  mj_fwdActuation(&local, p);
+  ForceZones(m, p, true, &zones_);
+  for (std::size_t i = 0; i < limits_.size(); i++) {
+    if (limits_[i] != zones_[i]) limits_[i] = kEitherZone;
+  }
+  mj_fwdActuation(m, p);
+  return true;
 }
 
 // (9) Inertial and applied forces at the probe's state and acceleration a
@@ -221,7 +253,10 @@ bool ResidualDifference::EvaluateDirect(const mjModel* m, Stage stage, const Vec
   const int nv = dims_.nv, na = dims_.na;
   if (stage <= kPosition) PositionStage(m);
   if (stage <= kVelocity) mj_fwdVelocity(m, p);
-  if (terms_.actuation || terms_.integrator || terms_.metric) mj_fwdActuation(m, p);
+  if (terms_.actuation || terms_.integrator || terms_.metric) {
+    mj_fwdActuation(m, p);
+    if (!ForceLimits(m)) return false;
+  }
   discrete_.resize(nv);
   if (IsDiscrete(m) && (terms_.constraint || terms_.metric)) DiscreteForce(m, p, a.data(), discrete_.data());
 
@@ -267,6 +302,7 @@ void ResidualDifference::Capture(const mjModel* m, const mjData* d) {
   mj_getState(m, d, state_.data(), mjSTATE_INTEGRATION);
   active_.Capture(d);
   softened_ = HasSoftened(d);
+  limits_known_ = false;
   jumping_.clear();
   MeasureLevers(m, d);
 }

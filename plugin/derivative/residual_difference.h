@@ -75,7 +75,8 @@ class ResidualDifference {
   void CaptureJumping(const mjModel* model, const mjData* data, const std::vector<char>* rows = nullptr);
 
   /// (r, ā, act', act_dot) at the captured point and acceleration a, under a model of the same structure whose numbers
-  /// may be others. @return false if a row that carries force is missing.
+  /// may be others. @return false if a row that carries force is missing, or a force is at a limit that is free at the
+  /// point, or the other way; the first evaluation is that of the point.
   /// @param position  false: everything of the position stage is as in the evaluation before.
   bool Evaluate(const mjModel* model, const VectorXd& a, Eigen::VectorXd* value, bool position = true);
 
@@ -144,6 +145,7 @@ class ResidualDifference {
   void Unbalanced(const mjModel* model, const Eigen::VectorXd& a);
   void Balance(const mjModel* model, Eigen::VectorXd* a);
   void AppliedForce(const mjModel* model);
+  bool ForceLimits(const mjModel* model);
   void Integrate(const mjModel* model, const Eigen::VectorXd& a);
   void Advance(const mjModel* model, const Eigen::VectorXd& a, const Eigen::VectorXd& Ma);
   bool EvaluateDirect(const mjModel* model, Stage stage, const Eigen::VectorXd& a, Eigen::VectorXd* value);
@@ -178,7 +180,9 @@ class ResidualDifference {
   ActiveSet active_;
   bool softened_ = false;           // by which level 1 has changed forces of its point, (C22)
   std::vector<mjtNum> state_;       // mjSTATE_INTEGRATION of the point
-  std::vector<mjtByte> unlimited_;  // actlimited = 0: the clamp is applied by us, one-sided
+  std::vector<mjtByte> unlimited_;  // all 0. actlimited: the clamp is applied by us, one-sided
+  bool limits_known_ = false;
+  std::vector<signed char> limits_, zones_;  // of forces, at the point and now
   Eigen::VectorXd force_, y_, discrete_, direction_, velocity_, balance_, step_y_, values_[9];
   Eigen::VectorXd act_next_;  // act' of the point, not clamped
   Quotients quotients_[3];

@@ -123,6 +123,7 @@ bool ResidualDifference::EvaluateSensors(const mjModel* m, Stage stage, const Ve
   }
   if (needs_.acceleration) {
     mj_fwdActuation(m, p);
+    if (needs_.constraint && (forces_ || IsDiscrete(m)) && !ForceLimits(m)) return false;
     mju_copy(p->qacc, a.data(), dims_.nv);
     if (needs_.constraint && IsDiscrete(m)) {
       discrete_.resize(dims_.nv);

@@ -38,6 +38,27 @@ ActuatorPull ActuatorPullOf(const mjModel* model, const mjData* data, int tendon
   return pull;
 }
 
+void ForceZones(const mjModel* model, const mjData* data, bool beyond, std::vector<signed char>* zones) {
+  zones->clear();
+  const auto add = [&](double force, const mjtNum* range) {
+    const bool at_limit = force == range[0] || force == range[1];
+    zones->push_back(static_cast<signed char>(beyond && at_limit ? 0 : Zone(force, range)));
+  };
+  for (int i = 0; i < model->nactuator; ++i) {
+    if (!model->actuator_forcelimited[i]) continue;
+    for (int k = 0; k < model->actuator_outnum[i]; ++k)
+      add(data->actuator_force[model->actuator_outadr[i] + k], model->actuator_forcerange + 2 * i);
+  }
+  for (int i = 0; i < model->njnt; ++i) {
+    if (model->jnt_actfrclimited[i]) add(data->qfrc_actuator[model->jnt_dofadr[i]], model->jnt_actfrcrange + 2 * i);
+  }
+  for (int i = 0; i < model->ntendon; ++i) {
+    if (!model->tendon_actfrclimited[i]) continue;
+    const ActuatorPull pull = ActuatorPullOf(model, data, i);
+    add(pull.force, beyond ? model->tendon_actfrcrange + 2 * i : pull.range);
+  }
+}
+
 void SwitchSet::Add(Kind kind, int value) {
   // FNV-1a
   for (int shift = 0; shift < 32; shift += 8) {
@@ -162,14 +183,9 @@ void SwitchSet::NoteNoslip(const mjData* data) {
 }
 
 void SwitchSet::NoteActuators(const mjModel* model, const mjData* data) {
+  ForceZones(model, data, false, &forces_);
+  for (const signed char zone : forces_) Add(kForceLimits, zone);
   for (int i = 0; i < model->nactuator; ++i) {
-    if (model->actuator_forcelimited[i]) {
-      for (int k = 0; k < model->actuator_outnum[i]; ++k) {
-        const double force = data->actuator_force[model->actuator_outadr[i] + k];
-        Add(kForceLimits, Zone(force, model->actuator_forcerange + 2 * i));
-      }
-    }
-
     // an unsmoothed muscle's time constant depends on the sign of excitation − activation
     if (model->actuator_dyntype[i] != mjDYN_MUSCLE || model->actuator_dynprm[i * mjNDYN + 2] >= mjMINVAL) continue;
     for (int k = 0; k < model->actuator_actnum[i]; ++k) {
@@ -177,10 +193,6 @@ void SwitchSet::NoteActuators(const mjModel* model, const mjData* data) {
       turns_.push_back((rate > 0) - (rate < 0));
       Add(kMuscles, turns_.back());
     }
-  }
-  for (int i = 0; i < model->njnt; ++i) {
-    if (!model->jnt_actfrclimited[i]) continue;
-    Add(kForceLimits, Zone(data->qfrc_actuator[model->jnt_dofadr[i]], model->jnt_actfrcrange + 2 * i));
   }
 }
 
@@ -195,10 +207,6 @@ void SwitchSet::NoteTendons(const mjModel* model, const mjData* data) {
     // dead band of the spring
     const mjtNum* range = SpringRange(model, data, i);
     if (range[0] < range[1]) Add(kTendonPaths, Zone(data->ten_length[i], range));
-
-    if (!model->tendon_actfrclimited[i]) continue;
-    const ActuatorPull pull = ActuatorPullOf(model, data, i);
-    Add(kForceLimits, Zone(pull.force, pull.range));
   }
 }
 

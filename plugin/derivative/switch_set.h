@@ -21,6 +21,10 @@ struct ActuatorPull {
 };
 ActuatorPull ActuatorPullOf(const mjModel* model, const mjData* data, int tendon);
 
+/// Of each force of actuators, joints and tendons that has limits: -1 at or beyond the lower one, 1 the upper one, 0
+/// between. @param beyond  those at a limit are between, too. @pre `data` is after mj_fwdActuation.
+void ForceZones(const mjModel* model, const mjData* data, bool beyond, std::vector<signed char>* zones);
+
 /// A fingerprint of the switches of one or more engine steps, kind by kind. Features inside one contact (which edge of
 /// a box touches) are not seen; they show as step sizes that disagree.
 class SwitchSet {
@@ -74,6 +78,7 @@ class SwitchSet {
   std::vector<signed char> turns_;           // of muscles: 1 where activation rises, -1 where it falls
   std::vector<std::array<int, 2>> choices_;  // sensors and the contacts that they chose
   std::vector<MatchedContact> matched_;
+  std::vector<signed char> forces_;
   bool on_onset_ = false;
 };
 

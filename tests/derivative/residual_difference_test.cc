@@ -73,6 +73,76 @@ TEST_F(ResidualDifferenceTest, OneSidedDifferencesAreAsExact) {
   ExpectAgrees(model.get(), data.get());
 }
 
+// the engine leaves an actuator at a limit out of the metric and of the implicit integrators' matrix: nudges that reach
+// a limit to both sides agree with each other
+TEST_F(ResidualDifferenceTest, NudgesToForceLimitsAreLeftOut) {
+  const struct {
+    std::string limit, elements;
+    double ctrl, act;
+  } cases[] = {
+      {"", "<actuator><position joint='j' kp='4500' kv='450' forcerange='-.5 .5'/></actuator>", 0, 0},
+      {"", "<actuator><position joint='j' kp='4500' kv='450' forcerange='-.3 .5'/></actuator>", 1e-4, 0},
+      {"actuatorfrcrange='-.5 .5'", "<actuator><position joint='j' kp='4500' kv='450'/></actuator>", 0, 0},
+      {"", R"(<tendon><fixed name="t" actuatorfrcrange="-.5 .5"><joint joint="j" coef="1"/></fixed></tendon>
+        <actuator><position tendon="t" kp="4500" kv="450"/></actuator>)",
+       0, 0},
+      {"", R"(<actuator><general joint="j" dyntype="filterexact" dynprm=".1" gaintype="affine" gainprm="4500 0 -450"
+        biastype="affine" biasprm="0 -4500 -450" forcerange="-.5 .5"/></actuator>)",
+       0, 1e-5},
+      {"", R"(<actuator><muscle joint="j" lengthrange="-1 1" force="5000" forcerange="-10.01 -9.99"/></actuator>)", .01,
+       .002},
+  };
+  for (const auto& c : cases) {
+    for (const char* integrator : {"Euler", "implicitfast", "discrete"}) {
+      SCOPED_TRACE(c.limit + c.elements + integrator);
+      const ModelPtr model = LoadModelFromString(
+          "<mujoco><option timestep='.002' integrator='" + std::string(integrator) +
+          "'/><worldbody><body><joint name='j' axis='0 1 0' armature='.1' damping='1' " + c.limit +
+          "/><geom type='capsule' size='.05' fromto='0 0 0 .5 0 0'/></body></worldbody>" + c.elements + "</mujoco>");
+      const DataPtr data = MakeData(model.get());
+      data->ctrl[0] = c.ctrl;
+      if (model->na > 0) data->act[0] = c.act;
+      ExpectAgrees(model.get(), data.get());
+    }
+  }
+}
+
+// sensors of forces that balance read what the actuators do
+TEST_F(ResidualDifferenceTest, SensorsOfForcesAreDifferencedWithinForceLimits) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep=".01"/><worldbody>
+    <body><joint name="a" axis="0 1 0" damping="1" armature="1"/><geom type="capsule" size=".02" fromto="0 0 0 .3 0 0"/>
+      <body pos=".3 0 0"><joint name="b" axis="0 1 0" range="-60 60" damping="1" armature="1"/>
+        <geom type="capsule" size=".02" fromto="0 0 0 .3 0 0"/></body></body></worldbody>
+    <actuator><position joint="a" kp="100" forcerange="-.3 .5"/></actuator>
+    <sensor><jointlimitfrc joint="b"/></sensor></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  data->qpos[1] = 1.05;
+  data->ctrl[0] = .002;
+  ExpectAgrees(model.get(), data.get());
+}
+
+// an actuator without input is at the end of its range: it pulls by what is inside, as within a control's range; beyond
+// its limit its force does not move
+TEST_F(ResidualDifferenceTest, AForceExactlyAtItsLimitMovesInward) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option gravity="0 0 0"/><worldbody><body>
+    <joint name="j" axis="0 1 0" armature=".1"/><geom type="capsule" size=".05" fromto="0 0 0 .5 0 0"/></body></worldbody>
+    <actuator><motor joint="j" gear="2" ctrlrange="0 1" forcerange="0 1"/></actuator></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  std::string missing;
+  const std::unique_ptr<Backend> backend = MakeResidualBackend(model.get(), {}, &missing);
+  ASSERT_TRUE(backend) << missing;
+  StepDerivative inside, at, beyond;
+  data->ctrl[0] = .5;
+  ASSERT_TRUE(backend->Linearize(model.get(), data.get(), true, &inside, &missing)) << missing;
+  data->ctrl[0] = 0;
+  ASSERT_TRUE(backend->Linearize(model.get(), data.get(), true, &at, &missing)) << missing;
+  EXPECT_GT(inside.B(1, 0), 0);
+  EXPECT_NEAR(at.B(1, 0), inside.B(1, 0), 1e-9 * inside.B(1, 0));
+  model->actuator_forcerange[0] = 1e-6;
+  ASSERT_TRUE(backend->Linearize(model.get(), data.get(), true, &beyond, &missing)) << missing;
+  EXPECT_EQ(beyond.B(1, 0), 0);
+}
+
 // dual and conjugate-gradient solvers minimise the same cost, and the derivative is that of its minimum
 TEST_F(ResidualDifferenceTest, DoesNotDependOnTheSolver) {
   const ModelPtr model = LoadModel(COSTATE_TESTDATA "/many_terms.xml");
