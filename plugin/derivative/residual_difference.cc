@@ -151,7 +151,7 @@ bool ResidualDifference::ForceLimits(const mjModel* m) {
   mj_fwdActuation(&local, p);
   ForceZones(m, p, true, &zones_);
   for (std::size_t i = 0; i < limits_.size(); i++) {
-    if (limits_[i] != zones_[i]) limits_[i] = kEitherZone;
+    if (limits_[i] != 0 && limits_[i] != zones_[i]) limits_[i] = kEitherZone;
   }
   mj_fwdActuation(m, p);
   return true;

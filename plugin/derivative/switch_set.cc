@@ -17,6 +17,7 @@ constexpr const char* kNames[] = {"contacts",     "constraints", "constraint sta
 constexpr double kOnset = 1e-14;    // of a distance in metres: rounding
 constexpr double kSwing = 0.5;      // cosine
 constexpr double kUpright = 1e-12;  // sine: rounding
+constexpr double kScaled = 1e-12;   // of forces that are scaled to their limit: rounding
 constexpr double kAlike = 1e-9;  // of a metre, of the strongest force: rounding decides which contact a sensor reads …
 constexpr int kAnyContact = -2, kNoContact = -1;  // … and none is the same then
 
@@ -32,7 +33,7 @@ ActuatorPull ActuatorPullOf(const mjModel* model, const mjData* data, int tendon
     pull.force += data->actuator_force[model->actuator_outadr[a]];
   }
   const mjtNum* limit = model->tendon_actfrcrange + 2 * tendon;
-  const double slack = 1e-12 * (std::abs(limit[0]) + std::abs(limit[1]));  // rounding of the scaling
+  const double slack = kScaled * (std::abs(limit[0]) + std::abs(limit[1]));
   pull.range[0] = limit[0] + slack;
   pull.range[1] = limit[1] - slack;
   return pull;
@@ -46,8 +47,15 @@ void ForceZones(const mjModel* model, const mjData* data, bool beyond, std::vect
   };
   for (int i = 0; i < model->nactuator; ++i) {
     if (!model->actuator_forcelimited[i]) continue;
-    for (int k = 0; k < model->actuator_outnum[i]; ++k)
-      add(data->actuator_force[model->actuator_outadr[i] + k], model->actuator_forcerange + 2 * i);
+    const mjtNum *force = data->actuator_force + model->actuator_outadr[i], *range = model->actuator_forcerange + 2 * i;
+    if (model->actuator_gaintype[i] == mjGAIN_SO3) {
+      // limited in norm; whether the engine's matrices have it beyond, rounding decides
+      const bool matrix = model->opt.integrator != mjINT_EULER && model->opt.integrator != mjINT_RK4;
+      const mjtNum norm[2] = {-range[1], beyond || matrix ? range[1] : range[1] * (1 - kScaled)};
+      add(mju_norm3(force), norm);
+      continue;
+    }
+    for (int k = 0; k < model->actuator_outnum[i]; ++k) add(force[k], range);
   }
   for (int i = 0; i < model->njnt; ++i) {
     if (model->jnt_actfrclimited[i]) add(data->qfrc_actuator[model->jnt_dofadr[i]], model->jnt_actfrcrange + 2 * i);

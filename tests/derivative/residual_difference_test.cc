@@ -1,4 +1,8 @@
+#include <costate/derivative_check.h>
+
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "derivative/backend.h"
 #include "support/engine_test.h"
@@ -104,6 +108,24 @@ TEST_F(ResidualDifferenceTest, NudgesToForceLimitsAreLeftOut) {
       if (model->na > 0) data->act[0] = c.act;
       ExpectAgrees(model.get(), data.get());
     }
+  }
+}
+
+// one component beside zero is at no limit, whatever the range's lower end
+TEST_F(ResidualDifferenceTest, TorquesOfOrientationActuatorsAreLimitedInNorm) {
+  for (const char* integrator : {"implicitfast", "discrete"}) {
+    SCOPED_TRACE(integrator);
+    const ModelPtr model =
+        LoadModelFromString("<mujoco><option timestep='.002' gravity='0 0 0' integrator='" + std::string(integrator) +
+                            R"('/><worldbody><body><joint name="j" type="ball" armature=".1" damping="1"/>
+        <geom type="capsule" size=".05" fromto="0 0 0 .5 0 0"/></body></worldbody>
+        <actuator><orientation joint="j" kp="4500" kv="450" forcerange="0 .15"/></actuator></mujoco>)");
+    const DataPtr data = MakeData(model.get());
+    const double target[] = {1e-5, 2e-5, 1e-13};
+    std::copy(target, target + 3, data->ctrl);
+    ExpectAgrees(model.get(), data.get());
+    const std::vector<bool> nonsmooth = Reference(model.get(), data.get()).nonsmooth_column;
+    EXPECT_EQ(std::count(nonsmooth.begin(), nonsmooth.end(), true), 0);
   }
 }
 
