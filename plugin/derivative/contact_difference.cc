@@ -260,7 +260,7 @@ bool ContactGeometry::Follower::Move(const Vec6& twist, double h, double within,
       numbers[k] = NumbersOf(other);
     };
 
-    // as many as at the point come in the same order, which tells corners apart that are nearer than the nudge; but
+    // (G16) as many as at the point come in the same order, which tells corners apart nearer than the nudge; but
     // those of a mesh may change places
     if (now == found_) take(geometry_.found_[place_[k]]);
     const double in_order = nearest;

@@ -315,7 +315,7 @@ bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* m
     if (missing->empty()) *missing = why;
   }
 
-  // contacts of a pair may change places in a nudge where one of them jumps: its rows are told from others by the pair
+  // (G16) contacts of a pair may change places in a nudge where one of them jumps: rows are told apart by the pair
   for (int c = 0; c < ncon; c++) {
     if (done_[c] != kJumps) continue;
     const int* geom = data->contact[c].geom;
