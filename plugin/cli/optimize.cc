@@ -301,8 +301,15 @@ void WarnOfOvershoot(const Task& task) {
   SetContext(m, data.get(), task.context);
   SetState(m, data.get(), task.x0);
   mju_copy(data->ctrl, task.U_guess.data(), dims.nu);
+  StepDerivative step;
+  try {
+    step = Linearize(m, data.get(), {.sensors = false});
+  } catch (const Error&) {
+    return;  // the solver says it
+  }
+  if (step.status != StepStatus::kOk) return;
   int dof = 0;
-  const double eigenvalue = Overshoot(Linearize(m, data.get(), {.sensors = false}).A, dims.nv, &dof);
+  const double eigenvalue = Overshoot(step.A, dims.nv, &dof);
   if (eigenvalue == 0) return;
   PrintWarnings({fmt::format(
       "at the start each step turns {} over and makes it {:.3g} times as large: damping, or a "

@@ -70,7 +70,7 @@ VectorXd NaturalControls(const Task& task, const std::vector<VectorXd>& held) {
 // what can be reached beside keyframes
 constexpr mjtObj kGoalTypes[] = {mjOBJ_JOINT, mjOBJ_BODY, mjOBJ_SITE, mjOBJ_GEOM};
 constexpr int kJointPositions[] = {7, 4, 1, 1}, kJointDofs[] = {6, 3, 1, 1};  // by mjtJoint
-constexpr double kUnit = 1e-3;  // what a direction's length may differ from one: three digits of each component
+constexpr double kUnit = 0.02;  // what a direction's length may differ from one: 0.7 0 0.7 is one
 const std::vector<std::string> kGoalQuantities{"pos", "quat", "xaxis", "yaxis", "zaxis"};
 
 // "it has home, crouch"
