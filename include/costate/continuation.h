@@ -17,6 +17,8 @@ struct ContinuationOptions {
   int stages = 4;             ///< smooth ones, at most
   int stage_iterations = 50;  ///< of each smooth stage, at most
   int budget = 0;  ///< iterations of all stages together, smooth ones at most two thirds of it; 0: no such bound
+  /// Before all smooth stages the true model from the guess: the result is no worse than without smoothing.
+  bool plain_first = true;
   /// Motions are the true model's throughout, and only derivatives are smoothed.
   bool backward_only = false;
   ConstrainedOptions constrained{};  ///< of each stage, where the problem has constraints
@@ -29,7 +31,8 @@ struct ContinuationStage {
   SolveStatus status = SolveStatus::kIterationLimit;
   int iterations = 0;
   double cost = 0;       ///< of its motion, on the model that it optimized
-  double true_cost = 0;  ///< of its controls on the true model; infinite when they cannot be simulated there
+  /// on the true model, of its controls or under its policy, whichever is better; infinite where both diverge
+  double true_cost = 0;
 };
 
 struct ContinuationResult {
@@ -43,11 +46,12 @@ struct ContinuationResult {
 using StageCallback = std::function<void(int stage, const ContinuationStage&)>;
 
 /// Minimizes problem.cost by iLQR through smoothed models, within problem.constraints if there are any: each stage
-/// starts from the controls (multipliers, and start where that is free) of the one before. A stage ends as its solver ends or after
+/// starts from the controls (multipliers, and start where that is free) of the one before, or from what its policy makes
+/// of them on the next model where that is better. A stage ends as its solver ends or after
 /// stage_iterations; the smooth ones end early once no contact or limit along the true motion of the controls is nearer
 /// to its onset than the smoothing reaches (Certify), where it changes nothing any more. The true model then has
-/// options.iterations; the result is no worse than any stage's controls there, nor than the guess: within the
-/// constraints' tolerance by cost, else by violation.
+/// options.iterations; the result is no worse than any stage's controls there, the plain solve or the guess:
+/// within the constraints' tolerance by cost, else by violation.
 ///
 /// @throws as SolveIlqr and MakeSmoothModel.  Source: plugin/smooth/README.md, "Continuation".
 ContinuationResult SolveContinuation(const Problem& problem, ConstMatrixRef U, const IlqrOptions& options,

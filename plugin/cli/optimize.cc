@@ -42,10 +42,10 @@ Ctrl-C ends after the current iteration; the best motion so far is kept and save
 iterate, with the multipliers and penalties of its constraints, and with the times that were tried. Weights and solver
 settings may have changed since; what no longer fits is an error that names both values.
 
---smooth, or <smooth> in the task, goes from a model with smoother contact to the true one in stages, each from the controls
-of the one before (iterations are those of the true model; a smooth stage has at most 50). The motion that is reported and
-saved is always the true model's; the costs of all stages stand in the record. --backward-only keeps all motions true and
-smooths derivatives alone; --smooth none leaves <smooth> out.
+--smooth, or <smooth> in the task, solves plainly, then goes from a model with smoother contact to the true one in stages, each from
+the controls of the one before, or from those of its policy (iterations are those of the true model; a smooth stage has at most 50).
+The motion that is reported and saved is always the true model's, the best that was found; the costs of all stages stand in the record.
+--backward-only keeps all motions true and smooths derivatives alone; --smooth none leaves <smooth> out.
 
 --hops N, or <hopping> in the task, goes on where a solve ends in the nearest of many minima, as about contacts that come and go: N rounds of
 solves side by side from the best motion with kicked controls; each round's best is told. --iterations bounds all rounds together.

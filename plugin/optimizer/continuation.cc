@@ -1,5 +1,5 @@
 // From smooth to true: iLQR on one model after the other, each from the controls (and the free start) of the one
-// before.
+// before, or from what its policy makes of them on the next model.
 #include <costate/continuation.h>
 #include <costate/solve.h>
 
@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "core/extremes.h"
@@ -43,7 +42,6 @@ class Continuation {
   };
 
   void TrueStage(const Beginning& from);
-  double TrueCost(const Beginning& from, Trajectory* out);
   bool SmoothingReaches(const SmoothContact& smooth) const;
   SolveResult Solve(Problem problem, const Beginning& from, IlqrOptions options, ContinuationStage* stage);
 
@@ -56,24 +54,22 @@ class Continuation {
 
   // what is compared: violation beyond its tolerance first, then cost
   using Merit = std::pair<double, double>;
-  Merit MeritOf(const Trajectory& motion, double cost) const;
+  Merit MeritOf(const Trajectory& motion, const RolloutStatus& status) const;
+  Merit HandOver(const SolveResult& led, Simulator* simulator, Beginning* to, Trajectory* motion) const;
 
   Beginning at_, best_at_;
-  Merit best_{std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
+  Merit best_{kInf, kInf};
   Merit true_ = best_;  // of the result
+  SolveResult led_;     // of the last smooth stage
   std::vector<MatrixXd> multipliers_;
-  double smooth_cost_ = std::numeric_limits<double>::quiet_NaN();
-  Trajectory motion_;  // of at_ on the true model
-  bool interrupted_ = false;
+  double smooth_cost_ = kNan;
+  Trajectory motion_;  // the last one on the true model
+  bool interrupted_ = false, solved_ = false;
   ContinuationResult out_;
 };
 
-double Continuation::TrueCost(const Beginning& from, Trajectory* out) {
-  const RolloutStatus status = simulator_.Rollout(from.x0, from.U, out);
-  return RolloutCost(problem_, *out, status, simulator_.knot_time());
-}
-
-Continuation::Merit Continuation::MeritOf(const Trajectory& motion, double cost) const {
+Continuation::Merit Continuation::MeritOf(const Trajectory& motion, const RolloutStatus& status) const {
+  const double cost = RolloutCost(problem_, motion, status, simulator_.knot_time());
   if (!std::isfinite(cost)) return {kInf, kInf};
   double violation = c_.constrained.tolerance;
   if (problem_.constraints) {
@@ -82,6 +78,23 @@ Continuation::Merit Continuation::MeritOf(const Trajectory& motion, double cost)
     }
   }
   return {violation, cost};
+}
+
+// a solve's motion on another model: under its controls alone, which fall over where it balances, or under its policy;
+// the better of both
+Continuation::Merit Continuation::HandOver(const SolveResult& led, Simulator* simulator, Beginning* to,
+                                           Trajectory* motion) const {
+  const VectorXd x0 = led.trajectory.X.col(0);
+  RolloutStatus status = simulator->Rollout(x0, led.trajectory.U, motion);
+  Merit merit = MeritOf(*motion, status);
+  Trajectory corrected;
+  status = simulator->RolloutPolicy(x0, led.trajectory, led.policy, 0, problem_.u_lower, problem_.u_upper, &corrected);
+  if (const Merit closed = MeritOf(corrected, status); closed < merit) {
+    merit = closed;
+    std::swap(*motion, corrected);
+  }
+  *to = {x0, motion->U};
+  return merit;
 }
 
 // is any contact or limit of the true motion as near to its onset as the smoothing reaches?
@@ -140,19 +153,27 @@ void Continuation::SmoothStage(double factor) {
   IlqrOptions options = options_;
   options.iterations = c_.stage_iterations;
   options.derivative.smoothing = smoothed.smoothing;
-  if (c_.backward_only) options.derivative_model = smoothed.model.get();
-  else problem.model = smoothed.model.get();
+  if (c_.backward_only) {
+    options.derivative_model = smoothed.model.get();
+  } else {
+    problem.model = smoothed.model.get();
+    if (led_.trajectory.N() > 0) {
+      Simulator next(problem.model, problem.context, problem.substeps, 1);
+      Trajectory motion;
+      HandOver(led_, &next, &at_, &motion);
+    }
+  }
   ContinuationStage stage;
   stage.factor = factor;
   stage.smoothing = ToString(smooth);
   SolveResult result = Solve(problem, at_, options, &stage);
-  stage.true_cost = std::numeric_limits<double>::infinity();
+  stage.true_cost = kInf;
   if (result.status != SolveStatus::kDiverged) {
+    led_ = std::move(result);
+    smooth_cost_ = led_.cost;
     Trajectory motion;
-    smooth_cost_ = result.cost;
-    at_ = {result.trajectory.X.col(0), result.trajectory.U};
-    stage.true_cost = TrueCost(at_, &motion);
-    const Merit merit = MeritOf(motion, stage.true_cost);
+    const Merit merit = HandOver(led_, &simulator_, &at_, &motion);
+    stage.true_cost = merit.second;
     if (std::isfinite(stage.true_cost)) motion_ = std::move(motion);
     if (merit < best_) {
       best_ = merit;
@@ -162,17 +183,17 @@ void Continuation::SmoothStage(double factor) {
   out_.stages.push_back(stage);
 }
 
-// the user's model from these controls; the better of two such stages stays
+// the user's model from these controls; the best of such stages stays
 void Continuation::TrueStage(const Beginning& from) {
   IlqrOptions options = options_;
   if (interrupted_) options.iterations = 0;
   ContinuationStage stage;
   stage.smoothing = "none";
   SolveResult result = Solve(problem_, from, options, &stage);
-  stage.true_cost = result.status == SolveStatus::kDiverged ? std::numeric_limits<double>::infinity() : result.cost;
-  const bool first = out_.stages.empty() || out_.stages.back().factor > 0;
-  const Merit merit = MeritOf(result.trajectory, stage.true_cost);
-  if (first || merit < true_) {
+  stage.true_cost = result.status == SolveStatus::kDiverged ? kInf : result.cost;
+  const Merit merit = result.status == SolveStatus::kDiverged ? Merit{kInf, kInf} : MeritOf(result.trajectory, {});
+  if (!solved_ || merit < true_) {
+    solved_ = true;
     true_ = merit;
     std::swap(result.iterations, out_.result.iterations);
     std::swap(out_.result, result);
@@ -182,9 +203,15 @@ void Continuation::TrueStage(const Beginning& from) {
 
 ContinuationResult Continuation::Run(ConstMatrixRef U) {
   at_ = {FirstStart(problem_), U};
-  const double guess = TrueCost(at_, &motion_);
-  best_ = MeritOf(motion_, guess);
+  const RolloutStatus status = simulator_.Rollout(at_.x0, at_.U, &motion_);
+  best_ = MeritOf(motion_, status);
+  const double guess = RolloutCost(problem_, motion_, status, simulator_.knot_time());
   best_at_ = at_;
+  if (c_.plain_first) {
+    TrueStage(at_);
+    multipliers_.clear();
+  }
+  const Merit plain = true_;
   double factor = 1;
   std::string ended = fmt::format("after {} smooth stages", c_.stages);
   for (int k = 0; k < c_.stages && !interrupted_; k++, factor *= c_.shrink) {
@@ -201,8 +228,9 @@ ContinuationResult Continuation::Run(ConstMatrixRef U) {
   if (best_ < true_) TrueStage(best_at_);
   if (interrupted_) out_.result.status = SolveStatus::kInterrupted;
   out_.result.initial_cost = guess;
-  out_.message = fmt::format("cost {:.6g} on the last smoothed model, {:.6g} on the true one, {}", smooth_cost_,
-                             out_.result.cost, ended);
+  if (std::isfinite(smooth_cost_)) out_.message = fmt::format("cost {:.6g} on the last smoothed model, ", smooth_cost_);
+  out_.message += fmt::format("{:.6g} on the true one, {}", out_.result.cost, ended);
+  if (c_.plain_first && true_ == plain) out_.message += ", none of which led to a better motion than the plain solve";
   return std::move(out_);
 }
 

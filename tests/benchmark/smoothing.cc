@@ -213,6 +213,7 @@ void RunCase(const Case& c) {
       continuation.smooth = ParseSmooth(task.model.get(), strategy);
       continuation.backward_only = backward_only;
       continuation.budget = kBudget;
+      continuation.plain_first = false;
       continuation.stage_iterations = kBudget / 6;
       const Bias bias = GuessBias(task, continuation.smooth);
       begin = Clock::now();

@@ -54,7 +54,9 @@ TEST_F(ContinuationTest, ReachesWhatTheTrueGradientDoesNotSee) {
     EXPECT_LT(found.result.cost, 0.1 * plain.cost) << found.message;
     EXPECT_EQ(found.stages.size(), static_cast<std::size_t>(stages));
     EXPECT_EQ(found.stages.back().factor, 0);
-    EXPECT_EQ(found.stages[0].factor, 1);
+    EXPECT_EQ(found.stages[0].factor, 0);  // the plain solve
+    EXPECT_EQ(found.stages[0].cost, plain.cost);
+    EXPECT_EQ(found.stages[1].factor, 1);
     EXPECT_EQ(found.result.initial_cost, plain.initial_cost);
 
     // it is the true model's: its controls give its cost there
@@ -73,9 +75,34 @@ TEST_F(ContinuationTest, EndsSmoothStagesWhereNothingIsNear) {
   ContinuationOptions options;
   options.smooth.distance = 0.05;
   const ContinuationResult found = SolveContinuation(r.problem, r.U, {}, options);
-  ASSERT_EQ(found.stages.size(), 2u);
-  EXPECT_EQ(found.stages[1].factor, 0);
+  ASSERT_EQ(found.stages.size(), 3u);
+  EXPECT_EQ(found.stages[1].factor, 1);
+  EXPECT_EQ(found.stages[2].factor, 0);
   EXPECT_NE(found.message.find("nothing is as near"), std::string::npos);
+}
+
+// a pole that is balanced for three seconds on a cart with dry friction, which the smoothed model has not: the same
+// controls alone let it fall on the true one, the policy does not
+TEST_F(ContinuationTest, StagesHandOnWhatTheirPolicyHolds) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.01" integrator="implicitfast"/><worldbody>
+    <body><joint name="cart" type="slide" axis="1 0 0" frictionloss="0.3"/><geom size="0.1" mass="1"/>
+      <body><joint name="pole" axis="0 1 0"/><geom type="capsule" fromto="0 0 0 0 0 0.6" size="0.02" mass="0.2"/></body></body>
+    </worldbody><actuator><motor joint="cart" ctrlrange="-20 20"/></actuator></mujoco>)");
+  const QuadraticCost cost(model.get(), VectorXd::Zero(4), MatrixXd::Identity(4, 4), MatrixXd::Constant(1, 1, 1e-3),
+                           MatrixXd::Identity(4, 4));
+  const DataPtr data = MakeData(model.get());
+  data->qpos[1] = 0.1;
+  Problem problem{model.get(), &cost, GetState(model.get(), data.get()), GetContext(model.get(), data.get()), 300, 1,
+                  {},          {}};
+  ControlLimits(model.get(), &problem.u_lower, &problem.u_upper);
+  ContinuationOptions options;
+  options.smooth.friction = 50;
+  options.stages = 1;
+  options.plain_first = false;
+  const ContinuationResult found = SolveContinuation(problem, MatrixXd::Zero(1, 300), {}, options);
+  ASSERT_EQ(found.stages[0].factor, 1);
+  EXPECT_LT(found.stages[0].true_cost, 2 * found.stages[0].cost);
+  EXPECT_LT(found.result.cost, 2 * found.stages[0].cost);
 }
 
 TEST_F(ContinuationTest, InterruptedItStillEndsOnTheTrueModel) {
