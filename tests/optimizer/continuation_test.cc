@@ -96,13 +96,13 @@ TEST_F(ContinuationTest, StagesHandOnWhatTheirPolicyHolds) {
                   {},          {}};
   ControlLimits(model.get(), &problem.u_lower, &problem.u_upper);
   ContinuationOptions options;
-  options.smooth.friction = 50;
+  options.smooth.friction = 2;
   options.stages = 1;
   options.plain_first = false;
   const ContinuationResult found = SolveContinuation(problem, MatrixXd::Zero(1, 300), {}, options);
   ASSERT_EQ(found.stages[0].factor, 1);
-  EXPECT_LT(found.stages[0].true_cost, 2 * found.stages[0].cost);
-  EXPECT_LT(found.result.cost, 2 * found.stages[0].cost);
+  EXPECT_LT(found.stages[0].true_cost, 1.1 * found.stages[0].cost);  // the controls alone: 2.7
+  EXPECT_LE(found.result.cost, found.stages[0].true_cost);
 }
 
 TEST_F(ContinuationTest, InterruptedItStillEndsOnTheTrueModel) {
