@@ -30,7 +30,7 @@ struct ContinuationStage {
   std::string smoothing;  ///< "onset 0.005 m"; "none"
   SolveStatus status = SolveStatus::kIterationLimit;
   int iterations = 0;
-  double cost = 0;       ///< of its motion, on the model that it optimized
+  double cost = 0;  ///< of its motion, on the model that it optimized
   /// on the true model, of its controls or under its policy, whichever is better; infinite where both diverge
   double true_cost = 0;
 };
@@ -46,12 +46,13 @@ struct ContinuationResult {
 using StageCallback = std::function<void(int stage, const ContinuationStage&)>;
 
 /// Minimizes problem.cost by iLQR through smoothed models, within problem.constraints if there are any: each stage
-/// starts from the controls (multipliers, and start where that is free) of the one before, or from what its policy makes
-/// of them on the next model where that is better. A stage ends as its solver ends or after
-/// stage_iterations; the smooth ones end early once no contact or limit along the true motion of the controls is nearer
-/// to its onset than the smoothing reaches (Certify), where it changes nothing any more. The true model then has
-/// options.iterations; the result is no worse than any stage's controls there, the plain solve or the guess:
-/// within the constraints' tolerance by cost, else by violation.
+/// starts from the controls (multipliers, and start where that is free) of the one before, or from what its policy
+/// makes of them on the next model where that is better. A stage ends as its solver ends or after stage_iterations;
+/// the smooth ones end early once no contact or limit along the true motion of the controls is nearer to its onset than
+/// the smoothing reaches (Certify), where it changes nothing any more. Where no control changes what the plain solve
+/// leaves of the cost, a box that is not touched, smooth.distance is doubled for the first stage until contacts reach
+/// it, with so many more stages. The true model then has options.iterations; the result is no worse than any stage's
+/// controls there, the plain solve or the guess: within the constraints' tolerance by cost, else by violation.
 ///
 /// @throws as SolveIlqr and MakeSmoothModel.  Source: plugin/smooth/README.md, "Continuation".
 ContinuationResult SolveContinuation(const Problem& problem, ConstMatrixRef U, const IlqrOptions& options,

@@ -26,6 +26,9 @@ struct TaskSolution {
   std::vector<ContinuationStage> stages;  ///< of <smooth>; empty without
   std::vector<BasinHoppingRound> rounds;  ///< of <hopping>; with <time> of all lengths, one after the other
   FreeTimeResult timed;                   ///< of <time>, without its result; no model without
+  /// Terms of a tenth of the cost or more that no control changes to first order, where the solve would else have
+  /// converged: a box that nothing touches. The result's status is kStalled then. Not looked for with <time>.
+  std::vector<std::string> untouched{};
 };
 
 /// Minimizes the task's cost as `costate optimize` does. <hopping> goes on from where <smooth> has led, on the true

@@ -259,6 +259,11 @@ void PrintStart(const Task& task, const VectorXd& moved) {
   fmt::print("  start         moved: {}{}\n", text, shown > kMost ? fmt::format(" and {} more", shown - kMost) : "");
 }
 
+// than the guess, by more than rounding
+bool IsBetter(const SolveResult& result) {
+  return result.initial_cost - result.cost > 1e-9 * std::abs(result.initial_cost);
+}
+
 int ExitCodeOf(const Task& task, const SolveResult& result) {
   const bool constrained = task.constraints.size() > 0;
   switch (result.status) {
@@ -268,7 +273,7 @@ int ExitCodeOf(const Task& task, const SolveResult& result) {
     case SolveStatus::kTimeLimit:
     case SolveStatus::kStalled:
       if (constrained) return result.violation <= task.constrained.tolerance ? kExitOk : kExitNo;
-      return result.cost < result.initial_cost ? kExitOk : kExitNo;
+      return IsBetter(result) ? kExitOk : kExitNo;
     default: return kExitNo;
   }
 }
@@ -373,12 +378,14 @@ int RunOptimize(const OptimizeOptions& options) {
                times->trials.size());
   PrintSummary(task, result, stages, record, seconds);
   PrintStart(task, moved);
-  if (result.cost < result.initial_cost && result.status != SolveStatus::kInterrupted)
-    LookForExploits(task, result, &record);
+  if (IsBetter(result) && result.status != SolveStatus::kInterrupted) LookForExploits(task, result, &record);
   for (const std::string& failure : record.failures) fmt::print("  note          {}\n", failure);
   const bool touches = std::any_of(record.diagnostics.begin(), record.diagnostics.end(),
                                    [](const KnotDiagnostics& d) { return d.contacts > 0; });
-  if (result.status == SolveStatus::kStalled && touches && solution.rounds.empty()) {
+  if (!solution.untouched.empty()) {
+    fmt::print("  hint          {}a guess that touches what '{}' measures shows the way\n",
+               stages.empty() ? "--smooth auto reaches out for it; or " : "", solution.untouched[0]);
+  } else if (result.status == SolveStatus::kStalled && touches && solution.rounds.empty()) {
     fmt::print(
         "  hint          about contacts many motions are best nearby; kicks may lead to a better one: --hops 8\n");
   } else if (result.status == SolveStatus::kStalled && touches && stages.empty()) {

@@ -70,7 +70,7 @@ class BasinHopping {
   void Follow(Lockstep* lockstep);
   bool Take(std::vector<SolveResult>* results, BasinHoppingRound* round);
   void SayInfeasible();
-  bool IsEnough() const { return hopping_.after_stall && !IsStuck(out_.result); }
+  bool IsEnough() const { return hopping_.after_stall && !IsStuck(problem_, out_.result); }
 
   const Problem& problem_;
   const IlqrOptions& options_;
@@ -81,6 +81,7 @@ class BasinHopping {
 
   std::vector<IterationRecord> iterations_;
   bool interrupted_ = false;
+  BasinHoppingRound first_;
   BasinHoppingResult out_;  // without the iterations
 };
 
@@ -206,7 +207,8 @@ void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, doub
   }
   BasinHoppingRound done{.number = round, .iterations = static_cast<int>(iterations_.size()) - before};
   done.better = Take(&results, &done);
-  if (round > 0 || !IsEnough()) Tell(done);
+  if (round > 0 || !hopping_.after_stall) return Tell(done);
+  first_ = done;
 }
 
 void BasinHopping::Tell(const BasinHoppingRound& done) {
@@ -222,6 +224,7 @@ BasinHoppingResult BasinHopping::Run(const Guess& guess) {
       out_.result.iterations = std::move(iterations_);
       return std::move(out_);
     }
+    Tell(first_);
   } else {
     // one more by the other rule, which multiple shooting has not
     const int further = options_.type == SolverType::kIlqr ? 1 : 0;
@@ -269,7 +272,7 @@ BasinHoppingResult BasinHopping::Hop(double tolerance) {
     result.status = SolveStatus::kInterrupted;
     result.message =
         fmt::format("interrupted after {} iterations; the best motion's solve {}", iterations_.size(), result.message);
-  } else if (moves && !all) {
+  } else if (moves && (!all || (Left() == 0 && result.status == SolveStatus::kIterationLimit))) {
     result.status = SolveStatus::kIterationLimit;
     result.message = fmt::format("reached the limit of {} iterations; the best motion's solve {}", options_.iterations,
                                  result.message);

@@ -14,11 +14,13 @@
 #include "optimizer/free_start.h"
 #include "optimizer/line_search.h"
 #include "optimizer/solver_checks.h"
+#include "optimizer/untouched.h"
 
 namespace costate {
 namespace {
 
-constexpr int kCertified = 24;  // knots that are looked at, evenly spread: one certificate costs some steps
+constexpr double kSlope = 1e-4;  // of what no control changes, along a smoothed motion that leads to it
+constexpr int kCertified = 24;   // knots that are looked at, evenly spread: one certificate costs some steps
 
 class Continuation {
  public:
@@ -27,6 +29,8 @@ class Continuation {
       : problem_(problem),
         options_(options),
         c_(continuation),
+        smooth_(continuation.smooth),
+        stages_(continuation.stages),
         simulator_(problem.model, problem.context, problem.substeps, options.threads),
         callback_(callback),
         stage_callback_(stage_callback) {}
@@ -42,12 +46,15 @@ class Continuation {
   };
 
   void TrueStage(const Beginning& from);
+  void ReachOut();
   bool SmoothingReaches(const SmoothContact& smooth) const;
   SolveResult Solve(Problem problem, const Beginning& from, IlqrOptions options, ContinuationStage* stage);
 
   const Problem& problem_;
   const IlqrOptions& options_;
   const ContinuationOptions& c_;
+  SmoothContact smooth_;  // at the first stage
+  int stages_;
   Simulator simulator_;
   const IterationCallback& callback_;
   const StageCallback& stage_callback_;
@@ -147,7 +154,7 @@ SolveResult Continuation::Solve(Problem problem, const Beginning& from, IlqrOpti
 }
 
 void Continuation::SmoothStage(double factor) {
-  const SmoothContact smooth = ScaleSmooth(c_.smooth, factor);
+  const SmoothContact smooth = ScaleSmooth(smooth_, factor);
   const SmoothModel smoothed = MakeSmoothModel(problem_.model, smooth);
   Problem problem = problem_;
   IlqrOptions options = options_;
@@ -201,6 +208,25 @@ void Continuation::TrueStage(const Beginning& from) {
   out_.stages.push_back(stage);
 }
 
+// what the plain solve has not touched, the contacts of the first stage reach for: twice as far until they do, at most
+// through the whole model
+void Continuation::ReachOut() {
+  if (!(smooth_.distance > 0) || UntouchedTerms(problem_, out_.result.trajectory).empty()) return;
+  SmoothContact smooth = smooth_;
+  for (; smooth.distance <= problem_.model->stat.extent; smooth.distance *= 2) {
+    const SmoothModel smoothed = MakeSmoothModel(problem_.model, smooth);
+    Problem problem = problem_;
+    problem.model = smoothed.model.get();
+    Simulator simulator(problem.model, problem.context, problem.substeps, 1);
+    Trajectory motion;
+    if (simulator.Rollout(at_.x0, at_.U, &motion).ok() && UntouchedTerms(problem, motion, kSlope).empty()) {
+      smooth_ = smooth;
+      stages_ += static_cast<int>(std::ceil(std::log(c_.smooth.distance / smooth.distance) / std::log(c_.shrink)));
+      return;
+    }
+  }
+}
+
 ContinuationResult Continuation::Run(ConstMatrixRef U) {
   at_ = {FirstStart(problem_), U};
   const RolloutStatus status = simulator_.Rollout(at_.x0, at_.U, &motion_);
@@ -210,16 +236,17 @@ ContinuationResult Continuation::Run(ConstMatrixRef U) {
   if (c_.plain_first) {
     TrueStage(at_);
     multipliers_.clear();
+    ReachOut();
   }
   const Merit plain = true_;
   double factor = 1;
-  std::string ended = fmt::format("after {} smooth stages", c_.stages);
-  for (int k = 0; k < c_.stages && !interrupted_; k++, factor *= c_.shrink) {
-    if (k > 0 && !SmoothingReaches(ScaleSmooth(c_.smooth, factor))) {
+  std::string ended = fmt::format("after {} smooth stages", stages_);
+  for (int k = 0; k < stages_ && !interrupted_; k++, factor *= c_.shrink) {
+    if (k > 0 && !SmoothingReaches(ScaleSmooth(smooth_, factor))) {
       ended = fmt::format(
           "after {} smooth stages: along the true motion nothing is as near to its onset as {} "
           "would reach",
-          k, ToString(ScaleSmooth(c_.smooth, factor)));
+          k, ToString(ScaleSmooth(smooth_, factor)));
       break;
     }
     SmoothStage(factor);

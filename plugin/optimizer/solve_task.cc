@@ -1,10 +1,15 @@
 #include <costate/solve_task.h>
 
+#include <fmt/format.h>
+
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "optimizer/basin_hopping.h"
 #include "optimizer/free_start.h"
 #include "optimizer/stuck.h"
+#include "optimizer/untouched.h"
 
 namespace costate {
 namespace {
@@ -90,7 +95,7 @@ SolveResult SolveFrom(const Task& task, const Problem& problem, const Guess& gue
 // what the solve without stops has found, where it meets none: rounds of kicks follow as they would elsewhere
 void EndWithoutStops(const Task& task, const Problem& problem, SolveResult led, const TaskCallbacks& callbacks,
                      TaskSolution* out) {
-  if (task.hopping.rounds == 0 || !IsStuck(led)) {
+  if (task.hopping.rounds == 0 || !IsStuck(problem, led)) {
     out->result = std::move(led);
     return;
   }
@@ -186,6 +191,16 @@ void SolveTimed(const Task& task, const Problem& problem, const Guess& guess, co
   out->result = std::move(out->timed.result);
 }
 
+// all the slopes that there are may be zero, and most of the cost still be where it was
+void SayUntouched(const Problem& problem, TaskSolution* out) {
+  out->untouched = UntouchedTerms(problem, out->result.trajectory);
+  if (out->untouched.empty()) return;
+  SolveResult& result = out->result;
+  result.status = SolveStatus::kStalled;
+  result.message = fmt::format("no control changes '{}' along this motion to first order; {}",
+                               fmt::join(out->untouched, "', '"), result.message);
+}
+
 }  // namespace
 
 TaskSolution SolveTask(const Task& task, const Problem& problem, const Guess& guess, const TaskCallbacks& callbacks) {
@@ -196,13 +211,14 @@ TaskSolution SolveTask(const Task& task, const Problem& problem, const Guess& gu
     out.result = SolveSmoothed(task, problem, guess, callbacks, &out.stages);
     const SolveStatus status = out.result.status;
     const bool over = status == SolveStatus::kDiverged || status == SolveStatus::kInterrupted;
-    const bool enough = task.hopping.after_stall && !IsStuck(out.result);
+    const bool enough = task.hopping.after_stall && !IsStuck(problem, out.result);
     if (task.hopping.rounds > 0 && !over && !enough) HopOn(task, problem, callbacks, &out);
   } else if (!task.stops.empty() && !guess.state) {
     SolveBeyondStops(task, problem, guess, callbacks, &out);
   } else {
     out.result = SolveFrom(task, problem, guess, task.constrained, callbacks, &out);
   }
+  if (out.result.status == SolveStatus::kConverged && !out.timed.model) SayUntouched(problem, &out);
   return out;
 }
 

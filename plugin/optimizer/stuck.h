@@ -6,6 +6,8 @@
 
 #include <cmath>
 
+#include "optimizer/untouched.h"
+
 namespace costate {
 
 /// It ended where another motion nearby may lead further: at a kink, or with constraints that no step keeps better.
@@ -21,7 +23,11 @@ inline bool IsStuckAtGuess(const SolveResult& result) {
          result.gradient_norm <= kNoSlope * std::abs(result.cost);
 }
 
-inline bool IsStuck(const SolveResult& result) { return IsStuck(result.status) || IsStuckAtGuess(result); }
+/// Either, or what it costs is not touched by any control.
+inline bool IsStuck(const Problem& problem, const SolveResult& result) {
+  return IsStuck(result.status) || IsStuckAtGuess(result) ||
+         (result.status == SolveStatus::kConverged && !UntouchedTerms(problem, result.trajectory).empty());
+}
 
 }  // namespace costate
 

@@ -255,13 +255,45 @@ TEST_F(BasinHopping, FollowsAGuessWithoutASlope) {
                                           "' terminal='100'/><cost ctrl='all' weight='0.01'/>" + hopping + "</task>")));
   };
   const TaskSolution plain = solve("0.2", "<hopping rounds='0'/>"), found = solve("0.2", "");
-  EXPECT_EQ(plain.result.status, SolveStatus::kConverged);
+  EXPECT_EQ(plain.result.status, SolveStatus::kStalled);
+  EXPECT_EQ(plain.result.message.find("no control changes 'qpos puck' along this motion"), 0u) << plain.result.message;
+  EXPECT_EQ(plain.untouched, std::vector<std::string>{"qpos puck"});
   EXPECT_NEAR(plain.result.cost, 2, 1e-12);  // ½ 100 · 0.2²
   EXPECT_FALSE(found.rounds.empty());
   EXPECT_LT(found.result.cost, 0.1);
 
   // where there is nothing to gain none follow
   EXPECT_TRUE(solve("0", "").rounds.empty());
+  EXPECT_EQ(solve("0", "").result.status, SolveStatus::kConverged);
+}
+
+// the same where the finger has something else to do, which it does: kicks find the puck, and so do contacts that begin
+// far enough off
+TEST_F(BasinHopping, FollowsWhereNothingTouchesWhatCosts) {
+  const support::TemporaryFolder folder;
+  folder.Write("push.xml", kFingerAndPuck);
+  const auto solve = [&](const std::string& more) {
+    return SolveTask(LoadTask(
+        folder.Write("push.task.xml",
+                     "<task model='push.xml' horizon='1'><cost name='puck' qpos='puck' target='0.2' terminal='100'/>"
+                     "<cost name='back' qpos='finger' target='-0.1' weight='1'/><cost ctrl='all' weight='0.01'/>" +
+                         more + "</task>")));
+  };
+  const TaskSolution plain = solve("<hopping rounds='0'/>");
+  EXPECT_LT(plain.result.cost, plain.result.initial_cost);
+  EXPECT_EQ(plain.untouched, std::vector<std::string>{"puck"});
+  EXPECT_EQ(plain.result.status, SolveStatus::kStalled);
+
+  const TaskSolution kicked = solve("");
+  EXPECT_FALSE(kicked.rounds.empty());
+  EXPECT_LE(kicked.result.cost, plain.result.cost);
+
+  const TaskSolution smooth = solve("<hopping rounds='0'/><smooth strategy='distance:0.01'/>");
+  ASSERT_GT(smooth.stages.size(), 2u);
+  EXPECT_EQ(smooth.stages[0].factor, 0);
+  EXPECT_EQ(smooth.stages[1].smoothing, "distance 0.08 m");  // the puck is 5 cm away
+  EXPECT_LT(smooth.result.cost, 0.5 * plain.result.cost) << smooth.result.message;
+  EXPECT_TRUE(smooth.untouched.empty());
 }
 
 // where a solve creeps it may end early, as others go on from there; one that converges is the same to the last bit

@@ -160,7 +160,7 @@ TEST_F(FreeTime, StartsFromWhereSmoothContactHasLed) {
   EXPECT_LT(found.result.cost, 0.1);
   EXPECT_NEAR(found.result.initial_cost, 2, 1e-12);
   EXPECT_LT(found.timed.time, 0.6);
-  EXPECT_EQ(found.stages.size(), 5u);
+  EXPECT_EQ(found.stages.size(), 6u);
 
   // the records of both, one after the other
   int iterations = 0;

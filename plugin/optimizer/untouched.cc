@@ -1,0 +1,49 @@
+#include "optimizer/untouched.h"
+
+#include <costate/adjoint.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/extremes.h"
+#include "optimizer/control_noise.h"
+#include "optimizer/cost_terms.h"
+
+namespace costate {
+namespace {
+
+constexpr double kShare = 0.1;  // of the cost: smaller terms may well be left as they are
+
+double LargestSlope(const Problem& problem, const Trajectory& motion, const Loss& loss, Adjoint* adjoint) {
+  RolloutGradient gradient;
+  adjoint->Gradient(motion.X.col(0), motion.U, loss, {}, &gradient);
+  if (!gradient.status.ok()) return kInf;
+  double largest = (KickUnits(problem).asDiagonal() * gradient.U).cwiseAbs().maxCoeff();
+  for (const int entry : problem.free_start.entries) largest = std::max(largest, std::abs(gradient.x0[entry]));
+  return largest;
+}
+
+}  // namespace
+
+std::vector<std::string> UntouchedTerms(const Problem& problem, const Trajectory& motion, double slope) {
+  const auto* cost = dynamic_cast<const ResidualCost*>(problem.cost);
+  if (!cost || motion.N() == 0) return {};
+  const std::vector<CostTermValue> values = cost->Terms(motion);
+  double total = 0;
+  for (const CostTermValue& term : values) total += std::abs(term.value);
+  std::vector<std::string> untouched;
+  try {
+    Adjoint adjoint(problem.model, problem.context, problem.substeps);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double value = std::abs(values[i].value);
+      if (!std::isfinite(value) || value == 0 || value < kShare * total) continue;
+      const ResidualCost alone(problem.model, {cost->terms()[i]}, cost->scale());
+      if (LargestSlope(problem, motion, alone, &adjoint) <= slope * value) untouched.push_back(values[i].name);
+    }
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUnsupported) throw;
+  }
+  return untouched;
+}
+
+}  // namespace costate
