@@ -91,6 +91,29 @@ void PrintCheck(const std::vector<LossCheckEntry>& entries, bool* agrees) {
   }
 }
 
+// steps that the constraint solver leaves before it has converged are not those whose derivatives these are: do both
+// agree where it goes on to the end?
+void CheckConverged(Task* task, Level level, int entries) {
+  ModelPtr converged = CopyModel(task->model.get());
+  converged->opt.tolerance = 0;
+  converged->opt.iterations = std::max(20 * converged->opt.iterations, 2000);
+  std::swap(task->model, converged);
+  RolloutGradient g;
+  Adjoint(task->model.get(), task->context, task->substeps)
+      .Gradient(task->x0, task->U_guess, *task->cost, {.level = level}, &g);
+  using Verdict = LossCheckEntry::Verdict;
+  if (g.status.ok()) {
+    const std::vector<LossCheckEntry> check = CheckLossGradient(*task, nullptr, g, entries);
+    if (std::none_of(check.begin(), check.end(), [](const auto& e) { return e.verdict == Verdict::kWrong; })) {
+      fmt::print(
+          "  converged   with <option tolerance=\"0\" iterations=\"{}\"> all agree: the model's own constraint solver "
+          "leaves its steps before, and derivatives are those of converged ones\n",
+          task->model->opt.iterations);
+    }
+  }
+  std::swap(task->model, converged);
+}
+
 // what the gradient is by: "its controls, its start and 2 parameters"
 std::string InputsText(const TaskInputs& inputs) {
   std::vector<std::string> words;
@@ -298,6 +321,8 @@ int RunGradient(const GradientArguments& given) {
   for (const TermCoverage& term : g.coverage.terms) {
     if (!term.reason.empty()) fmt::print("  {:<11} {}: {}\n", ToString(term.level), term.term, term.reason);
   }
+  for (const std::string& label : LabelFailures(model, motion, status, simulator.Diagnose(motion)))
+    fmt::print("note          {}\n", label);
 
   bool agrees = true;
   std::vector<LossCheckEntry> check;
@@ -312,6 +337,7 @@ int RunGradient(const GradientArguments& given) {
   } else if (arguments.entries > 0 && whole) {
     check = CheckLossGradient(task, parameters.get(), g, arguments.entries);
     PrintCheck(check, &agrees);
+    if (!agrees && !parameters && model->opt.tolerance > 0) CheckConverged(&task, options.level, arguments.entries);
   }
   std::unique_ptr<BundleGradient> average;
   if (arguments.average.chosen()) {

@@ -14,6 +14,7 @@ namespace {
 
 constexpr double kSteps[] = {1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7};  // times max(1, |value|)
 constexpr double kAgree = 1e-6, kBars = 3, kRough = 1e-3;
+constexpr double kBeyondSteps = 1e12;  // a change that grows so much on its way: the smallest step is none at the end
 
 // the largest half of the entries, the others spread evenly
 std::vector<Eigen::Index> Choose(const VectorXd& values, int count) {
@@ -77,6 +78,16 @@ void BestDifference(const std::function<double(double)>& loss, double scale, dou
     entry->verdict = inside && AtCorner(loss, best, entry->adjoint, off) ? LossCheckEntry::Verdict::kRough
                                                                          : LossCheckEntry::Verdict::kWrong;
   }
+}
+
+// by how much the costate grows on its way back
+double Rise(const VectorXd& costate) {
+  double last = 0, largest = 0;
+  for (Eigen::Index t = costate.size() - 1; t >= 0; t--) {
+    if (last == 0) last = costate[t];
+    largest = std::max(largest, costate[t]);
+  }
+  return last > 0 ? largest / last : 0;
 }
 
 double LossOf(const Task& task, Simulator* simulator, const VectorXd& x0, const MatrixXd& U, Trajectory* motion) {
@@ -157,6 +168,11 @@ std::vector<LossCheckEntry> CheckLossGradient(const Task& task, const ParameterS
     entries.push_back(entry);
   }
   if (parameters) CheckParameters(task, *parameters, g, &entries);
+  if (Rise(g.health.costate) > kBeyondSteps) {
+    for (LossCheckEntry& entry : entries) {
+      if (entry.verdict == LossCheckEntry::Verdict::kWrong) entry.verdict = LossCheckEntry::Verdict::kRough;
+    }
+  }
   return entries;
 }
 

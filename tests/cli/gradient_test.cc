@@ -51,6 +51,38 @@ TEST(CliGradient, AgreesInContactWithLittleMemory) {
   EXPECT_FALSE(Has(result.out, " 0 knots simulated again")) << result.out;
 }
 
+// a solver that ends early leaves other steps than the converged ones whose derivatives there are
+TEST(CliGradient, SaysThatStepsAreNotConverged) {
+  TemporaryFolder folder;
+  folder.Write("slide.xml", R"(<mujoco><option timestep="0.005" solver="PGS" iterations="3"/><worldbody>
+    <geom type="plane" size="1 1 0.1"/>
+    <body pos="0 0 0.1"><joint name="x" type="slide" axis="1 0 0"/><joint name="z" type="slide" axis="0 0 1"/>
+      <joint name="turn" axis="0 1 0"/><geom type="box" size="0.2 0.1 0.1"/></body></worldbody>
+    <actuator><motor joint="x"/></actuator></mujoco>)");
+  const std::string task = folder.Write("task.xml",
+                                        "<task model='slide.xml' horizon='0.1'><start qvel='1 0 0'/>"
+                                        "<cost qpos='x' target='0' weight='0' terminal='1'/></task>");
+  const ProcessResult result = Costate({"gradient", task});
+  EXPECT_EQ(result.exit_code, 1) << result.out << result.err;
+  EXPECT_TRUE(Has(result.out, "used all its 3 iterations")) << result.out;
+  EXPECT_TRUE(Has(result.out, "with <option tolerance=\"0\" iterations=\"2000\"> all agree")) << result.out;
+}
+
+// a servo that Euler cannot hold: what is exact at rest grows beyond any step of a difference
+TEST(CliGradient, DoesNotJudgeWhatGrowsBeyondAllSteps) {
+  TemporaryFolder folder;
+  folder.Write("servo.xml", R"(<mujoco><option timestep="0.01"/><worldbody>
+    <body><joint name="turn" axis="0 0 1"/><geom size="0.1" mass="0.1"/></body></worldbody>
+    <actuator><velocity joint="turn" kv="1" forcerange="-1 1"/></actuator></mujoco>)");
+  const std::string task = folder.Write(
+      "task.xml",
+      "<task model='servo.xml' horizon='0.3'><cost qpos='turn' target='1' weight='0' terminal='1'/></task>");
+  const ProcessResult result = Costate({"gradient", task, "--entries", "4"});
+  EXPECT_TRUE(Has(result.out, "exploding")) << result.out;
+  EXPECT_FALSE(Has(result.out, "DISAGREE")) << result.out;
+  EXPECT_TRUE(Has(result.out, "not judged")) << result.out;
+}
+
 TEST(CliGradient, DrawsTheWayBack) {
   TemporaryFolder folder;
   const std::string out = folder.File("health");
