@@ -14,7 +14,7 @@ namespace costate {
 struct Record {
   std::string command;  ///< "optimize", "rollout" …
   std::string task_file, model_file;
-  std::string task_text;  ///< the task file as it was, "" when there was none
+  std::string task_text;  ///< the task file, its paths absolute; "" when there was none
   ModelPtr model;         ///< as compiled
   VectorXd context;       ///< by kContextSignature at knot 0
   VectorXd x_goal;        ///< empty when there is none

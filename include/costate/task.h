@@ -96,6 +96,9 @@ Task LoadTask(const std::string& path);
 /// The same of its text. @param path  stands in messages, and relative paths start at its folder.
 Task ParseTask(const std::string& text, const std::string& path);
 
+/// The text of a task with its relative paths made absolute, comments kept: a copy of it in any folder means the same.
+std::string TextAnywhere(const Task& task);
+
 /// Adds what `name` stands for (all entries of a field without "[index]") to task->inputs, at the model's value.
 /// @throws Error as ParameterSet.
 void AddParameter(const std::string& name, Task* task);

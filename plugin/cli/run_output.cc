@@ -36,7 +36,7 @@ Record TaskRecord(const Task& task, const std::string& command) {
   record.command = command;
   record.task_file = task.file;
   record.model_file = task.model_file;
-  record.task_text = task.text;
+  record.task_text = TextAnywhere(task);
   record.context = task.context;
   record.x_goal = task.x_goal;
   record.goal_places = GoalPlaces(task);

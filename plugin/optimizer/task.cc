@@ -17,6 +17,7 @@
 #include "optimizer/task_states.h"
 #include "optimizer/task_target.h"
 #include "optimizer/task_term.h"
+#include "optimizer/task_write.h"
 #include "optimizer/task_xml.h"
 
 namespace costate {
@@ -419,5 +420,32 @@ Problem Task::ToProblem() const {
 Task LoadTask(const std::string& path) { return ReadTask(XmlFile(path)); }
 
 Task ParseTask(const std::string& text, const std::string& path) { return ReadTask(XmlFile(text, path)); }
+
+Task ParseWrittenTask(const std::string& text, const std::string& model_path) {
+  Task task = ReadTask(XmlFile(text, model_path, model_path));
+  task.file.clear();
+  return task;
+}
+
+std::string TextAnywhere(const Task& task) {
+  if (task.file.empty() || task.text.empty()) return task.text;
+  const XmlFile file(task.text, task.file);
+  const XmlElement root = file.Root("task");
+  const std::string folder = std::filesystem::absolute(task.file).parent_path().string();
+  std::vector<std::pair<XmlElement, std::string>> paths{{root, "model"}};
+  for (const XmlElement& element : root.Children()) {
+    for (const char* attribute : {"file", "states", "target", "equals"})
+      if (element.Has(attribute)) paths.emplace_back(element, attribute);
+  }
+  std::vector<AttributeEdit> edits;
+  for (const auto& [element, attribute] : paths) {
+    const std::string text = element.Text(attribute.c_str()).value_or("");
+    const bool bare = attribute == "model" || attribute == "file";
+    const std::string head = bare ? "" : "file:";
+    if (text.rfind(head, 0) != 0 || std::filesystem::path(text.substr(head.size())).is_absolute()) continue;
+    edits.push_back({element, attribute, head + Resolve(folder, text.substr(head.size()))});
+  }
+  return file.Edited(edits);
+}
 
 }  // namespace costate

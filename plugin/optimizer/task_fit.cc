@@ -308,8 +308,7 @@ std::string WriteFitTask(const std::string& model_path, const FitOptions& option
 }
 
 Task MakeFitTask(const std::string& model_path, const FitOptions& options) {
-  Task task = ParseTask(WriteFitTask(model_path, options), model_path);
-  task.file.clear();
+  Task task = ParseWrittenTask(WriteFitTask(model_path, options), model_path);
   if (task.model->nu > 0 && options.controls.empty() && task.text.find("<guess") == std::string::npos) {
     task.warnings.push_back(options.motion + " has no controls (columns such as " +
                             ControlNames(task.model.get()).front() + "): those that hold the start are taken");

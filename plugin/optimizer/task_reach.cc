@@ -298,8 +298,7 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
 }
 
 Task MakeReachTask(const std::string& model_path, const ReachOptions& options) {
-  Task task = ParseTask(WriteReachTask(model_path, options), model_path);
-  task.file.clear();
+  Task task = ParseWrittenTask(WriteReachTask(model_path, options), model_path);
   if (options.start.empty() && task.model->nkey > 0) {
     task.warnings.push_back("the motion starts at the model's default state, at no keyframe (" +
                             KeysText(task.model.get()) + ")");

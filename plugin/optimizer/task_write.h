@@ -2,6 +2,7 @@
 #ifndef COSTATE_OPTIMIZER_TASK_WRITE_H_
 #define COSTATE_OPTIMIZER_TASK_WRITE_H_
 
+#include <costate/task.h>
 #include <costate/types.h>
 
 #include <mujoco/mujoco.h>
@@ -34,6 +35,9 @@ std::string WhatThereIs(const mjModel* model);
 std::vector<std::string> NamesOf(const mjModel* model, mjtObj type);
 
 std::string TaskText(const pugi::xml_document& document);
+
+/// A text of ours, in no file: its messages say that its lines are those of the task written for this robot.
+Task ParseWrittenTask(const std::string& text, const std::string& model_path);
 
 }  // namespace costate
 

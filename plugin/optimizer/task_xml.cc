@@ -26,11 +26,27 @@ std::string Trim(const std::string& text) {
   return text.substr(from, text.find_last_not_of(kBlanks) - from + 1);
 }
 
+// as it may stand between quotes of either kind
+std::string Escaped(const std::string& value) {
+  std::string text;
+  for (char c : value) {
+    switch (c) {
+      case '&': text += "&amp;"; break;
+      case '<': text += "&lt;"; break;
+      case '"': text += "&quot;"; break;
+      case '\'': text += "&apos;"; break;
+      default: text += c;
+    }
+  }
+  return text;
+}
+
 }  // namespace
 
 XmlFile::XmlFile(const std::string& path) : XmlFile(ReadTextFile(path, "task file"), path) {}
 
-XmlFile::XmlFile(std::string text, const std::string& path) : path_(path), text_(std::move(text)) {
+XmlFile::XmlFile(std::string text, const std::string& path, const std::string& written_for)
+    : path_(path), text_(std::move(text)), written_for_(written_for) {
   const pugi::xml_parse_result result =
       document_.load_buffer(text_.data(), text_.size(), pugi::parse_default, pugi::encoding_utf8);
   if (!result) {
@@ -40,8 +56,35 @@ XmlFile::XmlFile(std::string text, const std::string& path) : path_(path), text_
 
 std::string XmlFile::Place(std::ptrdiff_t offset) const {
   const std::size_t end = std::min(text_.size(), static_cast<std::size_t>(std::max<std::ptrdiff_t>(offset, 0)));
-  return fmt::format("{}:{}", path_,
-                     1 + std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(end), '\n'));
+  const auto line = 1 + std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(end), '\n');
+  if (!written_for_.empty()) return fmt::format("line {} of the task written for {}", line, written_for_);
+  return fmt::format("{}:{}", path_, line);
+}
+
+std::string XmlFile::Edited(const std::vector<AttributeEdit>& edits) const {
+  // where each value stands: behind the tag, between quotes
+  struct Change {
+    std::size_t from, to;
+    std::string value;
+  };
+  std::vector<Change> changes;
+  for (const AttributeEdit& edit : edits) {
+    std::size_t at = static_cast<std::size_t>(edit.element.offset()) + edit.element.tag().size();
+    while (at < text_.size()) {
+      const std::size_t name = text_.find_first_not_of(kBlanks, at);
+      const std::size_t equals = text_.find('=', name), open = text_.find_first_of("\"'", equals);
+      const std::size_t close = open == std::string::npos ? open : text_.find(text_[open], open + 1);
+      if (close == std::string::npos) break;
+      at = close + 1;
+      if (Trim(text_.substr(name, equals - name)) != edit.attribute) continue;
+      changes.push_back({open + 1, close, Escaped(edit.value)});
+      break;
+    }
+  }
+  std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.from > b.from; });
+  std::string text = text_;
+  for (const Change& change : changes) text.replace(change.from, change.to - change.from, change.value);
+  return text;
 }
 
 XmlElement XmlFile::Root() const {

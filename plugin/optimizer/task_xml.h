@@ -14,6 +14,7 @@
 namespace costate {
 
 class XmlElement;
+struct AttributeEdit;
 
 /// A task file, parsed. Lives as long as its elements.
 class XmlFile {
@@ -22,7 +23,9 @@ class XmlFile {
   explicit XmlFile(const std::string& path);
 
   /// The same of a text. @param path  stands in messages.
-  XmlFile(std::string text, const std::string& path);
+  /// @param written_for  the robot that this text was written for, in no file yet: messages then say whose lines they
+  ///                     name, "line 7 of the task written for pole.xml".
+  XmlFile(std::string text, const std::string& path, const std::string& written_for = "");
 
   const std::string& path() const { return path_; }
   const std::string& text() const { return text_; }
@@ -36,8 +39,11 @@ class XmlFile {
   /// "pole.task.xml:7"
   std::string Place(std::ptrdiff_t offset) const;
 
+  /// The text with other values of these attributes, everything else as it is, comments included.
+  std::string Edited(const std::vector<AttributeEdit>& edits) const;
+
  private:
-  std::string path_, text_;
+  std::string path_, text_, written_for_;
   pugi::xml_document document_;
 };
 
@@ -47,6 +53,7 @@ class XmlElement {
   XmlElement(const XmlFile* file, pugi::xml_node node) : file_(file), node_(node) {}
 
   std::string tag() const { return node_.name(); }
+  std::ptrdiff_t offset() const { return node_.offset_debug(); }  ///< of its tag in the file's text
   std::vector<XmlElement> Children() const;
 
   /// @throws Error{kParse} for an attribute not listed, one given twice, or text inside the element.
@@ -78,6 +85,12 @@ class XmlElement {
  private:
   const XmlFile* file_;
   pugi::xml_node node_;
+};
+
+/// Another value of an attribute that an element has.
+struct AttributeEdit {
+  XmlElement element;
+  std::string attribute, value;
 };
 
 /// A whole file. @param kind  "task file": stands in messages. @throws Error{kFile}.

@@ -84,7 +84,7 @@ TEST(CliRollout, SimulatesTheGuessOfATask) {
   EXPECT_TRUE(Has(result.out, " = up "));
   EXPECT_TRUE(Has(result.out, " + effort "));
   const Record record = ReadRecord(folder.File("run"));
-  EXPECT_EQ(record.task_text, text);
+  EXPECT_EQ(record.task_text, "<task model='" + folder.File("p.xml") + text.substr(text.find("' horizon")));
   EXPECT_EQ(record.task_file, task);
   EXPECT_EQ(record.trajectory.N(), 100);
   EXPECT_EQ(record.trajectory.U.minCoeff(), 0.5);

@@ -142,6 +142,61 @@ TEST_F(TaskCommand, ImportsATaskOfMujocoMpc) {
 }
 
 }  // namespace
+
+// The task that is written for a robot is in no file: its lines are not the robot's.
+TEST(CliTask, SaysWhoseLineIsWrongInATaskWrittenForARobot) {
+  support::TemporaryFolder folder;
+  const std::string model = folder.Write("pendulum.xml", kPendulum);
+  const std::string film = folder.Write("film.csv", "time,qpos[hinge]\n0,0\n0.1,nan\n0.2,0.1\n");
+  const support::ProcessResult result =
+      Costate({"gradient", model, "--fit", film, "--parameter", "joint:hinge/damping"});
+  EXPECT_TRUE(RefusedWith(result, " of the task written for " + model + ": <cost name='positions'>: "));
+  EXPECT_TRUE(RefusedWith(result, "film.csv:3: the cell in column 2 is empty or nan"));
+  EXPECT_EQ(result.err.find(model + ":1"), std::string::npos) << result.err;
+}
+
+// The task in a run is a task file of its own: its paths do not hang on the folder it came from.
+TEST(CliTask, OfARunIsATaskFileThere) {
+  support::TemporaryFolder folder;
+  folder.Write("robots/pendulum & co.xml", kPendulum);
+  folder.Write("tasks/u.csv", "0.5\n0.25\n");
+  folder.Write("tasks/q.csv", "time,hinge\n0,0.5\n1,1\n");
+  const std::string text =
+      "<!-- mine --><task\n  model = '../robots/pendulum &amp; co.xml' horizon='0.2'>\n<guess file='u.csv'/>"
+      "<cost name='model=x' qpos='all' target=\"file:q.csv\"/><cost ctrl='all'/></task>";
+  folder.Write("tasks/p.task.xml", text);
+  support::ProcessOptions there;
+  there.folder = folder.File("tasks");
+  const support::ProcessResult made = Costate({"optimize", "p.task.xml", "--out", folder.File("run")}, there);
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  const std::string copy = support::ReadFile(folder.File("run/task.xml"));
+  EXPECT_TRUE(Has(copy, "<!-- mine --><task\n  model = '" + folder.File("robots/pendulum &amp; co.xml") + "' "));
+  EXPECT_TRUE(Has(copy, "name='model=x' qpos='all' target=\"file:" + folder.File("tasks/q.csv") + "\""));
+  const support::ProcessResult again = Costate({"task", folder.File("run/task.xml"), "--check"});
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_TRUE(RefusedWith(Costate({"optimize", folder.File("run")}),
+                          "is a saved run, its task is '" + folder.File("run/task.xml") + "'"));
+}
+
+// Minimum time needs no other cost: 1 kg over 1 m by 1 N takes 2 s, half of them forwards and half back.
+TEST(CliTask, OfTimeAloneIsMinimumTime) {
+  support::TemporaryFolder folder;
+  folder.Write("cart.xml",
+               "<mujoco><option timestep='.02'/><worldbody><body><joint name='x' type='slide' axis='1 0 0'/>"
+               "<geom size='.1' mass='1'/></body></worldbody><actuator><motor joint='x' ctrlrange='-1 1'/></actuator>"
+               "</mujoco>");
+  const std::string task = folder.Write("fast.task.xml",
+                                        "<task model='cart.xml' horizon='3'><time shortest='0.5' longest='5'/>"
+                                        "<constraint qpos='x' equals='1' when='end'/>"
+                                        "<constraint qvel='x' equals='0' when='end'/></task>");
+  EXPECT_EQ(Costate({"task", task}).exit_code, 0);
+  const support::ProcessResult result = Costate({"optimize", task, "--no-save"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const std::size_t at = result.out.find("\ntime: ");
+  ASSERT_NE(at, std::string::npos) << result.out;
+  EXPECT_NEAR(std::stod(result.out.substr(at + 7)), 2, 0.02) << result.out;
+}
+
 TEST(CliTask, CheckSaysWhatIsAskedFor) {
   support::TemporaryFolder folder;
   folder.Write("pendulum.xml", kPendulum);
