@@ -16,6 +16,8 @@
 namespace costate {
 namespace {
 
+constexpr const char* kEntryHeads[] = {"qpos[", "qvel[", "act[", "ctrl["};
+constexpr const char* kStems[] = {"ctrl", "u", "qpos", "q", "qvel", "v", "act", "a"};  // and a number
 constexpr double kSameTime = 1e-6;  // share of a knot below which two times are one
 
 std::string TrimCell(std::string cell) {
@@ -43,6 +45,50 @@ std::vector<std::string> SplitCells(const std::string& line) {
   return cells;
 }
 
+// "knee" of "qpos[knee]"
+std::string Inside(const std::string& name) {
+  const std::size_t open = name.find('['), close = name.rfind(']');
+  if (open == std::string::npos || close != name.size() - 1) return name;
+  return name.substr(open + 1, close - open - 1);
+}
+
+// the first few
+std::string FirstWords(std::vector<std::string> words) {
+  constexpr std::size_t kMost = 12;
+  if (words.size() <= kMost) return JoinWords(words);
+  const std::size_t more = words.size() - kMost;
+  words.resize(kMost);
+  words.push_back(fmt::format("{} more", more));
+  return JoinWords(words);
+}
+
+// entries that have a name of their own in a model, not one that a task gave them
+bool IsEntry(const std::string& name) {
+  return std::any_of(std::begin(kEntryHeads), std::end(kEntryHeads),
+                     [&](const char* head) { return name.rfind(head, 0) == 0; });
+}
+
+// names that say no more than the order: "ctrl0,ctrl1" or "u1,u2", "q" alone, "x,z" of qpos[root].x and qpos[root].z
+bool SaysOrder(const CsvTable& table, const std::vector<std::string>& wanted) {
+  std::vector<std::string> given;
+  for (const std::string& name : table.names) {
+    if (name != "time") given.push_back(name);
+  }
+  if (given.size() != wanted.size()) return false;
+  bool parts = true, numbered = true;
+  int first = 0;
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    parts = parts && wanted[i].ends_with("]." + given[i]);
+    const std::size_t digits = given[i].find_first_of("0123456789");
+    const bool known = std::find(std::begin(kStems), std::end(kStems), given[i].substr(0, digits)) != std::end(kStems);
+    double number = 0;
+    const bool counted = digits != std::string::npos && ParseNumber(given[i].substr(digits), &number);
+    if (i == 0) first = static_cast<int>(number);
+    numbered = numbered && known && (counted || given.size() == 1) && first + static_cast<int>(i) == number;
+  }
+  return parts || numbered;
+}
+
 // "time [s]" and "time (s)" are called time; "qpos[knee]" keeps its bracket
 std::string WithoutUnit(const std::string& name) {
   const std::size_t unit = std::min(name.find(" ["), name.find(" ("));
@@ -58,6 +104,15 @@ bool IsHeader(const std::vector<std::string>& cells) {
   throw Error(ErrorCode::kParse, fmt::format("{}:{}: {}", table.path, line, message));
 }
 
+// the only column of that name, or -1
+int Find(const CsvTable& table, const std::string& name) {
+  const auto found = std::find(table.names.begin(), table.names.end(), name);
+  if (found == table.names.end()) return -1;
+  if (std::find(found + 1, table.names.end(), name) != table.names.end())
+    Fail(table, table.header, fmt::format("two columns are called '{}'", name));
+  return static_cast<int>(found - table.names.begin());
+}
+
 // a saved run's folder stands for its trajectory
 std::istringstream Open(CsvTable* table) {
   std::error_code ignored;
@@ -70,22 +125,38 @@ std::istringstream Open(CsvTable* table) {
 }  // namespace
 
 int CsvTable::Column(const std::string& name) const {
-  auto found = std::find(names.begin(), names.end(), name);
-  const std::size_t open = name.find('['), close = name.rfind(']');
-  if (found == names.end() && open != std::string::npos && close == name.size() - 1) {
-    found = std::find(names.begin(), names.end(), name.substr(open + 1, close - open - 1));
-  }
-  return found == names.end() ? -1 : static_cast<int>(found - names.begin());
+  const int exact = Find(*this, name);
+  return exact < 0 ? Find(*this, Inside(name)) : exact;
 }
 
 std::vector<int> CsvTable::StateColumns(const mjModel* model) const {
   std::vector<int> columns;
   for (const std::string& name : StateNames(model)) {
-    const auto found = std::find(names.begin(), names.end(), name);
-    const int exact = found == names.end() ? -1 : static_cast<int>(found - names.begin());
+    const int exact = Find(*this, name);
     columns.push_back(exact < 0 && name.rfind("qpos[", 0) == 0 ? Column(name) : exact);
   }
   return columns;
+}
+
+std::string CsvTable::Misspelled(const std::vector<std::string>& wanted, const std::vector<int>& columns,
+                                 std::size_t i) const {
+  // "kne" or "qpos[kne]" for "qpos[knee]"
+  const std::size_t open = wanted[i].find('[');
+  const std::string head = wanted[i].substr(0, open), bare = Inside(wanted[i]);
+  std::vector<std::string> near;
+  std::vector<std::size_t> at;
+  for (std::size_t column = 0; column < names.size(); ++column) {
+    const std::string& name = names[column];
+    if (name == "time" || std::find(columns.begin(), columns.end(), static_cast<int>(column)) != columns.end())
+      continue;
+    const std::size_t bracket = name.find('[');
+    if (bracket != std::string::npos && name.substr(0, bracket) != head) continue;
+    near.push_back(Inside(name));
+    at.push_back(column);
+  }
+  const std::string nearest = NearestName(bare, near);
+  const auto found = std::find(near.begin(), near.end(), nearest);
+  return nearest.empty() ? "" : names[at[static_cast<std::size_t>(found - near.begin())]];
 }
 
 CsvTable ReadTable(const std::string& path) {
@@ -102,6 +173,7 @@ CsvTable ReadTable(const std::string& path) {
       columns = cells.size();
       if (IsHeader(cells)) {
         for (const std::string& cell : cells) table.names.push_back(WithoutUnit(cell));
+        table.header = line;
         continue;
       }
     }
@@ -113,7 +185,10 @@ CsvTable ReadTable(const std::string& path) {
     for (std::size_t i = 0; i < columns; ++i) {
       if (cells[i].empty() || cells[i] == "nan") continue;
       if (!ParseNumber(cells[i], &row[i])) {
-        Fail(table, line, fmt::format("'{}' in column {} is not a finite number", cells[i], i + 1));
+        const bool other = columns == 1 && cells[i].find_first_of(";\t ") != std::string::npos;
+        Fail(table, line,
+             fmt::format("'{}' in column {} is not a finite number{}", cells[i], i + 1,
+                         other ? "; columns are separated by commas" : ""));
       }
     }
     table.line.push_back(line);
@@ -136,10 +211,24 @@ TimeSeries ReadTimeSeries(const std::string& path, const std::vector<std::string
   std::vector<std::string> missing;
   for (int i = 0; i < n; ++i) {
     column[i] = table.Column(names[i]);
+    // one column is not two entries: "knee" is no velocity where it is a position
+    if (std::find(column.begin(), column.begin() + i, column[i]) != column.begin() + i) column[i] = -1;
     if (column[i] < 0) missing.push_back(names[i]);
   }
-  if (!missing.empty() && static_cast<int>(missing.size()) < n) {
-    Fail(table, 1, fmt::format("the header has no column '{}'", missing[0]));
+  const bool named =
+      static_cast<int>(missing.size()) < n ||
+      (!table.names.empty() && std::all_of(names.begin(), names.end(), IsEntry) && !SaysOrder(table, names));
+  if (!missing.empty() && named) {
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      const std::string near = column[i] < 0 ? table.Misspelled(names, column, i) : "";
+      if (near.empty()) continue;
+      Fail(table, table.header, fmt::format("column '{}' is none of the model, did you mean '{}'?", near, names[i]));
+    }
+    Fail(
+        table, table.header,
+        fmt::format(
+            "the header has no column '{}', it has {}{}", missing[0], FirstWords(table.names),
+            static_cast<int>(missing.size()) < n ? "" : "; in order are columns without a header, or called u0, u1 …"));
   }
   if (!missing.empty()) {
     if (time < 0 && columns == n + 1) time = 0;
@@ -150,7 +239,7 @@ TimeSeries ReadTimeSeries(const std::string& path, const std::vector<std::string
     }
     for (int i = 0; i < n; ++i) column[i] = i + (time >= 0 ? 1 : 0);
   }
-  if (needs_time && time < 0) Fail(table, 1, "there is no column 'time'");
+  if (needs_time && time < 0) Fail(table, table.header, "there is no column 'time'");
 
   // rows, but for empty ones at the end
   Eigen::Index rows = table.values.rows();

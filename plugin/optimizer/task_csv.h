@@ -16,12 +16,17 @@ struct CsvTable {
   std::vector<std::string> names;  ///< empty without a header; units after the name ("time [s]") are cut off
   MatrixXd values;                 ///< rows × columns
   std::vector<int> line;           ///< of each row
+  int header = 1;                  ///< line of the names
 
   /// Column of a name, or -1; "hip" will do for "ctrl[hip]".
   int Column(const std::string& name) const;
 
   /// Column of each entry of a state, or -1: positions also without "qpos[…]", the others by their full name alone.
   std::vector<int> StateColumns(const mjModel* model) const;
+
+  /// A column that none of `names` takes and whose name is near to that of names[i], which has none: misspelled, most
+  /// likely. "" without one.
+  std::string Misspelled(const std::vector<std::string>& names, const std::vector<int>& columns, std::size_t i) const;
 };
 
 /// @param path  a file, or a saved run's folder, whose trajectory.csv is taken.
@@ -35,7 +40,9 @@ struct TimeSeries {
   MatrixXd values;  ///< one column a row of the file
 };
 
-/// Picks `names` by header, else by position: the named columns alone, or behind a first column of times.
+/// Picks `names` by header, else by position: the named columns alone, or behind a first column of times. A header that
+/// has none of them is an error where they are entries of qpos, qvel, act or ctrl: it means others, but for names that
+/// say the order alone, such as ctrl0, ctrl1.
 /// Rows at the end whose cells are all empty are dropped (the last knot of a run has no control).
 /// @throws Error{kParse} if columns are missing, a cell is empty or times do not increase.
 TimeSeries ReadTimeSeries(const std::string& path, const std::vector<std::string>& names, bool needs_time);

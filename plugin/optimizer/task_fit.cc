@@ -47,6 +47,7 @@ class MotionFile {
     const int time = table_.Column("time");
     if (time < 0) Fail("has no column 'time'");
     used_[static_cast<std::size_t>(time)] = true;
+    RefuseMisspelled();
     time_ = table_.values.col(time);
     if (time_.size() < 2 || !(time_[time_.size() - 1] > time_[0])) Fail("has no two rows of increasing times");
   }
@@ -153,6 +154,21 @@ class MotionFile {
   }
 
  private:
+  // a column that nothing takes beside an entry that has none and is called nearly so
+  void RefuseMisspelled() const {
+    std::vector<std::string> names = StateNames(m_);
+    const std::size_t state = names.size();
+    for (const auto& more : {ControlNames(m_), SensorNames(m_)}) names.insert(names.end(), more.begin(), more.end());
+    std::vector<int> columns = Exact(names);
+    for (std::size_t i = 0; i < state; ++i) columns[i] = state_[i];
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      const std::string near = columns[i] < 0 ? table_.Misspelled(names, columns, i) : "";
+      if (near.empty() || (names[i].rfind("qpos[", 0) != 0 && near.find('[') == std::string::npos)) continue;
+      throw Error(ErrorCode::kParse, fmt::format("{}:{}: column '{}' is none of the model, did you mean '{}'?",
+                                                 table_.path, table_.header, near, names[i]));
+    }
+  }
+
   // how a task file names a joint: an index where its name is none there; "" where neither does
   std::string Word(int joint, bool velocity) const {
     const char* name = mj_id2name(m_, mjOBJ_JOINT, joint);

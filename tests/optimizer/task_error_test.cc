@@ -25,6 +25,9 @@ TEST_P(BadElement, IsRefusedWithItsLine) {
   folder.Write("short.csv", "0,1\n1,2\n");
   folder.Write("text.csv", "time,a\n0,x\n");
   folder.Write("backwards.csv", "0,1,2,3\n0,1,2,3\n");
+  folder.Write("shouldr.csv", "# by hand\ntime,extend,shouldr,pull\n0,1,2,3\n");
+  folder.Write("others.csv", "time,a,b,c\n0,1,2,3\n");
+  folder.Write("twice.csv", "time,shoulder,shoulder,pull,extend\n0,1,2,3,4\n");
   const std::string file = folder.Write("zoo.task.xml", ZooTask(GetParam().elements));
   try {
     LoadTask(file);
@@ -178,6 +181,49 @@ const Bad kBad[] = {
     {"TargetFileBackwards",
      "<cost sensor='gyro' target='file:backwards.csv'/>",
      {"backwards.csv:2: times do not increase"}},
+
+    {"TargetFileJoint",
+     "<cost qpos='shoulder' target='file:shouldr.csv'/>",
+     {"<cost>: target: ", "shouldr.csv:2: column 'shouldr' is none of the model, did you mean 'qpos[shoulder]'?"}},
+    {"TargetFileJoints",
+     "<cost qpos='shoulder' target='file:others.csv'/>",
+     {"others.csv:1: the header has no column 'qpos[shoulder]', it has time, a, b and c"}},
+    {"GuessFileColumn",
+     "<guess file='shouldr.csv'/><cost ctrl='all'/>",
+     {"<guess>: ", "shouldr.csv:2: column 'shouldr' is none of the model, did you mean 'ctrl[shoulder]'?"}},
+    {"GuessFileColumns",
+     "<guess file='others.csv'/><cost ctrl='all'/>",
+     {"<guess>: ", "others.csv:1: the header has no column 'ctrl[shoulder]', it has time, a, b and c",
+      "in order are columns without a header, or called u0, u1"}},
+    {"GuessFileTwice",
+     "<guess file='twice.csv'/><cost ctrl='all'/>",
+     {"twice.csv:1: two columns are called 'shoulder'"}},
+    {"StartFileColumn",
+     "<start file='shouldr.csv'/><cost ctrl='all'/>",
+     {"<start>: file: ", "shouldr.csv:2: column 'shouldr' is none of the model, did you mean 'qpos[shoulder]'?"}},
+
+    // what no motion can have
+    {"DirectionTooLong",
+     "<cost body='arm' quantity='zaxis' target='0 0 2'/>",
+     {"sensor[body:arm.zaxis].2 shall be 2, beyond what a direction's component can be, -1 to 1"}},
+    {"DirectionOfNothing",
+     "<cost body='arm' quantity='zaxis' target='0 0 0'/>",
+     {"target '0 0 0': a direction has length 1, this one 0"}},
+    {"DirectionInPart",
+     "<cost body='arm' quantity='zaxis' index='0 2' target='1 1'/>",
+     {"target '1 1': a direction has length 1, its given part has 1.41421"}},
+    {"ConstraintDirection",
+     "<constraint name='up' body='arm' quantity='zaxis' index='2' lower='1.5'/><cost ctrl='all'/>",
+     {"<constraint name='up'>: ", "shall be 1.5 at least, beyond what a direction's component can be, -1 to 1"}},
+    {"ConstraintBeyondRange",
+     "<constraint name='there' qpos='shoulder' equals='9' when='end'/><cost ctrl='all'/>",
+     {"<constraint name='there'>: qpos[shoulder] shall be 9, beyond the range of joint 'shoulder', "}},
+    {"LimitBeyondRange",
+     "<limit joint='shoulder' upper='-9'/><cost ctrl='all'/>",
+     {"qpos[shoulder] shall be -9 at most, beyond the range of joint 'shoulder', "}},
+    {"TimeOfNoMotion",
+     "<time shortest='1' longest='2'/>",
+     {"<time>: there is neither a <cost> nor a <constraint>: nothing to be reached"}},
 
     // norms, weights, windows
     {"NoNorm", "<cost ctrl='all' norm='quadratik'/>", {"no norm 'quadratik', did you mean 'quadratic'?"}},

@@ -206,6 +206,11 @@ TEST_F(TaskFile, TakesControlsFromAFile) {
   EXPECT_TRUE(MatricesNear(loaded.U_guess.col(0), Eigen::Vector3d(0.1, 0.2, 0.3), 0));
   EXPECT_TRUE(MatricesNear(loaded.U_guess.col(4), Eigen::Vector3d(0.4, 0.5, 0.6), 0));
 
+  // names that say the order alone
+  folder.Write("u.csv", "time,u1,u2,u3\n0,0.1,0.2,0.3\n");
+  loaded = LoadTask(folder.Write("zoo.task.xml", task));
+  EXPECT_TRUE(MatricesNear(loaded.U_guess.col(0), Eigen::Vector3d(0.1, 0.2, 0.3), 0));
+
   // a table like a run's: named columns anywhere, times from any start, linear in between, an empty last row
   folder.Write("u.csv",
                "time (s),qpos[x] (m),ctrl[pull] (ctrl),ctrl[shoulder] (ctrl),\"ctrl[extend] (ctrl)\"\n"
