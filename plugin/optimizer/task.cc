@@ -63,6 +63,16 @@ void CheckGuess(const XmlElement& element) {
   if (element.Has("at") && !element.Has("qpos")) element.Fail("at stands beside qpos");
 }
 
+// the time itself is a cost, where there is something to be reached in it
+void CheckWithoutCost(const XmlElement& root, const Elements& elements) {
+  const XmlElement* time = elements.Find("time");
+  if (!time) root.Fail("there is no <cost>: nothing to minimize; <cost ctrl=\"all\"/> is the effort");
+  if (time->Number("weight").value_or(1) <= 0)
+    root.Fail("there is no <cost>, and the weight of <time> is 0: nothing to minimize");
+  if (elements.constraints.empty())
+    time->Fail("there is neither a <cost> nor a <constraint>: nothing to be reached in that time");
+}
+
 Elements SortElements(const XmlElement& root) {
   Elements elements;
   for (const XmlElement& element : root.Children()) {
@@ -85,7 +95,7 @@ Elements SortElements(const XmlElement& root) {
       element.Children()[0].Fail("there are no elements inside <" + tag + ">");
     }
   }
-  if (elements.costs.empty()) root.Fail("there is no <cost>: nothing to minimize");
+  if (elements.costs.empty()) CheckWithoutCost(root, elements);
   if (const XmlElement* start = elements.Find("start"))
     start->Allow({"key", "file", "qpos", "qvel", "act", "free", "lower", "upper"});
   if (const XmlElement* guess = elements.Find("guess")) CheckGuess(*guess);

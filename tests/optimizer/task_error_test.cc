@@ -432,6 +432,9 @@ TEST_F(BadFile, HasNoUsableHead) {
   EXPECT_ERROR(LoadTask(Write("<task model='x.xml'><cost ctrl='all'/></task>")), ErrorCode::kParse,
                "horizon is missing");
   EXPECT_ERROR(LoadTask(Write("<task model='x.xml' horizon='1'/>")), ErrorCode::kParse, "no <cost>");
+  EXPECT_ERROR(LoadTask(Write("<task model='x.xml' horizon='1'><limit joint='all'/><time shortest='1' longest='2' "
+                              "weight='0'/></task>")),
+               ErrorCode::kParse, "no <cost>, and the weight of <time> is 0");
   EXPECT_ERROR(LoadTask(Write("<task model='x.xml' horizon='1'><cost ctrl='all'/></task>")), ErrorCode::kFile,
                "bad.task.xml:1: <task>: ", "x.xml' does not exist");
   EXPECT_ERROR(LoadTask(Head("horizon='0'")), ErrorCode::kParse, "horizon is 0, expected a number above 0");
