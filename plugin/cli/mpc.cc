@@ -303,28 +303,27 @@ void AddMpcCommand(CLI::App& app, int* exit_code) {
   CLI::App* command = app.add_subcommand("mpc", "Plan again and again while a simulated robot moves");
   command->add_option("TASK|MODEL", a->input, "task file, or a robot with --goal")->required();
   AddGoalOptions(command, &a->reach);
-  command->add_option("--time", a->time, "seconds (default 5)")->check(CLI::PositiveNumber);
+  command->add_option("--time", a->time, "seconds (default 5)")->check(Positive());
   command->add_flag("--threads", a->real_time, "planner and robot side by side, in real time");
   command->add_option("--planner-threads", a->threads, "of the planner; 0: all cores")->check(CLI::Range(0, 512));
-  command->add_option("--rate", a->rate, "plans a second, at most")->check(CLI::PositiveNumber);
-  command->add_option("--horizon", a->horizon, "seconds of a plan")->check(CLI::PositiveNumber);
-  command->add_option("--timestep", a->timestep, "seconds of the engine's step inside plans")
-      ->check(CLI::PositiveNumber);
+  command->add_option("--rate", a->rate, "plans a second, at most")->check(Positive());
+  command->add_option("--horizon", a->horizon, "seconds of a plan")->check(Positive());
+  command->add_option("--timestep", a->timestep, "seconds of the engine's step inside plans")->check(Positive());
   command->add_option("--delay", a->delay, "seconds from a measurement to its plan's first control")
-      ->check(CLI::NonNegativeNumber);
-  command->add_option("--budget", a->budget, "seconds for a plan")->check(CLI::PositiveNumber);
+      ->check(NonNegative());
+  command->add_option("--budget", a->budget, "seconds for a plan")->check(Positive());
   command->add_option("--iterations", a->iterations, "of a plan, at most")->check(CLI::Range(1, 1000000));
   command->add_option("--fallback", a->fallback, "when a plan is late: plan, hold or damp")
       ->check(CLI::IsMember({"plan", "hold", "damp"}));
   command->add_option("--latency", a->latency, "in lock-step: plans pretend to take so many seconds")
-      ->check(CLI::NonNegativeNumber);
+      ->check(NonNegative());
   command->add_flag("--no-compensation", a->no_compensation,
                     "plan from the measured state, not from where the robot will be");
   command->add_flag("--no-feedback", a->no_feedback, "between plans play their controls alone");
   command->add_option("--push", a->pushes, "BODY FX FY FZ T0 T1")->expected(6, 600);
   command->add_option("--noise", a->noise, "standard deviation of measured positions [and velocities]")
       ->expected(1, 2)
-      ->check(CLI::NonNegativeNumber);
+      ->check(NonNegative());
   command->add_option("--seed", a->seed, "of the noise (default 1)");
   command->add_option("--out", a->out, "folder of the saved run");
   command->add_flag("--force", a->force, "replace the run that is there");

@@ -124,8 +124,8 @@ void CheckProblem(const Problem& problem, ConstMatrixRef U) {
   for (int t = 0; t < problem.N; ++t) CheckFinite("the control guess at knot " + std::to_string(t), U.col(t), names);
   for (int i = 0; i < dims.nu; ++i) {
     if (problem.u_lower[i] <= problem.u_upper[i]) continue;
-    Refuse("the limits of " + names[i] + " exclude each other: lower " + std::to_string(problem.u_lower[i]) +
-           ", upper " + std::to_string(problem.u_upper[i]));
+    Refuse(fmt::format("the limits of {} exclude each other: lower {:g}, upper {:g}", names[i], problem.u_lower[i],
+                       problem.u_upper[i]));
   }
   CheckFreeStart(problem);
 }

@@ -324,7 +324,7 @@ void SetHorizon(double horizon, int substeps, Task* task) {
   }
   if (knots > kMaxKnots) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("horizon is {:g} s, that is {:.0f} control intervals of {:g} s; at most {} are possible",
+                fmt::format("horizon is {:g} s, that is {:g} control intervals of {:g} s; at most {} are possible",
                             horizon, knots, dt, kMaxKnots));
   }
   task->substeps = substeps;

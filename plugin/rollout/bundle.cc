@@ -1,6 +1,8 @@
 // Samples in pairs at +w and −w: each pair gives a slope from its two gradients and one from its two values.
 #include <costate/bundle.h>
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <random>
 
@@ -55,8 +57,7 @@ void CheckNoise(const mjModel* m, const BundleOptions& o) {
     for (int i = 0; i < noise->size(); i++) {
       const double s = (*noise)[i];
       if (!(s >= 0) || !std::isfinite(s)) {
-        bad("noise on " + names[static_cast<std::size_t>(i)] + " is " + std::to_string(s) +
-            ", expected a standard deviation");
+        bad(fmt::format("noise on {} is {:g}, expected a standard deviation", names[static_cast<std::size_t>(i)], s));
       }
       largest = std::fmax(largest, s);
     }
@@ -66,9 +67,8 @@ void CheckNoise(const mjModel* m, const BundleOptions& o) {
   ForRotations(m, [&](int i) {
     if (o.state[i] == o.state[i + 1] && o.state[i] == o.state[i + 2]) return;
     const std::vector<std::string> names = TangentNames(m);
-    bad("noise on " + names[static_cast<std::size_t>(i)] + " and on the other axes of its rotation differs (" +
-        std::to_string(o.state[i]) + ", " + std::to_string(o.state[i + 1]) + ", " + std::to_string(o.state[i + 2]) +
-        "), expected one value");
+    bad(fmt::format("noise on {} and on the other axes of its rotation differs ({:g}, {:g}, {:g}), expected one value",
+                    names[static_cast<std::size_t>(i)], o.state[i], o.state[i + 1], o.state[i + 2]));
   });
 }
 

@@ -129,7 +129,7 @@ Image RenderFilm(const ViewSource& source, const FilmOptions& options) {
   const double pixels = static_cast<double>(n) * (options.frame.width + kGap) * options.frame.height;
   if (pixels > kMaxPixels) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("a film of {} frames of {}x{} has {:.0f} million pixels; the limit is {:.0f}", n,
+                fmt::format("a film of {} frames of {}x{} has {:g} million pixels; the limit is {:g}", n,
                             options.frame.width, options.frame.height, 1e-6 * pixels, 1e-6 * kMaxPixels));
   }
   const Trajectory& motion = source.trajectory;

@@ -443,6 +443,8 @@ TEST_F(BadFile, HasNoUsableHead) {
   EXPECT_ERROR(LoadTask(Head("horizon='0.0005'")), ErrorCode::kInvalidArgument, "less than one control interval");
   EXPECT_ERROR(LoadTask(Head("horizon='1e9'")), ErrorCode::kInvalidArgument,
                "control intervals of 0.002 s; at most 1000000");
+  EXPECT_ERROR(LoadTask(Head("horizon='1e300'")), ErrorCode::kInvalidArgument,
+               "horizon is 1e+300 s, that is 5e+302 control intervals");
   EXPECT_ERROR(LoadTask(Head("horizon='1' controlstep='0'")), ErrorCode::kParse,
                "controlstep is 0, expected a whole number of at least 1");
   EXPECT_ERROR(LoadTask(Head("horizon='1' controlstep='1.5'")), ErrorCode::kParse, "controlstep is 1.5");
