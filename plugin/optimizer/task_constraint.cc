@@ -30,7 +30,7 @@ std::vector<std::string> NamedElements(const XmlElement& element, const char* at
                                        const SensorAdder& sensors) {
   const std::string text = *element.Text(attribute);
   if (text != "all") {
-    const std::vector<std::string> names = SplitBlanks(text);
+    const std::vector<std::string> names = SplitNames(text, sensors.Names(type));
     for (const std::string& name : names) sensors.CheckElement(element, type, attribute, name);
     return names;
   }
@@ -199,7 +199,7 @@ std::vector<int> SelectJoints(const XmlElement& element, const mjModel* model, b
                           : "joint=\"all\": the model has no hinge or slide");
     return joints;
   }
-  for (const std::string& name : SplitBlanks(text)) {
+  for (const std::string& name : SplitNames(text, names)) {
     const int j = mj_name2id(model, mjOBJ_JOINT, name.c_str());
     if (j < 0) element.Fail(fmt::format("no joint '{}'{}", name, Suggestion(name, names)));
     const int type = model->jnt_type[j];
@@ -505,6 +505,13 @@ void MakeMeasured(const ConstraintDraft& draft, const std::string& folder, Task*
   AddBounded(element, std::move(bounded), task, soft);
 }
 
+// "root.x" of "qpos[root].x"
+std::string Bare(const std::string& name) {
+  std::string bare = name.substr(name.find('[') + 1);
+  bare.erase(bare.rfind(']'), 1);
+  return bare;
+}
+
 // the same where x_0 may move: both ends are read
 void MakePeriodicFromFreeStart(const XmlElement& element, Bounded bounded, Task* task) {
   RefuseSoft(element, "a periodic motion whose start is free");
@@ -528,17 +535,16 @@ void MakePeriodicFromFreeStart(const XmlElement& element, Bounded bounded, Task*
 // x_N = x_0 in chosen entries
 void MakePeriodic(const XmlElement& element, Task* task, std::vector<ResidualTerm>* soft) {
   const mjModel* model = task->model.get();
-  std::vector<std::string> without = SplitBlanks(element.Text("except").value_or(""));
+  std::vector<std::string> entries = TangentNames(model);
+  for (std::size_t i = 0, n = entries.size(); i < n; ++i) entries.push_back(Bare(entries[i]));
+  const std::vector<std::string> without = SplitNames(element.Text("except").value_or(""), entries);
   std::vector<bool> used(without.size(), false);
   for (const std::string vector : {"qpos", "qvel", "act"}) {
     if (!element.Has(vector.c_str())) continue;
     CostDraft draft{element, element.Text("name").value_or("periodic") + " " + vector, {{element, "", vector, 1}}};
     draft.exclude = [&](const std::string& name) {
-      // "qpos[root].x" is meant by itself and by "root.x"
-      std::string bare = name.substr(name.find('[') + 1);
-      bare.erase(bare.find(']'), 1);
       for (std::size_t i = 0; i < without.size(); ++i) {
-        if (without[i] != name && without[i] != bare) continue;
+        if (without[i] != name && without[i] != Bare(name)) continue;
         used[i] = true;
         return true;
       }

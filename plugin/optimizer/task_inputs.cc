@@ -14,11 +14,16 @@ bool Means(const std::string& word, const std::string& name) {
   return word == name || word == name.substr(0, open) || word == name.substr(open + 1, close - open - 1);
 }
 
-// words between blanks; those in brackets belong to a name: "qvel[left knee]"
-std::vector<std::string> SplitNames(const std::string& text) {
-  std::vector<std::string> words;
+// words between blanks; those in brackets belong to a name: "qvel[left knee]", as those of a name that there is
+std::vector<std::string> SplitEntries(const std::string& text, const std::vector<std::string>& names) {
+  std::vector<std::string> known, words;
+  for (const std::string& name : names) {
+    const std::size_t open = name.find('['), close = name.rfind(']');
+    if (open != std::string::npos && close != std::string::npos)
+      known.push_back(name.substr(open + 1, close - open - 1));
+  }
   std::string joined;
-  for (const std::string& word : SplitBlanks(text)) {
+  for (const std::string& word : SplitNames(text, known)) {
     joined += (joined.empty() ? "" : " ") + word;
     if (std::count(joined.begin(), joined.end(), '[') > std::count(joined.begin(), joined.end(), ']')) continue;
     words.push_back(joined);
@@ -94,7 +99,7 @@ std::vector<int> SelectEntries(const XmlElement& element, const char* attribute,
     std::iota(chosen.begin(), chosen.end(), 0);
     return chosen;
   }
-  const std::vector<std::string> words = SplitNames(text);
+  const std::vector<std::string> words = SplitEntries(text, names);
   for (const std::string& word : words) {
     if (std::any_of(names.begin(), names.end(), [&](const auto& name) { return Means(word, name); })) continue;
     element.Fail(

@@ -99,7 +99,7 @@ struct TimedKeys {
 };
 
 TimedKeys ReadTimedKeys(const XmlElement& element, const char* attribute, const std::string& text) {
-  const std::vector<std::string> words = SplitBlanks(text);
+  const std::vector<std::string> words = SplitTimed(text);
   TimedKeys keys{{}, VectorXd(static_cast<Eigen::Index>(words.size()))};
   for (Eigen::Index k = 0; k < keys.time.size(); ++k) {
     const std::string& word = words[static_cast<std::size_t>(k)];

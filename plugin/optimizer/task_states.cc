@@ -21,7 +21,7 @@ struct StateKey {
 
 std::vector<StateKey> ReadStateKeys(const XmlElement& element, const std::string& text, const mjModel* model) {
   std::vector<StateKey> keys;
-  for (const std::string& word : SplitBlanks(text)) {
+  for (const std::string& word : SplitTimed(text)) {
     StateKey key;
     const std::size_t at = word.rfind('@');
     if (word.rfind("key:", 0) != 0 || at == std::string::npos || !ParseNumber(word.substr(at + 1), &key.time)) {

@@ -53,7 +53,7 @@ std::vector<KeyAtTime> ReadKeys(const XmlElement& element, const std::string& at
   TakePrefix("key:", text, &name);
   if (text.find('@') == std::string::npos) return {{name, 0}};
   std::vector<KeyAtTime> keys;
-  for (const std::string& word : SplitBlanks(text)) {
+  for (const std::string& word : SplitTimed(text)) {
     KeyAtTime key;
     const std::size_t at = word.rfind('@');
     if (!TakePrefix("key:", word.substr(0, at), &key.key) || at == std::string::npos ||

@@ -136,10 +136,11 @@ std::vector<Component> SelectFromVector(const PieceDraft& piece, const mjModel* 
   if (all.empty()) piece.element.Fail(fmt::format("the model has no {}", piece.vector));
   if (text == "all") return all;
   std::vector<Component> chosen;
-  // a single name may have blanks
-  const mjtObj type = piece.vector == "qpos" || piece.vector == "qvel" ? mjOBJ_JOINT : mjOBJ_ACTUATOR;
-  const bool single = mj_name2id(model, type, text.c_str()) >= 0;
-  for (const std::string& word : single ? std::vector<std::string>{text} : SplitBlanks(text)) {
+  const bool of_joint = piece.vector == "qpos" || piece.vector == "qvel";
+  std::vector<std::string> names;
+  for (int i = 0; i < (of_joint ? model->njnt : model->nactuator); ++i)
+    names.push_back(ElementName(model, of_joint ? mjOBJ_JOINT : mjOBJ_ACTUATOR, i));
+  for (const std::string& word : SplitNames(text, names)) {
     for (Component& component : SelectWord(piece.element, model, piece.vector, word, all)) {
       for (const Component& other : chosen) {
         if (other.name == component.name) {

@@ -226,6 +226,38 @@ std::vector<std::string> SplitBlanks(const std::string& text) {
   return pieces;
 }
 
+std::vector<std::string> SplitNames(const std::string& text, const std::vector<std::string>& known) {
+  const std::vector<std::string> words = SplitBlanks(text);
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < words.size();) {
+    std::string run, name = words[i];
+    std::size_t taken = 1;
+    for (std::size_t n = 1; i + n <= words.size(); ++n) {
+      run += (n == 1 ? "" : " ") + words[i + n - 1];
+      if (n == 1 || std::find(known.begin(), known.end(), run) == known.end()) continue;
+      name = run;
+      taken = n;
+    }
+    names.push_back(name);
+    i += taken;
+  }
+  return names;
+}
+
+std::vector<std::string> SplitTimed(const std::string& text) {
+  std::vector<std::string> names;
+  bool whole = true;
+  for (const std::string& word : SplitBlanks(text)) {
+    if (whole) {
+      names.push_back(word);
+    } else {
+      names.back() += " " + word;
+    }
+    whole = word.find('@') != std::string::npos;
+  }
+  return names;
+}
+
 std::string Suggestion(const std::string& name, const std::vector<std::string>& candidates) {
   const std::string nearest = NearestName(name, candidates);
   if (!nearest.empty()) return ", did you mean '" + nearest + "'?";

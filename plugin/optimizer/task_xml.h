@@ -99,6 +99,12 @@ std::string ReadTextFile(const std::string& path, const std::string& kind);
 /// Pieces of a text between blanks.
 std::vector<std::string> SplitBlanks(const std::string& text);
 
+/// The same of names, which may have blanks themselves: the longest run of words that is one of `known` is one name.
+std::vector<std::string> SplitNames(const std::string& text, const std::vector<std::string>& known);
+
+/// The same of names with times, "crouch@0 my stand@0.5": a name goes on up to the word with its time.
+std::vector<std::string> SplitTimed(const std::string& text);
+
 /// ", did you mean 'tip'?", or the candidates, " (there is a, b and c)", or "" without any.
 std::string Suggestion(const std::string& name, const std::vector<std::string>& candidates);
 
