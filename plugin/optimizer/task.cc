@@ -281,6 +281,9 @@ std::vector<ResidualTerm> ReadModelAndCosts(const XmlElement& root, const Elemen
     if (!names.insert(terms.back().name).second) {
       draft.element.Fail("a second cost with the name '" + terms.back().name + "'");
     }
+    const VectorXd at_target = VectorXd::Zero(terms.back().size());
+    if (!terms.back().target_text.empty())
+      CheckReach(draft.element, model, terms.back(), at_target, at_target, false, &task->warnings);
   }
   return terms;
 }

@@ -381,6 +381,12 @@ void AddHard(const XmlElement& element, std::unique_ptr<Constraint> constraint, 
 }
 
 void AddBounded(const XmlElement& element, Bounded bounded, Task* task, std::vector<ResidualTerm>* soft) {
+  if (element.Has("lower") || element.Has("upper") || element.Has("equals")) {
+    ResidualTerm named = bounded.term;
+    named.row_names = bounded.info.components;
+    CheckReach(element, task->model.get(), named, bounded.info.lower, bounded.info.upper, !element.Has("soft"),
+               &task->warnings);
+  }
   const ResidualCost probe(task->model.get(), {bounded.term}, CostScale::kSum);
   const Moved moved{probe.DependsOnControl(0), probe.DependsOn(0, task->free_start.entries)};
   ReadWindow(element, *task, ReadsControl(bounded.term), moved, &bounded.info);

@@ -70,7 +70,6 @@ VectorXd NaturalControls(const Task& task, const std::vector<VectorXd>& held) {
 // what can be reached beside keyframes
 constexpr mjtObj kGoalTypes[] = {mjOBJ_JOINT, mjOBJ_BODY, mjOBJ_SITE, mjOBJ_GEOM};
 constexpr int kJointPositions[] = {7, 4, 1, 1}, kJointDofs[] = {6, 3, 1, 1};  // by mjtJoint
-constexpr double kUnit = 0.02;  // what a direction's length may differ from one: 0.7 0 0.7 is one
 const std::vector<std::string> kGoalQuantities{"pos", "quat", "xaxis", "yaxis", "zaxis"};
 
 // "it has home, crouch"
@@ -102,7 +101,7 @@ void CheckInReach(const mjModel* model, const PartGoal& goal, const std::string&
   for (double value : goal.values) length += value * value;
   length = std::sqrt(length);
   const bool whole = goal.index.size() == 3;
-  if (length > 1 + kUnit || (whole && length < 1 - kUnit))
+  if (length > 1 + kUnitLength || (whole && length < 1 - kUnitLength))
     FailGoal(text, fmt::format("a direction has length 1, {} {:g}", whole ? "this one" : "its given part has", length));
 }
 

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "core/engine_guard.h"
 #include "core/number.h"
@@ -108,7 +110,122 @@ void ReadFileTarget(const CostDraft& draft, const std::string& path, std::vector
   }
 }
 
+// ---- what no motion can have ----------------------------------------------------------------------------------------
+
+// of a range: so far springs of limits are pressed; further in motions that were recorded, not as far as in wrong units
+constexpr double kGivesWay = 0.01, kRecordedBeyond = 1;
+
+// the values that a number can have
+struct Extent {
+  double lower = -std::numeric_limits<double>::infinity(), upper = std::numeric_limits<double>::infinity();
+  std::string what;  // "the range of joint 'knee'"
+  int axis = -1;     // of a component of a direction: its sensor
+};
+
+Extent Within(bool limited, const mjtNum* range, const std::string& what, const std::string& name) {
+  if (!limited) return {};
+  return {range[0], range[1], fmt::format("the {} of {}", what, name)};
+}
+
+Extent ExtentOfJoint(const mjModel* m, int joint) {
+  const bool scalar = m->jnt_type[joint] == mjJNT_HINGE || m->jnt_type[joint] == mjJNT_SLIDE;
+  const bool limits = !(m->opt.disableflags & (mjDSBL_LIMIT | mjDSBL_CONSTRAINT));
+  return Within(scalar && limits && m->jnt_limited[joint], m->jnt_range + 2 * joint, "range",
+                fmt::format("joint '{}'", ElementName(m, mjOBJ_JOINT, joint)));
+}
+
+Extent ExtentOfSensor(const mjModel* m, int value) {
+  int i = 0;
+  while (i + 1 < m->nsensor && m->sensor_adr[i + 1] <= value) ++i;
+  const int id = m->sensor_objid[i];
+  switch (m->sensor_type[i]) {
+    case mjSENS_JOINTPOS: return ExtentOfJoint(m, id);
+    case mjSENS_TENDONPOS:
+      return Within(m->tendon_limited[id] && !(m->opt.disableflags & (mjDSBL_LIMIT | mjDSBL_CONSTRAINT)),
+                    m->tendon_range + 2 * id, "range", fmt::format("tendon '{}'", ElementName(m, mjOBJ_TENDON, id)));
+    case mjSENS_ACTUATORFRC:
+      return Within(m->actuator_forcelimited[id], m->actuator_forcerange + 2 * id, "force range",
+                    fmt::format("actuator '{}'", ElementName(m, mjOBJ_ACTUATOR, id)));
+    case mjSENS_FRAMEXAXIS:
+    case mjSENS_FRAMEYAXIS:
+    case mjSENS_FRAMEZAXIS: return {-1, 1, "what a direction's component can be", i};
+    default: return {};
+  }
+}
+
+Extent ExtentOf(const mjModel* m, const Scalar& scalar) {
+  if (scalar.input == Input::kSensor) return ExtentOfSensor(m, scalar.value);
+  if (scalar.input == Input::kControl) {
+    const bool clamped = !(m->opt.disableflags & mjDSBL_CLAMPCTRL);
+    return Within(clamped && m->actuator_ctrllimited[scalar.value], m->actuator_ctrlrange + 2 * scalar.value, "range",
+                  ControlNames(m)[static_cast<std::size_t>(scalar.value)]);
+  }
+  for (int j = 0; j < m->njnt; ++j) {
+    if (m->jnt_qposadr[j] == scalar.value) return ExtentOfJoint(m, j);
+  }
+  return {};
+}
+
+// the components of one direction, as far as they are measured
+struct Direction {
+  int sensor = -1, rows = 0;
+  bool weighed = true;
+  VectorXd square;  // of its length, one a time of the target
+};
+
+void CheckDirections(const XmlElement& element, const ResidualTerm& term, const std::vector<Direction>& directions) {
+  for (const Direction& direction : directions) {
+    const double length = std::sqrt(direction.square.maxCoeff()), least = std::sqrt(direction.square.minCoeff());
+    const bool whole = direction.rows == 3 && direction.weighed;
+    if (length <= 1 + kUnitLength && (!whole || least >= 1 - kUnitLength)) continue;
+    element.Fail(fmt::format("target '{}': a direction has length 1, {} {:g}", term.target_text,
+                             whole ? "this one" : "its given part has", length > 1 + kUnitLength ? length : least));
+  }
+}
+
 }  // namespace
+
+void CheckReach(const XmlElement& element, const mjModel* model, const ResidualTerm& term, ConstVectorRef lower,
+                ConstVectorRef upper, bool hard, std::vector<std::string>* warnings) {
+  if (term.map || (!term.target_text.empty() && term.target.values.cols() == 0)) return;  // measured, or the guess
+  const bool targeted = term.target.values.cols() > 0;
+  const double part = term.target_text.rfind("file:", 0) == 0 ? kRecordedBeyond : kGivesWay;
+  std::vector<Direction> directions;
+  for (const LinearEntry& entry : term.linear) {
+    const auto same_row = [&](const LinearEntry& other) { return other.row == entry.row; };
+    if (std::count_if(term.linear.begin(), term.linear.end(), same_row) > 1 || entry.coef == 0) continue;
+    const Extent extent = ExtentOf(model, entry.scalar);
+    const int slot = term.row_slot[static_cast<std::size_t>(entry.row)];
+    if (extent.what.empty() || (slot < 0 && targeted)) continue;
+    const VectorXd target = targeted ? VectorXd(term.target.values.row(slot)) : VectorXd::Zero(1);
+
+    // r = coef value - target within [lower, upper]
+    const double one = extent.lower * entry.coef, other = extent.upper * entry.coef;
+    const double least = std::min(one, other), most = std::max(one, other), slack = part * (most - least);
+    const double below = target.maxCoeff() + lower[entry.row], above = target.minCoeff() + upper[entry.row];
+    const bool high = below > most + slack, low = above < least - slack;
+    if (high || low) {
+      const std::string name =
+          term.row_names.empty() ? term.measured : term.row_names[static_cast<std::size_t>(entry.row)];
+      const std::string text = fmt::format("{} shall be {:g}{}, beyond {}, {:g} to {:g}", name, high ? below : above,
+                                           lower[entry.row] == upper[entry.row] ? ""
+                                           : high                               ? " at least"
+                                                                                : " at most",
+                                           extent.what, least, most);
+      if (hard || extent.axis >= 0) element.Fail(text);
+      warnings->push_back(element.Says(text));
+    }
+    if (extent.axis < 0 || std::abs(entry.coef) != 1 || !targeted) continue;
+    auto direction = std::find_if(directions.begin(), directions.end(),
+                                  [&](const Direction& known) { return known.sensor == extent.axis; });
+    if (direction == directions.end())
+      direction = directions.insert(direction, {extent.axis, 0, true, VectorXd::Zero(target.size())});
+    direction->rows++;
+    direction->weighed &= term.weight[entry.row] > 0 || term.terminal[entry.row] > 0;
+    direction->square += target.cwiseAbs2();
+  }
+  if (lower == upper) CheckDirections(element, term, directions);
+}
 
 KeyKnot KnotAtKey(const mjModel* model, const std::string& key) {
   const DataPtr data = MakeDataAtKey(model, key);

@@ -17,6 +17,14 @@ inline constexpr char kGuessTarget[] = "guess";
 void ReadTarget(const CostDraft& draft, const mjModel* model, const std::string& folder,
                 const std::vector<std::string>& slots, ResidualTerm* term, VectorXd* x_goal);
 
+inline constexpr double kUnitLength = 0.02;  ///< what a direction's length may differ from one: 0.7 0 0.7 is one
+
+/// What no motion can have: a direction whose length is not one, a joint, tendon, control or force beyond its range.
+/// @param lower, upper  bounds of the rows from their target on; zeros for a target alone.
+/// @param hard  the bounds must hold: what is beyond a range is an error then, else a warning.
+void CheckReach(const XmlElement& element, const mjModel* model, const ResidualTerm& term, ConstVectorRef lower,
+                ConstVectorRef upper, bool hard, std::vector<std::string>* warnings);
+
 /// A keyframe as a knot, with unit quaternions. @throws Error as MakeDataAtKey.
 struct KeyKnot {
   VectorXd x, u, s, context;

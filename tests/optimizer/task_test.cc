@@ -224,6 +224,46 @@ TEST_F(TaskFile, TakesControlsFromAFile) {
   EXPECT_NE(loaded.warnings[0].find("2 of 15 controls"), std::string::npos) << loaded.warnings[0];
 }
 
+// A cost may pull towards what cannot be reached, but that is said; 0.7 0 0.7 is a direction, and so is a part of one.
+TEST_F(TaskFile, SaysWhenATargetIsOutOfReach) {
+  const auto warnings = [](const std::string& elements) { return LoadZooTask(elements).warnings; };
+  for (const char* beyond : {"<cost qpos='shoulder' target='9'/>", "<cost joint='shoulder' quantity='pos' target='9'/>",
+                             "<cost ctrl='all'/><constraint qpos='shoulder' equals='9' soft='1'/>"}) {
+    ASSERT_EQ(warnings(beyond).size(), 1u) << beyond;
+    EXPECT_NE(warnings(beyond)[0].find("shall be 9, beyond the range of joint 'shoulder'"), std::string::npos);
+  }
+  for (const char* possible :
+       {"<cost qpos='shoulder' target='0.1'/>", "<cost body='arm' quantity='zaxis' target='0.7 0 0.7'/>",
+        "<cost body='arm' quantity='zaxis' index='0 1'/>", "<cost body='arm' quantity='zaxis' index='2' target='0'/>",
+        "<cost body='arm' quantity='zaxis' target='0 0 0' weight='1 1 0'/>", "<cost qpos='all' target='key:pose'/>",
+        "<cost ctrl='all'/><limit joint='shoulder' lower='-9' upper='9'/>"}) {
+    EXPECT_TRUE(warnings(possible).empty()) << warnings(possible)[0];
+  }
+}
+
+// Names with blanks work in lists, too.
+TEST_F(TaskFile, TakesNamesWithBlanks) {
+  const TemporaryFolder folder;
+  folder.Write("names.xml", R"(<mujoco><worldbody>
+      <body><joint name="left knee" axis="0 1 0" range="-60 60"/><geom size=".1" pos=".3 0 0"/>
+      <body pos=".5 0 0"><joint name="knee" axis="0 1 0" range="-60 60"/><geom size=".1" pos=".3 0 0"/></body></body>
+      </worldbody><actuator><motor name="left motor" joint="left knee"/><motor name="motor" joint="knee"/></actuator>
+      <keyframe><key name="my home"/><key name="bent knees" qpos="1 1" ctrl="1 2"/></keyframe></mujoco>)");
+  const Task task = LoadTask(folder.Write("names.task.xml", R"(<task model="names.xml" horizon="1">
+      <start key="my home" free="left knee"/><guess key="my home@0 bent knees@0.5"/>
+      <cost name="both" qpos="left knee knee" target="key:my home@0 key:bent knees@0.5"/>
+      <cost name="one" qvel="knee"/><cost name="left" ctrl="left motor"/>
+      <limit joint="left knee knee"/><limit actuator="motor left motor" quantity="force" upper="5"/>
+      <periodic qpos="all" except="left knee"/><gradient start="left knee" controls="left motor"/></task>)"));
+  EXPECT_EQ(task.U_guess.col(task.N - 1), Eigen::Vector2d(1, 2));
+  EXPECT_EQ(task.constraints.size(), 3);
+  EXPECT_EQ(task.constraints[0].info().components, (std::vector<std::string>{"qpos[left knee]", "qpos[knee]"}));
+  EXPECT_EQ(task.constraints[1].info().components[1], "actuator:left motor.force");
+  EXPECT_EQ(task.constraints[2].info().components, std::vector<std::string>{"qpos[knee]"});
+  EXPECT_EQ(task.free_start.entries, (std::vector<int>{0, 2}));
+  EXPECT_EQ(task.inputs.controls, std::vector<int>{0});
+}
+
 // a run's controls come back bit for bit, and its own states and sensors are a reference that it follows exactly
 TEST_F(TaskFile, ContinuesAndFollowsASavedRun) {
   const TemporaryFolder folder;
