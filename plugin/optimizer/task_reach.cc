@@ -269,8 +269,9 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
   pugi::xml_document document;
   std::string name = key.empty() ? "reach" : "reach " + key;
   for (const PartGoal& part : parts) name += " " + part.name;
-  pugi::xml_node root =
-      AddTaskRoot(model, name, NamedFrom(folder, model_path), options.time, task.substeps, "", &document);
+  // a control interval that was chosen here divides the motion by being rounded, which is no one's mistake
+  const double horizon = options.substeps > 0 ? options.time : task.N * task.substeps * model->opt.timestep;
+  pugi::xml_node root = AddTaskRoot(model, name, NamedFrom(folder, model_path), horizon, task.substeps, "", &document);
   if (!start_key.empty()) SetAttribute(root.append_child("start"), "key", start_key);
   if (!key.empty()) {
     const std::string end =

@@ -50,6 +50,11 @@ TEST_F(Reach, NumbersAndTheDefaultStateWorkToo) {
   EXPECT_EQ(task.substeps, 10);
   EXPECT_TRUE(MatricesNear(task.x0, GetState(task.model.get(), MakeData(task.model.get()).get()), 0));
   EXPECT_EQ(MakeReachTask(kReachZoo, {.goals = {"pose"}, .time = 0.1, .substeps = 2}).N, 25);
+
+  // an interval that was chosen need not divide the motion, one that was given is told when it does not
+  EXPECT_TRUE(MakeReachTask(kReachZoo, {.start = "home", .goals = {"pose"}, .time = 0.603}).warnings.empty());
+  EXPECT_EQ(
+      MakeReachTask(kReachZoo, {.start = "home", .goals = {"pose"}, .time = 0.603, .substeps = 5}).warnings.size(), 1u);
 }
 
 // rows of a term at the end of a motion that stays at a state
