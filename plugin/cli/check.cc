@@ -136,9 +136,11 @@ Finding CheckAt(const mjModel* model, const CheckState& state, const CheckOption
   finding.contacts = probe->ncon;
   finding.constraints = probe->nefc;
 
+  progress->Stage(0, state.name + ": switches");
   finding.certificate = Certify(model, state.data.get());
 
   // the derivative, then its judge
+  progress->Stage(0, state.name + ": derivative");
   const auto start = std::chrono::steady_clock::now();
   finding.derivative = Linearize(model, state.data.get(), options.derivative);
   finding.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -161,14 +163,18 @@ Finding CheckAt(const mjModel* model, const CheckState& state, const CheckOption
     // the rest takes as long again: not where the reference was interrupted
     const bool goes_on = failed == StepStatus::kOk && finding.complete;
     if (goes_on) {
-      finding.levels = CompareLevels(model, state.data.get(), options.derivative, reference, options.tolerance);
+      const auto stage = [&](const std::string& level) { progress->Stage(100, state.name + ": " + level); };
+      finding.levels = CompareLevels(model, state.data.get(), options.derivative, reference, options.tolerance, stage);
+      if (!options.sweep.empty()) progress->Stage(100, state.name + ": error over step size");
       if (!options.sweep.empty()) Sweep(model, state, reference, options);
     }
     if (options.terms && goes_on) {
+      progress->Stage(100, state.name + ": term by term");
       finding.terms = CompareTerms(model, state.data.get(), options.derivative.sensors, reference, &finding.no_terms);
     }
   }
   if (options.smooth.chosen() && failed == StepStatus::kOk && finding.complete) {
+    progress->Stage(100, state.name + ": smoothed");
     finding.bias = CompareSmooth(model, state.data.get(), ReadSmooth(model, options.smooth), options.derivative);
   }
   if (failed != StepStatus::kOk) finding.failure = fmt::format("the step fails here: {}", ToString(failed));
@@ -397,7 +403,12 @@ int RunCheck(const CheckOptions& options) {
   std::vector<std::string> warnings, notes;
   const ModelPtr model = LoadModel(options.model_file, &warnings);
   PrintWarnings(warnings);
-  const std::vector<CheckState> states = MakeCheckStates(model.get(), options.state, &notes);
+  std::vector<CheckState> states;
+  {
+    Progress progress(0, stderr);
+    progress.Stage(0, "states to check at: simulating until something touches");
+    states = MakeCheckStates(model.get(), options.state, &notes);
+  }
   if (!ReadSmooth(model.get(), options.smooth).any() && options.smooth.chosen()) {
     throw Error(ErrorCode::kInvalidArgument, "--smooth chooses nothing");
   }

@@ -87,11 +87,13 @@ bool LinearizeAt(const mjModel* model, const mjData* data, const LinearizeOption
 }  // namespace
 
 std::vector<LevelResult> CompareLevels(const mjModel* model, const mjData* data, const LinearizeOptions& options,
-                                       const ReferenceDerivative& reference, double tolerance) {
+                                       const ReferenceDerivative& reference, double tolerance,
+                                       const std::function<void(const std::string&)>& stage) {
   std::vector<LevelResult> results;
   for (Level level : {Level::kAnalytic, Level::kResidual, Level::kStep}) {
     LevelResult result;
     result.name = ToString(level);
+    if (stage) stage(result.name);
     LinearizeOptions at = options;
     at.level = level;
     StepDerivative value;

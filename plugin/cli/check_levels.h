@@ -5,6 +5,7 @@
 
 #include <costate/derivative_check.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,9 +21,10 @@ struct LevelResult {
   double seconds = 0;
 };
 
-/// Levels 1, 2 and 3 against the reference about the state of `data`.
+/// Levels 1, 2 and 3 against the reference about the state of `data`. @param stage  is told each before it begins.
 std::vector<LevelResult> CompareLevels(const mjModel* model, const mjData* data, const LinearizeOptions& options,
-                                       const ReferenceDerivative& reference, double tolerance);
+                                       const ReferenceDerivative& reference, double tolerance,
+                                       const std::function<void(const std::string&)>& stage = nullptr);
 
 /// One term in closed form against its own differences; the rest of level 1 stays as it is.
 struct TermResult {

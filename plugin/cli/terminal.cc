@@ -79,6 +79,11 @@ void Progress::Update(int done, const std::string& text) {
   drawn_ = true;
 }
 
+void Progress::Stage(int done, const std::string& text) {
+  last_ = {};
+  Update(done, text);
+}
+
 void Progress::Clear() {
   if (!drawn_) return;
   fmt::print(stream_, "\r\033[K");

@@ -36,6 +36,9 @@ class Progress {
   /// Redraws the bar, at most twenty times a second.
   void Update(int done, const std::string& text = "");
 
+  /// The same at the beginning of a stage that may take long: always drawn.
+  void Stage(int done, const std::string& text);
+
   /// Removes the bar; the next Update draws it again.
   void Clear();
 

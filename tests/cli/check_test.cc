@@ -269,6 +269,21 @@ TEST(Check, CtrlCKeepsWhatWasCompared) {
   EXPECT_EQ(result.out.find("step difference  "), std::string::npos) << result.out;
 }
 
+// Each long stage says on a terminal what it is, and in a pipe nothing: script(1) is the terminal.
+TEST(Check, SaysOnATerminalWhatItIsAt) {
+  TemporaryFolder folder;
+  const std::string model = folder.Write("leg.xml", kLeg), command = std::string(COSTATE_PROGRAM) + " check " + model;
+  support::ProcessOptions terminal;
+  terminal.environment["TERM"] = "xterm";
+  const ProcessResult shown = RunProcess({"script", "-qec", command, "/dev/null"}, terminal);
+  EXPECT_EQ(shown.exit_code, 0) << shown.out;
+  for (const char* text : {"simulating until something touches", "given: switches", "given: derivative",
+                           "free motion: residual difference", "contact: step difference"}) {
+    EXPECT_NE(shown.out.find(text), std::string::npos) << text << "\n" << shown.out;
+  }
+  EXPECT_EQ(RunProcess({COSTATE_PROGRAM, "check", model}).err, "");
+}
+
 ProcessResult Info(const std::string& model) { return RunProcess({COSTATE_PROGRAM, "info", model}); }
 
 TEST(Info, SaysSizesActuatorsLevelsAndWhatIsNotSmooth) {
