@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <costate/error.h>
+#include <costate/model.h>
 
 #include "cli/commands.h"
 #include "core/plugin_library.h"
@@ -51,6 +52,33 @@ void AddCommands(CLI::App& app, int* exit_code) {
   AddViewCommand(app, exit_code);
 }
 
+// what was not understood, with the command or option that was meant, most likely
+std::string Unexpected(const CLI::App& app) {
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  std::vector<std::string> options, commands;
+  for (const CLI::App* scope : {chosen.empty() ? &app : static_cast<const CLI::App*>(chosen[0]), &app}) {
+    for (const CLI::Option* option : scope->get_options()) {
+      for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
+    }
+  }
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    commands.push_back(command->get_name());
+  std::string others;
+  for (const std::string& word : app.remaining(true)) {
+    const std::string name = word.substr(0, word.find('='));
+    if (name.size() > 1 && name[0] == '-' && !(name[1] >= '0' && name[1] <= '9') && name[1] != '.') {
+      const std::string nearest = NearestName(name, options);
+      return fmt::format("{}there is no option '{}'{}", chosen.empty() ? "" : "costate " + chosen[0]->get_name() + ": ",
+                         name, nearest.empty() ? "" : ", did you mean '" + nearest + "'?");
+    }
+    const std::string nearest = chosen.empty() ? NearestName(word, commands) : "";
+    if (!nearest.empty()) return fmt::format("there is no command '{}', did you mean '{}'?", word, nearest);
+    others += (others.empty() ? "'" : ", '") + word + "'";
+  }
+  if (chosen.empty()) return fmt::format("there is no command among {}", others);
+  return fmt::format("costate {}: {} was not expected", chosen[0]->get_name(), others);
+}
+
 int Run(int argc, char** argv) {
   CLI::App app("Derivatives of MuJoCo's step, and motions optimized with them.", "costate");
   app.set_version_flag("--version", fmt::format("costate {} (MuJoCo {}, compiled by {})", COSTATE_VERSION,
@@ -67,8 +95,9 @@ int Run(int argc, char** argv) {
          "loaded when needed")
       ->allow_extra_args(false)
       ->trigger_on_parse();
-  app.failure_message([](const CLI::App*, const CLI::Error& error) {
-    return fmt::format("costate: error: {}\nTry `costate --help`.\n", error.what());
+  app.failure_message([](const CLI::App* failed, const CLI::Error& error) {
+    const bool extra = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+    return fmt::format("costate: error: {}\nTry `costate --help`.\n", extra ? Unexpected(*failed) : error.what());
   });
   int exit_code = kExitOk;
   AddCommands(app, &exit_code);

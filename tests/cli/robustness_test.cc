@@ -51,6 +51,18 @@ TEST(CliRobustness, ExplainsItselfWithoutACommand) {
   EXPECT_TRUE(RefusedWith(Costate({"rollout", "m.xml", "--speed", "3"}), "--speed"));
 }
 
+TEST(CliRobustness, NamesTheCommandOrOptionThatWasMeant) {
+  EXPECT_TRUE(RefusedWith(Costate({"optimise", "m.xml"}), "there is no command 'optimise', did you mean 'optimize'?"));
+  EXPECT_TRUE(RefusedWith(Costate({"fly", "m.xml"}), "there is no command among 'fly', 'm.xml'"));
+  EXPECT_TRUE(RefusedWith(Costate({"optimize", "m.xml", "--gaol", "key:a", "--time", "1"}),
+                          "costate optimize: there is no option '--gaol', did you mean '--goal'?"));
+  EXPECT_TRUE(
+      RefusedWith(Costate({"rollout", "m.xml", "--tiem=3"}), "there is no option '--tiem', did you mean '--time'?"));
+  EXPECT_TRUE(RefusedWith(Costate({"rollout", "m.xml", "n.xml"}), "costate rollout: 'n.xml' was not expected"));
+  const std::string none = Costate({"mpc", "m.xml", "--delay", "-1"}).err;
+  EXPECT_TRUE(Has(none, "--delay: '-1' is no number of at least 0"));
+}
+
 TEST(CliRobustness, NamesWhatIsWrongWithAModel) {
   TemporaryFolder folder;
   EXPECT_TRUE(RefusedWith(Costate({"rollout", folder.File("none.xml")}), "none.xml"));
