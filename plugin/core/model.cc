@@ -40,7 +40,13 @@ void CheckReadable(const std::string& path) {
   }
   if (code) throw Error(ErrorCode::kFile, "model file '" + path + "' cannot be read: " + code.message());
   if (std::filesystem::is_directory(status)) {
-    throw Error(ErrorCode::kFile, "'" + path + "' is a folder, not a model file");
+    const std::filesystem::path folder(path);
+    const bool run = std::filesystem::exists(folder / "record.json", code);
+    const bool task = run && std::filesystem::exists(folder / "task.xml", code);
+    throw Error(ErrorCode::kFile, "'" + path + "' is " +
+                                      (task  ? "a saved run, its task is '" + (folder / "task.xml").string() + "'"
+                                       : run ? "a saved run, its model is '" + (folder / "model.mjb").string() + "'"
+                                             : "a folder, not a model file"));
   }
   if (!std::filesystem::is_regular_file(status)) {
     throw Error(ErrorCode::kFile, "'" + path + "' is not a regular file: a model cannot be read from a pipe or device");
