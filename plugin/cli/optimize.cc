@@ -179,7 +179,9 @@ void LookForExploits(const Task& task, const SolveResult& result, Record* record
   for (std::size_t k = 0; k < check.variants.size(); k++) {
     const SimulationVariant& v = check.variants[k];
     fmt::print("{}{} {}", k == 0 ? "" : ", ", v.name,
-               std::isfinite(v.kept) ? fmt::format("{:.3g} %", 100 * v.kept) : "fails");
+               !std::isfinite(v.kept) ? "fails"
+               : v.kept < 0           ? "none"
+                                      : fmt::format("{:.3g} %", 100 * v.kept));
     std::string name = "exploit_check_" + v.name;
     std::replace(name.begin(), name.end(), ' ', '_');
     record->settings[name] =
