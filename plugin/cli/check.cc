@@ -473,8 +473,9 @@ void AddCheckCommand(CLI::App& app, int* exit_code) {
       ->excludes(key);
   const std::map<std::string, Level> levels = {
       {"best", Level::kBest}, {"analytic", Level::kAnalytic}, {"residual", Level::kResidual}, {"step", Level::kStep}};
-  command->add_option("--level", options->derivative.level, "best, analytic, residual or step")
-      ->transform(CLI::CheckedTransformer(levels))
+  const auto take_level = [options, levels](const std::string& word) { options->derivative.level = levels.at(word); };
+  command->add_option_function<std::string>("--level", take_level, "best, analytic, residual or step")
+      ->check(CLI::IsMember({"best", "analytic", "residual", "step"}))
       ->option_text("LEVEL");
   command->add_flag("--centered,!--forward", options->derivative.centered, "kind of differences (default: centered)");
   command->add_option("--eps", options->derivative.eps, "size of the nudges of step differences (default 1e-6)")

@@ -48,6 +48,11 @@ CLI::Validator FiniteNumber(const char* name, bool zero) {
 
 CLI::Validator Positive() { return FiniteNumber("POSITIVE", false); }
 
+CLI::Validator Given() {
+  const auto check = [](const std::string& text) { return text.empty() ? "is empty" : std::string(); };
+  return CLI::Validator(check, "");
+}
+
 CLI::Validator NonNegative() { return FiniteNumber("NONNEGATIVE", true); }
 
 void PrintWarnings(const std::vector<std::string>& warnings) {

@@ -35,6 +35,9 @@ void PrintWarnings(const std::vector<std::string>& warnings);
 CLI::Validator Positive();
 CLI::Validator NonNegative();
 
+/// A name that is empty, as of a variable that is not set, is no name.
+CLI::Validator Given();
+
 /// True once Ctrl-C (SIGINT) or SIGTERM has arrived. The first call installs the handlers; a second signal ends the
 /// program at once.
 bool Interrupted();

@@ -422,8 +422,9 @@ Exit code: 0 agrees; 1 disagrees, none can be judged, or there is no gradient; 2
       ->check(NonNegative());
   command->add_option("--clip", arguments->clip, "shorten a costate that is longer than this")->check(NonNegative());
   command->add_option("--csv", arguments->csv, "write the gradient, the costate's norm and growth, one row a knot");
-  command->add_option("--out", arguments->out,
-                      "save the run in this folder: motion, that table, inputs, check, pictures");
+  command
+      ->add_option("--out", arguments->out, "save the run in this folder: motion, that table, inputs, check, pictures")
+      ->check(Given());
   command->add_flag("--spectral", arguments->spectral, "also the spectral radius of each step's A");
   command->add_flag("--certify", arguments->certify,
                     "also each knot's label: smooth or mode-crossing, and which switch");

@@ -325,7 +325,7 @@ void AddMpcCommand(CLI::App& app, int* exit_code) {
       ->expected(1, 2)
       ->check(NonNegative());
   command->add_option("--seed", a->seed, "of the noise (default 1)");
-  command->add_option("--out", a->out, "folder of the saved run");
+  command->add_option("--out", a->out, "folder of the saved run")->check(Given());
   command->add_flag("--force", a->force, "replace the run that is there");
   command->add_flag("--no-plots", a->no_plots, "draw no pictures");
   command->add_flag("--no-save", a->no_save, "save nothing");

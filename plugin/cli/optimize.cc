@@ -439,7 +439,7 @@ void AddOptimizeCommand(CLI::App& app, int* exit_code) {
   command->add_flag("--second-order", options->second_order, "exact second derivatives (fddp)");
   AddSmoothOptions(command, &options->smooth, "go from smoother contact to the true model");
   command->add_flag("--backward-only", options->backward_only, "of --smooth: true motions, smoothed derivatives");
-  command->add_option("--out", options->out, "folder of the saved run");
+  command->add_option("--out", options->out, "folder of the saved run")->check(Given());
   command->add_flag("--force", options->force, "replace the run that is there");
   command->add_flag("--no-plots", options->no_plots, "draw no pictures");
   command->add_flag("--no-save", options->no_save, "save nothing");

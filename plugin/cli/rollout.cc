@@ -248,7 +248,7 @@ void AddRolloutCommand(CLI::App& app, int* exit_code) {
   command->add_option("--ctrl", options->controls, "controls from a CSV file or a saved run");
   command->add_option("--substeps", options->substeps, "engine steps that hold one control (default 1)")
       ->check(CLI::Range(1, 1000000));
-  command->add_option("--out", options->out, "save the run in this new folder");
+  command->add_option("--out", options->out, "save the run in this new folder")->check(Given());
   command->add_flag("--force", options->force, "replace the run that is there");
   command->add_flag("--no-plots", options->no_plots, "draw no pictures");
   command->footer(kRolloutFooter);

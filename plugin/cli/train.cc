@@ -202,7 +202,7 @@ Exit code: 0 a lower mean cost; 1 none; 2 bad input; 130 interrupted.)");
   command->add_option("--window", arguments->window, "truncate: drop the costate after each so many knots")
       ->check(NonNegative());
   command->add_option("--clip", arguments->clip, "shorten a costate that is longer than this")->check(NonNegative());
-  command->add_option("--out", arguments->out, "folder of the saved run");
+  command->add_option("--out", arguments->out, "folder of the saved run")->check(Given());
   command->add_flag("--force", arguments->force, "replace the run that is there");
   command->add_flag("--no-plots", arguments->no_plots, "draw no pictures");
   command->add_flag("--no-save", arguments->no_save, "save nothing");

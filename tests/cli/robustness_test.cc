@@ -59,6 +59,9 @@ TEST(CliRobustness, NamesTheCommandOrOptionThatWasMeant) {
   EXPECT_TRUE(
       RefusedWith(Costate({"rollout", "m.xml", "--tiem=3"}), "there is no option '--tiem', did you mean '--time'?"));
   EXPECT_TRUE(RefusedWith(Costate({"rollout", "m.xml", "n.xml"}), "costate rollout: 'n.xml' was not expected"));
+  EXPECT_TRUE(RefusedWith(Costate({"check", "m.xml", "--level", "finest"}),
+                          "--level: finest not in {best,analytic,residual,step}"));
+  EXPECT_TRUE(RefusedWith(Costate({"optimize", "m.xml", "--out", ""}), "--out: is empty"));
   const std::string none = Costate({"mpc", "m.xml", "--delay", "-1"}).err;
   EXPECT_TRUE(Has(none, "--delay: '-1' is no number of at least 0"));
 }
