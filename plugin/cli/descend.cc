@@ -95,6 +95,7 @@ int RunDescend(const Task& task, ParameterSet* parameters, const std::vector<Los
     if (task.spline.knots > 0)
       progress.Line(fmt::format("controls are splines of {} {} knots", task.spline.knots, ToString(task.spline.order)));
     if (!arguments.quiet) progress.Line(Header(task));
+    progress.Stage(0, "the guess's motion and its gradient");
     result = Descend(task, parameters, arguments.options, [&](const IterationRecord& record, ConstVectorRef theta) {
       if (!arguments.quiet) progress.Line(Row(task, record, theta));
       progress.Update(record.iteration, fmt::format("loss {:.6g}", record.cost));

@@ -181,6 +181,7 @@ void LookForExploits(const Task& task, const SolveResult& result, Record* record
     fmt::print("{}{} {}", k == 0 ? "" : ", ", v.name,
                !std::isfinite(v.kept) ? "fails"
                : v.kept < 0           ? "none"
+               : v.kept > 1.0005      ? "all"
                                       : fmt::format("{:.3g} %", 100 * v.kept));
     std::string name = "exploit_check_" + v.name;
     std::replace(name.begin(), name.end(), ' ', '_');
@@ -348,6 +349,7 @@ int RunOptimize(const OptimizeOptions& options) {
           fmt::format("derivatives at every {} knots, interpolated in between", task.solver.derivative_every));
     }
     if (!options.quiet) progress.Line(columns.Header());
+    progress.Stage(0, "the guess's motion and its derivatives");
     const IterationCallback callback = [&](const IterationRecord& record) {
       if (!options.quiet) progress.Line(Row(record, columns));
       progress.Update(record.iteration, fmt::format("cost {:.6g}", record.cost) +

@@ -127,6 +127,7 @@ int RunTrain(const TrainArguments& arguments) {
   {
     Progress progress(arguments.iterations);
     if (!arguments.quiet) progress.Line(" iter  horizon      mean cost     change   gradient       step |     ms");
+    progress.Stage(0, "motions from all starts and their gradient");
     result = TrainPolicy(task, &policy, options, [&](const IterationRecord& r, int N) {
       if (!arguments.quiet) {
         progress.Line(fmt::format("{:5d} {:6.3g} s {:14.8g} {:10.3g} {:10.3g} {:10.3g} | {:6.1f}", r.iteration, N * dt,

@@ -39,6 +39,16 @@ std::string SwingTask(const std::string& solver, const std::string& horizon = "0
          solver + "</task>";
 }
 
+// What comes before the first iteration takes a minute with hundreds of dofs: on a terminal it is said, in a pipe not.
+TEST(CliOptimize, SaysOnATerminalWhatItIsAt) {
+  support::TemporaryFolder folder;
+  const std::string model = folder.Write("p.xml", kPendulum), rest = " --goal joint:hinge=1 --time 0.1 --no-save";
+  const ProcessResult shown = CostateInShell("TERM=xterm script -qec \"$0 optimize " + model + rest + "\" /dev/null");
+  EXPECT_EQ(shown.exit_code, 0) << shown.out << shown.err;
+  EXPECT_TRUE(Has(shown.out, "the guess's motion and its derivatives"));
+  EXPECT_EQ(CostateInShell("$0 optimize " + model + rest).out.find("the guess's motion"), std::string::npos);
+}
+
 TEST(CliOptimize, SavesARunThatReplaysBitForBit) {
   TemporaryFolder folder;
   folder.Write("swing.xml", kSwing);
