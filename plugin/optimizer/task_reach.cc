@@ -94,7 +94,8 @@ void CheckInReach(const mjModel* model, const PartGoal& goal, const std::string&
   if (goal.type == mjOBJ_JOINT && goal.size == 1 && model->jnt_limited[goal.id]) {
     const mjtNum* range = model->jnt_range + 2 * goal.id;
     if (goal.values[0] < range[0] || goal.values[0] > range[1])
-      FailGoal(text, fmt::format("{:g} is beyond the joint's range, {:g} to {:g}", goal.values[0], range[0], range[1]));
+      FailGoal(text, fmt::format("{:g} is beyond the joint's range, {:g} to {:g} {}", goal.values[0], range[0],
+                                 range[1], model->jnt_type[goal.id] == mjJNT_HINGE ? "rad" : "m"));
   }
   if (goal.quantity.size() != 5) return;  // xaxis, yaxis, zaxis
   double length = 0;

@@ -119,19 +119,22 @@ constexpr double kGivesWay = 0.01, kRecordedBeyond = 1;
 struct Extent {
   double lower = -std::numeric_limits<double>::infinity(), upper = std::numeric_limits<double>::infinity();
   std::string what;  // "the range of joint 'knee'"
+  std::string unit;  // behind the numbers, with a blank before it
   int axis = -1;     // of a component of a direction: its sensor
 };
 
-Extent Within(bool limited, const mjtNum* range, const std::string& what, const std::string& name) {
+Extent Within(bool limited, const mjtNum* range, const std::string& what, const std::string& name,
+              const std::string& unit = "") {
   if (!limited) return {};
-  return {range[0], range[1], fmt::format("the {} of {}", what, name)};
+  return {range[0], range[1], fmt::format("the {} of {}", what, name), unit};
 }
 
 Extent ExtentOfJoint(const mjModel* m, int joint) {
   const bool scalar = m->jnt_type[joint] == mjJNT_HINGE || m->jnt_type[joint] == mjJNT_SLIDE;
   const bool limits = !(m->opt.disableflags & (mjDSBL_LIMIT | mjDSBL_CONSTRAINT));
   return Within(scalar && limits && m->jnt_limited[joint], m->jnt_range + 2 * joint, "range",
-                fmt::format("joint '{}'", ElementName(m, mjOBJ_JOINT, joint)));
+                fmt::format("joint '{}'", ElementName(m, mjOBJ_JOINT, joint)),
+                m->jnt_type[joint] == mjJNT_HINGE ? " rad" : " m");
 }
 
 Extent ExtentOfSensor(const mjModel* m, int value) {
@@ -148,7 +151,7 @@ Extent ExtentOfSensor(const mjModel* m, int value) {
                     fmt::format("actuator '{}'", ElementName(m, mjOBJ_ACTUATOR, id)));
     case mjSENS_FRAMEXAXIS:
     case mjSENS_FRAMEYAXIS:
-    case mjSENS_FRAMEZAXIS: return {-1, 1, "what a direction's component can be", i};
+    case mjSENS_FRAMEZAXIS: return {-1, 1, "what a direction's component can be", "", i};
     default: return {};
   }
 }
@@ -207,11 +210,11 @@ void CheckReach(const XmlElement& element, const mjModel* model, const ResidualT
     if (high || low) {
       const std::string name =
           term.row_names.empty() ? term.measured : term.row_names[static_cast<std::size_t>(entry.row)];
-      const std::string text = fmt::format("{} shall be {:g}{}, beyond {}, {:g} to {:g}", name, high ? below : above,
+      const std::string text = fmt::format("{} shall be {:g}{}, beyond {}, {:g} to {:g}{}", name, high ? below : above,
                                            lower[entry.row] == upper[entry.row] ? ""
                                            : high                               ? " at least"
                                                                                 : " at most",
-                                           extent.what, least, most);
+                                           extent.what, least, most, extent.unit);
       if (hard || extent.axis >= 0) element.Fail(text);
       warnings->push_back(element.Says(text));
     }

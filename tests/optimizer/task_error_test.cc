@@ -217,7 +217,8 @@ const Bad kBad[] = {
      {"<constraint name='up'>: ", "shall be 1.5 at least, beyond what a direction's component can be, -1 to 1"}},
     {"ConstraintBeyondRange",
      "<constraint name='there' qpos='shoulder' equals='9' when='end'/><cost ctrl='all'/>",
-     {"<constraint name='there'>: qpos[shoulder] shall be 9, beyond the range of joint 'shoulder', "}},
+     {"<constraint name='there'>: qpos[shoulder] shall be 9, beyond the range of joint 'shoulder', -1.5708 to 1.5708 "
+      "rad"}},
     {"LimitBeyondRange",
      "<limit joint='shoulder' upper='-9'/><cost ctrl='all'/>",
      {"qpos[shoulder] shall be -9 at most, beyond the range of joint 'shoulder', "}},
