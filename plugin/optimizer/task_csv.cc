@@ -18,7 +18,8 @@ namespace {
 
 constexpr const char* kEntryHeads[] = {"qpos[", "qvel[", "act[", "ctrl["};
 constexpr const char* kStems[] = {"ctrl", "u", "qpos", "q", "qvel", "v", "act", "a"};  // and a number
-constexpr double kSameTime = 1e-6;  // share of a knot below which two times are one
+constexpr char kByteOrderMark[] = "\xef\xbb\xbf";  // with which spreadsheets begin UTF-8
+constexpr double kSameTime = 1e-6;                 // share of a knot below which two times are one
 
 std::string TrimCell(std::string cell) {
   const auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
@@ -167,6 +168,7 @@ CsvTable ReadTable(const std::string& path) {
   std::string text;
   std::size_t columns = 0;
   for (int line = 1; std::getline(file, text); ++line) {
+    if (line == 1 && text.rfind(kByteOrderMark, 0) == 0) text.erase(0, sizeof(kByteOrderMark) - 1);
     if (TrimCell(text).empty() || text[0] == '#') continue;
     const std::vector<std::string> cells = SplitCells(text);
     if (columns == 0) {

@@ -206,8 +206,8 @@ TEST_F(TaskFile, TakesControlsFromAFile) {
   EXPECT_TRUE(MatricesNear(loaded.U_guess.col(0), Eigen::Vector3d(0.1, 0.2, 0.3), 0));
   EXPECT_TRUE(MatricesNear(loaded.U_guess.col(4), Eigen::Vector3d(0.4, 0.5, 0.6), 0));
 
-  // names that say the order alone
-  folder.Write("u.csv", "time,u1,u2,u3\n0,0.1,0.2,0.3\n");
+  // names that say the order alone, as a spreadsheet saves them
+  folder.Write("u.csv", "\xef\xbb\xbftime,u1,u2,u3\r\n0,0.1,0.2,0.3\r\n");
   loaded = LoadTask(folder.Write("zoo.task.xml", task));
   EXPECT_TRUE(MatricesNear(loaded.U_guess.col(0), Eigen::Vector3d(0.1, 0.2, 0.3), 0));
 
