@@ -91,6 +91,17 @@ void PrintCheck(const std::vector<LossCheckEntry>& entries, bool* agrees) {
   }
 }
 
+// where a step stands on a switch its derivative is one of two or more, and differences may have another
+void PrintSwitches(const GradientHealth& health) {
+  const auto first = std::find(health.labels.begin(), health.labels.end(), Smoothness::kModeCrossing);
+  if (first == health.labels.end()) return;
+  const auto knot = first - health.labels.begin();
+  fmt::print(
+      "  switches    {} of {} knots stand on a switch, where there is no one gradient to agree with; knot {}: {}\n",
+      std::count(first, health.labels.end(), Smoothness::kModeCrossing), health.labels.size(), knot,
+      health.crossing[static_cast<std::size_t>(knot)]);
+}
+
 // steps that the constraint solver leaves before it has converged are not those whose derivatives these are: do both
 // agree where it goes on to the end?
 void CheckConverged(Task* task, Level level, int entries) {
@@ -339,6 +350,12 @@ int RunGradient(const GradientArguments& given) {
     check = CheckLossGradient(task, parameters.get(), g, arguments.entries);
     PrintCheck(check, &agrees);
     if (!agrees && !parameters && model->opt.tolerance > 0) CheckConverged(&task, options.level, arguments.entries);
+    if (!agrees && !arguments.certify) {
+      options.certify = true;
+      RolloutGradient certified;
+      adjoint.Gradient(task.x0, task.U_guess, *task.cost, options, &certified);
+      PrintSwitches(certified.health);
+    }
   }
   std::unique_ptr<BundleGradient> average;
   if (arguments.average.chosen()) {

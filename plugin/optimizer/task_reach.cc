@@ -89,11 +89,14 @@ int GoalSize(const mjModel* model, const PartGoal& goal) {
   return kJointPositions[model->jnt_type[goal.id]];
 }
 
+constexpr double kDigits = 1e-5;  // of a range: its own end, as people write it
+
 // what no motion can have: a joint beyond its range, a direction that is not of length one
 void CheckInReach(const mjModel* model, const PartGoal& goal, const std::string& text) {
   if (goal.type == mjOBJ_JOINT && goal.size == 1 && model->jnt_limited[goal.id]) {
     const mjtNum* range = model->jnt_range + 2 * goal.id;
-    if (goal.values[0] < range[0] || goal.values[0] > range[1])
+    const double digits = kDigits * std::max(std::abs(range[0]), std::abs(range[1]));
+    if (goal.values[0] < range[0] - digits || goal.values[0] > range[1] + digits)
       FailGoal(text, fmt::format("{:g} is beyond the joint's range, {:g} to {:g} {}", goal.values[0], range[0],
                                  range[1], model->jnt_type[goal.id] == mjJNT_HINGE ? "rad" : "m"));
   }

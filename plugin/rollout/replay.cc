@@ -27,17 +27,22 @@ constexpr double kSaturatedShare = 0.25;
 // penetration beyond this share of the mean body size is no contact any more
 constexpr double kDeepShare = 0.1;
 
+// one by one, or all in one line where they are many: muscles at rest
 void LabelControls(const mjModel* model, const Trajectory& trajectory, std::vector<std::string>* labels) {
+  constexpr std::size_t kMany = 6;
   const std::vector<std::string> names = ControlNames(model);
+  std::vector<std::string> found;
   for (int i = 0; i < model->nu; ++i) {
     if (!model->actuator_ctrllimited[i]) continue;
     const double lower = model->actuator_ctrlrange[2 * i], upper = model->actuator_ctrlrange[2 * i + 1];
     const auto u = trajectory.U.row(i).array();
     const Eigen::Index count = (u <= lower || u >= upper).count();
     if (count == 0 || static_cast<double>(count) < kSaturatedShare * trajectory.N()) continue;
-    labels->push_back(fmt::format("control: {} at its limit at {} of {} knots", names[static_cast<std::size_t>(i)],
-                                  count, trajectory.N()));
+    found.push_back(fmt::format("control: {} at its limit at {} of {} knots", names[static_cast<std::size_t>(i)], count,
+                                trajectory.N()));
   }
+  if (found.size() > kMany) found = {fmt::format("{}, and {} other controls too", found[0], found.size() - 1)};
+  labels->insert(labels->end(), found.begin(), found.end());
 }
 
 }  // namespace

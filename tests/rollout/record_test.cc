@@ -386,5 +386,26 @@ TEST_F(LabelFailuresTest, NamesSaturationExhaustionAndPenetrationWithNumbers) {
   EXPECT_NE(labels[2].find("at knot 4"), std::string::npos) << labels[2];
 }
 
+// eighty muscles at rest are one line
+TEST_F(LabelFailuresTest, NamesManySaturatedControlsAtOnce) {
+  std::string joints, motors;
+  for (int i = 0; i < 8; ++i) {
+    const std::string name = "j" + std::to_string(i);
+    joints += "<body><joint name='" + name + "'/><geom size='0.1' contype='0' conaffinity='0'/></body>";
+    motors += "<motor name='" + name + "' joint='" + name + "' ctrlrange='0 1'/>";
+  }
+  const ModelPtr model = LoadModelFromString("<mujoco><option gravity='0 0 0'/><worldbody>" + joints +
+                                             "</worldbody><actuator>" + motors + "</actuator></mujoco>");
+  const DataPtr start = MakeData(model.get());
+  Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 1);
+  Trajectory trajectory;
+  const VectorXd x0 = GetState(model.get(), start.get());
+  ASSERT_TRUE(simulator.Rollout(x0, MatrixXd::Zero(8, 4), &trajectory).ok());
+  EXPECT_EQ(LabelFailures(model.get(), trajectory, {}, {}),
+            std::vector<std::string>{"control: ctrl[j0] at its limit at 4 of 4 knots, and 7 other controls too"});
+  trajectory.U.bottomRows(2).setConstant(0.5);
+  EXPECT_EQ(LabelFailures(model.get(), trajectory, {}, {}).size(), 6u);
+}
+
 }  // namespace
 }  // namespace costate
