@@ -372,16 +372,8 @@ void Actuation::Compute(const mjModel* m, const mjData* d, const TendonMoments& 
 }
 
 void Actuation::AddServo(const mjModel* m, const mjData* d, int i) {
-  double ctrl[4] = {0}, inside[4] = {0};
-  for (int k = 0; k < m->actuator_ctrlnum[i]; k++) {
-    const int u = m->actuator_ctrladr[i] + k;
-    const mjtNum* range = m->actuator_ctrlrange + 2 * u;
-    const bool limited = m->actuator_ctrllimited[u] && !(m->opt.disableflags & mjDSBL_CLAMPCTRL);
-    ctrl[k] = limited ? std::clamp(d->ctrl[u], range[0], range[1]) : d->ctrl[u];
-    inside[k] = Slope(!limited || Inside(d->ctrl[u], range));
-  }
   slopes_[i] = ActuatorSlope();
-  servos_.push_back(MakeServoSlope(m, d, i, ctrl, inside, IsActuatorDisabled(m, i)));
+  servos_.push_back(MakeServoSlope(m, d, i));
   force_[i] = servos_.back().value;
 }
 

@@ -30,6 +30,9 @@ struct ActivationStep {
   double step = 0, lower = -kNoLimit, upper = kNoLimit;
   bool limited() const { return lower > -kNoLimit || upper < kNoLimit; }
   bool Inside(double next) const { return next >= lower && next <= upper; }
+  /// Is there a slope? At a limit that of the inside, but where an integral is held there: it comes back from both
+  /// sides.
+  bool Moves(double next, bool held) const { return held ? next > lower && next < upper : Inside(next); }
 
   static constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 };

@@ -223,6 +223,7 @@ class AnalyticBackend final : public Backend {
     DataPtr data[3];
     VectorXd u[4], v[4], k[4];                                // tangent, velocity and rate of each stage
     VectorXd sum_k, sum_w;                                    // weighted sums of rates and of act_dot
+    std::vector<ActivationSide> sides;                        // of the point's activations
     VectorXd dk[4], da[4], dw[4], du, dv, rate, act, pulled;  // covectors, or directions, of all these
   };
   std::unique_ptr<Stages> stages_;  // RK4 alone

@@ -1,6 +1,7 @@
 // Products of the RK4 step at level 1: its four stages stay prepared, so that they can be gone through backwards. (V3)
 // of README.md.
 #include <algorithm>
+#include <vector>
 
 #include "derivative/analytic.h"
 #include "derivative/integrator.h"
@@ -15,12 +16,13 @@ using Vector3 = Eigen::Vector3d;
 
 // calls f(activation, s, free) with act' = act + s act_dot, and whether it is within its limits
 template <typename F>
-void ForActivations(const mjModel* m, const mjData* first, const double* sum_rate, F f) {
+void ForActivations(const mjModel* m, const mjData* first, const std::vector<ActivationSide>& sides,
+                    const double* sum_rate, F f) {
   for (int i = 0; i < m->nactuator; i++) {
     const int adr = m->actuator_actadr[i];
     for (int j = adr; adr >= 0 && j < adr + m->actuator_actnum[i]; j++) {
       const ActivationStep update = ActivationStepOf(m, i, j - adr);
-      f(j, update.step, update.Inside(first->act[j] + update.step * sum_rate[j]));
+      f(j, update.step, update.Moves(first->act[j] + update.step * sum_rate[j], sides[j].held));
     }
   }
 }
@@ -41,6 +43,7 @@ bool AnalyticBackend::PrepareStages(const mjModel* m, const mjData* d, Products 
     }
   }
   Stages& s = *stages_;
+  if (na > 0) ActivationSides(m, d, &s.sides);
   s.v[0] = s.k[0] = Eigen::Map<const VectorXd>(d->qvel, nv);
   s.sum_k = kSum[0] * s.k[0];
   s.sum_w = kSum[0] * Eigen::Map<const VectorXd>(d->act_dot, na);
@@ -90,7 +93,7 @@ void AnalyticBackend::PullStages(const mjModel* m, const mjData* d, ConstVectorR
   PullPositions(m, s.sum_k.data(), h, lambda.data(), pulled_.data(), s.rate.data());
   pulled_.segment(nv, nv) += lambda.segment(nv, nv);
   s.act.setZero(na);
-  ForActivations(m, d, s.sum_w.data(), [&](int j, double step, bool free) {
+  ForActivations(m, d, s.sides, s.sum_w.data(), [&](int j, double step, bool free) {
     if (!free) return;
     pulled_[2 * nv + j] += lambda[2 * nv + j];
     s.act[j] = step * lambda[2 * nv + j];
@@ -180,7 +183,7 @@ void AnalyticBackend::PushStages(const mjModel* m, const mjData* d, const double
   out.segment(nv, nv) = first.segment(nv, nv);
   for (int i = 0; i < 4; i++) out.segment(nv, nv) += kSum[i] * h * s.da[i];
   out.tail(na).setZero();
-  ForActivations(m, d, s.sum_w.data(), [&](int j, double step, bool free) {
+  ForActivations(m, d, s.sides, s.sum_w.data(), [&](int j, double step, bool free) {
     if (free) out[2 * nv + j] = first[2 * nv + j] + step * s.act[j];
   });
 }

@@ -372,7 +372,23 @@ class Certifier {
         Clamp(name, d_->act[act] + update.step * d_->act_dot[act], range, "of act");
         if (out_->switches.back().distance == 0) OneSided(name);
       }
+      if (IntegralOf(m_, i).act >= 0 && !IsActuatorDisabled(m_, i)) Integral(i);
     }
+  }
+
+  // (K15) an integral runs up to its limit and is held from there on, until the error turns; on the limit the
+  // derivative is that of being held
+  void Integral(int i) {
+    const IntegralSlot integral = IntegralOf(m_, i);
+    const ServoSlope servo = MakeServoSlope(m_, d_, i);
+    const std::string name = Name("integral", mjOBJ_ACTUATOR, i);
+    const double act = d_->act[integral.act], error = servo.integral_error;
+    const double limit = std::copysign(integral.limit, error == 0 ? act : error);
+    const double beyond = limit > 0 ? act - limit : limit - act;
+    const char* state = servo.held ? "held" : "runs";
+    Add(name, state, "limit", std::abs(beyond), "of act", servo.held);
+    if (beyond == 0) OneSided(Name("activation", mjOBJ_ACTUATOR, i));
+    if (std::abs(act) >= integral.limit) Add(name, state, "error turns", std::abs(error), "of length", servo.held);
   }
 
   // (P1) quadratic ones under an implicit integrator, whose M' has |v|

@@ -71,7 +71,8 @@ Room MuscleRoom(const mjModel* m, const mjData* d, int actuator, bool moves_ctrl
 }
 
 // how far a column of (q, v, w, u) may move on the point's side of its clamps
-Room RoomOf(const mjModel* m, const mjData* d, const Dims& dims, int column, double reach) {
+Room RoomOf(const mjModel* m, const mjData* d, const std::vector<ActivationSide>& sides, const Dims& dims, int column,
+            double reach) {
   if (column >= dims.ndx) {
     const int u = column - dims.ndx;
     const bool clamp = m->actuator_ctrllimited[u] && !(m->opt.disableflags & mjDSBL_CLAMPCTRL);
@@ -80,7 +81,9 @@ Room RoomOf(const mjModel* m, const mjData* d, const Dims& dims, int column, dou
   }
   const int act = column - 2 * dims.nv, i = act >= 0 ? ActuatorOfAct(m, act) : -1;
   if (i < 0) return {};
-  return Both(RoomIn(m->actuator_actlimited[i], m->actuator_actrange + 2 * i, d->act[act], reach),
+  const Room held = RoomIn(true, sides[act].range, d->act[act], reach);
+  if (sides[act].held) return held;
+  return Both(Both(RoomIn(m->actuator_actlimited[i], m->actuator_actrange + 2 * i, d->act[act], reach), held),
               MuscleRoom(m, d, i, false, reach));
 }
 
@@ -126,7 +129,7 @@ bool ResidualDifference::Column(const mjModel* m, const Evaluation& evaluate, in
     if (!smooth_) break;
     if (stage != kPosition && wide == kSmoothSteps[0]) wide = kSmoothInputStep;
     Restore(m);
-    const Room room = RoomOf(m, probe_.get(), dims_, column, 2 * wide * scale);
+    const Room room = RoomOf(m, probe_.get(), sides_, dims_, column, 2 * wide * scale);
     if (!room.down || !room.up) continue;
     for (int k : {-4, -2, -1, 1, 2, 4}) at(k, wide * scale / 2);
     if (TakeSmooth(wide * scale / 2, out)) return true;
@@ -168,7 +171,7 @@ bool ResidualDifference::Climb(const mjModel* m, const std::function<bool(int, d
     for (int k = 0; k < ladder.last; k++) {
       const double h = std::ldexp(first_, -k);
       Restore(m);
-      const Room room = clamped ? RoomOf(m, probe_.get(), dims_, column, h) : Room();
+      const Room room = clamped ? RoomOf(m, probe_.get(), sides_, dims_, column, h) : Room();
       const bool down = room.down && at(-1, h), up = room.up && at(1, h);
       const VectorXd &below = values_[3], &above = values_[5];
       quotients_[kBoth].Add(down && up, h, above, below, 2 * h);

@@ -303,6 +303,7 @@ void ResidualDifference::Capture(const mjModel* m, const mjData* d) {
   active_.Capture(d);
   softened_ = HasSoftened(d);
   limits_known_ = false;
+  if (dims_.na > 0) ActivationSides(m, d, &sides_);
   jumping_.clear();
   MeasureLevers(m, d);
 }

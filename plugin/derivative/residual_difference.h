@@ -13,6 +13,7 @@
 #include "derivative/active_set.h"
 #include "derivative/contact_belt.h"
 #include "derivative/contact_geometry.h"
+#include "derivative/servo.h"
 
 namespace costate {
 
@@ -187,6 +188,7 @@ class ResidualDifference {
   Eigen::VectorXd act_next_;  // act' of the point, not clamped
   Quotients quotients_[3];
   // of each dof: how far the rows that act go with one unit of it, times how much narrower than kWidth they bend
+  std::vector<ActivationSide> sides_;  // of the point
   Eigen::VectorXd lever_;
   Eigen::VectorXd noise_;                      // of each row, beyond a rounding
   Eigen::VectorXd shown_;                      // … that short nudges show

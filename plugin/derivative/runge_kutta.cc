@@ -89,6 +89,7 @@ bool RungeKuttaStep(const mjModel* m, mjData* d, const StageFunction& stage, Run
             ndx = nv + nx;
   const int columns = static_cast<int>(s.first.slope.cols()), inputs = columns - ndx;
   const double h = m->opt.timestep, time = d->time;
+  if (na > 0) ActivationSides(m, d, &s.sides);
   s.q0 = Eigen::Map<VectorXd>(d->qpos, nq);
   s.x0.resize(nx);
   mju_copy(s.x0.data(), d->qvel, nv);
@@ -142,7 +143,7 @@ bool RungeKuttaStep(const mjModel* m, mjData* d, const StageFunction& stage, Run
     const int adr = m->actuator_actadr[i];
     for (int j = adr; adr >= 0 && j < adr + m->actuator_actnum[i]; j++) {
       const ActivationStep update = ActivationStepOf(m, i, j - adr);
-      if (update.Inside(s.x0[nv + j] + update.step * s.sum_rate[nv + j])) {
+      if (update.Moves(s.x0[nv + j] + update.step * s.sum_rate[nv + j], s.sides[j].held)) {
         s.all.row(2 * nv + j) = PLANT("rk4: activation", update.step * s.sum_drate.row(nv + j));
         s.all(2 * nv + j, 2 * nv + j) += 1;
       } else {

@@ -6,8 +6,10 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "core/dense_product.h"
+#include "derivative/servo.h"
 
 namespace costate {
 
@@ -25,6 +27,7 @@ struct RungeKuttaWork {
   MatrixXd dk, next_dk, drate;                // of its rates
   MatrixXd sum_dk, sum_drate, all;
   PackedMatrix packed;
+  std::vector<ActivationSide> sides;  // of the point's activations
 };
 
 /// Fills a StageDerivative about the state, ctrl and context in `data`; false stops the step.
@@ -36,7 +39,7 @@ std::string RungeKuttaRefusal(const mjModel* model);
 /// A and B of one RK4 step, B by all inputs. Source: README.md, eq. (I6).
 ///
 /// @param work  `first` holds the derivative about the point itself.
-/// @pre   `data` is at the point. @post `data` is at the last stage.
+/// @pre   `data` is at the point, after mj_fwdActuation. @post `data` is at the last stage.
 /// @return false if `stage` returned false.
 bool RungeKuttaStep(const mjModel* model, mjData* data, const StageFunction& stage, RungeKuttaWork* work,
                     StepDerivative* out);

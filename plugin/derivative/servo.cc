@@ -40,9 +40,27 @@ struct Law {
     return limit > 0 && ((integral.x >= limit && error.x > 0) || (integral.x <= -limit && error.x < 0));
   }
   bool early() const { return m->actuator_actearly[i]; }
+  // act_dot of the integral
+  void Integrate(int slot, const Dual& error, double limit) {
+    integral = slot;
+    integral_error = error.x;
+    held = Holds(error, state[slot], limit);
+    if (!held) dot[slot] = error;
+  }
+  // act'
+  Dual Next(int slot) const {
+    const ActivationStep update = ActivationStepOf(m, i, slot);
+    const Dual after = state[slot] + update.step * dot[slot];
+    const bool moves = update.Moves(after.x, slot == integral && held && update.step > 0);
+    return Clip(moves ? after : Dual(after.x), update.lower, update.upper);
+  }
 
   void Pid(int states);
   void Motor(int states);
+
+  int integral = -1;
+  double integral_error = 0;
+  bool held = false;
 
   // of a motor, for the implicit integrators: the bristle's decay is left out, and no force limit acts on its damping
   int thermal = -1;
@@ -58,12 +76,9 @@ void Law::Pid(int states) {
   if (gain[0] > 0) {
     Dual error = input[0] - length;
     if (period > 0) error = error - period * std::round(error.x / period);
-    if (!Holds(error, state[slot], dyn[0])) dot[slot] = error;
+    Integrate(slot, error, dyn[0]);
   }
-  for (int k = 0; k < states; k++) {
-    const ActivationStep update = ActivationStepOf(m, i, k);
-    next[k] = Clip(state[k] + update.step * dot[k], update.lower, update.upper);
-  }
+  for (int k = 0; k < states; k++) next[k] = Next(k);
   force = -bias[1] * Wrap(input[0], length.x, period) - bias[2] * input[1] + input[2];
   if (gain[0] > 0 && states > 0) force = force + gain[0] * (early() ? next[states - 1] : state[states - 1]);
   if (m->actuator_biastype[i] == mjBIAS_AFFINE) force = force + bias[0] + bias[1] * length + bias[2] * velocity;
@@ -75,20 +90,14 @@ void Law::Motor(int states) {
   const double K = gain[1], te = dyn[0];
   const MotorSlots slot = SlotsOf(m, i);
   if (slot.slew >= 0) Slew(slot.slew, dyn[7], 0);
-  bool holds = false;
-  Dual integral;
-  if (slot.integral >= 0) {
-    integral = state[slot.integral];
-    const Dual error = input[0] - length;
-    holds = Holds(error, integral, dyn[8]);
-    if (!holds) dot[slot.integral] = error;
-  }
+  if (slot.integral >= 0) Integrate(slot.integral, input[0] - length, dyn[8]);
 
   // drive voltage: a torque controller that compensates back-EMF, and the raw input
   Dual voltage = input[3], R = gain[0];
   double drive_slope = 0;
   if (spec & (mjINPUT_POS | mjINPUT_VEL | mjINPUT_FF)) {
-    const Dual torque = gain[4] * (input[0] - length) + gain[6] * (input[1] - velocity) + gain[5] * integral + input[2];
+    const Dual sum = slot.integral >= 0 ? state[slot.integral] : Dual();
+    const Dual torque = gain[4] * (input[0] - length) + gain[6] * (input[1] - velocity) + gain[5] * sum + input[2];
     Dual drive = gain[0] / K * torque + K * velocity;
     drive_slope = gain[7] > 0 && std::abs(drive.x) > gain[7] ? 0 : K - gain[6] * gain[0] / K;
     if (gain[7] > 0) drive = Clip(drive, -gain[7], gain[7]);
@@ -122,11 +131,7 @@ void Law::Motor(int states) {
       const Dual hold = std::abs(decay.x) > mjMINVAL ? (grown - 1) / decay : Dual(h) + 0.5 * h * h * decay;
       next[k] = grown * state[k] + hold * velocity;
     } else {
-      const ActivationStep update = ActivationStepOf(m, i, k);
-      next[k] = Clip(state[k] + update.step * dot[k], update.lower, update.upper);
-
-      // at its limit, where it is held, it comes back from both sides
-      if (k == slot.integral && holds && update.step > 0) next[k] = std::copysign(dyn[8], integral.x);
+      next[k] = Next(k);
     }
   }
 
@@ -262,6 +267,17 @@ MotorSlots SlotsOf(const mjModel* m, int i) {
   return slots;
 }
 
+IntegralSlot IntegralOf(const mjModel* m, int i) {
+  const mjtNum *prm = m->actuator_dynprm + mjNDYN * i, *gain = m->actuator_gainprm + mjNGAIN * i;
+  const int adr = m->actuator_actadr[i];
+  IntegralSlot integral;
+  if (!IsServo(m, i) || !ServoMissing(m, i).empty()) return integral;
+  if (m->actuator_dyntype[i] == mjDYN_PID && gain[0] > 0 && prm[0] > 0) integral = {adr + (prm[1] > 0), prm[0]};
+  const int slot = m->actuator_dyntype[i] == mjDYN_DCMOTOR ? SlotsOf(m, i).integral : -1;
+  if (slot >= 0 && prm[8] > 0) integral = {adr + slot, prm[8]};
+  return integral;
+}
+
 std::string ServoMissing(const mjModel* m, int i) {
   const int gain = m->actuator_gaintype[i], states = m->actuator_actnum[i], inputs = m->actuator_ctrlnum[i];
   const int dyn = m->actuator_dyntype[i], spec = m->actuator_ctrlspec[i];
@@ -284,8 +300,16 @@ std::string ServoMissing(const mjModel* m, int i) {
   return tendon ? "motor beside a tendon's force limit" : "";
 }
 
-ServoSlope MakeServoSlope(const mjModel* m, const mjData* d, int i, const double* ctrl, const double* inside,
-                          bool disabled) {
+ServoSlope MakeServoSlope(const mjModel* m, const mjData* d, int i) {
+  const bool disabled = IsActuatorDisabled(m, i);
+  double ctrl[4] = {0}, inside[4] = {0};
+  for (int k = 0; k < m->actuator_ctrlnum[i]; k++) {
+    const int u = m->actuator_ctrladr[i] + k;
+    const mjtNum* range = m->actuator_ctrlrange + 2 * u;
+    const bool limited = m->actuator_ctrllimited[u] && !(m->opt.disableflags & mjDSBL_CLAMPCTRL);
+    ctrl[k] = limited ? std::clamp(d->ctrl[u], range[0], range[1]) : d->ctrl[u];
+    inside[k] = !limited || (d->ctrl[u] >= range[0] && d->ctrl[u] <= range[1]);
+  }
   ServoSlope s;
   s.actuator = i;
   s.outputs = m->actuator_outnum[i];
@@ -327,6 +351,8 @@ ServoSlope MakeServoSlope(const mjModel* m, const mjData* d, int i, const double
     s.next.row(k) = law.next[k].d.head(columns).transpose();
     s.rate.row(k) = law.dot[k].d.head(columns).transpose();
   }
+  s.integral_error = law.integral_error;
+  s.held = law.held;
   if (disabled) return s;
   s.value = law.force.x;
   s.force = law.force.d.head(columns).transpose();
@@ -341,6 +367,22 @@ ServoSlope MakeServoSlope(const mjModel* m, const mjData* d, int i, const double
     s.damping_slope = law.damping.d[2 + law.thermal];
   }
   return s;
+}
+
+void ActivationSides(const mjModel* m, const mjData* d, std::vector<ActivationSide>* out) {
+  out->assign(m->na, {{-mjMAXVAL, mjMAXVAL}, false});
+  if (IsActuationOff(m)) return;
+  for (int i = 0; i < m->nactuator; i++) {
+    const IntegralSlot integral = IntegralOf(m, i);
+    if (integral.act < 0 || IsActuatorDisabled(m, i)) continue;
+    const double act = d->act[integral.act], limit = integral.limit;
+    ActivationSide& side = (*out)[integral.act];
+    if (std::abs(act) <= limit) side.range[0] = -limit, side.range[1] = limit;
+    if (std::abs(act) < limit || !MakeServoSlope(m, d, i).held) continue;
+    side.held = true;
+    side.range[0] = act > 0 ? limit : -mjMAXVAL;
+    side.range[1] = act > 0 ? mjMAXVAL : -limit;
+  }
 }
 
 }  // namespace costate

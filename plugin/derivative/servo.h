@@ -5,6 +5,7 @@
 #include <mujoco/mujoco.h>
 
 #include <string>
+#include <vector>
 
 #include <Eigen/Core>
 
@@ -20,6 +21,8 @@ struct ServoSlope {
   double damping = 0;          ///< −∂force/∂velocity as the implicit integrators take it, for each output …
   int damping_state = -1;      ///< … and the activation that it depends on, by damping_slope; −1: none
   double damping_slope = 0;
+  double integral_error = 0;  ///< what an integral integrates: the error of the position
+  bool held = false;          ///< is it at its limit, where the error pushes it?
 };
 
 bool IsServo(const mjModel* model, int actuator);
@@ -30,6 +33,14 @@ struct MotorSlots {
 };
 MotorSlots SlotsOf(const mjModel* model, int motor);
 
+/// The activation of a pid or dcmotor that integrates the error of its position until it comes to a limit; act -1:
+/// none.
+struct IntegralSlot {
+  int act = -1;
+  double limit = 0;
+};
+IntegralSlot IntegralOf(const mjModel* model, int actuator);
+
 /// "" or why this one has no closed form.
 std::string ServoMissing(const mjModel* model, int actuator);
 
@@ -39,9 +50,17 @@ double SetpointPeriod(const mjModel* model, int actuator);
 /// The turns to add to a setpoint for that nearest to the length.
 double TurnsTo(double setpoint, double length, double period);
 
-/// @param ctrl  controls of the actuator, clamped.  @param inside  1 where the clamp lets a control through, else 0.
-ServoSlope MakeServoSlope(const mjModel* model, const mjData* data, int actuator, const double* ctrl,
-                          const double* inside, bool disabled);
+/// @pre `data` is after mj_fwdActuation.
+ServoSlope MakeServoSlope(const mjModel* model, const mjData* data, int actuator);
+
+/// Where an activation may be nudged to: beyond the limit of an integral that is held there, and within it else, as the
+/// integral jumps on from the limit.
+struct ActivationSide {
+  mjtNum range[2];
+  bool held;  ///< it does not move, and comes back to a limit of act' from beyond, too
+};
+/// Of all activations (na), @pre as MakeServoSlope.
+void ActivationSides(const mjModel* model, const mjData* data, std::vector<ActivationSide>* out);
 
 }  // namespace costate
 

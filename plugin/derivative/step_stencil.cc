@@ -146,11 +146,13 @@ StepStencil::StepStencil(const mjModel* model)
 
 void StepStencil::Capture(const mjModel* model, const mjData* data) {
   mj_getState(model, data, point_.data(), mjSTATE_INTEGRATION);
+  sides_.clear();
 }
 
 void StepStencil::CaptureConverged(const mjModel* model, mjData* data) {
   Capture(model, data);
   mj_forward(model, data);
+  if (dims_.na > 0) ActivationSides(model, data, &sides_);
   point_.segment(warmstart_address_, dims_.nv) = Eigen::Map<const VectorXd>(data->qacc, dims_.nv);
 }
 
@@ -189,8 +191,15 @@ bool StepStencil::Range(const DifferenceModel& model, int col, double* value, do
     model.ControlRange(col - dims_.ndx, lower, upper);
     return true;
   }
-  if (std::find(muscle_act_.begin(), muscle_act_.end(), col - 2 * dims_.nv) == muscle_act_.end()) return false;
-  *value = point_[act_address_ + col - 2 * dims_.nv];
+  const int act = col - 2 * dims_.nv;
+  if (act < 0) return false;
+  *value = point_[act_address_ + act];
+  if (!sides_.empty() && sides_[act].held) {
+    *lower = sides_[act].range[0];
+    *upper = sides_[act].range[1];
+    return true;
+  }
+  if (std::find(muscle_act_.begin(), muscle_act_.end(), act) == muscle_act_.end()) return false;
   *lower = 0;
   *upper = 1;
   return *value >= 0 && *value <= 1;

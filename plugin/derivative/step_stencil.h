@@ -6,6 +6,8 @@
 
 #include <vector>
 
+#include "derivative/servo.h"
+
 namespace costate {
 
 /// Where the nudges of one column go. One-sided ones stay inside a clamp at whose edge the point lies.
@@ -66,7 +68,8 @@ class StepStencil {
   /// Takes the point (mjSTATE_INTEGRATION) that `data` holds.
   void Capture(const mjModel* model, const mjData* data);
 
-  /// As Capture, and puts the converged acceleration at the point in the place of the warm start.
+  /// As Capture, and puts the converged acceleration at the point in the place of the warm start. Integrals that are
+  /// held at their limits are nudged beyond from now on.
   void CaptureConverged(const mjModel* model, mjData* data);
 
   /// Puts the point into `data`; `col` < 0: as it is; else nudged by eps along tangent or control column `col`.
@@ -94,9 +97,10 @@ class StepStencil {
   bool Range(const DifferenceModel& model, int col, double* value, double* lower, double* upper) const;
 
   Dims dims_;
-  VectorXd point_;               // mjSTATE_INTEGRATION
-  mutable VectorXd nudge_;       // nv
-  std::vector<int> muscle_act_;  // activation entries of muscles: clipped to [0, 1] inside the engine's dynamics
+  VectorXd point_;                     // mjSTATE_INTEGRATION
+  mutable VectorXd nudge_;             // nv
+  std::vector<ActivationSide> sides_;  // empty: not known
+  std::vector<int> muscle_act_;        // activation entries of muscles: clipped to [0, 1] inside the engine's dynamics
   int act_address_ = 0, ctrl_address_ = 0, warmstart_address_ = 0;  // in point_
 };
 

@@ -11,8 +11,9 @@
 namespace costate {
 namespace {
 
-constexpr const char* kNames[] = {"contacts",     "constraints", "constraint states", "force limits",
-                                  "tendon paths", "muscles",     "plastic yielding",  "sensor cutoffs"};
+constexpr const char* kNames[] = {"contacts",      "constraints", "constraint states",   "force limits",
+                                  "tendon paths",  "muscles",     "limits of integrals", "plastic yielding",
+                                  "sensor cutoffs"};
 
 constexpr double kOnset = 1e-14;    // of a distance in metres: rounding
 constexpr double kSwing = 0.5;      // cosine
@@ -194,6 +195,10 @@ void SwitchSet::NoteActuators(const mjModel* model, const mjData* data) {
   ForceZones(model, data, false, &forces_);
   for (const signed char zone : forces_) Add(kForceLimits, zone);
   for (int i = 0; i < model->nactuator; ++i) {
+    // an integral does not move while it is held
+    const IntegralSlot integral = IntegralOf(model, i);
+    if (integral.act >= 0) Add(kIntegrals, data->act_dot[integral.act] == 0);
+
     // an unsmoothed muscle's time constant depends on the sign of excitation − activation
     if (model->actuator_dyntype[i] != mjDYN_MUSCLE || model->actuator_dynprm[i * mjNDYN + 2] >= mjMINVAL) continue;
     for (int k = 0; k < model->actuator_actnum[i]; ++k) {

@@ -29,7 +29,18 @@ void ForceZones(const mjModel* model, const mjData* data, bool beyond, std::vect
 /// a box touches) are not seen; they show as step sizes that disagree.
 class SwitchSet {
  public:
-  enum Kind { kContacts, kConstraints, kStates, kForceLimits, kTendonPaths, kMuscles, kYield, kSensorCutoffs, kKinds };
+  enum Kind {
+    kContacts,
+    kConstraints,
+    kStates,
+    kForceLimits,
+    kTendonPaths,
+    kMuscles,
+    kIntegrals,
+    kYield,
+    kSensorCutoffs,
+    kKinds
+  };
 
   void Clear() {
     hash_.fill(14695981039346656037u);

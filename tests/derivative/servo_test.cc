@@ -1,10 +1,14 @@
 #include "derivative/servo.h"
 
+#include <costate/certificate.h>
+#include <costate/derivative_check.h>
+
 #include <string>
 #include <vector>
 
 #include "derivative/analytic.h"
 #include "support/engine_test.h"
+#include "support/find_switch.h"
 #include "support/matrix_near.h"
 #include "support/random_state.h"
 #include "support/step_reference.h"
@@ -136,6 +140,51 @@ TEST_F(ServoTest, AnIntegralHeldAtItsLimitStaysThere) {
     EXPECT_EQ(value.A.bottomRightCorner(1, 1)(0, 0), 0);
     data->ctrl[0] = -9 * sign;
     EXPECT_EQ(Linearize(model.get(), data.get()).A.bottomRightCorner(1, 1)(0, 0), 1);
+  }
+}
+
+// (A7), (A8) Within its limit an integral runs, on it it is held: the step jumps where stages of RK4 run on from
+// within, and where act' is not clamped there. All levels are on the side of the point; act' of a motor comes back to
+// the limit.
+TEST_F(ServoTest, AnIntegralOnItsLimitMovesBeyondItAlone) {
+  const std::string motor = "<dcmotor joint='hinge' resistance='2' motorconst='0.3' input='pos' controller='3 2 0.4 0 ";
+  const struct {
+    std::string actuator;
+    double stays;
+  } cases[] = {{motor + "0.1'/>", 0},
+               {"<pid joint='hinge' kp='20' kv='2' ki='30' imax='0.1'/>", 1},
+               {"<pid joint='hinge' kp='20' kv='2' ki='30' imax='0.1' slewmax='1000'/>", 1}};
+  for (const auto& c : cases) {
+    const ModelPtr model = LoadModelFromString(Model(c.actuator));
+    mjModel* m = model.get();
+    const int integral = static_cast<int>(m->na) - 1, column = 2 * static_cast<int>(m->nv) + integral;
+    for (const int integrator : kSingleStage) {
+      for (const double sign : {-1, 1}) {
+        for (const double inside : {0.0, 1e-5}) {
+          m->opt.integrator = integrator;
+          if (integrator == mjINT_EULER && m->na == 1) m->opt.integrator = mjINT_RK4;
+          SCOPED_TRACE(c.actuator + " " + std::to_string(m->opt.integrator) + " " + std::to_string(sign * inside));
+          const DataPtr data = MakeData(m);
+          data->ctrl[0] = 9 * sign;
+          data->act[0] = 8.9 * sign;
+          data->act[integral] = (0.1 - inside) * sign;
+          const ReferenceDerivative reference = Reference(m, data.get());
+          EXPECT_FALSE(reference.nonsmooth_column[column]);
+          for (const Level level : {Level::kAnalytic, Level::kResidual}) {
+            const StepDerivative value = Linearize(m, data.get(), {.level = level});
+            const DerivativeComparison comparison = Compare(m, value, reference, {.tolerance = 1e-7});
+            EXPECT_TRUE(comparison.agrees) << ToString(level);
+            if (inside == 0) EXPECT_NEAR(value.A(column, column), c.stays, 1e-9) << ToString(level);
+          }
+          const Certificate certificate = Certify(m, data.get());
+          const Switch* limit = support::Find(certificate, "integral of actuator 0", "limit");
+          ASSERT_NE(limit, nullptr);
+          EXPECT_NEAR(limit->distance, inside, 1e-15);
+          EXPECT_EQ(limit->state, inside == 0 ? "held" : "runs");
+          if (inside == 0) EXPECT_EQ(certificate.label, Smoothness::kModeCrossing);
+        }
+      }
+    }
   }
 }
 
