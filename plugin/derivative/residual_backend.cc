@@ -3,7 +3,11 @@
 
 #include <costate/model.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "core/finite.h"
+#include "derivative/actuation.h"
 #include "derivative/chain.h"
 #include "derivative/delayed.h"
 #include "derivative/equilibrium.h"
@@ -37,6 +41,12 @@ std::string RestingTendon(const mjModel* m, const mjData* d) {
   }
   return "";
 }
+
+// (A3) a muscle without smoothing whose stages lie on its kink, and what the chain through all of them makes of each
+struct KinkedMuscle {
+  int act, ctrl;
+  MuscleStages stages;
+};
 
 class ResidualBackend final : public Backend {
  public:
@@ -203,9 +213,46 @@ class ResidualBackend final : public Backend {
     return true;
   }
 
+  // Differences about one stage do not know what the stages before make of a nudge: rows of act_dot of muscles whose
+  // stages lie on their kink become those of (A3). A control of the past is another one at each stage, and what act'
+  // feeds is differenced with it.
+  bool SetKinks(const mjModel* m, const mjData* d, int stage, std::string* missing) {
+    constexpr double kEqual = 1e-13;  // of an activation: rounding
+    if (stage == 0) kinks_.clear();
+    for (int i = 0; i < m->nactuator && !IsActuationOff(m); i++) {
+      const int act = m->actuator_actadr[i], u = m->actuator_ctrladr[i];
+      const mjtNum* prm = m->actuator_dynprm + mjNDYN * i;
+      if (m->actuator_dyntype[i] != mjDYN_MUSCLE || prm[2] >= mjMINVAL || IsActuatorDisabled(m, i)) continue;
+      if (m->actuator_delay[i] > 0 || m->actuator_actearly[i]) {
+        if (std::abs(d->act_dot[act]) * m->opt.timestep > kEqual) continue;
+        *missing = ElementName(m, mjOBJ_ACTUATOR, i) + " turns from rising to falling in a stage of RK4";
+        return false;
+      }
+      if (stage > 0) continue;
+      const mjtNum* range = m->actuator_ctrlrange + 2 * u;
+      const bool limited = m->actuator_ctrllimited[u] && !(m->opt.disableflags & mjDSBL_CLAMPCTRL);
+      const double ctrl = limited ? mju_clip(d->ctrl[u], range[0], range[1]) : d->ctrl[u];
+      KinkedMuscle kink{act, u, StagesOfMuscle(m, i, ctrl, d->act[act])};
+      if (kink.stages.excess > kEqual) continue;
+      if (limited && (d->ctrl[u] < range[0] || d->ctrl[u] > range[1])) std::fill_n(kink.stages.rate_ctrl, 4, 0.0);
+      kinks_.push_back(kink);
+    }
+    const int w = 2 * static_cast<int>(m->nv), ndx = w + static_cast<int>(m->na);
+    for (const KinkedMuscle& kink : kinks_) {
+      direct_.activation_rate(kink.act, w + kink.act) = kink.stages.rate_act[stage];
+      direct_.activation_rate(kink.act, ndx + kink.ctrl) = kink.stages.rate_ctrl[stage];
+    }
+    return true;
+  }
+
   bool RungeKutta(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
     *missing = RungeKuttaRefusal(m);
-    if (!missing->empty()) return false;
+    if (!missing->empty() || !SetKinks(m, d, 0, missing)) return false;
+    if (!kinks_.empty()) {
+      out->coverage.terms.push_back(
+          {"muscles on their kink", Level::kAnalytic, "differences about one stage do not know the stages before"});
+    }
+    int i = 0;
     const auto stage = [&](mjData*, StageDerivative* s) {
       s->rate.resize(m->nv + m->na);
       s->rate << point_.a(), Eigen::Map<const VectorXd>(d->act_dot, m->na);
@@ -218,7 +265,8 @@ class ResidualBackend final : public Backend {
     const bool done = RungeKuttaStep(
         m, d,
         [&](mjData*, StageDerivative* s) {
-          return Acceleration(m, d, &stage_out, missing) && stage_out.status == StepStatus::kOk && stage(d, s);
+          return Acceleration(m, d, &stage_out, missing) && stage_out.status == StepStatus::kOk &&
+                 SetKinks(m, d, ++i, missing) && stage(d, s);
         },
         &runge_kutta_, out);
     if (done) return CoversIfFinite(IsFinite(out->A) && IsFinite(out->B), missing);
@@ -253,13 +301,15 @@ class ResidualBackend final : public Backend {
     MatrixXd da, rate;
     const auto stage = [&](mjData* at, StageDerivative* s) {
       if (!Acceleration(m, at, &report, missing) || report.status != StepStatus::kOk) return false;
+      if (!SetKinks(m, at, i, missing)) return false;
       source(at, &da, &rate);
       s->rate.resize(m->nv + m->na);
       s->rate << point_.a(), Eigen::Map<const VectorXd>(at->act_dot, m->na);
       s->slope.resize(m->nv + m->na, da_.cols() + da.cols());
       s->slope.topRows(m->nv) << da_, da;
       s->slope.bottomRows(m->na) << direct_.activation_rate, rate;
-      if (sum_rate) *sum_rate += kSum[i++] * s->rate.tail(m->na);
+      if (sum_rate) *sum_rate += kSum[i] * s->rate.tail(m->na);
+      i++;
       return true;
     };
     if (!stage(d, &runge_kutta_.first) || !RungeKuttaStep(m, d, stage, &runge_kutta_, &all)) return false;
@@ -307,6 +357,7 @@ class ResidualBackend final : public Backend {
   StepDerivative report_;
   BlockedMatrix blocked_;
   RungeKuttaWork runge_kutta_;
+  std::vector<KinkedMuscle> kinks_;
 };
 
 }  // namespace

@@ -292,6 +292,38 @@ TEST_F(ResidualDifferenceTest, AMuscleNearItsKinkHasTheSlopesOfItsSide) {
   }
 }
 
+// (A3) stages of RK4 on the kink: what the stages before make of a nudge decides on which side, as level 1 has it.
+// Where the control is one of the past it is another one at each stage: whole steps.
+TEST_F(ResidualDifferenceTest, AMuscleOnItsKinkHasTheSlopesOfAllStagesOfRungeKutta) {
+  for (const char* late : {"", "delay='.01' nsample='8'"}) {
+    const ModelPtr model = LoadModelFromString(
+        std::string(R"(<mujoco><option timestep=".005" integrator="RK4"/><worldbody><body><joint name="a" damping=".1"/>
+      <geom size=".1" pos=".3 0 0"/></body></worldbody><actuator><muscle joint="a" lengthrange="-1 1" force="30" )") +
+        "timeconst='.02 .05'/><motor joint='a' " + late + "/></actuator></mujoco>");
+    const DataPtr data = MakeData(model.get());
+    for (const double act : {0.0, 0.3, 1.0}) {
+      SCOPED_TRACE(late + std::to_string(act));
+      data->act[0] = data->ctrl[0] = act;
+      const StepDerivative value = Linearize(model.get(), data.get(), {.level = Level::kResidual});
+      const StepDerivative step = Linearize(model.get(), data.get(), {.level = Level::kStep});
+      EXPECT_LT((value.A - step.A).cwiseAbs().maxCoeff(), 1e-5);
+      EXPECT_LT((value.B - step.B).cwiseAbs().maxCoeff(), 1e-5);
+      if (*late != 0) continue;
+      const StepDerivative closed = Linearize(model.get(), data.get(), {.level = Level::kAnalytic});
+      EXPECT_LT((value.A - closed.A).cwiseAbs().maxCoeff(), 1e-8);
+      EXPECT_LT((value.B - closed.B).cwiseAbs().maxCoeff(), 1e-8);
+    }
+  }
+  const ModelPtr model = LoadModelFromString(
+      R"(<mujoco><option timestep=".005" integrator="RK4"/><worldbody><body><joint name="a" damping=".1"/>
+    <geom size=".1" pos=".3 0 0"/></body></worldbody><actuator><muscle joint="a" lengthrange="-1 1" delay=".01"
+    nsample="8"/></actuator></mujoco>)");
+  const StepDerivative rest = Linearize(model.get(), MakeData(model.get()).get());
+  EXPECT_EQ(rest.coverage.Worst(), Level::kStep);
+  EXPECT_NE(rest.coverage.terms[0].reason.find("turns from rising to falling in a stage of RK4"), std::string::npos)
+      << rest.coverage.terms[0].reason;
+}
+
 // inertial forces have no part in what is stiff: in free motion both levels are the same to rounding
 TEST_F(ResidualDifferenceTest, InertiaIsDifferencedToRounding) {
   const ModelPtr model = LoadModel(COSTATE_MODELS "/humanoid/humanoid.xml");
