@@ -55,8 +55,9 @@ class Certifier {
     Limits();
     Forces();
     Inputs();
-    if (HasImplicitVelocity(m_) && !(m_->opt.disableflags & mjDSBL_DAMPER)) Dampers();
-    if (m_->opt.integrator == mjINT_IMPLICIT || m_->opt.integrator == mjINT_IMPLICITFAST) Reversals();
+    const bool implicit = m_->opt.integrator == mjINT_IMPLICIT || m_->opt.integrator == mjINT_IMPLICITFAST;
+    if ((HasImplicitVelocity(m_) || IsDiscrete(m_)) && !(m_->opt.disableflags & mjDSBL_DAMPER)) Dampers();
+    if (implicit || IsDiscrete(m_)) Reversals();
     ContactSensors();
     Cutoffs();
     Tendons();

@@ -7,6 +7,7 @@
 
 #include "derivative/actuation.h"
 #include "derivative/extrapolate.h"
+#include "derivative/passive.h"
 #include "derivative/step_stencil.h"
 
 namespace costate {
@@ -70,6 +71,12 @@ Room MuscleRoom(const mjModel* m, const mjData* d, int actuator, bool moves_ctrl
   return Both(clip, {moves_ctrl == (excess < 0), moves_ctrl == (excess > 0)});
 }
 
+// (P1) a damper of |v| bends at rest: nudges of what moves go on as it does
+Room ReversalRoom(const mjModel* m, int dof, double velocity, double reach) {
+  if (velocity == 0 || std::abs(velocity) > reach || mju_isZero(DofDamping(m, dof).poly, mjNPOLY)) return {};
+  return {velocity<0, velocity> 0};
+}
+
 // how far a column of (q, v, w, u) may move on the point's side of its clamps
 Room RoomOf(const mjModel* m, const mjData* d, const std::vector<ActivationSide>& sides, const Dims& dims, int column,
             double reach) {
@@ -79,6 +86,8 @@ Room RoomOf(const mjModel* m, const mjData* d, const std::vector<ActivationSide>
     return Both(RoomIn(clamp, m->actuator_ctrlrange + 2 * u, d->ctrl[u], reach),
                 MuscleRoom(m, d, ActuatorOfControl(m, u), true, reach));
   }
+  if (column >= dims.nv && column < 2 * dims.nv)
+    return ReversalRoom(m, column - dims.nv, d->qvel[column - dims.nv], reach);
   const int act = column - 2 * dims.nv, i = act >= 0 ? ActuatorOfAct(m, act) : -1;
   if (i < 0) return {};
   const Room held = RoomIn(true, sides[act].range, d->act[act], reach);

@@ -1,3 +1,4 @@
+#include <costate/certificate.h>
 #include <costate/derivative_check.h>
 
 #include <algorithm>
@@ -6,6 +7,7 @@
 
 #include "derivative/backend.h"
 #include "support/engine_test.h"
+#include "support/find_switch.h"
 #include "support/random_state.h"
 #include "support/step_reference.h"
 
@@ -322,6 +324,25 @@ TEST_F(ResidualDifferenceTest, AMuscleOnItsKinkHasTheSlopesOfAllStagesOfRungeKut
   EXPECT_EQ(rest.coverage.Worst(), Level::kStep);
   EXPECT_NE(rest.coverage.terms[0].reason.find("turns from rising to falling in a stage of RK4"), std::string::npos)
       << rest.coverage.terms[0].reason;
+}
+
+// A damper of |v| v bends at rest, and in a metric that has |v| the step does: nudges longer than the way there keep to
+// the side of the point.
+TEST_F(ResidualDifferenceTest, ADamperNearRestIsDifferencedOnItsSide) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep=".01" integrator="discrete"/><worldbody><body>
+    <joint type="ball" damping="2 30"/><geom type="box" size=".1 .2 .05" pos=".1 .05 0" mass="1" contype="0"/>
+    <body pos=".2 0 0"><joint name="h" axis="0 1 0" damping="1 20 3"/><geom size=".1" pos=".1 0 0" mass="1" contype="0"/>
+    </body></body></worldbody><actuator><motor joint="h"/></actuator></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  data->ctrl[0] = 3;
+  for (const double v : {2e-7, -3e-6, 5e-5, -1e-4}) {
+    SCOPED_TRACE(v);
+    for (int i = 0; i < 4; i++) data->qvel[i] = (i % 2 == 0 ? 1 : -0.7) * v;
+    const ReferenceDerivative reference = Reference(model.get(), data.get());
+    EXPECT_TRUE(Compare(model.get(), Linearize(model.get(), data.get()), reference, {.tolerance = 1e-8}).agrees);
+    EXPECT_NEAR(support::Find(Certify(model.get(), data.get()), "damping of h", "reversal")->distance,
+                0.7 * std::abs(v), 1e-18);
+  }
 }
 
 // inertial forces have no part in what is stiff: in free motion both levels are the same to rounding
