@@ -68,6 +68,14 @@ Candidate<Value> Richardson(const Quotients& quotients, int n, int power, double
   return {best.value, std::max(best.error, Size(best.value - second.value))};
 }
 
+template <typename Value, typename Quotients>
+double BendErrorOf(const Quotients& quotients, int n, const Value& line, double error, double noise) {
+  const Value last = quotients(n - 1), small = 2 * last - quotients(n - 2);
+  const double off = Size(Value(small - line)) - kNoise * noise * std::ldexp(1.0, n - 1);
+  const double shown = std::max(error, off);
+  return std::max(shown, 2 * std::sqrt(Size(Value(last - line)) * shown));
+}
+
 }  // namespace
 
 Extrapolation Extrapolate(const double* quotients, int n, bool centered, double noise) {
@@ -87,10 +95,7 @@ Extrapolation Extrapolate(const double* quotients, int n, bool centered, double 
 }
 
 double BendError(const double* quotients, int n, const Extrapolation& line, double noise) {
-  const double last = quotients[n - 1], small = 2 * last - quotients[n - 2];
-  const double off = std::abs(small - line.value) - kNoise * noise * std::ldexp(1.0, n - 1);
-  const double shown = std::max(line.error, off);
-  return std::max(shown, 2 * std::sqrt(std::abs(last - line.value) * shown));
+  return BendErrorOf([quotients](int k) { return quotients[k]; }, n, line.value, line.error, noise);
 }
 
 CommonExtrapolation Extrapolate(const Eigen::Ref<const MatrixXd>& quotients, bool centered, double noise) {
@@ -104,7 +109,10 @@ CommonExtrapolation Extrapolate(const Eigen::Ref<const MatrixXd>& quotients, boo
 
   // sizes beyond a bend beside the point agree on a value of their own, which those within it do not
   const double apart = Size(all.value - even.value);
-  if (odd && apart <= kNoise * even.error + rounding) return {std::move(all.value), all.error, true};
+  if (odd && apart <= kNoise * even.error + rounding) {
+    const double error = BendErrorOf(quotient, n, all.value, all.error, noise);
+    return {std::move(all.value), error, true};
+  }
   return {std::move(even.value), even.error, odd};
 }
 

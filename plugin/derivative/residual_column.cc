@@ -289,21 +289,13 @@ double ResidualDifference::ExtrapolateSide(int side, double most, Eigen::Ref<Vec
     const auto table = q.table.block(begin, 0, rows, q.count);
     const double rounding = Rounding(q, begin, rows);
     const double noise = rounding / q.first;
-    double worst = 0;
-    if (rows == 1) {
-      row_ = table.transpose();
-      const Extrapolation entry = Extrapolate(row_.data(), q.count, side == kBoth, noise);
-      candidate_[begin] = entry.value;
-      worst = entry.error;
-    } else {
-      const CommonExtrapolation entries = Extrapolate(table, side == kBoth, noise);
-      if (std::isfinite(entries.error)) candidate_.segment(begin, rows) = entries.value;
-      worst = entries.error;
-      bends_ = bends_ || entries.bends;
-    }
+    const CommonExtrapolation entries = Extrapolate(table, side == kBoth, noise);
+    if (std::isfinite(entries.error)) candidate_.segment(begin, rows) = entries.value;
+    bends_ = bends_ || entries.bends;
     sizes_[part] = std::max(sizes_[part], candidate_.segment(begin, rows).cwiseAbs().maxCoeff());
-    if (worst > 0)
-      error = std::max(error, worst / (kSure * sizes_[part] + kRounding * rounding / std::min(q.first, first_)));
+    if (entries.error > 0)
+      error =
+          std::max(error, entries.error / (kSure * sizes_[part] + kRounding * rounding / std::min(q.first, first_)));
     begin += rows;
   }
   if (error < most) out = candidate_;

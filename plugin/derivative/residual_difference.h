@@ -193,7 +193,7 @@ class ResidualDifference {
   Eigen::VectorXd noise_;                      // of each row, beyond a rounding
   Eigen::VectorXd shown_;                      // … that short nudges show
   Eigen::VectorXd cancelled_;                  // of each row of sensors: what accelerations add up to, signs aside
-  Eigen::VectorXd largest_, candidate_, row_;  // of all values; one side extrapolated
+  Eigen::VectorXd largest_, candidate_;  // of all values; one side extrapolated
   std::vector<int> parts_;                     // numbers of rows that err together
   std::vector<double> sizes_;                  // largest entry of each, in the columns of this stage so far
   DifferencedTerms terms_;

@@ -345,6 +345,28 @@ TEST_F(ResidualDifferenceTest, ADamperNearRestIsDifferencedOnItsSide) {
   }
 }
 
+// where a muscle is at its optimal length, two parabolas of other curvature meet: beyond it all nudges lie on a line
+// that misses the slope, of one dof as of two
+TEST_F(ResidualDifferenceTest, ABendNearerThanAllNudgesButTheSmallestIsSeen) {
+  for (const char* more : {"", "<body pos='0 1 0'><joint type='slide'/><geom size='.1' contype='0'/></body>"}) {
+    const ModelPtr model = LoadModelFromString(
+        std::string(R"(<mujoco><option timestep=".01"/><worldbody><body><joint name="j" axis="0 1 0" damping=".1"/>
+      <geom type="capsule" size=".05" fromto="0 0 0 .3 0 0" contype="0"/></body>)") +
+        more +
+        R"(</worldbody><actuator><muscle joint="j" range=".75 1.05" lengthrange="-.5 .5" force="30"/></actuator></mujoco>)");
+    const DataPtr data = MakeData(model.get());
+    data->act[0] = .8;
+    data->ctrl[0] = .3;
+    data->qvel[0] = .4;
+    for (const double beside : {1e-5, 2e-6, -2e-6, 1e-6, -1e-6}) {
+      data->qpos[0] = .25 / .3 - .5 + beside;
+      const StepDerivative closed = Linearize(model.get(), data.get(), {.level = Level::kAnalytic});
+      const StepDerivative value = Linearize(model.get(), data.get(), {.level = Level::kResidual});
+      EXPECT_LT((value.A - closed.A).cwiseAbs().maxCoeff(), 1e-8) << more << beside;
+    }
+  }
+}
+
 // inertial forces have no part in what is stiff: in free motion both levels are the same to rounding
 TEST_F(ResidualDifferenceTest, InertiaIsDifferencedToRounding) {
   const ModelPtr model = LoadModel(COSTATE_MODELS "/humanoid/humanoid.xml");
