@@ -278,6 +278,20 @@ bool IsActuatorDisabled(const mjModel* m, int i) {
   return group >= 0 && group <= 30 && (m->opt.disableactuator & (1 << group));
 }
 
+bool IsInMatrix(const mjModel* m, const mjData* d, int i) {
+  const bool discrete = m->opt.integrator == mjINT_DISCRETE;
+  if (!discrete && m->opt.integrator != mjINT_IMPLICIT && m->opt.integrator != mjINT_IMPLICITFAST) return false;
+  if (IsServo(m, i)) return true;
+  const auto has_slopes = [discrete](const mjtNum* prm) { return prm[2] != 0 || (discrete && prm[1] != 0); };
+  const int gain = m->actuator_gaintype[i], bias = m->actuator_biastype[i];
+  if (bias == mjBIAS_AFFINE && has_slopes(m->actuator_biasprm + mjNBIAS * i)) return true;
+  if (bias == mjBIAS_MUSCLE && discrete) return true;
+  if (gain == mjGAIN_AFFINE && !has_slopes(m->actuator_gainprm + mjNGAIN * i)) return false;
+  if (gain != mjGAIN_AFFINE && gain != mjGAIN_MUSCLE) return false;
+  const int states = m->actuator_actnum[i];
+  return (states > 0 ? d->act[m->actuator_actadr[i] + states - 1] : d->ctrl[m->actuator_ctrladr[i]]) != 0;
+}
+
 bool HasConstantMoment(const mjModel* m, int i) {
   const int id = m->actuator_trnid[2 * i];
   switch (m->actuator_trntype[i]) {
@@ -363,7 +377,7 @@ void Actuation::Compute(const mjModel* m, const mjData* d, const TendonMoments& 
       moment_[out] = {&own_[out], 1};
     }
   }
-  LimitForces(m);
+  LimitForces(m, d);
   for (int i = 0; i < m->nactuator && any_clamped_; i++) {
     const int type = m->actuator_trntype[i];
     const bool joint = type == mjTRN_JOINT || type == mjTRN_JOINTINPARENT;
@@ -484,7 +498,7 @@ void Actuation::NoDamping(int i) {
 }
 
 // (A5) a tendon's limit scales all forces on it to F_i limit / ΣF, then each is clamped to its own range
-void Actuation::LimitForces(const mjModel* m) {
+void Actuation::LimitForces(const mjModel* m, const mjData* d) {
   std::vector<double>&total = tendon_total_, &pull = tendon_pull_;
   total.assign(m->ntendon, 0);
   pull.assign(m->ntendon, 0);
@@ -513,7 +527,8 @@ void Actuation::LimitForces(const mjModel* m) {
       const bool moves = inside(i, scale(t) * force_[i]);
       share_[i] = {true, moves ? scale(t) : 0, force_[i] / total[t]};
       if (moves) pull[t] += gear(i) * force_[i];
-    } else if (!inside(i, force_[i]) && m->actuator_gaintype[i] != mjGAIN_SO3) {
+    } else if (m->actuator_gaintype[i] != mjGAIN_SO3 &&
+               (!inside(i, force_[i]) || (AtForceLimit(m, d, i) && IsInMatrix(m, d, i)))) {
       ActuatorSlope& s = slopes_[i];
       s.length = s.velocity = s.ctrl = s.act = 0;
       for (ServoSlope& servo : servos_) {

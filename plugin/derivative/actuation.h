@@ -65,6 +65,9 @@ int ActuatorOfAct(const mjModel* model, int act);
 /// Is the actuator's group switched off by opt.disableactuator?
 bool IsActuatorDisabled(const mjModel* model, int actuator);
 
+/// Has the matrix of the integrator slopes of this actuator's force, which it loses at its limit? Then v' jumps there.
+bool IsInMatrix(const mjModel* model, const mjData* data, int actuator);
+
 /// Do the moment arms stay constant: joint transmission to a hinge or slide, or a fixed tendon?
 bool HasConstantMoment(const mjModel* model, int actuator);
 
@@ -145,7 +148,7 @@ class Actuation {
   void ForceSlopes(const mjModel* model, const mjData* data, int actuator, const Input& input);
   void AddServo(const mjModel* model, const mjData* data, int actuator);
   void AddServoForce(const mjModel* model, const mjData* data, const ServoSlope& servo, Columns* R) const;
-  void LimitForces(const mjModel* model);
+  void LimitForces(const mjModel* model, const mjData* data);
   void NoDamping(int actuator);
 
   struct Share {  // of an actuator in its tendon's limit

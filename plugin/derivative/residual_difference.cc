@@ -30,6 +30,32 @@ bool HasLimitedInput(const mjModel* m) {
   return false;
 }
 
+// does v' jump at the limit of each force, in the order of ForceZones?
+std::vector<char> JumpsAtLimits(const mjModel* m, const mjData* d) {
+  std::vector<char> jumps;
+  const auto any = [&](const auto& acts_on) {
+    for (int i = 0; i < m->nactuator; i++) {
+      if (acts_on(m->actuator_trntype[i], m->actuator_trnid[2 * i]) && IsInMatrix(m, d, i)) return true;
+    }
+    return false;
+  };
+  for (int i = 0; i < m->nactuator; i++) {
+    const int outputs = m->actuator_gaintype[i] == mjGAIN_SO3 ? 1 : m->actuator_outnum[i];
+    if (m->actuator_forcelimited[i]) jumps.insert(jumps.end(), outputs, IsInMatrix(m, d, i));
+  }
+  for (int j = 0; j < m->njnt; j++) {
+    const auto joint = [&](int type, int id) {
+      return (type == mjTRN_JOINT || type == mjTRN_JOINTINPARENT) && id == j;
+    };
+    if (m->jnt_actfrclimited[j]) jumps.push_back(any(joint));
+  }
+  for (int t = 0; t < m->ntendon; t++) {
+    if (m->tendon_actfrclimited[t])
+      jumps.push_back(any([&](int type, int id) { return type == mjTRN_TENDON && id == t; }));
+  }
+  return jumps;
+}
+
 // do passive and actuator forces feel contacts, or what else is as stiff
 bool HasStiffForces(const mjModel* m) {
   return m->nflex > 0 || m->flg_adhesion || mjcb_passive || HasPlugins(m, mjPLUGIN_PASSIVE) ||
@@ -131,7 +157,7 @@ void ResidualDifference::AppliedForce(const mjModel* m) {
 }
 
 // Are those forces at a limit that are at the point? The engine leaves actuators out of its matrices there. One exactly
-// at its limit may go to either side. @pre mj_fwdActuation
+// at its limit may go to either side, but where that makes v' jump: it goes on beyond it. @pre mj_fwdActuation
 bool ResidualDifference::ForceLimits(const mjModel* m) {
   mjData* p = probe_.get();
   ForceZones(m, p, false, &zones_);
@@ -150,8 +176,9 @@ bool ResidualDifference::ForceLimits(const mjModel* m) {
   local.tendon_actfrclimited = reinterpret_cast<decltype(local.tendon_actfrclimited)>(unlimited_.data());
   mj_fwdActuation(&local, p);
   ForceZones(m, p, true, &zones_);
+  const std::vector<char> jumps = JumpsAtLimits(m, p);
   for (std::size_t i = 0; i < limits_.size(); i++) {
-    if (limits_[i] != 0 && limits_[i] != zones_[i]) limits_[i] = kEitherZone;
+    if (limits_[i] != 0 && limits_[i] != zones_[i] && !jumps[i]) limits_[i] = kEitherZone;
   }
   mj_fwdActuation(m, p);
   return true;

@@ -326,6 +326,28 @@ TEST_F(ResidualDifferenceTest, AMuscleOnItsKinkHasTheSlopesOfAllStagesOfRungeKut
       << rest.coverage.terms[0].reason;
 }
 
+// the matrix of the integrator has slopes of an actuator's force up to its limit, and v' jumps there: the derivative
+// goes on beyond it, as the point does
+TEST_F(ResidualDifferenceTest, WhereTheStepJumpsAForceAtItsLimitStaysThere) {
+  for (const char* integrator : {"implicitfast", "discrete"}) {
+    SCOPED_TRACE(integrator);
+    const ModelPtr model = LoadModelFromString("<mujoco><option timestep='.01' integrator='" + std::string(integrator) +
+                                               R"('/><worldbody><body><joint name="j" axis="0 1 0" damping=".1"/>
+      <geom size=".1" pos=".2 0 0" mass="1" contype="0"/></body></worldbody>
+      <actuator><position joint="j" kp="10" kv="2" forcerange="-10 10"/></actuator></mujoco>)");
+    const DataPtr data = MakeData(model.get());
+    data->ctrl[0] = 1.5;
+    const StepDerivative beyond = Linearize(model.get(), data.get());
+    data->ctrl[0] = 1;
+    for (const Level level : {Level::kBest, Level::kResidual}) {
+      const StepDerivative at = Linearize(model.get(), data.get(), {.level = level});
+      EXPECT_LT((at.A - beyond.A).cwiseAbs().maxCoeff(), 1e-9) << ToString(level);
+      EXPECT_EQ(at.B.norm(), 0) << ToString(level);
+    }
+    EXPECT_EQ(Certify(model.get(), data.get()).label, Smoothness::kModeCrossing);
+  }
+}
+
 // A damper of |v| v bends at rest, and in a metric that has |v| the step does: nudges longer than the way there keep to
 // the side of the point.
 TEST_F(ResidualDifferenceTest, ADamperNearRestIsDifferencedOnItsSide) {
