@@ -346,8 +346,9 @@ bool ResidualDifference::Differences(const mjModel* m, const Evaluation& evaluat
     }
     Restore(m);
     if (!Column(m, evaluate, column, center, out->col(column))) {
-      *reason =
-          "every neighbour along " + TangentNames(m)[column] + " has another set of contacts or of forces at limits";
+      const bool control = column >= dims_.ndx;
+      const std::string name = control ? ControlNames(m)[column - dims_.ndx] : TangentNames(m)[column];
+      *reason = "every neighbour along " + name + " has another set of contacts or of forces at limits";
       return false;
     }
   }
