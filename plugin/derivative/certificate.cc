@@ -330,6 +330,10 @@ class Certifier {
     if (m_->opt.disableflags & mjDSBL_ACTUATION) return;
     for (int i = 0; i < m_->nactuator; i++) {
       if (!m_->actuator_forcelimited[i]) continue;
+      if (m_->actuator_gaintype[i] == mjGAIN_SO3) {
+        Torque(i);
+        continue;
+      }
       for (int k = 0; k < m_->actuator_outnum[i]; k++) {
         Saturation(Name("force", mjOBJ_ACTUATOR, i), d_->actuator_force[m_->actuator_outadr[i] + k],
                    m_->actuator_forcerange + 2 * i);
@@ -345,6 +349,19 @@ class Certifier {
       const ActuatorPull pull = ActuatorPullOf(m_, d_, t);
       Saturation(Name("actuator force", mjOBJ_TENDON, t), pull.force, pull.range);
     }
+  }
+
+  // (K16) limited in norm; whether the matrices of implicit integrators have one that is clamped, rounding decides
+  void Torque(int i) {
+    if (IsActuatorDisabled(m_, i) || !ServoMissing(m_, i).empty()) return;
+    const ServoSlope servo = MakeServoSlope(m_, d_, i);
+    const double limit = m_->actuator_forcerange[2 * i + 1];
+    const bool clamped = servo.value > limit;
+    const std::string name = Name("torque", mjOBJ_ACTUATOR, i);
+    Add(name, clamped ? "clamped" : "inside", "clamp", std::abs(servo.value - limit), "Nm", clamped);
+    const bool matrix = HasImplicitVelocity(m_) || IsDiscrete(m_);
+    if (clamped && matrix && m_->opt.integrator != mjINT_EULER && m_->actuator_biasprm[mjNBIAS * i + 2] != 0)
+      Add(name, "clamped", "its rounding", 0, "Nm", true);
   }
 
   // the engine has clamped the force already: on the edge it is saturated, how far beyond is not kept

@@ -228,7 +228,8 @@ void Orientation(const mjModel* m, const mjData* d, const double* ctrl, const do
   s->force.middleCols<3>(3) += bias[2] * Mat3::Identity();
 
   // clamped in norm
-  const double norm = torque.norm(), limit = m->actuator_forcerange[2 * i + 1];
+  s->value = torque.norm();
+  const double norm = s->value, limit = m->actuator_forcerange[2 * i + 1];
   const bool limited = m->actuator_forcelimited[i];
   s->damping = limited && mju_norm3(d->actuator_force + out) >= limit ? 0 : -bias[2];
   if (!limited || norm <= limit) return;

@@ -14,7 +14,7 @@ namespace costate {
 /// Slopes of one such actuator. Columns: lengths, velocities (one for each output), states, inputs.
 struct ServoSlope {
   int actuator = 0, outputs = 1, states = 0, inputs = 0;
-  double value = 0;            ///< of the first force, before limits
+  double value = 0;            ///< of the force before limits, of an so3 its norm
   Eigen::MatrixXd force;       ///< of the forces that limits act on
   Eigen::MatrixXd friction;    ///< of forces added after limits: a dcmotor's cogging and friction
   Eigen::MatrixXd next, rate;  ///< of act' and act_dot

@@ -221,6 +221,35 @@ TEST_F(ServoTest, SliderCranksKnowTheirRodBehindSeveralOutputs) {
       kAll);
 }
 
+// (A9) its torque is limited in norm. A clamped one is as long as its limit, but for a rounding that decides whether
+// the matrix of implicit integrators has it; level 2 says so where no neighbour is on the same side.
+TEST_F(ServoTest, OrientationIsAsFarFromItsLimitAsTheNormOfItsTorque) {
+  const ModelPtr model = LoadModelFromString(Model("<orientation joint='ball' kp='3' kv='0.2' forcerange='0 0.5'/>"));
+  mjModel* m = model.get();
+  for (const int integrator : kAll) {
+    for (const double turn : {0.02, 0.3}) {
+      SCOPED_TRACE(std::to_string(integrator) + " " + std::to_string(turn));
+      m->opt.integrator = integrator;
+      const DataPtr data = MakeData(m);
+      data->ctrl[0] = turn;
+      const Certificate certificate = Certify(m, data.get());
+      const Switch* clamp = support::Find(certificate, "torque of actuator 0", "clamp");
+      ASSERT_NE(clamp, nullptr);
+      EXPECT_NEAR(clamp->distance, std::abs(3 * turn - 0.5), 1e-12);
+      EXPECT_EQ(clamp->active, turn == 0.3);
+      EXPECT_EQ(support::Find(certificate, "force of actuator 0", "clamp"), nullptr);
+      const bool matrix = integrator == mjINT_IMPLICIT || integrator == mjINT_IMPLICITFAST;
+      EXPECT_EQ(support::Find(certificate, "torque of actuator 0", "its rounding") != nullptr, clamp->active && matrix);
+      try {
+        EXPECT_TRUE(Linearize(m, data.get(), {.level = Level::kResidual}).A.allFinite());
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+        EXPECT_TRUE(clamp->active && matrix) << error.what();
+      }
+    }
+  }
+}
+
 // (A9) both charts, balls and sites, with activations that turn beyond π, clamped in norm
 TEST_F(ServoTest, OrientationAgreesWithTheStep) {
   ExpectStep("<orientation joint='ball' kp='3' kv='0.2'/>", kAll);
