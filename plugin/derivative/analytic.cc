@@ -370,7 +370,7 @@ bool AnalyticBackend::Terms(const mjModel* m, mjData* d, StepDerivative* out, st
   const bool done = std::exchange(hessian_done_, false);
   if (!Prepare(m, d, out, missing) || !Assemble(m, d, done ? nullptr : &H_, missing)) return false;
   if (done || H_.Factor(AxesOfInertia(m, d, H_))) return true;
-  *missing = "H is not positive definite";
+  *missing = kSingularHessian;
   return false;
 }
 

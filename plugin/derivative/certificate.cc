@@ -654,6 +654,7 @@ Certificate Certify(const mjModel* model, const mjData* data, const CertifyOptio
   out.valid = status == StepStatus::kOk;
   if (out.valid) {
     out.solver_gap = CompareAccelerations(model, engine, Eigen::Map<const VectorXd>(work->qacc, model->nv));
+    if (point.IsSingular()) out.switches.push_back({"inertia", "singular", "its rounding", 0, "", true});
     Certifier(&local, work.get(), options).Run(&out);
   }
   guard.TakeWarnings();

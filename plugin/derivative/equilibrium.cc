@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/convergence.h"
 #include "core/plugins.h"
@@ -247,15 +248,22 @@ void Equilibrium::FactorMass(const mjModel* m, mjData* d) {
 }
 
 bool Equilibrium::Solve(const mjModel* model, mjData* d, StepStatus* status, std::string* reason) {
+  const auto factored = [&] {
+    if (IsSingular()) *reason = kSingularHessian;
+    return !IsSingular();
+  };
   if (!Forward(model, d, true, status, reason)) return false;
-  if (Polish(model, d) <= kConverged) return true;
+  double step = Polish(model, d);
+  if (!factored()) return false;
+  if (step <= kConverged) return true;
 
   // the active set was not the solution's: let the engine search to the end
   mjModel local = *model;
   SearchUntil(0, 200, &local.opt);
   mju_copy(d->qacc_warmstart, d->qacc, static_cast<int>(model->nv));
   if (!Forward(&local, d, true, status, reason)) return false;
-  const double step = Polish(model, d);
+  step = Polish(model, d);
+  if (!factored()) return false;
   if (step <= kAcceptable) return true;
   *reason = "the residual is not zero at the engine's acceleration (Newton step " + std::to_string(step) + ")";
   return false;
@@ -267,6 +275,7 @@ double Equilibrium::Polish(const mjModel* m, mjData* d) {
     Residual(m, d);
     Assemble(m, d);
     Factor(m);
+    if (IsSingular()) return std::numeric_limits<double>::infinity();
     if (symmetric_) llt_.solveInPlace(r_);  // takes no memory
     else lu_.Solve(r_.data());
     const double step = MaxAbs(r_) / (1 + MaxAbs(a_));
@@ -281,6 +290,8 @@ void Equilibrium::Factor(const mjModel* m) {
   if (symmetric_) llt_.compute(H_);
   else lu_.Factor(H_);
 }
+
+bool Equilibrium::IsSingular() const { return symmetric_ && llt_.info() != Eigen::Success; }
 
 Eigen::MatrixXd Equilibrium::SolveH(const Eigen::MatrixXd& X) const {
   if (symmetric_) return llt_.solve(X);

@@ -78,6 +78,9 @@ class Equilibrium {
   const Eigen::VectorXd& residual() const { return r_; }
   const Eigen::MatrixXd& HessianMatrix() const { return H_; }
 
+  /// Has H no inverse, as that of dofs that move the same bodies in the same way? @pre Solve.
+  bool IsSingular() const;
+
   /// H⁻¹ X and H⁻ᵀ X: M̂ of free bodies, (I8), is not symmetric. @pre Solve.
   Eigen::MatrixXd SolveH(const Eigen::MatrixXd& X) const;
   Eigen::MatrixXd SolveTransposedH(const Eigen::MatrixXd& X) const;
@@ -101,6 +104,9 @@ class Equilibrium {
 /// Largest Newton step, relative to 1 + |a|, that counts as converged; the largest that rounding may excuse.
 constexpr double kConverged = 1e-12;
 constexpr double kAcceptable = 1e-8;
+
+/// Why there is no derivative where H cannot be factored.
+constexpr const char* kSingularHessian = "H is not positive definite";
 
 /// M̂ of (I8) as a dense matrix, by nv + 1 calls of DiscreteForce. @pre, @post  as there.
 void DiscreteMetric(const mjModel* model, mjData* data, Eigen::MatrixXd* metric);

@@ -367,6 +367,22 @@ TEST_F(ResidualDifferenceTest, ADamperNearRestIsDifferencedOnItsSide) {
   }
 }
 
+// dofs that move one body in the same way share its inertia: H has no inverse, and half of one is no derivative
+TEST_F(ResidualDifferenceTest, RefusesAnInertiaWithoutInverse) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><body><joint name="a" type="slide" axis="1 0 0"/>
+    <joint type="slide" axis="0 1 0"/><joint type="slide" axis="1 1 0"/><geom size=".1" mass="1" contype="0"/></body></worldbody>
+    <actuator><motor joint="a"/></actuator></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  std::string missing;
+  const std::unique_ptr<Backend> backend = MakeResidualBackend(model.get(), {}, &missing);
+  const DataPtr at = MakeData(model.get());
+  StepDerivative out;
+  EXPECT_FALSE(backend->Linearize(model.get(), at.get(), true, &out, &missing));
+  EXPECT_FALSE(TakeWarnings().empty());
+  EXPECT_EQ(missing, "H is not positive definite");
+  EXPECT_EQ(Certify(model.get(), data.get()).label, Smoothness::kModeCrossing);
+}
+
 // where a muscle is at its optimal length, two parabolas of other curvature meet: beyond it all nudges lie on a line
 // that misses the slope, of one dof as of two
 TEST_F(ResidualDifferenceTest, ABendNearerThanAllNudgesButTheSmallestIsSeen) {
