@@ -274,7 +274,8 @@ void PrintFinding(const Finding& finding, const CheckOptions& options) {
   fmt::print("  {} contacts, {} constraint rows; {:.3g} ms\n", finding.contacts, finding.constraints,
              1e3 * finding.seconds);
   for (const std::string& line : CertificateLines(finding.certificate)) fmt::print("  {}\n", line);
-  fmt::print("  {}\n", CoverageText(finding.derivative.coverage));
+  const std::string coverage = CoverageText(finding.derivative.coverage);
+  if (!coverage.empty()) fmt::print("  {}\n", coverage);
   if (!finding.failure.empty()) {
     fmt::print("  {}\n", finding.failure);
     return;

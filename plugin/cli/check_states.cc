@@ -100,7 +100,8 @@ void Randomize(const mjModel* model, mjData* data) {
   }
 }
 
-// steps until contacts carry force, then on past the impact; false when none appears
+// steps until contacts carry force, then on past the impact; where the motion diverges soon after that, the first
+// contact is where it was still a motion; false when none appears
 bool Settle(const mjModel* model, mjData* data, double* seconds) {
   EngineGuard guard(data);
   mjModel local = *model;
@@ -108,17 +109,22 @@ bool Settle(const mjModel* model, mjData* data, double* seconds) {
   const double start = data->time, h = model->opt.timestep;
   const int limit = std::min(kSettleSteps, static_cast<int>(kSettleLimit / h) + 1);
   const int after = static_cast<int>(kSettleAfter / h) + 1;
-  VectorXd last(mj_stateSize(model, mjSTATE_INTEGRATION)), before(last.size());
+  VectorXd touching, last, before(mj_stateSize(model, mjSTATE_INTEGRATION));
   int first = -1;
-  for (int i = 0; i < limit && (first < 0 || i <= first + after); ++i) {
+  for (int i = 0; i < limit && (first < 0 || i <= first + 2 * after); ++i) {
     mj_getState(&local, data, before.data(), mjSTATE_INTEGRATION);
     mj_step(&local, data);
-    for (int warning : {mjWARN_BADQPOS, mjWARN_BADQVEL, mjWARN_BADQACC}) {
-      if (data->warning[warning].number > 0) i = limit;
+    const auto raised = [data](int warning) { return data->warning[warning].number > 0; };
+    if (raised(mjWARN_BADQPOS) || raised(mjWARN_BADQVEL) || raised(mjWARN_BADQACC)) {
+      last = touching;
+      break;
     }
-    if (i == limit || !HasContacts(data)) continue;
-    if (first < 0) first = i;
-    last = before;
+    if (!HasContacts(data)) continue;
+    if (first < 0) {
+      first = i;
+      touching = before;
+    }
+    if (i <= first + after) last = before;
   }
   guard.TakeWarnings();
   if (first < 0) return false;

@@ -181,6 +181,32 @@ TEST(Check, AModelThatCannotTouchSaysSo) {
   EXPECT_NE(result.out.find("note: this model cannot have contacts"), std::string::npos) << result.out;
 }
 
+// where there is no derivative there is no line of what it is made of
+TEST(Check, AStepThatFailsIsSaidWithoutAnEmptyLine) {
+  TemporaryFolder folder;
+  const ProcessResult result =
+      Check({folder.Write("s.xml",
+                          "<mujoco><worldbody><body><joint type='slide' axis='1 0 0'/><joint type='slide' "
+                          "axis='0 1 0'/><joint name='c' type='slide' axis='1 1 0'/><geom size='.1'/></body>"
+                          "</worldbody><actuator><motor joint='c'/></actuator></mujoco>")});
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_NE(result.out.find("the step fails here"), std::string::npos) << result.out;
+  EXPECT_EQ(result.out.find("  \n"), std::string::npos) << result.out;
+}
+
+// A rod that its actuator pushes the faster it turns: soon after the ball has touched the floor its motion is none, and
+// the state is that where the ball first touches.
+TEST(Check, AMotionThatDivergesIsLeftWhereItFirstTouches) {
+  TemporaryFolder folder;
+  const std::string model = folder.Write("d.xml", R"(<mujoco><option timestep="0.002"/><worldbody>
+    <geom type="plane" size="5 5 .1"/><body pos="0 0 .101"><joint type="slide" axis="0 0 1"/><geom size=".1"/></body>
+    <body pos="2 0 1"><joint name="j" axis="0 1 0"/><geom type="capsule" size=".02" fromto="0 0 0 .2 0 0" contype="0"/></body></worldbody>
+    <actuator><general joint="j" biastype="affine" biasprm="0 0 3" gainprm="1"/></actuator></mujoco>)");
+  const ProcessResult result = Check({model});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("contact: 0.014 s after the given state, in contact"), std::string::npos) << result.out;
+}
+
 TEST(Check, BadInputIsExitCodeTwoWithASentence) {
   TemporaryFolder folder;
   const std::string model = folder.Write("ball.xml", kBall);

@@ -130,6 +130,30 @@ TEST_F(ReferenceTest, ItsErrorBarCoversTheErrorAgainstAClosedForm) {
   }
 }
 
+// A true error of 1e-7 of a block is no rounding, wherever it is.
+TEST_F(ReferenceTest, AnErrorOf1e7IsCaught) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom type="plane" size="1 1 1"/>
+    <body pos="0 0 .0999"><freejoint/><geom size=".1" mass="1"/><body pos=".1 0 .1"><joint name="j" axis="0 1 0" damping=".1"/>
+    <geom type="capsule" size=".03" fromto="0 0 0 .2 0 0" contype="0"/></body></body></worldbody>
+    <actuator><motor joint="j"/></actuator></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  const ReferenceDerivative reference = Reference(model.get(), data.get());
+  const StepDerivative value = Linearize(model.get(), data.get());
+  const auto agrees = [&](const StepDerivative& x) {
+    return Compare(model.get(), x, reference, {.tolerance = 1e-8}).agrees;
+  };
+  ASSERT_TRUE(agrees(value));
+  const int nv = static_cast<int>(model->nv);
+  for (const int row : {nv, 0}) {
+    Eigen::Index i, j;
+    StepDerivative wrong = value;
+    MatrixXd block = value.A.block(row, nv, nv, nv);
+    block.cwiseAbs().maxCoeff(&i, &j);
+    wrong.A(row + i, nv + j) *= 1 + 1e-7;
+    EXPECT_FALSE(agrees(wrong)) << row;
+  }
+}
+
 // the midpoint of an impedance, where its second derivative jumps, nearer to the point than any nudge: alone, and with
 // its mirror image, where slopes forwards and backwards are alike; level 1 is on the point's own side
 TEST_F(ReferenceTest, AMidpointBesideThePointIsWithinTheBar) {
