@@ -5,6 +5,8 @@
 #include <limits>
 #include <random>
 
+#include "derivative/equilibrium.h"
+
 namespace costate {
 namespace {
 
@@ -37,6 +39,7 @@ StepQuotients::StepQuotients(const mjModel* model, int substeps, bool sensors, i
       quotients_(dims_.ndx + ns_, sizes + kExtraSizes),
       bends_(quotients_.rows(), quotients_.cols()),
       half_(dims_.ndx),
+      left_(dims_.nv, quotients_.cols()),
       parts_{dims_.nv, dims_.nv, dims_.na} {
   if (sensors) parts_.insert(parts_.end(), model->sensor_dim, model->sensor_dim + model->nsensor);
 }
@@ -144,6 +147,7 @@ int StepQuotients::Quotient(int col, Side side, double eps, int k, int first) {
   const SwitchSet* piece = !corner ? &base_ : k > 0 ? &piece_ : nullptr;
   const char* change = nullptr;
   bool usable = true;
+  left_.col(k).setZero();
   for (int sign : {1, -1}) {
     if (side == (sign > 0 ? Side::kBackward : Side::kForward)) continue;
     VectorXd* next = sign > 0 ? &plus_ : &minus_;
@@ -153,6 +157,7 @@ int StepQuotients::Quotient(int col, Side side, double eps, int k, int first) {
     (sign > 0 ? x1 : x0) = next;
     (sign > 0 ? s1 : s0) = sensors;
     NoteChoices(k);
+    NoteLeft(k);
 
     // on a clamp's corner the nudges are compared among themselves, but for what a clamp has no part in
     if (piece != nullptr && change == nullptr) change = stencil_set_.DifferenceFrom(*piece);
@@ -175,6 +180,38 @@ int StepQuotients::Quotient(int col, Side side, double eps, int k, int first) {
   if (change == nullptr) return first;
   switched_ = change;
   return !corner || !usable ? k + 1 : k;
+}
+
+// What is left of r after the solver, over what resists each dof: M alone and the rows that push. A motor against a row
+// that hardly yields may move its dof by less than the solver ends at, and then it seems not to move at all.
+void StepQuotients::NoteLeft(int k) {
+  const mjModel* m = local_.get();
+  const mjData* d = data_;
+  const bool one_search = substeps_ == 1 && m->opt.integrator != mjINT_RK4 && !IsDiscrete(m);
+  if (!one_search || d->nefc == 0 || m->opt.noslip_iterations > 0) return;
+  residual_.resize(dims_.nv);
+  stiffness_.resize(dims_.nv);
+  mj_mulM(m, d, residual_.data(), d->qacc);
+  for (int i = 0; i < dims_.nv; ++i) {
+    residual_[i] -= d->qfrc_smooth[i] + d->qfrc_constraint[i];
+    stiffness_[i] = d->M[m->M_rowadr[i] + m->M_rownnz[i] - 1];
+  }
+  for (int row = 0; row < d->nefc; ++row) {
+    if (d->efc_state[row] != mjCNSTRSTATE_QUADRATIC && d->efc_state[row] != mjCNSTRSTATE_CONE) continue;
+    ForJacobianRow(m, d, row, [&](int dof, double J) { stiffness_[dof] += d->efc_D[row] * J * J; });
+  }
+  left_.col(k) = left_.col(k).cwiseMax(residual_.cwiseAbs().cwiseQuotient(stiffness_));
+}
+
+// what that makes of a row of q' or v', at the two neighbouring sizes where it is least: an extrapolation is made of
+// two
+double StepQuotients::Left(const Column& column, int row) const {
+  if (row >= 2 * dims_.nv) return 0;
+  const double h = local_.get()->opt.timestep, sides = column.side == Side::kCentered ? 2 : 1;
+  const auto at = [&](int k) { return left_(row % dims_.nv, k) / (sides * std::ldexp(column.eps, -k)); };
+  double least = kNoBar;
+  for (int k = column.first + 1; k < column.end; ++k) least = std::min(least, std::max(at(k - 1), at(k)));
+  return least * (row < dims_.nv ? h * h : h);
 }
 
 // a sensor that a nudge turns to other contacts says nothing over that size, and nothing else does
@@ -257,6 +294,7 @@ Extrapolation StepQuotients::Row(const Column& column, int row, bool corner) con
   Extrapolation e = Extrapolate(values, count, centered, noise);
   if (e.bends && corner) e.error = BendError(values, count, e, noise);
   if (centered && corner) e.error = std::max(e.error, Corner(row, begin, count, noise));
+  if (corner) e.error = std::max(e.error, Left(column, row));
   return e;
 }
 

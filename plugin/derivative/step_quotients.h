@@ -39,8 +39,8 @@ class StepQuotients {
   Column Differences(int col, double eps_max, double sure);
 
   /// One row of the column, extrapolated, with its error bar; that is infinite where too few sizes are of use: of a
-  /// sensor also where it reads other contacts. @param corner  count a jump of the slope at the point, and a
-  /// bend beside it, (J3)
+  /// sensor also where it reads other contacts. @param corner  count a jump of the slope at the point, a bend beside
+  /// it, and what the solver leaves, (J3)
   Extrapolation Row(const Column& column, int row, bool corner) const;
 
   /// The quotient of the size that is nearest to `eps`.
@@ -61,6 +61,8 @@ class StepQuotients {
   bool IsSure(const Column& column, double sure) const;
   double Corner(int row, int first, int count, double noise) const;
   void NoteChoices(int k);
+  void NoteLeft(int k);
+  double Left(const Column& column, int row) const;
 
   int substeps_, sizes_;
   DifferenceModel local_;
@@ -75,6 +77,8 @@ class StepQuotients {
   MatrixXd quotients_;  // (ndx + ns) × sizes
   MatrixXd bends_;      // likewise: the quotient forwards less that backwards, of centred ones
   VectorXd half_;
+  MatrixXd left_;  // nv × sizes: of each dof's acceleration, what the solver has not found
+  VectorXd residual_, stiffness_;
   std::vector<int> parts_;   // numbers of rows that have one scale
   std::vector<int> chosen_;  // of each sensor's number: the first size up to which it reads the contacts of the point
 };

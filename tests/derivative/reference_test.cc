@@ -130,6 +130,30 @@ TEST_F(ReferenceTest, ItsErrorBarCoversTheErrorAgainstAClosedForm) {
   }
 }
 
+// A beam that turns about its own middle has no inverse weight there, so that the connect holds it all but rigidly: the
+// solver ends before it moves for a nudge of the motor, and that nothing moves is known no better than that.
+TEST_F(ReferenceTest, WhatTheSolverLeavesIsWithinTheBar) {
+  for (const char* anchor : {"0.5 0 0", "0 0 0.3"}) {
+    const ModelPtr model = LoadModelFromString(
+        std::string(
+            R"(<mujoco><option timestep=".015"/><worldbody><geom type="plane" size="5 5 1" pos="0 0 -1" condim="1"/>
+      <body name="anchor"/><body name="beam"><joint name="j" axis="0 1 0"/><geom type="box" size=".2" fromto="0 0 0 0 -2 0"
+      contype="0" conaffinity="0"/></body><body pos="4 0 -.801"><freejoint/><geom size=".2"/></body></worldbody>
+      <equality><connect body1="anchor" body2="beam" anchor=")") +
+        anchor + R"("/></equality><actuator><motor joint="j" gear="500"/></actuator></mujoco>)");
+    const DataPtr data = MakeData(model.get());
+    for (const double gear : {50, 500, 3000}) {
+      model->actuator_gear[0] = gear;
+      const StepDerivative value = Linearize(model.get(), data.get());
+      EXPECT_GT(value.B(model->nv, 0), 1e-15);
+      EXPECT_LT(value.B(model->nv, 0), 1e-12);
+      const ReferenceDerivative reference = Reference(model.get(), data.get());
+      for (const double tolerance : {1e-4, 1e-6, 1e-8})
+        EXPECT_TRUE(Compare(model.get(), value, reference, {.tolerance = tolerance}).agrees) << anchor << gear;
+    }
+  }
+}
+
 // A true error of 1e-7 of a block is no rounding, wherever it is.
 TEST_F(ReferenceTest, AnErrorOf1e7IsCaught) {
   const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom type="plane" size="1 1 1"/>
