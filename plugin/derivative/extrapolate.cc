@@ -15,7 +15,10 @@ constexpr double kClearlyBetter = 0.1;  // odd powers are there, and not just by
 constexpr double kNoise = 10;  // of the noise: what smaller sizes may leave a value by
 
 double Size(double x) { return std::abs(x); }
-double Size(const VectorXd& x) { return x.size() ? x.cwiseAbs().maxCoeff<Eigen::PropagateNaN>() : 0; }
+double Size(const VectorXd& x) {
+  const double sum = x.lpNorm<1>();  // NaN where an entry is one; a maximum that passes NaN on goes entry by entry
+  return std::isnan(sum) || x.size() == 0 ? sum : x.lpNorm<Eigen::Infinity>();
+}
 
 template <typename Value>
 struct Candidate {
