@@ -74,7 +74,8 @@ Room MuscleRoom(const mjModel* m, const mjData* d, int actuator, bool moves_ctrl
 // (P1) a damper of |v| bends at rest: nudges of what moves go on as it does
 Room ReversalRoom(const mjModel* m, int dof, double velocity, double reach) {
   if (velocity == 0 || std::abs(velocity) > reach || mju_isZero(DofDamping(m, dof).poly, mjNPOLY)) return {};
-  return {velocity<0, velocity> 0};
+  const bool back = velocity < 0;
+  return {back, !back};
 }
 
 // how far a column of (q, v, w, u) may move on the point's side of its clamps

@@ -190,12 +190,12 @@ class ResidualDifference {
   // of each dof: how far the rows that act go with one unit of it, times how much narrower than kWidth they bend
   std::vector<ActivationSide> sides_;  // of the point
   Eigen::VectorXd lever_;
-  Eigen::VectorXd noise_;                      // of each row, beyond a rounding
-  Eigen::VectorXd shown_;                      // … that short nudges show
-  Eigen::VectorXd cancelled_;                  // of each row of sensors: what accelerations add up to, signs aside
+  Eigen::VectorXd noise_;                // of each row, beyond a rounding
+  Eigen::VectorXd shown_;                // … that short nudges show
+  Eigen::VectorXd cancelled_;            // of each row of sensors: what accelerations add up to, signs aside
   Eigen::VectorXd largest_, candidate_;  // of all values; one side extrapolated
-  std::vector<int> parts_;                     // numbers of rows that err together
-  std::vector<double> sizes_;                  // largest entry of each, in the columns of this stage so far
+  std::vector<int> parts_;               // numbers of rows that err together
+  std::vector<double> sizes_;            // largest entry of each, in the columns of this stage so far
   DifferencedTerms terms_;
   SensorNeeds needs_;
   const ForceChange* forces_ = nullptr;  // of the sensors

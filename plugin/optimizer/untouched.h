@@ -10,7 +10,8 @@
 namespace costate {
 
 /// Terms of problem.cost that make up a tenth of it or more along a motion, and whose own slope by each control (and by
-/// a start that is free), in its unit of kicks, is at most `slope` of the term: zero to rounding, if not given. None where the cost has no terms, or there is no adjoint.
+/// a start that is free), in its unit of kicks, is at most `slope` of the term: zero to rounding, if not given. None
+/// where the cost has no terms, or there is no adjoint.
 ///
 /// Cost: one adjoint sweep a term of that size.
 std::vector<std::string> UntouchedTerms(const Problem& problem, const Trajectory& motion, double slope = 1e-10);

@@ -65,7 +65,8 @@ TEST(CliGradient, SaysThatStepsAreNotConverged) {
   const ProcessResult result = Costate({"gradient", task});
   EXPECT_EQ(result.exit_code, 1) << result.out << result.err;
   EXPECT_TRUE(Has(result.out, "used all its 3 iterations")) << result.out;
-  EXPECT_TRUE(Has(result.out, "with <option solver=\"Newton\" iterations=\"200\" tolerance=\"0\"> all agree")) << result.out;
+  EXPECT_TRUE(Has(result.out, "with <option solver=\"Newton\" iterations=\"200\" tolerance=\"0\"> all agree"))
+      << result.out;
 }
 
 // a servo that Euler cannot hold: what is exact at rest grows beyond any step of a difference
