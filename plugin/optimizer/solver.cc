@@ -86,7 +86,8 @@ void RefuseDelays(const mjModel* model, const char* solver) {
         ErrorCode::kUnsupported,
         fmt::format(
             "actuator '{}' acts {:g} s late: {} plans with derivatives by the state, and controls on their way are "
-            "not in it (without delay=\"…\" the model can be optimized)",
+            "not in it (remedy: optimize without delay=\"…\"; or <gradient start=\"none\"/> in the task and costate "
+            "gradient --descend lbfgs, which follows delays, but under RK4)",
             ElementName(model, mjOBJ_ACTUATOR, i), model->actuator_delay[i], solver));
   }
 }
