@@ -33,7 +33,7 @@ class NetworkPolicy : public Feedback {
 
   /// For how long a control is held [s]; 0: unknown.
   double knot_time() const { return knot_time_; }
-  /// The knot of the reference at a time of the engine [s]; 0 where knots have no length.
+  /// The knot of the reference at a time of the engine [s]; 0 where knots have no length or the time is NaN.
   int KnotAt(double time) const;
 
   bool NeedsSensors() const override { return sensors_; }

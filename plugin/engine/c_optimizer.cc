@@ -5,6 +5,7 @@
 #include <costate/state.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 
 #include "engine/c_call.h"
@@ -34,6 +35,7 @@ void WriteControl(const NetworkPolicy& law, const mjData* d, mjtNum* u, mjtNum* 
   const mjModel* m = law.model();
   const Dims dims(m);
   const VectorXd x = GetState(m, d), s = Eigen::Map<const VectorXd>(d->sensordata, dims.ns);
+  if (!std::isfinite(d->time)) throw Error(ErrorCode::kInvalidArgument, "the time in d is not finite");
   const FeedbackInput in{law.KnotAt(d->time), d->time, x, s};
   if (!x.allFinite()) throw Error(ErrorCode::kInvalidArgument, "the state in d is not finite");
   if (law.NeedsSensors() && !s.allFinite()) throw Error(ErrorCode::kInvalidArgument, "sensordata in d is not finite");

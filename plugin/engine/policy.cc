@@ -103,7 +103,7 @@ void PolicyPlugin::Policy(const mjModel* m, const mjData* d, double interval, mj
     return;
   }
   if (end_ == kLoop && interval >= 0) interval = std::fmod(interval, N);
-  const int knot = static_cast<int>(std::clamp(interval, 0.0, static_cast<double>(N)));
+  const int knot = static_cast<int>(std::fmin(std::fmax(interval, 0), N));  // a time that is no number: the first
   const int t = std::min(knot, N - 1);
   mju_copy(u, run_->record.trajectory.U.col(t).data(), nu);
   if (!feedback_) return;

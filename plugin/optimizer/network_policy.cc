@@ -145,7 +145,7 @@ int NetworkPolicy::KnotAt(double time) const {
   constexpr double kEarly = 1e-6;  // of a knot: sums of time steps are not exact
   if (!(knot_time_ > 0)) return 0;
   const double knots = std::floor((time - begin_) / knot_time_ + kEarly);
-  return static_cast<int>(std::clamp(knots, 0.0, static_cast<double>(U_.cols() - 1)));
+  return static_cast<int>(std::fmin(std::fmax(knots, 0), static_cast<double>(U_.cols() - 1)));  // NaN: 0
 }
 
 VectorXd NetworkPolicy::Observe(const FeedbackInput& in) const {

@@ -418,6 +418,10 @@ TEST_F(CPolicyTest, SaysWhatDoesNotFit) {
   data_->qvel[0] = std::nan("");
   EXPECT_NE(costate_policy_control(policy, data_.get(), u.data(), nullptr, nullptr, error_, sizeof error_), 0);
   EXPECT_STREQ(error_, "the state in d is not finite");
+  data_->qvel[0] = 0;
+  data_->time = std::nan("");
+  EXPECT_NE(costate_policy_control(policy, data_.get(), u.data(), nullptr, nullptr, error_, sizeof error_), 0);
+  EXPECT_STREQ(error_, "the time in d is not finite");
   EXPECT_NE(costate_policy_control(policy, nullptr, u.data(), nullptr, nullptr, error_, sizeof error_), 0);
   EXPECT_NE(costate_policy_control(nullptr, data_.get(), u.data(), nullptr, nullptr, error_, sizeof error_), 0);
   EXPECT_EQ(u, VectorXd::Constant(2, -7));

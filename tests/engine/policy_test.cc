@@ -179,6 +179,18 @@ TEST_F(PolicyPluginTest, OffsetLoopAndZero) {
 }
 
 // A copy, a restored state and a thread of its own all go on as the original does, in the middle of an interval too.
+// a host may set any time, and steps on whatever it is
+TEST_F(PolicyPluginTest, ATimeThatIsNoNumberIsThatOfTheFirstKnot) {
+  Make();
+  for (const char* end : {"hold", "loop", "zero"}) {
+    const ModelPtr m = Load(Config("feedback", "off") + Config("end", end));
+    const DataPtr d = MakeData(m.get());
+    d->time = NAN;
+    mj_step(m.get(), d.get());
+    EXPECT_EQ(Eigen::Map<const VectorXd>(d->ctrl, 3), run_.trajectory.U.col(0)) << end;
+  }
+}
+
 TEST_F(PolicyPluginTest, CopiesRestoredStatesAndThreadsGoOnAlike) {
   for (const char* integrator : {"implicitfast", "RK4"}) {
     Make(integrator);
