@@ -37,7 +37,9 @@ struct TaskSolution {
 /// <smooth> and <time>; where that motion, on the true model, is the better one in the end, it is the result.
 ///
 /// With <time> and <smooth> lengths are tried on the true model, from where <smooth> has led at that of the horizon.
-/// @throws as SampleControls, SolveContinuation, SolveBasinHopping, SolveFreeTime and Solve.
+/// @throws as SampleControls, SolveContinuation, SolveBasinHopping, SolveFreeTime and Solve; and what a callback
+/// throws,
+///         which ends the solve.
 TaskSolution SolveTask(const Task& task, const TaskCallbacks& callbacks = {});
 
 /// The same from a guess that needs no sampling, of a problem that may be another than the task's own: a plan's.

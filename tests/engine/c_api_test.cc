@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -484,6 +485,27 @@ TEST(CTask, SaysWhatIsWrong) {
   EXPECT_STREQ(error, "file is NULL");
   EXPECT_NE(costate_solve_task(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, error, sizeof error), 0);
   EXPECT_STREQ(error, "task is NULL");
+}
+
+// solves run on threads of their own; with hops several side by side, which wait for each other
+TEST(CTask, WhatACallbackThrowsIsItsError) {
+  const std::string file = std::string(COSTATE_MODELS) + "/cartpole/swing_up.xml";
+  char error[500];
+  costate_task* task = costate_load_task(file.c_str(), error, sizeof error);
+  ASSERT_NE(task, nullptr) << error;
+  for (const int hops : {-1, 0, 2}) {
+    const costate_solve_options options{0, hops, 2,
+                                        [](void*, int iteration, mjtNum, mjtNum) {
+                                          return iteration < 3 ? 0 : throw std::runtime_error("of the host");
+                                        },
+                                        nullptr};
+    costate_solve_result result{};
+    result.status = -7;
+    EXPECT_NE(costate_solve_task(task, &options, &result, nullptr, nullptr, nullptr, error, sizeof error), 0);
+    EXPECT_STREQ(error, "of the host") << hops;
+    EXPECT_EQ(result.status, -7);
+  }
+  costate_delete_task(task);
 }
 
 TEST(CResidual, SaysWhatIsWrong) {
