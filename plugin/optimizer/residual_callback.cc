@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 
+#include "core/engine_guard.h"
 #include "optimizer/residual_map.h"
 
 namespace costate {
@@ -30,11 +31,13 @@ class CallbackMap final : public ResidualMap {
   bool reads_control() const override { return callback_->reads_control; }
 
   void Value(const KnotView& knot, const VectorXd& z, VectorXd* r) const override {
+    const EngineGuard guard;  // its engine errors are its caller's exceptions, whatever the thread
     r->setZero(size());
     callback_->value(Input(knot, z, knot.x, knot.u), *r);
   }
 
   void Jacobian(const KnotView& knot, const VectorXd& z, ResidualJacobian* J) const override {
+    const EngineGuard guard;
     J->measured.setZero(size(), z.size());
     J->x.setZero(reads_state() ? size() : 0, reads_state() ? dims_.ndx : 0);
     const bool control = reads_control() && knot.t < knot.N;

@@ -508,6 +508,33 @@ TEST(CTask, WhatACallbackThrowsIsItsError) {
   costate_delete_task(task);
 }
 
+// such a residual is called on threads that the host has never seen, where the engine would end the process
+TEST(CResidual, ItsEngineErrorsAreErrorsOfTheCall) {
+  char error[500];
+  const auto fails = [](void*, const costate_residual_input* in, mjtNum* r) {
+    r[0] = in->x[0];
+    if (in->t == 5) mju_error("in the residual");
+  };
+  ASSERT_EQ(costate_register_residual("c fails", 1, COSTATE_READS_STATE, fails, nullptr, nullptr, error, sizeof error),
+            0);
+  const support::TemporaryFolder folder;
+  folder.Write("slide.xml",
+               "<mujoco><worldbody><body><joint name='a' type='slide'/><geom size='.1'/></body></worldbody>"
+               "<actuator><motor joint='a'/></actuator></mujoco>");
+  costate_task* task = costate_load_task(
+      folder.Write("t.xml", "<task model='slide.xml' horizon='0.1'><cost callback='c fails'/></task>").c_str(), error,
+      sizeof error);
+  ASSERT_NE(task, nullptr) << error;
+  for (const int threads : {1, 3}) {
+    for (const int hops : {-1, 0, 2}) {
+      const costate_solve_options options{0, hops, threads, nullptr, nullptr};
+      EXPECT_NE(costate_solve_task(task, &options, nullptr, nullptr, nullptr, nullptr, error, sizeof error), 0);
+      EXPECT_NE(std::string(error).find("in the residual"), std::string::npos) << error;
+    }
+  }
+  costate_delete_task(task);
+}
+
 TEST(CResidual, SaysWhatIsWrong) {
   char error[200];
   EXPECT_NE(costate_register_residual("a", 0, 0, ResidualValue, nullptr, nullptr, error, sizeof error), 0);
