@@ -16,8 +16,14 @@ inline void CheckSize(const mjModel* model, const char* name, Eigen::Index size,
                                                  "' has " + symbol + " = " + std::to_string(expected));
 }
 
-/// @throws Error{kInvalidArgument} for data that was made for a model of another layout: reading it would leave its
-/// buffers.
+/// The model. @throws Error{kInvalidArgument}: mj_loadXML and its like return NULL for a file that they do not like.
+inline const mjModel* NotNull(const mjModel* model) {
+  if (model == nullptr) throw Error(ErrorCode::kInvalidArgument, "the model is NULL");
+  return model;
+}
+
+/// @throws Error{kInvalidArgument} for no data, and for data that was made for a model of another layout: reading it
+/// would leave its buffers.
 void CheckData(const mjModel* model, const mjData* data);
 
 }  // namespace costate

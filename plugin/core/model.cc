@@ -9,6 +9,7 @@
 #include <fstream>
 #include <system_error>
 
+#include "core/check.h"
 #include "core/engine_guard.h"
 #include "core/plugin_library.h"
 
@@ -193,7 +194,7 @@ SpecPtr Parse(const char* path, const char* text, const std::string& name, std::
 }  // namespace
 
 Dims::Dims(const mjModel* model)
-    : nq(static_cast<int>(model->nq)),
+    : nq(static_cast<int>(NotNull(model)->nq)),
       nv(static_cast<int>(model->nv)),
       na(static_cast<int>(model->na)),
       nu(static_cast<int>(model->nu)),
@@ -211,6 +212,7 @@ SpecPtr LoadSpec(const std::string& path, std::vector<std::string>* warnings) {
 }
 
 ModelPtr CompileModel(mjSpec* spec, const std::string& name, std::vector<std::string>* warnings) {
+  if (spec == nullptr) throw Error(ErrorCode::kInvalidArgument, WithName(name, "the spec is NULL"));
   EngineGuard guard;
   ModelPtr model(mj_compile(spec, nullptr));
   if (!model) throw Error(ErrorCode::kParse, WithName(name, OneLine(mjs_getError(spec))));
@@ -241,10 +243,11 @@ ModelPtr LoadModelFromString(const std::string& xml) {
 
 ModelPtr CopyModel(const mjModel* model) {
   EngineGuard guard;
-  return ModelPtr(mj_copyModel(nullptr, model));
+  return ModelPtr(mj_copyModel(nullptr, NotNull(model)));
 }
 
 std::vector<unsigned char> SerializeModel(const mjModel* model) {
+  NotNull(model);
   EngineGuard guard;
 
   // textures kept by reference come in, so that the bytes need no other file; one that is gone stays a reference:
@@ -268,7 +271,7 @@ ModelPtr DeserializeModel(const std::vector<unsigned char>& bytes, const std::ve
 
 DataPtr MakeData(const mjModel* model) {
   EngineGuard guard;
-  DataPtr data(mj_makeData(model));
+  DataPtr data(mj_makeData(NotNull(model)));
   if (!data) throw Error(ErrorCode::kEngine, "the engine could not make data: " + Join(guard.TakeWarnings()));
   return data;
 }

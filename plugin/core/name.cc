@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "core/check.h"
 #include "core/engine_guard.h"
 
 namespace costate {
@@ -104,7 +105,7 @@ std::string KeyHint(const mjModel* model, const std::string& key) {
 }
 
 int FindKey(const mjModel* model, const std::string& key) {
-  const int named = mj_name2id(model, mjOBJ_KEY, key.c_str());
+  const int named = mj_name2id(NotNull(model), mjOBJ_KEY, key.c_str());
   if (named >= 0) return named;
   int number = -1;
   const auto [end, code] = std::from_chars(key.data(), key.data() + key.size(), number);

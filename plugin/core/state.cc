@@ -17,6 +17,7 @@ VectorXd Get(const mjModel* model, const mjData* data, int signature) {
 
 void Set(const mjModel* model, mjData* data, const char* name, const char* symbol, ConstVectorRef state,
          int signature) {
+  CheckData(model, data);
   CheckSize(model, name, state.size(), symbol, mj_stateSize(model, signature));
   mj_setState(model, data, state.data(), signature);
 }
@@ -26,6 +27,8 @@ void Set(const mjModel* model, mjData* data, const char* name, const char* symbo
 // Data holds the signature of the compiled model that it was made for. Models compiled apart may still be alike, as two
 // that were read from one file: the size of the buffers tells.
 void CheckData(const mjModel* model, const mjData* data) {
+  NotNull(model);
+  if (data == nullptr) throw Error(ErrorCode::kInvalidArgument, "the data is NULL");
   if (data->signature == model->signature) return;
   static thread_local std::uint64_t alike[2];  // the last two that are: making data takes long
   if (alike[0] == model->signature && alike[1] == data->signature) return;

@@ -81,6 +81,7 @@ StepStatus Run(mjData* data, const Calls& calls) {
 }
 
 void SetStateAndControl(const mjModel* model, mjData* data, const Dims& dims, ConstVectorRef x, ConstVectorRef u) {
+  CheckData(model, data);
   CheckSize(model, "x", x.size(), "nx", dims.nx);
   CheckSize(model, "u", u.size(), "nu", dims.nu);
   mj_setState(model, data, x.data(), kStateSignature);

@@ -212,5 +212,19 @@ TEST_F(ModelTest, DataThatCannotBeAllocatedIsAnEngineError) {
   EXPECT_ERROR(MakeData(model.get()), ErrorCode::kEngine, "allocate");
 }
 
+// what mj_loadXML and mj_makeData return when they fail
+TEST_F(ModelTest, NullIsRefusedByName) {
+  const ModelPtr model = LoadModelFromString(kArm);
+  const auto code = ErrorCode::kInvalidArgument;
+  EXPECT_ERROR(Dims(nullptr), code, "the model is NULL");
+  EXPECT_ERROR(MakeData(nullptr), code, "the model is NULL");
+  EXPECT_ERROR(MakeDataAtKey(nullptr, "up"), code, "the model is NULL");
+  EXPECT_ERROR(CopyModel(nullptr), code, "the model is NULL");
+  EXPECT_ERROR(SerializeModel(nullptr), code, "the model is NULL");
+  EXPECT_ERROR(CompileModel(nullptr, "robot"), code, "the spec is NULL");
+  EXPECT_ERROR(GetState(model.get(), nullptr), code, "the data is NULL");
+  EXPECT_ERROR(GetState(nullptr, nullptr), code, "the model is NULL");
+}
+
 }  // namespace
 }  // namespace costate

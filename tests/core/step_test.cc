@@ -314,5 +314,18 @@ TEST_F(StepTest, WrongSizesAreNamed) {
   EXPECT_ERROR(Step(model.get(), data.get(), x, u, 0, none, none), ErrorCode::kInvalidArgument, "substeps is 0");
 }
 
+// writing a state into its buffers would leave them
+TEST_F(StepTest, DataOfAnotherModelIsRefused) {
+  const ModelPtr model = LoadModelFromString(Scene("")), small = LoadModelFromString("<mujoco model='small'/>");
+  const DataPtr data = MakeData(model.get()), other = MakeData(small.get());
+  const VectorXd x = GetState(model.get(), data.get()), u = VectorXd::Zero(2);
+  VectorXd none;
+  const auto code = ErrorCode::kInvalidArgument;
+  EXPECT_ERROR(Step(model.get(), other.get(), x, u, 1, none, none), code, "made for another model");
+  EXPECT_ERROR(Forward(model.get(), other.get(), x, u, none), code, "made for another model");
+  EXPECT_ERROR(SetState(model.get(), other.get(), x), code, "made for another model");
+  EXPECT_ERROR(Step(model.get(), nullptr, x, u, 1, none, none), code, "the data is NULL");
+}
+
 }  // namespace
 }  // namespace costate
