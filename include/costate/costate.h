@@ -42,5 +42,6 @@
 #include <costate/tangent.h>
 #include <costate/task.h>
 #include <costate/types.h>
+#include <costate/uncertainty.h>
 
 #endif  // COSTATE_COSTATE_H_

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <utility>
 
 #include "cli/commands.h"
@@ -33,7 +34,48 @@ std::string Row(const Task& task, const IterationRecord& r, ConstVectorRef theta
   return text;
 }
 
-void PrintSummary(const Task& task, const ParameterSet* parameters, const DescentResult& result, double seconds) {
+// " ± 0.02": two standard errors
+std::string Interval(const FitUncertainty& fit, std::size_t input) {
+  if (!fit.why_not.empty()) return "";
+  const double deviation = fit.deviation[static_cast<Eigen::Index>(input)];
+  return std::isfinite(deviation) ? fmt::format(" ± {:.2g}", 2 * deviation) : std::isnan(deviation) ? "" : " ± any";
+}
+
+// what the fit leaves open, and whether what is left looks like noise
+void PrintUncertainty(const Task& task, const ParameterSet* parameters, const DescentResult& result,
+                      const FitUncertainty& fit) {
+  if (!fit.why_not.empty()) return;
+  fmt::print(
+      "  ±             two standard errors: {} numbers are compared, and what is left of them is taken for noise\n",
+      fit.residuals);
+  constexpr double kNoNoise = 0.5, kNothingLeft = 1e-6;  // of the guess's loss
+  if (fit.correlation > kNoNoise && result.loss > kNothingLeft * result.initial_loss) {
+    fmt::print(
+        "  note          what is left is no noise: it goes on from row to row (correlation {:.2f}), so the model does "
+        "not do all\n                that was recorded; what it misses may hide in what is fitted (± are widened)\n",
+        fit.correlation);
+  }
+  const std::vector<std::string> tangents = TangentNames(task.model.get());
+  const std::size_t starts = task.inputs.start.size();
+  for (const UndeterminedDirection& direction : fit.undetermined) {
+    std::string text;
+    for (std::size_t i = 0; i < starts + task.inputs.parameters.size(); i++) {
+      const double change = direction.change[static_cast<Eigen::Index>(i)];
+      if (change == 0) continue;
+      const std::string name = i < starts ? tangents[static_cast<std::size_t>(task.inputs.start[i])] + " of the start"
+                                          : task.inputs.parameters[i - starts].name;
+      const std::string unit = i < starts ? "1" : (*parameters)[static_cast<int>(i - starts)].unit;
+      text += fmt::format("{}{} by {:+.3g}{}", text.empty() ? "" : ", ", name, change, unit == "1" ? "" : " " + unit);
+    }
+    fmt::print("  undetermined  {}: {}\n", text,
+               std::isinf(direction.deviation)
+                   ? "nothing that is compared moves"
+                   : fmt::format("known no better than ± {:.2g} times that", 2 * direction.deviation));
+  }
+}
+
+void PrintSummary(const Task& task, const ParameterSet* parameters, const DescentResult& result,
+                  const FitUncertainty& fit, double seconds) {
   fmt::print("\n{}: {}\n", ToString(result.status), result.message);
   fmt::print("  loss          {:.9g}, of the guess {:.9g}, in {} iterations and {}\n", result.loss, result.initial_loss,
              result.iterations.empty() ? 0 : result.iterations.back().iteration, FormatDuration(seconds));
@@ -44,9 +86,11 @@ void PrintSummary(const Task& task, const ParameterSet* parameters, const Descen
   const VectorXd dx = Difference(model, result.x0, task.x0);
   constexpr int kMostStarts = 12;
   int shown = 0;
+  std::size_t input = 0;
   for (int i : task.inputs.start) {
+    const std::string interval = Interval(fit, input++);
     if (dx[i] == 0 || shown++ >= kMostStarts) continue;
-    fmt::print("  {:<24} of the start changed by {:.10g}\n", tangents[static_cast<std::size_t>(i)], dx[i]);
+    fmt::print("  {:<24} of the start changed by {:.10g}{}\n", tangents[static_cast<std::size_t>(i)], dx[i], interval);
   }
   if (shown > kMostStarts) fmt::print("  … and {} more\n", shown - kMostStarts);
   for (std::size_t k = 0; k < task.inputs.parameters.size(); k++) {
@@ -54,8 +98,10 @@ void PrintSummary(const Task& task, const ParameterSet* parameters, const Descen
     const double value = result.theta[static_cast<Eigen::Index>(k)];
     const char* bound = value == p.lower ? ", at its lower bound" : value == p.upper ? ", at its upper bound" : "";
     const std::string& unit = (*parameters)[static_cast<int>(k)].unit;
-    fmt::print("  {:<24} {:.10g}{}, guess {:.10g}{}\n", p.name, value, unit == "1" ? "" : " " + unit, p.value, bound);
+    fmt::print("  {:<24} {:.10g}{}{}, guess {:.10g}{}\n", p.name, value, Interval(fit, input++),
+               unit == "1" ? "" : " " + unit, p.value, bound);
   }
+  PrintUncertainty(task, parameters, result, fit);
 }
 
 int ExitCodeOf(const DescentResult& result) {
@@ -103,13 +149,16 @@ int RunDescend(const Task& task, ParameterSet* parameters, const std::vector<Los
     });
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  PrintSummary(task, parameters, result, seconds);
+  FitUncertainty fit;
+  fit.why_not = "there is no motion";
+  if (result.status != SolveStatus::kDiverged) fit = EstimateUncertainty(task, parameters, result.x0, result.U);
+  PrintSummary(task, parameters, result, fit, seconds);
   if (result.status == SolveStatus::kDiverged) {
     fmt::print("Nothing was saved.\n");
     return kExitNo;
   }
   if (!arguments.folder.empty()) {
-    GradientReport report{&task, parameters, &result.gradient, &check, &result, result.x0, result.U, seconds};
+    GradientReport report{&task, parameters, &result.gradient, &check, &result, &fit, result.x0, result.U, seconds};
     Record record = MakeGradientRecord(report);
     record.settings.merge(Settings(arguments.options, task.spline));
     if (arguments.options.smooth.any()) record.settings["smoothing"] = ToString(arguments.options.smooth);

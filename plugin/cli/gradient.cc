@@ -370,7 +370,8 @@ int RunGradient(const GradientArguments& given) {
   if (descends) return RunDescend(task, parameters.get(), check, descend);
   if (!arguments.out.empty()) {
     Save(arguments,
-         {&task, parameters.get(), &g, check.empty() ? nullptr : &check, nullptr, task.x0, task.U_guess, seconds},
+         {&task, parameters.get(), &g, check.empty() ? nullptr : &check, nullptr, nullptr, task.x0, task.U_guess,
+          seconds},
          smoothing.any() ? ToString(smoothing) : "", average.get());
   }
   return agrees ? kExitOk : kExitNo;
@@ -407,6 +408,9 @@ more: gd, gradient descent with a fixed --rate or else a line search, lbfgs, or 
 control's range). With <spline knots="…"> in the task the controls are splines and their knots are what changes. One line an
 iteration; Ctrl-C keeps and saves the best. The run is saved in --out, by default runs/NAME-1, -2 … below the current folder;
 inputs.csv has what was fitted.
+
+Of a fit to a recorded motion ± is two standard errors (95 %), from what the fit leaves and how it moves with each number; what the
+motion cannot tell apart is named: only the ratio of a mass and a spring, a damper of a joint that rests.
 
 Exit code: 0 agrees; 1 disagrees, none can be judged, or there is no gradient; 2 bad input. With --descend: 0 a lower loss;
 1 none; 2 bad input; 130 interrupted.)");

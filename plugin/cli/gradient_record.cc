@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "cli/commands.h"
@@ -20,24 +21,32 @@ constexpr char kScript[] = "gradient.gnuplot";
 
 std::string Number(double value) { return fmt::format("{:.17g}", value); }
 
+// nothing where there is none, of what a bound holds, too
+std::string StandardError(const GradientReport& report, std::size_t input) {
+  if (!report.uncertainty || !report.uncertainty->why_not.empty()) return "";
+  const double deviation = report.uncertainty->deviation[static_cast<Eigen::Index>(input)];
+  return std::isnan(deviation) ? "" : Number(deviation);
+}
+
 // one row a start entry or parameter; starts are counted from the guess
 std::string InputsTable(const GradientReport& report) {
   const Task& task = *report.task;
   const mjModel* model = task.model.get();
   const std::vector<std::string> tangents = TangentNames(model);
   const VectorXd dx = Difference(model, report.x0, task.x0);
-  std::string text = "input,unit,guess,value,lower,upper,d loss / d input\n";
+  std::string text = "input,unit,guess,value,lower,upper,d loss / d input,standard error\n";
+  std::size_t input = 0;
   for (int i : task.inputs.start) {
-    text += fmt::format("{},change,0,{},,,{}\n", Quoted(tangents[static_cast<std::size_t>(i)] + " of the start"),
-                        Number(dx[i]), Number(report.gradient->x0[i]));
+    text += fmt::format("{},change,0,{},,,{},{}\n", Quoted(tangents[static_cast<std::size_t>(i)] + " of the start"),
+                        Number(dx[i]), Number(report.gradient->x0[i]), StandardError(report, input++));
   }
   for (std::size_t k = 0; k < task.inputs.parameters.size(); k++) {
     const TaskParameter& p = task.inputs.parameters[k];
     const Eigen::Index at = static_cast<Eigen::Index>(k);
     text +=
-        fmt::format("{},{},{},{},{},{},{}\n", Quoted(p.name), Quoted((*report.parameters)[static_cast<int>(k)].unit),
+        fmt::format("{},{},{},{},{},{},{},{}\n", Quoted(p.name), Quoted((*report.parameters)[static_cast<int>(k)].unit),
                     Number(p.value), Number(report.parameters->Get()[at]), Number(p.lower), Number(p.upper),
-                    Number(report.gradient->theta[at]));
+                    Number(report.gradient->theta[at]), StandardError(report, input++));
   }
   return text;
 }
@@ -143,6 +152,11 @@ Record MakeGradientRecord(const GradientReport& report) {
     record.iterations = report.descent->iterations;
     record.status = ToString(report.descent->status);
     record.message = report.descent->message;
+  }
+  if (report.uncertainty && report.uncertainty->why_not.empty()) {
+    record.settings["compared_numbers"] = fmt::format("{}", report.uncertainty->residuals);
+    record.settings["correlation_of_what_is_left"] = fmt::format("{:.3g}", report.uncertainty->correlation);
+    record.settings["undetermined_directions"] = fmt::format("{}", report.uncertainty->undetermined.size());
   }
   return record;
 }

@@ -5,6 +5,7 @@
 
 #include <costate/descent.h>
 #include <costate/record.h>
+#include <costate/uncertainty.h>
 
 #include <string>
 #include <vector>
@@ -20,7 +21,8 @@ struct GradientReport {
   const RolloutGradient* gradient = nullptr;           ///< of the motion
   const std::vector<LossCheckEntry>* check = nullptr;  ///< of the guess
   const DescentResult* descent = nullptr;
-  VectorXd x0;  ///< of the motion
+  const FitUncertainty* uncertainty = nullptr;  ///< of a fit
+  VectorXd x0;                                  ///< of the motion
   MatrixXd U;
   double seconds = 0;
 };

@@ -114,6 +114,11 @@ class ResidualCost final : public Cost {
   /// r of one term at a knot (size), whether or not its weight is zero there.
   void Residual(int term, const KnotView& knot, VectorXd* r) const;
 
+  /// The weights of one term at a knot; returns their common factor in (1), 0 where the term does not count.
+  double Weights(int term, const KnotView& knot, const VectorXd** weight) const {
+    return Weights(terms_[static_cast<std::size_t>(term)], knot, weight);
+  }
+
   /// Its Jacobians (4), (5): J has the leading columns of dx on which r can depend, Ju none where r does not depend on
   /// u and at the last knot.
   void Jacobian(int term, const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, MatrixXd* J, MatrixXd* Ju) const;

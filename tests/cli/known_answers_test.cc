@@ -42,7 +42,7 @@ std::map<std::string, double> Fitted(const std::string& run) {
   std::ifstream table(run + "/inputs.csv");
   std::string line;
   std::getline(table, line);
-  EXPECT_EQ(line, "input,unit,guess,value,lower,upper,d loss / d input");
+  EXPECT_EQ(line, "input,unit,guess,value,lower,upper,d loss / d input,standard error");
   while (std::getline(table, line)) {
     const std::vector<std::string> cells = Cells(line);
     fitted[cells.at(0)] = std::stod(cells.at(3));
@@ -111,6 +111,30 @@ TEST(CliDescend, WritesARunThatSaysWhatWasDone) {
   EXPECT_TRUE(RefusedWith(Costate(words), "--force"));
   std::ofstream(run + "/inputs.csv", std::ios::app) << "x";
   EXPECT_TRUE(RefusedWith(Costate({"replay", run}), "inputs.csv"));
+}
+
+// an oscillation shows stiffness and damping by the mass alone
+TEST(CliDescend, SaysHowWellTheMotionDeterminesWhatWasFitted) {
+  TemporaryFolder folder;
+  const std::string task = kKnown + "spring/task.xml", run = folder.File("run");
+  const ProcessResult two = Costate({"gradient", task, "--descend", "lbfgs", "--no-plots", "--out", run});
+  EXPECT_TRUE(Has(two.out, " ± ")) << two.out;
+  EXPECT_TRUE(Has(two.out, "two standard errors: 40 numbers are compared")) << two.out;
+  EXPECT_FALSE(Has(two.out, "undetermined")) << two.out;
+  EXPECT_FALSE(Has(two.out, "is no noise")) << two.out << "what RK4 leaves is a millionth of a millionth";
+  std::ifstream table(run + "/inputs.csv");
+  std::string line;
+  std::getline(table, line);
+  std::getline(table, line);
+  const double deviation = std::stod(Cells(line).at(7));
+  EXPECT_GT(deviation, 0);
+  EXPECT_LT(deviation, 1e-5);
+
+  const ProcessResult three =
+      Costate({"gradient", task, "--parameter", "body:cart/mass", "--descend", "lbfgs", "--no-save"});
+  EXPECT_TRUE(Has(three.out, "undetermined  joint:spring/stiffness by ")) << three.out;
+  EXPECT_TRUE(Has(three.out, ", body:cart/mass by ")) << three.out;
+  EXPECT_TRUE(Has(three.out, "nothing that is compared moves")) << three.out;
 }
 
 TEST(CliDescend, KeepsTheBestWhenInterrupted) {

@@ -1,0 +1,322 @@
+// Standard errors of a fit, and what its data cannot tell apart. README.md, "What the data say".
+#include <costate/tangent.h>
+#include <costate/uncertainty.h>
+#include <fmt/format.h>
+
+#include <Eigen/Eigenvalues>
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/extremes.h"
+#include "optimizer/cost_terms.h"
+
+namespace costate {
+namespace {
+
+// a change whose effects cancel to this share of what its parts do, squared: what rounding and differences leave
+constexpr double kNoEffect = 1e-9;
+
+constexpr int kPiece = 500;  // knots whose tangents are kept at once
+
+constexpr double kLargestCorrelation = 0.99;  // beyond it the widened variance is a guess
+
+double TypicalSize(const Task& task, std::size_t input) {
+  const std::size_t starts = task.inputs.start.size();
+  if (input < starts) return 1;
+  const double value = std::abs(task.inputs.parameters[input - starts].value);
+  return value > 0 ? value : 1;
+}
+
+// the inputs that no bound holds
+std::vector<int> FreeInputs(const Task& task, const ParameterSet* parameters) {
+  const int starts = static_cast<int>(task.inputs.start.size());
+  std::vector<int> free;
+  for (int i = 0; i < starts; i++) free.push_back(i);
+  for (int k = 0; k < static_cast<int>(task.inputs.parameters.size()); k++) {
+    const TaskParameter& p = task.inputs.parameters[static_cast<std::size_t>(k)];
+    const double value = parameters->Get()[k];
+    if (value > p.lower && value < p.upper) free.push_back(starts + k);
+  }
+  return free;
+}
+
+// knots at which a term counts, with its weights there and their common factor
+struct Knot {
+  int t;
+  double scale;
+  const VectorXd* weight;
+};
+std::vector<Knot> KnotsOf(const ResidualCost& cost, int term, const Trajectory& motion, double dt) {
+  std::vector<Knot> knots;
+  for (int t = 0; t <= motion.N(); t++) {
+    const VectorXd* weight = nullptr;
+    const double scale = cost.Weights(term, ViewKnot(motion, t, dt), &weight);
+    if (scale > 0) knots.push_back({t, scale, weight});
+  }
+  return knots;
+}
+
+// what is left of each row of a term
+struct Remainder {
+  VectorXd variance;  // mean square, widened where one residual follows from the one before
+  int numbers = 0;
+  double correlation = 0;  // sum over rows that have any
+  int rows = 0;            // that have any
+};
+Remainder WhatIsLeft(const ResidualCost& cost, int term, const std::vector<Knot>& knots, const Trajectory& motion,
+                     double dt) {
+  const int rows = cost.terms()[static_cast<std::size_t>(term)].size();
+  Remainder left{VectorXd::Zero(rows), 0, 0, 0};
+  VectorXd r, before = VectorXd::Zero(rows), product = VectorXd::Zero(rows), count = VectorXd::Zero(rows);
+  for (const Knot& knot : knots) {
+    cost.Residual(term, ViewKnot(motion, knot.t, dt), &r);
+    for (int i = 0; i < rows; i++) {
+      if ((*knot.weight)[i] == 0) r[i] = 0;
+      count[i] += (*knot.weight)[i] > 0;
+    }
+    left.variance += r.cwiseAbs2();
+    product += r.cwiseProduct(before);
+    before = r;
+  }
+  for (int i = 0; i < rows; i++) {
+    left.numbers += static_cast<int>(count[i]);
+    if (left.variance[i] == 0) continue;
+    const double rho = std::min(product[i] / left.variance[i], kLargestCorrelation);
+    left.variance[i] /= count[i];
+    left.correlation += rho;
+    left.rows++;
+    if (rho > 2 / std::sqrt(count[i])) left.variance[i] *= (1 + rho) / (1 - rho);
+  }
+  return left;
+}
+
+// a term by itself for H, with the weights of (8b) for G, and where it counts
+struct FitTerm {
+  ResidualCost h, g;
+  std::vector<Knot> knots;
+};
+
+// += Σ scale Jᵀ W J over the knots from `begin` to before `end`; scale² where `squared`. The tangent begins at `begin`.
+void AddProducts(const mjModel* model, const ResidualCost& one, const std::vector<Knot>& knots, int begin, int end,
+                 const Trajectory& motion, double dt, const RolloutTangent& tangent, bool squared, MatrixXd* sum) {
+  const Dims dims(model);
+  const auto p = static_cast<Eigen::Index>(tangent.dX.size());
+  KnotGradient direction, product;
+  for (const Knot& knot : knots) {
+    if (knot.t < begin || knot.t >= end) continue;
+    const KnotView view = ViewKnot(motion, knot.t, dt);
+    for (Eigen::Index i = 0; i < p; i++) {
+      const auto at = static_cast<std::size_t>(i);
+      direction.x = tangent.dX[at].col(knot.t - begin);
+      direction.u = VectorXd::Zero(view.u.size());
+      direction.s = tangent.dS.empty() ? VectorXd::Zero(dims.ns) : VectorXd(tangent.dS[at].col(knot.t - begin));
+      product.x = VectorXd::Zero(dims.ndx);
+      product.u = VectorXd::Zero(view.u.size());
+      product.s = VectorXd::Zero(dims.ns);
+      one.GaussNewtonProduct(model, view, direction, &product);
+      for (Eigen::Index j = 0; j < p; j++) {
+        const auto other = static_cast<std::size_t>(j);
+        double dot = tangent.dX[other].col(knot.t - begin).dot(product.x);
+        if (!tangent.dS.empty()) dot += tangent.dS[other].col(knot.t - begin).dot(product.s);
+        (*sum)(j, i) += (squared ? knot.scale : 1) * dot;
+      }
+    }
+  }
+}
+
+Trajectory Piece(const Trajectory& motion, int begin, int N) {
+  return {motion.X.middleCols(begin, N + 1), motion.U.middleCols(begin, N), motion.S.middleCols(begin, N + 1),
+          motion.time.segment(begin, N + 1), motion.context.middleCols(begin, N + 1)};
+}
+
+// H and G, piece by piece of the motion; false where it has no derivative
+bool AddAlong(const mjModel* model, const Task& task, const ParameterSet* parameters, const Trajectory& motion,
+              double dt, const std::vector<FitTerm>& terms, bool sensors, std::vector<RolloutDirection> directions,
+              MatrixXd* H, MatrixXd* G) {
+  Tangent tangent(model, task.context, task.substeps);
+  RolloutTangent moved;
+  for (int begin = 0; begin < motion.N(); begin += kPiece) {
+    const int N = std::min(kPiece, motion.N() - begin), end = begin + N == motion.N() ? begin + N + 1 : begin + N;
+    for (RolloutDirection& d : directions) d.U.setZero(d.U.rows(), N);
+    tangent.Push(Piece(motion, begin, N), directions,
+                 {.level = task.solver.derivative.level, .sensors = sensors, .parameters = parameters}, &moved);
+    if (!moved.status.ok()) return false;
+    for (const FitTerm& term : terms) {
+      AddProducts(model, term.h, term.knots, begin, end, motion, dt, moved, false, H);
+      AddProducts(model, term.g, term.knots, begin, end, motion, dt, moved, true, G);
+    }
+    for (std::size_t i = 0; i < directions.size(); i++) directions[i].x0 = moved.dX[i].col(N);
+  }
+  return true;
+}
+
+// H⁻¹ where it has one, of the matrix with unit diagonal, and the changes along which it has none
+void Invert(const MatrixXd& H, MatrixXd* inverse, MatrixXd* without) {
+  const Eigen::Index p = H.rows();
+  VectorXd unit(p);
+  for (Eigen::Index i = 0; i < p; i++) unit[i] = H(i, i) > 0 ? 1 / std::sqrt(H(i, i)) : 0;
+  const MatrixXd R = unit.asDiagonal() * H * unit.asDiagonal();
+  const Eigen::SelfAdjointEigenSolver<MatrixXd> eigen(0.5 * (R + R.transpose()));
+  inverse->setZero(p, p);
+  without->resize(p, 0);
+  for (Eigen::Index k = 0; k < p; k++) {
+    const VectorXd v = eigen.eigenvectors().col(k);
+    if (eigen.eigenvalues()[k] > kNoEffect) {
+      const VectorXd change = unit.cwiseProduct(v);
+      *inverse += change * change.transpose() / eigen.eigenvalues()[k];
+    } else {
+      without->conservativeResize(p, without->cols() + 1);
+      for (Eigen::Index i = 0; i < p; i++) (*without)(i, without->cols() - 1) = unit[i] > 0 ? unit[i] * v[i] : v[i];
+    }
+  }
+}
+
+// a change of the free inputs as one of all, the largest one typical size; what is a thousandth of that is none
+UndeterminedDirection Direction(const Task& task, const std::vector<int>& free, const VectorXd& change,
+                                double deviation) {
+  VectorXd all = VectorXd::Zero(static_cast<Eigen::Index>(task.inputs.start.size() + task.inputs.parameters.size()));
+  double largest = 0;
+  for (std::size_t i = 0; i < free.size(); i++) {
+    const double size = TypicalSize(task, static_cast<std::size_t>(free[i]));
+    const double share = change[static_cast<Eigen::Index>(i)] / size;
+    if (std::abs(share) > std::abs(largest)) largest = share;
+  }
+  for (std::size_t i = 0; i < free.size(); i++) {
+    const double size = TypicalSize(task, static_cast<std::size_t>(free[i]));
+    const double share = change[static_cast<Eigen::Index>(i)] / size / largest;
+    if (std::abs(share) > 1e-3) all[free[i]] = share * size;
+  }
+  return {all, deviation};
+}
+
+std::string WhyNot(const Task& task, const ResidualCost* cost) {
+  if (!task.inputs.controls.empty()) return "controls are among what was changed";
+  if (task.inputs.start.empty() && task.inputs.parameters.empty()) return "nothing was fitted";
+  if (cost == nullptr) return "the cost is no sum of residuals";
+  for (const ResidualTerm& term : cost->terms()) {
+    if (term.norm.type != NormType::kQuadratic) return fmt::format("the norm of '{}' is not quadratic", term.name);
+  }
+  const bool recorded = std::any_of(cost->terms().begin(), cost->terms().end(),
+                                    [](const ResidualTerm& term) { return term.target.time.size() > 1; });
+  return recorded ? "" : "no target is a motion";
+}
+
+std::vector<RolloutDirection> Directions(const Task& task, const std::vector<int>& free, int ndx, int nu, int np) {
+  const int starts = static_cast<int>(task.inputs.start.size());
+  std::vector<RolloutDirection> directions(free.size(),
+                                           {VectorXd::Zero(ndx), MatrixXd::Zero(nu, 0), VectorXd::Zero(np)});
+  for (std::size_t i = 0; i < free.size(); i++) {
+    if (free[i] < starts) {
+      directions[i].x0[task.inputs.start[static_cast<std::size_t>(free[i])]] = 1;
+    } else {
+      directions[i].theta[free[i] - starts] = 1;
+    }
+  }
+  return directions;
+}
+
+// what nothing sees, then what is seen less than its own size
+void NameUndetermined(const Task& task, const std::vector<int>& free, const MatrixXd& covariance,
+                      const MatrixXd& without, FitUncertainty* out) {
+  for (Eigen::Index k = 0; k < without.cols(); k++) {
+    out->undetermined.push_back(Direction(task, free, without.col(k), kInf));
+    const VectorXd& change = out->undetermined.back().change;
+    for (Eigen::Index i = 0; i < change.size(); i++) {
+      if (change[i] == 0) continue;
+      out->deviation[i] = kInf;
+      out->covariance.row(i).setZero();
+      out->covariance.col(i).setZero();
+    }
+  }
+  const Eigen::Index p = covariance.rows();
+  VectorXd size(p);
+  for (Eigen::Index i = 0; i < p; i++)
+    size[i] = TypicalSize(task, static_cast<std::size_t>(free[static_cast<std::size_t>(i)]));
+  const MatrixXd relative = size.cwiseInverse().asDiagonal() * covariance * size.cwiseInverse().asDiagonal();
+  const Eigen::SelfAdjointEigenSolver<MatrixXd> eigen(0.5 * (relative + relative.transpose()));
+  for (Eigen::Index k = p - 1; k >= 0 && eigen.eigenvalues()[k] > 1; k--) {
+    const VectorXd v = eigen.eigenvectors().col(k);
+    const double largest = v.cwiseAbs().maxCoeff();
+    out->undetermined.push_back(
+        Direction(task, free, size.cwiseProduct(v), std::sqrt(eigen.eigenvalues()[k]) * largest));
+  }
+}
+
+void CheckParameters(const Task& task, const ParameterSet* parameters) {
+  std::vector<std::string> names;
+  for (const TaskParameter& parameter : task.inputs.parameters) names.push_back(parameter.name);
+  if ((parameters ? parameters->Names() : std::vector<std::string>()) != names) {
+    throw Error(ErrorCode::kInvalidArgument, "the parameters are not those of the task's inputs");
+  }
+}
+
+}  // namespace
+
+FitUncertainty EstimateUncertainty(const Task& task, const ParameterSet* parameters, ConstVectorRef x0,
+                                   ConstMatrixRef U) {
+  CheckParameters(task, parameters);
+  const mjModel* model = parameters ? parameters->model() : task.model.get();
+  const auto* cost = dynamic_cast<const ResidualCost*>(task.cost.get());
+  FitUncertainty out;
+  out.why_not = WhyNot(task, cost);
+  if (!out.why_not.empty()) return out;
+  Simulator simulator(model, task.context, task.substeps, 1);
+  const double dt = simulator.knot_time();
+  Trajectory motion;
+  if (!simulator.Rollout(x0, U, &motion).ok()) {
+    out.why_not = "the motion fails";
+    return out;
+  }
+
+  // what is left
+  std::vector<FitTerm> terms;
+  int rows = 0;
+  for (int k = 0; k < static_cast<int>(cost->terms().size()); k++) {
+    std::vector<Knot> knots = KnotsOf(*cost, k, motion, dt);
+    const Remainder left = WhatIsLeft(*cost, k, knots, motion, dt);
+    out.residuals += left.numbers;
+    out.correlation += left.correlation;
+    rows += left.rows;
+    const ResidualTerm& term = cost->terms()[static_cast<std::size_t>(k)];
+    ResidualTerm squared = term;
+    squared.weight = term.weight.cwiseAbs2().cwiseProduct(left.variance);
+    squared.terminal = term.terminal.cwiseAbs2().cwiseProduct(left.variance);
+    terms.push_back(
+        {ResidualCost(model, {term}, cost->scale()), ResidualCost(model, {squared}, cost->scale()), std::move(knots)});
+  }
+  if (rows > 0) out.correlation /= rows;
+  const std::vector<int> free = FreeInputs(task, parameters);
+  const auto p = static_cast<Eigen::Index>(free.size());
+  if (out.residuals <= p) {
+    out.why_not = fmt::format("{} numbers are compared, and {} are fitted", out.residuals, p);
+    return out;
+  }
+
+  // cov = n/(n − p) H⁻¹ G H⁻¹
+  const Dims dims(model);
+  const int np = parameters ? parameters->size() : 0;
+  MatrixXd H = MatrixXd::Zero(p, p), G = MatrixXd::Zero(p, p), inverse, without;
+  if (!AddAlong(model, task, parameters, motion, dt, terms, cost->NeedsSensors(),
+                Directions(task, free, dims.ndx, dims.nu, np), &H, &G)) {
+    out.why_not = "the motion has no derivative at a knot";
+    return out;
+  }
+  Invert(H, &inverse, &without);
+  const double n = out.residuals;
+  const MatrixXd covariance = n / (n - static_cast<double>(p)) * inverse * G * inverse;
+
+  // of all inputs
+  const Eigen::Index inputs = static_cast<Eigen::Index>(task.inputs.start.size()) + np;
+  out.covariance.setZero(inputs, inputs);
+  out.deviation.setConstant(inputs, kNan);
+  for (Eigen::Index i = 0; i < p; i++) {
+    const int at = free[static_cast<std::size_t>(i)];
+    out.deviation[at] = std::sqrt(std::max(covariance(i, i), 0.0));
+    for (Eigen::Index j = 0; j < p; j++) out.covariance(at, free[static_cast<std::size_t>(j)]) = covariance(i, j);
+  }
+  NameUndetermined(task, free, covariance, without, &out);
+  return out;
+}
+
+}  // namespace costate
