@@ -136,8 +136,10 @@ class MotionFile {
     return true;
   }
 
-  // names of columns that none of those above took
-  std::vector<std::string> Unused() const {
+  // names of columns that none of those above took, nor the start its activations from
+  std::vector<std::string> Unused() {
+    for (std::size_t i = static_cast<std::size_t>(m_->nq + m_->nv); i < state_.size(); ++i)
+      if (state_[i] >= 0) used_[static_cast<std::size_t>(state_[i])] = true;
     std::vector<std::string> names;
     for (std::size_t i = 0; i < used_.size(); ++i)
       if (!used_[i]) names.push_back(table_.names[i]);
@@ -169,7 +171,8 @@ class MotionFile {
     }
   }
 
-  // how a task file names a joint: an index where its name is none there; "" where neither does
+  // how a task file names a joint: "joint 0" of several entries without a name, an index where its name is none there;
+  // "" where neither does
   std::string Word(int joint, bool velocity) const {
     const char* name = mj_id2name(m_, mjOBJ_JOINT, joint);
     double number;
@@ -177,6 +180,7 @@ class MotionFile {
     const bool usable =
         !text.empty() && text.find_first_of(" \t") == std::string::npos && text != "all" && !ParseNumber(text, &number);
     const bool scalar = m_->jnt_type[joint] == mjJNT_HINGE || m_->jnt_type[joint] == mjJNT_SLIDE;
+    if (!scalar && text.empty()) return ElementName(m_, mjOBJ_JOINT, joint);
     if (usable || (!scalar && m_->njnt > 1)) return usable ? text : "";
     return scalar ? fmt::format("{}", velocity ? m_->jnt_dofadr[joint] : m_->jnt_qposadr[joint]) : "all";
   }
@@ -260,9 +264,9 @@ void AddRecorded(const std::string& name, const char* measure, const std::string
   SetWeights(cost, "weight", Weights(spread));
 }
 
-}  // namespace
-
-std::string WriteFitTask(const std::string& model_path, const FitOptions& options, const std::string& folder) {
+// @param unused  receives the names of columns that nothing took
+std::string WriteFit(const std::string& model_path, const FitOptions& options, const std::string& folder,
+                     std::vector<std::string>* unused) {
   Task task;
   task.model_file = model_path;
   task.model = LoadModel(model_path);
@@ -292,8 +296,8 @@ std::string WriteFitTask(const std::string& model_path, const FitOptions& option
                             ModelName(model), motion.SomeNames()));
 
   std::string further = kFields;
-  if (const std::vector<std::string> unused = motion.Unused(); !unused.empty())
-    further += "   not used of the motion: " + JoinWords(unused) + "\n";
+  *unused = motion.Unused();
+  if (!unused->empty()) further += "   not used of the motion: " + JoinWords(*unused) + "\n";
   pugi::xml_document document;
   pugi::xml_node root =
       AddTaskRoot(model, "fit", NamedFrom(folder, model_path), knots * knot, task.substeps, further, &document);
@@ -323,8 +327,23 @@ std::string WriteFitTask(const std::string& model_path, const FitOptions& option
   return TaskText(document);
 }
 
+}  // namespace
+
+std::string WriteFitTask(const std::string& model_path, const FitOptions& options, const std::string& folder) {
+  std::vector<std::string> unused;
+  return WriteFit(model_path, options, folder, &unused);
+}
+
 Task MakeFitTask(const std::string& model_path, const FitOptions& options) {
-  Task task = ParseWrittenTask(WriteFitTask(model_path, options), model_path);
+  std::vector<std::string> unused;
+  Task task = ParseWrittenTask(WriteFit(model_path, options, "", &unused), model_path);
+  if (!unused.empty()) {
+    constexpr std::size_t kMost = 8;
+    const std::size_t more = unused.size() - std::min(unused.size(), kMost);
+    unused.resize(unused.size() - more);
+    if (more > 0) unused.push_back(fmt::format("{} more", more));
+    task.warnings.push_back(fmt::format("{}: of its columns nothing takes {}", options.motion, JoinWords(unused)));
+  }
   if (task.model->nu > 0 && options.controls.empty() && task.text.find("<guess") == std::string::npos) {
     task.warnings.push_back(options.motion + " has no controls (columns such as " +
                             ControlNames(task.model.get()).front() + "): those that hold the start are taken");

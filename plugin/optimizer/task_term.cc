@@ -99,7 +99,12 @@ std::vector<Component> SelectWord(const XmlElement& element, const mjModel* mode
   const bool of_joint = vector == "qpos" || vector == "qvel";
   const int type = of_joint ? mjOBJ_JOINT : mjOBJ_ACTUATOR;
   const char* kind = of_joint ? "joint" : "actuator";
-  const int id = mj_name2id(model, type, word.c_str());
+  int id = mj_name2id(model, type, word.c_str());
+
+  // one without a name by that which messages and tables give it: "joint 0"
+  for (int i = 0; id < 0 && i < (of_joint ? model->njnt : model->nactuator); ++i) {
+    if (ElementName(model, type, i) == word) id = i;
+  }
   if (id >= 0) {
     for (const Component& component : all) {
       if (Belongs(model, vector, id, component)) chosen.push_back(component);

@@ -205,8 +205,9 @@ TEST_F(Fit, TakesWhatIsThere) {
   EXPECT_EQ(task.x0[11], 0.1);
   EXPECT_EQ(task.x0[12], 0.02);
   EXPECT_EQ(task.x0[0], 0.3);  // the keyframe's
-  ASSERT_EQ(task.warnings.size(), 1u);
-  EXPECT_NE(task.warnings[0].find("no controls (columns such as ctrl[shoulder])"), std::string::npos);
+  ASSERT_EQ(task.warnings.size(), 2u);
+  EXPECT_NE(task.warnings[0].find("of its columns nothing takes mood"), std::string::npos) << task.warnings[0];
+  EXPECT_NE(task.warnings[1].find("no controls (columns such as ctrl[shoulder])"), std::string::npos);
   EXPECT_NE(task.text.find("not used of the motion: mood"), std::string::npos);
   ASSERT_EQ(Terms(task).size(), 1u);
   EXPECT_EQ(Terms(task)[0].size(), 2);
@@ -255,6 +256,33 @@ TEST_F(Fit, NamesJointsByNumberWhereTheirNameIsNone) {
   const Task task = ParseTask(text, model);
   EXPECT_EQ(task.inputs.start, (std::vector<int>{3}));
   EXPECT_TRUE(MatricesNear(task.x0.tail(3), Eigen::Vector3d(1, 0.3, 0.4), 1e-12));
+}
+
+// Floating bases have mostly a joint without name.
+TEST_F(Fit, ComparesFreeJointsWithoutName) {
+  const std::string model = folder_.Write("base.xml", R"(<mujoco><worldbody><body pos="0 0 1"><freejoint/>
+      <geom size=".1"/><body pos=".3 0 0"><joint name="knee"/><geom size=".1" pos=".3 0 0"/></body></body></worldbody></mujoco>)");
+  std::string names = "time";
+  for (const char* entry : {"x", "y", "z", "qw", "qx", "qy", "qz"}) names += std::string(",qpos[joint 0].") + entry;
+  const auto text = [&](const std::string& further, const std::string& row) {
+    const std::string film =
+        folder_.Write("film.csv", names + further + "\n0,0,0,1,1,0,0,0" + row + "\n.1,.2,.1,.9,0,1,0,0" + row + "\n");
+    return MakeFitTask(model, {.motion = film, .parameters = {"option/gravity[2]"}});
+  };
+  const Task alone = text("", "");
+  ASSERT_EQ(Terms(alone).size(), 1u);
+  EXPECT_EQ(Terms(alone)[0].size(), 6);
+  EXPECT_TRUE(alone.warnings.empty()) << alone.warnings[0];
+
+  // and its velocities are those that were recorded
+  const Task moving = text(
+      ",qpos[knee],qvel[joint 0].vx,qvel[joint 0].vy,qvel[joint 0].vz,qvel[joint 0].wx,qvel[joint 0].wy,qvel[joint "
+      "0].wz",
+      ",.1,1,2,3,4,5,6");
+  ASSERT_EQ(Terms(moving).size(), 2u);
+  EXPECT_EQ(Terms(moving)[0].size(), 7);
+  EXPECT_EQ(Terms(moving)[1].size(), 6);
+  EXPECT_EQ(moving.inputs.start, (std::vector<int>{13}));
 }
 
 TEST_F(Fit, AStartIsTheFirstRowOfAFile) {
