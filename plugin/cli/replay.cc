@@ -69,6 +69,7 @@ void AddReplayCommand(CLI::App& app, int* exit_code) {
   command->add_option("--end", options->playback.end, "with --export, behind the end: hold (default), loop or zero")
       ->check(CLI::IsMember({"hold", "loop", "zero"}))
       ->needs(file);
+  command->add_flag("--force", options->playback.force, "with --export: replace the file that is there")->needs(file);
   command->add_flag("!--no-feedback", options->playback.feedback, "with --export: controls alone")->needs(file);
   command->footer(kReplayFooter);
   command->callback(

@@ -6,16 +6,16 @@
 #include <mujoco/mjxmacro.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <pugixml.hpp>
 #include <set>
+#include <sstream>
 #include <type_traits>
 #include <vector>
 
 #include "core/engine_guard.h"
+#include "core/new_file.h"
 #include "engine/model_difference.h"
 #include "engine/policy_run.h"
 
@@ -177,6 +177,7 @@ PlaybackResult WritePlayback(const std::string& folder, const std::string& file,
   if (fs::exists(file) && fs::equivalent(file, source)) {
     throw Error(ErrorCode::kFile, "'" + file + "' is the model that the run was made from");
   }
+  CheckWritable(file, options.force);
   const SpecPtr spec = LoadSpec(source);
   const std::set<std::string> taken = TakeModel(*run, source, spec.get());
   MakeAssetsAbsolute(spec.get(), source);
@@ -188,15 +189,13 @@ PlaybackResult WritePlayback(const std::string& folder, const std::string& file,
   PlaybackResult result;
   result.feedback = options.feedback && run->has_gains();
   AddPolicy(*run, options, result.feedback, document.child("mujoco"));
-  errno = 0;
-  if (!document.save_file(file.c_str(), "  ")) {
-    throw Error(ErrorCode::kFile, fmt::format("'{}' cannot be written: {}", file, std::strerror(errno ? errno : EIO)));
-  }
-  const ModelPtr model = LoadModel(file);
+  std::ostringstream text;
+  document.save(text, "  ");
+  const ModelPtr model = LoadModelFromString(text.str());
   if (const std::string lost = ModelDifference(run->record.model.get(), model.get(), kDigits, &taken); !lost.empty()) {
-    fs::remove(file);
     throw Error(ErrorCode::kUnsupported, fmt::format("MJCF cannot take over the model of run '{}': {}", folder, lost));
   }
+  WriteNewFile(file, text.str(), options.force);
   Play(*run, model.get(), &result);
   if (!result.identical) result.cause = Cause(*run, model.get(), result.largest_difference);
   return result;

@@ -9,6 +9,7 @@ namespace costate {
 struct PlaybackOptions {
   std::string end = "hold";  ///< hold, loop or zero
   bool feedback = true;      ///< where the run has gains
+  bool force = false;        ///< replace a file that is there
 };
 
 /// How the written file plays, against the run.
@@ -23,7 +24,8 @@ struct PlaybackResult {
 /// that file and plays it. Its numbers and options are those of the run's compiled model, whatever task, fit or
 /// smoothing made of the source: options to the last bit, other numbers with MJCF's digits. Assets stay where they are,
 /// by absolute path, and so does the run.
-/// @throws Error{kFile} when the MJCF that the run was made from is gone or the file cannot be written;
+/// @throws Error{kFile} when the MJCF that the run was made from is gone, the file cannot be written, or is there and
+///         not to be replaced;
 ///         Error{kUnsupported} when it was made from a compiled model, the model has changed since, or MJCF cannot say
 ///         what the run's model has otherwise: the message names the first number, with both values.
 PlaybackResult WritePlayback(const std::string& run, const std::string& file, const PlaybackOptions& options = {});

@@ -65,6 +65,14 @@ TEST_F(CliReplay, ExportsAModelThatPlaysByItself) {
   EXPECT_EQ(Costate({"replay", run_, "--end", "loop"}).exit_code, 2);
 }
 
+TEST_F(CliReplay, ExportsOverAFileOnlyWhenForced) {
+  const std::string mine = folder_.Write("mine.xml", "<mujoco model='mine'/>");
+  EXPECT_TRUE(RefusedWith(Costate({"replay", run_, "--export", mine}), "--force"));
+  EXPECT_EQ(ReadFile(mine), "<mujoco model='mine'/>");
+  EXPECT_EQ(Costate({"replay", run_, "--export", mine, "--force"}).exit_code, 0);
+  EXPECT_TRUE(Has(ReadFile(mine), "costate.policy"));
+}
+
 // The time step that the solver found, and an integrator of the task's, are in no source file.
 TEST_F(CliReplay, ExportsTheModelThatATaskMade) {
   const std::string task = folder_.Write(

@@ -311,7 +311,10 @@ TEST_F(PolicyPluginTest, IsExportedAsAModelThatPlaysByItself) {
   std::string renamed = Scene("implicitfast");
   renamed.replace(renamed.find("shoulder"), 8, "hip");
   folder_.Write("flyer.xml", renamed);
-  EXPECT_ERROR(WritePlayback(folder_.File("run"), file), ErrorCode::kUnsupported, "has changed since", "qpos[hip]");
+  EXPECT_ERROR(WritePlayback(folder_.File("run"), file, {.force = true}), ErrorCode::kUnsupported, "has changed since",
+               "qpos[hip]");
+  EXPECT_ERROR(WritePlayback(folder_.File("run"), file), ErrorCode::kFile, "play.xml", "--force");
+  EXPECT_TRUE(std::filesystem::exists(file));
   std::filesystem::remove(folder_.File("flyer.xml"));
   EXPECT_ERROR(WritePlayback(folder_.File("run"), file), ErrorCode::kFile, "flyer.xml", "not there");
 }
