@@ -387,8 +387,12 @@ int RunOptimize(const OptimizeOptions& options) {
   const bool touches = std::any_of(record.diagnostics.begin(), record.diagnostics.end(),
                                    [](const KnotDiagnostics& d) { return d.contacts > 0; });
   if (!solution.untouched.empty()) {
-    fmt::print("  hint          {}a guess that touches what '{}' measures shows the way\n",
-               stages.empty() ? "--smooth auto reaches out for it; or " : "", solution.untouched[0]);
+    fmt::print("  hint          {}{}a guess that touches what '{}' measures shows the way\n",
+               stages.empty() ? "--smooth auto reaches out for it; or " : "",
+               task.sampling.iterations == 0
+                   ? "<solver start=\"sampling\"/> in a task file tries motions where there is no slope; or "
+                   : "",
+               solution.untouched[0]);
   } else if (result.status == SolveStatus::kStalled && touches && solution.rounds.empty()) {
     fmt::print(
         "  hint          about contacts many motions are best nearby; kicks may lead to a better one: --hops 8\n");

@@ -144,7 +144,8 @@ PartGoal ReadPartGoal(const mjModel* model, const std::string& text) {
   const std::vector<std::string> words = SplitBlanks(numbers);
   goal.size = GoalSize(model, goal);
   if (static_cast<int>(words.size()) != goal.size)
-    FailGoal(text, fmt::format("has {}, expected {}", Count(static_cast<long>(words.size()), "number"), goal.size));
+    FailGoal(text, fmt::format("has {}, expected {}{}", Count(static_cast<long>(words.size()), "number"), goal.size,
+                               goal.size == 3 ? ": x, y and z; _ leaves one open" : ""));
   for (int i = 0; i < goal.size; ++i) {
     double value = 0;
     const std::string& number = words[static_cast<std::size_t>(i)];

@@ -143,6 +143,29 @@ TEST(CliOptimize, SaysWhereAForceAtItsLimitMayHoldTheMotion) {
   EXPECT_FALSE(Has(kicked.out, hint)) << kicked.out;
 }
 
+// a puck that a pusher may reach: no slope says so, but motions that are tried do
+TEST(CliOptimize, SaysWhatLeadsWhereThereIsNoSlope) {
+  TemporaryFolder folder;
+  folder.Write(
+      "push.xml",
+      "<mujoco><worldbody><body><joint name='pusher' type='slide' axis='1 0 0'/><geom size='.1' mass='1'/></body>"
+      "<body pos='.5 0 0'><joint name='puck' type='slide' axis='1 0 0' damping='1'/><geom size='.1' mass='1'/></body>"
+      "</worldbody><actuator><motor joint='pusher' ctrlrange='-10 10'/></actuator></mujoco>");
+  const auto optimize = [&](const char* more) {
+    const std::string task = folder.Write("push.task.xml",
+                                          "<task model='push.xml' horizon='1' controlstep='5'><cost name='puck' "
+                                          "qpos='puck' target='.5' terminal='100'/><cost ctrl='all' weight='1e-4'/>" +
+                                              std::string(more) + "</task>");
+    return Costate({"optimize", task, "--no-save", "--quiet"});
+  };
+  const ProcessResult plain = optimize("");
+  EXPECT_TRUE(Has(plain.out, "no control changes 'puck'")) << plain.out;
+  EXPECT_TRUE(Has(plain.out, "<solver start=\"sampling\"/> in a task file")) << plain.out;
+  const ProcessResult sampled = optimize("<solver start='sampling'/>");
+  EXPECT_EQ(sampled.exit_code, 0) << sampled.out;
+  EXPECT_FALSE(Has(sampled.out, "no control changes")) << sampled.out;
+}
+
 TEST(CliOptimize, KeepsConstraintsAndSaysWhichItCannot) {
   TemporaryFolder folder;
   folder.Write("swing.xml", kSwing);

@@ -264,7 +264,7 @@ TEST_F(Reach, RefusesGoalsThatAreNotUnderstood) {
     EXPECT_ERROR(MakeReachTask(kReachZoo, {.goals = {goal}}), ErrorCode::kInvalidArgument, words);
   };
   refuses("site:tib=0,0,0", "has no site 'tib', did you mean 'tip'?");
-  refuses("site:tip=0,0", "has 2 numbers, expected 3");
+  refuses("site:tip=0,0", "has 2 numbers, expected 3: x, y and z; _ leaves one open");
   EXPECT_NO_THROW(MakeReachTask(kReachZoo, {.goals = {"joint:extend=0.2000001"}}));  // its end in other digits
   refuses("joint:extend=9", "9 is beyond the joint's range, -0.1 to 0.2 m");
   refuses("site:tip:zaxis=0,0,2", "a direction has length 1, this one 2");
