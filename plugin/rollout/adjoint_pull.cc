@@ -1,6 +1,8 @@
 // One VJP a knot, or with delays one an engine step, whose late controls go to the knots that gave them.
 #include <cmath>
+#include <string>
 
+#include "core/finite.h"
 #include "derivative/delayed.h"
 #include "rollout/adjoint_sweep.h"
 #include "rollout/gradient_health.h"
@@ -51,6 +53,21 @@ void AdjointSweep::RefuseDelayedSensors(const char* who, ConstVectorRef sigma) c
   }
 }
 
+// one vector of a loss's slopes: as long as it was given, and finite
+void AdjointSweep::CheckSlope(const char* by, int t, const VectorXd& slope, Eigen::Index size,
+                              std::vector<std::string> (*names)(const mjModel*)) const {
+  if (slope.size() != size) {
+    throw Error(ErrorCode::kDimensionMismatch, "the loss's slope by " + std::string(by) + " at knot " +
+                                                   std::to_string(t) + " has " + std::to_string(slope.size()) +
+                                                   " entries, it was given with " + std::to_string(size));
+  }
+  if (IsFinite(slope)) return;
+  Eigen::Index i = 0;
+  while (std::isfinite(slope[i])) i++;
+  throw Error(ErrorCode::kInvalidArgument, "the loss's slope by " + names(a.model)[static_cast<std::size_t>(i)] +
+                                               " at knot " + std::to_string(t) + " is " + std::to_string(slope[i]));
+}
+
 // w.slope of one knot, and at the last one its loss
 bool AdjointSweep::Slopes(int t, ConstVectorRef x, ConstVectorRef u, bool sensed) {
   const bool last = t == N;
@@ -66,6 +83,9 @@ bool AdjointSweep::Slopes(int t, ConstVectorRef x, ConstVectorRef u, bool sensed
   const KnotView view = View(t, time, x, u);
   if (last) out->loss += loss.Value(view);
   loss.Gradient(view, &w.slope);
+  CheckSlope("x", t, w.slope.x, a.dims.ndx, &TangentNames);
+  CheckSlope("u", t, w.slope.u, u.size(), &ControlNames);
+  CheckSlope("s", t, w.slope.s, w.s.size(), &SensorNames);
   if (loss.NeedsSensors()) RefuseDelayedSensors("the loss", w.slope.s);
   return true;
 }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace costate {
@@ -70,6 +71,8 @@ struct AdjointSweep {
   // the way back: adjoint_pull.cc
   Linearizer* Products();
   bool Terminal();
+  void CheckSlope(const char* by, int knot, const VectorXd& slope, Eigen::Index size,
+                  std::vector<std::string> (*names)(const mjModel*)) const;
   bool Slopes(int knot, ConstVectorRef x, ConstVectorRef u, bool sensed);
   bool Pull(int knot, int slot);
   bool PullFeedback(int knot, double time, ConstVectorRef moving);

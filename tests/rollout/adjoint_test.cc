@@ -12,6 +12,7 @@
 #include "rollout/checkpoint.h"
 #include "rollout/models.h"
 #include "rollout/square_loss.h"
+#include "support/engine_test.h"
 
 namespace costate {
 namespace {
@@ -292,6 +293,41 @@ TEST(Adjoint, NamesWhatIsWrong) {
   EXPECT_THROW(adjoint.Gradient(m.x0, m.U, loss, {}, &g, 7), Error);
   m.U(0, 2) = NAN;
   EXPECT_THROW(adjoint.Gradient(m.x0, m.U, loss, {}, &g), Error);
+}
+
+// ½ x·x whose slope is spoiled at a knot
+class SpoiltLoss final : public Loss {
+ public:
+  explicit SpoiltLoss(std::function<void(int, KnotGradient*)> spoil) : spoil_(std::move(spoil)) {}
+  double Value(const KnotView& k) const override { return 0.5 * k.x.squaredNorm(); }
+  void Gradient(const KnotView& k, KnotGradient* out) const override {
+    out->x = k.x;
+    spoil_(k.t, out);
+  }
+  bool NeedsSensors() const override { return false; }
+
+ private:
+  std::function<void(int, KnotGradient*)> spoil_;
+};
+
+// by a control it went into the gradient as a NaN, by a state it was told as one of the costate
+TEST(Adjoint, SlopesOfALossThatAreNoNumbersAreNamed) {
+  Motion m(kModels + "/arm/arm.xml", nullptr, 5, 0);
+  Adjoint adjoint(m.model.get(), m.context);
+  RolloutGradient g;
+  const auto gradient = [&](const std::function<void(int, KnotGradient*)>& spoil) {
+    adjoint.Gradient(m.x0, m.U, SpoiltLoss(spoil), {}, &g);
+  };
+  EXPECT_ERROR(gradient([](int t, KnotGradient* out) { out->x[1] = t == 5 ? NAN : 0; }), ErrorCode::kInvalidArgument,
+               "the loss's slope by qpos[", "at knot 5 is nan");
+  EXPECT_ERROR(gradient([](int t, KnotGradient* out) {
+                 if (t == 3) out->u[0] = -INFINITY;
+               }),
+               ErrorCode::kInvalidArgument, "the loss's slope by ctrl[", "at knot 3 is -inf");
+  EXPECT_ERROR(gradient([](int t, KnotGradient* out) {
+                 if (t == 2) out->u.resize(1);
+               }),
+               ErrorCode::kDimensionMismatch, "by u at knot 2 has 1 entries");
 }
 
 const char kLate[] = R"(<mujoco><option timestep="0.002" integrator="implicitfast"/>
