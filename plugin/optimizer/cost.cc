@@ -75,6 +75,7 @@ QuadraticCost::QuadraticCost(const mjModel* model, VectorXd x_goal, MatrixXd Q, 
     : model_(model), x_goal_(std::move(x_goal)) {
   const Dims dims(model);
   CheckSize(model, "x_goal", x_goal_.size(), "nx", dims.nx);
+  if (!x_goal_.allFinite()) throw Error(ErrorCode::kInvalidArgument, "x_goal holds a NaN or an infinite entry");
   Q_ = Symmetric(model, "Q", Q, "ndx", dims.ndx);
   R_ = Symmetric(model, "R", R, "nu", dims.nu);
   Qf_ = Symmetric(model, "Qf", Qf, "ndx", dims.ndx);

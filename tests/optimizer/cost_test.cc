@@ -115,6 +115,7 @@ TEST_F(Quadratic, RefusesWrongSizesAndNumbers) {
   EXPECT_THROW(QuadraticCost(model.get(), goal.head(3), Q, R, Qf), Error);
   EXPECT_THROW(QuadraticCost(model.get(), goal, Q.topRows(2), R, Qf), Error);
   EXPECT_THROW(QuadraticCost(model.get(), goal, Q, MatrixXd::Constant(dims.nu, dims.nu, NAN), Qf), Error);
+  EXPECT_THROW(QuadraticCost(model.get(), VectorXd::Constant(goal.size(), NAN), Q, R, Qf), Error);
   try {
     QuadraticCost(model.get(), goal, Q, MatrixXd::Identity(5, 5), Qf);
     FAIL();
