@@ -20,6 +20,7 @@
 #include "cli/run_output.h"
 #include "cli/smooth_options.h"
 #include "cli/terminal.h"
+#include "optimizer/untouched.h"
 #include "rollout/knot_health.h"
 
 namespace costate::cli {
@@ -325,6 +326,14 @@ void WarnOfOvershoot(const Task& task) {
       TangentNames(m)[static_cast<std::size_t>(dims.nv + dof)], -eigenvalue, IntegratorName(m), m->opt.timestep)});
 }
 
+// terms that a solve without a kink or constraint has left where they were, as no control moves them by much
+std::vector<std::string> HardlyMoved(const Task& task, const SolveResult& result) {
+  constexpr double kUnmoved = 0.999, kSlope = 1e-3;
+  const bool moved = !(result.cost > kUnmoved * result.initial_cost);
+  if (result.status != SolveStatus::kConverged || moved || task.constraints.size() > 0) return {};
+  return UntouchedTerms(task.ToProblem(), result.trajectory, kSlope);
+}
+
 int RunOptimize(const OptimizeOptions& options) {
   Task task = MakeTask(options);
   ReadContinuation(options, &task);
@@ -386,6 +395,7 @@ int RunOptimize(const OptimizeOptions& options) {
   for (const std::string& failure : record.failures) fmt::print("  note          {}\n", failure);
   const bool touches = std::any_of(record.diagnostics.begin(), record.diagnostics.end(),
                                    [](const KnotDiagnostics& d) { return d.contacts > 0; });
+  const std::vector<std::string> still = times ? std::vector<std::string>() : HardlyMoved(task, result);
   if (!solution.untouched.empty()) {
     fmt::print("  hint          {}{}a guess that touches what '{}' measures shows the way\n",
                stages.empty() ? "--smooth auto reaches out for it; or " : "",
@@ -393,6 +403,11 @@ int RunOptimize(const OptimizeOptions& options) {
                    ? "<solver start=\"sampling\"/> in a task file tries motions where there is no slope; or "
                    : "",
                solution.untouched[0]);
+  } else if (!still.empty()) {
+    fmt::print(
+        "  hint          no control changes '{}' by more than a thousandth of it, to first order: is there an actuator "
+        "that moves it?\n                costate info {} lists them\n",
+        still[0], task.model_file);
   } else if (result.status == SolveStatus::kStalled && touches && solution.rounds.empty()) {
     fmt::print(
         "  hint          about contacts many motions are best nearby; kicks may lead to a better one: --hops 8\n");

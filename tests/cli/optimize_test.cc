@@ -166,6 +166,22 @@ TEST(CliOptimize, SaysWhatLeadsWhereThereIsNoSlope) {
   EXPECT_FALSE(Has(sampled.out, "no control changes")) << sampled.out;
 }
 
+// metaworld's sawyer hangs from a mocap body, and its only motors are those of the gripper: the solve converges at once
+TEST(CliOptimize, SaysWhereNoActuatorMovesWhatShallMove) {
+  TemporaryFolder folder;
+  const std::string robot = folder.Write(
+      "grip.xml",
+      "<mujoco><option gravity='0 0 0'/><worldbody><body name='hand'><joint name='carried' type='slide' axis='1 0 0'/>"
+      "<geom size='.1' mass='1000'/><body><joint name='finger' type='slide' axis='1 0 0' damping='1'/><geom size='.01' "
+      "mass='.01'/></body></body></worldbody><actuator><motor joint='finger' ctrlrange='-1 1'/></actuator></mujoco>");
+  const char* hint = "is there an actuator that moves it?";
+  const ProcessResult hand = Costate({"optimize", robot, "--goal", "joint:carried=1", "--no-save", "--quiet"});
+  EXPECT_TRUE(Has(hand.out, hint)) << hand.out;
+  EXPECT_TRUE(Has(hand.out, "'joint carried'")) << hand.out;
+  const ProcessResult finger = Costate({"optimize", robot, "--goal", "joint:finger=.1", "--no-save", "--quiet"});
+  EXPECT_FALSE(Has(finger.out, hint)) << finger.out;
+}
+
 TEST(CliOptimize, KeepsConstraintsAndSaysWhichItCannot) {
   TemporaryFolder folder;
   folder.Write("swing.xml", kSwing);
