@@ -54,7 +54,7 @@ void ConstraintSet::Add(std::unique_ptr<Constraint> constraint) {
                 fmt::format("{} has {} components and {} insets", name, n, info.inset.size()));
   }
   for (int i = 0; i < size(); ++i) {
-    if ((*this)[i].info().name == info.name) refuse("a second " + name);
+    if ((*this)[i].info().name == info.name) refuse("a second " + name + ": a name of its own tells them apart");
   }
   for (Eigen::Index k = 0; k < n; ++k) {
     const std::string& component = info.components[static_cast<std::size_t>(k)];

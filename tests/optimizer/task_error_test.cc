@@ -332,7 +332,7 @@ const Bad kBad[] = {
      {"a soft bound of an orientation can only be equals"}},
     {"ConstraintTwice",
      "<constraint name='a' qvel='all' upper='1'/><constraint name='a' qvel='all' lower='1'/><cost ctrl='all'/>",
-     {"a second constraint 'a'"},
+     {"a second constraint 'a': a name of its own tells them apart"},
      ErrorCode::kInvalidArgument},
     {"LimitKind", "<limit lower='1'/><cost ctrl='all'/>", {"give one of joint, tendon and actuator"}},
     {"LimitRange", "<limit joint='root'/><cost ctrl='all'/>", {"joint 'root' has no range in the model"}},
