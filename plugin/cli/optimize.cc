@@ -334,6 +334,53 @@ std::vector<std::string> HardlyMoved(const Task& task, const SolveResult& result
   return UntouchedTerms(task.ToProblem(), result.trajectory, kSlope);
 }
 
+// at how many knots the force of each actuator stands at a limit that the model has for it
+std::vector<int> KnotsAtLimit(const Task& task, const mjModel* m, const Trajectory& motion) {
+  std::vector<int> knots(static_cast<std::size_t>(m->nactuator));
+  const DataPtr data = MakeData(m);
+  SetContext(m, data.get(), task.context);
+  VectorXd none;
+  for (int t = 0; t < motion.N(); t++) {
+    SetMovingContext(m, data.get(), motion.context.col(t));
+    if (Forward(m, data.get(), motion.X.col(t), motion.U.col(t), none) != StepStatus::kOk) break;
+    for (int i = 0; i < m->nactuator; i++) {
+      if (!m->actuator_forcelimited[i]) continue;
+      const double force = data->actuator_force[m->actuator_outadr[i]];
+      const mjtNum* range = m->actuator_forcerange + 2 * i;
+      knots[static_cast<std::size_t>(i)] += force <= range[0] || force >= range[1];
+    }
+  }
+  return knots;
+}
+
+// A motion that misses its constraints while forces stand at their limits: no slope leads away from there. Costs of all
+// such forces do, as those of one alone lead to the limits of others.
+void HintAtForces(const Task& task, const mjModel* m, const SolveResult& result) {
+  if (!(result.violation > task.constrained.tolerance)) return;
+  const std::vector<int> knots = KnotsAtLimit(task, m, result.trajectory);
+  const auto most = std::max_element(knots.begin(), knots.end());
+  if (most == knots.end() || *most == 0) return;
+  fmt::print(
+      "  hint          at a limit of its force a control has no slope, and that of {} is there at {} of {} knots; a "
+      "small "
+      "cost of\n                all forces keeps motions off their limits, such as\n",
+      ElementName(m, mjOBJ_ACTUATOR, static_cast<int>(most - knots.begin())), *most, task.N);
+  constexpr double kCost = 0.1;  // a second, of a force at its limit: half of it
+  constexpr int kMostLines = 12;
+  int lines = 0;
+  for (int i = 0; i < m->nactuator; i++) {
+    if (!m->actuator_forcelimited[i]) continue;
+    if (++lines > kMostLines) {
+      fmt::print("                … and so on\n");
+      return;
+    }
+    const double limit = std::max(std::abs(m->actuator_forcerange[2 * i]), std::abs(m->actuator_forcerange[2 * i + 1]));
+    const std::string name = ElementName(m, mjOBJ_ACTUATOR, i);
+    fmt::print("                <cost name=\"force of {}\" actuator=\"{}\" quantity=\"force\" weight=\"{:.2g}\"/>\n",
+               name, name, limit > 0 ? kCost / (limit * limit) : 0);
+  }
+}
+
 int RunOptimize(const OptimizeOptions& options) {
   Task task = MakeTask(options);
   ReadContinuation(options, &task);
@@ -419,6 +466,7 @@ int RunOptimize(const OptimizeOptions& options) {
     fmt::print(
         "  hint          where a force stands at its limit its control has no slope; kicks may lead on: --hops 8\n");
   }
+  HintAtForces(task, m, result);
   if (!options.no_save) {
     record.trajectory = std::move(result.trajectory);
     record.policy = std::move(result.policy);

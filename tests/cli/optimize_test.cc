@@ -182,6 +182,30 @@ TEST(CliOptimize, SaysWhereNoActuatorMovesWhatShallMove) {
   EXPECT_FALSE(Has(finger.out, hint)) << finger.out;
 }
 
+// menagerie's panda, its hand to a place and at rest there within 1.5 s: infeasible, or kept with costs of its forces
+TEST(CliOptimize, SaysWhichCostsKeepForcesOffTheirLimits) {
+  TemporaryFolder folder;
+  folder.Write("servo.xml",
+               "<mujoco><worldbody><body><joint name='x' type='slide' axis='1 0 0'/><geom size='.1' "
+               "mass='1'/></body></worldbody>"
+               "<actuator><position name='servo' joint='x' kp='1000' ctrlrange='-2 2' forcerange='-20 "
+               "20'/></actuator></mujoco>");
+  const auto optimize = [&](const char* place) {
+    const std::string task = folder.Write(
+        "go.xml",
+        "<task model='servo.xml' horizon='0.2'><cost ctrl='all' weight='1e-3'/><constraint qpos='x' equals='" +
+            std::string(place) + "' when='end'/></task>");
+    return Costate({"optimize", task, "--no-save", "--quiet", "--hops", "0"});
+  };
+  // 20 N take it 0.4 m far
+  const ProcessResult far = optimize("1");
+  EXPECT_TRUE(Has(far.out, "that of servo is there at ")) << far.out;
+  EXPECT_TRUE(Has(far.out, "<cost name=\"force of servo\" actuator=\"servo\" quantity=\"force\" weight=\"0.00025\"/>"))
+      << far.out;
+  const ProcessResult near = optimize("0.05");
+  EXPECT_FALSE(Has(near.out, "limit of its force")) << near.out;
+}
+
 TEST(CliOptimize, KeepsConstraintsAndSaysWhichItCannot) {
   TemporaryFolder folder;
   folder.Write("swing.xml", kSwing);
