@@ -172,6 +172,8 @@ CsvTable ReadTable(const std::string& path) {
     if (TrimCell(text).empty() || text[0] == '#') continue;
     const std::vector<std::string> cells = SplitCells(text);
     if (columns == 0) {
+      if (cells.size() == 1 && text.find(';') != std::string::npos)
+        Fail(table, line, "its columns are separated by ';': write them with commas between, and points in numbers");
       columns = cells.size();
       if (IsHeader(cells)) {
         for (const std::string& cell : cells) table.names.push_back(WithoutUnit(cell));

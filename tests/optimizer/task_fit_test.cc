@@ -226,6 +226,7 @@ TEST_F(Fit, SaysWhatIsMissing) {
   const auto fit = [&](const std::string& motion) { return MakeFit(folder_.Write("film.csv", motion)); };
   EXPECT_ERROR(fit("shoulder,extend\n1,2\n2,3"), ErrorCode::kInvalidArgument, "film.csv has no column 'time'");
   EXPECT_ERROR(fit("0,1\n1,2"), ErrorCode::kInvalidArgument, "has no header", "qpos[root]");
+  EXPECT_ERROR(fit("time;shoulder\n0;0,1\n0,1;0,2"), ErrorCode::kParse, "film.csv:1", "separated by ';'");
   EXPECT_ERROR(fit("time,mood\n0,1\n1,2"), ErrorCode::kInvalidArgument,
                "no position, velocity or sensor of model 'zoo'");
   EXPECT_ERROR(fit("time,shoulder\n0,1"), ErrorCode::kInvalidArgument, "no two rows of increasing times");
