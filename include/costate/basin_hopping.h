@@ -24,6 +24,9 @@ struct BasinHoppingOptions {
   /// slope at its guess, with the iterations it leaves.
   /// Without constraints it then ends as soon as it creeps, at `tolerance` (IlqrOptions::stall_tolerance).
   bool after_stall = false;
+  /// With after_stall, by iLQR and where anything may touch: that one solve is the one that leads after so many
+  /// iterations of five side by side, of which the worse two end halfway. 0: it is one from the start.
+  int race = 10;
 };
 
 /// One round on the way.
@@ -56,6 +59,10 @@ using BasinHoppingCallback = std::function<void(const BasinHoppingRound&)>;
 /// Solves side by side go iteration by iteration, so that options.iterations bounds their number, of which kicks leave
 /// those of a kicked solve to the last one, and the callback, called from this thread, may stop all after each; its
 /// record is that of the best of them at the time. Kicks come from (seed, round, i), not from threads.
+///
+/// With after_stall, round 0 is one solve; where it races, the four beside it have 0.3 and 0.03
+/// options.regularization_init by either rule, and the one that leads (by cost, beyond the constraints' tolerance by
+/// violation) goes on from its SolveResult::state as options say.
 ///
 /// @throws as Solve; Error{kInvalidArgument} for an option out of range.
 /// Cost: width times that of Solve an iteration, in round 0 one time more, shared by options.threads.

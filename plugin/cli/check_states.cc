@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "cli/model_facts.h"
+#include "core/collision_filter.h"
 #include "core/engine_guard.h"
 #include "core/number.h"
 

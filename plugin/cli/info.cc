@@ -13,6 +13,7 @@
 #include "cli/model_facts.h"
 #include "cli/smoothness.h"
 #include "cli/terminal.h"
+#include "core/collision_filter.h"
 
 namespace costate::cli {
 namespace {

@@ -8,9 +8,6 @@
 
 namespace costate::cli {
 
-/// True when some pair of geoms or flexes may touch: enabled, not filtered out, at least one of them movable.
-bool CanHaveContacts(const mjModel* model);
-
 /// True when a contact of `data` exerts force (after mj_forward).
 bool HasContacts(const mjData* data);
 

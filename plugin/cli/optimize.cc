@@ -50,7 +50,8 @@ The motion that is reported and saved is always the true model's, the best that 
 
 --hops N, or <hopping> in the task, goes on where a solve ends in the nearest of many minima, as about contacts that come and go: N rounds of
 solves side by side from the best motion with kicked controls; each round's best is told. --iterations bounds all rounds together.
-Without either, four rounds follow a solve that stalls, ends infeasible or cannot leave its guess, but with <time>; --hops 0 ends it there.
+Without either, where anything may touch, five solves begin side by side and after ten iterations the best goes on alone; four rounds follow
+a solve that stalls, ends infeasible or cannot leave its guess. With <time> neither; --hops 0 is one solve and no more.
 With --smooth they go on from where that has led, on the true model; with <time> at each length that is tried.
 
 At the end the motion is repeated at half the time step, with stiffer contact, another integrator and a tighter constraint solver;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/run_output.h"
+#include "optimizer/basin_hopping.h"
 
 namespace costate::cli {
 namespace {
@@ -47,6 +48,8 @@ std::map<std::string, std::string> Settings(const OptimizeReport& report, int th
     settings["solver"] = std::string(ToString(s.type)) + " in an augmented Lagrangian";
     settings["violation"] = fmt::format("{:.17g}", task.constrained.tolerance);
   }
+  if (!report.timed && Races(task.model.get(), s, task.hopping))
+    settings["race"] = fmt::format("five solves side by side for {} iterations", task.hopping.race);
   if (!report.rounds.empty()) {
     const BasinHoppingOptions& o = task.hopping;
     settings["hopping"] = fmt::format(

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "cli/model_facts.h"
+#include "core/collision_filter.h"
 
 namespace costate::cli {
 namespace {

@@ -9,12 +9,32 @@ int PairSignature(const mjModel* m, int g1, int g2) {
   return (std::min(b1, b2) << 16) + std::max(b1, b2);
 }
 
+namespace {
+
+bool MasksMeet(int contype1, int conaffinity1, int contype2, int conaffinity2) {
+  return (contype1 & conaffinity2) != 0 || (contype2 & conaffinity1) != 0;
+}
+
+bool FlexMayTouch(const mjModel* m, int f) {
+  const int contype = m->flex_contype[f], conaffinity = m->flex_conaffinity[f];
+  if (m->flex_selfcollide[f] != mjFLEXSELF_NONE && MasksMeet(contype, conaffinity, contype, conaffinity)) return true;
+  for (int g = 0; g < m->ngeom; g++) {
+    if (MasksMeet(contype, conaffinity, m->geom_contype[g], m->geom_conaffinity[g])) return true;
+  }
+  for (int other = f + 1; other < m->nflex; other++) {
+    if (MasksMeet(contype, conaffinity, m->flex_contype[other], m->flex_conaffinity[other])) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 bool MayTouch(const mjModel* m, int g1, int g2) {
   if (g1 == g2 ||
       !mjCOLLISIONFUNC[std::min(m->geom_type[g1], m->geom_type[g2])][std::max(m->geom_type[g1], m->geom_type[g2])]) {
     return false;
   }
-  if (!(m->geom_contype[g1] & m->geom_conaffinity[g2]) && !(m->geom_contype[g2] & m->geom_conaffinity[g1]))
+  if (!MasksMeet(m->geom_contype[g1], m->geom_conaffinity[g1], m->geom_contype[g2], m->geom_conaffinity[g2]))
     return false;
   const int b1 = m->geom_bodyid[g1], b2 = m->geom_bodyid[g2];
   const int w1 = m->body_weldid[b1], w2 = m->body_weldid[b2];
@@ -24,6 +44,20 @@ bool MayTouch(const mjModel* m, int g1, int g2) {
   const int signature = PairSignature(m, g1, g2);
   return std::find(m->exclude_signature, m->exclude_signature + m->nexclude, signature) ==
          m->exclude_signature + m->nexclude;
+}
+
+bool CanHaveContacts(const mjModel* m) {
+  if ((m->opt.disableflags & (mjDSBL_CONTACT | mjDSBL_CONSTRAINT)) != 0 || m->nv == 0) return false;
+  if (m->npair > 0) return true;
+  for (int g1 = 0; g1 < m->ngeom; g1++) {
+    for (int g2 = g1 + 1; g2 < m->ngeom; g2++) {
+      if (MayTouch(m, g1, g2)) return true;
+    }
+  }
+  for (int f = 0; f < m->nflex; f++) {
+    if (FlexMayTouch(m, f)) return true;
+  }
+  return false;
 }
 
 int FindPair(const mjModel* m, int g1, int g2) {

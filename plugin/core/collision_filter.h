@@ -13,6 +13,9 @@ int PairSignature(const mjModel* model, int geom1, int geom2);
 /// whether contacts are disabled.
 bool MayTouch(const mjModel* model, int geom1, int geom2);
 
+/// May any geoms or flexes touch: by their masks, bodies and exclusions or as an explicit pair, with contacts enabled?
+bool CanHaveContacts(const mjModel* model);
+
 /// Index of the explicit pair of two geoms, or −1.
 int FindPair(const mjModel* model, int geom1, int geom2);
 

@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <iterator>
+#include <numeric>
 #include <thread>
 #include <utility>
 
+#include "core/collision_filter.h"
 #include "core/extremes.h"
 #include "optimizer/basin_hopping.h"
 #include "optimizer/control_noise.h"
@@ -21,6 +24,17 @@ namespace {
 
 // what solves side by side differ in: regularization at first, and how hard each pair of them is kicked
 constexpr double kFirstRegularization = 0.3, kNextRegularization = 0.1, kNextKick = 0.3;
+
+// what races the plain solve about contacts: its regularization times factor, by one rule; of all solves the best goes
+// on
+struct Racer {
+  double factor;
+  RegularizationRule rule;
+};
+constexpr Racer kRacers[] = {{0.3, RegularizationRule::kPromise},
+                             {0.03, RegularizationRule::kPromise},
+                             {0.3, RegularizationRule::kStep},
+                             {0.03, RegularizationRule::kStep}};
 
 constexpr int kPieces = 6;  // straight ones of a slow kick
 
@@ -60,6 +74,7 @@ class BasinHopping {
   BasinHoppingResult GoOnFrom(SolveResult led);
 
  private:
+  void SolvePlainly(const Guess& guess);
   BasinHoppingResult Hop(double tolerance);
   void Tell(const BasinHoppingRound& done);
   int Left() const { return options_.iterations - static_cast<int>(iterations_.size()); }
@@ -68,6 +83,7 @@ class BasinHopping {
   IlqrOptions OptionsOf(int round, int i) const;
   void Round(const std::vector<Guess>& guesses, int iterations, double tolerance, int round);
   void Follow(Lockstep* lockstep);
+  void DropSlower(const std::vector<IterationRecord>& records, std::vector<char>* go) const;
   bool Take(std::vector<SolveResult>* results, BasinHoppingRound* round);
   void SayInfeasible();
   bool IsEnough() const { return hopping_.after_stall && !IsStuck(problem_, out_.result); }
@@ -81,6 +97,7 @@ class BasinHopping {
 
   std::vector<IterationRecord> iterations_;
   bool interrupted_ = false;
+  int halfway_ = 0;  // of a race; 0: there is none
   BasinHoppingRound first_;
   BasinHoppingResult out_;  // without the iterations
 };
@@ -109,6 +126,10 @@ IlqrOptions BasinHopping::OptionsOf(int round, int i) const {
   IlqrOptions options = options_;
   const bool constrained = problem_.constraints && problem_.constraints->size() > 0;
   if (round == 0 && hopping_.after_stall && !constrained) options.stall_tolerance = hopping_.tolerance;
+  if (round == 0 && hopping_.after_stall && i > 0) {
+    options.regularization_init *= kRacers[i - 1].factor;
+    options.regularization_rule = kRacers[i - 1].rule;
+  }
   if (round > hopping_.rounds || (round == 0 && hopping_.after_stall)) return options;
   const bool further = round == 0 && i == hopping_.width;
   options.regularization_init *= kFirstRegularization * std::pow(kNextRegularization, further ? 1 : i);
@@ -131,8 +152,21 @@ void BasinHopping::Follow(Lockstep* lockstep) {
     iterations_.push_back(*best);
     iterations_.back().iteration = static_cast<int>(iterations_.size());
     interrupted_ = interrupted_ || (callback_ && !callback_(iterations_.back()));
-    lockstep->Go(!interrupted_);
+    std::vector<char> go(records.size(), !interrupted_);
+    if (halfway_ > 0 && static_cast<int>(iterations_.size()) == halfway_) DropSlower(records, &go);
+    lockstep->Go(std::move(go));
   }
+}
+
+// ends the worse half of a race
+void BasinHopping::DropSlower(const std::vector<IterationRecord>& records, std::vector<char>* go) const {
+  std::vector<std::size_t> order(records.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto rank = [&](std::size_t i) {
+    return records[i].iteration == 0 ? RankOf(0, kInf) : RankOf(records[i].violation, records[i].cost);
+  };
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return rank(a) < rank(b); });
+  for (std::size_t i = (order.size() + 1) / 2; i < order.size(); ++i) (*go)[order[i]] = false;
 }
 
 // the best of the round where it is the best of all; the last one where it is no worse
@@ -166,7 +200,9 @@ void BasinHopping::SayInfeasible() {
 void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, double tolerance, int round) {
   // from the best motion's controls, hence from its start
   Problem problem = problem_;
-  if (round > 0 && HasFreeStart(problem)) problem.free_start.guess = out_.result.trajectory.X.col(0);
+  const bool follows = out_.result.trajectory.N() > 0;
+  if (follows && HasFreeStart(problem))
+    problem.free_start.guess = round > 0 ? VectorXd(out_.result.trajectory.X.col(0)) : out_.result.state.x0;
 
   const int width = static_cast<int>(guesses.size());
   const int threads =
@@ -216,10 +252,29 @@ void BasinHopping::Tell(const BasinHoppingRound& done) {
   if (round_callback_) round_callback_(done);
 }
 
+// one solve; where it races, the one that leads after the first iterations
+void BasinHopping::SolvePlainly(const Guess& guess) {
+  if (guess.state || !Races(problem_.model, options_, hopping_))
+    return Round({guess}, options_.iterations, options_.tolerance, 0);
+  halfway_ = (hopping_.race + 1) / 2;
+  Round(std::vector<Guess>(1 + std::size(kRacers), guess), hopping_.race, options_.tolerance, 0);
+  halfway_ = 0;
+  const SolveStatus status = out_.result.status;  // interrupted is what led halfway, too
+  const bool over = status != SolveStatus::kIterationLimit && status != SolveStatus::kInterrupted;
+  if (over || interrupted_ || Left() == 0) return;
+  const SolveResult led = out_.result;
+  const int raced = static_cast<int>(iterations_.size());
+  Round({{{}, led.state.U, &led.state}}, options_.iterations, options_.tolerance, 0);
+  out_.result.initial_cost = led.initial_cost;
+  out_.result.guess_scale = led.guess_scale;
+  out_.result.message += fmt::format("; before them {} of {} solves side by side", raced, 1 + std::size(kRacers));
+  first_.iterations = static_cast<int>(iterations_.size());
+}
+
 BasinHoppingResult BasinHopping::Run(const Guess& guess) {
   const double tolerance = std::max(hopping_.tolerance, options_.tolerance);
   if (hopping_.after_stall) {
-    Round({guess}, options_.iterations, options_.tolerance, 0);
+    SolvePlainly(guess);
     if (IsEnough()) {
       out_.result.iterations = std::move(iterations_);
       return std::move(out_);
@@ -288,11 +343,17 @@ void CheckHopping(const IlqrOptions& options, const BasinHoppingOptions& hopping
   need(hopping.width >= 1 && hopping.width <= 64, "width", hopping.width, "1 to 64");
   need(hopping.iterations >= 1, "iterations", hopping.iterations, "1 or more");
   need(hopping.size > 0 && std::isfinite(hopping.size), "size", hopping.size, "positive and finite");
+  need(hopping.race >= 0, "race", hopping.race, "0 or more");
   need(hopping.tolerance >= 0 && std::isfinite(hopping.tolerance), "tolerance", hopping.tolerance,
        "0 or more, and finite");
 }
 
 }  // namespace
+
+bool Races(const mjModel* model, const IlqrOptions& options, const BasinHoppingOptions& hopping) {
+  return hopping.rounds > 0 && hopping.after_stall && hopping.race > 0 && options.type == SolverType::kIlqr &&
+         CanHaveContacts(model);
+}
 
 BasinHoppingResult SolveBasinHopping(const Problem& problem, const Guess& guess, const IlqrOptions& options,
                                      const BasinHoppingOptions& hopping, const IterationCallback& callback,

@@ -1,10 +1,14 @@
-// Rounds of kicked controls behind a solve that was made elsewhere. README.md, "Basin hopping".
+// Basin hopping within the module: whether a plain solve races others; rounds behind a solve that was made elsewhere.
+// README.md, "Basin hopping".
 #ifndef COSTATE_OPTIMIZER_BASIN_HOPPING_H_
 #define COSTATE_OPTIMIZER_BASIN_HOPPING_H_
 
 #include <costate/basin_hopping.h>
 
 namespace costate {
+
+/// Does a plain solve begin side by side with others, of which the best goes on (BasinHoppingOptions::race)?
+bool Races(const mjModel* model, const IlqrOptions& options, const BasinHoppingOptions& hopping);
 
 /// SolveBasinHopping behind its round 0, which `led` is: the end of a solve of this problem. Its iterations stand
 /// before those of the rounds and count among options.iterations.

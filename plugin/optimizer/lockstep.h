@@ -6,6 +6,7 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace costate {
@@ -31,7 +32,7 @@ class Lockstep {
     changed_.notify_all();
     changed_.wait(lock, [&] { return round_ != round; });
     TakeThread(&lock);
-    return go_on_;
+    return go_on_[static_cast<std::size_t>(solver)] != 0;
   }
   void Leave() {
     const std::lock_guard lock(mutex_);
@@ -49,10 +50,11 @@ class Lockstep {
     *records = records_;
     return left_ > 0;
   }
-  void Go(bool go_on) {
+  /// @param go_on  of each solver: false: it shall stop.
+  void Go(std::vector<char> go_on) {
     const std::lock_guard lock(mutex_);
     for (IterationRecord& record : records_) record = {};
-    go_on_ = go_on;
+    go_on_ = std::move(go_on);
     waiting_ = 0;
     round_++;
     changed_.notify_all();
@@ -67,9 +69,9 @@ class Lockstep {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<IterationRecord> records_;
+  std::vector<char> go_on_;
   int left_, free_;  // solvers, threads
   int waiting_ = 0, round_ = 0;
-  bool go_on_ = true;
 };
 
 }  // namespace costate

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "optimizer/basin_hopping.h"
 #include "optimizer/cost_terms.h"
 #include "optimizer/task_xml.h"
 
@@ -165,7 +166,10 @@ std::string Header(const Task& task) {
   }
   if (task.hopping.rounds > 0) {
     text += fmt::format(
-        "hopping   {}{} of kicked controls at most, {} side by side, kicks of {:g} half ranges, seed {}\n",
+        "hopping   {}{}{} of kicked controls at most, {} side by side, kicks of {:g} half ranges, seed {}\n",
+        Races(task.model.get(), task.solver, task.hopping)
+            ? fmt::format("five solves side by side, after {} iterations the best; ", task.hopping.race)
+            : "",
         task.hopping.after_stall ? "where the solve stalls, ends infeasible or never leaves its guess " : "",
         Count(task.hopping.rounds, "round"), Count(task.hopping.width, "solve"), task.hopping.size, task.hopping.seed);
   }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "optimizer/basin_hopping.h"
 #include "optimizer/control_noise.h"
 #include "optimizer/finger_and_puck.h"
 #include "support/engine_test.h"
@@ -206,6 +207,65 @@ TEST_F(BasinHopping, FollowsASolveThatStalls) {
   EXPECT_NEAR(timed.result.cost, 50, 0.1) << timed.result.message;
 }
 
+// about contacts the plain solve is the one that leads of five: each of its iterations is no worse than those of one
+// alone while that is among them, and the same on any number of threads
+TEST_F(BasinHopping, RacesAboutContacts) {
+  Task task = LoadTask(COSTATE_MODELS "/box_push/push.xml");
+  ASSERT_TRUE(Races(task.model.get(), task.solver, task.hopping));
+  EXPECT_NE(Describe(task).find("five solves side by side, after 10 iterations the best"), std::string::npos);
+  task.solver.iterations = 14;
+  task.solver.threads = 1;
+  const TaskSolution race = SolveTask(task);
+  const std::vector<IterationRecord>& iterations = race.result.iterations;
+  ASSERT_EQ(iterations.size(), 14u);
+  EXPECT_EQ(iterations.back().iteration, 14);
+  EXPECT_EQ(race.result.status, SolveStatus::kIterationLimit);
+  EXPECT_NE(race.result.message.find("; before them 10 of 5 solves side by side"), std::string::npos)
+      << race.result.message;
+  EXPECT_EQ(race.result.cost, iterations.back().cost);
+  task.solver.threads = 2;
+  const TaskSolution same = SolveTask(task);
+  EXPECT_EQ(same.result.cost, race.result.cost);
+  EXPECT_EQ(same.result.trajectory.U, race.result.trajectory.U);
+
+  // told to stop, in the race and behind it
+  for (const int last : {3, 5, 12}) {
+    int calls = 0;
+    const SolveResult stopped =
+        SolveTask(task, {.iteration = [&](const IterationRecord&) { return ++calls < last; }}).result;
+    EXPECT_EQ(stopped.status, SolveStatus::kInterrupted) << last;
+    EXPECT_EQ(calls, last);
+    EXPECT_EQ(stopped.cost, iterations[static_cast<std::size_t>(last - 1)].cost);
+  }
+
+  // of one solve alone, which --hops 0 and race="0" are
+  task.hopping.race = 0;
+  EXPECT_FALSE(Races(task.model.get(), task.solver, task.hopping));
+  const SolveResult unraced = SolveTask(task).result;
+  task.hopping = {};
+  const SolveResult plain = SolveTask(task).result;
+  EXPECT_EQ(unraced.cost, plain.cost);
+  EXPECT_EQ(race.result.initial_cost, plain.initial_cost);
+  int ahead = 0;
+  for (std::size_t i = 0; i < 5; ++i) {
+    EXPECT_LE(iterations[i].cost, plain.iterations[i].cost) << i;
+    ahead += iterations[i].cost < plain.iterations[i].cost;
+  }
+  EXPECT_GT(ahead, 0);
+}
+
+// a solve that goes on does not race again
+TEST_F(BasinHopping, RacesFromNoSavedState) {
+  Task task = LoadTask(COSTATE_MODELS "/box_push/push.xml");
+  task.solver.iterations = 3;
+  const SolveResult led = SolveTask(task).result;
+  task.state = led.state;
+  task.U_guess = led.state.U;
+  const SolveResult on = SolveTask(task).result;
+  EXPECT_EQ(on.message.find("side by side"), std::string::npos) << on.message;
+  EXPECT_LE(on.cost, led.cost);
+}
+
 // straight in front of a post every step leads straight on: the plain solve ends inside it, a kicked one goes around
 TEST_F(BasinHopping, FollowsASolveThatEndsInfeasible) {
   const support::TemporaryFolder folder;
@@ -399,6 +459,8 @@ TEST_F(BasinHopping, IsReadFromTheTask) {
   EXPECT_EQ(o.iterations, 7);
   EXPECT_EQ(o.size, 0.2);
   EXPECT_EQ(o.seed, 9u);
+  EXPECT_EQ(WellTask("<hopping from='stall' race='4'/>").hopping.race, 4);
+  EXPECT_THROW(WellTask("<hopping race='4'/>"), Error);
   EXPECT_NE(
       Describe(WellTask("<hopping rounds='3'/>")).find("3 rounds of kicked controls at most, 2 solves side by side"),
       std::string::npos);
