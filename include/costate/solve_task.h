@@ -38,8 +38,7 @@ struct TaskSolution {
 ///
 /// With <time> and <smooth> lengths are tried on the true model, from where <smooth> has led at that of the horizon.
 /// @throws as SampleControls, SolveContinuation, SolveBasinHopping, SolveFreeTime and Solve; and what a callback
-/// throws,
-///         which ends the solve.
+/// throws, which ends the solve.
 TaskSolution SolveTask(const Task& task, const TaskCallbacks& callbacks = {});
 
 /// The same from a guess that needs no sampling, of a problem that may be another than the task's own: a plan's.

@@ -97,7 +97,8 @@ class BasinHopping {
 
   std::vector<IterationRecord> iterations_;
   bool interrupted_ = false;
-  int halfway_ = 0;  // of a race; 0: there is none
+  std::exception_ptr thrown_;  // by the callback
+  int halfway_ = 0;            // of a race; 0: there is none
   BasinHoppingRound first_;
   BasinHoppingResult out_;  // without the iterations
 };
@@ -151,7 +152,12 @@ void BasinHopping::Follow(Lockstep* lockstep) {
     }
     iterations_.push_back(*best);
     iterations_.back().iteration = static_cast<int>(iterations_.size());
-    interrupted_ = interrupted_ || (callback_ && !callback_(iterations_.back()));
+    try {
+      interrupted_ = interrupted_ || (callback_ && !callback_(iterations_.back()));
+    } catch (...) {  // the solves wait for the word to go on: they end first
+      thrown_ = std::current_exception();
+      interrupted_ = true;
+    }
     std::vector<char> go(records.size(), !interrupted_);
     if (halfway_ > 0 && static_cast<int>(iterations_.size()) == halfway_) DropSlower(records, &go);
     lockstep->Go(std::move(go));
@@ -238,6 +244,7 @@ void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, doub
     for (int i = 0; i < width; ++i) solvers.emplace_back(solve, i);
     Follow(&lockstep);
   }
+  if (thrown_) std::rethrow_exception(thrown_);
   for (const std::exception_ptr& failure : failures) {
     if (failure) std::rethrow_exception(failure);
   }

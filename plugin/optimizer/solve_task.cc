@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <exception>
 #include <string>
 #include <utility>
 #include <vector>
@@ -202,7 +201,9 @@ void SayUntouched(const Problem& problem, TaskSolution* out) {
                                fmt::join(out->untouched, "', '"), result.message);
 }
 
-TaskSolution SolveAsSaid(const Task& task, const Problem& problem, const Guess& guess, const TaskCallbacks& callbacks) {
+}  // namespace
+
+TaskSolution SolveTask(const Task& task, const Problem& problem, const Guess& guess, const TaskCallbacks& callbacks) {
   TaskSolution out;
   if (task.free_time.longest > 0) {
     SolveTimed(task, problem, guess, callbacks, &out);
@@ -218,27 +219,6 @@ TaskSolution SolveAsSaid(const Task& task, const Problem& problem, const Guess& 
     out.result = SolveFrom(task, problem, guess, task.constrained, callbacks, &out);
   }
   if (out.result.status == SolveStatus::kConverged && !out.timed.model) SayUntouched(problem, &out);
-  return out;
-}
-
-}  // namespace
-
-TaskSolution SolveTask(const Task& task, const Problem& problem, const Guess& guess, const TaskCallbacks& callbacks) {
-  // solves side by side wait for each other: what a callback throws waits until they have ended
-  std::exception_ptr thrown;
-  TaskCallbacks caught = callbacks;
-  if (callbacks.iteration) {
-    caught.iteration = [&](const IterationRecord& record) {
-      try {
-        return !thrown && callbacks.iteration(record);
-      } catch (...) {
-        thrown = std::current_exception();
-        return false;
-      }
-    };
-  }
-  TaskSolution out = SolveAsSaid(task, problem, guess, caught);
-  if (thrown) std::rethrow_exception(thrown);
   return out;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -422,6 +423,13 @@ TEST_F(BasinHopping, PassesErrorsOn) {
   none = Kicks(1);
   none.size = 0;
   EXPECT_THROW(SolveBasinHopping(task.ToProblem(), task.ToGuess(), task.solver, none), Error);
+
+  // the callback's, once the solves that wait for its word have ended
+  const IterationCallback throws = [](const IterationRecord& record) -> bool {
+    if (record.iteration < 3) return true;
+    throw std::range_error("enough");
+  };
+  EXPECT_THROW(SolveBasinHopping(task.ToProblem(), task.ToGuess(), task.solver, Kicks(1), throws), std::range_error);
 }
 
 // A kick of a motor is a part of its force, whatever that does; of a servo it is a part of the control's range, unless
