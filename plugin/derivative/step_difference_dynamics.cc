@@ -21,7 +21,10 @@ using ConstVectorMap = Eigen::Map<const VectorXd>;
 // forces enter the step as a control does: nudged and held over the interval
 bool StepDifference::Vjp(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out,
                          std::string* missing) {
-  if (covectors.forces && extrapolate_) CaptureStep(model, data, covectors.sensors.size() > 0);  // A and B do without
+  if (covectors.forces && extrapolate_) {  // A and B do without, and begin at the point
+    CaptureStep(model, data, covectors.sensors.size() > 0);
+    stencil_.Restore(model_.get(), data, -1, 0);
+  }
   if (!Backend::Vjp(model, data, {covectors.next, covectors.sensors, false}, out, missing)) return false;
   if (!covectors.forces || out->status != StepStatus::kOk) return true;
   const Dims& dims = stencil_.dims();

@@ -396,6 +396,29 @@ TEST_F(StepDifferenceTest, AsTheLastResortItExtrapolates) {
   EXPECT_TRUE(MatricesNear(alone.C, best.C, 1e-8));
 }
 
+// The branch of a limited activation is found by a step; products begin at the point all the same.
+TEST_F(StepDifferenceTest, AsTheLastResortPullBacksToForcesBeginAtThePoint) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.005"><flag speculative="enable"/></option>
+    <worldbody><body><joint name="arm" stiffness="9 3 2"/><geom name="tip" pos=".3 0 0" size=".1"/></body></worldbody>
+    <actuator><intvelocity joint="arm" kp="40" actrange="-2 2"/></actuator><sensor><jointvel joint="arm"/><framelinacc objtype="geom" objname="tip"/></sensor>
+    </mujoco>)");
+  const mjModel* m = model.get();
+  Linearizer linearizer(m);
+  const VectorXd x = Eigen::Vector3d(0.4, 3, 0.2), u = VectorXd::Constant(1, 7), lambda = Eigen::Vector3d(1, -0.3, 2),
+                 sigma = Eigen::Vector4d(0.2, 0.1, -0.4, 0.3);
+  StepDerivative matrices;
+  linearizer.Linearize(x, u, &matrices);
+  ASSERT_EQ(matrices.coverage.Worst(), Level::kStep);
+  for (const bool forces : {false, true}) {
+    StepVjp vjp;
+    linearizer.Vjp(x, u, lambda, sigma, &vjp, forces);
+    const VectorXd by_x = matrices.A.transpose() * lambda + matrices.C.transpose() * sigma,
+                   by_u = matrices.B.transpose() * lambda + matrices.D.transpose() * sigma;
+    EXPECT_TRUE(MatricesNearRelative(vjp.x, by_x, 1e-9)) << forces;
+    EXPECT_TRUE(MatricesNearRelative(vjp.u, by_u, 1e-9)) << forces;
+  }
+}
+
 // Exactly as deep as the impedance bends: deeper it is constant, so that the second derivative jumps and centred
 // quotients err by their size, not by its square.
 TEST_F(StepDifferenceTest, AsTheLastResortItSeesWhereTheSecondDerivativeJumps) {
