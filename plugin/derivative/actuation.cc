@@ -342,6 +342,7 @@ void Actuation::Compute(const mjModel* m, const mjData* d, const TendonMoments& 
   moment_.assign(m->nout, {});
   force_.assign(m->nactuator, 0);
   row_scale_.assign(m->nactuator, 0);
+  share_.assign(m->nactuator, {});
   clamped_.assign(m->nv, 0);
   any_clamped_ = false;
   if (m->opt.disableflags & mjDSBL_ACTUATION) return std::fill(slopes_.begin(), slopes_.end(), ActuatorSlope());
@@ -520,7 +521,6 @@ void Actuation::LimitForces(const mjModel* m, const mjData* d) {
     return !m->actuator_forcelimited[i] || Inside(force, m->actuator_forcerange + 2 * i);
   };
   const auto gear = [&](int i) { return m->actuator_gear[6 * m->actuator_outadr[i]]; };
-  share_.assign(m->nactuator, {});
   for (int i = 0; i < m->nactuator; i++) {
     const int t = tendon(i);
     if (saturated(t)) {

@@ -302,6 +302,15 @@ TEST_F(SensorTest, TransmissionsAndActuatorForcesAgree) {
                              kKinematic);
 }
 
+// without actuation the engine leaves forces and velocities at zero, lengths are there
+TEST_F(SensorTest, ForcesOfActuatorsAreConstantWithoutActuation) {
+  ExpectAgreesAtRandomStates(Scene(R"(
+    <actuatorfrc name="still force" actuator="elbow"/><actuatorfrc name="still rope" actuator="rope"/><actuatorvel name="still velocity" actuator="rope"/>
+    <jointactuatorfrc name="still joint" joint="elbow"/><tendonactuatorfrc name="still tendon" tendon="rope"/><actuatorpos actuator="rope"/>)",
+                                   "<option><flag actuation='disable'/></option>", kActuators),
+                             kKinematic);
+}
+
 // (M3) forces that share out a tendon's limit, one of them at its own range, beside a tendon within its limit and
 // joints that both pull
 TEST_F(SensorTest, SharesOfATendonsLimitAgree) {
