@@ -193,8 +193,9 @@ bool MayTurn(const mjModel* m, int i) {
 // the engine's implicit integrators leave out what is there
 bool AtForceLimit(const mjModel* m, const mjData* d, int i) {
   const mjtNum* range = m->actuator_forcerange + 2 * i;
-  const double force = d->actuator_force[m->actuator_outadr[i]];
-  return m->actuator_forcelimited[i] && (force <= range[0] || force >= range[1]);
+  if (!m->actuator_forcelimited[i]) return false;
+  const double force = LimitedForce(m, d, d->act, i, 0);
+  return force <= range[0] || force >= range[1];
 }
 
 bool DependsOnVelocity(const mjModel* m, int i) {

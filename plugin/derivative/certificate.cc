@@ -335,7 +335,7 @@ class Certifier {
         continue;
       }
       for (int k = 0; k < m_->actuator_outnum[i]; k++) {
-        Saturation(Name("force", mjOBJ_ACTUATOR, i), d_->actuator_force[m_->actuator_outadr[i] + k],
+        Saturation(Name("force", mjOBJ_ACTUATOR, i), LimitedForce(m_, d_, d_->act, i, k),
                    m_->actuator_forcerange + 2 * i);
       }
     }

@@ -160,7 +160,7 @@ void ResidualDifference::AppliedForce(const mjModel* m) {
 // at its limit may go to either side, but where that makes v' jump: it goes on beyond it. @pre mj_fwdActuation
 bool ResidualDifference::ForceLimits(const mjModel* m) {
   mjData* p = probe_.get();
-  ForceZones(m, p, false, &zones_);
+  ForceZones(m, p, p->act, false, &zones_);
   if (limits_known_) {
     for (std::size_t i = 0; i < zones_.size(); i++) {
       if (limits_[i] != zones_[i] && limits_[i] != kEitherZone) return false;
@@ -175,7 +175,7 @@ bool ResidualDifference::ForceLimits(const mjModel* m) {
   local.jnt_actfrclimited = reinterpret_cast<decltype(local.jnt_actfrclimited)>(unlimited_.data());
   local.tendon_actfrclimited = reinterpret_cast<decltype(local.tendon_actfrclimited)>(unlimited_.data());
   mj_fwdActuation(&local, p);
-  ForceZones(m, p, true, &zones_);
+  ForceZones(m, p, p->act, true, &zones_);
   const std::vector<char> jumps = JumpsAtLimits(m, p);
   for (std::size_t i = 0; i < limits_.size(); i++) {
     if (limits_[i] != 0 && limits_[i] != zones_[i] && !jumps[i]) limits_[i] = kEitherZone;

@@ -11,7 +11,8 @@ namespace costate {
 
 namespace {
 
-constexpr int kMost = 11;  // length, velocity, five states, four inputs
+constexpr double kRounding = 1e-14;  // of a force: what adding and subtracting another leaves
+constexpr int kMost = 11;            // length, velocity, five states, four inputs
 
 using Dual = Jet<kMost>;  // by the columns of ServoSlope
 
@@ -236,6 +237,41 @@ void Orientation(const mjModel* m, const mjData* d, const double* ctrl, const do
   s->force = (limit / norm * (Mat3::Identity() - torque * torque.transpose() / (norm * norm)) * s->force).eval();
 }
 
+// what it is at, with its variables as they are numbered in ServoSlope
+Law LawOf(const mjModel* m, const mjData* d, const mjtNum* act, int i, const double* ctrl, const double* inside) {
+  const int out = m->actuator_outadr[i], states = m->actuator_actnum[i], inputs = m->actuator_ctrlnum[i];
+  Law law;
+  law.m = m;
+  law.i = i;
+  law.h = m->opt.timestep;
+  law.dyn = m->actuator_dynprm + mjNDYN * i;
+  law.gain = m->actuator_gainprm + mjNGAIN * i;
+  law.bias = m->actuator_biasprm + mjNBIAS * i;
+  law.length = Dual(d->actuator_length[out], 0);
+  law.velocity = Dual(d->actuator_velocity[out], 1);
+  for (int k = 0; k < states; k++) law.state[k] = Dual(act[m->actuator_actadr[i] + k], 2 + k);
+  int at = 0;
+  const int bits[4] = {mjINPUT_POS, mjINPUT_VEL, mjINPUT_FF, mjINPUT_VOLTAGE};
+  for (int k = 0; k < 4; k++) {
+    if (!(m->actuator_ctrlspec[i] & bits[k]) || at >= inputs) continue;
+    if (at == 0) law.first = k;
+    law.input[k] = Dual(ctrl[at], 2 + states + at, inside[at]);
+    at++;
+  }
+  return law;
+}
+
+// controls within their ranges, and are they inside?
+void Inputs(const mjModel* m, const mjData* d, int i, double* ctrl, double* inside) {
+  for (int k = 0; k < m->actuator_ctrlnum[i]; k++) {
+    const int u = m->actuator_ctrladr[i] + k;
+    const mjtNum* range = m->actuator_ctrlrange + 2 * u;
+    const bool limited = m->actuator_ctrllimited[u] && !(m->opt.disableflags & mjDSBL_CLAMPCTRL);
+    ctrl[k] = limited ? std::clamp(d->ctrl[u], range[0], range[1]) : d->ctrl[u];
+    inside[k] = !limited || (d->ctrl[u] >= range[0] && d->ctrl[u] <= range[1]);
+  }
+}
+
 }  // namespace
 
 double SetpointPeriod(const mjModel* m, int i) {
@@ -304,13 +340,7 @@ std::string ServoMissing(const mjModel* m, int i) {
 ServoSlope MakeServoSlope(const mjModel* m, const mjData* d, int i) {
   const bool disabled = IsActuatorDisabled(m, i);
   double ctrl[4] = {0}, inside[4] = {0};
-  for (int k = 0; k < m->actuator_ctrlnum[i]; k++) {
-    const int u = m->actuator_ctrladr[i] + k;
-    const mjtNum* range = m->actuator_ctrlrange + 2 * u;
-    const bool limited = m->actuator_ctrllimited[u] && !(m->opt.disableflags & mjDSBL_CLAMPCTRL);
-    ctrl[k] = limited ? std::clamp(d->ctrl[u], range[0], range[1]) : d->ctrl[u];
-    inside[k] = !limited || (d->ctrl[u] >= range[0] && d->ctrl[u] <= range[1]);
-  }
+  Inputs(m, d, i, ctrl, inside);
   ServoSlope s;
   s.actuator = i;
   s.outputs = m->actuator_outnum[i];
@@ -326,25 +356,7 @@ ServoSlope MakeServoSlope(const mjModel* m, const mjData* d, int i) {
     return s;
   }
 
-  const int out = m->actuator_outadr[i];
-  Law law;
-  law.m = m;
-  law.i = i;
-  law.h = m->opt.timestep;
-  law.dyn = m->actuator_dynprm + mjNDYN * i;
-  law.gain = m->actuator_gainprm + mjNGAIN * i;
-  law.bias = m->actuator_biasprm + mjNBIAS * i;
-  law.length = Dual(d->actuator_length[out], 0);
-  law.velocity = Dual(d->actuator_velocity[out], 1);
-  for (int k = 0; k < s.states; k++) law.state[k] = Dual(d->act[m->actuator_actadr[i] + k], 2 + k);
-  int at = 0;
-  const int bits[4] = {mjINPUT_POS, mjINPUT_VEL, mjINPUT_FF, mjINPUT_VOLTAGE};
-  for (int k = 0; k < 4; k++) {
-    if (!(m->actuator_ctrlspec[i] & bits[k]) || at >= s.inputs) continue;
-    if (at == 0) law.first = k;
-    law.input[k] = Dual(ctrl[at], 2 + s.states + at, inside[at]);
-    at++;
-  }
+  Law law = LawOf(m, d, d->act, i, ctrl, inside);
   const bool pid = m->actuator_gaintype[i] == mjGAIN_PID;
   if (pid) law.Pid(s.states);
   else law.Motor(s.states);
@@ -368,6 +380,22 @@ ServoSlope MakeServoSlope(const mjModel* m, const mjData* d, int i) {
     s.damping_slope = law.damping.d[2 + law.thermal];
   }
   return s;
+}
+
+double LimitedForce(const mjModel* m, const mjData* d, const mjtNum* act, int i, int output) {
+  const double force = d->actuator_force[m->actuator_outadr[i] + output];
+  if (m->actuator_gaintype[i] != mjGAIN_DCMOTOR || IsActuationOff(m) || IsActuatorDisabled(m, i)) return force;
+  const bool friction = m->actuator_biasprm[mjNBIAS * i] != 0 || SlotsOf(m, i).bristle >= 0;
+  if (!friction || !ServoMissing(m, i).empty()) return force;
+  const double no_control[4] = {0};
+  Law law = LawOf(m, d, act, i, no_control, no_control);
+  law.Motor(m->actuator_actnum[i]);
+  const double limited = force - law.friction.x;
+  for (int side = 0; side < 2 && m->actuator_forcelimited[i]; side++) {
+    const double limit = m->actuator_forcerange[2 * i + side];
+    if (std::abs(limited - limit) <= kRounding * (std::abs(force) + std::abs(limit))) return limit;
+  }
+  return limited;
 }
 
 void ActivationSides(const mjModel* m, const mjData* d, std::vector<ActivationSide>* out) {

@@ -53,6 +53,11 @@ double TurnsTo(double setpoint, double length, double period);
 /// @pre `data` is after mj_fwdActuation.
 ServoSlope MakeServoSlope(const mjModel* model, const mjData* data, int actuator);
 
+/// What an actuator's range has limited: the force in `data` of that output without a motor's friction, which the
+/// engine adds behind the limit. @param act  activations (na) that it is of: a step leaves others in `data`. @pre as
+/// MakeServoSlope.
+double LimitedForce(const mjModel* model, const mjData* data, const mjtNum* act, int actuator, int output);
+
 /// Where an activation may be nudged to: beyond the limit of an integral that is held there, and within it else, as the
 /// integral jumps on from the limit.
 struct ActivationSide {

@@ -7,6 +7,7 @@
 #include "derivative/equilibrium.h"
 #include "derivative/passive.h"
 #include "derivative/sensor.h"
+#include "derivative/servo.h"
 
 namespace costate {
 namespace {
@@ -40,7 +41,8 @@ ActuatorPull ActuatorPullOf(const mjModel* model, const mjData* data, int tendon
   return pull;
 }
 
-void ForceZones(const mjModel* model, const mjData* data, bool beyond, std::vector<signed char>* zones) {
+void ForceZones(const mjModel* model, const mjData* data, const mjtNum* act, bool beyond,
+                std::vector<signed char>* zones) {
   zones->clear();
   const auto add = [&](double force, const mjtNum* range) {
     const bool at_limit = force == range[0] || force == range[1];
@@ -48,15 +50,15 @@ void ForceZones(const mjModel* model, const mjData* data, bool beyond, std::vect
   };
   for (int i = 0; i < model->nactuator; ++i) {
     if (!model->actuator_forcelimited[i]) continue;
-    const mjtNum *force = data->actuator_force + model->actuator_outadr[i], *range = model->actuator_forcerange + 2 * i;
+    const mjtNum* range = model->actuator_forcerange + 2 * i;
     if (model->actuator_gaintype[i] == mjGAIN_SO3) {
       // limited in norm; whether the engine's matrices have it beyond, rounding decides
       const bool matrix = model->opt.integrator != mjINT_EULER && model->opt.integrator != mjINT_RK4;
       const mjtNum norm[2] = {-range[1], beyond || matrix ? range[1] : range[1] * (1 - kScaled)};
-      add(mju_norm3(force), norm);
+      add(mju_norm3(data->actuator_force + model->actuator_outadr[i]), norm);
       continue;
     }
-    for (int k = 0; k < model->actuator_outnum[i]; ++k) add(force[k], range);
+    for (int k = 0; k < model->actuator_outnum[i]; ++k) add(LimitedForce(model, data, act, i, k), range);
   }
   for (int i = 0; i < model->njnt; ++i) {
     if (model->jnt_actfrclimited[i]) add(data->qfrc_actuator[model->jnt_dofadr[i]], model->jnt_actfrcrange + 2 * i);
@@ -94,6 +96,7 @@ void SwitchSet::Forward(const mjModel* model, mjData* data) {
 
 void SwitchSet::Before(const mjModel* model, const mjData* data) {
   plastic_ = Eigen::Map<const VectorXd>(data->plastic, model->nplastic);
+  act_ = Eigen::Map<const VectorXd>(data->act, model->na);
 }
 
 void SwitchSet::Note(const mjModel* model, mjData* data) {
@@ -192,7 +195,7 @@ void SwitchSet::NoteNoslip(const mjData* data) {
 }
 
 void SwitchSet::NoteActuators(const mjModel* model, const mjData* data) {
-  ForceZones(model, data, false, &forces_);
+  ForceZones(model, data, act_.data(), false, &forces_);
   for (const signed char zone : forces_) Add(kForceLimits, zone);
   for (int i = 0; i < model->nactuator; ++i) {
     // an integral does not move while it is held

@@ -22,8 +22,10 @@ struct ActuatorPull {
 ActuatorPull ActuatorPullOf(const mjModel* model, const mjData* data, int tendon);
 
 /// Of each force of actuators, joints and tendons that has limits: -1 at or beyond the lower one, 1 the upper one, 0
-/// between. @param beyond  those at a limit are between, too. @pre `data` is after mj_fwdActuation.
-void ForceZones(const mjModel* model, const mjData* data, bool beyond, std::vector<signed char>* zones);
+/// between. @param act  activations (na) of that point. @param beyond  those at a limit are between, too. @pre `data`
+/// is after mj_fwdActuation.
+void ForceZones(const mjModel* model, const mjData* data, const mjtNum* act, bool beyond,
+                std::vector<signed char>* zones);
 
 /// A fingerprint of the switches of one or more engine steps, kind by kind. Features inside one contact (which edge of
 /// a box touches) are not seen; they show as step sizes that disagree.
@@ -83,7 +85,7 @@ class SwitchSet {
   void NoteSensors(const mjModel* model, const mjData* data);
 
   std::array<std::uint64_t, kKinds> hash_{};
-  VectorXd residual_, plastic_;
+  VectorXd residual_, plastic_, act_;
   std::vector<Eigen::Vector3d> axes_;        // of the limits of ball joints
   std::vector<Eigen::Vector3d> leans_;       // of cylinders on planes
   std::vector<signed char> turns_;           // of muscles: 1 where activation rises, -1 where it falls

@@ -124,6 +124,35 @@ TEST_F(ServoTest, MotorsAgreeWithTheStep) {
              kSingleStage);
 }
 
+// (A8) cogging and friction come behind the limit: they alone may be more than the motor's own torque may
+TEST_F(ServoTest, OnlyTheTorqueOfAMotorSaturates) {
+  const ModelPtr model = LoadModelFromString(
+      Model("<dcmotor joint='hinge' resistance='2' motorconst='0.3' cogging='5 1 1.5' saturation='0.4 0 0'/>"));
+  mjModel* m = model.get();
+  for (const int integrator : {mjINT_EULER, mjINT_IMPLICIT, mjINT_IMPLICITFAST, mjINT_DISCRETE}) {
+    for (const double voltage : {1.0, 4.0}) {
+      SCOPED_TRACE(std::to_string(integrator) + " " + std::to_string(voltage));
+      m->opt.integrator = integrator;
+      const DataPtr data = MakeData(m);
+      data->ctrl[0] = voltage;
+      mj_forward(m, data.get());
+      ASSERT_GT(data->actuator_force[0], 4);
+      const bool saturated = 0.15 * voltage > 0.4;
+      const Certificate certificate = Certify(m, data.get());
+      const Switch* clamp = support::Find(certificate, "force of actuator 0", "clamp");
+      ASSERT_NE(clamp, nullptr);
+      EXPECT_EQ(clamp->active, saturated);
+      if (!saturated) EXPECT_NEAR(clamp->distance, 0.4 - 0.15 * voltage, 1e-12);
+      const ReferenceDerivative reference = Reference(m, data.get());
+      for (const Level level : {Level::kBest, Level::kResidual}) {
+        const StepDerivative value = Linearize(m, data.get(), {.level = level});
+        EXPECT_EQ(value.B.norm() == 0, saturated) << ToString(level);
+        EXPECT_TRUE(Compare(m, value, reference, {.tolerance = 1e-8}).agrees) << ToString(level);
+      }
+    }
+  }
+}
+
 // (A8) an integral that rests on its limit, where the error pushes it: a nudge to either side ends there again
 TEST_F(ServoTest, AnIntegralHeldAtItsLimitStaysThere) {
   const ModelPtr model = LoadModelFromString(
