@@ -189,8 +189,8 @@ class Linearizer {
   /// Source: plugin/derivative/README.md, eq. (3).
   void LinearizeAcceleration(ConstVectorRef x, ConstVectorRef u, AccelerationDerivative* out);
 
-  /// Derivatives of inverse dynamics at the velocities of x and a given qacc; act and u matter only to the damping of
-  /// mjENBL_INVDISCRETE, with which qacc is (v' − v) / h and the level is kStep. Applied forces have no part in it.
+  /// Derivatives of inverse dynamics at the velocities of x and a given qacc; act and u matter only to the metric of
+  /// the discrete integrator and the damping of mjENBL_INVDISCRETE (qacc is (v' − v) / h, kStep), applied forces never.
   /// A constraint at the edge of its active set has the derivative of the set that mj_inverse takes.
   ///
   /// @param qacc  (nv).

@@ -27,6 +27,11 @@ StepStatus RunInverse(const mjModel* model, mjData* d, ConstVectorRef qacc) {
   local.opt.enableflags &= ~mjENBL_INVDISCRETE;
   mju_zero(d->qfrc_applied, static_cast<int>(model->nv));
   mju_zero(d->xfrc_applied, 6 * static_cast<int>(model->nbody));
+  if (IsDiscrete(model)) {  // the metric has damping and stiffness of actuators, as far as they are within their limits
+    mj_fwdPosition(&local, d);
+    mj_fwdVelocity(&local, d);
+    mj_fwdActuation(&local, d);
+  }
   mju_copy(d->qacc, qacc.data(), static_cast<int>(model->nv));
   mj_inverse(&local, d);
   return ForwardStatus(&local, d, before);

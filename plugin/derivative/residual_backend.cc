@@ -183,12 +183,12 @@ class ResidualBackend final : public Backend {
     out->coverage.terms = {{"residual", Level::kResidual, ""}};
     out->status = RunInverse(m, d, qacc);
     if (out->status != StepStatus::kOk) return true;
+    out->qfrc = Eigen::Map<const VectorXd>(d->qfrc_inverse, m->nv);
     point_.Residual(m, d);
     point_.Assemble(m, d);
     DifferencedTerms terms;
     terms.actuation = terms.integrator = false;
     if (!difference_.Compute(m, d, point_.a(), terms, &direct_, missing)) return false;
-    out->qfrc = Eigen::Map<const VectorXd>(d->qfrc_inverse, m->nv);
     out->q = direct_.residual.leftCols(m->nv);
     out->v = direct_.residual.middleCols(m->nv, m->nv);
     out->a = point_.HessianMatrix();

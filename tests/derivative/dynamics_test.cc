@@ -188,6 +188,24 @@ TEST_F(DynamicsTest, DiscreteInverseIsDifferencedAndRungeKuttaRefused) {
                "RK4 has no inverse");
 }
 
+// The metric has stiffness and damping of servos, but of those at their force limit.
+TEST_F(DynamicsTest, InverseUnderTheDiscreteIntegratorHasTheActuatorsMetric) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep=".01" integrator="discrete"/><worldbody><body>
+    <joint name="a" axis="0 1 0" damping=".2"/><geom size=".1" pos=".2 0 0" contype="0"/><body pos=".3 0 0"><joint name="b" axis="0 1 .2" frictionloss=".1"/>
+      <geom size=".08" pos=".2 0 .1" contype="0"/></body></body></worldbody>
+    <actuator><position joint="a" kp="90" kv="4"/><position joint="b" kp="70" kv="3" forcerange="-5 5"/></actuator></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  data->qvel[0] = 0.3;
+  for (const double target : {0.02, 2.0}) {
+    SCOPED_TRACE(target);
+    data->ctrl[0] = data->ctrl[1] = target;
+    mj_forward(model.get(), data.get());
+    ASSERT_EQ(data->actuator_force[1] == 5, target == 2);
+    ExpectInverse(model.get(), data.get(), Eigen::Vector2d(0.4, -0.7), {Level::kBest, Level::kResidual, Level::kStep},
+                  Level::kResidual);
+  }
+}
+
 // A limit ends to push where the acceleration of continuous time, (1 + h b / m) qacc, is aref: just before it pushes as
 // it does far before, and just beyond it does nothing
 TEST_F(DynamicsTest, DiscreteInverseIsDifferencedOnTheSideOfThePoint) {
