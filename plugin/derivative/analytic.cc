@@ -609,6 +609,7 @@ bool AnalyticBackend::Sensors(const mjModel* m, mjData* d, StepDerivative* out, 
     return true;
   }
   const bool noslip = UsesNoslip(m);
+  if (noslip) SenseBehindNoslip(m, d);
   sensor_.Compute({.m = m,
                    .d = d,
                    .tree = &tree_,

@@ -120,6 +120,7 @@ class AnalyticBackend final : public Backend {
   void RunNoslip(const mjModel* model, mjData* data);
   bool ApplyNoslip(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
   const TreeDerivative* TreeBehindNoslip(const mjModel* model, const mjData* data);
+  void SenseBehindNoslip(const mjModel* model, mjData* data);
   bool VjpNoslip(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out,
                  std::string* missing);
   void PullNoslipStep(const mjModel* model, const mjData* data, ConstVectorRef lambda, StepVjp* out);
@@ -211,6 +212,7 @@ class AnalyticBackend final : public Backend {
 
   std::unique_ptr<RungeKuttaWork> runge_kutta_;  // RK4 alone
   DataPtr stage_data_;
+  DataPtr sensed_data_;  // sensors behind a noslip pass
 
   // products
   StepDerivative report_;

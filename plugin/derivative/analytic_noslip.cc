@@ -23,6 +23,17 @@ bool AnalyticBackend::ApplyNoslip(const mjModel* m, mjData* d, StepDerivative* o
   return true;
 }
 
+// Which values are held by their cutoffs, (M1), the pass decides, too.
+void AnalyticBackend::SenseBehindNoslip(const mjModel* m, mjData* d) {
+  bool any = false;
+  for (int i = 0; i < m->nsensor; i++) any = any || (HasCutoff(m, i) && m->sensor_needstage[i] == mjSTAGE_ACC);
+  if (!any || d->nefc == 0) return;
+  if (!sensed_data_) sensed_data_ = MakeData(m);
+  mj_copyState(m, d, sensed_data_.get(), mjSTATE_INTEGRATION);
+  mj_forward(m, sensed_data_.get());
+  mju_copy(d->sensordata, sensed_data_->sensordata, static_cast<int>(m->nsensordata));
+}
+
 // (N9) null where no sensor reads accelerations, of its own or in a wrench
 const TreeDerivative* AnalyticBackend::TreeBehindNoslip(const mjModel* m, const mjData* d) {
   bool read = false;

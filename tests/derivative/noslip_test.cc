@@ -207,6 +207,32 @@ TEST_F(NoslipTest, ManyTermsAndTheirSensorsAgreeWithTheReference) {
   }
 }
 
+// a cutoff holds what the pass leaves, within it before or beyond
+TEST_F(NoslipTest, CutoffsHoldValuesBehindThePass) {
+  const ModelPtr model = LoadModelFromString(
+      R"(<mujoco><option noslip_iterations="5"/><worldbody><geom type="plane" size="1 1 .1" condim="3"/>
+    <body name="b" pos="0 0 .0999"><freejoint/><geom type="box" size=".2 .1 .1" mass="2" condim="3"/></body></worldbody>
+    <sensor><framelinacc objtype="body" objname="b"/></sensor></mujoco>)");
+  mjModel* m = model.get();
+  const DataPtr data = MakeData(m);
+  data->qfrc_applied[0] = 3, data->qfrc_applied[1] = -2;
+  for (int k = 0; k < 50; k++) mj_step(m, data.get());
+  double x[2];
+  for (const int iterations : {0, 5}) {
+    m->opt.noslip_iterations = iterations;
+    const DataPtr sensed = MakeData(m);
+    mj_copyState(m, data.get(), sensed.get(), mjSTATE_INTEGRATION);
+    mj_forward(m, sensed.get());
+    x[iterations > 0] = std::abs(sensed->sensordata[0]);
+  }
+  ASSERT_GT(std::abs(x[0] - x[1]), 0.1 * std::max(x[0], x[1]));
+  m->sensor_cutoff[0] = (x[0] + x[1]) / 2;
+  const StepDerivative value = Linearize(m, data.get(), {.level = Level::kAnalytic});
+  const ReferenceDerivative reference = Reference(m, data.get());
+  EXPECT_EQ(value.C.row(0).isZero(0), x[1] > x[0]);
+  EXPECT_TRUE(Compare(m, value, reference, {.tolerance = 1e-6}).agrees);
+}
+
 TEST_F(NoslipTest, FrictionOfSpatialTendonsAgreesWithTheReference) {
   const ModelPtr model = LoadModelFromString(
       TendonModel("frictionloss='0.3'", "<sensor><force site='f'/><torque site='c'/><force site='e'/></sensor>"));
