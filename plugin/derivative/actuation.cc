@@ -13,6 +13,8 @@ namespace costate {
 
 namespace {
 
+constexpr double kGranted = 1e-10;  // of a tendon's limit: forces scaled to it are at it, as in the engine
+
 double Slope(bool inside) { return inside ? 1 : 0; }
 
 bool Inside(double x, const mjtNum* range) { return x >= range[0] && x <= range[1]; }
@@ -293,6 +295,18 @@ bool IsInMatrix(const mjModel* m, const mjData* d, int i) {
   return (states > 0 ? d->act[m->actuator_actadr[i] + states - 1] : d->ctrl[m->actuator_ctrladr[i]]) != 0;
 }
 
+ActuatorPull ActuatorPullOf(const mjModel* model, const mjData* data, int tendon) {
+  ActuatorPull pull;
+  for (int a = 0; a < model->nactuator; ++a) {
+    if (model->actuator_trntype[a] != mjTRN_TENDON || model->actuator_trnid[2 * a] != tendon) continue;
+    pull.force += data->actuator_force[model->actuator_outadr[a]];
+  }
+  const mjtNum* limit = model->tendon_actfrcrange + 2 * tendon;
+  pull.range[0] = limit[0] + kGranted * std::abs(limit[0]);
+  pull.range[1] = limit[1] - kGranted * std::abs(limit[1]);
+  return pull;
+}
+
 bool HasConstantMoment(const mjModel* m, int i) {
   const int id = m->actuator_trnid[2 * i];
   switch (m->actuator_trntype[i]) {
@@ -490,7 +504,7 @@ void Actuation::ForceSlopes(const mjModel* m, const mjData* d, int i, const Inpu
   s.damping_act = PLANT("actuator: damping by activation", -gain.by_velocity * input.by_act);
 }
 
-// (A6) implicitfast's matrix leaves out actuators whose joint or tendon is saturated
+// (A6) implicitfast's matrix leaves out actuators whose joint or tendon is at its limit, behind that of their own
 void Actuation::NoDamping(int i) {
   ActuatorSlope& s = slopes_[i];
   s.damping = s.damping_length = s.damping_velocity = s.damping_ctrl = s.damping_act = 0;
@@ -539,8 +553,11 @@ void Actuation::LimitForces(const mjModel* m, const mjData* d) {
   }
   for (int i = 0; i < m->nactuator && any; i++) {
     const int t = tendon(i);
+    if (t >= 0 && m->tendon_actfrclimited[t]) {
+      const ActuatorPull all = ActuatorPullOf(m, d, t);
+      if (all.force <= all.range[0] || all.force >= all.range[1]) NoDamping(i);
+    }
     if (!saturated(t)) continue;
-    NoDamping(i);
     row_scale_[i] = PLANT("tendon force limit", scale(t) * ((share_[i].slope != 0 ? gear(i) : 0) - pull[t] / total[t]));
   }
 }

@@ -68,6 +68,14 @@ bool IsActuatorDisabled(const mjModel* model, int actuator);
 /// Has the matrix of the integrator slopes of this actuator's force, which it loses at its limit? Then v' jumps there.
 bool IsInMatrix(const mjModel* model, const mjData* data, int actuator);
 
+/// What a tendon's actuators pull together, behind all limits, and its actuatorfrcrange less what the engine grants to
+/// rounding: from there on its matrices leave these actuators out.
+struct ActuatorPull {
+  double force = 0;
+  mjtNum range[2] = {0, 0};
+};
+ActuatorPull ActuatorPullOf(const mjModel* model, const mjData* data, int tendon);
+
 /// Do the moment arms stay constant: joint transmission to a hinge or slide, or a fixed tendon?
 bool HasConstantMoment(const mjModel* model, int actuator);
 

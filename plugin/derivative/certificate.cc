@@ -347,7 +347,9 @@ class Certifier {
     for (int t = 0; t < m_->ntendon; t++) {
       if (!m_->tendon_actfrclimited[t]) continue;
       const ActuatorPull pull = ActuatorPullOf(m_, d_, t);
-      Saturation(Name("actuator force", mjOBJ_TENDON, t), pull.force, pull.range);
+      const bool inside = pull.force > pull.range[0] && pull.force < pull.range[1];
+      Saturation(Name("actuator force", mjOBJ_TENDON, t), pull.force,
+                 inside ? m_->tendon_actfrcrange + 2 * t : pull.range);
     }
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "derivative/actuation.h"
 #include "derivative/contact_geometry.h"
 #include "derivative/equilibrium.h"
 #include "derivative/passive.h"
@@ -19,7 +20,7 @@ constexpr const char* kNames[] = {"contacts",      "constraints", "constraint st
 constexpr double kOnset = 1e-14;    // of a distance in metres: rounding
 constexpr double kSwing = 0.5;      // cosine
 constexpr double kUpright = 1e-12;  // sine: rounding
-constexpr double kScaled = 1e-12;   // of forces that are scaled to their limit: rounding
+constexpr double kScaled = 1e-12;   // of a torque that is scaled to its limit: rounding
 constexpr double kAlike = 1e-9;  // of a metre, of the strongest force: rounding decides which contact a sensor reads …
 constexpr int kAnyContact = -2, kNoContact = -1;  // … and none is the same then
 
@@ -27,19 +28,6 @@ constexpr int kAnyContact = -2, kNoContact = -1;  // … and none is the same th
 int Zone(double value, const mjtNum* range) { return value <= range[0] ? -1 : value >= range[1] ? 1 : 0; }
 
 }  // namespace
-
-ActuatorPull ActuatorPullOf(const mjModel* model, const mjData* data, int tendon) {
-  ActuatorPull pull;
-  for (int a = 0; a < model->nactuator; ++a) {
-    if (model->actuator_trntype[a] != mjTRN_TENDON || model->actuator_trnid[2 * a] != tendon) continue;
-    pull.force += data->actuator_force[model->actuator_outadr[a]];
-  }
-  const mjtNum* limit = model->tendon_actfrcrange + 2 * tendon;
-  const double slack = kScaled * (std::abs(limit[0]) + std::abs(limit[1]));
-  pull.range[0] = limit[0] + slack;
-  pull.range[1] = limit[1] - slack;
-  return pull;
-}
 
 void ForceZones(const mjModel* model, const mjData* data, const mjtNum* act, bool beyond,
                 std::vector<signed char>* zones) {

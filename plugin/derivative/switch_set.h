@@ -13,14 +13,6 @@
 
 namespace costate {
 
-/// What a tendon's actuators pull together, after the engine has scaled them down to its actuatorfrcrange, and that
-/// range less what the scaling rounds.
-struct ActuatorPull {
-  double force = 0;
-  mjtNum range[2] = {0, 0};
-};
-ActuatorPull ActuatorPullOf(const mjModel* model, const mjData* data, int tendon);
-
 /// Of each force of actuators, joints and tendons that has limits: -1 at or beyond the lower one, 1 the upper one, 0
 /// between. @param act  activations (na) of that point. @param beyond  those at a limit are between, too. @pre `data`
 /// is after mj_fwdActuation.

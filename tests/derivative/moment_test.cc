@@ -232,6 +232,29 @@ TEST_F(MomentTest, TendonForceLimitsAgreeWithTheStep) {
   ExpectSteps(m, {mjINT_EULER, mjINT_IMPLICITFAST}, 3);
 }
 
+// (A6) implicitfast's matrix leaves out what pulls a tendon whose forces add up to its limit behind their own limits,
+// whether those before were scaled or not
+TEST_F(MomentTest, TheMatrixLosesATendonByTheForcesBehindTheirOwnLimits) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option integrator="implicitfast" timestep=".01"/><worldbody>
+    <body><joint name="j" type="slide" axis="1 0 0"/><geom size=".1" contype="0"/></body></worldbody>
+    <tendon><fixed name="t" actuatorfrcrange="-2 3"><joint joint="j" coef="1.5"/></fixed></tendon>
+    <actuator><motor tendon="t" forcerange="-.2 .2"/><general tendon="t" gainprm="1" biastype="affine" biasprm="0 -1 -4"/></actuator></mujoco>)");
+  const mjModel* m = model.get();
+  const DataPtr data = MakeData(m);
+  struct {
+    double u[2], force;  // behind all limits, at rest
+  } cases[] = {{{-5, 4}, -.2 + 4}, {{-5, 1}, -.2 + .5}, {{-5, 2}, -.2 + 4. / 3},
+               {{1, 4}, .2 + 2.4}, {{0, 4}, 3},         {{.1, 1}, 1.1}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.u[1]);
+    data->ctrl[0] = c.u[0], data->ctrl[1] = c.u[1];
+    mj_forward(m, data.get());
+    ASSERT_NEAR(data->actuator_force[0] + data->actuator_force[1], c.force, 1e-12);
+    const StepDerivative value = Linearize(m, data.get(), {.level = Level::kAnalytic});
+    EXPECT_TRUE(Compare(m, value, Reference(m, data.get()), {.tolerance = 1e-8}).agrees);
+  }
+}
+
 // (T13): inertia along tendons through sites, within a branch, between branches and by an actuator; damping makes a − ā
 TEST_F(MomentTest, ArmatureOfSpatialTendonsAgreesWithTheStep) {
   const ModelPtr model = LoadModelFromString(TendonModel("damping='0.3'", R"(
