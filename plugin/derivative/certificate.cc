@@ -12,6 +12,7 @@
 
 #include "core/engine_guard.h"
 #include "derivative/actuation.h"
+#include "derivative/adhesion.h"
 #include "derivative/check_point.h"
 #include "derivative/contact_geometry.h"
 #include "derivative/effective_mass.h"
@@ -46,6 +47,7 @@ class Certifier {
     }
     Rows();
     Contacts();
+    Pulls();
     Jumps();
     Facets();
     Searches();
@@ -185,16 +187,29 @@ class Certifier {
     return feels ? post.axis().cross(Vec3Map(contact.frame)).norm() : mjMAXVAL;
   }
 
+  // contacts that an adhesion pulls along, whether they push or not (C21)
+  void Pulls() {
+    std::vector<double> pull(d_->ncon, 0.0);
+    AddGeomPulls(m_, d_, &pull);
+    AddActuatorPulls(m_, d_, &pull);
+    pulled_.assign(d_->ncon, 0);
+    for (int c = 0; c < d_->ncon; c++) pulled_[c] = pull[c] != 0;
+  }
+
+  bool IsPartOfForces(int c) const {
+    return pulled_[c] || (d_->contact[c].efc_address >= 0 && CarriesForce(d_, d_->contact[c]));
+  }
+
   // contacts that push and have no place of their own: nudges move them to and fro (a box on a height field's corner),
   // or each along another side of a corner
   void Jumps() {
     ContactGeometry geometry(m_);
     std::string missing;
-    geometry.Compute(m_, d_, &missing, true);
+    geometry.Compute(m_, d_, &missing, true, &pulled_);
     std::set<std::pair<int, int>> pairs;
     for (int c = 0; c < d_->ncon; c++) {
       const mjContact& contact = d_->contact[c];
-      if (contact.efc_address < 0 || !CarriesForce(d_, contact)) continue;
+      if (!IsPartOfForces(c)) continue;
       const std::string name = ContactName(Objects(contact));
       if (geometry.jumps(c) || (pairs.insert(Objects(contact)).second && geometry.Flickers(m_, d_, c))) {
         Add(name, "jumps", "another place", 0, "m", true);
@@ -206,9 +221,8 @@ class Certifier {
   // contacts of curved surfaces that are felt: the collider's are a staircase of facets below its tolerance
   void Facets() {
     for (int c : FeltStaircases(m_, d_)) {
-      const mjContact& contact = d_->contact[c];
-      if (contact.efc_address >= 0 && !CarriesForce(d_, contact)) continue;
-      Add(ContactName(Objects(contact)), "on a facet of the collider's", "another facet", 0, "m", true);
+      if (!IsPartOfForces(c)) continue;
+      Add(ContactName(Objects(d_->contact[c])), "on a facet of the collider's", "another facet", 0, "m", true);
     }
   }
 
@@ -232,6 +246,10 @@ class Certifier {
     }
     for (int a = 0; a < m_->na; a++) {
       if (std::abs(d_->act[a]) >= kHuge) return say("activation " + TangentNames(m_)[2 * m_->nv + a], "of act");
+    }
+    for (int i = 0; i < m_->nactuator; i++) {
+      if (std::abs(d_->actuator_force[m_->actuator_outadr[i]]) >= kHuge)
+        return say(Name("force", mjOBJ_ACTUATOR, i), "N, Nm");
     }
     for (int i = 0; i < m_->nv; i++) {
       const double force = std::max(std::abs(d_->qfrc_actuator[i]), std::abs(d_->qfrc_passive[i]));
@@ -602,7 +620,8 @@ class Certifier {
   mjData* d_;
   const CertifyOptions& options_;
   Certificate* out_ = nullptr;
-  VectorXd y_;  // J a − aref
+  VectorXd y_;                // J a − aref
+  std::vector<char> pulled_;  // contacts
   std::set<std::pair<int, int>> touching_;
 };
 

@@ -91,6 +91,7 @@ bool IsBallWithin(const mjModel* model, const mjContact& contact) {
 bool IsFelt(const mjModel* m, const mjContact& contact) {
   if (contact.efc_address >= 0) return true;
   if (contact.exclude != 1 || contact.geom[0] < 0 || contact.geom[1] < 0) return false;
+  if (contact.adhesion != 0) return true;
   for (int i = 0; i < m->nactuator; i++) {
     const int body = m->actuator_trnid[2 * i];
     if (m->actuator_trntype[i] != mjTRN_BODY) continue;

@@ -77,6 +77,32 @@ TEST_F(CertificateTest, AContactOfCurvedSurfacesIsOnAFacet) {
   EXPECT_FALSE(facet(Smoothness::kSmooth));
 }
 
+// (C21) an adhesion pulls along the normal of a contact that does not push, too, and of one within its gap
+TEST_F(CertificateTest, AnAdhesionAlongACurvedContactIsOnAFacet) {
+  const auto model = [](const std::string& geom, const std::string& actuator) {
+    return LoadModelFromString(R"(<mujoco><worldbody><geom name="one" type="ellipsoid" size=".1 .07 .05"/>
+    <body name="b"><joint axis="1 0 0" pos="0 .3 0"/><geom name="two" type="ellipsoid" size=".06 .1 .08" )" +
+                               geom + "/></body></worldbody><actuator>" + actuator + "</actuator></mujoco>");
+  };
+  const auto facet = [](const mjModel* m, double speed, double control) {
+    const DataPtr data = MakeData(m);
+    data->qvel[0] = speed;
+    if (m->nu) data->ctrl[0] = control;
+    const Certificate certificate = Certify(m, data.get());
+    const bool found = Find(certificate, "contact of one and two", "another facet") != nullptr;
+    EXPECT_EQ(found, certificate.label == Smoothness::kModeCrossing);
+    return found;
+  };
+  const char *deep = "pos='.07 .04 -.1'", *adhesion = "<adhesion body='b' ctrlrange='0 1'/>";
+  EXPECT_TRUE(facet(model(deep, adhesion).get(), 50, 0.5));
+  EXPECT_FALSE(facet(model(deep, "").get(), 50, 0));
+  EXPECT_TRUE(facet(model("adhesion='.3' pos='.07 .04 -.1'", "").get(), 50, 0));
+  const char* near = "pos='.07 .04 -.13' gap='.02' ";
+  EXPECT_TRUE(facet(model(near, adhesion).get(), 0, 0.5));
+  EXPECT_TRUE(facet(model(std::string("adhesion='.3' ") + near, "").get(), 0, 0));
+  EXPECT_FALSE(facet(model(near, "").get(), 0, 0));
+}
+
 // a cylinder on a box is clipped while it stands or lies nearly flat; on its rim its contact is searched, although its
 // normal is that of the face
 TEST_F(CertificateTest, ACylinderOnItsRimIsOnAFacet) {
