@@ -58,6 +58,7 @@ class Certifier {
     Forces();
     Inputs();
     const bool implicit = m_->opt.integrator == mjINT_IMPLICIT || m_->opt.integrator == mjINT_IMPLICITFAST;
+    Bristles();
     if ((HasImplicitVelocity(m_) || IsDiscrete(m_)) && !(m_->opt.disableflags & mjDSBL_DAMPER)) Dampers();
     if (implicit || IsDiscrete(m_)) Reversals();
     ContactSensors();
@@ -429,15 +430,28 @@ class Certifier {
     if (std::abs(act) >= integral.limit) Add(name, state, "error turns", std::abs(error), "of length", servo.held);
   }
 
+  // (A8) |velocity| in what bends a motor's bristle, where it is bent
+  void Bristles() {
+    for (int i = 0; i < m_->nactuator && !IsActuationOff(m_); i++) {
+      if (m_->actuator_dyntype[i] != mjDYN_DCMOTOR || IsActuatorDisabled(m_, i)) continue;
+      const int slot = SlotsOf(m_, i).bristle;
+      if (slot < 0 || d_->act[m_->actuator_actadr[i] + slot] == 0) continue;
+      Direction(Name("friction", mjOBJ_ACTUATOR, i), d_->actuator_velocity[m_->actuator_outadr[i]], "m/s, rad/s");
+    }
+  }
+
+  void Direction(const std::string& name, double velocity, const char* unit) {
+    Add(name,
+        velocity > 0   ? "forwards"
+        : velocity < 0 ? "backwards"
+                       : "rests",
+        "reversal", std::abs(velocity), unit, true);
+  }
+
   // (P1) quadratic ones under an implicit integrator, whose M' has |v|
   void Dampers() {
     const auto quadratic = [&](const std::string& name, const Damping& damping, double velocity, const char* unit) {
-      if (damping.poly[0] == 0) return;
-      Add(name,
-          velocity > 0   ? "forwards"
-          : velocity < 0 ? "backwards"
-                         : "rests",
-          "reversal", std::abs(velocity), unit, true);
+      if (damping.poly[0] != 0) Direction(name, velocity, unit);
     };
     for (int i = 0; i < m_->nv; i++) {
       const int joint = m_->dof_jntid[i], type = m_->jnt_type[joint];

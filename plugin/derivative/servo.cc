@@ -16,6 +16,8 @@ constexpr int kMost = 11;            // length, velocity, five states, four inpu
 
 using Dual = Jet<kMost>;  // by the columns of ServoSlope
 
+int Zone(double a, double low, double high) { return a < low ? -1 : a > high ? 1 : 0; }
+
 Dual Clip(const Dual& a, const Dual& low, const Dual& high) { return a.x < low.x ? low : a.x > high.x ? high : a; }
 
 Dual Wrap(const Dual& u, double length, double period) { return u + TurnsTo(u.x, length, period); }
@@ -32,8 +34,9 @@ struct Law {
 
   // the first input limited in its rate; its effective value is a state
   void Slew(int slot, double rate, double period) {
-    const Dual before = state[slot], step = rate * h;
-    input[first] = Clip(Wrap(input[first], before.x, period), before - step, before + step);
+    const Dual before = state[slot], step = rate * h, wanted = Wrap(input[first], before.x, period);
+    slew_zone = Zone(wanted.x, before.x - step.x, before.x + step.x);
+    input[first] = Clip(wanted, before - step, before + step);
     dot[slot] = (input[first] - before) / h;
   }
   // integral of the position error, held where it is saturated
@@ -62,6 +65,8 @@ struct Law {
   int integral = -1;
   double integral_error = 0;
   bool held = false;
+
+  int slew_zone = 0, drive_zone = 0, current_zone = 0, direction = 0;  // sides of corners
 
   // of a motor, for the implicit integrators: the bristle's decay is left out, and no force limit acts on its damping
   int thermal = -1;
@@ -101,6 +106,7 @@ void Law::Motor(int states) {
     const Dual torque = gain[4] * (input[0] - length) + gain[6] * (input[1] - velocity) + gain[5] * sum + input[2];
     Dual drive = gain[0] / K * torque + K * velocity;
     drive_slope = gain[7] > 0 && std::abs(drive.x) > gain[7] ? 0 : K - gain[6] * gain[0] / K;
+    if (gain[7] > 0) drive_zone = Zone(drive.x, -gain[7], gain[7]);
     if (gain[7] > 0) drive = Clip(drive, -gain[7], gain[7]);
     voltage = voltage + drive;
   }
@@ -114,6 +120,7 @@ void Law::Motor(int states) {
   Dual decay;
   const int bristle = slot.bristle;
   if (bristle >= 0) {
+    if (state[bristle].x != 0) direction = (velocity.x > 0) - (velocity.x < 0);
     const Dual ratio = velocity / std::max(mjMINVAL, bias[5]);
     const Dual stribeck = bias[3] + (bias[4] - bias[3]) * Exp(-(ratio * ratio));
     decay = -dyn[5] * Abs(velocity) / (stribeck.x > mjMINVAL ? stribeck : Dual(mjMINVAL));
@@ -122,7 +129,8 @@ void Law::Motor(int states) {
   if (te > 0) {
     dot[states - 1] = (voltage / R - K / R * velocity - state[states - 1]) / te;
     damping = K * (1 - std::exp(-h / te)) * (K - drive_slope) / R;
-    if (dyn[1] > 0 && std::abs(dot[states - 1].x) > dyn[1]) damping = 0;
+    if (dyn[1] > 0) current_zone = Zone(dot[states - 1].x, -dyn[1], dyn[1]);
+    if (current_zone != 0) damping = 0;
     if (dyn[1] > 0) dot[states - 1] = Clip(dot[states - 1], -dyn[1], dyn[1]);
   }
 
@@ -396,6 +404,22 @@ double LimitedForce(const mjModel* m, const mjData* d, const mjtNum* act, int i,
     if (std::abs(limited - limit) <= kRounding * (std::abs(force) + std::abs(limit))) return limit;
   }
   return limited;
+}
+
+int AppendServoZones(const mjModel* m, const mjData* d, const mjtNum* act, int i, std::vector<signed char>* zones) {
+  const int gain = m->actuator_gaintype[i];
+  if (gain != mjGAIN_PID && gain != mjGAIN_DCMOTOR) return 0;
+  if (IsActuationOff(m) || IsActuatorDisabled(m, i) || !ServoMissing(m, i).empty()) return 0;
+  double ctrl[4] = {0}, inside[4] = {0};
+  Inputs(m, d, i, ctrl, inside);
+  Law law = LawOf(m, d, act, i, ctrl, inside);
+  if (gain == mjGAIN_PID) law.Pid(m->actuator_actnum[i]);
+  else law.Motor(m->actuator_actnum[i]);
+  if (m->actuator_delay[i] == 0) {  // else other controls act
+    for (const int zone : {law.slew_zone, law.drive_zone, law.current_zone})
+      zones->push_back(static_cast<signed char>(zone));
+  }
+  return law.direction;
 }
 
 void ActivationSides(const mjModel* m, const mjData* d, std::vector<ActivationSide>* out) {

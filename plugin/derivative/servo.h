@@ -58,6 +58,12 @@ ServoSlope MakeServoSlope(const mjModel* model, const mjData* data, int actuator
 /// MakeServoSlope.
 double LimitedForce(const mjModel* model, const mjData* data, const mjtNum* act, int actuator, int output);
 
+/// Where a pid's or dcmotor's law has corners, which side of each it is on: the rate of its first input, the drive's
+/// voltage and the rate of its current at their limits or within. @return the direction of a motor's friction, 0 where
+/// it rests or its bristle is not bent. @param act  as LimitedForce's. @pre as MakeServoSlope.
+int AppendServoZones(const mjModel* model, const mjData* data, const mjtNum* act, int actuator,
+                     std::vector<signed char>* zones);
+
 /// Where an activation may be nudged to: beyond the limit of an integral that is held there, and within it else, as the
 /// integral jumps on from the limit.
 struct ActivationSide {

@@ -13,9 +13,9 @@
 namespace costate {
 namespace {
 
-constexpr const char* kNames[] = {"contacts",      "constraints", "constraint states",   "force limits",
-                                  "tendon paths",  "muscles",     "limits of integrals", "plastic yielding",
-                                  "sensor cutoffs"};
+constexpr const char* kNames[] = {"contacts",         "constraints",   "constraint states",   "force limits",
+                                  "tendon paths",     "muscles",       "limits of integrals", "corners of servos",
+                                  "plastic yielding", "sensor cutoffs"};
 
 constexpr double kOnset = 1e-14;    // of a distance in metres: rounding
 constexpr double kSwing = 0.5;      // cosine
@@ -189,6 +189,9 @@ void SwitchSet::NoteActuators(const mjModel* model, const mjData* data) {
     // an integral does not move while it is held
     const IntegralSlot integral = IntegralOf(model, i);
     if (integral.act >= 0) Add(kIntegrals, data->act_dot[integral.act] == 0);
+    forces_.clear();
+    directions_.push_back(static_cast<signed char>(AppendServoZones(model, data, act_.data(), i, &forces_)));
+    for (const signed char zone : forces_) Add(kServos, zone);
 
     // an unsmoothed muscle's time constant depends on the sign of excitation − activation
     if (model->actuator_dyntype[i] != mjDYN_MUSCLE || model->actuator_dynprm[i * mjNDYN + 2] >= mjMINVAL) continue;
@@ -252,9 +255,9 @@ bool SwitchSet::Swings(const std::vector<Eigen::Vector3d>& a, const std::vector<
 }
 
 // a muscle at rest lies on its kink, and either side of it is near; one that moves is on one side
-bool SwitchSet::SameTurns(const SwitchSet& other) const {
-  for (std::size_t i = 0; i < std::min(turns_.size(), other.turns_.size()); ++i) {
-    if (turns_[i] * other.turns_[i] < 0) return false;
+bool SwitchSet::SameTurns(const std::vector<signed char>& a, const std::vector<signed char>& b) {
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    if (a[i] * b[i] < 0) return false;
   }
   return true;
 }
@@ -265,7 +268,8 @@ const char* SwitchSet::DifferenceFrom(const SwitchSet& other, Kind end) const {
     // a nudge from the tip of a cone swings the axis
     if (kind == kContacts && Swings(leans_, other.leans_)) return "a cylinder that stands upright";
     if (kind == kStates && Swings(axes_, other.axes_)) return "limit of a ball joint at angle zero";
-    if (kind == kStates && !SameTurns(other)) return kNames[kMuscles];
+    if (kind == kStates && !SameTurns(turns_, other.turns_)) return kNames[kMuscles];
+    if (kind == kServos && !SameTurns(directions_, other.directions_)) return kNames[kServos];
   }
   return nullptr;
 }

@@ -31,6 +31,7 @@ class SwitchSet {
     kTendonPaths,
     kMuscles,
     kIntegrals,
+    kServos,
     kYield,
     kSensorCutoffs,
     kKinds
@@ -41,6 +42,7 @@ class SwitchSet {
     axes_.clear();
     leans_.clear();
     turns_.clear();
+    directions_.clear();
     choices_.clear();
     on_onset_ = false;
   }
@@ -66,7 +68,7 @@ class SwitchSet {
 
  private:
   static bool Swings(const std::vector<Eigen::Vector3d>& a, const std::vector<Eigen::Vector3d>& b);
-  bool SameTurns(const SwitchSet& other) const;
+  static bool SameTurns(const std::vector<signed char>& a, const std::vector<signed char>& b);
   void Add(Kind kind, int value);
   void Before(const mjModel* model, const mjData* data);
   void NoteConstraints(const mjModel* model, mjData* data);
@@ -81,6 +83,7 @@ class SwitchSet {
   std::vector<Eigen::Vector3d> axes_;        // of the limits of ball joints
   std::vector<Eigen::Vector3d> leans_;       // of cylinders on planes
   std::vector<signed char> turns_;           // of muscles: 1 where activation rises, -1 where it falls
+  std::vector<signed char> directions_;      // of motors' friction
   std::vector<std::array<int, 2>> choices_;  // sensors and the contacts that they chose
   std::vector<MatchedContact> matched_;
   std::vector<signed char> forces_;

@@ -3,6 +3,7 @@
 #include <costate/certificate.h>
 #include <costate/derivative_check.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -150,6 +151,67 @@ TEST_F(ServoTest, OnlyTheTorqueOfAMotorSaturates) {
         EXPECT_TRUE(Compare(m, value, reference, {.tolerance = 1e-8}).agrees) << ToString(level);
       }
     }
+  }
+}
+
+// (A8) a bristle that is bent bends on at a rate of |velocity|: where that turns act' has a corner, and so have the
+// laws of motors and servos where a rate or a voltage comes to its limit
+TEST_F(ServoTest, CornersOfTheLawsAreInTheCertificate) {
+  struct {
+    const char *actuator, *next;
+    double velocity, control, act[2];
+    bool corner;
+  } cases[] = {
+      {"<dcmotor joint='hinge' resistance='2' motorconst='.3' lugre='50 2 .3 .5 .7'/>",
+       "reversal",
+       2e-7,
+       0,
+       {1e-2},
+       true},
+      {"<dcmotor joint='hinge' resistance='2' motorconst='.3' lugre='50 2 .3 .5 .7'/>",
+       "reversal",
+       2e-7,
+       0,
+       {0},
+       false},
+      {"<dcmotor joint='hinge' resistance='2' motorconst='.3' lugre='50 2 .3 .5 .7'/>",
+       "reversal",
+       1e-3,
+       0,
+       {1e-2},
+       false},
+      {"<pid joint='hinge' kp='3' input='pos' slewmax='2'/>", "corners of servos", 0, 0.1 + 0.008 + 3e-7, {0.1}, true},
+      {"<pid joint='hinge' kp='3' input='pos' slewmax='2'/>", "corners of servos", 0, 0.1 + 0.009, {0.1}, false},
+      {"<dcmotor joint='hinge' resistance='2' motorconst='.5' input='ff' controller='0 0 0 0 0 4'/>",
+       "corners of servos",
+       0,
+       1 - 1e-7,
+       {},
+       true},
+      {"<dcmotor joint='hinge' resistance='2' motorconst='.5' input='ff' controller='0 0 0 0 0 4'/>",
+       "corners of servos",
+       0,
+       0.9,
+       {},
+       false},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.actuator);
+    const ModelPtr model = LoadModelFromString(Model(c.actuator));
+    const mjModel* m = model.get();
+    const DataPtr data = MakeData(m);
+    data->qvel[0] = c.velocity;
+    data->ctrl[0] = c.control;
+    mju_copy(data->act, c.act, static_cast<int>(m->na));
+    const Certificate certificate = Certify(m, data.get());
+    EXPECT_EQ(certificate.label == Smoothness::kModeCrossing, c.corner) << c.control;
+    bool found = false;
+    for (const Switch& s : certificate.switches) found = found || (s.next == c.next && s.distance <= 1e-6);
+    EXPECT_EQ(found, c.corner);
+    if (c.corner) continue;
+    const ReferenceDerivative reference = Reference(m, data.get());
+    EXPECT_EQ(std::count(reference.nonsmooth_column.begin(), reference.nonsmooth_column.end(), true), 0);
+    EXPECT_TRUE(Compare(m, Linearize(m, data.get()), reference, {.tolerance = 1e-8}).agrees);
   }
 }
 
