@@ -408,7 +408,7 @@ bool ResidualDifference::Compute(const mjModel* m, const mjData* d, const Vector
   VectorXd center;
   if (!EvaluateDirect(m, kPosition, a, &center)) return false;
   act_next_ = center.segment(2 * nv, na);
-  for (int i = 0; i < na; i++) {
+  for (int i = 0; i < na && !IsActuationOff(m); i++) {
     const int actuator = ActuatorOfAct(m, i);
     if (actuator < 0 || !m->actuator_actlimited[actuator] || m->opt.integrator == mjINT_RK4) continue;
     const mjtNum* range = m->actuator_actrange + 2 * actuator;

@@ -326,6 +326,20 @@ TEST_F(ResidualDifferenceTest, AMuscleOnItsKinkHasTheSlopesOfAllStagesOfRungeKut
       << rest.coverage.terms[0].reason;
 }
 
+// without actuation the engine leaves activations where they are, beyond their limits too
+TEST_F(ResidualDifferenceTest, ActivationsBeyondTheirLimitStayWithoutActuation) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option><flag actuation="disable"/></option><worldbody><body>
+    <joint name="j" damping=".1"/><geom size=".1" pos=".2 0 0" contype="0"/></body></worldbody>
+    <actuator><intvelocity joint="j" kp="10" actrange="-.3 .3"/></actuator></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  for (const double act : {0.2, 0.8}) {
+    data->act[0] = act;
+    for (const Level level : {Level::kAnalytic, Level::kResidual, Level::kStep}) {
+      EXPECT_NEAR(Linearize(model.get(), data.get(), {.level = level}).A(2, 2), 1, 1e-9) << ToString(level) << act;
+    }
+  }
+}
+
 // the matrix of the integrator has slopes of an actuator's force up to its limit, and v' jumps there: the derivative
 // goes on beyond it, as the point does
 TEST_F(ResidualDifferenceTest, WhereTheStepJumpsAForceAtItsLimitStaysThere) {
