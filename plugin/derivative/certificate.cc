@@ -225,6 +225,11 @@ class Certifier {
       if (!IsPartOfForces(c)) continue;
       Add(ContactName(Objects(d_->contact[c])), "on a facet of the collider's", "another facet", 0, "m", true);
     }
+    if (m_->opt.integrator != mjINT_RK4) return;
+    const DataPtr stages = MakeData(m_);
+    mj_copyState(m_, d_, stages.get(), mjSTATE_INTEGRATION);
+    if (LaterStagesHaveStaircases(m_, stages.get()))
+      Add("contacts of later stages", "on a facet of the collider's", "another facet", 0, "m", true);
   }
 
   // sensors of nearest points that a search ends near: where it ends jumps, too

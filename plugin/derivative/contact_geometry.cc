@@ -158,6 +158,33 @@ std::vector<int> FeltStaircases(const mjModel* model, const mjData* data) {
   return felt;
 }
 
+bool LaterStagesHaveStaircases(const mjModel* model, mjData* data) {
+  using Map = Eigen::Map<Eigen::VectorXd>;
+  Map q(data->qpos, model->nq), v(data->qvel, model->nv), act(data->act, model->na);
+  const Eigen::VectorXd q0 = q, v0 = v, act0 = act;
+  bool any = false;
+  mj_forward(model, data);
+  for (const double share : {0.5, 0.5, 1.0}) {
+    // places to the first order: corrections of turns do not make contacts
+    const double h = share * model->opt.timestep;
+    const Eigen::VectorXd velocity = v;
+    q = q0;
+    mj_integratePos(model, data->qpos, velocity.data(), h);
+    v = v0 + h * Map(data->qacc, model->nv);
+    act = act0 + h * Map(data->act_dot, model->na);
+    mj_forward(model, data);
+    for (const int c : FeltStaircases(model, data)) {
+      const mjContact& contact = data->contact[c];
+      const double* force = data->efc_force + std::max(contact.efc_address, 0);
+      any = any || contact.efc_address < 0 || contact.adhesion != 0 ||
+            std::any_of(force, force + RowCount(data, contact), [](double f) { return f != 0; });
+    }
+    if (any) break;
+  }
+  q = q0, v = v0, act = act0;
+  return any;
+}
+
 bool IsWithoutLever(const mjModel* model, const mjData* data, const mjContact& contact) {
   constexpr double kRounding = 1e-15;  // of a place in metres
   if (contact.efc_address < 0) return false;

@@ -34,6 +34,10 @@ bool IsStaircase(const mjModel* model, const mjData* data, const mjContact& cont
 /// The contacts that are, and that push or by whose normal an adhesion pulls, which counts those within the gap too.
 std::vector<int> FeltStaircases(const mjModel* model, const mjData* data);
 
+/// Does one of these push, or an adhesion pull along it, in a later stage of RK4 about the state in `data`? What stages
+/// have anew is in no fingerprint of the point. @post `data` holds that state.
+bool LaterStagesHaveStaircases(const mjModel* model, mjData* data);
+
 /// Rows of a contact in efc, from efc_address on. @pre It has some.
 int RowCount(const mjData* data, const mjContact& contact);
 

@@ -93,7 +93,7 @@ void ReferenceDifferences::MarkStaircases(ReferenceDerivative* out) {
     quotients_.stencil().Restore(m, d, -1, 0);
     for (int k = 0; k < options_.substeps && !any; ++k) {
       mj_forward(m, d);
-      any = !FeltStaircases(m, d).empty();
+      any = !FeltStaircases(m, d).empty() || (m->opt.integrator == mjINT_RK4 && LaterStagesHaveStaircases(m, d));
       mj_step(m, d);
       any = any || !FeltStaircases(m, d).empty();
     }

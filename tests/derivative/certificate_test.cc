@@ -77,6 +77,27 @@ TEST_F(CertificateTest, AContactOfCurvedSurfacesIsOnAFacet) {
   EXPECT_FALSE(facet(Smoothness::kSmooth));
 }
 
+// under RK4 contacts of later stages are part of the step
+TEST_F(CertificateTest, AContactOfCurvedSurfacesInALaterStageIsOnAFacet) {
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><option timestep=".004"/><worldbody><geom type="ellipsoid" size=".1 .07 .05"/>
+    <body pos=".02 .01 .1305"><freejoint/><geom type="ellipsoid" size=".06 .1 .08"/></body></worldbody></mujoco>)");
+  for (const int integrator : {mjINT_EULER, mjINT_RK4}) {
+    for (const double speed : {-1.5, 0.1}) {
+      SCOPED_TRACE(std::to_string(integrator) + " " + std::to_string(speed));
+      model->opt.integrator = integrator;
+      const DataPtr data = MakeData(model.get());
+      data->qvel[2] = speed;
+      mj_forward(model.get(), data.get());
+      ASSERT_EQ(data->ncon, 0);
+      const bool later = integrator == mjINT_RK4 && speed < 0;
+      const Certificate certificate = Certify(model.get(), data.get());
+      EXPECT_EQ(Find(certificate, "contacts of later stages", "another facet") != nullptr, later);
+      EXPECT_EQ(certificate.label == Smoothness::kModeCrossing, later);
+    }
+  }
+}
+
 // (C21) an adhesion pulls along the normal of a contact that does not push, too, and of one within its gap
 TEST_F(CertificateTest, AnAdhesionAlongACurvedContactIsOnAFacet) {
   const auto model = [](const std::string& geom, const std::string& actuator) {
