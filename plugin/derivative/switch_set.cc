@@ -82,9 +82,17 @@ void SwitchSet::Forward(const mjModel* model, mjData* data) {
   Note(model, data);
 }
 
-void SwitchSet::Before(const mjModel* model, const mjData* data) {
+void SwitchSet::Before(const mjModel* model, mjData* data) {
   plastic_ = Eigen::Map<const VectorXd>(data->plastic, model->nplastic);
   act_ = Eigen::Map<const VectorXd>(data->act, model->na);
+  if (model->opt.noslip_iterations == 0) return;
+
+  // rows of the minimum that a noslip pass begins with: what it leaves does not tell which of them pushed
+  mjModel before = *model;
+  before.opt.noslip_iterations = 0;
+  before.opt.disableflags |= mjDSBL_SENSOR;
+  mj_forward(&before, data);
+  NoteStates(&before, data);
 }
 
 void SwitchSet::Note(const mjModel* model, mjData* data) {
@@ -130,12 +138,11 @@ void SwitchSet::NoteConstraints(const mjModel* model, mjData* data) {
     }
   }
   if (data->nefc == 0) return;
+  if (model->opt.noslip_iterations > 0) NoteNoslip(data);
+  else NoteStates(model, data);
+}
 
-  if (model->opt.noslip_iterations > 0) {
-    NoteNoslip(data);
-    return;
-  }
-
+void SwitchSet::NoteStates(const mjModel* model, mjData* data) {
   // states at J a − aref
   residual_.resize(data->nefc);
   mj_mulJacVec(model, data, residual_.data(), data->qacc);

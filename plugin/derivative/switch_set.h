@@ -70,9 +70,10 @@ class SwitchSet {
   static bool Swings(const std::vector<Eigen::Vector3d>& a, const std::vector<Eigen::Vector3d>& b);
   static bool SameTurns(const std::vector<signed char>& a, const std::vector<signed char>& b);
   void Add(Kind kind, int value);
-  void Before(const mjModel* model, const mjData* data);
+  void Before(const mjModel* model, mjData* data);
   void NoteConstraints(const mjModel* model, mjData* data);
   void NoteLean(const mjModel* model, const mjData* data, const mjContact& contact);
+  void NoteStates(const mjModel* model, mjData* data);
   void NoteNoslip(const mjData* data);
   void NoteActuators(const mjModel* model, const mjData* data);
   void NoteTendons(const mjModel* model, const mjData* data);

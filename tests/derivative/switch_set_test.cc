@@ -40,6 +40,18 @@ TEST_F(SwitchSetTest, BehindTheNoslipPassAContactThatSlipsIsNoContactThatSticks)
   EXPECT_EQ(Differing(at(9), at(10)), "constraint states");
 }
 
+// the pass ends on the same bounds from either side of where an edge of the pyramid ceases to push in the minimum
+TEST_F(SwitchSetTest, BehindTheNoslipPassTheMinimumItBeginsWithHasSwitches) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option noslip_iterations="1"/><worldbody>
+    <geom type="plane" size="1 1 1"/><body pos="0 0 .0999"><joint type="slide" axis="0 0 1"/>
+      <joint name="x" type="slide" axis="1 0 0"/><geom size=".1" mass="1"/></body></worldbody>
+    <actuator><motor joint="x"/></actuator></mujoco>)");
+  const auto at = [&](double push) { return SwitchesAt(model.get(), [=](mjData* d) { d->ctrl[0] = push; }); };
+  EXPECT_EQ(Differing(at(5), at(5.2)), "");
+  EXPECT_EQ(Differing(at(5), at(9)), "constraint states");
+  EXPECT_EQ(Differing(at(9), at(10)), "");
+}
+
 TEST_F(SwitchSetTest, TheNumberOfNoslipSweepsIsASwitch) {
   // two joints that stay within their dry friction: the harder the push, the more sweeps until little improves
   const ModelPtr model =
