@@ -219,10 +219,23 @@ class Certifier {
     }
   }
 
+  // does a sensor of contacts read this one, which need not push?
+  std::vector<char> ReadContacts() const {
+    std::vector<char> read(d_->ncon, 0);
+    std::vector<MatchedContact> matched;
+    for (int i = 0; i < m_->nsensor && !(m_->opt.disableflags & mjDSBL_SENSOR); i++) {
+      if (m_->sensor_type[i] != mjSENS_CONTACT || !MatchContacts(m_, d_, i, &matched)) continue;
+      const std::size_t count = std::min(matched.size(), static_cast<std::size_t>(ContactSlots(m_, i)));
+      for (std::size_t k = 0; k < count; k++) read[matched[k].contact] = 1;
+    }
+    return read;
+  }
+
   // contacts of curved surfaces that are felt: the collider's are a staircase of facets below its tolerance
   void Facets() {
+    const std::vector<char> read = ReadContacts();
     for (int c : FeltStaircases(m_, d_)) {
-      if (!IsPartOfForces(c)) continue;
+      if (!IsPartOfForces(c) && !read[c]) continue;
       Add(ContactName(Objects(d_->contact[c])), "on a facet of the collider's", "another facet", 0, "m", true);
     }
     if (m_->opt.integrator != mjINT_RK4) return;

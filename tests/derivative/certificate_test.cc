@@ -100,10 +100,10 @@ TEST_F(CertificateTest, AContactOfCurvedSurfacesInALaterStageIsOnAFacet) {
 
 // (C21) an adhesion pulls along the normal of a contact that does not push, too, and of one within its gap
 TEST_F(CertificateTest, AnAdhesionAlongACurvedContactIsOnAFacet) {
-  const auto model = [](const std::string& geom, const std::string& actuator) {
+  const auto model = [](const std::string& geom, const std::string& more) {
     return LoadModelFromString(R"(<mujoco><worldbody><geom name="one" type="ellipsoid" size=".1 .07 .05"/>
-    <body name="b"><joint axis="1 0 0" pos="0 .3 0"/><geom name="two" type="ellipsoid" size=".06 .1 .08" )" +
-                               geom + "/></body></worldbody><actuator>" + actuator + "</actuator></mujoco>");
+    <body name="b"><joint name="j" axis="1 0 0" pos="0 .3 0"/><geom name="two" type="ellipsoid" size=".06 .1 .08" )" +
+                               geom + "/></body></worldbody>" + more + "</mujoco>");
   };
   const auto facet = [](const mjModel* m, double speed, double control) {
     const DataPtr data = MakeData(m);
@@ -114,10 +114,13 @@ TEST_F(CertificateTest, AnAdhesionAlongACurvedContactIsOnAFacet) {
     EXPECT_EQ(found, certificate.label == Smoothness::kModeCrossing);
     return found;
   };
-  const char *deep = "pos='.07 .04 -.1'", *adhesion = "<adhesion body='b' ctrlrange='0 1'/>";
+  const char *deep = "pos='.07 .04 -.1'", *adhesion = "<actuator><adhesion body='b' ctrlrange='0 1'/></actuator>";
   EXPECT_TRUE(facet(model(deep, adhesion).get(), 50, 0.5));
   EXPECT_FALSE(facet(model(deep, "").get(), 50, 0));
   EXPECT_TRUE(facet(model("adhesion='.3' pos='.07 .04 -.1'", "").get(), 50, 0));
+  // a sensor may read its normal
+  EXPECT_TRUE(facet(model(deep, "<sensor><contact geom1='two' data='normal'/></sensor>").get(), 50, 0));
+  EXPECT_FALSE(facet(model(deep, "<sensor><jointpos joint='j'/></sensor>").get(), 50, 0));
   const char* near = "pos='.07 .04 -.13' gap='.02' ";
   EXPECT_TRUE(facet(model(near, adhesion).get(), 0, 0.5));
   EXPECT_TRUE(facet(model(std::string("adhesion='.3' ") + near, "").get(), 0, 0));
