@@ -25,7 +25,8 @@ struct BasinHoppingOptions {
   /// Without constraints it then ends as soon as it creeps, at `tolerance` (IlqrOptions::stall_tolerance).
   bool after_stall = false;
   /// With after_stall, by iLQR and where anything may touch: that one solve is the one that leads after so many
-  /// iterations of five side by side, of which the worse two end halfway. 0: it is one from the start.
+  /// iterations of five side by side, of which the worse two end halfway; but where their linear-quadratic problems
+  /// would take more than 128 MiB. 0: it is one from the start.
   int race = 10;
 };
 

@@ -48,7 +48,7 @@ std::map<std::string, std::string> Settings(const OptimizeReport& report, int th
     settings["solver"] = std::string(ToString(s.type)) + " in an augmented Lagrangian";
     settings["violation"] = fmt::format("{:.17g}", task.constrained.tolerance);
   }
-  if (!report.timed && Races(task.model.get(), s, task.hopping))
+  if (!report.timed && report.resumed_from.empty() && Races(task.model.get(), task.N, s, task.hopping))
     settings["race"] = fmt::format("five solves side by side for {} iterations", task.hopping.race);
   if (!report.rounds.empty()) {
     const BasinHoppingOptions& o = task.hopping;

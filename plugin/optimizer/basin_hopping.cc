@@ -261,7 +261,7 @@ void BasinHopping::Tell(const BasinHoppingRound& done) {
 
 // one solve; where it races, the one that leads after the first iterations
 void BasinHopping::SolvePlainly(const Guess& guess) {
-  if (guess.state || !Races(problem_.model, options_, hopping_))
+  if (guess.state || !Races(problem_.model, problem_.N, options_, hopping_))
     return Round({guess}, options_.iterations, options_.tolerance, 0);
   halfway_ = (hopping_.race + 1) / 2;
   Round(std::vector<Guess>(1 + std::size(kRacers), guess), hopping_.race, options_.tolerance, 0);
@@ -357,9 +357,12 @@ void CheckHopping(const IlqrOptions& options, const BasinHoppingOptions& hopping
 
 }  // namespace
 
-bool Races(const mjModel* model, const IlqrOptions& options, const BasinHoppingOptions& hopping) {
+bool Races(const mjModel* model, int N, const IlqrOptions& options, const BasinHoppingOptions& hopping) {
+  constexpr double kMostBytes = 128 << 20;
+  const Dims dims(model);
+  const double side = dims.ndx + dims.nu, bytes = 8.0 * N * side * side * (1 + std::size(kRacers));
   return hopping.rounds > 0 && hopping.after_stall && hopping.race > 0 && options.type == SolverType::kIlqr &&
-         CanHaveContacts(model);
+         bytes <= kMostBytes && CanHaveContacts(model);
 }
 
 BasinHoppingResult SolveBasinHopping(const Problem& problem, const Guess& guess, const IlqrOptions& options,

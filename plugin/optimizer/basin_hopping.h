@@ -7,8 +7,9 @@
 
 namespace costate {
 
-/// Does a plain solve begin side by side with others, of which the best goes on (BasinHoppingOptions::race)?
-bool Races(const mjModel* model, const IlqrOptions& options, const BasinHoppingOptions& hopping);
+/// Does a plain solve of N knots begin side by side with others, of which the best goes on (BasinHoppingOptions::race)?
+/// Not where their linear-quadratic problems would take more than 128 MiB.
+bool Races(const mjModel* model, int N, const IlqrOptions& options, const BasinHoppingOptions& hopping);
 
 /// SolveBasinHopping behind its round 0, which `led` is: the end of a solve of this problem. Its iterations stand
 /// before those of the rounds and count among options.iterations.

@@ -167,7 +167,7 @@ std::string Header(const Task& task) {
   if (task.hopping.rounds > 0) {
     text += fmt::format(
         "hopping   {}{}{} of kicked controls at most, {} side by side, kicks of {:g} half ranges, seed {}\n",
-        Races(task.model.get(), task.solver, task.hopping)
+        Races(task.model.get(), task.N, task.solver, task.hopping)
             ? fmt::format("five solves side by side, after {} iterations the best; ", task.hopping.race)
             : "",
         task.hopping.after_stall ? "where the solve stalls, ends infeasible or never leaves its guess " : "",

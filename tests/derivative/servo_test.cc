@@ -143,7 +143,9 @@ TEST_F(ServoTest, OnlyTheTorqueOfAMotorSaturates) {
       const Switch* clamp = support::Find(certificate, "force of actuator 0", "clamp");
       ASSERT_NE(clamp, nullptr);
       EXPECT_EQ(clamp->active, saturated);
-      if (!saturated) EXPECT_NEAR(clamp->distance, 0.4 - 0.15 * voltage, 1e-12);
+      if (!saturated) {
+        EXPECT_NEAR(clamp->distance, 0.4 - 0.15 * voltage, 1e-12);
+      }
       const ReferenceDerivative reference = Reference(m, data.get());
       for (const Level level : {Level::kBest, Level::kResidual}) {
         const StepDerivative value = Linearize(m, data.get(), {.level = level});
@@ -265,14 +267,18 @@ TEST_F(ServoTest, AnIntegralOnItsLimitMovesBeyondItAlone) {
             const StepDerivative value = Linearize(m, data.get(), {.level = level});
             const DerivativeComparison comparison = Compare(m, value, reference, {.tolerance = 1e-7});
             EXPECT_TRUE(comparison.agrees) << ToString(level);
-            if (inside == 0) EXPECT_NEAR(value.A(column, column), c.stays, 1e-9) << ToString(level);
+            if (inside == 0) {
+              EXPECT_NEAR(value.A(column, column), c.stays, 1e-9) << ToString(level);
+            }
           }
           const Certificate certificate = Certify(m, data.get());
           const Switch* limit = support::Find(certificate, "integral of actuator 0", "limit");
           ASSERT_NE(limit, nullptr);
           EXPECT_NEAR(limit->distance, inside, 1e-15);
           EXPECT_EQ(limit->state, inside == 0 ? "held" : "runs");
-          if (inside == 0) EXPECT_EQ(certificate.label, Smoothness::kModeCrossing);
+          if (inside == 0) {
+            EXPECT_EQ(certificate.label, Smoothness::kModeCrossing);
+          }
         }
       }
     }

@@ -212,8 +212,9 @@ TEST_F(BasinHopping, FollowsASolveThatStalls) {
 // alone while that is among them, and the same on any number of threads
 TEST_F(BasinHopping, RacesAboutContacts) {
   Task task = LoadTask(COSTATE_MODELS "/box_push/push.xml");
-  ASSERT_TRUE(Races(task.model.get(), task.solver, task.hopping));
+  ASSERT_TRUE(Races(task.model.get(), task.N, task.solver, task.hopping));
   EXPECT_NE(Describe(task).find("five solves side by side, after 10 iterations the best"), std::string::npos);
+  EXPECT_FALSE(Races(task.model.get(), 100000, task.solver, task.hopping)) << "memory";
   task.solver.iterations = 14;
   task.solver.threads = 1;
   const TaskSolution race = SolveTask(task);
@@ -241,7 +242,7 @@ TEST_F(BasinHopping, RacesAboutContacts) {
 
   // of one solve alone, which --hops 0 and race="0" are
   task.hopping.race = 0;
-  EXPECT_FALSE(Races(task.model.get(), task.solver, task.hopping));
+  EXPECT_FALSE(Races(task.model.get(), task.N, task.solver, task.hopping));
   const SolveResult unraced = SolveTask(task).result;
   task.hopping = {};
   const SolveResult plain = SolveTask(task).result;
