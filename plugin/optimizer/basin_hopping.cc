@@ -269,9 +269,18 @@ void BasinHopping::SolvePlainly(const Guess& guess) {
   const SolveStatus status = out_.result.status;  // interrupted is what led halfway, too
   const bool over = status != SolveStatus::kIterationLimit && status != SolveStatus::kInterrupted;
   if (over || interrupted_ || Left() == 0) return;
-  const SolveResult led = out_.result;
+  SolveResult led = out_.result;
   const int raced = static_cast<int>(iterations_.size());
   Round({{{}, led.state.U, &led.state}}, options_.iterations, options_.tolerance, 0);
+  const SolveResult& then = out_.result;
+  if (RankOf(led.violation, led.cost) < RankOf(then.violation, then.cost)) {  // it went on from a last iterate
+    const bool kept = led.violation <= constrained_.tolerance;
+    const bool ended = then.status == SolveStatus::kConverged || (kept && then.status == SolveStatus::kInfeasible);
+    led.status = ended ? SolveStatus::kStalled : then.status;
+    led.message = then.message + "; the motion before it is the better one";
+    led.state = then.state;
+    out_.result = led;
+  }
   out_.result.initial_cost = led.initial_cost;
   out_.result.guess_scale = led.guess_scale;
   out_.result.message += fmt::format("; before them {} of {} solves side by side", raced, 1 + std::size(kRacers));

@@ -256,6 +256,34 @@ TEST_F(BasinHopping, RacesAboutContacts) {
   EXPECT_GT(ahead, 0);
 }
 
+// within constraints, too, what follows the race ends no worse than it
+TEST_F(BasinHopping, RacesWithinConstraints) {
+  const support::TemporaryFolder folder;
+  const std::string file = folder.Write(
+      "push.xml", "<task model='" COSTATE_MODELS
+                  "/box_push/box_push.xml' horizon='2' controlstep='4'><start key='touching'/><guess ctrl='1 0'/>"
+                  "<cost name='rest' qvel='all' weight='0.01' terminal='1'/><cost name='effort' ctrl='all' "
+                  "weight='0.005'/><constraint name='there' qpos='box_x' equals='0.3' when='end'/></task>");
+  Task task = LoadTask(file);
+  ASSERT_TRUE(Races(task.model.get(), task.N, task.solver, task.hopping));
+  std::vector<SolveResult> results;
+  for (const int iterations : {10, 11, 13, 40}) {
+    task.solver.iterations = iterations;
+    results.push_back(SolveTask(task).result);
+    EXPECT_LE(results.back().iterations.size(), static_cast<std::size_t>(iterations));
+    EXPECT_NE(results.back().status, SolveStatus::kDiverged);
+  }
+  const double tolerance = task.constrained.tolerance;
+  for (std::size_t i = 1; i < results.size(); ++i) {
+    const bool kept = results[0].violation <= tolerance;
+    EXPECT_LE(results[i].violation, std::max(tolerance, results[0].violation)) << i;
+    if (kept) {
+      EXPECT_LE(results[i].cost, results[0].cost) << i;
+    }
+  }
+  EXPECT_LT(results.back().violation, 1e-3);
+}
+
 // a solve that goes on does not race again
 TEST_F(BasinHopping, RacesFromNoSavedState) {
   Task task = LoadTask(COSTATE_MODELS "/box_push/push.xml");
