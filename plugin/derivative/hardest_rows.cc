@@ -25,12 +25,12 @@ int Together(const mjData* d, int row) {
   return end - row;
 }
 
-double Inertia(const mjModel* m, const mjData* d, int dof) { return d->M[m->M_rowadr[dof] + m->M_rownnz[dof] - 1]; }
+double DofInertia(const mjModel* m, const mjData* d, int dof) { return d->M[m->M_rowadr[dof] + m->M_rownnz[dof] - 1]; }
 
 // Σ J²/M_jj, near J M⁻¹ Jᵀ
 double Lightness(const mjModel* m, const mjData* d, int row) {
   double sum = 0;
-  ForJacobianRow(m, d, row, [&](int j, double J) { sum += J * J / Inertia(m, d, j); });
+  ForJacobianRow(m, d, row, [&](int j, double J) { sum += J * J / DofInertia(m, d, j); });
   return sum;
 }
 
@@ -105,7 +105,7 @@ bool LeaveSomeFree(const mjModel* m, const mjData* d, const std::vector<char>& l
   double* J = work->data();
   int row = 0;
   for_rows([&](int i) {
-    ForJacobianRow(m, d, i, [&](int j, double value) { J[j * rows + row] = value / std::sqrt(Inertia(m, d, j)); });
+    ForJacobianRow(m, d, i, [&](int j, double value) { J[j * rows + row] = value / std::sqrt(DofInertia(m, d, j)); });
     row++;
   });
 

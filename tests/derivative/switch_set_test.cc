@@ -29,12 +29,16 @@ std::string Differing(const SwitchSet& a, const SwitchSet& b) {
   return name ? name : "";
 }
 
-TEST_F(SwitchSetTest, BehindTheNoslipPassAContactThatSlipsIsNoContactThatSticks) {
-  // one sweep, whatever the push
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><option cone="elliptic" noslip_iterations="1"/><worldbody>
+// on the floor, pushed sideways, behind one sweep of the noslip pass
+ModelPtr PushedBall(const std::string& option) {
+  return LoadModelFromString("<mujoco><option noslip_iterations='1' " + option + R"(/><worldbody>
     <geom type="plane" size="1 1 1"/><body pos="0 0 .0999"><joint type="slide" axis="0 0 1"/>
       <joint name="x" type="slide" axis="1 0 0"/><geom size=".1" mass="1"/></body></worldbody>
     <actuator><motor joint="x"/></actuator></mujoco>)");
+}
+
+TEST_F(SwitchSetTest, BehindTheNoslipPassAContactThatSlipsIsNoContactThatSticks) {
+  const ModelPtr model = PushedBall("cone='elliptic'");
   const auto at = [&](double push) { return SwitchesAt(model.get(), [=](mjData* d) { d->ctrl[0] = push; }); };
   EXPECT_EQ(Differing(at(8), at(9)), "");
   EXPECT_EQ(Differing(at(9), at(10)), "constraint states");
@@ -42,10 +46,7 @@ TEST_F(SwitchSetTest, BehindTheNoslipPassAContactThatSlipsIsNoContactThatSticks)
 
 // the pass ends on the same bounds from either side of where an edge of the pyramid ceases to push in the minimum
 TEST_F(SwitchSetTest, BehindTheNoslipPassTheMinimumItBeginsWithHasSwitches) {
-  const ModelPtr model = LoadModelFromString(R"(<mujoco><option noslip_iterations="1"/><worldbody>
-    <geom type="plane" size="1 1 1"/><body pos="0 0 .0999"><joint type="slide" axis="0 0 1"/>
-      <joint name="x" type="slide" axis="1 0 0"/><geom size=".1" mass="1"/></body></worldbody>
-    <actuator><motor joint="x"/></actuator></mujoco>)");
+  const ModelPtr model = PushedBall("");
   const auto at = [&](double push) { return SwitchesAt(model.get(), [=](mjData* d) { d->ctrl[0] = push; }); };
   EXPECT_EQ(Differing(at(5), at(5.2)), "");
   EXPECT_EQ(Differing(at(5), at(9)), "constraint states");

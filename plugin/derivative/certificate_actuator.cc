@@ -1,0 +1,143 @@
+// Switches of controls, activations and actuator forces.
+#include <algorithm>
+#include <cmath>
+
+#include "derivative/actuation.h"
+#include "derivative/certifier.h"
+#include "derivative/effective_mass.h"
+#include "derivative/equilibrium.h"
+#include "derivative/switch_set.h"
+
+namespace costate {
+
+// a value against the edges of its range
+void Certifier::Clamp(const std::string& name, double value, const mjtNum* range, const char* unit) {
+  const double edge = std::min(std::abs(value - range[0]), std::abs(range[1] - value));
+  const bool clamped = value < range[0] || value > range[1];
+  Add(name, clamped ? "clamped" : "inside", "clamp", edge, unit, clamped);
+}
+
+void Certifier::Forces() {
+  if (m_->opt.disableflags & mjDSBL_ACTUATION) return;
+  for (int i = 0; i < m_->nactuator; i++) {
+    if (!m_->actuator_forcelimited[i]) continue;
+    if (m_->actuator_gaintype[i] == mjGAIN_SO3) {
+      Torque(i);
+      continue;
+    }
+    for (int k = 0; k < m_->actuator_outnum[i]; k++) {
+      Saturation(Name("force", mjOBJ_ACTUATOR, i), LimitedForce(m_, d_, d_->act, i, k),
+                 m_->actuator_forcerange + 2 * i);
+    }
+  }
+  for (int j = 0; j < m_->njnt; j++) {
+    if (!m_->jnt_actfrclimited[j]) continue;
+    Saturation(Name("actuator force", mjOBJ_JOINT, j), d_->qfrc_actuator[m_->jnt_dofadr[j]],
+               m_->jnt_actfrcrange + 2 * j);
+  }
+  for (int t = 0; t < m_->ntendon; t++) {
+    if (!m_->tendon_actfrclimited[t]) continue;
+    const ActuatorPull pull = ActuatorPullOf(m_, d_, t);
+    const bool inside = pull.force > pull.range[0] && pull.force < pull.range[1];
+    Saturation(Name("actuator force", mjOBJ_TENDON, t), pull.force,
+               inside ? m_->tendon_actfrcrange + 2 * t : pull.range);
+  }
+}
+
+// (K16) limited in norm; whether the matrices of implicit integrators have one that is clamped, rounding decides
+void Certifier::Torque(int i) {
+  if (IsActuatorDisabled(m_, i) || !ServoMissing(m_, i).empty()) return;
+  const ServoSlope servo = MakeServoSlope(m_, d_, i);
+  const double limit = m_->actuator_forcerange[2 * i + 1];
+  const bool clamped = servo.value > limit;
+  const std::string name = Name("torque", mjOBJ_ACTUATOR, i);
+  Add(name, clamped ? "clamped" : "inside", "clamp", std::abs(servo.value - limit), "Nm", clamped);
+  const bool matrix = HasImplicitVelocity(m_) || IsDiscrete(m_);
+  if (clamped && matrix && m_->opt.integrator != mjINT_EULER && m_->actuator_biasprm[mjNBIAS * i + 2] != 0)
+    Add(name, "clamped", "its rounding", 0, "Nm", true);
+}
+
+// the engine has clamped the force already: on the edge it is saturated, how far beyond is not kept
+void Certifier::Saturation(const std::string& name, double force, const mjtNum* range) {
+  if (force > range[0] && force < range[1]) Clamp(name, force, range, "N, Nm");
+  else out_->switches.push_back({name, "clamped", "clamp", mjMAXVAL, "N, Nm", true});
+}
+
+void Certifier::Inputs() {
+  const std::vector<std::string> controls = ControlNames(m_);
+  const bool clamps = !(m_->opt.disableflags & mjDSBL_CLAMPCTRL);
+  for (int i = 0; i < m_->nu; i++) {
+    if (!m_->actuator_ctrllimited[i] || !clamps) continue;
+    Clamp(controls[i], d_->ctrl[i], m_->actuator_ctrlrange + 2 * i, "of ctrl");
+    if (out_->switches.back().distance == 0) OneSided(controls[i]);
+  }
+  for (int i = 0; i < m_->nactuator; i++) {
+    if (m_->actuator_dyntype[i] == mjDYN_MUSCLE) Muscle(i, controls, clamps);
+    for (int k = 0; k < m_->actuator_actnum[i]; k++) {
+      // act' against actrange: where the step's clamp is
+      const ActivationStep update = ActivationStepOf(m_, i, k);
+      if (!update.limited()) continue;
+      const int act = m_->actuator_actadr[i] + k;
+      const std::string name = Name("activation", mjOBJ_ACTUATOR, i);
+      const mjtNum range[] = {update.lower, update.upper};
+      Clamp(name, d_->act[act] + update.step * d_->act_dot[act], range, "of act");
+      if (out_->switches.back().distance == 0) OneSided(name);
+    }
+    if (IntegralOf(m_, i).act >= 0 && !IsActuatorDisabled(m_, i)) Integral(i);
+  }
+}
+
+// (K15) an integral runs up to its limit and is held from there on, until the error turns; on the limit the
+// derivative is that of being held
+void Certifier::Integral(int i) {
+  const IntegralSlot integral = IntegralOf(m_, i);
+  const ServoSlope servo = MakeServoSlope(m_, d_, i);
+  const std::string name = Name("integral", mjOBJ_ACTUATOR, i);
+  const double act = d_->act[integral.act], error = servo.integral_error;
+  const double limit = std::copysign(integral.limit, error == 0 ? act : error);
+  const double beyond = limit > 0 ? act - limit : limit - act;
+  const char* state = servo.held ? "held" : "runs";
+  Add(name, state, "limit", std::abs(beyond), "of act", servo.held);
+  if (beyond == 0) OneSided(Name("activation", mjOBJ_ACTUATOR, i));
+  if (std::abs(act) >= integral.limit) Add(name, state, "error turns", std::abs(error), "of length", servo.held);
+}
+
+// (A8) |velocity| in what bends a motor's bristle, where it is bent
+void Certifier::Bristles() {
+  for (int i = 0; i < m_->nactuator && !IsActuationOff(m_); i++) {
+    if (m_->actuator_dyntype[i] != mjDYN_DCMOTOR || IsActuatorDisabled(m_, i)) continue;
+    const int slot = SlotsOf(m_, i).bristle;
+    if (slot < 0 || d_->act[m_->actuator_actadr[i] + slot] == 0) continue;
+    Direction(Name("friction", mjOBJ_ACTUATOR, i), d_->actuator_velocity[m_->actuator_outadr[i]], "m/s, rad/s");
+  }
+}
+
+// (A3) the range of excitations and of the activation in the time constant, and where that switches
+void Certifier::Muscle(int i, const std::vector<std::string>& controls, bool clamps) {
+  constexpr mjtNum kRange[] = {0, 1};
+  const int u = m_->actuator_ctrladr[i], a = m_->actuator_actadr[i];
+  if (m_->actuator_ctrlnum[i] != 1 || m_->actuator_actnum[i] != 1) return;
+  const mjtNum* range = m_->actuator_ctrlrange + 2 * u;
+  const bool limited = clamps && m_->actuator_ctrllimited[u];
+  const double ctrl = limited ? std::clamp(d_->ctrl[u], range[0], range[1]) : d_->ctrl[u];
+  if (!limited || range[0] < 0 || range[1] > 1) {
+    Clamp(controls[u], ctrl, kRange, "of ctrl");
+    if (out_->switches.back().distance == 0) OneSided(controls[u]);
+  }
+  const double excess = std::clamp(ctrl, 0.0, 1.0) - d_->act[a];
+  const std::string name = Name("activation", mjOBJ_ACTUATOR, i);
+  if (excess != 0) {  // at rest the time constant does not matter
+    Clamp(name, d_->act[a], kRange, "of act");
+    if (out_->switches.back().distance == 0) OneSided(name);
+  }
+  if (m_->actuator_dynprm[mjNDYN * i + 2] >= mjMINVAL) return;
+  const bool stages = m_->opt.integrator == mjINT_RK4;
+  Add(name,
+      excess > 0   ? "rises"
+      : excess < 0 ? "falls"
+                   : "rests",
+      "rise or fall", stages ? StagesOfMuscle(m_, i, ctrl, d_->act[a]).excess : std::abs(excess), "of act", false);
+  if (excess == 0) OneSided(name);
+}
+
+}  // namespace costate
