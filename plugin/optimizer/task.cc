@@ -53,13 +53,15 @@ bool IsControlRange(const XmlElement& element) {
 }
 
 void CheckGuess(const XmlElement& element) {
-  element.Allow({"key", "ctrl", "file", "hold", "qpos", "at", "states"});
+  element.Allow({"key", "ctrl", "file", "hold", "follow", "qpos", "at", "states"});
   int given = 0;
-  for (const char* attribute : {"key", "ctrl", "file", "hold"}) given += element.Has(attribute) ? 1 : 0;
-  if (given > 1 || (given == 0 && !element.Has("states"))) element.Fail("give one of key, ctrl, file and hold");
+  for (const char* attribute : {"key", "ctrl", "file", "hold", "follow"}) given += element.Has(attribute) ? 1 : 0;
+  if (given > 1 || (given == 0 && !element.Has("states"))) element.Fail("give one of key, ctrl, file, hold and follow");
   if (element.Text("hold").value_or("") == "false") element.Fail("hold=\"false\" says not what to start from");
-  if (element.Has("qpos") && element.Text("hold").value_or("") != "true")
-    element.Fail("qpos stands beside hold=\"true\": what holds these positions at the end");
+  const bool follows = element.Text("follow").value_or("") == "true";
+  if (element.Has("qpos") && element.Text("hold").value_or("") != "true" && !follows)
+    element.Fail("qpos stands beside hold=\"true\", what holds these positions at the end, or follow=\"true\"");
+  if (follows && !element.Has("qpos")) element.Fail("follow=\"true\" has no qpos: the positions to go to");
   if (element.Has("at") && !element.Has("qpos")) element.Fail("at stands beside qpos");
 }
 

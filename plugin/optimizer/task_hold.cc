@@ -3,15 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "optimizer/control_search.h"
 #include "optimizer/position_servo.h"
 #include "optimizer/task_start.h"
 
 namespace costate {
 namespace {
 
-constexpr double kEps = 1e-6;      // difference in u, relative to the range of the control
-constexpr double kDamping = 1e-8;  // of the least squares, relative to its largest curvature
-constexpr int kNewtonSteps = 20, kHalvings = 10;
+constexpr int kNewtonSteps = 20;
 constexpr double kUnrestGone = 0.5;  // part of the unrest that must go; else nothing holds the state
 constexpr double kHeld = 1e-10;      // [sqrt(kg) m/s] what a step may change in a state that is held
 constexpr double kLetsGo = 0.05;     // of a control's range: another force, not the same one better balanced
@@ -72,21 +71,6 @@ class Unrest {
     return false;
   }
 
-  /// Differences of r towards the inside of the limits.
-  bool Differentiate(const VectorXd& u, const VectorXd& r, MatrixXd* J) {
-    J->setZero(r.size(), dims_.nu);
-    VectorXd nudged;
-    for (int i = 0; i < dims_.nu; ++i) {
-      const double range = task_.u_upper[i] - task_.u_lower[i];
-      if (range <= 0) continue;
-      double h = kEps * (std::isfinite(range) ? range : 1 + std::abs(u[i]));
-      if (u[i] + h > task_.u_upper[i]) h = -h;
-      if (!Evaluate(u + h * VectorXd::Unit(dims_.nu, i), &nudged)) return false;
-      J->col(i) = (nudged - r) / h;
-    }
-    return true;
-  }
-
  private:
   const Task& task_;
   const mjModel* model_;
@@ -97,28 +81,10 @@ class Unrest {
   bool ok_ = false;
 };
 
-// (JᵀJ + damping) du = -Jᵀr; controls that a limit holds back take no part
-VectorXd GaussNewtonStep(const Task& task, const MatrixXd& J, const VectorXd& r, const VectorXd& u) {
-  const VectorXd gradient = J.transpose() * r;
-  MatrixXd H = J.transpose() * J;
-  VectorXd right = -gradient;
-  const double damping = std::max(kDamping * H.diagonal().maxCoeff(), mjMINVAL);
-  for (Eigen::Index i = 0; i < u.size(); ++i) {
-    if ((u[i] <= task.u_lower[i] && gradient[i] > 0) || (u[i] >= task.u_upper[i] && gradient[i] < 0)) {
-      H.row(i).setZero();
-      H.col(i).setZero();
-      right[i] = 0;
-    }
-    H(i, i) += damping;
-  }
-  return H.ldlt().solve(right);
-}
-
 }  // namespace
 
 VectorXd HoldControl(const Task& task, const VectorXd& x, const VectorXd& context, const VectorXd& u_start) {
-  auto clamp = [&](const VectorXd& u) -> VectorXd { return u.cwiseMax(task.u_lower).cwiseMin(task.u_upper); };
-  VectorXd u_first = clamp(u_start);
+  VectorXd u_first = ClampControl(task, u_start);
   Unrest unrest(task, x, context);
   VectorXd u = u_first, r, r_new;
   if (!unrest.Evaluate(u, &r)) return u_first;
@@ -127,34 +93,19 @@ VectorXd HoldControl(const Task& task, const VectorXd& x, const VectorXd& contex
   VectorXd relaxed = u_first;
   for (const PositionServo& servo : PositionServos(task.model.get()))
     relaxed[servo.control] = servo.ControlAt(x[task.model->jnt_qposadr[servo.joint]]);
-  relaxed = clamp(relaxed);
+  relaxed = ClampControl(task, relaxed);
   if (unrest.Evaluate(relaxed, &r_new) && r_new.squaredNorm() < r.squaredNorm()) {
     u = u_first = relaxed;
     r = r_new;
   }
   const double before = r.squaredNorm();
 
-  MatrixXd J;
-  for (int iteration = 0; iteration < kNewtonSteps && r.norm() > kHeld; ++iteration) {
-    if (!unrest.Differentiate(u, r, &J)) return u_first;
-    const VectorXd du = GaussNewtonStep(task, J, r, u);
-
-    // halve the step until r shrinks
-    bool accepted = false;
-    double alpha = 1;
-    for (int halving = 0; halving < kHalvings && !accepted; ++halving, alpha *= 0.5) {
-      const VectorXd u_new = clamp(u + alpha * du);
-      accepted = unrest.Evaluate(u_new, &r_new) && r_new.squaredNorm() < r.squaredNorm() * (1 - 1e-9);
-      if (!accepted) continue;
-      u = u_new;
-      r = r_new;
-    }
-    if (!accepted) break;
-  }
+  const auto residual = [&](const VectorXd& v, VectorXd* w) { return unrest.Evaluate(v, w); };
+  if (!SearchControl(task, residual, kNewtonSteps, kHeld, &u, &r)) return u_first;
   if (!(r.squaredNorm() < kUnrestGone * before)) u = u_first;
 
   // a grip presses into what it holds: what is at rest within one step has let go of it
-  const VectorXd given = clamp(u_start);
+  const VectorXd given = ClampControl(task, u_start);
   return !given.isZero(0) && unrest.LetsGo(u, given) && unrest.Stays(given) ? given : u;
 }
 

@@ -27,9 +27,10 @@ constexpr double kWide = 1.5;         // random postures of joints without a ran
 class PostureSearch {
  public:
   PostureSearch(const mjModel* model, ConstVectorRef x, const std::vector<PartGoal>& goals, ConstVectorRef sizes,
-                double length);
+                double length, PostureJoints joints);
 
   VectorXd Run();
+  double Miss();
 
  private:
   struct Joint {
@@ -64,14 +65,39 @@ class PostureSearch {
   bool known_ = true;
 };
 
+// the joints that actuators move directly, as all joints between them and the world
+std::vector<int> ActuatedJoints(const mjModel* m) {
+  std::vector<int> joints;
+  std::vector<char> driven(static_cast<std::size_t>(m->nv), 0);
+  for (int i = 0; i < m->nactuator && !(m->opt.disableflags & mjDSBL_ACTUATION); ++i) {
+    const bool on_joint = m->actuator_trntype[i] == mjTRN_JOINT || m->actuator_trntype[i] == mjTRN_JOINTINPARENT;
+    const int joint = m->actuator_trnid[2 * i];
+    if (!on_joint || m->jnt_type[joint] < mjJNT_SLIDE) continue;
+    joints.push_back(joint);
+    driven[static_cast<std::size_t>(m->jnt_dofadr[joint])] = 1;
+  }
+  std::erase_if(joints, [&](int joint) {
+    int dof = m->jnt_dofadr[joint];
+    while (dof >= 0 && driven[static_cast<std::size_t>(dof)]) dof = m->dof_parentid[dof];
+    return dof >= 0;
+  });
+  return joints;
+}
+
+std::vector<int> ServoJoints(const mjModel* m) {
+  std::vector<int> joints;
+  for (const PositionServo& servo : PositionServos(m)) joints.push_back(servo.joint);
+  return joints;
+}
+
 PostureSearch::PostureSearch(const mjModel* model, ConstVectorRef x, const std::vector<PartGoal>& goals,
-                             ConstVectorRef sizes, double length)
+                             ConstVectorRef sizes, double length, PostureJoints joints)
     : m_(model), data_(MakeData(model)), goals_(goals), length_(length), state_(x) {
-  for (const PositionServo& servo : PositionServos(model)) {
-    const int q = m_->jnt_qposadr[servo.joint], dof = m_->jnt_dofadr[servo.joint];
+  for (int id : joints == PostureJoints::kServos ? ServoJoints(m_) : ActuatedJoints(m_)) {
+    const int q = m_->jnt_qposadr[id], dof = m_->jnt_dofadr[id];
     Joint joint{q, dof, sizes[dof], -std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
-    if (m_->jnt_limited[servo.joint]) {
-      const double lower = m_->jnt_range[2 * servo.joint], upper = m_->jnt_range[2 * servo.joint + 1];
+    if (m_->jnt_limited[id]) {
+      const double lower = m_->jnt_range[2 * id], upper = m_->jnt_range[2 * id + 1];
       joint.lower = std::min(lower + kOffLimits * (upper - lower), state_[q]);
       joint.upper = std::max(upper - kOffLimits * (upper - lower), state_[q]);
     }
@@ -251,6 +277,12 @@ VectorXd PostureSearch::Run() {
   return best;
 }
 
+double PostureSearch::Miss() {
+  Kinematics(state_.head(m_->nq));
+  Residual();
+  return known_ && r_.allFinite() ? r_.cwiseAbs().maxCoeff() : std::numeric_limits<double>::infinity();
+}
+
 }  // namespace
 
 std::string PartGoal::CostName() const {
@@ -258,8 +290,13 @@ std::string PartGoal::CostName() const {
 }
 
 VectorXd ReachPosture(const mjModel* model, ConstVectorRef x, const std::vector<PartGoal>& goals, ConstVectorRef sizes,
-                      double length) {
-  return PostureSearch(model, x, goals, sizes, length).Run();
+                      double length, PostureJoints joints) {
+  return PostureSearch(model, x, goals, sizes, length, joints).Run();
+}
+
+double MissOfGoals(const mjModel* model, ConstVectorRef x, const std::vector<PartGoal>& goals, ConstVectorRef sizes,
+                   double length) {
+  return PostureSearch(model, x, goals, sizes, length, PostureJoints::kActuated).Miss();
 }
 
 }  // namespace costate

@@ -1,4 +1,4 @@
-// Postures at which parts of a robot are where they shall be, by joints that servos drive.
+// Postures at which parts of a robot are where they shall be, by joints that actuators drive.
 #ifndef COSTATE_OPTIMIZER_TASK_POSTURE_H_
 #define COSTATE_OPTIMIZER_TASK_POSTURE_H_
 
@@ -22,17 +22,28 @@ struct PartGoal {
   std::string CostName() const;
 };
 
-/// Where the joints of servos would have to go so that all goals are reached, the others staying where x has them:
+/// Whose joints, hinges and slides, go to a posture.
+enum class PostureJoints {
+  kServos,    ///< those that position servos pull
+  kActuated,  ///< those that any actuator moves directly, as all joints between them and the world
+};
+
+/// Where these joints would have to go so that all goals are reached, the others staying where x has them:
 ///
 ///   r(q) = 0,   dq = -Jᵀ (J Jᵀ + λ)⁻¹ r   over joints that are not held by their range
 ///
 /// in natural units, from x and from random postures; of those found the one nearest to x, free of contacts that x has
 /// not if there is one.
 /// @param x  of the start.  @param sizes  natural ones of each dof (nv).  @param length  natural one of places [m].
-/// @return   qpos (nq), empty where none was found, where no servo's joint moves the parts, or for goals of ball and
+/// @return   qpos (nq), empty where none was found, where none of these joints moves the parts, or for goals of ball
+/// and
 ///           free joints.
 VectorXd ReachPosture(const mjModel* model, ConstVectorRef x, const std::vector<PartGoal>& goals, ConstVectorRef sizes,
-                      double length);
+                      double length, PostureJoints joints = PostureJoints::kServos);
+
+/// The largest |r| at a state.
+double MissOfGoals(const mjModel* model, ConstVectorRef x, const std::vector<PartGoal>& goals, ConstVectorRef sizes,
+                   double length);
 
 }  // namespace costate
 

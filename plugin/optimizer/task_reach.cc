@@ -1,4 +1,5 @@
 // A task without a task file: from one state to a keyframe, or to where parts of the robot shall be.
+#include <costate/state.h>
 #include <costate/task.h>
 #include <fmt/format.h>
 
@@ -7,6 +8,8 @@
 #include <pugixml.hpp>
 
 #include "core/number.h"
+#include "optimizer/position_servo.h"
+#include "optimizer/task_follow.h"
 #include "optimizer/task_posture.h"
 #include "optimizer/task_start.h"
 #include "optimizer/task_target.h"
@@ -26,6 +29,8 @@ constexpr double kPostureRunning = 0.2, kPostureTerminal = 20;
 constexpr double kVelocityRunning = 0.01, kVelocityTerminal = 20;
 constexpr double kEffort = 0.02;
 constexpr double kThere = 0.6;         // part of the motion after which a guess is at a posture that reaches the goals
+constexpr double kArrived = 0.1;       // natural units by which a followed way may miss the goals
+constexpr double kNearKey = 0.5;       // … and any coordinate may be off a keyframe's
 constexpr double kVelocityTime = 0.3;  // [s] a velocity is natural when it crosses the natural length in this time
 
 int ChooseSubsteps(double time, double timestep) {
@@ -202,13 +207,31 @@ void AddPartGoal(const mjModel* model, const PartGoal& goal, pugi::xml_node task
   SetNaturalWeights(cost, natural, kPostureRunning, kPostureTerminal);
 }
 
-// from what holds the start to what holds a posture at the goals
-void AddPostureGuess(const VectorXd& qpos, double time, pugi::xml_node task) {
-  if (qpos.size() == 0) return;
+void AddPostureGuess(const char* attribute, const VectorXd& qpos, double at, pugi::xml_node task) {
   pugi::xml_node guess = task.append_child("guess");
-  SetAttribute(guess, "hold", "true");
+  SetAttribute(guess, attribute, "true");
   SetAttribute(guess, "qpos", NumbersText(qpos, 6));
-  SetAttribute(guess, "at", fmt::format("{:.6g}", kThere * time));
+  SetAttribute(guess, "at", fmt::format("{:.6g}", at));
+}
+
+// by way of a posture at the goals: servos from what holds the start to what holds it; motors, which would not stay on
+// any way there, by what follows one, as fast as they can of two
+void AddWayToPosture(const Task& task, const Start& start, const std::vector<PartGoal>& parts, const VectorXd& sizes,
+                     double time, pugi::xml_node root) {
+  const mjModel* model = task.model.get();
+  const auto posture = [&](PostureJoints joints) {
+    return ReachPosture(model, start.x, parts, sizes, NaturalLength(model), joints);
+  };
+  const VectorXd held = posture(PostureJoints::kServos);
+  if (held.size() > 0) return AddPostureGuess("hold", held, kThere * time, root);
+  if (model->na > 0) return;
+  const VectorXd followed = posture(PostureJoints::kActuated);
+  if (followed.size() == 0) return;
+  for (const double at : {kThere * time, time}) {
+    const VectorXd end = FollowControls(task, start, {VectorXd::Constant(1, at), followed}).end;
+    if (MissOfGoals(model, end, parts, sizes, NaturalLength(model)) < kArrived)
+      return AddPostureGuess("follow", followed, at, root);
+  }
 }
 
 [[noreturn]] void FailWithoutGoal(const mjModel* model, const std::string& path) {
@@ -225,6 +248,16 @@ std::string KeyName(const std::string& text) { return text.rfind("key:", 0) == 0
 std::string InList(const mjModel* model, const std::string& key) {
   if (key.find_first_of(" \t@") == std::string::npos) return key;
   return fmt::format("{}", mj_name2id(model, mjOBJ_KEY, key.c_str()));
+}
+
+// Do motors follow the way to a keyframe, and stay about there? Servos are led by what holds it.
+bool FollowsToKey(const Task& task, const Start& start, const KeyKnot& goal, const VectorXd& sizes, double at) {
+  const mjModel* model = task.model.get();
+  if (model->na > 0 || static_cast<int>(PositionServos(model).size()) == model->nu) return false;
+  const Eigen::Index nq = model->nq;
+  const VectorXd end = FollowControls(task, start, {VectorXd::Constant(1, at), goal.x.head(nq)}).end;
+  const VectorXd off = Difference(model, end, goal.x).head(model->nv).cwiseQuotient(sizes);
+  return off.allFinite() && off.cwiseAbs().maxCoeff() < kNearKey;
 }
 
 }  // namespace
@@ -284,11 +317,13 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
     pugi::xml_node guess = root.append_child("guess");
     if (task.N == 1) {
       SetAttribute(guess, "key", key);
+    } else if (!keys_hold && FollowsToKey(task, start, goal, size, kThere * options.time)) {
+      SetAttribute(guess, "follow", fmt::format("{}@{:.6g}", InList(model, key), kThere * options.time));
     } else {
       SetAttribute(guess, keys_hold ? "key" : "hold", keys_hold ? InList(model, start_key) + "@0 " + end : end);
     }
   } else if (task.N > 1) {
-    AddPostureGuess(ReachPosture(model, start.x, parts, size, NaturalLength(model)), options.time, root);
+    AddWayToPosture(task, start, parts, size, options.time, root);
   }
 
   // posture, places, rest and effort, each in natural units

@@ -8,6 +8,7 @@
 
 #include "core/number.h"
 #include "optimizer/task_csv.h"
+#include "optimizer/task_follow.h"
 #include "optimizer/task_inputs.h"
 #include "optimizer/task_target.h"
 #include "optimizer/task_term.h"
@@ -126,17 +127,27 @@ TimeSeries GuessKeys(const XmlElement& element, const mjModel* model) {
   return series;
 }
 
-// hold="true" qpos="…" at="1.2": from what holds the start to what holds these positions
-TimeSeries GuessPosture(const XmlElement& element, const Start& start, const VectorXd& u, const Task& task) {
+// qpos="…" at="1.2" beside hold="true" or follow="true"
+struct Posture {
+  VectorXd x;
+  double at;
+};
+
+Posture ReadPosture(const XmlElement& element, const Start& start, const Task& task) {
   const mjModel* model = task.model.get();
-  Start posture = start;
+  Posture posture{start.x, element.Number("at").value_or((task.N - 1) * task.substeps * model->opt.timestep)};
   SetPart(element, "qpos", 0, Dims(model).nq, model, &posture.x);
   CheckQuaternions(element, model, posture.x);
   mj_normalizeQuat(model, posture.x.data());
-  const double at = element.Number("at").value_or((task.N - 1) * task.substeps * model->opt.timestep);
-  if (!(at > 0)) element.Fail(fmt::format("at is {:g} s, expected a time above 0", at));
+  if (!(posture.at > 0)) element.Fail(fmt::format("at is {:g} s, expected a time above 0", posture.at));
+  return posture;
+}
+
+// from what holds the start to what holds a posture
+TimeSeries GuessPosture(const XmlElement& element, const Start& start, const VectorXd& u, const Task& task) {
+  const Posture posture = ReadPosture(element, start, task);
   TimeSeries series{VectorXd::Zero(2), MatrixXd(u.size(), 2)};
-  series.time[1] = at;
+  series.time[1] = posture.at;
   series.values << u, HoldControl(task, posture.x, start.context, u);
   return series;
 }
@@ -164,6 +175,28 @@ TimeSeries GuessHeld(const XmlElement* element, const Start& start, const Task& 
   }
   if (n > 0 && series.time[1] <= 0) element->Fail("hold: what holds the start comes at 0 s, all others after it");
   return series;
+}
+
+// follow="true" qpos="…" at="1.2", or follow="crouch@0.5 stand@1"
+MatrixXd GuessFollowed(const XmlElement& element, const Start& start, const Task& task) {
+  const mjModel* model = task.model.get();
+  const std::string text = *element.Text("follow");
+  if (text == "true") {
+    const Posture posture = ReadPosture(element, start, task);
+    return FollowControls(task, start, {VectorXd::Constant(1, posture.at), posture.x.head(model->nq)}).U;
+  }
+  if (text.find('@') == std::string::npos) {
+    element.Fail(
+        fmt::format("follow: '{}' is neither true, beside qpos, nor keyframes with times, NAME@SECONDS", text));
+  }
+  TimedKeys keys = ReadTimedKeys(element, "follow", text);
+  if (keys.time[0] <= 0) element.Fail("follow: the start is at 0 s, all keyframes come after it");
+  Waypoints waypoints{keys.time, MatrixXd(model->nq, keys.time.size())};
+  for (Eigen::Index k = 0; k < keys.time.size(); ++k) {
+    waypoints.qpos.col(k) =
+        NamedKnot(element, "follow", model, keys.names[static_cast<std::size_t>(k)]).x.head(model->nq);
+  }
+  return FollowControls(task, start, waypoints).U;
 }
 
 // where an entry of the tangent stands in x; -1 for one of a rotation
@@ -277,11 +310,15 @@ MatrixXd ReadGuess(const XmlElement* element, const Start& start, const std::str
   const int nu = static_cast<int>(model->nu);
   const double knot_time = model->opt.timestep * task->substeps;
   auto constant = [&](const VectorXd& u) -> MatrixXd { return u.replicate(1, task->N); };
+  const bool follows = element && element->Has("follow");
   const bool names_controls =
-      element && (element->Has("key") || element->Has("ctrl") || element->Has("file") || element->Has("hold"));
+      follows ||
+      (element && (element->Has("key") || element->Has("ctrl") || element->Has("file") || element->Has("hold")));
   MatrixXd U;
-  if (nu == 0 && (!element || element->Has("hold") || !names_controls)) {
+  if (nu == 0 && (!element || element->Has("hold") || follows || !names_controls)) {
     return constant(VectorXd());
+  } else if (follows) {
+    U = GuessFollowed(*element, start, *task);
   } else if (!names_controls || element->Has("hold")) {
     U = Sample(GuessHeld(names_controls ? element : nullptr, start, *task), task->N, knot_time);
   } else if (element->Has("key")) {

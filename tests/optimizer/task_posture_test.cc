@@ -104,6 +104,28 @@ TEST_F(TaskPosture, StaysWithinRanges) {
   EXPECT_NEAR(From(Vector2d(0, -0.08), {Joint("b", -0.05)})[1], -0.05, 1e-5);
 }
 
+TEST_F(TaskPosture, IsOfMotorsToo) {
+  std::string arm = Arm();
+  for (const char* servo : {"<position joint=\"a\" kp=\"9\"/>", "<position joint=\"b\" kp=\"9\"/>"})
+    arm.replace(arm.find(servo), std::string(servo).size(), std::string("<motor joint='") + servo[17] + "'/>");
+  Load(arm);
+  const Vector2d p(0.45, 0.35);
+  const VectorXd start = (VectorXd(4) << Closed(p, 1) + Vector2d(0.2, -0.3), 0, 0).finished(), ones = Vector2d::Ones();
+  EXPECT_EQ(From(start.head(2), {Tip(p)}).size(), 0);
+  const VectorXd q = ReachPosture(model_.get(), start, {Tip(p)}, ones, 0.9, PostureJoints::kActuated);
+  EXPECT_TRUE(support::MatricesNear(q, Closed(p, 1), 1e-5));
+  const VectorXd there = (VectorXd(4) << q, 0, 0).finished();
+  EXPECT_LT(MissOfGoals(model_.get(), there, {Tip(p)}, ones, 0.9), 1e-5);
+  EXPECT_NEAR(MissOfGoals(model_.get(), there, {Tip(p + Vector2d(0, 0.09))}, ones, 0.9), 0.1, 1e-5);
+
+  // nor on a cart that nothing drives
+  arm.replace(arm.find("<joint name=\"a\""), 0, "<joint type='slide' axis='1 0 0'/>");
+  Load(arm);
+  EXPECT_EQ(
+      ReachPosture(model_.get(), VectorXd::Zero(6), {Tip(p)}, VectorXd::Ones(3), 0.9, PostureJoints::kActuated).size(),
+      0);
+}
+
 TEST_F(TaskPosture, TouchesNothingThatTheStartDoesNot) {
   const Vector2d p(0.45, 0.35), wide(2, 2);
   const auto post = [&](int elbow) {  // halfway along the first link

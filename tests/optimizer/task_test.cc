@@ -1,5 +1,6 @@
 // A task file as it is understood.
 #include <costate/record.h>
+#include <costate/rollout.h>
 #include <costate/task.h>
 #include <gtest/gtest.h>
 
@@ -183,6 +184,36 @@ TEST_F(TaskFile, LeadsTheGuessThroughKeyframes) {
   EXPECT_TRUE(MatricesNear(task.U_guess.col(0), home, 0));
   EXPECT_TRUE(MatricesNear(task.U_guess.col(2), 0.5 * (home + pose), 1e-12));
   EXPECT_TRUE(MatricesNear(task.U_guess.col(4), pose, 0));
+}
+
+// An arm that would fall over: motors that follow a path have it where the path is, a servo too; at rest at each
+// keyframe, halfway at half time, and not beyond their limits.
+TEST_F(TaskFile, FollowsAPathOfPositions) {
+  const TemporaryFolder folder;
+  folder.Write("arm.xml", R"(<mujoco model="arm"><worldbody><body pos="0 0 2"><joint name="a" axis="0 1 0"/>
+    <geom type="capsule" fromto="0 0 0 0 0 .5" size=".04"/><body pos="0 0 .5"><joint name="b" axis="0 1 0"/>
+    <geom type="capsule" fromto="0 0 0 0 0 .4" size=".03"/><body pos="0 0 .4"><joint name="c" axis="1 0 0"/>
+    <geom type="capsule" fromto="0 0 0 0 0 .1" size=".03"/></body></body></body></worldbody>
+    <actuator><motor joint="a" ctrlrange="-150 150"/><motor joint="b" gear="2" ctrlrange="-50 50"/><position joint="c" kp="40" kv="2"/>
+    </actuator><keyframe><key name="out" qpos="1.2 -.5 .3"/><key name="in" qpos=".4 1.5 0"/></keyframe></mujoco>)");
+  const auto motion = [&](const std::string& guess) {
+    const Task task = LoadTask(folder.Write(
+        "arm.task.xml", "<task model='arm.xml' horizon='1.2' controlstep='5'>" + guess + "<cost ctrl='all'/></task>"));
+    EXPECT_TRUE(task.warnings.empty());
+    Trajectory trajectory;
+    Simulator simulator(task.model.get(), task.context, task.substeps, 1);
+    EXPECT_TRUE(simulator.Rollout(task.x0, task.U_guess, &trajectory).ok());
+    return trajectory.X;
+  };
+  VectorXd out(6), in(6), half(3);
+  out << 1.2, -.5, .3, 0, 0, 0;
+  in << .4, 1.5, 0, 0, 0, 0;
+  const MatrixXd keys = motion("<guess follow='out@0.6 in@1'/>");
+  EXPECT_TRUE(MatricesNear(keys.col(60), out, 2e-2));
+  EXPECT_TRUE(MatricesNear(keys.col(30).head(3), 0.5 * out.head(3), 1e-2));
+  EXPECT_TRUE(MatricesNear(keys.col(110), in, 5e-3));
+  EXPECT_TRUE(MatricesNear(keys.col(120), in, 1e-3));
+  EXPECT_TRUE(MatricesNear(motion("<guess follow='true' qpos='1.2 -.5 .3' at='0.6'/>").col(70), out, 5e-3));
 }
 
 // a two-link robot in free flight: no torque takes its falling away, so none is applied

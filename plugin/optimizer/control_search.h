@@ -1,0 +1,28 @@
+// The control of one step that makes a residual least, within the limits.
+#ifndef COSTATE_OPTIMIZER_CONTROL_SEARCH_H_
+#define COSTATE_OPTIMIZER_CONTROL_SEARCH_H_
+
+#include <costate/task.h>
+
+#include <functional>
+
+namespace costate {
+
+/// r(u) of one step; false when the engine cannot step.
+using ControlResidual = std::function<bool(const VectorXd& u, VectorXd* r)>;
+
+/// min_u ‖r(u)‖ from `u`, by Gauss–Newton with differences towards the inside of the limits.
+/// @param u           (nu) within the task's limits; the minimum.  @param r  of u, before and after.
+/// @param iterations  at most, and none more once ‖r‖ ≤ enough.
+/// @return            false where the engine cannot step beside u.
+bool SearchControl(const Task& task, const ControlResidual& residual, int iterations, double enough, VectorXd* u,
+                   VectorXd* r);
+
+/// u within the task's limits.
+inline VectorXd ClampControl(const Task& task, const VectorXd& u) {
+  return u.cwiseMax(task.u_lower).cwiseMin(task.u_upper);
+}
+
+}  // namespace costate
+
+#endif  // COSTATE_OPTIMIZER_CONTROL_SEARCH_H_

@@ -1,0 +1,33 @@
+// Controls by which a simulated robot follows a path of positions.
+#ifndef COSTATE_OPTIMIZER_TASK_FOLLOW_H_
+#define COSTATE_OPTIMIZER_TASK_FOLLOW_H_
+
+#include <costate/task.h>
+
+#include "optimizer/task_start.h"
+
+namespace costate {
+
+/// Positions to be at rest at, in order of their times, behind the start at 0 s; the last are kept.
+struct Waypoints {
+  VectorXd time;  ///< [s] increasing, above 0 (n)
+  MatrixXd qpos;  ///< nq × n
+};
+
+struct Followed {
+  MatrixXd U;    ///< nu × N
+  VectorXd end;  ///< x where they lead (nx)
+};
+
+/// Knot by knot the control that makes the next velocity the path's,
+///
+///   min_u ‖M½ (qvel' − v*)‖,   v* = v(t + h) + (q(t) ⊖ qpos) / 5h
+///
+/// over the whole control interval, contacts included, within the task's limits: computed torques. Between two
+/// waypoints the path goes by s = 10 τ³ − 15 τ⁴ + 6 τ⁵ of the tangent from one to the other. Where the engine cannot
+/// step the controls stay what they were.
+Followed FollowControls(const Task& task, const Start& start, const Waypoints& waypoints);
+
+}  // namespace costate
+
+#endif  // COSTATE_OPTIMIZER_TASK_FOLLOW_H_
