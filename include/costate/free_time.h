@@ -50,10 +50,11 @@ struct FreeTimeState {
 ///
 /// The number of knots and of steps stays; the time step is T / (N substeps): motions of all lengths are equally fine,
 /// and T is continuous. The function of T is searched by golden section; where no motion keeps the constraints it is
-/// infinite, and longer times are searched. Each trial starts from the controls, the free start and the multipliers of
-/// the nearest one that kept them; where all of those are longer and this leads to none that keeps them, once more from
-/// the next nearest one, then from U. With several minima over T one of them is found. result.message names the time
-/// and the trials beside it.
+/// infinite, and the search turns to a time that is known to have one, else to longer ones. Each trial starts from the
+/// controls, the free start and the multipliers of the nearest one that kept them; where all of those are longer and
+/// this leads to none that keeps them, once more from the next nearest one, then from U. A trial at its limit of
+/// iterations that nearly keeps them has more. With several minima over T one of them is found. result.message names
+/// the time and the trials beside it.
 /// @param hopping  with rounds: each trial goes on beyond the nearest minimum (SolveBasinHopping), and
 /// options.iterations are those
 ///             of one trial.

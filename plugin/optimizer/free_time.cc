@@ -19,6 +19,9 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 constexpr double kSameCost = 1e-3;  // relative: a solution that is found again
 
+constexpr int kMoreSolves = 3;       // of the same length, where only the iterations are missing
+constexpr double kNearlyKept = 0.1;  // relative: a violation that further iterations take away
+
 bool IsTime(double a, double b) { return std::abs(a - b) <= 1e-12 * b; }
 
 class FreeTime {
@@ -49,6 +52,7 @@ class FreeTime {
   double Try(double time);
   std::vector<Start> StartsOf(double time) const;
   SolveResult SolveFrom(const Start& start, const Problem& at_time);
+  SolveResult SolveOn(SolveResult result, const Problem& at_time);
   void GoOn();
   bool Ended() const { return stop_ || static_cast<int>(out_.trials.size()) >= free_.solves; }
 
@@ -97,7 +101,7 @@ double FreeTime::Try(double time) {
   int start = 0;
   for (const Start& from : StartsOf(time)) {
     if (start++ > 0 && (keeps || stop_)) break;
-    SolveResult next = SolveFrom(from, problem);
+    SolveResult next = SolveOn(SolveFrom(from, problem), problem);
     if (out_.trials.empty() && start == 1) initial_cost_ = next.initial_cost;
     keeps = next.status != SolveStatus::kDiverged && next.violation <= constrained_.tolerance;
     if (start == 1 || keeps || next.violation < result.violation) result = std::move(next);
@@ -161,6 +165,22 @@ SolveResult FreeTime::SolveFrom(const Start& start, const Problem& at_time) {
   return result;
 }
 
+// a motion that nearly keeps the constraints when its iterations end is none that cannot keep them: that would send the
+// search to longer ones
+SolveResult FreeTime::SolveOn(SolveResult result, const Problem& at_time) {
+  for (int more = 0; more < kMoreSolves && !stop_; ++more) {
+    if (result.status != SolveStatus::kIterationLimit || result.violation <= constrained_.tolerance ||
+        result.violation > kNearlyKept)
+      break;
+    const SolveState state = result.state;
+    SolveResult next = SolveFrom({{state.X, state.U, &state}, state.x0, state.multipliers}, at_time);
+    if (next.violation >= result.violation) break;
+    next.initial_cost = result.initial_cost;
+    result = std::move(next);
+  }
+  return result;
+}
+
 // the best time again, from its solution; where it costs what it did, so do the others that were tried
 void FreeTime::GoOn() {
   if (from_->U.cols() == 0) return;
@@ -186,14 +206,15 @@ FreeTimeResult FreeTime::Run() {
   double left = b - kGolden * (b - a), right = a + kGolden * (b - a);
   double at_left = Try(left), at_right = Try(right);
   while (b - a > free_.tolerance * b && !Ended()) {
-    if (at_left < at_right) {
+    // where neither keeps the constraints: towards a length that does, else longer
+    const bool neither = at_left == kNever && at_right == kNever;
+    if (neither ? best_ < kNever && out_.time < left : at_left < at_right) {
       b = right;
       right = left;
       at_right = at_left;
       left = b - kGolden * (b - a);
       at_left = Try(left);
     } else {
-      // also where neither keeps the constraints: longer
       a = left;
       left = right;
       at_left = at_right;
