@@ -25,7 +25,7 @@ bool IsPower(const XmlElement& element) {
 
 // ---- before the model is compiled -----------------------------------------------------------------------------------
 
-// "all", or names: those of a kind of element, each of which has one
+// "all", or names: those of a kind of element
 std::vector<std::string> NamedElements(const XmlElement& element, const char* attribute, int type,
                                        const SensorAdder& sensors) {
   const std::string text = *element.Text(attribute);
@@ -35,11 +35,6 @@ std::vector<std::string> NamedElements(const XmlElement& element, const char* at
     return names;
   }
   const std::vector<std::string> names = sensors.Names(type);
-  if (const int all = sensors.CountElements(type); all != static_cast<int>(names.size())) {
-    element.Fail(
-        fmt::format("{}=\"all\": {} of {} have no name, by which their sensor could find them; name them in the model",
-                    attribute, all - static_cast<int>(names.size()), Count(all, attribute)));
-  }
   if (names.empty()) element.Fail(fmt::format("{}=\"all\": the model has no {}", attribute, attribute));
   return names;
 }

@@ -180,6 +180,25 @@ ElementTarget ParseElementTarget(const std::string& text) {
   return {};
 }
 
+SensorAdder::SensorAdder(mjSpec* spec, std::string model_file) : spec_(spec), model_file_(std::move(model_file)) {
+  if (!spec_) return;
+  NameElements(mjOBJ_ACTUATOR);
+  NameElements(mjOBJ_TENDON);
+}
+
+void SensorAdder::NameElements(mjtObj type) {
+  std::vector<std::string> taken = Names(type);
+  int i = 0;
+  for (mjsElement* e = mjs_firstElement(spec_, type); e; e = mjs_nextElement(spec_, e), ++i) {
+    if (*mjs_getString(mjs_getName(e)) != '\0') continue;
+    std::string name = fmt::format("{} {}", mju_type2Str(type), i);
+    for (int k = 2; std::find(taken.begin(), taken.end(), name) != taken.end(); ++k)
+      name = fmt::format("{} {} ({})", mju_type2Str(type), i, k);
+    mjs_setName(e, name.c_str());
+    taken.push_back(name);
+  }
+}
+
 std::vector<std::string> SensorAdder::Names(int type) const {
   std::vector<std::string> names;
   for (mjsElement* e = mjs_firstElement(spec_, static_cast<mjtObj>(type)); e; e = mjs_nextElement(spec_, e)) {
@@ -187,12 +206,6 @@ std::vector<std::string> SensorAdder::Names(int type) const {
     if (!name.empty()) names.push_back(name);
   }
   return names;
-}
-
-int SensorAdder::CountElements(int type) const {
-  int count = 0;
-  for (mjsElement* e = mjs_firstElement(spec_, static_cast<mjtObj>(type)); e; e = mjs_nextElement(spec_, e)) ++count;
-  return count;
 }
 
 void SensorAdder::NeedSpec(const XmlElement& element, const std::string& what) const {

@@ -28,8 +28,9 @@ struct SensorDraft {
 class SensorAdder {
  public:
   /// @param spec  null for a compiled model, to which nothing can be added.
+  /// Actuators and tendons without a name get that of the tables, "actuator 0", by which sensors find them.
   /// @param model_file  for messages.
-  SensorAdder(mjSpec* spec, std::string model_file) : spec_(spec), model_file_(std::move(model_file)) {}
+  SensorAdder(mjSpec* spec, std::string model_file);
 
   /// The sensor for `element`'s attributes (body, site, …, quantity, geom2, reftype …). Returns the sensor's name.
   /// @param quantity  taken instead of the attribute when not empty.
@@ -46,9 +47,8 @@ class SensorAdder {
   /// Adds a sensor unless it is there already; returns its name. @param label  the name, where it is free.
   std::string Add(const XmlElement& element, const SensorDraft& draft, const std::string& label);
 
-  /// Names of the elements of a type (mjtObj), and how many elements there are, with a name or without.
+  /// Names of the elements of a type (mjtObj) that have one.
   std::vector<std::string> Names(int type) const;
-  int CountElements(int type) const;
 
   /// @throws Error{kParse} at `element` if there is no element of that name, with what is near.
   void CheckElement(const XmlElement& element, int type, const std::string& kind, const std::string& name) const;
@@ -60,6 +60,7 @@ class SensorAdder {
   int added() const { return static_cast<int>(drafts_.size()); }
 
  private:
+  void NameElements(mjtObj type);
   // reftype and refname, geom2 and body2; each returns what to append to the sensor's name
   std::string SetFrame(const XmlElement& element, const std::string& word, SensorDraft* draft) const;
   std::string SetPair(const XmlElement& element, const std::string& word, SensorDraft* draft) const;

@@ -142,6 +142,22 @@ TEST_F(TaskConstraint, JacobiansAreThoseOfDifferences) {
   }
 }
 
+// robots of gymnasium have actuators without names: tasks call them as tables do
+TEST_F(TaskConstraint, BoundsActuatorsWithoutNames) {
+  const support::TemporaryFolder folder;
+  folder.Write("m.xml", R"(<mujoco><worldbody><body><joint name="a"/><geom size=".1" pos=".3 0 0"/><body pos=".3 0 0">
+    <joint name="b"/><geom size=".1" pos=".3 0 0"/></body></body></worldbody><actuator><motor joint="a" gear="2"/>
+    <motor name="actuator 2" joint="b"/><motor joint="b" gear="5"/></actuator></mujoco>)");
+  const Task task = LoadTask(folder.Write("t.xml", R"(<task model="m.xml" horizon="0.1"><cost ctrl="all"/>
+    <cost name="first" actuator="actuator 0" quantity="force"/><limit actuator="all" quantity="power" upper="6"/>
+    <limit actuator="actuator 0" quantity="force" lower="-1" upper="1"/></task>)"));
+  EXPECT_EQ(InfoOf(task, "power").components.size(), 3u);
+  const mjModel* m = task.model.get();
+  EXPECT_EQ(mj_name2id(m, mjOBJ_ACTUATOR, "actuator 0"), 0);
+  EXPECT_EQ(mj_name2id(m, mjOBJ_ACTUATOR, "actuator 2"), 1) << "a name that is taken stays whose it is";
+  EXPECT_EQ(mj_name2id(m, mjOBJ_ACTUATOR, "actuator 2 (2)"), 2);
+}
+
 TEST_F(TaskConstraint, SoftOnesAreCosts) {
   const Task task = LoadZooTask(std::string("<guess ctrl='0.5 0 0'/>") + kCheap + R"(
     <constraint name='push' ctrl='shoulder pull' lower='0.6 -1' upper='2' soft='3'/>
