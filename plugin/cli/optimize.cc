@@ -301,6 +301,19 @@ void ReadContinuation(const OptimizeOptions& options, Task* task) {
   if (smooth.any()) PrintSmoothChanges(MakeSmoothModel(task->model.get(), smooth));
 }
 
+constexpr int kLate = 10;            // iterations before the limit
+constexpr double kWorthMore = 0.01;  // relative gain of these
+
+// what the last iterations took off the cost where their limit ended the solve; within constraints a cost may rise
+double LateGain(const Task& task, const SolveResult& result) {
+  const auto n = result.iterations.size();
+  if (result.status != SolveStatus::kIterationLimit || task.constraints.size() > 0 || task.free_time.longest > 0 ||
+      n <= kLate)
+    return 0;
+  const double before = result.iterations[n - 1 - kLate].cost, after = result.iterations[n - 1].cost;
+  return before > 0 ? (before - after) / before : 0;
+}
+
 // a servo or damping that the integrator cannot hold: what is optimized then is the integrator
 void WarnOfOvershoot(const Task& task) {
   constexpr int kMostTangent = 300;  // eigenvalues of more take longer than a reader would wait
@@ -468,6 +481,10 @@ int RunOptimize(const OptimizeOptions& options) {
         "  hint          where a force stands at its limit its control has no slope; kicks may lead on: --hops 8\n");
   }
   HintAtForces(task, m, result);
+  if (const double gain = LateGain(task, result); gain > kWorthMore) {
+    fmt::print("  hint          the last {} iterations took {:.2g} % off the cost: more of them lead further, {}\n",
+               kLate, 100 * gain, options.no_save ? "--iterations N" : "by --resume as below, or --iterations N");
+  }
   if (!options.no_save) {
     record.trajectory = std::move(result.trajectory);
     record.policy = std::move(result.policy);
@@ -477,7 +494,9 @@ int RunOptimize(const OptimizeOptions& options) {
     PrintWarnings({record.warnings.begin() + static_cast<std::ptrdiff_t>(before), record.warnings.end()});
     fmt::print("  saved in      {}\n\n  costate view {}\n  costate replay {}\n", folder, folder, folder);
     const bool goes_on = result.status == SolveStatus::kInterrupted || result.status == SolveStatus::kIterationLimit;
-    if (goes_on && !task.file.empty()) fmt::print("  costate optimize {} --resume {}\n", task.file, folder);
+    // a robot's own task stands in its run
+    if (goes_on)
+      fmt::print("  costate optimize {} --resume {}\n", task.file.empty() ? folder + "/task.xml" : task.file, folder);
   }
   return ExitCodeOf(task, result);
 }

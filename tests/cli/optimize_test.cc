@@ -473,6 +473,31 @@ TEST(CliOptimize, ResumesARun) {
                           "constraint 'top speed' of the run is not in the task"));
 }
 
+// A solve whose iterations end on the way says so, and how to go on: also of a robot without a task file, by the task
+// of its run.
+TEST(CliOptimize, TellsThatMoreIterationsLeadFurther) {
+  TemporaryFolder folder;
+  const std::string arm = folder.Write("arm.xml", R"(<mujoco><worldbody><body><joint name="a" axis="0 1 0"/>
+    <geom type="capsule" fromto="0 0 0 0 0 -.5" size=".03"/><body pos="0 0 -.5"><joint name="b" axis="0 1 0"/>
+    <geom type="capsule" fromto="0 0 0 0 0 -.5" size=".03"/></body></body></worldbody>
+    <actuator><motor joint="b" ctrlrange="-6 6"/></actuator></mujoco>)");
+  const auto solve = [&](const std::vector<std::string>& more, const std::string& goal = "joint:a=3.1") {
+    std::vector<std::string> words{"optimize", arm, "--goal", goal, "--quiet", "--no-plots"};
+    words.insert(words.end(), more.begin(), more.end());
+    return Costate(words).out;
+  };
+  const std::string hint = "of them lead further";
+  const std::string part = solve({"--iterations", "12", "--out", folder.File("part")});
+  EXPECT_TRUE(Has(part, hint)) << part;
+  const std::string way = "costate optimize " + folder.File("part") + "/task.xml --resume " + folder.File("part");
+  EXPECT_TRUE(Has(part, way)) << part;
+  EXPECT_EQ(
+      Costate({"optimize", folder.File("part") + "/task.xml", "--resume", folder.File("part"), "--no-save"}).exit_code,
+      0);
+  EXPECT_TRUE(Has(solve({"--iterations", "12", "--no-save"}), "lead further, --iterations N"));
+  EXPECT_FALSE(Has(solve({"--no-save"}, "joint:b=0.5"), hint)) << "converges";
+}
+
 // By the solver that is taken without asking: how far the start went is told, kept in the run, and gone on from.
 TEST(CliOptimize, MovesAFreeStart) {
   TemporaryFolder folder;
