@@ -107,6 +107,9 @@ std::string KeyHint(const mjModel* model, const std::string& key) {
 int FindKey(const mjModel* model, const std::string& key) {
   const int named = mj_name2id(NotNull(model), mjOBJ_KEY, key.c_str());
   if (named >= 0) return named;
+  for (int i = 0; i < model->nkey; ++i) {  // one without a name, as tables call it
+    if (ElementName(model, mjOBJ_KEY, i) == key) return i;
+  }
   int number = -1;
   const auto [end, code] = std::from_chars(key.data(), key.data() + key.size(), number);
   if (code == std::errc() && end == key.data() + key.size() && number >= 0) {

@@ -182,6 +182,7 @@ TEST_F(ModelTest, KeyframesAreFoundByNameAndByNumber) {
     EXPECT_EQ(data->time, 5);
   }
   EXPECT_EQ(MakeDataAtKey(model.get(), "1")->qpos[0], 1);
+  EXPECT_EQ(MakeDataAtKey(model.get(), "key 1")->qpos[0], 1) << "as lists call it, which have no name for it";
 }
 
 TEST_F(ModelTest, UnknownKeyframesNameTheNearest) {
