@@ -240,7 +240,7 @@ void Certifier::Cutoffs() {
     bool held = false;
     for (int row = m_->sensor_adr[i]; row < m_->sensor_adr[i] + m_->sensor_dim[i]; row++) {
       const double value = sensed->sensordata[row];
-      if (HeldByCutoff(m_, sensed.get(), i, row)) held = true;
+      if (HeldByCutoff(m_, sensed->sensordata, i, row)) held = true;
       else
         room = std::min(room,
                         m_->sensor_cutoff[i] - (m_->sensor_datatype[i] == mjDATATYPE_REAL ? std::abs(value) : value));

@@ -4,6 +4,7 @@
 
 #include "derivative/actuation.h"
 #include "derivative/equilibrium.h"
+#include "derivative/sensor.h"
 
 namespace costate {
 
@@ -141,6 +142,11 @@ void ParameterDifference::Sensors(const mjModel* m, const mjData* d, const Vecto
     };
     if (Difference(k, at)) out->col(k) = sum_;
     else failed = kLeftPiece;
+  }
+  for (int i = 0; i < m->nsensor; i++) {
+    for (int row = m->sensor_adr[i]; row < m->sensor_adr[i] + m->sensor_dim[i]; row++) {
+      if (HeldByCutoff(m, center_.data(), i, row)) out->row(row).setZero();
+    }
   }
 }
 

@@ -105,7 +105,7 @@ class ResidualBackend final : public Backend {
       for (int i = 0; i < m->nsensor; i++) {
         y = covectors.sensors.segment(m->sensor_adr[i], m->sensor_dim[i]);
         for (int k = 0; k < y.size(); k++) {
-          if (HeldByCutoff(m, d, i, m->sensor_adr[i] + k)) y[k] = 0;
+          if (HeldByCutoff(m, d->sensordata, i, m->sensor_adr[i] + k)) y[k] = 0;
         }
         PullAppliedWrenches(m, d, i, y.data(), out->xfrc.data());
       }

@@ -81,7 +81,7 @@ class ResidualDifference {
   /// @param position  false: everything of the position stage is as in the evaluation before.
   bool Evaluate(const mjModel* model, const VectorXd& a, Eigen::VectorXd* value, bool position = true);
 
-  /// The sensors (ns), likewise.
+  /// The sensors (ns), likewise, beyond cutoffs that hold them: how far a model reaches says nothing of the slope.
   bool EvaluateSensors(const mjModel* model, const VectorXd& a, Eigen::VectorXd* value);
 
   /// C and D (ns × (ndx+nu)): sensors at neighbours, with the acceleration moved along da (nv × (ndx+nu)).
@@ -114,6 +114,7 @@ class ResidualDifference {
     bool velocity = false, acceleration = false, constraint = false, kinetic = false;
   };
   static SensorNeeds Needs(const mjModel* model, const int* stages, int begin, int end);  // of a range of sensors
+  void LiftCutoffs(mjModel* model);
   mjModel OnlySensors(const mjModel* model, const std::vector<char>* wanted);
 
   enum Stage { kPosition, kVelocity, kActuation };
@@ -201,6 +202,7 @@ class ResidualDifference {
   const ForceChange* forces_ = nullptr;  // of the sensors
   std::vector<char> failed_;
   std::vector<char> rough_;         // rows of kinematics that have no value yet
+  std::vector<mjtNum> cutoffs_;     // of the sensors, 0 where one would hold a value
   std::vector<int> sensor_stages_;  // needstage of the sensors that are wanted, none for the others
   int last_column_ = 0;             // columns from here on are zero
   bool smooth_ = false;             // kinematics alone

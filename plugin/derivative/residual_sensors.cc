@@ -137,11 +137,22 @@ bool ResidualDifference::EvaluateSensors(const mjModel* m, Stage stage, const Ve
   return true;
 }
 
+// no value is held; a distance is looked for no farther than its cutoff
+void ResidualDifference::LiftCutoffs(mjModel* m) {
+  cutoffs_.assign(m->sensor_cutoff, m->sensor_cutoff + m->nsensor);
+  for (int i = 0; i < m->nsensor; i++) {
+    if (HasCutoff(m, i) && m->sensor_type[i] != mjSENS_GEOMDIST) cutoffs_[i] = 0;
+  }
+  m->sensor_cutoff = cutoffs_.data();
+}
+
 bool ResidualDifference::EvaluateSensors(const mjModel* m, const VectorXd& a, VectorXd* value) {
   terms_ = {};
   needs_ = Needs(m, m->sensor_needstage, 0, m->nsensor);
+  mjModel free = *m;
+  LiftCutoffs(&free);
   Restore(m);
-  return EvaluateSensors(m, kPosition, a, value);
+  return EvaluateSensors(&free, kPosition, a, value);
 }
 
 // the engine skips a sensor of no stage
@@ -169,8 +180,7 @@ bool ResidualDifference::SensorsByAcceleration(const mjModel* model, const mjDat
   out->setZero(dims_.ns, dims_.nv);
   if (!needs_.acceleration) return true;
   const bool linear = !needs_.constraint;
-  const std::vector<mjtNum> no_cutoff(model->nsensor, 0);
-  if (linear) local.sensor_cutoff = const_cast<mjtNum*>(no_cutoff.data());
+  LiftCutoffs(&local);
   const mjModel* m = &local;
   Capture(m, d);
   Restore(m);
@@ -194,14 +204,12 @@ bool ResidualDifference::SensorsByAcceleration(const mjModel* model, const mjDat
     moved[i] = a[i];
   }
   if (!good) *reason = "the active set of the point itself is not reproducible";
-  if (!linear) return good;
 
   // values without a cutoff tell what it holds
-  mju_copy(probe_->sensordata, values_[4].data(), dims_.ns);
   for (int i = 0; i < model->nsensor; i++) {
     const int begin = model->sensor_adr[i];
     for (int row = begin; row < begin + model->sensor_dim[i]; row++) {
-      if (HeldByCutoff(model, probe_.get(), i, row)) out->row(row).setZero();
+      if (HeldByCutoff(model, values_[4].data(), i, row)) out->row(row).setZero();
     }
   }
   return good;

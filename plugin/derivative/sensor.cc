@@ -250,7 +250,7 @@ void SensorDerivative::Pull(const SensorPoint& point, const double* covector, co
     const int first = m->sensor_adr[i], dim = m->sensor_dim[i];
     weight_.assign(covector + first, covector + first + dim);
     for (int k = 0; k < dim; k++) {
-      if (HeldByCutoff(m, point.d, i, first + k)) weight_[k] = 0;
+      if (HeldByCutoff(m, point.d->sensordata, i, first + k)) weight_[k] = 0;
     }
     const Eigen::Map<const VectorXd> weight(weight_.data(), dim);
     if (weight.isZero(0)) continue;
@@ -353,15 +353,15 @@ bool HasCutoff(const mjModel* m, int i) {
 }
 
 // a value held by the cutoff does not move
-bool HeldByCutoff(const mjModel* m, const mjData* d, int i, int row) {
+bool HeldByCutoff(const mjModel* m, const mjtNum* sensordata, int i, int row) {
   if (!HasCutoff(m, i)) return false;
-  const double value = d->sensordata[row];
+  const double value = sensordata[row];
   return (m->sensor_datatype[i] == mjDATATYPE_REAL ? std::abs(value) : value) >= m->sensor_cutoff[i];
 }
 
 void SensorDerivative::Cutoff(int i) {
   for (int row = row_; row < row_ + at_.m->sensor_dim[i]; row++) {
-    if (!HeldByCutoff(at_.m, at_.d, i, row)) continue;
+    if (!HeldByCutoff(at_.m, at_.d->sensordata, i, row)) continue;
     out_->C.row(row).setZero();
     out_->D.row(row).setZero();
   }

@@ -80,8 +80,8 @@ bool ReadsWrench(int type);
 /// Does a sensor hold its numbers at a cutoff?
 bool HasCutoff(const mjModel* model, int sensor);
 
-/// Is a sensor's number in data->sensordata held by its cutoff?
-bool HeldByCutoff(const mjModel* model, const mjData* data, int sensor, int row);
+/// Is a sensor's number in `sensordata` held by its cutoff?
+bool HeldByCutoff(const mjModel* model, const mjtNum* sensordata, int sensor, int row);
 
 /// Covector of xfrc_applied at fixed acceleration (6 nbody), added to, of one sensor's `weight`: forces and torques
 /// have one.

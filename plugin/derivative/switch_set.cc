@@ -236,7 +236,7 @@ void SwitchSet::NoteSensors(const mjModel* model, const mjData* data) {
     }
     if (model->sensor_cutoff[i] <= 0) continue;
     for (int row = model->sensor_adr[i]; row < model->sensor_adr[i] + model->sensor_dim[i]; ++row) {
-      const bool held = HeldByCutoff(model, data, i, row);
+      const bool held = HeldByCutoff(model, data->sensordata, i, row);
       Add(kSensorCutoffs, !held ? 0 : data->sensordata[row] > 0 ? 1 : -1);
     }
   }

@@ -271,6 +271,51 @@ TEST_F(ParameterClamp, HasTheSlopeOfTheSideWhereTheNumberActs) {
   EXPECT_LT(data->qpos[7], 0);
 }
 
+// A nudge of a damping is as large as M over the time step asks for, and takes sensors beyond their cutoffs: those that
+// the point itself holds have no slope, the others that of the sensor without one, in columns and in pull-backs.
+TEST_F(ParameterClamp, CutoffsWithinANudgeLeaveTheSlope) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option integrator="RK4"/><worldbody>
+    <geom name="floor" type="plane" size="1 1 1" solref=".006 .8"/>
+    <body pos="0 0 .3"><joint name="a" axis="0 1 0"/><geom type="capsule" size=".03" fromto="0 0 0 .3 0 0"/><site name="s" pos=".3 0 0"/>
+      <body pos=".3 0 0"><joint name="b" axis="0 1 0"/><geom type="capsule" size=".03" fromto="0 0 0 .01 0 -.271" condim="1"/></body></body>
+    </worldbody><sensor><frameangacc objtype="site" objname="s"/><force site="s"/></sensor></mujoco>)");
+  const ParameterSet set(model.get(), {"joint:a/damping", "joint:b/damping", "geom:floor/solref[0]"});
+  const DataPtr data = MakeData(model.get());
+  data->qvel[0] = 9;
+  mj_forward(model.get(), data.get());
+  ASSERT_GT(data->nefc, 0);
+  ASSERT_GT(data->efc_force[0], 0);
+  const double angular = std::abs(data->sensordata[1]), force = std::abs(data->sensordata[5]);
+  const auto derivatives = [&](const ParameterSet& of, MatrixXd* pulled) {
+    Linearizer linearizer(of.model());
+    linearizer.SetParameters(&of);
+    StepDerivative out;
+    const VectorXd x = GetState(model.get(), data.get()), zero = VectorXd::Zero(4);
+    linearizer.Linearize(x, VectorXd(), &out);
+    StepVjp vjp;
+    pulled->resize(6, 3);
+    for (int i = 0; i < 6; i++) {
+      linearizer.Vjp(x, VectorXd(), zero, VectorXd::Unit(6, i), &vjp);
+      pulled->row(i) = vjp.theta;
+    }
+    return out.Ps;
+  };
+  MatrixXd pulled, expected_pulled;
+  const MatrixXd expected = derivatives(set, &expected_pulled);
+  EXPECT_TRUE(support::MatricesNearRelative(expected_pulled, expected, 1e-6));
+  for (const bool held : {false, true}) {
+    model->sensor_cutoff[0] = angular * (held ? 0.999999 : 1.000001);
+    model->sensor_cutoff[1] = force * (held ? 0.999999 : 1.000001);
+    const ParameterSet limited(model.get(), set.Names());
+    const MatrixXd value = derivatives(limited, &pulled);
+    MatrixXd free = expected;
+    if (held) free.row(1).setZero(), free.row(5).setZero();
+    EXPECT_GT(free.row(3).norm(), 1e-3);
+    EXPECT_TRUE(support::MatricesNearRelative(value, free, 1e-6)) << value << "\n" << free;
+    EXPECT_TRUE(support::MatricesNearRelative(pulled, free, 1e-6)) << pulled << "\n" << free;
+  }
+}
+
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (int scene : {0, 1, 2}) {
