@@ -21,6 +21,22 @@ constexpr int kOffsets = 5;
 constexpr double kCentered[kOffsets] = {1, -8, 0, 8, -1};      // at −2 … 2, over 12 h
 constexpr double kForward[kOffsets] = {-25, 48, -36, 16, -3};  // at 0 … 4, over 12 h
 
+// The engine takes frames within 1e-6 of each other for one, and a stencil's points would not move: none of those that
+// the parameter places
+void PartFrames(const Field& field, int id, mjModel* m) {
+  const std::string array = field.array;
+  if (array == "geom_pos" || array == "geom_quat") m->geom_sameframe[id] = mjSAMEFRAME_NONE;
+  if (array == "site_pos" || array == "site_quat") m->site_sameframe[id] = mjSAMEFRAME_NONE;
+  if (array != "body_ipos" && field.writer != Writer::kLogCholesky) return;
+  m->body_sameframe[id] = mjSAMEFRAME_NONE;
+  for (int i = 0; i < m->ngeom; i++) {
+    if (m->geom_bodyid[i] == id) m->geom_sameframe[i] = mjSAMEFRAME_NONE;
+  }
+  for (int i = 0; i < m->nsite; i++) {
+    if (m->site_bodyid[i] == id) m->site_sameframe[i] = mjSAMEFRAME_NONE;
+  }
+}
+
 // bounds and clamps on the value's side, on an edge inside
 std::pair<double, double> SmoothRange(const Parameter& p, double value) {
   if (value < p.clamp_lower) return {p.lower, std::min(p.upper, p.clamp_lower)};
@@ -67,6 +83,7 @@ ParameterStencils::Stencil ParameterStencils::Make(int k, double nudge, Paramete
     if (weight == 0) continue;
     at[k] = value + offset;
     moved->Set(at);
+    PartFrames(field(k), element(k), moved->impl_->model.get());
     stencil.points.push_back({weight / (12 * h), offset});
     stencil.changes.push_back(Difference(moved->model(), base));
   }

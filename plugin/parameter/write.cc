@@ -13,7 +13,7 @@ using Matrix3 = Eigen::Matrix3d;
 using Vector3 = Eigen::Vector3d;
 
 constexpr double kSoftNudge = 1e-4;         // of the size: five points leave its fourth power, rounding 1e-12
-constexpr double kGeometricNudge = 1.5e-6;  // above the engine's tolerance of frames that it takes for equal, 1e-6
+constexpr double kGeometricNudge = 1.5e-6;  // contacts bend within fractions of a millimetre
 constexpr double kRotationNudge = 2.5e-6;   // half of it enters the quaternion
 
 Matrix3 Rotation(const mjtNum* quat) {

@@ -316,6 +316,46 @@ TEST_F(ParameterClamp, CutoffsWithinANudgeLeaveTheSlope) {
   }
 }
 
+// The engine takes frames for one that are within 1e-6 of each other, of quaternions in each of their numbers: a geom,
+// site or inertia that lies on another frame would seem not to move.
+TEST_F(ParameterClamp, WhatLiesOnItsBodysFrameIsMoved) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom type="plane" size="1 1 1"/>
+    <body name="b" pos="0 0 .15" quat=".9 .3 .2 .1"><freejoint/>
+      <geom name="box" type="box" size=".1 .15 .2" quat=".13 .43 .56 -.7"/><site name="s" quat=".13 .43 .56 -.7"/></body>
+    </worldbody><sensor><framequat objtype="site" objname="s"/></sensor></mujoco>)");
+  ASSERT_NE(model->geom_sameframe[1], mjSAMEFRAME_NONE);
+  const ParameterSet set(model.get(), {"geom:box/rotation", "site:s/rotation", "geom:box/pos"});
+  const DataPtr data = MakeData(model.get());
+  mj_forward(model.get(), data.get());
+  ASSERT_GT(data->ncon, 0);
+  for (const Level level : {Level::kBest, Level::kStep}) {
+    Linearizer linearizer(set.model(), {.level = level});
+    linearizer.SetParameters(&set);
+    StepDerivative out;
+    linearizer.Linearize(GetState(model.get(), data.get()), VectorXd(), &out);
+    ParameterSet moved(set);
+    for (int k = 0; k < set.size(); k++) {
+      SCOPED_TRACE(set[k].name);
+      const auto at = [&](double offset) {
+        moved.Set(set.Get() + offset * VectorXd::Unit(set.size(), k));
+        const DataPtr d = MakeData(moved.model());
+        mjModel m = *moved.model();
+        m.opt.tolerance = 0;
+        mj_step(&m, d.get());
+        VectorXd all(10);
+        all << Eigen::Map<VectorXd>(d->qvel, 6), Eigen::Map<VectorXd>(d->sensordata, 4);
+        return all;
+      };
+      constexpr double h = 8e-6;
+      const VectorXd slope = (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h);
+      VectorXd value(10);
+      value << out.P.col(k).segment(6, 6), out.Ps.col(k);
+      EXPECT_GT(slope.norm(), 1e-2);
+      EXPECT_LT((value - slope).norm(), 1e-5 * slope.norm()) << value.transpose() << "\n" << slope.transpose();
+    }
+  }
+}
+
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (int scene : {0, 1, 2}) {
