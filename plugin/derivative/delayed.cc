@@ -129,6 +129,8 @@ bool DelayedBackend::Vjp(const mjModel* m, mjData* d, const StepCovectors& covec
   for (int i = 0; i < m->nsensor && sensors_.size() > 0; i++) {
     if (silent_[i]) sensors_.segment(m->sensor_adr[i], m->sensor_dim[i]).setZero();
   }
+  entered_.resize(mj_stateSize(m, mjSTATE_INTEGRATION));
+  mj_getState(m, d, entered_.data(), mjSTATE_INTEGRATION);
   if (!backend_->Vjp(&local_, d, {covectors.next, sensors_, covectors.forces}, out, missing)) return false;
   if (out->status != StepStatus::kOk || reads_) return true;
   out->delayed.setZero(m->nu);
@@ -136,11 +138,13 @@ bool DelayedBackend::Vjp(const mjModel* m, mjData* d, const StepCovectors& covec
   return true;
 }
 
-bool DelayedBackend::PullParameters(const mjModel* m, mjData* d, const VectorXd& point, const StepCovectors& covectors,
+// at what the actuators get, of the sensors that Vjp asked for; the models that are differenced read the history
+// themselves
+bool DelayedBackend::PullParameters(const mjModel* m, mjData* d, const VectorXd&, const StepCovectors& covectors,
                                     ParameterDifference* theta, VectorXd* pulled, std::string* missing) {
-  // the models that are differenced read the history themselves
   *missing = DelayMissing(m);
-  return missing->empty() && backend_->PullParameters(&local_, d, point, covectors, theta, pulled, missing);
+  const StepCovectors pulls = {covectors.next, sensors_, covectors.forces};
+  return missing->empty() && backend_->PullParameters(&local_, d, entered_, pulls, theta, pulled, missing);
 }
 
 bool DelayedBackend::Jvp(const mjModel* m, mjData* d, ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out,

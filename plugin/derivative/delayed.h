@@ -55,6 +55,7 @@ class DelayedBackend final : public Backend {
   std::vector<char> silent_;                                             // sensors with a value of the past
   MatrixXd du_;
   VectorXd sensors_, history_;
+  VectorXd entered_;  // mjSTATE_INTEGRATION of the last pull-back, with what the actuators get
 };
 
 }  // namespace costate

@@ -356,6 +356,44 @@ TEST_F(ParameterClamp, WhatLiesOnItsBodysFrameIsMoved) {
   }
 }
 
+// What delayed actuators get comes from the history, for pull-backs to parameters too; a sensor of the past has no
+// slope.
+TEST_F(ParameterClamp, PullBacksOfDelayedModelsAreTheirColumns) {
+  for (const char* integrator : {"Euler", "discrete"}) {
+    const ModelPtr model =
+        LoadModelFromString(std::string("<mujoco><option integrator='") + integrator + R"('/><worldbody>
+      <body pos="0 0 .3"><joint name="a" axis="0 1 0" damping=".1"/><geom type="capsule" size=".03" fromto="0 0 0 .3 0 0"/>
+        <body name="b" pos=".3 0 0"><joint name="b" axis="0 1 0"/><geom type="capsule" size=".03" fromto="0 0 0 .3 0 -.28"/></body></body>
+      </worldbody><actuator><motor name="late" joint="b" gear="3" delay=".006" nsample="5"/></actuator>
+      <sensor><framelinacc objtype="body" objname="b"/><framelinacc objtype="body" objname="b" delay=".004" nsample="4"/></sensor></mujoco>)");
+    const ParameterSet set(model.get(), {"body:b/mass", "body:b/pos[0]", "actuator:late/gear[0]", "joint:a/damping"});
+    const DataPtr data = MakeData(model.get());
+    for (int k = 0; k < 30; k++) {
+      data->ctrl[0] = 2 * std::sin(0.4 * k);
+      mj_step(model.get(), data.get());
+    }
+    data->ctrl[0] = -3;
+    Linearizer linearizer(set.model());
+    linearizer.SetContext(GetContext(model.get(), data.get()));
+    linearizer.SetParameters(&set);
+    const VectorXd x = GetState(model.get(), data.get()), u = Eigen::Map<VectorXd>(data->ctrl, 1);
+    StepDerivative out;
+    linearizer.Linearize(x, u, &out);
+    EXPECT_EQ(out.Ps.bottomRows(3).norm(), 0);
+    const Reference reference = Differences(set, data.get(), 1);
+    StepVjp vjp;
+    const VectorXd none = VectorXd::Zero(4), lambda = support::Random(3).Vector(4),
+                   sigma = support::Random(4).Vector(6);
+    linearizer.Vjp(x, u, lambda, sigma, &vjp);
+    EXPECT_NE(vjp.coverage.Worst(), Level::kStep);
+    EXPECT_TRUE(support::MatricesNearRelative(
+        vjp.theta, reference.P.transpose() * lambda + reference.Ps.transpose() * sigma, 1e-6))
+        << integrator << vjp.theta.transpose();
+    linearizer.Vjp(x, u, none, VectorXd::Unit(6, 4), &vjp);
+    EXPECT_EQ(vjp.theta.norm(), 0);
+  }
+}
+
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (int scene : {0, 1, 2}) {
