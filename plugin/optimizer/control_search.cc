@@ -1,6 +1,7 @@
 #include "optimizer/control_search.h"
 
-#include <Eigen/Cholesky>
+#include <costate/step.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -65,6 +66,17 @@ bool SearchControl(const Task& task, const ControlResidual& residual, int iterat
     }
     if (!accepted) break;
   }
+  return true;
+}
+
+bool FactorMass(const mjModel* model, mjData* data, const VectorXd& x, const VectorXd& context,
+                Eigen::LLT<MatrixXd>* L) {
+  SetContext(model, data, context);
+  VectorXd none;
+  if (Forward(model, data, x, VectorXd::Zero(model->nu), none) != StepStatus::kOk) return false;
+  MatrixXd M(model->nv, model->nv);
+  mj_fullM(model, data, M.data());
+  L->compute(M);
   return true;
 }
 

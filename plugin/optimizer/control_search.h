@@ -4,6 +4,7 @@
 
 #include <costate/task.h>
 
+#include <Eigen/Cholesky>
 #include <functional>
 
 namespace costate {
@@ -17,6 +18,10 @@ using ControlResidual = std::function<bool(const VectorXd& u, VectorXd* r)>;
 /// @return            false where the engine cannot step beside u.
 bool SearchControl(const Task& task, const ControlResidual& residual, int iterations, double enough, VectorXd* u,
                    VectorXd* r);
+
+/// M = L Lᵀ at x: ‖Lᵀ v‖² = vᵀ M v, what residuals weigh velocities by. False when the engine cannot evaluate x.
+bool FactorMass(const mjModel* model, mjData* data, const VectorXd& x, const VectorXd& context,
+                Eigen::LLT<MatrixXd>* L);
 
 /// u within the task's limits.
 inline VectorXd ClampControl(const Task& task, const VectorXd& u) {

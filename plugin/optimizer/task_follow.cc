@@ -3,9 +3,6 @@
 #include <costate/state.h>
 #include <costate/step.h>
 
-#include <Eigen/Cholesky>
-#include <algorithm>
-
 #include "optimizer/control_search.h"
 
 namespace costate {
@@ -75,13 +72,7 @@ class Follower {
     const VectorXd off = Difference(model_, x, x_).head(dims_.nv);
     Path(time + h, &x, &v);
     target_ = v + off / (kReturnKnots * h);
-    SetContext(model_, data_.get(), context_);
-    VectorXd none;
-    ok_ = ok_ && Forward(model_, data_.get(), x_, VectorXd::Zero(dims_.nu), none) == StepStatus::kOk;
-    if (!ok_) return;
-    MatrixXd M(dims_.nv, dims_.nv);
-    mj_fullM(model_, data_.get(), M.data());
-    cholesky_.compute(M);
+    ok_ = ok_ && FactorMass(model_, data_.get(), x_, context_, &cholesky_);
   }
 
   bool Evaluate(const VectorXd& u, VectorXd* r) {

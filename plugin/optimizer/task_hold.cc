@@ -1,5 +1,4 @@
 // The control that keeps a state where it is.
-#include <Eigen/Cholesky>
 #include <algorithm>
 #include <cmath>
 
@@ -29,12 +28,7 @@ class Unrest {
         context_(context),
         x_next_(dims_.nx) {
     x_.segment(dims_.nq, dims_.nv).setZero();
-    SetContext(model_, data_.get(), context_);
-    VectorXd none;
-    ok_ = Forward(model_, data_.get(), x_, VectorXd::Zero(dims_.nu), none) == StepStatus::kOk;
-    MatrixXd M(dims_.nv, dims_.nv);
-    if (ok_) mj_fullM(model_, data_.get(), M.data());
-    if (ok_) cholesky_.compute(M);
+    ok_ = FactorMass(model_, data_.get(), x_, context_, &cholesky_);
   }
 
   /// False when the engine cannot step.

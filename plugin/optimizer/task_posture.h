@@ -36,8 +36,7 @@ enum class PostureJoints {
 /// not if there is one.
 /// @param x  of the start.  @param sizes  natural ones of each dof (nv).  @param length  natural one of places [m].
 /// @return   qpos (nq), empty where none was found, where none of these joints moves the parts, or for goals of ball
-/// and
-///           free joints.
+///           and free joints.
 VectorXd ReachPosture(const mjModel* model, ConstVectorRef x, const std::vector<PartGoal>& goals, ConstVectorRef sizes,
                       double length, PostureJoints joints = PostureJoints::kServos);
 
