@@ -116,6 +116,10 @@ struct ConstrainedOptions {
   VectorXd penalties{};                 ///< to start from, one a constraint; empty: penalty_init
   VectorXd residuals{};                 ///< SolveState::residuals of the solve that goes on; empty: a new one
   VectorXd tokens{};                    ///< the same of SolveState::tokens
+  /// By Solve with iLQR: the weight of forces, w of (I6), that it begins with (SolveResult::force_weight of a run
+  /// before). 0: only where the constraints are missed with forces at their limits up to three times as many iterations
+  /// again lead around these by such a cost. Below 0: never.
+  double force_weight = 0;
 };
 
 /// A solver without constraints, as SolveIlqr.

@@ -180,6 +180,7 @@ void AugmentedCost::UpdateMultipliers(const Trajectory& trajectory, double dt) {
 void AugmentedCost::Observe(const Trajectory& trajectory, double dt, IterationRecord* record) const {
   Measure(trajectory, dt);
   record->cost = TotalCost(cost_, trajectory, dt);
+  cost_.Observe(trajectory, dt, record);
   record->violation = 0;
   for (int i = 0; i < constraints_.size(); ++i) {
     VectorXd& c = ThreadAugmentedScratch(i).y;

@@ -69,7 +69,9 @@ void ForceLimits::Add(const mjModel* m, int i) {
 
   const bool affine = m->actuator_biastype[i] == mjBIAS_AFFINE;
   const mjtNum* bias = m->actuator_biasprm + mjNBIAS * i;
-  drives_.push_back({.control = m->actuator_ctrladr[i],
+  drives_.push_back({.actuator = i,
+                     .joint = joint,
+                     .control = m->actuator_ctrladr[i],
                      .qpos = m->jnt_qposadr[joint],
                      .qvel = dims_.nq + m->jnt_dofadr[joint],
                      .dof = m->jnt_dofadr[joint],
@@ -80,6 +82,12 @@ void ForceLimits::Add(const mjModel* m, int i) {
                      .lower = gain > 0 ? lower : upper,
                      .upper = gain > 0 ? upper : lower,
                      .band = kBand * (upper - lower) / std::abs(gain)});
+}
+
+ModelPtr ForceLimits::Without() const {
+  ModelPtr model = CopyModel(problem_.model);
+  for (const Drive& d : drives_) model->actuator_forcelimited[d.actuator] = model->jnt_actfrclimited[d.joint] = 0;
+  return model;
 }
 
 // from which on the force is at its limit in all steps of the interval, by the first and the last of them; where the

@@ -17,7 +17,17 @@ class ForceLimits {
   /// `problem` must outlive this. @param threads  for derivatives.
   ForceLimits(const Problem& problem, int threads);
 
-  bool any() const { return !drives_.empty(); }
+  // force = gain u + bias + stiffness q + damping q', within lower and upper; these by the control's own sign
+  struct Drive {
+    int actuator, joint, control, qpos, qvel, dof;
+    double gain, bias, stiffness, damping, lower, upper;
+    double band;  // of controls that count as at the limit
+  };
+  const std::vector<Drive>& drives() const { return drives_; }
+  const Dims& dims() const { return dims_; }
+
+  /// The model without these limits.
+  ModelPtr Without() const;
 
   /// Does a motion reach a limit at all?
   bool AreReached(const Trajectory& motion) const;
@@ -35,12 +45,6 @@ class ForceLimits {
   void Bound(int t, LqKnot* knot) const;
 
  private:
-  // force = gain u + bias + stiffness q + damping q', within lower and upper; these by the control's own sign
-  struct Drive {
-    int control, qpos, qvel, dof;
-    double gain, bias, stiffness, damping, lower, upper;
-    double band;  // of controls that count as at the limit
-  };
   // a control at a limit (left = 0), or as far beyond it
   struct Touch {
     const Drive* drive;

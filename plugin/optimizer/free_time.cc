@@ -47,6 +47,7 @@ class FreeTime {
     Guess guess;
     VectorXd x0;  // where the start may move; empty: problem.x0
     std::vector<MatrixXd> multipliers;
+    double force_weight = 0;
   };
 
   double Try(double time);
@@ -74,6 +75,7 @@ class FreeTime {
     MatrixXd U;
     VectorXd x0;
     std::vector<MatrixXd> multipliers;
+    double force_weight;
   };
   std::vector<Kept> kept_;
   std::vector<IterationRecord> iterations_;
@@ -108,7 +110,9 @@ double FreeTime::Try(double time) {
   }
   const double cost = keeps ? result.cost + free_.weight * time : kNever;
   out_.trials.push_back({time, cost, result.violation, result.status, static_cast<int>(iterations_.size() - before)});
-  if (keeps) kept_.push_back({time, result.trajectory.U, result.trajectory.X.col(0), result.multipliers});
+  if (keeps) {
+    kept_.push_back({time, result.trajectory.U, result.trajectory.X.col(0), result.multipliers, result.force_weight});
+  }
 
   // without any that keeps the constraints, the one of least violation
   const bool better = cost < best_ || (best_ == kNever && (!has_result_ || result.violation < out_.result.violation));
@@ -138,7 +142,8 @@ std::vector<FreeTime::Start> FreeTime::StartsOf(double time) const {
                       nearest.empty() ? constrained_.multipliers : nearest[0]->multipliers});
   }
   for (const Kept* kept : nearest) {
-    if (starts.size() < (shortest ? 2 : 1)) starts.push_back(Start{Guess{{}, kept->U}, kept->x0, kept->multipliers});
+    if (starts.size() < (shortest ? 2 : 1))
+      starts.push_back(Start{Guess{{}, kept->U}, kept->x0, kept->multipliers, kept->force_weight});
   }
   if (starts.empty() || shortest)
     starts.push_back(Start{Guess{{}, MatrixXd(U_)}, problem_.free_start.guess, constrained_.multipliers});
@@ -150,6 +155,7 @@ SolveResult FreeTime::SolveFrom(const Start& start, const Problem& at_time) {
   if (HasFreeStart(problem)) problem.free_start.guess = start.x0;
   ConstrainedOptions constrained = constrained_;
   constrained.multipliers = start.multipliers;
+  constrained.force_weight = start.force_weight;
   const int before = static_cast<int>(iterations_.size());
   const IterationCallback numbered = [&](const IterationRecord& record) {
     iterations_.push_back(record);
@@ -184,7 +190,7 @@ SolveResult FreeTime::SolveOn(SolveResult result, const Problem& at_time) {
 // the best time again, from its solution; where it costs what it did, so do the others that were tried
 void FreeTime::GoOn() {
   if (from_->U.cols() == 0) return;
-  kept_.push_back({from_->time, from_->U, from_->x0, from_->multipliers});
+  kept_.push_back({from_->time, from_->U, from_->x0, from_->multipliers, 0});
   const double cost = Try(from_->time);
   for (const FreeTimeTrial& trial : from_->trials) {
     if (!IsTime(trial.time, from_->time) || std::abs(cost - trial.cost) > kSameCost * std::abs(trial.cost)) continue;

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "optimizer/fddp.h"
+#include "optimizer/force_cost.h"
 #include "optimizer/free_start.h"
 
 namespace costate {
@@ -59,7 +60,27 @@ SolveResult Solve(const Problem& problem, const Guess& guess, const IlqrOptions&
     fddp = std::make_unique<Fddp>(p, o);
     return fddp->Run(guess.X, U, c, guess.state);
   };
-  return SolveConstrained(problem, guess.U, options, outer, callback, inner);
+  const bool around =
+      outer.force_weight >= 0 && options.leave_saddles && !guess.state && options.type == SolverType::kIlqr;
+  IlqrOptions plain = options;
+  if (around && outer.force_weight > 0) plain.iterations = 0;  // what the guess costs
+  SolveResult result = SolveConstrained(problem, guess.U, plain, outer, callback, inner);
+  if (!around) return result;
+  int before = static_cast<int>(result.iterations.size());
+  const ConstrainedSolver further = [&](const Problem& p, const Guess& from, int iterations,
+                                        const ConstrainedOptions& within) {
+    IlqrOptions rest = options;
+    rest.iterations = iterations;
+    const IterationCallback count_on = [&, before](IterationRecord record) {
+      record.iteration += before;
+      return !callback || callback(record);
+    };
+    SolveResult led = SolveConstrained(p, from.U, rest, within, count_on, inner);
+    for (IterationRecord& record : led.iterations) record.iteration += before;
+    before += static_cast<int>(led.iterations.size());
+    return led;
+  };
+  return SolveAroundForceLimits(problem, guess, options, outer, further, std::move(result));
 }
 
 }  // namespace costate

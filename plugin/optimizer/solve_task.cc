@@ -141,14 +141,15 @@ void SolveBeyondStops(const Task& task, const Problem& problem, const Guess& gue
 
   // a motion that meets no stop is the true model's
   const bool true_motion = moves && there.trajectory.X == led.trajectory.X;
-  const bool over = led.status == SolveStatus::kConverged || led.status == SolveStatus::kInfeasible;
+  const bool kept = led.violation <= task.constrained.tolerance;
+  const bool over = led.status == SolveStatus::kConverged || led.status == SolveStatus::kInfeasible ||
+                    (led.status == SolveStatus::kStalled && kept);
   const bool plain = task.hopping.rounds == 0 || task.hopping.after_stall;
   if (true_motion && (interrupted || (over && plain))) {
     EndWithoutStops(task, problem, std::move(led), callbacks, out);
     return;
   }
   led.message = "without the model's limits: " + led.message;
-  const bool kept = led.violation <= task.constrained.tolerance;
   std::vector<IterationRecord> records = led.iterations;
   const IterationCallback counted = CountOn(&records, callbacks.iteration);
   TaskCallbacks then = callbacks;

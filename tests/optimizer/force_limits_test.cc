@@ -61,7 +61,7 @@ TEST_F(ForceLimitsOf, AControlAtItsLimitHasTheSlopeFromWithin) {
   const MatrixXd A = slider.derivatives[0].A;
 
   ForceLimits limits(slider.problem, 1);
-  ASSERT_TRUE(limits.any());
+  ASSERT_EQ(limits.drives().size(), 1);
   EXPECT_TRUE(limits.AreReached(slider.motion));
   limits.Find(slider.motion, false);
   limits.Reach(0, &slider.derivatives[0]);
@@ -130,6 +130,64 @@ TEST_F(ForceLimitsOf, ASolveGoesOnWhereForcesAreAtTheirLimits) {
   const SolveResult stalled = Solve(problem, guess, task.solver);
   EXPECT_EQ(stalled.status, SolveStatus::kStalled);
   EXPECT_LT(held.cost, 0.2 * stalled.cost);
+}
+
+// the same arm with damped servos under implicitfast, whose step jumps where a force reaches its limit
+Task HardReach(const support::TemporaryFolder& folder, double time, const std::string& place) {
+  std::string arm = kArm;
+  arm.replace(arm.find("<option"), 7, R"(<option integrator="implicitfast")");
+  arm.replace(arm.find(R"(kp="50")"), 7, R"(kp="50" kv="5")");
+  arm.replace(arm.find(R"(kp="30")"), 7, R"(kp="30" kv="3")");
+  folder.Write("arm.xml", arm);
+  Task task = LoadTask(folder.Write("reach.task.xml", "<task name=\"reach\" model=\"arm.xml\" horizon=\"" +
+                                                          std::to_string(time) + R"(">
+    <cost name="effort" ctrl="all" target="guess" weight="0.02"/>
+    <cost name="smooth" qvel="all" weight="0.01"/>
+    <constraint name="there" site="tip" quantity="pos" equals=")" +
+                                                          place + R"(" when="end"/>
+    <constraint name="rest" qvel="all" equals="0" when="end"/>
+  </task>)"));
+  task.solver.threads = 1;
+  return task;
+}
+
+// (I6) what is missed at the limits is kept within them, at little more than what it costs without any
+TEST_F(ForceLimitsOf, ConstraintsThatAreMissedAtLimitsAreKeptWithinThem) {
+  for (const char* place : {"0.3 0 0.5", "0.1 0 0.6"}) {
+    const support::TemporaryFolder folder;
+    Task task = HardReach(folder, 0.9, place);
+    const SolveResult result = Solve(task.ToProblem(), task.ToGuess(), task.solver, {}, task.constrained);
+    EXPECT_LE(result.violation, task.constrained.tolerance);
+    EXPECT_GT(result.force_weight, 0);
+    EXPECT_FALSE(ForceLimits(task.ToProblem(), 1).AreReached(result.trajectory));
+
+    // from that weight on the way is shorter
+    ConstrainedOptions again = task.constrained;
+    again.force_weight = result.force_weight;
+    again.multipliers = result.multipliers;
+    const SolveResult next = Solve(task.ToProblem(), {{}, result.trajectory.U}, task.solver, {}, again);
+    EXPECT_LE(next.violation, task.constrained.tolerance);
+    EXPECT_LT(next.iterations.size(), result.iterations.size() / 2);
+    EXPECT_NEAR(next.cost, result.cost, 1e-3 * result.cost);
+
+    task.constrained.force_weight = -1;
+    EXPECT_GT(Solve(task.ToProblem(), task.ToGuess(), task.solver, {}, task.constrained).violation, 1e-3);
+
+    const ModelPtr without = ForceLimits(task.ToProblem(), 1).Without();
+    Problem problem = task.ToProblem();
+    problem.model = without.get();
+    const SolveResult bound = Solve(problem, task.ToGuess(), task.solver, {}, task.constrained);
+    EXPECT_GE(result.cost, bound.cost);
+    EXPECT_LT(result.cost, 1.15 * bound.cost);
+  }
+}
+
+TEST_F(ForceLimitsOf, AMotionBeyondAllForcesSaysWhichItWouldTake) {
+  const support::TemporaryFolder folder;
+  const Task task = HardReach(folder, 0.5, "-0.3 0 0.4");
+  const SolveResult result = Solve(task.ToProblem(), task.ToGuess(), task.solver, {}, task.constrained);
+  EXPECT_EQ(result.status, SolveStatus::kInfeasible);
+  EXPECT_NE(result.message.find("takes a force of"), std::string::npos) << result.message;
 }
 
 }  // namespace
