@@ -54,6 +54,7 @@ struct Linearizer::Impl {
   bool AddParameters(Backend* backend, bool step, bool sensors, StepDerivative* out, std::string* missing);
   bool PullParameters(Backend* backend, const StepCovectors& covectors, StepVjp* out, std::string* missing);
   void NoteParameters(Backend* backend, bool sensors, Coverage* coverage);
+  void NoteHow(Backend* backend, bool sensors, Coverage* coverage);
   void RefreshParameters();
 
   // Out: StepDerivative, or one of its products
@@ -85,6 +86,7 @@ struct Linearizer::Impl {
   const ParameterSet* parameters = nullptr;
   std::unique_ptr<ParameterDifference> theta;   // its differences
   std::unique_ptr<StepDifference> whole_steps;  // for columns that fail at fixed acceleration
+  std::vector<TermCoverage> open_parameters;    // of level 3: those whose columns are no derivatives
   MatrixXd P, Ps;
   std::vector<VectorXd> points;  // of all substeps, to go back through
   StepVjp substep_vjp, step_vjp;
@@ -119,6 +121,7 @@ void Linearizer::Impl::FirstThatCovers(Out* out, Call call) {
     if (!missing[level].empty())
       add_reason(level == kAnalytic ? "analytic: " : "residual difference: ", missing[level].c_str());
   }
+  open_parameters.clear();
   if (!Covers(kStep, out, call)) {
     if (!missing[kStep].empty()) add_reason("step difference: ", missing[kStep].c_str());
     throw Error(ErrorCode::kUnsupported, "model '" + ModelName(model) + "' has no derivative at level '" +
@@ -129,6 +132,7 @@ void Linearizer::Impl::FirstThatCovers(Out* out, Call call) {
   out->coverage.terms[0].term = "step";
   out->coverage.terms[0].level = Level::kStep;
   out->coverage.terms[0].reason = reason;
+  out->coverage.terms.insert(out->coverage.terms.end(), open_parameters.begin(), open_parameters.end());
 }
 
 // call() while `local` has the options that level 1 runs the engine with, which it would copy the model for

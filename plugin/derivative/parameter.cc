@@ -11,6 +11,7 @@ namespace costate {
 namespace {
 
 constexpr const char* kHow = "residual at fixed acceleration, differenced along each";
+constexpr const char* kOpen = "no derivative: ";
 
 bool AnyFailed(const ParameterDifference& theta) {
   for (const std::string& reason : theta.failed()) {
@@ -95,7 +96,16 @@ bool Linearizer::Impl::PullParameters(Backend* backend, const StepCovectors& cov
 }
 
 void Linearizer::Impl::NoteParameters(Backend* backend, bool sensors, Coverage* coverage) {
-  if (backend == levels[kStep].get()) return;  // all is one term, the step
+  const bool whole = backend == levels[kStep].get();  // all else is one term, the step
+  if (!whole) NoteHow(backend, sensors, coverage);
+  std::vector<TermCoverage>* terms = whole ? &open_parameters : &coverage->terms;
+  for (int k = 0; k < theta->size(); ++k) {
+    const char* why = theta->open()[static_cast<std::size_t>(k)];
+    if (why) terms->push_back({"parameter " + (*parameters)[k].name, Level::kStep, std::string(kOpen) + why});
+  }
+}
+
+void Linearizer::Impl::NoteHow(Backend* backend, bool sensors, Coverage* coverage) {
   const std::vector<char>& closed = theta->closed()->closed();
   const bool some = backend == levels[kAnalytic].get();
   const auto count = some ? std::count(closed.begin(), closed.end(), 1) : 0;
@@ -109,7 +119,9 @@ void Linearizer::Impl::NoteParameters(Backend* backend, bool sensors, Coverage* 
   }
   for (int k = 0; k < theta->size(); ++k) {
     const std::string& reason = theta->failed()[static_cast<std::size_t>(k)];
-    if (!reason.empty()) coverage->terms.push_back({"parameter " + (*parameters)[k].name, Level::kStep, reason});
+    const bool said = theta->open()[static_cast<std::size_t>(k)] != nullptr;
+    if (!reason.empty() && !said)
+      coverage->terms.push_back({"parameter " + (*parameters)[k].name, Level::kStep, reason});
   }
   const mjModel* m = parameters->model();
   ParameterStencils& stencils = *theta->stencils();

@@ -31,11 +31,14 @@ void ParameterDifference::Refresh(const ParameterSet& set) {
 
 // friction loss that appears brings a row of its own: no difference at fixed rows sees it
 void ParameterDifference::Begin() {
-  failed_.assign(static_cast<std::size_t>(size()), "");
+  ClearFailed();
+  open_.assign(static_cast<std::size_t>(size()), nullptr);
   for (int k = 0; k < size(); k++) {
     if (stencils_.parameter(k).one_sided) failed_[static_cast<std::size_t>(k)] = "at 0 the model has no row for it";
   }
 }
+
+void ParameterDifference::ClearFailed() { failed_.assign(static_cast<std::size_t>(size()), ""); }
 
 void ParameterDifference::FailAll(const std::string& reason) {
   failed_.assign(static_cast<std::size_t>(size()), reason);

@@ -30,6 +30,11 @@ class ParameterDifference {
   bool LeftPiece(int k) const;  ///< failed since no stencil stays on the smooth piece
   void Begin();
   void FailAll(const std::string& reason);
+  void ClearFailed();
+
+  /// Why a parameter's column is no derivative, since the last Begin; null: nothing says so.
+  const std::vector<const char*>& open() const { return open_; }
+  void SayOpen(int k, const char* why) { open_[static_cast<std::size_t>(k)] = why; }
 
   /// ∂(r, ā, act', act_dot)/∂θ at fixed state, control and acceleration.
   struct Columns {
@@ -60,6 +65,7 @@ class ParameterDifference {
   std::uint64_t revision_ = 0;
   ResidualDifference residual_;
   std::vector<std::string> failed_;
+  std::vector<const char*> open_;
   std::vector<int> branch_;  // of each activation at the point: −1 below its limits, 1 above, 0 within
   VectorXd center_, values_[5], sum_, moved_;
   bool reproducible_ = true;

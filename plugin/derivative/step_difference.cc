@@ -16,8 +16,7 @@ constexpr double kUnconvergedCenteredEps = 6e-6;
 
 // (D4) nudges of the last resort, each half the one before, from as far as a contact's bend allows
 constexpr double kLargestEps = 32 * kEps;
-constexpr int kLadderSizes = 6;      // down to kEps …
-constexpr double kSurePart = 1e-10;  // … or until each part of a column is as sure as this of its largest number
+constexpr int kLadderSizes = 6;  // down to kEps, or until all is sure
 constexpr int kFewSamples = 3;
 
 bool HasSensor(const mjModel* model, int type) {
@@ -65,7 +64,7 @@ StepDifference::StepDifference(const mjModel* model, const LinearizeOptions& opt
 bool StepDifference::Linearize(const mjModel* model, mjData* data, bool sensors, StepDerivative* out, std::string*) {
   Resize(true, sensors, out);
   if (extrapolate_) {
-    Extrapolate(model, data, substeps_, sensors, sensors ? &interval_and_sensors_ : &interval_, out);
+    Extrapolate(model, data, substeps_, sensors, out);
     return true;
   }
 
@@ -93,15 +92,20 @@ void StepDifference::Conclude(const mjData* data, StepDerivative* out) const {
   if (out->status == StepStatus::kOk && !finite) out->status = StepStatus::kBadState;
 }
 
-// (D4) all columns of `out`, each over as many sizes as lie on the smooth piece of the point
-void StepDifference::Extrapolate(const mjModel* model, mjData* data, int substeps, bool sensors,
-                                 std::unique_ptr<StepQuotients>* kept, StepDerivative* out) {
-  const Dims& dims = stencil_.dims();
-  if (!*kept) *kept = std::make_unique<StepQuotients>(model, substeps, sensors, kLadderSizes);
-  StepQuotients* quotients = kept->get();
+// at the point that `data` holds; 0 substeps: sensors alone
+StepQuotients* StepDifference::BeginLadders(const mjModel* model, mjData* data, int substeps, bool sensors) {
+  std::unique_ptr<StepQuotients>& kept = substeps == 0 ? sensors_alone_ : sensors ? interval_and_sensors_ : interval_;
+  if (!kept) kept = std::make_unique<StepQuotients>(model, substeps, sensors, kLadderSizes);
   ClearWarnings(data);
-  quotients->Begin(model, data);
-  quotients->MeasureNoise(kFewSamples);
+  kept->Begin(model, data);
+  kept->MeasureNoise(kFewSamples);
+  return kept.get();
+}
+
+// (D4) all columns of `out`, each over as many sizes as lie on the smooth piece of the point
+void StepDifference::Extrapolate(const mjModel* model, mjData* data, int substeps, bool sensors, StepDerivative* out) {
+  const Dims& dims = stencil_.dims();
+  StepQuotients* quotients = BeginLadders(model, data, substeps, sensors);
   const int columns = substeps > 0 ? dims.ndx + dims.nu : dims.ndx;  // sensors alone: by the state
   for (int col = 0; col < columns; ++col) {
     const StepQuotients::Column column = quotients->Differences(col, kLargestEps, kSurePart);
@@ -190,7 +194,6 @@ void StepDifference::NudgeColumn(mjData* data, int col, Side side, double eps, b
 }
 
 // the point, warm-started at its own solution
-// the point, warm-started at its own solution
 void StepDifference::Capture(const mjModel* model, mjData* data) {
   model_.Refresh(model, options_.converge);
   ClearWarnings(data);
@@ -224,7 +227,7 @@ void StepDifference::SensorDifferences(mjData* data, StepDerivative* out) {
 bool StepDifference::LinearizeSensors(const mjModel* model, mjData* data, StepDerivative* out, std::string*) {
   Resize(false, true, out);
   if (extrapolate_) {
-    Extrapolate(model, data, 0, true, &sensors_alone_, out);
+    Extrapolate(model, data, 0, true, out);
     return true;
   }
   Capture(model, data);

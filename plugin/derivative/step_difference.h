@@ -14,6 +14,9 @@ namespace costate {
 /// Why mjd_transitionFD cannot be used for this model (it refuses, or its result is wrong); null when it can.
 const char* WhyNotTransitionFd(const mjModel* model, bool sensors);
 
+/// (D4) a ladder ends where each part of a column is as sure as this of its largest number.
+inline constexpr double kSurePart = 1e-10;
+
 /// Differences of `substeps` engine steps at once: extrapolated as the last resort of Level::kBest, (D4); at
 /// Level::kStep plain, by mjd_transitionFD where that is right and substeps is 1, else by nudges of our own.
 class StepDifference final : public Backend {
@@ -44,8 +47,9 @@ class StepDifference final : public Backend {
 
   void Resize(bool step, bool sensors, StepDerivative* out) const;
   void Conclude(const mjData* data, StepDerivative* out) const;
-  void Extrapolate(const mjModel* model, mjData* data, int substeps, bool sensors, std::unique_ptr<StepQuotients>* kept,
-                   StepDerivative* out);
+  void Extrapolate(const mjModel* model, mjData* data, int substeps, bool sensors, StepDerivative* out);
+  StepQuotients* BeginLadders(const mjModel* model, mjData* data, int substeps, bool sensors);
+  StepStatus ParameterLadders(mjData* data, ParameterDifference* theta, MatrixXd* P, MatrixXd* Ps);
   void SensorDifferences(mjData* data, StepDerivative* out);
   void ByTransitionFd(mjData* data, bool sensors, StepDerivative* out);
   void ByNudges(mjData* data, bool sensors, StepDerivative* out);

@@ -1,4 +1,6 @@
 // Level 3 by parameters: whole converged steps of models moved along θ.
+#include <cmath>
+
 #include "derivative/parameter_difference.h"
 #include "derivative/step_difference.h"
 
@@ -6,9 +8,9 @@ namespace costate {
 
 StepStatus StepDifference::FailedParameters(const mjModel* model, mjData* data, ParameterDifference* theta, MatrixXd* P,
                                             MatrixXd* Ps) {
+  if (extrapolate_) return ParameterLadders(data, theta, P, Ps);
   const Dims& dims = stencil_.dims();
   Capture(model, data);
-  const VectorXd none;
   const int ns = Ps ? dims.ns : 0;
   const auto evaluate = [&](const mjModel* moved, VectorXd* next, VectorXd* sensors) {
     model_.Refresh(moved, true);
@@ -24,7 +26,7 @@ StepStatus StepDifference::FailedParameters(const mjModel* model, mjData* data, 
     if (P) P->col(k).setZero();
     if (Ps) Ps->col(k).setZero();
     const bool fine = theta->LeftPiece(k);
-    const std::vector<ParameterStencils::Point> points = stencils->Points(k, fine);
+    const std::vector<ParameterStencils::Point>& points = stencils->Points(k, fine);
     quotient_.resize(dims.ndx);
     for (std::size_t i = 0; i < points.size(); i++) {
       evaluate(stencils->Model(k, static_cast<int>(i), fine), &next_[1], &sensors_[1]);
@@ -38,6 +40,28 @@ StepStatus StepDifference::FailedParameters(const mjModel* model, mjData* data, 
   return ReadWarnings(data);
 }
 
+// (D5)
+StepStatus StepDifference::ParameterLadders(mjData* data, ParameterDifference* theta, MatrixXd* P, MatrixXd* Ps) {
+  const Dims& dims = stencil_.dims();
+  ParameterStencils* stencils = theta->stencils();
+  StepQuotients* quotients = BeginLadders(stencils->Center(), data, P ? substeps_ : 0, Ps != nullptr);
+  for (int k = 0; k < theta->size(); k++) {
+    if (theta->failed()[static_cast<std::size_t>(k)].empty()) continue;
+    const StepQuotients::Column column = quotients->Differences(stencils, k, kSurePart);
+    const double nudge = stencils->parameter(k).nudge;
+    const auto fill = [&](MatrixXd* matrix, int first) {
+      for (int i = 0; matrix && i < matrix->rows(); i++) {
+        const Extrapolation e = quotients->Row(column, first + i, false);
+        (*matrix)(i, k) = std::isfinite(e.error) ? e.value : quotients->Plain(column, first + i, nudge);
+      }
+    };
+    fill(P, 0);
+    fill(Ps, dims.ndx);
+    if (const char* why = quotients->WhyOpen(column)) theta->SayOpen(k, why);
+  }
+  return ReadWarnings(data);
+}
+
 bool StepDifference::Parameters(const mjModel* model, mjData* data, ParameterDifference* theta, MatrixXd* P,
                                 MatrixXd* Ps, std::string* missing) {
   theta->FailAll("the model is differenced in whole steps");
@@ -45,7 +69,7 @@ bool StepDifference::Parameters(const mjModel* model, mjData* data, ParameterDif
   if (Ps) Ps->setZero(stencil_.dims().ns, theta->size());
   const StepStatus status = FailedParameters(model, data, theta, P, Ps);
   if (status != StepStatus::kOk) *missing = ToString(status);
-  theta->Begin();
+  theta->ClearFailed();
   return status == StepStatus::kOk;
 }
 

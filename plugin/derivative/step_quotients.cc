@@ -17,6 +17,7 @@ constexpr int kExtraSizes = 4;          // … after this many smaller ones, whi
 constexpr double kQuotientBend = 1e-4;  // … while the last two quotients differ by this much of their column
 constexpr double kCornerNoise = 4;      // of the noise of a quotient: what can be left of one jump of the slope
 constexpr double kSureNoise = 4;        // likewise: an error bar that smaller nudges do not make less
+constexpr double kOpen = 1e-3;          // of the largest number of its part, by which a row's quotients may disagree
 constexpr double kNoiseNudge = 1e-11;   // squared, times the curvature of the stiffest contact, it is below rounding
 constexpr double kBeside = 1e-6;        // from the point, as far as nudges are: there the solver has some way to go
 
@@ -32,6 +33,8 @@ StepQuotients::StepQuotients(const mjModel* model, int substeps, bool sensors, i
       next_(dims_.nx),
       sensors_(ns_),
       noise_(VectorXd::Zero(dims_.ndx + ns_)),
+      here_(dims_.nx),
+      here_sensors_(ns_),
       plus_(dims_.nx),
       minus_(dims_.nx),
       plus_sensors_(ns_),
@@ -140,11 +143,14 @@ void StepQuotients::MeasureNoise(int samples) {
   noise_.tail(ns_) += kUnitRoundoff * sensors_.cwiseAbs();
 }
 
-// quotients_.col(k); returns the first size that is of use, up to which the stencil leaves the smooth piece, or `first`
-int StepQuotients::Quotient(int col, Side side, double eps, int k, int first) {
-  const VectorXd *x1 = &next_, *x0 = &next_, *s1 = &sensors_, *s0 = &sensors_;
-  const bool corner = side != Side::kCentered && stencil_.OnEdge(local_, col);
-  const SwitchSet* piece = !corner ? &base_ : k > 0 ? &piece_ : nullptr;
+// quotients_.col(k), place(size, sign) puts what is nudged into data; returns the first size that is of use, up to
+// which the stencil leaves the smooth piece, or the column's
+template <typename Place>
+int StepQuotients::Quotient(const Place& place, const Column& column, int k) {
+  const Side side = column.side;
+  const double eps = std::ldexp(column.eps, -k);
+  const VectorXd *x1 = &here_, *x0 = &here_, *s1 = &here_sensors_, *s0 = &here_sensors_;
+  const SwitchSet* piece = !column.corner ? &base_ : k > 0 ? &piece_ : nullptr;
   const char* change = nullptr;
   bool usable = true;
   left_.col(k).setZero();
@@ -152,7 +158,7 @@ int StepQuotients::Quotient(int col, Side side, double eps, int k, int first) {
     if (side == (sign > 0 ? Side::kBackward : Side::kForward)) continue;
     VectorXd* next = sign > 0 ? &plus_ : &minus_;
     VectorXd* sensors = sign > 0 ? &plus_sensors_ : &minus_sensors_;
-    stencil_.Restore(local_.get(), data_, col, sign * eps);
+    place(k, sign);
     Interval(next, sensors, &stencil_set_);
     (sign > 0 ? x1 : x0) = next;
     (sign > 0 ? s1 : s0) = sensors;
@@ -161,7 +167,7 @@ int StepQuotients::Quotient(int col, Side side, double eps, int k, int first) {
 
     // on a clamp's corner the nudges are compared among themselves, but for what a clamp has no part in
     if (piece != nullptr && change == nullptr) change = stencil_set_.DifferenceFrom(*piece);
-    if (const char* constraint = stencil_set_.DifferenceFrom(base_, SwitchSet::kForceLimits)) {
+    if (const char* constraint = column.row ? nullptr : stencil_set_.DifferenceFrom(base_, SwitchSet::kForceLimits)) {
       change = constraint;
       usable = false;
     }
@@ -172,14 +178,14 @@ int StepQuotients::Quotient(int col, Side side, double eps, int k, int first) {
   FineStateQuotient(local_.get(), dims_, *x1, *x0, h, quotient.head(dims_.ndx));
   quotient.tail(ns_) = (*s1 - *s0) / h;
   if (side == Side::kCentered) {
-    FineStateQuotient(local_.get(), dims_, *x1, next_, eps, bends_.col(k).head(dims_.ndx));
-    FineStateQuotient(local_.get(), dims_, next_, *x0, eps, half_);
+    FineStateQuotient(local_.get(), dims_, *x1, here_, eps, bends_.col(k).head(dims_.ndx));
+    FineStateQuotient(local_.get(), dims_, here_, *x0, eps, half_);
     bends_.col(k).head(dims_.ndx) -= half_;
-    bends_.col(k).tail(ns_) = (*s1 + *s0 - 2 * sensors_) / eps;
+    bends_.col(k).tail(ns_) = (*s1 + *s0 - 2 * here_sensors_) / eps;
   }
-  if (change == nullptr) return first;
+  if (change == nullptr) return column.first;
   switched_ = change;
-  return !corner || !usable ? k + 1 : k;
+  return !column.corner || !usable ? k + 1 : k;
 }
 
 // What is left of r after the solver, over what resists each dof: M alone and the rows that push. A motor against a row
@@ -249,22 +255,50 @@ StepQuotients::Column StepQuotients::Differences(int col, double eps_max, double
   column.eps = eps_max;
   column.side = stencil_.ColumnSide(local_, col, true, &column.eps);
   if (column.side == Side::kNone) return column;
+  column.corner = column.side != Side::kCentered && stencil_.OnEdge(local_, col);
+  here_ = next_;
+  here_sensors_ = sensors_;
+  const auto place = [&](int k, int sign) {
+    stencil_.Restore(local_.get(), data_, col, sign * std::ldexp(column.eps, -k));
+  };
+  Ladder(place, sure, &column);
+  return column;
+}
 
-  // from large to small; a switch makes all sizes down to there useless
+StepQuotients::Column StepQuotients::Differences(ParameterStencils* stencils, int k, double sure) {
+  const ParameterStencils::Ladder ladder = stencils->LadderOf(k);
+  Column column;
+  column.eps = ladder.longest;
+  column.side = ladder.side == 0 ? Side::kCentered : ladder.side > 0 ? Side::kForward : Side::kBackward;
+  column.corner = column.row = stencils->parameter(k).one_sided;
+  const auto place = [&](int size, int sign) {
+    local_.Refresh(stencils->Rung(k, size, sign), true);
+    if (ns_ == 0) local_.SkipSensors();
+    local_.KeepActivationBranches();
+    stencil_.Restore(local_.get(), data_, -1, 0);
+  };
+  place(0, 0);
+  Interval(&here_, &here_sensors_, &stencil_set_);
+  Ladder(place, sure, &column);
+  return column;
+}
+
+// from large to small; a switch makes all sizes down to there useless
+template <typename Place>
+void StepQuotients::Ladder(const Place& place, double sure, Column* column) {
   int k = 0;
   switched_ = nullptr;
   chosen_.assign(ns_, 0);
   const int most = static_cast<int>(quotients_.cols());
   const auto wanted = [&] {
-    if (sure > 0 && k - column.first >= kUsable && IsSure(column, sure)) return false;
-    return k < sizes_ || (k < most && (k - column.first < kUsable || Bends(k, std::ldexp(column.eps, 1 - k))));
+    if (sure > 0 && k - column->first >= kUsable && IsSure(*column, sure)) return false;
+    return k < sizes_ || (k < most && (k - column->first < kUsable || Bends(k, std::ldexp(column->eps, 1 - k))));
   };
   while (wanted()) {
-    column.first = Quotient(col, column.side, std::ldexp(column.eps, -k), k, column.first);
-    column.end = ++k;
+    column->first = Quotient(place, *column, k);
+    column->end = ++k;
   }
-  column.switched = switched_;
-  return column;
+  column->switched = switched_;
 }
 
 // are all rows known to `sure` of the largest of their part, or as well as noise allows?
@@ -296,6 +330,29 @@ Extrapolation StepQuotients::Row(const Column& column, int row, bool corner) con
   if (centered && corner) e.error = std::max(e.error, Corner(row, begin, count, noise));
   if (corner) e.error = std::max(e.error, Left(column, row));
   return e;
+}
+
+const char* StepQuotients::WhyOpen(const Column& column) const {
+  if (column.side == Side::kNone) return nullptr;
+  if (!column.smooth()) return column.switched;
+  const bool centered = column.side == Side::kCentered;
+  int begin = 0;
+  for (const int rows : parts_) {
+    double scale = 0;
+    for (int row = begin; row < begin + rows; ++row) scale = std::max(scale, std::abs(Row(column, row, false).value));
+    for (int row = begin; row < begin + rows; ++row) {
+      const double noise = 2 * noise_[row] / std::ldexp(column.eps, 1 - column.end),
+                   allowed = kOpen * scale + kSureNoise * noise;
+      const double error = Row(column, row, false).error;
+      if (!std::isfinite(error)) return "which contacts a sensor reads";
+      if (error > allowed) return "differences that do not settle";
+      if (centered && Corner(row, column.first, column.end - column.first,
+                             noise * std::ldexp(1.0, column.first + 1 - column.end)) > allowed)
+        return "a corner";
+    }
+    begin += rows;
+  }
+  return nullptr;
 }
 
 double StepQuotients::Plain(const Column& column, int row, double eps) const {

@@ -8,6 +8,7 @@
 #include "derivative/extrapolate.h"
 #include "derivative/step_stencil.h"
 #include "derivative/switch_set.h"
+#include "parameter/stencils.h"
 
 namespace costate {
 
@@ -29,6 +30,8 @@ class StepQuotients {
   struct Column {
     Side side = Side::kNone;         ///< kNone: strictly outside a clamp, all rows are zero
     double eps = 0;                  ///< the largest nudge
+    bool corner = false;             ///< the point lies on an edge, to one side of which the nudges go …
+    bool row = false;                ///< … and where a row of constraint ends
     int first = 0, end = 0;          ///< sizes eps / 2^k that are of use: first ≤ k < end
     const char* switched = nullptr;  ///< what kind of switch made larger ones useless
     bool smooth() const { return side == Side::kNone || end - first >= 2; }
@@ -37,6 +40,12 @@ class StepQuotients {
   /// Quotients from nudges of `eps_max` down. @param sure  fraction of the largest number of each part of the rows (q',
   /// v', act', each sensor): once all are as sure as that, smaller nudges are left out; 0: never
   Column Differences(int col, double eps_max, double sure);
+
+  /// Likewise along parameter k of models moved along it. @pre Begin had the model of `stencils`.
+  Column Differences(ParameterStencils* stencils, int k, double sure);
+
+  /// Why some row of the column has no derivative: too few sizes, slopes of both sides that differ; null: all have.
+  const char* WhyOpen(const Column& column) const;
 
   /// One row of the column, extrapolated, with its error bar; that is infinite where too few sizes are of use: of a
   /// sensor also where it reads other contacts. @param corner  count a jump of the slope at the point, a bend beside
@@ -56,7 +65,10 @@ class StepQuotients {
   bool BothSides(const VectorXd& center, const VectorXd& direction, const SwitchSet& set);
   void AddNoise(const VectorXd& next, const VectorXd& sensors);
   VectorXd SmoothDirections();
-  int Quotient(int col, Side side, double eps, int k, int first);
+  template <typename Place>
+  int Quotient(const Place& place, const Column& column, int k);
+  template <typename Place>
+  void Ladder(const Place& place, double sure, Column* column);
   bool Bends(int k, double eps) const;
   bool IsSure(const Column& column, double sure) const;
   double Corner(int row, int first, int count, double noise) const;
@@ -71,6 +83,7 @@ class StepQuotients {
   mjData* data_ = nullptr;
   int ns_;
   VectorXd next_, sensors_, noise_;  // at the point; noise of (dx', s)
+  VectorXd here_, here_sensors_;     // at the point, what nudges are compared with
   VectorXd plus_, minus_, plus_sensors_, minus_sensors_;
   SwitchSet base_, stencil_set_, piece_;
   const char* switched_ = nullptr;

@@ -108,8 +108,12 @@ void DifferenceModel::SelectActivationBranches(mjData* data, int substeps) {
     mj_setState(&local_, data, point_.data(), mjSTATE_INTEGRATION);
     mj_step(&local_, data);
   }
+  KeepActivationBranches();
+}
 
-  for (int i = 0; i < nactuator; ++i) {
+void DifferenceModel::KeepActivationBranches() {
+  if (!act_limited_.any()) return;
+  for (int i = 0; i < static_cast<int>(local_.nactuator); ++i) {
     if (branch_[i] == kWithin) act_limited_[i] = false;
     if (branch_[i] == kBelow) act_range_[2 * i + 1] = act_range_[2 * i];
     if (branch_[i] == kAbove) act_range_[2 * i] = act_range_[2 * i + 1];

@@ -42,6 +42,9 @@ class DifferenceModel {
   /// `data` holds the point and is left anywhere.
   void SelectActivationBranches(mjData* data, int substeps);
 
+  /// The same branches after a Refresh to a model with other numbers.
+  void KeepActivationBranches();
+
   /// Clamp of a control by the engine: ctrlrange where limited, and [0, 1] inside muscles. ±infinity where there is
   /// none.
   void ControlRange(int control, double* lower, double* upper) const;

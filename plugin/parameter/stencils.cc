@@ -1,6 +1,7 @@
 #include "parameter/stencils.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -17,6 +18,7 @@ std::uint64_t Word(const mjModel* m, std::size_t offset) {
 }
 
 constexpr double kFiner = 30;
+constexpr double kLongest = 16;  // nudges: the first rung of a ladder
 constexpr int kOffsets = 5;
 constexpr double kCentered[kOffsets] = {1, -8, 0, 8, -1};      // at −2 … 2, over 12 h
 constexpr double kForward[kOffsets] = {-25, 48, -36, 16, -3};  // at 0 … 4, over 12 h
@@ -63,6 +65,8 @@ void ParameterStencils::Refresh(const ParameterSet& set) {
     stencils_[0][static_cast<std::size_t>(k)] = Make(k, set_[k].nudge, &set_, set.model());
   }
   set_.Set(values);
+  rungs_.clear();
+  rungs_.resize(static_cast<std::size_t>(set_.size()));
   revision_ = set.revision();
   made_ = true;
 }
@@ -81,13 +85,40 @@ ParameterStencils::Stencil ParameterStencils::Make(int k, double nudge, Paramete
   for (int i = 0; i < kOffsets; i++) {
     const double weight = centered ? kCentered[i] : side * kForward[i], offset = centered ? (i - 2) * h : side * i * h;
     if (weight == 0) continue;
-    at[k] = value + offset;
-    moved->Set(at);
-    PartFrames(field(k), element(k), moved->impl_->model.get());
     stencil.points.push_back({weight / (12 * h), offset});
-    stencil.changes.push_back(Difference(moved->model(), base));
+    stencil.changes.push_back(MakeChange(k, value + offset, &at, moved, base));
   }
   return stencil;
+}
+
+ParameterStencils::Change ParameterStencils::MakeChange(int k, double value, VectorXd* at, ParameterSet* moved,
+                                                        const mjModel* base) const {
+  (*at)[k] = value;
+  moved->Set(*at);
+  PartFrames(field(k), element(k), moved->impl_->model.get());
+  return Difference(moved->model(), base);
+}
+
+ParameterStencils::Ladder ParameterStencils::LadderOf(int k) const {
+  const double value = block(k)[index(k)], nudge = set_[k].nudge;
+  const auto [lower, upper] = SmoothRange(set_[k], value);
+  const double below = value - lower, above = upper - value;
+  if (std::min(below, above) >= nudge) return {std::min({kLongest * nudge, below, above}), 0};
+  return {std::min(kLongest * nudge, std::max(below, above)), above >= below ? 1 : -1};
+}
+
+const mjModel* ParameterStencils::Rung(int k, int size, int side) {
+  std::vector<std::unique_ptr<Change>>& rungs = rungs_[static_cast<std::size_t>(k)];
+  const std::size_t at = side == 0 ? 0 : static_cast<std::size_t>(2 * size + (side > 0 ? 1 : 2));
+  if (rungs.size() <= at) rungs.resize(at + 1);
+  if (!rungs[at]) {
+    Undo();
+    if (!mover_) mover_ = std::make_unique<ParameterSet>(set_);
+    VectorXd values = set_.Get();
+    const double value = values[k] + side * std::ldexp(LadderOf(k).longest, -size);
+    rungs[at] = std::make_unique<Change>(MakeChange(k, value, &values, mover_.get(), set_.model()));
+  }
+  return Apply(*rungs[at]);
 }
 
 const ParameterStencils::Stencil& ParameterStencils::Get(int k, bool fine) {
@@ -140,7 +171,10 @@ const mjModel* ParameterStencils::Center() {
 }
 
 const mjModel* ParameterStencils::Model(int k, int point, bool fine) {
-  const Change& change = Get(k, fine).changes[static_cast<std::size_t>(point)];
+  return Apply(Get(k, fine).changes[static_cast<std::size_t>(point)]);
+}
+
+const mjModel* ParameterStencils::Apply(const Change& change) {
   Undo();
   char* bytes = Bytes(set_.model());
   for (const auto& [offset, word] : change.words) {

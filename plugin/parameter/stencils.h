@@ -42,6 +42,17 @@ class ParameterStencils {
   const mjModel* Model(int k, int point, bool fine = false);
   const mjModel* Center();
 
+  /// Nudges that halve, for differences that look for switches: inside the bounds and clamps, README.md, section 3.
+  struct Ladder {
+    double longest = 0;
+    int side = 0;  ///< 1 or -1 where there is room to that side alone
+  };
+  Ladder LadderOf(int k) const;
+
+  /// The model at longest / 2^size to one side (1, -1), as Model; with side 0 the values themselves, with the frames
+  /// that the parameter places apart.
+  const mjModel* Rung(int k, int size, int side);
+
  private:
   using Words = std::vector<std::pair<std::size_t, std::uint64_t>>;  // offset in the buffer, eight bytes
   struct Change {
@@ -53,7 +64,9 @@ class ParameterStencils {
     std::vector<Change> changes;
   };
   Stencil Make(int k, double nudge, ParameterSet* moved, const mjModel* base) const;
+  Change MakeChange(int k, double value, VectorXd* at, ParameterSet* moved, const mjModel* base) const;
   const Stencil& Get(int k, bool fine);
+  const mjModel* Apply(const Change& change);
   void Undo();
   const mjModel* Shallow(const mjModel& scalars);
   Change Difference(const mjModel* moved, const mjModel* base) const;
@@ -61,7 +74,9 @@ class ParameterStencils {
   ParameterSet set_;  // our own copy: its model receives the changes and loses them again
   std::uint64_t revision_ = 0;
   bool made_ = false;
-  std::vector<Stencil> stencils_[2];  // usual and fine
+  std::vector<Stencil> stencils_[2];                         // usual and fine
+  std::vector<std::vector<std::unique_ptr<Change>>> rungs_;  // made when first asked for, by …
+  std::unique_ptr<ParameterSet> mover_;                      // … a copy that is kept
   Words undo_;
   mjModel shallow_;
 };

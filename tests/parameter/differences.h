@@ -15,9 +15,10 @@ struct ParameterReference {
   MatrixXd P, P_error, Ps, Ps_error;
 };
 
-/// P and Ps by centred differences of the step of the changed model at four sizes, extrapolated, with their
-/// disagreement
-inline ParameterReference Differences(const ParameterSet& given, const mjData* point, int substeps) {
+/// P and Ps by centred differences of the step of the changed model at five sizes, extrapolated, with their
+/// disagreement. @param longest  nudge, of the parameter's own
+inline ParameterReference Differences(const ParameterSet& given, const mjData* point, int substeps,
+                                      double longest = 16) {
   ParameterSet set = given;
   const Dims dims(set.model());
   const DataPtr d = MakeData(set.model());
@@ -46,9 +47,9 @@ inline ParameterReference Differences(const ParameterSet& given, const mjData* p
   for (int k = 0; k < set.size(); k++) {
     VectorXd x[2], s[2], dx(dims.ndx);
     MatrixXd quotients(dims.ndx + dims.ns, kSizes);
-    const bool forward = values[k] - 16 * set[k].nudge < set[k].lower;
+    const bool forward = values[k] - longest * set[k].nudge < set[k].lower;
     for (int i = 0; i < kSizes; i++) {
-      const double h = 16 * set[k].nudge / (1 << i);
+      const double h = longest * set[k].nudge / (1 << i);
       step(k, h, &x[0], &s[0]);
       step(k, forward ? 0 : -h, &x[1], &s[1]);
       Difference(set.model(), x[0], x[1], dx);
@@ -58,7 +59,7 @@ inline ParameterReference Differences(const ParameterSet& given, const mjData* p
     for (int row = 0; row < quotients.rows(); row++) {
       double q[kSizes];
       for (int i = 0; i < kSizes; i++) q[i] = quotients(row, i);
-      const Extrapolation e = Extrapolate(q, kSizes, !forward, 1e-15 / (16 * set[k].nudge));
+      const Extrapolation e = Extrapolate(q, kSizes, !forward, 1e-15 / (longest * set[k].nudge));
       if (row < dims.ndx) out.P(row, k) = e.value, out.P_error(row, k) = e.error;
       else out.Ps(row - dims.ndx, k) = e.value, out.Ps_error(row - dims.ndx, k) = e.error;
     }
