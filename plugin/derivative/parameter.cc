@@ -101,7 +101,10 @@ void Linearizer::Impl::NoteParameters(Backend* backend, bool sensors, Coverage* 
   std::vector<TermCoverage>* terms = whole ? &open_parameters : &coverage->terms;
   for (int k = 0; k < theta->size(); ++k) {
     const char* why = theta->open()[static_cast<std::size_t>(k)];
-    if (why) terms->push_back({"parameter " + (*parameters)[k].name, Level::kStep, std::string(kOpen) + why});
+    const bool steps = whole || !theta->failed()[static_cast<std::size_t>(k)].empty();
+    if (!why) continue;
+    terms->push_back(
+        {"parameter " + (*parameters)[k].name, steps ? Level::kStep : Level::kResidual, std::string(kOpen) + why});
   }
 }
 

@@ -1,7 +1,9 @@
 #include "derivative/parameter_difference.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "core/extremes.h"
 #include "derivative/actuation.h"
 #include "derivative/equilibrium.h"
 #include "derivative/sensor.h"
@@ -11,6 +13,36 @@ namespace costate {
 namespace {
 
 constexpr const char* kLeftPiece = "models near by have another set of contacts or of forces at limits";
+
+constexpr double kRounding = 1e-12;  // of the largest terms that a row adds up, with what stiff contacts make of it
+constexpr double kJump = 0.1;        // likewise, of a side that would begin elsewhere
+constexpr double kCorner = 1e-3;     // of what a row changes by: more is no rounding of a smooth function
+
+double Largest(const mjtNum* x, int n) {
+  double largest = 0;
+  for (int i = 0; i < n; i++) largest = std::max(largest, std::abs(x[i]));
+  return largest;
+}
+
+// of the forces at dofs
+double LargestForce(const mjModel* m, const mjData* d) {
+  double largest = 0;
+  for (const mjtNum* forces : {d->qfrc_bias, d->qfrc_passive, d->qfrc_actuator, d->qfrc_constraint, d->qfrc_applied}) {
+    largest = std::max(largest, Largest(forces, static_cast<int>(m->nv)));
+  }
+  return largest;
+}
+
+// what sensors of each stage add up
+double LargestTerm(const mjModel* m, const mjData* d, int stage) {
+  const int nv = static_cast<int>(m->nv), nbody = static_cast<int>(m->nbody);
+  if (stage == mjSTAGE_POS) return std::max(1.0, Largest(d->xipos, 3 * nbody));
+  if (stage == mjSTAGE_VEL) return std::max(Largest(d->qvel, nv), Largest(d->cvel, 6 * nbody));
+  double largest = std::max(LargestForce(m, d), Largest(d->qacc, nv));
+  for (const mjtNum* terms : {d->cacc, d->cfrc_int, d->cfrc_ext})
+    largest = std::max(largest, Largest(terms, 6 * nbody));
+  return largest;
+}
 
 }  // namespace
 
@@ -65,19 +97,51 @@ bool ParameterDifference::Difference(int k, const std::function<bool(int, bool, 
     sum_.setZero(center_.size());
     if (all) {
       for (int i = 0; i < n; i++) sum_ += points[static_cast<std::size_t>(i)].weight * (values_[i] - center_);
-      return true;
+      const Bend bend = n == 4 ? LookForCorners() : Bend();
+      if (!bend.corner) return true;
+
+      // nearer it may be smooth; where it is not, the wider nudges, and of a jump the side that begins at the point
+      if (fine) {
+        const bool jumps = bend.jump[0] || bend.jump[1];
+        SayOpen(k, jumps ? "a jump" : "a corner");
+        sum_ = wide_;
+        return true;
+      }
+      const double h = points[2].offset;
+      if (bend.jump[0] && !bend.jump[1]) SumOneSide(h, 2, 3);
+      if (bend.jump[1] && !bend.jump[0]) SumOneSide(-h, 1, 0);
+      wide_ = sum_;
+      continue;
     }
 
     // (4 f₁ − f₂ − 3 f₀) / 2h with f₁, f₂ at h and 2h of one side
     const int sides[2][2] = {{2, 3}, {1, 0}}, forward[2] = {1, 2};
     for (const int* side : {n == 4 ? sides[0] : forward, n == 4 ? sides[1] : forward}) {
       if (!good[side[0]] || !good[side[1]]) continue;
-      const double h = points[static_cast<std::size_t>(side[0])].offset;
-      sum_ = (4 * (values_[side[0]] - center_) - (values_[side[1]] - center_)) / (2 * h);
+      SumOneSide(points[static_cast<std::size_t>(side[0])].offset, side[0], side[1]);
       return true;
     }
   }
   return false;
+}
+
+void ParameterDifference::SumOneSide(double h, int near, int far) {
+  sum_ = (4 * (values_[near] - center_) - (values_[far] - center_)) / (2 * h);
+}
+
+// (Q8) second differences of smooth functions grow fourfold over twice the nudge
+ParameterDifference::Bend ParameterDifference::LookForCorners() const {
+  Bend bend;
+  for (Eigen::Index i = 0; i < center_.size(); i++) {
+    double v[4], most = 0;
+    for (int p = 0; p < 4; p++) most = std::max(most, std::abs(v[p] = values_[p][i] - center_[i]));
+    const double allowed = kCorner * most + rounding_[i];
+    if (!(std::abs(4 * (v[1] + v[2]) - (v[0] + v[3])) > allowed)) continue;
+    bend.corner = true;
+    bend.jump[0] = bend.jump[0] || std::abs(2 * v[1] - v[0]) > kJump * most + rounding_[i];
+    bend.jump[1] = bend.jump[1] || std::abs(2 * v[2] - v[3]) > kJump * most + rounding_[i];
+  }
+  return bend;
 }
 
 void ParameterDifference::Compute(const mjModel* m, const mjData* d, const VectorXd& a, Columns* out,
@@ -89,6 +153,9 @@ void ParameterDifference::Compute(const mjModel* m, const mjData* d, const Vecto
   residual_.Capture(m, d);
   residual_.CaptureJumping(m, d);
   reproducible_ = residual_.Evaluate(stencils_.Center(), a, &center_);
+  rounding_ = kRounding * center_.cwiseAbs();
+  rounding_.head(nv).setConstant(kRounding * LargestForce(m, d));
+  rounding_.segment(nv, nv).setConstant(kRounding * Largest(d->qacc, nv));
   branch_.assign(static_cast<std::size_t>(na), 0);
   for (int i = 0; i < m->nactuator && reproducible_; i++) {
     const mjtNum* range = m->actuator_actrange + 2 * i;
@@ -136,6 +203,14 @@ void ParameterDifference::Sensors(const mjModel* m, const mjData* d, const Vecto
   residual_.Capture(m, d);
   residual_.CaptureJumping(m, d);
   residual_.EvaluateSensors(stencils_.Center(), a, &center_);
+  rounding_ = kRounding * center_.cwiseAbs();
+  for (int i = 0; i < m->nsensor; i++) {
+    const double terms = LargestTerm(m, d, m->sensor_needstage[i]);
+    for (int row = m->sensor_adr[i]; row < m->sensor_adr[i] + m->sensor_dim[i]; row++) {
+      if (HeldByCutoff(m, center_.data(), i, row)) rounding_[row] = kInf;
+      else rounding_[row] += kRounding * terms;
+    }
+  }
   for (int k = 0; k < size(); k++) {
     std::string& failed = failed_[static_cast<std::size_t>(k)];
     if (!failed.empty()) continue;

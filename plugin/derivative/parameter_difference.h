@@ -58,6 +58,11 @@ class ParameterDifference {
 
  private:
   bool Difference(int k, const std::function<bool(int point, bool fine, VectorXd* value)>& evaluate);
+  void SumOneSide(double h, int near, int far);
+  struct Bend {
+    bool corner = false, jump[2] = {false, false};  ///< backwards, forwards: that side does not begin at the point
+  };
+  Bend LookForCorners() const;
   void HoldClamped(const mjModel* model, VectorXd* value);
 
   ParameterStencils stencils_;
@@ -67,7 +72,8 @@ class ParameterDifference {
   std::vector<std::string> failed_;
   std::vector<const char*> open_;
   std::vector<int> branch_;  // of each activation at the point: −1 below its limits, 1 above, 0 within
-  VectorXd center_, values_[5], sum_, moved_;
+  VectorXd center_, values_[5], sum_, wide_, moved_;
+  VectorXd rounding_;  // of center_; infinite where nothing is to be known
   bool reproducible_ = true;
 };
 

@@ -280,7 +280,12 @@ StepQuotients::Column StepQuotients::Differences(ParameterStencils* stencils, in
   place(0, 0);
   Interval(&here_, &here_sensors_, &stencil_set_);
   Ladder(place, sure, &column);
-  return column;
+
+  // a switch that is always within reach may leave no trace
+  if (column.smooth()) return column;
+  Column all = column;
+  all.first = 0;
+  return WhyOpen(all) == nullptr ? all : column;
 }
 
 // from large to small; a switch makes all sizes down to there useless

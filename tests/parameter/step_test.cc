@@ -454,6 +454,50 @@ TEST_F(ParameterClamp, WholeStepsSayWhichNumbersLieOnASwitch) {
   }
 }
 
+// Of two geoms the larger friction counts: of equal ones it has a corner, of such that are nearer to each other than a
+// nudge none. A motor's limit of voltage that is off at 0 is a jump, gravity compensation starts there. The others have
+// derivatives, and nothing is said of them.
+TEST_F(ParameterClamp, CornersAndJumpsAreSaid) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option cone="elliptic"/><worldbody>
+    <geom name="floor" type="plane" size="1 1 1"/>
+    <body name="a" pos="0 0 .099"><freejoint/><geom name="a" type="box" size=".1 .1 .1" pos=".01 0 0" friction="1"/></body>
+    <body name="b" pos="1 0 .099"><freejoint/><geom name="b" type="box" size=".1 .1 .1" friction="1.00003"/></body>
+    <body name="c" pos="2 0 .5"><joint name="c" axis="0 1 0"/><geom size=".05" pos=".2 0 0"/><site name="s"/></body>
+    </worldbody><actuator><dcmotor name="m" joint="c" resistance=".5" motorconst=".2" input="vel" controller="0 0 .01"/></actuator>
+    <sensor><torque site="s"/></sensor></mujoco>)");
+  const ParameterSet set(model.get(), {"geom:a/friction[0]", "geom:b/friction[0]", "actuator:m/gainprm[7]",
+                                       "actuator:m/gainprm[6]", "body:c/gravcomp", "body:a/mass", "geom:a/pos[0]"});
+  ASSERT_EQ(set[2].value, 0);
+  const DataPtr data = MakeData(model.get());
+  data->ctrl[0] = 20;
+  data->qvel[0] = data->qvel[6] = .3;
+  mj_forward(model.get(), data.get());
+  ASSERT_GT(data->ncon, 7);
+  const Reference near = Differences(set, data.get(), 1, 0.25);
+  const VectorXd x = GetState(model.get(), data.get()), u = VectorXd::Constant(1, 20);
+  const std::string expected =
+      "parameter geom:a/friction[0]: a corner; parameter actuator:m/gainprm[7]: a jump; parameter body:c/gravcomp: a "
+      "corner; ";
+  for (const Level level : {Level::kBest, Level::kResidual}) {
+    Linearizer linearizer(set.model(), {.level = level});
+    linearizer.SetParameters(&set);
+    StepDerivative out;
+    linearizer.Linearize(x, u, &out);
+    EXPECT_NE(out.coverage.Worst(), Level::kStep);
+    EXPECT_EQ(WithoutDerivative(out.coverage), expected);
+    StepVjp vjp;
+    linearizer.Vjp(x, u, VectorXd::Ones(26), VectorXd::Ones(3), &vjp);
+    EXPECT_EQ(WithoutDerivative(vjp.coverage), expected);
+    for (const int k : {1, 3, 5, 6}) {
+      const double scale = near.P.col(k).norm();
+      EXPECT_GT(scale, 1e-6);
+      EXPECT_LT((out.P.col(k) - near.P.col(k)).norm(), 1e-6 * scale) << set[k].name;
+      EXPECT_LT((out.Ps.col(k) - near.Ps.col(k)).norm(), 1e-6 * std::max(scale, near.Ps.col(k).norm())) << set[k].name;
+    }
+    EXPECT_EQ(out.P.col(2).norm() + out.Ps.col(2).norm(), 0);  // below 0 it stays off
+  }
+}
+
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (int scene : {0, 1, 2}) {
