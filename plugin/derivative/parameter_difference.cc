@@ -16,6 +16,9 @@ constexpr const char* kLeftPiece = "models near by have another set of contacts 
 
 constexpr double kRounding = 1e-12;  // of the largest terms that a row adds up, with what stiff contacts make of it
 constexpr double kJump = 0.1;        // likewise, of a side that would begin elsewhere
+constexpr double kPoor = 1e-7;  // of the largest of a part: by less five points and three disagree where both are good
+constexpr double kNear = 10;    // of that disagreement, beyond which wider nudges tell of another piece
+constexpr double kWiden = 1.0 / 64;  // what wider nudges leave of rounding, but by chance
 constexpr double kCorner = 1e-3;     // of what a row changes by: more is no rounding of a smooth function
 
 double Largest(const mjtNum* x, int n) {
@@ -88,45 +91,94 @@ void ParameterDifference::HoldClamped(const mjModel* m, VectorXd* value) {
 }
 
 // sum_ from the widest stencil whose points are all on the smooth piece of center_: five points, or three on one side
-bool ParameterDifference::Difference(int k, const std::function<bool(int, bool, VectorXd*)>& evaluate) {
-  for (const bool fine : {false, true}) {
-    const std::vector<ParameterStencils::Point> points = stencils_.Points(k, fine);
+bool ParameterDifference::Difference(int k, const Evaluate& evaluate) {
+  for (const Reach reach : {ParameterStencils::kUsual, ParameterStencils::kFine}) {
+    const std::vector<ParameterStencils::Point>& points = stencils_.Points(k, reach);
     const int n = static_cast<int>(points.size());
     bool good[5] = {}, all = true;
-    for (int i = 0; i < n; i++) all = (good[i] = evaluate(i, fine, &values_[i])) && all;
-    sum_.setZero(center_.size());
+    for (int i = 0; i < n; i++) all = (good[i] = evaluate(i, reach, &values_[i])) && all;
     if (all) {
-      for (int i = 0; i < n; i++) sum_ += points[static_cast<std::size_t>(i)].weight * (values_[i] - center_);
+      SumAll(points);
       const Bend bend = n == 4 ? LookForCorners() : Bend();
-      if (!bend.corner) return true;
+      if (!bend.corner) {
+        if (reach == ParameterStencils::kUsual) Widen(k, evaluate);
+        return true;
+      }
 
       // nearer it may be smooth; where it is not, the wider nudges, and of a jump the side that begins at the point
-      if (fine) {
-        const bool jumps = bend.jump[0] || bend.jump[1];
-        SayOpen(k, jumps ? "a jump" : "a corner");
+      if (reach == ParameterStencils::kFine) {
+        SayOpen(k, bend.jump[0] || bend.jump[1] ? "a jump" : "a corner");
         sum_ = wide_;
         return true;
       }
       const double h = points[2].offset;
-      if (bend.jump[0] && !bend.jump[1]) SumOneSide(h, 2, 3);
-      if (bend.jump[1] && !bend.jump[0]) SumOneSide(-h, 1, 0);
+      if (bend.jump[0] && !bend.jump[1]) SumOneSide(h, 2, 3, &sum_);
+      if (bend.jump[1] && !bend.jump[0]) SumOneSide(-h, 1, 0, &sum_);
       wide_ = sum_;
       continue;
     }
 
-    // (4 f₁ − f₂ − 3 f₀) / 2h with f₁, f₂ at h and 2h of one side
     const int sides[2][2] = {{2, 3}, {1, 0}}, forward[2] = {1, 2};
     for (const int* side : {n == 4 ? sides[0] : forward, n == 4 ? sides[1] : forward}) {
       if (!good[side[0]] || !good[side[1]]) continue;
-      SumOneSide(points[static_cast<std::size_t>(side[0])].offset, side[0], side[1]);
+      SumOneSide(points[static_cast<std::size_t>(side[0])].offset, side[0], side[1], &sum_);
       return true;
     }
   }
   return false;
 }
 
-void ParameterDifference::SumOneSide(double h, int near, int far) {
-  sum_ = (4 * (values_[near] - center_) - (values_[far] - center_)) / (2 * h);
+// sum_ of all points, and how far the inner three are from it
+void ParameterDifference::SumAll(const std::vector<ParameterStencils::Point>& points) {
+  sum_.setZero(center_.size());
+  for (std::size_t i = 0; i < points.size(); i++) sum_ += points[i].weight * (values_[i] - center_);
+  if (points.size() == 4) inner_ = (values_[2] - values_[1]) / (2 * points[2].offset);
+  else SumOneSide(points[1].offset, 1, 2, &inner_);
+  inner_ -= sum_;
+}
+
+// (Q9) parts of sum_ that rounding may have made are taken from wider nudges, where five points and three agree better
+void ParameterDifference::Widen(int k, const Evaluate& evaluate) {
+  bool poor = false;
+  for (Part& part : parts_) {
+    part.error = part.rounding = SizeOf(part, inner_);
+    part.poor = part.error > kPoor * SizeOf(part, sum_);
+    poor = poor || part.poor;
+  }
+  for (const Reach reach : {ParameterStencils::kWide, ParameterStencils::kWidest}) {
+    if (!poor) return;
+    const std::vector<ParameterStencils::Point>& points = stencils_.Points(k, reach);
+    for (std::size_t i = 0; i < points.size(); i++) {
+      if (!evaluate(static_cast<int>(i), reach, &values_[i])) return;
+    }
+    wide_.swap(sum_);
+    SumAll(points);
+    wide_.swap(sum_);
+    poor = false;
+    apart_ = wide_ - sum_;
+    for (Part& part : parts_) {
+      if (!part.poor) continue;
+      const double error = SizeOf(part, inner_);
+      if (error < part.error && SizeOf(part, apart_) <= kNear * std::max(part.error, part.rounding)) {
+        part.error = error;
+        sum_.segment(part.begin, part.size) = wide_.segment(part.begin, part.size);
+        part.poor = error > kPoor * SizeOf(part, sum_);
+      }
+      part.rounding *= kWiden;
+      poor = poor || part.poor;
+    }
+  }
+}
+
+double ParameterDifference::SizeOf(const Part& part, const VectorXd& rows) const {
+  if (part.size == 0) return 0;
+  const auto sizes = rows.segment(part.begin, part.size).cwiseAbs();
+  return part.weighed ? sizes.cwiseProduct(weights_).maxCoeff() : sizes.maxCoeff();
+}
+
+// (4 f₁ − f₂ − 3 f₀) / 2h with f₁, f₂ at h and 2h of one side
+void ParameterDifference::SumOneSide(double h, int near, int far, VectorXd* sum) const {
+  *sum = (4 * (values_[near] - center_) - (values_[far] - center_)) / (2 * h);
 }
 
 // (Q8) second differences of smooth functions grow fourfold over twice the nudge
@@ -156,6 +208,8 @@ void ParameterDifference::Compute(const mjModel* m, const mjData* d, const Vecto
   rounding_ = kRounding * center_.cwiseAbs();
   rounding_.head(nv).setConstant(kRounding * LargestForce(m, d));
   rounding_.segment(nv, nv).setConstant(kRounding * Largest(d->qacc, nv));
+  parts_ = {{0, nv, true}, {0, nv}, {nv, nv}, {2 * nv, na}, {2 * nv + na, na}};
+  weights_ = Eigen::Map<const VectorXd>(m->dof_M0, nv).cwiseMax(mjMINVAL).cwiseInverse();
   branch_.assign(static_cast<std::size_t>(na), 0);
   for (int i = 0; i < m->nactuator && reproducible_; i++) {
     const mjtNum* range = m->actuator_actrange + 2 * i;
@@ -179,8 +233,8 @@ void ParameterDifference::Compute(const mjModel* m, const mjData* d, const Vecto
       if ((IsDiscrete(m) || EntersPosition(stencils_.field(k))) != position) continue;
       if (!failed.empty() || (skip && (*skip)[static_cast<std::size_t>(k)])) continue;
       if (!reproducible_) failed = "the active set of the point itself is not reproducible";
-      const auto at = [&](int point, bool fine, VectorXd* value) {
-        const mjModel* model = stencils_.Model(k, point, fine);
+      const auto at = [&](int point, Reach reach, VectorXd* value) {
+        const mjModel* model = stencils_.Model(k, point, reach);
         moved = moved || position;
         if (!residual_.Evaluate(model, a, value, position)) return false;
         HoldClamped(model, value);
@@ -204,7 +258,9 @@ void ParameterDifference::Sensors(const mjModel* m, const mjData* d, const Vecto
   residual_.CaptureJumping(m, d);
   residual_.EvaluateSensors(stencils_.Center(), a, &center_);
   rounding_ = kRounding * center_.cwiseAbs();
+  parts_.resize(static_cast<std::size_t>(m->nsensor));
   for (int i = 0; i < m->nsensor; i++) {
+    parts_[static_cast<std::size_t>(i)] = {m->sensor_adr[i], m->sensor_dim[i]};
     const double terms = LargestTerm(m, d, m->sensor_needstage[i]);
     for (int row = m->sensor_adr[i]; row < m->sensor_adr[i] + m->sensor_dim[i]; row++) {
       if (HeldByCutoff(m, center_.data(), i, row)) rounding_[row] = kInf;
@@ -214,9 +270,9 @@ void ParameterDifference::Sensors(const mjModel* m, const mjData* d, const Vecto
   for (int k = 0; k < size(); k++) {
     std::string& failed = failed_[static_cast<std::size_t>(k)];
     if (!failed.empty()) continue;
-    const auto at = [&](int point, bool fine, VectorXd* value) {
-      moved_ = a + stencils_.Points(k, fine)[static_cast<std::size_t>(point)].offset * da.col(k);
-      return residual_.EvaluateSensors(stencils_.Model(k, point, fine), moved_, value);
+    const auto at = [&](int point, Reach reach, VectorXd* value) {
+      moved_ = a + stencils_.Points(k, reach)[static_cast<std::size_t>(point)].offset * da.col(k);
+      return residual_.EvaluateSensors(stencils_.Model(k, point, reach), moved_, value);
     };
     if (Difference(k, at)) out->col(k) = sum_;
     else failed = kLeftPiece;

@@ -57,8 +57,12 @@ class ParameterDifference {
   void ActivationUpdate(const mjModel* model, const mjtNum* act, const double* sum_rate, MatrixXd* out);
 
  private:
-  bool Difference(int k, const std::function<bool(int point, bool fine, VectorXd* value)>& evaluate);
-  void SumOneSide(double h, int near, int far);
+  using Reach = ParameterStencils::Reach;
+  using Evaluate = std::function<bool(int point, Reach reach, VectorXd* value)>;
+  bool Difference(int k, const Evaluate& evaluate);
+  void SumAll(const std::vector<ParameterStencils::Point>& points);
+  void SumOneSide(double h, int near, int far, VectorXd* sum) const;
+  void Widen(int k, const Evaluate& evaluate);
   struct Bend {
     bool corner = false, jump[2] = {false, false};  ///< backwards, forwards: that side does not begin at the point
   };
@@ -74,6 +78,15 @@ class ParameterDifference {
   std::vector<int> branch_;  // of each activation at the point: −1 below its limits, 1 above, 0 within
   VectorXd center_, values_[5], sum_, wide_, moved_;
   VectorXd rounding_;  // of center_; infinite where nothing is to be known
+  struct Part {
+    int begin = 0, size = 0;
+    bool weighed = false;  // forces as accelerations
+    double error = 0, rounding = 0;
+    bool poor = false;
+  };
+  double SizeOf(const Part& part, const VectorXd& rows) const;
+  std::vector<Part> parts_;  // of center_: rows that have one scale
+  VectorXd weights_, inner_, apart_;
   bool reproducible_ = true;
 };
 

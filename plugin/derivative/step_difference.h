@@ -66,7 +66,7 @@ class StepDifference final : public Backend {
   StepStencil stencil_;
   VectorXd next_[3], sensors_[3];  // at the point, nudged forward, nudged backward
   RowMatrix A_, B_, C_, D_;
-  VectorXd quotient_;
+  VectorXd quotient_, along_;
   std::unique_ptr<StepQuotients> interval_, interval_and_sensors_, sensors_alone_;  // (D4), made when they are needed
 };
 

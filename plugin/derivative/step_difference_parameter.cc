@@ -1,6 +1,4 @@
 // Level 3 by parameters: whole converged steps of models moved along θ.
-#include <cmath>
-
 #include "derivative/parameter_difference.h"
 #include "derivative/step_difference.h"
 
@@ -25,11 +23,11 @@ StepStatus StepDifference::FailedParameters(const mjModel* model, mjData* data, 
     if (theta->failed()[static_cast<std::size_t>(k)].empty()) continue;
     if (P) P->col(k).setZero();
     if (Ps) Ps->col(k).setZero();
-    const bool fine = theta->LeftPiece(k);
-    const std::vector<ParameterStencils::Point>& points = stencils->Points(k, fine);
+    const ParameterStencils::Reach reach = theta->LeftPiece(k) ? ParameterStencils::kFine : ParameterStencils::kUsual;
+    const std::vector<ParameterStencils::Point>& points = stencils->Points(k, reach);
     quotient_.resize(dims.ndx);
     for (std::size_t i = 0; i < points.size(); i++) {
-      evaluate(stencils->Model(k, static_cast<int>(i), fine), &next_[1], &sensors_[1]);
+      evaluate(stencils->Model(k, static_cast<int>(i), reach), &next_[1], &sensors_[1]);
       if (P) {
         StateQuotient(model_.get(), dims, next_[1], next_[0], 1, quotient_);
         P->col(k) += points[i].weight * quotient_;
@@ -47,17 +45,9 @@ StepStatus StepDifference::ParameterLadders(mjData* data, ParameterDifference* t
   StepQuotients* quotients = BeginLadders(stencils->Center(), data, P ? substeps_ : 0, Ps != nullptr);
   for (int k = 0; k < theta->size(); k++) {
     if (theta->failed()[static_cast<std::size_t>(k)].empty()) continue;
-    const StepQuotients::Column column = quotients->Differences(stencils, k, kSurePart);
-    const double nudge = stencils->parameter(k).nudge;
-    const auto fill = [&](MatrixXd* matrix, int first) {
-      for (int i = 0; matrix && i < matrix->rows(); i++) {
-        const Extrapolation e = quotients->Row(column, first + i, false);
-        (*matrix)(i, k) = std::isfinite(e.error) ? e.value : quotients->Plain(column, first + i, nudge);
-      }
-    };
-    fill(P, 0);
-    fill(Ps, dims.ndx);
-    if (const char* why = quotients->WhyOpen(column)) theta->SayOpen(k, why);
+    if (const char* why = quotients->Along(stencils, k, kSurePart, &along_)) theta->SayOpen(k, why);
+    if (P) P->col(k) = along_.head(dims.ndx);
+    if (Ps) Ps->col(k) = along_.tail(dims.ns);
   }
   return ReadWarnings(data);
 }

@@ -17,6 +17,8 @@ constexpr int kExtraSizes = 4;          // … after this many smaller ones, whi
 constexpr double kQuotientBend = 1e-4;  // … while the last two quotients differ by this much of their column
 constexpr double kCornerNoise = 4;      // of the noise of a quotient: what can be left of one jump of the slope
 constexpr double kSureNoise = 4;        // likewise: an error bar that smaller nudges do not make less
+constexpr double kPoor = 1e-7;          // likewise: more, and rounding may have made it
+constexpr double kNear = 10;            // error bars, beyond which wider nudges tell of another piece
 constexpr double kOpen = 1e-3;          // of the largest number of its part, by which a row's quotients may disagree
 constexpr double kNoiseNudge = 1e-11;   // squared, times the curvature of the stiffest contact, it is below rounding
 constexpr double kBeside = 1e-6;        // from the point, as far as nudges are: there the solver has some way to go
@@ -265,14 +267,15 @@ StepQuotients::Column StepQuotients::Differences(int col, double eps_max, double
   return column;
 }
 
-StepQuotients::Column StepQuotients::Differences(ParameterStencils* stencils, int k, double sure) {
-  const ParameterStencils::Ladder ladder = stencils->LadderOf(k);
+StepQuotients::Column StepQuotients::Differences(ParameterStencils* stencils, int k, ParameterStencils::Reach reach,
+                                                 double sure) {
+  const ParameterStencils::Ladder ladder = stencils->LadderOf(k, reach);
   Column column;
   column.eps = ladder.longest;
   column.side = ladder.side == 0 ? Side::kCentered : ladder.side > 0 ? Side::kForward : Side::kBackward;
   column.corner = column.row = stencils->parameter(k).one_sided;
   const auto place = [&](int size, int sign) {
-    local_.Refresh(stencils->Rung(k, size, sign), true);
+    local_.Refresh(stencils->Rung(k, reach, size, sign), true);
     if (ns_ == 0) local_.SkipSensors();
     local_.KeepActivationBranches();
     stencil_.Restore(local_.get(), data_, -1, 0);
@@ -335,6 +338,53 @@ Extrapolation StepQuotients::Row(const Column& column, int row, bool corner) con
   if (centered && corner) e.error = std::max(e.error, Corner(row, begin, count, noise));
   if (corner) e.error = std::max(e.error, Left(column, row));
   return e;
+}
+
+void StepQuotients::Fill(const Column& column, double nudge, VectorXd* values, VectorXd* errors) const {
+  values->resize(rows());
+  errors->resize(rows());
+  for (int row = 0; row < rows(); ++row) {
+    const Extrapolation e = Row(column, row, false);
+    (*errors)[row] = e.error;
+    (*values)[row] = std::isfinite(e.error) ? e.value : Plain(column, row, nudge);
+  }
+}
+
+const char* StepQuotients::Along(ParameterStencils* stencils, int k, double sure, VectorXd* out) {
+  const double nudge = stencils->parameter(k).nudge;
+  Column column = Differences(stencils, k, ParameterStencils::kUsual, sure);
+  const char* why = WhyOpen(column);
+  Fill(column, nudge, out, &errors_);
+
+  // parts that rounding may have made: from wider nudges, where those are surer
+  for (const ParameterStencils::Reach reach : {ParameterStencils::kWide, ParameterStencils::kWidest}) {
+    const auto is_poor = [&](int begin, int size) {
+      return size > 0 &&
+             errors_.segment(begin, size).maxCoeff() > kPoor * out->segment(begin, size).cwiseAbs().maxCoeff();
+    };
+    bool poor = false;
+    int begin = 0;
+    for (const int size : parts_) {
+      poor = poor || is_poor(begin, size);
+      begin += size;
+    }
+    if (!poor || !column.smooth()) break;
+    column = Differences(stencils, k, reach, sure);
+    if (!column.smooth()) break;
+    Fill(column, nudge, &wider_, &wider_errors_);
+    if (WhyOpen(column) == nullptr) why = nullptr;
+    begin = 0;
+    for (const int size : parts_) {
+      const auto apart = (wider_.segment(begin, size) - out->segment(begin, size)).cwiseAbs();
+      const double error = is_poor(begin, size) ? errors_.segment(begin, size).maxCoeff() : 0;
+      if (error > 0 && wider_errors_.segment(begin, size).maxCoeff() < error && apart.maxCoeff() <= kNear * error) {
+        out->segment(begin, size) = wider_.segment(begin, size);
+        errors_.segment(begin, size) = wider_errors_.segment(begin, size);
+      }
+      begin += size;
+    }
+  }
+  return why;
 }
 
 const char* StepQuotients::WhyOpen(const Column& column) const {

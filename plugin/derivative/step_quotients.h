@@ -41,11 +41,9 @@ class StepQuotients {
   /// v', act', each sensor): once all are as sure as that, smaller nudges are left out; 0: never
   Column Differences(int col, double eps_max, double sure);
 
-  /// Likewise along parameter k of models moved along it. @pre Begin had the model of `stencils`.
-  Column Differences(ParameterStencils* stencils, int k, double sure);
-
-  /// Why some row of the column has no derivative: too few sizes, slopes of both sides that differ; null: all have.
-  const char* WhyOpen(const Column& column) const;
+  /// All rows of the column of parameter k, by models moved along it, (D5). @pre Begin had the model of `stencils`.
+  /// @return why some row has no derivative: too few sizes, slopes of both sides that differ; null: all have
+  const char* Along(ParameterStencils* stencils, int k, double sure, VectorXd* out);
 
   /// One row of the column, extrapolated, with its error bar; that is infinite where too few sizes are of use: of a
   /// sensor also where it reads other contacts. @param corner  count a jump of the slope at the point, a bend beside
@@ -61,6 +59,9 @@ class StepQuotients {
   int rows() const { return dims_.ndx + ns_; }
 
  private:
+  Column Differences(ParameterStencils* stencils, int k, ParameterStencils::Reach reach, double sure);
+  void Fill(const Column& column, double nudge, VectorXd* values, VectorXd* errors) const;
+  const char* WhyOpen(const Column& column) const;
   void Interval(VectorXd* next, VectorXd* sensors, SwitchSet* active);
   bool BothSides(const VectorXd& center, const VectorXd& direction, const SwitchSet& set);
   void AddNoise(const VectorXd& next, const VectorXd& sensors);
@@ -92,6 +93,7 @@ class StepQuotients {
   VectorXd half_;
   MatrixXd left_;  // nv × sizes: of each dof's acceleration, what the solver has not found
   VectorXd residual_, stiffness_;
+  VectorXd errors_, wider_, wider_errors_;
   std::vector<int> parts_;   // numbers of rows that have one scale
   std::vector<int> chosen_;  // of each sensor's number: the first size up to which it reads the contacts of the point
 };

@@ -17,8 +17,8 @@ std::uint64_t Word(const mjModel* m, std::size_t offset) {
   return word;
 }
 
-constexpr double kFiner = 30;
-constexpr double kLongest = 16;  // nudges: the first rung of a ladder
+constexpr double kNudges[] = {1, 1.0 / 30, 64, 4096};
+constexpr double kFirstRung = 16;  // nudges
 constexpr int kOffsets = 5;
 constexpr double kCentered[kOffsets] = {1, -8, 0, 8, -1};      // at −2 … 2, over 12 h
 constexpr double kForward[kOffsets] = {-25, 48, -36, 16, -3};  // at 0 … 4, over 12 h
@@ -65,8 +65,10 @@ void ParameterStencils::Refresh(const ParameterSet& set) {
     stencils_[0][static_cast<std::size_t>(k)] = Make(k, set_[k].nudge, &set_, set.model());
   }
   set_.Set(values);
-  rungs_.clear();
-  rungs_.resize(static_cast<std::size_t>(set_.size()));
+  for (auto& rungs : rungs_) {
+    rungs.clear();
+    rungs.resize(static_cast<std::size_t>(set_.size()));
+  }
   revision_ = set.revision();
   made_ = true;
 }
@@ -99,39 +101,42 @@ ParameterStencils::Change ParameterStencils::MakeChange(int k, double value, Vec
   return Difference(moved->model(), base);
 }
 
-ParameterStencils::Ladder ParameterStencils::LadderOf(int k) const {
-  const double value = block(k)[index(k)], nudge = set_[k].nudge;
+ParameterStencils::Ladder ParameterStencils::LadderOf(int k, Reach reach) const {
+  const double value = block(k)[index(k)], nudge = kNudges[reach] * set_[k].nudge;
   const auto [lower, upper] = SmoothRange(set_[k], value);
   const double below = value - lower, above = upper - value;
-  if (std::min(below, above) >= nudge) return {std::min({kLongest * nudge, below, above}), 0};
-  return {std::min(kLongest * nudge, std::max(below, above)), above >= below ? 1 : -1};
+  if (std::min(below, above) >= nudge) return {std::min({kFirstRung * nudge, below, above}), 0};
+  return {std::min(kFirstRung * nudge, std::max(below, above)), above >= below ? 1 : -1};
 }
 
-const mjModel* ParameterStencils::Rung(int k, int size, int side) {
-  std::vector<std::unique_ptr<Change>>& rungs = rungs_[static_cast<std::size_t>(k)];
+const mjModel* ParameterStencils::Rung(int k, Reach reach, int size, int side) {
+  std::vector<std::unique_ptr<Change>>& rungs = rungs_[reach][static_cast<std::size_t>(k)];
   const std::size_t at = side == 0 ? 0 : static_cast<std::size_t>(2 * size + (side > 0 ? 1 : 2));
   if (rungs.size() <= at) rungs.resize(at + 1);
   if (!rungs[at]) {
     Undo();
     if (!mover_) mover_ = std::make_unique<ParameterSet>(set_);
     VectorXd values = set_.Get();
-    const double value = values[k] + side * std::ldexp(LadderOf(k).longest, -size);
+    const double value = values[k] + side * std::ldexp(LadderOf(k, reach).longest, -size);
     rungs[at] = std::make_unique<Change>(MakeChange(k, value, &values, mover_.get(), set_.model()));
   }
   return Apply(*rungs[at]);
 }
 
-const ParameterStencils::Stencil& ParameterStencils::Get(int k, bool fine) {
-  Stencil& stencil = stencils_[fine][static_cast<std::size_t>(k)];
+const ParameterStencils::Stencil& ParameterStencils::Get(int k, Reach reach) {
+  Stencil& stencil = stencils_[reach][static_cast<std::size_t>(k)];
   if (stencil.points.empty()) {
     Undo();
-    ParameterSet moved = set_;
-    stencil = Make(k, set_[k].nudge / kFiner, &moved, set_.model());
+    if (!mover_) mover_ = std::make_unique<ParameterSet>(set_);
+    mover_->Set(set_.Get());
+    stencil = Make(k, kNudges[reach] * set_[k].nudge, mover_.get(), set_.model());
   }
   return stencil;
 }
 
-const std::vector<ParameterStencils::Point>& ParameterStencils::Points(int k, bool fine) { return Get(k, fine).points; }
+const std::vector<ParameterStencils::Point>& ParameterStencils::Points(int k, Reach reach) {
+  return Get(k, reach).points;
+}
 
 ParameterStencils::Change ParameterStencils::Difference(const mjModel* moved, const mjModel* base) const {
   Change change;
@@ -170,8 +175,8 @@ const mjModel* ParameterStencils::Center() {
   return Shallow(*set_.model());
 }
 
-const mjModel* ParameterStencils::Model(int k, int point, bool fine) {
-  return Apply(Get(k, fine).changes[static_cast<std::size_t>(point)]);
+const mjModel* ParameterStencils::Model(int k, int point, Reach reach) {
+  return Apply(Get(k, reach).changes[static_cast<std::size_t>(point)]);
 }
 
 const mjModel* ParameterStencils::Apply(const Change& change) {

@@ -34,12 +34,13 @@ class ParameterStencils {
     double weight = 0;
     double offset = 0;
   };
-  /// @param fine  nudges of a thirtieth: where the usual ones leave the smooth piece of the step. Made when first asked
-  /// for.
-  const std::vector<Point>& Points(int k, bool fine = false);
+  /// Other nudges than the usual ones: of a thirtieth, where those leave the smooth piece of the step; of 64 and of
+  /// 4096 where rounding hides what they do. Made when first asked for.
+  enum Reach { kUsual, kFine, kWide, kWidest, kReaches };
+  const std::vector<Point>& Points(int k, Reach reach = kUsual);
 
   /// The model of one point; valid until the next call. Its automatic reset and sleep are off.
-  const mjModel* Model(int k, int point, bool fine = false);
+  const mjModel* Model(int k, int point, Reach reach = kUsual);
   const mjModel* Center();
 
   /// Nudges that halve, for differences that look for switches: inside the bounds and clamps, README.md, section 3.
@@ -47,11 +48,11 @@ class ParameterStencils {
     double longest = 0;
     int side = 0;  ///< 1 or -1 where there is room to that side alone
   };
-  Ladder LadderOf(int k) const;
+  Ladder LadderOf(int k, Reach reach) const;
 
   /// The model at longest / 2^size to one side (1, -1), as Model; with side 0 the values themselves, with the frames
   /// that the parameter places apart.
-  const mjModel* Rung(int k, int size, int side);
+  const mjModel* Rung(int k, Reach reach, int size, int side);
 
  private:
   using Words = std::vector<std::pair<std::size_t, std::uint64_t>>;  // offset in the buffer, eight bytes
@@ -65,7 +66,7 @@ class ParameterStencils {
   };
   Stencil Make(int k, double nudge, ParameterSet* moved, const mjModel* base) const;
   Change MakeChange(int k, double value, VectorXd* at, ParameterSet* moved, const mjModel* base) const;
-  const Stencil& Get(int k, bool fine);
+  const Stencil& Get(int k, Reach reach);
   const mjModel* Apply(const Change& change);
   void Undo();
   const mjModel* Shallow(const mjModel& scalars);
@@ -74,9 +75,9 @@ class ParameterStencils {
   ParameterSet set_;  // our own copy: its model receives the changes and loses them again
   std::uint64_t revision_ = 0;
   bool made_ = false;
-  std::vector<Stencil> stencils_[2];                         // usual and fine
-  std::vector<std::vector<std::unique_ptr<Change>>> rungs_;  // made when first asked for, by …
-  std::unique_ptr<ParameterSet> mover_;                      // … a copy that is kept
+  std::vector<Stencil> stencils_[kReaches];
+  std::vector<std::vector<std::unique_ptr<Change>>> rungs_[kReaches];  // made when first asked for, by …
+  std::unique_ptr<ParameterSet> mover_;                                // … a copy that is kept
   Words undo_;
   mjModel shallow_;
 };

@@ -498,6 +498,39 @@ TEST_F(ParameterClamp, CornersAndJumpsAreSaid) {
   }
 }
 
+// Numbers that are 0 say nothing of their size: 1e-5 N/m, 1e-7 Pa s move a sensor beside a tonne's weight by less than
+// its rounding. Both levels take wider nudges then; forces are linear in all of these, so the reference may too.
+TEST_F(ParameterClamp, NudgesAreWideEnoughToBeFelt) {
+  for (const bool noslip : {false, true}) {
+    const ModelPtr model = LoadModelFromString(std::string("<mujoco><option cone='elliptic' noslip_iterations='") +
+                                               (noslip ? "3" : "0") + R"('/><worldbody>
+      <geom type="plane" size="5 5 1" solref=".005 1"/>
+      <body pos="0 0 .2995"><freejoint/><geom type="box" size=".5 .5 .3" mass="1000"/>
+        <body pos=".2 0 .31"><geom type="box" size=".1 .1 .1" mass="5000"/><site name="s"/>
+          <body pos="0 0 .2"><joint name="a" axis="0 1 0"/><geom type="capsule" size=".02" fromto="0 0 0 .3 0 0" mass=".5"/>
+            <body pos=".3 0 0"><joint name="b" axis="0 1 .1"/><geom type="capsule" size=".02" fromto="0 0 0 .2 0 0" mass=".2"/></body>
+          </body></body></body>
+      </worldbody><tendon><fixed name="t"><joint joint="a" coef="1"/><joint joint="b" coef="-.7"/></fixed></tendon>
+      <sensor><force site="s"/><torque site="s"/></sensor></mujoco>)");
+    const ParameterSet set(model.get(), {"tendon:t/stiffness", "tendon:t/damping", "tendon:t/dampingpoly[0]",
+                                         "joint:b/stiffnesspoly[0]", "joint:a/stiffness", "option/viscosity"});
+    const DataPtr data = MakeData(model.get());
+    data->qpos[7] = .2, data->qpos[8] = -.3;
+    data->qvel[6] = .7, data->qvel[7] = -1.3;
+    mj_forward(model.get(), data.get());
+    ASSERT_EQ(data->ncon, 4);
+    const Reference wide = Differences(set, data.get(), 1, 16 * 1024);
+    Linearizer linearizer(set.model());
+    linearizer.SetParameters(&set);
+    StepDerivative out;
+    linearizer.Linearize(GetState(model.get(), data.get()), VectorXd(), &out);
+    EXPECT_EQ(out.coverage.Worst() == Level::kStep, noslip);
+    EXPECT_EQ(WithoutDerivative(out.coverage), "");
+    ExpectColumns(out.P, wide.P, wide.P_error, 1e-6, set, "P");
+    ExpectColumns(out.Ps, wide.Ps, wide.Ps_error, 1e-6, set, "Ps");
+  }
+}
+
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (int scene : {0, 1, 2}) {
