@@ -181,14 +181,15 @@ void ParameterDifference::SumOneSide(double h, int near, int far, VectorXd* sum)
   *sum = (4 * (values_[near] - center_) - (values_[far] - center_)) / (2 * h);
 }
 
-// (Q8) second differences of smooth functions grow fourfold over twice the nudge
+// (Q8) over twice the nudge second differences of smooth functions grow fourfold, first ones twofold
 ParameterDifference::Bend ParameterDifference::LookForCorners() const {
   Bend bend;
   for (Eigen::Index i = 0; i < center_.size(); i++) {
     double v[4], most = 0;
     for (int p = 0; p < 4; p++) most = std::max(most, std::abs(v[p] = values_[p][i] - center_[i]));
     const double allowed = kCorner * most + rounding_[i];
-    if (!(std::abs(4 * (v[1] + v[2]) - (v[0] + v[3])) > allowed)) continue;
+    const double even = 4 * (v[1] + v[2]) - (v[0] + v[3]), odd = 2 * (v[2] - v[1]) - (v[3] - v[0]);
+    if (!(std::max(std::abs(even), std::abs(odd)) > allowed)) continue;
     bend.corner = true;
     bend.jump[0] = bend.jump[0] || std::abs(2 * v[1] - v[0]) > kJump * most + rounding_[i];
     bend.jump[1] = bend.jump[1] || std::abs(2 * v[2] - v[3]) > kJump * most + rounding_[i];

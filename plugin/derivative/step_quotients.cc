@@ -20,8 +20,13 @@ constexpr double kSureNoise = 4;        // likewise: an error bar that smaller n
 constexpr double kPoor = 1e-7;          // likewise: more, and rounding may have made it
 constexpr double kNear = 10;            // error bars, beyond which wider nudges tell of another piece
 constexpr double kOpen = 1e-3;          // of the largest number of its part, by which a row's quotients may disagree
+constexpr double kModelNoise = 1e-15;   // of the largest of a part: rounding of models that are moved
 constexpr double kNoiseNudge = 1e-11;   // squared, times the curvature of the stiffest contact, it is below rounding
 constexpr double kBeside = 1e-6;        // from the point, as far as nudges are: there the solver has some way to go
+
+double Largest(const Eigen::Ref<const VectorXd>& values) {
+  return values.size() > 0 ? values.cwiseAbs().maxCoeff() : 0;
+}
 
 }  // namespace
 
@@ -369,7 +374,12 @@ const char* StepQuotients::Along(ParameterStencils* stencils, int k, double sure
       begin += size;
     }
     if (!poor || !column.smooth()) break;
+    if (ReadWarnings(data_) != StepStatus::kOk) break;
     column = Differences(stencils, k, reach, sure);
+    if (ReadWarnings(data_) != StepStatus::kOk) {  // models that cannot be stepped say nothing of this one
+      ClearWarnings(data_);
+      break;
+    }
     if (!column.smooth()) break;
     Fill(column, nudge, &wider_, &wider_errors_);
     if (WhyOpen(column) == nullptr) why = nullptr;
@@ -391,12 +401,17 @@ const char* StepQuotients::WhyOpen(const Column& column) const {
   if (column.side == Side::kNone) return nullptr;
   if (!column.smooth()) return column.switched;
   const bool centered = column.side == Side::kCentered;
+  const int nq = dims_.nq, nv = dims_.nv;
   int begin = 0;
   for (const int rows : parts_) {
     double scale = 0;
     for (int row = begin; row < begin + rows; ++row) scale = std::max(scale, std::abs(Row(column, row, false).value));
+    const auto values = begin >= dims_.ndx ? here_sensors_.segment(begin - dims_.ndx, rows)
+                        : begin == 0       ? here_.head(nq)
+                                           : here_.segment(begin + nq - nv, rows);
+    const double model = kModelNoise * Largest(values);
     for (int row = begin; row < begin + rows; ++row) {
-      const double noise = 2 * noise_[row] / std::ldexp(column.eps, 1 - column.end),
+      const double noise = 2 * (noise_[row] + model) / std::ldexp(column.eps, 1 - column.end),
                    allowed = kOpen * scale + kSureNoise * noise;
       const double error = Row(column, row, false).error;
       if (!std::isfinite(error)) return "which contacts a sensor reads";

@@ -18,7 +18,7 @@ std::uint64_t Word(const mjModel* m, std::size_t offset) {
 }
 
 constexpr double kNudges[] = {1, 1.0 / 30, 64, 4096};
-constexpr double kFirstRung = 16;  // nudges
+constexpr double kFirstRung[] = {16, 0.5, 512, 4096};  // of ladders; 1e4 nudges are the number's size
 constexpr int kOffsets = 5;
 constexpr double kCentered[kOffsets] = {1, -8, 0, 8, -1};      // at −2 … 2, over 12 h
 constexpr double kForward[kOffsets] = {-25, 48, -36, 16, -3};  // at 0 … 4, over 12 h
@@ -102,11 +102,11 @@ ParameterStencils::Change ParameterStencils::MakeChange(int k, double value, Vec
 }
 
 ParameterStencils::Ladder ParameterStencils::LadderOf(int k, Reach reach) const {
-  const double value = block(k)[index(k)], nudge = kNudges[reach] * set_[k].nudge;
+  const double value = block(k)[index(k)], nudge = set_[k].nudge;
   const auto [lower, upper] = SmoothRange(set_[k], value);
-  const double below = value - lower, above = upper - value;
-  if (std::min(below, above) >= nudge) return {std::min({kFirstRung * nudge, below, above}), 0};
-  return {std::min(kFirstRung * nudge, std::max(below, above)), above >= below ? 1 : -1};
+  const double below = value - lower, above = upper - value, first = kFirstRung[reach] * nudge;
+  if (std::min(below, above) >= first / kFirstRung[kUsual]) return {std::min({first, below, above}), 0};
+  return {std::min(first, std::max(below, above)), above >= below ? 1 : -1};
 }
 
 const mjModel* ParameterStencils::Rung(int k, Reach reach, int size, int side) {

@@ -531,6 +531,53 @@ TEST_F(ParameterClamp, NudgesAreWideEnoughToBeFelt) {
   }
 }
 
+// Equal moments of inertia leave their axes free: whichever number parts them, the axes jump, and so do sensors of the
+// inertial frame. These numbers are said to have no derivative, at each level, and no others.
+TEST_F(ParameterClamp, AxesOfEqualMomentsAreSaidToJump) {
+  for (const char* noslip : {"0", "3"}) {
+    const ModelPtr model =
+        LoadModelFromString(std::string("<mujoco><option noslip_iterations='") + noslip + R"('/><worldbody>
+      <body name="rod" quat=".7 .3 .1 .2"><freejoint/><geom type="capsule" size=".03 .1" pos=".1 0 0" quat=".5 .2 .6 .1"/></body>
+      <body name="ball" pos="1 0 0" quat=".3 .2 .8 .1"><freejoint/><geom size=".1" pos="0 .1 0" quat=".1 .2 .6 .1"/></body>
+      <body name="box" pos="2 0 0" quat=".3 .2 .8 .1"><freejoint/><geom type="box" size=".1 .12 .15" quat=".3 .2 .1 .1"/></body>
+      </worldbody><sensor><framequat objtype="body" objname="rod"/><framequat objtype="body" objname="ball"/>
+      <framequat objtype="body" objname="box"/></sensor></mujoco>)");
+    const ParameterSet set(model.get(), {"body:rod/inertia", "body:ball/inertia", "body:box/inertia"});
+    const DataPtr data = MakeData(model.get());
+    data->qvel[3] = 1;
+    const auto sensors = [&](int k, double offset) {
+      ParameterSet moved(set);
+      moved.Set(set.Get() + offset * VectorXd::Unit(set.size(), k));
+      const DataPtr d = MakeData(moved.model());
+      mj_forward(moved.model(), d.get());
+      return VectorXd(Eigen::Map<VectorXd>(d->sensordata, 12));
+    };
+    std::string expected;
+    std::vector<int> smooth;
+    for (int k = 0; k < set.size(); k++) {
+      const double jump =
+          std::max((sensors(k, 1e-7) - sensors(k, 0)).norm(), (sensors(k, -1e-7) - sensors(k, 0)).norm());
+      if (jump > 1e-2) expected += "parameter " + set[k].name + " ";
+      else smooth.push_back(k);
+    }
+    EXPECT_GE(std::count(expected.begin(), expected.end(), ' '), 8);
+    Linearizer linearizer(set.model());
+    linearizer.SetParameters(&set);
+    StepDerivative out;
+    linearizer.Linearize(GetState(model.get(), data.get()), VectorXd(), &out);
+    std::string said;
+    for (const TermCoverage& term : out.coverage.terms) {
+      if (term.reason.rfind("no derivative: ", 0) == 0) said += term.term + " ";
+    }
+    EXPECT_EQ(said, expected) << noslip << WithoutDerivative(out.coverage);
+    const Reference reference = Differences(set, data.get(), 1);
+    for (const int k : smooth) {
+      EXPECT_LT((out.Ps.col(k) - reference.Ps.col(k)).norm(), 1e-6 * (1 + reference.Ps.col(k).norm())) << set[k].name;
+      EXPECT_LT((out.P.col(k) - reference.P.col(k)).norm(), 1e-6 * (1 + reference.P.col(k).norm())) << set[k].name;
+    }
+  }
+}
+
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (int scene : {0, 1, 2}) {
