@@ -15,7 +15,8 @@ namespace {
 constexpr const char* kLeftPiece = "models near by have another set of contacts or of forces at limits";
 
 constexpr double kRounding = 1e-12;  // of the largest terms that a row adds up, with what stiff contacts make of it
-constexpr double kJump = 0.1;        // likewise, of a side that would begin elsewhere
+constexpr double kJump = 0.1;        // of what a row changes by: a side that would begin elsewhere …
+constexpr double kClear = 1e3;       // … and how many times the rounding
 constexpr double kPoor = 1e-7;  // of the largest of a part: by less five points and three disagree where both are good
 constexpr double kNear = 10;    // of that disagreement, beyond which wider nudges tell of another piece
 constexpr double kWiden = 1.0 / 64;  // what wider nudges leave of rounding, but by chance
@@ -191,8 +192,9 @@ ParameterDifference::Bend ParameterDifference::LookForCorners() const {
     const double even = 4 * (v[1] + v[2]) - (v[0] + v[3]), odd = 2 * (v[2] - v[1]) - (v[3] - v[0]);
     if (!(std::max(std::abs(even), std::abs(odd)) > allowed)) continue;
     bend.corner = true;
-    bend.jump[0] = bend.jump[0] || std::abs(2 * v[1] - v[0]) > kJump * most + rounding_[i];
-    bend.jump[1] = bend.jump[1] || std::abs(2 * v[2] - v[3]) > kJump * most + rounding_[i];
+    const double gap = kJump * most + kClear * rounding_[i];
+    bend.jump[0] = bend.jump[0] || std::abs(2 * v[1] - v[0]) > gap;
+    bend.jump[1] = bend.jump[1] || std::abs(2 * v[2] - v[3]) > gap;
   }
   return bend;
 }

@@ -345,12 +345,20 @@ Extrapolation StepQuotients::Row(const Column& column, int row, bool corner) con
   return e;
 }
 
+// how far a row's extrapolations are from each other, whatever its noise may be: beside a corner that is overestimated
+double StepQuotients::Spread(const Column& column, int row) const {
+  double values[32];
+  const int begin = row < dims_.ndx ? column.first : std::max(column.first, chosen_[row - dims_.ndx]);
+  for (int k = begin; k < column.end; ++k) values[k - begin] = quotients_(row, k);
+  return Extrapolate(values, column.end - begin, column.side == Side::kCentered, 0).error;
+}
+
 void StepQuotients::Fill(const Column& column, double nudge, VectorXd* values, VectorXd* errors) const {
   values->resize(rows());
   errors->resize(rows());
   for (int row = 0; row < rows(); ++row) {
     const Extrapolation e = Row(column, row, false);
-    (*errors)[row] = e.error;
+    (*errors)[row] = std::isfinite(e.error) ? Spread(column, row) : e.error;
     (*values)[row] = std::isfinite(e.error) ? e.value : Plain(column, row, nudge);
   }
 }
@@ -364,8 +372,8 @@ const char* StepQuotients::Along(ParameterStencils* stencils, int k, double sure
   // parts that rounding may have made: from wider nudges, where those are surer
   for (const ParameterStencils::Reach reach : {ParameterStencils::kWide, ParameterStencils::kWidest}) {
     const auto is_poor = [&](int begin, int size) {
-      return size > 0 &&
-             errors_.segment(begin, size).maxCoeff() > kPoor * out->segment(begin, size).cwiseAbs().maxCoeff();
+      const double error = size > 0 ? errors_.segment(begin, size).maxCoeff() : 0;
+      return error > 0 && std::isfinite(error) && error > kPoor * Largest(out->segment(begin, size));
     };
     bool poor = false;
     int begin = 0;

@@ -60,6 +60,7 @@ class StepQuotients {
 
  private:
   Column Differences(ParameterStencils* stencils, int k, ParameterStencils::Reach reach, double sure);
+  double Spread(const Column& column, int row) const;
   void Fill(const Column& column, double nudge, VectorXd* values, VectorXd* errors) const;
   const char* WhyOpen(const Column& column) const;
   void Interval(VectorXd* next, VectorXd* sensors, SwitchSet* active);

@@ -12,6 +12,7 @@ namespace costate {
 namespace {
 
 constexpr double kTolerance = 1e-20;  // below one rounding of the cost: on until it falls no more (0 would never stop)
+constexpr double kSweepTolerance = 1e-26;  // a sweep from the point's solution gains the square of a small nudge
 constexpr int kIterations = 100, kSweeps = 10000;  // of Newton and CG; of PGS
 
 bool IsMuscle(const mjModel* model, int actuator) { return model->actuator_dyntype[actuator] == mjDYN_MUSCLE; }
@@ -57,7 +58,8 @@ void DifferenceModel::Refresh(const mjModel* model, bool converge) {
   // the minimum of the (strictly convex) constraint problem is the same for all three solvers; Newton gets there
   if (converge) {
     if (NewtonMayReplace(model)) local_.opt.solver = mjSOL_NEWTON;
-    SearchUntil(kTolerance, local_.opt.solver == mjSOL_PGS ? kSweeps : kIterations, &local_.opt);
+    const bool sweeps = local_.opt.solver == mjSOL_PGS;
+    SearchUntil(sweeps ? kSweepTolerance : kTolerance, sweeps ? kSweeps : kIterations, &local_.opt);
     local_.opt.disableflags &= ~mjDSBL_WARMSTART;
   }
 

@@ -578,6 +578,42 @@ TEST_F(ParameterClamp, AxesOfEqualMomentsAreSaidToJump) {
   }
 }
 
+// PGS starts at the solution of the point: a model moved so little that the first sweep gains next to nothing is no
+// reason to stop there. A reference of PGS to its end.
+TEST_F(ParameterClamp, SweepsFollowSmallNudges) {
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><option integrator="discrete" solver="PGS" viscosity="5e-4" density="50"/>
+    <worldbody><body name="b" pos="0 0 .5"><joint name="j" axis=".14 -.5 .86" armature=".006" frictionloss=".06"/>
+      <geom type="cylinder" size=".05 .05" pos="-.045 0 0" density="2000"/></body></worldbody>
+    <equality><connect body1="b" anchor=".04 -.06 -.05"/></equality></mujoco>)");
+  const ParameterSet set(model.get(), {"option/viscosity", "option/density", "joint:j/armature"});
+  const DataPtr data = MakeData(model.get());
+  data->qvel[0] = .045;
+  data->qpos[0] = -1e-4;
+  Linearizer linearizer(set.model());
+  linearizer.SetParameters(&set);
+  StepDerivative out;
+  linearizer.Linearize(GetState(model.get(), data.get()), VectorXd(), &out);
+  ASSERT_EQ(out.coverage.Worst(), Level::kStep);
+  EXPECT_EQ(WithoutDerivative(out.coverage), "");
+  ParameterSet moved(set);
+  for (int k = 0; k < set.size(); k++) {
+    const auto velocity = [&](double offset) {
+      moved.Set(set.Get() + offset * VectorXd::Unit(set.size(), k));
+      mjModel m = *moved.model();
+      m.opt.tolerance = 0;
+      m.opt.iterations = 20000;
+      const DataPtr d = MakeData(moved.model());
+      d->qpos[0] = data->qpos[0];
+      d->qvel[0] = data->qvel[0];
+      mj_step(&m, d.get());
+      return d->qvel[0];
+    };
+    const double h = 16 * set[k].nudge, slope = (velocity(h) - velocity(-h)) / (2 * h);
+    EXPECT_NEAR(out.P(1, k), slope, 1e-3 * std::abs(slope)) << set[k].name;
+  }
+}
+
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (int scene : {0, 1, 2}) {

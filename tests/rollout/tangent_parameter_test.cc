@@ -139,6 +139,7 @@ TEST(TangentParameter, HessianIsTheDifferenceOfGradients) {
         Case{{"body:shank/mass", "joint:knee/damping", "geom:foot/friction[0]", "body:foot/pos[2]"}, 3e-6, 5e-5}}) {
     SCOPED_TRACE(c.names.back());
     Hopper h;
+    h.model->geom_friction[0] *= 0.9;  // with the foot's there is a corner: the larger one counts
     h.set = ParameterSet(h.model.get(), c.names);
     const VectorXd values = h.set.Get();
     const Trajectory trajectory = h.Roll();
