@@ -17,8 +17,9 @@ constexpr const char* kLeftPiece = "models near by have another set of contacts 
 constexpr double kRounding = 1e-12;  // of the largest terms that a row adds up, with what stiff contacts make of it
 constexpr double kJump = 0.1;        // of what a row changes by: a side that would begin elsewhere …
 constexpr double kClear = 1e3;       // … and how many times the rounding
-constexpr double kPoor = 1e-7;  // of the largest of a part: by less five points and three disagree where both are good
-constexpr double kNear = 10;    // of that disagreement, beyond which wider nudges tell of another piece
+constexpr double kCenteredNoise = 0.11, kForwardNoise = 0.66;  // of five points, by that of their fourth difference
+constexpr double kPoor = 1e-7;       // of the largest of a part: rounding that is worth wider nudges
+constexpr double kNear = 10;         // of that disagreement, beyond which wider nudges tell of another piece
 constexpr double kWiden = 1.0 / 64;  // what wider nudges leave of rounding, but by chance
 constexpr double kCorner = 1e-3;     // of what a row changes by: more is no rounding of a smooth function
 
@@ -102,7 +103,9 @@ bool ParameterDifference::Difference(int k, const Evaluate& evaluate) {
       SumAll(points);
       const Bend bend = n == 4 ? LookForCorners() : Bend();
       if (!bend.corner) {
-        if (reach == ParameterStencils::kUsual) Widen(k, evaluate);
+        const bool soft =
+            stencils_.field(k).nudge == Nudge::kSoft;  // places have a size that does not depend on theirs
+        if (reach == ParameterStencils::kUsual && soft) Widen(k, evaluate);
         return true;
       }
 
@@ -129,22 +132,36 @@ bool ParameterDifference::Difference(int k, const Evaluate& evaluate) {
   return false;
 }
 
-// sum_ of all points, and how far the inner three are from it
+// sum_ of all points, how far the inner three are from it, and what its rounding is by a fourth difference: the one
+// holds third derivatives too, the other a center that is not on the way
 void ParameterDifference::SumAll(const std::vector<ParameterStencils::Point>& points) {
-  sum_.setZero(center_.size());
-  for (std::size_t i = 0; i < points.size(); i++) sum_ += points[i].weight * (values_[i] - center_);
-  if (points.size() == 4) inner_ = (values_[2] - values_[1]) / (2 * points[2].offset);
-  else SumOneSide(points[1].offset, 1, 2, &inner_);
-  inner_ -= sum_;
+  const auto weigh = [&](VectorXd* sum, const double* weights) {
+    sum->setZero(center_.size());
+    for (std::size_t i = 0; i < points.size(); i++) *sum += weights[i] * (values_[i] - center_);
+  };
+  const bool centered = points.size() == 4;
+  double weights[5];
+  for (std::size_t i = 0; i < points.size(); i++) weights[i] = points[i].weight;
+  weigh(&sum_, weights);
+  const double h = points[centered ? 2 : 1].offset;
+  if (centered) inner_ = (values_[2] - values_[1]) / (2 * h) - sum_;
+  else SumOneSide(h, 1, 2, &inner_), inner_ -= sum_;
+  const double four[] = {1, -4, -4, 1}, five[] = {1, -4, 6, -4, 1};
+  weigh(&fourth_, centered ? four : five);
+  fourth_ *= (centered ? kCenteredNoise : kForwardNoise) / h;
 }
 
 // (Q9) parts of sum_ that rounding may have made are taken from wider nudges, where five points and three agree better
 void ParameterDifference::Widen(int k, const Evaluate& evaluate) {
+  const auto note = [this](Part* part) {
+    part->error = std::min(SizeOf(*part, fourth_), SizeOf(*part, inner_));
+    part->poor = part->error > kPoor * SizeOf(*part, sum_);
+    return part->poor;
+  };
   bool poor = false;
   for (Part& part : parts_) {
-    part.error = part.rounding = SizeOf(part, inner_);
-    part.poor = part.error > kPoor * SizeOf(part, sum_);
-    poor = poor || part.poor;
+    poor = note(&part) || poor;
+    part.rounding = part.error;
   }
   for (const Reach reach : {ParameterStencils::kWide, ParameterStencils::kWidest}) {
     if (!poor) return;
@@ -159,11 +176,18 @@ void ParameterDifference::Widen(int k, const Evaluate& evaluate) {
     apart_ = wide_ - sum_;
     for (Part& part : parts_) {
       if (!part.poor) continue;
-      const double error = SizeOf(part, inner_);
-      if (error < part.error && SizeOf(part, apart_) <= kNear * std::max(part.error, part.rounding)) {
-        part.error = error;
+      const auto is_good = [&](const Part& other) {  // in all that these rows count for
+        if (other.begin != part.begin || other.size == 0) return true;
+        const double small = kPoor * SizeOf(other, sum_);
+        return SizeOf(other, inner_) <= std::max(other.error, small) &&
+               SizeOf(other, apart_) <= kNear * std::max({other.error, other.rounding, small});
+      };
+      if (SizeOf(part, inner_) < part.error && std::all_of(parts_.begin(), parts_.end(), is_good)) {
         sum_.segment(part.begin, part.size) = wide_.segment(part.begin, part.size);
-        part.poor = error > kPoor * SizeOf(part, sum_);
+        note(&part);
+      } else if (std::min(SizeOf(part, fourth_), SizeOf(part, inner_)) >
+                 part.error) {  // no rounding, which would have become less
+        part.poor = false;
       }
       part.rounding *= kWiden;
       poor = poor || part.poor;

@@ -86,7 +86,7 @@ class ParameterDifference {
   };
   double SizeOf(const Part& part, const VectorXd& rows) const;
   std::vector<Part> parts_;  // of center_: rows that have one scale
-  VectorXd weights_, inner_, apart_;
+  VectorXd weights_, inner_, fourth_, apart_;
   bool reproducible_ = true;
 };
 

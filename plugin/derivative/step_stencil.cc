@@ -12,7 +12,7 @@ namespace costate {
 namespace {
 
 constexpr double kTolerance = 1e-20;  // below one rounding of the cost: on until it falls no more (0 would never stop)
-constexpr double kSweepTolerance = 1e-26;  // a sweep from the point's solution gains the square of a small nudge
+constexpr double kSweepTolerance = 1e-24;  // a sweep from the point's solution gains the square of a small nudge
 constexpr int kIterations = 100, kSweeps = 10000;  // of Newton and CG; of PGS
 
 bool IsMuscle(const mjModel* model, int actuator) { return model->actuator_dyntype[actuator] == mjDYN_MUSCLE; }
