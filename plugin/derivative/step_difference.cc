@@ -16,7 +16,8 @@ constexpr double kUnconvergedCenteredEps = 6e-6;
 
 // (D4) nudges of the last resort, each half the one before, from as far as a contact's bend allows
 constexpr double kLargestEps = 32 * kEps;
-constexpr int kLadderSizes = 6;  // down to kEps, or until all is sure
+constexpr int kLadderSizes = 6;      // down to kEps …
+constexpr double kSurePart = 1e-10;  // … or until each part of a column is as sure as this of its largest number
 constexpr int kFewSamples = 3;
 
 bool HasSensor(const mjModel* model, int type) {

@@ -14,9 +14,6 @@ namespace costate {
 /// Why mjd_transitionFD cannot be used for this model (it refuses, or its result is wrong); null when it can.
 const char* WhyNotTransitionFd(const mjModel* model, bool sensors);
 
-/// (D4) a ladder ends where each part of a column is as sure as this of its largest number.
-inline constexpr double kSurePart = 1e-10;
-
 /// Differences of `substeps` engine steps at once: extrapolated as the last resort of Level::kBest, (D4); at
 /// Level::kStep plain, by mjd_transitionFD where that is right and substeps is 1, else by nudges of our own.
 class StepDifference final : public Backend {

@@ -45,7 +45,7 @@ StepStatus StepDifference::ParameterLadders(mjData* data, ParameterDifference* t
   StepQuotients* quotients = BeginLadders(stencils->Center(), data, P ? substeps_ : 0, Ps != nullptr);
   for (int k = 0; k < theta->size(); k++) {
     if (theta->failed()[static_cast<std::size_t>(k)].empty()) continue;
-    if (const char* why = quotients->Along(stencils, k, kSurePart, &along_)) theta->SayOpen(k, why);
+    if (const char* why = quotients->Along(stencils, k, &along_)) theta->SayOpen(k, why);
     if (P) P->col(k) = along_.head(dims.ndx);
     if (Ps) Ps->col(k) = along_.tail(dims.ns);
   }

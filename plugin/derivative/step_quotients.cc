@@ -272,8 +272,7 @@ StepQuotients::Column StepQuotients::Differences(int col, double eps_max, double
   return column;
 }
 
-StepQuotients::Column StepQuotients::Differences(ParameterStencils* stencils, int k, ParameterStencils::Reach reach,
-                                                 double sure) {
+StepQuotients::Column StepQuotients::Differences(ParameterStencils* stencils, int k, ParameterStencils::Reach reach) {
   const ParameterStencils::Ladder ladder = stencils->LadderOf(k, reach);
   Column column;
   column.eps = ladder.longest;
@@ -287,7 +286,7 @@ StepQuotients::Column StepQuotients::Differences(ParameterStencils* stencils, in
   };
   place(0, 0);
   Interval(&here_, &here_sensors_, &stencil_set_);
-  Ladder(place, sure, &column);
+  Ladder(place, 0, &column);
 
   // a switch that is always within reach may leave no trace
   if (column.smooth()) return column;
@@ -345,27 +344,40 @@ Extrapolation StepQuotients::Row(const Column& column, int row, bool corner) con
   return e;
 }
 
-// how far a row's extrapolations are from each other, whatever its noise may be: beside a corner that is overestimated
-double StepQuotients::Spread(const Column& column, int row) const {
+Extrapolation StepQuotients::Extrapolated(const Column& column, int row, double noise) const {
   double values[32];
   const int begin = row < dims_.ndx ? column.first : std::max(column.first, chosen_[row - dims_.ndx]);
   for (int k = begin; k < column.end; ++k) values[k - begin] = quotients_(row, k);
-  return Extrapolate(values, column.end - begin, column.side == Side::kCentered, 0).error;
+  return Extrapolate(values, column.end - begin, column.side == Side::kCentered, std::ldexp(noise, begin));
 }
 
+// errors are how far extrapolations are from each other; noise that is measured beside a corner may be none, and is no
+// more than what the last two sizes of any row of a part differ by
 void StepQuotients::Fill(const Column& column, double nudge, VectorXd* values, VectorXd* errors) const {
   values->resize(rows());
   errors->resize(rows());
-  for (int row = 0; row < rows(); ++row) {
-    const Extrapolation e = Row(column, row, false);
-    (*errors)[row] = std::isfinite(e.error) ? Spread(column, row) : e.error;
-    (*values)[row] = std::isfinite(e.error) ? e.value : Plain(column, row, nudge);
+  const double h = (column.side == Side::kCentered ? 2 : 1) * column.eps;
+  int begin = 0;
+  for (const int size : parts_) {
+    double last = kNoBar;
+    if (size > 0 && column.end - column.first > 1) {
+      last = (quotients_.block(begin, column.end - 1, size, 1) - quotients_.block(begin, column.end - 2, size, 1))
+                 .cwiseAbs()
+                 .maxCoeff();
+    }
+    for (int row = begin; row < begin + size; ++row) {
+      const double noise = std::min(2 * noise_[row] / h, std::ldexp(last, 1 - column.end));
+      const Extrapolation e = Extrapolated(column, row, noise);
+      (*errors)[row] = Extrapolated(column, row, 0).error;
+      (*values)[row] = std::isfinite(e.error) ? e.value : Plain(column, row, nudge);
+    }
+    begin += size;
   }
 }
 
-const char* StepQuotients::Along(ParameterStencils* stencils, int k, double sure, VectorXd* out) {
+const char* StepQuotients::Along(ParameterStencils* stencils, int k, VectorXd* out) {
   const double nudge = stencils->parameter(k).nudge;
-  Column column = Differences(stencils, k, ParameterStencils::kUsual, sure);
+  Column column = Differences(stencils, k, ParameterStencils::kUsual);
   const char* why = WhyOpen(column);
   Fill(column, nudge, out, &errors_);
 
@@ -383,7 +395,7 @@ const char* StepQuotients::Along(ParameterStencils* stencils, int k, double sure
     }
     if (!poor || !column.smooth()) break;
     if (ReadWarnings(data_) != StepStatus::kOk) break;
-    column = Differences(stencils, k, reach, sure);
+    column = Differences(stencils, k, reach);
     if (ReadWarnings(data_) != StepStatus::kOk) {  // models that cannot be stepped say nothing of this one
       ClearWarnings(data_);
       break;

@@ -43,7 +43,7 @@ class StepQuotients {
 
   /// All rows of the column of parameter k, by models moved along it, (D5). @pre Begin had the model of `stencils`.
   /// @return why some row has no derivative: too few sizes, slopes of both sides that differ; null: all have
-  const char* Along(ParameterStencils* stencils, int k, double sure, VectorXd* out);
+  const char* Along(ParameterStencils* stencils, int k, VectorXd* out);
 
   /// One row of the column, extrapolated, with its error bar; that is infinite where too few sizes are of use: of a
   /// sensor also where it reads other contacts. @param corner  count a jump of the slope at the point, a bend beside
@@ -59,8 +59,8 @@ class StepQuotients {
   int rows() const { return dims_.ndx + ns_; }
 
  private:
-  Column Differences(ParameterStencils* stencils, int k, ParameterStencils::Reach reach, double sure);
-  double Spread(const Column& column, int row) const;
+  Column Differences(ParameterStencils* stencils, int k, ParameterStencils::Reach reach);
+  Extrapolation Extrapolated(const Column& column, int row, double noise) const;
   void Fill(const Column& column, double nudge, VectorXd* values, VectorXd* errors) const;
   const char* WhyOpen(const Column& column) const;
   void Interval(VectorXd* next, VectorXd* sensors, SwitchSet* active);

@@ -614,6 +614,29 @@ TEST_F(ParameterClamp, SweepsFollowSmallNudges) {
   }
 }
 
+// A tendon exactly at rest has no stiffness in the metric of the discrete integrator, but beside it: what neighbours by
+// the state differ by is no noise of numbers of the model, whose column is as sure as anywhere.
+TEST_F(ParameterClamp, ATendonAtRestIsNoNoise) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option integrator="discrete" timestep=".004"/><worldbody>
+    <body pos="0 0 .5"><joint name="j" axis="0 1 0" damping=".03"/><geom name="g" type="capsule" size=".02" fromto="0 0 0 .3 0 0"/>
+      <body name="b" pos=".3 0 0"><joint name="k" axis="0 1 0"/><geom type="capsule" size=".02" fromto="0 0 0 .2 0 .1"/></body></body>
+    </worldbody><tendon><fixed stiffness="26"><joint joint="j" coef="-.6"/></fixed></tendon>
+    <sensor><jointpos joint="j"/><framelinacc objtype="body" objname="b"/></sensor></mujoco>)");
+  const ParameterSet set(model.get(), {"joint:k/armature", "joint:j/armature", "body:b/mass", "joint:j/damping"});
+  const DataPtr data = MakeData(model.get());
+  data->qpos[1] = .3;
+  data->qvel[0] = .6;
+  data->qvel[1] = -4;
+  const Reference reference = Differences(set, data.get(), 1, 4);
+  Linearizer linearizer(set.model());
+  linearizer.SetParameters(&set);
+  StepDerivative out;
+  linearizer.Linearize(GetState(model.get(), data.get()), VectorXd(), &out);
+  ASSERT_EQ(out.coverage.Worst(), Level::kStep);
+  ExpectColumns(out.P, reference.P, reference.P_error, 1e-6, set, "P");
+  ExpectColumns(out.Ps, reference.Ps, reference.Ps_error, 1e-6, set, "Ps");
+}
+
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (int scene : {0, 1, 2}) {
