@@ -19,6 +19,8 @@ constexpr double kJump = 0.1;        // of what a row changes by: a side that wo
 constexpr double kClear = 1e3;       // … and how many times the rounding
 constexpr double kCenteredNoise = 0.11, kForwardNoise = 0.66;  // of five points, by that of their fourth difference
 constexpr double kPoor = 1e-7;       // of the largest of a part: rounding that is worth wider nudges
+constexpr double kBent = 1e-5;       // likewise: worth shorter ones …
+constexpr double kMended = 0.1;      // … that leave no more than this
 constexpr double kNear = 10;         // of that disagreement, beyond which wider nudges tell of another piece
 constexpr double kWiden = 1.0 / 64;  // what wider nudges leave of rounding, but by chance
 constexpr double kCorner = 1e-3;     // of what a row changes by: more is no rounding of a smooth function
@@ -151,29 +153,41 @@ void ParameterDifference::SumAll(const std::vector<ParameterStencils::Point>& po
   fourth_ *= (centered ? kCenteredNoise : kForwardNoise) / h;
 }
 
-// (Q9) parts of sum_ that rounding may have made are taken from wider nudges, where five points and three agree better
-void ParameterDifference::Widen(int k, const Evaluate& evaluate) {
-  const auto note = [this](Part* part) {
-    part->error = std::min(SizeOf(*part, fourth_), SizeOf(*part, inner_));
-    part->poor = part->error > kPoor * SizeOf(*part, sum_);
-    return part->poor;
-  };
-  bool poor = false;
-  for (Part& part : parts_) {
-    poor = note(&part) || poor;
-    part.rounding = part.error;
+// wide_, inner_ and fourth_ of other nudges; false: they leave the smooth piece
+bool ParameterDifference::SumAt(int k, Reach reach, const Evaluate& evaluate) {
+  const std::vector<ParameterStencils::Point>& points = stencils_.Points(k, reach);
+  for (std::size_t i = 0; i < points.size(); i++) {
+    if (!evaluate(static_cast<int>(i), reach, &values_[i])) return false;
   }
-  for (const Reach reach : {ParameterStencils::kWide, ParameterStencils::kWidest}) {
-    if (!poor) return;
-    const std::vector<ParameterStencils::Point>& points = stencils_.Points(k, reach);
-    for (std::size_t i = 0; i < points.size(); i++) {
-      if (!evaluate(static_cast<int>(i), reach, &values_[i])) return;
+  wide_.swap(sum_);
+  SumAll(points);
+  wide_.swap(sum_);
+  apart_ = wide_ - sum_;
+  return true;
+}
+
+// (Q9) parts of sum_ that rounding may have made are taken from wider nudges, where five points and three agree better;
+// those that bend within the nudge from nearer ones, where rounding would have been more
+void ParameterDifference::Widen(int k, const Evaluate& evaluate) {
+  const auto error = [this](const Part& part) { return std::min(SizeOf(part, fourth_), SizeOf(part, inner_)); };
+  const auto take = [&](Part* part, const VectorXd& from) {
+    if (&from != &sum_) sum_.segment(part->begin, part->size) = from.segment(part->begin, part->size);
+    part->error = error(*part);
+    part->poor = part->error > kPoor * SizeOf(*part, sum_);
+  };
+  const auto poor = [](const Part& part) { return part.poor; };
+  const auto bends = [this](const Part& part) { return part.error > kBent * SizeOf(part, sum_); };
+  for (Part& part : parts_) take(&part, sum_);
+  if (std::any_of(parts_.begin(), parts_.end(), bends) && SumAt(k, ParameterStencils::kFine, evaluate)) {
+    for (Part& part : parts_) {
+      if (!bends(part) || !(error(part) < kMended * part.error)) continue;
+      take(&part, wide_);
+      part.poor = false;
     }
-    wide_.swap(sum_);
-    SumAll(points);
-    wide_.swap(sum_);
-    poor = false;
-    apart_ = wide_ - sum_;
+  }
+  for (Part& part : parts_) part.rounding = part.error;
+  for (const Reach reach : {ParameterStencils::kWide, ParameterStencils::kWidest}) {
+    if (std::none_of(parts_.begin(), parts_.end(), poor) || !SumAt(k, reach, evaluate)) break;
     for (Part& part : parts_) {
       if (!part.poor) continue;
       const auto is_good = [&](const Part& other) {  // in all that these rows count for
@@ -183,14 +197,11 @@ void ParameterDifference::Widen(int k, const Evaluate& evaluate) {
                SizeOf(other, apart_) <= kNear * std::max({other.error, other.rounding, small});
       };
       if (SizeOf(part, inner_) < part.error && std::all_of(parts_.begin(), parts_.end(), is_good)) {
-        sum_.segment(part.begin, part.size) = wide_.segment(part.begin, part.size);
-        note(&part);
-      } else if (std::min(SizeOf(part, fourth_), SizeOf(part, inner_)) >
-                 part.error) {  // no rounding, which would have become less
+        take(&part, wide_);
+      } else if (error(part) > part.error) {  // no rounding, which would have become less
         part.poor = false;
       }
       part.rounding *= kWiden;
-      poor = poor || part.poor;
     }
   }
 }

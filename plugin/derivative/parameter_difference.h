@@ -62,6 +62,7 @@ class ParameterDifference {
   bool Difference(int k, const Evaluate& evaluate);
   void SumAll(const std::vector<ParameterStencils::Point>& points);
   void SumOneSide(double h, int near, int far, VectorXd* sum) const;
+  bool SumAt(int k, Reach reach, const Evaluate& evaluate);
   void Widen(int k, const Evaluate& evaluate);
   struct Bend {
     bool corner = false, jump[2] = {false, false};  ///< backwards, forwards: that side does not begin at the point

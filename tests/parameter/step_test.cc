@@ -614,6 +614,27 @@ TEST_F(ParameterClamp, SweepsFollowSmallNudges) {
   }
 }
 
+// A carriage of 10 g under a load of 100 kg that slides on it: the joint's own entry of M, of which a nudge of its
+// damping is 1e-4, is the load's, what the damping slows down is the carriage.
+TEST_F(ParameterClamp, NudgesThatBendAreMadeShorter) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody>
+    <body><joint name="carriage" type="slide" axis="1 0 0"/><geom size=".01" mass=".01"/>
+      <body pos="0 0 .1"><joint name="load" type="slide" axis="1 0 0" damping=".1"/><geom size=".1" mass="100"/></body></body>
+    </worldbody></mujoco>)");
+  const ParameterSet set(model.get(), {"joint:carriage/damping", "joint:load/damping"});
+  const DataPtr data = MakeData(model.get());
+  data->qvel[0] = .7;
+  data->qvel[1] = -.4;
+  const Reference near = Differences(set, data.get(), 1, 1e-2);
+  for (const Level level : {Level::kBest, Level::kResidual}) {
+    Linearizer linearizer(set.model(), {.level = level});
+    linearizer.SetParameters(&set);
+    StepDerivative out;
+    linearizer.Linearize(GetState(model.get(), data.get()), VectorXd(), &out);
+    ExpectColumns(out.P, near.P, near.P_error, 1e-6, set, "P");
+  }
+}
+
 // A tendon exactly at rest has no stiffness in the metric of the discrete integrator, but beside it: what neighbours by
 // the state differ by is no noise of numbers of the model, whose column is as sure as anywhere.
 TEST_F(ParameterClamp, ATendonAtRestIsNoNoise) {
