@@ -142,7 +142,7 @@ void ParameterDifference::SumAll(const std::vector<ParameterStencils::Point>& po
     for (std::size_t i = 0; i < points.size(); i++) *sum += weights[i] * (values_[i] - center_);
   };
   const bool centered = points.size() == 4;
-  double weights[5];
+  double weights[5] = {};
   for (std::size_t i = 0; i < points.size(); i++) weights[i] = points[i].weight;
   weigh(&sum_, weights);
   const double h = points[centered ? 2 : 1].offset;

@@ -1,4 +1,5 @@
 // One VJP a knot, or with delays one an engine step, whose late controls go to the knots that gave them.
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -9,6 +10,29 @@
 #include "rollout/knot_health.h"
 
 namespace costate {
+namespace {
+
+bool IsOpen(const TermCoverage& term) { return term.reason.rfind("no derivative", 0) == 0; }
+
+// the worst step's, with what any step says of parameters that lie on a switch
+void Cover(const Coverage& step, Coverage* all) {
+  const bool worse = all->terms.empty() || step.Worst() > all->Worst();
+  if (!worse && std::none_of(step.terms.begin(), step.terms.end(), IsOpen)) return;
+  Coverage before;
+  if (worse) {
+    before.terms.swap(all->terms);
+    *all = step;
+  }
+  for (const TermCoverage& term : (worse ? before : step).terms) {
+    if (!IsOpen(term)) continue;
+    const auto same = [&](const TermCoverage& t) { return t.term == term.term; };
+    const auto at = std::find_if(all->terms.begin(), all->terms.end(), same);
+    if (at == all->terms.end()) all->terms.push_back(term);
+    else if (!IsOpen(*at)) at->reason = term.reason;
+  }
+}
+
+}  // namespace
 
 Linearizer* AdjointSweep::Products() {
   const bool same =
@@ -143,7 +167,7 @@ void AdjointSweep::LookCloser(int t, const VectorXd& moving) {
 bool AdjointSweep::PullStep(int t, ConstVectorRef x, ConstVectorRef sigma) {
   Products()->Vjp(x, U.col(t), w.lambda, sigma, &w.vjp, options.forces);
   if (w.vjp.status != StepStatus::kOk) return Fail(w.vjp.status, t);
-  if (out->coverage.terms.empty() || w.vjp.coverage.Worst() > out->coverage.Worst()) out->coverage = w.vjp.coverage;
+  Cover(w.vjp.coverage, &out->coverage);
   out->U.col(t) += w.vjp.u;
   if (options.parameters) out->theta += w.vjp.theta;
   if (options.forces) {

@@ -165,6 +165,30 @@ TEST_F(ParameterRollout, WantsTheModelOfTheSet) {
   EXPECT_ERROR(linearizer.SetParameters(&set), ErrorCode::kInvalidArgument, "parameters.model()");
 }
 
+// A box that lands on the way and slides on a floor of the same friction: of that number some knots' gradients have two
+// sides, and the whole gradient's coverage says so.
+TEST_F(ParameterRollout, CoverageNamesWhatLiesOnASwitchAtAnyKnot) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom type="plane" size="1 1 1"/>
+    <body pos="0 0 .1005"><freejoint/><geom name="box" type="box" size=".1 .1 .1"/></body></worldbody></mujoco>)");
+  const ParameterSet set(model.get(), {"geom:box/friction[0]", "option/gravity[2]"});
+  const DataPtr data = MakeData(model.get());
+  data->qvel[0] = .5;
+  const WholeLoss loss(model.get(), false);
+  Adjoint adjoint(set.model(), GetContext(model.get(), data.get()));
+  const auto said = [&](int steps) {
+    RolloutGradient g;
+    adjoint.Gradient(GetState(model.get(), data.get()), MatrixXd(0, steps), loss, {.parameters = &set}, &g);
+    EXPECT_TRUE(g.status.ok());
+    std::string without;
+    for (const TermCoverage& term : g.coverage.terms) {
+      if (term.reason.rfind("no derivative", 0) == 0) without += term.term + ": " + term.reason;
+    }
+    return without;
+  };
+  EXPECT_EQ(said(3), "");
+  EXPECT_EQ(said(20), "parameter geom:box/friction[0]: no derivative: a corner");
+}
+
 // friction loss at 0 has no row: that column alone comes from whole steps, and the coverage says so
 TEST_F(ParameterRollout, CoverageNamesWhatIsDifferencedInWholeSteps) {
   const ModelPtr model = LoadModelFromString(
