@@ -68,8 +68,9 @@ class Curvature {
   /// those that the pull-back itself differences 1e-5.
   ///
   /// @throws as GaussNewton; Error{kInvalidArgument} when d.theta leaves the parameters' bounds both ways.
-  /// Cost: N JVPs and 3 to 5 N VJPs; 5 to 9 N where terms are differenced, 17 N beside switches; with parameters N
-  /// Linearize and up to 15 N VJPs. Source: plugin/rollout/README.md, "Tangent and curvature".
+  /// Cost: N JVPs and 3 to 5 N VJPs, up to 4 N more where curvature is weak beside slopes; 5 to 9 N where terms are
+  /// differenced, 17 N beside switches; with parameters N Linearize and up to 15 N VJPs. Source:
+  /// plugin/rollout/README.md, "Tangent and curvature".
   void Hessian(const RolloutDirection& d, CurvatureProduct* out);
 
  private:

@@ -16,6 +16,9 @@ namespace {
 constexpr double kNudge = 3e-7, kDifferencedNudge = 3e-5;
 // how much the quotients of both sides may differ: truncation is of the square of that, beyond it one is extrapolated
 constexpr double kSpread = 1e-3;
+// rounding is of what is pulled back: over the nudge it hides a curvature that is weak beside that. Longer ones follow,
+// at most two, while both sides then differ by no more than this, or less than bends alone would
+constexpr double kWeak = 1e-5, kNoisy = 1e-4, kRounded = 1e-11, kLonger = 16, kBent = 0.02;
 // differenced nudges, each a quarter of the one before: rows and sensors bend within the first
 constexpr int kSizes = 4, kMostSizes = 8;
 constexpr double kAgrees = 1e-7;                           // change from one to the next that is as good as none …
@@ -25,9 +28,9 @@ constexpr double kNoise = 1e-9, kDifferencedNoise = 1e-5;  // of a product, rela
 constexpr double kQuiet = 1e-8;                            // likewise: what differenced products err by
 
 // Centred quotients at one nudge, where both sides see a switch to the side without it; `theta` may be null.
-// `spread` receives by how much both sides differ, 0 where that is noise.
+// `differ` receives by how much both sides differ, whatever that is, `spread` the same and 0 where it is noise.
 bool Quotient(const StepBend& b, KnotProducts* products, double h, double noise, VectorRef out, VectorRef* theta,
-              bool* one_sided, double* spread) {
+              bool* one_sided, double* spread, double* differ = nullptr) {
   VectorXd side[2], side_theta[2];
   KnotCovector pulled;
   for (int k = 0; k < 2; k++) {
@@ -46,7 +49,9 @@ bool Quotient(const StepBend& b, KnotProducts* products, double h, double noise,
 
   // both sides differ by O(h) where the step is smooth, by 1/h where a switch is crossed
   const double plus = side[0].norm(), minus = side[1].norm(), more = std::max(plus, minus);
-  *spread = h * more > noise * b.pulled.norm() ? (side[0] - side[1]).norm() / more : 0;
+  const double both = more > 0 ? (side[0] - side[1]).norm() / more : 0;
+  *spread = h * more > noise * b.pulled.norm() ? both : 0;
+  if (differ) *differ = both;
   *one_sided = *spread > 0.5;
   const double first = !*one_sided ? 0.5 : plus < minus ? 1 : 0;
   out = first * side[0] + (1 - first) * side[1];
@@ -80,13 +85,30 @@ struct Into {
   }
 };
 
-// Products in closed form: one nudge, extrapolated where that bends. Beside a switch a quarter of it has to agree.
+// Products in closed form: one nudge, longer where they hide in rounding, extrapolated where that bends. Beside a
+// switch a quarter of it has to agree.
 bool FineBend(const StepBend& b, KnotProducts* products, double largest, Into into, BendSides* sides) {
-  const double h = kNudge / largest;
-  double spread = 0;
-  if (!Quotient(b, products, h, kNoise, into.out, into.theta, &sides->one_sided, &spread)) return false;
-  if (!sides->one_sided && spread <= kSpread) return true;
+  double h = kNudge / largest, spread = 0, differ = 0;
+  if (!Quotient(b, products, h, kNoise, into.out, into.theta, &sides->one_sided, &spread, &differ)) return false;
   MatrixXd D(into.size(), 2);
+  const auto noisy = [&] {
+    const double seen = h * into.out.norm(), pulled = b.pulled.norm();
+    return !sides->one_sided && seen < kWeak * pulled && (differ > kNoisy || seen < kRounded * pulled);
+  };
+  for (int k = 0; k < 2 && noisy(); ++k) {
+    bool side = false;
+    double longer_spread = 0, longer = 0;
+    into.Read(D.col(0));
+    const bool ok = Quotient(b, products, kLonger * h, kNoise, into.out, into.theta, &side, &longer_spread, &longer);
+    if (!ok || side || longer > std::max(kSpread, std::min(kBent, kLonger / 2 * differ))) {
+      into.Take(D.col(0));
+      break;
+    }
+    h *= kLonger;
+    spread = longer_spread;
+    differ = longer;
+  }
+  if (!sides->one_sided && spread <= kSpread) return true;
   into.Read(D.col(0));
   const double smaller = sides->one_sided ? 4 : 2;
   bool side = false;
