@@ -26,7 +26,8 @@
 namespace costate {
 namespace {
 
-constexpr double kHuge = 1e12;  // of forces and activations: a rounding of one is 1e-4
+constexpr double kHuge = 1e12;   // of forces and activations: a rounding of one is 1e-4
+constexpr double kRest = 1e-13;  // [m] a tendon's length is known to
 
 // as the model sets its solver, before noslip
 VectorXd EngineAcceleration(mjModel model, mjData* data) {
@@ -304,8 +305,14 @@ void Certifier::Tendons() {
   }
   for (int t = 0; t < m_->ntendon && !(m_->opt.disableflags & mjDSBL_SPRING); t++) {
     const mjtNum* rest = SpringRange(m_, d_, t);
-    if (m_->tendon_stiffness[t] == 0 || rest[0] == rest[1]) continue;
+    if (m_->tendon_stiffness[t] == 0) continue;
     const double length = d_->ten_length[t], edge = std::min(std::abs(length - rest[0]), std::abs(length - rest[1]));
+    if (rest[0] == rest[1]) {
+      const bool in_metric = std::find(d_->efm_tid, d_->efm_tid + d_->nefmT, t) != d_->efm_tid + d_->nefmT;
+      if (IsDiscrete(m_) && in_metric && edge < kRest)  // (H2)
+        Add(Name("spring", mjOBJ_TENDON, t), "rests", "pulls", 0, "m", false);
+      continue;
+    }
     const bool slack = length >= rest[0] && length <= rest[1];
     Add(Name("spring", mjOBJ_TENDON, t), slack ? "slack" : "pulls", slack ? "pulls" : "slack", edge, "m", !slack);
   }

@@ -92,6 +92,30 @@ TEST_F(CertificateCornerTest, AMuscleSwitchesWhereItsControlIsItsActivation) {
 
 // Its time constant goes with the activation within [0, 1], with smoothing and without: on an edge the slope is that
 // inside.
+// The discrete integrator leaves a tendon exactly at its rest length out of its metric: whatever leaves the length as
+// it is does so to rounding, and the step jumps.
+TEST_F(CertificateCornerTest, ATendonAtRestJumpsUnderTheDiscreteIntegrator) {
+  for (const char* integrator : {"discrete", "implicitfast", "Euler"}) {
+    SCOPED_TRACE(integrator);
+    const ModelPtr model =
+        LoadModelFromString(std::string("<mujoco><option timestep='0.005' integrator='") + integrator + R"('/>
+      <worldbody><site name="a" pos=".3 .2 .5"/><body pos=".1 0 .2"><joint type="slide" axis="1 0 0"/><geom size=".05"/>
+        <site name="b"/></body></worldbody>
+      <tendon><spatial name="cord" stiffness="30"><site site="a"/><site site="b"/></spatial></tendon></mujoco>)");
+    const DataPtr data = MakeData(model.get());
+    data->qvel[0] = 0.4;
+    for (const double q : {0.0, 1e-3}) {
+      data->qpos[0] = q;
+      mj_forward(model.get(), data.get());
+      const bool rests = q == 0 && std::string(integrator) == "discrete";
+      const Certificate certificate = Certify(model.get(), data.get());
+      EXPECT_EQ(certificate.label, rests ? Smoothness::kModeCrossing : Smoothness::kSmooth) << q;
+      EXPECT_EQ(Find(certificate, "spring of cord", "pulls") != nullptr, rests) << q;
+      EXPECT_EQ(StepQuotients(model.get(), data.get(), 0).jump() > 1e-3, rests) << q;
+    }
+  }
+}
+
 TEST_F(CertificateCornerTest, AMuscleAtRestOrFullIsOneSidedInItsActivation) {
   for (const char* smoothing : {"0", ".2"}) {
     const ModelPtr model = LoadModelFromString(
