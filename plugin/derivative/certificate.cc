@@ -258,7 +258,7 @@ void Certifier::Neighbours() {
   StepStencil stencil(m_);
   const DataPtr data = MakeData(m_);
   mj_copyState(m_, d_, data.get(), mjSTATE_INTEGRATION);
-  stencil.CaptureConverged(model.get(), data.get());
+  stencil.CaptureConverged(&model, data.get());
   stencil.Restore(model.get(), data.get(), -1, 0);
   model.SelectActivationBranches(data.get(), 1);
   const auto step = [&](int column, double nudge, SwitchSet* set) {

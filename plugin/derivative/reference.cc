@@ -54,7 +54,8 @@ class ReferenceDifferences {
 ReferenceDifferences::ReferenceDifferences(const mjModel* model, const mjData* data, const ReferenceOptions& options)
     : model_(model),
       options_(options),
-      quotients_(model, options.substeps, options.sensors, options.sizes),
+      quotients_(model, options.substeps,
+                 options.sensors ? StepQuotients::Beside::kSensors : StepQuotients::Beside::kNothing, options.sizes),
       dims_(quotients_.stencil().dims()),
       data_(MakeData(model)),
       ns_(options.sensors ? dims_.ns : 0) {

@@ -15,9 +15,7 @@ constexpr double kEps = 1e-6;
 constexpr double kUnconvergedCenteredEps = 6e-6;
 
 // (D4) nudges of the last resort, each half the one before, from as far as a contact's bend allows
-constexpr double kLargestEps = 32 * kEps;
-constexpr int kLadderSizes = 6;      // down to kEps …
-constexpr double kSurePart = 1e-10;  // … or until each part of a column is as sure as this of its largest number
+constexpr int kLadderSizes = 6;  // down to kEps, or until each part of a column is sure
 constexpr int kFewSamples = 3;
 
 bool HasSensor(const mjModel* model, int type) {
@@ -93,14 +91,22 @@ void StepDifference::Conclude(const mjData* data, StepDerivative* out) const {
   if (out->status == StepStatus::kOk && !finite) out->status = StepStatus::kBadState;
 }
 
+StepQuotients* StepDifference::BeginQuotients(const mjModel* model, mjData* data, int substeps,
+                                              StepQuotients::Beside beside, Quotients* kept) const {
+  if (!*kept) *kept = std::make_unique<StepQuotients>(model, substeps, beside, kLadderSizes);
+  ClearWarnings(data);
+  (*kept)->Begin(model, data);
+  (*kept)->MeasureNoise(kFewSamples);
+  return kept->get();
+}
+
 // at the point that `data` holds; 0 substeps: sensors alone
 StepQuotients* StepDifference::BeginLadders(const mjModel* model, mjData* data, int substeps, bool sensors) {
-  std::unique_ptr<StepQuotients>& kept = substeps == 0 ? sensors_alone_ : sensors ? interval_and_sensors_ : interval_;
-  if (!kept) kept = std::make_unique<StepQuotients>(model, substeps, sensors, kLadderSizes);
-  ClearWarnings(data);
-  kept->Begin(model, data);
-  kept->MeasureNoise(kFewSamples);
-  return kept.get();
+  return BeginQuotients(model, data, substeps,
+                        sensors ? StepQuotients::Beside::kSensors : StepQuotients::Beside::kNothing,
+                        substeps == 0 ? &sensors_alone_
+                        : sensors     ? &interval_and_sensors_
+                                      : &interval_);
 }
 
 // (D4) all columns of `out`, each over as many sizes as lie on the smooth piece of the point
@@ -113,10 +119,7 @@ void StepDifference::Extrapolate(const mjModel* model, mjData* data, int substep
     const bool control = col >= dims.ndx;
     const int c = control ? col - dims.ndx : col;
     const auto fill = [&](MatrixXd* matrix, int first) {
-      for (int i = 0; i < matrix->rows(); ++i) {
-        const Extrapolation e = quotients->Row(column, first + i, false);
-        (*matrix)(i, c) = std::isfinite(e.error) ? e.value : quotients->Plain(column, first + i, kEps);
-      }
+      for (int i = 0; i < matrix->rows(); ++i) (*matrix)(i, c) = quotients->Value(column, first + i, kEps);
     };
     fill(control ? &out->B : &out->A, 0);
     fill(control ? &out->D : &out->C, dims.ndx);
@@ -199,7 +202,7 @@ void StepDifference::Capture(const mjModel* model, mjData* data) {
   model_.Refresh(model, options_.converge);
   ClearWarnings(data);
   if (options_.converge) {
-    stencil_.CaptureConverged(model_.get(), data);
+    stencil_.CaptureConverged(&model_, data);
   } else {
     stencil_.Capture(model_.get(), data);
   }

@@ -11,6 +11,9 @@
 
 namespace costate {
 
+/// (D4) the largest nudge, and what part of the largest number of each part of a column is sure enough.
+inline constexpr double kLargestEps = 3.2e-5, kSurePart = 1e-10;
+
 /// Why mjd_transitionFD cannot be used for this model (it refuses, or its result is wrong); null when it can.
 const char* WhyNotTransitionFd(const mjModel* model, bool sensors);
 
@@ -42,9 +45,16 @@ class StepDifference final : public Backend {
  private:
   using RowMatrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
+  using Quotients = std::unique_ptr<StepQuotients>;
+
   void Resize(bool step, bool sensors, StepDerivative* out) const;
   void Conclude(const mjData* data, StepDerivative* out) const;
   void Extrapolate(const mjModel* model, mjData* data, int substeps, bool sensors, StepDerivative* out);
+  StepQuotients* BeginQuotients(const mjModel* model, mjData* data, int substeps, StepQuotients::Beside beside,
+                                Quotients* kept) const;
+  void ExtrapolateForces(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out);
+  void ExtrapolateAcceleration(const mjModel* model, mjData* data, AccelerationDerivative* out);
+  void DifferenceAcceleration(const mjModel* model, mjData* data, AccelerationDerivative* out);
   StepQuotients* BeginLadders(const mjModel* model, mjData* data, int substeps, bool sensors);
   StepStatus ParameterLadders(mjData* data, ParameterDifference* theta, MatrixXd* P, MatrixXd* Ps);
   void SensorDifferences(mjData* data, StepDerivative* out);
@@ -64,7 +74,7 @@ class StepDifference final : public Backend {
   VectorXd next_[3], sensors_[3];  // at the point, nudged forward, nudged backward
   RowMatrix A_, B_, C_, D_;
   VectorXd quotient_, along_;
-  std::unique_ptr<StepQuotients> interval_, interval_and_sensors_, sensors_alone_;  // (D4), made when they are needed
+  Quotients interval_, interval_and_sensors_, sensors_alone_, acceleration_;  // (D4), made when they are needed
 };
 
 }  // namespace costate

@@ -16,21 +16,37 @@ constexpr int kInverseSizes = 4;      // each a tenth of the one before, until n
 using VectorMap = Eigen::Map<VectorXd>;
 using ConstVectorMap = Eigen::Map<const VectorXd>;
 
+// (D4) an applied force by what it changes a velocity in one step: as much as the nudge of that is
+double ForceNudge(const mjModel* m, const mjData* d, int force) {
+  double mass = 0;
+  if (force < m->nv) {
+    mass = d->M[m->M_rowadr[force] + m->M_rownnz[force] - 1];
+  } else {
+    const int body = static_cast<int>(force - m->nv) / 6;
+    const mjtNum* inertia = m->body_inertia + 3 * body;
+    mass = (force - m->nv) % 6 < 3 ? m->body_mass[body] : *std::max_element(inertia, inertia + 3);
+  }
+  return kLargestEps / m->opt.timestep * (mass > 0 ? mass : 1);
+}
+
+constexpr double kSmallest = 1.0 / 32;  // of the largest nudge, where no two are of use
+
 }  // namespace
 
 // forces enter the step as a control does: nudged and held over the interval
 bool StepDifference::Vjp(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out,
                          std::string* missing) {
-  if (covectors.forces && extrapolate_) {  // A and B do without, and begin at the point
-    CaptureStep(model, data, covectors.sensors.size() > 0);
-    stencil_.Restore(model_.get(), data, -1, 0);
-  }
+  if (covectors.forces && extrapolate_) stencil_.Capture(model, data);  // A and B begin there, and leave it
   if (!Backend::Vjp(model, data, {covectors.next, covectors.sensors, false}, out, missing)) return false;
   if (!covectors.forces || out->status != StepStatus::kOk) return true;
   const Dims& dims = stencil_.dims();
   const int nxfrc = 6 * static_cast<int>(model->nbody);
   out->qfrc.resize(dims.nv);
   out->xfrc.setZero(nxfrc);
+  if (extrapolate_) {
+    ExtrapolateForces(model, data, covectors, out);
+    return true;
+  }
   quotient_.resize(dims.ndx);
   ClearWarnings(data);
   const bool sensors = covectors.sensors.size() > 0;
@@ -64,12 +80,62 @@ bool StepDifference::Vjp(const mjModel* model, mjData* data, const StepCovectors
   return true;
 }
 
+// (D4) columns of forces behind those of controls
+void StepDifference::ExtrapolateForces(const mjModel* model, mjData* data, const StepCovectors& covectors,
+                                       StepVjp* out) {
+  const Dims& dims = stencil_.dims();
+  const bool sensors = covectors.sensors.size() > 0, step = covectors.step();
+  stencil_.Restore(model, data, -1, 0);
+  StepQuotients* quotients = BeginLadders(model, data, step ? substeps_ : 0, sensors);
+  const auto pull = [&](int force) {
+    const double eps = ForceNudge(model, data, force);
+    const StepQuotients::Column column = quotients->Differences(dims.ndx + dims.nu + force, eps, kSurePart);
+    double sum = 0;
+    for (int row = 0; row < covectors.next.size(); ++row)
+      sum += covectors.next[row] * quotients->Value(column, row, kSmallest * eps);
+    for (int row = 0; row < covectors.sensors.size(); ++row) {
+      const double sigma = covectors.sensors[row];
+      if (sigma != 0) sum += sigma * quotients->Value(column, dims.ndx + row, kSmallest * eps);
+    }
+    return sum;
+  };
+  for (int i = 0; i < dims.nv; ++i) out->qfrc[i] = pull(i);
+  for (int body = 1; body < model->nbody; ++body) {
+    if (model->body_weldid[body] == 0) continue;
+    for (int i = 6 * body; i < 6 * body + 6; ++i) out->xfrc[i] = pull(dims.nv + i);
+  }
+  out->status = ReadWarnings(data);
+}
+
+void StepDifference::ExtrapolateAcceleration(const mjModel* model, mjData* data, AccelerationDerivative* out) {
+  const Dims& dims = stencil_.dims();
+  StepQuotients* quotients = BeginQuotients(model, data, 0, StepQuotients::Beside::kAcceleration, &acceleration_);
+  out->qacc = quotients->beside();
+  const auto fill = [&](int col, double eps, MatrixXd* matrix, int c) {
+    const StepQuotients::Column column = quotients->Differences(col, eps, kSurePart);
+    for (int i = 0; i < dims.nv; ++i) (*matrix)(i, c) = quotients->Value(column, dims.ndx + i, kSmallest * eps);
+  };
+  for (int i = 0; i < dims.ndx; ++i) fill(i, kLargestEps, &out->x, i);
+  for (int i = 0; i < dims.nu; ++i) fill(dims.ndx + i, kLargestEps, &out->u, i);
+  for (int i = 0; i < dims.nv; ++i) fill(dims.ndx + dims.nu + i, ForceNudge(model, data, i), &out->force, i);
+}
+
 bool StepDifference::LinearizeAcceleration(const mjModel* model, mjData* data, AccelerationDerivative* out,
                                            std::string*) {
   const Dims& dims = stencil_.dims();
   out->x.resize(dims.nv, dims.ndx);
   out->u.resize(dims.nv, dims.nu);
   out->force.resize(dims.nv, dims.nv);
+  if (extrapolate_) ExtrapolateAcceleration(model, data, out);
+  else DifferenceAcceleration(model, data, out);
+  out->status = ReadWarnings(data);
+  if (out->status == StepStatus::kOk && !(out->x.allFinite() && out->u.allFinite()))
+    out->status = StepStatus::kBadState;
+  return true;
+}
+
+void StepDifference::DifferenceAcceleration(const mjModel* model, mjData* data, AccelerationDerivative* out) {
+  const Dims& dims = stencil_.dims();
   Capture(model, data);
   model_.SkipSensors();
   stencil_.Restore(model_.get(), data, -1, 0);
@@ -100,10 +166,6 @@ bool StepDifference::LinearizeAcceleration(const mjModel* model, mjData* data, A
     out->force.col(i) = (next_[1] - next_[2]) / (2 * eps_);
   }
   for (VectorXd& next : next_) next.resize(dims.nx);
-  out->status = ReadWarnings(data);
-  if (out->status == StepStatus::kOk && !(out->x.allFinite() && out->u.allFinite()))
-    out->status = StepStatus::kBadState;
-  return true;
 }
 
 bool StepDifference::LinearizeInverse(const mjModel* model, mjData* data, ConstVectorRef qacc, InverseDerivative* out,

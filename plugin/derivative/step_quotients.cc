@@ -30,13 +30,16 @@ double Largest(const Eigen::Ref<const VectorXd>& values) {
 
 }  // namespace
 
-StepQuotients::StepQuotients(const mjModel* model, int substeps, bool sensors, int sizes)
+StepQuotients::StepQuotients(const mjModel* model, int substeps, Beside beside, int sizes)
     : substeps_(substeps),
       sizes_(sizes),
+      beside_(beside),
       local_(model),
       stencil_(model),
       dims_(stencil_.dims()),
-      ns_(sensors ? dims_.ns : 0),
+      ns_(beside == Beside::kNothing   ? 0
+          : beside == Beside::kSensors ? dims_.ns
+                                       : dims_.nv),
       next_(dims_.nx),
       sensors_(ns_),
       noise_(VectorXd::Zero(dims_.ndx + ns_)),
@@ -51,14 +54,15 @@ StepQuotients::StepQuotients(const mjModel* model, int substeps, bool sensors, i
       half_(dims_.ndx),
       left_(dims_.nv, quotients_.cols()),
       parts_{dims_.nv, dims_.nv, dims_.na} {
-  if (sensors) parts_.insert(parts_.end(), model->sensor_dim, model->sensor_dim + model->nsensor);
+  if (beside == Beside::kSensors) parts_.insert(parts_.end(), model->sensor_dim, model->sensor_dim + model->nsensor);
+  if (beside == Beside::kAcceleration) parts_.push_back(dims_.nv);
 }
 
 void StepQuotients::Begin(const mjModel* model, mjData* data) {
   data_ = data;
   local_.Refresh(model, true);
-  if (ns_ == 0) local_.SkipSensors();
-  stencil_.CaptureConverged(local_.get(), data_);
+  if (beside_ != Beside::kSensors) local_.SkipSensors();
+  stencil_.CaptureConverged(&local_, data_);
   stencil_.Restore(local_.get(), data_, -1, 0);
   local_.SelectActivationBranches(data_, std::max(1, substeps_));
   stencil_.Restore(local_.get(), data_, -1, 0);
@@ -73,7 +77,9 @@ void StepQuotients::Interval(VectorXd* next, VectorXd* sensors, SwitchSet* activ
   if (substeps_ == 0) active->Forward(m, data_);
   for (int k = 0; k < std::max(1, substeps_); ++k) {
     if (substeps_ > 0) active->Step(m, data_);
-    if (k == 0 && ns_ > 0) *sensors = Eigen::Map<const VectorXd>(data_->sensordata, ns_);
+    if (k > 0 || ns_ == 0) continue;
+    const mjtNum* values = beside_ == Beside::kSensors ? data_->sensordata : data_->qacc;
+    *sensors = Eigen::Map<const VectorXd>(values, ns_);
   }
   mj_getState(m, data_, next->data(), kStateSignature);
 }
@@ -230,7 +236,7 @@ double StepQuotients::Left(const Column& column, int row) const {
 // a sensor that a nudge turns to other contacts says nothing over that size, and nothing else does
 void StepQuotients::NoteChoices(int k) {
   const mjModel* m = local_.get();
-  for (int i = 0; i < m->nsensor && ns_ > 0; ++i) {
+  for (int i = 0; i < m->nsensor && beside_ == Beside::kSensors; ++i) {
     if (!ChoosesContacts(m, i) || stencil_set_.SameChoice(base_, i)) continue;
     std::fill_n(chosen_.begin() + m->sensor_adr[i], m->sensor_dim[i], k + 1);
   }
@@ -369,7 +375,7 @@ void StepQuotients::Fill(const Column& column, double nudge, VectorXd* values, V
       const double noise = std::min(2 * noise_[row] / h, std::ldexp(last, 1 - column.end));
       const Extrapolation e = Extrapolated(column, row, noise);
       (*errors)[row] = Extrapolated(column, row, 0).error;
-      (*values)[row] = std::isfinite(e.error) ? e.value : Plain(column, row, nudge);
+      (*values)[row] = std::isfinite(e.error) ? e.value : Value(column, row, nudge);
     }
     begin += size;
   }
@@ -445,8 +451,10 @@ const char* StepQuotients::WhyOpen(const Column& column) const {
   return nullptr;
 }
 
-double StepQuotients::Plain(const Column& column, int row, double eps) const {
+double StepQuotients::Value(const Column& column, int row, double eps) const {
   if (column.side == Side::kNone) return 0;
+  const Extrapolation e = Row(column, row, false);
+  if (std::isfinite(e.error)) return e.value;
   const int nearest = static_cast<int>(std::lround(std::log2(column.eps / eps)));
   return quotients_(row, std::clamp(nearest, 0, column.end - 1));
 }

@@ -13,12 +13,14 @@
 namespace costate {
 
 /// The quotients of one column at a time, from large nudges to small ones. Rows are those of the next state's tangent
-/// (ndx), then the sensors (ns). The reference and the last resort of level 3 are made of them.
+/// (ndx), then the sensors (ns) or accelerations (nv). The reference and the last resort of level 3 are made of them.
 class StepQuotients {
  public:
-  /// @param substeps  engine steps in the interval; 0: sensors alone, by mj_forward
+  enum class Beside { kNothing, kSensors, kAcceleration };
+
+  /// @param substeps  engine steps in the interval; 0: what is beside the state alone, by mj_forward
   /// @param sizes     of nudges, of which up to kExtraSizes more are taken
-  StepQuotients(const mjModel* model, int substeps, bool sensors, int sizes);
+  StepQuotients(const mjModel* model, int substeps, Beside beside, int sizes);
 
   /// The model's values as they are now, and the point (mjSTATE_INTEGRATION) that `data` holds: its solution, its
   /// clamps, its switches. All steps are made in `data`.
@@ -37,8 +39,9 @@ class StepQuotients {
     bool smooth() const { return side == Side::kNone || end - first >= 2; }
   };
 
-  /// Quotients from nudges of `eps_max` down. @param sure  fraction of the largest number of each part of the rows (q',
-  /// v', act', each sensor): once all are as sure as that, smaller nudges are left out; 0: never
+  /// Quotients from nudges of `eps_max` down. @param col  as in MoveColumn. @param sure  fraction of the largest number
+  /// of each part of the rows (q', v', act', each sensor): once all are as sure as that, smaller nudges are left out;
+  /// 0: never
   Column Differences(int col, double eps_max, double sure);
 
   /// All rows of the column of parameter k, by models moved along it, (D5). @pre Begin had the model of `stencils`.
@@ -50,12 +53,14 @@ class StepQuotients {
   /// it, and what the solver leaves, (J3)
   Extrapolation Row(const Column& column, int row, bool corner) const;
 
-  /// The quotient of the size that is nearest to `eps`.
-  double Plain(const Column& column, int row, double eps) const;
+  /// The same row where a number has to be had: the quotient of the size that is nearest to `eps` where too few are of
+  /// use.
+  double Value(const Column& column, int row, double eps) const;
 
   const DifferenceModel& model() const { return local_; }
   const StepStencil& stencil() const { return stencil_; }
   const SwitchSet& base() const { return base_; }
+  const VectorXd& beside() const { return sensors_; }  ///< the values at the point
   int rows() const { return dims_.ndx + ns_; }
 
  private:
@@ -79,12 +84,13 @@ class StepQuotients {
   double Left(const Column& column, int row) const;
 
   int substeps_, sizes_;
+  Beside beside_;
   DifferenceModel local_;
   StepStencil stencil_;
   const Dims& dims_;
   mjData* data_ = nullptr;
   int ns_;
-  VectorXd next_, sensors_, noise_;  // at the point; noise of (dx', s)
+  VectorXd next_, sensors_, noise_;  // at the point; noise of (dx', s). Sensors: whatever is beside the state
   VectorXd here_, here_sensors_;     // at the point, what nudges are compared with
   VectorXd plus_, minus_, plus_sensors_, minus_sensors_;
   SwitchSet base_, stencil_set_, piece_;

@@ -13,7 +13,8 @@ namespace {
 
 constexpr double kTolerance = 1e-20;  // below one rounding of the cost: on until it falls no more (0 would never stop)
 constexpr double kSweepTolerance = 1e-24;  // a sweep from the point's solution gains the square of a small nudge
-constexpr int kIterations = 100, kSweeps = 10000;  // of Newton and CG; of PGS
+constexpr int kIterations = 100, kSweeps = 10000;           // of Newton and CG; of PGS
+constexpr double kSweepRounding = 100 * 1.1e-16 * 1.1e-16;  // (D6)
 
 bool IsMuscle(const mjModel* model, int actuator) { return model->actuator_dyntype[actuator] == mjDYN_MUSCLE; }
 
@@ -43,8 +44,11 @@ void MoveColumn(const mjModel* model, const Dims& dims, int col, double eps, Vec
     data->qvel[col - dims.nv] += eps;
   } else if (col < dims.ndx) {
     data->act[col - 2 * dims.nv] += eps;
-  } else {
+  } else if (col < dims.ndx + dims.nu) {
     data->ctrl[col - dims.ndx] += eps;
+  } else {
+    const int force = col - dims.ndx - dims.nu;
+    (force < dims.nv ? data->qfrc_applied[force] : data->xfrc_applied[force - dims.nv]) += eps;
   }
 }
 
@@ -84,6 +88,15 @@ void DifferenceModel::Refresh(const mjModel* model, bool converge) {
   local_.actuator_ctrlrange = ctrl_range_.data();
   local_.actuator_actlimited = act_limited_.data();
   local_.actuator_actrange = act_range_.data();
+}
+
+void DifferenceModel::SearchToRounding(const mjData* data) {
+  if (local_.opt.solver != mjSOL_PGS) return;
+  double sum = 0;
+  for (int i = 0; i < data->nefc; ++i)
+    sum += data->efc_force[i] * data->efc_force[i] * (data->efc_diagA[i] + data->efc_R[i]);
+  const double scale = local_.stat.meaninertia * std::max<double>(1, static_cast<double>(local_.nv));
+  if (sum > 0) local_.opt.tolerance = std::min(kSweepTolerance, kSweepRounding * sum / scale);
 }
 
 void DifferenceModel::SkipSensors() {
@@ -155,10 +168,16 @@ void StepStencil::Capture(const mjModel* model, const mjData* data) {
   sides_.clear();
 }
 
-void StepStencil::CaptureConverged(const mjModel* model, mjData* data) {
-  Capture(model, data);
-  mj_forward(model, data);
-  if (dims_.na > 0) ActivationSides(model, data, &sides_);
+void StepStencil::CaptureConverged(DifferenceModel* model, mjData* data) {
+  const mjModel* m = model->get();
+  Capture(m, data);
+  mj_forward(m, data);
+  if (m->opt.solver == mjSOL_PGS) {
+    model->SearchToRounding(data);
+    mju_copy(data->qacc_warmstart, data->qacc, dims_.nv);
+    mj_forward(m, data);
+  }
+  if (dims_.na > 0) ActivationSides(m, data, &sides_);
   point_.segment(warmstart_address_, dims_.nv) = Eigen::Map<const VectorXd>(data->qacc, dims_.nv);
 }
 
@@ -192,6 +211,7 @@ void StepStencil::Forward(const mjModel* model, mjData* data, int col, double ep
 
 // false where nothing clips the column
 bool StepStencil::Range(const DifferenceModel& model, int col, double* value, double* lower, double* upper) const {
+  if (col >= dims_.ndx + dims_.nu) return false;
   if (col >= dims_.ndx) {
     *value = point_[ctrl_address_ + col - dims_.ndx];
     model.ControlRange(col - dims_.ndx, lower, upper);

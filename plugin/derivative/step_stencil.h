@@ -18,7 +18,8 @@ enum class Side {
   kNone,  ///< the input is strictly outside its clamp: the column is zero
 };
 
-/// Moves tangent or control column `col` of `data` by eps: q ⊕ eps e_col, else a number. @param scratch  becomes (nv).
+/// Moves column `col` of `data` by eps, q ⊕ eps e_col, else a number: tangent (ndx), controls (nu), and behind them
+/// applied forces, qfrc (nv) and xfrc (6 nbody). @param scratch  becomes (nv).
 void MoveColumn(const mjModel* model, const Dims& dims, int col, double eps, VectorXd* scratch, mjData* data);
 
 /// A shallow copy of a model with what differences need changed: no automatic reset, no sleep, solver converged, clamps
@@ -49,6 +50,9 @@ class DifferenceModel {
   /// none.
   void ControlRange(int control, double* lower, double* upper) const;
 
+  /// (D6) PGS on until what a sweep changes is rounding of the forces that `data` has. Others stay as they are.
+  void SearchToRounding(const mjData* data);
+
   const mjModel* get() const { return &local_; }
 
  private:
@@ -63,7 +67,8 @@ class DifferenceModel {
   VectorXd point_;
 };
 
-/// Evaluates f(x ⊕ eps e_col) or f(x, u + eps e_(col − ndx)) about a captured point, over one or more engine steps.
+/// Evaluates f with one column nudged, numbered as in MoveColumn, about a captured point, over one or more engine
+/// steps.
 class StepStencil {
  public:
   explicit StepStencil(const mjModel* model);
@@ -73,9 +78,9 @@ class StepStencil {
 
   /// As Capture, and puts the converged acceleration at the point in the place of the warm start. Integrals that are
   /// held at their limits are nudged beyond from now on.
-  void CaptureConverged(const mjModel* model, mjData* data);
+  void CaptureConverged(DifferenceModel* model, mjData* data);
 
-  /// Puts the point into `data`; `col` < 0: as it is; else nudged by eps along tangent or control column `col`.
+  /// Puts the point into `data`; `col` < 0: as it is; else nudged by eps along column `col`.
   void Restore(const mjModel* model, mjData* data, int col, double eps) const;
 
   /// Puts the point into `data`, positions and velocities nudged by eps times `direction` (2 nv).

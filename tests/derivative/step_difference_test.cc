@@ -419,6 +419,75 @@ TEST_F(StepDifferenceTest, AsTheLastResortPullBacksToForcesBeginAtThePoint) {
   }
 }
 
+// Level 1 of the same model without a flag that nothing here depends on is the exact one.
+TEST_F(StepDifferenceTest, AsTheLastResortAccelerationsAndForcesAreExtrapolated) {
+  for (const char* integrator : {"Euler", "implicit", "RK4"}) {
+    SCOPED_TRACE(integrator);
+    const ModelPtr model =
+        LoadModelFromString(std::string("<mujoco><option timestep='0.004' integrator='") + integrator +
+                            R"('><flag speculative="enable"/></option>
+      <default><geom solimp="0.5 0.95 0.0003"/></default><worldbody><geom type="plane" size="1 1 .1"/>
+        <body pos="0 0 0.09993"><freejoint/><geom size="0.1"/><body pos="0 0.02 .2"><joint name="elbow" axis="1 .3 0" damping=".2"/>
+          <geom type="capsule" size=".02 .1" pos=".05 0 .1" mass="0.003"/><site name="tip" pos="0 0 .2"/></body></body>
+      </worldbody><actuator><position joint="elbow" kp="3"/></actuator><sensor><accelerometer site="tip"/></sensor></mujoco>)");
+    const mjModel* m = model.get();
+    const DataPtr data = MakeData(m);
+    data->qvel[4] = 0.7;
+    data->qvel[6] = 3;
+    mj_forward(m, data.get());
+    ASSERT_EQ(data->ncon, 1);
+    const VectorXd x = GetState(m, data.get()), u = VectorXd::Constant(1, 0.2);
+    VectorXd lambda(14), sigma(3);
+    for (int i = 0; i < 14; i++) lambda[i] = std::sin(1 + i);
+    sigma << 0.3, -0.2, 0.1;
+    AccelerationDerivative acceleration[2];
+    StepVjp vjp[2], last[2];
+    for (const int exact : {0, 1}) {
+      if (exact) model->opt.enableflags &= ~mjENBL_SPECULATIVE;
+      Linearizer linearizer(m);
+      linearizer.LinearizeAcceleration(x, u, &acceleration[exact]);
+      linearizer.Vjp(x, u, lambda, sigma, &vjp[exact], true);
+      linearizer.VjpSensors(x, sigma, &last[exact], true);
+      const Level level = exact ? Level::kAnalytic : Level::kStep;
+      ASSERT_EQ(acceleration[exact].coverage.Worst(), level);
+      ASSERT_EQ(vjp[exact].coverage.Worst(), level);
+    }
+    EXPECT_TRUE(MatricesNearRelative(acceleration[0].qacc, acceleration[1].qacc, 1e-11));
+    EXPECT_TRUE(MatricesNearRelative(acceleration[0].x, acceleration[1].x, 1e-9));
+    EXPECT_TRUE(MatricesNearRelative(acceleration[0].u, acceleration[1].u, 1e-9));
+    EXPECT_TRUE(MatricesNearRelative(acceleration[0].force, acceleration[1].force, 1e-9));
+    EXPECT_TRUE(MatricesNearRelative(vjp[0].qfrc, vjp[1].qfrc, 1e-9));
+    EXPECT_TRUE(MatricesNearRelative(vjp[0].xfrc, vjp[1].xfrc, 1e-9));
+    EXPECT_TRUE(MatricesNearRelative(last[0].qfrc, last[1].qfrc, 1e-9));
+    EXPECT_TRUE(MatricesNearRelative(last[0].xfrc, last[1].xfrc, 1e-8));
+  }
+}
+
+// PGS falls by a part of what is left: its cost falls by less than 1e-20 long before it ends. Where no tendon or
+// actuator is in the metric of the discrete integrator its minimum is Newton's.
+TEST_F(StepDifferenceTest, PgsEndsWhereItsStepsAreRounding) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.004" integrator="discrete" solver="PGS"/>
+    <worldbody><geom type="plane" size="1 1 .1"/>
+      <body pos="0 0 .0995"><freejoint/><geom type="box" size=".1 .12 .1" mass="3"/>
+        <body pos="0 .25 0"><joint axis="1 0 0" damping=".4" stiffness="20"/><geom type="box" size=".02 .1 .05"/></body></body>
+      <body pos=".02 0 .2985"><freejoint/><geom type="box" size=".15 .1 .1" mass="5"/></body></worldbody></mujoco>)");
+  mjModel* m = model.get();
+  const DataPtr data = MakeData(m);
+  for (int i = 0; i < 40; i++) mj_step(m, data.get());
+  mj_forward(m, data.get());
+  ASSERT_GT(data->ncon, 6);
+  const VectorXd x = GetState(m, data.get());
+  AccelerationDerivative pgs, newton;
+  Linearizer(m).LinearizeAcceleration(x, VectorXd(), &pgs);
+  m->opt.solver = mjSOL_NEWTON;
+  Linearizer(m).LinearizeAcceleration(x, VectorXd(), &newton);
+  ASSERT_EQ(pgs.coverage.Worst(), Level::kStep);
+  ASSERT_EQ(newton.coverage.Worst(), Level::kResidual);
+  EXPECT_TRUE(MatricesNearRelative(pgs.qacc, newton.qacc, 1e-9));
+  EXPECT_TRUE(MatricesNearRelative(pgs.x, newton.x, 1e-6));
+  EXPECT_TRUE(MatricesNearRelative(pgs.force, newton.force, 1e-6));
+}
+
 // Exactly as deep as the impedance bends: deeper it is constant, so that the second derivative jumps and centred
 // quotients err by their size, not by its square.
 TEST_F(StepDifferenceTest, AsTheLastResortItSeesWhereTheSecondDerivativeJumps) {
