@@ -105,6 +105,7 @@ void SwitchSet::Note(const mjModel* model, mjData* data) {
 
 void SwitchSet::NoteConstraints(const mjModel* model, mjData* data) {
   unsigned corners = 0;  // whatever the order in which the engine finds those of a pair
+  notes_++;
   Add(kContacts, data->ncon);
   for (int i = 0; i < data->ncon; ++i) {
     const mjContact& contact = data->contact[i];
@@ -113,6 +114,9 @@ void SwitchSet::NoteConstraints(const mjModel* model, mjData* data) {
         Add(kContacts, id);
     }
     Add(kContacts, contact.exclude);
+    if (model->opt.noslip_iterations > 0 && contact.dim > 1) {
+      places_.push_back({Eigen::Map<const Eigen::Vector3d>(contact.pos), {notes_, contact.geom[0], contact.geom[1]}});
+    }
     on_onset_ = on_onset_ || std::abs(contact.dist - contact.includemargin) < kOnset;
     NoteLean(model, data, contact);
     FacePair faces;
@@ -269,11 +273,23 @@ bool SwitchSet::SameTurns(const std::vector<signed char>& a, const std::vector<s
   return true;
 }
 
+// (N11) is a contact of one set where another of its geoms is in the other?
+bool SwitchSet::Reordered(const std::vector<Place>& a, const std::vector<Place>& b) {
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    const double moved = (a[i].at - b[i].at).norm();
+    for (std::size_t k = 0; k < b.size() && moved > 0; ++k) {
+      if (k != i && a[i].group == b[k].group && (a[i].at - b[k].at).norm() < moved / 2) return true;
+    }
+  }
+  return false;
+}
+
 const char* SwitchSet::DifferenceFrom(const SwitchSet& other, Kind end) const {
   for (int kind = 0; kind < end; ++kind) {
     if (hash_[kind] != other.hash_[kind]) return kNames[kind];
     // a nudge from the tip of a cone swings the axis
     if (kind == kContacts && Swings(leans_, other.leans_)) return "a cylinder that stands upright";
+    if (kind == kContacts && Reordered(places_, other.places_)) return "order of contacts behind noslip";
     if (kind == kStates && Swings(axes_, other.axes_)) return "limit of a ball joint at angle zero";
     if (kind == kStates && !SameTurns(turns_, other.turns_)) return kNames[kMuscles];
     if (kind == kServos && !SameTurns(directions_, other.directions_)) return kNames[kServos];

@@ -44,6 +44,8 @@ class SwitchSet {
     turns_.clear();
     directions_.clear();
     choices_.clear();
+    places_.clear();
+    notes_ = 0;
     on_onset_ = false;
   }
 
@@ -67,8 +69,14 @@ class SwitchSet {
   bool on_onset() const { return on_onset_; }
 
  private:
+  struct Place {
+    Eigen::Vector3d at;
+    std::array<int, 3> group;  // which note, which geoms
+  };
+
   static bool Swings(const std::vector<Eigen::Vector3d>& a, const std::vector<Eigen::Vector3d>& b);
   static bool SameTurns(const std::vector<signed char>& a, const std::vector<signed char>& b);
+  static bool Reordered(const std::vector<Place>& a, const std::vector<Place>& b);
   void Add(Kind kind, int value);
   void Before(const mjModel* model, mjData* data);
   void NoteConstraints(const mjModel* model, mjData* data);
@@ -86,6 +94,8 @@ class SwitchSet {
   std::vector<signed char> turns_;           // of muscles: 1 where activation rises, -1 where it falls
   std::vector<signed char> directions_;      // of motors' friction
   std::vector<std::array<int, 2>> choices_;  // sensors and the contacts that they chose
+  std::vector<Place> places_;                // of contacts with friction, in the order of a noslip pass
+  int notes_ = 0;
   std::vector<MatchedContact> matched_;
   std::vector<signed char> forces_;
   bool on_onset_ = false;

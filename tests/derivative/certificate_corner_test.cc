@@ -116,6 +116,49 @@ TEST_F(CertificateCornerTest, ATendonAtRestJumpsUnderTheDiscreteIntegrator) {
   }
 }
 
+// A noslip pass sweeps contacts as the engine lists them, and of a cylinder's side on a box rounding decides the order.
+TEST_F(CertificateCornerTest, TheOrderOfContactsIsASwitchBehindNoslip) {
+  int reordered = 0;
+  double jump = 0;
+  for (int pose = 0; pose < 40; pose++) {
+    SCOPED_TRACE(pose);
+    const ModelPtr model = LoadModelFromString(R"(<mujoco>
+      <option timestep="0.002" cone="elliptic" noslip_iterations="1" noslip_tolerance="0"/><worldbody>
+        <geom type="box" size=".1 .1 .1"/><body pos=".004 .021 .1588" quat="1 1 0 0"><freejoint/>
+          <geom type="cylinder" size=".06 .08"/></body></worldbody></mujoco>)");
+    const DataPtr data = MakeData(model.get());
+    const Eigen::Vector3d turn(0.003 * std::sin(pose), 0.001 * std::cos(3 * pose), 0.002 * pose);
+    mju_quatIntegrate(data->qpos + 3, turn.data(), 1);
+    data->qvel[0] = 0.02;
+    data->qvel[5] = 0.3;
+    mj_forward(model.get(), data.get());
+    if (data->ncon != 2) continue;
+
+    // by the engine: does a nudge exchange the two?
+    bool exchanged = false;
+    for (int column = 0; column < 6; column++) {
+      for (const double nudge : {1e-6, -1e-6}) {
+        const DataPtr at = MakeData(model.get());
+        mj_copyState(model.get(), data.get(), at.get(), mjSTATE_INTEGRATION);
+        mj_integratePos(model.get(), at->qpos, VectorXd(VectorXd::Unit(6, column)).data(), nudge);
+        mj_forward(model.get(), at.get());
+        ASSERT_EQ(at->ncon, 2);
+        exchanged = exchanged || mju_dist3(at->contact[0].pos, data->contact[1].pos) < 1e-3;
+      }
+    }
+    const Certificate certificate = Certify(model.get(), data.get());
+    const auto reorders = [](const Switch& s) { return s.next == "order of contacts behind noslip"; };
+    const bool found = std::any_of(certificate.switches.begin(), certificate.switches.end(), reorders);
+    const bool other = !found && certificate.label == Smoothness::kModeCrossing;
+    EXPECT_TRUE(found == exchanged || other);
+    reordered += found;
+    for (int column = 0; found && column < 6; column++)
+      jump = std::max(jump, StepQuotients(model.get(), data.get(), column).jump());
+  }
+  EXPECT_GT(reordered, 0);
+  EXPECT_GT(jump, 10);
+}
+
 TEST_F(CertificateCornerTest, AMuscleAtRestOrFullIsOneSidedInItsActivation) {
   for (const char* smoothing : {"0", ".2"}) {
     const ModelPtr model = LoadModelFromString(
