@@ -30,6 +30,7 @@ void AnalyticBackend::SenseBehindNoslip(const mjModel* m, mjData* d) {
   if (!any || d->nefc == 0) return;
   if (!sensed_data_) sensed_data_ = MakeData(m);
   mj_copyState(m, d, sensed_data_.get(), mjSTATE_INTEGRATION);
+  sensed_data_->flg_energyvel = 0;  // as in Equilibrium
   mj_forward(m, sensed_data_.get());
   mju_copy(d->sensordata, sensed_data_->sensordata, static_cast<int>(m->nsensordata));
 }

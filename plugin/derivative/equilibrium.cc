@@ -72,6 +72,7 @@ bool RunWith(const ForwardOptions& options, const mjModel* model, mjData* d, Ste
              Run run) {
   mjWarningStat before[mjNWARNING];
   std::copy(d->warning, d->warning + mjNWARNING, before);
+  d->flg_energyvel = 0;  // else sensors of kinetic energy have that of the point before, and so do their cutoffs
   if (options == ForwardOptions(model->opt)) {
     run(model);
   } else {

@@ -614,6 +614,30 @@ TEST_F(SensorTest, RaysAgree) {
   }
 }
 
+// The engine keeps the kinetic energy until something asks for that of the point: one linearizer at two points in turn.
+TEST_F(SensorTest, CutoffsOfKineticEnergyAreThoseOfThePoint) {
+  for (const char* noslip : {"0", "2"}) {
+    for (const Level level : {Level::kAnalytic, Level::kResidual, Level::kStep}) {
+      if (level == Level::kResidual && noslip[0] != '0') continue;
+      SCOPED_TRACE(std::string(noslip) + ToString(level));
+      const ModelPtr model =
+          LoadModelFromString(std::string("<mujoco><option cone='elliptic' noslip_iterations='") + noslip + R"('>
+        <flag energy="enable"/></option><worldbody><geom type="plane" size="1 1 1"/><body pos="0 0 .0995"><freejoint/>
+          <geom name="ball" size=".1" mass="2"/></body></worldbody>
+        <sensor><e_kinetic cutoff="1"/><framelinacc objtype="geom" objname="ball" cutoff="50"/></sensor></mujoco>)");
+      Linearizer linearizer(model.get(), {.level = level});
+      VectorXd x = GetState(model.get(), MakeData(model.get()).get());
+      for (const double speed : {0.4, 1.3, 0.5, 2.0}) {
+        x[model->nq] = speed;
+        StepDerivative value;
+        linearizer.Linearize(x, VectorXd(), &value);
+        const bool held = speed * speed > 1;
+        EXPECT_NEAR(value.C(0, 6), held ? 0 : 2 * speed, 1e-6) << speed;
+      }
+    }
+  }
+}
+
 // a value beyond its cutoff does not move, on either side for real and on one for positive types
 TEST_F(SensorTest, CutoffsHoldOnlyWhatIsBeyondThem) {
   const ModelPtr model = Standing(R"(
