@@ -58,8 +58,8 @@ struct CertifyOptions {
 /// are those of the acceleration at which their force ends; everything else is a distance of the state. Where none of
 /// them is within reach, each coordinate, velocity, activation and control is nudged by it, and a step that takes
 /// another branch is listed too ("of a nudge"): plastic yield, rows of light bodies whose acceleration a nudge changes
-/// by much, contacts that appear beside others. Strictly beyond a clamp the derivative is zero; exactly on it, as
-/// Linearizer::Linearize, it is the slope inside.
+/// by much, contacts that appear beside others, nearest points of parallel geoms and rays at edges. Strictly beyond a
+/// clamp the derivative is zero; exactly on it, as Linearizer::Linearize, it is the slope inside.
 ///
 /// @post   `data` is only read.  Cost: mj_forward, and to convergence, one collision pass, up to 12 collisions of each
 /// pair that

@@ -28,6 +28,7 @@ namespace {
 
 constexpr double kHuge = 1e12;   // of forces and activations: a rounding of one is 1e-4
 constexpr double kRest = 1e-13;  // [m] a tendon's length is known to
+constexpr double kLeap = 1e3;    // of a nudge: farther no point moves that does not jump
 
 // as the model sets its solver, before noslip
 VectorXd EngineAcceleration(mjModel model, mjData* data) {
@@ -250,6 +251,12 @@ void Certifier::Cutoffs() {
   }
 }
 
+// sensors that show a place or direction, found by rays or as that of nearest points
+bool ShowsPlace(int type) {
+  return type == mjSENS_RANGEFINDER || type == mjSENS_GEOMDIST || type == mjSENS_GEOMNORMAL ||
+         type == mjSENS_GEOMFROMTO;
+}
+
 // (K10) neighbours along each coordinate and control whose step takes another branch, of what kind it may be
 void Certifier::Neighbours() {
   if (options_.reach == 0) return;
@@ -268,6 +275,8 @@ void Certifier::Neighbours() {
   };
   SwitchSet here, there;
   step(-1, 0, &here);
+  const VectorXd sensed = Eigen::Map<const VectorXd>(data->sensordata, m_->nsensordata);
+  std::vector<char> leaps(m_->nsensor, 0);
   std::map<std::string, std::pair<int, int>> changes;  // what differs: along which column first, along how many
   for (int column = 0; column < stencil.dims().ndx + stencil.dims().nu; column++) {
     double nudge = options_.reach;
@@ -280,8 +289,17 @@ void Certifier::Neighbours() {
       if (change || side == (sign > 0 ? Side::kBackward : Side::kForward)) continue;
       step(column, sign * nudge, &there);
       change = there.DifferenceFrom(here, end);
+      for (int i = 0; i < m_->nsensor; i++) {
+        if (!ShowsPlace(m_->sensor_type[i])) continue;
+        const int at = m_->sensor_adr[i], n = m_->sensor_dim[i];
+        const auto moved = Eigen::Map<const VectorXd>(data->sensordata + at, n) - sensed.segment(at, n);
+        leaps[i] = leaps[i] || moved.norm() > kLeap * nudge;
+      }
     }
     if (change) changes.insert({change, {column, 0}}).first->second.second++;
+  }
+  for (int i = 0; i < m_->nsensor; i++) {
+    if (leaps[i]) Add(Name("place", mjOBJ_SENSOR, i), "here", "another place", options_.reach, "of a nudge", true);
   }
   std::vector<std::string> names = TangentNames(m_);
   for (const std::string& name : ControlNames(m_)) names.push_back(name);

@@ -159,6 +159,45 @@ TEST_F(CertificateCornerTest, TheOrderOfContactsIsASwitchBehindNoslip) {
   EXPECT_GT(jump, 10);
 }
 
+// Nearest points of parallel geoms, the direction between concentric ones, the end of a ray at an edge: any nudge, or
+// any rounding, moves them by more than it is long.
+TEST_F(CertificateCornerTest, PlacesThatLeapAreSwitches) {
+  struct Case {
+    const char *geoms, *sensor;
+    double tilt;
+    bool leaps;
+  };
+  const char* capsules = "type='capsule' size='.03 .2'";
+  const char* boxes = "type='box' size='.1 .2 .05'";
+  const char* balls = "size='.1'";
+  const std::string nearest = "geom1='one' geom2='two' cutoff='1'/>", ray = "site='eye'/>";
+  for (const Case& c :
+       {Case{capsules, "fromto", 0, true}, Case{capsules, "fromto", 0.2, false}, Case{capsules, "distance", 0.2, false},
+        Case{boxes, "fromto", 0, true}, Case{boxes, "fromto", 0.2, false}, Case{balls, "normal", 0, false},
+        Case{balls, "normal", -1, true}, Case{boxes, "rangefinder", 0, false}, Case{boxes, "rangefinder", -2, true}}) {
+    SCOPED_TRACE(std::string(c.geoms) + c.sensor + std::to_string(c.tilt));
+    const bool sees = c.sensor[0] == 'r', concentric = c.tilt == -1;
+    const ModelPtr model = LoadModelFromString(
+        std::string(R"(<mujoco><worldbody><geom name="one" contype="0" )") + c.geoms + "/><site name='eye' pos='" +
+        (c.tilt == -2 ? ".1" : ".03") + " .02 1' quat='0 1 0 0'/><body pos='0 0 " +
+        (concentric ? "0"
+         : sees     ? "-.5"
+                    : ".3") +
+        "'><freejoint/><geom name='two' contype='0' " + c.geoms + "/></body></worldbody><sensor><" + c.sensor +
+        " name='it' " + (sees ? ray : nearest) + "</sensor></mujoco>");
+    const DataPtr data = MakeData(model.get());
+    if (sees) data->qpos[2] = 0.4;
+    const Eigen::Vector3d turn(std::max(c.tilt, 0.0), 0.7 * std::max(c.tilt, 0.0), 0);
+    mju_quatIntegrate(data->qpos + 3, turn.data(), 1);
+    mj_forward(model.get(), data.get());
+    const Certificate certificate = Certify(model.get(), data.get());
+    const bool found = Find(certificate, "place of it", "another place") != nullptr;
+    const Switch* search = Find(certificate, "nearest points of it", "another end");
+    EXPECT_EQ(found || search != nullptr, c.leaps);
+    EXPECT_EQ(certificate.label, c.leaps ? Smoothness::kModeCrossing : Smoothness::kSmooth);
+  }
+}
+
 TEST_F(CertificateCornerTest, AMuscleAtRestOrFullIsOneSidedInItsActivation) {
   for (const char* smoothing : {"0", ".2"}) {
     const ModelPtr model = LoadModelFromString(
