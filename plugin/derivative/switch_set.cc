@@ -6,6 +6,7 @@
 #include "derivative/actuation.h"
 #include "derivative/contact_geometry.h"
 #include "derivative/equilibrium.h"
+#include "derivative/munthe_kaas.h"
 #include "derivative/passive.h"
 #include "derivative/sensor.h"
 #include "derivative/servo.h"
@@ -67,13 +68,43 @@ void SwitchSet::Add(Kind kind, int value) {
 
 void SwitchSet::Step(const mjModel* model, mjData* data) {
   Before(model, data);
-  if (model->opt.integrator == mjINT_RK4) {
-    // the step will leave its last stage; this is the first
-    mj_forward(model, data);
-    Note(model, data);
-  }
+  if (model->opt.integrator == mjINT_RK4) Stages(model, data);
   mj_step(model, data);
   Note(model, data);
+}
+
+// the first three stages of RK4, (I6): a step leaves its last
+void SwitchSet::Stages(const mjModel* m, mjData* d) {
+  mj_forward(m, d);
+  Note(m, d);
+  using Map = Eigen::Map<VectorXd>;
+  const Map v(d->qvel, m->nv), act(d->act, m->na);
+  point_.resize(mj_stateSize(m, mjSTATE_INTEGRATION));
+  mj_getState(m, d, point_.data(), mjSTATE_INTEGRATION);
+  q0_ = Map(d->qpos, m->nq);
+  v0_ = rate_ = v;
+  act0_ = act;
+  const double time = d->time;
+  for (int i = 1; i < 3; ++i) {
+    const double step = kStageWeight[i] * m->opt.timestep;
+    turn_ = step * rate_;
+    mju_copy(d->qpos, q0_.data(), static_cast<int>(m->nq));
+    mj_integratePos(m, d->qpos, turn_.data(), 1);
+    Map(d->qvel, m->nv) = v0_ + step * Map(d->qacc, m->nv);
+    Map(d->act, m->na) = act0_ + step * Map(d->act_dot, m->na);
+    d->time = time + step;
+    rate_ = v;
+    ForRotations(m, [&](int adr) {
+      rate_.segment<3>(adr) = StageRotation(turn_.segment<3>(adr)).Apply(rate_.segment<3>(adr).eval());
+    });
+    act_ = act;
+    d->flg_energyvel = 0;
+    mj_forward(m, d);
+    Note(m, d);
+  }
+  mj_setState(m, d, point_.data(), mjSTATE_INTEGRATION);
+  d->flg_energyvel = 0;
+  act_ = act0_;
 }
 
 void SwitchSet::Forward(const mjModel* model, mjData* data) {

@@ -49,7 +49,7 @@ class SwitchSet {
     on_onset_ = false;
   }
 
-  /// One mj_step with the switches of all that it evaluates; under RK4 the first stage and the last.
+  /// One mj_step with the switches of all that it evaluates, under RK4 of every stage.
   void Step(const mjModel* model, mjData* data);
 
   /// mj_forward with its switches.
@@ -79,6 +79,7 @@ class SwitchSet {
   static bool Reordered(const std::vector<Place>& a, const std::vector<Place>& b);
   void Add(Kind kind, int value);
   void Before(const mjModel* model, mjData* data);
+  void Stages(const mjModel* model, mjData* data);
   void NoteConstraints(const mjModel* model, mjData* data);
   void NoteLean(const mjModel* model, const mjData* data, const mjContact& contact);
   void NoteStates(const mjModel* model, mjData* data);
@@ -89,12 +90,13 @@ class SwitchSet {
 
   std::array<std::uint64_t, kKinds> hash_{};
   VectorXd residual_, plastic_, act_;
-  std::vector<Eigen::Vector3d> axes_;        // of the limits of ball joints
-  std::vector<Eigen::Vector3d> leans_;       // of cylinders on planes
-  std::vector<signed char> turns_;           // of muscles: 1 where activation rises, -1 where it falls
-  std::vector<signed char> directions_;      // of motors' friction
-  std::vector<std::array<int, 2>> choices_;  // sensors and the contacts that they chose
-  std::vector<Place> places_;                // of contacts with friction, in the order of a noslip pass
+  VectorXd point_, q0_, v0_, act0_, rate_, turn_;  // of the stages of RK4
+  std::vector<Eigen::Vector3d> axes_;              // of the limits of ball joints
+  std::vector<Eigen::Vector3d> leans_;             // of cylinders on planes
+  std::vector<signed char> turns_;                 // of muscles: 1 where activation rises, -1 where it falls
+  std::vector<signed char> directions_;            // of motors' friction
+  std::vector<std::array<int, 2>> choices_;        // sensors and the contacts that they chose
+  std::vector<Place> places_;                      // of contacts with friction, in the order of a noslip pass
   int notes_ = 0;
   std::vector<MatchedContact> matched_;
   std::vector<signed char> forces_;

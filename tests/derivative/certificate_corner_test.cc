@@ -159,6 +159,39 @@ TEST_F(CertificateCornerTest, TheOrderOfContactsIsASwitchBehindNoslip) {
   EXPECT_GT(jump, 10);
 }
 
+// A ball that touches the floor in the second stage of a step or only in the third, and in the last of either.
+TEST_F(CertificateCornerTest, SwitchesOfAllStagesOfRungeKuttaAreSeen) {
+  for (const char* joint : {"<joint type='slide' axis='0 0 1'/>", "<freejoint/>"}) {
+    const ModelPtr model = LoadModelFromString(std::string(R"(<mujoco><option timestep="0.002" integrator="RK4"/>
+      <worldbody><geom type="plane" size="1 1 1"/><body pos="0 0 .1">)") +
+                                               joint + "<geom size='.1'/></body></worldbody></mujoco>");
+    const bool free = model->nv == 6;
+    for (const double height : {-5e-7, 3e-7, 1e-4, -1e-4}) {
+      SCOPED_TRACE(std::string(joint) + std::to_string(1e6 * height));
+      const DataPtr data = MakeData(model.get());
+      data->qvel[free ? 2 : 0] = -1.5;
+      if (free) data->qvel[4] = 3;
+      data->qpos[free ? 2 : 0] += 0.001 * 1.5 + height;
+      mj_forward(model.get(), data.get());
+      ASSERT_EQ(data->ncon, 0);
+      const Certificate certificate = Certify(model.get(), data.get());
+      const bool near = std::abs(height) < 1e-6;
+      EXPECT_EQ(certificate.label, near ? Smoothness::kModeCrossing : Smoothness::kSmooth);
+      if (near) {
+        VectorXd next[2];
+        for (const int side : {0, 1}) {
+          const DataPtr at = MakeData(model.get());
+          mj_copyState(model.get(), data.get(), at.get(), mjSTATE_INTEGRATION);
+          at->qpos[free ? 2 : 0] += side ? 1e-6 : -1e-6;
+          mj_step(model.get(), at.get());
+          next[side] = Eigen::Map<VectorXd>(at->qvel, model->nv);
+        }
+        EXPECT_GT((next[1] - next[0]).norm(), 1e-3);  // it is a jump
+      }
+    }
+  }
+}
+
 // Nearest points of parallel geoms, the direction between concentric ones, the end of a ray at an edge: any nudge, or
 // any rounding, moves them by more than it is long.
 TEST_F(CertificateCornerTest, PlacesThatLeapAreSwitches) {
