@@ -136,6 +136,7 @@ SolveResult Continuation::Solve(Problem problem, const Beginning& from, IlqrOpti
   if (stage_callback_) stage_callback_(static_cast<int>(out_.stages.size()), *stage);
   ConstrainedOptions constrained = c_.constrained;
   if (!multipliers_.empty()) constrained.multipliers = multipliers_;
+  if (stage->factor > 0 || c_.budget > 0) constrained.force_weight = -1;  // a stage on the way
   SolveResult result = costate::Solve(
       problem, {{}, from.U}, options,
       [&](const IterationRecord& record) {
