@@ -110,7 +110,7 @@ struct SolveResult {
   double violation = 0;                       ///< of the worst constraint, relative; 0 without any
   std::vector<ConstraintReport> constraints;  ///< worst first
   std::vector<MatrixXd> multipliers;          ///< of each constraint of the problem in its order, components × (N+1)
-  double force_weight = 0;                    ///< w of (I6), by which the constraints were kept first; 0: without
+  double force_weight = 0;                    ///< w of (I6), at which the constraints were kept; 0: without
   SolveState state;                           ///< from which Solve goes on (Guess::state)
 };
 

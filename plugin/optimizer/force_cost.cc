@@ -85,6 +85,17 @@ void ForceCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D,
   }
 }
 
+void ForceCost::Gradient(const KnotView& knot, KnotGradient* out) const {
+  cost_.Gradient(knot, out);
+  if (knot.t == knot.N) return;
+  for (const ForceLimits::Drive& d : forces_.drives()) {
+    const double slope = weight_ * knot.dt * Beyond(d, knot) / (Half(d) * Half(d));
+    out->u[d.control] += slope * d.gain;
+    out->x[d.dof] += slope * d.stiffness;
+    out->x[forces_.dims().nv + d.dof] += slope * d.damping;
+  }
+}
+
 std::vector<CostTermValue> ForceCost::Terms(const Trajectory& trajectory) const {
   std::vector<CostTermValue> terms = cost_.Terms(trajectory);
   const double dt = ControlInterval(trajectory);

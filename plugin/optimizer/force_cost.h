@@ -21,6 +21,7 @@ class ForceCost final : public Cost {
 
   double Value(const KnotView& knot) const override;
   void Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const override;
+  void Gradient(const KnotView& knot, KnotGradient* out) const override;
   bool NeedsSensors() const override { return cost_.NeedsSensors(); }
   void MarkSensors(std::vector<char>* read) const override { cost_.MarkSensors(read); }
   std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override;

@@ -1,5 +1,5 @@
 // Controls whose forces are at their limits. optimizer/README.md, "Forces at their limits".
-#include "optimizer/force_limits.h"
+#include "optimizer/force_cost.h"
 
 #include <costate/solve.h>
 #include <costate/state.h>
@@ -130,6 +130,98 @@ TEST_F(ForceLimitsOf, ASolveGoesOnWhereForcesAreAtTheirLimits) {
   const SolveResult stalled = Solve(problem, guess, task.solver);
   EXPECT_EQ(stalled.status, SolveStatus::kStalled);
   EXPECT_LT(held.cost, 0.2 * stalled.cost);
+}
+
+constexpr char kUnlike[] = R"(<mujoco>
+  <worldbody>
+    <body><joint name="a" axis="0 1 0"/><geom size=".1"/></body>
+    <body pos="1 0 0"><joint name="b" type="slide" axis="0 0 1" actuatorfrcrange="-6 14"/><geom size=".1"/></body>
+  </worldbody>
+  <actuator>
+    <general joint="a" gear="2" gainprm="5" biastype="affine" biasprm="1 -7 -.4" forcerange="-3 8"/>
+    <motor joint="b" gear="-3"/>
+  </actuator>
+  <sensor><jointpos joint="a"/></sensor>
+</mujoco>)";
+
+// ½ (s − 1)² of a sensor
+class SensorCost final : public Cost {
+ public:
+  double Value(const KnotView& knot) const override { return 0.5 * (knot.s[0] - 1) * (knot.s[0] - 1); }
+  void Gradient(const KnotView& knot, KnotGradient* out) const override { out->s[0] += knot.s[0] - 1; }
+  void Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef, CostExpansion* out) const override {
+    out->l = Value(knot);
+    out->lx = (knot.s[0] - 1) * C.row(0).transpose();
+    out->lxx = C.row(0).transpose() * C.row(0);
+    out->lu.setZero(2);
+    out->lux.setZero(2, 4);
+    out->luu.setZero(2, 2);
+  }
+  bool NeedsSensors() const override { return true; }
+  std::vector<CostTermValue> Terms(const Trajectory&) const override { return {}; }
+};
+
+// (I6) against its formula and, beside a cost that reads a sensor, against centred differences: beyond limits that are
+// not alike, on both sides and within
+TEST_F(ForceLimitsOf, CostsOfForcesAreTheirFormulaAndHaveItsDerivatives) {
+  const ModelPtr model = LoadModelFromString(kUnlike);
+  Problem problem;
+  problem.model = model.get();
+  problem.N = 2;
+  const ForceLimits forces(problem, 1);
+  ASSERT_EQ(forces.drives().size(), 2);
+  const SensorCost sensor;
+  constexpr double kWeight = 0.7, kPart = 0.9, kDt = 0.02, kEps = 1e-4;
+  const ForceCost cost(sensor, forces, kWeight, kPart);
+  const auto at = [&](const VectorXd& z, auto&& look) {
+    const VectorXd x = z.head(4), u = z.tail(2), s = z.head(1);
+    return look(KnotView{.t = 1, .N = 2, .time = 0, .dt = kDt, .x = x, .u = u, .s = s});
+  };
+  MatrixXd C = MatrixXd::Zero(1, 4);
+  C(0, 0) = 1;
+
+  for (const double level : {-1.0, 0.1, 1.0}) {
+    VectorXd z(6);
+    z << 0.3, -0.2, 0.5, -0.4, 0, 0;
+    const double force_a = 2.5 + 7 * level, force_b = 4 + 15 * level;  // of the actuator, of the joint
+    z[4] = (force_a - 1 + 14 * z[0] + 0.8 * z[2]) / 5;
+    z[5] = -force_b / 3;
+    const double beyond_a = std::max(0.0, 7 * std::abs(level) / 5.5 - kPart);
+    const double beyond_b = std::max(0.0, 15 * std::abs(level) / 10 - kPart);
+    const auto value = [&](const VectorXd& z) { return at(z, [&](const KnotView& k) { return cost.Value(k); }); };
+    EXPECT_NEAR(value(z), 0.5 * 0.7 * 0.7 + 0.5 * kWeight * kDt * (beyond_a * beyond_a + beyond_b * beyond_b), 1e-14);
+
+    const CostExpansion e = at(z, [&](const KnotView& knot) {
+      CostExpansion out;
+      cost.Expand(knot, C, MatrixXd::Zero(1, 2), &out);
+      return out;
+    });
+    const KnotGradient g = at(z, [&](const KnotView& knot) {
+      KnotGradient out{VectorXd::Zero(4), VectorXd::Zero(2), VectorXd::Zero(1)};
+      cost.Gradient(knot, &out);
+      return out;
+    });
+    EXPECT_DOUBLE_EQ(e.l, value(z));
+    VectorXd slope(6), slope_of_gradient(6);
+    slope << e.lx, e.lu;
+    slope_of_gradient << g.x + C.transpose() * g.s, g.u;
+    MatrixXd bend(6, 6);
+    bend << e.lxx, e.lux.transpose(), e.lux, e.luu;
+    VectorXd by_value(6);
+    MatrixXd by_values(6, 6);
+    for (int i = 0; i < 6; ++i) {
+      const VectorXd di = kEps * VectorXd::Unit(6, i);
+      by_value[i] = (value(z + di) - value(z - di)) / (2 * kEps);
+      for (int j = 0; j < 6; ++j) {
+        const VectorXd dj = kEps * VectorXd::Unit(6, j);
+        by_values(i, j) =
+            (value(z + di + dj) - value(z + di - dj) - value(z - di + dj) + value(z - di - dj)) / (4 * kEps * kEps);
+      }
+    }
+    EXPECT_TRUE(MatricesNear(slope, by_value, 1e-10));
+    EXPECT_TRUE(MatricesNear(slope_of_gradient, slope, 1e-14));
+    EXPECT_TRUE(MatricesNear(bend, by_values, 1e-6));
+  }
 }
 
 // the same arm with damped servos under implicitfast, whose step jumps where a force reaches its limit
