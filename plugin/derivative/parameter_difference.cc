@@ -146,8 +146,9 @@ void ParameterDifference::SumAll(const std::vector<ParameterStencils::Point>& po
   for (std::size_t i = 0; i < points.size(); i++) weights[i] = points[i].weight;
   weigh(&sum_, weights);
   const double h = points[centered ? 2 : 1].offset;
-  if (centered) inner_ = (values_[2] - values_[1]) / (2 * h) - sum_;
-  else SumOneSide(h, 1, 2, &inner_), inner_ -= sum_;
+  if (centered) inner_ = (values_[2] - values_[1]) / (2 * h);
+  else SumOneSide(h, 1, 2, &inner_);
+  inner_ -= sum_;
   const double four[] = {1, -4, -4, 1}, five[] = {1, -4, 6, -4, 1};
   weigh(&fourth_, centered ? four : five);
   fourth_ *= (centered ? kCenteredNoise : kForwardNoise) / h;

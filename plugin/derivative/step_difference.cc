@@ -101,7 +101,7 @@ StepQuotients* StepDifference::BeginQuotients(const mjModel* model, mjData* data
 }
 
 // at the point that `data` holds; 0 substeps: sensors alone
-StepQuotients* StepDifference::BeginLadders(const mjModel* model, mjData* data, int substeps, bool sensors) {
+StepQuotients* StepDifference::BeginQuotients(const mjModel* model, mjData* data, int substeps, bool sensors) {
   return BeginQuotients(model, data, substeps,
                         sensors ? StepQuotients::Beside::kSensors : StepQuotients::Beside::kNothing,
                         substeps == 0 ? &sensors_alone_
@@ -112,7 +112,7 @@ StepQuotients* StepDifference::BeginLadders(const mjModel* model, mjData* data, 
 // (D4) all columns of `out`, each over as many sizes as lie on the smooth piece of the point
 void StepDifference::Extrapolate(const mjModel* model, mjData* data, int substeps, bool sensors, StepDerivative* out) {
   const Dims& dims = stencil_.dims();
-  StepQuotients* quotients = BeginLadders(model, data, substeps, sensors);
+  StepQuotients* quotients = BeginQuotients(model, data, substeps, sensors);
   const int columns = substeps > 0 ? dims.ndx + dims.nu : dims.ndx;  // sensors alone: by the state
   for (int col = 0; col < columns; ++col) {
     const StepQuotients::Column column = quotients->Differences(col, kLargestEps, kSurePart);

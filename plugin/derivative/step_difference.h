@@ -52,10 +52,10 @@ class StepDifference final : public Backend {
   void Extrapolate(const mjModel* model, mjData* data, int substeps, bool sensors, StepDerivative* out);
   StepQuotients* BeginQuotients(const mjModel* model, mjData* data, int substeps, StepQuotients::Beside beside,
                                 Quotients* kept) const;
+  StepQuotients* BeginQuotients(const mjModel* model, mjData* data, int substeps, bool sensors);
   void ExtrapolateForces(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out);
   void ExtrapolateAcceleration(const mjModel* model, mjData* data, AccelerationDerivative* out);
   void DifferenceAcceleration(const mjModel* model, mjData* data, AccelerationDerivative* out);
-  StepQuotients* BeginLadders(const mjModel* model, mjData* data, int substeps, bool sensors);
   StepStatus ParameterLadders(mjData* data, ParameterDifference* theta, MatrixXd* P, MatrixXd* Ps);
   void SensorDifferences(mjData* data, StepDerivative* out);
   void ByTransitionFd(mjData* data, bool sensors, StepDerivative* out);

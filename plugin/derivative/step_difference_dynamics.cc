@@ -86,7 +86,7 @@ void StepDifference::ExtrapolateForces(const mjModel* model, mjData* data, const
   const Dims& dims = stencil_.dims();
   const bool sensors = covectors.sensors.size() > 0, step = covectors.step();
   stencil_.Restore(model, data, -1, 0);
-  StepQuotients* quotients = BeginLadders(model, data, step ? substeps_ : 0, sensors);
+  StepQuotients* quotients = BeginQuotients(model, data, step ? substeps_ : 0, sensors);
   const auto pull = [&](int force) {
     const double eps = ForceNudge(model, data, force);
     const StepQuotients::Column column = quotients->Differences(dims.ndx + dims.nu + force, eps, kSurePart);

@@ -42,7 +42,7 @@ StepStatus StepDifference::FailedParameters(const mjModel* model, mjData* data, 
 StepStatus StepDifference::ParameterLadders(mjData* data, ParameterDifference* theta, MatrixXd* P, MatrixXd* Ps) {
   const Dims& dims = stencil_.dims();
   ParameterStencils* stencils = theta->stencils();
-  StepQuotients* quotients = BeginLadders(stencils->Center(), data, P ? substeps_ : 0, Ps != nullptr);
+  StepQuotients* quotients = BeginQuotients(stencils->Center(), data, P ? substeps_ : 0, Ps != nullptr);
   for (int k = 0; k < theta->size(); k++) {
     if (theta->failed()[static_cast<std::size_t>(k)].empty()) continue;
     if (const char* why = quotients->Along(stencils, k, &along_)) theta->SayOpen(k, why);

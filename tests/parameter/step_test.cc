@@ -46,6 +46,15 @@ struct Case {
 class ParameterClamp : public support::EngineTest {};
 class ParameterStep : public support::EngineTest, public ::testing::WithParamInterface<Case> {};
 
+// at its state, without controls
+StepDerivative DerivativeBy(const ParameterSet& set, const mjData* data) {
+  Linearizer linearizer(set.model());
+  linearizer.SetParameters(&set);
+  StepDerivative out;
+  linearizer.Linearize(GetState(set.model(), data), VectorXd(), &out);
+  return out;
+}
+
 TEST_P(ParameterStep, AgreesWithDifferencesOfStepsOfTheChangedModel) {
   const Case c = GetParam();
   const support::ParameterScene scene = support::ParameterScenes()[c.scene];
@@ -143,10 +152,7 @@ TEST_F(ParameterClamp, PlacesMoveContactsOfCurvedSurfacesAsJointsDo) {
   const DataPtr data = MakeData(model.get());
   mj_forward(model.get(), data.get());
   ASSERT_EQ(data->ncon, 1);
-  Linearizer linearizer(set.model());
-  linearizer.SetParameters(&set);
-  StepDerivative out;
-  linearizer.Linearize(GetState(model.get(), data.get()), VectorXd(), &out);
+  const StepDerivative out = DerivativeBy(set, data.get());
   const MatrixXd joints = out.A.block(3, 0, 3, 3);
   EXPECT_GT(joints.cwiseAbs().maxCoeff(), 1);
   EXPECT_TRUE(support::MatricesNearRelative(out.P.block(3, 0, 3, 3), joints, 1e-8));
@@ -167,10 +173,7 @@ TEST_F(ParameterClamp, EqualMomentsKeepTheirAxesInAFluid) {
   const ParameterSet set(model.get(), names);
   const DataPtr data = MakeData(model.get());
   SetState(model.get(), data.get(), support::RandomState(model.get(), 6, {.velocity = 2}));
-  Linearizer linearizer(set.model());
-  linearizer.SetParameters(&set);
-  StepDerivative out;
-  linearizer.Linearize(GetState(model.get(), data.get()), VectorXd(), &out);
+  const StepDerivative out = DerivativeBy(set, data.get());
   const Reference reference = Differences(set, data.get(), 1);
   ExpectColumns(out.P, reference.P, reference.P_error, 2e-7, set, "P");
   ParameterSet moved(set);
@@ -217,10 +220,7 @@ TEST_F(ParameterClamp, AZeroImpedanceHasDerivativeZero) {
     <body pos="0 0 .0995"><freejoint/><geom name="ball" size=".1" solimp="0 .95 .001" priority="1"/></body></worldbody></mujoco>)");
   const ParameterSet set(model.get(), {"geom:ball/solimp[0]", "geom:ball/solimp[1]"});
   const DataPtr data = MakeData(model.get());
-  Linearizer linearizer(set.model());
-  linearizer.SetParameters(&set);
-  StepDerivative out;
-  linearizer.Linearize(GetState(model.get(), data.get()), VectorXd(), &out);
+  const StepDerivative out = DerivativeBy(set, data.get());
   EXPECT_EQ(out.P.col(0).norm(), 0);
   EXPECT_GT(out.P.col(1).norm(), 1e-3);
 }
@@ -240,10 +240,7 @@ TEST_F(ParameterClamp, HasTheSlopeOfTheSideWhereTheNumberActs) {
   EXPECT_EQ(set[2].clamp_lower, 1);
   const DataPtr data = MakeData(model.get());
   data->qpos[7] = -0.05;
-  Linearizer linearizer(set.model());
-  linearizer.SetParameters(&set);
-  StepDerivative out;
-  linearizer.Linearize(GetState(model.get(), data.get()), VectorXd(0), &out);
+  const StepDerivative out = DerivativeBy(set, data.get());
   ASSERT_EQ(out.status, StepStatus::kOk);
 
   const auto velocity = [&](int k, double offset, int dof) {
@@ -418,10 +415,7 @@ TEST_F(ParameterClamp, WholeStepsStayOnThePieceOfThePoint) {
   data->qvel[6] = -9.81 / .03 * model->opt.timestep * 0.7 + .002;
   data->qvel[7] = .004;
   const Reference near = Differences(set, data.get(), 1, 0.25);
-  Linearizer linearizer(set.model());
-  linearizer.SetParameters(&set);
-  StepDerivative out;
-  linearizer.Linearize(GetState(model.get(), data.get()), VectorXd(), &out);
+  const StepDerivative out = DerivativeBy(set, data.get());
   ASSERT_EQ(out.coverage.Worst(), Level::kStep);
   ExpectColumns(out.P, near.P, near.P_error, 1e-5, set, "P");
   ExpectColumns(out.Ps, near.Ps, near.Ps_error, 1e-5, set, "Ps");
@@ -520,10 +514,7 @@ TEST_F(ParameterClamp, NudgesAreWideEnoughToBeFelt) {
     mj_forward(model.get(), data.get());
     ASSERT_EQ(data->ncon, 4);
     const Reference wide = Differences(set, data.get(), 1, 16 * 1024);
-    Linearizer linearizer(set.model());
-    linearizer.SetParameters(&set);
-    StepDerivative out;
-    linearizer.Linearize(GetState(model.get(), data.get()), VectorXd(), &out);
+    const StepDerivative out = DerivativeBy(set, data.get());
     EXPECT_EQ(out.coverage.Worst() == Level::kStep, noslip);
     EXPECT_EQ(WithoutDerivative(out.coverage), "");
     ExpectColumns(out.P, wide.P, wide.P_error, 1e-6, set, "P");
@@ -561,10 +552,7 @@ TEST_F(ParameterClamp, AxesOfEqualMomentsAreSaidToJump) {
       else smooth.push_back(k);
     }
     EXPECT_GE(std::count(expected.begin(), expected.end(), ' '), 8);
-    Linearizer linearizer(set.model());
-    linearizer.SetParameters(&set);
-    StepDerivative out;
-    linearizer.Linearize(GetState(model.get(), data.get()), VectorXd(), &out);
+    const StepDerivative out = DerivativeBy(set, data.get());
     std::string said;
     for (const TermCoverage& term : out.coverage.terms) {
       if (term.reason.rfind("no derivative: ", 0) == 0) said += term.term + " ";
@@ -590,10 +578,7 @@ TEST_F(ParameterClamp, SweepsFollowSmallNudges) {
   const DataPtr data = MakeData(model.get());
   data->qvel[0] = .045;
   data->qpos[0] = -1e-4;
-  Linearizer linearizer(set.model());
-  linearizer.SetParameters(&set);
-  StepDerivative out;
-  linearizer.Linearize(GetState(model.get(), data.get()), VectorXd(), &out);
+  const StepDerivative out = DerivativeBy(set, data.get());
   ASSERT_EQ(out.coverage.Worst(), Level::kStep);
   EXPECT_EQ(WithoutDerivative(out.coverage), "");
   ParameterSet moved(set);
@@ -649,10 +634,7 @@ TEST_F(ParameterClamp, ATendonAtRestIsNoNoise) {
   data->qvel[0] = .6;
   data->qvel[1] = -4;
   const Reference reference = Differences(set, data.get(), 1, 4);
-  Linearizer linearizer(set.model());
-  linearizer.SetParameters(&set);
-  StepDerivative out;
-  linearizer.Linearize(GetState(model.get(), data.get()), VectorXd(), &out);
+  const StepDerivative out = DerivativeBy(set, data.get());
   ASSERT_EQ(out.coverage.Worst(), Level::kStep);
   ExpectColumns(out.P, reference.P, reference.P_error, 1e-6, set, "P");
   ExpectColumns(out.Ps, reference.Ps, reference.Ps_error, 1e-6, set, "Ps");
