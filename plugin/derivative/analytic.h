@@ -143,6 +143,7 @@ class AnalyticBackend final : public Backend {
   bool PullPoint(const mjModel* model, mjData* data, ConstVectorRef lambda, StepVjp* out, std::string* missing);
   bool CoverSensors(const mjModel* model, Coverage* coverage, std::string* missing);
   bool PullSensors(const mjModel* model, mjData* data, ConstVectorRef sigma, StepVjp* out, std::string* missing);
+  bool PullsBalance(const mjModel* m, ConstVectorRef sigma) const;
   bool DifferencePulled(const mjModel* model, mjData* data, ConstVectorRef sigma, std::string* missing);
   void PullStep(const mjModel* model, const mjData* data, ConstVectorRef lambda, StepVjp* out);
   void PushAcceleration(const mjModel* model, const mjData* data, const double* dx, double* da, double* e);

@@ -56,9 +56,22 @@ void ParameterColumns(const ClosedParameters::Point& at, const VectorXd& a, Para
 
 }  // namespace
 
+// Does σ read forces of constraints that are differenced? At fixed acceleration they change by far more than where
+// they balance.
+bool AnalyticBackend::PullsBalance(const mjModel* m, ConstVectorRef sigma) const {
+  for (int i = 0; i < m->nsensor && sigma.size() > 0; i++) {
+    if (sensor_.differenced()[i] && ResidualDifference::ReadsForces(m, i) &&
+        !sigma.segment(m->sensor_adr[i], m->sensor_dim[i]).isZero(0))
+      return true;
+  }
+  return false;
+}
+
 // (Q2): y_ is the covector of r, of each stage under RK4, as PullPoint left it
-bool AnalyticBackend::PullParameters(const mjModel* m, mjData* d, const VectorXd&, const StepCovectors& covectors,
+bool AnalyticBackend::PullParameters(const mjModel* m, mjData* d, const VectorXd& point, const StepCovectors& covectors,
                                      ParameterDifference* theta, VectorXd* pulled, std::string* missing) {
+  if (PullsBalance(m, covectors.sensors))
+    return Backend::PullParameters(m, d, point, covectors, theta, pulled, missing);
   *missing = ParametersMissing(m);
   if (!missing->empty()) return false;
   const int nv = static_cast<int>(m->nv), na = static_cast<int>(m->na);

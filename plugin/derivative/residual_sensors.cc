@@ -175,6 +175,9 @@ TermCoverage ResidualDifference::LeftToSteps(const mjModel* m, std::string* reas
 bool ResidualDifference::SensorsByAcceleration(const mjModel* model, const mjData* d, const VectorXd& a, MatrixXd* out,
                                                std::string* reason, const std::vector<char>* wanted) {
   constexpr double kForceStep = 1e-4;  // of max(1, |a|): linear, but for friction within its cone; all else by any step
+  constexpr double kShorter = 1.0 / 16;  // of stiff rows it may turn a force round, which touch sensors leave out …
+  constexpr int kMostShorter = 5;
+  constexpr double kStraight = 1e-4, kRounding = 1e-13;  // … as inner and outer points tell, by this much of a sensor
   forces_ = nullptr;
   mjModel local = OnlySensors(model, wanted);
   out->setZero(dims_.ns, dims_.nv);
@@ -191,14 +194,29 @@ bool ResidualDifference::SensorsByAcceleration(const mjModel* model, const mjDat
     return EvaluateSensors(m, kActuation, moved, &values_[k + 4]);
   };
   bool good = EvaluateSensors(m, kPosition, a, &values_[4]);
+  const VectorXd* f = values_ + 4;
+  const auto straight = [&] {
+    for (int i = 0; i < m->nsensor; i++) {
+      const int begin = m->sensor_adr[i], size = m->sensor_dim[i];
+      if (size == 0) continue;
+      const auto part = [&](int k) { return f[k].segment(begin, size); };
+      const double apart = (part(1) - part(-1) - (part(2) - part(-2)) / 2).cwiseAbs().maxCoeff(),
+                   most = (part(2) - part(-2)).cwiseAbs().maxCoeff();
+      if (apart > kStraight * most + kRounding * part(0).cwiseAbs().maxCoeff()) return false;
+    }
+    return true;
+  };
   for (int i = 0; i < dims_.nv && good; i++) {
-    const double h = std::max(1.0, std::abs(a[i])) * (linear ? 1 : kForceStep);
+    double h = std::max(1.0, std::abs(a[i])) * (linear ? 1 : kForceStep);
     good = at(-1, i, h) && at(1, i, h);
-    const VectorXd* f = values_ + 4;
     if (linear) {
       out->col(i) = (f[1] - f[-1]) / (2 * h);
     } else {
       good = good && at(-2, i, h) && at(2, i, h);
+      for (int k = 0; k < kMostShorter && good && !straight(); k++) {
+        h *= kShorter;
+        good = at(-1, i, h) && at(1, i, h) && at(-2, i, h) && at(2, i, h);
+      }
       FivePoints(f, h, out->col(i));
     }
     moved[i] = a[i];

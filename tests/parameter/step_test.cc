@@ -640,6 +640,35 @@ TEST_F(ParameterClamp, ATendonAtRestIsNoNoise) {
   ExpectColumns(out.Ps, reference.Ps, reference.Ps_error, 1e-6, set, "Ps");
 }
 
+// (V4) a stiff row's force turns round a ten thousandth of the acceleration away, and a touch sensor leaves it out
+// there
+TEST_F(ParameterClamp, PullBacksOfTouchFromStiffRowsAreThoseOfColumns) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco>
+    <option timestep=".002" integrator="implicitfast" impratio="100"><flag diagexact="enable"/></option>
+    <worldbody>
+      <geom name="floor" type="plane" size="1 1 .1" condim="4" friction=".05 .01 .02" solimp=".5 .9 .002 .1 5"/>
+      <body pos="0 0 .05"><freejoint/><geom name="pill" type="capsule" size=".05 .03" condim="4" friction=".05 .01 .01"
+        solimp=".9 .905 .002 .14 3" density="600"/><site name="s" type="sphere" size=".2"/></body>
+    </worldbody><sensor><touch site="s"/></sensor></mujoco>)");
+  const ParameterSet set(model.get(), {"geom:floor/solmix", "body:1/mass", "option/gravity[2]"});
+  const DataPtr data = MakeData(model.get());
+  mju_copy(data->qpos + 3, std::array{0.7, 0.1, 0.6, 0.2}.data(), 4);
+  mju_normalize4(data->qpos + 3);
+  data->qpos[2] = -.5;
+  for (int i = 0; i < 6; ++i) data->qvel[i] = std::array{1., -.1, -.1, -3., -3., 1.}[static_cast<std::size_t>(i)];
+  const StepDerivative columns = DerivativeBy(set, data.get());
+  Linearizer linearizer(set.model());
+  linearizer.SetParameters(&set);
+  StepVjp vjp;
+  linearizer.Vjp(GetState(model.get(), data.get()), VectorXd(), VectorXd::Zero(12), VectorXd::Ones(1), &vjp, true);
+  const double weight_by_gravity = model->body_mass[1];
+  EXPECT_NEAR(vjp.qfrc[2] * weight_by_gravity, columns.Ps(0, 2), 1e-6 * std::abs(columns.Ps(0, 2)));
+  for (int k = 0; k < set.size(); k++) {
+    EXPECT_NE(columns.Ps(0, k), 0);
+    EXPECT_NEAR(vjp.theta[k], columns.Ps(0, k), 1e-6 * std::abs(columns.Ps(0, k))) << set[k].name;
+  }
+}
+
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (int scene : {0, 1, 2}) {
