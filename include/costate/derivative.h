@@ -25,14 +25,16 @@ const char* ToString(Level level);
 struct TermCoverage {
   std::string term;  ///< "rne", "passive", "contact", … or "step" when the whole step was differenced
   Level level = Level::kStep;
-  std::string reason;  ///< why not a better level; empty when it is the best
+  std::string reason;   ///< why not a better level; empty when it is the best
+  bool IsOpen() const;  ///< its columns are no derivative at all: the reason begins with "no derivative"
 };
 
 /// Which term came from which level.
 struct Coverage {
   std::vector<TermCoverage> terms;
-  Level Worst() const;              ///< the largest level of all terms
-  void Add(const Coverage& other);  ///< terms of both; a term that both have at the larger of its levels
+  Level Worst() const;  ///< the largest level of all terms
+  /// Terms of both; a term that both have at the larger of its levels, open where one is.
+  void Add(const Coverage& other);
 };
 
 /// Jacobians about one knot; tangent columns ordered (qpos tangent, qvel, act), as mjd_transitionFD.

@@ -349,6 +349,7 @@ Certificate Certify(const mjModel* model, const mjData* data, const CertifyOptio
   CheckDifferentiable(model);
   CheckFiniteState(model, GetState(model, data));
   CheckFiniteControl(model, Eigen::Map<const VectorXd>(data->ctrl, model->nu));
+  CheckFiniteContext(model, GetContext(model, data));
   mjModel local = *model;
   local.opt.disableflags |= mjDSBL_AUTORESET;
   local.opt.enableflags &= ~mjENBL_SLEEP;

@@ -171,6 +171,7 @@ Linearizer& Linearizer::operator=(Linearizer&&) noexcept = default;
 
 void Linearizer::SetContext(ConstVectorRef context) {
   CheckSize(impl_->model, "context", context.size(), "context size", static_cast<int>(impl_->context.size()));
+  CheckFiniteContext(impl_->model, context);
   impl_->context = context;
 }
 

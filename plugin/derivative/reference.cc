@@ -255,6 +255,7 @@ ReferenceDerivative Reference(const mjModel* model, const mjData* data, const Re
   CheckDifferentiable(model);
   CheckFiniteState(model, GetState(model, data));
   CheckFiniteControl(model, Eigen::Map<const VectorXd>(data->ctrl, model->nu));
+  CheckFiniteContext(model, GetContext(model, data));
   return ReferenceDifferences(model, data, options).Run();
 }
 

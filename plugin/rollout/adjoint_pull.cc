@@ -1,6 +1,7 @@
 // One VJP a knot, or with delays one an engine step, whose late controls go to the knots that gave them.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <string>
 
 #include "core/finite.h"
@@ -12,23 +13,21 @@
 namespace costate {
 namespace {
 
-bool IsOpen(const TermCoverage& term) { return term.reason.rfind("no derivative", 0) == 0; }
-
 // the worst step's, with what any step says of parameters that lie on a switch
 void Cover(const Coverage& step, Coverage* all) {
   const bool worse = all->terms.empty() || step.Worst() > all->Worst();
-  if (!worse && std::none_of(step.terms.begin(), step.terms.end(), IsOpen)) return;
+  if (!worse && std::none_of(step.terms.begin(), step.terms.end(), std::mem_fn(&TermCoverage::IsOpen))) return;
   Coverage before;
   if (worse) {
     before.terms.swap(all->terms);
     *all = step;
   }
   for (const TermCoverage& term : (worse ? before : step).terms) {
-    if (!IsOpen(term)) continue;
+    if (!term.IsOpen()) continue;
     const auto same = [&](const TermCoverage& t) { return t.term == term.term; };
     const auto at = std::find_if(all->terms.begin(), all->terms.end(), same);
     if (at == all->terms.end()) all->terms.push_back(term);
-    else if (!IsOpen(*at)) at->reason = term.reason;
+    else if (!at->IsOpen()) at->reason = term.reason;
   }
 }
 

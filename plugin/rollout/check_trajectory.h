@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "core/plugins.h"
+#include "derivative/check_point.h"
 
 namespace costate {
 
@@ -32,6 +33,7 @@ inline void CheckTrajectory(const mjModel* model, const Trajectory& trajectory) 
 /// What a rollout starts with besides x0 and controls. @throws Error{kDimensionMismatch, kInvalidArgument}.
 inline void CheckStart(const mjModel* model, ConstVectorRef context, int substeps) {
   CheckSize(model, "context", context.size(), "context size", mj_stateSize(model, kContextSignature));
+  CheckFiniteContext(model, context);
   if (substeps >= 1) return;
   throw Error(ErrorCode::kInvalidArgument, "substeps is " + std::to_string(substeps) + ", at least 1 is needed");
 }

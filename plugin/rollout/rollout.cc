@@ -243,6 +243,7 @@ void Simulator::SetDerivativeEvery(int every) {
 
 void Simulator::SetContext(ConstVectorRef context) {
   CheckSize(impl_->model, "context", context.size(), "context size", impl_->context.size());
+  CheckFiniteContext(impl_->model, context);
   impl_->context = context;
   for (Impl::Worker& worker : impl_->workers) {
     if (worker.linearizer) worker.linearizer->SetContext(context);

@@ -1,6 +1,8 @@
 // The dispatcher: what a derivative is a function of, substeps, context, refusals, and what it leaves alone.
+#include <costate/certificate.h>
 #include <costate/derivative.h>
 #include <costate/derivative_check.h>
+#include <costate/rollout.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -356,6 +358,59 @@ TEST_F(LinearizeTest, StagesOfRungeKuttaTurnByMoreThanHalfATurn) {
     linearizer.Vjp(GetState(m, data.get()), VectorXd(), lambda, &vjp);
     EXPECT_LT((vjp.x - step.A.transpose() * lambda).cwiseAbs().maxCoeff(), kRounding * step.A.cwiseAbs().maxCoeff());
   }
+}
+
+// the engine would step as if they were another number, or fail without a word about them
+TEST_F(LinearizeTest, ForcesAndMocapPosesThatAreNoNumbersAreNamed) {
+  const ModelPtr model = LoadModelFromString(
+      "<mujoco><worldbody><body name='post'><geom size='.1'/></body><body name='target' mocap='true'/>"
+      "<body name='arm' pos='0 0 2'><joint name='elbow'/><geom size='.1' pos='.2 0 0'/></body></worldbody></mujoco>");
+  const DataPtr good = MakeData(model.get());
+  const auto refused = [&](mjtNum* (*entry)(mjData*), const char* text) {
+    const DataPtr data = MakeData(model.get());
+    *entry(data.get()) = std::numeric_limits<double>::quiet_NaN();
+    EXPECT_ERROR(Linearize(model.get(), data.get()), ErrorCode::kInvalidArgument, text);
+    EXPECT_ERROR(Certify(model.get(), data.get()), ErrorCode::kInvalidArgument, text);
+    EXPECT_ERROR(Reference(model.get(), data.get()), ErrorCode::kInvalidArgument, text);
+    EXPECT_ERROR(Simulator(model.get(), GetContext(model.get(), data.get()), 1, 1), ErrorCode::kInvalidArgument, text);
+    Simulator simulator(model.get(), GetContext(model.get(), good.get()), 1, 1);
+    EXPECT_ERROR(simulator.SetContext(GetContext(model.get(), data.get())), ErrorCode::kInvalidArgument, text);
+  };
+  refused([](mjData* d) { return d->qfrc_applied; }, "qfrc_applied is not finite: entry 0, of joint elbow, is nan");
+  refused([](mjData* d) { return d->xfrc_applied + 6 * 3 + 2; }, "xfrc_applied is not finite: entry 20, of body arm");
+  refused([](mjData* d) { return d->mocap_pos + 1; }, "mocap_pos is not finite: entry 1, of body target");
+  refused([](mjData* d) { return d->mocap_quat + 3; }, "mocap_quat is not finite: entry 3, of body target");
+
+  // what no step reads may be anything
+  const ModelPtr with_user = LoadModelFromString(
+      "<mujoco><size nuserdata='2'/><worldbody><body><joint/><geom size='.1'/></body></worldbody></mujoco>");
+  const DataPtr data = MakeData(with_user.get());
+  data->userdata[1] = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(Linearize(with_user.get(), data.get()).status, StepStatus::kOk);
+}
+
+// over substeps or stages: no step's word that a column is no derivative is lost
+TEST_F(LinearizeTest, CoverageOfSeveralStepsIsThatOfTheWorst) {
+  const TermCoverage fine{"mass", Level::kAnalytic, ""}, differenced{"mass", Level::kResidual, "no closed form"},
+      open{"mass", Level::kAnalytic, "no derivative: on a switch"}, other{"rne", Level::kAnalytic, ""};
+  const auto sum = [](const TermCoverage& first, const TermCoverage& second) {
+    Coverage all{{first}};
+    all.Add({{second}});
+    return all.terms;
+  };
+  for (const auto& [a, b] : {std::pair(fine, differenced), std::pair(differenced, fine)}) {
+    ASSERT_EQ(sum(a, b).size(), 1u);
+    EXPECT_EQ(sum(a, b)[0].level, Level::kResidual);
+    EXPECT_EQ(sum(a, b)[0].reason, "no closed form");
+  }
+  for (const auto& [a, b] : {std::pair(open, differenced), std::pair(differenced, open)}) {
+    EXPECT_EQ(sum(a, b)[0].level, Level::kResidual);
+    EXPECT_TRUE(sum(a, b)[0].IsOpen()) << sum(a, b)[0].reason;
+  }
+  EXPECT_TRUE(sum(fine, open)[0].IsOpen());
+  EXPECT_TRUE(sum(open, fine)[0].IsOpen());
+  EXPECT_FALSE(sum(fine, differenced)[0].IsOpen());
+  EXPECT_EQ(sum(fine, other).size(), 2u);
 }
 
 TEST_F(LinearizeTest, AModelWithoutStateOrControlHasEmptyMatrices) {
