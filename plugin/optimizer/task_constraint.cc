@@ -25,20 +25,6 @@ bool IsPower(const XmlElement& element) {
 
 // ---- before the model is compiled -----------------------------------------------------------------------------------
 
-// "all", or names: those of a kind of element
-std::vector<std::string> NamedElements(const XmlElement& element, const char* attribute, int type,
-                                       const SensorAdder& sensors) {
-  const std::string text = *element.Text(attribute);
-  if (text != "all") {
-    const std::vector<std::string> names = SplitNames(text, sensors.Names(type));
-    for (const std::string& name : names) sensors.CheckElement(element, type, attribute, name);
-    return names;
-  }
-  const std::vector<std::string> names = sensors.Names(type);
-  if (names.empty()) element.Fail(fmt::format("{}=\"all\": the model has no {}", attribute, attribute));
-  return names;
-}
-
 std::vector<std::string> AddSensors(const XmlElement& element, const std::vector<std::string>& names, int objtype,
                                     int type, const char* label, SensorAdder* sensors) {
   std::vector<std::string> added;
@@ -62,7 +48,7 @@ void ReadLimitQuantity(const XmlElement& element, ConstraintDraft* draft, Sensor
                                                 : std::vector<std::string>{"force", "power", "velocity", "length"};
   const int word = element.Word("quantity", words).value_or(0);
   sensors->NeedSpec(element, attribute);
-  draft->names = NamedElements(element, attribute, type, *sensors);
+  draft->names = sensors->NamedElements(element, attribute, type);
   const int kTendonSensors[] = {mjSENS_TENDONPOS, mjSENS_TENDONVEL};
   const int kActuatorSensors[] = {mjSENS_ACTUATORFRC, mjSENS_ACTUATORFRC, mjSENS_ACTUATORVEL, mjSENS_ACTUATORPOS};
   const char* kActuatorLabels[] = {"force", "force", "velocity", "length"};
@@ -537,15 +523,23 @@ void MakePeriodicFromFreeStart(const XmlElement& element, Bounded bounded, Task*
 void MakePeriodic(const XmlElement& element, Task* task, std::vector<ResidualTerm>* soft) {
   const mjModel* model = task->model.get();
   std::vector<std::string> entries = TangentNames(model);
-  for (std::size_t i = 0, n = entries.size(); i < n; ++i) entries.push_back(Bare(entries[i]));
+  std::vector<std::string> positions;
+  for (std::size_t i = 0, n = entries.size(); i < n; ++i) {
+    entries.push_back(Bare(entries[i]));
+    if (entries[i].starts_with("qpos")) positions.push_back(entries.back());
+  }
   const std::vector<std::string> without = SplitNames(element.Text("except").value_or(""), entries);
   std::vector<bool> used(without.size(), false);
   for (const std::string vector : {"qpos", "qvel", "act"}) {
     if (!element.Has(vector.c_str())) continue;
     CostDraft draft{element, element.Text("name").value_or("periodic") + " " + vector, {{element, "", vector, 1}}};
+    // a slide's bare name is its position's, where positions are named at all: its velocity returns
+    std::vector<bool> taken(without.size());
+    for (std::size_t i = 0; i < without.size() && vector != "qpos" && element.Has("qpos"); ++i)
+      taken[i] = std::find(positions.begin(), positions.end(), without[i]) != positions.end();
     draft.exclude = [&](const std::string& name) {
       for (std::size_t i = 0; i < without.size(); ++i) {
-        if (without[i] != name && without[i] != Bare(name)) continue;
+        if (without[i] != name && (taken[i] || without[i] != Bare(name))) continue;
         used[i] = true;
         return true;
       }

@@ -208,6 +208,18 @@ std::vector<std::string> SensorAdder::Names(int type) const {
   return names;
 }
 
+std::vector<std::string> SensorAdder::NamedElements(const XmlElement& element, const char* attribute, int type) const {
+  const std::string text = *element.Text(attribute);
+  if (text != "all") {
+    const std::vector<std::string> names = SplitNames(text, Names(type));
+    for (const std::string& name : names) CheckElement(element, type, attribute, name);
+    return names;
+  }
+  const std::vector<std::string> names = Names(type);
+  if (names.empty()) element.Fail(fmt::format("{}=\"all\": the model has no {}", attribute, attribute));
+  return names;
+}
+
 void SensorAdder::NeedSpec(const XmlElement& element, const std::string& what) const {
   if (spec_) return;
   element.Fail(
@@ -254,10 +266,36 @@ std::string SensorAdder::Add(const XmlElement& element, const SensorDraft& draft
   return name;
 }
 
-std::string SensorAdder::AddQuantity(const XmlElement& element, const std::string& instead) {
+std::vector<std::string> SensorAdder::AddQuantities(const XmlElement& element) {
+  const std::string attribute = FindElementAttribute(element);
+  const int type = Kind(attribute).lookup;
+  if (!spec_ || (type != mjOBJ_JOINT && type != mjOBJ_TENDON && type != mjOBJ_ACTUATOR)) return {AddQuantity(element)};
+  const bool all = element.Text(attribute.c_str()) == "all";
+  for (mjsElement* e = mjs_firstElement(spec_, mjOBJ_JOINT); all && type == mjOBJ_JOINT && e;
+       e = mjs_nextElement(spec_, e)) {
+    const int of = mjs_asJoint(e)->type;
+    if (*mjs_getString(mjs_getName(e)) == '\0' && of != mjJNT_FREE && of != mjJNT_BALL)
+      element.Fail(
+          "joint=\"all\": a joint has no name, by which sensors would find it; qpos and qvel take all of them");
+  }
+  std::vector<std::string> added;
+  for (const std::string& name : NamedElements(element, attribute.c_str(), type)) {
+    if (all && type == mjOBJ_JOINT) {
+      const int of = mjs_asJoint(mjs_findElement(spec_, mjOBJ_JOINT, name.c_str()))->type;
+      if (of == mjJNT_FREE || of == mjJNT_BALL) continue;
+    }
+    added.push_back(AddQuantity(element, "", name));
+    if (std::count(added.begin(), added.end(), added.back()) > 1)
+      element.Fail(fmt::format("{}: '{}' is chosen twice", attribute, name));
+  }
+  if (added.empty()) element.Fail(fmt::format("{} names none", attribute));
+  return added;
+}
+
+std::string SensorAdder::AddQuantity(const XmlElement& element, const std::string& instead, const std::string& of) {
   const std::string attribute = FindElementAttribute(element);
   const ElementKind& kind = Kind(attribute);
-  const std::string name = *element.Text(attribute.c_str());
+  const std::string name = of.empty() ? *element.Text(attribute.c_str()) : of;
   if (!spec_) {
     element.Fail(
         fmt::format("'{}' is a compiled model, no sensor for {} '{}' can be added to it; give its MJCF file or "

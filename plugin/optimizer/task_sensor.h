@@ -33,8 +33,12 @@ class SensorAdder {
   SensorAdder(mjSpec* spec, std::string model_file);
 
   /// The sensor for `element`'s attributes (body, site, …, quantity, geom2, reftype …). Returns the sensor's name.
-  /// @param quantity  taken instead of the attribute when not empty.
-  std::string AddQuantity(const XmlElement& element, const std::string& quantity = "");
+  /// @param quantity, name  taken instead of the attributes when not empty.
+  std::string AddQuantity(const XmlElement& element, const std::string& quantity = "", const std::string& name = "");
+
+  /// The same for joints, tendons and actuators, of which the attribute may name several or "all" (of joints, hinges
+  /// and slides): one sensor each.
+  std::vector<std::string> AddQuantities(const XmlElement& element);
 
   /// A second sensor that measures the same quantity of another element: "site:tip", "body:", "geom:", "camera:",
   /// "mocap:".
@@ -49,6 +53,9 @@ class SensorAdder {
 
   /// Names of the elements of a type (mjtObj) that have one.
   std::vector<std::string> Names(int type) const;
+
+  /// Those that an attribute names: "all" or a list. @throws Error{kParse} at `element` if there is no such element.
+  std::vector<std::string> NamedElements(const XmlElement& element, const char* attribute, int type) const;
 
   /// @throws Error{kParse} at `element` if there is no element of that name, with what is near.
   void CheckElement(const XmlElement& element, int type, const std::string& kind, const std::string& name) const;

@@ -65,7 +65,9 @@ PieceDraft ReadPiece(const XmlElement& element, const std::string& source, Senso
     piece.sensor = sensors->AddQuantity(element, "pos");
     piece.orientation = sensors->AddQuantity(element, "quat");
   } else {
-    piece.sensor = sensors->AddQuantity(element);
+    piece.others = sensors->AddQuantities(element);
+    piece.sensor = piece.others.front();
+    piece.others.erase(piece.others.begin());
   }
   return piece;
 }
@@ -158,13 +160,13 @@ std::vector<Component> SelectFromVector(const PieceDraft& piece, const mjModel* 
   return chosen;
 }
 
-std::vector<Component> SensorComponents(const PieceDraft& piece, const mjModel* model) {
-  const int id = mj_name2id(model, mjOBJ_SENSOR, piece.sensor.c_str());
+std::vector<Component> SensorComponents(const XmlElement& element, const std::string& sensor, const mjModel* model) {
+  const int id = mj_name2id(model, mjOBJ_SENSOR, sensor.c_str());
   if (id < 0) {
     std::vector<std::string> names;
     for (int i = 0; i < model->nsensor; ++i) names.push_back(ElementName(model, mjOBJ_SENSOR, i));
-    piece.element.Fail(fmt::format("no sensor '{}'{}", piece.sensor,
-                                   names.empty() ? " (the model has none)" : Suggestion(piece.sensor, names)));
+    element.Fail(
+        fmt::format("no sensor '{}'{}", sensor, names.empty() ? " (the model has none)" : Suggestion(sensor, names)));
   }
   const std::vector<std::string> names = SensorNames(model);
   const int address = model->sensor_adr[id], dim = model->sensor_dim[id];
@@ -177,7 +179,7 @@ std::vector<Component> SensorComponents(const PieceDraft& piece, const mjModel* 
     Component component{
         {Input::kSensor, rotation ? address : address + i, 0}, rotation ? i : -1, names[address + i], unit, {}};
     if (rotation) {
-      component.name = fmt::format("sensor[{}].r{}", piece.sensor, "xyz"[i]);
+      component.name = fmt::format("sensor[{}].r{}", sensor, "xyz"[i]);
       component.slots.assign(names.begin() + address, names.begin() + address + 4);
     } else {
       component.slots = {names[address + i]};
@@ -187,14 +189,22 @@ std::vector<Component> SensorComponents(const PieceDraft& piece, const mjModel* 
   return components;
 }
 
+// "actuator:hip knee.force" of several
+std::string SensorText(const PieceDraft& piece) {
+  if (piece.others.empty()) return piece.sensor;
+  const std::string attribute = FindElementAttribute(piece.element);
+  return fmt::format("{}:{}.{}", attribute, *piece.element.Text(attribute.c_str()), *piece.element.Text("quantity"));
+}
+
 }  // namespace
 
 std::vector<Component> PieceComponents(const PieceDraft& piece, const mjModel* model) {
-  std::vector<Component> all = piece.vector.empty() ? SensorComponents(piece, model) : SelectFromVector(piece, model);
-  if (!piece.orientation.empty()) {
-    PieceDraft orientation = piece;
-    orientation.sensor = piece.orientation;
-    for (Component& component : SensorComponents(orientation, model)) all.push_back(std::move(component));
+  std::vector<Component> all =
+      piece.vector.empty() ? SensorComponents(piece.element, piece.sensor, model) : SelectFromVector(piece, model);
+  std::vector<std::string> others = piece.others;
+  if (!piece.orientation.empty()) others.push_back(piece.orientation);
+  for (const std::string& other : others) {
+    for (Component& component : SensorComponents(piece.element, other, model)) all.push_back(std::move(component));
   }
   const std::optional<VectorXd> index = piece.element.Numbers("index");
   if (!index) return all;
@@ -204,8 +214,8 @@ std::vector<Component> PieceComponents(const PieceDraft& piece, const mjModel* m
     if (number != std::floor(number) || number < 0 || number >= static_cast<double>(all.size())) {
       piece.element.Fail(fmt::format("index {:g} does not exist: {} has {}, counted from 0", number,
                                      !piece.orientation.empty() ? piece.sensor + " " + piece.orientation
-                                     : piece.vector.empty()     ? piece.sensor
-                                                                : piece.vector,
+                                     : !piece.vector.empty()    ? piece.vector
+                                                                : SensorText(piece),
                                      Count(static_cast<long>(all.size()), "component")));
     }
     const int i = static_cast<int>(number);
@@ -344,7 +354,7 @@ void AddPiece(const PieceDraft& piece, const std::vector<Component>& components,
 // "-2 gyro[0 1]"
 std::string PieceText(const PieceDraft& piece) {
   std::string text =
-      piece.vector.empty() ? piece.sensor : piece.vector + " " + *piece.element.Text(piece.vector.c_str());
+      piece.vector.empty() ? SensorText(piece) : piece.vector + " " + *piece.element.Text(piece.vector.c_str());
   if (piece.element.Has("index")) text += "[" + *piece.element.Text("index") + "]";
   return piece.coef == 1 ? text : fmt::format("{:g} {}", piece.coef, text);
 }
@@ -409,7 +419,7 @@ CostDraft ReadResidual(const XmlElement& element, const std::vector<std::string>
   // a target that moves is a second sensor
   const std::optional<std::string> target = element.Text(target_attribute.c_str());
   if (target && !ParseElementTarget(*target).kind.empty()) {
-    if (draft.pieces.size() != 1 || draft.pieces[0].sensor.empty()) {
+    if (draft.pieces.size() != 1 || draft.pieces[0].sensor.empty() || !draft.pieces[0].others.empty()) {
       element.Fail(
           fmt::format("{} '{}' needs one measured sensor or element quantity; else write it as a <term> "
                       "with coef=\"-1\"",

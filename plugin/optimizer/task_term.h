@@ -27,7 +27,8 @@ struct PieceDraft {
   std::string sensor;  ///< name of a sensor of the compiled model, or "" for …
   std::string vector;  ///< … "qpos", "qvel", "act" or "ctrl"
   double coef = 1;
-  std::string orientation{};  ///< of a pose: the sensor of its quaternion, beside the one of its position
+  std::string orientation{};          ///< of a pose: the sensor of its quaternion, beside the one of its position
+  std::vector<std::string> others{};  ///< of several elements: the sensors of those behind the first
 };
 
 /// One <cost>, checked as far as that goes without the compiled model.

@@ -349,6 +349,16 @@ TEST_F(TaskConstraint, WarnsOfAStartThatViolates) {
       << task.warnings.back();
 }
 
+// multipliers take longer to tell that there is no way, and the rounds of kicks follow only then
+TEST_F(TaskConstraint, IterationsAreMoreWithinConstraints) {
+  const std::string bound = std::string(kCheap) + "<constraint qpos='extend' upper='0.05'/>";
+  EXPECT_EQ(LoadZooTask(kCheap).solver.iterations, 200);
+  EXPECT_EQ(LoadZooTask(bound).solver.iterations, 500);
+  EXPECT_EQ(LoadZooTask(bound + "<solver type='fddp'/>").solver.iterations, 500);
+  EXPECT_EQ(LoadZooTask(bound + "<solver iterations='30'/>").solver.iterations, 30);
+  EXPECT_EQ(LoadZooTask(bound + "<time shortest='0.05' longest='0.2'/>").solver.iterations, 200);
+}
+
 TEST_F(TaskConstraint, PeriodicAsksForTheStart) {
   const Task task = LoadZooTask(std::string("<start key='pose'/>") + kCheap +
                                 "<periodic qpos='all' qvel='shoulder' except='root.x qpos[root].y'/>");
@@ -360,6 +370,27 @@ TEST_F(TaskConstraint, PeriodicAsksForTheStart) {
   const VectorXd x = Retract(task.model.get(), task.x0, 0.1 * VectorXd::Unit(Dims(task.model.get()).ndx, 7));
   task.constraints[0].Value({.t = 50, .N = 50, .time = 0, .dt = 0.002, .x = x, .u = u, .s = s}, &c);
   EXPECT_NEAR(c.cwiseAbs().sum(), 0.1, 1e-12);
+}
+
+// a slide's position and velocity have one bare name: `except` leaves out the position alone, where there is one
+TEST_F(TaskConstraint, PeriodicVelocityReturnsWhereThePositionMovesOn) {
+  const auto components = [](const std::string& periodic) {
+    const Task task = LoadZooTask(kCheap + periodic);
+    std::vector<std::string> names;
+    for (int i = 0; i < task.constraints.size(); ++i) {
+      for (const std::string& name : task.constraints[static_cast<std::size_t>(i)].info().components)
+        names.push_back(name);
+    }
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  const std::string both = "<periodic qpos='extend shoulder' qvel='extend shoulder' except='";
+  EXPECT_EQ(components(both + "extend'/>"), (Names{"qpos[shoulder]", "qvel[extend]", "qvel[shoulder]"}));
+  EXPECT_EQ(components(both + "qvel[extend]'/>"), (Names{"qpos[extend]", "qpos[shoulder]", "qvel[shoulder]"}));
+  EXPECT_EQ(components(both + "extend qvel[extend]'/>"), (Names{"qpos[shoulder]", "qvel[shoulder]"}));
+  EXPECT_ERROR(components("<periodic qpos='shoulder' qvel='extend shoulder' except='extend'/>"), ErrorCode::kParse,
+               "except: 'extend' is none of the entries that are named");
+  EXPECT_EQ(components("<periodic qvel='extend shoulder' except='extend'/>"), Names{"qvel[shoulder]"});
 }
 
 // ball joints are bounded by their angle, whose slope is the axis

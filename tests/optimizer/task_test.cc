@@ -2,6 +2,7 @@
 #include <costate/record.h>
 #include <costate/rollout.h>
 #include <costate/task.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "optimizer/cost_terms.h"
@@ -76,6 +77,50 @@ TEST_F(TaskFile, AddsItsSensorsBehindTheUsersOnceEach) {
   EXPECT_EQ(ElementName(model, mjOBJ_SENSOR, 5), "site:tip.pos");
   EXPECT_TRUE(task.cost->NeedsSensors());
   EXPECT_FALSE(LoadZooTask(kEffort).cost->NeedsSensors());
+}
+
+double CostOfGuess(const Task& task) {
+  Trajectory motion;
+  Simulator simulator(task.model.get(), task.context, task.substeps, 1);
+  EXPECT_TRUE(simulator.Rollout(task.x0, task.U_guess, &motion).ok());
+  return TotalCost(*task.cost, motion, simulator.knot_time());
+}
+
+// one component each, as so many costs of one of them have it
+TEST_F(TaskFile, MeasuresSeveralJointsTendonsAndActuators) {
+  const std::vector<std::pair<std::string, std::vector<std::string>>> lists = {
+      {"actuator='all' quantity='force'", {"shoulder", "extend", "pull"}},
+      {"actuator='pull shoulder' quantity='velocity'", {"pull", "shoulder"}},
+      {"joint='all' quantity='pos'", {"shoulder", "extend"}},
+      {"joint='extend shoulder' quantity='force'", {"extend", "shoulder"}},
+      {"tendon='all' quantity='length'", {"cord"}}};
+  for (const auto& [list, names] : lists) {
+    const Task task = LoadZooTask("<start key='pose'/><guess key='pose'/><cost " + list + " weight='2' target='0.1" +
+                                  (names.size() > 1 ? " 0.2" : "") + (names.size() > 2 ? " 0.3" : "") + "'/>");
+    std::string single;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      const std::string kind = list.substr(0, list.find('=')), quantity = list.substr(list.find("quantity"));
+      single +=
+          fmt::format("<cost name='{}' {}='{}' {} weight='2' target='0.{}'/>", i, kind, names[i], quantity, i + 1);
+    }
+    const Task each = LoadZooTask("<start key='pose'/><guess key='pose'/>" + single);
+    const double cost = CostOfGuess(task);
+    EXPECT_GT(cost, 0);
+    EXPECT_NEAR(cost, CostOfGuess(each), 1e-12 * cost) << list;
+    EXPECT_EQ(task.model->nsensordata, each.model->nsensordata) << list;
+  }
+  const TemporaryFolder folder;
+  folder.Write("bare.xml",
+               "<mujoco><worldbody><body><joint/><geom size='.1' pos='.1 0 0'/><body><joint name='b'/><geom size='.1'/>"
+               "</body></body></worldbody><actuator><motor joint='b'/></actuator></mujoco>");
+  EXPECT_ERROR(LoadTask(folder.Write("a.xml",
+                                     "<task model='bare.xml' horizon='1'><cost joint='all' "
+                                     "quantity='pos'/></task>")),
+               ErrorCode::kParse, "joint=\"all\": a joint has no name");
+  const Task bounded =
+      LoadZooTask(std::string(kEffort) + "<constraint name='f' actuator='extend pull' quantity='force' upper='9'/>");
+  EXPECT_EQ(bounded.constraints[0].info().components,
+            (std::vector<std::string>{"sensor[actuator:extend.force]", "sensor[actuator:pull.force]"}));
 }
 
 // the dynamics do not feel the sensors: same model otherwise, same motion bit for bit
