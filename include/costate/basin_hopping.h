@@ -28,15 +28,21 @@ struct BasinHoppingOptions {
   /// iterations of five side by side, of which the worse two end halfway; but where their linear-quadratic problems
   /// would take more than 128 MiB. 0: it is one from the start.
   int race = 10;
+  /// Where anything may touch and after all rounds (1 or more) the best motion misses constraints, or kicked ones of
+  /// less than half its cost do: up to 16 rounds more of four solves, of six times options.iterations together (at most
+  /// 1200), that leave the cost aside for a motion near those that keeps the constraints, and then go from one such
+  /// motion to a cheaper one near it; but where their linear-quadratic problems would take more than 128 MiB.
+  bool back = true;
 };
 
 /// One round on the way.
 struct BasinHoppingRound {
-  int number = 0;        ///< 0: from the guess; one more than options' rounds: the last solve
+  int number = 0;        ///< 0: from the guess; one more than options' rounds: the last solve; beyond: back
   int iterations = 0;    ///< of its longest solve
   double cost = 0;       ///< of its best motion
   double violation = 0;  ///< of its worst constraint there
   bool better = false;   ///< than all rounds before
+  bool back = false;     ///< back within constraints, behind the last solve
 };
 
 struct BasinHoppingResult {
@@ -64,6 +70,9 @@ using BasinHoppingCallback = std::function<void(const BasinHoppingRound&)>;
 /// With after_stall, round 0 is one solve; where it races, the four beside it have 0.3 and 0.03
 /// options.regularization_init by either rule, and the one that leads (by cost, beyond the constraints' tolerance by
 /// violation) goes on from its SolveResult::state as options say.
+///
+/// With `back`, a motion that those rounds find ends kStalled (kInfeasible where it misses constraints still), has
+/// neither multipliers nor gradient norms, and the policy of the solve that found it. Their iterations come on top.
 ///
 /// @throws as Solve; Error{kInvalidArgument} for an option out of range.
 /// Cost: width times that of Solve an iteration, in round 0 one time more, shared by options.threads.

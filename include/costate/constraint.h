@@ -120,6 +120,7 @@ struct ConstrainedOptions {
   /// before). 0: only where the constraints are missed with forces at their limits up to three times as many iterations
   /// again lead around these by such a cost. Below 0: never.
   double force_weight = 0;
+  bool keep_guess = true;  ///< a guess that keeps the constraints and costs less than what is found is the result
 };
 
 /// A solver without constraints, as SolveIlqr.

@@ -102,14 +102,17 @@ struct SolveResult {
   double cost = 0;
   double initial_cost = 0;
   double guess_scale = 1;           ///< below 1 when the control guess diverged and was scaled by it
-  double gradient_norm = 0;         ///< max |Qu| over controls that may still move downhill, about that trajectory
-  VectorXd gradient_norm_per_knot;  ///< the same knot by knot (N); empty when there is no quadratic model
+  double gradient_norm = 0;         ///< max |Qu| over controls that may still move downhill, about that trajectory;
+                                    ///< 0 where the next is empty
+  VectorXd gradient_norm_per_knot;  ///< the same knot by knot (N); empty where it is not known: no quadratic model, or
+                                    ///< a motion back within constraints (BasinHoppingOptions::back)
   Trajectory trajectory;            ///< the best iterate, always
   Policy policy;                    ///< about that trajectory; zero when there is no quadratic model
   std::vector<IterationRecord> iterations;
   double violation = 0;                       ///< of the worst constraint, relative; 0 without any
   std::vector<ConstraintReport> constraints;  ///< worst first
-  std::vector<MatrixXd> multipliers;          ///< of each constraint of the problem in its order, components × (N+1)
+  std::vector<MatrixXd> multipliers;          ///< of each constraint of the problem in its order, components × (N+1);
+                                              ///< none of a motion back within constraints
   double force_weight = 0;                    ///< w of (I6), at which the constraints were kept; 0: without
   SolveState state;                           ///< from which Solve goes on (Guess::state)
 };

@@ -53,6 +53,9 @@ solves side by side from the best motion with kicked controls; each round's best
 Without either, where anything may touch, five solves begin side by side and after ten iterations the best goes on alone; four rounds follow
 a solve that stalls, ends infeasible or cannot leave its guess. With <time> neither; --hops 0 is one solve and no more.
 With --smooth they go on from where that has led, on the true model; with <time> at each length that is tried.
+Where a motion then still misses constraints, or much cheaper ones of those rounds do, up to 16 rounds lead "back within the constraints",
+not with <time>: solves that leave the cost aside for a motion nearby that keeps them, then steps to cheaper ones; they have six times
+--iterations for themselves, 1200 at most.
 
 At the end the motion is repeated at half the time step, with stiffer contact, another integrator and a tighter constraint solver;
 "elsewhere" tells how much of the gain over the guess is kept there, by the same controls or with feedback, whichever is better.
@@ -159,17 +162,24 @@ TaskCallbacks TellingCallbacks(const Task& task, const OptimizeOptions& options,
                            : "now with the model's own limits");
   };
   callbacks.round = [&task, progress, best = 0.0](const BasinHoppingRound& round) mutable {
-    const bool last = round.number > task.hopping.rounds;
+    const bool last = round.number > task.hopping.rounds, kept = round.violation <= task.constrained.tolerance;
+    const std::string missed = kept ? "" : fmt::format(", constraints missed by {:.3g}", round.violation);
+    if (round.back) {
+      progress->Line(fmt::format("back within the constraints, round {}: {:.7g}{}{}",
+                                 round.number - task.hopping.rounds - 1, round.cost, kept ? ", all kept" : missed,
+                                 round.better ? "" : "; no better"));
+      return;
+    }
     const std::string verdict = round.number == 0 ? ""
                                 : round.better    ? fmt::format(", was {:.7g}", best)
                                                   : fmt::format("; {:.7g} stays", best);
     if (round.better) best = round.cost;
     const bool led = task.continuation.smooth.any();
-    progress->Line(fmt::format("{}: {:.7g}{}",
+    progress->Line(fmt::format("{}: {:.7g}{}{}",
                                round.number == 0 ? (led ? "from there" : "from the guess")
                                : last            ? "to the end"
                                                  : fmt::format("round {}", round.number),
-                               round.cost, verdict));
+                               round.cost, missed, verdict));
   };
   return callbacks;
 }
@@ -209,11 +219,10 @@ bool IsOwnRange(const mjModel* m, const ConstraintReport& c) {
 void PrintConstraints(const Task& task, const SolveResult& result) {
   for (const ConstraintReport& c : result.constraints) {
     const bool kept = c.relative <= task.constrained.tolerance;
-    fmt::print("  {:<13} {}: violated by {:.3g} {} at {:.4g} s ({}){}; multiplier {:.4g}, {} active\n",
-               kept ? "kept" : "VIOLATED", c.name, c.violation, c.unit,
-               result.trajectory.time[c.knot] - result.trajectory.time[0], c.component,
-               kept ? "" : fmt::format(": {:.6g}, allowed {:.6g} to {:.6g}", c.value, c.lower, c.upper), c.multiplier,
-               c.active);
+    fmt::print("  {:<13} {}: violated by {:.3g} {} at {:.4g} s ({}){}{}\n", kept ? "kept" : "VIOLATED", c.name,
+               c.violation, c.unit, result.trajectory.time[c.knot] - result.trajectory.time[0], c.component,
+               kept ? "" : fmt::format(": {:.6g}, allowed {:.6g} to {:.6g}", c.value, c.lower, c.upper),
+               result.multipliers.empty() ? "" : fmt::format("; multiplier {:.4g}, {} active", c.multiplier, c.active));
     if (!kept && IsOwnRange(task.model.get(), c))
       fmt::print(
           "  hint          the motion presses into the model's own limit there: a small negative margin of <limit> "
@@ -376,23 +385,20 @@ void HintAtForces(const Task& task, const mjModel* m, const SolveResult& result)
   if (most == knots.end() || *most == 0) return;
   fmt::print(
       "  hint          at a limit of its force a control has no slope, and that of {} is there at {} of {} knots; a "
-      "small "
-      "cost of\n                all forces keeps motions off their limits, such as\n",
+      "small cost of\n                all forces keeps motions off their limits, such as\n",
       ElementName(m, mjOBJ_ACTUATOR, static_cast<int>(most - knots.begin())), *most, task.N);
   constexpr double kCost = 0.1;  // a second, of a force at its limit: half of it
-  constexpr int kMostLines = 12;
-  int lines = 0;
+  std::vector<std::string> names, weights;
   for (int i = 0; i < m->nactuator; i++) {
     if (!m->actuator_forcelimited[i]) continue;
-    if (++lines > kMostLines) {
-      fmt::print("                … and so on\n");
-      return;
-    }
     const double limit = std::max(std::abs(m->actuator_forcerange[2 * i]), std::abs(m->actuator_forcerange[2 * i + 1]));
-    const std::string name = ElementName(m, mjOBJ_ACTUATOR, i);
-    fmt::print("                <cost name=\"force of {}\" actuator=\"{}\" quantity=\"force\" weight=\"{:.2g}\"/>\n",
-               name, name, limit > 0 ? kCost / (limit * limit) : 0);
+    names.push_back(ElementName(m, mjOBJ_ACTUATOR, i));
+    weights.push_back(fmt::format("{:.2g}", limit > 0 ? kCost / (limit * limit) : 0));
   }
+  const bool all = std::ssize(names) == m->nactuator;
+  if (std::count(weights.begin(), weights.end(), weights[0]) == std::ssize(weights)) weights.resize(1);
+  fmt::print("                <cost name=\"forces\" actuator=\"{}\" quantity=\"force\" weight=\"{}\"/>\n",
+             all ? "all" : fmt::format("{}", fmt::join(names, " ")), fmt::join(weights, " "));
 }
 
 int RunOptimize(const OptimizeOptions& options) {

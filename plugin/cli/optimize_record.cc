@@ -58,8 +58,11 @@ std::map<std::string, std::string> Settings(const OptimizeReport& report, int th
   }
   for (const BasinHoppingRound& round : report.rounds) {
     if (report.timed) break;  // they are of many lengths
-    settings[fmt::format("round_{}", round.number)] = fmt::format("cost {:.10g} after {} iterations{}", round.cost,
-                                                                  round.iterations, round.better ? "" : ", no better");
+    const bool kept = round.violation <= task.constrained.tolerance;
+    settings[fmt::format("round_{}", round.number)] =
+        fmt::format("cost {:.10g}{} after {} iterations{}{}", round.cost,
+                    kept ? "" : fmt::format(", constraints missed by {:.3g}", round.violation), round.iterations,
+                    round.better ? "" : ", no better", round.back ? ", back within the constraints" : "");
   }
   if (stages.empty()) return settings;
   settings["continuation"] = ToString(task.continuation.smooth);
@@ -90,11 +93,12 @@ std::string ConstraintCsv(const Task& task, const SolveResult& result, double dt
       if (!task.constraints[i].IsAt(t, N)) continue;
       task.constraints[i].Value(ViewKnot(result.trajectory, t, dt), &c);
       for (int k = 0; k < c.size(); ++k) {
-        const double multiplier =
-            result.multipliers.empty() ? 0 : result.multipliers[static_cast<std::size_t>(i)](k, t);
-        text += fmt::format("{:.17g},{},{},{:.17g},{:.17g},{:.17g},{:.17g}\n", result.trajectory.time[t],
-                            quoted(info.name), quoted(info.components[static_cast<std::size_t>(k)]), c[k],
-                            info.lower[k], info.upper[k], multiplier);
+        const std::string multiplier =
+            result.multipliers.empty() ? ""  // not known
+                                       : fmt::format("{:.17g}", result.multipliers[static_cast<std::size_t>(i)](k, t));
+        text += fmt::format("{:.17g},{},{},{:.17g},{:.17g},{:.17g},{}\n", result.trajectory.time[t], quoted(info.name),
+                            quoted(info.components[static_cast<std::size_t>(k)]), c[k], info.lower[k], info.upper[k],
+                            multiplier);
       }
     }
   }

@@ -16,8 +16,10 @@
 #include "optimizer/control_noise.h"
 #include "optimizer/free_start.h"
 #include "optimizer/lockstep.h"
+#include "optimizer/near_cost.h"
 #include "optimizer/solver_checks.h"
 #include "optimizer/stuck.h"
+#include "optimizer/violation_text.h"
 
 namespace costate {
 namespace {
@@ -40,6 +42,16 @@ constexpr int kPieces = 6;  // straight ones of a slow kick
 
 constexpr int kSteps = 6;  // of a line search on the way: a kick leads further than the smallest steps at a kink
 
+// rounds back within constraints: so many solves side by side, of kicks in terms of size, and of steps' weights
+constexpr int kBackWidth = 4, kBackRounds = 16, kPoorSteps = 2, kPoorWays = 4;
+constexpr double kBackKicks[kBackWidth] = {0.6, 0.6, 0.2, 0.2}, kStepWeights[kBackWidth] = {100, 10, 1, 0.1};
+constexpr double kStepKicks[] = {0.06, 0.06, 0.2};   // of the step, of two ways back from it
+constexpr double kBackFall = 0.5, kBackGain = 0.01;  // of violation, of cost: a round that leads on
+constexpr double kNearer = 3, kSofter = 0.3;         // behind one that finds nothing better
+constexpr double kMuchCheaper = 0.5;
+constexpr int kBackSolves = 6, kBackMost = 200;  // iterations: times those of a solve, at most of so long a one
+constexpr int kBackStream = 1 << 16;             // of random numbers: none of the other rounds'
+
 // n of (B1): at each knot by itself, which bodies hardly follow, or slow, straight between few values
 MatrixXd Kick(Eigen::Index nu, Eigen::Index N, bool slow, SampleStream* stream) {
   MatrixXd values(nu, slow ? kPieces + 1 : N);
@@ -53,6 +65,14 @@ MatrixXd Kick(Eigen::Index nu, Eigen::Index N, bool slow, SampleStream* stream) 
     kick.col(t) = (1 - share) * values.col(piece) + share * values.col(piece + 1);
   }
   return kick;
+}
+
+// not too large for some solves side by side
+bool FitSideBySide(const mjModel* model, int N) {
+  constexpr double kMostBytes = 128 << 20;
+  const Dims dims(model);
+  const double side = dims.ndx + dims.nu, bytes = 8.0 * N * side * side * (1 + std::size(kRacers));
+  return bytes <= kMostBytes;
 }
 
 // violation beyond its tolerance first, then cost
@@ -81,10 +101,18 @@ class BasinHopping {
   Rank RankOf(double violation, double cost) const;
   std::vector<Guess> Kicked(int round) const;
   IlqrOptions OptionsOf(int round, int i) const;
+  using SideSolver = std::function<SolveResult(int i, int threads, const IterationCallback& meet)>;
+  std::vector<SolveResult> SideBySide(int width, const SideSolver& solver);
   void Round(const std::vector<Guess>& guesses, int iterations, double tolerance, int round);
+  bool IsMissed() const;
+  bool IsMuchCheaper(const SolveResult& result) const;
+  bool MayGoBack();
+  int GoBack(const std::vector<SolveResult>& starts, const SolveResult& before, int done, int until);
+  void SayBack(const SolveResult& before, int rounds);
   void Follow(Lockstep* lockstep);
   void DropSlower(const std::vector<IterationRecord>& records, std::vector<char>* go) const;
   bool Take(std::vector<SolveResult>* results, BasinHoppingRound* round);
+  void LookForCheaper(const std::vector<SolveResult>& results);
   void SayInfeasible();
   bool IsEnough() const { return hopping_.after_stall && !IsStuck(problem_, out_.result); }
 
@@ -100,7 +128,8 @@ class BasinHopping {
   std::exception_ptr thrown_;  // by the callback
   int halfway_ = 0;            // of a race; 0: there is none
   BasinHoppingRound first_;
-  BasinHoppingResult out_;  // without the iterations
+  BasinHoppingResult out_;            // without the iterations
+  std::vector<SolveResult> cheaper_;  // of the rounds of kicks, where they miss constraints
 };
 
 Rank BasinHopping::RankOf(double violation, double cost) const {
@@ -183,15 +212,17 @@ bool BasinHopping::Take(std::vector<SolveResult>* results, BasinHoppingRound* ro
   const auto best = std::min_element(results->begin(), results->end(),
                                      [&](const SolveResult& a, const SolveResult& b) { return rank(a) < rank(b); });
   round->cost = best->cost;
-  round->violation = best->violation;
-  const bool first = round->number == 0, last = round->number > hopping_.rounds;
+  round->violation = best->status == SolveStatus::kDiverged ? kInf : best->violation;
+  const bool first = round->number == 0, last = round->number == hopping_.rounds + 1;
   if (!first && (last ? rank(out_.result) < rank(*best) : rank(out_.result) <= rank(*best))) {
     if (last && best->status == SolveStatus::kInfeasible) SayInfeasible();
     return false;
   }
-  const double initial_cost = first ? best->initial_cost : out_.result.initial_cost;
+  if (!first) {
+    best->initial_cost = out_.result.initial_cost;
+    best->guess_scale = out_.result.guess_scale;
+  }
   out_.result = std::move(*best);
-  out_.result.initial_cost = initial_cost;
   return true;
 }
 
@@ -203,42 +234,24 @@ void BasinHopping::SayInfeasible() {
   best.message = "infeasible: no motion found that keeps the constraints; that of least violation " + best.message;
 }
 
-void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, double tolerance, int round) {
-  // from the best motion's controls, hence from its start
-  Problem problem = problem_;
-  const bool follows = out_.result.trajectory.N() > 0;
-  if (follows && HasFreeStart(problem))
-    problem.free_start.guess = round > 0 ? VectorXd(out_.result.trajectory.X.col(0)) : out_.result.state.x0;
-
-  const int width = static_cast<int>(guesses.size());
+// solvers an iteration at a time, each of a number of threads
+std::vector<SolveResult> BasinHopping::SideBySide(int width, const SideSolver& solver) {
   const int threads =
       options_.threads > 0 ? options_.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  const int most = std::min(iterations, Left());
-  std::vector<SolveResult> results(guesses.size());
-  std::vector<std::exception_ptr> failures(guesses.size());
+  std::vector<SolveResult> results(static_cast<std::size_t>(width));
+  std::vector<std::exception_ptr> failures(results.size());
   Lockstep lockstep(width, threads);
   const auto solve = [&](int i) {
     const auto at = static_cast<std::size_t>(i);
     lockstep.Enter();
     try {
-      IlqrOptions options = OptionsOf(round, i);
-      options.threads = std::max(1, threads / width);
-      options.iterations = most;
-      options.tolerance = tolerance;
-      ConstrainedOptions constrained = constrained_;
-      // those of a motion that no step betters have grown without bound
-      const bool astray = out_.result.status == SolveStatus::kInfeasible;
-      if (!out_.result.multipliers.empty() && !astray) constrained.multipliers = out_.result.multipliers;
-      results[at] = Solve(
-          problem, guesses[at], options, [&](const IterationRecord& record) { return lockstep.Meet(i, record); },
-          constrained);
+      results[at] = solver(i, std::max(1, threads / width),
+                           [&](const IterationRecord& record) { return lockstep.Meet(i, record); });
     } catch (...) {
       failures[at] = std::current_exception();
     }
     lockstep.Leave();
   };
-
-  const int before = static_cast<int>(iterations_.size());
   {
     std::vector<std::jthread> solvers;
     for (int i = 0; i < width; ++i) solvers.emplace_back(solve, i);
@@ -248,10 +261,151 @@ void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, doub
   for (const std::exception_ptr& failure : failures) {
     if (failure) std::rethrow_exception(failure);
   }
+  return results;
+}
+
+void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, double tolerance, int round) {
+  // from the best motion's controls, hence from its start
+  Problem problem = problem_;
+  const bool follows = out_.result.trajectory.N() > 0;
+  if (follows && HasFreeStart(problem))
+    problem.free_start.guess = round > 0 ? VectorXd(out_.result.trajectory.X.col(0)) : out_.result.state.x0;
+
+  const int most = std::min(iterations, Left());
+  const auto solve = [&](int i, int threads, const IterationCallback& meet) {
+    IlqrOptions options = OptionsOf(round, i);
+    options.threads = threads;
+    options.iterations = most;
+    options.tolerance = tolerance;
+    ConstrainedOptions constrained = constrained_;
+    // those of a motion that no step betters have grown without bound
+    const bool astray = out_.result.status == SolveStatus::kInfeasible;
+    if (!out_.result.multipliers.empty() && !astray) constrained.multipliers = out_.result.multipliers;
+    return Solve(problem, guesses[static_cast<std::size_t>(i)], options, meet, constrained);
+  };
+
+  const int before = static_cast<int>(iterations_.size());
+  std::vector<SolveResult> results = SideBySide(static_cast<int>(guesses.size()), solve);
   BasinHoppingRound done{.number = round, .iterations = static_cast<int>(iterations_.size()) - before};
+  if (round > 0 && round <= hopping_.rounds) LookForCheaper(results);
   done.better = Take(&results, &done);
   if (round > 0 || !hopping_.after_stall) return Tell(done);
   first_ = done;
+}
+
+bool BasinHopping::IsMissed() const { return out_.result.violation > constrained_.tolerance; }
+
+bool BasinHopping::IsMuchCheaper(const SolveResult& result) const {
+  return result.status != SolveStatus::kDiverged &&
+         out_.result.cost - result.cost > kMuchCheaper * std::abs(out_.result.cost);
+}
+
+// of motions of kicked rounds that cost much less than the best, but miss constraints: the few that miss them least
+void BasinHopping::LookForCheaper(const std::vector<SolveResult>& results) {
+  for (const SolveResult& result : results) {
+    if (result.violation > constrained_.tolerance && IsMuchCheaper(result)) cheaper_.push_back(result);
+  }
+  std::stable_sort(cheaper_.begin(), cheaper_.end(),
+                   [](const SolveResult& a, const SolveResult& b) { return a.violation < b.violation; });
+  if (cheaper_.size() > kBackWidth) cheaper_.resize(kBackWidth);
+}
+
+// Where contacts keep the best motion from its constraints, or from going on to a much cheaper one within them; whether
+// that has led to a better one.
+bool BasinHopping::MayGoBack() {
+  if (!hopping_.back || hopping_.rounds == 0 || interrupted_ || out_.result.status == SolveStatus::kDiverged)
+    return false;
+  if (!FitSideBySide(problem_.model, problem_.N) || !CanHaveContacts(problem_.model)) return false;
+  std::erase_if(cheaper_, [&](const SolveResult& result) { return !IsMuchCheaper(result); });
+  const bool missed = IsMissed();
+  if (!missed && cheaper_.empty()) return false;
+  const SolveResult before = out_.result;
+  const int until = static_cast<int>(iterations_.size()) + kBackSolves * std::min(options_.iterations, kBackMost);
+  int rounds = 0;
+  if (!cheaper_.empty()) {
+    out_.result = cheaper_.front();
+    out_.result.initial_cost = before.initial_cost;
+    out_.result.guess_scale = before.guess_scale;
+    rounds = GoBack(cheaper_, before, 0, until);
+  }
+  const auto is_better = [this](const SolveResult& a, const SolveResult& b) {
+    return RankOf(a.violation, a.cost) < RankOf(b.violation, b.cost);
+  };
+  if (missed && IsMissed()) {
+    SolveResult led = std::exchange(out_.result, before);
+    rounds = GoBack({before}, before, rounds, until);
+    if (is_better(led, out_.result)) out_.result = std::move(led);
+  }
+  if (!is_better(out_.result, before)) {
+    out_.result = before;
+    out_.result.message +=
+        fmt::format("; {} round{} back within the constraints led to none better", rounds, rounds == 1 ? "" : "s");
+    return false;
+  }
+  SayBack(before, rounds);
+  return true;
+}
+
+// Rounds of solves for a motion that keeps the constraints, near one of several or the best since, then of steps to
+// cheaper ones near that; how many with those `done`.
+int BasinHopping::GoBack(const std::vector<SolveResult>& starts, const SolveResult& before, int done, int until) {
+  const VectorXd unit = KickUnits(problem_);
+  double size = 1, weight = 1;
+  int poor = 0, round = done;
+  while (round < kBackRounds) {
+    const int iterations = static_cast<int>(iterations_.size()), left = until - iterations;
+    if (left <= 0 || interrupted_ || poor == (IsMissed() ? kPoorWays : kPoorSteps)) break;
+    const bool begins = round++ == done;
+    const SolveResult from = out_.result;
+    const bool kept = !IsMissed();
+    const auto solve = [&](int i, int threads, const IterationCallback& meet) {
+      IlqrOptions options = options_;
+      options.threads = threads;
+      options.iterations = left;
+      const bool own = begins && i < std::ssize(starts);
+      NearSolve near{
+          .from = own ? &starts[static_cast<std::size_t>(i)] : &from, .unit = unit, .weight = weight * kStepWeights[i]};
+      for (std::size_t k = 0; k < (kept ? std::size(kStepKicks) : 1); ++k) {
+        SampleStream stream(hopping_.seed, kBackStream + round, kBackWidth * static_cast<int>(k) + i);
+        const bool still = own || (i == 0 && k == 0 && !begins);  // one goes on from where the best solve ended
+        const double part = still ? 0 : kept ? kStepKicks[k] : size * kBackKicks[i];
+        near.kicks.push_back(hopping_.size * part *
+                             (unit.asDiagonal() * Kick(unit.size(), problem_.N, i % 2 == 0, &stream)));
+      }
+      return SolveNear(problem_, near, options, constrained_, meet);
+    };
+    std::vector<SolveResult> results = SideBySide(kBackWidth, solve);
+    BasinHoppingRound told{.number = hopping_.rounds + 1 + round,
+                           .iterations = static_cast<int>(iterations_.size()) - iterations,
+                           .back = true};
+    const bool taken = Take(&results, &told);
+    told.better = taken && RankOf(told.violation, told.cost) < RankOf(before.violation, before.cost);
+    Tell(told);
+    if (kept) {
+      poor = from.cost - out_.result.cost > kBackGain * std::abs(from.cost) ? 0 : poor + 1;
+      if (!taken) weight *= kNearer;
+    } else {
+      poor = !IsMissed() || out_.result.violation < kBackFall * from.violation ? 0 : poor + 1;
+      if (poor > 0) size *= kSofter;
+    }
+  }
+  return round;
+}
+
+// the end of solves of other costs says nothing of this one's
+void BasinHopping::SayBack(const SolveResult& before, int rounds) {
+  SolveResult& result = out_.result;
+  const bool kept = !IsMissed(), was_kept = before.violation <= constrained_.tolerance;
+  result.status = kept ? SolveStatus::kStalled : SolveStatus::kInfeasible;
+  result.message = fmt::format(
+      "{} after {} iterations at cost {:.8g}, {}; by {} round{} back within the constraints, {} at cost {:.8g} before "
+      "them",
+      interrupted_ ? "interrupted"
+      : kept       ? "stalled"
+                   : "infeasible: no motion found that keeps the constraints; that of least violation",
+      iterations_.size(), result.cost, ViolationText(result, constrained_.tolerance), rounds, rounds == 1 ? "" : "s",
+      was_kept ? "kept" : fmt::format("missed by {:.3g}", before.violation), before.cost);
+  result.message += DerivativeEveryText(options_.derivative_every);
 }
 
 void BasinHopping::Tell(const BasinHoppingRound& done) {
@@ -338,12 +492,14 @@ BasinHoppingResult BasinHopping::Hop(double tolerance) {
   SolveResult& result = out_.result;
   result.message +=
       fmt::format("; of {} round{} of kicked controls {} led further", round - 1, round == 2 ? "" : "s", better);
+  const bool limited = moves && (!all || (Left() == 0 && result.status == SolveStatus::kIterationLimit));
+  const bool back = MayGoBack();
   // what ended them all stands first: the best motion's solve was one of many, with an end of its own
-  if (interrupted_) {
-    result.status = SolveStatus::kInterrupted;
+  if (interrupted_) result.status = SolveStatus::kInterrupted;
+  if (interrupted_ && !back) {
     result.message =
         fmt::format("interrupted after {} iterations; the best motion's solve {}", iterations_.size(), result.message);
-  } else if (moves && (!all || (Left() == 0 && result.status == SolveStatus::kIterationLimit))) {
+  } else if (limited && !back) {
     result.status = SolveStatus::kIterationLimit;
     result.message = fmt::format("reached the limit of {} iterations; the best motion's solve {}", options_.iterations,
                                  result.message);
@@ -367,11 +523,8 @@ void CheckHopping(const IlqrOptions& options, const BasinHoppingOptions& hopping
 }  // namespace
 
 bool Races(const mjModel* model, int N, const IlqrOptions& options, const BasinHoppingOptions& hopping) {
-  constexpr double kMostBytes = 128 << 20;
-  const Dims dims(model);
-  const double side = dims.ndx + dims.nu, bytes = 8.0 * N * side * side * (1 + std::size(kRacers));
   return hopping.rounds > 0 && hopping.after_stall && hopping.race > 0 && options.type == SolverType::kIlqr &&
-         bytes <= kMostBytes && CanHaveContacts(model);
+         FitSideBySide(model, N) && CanHaveContacts(model);
 }
 
 BasinHoppingResult SolveBasinHopping(const Problem& problem, const Guess& guess, const IlqrOptions& options,

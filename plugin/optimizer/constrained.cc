@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "optimizer/augmented_cost.h"
@@ -13,6 +14,7 @@
 #include "optimizer/free_start.h"
 #include "optimizer/solver_checks.h"
 #include "optimizer/take_knot.h"
+#include "optimizer/violation_text.h"
 
 namespace costate {
 namespace {
@@ -99,6 +101,7 @@ class Constrained {
 
  private:
   void Start(ConstMatrixRef U);
+  void KeepGuess(const Trajectory& guess, double cost);
   VectorXd OwnCurvature(Simulator* simulator, const Trajectory& guess) const;
   double ToleranceOfMultipliers() const;
   SolveResult Solve(const MatrixXd& U);
@@ -133,6 +136,7 @@ class Constrained {
   int idle_ = 0;  // inner solves in a row that found no step
   bool has_best_ = false;
   SolveResult best_;
+  std::optional<SolveResult> guess_;  // where it keeps all constraints
 };
 
 // of each constraint at the last knot alone whose violation there the terminal cost's own minimum nearly undoes: that
@@ -178,6 +182,21 @@ VectorXd Constrained::OwnCurvature(Simulator* simulator, const Trajectory& guess
   return curvature;
 }
 
+// a motion that costs more than a guess that keeps the constraints betters nothing
+void Constrained::KeepGuess(const Trajectory& guess, double cost) {
+  SolveResult kept;
+  kept.constraints = CheckConstraints(constraints_, guess, dt_);
+  for (const ConstraintReport& report : kept.constraints) kept.violation = std::max(kept.violation, report.relative);
+  if (!(kept.violation <= c_.tolerance) || !std::isfinite(cost)) return;
+  kept.cost = cost;
+  kept.trajectory = guess;
+  kept.multipliers = augmented_.lambda;
+  const Dims dims(problem_.model);
+  kept.policy.k.setZero(dims.nu, problem_.N);
+  kept.policy.K.assign(static_cast<std::size_t>(problem_.N), MatrixXd::Zero(dims.nu, dims.ndx));
+  guess_ = std::move(kept);
+}
+
 // penalties from what the guess costs and violates
 void Constrained::Start(ConstMatrixRef U) {
   if (!c_.multipliers.empty()) augmented_.lambda = c_.multipliers;
@@ -191,6 +210,7 @@ void Constrained::Start(ConstMatrixRef U) {
   const bool ok = simulator.Rollout(FirstStart(problem_), clamped, &guess).ok();
   const double cost = ok ? TotalCost(cost_, guess, dt_) : std::numeric_limits<double>::quiet_NaN();
   if (ok) initial_cost_ = cost;
+  if (ok && c_.keep_guess) KeepGuess(guess, cost);
   if (ok && options_.cost_unit == 0) {
     Problem bare = problem_;
     bare.cost = &cost_;
@@ -327,8 +347,10 @@ void Constrained::KeepState() {
 }
 
 SolveResult Constrained::End(SolveStatus status, const std::string& what) {
-  SolveResult result = std::move(best_);
-  result.status = status;
+  const bool stays = guess_ && guess_->cost < best_.cost;
+  SolveResult result = std::move(stays ? *guess_ : best_);
+  const bool cut_off = status == SolveStatus::kInterrupted || status == SolveStatus::kIterationLimit;
+  result.status = stays && !cut_off ? SolveStatus::kStalled : status;
   result.initial_cost = initial_cost_;
   result.guess_scale = guess_scale_;
   result.iterations = std::move(iterations_);
@@ -336,19 +358,8 @@ SolveResult Constrained::End(SolveStatus status, const std::string& what) {
   std::stable_sort(result.constraints.begin(), result.constraints.end(),
                    [](const ConstraintReport& a, const ConstraintReport& b) { return a.relative > b.relative; });
   result.message = what + fmt::format(" after {} iterations at cost {:.8g}, ", result.iterations.size(), result.cost);
-  if (result.violation == 0) {
-    result.message += "all constraints kept" + DerivativeEveryText(options_.derivative_every);
-    return result;
-  }
-  const ConstraintReport& worst = result.constraints.front();
-  result.message +=
-      fmt::format("worst violation {:.3g}{} at knot {} of constraint '{}'", worst.violation,
-                  worst.unit.empty() || worst.unit == "1" ? "" : " " + worst.unit, worst.knot, worst.name);
-  if (worst.component != worst.name) result.message += fmt::format(" ({})", worst.component);
-  if (result.violation > c_.tolerance) {
-    result.message += fmt::format(": {:.6g}, allowed {:.6g} to {:.6g}", worst.value, worst.lower, worst.upper);
-  }
-  result.message += DerivativeEveryText(options_.derivative_every);
+  result.message += ViolationText(result, c_.tolerance) + DerivativeEveryText(options_.derivative_every);
+  if (stays) result.message += "; that is the guess, no better motion was found";
   return result;
 }
 
@@ -409,7 +420,7 @@ SolveResult Constrained::Run(ConstMatrixRef U) {
       return End(SolveStatus::kIterationLimit, fmt::format("reached the limit of {} iterations", options_.iterations));
     }
     if (!go_on && violation > c_.tolerance) {
-      if (best_.violation <= c_.tolerance)
+      if (best_.violation <= c_.tolerance || (guess_ && guess_->cost < best_.cost))
         return End(SolveStatus::kStalled, "stalled: no better motion found that keeps the constraints");
       return End(SolveStatus::kInfeasible, "infeasible: no motion found that keeps the constraints");
     }

@@ -37,7 +37,9 @@ class FreeTime {
         callback_(callback),
         from_(from),
         hopping_(hopping),
-        round_callback_(round_callback) {}
+        round_callback_(round_callback) {
+    hopping_.back = false;  // what a length misses tells of lengths, and is the search's to weigh
+  }
 
   FreeTimeResult Run();
 
@@ -64,7 +66,7 @@ class FreeTime {
   const FreeTimeOptions& free_;
   const IterationCallback& callback_;
   const FreeTimeState* from_;
-  const BasinHoppingOptions& hopping_;
+  BasinHoppingOptions hopping_;
   const BasinHoppingCallback& round_callback_;
   std::vector<FreeTimeTrial> known_;  // of the search that goes on
   SolveState last_state_;

@@ -113,7 +113,9 @@ MpcPlanPtr MpcPlanner::First(const IterationCallback& callback) {
   // where there are constraints plans go on from the multipliers of their own solver
   if (constrained_) start.constraints = &constraints_.set();
   const SolveResult result = SolveTask(task_, start, guess, {.iteration = callback}).result;
-  if (constrained_ && result.status != SolveStatus::kDiverged) {
+  const auto have_all = [&](auto size) { return static_cast<int>(size) == constraints_.set().size(); };
+  if (constrained_ && result.status != SolveStatus::kDiverged && have_all(result.multipliers.size()) &&
+      have_all(result.state.penalties.size())) {  // a motion back within constraints has none
     constrained_->augmented.lambda = result.multipliers;
     constrained_->augmented.rho = result.state.penalties;
   }

@@ -59,14 +59,14 @@ ResumeJson StateJson(const Task& task, const SolveState& state) {
                      {"x0", ToList(state.x0)},
                      {"costates", ToJson(state.costates)}};
   ResumeJson constraints = ResumeJson::array();
-  for (int i = 0; i < task.constraints.size() && !state.multipliers.empty(); ++i) {
+  for (int i = 0; i < task.constraints.size(); ++i) {
     const ConstraintInfo& info = task.constraints[i].info();
-    constraints.push_back({{"name", info.name},
-                           {"components", info.components},
-                           {"penalty", state.penalties[i]},
-                           {"residual", state.residuals.size() > 0 ? ResumeJson(state.residuals[i]) : ResumeJson()},
-                           {"token", state.tokens[i]},
-                           {"multipliers", ToJson(state.multipliers[static_cast<std::size_t>(i)])}});
+    constraints.push_back({{"name", info.name}, {"components", info.components}});
+    if (state.multipliers.empty()) continue;
+    constraints.back().update({{"penalty", state.penalties[i]},
+                               {"residual", state.residuals.size() > 0 ? ResumeJson(state.residuals[i]) : ResumeJson()},
+                               {"token", state.tokens[i]},
+                               {"multipliers", ToJson(state.multipliers[static_cast<std::size_t>(i)])}});
   }
   json["constraints"] = constraints;
   return json;
@@ -168,6 +168,9 @@ SolveState ReadState(const ResumeJson& json, const Fit& fit, const Task& task) {
   state.regularization = json.at("regularization");
   state.regularization_by_step = json.value("regularization_by_step", -1.0);
   const std::vector<ResumeJson> constraints = fit.Constraints(json.at("constraints"));
+  // a motion back within constraints has none
+  if (std::none_of(constraints.begin(), constraints.end(), [](const auto& c) { return c.contains("multipliers"); }))
+    return state;
   state.multipliers = Multipliers(constraints, task, "multipliers");
   state.penalties.resize(static_cast<Eigen::Index>(constraints.size()));
   state.residuals.resize(state.penalties.size());

@@ -26,8 +26,9 @@ namespace {
 const std::vector<std::string> kElements{"start",    "guess",   "cost",    "limit",  "constraint", "periodic",
                                          "smooth",   "hopping", "time",    "solver", "mpc",        "policy",
                                          "gradient", "spline",  "measure", "let",    "option"};
-constexpr int kHoppingRounds = 8;          // where <hopping> does not say
-constexpr double kWindowTolerance = 1e-6;  // of a knot: a time this near to a knot means it
+constexpr int kConstrainedIterations = 500;  // multipliers take longer to tell that there is no way
+constexpr int kHoppingRounds = 8;            // where <hopping> does not say
+constexpr double kWindowTolerance = 1e-6;    // of a knot: a time this near to a knot means it
 
 // the elements of a task file by kind, each kind checked for how often it may stand
 struct Elements {
@@ -393,6 +394,9 @@ Task ReadTask(const XmlFile& file) {
         draft.element.Fail("a second cost with the name '" + terms[i].name + "'");
     }
   }
+  const XmlElement* solver = elements.Find("solver");
+  if (task.constraints.size() > 0 && task.free_time.longest == 0 && !(solver && solver->Has("iterations")))
+    task.solver.iterations = kConstrainedIterations;
   task.cost = std::make_unique<ResidualCost>(task.model.get(), std::move(terms), scale);
   WarnOfStart(&task);
   if (task.sampling.iterations > 0 && task.constraints.size() > 0) {

@@ -120,6 +120,23 @@ TEST(CliOptimize, HopsFromTheBestMotion) {
     EXPECT_EQ(of_both.iterations[i].iteration, static_cast<int>(i) + 1);
 }
 
+// rounds behind the last solve are told as such, and their motion, of another cost's solve, has no multipliers
+TEST(CliOptimize, GoesBackWithinConstraints) {
+  TemporaryFolder folder;
+  const std::string task = std::string(COSTATE_MODELS) + "/hopper/cycle.xml";
+  const ProcessResult result =
+      Costate({"optimize", task, "--hops", "1", "--iterations", "10", "--out", folder.File("run"), "--no-plots"});
+  ASSERT_NE(result.exit_code, 2) << result.err;
+  EXPECT_TRUE(Has(result.out, ", constraints missed by ")) << result.out;
+  EXPECT_TRUE(Has(result.out, "back within the constraints, round 1: ")) << result.out;
+  EXPECT_TRUE(Has(result.out, "periodic qpos: violated by ")) << result.out;
+  EXPECT_FALSE(Has(result.out, "; multiplier ")) << result.out;
+  const Record record = ReadRecord(folder.File("run"));
+  EXPECT_TRUE(Has(record.settings.at("round_3"), ", back within the constraints")) << record.settings.at("round_3");
+  EXPECT_FALSE(Has(record.settings.at("round_0"), "back within")) << record.settings.at("round_0");
+  EXPECT_EQ(Costate({"replay", folder.File("run")}).exit_code, 0);
+}
+
 TEST(CliOptimize, SaysWhereAForceAtItsLimitMayHoldTheMotion) {
   // a pole on a cart that a servo of limited force moves: from beyond that limit a control feels nothing
   TemporaryFolder folder;
@@ -185,24 +202,32 @@ TEST(CliOptimize, SaysWhereNoActuatorMovesWhatShallMove) {
 // menagerie's panda, its hand to a place and at rest there within 1.5 s: infeasible, or kept with costs of its forces
 TEST(CliOptimize, SaysWhichCostsKeepForcesOffTheirLimits) {
   TemporaryFolder folder;
-  folder.Write("servo.xml",
-               "<mujoco><worldbody><body><joint name='x' type='slide' axis='1 0 0'/><geom size='.1' "
-               "mass='1'/></body></worldbody>"
-               "<actuator><position name='servo' joint='x' kp='1000' ctrlrange='-2 2' forcerange='-20 "
-               "20'/></actuator></mujoco>");
-  const auto optimize = [&](const char* place) {
-    const std::string task = folder.Write(
-        "go.xml",
-        "<task model='servo.xml' horizon='0.2'><cost ctrl='all' weight='1e-3'/><constraint qpos='x' equals='" +
-            std::string(place) + "' when='end'/></task>");
+  const auto optimize = [&](const std::string& actuators, const char* place, const std::string& cost = "") {
+    folder.Write("servo.xml",
+                 "<mujoco><worldbody><body><joint name='x' type='slide' axis='1 0 0'/><geom size='.1' mass='1'/></body>"
+                 "<body><joint name='y' axis='0 1 0'/><geom size='.1' pos='0 0 -1' mass='1'/></body>"
+                 "</worldbody><actuator><position name='servo' joint='x' kp='1000' ctrlrange='-2 2' "
+                 "forcerange='-20 20'/>" +
+                     actuators + "</actuator></mujoco>");
+    const std::string task =
+        folder.Write("go.xml", "<task model='servo.xml' horizon='0.2'><cost ctrl='all' weight='1e-3'/>" + cost +
+                                   "<constraint qpos='x' equals='" + place + "' when='end'/></task>");
     return Costate({"optimize", task, "--no-save", "--quiet", "--hops", "0"});
   };
   // 20 N take it 0.4 m far
-  const ProcessResult far = optimize("1");
+  const ProcessResult far = optimize("", "1");
   EXPECT_TRUE(Has(far.out, "that of servo is there at ")) << far.out;
-  EXPECT_TRUE(Has(far.out, "<cost name=\"force of servo\" actuator=\"servo\" quantity=\"force\" weight=\"0.00025\"/>"))
-      << far.out;
-  const ProcessResult near = optimize("0.05");
+  const std::string all = "<cost name=\"forces\" actuator=\"all\" quantity=\"force\" weight=\"0.00025\"/>";
+  EXPECT_TRUE(Has(far.out, all)) << far.out;
+  const ProcessResult two = optimize("<motor name='free' joint='y' ctrlrange='-1 1'/>", "1");
+  const std::string one = "<cost name=\"forces\" actuator=\"servo\" quantity=\"force\" weight=\"0.00025\"/>";
+  EXPECT_TRUE(Has(two.out, one)) << two.out;
+  const std::string weaker = "<motor name='weak' joint='y' ctrlrange='-1 1' forcerange='-1 2'/>";
+  const std::string each = "<cost name=\"forces\" actuator=\"all\" quantity=\"force\" weight=\"0.00025 0.025\"/>";
+  const ProcessResult three = optimize(weaker, "1");
+  EXPECT_TRUE(Has(three.out, each)) << three.out;
+  EXPECT_TRUE(Has(optimize(weaker, "1", each).out, "    forces  ")) << "what is said is what a task takes";
+  const ProcessResult near = optimize("", "0.05");
   EXPECT_FALSE(Has(near.out, "limit of its force")) << near.out;
 }
 

@@ -437,6 +437,72 @@ TEST_F(BasinHopping, EndsWhenItIsTold) {
   EXPECT_EQ(stopped.result.cost, best);
 }
 
+// a gait whose cost leads away from cycles: the rounds behind all others find one, or come nearer to it
+class BackWithinConstraints : public BasinHopping {
+ protected:
+  const Task task_ = LoadTask(std::string(COSTATE_MODELS) + "/hopper/cycle.xml");
+
+  BasinHoppingResult Found(bool back, int threads, const IterationCallback& callback = {}) const {
+    IlqrOptions options = task_.solver;
+    options.iterations = 10;
+    options.threads = threads;
+    BasinHoppingOptions hopping;
+    hopping.rounds = 1;
+    hopping.back = back;
+    return SolveBasinHopping(task_.ToProblem(), task_.ToGuess(), options, hopping, callback, task_.constrained);
+  }
+};
+
+TEST_F(BackWithinConstraints, TheyFollowWhereConstraintsAreMissed) {
+  const BasinHoppingResult before = Found(false, 1), found = Found(true, 1);
+  ASSERT_GT(before.result.violation, task_.constrained.tolerance) << "nothing to go back from";
+  EXPECT_LT(found.result.violation, before.result.violation);
+  EXPECT_EQ(found.result.initial_cost, before.result.initial_cost);
+  EXPECT_TRUE(found.result.multipliers.empty());
+  EXPECT_EQ(found.result.status,
+            found.result.violation > task_.constrained.tolerance ? SolveStatus::kInfeasible : SolveStatus::kStalled)
+      << found.result.message;
+  EXPECT_NE(found.result.message.find("back within the constraints"), std::string::npos) << found.result.message;
+
+  // they come behind the others, and have so many iterations of their own
+  ASSERT_GT(found.rounds.size(), before.rounds.size());
+  std::size_t iterations = before.result.iterations.size();
+  for (std::size_t i = 0; i < found.rounds.size(); ++i) {
+    EXPECT_EQ(found.rounds[i].back, i >= before.rounds.size());
+    if (found.rounds[i].back) iterations += static_cast<std::size_t>(found.rounds[i].iterations);
+  }
+  EXPECT_EQ(found.result.iterations.size(), iterations);
+  EXPECT_LE(iterations, before.result.iterations.size() + 60);
+
+  // cost and violation are those of the motion
+  const Problem problem = task_.ToProblem();
+  Trajectory again;
+  Simulator simulator(task_.model.get(), task_.context, task_.substeps, 1);
+  ASSERT_TRUE(simulator.Rollout(found.result.state.x0, found.result.trajectory.U, &again).ok());
+  EXPECT_EQ(again.X, found.result.trajectory.X);
+  EXPECT_NEAR(TotalCost(*task_.cost, again, simulator.knot_time()), found.result.cost, 1e-12 * found.result.cost);
+  const VectorXd miss = again.X.col(task_.N) - again.X.col(0);
+  EXPECT_NEAR(miss.tail(miss.size() - 1).lpNorm<Eigen::Infinity>(), found.result.violation, 1e-12) << "all but root_x";
+}
+
+TEST_F(BackWithinConstraints, TheBitsAreTheSameAtAnyThreadCount) {
+  const BasinHoppingResult one = Found(true, 1), three = Found(true, 3);
+  EXPECT_TRUE(std::any_of(one.rounds.begin(), one.rounds.end(), [](const auto& round) { return round.back; }));
+  EXPECT_EQ(one.result.trajectory.U, three.result.trajectory.U);
+  EXPECT_EQ(one.result.iterations.size(), three.result.iterations.size());
+}
+
+TEST_F(BackWithinConstraints, TheCallbackEndsThem) {
+  const BasinHoppingResult before = Found(false, 2);
+  const int last = static_cast<int>(before.result.iterations.size()) + 10;
+  const BasinHoppingResult ended =
+      Found(true, 2, [&](const IterationRecord& record) { return record.iteration < last; });
+  EXPECT_EQ(ended.result.status, SolveStatus::kInterrupted);
+  EXPECT_EQ(ended.result.message.find("interrupted after "), 0u) << ended.result.message;
+  EXPECT_EQ(static_cast<int>(ended.result.iterations.size()), last);
+  EXPECT_LE(ended.result.violation, before.result.violation);
+}
+
 // what a solver throws in its thread arrives here
 TEST_F(BasinHopping, PassesErrorsOn) {
   const Task task = WellTask("");

@@ -11,6 +11,7 @@
 #include "optimizer/augmented_cost.h"
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
+#include "support/task_file.h"
 #include "support/temporary_folder.h"
 
 namespace costate {
@@ -255,6 +256,32 @@ TEST_F(Constrained, IsNotInfeasibleWhereAMotionKeepsAll) {
   const SolveResult around = SolveTask(task).result;
   EXPECT_LE(around.violation, task.constrained.tolerance) << around.message;
   EXPECT_LT(around.cost, 0.1) << around.message;
+}
+
+// the first steps of multipliers lead away from a guess that is the optimum: it is what is returned
+TEST_F(Constrained, ReturnsAGuessThatNothingBetters) {
+  const Task task = LoadTask(std::string(COSTATE_MODELS) + "/cartpole/short_rail.xml");
+  const Problem problem = task.ToProblem();
+  const SolveResult best = SolveConstrained(problem, task.U_guess, task.solver, task.constrained);
+  ASSERT_EQ(best.status, SolveStatus::kConverged) << best.message;
+  ConstrainedOptions loose = task.constrained;
+  loose.penalty_init = 1e-3;  // without multipliers: the cost draws it over the bounds
+  IlqrOptions few = task.solver;
+  for (const int iterations : {3, 200}) {
+    few.iterations = iterations;
+    const SolveResult again = SolveConstrained(problem, best.trajectory.U, few, loose);
+    EXPECT_LE(again.violation <= loose.tolerance ? again.cost : 0, best.cost * (1 + 1e-12)) << again.message;
+    EXPECT_TRUE(again.trajectory.X.allFinite());
+    EXPECT_EQ(again.multipliers.size(), 2u);
+    EXPECT_EQ(again.policy.K.size(), static_cast<std::size_t>(task.N));
+  }
+
+  // one that costs nothing, where all else does
+  const Task still = support::LoadZooTask("<cost ctrl='all'/><constraint qpos='extend' upper='0.05'/>");
+  IlqrOptions one = still.solver;
+  one.iterations = 1;
+  const SolveResult stays = SolveConstrained(still.ToProblem(), MatrixXd::Zero(3, still.N), one, still.constrained);
+  EXPECT_EQ(stays.cost, 0) << stays.message;
 }
 
 TEST_F(Constrained, IsBitwiseTheSameAtAnyThreadCount) {

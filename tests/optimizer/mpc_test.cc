@@ -615,6 +615,20 @@ class KineticEnergy final : public Constraint {
   bool NeedsSensors() const override { return false; }
 };
 
+// a first plan that solves of the cost itself miss is led back within the constraints, and has no multipliers
+TEST_F(Mpc, FirstPlanMayComeBackWithinConstraints) {
+  const support::TemporaryFolder folder;
+  const Task task = LoadTask(folder.Write(
+      "hop.xml", std::string("<task model='") + COSTATE_MODELS +
+                     "/hopper/hopper.xml' horizon='0.6' controlstep='2'><start key='stand'/><guess key='stand'/>"
+                     "<cost name='posture' qpos='root_z root_pitch hip knee ankle' target='key:stand'/>"
+                     "<cost name='effort' ctrl='all' target='key:stand'/><constraint name='high' qpos='root_z' "
+                     "lower='0.2' when='0.5'/><hopping rounds='1' iterations='3'/><solver iterations='5'/></task>"));
+  const MpcResult result = RunMpc(task, {.duration = 0.1});
+  EXPECT_NE(result.first_plan.find("back within the constraints"), std::string::npos) << result.first_plan;
+  EXPECT_TRUE(result.trajectory.X.allFinite());
+}
+
 TEST_F(Mpc, KeepsAConstraintOfOnesOwn) {
   Task task = LimitedMassTask(0.5, 100,
                               "<start key='here'/><cost qpos='all' target='key:there' weight='100' terminal='100'/>"

@@ -218,6 +218,21 @@ TEST(ReferenceTask, HopperLeavesTheFloorAndLandsNearTheMark) {
   EXPECT_NEAR(solved.EndState()[0] - start, 0.6, 0.1);
 }
 
+TEST(ReferenceTask, HopperFindsACycle) {
+  // solves of the cost end near standing still, about 0.22; a cycle is in the air and comes back to where it began, but
+  // for x
+  const Task task = LoadTask(kModels + "/hopper/cycle.xml");
+  const SolveResult result = SolveTask(task).result;
+  const MatrixXd& X = result.trajectory.X;
+  EXPECT_LT(result.cost, 0.15) << result.message;
+  EXPECT_LT((X.col(task.N) - X.col(0)).tail(X.rows() - 1).lpNorm<Eigen::Infinity>(), 1e-6);
+  EXPECT_NEAR(X(0, task.N) - X(0, 0), 0.4, 0.1);
+  DataPtr data = MakeData(task.model.get());
+  SetState(task.model.get(), data.get(), X.col(task.N / 2));
+  mj_forward(task.model.get(), data.get());
+  EXPECT_EQ(data->ncon, 0) << "halfway it flies";
+}
+
 TEST(ReferenceTask, QuadrupedStandsUp) {
   const Solved solved("quadruped/stand_up.xml");
   EXPECT_LT(solved.result.cost, 0.6 * solved.result.initial_cost);

@@ -234,6 +234,27 @@ TEST_F(ResumeTest, KeepsAStartThatHasMoved) {
   }
 }
 
+// a motion back within constraints has no multipliers: what goes on from it begins without
+TEST_F(ResumeTest, GoesOnFromAMotionBackWithinConstraints) {
+  Task first = LoadTask(std::string(COSTATE_MODELS) + "/hopper/cycle.xml");
+  first.solver.iterations = 10;
+  first.hopping.rounds = 1;
+  first.hopping.after_stall = false;
+  const SolveResult part = SolveTask(first).result;
+  ASSERT_NE(part.message.find("back within the constraints"), std::string::npos) << part.message;
+  ASSERT_TRUE(part.state.multipliers.empty());
+  Task second = LoadTask(std::string(COSTATE_MODELS) + "/hopper/cycle.xml");
+  Resume(SaveRun(first, part), "run", &second);
+  EXPECT_EQ(second.state.U, part.state.U);
+  EXPECT_EQ(second.free_start.guess, part.state.x0);
+  EXPECT_TRUE(second.state.multipliers.empty());
+  EXPECT_TRUE(second.warnings.empty()) << second.warnings[0];
+  second.solver.iterations = 3;
+  const SolveResult rest = SolveUntil(second);
+  ASSERT_LE(part.violation, second.constrained.tolerance) << part.message;
+  EXPECT_LE(rest.cost, part.cost * (1 + 1e-9)) << rest.message;
+}
+
 TEST_F(ResumeTest, RefusesWhatDoesNotFit) {
   const Task first = RailTask(kThere);
   const Record run = SaveRun(first, SolveUntil(first, 2));
