@@ -76,7 +76,13 @@ std::string Unexpected(const CLI::App& app) {
     others += (others.empty() ? "'" : ", '") + word + "'";
   }
   if (chosen.empty()) return fmt::format("there is no command among {}", others);
-  return fmt::format("costate {}: {} was not expected", chosen[0]->get_name(), others);
+  std::string flags;  // given, and perhaps taken for options with a value
+  for (const CLI::Option* option : chosen[0]->get_options()) {
+    if (option->count() > 0 && option->get_expected_max() == 0)
+      flags += (flags.empty() ? "" : ", ") + option->get_name();
+  }
+  if (!flags.empty()) flags = fmt::format(" ({}: without a value)", flags);
+  return fmt::format("costate {}: {} was not expected{}", chosen[0]->get_name(), others, flags);
 }
 
 int Run(int argc, char** argv) {
