@@ -61,7 +61,9 @@ void Progress::Update(int done, const std::string& text) {
 
   // time left: what remains at the mean pace so far
   std::string line;
-  if (total_ > 0) {
+  if (total_ > 0 && done > total_) {  // what comes on top has a number, and no end that is known
+    line = fmt::format("{} beyond {}", done - total_, total_);
+  } else if (total_ > 0) {
     const double fraction = static_cast<double>(done) / total_;
     line = fmt::format("{} {}/{}", FormatBar(fraction, 24), done, total_);
     const double elapsed = std::chrono::duration<double>(now - start_).count();
