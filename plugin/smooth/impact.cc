@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 
+#include "core/check.h"
 #include "core/engine_guard.h"
 #include "derivative/check_point.h"
 #include "smooth/impact_contact.h"
@@ -355,6 +356,8 @@ ImpactLinearizer::ImpactLinearizer(ImpactLinearizer&&) noexcept = default;
 ImpactLinearizer& ImpactLinearizer::operator=(ImpactLinearizer&&) noexcept = default;
 
 void ImpactLinearizer::SetContext(ConstVectorRef context) {
+  CheckSize(impl_->model, "context", context.size(), "context size", mj_stateSize(impl_->model, kContextSignature));
+  CheckFiniteContext(impl_->model, context);
   impl_->contacts.SetContext(context);
   impl_->flow.SetContext(context);
 }

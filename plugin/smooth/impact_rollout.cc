@@ -22,6 +22,7 @@ ImpactTrajectory ImpactRollout(const mjModel* model, ConstVectorRef context, Con
                                const ImpactOptions& options, bool derivatives) {
   const Dims dims(model);
   const int N = static_cast<int>(U.cols());
+  CheckSize(model, "context", context.size(), "context size", mj_stateSize(model, kContextSignature));
   CheckSize(model, "x0", x0.size(), "nx", dims.nx);
   CheckSize(model, "U rows", U.rows(), "nu", dims.nu);
   ImpactLinearizer linearizer(model, options);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -560,6 +561,12 @@ TEST_F(ImpactTest, ModelsAndOptionsThatItDoesNotTakeAreNamed) {
   named.geoms = {"ball"};
   EXPECT_ERROR(ImpactLinearizer(pair.get(), named), ErrorCode::kUnsupported, "'bounce' is an explicit pair");
   EXPECT_ERROR(Rollout(ball.get(), State({1, 0, 0}), 1, {}), ErrorCode::kDimensionMismatch, "x0");
+  const DataPtr pushed = MakeData(ball.get());
+  pushed->qfrc_applied[0] = std::numeric_limits<double>::quiet_NaN();
+  const MatrixXd none(0, 2);
+  const auto pushes = [&](const VectorXd& context) { return ImpactRollout(ball.get(), context, State({1, 0}), none); };
+  EXPECT_ERROR(pushes(GetContext(ball.get(), pushed.get())), ErrorCode::kInvalidArgument, "qfrc_applied is not finite");
+  EXPECT_ERROR(pushes(VectorXd()), ErrorCode::kDimensionMismatch, "context");
   ImpactTrajectory stopped = Rollout(ball.get(), State({0, 0}), 3, {});
   EXPECT_FALSE(stopped.ok());
   EXPECT_EQ(stopped.steps.size(), 1u);
