@@ -107,6 +107,7 @@ class Constrained {
   SolveResult Solve(const MatrixXd& U);
   bool GoOn(const IterationRecord& record);
   bool IsBetter(const SolveResult& candidate) const;
+  bool IsGuessBetter() const { return guess_ && guess_->cost < best_.cost; }
   bool IsIdle(const SolveResult& solve) const;
   void Measure(SolveResult* result);
   bool Update(const SolveResult& result);
@@ -347,7 +348,7 @@ void Constrained::KeepState() {
 }
 
 SolveResult Constrained::End(SolveStatus status, const std::string& what) {
-  const bool stays = guess_ && guess_->cost < best_.cost;
+  const bool stays = IsGuessBetter();
   SolveResult result = std::move(stays ? *guess_ : best_);
   const bool cut_off = status == SolveStatus::kInterrupted || status == SolveStatus::kIterationLimit;
   result.status = stays && !cut_off ? SolveStatus::kStalled : status;
@@ -420,7 +421,7 @@ SolveResult Constrained::Run(ConstMatrixRef U) {
       return End(SolveStatus::kIterationLimit, fmt::format("reached the limit of {} iterations", options_.iterations));
     }
     if (!go_on && violation > c_.tolerance) {
-      if (best_.violation <= c_.tolerance || (guess_ && guess_->cost < best_.cost))
+      if (best_.violation <= c_.tolerance || IsGuessBetter())
         return End(SolveStatus::kStalled, "stalled: no better motion found that keeps the constraints");
       return End(SolveStatus::kInfeasible, "infeasible: no motion found that keeps the constraints");
     }

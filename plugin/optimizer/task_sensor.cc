@@ -270,26 +270,28 @@ std::vector<std::string> SensorAdder::AddQuantities(const XmlElement& element) {
   const std::string attribute = FindElementAttribute(element);
   const int type = Kind(attribute).lookup;
   if (!spec_ || (type != mjOBJ_JOINT && type != mjOBJ_TENDON && type != mjOBJ_ACTUATOR)) return {AddQuantity(element)};
-  const bool all = element.Text(attribute.c_str()) == "all";
-  for (mjsElement* e = mjs_firstElement(spec_, mjOBJ_JOINT); all && type == mjOBJ_JOINT && e;
-       e = mjs_nextElement(spec_, e)) {
-    const int of = mjs_asJoint(e)->type;
-    if (*mjs_getString(mjs_getName(e)) == '\0' && of != mjJNT_FREE && of != mjJNT_BALL)
-      element.Fail(
-          "joint=\"all\": a joint has no name, by which sensors would find it; qpos and qvel take all of them");
-  }
+  const bool all_joints = type == mjOBJ_JOINT && element.Text("joint") == "all";
   std::vector<std::string> added;
-  for (const std::string& name : NamedElements(element, attribute.c_str(), type)) {
-    if (all && type == mjOBJ_JOINT) {
-      const int of = mjs_asJoint(mjs_findElement(spec_, mjOBJ_JOINT, name.c_str()))->type;
-      if (of == mjJNT_FREE || of == mjJNT_BALL) continue;
-    }
+  for (const std::string& name : all_joints ? ScalarJoints(element) : NamedElements(element, attribute.c_str(), type)) {
     added.push_back(AddQuantity(element, "", name));
     if (std::count(added.begin(), added.end(), added.back()) > 1)
       element.Fail(fmt::format("{}: '{}' is chosen twice", attribute, name));
   }
   if (added.empty()) element.Fail(fmt::format("{} names none", attribute));
   return added;
+}
+
+std::vector<std::string> SensorAdder::ScalarJoints(const XmlElement& element) const {
+  std::vector<std::string> names;
+  for (mjsElement* e = mjs_firstElement(spec_, mjOBJ_JOINT); e; e = mjs_nextElement(spec_, e)) {
+    const int type = mjs_asJoint(e)->type;
+    if (type == mjJNT_FREE || type == mjJNT_BALL) continue;
+    names.push_back(mjs_getString(mjs_getName(e)));
+    if (names.back().empty())
+      element.Fail(
+          "joint=\"all\": a joint has no name, by which sensors would find it; qpos and qvel take all of them");
+  }
+  return names;
 }
 
 std::string SensorAdder::AddQuantity(const XmlElement& element, const std::string& instead, const std::string& of) {

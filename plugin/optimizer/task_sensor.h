@@ -68,6 +68,7 @@ class SensorAdder {
 
  private:
   void NameElements(mjtObj type);
+  std::vector<std::string> ScalarJoints(const XmlElement& element) const;  // names of hinges and slides
   // reftype and refname, geom2 and body2; each returns what to append to the sensor's name
   std::string SetFrame(const XmlElement& element, const std::string& word, SensorDraft* draft) const;
   std::string SetPair(const XmlElement& element, const std::string& word, SensorDraft* draft) const;

@@ -32,6 +32,10 @@ constexpr char kSpring[] =
     "stiffness='9'/><geom size='.1' mass='1'/></body></worldbody>"
     "<actuator><motor joint='slide' ctrlrange='-50 50'/></actuator></mujoco>";
 
+// nothing but effort costs, and the end is at 0.1
+constexpr char kAt[] =
+    "<guess ctrl='0'/><cost name='effort' ctrl='all'/><constraint name='at' qpos='slide' equals='0.1' when='end'/>";
+
 Task TaskOf(const std::string& model, const std::string& elements) {
   const support::TemporaryFolder folder;
   folder.Write("model.xml", model);
@@ -94,9 +98,7 @@ TEST_F(NearCostTest, SlopesAreThoseOfDifferences) {
 
 // x_N = A^N x_0 + G u: the nearest controls that end at rest at 0.1 are U + Gᵀ (G Gᵀ)⁻¹ (x − x_N(U))
 TEST_F(NearCostTest, WayBackIsTheShortestOne) {
-  const Task task = TaskOf(kSpring,
-                           "<guess ctrl='0'/><cost name='effort' ctrl='all'/><constraint name='at' qpos='slide' "
-                           "equals='0.1' when='end'/><constraint name='rest' qvel='slide' equals='0' when='end'/>");
+  const Task task = TaskOf(kSpring, std::string(kAt) + "<constraint name='rest' qvel='slide' equals='0' when='end'/>");
   const Problem problem = task.ToProblem();
   Simulator simulator(task.model.get(), task.context, task.substeps, 1);
   SolveResult from;
@@ -133,9 +135,7 @@ TEST_F(NearCostTest, WayBackIsTheShortestOne) {
 
 // from one that keeps the constraint a step leads to a cheaper one, the farther the less it weighs to be near
 TEST_F(NearCostTest, StepsLeadToCheaperMotionsWithinTheConstraints) {
-  const Task task = TaskOf(kSpring,
-                           "<guess ctrl='0'/><cost name='effort' ctrl='all'/><constraint name='at' qpos='slide' "
-                           "equals='0.1' when='end'/>");
+  const Task task = TaskOf(kSpring, kAt);
   const Problem problem = task.ToProblem();
   SolveResult from;
   {
@@ -166,9 +166,7 @@ TEST_F(NearCostTest, StepsLeadToCheaperMotionsWithinTheConstraints) {
 
 // options.iterations bounds all of its solves, and the callback ends them
 TEST_F(NearCostTest, EndsWhenItIsTold) {
-  const Task task = TaskOf(kSpring,
-                           "<guess ctrl='0'/><cost name='effort' ctrl='all'/><constraint name='at' qpos='slide' "
-                           "equals='0.1' when='end'/>");
+  const Task task = TaskOf(kSpring, kAt);
   const Problem problem = task.ToProblem();
   SolveResult from;
   Simulator simulator(task.model.get(), task.context, task.substeps, 1);
