@@ -2,6 +2,7 @@
 #ifndef COSTATE_COST_H_
 #define COSTATE_COST_H_
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,10 @@ class Cost : public Loss {
   /// The sum over all knots, term by term.
   virtual std::vector<CostTermValue> Terms(const Trajectory& trajectory) const = 0;
 
+  /// What l_t is never below, whatever the motion: 0 for a sum of squares; by default nothing is known. With it a line
+  /// search ends a rollout as soon as no further knot can make it good.
+  virtual double LowerBound(int /*t*/) const { return -std::numeric_limits<double>::infinity(); }
+
   /// Solvers call it after each iteration, from one thread: a cost that stands for another one (an augmented
   /// Lagrangian) corrects the record's cost and violation. @param dt  the control interval [s].
   virtual void Observe(const Trajectory&, double /*dt*/, IterationRecord*) const {}
@@ -65,9 +70,11 @@ class QuadraticCost final : public Cost {
   double Value(const KnotView& knot) const override;
   void Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const override;
   bool NeedsSensors() const override { return false; }
+  double LowerBound(int t) const override { return positive_ ? 0 : Cost::LowerBound(t); }
   std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override;
 
  private:
+  bool positive_ = true;  ///< no matrix has a negative pivot
   const mjModel* model_;
   VectorXd x_goal_;
   MatrixXd Q_, R_, Qf_;

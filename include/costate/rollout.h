@@ -34,7 +34,8 @@ struct RolloutStatus {
   StepStatus status = StepStatus::kOk;
   int knot = -1;                      ///< first knot whose interval failed (N: the sensors of the last state); -1: none
   std::vector<std::string> warnings;  ///< of the engine, each text once
-  bool ok() const { return status == StepStatus::kOk; }
+  bool given_up = false;              ///< by the callback; columns behind it hold nothing
+  bool ok() const { return status == StepStatus::kOk && !given_up; }
 };
 
 /// What is computed beside each knot for people to judge a motion by.
@@ -88,12 +89,15 @@ class Simulator {
   /// Rolls out u = clamp(u_bar + alpha k + K (x ⊖ x_bar)) from the first state of `reference`, or from that ⊕ alpha
   /// dx0.
   /// @param lower, upper  control bounds (nu), ±infinity where there is none.
+  /// @param callback  when not empty, called after each knot; false gives the rollout up.
   RolloutStatus RolloutPolicy(const Trajectory& reference, const Policy& policy, double alpha, ConstVectorRef lower,
-                              ConstVectorRef upper, Trajectory* out, int worker = 0);
+                              ConstVectorRef upper, Trajectory* out, int worker = 0,
+                              const RolloutCallback& callback = {});
 
   /// The same from another start: x_bar is still the reference's, x_0 is x0, whatever dx0.
   RolloutStatus RolloutPolicy(ConstVectorRef x0, const Trajectory& reference, const Policy& policy, double alpha,
-                              ConstVectorRef lower, ConstVectorRef upper, Trajectory* out, int worker = 0);
+                              ConstVectorRef lower, ConstVectorRef upper, Trajectory* out, int worker = 0,
+                              const RolloutCallback& callback = {});
 
   /// The closed loop x_{t+1} = f(x_t, u_t), u_t = π(t, x_t, h(x_t, u_{t−1})) over N knots, u_{−1} = 0. A control that
   /// is not finite ends it as a step that fails.

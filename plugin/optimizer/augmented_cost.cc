@@ -65,6 +65,15 @@ double AugmentedCost::Value(const KnotView& knot) const {
   return l;
 }
 
+// y = 0
+double AugmentedCost::LowerBound(int t) const {
+  double l = cost_.LowerBound(t);
+  for (int i = 0; i < constraints_.size(); ++i) {
+    l -= 0.5 * lambda[static_cast<std::size_t>(i)].col(t).squaredNorm() / rho[i];
+  }
+  return l;
+}
+
 std::vector<CostTermValue> AugmentedCost::Terms(const Trajectory& trajectory) const {
   std::vector<CostTermValue> terms = cost_.Terms(trajectory);
   const double dt = ControlInterval(trajectory);

@@ -33,6 +33,7 @@ class AugmentedCost final : public Cost {
   void Gradient(const KnotView& knot, KnotGradient* out) const override;
   bool NeedsSensors() const override { return needs_sensors_; }
   void MarkSensors(std::vector<char>* read) const override;
+  double LowerBound(int t) const override;
   /// Those of the cost, then of each constraint what its violation and multipliers add.
   std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override;
   void Observe(const Trajectory& trajectory, double dt, IterationRecord* record) const override;

@@ -23,6 +23,7 @@ class ConstrainedLq final : public Cost {
   void Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const override;
   bool NeedsSensors() const override { return augmented.NeedsSensors(); }
   void MarkSensors(std::vector<char>* read) const override { augmented.MarkSensors(read); }
+  double LowerBound(int t) const override { return augmented.LowerBound(t); }
   std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override { return augmented.Terms(trajectory); }
   void Observe(const Trajectory& trajectory, double dt, IterationRecord* record) const override {
     augmented.Observe(trajectory, dt, record);

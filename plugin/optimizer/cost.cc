@@ -1,6 +1,8 @@
 #include <costate/cost.h>
 #include <costate/state.h>
 
+#include <Eigen/Cholesky>
+
 #include "core/check.h"
 #include "optimizer/cost_terms.h"
 
@@ -79,6 +81,9 @@ QuadraticCost::QuadraticCost(const mjModel* model, VectorXd x_goal, MatrixXd Q, 
   Q_ = Symmetric(model, "Q", Q, "ndx", dims.ndx);
   R_ = Symmetric(model, "R", R, "nu", dims.nu);
   Qf_ = Symmetric(model, "Qf", Qf, "ndx", dims.ndx);
+  for (const MatrixXd* matrix : {&Q_, &R_, &Qf_}) {
+    positive_ = positive_ && (matrix->size() == 0 || matrix->ldlt().isPositive());
+  }
 
   // where the tangent of qpos is not its plain difference
   for (int j = 0; j < model->njnt; ++j) {

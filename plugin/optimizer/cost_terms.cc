@@ -159,6 +159,7 @@ ResidualCost::ResidualCost(const mjModel* model, std::vector<ResidualTerm> terms
     : dims_(model), terms_(std::move(terms)), scratch_(terms_.size()), scale_(scale) {
   for (const ResidualTerm& term : terms_) {
     plans_.push_back(MakePlan(model, term));
+    positive_ = positive_ && (term.weight.array() >= 0).all() && (term.terminal.array() >= 0).all();
     for (const LinearEntry& entry : term.linear) needs_sensors_ |= entry.scalar.input == Input::kSensor;
     for (const RotationEntry& entry : term.rotations) needs_sensors_ |= entry.scalar.input == Input::kSensor;
   }

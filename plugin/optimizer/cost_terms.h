@@ -106,6 +106,7 @@ class ResidualCost final : public Cost {
                           KnotGradient* out) const override;
   bool NeedsSensors() const override { return needs_sensors_; }
   void MarkSensors(std::vector<char>* read) const override;
+  double LowerBound(int t) const override { return positive_ ? 0 : Cost::LowerBound(t); }
   std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override;
 
   const std::vector<ResidualTerm>& terms() const { return terms_; }
@@ -153,6 +154,7 @@ class ResidualCost final : public Cost {
   std::vector<ScratchNumber> scratch_;  // one a term, because terms have different sizes
   CostScale scale_;
   bool needs_sensors_ = false;
+  bool positive_ = true;  // no weight is negative
 };
 
 /// The measured numbers in the target's layout (slots), at a state, control and sensors: what `target="key:…"` stores.

@@ -23,6 +23,7 @@ class ForceCost final : public Cost {
   void Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const override;
   void Gradient(const KnotView& knot, KnotGradient* out) const override;
   bool NeedsSensors() const override { return cost_.NeedsSensors(); }
+  double LowerBound(int t) const override { return cost_.LowerBound(t); }
   void MarkSensors(std::vector<char>* read) const override { cost_.MarkSensors(read); }
   std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override;
   void Observe(const Trajectory& trajectory, double dt, IterationRecord* record) const override;

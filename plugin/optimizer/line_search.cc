@@ -13,9 +13,35 @@
 namespace costate {
 namespace {
 
-constexpr int kMostDoublings = 3;  // of a whole step
+constexpr int kMostDoublings = 3;   // of a whole step
+constexpr double kSumRounding = 1e-9;  // of sums of costs that are compared before they are complete
 
 }  // namespace
+
+// the cost of a rollout as it goes on, in TotalCost's order, hence with its bits
+struct LineSearch::Sum {
+  Sum(const costate::Cost& of, const Trajectory& rollout, double interval, double most)
+      : cost(of), motion(rollout), dt(interval), limit(most) {
+    for (int t = 0; t <= motion.N(); ++t) least += cost.LowerBound(t);
+    rounding = std::isfinite(least) ? kSumRounding * std::abs(least) : 0;
+  }
+
+  void Add(int t) {
+    total += cost.Value(ViewKnot(motion, t, dt));
+    if (std::isfinite(least)) least -= cost.LowerBound(t);
+  }
+
+  // after t knots: can it still be good enough?
+  bool operator()(int t) {
+    Add(t - 1);
+    return !(total + least > limit + kSumRounding * std::abs(total) + rounding);
+  }
+
+  const costate::Cost& cost;
+  const Trajectory& motion;
+  double dt, limit;
+  double total = 0, least = 0, rounding = 0;  // least: of the knots to come
+};
 
 double RolloutCost(const Problem& problem, const Trajectory& trajectory, const RolloutStatus& status, double dt) {
   if (!status.ok()) return kInf;
@@ -44,26 +70,22 @@ LineSearch::LineSearch(const Problem& problem, Simulator* simulator, double rati
       candidates_(simulator->threads()),
       costs_(simulator->threads()) {}
 
-double LineSearch::Cost(const Trajectory& reference, const Policy& policy, double alpha, int worker,
+double LineSearch::Cost(const Trajectory& reference, const Policy& policy, double alpha, double limit, int worker,
                         Trajectory* out) const {
-  RolloutStatus status;
-  if (alpha > 1 && policy.dx0.size() > 0) {
-    // controls are kept within their bounds by the rollout, a start beyond the whole step is not
-    const VectorXd x0 =
-        NearestStart(problem_, Retract(problem_.model, reference.X.col(0), VectorXd(alpha * policy.dx0)));
-    status = simulator_->RolloutPolicy(x0, reference, policy, alpha, problem_.u_lower, problem_.u_upper, out, worker);
-  } else {
-    status = simulator_->RolloutPolicy(reference, policy, alpha, problem_.u_lower, problem_.u_upper, out, worker);
-  }
-  return RolloutCost(problem_, *out, status, simulator_->knot_time());
-}
-
-// candidates_[i] and costs_[i] of alpha = 2^(exponent + sign i)
-void LineSearch::TryAtOnce(const Trajectory& reference, const Policy& policy, int exponent, int sign, int count) {
-  const auto job = [&](int i, int worker) {
-    costs_[i] = Cost(reference, policy, std::ldexp(1, exponent + sign * i), worker, &candidates_[i]);
-  };
-  simulator_->ParallelFor(count, std::ref(job));
+  // controls are kept within their bounds by the rollout, a start beyond the whole step is not
+  const bool far = alpha > 1 && policy.dx0.size() > 0;
+  const VectorXd x0 =
+      far ? NearestStart(problem_, Retract(problem_.model, reference.X.col(0), VectorXd(alpha * policy.dx0)))
+          : VectorXd();
+  if (out->N() != reference.N()) *out = reference;
+  Sum sum(*problem_.cost, *out, simulator_->knot_time(), limit);
+  const VectorXd &lower = problem_.u_lower, &upper = problem_.u_upper;
+  const RolloutStatus status =
+      far ? simulator_->RolloutPolicy(x0, reference, policy, alpha, lower, upper, out, worker, std::ref(sum))
+          : simulator_->RolloutPolicy(reference, policy, alpha, lower, upper, out, worker, std::ref(sum));
+  if (!status.ok()) return kInf;
+  sum.Add(out->N());
+  return std::isfinite(sum.total) ? sum.total : kInf;
 }
 
 LineSearchResult LineSearch::Run(const Trajectory& reference, double cost, const Policy& policy,
@@ -73,7 +95,11 @@ LineSearchResult LineSearch::Run(const Trajectory& reference, double cost, const
 
     // the whole step alone where the last one was good, else the next few, each worker its own rollouts
     count = at == 0 && whole_ ? 1 : std::min(simulator_->threads(), steps - at);
-    TryAtOnce(reference, policy, -at, -1, count);
+    const auto job = [&](int i, int worker) {
+      const double alpha = std::ldexp(1, -(at + i));
+      costs_[i] = Cost(reference, policy, alpha, Limit(cost, expected.At(alpha)), worker, &candidates_[i]);
+    };
+    simulator_->ParallelFor(count, std::ref(job));
 
     // the largest alpha that is good enough
     for (int i = 0; i < count; ++i) {
@@ -93,7 +119,10 @@ LineSearchResult LineSearch::Lengthen(const Trajectory& reference, const Policy&
   LineSearchResult best = whole;
   for (int at = 1, count = 0; at <= kMostDoublings && !IsLate(); at += count) {
     count = std::min(simulator_->threads(), kMostDoublings + 1 - at);
-    TryAtOnce(reference, policy, at, 1, count);
+    const auto job = [&](int i, int worker) {
+      costs_[i] = Cost(reference, policy, std::ldexp(1, at + i), best.cost, worker, &candidates_[i]);
+    };
+    simulator_->ParallelFor(count, std::ref(job));
     for (int i = 0; i < count; ++i) {
       if (!(costs_[i] < best.cost)) return best;
       std::swap(*taken, candidates_[i]);
@@ -106,8 +135,9 @@ LineSearchResult LineSearch::Lengthen(const Trajectory& reference, const Policy&
 LineSearchResult LineSearch::RunOn(int worker, const Trajectory& reference, double cost, const Policy& policy,
                                    const ExpectedChange& expected, int steps, Trajectory* taken) const {
   for (int i = 0; i < steps && !IsLate(); ++i) {
-    const double alpha = std::ldexp(1, -i), after = Cost(reference, policy, alpha, worker, taken);
-    if (IsEnough(cost, after, expected.At(alpha))) return {alpha, after};
+    const double alpha = std::ldexp(1, -i), promise = expected.At(alpha);
+    const double after = Cost(reference, policy, alpha, Limit(cost, promise), worker, taken);
+    if (IsEnough(cost, after, promise)) return {alpha, after};
   }
   return {};
 }

@@ -2,6 +2,7 @@
 #ifndef COSTATE_OPTIMIZER_LINE_SEARCH_H_
 #define COSTATE_OPTIMIZER_LINE_SEARCH_H_
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <vector>
@@ -24,7 +25,8 @@ struct LineSearchResult {
 /// Rolls a policy out at alpha = 1, ½, ¼ … and takes the largest alpha whose cost falls by at least ratio × the
 /// expected change (Armijo). alpha = 1 is tried alone where the last search has taken it; the others, and it too
 /// elsewhere, as many at once as the simulator has threads. A rollout that fails or whose cost is not finite is never
-/// taken.
+/// taken. One whose cost so far, with the least that the knots to come can cost (Cost::LowerBound), is too much already
+/// ends there.
 class LineSearch {
  public:
   using Clock = std::chrono::steady_clock;
@@ -54,11 +56,15 @@ class LineSearch {
                          const ExpectedChange& expected, int steps, Trajectory* taken) const;
 
  private:
-  double Cost(const Trajectory& reference, const Policy& policy, double alpha, int worker, Trajectory* out) const;
-  void TryAtOnce(const Trajectory& reference, const Policy& policy, int exponent, int sign, int count);
+  struct Sum;  // of a rollout's costs, knot by knot
+
+  double Cost(const Trajectory& reference, const Policy& policy, double alpha, double limit, int worker,
+              Trajectory* out) const;
   bool IsEnough(double before, double after, double promise) const {
     return after < before && after - before <= ratio_ * promise;
   }
+  // what is more than that is not enough
+  double Limit(double before, double promise) const { return std::min(before, before + ratio_ * promise); }
 
   const Problem& problem_;
   Simulator* simulator_;

@@ -28,6 +28,7 @@ class ShiftedCost final : public Cost {
   }
   bool NeedsSensors() const override { return cost_->NeedsSensors(); }
   void MarkSensors(std::vector<char>* read) const override { cost_->MarkSensors(read); }
+  double LowerBound(int t) const override { return cost_->LowerBound(t); }
   std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override { return cost_->Terms(trajectory); }
 
  private:

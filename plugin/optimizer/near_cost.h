@@ -25,6 +25,7 @@ class NearCost final : public Cost {
   void MarkSensors(std::vector<char>* read) const override {
     if (own_) cost_.MarkSensors(read);
   }
+  double LowerBound(int t) const override { return own_ ? cost_.LowerBound(t) : 0; }
   std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override { return cost_.Terms(trajectory); }
   void Observe(const Trajectory& trajectory, double dt, IterationRecord* record) const override;
 

@@ -137,10 +137,11 @@ struct Simulator::Impl {
     out->context.conservativeResize(Eigen::NoChange, N + 1);
   }
 
-  // the loop of all rollouts: control(t) writes column t of out->U; go_on(t) after t knots may change column t of
-  // out->X
-  template <typename Control, typename GoOn>
-  RolloutStatus Run(ConstVectorRef x0, int N, Worker& worker, Trajectory* out, Control control, GoOn go_on) const {
+  enum class Next { kGoOn, kLast, kGiveUp };
+
+  // the loop of all rollouts: control(t) writes column t of out->U; next(t) after t knots may change column t of out->X
+  template <typename Control, typename Decide>
+  RolloutStatus Run(ConstVectorRef x0, int N, Worker& worker, Trajectory* out, Control control, Decide next) const {
     mjData* data = worker.data.get();
     EngineGuard guard(data);
     Restart(data);
@@ -155,7 +156,9 @@ struct Simulator::Impl {
         return {status, t, guard.TakeWarnings()};
       }
       Keep(data, t + 1, out);
-      if (!go_on(t + 1)) {
+      const Next what = next(t + 1);
+      if (what == Next::kGiveUp) return {StepStatus::kOk, t, guard.TakeWarnings(), true};
+      if (what == Next::kLast) {
         N = t + 1;
         Cut(N, out);
       }
@@ -170,7 +173,8 @@ struct Simulator::Impl {
 
   VectorXd StartOf(const Trajectory& reference, const Policy& policy, double alpha) const;
   RolloutStatus RunPolicy(ConstVectorRef x0, const Trajectory& reference, ConstMatrixRef gaps, const Policy& policy,
-                          double alpha, ConstMatrixRef lower, ConstMatrixRef upper, Trajectory* out, int worker);
+                          double alpha, ConstMatrixRef lower, ConstMatrixRef upper, Trajectory* out, int worker,
+                          const RolloutCallback& callback);
 
   // with this worker's linearizer, made anew when the options change
   void LinearizeKnot(const Trajectory& trajectory, const LinearizeOptions& options, int t, Worker& worker,
@@ -279,7 +283,8 @@ RolloutStatus Simulator::Rollout(ConstVectorRef x0, ConstMatrixRef U, Trajectory
   Impl::Worker& mine = impl_->Get(worker);
   impl_->Resize(N, out);
   return impl_->Run(
-      x0, N, mine, out, [&](int t) { out->U.col(t) = U.col(t); }, [&](int t) { return !callback || callback(t); });
+      x0, N, mine, out, [&](int t) { out->U.col(t) = U.col(t); },
+      [&](int t) { return !callback || callback(t) ? Impl::Next::kGoOn : Impl::Next::kLast; });
 }
 
 RolloutStatus Simulator::RolloutFeedback(ConstVectorRef x0, int N, const Feedback& law, Trajectory* out, int worker) {
@@ -301,7 +306,7 @@ RolloutStatus Simulator::RolloutFeedback(ConstVectorRef x0, int N, const Feedbac
     }
     law.Control({t, out->time[t], out->X.col(t), mine.s}, out->U.col(t));
   };
-  return impl_->Run(x0, N, mine, out, control, [](int) { return true; });
+  return impl_->Run(x0, N, mine, out, control, [](int) { return Impl::Next::kGoOn; });
 }
 
 RolloutStatus Simulator::Follow(ConstMatrixRef X, ConstMatrixRef U, Trajectory* out, MatrixXd* gaps, int worker) {
@@ -323,24 +328,26 @@ RolloutStatus Simulator::Follow(ConstMatrixRef X, ConstMatrixRef U, Trajectory* 
       [&](int t) {
         Difference(model, out->X.col(t), X.col(t), gaps->col(t - 1));
         out->X.col(t) = X.col(t);
-        return true;
+        return Impl::Next::kGoOn;
       });
 }
 
 RolloutStatus Simulator::RolloutPolicy(const Trajectory& reference, const Policy& policy, double alpha,
-                                       ConstVectorRef lower, ConstVectorRef upper, Trajectory* out, int worker) {
+                                       ConstVectorRef lower, ConstVectorRef upper, Trajectory* out, int worker,
+                                       const RolloutCallback& callback) {
   CheckTrajectory(impl_->model, reference);
   if (policy.dx0.size() == 0)
-    return RolloutPolicy(reference.X.col(0), reference, policy, alpha, lower, upper, out, worker);
-  return RolloutPolicy(impl_->StartOf(reference, policy, alpha), reference, policy, alpha, lower, upper, out, worker);
+    return RolloutPolicy(reference.X.col(0), reference, policy, alpha, lower, upper, out, worker, callback);
+  return RolloutPolicy(impl_->StartOf(reference, policy, alpha), reference, policy, alpha, lower, upper, out, worker,
+                       callback);
 }
 
 RolloutStatus Simulator::RolloutPolicy(ConstVectorRef x0, const Trajectory& reference, const Policy& policy,
                                        double alpha, ConstVectorRef lower, ConstVectorRef upper, Trajectory* out,
-                                       int worker) {
+                                       int worker, const RolloutCallback& callback) {
   CheckSize(impl_->model, "lower", lower.size(), "nu", impl_->dims.nu);
   CheckSize(impl_->model, "upper", upper.size(), "nu", impl_->dims.nu);
-  return impl_->RunPolicy(x0, reference, MatrixXd(), policy, alpha, lower, upper, out, worker);
+  return impl_->RunPolicy(x0, reference, MatrixXd(), policy, alpha, lower, upper, out, worker, callback);
 }
 
 RolloutStatus Simulator::RolloutGaps(const Trajectory& reference, ConstMatrixRef gaps, const Policy& policy,
@@ -355,7 +362,7 @@ RolloutStatus Simulator::RolloutGaps(const Trajectory& reference, ConstMatrixRef
   CheckSize(impl_->model, "the gaps' columns", gaps.cols(), "N", N);
   CheckTrajectory(impl_->model, reference);
   const VectorXd x0 = impl_->StartOf(reference, policy, alpha);
-  return impl_->RunPolicy(x0, reference, gaps, policy, alpha, lower, upper, out, worker);
+  return impl_->RunPolicy(x0, reference, gaps, policy, alpha, lower, upper, out, worker, {});
 }
 
 // x_bar_0 ⊕ alpha dx0; where that is no step, x_bar_0 to the last bit
@@ -368,7 +375,7 @@ VectorXd Simulator::Impl::StartOf(const Trajectory& reference, const Policy& pol
 // gaps: none, or one a knot; bounds: one column, or one a knot
 RolloutStatus Simulator::Impl::RunPolicy(ConstVectorRef x0, const Trajectory& reference, ConstMatrixRef gaps,
                                          const Policy& policy, double alpha, ConstMatrixRef lower, ConstMatrixRef upper,
-                                         Trajectory* out, int worker) {
+                                         Trajectory* out, int worker, const RolloutCallback& callback) {
   const int N = reference.N();
   CheckTrajectory(model, reference);
   if (policy.k.rows() != dims.nu || policy.k.cols() != N || static_cast<int>(policy.K.size()) != N) {
@@ -393,10 +400,11 @@ RolloutStatus Simulator::Impl::RunPolicy(ConstVectorRef x0, const Trajectory& re
     for (int i = 0; i < u.size(); ++i) u[i] = std::min(std::max(u[i], lower(i, at)), upper(i, at));  // a NaN stays
   };
   auto leave_gap = [&](int t) {
-    if (gaps.cols() == 0 || alpha == 1 || gaps.col(t - 1).isZero(0)) return true;
-    mine.dx = -(1 - alpha) * gaps.col(t - 1);
-    out->X.col(t) = Retract(model, out->X.col(t), mine.dx);
-    return true;
+    if (gaps.cols() > 0 && alpha != 1 && !gaps.col(t - 1).isZero(0)) {
+      mine.dx = -(1 - alpha) * gaps.col(t - 1);
+      out->X.col(t) = Retract(model, out->X.col(t), mine.dx);
+    }
+    return !callback || callback(t) ? Next::kGoOn : Next::kGiveUp;
   };
   return Run(x0, N, mine, out, control, leave_gap);
 }

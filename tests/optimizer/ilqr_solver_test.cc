@@ -7,9 +7,11 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <thread>
 
+#include "optimizer/augmented_cost.h"
 #include "optimizer/constrained_lq.h"
 #include "support/count_allocations.h"
 #include "support/engine_test.h"
@@ -34,11 +36,12 @@ void ExpectSameBits(const SolveResult& a, const SolveResult& b) {
   for (std::size_t t = 0; t < a.policy.K.size(); ++t) EXPECT_TRUE(BitwiseEqual(a.policy.K[t], b.policy.K[t]));
 }
 
-// counts evaluated motions, and can take its time over each
+// counts evaluated knots and motions, and can take its time over each motion
 class CountingCost final : public Cost {
  public:
   explicit CountingCost(const Cost* inner, std::chrono::milliseconds pause = {}) : inner_(inner), pause_(pause) {}
   double Value(const KnotView& knot) const override {
+    ++knots;
     if (knot.t == knot.N) {
       ++motions;
       if (pause_.count() > 0) std::this_thread::sleep_for(pause_);
@@ -51,7 +54,10 @@ class CountingCost final : public Cost {
   bool NeedsSensors() const override { return inner_->NeedsSensors(); }
   std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override { return inner_->Terms(trajectory); }
 
-  mutable std::atomic<int> motions{0};
+  double LowerBound(int t) const override { return bounded ? inner_->LowerBound(t) : Cost::LowerBound(t); }
+
+  mutable std::atomic<int> motions{0}, knots{0};
+  bool bounded = false;
 
  private:
   const Cost* inner_;
@@ -72,6 +78,55 @@ TEST_F(IlqrSolverTest, SolvesAgainAsANewSolverWould) {
   EXPECT_NE(other, alone.cost);
   solver.SetStart(task.x0, task.context);
   ExpectSameBits(solver.Solve(task.U_guess), alone);
+}
+
+// what a cost is never below spares knots of rollouts that are too dear already, and changes nothing else
+TEST_F(IlqrSolverTest, EndsRolloutsThatCannotBeGoodAnyMore) {
+  for (const char* file : {"quadruped/walk.xml", "cartpole/short_rail.xml"}) {
+    SCOPED_TRACE(file);
+    const Task task = ModelTask(file);
+    SolveResult results[2];
+    int knots[2];
+    for (const bool bounded : {false, true}) {
+      CountingCost counting(task.cost.get());
+      counting.bounded = bounded;
+      Problem problem = task.ToProblem();
+      problem.cost = &counting;
+      IlqrOptions options = task.solver;
+      options.iterations = 12;
+      options.threads = 1;
+      results[bounded] = SolveConstrained(problem, task.U_guess, options, task.constrained);
+      knots[bounded] = counting.knots;
+    }
+    ExpectSameBits(results[0], results[1]);
+    EXPECT_LT(knots[1], 0.95 * knots[0]);
+  }
+}
+
+TEST_F(IlqrSolverTest, KnowsWhatACostIsNeverBelow) {
+  const Task task = ModelTask("cartpole/short_rail.xml");
+  const int N = static_cast<int>(task.U_guess.cols());
+  ASSERT_GT(task.constraints.size(), 0);
+  AugmentedCost augmented(task.model.get(), *task.cost, task.constraints, N);
+  augmented.rho.setConstant(7);
+  for (MatrixXd& lambda : augmented.lambda) lambda.setRandom();
+  Simulator simulator(task.model.get(), task.context, task.substeps, 1);
+  Trajectory motion;
+  ASSERT_TRUE(simulator.Rollout(task.x0, task.U_guess, &motion).ok());
+  for (int t = 0; t <= N; ++t) {
+    EXPECT_EQ(task.cost->LowerBound(t), 0);
+    EXPECT_LT(augmented.LowerBound(t), 0);
+    EXPECT_GE(augmented.Value(ViewKnot(motion, t, simulator.knot_time())), augmented.LowerBound(t));
+  }
+
+  // a matrix that is not positive: nothing is known
+  const Dims dims(task.model.get());
+  MatrixXd Q = MatrixXd::Identity(dims.ndx, dims.ndx);
+  const MatrixXd R = MatrixXd::Identity(dims.nu, dims.nu);
+  EXPECT_EQ(QuadraticCost(task.model.get(), task.x0, Q, R, 0 * Q).LowerBound(0), 0);
+  Q(0, 0) = -1e-3;
+  EXPECT_EQ(QuadraticCost(task.model.get(), task.x0, Q, R, 0 * Q).LowerBound(0),
+            -std::numeric_limits<double>::infinity());
 }
 
 TEST_F(IlqrSolverTest, StartsWhereItIsTold) {

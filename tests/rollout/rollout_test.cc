@@ -210,6 +210,24 @@ TEST_F(RolloutPolicy, AddsFeedforwardAndFeedbackWithinTheBounds) {
   EXPECT_GE(out.U.minCoeff(), -0.5);
 }
 
+TEST_F(RolloutPolicy, IsGivenUpWhereTheCallbackSaysSo) {
+  WavyMotion motion(RolloutModels()[0].xml, 30);
+  auto& [model, start, simulator, dims, reference] = motion;
+  const Policy policy{MatrixXd::Zero(dims.nu, 30),
+                      std::vector<MatrixXd>(30, MatrixXd::Zero(dims.nu, dims.ndx))};
+  Trajectory out;
+  int last = 0;
+  const RolloutStatus status = simulator.RolloutPolicy(reference, policy, 1, NoBound(dims, -1), NoBound(dims, 1), &out,
+                                                       0, [&](int t) { return (last = t) < 12; });
+  EXPECT_EQ(last, 12);
+  EXPECT_TRUE(status.given_up);
+  EXPECT_FALSE(status.ok());
+  EXPECT_EQ(status.status, StepStatus::kOk);
+  EXPECT_EQ(status.knot, 11);
+  EXPECT_TRUE(BitwiseEqual(MatrixXd(out.X.leftCols(13)), MatrixXd(reference.X.leftCols(13))));
+  EXPECT_EQ(out.N(), 30);
+}
+
 // A gain that is not a number must not hide behind the clamp.
 TEST_F(RolloutPolicy, ReportsAGainThatIsNotANumber) {
   WavyMotion motion(RolloutModels()[0].xml, 10);
