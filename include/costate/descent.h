@@ -23,6 +23,7 @@ struct DescentOptions {
   double rate = 0;  ///< of kGradient: fixed, no line search; 0: Armijo line search. Of kAdam: in typical sizes; 0: 0.03
   int memory = 10;  ///< pairs that L-BFGS keeps
   double tolerance = 1e-14;  ///< stop when the relative decrease of the loss stays below it three times running
+  double floor = 1e-24;      ///< a loss no larger than that is rounding: stop, whatever its gradient says
   /// Slopes of a model with smoother contact along the true motions; losses are always the true model's. Not with
   /// parameters.
   SmoothContact smooth{};

@@ -49,7 +49,8 @@ void PrintUncertainty(const Task& task, const ParameterSet* parameters, const De
       "  ±             two standard errors: {} numbers are compared, and what is left of them is taken for noise\n",
       fit.residuals);
   constexpr double kNoNoise = 0.5, kNothingLeft = 1e-6;  // of the guess's loss
-  if (fit.correlation > kNoNoise && result.loss > kNothingLeft * result.initial_loss) {
+  const bool something = result.loss > std::max(kNothingLeft * result.initial_loss, DescentOptions().floor);
+  if (fit.correlation > kNoNoise && something) {
     fmt::print(
         "  note          what is left is no noise: it goes on from row to row (correlation {:.2f}), so the model does "
         "not do all\n                that was recorded; what it misses may hide in what is fitted (± are widened)\n",

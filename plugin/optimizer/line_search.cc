@@ -13,7 +13,7 @@
 namespace costate {
 namespace {
 
-constexpr int kMostDoublings = 3;   // of a whole step
+constexpr int kMostDoublings = 3;      // of a whole step
 constexpr double kSumRounding = 1e-9;  // of sums of costs that are compared before they are complete
 
 }  // namespace

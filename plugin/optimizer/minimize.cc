@@ -196,6 +196,8 @@ MinimizeResult Minimizer::Run(const VectorXd& start, const MinimizeCallback& cal
   record_.gradient_norm = first_norm;
   record_.seconds_derivative = Seconds(begin);
   if (callback && !callback(record_, result.z)) return stop(SolveStatus::kInterrupted, "interrupted at the guess");
+  const auto nothing_left = [&] { return fmt::format("of the loss nothing is left but rounding, {:.2g}", value_); };
+  if (value_ >= 0 && value_ <= options_.floor) return stop(SolveStatus::kConverged, nothing_left());
 
   int idle = 0;
   for (int k = 1; k <= options_.iterations; k++) {
@@ -266,6 +268,7 @@ MinimizeResult Minimizer::Run(const VectorXd& start, const MinimizeCallback& cal
     if (value_ <= result.value) keep(record_.gradient_norm);
     if (callback && !callback(record_, ToZ(w_)))
       return stop(SolveStatus::kInterrupted, fmt::format("interrupted after iteration {}", k));
+    if (value_ >= 0 && value_ <= options_.floor) return stop(SolveStatus::kConverged, nothing_left());
     if (idle >= kIdleIterations) {
       const std::string idles = fmt::format("the loss has not decreased by more than {:g} of itself for {} iterations",
                                             options_.tolerance, kIdleIterations);
@@ -291,6 +294,7 @@ void CheckOptions(const DescentOptions& o) {
   need(o.rate >= 0 && std::isfinite(o.rate), "rate", o.rate, "0 (line search) or more");
   need(o.rate == 0 || o.method != DescentMethod::kLbfgs, "rate", o.rate, "0 with L-BFGS, which searches");
   need(o.memory >= 1, "memory", o.memory, "1 or more");
+  need(o.floor >= 0, "floor", o.floor, "0 or more");
   need(o.tolerance >= 0, "tolerance", o.tolerance, "0 or more");
   need(o.gradient_tolerance >= 0, "gradient_tolerance", o.gradient_tolerance, "0 or more");
 }

@@ -292,6 +292,12 @@ void ReadWeights(const XmlElement& element, ResidualTerm* term) {
     double begin = 0, end = std::numeric_limits<double>::infinity();
     const bool ok =
         pieces.size() == 2 && ParseNumber(pieces[0], &begin) && (pieces[1] == "end" || ParseNumber(pieces[1], &end));
+    if (!ok && pieces.size() == 1 && ParseNumber(pieces[0], &begin)) {
+      element.Fail(
+          fmt::format("when is '{0}', one time: costs count over a span, \"t0 t1\"; what shall hold at one time is a "
+                      "<constraint when=\"{0}\">",
+                      *when));
+    }
     if (!ok || begin < 0 || end <= begin) {
       element.Fail(
           fmt::format("when is '{}', expected \"t0 t1\" with 0 <= t0 < t1 in seconds, \"t0 end\" or \"end\"", *when));

@@ -553,6 +553,8 @@ TEST_F(BasinHopping, IsReadFromTheTask) {
   EXPECT_TRUE(WellTask("").hopping.after_stall);
   EXPECT_EQ(WellTask("<time shortest='0.3' longest='0.6'/>").hopping.rounds, 0);
   EXPECT_EQ(WellTask("<hopping rounds='0'/>").hopping.rounds, 0);
+  EXPECT_TRUE(WellTask("").hopping.back);
+  EXPECT_FALSE(WellTask("<hopping back='false'/>").hopping.back);
   EXPECT_EQ(WellTask("<hopping/>").hopping.rounds, 8);
   const BasinHoppingOptions o = WellTask("<hopping rounds='3' width='4' iterations='7' size='0.2' seed='9'/>").hopping;
   EXPECT_FALSE(o.after_stall);

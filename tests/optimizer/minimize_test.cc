@@ -171,6 +171,16 @@ TEST(Minimize, AMinimumThatLeavesSomeGradientIsConvergence) {
   }
 }
 
+// a fit that begins at the truth: what is left is rounding, which no step reduces
+TEST(Minimize, NothingLeftIsConvergence) {
+  const SmoothFunction bowl = Bowl(Vector({1, 9}));
+  const MinimizeResult result = Unbounded(bowl, VectorXd::Constant(2, 1 + 1e-13), {});
+  EXPECT_EQ(result.status, SolveStatus::kConverged) << result.message;
+  EXPECT_NE(result.message.find("rounding"), std::string::npos) << result.message;
+  EXPECT_EQ(result.value, result.initial_value);
+  EXPECT_LT(Unbounded(bowl, VectorXd::Constant(2, 1 + 1e-13), {.floor = 0}).value, result.value);
+}
+
 TEST(Minimize, TurnsBackWhereTheFunctionHasNoValue) {
   // −ln z + z has its minimum at 1 and no value left of 0
   const auto f = [](const VectorXd& z, VectorXd* g) {

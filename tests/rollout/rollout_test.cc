@@ -213,8 +213,7 @@ TEST_F(RolloutPolicy, AddsFeedforwardAndFeedbackWithinTheBounds) {
 TEST_F(RolloutPolicy, IsGivenUpWhereTheCallbackSaysSo) {
   WavyMotion motion(RolloutModels()[0].xml, 30);
   auto& [model, start, simulator, dims, reference] = motion;
-  const Policy policy{MatrixXd::Zero(dims.nu, 30),
-                      std::vector<MatrixXd>(30, MatrixXd::Zero(dims.nu, dims.ndx))};
+  const Policy policy{MatrixXd::Zero(dims.nu, 30), std::vector<MatrixXd>(30, MatrixXd::Zero(dims.nu, dims.ndx))};
   Trajectory out;
   int last = 0;
   const RolloutStatus status = simulator.RolloutPolicy(reference, policy, 1, NoBound(dims, -1), NoBound(dims, 1), &out,
