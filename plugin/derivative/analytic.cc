@@ -50,6 +50,8 @@ AnalyticBackend::AnalyticBackend(const mjModel* model, bool strict, const TermSw
     : strict_(strict),
       switch_(differenced),
       smoothing_(smoothing),
+      ncam_(model->ncam),
+      nlight_(model->nlight),
       tree_(model),
       pull_(model),
       constraint_(model),
@@ -438,9 +440,18 @@ void AnalyticBackend::AddThrusters(const mjModel* m, const mjData* d) {
   }
 }
 
+// once; its data is for other calls, too, hence has the cameras and lights that StageModel leaves out
+void AnalyticBackend::MakeDifference(const mjModel* m) {
+  if (difference_) return;
+  mjModel whole = *m;
+  whole.ncam = ncam_;
+  whole.nlight = nlight_;
+  difference_ = std::make_unique<ResidualDifference>(&whole);
+}
+
 // ∂ of the terms without closed form alone
 bool AnalyticBackend::Differences(const mjModel* m, mjData* d, std::string* missing) {
-  if (!difference_) difference_ = std::make_unique<ResidualDifference>(m);
+  MakeDifference(m);
   missing->clear();
   differenced_.applied = UsesNoslip(m) ? &noslip_->a() : nullptr;
   if (!difference_->Compute(m, d, point_.a(), differenced_, &direct_, missing)) return false;
@@ -649,7 +660,7 @@ bool AnalyticBackend::CoverSensors(const mjModel* m, Coverage* coverage, std::st
   }
   const std::string names = NamesOfSensors(m, sensor_.differenced());
   coverage->terms.push_back({"sensors", Level::kResidual, names});
-  if (!difference_) difference_ = std::make_unique<ResidualDifference>(m);
+  MakeDifference(m);
   if (!strict_) return true;
   *missing = "sensors: " + names;
   return false;

@@ -103,6 +103,7 @@ class AnalyticBackend final : public Backend {
   double SearchLine(const mjModel* model, mjData* data);
   bool FactorHessian(const mjModel* model, const mjData* data, bool vectors);
   void Residual(const mjModel* model, mjData* data);
+  void MakeDifference(const mjModel* model);
   bool Differences(const mjModel* model, mjData* data, std::string* missing);
   void SubtractRne(const mjModel* model, const mjData* data);
   void ApplyIntegrator(const mjModel* model, const mjData* data);
@@ -163,6 +164,7 @@ class AnalyticBackend final : public Backend {
   bool strict_;
   TermSwitch switch_;
   double smoothing_;
+  mjtSize ncam_, nlight_;
   bool smoothed_ = false;  // efc_D, states and forces of the data are ours
   std::vector<double> hardest_work_;
   bool hides_forces_ = false;                        // of constraints: the engine's go as the least R

@@ -251,10 +251,11 @@ void Certifier::Cutoffs() {
   }
 }
 
-// sensors that show a place or direction, found by rays or as that of nearest points
+// sensors that show a place or direction, found by rays or as that of nearest points, or tell on which side of a border
+// something is
 bool ShowsPlace(int type) {
   return type == mjSENS_RANGEFINDER || type == mjSENS_GEOMDIST || type == mjSENS_GEOMNORMAL ||
-         type == mjSENS_GEOMFROMTO;
+         type == mjSENS_GEOMFROMTO || type == mjSENS_INSIDESITE;
 }
 
 // (K10) neighbours along each coordinate and control whose step takes another branch, of what kind it may be
@@ -268,13 +269,25 @@ void Certifier::Neighbours() {
   stencil.CaptureConverged(&model, data.get());
   stencil.Restore(model.get(), data.get(), -1, 0);
   model.SelectActivationBranches(data.get(), 1);
-  const auto step = [&](int column, double nudge, SwitchSet* set) {
+  std::vector<int> zoned;  // sensors of contacts at a site
+  for (int i = 0; i < m_->nsensor && !(m_->opt.disableflags & mjDSBL_SENSOR); i++) {
+    if (ReadsContactsOfSite(m_, i)) zoned.push_back(i);
+  }
+  using Zones = std::vector<std::vector<char>>;
+  const auto step = [&](int column, double nudge, SwitchSet* set, Zones* zones) {
+    zones->resize(zoned.size());
+    if (!zoned.empty()) {
+      stencil.Restore(model.get(), data.get(), column, nudge);
+      mj_fwdPosition(model.get(), data.get());
+      for (std::size_t k = 0; k < zoned.size(); k++) ContactsOfSite(m_, data.get(), zoned[k], &(*zones)[k]);
+    }
     stencil.Restore(model.get(), data.get(), column, nudge);
     set->Clear();
     set->Step(model.get(), data.get());
   };
   SwitchSet here, there;
-  step(-1, 0, &here);
+  Zones zones_here, zones_there;
+  step(-1, 0, &here, &zones_here);
   const VectorXd sensed = Eigen::Map<const VectorXd>(data->sensordata, m_->nsensordata);
   std::vector<char> leaps(m_->nsensor, 0);
   std::map<std::string, std::pair<int, int>> changes;  // what differs: along which column first, along how many
@@ -287,8 +300,11 @@ void Certifier::Neighbours() {
     const char* change = nullptr;
     for (const int sign : {1, -1}) {
       if (change || side == (sign > 0 ? Side::kBackward : Side::kForward)) continue;
-      step(column, sign * nudge, &there);
+      step(column, sign * nudge, &there, &zones_there);
       change = there.DifferenceFrom(here, end);
+      for (std::size_t k = 0; k < zoned.size() && !change; k++) {
+        leaps[zoned[k]] = leaps[zoned[k]] || zones_there[k] != zones_here[k];
+      }
       for (int i = 0; i < m_->nsensor; i++) {
         if (!ShowsPlace(m_->sensor_type[i])) continue;
         const int at = m_->sensor_adr[i], n = m_->sensor_dim[i];
@@ -319,7 +335,11 @@ void Certifier::Tendons() {
   if (!turns.empty()) Add(turns, "wraps", "another side", 0, "m", true);
   for (const WrapRoom& room : tendons.Rooms(m_, d_)) {
     Add(Name("path", mjOBJ_TENDON, room.tendon) + " at " + ElementName(m_, mjOBJ_GEOM, room.geom),
-        room.wraps ? "wraps" : "straight", room.wraps ? "straight" : "wraps", room.room, "m", room.wraps);
+        room.wraps ? "wraps" : "straight",
+        room.turns   ? "another side"
+        : room.wraps ? "straight"
+                     : "wraps",
+        room.room, "m", room.wraps);
   }
   for (int t = 0; t < m_->ntendon && !(m_->opt.disableflags & mjDSBL_SPRING); t++) {
     const mjtNum* rest = SpringRange(m_, d_, t);

@@ -125,7 +125,8 @@ std::vector<char> Certifier::ReadContacts() const {
   std::vector<char> read(d_->ncon, 0);
   std::vector<MatchedContact> matched;
   for (int i = 0; i < m_->nsensor && !(m_->opt.disableflags & mjDSBL_SENSOR); i++) {
-    if (m_->sensor_type[i] != mjSENS_CONTACT || !MatchContacts(m_, d_, i, &matched)) continue;
+    if (m_->sensor_type[i] != mjSENS_CONTACT) continue;
+    MatchContacts(m_, d_, i, &matched);
     const std::size_t count = std::min(matched.size(), static_cast<std::size_t>(ContactSlots(m_, i)));
     for (std::size_t k = 0; k < count; k++) read[matched[k].contact] = 1;
   }
@@ -175,7 +176,8 @@ void Certifier::Noslip() {
 void Certifier::ContactSensors() {
   std::vector<MatchedContact> found;
   for (int i = 0; i < m_->nsensor; i++) {
-    if (!ChoosesContacts(m_, i) || !MatchContacts(m_, d_, i, &found)) continue;
+    if (!ChoosesContacts(m_, i)) continue;
+    MatchContacts(m_, d_, i, &found);
     const bool nearest = ReductionOf(m_, i) == Reduction::kNearest;
     const double room = ChoiceRoom(m_, i, found);
     if (room == mjMAXVAL) continue;

@@ -56,12 +56,17 @@ std::vector<char> JumpsAtLimits(const mjModel* m, const mjData* d) {
   return jumps;
 }
 
-// do passive and actuator forces feel contacts, or what else is as stiff
-bool HasStiffForces(const mjModel* m) {
-  return m->nflex > 0 || m->flg_adhesion || mjcb_passive || HasPlugins(m, mjPLUGIN_PASSIVE) ||
+// do slopes of forces by velocity, which implicit integrators have in their matrix, feel contacts or what else is as
+// stiff
+bool HasStiffDamping(const mjModel* m) {
+  return m->flg_adhesion || mjcb_passive || HasPlugins(m, mjPLUGIN_PASSIVE) ||
+         std::any_of(m->flex_passive, m->flex_passive + m->nflex, [](mjtByte passive) { return passive; }) ||
          std::any_of(m->actuator_trntype, m->actuator_trntype + m->nactuator,
                      [](int type) { return type == mjTRN_BODY; });
 }
+
+// do passive and actuator forces?
+bool HasStiffForces(const mjModel* m) { return m->nflex > 0 || HasStiffDamping(m); }
 
 }  // namespace
 
@@ -381,8 +386,9 @@ bool ResidualDifference::Compute(const mjModel* m, const mjData* d, const Vector
   soft.inertia = terms.inertia && !exact;
   soft.constraint = soft.metric = stiff.inertia = false;
   stiff.metric = terms.metric && IsDiscrete(m);
-  if (forces_stiff) soft.passive = soft.actuation = soft.integrator = false;
-  else stiff.passive = stiff.actuation = stiff.integrator = false;
+  // a quotient of ā has the rounding of all of a: with a flex, too, at the longer nudges
+  (forces_stiff ? soft : stiff).passive = (forces_stiff ? soft : stiff).actuation = false;
+  (HasStiffDamping(m) ? soft : stiff).integrator = false;
   if (exact) Inertia(m, a, sum.topLeftCorner(nv, 2 * nv));
   euler_by_position_ = terms.integrator && m->opt.integrator == mjINT_EULER && HasImplicitVelocity(m) && polynomial;
   if (euler_by_position_) EulerByPosition(m, terms.applied ? *terms.applied : a, sum.block(nv, 0, nv, nv));
@@ -393,6 +399,7 @@ bool ResidualDifference::Compute(const mjModel* m, const mjData* d, const Vector
     stiff_ = is_stiff;
     last_column_ = terms_.actuation || terms_.integrator || terms_.metric ? dims_.ndx + dims_.nu : 2 * nv;
     if (!Differences(m, evaluate, 2 * nv + 2 * na, &all, reason)) return euler_by_position_ = false;
+    if (!is_stiff && soft.integrator && stiff.actuation) all.bottomRows(2 * na).setZero();  // come with the actuation
     sum.topRows(nv).noalias() += mass.asDiagonal() * all.topRows(nv);
     sum.bottomRows(nv + 2 * na) += all.bottomRows(nv + 2 * na);
   }

@@ -223,6 +223,16 @@ void SensorDerivative::Compute(const SensorPoint& point, const std::vector<char>
   }
 }
 
+namespace {
+
+// mj_camlight alone makes its frame
+bool ReadsCamera(const mjModel* m, int i) {
+  return m->sensor_type[i] == mjSENS_CAMPROJECTION || m->sensor_objtype[i] == mjOBJ_CAMERA ||
+         m->sensor_reftype[i] == mjOBJ_CAMERA;
+}
+
+}  // namespace
+
 void SensorDerivative::Select(const mjModel* m, const double* covector) {
   reads_axes_ = reads_contacts_ = reads_values_ = false;
   selected_.assign(m->nsensor, 0);
@@ -233,7 +243,7 @@ void SensorDerivative::Select(const mjModel* m, const double* covector) {
     selected_[i] = 1;
     reads_axes_ = reads_axes_ || NeedsTree(m->sensor_type[i]);
     reads_contacts_ = reads_contacts_ || m->sensor_type[i] == mjSENS_CONTACT;
-    reads_values_ = reads_values_ || m->sensor_cutoff[i] > 0;
+    reads_values_ = reads_values_ || m->sensor_cutoff[i] > 0 || ReadsCamera(m, i);
   }
 }
 
@@ -289,8 +299,8 @@ bool SensorDerivative::Sensor(int i) {
 
 bool SensorDerivative::ClosedForm(int i) {
   switch (at_.m->sensor_type[i]) {
-    case mjSENS_CLOCK:
-    case mjSENS_INSIDESITE: return true;  // piecewise constant in (x, u)
+    case mjSENS_CLOCK: return true;
+    case mjSENS_INSIDESITE: return at_.m->sensor_intprm[i * mjNSENS] == 0;  // piecewise constant; enclosed: a distance
     case mjSENS_JOINTPOS:
     case mjSENS_JOINTVEL:
     case mjSENS_BALLQUAT:

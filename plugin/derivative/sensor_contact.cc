@@ -17,7 +17,7 @@ bool Involves(const mjModel* m, int body, int geom, int type, int id) {
   switch (type) {
     case mjOBJ_UNKNOWN:
     case mjOBJ_SITE: return true;
-    case mjOBJ_GEOM: return id == geom;
+    case mjOBJ_GEOM: return id == geom && geom >= 0;
     case mjOBJ_BODY: return id == body;
     case mjOBJ_XBODY:
       while (body > id) body = m->body_parentid[body];
@@ -32,8 +32,9 @@ int Match(const mjModel* m, const mjData* d, const mjContact& contact, int i) {
             id2 = m->sensor_refid[i];
   if (type1 == mjOBJ_UNKNOWN && type2 == mjOBJ_UNKNOWN) return 1;
   if (type1 == mjOBJ_SITE && !mj_insideSite(m, d, id1, contact.pos)) return 0;
-  const int geom1 = contact.geom[0], geom2 = contact.geom[1], body1 = m->geom_bodyid[geom1],
-            body2 = m->geom_bodyid[geom2];
+  // a flex is of no body
+  const int geom1 = contact.geom[0], geom2 = contact.geom[1], body1 = geom1 < 0 ? -1 : m->geom_bodyid[geom1],
+            body2 = geom2 < 0 ? -1 : m->geom_bodyid[geom2];
   const bool object1 = Involves(m, body1, geom1, type1, id1), object2 = Involves(m, body2, geom2, type1, id1);
   const bool other1 = Involves(m, body1, geom1, type2, id2), other2 = Involves(m, body2, geom2, type2, id2);
   if ((!object1 && !object2) || (!other1 && !other2)) return 0;
@@ -49,12 +50,13 @@ Reduction ReductionOf(const mjModel* m, int i) { return static_cast<Reduction>(m
 
 bool MatchContacts(const mjModel* m, const mjData* d, int i, std::vector<MatchedContact>* found) {
   const Reduction reduce = ReductionOf(m, i);
+  bool of_geoms = true;
   found->clear();
   for (int c = 0; c < d->ncon; c++) {
     const mjContact& contact = d->contact[c];
-    if (contact.geom[0] < 0 || contact.geom[1] < 0) return false;  // flex
     const int match = Match(m, d, contact, i);
     if (!match) continue;
+    of_geoms = of_geoms && contact.geom[0] >= 0 && contact.geom[1] >= 0;
     mjtNum force[6];
     mj_contactForce(m, d, c, force);
     found->push_back({reduce == Reduction::kNearest     ? contact.dist
@@ -62,11 +64,38 @@ bool MatchContacts(const mjModel* m, const mjData* d, int i, std::vector<Matched
                                                         : 0,
                       c, static_cast<double>(match)});
   }
-  if (!ChoosesContacts(m, i)) return true;
+  if (!ChoosesContacts(m, i)) return of_geoms;
   std::sort(found->begin(), found->end(), [](const MatchedContact& a, const MatchedContact& b) {
     return a.criterion != b.criterion ? a.criterion < b.criterion : a.contact < b.contact;
   });
-  return true;
+  return of_geoms;
+}
+
+bool PassesThroughSite(const mjModel* m, const mjData* d, int site, const mjContact& contact) {
+  const int body = m->site_bodyid[site];
+  int of[2];
+  for (int k = 0; k < 2; k++) of[k] = contact.geom[k] < 0 ? -1 : m->geom_bodyid[contact.geom[k]];
+  if (body != of[0] && body != of[1]) return false;
+  mjtNum ray[3];
+  mju_scl3(ray, contact.frame, body == of[1] ? -1 : 1);
+  return mju_rayGeom(d->site_xpos + 3 * site, d->site_xmat + 9 * site, m->site_size + 3 * site, contact.pos, ray,
+                     m->site_type[site], nullptr) >= 0;
+}
+
+void ContactsOfSite(const mjModel* m, const mjData* d, int i, std::vector<char>* within) {
+  within->clear();
+  const bool touch = m->sensor_type[i] == mjSENS_TOUCH;
+  const int site = m->sensor_objid[i];
+  for (int c = 0; c < d->ncon; c++) {
+    const mjContact& contact = d->contact[c];
+    within->push_back(touch ? PassesThroughSite(m, d, site, contact)
+                            : static_cast<char>(mj_insideSite(m, d, site, contact.pos)));
+  }
+}
+
+bool ReadsContactsOfSite(const mjModel* m, int i) {
+  return m->sensor_type[i] == mjSENS_TOUCH ||
+         (m->sensor_type[i] == mjSENS_CONTACT && m->sensor_objtype[i] == mjOBJ_SITE);
 }
 
 int ContactSlots(const mjModel* m, int i) {

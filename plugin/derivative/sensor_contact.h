@@ -19,8 +19,17 @@ struct MatchedContact {
   double sign;  ///< −1: seen the other way round
 };
 
-/// The contacts that match, in the order of the sensor's slots. @return false where one is of a flex.
+/// The contacts that match, in the order of the sensor's slots. @return false where one of them is of a flex.
 bool MatchContacts(const mjModel* model, const mjData* data, int sensor, std::vector<MatchedContact>* found);
+
+/// Is the contact one of the site's body, and does its normal meet the site, as a touch sensor asks?
+bool PassesThroughSite(const mjModel* model, const mjData* data, int site, const mjContact& contact);
+
+/// Is it a sensor of contacts at a site?
+bool ReadsContactsOfSite(const mjModel* model, int sensor);
+
+/// Which contacts are at its site: one entry a contact.
+void ContactsOfSite(const mjModel* model, const mjData* data, int sensor, std::vector<char>* within);
 
 int ContactSlots(const mjModel* model, int sensor);
 

@@ -365,22 +365,15 @@ void PullAppliedWrenches(const mjModel* m, const mjData* d, int sensor, const do
 bool SensorDerivative::Touch(int i) {
   const mjModel* m = at_.m;
   const mjData* d = at_.d;
-  const int site = m->sensor_objid[i], body = m->site_bodyid[site];
   rows_.Begin(1);
   for (int c = 0; c < d->ncon; c++) {
     const mjContact& contact = d->contact[c];
     if (contact.efc_address < 0) continue;
-    mjtNum force[6], ray[3];
+    mjtNum force[6];
     mj_contactForce(m, d, c, force);
     if (force[0] <= 0) continue;
     if (contact.geom[0] < 0 || contact.geom[1] < 0) return false;  // flex
-    const int body1 = m->geom_bodyid[contact.geom[0]], body2 = m->geom_bodyid[contact.geom[1]];
-    if (body != body1 && body != body2) continue;
-    mju_scl3(ray, contact.frame, body == body2 ? -1 : 1);
-    if (mju_rayGeom(d->site_xpos + 3 * site, d->site_xmat + 9 * site, m->site_size + 3 * site, contact.pos, ray,
-                    m->site_type[site], nullptr) < 0) {
-      continue;
-    }
+    if (!PassesThroughSite(m, d, m->sensor_objid[i], contact)) continue;
     const ContactMotion* motion = at_.constraint->contact_motion(c);
     if (!motion) return false;
     const SensedContact& sensed = FindContact(c);

@@ -142,6 +142,10 @@ bool FindRoom(const Vec3* end, double radius, bool inside, const Vec3* side, Wra
   const double beyond = nearest.norm() - radius;
   out->wraps = inside ? beyond > 0 : beyond < 0;
   out->room = std::abs(beyond);
+  if (!inside && !side && out->wraps && nearest.norm() < out->room) {
+    out->turns = true;
+    out->room = nearest.norm();
+  }
   if (inside || !side) return true;
   const Vec3 across = end[0].cross(end[1]);
   Vec3 direction = *side - across * across.dot(*side) / std::max(mjMINVAL, across.squaredNorm());

@@ -32,10 +32,10 @@ bool FindCrossingWrench(const mjModel* model, const mjData* data, int tendon, in
                         CrossingWrench* out);
 
 /// A geom that a tendon may wrap, and how far the straight line between the sites beside it is from where it begins or
-/// ceases to [m]. (T14)
+/// ceases to, or, `turns`, from the middle, beyond which the path goes around by the other side [m]. (T14)
 struct WrapRoom {
   int tendon = 0, geom = 0;
-  bool wraps = false;
+  bool wraps = false, turns = false;
   double room = 0;
 };
 

@@ -261,7 +261,8 @@ void SwitchSet::NoteTendons(const mjModel* model, const mjData* data) {
 
 void SwitchSet::NoteSensors(const mjModel* model, const mjData* data) {
   for (int i = 0; i < model->nsensor; ++i) {
-    if (ChoosesContacts(model, i) && MatchContacts(model, data, i, &matched_)) {
+    if (ChoosesContacts(model, i)) {
+      MatchContacts(model, data, i, &matched_);
       const int slots = std::min(ContactSlots(model, i), static_cast<int>(matched_.size()));
       const double scale = ReductionOf(model, i) == Reduction::kNearest ? 1
                            : slots > 0                                  ? std::sqrt(-matched_[0].criterion)

@@ -418,9 +418,18 @@ TEST_F(CertificateTest, ATendonIsAsFarFromWrappingAsItsPathSays) {
         };
         const int here = points(y);
         const Certificate certificate = Certify(model.get(), data.get());
-        const Switch* wrap = Find(certificate, "path of t at pin", here == 4 ? "straight" : "wraps");
+        const double middle = std::abs(y + 0.05) * std::cos(std::atan(0.05));
+        const bool turns = !*side && here == 4 && middle < 0.125;
+        const Switch* wrap = Find(certificate, "path of t at pin",
+                                  turns       ? "another side"
+                                  : here == 4 ? "straight"
+                                              : "wraps");
         ASSERT_NE(wrap, nullptr);
         EXPECT_EQ(wrap->state, here == 4 ? "wraps" : "straight");
+        if (turns) {
+          EXPECT_NEAR(wrap->distance, middle, 1e-12);
+          continue;
+        }
 
         // the line leans by 1 : 20; where the path changes along the slide
         double way = mjMAXVAL;
@@ -446,6 +455,73 @@ TEST_F(CertificateTest, ATendonIsAsFarFromWrappingAsItsPathSays) {
       }
     }
   }
+}
+
+// near the middle of what it wraps the path is about to go around by the other side: its length has a corner there
+TEST_F(CertificateTest, ATendonThroughTheMiddleIsAboutToTurnToTheOtherSide) {
+  for (const char* type : {"sphere", "cylinder"}) {
+    const ModelPtr model = LoadModelFromString(std::string(R"(<mujoco><worldbody><geom name="pin" type=")") + type +
+                                               R"(" size=".25 1" contype="0" conaffinity="0"/>
+      <body><joint type="slide" axis="0 1 0"/><geom size=".0625" contype="0" conaffinity="0"/><site name="a" pos="-1 0 0"/>
+      <site name="b" pos="1 0 0"/></body></worldbody>
+      <tendon><spatial name="t" stiffness="10"><site site="a"/><geom geom="pin"/><site site="b"/></spatial></tendon></mujoco>)");
+    const DataPtr data = MakeData(model.get());
+    for (const double y : {-0.1, -1e-7, 1e-8, 0.12, 0.2}) {
+      SCOPED_TRACE(std::string(type) + " at " + std::to_string(y));
+      data->qpos[0] = y;
+      const Certificate certificate = Certify(model.get(), data.get());
+      const bool nearer = std::abs(y) < 0.125;
+      const Switch* wrap = Find(certificate, "path of t at pin", nearer ? "another side" : "straight");
+      ASSERT_NE(wrap, nullptr);
+      EXPECT_NEAR(wrap->distance, nearer ? std::abs(y) : 0.25 - std::abs(y), 1e-12);
+      EXPECT_EQ(certificate.label == Smoothness::kSmooth, std::abs(y) > 1e-3);
+    }
+    // exactly there: a corner, whatever slope is returned
+    data->qpos[0] = 0;
+    EXPECT_NE(Certify(model.get(), data.get()).label, Smoothness::kSmooth);
+  }
+}
+
+// sensors that tell on which side of a border something is, or read contacts within a site: at the border they jump
+TEST_F(CertificateTest, SensorsAtTheBorderOfASiteAreAboutToJump) {
+  for (const bool near : {true, false}) {
+    const std::string at = near ? ".09999999" : ".099";
+    const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom type="plane" size="1 1 .1"/>
+      <body name="b" pos="0 0 .0499"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/>
+        <geom name="g" size=".05"/><site name="sole" type="box" size=".1 .1 .1" pos=")" +
+                                               at + R"( 0 -.05"/></body>
+      <body pos="0 3 1"><joint type="slide" axis="0 1 0"/><geom size=".1"/><site name="other" pos=")" +
+                                               at + R"( 0 0"/></body>
+      <site name="zone" type="box" size=".1 .1 .1" pos=")" +
+                                               at + R"( 0 0"/></worldbody>
+      <sensor><contact name="contacts" site="zone" data="found force"/><touch name="touch" site="sole"/>
+        <insidesite name="inside" site="zone" objtype="geom" objname="g"/></sensor></mujoco>)");
+    const DataPtr data = MakeData(model.get());
+    const Certificate certificate = Certify(model.get(), data.get());
+    for (const char* sensor : {"contacts", "inside"}) {
+      EXPECT_EQ(Find(certificate, "place of " + std::string(sensor), "another place") != nullptr, near) << sensor;
+    }
+    // the touch sensor moves with its body, and so does the ball's contact: nothing moves it across
+    EXPECT_EQ(Find(certificate, "place of touch", "another place"), nullptr);
+  }
+}
+
+// contacts of a flex elsewhere do not matter to a sensor that chooses among others
+TEST_F(CertificateTest, ATieBetweenContactsIsOneBesideAFlexToo) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom name="floor" type="plane" size="2 2 .1"/>
+    <body name="box" pos=".6 0 .049"><freejoint/><geom name="box" type="box" size=".06 .05 .05"/></body>
+    <flexcomp name="f" type="grid" count="3 1 1" spacing=".1 .1 .1" radius=".02" dim="1" mass=".5" pos="0 0 .0198">
+      <edge damping=".1"/></flexcomp></worldbody>
+    <sensor><contact name="strongest" geom1="box" data="found force" reduce="maxforce"/></sensor></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  for (int k = 0; k < 500; k++) mj_step(model.get(), data.get());
+  mj_forward(model.get(), data.get());
+  ASSERT_GT(data->ncon, 4) << "the rope lies on the floor, too";
+  const Certificate certificate = Certify(model.get(), data.get());
+  const Switch* choice = Find(certificate, "choice of strongest", "another contact");
+  ASSERT_NE(choice, nullptr);
+  EXPECT_LT(choice->distance, 1e-6);
+  EXPECT_NE(certificate.label, Smoothness::kSmooth);
 }
 
 // along the pin's axis its line is one point across

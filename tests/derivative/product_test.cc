@@ -293,6 +293,47 @@ TEST_F(ProductTest, AgreeWhereATermIsDifferenced) {
   }
 }
 
+// What one call leaves in a linearizer is not to be felt by another: later stages of RK4 run without cameras and
+// lights, and the data of the differences, made by whichever call needs it first, is for the first stage, too.
+TEST_F(ProductTest, CallsLeaveNothingBehindForOthers) {
+  const ModelPtr model = LoadModelFromString(
+      R"(<mujoco><option integrator="RK4"><flag diagexact="enable"/></option><worldbody><camera/><camera/><light/><light/>
+    <body><joint range="-36 3.7"/><geom size=".06" pos=".1 0 0"/><camera/><body pos=".2 0 0"><joint/><geom size=".05" pos=".1 0 0"/></body></body>
+    </worldbody></mujoco>)");
+  mjModel* m = model.get();
+  const Dims dims(m);
+  Linearizer reused(m);
+  const DataPtr data = MakeData(m);
+  data->qvel[0] = 4;
+  int differenced = 0;
+  for (int step = 0; step < 25; step++) {
+    SCOPED_TRACE(step);
+    const VectorXd x = GetState(m, data.get()), u, context = GetContext(m, data.get());
+    const VectorXd lambda = VectorXd::LinSpaced(dims.ndx, 1, 2);
+    const MatrixXd dx = lambda, du(0, 1);
+    reused.SetContext(context);
+    Linearizer fresh[3] = {Linearizer(m), Linearizer(m), Linearizer(m)};
+    for (Linearizer& linearizer : fresh) linearizer.SetContext(context);
+    StepDerivative a, b;
+    StepJvp push_a, push_b;
+    StepVjp pull_a, pull_b;
+    reused.Jvp(x, u, dx, du, &push_a);
+    fresh[0].Jvp(x, u, dx, du, &push_b);
+    reused.Vjp(x, u, lambda, &pull_a);
+    fresh[1].Vjp(x, u, lambda, &pull_b);
+    reused.Linearize(x, u, &a);
+    fresh[2].Linearize(x, u, &b);
+    EXPECT_TRUE(support::MatricesNearRelative(push_a.dx, push_b.dx, 1e-12));
+    EXPECT_TRUE(support::MatricesNearRelative(pull_a.x, pull_b.x, 1e-12));
+    EXPECT_TRUE(support::MatricesNearRelative(a.A, b.A, 1e-12));
+    EXPECT_TRUE(support::MatricesNearRelative(pull_a.x, a.A.transpose() * lambda, 1e-9));
+    differenced += a.coverage.Worst() == Level::kResidual;
+    mj_step(m, data.get());
+  }
+  EXPECT_GT(differenced, 3);
+  EXPECT_LT(differenced, 25);
+}
+
 // at the other levels the products are made of the matrices
 TEST_F(ProductTest, EveryLevelHasThem) {
   const ModelPtr model = LoadModel(COSTATE_TESTDATA "/many_terms.xml");

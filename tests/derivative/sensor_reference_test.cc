@@ -46,6 +46,26 @@ TEST_F(SensorReferenceTest, KineticEnergyIsThatOfTheStateInDifferencesOfSteps) {
   }
 }
 
+// (M1): how far a geom, all of a body or a site juts out of another site is a distance
+TEST_F(SensorReferenceTest, EnclosureIsADistance) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody>
+    <site name="zone" type="box" size=".3 .3 .3" euler="10 20 30"/>
+    <body name="b"><freejoint/><geom name="g" type="box" size=".05 .06 .07" pos=".01 0 0"/>
+      <geom type="capsule" size=".02 .1" pos=".1 0 .05"/><site name="s" type="sphere" size=".02" pos="0 .1 0"/></body></worldbody>
+    <sensor><insidesite site="zone" objtype="geom" objname="g" enclosed="true"/>
+      <insidesite site="zone" objtype="body" objname="b" enclosed="true"/>
+      <insidesite site="zone" objtype="site" objname="s" enclosed="true"/></sensor></mujoco>)");
+  for (unsigned seed = 1; seed < 4; seed++) {
+    SCOPED_TRACE(seed);
+    const DataPtr data = MakeData(model.get());
+    SetState(model.get(), data.get(), support::RandomState(model.get(), seed, {.position = 0.3}));
+    const StepDerivative value = Linearize(model.get(), data.get());
+    for (int row = 0; row < 3; row++) EXPECT_NEAR(value.C.row(row).head(3).norm(), 1, 1e-6) << row;
+    EXPECT_EQ(value.coverage.Worst(), Level::kResidual);
+    ExpectReference(model.get(), data.get(), value);
+  }
+}
+
 // (M19): those at which the engine's search of curved surfaces ends are not theirs, but as smooth: they are differenced
 TEST_F(SensorReferenceTest, NearestPointsOfASearchAreThoseOfTheEngine) {
   const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody>

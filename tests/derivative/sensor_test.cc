@@ -64,18 +64,21 @@ void ExpectPulled(const mjModel* m, const mjData* point) {
   for (bool differenced : {false, true}) {
     SCOPED_TRACE(differenced ? "differenced" : "closed");
     AnalyticBackend backend(m, false, {.sensors = differenced});
-    const DataPtr data = MakeData(m);
+    const DataPtr linearized = MakeData(m);
     StepDerivative d;
     StepVjp vjp;
     std::string missing;
-    mj_copyState(m, point, data.get(), mjSTATE_INTEGRATION);
-    ASSERT_TRUE(backend.Linearize(m, data.get(), true, &d, &missing)) << missing;
+    mj_copyState(m, point, linearized.get(), mjSTATE_INTEGRATION);
+    ASSERT_TRUE(backend.Linearize(m, linearized.get(), true, &d, &missing)) << missing;
     VectorXd sigma = support::Random(8).Vector(dims.ns);
     for (int row = 0; row < dims.ns; row++) {
       // forces of contacts are thousands, angles are not
       sigma[row] /= std::max(1.0, d.C.row(row).cwiseAbs().maxCoeff());
     }
+    // data that knows nothing of the point but its state, neither frames of cameras nor sensors
+    const DataPtr data = MakeData(m);
     const auto expect = [&](ConstVectorRef next, const VectorXd& s) {
+      mj_resetData(m, data.get());
       mj_copyState(m, point, data.get(), mjSTATE_INTEGRATION);
       ASSERT_TRUE(backend.Vjp(m, data.get(), {next, s, false}, &vjp, &missing)) << missing;
       ASSERT_EQ(vjp.status, StepStatus::kOk);
