@@ -73,7 +73,7 @@ struct StepJvp {
 struct AccelerationDerivative {
   VectorXd qacc;   ///< (nv), converged
   MatrixXd x, u;   ///< nv × ndx, nv × nu
-  MatrixXd force;  ///< by qfrc_applied: (M + Jᵀ s'' J)⁻¹, nv × nv, symmetric
+  MatrixXd force;  ///< by qfrc_applied: (M + Jᵀ s'' J)⁻¹, nv × nv, symmetric but under the discrete integrator
   StepStatus status = StepStatus::kOk;
   Coverage coverage;
 };

@@ -4,6 +4,7 @@
 #define COSTATE_SAMPLING_H_
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include <costate/solver.h>
@@ -24,6 +25,9 @@ struct SamplingOptions {
   int threads = 0;  ///< 0: all cores
 };
 
+/// Called from the caller's thread after each iteration with the lowest cost so far; false ends the search there.
+using SamplingCallback = std::function<bool(int iteration, double cost)>;
+
 struct SamplingResult {
   MatrixXd U;                ///< nu × N: the best that was seen, the guess included
   double cost = 0;           ///< infinite when no rollout could be simulated
@@ -35,9 +39,12 @@ struct SamplingResult {
 ///
 /// Each iteration draws c_i = mean + spread ∘ n_i, rolls all out in parallel, and moves mean and spread to the elites'.
 /// Sample i's numbers come from (seed, iteration, i) alone: the same bits at any thread count.
-/// @throws Error{kDimensionMismatch}, Error{kInvalidArgument} for an option out of range.
+/// @throws Error{kDimensionMismatch}, Error{kInvalidArgument} for an option out of range, or samples that take more
+/// than
+///         8 GiB.
 /// Cost: samples × N × substeps steps an iteration. Source: Howell et al. 2022 (predictive sampling), Rubinstein 1999.
-SamplingResult SampleControls(const Problem& problem, ConstMatrixRef U, const SamplingOptions& options = {});
+SamplingResult SampleControls(const Problem& problem, ConstMatrixRef U, const SamplingOptions& options = {},
+                              const SamplingCallback& callback = {});
 
 }  // namespace costate
 

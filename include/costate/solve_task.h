@@ -12,6 +12,7 @@ namespace costate {
 
 /// What is told on the way; any may be empty.
 struct TaskCallbacks {
+  SamplingCallback sampling{};  ///< after each round of a sampled start; false ends it, and the solve where it begins
   std::function<void(const SamplingResult&)> sampled{};  ///< once, before the first iteration
   IterationCallback iteration{};
   StageCallback stage{};         ///< of <smooth>

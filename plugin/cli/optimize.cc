@@ -149,10 +149,14 @@ bool LimitsForces(const mjModel* m) {
 TaskCallbacks TellingCallbacks(const Task& task, const OptimizeOptions& options, Progress* progress,
                                const IterationCallback& iteration) {
   TaskCallbacks callbacks{.iteration = iteration};
+  callbacks.sampling = [&task, progress](int round, double cost) {
+    progress->Stage(0, fmt::format("sampling, round {} of {}, cost {:.6g}", round, task.sampling.iterations, cost));
+    return !Interrupted();
+  };
   if (options.quiet) return callbacks;
   callbacks.sampled = [&task, progress](const SamplingResult& start) {
     progress->Line(fmt::format("sampling: {} rounds of {} samples take the cost of the guess from {:.6g} to {:.6g}",
-                               task.sampling.iterations, task.sampling.samples, start.initial_cost, start.cost));
+                               start.best.size(), task.sampling.samples, start.initial_cost, start.cost));
   };
   callbacks.stage = [progress](int stage, const ContinuationStage& s) {
     progress->Line(fmt::format("stage {}: {}", stage + 1, s.smoothing));
@@ -161,13 +165,12 @@ TaskCallbacks TellingCallbacks(const Task& task, const OptimizeOptions& options,
     progress->Line(without ? "without the model's own limits first, which <limit> keeps off"
                            : "now with the model's own limits");
   };
-  callbacks.round = [&task, progress, best = 0.0](const BasinHoppingRound& round) mutable {
-    const bool last = round.number > task.hopping.rounds, kept = round.violation <= task.constrained.tolerance;
+  callbacks.round = [&task, progress, best = 0.0, ways = 0](const BasinHoppingRound& round) mutable {
+    const bool kept = round.violation <= task.constrained.tolerance;
     const std::string missed = kept ? "" : fmt::format(", constraints missed by {:.3g}", round.violation);
     if (round.back) {
-      progress->Line(fmt::format("back within the constraints, round {}: {:.7g}{}{}",
-                                 round.number - task.hopping.rounds - 1, round.cost, kept ? ", all kept" : missed,
-                                 round.better ? "" : "; no better"));
+      progress->Line(fmt::format("back within the constraints, round {}: {:.7g}{}{}", ++ways, round.cost,
+                                 kept ? ", all kept" : missed, round.better ? "" : "; no better"));
       return;
     }
     const std::string verdict = round.number == 0 ? ""
@@ -175,11 +178,12 @@ TaskCallbacks TellingCallbacks(const Task& task, const OptimizeOptions& options,
                                                   : fmt::format("; {:.7g} stays", best);
     if (round.better) best = round.cost;
     const bool led = task.continuation.smooth.any();
-    progress->Line(fmt::format("{}: {:.7g}{}{}",
-                               round.number == 0 ? (led ? "from there" : "from the guess")
-                               : last            ? "to the end"
-                                                 : fmt::format("round {}", round.number),
-                               round.cost, missed, verdict));
+    progress->Line(fmt::format(
+        "{}: {:.7g}{}{}",
+        round.number == 0 ? (led ? "from there" : "from the guess")
+        : round.last      ? "to the end"
+                          : fmt::format("round {}{}", round.number, round.sampled ? ", from sampled controls" : ""),
+        round.cost, missed, verdict));
   };
   return callbacks;
 }

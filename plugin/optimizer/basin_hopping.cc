@@ -1,5 +1,6 @@
 // Beyond the nearest minimum. README.md, "Basin hopping".
 #include <costate/basin_hopping.h>
+#include <costate/sampling.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <exception>
 #include <iterator>
 #include <numeric>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -37,6 +39,11 @@ constexpr Racer kRacers[] = {{0.3, RegularizationRule::kPromise},
                              {0.03, RegularizationRule::kPromise},
                              {0.3, RegularizationRule::kStep},
                              {0.03, RegularizationRule::kStep}};
+
+// behind a stall, as long as the guess's cost is hardly less: so many times the rounds
+constexpr double kHardlyLess = 0.9;
+constexpr int kMoreRounds = 3;
+constexpr double kSampledLess = 0.99;  // in terms of the best: sampled controls that are gone on from
 
 constexpr int kPieces = 6;  // straight ones of a slow kick
 
@@ -88,7 +95,8 @@ class BasinHopping {
         hopping_(hopping),
         constrained_(constrained),
         callback_(callback),
-        round_callback_(round_callback) {}
+        round_callback_(round_callback),
+        rounds_(hopping.rounds) {}
 
   BasinHoppingResult Run(const Guess& guess);
   BasinHoppingResult GoOnFrom(SolveResult led);
@@ -97,14 +105,17 @@ class BasinHopping {
   void SolvePlainly(const Guess& guess);
   BasinHoppingResult Hop(double tolerance);
   void Tell(const BasinHoppingRound& done);
-  int Left() const { return options_.iterations - static_cast<int>(iterations_.size()); }
+  int Left() const { return options_.iterations + sampled_ - static_cast<int>(iterations_.size()); }
   Rank RankOf(double violation, double cost) const;
   std::vector<Guess> Kicked(int round) const;
   IlqrOptions OptionsOf(int round, int i) const;
   using SideSolver = std::function<SolveResult(int i, int threads, const IterationCallback& meet)>;
   std::vector<SolveResult> SideBySide(int width, const SideSolver& solver);
-  void Round(const std::vector<Guess>& guesses, int iterations, double tolerance, int round);
+  void Round(const std::vector<Guess>& guesses, int iterations, double tolerance, int round, bool sampled = false);
+  std::optional<Guess> Sampled();
+  bool IsUntouched() const;
   bool IsMissed() const;
+  bool IsWorthAnother() const;
   bool IsMuchCheaper(const SolveResult& result) const;
   bool MayGoBack();
   int GoBack(const std::vector<SolveResult>& starts, const SolveResult& before, int done, int until);
@@ -122,11 +133,13 @@ class BasinHopping {
   const ConstrainedOptions& constrained_;
   const IterationCallback& callback_;
   const BasinHoppingCallback& round_callback_;
+  int rounds_;  // of kicks
 
   std::vector<IterationRecord> iterations_;
   bool interrupted_ = false;
   std::exception_ptr thrown_;  // by the callback
   int halfway_ = 0;            // of a race; 0: there is none
+  int sampled_ = 0;            // of the iterations
   BasinHoppingRound first_;
   BasinHoppingResult out_;            // without the iterations
   std::vector<SolveResult> cheaper_;  // of the rounds of kicks, where they miss constraints
@@ -160,7 +173,7 @@ IlqrOptions BasinHopping::OptionsOf(int round, int i) const {
     options.regularization_init *= kRacers[i - 1].factor;
     options.regularization_rule = kRacers[i - 1].rule;
   }
-  if (round > hopping_.rounds || (round == 0 && hopping_.after_stall)) return options;
+  if (round > rounds_ || (round == 0 && hopping_.after_stall)) return options;
   const bool further = round == 0 && i == hopping_.width;
   options.regularization_init *= kFirstRegularization * std::pow(kNextRegularization, further ? 1 : i);
   options.regularization_sweep = options.leave_saddles = false;  // a kick leaves a saddle, too
@@ -213,7 +226,7 @@ bool BasinHopping::Take(std::vector<SolveResult>* results, BasinHoppingRound* ro
                                      [&](const SolveResult& a, const SolveResult& b) { return rank(a) < rank(b); });
   round->cost = best->cost;
   round->violation = best->status == SolveStatus::kDiverged ? kInf : best->violation;
-  const bool first = round->number == 0, last = round->number == hopping_.rounds + 1;
+  const bool first = round->number == 0, last = round->last;
   if (!first && (last ? rank(out_.result) < rank(*best) : rank(out_.result) <= rank(*best))) {
     if (last && best->status == SolveStatus::kInfeasible) SayInfeasible();
     return false;
@@ -264,7 +277,28 @@ std::vector<SolveResult> BasinHopping::SideBySide(int width, const SideSolver& s
   return results;
 }
 
-void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, double tolerance, int round) {
+// There is no slope that kicks could lead to: controls found without, if they cost less. A record a round of samples,
+// beside the iterations that the solves have.
+std::optional<Guess> BasinHopping::Sampled() {
+  const SamplingOptions options{.seed = hopping_.seed, .threads = options_.threads};
+  SamplingResult sampled = SampleControls(problem_, out_.result.trajectory.U, options, [&](int, double cost) {
+    IterationRecord record;
+    record.iteration = static_cast<int>(iterations_.size()) + 1;
+    record.cost = std::min(cost, out_.result.cost);
+    iterations_.push_back(record);
+    ++sampled_;
+    interrupted_ = callback_ && !callback_(record);
+    return !interrupted_;
+  });
+  if (!(sampled.cost < kSampledLess * out_.result.cost)) return std::nullopt;
+  return Guess{{}, std::move(sampled.U)};
+}
+
+bool BasinHopping::IsUntouched() const {
+  return IsStuckAtGuess(out_.result) || !UntouchedTerms(problem_, out_.result.trajectory).empty();
+}
+
+void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, double tolerance, int round, bool sampled) {
   // from the best motion's controls, hence from its start
   Problem problem = problem_;
   const bool follows = out_.result.trajectory.N() > 0;
@@ -273,7 +307,7 @@ void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, doub
 
   const int most = std::min(iterations, Left());
   const auto solve = [&](int i, int threads, const IterationCallback& meet) {
-    IlqrOptions options = OptionsOf(round, i);
+    IlqrOptions options = sampled ? options_ : OptionsOf(round, i);
     options.threads = threads;
     options.iterations = most;
     options.tolerance = tolerance;
@@ -286,11 +320,21 @@ void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, doub
 
   const int before = static_cast<int>(iterations_.size());
   std::vector<SolveResult> results = SideBySide(static_cast<int>(guesses.size()), solve);
-  BasinHoppingRound done{.number = round, .iterations = static_cast<int>(iterations_.size()) - before};
-  if (round > 0 && round <= hopping_.rounds) LookForCheaper(results);
+  BasinHoppingRound done{.number = round,
+                         .iterations = static_cast<int>(iterations_.size()) - before,
+                         .last = round > rounds_,
+                         .sampled = sampled};
+  if (round > 0 && !done.last) LookForCheaper(results);
   done.better = Take(&results, &done);
   if (round > 0 || !hopping_.after_stall) return Tell(done);
   first_ = done;
+}
+
+// behind all rounds of kicks: nothing is found yet, or the last of those that follow then has led on
+bool BasinHopping::IsWorthAnother() const {
+  if (!hopping_.after_stall || (problem_.constraints && problem_.constraints->size() > 0)) return false;
+  return out_.result.cost > kHardlyLess * out_.result.initial_cost ||
+         (rounds_ > hopping_.rounds && out_.rounds.back().better);
 }
 
 bool BasinHopping::IsMissed() const { return out_.result.violation > constrained_.tolerance; }
@@ -375,9 +419,8 @@ int BasinHopping::GoBack(const std::vector<SolveResult>& starts, const SolveResu
       return SolveNear(problem_, near, options, constrained_, meet);
     };
     std::vector<SolveResult> results = SideBySide(kBackWidth, solve);
-    BasinHoppingRound told{.number = hopping_.rounds + 1 + round,
-                           .iterations = static_cast<int>(iterations_.size()) - iterations,
-                           .back = true};
+    BasinHoppingRound told{
+        .number = rounds_ + 1 + round, .iterations = static_cast<int>(iterations_.size()) - iterations, .back = true};
     const bool taken = Take(&results, &told);
     told.better = taken && RankOf(told.violation, told.cost) < RankOf(before.violation, before.cost);
     Tell(told);
@@ -478,17 +521,22 @@ BasinHoppingResult BasinHopping::Hop(double tolerance) {
   const int kept = finish ? hopping_.iterations : 0;
   int round = 1;
   const bool moves = out_.result.status != SolveStatus::kDiverged;
-  for (; round <= hopping_.rounds && moves && Left() > kept && !interrupted_; ++round) {
-    Round(Kicked(round), std::min(hopping_.iterations, Left() - kept), tolerance, round);
+  for (; round <= rounds_ && moves && Left() > kept && !interrupted_; ++round) {
+    const std::optional<Guess> sampled = round == hopping_.rounds + 1 && IsUntouched() ? Sampled() : std::nullopt;
+    if (sampled) {
+      Round({*sampled}, Left() - kept, tolerance, round, true);
+    } else {
+      Round(Kicked(round), std::min(hopping_.iterations, Left() - kept), tolerance, round);
+    }
+    if (round == rounds_ && rounds_ < kMoreRounds * hopping_.rounds && IsWorthAnother()) ++rounds_;
   }
-  const bool all = round > hopping_.rounds;
+  const bool all = round > rounds_;
   if (moves && Left() > 0 && !interrupted_ && finish) {
-    Round({{{}, out_.result.trajectory.U}}, options_.iterations, options_.tolerance, hopping_.rounds + 1);
+    Round({{{}, out_.result.trajectory.U}}, options_.iterations, options_.tolerance, rounds_ + 1);
   }
 
   int better = 0;
-  for (const BasinHoppingRound& done : out_.rounds)
-    better += done.number > 0 && done.number <= hopping_.rounds && done.better;
+  for (const BasinHoppingRound& done : out_.rounds) better += done.number > 0 && !done.last && done.better;
   SolveResult& result = out_.result;
   result.message +=
       fmt::format("; of {} round{} of kicked controls {} led further", round - 1, round == 2 ? "" : "s", better);

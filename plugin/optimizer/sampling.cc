@@ -14,6 +14,8 @@
 namespace costate {
 namespace {
 
+constexpr double kMostGib = 8;  // of samples kept at once
+
 void CheckSampling(const Problem& problem, ConstMatrixRef U, const SamplingOptions& o) {
   CheckSize(problem.model, "U (rows)", U.rows(), "nu", static_cast<int>(problem.model->nu));
   CheckSize(problem.model, "U (columns)", U.cols(), "N", problem.N);
@@ -29,7 +31,8 @@ void CheckSampling(const Problem& problem, ConstMatrixRef U, const SamplingOptio
 
 }  // namespace
 
-SamplingResult SampleControls(const Problem& problem, ConstMatrixRef U, const SamplingOptions& options) {
+SamplingResult SampleControls(const Problem& problem, ConstMatrixRef U, const SamplingOptions& options,
+                              const SamplingCallback& callback) {
   CheckSampling(problem, U, options);
   Simulator simulator(problem.model, problem.context, problem.substeps, options.threads);
   const int nu = static_cast<int>(problem.model->nu), n = options.samples;
@@ -38,6 +41,13 @@ SamplingResult SampleControls(const Problem& problem, ConstMatrixRef U, const Sa
   const int nodes = std::max(1, static_cast<int>(std::min<double>(intervals + 1, problem.N)));
   const MatrixXd S =
       SplineBasis(options.spline.knots > 0 ? options.spline : SplineOptions{nodes, SplineOrder::kCubic}, problem.N);
+  const double gib = 8.0 * n * nu * static_cast<double>(S.rows()) / (1 << 30);
+  if (gib > kMostGib) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("samples is {}: with {} nodes of {} controls each they take {:.3g} GiB, expected at most {:g}", n,
+                    S.rows(), nu, gib, kMostGib));
+  }
   const auto controls = [&](const MatrixXd& c) {
     MatrixXd V = U + c * S;
     for (int t = 0; t < V.cols(); t++) V.col(t) = V.col(t).cwiseMax(problem.u_lower).cwiseMin(problem.u_upper);
@@ -79,6 +89,7 @@ SamplingResult SampleControls(const Problem& problem, ConstMatrixRef U, const Sa
       result.U = controls(first);
     }
     result.best.push_back(result.cost);
+    if (callback && !callback(iteration + 1, result.cost)) break;
 
     // mean and spread of the elites that could be simulated
     int count = 0;

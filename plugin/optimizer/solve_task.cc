@@ -227,9 +227,20 @@ TaskSolution SolveTask(const Task& task, const TaskCallbacks& callbacks) {
   const Problem problem = task.ToProblem();
   Guess guess = task.ToGuess();
   if (task.sampling.iterations > 0) {
-    SamplingResult sampled = SampleControls(problem, guess.U, task.sampling);
+    bool goes_on = true;
+    SamplingResult sampled = SampleControls(problem, guess.U, task.sampling, [&](int round, double cost) {
+      return goes_on = !callbacks.sampling || callbacks.sampling(round, cost);
+    });
     if (callbacks.sampled) callbacks.sampled(sampled);
     guess.U = std::move(sampled.U);
+    if (!goes_on) {
+      TaskCallbacks end = callbacks;
+      end.iteration = [&](const IterationRecord& record) {
+        if (callbacks.iteration) callbacks.iteration(record);
+        return false;
+      };
+      return SolveTask(task, problem, guess, end);
+    }
   }
   return SolveTask(task, problem, guess, callbacks);
 }

@@ -357,6 +357,38 @@ TEST_F(BasinHopping, FollowsAGuessWithoutASlope) {
   EXPECT_EQ(solve("0", "").result.status, SolveStatus::kConverged);
 }
 
+// kicks too small to reach the puck: where nothing is gained a round from sampled controls follows, and where that
+// finds nothing either all further ones
+TEST_F(BasinHopping, SamplesWhereKicksGainNothing) {
+  const support::TemporaryFolder folder;
+  folder.Write("push.xml", kFingerAndPuck);
+  const auto solve = [&](const std::string& horizon, int threads) {
+    Task task = LoadTask(folder.Write(
+        "push.task.xml", "<task model='push.xml' horizon='" + horizon +
+                             "'><cost qpos='puck' target='0.2' terminal='100'/><cost ctrl='all' weight='1e-4'/>"
+                             "<hopping rounds='2' size='1e-4' from='stall'/></task>"));
+    task.solver.threads = threads;
+    return SolveTask(task);
+  };
+  const TaskSolution found = solve("1", 1), again = solve("1", 3);
+  ASSERT_GT(found.rounds.size(), 4u);
+  for (const BasinHoppingRound& round : found.rounds) {
+    EXPECT_EQ(round.sampled, round.number == 3);
+    EXPECT_EQ(round.last, &round == &found.rounds.back());
+  }
+  EXPECT_NEAR(found.rounds[2].cost, 2, 1e-6);
+  EXPECT_LT(found.rounds[3].cost, 0.5);
+  EXPECT_LT(found.result.cost, 0.1) << found.result.message;
+  EXPECT_EQ(found.result.cost, again.result.cost);
+  EXPECT_EQ(found.result.trajectory.U, again.result.trajectory.U);
+
+  // not to be reached in the time: from the guess, two rounds, four more, the last solve
+  const TaskSolution never = solve("0.05", 1);
+  EXPECT_NEAR(never.result.cost, 2, 1e-6);
+  EXPECT_EQ(never.rounds.size(), 8u);
+  for (const BasinHoppingRound& round : never.rounds) EXPECT_FALSE(round.sampled);
+}
+
 // the same where the finger has something else to do, which it does: kicks find the puck, and so do contacts that begin
 // far enough off
 TEST_F(BasinHopping, FollowsWhereNothingTouchesWhatCosts) {

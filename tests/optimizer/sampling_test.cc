@@ -1,8 +1,12 @@
 // The start without derivatives: it finds what slopes do not see, and gives the same bits at any thread count.
 #include <costate/ilqr.h>
 #include <costate/sampling.h>
+#include <costate/solve_task.h>
 #include <costate/task.h>
 #include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
 
 #include "support/engine_test.h"
 #include "support/temporary_folder.h"
@@ -85,6 +89,39 @@ TEST_F(Sampling, RefusesOptionsOutOfRange) {
     EXPECT_THROW(SampleControls(problem, task.U_guess, options), Error);
   }
   EXPECT_THROW(SampleControls(problem, MatrixXd::Zero(1, 3)), Error);
+}
+
+TEST_F(Sampling, EndsWhereTheCallbackSaysSo) {
+  const support::TemporaryFolder folder;
+  Task task = PushTask(folder);
+  std::vector<double> costs;
+  const SamplingResult part =
+      SampleControls(task.ToProblem(), task.U_guess, {.threads = 1}, [&](int round, double cost) {
+        EXPECT_EQ(round, static_cast<int>(costs.size()) + 1);
+        costs.push_back(cost);
+        return round < 3;
+      });
+  EXPECT_EQ(part.best, costs);
+  ASSERT_EQ(costs.size(), 3u);
+  EXPECT_EQ(part.cost, costs.back());
+
+  // of a task's start: the solve ends, too, with what has been found
+  task.sampling.iterations = 20;
+  const TaskSolution solution = SolveTask(task, {.sampling = [](int, double) { return false; }});
+  EXPECT_EQ(solution.result.status, SolveStatus::kInterrupted) << solution.result.message;
+  EXPECT_LE(solution.result.iterations.size(), 1u);
+}
+
+TEST_F(Sampling, RefusesSamplesBeyondMemory) {
+  const support::TemporaryFolder folder;
+  const Task task = PushTask(folder);
+  try {
+    SampleControls(task.ToProblem(), task.U_guess, {.samples = 500'000'000});
+    FAIL() << "taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_NE(std::string(error.what()).find("samples is 500000000"), std::string::npos) << error.what();
+  }
 }
 
 TEST_F(Sampling, IsTheTaskFilesStart) {
