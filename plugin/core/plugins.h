@@ -37,6 +37,13 @@ inline bool HasMovingPluginState(const mjModel* model) {
   return false;
 }
 
+/// Is it a sensor of a plugin that hands a state on, in which values of earlier steps may be?
+inline bool ShowsPluginState(const mjModel* model, int sensor) {
+  if (model->sensor_type[sensor] != mjSENS_PLUGIN) return false;
+  const int plugin = model->sensor_plugin[sensor];
+  return plugin >= 0 && model->plugin_statenum[plugin] > 0;
+}
+
 /// May something of a step depend on what the engine only reports, sensors and poses of cameras? Delays, plugins that
 /// move the model or keep a state, and a user's callbacks.
 inline bool MayReadReports(const mjModel* model) {

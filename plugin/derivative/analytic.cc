@@ -42,6 +42,10 @@ bool NeedsAxes(const mjModel* m) {
          !ArticulatedSolver::Covers(m);
 }
 
+std::string MetricMissing(const mjModel* m) {
+  return IsDiscrete(m) ? "integrator discrete: its metric has no closed form" : "";
+}
+
 }  // namespace
 
 std::string InertiaMissing(const mjModel* m) { return ArmatureMissing(m); }
@@ -119,6 +123,7 @@ bool AnalyticBackend::Minimum(const mjModel* m, mjData* d, Products products, bo
   };
   if (!later_stage_) {
     *missing = ResidualRefusal(m);
+    if (missing->empty()) *missing = MetricMissing(m);
     if (missing->empty()) *missing = InertiaMissing(m);
     if (missing->empty()) *missing = NoslipMissing(m);
     if (!missing->empty()) return false;
@@ -669,7 +674,7 @@ bool AnalyticBackend::CoverSensors(const mjModel* m, Coverage* coverage, std::st
 std::unique_ptr<Backend> MakeAnalyticBackend(const mjModel* model, const LinearizeOptions& options,
                                              std::string* missing) {
   *missing = ResidualRefusal(model);
-  if (missing->empty() && IsDiscrete(model)) *missing = "integrator discrete: its metric has no closed form";
+  if (missing->empty()) *missing = MetricMissing(model);
   if (missing->empty()) *missing = InertiaMissing(model);
   if (missing->empty()) *missing = NoslipMissing(model);
   if (missing->empty()) *missing = DelayMissing(model);

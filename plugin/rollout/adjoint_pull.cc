@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/finite.h"
+#include "core/plugins.h"
 #include "derivative/delayed.h"
 #include "rollout/adjoint_sweep.h"
 #include "rollout/gradient_health.h"
@@ -66,13 +67,13 @@ void AdjointSweep::Limit(int t) {
 }
 
 void AdjointSweep::RefuseDelayedSensors(const char* who, ConstVectorRef sigma) const {
-  for (int i = 0; a.delays && i < a.model->nsensor; i++) {
-    if (!HasPast(a.model, i)) continue;
+  for (int i = 0; i < a.model->nsensor; i++) {
+    if (!(a.delays && HasPast(a.model, i)) && !ShowsPluginState(a.model, i)) continue;
     if (sigma.segment(a.model->sensor_adr[i], a.model->sensor_dim[i]).isZero(0)) continue;
-    throw Error(
-        ErrorCode::kUnsupported,
-        std::string(who) + " reads sensor " + ElementName(a.model, mjOBJ_SENSOR, i) +
-            ", which is delayed or keeps its value for an interval: its values on their way are not followed back");
+    throw Error(ErrorCode::kUnsupported, std::string(who) + " reads sensor " + ElementName(a.model, mjOBJ_SENSOR, i) +
+                                             ", which is delayed, keeps its value for an interval or is a plugin's "
+                                             "that has a state: values on their way are "
+                                             "not followed back");
   }
 }
 
@@ -195,7 +196,7 @@ bool AdjointSweep::PullSubsteps(int t, const VectorXd& moving, ConstVectorRef si
   for (int k = a.substeps - 1; k >= 0; --k) {
     Products()->SetMovingContext(w.substep_moving.col(k));
     if (!PullStep(t, w.substep_x.col(k), k == 0 ? sigma : ConstVectorRef(w.none))) return false;
-    if (w.vjp.delayed.size() == 0) {
+    if (w.vjp.delayed.size() == 0 && a.dims.nu > 0) {
       const auto& terms = w.vjp.coverage.terms;
       throw Error(ErrorCode::kUnsupported, "delays: what acts late is not known where whole steps are differenced (" +
                                                (terms.empty() ? std::string() : terms[0].reason) + ")");

@@ -12,12 +12,13 @@
 namespace costate {
 namespace {
 
-// which constraints act and how (within, at its bound, slipping), as a number: equal for equal sets
+// which constraints act and how (within, at its bound, slipping), as a number: equal for equal sets. By their forces:
+// where no row acts the engine may leave efc_state unwritten.
 std::uint64_t ActiveSet(const mjModel* m, const mjData* d) {
   std::uint64_t hash = 1469598103934665603u;
   const auto add = [&](int value) { hash = (hash ^ static_cast<std::uint32_t>(value)) * 1099511628211u; };
   for (int i = 0; i < d->nefc; i++) {
-    if (d->efc_state[i] == mjCNSTRSTATE_SATISFIED) continue;
+    if (d->efc_force[i] == 0) continue;
     const int id = d->efc_id[i];
     const bool contact = d->efc_type[i] >= mjCNSTR_CONTACT_FRICTIONLESS;
     add(d->efc_type[i]);

@@ -198,9 +198,9 @@ void Bundle::Gradient(ConstVectorRef x0, ConstMatrixRef U, const Loss& loss, con
   CheckNoise(m, options);
   CheckSize(m, "x0", x0.size(), "nx", dims.nx);
   CheckSize(m, "a column of U", U.rows(), "nu", dims.nu);
-  if (adjoint.forces || adjoint.parameters) {
+  if (adjoint.forces || adjoint.parameters || adjoint.feedback) {
     throw Error(ErrorCode::kInvalidArgument,
-                "a bundle averages gradients by state and controls: forces and parameters must be off");
+                "a bundle averages gradients by state and controls: forces, parameters and feedback must be off");
   }
   *out = BundleGradient();
   const Eigen::Index size = dims.ndx + U.size();

@@ -175,12 +175,13 @@ TEST(CliOptimize, SaysWhatLeadsWhereThereIsNoSlope) {
                                               std::string(more) + "</task>");
     return Costate({"optimize", task, "--no-save", "--quiet"});
   };
-  const ProcessResult plain = optimize("");
+  const ProcessResult plain = optimize("<hopping rounds='0'/>");
   EXPECT_TRUE(Has(plain.out, "no control changes 'puck'")) << plain.out;
   EXPECT_TRUE(Has(plain.out, "<solver start=\"sampling\"/> in a task file")) << plain.out;
   const ProcessResult sampled = optimize("<solver start='sampling'/>");
   EXPECT_EQ(sampled.exit_code, 0) << sampled.out;
   EXPECT_FALSE(Has(sampled.out, "no control changes")) << sampled.out;
+  EXPECT_FALSE(Has(optimize("").out, "no control changes")) << "rounds follow, from sampled controls in the end";
 }
 
 // metaworld's sawyer hangs from a mocap body, and its only motors are those of the gripper: the solve converges at once

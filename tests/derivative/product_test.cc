@@ -334,6 +334,28 @@ TEST_F(ProductTest, CallsLeaveNothingBehindForOthers) {
   EXPECT_LT(differenced, 25);
 }
 
+// options of the model may change from call to call, the integrator among them
+TEST_F(ProductTest, AnIntegratorThatChangesIsSeen) {
+  const ModelPtr model = LoadModel(COSTATE_TESTDATA "/many_terms.xml");
+  mjModel* m = model.get();
+  const DataPtr data = Driven(m, 20);
+  const VectorXd x = GetState(m, data.get()), u = Eigen::Map<const VectorXd>(data->ctrl, m->nu);
+  Linearizer reused(m, {.sensors = false});
+  reused.SetContext(GetContext(m, data.get()));
+  for (int integrator : {mjINT_EULER, mjINT_DISCRETE, mjINT_IMPLICITFAST, mjINT_DISCRETE}) {
+    SCOPED_TRACE(integrator);
+    m->opt.integrator = integrator;
+    Linearizer fresh(m, {.sensors = false});
+    fresh.SetContext(GetContext(m, data.get()));
+    StepDerivative a, b;
+    reused.Linearize(x, u, &a);
+    fresh.Linearize(x, u, &b);
+    EXPECT_EQ(a.coverage.Worst(), b.coverage.Worst());
+    EXPECT_TRUE(support::MatricesNearRelative(a.A, b.A, 1e-9));
+    EXPECT_TRUE(support::MatricesNearRelative(a.B, b.B, 1e-9));
+  }
+}
+
 // at the other levels the products are made of the matrices
 TEST_F(ProductTest, EveryLevelHasThem) {
   const ModelPtr model = LoadModel(COSTATE_TESTDATA "/many_terms.xml");

@@ -443,6 +443,66 @@ TEST(Adjoint, DelaysThemselvesAreParameters) {
   }
 }
 
+// a sensor of our own plugin that keeps its value for a while: it shows earlier states
+TEST(Adjoint, RefusesLossesOfSensorsWithAStateOfTheirOwn) {
+  const auto model = [](const std::string& config) {
+    return LoadModelFromString(
+        R"(<mujoco><extension><plugin plugin="costate.linearization"/></extension><worldbody><body>
+      <joint name="j" axis="0 1 0"/><geom size=".05" pos="0 0 -.3"/></body></worldbody><actuator><motor joint="j"/></actuator>
+      <sensor><plugin name="shown" plugin="costate.linearization"><config key="output" value="A.vq"/>)" +
+        config + "</plugin></sensor></mujoco>");
+  };
+  RolloutGradient g;
+  for (const double weight : {0.0, 1.0}) {
+    Motion kept(model("<config key=\"period\" value=\"0.01\"/>"), 8, 0.3), fresh(model(""), 8, 0.3);
+    Adjoint adjoint(kept.model.get(), kept.context), plain(fresh.model.get(), fresh.context);
+    plain.Gradient(fresh.x0, fresh.U, SquareLoss(fresh.model.get(), weight), {}, &g);
+    const SquareLoss loss(kept.model.get(), weight);
+    if (weight == 0) {
+      adjoint.Gradient(kept.x0, kept.U, loss, {}, &g);
+    } else {
+      EXPECT_ERROR(adjoint.Gradient(kept.x0, kept.U, loss, {}, &g), ErrorCode::kUnsupported, "sensor shown");
+    }
+  }
+}
+
+// no control is on its way where there is none; a sensor that is late is read by nobody
+TEST(Adjoint, DelayedSensorsAloneDelayNoControl) {
+  Motion m(LoadModelFromString(
+               R"(<mujoco><worldbody><body><joint name="j" axis="0 1 0"/><geom size=".05" pos="0 0 -.3"/></body>
+    </worldbody><sensor><jointpos joint="j" nsample="3" delay="0.004"/></sensor></mujoco>)"),
+           8, 0);
+  m.x0[0] = 0.4;
+  const SquareLoss loss(m.model.get(), 0);
+  Adjoint adjoint(m.model.get(), m.context);
+  RolloutGradient g;
+  adjoint.Gradient(m.x0, m.U, loss, {}, &g);
+  for (int i = 0; i < 2; i++) {
+    constexpr double kStep = 1e-5;
+    VectorXd side[2] = {m.x0, m.x0};
+    side[0][i] += kStep;
+    side[1][i] -= kStep;
+    EXPECT_NEAR(g.x0[i], (m.LossOf(loss, 1, side[0], m.U) - m.LossOf(loss, 1, side[1], m.U)) / (2 * kStep), 1e-8);
+  }
+}
+
+// near a floor that nothing pushes at, without warm start: the engine writes no states of rows then
+TEST(Adjoint, SwitchesAreThoseOfTheMotion) {
+  Motion m(LoadModelFromString(R"(<mujoco><option timestep="0.004"><flag warmstart="disable"/></option><worldbody>
+    <geom type="plane" size="1 1 .1" condim="6"/><body pos="0 0 .0995"><freejoint/><geom size=".1"/></body>
+    <body pos="1 0 .103"><freejoint/><geom size=".1"/></body><body pos="2 0 .106"><freejoint/><geom size=".1"/></body></worldbody></mujoco>)"),
+           8, 0);
+  const SquareLoss loss(m.model.get(), 0);
+  Adjoint adjoint(m.model.get(), m.context);
+  std::vector<int> first;
+  for (int k = 0; k < 4; k++) {
+    RolloutGradient g;
+    adjoint.Gradient(m.x0, m.U, loss, {.memory = k == 3 ? std::size_t{1} << 12 : std::size_t{0}}, &g);
+    if (k == 0) first = g.health.switches;
+    EXPECT_EQ(g.health.switches, first) << k;
+  }
+}
+
 // plastic deformation: what goes from step to step beside x would be missing in the gradient
 TEST(Adjoint, RefusesModelsThatHandOnMoreThanTheirState) {
   int refused = 0;

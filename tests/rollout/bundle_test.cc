@@ -302,6 +302,27 @@ TEST(Bundle, IsTheSameBitForBitAtAnyNumberOfThreads) {
   EXPECT_NE(one.zeroth.U, other.zeroth.U);
 }
 
+// its controls are given, those of a law would be others in each sample
+TEST(Bundle, RefusesFeedback) {
+  class Law final : public Feedback {
+   public:
+    int weights() const override { return 0; }
+    void Control(const FeedbackInput&, VectorRef u) const override { u.setZero(); }
+    void PullBack(const FeedbackInput&, ConstVectorRef, FeedbackGradient*) const override {}
+  };
+  Start s(kTurning);
+  Bundle bundle(s.model.get(), s.context);
+  BundleGradient out;
+  const Law law;
+  try {
+    bundle.Gradient(s.x0, MatrixXd(0, 3), SquareLoss(s.model.get(), 0),
+                    {.state = VectorXd::Constant(6, 0.1), .control = {}}, {.feedback = &law}, &out);
+    FAIL() << "taken";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("feedback must be off"), std::string::npos) << e.what();
+  }
+}
+
 TEST(Bundle, RefusesNoiseThatMakesNoSense) {
   Start s(kTurning);
   Bundle bundle(s.model.get(), s.context);
