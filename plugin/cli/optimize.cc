@@ -405,6 +405,22 @@ void HintAtForces(const Task& task, const mjModel* m, const SolveResult& result)
              all ? "all" : fmt::format("{}", fmt::join(names, " ")), fmt::join(weights, " "));
 }
 
+// a robot that a mocap body carries by an equality, as gymnasium's fetch, goes where a program sets that body
+void HintAtMocap(const mjModel* m, const SolveResult& result) {
+  constexpr double kHardlyLess = 0.9;
+  if (!(result.cost > kHardlyLess * result.initial_cost)) return;
+  for (int i = 0; i < m->neq; i++) {
+    if ((m->eq_type[i] != mjEQ_WELD && m->eq_type[i] != mjEQ_CONNECT) || m->eq_objtype[i] != mjOBJ_BODY) continue;
+    int body[2] = {m->eq_obj1id[i], m->eq_obj2id[i]};
+    if (m->body_mocapid[body[0]] < 0) std::swap(body[0], body[1]);
+    if (m->body_mocapid[body[0]] < 0) continue;
+    fmt::print(
+        "  hint          mocap body '{}' holds '{}': it goes where a program sets that body, no control moves it\n",
+        ElementName(m, mjOBJ_BODY, body[0]), ElementName(m, mjOBJ_BODY, body[1]));
+    return;
+  }
+}
+
 int RunOptimize(const OptimizeOptions& options) {
   Task task = MakeTask(options);
   ReadContinuation(options, &task);
@@ -491,6 +507,7 @@ int RunOptimize(const OptimizeOptions& options) {
         "  hint          where a force stands at its limit its control has no slope; kicks may lead on: --hops 8\n");
   }
   HintAtForces(task, m, result);
+  HintAtMocap(m, result);
   if (const double gain = LateGain(task, result); gain > kWorthMore) {
     fmt::print("  hint          the last {} iterations took {:.2g} % off the cost: more of them lead further, {}\n",
                kLate, 100 * gain, options.no_save ? "--iterations N" : "by --resume as below, or --iterations N");

@@ -200,6 +200,23 @@ TEST(CliOptimize, SaysWhereNoActuatorMovesWhatShallMove) {
   EXPECT_FALSE(Has(finger.out, hint)) << finger.out;
 }
 
+// gymnasium's fetch: its hand is welded to a mocap body
+TEST(CliOptimize, SaysWhatAMocapBodyHolds) {
+  TemporaryFolder folder;
+  const std::string robot = folder.Write("fetch.xml",
+                                         "<mujoco><option gravity='0 0 0'/><worldbody><body name='pose' "
+                                         "mocap='true'/><body name='hand'><freejoint/><geom size='.1'/>"
+                                         "<body><joint name='finger' type='slide' axis='1 0 0' damping='1'/><geom "
+                                         "size='.01' pos='.2 0 0'/></body></body></worldbody>"
+                                         "<equality><weld body1='hand' body2='pose'/></equality><actuator><motor "
+                                         "joint='finger' ctrlrange='-.01 .01'/></actuator></mujoco>");
+  const char* hint = "mocap body 'pose' holds 'hand'";
+  const ProcessResult hand = Costate({"optimize", robot, "--goal", "body:hand=1,0,0", "--no-save", "--quiet"});
+  EXPECT_TRUE(Has(hand.out, hint)) << hand.out;
+  const ProcessResult finger = Costate({"optimize", robot, "--goal", "joint:finger=.0001", "--no-save", "--quiet"});
+  EXPECT_FALSE(Has(finger.out, hint)) << finger.out;
+}
+
 // menagerie's panda, its hand to a place and at rest there within 1.5 s: infeasible, or kept with costs of its forces
 TEST(CliOptimize, SaysWhichCostsKeepForcesOffTheirLimits) {
   TemporaryFolder folder;
