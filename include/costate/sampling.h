@@ -39,9 +39,7 @@ struct SamplingResult {
 ///
 /// Each iteration draws c_i = mean + spread ∘ n_i, rolls all out in parallel, and moves mean and spread to the elites'.
 /// Sample i's numbers come from (seed, iteration, i) alone: the same bits at any thread count.
-/// @throws Error{kDimensionMismatch}, Error{kInvalidArgument} for an option out of range, or samples that take more
-/// than
-///         8 GiB.
+/// @throws Error{kDimensionMismatch}, Error{kInvalidArgument} for an option out of range, also samples beyond 8 GiB.
 /// Cost: samples × N × substeps steps an iteration. Source: Howell et al. 2022 (predictive sampling), Rubinstein 1999.
 SamplingResult SampleControls(const Problem& problem, ConstMatrixRef U, const SamplingOptions& options = {},
                               const SamplingCallback& callback = {});
