@@ -20,6 +20,7 @@
 #include "cli/run_output.h"
 #include "cli/smooth_options.h"
 #include "cli/terminal.h"
+#include "optimizer/stuck.h"
 #include "optimizer/untouched.h"
 #include "rollout/knot_health.h"
 
@@ -407,8 +408,7 @@ void HintAtForces(const Task& task, const mjModel* m, const SolveResult& result)
 
 // a robot that a mocap body carries by an equality, as gymnasium's fetch, goes where a program sets that body
 void HintAtMocap(const mjModel* m, const SolveResult& result) {
-  constexpr double kHardlyLess = 0.9;
-  if (!(result.cost > kHardlyLess * result.initial_cost)) return;
+  if (!HasHardlyGained(result)) return;
   for (int i = 0; i < m->neq; i++) {
     if ((m->eq_type[i] != mjEQ_WELD && m->eq_type[i] != mjEQ_CONNECT) || m->eq_objtype[i] != mjOBJ_BODY) continue;
     int body[2] = {m->eq_obj1id[i], m->eq_obj2id[i]};

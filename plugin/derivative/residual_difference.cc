@@ -386,8 +386,9 @@ bool ResidualDifference::Compute(const mjModel* m, const mjData* d, const Vector
   soft.inertia = terms.inertia && !exact;
   soft.constraint = soft.metric = stiff.inertia = false;
   stiff.metric = terms.metric && IsDiscrete(m);
+  DifferencedTerms& without = forces_stiff ? soft : stiff;
+  without.passive = without.actuation = false;
   // a quotient of ā has the rounding of all of a: with a flex, too, at the longer nudges
-  (forces_stiff ? soft : stiff).passive = (forces_stiff ? soft : stiff).actuation = false;
   (HasStiffDamping(m) ? soft : stiff).integrator = false;
   if (exact) Inertia(m, a, sum.topLeftCorner(nv, 2 * nv));
   euler_by_position_ = terms.integrator && m->opt.integrator == mjINT_EULER && HasImplicitVelocity(m) && polynomial;

@@ -118,6 +118,12 @@ bool NeedsTree(int type) {
   }
 }
 
+// mj_camlight alone makes its frame
+bool ReadsCamera(const mjModel* m, int i) {
+  return m->sensor_type[i] == mjSENS_CAMPROJECTION || m->sensor_objtype[i] == mjOBJ_CAMERA ||
+         m->sensor_reftype[i] == mjOBJ_CAMERA;
+}
+
 }  // namespace
 
 void SensorRows::Resize(int nv, int columns) {
@@ -222,16 +228,6 @@ void SensorDerivative::Compute(const SensorPoint& point, const std::vector<char>
     }
   }
 }
-
-namespace {
-
-// mj_camlight alone makes its frame
-bool ReadsCamera(const mjModel* m, int i) {
-  return m->sensor_type[i] == mjSENS_CAMPROJECTION || m->sensor_objtype[i] == mjOBJ_CAMERA ||
-         m->sensor_reftype[i] == mjOBJ_CAMERA;
-}
-
-}  // namespace
 
 void SensorDerivative::Select(const mjModel* m, const double* covector) {
   reads_axes_ = reads_contacts_ = reads_values_ = false;

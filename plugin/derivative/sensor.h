@@ -110,9 +110,8 @@ class SensorDerivative {
   void Select(const mjModel* model, const double* covector);
   bool ReadsAxes() const { return reads_axes_; }  ///< … and read more of the tree than the engine's kinematics
   bool ReadsContacts() const { return reads_contacts_; }  ///< … and read contacts that carry no force
-  bool ReadsValues() const {
-    return reads_values_;
-  }  ///< … and have a cutoff or a camera's frame, which have to be there
+  /// … and have a cutoff or a camera's frame: sensordata and cameras have to be there
+  bool ReadsValues() const { return reads_values_; }
 
   /// The two geoms of a sensor of nearest points where those are the end of a search near the surfaces' own, (M19),
   /// else −1. @pre mj_kinematics

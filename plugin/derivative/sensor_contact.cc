@@ -26,15 +26,16 @@ bool Involves(const mjModel* m, int body, int geom, int type, int id) {
   }
 }
 
+// of one of a contact's geoms; a flex is of no body
+int BodyOf(const mjModel* m, int geom) { return geom < 0 ? -1 : m->geom_bodyid[geom]; }
+
 // 0: no match, 1: as the contact is, −1: the other way round
 int Match(const mjModel* m, const mjData* d, const mjContact& contact, int i) {
   const int type1 = m->sensor_objtype[i], id1 = m->sensor_objid[i], type2 = m->sensor_reftype[i],
             id2 = m->sensor_refid[i];
   if (type1 == mjOBJ_UNKNOWN && type2 == mjOBJ_UNKNOWN) return 1;
   if (type1 == mjOBJ_SITE && !mj_insideSite(m, d, id1, contact.pos)) return 0;
-  // a flex is of no body
-  const int geom1 = contact.geom[0], geom2 = contact.geom[1], body1 = geom1 < 0 ? -1 : m->geom_bodyid[geom1],
-            body2 = geom2 < 0 ? -1 : m->geom_bodyid[geom2];
+  const int geom1 = contact.geom[0], geom2 = contact.geom[1], body1 = BodyOf(m, geom1), body2 = BodyOf(m, geom2);
   const bool object1 = Involves(m, body1, geom1, type1, id1), object2 = Involves(m, body2, geom2, type1, id1);
   const bool other1 = Involves(m, body1, geom1, type2, id2), other2 = Involves(m, body2, geom2, type2, id2);
   if ((!object1 && !object2) || (!other1 && !other2)) return 0;
@@ -72,12 +73,10 @@ bool MatchContacts(const mjModel* m, const mjData* d, int i, std::vector<Matched
 }
 
 bool PassesThroughSite(const mjModel* m, const mjData* d, int site, const mjContact& contact) {
-  const int body = m->site_bodyid[site];
-  int of[2];
-  for (int k = 0; k < 2; k++) of[k] = contact.geom[k] < 0 ? -1 : m->geom_bodyid[contact.geom[k]];
-  if (body != of[0] && body != of[1]) return false;
+  const int body = m->site_bodyid[site], body2 = BodyOf(m, contact.geom[1]);
+  if (body != BodyOf(m, contact.geom[0]) && body != body2) return false;
   mjtNum ray[3];
-  mju_scl3(ray, contact.frame, body == of[1] ? -1 : 1);
+  mju_scl3(ray, contact.frame, body == body2 ? -1 : 1);
   return mju_rayGeom(d->site_xpos + 3 * site, d->site_xmat + 9 * site, m->site_size + 3 * site, contact.pos, ray,
                      m->site_type[site], nullptr) >= 0;
 }

@@ -40,8 +40,7 @@ constexpr Racer kRacers[] = {{0.3, RegularizationRule::kPromise},
                              {0.3, RegularizationRule::kStep},
                              {0.03, RegularizationRule::kStep}};
 
-// behind a stall, as long as the guess's cost is hardly less: so many times the rounds
-constexpr double kHardlyLess = 0.9;
+// behind a stall, as long as hardly anything is gained: so many times the rounds
 constexpr int kMoreRounds = 3;
 constexpr double kSampledLess = 0.99;  // in terms of the best: sampled controls that are gone on from
 
@@ -333,8 +332,7 @@ void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, doub
 // behind all rounds of kicks: nothing is found yet, or the last of those that follow then has led on
 bool BasinHopping::IsWorthAnother() const {
   if (!hopping_.after_stall || (problem_.constraints && problem_.constraints->size() > 0)) return false;
-  return out_.result.cost > kHardlyLess * out_.result.initial_cost ||
-         (rounds_ > hopping_.rounds && out_.rounds.back().better);
+  return HasHardlyGained(out_.result) || (rounds_ > hopping_.rounds && out_.rounds.back().better);
 }
 
 bool BasinHopping::IsMissed() const { return out_.result.violation > constrained_.tolerance; }

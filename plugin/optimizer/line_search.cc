@@ -20,9 +20,9 @@ constexpr double kSumRounding = 1e-9;  // of sums of costs that are compared bef
 
 // the cost of a rollout as it goes on, in TotalCost's order, hence with its bits
 struct LineSearch::Sum {
-  Sum(const costate::Cost& of, const Trajectory& rollout, double interval, double most)
+  Sum(const costate::Cost& of, const Trajectory& rollout, int N, double interval, double most)
       : cost(of), motion(rollout), dt(interval), limit(most) {
-    for (int t = 0; t <= motion.N(); ++t) least += cost.LowerBound(t);
+    for (int t = 0; t <= N; ++t) least += cost.LowerBound(t);
     rounding = std::isfinite(least) ? kSumRounding * std::abs(least) : 0;
   }
 
@@ -77,8 +77,7 @@ double LineSearch::Cost(const Trajectory& reference, const Policy& policy, doubl
   const VectorXd x0 =
       far ? NearestStart(problem_, Retract(problem_.model, reference.X.col(0), VectorXd(alpha * policy.dx0)))
           : VectorXd();
-  if (out->N() != reference.N()) *out = reference;
-  Sum sum(*problem_.cost, *out, simulator_->knot_time(), limit);
+  Sum sum(*problem_.cost, *out, reference.N(), simulator_->knot_time(), limit);
   const VectorXd &lower = problem_.u_lower, &upper = problem_.u_upper;
   const RolloutStatus status =
       far ? simulator_->RolloutPolicy(x0, reference, policy, alpha, lower, upper, out, worker, std::ref(sum))

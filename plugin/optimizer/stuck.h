@@ -23,7 +23,13 @@ inline bool IsStuckAtGuess(const SolveResult& result) {
          result.gradient_norm <= kNoSlope * std::abs(result.cost);
 }
 
-/// Either, or what it costs is not touched by any control.
+/// What it costs is hardly less than the guess.
+inline bool HasHardlyGained(const SolveResult& result) {
+  constexpr double kHardlyLess = 0.9;
+  return result.cost > kHardlyLess * result.initial_cost;
+}
+
+/// Stuck in one of the two ways, or what it costs is not touched by any control.
 inline bool IsStuck(const Problem& problem, const SolveResult& result) {
   return IsStuck(result.status) || IsStuckAtGuess(result) ||
          (result.status == SolveStatus::kConverged && !UntouchedTerms(problem, result.trajectory).empty());

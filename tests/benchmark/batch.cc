@@ -8,12 +8,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <functional>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "benchmark/effort.h"
+#include "benchmark/fastest.h"
 
 namespace {
 
@@ -22,40 +23,8 @@ constexpr double kMeasure = 1.0;  // [s] of measuring each number
 constexpr int kSteps = 1000;      // linearized a call
 constexpr int kLength = 100;      // steps of a motion whose gradient is taken
 
-// ½ |v|² at the end and 0.05 |u|² on the way
-class Effort final : public costate::Loss {
- public:
-  explicit Effort(const mjModel* model) : nq_(static_cast<int>(model->nq)), nv_(static_cast<int>(model->nv)) {}
-  double Value(const costate::KnotView& k) const override {
-    return k.t == k.N ? 0.5 * k.x.segment(nq_, nv_).squaredNorm() : 0.05 * k.u.squaredNorm();
-  }
-  void Gradient(const costate::KnotView& k, costate::KnotGradient* out) const override {
-    if (k.t == k.N) {
-      out->x.segment(nv_, nv_) = k.x.segment(nq_, nv_);
-    } else {
-      out->u = 0.1 * k.u;
-    }
-  }
-  bool NeedsSensors() const override { return false; }
-
- private:
-  int nq_, nv_;
-};
-
 // units a second of a call that does so many
-double Rate(int units, const std::function<void()>& call) {
-  using Clock = std::chrono::steady_clock;
-  call();
-  double best = 0, total = 0;
-  while (total < kMeasure) {
-    const Clock::time_point start = Clock::now();
-    call();
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    best = std::max(best, units / seconds);
-    total += seconds;
-  }
-  return best;
-}
+double Rate(int units, const std::function<void()>& call) { return units / costate::FastestCall(call, kMeasure); }
 
 void Rows(const std::string& file, int cores) {
   const costate::ModelPtr model = costate::LoadModel(file);
@@ -65,12 +34,9 @@ void Rows(const std::string& file, int cores) {
   if (m->nkey > 0) mj_resetDataKeyframe(m, data.get(), 0);
   for (int i = 0; i < kSettle / m->opt.timestep; ++i) mj_step(m, data.get());
   const costate::VectorXd context = costate::GetContext(m, data.get()), x0 = costate::GetState(m, data.get());
-  costate::MatrixXd U = Eigen::Map<const costate::VectorXd>(data->ctrl, m->nu).replicate(1, kSteps);
-  for (int t = 0; t < kSteps; t++) {
-    for (int i = 0; i < U.rows(); i++) U(i, t) += 0.05 * std::sin(0.1 * t + i);
-  }
+  const costate::MatrixXd U = costate::WavedControls(Eigen::Map<const costate::VectorXd>(data->ctrl, m->nu), kSteps);
   const costate::MatrixXd U100 = U.leftCols(kLength);
-  const Effort loss(m);
+  const costate::Effort loss(m);
 
   double first[3] = {};
   for (int threads = 1;; threads = std::min(2 * threads, cores)) {

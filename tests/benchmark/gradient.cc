@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "benchmark/effort.h"
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -27,30 +29,6 @@ double ProcessorSeconds(clockid_t whose = CLOCK_THREAD_CPUTIME_ID) {
   clock_gettime(whose, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
-
-// ½ |v|² at the end and 0.05 |u|² on the way; with weight w also ½ w |s|² at each knot
-class Effort final : public costate::Loss {
- public:
-  explicit Effort(const mjModel* model, double sensors = 0)
-      : nq_(static_cast<int>(model->nq)), nv_(static_cast<int>(model->nv)), sensors_(sensors) {}
-  double Value(const costate::KnotView& k) const override {
-    const double sensed = sensors_ == 0 ? 0 : 0.5 * sensors_ * k.s.squaredNorm();
-    return sensed + (k.t == k.N ? 0.5 * k.x.segment(nq_, nv_).squaredNorm() : 0.05 * k.u.squaredNorm());
-  }
-  void Gradient(const costate::KnotView& k, costate::KnotGradient* out) const override {
-    if (k.t == k.N) {
-      out->x.segment(nv_, nv_) = k.x.segment(nq_, nv_);
-    } else {
-      out->u = 0.1 * k.u;
-    }
-    if (sensors_ != 0) out->s = sensors_ * k.s;
-  }
-  bool NeedsSensors() const override { return sensors_ != 0; }
-
- private:
-  int nq_, nv_;
-  double sensors_;
-};
 
 // the model, with an accelerometer and a force sensor at each site of a body that moves
 costate::ModelPtr LoadSensed(const std::string& file) {
@@ -82,14 +60,7 @@ struct Motion {
     x0 = costate::GetState(model.get(), data.get());
     control = Eigen::Map<const costate::VectorXd>(data->ctrl, model->nu);
   }
-  // ctrl_i + 0.05 sin(0.1 t + i), as in mjx_gradient.py
-  costate::MatrixXd Controls(int N) const {
-    costate::MatrixXd U = control.replicate(1, N);
-    for (int t = 0; t < N; t++) {
-      for (int i = 0; i < U.rows(); i++) U(i, t) += 0.05 * std::sin(0.1 * t + i);
-    }
-    return U;
-  }
+  costate::MatrixXd Controls(int N) const { return costate::WavedControls(control, N); }
   costate::AdjointOptions RoomFor(double states, bool sensed) const {
     const costate::Dims dims(model.get());
     const int size = dims.nx + mj_stateSize(model.get(), costate::kMovingSignature) + (sensed ? dims.ns : 0);
@@ -105,7 +76,7 @@ std::string Duration(double seconds) {
 
 void Rows(const std::string& name, const char* key, int most, bool sensed) {
   const Motion m(name, key, sensed);
-  const Effort loss(m.model.get(), sensed ? 1e-4 : 0);
+  const costate::Effort loss(m.model.get(), sensed ? 1e-4 : 0);
   costate::Simulator simulator(m.model.get(), m.context, 1, 1);
   costate::Adjoint adjoint(m.model.get(), m.context);
   for (int N = 100; N <= most; N *= 10) {
@@ -139,7 +110,7 @@ void Rows(const std::string& name, const char* key, int most, bool sensed) {
 // gradients a second of 16 motions of 100 steps, on one thread and on two
 void Batch(const std::string& name, const char* key) {
   const Motion m(name, key);
-  const Effort loss(m.model.get());
+  const costate::Effort loss(m.model.get());
   constexpr int kMotions = 16, kRepeats = 5;
   double seconds[] = {1e9, 1e9}, work[] = {1e9, 1e9};
   std::vector<costate::RolloutGradient> g[2];
@@ -165,7 +136,7 @@ void Batch(const std::string& name, const char* key) {
 // tangents and second derivatives of 100 steps, in multiples of the rollout
 void Products(const std::string& name, const char* key) {
   const Motion m(name, key);
-  const Effort loss(m.model.get());
+  const costate::Effort loss(m.model.get());
   constexpr int kSteps = 100, kRepeats = 10;
   const costate::MatrixXd U = m.Controls(kSteps);
   costate::Simulator simulator(m.model.get(), m.context, 1, 1);

@@ -23,52 +23,31 @@ try:
     import mujoco
     import numpy as np
     from mujoco import mjx
+
+    from mjx_motion import effort, on_device, settled, waved_controls
 except ImportError as missing:
     print(f"skipped: {missing} (pip install mujoco-mjx jax)")
     sys.exit(77)
 
-SETTLE = 0.5  # [s] of simulation before measuring, as benchmark_batch
 LENGTH = 100
 REPEATS = 5
-
-
-def settled(path):
-    model = mujoco.MjModel.from_xml_path(path)
-    model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_SENSOR
-    data = mujoco.MjData(model)
-    if model.nkey:
-        mujoco.mj_resetDataKeyframe(model, data, 0)
-    while data.time < SETTLE:
-        mujoco.mj_step(model, data)
-    mujoco.mj_forward(model, data)
-    return model, data
 
 
 def function(what, model, data):
     """What is measured, a state at which, and how much of that is positions and velocities."""
     if what == "gradients":
         model.opt.iterations = 1
-    mx, dx = mjx.put_model(model), mjx.put_data(model, data)
-    nq, nx, nu = model.nq, model.nq + model.nv, model.nu
-    after = jax.eval_shape(lambda state: mjx.step(mx, state), dx)
-    dx = jax.tree.map(lambda value, other: value.astype(other.dtype), dx, after)
+    mx, dx = on_device(model, data)
+    nq, nx = model.nq, model.nq + model.nv
+    controls = waved_controls(data, LENGTH)
 
     def step(x):
         out = mjx.step(mx, dx.replace(qpos=x[:nq], qvel=x[nq:nx], ctrl=x[nx:]))
         return jax.numpy.concatenate([out.qpos, out.qvel])
 
-    wave = 0.05 * np.sin(0.1 * np.arange(LENGTH)[:, None] + np.arange(nu)[None, :])
-    controls = jax.numpy.array(data.ctrl + wave)
-
     def gradient(x):
-        def of_controls(U):
-            def advance(state, control):
-                return mjx.step(mx, state.replace(ctrl=control)), None
-
-            end, _ = jax.lax.scan(advance, dx.replace(qpos=x[:nq], qvel=x[nq:nx]), U)
-            return 0.5 * jax.numpy.sum(end.qvel**2) + 0.05 * jax.numpy.sum(U**2)
-
-        return jax.value_and_grad(of_controls)(controls)
+        start = dx.replace(qpos=x[:nq], qvel=x[nq:nx])
+        return jax.value_and_grad(lambda U: effort(mx, start, U))(controls)
 
     x = np.concatenate([data.qpos, data.qvel, data.ctrl]).astype(np.float32)
     return {"steps": step, "jacobians": jax.jacfwd(step), "gradients": gradient}[what], x, nx
@@ -76,6 +55,7 @@ def function(what, model, data):
 
 def row(path, what, batch):
     model, data = settled(path)
+    model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_SENSOR
     call, x, nx = function(what, model, data)
     noise = np.zeros((batch, x.size), np.float32)
     noise[:, :nx] = 1e-3 * np.random.default_rng(1).standard_normal((batch, nx))

@@ -17,7 +17,8 @@ try:
     import jax
     import mujoco
     import numpy as np
-    from mujoco import mjx
+
+    from mjx_motion import effort, on_device, waved_controls
 except ImportError as missing:
     print(f"skipped: {missing} (pip install mujoco-mjx jax)")
     sys.exit(77)
@@ -41,20 +42,11 @@ def row(path, key, steps, iterations):
     model.opt.iterations = iterations
     data = mujoco.MjData(model)
     mujoco.mj_resetDataKeyframe(model, data, model.key(key).id)
-    device_model, start = mjx.put_model(model), mjx.put_data(model, data)
-
-    # integers that a step widens are wide from the start
-    after = jax.eval_shape(lambda state: mjx.step(device_model, state), start)
-    start = jax.tree.map(lambda value, other: value.astype(other.dtype), start, after)
-    wave = 0.05 * np.sin(0.1 * np.arange(steps)[:, None] + np.arange(model.nu)[None, :])
-    controls = jax.numpy.array(data.ctrl + wave)
+    device_model, start = on_device(model, data)
+    controls = waved_controls(data, steps)
 
     def loss(controls):
-        def step(state, control):
-            return mjx.step(device_model, state.replace(ctrl=control)), None
-
-        end, _ = jax.lax.scan(step, start, controls)
-        return 0.5 * jax.numpy.sum(end.qvel**2) + 0.05 * jax.numpy.sum(controls**2)
+        return effort(device_model, start, controls)
 
     value, rollout, compiling = timed(jax.jit(loss), controls)
     (_, slope), gradient, more = timed(jax.jit(jax.value_and_grad(loss)), controls)

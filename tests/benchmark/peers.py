@@ -34,10 +34,10 @@ try:
     import jax
     import mujoco
     from mujoco import mjx
+
+    from mjx_motion import settled
 except ImportError:
     jax = None
-
-SETTLE = 0.5  # [s] of simulation before measuring, as benchmark_derivative
 
 
 def microseconds(call, seconds=0.5, calls=20):
@@ -84,13 +84,7 @@ def pinocchio_and_crocoddyl(path, feet):
 
 def mjx_jacfwd(path, double):
     jax.config.update("jax_enable_x64", double)
-    model = mujoco.MjModel.from_xml_path(path)
-    data = mujoco.MjData(model)
-    if model.nkey:
-        mujoco.mj_resetDataKeyframe(model, data, 0)
-    while data.time < SETTLE:
-        mujoco.mj_step(model, data)
-    mujoco.mj_forward(model, data)
+    model, data = settled(path)
     mx, dx = mjx.put_model(model), mjx.put_data(model, data)
     nq, nx = model.nq, model.nq + model.nv
 

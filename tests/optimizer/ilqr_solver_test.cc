@@ -113,16 +113,26 @@ TEST_F(IlqrSolverTest, KnowsWhatACostIsNeverBelow) {
   Simulator simulator(task.model.get(), task.context, task.substeps, 1);
   Trajectory motion;
   ASSERT_TRUE(simulator.Rollout(task.x0, task.U_guess, &motion).ok());
-  for (int t = 0; t <= N; ++t) {
-    EXPECT_EQ(task.cost->LowerBound(t), 0);
-    EXPECT_LT(augmented.LowerBound(t), 0);
-    EXPECT_GE(augmented.Value(ViewKnot(motion, t, simulator.knot_time())), augmented.LowerBound(t));
-  }
-
-  // a matrix that is not positive: nothing is known
   const Dims dims(task.model.get());
   MatrixXd Q = MatrixXd::Identity(dims.ndx, dims.ndx);
   const MatrixXd R = MatrixXd::Identity(dims.nu, dims.nu);
+  // of the constraints alone: reached where none is active
+  const QuadraticCost none(task.model.get(), task.x0, 0 * Q, 0 * R, 0 * Q);
+  AugmentedCost alone(task.model.get(), none, task.constraints, N);
+  alone.rho = augmented.rho;
+  alone.lambda = augmented.lambda;
+  int reached = 0;
+  for (int t = 0; t <= N; ++t) {
+    const KnotView knot = ViewKnot(motion, t, simulator.knot_time());
+    EXPECT_EQ(task.cost->LowerBound(t), 0);
+    EXPECT_LT(augmented.LowerBound(t), 0);
+    EXPECT_GE(augmented.Value(knot), augmented.LowerBound(t));
+    EXPECT_GE(alone.Value(knot), alone.LowerBound(t) * (1 + 1e-12));
+    reached += std::abs(alone.Value(knot) / alone.LowerBound(t) - 1) < 1e-12;
+  }
+  EXPECT_GT(reached, N / 2);
+
+  // a matrix that is not positive: nothing is known
   EXPECT_EQ(QuadraticCost(task.model.get(), task.x0, Q, R, 0 * Q).LowerBound(0), 0);
   Q(0, 0) = -1e-3;
   EXPECT_EQ(QuadraticCost(task.model.get(), task.x0, Q, R, 0 * Q).LowerBound(0),
