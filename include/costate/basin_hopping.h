@@ -23,6 +23,9 @@ struct BasinHoppingOptions {
   /// Round 0 is one plain solve, others follow only where it stalls, ends infeasible or finds no
   /// slope at its guess, with the iterations it leaves.
   /// Without constraints it then ends as soon as it creeps, at `tolerance` (IlqrOptions::stall_tolerance).
+  /// Where the guess's controls are constant, the first round has one solve more, from periodic controls about
+  /// them (SamplingOptions::periodic, 10 rounds of 64 samples): gaits, from standing; neither within constraints nor
+  /// from a free start.
   /// Where the best motion costs more than 0.9 of the guess then, further rounds follow, up to three times `rounds` in
   /// all and as long as that is so or the last one has led on; not within constraints. The first of them begins at
   /// sampled controls (SampleControls) where terms of a tenth of the cost or more have no slope at all.
@@ -40,14 +43,15 @@ struct BasinHoppingOptions {
 
 /// One round on the way.
 struct BasinHoppingRound {
-  int number = 0;        ///< 0: from the guess; then of kicks; behind them the last solve, and rounds back
-  int iterations = 0;    ///< of its longest solve
-  double cost = 0;       ///< of its best motion
-  double violation = 0;  ///< of its worst constraint there
-  bool better = false;   ///< than all rounds before
-  bool last = false;     ///< the last solve, to its own tolerance
-  bool sampled = false;  ///< from sampled controls, not from kicked ones
-  bool back = false;     ///< back within constraints, behind the last solve
+  int number = 0;         ///< 0: from the guess; then of kicks; behind them the last solve, and rounds back
+  int iterations = 0;     ///< of its longest solve
+  double cost = 0;        ///< of its best motion
+  double violation = 0;   ///< of its worst constraint there
+  bool better = false;    ///< than all rounds before
+  bool last = false;      ///< the last solve, to its own tolerance
+  bool sampled = false;   ///< from sampled controls, not from kicked ones
+  bool periodic = false;  ///< its best motion began at periodic controls
+  bool back = false;      ///< back within constraints, behind the last solve
 };
 
 struct BasinHoppingResult {

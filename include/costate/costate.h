@@ -14,6 +14,7 @@
 #include <costate/derivative_check.h>
 #include <costate/descent.h>
 #include <costate/error.h>
+#include <costate/exploit.h>
 #include <costate/fddp.h>
 #include <costate/feedback.h>
 #include <costate/free_time.h>

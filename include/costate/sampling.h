@@ -19,6 +19,8 @@ struct SamplingOptions {
                    ///< one is the next mean and the spread stays (predictive sampling)
   double node_time = 0.1;    ///< [s] between the spline's nodes, cubic in between
   SplineOptions spline{};    ///< with knots: the spline in place of node_time's
+  bool periodic = false;     ///< controls that repeat in place of splines; spreads are then in BasinHoppingOptions'
+                             ///< unit of kicks
   double exploration = 0.3;  ///< standard deviation at first, in half control ranges (1 without a range)
   double spread_min = 0.02;  ///< … and at least, later
   std::uint64_t seed = 1;
@@ -35,11 +37,24 @@ struct SamplingResult {
   std::vector<double> best;  ///< cost after each iteration, never rising
 };
 
-/// Minimizes problem.cost over U = clamp(guess + S c), S a cubic spline's values by its nodes c, from c = 0.
+/// Frequencies [Hz] of periodic controls.
+struct FrequencyRange {
+  double low, high;
+};
+
+/// Two periods in the motion or more, eight knots in a period or more, 5 Hz at most; low ≥ high where there is none.
+FrequencyRange RhythmRange(double time, double knot_time);
+
+/// Minimizes problem.cost over U = clamp(guess + S c), S a cubic spline's values by its nodes c, from c = 0 and the
+/// problem's start, that of free_start.guess where there is one.
+///
+/// With `periodic`: u = clamp(guess + e(t) (a + b sin 2πft + c cos 2πft)) with a, b and c of each control and one
+/// frequency f for all in RhythmRange, e = min(1, 2ft): gaits, from standing.
 ///
 /// Each iteration draws c_i = mean + spread ∘ n_i, rolls all out in parallel, and moves mean and spread to the elites'.
 /// Sample i's numbers come from (seed, iteration, i) alone: the same bits at any thread count.
-/// @throws Error{kDimensionMismatch}, Error{kInvalidArgument} for an option out of range, also samples beyond 8 GiB.
+/// @throws Error{kDimensionMismatch}, Error{kInvalidArgument} for an option out of range, also samples beyond 8 GiB and
+/// motions too short for `periodic`.
 /// Cost: samples × N × substeps steps an iteration. Source: Howell et al. 2022 (predictive sampling), Rubinstein 1999.
 SamplingResult SampleControls(const Problem& problem, ConstMatrixRef U, const SamplingOptions& options = {},
                               const SamplingCallback& callback = {});

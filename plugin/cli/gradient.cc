@@ -21,6 +21,7 @@
 #include "cli/robot_options.h"
 #include "cli/run_output.h"
 #include "cli/smooth_options.h"
+#include "core/convergence.h"
 #include "core/new_file.h"
 
 namespace costate::cli {
@@ -106,9 +107,8 @@ void PrintSwitches(const GradientHealth& health) {
 // agree where it goes on to the end?
 void CheckConverged(Task* task, Level level, int entries) {
   ModelPtr converged = CopyModel(task->model.get());
-  converged->opt.tolerance = 0;
   converged->opt.solver = mjSOL_NEWTON;
-  converged->opt.iterations = 200;
+  SearchUntil(0, 200, &converged->opt);
   std::swap(task->model, converged);
   RolloutGradient g;
   Adjoint(task->model.get(), task->context, task->substeps)

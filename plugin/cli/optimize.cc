@@ -179,12 +179,14 @@ TaskCallbacks TellingCallbacks(const Task& task, const OptimizeOptions& options,
                                                   : fmt::format("; {:.7g} stays", best);
     if (round.better) best = round.cost;
     const bool led = task.continuation.smooth.any();
-    progress->Line(fmt::format(
-        "{}: {:.7g}{}{}",
-        round.number == 0 ? (led ? "from there" : "from the guess")
-        : round.last      ? "to the end"
-                          : fmt::format("round {}{}", round.number, round.sampled ? ", from sampled controls" : ""),
-        round.cost, missed, verdict));
+    progress->Line(fmt::format("{}: {:.7g}{}{}",
+                               round.number == 0 ? (led ? "from there" : "from the guess")
+                               : round.last      ? "to the end"
+                                                 : fmt::format("round {}{}", round.number,
+                                                          round.sampled    ? ", from sampled controls"
+                                                               : round.periodic ? ", from periodic controls"
+                                                                                : ""),
+                               round.cost, missed, verdict));
   };
   return callbacks;
 }
@@ -539,7 +541,7 @@ void AddOptimizeCommand(CLI::App& app, int* exit_code) {
   command->add_option("--iterations", options->iterations, "at most so many")->check(CLI::Range(0, 1000000));
   command->add_option("--tolerance", options->tolerance, "relative cost reduction that ends the search")
       ->check(NonNegative());
-  command->add_option("--threads", options->threads, "0: all cores")->check(CLI::Range(0, 4096));
+  command->add_option("--threads", options->threads, "0: all cores")->check(CLI::Range(0, 512));
   command->add_option("--derivative", options->derivative, "best, analytic, residual or step")
       ->check(CLI::IsMember({"best", "analytic", "residual", "step"}));
   command->add_option("--solver", options->solver, "ilqr or fddp")->check(CLI::IsMember({"ilqr", "fddp"}));

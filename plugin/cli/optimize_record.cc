@@ -39,8 +39,10 @@ std::map<std::string, std::string> Settings(const OptimizeReport& report, int th
   if (!report.resumed_from.empty()) settings["resumed_from"] = report.resumed_from;
   if (task.sampling.iterations > 0) {
     const SamplingOptions& o = task.sampling;
-    const std::string nodes = o.spline.knots > 0 ? fmt::format("{} {} knots", o.spline.knots, ToString(o.spline.order))
-                                                 : fmt::format("nodes every {:g} s", o.node_time);
+    const std::string nodes = o.periodic ? "periodic controls"
+                              : o.spline.knots > 0
+                                  ? fmt::format("{} {} knots", o.spline.knots, ToString(o.spline.order))
+                                  : fmt::format("nodes every {:g} s", o.node_time);
     settings["guess"] = fmt::format("sampling: {} rounds of {} samples, {} elites, {}, exploration {:g}, seed {}",
                                     o.iterations, o.samples, o.elites, nodes, o.exploration, o.seed);
   }

@@ -199,7 +199,7 @@ Exit code: 0 a lower mean cost; 1 none; 2 bad input; 130 interrupted.)");
   command
       ->add_option("--stages", arguments->stages, "the horizon doubles so often less one; 1: the whole horizon at once")
       ->check(CLI::Range(1, 30));
-  command->add_option("--threads", arguments->threads, "0: all cores")->check(CLI::Range(0, 4096));
+  command->add_option("--threads", arguments->threads, "0: all cores")->check(CLI::Range(0, 512));
   command->add_option("--window", arguments->window, "truncate: drop the costate after each so many knots")
       ->check(NonNegative());
   command->add_option("--clip", arguments->clip, "shorten a costate that is longer than this")->check(NonNegative());

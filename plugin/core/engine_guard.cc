@@ -61,6 +61,10 @@ EngineGuard::EngineGuard(mjData* data) : outer_(innermost), data_(data) {
   if (outer_ == nullptr) {
     // the host may have set its own handler since the last guard: ours goes on top of whatever is there
     std::lock_guard<std::mutex> lock(mutex);
+    if (host_handler.load() == nullptr) {  // known before ours is there, which another thread's message may call
+      host_handler.store(mju_setLogHandler(nullptr));
+      mju_setLogHandler(host_handler.load());
+    }
     mjfLogHandler previous = mju_setLogHandler(&EngineGuard::Handle);
     if (previous != &EngineGuard::Handle) host_handler.store(previous);
     ++threads_guarded;

@@ -30,7 +30,7 @@ void CheckData(const mjModel* model, const mjData* data) {
   NotNull(model);
   if (data == nullptr) throw Error(ErrorCode::kInvalidArgument, "the data is NULL");
   if (data->signature == model->signature) return;
-  static thread_local std::uint64_t alike[2];  // the last two that are: making data takes long
+  static thread_local std::uint64_t alike[2];  // the last pair that is: making data takes long
   if (alike[0] == model->signature && alike[1] == data->signature) return;
   const mjtSize bytes = MakeData(model)->nbuffer;
   if (data->nbuffer != bytes) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/control_range.h"
 #include "derivative/munthe_kaas.h"
 #include "derivative/plant.h"
 #include "derivative/transmission.h"
@@ -415,8 +416,7 @@ void Actuation::Slopes(const mjModel* m, const mjData* d, int i) {
   s.ctrl_index = kind.ctrl;
   s.act_index = kind.act;
   Input input{d->ctrl[kind.ctrl], 1, 0};
-  if (m->actuator_ctrllimited[kind.ctrl] && !(m->opt.disableflags & mjDSBL_CLAMPCTRL)) {
-    const mjtNum* range = m->actuator_ctrlrange + 2 * kind.ctrl;
+  if (const mjtNum* range = ControlRange(m, kind.ctrl)) {
     input.by_ctrl = Slope(Inside(input.value, range));
     input.value = std::clamp(input.value, range[0], range[1]);
   }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/control_range.h"
 #include "derivative/actuation.h"
 #include "derivative/certifier.h"
 #include "derivative/effective_mass.h"
@@ -65,14 +66,14 @@ void Certifier::Saturation(const std::string& name, double force, const mjtNum* 
 
 void Certifier::Inputs() {
   const std::vector<std::string> controls = ControlNames(m_);
-  const bool clamps = !(m_->opt.disableflags & mjDSBL_CLAMPCTRL);
   for (int i = 0; i < m_->nu; i++) {
-    if (!m_->actuator_ctrllimited[i] || !clamps) continue;
-    Clamp(controls[i], d_->ctrl[i], m_->actuator_ctrlrange + 2 * i, "of ctrl");
+    const mjtNum* range = ControlRange(m_, i);
+    if (range == nullptr) continue;
+    Clamp(controls[i], d_->ctrl[i], range, "of ctrl");
     if (out_->switches.back().distance == 0) OneSided(controls[i]);
   }
   for (int i = 0; i < m_->nactuator; i++) {
-    if (m_->actuator_dyntype[i] == mjDYN_MUSCLE) Muscle(i, controls, clamps);
+    if (m_->actuator_dyntype[i] == mjDYN_MUSCLE) Muscle(i, controls);
     for (int k = 0; k < m_->actuator_actnum[i]; k++) {
       // act' against actrange: where the step's clamp is
       const ActivationStep update = ActivationStepOf(m_, i, k);
@@ -113,14 +114,13 @@ void Certifier::Bristles() {
 }
 
 // (A3) the range of excitations and of the activation in the time constant, and where that switches
-void Certifier::Muscle(int i, const std::vector<std::string>& controls, bool clamps) {
+void Certifier::Muscle(int i, const std::vector<std::string>& controls) {
   constexpr mjtNum kRange[] = {0, 1};
   const int u = m_->actuator_ctrladr[i], a = m_->actuator_actadr[i];
   if (m_->actuator_ctrlnum[i] != 1 || m_->actuator_actnum[i] != 1) return;
-  const mjtNum* range = m_->actuator_ctrlrange + 2 * u;
-  const bool limited = clamps && m_->actuator_ctrllimited[u];
-  const double ctrl = limited ? std::clamp(d_->ctrl[u], range[0], range[1]) : d_->ctrl[u];
-  if (!limited || range[0] < 0 || range[1] > 1) {
+  const mjtNum* range = ControlRange(m_, u);
+  const double ctrl = ClampedControl(m_, d_, u);
+  if (range == nullptr || range[0] < 0 || range[1] > 1) {
     Clamp(controls[u], ctrl, kRange, "of ctrl");
     if (out_->switches.back().distance == 0) OneSided(controls[u]);
   }

@@ -80,7 +80,7 @@ class Certifier {
   void Inputs();
   void Integral(int i);
   void Bristles();
-  void Muscle(int i, const std::vector<std::string>& controls, bool clamps);
+  void Muscle(int i, const std::vector<std::string>& controls);
 
   const mjModel* m_;
   mjData* d_;

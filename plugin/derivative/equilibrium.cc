@@ -1,10 +1,13 @@
 #include "derivative/equilibrium.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "core/convergence.h"
+#include "core/extremes.h"
 #include "core/plugins.h"
 
 namespace costate {
@@ -162,8 +165,6 @@ void SetStates(mjData* d) {
   }
 }
 
-double MaxAbs(const Eigen::VectorXd& x) { return x.size() ? x.lpNorm<Eigen::Infinity>() : 0; }
-
 }  // namespace
 
 void DiscreteForce(const mjModel* m, mjData* d, const mjtNum* a, mjtNum* out) {
@@ -266,7 +267,7 @@ bool Equilibrium::Solve(const mjModel* model, mjData* d, StepStatus* status, std
   step = Polish(model, d);
   if (!factored()) return false;
   if (step <= kAcceptable) return true;
-  *reason = "the residual is not zero at the engine's acceleration (Newton step " + std::to_string(step) + ")";
+  *reason = "the residual is not zero at the engine's acceleration (Newton step " + fmt::format("{:.2g}", step) + ")";
   return false;
 }
 
@@ -279,7 +280,7 @@ double Equilibrium::Polish(const mjModel* m, mjData* d) {
     if (IsSingular()) return std::numeric_limits<double>::infinity();
     if (symmetric_) llt_.solveInPlace(r_);  // takes no memory
     else lu_.Solve(r_.data());
-    const double step = MaxAbs(r_) / (1 + MaxAbs(a_));
+    const double step = Largest(r_) / (1 + Largest(a_));
     if (!(step > kConverged) || k == kPolish) return step;
     a_ -= r_;
     mju_copy(d->qacc, a_.data(), static_cast<int>(m->nv));

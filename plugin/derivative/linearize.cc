@@ -1,5 +1,6 @@
 // The dispatcher: arguments, context, substeps and the choice of level; the Jacobians are the backends'.
 #include <costate/derivative.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
@@ -41,11 +42,11 @@ Linearizer::Impl::Impl(const mjModel* model, const LinearizeOptions& options)
                 "substeps is " + std::to_string(options.substeps) + ", at least 1 is needed");
   }
   if (!(options.eps >= 0)) {
-    throw Error(ErrorCode::kInvalidArgument, "eps is " + std::to_string(options.eps) + ", it cannot be negative");
+    throw Error(ErrorCode::kInvalidArgument, "eps is " + fmt::format("{:g}", options.eps) + ", it cannot be negative");
   }
   if (!(options.smoothing >= 0 && std::isfinite(options.smoothing))) {
     throw Error(ErrorCode::kInvalidArgument,
-                "smoothing is " + std::to_string(options.smoothing) + ", it cannot be negative");
+                "smoothing is " + fmt::format("{:g}", options.smoothing) + ", it cannot be negative");
   }
   CheckDifferentiable(model);
   context.resize(mj_stateSize(model, kContextSignature));

@@ -12,6 +12,22 @@ namespace costate {
 inline constexpr double kStageWeight[4] = {0, 0.5, 0.5, 1};  // the tableau has one entry a row
 inline constexpr double kSum[4] = {1.0 / 6, 1.0 / 3, 1.0 / 3, 1.0 / 6};
 
+// J_r(u) v = v − a u×v + b u×(u×v), a = (1 − cos θ)/θ², b = (θ − sin θ)/θ³: exp(u + du) = exp(u) exp(J_r du)
+struct RightJacobian {
+  double a, b;
+  explicit RightJacobian(const Eigen::Vector3d& u) {
+    const double t2 = u.squaredNorm(), t = std::sqrt(t2);
+    a = t < 1e-4 ? 0.5 - t2 / 24 : (1 - std::cos(t)) / t2;
+    b = t < 1e-2 ? 1.0 / 6 - t2 / 120 : (t - std::sin(t)) / (t2 * t);
+  }
+  Eigen::Vector3d Apply(const Eigen::Vector3d& u, const Eigen::Vector3d& v) const {
+    return v - a * u.cross(v) + b * u.cross(u.cross(v));
+  }
+  Eigen::Vector3d ApplyTransposed(const Eigen::Vector3d& u, const Eigen::Vector3d& k) const {
+    return k + a * u.cross(k) + b * u.cross(u.cross(k));
+  }
+};
+
 // J_r⁻¹(u) v = v + ½ u×v + g(θ) u×(u×v), g = 1/θ² − (1 + cos θ) / (2 θ sin θ), and g'(θ)/θ
 struct InverseJacobian {
   double g, slope;

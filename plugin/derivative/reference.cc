@@ -1,5 +1,6 @@
 // The judge of every other derivative: centred differences of a converged step at several sizes, extrapolated.
 #include <costate/derivative_check.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
@@ -249,7 +250,7 @@ ReferenceDerivative Reference(const mjModel* model, const mjData* data, const Re
   if (!(options.eps_max > 0) || options.sizes < 2 || options.sizes > 20 || options.substeps < 1) {
     throw Error(ErrorCode::kInvalidArgument,
                 "the reference needs eps_max > 0, 2 to 20 sizes and at least 1 substep, not " +
-                    std::to_string(options.eps_max) + ", " + std::to_string(options.sizes) + " and " +
+                    fmt::format("{:g}", options.eps_max) + ", " + std::to_string(options.sizes) + " and " +
                     std::to_string(options.substeps));
   }
   CheckDifferentiable(model);

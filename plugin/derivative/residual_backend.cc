@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/control_range.h"
 #include "core/finite.h"
 #include "derivative/actuation.h"
 #include "derivative/chain.h"
@@ -229,12 +230,10 @@ class ResidualBackend final : public Backend {
         return false;
       }
       if (stage > 0) continue;
-      const mjtNum* range = m->actuator_ctrlrange + 2 * u;
-      const bool limited = m->actuator_ctrllimited[u] && !(m->opt.disableflags & mjDSBL_CLAMPCTRL);
-      const double ctrl = limited ? mju_clip(d->ctrl[u], range[0], range[1]) : d->ctrl[u];
+      const double ctrl = ClampedControl(m, d, u);
       KinkedMuscle kink{act, u, StagesOfMuscle(m, i, ctrl, d->act[act])};
       if (kink.stages.excess > kEqual) continue;
-      if (limited && (d->ctrl[u] < range[0] || d->ctrl[u] > range[1])) std::fill_n(kink.stages.rate_ctrl, 4, 0.0);
+      if (ctrl != d->ctrl[u]) std::fill_n(kink.stages.rate_ctrl, 4, 0.0);
       kinks_.push_back(kink);
     }
     const int w = 2 * static_cast<int>(m->nv), ndx = w + static_cast<int>(m->na);

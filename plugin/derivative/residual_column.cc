@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/control_range.h"
 #include "derivative/actuation.h"
 #include "derivative/extrapolate.h"
 #include "derivative/passive.h"
@@ -60,11 +61,7 @@ Room MuscleRoom(const mjModel* m, const mjData* d, int actuator, bool moves_ctrl
   if (m->actuator_dyntype[actuator] != mjDYN_MUSCLE) return {};
   constexpr mjtNum kUnit[] = {0, 1};
   const double act = d->act[m->actuator_actadr[actuator]];
-  const int control = m->actuator_ctrladr[actuator];
-  double ctrl = d->ctrl[control];
-  if (m->actuator_ctrllimited[control] && !(m->opt.disableflags & mjDSBL_CLAMPCTRL)) {
-    ctrl = mju_clip(ctrl, m->actuator_ctrlrange[2 * control], m->actuator_ctrlrange[2 * control + 1]);
-  }
+  const double ctrl = ClampedControl(m, d, m->actuator_ctrladr[actuator]);
   const Room clip = RoomIn(true, kUnit, moves_ctrl ? ctrl : act, reach);
   const double excess = mju_clip(ctrl, 0, 1) - act;
   if (m->actuator_dynprm[mjNDYN * actuator + 2] >= mjMINVAL || excess == 0 || std::abs(excess) > reach) return clip;
@@ -83,8 +80,8 @@ Room RoomOf(const mjModel* m, const mjData* d, const std::vector<ActivationSide>
             double reach) {
   if (column >= dims.ndx) {
     const int u = column - dims.ndx;
-    const bool clamp = m->actuator_ctrllimited[u] && !(m->opt.disableflags & mjDSBL_CLAMPCTRL);
-    return Both(RoomIn(clamp, m->actuator_ctrlrange + 2 * u, d->ctrl[u], reach),
+    const mjtNum* range = ControlRange(m, u);
+    return Both(RoomIn(range != nullptr, range, d->ctrl[u], reach),
                 MuscleRoom(m, d, ActuatorOfControl(m, u), true, reach));
   }
   if (column >= dims.nv && column < 2 * dims.nv)

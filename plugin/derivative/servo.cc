@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/control_range.h"
 #include "derivative/actuation.h"
 #include "derivative/jet.h"
+#include "derivative/munthe_kaas.h"
 #include "derivative/spatial.h"
 
 namespace costate {
@@ -155,14 +157,6 @@ void Law::Motor(int states) {
   if (bristle >= 0) friction = friction - dyn[5] * state[bristle] - dyn[6] * dot[bristle];
 }
 
-// right Jacobian of the exponential map: exp(u + du) = exp(u) exp(J du)
-Mat3 RightJacobian(const Vec3& u) {
-  const double t2 = u.squaredNorm(), t = std::sqrt(t2);
-  const double a = t < 1e-3 ? 0.5 - t2 / 24 : (1 - std::cos(t)) / t2;
-  const double b = t < 1e-3 ? 1.0 / 6 - t2 / 120 : (t - std::sin(t)) / (t2 * t);
-  return Mat3::Identity() - a * Skew(u) + b * Skew(u) * Skew(u);
-}
-
 void ExpMap(const Vec3& u, mjtNum quat[4]) {
   Vec3 axis = u;
   const double angle = mju_normalize3(axis.data());
@@ -217,7 +211,9 @@ void Orientation(const mjModel* m, const mjData* d, const double* ctrl, const do
     Vec3 u = stateful ? Vec3(Vec3Map(d->act + m->actuator_actadr[i])) : Vec3(Vec3Map(ctrl));
     if (stateful && m->actuator_actearly[i]) u = after;
     ExpMap(u, target);
-    const Mat3 J = RightJacobian(u);
+    const RightJacobian jacobian(u);
+    Mat3 J;
+    for (int k = 0; k < 3; k++) J.col(k) = jacobian.Apply(u, Vec3::Unit(k));
     if (!stateful) {
       for (int k = 0; k < 3; k++) turn.col(6 + k) = J.col(k) * inside[k];
     } else if (m->actuator_actearly[i]) {
@@ -273,10 +269,9 @@ Law LawOf(const mjModel* m, const mjData* d, const mjtNum* act, int i, const dou
 void Inputs(const mjModel* m, const mjData* d, int i, double* ctrl, double* inside) {
   for (int k = 0; k < m->actuator_ctrlnum[i]; k++) {
     const int u = m->actuator_ctrladr[i] + k;
-    const mjtNum* range = m->actuator_ctrlrange + 2 * u;
-    const bool limited = m->actuator_ctrllimited[u] && !(m->opt.disableflags & mjDSBL_CLAMPCTRL);
-    ctrl[k] = limited ? std::clamp(d->ctrl[u], range[0], range[1]) : d->ctrl[u];
-    inside[k] = !limited || (d->ctrl[u] >= range[0] && d->ctrl[u] <= range[1]);
+    const mjtNum* range = ControlRange(m, u);
+    ctrl[k] = ClampedControl(m, d, u);
+    inside[k] = range == nullptr || (d->ctrl[u] >= range[0] && d->ctrl[u] <= range[1]);
   }
 }
 

@@ -2,16 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <random>
 
+#include "core/extremes.h"
 #include "derivative/equilibrium.h"
 
 namespace costate {
 namespace {
 
 constexpr double kUnitRoundoff = 1.1e-16;
-constexpr double kNoBar = std::numeric_limits<double>::infinity();
 constexpr int kUsable = 3;              // step sizes wanted without a switch, before a column is given up …
 constexpr int kExtraSizes = 4;          // … after this many smaller ones, which are also added …
 constexpr double kQuotientBend = 1e-4;  // … while the last two quotients differ by this much of their column
@@ -23,10 +22,6 @@ constexpr double kOpen = 1e-3;          // of the largest number of its part, by
 constexpr double kModelNoise = 1e-15;   // of the largest of a part: rounding of models that are moved
 constexpr double kNoiseNudge = 1e-11;   // squared, times the curvature of the stiffest contact, it is below rounding
 constexpr double kBeside = 1e-6;        // from the point, as far as nudges are: there the solver has some way to go
-
-double Largest(const Eigen::Ref<const VectorXd>& values) {
-  return values.size() > 0 ? values.cwiseAbs().maxCoeff() : 0;
-}
 
 }  // namespace
 
@@ -228,7 +223,7 @@ double StepQuotients::Left(const Column& column, int row) const {
   if (row >= 2 * dims_.nv) return 0;
   const double h = local_.get()->opt.timestep, sides = column.side == Side::kCentered ? 2 : 1;
   const auto at = [&](int k) { return left_(row % dims_.nv, k) / (sides * std::ldexp(column.eps, -k)); };
-  double least = kNoBar;
+  double least = kInf;
   for (int k = column.first + 1; k < column.end; ++k) least = std::min(least, std::max(at(k - 1), at(k)));
   return least * (row < dims_.nv ? h * h : h);
 }
@@ -253,7 +248,7 @@ bool StepQuotients::Bends(int k, double eps) const {
 // and backwards differ by J + c e + …, J = 2 D(e/2) − D(e). The least of all sizes, as far as it is no noise; of two
 // neighbours the larger one, since what else is in D may take J away at one size.
 double StepQuotients::Corner(int row, int first, int count, double noise) const {
-  double least = kNoBar, before = kNoBar;
+  double least = kInf, before = kInf;
   for (int k = first + 1; k < first + count; ++k) {
     const double jump = std::abs(2 * bends_(row, k) - bends_(row, k - 1));
     const double seen = std::max(0.0, jump / 2 - kCornerNoise * noise * std::ldexp(1.0, k - first));
@@ -338,7 +333,7 @@ Extrapolation StepQuotients::Row(const Column& column, int row, bool corner) con
   if (column.side == Side::kNone) return {0, 0};
   const int begin = row < dims_.ndx ? column.first : std::max(column.first, chosen_[row - dims_.ndx]);
   const int count = column.end - begin;
-  if (count < 2) return {0, kNoBar};
+  if (count < 2) return {0, kInf};
   const bool centered = column.side == Side::kCentered;
   const double h = (centered ? 2 : 1) * std::ldexp(column.eps, -begin), noise = 2 * noise_[row] / h;
   double values[32];
@@ -365,7 +360,7 @@ void StepQuotients::Fill(const Column& column, double nudge, VectorXd* values, V
   const double h = (column.side == Side::kCentered ? 2 : 1) * column.eps;
   int begin = 0;
   for (const int size : parts_) {
-    double last = kNoBar;
+    double last = kInf;
     if (size > 0 && column.end - column.first > 1) {
       last = (quotients_.block(begin, column.end - 1, size, 1) - quotients_.block(begin, column.end - 2, size, 1))
                  .cwiseAbs()

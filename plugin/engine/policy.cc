@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/control_range.h"
 #include "core/plugins.h"
 #include "engine/plugin.h"
 #include "engine/policy_run.h"
@@ -145,11 +146,7 @@ void PolicyPlugin::Control(const mjModel* m, mjData* d) {
 void PolicyPlugin::Motors(const mjModel* m, mjData* d) const {
   for (int i = 0; i < m->nactuator; ++i) {
     if (m->actuator_plugin[i] != instance_) continue;
-    double u = d->ctrl[m->actuator_ctrladr[i]];
-    if (m->actuator_ctrllimited[i] && !(m->opt.disableflags & mjDSBL_CLAMPCTRL)) {
-      u = mju_clip(u, m->actuator_ctrlrange[2 * i], m->actuator_ctrlrange[2 * i + 1]);
-    }
-    d->actuator_force[m->actuator_outadr[i]] = u;
+    d->actuator_force[m->actuator_outadr[i]] = ClampedControl(m, d, m->actuator_ctrladr[i]);
   }
 }
 

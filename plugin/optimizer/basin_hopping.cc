@@ -9,6 +9,7 @@
 #include <iterator>
 #include <numeric>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -18,6 +19,7 @@
 #include "optimizer/control_noise.h"
 #include "optimizer/free_start.h"
 #include "optimizer/lockstep.h"
+#include "optimizer/merit.h"
 #include "optimizer/near_cost.h"
 #include "optimizer/solver_checks.h"
 #include "optimizer/stuck.h"
@@ -43,6 +45,11 @@ constexpr Racer kRacers[] = {{0.3, RegularizationRule::kPromise},
 // behind a stall, as long as hardly anything is gained: so many times the rounds
 constexpr int kMoreRounds = 3;
 constexpr double kSampledLess = 0.99;  // in terms of the best: sampled controls that are gone on from
+
+// periodic controls: rounds of samples, and how far they spread at first
+constexpr int kRhythmRounds = 10;
+constexpr double kRhythmSize = 0.2;
+constexpr double kConstant = 1e-9;  // in half control ranges: controls that stay
 
 constexpr int kPieces = 6;  // straight ones of a slow kick
 
@@ -73,6 +80,15 @@ MatrixXd Kick(Eigen::Index nu, Eigen::Index N, bool slow, SampleStream* stream) 
   return kick;
 }
 
+// controls that stay, over a time that rhythms fit in
+bool IsConstant(const MatrixXd& U, const Problem& problem) {
+  const double knot_time = problem.substeps * problem.model->opt.timestep;
+  const FrequencyRange frequencies = RhythmRange(problem.N * knot_time, knot_time);
+  const MatrixXd moves = (U.colwise() - U.col(0)).cwiseAbs();
+  return frequencies.low < frequencies.high &&
+         ((kConstant * HalfRanges(problem)).rowwise().replicate(moves.cols()) - moves).minCoeff() >= 0;
+}
+
 // not too large for some solves side by side
 bool FitSideBySide(const mjModel* model, int N) {
   constexpr double kMostBytes = 128 << 20;
@@ -80,9 +96,6 @@ bool FitSideBySide(const mjModel* model, int N) {
   const double side = dims.ndx + dims.nu, bytes = 8.0 * N * side * side * (1 + std::size(kRacers));
   return bytes <= kMostBytes;
 }
-
-// violation beyond its tolerance first, then cost
-using Rank = std::pair<double, double>;
 
 class BasinHopping {
  public:
@@ -105,13 +118,18 @@ class BasinHopping {
   BasinHoppingResult Hop(double tolerance);
   void Tell(const BasinHoppingRound& done);
   int Left() const { return options_.iterations + sampled_ - static_cast<int>(iterations_.size()); }
-  Rank RankOf(double violation, double cost) const;
+  Merit MeritOf(double violation, double cost) const {
+    return costate::MeritOf(violation, cost, constrained_.tolerance);
+  }
+  Merit MeritOf(const SolveResult& result) const { return costate::MeritOf(result, constrained_.tolerance); }
   std::vector<Guess> Kicked(int round) const;
   IlqrOptions OptionsOf(int round, int i) const;
   using SideSolver = std::function<SolveResult(int i, int threads, const IterationCallback& meet)>;
   std::vector<SolveResult> SideBySide(int width, const SideSolver& solver);
   void Round(const std::vector<Guess>& guesses, int iterations, double tolerance, int round, bool sampled = false);
+  SamplingResult Sample(const Problem& problem, const MatrixXd& U, SamplingOptions options);
   std::optional<Guess> Sampled();
+  std::optional<Guess> Rhythmic(int round);
   bool IsUntouched() const;
   bool IsMissed() const;
   bool IsWorthAnother() const;
@@ -132,7 +150,8 @@ class BasinHopping {
   const ConstrainedOptions& constrained_;
   const IterationCallback& callback_;
   const BasinHoppingCallback& round_callback_;
-  int rounds_;  // of kicks
+  int rounds_;         // of kicks
+  MatrixXd constant_;  // the guess where its controls are; else empty
 
   std::vector<IterationRecord> iterations_;
   bool interrupted_ = false;
@@ -143,11 +162,6 @@ class BasinHopping {
   BasinHoppingResult out_;            // without the iterations
   std::vector<SolveResult> cheaper_;  // of the rounds of kicks, where they miss constraints
 };
-
-Rank BasinHopping::RankOf(double violation, double cost) const {
-  if (!std::isfinite(cost)) return {kInf, kInf};
-  return {std::max(violation, constrained_.tolerance), cost};
-}
 
 std::vector<Guess> BasinHopping::Kicked(int round) const {
   const VectorXd unit = KickUnits(problem_);
@@ -189,7 +203,7 @@ void BasinHopping::Follow(Lockstep* lockstep) {
     const IterationRecord* best = nullptr;
     for (const IterationRecord& record : records) {
       if (record.iteration == 0) continue;
-      if (!best || RankOf(record.violation, record.cost) < RankOf(best->violation, best->cost)) best = &record;
+      if (!best || MeritOf(record.violation, record.cost) < MeritOf(best->violation, best->cost)) best = &record;
     }
     iterations_.push_back(*best);
     iterations_.back().iteration = static_cast<int>(iterations_.size());
@@ -210,7 +224,7 @@ void BasinHopping::DropSlower(const std::vector<IterationRecord>& records, std::
   std::vector<std::size_t> order(records.size());
   std::iota(order.begin(), order.end(), 0);
   const auto rank = [&](std::size_t i) {
-    return records[i].iteration == 0 ? RankOf(0, kInf) : RankOf(records[i].violation, records[i].cost);
+    return records[i].iteration == 0 ? kNoMerit : MeritOf(records[i].violation, records[i].cost);
   };
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return rank(a) < rank(b); });
   for (std::size_t i = (order.size() + 1) / 2; i < order.size(); ++i) (*go)[order[i]] = false;
@@ -218,15 +232,14 @@ void BasinHopping::DropSlower(const std::vector<IterationRecord>& records, std::
 
 // the best of the round where it is the best of all; the last one where it is no worse
 bool BasinHopping::Take(std::vector<SolveResult>* results, BasinHoppingRound* round) {
-  const auto rank = [this](const SolveResult& result) {
-    return result.status == SolveStatus::kDiverged ? RankOf(0, NAN) : RankOf(result.violation, result.cost);
-  };
-  const auto best = std::min_element(results->begin(), results->end(),
-                                     [&](const SolveResult& a, const SolveResult& b) { return rank(a) < rank(b); });
+  const auto best =
+      std::min_element(results->begin(), results->end(),
+                       [this](const SolveResult& a, const SolveResult& b) { return MeritOf(a) < MeritOf(b); });
   round->cost = best->cost;
   round->violation = best->status == SolveStatus::kDiverged ? kInf : best->violation;
+  round->periodic = round->number > 0 && best - results->begin() == hopping_.width;
   const bool first = round->number == 0, last = round->last;
-  if (!first && (last ? rank(out_.result) < rank(*best) : rank(out_.result) <= rank(*best))) {
+  if (!first && (last ? MeritOf(out_.result) < MeritOf(*best) : MeritOf(out_.result) <= MeritOf(*best))) {
     if (last && best->status == SolveStatus::kInfeasible) SayInfeasible();
     return false;
   }
@@ -266,7 +279,15 @@ std::vector<SolveResult> BasinHopping::SideBySide(int width, const SideSolver& s
   };
   {
     std::vector<std::jthread> solvers;
-    for (int i = 0; i < width; ++i) solvers.emplace_back(solve, i);
+    for (int i = 0; i < width; ++i) {
+      try {
+        solvers.emplace_back(solve, i);
+      } catch (const std::system_error&) {  // no more threads: the others are not to wait for this one
+        failures[static_cast<std::size_t>(i)] = std::current_exception();
+        lockstep.Enter();
+        lockstep.Leave();
+      }
+    }
     Follow(&lockstep);
   }
   if (thrown_) std::rethrow_exception(thrown_);
@@ -276,11 +297,10 @@ std::vector<SolveResult> BasinHopping::SideBySide(int width, const SideSolver& s
   return results;
 }
 
-// There is no slope that kicks could lead to: controls found without, if they cost less. A record a round of samples,
-// beside the iterations that the solves have.
-std::optional<Guess> BasinHopping::Sampled() {
-  const SamplingOptions options{.seed = hopping_.seed, .threads = options_.threads};
-  SamplingResult sampled = SampleControls(problem_, out_.result.trajectory.U, options, [&](int, double cost) {
+// a record a round of samples, beside the iterations that the solves have
+SamplingResult BasinHopping::Sample(const Problem& problem, const MatrixXd& U, SamplingOptions options) {
+  options.threads = options_.threads;
+  return SampleControls(problem, U, options, [&](int, double cost) {
     IterationRecord record;
     record.iteration = static_cast<int>(iterations_.size()) + 1;
     record.cost = std::min(cost, out_.result.cost);
@@ -289,7 +309,25 @@ std::optional<Guess> BasinHopping::Sampled() {
     interrupted_ = callback_ && !callback_(record);
     return !interrupted_;
   });
+}
+
+// There is no slope that kicks could lead to: controls found without, if they cost less.
+std::optional<Guess> BasinHopping::Sampled() {
+  Problem problem = problem_;
+  if (HasFreeStart(problem)) problem.free_start.guess = out_.result.trajectory.X.col(0);
+  SamplingResult sampled = Sample(problem, out_.result.trajectory.U, {.seed = hopping_.seed});
   if (!(sampled.cost < kSampledLess * out_.result.cost)) return std::nullopt;
+  return Guess{{}, std::move(sampled.U)};
+}
+
+// Controls that repeat, about those of a guess that stay: gaits, which no kick of a motion that shuffles leads to.
+std::optional<Guess> BasinHopping::Rhythmic(int round) {
+  const bool constrained = problem_.constraints && problem_.constraints->size() > 0;
+  if (constant_.cols() == 0 || constrained || HasFreeStart(problem_) || interrupted_) return std::nullopt;
+  const auto seed = hopping_.seed + static_cast<std::uint64_t>(round) - 1;
+  SamplingResult sampled = Sample(
+      problem_, constant_, {.iterations = kRhythmRounds, .periodic = true, .exploration = kRhythmSize, .seed = seed});
+  if (!(sampled.cost < sampled.initial_cost)) return std::nullopt;
   return Guess{{}, std::move(sampled.U)};
 }
 
@@ -306,7 +344,8 @@ void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, doub
 
   const int most = std::min(iterations, Left());
   const auto solve = [&](int i, int threads, const IterationCallback& meet) {
-    IlqrOptions options = sampled ? options_ : OptionsOf(round, i);
+    const bool rhythmic = round > 0 && i == hopping_.width;
+    IlqrOptions options = sampled ? options_ : OptionsOf(round, rhythmic ? 0 : i);
     options.threads = threads;
     options.iterations = most;
     options.tolerance = tolerance;
@@ -370,15 +409,12 @@ bool BasinHopping::MayGoBack() {
     out_.result.guess_scale = before.guess_scale;
     rounds = GoBack(cheaper_, before, 0, until);
   }
-  const auto is_better = [this](const SolveResult& a, const SolveResult& b) {
-    return RankOf(a.violation, a.cost) < RankOf(b.violation, b.cost);
-  };
   if (missed && IsMissed()) {
     SolveResult led = std::exchange(out_.result, before);
     rounds = GoBack({before}, before, rounds, until);
-    if (is_better(led, out_.result)) out_.result = std::move(led);
+    if (MeritOf(led) < MeritOf(out_.result)) out_.result = std::move(led);
   }
-  if (!is_better(out_.result, before)) {
+  if (!(MeritOf(out_.result) < MeritOf(before))) {
     out_.result = before;
     out_.result.message +=
         fmt::format("; {} round{} back within the constraints led to none better", rounds, rounds == 1 ? "" : "s");
@@ -420,7 +456,7 @@ int BasinHopping::GoBack(const std::vector<SolveResult>& starts, const SolveResu
     BasinHoppingRound told{
         .number = rounds_ + 1 + round, .iterations = static_cast<int>(iterations_.size()) - iterations, .back = true};
     const bool taken = Take(&results, &told);
-    told.better = taken && RankOf(told.violation, told.cost) < RankOf(before.violation, before.cost);
+    told.better = taken && MeritOf(told.violation, told.cost) < MeritOf(before.violation, before.cost);
     Tell(told);
     if (kept) {
       poor = from.cost - out_.result.cost > kBackGain * std::abs(from.cost) ? 0 : poor + 1;
@@ -468,7 +504,7 @@ void BasinHopping::SolvePlainly(const Guess& guess) {
   const int raced = static_cast<int>(iterations_.size());
   Round({{{}, led.state.U, &led.state}}, options_.iterations, options_.tolerance, 0);
   const SolveResult& then = out_.result;
-  if (RankOf(led.violation, led.cost) < RankOf(then.violation, then.cost)) {  // it went on from a last iterate
+  if (MeritOf(led.violation, led.cost) < MeritOf(then.violation, then.cost)) {  // it went on from a last iterate
     const bool kept = led.violation <= constrained_.tolerance;
     const bool ended = then.status == SolveStatus::kConverged || (kept && then.status == SolveStatus::kInfeasible);
     led.status = ended ? SolveStatus::kStalled : then.status;
@@ -485,6 +521,7 @@ void BasinHopping::SolvePlainly(const Guess& guess) {
 BasinHoppingResult BasinHopping::Run(const Guess& guess) {
   const double tolerance = std::max(hopping_.tolerance, options_.tolerance);
   if (hopping_.after_stall) {
+    if (!guess.state && IsConstant(guess.U, problem_)) constant_ = guess.U;
     SolvePlainly(guess);
     if (IsEnough()) {
       out_.result.iterations = std::move(iterations_);
@@ -524,7 +561,11 @@ BasinHoppingResult BasinHopping::Hop(double tolerance) {
     if (sampled) {
       Round({*sampled}, Left() - kept, tolerance, round, true);
     } else {
-      Round(Kicked(round), std::min(hopping_.iterations, Left() - kept), tolerance, round);
+      std::vector<Guess> guesses = Kicked(round);
+      if (round == 1 || out_.rounds.back().periodic) {
+        if (std::optional<Guess> rhythmic = Rhythmic(round)) guesses.push_back(std::move(*rhythmic));
+      }
+      Round(guesses, std::min(hopping_.iterations, Left() - kept), tolerance, round);
     }
     if (round == rounds_ && rounds_ < kMoreRounds * hopping_.rounds && IsWorthAnother()) ++rounds_;
   }

@@ -12,6 +12,7 @@
 #include "optimizer/augmented_cost.h"
 #include "optimizer/cost_unit.h"
 #include "optimizer/free_start.h"
+#include "optimizer/merit.h"
 #include "optimizer/solver_checks.h"
 #include "optimizer/take_knot.h"
 #include "optimizer/violation_text.h"
@@ -307,9 +308,7 @@ void Constrained::Measure(SolveResult* result) {
 }
 
 bool Constrained::IsBetter(const SolveResult& candidate) const {
-  if (!has_best_) return true;
-  const bool good = candidate.violation <= c_.tolerance, was = best_.violation <= c_.tolerance;
-  return good && was ? candidate.cost <= best_.cost : good != was ? good : candidate.violation <= best_.violation;
+  return !has_best_ || MeritOf(candidate, c_.tolerance) <= MeritOf(best_, c_.tolerance);
 }
 
 // no step at any regularization; one that began at the largest has tried little else

@@ -13,6 +13,7 @@
 #include "core/extremes.h"
 #include "optimizer/free_start.h"
 #include "optimizer/line_search.h"
+#include "optimizer/merit.h"
 #include "optimizer/solver_checks.h"
 #include "optimizer/untouched.h"
 
@@ -59,13 +60,11 @@ class Continuation {
   const IterationCallback& callback_;
   const StageCallback& stage_callback_;
 
-  // what is compared: violation beyond its tolerance first, then cost
-  using Merit = std::pair<double, double>;
   Merit MeritOf(const Trajectory& motion, const RolloutStatus& status) const;
   Merit HandOver(const SolveResult& led, Simulator* simulator, Beginning* to, Trajectory* motion) const;
 
   Beginning at_, best_at_;
-  Merit best_{kInf, kInf};
+  Merit best_ = kNoMerit;
   Merit true_ = best_;  // of the result
   SolveResult led_;     // of the last smooth stage
   std::vector<MatrixXd> multipliers_;
@@ -75,22 +74,20 @@ class Continuation {
   ContinuationResult out_;
 };
 
-Continuation::Merit Continuation::MeritOf(const Trajectory& motion, const RolloutStatus& status) const {
+Merit Continuation::MeritOf(const Trajectory& motion, const RolloutStatus& status) const {
   const double cost = RolloutCost(problem_, motion, status, simulator_.knot_time());
-  if (!std::isfinite(cost)) return {kInf, kInf};
-  double violation = c_.constrained.tolerance;
-  if (problem_.constraints) {
+  double violation = 0;
+  if (std::isfinite(cost) && problem_.constraints) {
     for (const ConstraintReport& report : CheckConstraints(*problem_.constraints, motion, simulator_.knot_time())) {
       violation = std::max(violation, report.relative);
     }
   }
-  return {violation, cost};
+  return costate::MeritOf(violation, cost, c_.constrained.tolerance);
 }
 
 // a solve's motion on another model: under its controls alone, which fall over where it balances, or under its policy;
 // the better of both
-Continuation::Merit Continuation::HandOver(const SolveResult& led, Simulator* simulator, Beginning* to,
-                                           Trajectory* motion) const {
+Merit Continuation::HandOver(const SolveResult& led, Simulator* simulator, Beginning* to, Trajectory* motion) const {
   const VectorXd x0 = led.trajectory.X.col(0);
   RolloutStatus status = simulator->Rollout(x0, led.trajectory.U, motion);
   Merit merit = MeritOf(*motion, status);
@@ -199,7 +196,7 @@ void Continuation::TrueStage(const Beginning& from) {
   stage.smoothing = "none";
   SolveResult result = Solve(problem_, from, options, &stage);
   stage.true_cost = result.status == SolveStatus::kDiverged ? kInf : result.cost;
-  const Merit merit = result.status == SolveStatus::kDiverged ? Merit{kInf, kInf} : MeritOf(result.trajectory, {});
+  const Merit merit = result.status == SolveStatus::kDiverged ? kNoMerit : MeritOf(result.trajectory, {});
   if (!solved_ || merit < true_) {
     solved_ = true;
     true_ = merit;

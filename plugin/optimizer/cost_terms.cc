@@ -243,6 +243,7 @@ ResidualCost::Plan ResidualCost::MakePlan(const mjModel* model, const ResidualTe
     int id = 0;
     while (id + 1 < model->nsensor && model->sensor_adr[id + 1] <= scalar.value) ++id;
     int stage = model->sensor_needstage[id];
+    if (model->sensor_type[id] == mjSENS_E_KINETIC) stage = mjSTAGE_VEL;  // the engine's is that of positions
     if (model->sensor_type[id] >= mjSENS_PLUGIN || model->sensor_historyadr[id] >= 0) stage = mjSTAGE_ACC;
     const int columns = stage == mjSTAGE_POS ? dims_.nv : stage == mjSTAGE_VEL ? 2 * dims_.nv : dims_.ndx;
     plan.state_columns = std::max(plan.state_columns, columns);

@@ -7,29 +7,19 @@
 #include <cmath>
 
 #include "core/extremes.h"
+#include "derivative/munthe_kaas.h"
 #include "optimizer/minimize.h"
 #include "optimizer/task_start.h"
 
 namespace costate {
 namespace {
 
-// exp(v + dv) = exp(v) exp(J dv): returns Jᵀ g
-Eigen::Vector3d RightJacobianTransposed(const Eigen::Vector3d& v, const Eigen::Vector3d& g) {
-  const double a = v.norm();
-  const double b = a < 1e-4 ? 0.5 - a * a / 24 : (1 - std::cos(a)) / (a * a);
-  const double c = a < 1e-2 ? 1.0 / 6 - a * a / 120 : (a - std::sin(a)) / (a * a * a);
-  return g + b * v.cross(g) + c * v.cross(v.cross(g));
-}
-
 // L(x0 ⊕ dx) has the slope Jᵀ g by dx when it has g at the point x0 ⊕ dx
 void PullBackStart(const mjModel* model, const VectorXd& dx, VectorXd* g) {
-  for (int j = 0; j < model->njnt; j++) {
-    const int type = model->jnt_type[j];
-    if (type != mjJNT_BALL && type != mjJNT_FREE) continue;
-    const int at = model->jnt_dofadr[j] + (type == mjJNT_FREE ? 3 : 0);
-    const Eigen::Vector3d rotated = RightJacobianTransposed(dx.segment<3>(at), g->segment<3>(at));
-    g->segment<3>(at) = rotated;
-  }
+  ForRotations(model, [&](int at) {
+    const Eigen::Vector3d turned = dx.segment<3>(at), slope = g->segment<3>(at);
+    g->segment<3>(at) = RightJacobian(turned).ApplyTransposed(turned, slope);
+  });
 }
 
 class TaskLoss {

@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
+#include "core/extremes.h"
 #include "optimizer/cost_unit.h"
 #include "optimizer/fddp.h"
 #include "optimizer/free_start.h"
@@ -13,8 +13,6 @@
 
 namespace costate {
 namespace {
-
-constexpr double kNoBound = std::numeric_limits<double>::infinity();
 
 // of the Hessian where it is indefinite (Wächter & Biegler 2006, Algorithm IC)
 constexpr double kFirstShiftGrowth = 100, kLeastShift = 1e-9;
@@ -120,8 +118,8 @@ void Fddp::SetBounds() {
     knot.du_upper = problem_.u_upper - U.col(t);
     for (int i = 0; mode_ != Mode::kPolish && i < U.rows(); ++i) {
       const bool held = problem_.u_lower[i] == problem_.u_upper[i];
-      knot.du_lower[i] = held ? 0 : -kNoBound;
-      knot.du_upper[i] = held ? 0 : kNoBound;
+      knot.du_lower[i] = held ? 0 : -kInf;
+      knot.du_upper[i] = held ? 0 : kInf;
       if (held) lower_(i, t) = upper_(i, t) = problem_.u_lower[i];
     }
   }

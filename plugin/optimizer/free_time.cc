@@ -5,19 +5,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
+#include "core/extremes.h"
 #include "optimizer/free_start.h"
+#include "optimizer/merit.h"
 #include "optimizer/solver_checks.h"
 
 namespace costate {
 namespace {
 
 constexpr double kGolden = 0.6180339887498949;  // (sqrt 5 - 1) / 2
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
-constexpr double kSameCost = 1e-3;  // relative: a solution that is found again
+constexpr double kSameCost = 1e-3;              // relative: a solution that is found again
 
 constexpr int kMoreSolves = 3;       // of the same length, where only the iterations are missing
 constexpr double kNearlyKept = 0.1;  // relative: a violation that further iterations take away
@@ -81,13 +80,13 @@ class FreeTime {
   };
   std::vector<Kept> kept_;
   std::vector<IterationRecord> iterations_;
-  double best_ = kNever, initial_cost_ = 0;
+  double best_ = kInf, initial_cost_ = 0;
   bool has_result_ = false, stop_ = false;
   FreeTimeResult out_;
 };
 
 double FreeTime::Try(double time) {
-  if (Ended()) return kNever;
+  if (Ended()) return kInf;
   for (const FreeTimeTrial& trial : known_) {
     if (!IsTime(trial.time, time)) continue;
     out_.trials.push_back(trial);
@@ -108,16 +107,20 @@ double FreeTime::Try(double time) {
     SolveResult next = SolveOn(SolveFrom(from, problem), problem);
     if (out_.trials.empty() && start == 1) initial_cost_ = next.initial_cost;
     keeps = next.status != SolveStatus::kDiverged && next.violation <= constrained_.tolerance;
-    if (start == 1 || keeps || next.violation < result.violation) result = std::move(next);
+    if (start == 1 || keeps || MeritOf(next, constrained_.tolerance) < MeritOf(result, constrained_.tolerance))
+      result = std::move(next);
   }
-  const double cost = keeps ? result.cost + free_.weight * time : kNever;
-  out_.trials.push_back({time, cost, result.violation, result.status, static_cast<int>(iterations_.size() - before)});
+  const double cost = keeps ? result.cost + free_.weight * time : kInf;
+  const double violation = result.status == SolveStatus::kDiverged ? kInf : result.violation;
+  out_.trials.push_back({time, cost, violation, result.status, static_cast<int>(iterations_.size() - before)});
   if (keeps) {
     kept_.push_back({time, result.trajectory.U, result.trajectory.X.col(0), result.multipliers, result.force_weight});
   }
 
   // without any that keeps the constraints, the one of least violation
-  const bool better = cost < best_ || (best_ == kNever && (!has_result_ || result.violation < out_.result.violation));
+  const bool better =
+      cost < best_ || (best_ == kInf && (!has_result_ || MeritOf(result, constrained_.tolerance) <
+                                                             MeritOf(out_.result, constrained_.tolerance)));
   if (better) {
     best_ = cost;
     has_result_ = true;
@@ -215,8 +218,8 @@ FreeTimeResult FreeTime::Run() {
   double at_left = Try(left), at_right = Try(right);
   while (b - a > free_.tolerance * b && !Ended()) {
     // where neither keeps the constraints: towards a length that does, else longer
-    const bool neither = at_left == kNever && at_right == kNever;
-    if (neither ? best_ < kNever && out_.time < left : at_left < at_right) {
+    const bool neither = at_left == kInf && at_right == kInf;
+    if (neither ? best_ < kInf && out_.time < left : at_left < at_right) {
       b = right;
       right = left;
       at_right = at_left;
@@ -232,7 +235,7 @@ FreeTimeResult FreeTime::Run() {
   }
 
   // the trials beside the best say how sure its time is
-  double shorter = 0, longer = kNever;
+  double shorter = 0, longer = kInf;
   for (const FreeTimeTrial& trial : out_.trials) {
     if (trial.time < out_.time) shorter = std::max(shorter, trial.time);
     if (trial.time > out_.time) longer = std::min(longer, trial.time);

@@ -196,10 +196,13 @@ FreeTimeState ReadTimes(const ResumeJson& json, const Fit& fit, const Task& task
   times.x0 = ReadX0(json, task.x0.size());
   times.multipliers = Multipliers(fit.Constraints(json.at("constraints")), task, "multipliers");
   for (const ResumeJson& trial : json.at("trials")) {
-    const ResumeJson& cost = trial.at("cost");
-    times.trials.push_back(
-        {trial.at("time"), cost.is_null() ? std::numeric_limits<double>::infinity() : cost.get<double>(),
-         trial.at("violation"), static_cast<SolveStatus>(trial.at("status").get<int>()), trial.at("iterations")});
+    // what is infinite is null there
+    const auto number = [&](const char* name) {
+      const ResumeJson& value = trial.at(name);
+      return value.is_null() ? std::numeric_limits<double>::infinity() : value.get<double>();
+    };
+    times.trials.push_back({trial.at("time"), number("cost"), number("violation"),
+                            static_cast<SolveStatus>(trial.at("status").get<int>()), trial.at("iterations")});
   }
   return times;
 }
@@ -218,7 +221,7 @@ void WarnOfAnotherStart(const VectorXd& run, Task* task) {
 
 // what a run that goes on does not begin with again
 void LeaveOut(Task* task) {
-  if (task->sampling.iterations > 0) task->warnings.push_back("resumed: start=\"sampling\" is left out");
+  if (task->sampling.iterations > 0) task->warnings.push_back("resumed: the sampled start is left out");
   if (task->continuation.smooth.any()) {
     task->warnings.push_back(
         "resumed on the true model: the stages of <smooth> are left out (--smooth makes them anew)");

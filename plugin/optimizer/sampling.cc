@@ -5,16 +5,23 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <numeric>
 
 #include "core/check.h"
 #include "optimizer/control_noise.h"
+#include "optimizer/free_start.h"
 #include "optimizer/line_search.h"
 
 namespace costate {
 namespace {
 
 constexpr double kMostGib = 8;  // of samples kept at once
+
+// frequencies of (11)
+constexpr double kPeriods = 2;  // in the motion, at least
+constexpr double kKnots = 8;    // in a period, at least
+constexpr double kFastest = 5;  // [Hz]
 
 void CheckSampling(const Problem& problem, ConstMatrixRef U, const SamplingOptions& o) {
   CheckSize(problem.model, "U (rows)", U.rows(), "nu", static_cast<int>(problem.model->nu));
@@ -29,42 +36,107 @@ void CheckSampling(const Problem& problem, ConstMatrixRef U, const SamplingOptio
   if (!(o.spread_min >= 0)) fail(fmt::format("spread_min is {:g}, expected at least 0", o.spread_min));
 }
 
+void CheckRhythm(double time, double knot_time) {
+  const FrequencyRange range = RhythmRange(time, knot_time);
+  if (range.low < range.high) return;
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      fmt::format("periodic controls need a motion of {:g} periods of {:g} knots and {:g} s or more, it has {:g} "
+                  "s in knots of {:g} s",
+                  kPeriods, kKnots, 1 / kFastest, time, knot_time));
+}
+
+// Controls about a guess as functions of numbers c: of each control a spline's nodes, or its part in (11), whose
+// frequency they share.
+class Shape {
+ public:
+  Shape(const Problem& problem, const SamplingOptions& o, double knot_time)
+      : knot_time_(knot_time), N_(problem.N), periodic_(o.periodic) {
+    if (periodic_) {
+      const VectorXd unit = KickUnits(problem);
+      const FrequencyRange range = RhythmRange(problem.N * knot_time, knot_time);
+      low_ = std::log(range.low);
+      high_ = std::log(range.high);
+      unit_.resize(3 * unit.size() + 1);
+      unit_ << 0.5 * unit, unit, unit, (high_ - low_) / 3 / o.exploration;
+      return;
+    }
+    // no more than there are controls to tell apart
+    const double intervals = std::round(problem.N * knot_time / o.node_time);
+    const int nodes = std::max(1, static_cast<int>(std::min<double>(intervals + 1, problem.N)));
+    S_ = SplineBasis(o.spline.knots > 0 ? o.spline : SplineOptions{nodes, SplineOrder::kCubic}, problem.N);
+    unit_ = HalfRanges(problem).replicate(S_.rows(), 1);
+  }
+
+  /// What spreads are measured by.
+  const VectorXd& unit() const { return unit_; }
+  /// In the middle of all.
+  VectorXd Middle() const {
+    VectorXd c = VectorXd::Zero(unit_.size());
+    if (periodic_) c[c.size() - 1] = 0.5 * (low_ + high_);
+    return c;
+  }
+
+  /// What c adds to the guess (nu × N).
+  MatrixXd Controls(const VectorXd& c) const {
+    const MatrixXd S = periodic_ ? Rhythm(std::exp(std::clamp(c[c.size() - 1], low_, high_))) : S_;
+    return Eigen::Map<const MatrixXd>(c.data(), c.size() / S.rows(), S.rows()) * S;
+  }
+
+ private:
+  // (11)
+  MatrixXd Rhythm(double frequency) const {
+    MatrixXd S(3, N_);
+    for (int t = 0; t < N_; t++) {
+      const double turns = frequency * t * knot_time_, angle = 2 * std::numbers::pi * turns;
+      S.col(t) = std::min(1.0, 2 * turns) * Eigen::Vector3d(1, std::sin(angle), std::cos(angle));
+    }
+    return S;
+  }
+
+  double knot_time_, low_ = 0, high_ = 0;  // logarithms of the least and the largest frequency
+  int N_;
+  bool periodic_;
+  VectorXd unit_;
+  MatrixXd S_;
+};
+
 }  // namespace
+
+FrequencyRange RhythmRange(double time, double knot_time) {
+  return {kPeriods / time, std::min(kFastest, 1 / (kKnots * knot_time))};
+}
 
 SamplingResult SampleControls(const Problem& problem, ConstMatrixRef U, const SamplingOptions& options,
                               const SamplingCallback& callback) {
   CheckSampling(problem, U, options);
   Simulator simulator(problem.model, problem.context, problem.substeps, options.threads);
-  const int nu = static_cast<int>(problem.model->nu), n = options.samples;
-  // no more than there are controls to tell apart
-  const double intervals = std::round(problem.N * simulator.knot_time() / options.node_time);
-  const int nodes = std::max(1, static_cast<int>(std::min<double>(intervals + 1, problem.N)));
-  const MatrixXd S =
-      SplineBasis(options.spline.knots > 0 ? options.spline : SplineOptions{nodes, SplineOrder::kCubic}, problem.N);
-  const double gib = 8.0 * n * nu * static_cast<double>(S.rows()) / (1 << 30);
+  const int n = options.samples;
+  if (options.periodic) CheckRhythm(problem.N * simulator.knot_time(), simulator.knot_time());
+  const Shape shape(problem, options, simulator.knot_time());
+  const double gib = 8.0 * n * static_cast<double>(shape.unit().size()) / (1 << 30);
   if (gib > kMostGib) {
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        fmt::format("samples is {}: with {} nodes of {} controls each they take {:.3g} GiB, expected at most {:g}", n,
-                    S.rows(), nu, gib, kMostGib));
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("samples is {}: with {} numbers each they take {:.3g} GiB, expected at most {:g}", n,
+                            shape.unit().size(), gib, kMostGib));
   }
-  const auto controls = [&](const MatrixXd& c) {
-    MatrixXd V = U + c * S;
+  const auto controls = [&](const VectorXd& c) {
+    MatrixXd V = U + shape.Controls(c);
     for (int t = 0; t < V.cols(); t++) V.col(t) = V.col(t).cwiseMax(problem.u_lower).cwiseMin(problem.u_upper);
     return V;
   };
 
-  const VectorXd unit = HalfRanges(problem);
-  const MatrixXd floor = options.spread_min * unit.replicate(1, S.rows());
-  MatrixXd mean = MatrixXd::Zero(nu, S.rows()), spread = options.exploration * unit.replicate(1, S.rows());
+  const VectorXd floor = options.spread_min * shape.unit();
+  VectorXd mean = shape.Middle(), spread = options.exploration * shape.unit();
 
-  std::vector<MatrixXd> nodes_of(static_cast<std::size_t>(n), mean);
+  std::vector<VectorXd> numbers_of(static_cast<std::size_t>(n), mean);
   std::vector<Trajectory> motions(static_cast<std::size_t>(simulator.threads()));
+  const VectorXd x0 = FirstStart(problem);
   VectorXd cost(n);
   const auto evaluate = [&](int i, int worker) {
     Trajectory& motion = motions[static_cast<std::size_t>(worker)];
     const RolloutStatus status =
-        simulator.Rollout(problem.x0, controls(nodes_of[static_cast<std::size_t>(i)]), &motion, worker);
+        simulator.Rollout(x0, controls(numbers_of[static_cast<std::size_t>(i)]), &motion, worker);
     cost[i] = RolloutCost(problem, motion, status, simulator.knot_time());
   };
   evaluate(0, 0);
@@ -73,7 +145,7 @@ SamplingResult SampleControls(const Problem& problem, ConstMatrixRef U, const Sa
   std::vector<int> order(static_cast<std::size_t>(n));
   for (int iteration = 0; iteration < options.iterations; iteration++) {
     simulator.ParallelFor(n, [&](int i, int worker) {
-      MatrixXd& c = nodes_of[static_cast<std::size_t>(i)];
+      VectorXd& c = numbers_of[static_cast<std::size_t>(i)];
       c = mean;
       SampleStream stream(options.seed, iteration, i);
       for (long k = 0; i > 0 && k < c.size(); k++) c(k) += spread(k) * stream.Normal();  // the mean itself is sample 0
@@ -83,7 +155,7 @@ SamplingResult SampleControls(const Problem& problem, ConstMatrixRef U, const Sa
     // the best, equal ones by their number
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return cost[a] < cost[b]; });
-    const MatrixXd& first = nodes_of[static_cast<std::size_t>(order[0])];
+    const VectorXd& first = numbers_of[static_cast<std::size_t>(order[0])];
     if (cost[order[0]] < result.cost) {
       result.cost = cost[order[0]];
       result.U = controls(first);
@@ -99,11 +171,11 @@ SamplingResult SampleControls(const Problem& problem, ConstMatrixRef U, const Sa
       mean = first;
       continue;
     }
-    MatrixXd sum = MatrixXd::Zero(nu, S.rows()), square = sum;
-    for (int k = 0; k < count; k++) sum += nodes_of[static_cast<std::size_t>(order[static_cast<std::size_t>(k)])];
+    VectorXd sum = VectorXd::Zero(mean.size()), square = sum;
+    for (int k = 0; k < count; k++) sum += numbers_of[static_cast<std::size_t>(order[static_cast<std::size_t>(k)])];
     mean = sum / count;
     for (int k = 0; k < count; k++)
-      square += (nodes_of[static_cast<std::size_t>(order[static_cast<std::size_t>(k)])] - mean).cwiseAbs2();
+      square += (numbers_of[static_cast<std::size_t>(order[static_cast<std::size_t>(k)])] - mean).cwiseAbs2();
     spread = (square / count).cwiseSqrt().cwiseMax(floor);
   }
   return result;

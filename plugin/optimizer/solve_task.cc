@@ -8,6 +8,7 @@
 
 #include "optimizer/basin_hopping.h"
 #include "optimizer/free_start.h"
+#include "optimizer/merit.h"
 #include "optimizer/stuck.h"
 #include "optimizer/untouched.h"
 
@@ -75,12 +76,6 @@ SolveResult Look(const Task& task, const Problem& problem, const MatrixXd& U, co
   options.second_order = false;
   options.iterations = 0;
   return Solve(problem, {{}, U}, options, {}, constrained);
-}
-
-// within the constraints by cost, beyond their tolerance by violation
-bool IsBetter(const SolveResult& a, const SolveResult& b, double tolerance) {
-  const bool kept = a.violation <= tolerance, was = b.violation <= tolerance;
-  return kept && was ? a.cost < b.cost : kept != was ? kept : a.violation < b.violation;
 }
 
 SolveResult SolveFrom(const Task& task, const Problem& problem, const Guess& guess,
@@ -159,7 +154,7 @@ void SolveBeyondStops(const Task& task, const Problem& problem, const Guess& gue
                      : SolveFrom(task, problem, guess, task.constrained, then, out);
   PutBehind(led, std::move(records), &out->result);
   const bool lost = out->result.status == SolveStatus::kDiverged;
-  if (moves && (lost || IsBetter(there, out->result, task.constrained.tolerance)))
+  if (moves && (lost || MeritOf(there, task.constrained.tolerance) < MeritOf(out->result, task.constrained.tolerance)))
     TakeInstead(std::move(there), task.constrained.tolerance, &out->result);
 }
 
@@ -228,7 +223,9 @@ TaskSolution SolveTask(const Task& task, const TaskCallbacks& callbacks) {
   Guess guess = task.ToGuess();
   if (task.sampling.iterations > 0) {
     bool goes_on = true;
-    SamplingResult sampled = SampleControls(problem, guess.U, task.sampling, [&](int round, double cost) {
+    SamplingOptions sampling = task.sampling;
+    sampling.threads = task.solver.threads;
+    SamplingResult sampled = SampleControls(problem, guess.U, sampling, [&](int round, double cost) {
       return goes_on = !callbacks.sampling || callbacks.sampling(round, cost);
     });
     if (callbacks.sampled) callbacks.sampled(sampled);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/check.h"
+#include "core/control_range.h"
 #include "core/extremes.h"
 #include "optimizer/solver_checks.h"
 
@@ -54,9 +55,10 @@ void ControlLimits(const mjModel* model, VectorXd* lower, VectorXd* upper) {
   lower->setConstant(dims.nu, -kInf);
   upper->setConstant(dims.nu, kInf);
   for (int i = 0; i < dims.nu; ++i) {
-    if (!model->actuator_ctrllimited[i] || (model->opt.disableflags & mjDSBL_CLAMPCTRL)) continue;
-    (*lower)[i] = model->actuator_ctrlrange[2 * i];
-    (*upper)[i] = model->actuator_ctrlrange[2 * i + 1];
+    const mjtNum* range = ControlRange(model, i);
+    if (range == nullptr) continue;
+    (*lower)[i] = range[0];
+    (*upper)[i] = range[1];
   }
 }
 

@@ -136,18 +136,27 @@ IlqrOptions ReadSolver(const XmlElement* element, ConstrainedOptions* constraine
   return options;
 }
 
-// start="sampling": how the guess is bettered before there are derivatives
-SamplingOptions ReadSampling(const XmlElement* element) {
+// start="sampling" or "periodic": how the guess is bettered before there are derivatives
+SamplingOptions ReadSampling(const XmlElement* element, double time, double knot_time) {
   SamplingOptions options{.iterations = 0};
   if (!element) return options;
   if (!element->Has("start")) {
     for (const char* attribute : {"samples", "rounds", "elites", "nodetime", "exploration", "seed"}) {
-      if (element->Has(attribute)) element->Fail(std::string(attribute) + " belongs to start=\"sampling\"");
+      if (element->Has(attribute))
+        element->Fail(std::string(attribute) + " belongs to start=\"sampling\" or \"periodic\"");
     }
     return options;
   }
-  element->Word("start", {"sampling"});
-  const SamplingOptions usual;
+  options.periodic = element->Word("start", {"sampling", "periodic"}) == 1;
+  const FrequencyRange frequencies = RhythmRange(time, knot_time);
+  if (options.periodic && frequencies.low >= frequencies.high) {
+    element->Fail(
+        fmt::format("start=\"periodic\" needs two periods in the motion, of {:g} s at least, and that is {:g} s",
+                    1 / frequencies.high, time));
+  }
+  if (options.periodic && element->Has("nodetime")) element->Fail("nodetime belongs to start=\"sampling\"");
+  SamplingOptions usual;
+  if (options.periodic) usual.exploration = 0.2;
   options.iterations = element->WholeNumber("rounds", 1).value_or(usual.iterations);
   options.samples = element->WholeNumber("samples", 2).value_or(usual.samples);
   options.elites = element->WholeNumber("elites", 1).value_or(std::min(usual.elites, options.samples));
@@ -157,7 +166,6 @@ SamplingOptions ReadSampling(const XmlElement* element) {
   options.node_time = element->PositiveNumber("nodetime").value_or(usual.node_time);
   options.exploration = element->PositiveNumber("exploration").value_or(usual.exploration);
   options.seed = static_cast<std::uint64_t>(element->WholeNumber("seed", 0).value_or(static_cast<int>(usual.seed)));
-  options.threads = element->WholeNumber("threads", 0).value_or(0);
   return options;
 }
 
@@ -359,7 +367,6 @@ Task ReadTask(const XmlFile& file) {
   constexpr CostScale kScales[] = {CostScale::kDt, CostScale::kMean, CostScale::kSum, CostScale::kKnots};
   const CostScale scale = kScales[root.Word("scale", {"dt", "mean", "sum", "knots"}).value_or(0)];
   task.solver = ReadSolver(elements.Find("solver"), &task.constrained);
-  task.sampling = ReadSampling(elements.Find("solver"));
   task.hopping = ReadHopping(elements.Find("hopping"));
   task.mpc = ReadMpc(elements.Find("mpc"));
 
@@ -377,7 +384,9 @@ Task ReadTask(const XmlFile& file) {
   task.context = start.context;
   task.free_start = ReadFreeStart(elements.Find("start"), task.model.get(), task.x0);
   task.spline = ReadSpline(elements.Find("spline"), task.N);
-  if (task.sampling.iterations > 0 && task.spline.knots > 0) {
+  const double knot_time = task.substeps * task.model->opt.timestep;
+  task.sampling = ReadSampling(elements.Find("solver"), task.N * knot_time, knot_time);
+  if (task.sampling.iterations > 0 && !task.sampling.periodic && task.spline.knots > 0) {
     if (elements.Find("solver")->Has("nodetime"))
       elements.Find("solver")->Fail("nodetime and <spline> both say where the knots are: leave one out");
     task.sampling.spline = task.spline;
@@ -402,7 +411,7 @@ Task ReadTask(const XmlFile& file) {
   WarnOfStart(&task);
   if (task.sampling.iterations > 0 && task.constraints.size() > 0) {
     task.warnings.push_back(
-        "start=\"sampling\" betters the guess by the cost alone; the constraints are kept from there on");
+        "a sampled start betters the guess by the cost alone; the constraints are kept from there on");
   }
   task.X_guess = ReadStates(elements.Find("guess"), folder, task);
   if (task.X_guess.size() > 0 && task.solver.type != SolverType::kFddp) {
@@ -410,8 +419,7 @@ Task ReadTask(const XmlFile& file) {
                                  std::string(ToString(task.solver.type)));
   }
   if (task.X_guess.size() > 0 && task.sampling.iterations > 0) {
-    elements.Find("guess")->Fail(
-        "states do not go with <solver start=\"sampling\"/>, which starts from controls alone");
+    elements.Find("guess")->Fail("states do not go with a sampled start of <solver>, which starts from controls alone");
   }
   for (const char* other : {"time", "smooth"}) {
     if (task.X_guess.size() == 0 || !elements.Find(other)) continue;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/extremes.h"
 #include "core/number.h"
 #include "optimizer/constraint_terms.h"
 #include "optimizer/pose.h"
@@ -16,7 +17,6 @@
 namespace costate {
 namespace {
 
-constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 constexpr double kKnotTolerance = 1e-6;  // of a control interval: a time this near to a knot means it
 
 bool IsPower(const XmlElement& element) {
@@ -100,8 +100,8 @@ VectorXd ReadBound(const XmlElement& element, const char* attribute, int size, d
 }
 
 void ReadBounds(const XmlElement& element, int size, ConstraintInfo* info) {
-  info->lower = ReadBound(element, "lower", size, -kUnbounded);
-  info->upper = ReadBound(element, "upper", size, kUnbounded);
+  info->lower = ReadBound(element, "lower", size, -kInf);
+  info->upper = ReadBound(element, "upper", size, kInf);
   for (int i = 0; i < size; ++i) {
     if (info->lower[i] <= info->upper[i]) continue;
     element.Fail(fmt::format("lower is {:g}, above upper {:g}", info->lower[i], info->upper[i]));
@@ -335,7 +335,7 @@ void AddSoft(const XmlElement& element, const Bounded& bounded, double weight, c
     const double shortest = task.free_time.longest > 0 ? std::min(dt, task.free_time.shortest / task.N) : dt;
     term.begin = info.first <= 1 ? (info.first - 0.5) * shortest : (info.first - 0.5) * dt;
     term.begin = std::max(0.0, term.begin);
-    term.end = info.last >= task.N - (ReadsControl(term) ? 1 : 0) ? kUnbounded : (info.last + 0.5) * dt;
+    term.end = info.last >= task.N - (ReadsControl(term) ? 1 : 0) ? kInf : (info.last + 0.5) * dt;
     if (info.first == task.N) term.weight.setZero();
     soft->push_back(std::move(term));
   };
@@ -445,7 +445,7 @@ void MakeJointLimit(const ConstraintDraft& draft, Task* task, std::vector<Residu
   if (balls.empty()) return;
   RefuseSoft(element, "ball joints");
   info.upper = Eigen::Map<const VectorXd>(upper.data(), static_cast<Eigen::Index>(upper.size()));
-  info.lower = VectorXd::Constant(info.upper.size(), -kUnbounded);
+  info.lower = VectorXd::Constant(info.upper.size(), -kInf);
   info.inset = Eigen::Map<const VectorXd>(inset.data(), info.upper.size());
   const std::vector<int>& free = task->free_start.entries;
   const bool moves = std::any_of(balls.begin(), balls.end(), [&](const BallAngleConstraint::Ball& ball) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/control_range.h"
 #include "core/engine_guard.h"
 #include "core/number.h"
 #include "optimizer/task_csv.h"
@@ -159,9 +160,8 @@ Extent ExtentOfSensor(const mjModel* m, int value) {
 Extent ExtentOf(const mjModel* m, const Scalar& scalar) {
   if (scalar.input == Input::kSensor) return ExtentOfSensor(m, scalar.value);
   if (scalar.input == Input::kControl) {
-    const bool clamped = !(m->opt.disableflags & mjDSBL_CLAMPCTRL);
-    return Within(clamped && m->actuator_ctrllimited[scalar.value], m->actuator_ctrlrange + 2 * scalar.value, "range",
-                  ControlNames(m)[static_cast<std::size_t>(scalar.value)]);
+    const mjtNum* range = ControlRange(m, scalar.value);
+    return Within(range != nullptr, range, "range", ControlNames(m)[static_cast<std::size_t>(scalar.value)]);
   }
   for (int j = 0; j < m->njnt; ++j) {
     if (m->jnt_qposadr[j] == scalar.value) return ExtentOfJoint(m, j);

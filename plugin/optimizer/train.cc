@@ -139,7 +139,9 @@ TrainCheck CompareSlopes(MeanCost* cost, NetworkPolicy* policy, const MatrixXd& 
 double SlopeAtReference(const Task& task, int control) {
   const double lower = task.u_lower[control], upper = task.u_upper[control];
   if (!std::isfinite(lower) || !std::isfinite(upper)) return 1;
-  const double half = 0.5 * (upper - lower), s = (task.U_guess(control, 0) - lower - half) / half;
+  const double half = 0.5 * (upper - lower);
+  if (half == 0) return 0;
+  const double s = (task.U_guess(control, 0) - lower - half) / half;
   return half * (1 - s * s);
 }
 

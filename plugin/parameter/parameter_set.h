@@ -72,7 +72,6 @@ struct ParameterSet::Impl {
   VectorXd Values() const;
   void Check(ConstVectorRef values) const;
   void Write();
-  void Derive(mjModel* to);
 };
 
 /// Calls mj_setConst. @throws Error{kEngine}.

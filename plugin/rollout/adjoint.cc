@@ -1,5 +1,6 @@
 // The reverse sweep's entry: what it is asked for, checked, and its threads.
 #include <costate/adjoint.h>
+#include <fmt/core.h>
 
 #include "core/check.h"
 #include "derivative/check_point.h"
@@ -24,9 +25,9 @@ void CheckOptions(const AdjointOptions& o) {
   if (o.window < 0)
     throw Error(ErrorCode::kInvalidArgument, "window is " + std::to_string(o.window) + ", it cannot be negative");
   if (!(o.clip >= 0))
-    throw Error(ErrorCode::kInvalidArgument, "clip is " + std::to_string(o.clip) + ", it cannot be negative");
+    throw Error(ErrorCode::kInvalidArgument, "clip is " + fmt::format("{:g}", o.clip) + ", it cannot be negative");
   if (!(o.reach >= 0))
-    throw Error(ErrorCode::kInvalidArgument, "reach is " + std::to_string(o.reach) + ", it cannot be negative");
+    throw Error(ErrorCode::kInvalidArgument, "reach is " + fmt::format("{:g}", o.reach) + ", it cannot be negative");
 }
 
 }  // namespace

@@ -421,7 +421,7 @@ void Simulator::Linearize(const Trajectory& trajectory, const LinearizeOptions& 
 void Simulator::LinearizeEach(const Trajectory& trajectory, const LinearizeOptions& options,
                               const std::function<void(int, int, StepDerivative*)>& use) {
   CheckTrajectory(impl_->model, trajectory);
-  if (impl_->every > 1) return impl_->LinearizeSome(trajectory, options, use);
+  if (impl_->every > 1 && trajectory.N() > 0) return impl_->LinearizeSome(trajectory, options, use);
   const auto job = [&](int t, int index) {
     Impl::Worker& worker = impl_->Get(index);
     StepDerivative* derivative = t < trajectory.N() ? &worker.derivative : &impl_->last;

@@ -55,7 +55,7 @@ void ThreadPool::Start() {
   // what the system refuses to start is done by the others
   try {
     while (static_cast<int>(workers_.size()) < threads_ - 1) {
-      workers_.emplace_back(&ThreadPool::Work, this, static_cast<int>(workers_.size()) + 1);
+      workers_.emplace_back(&ThreadPool::Work, this, static_cast<int>(workers_.size()) + 1, loop_.load());
     }
   } catch (const std::system_error&) {
   }
@@ -71,8 +71,7 @@ void ThreadPool::Await(std::condition_variable* signal, std::unique_lock<std::mu
   signal->wait(*lock, condition);
 }
 
-void ThreadPool::Work(int worker) {
-  int seen = 0;
+void ThreadPool::Work(int worker, int seen) {
   for (;;) {
     {
       std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);

@@ -29,8 +29,8 @@ class ThreadPool {
 
  private:
   void Start();
-  void Work(int worker);      // a thread's life: wait for a loop, take part, repeat
-  void TakeJobs(int worker);  // one worker's part of the current loop
+  void Work(int worker, int seen);  // a thread's life: wait for a loop after those seen, take part, repeat
+  void TakeJobs(int worker);        // one worker's part of the current loop
   template <typename Condition>
   void Await(std::condition_variable* signal, std::unique_lock<std::mutex>* lock, Condition condition);
   void RunHere(int n, int worker, const std::function<void(int, int)>& job);

@@ -230,6 +230,32 @@ TEST_F(PolicyPluginTest, DrivesActuatorsOfItsOwn) {
   EXPECT_TRUE(MatricesNearRelative(Play(m.get(), d.get()), run_.trajectory.X, 1e-12));
 }
 
+// Behind an actuator of several controls the range of a motor is that of its control, not of the actuator's number.
+TEST_F(PolicyPluginTest, ClampsMotorsBehindSeveralControls) {
+  const auto text = [&](const std::string& extension, const std::string& motor) {
+    return "<mujoco>" + extension +
+           R"(<worldbody><body><joint name="x" type="slide"/><geom size=".1" mass="1"/></body></worldbody>
+      <actuator><pid joint="x" kp="1" kv="1" input="pos vel" ctrllimited="true" ctrlrange="-1 1" velrange="-2 2"/><)" +
+           motor + R"( joint="x" ctrllimited="true" ctrlrange="-40 40"/></actuator></mujoco>)";
+  };
+  run_ = Record();
+  run_.model = LoadModelFromString(text("", "motor"));
+  const DataPtr data = MakeData(run_.model.get());
+  run_.context = GetContext(run_.model.get(), data.get());
+  ASSERT_EQ(run_.model->nu, 3);
+  run_.substeps = 2;
+  Simulator simulator(run_.model.get(), run_.context, run_.substeps, 1);
+  MatrixXd U = MatrixXd::Zero(3, kKnots);
+  U.row(2).setConstant(30);
+  U(2, 0) = 60;
+  ASSERT_TRUE(simulator.Rollout(GetState(run_.model.get(), data.get()), U, &run_.trajectory).ok());
+  WriteRecord(folder_.File("run"), run_, {.force = true, .plots = false});
+  const ModelPtr m = LoadModelFromString(text(
+      Instance(folder_.File("run"), Config("start", "on") + Config("feedback", "off")), "plugin instance=\"play\""));
+  const DataPtr d = MakeData(m.get());
+  EXPECT_TRUE(MatricesNearRelative(Play(m.get(), d.get()), run_.trajectory.X, 1e-12));
+}
+
 TEST_F(PolicyPluginTest, RefusesWhatItCannotPlayByName) {
   Make();
   const std::string run = folder_.File("run");

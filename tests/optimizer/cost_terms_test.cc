@@ -11,6 +11,7 @@
 #include "support/matrix_near.h"
 #include "support/random_state.h"
 #include "support/task_file.h"
+#include "support/temporary_folder.h"
 
 namespace costate {
 namespace {
@@ -121,6 +122,18 @@ TEST_P(TermGradient, IsTheDifferenceOfTheValue) {
     CheckGradient(task, seed, false);
     if (!of_control) CheckGradient(task, seed, true);
   }
+}
+
+// The engine counts kinetic energy among the sensors of positions; its slope is by the velocities, too.
+TEST(TermGradientOf, KineticEnergyIsTheDifferenceOfTheValue) {
+  const support::TemporaryFolder folder;
+  folder.Write("arm.xml", R"(<mujoco><worldbody><body><joint name="a" axis="0 1 0"/>
+    <geom type="capsule" size=".02" fromto="0 0 0 .3 0 0"/><body pos=".3 0 0"><joint name="b" axis="0 1 0"/>
+    <geom type="capsule" size=".02" fromto="0 0 0 0 0 .3"/></body></body></worldbody>
+    <actuator><motor joint="b"/></actuator><sensor><e_kinetic name="energy"/></sensor></mujoco>)");
+  const Task task = LoadTask(folder.Write(
+      "t.xml", "<task model='arm.xml' horizon='0.1'><cost sensor='energy' weight='3' terminal='2'/></task>"));
+  for (const bool last : {false, true}) CheckGradient(task, 1, last);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -43,6 +43,22 @@ TEST_F(Sampling, FindsTheBoxThatSlopesDoNotSee) {
   EXPECT_LT(SolveIlqr(problem, start.U, task.solver).cost, start.cost) << "and hands over";
 }
 
+// A start that may move begins where its guess says; so do the samples.
+TEST_F(Sampling, BeginsAtTheGuessOfAFreeStart) {
+  const support::TemporaryFolder folder;
+  folder.Write("push.xml", kPush);
+  const Task task =
+      LoadTask(folder.Write("t.xml",
+                            "<task model='push.xml' horizon='0.1'><start free='hand' lower='-2' upper='2'/>"
+                            "<guess ctrl='0'/><cost qpos='hand' target='1'/></task>"));
+  Problem problem = task.ToProblem();
+  const double from_zero = SampleControls(problem, task.U_guess, {.iterations = 0}).cost;
+  problem.free_start.guess = problem.x0;
+  problem.free_start.guess[0] = 1;
+  EXPECT_GT(from_zero, 0.01);
+  EXPECT_LT(SampleControls(problem, task.U_guess, {.iterations = 0}).cost, 1e-9);
+}
+
 TEST_F(Sampling, GivesTheSameBitsAtAnyThreadCount) {
   const support::TemporaryFolder folder;
   const Task task = PushTask(folder);
