@@ -96,7 +96,7 @@ using TrainCallback = std::function<bool(const IterationRecord&, int N)>;
 /// adjoints.
 ///
 /// @param policy  begins with the weights it has and ends with the best. Where they are 0 and it is the task's own,
-///                without hidden layers, the last stage may begin with the gain of the linear-quadratic problem about
+///                without hidden layers, the last stage may begin with a gain of the linear-quadratic problem about
 ///                the reference instead, (18b), if that costs less.
 /// @throws Error{kInvalidArgument}; Error{kUnsupported} where there is no adjoint (Adjoint), and for tasks with
 /// constraints,

@@ -9,6 +9,7 @@
 
 #include "cli/commands.h"
 #include "cli/gradient_record.h"
+#include "cli/run_output.h"
 #include "cli/terminal.h"
 
 namespace costate::cli {
@@ -164,7 +165,8 @@ int RunDescend(const Task& task, ParameterSet* parameters, const std::vector<Los
     record.settings.merge(Settings(arguments.options, task.spline));
     if (arguments.options.smooth.any()) record.settings["smoothing"] = ToString(arguments.options.smooth);
     WriteGradientRun(arguments.folder, report, std::move(record), arguments.force, arguments.plots);
-    fmt::print("  saved in      {0}\n\n  costate view {0}\n  costate replay {0}\n", arguments.folder);
+    fmt::print("  saved in      {0}\n\n  costate view {1}\n  costate replay {1}\n", arguments.folder,
+               ShellWord(arguments.folder));
   }
   return ExitCodeOf(result);
 }

@@ -133,10 +133,13 @@ void PrintMpcConstraints(const Task& task, const MpcResult& result, double contr
   }
 }
 
-void PrintMpc(const Task& task, const MpcResult& result, const Record& record, double control_time) {
+void PrintMpc(const Task& task, const MpcResult& result, const Record& record, double control_time, bool saved) {
   const int N = result.trajectory.N();
-  fmt::print("  cost          {:.6g} a step of {:.4g} ms, {:.6g} in all\n", result.cost_per_step, 1e3 * control_time,
-             result.cost_per_knot.sum());
+  if (N > 0) {
+    fmt::print("  cost          {:.6g} a step of {:.4g} ms, {:.6g} in all\n", result.cost_per_step, 1e3 * control_time,
+               result.cost_per_knot.sum());
+    PrintMissedGoals(task, result.trajectory);
+  }
   double planning = 0;
   for (const double seconds : result.latency) planning += seconds;
   fmt::print("  first plan    {}\n", result.first_plan);
@@ -153,8 +156,8 @@ void PrintMpc(const Task& task, const MpcResult& result, const Record& record, d
     fmt::print("  {:<13} at {:.4g} s: {}\n", ToString(event.kind), event.time, event.reason);
   }
   if (result.events.size() > kMostEventsPrinted) {
-    fmt::print("  …             {} more such events; all stand in the run's events.csv\n",
-               result.events.size() - kMostEventsPrinted);
+    fmt::print("  …             {} more such events{}\n", result.events.size() - kMostEventsPrinted,
+               saved ? "; all stand in the run's events.csv" : "");
   }
   for (const std::string& failure : record.failures) {
     if (failure.rfind("constraint: ", 0) != 0) fmt::print("  note          {}\n", failure);  // these are listed above
@@ -282,14 +285,14 @@ int RunMpcCommand(const MpcArguments& arguments) {
     record.warnings.push_back("the robot was pushed: a replay, which knows no push, differs from then on");
     PrintWarnings({record.warnings.back()});
   }
-  PrintMpc(task, result, record, control_time);
+  PrintMpc(task, result, record, control_time, !arguments.no_save);
   if (!arguments.no_save && result.trajectory.N() > 0) {
     record.trajectory = std::move(result.trajectory);
     record.model = std::move(task.model);
     const std::size_t before = record.warnings.size();
     WriteRecord(folder, record, {.force = arguments.force, .plots = !arguments.no_plots});
     PrintWarnings({record.warnings.begin() + static_cast<std::ptrdiff_t>(before), record.warnings.end()});
-    fmt::print("  saved in      {}\n\n  costate view {}\n", folder, folder);
+    fmt::print("  saved in      {}\n\n  costate view {}\n", folder, ShellWord(folder));
   } else if (!arguments.no_save) {
     fmt::print("  nothing saved: the robot has not moved\n");
   }

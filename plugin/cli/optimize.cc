@@ -52,7 +52,8 @@ The motion that is reported and saved is always the true model's, the best that 
 --hops N, or <hopping> in the task, goes on where a solve ends in the nearest of many minima, as about contacts that come and go: N rounds of
 solves side by side from the best motion with kicked controls; each round's best is told. --iterations bounds all rounds together.
 Without either, where anything may touch, five solves begin side by side and after ten iterations the best goes on alone; four rounds follow
-a solve that stalls, ends infeasible or cannot leave its guess. With <time> neither; --hops 0 is one solve and no more.
+a solve that stalls, ends infeasible or cannot leave its guess, the first also from periodic controls where the guess stays: gaits.
+With <time> neither; --hops 0 is one solve and no more.
 With --smooth they go on from where that has led, on the true model; with <time> at each length that is tried.
 Where a motion then still misses constraints, or much cheaper ones of those rounds do, up to 16 rounds lead "back within the constraints",
 not with <time>: solves that leave the cost aside for a motion nearby that keeps them, then steps to cheaper ones; they have six times
@@ -252,11 +253,7 @@ void PrintSummary(const Task& task, const SolveResult& result, const std::vector
   for (const CostTermValue& term : record.cost_terms) fmt::print("    {:<24} {:.6g}\n", term.name, term.value);
   if (result.guess_scale < 1)
     fmt::print("  note          the guess diverged and was scaled by {:g}\n", result.guess_scale);
-  for (const MissedGoal& goal : MissedGoals(task, result.trajectory)) {
-    const bool shown = goal.component.empty() || goal.component == goal.name;
-    fmt::print("  goal          {} missed by {:.3g}{}{}\n", goal.name, goal.miss,
-               goal.unit == "1" ? "" : " " + goal.unit, shown ? "" : ", at " + goal.component);
-  }
+  PrintMissedGoals(task, result.trajectory);
   PrintConstraints(task, result);
   for (std::size_t k = 0; k < stages.size(); k++) {
     const ContinuationStage& s = stages[k];
@@ -521,11 +518,13 @@ int RunOptimize(const OptimizeOptions& options) {
     const std::size_t before = record.warnings.size();
     WriteRecord(folder, record, {.force = options.force, .plots = !options.no_plots});
     PrintWarnings({record.warnings.begin() + static_cast<std::ptrdiff_t>(before), record.warnings.end()});
-    fmt::print("  saved in      {}\n\n  costate view {}\n  costate replay {}\n", folder, folder, folder);
+    const std::string word = ShellWord(folder);
+    fmt::print("  saved in      {}\n\n  costate view {}\n  costate replay {}\n", folder, word, word);
     const bool goes_on = result.status == SolveStatus::kInterrupted || result.status == SolveStatus::kIterationLimit;
     // a robot's own task stands in its run
     if (goes_on)
-      fmt::print("  costate optimize {} --resume {}\n", task.file.empty() ? folder + "/task.xml" : task.file, folder);
+      fmt::print("  costate optimize {} --resume {}\n", ShellWord(task.file.empty() ? folder + "/task.xml" : task.file),
+                 word);
   }
   return ExitCodeOf(task, result);
 }

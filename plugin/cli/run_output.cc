@@ -53,4 +53,20 @@ void TakeCosts(const Task& task, const Trajectory& motion, double knot_time, Rec
   record->metric = "sum over knots of the task's cost terms; see task.xml and cost_terms";
 }
 
+std::string ShellWord(const std::string& path) {
+  constexpr const char* kSafe = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./+-=@%:,";
+  if (!path.empty() && path.find_first_not_of(kSafe) == std::string::npos) return path;
+  std::string word = "'";
+  for (const char c : path) word += c == '\'' ? "'\\''" : std::string(1, c);
+  return word + "'";
+}
+
+void PrintMissedGoals(const Task& task, const Trajectory& trajectory) {
+  for (const MissedGoal& goal : MissedGoals(task, trajectory)) {
+    const bool shown = goal.component.empty() || goal.component == goal.name;
+    fmt::print("  goal          {} missed by {:.3g}{}{}\n", goal.name, goal.miss,
+               goal.unit == "1" ? "" : " " + goal.unit, shown ? "" : ", at " + goal.component);
+  }
+}
+
 }  // namespace costate::cli

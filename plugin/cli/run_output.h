@@ -23,6 +23,12 @@ Record TaskRecord(const Task& task, const std::string& command);
 /// The task's costs of a motion, a knot and a term: cost_per_knot, cost_terms, metric.
 void TakeCosts(const Task& task, const Trajectory& motion, double knot_time, Record* record);
 
+/// A path as a word of a command line: in quotes where a shell would take it apart.
+std::string ShellWord(const std::string& path);
+
+/// "goal hand missed by 0.01 m", a line each.
+void PrintMissedGoals(const Task& task, const Trajectory& trajectory);
+
 }  // namespace costate::cli
 
 #endif  // COSTATE_PLUGIN_CLI_RUN_OUTPUT_H_

@@ -98,6 +98,9 @@ int RunTask(const TaskArguments& arguments) {
   if (robot) return RunRobot(arguments);
   if (!arguments.output.empty() || !arguments.reach.goals.empty() || !arguments.reach.start.empty() ||
       !arguments.fit.motion.empty() || !arguments.fit.parameters.empty()) {
+    if (!IsTaskFile(arguments.file)) {
+      throw Error(ErrorCode::kInvalidArgument, arguments.file + " is a robot: --check reads a task file, leave it out");
+    }
     throw Error(ErrorCode::kInvalidArgument,
                 arguments.file + " is a task file: --goal, --fit, --parameter, --start and --output belong to a robot");
   }

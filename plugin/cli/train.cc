@@ -158,8 +158,8 @@ int RunTrain(const TrainArguments& arguments) {
     const auto before = static_cast<std::ptrdiff_t>(record.warnings.size());
     WriteRecord(folder, record, {.force = arguments.force, .plots = !arguments.no_plots});
     PrintWarnings({record.warnings.begin() + before, record.warnings.end()});
-    fmt::print("  saved in      {0}: the motion from the task's start, policy.json, starts.csv\n\n  costate view {0}\n",
-               folder);
+    fmt::print("  saved in      {0}: the motion from the task's start, policy.json, starts.csv\n\n  costate view {1}\n",
+               folder, ShellWord(folder));
   }
   if (result.status == SolveStatus::kInterrupted) return kExitInterrupted;
   return result.loss < result.initial_loss ? kExitOk : kExitNo;

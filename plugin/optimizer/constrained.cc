@@ -359,7 +359,7 @@ SolveResult Constrained::End(SolveStatus status, const std::string& what) {
                    [](const ConstraintReport& a, const ConstraintReport& b) { return a.relative > b.relative; });
   result.message = what + fmt::format(" after {} iterations at cost {:.8g}, ", result.iterations.size(), result.cost);
   result.message += ViolationText(result, c_.tolerance) + DerivativeEveryText(options_.derivative_every);
-  if (stays) result.message += "; that is the guess, no better motion was found";
+  if (stays) result.message += "; that is where this solve began, no better motion was found";
   return result;
 }
 

@@ -148,13 +148,13 @@ SamplingOptions ReadSampling(const XmlElement* element, double time, double knot
     return options;
   }
   options.periodic = element->Word("start", {"sampling", "periodic"}) == 1;
+  if (options.periodic && element->Has("nodetime")) element->Fail("nodetime belongs to start=\"sampling\"");
   const FrequencyRange frequencies = RhythmRange(time, knot_time);
   if (options.periodic && frequencies.low >= frequencies.high) {
     element->Fail(
         fmt::format("start=\"periodic\" needs two periods in the motion, of {:g} s at least, and that is {:g} s",
                     1 / frequencies.high, time));
   }
-  if (options.periodic && element->Has("nodetime")) element->Fail("nodetime belongs to start=\"sampling\"");
   SamplingOptions usual;
   if (options.periodic) usual.exploration = 0.2;
   options.iterations = element->WholeNumber("rounds", 1).value_or(usual.iterations);

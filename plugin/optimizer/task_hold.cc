@@ -2,6 +2,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include <costate/derivative.h>
+#include <costate/rollout.h>
+
+#include "core/extremes.h"
 #include "optimizer/control_search.h"
 #include "optimizer/position_servo.h"
 #include "optimizer/task_start.h"
@@ -15,6 +19,11 @@ constexpr double kHeld = 1e-10;      // [sqrt(kg) m/s] what a step may change in
 constexpr double kLetsGo = 0.05;     // of a control's range: another force, not the same one better balanced
 constexpr double kStayTime = 1;  // [s] that the given control must keep the state for, if the horizon is no shorter,
 constexpr double kStays = 2e-3;  // … to so much of the model's extent
+
+constexpr double kBandwidth = 10;     // [rad/s] of what comes back by feedback
+constexpr double kGainFound = 1e-6;   // relative change of a gain that has converged
+constexpr double kHeldBetter = 0.25;  // of how far the constant control lets it fall
+constexpr double kSettled = 0.1;      // [s]
 
 // r(u) = (Lᵀ qvel', act' - act) of one engine step from rest, with M = L Lᵀ: ‖Lᵀ v‖² = vᵀ M v
 class Unrest {
@@ -75,7 +84,86 @@ class Unrest {
   bool ok_ = false;
 };
 
+// K of (H1), by the Riccati recursion until it stays, at most so many steps; empty where there is none.
+MatrixXd HoldingGain(const StepDerivative& step, const MatrixXd& M, double knot_time, int most) {
+  const Eigen::Index nv = M.rows(), ndx = step.A.rows();
+  MatrixXd Q = MatrixXd::Zero(ndx, ndx);
+  Q.topLeftCorner(nv, nv) = kBandwidth * kBandwidth * M;
+  Q.block(nv, nv, nv, nv) = M;
+  const double scale = std::pow(knot_time * kBandwidth, -2);
+  VectorXd R = scale * (step.B.transpose() * Q * step.B).diagonal();
+  if (!(R.maxCoeff() > 0)) return {};
+  R = R.cwiseMax(1e-9 * R.maxCoeff());  // of controls that hardly move anything
+  MatrixXd P = Q, K = MatrixXd::Zero(step.B.cols(), ndx);
+  for (int k = 0; k < most; ++k) {
+    const MatrixXd PA = P * step.A, PB = P * step.B;
+    MatrixXd S = step.B.transpose() * PB;
+    S.diagonal() += R;
+    const MatrixXd next = -S.llt().solve(step.B.transpose() * PA);
+    P = Q + step.A.transpose() * (PA + PB * next);
+    P = 0.5 * (P + P.transpose()).eval();
+    if (!next.allFinite() || !P.allFinite()) return {};
+    const double change = (next - K).norm();
+    K = next;
+    if (change <= kGainFound * K.norm()) break;
+  }
+  return K;
+}
+
+// how far a motion gets from a state, ‖Lᵀ (q_t ⊖ q)‖ at most; infinite where it could not be simulated
+double Farthest(const mjModel* m, const Trajectory& motion, const RolloutStatus& status, const VectorXd& x,
+                const Eigen::LLT<MatrixXd>& mass) {
+  if (!status.ok()) return kInf;
+  double most = 0;
+  for (int t = 0; t <= motion.N(); ++t)
+    most = std::max(most, (mass.matrixU() * Difference(m, motion.X.col(t), x).head(m->nv)).norm());
+  return most;
+}
+
 }  // namespace
+
+MatrixXd HoldByFeedback(const Task& task, const Start& start, const VectorXd& u) {
+  const mjModel* m = task.model.get();
+  const Dims dims(m);
+  MatrixXd U = u.replicate(1, task.N);
+  if (!start.x.segment(dims.nq, dims.nv).isZero(0) || Unrest(task, start.x, start.context).Stays(u)) return U;
+  const DataPtr data = MakeData(m);
+  Eigen::LLT<MatrixXd> mass;
+  if (!FactorMass(m, data.get(), start.x, start.context, &mass)) return U;
+  Simulator simulator(m, start.context, task.substeps, 1);
+  Trajectory motion, best;
+  const double falls = Farthest(m, motion, simulator.Rollout(start.x, U, &motion), start.x, mass);
+
+  // about the start, then about where that has come to rest a moment later: on its feet, not a hair above the floor
+  Linearizer linearizer(m, {.substeps = task.substeps});
+  linearizer.SetContext(start.context);
+  VectorXd at = start.x, held = u;
+  double least = kHeldBetter * falls;
+  const int settled = std::min(task.N, static_cast<int>(std::ceil(kSettled / simulator.knot_time())));
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    StepDerivative step;
+    linearizer.Linearize(at, held, &step);
+    if (step.status != StepStatus::kOk) break;
+    const MatrixXd K = HoldingGain(step, mass.reconstructedMatrix(), simulator.knot_time(), std::max(task.N, 200));
+    if (K.size() == 0) break;
+    Trajectory reference = motion;
+    reference.U = held.replicate(1, task.N);
+    reference.X = start.x.replicate(1, task.N + 1);
+    Policy policy{MatrixXd::Zero(dims.nu, task.N), std::vector<MatrixXd>(static_cast<std::size_t>(task.N), K)};
+    const RolloutStatus status =
+        simulator.RolloutPolicy(start.x, reference, policy, 0, task.u_lower, task.u_upper, &motion);
+    const double far = Farthest(m, motion, status, start.x, mass);
+    if (far < least) {
+      least = far;
+      best = motion;
+    }
+    if (!status.ok()) break;
+    at = motion.X.col(settled);
+    at.segment(dims.nq, dims.nv).setZero();
+    held = HoldControl(task, at, start.context, held);
+  }
+  return best.N() > 0 ? best.U : U;
+}
 
 VectorXd HoldControl(const Task& task, const VectorXd& x, const VectorXd& context, const VectorXd& u_start) {
   VectorXd u_first = ClampControl(task, u_start);

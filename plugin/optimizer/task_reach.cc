@@ -105,6 +105,8 @@ void CheckInReach(const mjModel* model, const PartGoal& goal, const std::string&
       FailGoal(text, fmt::format("{:g} is beyond the joint's range, {:g} to {:g} {}", goal.values[0], range[0],
                                  range[1], model->jnt_type[goal.id] == mjJNT_HINGE ? "rad" : "m"));
   }
+  if (goal.size >= 4 && std::all_of(goal.values.end() - 4, goal.values.end(), [](double v) { return v == 0; }))
+    FailGoal(text, "a quaternion of zeros is no rotation");
   if (goal.quantity.size() != 5) return;  // xaxis, yaxis, zaxis
   double length = 0;
   for (double value : goal.values) length += value * value;
@@ -144,6 +146,12 @@ PartGoal ReadPartGoal(const mjModel* model, const std::string& text) {
                          names.empty() ? fmt::format(" (no {} has a name)", word) : Suggestion(goal.name, names)));
   }
 
+  const int body = goal.type == mjOBJ_BODY   ? goal.id
+                   : goal.type == mjOBJ_SITE ? model->site_bodyid[goal.id]
+                   : goal.type == mjOBJ_GEOM ? model->geom_bodyid[goal.id]
+                                             : model->jnt_bodyid[goal.id];
+  if (model->body_weldid[body] == 0)
+    FailGoal(text, fmt::format("{} '{}' stands fixed in the world, no control moves it", word, goal.name));
   std::string numbers = text.substr(equals + 1);
   std::replace(numbers.begin(), numbers.end(), ',', ' ');
   const std::vector<std::string> words = SplitBlanks(numbers);
@@ -250,14 +258,18 @@ std::string InList(const mjModel* model, const std::string& key) {
   return fmt::format("{}", mj_name2id(model, mjOBJ_KEY, key.c_str()));
 }
 
+// all joints about where a keyframe has them
+bool IsNearKey(const mjModel* model, const VectorXd& x, const KeyKnot& goal, const VectorXd& sizes) {
+  const VectorXd off = Difference(model, x, goal.x).head(model->nv).cwiseQuotient(sizes);
+  return off.allFinite() && off.cwiseAbs().maxCoeff() < kNearKey;
+}
+
 // Do motors follow the way to a keyframe, and stay about there? Servos are led by what holds it.
 bool FollowsToKey(const Task& task, const Start& start, const KeyKnot& goal, const VectorXd& sizes, double at) {
   const mjModel* model = task.model.get();
   if (model->na > 0 || static_cast<int>(PositionServos(model).size()) == model->nu) return false;
   const Eigen::Index nq = model->nq;
-  const VectorXd end = FollowControls(task, start, {VectorXd::Constant(1, at), goal.x.head(nq)}).end;
-  const VectorXd off = Difference(model, end, goal.x).head(model->nv).cwiseQuotient(sizes);
-  return off.allFinite() && off.cwiseAbs().maxCoeff() < kNearKey;
+  return IsNearKey(model, FollowControls(task, start, {VectorXd::Constant(1, at), goal.x.head(nq)}).end, goal, sizes);
 }
 
 }  // namespace
@@ -317,6 +329,8 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
     pugi::xml_node guess = root.append_child("guess");
     if (task.N == 1) {
       SetAttribute(guess, "key", key);
+    } else if (!keys_hold && IsNearKey(model, start.x, goal, size)) {
+      SetAttribute(guess, "hold", "true");
     } else if (!keys_hold && FollowsToKey(task, start, goal, size, kThere * options.time)) {
       SetAttribute(guess, "follow", fmt::format("{}@{:.6g}", InList(model, key), kThere * options.time));
     } else {

@@ -157,7 +157,10 @@ TimeSeries GuessHeld(const XmlElement* element, const Start& start, const Task& 
   const std::string text = element ? element->Text("hold").value_or("true") : "true";
   const VectorXd u = HoldControl(task, start.x, start.context, start.u);
   if (text == "true") {
-    if (!element || !element->Has("qpos")) return {VectorXd(), u};
+    if (!element || !element->Has("qpos")) {
+      const double knot_time = task.substeps * task.model->opt.timestep;
+      return {knot_time * VectorXd::LinSpaced(task.N, 0, task.N - 1), HoldByFeedback(task, start, u)};
+    }
     return GuessPosture(*element, start, u, task);
   }
   if (text.find('@') == std::string::npos) {

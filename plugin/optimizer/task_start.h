@@ -35,6 +35,14 @@ MatrixXd ReadGuess(const XmlElement* element, const Start& start, const std::str
 /// the minimum's, as that of a grip, keeps the positions for the horizon, or a second of it.
 VectorXd HoldControl(const Task& task, const VectorXd& x, const VectorXd& context, const VectorXd& u_start);
 
+/// Controls that keep a start at rest where it is (nu × N): u at all knots, or, where that lets it fall,
+///
+///   u_t = u + K (x_t ⊖ x_0)   as it is simulated, K the gain of min Σ ‖q ⊖ q_0‖²_M ω² + ‖v‖²_M + duᵀR du        (H1)
+///
+/// where the latter gets no more than a quarter as far from it (R: (BᵀQB)ᵢᵢ / (ωΔt)², a servo of bandwidth ω = 10
+/// rad/s).
+MatrixXd HoldByFeedback(const Task& task, const Start& start, const VectorXd& u);
+
 /// Sets horizon and limits of a task whose model is loaded. @throws Error{kInvalidArgument} for a horizon below one
 /// knot.
 void SetHorizon(double horizon, int substeps, Task* task);

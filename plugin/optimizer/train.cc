@@ -145,9 +145,10 @@ double SlopeAtReference(const Task& task, int control) {
   return half * (1 - s * s);
 }
 
-// The linear law whose slope is the gain of the linear-quadratic problem about the reference: W = K_0 by (18b). Empty
-// where the policy has no such law, or the reference no gain.
-VectorXd GainWeights(const Task& task, const NetworkPolicy& policy) {
+// Linear laws whose slope is a gain of the linear-quadratic problem about the reference: W = K_t by (18b), of the first
+// knot and of later ones, where costs that count at the end alone weigh more. None where the policy has no such law, or
+// the reference no gain.
+std::vector<VectorXd> GainWeights(const Task& task, const NetworkPolicy& policy) {
   const int nu = static_cast<int>(task.U_guess.rows()), ndx = Dims(task.model.get()).ndx;
   std::vector<Observation> seen = task.policy.observations;
   if (seen.empty()) {
@@ -165,17 +166,21 @@ VectorXd GainWeights(const Task& task, const NetworkPolicy& policy) {
   options.iterations = 0;
   const SolveResult at_reference = SolveIlqr(task.ToProblem(), task.U_guess, options);
   if (at_reference.policy.K.empty()) return {};
-  const MatrixXd& K = at_reference.policy.K.front();
-  VectorXd w = VectorXd::Zero(policy.weights());
-  for (int j = 0; j < n; j++) {
-    const Observation& o = seen[static_cast<std::size_t>(j)];
-    if (o.kind != Observation::Kind::kTangent || o.index >= ndx) continue;
-    for (int i = 0; i < nu; i++) {
-      const double slope = SlopeAtReference(task, i) * o.scale;
-      if (slope != 0) w[i + nu * j] = K(i, o.index) / slope;
+  std::vector<VectorXd> gains;
+  for (const double share : {0.0, 0.5, 0.75, 0.875, 0.95}) {
+    const MatrixXd& K = at_reference.policy.K[static_cast<std::size_t>(share * task.N)];
+    VectorXd w = VectorXd::Zero(policy.weights());
+    for (int j = 0; j < n; j++) {
+      const Observation& o = seen[static_cast<std::size_t>(j)];
+      if (o.kind != Observation::Kind::kTangent || o.index >= ndx) continue;
+      for (int i = 0; i < nu; i++) {
+        const double slope = SlopeAtReference(task, i) * o.scale;
+        if (slope != 0) w[i + nu * j] = K(i, o.index) / slope;
+      }
     }
+    if (w.allFinite()) gains.push_back(std::move(w));
   }
-  return w.allFinite() ? w : VectorXd();
+  return gains;
 }
 
 void CheckTrain(const Task& task, const TrainOptions& options) {
@@ -225,7 +230,8 @@ TrainResult TrainPolicy(const Task& task, NetworkPolicy* policy, const TrainOpti
   MeanCost cost(task, policy, options);
   result.initial_unseen = cost.Costs(unseen).mean();
   result.initial_loss = cost.Costs(result.starts).mean();
-  const VectorXd first = policy->Get(), gain = GainWeights(task, *policy);
+  const VectorXd first = policy->Get();
+  const std::vector<VectorXd> gains = GainWeights(task, *policy);
   const int n = policy->weights();
   const VectorXd bound = VectorXd::Constant(n, kFailed);
 
@@ -236,7 +242,11 @@ TrainResult TrainPolicy(const Task& task, NetworkPolicy* policy, const TrainOpti
     if (!last && N < kShortest) continue;
     cost.SetHorizon(N);
     if (done == 0) result.check = CompareSlopes(&cost, policy, result.starts);
-    if (last) TakeBest({policy->Get(), first, gain}, &cost, policy, result.starts);
+    if (last) {
+      std::vector<VectorXd> candidates{policy->Get(), first};
+      candidates.insert(candidates.end(), gains.begin(), gains.end());
+      TakeBest(candidates, &cost, policy, result.starts);
+    }
     DescentOptions descent = options.descent;
     descent.iterations = last ? options.descent.iterations - done : options.descent.iterations / options.stages;
     if (!last) descent.tolerance = kStageTolerance;

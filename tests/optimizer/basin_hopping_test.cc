@@ -357,16 +357,17 @@ TEST_F(BasinHopping, FollowsAGuessWithoutASlope) {
   EXPECT_EQ(solve("0", "").result.status, SolveStatus::kConverged);
 }
 
-// kicks too small to reach the puck: where nothing is gained a round from sampled controls follows, and where that
-// finds nothing either all further ones
+// kicks too small to reach the puck, from a guess that moves a little, hence without periodic controls: where nothing
+// is gained a round from sampled controls follows, and where that finds nothing either all further ones
 TEST_F(BasinHopping, SamplesWhereKicksGainNothing) {
   const support::TemporaryFolder folder;
   folder.Write("push.xml", kFingerAndPuck);
+  folder.Write("guess.csv", "0\n1e-6\n0\n");
   const auto solve = [&](const std::string& horizon, int threads) {
     Task task = LoadTask(folder.Write(
         "push.task.xml", "<task model='push.xml' horizon='" + horizon +
-                             "'><cost qpos='puck' target='0.2' terminal='100'/><cost ctrl='all' weight='1e-4'/>"
-                             "<hopping rounds='2' size='1e-4' from='stall'/></task>"));
+                             "'><guess file='guess.csv'/><cost qpos='puck' target='0.2' terminal='100'/>"
+                             "<cost ctrl='all' weight='1e-4'/><hopping rounds='2' size='1e-4' from='stall'/></task>"));
     task.solver.threads = threads;
     return SolveTask(task);
   };
@@ -387,6 +388,38 @@ TEST_F(BasinHopping, SamplesWhereKicksGainNothing) {
   EXPECT_NEAR(never.result.cost, 2, 1e-6);
   EXPECT_EQ(never.rounds.size(), 8u);
   for (const BasinHoppingRound& round : never.rounds) EXPECT_FALSE(round.sampled);
+}
+
+// A weak motor swings a mass on a spring by pushing in time with it: no slope says so from rest. The first round of
+// kicks has a solve from periodic controls, the next ones as long as those lead; but from a guess that moves by itself,
+// over less time than two periods take, and within constraints.
+TEST_F(BasinHopping, TriesPeriodicControlsWhereTheGuessStays) {
+  const support::TemporaryFolder folder;
+  folder.Write("spring.xml",
+               "<mujoco><option gravity='0 0 0' timestep='0.02'/><worldbody><body><joint name='x' type='slide' axis='1 "
+               "0 0' stiffness='80' damping='.1'/><geom size='.1' mass='1'/></body></worldbody><actuator><motor "
+               "joint='x' ctrlrange='-1 1'/></actuator></mujoco>");
+  folder.Write("moving.csv", "0\n0.1\n0\n");
+  const auto solve = [&](const std::string& horizon, const std::string& elements) {
+    Task task = LoadTask(folder.Write("t.xml", "<task model='spring.xml' horizon='" + horizon + "'>" + elements +
+                                                   "<measure name='q' qpos='x'/><measure name='v' qvel='x'/><cost "
+                                                   "value='1 - 80 * q * q - v * v'/></task>"));
+    task.solver.leave_saddles = false;
+    task.hopping.size = 1e-9;  // no kick leads anywhere
+    task.hopping.rounds = 3;
+    return SolveBasinHopping(task.ToProblem(), task.ToGuess(), task.solver, task.hopping);
+  };
+  const BasinHoppingResult found = solve("4", "<guess ctrl='0'/>");
+  ASSERT_GE(found.rounds.size(), 3u) << found.result.message;
+  EXPECT_TRUE(found.rounds[1].periodic && found.rounds[1].better);
+  EXPECT_LT(found.result.cost, 0.7 * found.result.initial_cost);
+  const auto none = [](const BasinHoppingResult& result) {
+    return std::none_of(result.rounds.begin(), result.rounds.end(),
+                        [](const BasinHoppingRound& round) { return round.periodic; });
+  };
+  EXPECT_TRUE(none(solve("0.38", "<guess ctrl='0'/>")));
+  EXPECT_TRUE(none(solve("4", "<guess file='moving.csv'/>")));
+  EXPECT_TRUE(none(solve("4", "<guess ctrl='0'/><constraint qpos='x' lower='-9' upper='9'/>")));
 }
 
 // the same where the finger has something else to do, which it does: kicks find the puck, and so do contacts that begin

@@ -15,14 +15,15 @@ namespace {
 
 const std::string kModels = COSTATE_MODELS;
 
-// a task file solved as `costate optimize` does
+// a task file solved once, by iLQR, or with all the rounds that `costate optimize` makes
+enum class Rounds { kNone, kAll };
 struct Solved {
   Task task;
   SolveResult result;
 
-  explicit Solved(const std::string& file) : task(LoadTask(kModels + "/" + file)) {
+  explicit Solved(const std::string& file, Rounds rounds = Rounds::kNone) : task(LoadTask(kModels + "/" + file)) {
     EXPECT_TRUE(task.warnings.empty()) << task.warnings[0];
-    result = SolveIlqr(task.ToProblem(), task.U_guess, task.solver);
+    result = rounds == Rounds::kAll ? SolveTask(task).result : SolveIlqr(task.ToProblem(), task.U_guess, task.solver);
     EXPECT_TRUE(result.trajectory.X.allFinite());
     EXPECT_TRUE(result.trajectory.U.allFinite());
     for (int t = 0; t < task.N; ++t) {
@@ -264,17 +265,17 @@ double Correlation(const VectorXd& x, const VectorXd& y) {
   return a.dot(b) / (a.norm() * b.norm());
 }
 
-// 0.25 m/s for two seconds, every foot lifted
+// From standing, no contact prescribed: 0.25 m/s for two seconds, every foot lifted.
 TEST(ReferenceTask, QuadrupedWalks) {
-  const Solved solved("quadruped/walk.xml");
+  const Solved solved("quadruped/walk.xml", Rounds::kAll);
   EXPECT_NEAR(solved.EndState()[0], 0.5, 0.05);
   EXPECT_GT(solved.result.trajectory.X.row(2).minCoeff(), 0.24);
   EXPECT_GT(FootHeights(solved.model(), solved.result.trajectory.X).rowwise().maxCoeff().minCoeff(), 0.022 + 0.03);
 }
 
-// 0.5 m/s for two seconds; diagonal feet together, the others in turn
+// Likewise 0.5 m/s; diagonal feet together, the others in turn.
 TEST(ReferenceTask, QuadrupedTrots) {
-  const Solved solved("quadruped/trot.xml");
+  const Solved solved("quadruped/trot.xml", Rounds::kAll);
   EXPECT_NEAR(solved.EndState()[0], 1, 0.1);
   EXPECT_GT(solved.result.trajectory.X.row(2).minCoeff(), 0.24);
   const MatrixXd heights = FootHeights(solved.model(), solved.result.trajectory.X);

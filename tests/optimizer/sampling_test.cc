@@ -5,6 +5,7 @@
 #include <costate/task.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -105,6 +106,48 @@ TEST_F(Sampling, RefusesOptionsOutOfRange) {
     EXPECT_THROW(SampleControls(problem, task.U_guess, options), Error);
   }
   EXPECT_THROW(SampleControls(problem, MatrixXd::Zero(1, 3)), Error);
+}
+
+// A weak motor on a spring: energy grows by pushing in time with it alone. From rest no slope says so, for the energy
+// is even in the control, and splines of a tenth of a second find it worse than periodic controls do.
+TEST_F(Sampling, PeriodicControlsPumpASpring) {
+  const support::TemporaryFolder folder;
+  folder.Write(
+      "spring.xml",
+      "<mujoco><option gravity='0 0 0' timestep='0.01'/><worldbody><body><joint name='x' type='slide' axis='1 0 0' "
+      "stiffness='80' damping='.1'/><geom size='.1' mass='1'/></body></worldbody><actuator><motor joint='x' "
+      "ctrlrange='-1 1'/></actuator></mujoco>");
+  const auto load = [&](const std::string& horizon, const std::string& solver) {
+    return LoadTask(folder.Write("t.xml", "<task model='spring.xml' horizon='" + horizon + "'>" + solver +
+                                              "<guess ctrl='0'/><measure name='q' qpos='x'/><measure name='v' "
+                                              "qvel='x'/><cost value='1 - 80 * q * q - v * v'/></task>"));
+  };
+  const Task task = load("4", "<solver start='periodic' rounds='10'/>");
+  ASSERT_TRUE(task.sampling.periodic);
+  const auto best = [&](const SamplingOptions& options) {
+    return SampleControls(task.ToProblem(), task.U_guess, options);
+  };
+  SamplingOptions options = task.sampling;
+  options.threads = 1;
+  const SamplingResult one = best(options);
+  options.threads = 3;
+  EXPECT_EQ(one.U, best(options).U) << "the same bits";
+  EXPECT_LE(one.U.cwiseAbs().maxCoeff(), 1);
+  EXPECT_EQ(one.U(0, 0), 0) << "begins at the guess";
+  EXPECT_LT(one.cost, 0.9 * best({.iterations = 10}).cost);
+  EXPECT_LT(one.cost, 0.8 * one.initial_cost);
+
+  // the frequency is the spring's: half a period between changes of sign
+  int signs = 0;
+  for (int t = 1; t < task.N; t++) signs += (one.U(0, t) > 0) != (one.U(0, t - 1) > 0);
+  EXPECT_NEAR(signs / 2 / 4.0, std::sqrt(80) / (2 * 3.14159265), 0.3);
+
+  const FrequencyRange range = RhythmRange(4, 0.01);
+  EXPECT_EQ(range.low, 0.5);
+  EXPECT_EQ(range.high, 5);
+  EXPECT_THROW(load("0.3", "<solver start='periodic'/>"), Error) << "two periods of a fifth of a second";
+  const Task brief = load("0.3", "");
+  EXPECT_THROW(SampleControls(brief.ToProblem(), brief.U_guess, {.periodic = true}), Error);
 }
 
 TEST_F(Sampling, EndsWhereTheCallbackSaysSo) {

@@ -221,6 +221,34 @@ TEST_F(TaskFile, HoldsAGripByTheKeyframesOwnControls) {
   EXPECT_NE(guess("weak")(0, 0), 0.1);
 }
 
+// A pole on a cart falls under any constant force. The guess is what a feedback to the start does, as it is simulated;
+// of a start that moves, and of one that stays by itself, it is constant.
+TEST_F(TaskFile, HoldsByFeedbackWhatWouldFall) {
+  const TemporaryFolder folder;
+  folder.Write("pole.xml",
+               R"(<mujoco><option timestep="0.01"/><worldbody><body><joint name="cart" type="slide" axis="1 0 0"/>
+    <geom size=".1" mass="1" contype="0"/><body><joint name="pole" axis="0 1 0"/>
+    <geom type="capsule" fromto="0 0 0 0 0 .5" size=".02" mass=".2" contype="0"/></body></body></worldbody>
+    <actuator><motor joint="cart" ctrlrange="-20 20"/></actuator></mujoco>)");
+  const auto load = [&](const std::string& start) {
+    return LoadTask(folder.Write("pole.task.xml", "<task model='pole.xml' horizon='3' controlstep='2'><start " + start +
+                                                      "/><cost ctrl='all'/></task>"));
+  };
+  const auto largest_angle = [](const Task& task, const MatrixXd& U) {
+    Trajectory motion;
+    Simulator simulator(task.model.get(), task.context, task.substeps, 1);
+    EXPECT_TRUE(simulator.Rollout(task.x0, U, &motion).ok());
+    return motion.X.row(1).cwiseAbs().maxCoeff();
+  };
+  const Task task = load("qpos='0 0.02'");
+  EXPECT_GT(largest_angle(task, task.U_guess.col(0).replicate(1, task.N)), 1);
+  EXPECT_LT(largest_angle(task, task.U_guess), 0.05);
+  for (const char* start : {"qpos='0 0.02' qvel='0 0.1'", "qpos='0 3.14159265358979'"}) {
+    const MatrixXd U = load(start).U_guess;
+    EXPECT_TRUE((U.array() == U(0, 0)).all()) << start;
+  }
+}
+
 // home at 0.01 s, pose at 0.03 s: held before, linear in between, held after
 TEST_F(TaskFile, LeadsTheGuessThroughKeyframes) {
   const Task task =
