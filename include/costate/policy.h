@@ -29,6 +29,7 @@ class NetworkPolicy : public Feedback {
   const VectorXd& Get() const { return w_; }
   void Set(ConstVectorRef w);  ///< @throws Error{kDimensionMismatch, kInvalidArgument}
   int observations() const { return layers_.front(); }
+  VectorXd Observe(const FeedbackInput& in) const;  ///< what it sees: the first layer's input
   const mjModel* model() const { return model_; }
 
   /// For how long a control is held [s]; 0: unknown.
@@ -45,7 +46,6 @@ class NetworkPolicy : public Feedback {
   std::string ToJson() const;
 
  private:
-  VectorXd Observe(const FeedbackInput& in) const;
   VectorXd Forward(ConstVectorRef o, std::vector<VectorXd>* activations) const;
   ConstVectorRef Reference(int t) const { return U_.col(t < U_.cols() ? t : U_.cols() - 1); }
 

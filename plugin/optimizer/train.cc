@@ -166,6 +166,9 @@ std::vector<VectorXd> GainWeights(const Task& task, const NetworkPolicy& policy)
   options.iterations = 0;
   const SolveResult at_reference = SolveIlqr(task.ToProblem(), task.U_guess, options);
   if (at_reference.policy.K.empty()) return {};
+  const Trajectory& reference = at_reference.trajectory;
+  const VectorXd seen_at_end =
+      policy.Observe({task.N, reference.time[task.N], reference.X.col(task.N), reference.S.col(task.N)});
   std::vector<VectorXd> gains;
   for (const double share : {0.0, 0.5, 0.75, 0.875, 0.95}) {
     const MatrixXd& K = at_reference.policy.K[static_cast<std::size_t>(share * task.N)];
@@ -178,7 +181,14 @@ std::vector<VectorXd> GainWeights(const Task& task, const NetworkPolicy& policy)
         if (slope != 0) w[i + nu * j] = K(i, o.index) / slope;
       }
     }
-    if (w.allFinite()) gains.push_back(std::move(w));
+    if (!w.allFinite()) continue;
+    gains.push_back(w);
+
+    // the same about where the reference motion ends, (18c)
+    const VectorXd z = Eigen::Map<const MatrixXd>(w.data(), nu, n) * seen_at_end;
+    if (z.isZero(0)) continue;
+    w.tail(nu) = -z;
+    gains.push_back(std::move(w));
   }
   return gains;
 }

@@ -315,6 +315,33 @@ TEST(Policy, BeginsFromTheGainWhereItStabilizes) {
   EXPECT_LT(train("<policy starts='8'><observe qpos='all' scale='2'/><observe qvel='all' scale='0.1'/>").loss, 0.05);
 }
 
+// A place of the hand names no posture: the law sees the state from the start, and its gain must hold where the
+// reference motion ends, (18c). Without that the last stage began at 0.77 and ended at 0.18.
+TEST(Policy, BeginsFromTheGainAboutTheReferencesEnd) {
+  const support::TemporaryFolder folder;
+  const std::string robot = folder.Write("arm.xml", R"(<mujoco><option timestep="0.01"/><worldbody><body pos="0 0 1">
+    <joint name="a" axis="0 1 0" armature=".01"/><geom type="capsule" size=".03" fromto="0 0 0 .4 0 0" contype="0"/><body pos=".4 0 0">
+    <joint name="b" axis="0 1 0" armature=".01"/><geom type="capsule" size=".02" fromto="0 0 0 .3 0 0" contype="0"/>
+    <site name="tip" pos=".3 0 0"/></body></body></worldbody>
+    <actuator><motor joint="a" ctrlrange="-60 60"/><motor joint="b" ctrlrange="-30 30"/></actuator></mujoco>)");
+  Task task = MakeReachTask(robot, {.goals = {"site:tip=.3,_,1.4"}, .time = 1.5});
+  task.policy.spread = VectorXd::Constant(4, 0.1);
+  task.policy.starts = 8;
+  NetworkPolicy policy = MakePolicy(task);
+  TrainOptions options;
+  options.descent.iterations = 40;
+  int N = 0;
+  double began = 0;
+  const TrainResult result = TrainPolicy(task, &policy, options, [&](const IterationRecord& record, int horizon) {
+    if (horizon == task.N && N != task.N) began = record.cost;
+    N = horizon;
+    return true;
+  });
+  EXPECT_GT(result.initial_loss, 100);
+  EXPECT_LT(began, 0.1);
+  EXPECT_LT(result.loss, 0.06) << result.message;
+}
+
 TEST(Policy, TrainingIsBitwiseTheSameAtAnyThreadCount) {
   TrainResult results[2];
   VectorXd weights[2];
