@@ -14,6 +14,7 @@ namespace costate {
 enum class DescentMethod {
   kGradient,  ///< z ← z − rate · gradient
   kLbfgs,     ///< limited-memory BFGS
+  kGaussNewton,  ///< Levenberg–Marquardt: (JᵀWJ + λ diag) d = −g; of starts and parameters, few inputs and many numbers
   kAdam,  ///< Kingma & Ba 2015: steps of about `rate`, whatever the gradient's size; for losses that jump or are noisy
 };
 
@@ -52,8 +53,9 @@ using DescentCallback = std::function<bool(const IterationRecord&, ConstVectorRe
 /// names
 ///                    none. It ends with the best values.
 /// @throws Error{kInvalidArgument} for an option out of range or when there is nothing to change; as MakeSmoothModel.
-/// Cost: an iteration is one gradient and a rollout for each step length that is tried.
-/// Source: plugin/optimizer/README.md, "First order".
+/// Error{kUnsupported}: kGaussNewton of controls or by smoothed slopes.
+/// Cost: an iteration is one gradient and a rollout for each step length that is tried; of kGaussNewton N Linearize
+/// more. Source: plugin/optimizer/README.md, "First order".
 DescentResult Descend(const Task& task, ParameterSet* parameters, const DescentOptions& options = {},
                       const DescentCallback& callback = {});
 

@@ -118,9 +118,10 @@ int ExitCodeOf(const DescentResult& result) {
 
 std::map<std::string, std::string> Settings(const DescentOptions& o, const SplineOptions& spline) {
   return {{"controls", spline.knots > 0 ? fmt::format("{} {} knots", spline.knots, ToString(spline.order)) : "each"},
-          {"solver", o.method == DescentMethod::kLbfgs  ? "lbfgs"
-                     : o.method == DescentMethod::kAdam ? "adam"
-                                                        : "gradient descent"},
+          {"solver", o.method == DescentMethod::kLbfgs         ? "lbfgs"
+                     : o.method == DescentMethod::kAdam        ? "adam"
+                     : o.method == DescentMethod::kGaussNewton ? "gauss-newton"
+                                                               : "gradient descent"},
           {"rate", o.rate > 0                         ? fmt::format("{:.17g}", o.rate)
                    : o.method == DescentMethod::kAdam ? "0.03"
                                                       : "line search"},

@@ -165,13 +165,16 @@ void PrintGradient(const Task& task, const ParameterSet* parameters, const Rollo
 
 DescendArguments ReadDescend(const GradientArguments& arguments, const Task& task) {
   DescendArguments descend;
-  descend.options.method = arguments.descend == "gd"     ? DescentMethod::kGradient
-                           : arguments.descend == "adam" ? DescentMethod::kAdam
-                                                         : DescentMethod::kLbfgs;
+  descend.options.method = arguments.descend == "gd"             ? DescentMethod::kGradient
+                           : arguments.descend == "adam"         ? DescentMethod::kAdam
+                           : arguments.descend == "gauss-newton" ? DescentMethod::kGaussNewton
+                                                                 : DescentMethod::kLbfgs;
   descend.options.iterations = arguments.iterations;
   descend.options.rate = arguments.rate;
-  if (arguments.rate > 0 && arguments.descend == "lbfgs") {
-    throw Error(ErrorCode::kInvalidArgument, "--rate belongs to --descend gd and adam: L-BFGS searches for its step");
+  if (arguments.rate > 0 && (arguments.descend == "lbfgs" || arguments.descend == "gauss-newton")) {
+    throw Error(ErrorCode::kInvalidArgument, "--rate belongs to --descend gd and adam: " +
+                                                 std::string(arguments.descend == "lbfgs" ? "L-BFGS" : "Gauss-Newton") +
+                                                 " searches for its step");
   }
   if (arguments.window > 0 || arguments.clip > 0) {
     throw Error(ErrorCode::kInvalidArgument, "--descend takes the whole gradient: neither --window nor --clip");
@@ -256,7 +259,7 @@ Task ReadTask(const GradientArguments& arguments) {
 
 int RunGradient(const GradientArguments& given) {
   GradientArguments arguments = given;
-  if (!given.fit.motion.empty() && given.descend.empty()) arguments.descend = "lbfgs";
+  if (!given.fit.motion.empty() && given.descend.empty()) arguments.descend = "gauss-newton";
   Task task = ReadTask(arguments);
   if (task.constraints.size() > 0) {
     task.warnings.push_back(
@@ -395,7 +398,7 @@ A robot needs no task file to be fitted to a motion:
   costate gradient robot.xml --fit motion.csv --parameter body:arm/mass --parameter joint:knee/damping
 
 motion.csv has a column "time" and columns named as in a run's trajectory.csv: qpos[knee] (or knee), qvel[knee], sensor[imu].0,
-ctrl[knee]; those it has are compared, the start is its first row, and --descend lbfgs follows. Controls may stand in a file
+ctrl[knee]; those it has are compared, the start is its first row, and --descend gauss-newton follows. Controls may stand in a file
 of their own, --ctrl. `costate task robot.xml --fit … -o FILE` writes the task file.
 
 --average puts noise on the controls, --average-start on the start, and prints the slope of the averaged loss: from
@@ -404,8 +407,8 @@ errors, beside the exact gradient. Controls beyond their limits are clamped by t
 grows or fades on its way back through time, and how often contacts or limits switched.
 
 --descend then changes those inputs, within the ranges of controls and the bounds of parameters, until the loss falls no
-more: gd, gradient descent with a fixed --rate or else a line search, lbfgs, or adam, whose --rate is in typical sizes (half a
-control's range). With <spline knots="…"> in the task the controls are splines and their knots are what changes. One line an
+more: gd, gradient descent with a fixed --rate or else a line search, lbfgs, adam, whose --rate is in typical sizes (half a
+control's range), or gauss-newton, the one for fits: of starts and parameters, not of controls. With <spline knots="…"> in the task the controls are splines and their knots are what changes. One line an
 iteration; Ctrl-C keeps and saves the best. The run is saved in --out, by default runs/NAME-1, -2 … below the current folder;
 inputs.csv has what was fitted.
 
@@ -424,9 +427,10 @@ Exit code: 0 agrees; 1 disagrees, none can be judged, or there is no gradient; 2
       ->allow_extra_args(false);
   AddSmoothOptions(command, &arguments->smooth, "slopes of a model with smoother contact along the true motion");
   AddAverageOptions(command, &arguments->average);
-  CLI::Option* descend = command->add_option("--descend", arguments->descend,
-                                             "gd, lbfgs or adam: follow the gradient; with --fit lbfgs unless said");
-  descend->check(CLI::IsMember({"gd", "lbfgs", "adam"}));
+  CLI::Option* descend =
+      command->add_option("--descend", arguments->descend,
+                          "gd, lbfgs, adam or gauss-newton: follow the gradient; with --fit gauss-newton unless said");
+  descend->check(CLI::IsMember({"gd", "lbfgs", "adam", "gauss-newton"}));
   CLI::Option* rate = command->add_option(
       "--rate", arguments->rate,
       "of gd: step = rate x gradient, without line search; of adam: step in typical sizes (default 0.03)");

@@ -87,7 +87,7 @@ int RunRobot(const TaskArguments& arguments) {
   const std::string folder = std::filesystem::path(arguments.output).parent_path().string();
   WriteNewFile(arguments.output, text(folder.empty() ? "." : folder), arguments.force);
   fmt::print("written: {}\n\n  costate {} {}{}\n", arguments.output, fits ? "gradient" : "optimize", arguments.output,
-             fits ? " --descend lbfgs" : "");
+             fits ? " --descend gauss-newton" : "");
   return kExitOk;
 }
 

@@ -5,9 +5,12 @@
 #include <Eigen/Geometry>
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <utility>
 
 #include "core/extremes.h"
 #include "derivative/munthe_kaas.h"
+#include "optimizer/input_tangent.h"
 #include "optimizer/minimize.h"
 #include "optimizer/task_start.h"
 
@@ -53,6 +56,9 @@ class TaskLoss {
 
   // NaN where the motion fails
   double operator()(const VectorXd& z, VectorXd* g);
+
+  // JᵀWJ by start and parameters where the last gradient was taken
+  bool GaussNewton(MatrixXd* H);
 
   const RolloutGradient& gradient() const { return gradient_; }
   VectorXd x0() const { return dx_.isZero(0) ? task_.x0 : Retract(model_, task_.x0, dx_); }
@@ -173,6 +179,23 @@ double TaskLoss::operator()(const VectorXd& z, VectorXd* g) {
   return gradient_.loss;
 }
 
+bool TaskLoss::GaussNewton(MatrixXd* H) {
+  if (!simulator_.Rollout(x0(), U_, &motion_).ok()) return false;
+  std::vector<int> inputs(static_cast<std::size_t>(Starts() + Parameters()));
+  std::iota(inputs.begin(), inputs.end(), 0);
+  std::vector<RolloutDirection> directions = InputDirections(task_, inputs, static_cast<int>(dx_.size()), Parameters());
+  for (RolloutDirection& d : directions) {  // of x0 ⊕ dx by dx
+    ForRotations(model_, [&](int at) {
+      const Eigen::Vector3d turned = dx_.segment<3>(at), moved = d.x0.segment<3>(at);
+      d.x0.segment<3>(at) = RightJacobian(turned).Apply(turned, moved);
+    });
+  }
+  H->setZero(size(), size());
+  return AlongMotion(task_, parameters_, motion_, std::move(directions), [&](const MotionPiece& piece) {
+    for (int t = piece.begin; t < piece.end; t++) AddGaussNewton(model_, *task_.cost, piece, t, 1, H);
+  });
+}
+
 void CheckInputs(const Task& task, const ParameterSet* parameters) {
   std::vector<std::string> names;
   for (const TaskParameter& parameter : task.inputs.parameters) names.push_back(parameter.name);
@@ -198,6 +221,12 @@ DescentResult Descend(const Task& task, ParameterSet* parameters, const DescentO
     throw Error(ErrorCode::kInvalidArgument, "descent: slopes by '" + parameters->Names().front() +
                                                  "' are of the model that it changes, not of a smoothed one");
   }
+  if (options.method == DescentMethod::kGaussNewton && (!task.inputs.controls.empty() || options.smooth.any())) {
+    throw Error(ErrorCode::kUnsupported,
+                task.inputs.controls.empty()
+                    ? "Gauss-Newton steps have no smoothed slopes: L-BFGS has"
+                    : "Gauss-Newton steps are for starts and parameters, and controls are among what is changed");
+  }
   TaskLoss loss(task, parameters, options.smooth);
   VectorXd lower, upper, scale;
   loss.Bounds(&lower, &upper, &scale);
@@ -210,7 +239,8 @@ DescentResult Descend(const Task& task, ParameterSet* parameters, const DescentO
                  result.iterations.push_back(record);
                  history.push_back(z.tail(np));
                  return !callback || callback(record, history.back());
-               });
+               },
+               [&](MatrixXd* H) { return loss.GaussNewton(H); });
   result.status = found.status;
   result.message = found.message;
   result.initial_loss = found.initial_value;

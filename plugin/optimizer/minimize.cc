@@ -3,6 +3,7 @@
 #include <costate/error.h>
 #include <fmt/format.h>
 
+#include <Eigen/Cholesky>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -15,6 +16,12 @@ constexpr double kDecrease = 1e-4;
 constexpr int kTrials = 50;           // step lengths in one search
 constexpr double kFirstMove = 0.1;    // longest entry of the first step, in units of scale: no curvature is known
 constexpr double kCurvature = 1e-10;  // a pair (s, y) is kept when sᵀy > this |s| |y|
+
+// of Gauss–Newton steps: dampings that are tried, and the factor between them; what an entry that nothing determines
+// has
+constexpr int kDampings = 8;
+constexpr double kFirstDamping = 1e-4, kDamping = 10, kUndetermined = 1e-12, kShortStep = 0.25;
+
 constexpr double kAdamRate = 0.03, kAdamFirst = 0.9, kAdamSecond = 0.999,
                  kAdamFloor = 1e-12;  // Kingma & Ba 2015, but the floor
 constexpr int kIdleIterations = 3;    // iterations without progress that end the search
@@ -54,14 +61,16 @@ VectorXd QuasiNewton(const std::deque<Secant>& pairs, const VectorXd& g, const V
 class Minimizer {
  public:
   Minimizer(const SmoothFunction& f, ConstVectorRef lower, ConstVectorRef upper, ConstVectorRef scale,
-            const DescentOptions& options)
+            const DescentOptions& options, const CurvatureFunction& curvature)
       : f_(f),
+        curvature_(curvature),
         options_(options),
+        newton_(options.method == DescentMethod::kGaussNewton),
         lbfgs_(options.method == DescentMethod::kLbfgs),
         adam_(options.method == DescentMethod::kAdam),
         lower_z_(lower),
         upper_z_(upper) {
-    scale_ = lbfgs_ || adam_ ? VectorXd(scale) : VectorXd::Ones(scale.size());
+    scale_ = newton_ || lbfgs_ || adam_ ? VectorXd(scale) : VectorXd::Ones(scale.size());
     lower_ = lower.cwiseQuotient(scale_);
     upper_ = upper.cwiseQuotient(scale_);
   }
@@ -78,10 +87,13 @@ class Minimizer {
   double FirstStep(const VectorXd& direction) const;
   bool IsSmall(double norm, double first) const;
   VectorXd AdamStep(int k);
+  bool GaussNewtonStep(const VectorXd& free, VectorXd* w, double* value);
 
   const SmoothFunction& f_;
+  const CurvatureFunction& curvature_;
   const DescentOptions& options_;
-  const bool lbfgs_, adam_;
+  const bool newton_, lbfgs_, adam_;
+  double damping_ = 0;  // of Gauss–Newton steps, in terms of H's diagonal
   VectorXd lower_z_, upper_z_, scale_;
   VectorXd lower_, upper_;  // these and everything below in w = z / scale
   VectorXd w_, g_;
@@ -132,7 +144,7 @@ bool Minimizer::IsSmall(double norm, double first) const {
 
 // along clamp(w + alpha d): sufficient decrease (Bertsekas 1976); while no curvature is known, longer steps too
 bool Minimizer::Search(const VectorXd& direction, double first, VectorXd* w, double* value) {
-  const bool expand = pairs_.empty();
+  const bool expand = !newton_ && pairs_.empty();
   double alpha = first, best_alpha = 0;
   for (int trial = 0; trial < kTrials; trial++) {
     const VectorXd next = Clamp(w_ + alpha * direction);
@@ -156,6 +168,26 @@ bool Minimizer::Search(const VectorXd& direction, double first, VectorXd* w, dou
   }
   record_.step = best_alpha;
   return best_alpha > 0;
+}
+
+// (8c), (H + damping diag H) d = −g on the free entries (Levenberg 1944, Marquardt 1963): damped until a step of at
+// least a quarter of d is one; false where none is
+bool Minimizer::GaussNewtonStep(const VectorXd& free, VectorXd* w, double* value) {
+  MatrixXd H;
+  if (!curvature_(&H)) return false;
+  H = scale_.asDiagonal() * H * scale_.asDiagonal();
+  for (int trial = 0; trial < kDampings; trial++, damping_ = std::max(kDamping * damping_, kFirstDamping)) {
+    VectorXd unit = H.diagonal().cwiseProduct(free);
+    for (double& entry : unit) entry = entry > 0 ? 1 / std::sqrt(entry) : 0;
+    MatrixXd R = unit.asDiagonal() * H * unit.asDiagonal();
+    R.diagonal().setConstant(1 + kUndetermined + damping_);
+    const VectorXd direction = -unit.cwiseProduct(R.ldlt().solve(unit.cwiseProduct(g_)));
+    if (!direction.allFinite() || !(direction.dot(g_) < 0) || !Search(direction, 1, w, value)) continue;
+    if (record_.step < kShortStep && trial + 1 < kDampings) continue;
+    if (record_.step == 1) damping_ = damping_ > kFirstDamping ? damping_ / kDamping : 0;
+    return true;
+  }
+  return false;
 }
 
 // m ← β₁ m + (1 − β₁) g, v ← β₂ v + (1 − β₂) g², w ← clamp(w − rate m̂ / √v̂), with m̂ and v̂ freed of their start at 0
@@ -228,8 +260,8 @@ MinimizeResult Minimizer::Run(const VectorXd& start, const MinimizeCallback& cal
       record_.step = options_.rate;
       record_.expected_change = g_.dot(w - w_);
     } else {
-      bool found = Search(direction, FirstStep(direction), &w, &value);
-      if (!found && !pairs_.empty()) {
+      bool found = newton_ ? GaussNewtonStep(free, &w, &value) : Search(direction, FirstStep(direction), &w, &value);
+      if (!found && (newton_ || !pairs_.empty())) {
         pairs_.clear();
         direction = -p;
         found = Search(direction, FirstStep(direction), &w, &value);
@@ -292,7 +324,8 @@ void CheckOptions(const DescentOptions& o) {
   };
   need(o.iterations >= 0, "iterations", o.iterations, "0 or more");
   need(o.rate >= 0 && std::isfinite(o.rate), "rate", o.rate, "0 (line search) or more");
-  need(o.rate == 0 || o.method != DescentMethod::kLbfgs, "rate", o.rate, "0 with L-BFGS, which searches");
+  const bool searches = o.method == DescentMethod::kLbfgs || o.method == DescentMethod::kGaussNewton;
+  need(o.rate == 0 || !searches, "rate", o.rate, "0 with L-BFGS and Gauss-Newton, which search");
   need(o.memory >= 1, "memory", o.memory, "1 or more");
   need(o.floor >= 0, "floor", o.floor, "0 or more");
   need(o.tolerance >= 0, "tolerance", o.tolerance, "0 or more");
@@ -302,9 +335,13 @@ void CheckOptions(const DescentOptions& o) {
 }  // namespace
 
 MinimizeResult Minimize(const SmoothFunction& f, VectorXd z, ConstVectorRef lower, ConstVectorRef upper,
-                        ConstVectorRef scale, const DescentOptions& options, const MinimizeCallback& callback) {
+                        ConstVectorRef scale, const DescentOptions& options, const MinimizeCallback& callback,
+                        const CurvatureFunction& curvature) {
   CheckOptions(options);
-  return Minimizer(f, lower, upper, scale, options).Run(z, callback);
+  if (options.method == DescentMethod::kGaussNewton && !curvature)
+    throw Error(ErrorCode::kUnsupported,
+                "Gauss-Newton steps need the derivatives of what is compared: there are none here");
+  return Minimizer(f, lower, upper, scale, options, curvature).Run(z, callback);
 }
 
 }  // namespace costate

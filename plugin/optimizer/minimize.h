@@ -11,6 +11,10 @@ namespace costate {
 /// f(z), and its gradient when `g` is not null. NaN where it has no value: a step there is not taken.
 using SmoothFunction = std::function<double(const VectorXd& z, VectorXd* g)>;
 
+/// An approximation of f's second derivative at the last point at which its gradient was asked, positive semidefinite;
+/// false where there is none.
+using CurvatureFunction = std::function<bool(MatrixXd* H)>;
+
 struct MinimizeResult {
   SolveStatus status = SolveStatus::kIterationLimit;
   std::string message;
@@ -24,8 +28,10 @@ using MinimizeCallback = std::function<bool(const IterationRecord&, const Vector
 
 /// Minimizes f over lower ≤ z ≤ upper from z, clamped. Every point at which f is asked is within the bounds.
 /// @param scale  typical sizes: L-BFGS works on z / scale; gradient descent takes z as it is.
+/// @param curvature  of kGaussNewton, else unused.
 MinimizeResult Minimize(const SmoothFunction& f, VectorXd z, ConstVectorRef lower, ConstVectorRef upper,
-                        ConstVectorRef scale, const DescentOptions& options, const MinimizeCallback& callback = {});
+                        ConstVectorRef scale, const DescentOptions& options, const MinimizeCallback& callback = {},
+                        const CurvatureFunction& curvature = {});
 
 }  // namespace costate
 

@@ -1,8 +1,10 @@
 // The control that keeps a state where it is.
+#include <Eigen/LU>
 #include <algorithm>
 #include <cmath>
 
 #include <costate/derivative.h>
+#include <costate/feedback.h>
 #include <costate/rollout.h>
 
 #include "core/extremes.h"
@@ -21,9 +23,13 @@ constexpr double kStayTime = 1;  // [s] that the given control must keep the sta
 constexpr double kStays = 2e-3;  // … to so much of the model's extent
 
 constexpr double kBandwidth = 10;     // [rad/s] of what comes back by feedback
-constexpr double kGainFound = 1e-6;   // relative change of a gain that has converged
+constexpr double kGainFound = 1e-6;   // relative change of a cost to go that has converged
+constexpr double kWeakest = 1e-9;     // R of controls that hardly move anything, in terms of the largest
 constexpr double kHeldBetter = 0.25;  // of how far the constant control lets it fall
 constexpr double kSettled = 0.1;      // [s]
+
+// what ‖Lᵀ (q_t ⊖ q)‖ of a motion that stays is below: the mass moved through a share of the extent
+double StaysWithin(const mjModel* m) { return kStays * m->stat.extent * std::sqrt(m->body_subtreemass[0]); }
 
 // r(u) = (Lᵀ qvel', act' - act) of one engine step from rest, with M = L Lᵀ: ‖Lᵀ v‖² = vᵀ M v
 class Unrest {
@@ -51,10 +57,10 @@ class Unrest {
     return true;
   }
 
-  /// Does a constant control keep the positions, ‖Lᵀ (q_t ⊖ q)‖ small against the mass moved through the extent?
+  /// Does a constant control keep the positions?
   bool Stays(const VectorXd& u) {
     const int steps = std::min(task_.N * task_.substeps, static_cast<int>(kStayTime / model_->opt.timestep));
-    const double most = kStays * model_->stat.extent * std::sqrt(model_->body_subtreemass[0]);
+    const double most = StaysWithin(model_);
     SetContext(model_, data_.get(), context_);
     VectorXd x = x_, none;
     for (int t = 0; t < steps; ++t) {
@@ -84,31 +90,48 @@ class Unrest {
   bool ok_ = false;
 };
 
-// K of (H1), by the Riccati recursion until it stays, at most so many steps; empty where there is none.
-MatrixXd HoldingGain(const StepDerivative& step, const MatrixXd& M, double knot_time, int most) {
+// K of (H1) over so many steps or more, by doubling (Chu, Fan & Lin 2005): H_k is the cost to go of 2ᵏ of them; empty
+// where it has none
+MatrixXd HoldingGain(const StepDerivative& step, const MatrixXd& M, double knot_time, int steps) {
   const Eigen::Index nv = M.rows(), ndx = step.A.rows();
   MatrixXd Q = MatrixXd::Zero(ndx, ndx);
   Q.topLeftCorner(nv, nv) = kBandwidth * kBandwidth * M;
   Q.block(nv, nv, nv, nv) = M;
-  const double scale = std::pow(knot_time * kBandwidth, -2);
-  VectorXd R = scale * (step.B.transpose() * Q * step.B).diagonal();
+  VectorXd R = (step.B.transpose() * Q * step.B).diagonal() / std::pow(knot_time * kBandwidth, 2);
   if (!(R.maxCoeff() > 0)) return {};
-  R = R.cwiseMax(1e-9 * R.maxCoeff());  // of controls that hardly move anything
-  MatrixXd P = Q, K = MatrixXd::Zero(step.B.cols(), ndx);
-  for (int k = 0; k < most; ++k) {
-    const MatrixXd PA = P * step.A, PB = P * step.B;
-    MatrixXd S = step.B.transpose() * PB;
-    S.diagonal() += R;
-    const MatrixXd next = -S.llt().solve(step.B.transpose() * PA);
-    P = Q + step.A.transpose() * (PA + PB * next);
-    P = 0.5 * (P + P.transpose()).eval();
-    if (!next.allFinite() || !P.allFinite()) return {};
-    const double change = (next - K).norm();
-    K = next;
-    if (change <= kGainFound * K.norm()) break;
+  R = R.cwiseMax(kWeakest * R.maxCoeff());
+  MatrixXd A = step.A, G = step.B * R.cwiseInverse().asDiagonal() * step.B.transpose(), H = Q;
+  for (double length = 1; length < steps; length *= 2) {
+    const Eigen::PartialPivLU<MatrixXd> W(MatrixXd::Identity(ndx, ndx) + G * H);
+    const MatrixXd V = W.solve(A), more = A.transpose() * H * V;
+    G += A * W.solve(G) * A.transpose();
+    H += 0.5 * (more + more.transpose());
+    A *= V;
+    if (!H.allFinite() || !G.allFinite()) return {};
+    if (more.norm() <= kGainFound * H.norm()) break;
   }
-  return K;
+  MatrixXd S = step.B.transpose() * H * step.B;
+  S.diagonal() += R;
+  return -S.llt().solve(step.B.transpose() * H * step.A);
 }
+
+// u = clamp(u_0 + K (x ⊖ x_0))
+class HoldingLaw : public Feedback {
+ public:
+  HoldingLaw(const Task& task, const VectorXd& x, const VectorXd& u, const MatrixXd& K)
+      : task_(task), x_(x), u_(u), K_(K) {}
+  int weights() const override { return 0; }
+  void Control(const FeedbackInput& in, VectorRef u) const override {
+    u = ClampControl(task_, u_ + K_ * Difference(task_.model.get(), in.x, x_));
+  }
+  void PullBack(const FeedbackInput&, ConstVectorRef, FeedbackGradient*) const override {}
+
+ private:
+  const Task& task_;
+  const VectorXd& x_;
+  const VectorXd& u_;
+  const MatrixXd& K_;
+};
 
 // how far a motion gets from a state, ‖Lᵀ (q_t ⊖ q)‖ at most; infinite where it could not be simulated
 double Farthest(const mjModel* m, const Trajectory& motion, const RolloutStatus& status, const VectorXd& x,
@@ -144,20 +167,16 @@ MatrixXd HoldByFeedback(const Task& task, const Start& start, const VectorXd& u)
     StepDerivative step;
     linearizer.Linearize(at, held, &step);
     if (step.status != StepStatus::kOk) break;
-    const MatrixXd K = HoldingGain(step, mass.reconstructedMatrix(), simulator.knot_time(), std::max(task.N, 200));
+    const MatrixXd K = HoldingGain(step, mass.reconstructedMatrix(), simulator.knot_time(), task.N);
     if (K.size() == 0) break;
-    Trajectory reference = motion;
-    reference.U = held.replicate(1, task.N);
-    reference.X = start.x.replicate(1, task.N + 1);
-    Policy policy{MatrixXd::Zero(dims.nu, task.N), std::vector<MatrixXd>(static_cast<std::size_t>(task.N), K)};
     const RolloutStatus status =
-        simulator.RolloutPolicy(start.x, reference, policy, 0, task.u_lower, task.u_upper, &motion);
+        simulator.RolloutFeedback(start.x, task.N, HoldingLaw(task, start.x, held, K), &motion);
     const double far = Farthest(m, motion, status, start.x, mass);
     if (far < least) {
       least = far;
       best = motion;
     }
-    if (!status.ok()) break;
+    if (far < StaysWithin(m) || !(far < falls)) break;
     at = motion.X.col(settled);
     at.segment(dims.nq, dims.nv).setZero();
     held = HoldControl(task, at, start.context, held);

@@ -1,5 +1,4 @@
 // Standard errors of a fit, and what its data cannot tell apart. README.md, "What the data say".
-#include <costate/tangent.h>
 #include <costate/uncertainty.h>
 #include <fmt/format.h>
 
@@ -10,14 +9,13 @@
 
 #include "core/extremes.h"
 #include "optimizer/cost_terms.h"
+#include "optimizer/input_tangent.h"
 
 namespace costate {
 namespace {
 
 // a change whose effects cancel to this share of what its parts do, squared: what rounding and differences leave
 constexpr double kNoEffect = 1e-9;
-
-constexpr int kPiece = 500;  // knots whose tangents are kept at once
 
 constexpr double kLargestCorrelation = 0.99;  // beyond it the widened variance is a guess
 
@@ -97,58 +95,13 @@ struct FitTerm {
   std::vector<Knot> knots;
 };
 
-// += Σ scale Jᵀ W J over the knots from `begin` to before `end`; scale² where `squared`. The tangent begins at `begin`.
-void AddProducts(const mjModel* model, const ResidualCost& one, const std::vector<Knot>& knots, int begin, int end,
-                 const Trajectory& motion, double dt, const RolloutTangent& tangent, bool squared, MatrixXd* sum) {
-  const Dims dims(model);
-  const auto p = static_cast<Eigen::Index>(tangent.dX.size());
-  KnotGradient direction, product;
+// += Σ scale Jᵀ W J over the knots of a piece; scale² where `squared`
+void AddProducts(const mjModel* model, const ResidualCost& one, const std::vector<Knot>& knots,
+                 const MotionPiece& piece, bool squared, MatrixXd* sum) {
   for (const Knot& knot : knots) {
-    if (knot.t < begin || knot.t >= end) continue;
-    const KnotView view = ViewKnot(motion, knot.t, dt);
-    for (Eigen::Index i = 0; i < p; i++) {
-      const auto at = static_cast<std::size_t>(i);
-      direction.x = tangent.dX[at].col(knot.t - begin);
-      direction.u = VectorXd::Zero(view.u.size());
-      direction.s = tangent.dS.empty() ? VectorXd::Zero(dims.ns) : VectorXd(tangent.dS[at].col(knot.t - begin));
-      product.x = VectorXd::Zero(dims.ndx);
-      product.u = VectorXd::Zero(view.u.size());
-      product.s = VectorXd::Zero(dims.ns);
-      one.GaussNewtonProduct(model, view, direction, &product);
-      for (Eigen::Index j = 0; j < p; j++) {
-        const auto other = static_cast<std::size_t>(j);
-        double dot = tangent.dX[other].col(knot.t - begin).dot(product.x);
-        if (!tangent.dS.empty()) dot += tangent.dS[other].col(knot.t - begin).dot(product.s);
-        (*sum)(j, i) += (squared ? knot.scale : 1) * dot;
-      }
-    }
+    if (knot.t < piece.begin || knot.t >= piece.end) continue;
+    AddGaussNewton(model, one, piece, knot.t, squared ? knot.scale : 1, sum);
   }
-}
-
-Trajectory Piece(const Trajectory& motion, int begin, int N) {
-  return {motion.X.middleCols(begin, N + 1), motion.U.middleCols(begin, N), motion.S.middleCols(begin, N + 1),
-          motion.time.segment(begin, N + 1), motion.context.middleCols(begin, N + 1)};
-}
-
-// H and G, piece by piece of the motion; false where it has no derivative
-bool AddAlong(const mjModel* model, const Task& task, const ParameterSet* parameters, const Trajectory& motion,
-              double dt, const std::vector<FitTerm>& terms, bool sensors, std::vector<RolloutDirection> directions,
-              MatrixXd* H, MatrixXd* G) {
-  Tangent tangent(model, task.context, task.substeps);
-  RolloutTangent moved;
-  for (int begin = 0; begin < motion.N(); begin += kPiece) {
-    const int N = std::min(kPiece, motion.N() - begin), end = begin + N == motion.N() ? begin + N + 1 : begin + N;
-    for (RolloutDirection& d : directions) d.U.setZero(d.U.rows(), N);
-    tangent.Push(Piece(motion, begin, N), directions,
-                 {.level = task.solver.derivative.level, .sensors = sensors, .parameters = parameters}, &moved);
-    if (!moved.status.ok()) return false;
-    for (const FitTerm& term : terms) {
-      AddProducts(model, term.h, term.knots, begin, end, motion, dt, moved, false, H);
-      AddProducts(model, term.g, term.knots, begin, end, motion, dt, moved, true, G);
-    }
-    for (std::size_t i = 0; i < directions.size(); i++) directions[i].x0 = moved.dX[i].col(N);
-  }
-  return true;
 }
 
 // H⁻¹ where it has one, of the matrix with unit diagonal, and the changes along which it has none
@@ -200,20 +153,6 @@ std::string WhyNot(const Task& task, const ResidualCost* cost) {
   const bool recorded = std::any_of(cost->terms().begin(), cost->terms().end(),
                                     [](const ResidualTerm& term) { return term.target.time.size() > 1; });
   return recorded ? "" : "no target is a motion";
-}
-
-std::vector<RolloutDirection> Directions(const Task& task, const std::vector<int>& free, int ndx, int nu, int np) {
-  const int starts = static_cast<int>(task.inputs.start.size());
-  std::vector<RolloutDirection> directions(free.size(),
-                                           {VectorXd::Zero(ndx), MatrixXd::Zero(nu, 0), VectorXd::Zero(np)});
-  for (std::size_t i = 0; i < free.size(); i++) {
-    if (free[i] < starts) {
-      directions[i].x0[task.inputs.start[static_cast<std::size_t>(free[i])]] = 1;
-    } else {
-      directions[i].theta[free[i] - starts] = 1;
-    }
-  }
-  return directions;
 }
 
 // what nothing sees, then what is seen less than its own size
@@ -297,8 +236,13 @@ FitUncertainty EstimateUncertainty(const Task& task, const ParameterSet* paramet
   const Dims dims(model);
   const int np = parameters ? parameters->size() : 0;
   MatrixXd H = MatrixXd::Zero(p, p), G = MatrixXd::Zero(p, p), inverse, without;
-  if (!AddAlong(model, task, parameters, motion, dt, terms, cost->NeedsSensors(),
-                Directions(task, free, dims.ndx, dims.nu, np), &H, &G)) {
+  const auto add = [&](const MotionPiece& piece) {
+    for (const FitTerm& term : terms) {
+      AddProducts(model, term.h, term.knots, piece, false, &H);
+      AddProducts(model, term.g, term.knots, piece, true, &G);
+    }
+  };
+  if (!AlongMotion(task, parameters, motion, InputDirections(task, free, dims.ndx, np), add)) {
     out.why_not = "the motion has no derivative at a knot";
     return out;
   }

@@ -86,7 +86,7 @@ TEST_F(TaskCommand, WritesAFirstTaskOfAFit) {
   const std::string file = folder_.File("fit.task.xml");
   const ProcessResult written = with({"-o", file}, true);
   EXPECT_EQ(written.exit_code, 0) << written.err;
-  EXPECT_NE(written.out.find("costate gradient " + file + " --descend lbfgs"), std::string::npos) << written.out;
+  EXPECT_NE(written.out.find("costate gradient " + file + " --descend gauss-newton"), std::string::npos) << written.out;
   EXPECT_EQ(Run({file, "--check"}).exit_code, 0);
   EXPECT_EQ(with({"-o", file}, true).exit_code, 2);  // nothing is overwritten
   EXPECT_EQ(with({"--goal", "joint:swing=1"}, true).exit_code, 2);

@@ -76,11 +76,60 @@ TEST_F(Descent, MovesAStartThatRotates) {
       folder.Write("task.xml",
                    "<task model='body.xml' horizon='1'><start qvel='0.1 0.2 0.3 1 1.4 -0.9'/><gradient start='qpos'/>"
                    "<cost name='place' qpos='all' target='1 2 3 1 0 0 0' weight='0' terminal='1'/></task>"));
-  const DescentResult result = Descend(task, nullptr, {.iterations = 200});
-  EXPECT_LT(result.loss, 1e-14) << result.message;
-  const Eigen::Vector3d turned = Difference(task.model.get(), result.x0, task.x0).segment<3>(3);
-  EXPECT_NEAR((turned + Eigen::Vector3d(1, 1.4, -0.9)).norm(), 0, 1e-6) << "the sphere turns at constant speed";
-  EXPECT_NEAR((result.x0.head(3) - Eigen::Vector3d(0.9, 1.8, 2.7)).norm(), 0, 1e-6);
+  for (const DescentMethod method : {DescentMethod::kLbfgs, DescentMethod::kGaussNewton}) {
+    const DescentResult result = Descend(task, nullptr, {.method = method, .iterations = 200});
+    EXPECT_LT(result.loss, 1e-14) << result.message;
+    const Eigen::Vector3d turned = Difference(task.model.get(), result.x0, task.x0).segment<3>(3);
+    EXPECT_NEAR((turned + Eigen::Vector3d(1, 1.4, -0.9)).norm(), 0, 1e-6) << "the sphere turns at constant speed";
+    EXPECT_NEAR((result.x0.head(3) - Eigen::Vector3d(0.9, 1.8, 2.7)).norm(), 0, 1e-6);
+    if (method == DescentMethod::kGaussNewton) EXPECT_LE(result.iterations.size(), 12u);
+  }
+}
+
+// Stiffness, damping and start of a spring from what it did: near the minimum each Gauss–Newton step squares the error.
+// A bound that holds one of them holds it exactly, and the others have their minimum there.
+TEST_F(Descent, GaussNewtonStepsFitASpringInAFew) {
+  TemporaryFolder folder;
+  folder.Write("spring.xml",
+               "<mujoco><option timestep='.01' gravity='0 0 0'/><worldbody><body name='bob'><joint name='x' "
+               "type='slide' axis='1 "
+               "0 0' stiffness='20' damping='.3'/><geom size='.1' mass='1'/></body></worldbody></mujoco>");
+  const ModelPtr model = LoadModel(folder.File("spring.xml"));
+  ParameterSet truth(model.get(), {"joint:x/stiffness", "joint:x/damping"});
+  truth.Set(Eigen::Vector2d(31, 0.7));
+  const DataPtr data = MakeData(model.get());
+  data->qpos[0] = 0.3;
+  std::string film = "time,qpos[x]";
+  for (int t = 0; t <= 300; t++) {
+    film += fmt::format("\n{:.17g},{:.17g}", 0.01 * t, data->qpos[0]);
+    mj_step(truth.model(), data.get());
+  }
+  folder.Write("film.csv", film);
+  const auto fit = [&](const std::string& bounds, DescentMethod method) {
+    const Task task = LoadTask(folder.Write(
+        "task.xml",
+        "<task model='spring.xml' horizon='3' scale='mean'><start qpos='0.2'/><gradient controls='none' "
+        "start='qpos'><parameter name='joint:x/stiffness' " +
+            bounds + "/><parameter name='joint:x/damping'/></gradient><cost qpos='x' target='file:film.csv'/></task>"));
+    const std::unique_ptr<ParameterSet> parameters = MakeParameters(task);
+    return Descend(task, parameters.get(), {.method = method, .iterations = 200});
+  };
+  const DescentResult found = fit("", DescentMethod::kGaussNewton);
+  EXPECT_NEAR(found.theta[0], 31, 1e-8) << found.message;
+  EXPECT_NEAR(found.theta[1], 0.7, 1e-9);
+  EXPECT_NEAR(found.x0[0], 0.3, 1e-10);
+  EXPECT_LE(found.iterations.size(), 20u);
+  EXPECT_LT(found.iterations.size(), fit("", DescentMethod::kLbfgs).iterations.size());
+
+  const DescentResult held = fit("upper='25'", DescentMethod::kGaussNewton),
+                      same = fit("upper='25'", DescentMethod::kLbfgs);
+  EXPECT_EQ(held.theta[0], 25);
+  EXPECT_NEAR(held.loss, same.loss, 1e-9 * same.loss) << held.message;
+  EXPECT_NEAR(held.theta[1], same.theta[1], 1e-4 * same.theta[1]);
+
+  const Task controls = LoadTask(std::string(COSTATE_MODELS) + "/pendulum/swing_up.xml");
+  EXPECT_ERROR(Descend(controls, nullptr, {.method = DescentMethod::kGaussNewton}), ErrorCode::kUnsupported,
+               "controls are among");
 }
 
 TEST_F(Descent, KeepsControlsInTheirRangeAndParametersInTheirBounds) {
