@@ -402,6 +402,7 @@ void PrintJson(const mjModel* model, const std::vector<Finding>& findings, const
 int RunCheck(const CheckOptions& options) {
   Interrupted();  // from here on Ctrl-C keeps what there is
   std::vector<std::string> warnings, notes;
+  CheckIsRobot(options.model_file);
   const ModelPtr model = LoadModel(options.model_file, &warnings);
   PrintWarnings(warnings);
   std::vector<CheckState> states;

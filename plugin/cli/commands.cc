@@ -1,5 +1,6 @@
 #include "cli/commands.h"
 
+#include <costate/error.h>
 #include <fmt/core.h>
 
 #include <cmath>
@@ -85,6 +86,12 @@ bool IsTaskFile(const std::string& path) {
   if (at == std::string::npos || head.compare(at, 5, "<task") != 0) return false;
   const char after = at + 5 < head.size() ? head[at + 5] : '\0';
   return after == ' ' || after == '\t' || after == '\r' || after == '\n' || after == '>' || after == '/';
+}
+
+void CheckIsRobot(const std::string& path) {
+  if (!IsTaskFile(path)) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              path + " is a task file: this reads a robot, the file that its model=\"…\" names");
 }
 
 bool IsRun(const std::string& path) {

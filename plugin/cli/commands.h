@@ -45,6 +45,9 @@ bool Interrupted();
 /// True when the root element of the file is <task>. False for any other or unreadable file: the loader says why.
 bool IsTaskFile(const std::string& path);
 
+/// @throws Error{kInvalidArgument} for a task file where a robot is asked for.
+void CheckIsRobot(const std::string& path);
+
 /// True when the path is a folder: only a saved run is one.
 bool IsRun(const std::string& path);
 

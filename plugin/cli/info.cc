@@ -179,6 +179,7 @@ void PrintObstacles(const mjModel* model) {
 
 int RunInfo(const std::string& file) {
   std::vector<std::string> warnings;
+  CheckIsRobot(file);
   const ModelPtr model = LoadModel(file, &warnings);
   fmt::print("model '{}' ({})\n", ModelName(model.get()), file);
   PrintContents(model.get());

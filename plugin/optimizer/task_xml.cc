@@ -205,7 +205,12 @@ std::string ReadTextFile(const std::string& path, const std::string& kind) {
   const std::string name = kind + " '" + path + "'";
   if (status.type() == std::filesystem::file_type::not_found) throw Error(ErrorCode::kFile, name + " does not exist");
   if (code) throw Error(ErrorCode::kFile, name + " cannot be read: " + code.message());
-  if (std::filesystem::is_directory(status)) throw Error(ErrorCode::kFile, name + " is a folder");
+  if (std::filesystem::is_directory(status)) {
+    const std::filesystem::path task = std::filesystem::path(path) / "task.xml";
+    const bool run = std::filesystem::exists(task, code);
+    throw Error(ErrorCode::kFile,
+                name + " is a folder" + (run ? ": a run, whose task is '" + task.string() + "'" : ""));
+  }
   if (!std::filesystem::is_regular_file(status)) {
     throw Error(ErrorCode::kFile, name + " is not a regular file: it cannot be read from a pipe or device");
   }

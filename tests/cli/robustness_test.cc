@@ -91,6 +91,16 @@ TEST(CliRobustness, NamesWhatIsWrongWithAModel) {
 }
 
 // Every command that takes a file answers a bad one with a sentence that names it.
+TEST(CliRobustness, SaysThatARobotIsWantedNotATask) {
+  const std::string robot = std::string(COSTATE_MODELS) + "/cartpole/cartpole.xml",
+                    task = std::string(COSTATE_MODELS) + "/cartpole/swing_up.xml";
+  for (const char* command : {"info", "check"})
+    EXPECT_TRUE(RefusedWith(Costate({command, task}), "is a task file: this reads a robot"));
+  EXPECT_TRUE(
+      RefusedWith(Costate({"task", robot, "--goal", "joint:slider=1", "--check"}), "is a robot: --check reads"));
+  EXPECT_TRUE(RefusedWith(Costate({"task", robot, "--goal", "body:world=0,0,1"}), "stands fixed in the world"));
+}
+
 TEST(CliRobustness, RefusesBadFilesInEveryCommand) {
   TemporaryFolder folder;
   const std::string none = folder.File("none.xml"), broken = folder.Write("broken.xml", "<mujoco><worldbody>"),

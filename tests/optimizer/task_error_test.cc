@@ -441,6 +441,8 @@ class BadFile : public ::testing::Test {
 TEST_F(BadFile, IsMissingOrNoXml) {
   EXPECT_ERROR(LoadTask(folder_.File("none.task.xml")), ErrorCode::kFile, "none.task.xml' does not exist");
   EXPECT_ERROR(LoadTask(folder_.path().string()), ErrorCode::kFile, "is a folder");
+  folder_.Write("task.xml", "");
+  EXPECT_ERROR(LoadTask(folder_.path().string()), ErrorCode::kFile, "is a folder: a run, whose task is");
   EXPECT_ERROR(LoadTask("/dev/zero"), ErrorCode::kFile, "'/dev/zero' is not a regular file");
   EXPECT_ERROR(LoadTask(Write("")), ErrorCode::kParse, "bad.task.xml:1:");
   EXPECT_ERROR(LoadTask(Write("<task>\n<cost\n</task>")), ErrorCode::kParse,
