@@ -39,7 +39,7 @@ Several go together. `costate task ROBOT --goal … -o FILE` writes the same as 
 One line an iteration: cost; the reduction that the quadratic model expected and the actual one; the largest gradient of a
 control that may still move; regularization; step length; milliseconds in rollouts, derivatives and the backward pass.
 
-Ctrl-C ends after the current iteration; the best motion so far is kept and saved (a second Ctrl-C ends at once).
+Ctrl-C ends within an iteration; the best motion so far is kept and saved (a second Ctrl-C ends at once).
 --resume RUN goes on where the solver of a saved run stood that was interrupted or at its limit of iterations: from its last
 iterate, with the multipliers and penalties of its constraints, and with the times that were tried. Weights and solver
 settings may have changed since; what no longer fits is an error that names both values.
@@ -433,6 +433,7 @@ int RunOptimize(const OptimizeOptions& options) {
 
   // solve
   Interrupted();  // installs the handlers
+  task.solver.stop = Interrupted;
   const auto begin = std::chrono::steady_clock::now();
   TaskSolution solution;
   {

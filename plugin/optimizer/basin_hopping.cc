@@ -294,6 +294,7 @@ std::vector<SolveResult> BasinHopping::SideBySide(int width, const SideSolver& s
   for (const std::exception_ptr& failure : failures) {
     if (failure) std::rethrow_exception(failure);
   }
+  interrupted_ = interrupted_ || (options_.stop && options_.stop());
   return results;
 }
 

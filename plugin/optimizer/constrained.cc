@@ -411,7 +411,7 @@ SolveResult Constrained::Run(ConstMatrixRef U) {
       has_best_ = true;
     }
 
-    if (user_stop_) return End(SolveStatus::kInterrupted, "interrupted");
+    if (user_stop_ || (options_.stop && options_.stop())) return End(SolveStatus::kInterrupted, "interrupted");
     if (settled && polish_ && status != SolveStatus::kIterationLimit) {
       return status == SolveStatus::kConverged ? End(SolveStatus::kConverged, "converged")
                                                : End(SolveStatus::kStalled, "stalled (" + reason + ")");

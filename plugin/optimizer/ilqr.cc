@@ -78,6 +78,7 @@ class IlqrSolver::Impl {
   bool StartFrom(const Trajectory& reference, const std::vector<MatrixXd>& K);
   void Iterate(const IterationCallback& callback);
   bool TimeIsUp();
+  bool IsStopped();
   int Linearize();
   bool Expand(IterationRecord* record);
   bool Backward(double mu, IterationRecord* record);
@@ -121,7 +122,7 @@ class IlqrSolver::Impl {
   double seen_ = 0;            // the cost where a saddle was looked for last
   bool in_vain_ = false;       // the last search found nothing
   bool holds_limits_ = false;  // steps are tried that hold forces at their limits
-  bool ended_ = false;
+  bool ended_ = false, stopped_ = false;
   Clock::time_point deadline_, lap_;
   double fastest_ = 0;  // [s] of an iteration in this solve
 };
@@ -151,7 +152,7 @@ void IlqrSolver::Impl::Begin() {
   result_.policy.K.resize(problem_.N);
   flat_ = level_ = slow_ = saddles_ = 0;
   seen_ = std::numeric_limits<double>::infinity();
-  expanded_ = in_vain_ = ended_ = holds_limits_ = false;
+  expanded_ = in_vain_ = ended_ = stopped_ = holds_limits_ = false;
 }
 
 const SolveResult& IlqrSolver::Impl::Solve(ConstMatrixRef U, const IterationCallback& callback) {
@@ -237,10 +238,10 @@ bool IlqrSolver::Impl::StartFrom(const Trajectory& reference, const std::vector<
 void IlqrSolver::Impl::Iterate(const IterationCallback& callback) {
   search_.Reserve(result_.trajectory, result_.policy);
   for (int i = 1; i <= options_.iterations; ++i) {
-    if (TimeIsUp()) return;
+    if (TimeIsUp() || IsStopped()) return;
     IterationRecord record;
     record.iteration = i;
-    if (!Expand(&record)) return;
+    if (!Expand(&record) || IsStopped()) return;
     const bool settled = PromisesNothing(&record) || !GrowUntilSolved(&record) || IsStationary(&record);
     if (ended_) return;
     if (!settled) {
@@ -258,6 +259,14 @@ void IlqrSolver::Impl::Iterate(const IterationCallback& callback) {
   }
   End(SolveStatus::kIterationLimit,
       fmt::format("reached the limit of {} iterations at cost {:.6g}", options_.iterations, result_.cost));
+}
+
+bool IlqrSolver::Impl::IsStopped() {
+  if (!options_.stop || !options_.stop()) return false;
+  stopped_ = true;
+  End(SolveStatus::kInterrupted,
+      fmt::format("interrupted after {} iterations at cost {:.6g}", result_.iterations.size(), result_.cost));
+  return true;
 }
 
 // no time for an iteration like the fastest so far
@@ -521,9 +530,10 @@ void IlqrSolver::Impl::Judge(const IterationRecord& record) {
 
 // gains and gradient about the trajectory that is returned, with the least regularization that works
 void IlqrSolver::Impl::FinishPolicy() {
-  if (!options_.final_policy) {
+  if (!options_.final_policy || (stopped_ && !expanded_)) {
     // K of the last step or, when nothing else is known, of the start; k is taken
-    result_.policy.k.setZero();
+    if (result_.policy.K.front().size() == 0) NoPolicy();
+    result_.policy.k.setZero(simulator_.dims().nu, problem_.N);
     result_.policy.dx0.resize(0);
     result_.gradient_norm = result_.iterations.empty() ? 0 : result_.iterations.back().gradient_norm;
     return;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -473,6 +474,27 @@ TEST_F(BasinHopping, EndsASolveThatCreeps) {
 }
 
 // iterations bound all rounds together; the callback, called by this thread, ends them all
+// IlqrOptions::stop ends solves between their derivatives and their steps, however many go side by side, within
+// constraints and without; what there is has gains of the right size and a cost no higher than the guess's.
+TEST_F(BasinHopping, StopsBetweenDerivativesAndSteps) {
+  for (const char* constraint : {"", "<constraint qpos='q' lower='-3' upper='3'/>"}) {
+    for (const int asked : {0, 1, 2, 5, 12, 40}) {
+      Task task = WellTask(constraint);
+      std::atomic<int> left = asked;
+      task.solver.threads = 2;
+      task.solver.stop = [&] { return left-- <= 0; };
+      const SolveResult result =
+          SolveBasinHopping(task.ToProblem(), task.ToGuess(), task.solver, Kicks(20), {}, task.constrained).result;
+      EXPECT_EQ(result.status, SolveStatus::kInterrupted) << asked << ": " << result.message;
+      EXPECT_LE(result.cost, result.initial_cost);
+      ASSERT_EQ(static_cast<int>(result.policy.K.size()), task.N);
+      EXPECT_EQ(result.policy.K[0].rows(), 1);
+      EXPECT_EQ(result.policy.K[0].cols(), 2);
+      EXPECT_EQ(result.policy.k.cols(), task.N);
+    }
+  }
+}
+
 TEST_F(BasinHopping, EndsWhenItIsTold) {
   const Task task = WellTask("");
   IlqrOptions options = task.solver;
