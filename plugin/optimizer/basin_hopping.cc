@@ -237,7 +237,7 @@ bool BasinHopping::Take(std::vector<SolveResult>* results, BasinHoppingRound* ro
                        [this](const SolveResult& a, const SolveResult& b) { return MeritOf(a) < MeritOf(b); });
   round->cost = best->cost;
   round->violation = best->status == SolveStatus::kDiverged ? kInf : best->violation;
-  round->periodic = round->number > 0 && best - results->begin() == hopping_.width;
+  round->periodic = !round->back && round->number > 0 && best - results->begin() == hopping_.width;
   const bool first = round->number == 0, last = round->last;
   if (!first && (last ? MeritOf(out_.result) < MeritOf(*best) : MeritOf(out_.result) <= MeritOf(*best))) {
     if (last && best->status == SolveStatus::kInfeasible) SayInfeasible();

@@ -145,11 +145,12 @@ double Farthest(const mjModel* m, const Trajectory& motion, const RolloutStatus&
 
 }  // namespace
 
-MatrixXd HoldByFeedback(const Task& task, const Start& start, const VectorXd& u) {
+MatrixXd HoldByFeedback(const Task& task, const Start& start, const VectorXd& u) try {
   const mjModel* m = task.model.get();
   const Dims dims(m);
   MatrixXd U = u.replicate(1, task.N);
-  if (!start.x.segment(dims.nq, dims.nv).isZero(0) || Unrest(task, start.x, start.context).Stays(u)) return U;
+  if (dims.nu == 0 || !start.x.segment(dims.nq, dims.nv).isZero(0) || Unrest(task, start.x, start.context).Stays(u))
+    return U;
   const DataPtr data = MakeData(m);
   Eigen::LLT<MatrixXd> mass;
   if (!FactorMass(m, data.get(), start.x, start.context, &mass)) return U;
@@ -182,6 +183,9 @@ MatrixXd HoldByFeedback(const Task& task, const Start& start, const VectorXd& u)
     held = HoldControl(task, at, start.context, held);
   }
   return best.N() > 0 ? best.U : U;
+} catch (const Error& error) {  // a model without derivatives falls
+  if (error.code() != ErrorCode::kUnsupported) throw;
+  return u.replicate(1, task.N);
 }
 
 VectorXd HoldControl(const Task& task, const VectorXd& x, const VectorXd& context, const VectorXd& u_start) {

@@ -247,6 +247,13 @@ TEST_F(TaskFile, HoldsByFeedbackWhatWouldFall) {
     const MatrixXd U = load(start).U_guess;
     EXPECT_TRUE((U.array() == U(0, 0)).all()) << start;
   }
+
+  // nothing to hold it by
+  folder.Write("ball.xml", "<mujoco><worldbody><body><freejoint/><geom size='.1'/></body></worldbody></mujoco>");
+  const Task ball = LoadTask(folder.Write(
+      "ball.task.xml", "<task model='ball.xml' horizon='1'><gradient start='qvel'/><cost qpos='0 1 2'/></task>"));
+  EXPECT_EQ(ball.U_guess.rows(), 0);
+  EXPECT_EQ(ball.U_guess.cols(), ball.N);
 }
 
 // home at 0.01 s, pose at 0.03 s: held before, linear in between, held after
