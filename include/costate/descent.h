@@ -18,6 +18,8 @@ enum class DescentMethod {
   kAdam,  ///< Kingma & Ba 2015: steps of about `rate`, whatever the gradient's size; for losses that jump or are noisy
 };
 
+const char* ToString(DescentMethod method);  ///< "gd", "lbfgs", "gauss-newton", "adam"
+
 struct DescentOptions {
   DescentMethod method = DescentMethod::kLbfgs;
   int iterations = 100;

@@ -43,13 +43,13 @@ struct FrequencyRange {
 };
 
 /// Two periods in the motion or more, eight knots in a period or more, 5 Hz at most; low ≥ high where there is none.
-FrequencyRange RhythmRange(double time, double knot_time);
+FrequencyRange PeriodicRange(double time, double knot_time);
 
 /// Minimizes problem.cost over U = clamp(guess + S c), S a cubic spline's values by its nodes c, from c = 0 and the
 /// problem's start, that of free_start.guess where there is one.
 ///
 /// With `periodic`: u = clamp(guess + e(t) (a + b sin 2πft + c cos 2πft)) with a, b and c of each control and one
-/// frequency f for all in RhythmRange, e = min(1, 2ft): gaits, from standing.
+/// frequency f for all in PeriodicRange, e = min(1, 2ft): gaits, from standing.
 ///
 /// Each iteration draws c_i = mean + spread ∘ n_i, rolls all out in parallel, and moves mean and spread to the elites'.
 /// Sample i's numbers come from (seed, iteration, i) alone: the same bits at any thread count.

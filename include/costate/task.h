@@ -86,6 +86,7 @@ struct Task {
   FreeTimeState time_state{};  ///< the same of a search over times
   std::vector<std::string> warnings;  ///< of the model's compiler and of the task itself
   Problem ToProblem() const;
+  SamplingOptions ToSampling() const;  ///< with the solver's threads
   Guess ToGuess() const { return {X_guess, U_guess, state.U.cols() > 0 ? &state : nullptr}; }
 };
 

@@ -118,10 +118,7 @@ int ExitCodeOf(const DescentResult& result) {
 
 std::map<std::string, std::string> Settings(const DescentOptions& o, const SplineOptions& spline) {
   return {{"controls", spline.knots > 0 ? fmt::format("{} {} knots", spline.knots, ToString(spline.order)) : "each"},
-          {"solver", o.method == DescentMethod::kLbfgs         ? "lbfgs"
-                     : o.method == DescentMethod::kAdam        ? "adam"
-                     : o.method == DescentMethod::kGaussNewton ? "gauss-newton"
-                                                               : "gradient descent"},
+          {"solver", ToString(o.method)},
           {"rate", o.rate > 0                         ? fmt::format("{:.17g}", o.rate)
                    : o.method == DescentMethod::kAdam ? "0.03"
                                                       : "line search"},
@@ -132,6 +129,13 @@ std::map<std::string, std::string> Settings(const DescentOptions& o, const Splin
 }
 
 }  // namespace
+
+DescentMethod MethodOf(const std::string& name) {
+  for (const DescentMethod method : {DescentMethod::kGradient, DescentMethod::kGaussNewton, DescentMethod::kAdam}) {
+    if (name == ToString(method)) return method;
+  }
+  return DescentMethod::kLbfgs;
+}
 
 int RunDescend(const Task& task, ParameterSet* parameters, const std::vector<LossCheckEntry>& check,
                const DescendArguments& arguments) {

@@ -17,6 +17,9 @@ struct DescendArguments {
   bool force = false, plots = true, quiet = false;
 };
 
+/// Of a name that ToString gives; L-BFGS of any other.
+DescentMethod MethodOf(const std::string& name);
+
 /// Descends from the task's guess, prints and saves. @param check  of the gradient at the guess.
 int RunDescend(const Task& task, ParameterSet* parameters, const std::vector<LossCheckEntry>& check,
                const DescendArguments& arguments);

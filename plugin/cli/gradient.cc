@@ -165,10 +165,7 @@ void PrintGradient(const Task& task, const ParameterSet* parameters, const Rollo
 
 DescendArguments ReadDescend(const GradientArguments& arguments, const Task& task) {
   DescendArguments descend;
-  descend.options.method = arguments.descend == "gd"             ? DescentMethod::kGradient
-                           : arguments.descend == "adam"         ? DescentMethod::kAdam
-                           : arguments.descend == "gauss-newton" ? DescentMethod::kGaussNewton
-                                                                 : DescentMethod::kLbfgs;
+  descend.options.method = MethodOf(arguments.descend);
   descend.options.iterations = arguments.iterations;
   descend.options.rate = arguments.rate;
   if (arguments.rate > 0 && (arguments.descend == "lbfgs" || arguments.descend == "gauss-newton")) {

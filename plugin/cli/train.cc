@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cli/commands.h"
+#include "cli/descend.h"
 #include "cli/gradient_table.h"
 #include "cli/robot_options.h"
 #include "cli/run_output.h"
@@ -25,10 +26,6 @@ struct TrainArguments {
   int iterations = 400, stages = TrainOptions().stages, threads = 0, window = 0;
   bool force = false, no_plots = false, no_save = false, quiet = false;
 };
-
-DescentMethod Method(const std::string& name) {
-  return name == "gd" ? DescentMethod::kGradient : name == "lbfgs" ? DescentMethod::kLbfgs : DescentMethod::kAdam;
-}
 
 std::string Digits(double value) { return fmt::format("{:.17g}", value); }
 
@@ -102,7 +99,7 @@ int RunTrain(const TrainArguments& arguments) {
   if (!folder.empty()) CheckRunFolder(folder, arguments.out.empty(), arguments.force);
   NetworkPolicy policy = MakePolicy(task);
   TrainOptions options;
-  options.descent.method = Method(arguments.method);
+  options.descent.method = MethodOf(arguments.method);
   options.descent.iterations = arguments.iterations;
   options.descent.rate = arguments.rate;
   if (arguments.rate > 0 && arguments.method == "lbfgs") {

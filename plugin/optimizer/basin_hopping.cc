@@ -47,8 +47,8 @@ constexpr int kMoreRounds = 3;
 constexpr double kSampledLess = 0.99;  // in terms of the best: sampled controls that are gone on from
 
 // periodic controls: rounds of samples, and how far they spread at first
-constexpr int kRhythmRounds = 10;
-constexpr double kRhythmSize = 0.2;
+constexpr int kPeriodicRounds = 10;
+constexpr double kPeriodicSize = 0.2;
 constexpr double kConstant = 1e-9;  // in half control ranges: controls that stay
 
 constexpr int kPieces = 6;  // straight ones of a slow kick
@@ -80,10 +80,10 @@ MatrixXd Kick(Eigen::Index nu, Eigen::Index N, bool slow, SampleStream* stream) 
   return kick;
 }
 
-// controls that stay, over a time that rhythms fit in
-bool IsConstant(const MatrixXd& U, const Problem& problem) {
+// controls that stay, over a time that periods fit in
+bool MayRepeat(const MatrixXd& U, const Problem& problem) {
   const double knot_time = problem.substeps * problem.model->opt.timestep;
-  const FrequencyRange frequencies = RhythmRange(problem.N * knot_time, knot_time);
+  const FrequencyRange frequencies = PeriodicRange(problem.N * knot_time, knot_time);
   const MatrixXd moves = (U.colwise() - U.col(0)).cwiseAbs();
   return frequencies.low < frequencies.high &&
          ((kConstant * HalfRanges(problem)).rowwise().replicate(moves.cols()) - moves).minCoeff() >= 0;
@@ -129,7 +129,8 @@ class BasinHopping {
   void Round(const std::vector<Guess>& guesses, int iterations, double tolerance, int round, bool sampled = false);
   SamplingResult Sample(const Problem& problem, const MatrixXd& U, SamplingOptions options);
   std::optional<Guess> Sampled();
-  std::optional<Guess> Rhythmic(int round);
+  std::optional<Guess> Periodic(int round);
+  bool IsConstrained() const { return problem_.constraints && problem_.constraints->size() > 0; }
   bool IsUntouched() const;
   bool IsMissed() const;
   bool IsWorthAnother() const;
@@ -151,7 +152,7 @@ class BasinHopping {
   const IterationCallback& callback_;
   const BasinHoppingCallback& round_callback_;
   int rounds_;         // of kicks
-  MatrixXd constant_;  // the guess where its controls are; else empty
+  MatrixXd constant_;  // the guess that periodic controls go about; empty where they do not
 
   std::vector<IterationRecord> iterations_;
   bool interrupted_ = false;
@@ -180,8 +181,7 @@ std::vector<Guess> BasinHopping::Kicked(int round) const {
 // how the i-th solve of a round is made; as the user says the last round, and the first where others follow a stall
 IlqrOptions BasinHopping::OptionsOf(int round, int i) const {
   IlqrOptions options = options_;
-  const bool constrained = problem_.constraints && problem_.constraints->size() > 0;
-  if (round == 0 && hopping_.after_stall && !constrained) options.stall_tolerance = hopping_.tolerance;
+  if (round == 0 && hopping_.after_stall && !IsConstrained()) options.stall_tolerance = hopping_.tolerance;
   if (round == 0 && hopping_.after_stall && i > 0) {
     options.regularization_init *= kRacers[i - 1].factor;
     options.regularization_rule = kRacers[i - 1].rule;
@@ -237,7 +237,7 @@ bool BasinHopping::Take(std::vector<SolveResult>* results, BasinHoppingRound* ro
                        [this](const SolveResult& a, const SolveResult& b) { return MeritOf(a) < MeritOf(b); });
   round->cost = best->cost;
   round->violation = best->status == SolveStatus::kDiverged ? kInf : best->violation;
-  round->periodic = !round->back && round->number > 0 && best - results->begin() == hopping_.width;
+  round->periodic = round->periodic && best + 1 == results->end();
   const bool first = round->number == 0, last = round->last;
   if (!first && (last ? MeritOf(out_.result) < MeritOf(*best) : MeritOf(out_.result) <= MeritOf(*best))) {
     if (last && best->status == SolveStatus::kInfeasible) SayInfeasible();
@@ -322,12 +322,12 @@ std::optional<Guess> BasinHopping::Sampled() {
 }
 
 // Controls that repeat, about those of a guess that stay: gaits, which no kick of a motion that shuffles leads to.
-std::optional<Guess> BasinHopping::Rhythmic(int round) {
-  const bool constrained = problem_.constraints && problem_.constraints->size() > 0;
-  if (constant_.cols() == 0 || constrained || HasFreeStart(problem_) || interrupted_) return std::nullopt;
+std::optional<Guess> BasinHopping::Periodic(int round) {
+  if (constant_.cols() == 0 || IsConstrained() || HasFreeStart(problem_) || interrupted_) return std::nullopt;
   const auto seed = hopping_.seed + static_cast<std::uint64_t>(round) - 1;
-  SamplingResult sampled = Sample(
-      problem_, constant_, {.iterations = kRhythmRounds, .periodic = true, .exploration = kRhythmSize, .seed = seed});
+  SamplingResult sampled =
+      Sample(problem_, constant_,
+             {.iterations = kPeriodicRounds, .periodic = true, .exploration = kPeriodicSize, .seed = seed});
   if (!(sampled.cost < sampled.initial_cost)) return std::nullopt;
   return Guess{{}, std::move(sampled.U)};
 }
@@ -345,8 +345,7 @@ void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, doub
 
   const int most = std::min(iterations, Left());
   const auto solve = [&](int i, int threads, const IterationCallback& meet) {
-    const bool rhythmic = round > 0 && i == hopping_.width;
-    IlqrOptions options = sampled ? options_ : OptionsOf(round, rhythmic ? 0 : i);
+    IlqrOptions options = sampled ? options_ : OptionsOf(round, round > 0 ? i % hopping_.width : i);
     options.threads = threads;
     options.iterations = most;
     options.tolerance = tolerance;
@@ -362,7 +361,8 @@ void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, doub
   BasinHoppingRound done{.number = round,
                          .iterations = static_cast<int>(iterations_.size()) - before,
                          .last = round > rounds_,
-                         .sampled = sampled};
+                         .sampled = sampled,
+                         .periodic = round > 0 && std::ssize(guesses) > hopping_.width};
   if (round > 0 && !done.last) LookForCheaper(results);
   done.better = Take(&results, &done);
   if (round > 0 || !hopping_.after_stall) return Tell(done);
@@ -371,7 +371,7 @@ void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, doub
 
 // behind all rounds of kicks: nothing is found yet, or the last of those that follow then has led on
 bool BasinHopping::IsWorthAnother() const {
-  if (!hopping_.after_stall || (problem_.constraints && problem_.constraints->size() > 0)) return false;
+  if (!hopping_.after_stall || IsConstrained()) return false;
   return HasHardlyGained(out_.result) || (rounds_ > hopping_.rounds && out_.rounds.back().better);
 }
 
@@ -522,7 +522,7 @@ void BasinHopping::SolvePlainly(const Guess& guess) {
 BasinHoppingResult BasinHopping::Run(const Guess& guess) {
   const double tolerance = std::max(hopping_.tolerance, options_.tolerance);
   if (hopping_.after_stall) {
-    if (!guess.state && IsConstant(guess.U, problem_)) constant_ = guess.U;
+    if (!guess.state && MayRepeat(guess.U, problem_)) constant_ = guess.U;
     SolvePlainly(guess);
     if (IsEnough()) {
       out_.result.iterations = std::move(iterations_);
@@ -564,7 +564,7 @@ BasinHoppingResult BasinHopping::Hop(double tolerance) {
     } else {
       std::vector<Guess> guesses = Kicked(round);
       if (round == 1 || out_.rounds.back().periodic) {
-        if (std::optional<Guess> rhythmic = Rhythmic(round)) guesses.push_back(std::move(*rhythmic));
+        if (std::optional<Guess> periodic = Periodic(round)) guesses.push_back(std::move(*periodic));
       }
       Round(guesses, std::min(hopping_.iterations, Left() - kept), tolerance, round);
     }

@@ -214,6 +214,16 @@ void CheckInputs(const Task& task, const ParameterSet* parameters) {
 
 }  // namespace
 
+const char* ToString(DescentMethod method) {
+  switch (method) {
+    case DescentMethod::kGradient: return "gd";
+    case DescentMethod::kLbfgs: return "lbfgs";
+    case DescentMethod::kGaussNewton: return "gauss-newton";
+    case DescentMethod::kAdam: return "adam";
+  }
+  return "unknown";
+}
+
 DescentResult Descend(const Task& task, ParameterSet* parameters, const DescentOptions& options,
                       const DescentCallback& callback) {
   CheckInputs(task, parameters);

@@ -104,11 +104,7 @@ MpcPlanPtr MpcPlanner::First(const IterationCallback& callback) {
   Place(0);
   const bool plain = task_.solver.type == SolverType::kIlqr && !task_.solver.second_order && guess.X.size() == 0;
   const bool direct = !task_.continuation.smooth.any() && (task_.hopping.rounds == 0 || task_.hopping.after_stall);
-  if (task_.sampling.iterations > 0) {
-    SamplingOptions sampling = task_.sampling;
-    sampling.threads = task_.solver.threads;
-    guess.U = SampleControls(start, guess.U, sampling).U;
-  }
+  if (task_.sampling.iterations > 0) guess.U = SampleControls(start, guess.U, task_.ToSampling()).U;
   if (plain && !constrained_ && direct) {
     const SolveResult& found = solver_->Solve(guess.U, callback);
     if (task_.hopping.rounds == 0 || found.status != SolveStatus::kStalled) return Take(0, found);

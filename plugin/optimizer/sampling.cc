@@ -36,8 +36,8 @@ void CheckSampling(const Problem& problem, ConstMatrixRef U, const SamplingOptio
   if (!(o.spread_min >= 0)) fail(fmt::format("spread_min is {:g}, expected at least 0", o.spread_min));
 }
 
-void CheckRhythm(double time, double knot_time) {
-  const FrequencyRange range = RhythmRange(time, knot_time);
+void CheckPeriodic(double time, double knot_time) {
+  const FrequencyRange range = PeriodicRange(time, knot_time);
   if (range.low < range.high) return;
   throw Error(
       ErrorCode::kInvalidArgument,
@@ -54,7 +54,7 @@ class Shape {
       : knot_time_(knot_time), N_(problem.N), periodic_(o.periodic) {
     if (periodic_) {
       const VectorXd unit = KickUnits(problem);
-      const FrequencyRange range = RhythmRange(problem.N * knot_time, knot_time);
+      const FrequencyRange range = PeriodicRange(problem.N * knot_time, knot_time);
       low_ = std::log(range.low);
       high_ = std::log(range.high);
       unit_.resize(3 * unit.size() + 1);
@@ -79,13 +79,13 @@ class Shape {
 
   /// What c adds to the guess (nu × N).
   MatrixXd Controls(const VectorXd& c) const {
-    const MatrixXd S = periodic_ ? Rhythm(std::exp(std::clamp(c[c.size() - 1], low_, high_))) : S_;
+    const MatrixXd S = periodic_ ? Harmonic(std::exp(std::clamp(c[c.size() - 1], low_, high_))) : S_;
     return Eigen::Map<const MatrixXd>(c.data(), c.size() / S.rows(), S.rows()) * S;
   }
 
  private:
   // (11)
-  MatrixXd Rhythm(double frequency) const {
+  MatrixXd Harmonic(double frequency) const {
     MatrixXd S(3, N_);
     for (int t = 0; t < N_; t++) {
       const double turns = frequency * t * knot_time_, angle = 2 * std::numbers::pi * turns;
@@ -103,7 +103,7 @@ class Shape {
 
 }  // namespace
 
-FrequencyRange RhythmRange(double time, double knot_time) {
+FrequencyRange PeriodicRange(double time, double knot_time) {
   return {kPeriods / time, std::min(kFastest, 1 / (kKnots * knot_time))};
 }
 
@@ -112,7 +112,7 @@ SamplingResult SampleControls(const Problem& problem, ConstMatrixRef U, const Sa
   CheckSampling(problem, U, options);
   Simulator simulator(problem.model, problem.context, problem.substeps, options.threads);
   const int n = options.samples;
-  if (options.periodic) CheckRhythm(problem.N * simulator.knot_time(), simulator.knot_time());
+  if (options.periodic) CheckPeriodic(problem.N * simulator.knot_time(), simulator.knot_time());
   const Shape shape(problem, options, simulator.knot_time());
   const double gib = 8.0 * n * static_cast<double>(shape.unit().size()) / (1 << 30);
   if (gib > kMostGib) {

@@ -223,9 +223,7 @@ TaskSolution SolveTask(const Task& task, const TaskCallbacks& callbacks) {
   Guess guess = task.ToGuess();
   if (task.sampling.iterations > 0) {
     bool goes_on = true;
-    SamplingOptions sampling = task.sampling;
-    sampling.threads = task.solver.threads;
-    SamplingResult sampled = SampleControls(problem, guess.U, sampling, [&](int round, double cost) {
+    SamplingResult sampled = SampleControls(problem, guess.U, task.ToSampling(), [&](int round, double cost) {
       return goes_on = !callbacks.sampling || callbacks.sampling(round, cost);
     });
     if (callbacks.sampled) callbacks.sampled(sampled);

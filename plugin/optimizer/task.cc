@@ -149,7 +149,7 @@ SamplingOptions ReadSampling(const XmlElement* element, double time, double knot
   }
   options.periodic = element->Word("start", {"sampling", "periodic"}) == 1;
   if (options.periodic && element->Has("nodetime")) element->Fail("nodetime belongs to start=\"sampling\"");
-  const FrequencyRange frequencies = RhythmRange(time, knot_time);
+  const FrequencyRange frequencies = PeriodicRange(time, knot_time);
   if (options.periodic && frequencies.low >= frequencies.high) {
     element->Fail(
         fmt::format("start=\"periodic\" needs two periods in the motion, of {:g} s at least, and that is {:g} s",
@@ -432,6 +432,12 @@ Task ReadTask(const XmlFile& file) {
 }
 
 }  // namespace
+
+SamplingOptions Task::ToSampling() const {
+  SamplingOptions options = sampling;
+  options.threads = solver.threads;
+  return options;
+}
 
 Problem Task::ToProblem() const {
   Problem problem;

@@ -184,6 +184,11 @@ TEST(CliOptimize, SaysWhatLeadsWhereThereIsNoSlope) {
   EXPECT_FALSE(Has(optimize("").out, "no control changes")) << "rounds follow, from sampled controls in the end";
 }
 
+// what the solve of a robot and a goal says
+std::string Reaching(const std::string& robot, const std::string& goal) {
+  return Costate({"optimize", robot, "--goal", goal, "--no-save", "--quiet"}).out;
+}
+
 // metaworld's sawyer hangs from a mocap body, and its only motors are those of the gripper: the solve converges at once
 TEST(CliOptimize, SaysWhereNoActuatorMovesWhatShallMove) {
   TemporaryFolder folder;
@@ -193,11 +198,9 @@ TEST(CliOptimize, SaysWhereNoActuatorMovesWhatShallMove) {
       "<geom size='.1' mass='1000'/><body><joint name='finger' type='slide' axis='1 0 0' damping='1'/><geom size='.01' "
       "mass='.01'/></body></body></worldbody><actuator><motor joint='finger' ctrlrange='-1 1'/></actuator></mujoco>");
   const char* hint = "is there an actuator that moves it?";
-  const ProcessResult hand = Costate({"optimize", robot, "--goal", "joint:carried=1", "--no-save", "--quiet"});
-  EXPECT_TRUE(Has(hand.out, hint)) << hand.out;
-  EXPECT_TRUE(Has(hand.out, "'joint carried'")) << hand.out;
-  const ProcessResult finger = Costate({"optimize", robot, "--goal", "joint:finger=.1", "--no-save", "--quiet"});
-  EXPECT_FALSE(Has(finger.out, hint)) << finger.out;
+  const std::string hand = Reaching(robot, "joint:carried=1"), finger = Reaching(robot, "joint:finger=.1");
+  EXPECT_TRUE(Has(hand, hint) && Has(hand, "'joint carried'")) << hand;
+  EXPECT_FALSE(Has(finger, hint)) << finger;
 }
 
 // gymnasium's fetch: its hand is welded to a mocap body
@@ -211,10 +214,9 @@ TEST(CliOptimize, SaysWhatAMocapBodyHolds) {
                                          "<equality><weld body1='hand' body2='pose'/></equality><actuator><motor "
                                          "joint='finger' ctrlrange='-.01 .01'/></actuator></mujoco>");
   const char* hint = "mocap body 'pose' holds 'hand'";
-  const ProcessResult hand = Costate({"optimize", robot, "--goal", "body:hand=1,0,0", "--no-save", "--quiet"});
-  EXPECT_TRUE(Has(hand.out, hint)) << hand.out;
-  const ProcessResult finger = Costate({"optimize", robot, "--goal", "joint:finger=.0001", "--no-save", "--quiet"});
-  EXPECT_FALSE(Has(finger.out, hint)) << finger.out;
+  const std::string hand = Reaching(robot, "body:hand=1,0,0"), finger = Reaching(robot, "joint:finger=.0001");
+  EXPECT_TRUE(Has(hand, hint)) << hand;
+  EXPECT_FALSE(Has(finger, hint)) << finger;
 }
 
 // menagerie's panda, its hand to a place and at rest there within 1.5 s: infeasible, or kept with costs of its forces

@@ -23,12 +23,12 @@ constexpr char kPush[] =
     "mass='.5'/></body></worldbody>"
     "<actuator><motor joint='hand' ctrlrange='-10 10'/></actuator></mujoco>";
 
-Task PushTask(const support::TemporaryFolder& folder) {
+Task PushTask(const support::TemporaryFolder& folder, const std::string& elements =
+                                                          "<cost name='box' qpos='box' target='0.3' terminal='10'/>"
+                                                          "<cost name='effort' ctrl='all' weight='1e-4'/>") {
   folder.Write("push.xml", kPush);
-  return LoadTask(folder.Write(
-      "t.xml",
-      "<task model='push.xml' horizon='0.6'><guess ctrl='0'/><cost name='box' qpos='box' target='0.3' terminal='10'/>"
-      "<cost name='effort' ctrl='all' weight='1e-4'/></task>"));
+  return LoadTask(
+      folder.Write("t.xml", "<task model='push.xml' horizon='0.6'><guess ctrl='0'/>" + elements + "</task>"));
 }
 
 class Sampling : public support::EngineTest {};
@@ -47,11 +47,7 @@ TEST_F(Sampling, FindsTheBoxThatSlopesDoNotSee) {
 // A start that may move begins where its guess says; so do the samples.
 TEST_F(Sampling, BeginsAtTheGuessOfAFreeStart) {
   const support::TemporaryFolder folder;
-  folder.Write("push.xml", kPush);
-  const Task task =
-      LoadTask(folder.Write("t.xml",
-                            "<task model='push.xml' horizon='0.1'><start free='hand' lower='-2' upper='2'/>"
-                            "<guess ctrl='0'/><cost qpos='hand' target='1'/></task>"));
+  const Task task = PushTask(folder, "<start free='hand' lower='-2' upper='2'/><cost qpos='hand' target='1'/>");
   Problem problem = task.ToProblem();
   const double from_zero = SampleControls(problem, task.U_guess, {.iterations = 0}).cost;
   problem.free_start.guess = problem.x0;
@@ -142,7 +138,7 @@ TEST_F(Sampling, PeriodicControlsPumpASpring) {
   for (int t = 1; t < task.N; t++) signs += (one.U(0, t) > 0) != (one.U(0, t - 1) > 0);
   EXPECT_NEAR(signs / 2 / 4.0, std::sqrt(80) / (2 * 3.14159265), 0.3);
 
-  const FrequencyRange range = RhythmRange(4, 0.01);
+  const FrequencyRange range = PeriodicRange(4, 0.01);
   EXPECT_EQ(range.low, 0.5);
   EXPECT_EQ(range.high, 5);
   EXPECT_THROW(load("0.3", "<solver start='periodic'/>"), Error) << "two periods of a fifth of a second";
@@ -185,11 +181,9 @@ TEST_F(Sampling, RefusesSamplesBeyondMemory) {
 
 TEST_F(Sampling, IsTheTaskFilesStart) {
   const support::TemporaryFolder folder;
-  folder.Write("push.xml", kPush);
-  const Task task =
-      LoadTask(folder.Write("t.xml",
-                            "<task model='push.xml' horizon='0.6'><guess ctrl='0'/><cost qpos='box' target='0.3' "
-                            "terminal='10'/><solver start='sampling' samples='32' seed='7'/></task>"));
+  const Task task = PushTask(folder,
+                             "<cost qpos='box' target='0.3' terminal='10'/>"
+                             "<solver start='sampling' samples='32' seed='7'/>");
   EXPECT_EQ(task.sampling.iterations, 20);
   EXPECT_EQ(task.sampling.samples, 32);
   EXPECT_EQ(task.sampling.seed, 7u);
