@@ -82,7 +82,9 @@ TEST_F(Descent, MovesAStartThatRotates) {
     const Eigen::Vector3d turned = Difference(task.model.get(), result.x0, task.x0).segment<3>(3);
     EXPECT_NEAR((turned + Eigen::Vector3d(1, 1.4, -0.9)).norm(), 0, 1e-6) << "the sphere turns at constant speed";
     EXPECT_NEAR((result.x0.head(3) - Eigen::Vector3d(0.9, 1.8, 2.7)).norm(), 0, 1e-6);
-    if (method == DescentMethod::kGaussNewton) EXPECT_LE(result.iterations.size(), 12u);
+    if (method == DescentMethod::kGaussNewton) {
+      EXPECT_LE(result.iterations.size(), 12u);
+    }
   }
 }
 
