@@ -49,6 +49,14 @@ SolverGap CompareAccelerations(const mjModel* model, const VectorXd& engine, con
   return gap;
 }
 
+// (K17) does the engine divide by a least pivot, of M or of what its integrator solves with?
+bool StepIsSingular(const mjModel& model, const mjData* data) {
+  const DataPtr step = MakeData(&model);
+  mj_copyState(&model, data, step.get(), mjSTATE_INTEGRATION);
+  mj_step(&model, step.get());
+  return step->warning[mjWARN_INERTIA].number > 0;
+}
+
 }  // namespace
 
 void Certifier::Run(Certificate* out) {
@@ -386,7 +394,8 @@ Certificate Certify(const mjModel* model, const mjData* data, const CertifyOptio
   out.valid = status == StepStatus::kOk;
   if (out.valid) {
     out.solver_gap = CompareAccelerations(model, engine, Eigen::Map<const VectorXd>(work->qacc, model->nv));
-    if (point.IsSingular()) out.switches.push_back({"inertia", "singular", "its rounding", 0, "", true});
+    if (point.IsSingular() || StepIsSingular(local, work.get()))
+      out.switches.push_back({"inertia", "singular", "its rounding", 0, "", true});
     Certifier(&local, work.get(), options).Run(&out);
   }
   guard.TakeWarnings();

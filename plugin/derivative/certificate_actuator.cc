@@ -1,6 +1,8 @@
 // Switches of controls, activations and actuator forces.
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <string>
 
 #include "core/control_range.h"
 #include "derivative/actuation.h"
@@ -18,8 +20,21 @@ void Certifier::Clamp(const std::string& name, double value, const mjtNum* range
   Add(name, clamped ? "clamped" : "inside", "clamp", edge, unit, clamped);
 }
 
+// forces without one kind of limits, which d_ has within them; null where the model has none
+DataPtr Certifier::Beyond(mjtBool* mjModel::*limits, int n) const {
+  if (std::none_of(m_->*limits, m_->*limits + n, [](mjtBool limited) { return limited; })) return nullptr;
+  const auto none = std::make_unique<mjtBool[]>(n);
+  mjModel model = *m_;
+  model.*limits = none.get();
+  DataPtr data = MakeData(m_);
+  mj_copyData(data.get(), m_, d_);
+  mj_fwdActuation(&model, data.get());
+  return data;
+}
+
 void Certifier::Forces() {
   if (m_->opt.disableflags & mjDSBL_ACTUATION) return;
+  DataPtr beyond = Beyond(&mjModel::actuator_forcelimited, m_->nactuator);
   for (int i = 0; i < m_->nactuator; i++) {
     if (!m_->actuator_forcelimited[i]) continue;
     if (m_->actuator_gaintype[i] == mjGAIN_SO3) {
@@ -28,19 +43,22 @@ void Certifier::Forces() {
     }
     for (int k = 0; k < m_->actuator_outnum[i]; k++) {
       Saturation(Name("force", mjOBJ_ACTUATOR, i), LimitedForce(m_, d_, d_->act, i, k),
-                 m_->actuator_forcerange + 2 * i);
+                 LimitedForce(m_, beyond.get(), d_->act, i, k), m_->actuator_forcerange + 2 * i);
     }
   }
+  beyond = Beyond(&mjModel::jnt_actfrclimited, m_->njnt);
   for (int j = 0; j < m_->njnt; j++) {
     if (!m_->jnt_actfrclimited[j]) continue;
-    Saturation(Name("actuator force", mjOBJ_JOINT, j), d_->qfrc_actuator[m_->jnt_dofadr[j]],
+    const int dof = m_->jnt_dofadr[j];
+    Saturation(Name("actuator force", mjOBJ_JOINT, j), d_->qfrc_actuator[dof], beyond->qfrc_actuator[dof],
                m_->jnt_actfrcrange + 2 * j);
   }
+  beyond = Beyond(&mjModel::tendon_actfrclimited, m_->ntendon);
   for (int t = 0; t < m_->ntendon; t++) {
     if (!m_->tendon_actfrclimited[t]) continue;
     const ActuatorPull pull = ActuatorPullOf(m_, d_, t);
     const bool inside = pull.force > pull.range[0] && pull.force < pull.range[1];
-    Saturation(Name("actuator force", mjOBJ_TENDON, t), pull.force,
+    Saturation(Name("actuator force", mjOBJ_TENDON, t), pull.force, ActuatorPullOf(m_, beyond.get(), t).force,
                inside ? m_->tendon_actfrcrange + 2 * t : pull.range);
   }
 }
@@ -58,10 +76,10 @@ void Certifier::Torque(int i) {
     Add(name, "clamped", "its rounding", 0, "Nm", true);
 }
 
-// the engine has clamped the force already: on the edge it is saturated, how far beyond is not kept
-void Certifier::Saturation(const std::string& name, double force, const mjtNum* range) {
-  if (force > range[0] && force < range[1]) Clamp(name, force, range, "N, Nm");
-  else out_->switches.push_back({name, "clamped", "clamp", mjMAXVAL, "N, Nm", true});
+// on the edge a force is clamped. @param beyond  what it would be without its limit
+void Certifier::Saturation(const std::string& name, double force, double beyond, const mjtNum* range) {
+  if (force > range[0] && force < range[1]) return Clamp(name, force, range, "N, Nm");
+  Add(name, "clamped", "clamp", force <= range[0] ? range[0] - beyond : beyond - range[1], "N, Nm", true);
 }
 
 void Certifier::Inputs() {

@@ -76,7 +76,8 @@ class Certifier {
   void Clamp(const std::string& name, double value, const mjtNum* range, const char* unit);
   void Forces();
   void Torque(int i);
-  void Saturation(const std::string& name, double force, const mjtNum* range);
+  DataPtr Beyond(mjtBool* mjModel::*limits, int n) const;
+  void Saturation(const std::string& name, double force, double beyond, const mjtNum* range);
   void Inputs();
   void Integral(int i);
   void Bristles();

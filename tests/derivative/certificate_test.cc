@@ -595,8 +595,8 @@ TEST_F(CertificateTest, TendonsForcesAndSensorsValuesAreFarFromWhereTheyAreHeld)
     ASSERT_NE(value, nullptr);
     EXPECT_EQ(force->active, held);
     EXPECT_EQ(value->active, held);
+    EXPECT_NEAR(force->distance, held ? 0.5 : 0.25, 1e-9);  // the engine grants 1e-10 to rounding
     if (held) continue;
-    EXPECT_NEAR(force->distance, 0.25, 1e-11);
     EXPECT_EQ(value->distance, 0.125);
   }
 }
@@ -629,6 +629,22 @@ TEST_F(CertificateTest, NumbersThatAreAllRoundingAreNotCalledSmooth) {
   EXPECT_EQ(certificate.label, Smoothness::kModeCrossing);
   ASSERT_FALSE(certificate.switches.empty());
   EXPECT_EQ(certificate.switches[0].next, "its rounding");
+}
+
+// an actuator that pushes along with its velocity: M − h D has no square root, the engine divides by its least pivot
+TEST_F(CertificateTest, AMatrixThatTheEngineCannotDivideByIsNotCalledSmooth) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep=".02" integrator="implicitfast"/><worldbody>
+    <body><joint name="x" type="slide"/><geom size=".1" mass="1"/></body></worldbody>
+    <actuator><general joint="x" biastype="affine" biasprm="0 0 49"/></actuator></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  data->qvel[0] = 0.5;
+  EXPECT_EQ(Certify(model.get(), data.get()).label, Smoothness::kSmooth) << "1 - 0.02 · 49 is positive";
+  model->actuator_biasprm[2] = 51;
+  const Certificate certificate = Certify(model.get(), data.get());
+  EXPECT_EQ(certificate.label, Smoothness::kModeCrossing);
+  const Switch* inertia = Find(certificate, "inertia", "its rounding");
+  ASSERT_NE(inertia, nullptr);
+  EXPECT_EQ(inertia->state, "singular");
 }
 
 // of a ball on a floor: where a push begins to move it, and where a pull takes it off while it slides, its cone is near
@@ -696,7 +712,13 @@ TEST_F(CertificateTest, LimitsClampsAndDampersAreAsFarAsTheirNumbersSay) {
   EXPECT_NEAR(distance("force of m", "clamp"), 0.5, 1e-12);
   EXPECT_NEAR(distance("activation of g", "clamp"), 0.75, 1e-12);
   EXPECT_NEAR(distance("damping of t", "reversal"), 0.25, 1e-12);
+  // beyond its limit a force is as far from it as it would be past it
+  data->ctrl[0] = -0.875;
+  EXPECT_NEAR(distance("force of m", "clamp"), 0.125, 1e-12);
+  EXPECT_NEAR(distance("actuator force of j", "clamp"), 0.25, 1e-12) << "of what the motor's own limit leaves";
+  model->actuator_gainprm[mjNGAIN] = 3;  // beside the motor: 3 · 0.25
   data->ctrl[0] = 0.875;
+  EXPECT_NEAR(distance("actuator force of j", "clamp"), 0.5, 1e-12);
   const Certificate saturated = Certify(model.get(), data.get());
   const Switch* force = Find(saturated, "force of m", "clamp");
   ASSERT_NE(force, nullptr);
