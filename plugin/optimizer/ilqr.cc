@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -82,6 +83,7 @@ class IlqrSolver::Impl {
   int Linearize();
   bool Expand(IterationRecord* record);
   bool Backward(double mu, IterationRecord* record);
+  bool BackwardBoth(IterationRecord* record);
   bool GrowUntilSolved(IterationRecord* record);
   bool IsStationary(IterationRecord* record);
   bool PromisesNothing(IterationRecord* record);
@@ -110,7 +112,7 @@ class IlqrSolver::Impl {
 
   LqProblem lq_;
   LqProblem at_limits_;  // … and with forces held at their limits
-  RiccatiResult riccati_;
+  RiccatiResult riccati_, rival_riccati_;
   Policy start_;  // the feedback of the first rollout
   Trajectory candidate_;
   bool expanded_ = false;      // lq_ is about the trajectory of result_
@@ -312,9 +314,22 @@ bool IlqrSolver::Impl::Backward(double mu, IterationRecord* record) {
   return riccati_.ok;
 }
 
+// the model's solutions with both regularizations, side by side; is there that with the first?
+bool IlqrSolver::Impl::BackwardBoth(IterationRecord* record) {
+  if (!HasRival()) return Backward(regularization_.value(), record);
+  Clock::time_point start = Clock::now();
+  const auto job = [&](int i, int) {
+    const double mu = i == 0 ? regularization_.value() : rival_.value();
+    SolveRiccati(lq_, {.regularization = mu * unit_, .values = false}, i == 0 ? &riccati_ : &rival_riccati_);
+  };
+  simulator_.ParallelFor(2, std::ref(job));
+  record->seconds_backward += Lap(&start);
+  return riccati_.ok;
+}
+
 // the model's solution, with as much regularization as it takes
 bool IlqrSolver::Impl::GrowUntilSolved(IterationRecord* record) {
-  while (!Backward(regularization_.value(), record)) {
+  for (bool solved = BackwardBoth(record); !solved; solved = Backward(regularization_.value(), record)) {
     if (regularization_.Grow()) continue;
     End(SolveStatus::kStalled,
         fmt::format(
@@ -456,13 +471,15 @@ bool IlqrSolver::Impl::TryWithout(const StepOrigin& from, IterationRecord* recor
   return false;
 }
 
-// the step by the other regularization, in the place of the first where it is better
+// the step by the other regularization, whose solution is there, in the place of the first where it is better
 void IlqrSolver::Impl::TryRival(const StepOrigin& from, IterationRecord* record) {
-  while (!Backward(rival_.value(), record)) {
+  RiccatiResult* solution = &rival_riccati_;
+  for (bool solved = solution->ok; !solved; solved = Backward(rival_.value(), record)) {
     if (!rival_.Grow()) return;
+    solution = &riccati_;
   }
   record->regularization_by_step = rival_.value();
-  const AcceptedStep step = search_.Try(from, rival_.value(), options_.line_search_steps, &riccati_, record);
+  const AcceptedStep step = search_.Try(from, rival_.value(), options_.line_search_steps, solution, record);
   if (step.found.alpha > 0) {
     rival_.Adapt((step.found.cost - from.cost) / step.expected.At(1), step.found.alpha);
   } else {

@@ -73,24 +73,28 @@ void ThreadPool::Await(std::condition_variable* signal, std::unique_lock<std::mu
 
 void ThreadPool::Work(int worker, int seen) {
   for (;;) {
+    const std::function<void(int, int)>* job;
     {
       std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
       Await(&begin_, &lock, [&] { return quit_ || loop_ != seen; });
       if (quit_) return;
       seen = loop_;
+      job = job_;
+      if (job == nullptr) continue;  // awake too late
+      ++working_;
     }
-    TakeJobs(worker);
+    TakeJobs(worker, *job);
     std::lock_guard<std::mutex> lock(mutex_);
     if (--working_ == 0) end_.notify_one();
   }
 }
 
-void ThreadPool::TakeJobs(int worker) {
+void ThreadPool::TakeJobs(int worker, const std::function<void(int, int)>& job) {
   const Inside outer = inside;
   inside = {this, worker};
   for (int i = next_++; i < n_; i = next_++) {
     try {
-      (*job_)(i, worker);
+      job(i, worker);
     } catch (...) {
       std::lock_guard<std::mutex> lock(mutex_);
       next_ = n_;
@@ -129,16 +133,18 @@ void ThreadPool::ParallelFor(int n, const std::function<void(int, int)>& job) {
     next_ = 0;
     failed_ = -1;
     exception_ = nullptr;
-    working_ = static_cast<int>(workers_.size());
     ++loop_;
   }
   begin_.notify_all();
-  TakeJobs(0);
+  TakeJobs(0, job);
 
-  // end
+  // end: nobody begins any more, whoever has begun is waited for
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    job_ = nullptr;
+  }
   std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
   Await(&end_, &lock, [&] { return working_ == 0; });
-  job_ = nullptr;
   if (exception_) std::rethrow_exception(std::exchange(exception_, nullptr));
 }
 

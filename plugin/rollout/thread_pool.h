@@ -20,7 +20,8 @@ class ThreadPool {
 
   int threads() const { return threads_; }
 
-  /// Runs job(i, worker) for i in [0, n), each worker taking the next i; returns when all are done.
+  /// Runs job(i, worker) for i in [0, n), each worker taking the next i; returns when all are done. A worker that wakes
+  /// up when the last i is taken is not waited for: on a busy machine that takes longer than many a loop.
   ///
   /// After an exception no further i is taken, and the exception of the smallest i is rethrown: the same one at any
   /// thread count, because every smaller i has been taken before. A loop inside a job runs on that job's worker alone.
@@ -30,7 +31,7 @@ class ThreadPool {
  private:
   void Start();
   void Work(int worker, int seen);  // a thread's life: wait for a loop after those seen, take part, repeat
-  void TakeJobs(int worker);        // one worker's part of the current loop
+  void TakeJobs(int worker, const std::function<void(int, int)>& job);  // one worker's part of the current loop
   template <typename Condition>
   void Await(std::condition_variable* signal, std::unique_lock<std::mutex>* lock, Condition condition);
   void RunHere(int n, int worker, const std::function<void(int, int)>& job);
@@ -42,10 +43,10 @@ class ThreadPool {
   // the current loop; written under mutex_ while nobody works
   std::mutex mutex_;
   std::condition_variable begin_, end_;
-  const std::function<void(int, int)>* job_ = nullptr;
+  const std::function<void(int, int)>* job_ = nullptr;  // null: none may take part any more
   int n_ = 0;
   std::atomic<int> loop_{0};     // counts loops: a worker that has seen it waits for the next
-  std::atomic<int> working_{0};  // workers (without the caller) still in it
+  std::atomic<int> working_{0};  // workers (without the caller) that have begun to take part and not ended
   std::atomic<bool> quit_{false};
   std::atomic<int> next_{0};
 
