@@ -443,6 +443,9 @@ void IlqrSolver::Impl::Search(IterationRecord* record) {
 
   if (holds_limits_) TryAtLimits(record);
 
+  // nothing says yet how far the model holds: the first step that is good enough may be too long by far
+  if (result_.iterations.empty() && IsThorough()) search_.Shorten(from, record);
+
   const AcceptedStep& step = search_.step();
   const bool found = step.found.alpha > 0;
   if (found) {

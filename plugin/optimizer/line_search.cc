@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <functional>
 #include <utility>
 
@@ -13,7 +14,6 @@
 namespace costate {
 namespace {
 
-constexpr int kMostDoublings = 3;      // of a whole step
 constexpr double kSumRounding = 1e-9;  // of sums of costs that are compared before they are complete
 
 }  // namespace
@@ -113,19 +113,21 @@ LineSearchResult LineSearch::Run(const Trajectory& reference, double cost, const
   return {};
 }
 
-LineSearchResult LineSearch::Lengthen(const Trajectory& reference, const Policy& policy, const LineSearchResult& whole,
-                                      Trajectory* taken) {
-  LineSearchResult best = whole;
-  for (int at = 1, count = 0; at <= kMostDoublings && !IsLate(); at += count) {
-    count = std::min(simulator_->threads(), kMostDoublings + 1 - at);
+LineSearchResult LineSearch::Follow(const Trajectory& reference, const Policy& policy, int doublings,
+                                    const LineSearchResult& found, Trajectory* taken) {
+  LineSearchResult best = found;
+  const int most = std::abs(doublings), sign = doublings > 0 ? 1 : -1;
+  for (int at = 1, count = 0; at <= most && !IsLate(); at += count) {
+    count = std::min(simulator_->threads(), most + 1 - at);
+    const auto alpha = [&](int i) { return std::ldexp(found.alpha, sign * (at + i)); };
     const auto job = [&](int i, int worker) {
-      costs_[i] = Cost(reference, policy, std::ldexp(1, at + i), best.cost, worker, &candidates_[i]);
+      costs_[i] = Cost(reference, policy, alpha(i), best.cost, worker, &candidates_[i]);
     };
     simulator_->ParallelFor(count, std::ref(job));
     for (int i = 0; i < count; ++i) {
       if (!(costs_[i] < best.cost)) return best;
       std::swap(*taken, candidates_[i]);
-      best = {std::ldexp(1, at + i), costs_[i]};
+      best = {alpha(i), costs_[i]};
     }
   }
   return best;

@@ -45,10 +45,11 @@ class LineSearch {
   LineSearchResult Run(const Trajectory& reference, double cost, const Policy& policy, const ExpectedChange& expected,
                        int steps, Trajectory* taken);
 
-  /// alpha = 2, 4, 8 while each costs less than the one before.
-  /// @param whole  what alpha = 1 led to.  @param taken  as above.
-  LineSearchResult Lengthen(const Trajectory& reference, const Policy& policy, const LineSearchResult& whole,
-                            Trajectory* taken);
+  /// Twice, four times … the alpha that was found, at most 2^doublings times, while each costs less than the one
+  /// before; or half of it, a quarter … where `doublings` is negative.
+  /// @param found  what its alpha led to.  @param taken  as above.
+  LineSearchResult Follow(const Trajectory& reference, const Policy& policy, int doublings,
+                          const LineSearchResult& found, Trajectory* taken);
 
   /// The same as Run, one after the other on one worker: for searches that run side by side.
   /// @param taken  receives the last rollout that was tried; the accepted one, if there was one.

@@ -22,6 +22,7 @@ constexpr double kShorterGain = 1.5;
 
 // a whole step that gains so many times what was promised is lengthened: the model is too stiff
 constexpr double kGenerous = 1.5;
+constexpr int kMostDoublings = 3;
 
 }  // namespace
 
@@ -61,11 +62,18 @@ void StepSearch::Find(const StepOrigin& from, double mu, RiccatiResult* riccati,
   const double gain = from.cost - step_.found.cost;
   if (options_.long_steps && step_.found.alpha == 1 && gain > -kGenerous * step_.expected.At(1)) {
     Clock::time_point start = Clock::now();
-    step_.found = line_search_.Lengthen(from.motion, taken_, step_.found, &next_);
+    step_.found = line_search_.Follow(from.motion, taken_, kMostDoublings, step_.found, &next_);
     record->seconds_rollout += Lap(&start);
   }
   if (step_.found.alpha >= kShortStep || !options_.regularization_sweep || line_search_.IsLate()) return;
   Sweep(from, std::max(mu, options_.regularization_min), record);
+}
+
+void StepSearch::Shorten(const StepOrigin& from, IterationRecord* record) {
+  if (step_.found.alpha == 0) return;
+  Clock::time_point start = Clock::now();
+  step_.found = line_search_.Follow(from.motion, taken_, -options_.line_search_steps, step_.found, &next_);
+  record->seconds_rollout += Lap(&start);
 }
 
 // the best step of several regularizations about mu, side by side, none beyond the largest; of equals the first

@@ -54,6 +54,9 @@ class StepSearch {
   /// The best step that is found. @param riccati  solved with mu; its gains and dx0 are taken by swap.
   void Find(const StepOrigin& from, double mu, RiccatiResult* riccati, IterationRecord* record);
 
+  /// Halves the step that was found while that costs less.
+  void Shorten(const StepOrigin& from, IterationRecord* record);
+
   const AcceptedStep& step() const { return step_; }
   Trajectory* motion() { return &next_; }  ///< where step() leads
   Policy* policy() { return &taken_; }     ///< by which
