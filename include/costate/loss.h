@@ -17,6 +17,9 @@ struct KnotView {
   double shift = 0;               ///< [s] from the task's start to knot 0: a plan begins later than its task
   const double* start = nullptr;  ///< x_0 of the same motion (nx), for what ties its end to its start
 
+  /// [s] since the task's start, by which targets that move are found.
+  double TaskTime() const { return shift + t * dt; }
+
   /// The same knot of a motion that begins `seconds` after the task; borrows from what this one does.
   KnotView ShiftedBy(double seconds) const {
     KnotView moved = *this;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "cli/gradient_table.h"
+#include "rollout/csv.h"
 
 namespace costate::cli {
 namespace {
@@ -157,7 +158,7 @@ std::map<std::string, std::string> AverageTables(const AverageArguments& argumen
   std::string text = "knot,time (s)";
   for (int i : task.inputs.controls) {
     for (const char* order : {"exact", "first", "zeroth", "combined"})
-      text += "," + Quoted(names[static_cast<std::size_t>(i)] + " " + order);
+      text += "," + QuotedCell(names[static_cast<std::size_t>(i)] + " " + order);
   }
   text += "\n";
   for (Eigen::Index t = 0; t < exact.U.cols(); ++t) {
@@ -174,7 +175,7 @@ std::map<std::string, std::string> AverageTables(const AverageArguments& argumen
   const std::vector<std::string> tangents = TangentNames(task.model.get());
   text = "start,exact,first,zeroth,combined\n";
   for (int i : task.inputs.start) {
-    text += fmt::format("{},{:.17g}", Quoted(tangents[static_cast<std::size_t>(i)]), exact.x0[i]);
+    text += fmt::format("{},{:.17g}", QuotedCell(tangents[static_cast<std::size_t>(i)]), exact.x0[i]);
     for (const NamedSlope& order : Orders(average)) text += fmt::format(",{:.17g}", order.slope->x0[i]);
     text += "\n";
   }

@@ -10,6 +10,7 @@
 
 #include "cli/model_facts.h"
 #include "core/collision_filter.h"
+#include "core/control_range.h"
 #include "core/engine_guard.h"
 #include "core/number.h"
 
@@ -95,9 +96,8 @@ void Randomize(const mjModel* model, mjData* data) {
   }
   for (int i = 0; i < model->nv; ++i) data->qvel[i] = uniform(-kRandomVelocity, kRandomVelocity);
   for (int i = 0; i < model->nu; ++i) {
-    const bool limited = model->actuator_ctrllimited[i];
-    const mjtNum* range = model->actuator_ctrlrange + 2 * i;
-    data->ctrl[i] = limited ? uniform(range[0], range[1]) : uniform(-1, 1);
+    const mjtNum* range = ControlRange(model, i);
+    data->ctrl[i] = range != nullptr ? uniform(range[0], range[1]) : uniform(-1, 1);
   }
 }
 

@@ -10,6 +10,7 @@
 #include "cli/gradient_table.h"
 #include "cli/run_output.h"
 #include "core/new_file.h"
+#include "rollout/csv.h"
 #include "rollout/plot.h"
 
 namespace costate::cli {
@@ -37,16 +38,16 @@ std::string InputsTable(const GradientReport& report) {
   std::string text = "input,unit,guess,value,lower,upper,d loss / d input,standard error\n";
   std::size_t input = 0;
   for (int i : task.inputs.start) {
-    text += fmt::format("{},change,0,{},,,{},{}\n", Quoted(tangents[static_cast<std::size_t>(i)] + " of the start"),
+    text += fmt::format("{},change,0,{},,,{},{}\n", QuotedCell(tangents[static_cast<std::size_t>(i)] + " of the start"),
                         Number(dx[i]), Number(report.gradient->x0[i]), StandardError(report, input++));
   }
   for (std::size_t k = 0; k < task.inputs.parameters.size(); k++) {
     const TaskParameter& p = task.inputs.parameters[k];
     const Eigen::Index at = static_cast<Eigen::Index>(k);
-    text +=
-        fmt::format("{},{},{},{},{},{},{},{}\n", Quoted(p.name), Quoted((*report.parameters)[static_cast<int>(k)].unit),
-                    Number(p.value), Number(report.parameters->Get()[at]), Number(p.lower), Number(p.upper),
-                    Number(report.gradient->theta[at]), StandardError(report, input++));
+    text += fmt::format("{},{},{},{},{},{},{},{}\n", QuotedCell(p.name),
+                        QuotedCell((*report.parameters)[static_cast<int>(k)].unit), Number(p.value),
+                        Number(report.parameters->Get()[at]), Number(p.lower), Number(p.upper),
+                        Number(report.gradient->theta[at]), StandardError(report, input++));
   }
   return text;
 }
@@ -54,7 +55,7 @@ std::string InputsTable(const GradientReport& report) {
 std::string CheckTable(const std::vector<LossCheckEntry>& check) {
   std::string text = "input,adjoint,difference,error bar,relative,verdict\n";
   for (const LossCheckEntry& e : check) {
-    text += fmt::format("{},{},{},{},{},{}\n", Quoted(e.name), Number(e.adjoint), Number(e.difference),
+    text += fmt::format("{},{},{},{},{},{}\n", QuotedCell(e.name), Number(e.adjoint), Number(e.difference),
                         Number(e.error_bar), Number(e.relative), ToString(e.verdict));
   }
   return text;
@@ -62,8 +63,8 @@ std::string CheckTable(const std::vector<LossCheckEntry>& check) {
 
 std::string DescentTable(const GradientReport& report) {
   std::string text = "iteration,loss,gradient";
-  for (const TaskParameter& p : report.task->inputs.parameters) text += "," + Quoted(p.name);
-  for (const TaskParameter& p : report.task->inputs.parameters) text += "," + Quoted("share of its way, " + p.name);
+  for (const TaskParameter& p : report.task->inputs.parameters) text += "," + QuotedCell(p.name);
+  for (const TaskParameter& p : report.task->inputs.parameters) text += "," + QuotedCell("share of its way, " + p.name);
   text += "\n";
   const DescentResult& descent = *report.descent;
   const MatrixXd way = descent.history.colwise() - descent.history.col(0);

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include "rollout/csv.h"
+
 namespace costate::cli {
 namespace {
 
@@ -9,18 +11,12 @@ constexpr int kMostPoints = 4000;  // of a line in a picture
 
 }  // namespace
 
-std::string Quoted(const std::string& text) {
-  std::string quoted = "\"";
-  for (char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
-  return quoted + "\"";
-}
-
 std::string GradientTable(const mjModel* model, double dt, const RolloutGradient& g) {
   const GradientHealth& h = g.health;
   const int N = static_cast<int>(g.U.cols());
   const bool spectral = h.spectral_radius.size() > 0, labels = !h.labels.empty();
   std::string text = "knot,time (s)";
-  for (const std::string& name : ControlNames(model)) text += ",d loss / d " + name;
+  for (const std::string& name : ControlNames(model)) text += "," + QuotedCell("d loss / d " + name);
   text += ",costate norm,growth,switched,shortened";
   text += spectral ? ",spectral radius" : "";
   text += labels ? ",label,switch\n" : "\n";
@@ -36,7 +32,7 @@ std::string GradientTable(const mjModel* model, double dt, const RolloutGradient
     text += fmt::format(",{:.17g},{},{:d},{:d}", h.costate[t], last ? "" : fmt::format("{:.17g}", h.growth[t]),
                         static_cast<bool>(switched[at]), static_cast<bool>(shortened[at]));
     if (spectral) text += last ? "," : fmt::format(",{:.17g}", h.spectral_radius[t]);
-    if (labels) text += last ? ",," : fmt::format(",{},{}", ToString(h.labels[at]), Quoted(h.crossing[at]));
+    if (labels) text += last ? ",," : fmt::format(",{},{}", ToString(h.labels[at]), QuotedCell(h.crossing[at]));
     text += "\n";
   }
   return text;

@@ -19,9 +19,6 @@ std::string GradientTable(const mjModel* model, double dt, const RolloutGradient
 /// The costate and its growth over time, drawn from the table in `file`.
 std::vector<Plot> GradientPlots(const std::string& file, const RolloutGradient& gradient);
 
-/// Within double quotes, RFC 4180.
-std::string Quoted(const std::string& text);
-
 }  // namespace costate::cli
 
 #endif  // COSTATE_PLUGIN_CLI_GRADIENT_TABLE_H_

@@ -14,6 +14,7 @@
 #include "cli/smoothness.h"
 #include "cli/terminal.h"
 #include "core/collision_filter.h"
+#include "core/control_range.h"
 
 namespace costate::cli {
 namespace {
@@ -89,7 +90,7 @@ void PrintActuators(const mjModel* model) {
       const int c = model->actuator_ctrladr[i] + k;
       if (shown >= kShown) continue;
       fmt::print("{:<{}}{:<32} {:>18} {:>18}\n", "", kIndent, controls[c],
-                 RangeText(model->actuator_ctrllimited[c], model->actuator_ctrlrange + 2 * c),
+                 RangeText(ControlRange(model, c) != nullptr, model->actuator_ctrlrange + 2 * c),
                  RangeText(model->actuator_forcelimited[i], model->actuator_forcerange + 2 * i));
     }
   }

@@ -14,6 +14,7 @@
 #include "cli/run_output.h"
 #include "cli/terminal.h"
 #include "core/number.h"
+#include "rollout/csv.h"
 
 namespace costate::cli {
 namespace {
@@ -167,9 +168,7 @@ void PrintMpc(const Task& task, const MpcResult& result, const Record& record, d
 std::string EventsTable(const MpcResult& result) {
   std::string text = "time (s),event,reason\n";
   for (const MpcEvent& event : result.events) {
-    std::string reason = event.reason;
-    std::replace(reason.begin(), reason.end(), '"', '\'');
-    text += fmt::format("{:.17g},{},\"{}\"\n", event.time, ToString(event.kind), reason);
+    text += fmt::format("{:.17g},{},{}\n", event.time, ToString(event.kind), QuotedCell(event.reason));
   }
   return text;
 }
@@ -185,9 +184,7 @@ std::string LatencyTable(const MpcResult& result) {
 std::string ViolationsTable(const MpcResult& result) {
   std::string text = "time (s)";
   for (const MpcConstraintReport& c : result.constraints) {
-    std::string name = c.plan.name;
-    std::replace(name.begin(), name.end(), '"', '\'');
-    text += fmt::format(",\"{}\"", name);
+    text += "," + QuotedCell(c.plan.name);
   }
   for (int t = 0; t <= result.trajectory.N(); t++) {
     text += fmt::format("\n{:.17g}", result.trajectory.time[t]);

@@ -11,6 +11,7 @@
 
 #include "cli/run_output.h"
 #include "optimizer/basin_hopping.h"
+#include "rollout/csv.h"
 
 namespace costate::cli {
 namespace {
@@ -84,10 +85,6 @@ std::map<std::string, std::string> Settings(const OptimizeReport& report, int th
 std::string ConstraintCsv(const Task& task, const SolveResult& result, double dt) {
   std::string text = "time (s),constraint,component,value,lower,upper,multiplier\n";
   const int N = result.trajectory.N();
-  const auto quoted = [](std::string name) {
-    for (std::size_t i = name.find('"'); i != name.npos; i = name.find('"', i + 2)) name.insert(i, "\"");
-    return "\"" + name + "\"";
-  };
   VectorXd c;
   for (int i = 0; i < task.constraints.size(); ++i) {
     const ConstraintInfo& info = task.constraints[i].info();
@@ -98,9 +95,9 @@ std::string ConstraintCsv(const Task& task, const SolveResult& result, double dt
         const std::string multiplier =
             result.multipliers.empty() ? ""  // not known
                                        : fmt::format("{:.17g}", result.multipliers[static_cast<std::size_t>(i)](k, t));
-        text += fmt::format("{:.17g},{},{},{:.17g},{:.17g},{:.17g},{}\n", result.trajectory.time[t], quoted(info.name),
-                            quoted(info.components[static_cast<std::size_t>(k)]), c[k], info.lower[k], info.upper[k],
-                            multiplier);
+        text += fmt::format("{:.17g},{},{},{:.17g},{:.17g},{:.17g},{}\n", result.trajectory.time[t],
+                            QuotedCell(info.name), QuotedCell(info.components[static_cast<std::size_t>(k)]), c[k],
+                            info.lower[k], info.upper[k], multiplier);
       }
     }
   }

@@ -14,6 +14,7 @@
 #include "cli/robot_options.h"
 #include "cli/run_output.h"
 #include "cli/terminal.h"
+#include "rollout/csv.h"
 
 namespace costate::cli {
 namespace {
@@ -31,7 +32,7 @@ std::string Digits(double value) { return fmt::format("{:.17g}", value); }
 
 std::string StartsTable(const mjModel* model, const TrainResult& result) {
   std::string text = "cost";
-  for (const std::string& name : StateNames(model)) text += "," + Quoted(name);
+  for (const std::string& name : StateNames(model)) text += "," + QuotedCell(name);
   text += "\n";
   for (Eigen::Index i = 0; i < result.starts.cols(); i++) {
     text += Digits(result.costs[i]);

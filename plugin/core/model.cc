@@ -134,7 +134,9 @@ void SetPluginSlots(const std::vector<std::string>& plugins, mjModel* model, con
   }
   for (std::size_t i = 0; i < plugins.size(); i++) {
     const char* plugin = plugins[i].c_str();
-    if (!mjp_getPlugin(plugin, &model->plugin[i]) && !(LoadEnginePlugins() && mjp_getPlugin(plugin, &model->plugin[i])))
+    if (mjp_getPlugin(plugin, &model->plugin[i])) continue;
+    LoadEnginePlugins();
+    if (!mjp_getPlugin(plugin, &model->plugin[i]))
       throw Error(ErrorCode::kUnsupported, name + " needs the engine plugin '" + plugins[i] + "', " + kNobodyHasPlugin);
   }
 }
@@ -175,13 +177,15 @@ std::vector<unsigned char> ReadBytes(const std::string& path) {
 // parses; exactly one of path and text is given
 SpecPtr Parse(const char* path, const char* text, const std::string& name, std::vector<std::string>* warnings) {
   EngineGuard guard;
+  const int known = mjp_pluginCount();
   char error[kErrorSize] = "";
   SpecPtr spec(path != nullptr ? mj_parseXML(path, nullptr, error, sizeof(error))
                                : mj_parseXMLString(text, nullptr, error, sizeof(error)));
   if (!spec) {
     std::string reason = OneLine(error);
     if (reason.find("plugin") != std::string::npos && reason.find("not found") != std::string::npos) {
-      if (LoadEnginePlugins()) return Parse(path, text, name, warnings);
+      LoadEnginePlugins();
+      if (mjp_pluginCount() > known) return Parse(path, text, name, warnings);
       reason += std::string(", ") + kNobodyHasPlugin;
     }
     throw Error(ErrorCode::kParse, WithName(name, reason));

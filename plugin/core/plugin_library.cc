@@ -30,23 +30,19 @@ void LoadPlugins(const std::string& path) {
   }
 }
 
-bool LoadEnginePlugins() {
+void LoadEnginePlugins() {
   static std::once_flag once;
-  bool found = false;
-  std::call_once(once, [&] {
+  std::call_once(once, [] {
     Dl_info engine;
     if (dladdr(reinterpret_cast<const void*>(&mj_version), &engine) == 0 || engine.dli_fname == nullptr) return;
     std::error_code code;
     const fs::path folder = fs::canonical(engine.dli_fname, code).parent_path();
-    const int before = mjp_pluginCount();
     for (const fs::path& place : {folder / "plugin", folder.parent_path() / "bin" / "mujoco_plugin"}) {
       if (!fs::is_directory(place, code)) continue;
       LoadPlugins(place);
       break;
     }
-    found = mjp_pluginCount() > before;
   });
-  return found;
 }
 
 std::vector<std::string> PluginNames(const mjModel* model) {

@@ -13,10 +13,9 @@ namespace costate {
 /// @throws Error{kFile} for what is not there, or cannot be loaded, with the loader's reason.
 void LoadPlugins(const std::string& path);
 
-/// Loads the libraries that come with the engine, at the first call of a process: those in the folder `plugin` beside
-/// the engine's own (PyPI's package), or in ../bin/mujoco_plugin (its releases).
-/// @returns true where that made plugins known.
-bool LoadEnginePlugins();
+/// Loads the libraries that come with the engine, at the first call of a process, and returns when they are there:
+/// those in the folder `plugin` beside the engine's own (PyPI's package), or in ../bin/mujoco_plugin (its releases).
+void LoadEnginePlugins();
 
 /// Of each plugin instance of the model the plugin that it is of, by name.
 std::vector<std::string> PluginNames(const mjModel* model);

@@ -24,6 +24,14 @@ inline double OnsetMargin(const mjModel* m, int object1, int object2) {
   return own(object1) + own(object2);
 }
 
+/// After changes of margins or gaps: the reach of bodies, by which the midphase passes over pairs.
+inline void RaiseBodyMargins(mjModel* m) {
+  for (int g = 0; g < m->ngeom; g++) {
+    mjtNum& margin = m->body_margin[m->geom_bodyid[g]];
+    margin = std::max(margin, m->geom_margin[g] + m->geom_gap[g]);
+  }
+}
+
 /// The model (shallow) whose collisions find all that is up to `reach` from its onset.
 inline mjModel WithReach(const mjModel* m, double reach) {
   const auto largest = [](const mjtNum* margin, mjtSize count) {

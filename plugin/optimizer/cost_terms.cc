@@ -70,7 +70,7 @@ ScratchNumbers& AllScratchNumbers() {
 
 // what is measured, less the target
 void ComputeMeasured(const ResidualTerm& term, const KnotView& knot, VectorXd* r, VectorXd* slots) {
-  TargetAt(term, knot.shift + knot.t * knot.dt, slots);
+  TargetAt(term, knot.TaskTime(), slots);
 
   // r = Σ coef · value - target
   r->resize(term.measured_size());
@@ -182,7 +182,7 @@ double ResidualCost::Weights(const ResidualTerm& term, const KnotView& knot, con
   if ((*weight)->isZero(0)) return 0;
   const double knots = knot.N + 1;
   if (knot.t == knot.N) return scale_ == CostScale::kKnots ? 1 / knots : 1;
-  const double time = knot.shift + knot.t * knot.dt;
+  const double time = knot.TaskTime();
   if (time < term.begin - kTimeTolerance || time >= term.end - kTimeTolerance) return 0;
   if (scale_ == CostScale::kKnots) return 1 / knots;
   return scale_ == CostScale::kDt ? knot.dt : scale_ == CostScale::kMean ? 1.0 / knot.N : 1.0;

@@ -95,7 +95,7 @@ void Expression::Run(double time, const VectorXd& z, VectorXd* values) const {
 
 void Expression::Value(const KnotView& knot, const VectorXd& z, VectorXd* r) const {
   static thread_local VectorXd values;
-  Run(knot.shift + knot.t * knot.dt, z, &values);
+  Run(knot.TaskTime(), z, &values);
   r->resize(size());
   for (int i = 0; i < size(); i++) (*r)[i] = values[results_[static_cast<std::size_t>(i)]];
 }
@@ -103,7 +103,7 @@ void Expression::Value(const KnotView& knot, const VectorXd& z, VectorXd* r) con
 void Expression::Jacobian(const KnotView& knot, const VectorXd& z, ResidualJacobian* J) const {
   static thread_local VectorXd values, adjoint;
   static thread_local std::vector<Slopes> slopes;
-  Run(knot.shift + knot.t * knot.dt, z, &values);
+  Run(knot.TaskTime(), z, &values);
   slopes.resize(nodes_.size());
   for (std::size_t i = 0; i < nodes_.size(); i++) {
     const Node& node = nodes_[i];

@@ -54,7 +54,7 @@ PoseLog::PoseLog(const double q[4], const Eigen::Vector3d& offset, const Eigen::
 PoseLog PoseMap::At(const KnotView& knot, const VectorXd& z) const {
   constexpr double kNoTurn[4] = {1, 0, 0, 0};
   VectorXd slots;
-  TargetAt(term_, knot.t * knot.dt, &slots);
+  TargetAt(term_, knot.TaskTime(), &slots);
   return PoseLog(slots.size() > 0 ? slots.data() + term_.rotations[0].slot : kNoTurn, z.head<3>(), z.tail<3>());
 }
 

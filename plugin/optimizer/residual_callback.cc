@@ -75,7 +75,7 @@ class CallbackMap final : public ResidualMap {
 
  private:
   ResidualInput Input(const KnotView& knot, ConstVectorRef z, ConstVectorRef x, ConstVectorRef u) const {
-    return {model_, knot.t, knot.N, knot.shift + knot.t * knot.dt, z, x, u};
+    return {model_, knot.t, knot.N, knot.TaskTime(), z, x, u};
   }
 
   std::shared_ptr<const ResidualCallback> callback_;

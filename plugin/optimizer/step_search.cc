@@ -70,7 +70,8 @@ void StepSearch::Find(const StepOrigin& from, double mu, RiccatiResult* riccati,
 }
 
 void StepSearch::Shorten(const StepOrigin& from, IterationRecord* record) {
-  if (step_.found.alpha == 0) return;
+  const double gain = from.cost - step_.found.cost, promise = -step_.expected.At(step_.found.alpha / 2);
+  if (step_.found.alpha == 0 || gain >= promise) return;
   Clock::time_point start = Clock::now();
   step_.found = line_search_.Follow(from.motion, taken_, -options_.line_search_steps, step_.found, &next_);
   record->seconds_rollout += Lap(&start);

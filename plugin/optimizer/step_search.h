@@ -54,7 +54,7 @@ class StepSearch {
   /// The best step that is found. @param riccati  solved with mu; its gains and dx0 are taken by swap.
   void Find(const StepOrigin& from, double mu, RiccatiResult* riccati, IterationRecord* record);
 
-  /// Halves the step that was found while that costs less.
+  /// Halves the step that was found while that costs less, where its half promises more than it has gained.
   void Shorten(const StepOrigin& from, IterationRecord* record);
 
   const AcceptedStep& step() const { return step_; }

@@ -134,7 +134,7 @@ void ReadWindow(const XmlElement& element, const Task& task, bool of_control, Mo
       element.Fail(fmt::format("when is '{}': no time from 0 to the end at {:g} s", *when, task.N * dt));
     }
     info->first = static_cast<int>(std::ceil(begin / dt - kKnotTolerance));
-    info->last = std::min(task.N, static_cast<int>(std::floor(end / dt + kKnotTolerance)));
+    info->last = static_cast<int>(std::min<double>(task.N, std::floor(end / dt + kKnotTolerance)));
   }
   if (of_control || (moved.by_control && info->first < task.N)) info->last = std::min(info->last, task.N - 1);
   if (!moved.by_control && !moved.by_start) info->first = std::max(info->first, 1);

@@ -25,8 +25,13 @@ std::string TrimCell(std::string cell) {
   const auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
   while (!cell.empty() && blank(cell.back())) cell.pop_back();
   while (!cell.empty() && blank(cell.front())) cell.erase(0, 1);
-  if (cell.size() >= 2 && cell.front() == '"' && cell.back() == '"') cell = cell.substr(1, cell.size() - 2);
-  return cell;
+  if (cell.size() < 2 || cell.front() != '"' || cell.back() != '"') return cell;
+  std::string inside;
+  for (std::size_t i = 1; i + 1 < cell.size(); ++i) {
+    inside += cell[i];
+    if (cell[i] == '"' && cell[i + 1] == '"') ++i;  // a doubled quote is one
+  }
+  return inside;
 }
 
 std::vector<std::string> SplitCells(const std::string& line) {
@@ -90,10 +95,16 @@ bool SaysOrder(const CsvTable& table, const std::vector<std::string>& wanted) {
   return parts || numbered;
 }
 
-// "time [s]" and "time (s)" are called time; "qpos[knee]" keeps its bracket
+// "time [s]" and "time (s)" are called time; "qpos[knee]" and "ctrl[left (1)]" keep what their brackets hold
 std::string WithoutUnit(const std::string& name) {
-  const std::size_t unit = std::min(name.find(" ["), name.find(" ("));
-  return unit == std::string::npos ? name : TrimCell(name.substr(0, unit));
+  int depth = 0;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const bool opens = name[i] == '[' || name[i] == '(';
+    if (opens && depth == 0 && i > 0 && name[i - 1] == ' ') return TrimCell(name.substr(0, i));
+    if (opens) ++depth;
+    if (name[i] == ']' || name[i] == ')') --depth;
+  }
+  return name;
 }
 
 bool IsHeader(const std::vector<std::string>& cells) {
@@ -270,7 +281,7 @@ TimeSeries ReadTimeSeries(const std::string& path, const std::vector<std::string
   return series;
 }
 
-MatrixXd Sample(const TimeSeries& series, int N, double knot_time) {
+MatrixXd Sample(const TimeSeries& series, int N, double knot_time, const Interpolation& between) {
   MatrixXd U(series.values.rows(), N);
   const Eigen::Index rows = series.values.cols();
   Eigen::Index k = 0;
@@ -285,7 +296,9 @@ MatrixXd Sample(const TimeSeries& series, int N, double knot_time) {
       U.col(t) = series.values.col(k);
     } else {
       const double s = (time - series.time[k]) / (series.time[k + 1] - series.time[k]);
-      U.col(t) = (1 - s) * series.values.col(k) + s * series.values.col(k + 1);
+      const auto before = series.values.col(k), after = series.values.col(k + 1);
+      if (between) U.col(t) = between(before, after, s);
+      else U.col(t) = (1 - s) * before + s * after;
     }
   }
   return U;

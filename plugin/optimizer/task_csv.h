@@ -5,6 +5,7 @@
 #include <costate/types.h>
 #include <mujoco/mujoco.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -47,8 +48,12 @@ struct TimeSeries {
 /// @throws Error{kParse} if columns are missing, a cell is empty or times do not increase.
 TimeSeries ReadTimeSeries(const std::string& path, const std::vector<std::string>& names, bool needs_time);
 
-/// One column a knot out of a time series, linear in between, the ends held; without times each row is one knot.
-MatrixXd Sample(const TimeSeries& series, int N, double knot_time);
+/// What lies between two columns, the second of which begins at share 1.
+using Interpolation = std::function<VectorXd(ConstVectorRef before, ConstVectorRef after, double share)>;
+
+/// One column a knot out of a time series, the ends held; without times each row is one knot.
+/// @param between  empty: in a straight line.
+MatrixXd Sample(const TimeSeries& series, int N, double knot_time, const Interpolation& between = {});
 
 }  // namespace costate
 

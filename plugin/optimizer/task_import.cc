@@ -266,7 +266,7 @@ Plan ReadPlan(const MjpcTask& task) {
 }
 
 std::string OptionElement(const MjpcTask& task, const Plan& plan) {
-  std::string text = fmt::format("  <option timestep=\"{:g}\"", plan.timestep);
+  std::string text = fmt::format("  <option timestep=\"{:.10g}\"", plan.timestep);
   if (const XmlElement* numeric = FindNumeric(task, "agent_integrator")) {
     const std::vector<std::string> words{"Euler", "RK4", "implicit", "implicitfast"};
     const double number = NumericOr(task, "agent_integrator", 0);
@@ -338,7 +338,8 @@ MjpcImport ImportMjpcTask(const std::string& path, const std::string& residual_p
   const ResidualFile residuals = ReadResidualFile(residual_path, task);
   MjpcImport result;
   result.notes = Notes(task, residuals);
-  const double last = (plan.knots - 2 - 0.5) * plan.timestep;  // the window that holds the last control alone
+  const double last =
+      std::max(0.0, plan.knots - 2 - 0.5) * plan.timestep;  // the window that holds the last control alone
 
   // costs, and what is missing
   std::string costs;

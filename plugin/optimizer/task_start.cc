@@ -135,7 +135,8 @@ struct Posture {
 
 Posture ReadPosture(const XmlElement& element, const Start& start, const Task& task) {
   const mjModel* model = task.model.get();
-  Posture posture{start.x, element.Number("at").value_or((task.N - 1) * task.substeps * model->opt.timestep)};
+  Posture posture{start.x,
+                  element.Number("at").value_or(std::max(task.N - 1, 1) * task.substeps * model->opt.timestep)};
   SetPart(element, "qpos", 0, Dims(model).nq, model, &posture.x);
   CheckQuaternions(element, model, posture.x);
   mj_normalizeQuat(model, posture.x.data());

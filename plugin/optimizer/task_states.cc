@@ -41,6 +41,11 @@ std::vector<StateKey> ReadStateKeys(const XmlElement& element, const std::string
   return keys;
 }
 
+// on the shortest way from one state to the other; signs of quaternions do not matter
+VectorXd Between(const mjModel* model, ConstVectorRef before, ConstVectorRef after, double share) {
+  return Retract(model, before, share * Difference(model, after, before));
+}
+
 // positions and activations straight from key to key, held before the first and behind the last
 MatrixXd AlongKeys(const std::vector<StateKey>& keys, const Task& task) {
   const mjModel* model = task.model.get();
@@ -55,7 +60,7 @@ MatrixXd AlongKeys(const std::vector<StateKey>& keys, const Task& task) {
     if (next == 0 || next == keys.size()) continue;
     const StateKey& after = keys[next];
     const double share = (t * dt - before.time) / (after.time - before.time);
-    X.col(t) = Retract(model, before.x, share * Difference(model, after.x, before.x));
+    X.col(t) = Between(model, before.x, after.x, share);
   }
   X.col(0) = task.x0;
 
@@ -78,9 +83,12 @@ MatrixXd ReadStates(const XmlElement* element, const std::string& folder, const 
     return AlongKeys(keys, task);
   }
   try {
-    const TimeSeries series = ReadTimeSeries(Resolve(folder, text.substr(5)), StateNames(model), false);
-    MatrixXd X = Sample(series, task.N + 1, model->opt.timestep * task.substeps);
-    for (int t = 0; t <= task.N; ++t) mj_normalizeQuat(model, X.col(t).data());
+    TimeSeries series = ReadTimeSeries(Resolve(folder, text.substr(5)), StateNames(model), false);
+    for (Eigen::Index i = 0; i < series.values.cols(); ++i) mj_normalizeQuat(model, series.values.col(i).data());
+    const auto between = [model](ConstVectorRef before, ConstVectorRef after, double share) {
+      return Between(model, before, after, share);
+    };
+    MatrixXd X = Sample(series, task.N + 1, model->opt.timestep * task.substeps, between);
     X.col(0) = task.x0;
     return X;
   } catch (const Error& error) {

@@ -107,11 +107,15 @@ double Size(const mjModel* m, const Field& field, int id, int index) {
   return std::max(m->dof_M0[m->jnt_dofadr[id] + index], mjMINVAL) / (armature ? 1 : m->opt.timestep);
 }
 
+bool BeginsWith(const std::string& field, const std::string& name) {
+  return field.rfind(name, 0) == 0 || field.rfind("o_" + name, 0) == 0;  // of geoms, joints …; of the override
+}
+
 // what mj_makeImpedance and the check of references make of a number
 void DescribeClamp(const mjModel* m, const std::string& field, int index, Parameter* p) {
-  const bool time_constant = field.rfind("solref", 0) == 0 && index == 0 && p->value > 0;  // else it is a stiffness
+  const bool time_constant = BeginsWith(field, "solref") && index == 0 && p->value > 0;  // else it is a stiffness
   if (time_constant && !(m->opt.disableflags & mjDSBL_REFSAFE)) p->clamp_lower = 2 * m->opt.timestep;
-  if (field.rfind("solimp", 0) != 0) return;
+  if (!BeginsWith(field, "solimp")) return;
   if (index == 4) p->clamp_lower = 1;
   if (index == 2 || index == 4) return;
   p->clamp_lower = mjMINIMP;
@@ -228,7 +232,7 @@ Parameter Describe(const mjModel* m, const Field& field, int id, int index, cons
   if (field.writer == Writer::kRotation) p.nudge = kRotationNudge;
   else if (field.nudge == Nudge::kGeometric) p.nudge = kGeometricNudge;
   else p.nudge = kSoftNudge * std::max(std::abs(p.value), Size(m, field, id, index));
-  const bool impedance = name.rfind("solimp", 0) == 0 && index < 2;  // at fixed acceleration forces go as 1/(1 - d)
+  const bool impedance = BeginsWith(name, "solimp") && index < 2;  // at fixed acceleration forces go as 1/(1 - d)
   if (impedance) p.nudge = kSoftNudge * std::clamp(1 - p.value, 1 - mjMAXIMP, 1.0);
   DescribeClamp(m, name, index, &p);
   p.one_sided = name == "frictionloss" && p.value == 0;

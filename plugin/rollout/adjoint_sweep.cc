@@ -129,6 +129,7 @@ void AdjointSweep::Run(ConstVectorRef x0) {
   w.kept.resize(a.dims.nx + a.moving_size + Sensors(), Slots());  // all of it is used
   w.sensed.assign(static_cast<std::size_t>(Slots()), 0);
   w.x = x0;
+  first = x0.data();
   w.x_next.resize(a.dims.nx);
   w.s.setZero(loss.NeedsSensors() ? a.dims.ns : 0);
 

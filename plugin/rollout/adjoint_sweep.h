@@ -85,7 +85,14 @@ struct AdjointSweep {
   void Limit(int knot);
 
   KnotView View(int t, double time, ConstVectorRef x, ConstVectorRef u) const {
-    return {.t = t, .N = N, .time = time, .dt = a.substeps * a.model->opt.timestep, .x = x, .u = u, .s = w.s};
+    return {.t = t,
+            .N = N,
+            .time = time,
+            .dt = a.substeps * a.model->opt.timestep,
+            .x = x,
+            .u = u,
+            .s = w.s,
+            .start = first};
   }
 
   const AdjointSetting& a;
@@ -95,9 +102,10 @@ struct AdjointSweep {
   const AdjointOptions& options;
   RolloutGradient* out;
   const int N;
-  int at = 0;       // the knot that data stands at, with w.x
-  int slot = -1;    // what is kept of this very knot; −1: nothing
-  int reached = 0;  // knots whose loss is counted
+  const double* first = nullptr;  // x_0
+  int at = 0;                     // the knot that data stands at, with w.x
+  int slot = -1;                  // what is kept of this very knot; −1: nothing
+  int reached = 0;                // knots whose loss is counted
   bool terminal = false;
   std::uint64_t active = 0;
   double start = 0;  // time of knot 0

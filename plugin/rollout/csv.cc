@@ -10,7 +10,6 @@
 #include "core/number.h"
 
 namespace costate {
-namespace {
 
 std::string QuotedCell(const std::string& cell) {
   if (cell.find_first_of(",\"\r\n") == std::string::npos) return cell;
@@ -21,6 +20,8 @@ std::string QuotedCell(const std::string& cell) {
   }
   return quoted + '"';
 }
+
+namespace {
 
 [[noreturn]] void Damaged(const std::string& name, int line, const std::string& what) {
   throw Error(ErrorCode::kFile, fmt::format("{}, line {}: {}", name, line, what));

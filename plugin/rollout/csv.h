@@ -28,6 +28,9 @@ class CsvWriter {
   bool first_ = true;
 };
 
+/// A cell as it stands in a file: in quotes where it has a comma, a quote or a line's end.
+std::string QuotedCell(const std::string& cell);
+
 /// The header row as it stands in the file: cells with a comma or quote are quoted.
 std::string CsvHeader(const std::vector<std::string>& header);
 

@@ -56,6 +56,7 @@ struct Curvature::Impl {
   std::vector<std::unique_ptr<KnotProducts>> workers;
 
   // the point
+  bool differenced = false, theta_differenced = false;  // was any term, or any parameter, at any knot?
   const Trajectory* trajectory = nullptr;
   const Loss* loss = nullptr;
   CurvatureOptions options;
@@ -124,6 +125,8 @@ RolloutStatus Curvature::SetPoint(const Trajectory& trajectory, const Loss& loss
     c.gradient.U.col(t) = back.u + slope.u;
   }
   c.gradient.x0 = c.lambda.col(0);
+  c.differenced = products->differenced(false);
+  c.theta_differenced = products->differenced(true);
   c.ready = true;
   return {};
 }
@@ -157,7 +160,6 @@ bool Curvature::Impl::PushAll(const RolloutDirection& d, RolloutStatus* status) 
 bool Curvature::Impl::BendAll(const RolloutDirection& d, CurvatureProduct* out) {
   bent.setZero(dims.ndx + dims.nu, N() + 1);
   bent_theta.setZero(Parameters(), N() + 1);
-  const bool differenced = Get(0)->differenced(false), theta_differenced = Get(0)->differenced(true);
   const VectorXd no_control, none = VectorXd::Zero(dims.ndx);
   std::vector<StepStatus> failed(static_cast<std::size_t>(N()) + 1, StepStatus::kOk);
   std::vector<BendSides> sides(failed.size());

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/control_range.h"
 #include "rollout/record_format.h"
 
 namespace costate {
@@ -33,10 +34,10 @@ void LabelControls(const mjModel* model, const Trajectory& trajectory, std::vect
   const std::vector<std::string> names = ControlNames(model);
   std::vector<std::string> found;
   for (int i = 0; i < model->nu; ++i) {
-    if (!model->actuator_ctrllimited[i]) continue;
-    const double lower = model->actuator_ctrlrange[2 * i], upper = model->actuator_ctrlrange[2 * i + 1];
+    const mjtNum* range = ControlRange(model, i);
+    if (range == nullptr) continue;
     const auto u = trajectory.U.row(i).array();
-    const Eigen::Index count = (u <= lower || u >= upper).count();
+    const Eigen::Index count = (u <= range[0] || u >= range[1]).count();
     if (count == 0 || static_cast<double>(count) < kSaturatedShare * trajectory.N()) continue;
     found.push_back(fmt::format("control: {} at its limit at {} of {} knots", names[static_cast<std::size_t>(i)], count,
                                 trajectory.N()));

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/check.h"
+#include "core/control_range.h"
 #include "core/engine_guard.h"
 #include "rollout/check_trajectory.h"
 #include "rollout/thread_pool.h"
@@ -31,8 +32,8 @@ int SaturatedActuators(const mjModel* m, const mjData* d) {
   for (int i = 0; i < m->nactuator; ++i) {
     bool saturated = false;
     for (int j = m->actuator_ctrladr[i]; j < m->actuator_ctrladr[i] + m->actuator_ctrlnum[i]; ++j) {
-      const mjtNum* range = m->actuator_ctrlrange + 2 * j;
-      saturated |= m->actuator_ctrllimited[j] && (d->ctrl[j] <= range[0] || d->ctrl[j] >= range[1]);
+      const mjtNum* range = ControlRange(m, j);
+      saturated |= range != nullptr && (d->ctrl[j] <= range[0] || d->ctrl[j] >= range[1]);
     }
     for (int j = m->actuator_outadr[i]; j < m->actuator_outadr[i] + m->actuator_outnum[i]; ++j) {
       const mjtNum* range = m->actuator_forcerange + 2 * i;
@@ -448,6 +449,7 @@ void Simulator::Impl::LinearizeSome(const Trajectory& trajectory, const Lineariz
     const StepDerivative& b = keys[static_cast<std::size_t>(std::min(key + 1, whole))];
     const double s = knot(key) == t ? 0 : static_cast<double>(t - knot(key)) / (knot(key + 1) - knot(key));
     StepDerivative& derivative = Get(index).derivative;
+    derivative.coverage = (s < 0.5 ? a : b).coverage;
     derivative.status = s < 1 && a.status != StepStatus::kOk ? a.status : s > 0 ? b.status : StepStatus::kOk;
     if (derivative.status == StepStatus::kOk) {
       for (MatrixXd StepDerivative::*matrix :

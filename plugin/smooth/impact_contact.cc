@@ -6,6 +6,7 @@
 
 #include "core/engine_guard.h"
 #include "derivative/extrapolate.h"
+#include "derivative/onset.h"
 
 namespace costate {
 namespace {
@@ -21,6 +22,7 @@ ModelPtr WithReach(const mjModel* model) {
   ModelPtr copy = CopyModel(model);
   for (int i = 0; i < copy->ngeom; ++i) copy->geom_gap[i] += kReach / 2;
   for (int i = 0; i < copy->npair; ++i) copy->pair_gap[i] += kReach;
+  RaiseBodyMargins(copy.get());
   copy->opt.enableflags &= ~mjENBL_SLEEP;
   return copy;
 }

@@ -95,7 +95,7 @@ class Smoother {
     };
     for (const Place& p : contact_) begin(p, o_.distance);
     for (const Place& p : limit_) begin(p, o_.targets.all() ? 0 : o_.distance);
-    if (o_.distance > 0) UpdateBodyMargins();
+    if (o_.distance > 0) RaiseBodyMargins(m_);
     if (o_.onset > 0) {
       SmoothChange& change = Add("onset", "m", o_.onset, grown,
                                  fmt::format("contacts and limits give way at first: bodies rest "
@@ -112,14 +112,6 @@ class Smoother {
                                              o_.distance));
       change.jump_before = before;
       change.jump_after = mjMINIMP;
-    }
-  }
-
-  // bounding volumes of bodies know the largest reach of their geoms
-  void UpdateBodyMargins() {
-    for (int g : e_.geoms) {
-      mjtNum& margin = m_->body_margin[m_->geom_bodyid[g]];
-      margin = std::max(margin, m_->geom_margin[g] + m_->geom_gap[g]);
     }
   }
 
