@@ -32,7 +32,8 @@ struct BasinHoppingOptions {
   bool after_stall = false;
   /// With after_stall, by iLQR and where anything may touch: that one solve is the one that leads after so many
   /// iterations of five side by side, of which the worse two end halfway; but where their linear-quadratic problems
-  /// would take more than 128 MiB. 0: it is one from the start.
+  /// would take more than 128 MiB. 0: it is one from the start. Where another one has led, the first of the five, which
+  /// is the solve as it is set, goes on beside the first round of kicks.
   int race = 10;
   /// Where anything may touch and after all rounds (1 or more) the best motion misses constraints, or kicked ones of
   /// less than half its cost do: up to 16 rounds more of four solves, of six times options.iterations together (at most
@@ -51,6 +52,7 @@ struct BasinHoppingRound {
   bool last = false;      ///< the last solve, to its own tolerance
   bool sampled = false;   ///< from sampled controls, not from kicked ones
   bool periodic = false;  ///< its best motion began at periodic controls
+  bool plain = false;     ///< its best motion is that of the solve as it is set, which had not led the race
   bool back = false;      ///< back within constraints, behind the last solve
 };
 

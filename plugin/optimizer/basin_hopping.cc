@@ -152,6 +152,7 @@ class BasinHopping {
   const IterationCallback& callback_;
   const BasinHoppingCallback& round_callback_;
   int rounds_;         // of kicks
+  SolveState plain_;   // of the solve as it is set, where another one has led the race; else without controls
   MatrixXd constant_;  // the guess that periodic controls go about; empty where they do not
 
   std::vector<IterationRecord> iterations_;
@@ -237,12 +238,16 @@ bool BasinHopping::Take(std::vector<SolveResult>* results, BasinHoppingRound* ro
                        [this](const SolveResult& a, const SolveResult& b) { return MeritOf(a) < MeritOf(b); });
   round->cost = best->cost;
   round->violation = best->status == SolveStatus::kDiverged ? kInf : best->violation;
-  round->periodic = round->periodic && best + 1 == results->end();
+  const bool kicked = best - results->begin() < hopping_.width;
+  round->periodic = round->periodic && !kicked && !(round->plain && best + 1 == results->end());
+  round->plain = round->plain && best + 1 == results->end();
   const bool first = round->number == 0, last = round->last;
   if (!first && (last ? MeritOf(out_.result) < MeritOf(*best) : MeritOf(out_.result) <= MeritOf(*best))) {
     if (last && best->status == SolveStatus::kInfeasible) SayInfeasible();
     return false;
   }
+  if (halfway_ > 0 && best != results->begin() && results->front().status != SolveStatus::kDiverged)
+    plain_ = std::move(results->front().state);
   if (!first) {
     best->initial_cost = out_.result.initial_cost;
     best->guess_scale = out_.result.guess_scale;
@@ -343,12 +348,15 @@ void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, doub
   if (follows && HasFreeStart(problem))
     problem.free_start.guess = round > 0 ? VectorXd(out_.result.trajectory.X.col(0)) : out_.result.state.x0;
 
-  const int most = std::min(iterations, Left());
+  const int most = std::min(iterations, Left()), longest = std::max(most, Left() - hopping_.iterations);
   const auto solve = [&](int i, int threads, const IterationCallback& meet) {
-    IlqrOptions options = sampled ? options_ : OptionsOf(round, round > 0 ? i % hopping_.width : i);
+    const bool plain = round > 0 && guesses[static_cast<std::size_t>(i)].state;
+    IlqrOptions options = sampled ? options_
+                          : plain ? OptionsOf(0, 0)
+                                  : OptionsOf(round, round > 0 ? i % hopping_.width : i);
     options.threads = threads;
-    options.iterations = most;
-    options.tolerance = tolerance;
+    options.iterations = plain ? longest : most;
+    options.tolerance = plain ? options_.tolerance : tolerance;
     ConstrainedOptions constrained = constrained_;
     // those of a motion that no step betters have grown without bound
     const bool astray = out_.result.status == SolveStatus::kInfeasible;
@@ -358,11 +366,13 @@ void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, doub
 
   const int before = static_cast<int>(iterations_.size());
   std::vector<SolveResult> results = SideBySide(static_cast<int>(guesses.size()), solve);
-  BasinHoppingRound done{.number = round,
-                         .iterations = static_cast<int>(iterations_.size()) - before,
-                         .last = round > rounds_,
-                         .sampled = sampled,
-                         .periodic = round > 0 && std::ssize(guesses) > hopping_.width};
+  BasinHoppingRound done{
+      .number = round,
+      .iterations = static_cast<int>(iterations_.size()) - before,
+      .last = round > rounds_,
+      .sampled = sampled,
+      .periodic = round > 0 && std::ssize(guesses) > hopping_.width && !guesses[hopping_.width].state,
+      .plain = round > 0 && guesses.back().state};
   if (round > 0 && !done.last) LookForCheaper(results);
   done.better = Take(&results, &done);
   if (round > 0 || !hopping_.after_stall) return Tell(done);
@@ -566,6 +576,7 @@ BasinHoppingResult BasinHopping::Hop(double tolerance) {
       if (round == 1 || out_.rounds.back().periodic) {
         if (std::optional<Guess> periodic = Periodic(round)) guesses.push_back(std::move(*periodic));
       }
+      if (round == 1 && plain_.U.size() > 0 && !HasFreeStart(problem_)) guesses.push_back({{}, plain_.U, &plain_});
       Round(guesses, std::min(hopping_.iterations, Left() - kept), tolerance, round);
     }
     if (round == rounds_ && rounds_ < kMoreRounds * hopping_.rounds && IsWorthAnother()) ++rounds_;

@@ -211,6 +211,22 @@ TEST_F(BasinHopping, FollowsASolveThatStalls) {
 
 // about contacts the plain solve is the one that leads of five: each of its iterations is no worse than those of one
 // alone while that is among them, and the same on any number of threads
+// which leads after ten iterations need not lead in the end: the task as it is set is one of those that kicks follow
+TEST_F(BasinHopping, TheSolveThatLostTheRaceGoesOnBesideTheFirstKicks) {
+  Task task = LoadTask(COSTATE_MODELS "/box_push/push.xml");
+  task.hopping.rounds = 1;
+  const TaskSolution raced = SolveTask(task);
+  ASSERT_GE(raced.rounds.size(), 2u);
+  EXPECT_TRUE(raced.rounds[1].plain);
+  EXPECT_FALSE(raced.rounds[1].periodic);
+  EXPECT_TRUE(raced.rounds[1].better);
+  task.hopping.race = 0;
+  const TaskSolution plain = SolveTask(task);
+  EXPECT_FALSE(plain.rounds[1].plain);
+  EXPECT_NEAR(raced.rounds[1].cost, plain.rounds[0].cost, 0.01 * plain.rounds[0].cost);
+  EXPECT_LT(raced.rounds[1].cost, raced.rounds[0].cost);
+}
+
 TEST_F(BasinHopping, RacesAboutContacts) {
   Task task = LoadTask(COSTATE_MODELS "/box_push/push.xml");
   ASSERT_TRUE(Races(task.model.get(), task.N, task.solver, task.hopping));

@@ -77,5 +77,19 @@ TEST_F(PoseTask, RefusesWhatAPoseIsNot) {
   EXPECT_ERROR(load("target='0 0 1'"), ErrorCode::kParse, "target has 3 numbers, expected 7");
 }
 
+// the same state at the same time costs the same at the end of a task and in a plan that begins there
+TEST_F(PoseTask, ATargetThatTurnsIsFoundByTheTasksTime) {
+  const support::TemporaryFolder folder;
+  folder.Write("turn.csv", "time,x,y,z,w,i,j,k\n0,1,2,3,1,0,0,0\n0.1,1,2,3,0,0,0,1\n");
+  const Task task = LoadTask(folder.Write(
+      "zoo.task.xml", support::ZooTask("<cost body='arm' quantity='pose' target='file:turn.csv'/>", "horizon='0.1'")));
+  const VectorXd s = VectorXd::LinSpaced(Dims(task.model.get()).ns, -1, 1);
+  const VectorXd u = VectorXd::Zero(task.model->nu);
+  const KnotView plan{.t = 0, .N = task.N, .dt = 0.1 / task.N, .x = task.x0, .u = u, .s = s};
+  const KnotView before{.t = task.N - 1, .N = task.N, .dt = 0.1 / task.N, .x = task.x0, .u = u, .s = s};
+  EXPECT_GT(std::abs(task.cost->Value(plan) / task.cost->Value(before) - 1), 0.01);
+  EXPECT_NEAR(task.cost->Value(plan.ShiftedBy(before.TaskTime())), task.cost->Value(before), 1e-12);
+}
+
 }  // namespace
 }  // namespace costate

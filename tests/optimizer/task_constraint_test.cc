@@ -36,6 +36,7 @@ TEST_F(TaskConstraint, StatesBoundsWindowsAndNames) {
     <limit actuator='shoulder extend' quantity='power' lower='-5' upper='6'/>
     <limit tendon='cord' lower='-1' upper='1'/>
     <constraint name='high' site='tip' quantity='pos' index='2' lower='0.4' when='0.02 0.041'/>
+    <constraint name='long' site='tip' quantity='pos' index='2' lower='0.1' when='0.02 1e9'/>
     <constraint name='push' ctrl='pull' lower='-1' upper='2'/>
     <constraint name='ball' body='head' quantity='quat' equals='body:base' when='end'/>
     <constraint name='apart' geom='skull' quantity='distance' geom2='upper' lower='0.1'/>
@@ -56,6 +57,7 @@ TEST_F(TaskConstraint, StatesBoundsWindowsAndNames) {
   EXPECT_EQ(InfoOf(task, "power").first, 0);
   EXPECT_EQ(InfoOf(task, "high").first, 10);
   EXPECT_EQ(InfoOf(task, "high").last, 20);
+  EXPECT_EQ(InfoOf(task, "long").last, 50) << "longer than any motion";
   EXPECT_EQ(InfoOf(task, "push").first, 0);
   EXPECT_EQ(InfoOf(task, "push").last, 49);
   EXPECT_EQ(InfoOf(task, "ball").first, 50);

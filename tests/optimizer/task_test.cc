@@ -335,6 +335,39 @@ TEST_F(TaskFile, TakesControlsFromAFile) {
   EXPECT_NE(loaded.warnings[0].find("2 of 15 controls"), std::string::npos) << loaded.warnings[0];
 }
 
+// names of a model may have what a table's header means something by: brackets behind a blank, commas, quotes
+TEST_F(TaskFile, TakesControlsOfStrangeNamesFromARunsTable) {
+  const TemporaryFolder folder;
+  folder.Write("odd.xml",
+               "<mujoco><worldbody><body><joint name='j'/><geom size='.1'/></body></worldbody><actuator>"
+               "<motor name='left (1)' joint='j'/><motor name='left (2)' joint='j'/>"
+               "<motor name='c&quot;d, e' joint='j'/></actuator></mujoco>");
+  folder.Write("u.csv", "time (s),ctrl[left (1)],ctrl[left (2)] (N),\"ctrl[c\"\"d, e]\"\n0,1,2,3\n");
+  const Task task = LoadTask(folder.Write(
+      "odd.task.xml", "<task model='odd.xml' horizon='0.1'><guess file='u.csv'/><cost ctrl='all'/></task>"));
+  EXPECT_TRUE(MatricesNear(task.U_guess.col(0), Eigen::Vector3d(1, 2, 3), 0));
+}
+
+// a rotation has two quaternions; between rows of different signs lies what is between the rotations
+TEST_F(TaskFile, StatesBetweenRowsLieBetweenTheirRotations) {
+  const TemporaryFolder folder;
+  folder.Write(
+      "ball.xml",
+      R"(<mujoco><worldbody><body><joint type="ball" name="b"/><geom size=".1" pos=".1 0 0"/></body></worldbody>
+    <actuator><motor joint="b" gear="0 0 1"/></actuator></mujoco>)");
+  const double c = std::cos(0.1), s = std::sin(0.1);
+  folder.Write("x.csv", fmt::format("time,{}\n0,1,0,0,0,0,0,2\n0.1,{},0,0,{},0,0,4\n",
+                                    fmt::join(StateNames(LoadModel(folder.File("ball.xml")).get()), ","), -c, -s));
+  const Task task =
+      LoadTask(folder.Write("ball.task.xml",
+                            "<task model='ball.xml' horizon='0.1'><guess states='file:x.csv'/><cost ctrl='all'/>"
+                            "<solver type='fddp'/></task>"));
+  const Eigen::Index half = task.N / 2;
+  EXPECT_NEAR(task.X_guess(3, half), std::sin(0.05), 1e-9);
+  EXPECT_NEAR(task.X_guess(0, half), std::cos(0.05), 1e-9);
+  EXPECT_NEAR(task.X_guess(6, half), 3, 1e-9);
+}
+
 // A cost may pull towards what cannot be reached, but that is said; 0.7 0 0.7 is a direction, and so is a part of one.
 TEST_F(TaskFile, SaysWhenATargetIsOutOfReach) {
   const auto warnings = [](const std::string& elements) { return LoadZooTask(elements).warnings; };

@@ -152,6 +152,27 @@ TEST(Adjoint, AgreesWithDifferencesOfTheLoss) {
   }
 }
 
+// how far the end is from the start, which every knot knows
+class WayFromStart final : public Loss {
+ public:
+  double Value(const KnotView& k) const override { return k.t == k.N ? 0.5 * std::pow(k.x[0] - k.start[0], 2) : 0; }
+  void Gradient(const KnotView& k, KnotGradient* out) const override {
+    if (k.t == k.N) out->x[0] = k.x[0] - k.start[0];
+  }
+  bool NeedsSensors() const override { return false; }
+};
+
+TEST(Adjoint, KnotsKnowTheStartOfTheirMotion) {
+  const Motion m(kModels + "/arm/arm.xml", nullptr, 20, 2);
+  Adjoint adjoint(m.model.get(), m.context);
+  RolloutGradient g;
+  adjoint.Gradient(m.x0, m.U, WayFromStart(), {}, &g);
+  ASSERT_TRUE(g.status.ok());
+  EXPECT_EQ(g.loss, m.LossOf(WayFromStart(), 1, m.x0, m.U));
+  EXPECT_GT(g.loss, 0);
+  EXPECT_GT(g.U.cwiseAbs().maxCoeff(), 0);
+}
+
 TEST(Adjoint, AppliedForcesAreInputsToo) {
   // a force held over all intervals: the sum of the gradients of each
   Motion m(kModels + "/quadruped/quadruped.xml", "stand", 10, 0.02);

@@ -384,6 +384,12 @@ TEST_F(LabelFailuresTest, NamesSaturationExhaustionAndPenetrationWithNumbers) {
             "steps (remedy: more iterations in <option>)");
   EXPECT_TRUE(labels[2].starts_with("evaluation: a contact penetrates by")) << labels[2];
   EXPECT_NE(labels[2].find("at knot 4"), std::string::npos) << labels[2];
+
+  // where the engine takes controls as they are none is at a limit
+  EXPECT_EQ(simulator.Diagnose(trajectory)[5].saturated_actuators, 1);
+  model->opt.disableflags |= mjDSBL_CLAMPCTRL;
+  EXPECT_EQ(simulator.Diagnose(trajectory)[5].saturated_actuators, 0);
+  EXPECT_EQ(LabelFailures(model.get(), trajectory, {}, diagnostics).size(), 2u);
 }
 
 // eighty muscles at rest are one line

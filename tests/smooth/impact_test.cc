@@ -217,6 +217,25 @@ TEST_F(ImpactTest, TwoSpheresHeadOn) {
 }
 
 // (E7): Φ₂ Ξ Φ₁ with Φ of free fall; the tangential part of the velocity goes through, the position part does not
+// the midphase passes over pairs of geoms by how far their bodies reach
+TEST_F(ImpactTest, BodiesOfManyGeomsBounceAsTheirSpheresDo) {
+  MatrixXd alone;
+  for (const std::string more :
+       {"", "<geom size='.05' pos='.4 0 0' mass='0'/><geom size='.05' pos='.6 0 0' mass='0'/>"}) {
+    const std::string geoms = "<freejoint/><geom size='.1' mass='1'/>" + more + "</body>";
+    const ModelPtr model =
+        LoadModelFromString("<mujoco>" + Options("Euler", 0.01, 0) + "<worldbody><body pos='0 0 1'>" + geoms +
+                            "<body pos='.001 0 1.205'>" + geoms + "</worldbody></mujoco>");
+    VectorXd x = GetState(model.get(), MakeData(model.get()).get());
+    x[model->nq + 2] = 1;
+    const ImpactTrajectory motion = Rollout(model.get(), x, 1, {});
+    ASSERT_TRUE(motion.ok()) << motion.steps.back().message;
+    ASSERT_EQ(Bounces(motion), 1);
+    if (more.empty()) alone = motion.ByStart();
+    else EXPECT_TRUE(MatricesNear(motion.ByStart(), alone, 1e-11));
+  }
+}
+
 TEST_F(ImpactTest, ObliqueBounceOnASlopeHasTheSaltationMatrix) {
   const double angle = 0.4, e = 0.9, T = 0.3;
   const ModelPtr model = Slope(angle);
