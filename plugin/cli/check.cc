@@ -483,7 +483,7 @@ void AddCheckCommand(CLI::App& app, int* exit_code) {
   command->add_option("--eps", options->derivative.eps, "size of the nudges of step differences (default 1e-6)")
       ->check(NonNegative());
   command->add_option("--substeps", options->derivative.substeps, "engine steps of one control interval")
-      ->check(Positive());
+      ->check(CLI::Range(1, 100000));
   command->add_flag("--sensors,!--no-sensors", options->derivative.sensors, "also C and D (default: yes)");
   command->add_option("--tolerance", options->tolerance, "relative to each block's largest entry (default 1e-4)")
       ->check(Positive());

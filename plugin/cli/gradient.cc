@@ -452,7 +452,8 @@ Exit code: 0 agrees; 1 disagrees, none can be judged, or there is no gradient; 2
                     "also each knot's label: smooth or mode-crossing, and which switch");
   command->add_flag("--force", arguments->force, "replace the table or run that is there");
   command->add_flag("--no-plots", arguments->no_plots, "draw no pictures");
-  CLI::Option* no_save = command->add_flag("--no-save", arguments->no_save, "of a descent: save nothing");
+  CLI::Option* no_save =
+      command->add_flag("--no-save", arguments->no_save, "of a descent: save nothing")->excludes("--out");
   command->add_flag("--quiet", arguments->quiet, "no line for each iteration");
   command->callback([=] {
     for (const CLI::Option* option : {rate, iterations, no_save})

@@ -328,7 +328,7 @@ void AddMpcCommand(CLI::App& app, int* exit_code) {
   command->add_option("--out", a->out, "folder of the saved run")->check(Given());
   command->add_flag("--force", a->force, "replace the run that is there");
   command->add_flag("--no-plots", a->no_plots, "draw no pictures");
-  command->add_flag("--no-save", a->no_save, "save nothing");
+  command->add_flag("--no-save", a->no_save, "save nothing")->excludes("--out");
   command->footer(kMpcFooter);
   command->callback([a, exit_code] { *exit_code = RunMpcCommand(*a); });
 }

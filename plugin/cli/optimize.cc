@@ -561,7 +561,7 @@ void AddOptimizeCommand(CLI::App& app, int* exit_code) {
   command->add_option("--out", options->out, "folder of the saved run")->check(Given());
   command->add_flag("--force", options->force, "replace the run that is there");
   command->add_flag("--no-plots", options->no_plots, "draw no pictures");
-  command->add_flag("--no-save", options->no_save, "save nothing");
+  command->add_flag("--no-save", options->no_save, "save nothing")->excludes("--out");
   command->add_flag("--quiet", options->quiet, "no line for each iteration");
   command->footer(kOptimizeFooter);
   command->callback([options, exit_code] { *exit_code = RunOptimize(*options); });

@@ -204,7 +204,7 @@ Exit code: 0 a lower mean cost; 1 none; 2 bad input; 130 interrupted.)");
   command->add_option("--out", arguments->out, "folder of the saved run")->check(Given());
   command->add_flag("--force", arguments->force, "replace the run that is there");
   command->add_flag("--no-plots", arguments->no_plots, "draw no pictures");
-  command->add_flag("--no-save", arguments->no_save, "save nothing");
+  command->add_flag("--no-save", arguments->no_save, "save nothing")->excludes("--out");
   command->add_flag("--quiet", arguments->quiet, "no line for each iteration");
   command->callback([arguments, exit_code] { *exit_code = RunTrain(*arguments); });
 }

@@ -129,7 +129,10 @@ int Find(const CsvTable& table, const std::string& name) {
 std::istringstream Open(CsvTable* table) {
   std::error_code ignored;
   if (std::filesystem::is_directory(table->path, ignored)) {
-    table->path = (std::filesystem::path(table->path) / "trajectory.csv").string();
+    const std::string inside = (std::filesystem::path(table->path) / "trajectory.csv").string();
+    if (!std::filesystem::exists(inside, ignored))
+      throw Error(ErrorCode::kFile, fmt::format("folder '{}' is no saved run: it has no trajectory.csv", table->path));
+    table->path = inside;
   }
   return std::istringstream(ReadTextFile(table->path, "file"));
 }

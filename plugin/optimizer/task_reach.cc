@@ -165,6 +165,8 @@ PartGoal ReadPartGoal(const mjModel* model, const std::string& text) {
     const bool open = number == "_";
     if (open && goal.size != 3) FailGoal(text, "only places and directions can have an open component '_'");
     if (!open && !ParseNumber(number, &value)) FailGoal(text, fmt::format("'{}' is no number", number));
+    if (!(std::abs(value) <= mjMAXVAL))
+      FailGoal(text, fmt::format("{:g} is beyond what the engine takes, {:g}", value, mjMAXVAL));
     if (open) continue;
     goal.index.push_back(i);
     goal.values.push_back(value);
@@ -174,7 +176,28 @@ PartGoal ReadPartGoal(const mjModel* model, const std::string& text) {
   return goal;
 }
 
-bool IsKey(const std::string& goal) { return goal.find('=') == std::string::npos; }
+// a keyframe; a part without numbers is none
+bool IsKey(const mjModel* model, const std::string& goal) {
+  if (goal.find('=') != std::string::npos) return false;
+  const std::size_t colon = goal.find(':');
+  const bool part = colon != std::string::npos && mj_name2id(model, mjOBJ_KEY, goal.c_str()) < 0 &&
+                    std::any_of(std::begin(kGoalTypes), std::end(kGoalTypes),
+                                [&](mjtObj type) { return goal.substr(0, colon) == mju_type2Str(type); });
+  if (part) FailGoal(goal, "says no place: = and numbers are to follow the name");
+  return true;
+}
+
+// a keyframe has all joints already: another place for one of them would pull against it
+void CheckAgrees(const mjModel* model, const PartGoal& part, const std::string& key, const VectorXd& x) {
+  if (part.type != mjOBJ_JOINT || part.size != 1) return;
+  const double there = x[model->jnt_qposadr[part.id]], here = part.values[0];
+  if (std::abs(here - there) <= kDigits * std::max(1.0, std::abs(there))) return;
+  FailGoal(
+      fmt::format("joint:{}={:g}", part.name, here),
+      fmt::format("keyframe '{}', a goal too, has {:g} there; in a task file (costate task) the posture's weight can "
+                  "leave the joint out",
+                  key, there));
+}
 
 void SetNaturalWeights(pugi::xml_node cost, const VectorXd& natural, double running, double terminal) {
   const VectorXd inverse = natural.cwiseAbs2().cwiseInverse();
@@ -294,7 +317,7 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
   std::string key;
   std::vector<PartGoal> parts;
   for (const std::string& text : options.goals) {
-    if (!IsKey(text)) {
+    if (!IsKey(model, text)) {
       parts.push_back(ReadPartGoal(model, text));
       const auto same = [&](const PartGoal& part) { return part.CostName() == parts.back().CostName(); };
       if (std::any_of(parts.begin(), parts.end() - 1, same))
@@ -312,6 +335,9 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
   const std::string start_key = KeyName(options.start);
   const Start start = MakeStart(model, start_key);
   const KeyKnot goal = key.empty() ? KeyKnot() : KnotAtKey(model, key);
+  for (const PartGoal& part : parts) {
+    if (!key.empty()) CheckAgrees(model, part, key, goal.x);
+  }
   const bool keys_hold = !start_key.empty() && !key.empty() && !start.u.isZero(0) && !goal.u.isZero(0);
   std::vector<VectorXd> held{keys_hold ? start.u : HoldControl(task, start.x, start.context, start.u)};
   if (!key.empty()) held.push_back(keys_hold ? goal.u : HoldControl(task, goal.x, goal.context, goal.u));

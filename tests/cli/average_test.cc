@@ -40,7 +40,7 @@ TEST(CliAverage, AQuadraticLossHasAClosedForm) {
   std::string header, first;
   std::getline(table, header);
   std::getline(table, first);
-  EXPECT_TRUE(Has(header, "knot,time (s),\"ctrl[jet_x] exact\",\"ctrl[jet_x] first\""));
+  EXPECT_TRUE(Has(header, "knot,time (s),ctrl[jet_x] exact,ctrl[jet_x] first"));
   EXPECT_TRUE(Has(first, "0,0,0.045"));
 }
 
@@ -67,7 +67,7 @@ TEST(CliAverage, NoiseOnTheStartHasAClosedForm) {
   EXPECT_EQ(line, "start,exact,first,zeroth,combined");
   int rows = 0;
   while (std::getline(table, line)) {
-    const std::size_t comma = line.rfind("\",") + 1;
+    const std::size_t comma = line.find(',');
     double exact, first, zeroth;
     ASSERT_EQ(std::sscanf(line.c_str() + comma, ",%lf,%lf,%lf", &exact, &first, &zeroth), 3) << line;
     EXPECT_NEAR(exact, rows == 0 ? 1.5 : rows == 2 ? 4.5 : 0, 1e-9) << line;

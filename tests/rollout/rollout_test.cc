@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -276,6 +277,24 @@ TEST_F(ParallelFor, RunsEachJobOnceAndRethrowsTheFirstFailure) {
         what = error.what();
       }
       ASSERT_EQ(what, "31");
+    }
+  }
+}
+
+// Loops of few short jobs, in which workers wake up in time, too late or not at all; whoever has begun is waited for.
+TEST_F(ParallelFor, ShortLoopsEndWhenTheirJobsHaveEnded) {
+  ModelPtr model = LoadModelFromString(RolloutModels()[0].xml);
+  DataPtr start = MakeData(model.get());
+  for (int threads : {2, 3, 8}) {
+    Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, threads);
+    for (int loop = 0; loop < 2000; ++loop) {
+      const int n = loop % 7;
+      std::vector<int> count(static_cast<std::size_t>(n), 0);
+      simulator.ParallelFor(n, [&](int i, int) {
+        if (loop % 200 == i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        ++count[static_cast<std::size_t>(i)];
+      });
+      ASSERT_EQ(count, std::vector<int>(static_cast<std::size_t>(n), 1)) << loop << " of " << threads << " threads";
     }
   }
 }
