@@ -173,6 +173,8 @@ const SolveResult& IlqrSolver::Impl::Solve(ConstMatrixRef U, const IterationCall
 const SolveResult& IlqrSolver::Impl::Resolve(const Trajectory& reference, const std::vector<MatrixXd>& K,
                                              const IterationCallback& callback) {
   Begin();
+  // what a solve to its end has grown in vain says nothing of a motion that goes on
+  if (cold_ && regularization_.value() > options_.regularization_init) regularization_ = Regularization(options_);
   cold_ = false;
   if (unit_ == 0) unit_ = options_.cost_unit;
   if (StartFrom(reference, K)) {
@@ -551,7 +553,8 @@ void IlqrSolver::Impl::Judge(const IterationRecord& record) {
 // gains and gradient about the trajectory that is returned, with the least regularization that works
 void IlqrSolver::Impl::FinishPolicy() {
   if (!options_.final_policy || (stopped_ && !expanded_)) {
-    // K of the last step or, when nothing else is known, of the start; k is taken
+    // K of the model that promised no more, of the last step or, when nothing else is known, of the start; k is taken
+    if (result_.status == SolveStatus::kConverged && expanded_ && riccati_.ok) TakePolicy(&riccati_, &result_.policy);
     if (result_.policy.K.front().size() == 0) NoPolicy();
     result_.policy.k.setZero(simulator_.dims().nu, problem_.N);
     result_.policy.dx0.resize(0);

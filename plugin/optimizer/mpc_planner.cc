@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/extremes.h"
 #include "optimizer/lap.h"
 
 namespace costate {
@@ -24,6 +25,7 @@ MpcPlanner::MpcPlanner(const Task& task)
       model_(CopyModel(task.model.get())),
       cost_(task.cost.get()),
       constraints_(task),
+      simulator_(model_.get(), task.context, task.substeps, 1),
       data_(MakeData(task.model.get())) {
   const MpcOptions& mpc = task.mpc;
   if (mpc.timestep > 0) model_->opt.timestep = mpc.timestep;
@@ -128,6 +130,30 @@ void MpcPlanner::Place(double begin) {
   constraints_.PlacePlan(begin, knot_time_, N_);
 }
 
+// of the knots behind a plan's end under these controls
+double MpcPlanner::TailCost(const MpcPlan& last, const MatrixXd& U) {
+  if (!simulator_.Rollout(last.motion.X.rightCols(1), U, &tail_).ok()) return kInf;
+  double cost = 0;
+  for (int j = 0; j <= tail_.N(); ++j) {
+    KnotView knot = ViewKnot(tail_, j, knot_time_);
+    knot.t = N_ - tail_.N() + j;
+    knot.N = N_;
+    cost += problem().cost->Value(knot);
+  }
+  return std::isfinite(cost) ? cost : kInf;
+}
+
+// (M2) holds the last control behind the old plan's end; the guess's last one is better where it may be what keeps a
+// robot where that plan has led it
+void MpcPlanner::Extend(const MpcPlan& last, double begin) {
+  const double beyond = (begin + N_ * knot_time_ - last.end()) / knot_time_;
+  const int n = static_cast<int>(std::lround(beyond));
+  if (n < 1 || n >= N_) return;
+  simulator_.SetContext(context_);
+  const MatrixXd held = reference_.U.rightCols(n), guessed = task_.U_guess.rightCols(1).replicate(1, n);
+  if (TailCost(last, guessed) < TailCost(last, held)) reference_.U.rightCols(n) = guessed;
+}
+
 // x_ and context_ at `begin`, under the controls that act until then: eq. (M3)
 bool MpcPlanner::Predict(const MpcMeasurement& measured, double begin, const MpcPlanBook& book) {
   const mjModel* model = task_.model.get();
@@ -163,6 +189,7 @@ MpcPlanPtr MpcPlanner::Next(const MpcMeasurement& measured, double begin, const 
   Place(begin);
   const MpcPlan& last = book.At(begin);
   last.Shift(model_.get(), begin, N_, &reference_, &K_);
+  Extend(last, begin);
   if (constrained_) last.ShiftMultipliers(begin, N_, constraints_.stays_at_end(), &constrained_->augmented.lambda);
   const SolveResult& result = solver_->Resolve(reference_, K_);
   if (constrained_) UpdateMultipliers(result);

@@ -3,6 +3,7 @@
 #define COSTATE_OPTIMIZER_MPC_PLANNER_H_
 
 #include <costate/ilqr.h>
+#include <costate/rollout.h>
 #include <costate/task.h>
 
 #include <optional>
@@ -64,6 +65,8 @@ class MpcPlanner {
   void UpdateMultipliers(const SolveResult& result);
   void Place(double begin);
   Guess FirstGuess() const;
+  void Extend(const MpcPlan& last, double begin);
+  double TailCost(const MpcPlan& last, const MatrixXd& U);
   bool Predict(const MpcMeasurement& measured, double begin, const MpcPlanBook& book);
 
   const Task& task_;
@@ -74,9 +77,10 @@ class MpcPlanner {
   MpcConstraints constraints_;
   std::optional<ConstrainedLq> constrained_;  // cost_ within constraints_, where there are any
   std::unique_ptr<IlqrSolver> solver_;
-  DataPtr data_;  // of task.model: predicts
+  Simulator simulator_;  // of plans, one thread: goes on behind their ends
+  DataPtr data_;         // of task.model: predicts
   VectorXd x_, u_, none_, context_;
-  Trajectory reference_;
+  Trajectory reference_, tail_;
   std::vector<MatrixXd> K_;
   std::string reason_;
 };

@@ -164,11 +164,48 @@ TEST_F(Mpc, CompensatesTheDelayOfItsActions) {
 TEST_F(Mpc, FollowsItsPlansWithTheirFeedback) {
   Task task = CartPole(2);
   const int pole = mj_name2id(task.model.get(), mjOBJ_BODY, "pole");
-  const MpcSimulation simulation{.duration = 4,
-                                 .pushes = {{.body = pole, .force = {1, 0, 0}, .begin = 0.6, .end = 0.7}}};
+  const MpcSimulation simulation{.duration = 5,
+                                 .pushes = {{.body = pole, .force = {1, 0, 0}, .begin = 3.02, .end = 3.12}}};
   const double closed = RunMpc(task, simulation).cost_per_step;
   task.mpc.feedback = false;
-  EXPECT_GT(RunMpc(task, simulation).cost_per_step, 1.1 * closed);
+  EXPECT_GT(RunMpc(task, simulation).cost_per_step, 2 * closed);
+}
+
+// A robot on two wheels, which its motors hold upright: at rest nothing is left to plan, but the plan has its feedback,
+// and a push is answered by it. On its way a plan ends with a jolt that stops the wheels; the next one goes on behind
+// that with what holds the robot.
+constexpr char kSegway[] = R"(
+<mujoco model="segway"><option timestep="0.004"/>
+  <worldbody><geom name="floor" type="plane" size="10 10 .1"/>
+    <body name="base" pos="0 0 .1"><freejoint name="root"/><geom type="capsule" fromto="0 0 0 0 0 .6" size=".04" mass="4"/>
+      <geom type="box" pos="0 0 .55" size=".08 .12 .08" mass="3"/><site name="head" pos="0 0 .6"/>
+      <body pos="0 .2 0"><joint name="left" axis="0 1 0" damping=".01"/>
+        <geom type="cylinder" size=".1 .02" euler="90 0 0" mass=".6"/></body>
+      <body pos="0 -.2 0"><joint name="right" axis="0 1 0" damping=".01"/>
+        <geom type="cylinder" size=".1 .02" euler="90 0 0" mass=".6"/></body></body></worldbody>
+  <actuator><motor joint="left" ctrlrange="-6 6"/><motor joint="right" ctrlrange="-6 6"/></actuator>
+  <keyframe><key name="home" qpos="0 0 .1 1 0 0 0 0 0"/></keyframe></mujoco>)";
+
+TEST_F(Mpc, KeepsARobotOnTwoWheelsUprightWhenItIsPushed) {
+  const support::TemporaryFolder folder;
+  const std::string model = folder.Write("segway.xml", kSegway);
+  Task task = MakeReachTask(model, {.start = "home", .goals = {"home"}, .time = 1});
+  task.hopping = {};
+  const int base = mj_name2id(task.model.get(), mjOBJ_BODY, "base");
+  const MpcSimulation simulation{.duration = 1.5,
+                                 .pushes = {{.body = base, .force = {20, 0, 0}, .begin = 0.2, .end = 0.3}}};
+  const MpcResult result = RunMpc(task, simulation);
+  EXPECT_LT((result.trajectory.X.col(result.trajectory.N()) - task.x0).head(7).cwiseAbs().maxCoeff(), 0.02);
+}
+
+TEST_F(Mpc, GoesOnBehindThePlansEndByWhatCostsLess) {
+  const support::TemporaryFolder folder;
+  const std::string model = folder.Write("segway.xml", kSegway);
+  Task task = MakeReachTask(model, {.start = "home", .goals = {"site:head=1,_,.7"}, .time = 1});
+  task.hopping.rounds = 1;
+  const MpcResult result = RunMpc(task, {.duration = 3});
+  EXPECT_NEAR(result.trajectory.X(0, result.trajectory.N()), 1, 0.02);
+  EXPECT_NEAR(result.trajectory.X(2, result.trajectory.N()), 0.1, 0.02) << "upright";
 }
 
 // measured at 0.1 s, due at 0.12 s, there at 0.2 s: four intervals without the plan that was due

@@ -8,6 +8,9 @@
 #include <cmath>
 #include <limits>
 #include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "rollout/models.h"
 
