@@ -1,5 +1,7 @@
-// MuJoCo MPC's own tasks, from their home states, solved by iLQR on the same engine, as a task is by default and with
-// basin hopping: mean cost over its knots and time an iteration.
+// MuJoCo MPC's own tasks, from their home states, solved by iLQR on the same engine, as a task is by default (five
+// solves race, rounds of kicked ones follow a stall), as one solve alone, and with basin hopping from the guess on:
+// mean cost over its knots and time an iteration, in which several solves may be side by side; beside the peer's is
+// that of one.
 //   benchmark_mjpc TASKS [name …]
 // TASKS: the folder of its task files with the models that its build makes from dm_control's and the Menagerie's
 // (`cmake
@@ -64,7 +66,9 @@ struct Outcome {
   std::string status;
 };
 
-Outcome Solve(const costate::Task& task, int threads, double peer_cost, bool hopping) {
+enum class Way { kDefault, kHopping, kAlone };  // with a race and rounds of kicks, from the guess on, without either
+
+Outcome Solve(const costate::Task& task, int threads, double peer_cost, Way way) {
   // with one thread the processor's time, which other programs on the machine do not lengthen
   const auto now_of = [threads] {
     if (threads == 1) return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
@@ -93,10 +97,11 @@ Outcome Solve(const costate::Task& task, int threads, double peer_cost, bool hop
     return true;
   };
   const costate::Problem problem = task.ToProblem();
-  const costate::BasinHoppingOptions kicks =
-      hopping ? costate::BasinHoppingOptions{.rounds = options.iterations} : task.hopping;
+  costate::BasinHoppingOptions kicks = task.hopping;
+  if (way == Way::kHopping) kicks = {.rounds = options.iterations};
   const costate::SolveResult result =
-      costate::SolveBasinHopping(problem, task.ToGuess(), options, kicks, observe).result;
+      way == Way::kAlone ? costate::Solve(problem, task.ToGuess(), options, observe)
+                         : costate::SolveBasinHopping(problem, task.ToGuess(), options, kicks, observe).result;
   outcome.initial = result.initial_cost;
   outcome.status = result.message;
   return outcome;
@@ -134,13 +139,16 @@ void PrintTime(const char* name, const Outcome& outcome, const PeerTask& peer) {
 
 void Print(const costate::Task& task, const PeerTask& peer) {
   const double goal = peer.cost[3] + peer.rounding;
-  const Outcome one = Solve(task, 1, goal, false), two = Solve(task, 2, goal, false);
-  const Outcome hop = Solve(task, 1, goal, true), hop2 = Solve(task, 2, goal, true);
+  const Outcome one = Solve(task, 1, goal, Way::kDefault), two = Solve(task, 2, goal, Way::kDefault);
+  const Outcome hop = Solve(task, 1, goal, Way::kHopping), hop2 = Solve(task, 2, goal, Way::kHopping);
+  const Outcome alone = Solve(task, 1, goal, Way::kAlone), alone2 = Solve(task, 2, goal, Way::kAlone);
   const double n = std::max<double>(1, static_cast<double>(one.seconds.size()));
-  const double ms = 1e3 * Median(one.seconds), ms2 = 1e3 * Median(two.seconds);
+  const double ms = 1e3 * Median(alone.seconds), ms2 = 1e3 * Median(alone2.seconds);
   fmt::print("{} ({} knots of {:g} s), of the guess {:.6g}; {}\n", peer.name, task.N + 1, task.model->opt.timestep,
              one.initial, one.status);
-  fmt::print("  {:10}{} {:>8.3g} {:>8.3g}\n", "Costate", Costs(one.cost), ms, ms2);
+  fmt::print("  {:10}{} {:>8.3g} {:>8.3g}\n", "Costate", Costs(one.cost), 1e3 * Median(one.seconds),
+             1e3 * Median(two.seconds));
+  fmt::print("  {:10}{} {:>8.3g} {:>8.3g}\n", "alone", Costs(alone.cost), ms, ms2);
   fmt::print("  {:10}{} {:>8.3g} {:>8.3g}   mean {:.3g} and {:.3g}\n", "hopping", Costs(hop.cost),
              1e3 * Median(hop.seconds), 1e3 * Median(hop2.seconds), 1e3 * Mean(hop.seconds), 1e3 * Mean(hop2.seconds));
   if (peer.cost[0] > 0) {
