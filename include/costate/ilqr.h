@@ -64,7 +64,7 @@ struct IlqrOptions {
   /// refuse it.
   double seconds = std::numeric_limits<double>::infinity();
   /// Gains and gradient about the motion that is returned; false: those with which it was found, one derivative
-  /// cheaper.
+  /// cheaper, where nothing was left to gain those about it.
   bool final_policy = true;
   bool regularization_sweep = true;  ///< search over regularizations where steps are short
   bool long_steps = true;            ///< search beyond the whole step where it gains much
