@@ -65,6 +65,13 @@ constexpr double kMuchCheaper = 0.5;
 constexpr int kBackSolves = 6, kBackMost = 200;  // iterations: times those of a solve, at most of so long a one
 constexpr int kBackStream = 1 << 16;             // of random numbers: none of the other rounds'
 
+// what a solve of a round begins from
+enum class Origin { kGuess, kKicked, kSampled, kPeriodic, kPlain };
+struct Beginning {
+  Guess guess;
+  Origin origin = Origin::kGuess;
+};
+
 // n of (B1): at each knot by itself, which bodies hardly follow, or slow, straight between few values
 MatrixXd Kick(Eigen::Index nu, Eigen::Index N, bool slow, SampleStream* stream) {
   MatrixXd values(nu, slow ? kPieces + 1 : N);
@@ -122,11 +129,11 @@ class BasinHopping {
     return costate::MeritOf(violation, cost, constrained_.tolerance);
   }
   Merit MeritOf(const SolveResult& result) const { return costate::MeritOf(result, constrained_.tolerance); }
-  std::vector<Guess> Kicked(int round) const;
+  std::vector<Beginning> Kicked(int round) const;
   IlqrOptions OptionsOf(int round, int i) const;
   using SideSolver = std::function<SolveResult(int i, int threads, const IterationCallback& meet)>;
   std::vector<SolveResult> SideBySide(int width, const SideSolver& solver);
-  void Round(const std::vector<Guess>& guesses, int iterations, double tolerance, int round, bool sampled = false);
+  void Round(const std::vector<Beginning>& beginnings, int iterations, double tolerance, int round);
   SamplingResult Sample(const Problem& problem, const MatrixXd& U, SamplingOptions options);
   std::optional<Guess> Sampled();
   std::optional<Guess> Periodic(int round);
@@ -140,7 +147,8 @@ class BasinHopping {
   void SayBack(const SolveResult& before, int rounds);
   void Follow(Lockstep* lockstep);
   void DropSlower(const std::vector<IterationRecord>& records, std::vector<char>* go) const;
-  bool Take(std::vector<SolveResult>* results, BasinHoppingRound* round);
+  std::size_t Best(const std::vector<SolveResult>& results) const;
+  bool Take(SolveResult* best, BasinHoppingRound* round);
   void LookForCheaper(const std::vector<SolveResult>& results);
   void SayInfeasible();
   bool IsEnough() const { return hopping_.after_stall && !IsStuck(problem_, out_.result); }
@@ -165,18 +173,18 @@ class BasinHopping {
   std::vector<SolveResult> cheaper_;  // of the rounds of kicks, where they miss constraints
 };
 
-std::vector<Guess> BasinHopping::Kicked(int round) const {
+std::vector<Beginning> BasinHopping::Kicked(int round) const {
   const VectorXd unit = KickUnits(problem_);
-  std::vector<Guess> guesses(static_cast<std::size_t>(hopping_.width));
+  std::vector<Beginning> kicked(static_cast<std::size_t>(hopping_.width), {{}, Origin::kKicked});
   for (int i = 0; i < hopping_.width; ++i) {
     SampleStream stream(hopping_.seed, round, i);
     const double size = hopping_.size * std::pow(kNextKick, i / 2);
     const MatrixXd& best = out_.result.trajectory.U;
     const MatrixXd U = best + size * (unit.asDiagonal() * Kick(best.rows(), best.cols(), i % 2 == 0, &stream));
-    guesses[static_cast<std::size_t>(i)].U =
+    kicked[static_cast<std::size_t>(i)].guess.U =
         U.cwiseMax(problem_.u_lower.replicate(1, U.cols())).cwiseMin(problem_.u_upper.replicate(1, U.cols()));
   }
-  return guesses;
+  return kicked;
 }
 
 // how the i-th solve of a round is made; as the user says the last round, and the first where others follow a stall
@@ -231,23 +239,22 @@ void BasinHopping::DropSlower(const std::vector<IterationRecord>& records, std::
   for (std::size_t i = (order.size() + 1) / 2; i < order.size(); ++i) (*go)[order[i]] = false;
 }
 
-// the best of the round where it is the best of all; the last one where it is no worse
-bool BasinHopping::Take(std::vector<SolveResult>* results, BasinHoppingRound* round) {
+std::size_t BasinHopping::Best(const std::vector<SolveResult>& results) const {
   const auto best =
-      std::min_element(results->begin(), results->end(),
+      std::min_element(results.begin(), results.end(),
                        [this](const SolveResult& a, const SolveResult& b) { return MeritOf(a) < MeritOf(b); });
+  return static_cast<std::size_t>(best - results.begin());
+}
+
+// the best of the round where it is the best of all; the last one where it is no worse
+bool BasinHopping::Take(SolveResult* best, BasinHoppingRound* round) {
   round->cost = best->cost;
   round->violation = best->status == SolveStatus::kDiverged ? kInf : best->violation;
-  const bool kicked = best - results->begin() < hopping_.width;
-  round->periodic = round->periodic && !kicked && !(round->plain && best + 1 == results->end());
-  round->plain = round->plain && best + 1 == results->end();
   const bool first = round->number == 0, last = round->last;
   if (!first && (last ? MeritOf(out_.result) < MeritOf(*best) : MeritOf(out_.result) <= MeritOf(*best))) {
     if (last && best->status == SolveStatus::kInfeasible) SayInfeasible();
     return false;
   }
-  if (halfway_ > 0 && best != results->begin() && results->front().status != SolveStatus::kDiverged)
-    plain_ = std::move(results->front().state);
   if (!first) {
     best->initial_cost = out_.result.initial_cost;
     best->guess_scale = out_.result.guess_scale;
@@ -341,7 +348,7 @@ bool BasinHopping::IsUntouched() const {
   return IsStuckAtGuess(out_.result) || !UntouchedTerms(problem_, out_.result.trajectory).empty();
 }
 
-void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, double tolerance, int round, bool sampled) {
+void BasinHopping::Round(const std::vector<Beginning>& beginnings, int iterations, double tolerance, int round) {
   // from the best motion's controls, hence from its start
   Problem problem = problem_;
   const bool follows = out_.result.trajectory.N() > 0;
@@ -350,10 +357,12 @@ void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, doub
 
   const int most = std::min(iterations, Left()), longest = std::max(most, Left() - hopping_.iterations);
   const auto solve = [&](int i, int threads, const IterationCallback& meet) {
-    const bool plain = round > 0 && guesses[static_cast<std::size_t>(i)].state;
-    IlqrOptions options = sampled ? options_
-                          : plain ? OptionsOf(0, 0)
-                                  : OptionsOf(round, round > 0 ? i % hopping_.width : i);
+    const auto& [guess, origin] = beginnings[static_cast<std::size_t>(i)];
+    const bool plain = origin == Origin::kPlain;
+    IlqrOptions options = plain                         ? OptionsOf(0, 0)
+                          : origin == Origin::kSampled  ? options_
+                          : origin == Origin::kPeriodic ? OptionsOf(round, 0)
+                                                        : OptionsOf(round, i);
     options.threads = threads;
     options.iterations = plain ? longest : most;
     options.tolerance = plain ? options_.tolerance : tolerance;
@@ -361,20 +370,22 @@ void BasinHopping::Round(const std::vector<Guess>& guesses, int iterations, doub
     // those of a motion that no step betters have grown without bound
     const bool astray = out_.result.status == SolveStatus::kInfeasible;
     if (!out_.result.multipliers.empty() && !astray) constrained.multipliers = out_.result.multipliers;
-    return Solve(problem, guesses[static_cast<std::size_t>(i)], options, meet, constrained);
+    return Solve(problem, guess, options, meet, constrained);
   };
 
   const int before = static_cast<int>(iterations_.size());
-  std::vector<SolveResult> results = SideBySide(static_cast<int>(guesses.size()), solve);
-  BasinHoppingRound done{
-      .number = round,
-      .iterations = static_cast<int>(iterations_.size()) - before,
-      .last = round > rounds_,
-      .sampled = sampled,
-      .periodic = round > 0 && std::ssize(guesses) > hopping_.width && !guesses[hopping_.width].state,
-      .plain = round > 0 && guesses.back().state};
+  std::vector<SolveResult> results = SideBySide(static_cast<int>(beginnings.size()), solve);
+  const std::size_t best = Best(results);
+  const Origin origin = beginnings[best].origin;
+  BasinHoppingRound done{.number = round,
+                         .iterations = static_cast<int>(iterations_.size()) - before,
+                         .last = round > rounds_,
+                         .sampled = origin == Origin::kSampled,
+                         .periodic = origin == Origin::kPeriodic,
+                         .plain = origin == Origin::kPlain};
   if (round > 0 && !done.last) LookForCheaper(results);
-  done.better = Take(&results, &done);
+  if (halfway_ > 0 && best > 0 && results[0].status != SolveStatus::kDiverged) plain_ = std::move(results[0].state);
+  done.better = Take(&results[best], &done);
   if (round > 0 || !hopping_.after_stall) return Tell(done);
   first_ = done;
 }
@@ -466,7 +477,7 @@ int BasinHopping::GoBack(const std::vector<SolveResult>& starts, const SolveResu
     std::vector<SolveResult> results = SideBySide(kBackWidth, solve);
     BasinHoppingRound told{
         .number = rounds_ + 1 + round, .iterations = static_cast<int>(iterations_.size()) - iterations, .back = true};
-    const bool taken = Take(&results, &told);
+    const bool taken = Take(&results[Best(results)], &told);
     told.better = taken && MeritOf(told.violation, told.cost) < MeritOf(before.violation, before.cost);
     Tell(told);
     if (kept) {
@@ -504,16 +515,16 @@ void BasinHopping::Tell(const BasinHoppingRound& done) {
 // one solve; where it races, the one that leads after the first iterations
 void BasinHopping::SolvePlainly(const Guess& guess) {
   if (guess.state || !Races(problem_.model, problem_.N, options_, hopping_))
-    return Round({guess}, options_.iterations, options_.tolerance, 0);
+    return Round({{guess}}, options_.iterations, options_.tolerance, 0);
   halfway_ = (hopping_.race + 1) / 2;
-  Round(std::vector<Guess>(1 + std::size(kRacers), guess), hopping_.race, options_.tolerance, 0);
+  Round(std::vector<Beginning>(1 + std::size(kRacers), {guess}), hopping_.race, options_.tolerance, 0);
   halfway_ = 0;
   const SolveStatus status = out_.result.status;  // interrupted is what led halfway, too
   const bool over = status != SolveStatus::kIterationLimit && status != SolveStatus::kInterrupted;
   if (over || interrupted_ || Left() == 0) return;
   SolveResult led = out_.result;
   const int raced = static_cast<int>(iterations_.size());
-  Round({{{}, led.state.U, &led.state}}, options_.iterations, options_.tolerance, 0);
+  Round({{{{}, led.state.U, &led.state}}}, options_.iterations, options_.tolerance, 0);
   const SolveResult& then = out_.result;
   if (MeritOf(led.violation, led.cost) < MeritOf(then.violation, then.cost)) {  // it went on from a last iterate
     const bool kept = led.violation <= constrained_.tolerance;
@@ -542,8 +553,8 @@ BasinHoppingResult BasinHopping::Run(const Guess& guess) {
   } else {
     // one more by the other rule, which multiple shooting has not
     const int further = options_.type == SolverType::kIlqr ? 1 : 0;
-    std::vector<Guess> first(static_cast<std::size_t>(hopping_.width + further), guess);
-    for (std::size_t i = 1; i < first.size(); ++i) first[i].state = nullptr;
+    std::vector<Beginning> first(static_cast<std::size_t>(hopping_.width + further), {guess});
+    for (std::size_t i = 1; i < first.size(); ++i) first[i].guess.state = nullptr;
     Round(first, options_.iterations, tolerance, 0);
   }
   return Hop(tolerance);
@@ -568,22 +579,24 @@ BasinHoppingResult BasinHopping::Hop(double tolerance) {
   int round = 1;
   const bool moves = out_.result.status != SolveStatus::kDiverged;
   for (; round <= rounds_ && moves && Left() > kept && !interrupted_; ++round) {
-    const std::optional<Guess> sampled = round == hopping_.rounds + 1 && IsUntouched() ? Sampled() : std::nullopt;
+    std::optional<Guess> sampled = round == hopping_.rounds + 1 && IsUntouched() ? Sampled() : std::nullopt;
     if (sampled) {
-      Round({*sampled}, Left() - kept, tolerance, round, true);
+      Round({{std::move(*sampled), Origin::kSampled}}, Left() - kept, tolerance, round);
     } else {
-      std::vector<Guess> guesses = Kicked(round);
+      std::vector<Beginning> beginnings = Kicked(round);
       if (round == 1 || out_.rounds.back().periodic) {
-        if (std::optional<Guess> periodic = Periodic(round)) guesses.push_back(std::move(*periodic));
+        std::optional<Guess> periodic = Periodic(round);
+        if (periodic) beginnings.push_back({std::move(*periodic), Origin::kPeriodic});
       }
-      if (round == 1 && plain_.U.size() > 0 && !HasFreeStart(problem_)) guesses.push_back({{}, plain_.U, &plain_});
-      Round(guesses, std::min(hopping_.iterations, Left() - kept), tolerance, round);
+      if (round == 1 && plain_.U.size() > 0 && !HasFreeStart(problem_))
+        beginnings.push_back({{{}, plain_.U, &plain_}, Origin::kPlain});
+      Round(beginnings, std::min(hopping_.iterations, Left() - kept), tolerance, round);
     }
     if (round == rounds_ && rounds_ < kMoreRounds * hopping_.rounds && IsWorthAnother()) ++rounds_;
   }
   const bool all = round > rounds_;
   if (moves && Left() > 0 && !interrupted_ && finish) {
-    Round({{{}, out_.result.trajectory.U}}, options_.iterations, options_.tolerance, rounds_ + 1);
+    Round({{{{}, out_.result.trajectory.U}}}, options_.iterations, options_.tolerance, rounds_ + 1);
   }
 
   int better = 0;

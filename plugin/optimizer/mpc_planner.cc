@@ -25,7 +25,6 @@ MpcPlanner::MpcPlanner(const Task& task)
       model_(CopyModel(task.model.get())),
       cost_(task.cost.get()),
       constraints_(task),
-      simulator_(model_.get(), task.context, task.substeps, 1),
       data_(MakeData(task.model.get())) {
   const MpcOptions& mpc = task.mpc;
   if (mpc.timestep > 0) model_->opt.timestep = mpc.timestep;
@@ -47,6 +46,7 @@ MpcPlanner::MpcPlanner(const Task& task)
   options.regularization_sweep = options.long_steps = false;
   options.line_search_steps = std::min(options.line_search_steps, kLineSearchSteps);
   solver_ = std::make_unique<IlqrSolver>(problem, options);
+  simulator_ = std::make_unique<Simulator>(model_.get(), task.context, task.substeps, 1);
   if (constrained_) {
     solver_->SetLqSolver([this](LqProblem* lq, double regularization, RiccatiResult* out) {
       constrained_->Solve(lq, regularization, out);
@@ -132,7 +132,7 @@ void MpcPlanner::Place(double begin) {
 
 // of the knots behind a plan's end under these controls
 double MpcPlanner::TailCost(const MpcPlan& last, const MatrixXd& U) {
-  if (!simulator_.Rollout(last.motion.X.rightCols(1), U, &tail_).ok()) return kInf;
+  if (!simulator_->Rollout(last.motion.X.rightCols(1), U, &tail_).ok()) return kInf;
   double cost = 0;
   for (int j = 0; j <= tail_.N(); ++j) {
     KnotView knot = ViewKnot(tail_, j, knot_time_);
@@ -146,10 +146,9 @@ double MpcPlanner::TailCost(const MpcPlan& last, const MatrixXd& U) {
 // (M2) holds the last control behind the old plan's end; the guess's last one is better where it may be what keeps a
 // robot where that plan has led it
 void MpcPlanner::Extend(const MpcPlan& last, double begin) {
-  const double beyond = (begin + N_ * knot_time_ - last.end()) / knot_time_;
-  const int n = static_cast<int>(std::lround(beyond));
+  const int n = static_cast<int>(std::lround((begin + N_ * knot_time_ - last.end()) / knot_time_));
   if (n < 1 || n >= N_) return;
-  simulator_.SetContext(context_);
+  simulator_->SetContext(context_);
   const MatrixXd held = reference_.U.rightCols(n), guessed = task_.U_guess.rightCols(1).replicate(1, n);
   if (TailCost(last, guessed) < TailCost(last, held)) reference_.U.rightCols(n) = guessed;
 }
@@ -189,8 +188,8 @@ MpcPlanPtr MpcPlanner::Next(const MpcMeasurement& measured, double begin, const 
   Place(begin);
   const MpcPlan& last = book.At(begin);
   last.Shift(model_.get(), begin, N_, &reference_, &K_);
-  Extend(last, begin);
   if (constrained_) last.ShiftMultipliers(begin, N_, constraints_.stays_at_end(), &constrained_->augmented.lambda);
+  Extend(last, begin);
   const SolveResult& result = solver_->Resolve(reference_, K_);
   if (constrained_) UpdateMultipliers(result);
   return Take(begin, result);

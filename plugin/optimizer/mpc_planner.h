@@ -77,8 +77,8 @@ class MpcPlanner {
   MpcConstraints constraints_;
   std::optional<ConstrainedLq> constrained_;  // cost_ within constraints_, where there are any
   std::unique_ptr<IlqrSolver> solver_;
-  Simulator simulator_;  // of plans, one thread: goes on behind their ends
-  DataPtr data_;         // of task.model: predicts
+  std::unique_ptr<Simulator> simulator_;  // of plans, one thread: goes on behind their ends
+  DataPtr data_;                          // of task.model: predicts
   VectorXd x_, u_, none_, context_;
   Trajectory reference_, tail_;
   std::vector<MatrixXd> K_;

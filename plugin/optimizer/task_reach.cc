@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <pugixml.hpp>
 
 #include "core/number.h"
@@ -116,13 +117,19 @@ void CheckInReach(const mjModel* model, const PartGoal& goal, const std::string&
     FailGoal(text, fmt::format("a direction has length 1, {} {:g}", whole ? "this one" : "its given part has", length));
 }
 
+std::optional<mjtObj> GoalType(const std::string& word) {
+  for (const mjtObj type : kGoalTypes) {
+    if (word == mju_type2Str(type)) return type;
+  }
+  return std::nullopt;
+}
+
 PartGoal ReadPartGoal(const mjModel* model, const std::string& text) {
   PartGoal goal;
   const std::size_t equals = text.rfind('='), colon = text.find(':');
   const std::string word = text.substr(0, std::min(colon, equals));
-  const auto type = std::find_if(std::begin(kGoalTypes), std::end(kGoalTypes),
-                                 [&](mjtObj candidate) { return word == mju_type2Str(candidate); });
-  if (type == std::end(kGoalTypes) || colon == std::string::npos || colon > equals)
+  const std::optional<mjtObj> type = GoalType(word);
+  if (!type || colon == std::string::npos || equals == std::string::npos || colon > equals)
     FailGoal(text, "expected a keyframe, or joint:, body:, site: or geom: with a name, = and numbers");
   goal.type = *type;
   goal.name = text.substr(colon + 1, equals - colon - 1);
@@ -176,15 +183,12 @@ PartGoal ReadPartGoal(const mjModel* model, const std::string& text) {
   return goal;
 }
 
-// a keyframe; a part without numbers is none
+// a part without numbers is none
 bool IsKey(const mjModel* model, const std::string& goal) {
   if (goal.find('=') != std::string::npos) return false;
   const std::size_t colon = goal.find(':');
-  const bool part = colon != std::string::npos && mj_name2id(model, mjOBJ_KEY, goal.c_str()) < 0 &&
-                    std::any_of(std::begin(kGoalTypes), std::end(kGoalTypes),
-                                [&](mjtObj type) { return goal.substr(0, colon) == mju_type2Str(type); });
-  if (part) FailGoal(goal, "says no place: = and numbers are to follow the name");
-  return true;
+  return colon == std::string::npos || !GoalType(goal.substr(0, colon)) ||
+         mj_name2id(model, mjOBJ_KEY, goal.c_str()) >= 0;
 }
 
 // a keyframe has all joints already: another place for one of them would pull against it

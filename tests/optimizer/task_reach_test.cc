@@ -311,7 +311,8 @@ TEST_F(Reach, RefusesGoalsThatAreNotUnderstood) {
   refuses("joint:neck=1", "has 1 number, expected 4");
   refuses("tip=1", "expected a keyframe, or joint:");
   refuses("tendon:cord=1", "expected a keyframe, or joint:");
-  refuses("joint:shoulder", "goal 'joint:shoulder': says no place: = and numbers are to follow the name");
+  refuses("joint:shoulder",
+          "goal 'joint:shoulder': expected a keyframe, or joint:, body:, site: or geom: with a name, = and numbers");
   refuses("site:tip=1e300,0,0", "1e+300 is beyond what the engine takes, 1e+10");
   EXPECT_ERROR(MakeReachTask(kReachZoo, {.goals = {"home", "joint:shoulder=1"}}), ErrorCode::kInvalidArgument,
                "goal 'joint:shoulder=1': keyframe 'home', a goal too, has 0 there");
