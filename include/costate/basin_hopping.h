@@ -35,6 +35,10 @@ struct BasinHoppingOptions {
   /// would take more than 128 MiB. 0: it is one from the start. Where another one has led, the first of the five, which
   /// is the solve as it is set, goes on beside the first round of kicks.
   int race = 10;
+  /// With after_stall, where terms of a tenth of the cost or more have no slope by any control: the first round has up
+  /// to four solves more, which lead the robot's last links to the body that those terms hang on and then go on by the
+  /// cost itself; but from a free start, and where their linear-quadratic problems would take more than 128 MiB.
+  bool touch = true;
   /// Where anything may touch and after all rounds (1 or more) the best motion misses constraints, or kicked ones of
   /// less than half its cost do: up to 16 rounds more of four solves, of six times options.iterations together (at most
   /// 1200), that leave the cost aside for a motion near those that keeps the constraints, and then go from one such
@@ -53,6 +57,7 @@ struct BasinHoppingRound {
   bool sampled = false;   ///< from sampled controls, not from kicked ones
   bool periodic = false;  ///< its best motion began at periodic controls
   bool plain = false;     ///< its best motion is that of the solve as it is set, which had not led the race
+  bool touching = false;  ///< its best motion was led to what nothing had touched
   bool back = false;      ///< back within constraints, behind the last solve
 };
 

@@ -186,6 +186,7 @@ TaskCallbacks TellingCallbacks(const Task& task, const OptimizeOptions& options,
                                                  : fmt::format("round {}{}", round.number,
                                                           round.sampled    ? ", from sampled controls"
                                                                : round.periodic ? ", from periodic controls"
+                                                               : round.touching ? ", led to contact"
                                                                : round.plain    ? ", the plain solve"
                                                                                 : ""),
                                round.cost, missed, verdict));

@@ -23,6 +23,7 @@
 #include "optimizer/near_cost.h"
 #include "optimizer/solver_checks.h"
 #include "optimizer/stuck.h"
+#include "optimizer/touch.h"
 #include "optimizer/violation_text.h"
 
 namespace costate {
@@ -66,10 +67,11 @@ constexpr int kBackSolves = 6, kBackMost = 200;  // iterations: times those of a
 constexpr int kBackStream = 1 << 16;             // of random numbers: none of the other rounds'
 
 // what a solve of a round begins from
-enum class Origin { kGuess, kKicked, kSampled, kPeriodic, kPlain };
+enum class Origin { kGuess, kKicked, kSampled, kPeriodic, kPlain, kTouching };
 struct Beginning {
   Guess guess;
   Origin origin = Origin::kGuess;
+  TouchPlan touch{};  // of kTouching
 };
 
 // n of (B1): at each knot by itself, which bodies hardly follow, or slow, straight between few values
@@ -137,6 +139,7 @@ class BasinHopping {
   SamplingResult Sample(const Problem& problem, const MatrixXd& U, SamplingOptions options);
   std::optional<Guess> Sampled();
   std::optional<Guess> Periodic(int round);
+  std::vector<Beginning> Touching() const;
   bool IsConstrained() const { return problem_.constraints && problem_.constraints->size() > 0; }
   bool IsUntouched() const;
   bool IsMissed() const;
@@ -344,6 +347,17 @@ std::optional<Guess> BasinHopping::Periodic(int round) {
   return Guess{{}, std::move(sampled.U)};
 }
 
+// What the cost is about is out of touch: a hand is led there.
+std::vector<Beginning> BasinHopping::Touching() const {
+  std::vector<Beginning> touching;
+  const bool may =
+      hopping_.after_stall && hopping_.touch && !HasFreeStart(problem_) && FitSideBySide(problem_.model, problem_.N);
+  if (!may || !CanHaveContacts(problem_.model)) return touching;
+  for (TouchPlan& plan : PlanTouches(problem_, out_.result.trajectory))
+    touching.push_back({{{}, out_.result.trajectory.U}, Origin::kTouching, std::move(plan)});
+  return touching;
+}
+
 bool BasinHopping::IsUntouched() const {
   return IsStuckAtGuess(out_.result) || !UntouchedTerms(problem_, out_.result.trajectory).empty();
 }
@@ -357,19 +371,25 @@ void BasinHopping::Round(const std::vector<Beginning>& beginnings, int iteration
 
   const int most = std::min(iterations, Left()), longest = std::max(most, Left() - hopping_.iterations);
   const auto solve = [&](int i, int threads, const IterationCallback& meet) {
-    const auto& [guess, origin] = beginnings[static_cast<std::size_t>(i)];
-    const bool plain = origin == Origin::kPlain;
+    const auto& [guess, origin, touch] = beginnings[static_cast<std::size_t>(i)];
+    const bool plain = origin == Origin::kPlain, touches = origin == Origin::kTouching;
     IlqrOptions options = plain                         ? OptionsOf(0, 0)
                           : origin == Origin::kSampled  ? options_
                           : origin == Origin::kPeriodic ? OptionsOf(round, 0)
+                          : touches                     ? OptionsOf(round, i % 2)
                                                         : OptionsOf(round, i);
+    if (touches) {
+      options.regularization_sweep = options_.regularization_sweep;
+      options.line_search_steps = options_.line_search_steps;
+    }
     options.threads = threads;
-    options.iterations = plain ? longest : most;
+    options.iterations = plain || touches ? longest : most;
     options.tolerance = plain ? options_.tolerance : tolerance;
     ConstrainedOptions constrained = constrained_;
     // those of a motion that no step betters have grown without bound
     const bool astray = out_.result.status == SolveStatus::kInfeasible;
     if (!out_.result.multipliers.empty() && !astray) constrained.multipliers = out_.result.multipliers;
+    if (touches) return SolveTouching(problem, touch, out_.result.trajectory, options, constrained, meet);
     return Solve(problem, guess, options, meet, constrained);
   };
 
@@ -382,7 +402,8 @@ void BasinHopping::Round(const std::vector<Beginning>& beginnings, int iteration
                          .last = round > rounds_,
                          .sampled = origin == Origin::kSampled,
                          .periodic = origin == Origin::kPeriodic,
-                         .plain = origin == Origin::kPlain};
+                         .plain = origin == Origin::kPlain,
+                         .touching = origin == Origin::kTouching};
   if (round > 0 && !done.last) LookForCheaper(results);
   if (halfway_ > 0 && best > 0 && results[0].status != SolveStatus::kDiverged) plain_ = std::move(results[0].state);
   done.better = Take(&results[best], &done);
@@ -590,6 +611,7 @@ BasinHoppingResult BasinHopping::Hop(double tolerance) {
       }
       if (round == 1 && plain_.U.size() > 0 && !HasFreeStart(problem_))
         beginnings.push_back({{{}, plain_.U, &plain_}, Origin::kPlain});
+      if (round == 1) std::ranges::move(Touching(), std::back_inserter(beginnings));
       Round(beginnings, std::min(hopping_.iterations, Left() - kept), tolerance, round);
     }
     if (round == rounds_ && rounds_ < kMoreRounds * hopping_.rounds && IsWorthAnother()) ++rounds_;

@@ -14,10 +14,7 @@ namespace {
 
 constexpr double kShare = 0.1;  // of the cost: smaller terms may well be left as they are
 
-double LargestSlope(const Problem& problem, const Trajectory& motion, const Loss& loss, Adjoint* adjoint) {
-  RolloutGradient gradient;
-  adjoint->Gradient(motion.X.col(0), motion.U, loss, {}, &gradient);
-  if (!gradient.status.ok()) return kInf;
+double LargestSlope(const Problem& problem, const RolloutGradient& gradient) {
   double largest = (KickUnits(problem).asDiagonal() * gradient.U).cwiseAbs().maxCoeff();
   for (const int entry : problem.free_start.entries) largest = std::max(largest, std::abs(gradient.x0[entry]));
   return largest;
@@ -25,25 +22,34 @@ double LargestSlope(const Problem& problem, const Trajectory& motion, const Loss
 
 }  // namespace
 
-std::vector<std::string> UntouchedTerms(const Problem& problem, const Trajectory& motion, double slope) {
+Untouched FindUntouched(const Problem& problem, const Trajectory& motion, double slope) {
   const auto* cost = dynamic_cast<const ResidualCost*>(problem.cost);
   if (!cost || motion.N() == 0) return {};
   const std::vector<CostTermValue> values = cost->Terms(motion);
   double total = 0;
   for (const CostTermValue& term : values) total += std::abs(term.value);
-  std::vector<std::string> untouched;
+  Untouched untouched;
   try {
     Adjoint adjoint(problem.model, problem.context, problem.substeps);
+    RolloutGradient gradient;
     for (std::size_t i = 0; i < values.size(); ++i) {
       const double value = std::abs(values[i].value);
       if (!std::isfinite(value) || value == 0 || value < kShare * total) continue;
       const ResidualCost alone(problem.model, {cost->terms()[i]}, cost->scale());
-      if (LargestSlope(problem, motion, alone, &adjoint) <= slope * value) untouched.push_back(values[i].name);
+      adjoint.Gradient(motion.X.col(0), motion.U, alone, {}, &gradient);
+      if (!gradient.status.ok() || LargestSlope(problem, gradient) > slope * value) continue;
+      untouched.terms.push_back(values[i].name);
+      untouched.cost += value;
+      untouched.slope = untouched.terms.size() == 1 ? gradient.x0 : VectorXd(untouched.slope + gradient.x0);
     }
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kUnsupported) throw;
   }
   return untouched;
+}
+
+std::vector<std::string> UntouchedTerms(const Problem& problem, const Trajectory& motion, double slope) {
+  return FindUntouched(problem, motion, slope).terms;
 }
 
 }  // namespace costate

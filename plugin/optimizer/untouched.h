@@ -9,11 +9,20 @@
 
 namespace costate {
 
+struct Untouched {
+  std::vector<std::string> terms;
+  double cost = 0;  ///< of them all
+  VectorXd slope;   ///< of that cost by the tangent of the motion's start (ndx); empty without terms
+};
+
 /// Terms of problem.cost that make up a tenth of it or more along a motion, and whose own slope by each control (and by
 /// a start that is free), in its unit of kicks, is at most `slope` of the term: zero to rounding, if not given. None
 /// where the cost has no terms, or there is no adjoint.
 ///
 /// Cost: one adjoint sweep a term of that size.
+Untouched FindUntouched(const Problem& problem, const Trajectory& motion, double slope = 1e-10);
+
+/// Their names.
 std::vector<std::string> UntouchedTerms(const Problem& problem, const Trajectory& motion, double slope = 1e-10);
 
 }  // namespace costate

@@ -382,9 +382,10 @@ TEST_F(BasinHopping, SamplesWhereKicksGainNothing) {
   folder.Write("guess.csv", "0\n1e-6\n0\n");
   const auto solve = [&](const std::string& horizon, int threads) {
     Task task = LoadTask(folder.Write(
-        "push.task.xml", "<task model='push.xml' horizon='" + horizon +
-                             "'><guess file='guess.csv'/><cost qpos='puck' target='0.2' terminal='100'/>"
-                             "<cost ctrl='all' weight='1e-4'/><hopping rounds='2' size='1e-4' from='stall'/></task>"));
+        "push.task.xml",
+        "<task model='push.xml' horizon='" + horizon +
+            "'><guess file='guess.csv'/><cost qpos='puck' target='0.2' terminal='100'/>"
+            "<cost ctrl='all' weight='1e-4'/><hopping rounds='2' size='1e-4' from='stall' touch='false'/></task>"));
     task.solver.threads = threads;
     return SolveTask(task);
   };
@@ -656,6 +657,8 @@ TEST_F(BasinHopping, IsReadFromTheTask) {
   EXPECT_TRUE(WellTask("").hopping.after_stall);
   EXPECT_EQ(WellTask("<time shortest='0.3' longest='0.6'/>").hopping.rounds, 0);
   EXPECT_EQ(WellTask("<hopping rounds='0'/>").hopping.rounds, 0);
+  EXPECT_TRUE(WellTask("").hopping.touch);
+  EXPECT_FALSE(WellTask("<hopping touch='false'/>").hopping.touch);
   EXPECT_TRUE(WellTask("").hopping.back);
   EXPECT_FALSE(WellTask("<hopping back='false'/>").hopping.back);
   EXPECT_EQ(WellTask("<hopping/>").hopping.rounds, 8);

@@ -1,0 +1,289 @@
+#include "optimizer/touch.h"
+
+#include <costate/state.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/collision_filter.h"
+#include "core/engine_guard.h"
+#include "optimizer/norm.h"
+#include "optimizer/untouched.h"
+
+namespace costate {
+namespace {
+
+using Rows = Eigen::Matrix<double, 3, Eigen::Dynamic, Eigen::RowMajor>;
+
+constexpr double kFar = 100;       // [m] where distances are no longer told apart
+constexpr double kNoSlope = 1e-9;  // of a dof, in terms of the largest
+constexpr std::size_t kMostLinks = 12;
+
+// in terms of the object's size: by how much the hand presses, where its pull begins to fall, and how far behind the
+// object's centre one that pushes is led
+constexpr double kPress = 0.2, kSoft = 0.3, kBehind = 1.2;
+
+constexpr double kReach = 0.5, kSqueeze = 1, kPush = 0.1;  // κ_r, κ_s of a hand, of one link
+constexpr double kKeep = 0.1;                              // of κ_r, while a hand closes that is held there
+constexpr int kIterations = 20;                            // to each place
+
+void PutThere(const mjModel* m, ConstVectorRef x, mjData* d) {
+  std::copy_n(x.data(), m->nq, d->qpos);
+  mj_kinematics(m, d);
+  mj_comPos(m, d);
+}
+
+DataPtr MakeDataOf(const Problem& problem) {
+  DataPtr d = MakeData(problem.model);
+  SetContext(problem.model, d.get(), problem.context);
+  return d;
+}
+
+int TreeOf(const mjModel* m, int geom) { return m->body_treeid[m->geom_bodyid[geom]]; }
+
+// trees that actuators move
+std::vector<char> DrivenTrees(const mjModel* m, mjData* d) {
+  mj_tendon(m, d);
+  mj_transmission(m, d);
+  std::vector<char> driven(static_cast<std::size_t>(m->ntree));
+  for (int i = 0; i < m->nout; ++i) {
+    for (int k = 0; k < d->moment_rownnz[i]; ++k) {
+      const int at = d->moment_rowadr[i] + k;
+      if (d->actuator_moment[at] != 0) driven[static_cast<std::size_t>(m->dof_treeid[d->moment_colind[at]])] = 1;
+    }
+  }
+  return driven;
+}
+
+std::vector<int> ObjectTrees(const mjModel* m, const VectorXd& slope) {
+  const double least = kNoSlope * slope.head(2 * m->nv).cwiseAbs().maxCoeff();
+  std::vector<int> trees;
+  for (int i = 0; i < m->nv; ++i) {
+    const int tree = m->dof_treeid[i];
+    if (std::abs(slope[i]) <= least && std::abs(slope[m->nv + i]) <= least) continue;
+    if (trees.empty() || trees.back() != tree) trees.push_back(tree);
+  }
+  return trees;
+}
+
+// the last links of driven trees that may touch the object, each by its geom that is nearest
+Touch FindTouch(const mjModel* m, mjData* d, int tree, const std::vector<char>& driven) {
+  struct Nearest {
+    double distance = kFar;
+    int link = -1, object = -1;
+  };
+  std::vector<Nearest> nearest(static_cast<std::size_t>(m->nbody));
+  std::vector<char> may(nearest.size()), behind(nearest.size());
+  for (int g = 0; g < m->ngeom; ++g) {
+    const int own = TreeOf(m, g);
+    if (own < 0 || own == tree || !driven[static_cast<std::size_t>(own)]) continue;
+    const auto body = static_cast<std::size_t>(m->body_weldid[m->geom_bodyid[g]]);
+    for (int other = 0; other < m->ngeom; ++other) {
+      if (TreeOf(m, other) != tree || (!MayTouch(m, g, other) && FindPair(m, g, other) < 0)) continue;
+      may[body] = 1;
+      const double distance = mj_geomDistance(m, d, g, other, kFar, nullptr);
+      if (distance < nearest[body].distance) nearest[body] = {distance, g, other};
+    }
+  }
+  std::vector<Nearest> links;
+  for (int body = m->nbody - 1; body > 0; --body) {
+    const auto at = static_cast<std::size_t>(body);
+    if (may[at] && !behind[at] && nearest[at].link >= 0) links.push_back(nearest[at]);
+    if (may[at] || behind[at]) behind[static_cast<std::size_t>(m->body_parentid[body])] = 1;
+  }
+  std::stable_sort(links.begin(), links.end(),
+                   [](const Nearest& a, const Nearest& b) { return a.distance < b.distance; });
+  if (links.size() > kMostLinks) links.resize(kMostLinks);
+  Touch touch;
+  for (const Nearest& link : links) touch.hand.push_back(link.link);
+  if (!links.empty()) touch.object = links.front().object;
+  return touch;
+}
+
+Norm PullNorm(double size) { return {NormType::kSmoothAbs, kSoft * size}; }
+
+}  // namespace
+
+// an mjData for a while
+class TouchCost::Lease {
+ public:
+  explicit Lease(const TouchCost& cost) : cost_(cost) {
+    const std::lock_guard lock(cost.mutex_);
+    if (cost.free_.empty()) {
+      data_ = MakeDataOf(cost.problem_);
+    } else {
+      data_ = std::move(cost.free_.back());
+      cost.free_.pop_back();
+    }
+  }
+  ~Lease() {
+    const std::lock_guard lock(cost_.mutex_);
+    cost_.free_.push_back(std::move(data_));
+  }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+  mjData* get() const { return data_.get(); }
+
+ private:
+  const TouchCost& cost_;
+  DataPtr data_;
+};
+
+TouchCost::TouchCost(const Problem& problem, const Touch& touch, const TouchWeights& weights, const Trajectory& motion)
+    : problem_(problem),
+      cost_(*problem.cost),
+      touch_(touch),
+      place_(weights.place),
+      size_(problem.model->geom_rbound[touch.object]) {
+  const int N = motion.N();
+  double reach = 0, squeeze = 0;
+  {
+    const Lease lease(*this);
+    const EngineGuard guard(lease.get());
+    for (int t = 0; t < N; ++t) {
+      PutThere(problem.model, motion.X.col(t), lease.get());
+      reach = std::max(reach, 0.5 * Reach(lease.get()).squaredNorm());
+      double all = 0;
+      for (const int geom : touch_.hand)
+        all += Evaluate(PullNorm(size_), Measure(lease.get(), geom).value + kPress * size_).value;
+      squeeze = std::max(squeeze, all);
+    }
+  }
+  const double time = N * problem.substeps * problem.model->opt.timestep;
+  reach_ = weights.reach * touch.cost / (time * std::max(reach, 0.5 * size_ * size_));
+  squeeze_ = weights.squeeze * touch.cost / (time * std::max(squeeze, size_));
+}
+
+Vec3 TouchCost::Reach(const mjData* d) const {
+  Vec3 mean = Vec3::Zero();
+  for (const int geom : touch_.hand) mean += Vec3Map(d->geom_xpos + 3 * geom);
+  return mean / static_cast<double>(touch_.hand.size()) - Vec3Map(d->geom_xpos + 3 * touch_.object) - place_;
+}
+
+TouchCost::Distance TouchCost::Measure(mjData* d, int geom) const {
+  mjtNum between[6] = {0};
+  Distance found;
+  found.value = mj_geomDistance(problem_.model, d, geom, touch_.object, kFar, between);
+  if (found.value >= kFar || !std::isfinite(found.value)) return {.value = kFar};
+  found.point[0] = Vec3Map(between);
+  found.point[1] = Vec3Map(between + 3);
+  const Vec3 along = found.point[1] - found.point[0];
+  const double length = along.norm();
+  if (length > 0) found.normal = along / std::copysign(length, found.value);
+  return found;
+}
+
+double TouchCost::Value(const KnotView& knot) const {
+  double l = cost_.Value(knot);
+  if (knot.t == knot.N) return l;
+  const Lease lease(*this);
+  const EngineGuard guard(lease.get());
+  PutThere(problem_.model, knot.x, lease.get());
+  l += knot.dt * 0.5 * reach_ * Reach(lease.get()).squaredNorm();
+  if (squeeze_ == 0) return l;
+  for (const int geom : touch_.hand)
+    l += knot.dt * squeeze_ * Evaluate(PullNorm(size_), Measure(lease.get(), geom).value + kPress * size_).value;
+  return l;
+}
+
+void TouchCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const {
+  cost_.Expand(knot, C, D, out);
+  if (knot.t == knot.N) return;
+  const mjModel* m = problem_.model;
+  const int nv = m->nv, body = m->geom_bodyid[touch_.object];
+  const Lease lease(*this);
+  mjData* d = lease.get();
+  const EngineGuard guard(d);
+  PutThere(m, knot.x, d);
+  Rows J = Rows::Zero(3, nv), part(3, nv);
+  for (const int geom : touch_.hand) {
+    mj_jac(m, d, part.data(), nullptr, d->geom_xpos + 3 * geom, m->geom_bodyid[geom]);
+    J += part / static_cast<double>(touch_.hand.size());
+  }
+  mj_jac(m, d, part.data(), nullptr, d->geom_xpos + 3 * touch_.object, body);
+  J -= part;
+  const double w = knot.dt * reach_;
+  const Vec3 r = Reach(d);
+  out->l += 0.5 * w * r.squaredNorm();
+  out->lx.head(nv) += w * J.transpose() * r;
+  out->lxx.topLeftCorner(nv, nv) += w * J.transpose() * J;
+  if (squeeze_ == 0) return;
+  for (const int geom : touch_.hand) {
+    const Distance distance = Measure(d, geom);
+    const NormValue pull = Evaluate(PullNorm(size_), distance.value + kPress * size_);
+    mj_jac(m, d, J.data(), nullptr, distance.point[1].data(), body);
+    mj_jac(m, d, part.data(), nullptr, distance.point[0].data(), m->geom_bodyid[geom]);
+    const VectorXd slope = (J - part).transpose() * distance.normal;
+    out->l += knot.dt * squeeze_ * pull.value;
+    out->lx.head(nv) += knot.dt * squeeze_ * pull.gradient * slope;
+    out->lxx.topLeftCorner(nv, nv) += knot.dt * squeeze_ * pull.curvature * slope * slope.transpose();
+  }
+}
+
+void TouchCost::Observe(const Trajectory& trajectory, double dt, IterationRecord* record) const {
+  record->cost = TotalCost(cost_, trajectory, dt);
+}
+
+std::vector<TouchPlan> PlanTouches(const Problem& problem, const Trajectory& motion) {
+  const mjModel* m = problem.model;
+  const Untouched untouched = FindUntouched(problem, motion);
+  if (untouched.terms.empty()) return {};
+  const DataPtr data = MakeDataOf(problem);
+  mjData* d = data.get();
+  const EngineGuard guard(d);
+  PutThere(m, motion.X.col(0), d);
+  const std::vector<char> driven = DrivenTrees(m, d);
+  for (const int tree : ObjectTrees(m, untouched.slope)) {
+    if (driven[static_cast<std::size_t>(tree)]) continue;
+    Touch touch = FindTouch(m, d, tree, driven);
+    if (touch.object < 0) continue;
+    touch.cost = untouched.cost;
+    const double size = m->geom_rbound[touch.object];
+    const Vec3 here = Vec3::Zero(), gravity = Vec3Map(m->opt.gravity);
+    std::vector<TouchPlan> plans{{touch, {here}, kSqueeze, 0}, {touch, {here}, kSqueeze, kKeep}};
+    if (!gravity.isZero(0)) {
+      const Vec3 above = -(size + 2 * m->geom_rbound[touch.hand[0]]) * gravity.normalized();
+      plans.push_back({touch, {above, here}, kSqueeze, kKeep});
+    }
+    Rows J(3, m->nv);
+    mj_jac(m, d, J.data(), nullptr, d->geom_xpos + 3 * touch.object, m->geom_bodyid[touch.object]);
+    const Vec3 slope = J * untouched.slope.head(m->nv);
+    touch.hand.resize(1);
+    if (!slope.isZero(0)) plans.push_back({touch, {kBehind * size * slope.normalized()}, kPush, 0});
+    return plans;
+  }
+  return {};
+}
+
+SolveResult SolveTouching(const Problem& problem, const TouchPlan& plan, const Trajectory& motion,
+                          const IlqrOptions& given, const ConstrainedOptions& constrained,
+                          const IterationCallback& callback) {
+  IlqrOptions options = given;
+  MatrixXd U = motion.U;
+  int iterations = 0;
+  bool over = false;
+  const auto go_on = [&](const IterationRecord& record) {
+    over = over || (callback && !callback(record));
+    return !over;
+  };
+  for (std::size_t i = 0; i <= plan.places.size(); ++i) {
+    const bool closes = i == plan.places.size();
+    const TouchWeights weights{.place = plan.places[closes ? i - 1 : i],
+                               .reach = closes ? plan.keep * kReach : kReach,
+                               .squeeze = closes ? plan.squeeze : 0};
+    const TouchCost cost(problem, plan.touch, weights, motion);
+    Problem led = problem;
+    led.cost = &cost;
+    options.iterations = std::min(kIterations, given.iterations - iterations - 1);
+    if (over || options.iterations < 1) break;
+    const SolveResult there = Solve(led, {{}, U}, options, go_on, constrained);
+    iterations += static_cast<int>(there.iterations.size());
+    if (there.status == SolveStatus::kDiverged) break;
+    U = there.trajectory.U;
+  }
+  options.iterations = given.iterations - iterations;
+  return Solve(problem, {{}, U}, options, go_on, constrained);
+}
+
+}  // namespace costate
