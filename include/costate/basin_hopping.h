@@ -58,6 +58,7 @@ struct BasinHoppingRound {
   bool periodic = false;  ///< its best motion began at periodic controls
   bool plain = false;     ///< its best motion is that of the solve as it is set, which had not led the race
   bool touching = false;  ///< its best motion was led to what nothing had touched
+  bool shooting = false;  ///< … that of multiple shooting from the guess
   bool back = false;      ///< back within constraints, behind the last solve
 };
 

@@ -51,6 +51,11 @@ using DescentCallback = std::function<bool(const IterationRecord&, ConstVectorRe
 /// Minimizes a task's loss over task.inputs: controls within their ranges, the start within those of limited hinges,
 /// slides and activations (beyond them no further than it begins), parameters within their bounds.
 ///
+/// By kGaussNewton and where a target is a motion over time, a loss above options.floor is minimized once more from the
+/// guess over the first eighth of the knots, a quarter, half and all of them, with the iterations that are left, and
+/// the lower loss counts: over a long motion a fit has many minima. Their records have the best loss of the whole
+/// motion.
+///
 /// @param parameters  what `task.inputs.parameters` names (MakeParameters), at the values to begin with; null when it
 /// names
 ///                    none. It ends with the best values.

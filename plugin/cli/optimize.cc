@@ -187,6 +187,7 @@ TaskCallbacks TellingCallbacks(const Task& task, const OptimizeOptions& options,
                                                           round.sampled    ? ", from sampled controls"
                                                                : round.periodic ? ", from periodic controls"
                                                                : round.touching ? ", led to contact"
+                                                               : round.shooting ? ", by multiple shooting"
                                                                : round.plain    ? ", the plain solve"
                                                                                 : ""),
                                round.cost, missed, verdict));

@@ -67,7 +67,7 @@ constexpr int kBackSolves = 6, kBackMost = 200;  // iterations: times those of a
 constexpr int kBackStream = 1 << 16;             // of random numbers: none of the other rounds'
 
 // what a solve of a round begins from
-enum class Origin { kGuess, kKicked, kSampled, kPeriodic, kPlain, kTouching };
+enum class Origin { kGuess, kKicked, kSampled, kPeriodic, kPlain, kTouching, kShooting };
 struct Beginning {
   Guess guess;
   Origin origin = Origin::kGuess;
@@ -126,7 +126,7 @@ class BasinHopping {
   void SolvePlainly(const Guess& guess);
   BasinHoppingResult Hop(double tolerance);
   void Tell(const BasinHoppingRound& done);
-  int Left() const { return options_.iterations + sampled_ - static_cast<int>(iterations_.size()); }
+  int Left() const { return options_.iterations + further_ - static_cast<int>(iterations_.size()); }
   Merit MeritOf(double violation, double cost) const {
     return costate::MeritOf(violation, cost, constrained_.tolerance);
   }
@@ -140,6 +140,7 @@ class BasinHopping {
   std::optional<Guess> Sampled();
   std::optional<Guess> Periodic(int round);
   std::vector<Beginning> Touching() const;
+  bool MayShoot() const;
   bool IsConstrained() const { return problem_.constraints && problem_.constraints->size() > 0; }
   bool IsUntouched() const;
   bool IsMissed() const;
@@ -164,13 +165,14 @@ class BasinHopping {
   const BasinHoppingCallback& round_callback_;
   int rounds_;         // of kicks
   SolveState plain_;   // of the solve as it is set, where another one has led the race; else without controls
+  Guess guess_;        // where the plain solve begins
   MatrixXd constant_;  // the guess that periodic controls go about; empty where they do not
 
   std::vector<IterationRecord> iterations_;
   bool interrupted_ = false;
   std::exception_ptr thrown_;  // by the callback
   int halfway_ = 0;            // of a race; 0: there is none
-  int sampled_ = 0;            // of the iterations
+  int further_ = 0;            // iterations beside those that options_ has: of samples, of multiple shooting
   BasinHoppingRound first_;
   BasinHoppingResult out_;            // without the iterations
   std::vector<SolveResult> cheaper_;  // of the rounds of kicks, where they miss constraints
@@ -321,7 +323,7 @@ SamplingResult BasinHopping::Sample(const Problem& problem, const MatrixXd& U, S
     record.iteration = static_cast<int>(iterations_.size()) + 1;
     record.cost = std::min(cost, out_.result.cost);
     iterations_.push_back(record);
-    ++sampled_;
+    ++further_;
     interrupted_ = callback_ && !callback_(record);
     return !interrupted_;
   });
@@ -345,6 +347,16 @@ std::optional<Guess> BasinHopping::Periodic(int round) {
              {.iterations = kPeriodicRounds, .periodic = true, .exploration = kPeriodicSize, .seed = seed});
   if (!(sampled.cost < sampled.initial_cost)) return std::nullopt;
   return Guess{{}, std::move(sampled.U)};
+}
+
+// Where nothing touches at first, or at last, multiple shooting often finds another minimum.
+bool BasinHopping::MayShoot() const {
+  if (!hopping_.after_stall || options_.type != SolverType::kIlqr || guess_.state || guess_.U.size() == 0) return false;
+  if (IsConstrained() || HasFreeStart(problem_)) return false;
+  if (TouchesNothing(problem_, out_.result.trajectory)) return true;
+  Trajectory first;
+  Simulator simulator(problem_.model, problem_.context, problem_.substeps);
+  return simulator.Rollout(problem_.x0, guess_.U, &first).ok() && TouchesNothing(problem_, first);
 }
 
 // What the cost is about is out of touch: a hand is led there.
@@ -372,19 +384,21 @@ void BasinHopping::Round(const std::vector<Beginning>& beginnings, int iteration
   const int most = std::min(iterations, Left()), longest = std::max(most, Left() - hopping_.iterations);
   const auto solve = [&](int i, int threads, const IterationCallback& meet) {
     const auto& [guess, origin, touch] = beginnings[static_cast<std::size_t>(i)];
-    const bool plain = origin == Origin::kPlain, touches = origin == Origin::kTouching;
-    IlqrOptions options = plain                         ? OptionsOf(0, 0)
-                          : origin == Origin::kSampled  ? options_
-                          : origin == Origin::kPeriodic ? OptionsOf(round, 0)
-                          : touches                     ? OptionsOf(round, i % 2)
-                                                        : OptionsOf(round, i);
+    const bool plain = origin == Origin::kPlain, touches = origin == Origin::kTouching,
+               shoots = origin == Origin::kShooting;
+    IlqrOptions options = plain                                  ? OptionsOf(0, 0)
+                          : shoots || origin == Origin::kSampled ? options_
+                          : origin == Origin::kPeriodic          ? OptionsOf(round, 0)
+                          : touches                              ? OptionsOf(round, i % 2)
+                                                                 : OptionsOf(round, i);
     if (touches) {
       options.regularization_sweep = options_.regularization_sweep;
       options.line_search_steps = options_.line_search_steps;
     }
+    if (shoots) options.type = SolverType::kFddp;
     options.threads = threads;
-    options.iterations = plain || touches ? longest : most;
-    options.tolerance = plain ? options_.tolerance : tolerance;
+    options.iterations = shoots ? options_.iterations : plain || touches ? longest : most;
+    options.tolerance = plain || shoots ? options_.tolerance : tolerance;
     ConstrainedOptions constrained = constrained_;
     // those of a motion that no step betters have grown without bound
     const bool astray = out_.result.status == SolveStatus::kInfeasible;
@@ -397,13 +411,17 @@ void BasinHopping::Round(const std::vector<Beginning>& beginnings, int iteration
   std::vector<SolveResult> results = SideBySide(static_cast<int>(beginnings.size()), solve);
   const std::size_t best = Best(results);
   const Origin origin = beginnings[best].origin;
+  // as many as of a solve of its own: the rounds of kicks are none the shorter
+  if (std::ranges::any_of(beginnings, [](const Beginning& b) { return b.origin == Origin::kShooting; }))
+    further_ += std::max(0, static_cast<int>(iterations_.size()) - before - most);
   BasinHoppingRound done{.number = round,
                          .iterations = static_cast<int>(iterations_.size()) - before,
                          .last = round > rounds_,
                          .sampled = origin == Origin::kSampled,
                          .periodic = origin == Origin::kPeriodic,
                          .plain = origin == Origin::kPlain,
-                         .touching = origin == Origin::kTouching};
+                         .touching = origin == Origin::kTouching,
+                         .shooting = origin == Origin::kShooting};
   if (round > 0 && !done.last) LookForCheaper(results);
   if (halfway_ > 0 && best > 0 && results[0].status != SolveStatus::kDiverged) plain_ = std::move(results[0].state);
   done.better = Take(&results[best], &done);
@@ -564,6 +582,7 @@ void BasinHopping::SolvePlainly(const Guess& guess) {
 BasinHoppingResult BasinHopping::Run(const Guess& guess) {
   const double tolerance = std::max(hopping_.tolerance, options_.tolerance);
   if (hopping_.after_stall) {
+    guess_ = guess;
     if (!guess.state && MayRepeat(guess.U, problem_)) constant_ = guess.U;
     SolvePlainly(guess);
     if (IsEnough()) {
@@ -611,6 +630,7 @@ BasinHoppingResult BasinHopping::Hop(double tolerance) {
       }
       if (round == 1 && plain_.U.size() > 0 && !HasFreeStart(problem_))
         beginnings.push_back({{{}, plain_.U, &plain_}, Origin::kPlain});
+      if (round == 1 && MayShoot()) beginnings.push_back({guess_, Origin::kShooting});
       if (round == 1) std::ranges::move(Touching(), std::back_inserter(beginnings));
       Round(beginnings, std::min(hopping_.iterations, Left() - kept), tolerance, round);
     }

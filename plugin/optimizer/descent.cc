@@ -10,12 +10,17 @@
 
 #include "core/extremes.h"
 #include "derivative/munthe_kaas.h"
+#include "optimizer/cost_terms.h"
 #include "optimizer/input_tangent.h"
 #include "optimizer/minimize.h"
 #include "optimizer/task_start.h"
 
 namespace costate {
 namespace {
+
+// of a fit from shorter motions on: their shortest part, how many knots it has at least, and what is worth it
+constexpr int kShortest = 8, kFewestKnots = 8;
+constexpr double kBetter = 1 - 1e-6;
 
 // L(x0 ⊕ dx) has the slope Jᵀ g by dx when it has g at the point x0 ⊕ dx
 void PullBackStart(const mjModel* model, const VectorXd& dx, VectorXd* g) {
@@ -53,6 +58,9 @@ class TaskLoss {
   int size() const { return Controls() + Starts() + Parameters(); }
   void Bounds(VectorXd* lower, VectorXd* upper, VectorXd* scale) const;
   VectorXd Z() const;
+
+  /// The loss is that of the first N knots from here on; not with splines.
+  void Shorten(int N) { U_ = task_.U_guess.leftCols(N); }
 
   // NaN where the motion fails
   double operator()(const VectorXd& z, VectorXd* g);
@@ -196,6 +204,11 @@ bool TaskLoss::GaussNewton(MatrixXd* H) {
   });
 }
 
+bool FollowsRecording(const Task& task) {
+  const auto* cost = dynamic_cast<const ResidualCost*>(task.cost.get());
+  return cost && std::ranges::any_of(cost->terms(), [](const ResidualTerm& t) { return t.target.time.size() > 1; });
+}
+
 void CheckInputs(const Task& task, const ParameterSet* parameters) {
   std::vector<std::string> names;
   for (const TaskParameter& parameter : task.inputs.parameters) names.push_back(parameter.name);
@@ -243,14 +256,49 @@ DescentResult Descend(const Task& task, ParameterSet* parameters, const DescentO
   const Eigen::Index np = loss.theta().size();
   std::vector<VectorXd> history;
   DescentResult result;
-  const MinimizeResult found =
-      Minimize([&](const VectorXd& z, VectorXd* g) { return loss(z, g); }, loss.Z(), lower, upper, scale, options,
-               [&](const IterationRecord& record, const VectorXd& z) {
-                 result.iterations.push_back(record);
-                 history.push_back(z.tail(np));
-                 return !callback || callback(record, history.back());
-               },
-               [&](MatrixXd* H) { return loss.GaussNewton(H); });
+  bool interrupted = false;
+  const auto record = [&](IterationRecord at, const VectorXd& z, double least) {
+    at.iteration = static_cast<int>(result.iterations.size());
+    at.cost = std::min(at.cost, least);
+    result.iterations.push_back(at);
+    history.push_back(z.tail(np));
+    interrupted = interrupted || (callback && !callback(at, history.back()));
+    return !interrupted;
+  };
+  const auto minimize = [&](const VectorXd& z, const MinimizeCallback& go_on) {
+    DescentOptions left = options;
+    left.iterations -= std::max(0, static_cast<int>(result.iterations.size()) - 1);
+    return Minimize([&](const VectorXd& at, VectorXd* g) { return loss(at, g); }, z, lower, upper, scale, left, go_on,
+                    [&](MatrixXd* H) { return loss.GaussNewton(H); });
+  };
+  const VectorXd guess = loss.Z();
+  MinimizeResult found =
+      minimize(guess, [&](const IterationRecord& at, const VectorXd& z) { return record(at, z, kInf); });
+
+  // over a long motion a fit has many minima, over its beginning few
+  if (options.method == DescentMethod::kGaussNewton && FollowsRecording(task) && found.value > options.floor) {
+    const auto over = [&] { return interrupted || static_cast<int>(result.iterations.size()) > options.iterations; };
+    const int iterations = static_cast<int>(result.iterations.size());
+    VectorXd z = guess;
+    for (int part = kShortest; part >= 1 && !over(); part /= 2) {
+      if (task.N / part < kFewestKnots) continue;
+      loss.Shorten(task.N / part);
+      const MinimizeResult led = minimize(z, [&](const IterationRecord& at, const VectorXd& there) {
+        if (at.iteration == 0) return !interrupted;
+        return record(part > 1 ? IterationRecord{.cost = found.value} : at, there, found.value);
+      });
+      if (led.status == SolveStatus::kDiverged) break;
+      z = led.z;
+      if (part > 1 || !(led.value < kBetter * found.value)) continue;
+      const double initial = found.initial_value, before = found.value;
+      found = led;
+      found.initial_value = initial;
+      found.message += fmt::format("; by way of shorter motions, the whole one alone led to {:.6g} in {} iterations",
+                                   before, iterations - 1);
+    }
+    loss.Shorten(task.N);
+    if (interrupted) found.status = SolveStatus::kInterrupted;
+  }
   result.status = found.status;
   result.message = found.message;
   result.initial_loss = found.initial_value;

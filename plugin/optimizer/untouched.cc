@@ -1,10 +1,13 @@
 #include "optimizer/untouched.h"
 
 #include <costate/adjoint.h>
+#include <costate/state.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "core/collision_filter.h"
+#include "core/engine_guard.h"
 #include "core/extremes.h"
 #include "optimizer/control_noise.h"
 #include "optimizer/cost_terms.h"
@@ -46,6 +49,20 @@ Untouched FindUntouched(const Problem& problem, const Trajectory& motion, double
     if (error.code() != ErrorCode::kUnsupported) throw;
   }
   return untouched;
+}
+
+bool TouchesNothing(const Problem& problem, const Trajectory& motion) {
+  if (!CanHaveContacts(problem.model)) return true;
+  const DataPtr data = MakeData(problem.model);
+  mjData* d = data.get();
+  SetContext(problem.model, d, problem.context);
+  const EngineGuard guard(d);
+  for (int t = 0; t <= motion.N(); ++t) {
+    SetState(problem.model, d, motion.X.col(t));
+    mj_fwdPosition(problem.model, d);
+    if (d->ncon > 0) return false;
+  }
+  return true;
 }
 
 std::vector<std::string> UntouchedTerms(const Problem& problem, const Trajectory& motion, double slope) {

@@ -22,6 +22,9 @@ struct Untouched {
 /// Cost: one adjoint sweep a term of that size.
 Untouched FindUntouched(const Problem& problem, const Trajectory& motion, double slope = 1e-10);
 
+/// Are there no contacts at any knot of the motion?
+bool TouchesNothing(const Problem& problem, const Trajectory& motion);
+
 /// Their names.
 std::vector<std::string> UntouchedTerms(const Problem& problem, const Trajectory& motion, double slope = 1e-10);
 
