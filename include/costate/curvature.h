@@ -62,6 +62,11 @@ class Curvature {
   /// terms of the step have no closed form; measured, not bounded. A change of active set within 3e-7 of a point is
   /// left out, see one_sided.
   ///
+  /// As all derivatives, those of converged steps along the motion as it is. Where the model's solver ends early,
+  /// differences of gradients or losses along its own motions tend to something else: iterations bend, too. Beside
+  /// slipping elliptic contacts accelerations short by 1e-6 (Certificate::solver_gap) are 1e-3 of such a difference;
+  /// tolerance 0 in <option> takes that away.
+  ///
   /// With parameters also their part, Σ_t (∂/∂θ of the pull-back at fixed costate), which has no closed form: centred
   /// differences of the exact pull-backs of models at θ ± theta_step d.theta and half of that, extrapolated (one-sided
   /// where bounds are near); step and estimated error come with the product. Parameters in closed form leave 1e-8,

@@ -281,6 +281,42 @@ TEST(Curvature, AgreesOnEveryTermUnderEveryIntegrator) {
   }
 }
 
+// derivatives are those of converged steps along the motion: where cones bend and the solver ends early, differences of
+// gradients along motions of that solver tend to something else
+TEST(Curvature, HoldsForConvergedStepsWhereTheSolverEndsEarly) {
+  ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.005" cone="elliptic" impratio=".5"/><worldbody>
+    <geom type="plane" size="5 5 .1"/><body pos="0 0 .095"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 1 0"/>
+      <joint type="slide" axis="0 0 1"/><joint type="ball"/><geom type="capsule" size=".1 .2" euler="0 90 0" condim="4"/>
+      <body pos=".3 0 .1"><joint axis="0 1 .3" damping=".1"/><geom size=".12" density="300"/></body></body></worldbody></mujoco>)");
+  DataPtr data = MakeData(model.get());
+  model->opt.iterations = 1;
+  for (int i = 0; i < model->nv; i++) data->qvel[i] = 0.5 * std::sin(1 + i);
+  for (int k = 0; k < 4; k++) mj_step(model.get(), data.get());
+  ShortMotion m(std::move(model), std::move(data), 2, 0, 0.4);
+  const SquareLoss loss(m.model.get(), 0);
+  const RolloutDirection d = m.Direction(1);
+  const auto product = [&](const mjModel* of) {
+    Curvature curvature(of, m.context);
+    EXPECT_TRUE(curvature.SetPoint(m.trajectory, loss).ok());
+    CurvatureProduct out;
+    curvature.Hessian(d, &out);
+    EXPECT_TRUE(out.status.ok() && out.one_sided.empty() && out.left_out.empty());
+    return out.product;
+  };
+
+  // the same along the same motion, whatever iterations the solver has
+  const RolloutDirection early = product(m.model.get());
+  EXPECT_GT(Norm(Minus(DifferencedGradient(m, loss, d, 1e-6), early)), 1e-4 * Norm(early));
+  m.model->opt.iterations = 100;
+  m.model->opt.tolerance = 0;
+  EXPECT_LT(Norm(Minus(product(m.model.get()), early)), 1e-7 * Norm(early));
+
+  // along a motion of converged steps differences are right
+  m.Roll();
+  const RolloutDirection converged = product(m.model.get());
+  EXPECT_LT(Norm(Minus(DifferencedGradient(m, loss, d, 1e-6), converged)), 1e-6 * Norm(converged));
+}
+
 // What is pulled back is 1, its curvature 1e-5 of that and less: over the usual nudge, 3e-7, rounding is a tenth of a
 // thousandth of it. A point mass l below a hinge: v' = v − h g/l sin q, q' = q + h v'.
 class LastState final : public Loss {
