@@ -98,6 +98,7 @@ void ReferenceDifferences::MarkStaircases(ReferenceDerivative* out) {
       any = !FeltStaircases(m, d).empty() || (m->opt.integrator == mjINT_RK4 && LaterStagesHaveStaircases(m, d));
       mj_step(m, d);
       any = any || !FeltStaircases(m, d).empty();
+      quotients_.stencil().midpoints().GoOn(m, k, d);
     }
     for (int column = 0; column < static_cast<int>(out->nonsmooth_column.size()) && any; ++column) mark(column);
     return;

@@ -198,11 +198,11 @@ void StepDifference::NudgeColumn(mjData* data, int col, Side side, double eps, b
 }
 
 // the point, warm-started at its own solution
-void StepDifference::Capture(const mjModel* model, mjData* data) {
+void StepDifference::Capture(const mjModel* model, mjData* data, int substeps) {
   model_.Refresh(model, options_.converge);
   ClearWarnings(data);
   if (options_.converge) {
-    stencil_.CaptureConverged(&model_, data);
+    stencil_.CaptureInterval(model, substeps, &model_, data);
   } else {
     stencil_.Capture(model_.get(), data);
   }
@@ -210,10 +210,10 @@ void StepDifference::Capture(const mjModel* model, mjData* data) {
 
 // the same for whole steps, with the branches of the point's clamps
 void StepDifference::CaptureStep(const mjModel* model, mjData* data, bool sensors) {
-  Capture(model, data);
+  Capture(model, data, substeps_);
   if (!sensors) model_.SkipSensors();
   stencil_.Restore(model_.get(), data, -1, 0);
-  model_.SelectActivationBranches(data, substeps_);
+  model_.SelectActivationBranches(data, substeps_, &stencil_.midpoints());
 }
 
 void StepDifference::SensorDifferences(mjData* data, StepDerivative* out) {

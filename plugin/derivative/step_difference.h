@@ -60,7 +60,7 @@ class StepDifference final : public Backend {
   void SensorDifferences(mjData* data, StepDerivative* out);
   void ByTransitionFd(mjData* data, bool sensors, StepDerivative* out);
   void ByNudges(mjData* data, bool sensors, StepDerivative* out);
-  void Capture(const mjModel* model, mjData* data);
+  void Capture(const mjModel* model, mjData* data, int substeps = 1);
   void CaptureStep(const mjModel* model, mjData* data, bool sensors);
   void Step(mjData* data, int col, double eps, bool sensors, int slot);
   void NudgeColumn(mjData* data, int col, Side side, double eps, bool sensors, StepDerivative* out);

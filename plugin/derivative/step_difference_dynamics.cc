@@ -56,6 +56,7 @@ bool StepDifference::Vjp(const mjModel* model, mjData* data, const StepCovectors
     for (int k = 0; k < substeps_ && covectors.step(); ++k) {
       mj_step(model_.get(), data);
       if (k == 0 && sensors) sensors_[side] = ConstVectorMap(data->sensordata, dims.ns);
+      stencil_.midpoints().GoOn(model_.get(), k, data);
     }
     if (!covectors.step()) {
       mj_forward(model_.get(), data);

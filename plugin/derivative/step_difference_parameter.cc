@@ -8,12 +8,12 @@ StepStatus StepDifference::FailedParameters(const mjModel* model, mjData* data, 
                                             MatrixXd* Ps) {
   if (extrapolate_) return ParameterLadders(data, theta, P, Ps);
   const Dims& dims = stencil_.dims();
-  Capture(model, data);
+  Capture(model, data, P ? substeps_ : 1);
   const int ns = Ps ? dims.ns : 0;
   const auto evaluate = [&](const mjModel* moved, VectorXd* next, VectorXd* sensors) {
     model_.Refresh(moved, true);
     stencil_.Restore(model_.get(), data, -1, 0);
-    model_.SelectActivationBranches(data, substeps_);
+    model_.SelectActivationBranches(data, substeps_, &stencil_.midpoints());
     if (P) stencil_.Step(model_.get(), data, -1, 0, substeps_, *next, sensors->head(ns));
     else stencil_.Forward(model_.get(), data, -1, 0, *sensors);
   };

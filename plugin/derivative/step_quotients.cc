@@ -57,9 +57,9 @@ void StepQuotients::Begin(const mjModel* model, mjData* data) {
   data_ = data;
   local_.Refresh(model, true);
   if (beside_ != Beside::kSensors) local_.SkipSensors();
-  stencil_.CaptureConverged(&local_, data_);
+  stencil_.CaptureInterval(model, substeps_, &local_, data_);
   stencil_.Restore(local_.get(), data_, -1, 0);
-  local_.SelectActivationBranches(data_, std::max(1, substeps_));
+  local_.SelectActivationBranches(data_, std::max(1, substeps_), &stencil_.midpoints());
   stencil_.Restore(local_.get(), data_, -1, 0);
   Interval(&next_, &sensors_, &base_);
   noise_.setZero();
@@ -72,9 +72,11 @@ void StepQuotients::Interval(VectorXd* next, VectorXd* sensors, SwitchSet* activ
   if (substeps_ == 0) active->Forward(m, data_);
   for (int k = 0; k < std::max(1, substeps_); ++k) {
     if (substeps_ > 0) active->Step(m, data_);
-    if (k > 0 || ns_ == 0) continue;
-    const mjtNum* values = beside_ == Beside::kSensors ? data_->sensordata : data_->qacc;
-    *sensors = Eigen::Map<const VectorXd>(values, ns_);
+    if (k == 0 && ns_ > 0) {
+      const mjtNum* values = beside_ == Beside::kSensors ? data_->sensordata : data_->qacc;
+      *sensors = Eigen::Map<const VectorXd>(values, ns_);
+    }
+    stencil_.midpoints().GoOn(m, k, data_);
   }
   mj_getState(m, data_, next->data(), kStateSignature);
 }

@@ -1,11 +1,14 @@
 #include "derivative/step_stencil.h"
 
+#include <costate/state.h>
+
 #include <algorithm>
 #include <cmath>
 
 #include "core/convergence.h"
 #include "core/extremes.h"
 #include "core/plugins.h"
+#include "core/state_layout.h"
 #include "derivative/equilibrium.h"
 
 namespace costate {
@@ -34,6 +37,15 @@ void RotationQuotient(const mjtNum* q1, const mjtNum* q0, double h, mjtNum* velo
   mju_scl3(velocity, turn + 1, sine > 0 ? angle / (sine * h) : 0);
 }
 
+// calls f(address) for each quaternion of a state whose qpos begins at `qpos`
+template <typename F>
+void ForTurns(const mjModel* m, int qpos, F f) {
+  for (int j = 0; j < m->njnt; ++j) {
+    const int type = m->jnt_type[j];
+    if (type == mjJNT_FREE || type == mjJNT_BALL) f(qpos + m->jnt_qposadr[j] + (type == mjJNT_FREE ? 3 : 0));
+  }
+}
+
 }  // namespace
 
 void MoveColumn(const mjModel* model, const Dims& dims, int col, double eps, VectorXd* scratch, mjData* data) {
@@ -50,6 +62,50 @@ void MoveColumn(const mjModel* model, const Dims& dims, int col, double eps, Vec
     const int force = col - dims.ndx - dims.nu;
     (force < dims.nv ? data->qfrc_applied[force] : data->xfrc_applied[force - dims.nv]) += eps;
   }
+}
+
+Midpoints::Midpoints(const mjModel* model)
+    : signature_(PresentState(model, (kStateSignature | kMovingSignature) & ~mjSTATE_WARMSTART)),
+      qpos_(mj_stateSize(model, signature_ & (mjSTATE_QPOS - 1))) {}
+
+void Midpoints::Capture(const mjModel* engine, mjData* data, int substeps) {
+  mjModel model = *engine;
+  model.opt.disableflags |= mjDSBL_AUTORESET;
+  model.opt.enableflags &= ~mjENBL_SLEEP;
+  moves_.clear();
+  points_.resize(static_cast<std::size_t>(std::max(0, substeps - 1)));
+  for (VectorXd& point : points_) {
+    mj_step(&model, data);
+    point.resize(mj_stateSize(&model, signature_));
+    mj_getState(&model, data, point.data(), signature_);
+  }
+}
+
+void Midpoints::Compare(const mjModel* m, mjData* data) {
+  moves_.clear();
+  for (std::size_t k = 0; k < points_.size(); ++k) {
+    mj_step(m, data);
+    VectorXd& move = moves_.emplace_back(points_[k].size());
+    mj_getState(m, data, move.data(), signature_);
+    const VectorXd end = move;
+    move = points_[k] - end;
+    ForTurns(m, qpos_, [&](int at) {
+      mjtNum back[4];
+      mju_negQuat(back, end.data() + at);
+      mju_mulQuat(move.data() + at, points_[k].data() + at, back);
+    });
+    GoOn(m, static_cast<int>(k), data);
+  }
+}
+
+void Midpoints::GoOn(const mjModel* m, int k, mjData* data) const {
+  if (k >= static_cast<int>(moves_.size())) return;
+  const VectorXd& move = moves_[static_cast<std::size_t>(k)];
+  end_.resize(move.size());
+  mj_getState(m, data, end_.data(), signature_);
+  next_ = end_ + move;
+  ForTurns(m, qpos_, [&](int at) { mju_mulQuat(next_.data() + at, move.data() + at, end_.data() + at); });
+  mj_setState(m, data, next_.data(), signature_);
 }
 
 void DifferenceModel::Refresh(const mjModel* model, bool converge) {
@@ -103,7 +159,7 @@ void DifferenceModel::SkipSensors() {
   if (!MayReadReports(&local_)) local_.opt.disableflags |= mjDSBL_SENSOR;
 }
 
-void DifferenceModel::SelectActivationBranches(mjData* data, int substeps) {
+void DifferenceModel::SelectActivationBranches(mjData* data, int substeps, const Midpoints* midpoints) {
   if (!act_limited_.any()) return;
   const int nactuator = static_cast<int>(local_.nactuator);
   was_limited_ = act_limited_;
@@ -122,6 +178,7 @@ void DifferenceModel::SelectActivationBranches(mjData* data, int substeps) {
     if (k + 1 == substeps) break;
     mj_setState(&local_, data, point_.data(), mjSTATE_INTEGRATION);
     mj_step(&local_, data);
+    if (midpoints) midpoints->GoOn(&local_, k, data);
   }
   KeepActivationBranches();
 }
@@ -153,7 +210,7 @@ void DifferenceModel::ControlRange(int control, double* lower, double* upper) co
 }
 
 StepStencil::StepStencil(const mjModel* model)
-    : dims_(model), point_(mj_stateSize(model, mjSTATE_INTEGRATION)), nudge_(dims_.nv) {
+    : dims_(model), point_(mj_stateSize(model, mjSTATE_INTEGRATION)), nudge_(dims_.nv), midpoints_(model) {
   for (int i = 0; i < model->nactuator; ++i) {
     if (!IsMuscle(model, i)) continue;
     for (int k = 0; k < model->actuator_actnum[i]; ++k) muscle_act_.push_back(model->actuator_actadr[i] + k);
@@ -166,6 +223,7 @@ StepStencil::StepStencil(const mjModel* model)
 void StepStencil::Capture(const mjModel* model, const mjData* data) {
   mj_getState(model, data, point_.data(), mjSTATE_INTEGRATION);
   sides_.clear();
+  midpoints_.Clear();
 }
 
 void StepStencil::CaptureConverged(DifferenceModel* model, mjData* data) {
@@ -179,6 +237,16 @@ void StepStencil::CaptureConverged(DifferenceModel* model, mjData* data) {
   }
   if (dims_.na > 0) ActivationSides(m, data, &sides_);
   point_.segment(warmstart_address_, dims_.nv) = Eigen::Map<const VectorXd>(data->qacc, dims_.nv);
+}
+
+void StepStencil::CaptureInterval(const mjModel* engine, int substeps, DifferenceModel* model, mjData* data) {
+  if (substeps < 2) return CaptureConverged(model, data);
+  Capture(model->get(), data);
+  midpoints_.Capture(engine, data, substeps);
+  Restore(engine, data, -1, 0);
+  CaptureConverged(model, data);
+  Restore(model->get(), data, -1, 0);
+  midpoints_.Compare(model->get(), data);
 }
 
 void StepStencil::Restore(const mjModel* model, mjData* data, int col, double eps) const {
@@ -199,6 +267,7 @@ void StepStencil::Step(const mjModel* model, mjData* data, int col, double eps, 
   for (int k = 0; k < substeps; ++k) {
     mj_step(model, data);
     if (k == 0 && sensors.size() > 0) sensors = Eigen::Map<const VectorXd>(data->sensordata, dims_.ns);
+    midpoints_.GoOn(model, k, data);
   }
   mj_getState(model, data, next.data(), kStateSignature);
 }

@@ -22,6 +22,31 @@ enum class Side {
 /// applied forces, qfrc (nv) and xfrc (6 nbody). @param scratch  becomes (nv).
 void MoveColumn(const mjModel* model, const Dims& dims, int col, double eps, VectorXd* scratch, mjData* data);
 
+/// The points between the steps of an interval. Its motion is the engine's, whose solver may end before it has
+/// converged: there the next step is linearized, (D3). A converged step ends beside them and is moved there; its nudges
+/// go along.
+class Midpoints {
+ public:
+  explicit Midpoints(const mjModel* model);
+
+  /// Where `substeps` steps of `engine` get to from what `data` holds, which is left anywhere.
+  void Capture(const mjModel* engine, mjData* data, int substeps);
+
+  /// How far the converged steps from each of them end beside the next. `data` holds the same point, and is left
+  /// anywhere.
+  void Compare(const mjModel* converged, mjData* data);
+
+  /// Moves `data` after converged step k, the first being 0, if another follows.
+  void GoOn(const mjModel* model, int k, mjData* data) const;
+
+  void Clear() { moves_.clear(); }
+
+ private:
+  int signature_, qpos_;                  // what is moved, and where in it qpos begins
+  std::vector<VectorXd> points_, moves_;  // of each step but the last; turns are quaternions from the left
+  mutable VectorXd end_, next_;
+};
+
 /// A shallow copy of a model with what differences need changed: no automatic reset, no sleep, solver converged, clamps
 /// of controls and activations on one branch. The arrays of clamps are its own; everything else is the caller's.
 class DifferenceModel {
@@ -41,7 +66,7 @@ class DifferenceModel {
   /// limit where the unclamped next activation is within the limits (the interior slope at an edge), constant outside.
   /// A limit that takes several branches (over substeps, or over an actuator's entries) stays as it is.
   /// `data` holds the point and is left anywhere.
-  void SelectActivationBranches(mjData* data, int substeps);
+  void SelectActivationBranches(mjData* data, int substeps, const Midpoints* midpoints = nullptr);
 
   /// The same branches after a Refresh to a model with other numbers.
   void KeepActivationBranches();
@@ -80,6 +105,9 @@ class StepStencil {
   /// held at their limits are nudged beyond from now on.
   void CaptureConverged(DifferenceModel* model, mjData* data);
 
+  /// The same for an interval of several steps, which goes through the points of `engine`, the model as it is.
+  void CaptureInterval(const mjModel* engine, int substeps, DifferenceModel* model, mjData* data);
+
   /// Puts the point into `data`; `col` < 0: as it is; else nudged by eps along column `col`.
   void Restore(const mjModel* model, mjData* data, int col, double eps) const;
 
@@ -100,13 +128,15 @@ class StepStencil {
   bool OnEdge(const DifferenceModel& model, int col) const;
 
   const Dims& dims() const { return dims_; }
+  const Midpoints& midpoints() const { return midpoints_; }
 
  private:
   bool Range(const DifferenceModel& model, int col, double* value, double* lower, double* upper) const;
 
   Dims dims_;
-  VectorXd point_;                     // mjSTATE_INTEGRATION
-  mutable VectorXd nudge_;             // nv
+  VectorXd point_;          // mjSTATE_INTEGRATION
+  mutable VectorXd nudge_;  // nv
+  Midpoints midpoints_;
   std::vector<ActivationSide> sides_;  // empty: not known
   std::vector<int> muscle_act_;        // activation entries of muscles: clipped to [0, 1] inside the engine's dynamics
   int act_address_ = 0, ctrl_address_ = 0, warmstart_address_ = 0;  // in point_

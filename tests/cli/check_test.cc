@@ -55,6 +55,16 @@ TEST(Check, ComparesTheGivenStateAFreeMotionAndAContact) {
   EXPECT_EQ(result.err, "");
 }
 
+// both go through the points that the engine's own steps get to
+TEST(Check, SubstepsOfAnEngineThatEndsEarlyAgree) {
+  TemporaryFolder folder;
+  const std::string model = folder.Write("stack.xml", R"(<mujoco><option timestep="0.005" solver="PGS" iterations="5"/>
+    <worldbody><geom type="plane" size="3 3 .1"/><body pos="0 0 .099"><freejoint/><geom type="box" size=".1 .1 .1"/></body>
+      <body pos="0 0 .297"><freejoint/><geom type="box" size=".1 .1 .1"/></body></worldbody></mujoco>)");
+  const ProcessResult result = Check({model, "--substeps", "2"});
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+}
+
 TEST(Check, JsonHoldsEveryBlockOfEveryState) {
   TemporaryFolder folder;
   const ProcessResult result =

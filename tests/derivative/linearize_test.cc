@@ -139,6 +139,45 @@ TEST_F(LinearizeTest, SubstepsAreChainedOrDifferencedAtOnceAsTheModelNeeds) {
   }
 }
 
+// the motion is the engine's: where its solver ends early the next substep begins there, also where the interval is
+// differenced at once, and for the reference
+TEST_F(LinearizeTest, SubstepsGoThroughThePointsOfAnEngineThatEndsEarly) {
+  for (const char* actuators : {"", kDelayed}) {
+    const ModelPtr model =
+        LoadModelFromString(LimbScene("<option timestep='0.002' solver='PGS' iterations='3'/>", actuators));
+    const DataPtr data = MakeData(model.get());
+    const VectorXd u = support::RandomControl(model.get(), 2);
+    mj_setState(model.get(), data.get(), u.data(), mjSTATE_CTRL);
+    for (int i = 0; i < 5; ++i) mj_step(model.get(), data.get());  // past the first touch
+    const ReferenceDerivative reference = Reference(model.get(), data.get(), {.substeps = 3});
+    for (Level level : {Level::kBest, Level::kStep}) {
+      const StepDerivative value = Linearize(model.get(), data.get(), {.level = level, .substeps = 3});
+      for (const BlockComparison& block : Compare(model.get(), value, reference).blocks) {
+        EXPECT_TRUE(block.agrees) << actuators << ToString(level) << " " << block.name << " " << block.worst.row_name
+                                  << "/" << block.worst.col_name << " " << block.worst.value << " "
+                                  << block.worst.reference;
+      }
+    }
+
+    // an engine that converges gets elsewhere, and the derivative with it
+    const ModelPtr converging = CopyModel(model.get());
+    converging->opt.iterations = 20000;
+    converging->opt.tolerance = 0;
+    const StepDerivative early = Linearize(model.get(), data.get(), {.substeps = 3}),
+                         late = Linearize(converging.get(), data.get(), {.substeps = 3});
+    EXPECT_GT((early.A - late.A).norm(), 1e-4 * late.A.norm());
+
+    // an interval of three steps is three intervals of one
+    if (model->nhistory > 0) continue;
+    MatrixXd A = MatrixXd::Identity(early.A.rows(), early.A.cols());
+    for (int k = 0; k < 3; ++k) {
+      A = Linearize(model.get(), data.get()).A * A;
+      mj_step(model.get(), data.get());
+    }
+    EXPECT_TRUE(MatricesNearRelative(early.A, A, 1e-12));
+  }
+}
+
 TEST_F(LinearizeTest, SensorsAreThoseOfTheFirstSubstep) {
   const ModelPtr model = LoadModelFromString(LimbScene(""));
   const VectorXd x = support::RandomState(model.get(), 3), u = support::RandomControl(model.get(), 4);
