@@ -89,7 +89,7 @@ struct InverseDerivative {
 
 struct LinearizeOptions {
   Level level = Level::kBest;
-  int substeps = 1;      ///< engine steps a control interval
+  int substeps = 1;      ///< engine steps a control interval: each is linearized where the engine's own before it ends
   bool sensors = true;   ///< also C and D
   bool centered = true;  ///< differences: centred (twice the cost, two digits more) or forward
   double eps = 0;  ///< step nudges; 0: 1e-6, centred unconverged 6e-6; kBest's last resort extrapolates from 3.2e-5

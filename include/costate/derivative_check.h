@@ -22,7 +22,7 @@ struct ReferenceDerivative {
 };
 
 struct ReferenceOptions {
-  int substeps = 1;
+  int substeps = 1;  ///< as in LinearizeOptions: through the points of the engine's own steps
   bool sensors = true;
   double eps_max = 3.2e-5;  ///< largest nudge
   int sizes = 6;  ///< nudges eps_max / 2^k, k = 0 … sizes-1; smaller ones are added where large ones cross a switch

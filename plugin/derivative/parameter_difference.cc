@@ -18,6 +18,7 @@ constexpr double kRounding = 1e-12;  // of the largest terms that a row adds up,
 constexpr double kJump = 0.1;        // of what a row changes by: a side that would begin elsewhere …
 constexpr double kClear = 1e3;       // … and how many times the rounding
 constexpr double kCenteredNoise = 0.11, kForwardNoise = 0.66;  // of five points, by that of their fourth difference
+constexpr double kValueNoise = 1e-15;                          // of a sensor's value: no nudge shows less
 constexpr double kPoor = 1e-7;       // of the largest of a part: rounding that is worth wider nudges
 constexpr double kBent = 1e-5;       // likewise: worth shorter ones …
 constexpr double kMended = 0.1;      // … that leave no more than this
@@ -105,9 +106,9 @@ bool ParameterDifference::Difference(int k, const Evaluate& evaluate) {
       SumAll(points);
       const Bend bend = n == 4 ? LookForCorners() : Bend();
       if (!bend.corner) {
-        const bool soft =
-            stencils_.field(k).nudge == Nudge::kSoft;  // places have a size that does not depend on theirs
-        if (reach == ParameterStencils::kUsual && soft) Widen(k, evaluate);
+        // the size of a place says nothing of nudges, but sensors of forces that are stiff in it lose their digits
+        const bool widens = sensors_ || stencils_.field(k).nudge == Nudge::kSoft;
+        if (reach == ParameterStencils::kUsual && widens) Widen(k, evaluate);
         return true;
       }
 
@@ -146,6 +147,7 @@ void ParameterDifference::SumAll(const std::vector<ParameterStencils::Point>& po
   for (std::size_t i = 0; i < points.size(); i++) weights[i] = points[i].weight;
   weigh(&sum_, weights);
   const double h = points[centered ? 2 : 1].offset;
+  known_ = sensors_ ? kValueNoise / std::abs(h) : 0;
   if (centered) inner_ = (values_[2] - values_[1]) / (2 * h);
   else SumOneSide(h, 1, 2, &inner_);
   inner_ -= sum_;
@@ -170,7 +172,12 @@ bool ParameterDifference::SumAt(int k, Reach reach, const Evaluate& evaluate) {
 // (Q9) parts of sum_ that rounding may have made are taken from wider nudges, where five points and three agree better;
 // those that bend within the nudge from nearer ones, where rounding would have been more
 void ParameterDifference::Widen(int k, const Evaluate& evaluate) {
-  const auto error = [this](const Part& part) { return std::min(SizeOf(part, fourth_), SizeOf(part, inner_)); };
+  // the least of two estimates may be small by chance, as roundings of a few numbers cancel
+  const auto error = [this](const Part& part) {
+    const double fourth = SizeOf(part, fourth_), inner = SizeOf(part, inner_);
+    if (fourth + inner == 0) return 0.0;
+    return std::max(std::min(fourth, inner), known_ * SizeOf(part, center_));
+  };
   const auto take = [&](Part* part, const VectorXd& from) {
     if (&from != &sum_) sum_.segment(part->begin, part->size) = from.segment(part->begin, part->size);
     part->error = error(*part);
@@ -241,6 +248,7 @@ void ParameterDifference::Compute(const mjModel* m, const mjData* d, const Vecto
   for (MatrixXd* matrix : {&out->residual, &out->acceleration}) matrix->setZero(nv, size());
   for (MatrixXd* matrix : {&out->activation, &out->activation_rate}) matrix->setZero(na, size());
   if (skip && std::find(skip->begin(), skip->end(), 0) == skip->end()) return;
+  sensors_ = false;
   residual_.Capture(m, d);
   residual_.CaptureJumping(m, d);
   reproducible_ = residual_.Evaluate(stencils_.Center(), a, &center_);
@@ -293,6 +301,7 @@ void ParameterDifference::Sensors(const mjModel* m, const mjData* d, const Vecto
                                   MatrixXd* out) {
   out->setZero(m->nsensordata, size());
   if (m->nsensordata == 0) return;
+  sensors_ = true;
   residual_.Capture(m, d);
   residual_.CaptureJumping(m, d);
   residual_.EvaluateSensors(stencils_.Center(), a, &center_);

@@ -89,6 +89,8 @@ class ParameterDifference {
   std::vector<Part> parts_;  // of center_: rows that have one scale
   VectorXd weights_, inner_, fourth_, apart_;
   bool reproducible_ = true;
+  bool sensors_ = false;  // center_ and values_ are those of sensors
+  double known_ = 0;      // what rounding leaves of a quotient of the last SumAll, over the value
 };
 
 }  // namespace costate

@@ -669,6 +669,36 @@ TEST_F(ParameterClamp, PullBacksOfTouchFromStiffRowsAreThoseOfColumns) {
   }
 }
 
+// (Q9) a force that two stiff equalities make, 3e4 N, has few digits for what a place changes of it within 2.5e-6 m;
+// what a pull-back reads has all of them
+TEST_F(ParameterClamp, PlacesHaveWiderNudgesForSensorsOfGreatForces) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco>
+    <option timestep=".005" integrator="implicitfast" cone="elliptic" impratio=".5"/><worldbody>
+    <geom name="floor" type="box" size="2 2 .1" pos="0 0 -.1" euler="-.1 -.01 2.2" condim="6" solref="-300 -10" solimp=".5 .9 .05 .3 2"/>
+    <body pos="0 -.05 .158" euler="6.5 -.4 16"><joint name="lift" type="slide" axis="-.4 -.1 .05" armature=".06"/>
+      <geom pos="-.064 .063 -.073" size=".095" density="300"/><site name="low" pos="-.05 -.11 .11"/></body>
+    <body pos="-.6 0 .6"><joint axis="0 1 .2"/><geom type="capsule" fromto="0 0 0 .3 0 0" size=".03" contype="0"/>
+      <site name="s" pos=".15 0 .1"/><body pos=".3 0 0"><joint axis="0 1 0"/><geom type="capsule" fromto="0 0 0 .3 0 0"
+        size=".03" contype="0"/><site name="high" pos=".2 .02 .08"/></body></body></worldbody>
+    <equality><connect site1="low" site2="high" solref=".01 1.2" solimp=".3 .95 .02 .6 3"/>
+      <joint joint1="lift" polycoef="-.011 0 0 0 0"/></equality><sensor><force site="s"/></sensor></mujoco>)");
+  const ParameterSet set(model.get(), {"geom:floor/pos[0]", "geom:floor/pos[1]", "geom:floor/rotation[0]"});
+  const DataPtr data = MakeData(model.get());
+  for (int i = 0; i < 3; ++i) data->qpos[i] = std::array{.025076, .265375, .92407}[static_cast<std::size_t>(i)];
+  const StepDerivative columns = DerivativeBy(set, data.get());
+  Linearizer linearizer(set.model());
+  linearizer.SetParameters(&set);
+  const VectorXd largest = columns.Ps.cwiseAbs().colwise().maxCoeff();
+  for (int row = 0; row < 3; ++row) {
+    StepVjp vjp;
+    linearizer.VjpSensors(GetState(model.get(), data.get()), VectorXd::Unit(3, row), &vjp);
+    for (int k = 0; k < set.size(); ++k) {
+      EXPECT_GT(largest[k], 0.1);
+      EXPECT_NEAR(columns.Ps(row, k), vjp.theta[k], 1e-7 * largest[k]) << row << " " << set[k].name;
+    }
+  }
+}
+
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (int scene : {0, 1, 2}) {
