@@ -63,9 +63,8 @@ class Curvature {
   /// left out, see one_sided.
   ///
   /// As all derivatives, those of converged steps along the motion as it is. Where the model's solver ends early,
-  /// differences of gradients or losses along its own motions tend to something else: iterations bend, too. Beside
-  /// slipping elliptic contacts accelerations short by 1e-6 (Certificate::solver_gap) are 1e-3 of such a difference;
-  /// tolerance 0 in <option> takes that away.
+  /// differences of gradients or losses along its own motions tend to something else: iterations turn with their start
+  /// (SolverGap::slope; a loss missed by 1e-3, H d by 3e-3). Tolerance 0 in <option> takes that away.
   ///
   /// With parameters also their part, Σ_t (∂/∂θ of the pull-back at fixed costate), which has no closed form: centred
   /// differences of the exact pull-backs of models at θ ± theta_step d.theta and half of that, extrapolated (one-sided

@@ -36,12 +36,17 @@ std::vector<std::string> CertificateLines(const Certificate& certificate) {
   if (sides > kShown) edges += fmt::format(", … {} more", sides - kShown);
   if (sides > 0) lines.push_back("on the edge of the range, slope inside: " + edges);
   const SolverGap& gap = certificate.solver_gap;
+  constexpr char kRemedy[] = "the derivative is that of the converged step (remedy: iterations, tolerance in <option>)";
   if (gap.size > kSolverGap) {
     lines.push_back(
         fmt::format("the model's solver ends before it has converged: acceleration of {} {:.4g}, converged "
-                    "{:.4g}; the derivative is that of the converged step (remedy: iterations, tolerance in "
-                    "<option>)",
-                    gap.name, gap.engine, gap.converged));
+                    "{:.4g}; {}",
+                    gap.name, gap.engine, gap.converged, kRemedy));
+  } else if (gap.slope > kSolverGap) {
+    lines.push_back(
+        fmt::format("the model's solver ends before it has converged: accelerations are off by {:.2g}, their "
+                    "slopes by {:.2g}; {}",
+                    gap.size, gap.slope, kRemedy));
   }
   return lines;
 }

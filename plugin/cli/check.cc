@@ -51,7 +51,7 @@ state (bias, mean), and from the average of the true one under noise on position
 JSON (--json): { model, file, version, mujoco, sizes{nq nv na nu ns}, level, centered, eps, substeps, tolerance, agrees,
   complete, notes[], states[ { name, description, contacts, constraints, agrees, complete, failure, derivative_seconds,
   coverage[{term level reason}], certificate{valid label one_sided[] solver_gap{size
-  name engine converged} switches[{name state next distance unit active}]}, blocks[{name rows cols scale judged wrong nonsmooth noisy agrees worst{row col row_name
+  name engine converged slope} switches[{name state next distance unit active}]}, blocks[{name rows cols scale judged wrong nonsmooth noisy agrees worst{row col row_name
   col_name value reference error error_bar}}], levels[{level refused seconds judged wrong block worst}], terms[{term agrees
   block worst}], smoothed[{block scale largest mean averaged
   deviation smoothed true row col}], nonsmooth_columns[] } ] }
@@ -320,7 +320,8 @@ Json ToJson(const Certificate& certificate) {
            {{"size", certificate.solver_gap.size},
             {"name", certificate.solver_gap.name},
             {"engine", certificate.solver_gap.engine},
-            {"converged", certificate.solver_gap.converged}}},
+            {"converged", certificate.solver_gap.converged},
+            {"slope", certificate.solver_gap.slope}}},
           {"switches", switches}};
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/engine_guard.h"
+#include "core/extremes.h"
 #include "derivative/actuation.h"
 #include "derivative/certifier.h"
 #include "derivative/check_point.h"
@@ -30,6 +31,9 @@ constexpr double kHuge = 1e12;   // of forces and activations: a rounding of one
 constexpr double kRest = 1e-13;  // [m] a tendon's length is known to
 constexpr double kLeap = 1e3;    // of a nudge: farther no point moves that does not jump
 
+// of the engine's acceleration: less says nothing of its slopes; nudges of positions and velocities that do
+constexpr double kGap = 1e-9, kGapNudges[] = {1e-5, 1e-3};
+
 // as the model sets its solver, before noslip
 VectorXd EngineAcceleration(mjModel model, mjData* data) {
   model.opt.noslip_iterations = 0;
@@ -47,6 +51,36 @@ SolverGap CompareAccelerations(const mjModel* model, const VectorXd& engine, con
   gap.engine = engine[at];
   gap.converged = converged[at];
   return gap;
+}
+
+// How far slopes of both accelerations are apart, by positions or by velocities: the less of two sizes, as roundings of
+// where iterations end are more over the smaller
+double CompareSlopes(const mjModel* model, const mjData* data, bool velocities, mjData* work) {
+  const int nv = static_cast<int>(model->nv);
+  Equilibrium point;
+  double least = kInf;
+  for (const double size : {1.0, 0.25}) {
+    VectorXd slope[2] = {VectorXd::Zero(nv), VectorXd::Zero(nv)};
+    for (const double sign : {1.0, -1.0}) {
+      VectorXd nudge(nv);
+      for (int i = 0; i < nv; ++i) nudge[i] = sign * size * kGapNudges[velocities] * std::sin(1 + 1.7 * i);
+      const auto move = [&] {
+        mj_copyState(model, data, work, mjSTATE_INTEGRATION);
+        if (velocities) mju_addTo(work->qvel, nudge.data(), nv);
+        else mj_integratePos(model, work->qpos, nudge.data(), 1);
+      };
+      move();
+      slope[0] += sign * EngineAcceleration(*model, work);
+      move();
+      StepStatus status = StepStatus::kOk;
+      std::string reason;
+      if (!point.Solve(model, work, &status, &reason)) return 0;
+      slope[1] += sign * Eigen::Map<const VectorXd>(work->qacc, nv);
+    }
+    const double largest = slope[1].cwiseAbs().maxCoeff();
+    least = std::min(least, largest > 0 ? (slope[0] - slope[1]).cwiseAbs().maxCoeff() / largest : 0);
+  }
+  return least;
 }
 
 // (K17) does the engine divide by a least pivot, of M or of what its integrator solves with?
@@ -397,6 +431,10 @@ Certificate Certify(const mjModel* model, const mjData* data, const CertifyOptio
     if (point.IsSingular() || StepIsSingular(local, work.get()))
       out.switches.push_back({"inertia", "singular", "its rounding", 0, "", true});
     Certifier(&local, work.get(), options).Run(&out);
+    for (const bool velocities : {false, true}) {
+      if (!(out.solver_gap.size > kGap)) break;
+      out.solver_gap.slope = std::max(out.solver_gap.slope, CompareSlopes(&local, data, velocities, work.get()));
+    }
   }
   guard.TakeWarnings();
   return out;

@@ -757,5 +757,43 @@ TEST_F(CertificateTest, ASolverThatEndsEarlyIsNotWhereTheDerivativeIs) {
   EXPECT_LT(Certify(model.get(), data.get()).solver_gap.size, 1e-7);
 }
 
+// where cones bend, what few iterations leave goes with the square of the way from their start, and so turns with it
+TEST_F(CertificateTest, AccelerationsThatAreNearlyRightMayHaveOtherSlopes) {
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><option timestep="0.005" cone="elliptic" impratio=".5"/><worldbody>
+    <geom type="plane" size="5 5 .1"/><body pos="0 0 .095"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 1 0"/>
+      <joint type="slide" axis="0 0 1"/><joint type="ball"/><geom type="capsule" size=".1 .2" euler="0 90 0" condim="4"/>
+      <body pos=".3 0 .1"><joint axis="0 1 .3" damping=".1"/><geom size=".12" density="300"/></body></body></worldbody></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  for (int i = 0; i < model->nv; i++) data->qvel[i] = 0.5 * std::sin(1 + i);
+  for (int k = 0; k < 4; k++) mj_step(model.get(), data.get());
+  const SolverGap early = Certify(model.get(), data.get()).solver_gap;
+  EXPECT_LT(early.size, 1e-5);
+  EXPECT_GT(early.slope, 1e-4);
+
+  // slopes of the engine's own acceleration by one position, with its own tolerance and with none
+  const int nv = static_cast<int>(model->nv);
+  const auto slope = [&](double tolerance) {
+    const ModelPtr copy = CopyModel(model.get());
+    copy->opt.tolerance = tolerance;
+    VectorXd out = VectorXd::Zero(nv);
+    for (double eps : {1e-6, -1e-6}) {
+      const DataPtr at = MakeData(copy.get());
+      mj_copyState(copy.get(), data.get(), at.get(), mjSTATE_INTEGRATION);
+      at->qpos[2] += eps;
+      mj_forward(copy.get(), at.get());
+      out += Eigen::Map<VectorXd>(at->qacc, nv) / (2 * eps);
+    }
+    return out;
+  };
+  const VectorXd converged = slope(0);
+  const double off = (slope(model->opt.tolerance) - converged).cwiseAbs().maxCoeff() / converged.cwiseAbs().maxCoeff();
+  EXPECT_GT(off, 0.1 * early.slope);
+  EXPECT_LT(off, 10 * early.slope);
+
+  model->opt.tolerance = 0;
+  EXPECT_EQ(Certify(model.get(), data.get()).solver_gap.slope, 0);
+}
+
 }  // namespace
 }  // namespace costate
