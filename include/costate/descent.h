@@ -60,7 +60,7 @@ using DescentCallback = std::function<bool(const IterationRecord&, ConstVectorRe
 /// names
 ///                    none. It ends with the best values.
 /// @throws Error{kInvalidArgument} for an option out of range or when there is nothing to change; as MakeSmoothModel.
-/// Error{kUnsupported}: kGaussNewton of controls or by smoothed slopes.
+/// Error{kUnsupported}: kGaussNewton of controls, by smoothed slopes or of a model with delays.
 /// Cost: an iteration is one gradient and a rollout for each step length that is tried; of kGaussNewton N Linearize
 /// more. Source: plugin/optimizer/README.md, "First order".
 DescentResult Descend(const Task& task, ParameterSet* parameters, const DescentOptions& options = {},

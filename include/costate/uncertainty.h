@@ -36,8 +36,9 @@ struct FitUncertainty {
 /// of none). Typical sizes are those of a descent: a parameter's first value, else 1.
 ///
 /// @param parameters  as of Descend, at the values that were found.  @param x0, U  the motion that was found.
-/// @throws Error{kInvalidArgument} for other parameters than the task's; as Tangent::Push. Inputs that are controls,
-/// norms other than quadratic, targets that are no motion and too few numbers are a `why_not`.
+/// @throws Error{kInvalidArgument} for other parameters than the task's; as Tangent::Push. Inputs that are controls or
+/// all stand at bounds, norms other than quadratic, targets that are no motion, too few numbers and models without
+/// tangents (delays) are a `why_not`.
 /// Cost: N Linearize.  Source: plugin/optimizer/README.md, (8b); Newey & West 1987.
 FitUncertainty EstimateUncertainty(const Task& task, const ParameterSet* parameters, ConstVectorRef x0,
                                    ConstMatrixRef U);

@@ -250,6 +250,11 @@ DescentResult Descend(const Task& task, ParameterSet* parameters, const DescentO
                     ? "Gauss-Newton steps have no smoothed slopes: L-BFGS has"
                     : "Gauss-Newton steps are for starts and parameters, and controls are among what is changed");
   }
+  if (options.method == DescentMethod::kGaussNewton && task.model->nhistory > 0) {
+    throw Error(ErrorCode::kUnsupported, "Gauss-Newton steps need tangents, which do not follow delays, and model '" +
+                                             ModelName(task.model.get()) +
+                                             "' has them: L-BFGS needs gradients alone (--descend lbfgs)");
+  }
   TaskLoss loss(task, parameters, options.smooth);
   VectorXd lower, upper, scale;
   loss.Bounds(&lower, &upper, &scale);

@@ -227,6 +227,10 @@ FitUncertainty EstimateUncertainty(const Task& task, const ParameterSet* paramet
   if (rows > 0) out.correlation /= rows;
   const std::vector<int> free = FreeInputs(task, parameters);
   const auto p = static_cast<Eigen::Index>(free.size());
+  if (p == 0) {
+    out.why_not = "all that was fitted stands at its bounds";
+    return out;
+  }
   if (out.residuals <= p) {
     out.why_not = fmt::format("{} numbers are compared, and {} are fitted", out.residuals, p);
     return out;
@@ -242,8 +246,15 @@ FitUncertainty EstimateUncertainty(const Task& task, const ParameterSet* paramet
       AddProducts(model, term.g, term.knots, piece, true, &G);
     }
   };
-  if (!AlongMotion(task, parameters, motion, InputDirections(task, free, dims.ndx, np), add)) {
-    out.why_not = "the motion has no derivative at a knot";
+  try {
+    if (!AlongMotion(task, parameters, motion, InputDirections(task, free, dims.ndx, np), add)) {
+      out.why_not = "the motion has no derivative at a knot";
+      return out;
+    }
+  } catch (const Error& error) {
+    // a fit by gradients alone may be of a model without tangents, and stays one
+    if (error.code() != ErrorCode::kUnsupported) throw;
+    out.why_not = error.what();
     return out;
   }
   Invert(H, &inverse, &without);

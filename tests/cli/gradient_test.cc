@@ -69,6 +69,25 @@ TEST(CliGradient, SaysThatStepsAreNotConverged) {
       << result.out;
 }
 
+// gradients follow delays, the tangents of Gauss-Newton do not
+TEST(CliGradient, FitsAModelWithDelaysByGradients) {
+  TemporaryFolder folder;
+  const std::string model = folder.Write("late.xml", R"(<mujoco><option timestep="0.01"/><worldbody>
+    <body><joint name="j" axis="0 1 0" damping="0.05"/><geom type="capsule" fromto="0 0 0 0 0 -.5" size=".03"/></body></worldbody>
+    <actuator><motor name="m" joint="j" delay="0.03" nsample="5"/></actuator></mujoco>)");
+  std::string text = "time,qpos[j],ctrl[m]\n";
+  for (int t = 0; t < 20; t++) text += std::to_string(0.01 * t) + "," + std::to_string(1e-3 * t * t) + ",0.5\n";
+  const std::string motion = folder.Write("motion.csv", text), out = folder.File("run");
+  const std::vector<std::string> words = {"gradient",        model,   "--fit", motion,      "--parameter",
+                                          "joint:j/damping", "--out", out,     "--no-plots"};
+  EXPECT_TRUE(RefusedWith(Costate(words), "(--descend lbfgs)"));
+  std::vector<std::string> by_gradients = words;
+  by_gradients.insert(by_gradients.end(), {"--descend", "lbfgs", "--iterations", "3"});
+  const ProcessResult result = Costate(by_gradients);
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_TRUE(std::filesystem::exists(out + "/inputs.csv")) << result.out;
+}
+
 // a servo that Euler cannot hold: what is exact at rest grows beyond any step of a difference
 TEST(CliGradient, DoesNotJudgeWhatGrowsBeyondAllSteps) {
   TemporaryFolder folder;

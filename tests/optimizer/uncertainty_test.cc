@@ -162,6 +162,33 @@ TEST_F(Uncertainty, WhatABoundHoldsHasNone) {
   EXPECT_EQ(found.theta[0], 22);
   EXPECT_TRUE(std::isnan(found.fit.deviation[0]));
   EXPECT_TRUE(std::isfinite(found.fit.deviation[1]));
+
+  // nothing is left to have one
+  EXPECT_EQ(Fit("start='none'><parameter name='joint:x/stiffness' upper='22'/>").fit.why_not,
+            "all that was fitted stands at its bounds");
+}
+
+// gradients follow delays, tangents do not: a fit by gradients alone is found, Gauss-Newton says before its first step
+// what to take instead
+TEST_F(Uncertainty, OfAModelWithDelaysThereIsNone) {
+  folder_.Write(
+      "spring.xml",
+      "<mujoco model='late'><option timestep='.01' gravity='0 0 0'/><worldbody>"
+      "<body><joint name='x' type='slide' axis='1 0 0' stiffness='20' damping='.3'/><geom size='.1' mass='1'/>"
+      "</body></worldbody><actuator><motor joint='x' delay='.03' nsample='5'/></actuator></mujoco>");
+  Film([](double t) { return 0.3 * std::cos(5 * t); });
+  const Task task = LoadTask(
+      folder_.Write("task.xml",
+                    "<task model='spring.xml' horizon='1' scale='mean'><start qpos='0.3'/><guess ctrl='0'/><gradient "
+                    "controls='none' start='none'><parameter name='joint:x/stiffness'/></gradient><cost qpos='x' "
+                    "target='file:film.csv'/></task>"));
+  const std::unique_ptr<ParameterSet> parameters = MakeParameters(task);
+  EXPECT_ERROR(Descend(task, parameters.get(), {.method = DescentMethod::kGaussNewton}), ErrorCode::kUnsupported,
+               "model 'late' has them", "--descend lbfgs");
+  const DescentResult result = Descend(task, parameters.get());
+  EXPECT_LT(result.loss, 0.1 * result.initial_loss) << result.message;
+  const FitUncertainty fit = EstimateUncertainty(task, parameters.get(), result.x0, result.U);
+  EXPECT_NE(fit.why_not.find("delays"), std::string::npos) << fit.why_not;
 }
 
 TEST_F(Uncertainty, SaysWhyThereIsNone) {
