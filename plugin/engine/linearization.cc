@@ -2,12 +2,12 @@
 #include <costate/derivative.h>
 #include <fmt/format.h>
 
-#include <Eigen/Eigenvalues>
 #include <algorithm>
 #include <cmath>
 
 #include "core/dense_product.h"
 #include "core/engine_guard.h"
+#include "core/spectral_radius.h"
 #include "derivative/equilibrium.h"
 #include "engine/linearization_output.h"
 #include "engine/model_key.h"
@@ -36,7 +36,7 @@ class LinearizationPlugin {
   void Evaluate(const mjModel* m, const mjData* d);
   void Linearization(const mjModel* m, const mjData* d);
   void Equation(const mjModel* m, const mjData* d);
-  double SpectralRadius();
+  double LargestEigenvalue();
   double LargestSingularValue();
   double Condition();
   void Show(const LinearizationOutput::Item& item, double* out);
@@ -95,6 +95,7 @@ LinearizationPlugin::LinearizationPlugin(const mjModel* m, mjData*, int instance
     Evaluate(m, start.get());
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kUnsupported) attributes_.Fail("level", error.what());
+    linearizer_.reset();
   }
   guard.TakeWarnings();
 }
@@ -103,9 +104,11 @@ LinearizationPlugin::LinearizationPlugin(const mjModel* m, mjData*, int instance
 void LinearizationPlugin::Prepare(const mjModel* m) {
   model_.Refresh(m);
   key_now_.Read(model_.get());
-  if (key_now_ == key_ && (linearizer_ || data_)) return;
+  const bool made = needs_matrices_ == (linearizer_ != nullptr) && needs_equation_ == (data_ != nullptr);
+  if (made && key_now_ == key_) return;
   linearizer_.reset();
   data_.reset();
+  key_ = key_now_;  // of whatever is made from here on, should the rest fail
   if (needs_matrices_) {
     LinearizeOptions options;
     options.level = level_;
@@ -113,7 +116,6 @@ void LinearizationPlugin::Prepare(const mjModel* m) {
     linearizer_ = std::make_unique<Linearizer>(model_.get(), options);
   }
   if (needs_equation_) data_ = MakeData(model_.get());
-  key_ = key_now_;
 }
 
 void LinearizationPlugin::Linearization(const mjModel* m, const mjData* d) {
@@ -145,13 +147,14 @@ void LinearizationPlugin::Equation(const mjModel* m, const mjData* d) {
     switch_distance_ = SwitchDistance(&local, data_.get(), reach_);
 }
 
-double LinearizationPlugin::SpectralRadius() {
-  eigen_.compute(derivative_.A, false);
-  return eigen_.info() == Eigen::Success ? eigen_.eigenvalues().cwiseAbs().maxCoeff() : 0;
+double LinearizationPlugin::LargestEigenvalue() {
+  const double radius = SpectralRadius(derivative_.A, &eigen_);
+  return std::isnan(radius) ? 0 : radius;
 }
 
 // σ² is the largest eigenvalue of AᵀA
 double LinearizationPlugin::LargestSingularValue() {
+  if (derivative_.A.rows() == 0) return 0;  // a model without degrees of freedom
   squared_.setZero();
   AddTransposedProduct(derivative_.A, derivative_.A, &squared_, &packed_);
   symmetric_.compute(squared_, Eigen::EigenvaluesOnly);
@@ -159,6 +162,7 @@ double LinearizationPlugin::LargestSingularValue() {
 }
 
 double LinearizationPlugin::Condition() {
+  if (equilibrium_.HessianMatrix().rows() == 0) return 1;
   symmetric_H_.compute(equilibrium_.HessianMatrix(), Eigen::EigenvaluesOnly);
   const auto& values = symmetric_H_.eigenvalues();
   return values[0] > 0 ? values[values.size() - 1] / values[0] : mjMAXVAL;
@@ -167,7 +171,7 @@ double LinearizationPlugin::Condition() {
 void LinearizationPlugin::Show(const LinearizationOutput::Item& item, double* out) {
   switch (item.kind) {
     case LinearizationOutput::kLevel: *out = static_cast<double>(derivative_.coverage.Worst()); return;
-    case LinearizationOutput::kSpectralRadius: *out = SpectralRadius(); return;
+    case LinearizationOutput::kSpectralRadius: *out = LargestEigenvalue(); return;
     case LinearizationOutput::kLargestSingularValue: *out = LargestSingularValue(); return;
     case LinearizationOutput::kCondition: *out = condition_; return;
     case LinearizationOutput::kSwitchDistance: *out = switch_distance_; return;
@@ -200,7 +204,8 @@ void LinearizationPlugin::Compute(const mjModel* m, mjData* d, int) {
       EngineGuard stack(data_.get());
       Evaluate(m, d);
     } catch (const std::exception&) {
-      values_.setZero();  // level 0
+      values_.setZero();    // level 0
+      linearizer_.reset();  // which may have been left half way
     }
     guard.TakeWarnings();
     if (held) {

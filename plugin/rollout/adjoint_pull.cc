@@ -6,6 +6,7 @@
 
 #include "core/finite.h"
 #include "core/plugins.h"
+#include "core/spectral_radius.h"
 #include "derivative/delayed.h"
 #include "rollout/adjoint_sweep.h"
 #include "rollout/gradient_health.h"
@@ -150,7 +151,8 @@ void AdjointSweep::LookCloser(int t, const VectorXd& moving) {
     Linearizer* linearizer = Products();
     linearizer->SetMovingContext(moving);
     linearizer->Linearize(w.point, U.col(t), &w.full);
-    out->health.spectral_radius[t] = SpectralRadius(w.full.A);
+    Eigen::EigenSolver<MatrixXd> solver;
+    out->health.spectral_radius[t] = SpectralRadius(w.full.A, &solver);
   }
   if (options.certify) {
     SetContext(a.model, w.data.get(), a.context);

@@ -1,18 +1,8 @@
 #include "rollout/knot_health.h"
 
 #include <Eigen/Eigenvalues>
-#include <cmath>
-#include <limits>
 
 namespace costate {
-
-double SpectralRadius(const MatrixXd& A) {
-  if (A.rows() == 0) return 0;
-  const double nan = std::numeric_limits<double>::quiet_NaN();
-  if (!A.allFinite()) return nan;
-  const Eigen::EigenSolver<MatrixXd> solver(A, false);
-  return solver.info() == Eigen::Success ? solver.eigenvalues().cwiseAbs().maxCoeff() : nan;
-}
 
 double Overshoot(const MatrixXd& A, int nv, int* dof) {
   if (nv == 0 || !A.allFinite()) return 0;

@@ -6,9 +6,6 @@
 
 namespace costate {
 
-/// Largest |eigenvalue|; NaN where A is not finite.
-double SpectralRadius(const MatrixXd& A);
-
 /// An eigenvalue of A below −1, the lowest: a direction that the step turns over and makes longer, as no robot does,
 /// but explicit integration of strong damping. 0 without one. `dof` receives the largest velocity in that direction.
 double Overshoot(const MatrixXd& A, int nv, int* dof);

@@ -303,6 +303,24 @@ TEST_F(LinearizationPluginTest, AStepThatFailsShowsLevelZero) {
   d->qvel[0] = 0;
   mj_forward(m.get(), d.get());
   EXPECT_EQ(Values(m.get(), d.get())[0], 1);
+
+  // what failed has left nothing behind
+  const ModelPtr other = LoadModelFromString(Leg(Sensor("level spectral_radius")));
+  const DataPtr fresh = MakeData(other.get());
+  mj_forward(other.get(), fresh.get());
+  EXPECT_TRUE(BitwiseEqual(Values(m.get(), d.get()), Values(other.get(), fresh.get())));
+}
+
+// nothing can move: A and H are empty, and nothing is asked of their eigenvalues
+TEST_F(LinearizationPluginTest, SumsUpAModelWithoutDegreesOfFreedom) {
+  const ModelPtr m = LoadModelFromString(
+      "<mujoco><extension><plugin plugin='costate.linearization'/></extension><worldbody><geom size='1'/></worldbody>"
+      "<sensor>" +
+      Sensor("spectral_radius largest_singular_value condition switch_distance") + "</sensor></mujoco>");
+  const DataPtr d = MakeData(m.get());
+  mj_step(m.get(), d.get());
+  mj_forward(m.get(), d.get());
+  EXPECT_EQ(Values(m.get(), d.get()).head(3), Eigen::Vector3d(0, 0, 1));
 }
 
 TEST_F(LinearizationPluginTest, RefusesByName) {
