@@ -86,6 +86,7 @@ struct TrainResult {
   MatrixXd starts;                          ///< nx × M
   VectorXd costs, unseen_costs;             ///< of each (infinite where the motion fails)
   Trajectory motion;                        ///< from the task's own start, under the trained policy
+  RolloutStatus motion_status;              ///< of that motion, which may fail where those from the starts do not
   std::vector<IterationRecord> iterations;  ///< of the last stage costs are of the whole horizon
 };
 

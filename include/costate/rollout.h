@@ -81,7 +81,7 @@ class Simulator {
   double knot_time() const;  ///< substeps × timestep [s]
 
   /// x_{t+1} = f(x_t, u_t) from x0 (nx) under U (nu × N). On failure columns after status.knot repeat the last good
-  /// one.
+  /// one; so do controls, in the rollouts below, where they are not given but computed (0 where there was none).
   /// @param callback  when not empty, called after each knot; false ends the motion there, with fewer knots.
   RolloutStatus Rollout(ConstVectorRef x0, ConstMatrixRef U, Trajectory* out, int worker = 0,
                         const RolloutCallback& callback = {});

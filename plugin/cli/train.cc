@@ -48,7 +48,8 @@ Record MakeTrainRecord(const Task& task, const NetworkPolicy& policy, const Trai
   Record record = TaskRecord(task, "train");
   record.model = CopyModel(task.model.get());
   record.seed = static_cast<unsigned>(task.policy.seed);
-  const RolloutStatus status = simulator.Rollout(task.x0, result.motion.U, &record.trajectory);
+  RolloutStatus status = simulator.Rollout(task.x0, result.motion.U, &record.trajectory);
+  if (status.ok()) status = result.motion_status;  // a control that was no number is none of U
   TakeCosts(task, record.trajectory, simulator.knot_time(), &record);
   record.metric =
       "sum over knots of the task's cost terms, of the motion from the task's own start; the iterations have the mean "
@@ -156,6 +157,7 @@ int RunTrain(const TrainArguments& arguments) {
     const auto before = static_cast<std::ptrdiff_t>(record.warnings.size());
     WriteRecord(folder, record, {.force = arguments.force, .plots = !arguments.no_plots});
     PrintWarnings({record.warnings.begin() + before, record.warnings.end()});
+    for (const std::string& failure : record.failures) fmt::print("  note          {}\n", failure);
     fmt::print("  saved in      {0}: the motion from the task's start, policy.json, starts.csv\n\n  costate view {1}\n",
                folder, ShellWord(folder));
   }

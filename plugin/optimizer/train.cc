@@ -79,7 +79,7 @@ class MeanCost {
     return mean;
   }
 
-  void Motion(Trajectory* out) { simulator_.RolloutFeedback(task_.x0, task_.N, *policy_, out); }
+  RolloutStatus Motion(Trajectory* out) { return simulator_.RolloutFeedback(task_.x0, task_.N, *policy_, out); }
 
  private:
   static double Finite(double value) { return std::isfinite(value) ? value : std::numeric_limits<double>::quiet_NaN(); }
@@ -290,7 +290,7 @@ TrainResult TrainPolicy(const Task& task, NetworkPolicy* policy, const TrainOpti
   }
   result.unseen_costs = cost.Costs(unseen);
   result.unseen = result.unseen_costs.mean();
-  cost.Motion(&result.motion);
+  result.motion_status = cost.Motion(&result.motion);
   return result;
 }
 

@@ -129,6 +129,20 @@ struct Simulator::Impl {
     }
   }
 
+  // controls that were computed, of a motion that fails at a knot: those after it repeat the last that a step took, or
+  // are 0 where none did, and so is its own that is not finite
+  static void RepeatControls(const RolloutStatus& status, Trajectory* out) {
+    if (status.status == StepStatus::kOk || status.knot >= out->N()) return;
+    const int t = status.knot;
+    for (int i = out->U.col(t).allFinite() ? t + 1 : t; i < out->N(); ++i) {
+      if (t > 0) {
+        out->U.col(i) = out->U.col(t - 1);
+      } else {
+        out->U.col(i).setZero();
+      }
+    }
+  }
+
   // the motion ends after N knots
   static void Cut(int N, Trajectory* out) {
     out->X.conservativeResize(Eigen::NoChange, N + 1);
@@ -140,7 +154,8 @@ struct Simulator::Impl {
 
   enum class Next { kGoOn, kLast, kGiveUp };
 
-  // the loop of all rollouts: control(t) writes column t of out->U; next(t) after t knots may change column t of out->X
+  // the loop of all rollouts: control(t) writes column t of out->U where it is not there yet; next(t) after t knots may
+  // change column t of out->X
   template <typename Control, typename Decide>
   RolloutStatus Run(ConstVectorRef x0, int N, Worker& worker, Trajectory* out, Control control, Decide next) const {
     mjData* data = worker.data.get();
@@ -283,8 +298,9 @@ RolloutStatus Simulator::Rollout(ConstVectorRef x0, ConstMatrixRef U, Trajectory
   const int N = static_cast<int>(U.cols());
   Impl::Worker& mine = impl_->Get(worker);
   impl_->Resize(N, out);
+  out->U = U;
   return impl_->Run(
-      x0, N, mine, out, [&](int t) { out->U.col(t) = U.col(t); },
+      x0, N, mine, out, [](int) {},
       [&](int t) { return !callback || callback(t) ? Impl::Next::kGoOn : Impl::Next::kLast; });
 }
 
@@ -307,7 +323,9 @@ RolloutStatus Simulator::RolloutFeedback(ConstVectorRef x0, int N, const Feedbac
     }
     law.Control({t, out->time[t], out->X.col(t), mine.s}, out->U.col(t));
   };
-  return impl_->Run(x0, N, mine, out, control, [](int) { return Impl::Next::kGoOn; });
+  RolloutStatus status = impl_->Run(x0, N, mine, out, control, [](int) { return Impl::Next::kGoOn; });
+  Impl::RepeatControls(status, out);
+  return status;
 }
 
 RolloutStatus Simulator::Follow(ConstMatrixRef X, ConstMatrixRef U, Trajectory* out, MatrixXd* gaps, int worker) {
@@ -323,9 +341,10 @@ RolloutStatus Simulator::Follow(ConstMatrixRef X, ConstMatrixRef U, Trajectory* 
     if (t < N && !U.col(t).allFinite()) CheckFinite(model, "U", U.col(t), ControlNames(model), where);
   }
   impl_->Resize(N, out);
+  out->U = U;
   gaps->setZero(dims.ndx, N);
   return impl_->Run(
-      X.col(0), N, impl_->Get(worker), out, [&](int t) { out->U.col(t) = U.col(t); },
+      X.col(0), N, impl_->Get(worker), out, [](int) {},
       [&](int t) {
         Difference(model, out->X.col(t), X.col(t), gaps->col(t - 1));
         out->X.col(t) = X.col(t);
@@ -407,7 +426,9 @@ RolloutStatus Simulator::Impl::RunPolicy(ConstVectorRef x0, const Trajectory& re
     }
     return !callback || callback(t) ? Next::kGoOn : Next::kGiveUp;
   };
-  return Run(x0, N, mine, out, control, leave_gap);
+  RolloutStatus status = Run(x0, N, mine, out, control, leave_gap);
+  RepeatControls(status, out);
+  return status;
 }
 
 void Simulator::Linearize(const Trajectory& trajectory, const LinearizeOptions& options,

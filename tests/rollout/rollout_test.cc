@@ -157,6 +157,12 @@ TEST_F(Rollout, StopsWhereTheSimulationFails) {
   EXPECT_TRUE(trajectory.X.allFinite());
   for (int t = 6; t <= 20; ++t) EXPECT_TRUE(BitwiseEqual(trajectory.X.col(t), trajectory.X.col(5)));
   EXPECT_GT(trajectory.time[20], trajectory.time[19]);
+  EXPECT_EQ(trajectory.U, U);  // given, and so known to the end
+
+  // states that are given do not change that
+  MatrixXd gaps;
+  EXPECT_EQ(simulator.Follow(MatrixXd::Zero(2, 21), U, &trajectory, &gaps).knot, 5);
+  EXPECT_EQ(trajectory.U, U);
 
   // the simulator is as good as new afterwards
   EXPECT_TRUE(simulator.Rollout(GetState(model.get(), start.get()), MatrixXd::Zero(1, 20), &trajectory).ok());
@@ -244,6 +250,38 @@ TEST_F(RolloutPolicy, ReportsAGainThatIsNotANumber) {
   EXPECT_EQ(status.knot, 4);
   ASSERT_EQ(status.warnings.size(), 1u);
   EXPECT_NE(status.warnings[0].find("CTRL"), std::string::npos) << status.warnings[0];
+  for (int t = 4; t < 10; ++t) EXPECT_EQ(out.U.col(t), out.U.col(3)) << t;
+}
+
+// u = 1 up to a knot, there another number, and what must not be asked for after it
+struct Breaking final : Feedback {
+  int knot;
+  double last;
+  Breaking(int t, double u) : knot(t), last(u) {}
+  int weights() const override { return 0; }
+  void Control(const FeedbackInput& in, VectorRef u) const override {
+    EXPECT_LE(in.t, knot);
+    u.setConstant(in.t < knot ? 1 : last);
+  }
+  void PullBack(const FeedbackInput&, ConstVectorRef, FeedbackGradient*) const override {}
+};
+
+// All controls are numbers, whatever memory they were put into: what failed, where that is one, and then the last good.
+TEST_F(Rollout, OfALawThatFailsHasControlsToTheEnd) {
+  ModelPtr model = LoadModelFromString(
+      "<mujoco><worldbody><body><joint name='j' type='slide'/><geom size='.1'/></body></worldbody>"
+      "<actuator><motor joint='j'/></actuator></mujoco>");
+  const DataPtr start = MakeData(model.get());
+  Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 1);
+  Trajectory out;
+  const auto controls_of = [&](int knot, double u) {
+    out.U.setConstant(1, 5, kInf);
+    EXPECT_EQ(simulator.RolloutFeedback(VectorXd::Zero(2), 5, Breaking(knot, u), &out).knot, knot);
+    return VectorXd(out.U.row(0));
+  };
+  EXPECT_EQ(controls_of(2, std::nan("")), VectorXd::Ones(5));
+  EXPECT_EQ(controls_of(0, std::nan("")), VectorXd::Zero(5));
+  EXPECT_EQ(controls_of(3, 1e12), (VectorXd(5) << 1, 1, 1, 1e12, 1).finished());
 }
 
 TEST_F(RolloutPolicy, RefusesAPolicyOfAnotherShape) {
