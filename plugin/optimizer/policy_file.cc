@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "rollout/record_format.h"
+
 namespace costate {
 namespace {
 
@@ -39,7 +41,7 @@ void PolicyReader::CheckNames(const char* what, const std::vector<std::string>& 
     Fail(fmt::format("{} entries of {}, model '{}' has {}", in_file.size(), what, ModelName(model_), in_model.size()));
   }
   for (std::size_t i = 0; i < in_file.size(); i++) {
-    if (in_file[i] != in_model[i]) {
+    if (in_file[i] != AsWritten(in_model[i])) {
       Fail(fmt::format("entry {} of {} is {}, in model '{}' it is {}", i, what, in_file[i], ModelName(model_),
                        in_model[i]));
     }
@@ -47,7 +49,8 @@ void PolicyReader::CheckNames(const char* what, const std::vector<std::string>& 
 }
 
 int PolicyReader::Find(const std::string& name, const std::vector<std::string>& names) const {
-  const auto at = std::find(names.begin(), names.end(), name);
+  const auto at =
+      std::find_if(names.begin(), names.end(), [&](const std::string& other) { return AsWritten(other) == name; });
   if (at == names.end()) Fail(fmt::format("it sees {}, which model '{}' does not have", name, ModelName(model_)));
   return static_cast<int>(at - names.begin());
 }
@@ -102,6 +105,8 @@ NetworkPolicy PolicyReader::Read() {
     const std::vector<double> x_ref = json.at("x_ref");
     options.x_ref = Eigen::Map<const VectorXd>(x_ref.data(), static_cast<Eigen::Index>(x_ref.size()));
     options.knot_time = json.at("knot_time");
+    if (!(options.knot_time > 0) || !std::isfinite(options.knot_time))
+      Fail(fmt::format("knot_time is {:g} s, expected above 0", options.knot_time));
     options.begin = json.at("begin");
     const VectorXd w = ReadLayers(json.at("layers"), &options.hidden);
 
@@ -174,7 +179,7 @@ std::string NetworkPolicy::ToJson() const {
   return PolicyJson{{"observations", observed}, {"x_ref", ListOf(x_ref_)}, {"state", states},
                     {"layers", layers},         {"activation", "tanh"},    {"controls", controls},
                     {"knot_time", knot_time_},  {"begin", begin_}}
-             .dump(1) +
+             .dump(1, ' ', false, PolicyJson::error_handler_t::replace) +
          "\n";
 }
 

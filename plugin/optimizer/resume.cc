@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "optimizer/free_start.h"
+#include "rollout/record_format.h"
 
 namespace costate {
 namespace {
@@ -109,7 +110,7 @@ class Fit {
     for (int i = 0; i < task_.constraints.size(); ++i) {
       const ConstraintInfo& info = task_.constraints[i].info();
       const auto at =
-          std::find_if(saved.begin(), saved.end(), [&](const ResumeJson& c) { return c.at("name") == info.name; });
+          std::find_if(saved.begin(), saved.end(), [&](const ResumeJson& c) { return Same(c.at("name"), info.name); });
       if (at == saved.end())
         Fail(fmt::format("constraint '{}' of the task is none of the run's ({})", info.name, List(saved)));
       const auto components = at->at("components").get<std::vector<std::string>>();
@@ -118,7 +119,7 @@ class Fit {
                          info.components.size()));
       }
       for (std::size_t k = 0; k < components.size(); ++k) {
-        if (components[k] == info.components[k]) continue;
+        if (components[k] == AsWritten(info.components[k])) continue;
         Fail(fmt::format("component {} of constraint '{}' is {} in the run, {} in the task", k, info.name,
                          components[k], info.components[k]));
       }
@@ -127,13 +128,15 @@ class Fit {
     for (const ResumeJson& c : saved) {
       const std::string name = c.at("name");
       bool known = false;
-      for (int i = 0; i < task_.constraints.size(); ++i) known = known || task_.constraints[i].info().name == name;
+      for (int i = 0; i < task_.constraints.size(); ++i) known = known || Same(name, task_.constraints[i].info().name);
       if (!known) Fail(fmt::format("constraint '{}' of the run is not in the task", name));
     }
     return found;
   }
 
  private:
+  static bool Same(const std::string& saved, const std::string& name) { return saved == AsWritten(name); }
+
   static std::string List(const ResumeJson& saved) {
     std::string names;
     for (const ResumeJson& c : saved) names += (names.empty() ? "'" : ", '") + c.at("name").get<std::string>() + "'";
@@ -258,7 +261,7 @@ std::string ResumeText(const Task& task, const SolveResult& result, const FreeTi
                      {"constraints", constraints},
                      {"trials", trials}};
   }
-  return json.dump() + "\n";
+  return ToText(json, -1) + "\n";
 }
 
 void Resume(const Record& record, const std::string& folder, Task* task) {

@@ -82,6 +82,8 @@ std::string ToText(const Json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
+std::string AsWritten(const std::string& name) { return Json::parse(ToText(name, -1)); }
+
 std::string Checksum(const Json& json) {
   Json rest = json;
   rest.erase("checksum");

@@ -44,6 +44,9 @@ std::string Checksum(const Json& json);
 /// Indented text; bytes that are not UTF-8 are replaced.
 std::string ToText(const Json& json, int indent);
 
+/// A name as ToText writes it and a parser reads it again: what a file's names are compared with.
+std::string AsWritten(const std::string& name);
+
 }  // namespace costate
 
 #endif  // COSTATE_ROLLOUT_RECORD_FORMAT_H_

@@ -385,6 +385,26 @@ TEST(Policy, StartsDifferByTheSpreadAlone) {
   }
 }
 
+// JSON is UTF-8; names that are not are written with what replaces such bytes, and found by that
+TEST(Policy, OfNamesThatAreNotUtf8IsReadAgain) {
+  const ModelPtr model = LoadModelFromString(
+      "<mujoco><worldbody><body><joint name='kn\xe9'/><geom size='.1'/></body></worldbody>"
+      "<actuator><motor name='m\xf6t' joint='kn\xe9'/></actuator></mujoco>");
+  const VectorXd bound = VectorXd::Ones(1);
+  NetworkPolicy policy(model.get(), {.x_ref = VectorXd::Zero(2), .knot_time = 0.01}, MatrixXd::Zero(1, 3), -bound,
+                       bound);
+  policy.Set(VectorXd::LinSpaced(policy.weights(), 0.1, 0.5));
+  const support::TemporaryFolder folder;
+  const std::string json = policy.ToJson();
+  EXPECT_NE(json.find("kn\xef\xbf\xbd"), std::string::npos) << json;
+  EXPECT_EQ(LoadPolicy(model.get(), folder.Write("policy.json", json)).Get(), policy.Get());
+
+  const ModelPtr other = LoadModelFromString(
+      "<mujoco><worldbody><body><joint name='ank'/><geom size='.1'/></body></worldbody>"
+      "<actuator><motor name='m\xf6t' joint='ank'/></actuator></mujoco>");
+  EXPECT_ERROR(LoadPolicy(other.get(), folder.File("policy.json")), ErrorCode::kFile, "in model", "it is qpos[ank]");
+}
+
 TEST(Policy, RefusesWhatItCannotDo) {
   const auto complaint = [](const std::string& elements) {
     try {
@@ -417,7 +437,15 @@ TEST(Policy, RefusesWhatItCannotDo) {
   for (const auto& [elements, text] : cases)
     EXPECT_NE(complaint(elements).find(text), std::string::npos) << elements << ": " << complaint(elements);
 
+  const support::TemporaryFolder folder;
   SeeingAll all;
+  for (const char* time : {"0.0", "-0.01", "1e999"}) {
+    std::string json = all.policy.ToJson();
+    const std::size_t at = json.find("\"knot_time\": ") + 13;
+    json.replace(at, json.find_first_of(",\n", at) - at, time);
+    EXPECT_ERROR(LoadPolicy(all.task.model.get(), folder.Write("policy.json", json)), ErrorCode::kFile,
+                 "policy.json: ");
+  }
   EXPECT_THROW(all.policy.Set(VectorXd::Zero(2)), Error);
   EXPECT_THROW(all.policy.Set(VectorXd::Constant(all.policy.weights(), NAN)), Error);
   EXPECT_THROW(TrainPolicy(all.task, &all.policy, {.stages = 0}), Error);

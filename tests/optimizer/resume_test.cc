@@ -255,6 +255,23 @@ TEST_F(ResumeTest, GoesOnFromAMotionBackWithinConstraints) {
   EXPECT_LE(rest.cost, part.cost * (1 + 1e-9)) << rest.message;
 }
 
+// JSON is UTF-8; names that are not are written with what replaces such bytes, and found by that
+TEST_F(ResumeTest, GoesOnWithNamesThatAreNotUtf8) {
+  std::string rail = kRail;
+  for (std::size_t at = 0; (at = rail.find("'slide'", at)) != std::string::npos; ++at) {
+    if (rail.compare(at - 5, 5, "type=") != 0) rail.replace(at, 7, "'sl\xeft'");
+  }
+  const std::string there = "<constraint name='l\xe0' qpos='sl\xeft' equals='1' when='end'/>";
+  const Task first = RailTask(there, rail);
+  Task second = RailTask(there, rail);
+  const SolveResult part = SolveUntil(first, 2);
+  Resume(SaveRun(first, part), "run", &second);
+  EXPECT_EQ(second.state.U, part.state.U);
+  Task other = RailTask("<constraint name='la' qpos='sl\xeft' equals='1' when='end'/>", rail);
+  EXPECT_ERROR(Resume(SaveRun(first, part), "run", &other), ErrorCode::kInvalidArgument,
+               "constraint 'la' of the task is none of the run's");
+}
+
 TEST_F(ResumeTest, RefusesWhatDoesNotFit) {
   const Task first = RailTask(kThere);
   const Record run = SaveRun(first, SolveUntil(first, 2));
