@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/extremes.h"
+#include "derivative/actuation.h"
 
 namespace costate {
 namespace {
@@ -38,7 +39,7 @@ bool IsPlain(const mjModel* m, int i) {
   return m->actuator_dyntype[i] == mjDYN_NONE && m->actuator_gaintype[i] == mjGAIN_FIXED &&
          (m->actuator_biastype[i] == mjBIAS_NONE || m->actuator_biastype[i] == mjBIAS_AFFINE) &&
          m->actuator_ctrlnum[i] == 1 && m->actuator_outnum[i] == 1 && m->actuator_actnum[i] == 0 &&
-         m->actuator_plugin[i] < 0;
+         m->actuator_plugin[i] < 0 && !IsActuatorDisabled(m, i);
 }
 
 }  // namespace

@@ -53,6 +53,15 @@ struct Slider {
   }
 };
 
+// an actuator that the model switches off by its group drives nothing
+TEST_F(ForceLimitsOf, ADisabledActuatorThereAreNone) {
+  Slider slider(0);
+  EXPECT_EQ(ForceLimits(slider.problem, 1).drives().size(), 1);
+  slider.model->actuator_group[0] = 3;
+  slider.model->opt.disableactuator = 1 << 3;
+  EXPECT_EQ(ForceLimits(slider.problem, 1).drives().size(), 0);
+}
+
 // v' = v + h f/m, q' = q + h v', f = clamp(k (u - q) - d v): at the limit v' = v + const, and within it ∂f/∂u = k. A
 // control u = (limit + d v)/k + q holds the force: S = (1, d/k), so that A + B S is the A of a constant force.
 TEST_F(ForceLimitsOf, AControlAtItsLimitHasTheSlopeFromWithin) {
