@@ -45,29 +45,33 @@ class CallbackMap final : public ResidualMap {
     if (callback_->jacobian) return callback_->jacobian(Input(knot, z, knot.x, knot.u), J);
 
     // centred differences, the state's in its tangent space
-    VectorXd v = z, plus(size()), minus(size());
+    const auto at = [&](ConstVectorRef measured, ConstVectorRef x, ConstVectorRef control, VectorXd* r) {
+      r->setZero(size());  // as Value hands it over: entries that are 0 need not be written
+      callback_->value(Input(knot, measured, x, control), *r);
+    };
+    VectorXd v = z, plus, minus;
     for (int i = 0; i < z.size(); i++) {
       const double h = kCallbackNudge * (1 + std::abs(z[i]));
       v[i] = z[i] + h;
-      callback_->value(Input(knot, v, knot.x, knot.u), plus);
+      at(v, knot.x, knot.u, &plus);
       v[i] = z[i] - h;
-      callback_->value(Input(knot, v, knot.x, knot.u), minus);
+      at(v, knot.x, knot.u, &minus);
       v[i] = z[i];
       J->measured.col(i) = (plus - minus) / (2 * h);
     }
     for (int i = 0; i < J->x.cols(); i++) {
       const VectorXd dx = kCallbackNudge * VectorXd::Unit(dims_.ndx, i);
-      callback_->value(Input(knot, z, Retract(model_, knot.x, dx), knot.u), plus);
-      callback_->value(Input(knot, z, Retract(model_, knot.x, -dx), knot.u), minus);
+      at(z, Retract(model_, knot.x, dx), knot.u, &plus);
+      at(z, Retract(model_, knot.x, -dx), knot.u, &minus);
       J->x.col(i) = (plus - minus) / (2 * kCallbackNudge);
     }
     VectorXd u = knot.u;
     for (int i = 0; i < J->u.cols(); i++) {
       const double h = kCallbackNudge * (1 + std::abs(u[i]));
       u[i] = knot.u[i] + h;
-      callback_->value(Input(knot, z, knot.x, u), plus);
+      at(z, knot.x, u, &plus);
       u[i] = knot.u[i] - h;
-      callback_->value(Input(knot, z, knot.x, u), minus);
+      at(z, knot.x, u, &minus);
       u[i] = knot.u[i];
       J->u.col(i) = (plus - minus) / (2 * h);
     }

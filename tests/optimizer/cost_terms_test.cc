@@ -237,6 +237,12 @@ void RegisterTestResiduals() {
     J->measured(1, 2) = std::cos(in.measured[2]);
   };
   RegisterResidual("exact", callback);
+  callback.jacobian = nullptr;
+  callback.value = [](const ResidualInput& in, Eigen::Ref<VectorXd> r) {
+    r[0] += in.measured[0] * in.measured[4];
+    r[1] -= std::sin(in.measured[2]);
+  };
+  RegisterResidual("added to 0", callback);
   ResidualCallback state;
   state.size = 1;
   state.reads_state = true;
@@ -257,6 +263,7 @@ void RegisterTestResiduals() {
 INSTANTIATE_TEST_SUITE_P(Callbacks, FunctionGradient,
                          ::testing::Values(FunctionCost{"callback='exact' reads='tip v'"},
                                            FunctionCost{"callback='differenced' reads='tip v'"},
+                                           FunctionCost{"callback='added to 0' reads='tip v'"},
                                            FunctionCost{"callback='state' norm='cosh' param='1'"},
                                            FunctionCost{"callback='state and control' reads='q'", true}));
 const bool kRegistered = (RegisterTestResiduals(), true);
