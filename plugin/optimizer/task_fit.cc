@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "core/joint.h"
 #include "core/number.h"
 #include "optimizer/task_csv.h"
 #include "optimizer/task_start.h"
@@ -30,9 +31,6 @@ struct Recorded {
   std::vector<double> spread;
   std::string missing;  // entries of the tangent that were not recorded
 };
-
-int Dofs(int joint_type) { return joint_type == mjJNT_FREE ? 6 : joint_type == mjJNT_BALL ? 3 : 1; }
-int Positions(int joint_type) { return joint_type == mjJNT_FREE ? 7 : joint_type == mjJNT_BALL ? 4 : 1; }
 
 class MotionFile {
  public:
@@ -68,11 +66,11 @@ class MotionFile {
     for (int j = 0; j < m_->njnt; ++j) {
       const int type = m_->jnt_type[j];
       const int first = velocity ? static_cast<int>(m_->nq) + m_->jnt_dofadr[j] : m_->jnt_qposadr[j];
-      const int size = velocity ? Dofs(type) : Positions(type);
+      const int size = velocity ? JointDofs(type) : JointPositions(type);
       const std::string word = Word(j, velocity);
       if (word.empty() || !AllThere(first, size)) {
         const int entry = m_->jnt_dofadr[j] + (velocity ? static_cast<int>(m_->nv) : 0);
-        for (int i = 0; i < Dofs(type); ++i)
+        for (int i = 0; i < JointDofs(type); ++i)
           recorded.missing += (recorded.missing.empty() ? "" : " ") + tangent_[static_cast<std::size_t>(entry + i)];
         continue;
       }
@@ -99,7 +97,7 @@ class MotionFile {
     bool any = false;
     for (int dof = 0; dof < slope.size(); ++dof) {
       const int joint = m_->dof_jntid[dof], column = state_[static_cast<std::size_t>(dims.nq + dof)];
-      const bool moves = column < 0 && AllThere(m_->jnt_qposadr[joint], Positions(m_->jnt_type[joint]));
+      const bool moves = column < 0 && AllThere(m_->jnt_qposadr[joint], JointPositions(m_->jnt_type[joint]));
       const double other = column < 0 ? start.x[dims.nq + dof] : table_.values(0, column);
       words += fmt::format("{}{}", dof == 0 ? "" : " ",
                            moves ? fmt::format("{:.6g}", slope[dof]) : fmt::format("{}", other));

@@ -8,6 +8,7 @@
 #include <optional>
 #include <pugixml.hpp>
 
+#include "core/joint.h"
 #include "core/number.h"
 #include "optimizer/position_servo.h"
 #include "optimizer/task_follow.h"
@@ -75,7 +76,6 @@ VectorXd NaturalControls(const Task& task, const std::vector<VectorXd>& held) {
 
 // what can be reached beside keyframes
 constexpr mjtObj kGoalTypes[] = {mjOBJ_JOINT, mjOBJ_BODY, mjOBJ_SITE, mjOBJ_GEOM};
-constexpr int kJointPositions[] = {7, 4, 1, 1}, kJointDofs[] = {6, 3, 1, 1};  // by mjtJoint
 const std::vector<std::string> kGoalQuantities{"pos", "quat", "xaxis", "yaxis", "zaxis"};
 
 // "it has home, crouch"
@@ -92,7 +92,7 @@ std::string KeysText(const mjModel* model) {
 // how many numbers say it
 int GoalSize(const mjModel* model, const PartGoal& goal) {
   if (goal.type != mjOBJ_JOINT) return goal.quantity == "quat" ? 4 : 3;
-  return kJointPositions[model->jnt_type[goal.id]];
+  return JointPositions(model->jnt_type[goal.id]);
 }
 
 constexpr double kDigits = 1e-5;  // of a range: its own end, as people write it
@@ -235,7 +235,7 @@ void AddPartGoal(const mjModel* model, const PartGoal& goal, pugi::xml_node task
       NumbersText(Eigen::Map<const VectorXd>(goal.values.data(), static_cast<Eigen::Index>(goal.values.size())), 12));
   VectorXd natural;
   if (joint) {
-    natural = NaturalSizes(model).segment(model->jnt_dofadr[goal.id], kJointDofs[model->jnt_type[goal.id]]);
+    natural = NaturalSizes(model).segment(model->jnt_dofadr[goal.id], JointDofs(model->jnt_type[goal.id]));
   } else {
     natural = VectorXd::Constant(1, goal.quantity == "pos" ? NaturalLength(model) : 1);
   }

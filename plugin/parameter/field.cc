@@ -6,23 +6,20 @@
 #include <set>
 
 #include "core/extremes.h"
+#include "core/joint.h"
 
 namespace costate {
 namespace {
 
 constexpr double kSmallestMass = 1e-10;  // the engine wants more than mjMINVAL
 
-int Dofs(const mjModel* m, int joint) {
-  const int type = m->jnt_type[joint];
-  return type == mjJNT_FREE ? 6 : type == mjJNT_BALL ? 3 : 1;
-}
 int Scalar(const mjModel* m, int joint) {
   return m->jnt_type[joint] == mjJNT_HINGE || m->jnt_type[joint] == mjJNT_SLIDE ? 1 : 0;
 }
 
 #define COUNT(n) [](const mjModel*, int) { return static_cast<int>(n); }
 #define AT(array, stride) [](const mjModel* m, int i) -> mjtNum* { return m->array + (stride)*i; }
-#define DOFS(n) [](const mjModel* m, int i) { return (n)*Dofs(m, i); }
+#define DOFS(n) [](const mjModel* m, int i) { return (n)*JointDofs(m->jnt_type[i]); }
 #define AT_DOF(array, stride) [](const mjModel* m, int i) -> mjtNum* { return m->array + (stride)*m->jnt_dofadr[i]; }
 #define AT_QPOS(array) [](const mjModel* m, int i) -> mjtNum* { return m->array + m->jnt_qposadr[i]; }
 #define AT_OPTION(member) [](const mjModel* m, int) -> mjtNum* { return const_cast<mjtNum*>(m->opt.member); }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/collision_filter.h"
+#include "core/joint.h"
 #include "smooth/add_pairs.h"
 
 namespace costate {
@@ -28,9 +29,8 @@ std::vector<int> AllBelow(mjtSize n) {
 }
 
 void AddJoint(const mjModel* m, int j, SmoothElements* out) {
-  static constexpr int kDofs[] = {6, 3, 1, 1};  // free, ball, slide, hinge
   if (m->jnt_limited[j]) out->joints.push_back(j);
-  for (int dof = m->jnt_dofadr[j]; dof < m->jnt_dofadr[j] + kDofs[m->jnt_type[j]]; dof++) {
+  for (int dof = m->jnt_dofadr[j]; dof < m->jnt_dofadr[j] + JointDofs(m->jnt_type[j]); dof++) {
     if (m->dof_frictionloss[dof] > 0) out->dofs.push_back(dof);
   }
 }
