@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <cctype>
-#include <cmath>
 #include <sstream>
 
 #include "core/number.h"
@@ -60,14 +59,6 @@ double Attributes::NotNegative(const char* key, double otherwise) const {
   const double value = Number(key, otherwise);
   if (!(value >= 0)) Fail(key, fmt::format("it is {:g}, expected at least 0", value));
   return value;
-}
-
-int Attributes::Whole(const char* key, int otherwise, int least) const {
-  const double value = Number(key, otherwise);
-  if (value != std::floor(value) || value < least || value > 1e9) {
-    Fail(key, fmt::format("it is {:g}, expected a whole number of at least {}", value, least));
-  }
-  return static_cast<int>(value);
 }
 
 int Attributes::Choice(const char* key, const std::vector<std::string>& words, int otherwise) const {

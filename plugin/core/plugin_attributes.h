@@ -15,14 +15,12 @@ class Attributes {
  public:
   Attributes(const mjModel* model, int instance);
 
-  bool Has(const char* key) const { return !Text(key).empty(); }
   std::string Text(const char* key) const;  ///< without blanks at its ends; "" when not given
   std::string Required(const char* key) const;
   std::vector<std::string> Words(const char* key) const;  ///< at blanks
   double Number(const char* key, double otherwise) const;
   double Positive(const char* key, double otherwise) const;
   double NotNegative(const char* key, double otherwise) const;
-  int Whole(const char* key, int otherwise, int least) const;
   /// Index of the word among `words`.
   int Choice(const char* key, const std::vector<std::string>& words, int otherwise) const;
 

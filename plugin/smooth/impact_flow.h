@@ -13,9 +13,7 @@ class ImpactFlow {
   /// @param model  a copy without the contacts; its timestep is set before each call.
   ImpactFlow(ModelPtr model, Level level);
 
-  const mjModel* model() const { return model_.get(); }
   mjData* data() { return data_.get(); }
-  const VectorXd& context() const { return context_; }
   double timestep() const { return timestep_; }  ///< of an engine step, h
   void SetContext(ConstVectorRef context) { context_ = context; }
 
