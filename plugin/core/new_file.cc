@@ -10,6 +10,8 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <string>
 
 #include <costate/error.h>
 
@@ -25,6 +27,19 @@ namespace fs = std::filesystem;
 fs::path FolderOf(const std::string& path) {
   const fs::path folder = fs::path(path).parent_path();
   return folder.empty() ? fs::path(".") : folder;
+}
+
+// what new files may not be. Setting it is the only call that tells, and for that moment files of other threads are
+// made without it: where the system writes it down it is read there.
+mode_t Umask() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    unsigned mask = 0;
+    if (std::sscanf(line.c_str(), "Umask: %o", &mask) == 1) return static_cast<mode_t>(mask);
+  }
+  const mode_t mask = umask(0);
+  umask(mask);
+  return mask;
 }
 
 // a file that removes itself unless it was renamed
@@ -52,9 +67,7 @@ class TemporaryFile {
 
   void Rename(bool force) {
     // as open(2) would have made it, not mkstemp's 0600
-    const mode_t mask = umask(0);
-    umask(mask);
-    if (fchmod(file_, 0666 & ~mask) != 0 || fsync(file_) != 0) Fail();
+    if (fchmod(file_, 0666 & ~Umask()) != 0 || fsync(file_) != 0) Fail();
     const int file = file_;
     file_ = -1;
     if (close(file) != 0) Fail();
