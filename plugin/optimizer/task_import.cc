@@ -191,19 +191,11 @@ bool ReadsControl(const XmlElement& element, const ResidualFile& residuals) {
 // ---- the task file
 // ---------------------------------------------------------------------------------------------------
 
-std::string Escape(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    result += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '"' ? "&quot;" : std::string(1, c);
-  }
-  return result;
-}
-
 // attributes and children as they stand
 std::string CopyAttributes(const XmlElement& element) {
   std::string text;
   for (const auto& [name, value] : element.Attributes()) {
-    if (name != "name") text += fmt::format(" {}=\"{}\"", name, Escape(value));
+    if (name != "name") text += fmt::format(" {}=\"{}\"", name, XmlEscaped(value));
   }
   return text;
 }
@@ -214,7 +206,7 @@ std::string Element(const std::string& tag, const std::string& attributes, const
   std::string text = fmt::format("  <{}{}>\n", tag, attributes);
   for (const XmlElement& child : children) {
     std::string own;
-    for (const auto& [name, value] : child.Attributes()) own += fmt::format(" {}=\"{}\"", name, Escape(value));
+    for (const auto& [name, value] : child.Attributes()) own += fmt::format(" {}=\"{}\"", name, XmlEscaped(value));
     text += fmt::format("    <{}{}/>\n", child.tag(), own);
   }
   return text + fmt::format("  </{}>\n", tag);
@@ -284,7 +276,7 @@ std::string CostElements(const MjpcResidual& residual, const XmlElement& meaning
     norm += fmt::format("{}{:.10g}{}", i == 0 ? " param=\"" : " ", residual.parameters[i],
                         i + 1 == residual.parameters.size() ? "\"" : "");
   }
-  const std::string name = Escape(residual.name), measured = CopyAttributes(meaning);
+  const std::string name = XmlEscaped(residual.name), measured = CopyAttributes(meaning);
   const std::string weight = fmt::format(" weight=\"{:.10g}\"", residual.weight);
   if (!reads_control) {
     return Element(
@@ -356,7 +348,7 @@ MjpcImport ImportMjpcTask(const std::string& path, const std::string& residual_p
       result.missing.push_back(fmt::format("{}: '{}', {}, norm {}, weight {:g}", residual.element.Place(),
                                            residual.name, Count(residual.dim, "number"), residual.norm,
                                            residual.weight));
-      result.form += fmt::format("  <residual name=\"{}\" value=\"\"/>\n", Escape(residual.name));
+      result.form += fmt::format("  <residual name=\"{}\" value=\"\"/>\n", XmlEscaped(residual.name));
     }
   }
   result.form += "</residuals>\n";
@@ -370,7 +362,7 @@ MjpcImport ImportMjpcTask(const std::string& path, const std::string& residual_p
       fmt::format("<!-- MuJoCo MPC's task {}: the mean cost over {} knots, the last included, as it plans -->\n",
                   std::filesystem::path(path).filename().string(), plan.knots);
   result.text += fmt::format("<task model=\"{}\" horizon=\"{:.10g}\" controlstep=\"1\" scale=\"knots\">\n",
-                             Escape(model), (plan.knots - 1) * plan.timestep);
+                             XmlEscaped(model), (plan.knots - 1) * plan.timestep);
   result.text += OptionElement(task, plan);
   result.text += task.has_home ? "  <start key=\"home\"/>\n  <guess key=\"home\"/>\n" : "  <guess ctrl=\"0\"/>\n";
   const std::vector<std::string> words = ExpressionWords(residuals.text);

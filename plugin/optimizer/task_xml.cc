@@ -26,22 +26,23 @@ std::string Trim(const std::string& text) {
   return text.substr(from, text.find_last_not_of(kBlanks) - from + 1);
 }
 
-// as it may stand between quotes of either kind
-std::string Escaped(const std::string& value) {
-  std::string text;
-  for (char c : value) {
+}  // namespace
+
+std::string XmlEscaped(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) {
     switch (c) {
-      case '&': text += "&amp;"; break;
-      case '<': text += "&lt;"; break;
-      case '"': text += "&quot;"; break;
-      case '\'': text += "&apos;"; break;
-      default: text += c;
+      case '&': escaped += "&amp;"; break;
+      case '<': escaped += "&lt;"; break;
+      case '>': escaped += "&gt;"; break;
+      case '"': escaped += "&quot;"; break;
+      case '\'': escaped += "&apos;"; break;
+      case '\n': escaped += "&#10;"; break;  // an attribute that has the character itself is read as having a blank
+      default: escaped += c;
     }
   }
-  return text;
+  return escaped;
 }
-
-}  // namespace
 
 XmlFile::XmlFile(const std::string& path) : XmlFile(ReadTextFile(path, "task file"), path) {}
 
@@ -77,7 +78,7 @@ std::string XmlFile::Edited(const std::vector<AttributeEdit>& edits) const {
       if (close == std::string::npos) break;
       at = close + 1;
       if (Trim(text_.substr(name, equals - name)) != edit.attribute) continue;
-      changes.push_back({open + 1, close, Escaped(edit.value)});
+      changes.push_back({open + 1, close, XmlEscaped(edit.value)});
       break;
     }
   }

@@ -96,6 +96,9 @@ struct AttributeEdit {
 /// A whole file. @param kind  "task file": stands in messages. @throws Error{kFile}.
 std::string ReadTextFile(const std::string& path, const std::string& kind);
 
+/// As it may stand between quotes of either kind, or as text.
+std::string XmlEscaped(const std::string& text);
+
 /// Pieces of a text between blanks.
 std::vector<std::string> SplitBlanks(const std::string& text);
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "optimizer/cost_terms.h"
+#include "optimizer/task_xml.h"
 #include "support/comma_locale.h"
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
@@ -333,6 +334,12 @@ TEST_F(TaskFile, TakesControlsFromAFile) {
   EXPECT_TRUE(MatricesNear(loaded.U_guess.col(4), Eigen::Vector3d(0.6, 2, 5), 0));  // 9 is beyond the limit of 2
   ASSERT_EQ(loaded.warnings.size(), 1u);
   EXPECT_NE(loaded.warnings[0].find("2 of 15 controls"), std::string::npos) << loaded.warnings[0];
+}
+
+TEST(Xml, EscapedTextIsReadAsItWas) {
+  const std::string text = "a < b && c > \"d\", it's\ntwo lines";
+  const XmlFile file("<a b=\"" + XmlEscaped(text) + "\" c='" + XmlEscaped(text) + "'/>", "x.xml");
+  for (const auto& [name, value] : file.Root().Attributes()) EXPECT_EQ(value, text) << name;
 }
 
 // names of a model may have what a table's header means something by: brackets behind a blank, commas, quotes
