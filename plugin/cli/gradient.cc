@@ -110,12 +110,14 @@ void CheckConverged(Task* task, Level level, int entries) {
   converged->opt.solver = mjSOL_NEWTON;
   SearchUntil(0, 200, &converged->opt);
   std::swap(task->model, converged);
+  const std::unique_ptr<ParameterSet> parameters = MakeParameters(*task);
+  const mjModel* model = parameters ? parameters->model() : task->model.get();
   RolloutGradient g;
-  Adjoint(task->model.get(), task->context, task->substeps)
-      .Gradient(task->x0, task->U_guess, *task->cost, {.level = level}, &g);
+  Adjoint(model, task->context, task->substeps)
+      .Gradient(task->x0, task->U_guess, *task->cost, {.level = level, .parameters = parameters.get()}, &g);
   using Verdict = LossCheckEntry::Verdict;
   if (g.status.ok()) {
-    const std::vector<LossCheckEntry> check = CheckLossGradient(*task, nullptr, g, entries);
+    const std::vector<LossCheckEntry> check = CheckLossGradient(*task, parameters.get(), g, entries);
     if (std::none_of(check.begin(), check.end(), [](const auto& e) { return e.verdict == Verdict::kWrong; })) {
       fmt::print(
           "  converged   with <option solver=\"Newton\" iterations=\"{}\" tolerance=\"0\"> all agree: the model's own "
@@ -349,7 +351,7 @@ int RunGradient(const GradientArguments& given) {
   } else if (arguments.entries > 0 && whole) {
     check = CheckLossGradient(task, parameters.get(), g, arguments.entries);
     PrintCheck(check, &agrees);
-    if (!agrees && !parameters && model->opt.tolerance > 0) CheckConverged(&task, options.level, arguments.entries);
+    if (!agrees && model->opt.tolerance > 0) CheckConverged(&task, options.level, arguments.entries);
     if (!agrees && !arguments.certify) {
       options.certify = true;
       RolloutGradient certified;

@@ -67,6 +67,12 @@ TEST(CliGradient, SaysThatStepsAreNotConverged) {
   EXPECT_TRUE(Has(result.out, "used all its 3 iterations")) << result.out;
   EXPECT_TRUE(Has(result.out, "with <option solver=\"Newton\" iterations=\"200\" tolerance=\"0\"> all agree"))
       << result.out;
+
+  // by parameters, too
+  const ProcessResult by = Costate({"gradient", task, "--parameter", "option/gravity[2]"});
+  EXPECT_EQ(by.exit_code, 1) << by.out << by.err;
+  EXPECT_TRUE(Has(by.out, "DISAGREE")) << by.out;
+  EXPECT_TRUE(Has(by.out, "tolerance=\"0\"> all agree")) << by.out;
 }
 
 // gradients follow delays, the tangents of Gauss-Newton do not
