@@ -421,8 +421,10 @@ Exit code: 0 agrees; 1 disagrees, none can be judged, or there is no gradient; 2
   command->add_option("--start", arguments->fit.start,
                       "with --fit: keyframe for what the motion's first row does not say");
   command
-      ->add_option("--parameter", arguments->parameters,
-                   "also by this parameter, kind:element/field[index]; may be repeated")
+      ->add_option(
+          "--parameter", arguments->parameters,
+          "also by this parameter, kind:element/field[index]; may be repeated. Of a body /mass leaves its inertia "
+          "as it is, /scale changes both")
       ->allow_extra_args(false);
   AddSmoothOptions(command, &arguments->smooth, "slopes of a model with smoother contact along the true motion");
   AddAverageOptions(command, &arguments->average);
