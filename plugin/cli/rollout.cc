@@ -25,7 +25,7 @@ constexpr char kRolloutFooter[] = R"(
 Controls come from --ctrl FILE.csv (or a saved run), else from a task's guess, else the keyframe's ctrl is held, else they
 are zero. The file's columns are named as in trajectory.csv ("ctrl[hip]") or as the actuators ("hip"); without a header there
 is one for each control. With a column "time" (the first of a file without header) they are interpolated, else each row is one
-control interval.
+control interval. Beside controls there may be the other columns of a saved run or of a recorded motion, no others.
 
 Printed are energies, contacts, constraint violation, solver iterations, saturated actuators and, as notes, everything
 that makes a motion doubtful. --out saves the run: record.json, trajectory.csv, pictures; see `costate replay`.
@@ -108,11 +108,14 @@ Setup MakeSetup(const RolloutOptions& options) {
 
   // a file of controls lasts as long as it lasts
   if (!options.controls.empty()) {
-    const TimeSeries series = ReadTimeSeries(options.controls, ControlNames(task.model.get()), false);
+    const TimeSeries series = ReadControls(options.controls, task.model.get());
     const double rows = static_cast<double>(series.values.cols());
     const double duration = series.time.size() > 0 ? series.time[series.time.size() - 1] + knot_time : rows * knot_time;
     if (!options.time) task.N = Knots(duration, knot_time);
     task.U_guess = Sample(series, task.N, knot_time);
+    const std::string more = LeftOut(series, task.N, knot_time);
+    if (!more.empty())
+      task.warnings.push_back(fmt::format("{} has {}: what is beyond them is left out", options.controls, more));
   }
   task.U_guess = Extended(task.U_guess, task.N);
   return setup;

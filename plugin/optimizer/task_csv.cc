@@ -12,11 +12,13 @@
 #include "core/extremes.h"
 #include "core/number.h"
 #include "optimizer/task_xml.h"
+#include "rollout/record_format.h"
 
 namespace costate {
 namespace {
 
 constexpr const char* kEntryHeads[] = {"qpos[", "qvel[", "act[", "ctrl["};
+constexpr const char* kMotionHeads[] = {"qpos[", "qvel[", "act[", "sensor["};
 constexpr const char* kStems[] = {"ctrl", "u", "qpos", "q", "qvel", "v", "act", "a"};  // and a number
 constexpr char kByteOrderMark[] = "\xef\xbb\xbf";  // with which spreadsheets begin UTF-8
 constexpr double kSameTime = 1e-6;                 // share of a knot below which two times are one
@@ -219,8 +221,41 @@ CsvTable ReadTable(const std::string& path) {
   return table;
 }
 
-TimeSeries ReadTimeSeries(const std::string& path, const std::vector<std::string>& names, bool needs_time) {
-  const CsvTable table = ReadTable(path);
+namespace {
+
+// what no control is: columns of state or sensors, of this model or of another's run
+bool IsOfMotion(const std::string& name) {
+  return std::any_of(std::begin(kMotionHeads), std::end(kMotionHeads),
+                     [&](const char* head) { return name.rfind(head, 0) == 0; });
+}
+
+// the names that a saved run gives to other columns
+bool IsOfRun(const std::string& name, const mjModel* model) {
+  const std::vector<std::string> run =
+      TrajectoryHeader(model, {.cost = true, .gradient_norm = true, .diagnostics = true});
+  return std::any_of(run.begin(), run.end(), [&](const std::string& known) { return WithoutUnit(known) == name; });
+}
+
+void RefuseOtherColumns(const CsvTable& table, const mjModel* model) {
+  std::vector<int> controls;
+  for (const std::string& name : ControlNames(model)) controls.push_back(table.Column(name));
+  const auto controls_have = [&](int i) { return std::find(controls.begin(), controls.end(), i) != controls.end(); };
+  if (controls_have(-1)) return;  // in order, or told in other words
+
+  // a recorded motion; "knee" is the position of a joint where no actuator is called so
+  const std::vector<int> state = table.StateColumns(model);
+  const auto is_state = [&](int i) { return i >= 0 && !controls_have(i); };
+  if (std::any_of(state.begin(), state.end(), is_state)) return;
+  if (std::any_of(table.names.begin(), table.names.end(), IsOfMotion)) return;
+  for (std::size_t i = 0; i < table.names.size(); ++i) {
+    if (controls_have(static_cast<int>(i)) || IsOfRun(table.names[i], model)) continue;
+    Fail(table, table.header,
+         fmt::format("column '{}' is no control of model '{}', which has {}", table.names[i], ModelName(model),
+                     FirstWords(ControlNames(model))));
+  }
+}
+
+TimeSeries SeriesOf(const CsvTable& table, const std::vector<std::string>& names, bool needs_time) {
   const int n = static_cast<int>(names.size()), columns = static_cast<int>(table.values.cols());
   int time = table.Column("time");
 
@@ -282,6 +317,30 @@ TimeSeries ReadTimeSeries(const std::string& path, const std::vector<std::string
     if (row > 0 && series.time[row] <= series.time[row - 1]) Fail(table, line, "times do not increase");
   }
   return series;
+}
+
+}  // namespace
+
+TimeSeries ReadTimeSeries(const std::string& path, const std::vector<std::string>& names, bool needs_time) {
+  return SeriesOf(ReadTable(path), names, needs_time);
+}
+
+TimeSeries ReadControls(const std::string& path, const mjModel* model) {
+  const CsvTable table = ReadTable(path);
+  if (model->nu > 0) RefuseOtherColumns(table, model);
+  return SeriesOf(table, ControlNames(model), false);
+}
+
+std::string LeftOut(const TimeSeries& series, int N, double knot_time) {
+  const Eigen::Index rows = series.values.cols();
+  if (series.time.size() == 0) {
+    return rows > N ? fmt::format("{} rows, one a control interval, and there are {}", rows, N) : "";
+  }
+
+  // a motion's last row stands at the end of the last interval, and the interval that begins there may be cut off
+  const double last = series.time[rows - 1];
+  if (last < (N + 1 - kSameTime) * knot_time) return "";
+  return fmt::format("controls until {:.6g} s, and the motion ends after {:.6g} s", last, N * knot_time);
 }
 
 MatrixXd Sample(const TimeSeries& series, int N, double knot_time, const Interpolation& between) {

@@ -48,6 +48,13 @@ struct TimeSeries {
 /// @throws Error{kParse} if columns are missing, a cell is empty or times do not increase.
 TimeSeries ReadTimeSeries(const std::string& path, const std::vector<std::string>& names, bool needs_time);
 
+/// The same of a model's controls. @throws Error{kParse} also where a header has columns that are neither controls
+/// nor beside them in a saved run; in a recorded motion, which has columns of state or sensors, others are passed over.
+TimeSeries ReadControls(const std::string& path, const mjModel* model);
+
+/// What N knots leave out of a series: "12 rows, one a control interval, and there are 10"; "" where nothing is.
+std::string LeftOut(const TimeSeries& series, int N, double knot_time);
+
 /// What lies between two columns, the second of which begins at share 1.
 using Interpolation = std::function<VectorXd(ConstVectorRef before, ConstVectorRef after, double share)>;
 

@@ -337,8 +337,12 @@ MatrixXd ReadGuess(const XmlElement* element, const Start& start, const std::str
     U = constant(u);
   } else {
     try {
-      const TimeSeries series = ReadTimeSeries(Resolve(folder, *element->Text("file")), ControlNames(model), false);
+      const std::string file = *element->Text("file");
+      const TimeSeries series = ReadControls(Resolve(folder, file), model);
       U = Sample(series, task->N, knot_time);
+      const std::string more = LeftOut(series, task->N, knot_time);
+      if (!more.empty())
+        task->warnings.push_back(element->Says(fmt::format("{} has {}: what is beyond them is left out", file, more)));
     } catch (const Error& error) {
       element->Fail(error.what(), error.code());
     }

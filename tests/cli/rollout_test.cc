@@ -60,6 +60,8 @@ TEST(CliRollout, TakesControlsFromAFileAndHoldsTheLastOne) {
                 .exit_code,
             0);
   EXPECT_EQ(ReadRecord(folder.File("c")).trajectory.U, (MatrixXd(1, 2) << 0.5, -0.5).finished());
+  EXPECT_TRUE(Has(Costate({"rollout", model, "--ctrl", controls, "--time", "0.004"}).err,
+                  "u.csv has 3 rows, one a control interval, and there are 2: "));
 
   // a run's own table is such a file
   ASSERT_EQ(
@@ -110,7 +112,8 @@ TEST(CliRollout, NamesWhatIsWrongWithAFileOfControls) {
   EXPECT_TRUE(RefusedWith(rollout(""), "no rows"));
   EXPECT_TRUE(RefusedWith(rollout("1,2,3\n"), "u.csv:1"));
   EXPECT_TRUE(RefusedWith(rollout("motor\n1\nx\n"), "u.csv:3: 'x'"));
-  EXPECT_TRUE(RefusedWith(rollout("motor,b\n1,1\n,2\n3,3\n"), "u.csv:3"));
+  EXPECT_TRUE(RefusedWith(rollout("time,motor\n1,1\n2,\n3,3\n"), "u.csv:3"));
+  EXPECT_TRUE(RefusedWith(rollout("motor,extra\n1,1\n"), "u.csv:1: column 'extra' is no control of model"));
 }
 
 TEST(CliRollout, AnswersNoWhenTheSimulationDiverges) {

@@ -336,6 +336,36 @@ TEST_F(TaskFile, TakesControlsFromAFile) {
   EXPECT_NE(loaded.warnings[0].find("2 of 15 controls"), std::string::npos) << loaded.warnings[0];
 }
 
+// What is not taken is said: rows behind the end, and columns that are nothing. What a run has beside its controls, or
+// a recorded motion, is no such column.
+TEST_F(TaskFile, TakesNoPartOfAFileOfControlsSilently) {
+  const TemporaryFolder folder;
+  const std::string task = folder.Write(
+      "zoo.task.xml", ZooTask("<guess file='u.csv'/>" + std::string(kEffort), "horizon='0.05' controlstep='5'"));
+  const auto warnings = [&](const std::string& controls) {
+    folder.Write("u.csv", controls);
+    const Task loaded = LoadTask(task);
+    return loaded.warnings.empty() ? "" : loaded.warnings[0];
+  };
+  std::string rows;
+  for (int t = 0; t < 5; ++t) rows += "0,0,0\n";
+  EXPECT_EQ(warnings(rows), "");
+  EXPECT_NE(warnings(rows + "0,0,0\n").find("<guess>: u.csv has 6 rows, one a control interval, and there are 5: "),
+            std::string::npos);
+  const std::string header = "time,shoulder,extend,pull";
+  EXPECT_EQ(warnings(header + "\n0,0,0,0\n0.05,0,0,0\n"), "");  // a motion's last row
+  EXPECT_NE(
+      warnings(header + "\n0,0,0,0\n0.09,0,0,0\n").find("controls until 0.09 s, and the motion ends after 0.05 s"),
+      std::string::npos);
+
+  folder.Write("u.csv", header + ",winch\n0,0,0,0,0\n");
+  EXPECT_ERROR(LoadTask(task), ErrorCode::kParse, "u.csv:1: column 'winch' is no control of model 'zoo', which has",
+               "ctrl[shoulder]");
+  EXPECT_EQ(warnings(header + ",cost,energy_kinetic (J)\n0,0,0,0,0,0\n"), "");
+  EXPECT_EQ(warnings(header + ",sensor[other]\n0,0,0,0,0\n"), "");
+  EXPECT_EQ(warnings("time,qpos[shoulder],ctrl[shoulder],ctrl[extend],ctrl[pull],mood\n0,0,0,0,0,0\n"), "");
+}
+
 TEST(Xml, EscapedTextIsReadAsItWas) {
   const std::string text = "a < b && c > \"d\", it's\ntwo lines";
   const XmlFile file("<a b=\"" + XmlEscaped(text) + "\" c='" + XmlEscaped(text) + "'/>", "x.xml");
