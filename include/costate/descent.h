@@ -52,9 +52,8 @@ using DescentCallback = std::function<bool(const IterationRecord&, ConstVectorRe
 /// slides and activations (beyond them no further than it begins), parameters within their bounds.
 ///
 /// By kGaussNewton and where a target is a motion over time, a loss above options.floor is minimized once more from the
-/// guess over the first eighth of the knots, a quarter, half and all of them, with the iterations that are left, and
-/// the lower loss counts: over a long motion a fit has many minima. Their records have the best loss of the whole
-/// motion.
+/// guess over the first eighth of the knots, a quarter, half and all of them, with as many iterations again, and the
+/// lower loss counts: over a long motion a fit has many minima. Their records have the best loss of the whole motion.
 ///
 /// @param parameters  what `task.inputs.parameters` names (MakeParameters), at the values to begin with; null when it
 /// names

@@ -50,7 +50,8 @@ constexpr double kSampledLess = 0.99;  // in terms of the best: sampled controls
 // periodic controls: rounds of samples, and how far they spread at first
 constexpr int kPeriodicRounds = 10;
 constexpr double kPeriodicSize = 0.2;
-constexpr double kConstant = 1e-9;  // in half control ranges: controls that stay
+// in half control ranges: controls that stay, but for what holds a body that settles
+constexpr double kConstant = 0.01;
 
 constexpr int kPieces = 6;  // straight ones of a slow kick
 
@@ -172,6 +173,7 @@ class BasinHopping {
   bool interrupted_ = false;
   std::exception_ptr thrown_;  // by the callback
   int halfway_ = 0;            // of a race; 0: there is none
+  bool shot_ = false;          // the best motion is one of multiple shooting
   int further_ = 0;            // iterations beside those that options_ has: of samples, of multiple shooting
   BasinHoppingRound first_;
   BasinHoppingResult out_;            // without the iterations
@@ -351,7 +353,9 @@ std::optional<Guess> BasinHopping::Periodic(int round) {
 
 // Where nothing touches at first, or at last, multiple shooting often finds another minimum.
 bool BasinHopping::MayShoot() const {
-  if (!hopping_.after_stall || options_.type != SolverType::kIlqr || guess_.state || guess_.U.size() == 0) return false;
+  if (!hopping_.after_stall || !hopping_.shooting || options_.type != SolverType::kIlqr || guess_.state ||
+      guess_.U.size() == 0)
+    return false;
   if (IsConstrained() || HasFreeStart(problem_)) return false;
   if (TouchesNothing(problem_, out_.result.trajectory)) return true;
   Trajectory first;
@@ -425,6 +429,7 @@ void BasinHopping::Round(const std::vector<Beginning>& beginnings, int iteration
   if (round > 0 && !done.last) LookForCheaper(results);
   if (halfway_ > 0 && best > 0 && results[0].status != SolveStatus::kDiverged) plain_ = std::move(results[0].state);
   done.better = Take(&results[best], &done);
+  if (done.better) shot_ = done.shooting;
   if (round > 0 || !hopping_.after_stall) return Tell(done);
   first_ = done;
 }
@@ -638,7 +643,10 @@ BasinHoppingResult BasinHopping::Hop(double tolerance) {
   }
   const bool all = round > rounds_;
   if (moves && Left() > 0 && !interrupted_ && finish) {
-    Round({{{{}, out_.result.trajectory.U}}}, options_.iterations, options_.tolerance, rounds_ + 1);
+    const Guess best{{}, out_.result.trajectory.U};
+    std::vector<Beginning> last{{best}};
+    if (!shot_ && MayShoot()) last.push_back({best, Origin::kShooting});
+    Round(last, options_.iterations, options_.tolerance, rounds_ + 1);
   }
 
   int better = 0;

@@ -18,8 +18,9 @@
 namespace costate {
 namespace {
 
-// of a fit from shorter motions on: their shortest part, how many knots it has at least, and what is worth it
-constexpr int kShortest = 8, kFewestKnots = 8;
+// of a fit from shorter motions on: their shortest part, how many knots it has at least, iterations of each, and what
+// is worth it
+constexpr int kShortest = 8, kFewestKnots = 8, kMostShorter = 30;
 constexpr double kBetter = 1 - 1e-6;
 
 // L(x0 ⊕ dx) has the slope Jᵀ g by dx when it has g at the point x0 ⊕ dx
@@ -270,36 +271,41 @@ DescentResult Descend(const Task& task, ParameterSet* parameters, const DescentO
     interrupted = interrupted || (callback && !callback(at, history.back()));
     return !interrupted;
   };
-  const auto minimize = [&](const VectorXd& z, const MinimizeCallback& go_on) {
+  int before = 0;  // iterations of the whole motion alone; the others have as many again
+  const auto minimize = [&](const VectorXd& z, int most, const MinimizeCallback& go_on) {
     DescentOptions left = options;
-    left.iterations -= std::max(0, static_cast<int>(result.iterations.size()) - 1);
+    left.iterations -= std::max(0, static_cast<int>(result.iterations.size()) - 1 - before);
+    left.iterations = std::min(left.iterations, most);
     return Minimize([&](const VectorXd& at, VectorXd* g) { return loss(at, g); }, z, lower, upper, scale, left, go_on,
                     [&](MatrixXd* H) { return loss.GaussNewton(H); });
   };
   const VectorXd guess = loss.Z();
-  MinimizeResult found =
-      minimize(guess, [&](const IterationRecord& at, const VectorXd& z) { return record(at, z, kInf); });
+  MinimizeResult found = minimize(guess, options.iterations,
+                                  [&](const IterationRecord& at, const VectorXd& z) { return record(at, z, kInf); });
 
   // over a long motion a fit has many minima, over its beginning few
   if (options.method == DescentMethod::kGaussNewton && FollowsRecording(task) && found.value > options.floor) {
-    const auto over = [&] { return interrupted || static_cast<int>(result.iterations.size()) > options.iterations; };
-    const int iterations = static_cast<int>(result.iterations.size());
+    before = static_cast<int>(result.iterations.size()) - 1;
+    const auto over = [&] {
+      return interrupted || static_cast<int>(result.iterations.size()) > before + options.iterations;
+    };
     VectorXd z = guess;
     for (int part = kShortest; part >= 1 && !over(); part /= 2) {
       if (task.N / part < kFewestKnots) continue;
       loss.Shorten(task.N / part);
-      const MinimizeResult led = minimize(z, [&](const IterationRecord& at, const VectorXd& there) {
-        if (at.iteration == 0) return !interrupted;
-        return record(part > 1 ? IterationRecord{.cost = found.value} : at, there, found.value);
-      });
+      const MinimizeResult led = minimize(
+          z, part > 1 ? kMostShorter : options.iterations, [&](const IterationRecord& at, const VectorXd& there) {
+            if (at.iteration == 0) return !interrupted;
+            return record(part > 1 ? IterationRecord{.cost = found.value} : at, there, found.value);
+          });
       if (led.status == SolveStatus::kDiverged) break;
       z = led.z;
       if (part > 1 || !(led.value < kBetter * found.value)) continue;
-      const double initial = found.initial_value, before = found.value;
+      const double initial = found.initial_value, alone = found.value;
       found = led;
       found.initial_value = initial;
-      found.message += fmt::format("; by way of shorter motions, the whole one alone led to {:.6g} in {} iterations",
-                                   before, iterations - 1);
+      found.message +=
+          fmt::format("; by way of shorter motions, the whole one alone led to {:.6g} in {} iterations", alone, before);
     }
     loss.Shorten(task.N);
     if (interrupted) found.status = SolveStatus::kInterrupted;

@@ -379,7 +379,7 @@ TEST_F(BasinHopping, FollowsAGuessWithoutASlope) {
 TEST_F(BasinHopping, SamplesWhereKicksGainNothing) {
   const support::TemporaryFolder folder;
   folder.Write("push.xml", kFingerAndPuck);
-  folder.Write("guess.csv", "0\n1e-6\n0\n");
+  folder.Write("guess.csv", "0\n-0.4\n0\n");
   const auto solve = [&](const std::string& horizon, int threads) {
     Task task = LoadTask(folder.Write(
         "push.task.xml",
@@ -438,6 +438,34 @@ TEST_F(BasinHopping, TriesPeriodicControlsWhereTheGuessStays) {
   EXPECT_TRUE(none(solve("0.38", "<guess ctrl='0'/>")));
   EXPECT_TRUE(none(solve("4", "<guess file='moving.csv'/>")));
   EXPECT_TRUE(none(solve("4", "<guess ctrl='0'/><constraint qpos='x' lower='-9' upper='9'/>")));
+}
+
+// A rotary pendulum with a weak motor swings up in many ways: kicks do not leave the one that iLQR finds, where
+// multiple shooting finds one of a third of its cost.
+TEST_F(BasinHopping, ShootsWhereNothingTouches) {
+  const support::TemporaryFolder folder;
+  const std::string model =
+      "<mujoco><option timestep='.002'/><worldbody><body pos='0 0 .22'><joint name='yaw' axis='0 0 1' damping='.0005' "
+      "range='-143 143'/><geom type='capsule' fromto='0 0 0 .12 0 0' size='.008' mass='.1'/><body pos='.12 0 0'><joint "
+      "name='swing' axis='1 0 0' damping='.00005'/><geom type='capsule' fromto='.015 0 0 .015 0 -.16' size='.006' "
+      "mass='.03'/></body></body></worldbody><actuator><motor joint='yaw' ctrlrange='-.06 .06'/></actuator></mujoco>";
+  folder.Write("furuta.xml", model);
+  const auto task = [&](const std::string& more) {
+    return LoadTask(folder.Write(
+        "task.xml",
+        "<task model='furuta.xml' horizon='2' controlstep='5'><cost qpos='all' target='0 3.14159265' weight='0.2' "
+        "terminal='20'/><cost qvel='all' weight='0.0009' terminal='1.8'/><cost ctrl='all' weight='5.55556'/>" +
+            more + "</task>"));
+  };
+  const TaskSolution without = SolveTask(task("<hopping rounds='1' from='stall' shooting='false'/>"));
+  const TaskSolution with = SolveTask(task("<hopping rounds='1' from='stall'/>"));
+  ASSERT_GE(with.rounds.size(), 2u) << with.result.message;
+  EXPECT_TRUE(with.rounds[1].shooting && with.rounds[1].better);
+  EXPECT_LT(with.result.cost, 0.7 * without.result.cost);
+  // within constraints it has no part
+  const TaskSolution within = SolveTask(
+      task("<limit joint='yaw' lower='-140' upper='140'/><hopping rounds='1' from='stall'/><solver iterations='20'/>"));
+  for (const BasinHoppingRound& round : within.rounds) EXPECT_FALSE(round.shooting);
 }
 
 // the same where the finger has something else to do, which it does: kicks find the puck, and so do contacts that begin
@@ -659,6 +687,8 @@ TEST_F(BasinHopping, IsReadFromTheTask) {
   EXPECT_EQ(WellTask("<hopping rounds='0'/>").hopping.rounds, 0);
   EXPECT_TRUE(WellTask("").hopping.touch);
   EXPECT_FALSE(WellTask("<hopping touch='false'/>").hopping.touch);
+  EXPECT_TRUE(WellTask("").hopping.shooting);
+  EXPECT_FALSE(WellTask("<hopping shooting='false'/>").hopping.shooting);
   EXPECT_TRUE(WellTask("").hopping.back);
   EXPECT_FALSE(WellTask("<hopping back='false'/>").hopping.back);
   EXPECT_EQ(WellTask("<hopping/>").hopping.rounds, 8);

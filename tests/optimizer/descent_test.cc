@@ -134,6 +134,55 @@ TEST_F(Descent, GaussNewtonStepsFitASpringInAFew) {
                "controls are among");
 }
 
+// Many swings of a spring that is twice too stiff: the loss over all of them has ripples, over the first ones
+// none.
+TEST_F(Descent, AFitThatLeavesSomethingOverBeginsWithShorterMotions) {
+  TemporaryFolder folder;
+  folder.Write(
+      "spring.xml",
+      "<mujoco><option timestep='.01' gravity='0 0 0'/><worldbody><body><joint name='x' type='slide' axis='1 0 0' "
+      "stiffness='60'/><geom size='.1' mass='1'/></body></worldbody></mujoco>");
+  const ModelPtr model = LoadModel(folder.File("spring.xml"));
+  ParameterSet truth(model.get(), {"joint:x/stiffness"});
+  truth.Set(VectorXd::Constant(1, 30));
+  const DataPtr data = MakeData(model.get());
+  data->qpos[0] = 0.3;
+  std::string film = "time,qpos[x]";
+  for (int t = 0; t <= 1000; t++) {
+    film += fmt::format("\n{:.17g},{:.17g}", 0.01 * t, data->qpos[0]);
+    mj_step(truth.model(), data.get());
+  }
+  folder.Write("film.csv", film);
+  const Task task = LoadTask(folder.Write(
+      "task.xml",
+      "<task model='spring.xml' horizon='10' scale='mean'><start qpos='0.3'/><gradient controls='none'><parameter "
+      "name='joint:x/stiffness'/></gradient><cost qpos='x' target='file:film.csv'/></task>"));
+  const auto fit = [&](DescentMethod method) {
+    const std::unique_ptr<ParameterSet> parameters = MakeParameters(task);
+    return Descend(task, parameters.get(), {.method = method});
+  };
+  EXPECT_GT(fit(DescentMethod::kLbfgs).loss, 1e-4);  // the whole motion alone
+  const DescentResult found = fit(DescentMethod::kGaussNewton);
+  EXPECT_NEAR(found.theta[0], 30, 1e-8) << found.message;
+  EXPECT_NE(found.message.find("by way of shorter motions"), std::string::npos) << found.message;
+  EXPECT_EQ(static_cast<Eigen::Index>(found.iterations.size()), found.history.cols());
+  for (std::size_t k = 1; k < found.iterations.size(); k++)
+    EXPECT_LE(found.iterations[k].cost, found.iterations[k - 1].cost);
+  EXPECT_EQ(found.U.cols(), task.N);
+
+  // and it can be interrupted there
+  const std::unique_ptr<ParameterSet> parameters = MakeParameters(task);
+  bool shorter = false;
+  const DescentResult cut = Descend(task, parameters.get(), {.method = DescentMethod::kGaussNewton},
+                                    [&](const IterationRecord& record, ConstVectorRef) {
+                                      shorter = record.iteration > 0 && record.gradient_norm == 0 && record.step == 0;
+                                      return !shorter;
+                                    });
+  EXPECT_TRUE(shorter);
+  EXPECT_EQ(cut.status, SolveStatus::kInterrupted);
+  EXPECT_EQ(cut.theta, parameters->Get());
+}
+
 TEST_F(Descent, KeepsControlsInTheirRangeAndParametersInTheirBounds) {
   // a cart that shall go farther than its motor and the least mass allow
   TemporaryFolder folder;
