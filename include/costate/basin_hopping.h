@@ -36,9 +36,9 @@ struct BasinHoppingOptions {
   /// is the solve as it is set, goes on beside the first round of kicks.
   int race = 10;
   /// With after_stall, by iLQR, within no constraints, from no free start and where nothing touches along the guess's
-  /// or the best motion: the first round has one solve more, by multiple shooting (SolverType::kFddp) from the guess,
-  /// and beside the last solve there is another one from the best motion, where that is not such a solve's; each as
-  /// long as options say, on top of their iterations.
+  /// or the best motion: the first round has one solve more, by multiple shooting (SolverType::kFddp) from the guess.
+  /// Beside the last solve there is another one from the best motion, where nothing touches along that and it is not
+  /// such a solve's. Each is as long as options say, on top of their iterations.
   bool shooting = true;
   /// With after_stall, where terms of a tenth of the cost or more have no slope by any control: the first round has up
   /// to four solves more, which lead the robot's last links to the body that those terms hang on and then go on by the

@@ -3,6 +3,7 @@
 #include <costate/record.h>
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "cli/robot_options.h"
 #include "cli/run_output.h"
 #include "cli/terminal.h"
+#include "core/engine_guard.h"
 #include "rollout/csv.h"
 
 namespace costate::cli {
@@ -94,6 +96,35 @@ Task LoadTrainTask(const TrainArguments& arguments) {
   return task;
 }
 
+// starts that a spread puts inside of something: what throws them out is no motion that a law could help
+void SayPenetration(const Task& task, const TrainResult& result) {
+  constexpr double kDeep = 0.1;  // of the mean body size, beyond that of the task's own start
+  const mjModel* model = task.model.get();
+  const DataPtr data = MakeData(model);
+  const EngineGuard guard(data.get());
+  const auto depth = [&](ConstVectorRef x) {
+    SetContext(model, data.get(), task.context);
+    SetState(model, data.get(), x);
+    mj_fwdPosition(model, data.get());
+    double deepest = 0;
+    for (int i = 0; i < data->ncon; i++) deepest = std::max(deepest, -data->contact[i].dist);
+    return deepest;
+  };
+  const double own = depth(task.x0);
+  double deepest = 0;
+  int inside = 0;
+  for (Eigen::Index i = 0; i < result.starts.cols(); i++) {
+    const double found = depth(result.starts.col(i));
+    deepest = std::max(deepest, found);
+    inside += found > own + kDeep * model->stat.meansize;
+  }
+  if (inside == 0) return;
+  fmt::print(
+      "  note          at {} of {} starts a contact penetrates, by up to {:.3g} m (the task's own start: {:.3g} m, the "
+      "mean body size is {:.3g} m): a smaller spread, or <spread> of some entries alone\n",
+      inside, result.starts.cols(), deepest, own, model->stat.meansize);
+}
+
 int RunTrain(const TrainArguments& arguments) {
   const Task task = LoadTrainTask(arguments);
   PrintWarnings(task.warnings);
@@ -146,6 +177,7 @@ int RunTrain(const TrainArguments& arguments) {
     fmt::print("  unseen        {:.6g}, before {:.6g}; worst {:.6g}: as many starts that had no part in it\n",
                result.unseen, result.initial_unseen, result.unseen_costs.maxCoeff());
   }
+  if (spread) SayPenetration(task, result);
   fmt::print("  ");
   PrintCheck(result.check);
   if (result.status == SolveStatus::kDiverged) {

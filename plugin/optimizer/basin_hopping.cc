@@ -141,7 +141,7 @@ class BasinHopping {
   std::optional<Guess> Sampled();
   std::optional<Guess> Periodic(int round);
   std::vector<Beginning> Touching() const;
-  bool MayShoot() const;
+  bool MayShoot(bool last) const;
   bool IsConstrained() const { return problem_.constraints && problem_.constraints->size() > 0; }
   bool IsUntouched() const;
   bool IsMissed() const;
@@ -352,12 +352,13 @@ std::optional<Guess> BasinHopping::Periodic(int round) {
 }
 
 // Where nothing touches at first, or at last, multiple shooting often finds another minimum.
-bool BasinHopping::MayShoot() const {
+bool BasinHopping::MayShoot(bool last) const {
   if (!hopping_.after_stall || !hopping_.shooting || options_.type != SolverType::kIlqr || guess_.state ||
       guess_.U.size() == 0)
     return false;
   if (IsConstrained() || HasFreeStart(problem_)) return false;
   if (TouchesNothing(problem_, out_.result.trajectory)) return true;
+  if (last) return false;
   Trajectory first;
   Simulator simulator(problem_.model, problem_.context, problem_.substeps);
   return simulator.Rollout(problem_.x0, guess_.U, &first).ok() && TouchesNothing(problem_, first);
@@ -635,7 +636,7 @@ BasinHoppingResult BasinHopping::Hop(double tolerance) {
       }
       if (round == 1 && plain_.U.size() > 0 && !HasFreeStart(problem_))
         beginnings.push_back({{{}, plain_.U, &plain_}, Origin::kPlain});
-      if (round == 1 && MayShoot()) beginnings.push_back({guess_, Origin::kShooting});
+      if (round == 1 && MayShoot(false)) beginnings.push_back({guess_, Origin::kShooting});
       if (round == 1) std::ranges::move(Touching(), std::back_inserter(beginnings));
       Round(beginnings, std::min(hopping_.iterations, Left() - kept), tolerance, round);
     }
@@ -645,7 +646,7 @@ BasinHoppingResult BasinHopping::Hop(double tolerance) {
   if (moves && Left() > 0 && !interrupted_ && finish) {
     const Guess best{{}, out_.result.trajectory.U};
     std::vector<Beginning> last{{best}};
-    if (!shot_ && MayShoot()) last.push_back({best, Origin::kShooting});
+    if (!shot_ && MayShoot(true)) last.push_back({best, Origin::kShooting});
     Round(last, options_.iterations, options_.tolerance, rounds_ + 1);
   }
 

@@ -113,6 +113,8 @@ void Fddp::Finish() {
         std::min(closed.cost, best_.cost));
     if (closed.cost < best_.cost) best_ = std::move(closed);
     if (!std::isfinite(best_.cost)) result_.status = SolveStatus::kDiverged;
+  } else if (best_.cost < now_.cost) {
+    result_.message += fmt::format("; the best motion on the way is at cost {:.6g}", best_.cost);
   }
   result_.cost = best_.cost;
   if (!std::isfinite(best_.cost)) {

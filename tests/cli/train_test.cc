@@ -102,6 +102,26 @@ TEST(CliTrain, NeedsNoTaskFile) {
   EXPECT_EQ(Costate({"train", kBalance, "--spread", "-1", "--no-save"}).exit_code, 2);
 }
 
+// a ball that rests on the floor: a spread of its height puts half of the starts inside
+TEST(CliTrain, SaysWhichStartsPenetrate) {
+  TemporaryFolder folder;
+  const std::string ball = folder.Write(
+      "ball.xml",
+      "<mujoco><worldbody><geom type='plane' size='1 1 .1'/><body pos='0 0 .1'><joint name='z' type='slide' axis='0 0 "
+      "1'/>"
+      "<geom size='.1'/></body></worldbody><actuator><motor joint='z' ctrlrange='-50 50'/></actuator><keyframe><key "
+      "name='on' qpos='0'/></keyframe></mujoco>");
+  const std::vector<std::string> train{"train", ball,           "--goal", "on",        "--time",
+                                       "0.1",   "--iterations", "1",      "--no-save", "--spread"};
+  auto with = [&](const std::string& spread) {
+    std::vector<std::string> arguments = train;
+    arguments.push_back(spread);
+    return Costate(arguments).out;
+  };
+  EXPECT_TRUE(Has(with("0.08"), " of 16 starts a contact penetrates, by up to 0.0")) << with("0.08");
+  EXPECT_FALSE(Has(with("0.001"), "penetrates")) << with("0.001");
+}
+
 TEST(CliTrain, SaysWhatIsWrong) {
   TemporaryFolder folder;
   const ProcessResult gone = Costate({"train", folder.File("gone.xml")});

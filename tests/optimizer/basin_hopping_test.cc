@@ -199,7 +199,10 @@ TEST_F(BasinHopping, FollowsASolveThatStalls) {
   }
   Task bounded = WellTask(kink + hopping);
   bounded.solver.iterations = static_cast<int>(plain) + 7;
+  bounded.hopping.shooting = false;
   EXPECT_LE(SolveTask(bounded).result.iterations.size(), plain + 7);
+  bounded.hopping.shooting = true;  // on top of them, each as long
+  EXPECT_LE(SolveTask(bounded).result.iterations.size(), 3 * (plain + 7));
 
   // so at each length of time: a length whose solve converges has no rounds
   const std::string time = "<time shortest='0.3' longest='0.6' weight='1e-3' tolerance='0.2'/>";
