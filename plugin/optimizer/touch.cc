@@ -77,10 +77,11 @@ Touch FindTouch(const mjModel* m, mjData* d, int tree, const std::vector<char>& 
   std::vector<char> may(nearest.size()), behind(nearest.size());
   for (int g = 0; g < m->ngeom; ++g) {
     const int own = TreeOf(m, g);
-    if (own < 0 || own == tree || !driven[static_cast<std::size_t>(own)]) continue;
+    if (own < 0 || own == tree || !driven[static_cast<std::size_t>(own)] || m->geom_type[g] == mjGEOM_SDF) continue;
     const auto body = static_cast<std::size_t>(m->body_weldid[m->geom_bodyid[g]]);
     for (int other = 0; other < m->ngeom; ++other) {
-      if (TreeOf(m, other) != tree || (!MayTouch(m, g, other) && FindPair(m, g, other) < 0)) continue;
+      if (TreeOf(m, other) != tree || m->geom_type[other] == mjGEOM_SDF) continue;  // which have no distance
+      if (!MayTouch(m, g, other) && FindPair(m, g, other) < 0) continue;
       may[body] = 1;
       const double distance = mj_geomDistance(m, d, g, other, kFar, nullptr);
       if (distance < nearest[body].distance) nearest[body] = {distance, g, other};
