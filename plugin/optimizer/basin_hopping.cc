@@ -1,6 +1,6 @@
 // Beyond the nearest minimum. README.md, "Basin hopping".
-#include <costate/basin_hopping.h>
-#include <costate/sampling.h>
+#include "optimizer/basin_hopping.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,29 +8,20 @@
 #include <exception>
 #include <iterator>
 #include <numeric>
-#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include "core/collision_filter.h"
-#include "core/extremes.h"
-#include "optimizer/basin_hopping.h"
-#include "optimizer/control_noise.h"
 #include "optimizer/free_start.h"
-#include "optimizer/lockstep.h"
-#include "optimizer/merit.h"
-#include "optimizer/near_cost.h"
+#include "optimizer/hopping_rounds.h"
 #include "optimizer/solver_checks.h"
-#include "optimizer/stuck.h"
-#include "optimizer/touch.h"
-#include "optimizer/violation_text.h"
 
 namespace costate {
 namespace {
 
-// what solves side by side differ in: regularization at first, and how hard each pair of them is kicked
-constexpr double kFirstRegularization = 0.3, kNextRegularization = 0.1, kNextKick = 0.3;
+// what solves side by side differ in: regularization at first, of the next ones less
+constexpr double kFirstRegularization = 0.3, kNextRegularization = 0.1;
 
 // what races the plain solve about contacts: its regularization times factor, by one rule; of all solves the best goes
 // on
@@ -45,153 +36,16 @@ constexpr Racer kRacers[] = {{0.3, RegularizationRule::kPromise},
 
 // behind a stall, as long as hardly anything is gained: so many times the rounds
 constexpr int kMoreRounds = 3;
-constexpr double kSampledLess = 0.99;  // in terms of the best: sampled controls that are gone on from
-
-// periodic controls: rounds of samples, and how far they spread at first
-constexpr int kPeriodicRounds = 10;
-constexpr double kPeriodicSize = 0.2;
-// in half control ranges: controls that stay, but for what holds a body that settles
-constexpr double kConstant = 0.01;
-
-constexpr int kPieces = 6;  // straight ones of a slow kick
 
 constexpr int kSteps = 6;  // of a line search on the way: a kick leads further than the smallest steps at a kink
 
-// rounds back within constraints: so many solves side by side, of kicks in terms of size, and of steps' weights
-constexpr int kBackWidth = 4, kBackRounds = 16, kPoorSteps = 2, kPoorWays = 4;
-constexpr double kBackKicks[kBackWidth] = {0.6, 0.6, 0.2, 0.2}, kStepWeights[kBackWidth] = {100, 10, 1, 0.1};
-constexpr double kStepKicks[] = {0.06, 0.06, 0.2};   // of the step, of two ways back from it
-constexpr double kBackFall = 0.5, kBackGain = 0.01;  // of violation, of cost: a round that leads on
-constexpr double kNearer = 3, kSofter = 0.3;         // behind one that finds nothing better
-constexpr double kMuchCheaper = 0.5;
-constexpr int kBackSolves = 6, kBackMost = 200;  // iterations: times those of a solve, at most of so long a one
-constexpr int kBackStream = 1 << 16;             // of random numbers: none of the other rounds'
+}  // namespace
 
-// what a solve of a round begins from
-enum class Origin { kGuess, kKicked, kSampled, kPeriodic, kPlain, kTouching, kShooting };
-struct Beginning {
-  Guess guess;
-  Origin origin = Origin::kGuess;
-  TouchPlan touch{};  // of kTouching
-};
-
-// n of (B1): at each knot by itself, which bodies hardly follow, or slow, straight between few values
-MatrixXd Kick(Eigen::Index nu, Eigen::Index N, bool slow, SampleStream* stream) {
-  MatrixXd values(nu, slow ? kPieces + 1 : N);
-  for (double& value : values.reshaped()) value = stream->Normal();
-  if (!slow) return values;
-  MatrixXd kick(nu, N);
-  for (Eigen::Index t = 0; t < N; ++t) {
-    const double at = static_cast<double>(kPieces * t) / static_cast<double>(N);
-    const auto piece = static_cast<Eigen::Index>(at);
-    const double share = at - static_cast<double>(piece);
-    kick.col(t) = (1 - share) * values.col(piece) + share * values.col(piece + 1);
-  }
-  return kick;
-}
-
-// controls that stay, over a time that periods fit in
-bool MayRepeat(const MatrixXd& U, const Problem& problem) {
-  const double knot_time = problem.substeps * problem.model->opt.timestep;
-  const FrequencyRange frequencies = PeriodicRange(problem.N * knot_time, knot_time);
-  const MatrixXd moves = (U.colwise() - U.col(0)).cwiseAbs();
-  return frequencies.low < frequencies.high &&
-         ((kConstant * HalfRanges(problem)).rowwise().replicate(moves.cols()) - moves).minCoeff() >= 0;
-}
-
-// not too large for some solves side by side
 bool FitSideBySide(const mjModel* model, int N) {
   constexpr double kMostBytes = 128 << 20;
   const Dims dims(model);
   const double side = dims.ndx + dims.nu, bytes = 8.0 * N * side * side * (1 + std::size(kRacers));
   return bytes <= kMostBytes;
-}
-
-class BasinHopping {
- public:
-  BasinHopping(const Problem& problem, const IlqrOptions& options, const BasinHoppingOptions& hopping,
-               const ConstrainedOptions& constrained, const IterationCallback& callback,
-               const BasinHoppingCallback& round_callback)
-      : problem_(problem),
-        options_(options),
-        hopping_(hopping),
-        constrained_(constrained),
-        callback_(callback),
-        round_callback_(round_callback),
-        rounds_(hopping.rounds) {}
-
-  BasinHoppingResult Run(const Guess& guess);
-  BasinHoppingResult GoOnFrom(SolveResult led);
-
- private:
-  void SolvePlainly(const Guess& guess);
-  BasinHoppingResult Hop(double tolerance);
-  void Tell(const BasinHoppingRound& done);
-  int Left() const { return options_.iterations + further_ - static_cast<int>(iterations_.size()); }
-  Merit MeritOf(double violation, double cost) const {
-    return costate::MeritOf(violation, cost, constrained_.tolerance);
-  }
-  Merit MeritOf(const SolveResult& result) const { return costate::MeritOf(result, constrained_.tolerance); }
-  std::vector<Beginning> Kicked(int round) const;
-  IlqrOptions OptionsOf(int round, int i) const;
-  using SideSolver = std::function<SolveResult(int i, int threads, const IterationCallback& meet)>;
-  std::vector<SolveResult> SideBySide(int width, const SideSolver& solver);
-  void Round(const std::vector<Beginning>& beginnings, int iterations, double tolerance, int round);
-  SamplingResult Sample(const Problem& problem, const MatrixXd& U, SamplingOptions options);
-  std::optional<Guess> Sampled();
-  std::optional<Guess> Periodic(int round);
-  std::vector<Beginning> Touching() const;
-  bool MayShoot(bool last) const;
-  bool IsConstrained() const { return problem_.constraints && problem_.constraints->size() > 0; }
-  bool IsUntouched() const;
-  bool IsMissed() const;
-  bool IsWorthAnother() const;
-  bool IsMuchCheaper(const SolveResult& result) const;
-  bool MayGoBack();
-  int GoBack(const std::vector<SolveResult>& starts, const SolveResult& before, int done, int until);
-  void SayBack(const SolveResult& before, int rounds);
-  void Follow(Lockstep* lockstep);
-  void DropSlower(const std::vector<IterationRecord>& records, std::vector<char>* go) const;
-  std::size_t Best(const std::vector<SolveResult>& results) const;
-  bool Take(SolveResult* best, BasinHoppingRound* round);
-  void LookForCheaper(const std::vector<SolveResult>& results);
-  void SayInfeasible();
-  bool IsEnough() const { return hopping_.after_stall && !IsStuck(problem_, out_.result); }
-
-  const Problem& problem_;
-  const IlqrOptions& options_;
-  const BasinHoppingOptions& hopping_;
-  const ConstrainedOptions& constrained_;
-  const IterationCallback& callback_;
-  const BasinHoppingCallback& round_callback_;
-  int rounds_;         // of kicks
-  SolveState plain_;   // of the solve as it is set, where another one has led the race; else without controls
-  Guess guess_;        // where the plain solve begins
-  MatrixXd constant_;  // the guess that periodic controls go about; empty where they do not
-
-  std::vector<IterationRecord> iterations_;
-  bool interrupted_ = false;
-  std::exception_ptr thrown_;  // by the callback
-  int halfway_ = 0;            // of a race; 0: there is none
-  bool shot_ = false;          // the best motion is one of multiple shooting
-  int further_ = 0;            // iterations beside those that options_ has: of samples, of multiple shooting
-  BasinHoppingRound first_;
-  BasinHoppingResult out_;            // without the iterations
-  std::vector<SolveResult> cheaper_;  // of the rounds of kicks, where they miss constraints
-};
-
-std::vector<Beginning> BasinHopping::Kicked(int round) const {
-  const VectorXd unit = KickUnits(problem_);
-  std::vector<Beginning> kicked(static_cast<std::size_t>(hopping_.width), {{}, Origin::kKicked});
-  for (int i = 0; i < hopping_.width; ++i) {
-    SampleStream stream(hopping_.seed, round, i);
-    const double size = hopping_.size * std::pow(kNextKick, i / 2);
-    const MatrixXd& best = out_.result.trajectory.U;
-    const MatrixXd U = best + size * (unit.asDiagonal() * Kick(best.rows(), best.cols(), i % 2 == 0, &stream));
-    kicked[static_cast<std::size_t>(i)].guess.U =
-        U.cwiseMax(problem_.u_lower.replicate(1, U.cols())).cwiseMin(problem_.u_upper.replicate(1, U.cols()));
-  }
-  return kicked;
 }
 
 // how the i-th solve of a round is made; as the user says the last round, and the first where others follow a stall
@@ -317,68 +171,6 @@ std::vector<SolveResult> BasinHopping::SideBySide(int width, const SideSolver& s
   return results;
 }
 
-// a record a round of samples, beside the iterations that the solves have
-SamplingResult BasinHopping::Sample(const Problem& problem, const MatrixXd& U, SamplingOptions options) {
-  options.threads = options_.threads;
-  return SampleControls(problem, U, options, [&](int, double cost) {
-    IterationRecord record;
-    record.iteration = static_cast<int>(iterations_.size()) + 1;
-    record.cost = std::min(cost, out_.result.cost);
-    iterations_.push_back(record);
-    ++further_;
-    interrupted_ = callback_ && !callback_(record);
-    return !interrupted_;
-  });
-}
-
-// There is no slope that kicks could lead to: controls found without, if they cost less.
-std::optional<Guess> BasinHopping::Sampled() {
-  Problem problem = problem_;
-  if (HasFreeStart(problem)) problem.free_start.guess = out_.result.trajectory.X.col(0);
-  SamplingResult sampled = Sample(problem, out_.result.trajectory.U, {.seed = hopping_.seed});
-  if (!(sampled.cost < kSampledLess * out_.result.cost)) return std::nullopt;
-  return Guess{{}, std::move(sampled.U)};
-}
-
-// Controls that repeat, about those of a guess that stay: gaits, which no kick of a motion that shuffles leads to.
-std::optional<Guess> BasinHopping::Periodic(int round) {
-  if (constant_.cols() == 0 || IsConstrained() || HasFreeStart(problem_) || interrupted_) return std::nullopt;
-  const auto seed = hopping_.seed + static_cast<std::uint64_t>(round) - 1;
-  SamplingResult sampled =
-      Sample(problem_, constant_,
-             {.iterations = kPeriodicRounds, .periodic = true, .exploration = kPeriodicSize, .seed = seed});
-  if (!(sampled.cost < sampled.initial_cost)) return std::nullopt;
-  return Guess{{}, std::move(sampled.U)};
-}
-
-// Where nothing touches at first, or at last, multiple shooting often finds another minimum.
-bool BasinHopping::MayShoot(bool last) const {
-  if (!hopping_.after_stall || !hopping_.shooting || options_.type != SolverType::kIlqr || guess_.state ||
-      guess_.U.size() == 0)
-    return false;
-  if (IsConstrained() || HasFreeStart(problem_)) return false;
-  if (TouchesNothing(problem_, out_.result.trajectory)) return true;
-  if (last) return false;
-  Trajectory first;
-  Simulator simulator(problem_.model, problem_.context, problem_.substeps);
-  return simulator.Rollout(problem_.x0, guess_.U, &first).ok() && TouchesNothing(problem_, first);
-}
-
-// What the cost is about is out of touch: a hand is led there.
-std::vector<Beginning> BasinHopping::Touching() const {
-  std::vector<Beginning> touching;
-  const bool may =
-      hopping_.after_stall && hopping_.touch && !HasFreeStart(problem_) && FitSideBySide(problem_.model, problem_.N);
-  if (!may || !CanHaveContacts(problem_.model)) return touching;
-  for (TouchPlan& plan : PlanTouches(problem_, out_.result.trajectory))
-    touching.push_back({{{}, out_.result.trajectory.U}, Origin::kTouching, std::move(plan)});
-  return touching;
-}
-
-bool BasinHopping::IsUntouched() const {
-  return IsStuckAtGuess(out_.result) || !UntouchedTerms(problem_, out_.result.trajectory).empty();
-}
-
 void BasinHopping::Round(const std::vector<Beginning>& beginnings, int iterations, double tolerance, int round) {
   // from the best motion's controls, hence from its start
   Problem problem = problem_;
@@ -439,117 +231,6 @@ void BasinHopping::Round(const std::vector<Beginning>& beginnings, int iteration
 bool BasinHopping::IsWorthAnother() const {
   if (!hopping_.after_stall || IsConstrained()) return false;
   return HasHardlyGained(out_.result) || (rounds_ > hopping_.rounds && out_.rounds.back().better);
-}
-
-bool BasinHopping::IsMissed() const { return out_.result.violation > constrained_.tolerance; }
-
-bool BasinHopping::IsMuchCheaper(const SolveResult& result) const {
-  return result.status != SolveStatus::kDiverged &&
-         out_.result.cost - result.cost > kMuchCheaper * std::abs(out_.result.cost);
-}
-
-// of motions of kicked rounds that cost much less than the best, but miss constraints: the few that miss them least
-void BasinHopping::LookForCheaper(const std::vector<SolveResult>& results) {
-  for (const SolveResult& result : results) {
-    if (result.violation > constrained_.tolerance && IsMuchCheaper(result)) cheaper_.push_back(result);
-  }
-  std::stable_sort(cheaper_.begin(), cheaper_.end(),
-                   [](const SolveResult& a, const SolveResult& b) { return a.violation < b.violation; });
-  if (cheaper_.size() > kBackWidth) cheaper_.resize(kBackWidth);
-}
-
-// Where contacts keep the best motion from its constraints, or from going on to a much cheaper one within them; whether
-// that has led to a better one.
-bool BasinHopping::MayGoBack() {
-  if (!hopping_.back || hopping_.rounds == 0 || interrupted_ || out_.result.status == SolveStatus::kDiverged)
-    return false;
-  if (!FitSideBySide(problem_.model, problem_.N) || !CanHaveContacts(problem_.model)) return false;
-  std::erase_if(cheaper_, [&](const SolveResult& result) { return !IsMuchCheaper(result); });
-  const bool missed = IsMissed();
-  if (!missed && cheaper_.empty()) return false;
-  const SolveResult before = out_.result;
-  const int until = static_cast<int>(iterations_.size()) + kBackSolves * std::min(options_.iterations, kBackMost);
-  int rounds = 0;
-  if (!cheaper_.empty()) {
-    out_.result = cheaper_.front();
-    out_.result.initial_cost = before.initial_cost;
-    out_.result.guess_scale = before.guess_scale;
-    rounds = GoBack(cheaper_, before, 0, until);
-  }
-  if (missed && IsMissed()) {
-    SolveResult led = std::exchange(out_.result, before);
-    rounds = GoBack({before}, before, rounds, until);
-    if (MeritOf(led) < MeritOf(out_.result)) out_.result = std::move(led);
-  }
-  if (!(MeritOf(out_.result) < MeritOf(before))) {
-    out_.result = before;
-    out_.result.message +=
-        fmt::format("; {} round{} back within the constraints led to none better", rounds, rounds == 1 ? "" : "s");
-    return false;
-  }
-  SayBack(before, rounds);
-  return true;
-}
-
-// Rounds of solves for a motion that keeps the constraints, near one of several or the best since, then of steps to
-// cheaper ones near that; how many with those `done`.
-int BasinHopping::GoBack(const std::vector<SolveResult>& starts, const SolveResult& before, int done, int until) {
-  const VectorXd unit = KickUnits(problem_);
-  double size = 1, weight = 1;
-  int poor = 0, round = done;
-  while (round < kBackRounds) {
-    const int iterations = static_cast<int>(iterations_.size()), left = until - iterations;
-    if (left <= 0 || interrupted_ || poor == (IsMissed() ? kPoorWays : kPoorSteps)) break;
-    const bool begins = round++ == done;
-    const SolveResult from = out_.result;
-    const bool kept = !IsMissed();
-    const auto solve = [&](int i, int threads, const IterationCallback& meet) {
-      IlqrOptions options = options_;
-      options.threads = threads;
-      options.iterations = left;
-      const bool own = begins && i < std::ssize(starts);
-      NearSolve near{
-          .from = own ? &starts[static_cast<std::size_t>(i)] : &from, .unit = unit, .weight = weight * kStepWeights[i]};
-      for (std::size_t k = 0; k < (kept ? std::size(kStepKicks) : 1); ++k) {
-        SampleStream stream(hopping_.seed, kBackStream + round, kBackWidth * static_cast<int>(k) + i);
-        const bool still = own || (i == 0 && k == 0 && !begins);  // one goes on from where the best solve ended
-        const double part = still ? 0 : kept ? kStepKicks[k] : size * kBackKicks[i];
-        near.kicks.push_back(hopping_.size * part *
-                             (unit.asDiagonal() * Kick(unit.size(), problem_.N, i % 2 == 0, &stream)));
-      }
-      return SolveNear(problem_, near, options, constrained_, meet);
-    };
-    std::vector<SolveResult> results = SideBySide(kBackWidth, solve);
-    BasinHoppingRound told{
-        .number = rounds_ + 1 + round, .iterations = static_cast<int>(iterations_.size()) - iterations, .back = true};
-    const bool taken = Take(&results[Best(results)], &told);
-    told.better = taken && MeritOf(told.violation, told.cost) < MeritOf(before.violation, before.cost);
-    Tell(told);
-    if (kept) {
-      poor = from.cost - out_.result.cost > kBackGain * std::abs(from.cost) ? 0 : poor + 1;
-      if (!taken) weight *= kNearer;
-    } else {
-      poor = !IsMissed() || out_.result.violation < kBackFall * from.violation ? 0 : poor + 1;
-      if (poor > 0) size *= kSofter;
-    }
-  }
-  return round;
-}
-
-// the end of solves of other costs says nothing of this one's
-void BasinHopping::SayBack(const SolveResult& before, int rounds) {
-  SolveResult& result = out_.result;
-  const bool kept = !IsMissed(), was_kept = before.violation <= constrained_.tolerance;
-  result.status = kept ? SolveStatus::kStalled : SolveStatus::kInfeasible;
-  result.message = fmt::format(
-      "{} after {} iterations at cost {:.8g}, {}; by {} round{} back within the constraints, {} at cost {:.8g} before "
-      "them",
-      interrupted_ ? "interrupted"
-      : kept       ? "stalled"
-                   : "infeasible: no motion found that keeps the constraints; that of least violation",
-      iterations_.size(), result.cost, ViolationText(result, constrained_.tolerance), rounds, rounds == 1 ? "" : "s",
-      was_kept ? "kept" : fmt::format("missed by {:.3g}", before.violation), before.cost);
-  result.message += DerivativeEveryText(options_.derivative_every);
 }
 
 void BasinHopping::Tell(const BasinHoppingRound& done) {
@@ -670,6 +351,8 @@ BasinHoppingResult BasinHopping::Hop(double tolerance) {
   result.iterations = std::move(iterations_);
   return std::move(out_);
 }
+
+namespace {
 
 void CheckHopping(const IlqrOptions& options, const BasinHoppingOptions& hopping) {
   const OptionCheck need("basin hopping: ");

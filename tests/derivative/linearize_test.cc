@@ -113,23 +113,32 @@ TEST_F(LinearizeTest, TheContextEnters) {
 // delays, plastic joint springs: state that a step advances and x does not hold
 const char* kDelayed = R"(<general name="late" joint="knee" gainprm="3" delay="0.006" nsample="8"/>)";
 
+void ExpectAgrees(const mjModel* model, const StepDerivative& value, const ReferenceDerivative& reference,
+                  const std::string& where) {
+  for (const BlockComparison& block : Compare(model, value, reference).blocks) {
+    EXPECT_TRUE(block.agrees) << where << " " << block.name << " " << block.worst.row_name << "/"
+                              << block.worst.col_name << " " << block.worst.value << " " << block.worst.reference;
+  }
+}
+
+// a moment past the first touch, under random controls
+DataPtr PastTheFirstTouch(const mjModel* model) {
+  DataPtr data = MakeData(model);
+  const VectorXd u = support::RandomControl(model, 2);
+  mj_setState(model, data.get(), u.data(), mjSTATE_CTRL);
+  for (int i = 0; i < 5; ++i) mj_step(model, data.get());
+  return data;
+}
+
 TEST_F(LinearizeTest, SubstepsAreChainedOrDifferencedAtOnceAsTheModelNeeds) {
   for (const char* option : {"<option timestep='0.002'/>", "<option timestep='0.002' integrator='RK4'/>"}) {
     for (const char* actuators : {"", kDelayed}) {
       const ModelPtr model = LoadModelFromString(LimbScene(option, actuators));
-      const DataPtr data = MakeData(model.get());
-      const VectorXd u = support::RandomControl(model.get(), 2);
-      mj_setState(model.get(), data.get(), u.data(), mjSTATE_CTRL);
-      for (int i = 0; i < 5; ++i) mj_step(model.get(), data.get());  // past the first touch
+      const DataPtr data = PastTheFirstTouch(model.get());
       const ReferenceDerivative reference = Reference(model.get(), data.get(), {.substeps = 4});
       for (Level level : {Level::kBest, Level::kStep}) {
-        const StepDerivative value = Linearize(model.get(), data.get(), {.level = level, .substeps = 4});
-        const DerivativeComparison comparison = Compare(model.get(), value, reference);
-        for (const BlockComparison& block : comparison.blocks) {
-          EXPECT_TRUE(block.agrees) << option << actuators << ToString(level) << " " << block.name << " "
-                                    << block.worst.row_name << "/" << block.worst.col_name << " " << block.worst.value
-                                    << " " << block.worst.reference;
-        }
+        ExpectAgrees(model.get(), Linearize(model.get(), data.get(), {.level = level, .substeps = 4}), reference,
+                     option + std::string(actuators) + ToString(level));
       }
       // the delayed control arrives within the interval: it would be missing from a chain
       if (model->nhistory > 0) {
@@ -145,18 +154,11 @@ TEST_F(LinearizeTest, SubstepsGoThroughThePointsOfAnEngineThatEndsEarly) {
   for (const char* actuators : {"", kDelayed}) {
     const ModelPtr model =
         LoadModelFromString(LimbScene("<option timestep='0.002' solver='PGS' iterations='3'/>", actuators));
-    const DataPtr data = MakeData(model.get());
-    const VectorXd u = support::RandomControl(model.get(), 2);
-    mj_setState(model.get(), data.get(), u.data(), mjSTATE_CTRL);
-    for (int i = 0; i < 5; ++i) mj_step(model.get(), data.get());  // past the first touch
+    const DataPtr data = PastTheFirstTouch(model.get());
     const ReferenceDerivative reference = Reference(model.get(), data.get(), {.substeps = 3});
     for (Level level : {Level::kBest, Level::kStep}) {
-      const StepDerivative value = Linearize(model.get(), data.get(), {.level = level, .substeps = 3});
-      for (const BlockComparison& block : Compare(model.get(), value, reference).blocks) {
-        EXPECT_TRUE(block.agrees) << actuators << ToString(level) << " " << block.name << " " << block.worst.row_name
-                                  << "/" << block.worst.col_name << " " << block.worst.value << " "
-                                  << block.worst.reference;
-      }
+      ExpectAgrees(model.get(), Linearize(model.get(), data.get(), {.level = level, .substeps = 3}), reference,
+                   actuators + std::string(ToString(level)));
     }
 
     // an engine that converges gets elsewhere, and the derivative with it

@@ -88,25 +88,33 @@ TEST_F(Descent, MovesAStartThatRotates) {
   }
 }
 
+// a mass of 1 kg on a spring, and what it did under other parameters from 0.3 m, as a recorded motion
+std::string SpringModel(const std::string& joint) {
+  return "<mujoco><option timestep='.01' gravity='0 0 0'/><worldbody><body><joint name='x' type='slide' axis='1 0 0' " +
+         joint + "/><geom size='.1' mass='1'/></body></worldbody></mujoco>";
+}
+
+std::string SpringFilm(const std::string& model_file, const std::vector<std::string>& names, const VectorXd& values,
+                       int steps) {
+  const ModelPtr model = LoadModel(model_file);
+  ParameterSet truth(model.get(), names);
+  truth.Set(values);
+  const DataPtr data = MakeData(model.get());
+  data->qpos[0] = 0.3;
+  std::string film = "time,qpos[x]";
+  for (int t = 0; t <= steps; t++) {
+    film += fmt::format("\n{:.17g},{:.17g}", 0.01 * t, data->qpos[0]);
+    mj_step(truth.model(), data.get());
+  }
+  return film;
+}
+
 // Stiffness, damping and start of a spring from what it did: near the minimum each Gauss–Newton step squares the error.
 // A bound that holds one of them holds it exactly, and the others have their minimum there.
 TEST_F(Descent, GaussNewtonStepsFitASpringInAFew) {
   TemporaryFolder folder;
-  folder.Write("spring.xml",
-               "<mujoco><option timestep='.01' gravity='0 0 0'/><worldbody><body name='bob'><joint name='x' "
-               "type='slide' axis='1 "
-               "0 0' stiffness='20' damping='.3'/><geom size='.1' mass='1'/></body></worldbody></mujoco>");
-  const ModelPtr model = LoadModel(folder.File("spring.xml"));
-  ParameterSet truth(model.get(), {"joint:x/stiffness", "joint:x/damping"});
-  truth.Set(Eigen::Vector2d(31, 0.7));
-  const DataPtr data = MakeData(model.get());
-  data->qpos[0] = 0.3;
-  std::string film = "time,qpos[x]";
-  for (int t = 0; t <= 300; t++) {
-    film += fmt::format("\n{:.17g},{:.17g}", 0.01 * t, data->qpos[0]);
-    mj_step(truth.model(), data.get());
-  }
-  folder.Write("film.csv", film);
+  const std::string spring = folder.Write("spring.xml", SpringModel("stiffness='20' damping='.3'"));
+  folder.Write("film.csv", SpringFilm(spring, {"joint:x/stiffness", "joint:x/damping"}, Eigen::Vector2d(31, 0.7), 300));
   const auto fit = [&](const std::string& bounds, DescentMethod method) {
     const Task task = LoadTask(folder.Write(
         "task.xml",
@@ -138,21 +146,8 @@ TEST_F(Descent, GaussNewtonStepsFitASpringInAFew) {
 // none.
 TEST_F(Descent, AFitThatLeavesSomethingOverBeginsWithShorterMotions) {
   TemporaryFolder folder;
-  folder.Write(
-      "spring.xml",
-      "<mujoco><option timestep='.01' gravity='0 0 0'/><worldbody><body><joint name='x' type='slide' axis='1 0 0' "
-      "stiffness='60'/><geom size='.1' mass='1'/></body></worldbody></mujoco>");
-  const ModelPtr model = LoadModel(folder.File("spring.xml"));
-  ParameterSet truth(model.get(), {"joint:x/stiffness"});
-  truth.Set(VectorXd::Constant(1, 30));
-  const DataPtr data = MakeData(model.get());
-  data->qpos[0] = 0.3;
-  std::string film = "time,qpos[x]";
-  for (int t = 0; t <= 1000; t++) {
-    film += fmt::format("\n{:.17g},{:.17g}", 0.01 * t, data->qpos[0]);
-    mj_step(truth.model(), data.get());
-  }
-  folder.Write("film.csv", film);
+  const std::string spring = folder.Write("spring.xml", SpringModel("stiffness='60'"));
+  folder.Write("film.csv", SpringFilm(spring, {"joint:x/stiffness"}, VectorXd::Constant(1, 30), 1000));
   const Task task = LoadTask(folder.Write(
       "task.xml",
       "<task model='spring.xml' horizon='10' scale='mean'><start qpos='0.3'/><gradient controls='none'><parameter "

@@ -1,0 +1,126 @@
+// Where the solves of a round begin: kicked, sampled, periodic, led to contact, by multiple shooting. README.md, "Basin
+// hopping".
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/collision_filter.h"
+#include "optimizer/free_start.h"
+#include "optimizer/hopping_rounds.h"
+
+namespace costate {
+namespace {
+
+constexpr double kNextKick = 0.3;  // in terms of the pair of solves before
+
+constexpr double kSampledLess = 0.99;  // in terms of the best: sampled controls that are gone on from
+
+// periodic controls: rounds of samples, and how far they spread at first
+constexpr int kPeriodicRounds = 10;
+constexpr double kPeriodicSize = 0.2;
+// in half control ranges: controls that stay, but for what holds a body that settles
+constexpr double kConstant = 0.01;
+
+constexpr int kPieces = 6;  // straight ones of a slow kick
+
+}  // namespace
+
+MatrixXd Kick(Eigen::Index nu, Eigen::Index N, bool slow, SampleStream* stream) {
+  MatrixXd values(nu, slow ? kPieces + 1 : N);
+  for (double& value : values.reshaped()) value = stream->Normal();
+  if (!slow) return values;
+  MatrixXd kick(nu, N);
+  for (Eigen::Index t = 0; t < N; ++t) {
+    const double at = static_cast<double>(kPieces * t) / static_cast<double>(N);
+    const auto piece = static_cast<Eigen::Index>(at);
+    const double share = at - static_cast<double>(piece);
+    kick.col(t) = (1 - share) * values.col(piece) + share * values.col(piece + 1);
+  }
+  return kick;
+}
+
+bool MayRepeat(const MatrixXd& U, const Problem& problem) {
+  const double knot_time = problem.substeps * problem.model->opt.timestep;
+  const FrequencyRange frequencies = PeriodicRange(problem.N * knot_time, knot_time);
+  const MatrixXd moves = (U.colwise() - U.col(0)).cwiseAbs();
+  return frequencies.low < frequencies.high &&
+         ((kConstant * HalfRanges(problem)).rowwise().replicate(moves.cols()) - moves).minCoeff() >= 0;
+}
+
+std::vector<Beginning> BasinHopping::Kicked(int round) const {
+  const VectorXd unit = KickUnits(problem_);
+  std::vector<Beginning> kicked(static_cast<std::size_t>(hopping_.width), {{}, Origin::kKicked});
+  for (int i = 0; i < hopping_.width; ++i) {
+    SampleStream stream(hopping_.seed, round, i);
+    const double size = hopping_.size * std::pow(kNextKick, i / 2);
+    const MatrixXd& best = out_.result.trajectory.U;
+    const MatrixXd U = best + size * (unit.asDiagonal() * Kick(best.rows(), best.cols(), i % 2 == 0, &stream));
+    kicked[static_cast<std::size_t>(i)].guess.U =
+        U.cwiseMax(problem_.u_lower.replicate(1, U.cols())).cwiseMin(problem_.u_upper.replicate(1, U.cols()));
+  }
+  return kicked;
+}
+
+// a record a round of samples, beside the iterations that the solves have
+SamplingResult BasinHopping::Sample(const Problem& problem, const MatrixXd& U, SamplingOptions options) {
+  options.threads = options_.threads;
+  return SampleControls(problem, U, options, [&](int, double cost) {
+    IterationRecord record;
+    record.iteration = static_cast<int>(iterations_.size()) + 1;
+    record.cost = std::min(cost, out_.result.cost);
+    iterations_.push_back(record);
+    ++further_;
+    interrupted_ = callback_ && !callback_(record);
+    return !interrupted_;
+  });
+}
+
+// There is no slope that kicks could lead to: controls found without, if they cost less.
+std::optional<Guess> BasinHopping::Sampled() {
+  Problem problem = problem_;
+  if (HasFreeStart(problem)) problem.free_start.guess = out_.result.trajectory.X.col(0);
+  SamplingResult sampled = Sample(problem, out_.result.trajectory.U, {.seed = hopping_.seed});
+  if (!(sampled.cost < kSampledLess * out_.result.cost)) return std::nullopt;
+  return Guess{{}, std::move(sampled.U)};
+}
+
+// Controls that repeat, about those of a guess that stay: gaits, which no kick of a motion that shuffles leads to.
+std::optional<Guess> BasinHopping::Periodic(int round) {
+  if (constant_.cols() == 0 || IsConstrained() || HasFreeStart(problem_) || interrupted_) return std::nullopt;
+  const auto seed = hopping_.seed + static_cast<std::uint64_t>(round) - 1;
+  SamplingResult sampled =
+      Sample(problem_, constant_,
+             {.iterations = kPeriodicRounds, .periodic = true, .exploration = kPeriodicSize, .seed = seed});
+  if (!(sampled.cost < sampled.initial_cost)) return std::nullopt;
+  return Guess{{}, std::move(sampled.U)};
+}
+
+// Where nothing touches at first, or at last, multiple shooting often finds another minimum.
+bool BasinHopping::MayShoot(bool last) const {
+  if (!hopping_.after_stall || !hopping_.shooting || options_.type != SolverType::kIlqr || guess_.state ||
+      guess_.U.size() == 0)
+    return false;
+  if (IsConstrained() || HasFreeStart(problem_)) return false;
+  if (TouchesNothing(problem_, out_.result.trajectory)) return true;
+  if (last) return false;
+  Trajectory first;
+  Simulator simulator(problem_.model, problem_.context, problem_.substeps);
+  return simulator.Rollout(problem_.x0, guess_.U, &first).ok() && TouchesNothing(problem_, first);
+}
+
+// What the cost is about is out of touch: a hand is led there.
+std::vector<Beginning> BasinHopping::Touching() const {
+  std::vector<Beginning> touching;
+  const bool may =
+      hopping_.after_stall && hopping_.touch && !HasFreeStart(problem_) && FitSideBySide(problem_.model, problem_.N);
+  if (!may || !CanHaveContacts(problem_.model)) return touching;
+  for (TouchPlan& plan : PlanTouches(problem_, out_.result.trajectory))
+    touching.push_back({{{}, out_.result.trajectory.U}, Origin::kTouching, std::move(plan)});
+  return touching;
+}
+
+bool BasinHopping::IsUntouched() const {
+  return IsStuckAtGuess(out_.result) || !UntouchedTerms(problem_, out_.result.trajectory).empty();
+}
+
+}  // namespace costate

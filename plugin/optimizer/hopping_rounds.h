@@ -1,0 +1,114 @@
+// The rounds of basin hopping: what they have in common. README.md, "Basin hopping".
+#ifndef COSTATE_OPTIMIZER_HOPPING_ROUNDS_H_
+#define COSTATE_OPTIMIZER_HOPPING_ROUNDS_H_
+
+#include <costate/basin_hopping.h>
+#include <costate/sampling.h>
+
+#include <exception>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "optimizer/control_noise.h"
+#include "optimizer/lockstep.h"
+#include "optimizer/merit.h"
+#include "optimizer/stuck.h"
+#include "optimizer/touch.h"
+
+namespace costate {
+
+/// What a solve of a round begins from.
+enum class Origin { kGuess, kKicked, kSampled, kPeriodic, kPlain, kTouching, kShooting };
+struct Beginning {
+  Guess guess;
+  Origin origin = Origin::kGuess;
+  TouchPlan touch{};  // of kTouching
+};
+
+/// n of (B1): at each knot by itself, which bodies hardly follow, or slow, straight between few values.
+MatrixXd Kick(Eigen::Index nu, Eigen::Index N, bool slow, SampleStream* stream);
+
+/// Do these controls stay, over a time that periods fit in?
+bool MayRepeat(const MatrixXd& U, const Problem& problem);
+
+/// Are linear-quadratic problems of N knots not too large for some solves side by side?
+bool FitSideBySide(const mjModel* model, int N);
+
+/// One call of SolveBasinHopping or HopBehind.
+class BasinHopping {
+ public:
+  BasinHopping(const Problem& problem, const IlqrOptions& options, const BasinHoppingOptions& hopping,
+               const ConstrainedOptions& constrained, const IterationCallback& callback,
+               const BasinHoppingCallback& round_callback)
+      : problem_(problem),
+        options_(options),
+        hopping_(hopping),
+        constrained_(constrained),
+        callback_(callback),
+        round_callback_(round_callback),
+        rounds_(hopping.rounds) {}
+
+  BasinHoppingResult Run(const Guess& guess);
+  BasinHoppingResult GoOnFrom(SolveResult led);
+
+ private:
+  void SolvePlainly(const Guess& guess);
+  BasinHoppingResult Hop(double tolerance);
+  void Tell(const BasinHoppingRound& done);
+  int Left() const { return options_.iterations + further_ - static_cast<int>(iterations_.size()); }
+  Merit MeritOf(double violation, double cost) const {
+    return costate::MeritOf(violation, cost, constrained_.tolerance);
+  }
+  Merit MeritOf(const SolveResult& result) const { return costate::MeritOf(result, constrained_.tolerance); }
+  std::vector<Beginning> Kicked(int round) const;
+  IlqrOptions OptionsOf(int round, int i) const;
+  using SideSolver = std::function<SolveResult(int i, int threads, const IterationCallback& meet)>;
+  std::vector<SolveResult> SideBySide(int width, const SideSolver& solver);
+  void Round(const std::vector<Beginning>& beginnings, int iterations, double tolerance, int round);
+  SamplingResult Sample(const Problem& problem, const MatrixXd& U, SamplingOptions options);
+  std::optional<Guess> Sampled();
+  std::optional<Guess> Periodic(int round);
+  std::vector<Beginning> Touching() const;
+  bool MayShoot(bool last) const;
+  bool IsConstrained() const { return problem_.constraints && problem_.constraints->size() > 0; }
+  bool IsUntouched() const;
+  bool IsMissed() const;
+  bool IsWorthAnother() const;
+  bool IsMuchCheaper(const SolveResult& result) const;
+  bool MayGoBack();
+  int GoBack(const std::vector<SolveResult>& starts, const SolveResult& before, int done, int until);
+  void SayBack(const SolveResult& before, int rounds);
+  void Follow(Lockstep* lockstep);
+  void DropSlower(const std::vector<IterationRecord>& records, std::vector<char>* go) const;
+  std::size_t Best(const std::vector<SolveResult>& results) const;
+  bool Take(SolveResult* best, BasinHoppingRound* round);
+  void LookForCheaper(const std::vector<SolveResult>& results);
+  void SayInfeasible();
+  bool IsEnough() const { return hopping_.after_stall && !IsStuck(problem_, out_.result); }
+
+  const Problem& problem_;
+  const IlqrOptions& options_;
+  const BasinHoppingOptions& hopping_;
+  const ConstrainedOptions& constrained_;
+  const IterationCallback& callback_;
+  const BasinHoppingCallback& round_callback_;
+  int rounds_;         // of kicks
+  SolveState plain_;   // of the solve as it is set, where another one has led the race; else without controls
+  Guess guess_;        // where the plain solve begins
+  MatrixXd constant_;  // the guess that periodic controls go about; empty where they do not
+
+  std::vector<IterationRecord> iterations_;
+  bool interrupted_ = false;
+  std::exception_ptr thrown_;  // by the callback
+  int halfway_ = 0;            // of a race; 0: there is none
+  bool shot_ = false;          // the best motion is one of multiple shooting
+  int further_ = 0;            // iterations beside those that options_ has: of samples, of multiple shooting
+  BasinHoppingRound first_;
+  BasinHoppingResult out_;            // without the iterations
+  std::vector<SolveResult> cheaper_;  // of the rounds of kicks, where they miss constraints
+};
+
+}  // namespace costate
+
+#endif  // COSTATE_OPTIMIZER_HOPPING_ROUNDS_H_
