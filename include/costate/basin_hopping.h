@@ -44,6 +44,10 @@ struct BasinHoppingOptions {
   /// to four solves more, which lead the robot's last links to the body that those terms hang on and then go on by the
   /// cost itself; but from a free start, and where their linear-quadratic problems would take more than 128 MiB.
   bool touch = true;
+  /// With after_stall, where the best motion touches something fixed that nothing touches at the start (but planes and
+  /// height fields) and a solve without all such things is cheaper by a tenth: the first round has up to four solves
+  /// more, which lead round them and then go on by the cost itself; but as with `touch`.
+  bool detour = true;
   /// Where anything may touch and after all rounds (1 or more) the best motion misses constraints, or kicked ones of
   /// less than half its cost do: up to 16 rounds more of four solves, of six times options.iterations together (at most
   /// 1200), that leave the cost aside for a motion near those that keeps the constraints, and then go from one such
@@ -63,6 +67,7 @@ struct BasinHoppingRound {
   bool periodic = false;  ///< its best motion began at periodic controls
   bool plain = false;     ///< its best motion is that of the solve as it is set, which had not led the race
   bool touching = false;  ///< its best motion was led to what nothing had touched
+  bool detour = false;    ///< … led round what stands in the way
   bool shooting = false;  ///< … that of multiple shooting from the guess
   bool back = false;      ///< back within constraints, behind the last solve
 };

@@ -180,27 +180,29 @@ void BasinHopping::Round(const std::vector<Beginning>& beginnings, int iteration
 
   const int most = std::min(iterations, Left()), longest = std::max(most, Left() - hopping_.iterations);
   const auto solve = [&](int i, int threads, const IterationCallback& meet) {
-    const auto& [guess, origin, touch] = beginnings[static_cast<std::size_t>(i)];
-    const bool plain = origin == Origin::kPlain, touches = origin == Origin::kTouching,
+    const auto& [guess, origin, touch, detour] = beginnings[static_cast<std::size_t>(i)];
+    const bool plain = origin == Origin::kPlain, leads = origin == Origin::kTouching || origin == Origin::kDetour,
                shoots = origin == Origin::kShooting;
     IlqrOptions options = plain                                  ? OptionsOf(0, 0)
                           : shoots || origin == Origin::kSampled ? options_
                           : origin == Origin::kPeriodic          ? OptionsOf(round, 0)
-                          : touches                              ? OptionsOf(round, i % 2)
+                          : leads                                ? OptionsOf(round, i % 2)
                                                                  : OptionsOf(round, i);
-    if (touches) {
+    if (leads) {
       options.regularization_sweep = options_.regularization_sweep;
       options.line_search_steps = options_.line_search_steps;
     }
     if (shoots) options.type = SolverType::kFddp;
     options.threads = threads;
-    options.iterations = shoots ? options_.iterations : plain || touches ? longest : most;
+    options.iterations = shoots ? options_.iterations : plain || leads ? longest : most;
     options.tolerance = plain || shoots ? options_.tolerance : tolerance;
     ConstrainedOptions constrained = constrained_;
     // those of a motion that no step betters have grown without bound
     const bool astray = out_.result.status == SolveStatus::kInfeasible;
     if (!out_.result.multipliers.empty() && !astray) constrained.multipliers = out_.result.multipliers;
-    if (touches) return SolveTouching(problem, touch, out_.result.trajectory, options, constrained, meet);
+    if (origin == Origin::kTouching)
+      return SolveTouching(problem, touch, out_.result.trajectory, options, constrained, meet);
+    if (origin == Origin::kDetour) return SolveAround(problem, detour, options, constrained, meet);
     return Solve(problem, guess, options, meet, constrained);
   };
 
@@ -218,6 +220,7 @@ void BasinHopping::Round(const std::vector<Beginning>& beginnings, int iteration
                          .periodic = origin == Origin::kPeriodic,
                          .plain = origin == Origin::kPlain,
                          .touching = origin == Origin::kTouching,
+                         .detour = origin == Origin::kDetour,
                          .shooting = origin == Origin::kShooting};
   if (round > 0 && !done.last) LookForCheaper(results);
   if (halfway_ > 0 && best > 0 && results[0].status != SolveStatus::kDiverged) plain_ = std::move(results[0].state);
@@ -319,6 +322,7 @@ BasinHoppingResult BasinHopping::Hop(double tolerance) {
         beginnings.push_back({{{}, plain_.U, &plain_}, Origin::kPlain});
       if (round == 1 && MayShoot(false)) beginnings.push_back({guess_, Origin::kShooting});
       if (round == 1) std::ranges::move(Touching(), std::back_inserter(beginnings));
+      if (round == 1) std::ranges::move(Around(), std::back_inserter(beginnings));
       Round(beginnings, std::min(hopping_.iterations, Left() - kept), tolerance, round);
     }
     if (round == rounds_ && rounds_ < kMoreRounds * hopping_.rounds && IsWorthAnother()) ++rounds_;

@@ -21,6 +21,8 @@ constexpr double kPeriodicSize = 0.2;
 // in half control ranges: controls that stay, but for what holds a body that settles
 constexpr double kConstant = 0.01;
 
+constexpr double kHinders = 0.1;  // of the cost: what a motion through obstacles is to gain
+
 constexpr int kPieces = 6;  // straight ones of a slow kick
 
 }  // namespace
@@ -61,18 +63,21 @@ std::vector<Beginning> BasinHopping::Kicked(int round) const {
   return kicked;
 }
 
-// a record a round of samples, beside the iterations that the solves have
+// beside the iterations that the solves have; whether to go on
+bool BasinHopping::RecordBeside(double cost) {
+  IterationRecord record;
+  record.iteration = static_cast<int>(iterations_.size()) + 1;
+  record.cost = std::min(cost, out_.result.cost);
+  iterations_.push_back(record);
+  ++further_;
+  interrupted_ = interrupted_ || (callback_ && !callback_(record));
+  return !interrupted_;
+}
+
+// a record a round of samples
 SamplingResult BasinHopping::Sample(const Problem& problem, const MatrixXd& U, SamplingOptions options) {
   options.threads = options_.threads;
-  return SampleControls(problem, U, options, [&](int, double cost) {
-    IterationRecord record;
-    record.iteration = static_cast<int>(iterations_.size()) + 1;
-    record.cost = std::min(cost, out_.result.cost);
-    iterations_.push_back(record);
-    ++further_;
-    interrupted_ = callback_ && !callback_(record);
-    return !interrupted_;
-  });
+  return SampleControls(problem, U, options, [&](int, double cost) { return RecordBeside(cost); });
 }
 
 // There is no slope that kicks could lead to: controls found without, if they cost less.
@@ -117,6 +122,33 @@ std::vector<Beginning> BasinHopping::Touching() const {
   for (TouchPlan& plan : PlanTouches(problem_, out_.result.trajectory))
     touching.push_back({{{}, out_.result.trajectory.U}, Origin::kTouching, std::move(plan)});
   return touching;
+}
+
+// What stands in the way: a motion through it, if it is worth the while, is led round.
+std::vector<Beginning> BasinHopping::Around() {
+  std::vector<Beginning> around;
+  const bool may = hopping_.after_stall && hopping_.detour && !interrupted_ && !HasFreeStart(problem_) &&
+                   guess_.U.size() > 0 && FitSideBySide(problem_.model, problem_.N);
+  if (!may || !CanHaveContacts(problem_.model)) return around;
+  const SolveResult& best = out_.result;
+  const std::vector<int> obstacles = FindObstacles(problem_, best.trajectory);
+  if (obstacles.empty()) return around;
+  Passage passage;
+  passage.model = WithoutObstacles(problem_.model, obstacles);
+  Problem problem = problem_;
+  problem.model = passage.model.get();
+  IlqrOptions options = options_;
+  options.stall_tolerance = hopping_.tolerance;
+  options.tolerance = std::max(hopping_.tolerance, options_.tolerance);
+  SolveResult through = Solve(
+      problem, {{}, guess_.U}, options, [&](const IterationRecord&) { return RecordBeside(best.cost); }, constrained_);
+  passage.gain = best.cost - through.cost;
+  const bool worth = through.status != SolveStatus::kDiverged && passage.gain > kHinders * std::abs(best.cost);
+  if (!worth || interrupted_) return around;
+  passage.motion = std::move(through.trajectory);
+  for (Detour& detour : PlanDetours(problem_, std::move(passage)))
+    around.push_back({{}, Origin::kDetour, {}, std::move(detour)});
+  return around;
 }
 
 bool BasinHopping::IsUntouched() const {

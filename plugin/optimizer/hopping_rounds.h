@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "optimizer/control_noise.h"
+#include "optimizer/detour.h"
 #include "optimizer/lockstep.h"
 #include "optimizer/merit.h"
 #include "optimizer/stuck.h"
@@ -19,11 +20,12 @@
 namespace costate {
 
 /// What a solve of a round begins from.
-enum class Origin { kGuess, kKicked, kSampled, kPeriodic, kPlain, kTouching, kShooting };
+enum class Origin { kGuess, kKicked, kSampled, kPeriodic, kPlain, kTouching, kDetour, kShooting };
 struct Beginning {
   Guess guess;
   Origin origin = Origin::kGuess;
   TouchPlan touch{};  // of kTouching
+  Detour detour{};    // of kDetour
 };
 
 /// n of (B1): at each knot by itself, which bodies hardly follow, or slow, straight between few values.
@@ -66,10 +68,12 @@ class BasinHopping {
   using SideSolver = std::function<SolveResult(int i, int threads, const IterationCallback& meet)>;
   std::vector<SolveResult> SideBySide(int width, const SideSolver& solver);
   void Round(const std::vector<Beginning>& beginnings, int iterations, double tolerance, int round);
+  bool RecordBeside(double cost);
   SamplingResult Sample(const Problem& problem, const MatrixXd& U, SamplingOptions options);
   std::optional<Guess> Sampled();
   std::optional<Guess> Periodic(int round);
   std::vector<Beginning> Touching() const;
+  std::vector<Beginning> Around();
   bool MayShoot(bool last) const;
   bool IsConstrained() const { return problem_.constraints && problem_.constraints->size() > 0; }
   bool IsUntouched() const;

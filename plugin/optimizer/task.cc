@@ -240,7 +240,8 @@ ContinuationOptions ReadSmoothing(const XmlElement* element, const mjModel* mode
 BasinHoppingOptions ReadHopping(const XmlElement* element) {
   if (!element) return Task().hopping;
   BasinHoppingOptions options;
-  element->Allow({"rounds", "width", "iterations", "size", "seed", "from", "race", "touch", "shooting", "back"});
+  element->Allow(
+      {"rounds", "width", "iterations", "size", "seed", "from", "race", "touch", "detour", "shooting", "back"});
   options.rounds = element->WholeNumber("rounds", 0).value_or(kHoppingRounds);
   options.width = element->WholeNumber("width", 1).value_or(options.width);
   options.iterations = element->WholeNumber("iterations", 1).value_or(options.iterations);
@@ -249,6 +250,7 @@ BasinHoppingOptions ReadHopping(const XmlElement* element) {
   options.after_stall = element->Word("from", {"guess", "stall"}).value_or(0) == 1;
   options.race = element->WholeNumber("race", 0).value_or(options.race);
   options.touch = element->Word("touch", {"false", "true"}).value_or(1) == 1;
+  options.detour = element->Word("detour", {"false", "true"}).value_or(1) == 1;
   options.shooting = element->Word("shooting", {"false", "true"}).value_or(1) == 1;
   options.back = element->Word("back", {"false", "true"}).value_or(1) == 1;
   if (element->Has("race") && !options.after_stall)

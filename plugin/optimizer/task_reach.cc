@@ -22,7 +22,7 @@ namespace costate {
 namespace {
 
 // a knot is 10 ms, up to 20 ms where the motion would have more than this many
-constexpr int kKnots = 200;
+constexpr int kReachKnots = 200;
 constexpr double kShortKnot = 0.01, kLongKnot = 0.02;  // [s]
 
 // weights of errors measured in natural units; among those tried, these swing up pendulum, cart-pole (2, 3, 4 s) and
@@ -36,7 +36,7 @@ constexpr double kNearKey = 0.5;       // … and any coordinate may be off a ke
 constexpr double kVelocityTime = 0.3;  // [s] a velocity is natural when it crosses the natural length in this time
 
 int ChooseSubsteps(double time, double timestep) {
-  const double knot = std::clamp(time / kKnots, kShortKnot, kLongKnot);
+  const double knot = std::clamp(time / kReachKnots, kShortKnot, kLongKnot);
   return std::max(1, static_cast<int>(std::lround(knot / timestep)));
 }
 

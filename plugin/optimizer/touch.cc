@@ -1,7 +1,5 @@
 #include "optimizer/touch.h"
 
-#include <costate/state.h>
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -27,18 +25,6 @@ constexpr double kPress = 0.2, kSoft = 0.3, kBehind = 1.2;
 constexpr double kReach = 0.5, kSqueeze = 1, kPush = 0.1;  // κ_r, κ_s of a hand, of one link
 constexpr double kKeep = 0.1;                              // of κ_r, while a hand closes that is held there
 constexpr int kIterations = 20;                            // to each place
-
-void PutThere(const mjModel* m, ConstVectorRef x, mjData* d) {
-  std::copy_n(x.data(), m->nq, d->qpos);
-  mj_kinematics(m, d);
-  mj_comPos(m, d);
-}
-
-DataPtr MakeDataOf(const Problem& problem) {
-  DataPtr d = MakeData(problem.model);
-  SetContext(problem.model, d.get(), problem.context);
-  return d;
-}
 
 int TreeOf(const mjModel* m, int geom) { return m->body_treeid[m->geom_bodyid[geom]]; }
 
@@ -106,41 +92,17 @@ Norm PullNorm(double size) { return {NormType::kSmoothAbs, kSoft * size}; }
 
 }  // namespace
 
-// an mjData for a while
-class TouchCost::Lease {
- public:
-  explicit Lease(const TouchCost& cost) : cost_(cost) {
-    const std::lock_guard lock(cost.mutex_);
-    if (cost.free_.empty()) {
-      data_ = MakeDataOf(cost.problem_);
-    } else {
-      data_ = std::move(cost.free_.back());
-      cost.free_.pop_back();
-    }
-  }
-  ~Lease() {
-    const std::lock_guard lock(cost_.mutex_);
-    cost_.free_.push_back(std::move(data_));
-  }
-  Lease(const Lease&) = delete;
-  Lease& operator=(const Lease&) = delete;
-  mjData* get() const { return data_.get(); }
-
- private:
-  const TouchCost& cost_;
-  DataPtr data_;
-};
-
 TouchCost::TouchCost(const Problem& problem, const Touch& touch, const TouchWeights& weights, const Trajectory& motion)
-    : problem_(problem),
-      cost_(*problem.cost),
+    : AddedCost(*problem.cost),
+      problem_(problem),
+      pool_(problem),
       touch_(touch),
       place_(weights.place),
       size_(problem.model->geom_rbound[touch.object]) {
   const int N = motion.N();
   double reach = 0, squeeze = 0;
   {
-    const Lease lease(*this);
+    const DataPool::Lease lease(&pool_);
     const EngineGuard guard(lease.get());
     for (int t = 0; t < N; ++t) {
       PutThere(problem.model, motion.X.col(t), lease.get());
@@ -176,9 +138,9 @@ TouchCost::Distance TouchCost::Measure(mjData* d, int geom) const {
 }
 
 double TouchCost::Value(const KnotView& knot) const {
-  double l = cost_.Value(knot);
+  double l = own().Value(knot);
   if (knot.t == knot.N) return l;
-  const Lease lease(*this);
+  const DataPool::Lease lease(&pool_);
   const EngineGuard guard(lease.get());
   PutThere(problem_.model, knot.x, lease.get());
   l += knot.dt * 0.5 * reach_ * Reach(lease.get()).squaredNorm();
@@ -189,11 +151,11 @@ double TouchCost::Value(const KnotView& knot) const {
 }
 
 void TouchCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const {
-  cost_.Expand(knot, C, D, out);
+  own().Expand(knot, C, D, out);
   if (knot.t == knot.N) return;
   const mjModel* m = problem_.model;
   const int nv = m->nv, body = m->geom_bodyid[touch_.object];
-  const Lease lease(*this);
+  const DataPool::Lease lease(&pool_);
   mjData* d = lease.get();
   const EngineGuard guard(d);
   PutThere(m, knot.x, d);
@@ -222,16 +184,13 @@ void TouchCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D,
   }
 }
 
-void TouchCost::Observe(const Trajectory& trajectory, double dt, IterationRecord* record) const {
-  record->cost = TotalCost(cost_, trajectory, dt);
-}
-
 std::vector<TouchPlan> PlanTouches(const Problem& problem, const Trajectory& motion) {
   const mjModel* m = problem.model;
   const Untouched untouched = FindUntouched(problem, motion);
   if (untouched.terms.empty()) return {};
-  const DataPtr data = MakeDataOf(problem);
-  mjData* d = data.get();
+  DataPool pool(problem);
+  const DataPool::Lease lease(&pool);
+  mjData* d = lease.get();
   const EngineGuard guard(d);
   PutThere(m, motion.X.col(0), d);
   const std::vector<char> driven = DrivenTrees(m, d);

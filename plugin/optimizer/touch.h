@@ -5,10 +5,10 @@
 #include <costate/cost.h>
 #include <costate/solve.h>
 
-#include <mutex>
 #include <vector>
 
 #include "derivative/spatial.h"
+#include "optimizer/added_cost.h"
 
 namespace costate {
 
@@ -27,36 +27,28 @@ struct TouchWeights {
 };
 
 /// The problem's own cost and (B3) of README.md.
-class TouchCost final : public Cost {
+class TouchCost final : public AddedCost {
  public:
   /// What must outlive it: the problem.  @param motion  along which (B3) is in terms of touch.cost.
   TouchCost(const Problem& problem, const Touch& touch, const TouchWeights& weights, const Trajectory& motion);
 
   double Value(const KnotView& knot) const override;
   void Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const override;
-  bool NeedsSensors() const override { return cost_.NeedsSensors(); }
-  void MarkSensors(std::vector<char>* read) const override { cost_.MarkSensors(read); }
-  double LowerBound(int t) const override { return cost_.LowerBound(t); }
-  std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override { return cost_.Terms(trajectory); }
-  void Observe(const Trajectory& trajectory, double dt, IterationRecord* record) const override;
 
  private:
   struct Distance {
     double value = 0;
     Vec3 point[2]{Vec3::Zero(), Vec3::Zero()}, normal{0, 0, 0};
   };
-  class Lease;
   Vec3 Reach(const mjData* d) const;
   Distance Measure(mjData* d, int geom) const;
 
   const Problem& problem_;
-  const Cost& cost_;
+  mutable DataPool pool_;
   Touch touch_;
   Vec3 place_;
   double size_;                     // of the object [m]
   double reach_ = 0, squeeze_ = 0;  // w_r [1/(m² s)], w_s [1/(m s)]
-  mutable std::mutex mutex_;        // of free_
-  mutable std::vector<DataPtr> free_;
 };
 
 /// One way there: places that the hand is led to one after the other, then it closes.

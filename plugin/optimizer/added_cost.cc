@@ -1,0 +1,35 @@
+#include "optimizer/added_cost.h"
+
+#include <costate/state.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace costate {
+
+void PutThere(const mjModel* model, ConstVectorRef x, mjData* data) {
+  std::copy_n(x.data(), model->nq, data->qpos);
+  mj_kinematics(model, data);
+  mj_comPos(model, data);
+}
+
+DataPool::Lease::~Lease() {
+  const std::lock_guard lock(pool_.mutex_);
+  pool_.free_.push_back(std::move(data_));
+}
+
+DataPtr DataPool::Take() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!free_.empty()) {
+      DataPtr data = std::move(free_.back());
+      free_.pop_back();
+      return data;
+    }
+  }
+  DataPtr data = MakeData(problem_.model);
+  SetContext(problem_.model, data.get(), problem_.context);
+  return data;
+}
+
+}  // namespace costate

@@ -1,0 +1,68 @@
+// What is added to a problem's cost for a while, on the way to a better motion.
+#ifndef COSTATE_OPTIMIZER_ADDED_COST_H_
+#define COSTATE_OPTIMIZER_ADDED_COST_H_
+
+#include <costate/cost.h>
+#include <costate/model.h>
+#include <costate/solve.h>
+
+#include <mutex>
+#include <vector>
+
+namespace costate {
+
+/// The problem's own cost and more, of positions alone, which is no sum of squares within its residuals. Records and
+/// terms are those of the own one.
+class AddedCost : public Cost {
+ public:
+  /// @param own  must outlive it.
+  explicit AddedCost(const Cost& own) : own_(own) {}
+
+  bool NeedsSensors() const override { return own_.NeedsSensors(); }
+  void MarkSensors(std::vector<char>* read) const override { own_.MarkSensors(read); }
+  double LowerBound(int t) const override { return own_.LowerBound(t); }
+  std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override { return own_.Terms(trajectory); }
+  void Observe(const Trajectory& trajectory, double dt, IterationRecord* record) const override {
+    record->cost = TotalCost(own_, trajectory, dt);
+  }
+
+ protected:
+  const Cost& own() const { return own_; }
+
+ private:
+  const Cost& own_;
+};
+
+/// Places of bodies at x: what mj_jac needs.
+void PutThere(const mjModel* model, ConstVectorRef x, mjData* data);
+
+/// mjData of a problem's model and context, which several threads take for a while.
+class DataPool {
+ public:
+  /// @param problem  must outlive it.
+  explicit DataPool(const Problem& problem) : problem_(problem) {}
+
+  class Lease {
+   public:
+    explicit Lease(DataPool* pool) : pool_(*pool), data_(pool_.Take()) {}
+    ~Lease();
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    mjData* get() const { return data_.get(); }
+
+   private:
+    DataPool& pool_;
+    DataPtr data_;
+  };
+
+ private:
+  DataPtr Take();
+
+  const Problem& problem_;
+  std::mutex mutex_;  // of free_
+  std::vector<DataPtr> free_;
+};
+
+}  // namespace costate
+
+#endif  // COSTATE_OPTIMIZER_ADDED_COST_H_

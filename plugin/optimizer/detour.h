@@ -1,0 +1,45 @@
+// Ways round what stands between a motion and its cost. README.md, "Ways round".
+#ifndef COSTATE_OPTIMIZER_DETOUR_H_
+#define COSTATE_OPTIMIZER_DETOUR_H_
+
+#include <costate/model.h>
+#include <costate/solve.h>
+
+#include <memory>
+#include <vector>
+
+#include "derivative/spatial.h"
+
+namespace costate {
+
+/// Bodies' geoms of the world and of mocap bodies that something touches along the motion but at its start, none of
+/// them planes, height fields, distance fields or of explicit pairs.
+std::vector<int> FindObstacles(const Problem& problem, const Trajectory& motion);
+
+/// A motion through obstacles.
+struct Passage {
+  std::shared_ptr<const mjModel> model;  ///< the problem's, whose obstacles nothing touches
+  Trajectory motion;                     ///< on it
+  double gain = 0;                       ///< by which that is cheaper than the one that they stop
+};
+
+/// The model without these obstacles.
+ModelPtr WithoutObstacles(const mjModel* model, const std::vector<int>& obstacles);
+
+/// One way round: to which side of the obstacle that the passage meets first; of others to the nearest.
+struct Detour {
+  std::shared_ptr<const Passage> passage;
+  int side = 0;  ///< 0 is the nearest
+};
+
+/// Up to four; one of them where the passage meets no obstacle.
+std::vector<Detour> PlanDetours(const Problem& problem, Passage passage);
+
+/// Round the obstacles without touching them, and from there on by the problem's own cost on its own model.
+/// @param options  options.iterations bounds the iterations in all.
+SolveResult SolveAround(const Problem& problem, const Detour& detour, const IlqrOptions& options,
+                        const ConstrainedOptions& constrained, const IterationCallback& callback);
+
+}  // namespace costate
+
+#endif  // COSTATE_OPTIMIZER_DETOUR_H_

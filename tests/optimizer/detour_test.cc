@@ -1,0 +1,146 @@
+// Ways round: what stands in the way; sides; slopes of what leads round against differences; a puck finds its place
+// behind a wall.
+#include "optimizer/detour.h"
+
+#include <costate/costate.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+#include "optimizer/via_cost.h"
+#include "support/engine_test.h"
+#include "support/temporary_folder.h"
+
+namespace costate {
+namespace {
+
+using DetourTest = support::EngineTest;
+
+// a puck on two slides above a plane, its place behind a wall
+std::string Pitch(const std::string& walls) {
+  return R"(<mujoco model="pitch"><option timestep="0.005" gravity="0 0 0"/><worldbody>
+    <geom name="floor" type="plane" size="2 2 .1" pos="0 0 -.08"/>)" +
+         walls + R"(
+    <body name="puck" pos="-1 0 0"><joint name="x" type="slide" axis="1 0 0" damping="1"/>
+      <joint name="y" type="slide" axis="0 1 0" damping="1"/><geom name="puck" type="sphere" size=".08" mass="1"/></body>
+    </worldbody><actuator><motor joint="x" ctrlrange="-4 4"/><motor joint="y" ctrlrange="-4 4"/></actuator></mujoco>)";
+}
+
+constexpr char kWall[] = "<geom name='wall' type='box' size='.05 .4 .2'/>";
+
+Task PuckTask(const std::string& walls, const std::string& elements = "") {
+  const support::TemporaryFolder folder;
+  folder.Write("model.xml", Pitch(walls));
+  return LoadTask(folder.Write(
+      "task.xml",
+      "<task model='model.xml' horizon='3' controlstep='5'>"
+      "<cost name='place' body='puck' quantity='pos' target='1 .1 0' weight='1' terminal='100'/>"
+      "<cost name='rest' qvel='all' weight='0.01' terminal='1'/><cost name='effort' ctrl='all' weight='0.001'/>" +
+          elements + "</task>"));
+}
+
+// constant velocity to the place
+Trajectory Straight(const Task& task) {
+  const Problem problem = task.ToProblem();
+  Simulator simulator(problem.model, problem.context, problem.substeps);
+  Trajectory motion;
+  EXPECT_TRUE(simulator.Rollout(problem.x0, task.ToGuess().U, &motion).ok());
+  for (int t = 0; t <= motion.N(); ++t) {
+    const double s = static_cast<double>(t) / motion.N();
+    motion.X.col(t) << 2 * s, 0.1 * s, 0.67, 0.033;
+  }
+  return motion;
+}
+
+std::vector<std::string> ObstacleNames(const Task& task) {
+  std::vector<std::string> names;
+  for (const int geom : FindObstacles(task.ToProblem(), Straight(task)))
+    names.emplace_back(mj_id2name(task.model.get(), mjOBJ_GEOM, geom));
+  return names;
+}
+
+TEST_F(DetourTest, FixedThingsThatNothingTouchesAtTheStartAreObstacles) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(ObstacleNames(PuckTask(kWall)), Names{"wall"});
+  // one is touched: all that may be
+  const std::string aside = "<geom name='aside' type='box' size='.05 .05 .2' pos='0 1 0'/>";
+  EXPECT_EQ(ObstacleNames(PuckTask(kWall + aside)), (Names{"wall", "aside"}));
+  EXPECT_EQ(ObstacleNames(PuckTask(aside)), Names{});
+  // at the start, of a pair, out of touch
+  EXPECT_EQ(ObstacleNames(PuckTask("<geom name='there' type='box' size='.05 .4 .2' pos='-1.1 0 0'/>")), Names{});
+  EXPECT_EQ(ObstacleNames(PuckTask("<geom name='wall' type='box' size='.05 .4 .2' contype='0' conaffinity='0'/>")),
+            Names{});
+}
+
+TEST_F(DetourTest, NothingTouchesTheModelWithoutObstacles) {
+  const Task task = PuckTask(kWall);
+  const Problem problem = task.ToProblem();
+  const ModelPtr without = WithoutObstacles(problem.model, FindObstacles(problem, Straight(task)));
+  const DataPtr with_data = MakeData(problem.model), data = MakeData(without.get());
+  with_data->qpos[0] = data->qpos[0] = 1;  // in the wall
+  mj_forward(problem.model, with_data.get());
+  mj_forward(without.get(), data.get());
+  EXPECT_EQ(with_data->ncon, data->ncon + 1);
+}
+
+TEST_F(DetourTest, SidesAreThoseThatJointsLeadTo) {
+  const Task task = PuckTask(kWall);
+  const Problem problem = task.ToProblem();
+  // left and right; not over it, nor along the way
+  EXPECT_EQ(PlanDetours(problem, {.model = nullptr, .motion = Straight(task), .gain = 1}).size(), 2u);
+  const Task free = PuckTask("<geom name='wall' type='box' size='.05 .4 .2' pos='0 1 0'/>");
+  EXPECT_EQ(PlanDetours(free.ToProblem(), {.model = nullptr, .motion = Straight(free), .gain = 1}).size(), 1u);
+}
+
+TEST_F(DetourTest, SlopesOfViasAreThoseOfDifferences) {
+  const Task task = PuckTask(kWall);
+  const Problem problem = task.ToProblem();
+  const mjModel* m = problem.model;
+  const int puck = mj_name2id(m, mjOBJ_GEOM, "puck");
+  const Vias vias{{3, {puck, {0.2, 0.3, 0.1}, 5}}, {3, {puck, {-0.4, 0.1, 0}, 2}}, {7, {puck, {0, 0, 0}, 1}}};
+  const ViaCost cost(problem, vias);
+  const VectorXd x{{0.3, -0.2, 0.1, 0.4}}, u{{1, -2}}, s = VectorXd::Zero(m->nsensordata);
+  const MatrixXd C = MatrixXd::Zero(s.size(), 4), D = MatrixXd::Zero(s.size(), 2);
+  const auto at = [&](int t, const VectorXd& there) {
+    return cost.Value({.t = t, .N = task.N, .dt = 0.025, .x = there, .u = u, .s = s});
+  };
+  for (const int t : {2, 3, 7}) {
+    CostExpansion found;
+    cost.Expand({.t = t, .N = task.N, .dt = 0.025, .x = x, .u = u, .s = s}, C, D, &found);
+    EXPECT_NEAR(found.l, at(t, x), 1e-14);
+    for (int i = 0; i < 4; ++i) {
+      const double h = 1e-5;
+      const VectorXd step = h * VectorXd::Unit(4, i);
+      EXPECT_NEAR(found.lx[i], (at(t, x + step) - at(t, x - step)) / (2 * h), 1e-9) << t << ' ' << i;
+      EXPECT_NEAR(found.lxx(i, i), (at(t, x + step) - 2 * at(t, x) + at(t, x - step)) / (h * h), 1e-4) << t << ' ' << i;
+    }
+  }
+  EXPECT_EQ(at(2, x), problem.cost->Value({.t = 2, .N = task.N, .dt = 0.025, .x = x, .u = u, .s = s}));
+}
+
+double CostOf(const std::string& walls, const std::string& detour) {
+  const Task task = PuckTask(walls, "<hopping from='stall' rounds='1' detour='" + detour + "'/>");
+  const BasinHoppingResult found =
+      SolveBasinHopping(task.ToProblem(), task.ToGuess(), task.solver, task.hopping, {}, task.constrained);
+  bool led = false;
+  for (const BasinHoppingRound& round : found.rounds) led = led || (round.detour && round.better);
+  EXPECT_EQ(led, detour == "true");
+  return found.result.cost;
+}
+
+TEST_F(DetourTest, APuckFindsItsPlaceBehindAWall) {
+  EXPECT_GT(CostOf(kWall, "false"), 60);
+  EXPECT_LT(CostOf(kWall, "true"), 1.4);
+}
+
+TEST_F(DetourTest, APuckGoesBetweenTwoWalls) {
+  const std::string walls =
+      "<geom name='left' type='box' size='.05 .6 .2' pos='-.4 .3 0'/>"
+      "<geom name='right' type='box' size='.05 .6 .2' pos='.3 -.3 0'/>";
+  EXPECT_GT(CostOf(walls, "false"), 100);
+  EXPECT_LT(CostOf(walls, "true"), 5);
+}
+
+}  // namespace
+}  // namespace costate
