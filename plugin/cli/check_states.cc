@@ -9,8 +9,8 @@
 #include <sstream>
 
 #include "cli/model_facts.h"
+#include "core/actuator_range.h"
 #include "core/collision_filter.h"
-#include "core/control_range.h"
 #include "core/engine_guard.h"
 #include "core/number.h"
 

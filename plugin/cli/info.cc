@@ -13,8 +13,8 @@
 #include "cli/model_facts.h"
 #include "cli/smoothness.h"
 #include "cli/terminal.h"
+#include "core/actuator_range.h"
 #include "core/collision_filter.h"
-#include "core/control_range.h"
 
 namespace costate::cli {
 namespace {
@@ -73,8 +73,8 @@ void PrintContents(const mjModel* model) {
   PrintRow("step", fmt::format("{}, {:g} s; {}", IntegratorName(model), model->opt.timestep, SolverName(model)));
 }
 
-std::string RangeText(bool limited, const mjtNum* range) {
-  return limited ? fmt::format("[{:g}, {:g}]", range[0], range[1]) : "free";
+std::string RangeText(const mjtNum* range) {
+  return range != nullptr ? fmt::format("[{:g}, {:g}]", range[0], range[1]) : "free";
 }
 
 void PrintActuators(const mjModel* model) {
@@ -89,9 +89,8 @@ void PrintActuators(const mjModel* model) {
     for (int k = 0; k < model->actuator_ctrlnum[i]; ++k, ++shown) {
       const int c = model->actuator_ctrladr[i] + k;
       if (shown >= kShown) continue;
-      fmt::print("{:<{}}{:<32} {:>18} {:>18}\n", "", kIndent, controls[c],
-                 RangeText(ControlRange(model, c) != nullptr, model->actuator_ctrlrange + 2 * c),
-                 RangeText(model->actuator_forcelimited[i], model->actuator_forcerange + 2 * i));
+      fmt::print("{:<{}}{:<32} {:>18} {:>18}\n", "", kIndent, controls[c], RangeText(ControlRange(model, c)),
+                 RangeText(ForceRange(model, i)));
     }
   }
   if (model->nu > kShown) fmt::print("{:<{}}… and {} more\n", "", kIndent, model->nu - kShown);

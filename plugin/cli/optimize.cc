@@ -4,7 +4,7 @@
 #include <costate/record.h>
 #include <costate/resume.h>
 #include <costate/solve_task.h>
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
@@ -20,6 +20,7 @@
 #include "cli/run_output.h"
 #include "cli/smooth_options.h"
 #include "cli/terminal.h"
+#include "core/actuator_range.h"
 #include "optimizer/stuck.h"
 #include "optimizer/untouched.h"
 #include "rollout/knot_health.h"
@@ -376,10 +377,7 @@ std::vector<int> KnotsAtLimit(const Task& task, const mjModel* m, const Trajecto
     SetMovingContext(m, data.get(), motion.context.col(t));
     if (Forward(m, data.get(), motion.X.col(t), motion.U.col(t), none) != StepStatus::kOk) break;
     for (int i = 0; i < m->nactuator; i++) {
-      if (!m->actuator_forcelimited[i]) continue;
-      const double force = data->actuator_force[m->actuator_outadr[i]];
-      const mjtNum* range = m->actuator_forcerange + 2 * i;
-      knots[static_cast<std::size_t>(i)] += force <= range[0] || force >= range[1];
+      knots[static_cast<std::size_t>(i)] += IsAtLimit(data->actuator_force[m->actuator_outadr[i]], ForceRange(m, i));
     }
   }
   return knots;
@@ -399,8 +397,9 @@ void HintAtForces(const Task& task, const mjModel* m, const SolveResult& result)
   constexpr double kCost = 0.1;  // a second, of a force at its limit: half of it
   std::vector<std::string> names, weights;
   for (int i = 0; i < m->nactuator; i++) {
-    if (!m->actuator_forcelimited[i]) continue;
-    const double limit = std::max(std::abs(m->actuator_forcerange[2 * i]), std::abs(m->actuator_forcerange[2 * i + 1]));
+    const mjtNum* range = ForceRange(m, i);
+    if (range == nullptr) continue;
+    const double limit = std::max(std::abs(range[0]), std::abs(range[1]));
     names.push_back(ElementName(m, mjOBJ_ACTUATOR, i));
     weights.push_back(fmt::format("{:.2g}", limit > 0 ? kCost / (limit * limit) : 0));
   }

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/control_range.h"
+#include "core/actuator_range.h"
 #include "derivative/munthe_kaas.h"
 #include "derivative/plant.h"
 #include "derivative/transmission.h"
@@ -195,10 +195,8 @@ bool MayTurn(const mjModel* m, int i) {
 
 // the engine's implicit integrators leave out what is there
 bool AtForceLimit(const mjModel* m, const mjData* d, int i) {
-  const mjtNum* range = m->actuator_forcerange + 2 * i;
-  if (!m->actuator_forcelimited[i]) return false;
-  const double force = LimitedForce(m, d, d->act, i, 0);
-  return force <= range[0] || force >= range[1];
+  const mjtNum* range = ForceRange(m, i);
+  return range != nullptr && IsAtLimit(LimitedForce(m, d, d->act, i, 0), range);
 }
 
 bool DependsOnVelocity(const mjModel* m, int i) {
@@ -533,7 +531,8 @@ void Actuation::LimitForces(const mjModel* m, const mjData* d) {
     return m->tendon_actfrcrange[2 * t + (total[t] > m->tendon_actfrcrange[2 * t])] / total[t];
   };
   const auto inside = [&](int i, double force) {
-    return !m->actuator_forcelimited[i] || Inside(force, m->actuator_forcerange + 2 * i);
+    const mjtNum* range = ForceRange(m, i);
+    return range == nullptr || Inside(force, range);
   };
   const auto gear = [&](int i) { return m->actuator_gear[6 * m->actuator_outadr[i]]; };
   for (int i = 0; i < m->nactuator; i++) {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "core/control_range.h"
+#include "core/actuator_range.h"
 #include "derivative/actuation.h"
 #include "derivative/certifier.h"
 #include "derivative/effective_mass.h"

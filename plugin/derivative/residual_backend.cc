@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/control_range.h"
+#include "core/actuator_range.h"
 #include "core/finite.h"
 #include "derivative/actuation.h"
 #include "derivative/chain.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/control_range.h"
+#include "core/actuator_range.h"
 #include "derivative/actuation.h"
 #include "derivative/extrapolate.h"
 #include "derivative/passive.h"

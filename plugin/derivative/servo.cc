@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/control_range.h"
+#include "core/actuator_range.h"
 #include "derivative/actuation.h"
 #include "derivative/jet.h"
 #include "derivative/munthe_kaas.h"
@@ -373,10 +373,8 @@ ServoSlope MakeServoSlope(const mjModel* m, const mjData* d, int i) {
   s.value = law.force.x;
   s.force = law.force.d.head(columns).transpose();
   s.friction = law.friction.d.head(columns).transpose();
-  const mjtNum* range = m->actuator_forcerange + 2 * i;
-  const bool saturated = m->actuator_forcelimited[i] && (s.value <= range[0] || s.value >= range[1]);
   s.damping = law.bristle_damping;
-  if (saturated) return s;
+  if (IsAtLimit(s.value, ForceRange(m, i))) return s;
   s.damping += pid ? -law.bias[2] : law.damping.x;
   if (law.thermal >= 0) {
     s.damping_state = m->actuator_actadr[i] + law.thermal;

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/control_range.h"
+#include "core/actuator_range.h"
 #include "core/plugins.h"
 #include "engine/plugin.h"
 #include "engine/policy_run.h"

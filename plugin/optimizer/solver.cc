@@ -6,8 +6,8 @@
 #include <limits>
 #include <string>
 
+#include "core/actuator_range.h"
 #include "core/check.h"
-#include "core/control_range.h"
 #include "core/extremes.h"
 #include "optimizer/solver_checks.h"
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/control_range.h"
+#include "core/actuator_range.h"
 #include "core/engine_guard.h"
 #include "core/number.h"
 #include "optimizer/task_csv.h"
@@ -124,16 +124,16 @@ struct Extent {
   int axis = -1;     // of a component of a direction: its sensor
 };
 
-Extent Within(bool limited, const mjtNum* range, const std::string& what, const std::string& name,
-              const std::string& unit = "") {
-  if (!limited) return {};
+Extent Within(const mjtNum* range, const std::string& what, const std::string& name, const std::string& unit = "") {
+  if (range == nullptr) return {};
   return {range[0], range[1], fmt::format("the {} of {}", what, name), unit};
 }
 
+bool HasLimits(const mjModel* m) { return !(m->opt.disableflags & (mjDSBL_LIMIT | mjDSBL_CONSTRAINT)); }
+
 Extent ExtentOfJoint(const mjModel* m, int joint) {
   const bool scalar = m->jnt_type[joint] == mjJNT_HINGE || m->jnt_type[joint] == mjJNT_SLIDE;
-  const bool limits = !(m->opt.disableflags & (mjDSBL_LIMIT | mjDSBL_CONSTRAINT));
-  return Within(scalar && limits && m->jnt_limited[joint], m->jnt_range + 2 * joint, "range",
+  return Within(scalar && HasLimits(m) && m->jnt_limited[joint] ? m->jnt_range + 2 * joint : nullptr, "range",
                 fmt::format("joint '{}'", ElementName(m, mjOBJ_JOINT, joint)),
                 m->jnt_type[joint] == mjJNT_HINGE ? " rad" : " m");
 }
@@ -145,11 +145,10 @@ Extent ExtentOfSensor(const mjModel* m, int value) {
   switch (m->sensor_type[i]) {
     case mjSENS_JOINTPOS: return ExtentOfJoint(m, id);
     case mjSENS_TENDONPOS:
-      return Within(m->tendon_limited[id] && !(m->opt.disableflags & (mjDSBL_LIMIT | mjDSBL_CONSTRAINT)),
-                    m->tendon_range + 2 * id, "range", fmt::format("tendon '{}'", ElementName(m, mjOBJ_TENDON, id)));
+      return Within(HasLimits(m) && m->tendon_limited[id] ? m->tendon_range + 2 * id : nullptr, "range",
+                    fmt::format("tendon '{}'", ElementName(m, mjOBJ_TENDON, id)));
     case mjSENS_ACTUATORFRC:
-      return Within(m->actuator_forcelimited[id], m->actuator_forcerange + 2 * id, "force range",
-                    fmt::format("actuator '{}'", ElementName(m, mjOBJ_ACTUATOR, id)));
+      return Within(ForceRange(m, id), "force range", fmt::format("actuator '{}'", ElementName(m, mjOBJ_ACTUATOR, id)));
     case mjSENS_FRAMEXAXIS:
     case mjSENS_FRAMEYAXIS:
     case mjSENS_FRAMEZAXIS: return {-1, 1, "what a direction's component can be", "", i};
@@ -160,8 +159,7 @@ Extent ExtentOfSensor(const mjModel* m, int value) {
 Extent ExtentOf(const mjModel* m, const Scalar& scalar) {
   if (scalar.input == Input::kSensor) return ExtentOfSensor(m, scalar.value);
   if (scalar.input == Input::kControl) {
-    const mjtNum* range = ControlRange(m, scalar.value);
-    return Within(range != nullptr, range, "range", ControlNames(m)[static_cast<std::size_t>(scalar.value)]);
+    return Within(ControlRange(m, scalar.value), "range", ControlNames(m)[static_cast<std::size_t>(scalar.value)]);
   }
   for (int j = 0; j < m->njnt; ++j) {
     if (m->jnt_qposadr[j] == scalar.value) return ExtentOfJoint(m, j);

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/control_range.h"
+#include "core/actuator_range.h"
 #include "rollout/record_format.h"
 
 namespace costate {
@@ -36,8 +36,8 @@ void LabelControls(const mjModel* model, const Trajectory& trajectory, std::vect
   for (int i = 0; i < model->nu; ++i) {
     const mjtNum* range = ControlRange(model, i);
     if (range == nullptr) continue;
-    const auto u = trajectory.U.row(i).array();
-    const Eigen::Index count = (u <= range[0] || u >= range[1]).count();
+    const auto u = trajectory.U.row(i);
+    const auto count = std::count_if(u.begin(), u.end(), [&](double value) { return IsAtLimit(value, range); });
     if (count == 0 || static_cast<double>(count) < kSaturatedShare * trajectory.N()) continue;
     found.push_back(fmt::format("control: {} at its limit at {} of {} knots", names[static_cast<std::size_t>(i)], count,
                                 trajectory.N()));

@@ -7,8 +7,8 @@
 #include <functional>
 #include <string>
 
+#include "core/actuator_range.h"
 #include "core/check.h"
-#include "core/control_range.h"
 #include "core/engine_guard.h"
 #include "rollout/check_trajectory.h"
 #include "rollout/thread_pool.h"
@@ -32,13 +32,10 @@ int SaturatedActuators(const mjModel* m, const mjData* d) {
   for (int i = 0; i < m->nactuator; ++i) {
     bool saturated = false;
     for (int j = m->actuator_ctrladr[i]; j < m->actuator_ctrladr[i] + m->actuator_ctrlnum[i]; ++j) {
-      const mjtNum* range = ControlRange(m, j);
-      saturated |= range != nullptr && (d->ctrl[j] <= range[0] || d->ctrl[j] >= range[1]);
+      saturated |= IsAtLimit(d->ctrl[j], ControlRange(m, j));
     }
     for (int j = m->actuator_outadr[i]; j < m->actuator_outadr[i] + m->actuator_outnum[i]; ++j) {
-      const mjtNum* range = m->actuator_forcerange + 2 * i;
-      saturated |=
-          m->actuator_forcelimited[i] && (d->actuator_force[j] <= range[0] || d->actuator_force[j] >= range[1]);
+      saturated |= IsAtLimit(d->actuator_force[j], ForceRange(m, i));
     }
     count += saturated;
   }

@@ -1,6 +1,6 @@
-// The range that the engine clamps a control to.
-#ifndef COSTATE_CORE_CONTROL_RANGE_H_
-#define COSTATE_CORE_CONTROL_RANGE_H_
+// The ranges that the engine clamps controls and actuators' forces to.
+#ifndef COSTATE_CORE_ACTUATOR_RANGE_H_
+#define COSTATE_CORE_ACTUATOR_RANGE_H_
 
 #include <mujoco/mujoco.h>
 
@@ -15,6 +15,16 @@ inline const mjtNum* ControlRange(const mjModel* m, int u) {
   return clamped ? m->actuator_ctrlrange + 2 * u : nullptr;
 }
 
+/// The same of each force of actuator i; null where its force has no limits.
+inline const mjtNum* ForceRange(const mjModel* m, int i) {
+  return m->actuator_forcelimited[i] ? m->actuator_forcerange + 2 * i : nullptr;
+}
+
+/// Does the value stand at a bound or beyond? Never without a range.
+inline bool IsAtLimit(double value, const mjtNum* range) {
+  return range != nullptr && (value <= range[0] || value >= range[1]);
+}
+
 inline double ClampedControl(const mjModel* m, const mjData* d, int u) {
   const mjtNum* range = ControlRange(m, u);
   return range != nullptr ? std::clamp(d->ctrl[u], range[0], range[1]) : d->ctrl[u];
@@ -22,4 +32,4 @@ inline double ClampedControl(const mjModel* m, const mjData* d, int u) {
 
 }  // namespace costate
 
-#endif  // COSTATE_CORE_CONTROL_RANGE_H_
+#endif  // COSTATE_CORE_ACTUATOR_RANGE_H_
