@@ -2,6 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <iterator>
+
+#include "core/option_words.h"
+
 namespace costate::cli {
 
 bool HasContacts(const mjData* data) {
@@ -12,16 +16,16 @@ bool HasContacts(const mjData* data) {
 }
 
 std::string IntegratorName(const mjModel* model) {
-  constexpr const char* kNames[] = {"Euler", "RK4", "implicit", "implicitfast", "discrete"};
   const int integrator = model->opt.integrator;
-  return integrator >= 0 && integrator < 5 ? kNames[integrator] : fmt::format("integrator {}", integrator);
+  const bool known = integrator >= 0 && integrator < std::ssize(kIntegratorWords);
+  return known ? kIntegratorWords[integrator] : fmt::format("integrator {}", integrator);
 }
 
 std::string SolverName(const mjModel* model) {
-  constexpr const char* kNames[] = {"PGS", "CG", "Newton"};
   const int solver = model->opt.solver;
-  std::string text = solver >= 0 && solver < 3 ? kNames[solver] : fmt::format("solver {}", solver);
-  text += model->opt.cone == mjCONE_ELLIPTIC ? ", elliptic cone" : ", pyramidal cone";
+  const bool known = solver >= 0 && solver < std::ssize(kSolverWords);
+  std::string text = known ? kSolverWords[solver] : fmt::format("solver {}", solver);
+  text += fmt::format(", {} cone", kConeWords[model->opt.cone == mjCONE_ELLIPTIC]);
   text += fmt::format(", tolerance {:.0e}, {} iterations", model->opt.tolerance, model->opt.iterations);
   if (model->opt.noslip_iterations > 0) text += fmt::format(", noslip {} iterations", model->opt.noslip_iterations);
   return text;

@@ -11,6 +11,7 @@
 
 #include "optimizer/cost_terms.h"
 #include "optimizer/expression.h"
+#include "optimizer/task_option.h"
 #include "optimizer/task_xml.h"
 
 namespace costate {
@@ -260,11 +261,10 @@ Plan ReadPlan(const MjpcTask& task) {
 std::string OptionElement(const MjpcTask& task, const Plan& plan) {
   std::string text = fmt::format("  <option timestep=\"{:.10g}\"", plan.timestep);
   if (const XmlElement* numeric = FindNumeric(task, "agent_integrator")) {
-    const std::vector<std::string> words{"Euler", "RK4", "implicit", "implicitfast"};
     const double number = NumericOr(task, "agent_integrator", 0);
     if (number < 0 || number > 3 || number != std::floor(number))
       numeric->Fail(fmt::format("integrator is {:g}, expected 0 to 3", number));
-    text += fmt::format(" integrator=\"{}\"", words[static_cast<std::size_t>(number)]);
+    text += fmt::format(" integrator=\"{}\"", TaskIntegrators()[static_cast<std::size_t>(number)]);
   }
   if (NumericOr(task, "agent_differentiable", 1) != 0) text += " solimp0=\"0\"";
   return text + "/>\n";

@@ -3,16 +3,19 @@
 #include <costate/model.h>
 #include <fmt/format.h>
 
+#include <iterator>
+
+#include "core/option_words.h"
+
 namespace costate {
+
+std::vector<std::string> TaskIntegrators() { return {std::begin(kIntegratorWords), kIntegratorWords + mjINT_DISCRETE}; }
 
 void ApplyOption(const XmlElement& element, Task* task) {
   element.Allow({"timestep", "integrator", "solimp0"});
   mjModel* model = task->model.get();
   if (const auto timestep = element.PositiveNumber("timestep")) model->opt.timestep = *timestep;
-  if (const auto word = element.Word("integrator", {"Euler", "RK4", "implicit", "implicitfast"})) {
-    constexpr int kIntegrators[] = {mjINT_EULER, mjINT_RK4, mjINT_IMPLICIT, mjINT_IMPLICITFAST};
-    model->opt.integrator = kIntegrators[*word];
-  }
+  if (const auto word = element.Word("integrator", TaskIntegrators())) model->opt.integrator = *word;
 
   // impedance where limits of joints and contacts begin: 0 makes forces set in without a jump
   const auto solimp0 = element.Number("solimp0");

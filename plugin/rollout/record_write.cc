@@ -6,6 +6,7 @@
 #include <cmath>
 #include <ctime>
 
+#include "core/option_words.h"
 #include "core/plugin_library.h"
 #include "rollout/check_trajectory.h"
 #include "rollout/csv.h"
@@ -249,14 +250,11 @@ Json ModelJson(const Record& record) {
 }
 
 Json EngineJson(const mjModel* m) {
-  constexpr const char* kIntegrators[] = {"Euler", "RK4", "implicit", "implicitfast", "discrete"};
-  constexpr const char* kSolvers[] = {"PGS", "CG", "Newton"};
-  constexpr const char* kCones[] = {"pyramidal", "elliptic"};
   constexpr const char* kJacobians[] = {"dense", "sparse", "auto"};
   const mjOption& o = m->opt;
-  return {{"integrator", kIntegrators[o.integrator]},
-          {"solver", kSolvers[o.solver]},
-          {"cone", kCones[o.cone]},
+  return {{"integrator", kIntegratorWords[o.integrator]},
+          {"solver", kSolverWords[o.solver]},
+          {"cone", kConeWords[o.cone]},
           {"jacobian", kJacobians[o.jacobian]},
           {"timestep_s", o.timestep},
           {"iterations", o.iterations},

@@ -30,12 +30,14 @@
 #include <random>
 #include <regex>
 #include <set>
+#include <span>
 #include <sstream>
 #include <thread>
 
 #include "cli/check_levels.h"
 #include "cli/check_states.h"
 #include "core/engine_guard.h"
+#include "core/option_words.h"
 
 namespace costate {
 namespace {
@@ -420,7 +422,7 @@ void Finish(const Job& job, int status, const std::string& progress, std::FILE* 
 }
 
 // number of a word among names, -2 where it is none of them
-int Among(const std::vector<std::string>& names, const std::string& word) {
+int Among(std::span<const char* const> names, const std::string& word) {
   const auto found = std::find(names.begin(), names.end(), word);
   return found == names.end() ? -2 : static_cast<int>(found - names.begin());
 }
@@ -445,17 +447,15 @@ int Main(int argc, char** argv) {
     if (word == "--model") model_seconds = std::atof(value);
     if (word == "--jobs") jobs = std::atoi(value);
     if (word == "--seed") variation.seed = static_cast<unsigned>(std::atoi(value));
-    if (word == "--integrator")
-      variation.integrator = Among({"Euler", "RK4", "implicit", "implicitfast", "discrete"}, value);
-    if (word == "--cone") variation.cone = Among({"pyramidal", "elliptic"}, value);
-    if (word == "--solver") variation.solver = Among({"PGS", "CG", "Newton"}, value);
+    if (word == "--integrator") variation.integrator = Among(kIntegratorWords, value);
+    if (word == "--cone") variation.cone = Among(kConeWords, value);
+    if (word == "--solver") variation.solver = Among(kSolverWords, value);
   }
   const bool known = variation.integrator > -2 && variation.cone > -2 && variation.solver > -2;
   if (roots.empty() || !(state_seconds > 0) || !(model_seconds >= 1) || jobs < 1 || !known) {
-    fmt::print(
-        stderr,
-        "usage: corpus_sweep OUT.csv [--state SECONDS] [--model SECONDS] [--levels] [--jobs N] [--seed N]\n"
-        "                    [--integrator NAME] [--cone NAME] [--solver NAME] [FOLDER | FILE]…\n");
+    fmt::print(stderr,
+               "usage: corpus_sweep OUT.csv [--state SECONDS] [--model SECONDS] [--levels] [--jobs N] [--seed N]\n"
+               "                    [--integrator NAME] [--cone NAME] [--solver NAME] [FOLDER | FILE]…\n");
     return 2;
   }
   const std::vector<Candidate> candidates = Candidates(roots);
