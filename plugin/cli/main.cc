@@ -13,6 +13,7 @@
 #include <costate/model.h>
 
 #include "cli/commands.h"
+#include "core/compiler.h"
 #include "core/plugin_library.h"
 
 namespace costate::cli {
@@ -31,12 +32,6 @@ The first five minutes, with any robot in MJCF or URDF:
 
 `costate COMMAND --help` explains one command. Exit codes: 0 yes, 1 no, 2 bad input, 130 interrupted.
 )";
-
-#ifdef __clang__
-constexpr char kCompiler[] = "clang " __clang_version__;
-#else
-constexpr char kCompiler[] = "g++ " __VERSION__;
-#endif
 
 // one line a command, in alphabetical order
 void AddCommands(CLI::App& app, int* exit_code) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <ctime>
 
+#include "core/compiler.h"
 #include "core/option_words.h"
 #include "core/plugin_library.h"
 #include "rollout/check_trajectory.h"
@@ -277,14 +278,9 @@ Json EngineJson(const mjModel* m) {
 Json SoftwareJson() {
   utsname system{};
   uname(&system);
-#ifdef __clang__
-  const char* compiler = "clang " __clang_version__;
-#else
-  const char* compiler = "g++ " __VERSION__;
-#endif
   return {{"costate", COSTATE_VERSION},
           {"mujoco", mj_versionString()},
-          {"compiler", compiler},
+          {"compiler", kCompiler},
           {"system", std::string(system.sysname) + " " + system.release + " " + system.machine}};
 }
 
