@@ -161,7 +161,8 @@ void PrintMpc(const Task& task, const MpcResult& result, const Record& record, d
                saved ? "; all stand in the run's events.csv" : "");
   }
   for (const std::string& failure : record.failures) {
-    if (failure.rfind("constraint: ", 0) != 0) fmt::print("  note          {}\n", failure);  // these are listed above
+    if (!failure.starts_with(kConstraintFailure))
+      fmt::print("  note          {}\n", failure);  // these are listed above
   }
 }
 
@@ -197,11 +198,7 @@ std::string ViolationsTable(const MpcResult& result) {
 void RecordConstraints(const Task& task, const MpcResult& result, Record* record) {
   if (result.constraints.empty()) return;
   for (const MpcConstraintReport& c : result.constraints) {
-    if (c.motion.knot < 0) continue;
-    record->constraints.push_back(c.motion);
-    if (c.motion.relative <= task.constrained.tolerance) continue;
-    record->failures.push_back(fmt::format("constraint: '{}' is violated by {:.6g} {} at knot {} ({})", c.motion.name,
-                                           c.motion.violation, c.motion.unit, c.motion.knot, c.motion.component));
+    if (c.motion.knot >= 0) RecordConstraint(c.motion, task.constrained.tolerance, record);
   }
   record->tables["violations.csv"] = ViolationsTable(result);
   record->settings["violation"] = fmt::format("{:.17g}", task.constrained.tolerance);

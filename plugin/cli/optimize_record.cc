@@ -129,12 +129,7 @@ Record MakeOptimizeRecord(const OptimizeReport& report, Simulator* simulator) {
   record.settings = Settings(report, simulator->threads());
   record.diagnostics = simulator->Diagnose(result.trajectory);
   record.failures = LabelFailures(task.model.get(), result.trajectory, {}, record.diagnostics);
-  record.constraints = result.constraints;
-  for (const ConstraintReport& c : result.constraints) {
-    if (c.relative <= task.constrained.tolerance) continue;
-    record.failures.push_back(fmt::format("constraint: '{}' is violated by {:.6g} {} at knot {} ({})", c.name,
-                                          c.violation, c.unit, c.knot, c.component));
-  }
+  for (const ConstraintReport& c : result.constraints) RecordConstraint(c, task.constrained.tolerance, &record);
   if (task.constraints.size() > 0)
     record.tables["constraints.csv"] = ConstraintCsv(task, result, simulator->knot_time());
   record.tables[kResumeFile] = ResumeText(task, result, report.timed);

@@ -53,6 +53,13 @@ void TakeCosts(const Task& task, const Trajectory& motion, double knot_time, Rec
   record->metric = "sum over knots of the task's cost terms; see task.xml and cost_terms";
 }
 
+void RecordConstraint(const ConstraintReport& c, double tolerance, Record* record) {
+  record->constraints.push_back(c);
+  if (c.relative <= tolerance) return;
+  record->failures.push_back(fmt::format("{}'{}' is violated by {:.6g} {} at knot {} ({})", kConstraintFailure, c.name,
+                                         c.violation, c.unit, c.knot, c.component));
+}
+
 std::string ShellWord(const std::string& path) {
   constexpr const char* kSafe = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./+-=@%:,";
   if (!path.empty() && path.find_first_not_of(kSafe) == std::string::npos) return path;

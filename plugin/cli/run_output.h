@@ -23,6 +23,11 @@ Record TaskRecord(const Task& task, const std::string& command);
 /// The task's costs of a motion, a knot and a term: cost_per_knot, cost_terms, metric.
 void TakeCosts(const Task& task, const Trajectory& motion, double knot_time, Record* record);
 
+/// A constraint as a motion keeps it: into the record, as a failure too where it is violated beyond the tolerance.
+void RecordConstraint(const ConstraintReport& report, double tolerance, Record* record);
+
+inline constexpr char kConstraintFailure[] = "constraint: ";  ///< how such a failure begins
+
 /// A path as a word of a command line: in quotes where a shell would take it apart.
 std::string ShellWord(const std::string& path);
 
