@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "optimizer/augmented_cost.h"
+#include "optimizer/control_limits.h"
 #include "optimizer/cost_unit.h"
 #include "optimizer/free_start.h"
 #include "optimizer/merit.h"
@@ -207,9 +208,7 @@ void Constrained::Start(ConstMatrixRef U) {
   polish_ = before_.size() > 0 && before_.maxCoeff() <= c_.tolerance;
   Simulator simulator(problem_.model, problem_.context, problem_.substeps, 1);
   Trajectory guess;
-  const MatrixXd clamped =
-      U.cwiseMax(problem_.u_lower.replicate(1, U.cols())).cwiseMin(problem_.u_upper.replicate(1, U.cols()));
-  const bool ok = simulator.Rollout(FirstStart(problem_), clamped, &guess).ok();
+  const bool ok = simulator.Rollout(FirstStart(problem_), WithinLimits(problem_, U), &guess).ok();
   const double cost = ok ? TotalCost(cost_, guess, dt_) : std::numeric_limits<double>::quiet_NaN();
   if (ok) initial_cost_ = cost;
   if (ok && c_.keep_guess) KeepGuess(guess, cost);

@@ -10,6 +10,7 @@
 
 #include "core/extremes.h"
 #include "derivative/munthe_kaas.h"
+#include "optimizer/control_limits.h"
 #include "optimizer/cost_terms.h"
 #include "optimizer/input_tangent.h"
 #include "optimizer/minimize.h"
@@ -45,11 +46,7 @@ class TaskLoss {
         theta_(parameters ? parameters->Get() : VectorXd()) {
     options_.parameters = parameters;
     options_.level = task.solver.derivative.level;
-    if (S_.size() > 0) {
-      knots_ = FitSpline(S_, task.U_guess)
-                   .cwiseMax(task.u_lower.replicate(1, S_.rows()))
-                   .cwiseMin(task.u_upper.replicate(1, S_.rows()));
-    }
+    if (S_.size() > 0) knots_ = WithinLimits(task, FitSpline(S_, task.U_guess));
     if (!smooth.any()) return;
     smooth_ = MakeSmoothModel(model_, smooth);
     options_.derivative_model = smooth_.model.get();

@@ -5,60 +5,41 @@
 #include <cmath>
 #include <utility>
 
+#include "optimizer/control_limits.h"
 #include "optimizer/cost_unit.h"
 #include "optimizer/fddp.h"
 #include "optimizer/free_start.h"
+#include "optimizer/scaled_guess.h"
 #include "optimizer/solver_checks.h"
 #include "optimizer/take_knot.h"
 
 namespace costate {
-namespace {
-
-constexpr int kFddpGuessScalings = 4;  // as iLQR: a guess that diverges is tried at 1, ¼, 1/16, 1/64, 0
-constexpr double kFddpGuessFactor = 0.25;
-
-}  // namespace
 
 bool Fddp::Start(ConstMatrixRef X, ConstMatrixRef U) {
-  const auto clamp = [&](ConstMatrixRef u) -> MatrixXd {
-    return u.cwiseMax(problem_.u_lower.replicate(1, N_)).cwiseMin(problem_.u_upper.replicate(1, N_));
-  };
   if (X.cols() > 0) {
+    const MatrixXd controls = WithinLimits(problem_, U);
     MatrixXd states = X;
     states.col(0) = NearestStart(problem_, X.col(0));
     // the controls alone, to compare with and to fall back on
-    RolloutStatus status = simulator_.Rollout(FirstStart(problem_), clamp(U), &best_.trajectory);
+    RolloutStatus status = simulator_.Rollout(FirstStart(problem_), controls, &best_.trajectory);
     best_.cost = result_.initial_cost = RolloutCost(problem_, best_.trajectory, status, simulator_.knot_time());
     best_.gaps.setZero(simulator_.dims().ndx, N_);
-    if (Follow(states, clamp(U))) return true;
+    if (Follow(states, controls)) return true;
     result_.trajectory = now_.trajectory;
     End(SolveStatus::kDiverged,
         "the guess cannot be simulated: a step from one of its states fails, or its cost is not finite");
     return false;
   }
-  RolloutStatus first;
-  std::string not_finite;
-  for (int i = 0; i <= kFddpGuessScalings; ++i) {
-    result_.guess_scale = i < kFddpGuessScalings ? std::pow(kFddpGuessFactor, i) : 0;
-    const RolloutStatus status =
-        simulator_.Rollout(FirstStart(problem_), clamp(result_.guess_scale * U), &now_.trajectory);
-    if (i == 0) first = status;
-    now_.cost = RolloutCost(problem_, now_.trajectory, status, simulator_.knot_time());
-    now_.gaps.setZero(simulator_.dims().ndx, N_);
-    result_.initial_cost = result_.cost = now_.cost;
-    if (std::isfinite(now_.cost)) {
-      Remember();
-      return true;
-    }
-    if (i == 0 && first.ok()) not_finite = NotFiniteText(problem_, now_.trajectory, simulator_.knot_time());
-    if (U.isZero(0)) break;
+  const ScaledGuess guess = RolloutGuess(problem_, U, &simulator_, &now_.trajectory);
+  result_.guess_scale = guess.scale;
+  result_.initial_cost = result_.cost = now_.cost = guess.cost;
+  now_.gaps.setZero(simulator_.dims().ndx, N_);
+  if (guess.failure.empty()) {
+    Remember();
+    return true;
   }
   result_.trajectory = now_.trajectory;
-  End(SolveStatus::kDiverged,
-      fmt::format("the guess cannot be simulated: {}; neither can the guess scaled down to zero",
-                  first.ok() ? not_finite
-                             : fmt::format("{} at knot {} of {} ({:.3g} s)", ToString(first.status), first.knot, N_,
-                                           first.knot * simulator_.knot_time())));
+  End(SolveStatus::kDiverged, guess.failure);
   return false;
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/collision_filter.h"
+#include "optimizer/control_limits.h"
 #include "optimizer/free_start.h"
 #include "optimizer/hopping_rounds.h"
 
@@ -57,8 +58,7 @@ std::vector<Beginning> BasinHopping::Kicked(int round) const {
     const double size = hopping_.size * std::pow(kNextKick, i / 2);
     const MatrixXd& best = out_.result.trajectory.U;
     const MatrixXd U = best + size * (unit.asDiagonal() * Kick(best.rows(), best.cols(), i % 2 == 0, &stream));
-    kicked[static_cast<std::size_t>(i)].guess.U =
-        U.cwiseMax(problem_.u_lower.replicate(1, U.cols())).cwiseMin(problem_.u_upper.replicate(1, U.cols()));
+    kicked[static_cast<std::size_t>(i)].guess.U = WithinLimits(problem_, U);
   }
   return kicked;
 }

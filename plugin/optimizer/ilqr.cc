@@ -17,6 +17,7 @@
 #include "optimizer/lap.h"
 #include "optimizer/regularization.h"
 #include "optimizer/saddle.h"
+#include "optimizer/scaled_guess.h"
 #include "optimizer/solver_checks.h"
 #include "optimizer/step_search.h"
 #include "optimizer/take_knot.h"
@@ -24,8 +25,6 @@
 namespace costate {
 namespace {
 
-constexpr int kGuessScalings = 4;  // a guess that diverges is tried at 1, ¼, 1/16, 1/64, 0
-constexpr double kGuessFactor = 0.25;
 constexpr double kFinalGrowth = 100;  // of regularization when the final gains need some
 constexpr int kMostRecords = 10000;   // for so many iterations memory is taken in advance
 
@@ -184,32 +183,13 @@ const SolveResult& IlqrSolver::Impl::Resolve(const Trajectory& reference, const 
   return result_;
 }
 
-// the first rollout; a guess that diverges is scaled down, in the end to no control at all
 bool IlqrSolver::Impl::StartFrom(ConstMatrixRef U) {
-  const Eigen::Index N = U.cols();
-  const VectorXd x0 = FirstStart(problem_);
   NoPolicy();
-  RolloutStatus first;
-  std::string not_finite;
-  for (int i = 0; i <= kGuessScalings; ++i) {
-    result_.guess_scale = i < kGuessScalings ? std::pow(kGuessFactor, i) : 0;
-    const MatrixXd guess =
-        (result_.guess_scale * U).cwiseMax(problem_.u_lower.replicate(1, N)).cwiseMin(problem_.u_upper.replicate(1, N));
-    const RolloutStatus status = simulator_.Rollout(x0, guess, &result_.trajectory);
-    if (i == 0) first = status;
-    result_.cost = RolloutCost(problem_, result_.trajectory, status, simulator_.knot_time());
-    result_.initial_cost = result_.cost;
-    if (std::isfinite(result_.cost)) return true;
-    if (i == 0 && first.ok()) not_finite = NotFiniteText(problem_, result_.trajectory, simulator_.knot_time());
-    if (U.isZero(0)) break;
-  }
-
-  const std::string reason = first.ok() ? not_finite
-                                        : fmt::format("{} at knot {} of {} ({:.3g} s)", ToString(first.status),
-                                                      first.knot, N, first.knot * simulator_.knot_time());
-  End(SolveStatus::kDiverged,
-      fmt::format("the guess cannot be simulated: {}; neither can the guess scaled down to zero", reason));
-  return false;
+  const ScaledGuess guess = RolloutGuess(problem_, U, &simulator_, &result_.trajectory);
+  result_.guess_scale = guess.scale;
+  result_.cost = result_.initial_cost = guess.cost;
+  if (!guess.failure.empty()) End(SolveStatus::kDiverged, guess.failure);
+  return guess.failure.empty();
 }
 
 // with feedback or without, side by side, whichever costs less; when neither can be simulated, the controls scaled down

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "optimizer/augmented_cost.h"
+#include "optimizer/control_limits.h"
 #include "optimizer/cost_terms.h"
 #include "optimizer/free_start.h"
 
@@ -124,9 +125,7 @@ class Near {
   SolveResult Minimize(const NearCost& cost, const MatrixXd& U, const VectorXd& x0, const IlqrOptions& options,
                        int iterations, double penalty, bool until_kept);
   MatrixXd Kicked(const SolveResult& from, const MatrixXd& kick) const {
-    return (from.trajectory.U + kick)
-        .cwiseMax(problem_.u_lower.replicate(1, problem_.N))
-        .cwiseMin(problem_.u_upper.replicate(1, problem_.N));
+    return WithinLimits(problem_, from.trajectory.U + kick);
   }
 
   const Problem& problem_;

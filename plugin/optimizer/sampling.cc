@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "core/check.h"
+#include "optimizer/control_limits.h"
 #include "optimizer/control_noise.h"
 #include "optimizer/free_start.h"
 #include "optimizer/line_search.h"
@@ -120,11 +121,7 @@ SamplingResult SampleControls(const Problem& problem, ConstMatrixRef U, const Sa
                 fmt::format("samples is {}: with {} numbers each they take {:.3g} GiB, expected at most {:g}", n,
                             shape.unit().size(), gib, kMostGib));
   }
-  const auto controls = [&](const VectorXd& c) {
-    MatrixXd V = U + shape.Controls(c);
-    for (int t = 0; t < V.cols(); t++) V.col(t) = V.col(t).cwiseMax(problem.u_lower).cwiseMin(problem.u_upper);
-    return V;
-  };
+  const auto controls = [&](const VectorXd& c) { return WithinLimits(problem, U + shape.Controls(c)); };
 
   const VectorXd floor = options.spread_min * shape.unit();
   VectorXd mean = shape.Middle(), spread = options.exploration * shape.unit();

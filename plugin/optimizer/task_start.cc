@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "core/number.h"
+#include "optimizer/control_limits.h"
 #include "optimizer/task_csv.h"
 #include "optimizer/task_follow.h"
 #include "optimizer/task_inputs.h"
@@ -349,8 +350,7 @@ MatrixXd ReadGuess(const XmlElement* element, const Start& start, const std::str
   }
 
   // within the limits
-  MatrixXd clamped = U;
-  for (int t = 0; t < task->N; ++t) clamped.col(t) = U.col(t).cwiseMax(task->u_lower).cwiseMin(task->u_upper);
+  const MatrixXd clamped = WithinLimits(*task, U);
   const Eigen::Index beyond = (clamped.array() != U.array()).count();
   if (beyond > 0) {
     task->warnings.push_back(
