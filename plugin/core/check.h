@@ -5,6 +5,7 @@
 #include <costate/model.h>
 
 #include <string>
+#include <vector>
 
 namespace costate {
 
@@ -15,6 +16,12 @@ inline void CheckSize(const mjModel* model, const char* name, Eigen::Index size,
                                                  (size == 1 ? " entry" : " entries") + ", model '" + ModelName(model) +
                                                  "' has " + symbol + " = " + std::to_string(expected));
 }
+
+/// @param names  of the entries: StateNames, ControlNames.
+/// @param where  " at knot 3".
+/// @throws Error{kInvalidArgument}: "U is not finite: ctrl[hip] at knot 3 is nan (model 'hopper')".
+void CheckFinite(const mjModel* model, const char* what, ConstVectorRef values,
+                 std::vector<std::string> (*names)(const mjModel*), const std::string& where = "");
 
 /// The model. @throws Error{kInvalidArgument}: mj_loadXML and its like return NULL for a file that they do not like.
 inline const mjModel* NotNull(const mjModel* model) {

@@ -9,18 +9,6 @@
 #include "core/finite.h"
 
 namespace costate {
-namespace {
-
-void CheckFinite(const mjModel* model, const char* name, ConstVectorRef values,
-                 std::vector<std::string> (*names)(const mjModel*)) {
-  for (int i = 0; i < values.size(); ++i) {
-    if (std::isfinite(values[i])) continue;
-    throw Error(ErrorCode::kInvalidArgument,
-                std::string(name) + " is not finite: " + names(model)[i] + " is " + std::to_string(values[i]));
-  }
-}
-
-}  // namespace
 
 void CheckDifferentiable(const mjModel* model) {
   if ((model->opt.enableflags & mjENBL_IPC) == 0) return;

@@ -600,7 +600,7 @@ const Problem& IlqrSolver::problem() const { return impl_->problem_; }
 void IlqrSolver::SetStart(ConstVectorRef x0, ConstVectorRef context) {
   const mjModel* model = impl_->problem_.model;
   CheckSize(model, "x0", x0.size(), "nx", impl_->simulator_.dims().nx);
-  CheckFiniteStart(model, x0);
+  CheckFinite(model, "x0", x0, StateNames);
   impl_->simulator_.SetContext(context);
   impl_->problem_.x0 = x0;
   impl_->problem_.free_start.guess.resize(0);

@@ -16,12 +16,6 @@ namespace {
 
 [[noreturn]] void Refuse(const std::string& message) { throw Error(ErrorCode::kInvalidArgument, message); }
 
-void CheckFinite(const std::string& what, ConstVectorRef values, const std::vector<std::string>& names) {
-  for (Eigen::Index i = 0; i < values.size(); ++i) {
-    if (!std::isfinite(values[i])) Refuse(what + " is not finite: " + names[i] + " = " + std::to_string(values[i]));
-  }
-}
-
 // entries or bounds of a free start that are none
 void CheckFreeStart(const Problem& problem) {
   const FreeStart& start = problem.free_start;
@@ -34,7 +28,7 @@ void CheckFreeStart(const Problem& problem) {
   const Dims dims(problem.model);
   if (start.guess.size() > 0) {
     CheckSize(problem.model, "the guess of the free start", start.guess.size(), "nx", dims.nx);
-    CheckFinite("the guess of the free start", start.guess, StateNames(problem.model));
+    CheckFinite(problem.model, "the guess of the free start", start.guess, StateNames);
   }
   for (Eigen::Index i = 0; i < n; ++i) {
     const int entry = start.entries[static_cast<std::size_t>(i)];
@@ -75,10 +69,6 @@ const char* ToString(SolveStatus status) {
     case SolveStatus::kTimeLimit: return "time limit";
   }
   return "unknown";
-}
-
-void CheckFiniteStart(const mjModel* model, ConstVectorRef x0) {
-  if (!x0.allFinite()) CheckFinite("x0", x0, StateNames(model));
 }
 
 void RefuseDelays(const mjModel* model, const char* solver) {
@@ -122,9 +112,10 @@ void CheckProblem(const Problem& problem, ConstMatrixRef U) {
   }
 
   // values
-  CheckFiniteStart(model, problem.x0);
+  CheckFinite(model, "x0", problem.x0, StateNames);
   const std::vector<std::string> names = ControlNames(model);
-  for (int t = 0; t < problem.N; ++t) CheckFinite("the control guess at knot " + std::to_string(t), U.col(t), names);
+  for (int t = 0; t < problem.N; ++t)
+    CheckFinite(model, "the control guess", U.col(t), ControlNames, " at knot " + std::to_string(t));
   for (int i = 0; i < dims.nu; ++i) {
     if (problem.u_lower[i] <= problem.u_upper[i]) continue;
     Refuse(fmt::format("the limits of {} exclude each other: lower {:g}, upper {:g}", names[i], problem.u_lower[i],

@@ -16,9 +16,6 @@ void CheckProblem(const Problem& problem, ConstMatrixRef U);
 /// "; derivatives at every 4th knot, interpolated in between", or nothing where there is one at each.
 std::string DerivativeEveryText(int every);
 
-/// @throws Error{kInvalidArgument} for a start that is not finite, by the name of its entry.
-void CheckFiniteStart(const mjModel* model, ConstVectorRef x0);
-
 /// @throws Error{kUnsupported} for an actuator that acts late: a control on its way is no part of x, and B would not
 /// know it.
 void RefuseDelays(const mjModel* model, const char* solver);

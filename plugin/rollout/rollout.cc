@@ -16,16 +16,6 @@
 namespace costate {
 namespace {
 
-void CheckFinite(const mjModel* model, const char* name, ConstVectorRef values, const std::vector<std::string>& names,
-                 const std::string& where) {
-  for (int i = 0; i < values.size(); ++i) {
-    if (std::isfinite(values[i])) continue;
-    throw Error(ErrorCode::kInvalidArgument, std::string(name) + ": " + names[static_cast<std::size_t>(i)] + where +
-                                                 " is " + std::to_string(values[i]) + " (model '" + ModelName(model) +
-                                                 "')");
-  }
-}
-
 // an actuator is saturated when a control or a force stands at a bound or beyond
 int SaturatedActuators(const mjModel* m, const mjData* d) {
   int count = 0;
@@ -285,10 +275,10 @@ RolloutStatus Simulator::Rollout(ConstVectorRef x0, ConstMatrixRef U, Trajectory
   const Dims& dims = impl_->dims;
   CheckSize(model, "x0", x0.size(), "nx", dims.nx);
   CheckSize(model, "a column of U", U.rows(), "nu", dims.nu);
-  if (!x0.allFinite()) CheckFinite(model, "x0", x0, StateNames(model), "");
+  CheckFinite(model, "x0", x0, StateNames);
   if (!U.allFinite()) {
     for (int t = 0; t < U.cols(); ++t) {
-      CheckFinite(model, "U", U.col(t), ControlNames(model), " at knot " + std::to_string(t));
+      CheckFinite(model, "U", U.col(t), ControlNames, " at knot " + std::to_string(t));
     }
   }
 
@@ -303,7 +293,7 @@ RolloutStatus Simulator::Rollout(ConstVectorRef x0, ConstMatrixRef U, Trajectory
 
 RolloutStatus Simulator::RolloutFeedback(ConstVectorRef x0, int N, const Feedback& law, Trajectory* out, int worker) {
   CheckSize(impl_->model, "x0", x0.size(), "nx", impl_->dims.nx);
-  if (!x0.allFinite()) CheckFinite(impl_->model, "x0", x0, StateNames(impl_->model), "");
+  CheckFinite(impl_->model, "x0", x0, StateNames);
   if (N < 0)
     throw Error(ErrorCode::kInvalidArgument,
                 "N is " + std::to_string(N) + ", a rollout cannot have fewer than 0 knots");
@@ -334,8 +324,8 @@ RolloutStatus Simulator::Follow(ConstMatrixRef X, ConstMatrixRef U, Trajectory* 
   CheckSize(model, "a column of U", U.rows(), "nu", dims.nu);
   for (int t = 0; t <= N; ++t) {
     const std::string where = " at knot " + std::to_string(t);
-    if (!X.col(t).allFinite()) CheckFinite(model, "X", X.col(t), StateNames(model), where);
-    if (t < N && !U.col(t).allFinite()) CheckFinite(model, "U", U.col(t), ControlNames(model), where);
+    if (!X.col(t).allFinite()) CheckFinite(model, "X", X.col(t), StateNames, where);
+    if (t < N && !U.col(t).allFinite()) CheckFinite(model, "U", U.col(t), ControlNames, where);
   }
   impl_->Resize(N, out);
   out->U = U;
@@ -403,7 +393,7 @@ RolloutStatus Simulator::Impl::RunPolicy(ConstVectorRef x0, const Trajectory& re
   }
   if (out == &reference) throw Error(ErrorCode::kInvalidArgument, "the rollout cannot overwrite its own reference");
   CheckSize(model, "x0", x0.size(), "nx", dims.nx);
-  if (!x0.allFinite()) CheckFinite(model, "x0", x0, StateNames(model), "");
+  CheckFinite(model, "x0", x0, StateNames);
 
   Worker& mine = Get(worker);
   Resize(N, out);
