@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "core/extremes.h"
-#include "core/number.h"
 #include "optimizer/constraint_terms.h"
 #include "optimizer/pose.h"
 #include "optimizer/task_measure.h"
@@ -108,9 +107,8 @@ void ReadBounds(const XmlElement& element, int size, ConstraintInfo* info) {
   }
 }
 
-// when="t0 t1", "t0 end", "t" or "end" as knots, both included; what neither controls nor a free start move at their
-// own knot is bounded from knot 1 on; what controls move there is not bounded at the last knot, which has none, unless
-// that knot is all there is
+// the window as knots, both included; what neither controls nor a free start move at their own knot is bounded from
+// knot 1 on; what controls move there is not bounded at the last knot, which has none, unless that knot is all there is
 struct Moved {
   bool by_control = false, by_start = false;
 };
@@ -119,17 +117,13 @@ void ReadWindow(const XmlElement& element, const Task& task, bool of_control, Mo
   info->first = 0;
   info->last = task.N;
   if (const std::optional<std::string> when = element.Text("when")) {
-    const std::vector<std::string> pieces = SplitBlanks(*when);
-    double begin = 0, end = 0;
-    const bool alone = pieces.size() == 1;
-    const bool begins = pieces[0] == "end" || ParseNumber(pieces[0], &begin);
-    const bool ends = alone || pieces[1] == "end" || ParseNumber(pieces[1], &end);
-    if (pieces.size() > 2 || !begins || !ends || (!alone && pieces[0] == "end")) {
+    const std::optional<TimeWindow> window = ParseWindow(*when);
+    if (!window) {
       element.Fail(fmt::format("when is '{}', expected \"t0 t1\" in seconds, \"t0 end\", one time, or \"end\"", *when));
     }
-    if (pieces[0] == "end") begin = task.N * dt;
-    if (alone) begin = end = std::round(begin / dt) * dt;
-    if (!alone && pieces[1] == "end") end = task.N * dt;
+    double begin = window->begin == kInf ? task.N * dt : window->begin;
+    double end = window->end == kInf ? task.N * dt : window->end;
+    if (window->one_time) begin = end = std::round(begin / dt) * dt;
     if (begin < 0 || end < begin || begin > (task.N + kKnotTolerance) * dt) {
       element.Fail(fmt::format("when is '{}': no time from 0 to the end at {:g} s", *when, task.N * dt));
     }

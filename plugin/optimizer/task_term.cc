@@ -288,22 +288,19 @@ void ReadWeights(const XmlElement& element, ResidualTerm* term) {
     if (!has_terminal) term->terminal = term->weight;
     term->weight.setZero();
   } else if (when) {
-    const std::vector<std::string> pieces = SplitBlanks(*when);
-    double begin = 0, end = std::numeric_limits<double>::infinity();
-    const bool ok =
-        pieces.size() == 2 && ParseNumber(pieces[0], &begin) && (pieces[1] == "end" || ParseNumber(pieces[1], &end));
-    if (!ok && pieces.size() == 1 && ParseNumber(pieces[0], &begin)) {
+    const std::optional<TimeWindow> window = ParseWindow(*when);
+    if (window && window->one_time) {
       element.Fail(
           fmt::format("when is '{0}', one time: costs count over a span, \"t0 t1\"; what shall hold at one time is a "
                       "<constraint when=\"{0}\">",
                       *when));
     }
-    if (!ok || begin < 0 || end <= begin) {
+    if (!window || window->begin < 0 || window->end <= window->begin) {
       element.Fail(
           fmt::format("when is '{}', expected \"t0 t1\" with 0 <= t0 < t1 in seconds, \"t0 end\" or \"end\"", *when));
     }
-    term->begin = begin;
-    term->end = end;
+    term->begin = window->begin;
+    term->end = window->end;
   }
   const bool of_control = (term->map && term->map->reads_control()) ||
                           std::any_of(term->linear.begin(), term->linear.end(),

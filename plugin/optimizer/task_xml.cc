@@ -12,6 +12,7 @@
 #include <iterator>
 #include <limits>
 
+#include "core/extremes.h"
 #include "core/number.h"
 
 namespace costate {
@@ -219,6 +220,20 @@ std::string ReadTextFile(const std::string& path, const std::string& kind) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw Error(ErrorCode::kFile, name + " cannot be read: " + std::strerror(errno));
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::optional<TimeWindow> ParseWindow(const std::string& text) {
+  const std::vector<std::string> pieces = SplitBlanks(text);
+  const auto time = [](const std::string& piece) -> std::optional<double> {
+    double seconds = 0;
+    if (piece == "end") return kInf;
+    return ParseNumber(piece, &seconds) ? std::optional(seconds) : std::nullopt;
+  };
+  if (pieces.empty() || pieces.size() > 2) return std::nullopt;
+  const std::optional<double> begin = time(pieces.front()), end = time(pieces.back());
+  const bool one_time = pieces.size() == 1;
+  if (!begin || !end || (!one_time && *begin == kInf)) return std::nullopt;
+  return TimeWindow{*begin, *end, one_time};
 }
 
 std::vector<std::string> SplitBlanks(const std::string& text) {

@@ -99,6 +99,13 @@ std::string ReadTextFile(const std::string& path, const std::string& kind);
 /// As it may stand between quotes of either kind, or as text.
 std::string XmlEscaped(const std::string& text);
 
+/// when="t0 t1", "t0 end", "t" or "end" in seconds.
+struct TimeWindow {
+  double begin, end;  ///< infinity: the motion's end, whenever that is
+  bool one_time;      ///< end = begin
+};
+std::optional<TimeWindow> ParseWindow(const std::string& text);  ///< nothing for other texts
+
 /// Pieces of a text between blanks.
 std::vector<std::string> SplitBlanks(const std::string& text);
 
