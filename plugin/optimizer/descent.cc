@@ -14,6 +14,7 @@
 #include "optimizer/cost_terms.h"
 #include "optimizer/input_tangent.h"
 #include "optimizer/minimize.h"
+#include "optimizer/task_inputs.h"
 #include "optimizer/task_start.h"
 
 namespace costate {
@@ -208,17 +209,13 @@ bool FollowsRecording(const Task& task) {
 }
 
 void CheckInputs(const Task& task, const ParameterSet* parameters) {
-  std::vector<std::string> names;
-  for (const TaskParameter& parameter : task.inputs.parameters) names.push_back(parameter.name);
-  if ((parameters ? parameters->Names() : std::vector<std::string>()) != names) {
-    throw Error(ErrorCode::kInvalidArgument, "the parameters are not those of the task's inputs");
-  }
+  CheckTaskParameters(task, parameters);
   if (task.constraints.size() > 0) {
     throw Error(ErrorCode::kUnsupported, "a descent keeps no constraints, and the task has '" +
                                              task.constraints[0].info().name +
                                              "': give it soft=\"weight\", or use an optimizer that keeps them");
   }
-  if (names.empty() && task.inputs.controls.empty() && task.inputs.start.empty()) {
+  if (task.inputs.parameters.empty() && task.inputs.controls.empty() && task.inputs.start.empty()) {
     throw Error(ErrorCode::kInvalidArgument, "the task names nothing to change: no controls, no start, no parameters");
   }
 }

@@ -156,4 +156,12 @@ void ReadInputs(const XmlElement* element, Task* task) {
   }
 }
 
+void CheckTaskParameters(const Task& task, const ParameterSet* parameters) {
+  std::vector<std::string> names;
+  for (const TaskParameter& parameter : task.inputs.parameters) names.push_back(parameter.name);
+  if ((parameters ? parameters->Names() : std::vector<std::string>()) != names) {
+    throw Error(ErrorCode::kInvalidArgument, "the parameters are not those of the task's inputs");
+  }
+}
+
 }  // namespace costate

@@ -15,9 +15,8 @@ std::vector<int> SelectEntries(const XmlElement& element, const char* attribute,
 /// @param element  null: all controls, all of the start, no parameters.
 void ReadInputs(const XmlElement* element, Task* task);
 
-/// "all", "none", or names: the entries meant by any of them, in order. "qvel[x]" is meant by itself, by "qvel" and by
-/// "x".
-std::vector<int> SelectEntries(const XmlElement& element, const char* attribute, const std::vector<std::string>& names);
+/// @param parameters  null: none.  @throws Error{kInvalidArgument} unless they are those of task.inputs.
+void CheckTaskParameters(const Task& task, const ParameterSet* parameters);
 
 }  // namespace costate
 

@@ -10,6 +10,7 @@
 #include "core/extremes.h"
 #include "optimizer/cost_terms.h"
 #include "optimizer/input_tangent.h"
+#include "optimizer/task_inputs.h"
 
 namespace costate {
 namespace {
@@ -182,19 +183,11 @@ void NameUndetermined(const Task& task, const std::vector<int>& free, const Matr
   }
 }
 
-void CheckParameters(const Task& task, const ParameterSet* parameters) {
-  std::vector<std::string> names;
-  for (const TaskParameter& parameter : task.inputs.parameters) names.push_back(parameter.name);
-  if ((parameters ? parameters->Names() : std::vector<std::string>()) != names) {
-    throw Error(ErrorCode::kInvalidArgument, "the parameters are not those of the task's inputs");
-  }
-}
-
 }  // namespace
 
 FitUncertainty EstimateUncertainty(const Task& task, const ParameterSet* parameters, ConstVectorRef x0,
                                    ConstMatrixRef U) {
-  CheckParameters(task, parameters);
+  CheckTaskParameters(task, parameters);
   const mjModel* model = parameters ? parameters->model() : task.model.get();
   const auto* cost = dynamic_cast<const ResidualCost*>(task.cost.get());
   FitUncertainty out;
