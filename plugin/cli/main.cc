@@ -14,6 +14,7 @@
 
 #include "cli/commands.h"
 #include "core/compiler.h"
+#include "core/did_you_mean.h"
 #include "core/plugin_library.h"
 
 namespace costate::cli {
@@ -62,12 +63,11 @@ std::string Unexpected(const CLI::App& app) {
   for (const std::string& word : app.remaining(true)) {
     const std::string name = word.substr(0, word.find('='));
     if (name.size() > 1 && name[0] == '-' && !(name[1] >= '0' && name[1] <= '9') && name[1] != '.') {
-      const std::string nearest = NearestName(name, options);
       return fmt::format("{}there is no option '{}'{}", chosen.empty() ? "" : "costate " + chosen[0]->get_name() + ": ",
-                         name, nearest.empty() ? "" : ", did you mean '" + nearest + "'?");
+                         name, DidYouMean(name, options));
     }
-    const std::string nearest = chosen.empty() ? NearestName(word, commands) : "";
-    if (!nearest.empty()) return fmt::format("there is no command '{}', did you mean '{}'?", word, nearest);
+    const std::string meant = chosen.empty() ? DidYouMean(word, commands) : "";
+    if (!meant.empty()) return fmt::format("there is no command '{}'{}", word, meant);
     others += (others.empty() ? "'" : ", '") + word + "'";
   }
   if (chosen.empty()) return fmt::format("there is no command among {}", others);

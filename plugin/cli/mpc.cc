@@ -13,6 +13,7 @@
 #include "cli/robot_options.h"
 #include "cli/run_output.h"
 #include "cli/terminal.h"
+#include "core/did_you_mean.h"
 #include "core/number.h"
 #include "rollout/csv.h"
 
@@ -74,10 +75,8 @@ std::vector<MpcPush> ReadPushes(const std::vector<std::string>& words, const mjM
     if (push.body <= 0) {
       std::vector<std::string> names;
       for (int body = 1; body < m->nbody; body++) names.push_back(ElementName(m, mjOBJ_BODY, body));
-      const std::string near = NearestName(words[i], names);
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("--push: model '{}' has no body '{}' that can be pushed{}", ModelName(m), words[i],
-                              near.empty() ? "" : ", did you mean '" + near + "'?"));
+      throw Error(ErrorCode::kInvalidArgument, fmt::format("--push: model '{}' has no body '{}' that can be pushed{}",
+                                                           ModelName(m), words[i], DidYouMean(words[i], names)));
     }
     double* numbers[] = {&push.force[0], &push.force[1], &push.force[2], &push.begin, &push.end};
     for (std::size_t k = 0; k < 5; k++) {

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "core/check.h"
+#include "core/did_you_mean.h"
 #include "core/engine_guard.h"
 
 namespace costate {
@@ -97,8 +98,8 @@ std::string KeyHint(const mjModel* model, const std::string& key) {
   Names names;
   for (int i = 0; i < model->nkey; ++i) names.push_back(ElementName(model, mjOBJ_KEY, i));
   if (names.empty()) return " (it has no keyframes)";
-  const std::string nearest = NearestName(key, names);
-  if (!nearest.empty()) return ", did you mean '" + nearest + "'?";
+  const std::string meant = DidYouMean(key, names);
+  if (!meant.empty()) return meant;
   std::string list;
   for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
   return " (it has " + list + ")";

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "core/collision_filter.h"
+#include "core/did_you_mean.h"
 #include "derivative/chain.h"
 #include "derivative/compliant_contact.h"
 
@@ -19,11 +20,7 @@ std::vector<int> NamedGeoms(const mjModel* m, const Attributes& attributes, cons
   std::vector<int> geoms;
   for (const std::string& word : attributes.Words(key)) {
     const int geom = mj_name2id(m, mjOBJ_GEOM, word.c_str());
-    if (geom < 0) {
-      const std::string near = NearestName(word, all);
-      attributes.Fail(key, fmt::format("there is no geom '{}'{}", word,
-                                       near.empty() ? "" : fmt::format(", did you mean '{}'?", near)));
-    }
+    if (geom < 0) attributes.Fail(key, fmt::format("there is no geom '{}'{}", word, DidYouMean(word, all)));
     geoms.push_back(geom);
   }
   return geoms;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/did_you_mean.h"
 #include "core/engine_guard.h"
 
 namespace costate {
@@ -134,9 +135,8 @@ const Quantity& FindQuantity(const XmlElement& element, const ElementKind& kind,
     if (word == quantity.word) return quantity;
     words.push_back(quantity.word);
   }
-  const std::string nearest = NearestName(word, words);
-  element.Fail(fmt::format("a {} has no quantity '{}'{}; it has {}", kind.attribute, word,
-                           nearest.empty() ? "" : ", did you mean '" + nearest + "'?", JoinWords(words)));
+  element.Fail(fmt::format("a {} has no quantity '{}'{}; it has {}", kind.attribute, word, DidYouMean(word, words),
+                           JoinWords(words)));
 }
 
 // the other party of distance, normal and contactforce: geom2 or body2

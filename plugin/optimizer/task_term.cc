@@ -6,6 +6,7 @@
 #include <cmath>
 #include <set>
 
+#include "core/did_you_mean.h"
 #include "core/number.h"
 #include "optimizer/pose.h"
 #include "optimizer/task_csv.h"
@@ -234,9 +235,8 @@ Norm ReadNorm(const XmlElement& element) {
   if (const std::optional<std::string> word = element.Text("norm")) {
     const auto found = std::find(NormNames().begin(), NormNames().end(), *word);
     if (found == NormNames().end()) {
-      const std::string nearest = NearestName(*word, NormNames());
-      element.Fail(fmt::format("no norm '{}'{}; there is {}", *word,
-                               nearest.empty() ? "" : ", did you mean '" + nearest + "'?", JoinWords(NormNames())));
+      element.Fail(
+          fmt::format("no norm '{}'{}; there is {}", *word, DidYouMean(*word, NormNames()), JoinWords(NormNames())));
     }
     norm.type = static_cast<NormType>(found - NormNames().begin());
   }

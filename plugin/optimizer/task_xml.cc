@@ -12,6 +12,7 @@
 #include <iterator>
 #include <limits>
 
+#include "core/did_you_mean.h"
 #include "core/extremes.h"
 #include "core/number.h"
 
@@ -280,8 +281,8 @@ std::vector<std::string> SplitTimed(const std::string& text) {
 }
 
 std::string Suggestion(const std::string& name, const std::vector<std::string>& candidates) {
-  const std::string nearest = NearestName(name, candidates);
-  if (!nearest.empty()) return ", did you mean '" + nearest + "'?";
+  const std::string meant = DidYouMean(name, candidates);
+  if (!meant.empty()) return meant;
   if (candidates.size() <= kShortList) return candidates.empty() ? "" : " (there is " + JoinWords(candidates) + ")";
   const auto end = candidates.begin() + kShortList;
   return fmt::format(" (there is {} and {} more)", JoinWords({candidates.begin(), end}, ""), candidates.end() - end);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "core/did_you_mean.h"
 #include "parameter/parameter_set.h"
 
 namespace costate {
@@ -15,8 +16,8 @@ std::string Join(const std::vector<std::string>& names) {
 
 // ", did you mean 'hip'?", or the list when it is short
 std::string Hint(const std::string& name, const std::vector<std::string>& names, std::size_t longest = 24) {
-  const std::string nearest = NearestName(name, names);
-  if (!nearest.empty()) return ", did you mean '" + nearest + "'?";
+  const std::string meant = DidYouMean(name, names);
+  if (!meant.empty()) return meant;
   if (names.empty()) return " (it has none)";
   return names.size() <= longest ? " (there are " + Join(names) + ")" : "";
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/convergence.h"
+#include "core/did_you_mean.h"
 #include "derivative/check_point.h"
 
 namespace costate {
@@ -49,9 +50,8 @@ std::vector<bool> ImpactGeoms(const mjModel* model, const ImpactOptions& options
     if (geom < 0) {
       std::vector<std::string> names;
       for (int i = 0; i < model->ngeom; ++i) names.push_back(ElementName(model, mjOBJ_GEOM, i));
-      const std::string near = NearestName(name, names);
-      throw Error(ErrorCode::kInvalidArgument, fmt::format("model '{}' has no geom '{}'{}", ModelName(model), name,
-                                                           near.empty() ? "" : ", did you mean '" + near + "'?"));
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("model '{}' has no geom '{}'{}", ModelName(model), name, DidYouMean(name, names)));
     }
     of[geom] = true;
   }

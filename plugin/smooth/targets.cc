@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/collision_filter.h"
+#include "core/did_you_mean.h"
 #include "core/joint.h"
 #include "smooth/add_pairs.h"
 
@@ -16,10 +17,8 @@ int FindNamed(const mjModel* m, int type, mjtSize count, const char* what, const
   if (id >= 0) return id;
   std::vector<std::string> names;
   for (int i = 0; i < count; i++) names.push_back(ElementName(m, type, i));
-  const std::string near = NearestName(name, names);
   throw Error(ErrorCode::kInvalidArgument, std::string("smoothing: model '") + ModelName(m) + "' has no " + what +
-                                               " '" + name + "'" +
-                                               (near.empty() ? "" : ", did you mean '" + near + "'?"));
+                                               " '" + name + "'" + DidYouMean(name, names));
 }
 
 std::vector<int> AllBelow(mjtSize n) {

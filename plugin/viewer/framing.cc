@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "core/did_you_mean.h"
 #include "core/engine_guard.h"
 
 namespace costate::viewer {
@@ -34,10 +35,10 @@ int FindElement(const mjModel* model, mjtObj type, const char* kind, int count, 
 
   std::vector<std::string> names;
   for (int i = 0; i < count; ++i) names.push_back(ElementName(model, type, i));
-  const std::string nearest = NearestName(name, names);
+  const std::string meant = DidYouMean(name, names);
   std::string message = fmt::format("no {} '{}' in model '{}', which has {}", kind, name, ModelName(model), count);
-  if (!nearest.empty()) {
-    message += fmt::format(", did you mean '{}'?", nearest);
+  if (!meant.empty()) {
+    message += meant;
   } else if (count > 0 && count <= kMostListed) {
     message += fmt::format(": {}", fmt::join(names, ", "));
   }
