@@ -34,9 +34,4 @@ int NextCheckpoint(int knots, int kept) {
   return std::clamp(static_cast<int>(m), 1, knots - 1);
 }
 
-std::int64_t SimulatedKnots(int knots, int kept) {
-  const int r = Sweeps(knots, kept);
-  return static_cast<std::int64_t>(r) * knots - static_cast<std::int64_t>(Reach(kept + 1, r - 1));
-}
-
 }  // namespace costate

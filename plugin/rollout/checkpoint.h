@@ -3,8 +3,6 @@
 #ifndef COSTATE_ROLLOUT_CHECKPOINT_H_
 #define COSTATE_ROLLOUT_CHECKPOINT_H_
 
-#include <cstdint>
-
 namespace costate {
 
 /// β(s, r) = (s + r)! / (s! r!): knots that s kept states reverse with at most r forward sweeps over each; capped at
@@ -14,9 +12,6 @@ double Reach(int kept, int sweeps);
 /// How far to go before the next state is kept, when `knots` are to be reversed with room for `kept` states, the first
 /// knot's among them. @pre knots ≥ 2, kept ≥ 2. @return in [1, knots − 1].
 int NextCheckpoint(int knots, int kept);
-
-/// Knots simulated in all, first sweep included, to reverse `knots` with `kept` states: r·knots − β(kept + 1, r − 1).
-std::int64_t SimulatedKnots(int knots, int kept);
 
 }  // namespace costate
 

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "derivative/delayed.h"
-#include "rollout/checkpoint.h"
 #include "rollout/models.h"
+#include "rollout/simulated_knots.h"
 #include "rollout/square_loss.h"
 #include "support/engine_test.h"
 
