@@ -504,11 +504,6 @@ void MakePeriodicFromFreeStart(const XmlElement& element, Bounded bounded, Task*
       element.Fail(fmt::format("'{}' is no entry of the state's tangent", component), ErrorCode::kUnsupported);
     entries.push_back(static_cast<int>(at - names.begin()));
   }
-  bounded.info.name = bounded.term.name;
-  bounded.info.unit = bounded.term.unit;
-  bounded.info.lower = bounded.info.upper = VectorXd::Zero(bounded.term.size());
-  bounded.info.first = bounded.info.last = task->N;
-  bounded.info.periodic = true;
   AddHard(element, std::make_unique<PeriodicConstraint>(task->model.get(), std::move(bounded.info), std::move(entries)),
           task);
 }
@@ -542,6 +537,11 @@ void MakePeriodic(const XmlElement& element, Task* task, std::vector<ResidualTer
     Bounded bounded;
     std::vector<std::string> slots;
     bounded.term = MakeMeasure(draft, model, &slots, &bounded.info.components);
+    bounded.info.name = bounded.term.name;
+    bounded.info.unit = bounded.term.unit;
+    bounded.info.lower = bounded.info.upper = VectorXd::Zero(bounded.term.size());
+    bounded.info.first = bounded.info.last = task->N;
+    bounded.info.periodic = true;
     if (!task->free_start.entries.empty()) {
       MakePeriodicFromFreeStart(element, std::move(bounded), task);
       continue;
@@ -550,11 +550,6 @@ void MakePeriodic(const XmlElement& element, Task* task, std::vector<ResidualTer
     bounded.term.target.values = MeasuredSlots(bounded.term, task->x0, u, s, static_cast<int>(slots.size()));
     bounded.term.target.time = VectorXd::Zero(1);
     bounded.term.target_text = "start";
-    bounded.info.name = bounded.term.name;
-    bounded.info.unit = bounded.term.unit;
-    bounded.info.lower = bounded.info.upper = VectorXd::Zero(bounded.term.size());
-    bounded.info.first = bounded.info.last = task->N;
-    bounded.info.periodic = true;
     if (const std::optional<double> weight = element.PositiveNumber("soft")) {
       AddSoft(element, bounded, *weight, *task, soft);
     } else {
