@@ -31,12 +31,13 @@ StepDerivative LinearizeWith(Backend* backend, const mjModel* model, const mjDat
   return out;
 }
 
-DataPtr InContact(const mjModel* model, int steps = 60) {
-  DataPtr data = MakeData(model);
-  const VectorXd u = support::RandomControl(model, 3);
-  mju_copy(data->ctrl, u.data(), static_cast<int>(model->nu));
-  for (int k = 0; k < steps; k++) mj_step(model, data.get());
-  return data;
+// A and B, strictly by closed forms
+void ExpectClosedForms(const mjModel* model, const mjData* data) {
+  AnalyticBackend backend(model, true);
+  const StepDerivative value = LinearizeWith(&backend, model, data);
+  const support::StepReference reference = support::MakeStepReference(model, data);
+  EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error,
+                                           support::kReference));
 }
 
 class Integrators : public support::EngineTest, public ::testing::WithParamInterface<std::tuple<int, int>> {
@@ -46,7 +47,7 @@ class Integrators : public support::EngineTest, public ::testing::WithParamInter
     model = LoadModel(COSTATE_TESTDATA "/many_terms.xml");
     model->opt.integrator = std::get<0>(GetParam());
     model->opt.cone = std::get<1>(GetParam());
-    data = InContact(model.get());
+    data = support::DrivenData(model.get(), 60);
     ASSERT_GE(data->ncon, 3);
   }
   ModelPtr model;
@@ -245,11 +246,7 @@ TEST_F(AnalyticTest, GravityCompensationByActuatorsIsClampedWithThem) {
     const DataPtr data = MakeData(model.get());
     SetState(model.get(), data.get(), support::RandomState(model.get(), 4));
     data->ctrl[0] = 0.5;
-    AnalyticBackend backend(model.get(), true);
-    const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());
-    const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
-    EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error,
-                                             support::kReference));
+    ExpectClosedForms(model.get(), data.get());
   }
 }
 
@@ -277,11 +274,7 @@ TEST_F(AnalyticTest, GravityCompensationByActuatorsIsLostWithoutThem) {
       model->jnt_actgravcomp[2] = 1;  // of the free joint, for which MJCF has no word
       const DataPtr data = MakeData(model.get());
       SetState(model.get(), data.get(), support::RandomState(model.get(), 4));
-      AnalyticBackend backend(model.get(), true);
-      const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());
-      const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
-      EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error,
-                                               support::kReference));
+      ExpectClosedForms(model.get(), data.get());
     }
   }
 }
@@ -338,11 +331,7 @@ TEST_F(AnalyticTest, ThrustersAgreeWithTheStep) {
     SetState(model.get(), data.get(), support::RandomState(model.get(), 8));
     data->ctrl[0] = 0.7;
     data->ctrl[1] = -0.4;
-    AnalyticBackend backend(model.get(), true);
-    const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());
-    const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
-    EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error,
-                                             support::kReference));
+    ExpectClosedForms(model.get(), data.get());
   }
 }
 
@@ -404,11 +393,7 @@ TEST_F(AnalyticTest, MusclesAgreeWithTheStep) {
     SetState(model.get(), data.get(), support::RandomState(model.get(), seed + 1, {.position = 1.2, .velocity = 8}));
     const VectorXd u = support::RandomControl(model.get(), seed + 50);
     mju_copy(data->ctrl, u.data(), 2);
-    AnalyticBackend backend(model.get(), true);
-    const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());
-    const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
-    EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error,
-                                             support::kReference));
+    ExpectClosedForms(model.get(), data.get());
   }
 }
 
@@ -469,7 +454,7 @@ TEST_F(AnalyticTest, RowsWithoutClosedFormAreDifferencedNotDropped) {
           <body pos="1 0 0.26" euler="15 10 5"><freejoint/><geom type="ellipsoid" size=".2 .3 .15"/></body>
         </worldbody>
       </mujoco>)");
-    const DataPtr data = InContact(model.get(), 5);
+    const DataPtr data = support::DrivenData(model.get(), 5);
     for (int i = 0; i < model->nv; i++) data->qvel[i] += 0.05 * std::sin(3.0 * i + 1);
     ASSERT_GE(data->ncon, 2);
     AnalyticBackend backend(model.get(), false);
@@ -498,11 +483,7 @@ TEST_F(AnalyticTest, ClampedJointsAgreeWithImplicitfast) {
   for (double ctrl : {-1.0, 0.4}) {
     SCOPED_TRACE(ctrl);
     data->ctrl[0] = ctrl;
-    AnalyticBackend backend(model.get(), true);
-    const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());
-    const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
-    EXPECT_TRUE(support::AgreesWithReference(support::Both(value.A, value.B), reference.step, reference.step_error,
-                                             support::kReference));
+    ExpectClosedForms(model.get(), data.get());
   }
 }
 
@@ -666,7 +647,7 @@ TEST_F(AnalyticTest, TreesOfOneDofAgreeInContact) {
         <body pos="1 0 0.095"><joint type="slide" axis="0 0 1" damping="30"/><geom size="0.1"/></body>
       </worldbody>
     </mujoco>)");
-  const DataPtr data = InContact(model.get(), 10);
+  const DataPtr data = support::DrivenData(model.get(), 10);
   ASSERT_EQ(data->ncon, 2);
   AnalyticBackend backend(model.get(), true);
   const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());

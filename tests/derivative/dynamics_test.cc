@@ -15,14 +15,6 @@ using DynamicsTest = support::EngineTest;
 
 constexpr double kSmooth = 1e-8;  // of a block's largest entry: five-point differences of a residual stiff in q
 
-DataPtr AfterSteps(const mjModel* model, int steps) {
-  DataPtr data = MakeData(model);
-  const VectorXd u = support::RandomControl(model, 3);
-  mju_copy(data->ctrl, u.data(), static_cast<int>(model->nu));
-  for (int k = 0; k < steps; k++) mj_step(model, data.get());
-  return data;
-}
-
 // (8 (f(h) − f(−h)) − (f(2h) − f(−2h))) / 12h
 VectorXd FivePoint(const std::function<VectorXd(double)>& f, double h) {
   return (8 * (f(h) - f(-h)) - (f(2 * h) - f(-2 * h))) / (12 * h);
@@ -55,7 +47,7 @@ TEST_F(DynamicsTest, AccelerationAgreesWithItsDifferencesAtEveryLevel) {
   for (int cone : {mjCONE_PYRAMIDAL, mjCONE_ELLIPTIC}) {
     const ModelPtr model = LoadModel(COSTATE_TESTDATA "/many_terms.xml");
     model->opt.cone = cone;
-    const DataPtr data = AfterSteps(model.get(), 60);
+    const DataPtr data = support::DrivenData(model.get(), 60);
     ASSERT_GE(data->ncon, 3);
     const Dims dims(model.get());
     const Point point(model.get(), data.get());
@@ -151,7 +143,7 @@ TEST_F(DynamicsTest, InverseAgreesWithItsDifferencesAtEveryLevel) {
   for (int cone : {mjCONE_PYRAMIDAL, mjCONE_ELLIPTIC}) {
     const ModelPtr model = LoadModel(COSTATE_TESTDATA "/many_terms.xml");
     model->opt.cone = cone;
-    const DataPtr data = AfterSteps(model.get(), 60);
+    const DataPtr data = support::DrivenData(model.get(), 60);
     ASSERT_GE(data->ncon, 3);
     mj_forward(model.get(), data.get());
 
@@ -168,7 +160,7 @@ TEST_F(DynamicsTest, InverseAgreesWithItsDifferencesAtEveryLevel) {
 TEST_F(DynamicsTest, DiscreteInverseIsDifferencedAndRungeKuttaRefused) {
   const ModelPtr model = LoadModel(COSTATE_TESTDATA "/many_terms.xml");
   model->opt.enableflags |= mjENBL_INVDISCRETE;
-  const DataPtr data = AfterSteps(model.get(), 60);
+  const DataPtr data = support::DrivenData(model.get(), 60);
   mj_forward(model.get(), data.get());
   const VectorXd qacc = Eigen::Map<VectorXd>(data->qacc, model->nv);
   for (int integrator : {mjINT_EULER, mjINT_IMPLICITFAST, mjINT_IMPLICIT}) {
@@ -256,7 +248,7 @@ TEST_F(DynamicsTest, CovectorsArePulledBackToAppliedForces) {
   for (int integrator : {mjINT_EULER, mjINT_RK4, mjINT_IMPLICIT, mjINT_IMPLICITFAST}) {
     const ModelPtr model = LoadModel(COSTATE_TESTDATA "/many_terms.xml");
     model->opt.integrator = integrator;
-    const DataPtr data = AfterSteps(model.get(), 60);
+    const DataPtr data = support::DrivenData(model.get(), 60);
     for (int k = 6; k < 6 * model->nbody; k++) data->xfrc_applied[k] = 0.3 * std::sin(k);
     const Dims dims(model.get());
     const Point point(model.get(), data.get());

@@ -39,22 +39,13 @@ void ExpectAgrees(const mjModel* model, const mjData* point) {
   EXPECT_TRUE(step.allFinite() && sensors.allFinite());
 }
 
-// a state with contacts, active limits, friction and nonzero activations, reached by the engine itself
-DataPtr InContact(const mjModel* model, int steps = 60) {
-  DataPtr data = MakeData(model);
-  const VectorXd u = support::RandomControl(model, 3);
-  mju_copy(data->ctrl, u.data(), model->nu);
-  for (int k = 0; k < steps; k++) mj_step(model, data.get());
-  return data;
-}
-
 class ManyTerms : public support::EngineTest, public ::testing::WithParamInterface<std::tuple<int, int>> {};
 
 TEST_P(ManyTerms, AgreesWithTheStepInContact) {
   const ModelPtr model = LoadModel(COSTATE_TESTDATA "/many_terms.xml");
   model->opt.integrator = std::get<0>(GetParam());
   model->opt.cone = std::get<1>(GetParam());
-  const DataPtr data = InContact(model.get());
+  const DataPtr data = support::DrivenData(model.get(), 60);
   ASSERT_GE(data->ncon, 3);
   ASSERT_GT(data->nl, 0);
   ASSERT_GT(data->ne, 0);
@@ -171,7 +162,7 @@ TEST_F(ResidualDifferenceTest, AForceExactlyAtItsLimitMovesInward) {
 // dual and conjugate-gradient solvers minimise the same cost, and the derivative is that of its minimum
 TEST_F(ResidualDifferenceTest, DoesNotDependOnTheSolver) {
   const ModelPtr model = LoadModel(COSTATE_TESTDATA "/many_terms.xml");
-  const DataPtr data = InContact(model.get());
+  const DataPtr data = support::DrivenData(model.get(), 60);
   StepDerivative results[3];
   for (int solver : {mjSOL_PGS, mjSOL_CG, mjSOL_NEWTON}) {
     model->opt.solver = solver;

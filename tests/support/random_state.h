@@ -78,6 +78,14 @@ inline VectorXd RandomControl(const mjModel* model, unsigned seed) {
   return u;
 }
 
+/// Data at the default state, driven on for some steps by one random control: contacts, limits, friction, activations.
+inline DataPtr DrivenData(const mjModel* model, int steps, unsigned seed = 3) {
+  DataPtr data = MakeData(model);
+  Eigen::Map<VectorXd>(data->ctrl, model->nu) = RandomControl(model, seed);
+  for (int k = 0; k < steps; k++) mj_step(model, data.get());
+  return data;
+}
+
 /// dx (ndx), each entry in [-largest, largest].
 inline VectorXd RandomTangent(const mjModel* model, unsigned seed, double largest = 1) {
   return Random(seed).Vector(Dims(model).ndx, largest);
