@@ -280,12 +280,6 @@ const TreeSubstitution& TreeSolver::ReadyBlocks() const {
   return blocks;
 }
 
-double TreeSolver::PivotRatio() const {
-  if (nv_ == 0) return 1;
-  const auto [low, high] = std::minmax_element(diagonal_.begin(), diagonal_.end());
-  return *high / *low;
-}
-
 void TreeSolver::Solve(BlockedMatrix* B, bool sparse) const {
   assert(B->rows() == nv_);
   for (int b = 0; b < B->blocks(); b++) SolveBlock(B->block(b), sparse, B->IsHalf(b));

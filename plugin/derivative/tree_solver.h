@@ -59,9 +59,6 @@ class TreeSolver {
   /// Did the last Factor find blocks to be solved by (S5)?
   bool narrowed() const { return narrowed_; }
 
-  /// Ratio of the largest to the smallest pivot of the last Factor: a lower bound of the condition number.
-  double PivotRatio() const;
-
   /// B ← H⁻¹ B for all columns. @param sparse  look for rows of zeros in B first.
   void Solve(BlockedMatrix* B, bool sparse = true) const;
   /// The same for one block of a BlockedMatrix. @param half  for the first half of its columns alone.
