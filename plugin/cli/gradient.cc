@@ -256,19 +256,43 @@ Task ReadTask(const GradientArguments& arguments) {
   return MakeFitTask(arguments.file, fit);
 }
 
+void WarnOfWhatIsLeftOut(Task* task) {
+  if (task->constraints.size() > 0) {
+    task->warnings.push_back(
+        fmt::format("the loss is the cost alone: {} constraints of the task have no part in it, '{}' the first of them",
+                    task->constraints.size(), task->constraints[0].info().name));
+  }
+  if (task->free_time.longest > 0) {
+    task->warnings.push_back(fmt::format("<time> is for costate optimize: the gradient is that of the horizon, {:g} s",
+                                         task->N * task->substeps * task->model->opt.timestep));
+  }
+}
+
+// what a gradient and the rollout alone take
+struct Work {
+  double seconds, rollout_seconds;
+};
+
+void PrintReport(const Task& task, const ParameterSet* parameters, const Trajectory& motion, const RolloutGradient& g,
+                 const Work& work) {
+  fmt::print("loss          {:.9g}\n", g.loss);
+  for (const CostTermValue& term : task.cost->Terms(motion)) fmt::print("    {:<24} {:.6g}\n", term.name, term.value);
+  PrintGradient(task, parameters, g);
+  fmt::print("health        {}\n", g.health.text);
+  fmt::print("work          {:.3g} ms, {:.2g} rollouts; {:.3g} MiB of states kept, {} knots simulated again\n",
+             1e3 * work.seconds, work.seconds / work.rollout_seconds, static_cast<double>(g.kept_bytes) / (1 << 20),
+             g.recomputed);
+  fmt::print("peak memory   {:.0f} MiB of the whole program\n", PeakMemory());
+  for (const TermCoverage& term : g.coverage.terms) {
+    if (!term.reason.empty()) fmt::print("  {:<11} {}: {}\n", ToString(term.level), term.term, term.reason);
+  }
+}
+
 int RunGradient(const GradientArguments& given) {
   GradientArguments arguments = given;
   if (!given.fit.motion.empty() && given.descend.empty()) arguments.descend = "gauss-newton";
   Task task = ReadTask(arguments);
-  if (task.constraints.size() > 0) {
-    task.warnings.push_back(
-        fmt::format("the loss is the cost alone: {} constraints of the task have no part in it, '{}' the first of them",
-                    task.constraints.size(), task.constraints[0].info().name));
-  }
-  if (task.free_time.longest > 0) {
-    task.warnings.push_back(fmt::format("<time> is for costate optimize: the gradient is that of the horizon, {:g} s",
-                                        task.N * task.substeps * task.model->opt.timestep));
-  }
+  WarnOfWhatIsLeftOut(&task);
   PrintWarnings(task.warnings);
   CheckSmooth(arguments, task);
   CheckAverageAlone(arguments, task);
@@ -325,16 +349,7 @@ int RunGradient(const GradientArguments& given) {
     adjoint.Gradient(task.x0, task.U_guess, *task.cost, options, &g);
   }
 
-  fmt::print("loss          {:.9g}\n", g.loss);
-  for (const CostTermValue& term : task.cost->Terms(motion)) fmt::print("    {:<24} {:.6g}\n", term.name, term.value);
-  PrintGradient(task, parameters.get(), g);
-  fmt::print("health        {}\n", g.health.text);
-  fmt::print("work          {:.3g} ms, {:.2g} rollouts; {:.3g} MiB of states kept, {} knots simulated again\n",
-             1e3 * seconds, seconds / rollout_seconds, static_cast<double>(g.kept_bytes) / (1 << 20), g.recomputed);
-  fmt::print("peak memory   {:.0f} MiB of the whole program\n", PeakMemory());
-  for (const TermCoverage& term : g.coverage.terms) {
-    if (!term.reason.empty()) fmt::print("  {:<11} {}: {}\n", ToString(term.level), term.term, term.reason);
-  }
+  PrintReport(task, parameters.get(), motion, g, {seconds, rollout_seconds});
   for (const std::string& label : LabelFailures(model, motion, status, simulator.Diagnose(motion)))
     fmt::print("note          {}\n", label);
 
