@@ -15,8 +15,10 @@
 namespace costate {
 
 /// Half of each control's range, 1 without one (nu).
-inline VectorXd HalfRanges(const Problem& problem) {
-  const VectorXd half = 0.5 * (problem.u_upper - problem.u_lower);
+/// @param limits  a Problem or a Task.
+template <class Limits>
+VectorXd HalfRanges(const Limits& limits) {
+  const VectorXd half = 0.5 * (limits.u_upper - limits.u_lower);
   return half.array().isFinite().select(half, 1);
 }
 

@@ -8,6 +8,7 @@
 #include <costate/rollout.h>
 
 #include "core/extremes.h"
+#include "optimizer/control_noise.h"
 #include "optimizer/control_search.h"
 #include "optimizer/position_servo.h"
 #include "optimizer/task_start.h"
@@ -27,6 +28,11 @@ constexpr double kGainFound = 1e-6;   // relative change of a cost to go that ha
 constexpr double kWeakest = 1e-9;     // R of controls that hardly move anything, in terms of the largest
 constexpr double kHeldBetter = 0.25;  // of how far the constant control lets it fall
 constexpr double kSettled = 0.1;      // [s]
+
+constexpr double kSlowerBandwidths[] = {1, 0.5, 0.25};  // of what brings a start that leans to rest: its limits bind
+constexpr int kRestSteps = 30;
+constexpr double kRestDamping = 1e-12, kRestFound = 1e-8,
+                 kLeastShare = 1e-3;  // … of what the start's step changes, of a step
 
 // what ‖Lᵀ (q_t ⊖ q)‖ of a motion that stays is below: the mass moved through a share of the extent
 double StaysWithin(const mjModel* m) { return kStays * m->stat.extent * std::sqrt(m->body_subtreemass[0]); }
@@ -92,12 +98,13 @@ class Unrest {
 
 // K of (H1) over so many steps or more, by doubling (Chu, Fan & Lin 2005): H_k is the cost to go of 2ᵏ of them; empty
 // where it has none
-MatrixXd HoldingGain(const StepDerivative& step, const MatrixXd& M, double knot_time, int steps) {
+MatrixXd HoldingGain(const StepDerivative& step, const MatrixXd& M, double knot_time, int steps,
+                     double bandwidth = kBandwidth) {
   const Eigen::Index nv = M.rows(), ndx = step.A.rows();
   MatrixXd Q = MatrixXd::Zero(ndx, ndx);
-  Q.topLeftCorner(nv, nv) = kBandwidth * kBandwidth * M;
+  Q.topLeftCorner(nv, nv) = bandwidth * bandwidth * M;
   Q.block(nv, nv, nv, nv) = M;
-  VectorXd R = (step.B.transpose() * Q * step.B).diagonal() / std::pow(knot_time * kBandwidth, 2);
+  VectorXd R = (step.B.transpose() * Q * step.B).diagonal() / std::pow(knot_time * bandwidth, 2);
   if (!(R.maxCoeff() > 0)) return {};
   R = R.cwiseMax(kWeakest * R.maxCoeff());
   MatrixXd A = step.A, G = step.B * R.cwiseInverse().asDiagonal() * step.B.transpose(), H = Q;
@@ -143,6 +150,55 @@ double Farthest(const mjModel* m, const Trajectory& motion, const RolloutStatus&
   return most;
 }
 
+// what (H1) has at the end of a motion for a state at rest; infinite where it could not be simulated
+double Unsettled(const mjModel* m, const Trajectory& motion, const RolloutStatus& status, const VectorXd& x,
+                 const Eigen::LLT<MatrixXd>& mass) {
+  if (!status.ok()) return kInf;
+  const VectorXd off = Difference(m, motion.X.col(motion.N()), x);
+  return std::hypot(kBandwidth * (mass.matrixU() * off.head(m->nv)).norm(),
+                    (mass.matrixU() * off.segment(m->nv, m->nv)).norm());
+}
+
+// Where the robot would stay, near a start that no control keeps: min ‖Lᵀ qvel'‖ of one step from rest over q and u, by
+// Gauss–Newton steps that are least in ‖dq‖_M and shares of the controls' ranges; false where nothing nearby stays.
+bool FindRest(const Task& task, const Start& start, const Eigen::LLT<MatrixXd>& mass, VectorXd* x, VectorXd* u) {
+  const mjModel* m = task.model.get();
+  const Dims dims(m);
+  Linearizer linearizer(m, {.sensors = false});
+  linearizer.SetContext(start.context);
+  const VectorXd unit = HalfRanges(task);
+  VectorXd r, r_new;
+  if (!Unrest(task, *x, start.context).Evaluate(*u, &r)) return false;
+  const double before = r.norm();
+  for (int k = 0; k < kRestSteps && r.norm() > kRestFound * before; ++k) {
+    StepDerivative step;
+    linearizer.Linearize(*x, *u, &step);
+    if (step.status != StepStatus::kOk) return false;
+    const auto L = mass.matrixL();
+    MatrixXd J(dims.nv, dims.nv + dims.nu);  // of Lᵀ qvel' by Lᵀ dq and du in units
+    J.leftCols(dims.nv) = L.solve(step.A.block(dims.nv, 0, dims.nv, dims.nv).transpose()).transpose();
+    J.rightCols(dims.nu) = step.B.middleRows(dims.nv, dims.nv) * unit.asDiagonal();
+    J = mass.matrixU() * J;
+    MatrixXd JJ = J * J.transpose();
+    JJ.diagonal().array() += kRestDamping * JJ.trace();
+    const VectorXd z = -J.transpose() * JJ.llt().solve(r.head(dims.nv));
+    VectorXd dx = VectorXd::Zero(dims.ndx);
+    dx.head(dims.nv) = mass.matrixU().solve(z.head(dims.nv));
+    bool better = false;
+    for (double share = 1; share > kLeastShare && !better; share /= 2) {
+      const VectorXd x_new = Retract(m, *x, share * dx);
+      const VectorXd u_new = ClampControl(task, *u + share * unit.cwiseProduct(z.tail(dims.nu)));
+      better = Unrest(task, x_new, start.context).Evaluate(u_new, &r_new) && r_new.norm() < r.norm();
+      if (!better) continue;
+      *x = x_new;
+      *u = u_new;
+      r = r_new;
+    }
+    if (!better) break;
+  }
+  return r.norm() <= kRestFound * before;
+}
+
 }  // namespace
 
 MatrixXd HoldByFeedback(const Task& task, const Start& start, const VectorXd& u) try {
@@ -181,6 +237,23 @@ MatrixXd HoldByFeedback(const Task& task, const Start& start, const VectorXd& u)
     at = motion.X.col(settled);
     at.segment(dims.nq, dims.nv).setZero();
     held = HoldControl(task, at, start.context, held);
+  }
+  // a start that leans: about where it would stand
+  if (at = start.x, held = u; best.N() == 0 && FindRest(task, start, mass, &at, &held)) {
+    StepDerivative step;
+    linearizer.Linearize(at, held, &step);
+    if (step.status != StepStatus::kOk) return U;
+    least = kHeldBetter * Unsettled(m, motion, simulator.Rollout(start.x, U, &motion), at, mass);
+    for (const double slower : kSlowerBandwidths) {
+      const MatrixXd K =
+          HoldingGain(step, mass.reconstructedMatrix(), simulator.knot_time(), task.N, slower * kBandwidth);
+      if (K.size() == 0) continue;
+      const RolloutStatus status = simulator.RolloutFeedback(start.x, task.N, HoldingLaw(task, at, held, K), &motion);
+      const double off = Unsettled(m, motion, status, at, mass);
+      if (!(off < least)) continue;
+      least = off;
+      best = motion;
+    }
   }
   return best.N() > 0 ? best.U : U;
 } catch (const Error& error) {  // a model without derivatives falls

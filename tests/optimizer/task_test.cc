@@ -222,8 +222,8 @@ TEST_F(TaskFile, HoldsAGripByTheKeyframesOwnControls) {
   EXPECT_NE(guess("weak")(0, 0), 0.1);
 }
 
-// A pole on a cart falls under any constant force. The guess is what a feedback to the start does, as it is simulated;
-// of a start that moves, and of one that stays by itself, it is constant.
+// A pole on a cart falls under any constant force. The guess is what a feedback to the start does, as it is simulated, or
+// to where the pole would stand; of a start that moves, and of one that stays by itself, it is constant.
 TEST_F(TaskFile, HoldsByFeedbackWhatWouldFall) {
   const TemporaryFolder folder;
   folder.Write("pole.xml",
@@ -244,6 +244,16 @@ TEST_F(TaskFile, HoldsByFeedbackWhatWouldFall) {
   const Task task = load("qpos='0 0.02'");
   EXPECT_GT(largest_angle(task, task.U_guess.col(0).replicate(1, task.N)), 1);
   EXPECT_LT(largest_angle(task, task.U_guess), 0.05);
+  // one that leans so far that no force keeps it there: to where it stands
+  for (const char* start : {"qpos='0 0.3'", "qpos='1 -0.4'"}) {
+    const Task leaning = load(start);
+    EXPECT_GT(largest_angle(leaning, leaning.U_guess.col(0).replicate(1, leaning.N)), 1);
+    EXPECT_LT(largest_angle(leaning, leaning.U_guess), 0.5);
+    Trajectory motion;
+    Simulator simulator(leaning.model.get(), leaning.context, leaning.substeps, 1);
+    ASSERT_TRUE(simulator.Rollout(leaning.x0, leaning.U_guess, &motion).ok());
+    EXPECT_LT(motion.X.col(leaning.N).tail(3).norm(), 0.05);
+  }
   for (const char* start : {"qpos='0 0.02' qvel='0 0.1'", "qpos='0 3.14159265358979'"}) {
     const MatrixXd U = load(start).U_guess;
     EXPECT_TRUE((U.array() == U(0, 0)).all()) << start;
