@@ -149,8 +149,14 @@ void RunLockStep(MpcRun* run) {
   // the plan on its way
   MpcPlanPtr plan;
   int due = -1, arrives = -1, number = 0;
+  const auto take_at = [&](int i, double now) {
+    if (arrives != i) return;
+    run->control.Take(std::move(plan), number, now, run->planner.reason());
+    arrives = -1;
+  };
   for (int i = 0; i < run->steps; ++i) {
     const MpcMeasurement measured = run->plant.Measure();
+    take_at(i, measured.time);  // before another plan begins, which may be now
     if (i > 0 && i % every == 0 && arrives < 0) {
       Clock::time_point start = Clock::now();
       due = i + delay;
@@ -158,11 +164,9 @@ void RunLockStep(MpcRun* run) {
       plan = run->planner.Next(measured, due * h, run->control.book(), budget);
       run->result.latency.push_back(Lap(&start));
       number = ++run->result.plans;
+      take_at(i, measured.time);  // it took no time
     }
-    if (arrives == i) {
-      run->control.Take(std::move(plan), number, measured.time, run->planner.reason());
-      arrives = -1;
-    } else if (arrives > i && due == i) {
+    if (arrives > i && due == i) {
       run->control.SetLate(measured.time,
                            fmt::format("plan {} was due, and takes {:.4g} s longer", number, (arrives - due) * h));
     }

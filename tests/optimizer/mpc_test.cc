@@ -208,12 +208,13 @@ TEST_F(Mpc, GoesOnBehindThePlansEndByWhatCostsLess) {
   EXPECT_NEAR(result.trajectory.X(2, result.trajectory.N()), 0.1, 0.02) << "upright";
 }
 
-// measured at 0.1 s, due at 0.12 s, there at 0.2 s: four intervals without the plan that was due
+// measured at 0.1 s, due at 0.12 s, there at 0.2 s: four intervals without the plan that was due; the next one is due
+// at 0.22 s
 TEST_F(Mpc, FallsBackWhileAPlanIsLateAndSaysSo) {
   Task task = CartPole();
   task.mpc.delay = 0.02;
   task.mpc.fallback = MpcFallback::kHold;
-  const MpcSimulation simulation{.duration = 0.24, .latency = 0.1};
+  const MpcSimulation simulation{.duration = 0.22, .latency = 0.1};
   const MpcResult hold = RunMpc(task, simulation);
   ASSERT_EQ(hold.events.size(), 1u);
   EXPECT_EQ(hold.events[0].kind, MpcEventKind::kLate);

@@ -1,0 +1,60 @@
+// When plans are made and how long they may take: rate, delay, budget, and the iterations that these leave room for.
+#include <costate/costate.h>
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "support/engine_test.h"
+#include "support/temporary_folder.h"
+
+namespace costate {
+namespace {
+
+using MpcRate = support::EngineTest;
+
+// ten control intervals of 10 ms are a plan of 0.1 s
+Task RailTask(double rate) {
+  const support::TemporaryFolder folder;
+  folder.Write("mass.xml", R"(
+<mujoco model="mass"><option timestep="0.01" gravity="0 0 0"/>
+  <worldbody><body name="mass"><joint name="rail" type="slide" axis="1 0 0"/><geom size="0.1" mass="1"/></body></worldbody>
+  <actuator><motor joint="rail" ctrlrange="-100 100"/></actuator>
+  <keyframe><key name="here" qpos="0"/></keyframe></mujoco>)");
+  Task task = LoadTask(
+      folder.Write("mass.task.xml",
+                   "<task model='mass.xml' horizon='0.2'><start key='here'/><cost qpos='all' target='1' weight='10'/>"
+                   "<cost qvel='all' weight='0.1'/><cost ctrl='all' weight='0.001'/></task>"));
+  task.mpc.rate = rate;
+  return task;
+}
+
+// in 3 s at 10 a second they begin at 0.1, 0.2 … 2.9 s, whether the last one came just before or just then
+TEST_F(MpcRate, BeginsAPlanWhenTheLastOneArrives) {
+  for (const double delay : {0.0, 0.09, 0.1}) {
+    Task task = RailTask(10);
+    task.mpc.delay = delay;
+    const MpcResult result = RunMpc(task, {.duration = 3});
+    EXPECT_EQ(result.plans, 29) << delay;
+    EXPECT_EQ(result.plans_taken, delay == 0.1 ? 29 : 30)
+        << delay;  // the first one counted, and the last one on its way
+    EXPECT_TRUE(result.events.empty()) << delay;
+  }
+  Task task = RailTask(10);
+  task.mpc.delay = 0.11;
+  EXPECT_EQ(RunMpc(task, {.duration = 3}).plans, 15);
+}
+
+// each of them comes when the next one is due and begins: each is late, none is lost
+TEST_F(MpcRate, TellsOfEachPlanThatIsLateByAWholePeriod) {
+  const MpcResult result = RunMpc(RailTask(10), {.duration = 0.5, .latency = 0.1});
+  EXPECT_EQ(result.plans, 4);
+  EXPECT_EQ(result.plans_taken, 4);
+  ASSERT_EQ(result.events.size(), 4u);
+  for (const MpcEvent& event : result.events) EXPECT_EQ(event.kind, MpcEventKind::kLate) << event.reason;
+  EXPECT_EQ(result.fallback_steps, 40);
+}
+
+}  // namespace
+}  // namespace costate
