@@ -124,7 +124,8 @@ class IlqrSolver {
 
   /// From a motion and its feedback, such as the last solution moved in time: the first rollout is that of
   /// u = u_bar + K (x ⊖ x_bar) from x0, or of u_bar alone where that has the lower cost. Regularization goes on
-  /// from where the last solve left it.
+  /// from where the last solve left it. Its first iteration is made whatever the time: without one nothing would be
+  /// gained on that motion.
   const SolveResult& Resolve(const Trajectory& reference, const std::vector<MatrixXd>& K,
                              const IterationCallback& callback = {});
 

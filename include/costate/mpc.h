@@ -15,6 +15,7 @@ enum class MpcEventKind {
   kLate,       ///< a plan was not there when its first control was due
   kDiverged,   ///< a plan could not be simulated and was not taken
   kExhausted,  ///< the last plan had no control left
+  kOverBudget  ///< a plan took longer than <mpc budget> by the wall clock: its first iteration is made in any case
 };
 const char* ToString(MpcEventKind kind);
 const char* ToString(MpcFallback fallback);
@@ -63,6 +64,7 @@ struct MpcResult {
   int plans = 0;                ///< made while the robot moved, the first one not counted
   std::vector<double> latency;  ///< [s] of each, from measurement to plan, as the wall clock had it
   std::vector<MpcConstraintReport> constraints;  ///< worst in the robot's motion first; empty without any
+  int plans_over_budget = 0;                     ///< of `plans`; an event each
   int fallback_steps = 0;                        ///< control intervals in which no plan that was due could be followed
   std::vector<MpcEvent> events;
   double seconds = 0;  ///< wall clock, without the first plan

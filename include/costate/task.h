@@ -44,7 +44,8 @@ struct MpcOptions {
   double rate = 0;      ///< plans a second; 0: as many as there is time for, at most one a control interval
   double delay =
       -1;  ///< [s] from a measurement to its plan's first control; negative: none in lock-step, else what plans took
-  double budget = 0;   ///< [s] for a plan; 0: what delay or rate leave, else no bound
+  double budget = 0;   ///< [s] for a plan, whose first iteration is made in any case; 0: what delay or rate leave, else
+                       ///< no bound
   int iterations = 1;  ///< of a plan, at most
   MpcFallback fallback = MpcFallback::kPlan;
   bool compensate =

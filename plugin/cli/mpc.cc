@@ -34,6 +34,9 @@ every time. With --threads the planner works beside the robot, which moves in re
 first control is due is late, and the fall-back policy acts: `plan` goes on with the last plan and its feedback, `hold` holds
 the last control, `damp` takes energy out.
 
+--budget is time by the wall clock. A plan makes one iteration whatever that takes, and further ones while they fit: how many plans
+took longer, and by how much, is told.
+
 --push BODY FX FY FZ T0 T1 pushes a body [N] from T0 to T1 [s] (again for more); --noise P V adds white noise to what is
 measured [m or rad, and per s]. The planner knows of neither.
 
@@ -151,12 +154,18 @@ void PrintMpc(const Task& task, const MpcResult& result, const Record& record, d
   }
   PrintMpcConstraints(task, result, control_time);
   fmt::print("  fall-back     in {} of {} control intervals\n", result.fallback_steps, N);
-  for (std::size_t i = 0; i < result.events.size() && i < kMostEventsPrinted; i++) {
-    const MpcEvent& event = result.events[i];
+  if (result.plans_over_budget > 0) {
+    fmt::print("  over budget   {} of {} plans, by up to {:.3g} ms: one iteration is made whatever it takes{}\n",
+               result.plans_over_budget, result.plans, 1e3 * (result.Latency(1) - task.mpc.budget),
+               saved ? "; each stands in the run's events.csv" : "");
+  }
+  int events = 0;
+  for (const MpcEvent& event : result.events) {
+    if (event.kind == MpcEventKind::kOverBudget || ++events > kMostEventsPrinted) continue;
     fmt::print("  {:<13} at {:.4g} s: {}\n", ToString(event.kind), event.time, event.reason);
   }
-  if (result.events.size() > kMostEventsPrinted) {
-    fmt::print("  …             {} more such events{}\n", result.events.size() - kMostEventsPrinted,
+  if (events > kMostEventsPrinted) {
+    fmt::print("  …             {} more such events{}\n", events - kMostEventsPrinted,
                saved ? "; all stand in the run's events.csv" : "");
   }
   for (const std::string& failure : record.failures) {
@@ -220,6 +229,7 @@ std::map<std::string, std::string> MpcSettings(const Task& task, const MpcSimula
           {"noise_position", fmt::format("{:.17g}", s.noise_position)},
           {"noise_velocity", fmt::format("{:.17g}", s.noise_velocity)},
           {"pushes", fmt::format("{}", s.pushes.size())},
+          {"plans_over_budget", fmt::format("{}", result.plans_over_budget)},
           {"plans", fmt::format("{}", result.plans)},
           {"cost_per_step", fmt::format("{:.17g}", result.cost_per_step)}};
 }

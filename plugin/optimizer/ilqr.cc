@@ -253,11 +253,12 @@ bool IlqrSolver::Impl::IsStopped() {
   return true;
 }
 
-// no time for an iteration like the fastest so far
+// no time for an iteration like the fastest so far; what goes on from a motion has one in any case
 bool IlqrSolver::Impl::TimeIsUp() {
   if (deadline_ == Clock::time_point::max()) return false;
   const double seconds = Lap(&lap_);
   const bool first = result_.iterations.empty();
+  if (first && !cold_) return false;
   if (!first) fastest_ = fastest_ > 0 ? std::min(fastest_, seconds) : seconds;
   if (std::chrono::duration<double>(deadline_ - lap_).count() > fastest_) return false;
   End(SolveStatus::kTimeLimit,

@@ -77,6 +77,7 @@ const char* ToString(MpcEventKind kind) {
     case MpcEventKind::kLate: return "late";
     case MpcEventKind::kDiverged: return "diverged";
     case MpcEventKind::kExhausted: return "exhausted";
+    case MpcEventKind::kOverBudget: return "over budget";
   }
   return "unknown";
 }
@@ -128,6 +129,15 @@ void JudgeMotion(const Task& task, std::vector<MpcConstraintReport>* reports, co
   });
 }
 
+void MpcRun::CheckBudget(double now, int number, double seconds) {
+  const double budget = task.mpc.budget;
+  if (budget == 0 || seconds <= budget) return;
+  ++result.plans_over_budget;
+  result.events.push_back({now, MpcEventKind::kOverBudget,
+                           fmt::format("plan {} took {:.3g} ms, {:.3g} ms beyond its budget of {:.3g} ms", number,
+                                       1e3 * seconds, 1e3 * (seconds - budget), 1e3 * budget)});
+}
+
 bool MpcRun::Advance(const MpcMeasurement& measured, int i) {
   const VectorXd& u = control.At(measured.time, measured);
   if (!plant.Step(u)) return false;
@@ -164,6 +174,7 @@ void RunLockStep(MpcRun* run) {
       plan = run->planner.Next(measured, due * h, run->control.book(), budget);
       run->result.latency.push_back(Lap(&start));
       number = ++run->result.plans;
+      run->CheckBudget(measured.time, number, run->result.latency.back());
       take_at(i, measured.time);  // it took no time
     }
     if (arrives > i && due == i) {

@@ -31,6 +31,9 @@ struct MpcRun {
   /// Control intervals in a time, rounded up.
   int Intervals(double seconds) const;
 
+  /// A plan that took so long by the wall clock: counted, and told, where that is beyond the task's budget.
+  void CheckBudget(double now, int number, double seconds);
+
   /// One interval: false when the run is over.
   bool Advance(const MpcMeasurement& measured, int i);
 };

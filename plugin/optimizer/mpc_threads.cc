@@ -41,6 +41,7 @@ class PlannerThread {
     fresh_ = true;
     if (done_) {
       run_.control.Take(std::move(plan_), number_, measured.time, reason_);
+      run_.CheckBudget(measured.time, number_, recent_.back());
       if (done_late_ > 0.5 * h_ && !told_late_) TellLate(measured.time, fmt::format("{:.3g} ms ago", 1e3 * done_late_));
       done_ = false;
     } else if (busy_ && !told_late_ && measured.time > due_ + 0.5 * h_) {

@@ -125,6 +125,18 @@ TEST(CliMpc, NeedsNoTaskFile) {
   EXPECT_TRUE(RefusedWith(Costate({"mpc", arm, "--goal", "sid", "--no-save"}), "side"));
 }
 
+TEST(CliMpc, TellsOfPlansOverBudgetInOneLine) {
+  TemporaryFolder folder;
+  const ProcessResult result = Costate(
+      {"mpc", WriteMpcTask(folder), "--time", "0.3", "--budget", "1e-9", "--out", folder.File("run"), "--no-plots"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_TRUE(Has(result.out, "\n  over budget   29 of 29 plans, by up to "));
+  EXPECT_FALSE(Has(result.out, "plan 1 took"));
+  const Record record = ReadRecord(folder.File("run"));
+  EXPECT_TRUE(Has(record.tables.at("events.csv"), ",over budget,\"plan 29 took "));
+  EXPECT_EQ(record.settings.at("plans_over_budget"), "29");
+}
+
 TEST(CliMpc, RunsInRealTime) {
   TemporaryFolder folder;
   const ProcessResult result = Costate({"mpc", WriteMpcTask(folder), "--time", "0.3", "--threads", "--no-save"});

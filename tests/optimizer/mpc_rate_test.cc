@@ -7,6 +7,7 @@
 #include <string>
 
 #include "support/engine_test.h"
+#include "support/matrix_near.h"
 #include "support/temporary_folder.h"
 
 namespace costate {
@@ -54,6 +55,32 @@ TEST_F(MpcRate, TellsOfEachPlanThatIsLateByAWholePeriod) {
   ASSERT_EQ(result.events.size(), 4u);
   for (const MpcEvent& event : result.events) EXPECT_EQ(event.kind, MpcEventKind::kLate) << event.reason;
   EXPECT_EQ(result.fallback_steps, 40);
+}
+
+// a nanosecond is over before the first iteration is: that one is made all the same, and the plans are those without a
+// budget, for a plan has one iteration
+TEST_F(MpcRate, MakesOneIterationWhateverTheBudget) {
+  Task task = RailTask(0);
+  const MpcResult unbounded = RunMpc(task, {.duration = 0.5});
+  EXPECT_EQ(unbounded.plans_over_budget, 0);
+  task.mpc.budget = 1e-9;
+  const MpcResult result = RunMpc(task, {.duration = 0.5});
+  EXPECT_TRUE(support::BitwiseEqual(result.trajectory.U, unbounded.trajectory.U));
+  EXPECT_EQ(result.plans_over_budget, result.plans);
+  ASSERT_EQ(result.events.size(), static_cast<std::size_t>(result.plans));
+  EXPECT_EQ(result.events[2].kind, MpcEventKind::kOverBudget);
+  EXPECT_NEAR(result.events[2].time, 0.03, 1e-12);
+  EXPECT_NE(result.events[2].reason.find("plan 3 took "), std::string::npos) << result.events[2].reason;
+  EXPECT_NE(result.events[2].reason.find(" ms beyond its budget of 1e-06 ms"), std::string::npos);
+  EXPECT_EQ(result.fallback_steps, 0);
+}
+
+TEST_F(MpcRate, CountsPlansOverBudgetInRealTime) {
+  Task task = RailTask(0);
+  task.mpc.budget = 1e-9;
+  const MpcResult result = RunMpc(task, {.duration = 0.2, .threads = true});
+  EXPECT_GT(result.plans_over_budget, 0);
+  EXPECT_LE(result.plans_over_budget, result.plans);
 }
 
 }  // namespace
