@@ -60,6 +60,7 @@ struct MpcResult {
   VectorXd cost_per_knot;       ///< N+1: running cost of the task at each control interval, 0 at the last knot
   double cost_per_step = 0;     ///< their mean
   std::string first_plan;       ///< how its solver ended
+  int plan_iterations = 0;      ///< of a plan, at most
   int plans_taken = 0;          ///< the first one counted
   int plans = 0;                ///< made while the robot moved, the first one not counted
   std::vector<double> latency;  ///< [s] of each, from measurement to plan, as the wall clock had it

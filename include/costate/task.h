@@ -46,7 +46,7 @@ struct MpcOptions {
       -1;  ///< [s] from a measurement to its plan's first control; negative: none in lock-step, else what plans took
   double budget = 0;   ///< [s] for a plan, whose first iteration is made in any case; 0: what delay or rate leave, else
                        ///< no bound
-  int iterations = 1;  ///< of a plan, at most
+  int iterations = 0;  ///< of a plan, at most; 0: one a knot by which it begins later than the last one, 1 to 20
   MpcFallback fallback = MpcFallback::kPlan;
   bool compensate =
       true;  ///< plans start from where the robot will be after the delay; false: from where it was measured

@@ -34,6 +34,9 @@ every time. With --threads the planner works beside the robot, which moves in re
 first control is due is late, and the fall-back policy acts: `plan` goes on with the last plan and its feedback, `hold` holds
 the last control, `damp` takes energy out.
 
+The rarer plans are, the more iterations each may have, unless --iterations says it: one a knot between two of them, 20 at most,
+and no more once it has converged.
+
 --budget is time by the wall clock. A plan makes one iteration whatever that takes, and further ones while they fit: how many plans
 took longer, and by how much, is told.
 
@@ -221,7 +224,7 @@ std::map<std::string, std::string> MpcSettings(const Task& task, const MpcSimula
           {"delay", fmt::format("{:.17g}", o.delay)},
           {"budget", fmt::format("{:.17g}", o.budget)},
           {"latency", fmt::format("{:.17g}", s.latency)},
-          {"iterations", fmt::format("{}", o.iterations)},
+          {"iterations", fmt::format("{}", result.plan_iterations)},
           {"derivative_every", fmt::format("{}", task.solver.derivative_every)},
           {"fallback", ToString(o.fallback)},
           {"compensate", o.compensate ? "true" : "false"},
@@ -318,7 +321,8 @@ void AddMpcCommand(CLI::App& app, int* exit_code) {
   command->add_option("--delay", a->delay, "seconds from a measurement to its plan's first control")
       ->check(NonNegative());
   command->add_option("--budget", a->budget, "seconds for a plan")->check(Positive());
-  command->add_option("--iterations", a->iterations, "of a plan, at most")->check(CLI::Range(1, 1000000));
+  command->add_option("--iterations", a->iterations, "of a plan, at most (default one a knot between plans, 1 to 20)")
+      ->check(CLI::Range(1, 1000000));
   command->add_option("--fallback", a->fallback, "when a plan is late: plan, hold or damp")
       ->check(CLI::IsMember({"plan", "hold", "damp"}));
   command->add_option("--latency", a->latency, "in lock-step: plans pretend to take so many seconds")

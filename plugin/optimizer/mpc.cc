@@ -15,6 +15,8 @@ namespace {
 
 constexpr double kMostIntervals = 1e9;  // as good as never
 constexpr double kMostKnots = 1e6;      // of a plan: beyond any that could be made
+constexpr double kMostIterations =
+    20;  // of a plan whose task does not say: what has not converged by then rather begins anew
 
 // what the plans would not keep
 void RefuseTask(const Task& task) {
@@ -129,6 +131,11 @@ void JudgeMotion(const Task& task, std::vector<MpcConstraintReport>* reports, co
   });
 }
 
+int MpcRun::Iterations(double period) const {
+  if (task.mpc.iterations > 0) return task.mpc.iterations;
+  return static_cast<int>(std::clamp(std::floor(period / planner.knot_time() + 1e-6), 1.0, kMostIterations));
+}
+
 void MpcRun::CheckBudget(double now, int number, double seconds) {
   const double budget = task.mpc.budget;
   if (budget == 0 || seconds <= budget) return;
@@ -156,6 +163,10 @@ void RunLockStep(MpcRun* run) {
   const int latency = run->simulation.latency < 0 ? delay : run->Intervals(run->simulation.latency);
   const double budget = mpc.budget > 0 ? mpc.budget : std::numeric_limits<double>::infinity();
 
+  // one plan at a time: the next one waits for the last
+  const double periods = std::max(1.0, std::ceil(static_cast<double>(latency) / every));
+  const int iterations = run->result.plan_iterations = run->Iterations(periods * every * h);
+
   // the plan on its way
   MpcPlanPtr plan;
   int due = -1, arrives = -1, number = 0;
@@ -171,7 +182,7 @@ void RunLockStep(MpcRun* run) {
       Clock::time_point start = Clock::now();
       due = i + delay;
       arrives = i + latency;
-      plan = run->planner.Next(measured, due * h, run->control.book(), budget);
+      plan = run->planner.Next(measured, due * h, run->control.book(), iterations, budget);
       run->result.latency.push_back(Lap(&start));
       number = ++run->result.plans;
       run->CheckBudget(measured.time, number, run->result.latency.back());

@@ -176,7 +176,8 @@ bool MpcPlanner::Predict(const MpcMeasurement& measured, double begin, const Mpc
   return true;
 }
 
-MpcPlanPtr MpcPlanner::Next(const MpcMeasurement& measured, double begin, const MpcPlanBook& book, double budget) {
+MpcPlanPtr MpcPlanner::Next(const MpcMeasurement& measured, double begin, const MpcPlanBook& book, int iterations,
+                            double budget) {
   Clock::time_point start = Clock::now();
   if (!measured.x.allFinite()) {
     reason_ = "the measured state is not finite";
@@ -184,7 +185,7 @@ MpcPlanPtr MpcPlanner::Next(const MpcMeasurement& measured, double begin, const 
   }
   if (!Predict(measured, begin, book)) return nullptr;
   solver_->SetStart(x_, context_);
-  solver_->SetLimits(task_.mpc.iterations, std::max(budget - Lap(&start), 1e-9));
+  solver_->SetLimits(iterations, std::max(budget - Lap(&start), 1e-9));
   Place(begin);
   const MpcPlan& last = book.At(begin);
   last.Shift(model_.get(), begin, N_, &reference_, &K_);

@@ -53,12 +53,14 @@ class MpcPlanner {
   MpcPlanPtr First(const IterationCallback& callback);
 
   /// A plan that acts from `begin` on. @param book  what acts until then, and what it starts from.
-  /// @param budget  [s].  @return null when it diverged: reason() says how.
-  MpcPlanPtr Next(const MpcMeasurement& measured, double begin, const MpcPlanBook& book, double budget);
+  /// @param iterations  at most; fewer where it has converged.  @param budget  [s].
+  /// @return null when it diverged: reason() says how.
+  MpcPlanPtr Next(const MpcMeasurement& measured, double begin, const MpcPlanBook& book, int iterations, double budget);
 
   const std::string& reason() const { return reason_; }
   const Problem& problem() const { return solver_->problem(); }
   int N() const { return N_; }
+  double knot_time() const { return knot_time_; }  ///< [s] of plans
 
  private:
   MpcPlanPtr Take(double begin, const SolveResult& result);

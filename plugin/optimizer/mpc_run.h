@@ -31,6 +31,11 @@ struct MpcRun {
   /// Control intervals in a time, rounded up.
   int Intervals(double seconds) const;
 
+  /// How many iterations a plan may have when the last one was made so many seconds before: as the task says, else one
+  /// a knot in between, for as many knots at the end are new and as far has the robot gone from where the last one knew
+  /// it.
+  int Iterations(double period) const;
+
   /// A plan that took so long by the wall clock: counted, and told, where that is beyond the task's budget.
   void CheckBudget(double now, int number, double seconds);
 

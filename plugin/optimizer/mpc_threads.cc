@@ -19,8 +19,13 @@ constexpr std::size_t kRecent = 32;  // plans whose latency says what the next o
 // the planner on its thread; everything but the planner itself is behind the mutex
 class PlannerThread {
  public:
-  explicit PlannerThread(MpcRun* run) : run_(*run), mpc_(run->task.mpc), h_(run->plant.control_time()) {
+  explicit PlannerThread(MpcRun* run)
+      : run_(*run),
+        mpc_(run->task.mpc),
+        h_(run->plant.control_time()),
+        iterations_(run->Iterations(mpc_.rate > 0 ? 1 / mpc_.rate : 0)) {
     book_ = run_.control.book();
+    run_.result.plan_iterations = iterations_;
     WarmUp();
     thread_ = std::thread([this] { Work(); });
   }
@@ -61,7 +66,7 @@ class PlannerThread {
   // one plan for nothing: memory is taken, and its time is a first guess of what plans take
   void WarmUp() {
     Clock::time_point start = Clock::now();
-    run_.planner.Next(run_.plant.Measure(), 0, book_, Budget(0));
+    run_.planner.Next(run_.plant.Measure(), 0, book_, iterations_, Budget(0));
     recent_.push_back(Lap(&start));
   }
 
@@ -99,7 +104,7 @@ class PlannerThread {
       book = book_;
     }
     Clock::time_point start = Clock::now();
-    MpcPlanPtr plan = run_.planner.Next(measured, due_, book, Budget(Delay()));
+    MpcPlanPtr plan = run_.planner.Next(measured, due_, book, iterations_, Budget(Delay()));
     const double seconds = Lap(&start);
 
     std::lock_guard<std::mutex> lock(mutex_);
@@ -118,6 +123,7 @@ class PlannerThread {
   MpcRun& run_;
   const MpcOptions& mpc_;
   const double h_;
+  const int iterations_;
   std::deque<double> recent_;
   MpcPlanBook book_;  // what the robot follows or is about to
 

@@ -104,7 +104,7 @@ std::string MpcText(const MpcOptions& mpc) {
   add(mpc.timestep > 0, fmt::format("engine steps of {:g} s", mpc.timestep));
   add(mpc.delay >= 0, fmt::format("acting after {:g} s{}", mpc.delay, mpc.compensate ? "" : ", not compensated"));
   add(mpc.budget > 0, fmt::format("in {:g} s at most", mpc.budget));
-  add(mpc.iterations != 1, Count(mpc.iterations, "iteration"));
+  add(mpc.iterations > 0, Count(mpc.iterations, "iteration"));
   add(mpc.fallback != MpcFallback::kPlan, mpc.fallback == MpcFallback::kHold ? "held when late" : "damped when late");
   add(!mpc.feedback, "without feedback");
   return text.empty() ? "" : "mpc       " + text + "\n";

@@ -83,5 +83,37 @@ TEST_F(MpcRate, CountsPlansOverBudgetInRealTime) {
   EXPECT_LE(result.plans_over_budget, result.plans);
 }
 
+// knots of 10 ms; what the task says counts whatever the rate
+TEST_F(MpcRate, LeavesRoomForAnIterationAKnotBetweenPlans) {
+  const auto iterations = [](double rate, double delay = -1, double timestep = 0, int said = 0) {
+    Task task = RailTask(rate);
+    task.mpc.delay = delay;
+    task.mpc.timestep = timestep;
+    task.mpc.iterations = said;
+    return RunMpc(task, {.duration = 0.1}).plan_iterations;
+  };
+  EXPECT_EQ(iterations(0), 1);
+  EXPECT_EQ(iterations(100), 1);
+  EXPECT_EQ(iterations(1e12), 1);
+  EXPECT_EQ(iterations(35), 3);
+  EXPECT_EQ(iterations(10), 10);
+  EXPECT_EQ(iterations(1), 20);
+  EXPECT_EQ(iterations(1e-12), 20);
+  EXPECT_EQ(iterations(0, 0.05), 5);
+  EXPECT_EQ(iterations(20, 0.06), 10);  // every second time no plan is begun, for the last one is on its way
+  EXPECT_EQ(iterations(0, -1, 0.02), 1);
+  EXPECT_EQ(iterations(10, -1, 0.02), 5);
+  EXPECT_EQ(iterations(10, -1, 0, 3), 3);
+  EXPECT_EQ(iterations(0, -1, 0, 3), 3);
+}
+
+TEST_F(MpcRate, HasOneIterationAPlanAtEachKnot) {
+  Task task = LoadTask(COSTATE_MODELS "/cartpole/swing_up.xml");
+  const MpcSimulation simulation{.duration = 0.6, .noise_position = 0.01, .noise_velocity = 0.05};
+  const MpcResult usual = RunMpc(task, simulation);
+  task.mpc.iterations = 1;
+  EXPECT_TRUE(support::BitwiseEqual(RunMpc(task, simulation).trajectory.U, usual.trajectory.U));
+}
+
 }  // namespace
 }  // namespace costate
