@@ -57,9 +57,13 @@ struct MpcConstraintReport {
 struct MpcResult {
   Trajectory trajectory;  ///< what the robot did: one knot a control interval; ends early when it cannot be simulated
   RolloutStatus status;
-  VectorXd cost_per_knot;       ///< N+1: running cost of the task at each control interval, 0 at the last knot
-  double cost_per_step = 0;     ///< their mean
-  std::string first_plan;       ///< how its solver ended
+  VectorXd cost_per_knot;    ///< N+1: running cost of the task at each control interval, 0 at the last knot
+  double cost_per_step = 0;  ///< their mean
+  std::string first_plan;    ///< how its solver ended
+  SolveStatus first_status =
+      SolveStatus::kDiverged;   ///< the same as a status; kDiverged: no plan, and the robot did not move
+  bool first_gained = false;    ///< it costs less than the guess, by more than rounding
+  double first_violation = 0;   ///< of its worst constraint, relative; 0 without any
   int plan_iterations = 0;      ///< of a plan, at most
   int plans_taken = 0;          ///< the first one counted
   int plans = 0;                ///< made while the robot moved, the first one not counted
@@ -88,10 +92,12 @@ using MpcCallback = std::function<bool(int)>;
 /// at the last knot alone hold at the end of each plan, those that hold until then through all plans, others in their
 /// window of time.
 ///
+/// @param first  told of each iteration of the first plan's solves, after `callback`; false ends the run.
 /// @throws Error{kInvalidArgument} for an option out of its range; Error{kUnsupported} for a task with a free start,
 ///         free time or a periodic constraint; as Solve, SolveContinuation and SolveBasinHopping.
 /// Source: plugin/optimizer/README.md, "MPC", "Constraints of plans".
-MpcResult RunMpc(const Task& task, const MpcSimulation& simulation, const MpcCallback& callback = {});
+MpcResult RunMpc(const Task& task, const MpcSimulation& simulation, const MpcCallback& callback = {},
+                 const IterationCallback& first = {});
 
 }  // namespace costate
 

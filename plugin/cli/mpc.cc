@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
@@ -25,8 +26,8 @@ TASK is a task file; <mpc rate= horizon= timestep= delay= budget= iterations= fa
 plans are made, and needs none of them. Options of the same names take their place. A robot with --goal, as of costate optimize,
 needs no task file: it goes there and stays, by plans of --horizon seconds (then 1 unless said).
 
-The first plan is made before the robot moves, as costate optimize would (<solver>, <smooth>, a guess of states); those that
-follow are iLQR's. Plans keep <constraint> and <limit>: when="end" at the end of each plan, windows up to the end of the task
+The first plan is made before the robot moves, as costate optimize would (<solver>, <smooth>, a guess of states), with a line
+each two seconds where it takes long; those that follow are iLQR's. Plans keep <constraint> and <limit>: when="end" at the end of each plan, windows up to the end of the task
 through all plans. <periodic>, a free start and <time> are refused.
 
 In lock-step (the default) the robot waits for each plan, which then acts after --delay seconds of its time: the same bits
@@ -48,10 +49,13 @@ how far each constraint was violated, by the robot and in the worst of its plans
 violations.csv. Such a run is no failure: what pushes and noise take off cannot be kept.
 The motion is saved in --out, by default runs/NAME-1, -2 … below the current folder. A pushed motion replays without the push.
 
-Exit code: 0 done, 1 the robot could not be simulated to the end, 2 bad input, 130 interrupted.)";
+Exit code: 0 done; 1 the robot could not be simulated to the end, or the first plan failed as costate optimize would: it diverged,
+misses constraints or gains nothing on the guess (the robot moves by it all the same, unless it diverged); 2 bad input; 130
+interrupted.)";
 
 constexpr int kMostEventsPrinted = 10;
-constexpr int kStepsPerUpdate = 20;  // of the progress bar
+constexpr int kStepsPerUpdate = 20;          // of the progress bar
+constexpr std::chrono::seconds kSilence(2);  // while the first plan is made
 
 constexpr double kReachHorizon = 1;  // [s] of a plan of a robot with --goal
 
@@ -116,6 +120,15 @@ Task LoadMpcTask(const MpcArguments& a) {
   return task;
 }
 
+// as costate optimize has it: without constraints kept, or without any gain on the guess
+bool FirstPlanFailed(const Task& task, const MpcResult& result) {
+  return SolveExitCode(task, result.first_status, result.first_gained, result.first_violation) == kExitNo;
+}
+
+std::string FailedFirstPlan(const MpcResult& result) {
+  return fmt::format("FAILED, {}: {}", ToString(result.first_status), result.first_plan);
+}
+
 // violations by name, worst of the robot's first
 void PrintMpcConstraints(const Task& task, const MpcResult& result, double control_time) {
   const double tolerance = task.constrained.tolerance;
@@ -148,7 +161,7 @@ void PrintMpc(const Task& task, const MpcResult& result, const Record& record, d
   }
   double planning = 0;
   for (const double seconds : result.latency) planning += seconds;
-  fmt::print("  first plan    {}\n", result.first_plan);
+  fmt::print("  first plan    {}\n", FirstPlanFailed(task, result) ? FailedFirstPlan(result) : result.first_plan);
   if (result.plans > 0) {
     fmt::print("  plans         {} in {}; {:.4g} a second while planning\n", result.plans,
                FormatDuration(result.seconds), planning > 0 ? result.plans / planning : 0);
@@ -172,8 +185,8 @@ void PrintMpc(const Task& task, const MpcResult& result, const Record& record, d
                saved ? "; all stand in the run's events.csv" : "");
   }
   for (const std::string& failure : record.failures) {
-    if (!failure.starts_with(kConstraintFailure))
-      fmt::print("  note          {}\n", failure);  // these are listed above
+    const bool listed = failure.starts_with(kConstraintFailure) || failure.starts_with("first plan: ");
+    if (!listed) fmt::print("  note          {}\n", failure);  // the others stand above
   }
 }
 
@@ -237,6 +250,33 @@ std::map<std::string, std::string> MpcSettings(const Task& task, const MpcSimula
           {"cost_per_step", fmt::format("{:.17g}", result.cost_per_step)}};
 }
 
+// one line for the first plan, a further one now and then while it takes long, then a bar of the robot's time
+MpcResult RunWithProgress(const Task& task, const MpcSimulation& simulation, double control_time) {
+  using Clock = std::chrono::steady_clock;
+  Progress planning(task.solver.iterations);
+  std::optional<Progress> moving;
+  planning.Line("planning the first motion …");
+  Clock::time_point told = Clock::now();
+  const MpcCallback step = [&](int steps) {
+    if (steps > 0 && !moving) {
+      planning.Clear();
+      moving.emplace(static_cast<int>(simulation.duration / control_time));
+    }
+    if (steps > 0 && steps % kStepsPerUpdate == 0) moving->Update(steps, fmt::format("{:.2f} s", steps * control_time));
+    return !Interrupted();
+  };
+  const IterationCallback iteration = [&](const IterationRecord& record) {
+    const std::string text = fmt::format("cost {:.6g}", record.cost);
+    if (Clock::now() - told > kSilence) {
+      planning.Line(fmt::format("  iteration {}, {}", record.iteration, text));
+      told = Clock::now();
+    }
+    planning.Update(record.iteration, text);
+    return true;
+  };
+  return RunMpc(task, simulation, step, iteration);
+}
+
 int RunMpcCommand(const MpcArguments& arguments) {
   Task task = LoadMpcTask(arguments);
   PrintWarnings(task.warnings);
@@ -260,14 +300,11 @@ int RunMpcCommand(const MpcArguments& arguments) {
   }
 
   Interrupted();  // installs the handlers
-  MpcResult result;
-  {
-    Progress progress(static_cast<int>(simulation.duration / control_time));
-    result = RunMpc(task, simulation, [&](int steps) {
-      const std::string at = steps == 0 ? "the first plan" : fmt::format("{:.2f} s", steps * control_time);
-      if (steps % kStepsPerUpdate == 0) progress.Update(steps, at);
-      return !Interrupted();
-    });
+  MpcResult result = RunWithProgress(task, simulation, control_time);
+  if (result.first_status == SolveStatus::kDiverged) {
+    fmt::print("{}: {}\nThe robot did not move, and nothing was saved.\n", ToString(result.first_status),
+               result.first_plan);
+    return kExitNo;
   }
 
   Record record = TaskRecord(task, "mpc");
@@ -279,6 +316,8 @@ int RunMpcCommand(const MpcArguments& arguments) {
   Simulator simulator(m, task.context, task.substeps, task.solver.threads);
   record.diagnostics = simulator.Diagnose(result.trajectory);
   record.failures = LabelFailures(m, result.trajectory, {}, record.diagnostics);
+  const bool planless = FirstPlanFailed(task, result);
+  if (planless) record.failures.push_back("first plan: " + FailedFirstPlan(result));
   RecordConstraints(task, result, &record);
   const bool failed = !result.status.ok();
   record.status = failed ? "diverged" : result.interrupted ? "interrupted" : "ok";
@@ -302,7 +341,7 @@ int RunMpcCommand(const MpcArguments& arguments) {
   } else if (!arguments.no_save) {
     fmt::print("  nothing saved: the robot has not moved\n");
   }
-  return failed ? kExitNo : result.interrupted ? kExitInterrupted : kExitOk;
+  return failed || (planless && !result.interrupted) ? kExitNo : result.interrupted ? kExitInterrupted : kExitOk;
 }
 
 }  // namespace

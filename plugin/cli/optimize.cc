@@ -288,20 +288,6 @@ bool IsBetter(const SolveResult& result) {
   return result.initial_cost - result.cost > 1e-9 * std::abs(result.initial_cost);
 }
 
-int ExitCodeOf(const Task& task, const SolveResult& result) {
-  const bool constrained = task.constraints.size() > 0;
-  switch (result.status) {
-    case SolveStatus::kConverged: return kExitOk;
-    case SolveStatus::kInterrupted: return kExitInterrupted;
-    case SolveStatus::kIterationLimit:
-    case SolveStatus::kTimeLimit:
-    case SolveStatus::kStalled:
-      if (constrained) return result.violation <= task.constrained.tolerance ? kExitOk : kExitNo;
-      return IsBetter(result) ? kExitOk : kExitNo;
-    default: return kExitNo;
-  }
-}
-
 // what the command line says takes the place of the task's <smooth>
 void ReadContinuation(const OptimizeOptions& options, Task* task) {
   if (options.smooth.chosen() || !options.smooth.only.empty()) {
@@ -531,7 +517,7 @@ int RunOptimize(const OptimizeOptions& options) {
       fmt::print("  costate optimize {} --resume {}\n", ShellWord(task.file.empty() ? folder + "/task.xml" : task.file),
                  word);
   }
-  return ExitCodeOf(task, result);
+  return SolveExitCode(task, result.status, IsBetter(result), result.violation);
 }
 
 }  // namespace

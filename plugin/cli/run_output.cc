@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "cli/commands.h"
 #include "rollout/run_folder.h"
 
 namespace costate::cli {
@@ -73,6 +74,19 @@ void PrintMissedGoals(const Task& task, const Trajectory& trajectory) {
     const bool shown = goal.component.empty() || goal.component == goal.name;
     fmt::print("  goal          {} missed by {:.3g}{}{}\n", goal.name, goal.miss,
                goal.unit == "1" ? "" : " " + goal.unit, shown ? "" : ", at " + goal.component);
+  }
+}
+
+int SolveExitCode(const Task& task, SolveStatus status, bool gained, double violation) {
+  switch (status) {
+    case SolveStatus::kConverged: return kExitOk;
+    case SolveStatus::kInterrupted: return kExitInterrupted;
+    case SolveStatus::kIterationLimit:
+    case SolveStatus::kTimeLimit:
+    case SolveStatus::kStalled:
+      if (task.constraints.size() > 0) return violation <= task.constrained.tolerance ? kExitOk : kExitNo;
+      return gained ? kExitOk : kExitNo;
+    default: return kExitNo;
   }
 }
 

@@ -34,6 +34,10 @@ std::string ShellWord(const std::string& path);
 /// "goal hand missed by 0.01 m", a line each.
 void PrintMissedGoals(const Task& task, const Trajectory& trajectory);
 
+/// What the exit code says of a solve that ended so: kExitOk when it converged, or ended early with a lower cost or, in
+/// a task with constraints, with all of them kept.
+int SolveExitCode(const Task& task, SolveStatus status, bool gained, double violation);
+
 }  // namespace costate::cli
 
 #endif  // COSTATE_PLUGIN_CLI_RUN_OUTPUT_H_

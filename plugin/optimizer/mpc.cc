@@ -196,25 +196,28 @@ void RunLockStep(MpcRun* run) {
   }
 }
 
-MpcResult RunMpc(const Task& task, const MpcSimulation& simulation, const MpcCallback& callback) {
+MpcResult RunMpc(const Task& task, const MpcSimulation& simulation, const MpcCallback& callback,
+                 const IterationCallback& first) {
   RefuseTask(task);
   CheckMpc(task, simulation);
   const double control_time = task.substeps * task.model->opt.timestep;
   const int steps = static_cast<int>(std::lround(simulation.duration / control_time));
   MpcRun run(task, simulation, callback, steps);
   bool stopped = false;
-  MpcPlanPtr first = run.planner.First([&](const IterationRecord&) {
-    stopped = stopped || (callback && !callback(0));
-    return !stopped;
-  });
-  if (!first) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "MPC: no first plan can be made from the task's start: " + run.planner.reason());
-  }
-  run.control.Take(std::move(first), 0, 0, "");
   MpcResult& result = run.result;
-  result.first_plan = run.planner.reason();
+  MpcPlanPtr plan = run.planner.First(
+      [&](const IterationRecord& record) {
+        stopped = stopped || (callback && !callback(0)) || (first && !first(record));
+        return !stopped;
+      },
+      &result);
   result.interrupted = stopped;
+  if (!plan) {
+    run.plant.Finish(&result.trajectory, &result.status);
+    result.cost_per_knot.setZero(1);
+    return std::move(result);
+  }
+  run.control.Take(std::move(plan), 0, 0, "");
   Clock::time_point start = Clock::now();
   if (!stopped) simulation.threads ? RunThreads(&run) : RunLockStep(&run);
   result.seconds = Lap(&start);

@@ -15,6 +15,7 @@ namespace {
 constexpr double kLongPlanStep = 0.5;  // a step of at least that …
 constexpr double kAtRest =
     0.1;  // … which gains less than this part of what new multipliers would change lets them be changed
+constexpr double kGained = 1e-9;  // of a cost: less is rounding
 constexpr int kLineSearchSteps =
     5;  // a plan that only a shorter step improves is left as it is: the next one follows at once
 
@@ -99,7 +100,15 @@ Guess MpcPlanner::FirstGuess() const {
   return guess;
 }
 
-MpcPlanPtr MpcPlanner::First(const IterationCallback& callback) {
+MpcPlanPtr MpcPlanner::TakeFirst(const SolveResult& solved, MpcResult* result) {
+  result->first_plan = solved.message;
+  result->first_status = solved.status;
+  result->first_gained = solved.initial_cost - solved.cost > kGained * std::abs(solved.initial_cost);
+  result->first_violation = solved.violation;
+  return Take(0, solved);
+}
+
+MpcPlanPtr MpcPlanner::First(const IterationCallback& callback, MpcResult* result) {
   Problem start = problem();
   start.cost = &cost_;
   Guess guess = FirstGuess();
@@ -109,19 +118,19 @@ MpcPlanPtr MpcPlanner::First(const IterationCallback& callback) {
   if (task_.sampling.iterations > 0) guess.U = SampleControls(start, guess.U, task_.ToSampling()).U;
   if (plain && !constrained_ && direct) {
     const SolveResult& found = solver_->Solve(guess.U, callback);
-    if (task_.hopping.rounds == 0 || found.status != SolveStatus::kStalled) return Take(0, found);
+    if (task_.hopping.rounds == 0 || found.status != SolveStatus::kStalled) return TakeFirst(found, result);
   }
 
   // where there are constraints plans go on from the multipliers of their own solver
   if (constrained_) start.constraints = &constraints_.set();
-  const SolveResult result = SolveTask(task_, start, guess, {.iteration = callback}).result;
+  const SolveResult solved = SolveTask(task_, start, guess, {.iteration = callback}).result;
   const auto have_all = [&](auto size) { return static_cast<int>(size) == constraints_.set().size(); };
-  if (constrained_ && result.status != SolveStatus::kDiverged && have_all(result.multipliers.size()) &&
-      have_all(result.state.penalties.size())) {  // a motion back within constraints has none
-    constrained_->augmented.lambda = result.multipliers;
-    constrained_->augmented.rho = result.state.penalties;
+  if (constrained_ && solved.status != SolveStatus::kDiverged && have_all(solved.multipliers.size()) &&
+      have_all(solved.state.penalties.size())) {  // a motion back within constraints has none
+    constrained_->augmented.lambda = solved.multipliers;
+    constrained_->augmented.rho = solved.state.penalties;
   }
-  return Take(0, result);
+  return TakeFirst(solved, result);
 }
 
 // from now on plans begin there

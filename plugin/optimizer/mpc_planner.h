@@ -3,6 +3,7 @@
 #define COSTATE_OPTIMIZER_MPC_PLANNER_H_
 
 #include <costate/ilqr.h>
+#include <costate/mpc.h>
 #include <costate/rollout.h>
 #include <costate/task.h>
 
@@ -49,8 +50,8 @@ class MpcPlanner {
 
   /// The plan from the task's start, as the task says that its motion is found: from sampled controls, by way of
   /// smoothed contacts, by iLQR or multiple shooting. Null when none can be simulated; reason() is the solver's message
-  /// in any case.
-  MpcPlanPtr First(const IterationCallback& callback);
+  /// in any case. @param result  how its solver ended: first_plan and what else it has of it.
+  MpcPlanPtr First(const IterationCallback& callback, MpcResult* result);
 
   /// A plan that acts from `begin` on. @param book  what acts until then, and what it starts from.
   /// @param iterations  at most; fewer where it has converged.  @param budget  [s].
@@ -64,6 +65,7 @@ class MpcPlanner {
 
  private:
   MpcPlanPtr Take(double begin, const SolveResult& result);
+  MpcPlanPtr TakeFirst(const SolveResult& solved, MpcResult* result);
   void UpdateMultipliers(const SolveResult& result);
   void Place(double begin);
   Guess FirstGuess() const;

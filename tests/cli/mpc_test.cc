@@ -155,6 +155,31 @@ TEST(CliMpc, KeepsWhatThereIsWhenInterrupted) {
   EXPECT_EQ(ReadRecord(folder.File("run")).status, "interrupted");
 }
 
+// 1.5 rad and no farther within reach; the robot goes where the plan of the least violation leads
+TEST(CliMpc, FailsAsOptimizeDoesWhenTheFirstPlanDoes) {
+  TemporaryFolder folder;
+  const std::string far = WriteMpcTask(
+      folder,
+      "<constraint name='far' qpos='all' equals='100' when='end'/><hopping rounds='0'/><solver iterations='30'/>");
+  const ProcessResult infeasible = Costate({"mpc", far, "--time", "0.1", "--out", folder.File("run"), "--no-plots"});
+  EXPECT_EQ(infeasible.exit_code, 1) << infeasible.out << infeasible.err;
+  EXPECT_EQ(Costate({"optimize", far, "--no-save"}).exit_code, 1);
+  EXPECT_TRUE(Has(infeasible.out, "\nplanning the first motion …\n"));
+  EXPECT_TRUE(Has(infeasible.out, "\n  first plan    FAILED, infeasible: ")) << infeasible.out;
+  const Record record = ReadRecord(folder.File("run"));
+  EXPECT_EQ(record.trajectory.N(), 10);
+  ASSERT_FALSE(record.failures.empty());
+  EXPECT_TRUE(Has(record.failures[0] + record.failures.back(), "first plan: FAILED, infeasible"));
+
+  folder.Write("arm.xml", kMpcArm);
+  const std::string fast = folder.Write(
+      "fast.task.xml", "<task model='arm.xml' horizon='0.4'><start qpos='0' qvel='1e12'/><cost ctrl='all'/></task>");
+  const ProcessResult diverged = Costate({"mpc", fast, "--out", folder.File("none")});
+  EXPECT_EQ(diverged.exit_code, 1) << diverged.out << diverged.err;
+  EXPECT_TRUE(Has(diverged.out, "\ndiverged: the guess cannot be simulated"));
+  EXPECT_TRUE(Has(diverged.out, "The robot did not move, and nothing was saved.\n"));
+}
+
 TEST(CliMpc, SaysThatThereIsNothingToSave) {
   TemporaryFolder folder;
   const ProcessResult result = Costate({"mpc", WriteMpcTask(folder), "--time", "0.1", "--push", "link", "1e300", "0",

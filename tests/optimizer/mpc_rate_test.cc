@@ -115,5 +115,32 @@ TEST_F(MpcRate, HasOneIterationAPlanAtEachKnot) {
   EXPECT_TRUE(support::BitwiseEqual(RunMpc(task, simulation).trajectory.U, usual.trajectory.U));
 }
 
+// beyond 1e10 rad/s nothing is simulated, whatever the controls
+TEST_F(MpcRate, DoesNotMoveWithoutAFirstPlan) {
+  Task task = RailTask(0);
+  task.x0[1] = 1e12;
+  const MpcResult result = RunMpc(task, {.duration = 0.1});
+  EXPECT_EQ(result.first_status, SolveStatus::kDiverged);
+  EXPECT_NE(result.first_plan.find("cannot be simulated"), std::string::npos) << result.first_plan;
+  EXPECT_EQ(result.trajectory.N(), 0);
+  EXPECT_EQ(result.plans_taken, 0);
+}
+
+TEST_F(MpcRate, TellsOfTheIterationsOfTheFirstPlan) {
+  const Task task = RailTask(0);
+  int iterations = 0;
+  const MpcResult result = RunMpc(task, {.duration = 0.05}, {}, [&](const IterationRecord& record) {
+    EXPECT_EQ(record.iteration, ++iterations);
+    return true;
+  });
+  EXPECT_GT(iterations, 0);
+  EXPECT_EQ(result.first_status, SolveStatus::kConverged);
+  EXPECT_TRUE(result.first_gained);
+  EXPECT_EQ(result.trajectory.N(), 5);
+  const MpcResult stopped = RunMpc(task, {.duration = 0.05}, {}, [](const IterationRecord&) { return false; });
+  EXPECT_TRUE(stopped.interrupted);
+  EXPECT_EQ(stopped.trajectory.N(), 0);
+}
+
 }  // namespace
 }  // namespace costate
