@@ -82,6 +82,9 @@ struct MpcResult {
 /// Called with the number of control intervals done, while the first plan is made with 0; false ends the run.
 using MpcCallback = std::function<bool(int)>;
 
+/// What RunMpc refuses, before it begins. @throws as RunMpc, but for what its solvers refuse.
+void CheckMpc(const Task& task, const MpcSimulation& simulation);
+
 /// Controls a simulation of task.model by iLQR plans: each starts where the robot will be when the plan acts (the
 /// measured state simulated over task.mpc.delay under what acts until then), from the last plan moved in time, with its
 /// gains. Between plans u = clamp(u_bar + K (x ⊖ x_bar)). The first plan is made before the clock starts, as the task

@@ -291,6 +291,7 @@ int RunMpcCommand(const MpcArguments& arguments) {
   simulation.noise_position = !arguments.noise.empty() ? arguments.noise[0] : 0;
   simulation.noise_velocity = arguments.noise.size() > 1 ? arguments.noise[1] : 0;
   simulation.seed = arguments.seed;
+  CheckMpc(task, simulation);
   const double control_time = task.substeps * m->opt.timestep;
   fmt::print("{}: {}, {}; {:.4g} s in control intervals of {:.4g} ms, {}\n\n", ModelName(m), SizesText(m),
              IntegratorName(m), simulation.duration, 1e3 * control_time,

@@ -40,7 +40,8 @@ void RefuseTask(const Task& task) {
   }
 }
 
-void CheckMpc(const Task& task, const MpcSimulation& s) {
+// options out of their range
+void CheckRanges(const Task& task, const MpcSimulation& s) {
   const OptionCheck need("MPC: ");
   const MpcOptions& o = task.mpc;
   const auto zero_or_more = [&](const char* name, double value) {
@@ -196,9 +197,13 @@ void RunLockStep(MpcRun* run) {
   }
 }
 
+void CheckMpc(const Task& task, const MpcSimulation& simulation) {
+  RefuseTask(task);
+  CheckRanges(task, simulation);
+}
+
 MpcResult RunMpc(const Task& task, const MpcSimulation& simulation, const MpcCallback& callback,
                  const IterationCallback& first) {
-  RefuseTask(task);
   CheckMpc(task, simulation);
   const double control_time = task.substeps * task.model->opt.timestep;
   const int steps = static_cast<int>(std::lround(simulation.duration / control_time));

@@ -189,6 +189,22 @@ TEST(CliMpc, SaysThatThereIsNothingToSave) {
   EXPECT_TRUE(Has(result.out, "nothing saved: the robot has not moved"));
 }
 
+TEST(CliMpc, PrintsNothingOfARunThatItRefuses) {
+  TemporaryFolder folder;
+  const std::string task = WriteMpcTask(folder);
+  const auto refused = [&](const std::vector<std::string>& options, const std::string& text) {
+    std::vector<std::string> words{"mpc", task, "--no-save"};
+    words.insert(words.end(), options.begin(), options.end());
+    const ProcessResult result = Costate(words);
+    EXPECT_TRUE(RefusedWith(result, text));
+    EXPECT_EQ(result.out, "") << text;
+  };
+  refused({"--push", "link", "1", "0", "0", "7", "8"}, "begin of a push is 7");
+  refused({"--time", "1e-9"}, "duration");
+  refused({"--horizon", "1e12"}, "horizon is 1e+12");
+  refused({"--delay", "6"}, "delay is 6");
+}
+
 TEST(CliMpc, RefusesBadInputByName) {
   TemporaryFolder folder;
   const std::string task = WriteMpcTask(folder);
