@@ -27,7 +27,11 @@ class ConstrainedLq final : public Cost {
   std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override { return augmented.Terms(trajectory); }
   void Observe(const Trajectory& trajectory, double dt, IterationRecord* record) const override {
     augmented.Observe(trajectory, dt, record);
+    seen_ = &trajectory;
   }
+
+  /// The motion after the last iteration, in its callback; null before one.
+  const Trajectory* seen() const { return seen_; }
 
   /// Solves the problem of the last expansion: augmented.lambda changes until the linearized constraints hold at the
   /// predicted motion, by some rounds of the recursion; out has policy and promise of the last one: (C5) … (C7) of
@@ -76,9 +80,10 @@ class ConstrainedLq final : public Cost {
   int N_;
   double tolerance_;
   mutable std::vector<Rows> rows_;  // knot by knot; each is written where its knot is expanded
-  mutable bool fresh_ = false;      // lq is as the expansion left it
-  std::vector<Base> base_;          // N + 1
-  MatrixXd dX_, dU_;                // the predicted motion
+  mutable const Trajectory* seen_ = nullptr;
+  mutable bool fresh_ = false;  // lq is as the expansion left it
+  std::vector<Base> base_;      // N + 1
+  MatrixXd dX_, dU_;            // the predicted motion
   VectorXd largest_multiplier_, residual_, lxx_dx_, luu_du_, du_;
   bool bounds_changed_ = false;   // by the last prediction
   std::vector<char> scaled_;      // of each constraint, whether its penalty is chosen

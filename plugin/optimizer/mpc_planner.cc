@@ -73,17 +73,19 @@ MpcPlanPtr MpcPlanner::Take(double begin, const SolveResult& result) {
 }
 
 // multipliers follow a whole step of the model that gave them, or a motion that what they would change has left at rest
+bool MpcPlanner::HasSettled(const IterationRecord& last) const {
+  return constrained_->exact()
+             ? last.step == 1
+             : last.step >= kLongPlanStep && -last.actual_change <= kAtRest * constrained_->augmented.unsettled();
+}
+
+// after the last iteration
 void MpcPlanner::UpdateMultipliers(const SolveResult& result) {
-  if (result.status == SolveStatus::kDiverged) return;
+  if (result.status == SolveStatus::kDiverged || (updates_ > 0 && updates_ == std::ssize(result.iterations))) return;
   AugmentedCost& augmented = constrained_->augmented;
   augmented.Residuals(result.trajectory, knot_time_);
-  bool settled = result.status == SolveStatus::kConverged;
-  if (!result.iterations.empty()) {
-    const IterationRecord& last = result.iterations.back();
-    settled = constrained_->exact()
-                  ? last.step == 1
-                  : last.step >= kLongPlanStep && -last.actual_change <= kAtRest * augmented.unsettled();
-  }
+  const bool settled =
+      result.iterations.empty() ? result.status == SolveStatus::kConverged : HasSettled(result.iterations.back());
   if (settled) augmented.UpdateMultipliers(result.trajectory, knot_time_);
 }
 
@@ -200,7 +202,13 @@ MpcPlanPtr MpcPlanner::Next(const MpcMeasurement& measured, double begin, const 
   last.Shift(model_.get(), begin, N_, &reference_, &K_);
   if (constrained_) last.ShiftMultipliers(begin, N_, constraints_.stays_at_end(), &constrained_->augmented.lambda);
   Extend(last, begin);
-  const SolveResult& result = solver_->Resolve(reference_, K_);
+  updates_ = 0;
+  const SolveResult& result = solver_->Resolve(reference_, K_, [this, iterations](const IterationRecord& record) {
+    if (!constrained_ || record.iteration == iterations) return true;
+    if (HasSettled(record)) constrained_->augmented.UpdateMultipliers(*constrained_->seen(), knot_time_);
+    updates_ = record.iteration;
+    return true;
+  });
   if (constrained_) UpdateMultipliers(result);
   return Take(begin, result);
 }

@@ -66,6 +66,7 @@ class MpcPlanner {
  private:
   MpcPlanPtr Take(double begin, const SolveResult& result);
   MpcPlanPtr TakeFirst(const SolveResult& solved, MpcResult* result);
+  bool HasSettled(const IterationRecord& last) const;
   void UpdateMultipliers(const SolveResult& result);
   void Place(double begin);
   Guess FirstGuess() const;
@@ -86,6 +87,7 @@ class MpcPlanner {
   VectorXd x_, u_, none_, context_;
   Trajectory reference_, tail_;
   std::vector<MatrixXd> K_;
+  int updates_ = 0;  // iterations of this plan that multipliers have followed, or were not to
   std::string reason_;
 };
 

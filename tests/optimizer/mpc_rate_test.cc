@@ -115,6 +115,45 @@ TEST_F(MpcRate, HasOneIterationAPlanAtEachKnot) {
   EXPECT_TRUE(support::BitwiseEqual(RunMpc(task, simulation).trajectory.U, usual.trajectory.U));
 }
 
+// a quadcopter that starts tilted, in wind: a plan each 0.2 s keeps it as well as one each 0.01 s does (0.0049 a step),
+// with one iteration it falls
+TEST_F(MpcRate, KeepsAQuadcopterInTheAirByRarePlans) {
+  const support::TemporaryFolder folder;
+  folder.Write("quadcopter.xml", R"(
+<mujoco model="quadcopter"><option timestep="0.005" density="1.2" viscosity="1.8e-5" wind="3 1 0" integrator="RK4"/>
+  <worldbody><geom type="plane" size="5 5 .1"/>
+    <body name="body" pos="0 0 1"><freejoint name="root"/><geom type="box" size=".12 .12 .03" mass=".8"/>
+      <geom type="capsule" size=".015" fromto="-.25 -.25 0 .25 .25 0" mass=".1"/>
+      <geom type="capsule" size=".015" fromto="-.25 .25 0 .25 -.25 0" mass=".1"/>
+      <site name="r1" pos=".25 .25 0"/><site name="r2" pos="-.25 .25 0"/>
+      <site name="r3" pos="-.25 -.25 0"/><site name="r4" pos=".25 -.25 0"/></body></worldbody>
+  <actuator><motor site="r1" gear="0 0 1 0 0 .02" ctrlrange="0 6"/><motor site="r2" gear="0 0 1 0 0 -.02" ctrlrange="0 6"/>
+    <motor site="r3" gear="0 0 1 0 0 .02" ctrlrange="0 6"/><motor site="r4" gear="0 0 1 0 0 -.02" ctrlrange="0 6"/></actuator>
+  <keyframe><key name="tilt" qpos="0 0 1 .9239 .3827 0 0"/></keyframe></mujoco>)");
+  Task task =
+      LoadTask(folder.Write("quadcopter.task.xml",
+                            "<task model='quadcopter.xml' horizon='0.8' controlstep='2'><start key='tilt'/>"
+                            "<cost body='body' quantity='pos' target='0 0 1.5' weight='20' terminal='20'/>"
+                            "<cost body='body' quantity='quat' weight='1'/><cost qvel='all' weight='.2' terminal='2'/>"
+                            "<cost ctrl='all' target='guess' weight='.01'/><mpc rate='5'/></task>"));
+  const MpcSimulation simulation{.duration = 3};
+  const MpcResult result = RunMpc(task, simulation);
+  EXPECT_EQ(result.plan_iterations, 20);
+  EXPECT_NEAR(result.cost_per_step, 0.0049, 0.0001);
+  task.mpc.iterations = 1;
+  EXPECT_GT(RunMpc(task, simulation).cost_per_step, 3 * result.cost_per_step);
+}
+
+// multipliers follow each of five iterations, not the last one alone
+TEST_F(MpcRate, KeepsConstraintsByPlansOfSeveralIterations) {
+  Task task = LoadTask(COSTATE_MODELS "/cartpole/short_rail.xml");
+  task.mpc.rate = 10;
+  const MpcResult result = RunMpc(task, {.duration = 3});
+  EXPECT_EQ(result.plan_iterations, 5);
+  ASSERT_EQ(result.constraints.size(), 2u);
+  for (const MpcConstraintReport& report : result.constraints) EXPECT_LT(report.motion.violation, 1e-5);
+}
+
 // beyond 1e10 rad/s nothing is simulated, whatever the controls
 TEST_F(MpcRate, DoesNotMoveWithoutAFirstPlan) {
   Task task = RailTask(0);
