@@ -24,7 +24,7 @@ struct Parameter {
   /// inside.
   double clamp_lower = -std::numeric_limits<double>::infinity(), clamp_upper = std::numeric_limits<double>::infinity();
   double nudge = 0;        ///< differences move it by this much: small against the length over which the step bends
-  bool one_sided = false;  ///< at a bound at which the step has a corner (friction loss 0): a row of constraint appears
+  bool one_sided = false;  ///< now at a bound where the step has a corner: friction loss 0, from where a row appears
   bool derived = false;    ///< constants that the engine derives (mj_setConst) are made anew when it changes
   std::string note;        ///< what a change leaves as it is, or why it has no effect; "" otherwise
 };
@@ -59,7 +59,7 @@ class ParameterSet {
   ParameterSet& operator=(ParameterSet&&) noexcept;
 
   int size() const;
-  const Parameter& operator[](int i) const;
+  const Parameter& operator[](int i) const;  ///< clamps, nudge and one_sided as of the current values
   std::vector<std::string> Names() const;
 
   /// The model with the current values. The pointer is the same after each Set: linearizers, rollouts and adjoints made

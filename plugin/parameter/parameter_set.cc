@@ -249,6 +249,13 @@ void ParameterSet::Set(ConstVectorRef values) {
     s.Write();
     throw;
   }
+
+  // nudges, clamps and corners are those of where the set now is
+  for (std::size_t i = 0; i < s.at.size(); i++) {
+    const ParameterBlock& block = s.blocks[s.at[i].first];
+    const int index = s.at[i].second;
+    DescribeAt(s.model.get(), *block.field, block.id, index, block.value[index], &s.parameters[i]);
+  }
   s.revision++;
 }
 

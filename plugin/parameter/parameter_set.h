@@ -54,6 +54,9 @@ std::vector<std::string> Writes(const mjModel* model, const Field& field, int id
 /// Value, unit, bounds, nudge, note.
 Parameter Describe(const mjModel* model, const Field& field, int id, int index, const VectorXd& values);
 
+/// What of that follows the value, of the model that has it: nudge, clamps, one_sided.
+void DescribeAt(const mjModel* model, const Field& field, int id, int index, double value, Parameter* parameter);
+
 struct ParameterSet::Impl {
   std::shared_ptr<mjModel> given;  // never changes once the set is made: copies share it
   ModelPtr model;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/extremes.h"
 #include "parameter/parameter_set.h"
 
 namespace costate {
@@ -112,8 +113,10 @@ bool BeginsWith(const std::string& field, const std::string& name) {
 }
 
 // what mj_makeImpedance and the check of references make of a number
-void DescribeClamp(const mjModel* m, const std::string& field, int index, Parameter* p) {
-  const bool time_constant = BeginsWith(field, "solref") && index == 0 && p->value > 0;  // else it is a stiffness
+void DescribeClamp(const mjModel* m, const std::string& field, int index, double value, Parameter* p) {
+  p->clamp_lower = -kInf;
+  p->clamp_upper = kInf;
+  const bool time_constant = BeginsWith(field, "solref") && index == 0 && value > 0;  // else it is a stiffness
   if (time_constant && !(m->opt.disableflags & mjDSBL_REFSAFE)) p->clamp_lower = 2 * m->opt.timestep;
   if (!BeginsWith(field, "solimp")) return;
   if (index == 4) p->clamp_lower = 1;
@@ -228,17 +231,21 @@ Parameter Describe(const mjModel* m, const Field& field, int id, int index, cons
   p.value = values[index];
   p.lower = SwitchesState(m, field, id, index) ? mjMINVAL : field.lower;
   p.upper = field.upper;
-  const std::string name = field.name;
-  if (field.writer == Writer::kRotation) p.nudge = kRotationNudge;
-  else if (field.nudge == Nudge::kGeometric) p.nudge = kGeometricNudge;
-  else p.nudge = kSoftNudge * std::max(std::abs(p.value), Size(m, field, id, index));
-  const bool impedance = BeginsWith(name, "solimp") && index < 2;  // at fixed acceleration forces go as 1/(1 - d)
-  if (impedance) p.nudge = kSoftNudge * std::clamp(1 - p.value, 1 - mjMAXIMP, 1.0);
-  DescribeClamp(m, name, index, &p);
-  p.one_sided = name == "frictionloss" && p.value == 0;
+  DescribeAt(m, field, id, index, p.value, &p);
   p.derived = IsDerivedFrom(field.array);
   p.note = Note(m, field, id);
   return p;
+}
+
+void DescribeAt(const mjModel* m, const Field& field, int id, int index, double value, Parameter* p) {
+  const std::string name = field.name;
+  if (field.writer == Writer::kRotation) p->nudge = kRotationNudge;
+  else if (field.nudge == Nudge::kGeometric) p->nudge = kGeometricNudge;
+  else p->nudge = kSoftNudge * std::max(std::abs(value), Size(m, field, id, index));
+  const bool impedance = BeginsWith(name, "solimp") && index < 2;  // at fixed acceleration forces go as 1/(1 - d)
+  if (impedance) p->nudge = kSoftNudge * std::clamp(1 - value, 1 - mjMAXIMP, 1.0);
+  DescribeClamp(m, name, index, value, p);
+  p->one_sided = name == "frictionloss" && value == 0;
 }
 
 }  // namespace costate
