@@ -138,7 +138,7 @@ struct FitOptions {
 };
 
 /// The text of a task file that fits the parameters: mean squares of what was recorded against what is simulated, in
-/// units of its own spread. Velocities at the start that were not recorded are fitted too.
+/// units of its own spread. Of the start recorded positions and all velocities are fitted, too.
 /// @param folder  as of WriteReachTask.
 /// @throws Error{kInvalidArgument} where nothing is to be fitted, or nothing to be compared; what ParameterSet and the
 ///         file throw.

@@ -412,7 +412,7 @@ A robot needs no task file to be fitted to a motion:
   costate gradient robot.xml --fit motion.csv --parameter body:arm/mass --parameter joint:knee/damping
 
 motion.csv has a column "time" and columns named as in a run's trajectory.csv: qpos[knee] (or knee), qvel[knee], sensor[imu].0,
-ctrl[knee]; those it has are compared, the start is its first row, and --descend gauss-newton follows. Controls may stand in a file
+ctrl[knee]; those it has are compared, the start is its first row and is fitted too, and --descend gauss-newton follows. Controls may stand in a file
 of their own, --ctrl. `costate task robot.xml --fit … -o FILE` writes the task file.
 
 --average puts noise on the controls, --average-start on the start, and prints the slope of the averaged loss: from

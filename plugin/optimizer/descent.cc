@@ -20,8 +20,8 @@
 namespace costate {
 namespace {
 
-// of a fit from shorter motions on: their shortest part, how many knots it has at least, iterations of each, and what
-// is worth it
+// of a fit from shorter motions on: their shortest part, how many knots it has at least, iterations of each, as of
+// those with the start held, and what is worth it
 constexpr int kShortest = 8, kFewestKnots = 8, kMostShorter = 30;
 constexpr double kBetter = 1 - 1e-6;
 
@@ -274,12 +274,34 @@ DescentResult Descend(const Task& task, ParameterSet* parameters, const DescentO
                     [&](MatrixXd* H) { return loss.GaussNewton(H); });
   };
   const VectorXd guess = loss.Z();
-  MinimizeResult found = minimize(guess, options.iterations,
-                                  [&](const IterationRecord& at, const VectorXd& z) { return record(at, z, kInf); });
+  const bool recording = options.method == DescentMethod::kGaussNewton && FollowsRecording(task);
+  MinimizeResult found;
+  const auto whole = [&](const VectorXd& z, int most) {
+    const double initial = found.initial_value;
+    const bool again = !result.iterations.empty();
+    found = minimize(z, most, [&](const IterationRecord& at, const VectorXd& there) {
+      return again && at.iteration == 0 ? !interrupted : record(at, there, kInf);
+    });
+    if (again) found.initial_value = initial;
+    before = static_cast<int>(result.iterations.size()) - 1;
+  };
+
+  // a recorded start is near the true one, and about contacts a free one goes astray: first all else
+  if (recording && np > 0 && !task.inputs.start.empty() && task.inputs.start.front() < task.model->nv) {
+    const VectorXd free_lower = lower, free_upper = upper;
+    lower.head(static_cast<Eigen::Index>(task.inputs.start.size())).setZero();
+    upper.head(static_cast<Eigen::Index>(task.inputs.start.size())).setZero();
+    whole(guess, std::min(options.iterations / 2, kMostShorter));
+    lower = free_lower;
+    upper = free_upper;
+    if (found.status != SolveStatus::kDiverged && found.value > options.floor && !interrupted)
+      whole(found.z, options.iterations - before);
+  } else {
+    whole(guess, options.iterations);
+  }
 
   // over a long motion a fit has many minima, over its beginning few
-  if (options.method == DescentMethod::kGaussNewton && FollowsRecording(task) && found.value > options.floor) {
-    before = static_cast<int>(result.iterations.size()) - 1;
+  if (recording && found.value > options.floor) {
     const auto over = [&] {
       return interrupted || static_cast<int>(result.iterations.size()) > before + options.iterations;
     };

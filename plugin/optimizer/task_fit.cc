@@ -29,7 +29,8 @@ constexpr char kFields[] =
 struct Recorded {
   std::string words;
   std::vector<double> spread;
-  std::string missing;  // entries of the tangent that were not recorded
+  std::string entries;  // those of the tangent
+  bool all = true;
 };
 
 class MotionFile {
@@ -69,11 +70,12 @@ class MotionFile {
       const int size = velocity ? JointDofs(type) : JointPositions(type);
       const std::string word = Word(j, velocity);
       if (word.empty() || !AllThere(first, size)) {
-        const int entry = m_->jnt_dofadr[j] + (velocity ? static_cast<int>(m_->nv) : 0);
-        for (int i = 0; i < JointDofs(type); ++i)
-          recorded.missing += (recorded.missing.empty() ? "" : " ") + tangent_[static_cast<std::size_t>(entry + i)];
+        recorded.all = false;
         continue;
       }
+      const int entry = m_->jnt_dofadr[j] + (velocity ? static_cast<int>(m_->nv) : 0);
+      for (int i = 0; i < JointDofs(type); ++i)
+        recorded.entries += (recorded.entries.empty() ? "" : " ") + tangent_[static_cast<std::size_t>(entry + i)];
       recorded.words += (recorded.words.empty() ? "" : " ") + word;
       for (int i = 0; i < size; ++i) {
         // a quaternion's part moves by half the angle, and three components stand for its four
@@ -83,7 +85,7 @@ class MotionFile {
         if (!turns || i > size - 4) parts.push_back({j, i, unit});
       }
     }
-    if (recorded.missing.empty()) recorded.words = "all";
+    if (recorded.all) recorded.words = "all";
     for (const Part& part : parts) recorded.spread.push_back(spread[part.unit]);
     return recorded;
   }
@@ -262,6 +264,13 @@ void AddRecorded(const std::string& name, const char* measure, const std::string
   SetWeights(cost, "weight", Weights(spread));
 }
 
+// what of the start is fitted: recorded positions, whose first row has noise as all others, and all velocities
+std::string StartEntries(const mjModel* model, const Recorded& positions) {
+  if (positions.words.empty()) return "qvel";
+  if (!positions.all) return positions.entries + " qvel";
+  return model->na == 0 ? "all" : "qpos qvel";
+}
+
 // @param unused  receives the names of columns that nothing took
 std::string WriteFit(const std::string& model_path, const FitOptions& options, const std::string& folder,
                      std::vector<std::string>* unused) {
@@ -314,10 +323,7 @@ std::string WriteFit(const std::string& model_path, const FitOptions& options, c
   if (!controls.empty()) SetAttribute(root.append_child("guess"), "file", controls);
   pugi::xml_node gradient = root.append_child("gradient");
   SetAttribute(gradient, "controls", "none");
-  SetAttribute(gradient, "start",
-               velocities.words.empty()     ? "qvel"
-               : velocities.missing.empty() ? "none"
-                                            : velocities.missing);
+  SetAttribute(gradient, "start", StartEntries(model, positions));
   for (const std::string& name : options.parameters) SetAttribute(gradient.append_child("parameter"), "name", name);
   AddRecorded("positions", "qpos", positions.words, file, positions.spread, root);
   AddRecorded("velocities", "qvel", velocities.words, file, velocities.spread, root);
