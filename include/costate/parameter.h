@@ -20,8 +20,8 @@ struct Parameter {
   std::string unit;             ///< "kg", "N m/rad" …; "1" for plain numbers
   double value = 0;             ///< in the model as given
   double lower = 0, upper = 0;  ///< values outside are not physical and are refused; ±infinity where there is none
-  /// The engine takes values outside as these (solref's time constant, solimp); exactly there the derivative is that of
-  /// inside.
+  /// The engine takes values outside as these (solref's time constant, solimp, friction of contacts); exactly there the
+  /// derivative is that of inside.
   double clamp_lower = -std::numeric_limits<double>::infinity(), clamp_upper = std::numeric_limits<double>::infinity();
   double nudge = 0;        ///< differences move it by this much: small against the length over which the step bends
   bool one_sided = false;  ///< now at a bound where the step has a corner: friction loss 0, from where a row appears

@@ -11,6 +11,7 @@
 #include "cli/gradient_record.h"
 #include "cli/run_output.h"
 #include "cli/terminal.h"
+#include "optimizer/fit_bounds.h"
 
 namespace costate::cli {
 namespace {
@@ -98,7 +99,8 @@ void PrintSummary(const Task& task, const ParameterSet* parameters, const Descen
   for (std::size_t k = 0; k < task.inputs.parameters.size(); k++) {
     const TaskParameter& p = task.inputs.parameters[k];
     const double value = result.theta[static_cast<Eigen::Index>(k)];
-    const char* bound = value == p.lower ? ", at its lower bound" : value == p.upper ? ", at its upper bound" : "";
+    const auto [lower, upper] = FitBounds(p, (*parameters)[static_cast<int>(k)], value);
+    const char* bound = value == lower ? ", at its lower bound" : value == upper ? ", at its upper bound" : "";
     const std::string& unit = (*parameters)[static_cast<int>(k)].unit;
     fmt::print("  {:<24} {:.10g}{}{}, guess {:.10g}{}\n", p.name, value, Interval(fit, input++),
                unit == "1" ? "" : " " + unit, p.value, bound);

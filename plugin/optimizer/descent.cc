@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "core/extremes.h"
 #include "derivative/munthe_kaas.h"
 #include "optimizer/control_limits.h"
 #include "optimizer/cost_terms.h"
+#include "optimizer/fit_bounds.h"
 #include "optimizer/input_tangent.h"
 #include "optimizer/minimize.h"
 #include "optimizer/task_inputs.h"
@@ -112,9 +114,9 @@ void TaskLoss::Bounds(VectorXd* lower, VectorXd* upper, VectorXd* scale) const {
     (*lower)[at] = start_lower[i];
     (*upper)[at++] = start_upper[i];
   }
-  for (const TaskParameter& parameter : task_.inputs.parameters) {
-    (*lower)[at] = parameter.lower;
-    (*upper)[at] = parameter.upper;
+  for (int k = 0; k < Parameters(); k++) {
+    const TaskParameter& parameter = task_.inputs.parameters[static_cast<std::size_t>(k)];
+    std::tie((*lower)[at], (*upper)[at]) = FitBounds(parameter, (*parameters_)[k], theta_[k]);
     (*scale)[at++] = parameter.value != 0 ? std::abs(parameter.value) : 1;
   }
 }

@@ -9,6 +9,7 @@
 
 #include "core/extremes.h"
 #include "optimizer/cost_terms.h"
+#include "optimizer/fit_bounds.h"
 #include "optimizer/input_tangent.h"
 #include "optimizer/task_inputs.h"
 
@@ -35,7 +36,8 @@ std::vector<int> FreeInputs(const Task& task, const ParameterSet* parameters) {
   for (int k = 0; k < static_cast<int>(task.inputs.parameters.size()); k++) {
     const TaskParameter& p = task.inputs.parameters[static_cast<std::size_t>(k)];
     const double value = parameters->Get()[k];
-    if (value > p.lower && value < p.upper) free.push_back(starts + k);
+    const auto [lower, upper] = FitBounds(p, (*parameters)[k], value);
+    if (value > lower && value < upper) free.push_back(starts + k);
   }
   return free;
 }

@@ -116,6 +116,7 @@ bool BeginsWith(const std::string& field, const std::string& name) {
 void DescribeClamp(const mjModel* m, const std::string& field, int index, double value, Parameter* p) {
   p->clamp_lower = -kInf;
   p->clamp_upper = kInf;
+  if (field == "friction" || field == "o_friction") p->clamp_lower = mjMINMU;
   const bool time_constant = BeginsWith(field, "solref") && index == 0 && value > 0;  // else it is a stiffness
   if (time_constant && !(m->opt.disableflags & mjDSBL_REFSAFE)) p->clamp_lower = 2 * m->opt.timestep;
   if (!BeginsWith(field, "solimp")) return;

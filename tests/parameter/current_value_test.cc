@@ -102,6 +102,7 @@ TEST_F(CurrentValue, NudgesAndClampsFollowTheValue) {
   const ModelPtr model = LoadModelFromString(kDampedModel);
   ParameterSet set(model.get(), {"joint:slide/stiffness", "geom:ball/solref[0]", "geom:ball/friction[0]"});
   EXPECT_EQ(set[1].clamp_lower, 0.008);
+  EXPECT_EQ(set[2].clamp_lower, mjMINMU);
   set.Set(Eigen::Vector3d(5e4, -300, 0));
   EXPECT_NEAR(set[0].nudge, 5, 1e-12);
   EXPECT_EQ(set[1].clamp_lower, -std::numeric_limits<double>::infinity());
