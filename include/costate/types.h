@@ -15,4 +15,11 @@ using MatrixRef = Eigen::Ref<MatrixXd>;
 
 }  // namespace costate
 
+// Matrices cross the library's boundary: it allocates them by malloc, aligned to 16 bytes, whatever vectors a program
+// is compiled for, and what one of both allocates the other may free.
+#if EIGEN_MAX_ALIGN_BYTES != 16 || EIGEN_MAX_STATIC_ALIGN_BYTES != 16 || !EIGEN_MALLOC_ALREADY_ALIGNED
+#error \
+    "Costate needs -DEIGEN_MAX_ALIGN_BYTES=16 -DEIGEN_MALLOC_ALREADY_ALIGNED=1 for all of a program, as costate::costate of CMake has them: Eigen is set up with another alignment"
+#endif
+
 #endif  // COSTATE_TYPES_H_
