@@ -1,7 +1,8 @@
+#include <costate/error.h>
 #include <costate/lqr.h>
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 
 #include "core/dense_product.h"
@@ -9,6 +10,69 @@
 
 namespace costate {
 namespace {
+
+[[noreturn]] void OfAnotherSize(const std::string& name, const std::string& size, const std::string& expected) {
+  throw Error(ErrorCode::kDimensionMismatch,
+              fmt::format("linear-quadratic problem: {} is {}, expected {}", name, size, expected));
+}
+
+// at a knot, or not at one: knot < 0
+void CheckMatrix(const char* name, int knot, const MatrixXd& M, Eigen::Index rows, Eigen::Index cols) {
+  if (M.rows() == rows && M.cols() == cols) return;
+  OfAnotherSize(knot < 0 ? name : fmt::format("{} of knot {}", name, knot), fmt::format("{} × {}", M.rows(), M.cols()),
+                fmt::format("{} × {}", rows, cols));
+}
+void CheckVector(const char* name, int knot, const VectorXd& v, Eigen::Index size) {
+  if (v.size() == size) return;
+  OfAnotherSize(knot < 0 ? name : fmt::format("{} of knot {}", name, knot), fmt::format("of size {}", v.size()),
+                fmt::format("{}", size));
+}
+
+void CheckStart(const LqStart& start, Eigen::Index ndx) {
+  const Eigen::Index free = static_cast<Eigen::Index>(start.entries.size());
+  if (free == 0) return;
+  CheckVector("lower of the start", -1, start.lower, free);
+  CheckVector("upper of the start", -1, start.upper, free);
+  for (std::size_t i = 0; i < start.entries.size(); ++i) {
+    const int entry = start.entries[i];
+    if (entry >= 0 && entry < ndx && (i == 0 || entry > start.entries[i - 1])) continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("linear-quadratic problem: entry {} of the start is {}, expected rising ones from 0 to {}",
+                            i, entry, ndx - 1));
+  }
+  if (start.l0.size() == 0) return;
+  CheckVector("l0 of the start", -1, start.l0, ndx);
+  CheckMatrix("l0x of the start", -1, start.l0x, ndx, ndx);
+  CheckMatrix("l00 of the start", -1, start.l00, ndx, ndx);
+}
+
+// all of the sizes of the first knot's B
+void Check(const LqProblem& problem) {
+  if (problem.knots.empty()) throw Error(ErrorCode::kInvalidArgument, "linear-quadratic problem: it has no knots");
+  const Eigen::Index ndx = problem.knots[0].B.rows(), nu = problem.knots[0].B.cols();
+  for (std::size_t i = 0; i < problem.knots.size(); ++i) {
+    const LqKnot& knot = problem.knots[i];
+    const int t = static_cast<int>(i);
+    CheckMatrix("A", t, knot.A, ndx, ndx);
+    CheckMatrix("B", t, knot.B, ndx, nu);
+    CheckVector("lx", t, knot.lx, ndx);
+    CheckVector("lu", t, knot.lu, nu);
+    CheckMatrix("lxx", t, knot.lxx, ndx, ndx);
+    CheckMatrix("lux", t, knot.lux, nu, ndx);
+    CheckMatrix("luu", t, knot.luu, nu, nu);
+    if (knot.gap.size() > 0) CheckVector("gap", t, knot.gap, ndx);
+    const bool bounded = knot.du_lower.size() > 0 || knot.du_upper.size() > 0;
+    if (bounded) CheckVector("du_lower", t, knot.du_lower, nu);
+    if (bounded) CheckVector("du_upper", t, knot.du_upper, nu);
+    const bool moving = knot.lower_slope.size() > 0 || knot.upper_slope.size() > 0;
+    if (moving) CheckMatrix("lower_slope", t, knot.lower_slope, nu, ndx);
+    if (moving) CheckMatrix("upper_slope", t, knot.upper_slope, nu, ndx);
+    if (moving) CheckVector("du_lower", t, knot.du_lower, nu);
+  }
+  CheckVector("lx of the end", -1, problem.lx, ndx);
+  CheckMatrix("lxx of the end", -1, problem.lxx, ndx, ndx);
+  CheckStart(problem.start, ndx);
+}
 
 void Resize(const LqProblem& problem, bool values, RiccatiResult* out) {
   const int N = static_cast<int>(problem.knots.size());
@@ -225,7 +289,7 @@ bool MoveStart(const LqStart& start, const RiccatiOptions& options, const Vector
 }  // namespace
 
 void SolveRiccati(const LqProblem& problem, const RiccatiOptions& options, RiccatiResult* out) {
-  assert(!problem.knots.empty());
+  Check(problem);
   Resize(problem, options.values, out);
   RiccatiScratch& s = out->scratch;
   const int N = static_cast<int>(problem.knots.size());

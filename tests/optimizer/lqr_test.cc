@@ -5,10 +5,12 @@
 #include <Eigen/LU>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <string>
 
 #include "optimizer/random_lq.h"
+#include "support/engine_test.h"
 #include "support/matrix_near.h"
 
 namespace costate {
@@ -392,6 +394,39 @@ TEST(Lqr, ABoundThatMovesIsFollowed) {
   EXPECT_TRUE(MatricesNear(both.K[0].row(1), alone.K[0], kRounding));
   EXPECT_TRUE(MatricesNear(both.Vx[0], alone.Vx[0], kRounding));
   EXPECT_TRUE(MatricesNear(both.Vxx[0], alone.Vxx[0], kRounding));
+}
+
+// what a caller may have left out or mixed up, each by itself
+TEST(Lqr, RefusesPartsOfOtherSizes) {
+  RiccatiResult riccati;
+  EXPECT_ERROR(SolveRiccati(LqProblem(), {}, &riccati), ErrorCode::kInvalidArgument, "it has no knots");
+  const LqProblem right = RandomProblem(3, 4, 2, true, 1);
+  const auto refused = [&](const std::function<void(LqProblem*)>& change, const char* what, const char* sizes) {
+    LqProblem wrong = right;
+    change(&wrong);
+    EXPECT_ERROR(SolveRiccati(wrong, {}, &riccati), ErrorCode::kDimensionMismatch, what, sizes);
+  };
+  refused([](LqProblem* p) { p->knots[1].A = MatrixXd(4, 3); }, "A of knot 1", "is 4 × 3, expected 4 × 4");
+  refused([](LqProblem* p) { p->knots[2].B = MatrixXd(4, 1); }, "B of knot 2", "is 4 × 1, expected 4 × 2");
+  refused([](LqProblem* p) { p->knots[1].lux = MatrixXd(4, 2); }, "lux of knot 1", "is 4 × 2, expected 2 × 4");
+  refused([](LqProblem* p) { p->knots[0].luu.resize(0, 0); }, "luu of knot 0", "is 0 × 0, expected 2 × 2");
+  refused([](LqProblem* p) { p->knots[0].lxx = MatrixXd(3, 3); }, "lxx of knot 0", "is 3 × 3, expected 4 × 4");
+  refused([](LqProblem* p) { p->knots[0].lx = VectorXd(3); }, "lx of knot 0", "is of size 3, expected 4");
+  refused([](LqProblem* p) { p->knots[1].lu = VectorXd(); }, "lu of knot 1", "is of size 0, expected 2");
+  refused([](LqProblem* p) { p->knots[1].gap = VectorXd(5); }, "gap of knot 1", "is of size 5, expected 4");
+  refused([](LqProblem* p) { p->knots[1].du_lower = VectorXd(2); }, "du_upper of knot 1", "is of size 0, expected 2");
+  refused([](LqProblem* p) { p->knots[1].upper_slope = MatrixXd(2, 4); }, "lower_slope of knot 1", "is 0 × 0");
+  refused([](LqProblem* p) { p->lx = VectorXd(); }, "lx of the end", "is of size 0, expected 4");
+  refused([](LqProblem* p) { p->lxx = MatrixXd(4, 2); }, "lxx of the end", "is 4 × 2, expected 4 × 4");
+  refused([](LqProblem* p) { p->start.entries = {1, 2}; }, "lower of the start", "is of size 0, expected 2");
+  LqProblem start = right;
+  start.start = {.entries = {1, 4}, .lower = VectorXd::Constant(2, -1), .upper = VectorXd::Ones(2)};
+  EXPECT_ERROR(SolveRiccati(start, {}, &riccati), ErrorCode::kInvalidArgument, "entry 1 of the start is 4");
+  start.start.entries = {2, 1};
+  EXPECT_ERROR(SolveRiccati(start, {}, &riccati), ErrorCode::kInvalidArgument, "entry 1 of the start is 1");
+  start.start.entries = {1, 2};
+  SolveRiccati(start, {}, &riccati);
+  EXPECT_TRUE(riccati.ok);
 }
 
 }  // namespace
