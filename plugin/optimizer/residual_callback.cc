@@ -1,5 +1,6 @@
 #include <costate/error.h>
 #include <costate/state.h>
+#include <fmt/format.h>
 
 #include <map>
 #include <mutex>
@@ -23,8 +24,8 @@ ResidualRegistry& Registry() {
 
 class CallbackMap final : public ResidualMap {
  public:
-  CallbackMap(std::shared_ptr<const ResidualCallback> callback, const mjModel* model)
-      : callback_(std::move(callback)), model_(model), dims_(model) {}
+  CallbackMap(const std::string& name, std::shared_ptr<const ResidualCallback> callback, const mjModel* model)
+      : name_(name), callback_(std::move(callback)), model_(model), dims_(model) {}
 
   int size() const override { return callback_->size; }
   bool reads_state() const override { return callback_->reads_state; }
@@ -42,7 +43,13 @@ class CallbackMap final : public ResidualMap {
     J->x.setZero(reads_state() ? size() : 0, reads_state() ? dims_.ndx : 0);
     const bool control = reads_control() && knot.t < knot.N;
     J->u.setZero(control ? size() : 0, control ? dims_.nu : 0);
-    if (callback_->jacobian) return callback_->jacobian(Input(knot, z, knot.x, knot.u), J);
+    if (callback_->jacobian) {
+      callback_->jacobian(Input(knot, z, knot.x, knot.u), J);
+      CheckPart("measured", J->measured, size(), z.size());
+      CheckPart("x", J->x, reads_state() ? size() : 0, reads_state() ? dims_.ndx : 0);
+      CheckPart("u", J->u, control ? size() : 0, control ? dims_.nu : 0);
+      return;
+    }
 
     // centred differences, the state's in its tangent space
     const auto at = [&](ConstVectorRef measured, ConstVectorRef x, ConstVectorRef control, VectorXd* r) {
@@ -78,10 +85,19 @@ class CallbackMap final : public ResidualMap {
   }
 
  private:
+  // a callback may have given a matrix another size
+  void CheckPart(const char* by, const MatrixXd& J, Eigen::Index rows, Eigen::Index cols) const {
+    if (J.rows() == rows && J.cols() == cols) return;
+    throw Error(ErrorCode::kDimensionMismatch,
+                fmt::format("residual '{}': its Jacobian by {} is {} × {}, expected {} × {}", name_, by, J.rows(),
+                            J.cols(), rows, cols));
+  }
+
   ResidualInput Input(const KnotView& knot, ConstVectorRef z, ConstVectorRef x, ConstVectorRef u) const {
     return {model_, knot.t, knot.N, knot.TaskTime(), z, x, u};
   }
 
+  std::string name_;
   std::shared_ptr<const ResidualCallback> callback_;
   const mjModel* model_;
   Dims dims_;
@@ -113,7 +129,7 @@ std::unique_ptr<ResidualMap> FindResidual(const std::string& name, const mjModel
   ResidualRegistry& registry = Registry();
   const std::lock_guard lock(registry.mutex);
   const auto found = registry.callbacks.find(name);
-  return found == registry.callbacks.end() ? nullptr : std::make_unique<CallbackMap>(found->second, model);
+  return found == registry.callbacks.end() ? nullptr : std::make_unique<CallbackMap>(name, found->second, model);
 }
 
 }  // namespace costate

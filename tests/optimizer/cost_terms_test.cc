@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <Eigen/Eigenvalues>
+#include <functional>
 
+#include "optimizer/residual_map.h"
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
 #include "support/random_state.h"
@@ -267,6 +269,35 @@ INSTANTIATE_TEST_SUITE_P(Callbacks, FunctionGradient,
                                            FunctionCost{"callback='state' norm='cosh' param='1'"},
                                            FunctionCost{"callback='state and control' reads='q'", true}));
 const bool kRegistered = (RegisterTestResiduals(), true);
+
+// the transpose, or what is not read: a product with it would leave its buffer
+TEST(FunctionCost, RefusesAJacobianOfAnotherSize) {
+  const Task task = LoadZooTask("<cost ctrl='all'/>");
+  const mjModel* model = task.model.get();
+  const VectorXd x = support::RandomState(model, 4), u = support::RandomControl(model, 4), z = VectorXd::Ones(3);
+  const VectorXd s = VectorXd::Zero(model->nsensordata);
+  const KnotView knot{.t = 3, .N = task.N, .time = 0, .dt = 1, .x = x, .u = u, .s = s};
+  ResidualCallback callback;
+  callback.size = 2;
+  callback.reads_state = true;
+  callback.value = [](const ResidualInput&, Eigen::Ref<VectorXd>) {};
+  const auto jacobian = [&](const std::function<void(ResidualJacobian*)>& change) {
+    callback.jacobian = [change](const ResidualInput&, ResidualJacobian* J) { change(J); };
+    RegisterResidual("resized", callback);
+    ResidualJacobian J;
+    FindResidual("resized", model)->Jacobian(knot, z, &J);
+  };
+  jacobian([](ResidualJacobian* J) { J->measured(1, 2) = 1; });
+  EXPECT_ERROR(jacobian([](ResidualJacobian* J) { J->measured.setZero(3, 2); }), ErrorCode::kDimensionMismatch,
+               "residual 'resized': its Jacobian by measured is 3 × 2, expected 2 × 3");
+  const int ndx = Dims(model).ndx;
+  const std::string by_x = "residual 'resized': its Jacobian by x is 2 × " + std::to_string(ndx + 1) +
+                           ", expected 2 × " + std::to_string(ndx);
+  EXPECT_ERROR(jacobian([&](ResidualJacobian* J) { J->x.setZero(2, ndx + 1); }), ErrorCode::kDimensionMismatch,
+               by_x.c_str());
+  EXPECT_ERROR(jacobian([](ResidualJacobian* J) { J->u.setZero(2, 3); }), ErrorCode::kDimensionMismatch,
+               "residual 'resized': its Jacobian by u is 2 × 3, expected 0 × 0");
+}
 
 TEST(ResidualCost, CombinesTermsLinearly) {
   const Task task = LoadZooTask(
