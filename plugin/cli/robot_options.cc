@@ -1,5 +1,8 @@
 #include "cli/robot_options.h"
 
+#include <string>
+#include <vector>
+
 #include "cli/commands.h"
 
 namespace costate::cli {
@@ -22,12 +25,17 @@ void AddReachOptions(CLI::App* command, ReachOptions* options) {
 Task LoadTaskOrReach(const std::string& input, const ReachOptions& options) {
   if (!IsTaskFile(input)) return MakeReachTask(input, options);
   const ReachOptions unsaid;
-  if (!options.goals.empty() || !options.start.empty() || options.substeps != unsaid.substeps ||
-      options.time != unsaid.time) {
-    throw Error(ErrorCode::kInvalidArgument,
-                input + " is a task file: --start, --goal, --time and --substeps belong to a robot without a task");
-  }
-  return LoadTask(input);
+  std::vector<std::string> said;
+  if (!options.start.empty()) said.push_back("--start");
+  if (!options.goals.empty()) said.push_back("--goal");
+  if (options.time != unsaid.time) said.push_back("--time");
+  if (options.substeps != unsaid.substeps) said.push_back("--substeps");
+  if (said.empty()) return LoadTask(input);
+  std::string names = said[0];
+  for (std::size_t i = 1; i < said.size(); i++) names += (i + 1 < said.size() ? ", " : " and ") + said[i];
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      input + " is a task file: " + names + (said.size() == 1 ? " belongs" : " belong") + " to a robot without a task");
 }
 
 CLI::Option* AddFitOptions(CLI::App* command, FitOptions* options) {

@@ -121,6 +121,8 @@ TEST(CliMpc, NeedsNoTaskFile) {
 
   const std::string task = WriteMpcTask(folder);
   EXPECT_TRUE(RefusedWith(Costate({"mpc", task, "--goal", "side", "--no-save"}), "is a task file"));
+  EXPECT_TRUE(RefusedWith(Costate({"mpc", task, "--start", "side", "--time", "1", "--no-save"}),
+                          "is a task file: --start belongs to a robot without a task"));  // --time does not
   EXPECT_TRUE(RefusedWith(Costate({"mpc", task, "--substeps", "2", "--no-save"}), "is a task file"));
   EXPECT_TRUE(RefusedWith(Costate({"mpc", arm, "--goal", "sid", "--no-save"}), "side"));
 }

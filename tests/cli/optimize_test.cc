@@ -452,6 +452,8 @@ TEST(CliOptimize, NamesWhatIsWrongBeforeItWorks) {
   EXPECT_TRUE(RefusedWith(Costate({"optimize", model, "--goal", "sid"}), "side"));
   EXPECT_TRUE(RefusedWith(Costate({"optimize", task, "--goal", "side"}), "is a task file"));
   EXPECT_TRUE(RefusedWith(Costate({"optimize", task, "--time", "1"}), "is a task file"));
+  EXPECT_TRUE(RefusedWith(Costate({"optimize", task, "--time", "1", "--goal", "side", "--start", "side"}),
+                          "is a task file: --start, --goal and --time belong to a robot without a task"));
   EXPECT_TRUE(RefusedWith(Costate({"optimize", task, "--out", folder.File("swing.xml") + "/run"}), "is not a folder"));
   EXPECT_TRUE(RefusedWith(Costate({"optimize", task, "--out", folder.File("none") + "/run"}), "is not a folder"));
   EXPECT_TRUE(RefusedWith(Costate({"optimize", task, "--out", model, "--force"}), "exists and is not a folder"));
