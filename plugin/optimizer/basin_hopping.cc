@@ -265,7 +265,8 @@ void BasinHopping::SolvePlainly(const Guess& guess) {
   }
   out_.result.initial_cost = led.initial_cost;
   out_.result.guess_scale = led.guess_scale;
-  out_.result.message += fmt::format("; before them {} of {} solves side by side", raced, 1 + std::size(kRacers));
+  out_.result.message +=
+      fmt::format("; before them {} iterations of {} solves side by side", raced, 1 + std::size(kRacers));
   first_.iterations = static_cast<int>(iterations_.size());
 }
 

@@ -242,7 +242,7 @@ TEST_F(BasinHopping, RacesAboutContacts) {
   ASSERT_EQ(iterations.size(), 14u);
   EXPECT_EQ(iterations.back().iteration, 14);
   EXPECT_EQ(race.result.status, SolveStatus::kIterationLimit);
-  EXPECT_NE(race.result.message.find("; before them 10 of 5 solves side by side"), std::string::npos)
+  EXPECT_NE(race.result.message.find("; before them 10 iterations of 5 solves side by side"), std::string::npos)
       << race.result.message;
   EXPECT_EQ(race.result.cost, iterations.back().cost);
   task.solver.threads = 2;
