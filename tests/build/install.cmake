@@ -19,6 +19,20 @@ run(${CMAKE_COMMAND} -G ${GENERATOR} -S ${SOURCE} -B ${WORK}/build -DCMAKE_PREFI
 run(${CMAKE_COMMAND} --build ${WORK}/build)
 run(${WORK}/build/consumer)
 
+# an engine that came along is found by -lmujoco, too
+file(GLOB_RECURSE engine "${WORK}/prefix/libmujoco.so.*")
+foreach(library ${engine})
+  get_filename_component(folder "${library}" DIRECTORY)
+  get_filename_component(name "${library}" NAME)
+  if(NOT IS_SYMLINK "${folder}/libmujoco.so")
+    message(FATAL_ERROR "there is no link libmujoco.so beside ${library}")
+  endif()
+  file(READ_SYMLINK "${folder}/libmujoco.so" target)
+  if(NOT target STREQUAL name)
+    message(FATAL_ERROR "libmujoco.so is a link to ${target}, not to ${name}")
+  endif()
+endforeach()
+
 # 50 steps of 2 ms: z = −g h² (1 + 2 + … + 50)
 if(NOT output STREQUAL "ok -0.0500\n")
   message(FATAL_ERROR "the consumer printed: ${output}")
