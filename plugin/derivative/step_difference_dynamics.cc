@@ -1,6 +1,7 @@
 // Level 3 of everything but A, B, C, D: applied forces, accelerations, inverse dynamics.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "derivative/step_difference.h"
@@ -11,7 +12,11 @@ namespace {
 // Inverse dynamics has no solver, hence no noise but rounding; it is stiff in q where contacts are. Five points.
 constexpr double kInversePositionEps = 1e-6;
 constexpr double kInverseEps = 1e-5;  // of max(1, |value|)
-constexpr int kInverseSizes = 4;      // each a tenth of the one before, until no row switches between the five points
+// each a tenth of the one before, until no row switches between the five points, nor an impedance bends: two of them
+// and all five agree to so much of the column's largest
+constexpr int kInverseSizes = 4;
+constexpr double kInverseAgrees = 1e-7;
+constexpr double kSwitches = 1e300;
 
 using VectorMap = Eigen::Map<VectorXd>;
 using ConstVectorMap = Eigen::Map<const VectorXd>;
@@ -200,19 +205,23 @@ bool StepDifference::LinearizeInverse(const mjModel* model, mjData* data, ConstV
     for (int i = 0; i < nv; ++i) {
       const double value = block == 0 ? 0 : block == 1 ? data->qvel[i] : qacc[i];
       const double longest = block == 0 ? kInversePositionEps : kInverseEps * std::max(1.0, std::abs(value));
-      const auto five_points = [&](double h) {
+      double least = std::numeric_limits<double>::infinity();
+      for (int k = 0; k < kInverseSizes && least > kInverseAgrees; ++k) {
+        const double h = longest * std::pow(0.1, k);
         bool here = true;
-        matrix.col(i).setZero();
-        for (const int k : {1, -1, 2, -2}) {
-          const double weight = std::abs(k) == 1 ? 8 * k : -k / 2;
-          matrix.col(i) += (weight / (12 * h)) * at(block, i, k * h);
+        VectorXd two = VectorXd::Zero(nv), five = two;
+        for (const int j : {1, -1, 2, -2}) {
+          const VectorXd force = at(block, i, j * h);
           here = here && same();
+          if (std::abs(j) == 1) two += j / (2 * h) * force;
+          five += (std::abs(j) == 1 ? 8 * j : -j / 2) / (12 * h) * force;
         }
-        return here;
-      };
-      int k = 0;
-      while (k < kInverseSizes && !five_points(longest * std::pow(0.1, k))) k++;
-      if (k == kInverseSizes) five_points(longest);  // the point itself is on a switch
+        const double scale = five.cwiseAbs().maxCoeff();
+        const double apart = here ? (scale > 0 ? (five - two).cwiseAbs().maxCoeff() / scale : 0) : kSwitches;
+        if (k > 0 && !(apart < least)) continue;
+        least = apart;
+        matrix.col(i) = five;  // the first, where the point itself is on a switch
+      }
     }
   }
   out->status = ReadWarnings(data);
