@@ -58,7 +58,7 @@ bool SearchControl(const Task& task, const ControlResidual& residual, int iterat
     bool accepted = false;
     double alpha = 1;
     for (int halving = 0; halving < kHalvings && !accepted; ++halving, alpha *= 0.5) {
-      const VectorXd u_new = ClampControl(task, *u + alpha * du);
+      const VectorXd u_new = WithinLimits(task, *u + alpha * du);
       accepted = residual(u_new, &r_new) && r_new.squaredNorm() < r->squaredNorm() * (1 - 1e-9);
       if (!accepted) continue;
       *u = u_new;

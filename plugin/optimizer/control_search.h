@@ -7,6 +7,8 @@
 #include <Eigen/Cholesky>
 #include <functional>
 
+#include "optimizer/control_limits.h"
+
 namespace costate {
 
 /// r(u) of one step; false when the engine cannot step.
@@ -22,11 +24,6 @@ bool SearchControl(const Task& task, const ControlResidual& residual, int iterat
 /// M = L Lᵀ at x: ‖Lᵀ v‖² = vᵀ M v, what residuals weigh velocities by. False when the engine cannot evaluate x.
 bool FactorMass(const mjModel* model, mjData* data, const VectorXd& x, const VectorXd& context,
                 Eigen::LLT<MatrixXd>* L);
-
-/// u within the task's limits.
-inline VectorXd ClampControl(const Task& task, const VectorXd& u) {
-  return u.cwiseMax(task.u_lower).cwiseMin(task.u_upper);
-}
 
 }  // namespace costate
 

@@ -153,9 +153,16 @@ Vias ViasOf(const Problem& problem, const Block& block, const Trajectory& motion
     vias.emplace(t, Via{geom, Vec3Map(d->geom_xpos + 3 * geom) + way * e, 0});
   }
   const double knot_time = problem.substeps * m->opt.timestep;
-  for (auto& [t, via] : vias) via.weight = worth / (knot_time * sum);
+  for (auto& [t, via] : vias) via.weight = sum > 0 ? worth / (knot_time * sum) : 0;
   return vias;
 }
+
+// round one obstacle
+struct Way {
+  Vec3 side;
+  double worth = 0;  // of its vias
+  Vias vias;
+};
 
 // later: the same way, slower
 void Stretch(double factor, Vias* vias) {
@@ -219,32 +226,31 @@ SolveResult SolveAround(const Problem& problem, const Detour& detour, const Ilqr
   const DataPtr data = MakeData(problem.model);
   const EngineGuard guard(data.get());
   Trajectory motion = passage.motion;
-  std::map<int, Vec3> sides;     // of obstacles
-  std::map<int, double> worths;  // of their vias
-  std::map<int, Vias> vias;
+  std::map<int, Way> ways;  // by obstacle
   for (int i = 0; i <= kTries; ++i) {
     const bool last = i == kTries;
     const std::vector<Block> blocks = last ? std::vector<Block>{} : FindBlocks(problem, motion, data.get());
-    if (vias.empty() && blocks.empty()) break;
+    if (ways.empty() && blocks.empty()) break;
     for (const Block& block : blocks) {
-      if (!sides.contains(block.obstacle)) {
-        const std::vector<Side> all = FindSides(problem, block, motion, data.get());
-        const auto side = static_cast<std::size_t>(sides.empty() ? detour.side : 0);
-        if (side >= all.size()) continue;
-        sides[block.obstacle] = all[side].e;
+      auto way = ways.find(block.obstacle);
+      if (way == ways.end()) {
+        const std::vector<Side> sides = FindSides(problem, block, motion, data.get());
+        const auto side = static_cast<std::size_t>(ways.empty() ? detour.side : 0);
+        if (side >= sides.size()) continue;
+        way = ways.emplace(block.obstacle, Way{sides[side].e, kViaWeight * passage.gain, {}}).first;
+      } else {
+        way->second.worth *= kMoreViaWeight;
       }
-      double& worth = worths.try_emplace(block.obstacle, kViaWeight * passage.gain / kMoreViaWeight).first->second;
-      worth *= kMoreViaWeight;
-      vias[block.obstacle] = ViasOf(problem, block, motion, sides[block.obstacle], worth, data.get());
+      way->second.vias = ViasOf(problem, block, motion, way->second.side, way->second.worth, data.get());
     }
     if (i > 1 && !blocks.empty()) {
       int latest = 1;
-      for (const auto& [obstacle, own] : vias) latest = std::max(latest, own.empty() ? 0 : own.rbegin()->first);
+      for (const auto& [obstacle, way] : ways) latest = std::max(latest, way.vias.rbegin()->first);
       const double factor = std::clamp(kLatest * motion.N() / latest, 1.0, kSlower);
-      for (auto& [obstacle, own] : vias) Stretch(factor, &own);
+      for (auto& [obstacle, way] : ways) Stretch(factor, &way.vias);
     }
     Vias all;
-    for (const auto& [obstacle, own] : vias) all.insert(own.begin(), own.end());
+    for (const auto& [obstacle, way] : ways) all.insert(way.vias.begin(), way.vias.end());
     // round them, while nothing is there; at last where they are
     const bool through = !last && !blocks.empty();
     Problem led = problem;

@@ -34,7 +34,7 @@ class Follower {
   Followed Run(const VectorXd& u_start) {
     const double h = task_.substeps * model_->opt.timestep;
     Followed followed{MatrixXd(dims_.nu, task_.N), x_};
-    VectorXd u = ClampControl(task_, u_start), r;
+    VectorXd u = WithinLimits(task_, u_start), r;
     const auto residual = [&](const VectorXd& v, VectorXd* w) { return Evaluate(v, w); };
     for (int t = 0; t < task_.N; ++t) {
       Aim(t * h, h);

@@ -129,7 +129,7 @@ class HoldingLaw : public Feedback {
       : task_(task), x_(x), u_(u), K_(K) {}
   int weights() const override { return 0; }
   void Control(const FeedbackInput& in, VectorRef u) const override {
-    u = ClampControl(task_, u_ + K_ * Difference(task_.model.get(), in.x, x_));
+    u = WithinLimits(task_, u_ + K_ * Difference(task_.model.get(), in.x, x_));
   }
   void PullBack(const FeedbackInput&, ConstVectorRef, FeedbackGradient*) const override {}
 
@@ -187,7 +187,7 @@ bool FindRest(const Task& task, const Start& start, const Eigen::LLT<MatrixXd>& 
     bool better = false;
     for (double share = 1; share > kLeastShare && !better; share /= 2) {
       const VectorXd x_new = Retract(m, *x, share * dx);
-      const VectorXd u_new = ClampControl(task, *u + share * unit.cwiseProduct(z.tail(dims.nu)));
+      const VectorXd u_new = WithinLimits(task, *u + share * unit.cwiseProduct(z.tail(dims.nu)));
       better = Unrest(task, x_new, start.context).Evaluate(u_new, &r_new) && r_new.norm() < r.norm();
       if (!better) continue;
       *x = x_new;
@@ -262,7 +262,7 @@ MatrixXd HoldByFeedback(const Task& task, const Start& start, const VectorXd& u)
 }
 
 VectorXd HoldControl(const Task& task, const VectorXd& x, const VectorXd& context, const VectorXd& u_start) {
-  VectorXd u_first = ClampControl(task, u_start);
+  VectorXd u_first = WithinLimits(task, u_start);
   Unrest unrest(task, x, context);
   VectorXd u = u_first, r, r_new;
   if (!unrest.Evaluate(u, &r)) return u_first;
@@ -271,7 +271,7 @@ VectorXd HoldControl(const Task& task, const VectorXd& x, const VectorXd& contex
   VectorXd relaxed = u_first;
   for (const PositionServo& servo : PositionServos(task.model.get()))
     relaxed[servo.control] = servo.ControlAt(x[task.model->jnt_qposadr[servo.joint]]);
-  relaxed = ClampControl(task, relaxed);
+  relaxed = WithinLimits(task, relaxed);
   if (unrest.Evaluate(relaxed, &r_new) && r_new.squaredNorm() < r.squaredNorm()) {
     u = u_first = relaxed;
     r = r_new;
@@ -283,7 +283,7 @@ VectorXd HoldControl(const Task& task, const VectorXd& x, const VectorXd& contex
   if (!(r.squaredNorm() < kUnrestGone * before)) u = u_first;
 
   // a grip presses into what it holds: what is at rest within one step has let go of it
-  const VectorXd given = ClampControl(task, u_start);
+  const VectorXd given = WithinLimits(task, u_start);
   return !given.isZero(0) && unrest.LetsGo(u, given) && unrest.Stays(given) ? given : u;
 }
 
