@@ -35,7 +35,8 @@ struct MpcPush {
 
 /// The simulated robot that an MPC controls.
 struct MpcSimulation {
-  double duration = 5;   ///< [s]
+  const mjModel* plant = nullptr;  ///< where it is another than task.model, which plans: as of LoadPlant
+  double duration = 5;             ///< [s]
   bool threads = false;  ///< planner beside the robot, in real time; false: lock-step, the same bits every time
   double latency = -1;   ///< lock-step: plans pretend to take so long [s]; negative: as long as their delay
   std::vector<MpcPush> pushes{};
@@ -72,6 +73,9 @@ struct MpcResult {
   int plans_over_budget = 0;                     ///< of `plans`; an event each
   int fallback_steps = 0;                        ///< control intervals in which no plan that was due could be followed
   std::vector<MpcEvent> events;
+  VectorXd context;    ///< of the simulated robot at its start, by kContextSignature
+  int substeps = 1;    ///< of its model in a control interval
+  MatrixXd xfrc;       ///< 6 nbody × N: what pushed the robot in each interval; empty without pushes
   double seconds = 0;  ///< wall clock, without the first plan
   bool interrupted = false;
 
@@ -82,18 +86,27 @@ struct MpcResult {
 /// Called with the number of control intervals done, while the first plan is made with 0; false ends the run.
 using MpcCallback = std::function<bool(int)>;
 
+/// Another robot as a task sees it: with the sensors that the task adds and the options that it sets. What stands in
+/// the way of plans of task.model moving it is refused by CheckMpc: another state, control or sensor, by name.
+/// @throws as LoadTask of the task with this model in the place of its own; Error{kInvalidArgument} for a task without
+///         a text.
+ModelPtr LoadPlant(const Task& task, const std::string& model_file);
+
 /// What RunMpc refuses, before it begins. @throws as RunMpc, but for what its solvers refuse.
 void CheckMpc(const Task& task, const MpcSimulation& simulation);
 
-/// Controls a simulation of task.model by iLQR plans: each starts where the robot will be when the plan acts (the
-/// measured state simulated over task.mpc.delay under what acts until then), from the last plan moved in time, with its
-/// gains. Between plans u = clamp(u_bar + K (x ⊖ x_bar)). The first plan is made before the clock starts, as the task
-/// says: solver settings and type, sampling, continuation, hopping. Costs with times count from the task's start,
-/// through all plans.
+/// Controls a simulation of task.model, or of simulation.plant, by iLQR plans of task.model: each starts where the
+/// robot will be when the plan acts (the measured state simulated over task.mpc.delay under what acts until then), from
+/// the last plan moved in time, with its gains. Between plans u = clamp(u_bar + K (x ⊖ x_bar)). The first plan is made
+/// before the clock starts, as the task says: solver settings and type, sampling, continuation, hopping. Costs with
+/// times count from the task's start, through all plans.
 ///
 /// Plans keep the task's constraints by an augmented Lagrangian whose multipliers move with the plans. Those that hold
 /// at the last knot alone hold at the end of each plan, those that hold until then through all plans, others in their
 /// window of time.
+///
+/// A plant is stepped by its own time step, of which a control interval is a multiple, from the task's start; where the
+/// sizes of its context differ (other bodies), that part of it is the plant's own.
 ///
 /// @param first  told of each iteration of the first plan's solves, after `callback`; false ends the run.
 /// @throws Error{kInvalidArgument} for an option out of its range; Error{kUnsupported} for a task with a free start,

@@ -2,6 +2,7 @@
 #ifndef COSTATE_RECORD_H_
 #define COSTATE_RECORD_H_
 
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ struct Record {
   int substeps = 1;
   unsigned seed = 0;
   Trajectory trajectory;
+  MatrixXd xfrc{};                  ///< 6 nbody × N: pushes on bodies, as of RolloutPushed; empty when there are none
   Policy policy;                    ///< empty when there is none
   VectorXd cost_per_knot;           ///< N+1; empty when there is no cost
   VectorXd gradient_norm_per_knot;  ///< N: max |Qu| over free controls; empty when there is none
@@ -36,7 +38,9 @@ struct Record {
   std::map<std::string, std::string>
       settings;  ///< solver settings, smoothing, tolerances, derivative level, thread count …
   std::vector<std::string> warnings;
-  std::map<std::string, std::string> tables;  ///< further files by name: "inputs.csv"
+  std::map<std::string, std::string> tables;                         ///< further files by name: "inputs.csv"
+  double latency_budget = std::numeric_limits<double>::quiet_NaN();  ///< [s] of a plan; NaN: without any
+  double latency_used = std::numeric_limits<double>::quiet_NaN();    ///< [s] of the plan that took longest; NaN: none
 
   // filled by WriteRecord and ReadRecord
   std::string created;       ///< when it was written, UTC: "2025-03-01T12:00:00Z"
@@ -59,7 +63,7 @@ void WriteRecord(const std::string& folder, Record& record, const WriteRecordOpt
 ///         when it was made with another MuJoCo.
 Record ReadRecord(const std::string& folder);
 
-/// Re-simulates a record from its own model, start, context and controls.
+/// Re-simulates a record from its own model, start, context, controls and pushes.
 struct ReplayResult {
   bool identical = false;             ///< every state, sensor, time and context of every knot equal bit for bit
   int first_difference = -1;          ///< knot

@@ -86,6 +86,12 @@ class Simulator {
   RolloutStatus Rollout(ConstVectorRef x0, ConstMatrixRef U, Trajectory* out, int worker = 0,
                         const RolloutCallback& callback = {});
 
+  /// The same of bodies that are pushed: column t of xfrc (6 nbody × N, the engine's xfrc_applied: force [N] and torque
+  /// [N m] at each body's centre of mass, world axes) takes the place of the context's in interval t. The sensors of
+  /// knot N are those under the last of them.
+  RolloutStatus RolloutPushed(ConstVectorRef x0, ConstMatrixRef U, ConstMatrixRef xfrc, Trajectory* out,
+                              int worker = 0);
+
   /// Rolls out u = clamp(u_bar + alpha k + K (x ⊖ x_bar)) from the first state of `reference`, or from that ⊕ alpha
   /// dx0.
   /// @param lower, upper  control bounds (nu), ±infinity where there is none.

@@ -47,7 +47,10 @@ measured [m or rad, and per s]. The planner knows of neither.
 Printed are the running cost of what the robot did, a step; plans a second and how long they took; everything that went wrong;
 how far each constraint was violated, by the robot and in the worst of its plans, by name, worst first; knot by knot in
 violations.csv. Such a run is no failure: what pushes and noise take off cannot be kept.
-The motion is saved in --out, by default runs/NAME-1, -2 … below the current folder. A pushed motion replays without the push.
+--plant MODEL simulates that robot in place of the task's, by whose model plans are made: heavier, with other friction, contacts
+or time step. Its states, controls and sensors have the same names; the task's <option> holds for it, too.
+
+The motion is saved in --out, by default runs/NAME-1, -2 … below the current folder, and replays bit for bit, pushes included.
 
 Exit code: 0 done; 1 the robot could not be simulated to the end, or the first plan failed as costate optimize would: it diverged,
 misses constraints or gains nothing on the guess (the robot moves by it all the same, unless it diverged); 2 bad input; 130
@@ -60,7 +63,7 @@ constexpr std::chrono::seconds kSilence(2);  // while the first plan is made
 constexpr double kReachHorizon = 1;  // [s] of a plan of a robot with --goal
 
 struct MpcArguments {
-  std::string input, out, fallback;
+  std::string input, out, fallback, plant;
   ReachOptions reach;
   double time = 5;
   std::optional<double> rate, horizon, timestep, delay, budget, latency;
@@ -282,8 +285,10 @@ int RunMpcCommand(const MpcArguments& arguments) {
   PrintWarnings(task.warnings);
   const std::string folder = arguments.out.empty() ? FreeFolder(task) : arguments.out;
   if (!arguments.no_save) CheckRunFolder(folder, arguments.out.empty(), arguments.force);
-  const mjModel* m = task.model.get();
+  const ModelPtr plant = arguments.plant.empty() ? nullptr : LoadPlant(task, arguments.plant);
+  const mjModel* m = plant ? plant.get() : task.model.get();
   MpcSimulation simulation;
+  simulation.plant = plant.get();
   simulation.duration = arguments.time;
   simulation.threads = arguments.real_time;
   simulation.latency = arguments.latency.value_or(-1);
@@ -292,7 +297,8 @@ int RunMpcCommand(const MpcArguments& arguments) {
   simulation.noise_velocity = arguments.noise.size() > 1 ? arguments.noise[1] : 0;
   simulation.seed = arguments.seed;
   CheckMpc(task, simulation);
-  const double control_time = task.substeps * m->opt.timestep;
+  const double control_time = task.substeps * task.model->opt.timestep;
+  if (plant) fmt::print("planned by {}; the robot is {}\n", task.model_file, arguments.plant);
   fmt::print("{}: {}, {}; {:.4g} s in control intervals of {:.4g} ms, {}\n\n", ModelName(m), SizesText(m),
              IntegratorName(m), simulation.duration, 1e3 * control_time,
              simulation.threads ? "in real time" : "in lock-step");
@@ -314,7 +320,15 @@ int RunMpcCommand(const MpcArguments& arguments) {
   record.metric = "running cost of the task at each control interval of the closed loop";
   record.settings = MpcSettings(task, simulation, result);
   record.tables = {{"events.csv", EventsTable(result)}, {"latency.csv", LatencyTable(result)}};
-  Simulator simulator(m, task.context, task.substeps, task.solver.threads);
+  if (plant) {
+    record.settings["planned_model"] = task.model_file;
+    record.model_file = arguments.plant;
+    record.substeps = result.substeps;
+    record.context = result.context;
+  }
+  if (task.mpc.budget > 0) record.latency_budget = task.mpc.budget;
+  if (result.plans > 0) record.latency_used = result.Latency(1);
+  Simulator simulator(m, record.context, record.substeps, task.solver.threads);
   record.diagnostics = simulator.Diagnose(result.trajectory);
   record.failures = LabelFailures(m, result.trajectory, {}, record.diagnostics);
   const bool planless = FirstPlanFailed(task, result);
@@ -327,14 +341,11 @@ int RunMpcCommand(const MpcArguments& arguments) {
                                  ToString(result.status.status));
     record.failures.insert(record.failures.begin(), record.message);
   }
-  if (!simulation.pushes.empty()) {
-    record.warnings.push_back("the robot was pushed: a replay, which knows no push, differs from then on");
-    PrintWarnings({record.warnings.back()});
-  }
   PrintMpc(task, result, record, control_time, !arguments.no_save);
   if (!arguments.no_save && result.trajectory.N() > 0) {
     record.trajectory = std::move(result.trajectory);
-    record.model = std::move(task.model);
+    record.xfrc = std::move(result.xfrc);
+    record.model = CopyModel(m);
     const std::size_t before = record.warnings.size();
     WriteRecord(folder, record, {.force = arguments.force, .plots = !arguments.no_plots});
     PrintWarnings({record.warnings.begin() + static_cast<std::ptrdiff_t>(before), record.warnings.end()});
@@ -370,6 +381,7 @@ void AddMpcCommand(CLI::App& app, int* exit_code) {
   command->add_flag("--no-compensation", a->no_compensation,
                     "plan from the measured state, not from where the robot will be");
   command->add_flag("--no-feedback", a->no_feedback, "between plans play their controls alone");
+  command->add_option("--plant", a->plant, "the simulated robot, where it is another than the task's")->check(Given());
   command->add_option("--push", a->pushes, "BODY FX FY FZ T0 T1")->expected(6, 600);
   command->add_option("--noise", a->noise, "standard deviation of measured positions [and velocities]")
       ->expected(1, 2)

@@ -147,15 +147,10 @@ void Play(const PolicyRun& run, const mjModel* model, PlaybackResult* result) {
 // why the file does not play the run bit for bit
 std::string Cause(const PolicyRun& run, const mjModel* model, double difference) {
   const Record& record = run.record;
-  const auto pushes = record.settings.find("pushes");
+  if (record.xfrc.size() > 0) return "the robot was pushed in the run, and no push is part of the file";
   const double own = Replay(record).largest_difference;
-  if (own >= kOwnShare * difference) {
-    if (pushes != record.settings.end() && pushes->second != "0") {
-      return fmt::format("the robot was pushed in the run (pushes: {}), and no push is part of the file",
-                         pushes->second);
-    }
+  if (own >= kOwnShare * difference)
     return fmt::format("the run's own model and controls do not give its motion either, costate replay {}", run.folder);
-  }
   if (difference <= kSmall * std::max(1.0, record.trajectory.X.cwiseAbs().maxCoeff()))
     return "MJCF keeps fewer digits than the run's compiled model";
   const std::string number = ModelDifference(record.model.get(), model, kDigits);

@@ -63,8 +63,9 @@ void CheckRanges(const Task& task, const MpcSimulation& s) {
   const double horizon = o.horizon > 0 ? o.horizon : task.N * control_time;
   need(horizon >= 0.5 * knot_time && horizon <= kMostKnots * knot_time, "horizon", horizon,
        fmt::format("one to a million knots of {:g} s", knot_time).c_str());
+  const mjtSize bodies = (s.plant ? s.plant : task.model.get())->nbody;
   for (const MpcPush& push : s.pushes) {
-    need(push.body > 0 && push.body < task.model->nbody, "the body of a push", push.body, "a body of the model");
+    need(push.body > 0 && push.body < bodies, "the body of a push", push.body, "a body of the model");
     for (const double f : push.force) need(std::isfinite(f), "the force of a push", f, "finite");
     need(push.begin >= 0 && push.begin < s.duration, "the begin of a push", push.begin,
          fmt::format("within the duration of {:g} s", s.duration).c_str());
@@ -200,6 +201,7 @@ void RunLockStep(MpcRun* run) {
 void CheckMpc(const Task& task, const MpcSimulation& simulation) {
   RefuseTask(task);
   CheckRanges(task, simulation);
+  CheckPlant(task, simulation);
 }
 
 MpcResult RunMpc(const Task& task, const MpcSimulation& simulation, const MpcCallback& callback,
@@ -218,7 +220,7 @@ MpcResult RunMpc(const Task& task, const MpcSimulation& simulation, const MpcCal
       &result);
   result.interrupted = stopped;
   if (!plan) {
-    run.plant.Finish(&result.trajectory, &result.status);
+    run.plant.Finish(&result);
     result.cost_per_knot.setZero(1);
     return std::move(result);
   }
@@ -227,7 +229,7 @@ MpcResult RunMpc(const Task& task, const MpcSimulation& simulation, const MpcCal
   if (!stopped) simulation.threads ? RunThreads(&run) : RunLockStep(&run);
   result.seconds = Lap(&start);
   result.fallback_steps = run.control.fallback_steps();
-  run.plant.Finish(&result.trajectory, &result.status);
+  run.plant.Finish(&result);
   result.plans_taken = run.control.plans_taken();
   result.constraints = run.control.constraints();
   JudgeMotion(task, &result.constraints, result.trajectory);

@@ -1,12 +1,81 @@
 #include "optimizer/mpc_plant.h"
 
+#include <fmt/core.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "optimizer/task_write.h"
+#include "optimizer/task_xml.h"
+
 namespace costate {
+namespace {
+
+constexpr double kWhole = 1e-6;  // of a step of the plant: a control interval may be off by this
+
+const mjModel* PlantModel(const Task& task, const MpcSimulation& simulation) {
+  return simulation.plant ? simulation.plant : task.model.get();
+}
+
+double ControlTime(const Task& task) { return task.substeps * task.model->opt.timestep; }
+
+// the task's context, but for what has another size in the plant
+void SetContextOf(const Task& task, const mjModel* plant, mjData* data) {
+  int at = 0;
+  for (int i = 0; i < mjNSTATE; ++i) {
+    const int bit = kContextSignature & (1 << i);
+    if (!bit) continue;
+    const int size = mj_stateSize(task.model.get(), bit);
+    if (mj_stateSize(plant, bit) == size) mj_setState(plant, data, task.context.data() + at, bit);
+    at += size;
+  }
+}
+
+}  // namespace
+
+ModelPtr LoadPlant(const Task& task, const std::string& model_file) {
+  if (task.text.empty())
+    throw Error(ErrorCode::kInvalidArgument,
+                "the task has no text: what its sensors are for another robot is not known");
+  const XmlFile file(TextAnywhere(task), task.file.empty() ? task.model_file : task.file);
+  const std::string path = std::filesystem::absolute(model_file).string();
+  return ParseWrittenTask(file.Edited({{file.Root("task"), "model", path}}), model_file).model;
+}
+
+void CheckPlant(const Task& task, const MpcSimulation& simulation) {
+  const mjModel *model = task.model.get(), *plant = simulation.plant;
+  if (!plant) return;
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("MPC: the simulated robot '{}' has {}, the planned one '{}' ", ModelName(plant),
+                            what.substr(0, what.find('|')), ModelName(model)) +
+                    what.substr(what.find('|') + 1));
+  };
+  const auto same_names = [&](const char* kind, std::vector<std::string> (*names)(const mjModel*)) {
+    const std::vector<std::string> mine = names(model), its = names(plant);
+    if (mine.size() != its.size()) refuse(fmt::format("{} {}|has {}", its.size(), kind, mine.size()));
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      if (mine[i] != its[i]) refuse(fmt::format("{} in place {} of its {}|has {}", its[i], i, kind, mine[i]));
+    }
+  };
+  same_names("states", StateNames);
+  same_names("controls", ControlNames);
+  same_names("sensors", SensorNames);
+  const int moving = mj_stateSize(model, kMovingSignature), its = mj_stateSize(plant, kMovingSignature);
+  if (its != moving)
+    refuse(fmt::format("{} numbers that a step hands on beside the state (delays, plugins, plasticity)|has {}", its,
+                       moving));
+  const double steps = ControlTime(task) / plant->opt.timestep;
+  if (std::round(steps) < 1 || std::abs(steps - std::round(steps)) > kWhole)
+    refuse(fmt::format("a time step of {:g} s|a control interval of {:g} s, no multiple of it", plant->opt.timestep,
+                       ControlTime(task)));
+}
 
 MpcPlant::MpcPlant(const Task& task, const MpcSimulation& simulation, int steps)
-    : model_(task.model.get()),
+    : model_(PlantModel(task, simulation)),
       simulation_(simulation),
-      substeps_(task.substeps),
-      control_time_(task.substeps * model_->opt.timestep),
+      substeps_(static_cast<int>(std::lround(ControlTime(task) / model_->opt.timestep))),
+      control_time_(ControlTime(task)),
       data_(MakeData(model_)),
       random_(simulation.seed) {
   const Dims dims(model_);
@@ -15,7 +84,10 @@ MpcPlant::MpcPlant(const Task& task, const MpcSimulation& simulation, int steps)
   motion_.S.resize(dims.ns, steps + 1);
   motion_.time.resize(steps + 1);
   motion_.context.resize(mj_stateSize(model_, kMovingSignature), steps + 1);
-  SetContext(model_, data_.get(), task.context);
+  SetContextOf(task, model_, data_.get());
+  context_ = GetContext(model_, data_.get());
+  if (!simulation.pushes.empty())
+    xfrc_ = Eigen::Map<const VectorXd>(data_->xfrc_applied, 6 * model_->nbody).replicate(1, steps);
   motion_.X.col(0) = task.x0;
   Keep();
 }
@@ -38,14 +110,15 @@ MpcMeasurement MpcPlant::Measure() {
   return measured;
 }
 
-// the sum of all pushes at this time
+// the sum of all pushes at this time, beside what acts anyway
 void MpcPlant::Push() {
   if (simulation_.pushes.empty()) return;
-  for (const MpcPush& push : simulation_.pushes) mju_zero(data_->xfrc_applied + 6 * push.body, 3);
   const double now = time() + 1e-9;
+  auto xfrc = xfrc_.col(t_);
   for (const MpcPush& push : simulation_.pushes) {
-    if (now >= push.begin && now < push.end) mju_addTo3(data_->xfrc_applied + 6 * push.body, push.force);
+    if (now >= push.begin && now < push.end) mju_addTo3(xfrc.data() + 6 * push.body, push.force);
   }
+  mju_copy(data_->xfrc_applied, xfrc.data(), static_cast<int>(xfrc.size()));
 }
 
 bool MpcPlant::Step(ConstVectorRef u) {
@@ -62,15 +135,19 @@ bool MpcPlant::Step(ConstVectorRef u) {
   return true;
 }
 
-void MpcPlant::Finish(Trajectory* trajectory, RolloutStatus* status) {
+void MpcPlant::Finish(MpcResult* result) {
   VectorXd none = VectorXd::Zero(motion_.U.rows());
   Forward(model_, data_.get(), motion_.X.col(t_), none, motion_.S.col(t_));
-  trajectory->X = motion_.X.leftCols(t_ + 1);
-  trajectory->U = motion_.U.leftCols(t_);
-  trajectory->S = motion_.S.leftCols(t_ + 1);
-  trajectory->time = motion_.time.head(t_ + 1);
-  trajectory->context = motion_.context.leftCols(t_ + 1);
-  *status = status_;
+  Trajectory& trajectory = result->trajectory;
+  trajectory.X = motion_.X.leftCols(t_ + 1);
+  trajectory.U = motion_.U.leftCols(t_);
+  trajectory.S = motion_.S.leftCols(t_ + 1);
+  trajectory.time = motion_.time.head(t_ + 1);
+  trajectory.context = motion_.context.leftCols(t_ + 1);
+  result->xfrc = xfrc_.leftCols(xfrc_.size() > 0 ? t_ : 0);
+  result->status = status_;
+  result->context = context_;
+  result->substeps = substeps_;
 }
 
 }  // namespace costate

@@ -10,6 +10,9 @@
 
 namespace costate {
 
+/// @throws Error{kInvalidArgument} unless plans of the task's model can move simulation.plant, if there is one.
+void CheckPlant(const Task& task, const MpcSimulation& simulation);
+
 class MpcPlant {
  public:
   MpcPlant(const Task& task, const MpcSimulation& simulation, int steps);
@@ -23,8 +26,8 @@ class MpcPlant {
   /// One control interval under u. False when it cannot be simulated.
   bool Step(ConstVectorRef u);
 
-  /// Ends the motion where it is.
-  void Finish(Trajectory* trajectory, RolloutStatus* status);
+  /// Ends the motion where it is. @param result  its trajectory, status, context, substeps and xfrc.
+  void Finish(MpcResult* result);
 
  private:
   void Keep();
@@ -35,7 +38,9 @@ class MpcPlant {
   int substeps_, t_ = 0;
   double control_time_;
   DataPtr data_;
+  VectorXd context_;  // at the start
   Trajectory motion_;
+  MatrixXd xfrc_;  // 6 nbody × steps, where there are pushes
   RolloutStatus status_;
   std::mt19937_64 random_;
 };

@@ -59,6 +59,17 @@ Names ContextHeader(const mjModel* model, int signature) {
   return names;
 }
 
+Names PushesHeader(const mjModel* model) {
+  Names names = {"knot"};
+  for (int body = 0; body < model->nbody; ++body) {
+    for (const char* component :
+         {"force x (N)", "force y (N)", "force z (N)", "torque x (N m)", "torque y (N m)", "torque z (N m)"}) {
+      names.push_back(fmt::format("{} {}", ElementName(model, mjOBJ_BODY, body), component));
+    }
+  }
+  return names;
+}
+
 Names PolicyHeader(const mjModel* model) {
   const Names controls = ControlNames(model), tangents = TangentNames(model);
   Names names = {"knot"};

@@ -20,6 +20,7 @@ inline constexpr char kTaskFile[] = "task.xml";
 inline constexpr char kTrajectoryFile[] = "trajectory.csv";
 inline constexpr char kStartContextFile[] = "start_context.csv";
 inline constexpr char kKnotContextFile[] = "knot_context.csv";
+inline constexpr char kPushesFile[] = "pushes.csv";
 inline constexpr char kPolicyFile[] = "policy.csv";
 inline constexpr char kIterationsFile[] = "iterations.csv";
 inline constexpr char kPlotFile[] = "plots.gnuplot";
@@ -29,12 +30,14 @@ struct Contents {
   bool task = false, cost = false, gradient_norm = false, diagnostics = false, policy = false, iterations = false;
   bool violation = false;  ///< iterations have one
   bool gap = false;        ///< iterations have one, and its knot
+  bool pushes = false;     ///< bodies are pushed
   bool second = false;     ///< iterations have a second regularization, and the curvature of a saddle that they left
 };
 
 /// Header rows.
 std::vector<std::string> TrajectoryHeader(const mjModel* model, const Contents& contents);
 std::vector<std::string> ContextHeader(const mjModel* model, int signature);
+std::vector<std::string> PushesHeader(const mjModel* model);
 std::vector<std::string> PolicyHeader(const mjModel* model);
 std::vector<std::string> IterationsHeader(const Contents& contents);
 

@@ -28,6 +28,7 @@ class RunReader {
   MatrixXd ReadTable(const std::string& name, const std::vector<std::string>& header, Eigen::Index rows) const;
   void ReadDescription(Record* record) const;
   void ReadTrajectory(Record* record) const;
+  void ReadPushes(Record* record) const;
   void ReadPolicy(Record* record) const;
   void ReadIterations(Record* record) const;
   void ReadFurtherTables(Record* record) const;
@@ -102,6 +103,8 @@ void RunReader::ReadDescription(Record* record) const {
   record->task_file = json_.at("inputs").at("task_file");
   record->substeps = json_.at("horizon").at("substeps");
   record->seed = json_.at("seed");
+  record->latency_budget = Number(json_.at("latency_budget_s"));
+  record->latency_used = Number(json_.at("latency_used_s"));
   record->model_sha256 = json_.at("model").at("sha256");
   record->failures = json_.at("failures").get<std::vector<std::string>>();
   record->warnings = json_.at("warnings").get<std::vector<std::string>>();
@@ -164,6 +167,11 @@ void RunReader::ReadTrajectory(Record* record) const {
   }
 }
 
+void RunReader::ReadPushes(Record* record) const {
+  const MatrixXd table = ReadTable(kPushesFile, PushesHeader(record->model.get()), N_);
+  record->xfrc = table.rightCols(table.cols() - 1).transpose();
+}
+
 void RunReader::ReadPolicy(Record* record) const {
   const Dims dims(record->model.get());
   const MatrixXd table = ReadTable(kPolicyFile, PolicyHeader(record->model.get()), N_);
@@ -202,7 +210,7 @@ void RunReader::ReadIterations(Record* record) const {
 // listed, and none of those above
 void RunReader::ReadFurtherTables(Record* record) const {
   const std::vector<std::string> own{kModelFile,       kTaskFile,   kTrajectoryFile, kStartContextFile,
-                                     kKnotContextFile, kPolicyFile, kIterationsFile};
+                                     kKnotContextFile, kPushesFile, kPolicyFile,     kIterationsFile};
   for (const Json& file : json_.at("files")) {
     const std::string name = file.at("name").get<std::string>();
     if (std::find(own.begin(), own.end(), name) == own.end()) record->tables[name] = ReadFile(name);
@@ -224,6 +232,7 @@ Record RunReader::Read() {
                  contents.at("iterations"),
                  contents.value("violation", false),
                  contents.value("gap", false),
+                 contents.value("pushes", false),
                  contents.value("second_regularization", false)};
     N_ = json_.at("horizon").at("N");
     if (N_ < 0) Damaged("record.json: the horizon is negative");
@@ -238,6 +247,7 @@ Record RunReader::Read() {
                          : DeserializeModel({model.begin(), model.end()});
   if (contents_.task) record.task_text = ReadFile(kTaskFile);
   ReadTrajectory(&record);
+  if (contents_.pushes) ReadPushes(&record);
   if (contents_.policy) ReadPolicy(&record);
   if (contents_.iterations) ReadIterations(&record);
   ReadFurtherTables(&record);

@@ -57,6 +57,7 @@ Contents CheckRecord(const Record& record) {
   contents.gradient_norm = optional("gradient_norm_per_knot", record.gradient_norm_per_knot.size(), N);
   contents.diagnostics = optional("diagnostics", static_cast<Eigen::Index>(record.diagnostics.size()), N + 1);
   contents.policy = optional("policy.K", static_cast<Eigen::Index>(record.policy.K.size()), N);
+  contents.pushes = optional("xfrc", record.xfrc.size(), 6 * static_cast<int>(record.model->nbody) * N);
   contents.iterations = !record.iterations.empty();
   contents.violation = contents.iterations && !record.constraints.empty();
   contents.gap = std::any_of(record.iterations.begin(), record.iterations.end(),
@@ -66,8 +67,8 @@ Contents CheckRecord(const Record& record) {
   if (contents.policy && (record.policy.k.rows() != dims.nu || record.policy.k.cols() != N)) {
     WrongSize("policy.k", record.policy.k.size(), "nu * N = " + std::to_string(dims.nu * N));
   }
-  const std::vector<std::string> own{kRecordFile,      kModelFile,  kTaskFile,       kTrajectoryFile, kStartContextFile,
-                                     kKnotContextFile, kPolicyFile, kIterationsFile, kPlotFile};
+  const std::vector<std::string> own{kRecordFile,      kModelFile,  kTaskFile,   kTrajectoryFile, kStartContextFile,
+                                     kKnotContextFile, kPushesFile, kPolicyFile, kIterationsFile, kPlotFile};
   for (const auto& [name, bytes] : record.tables) {
     const bool taken = std::find(own.begin(), own.end(), name) != own.end();
     if (taken || name.empty() || name[0] == '.' || name.find('/') != name.npos) {
@@ -135,6 +136,17 @@ void WriteContexts(const Record& record, NewFolder* folder) {
     knots_csv.EndRow();
   }
   knots.Close();
+}
+
+void WritePushes(const Record& record, NewFolder* folder) {
+  FileWriter file(folder, kPushesFile);
+  CsvWriter csv(&file, PushesHeader(record.model.get()));
+  for (int t = 0; t < record.trajectory.N(); ++t) {
+    csv.Cell(t);
+    csv.Cells(record.xfrc.col(t));
+    csv.EndRow();
+  }
+  file.Close();
 }
 
 // one knot a row: k, then K row by row
@@ -360,8 +372,8 @@ Json RecordJson(const Record& record, const Contents& contents, const std::vecto
   json["model"] = ModelJson(record);
   json["engine"] = EngineJson(record.model.get());
   json["diagnostics"] = contents.diagnostics ? DiagnosticsJson(record) : Json();
-  json["latency_budget_s"] = nullptr;  // only planning while moving has one
-  json["latency_used_s"] = nullptr;
+  json["latency_budget_s"] = record.latency_budget;  // NaN is written as null
+  json["latency_used_s"] = record.latency_used;
   json["units"] = {{"length", "m"},
                    {"mass", "kg"},
                    {"time", "s"},
@@ -392,6 +404,7 @@ Json RecordJson(const Record& record, const Contents& contents, const std::vecto
                       {"iterations", contents.iterations},
                       {"violation", contents.violation},
                       {"gap", contents.gap},
+                      {"pushes", contents.pushes},
                       {"second_regularization", contents.second}};
   json["software"] = SoftwareJson();
   json["files"] = FilesJson(files);
@@ -412,6 +425,7 @@ void WriteRecord(const std::string& folder, Record& record, const WriteRecordOpt
   if (contents.task) WriteBytes(&run, kTaskFile, record.task_text);
   WriteTrajectory(record, contents, &run);
   WriteContexts(record, &run);
+  if (contents.pushes) WritePushes(record, &run);
   if (contents.policy) WritePolicy(record, &run);
   if (contents.iterations) WriteIterations(record, contents, &run);
   for (const auto& [name, bytes] : record.tables) WriteBytes(&run, name, bytes);

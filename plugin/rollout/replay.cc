@@ -53,7 +53,9 @@ ReplayResult Replay(const Record& record) {
   const Trajectory& recorded = record.trajectory;
   ReplayResult result;
   Simulator simulator(model, record.context, record.substeps, 1);
-  result.status = simulator.Rollout(recorded.X.col(0), recorded.U, &result.trajectory);
+  result.status = record.xfrc.size() > 0
+                      ? simulator.RolloutPushed(recorded.X.col(0), recorded.U, record.xfrc, &result.trajectory)
+                      : simulator.Rollout(recorded.X.col(0), recorded.U, &result.trajectory);
 
   // states first: they are what the eye sees
   const Trajectory& replayed = result.trajectory;

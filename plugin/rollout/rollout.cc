@@ -106,6 +106,16 @@ struct Simulator::Impl {
     out->time[t] = data->time;
   }
 
+  void CheckControls(ConstVectorRef x0, ConstMatrixRef U) const {
+    CheckSize(model, "x0", x0.size(), "nx", dims.nx);
+    CheckSize(model, "a column of U", U.rows(), "nu", dims.nu);
+    CheckFinite(model, "x0", x0, StateNames);
+    if (U.allFinite()) return;
+    for (int t = 0; t < U.cols(); ++t) {
+      CheckFinite(model, "U", U.col(t), ControlNames, " at knot " + std::to_string(t));
+    }
+  }
+
   // columns after knot t repeat it, one control interval apart
   void RepeatFrom(int t, Trajectory* out) const {
     for (int i = t + 1; i <= out->N(); ++i) {
@@ -271,17 +281,7 @@ void Simulator::ParallelFor(int n, const std::function<void(int, int)>& job) { i
 
 RolloutStatus Simulator::Rollout(ConstVectorRef x0, ConstMatrixRef U, Trajectory* out, int worker,
                                  const RolloutCallback& callback) {
-  const mjModel* model = impl_->model;
-  const Dims& dims = impl_->dims;
-  CheckSize(model, "x0", x0.size(), "nx", dims.nx);
-  CheckSize(model, "a column of U", U.rows(), "nu", dims.nu);
-  CheckFinite(model, "x0", x0, StateNames);
-  if (!U.allFinite()) {
-    for (int t = 0; t < U.cols(); ++t) {
-      CheckFinite(model, "U", U.col(t), ControlNames, " at knot " + std::to_string(t));
-    }
-  }
-
+  impl_->CheckControls(x0, U);
   const int N = static_cast<int>(U.cols());
   Impl::Worker& mine = impl_->Get(worker);
   impl_->Resize(N, out);
@@ -289,6 +289,22 @@ RolloutStatus Simulator::Rollout(ConstVectorRef x0, ConstMatrixRef U, Trajectory
   return impl_->Run(
       x0, N, mine, out, [](int) {},
       [&](int t) { return !callback || callback(t) ? Impl::Next::kGoOn : Impl::Next::kLast; });
+}
+
+RolloutStatus Simulator::RolloutPushed(ConstVectorRef x0, ConstMatrixRef U, ConstMatrixRef xfrc, Trajectory* out,
+                                       int worker) {
+  impl_->CheckControls(x0, U);
+  const int N = static_cast<int>(U.cols());
+  CheckSize(impl_->model, "a column of xfrc", xfrc.rows(), "6 nbody", 6 * static_cast<int>(impl_->model->nbody));
+  CheckSize(impl_->model, "xfrc's columns", xfrc.cols(), "N", N);
+  if (!xfrc.allFinite()) throw Error(ErrorCode::kInvalidArgument, "xfrc: a force is not finite");
+  Impl::Worker& mine = impl_->Get(worker);
+  impl_->Resize(N, out);
+  out->U = U;
+  const auto push = [&](int t) {
+    mju_copy(mine.data->xfrc_applied, xfrc.col(t).data(), static_cast<int>(xfrc.rows()));
+  };
+  return impl_->Run(x0, N, mine, out, push, [](int) { return Impl::Next::kGoOn; });
 }
 
 RolloutStatus Simulator::RolloutFeedback(ConstVectorRef x0, int N, const Feedback& law, Trajectory* out, int worker) {

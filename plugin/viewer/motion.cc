@@ -52,6 +52,7 @@ ViewSource FromRecord(const Record& record, const std::string& title) {
   source.context = record.context;
   source.substeps = record.substeps;
   source.trajectory = record.trajectory;
+  source.xfrc = record.xfrc;
   source.x_goal = record.x_goal;
   source.goal_places = Places(record.goal_places, record.trajectory);
   source.cost_per_knot = record.cost_per_knot;
@@ -145,6 +146,9 @@ void Player::LoadKnot(int knot) {
   } else {
     data_->time = Time(knot);
   }
+  if (source_.xfrc.size() == 0) return;
+  const int last = static_cast<int>(source_.xfrc.cols()) - 1;
+  mju_copy(data_->xfrc_applied, source_.xfrc.col(std::min(knot, last)).data(), static_cast<int>(source_.xfrc.rows()));
 }
 
 void Player::Show(int knot, int steps) {

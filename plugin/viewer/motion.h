@@ -18,6 +18,7 @@ struct ViewSource {
   VectorXd context;                          ///< by kContextSignature at knot 0
   int substeps = 1;                          ///< engine steps a knot
   Trajectory trajectory;                     ///< at least one state; a live source has exactly one: its start
+  MatrixXd xfrc{};                           ///< 6 nbody × N: pushes on bodies; empty when there are none
   bool live = false;                         ///< simulate on from the last knot under u_live
   VectorXd u_live;                           ///< nu
   VectorXd x_goal;                           ///< nx; empty when there is none: shown as a ghost

@@ -100,8 +100,36 @@ TEST(CliMpc, TellsOfLatePlansAndPushes) {
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_TRUE(Has(result.out, "late          at 0.11 s: plan 1 was due, and takes 0.04 s longer"));
   EXPECT_TRUE(Has(result.out, "fall-back     in 8 of 30 control intervals"));
-  EXPECT_TRUE(Has(result.err, "pushed"));
-  EXPECT_TRUE(Has(ReadRecord(folder.File("run")).tables.at("events.csv"), ",late,\"plan 1 was due"));
+  const Record record = ReadRecord(folder.File("run"));
+  EXPECT_TRUE(Has(record.tables.at("events.csv"), ",late,\"plan 1 was due"));
+  EXPECT_EQ(record.xfrc(6, 15), 5);
+  EXPECT_GT(record.latency_used, 0);
+  const ProcessResult replayed = Costate({"replay", folder.File("run")});
+  EXPECT_TRUE(Has(replayed.out, "identical, bit for bit: 31 knots")) << replayed.out;
+}
+
+// one with twice the mass, half the time step and a body more, from a file of its own
+TEST(CliMpc, MovesAnotherRobotThanThePlannedOne) {
+  TemporaryFolder folder;
+  const std::string task = WriteMpcTask(folder);
+  std::string heavy = kMpcArm;
+  heavy.replace(heavy.find("mass='1'"), 8, "mass='2'");
+  heavy.replace(heavy.find("timestep='0.01'"), 15, "timestep='0.005'");
+  heavy.replace(heavy.find("</worldbody>"), 0, "<body name='post' pos='1 1 0'><geom size='.1'/></body>");
+  const std::string plant = folder.Write("heavy.xml", heavy), run = folder.File("run");
+  const ProcessResult result = Costate({"mpc", task, "--plant", plant, "--time", "1", "--out", run, "--no-plots"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_TRUE(Has(result.out, "planned by " + folder.File("arm.xml") + "; the robot is " + plant)) << result.out;
+  const Record record = ReadRecord(run);
+  EXPECT_EQ(record.substeps, 2);
+  EXPECT_EQ(record.model->body_mass[1], 2);
+  EXPECT_EQ(record.model_file, plant);
+  EXPECT_EQ(record.settings.at("planned_model"), folder.File("arm.xml"));
+  EXPECT_EQ(Costate({"replay", run}).exit_code, 0);
+
+  const ProcessResult missing = Costate({"mpc", task, "--plant", folder.File("none.xml")});
+  EXPECT_EQ(missing.exit_code, 2);
+  EXPECT_TRUE(Has(missing.err, "none.xml' does not exist")) << missing.err;
 }
 
 // A robot goes to a goal and stays there, pushed away on the way, and its run has the task as a file.

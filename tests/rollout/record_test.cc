@@ -41,7 +41,11 @@ Record MakeRecord(const NamedModel& named, int N = 30) {
   record.substeps = 2;
   record.seed = 7;
   Simulator simulator(model, record.context, 2, 1);
-  EXPECT_TRUE(simulator.Rollout(GetState(model, start.get()), WavyControls(model, N), &record.trajectory).ok());
+  record.xfrc = 1e-3 * MatrixXd::Random(6 * model->nbody, N);
+  record.latency_budget = 0.01;
+  record.latency_used = 1.0 / 300;
+  const VectorXd x0 = GetState(model, start.get());
+  EXPECT_TRUE(simulator.RolloutPushed(x0, WavyControls(model, N), record.xfrc, &record.trajectory).ok());
   record.diagnostics = simulator.Diagnose(record.trajectory);
   const Dims& dims = simulator.dims();
   if (dims.ns >= 3) record.goal_places = {{dims.ns - 3, {0.1, NAN, -1.0 / 3}}};
@@ -65,6 +69,10 @@ void ExpectSame(const Record& a, const Record& b) {
   EXPECT_TRUE(BitwiseEqual(a.trajectory, b.trajectory));
   EXPECT_TRUE(BitwiseEqual(a.context, b.context));
   EXPECT_TRUE(BitwiseEqual(a.x_goal, b.x_goal));
+  EXPECT_TRUE(BitwiseEqual(a.xfrc, b.xfrc));
+  for (double Record::*latency : {&Record::latency_budget, &Record::latency_used}) {
+    if (!std::isnan(a.*latency) || !std::isnan(b.*latency)) EXPECT_EQ(a.*latency, b.*latency);
+  }
   ASSERT_EQ(a.goal_places.size(), b.goal_places.size());
   for (std::size_t i = 0; i < a.goal_places.size(); ++i) {
     EXPECT_EQ(a.goal_places[i].sensor, b.goal_places[i].sensor);
@@ -125,6 +133,8 @@ TEST_F(RecordTest, ComesBackWithoutItsOptionalParts) {
   WriteRecord(folder.File("run"), record);
   const Record read = ReadRecord(folder.File("run"));
   ExpectSame(record, read);
+  EXPECT_EQ(read.xfrc.size(), 0);
+  EXPECT_TRUE(std::isnan(read.latency_budget));
   EXPECT_TRUE(Replay(read).identical);
 }
 
@@ -146,7 +156,8 @@ TEST_F(RecordTest, StatesEverythingThatIsKnownAboutTheRun) {
   EXPECT_EQ(json["initial_state"].size(), 4u);
   EXPECT_EQ(json["seed"], 7);
   EXPECT_EQ(json["software"]["mujoco"], mj_versionString());
-  EXPECT_TRUE(json["latency_budget_s"].is_null());
+  EXPECT_EQ(json["latency_budget_s"], 0.01);
+  EXPECT_EQ(json["latency_used_s"], 1.0 / 300);
   for (const char* field : {"created", "inputs", "failures", "settings", "units", "frames", "diagnostics", "files"}) {
     EXPECT_TRUE(json.contains(field)) << field;
   }
@@ -178,6 +189,9 @@ TEST_F(RecordTest, RefusesPartsThatDoNotFit) {
   record.cost_per_knot.conservativeResize(30);
   EXPECT_ERROR(WriteRecord(run, record, kNoPlots), ErrorCode::kDimensionMismatch, "cost_per_knot has 30", "31");
   record.cost_per_knot.resize(0);
+  record.xfrc.resize(6, 30);
+  EXPECT_ERROR(WriteRecord(run, record, kNoPlots), ErrorCode::kDimensionMismatch, "xfrc has 180");
+  record.xfrc.resize(0, 0);
   record.policy.K.pop_back();
   EXPECT_ERROR(WriteRecord(run, record, kNoPlots), ErrorCode::kDimensionMismatch, "policy.K has 29");
   record.policy.K.push_back(MatrixXd::Zero(1, 1));

@@ -52,6 +52,37 @@ TEST_F(Rollout, IsTheEnginesOwnSimulationBitForBit) {
   }
 }
 
+// as a host pushes: by xfrc_applied, set anew before each control interval
+TEST_F(Rollout, PushesAsTheEngineDoes) {
+  for (const NamedModel& named : RolloutModels()) {
+    SCOPED_TRACE(named.name);
+    ModelPtr model = LoadModelFromString(named.xml);
+    DataPtr start = StartData(model.get());
+    const VectorXd x0 = GetState(model.get(), start.get());
+    const MatrixXd U = WavyControls(model.get(), 20), xfrc = 0.1 * MatrixXd::Random(6 * model->nbody, 20);
+    Simulator simulator(model.get(), GetContext(model.get(), start.get()), 2, 1);
+    Trajectory pushed, free;
+    ASSERT_TRUE(simulator.RolloutPushed(x0, U, xfrc, &pushed).ok());
+    ASSERT_TRUE(simulator.Rollout(x0, U, &free).ok());
+
+    DataPtr data(mj_copyData(nullptr, model.get(), start.get()));
+    for (int t = 0; t < 20; ++t) {
+      Eigen::Map<VectorXd>(data->ctrl, model->nu) = U.col(t);
+      Eigen::Map<VectorXd>(data->xfrc_applied, xfrc.rows()) = xfrc.col(t);
+      for (int k = 0; k < 2; ++k) mj_step(model.get(), data.get());
+    }
+    EXPECT_TRUE(BitwiseEqual(pushed.X.col(20), GetState(model.get(), data.get())));
+    EXPECT_FALSE(BitwiseEqual(pushed.X.col(20), free.X.col(20)));
+
+    // the next rollout knows nothing of it
+    Trajectory again;
+    ASSERT_TRUE(simulator.Rollout(x0, U, &again).ok());
+    EXPECT_TRUE(BitwiseEqual(again, free));
+    EXPECT_ERROR(simulator.RolloutPushed(x0, U, xfrc.topRows(3), &again), ErrorCode::kDimensionMismatch, "xfrc");
+    EXPECT_ERROR(simulator.RolloutPushed(x0, U, xfrc.leftCols(3), &again), ErrorCode::kDimensionMismatch, "xfrc");
+  }
+}
+
 // (x, moving context) is all that a step reads besides u and what no step changes.
 TEST_F(Rollout, EveryKnotRestartsBitForBit) {
   for (const NamedModel& named : RolloutModels()) {

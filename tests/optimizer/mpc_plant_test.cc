@@ -1,0 +1,110 @@
+// MPC of a robot that is another than the planned one, and of one that is pushed: its motion repeats from what is known
+// of it.
+#include <costate/costate.h>
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "support/engine_test.h"
+#include "support/matrix_near.h"
+#include "support/temporary_folder.h"
+
+namespace costate {
+namespace {
+
+using support::BitwiseEqual;
+using MpcPlantTest = support::EngineTest;
+
+// a pendulum with a motor; %s: its mass, its step, what else there is
+std::string Pendulum(const std::string& mass, const std::string& timestep, const std::string& more = "",
+                     const std::string& joint = "hinge") {
+  return "<mujoco model='pendulum'><option timestep='" + timestep + "'/><worldbody>" + more +
+         "<body name='link'><joint name='" + joint +
+         "' axis='0 1 0' damping='.1'/><geom type='capsule' size='.02' fromto='0 0 0 0 0 -.5' mass='" + mass +
+         "'/></body></worldbody><actuator><motor name='motor' joint='" + joint +
+         "' ctrlrange='-10 10'/></actuator><keyframe><key name='side' qpos='1'/></keyframe></mujoco>";
+}
+
+struct Plants {
+  Plants() {
+    folder.Write("light.xml", Pendulum("1", "0.01"));
+    task =
+        LoadTask(folder.Write("side.task.xml",
+                              "<task model='light.xml' horizon='0.5'><cost qpos='all' target='key:side' weight='10'/>"
+                              "<cost body='link' quantity='linear velocity' weight='.1'/><cost ctrl='all' "
+                              "weight='0.001'/></task>"));
+  }
+  ModelPtr Load(const std::string& mass, const std::string& timestep, const std::string& more = "",
+                const std::string& joint = "hinge") {
+    return LoadPlant(task, folder.Write("plant.xml", Pendulum(mass, timestep, more, joint)));
+  }
+  support::TemporaryFolder folder;
+  Task task;
+};
+
+// the sensor that the task adds is in both
+TEST_F(MpcPlantTest, TheSameModelFromAFileIsTheSameRobot) {
+  Plants plants;
+  const ModelPtr same = plants.Load("1", "0.01");
+  EXPECT_EQ(same->nsensordata, 3);
+  const MpcResult own = RunMpc(plants.task, {.duration = 1});
+  const MpcResult other = RunMpc(plants.task, {.plant = same.get(), .duration = 1});
+  EXPECT_TRUE(BitwiseEqual(own.trajectory.X, other.trajectory.X));
+  EXPECT_TRUE(BitwiseEqual(own.trajectory.S, other.trajectory.S));
+  EXPECT_EQ(own.cost_per_step, other.cost_per_step);
+}
+
+// twice the mass, a quarter of the step, a body more: the motion is the plant's own under the controls, and comes to
+// the goal all the same, where nothing but feedback and new plans makes up for the weight
+TEST_F(MpcPlantTest, ARobotOfAnotherMassStepAndSceneIsControlledByThePlansOfTheTask) {
+  Plants plants;
+  const ModelPtr heavy = plants.Load("2", "0.0025", "<body name='post' pos='1 1 0'><geom size='.1'/></body>");
+  const MpcResult result = RunMpc(plants.task, {.plant = heavy.get(), .duration = 2});
+  ASSERT_TRUE(result.status.ok());
+  EXPECT_EQ(result.substeps, 4);
+  EXPECT_NEAR(result.trajectory.X(0, 200), 1, 0.1);
+  Simulator simulator(heavy.get(), result.context, 4, 1);
+  Trajectory again;
+  ASSERT_TRUE(simulator.Rollout(plants.task.x0, result.trajectory.U, &again).ok());
+  EXPECT_TRUE(BitwiseEqual(again.X, result.trajectory.X));
+  EXPECT_TRUE(BitwiseEqual(again.context, result.trajectory.context));
+  EXPECT_EQ(result.xfrc.size(), 0);
+}
+
+// also beside what the task's context applies anyway
+TEST_F(MpcPlantTest, APushedMotionRepeatsFromItsForces) {
+  Plants plants;
+  const DataPtr data = MakeData(plants.task.model.get());
+  SetContext(plants.task.model.get(), data.get(), plants.task.context);
+  data->xfrc_applied[6] = 0.5;
+  plants.task.context = GetContext(plants.task.model.get(), data.get());
+  const MpcResult result =
+      RunMpc(plants.task, {.duration = 1, .pushes = {{.body = 1, .force = {3, 0, 0}, .begin = 0.2, .end = 0.4}}});
+  EXPECT_EQ(result.xfrc(6, 19), 0.5);
+  EXPECT_EQ(result.xfrc(6, 20), 3.5);
+  EXPECT_EQ(result.xfrc(6, 40), 0.5);
+  Simulator simulator(plants.task.model.get(), plants.task.context, plants.task.substeps, 1);
+  Trajectory again;
+  ASSERT_TRUE(simulator.RolloutPushed(plants.task.x0, result.trajectory.U, result.xfrc, &again).ok());
+  EXPECT_TRUE(BitwiseEqual(again.X, result.trajectory.X));
+  EXPECT_TRUE(BitwiseEqual(again.S, result.trajectory.S));
+}
+
+TEST_F(MpcPlantTest, RefusesWhatPlansCannotMove) {
+  Plants plants;
+  const auto refuses = [&](const ModelPtr& plant, const std::string& first, const std::string& second) {
+    EXPECT_ERROR(RunMpc(plants.task, {.plant = plant.get(), .duration = 1}), ErrorCode::kInvalidArgument, first,
+                 second);
+  };
+  refuses(plants.Load("1", "0.003"), "time step of 0.003 s", "control interval of 0.01 s");
+  refuses(plants.Load("1", "0.01", "", "hip"), "qpos[hip] in place 0", "qpos[hinge]");
+  refuses(plants.Load("1", "0.01", "<body><joint name='slide' type='slide'/><geom size='.1'/></body>"), "4 states",
+          "has 2");
+  EXPECT_ERROR(plants.Load("1", "0.01", "<geom"), ErrorCode::kParse, "plant.xml");
+  plants.task.text.clear();
+  EXPECT_ERROR(plants.Load("1", "0.01"), ErrorCode::kInvalidArgument, "no text");
+}
+
+}  // namespace
+}  // namespace costate
