@@ -34,7 +34,7 @@ struct AdjointOptions {
   double reach = CertifyOptions().reach;  ///< of the certificates
 };
 
-/// Step by step, how a gradient travels back (R17).
+/// Step by step, how a gradient travels back.
 struct GradientHealth {
   VectorXd costate;           ///< |λ_t| (N+1)
   VectorXd growth;            ///< |A_tᵀ λ_{t+1}| / |λ_{t+1}| (N), 1 where λ_{t+1} = 0

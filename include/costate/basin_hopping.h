@@ -55,21 +55,29 @@ struct BasinHoppingOptions {
   bool back = true;
 };
 
+/// Where the best motion of a round began.
+enum class RoundOrigin {
+  kGuess,     ///< the guess
+  kKicked,    ///< kicked controls
+  kSampled,   ///< sampled controls
+  kPeriodic,  ///< periodic ones
+  kPlain,     ///< the solve as it is set, which had not led the race
+  kTouching,  ///< led to what nothing had touched
+  kDetour,    ///< led round what stands in the way
+  kShooting,  ///< multiple shooting from the guess
+  kBack       ///< behind the last solve, back within constraints
+};
+const char* ToString(RoundOrigin origin);  ///< "sampled controls", "led to contact"
+
 /// One round on the way.
 struct BasinHoppingRound {
-  int number = 0;         ///< 0: from the guess; then of kicks; behind them the last solve, and rounds back
-  int iterations = 0;     ///< of its longest solve
-  double cost = 0;        ///< of its best motion
-  double violation = 0;   ///< of its worst constraint there
-  bool better = false;    ///< than all rounds before
-  bool last = false;      ///< the last solve, to its own tolerance
-  bool sampled = false;   ///< from sampled controls, not from kicked ones
-  bool periodic = false;  ///< its best motion began at periodic controls
-  bool plain = false;     ///< its best motion is that of the solve as it is set, which had not led the race
-  bool touching = false;  ///< its best motion was led to what nothing had touched
-  bool detour = false;    ///< … led round what stands in the way
-  bool shooting = false;  ///< … that of multiple shooting from the guess
-  bool back = false;      ///< back within constraints, behind the last solve
+  int number = 0;        ///< 0: from the guess; then of kicks; behind them the last solve, and rounds back
+  int iterations = 0;    ///< of its longest solve
+  double cost = 0;       ///< of its best motion
+  double violation = 0;  ///< of its worst constraint there
+  bool better = false;   ///< than all rounds before
+  bool last = false;     ///< the last solve, to its own tolerance
+  RoundOrigin origin = RoundOrigin::kGuess;
 };
 
 struct BasinHoppingResult {

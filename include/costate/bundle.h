@@ -68,8 +68,7 @@ class Bundle {
 
   /// @param adjoint  of each sample; forces and parameters are not averaged and must be off.
   /// @throws Error{kDimensionMismatch, kInvalidArgument, kUnsupported}: also for noise that is negative, not finite,
-  /// nowhere
-  ///         positive or different within one rotation (the error names the entry), if fewer than two pairs
+  ///         nowhere positive or different within one rotation (the error names the entry), if fewer than two pairs
   ///         succeed, and for forces, parameters or feedback in `adjoint`.
   /// Cost: 2 pairs gradients; keeps pairs × (ndx + nu N) numbers twice.
   void Gradient(ConstVectorRef x0, ConstMatrixRef U, const Loss& loss, const BundleOptions& options,

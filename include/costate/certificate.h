@@ -42,7 +42,8 @@ struct Certificate {
   Smoothness label = Smoothness::kSmooth;
   std::vector<Switch> switches;  ///< the nearest of each unit first
   std::vector<std::string>
-      one_sided;  ///< inputs and activations on the edge of a clamp: the slope inside; muscles with ctrl = act: (A3)
+      one_sided;         ///< inputs and activations on the edge of a clamp: the slope inside; muscles with ctrl = act:
+                         ///< (A3) in plugin/derivative/README.md
   SolverGap solver_gap;  ///< by iterations and tolerance of the model, from the warm start of `data`
   bool valid = true;     ///< false: the step fails at this point, nothing else is filled
 };
@@ -65,9 +66,8 @@ struct CertifyOptions {
 /// clamp the derivative is zero; exactly on it, as Linearizer::Linearize, it is the slope inside.
 ///
 /// @post   `data` is only read.  Cost: mj_forward, and to convergence, one collision pass, up to 12 collisions of each
-/// pair that
-///         pushes and those of the pairs that the derivative differences; then 2 (ndx + nu) converged steps, unless a
-///         switch is within reach or reach is 0; 16 of mj_forward where the solver ends early. Allocates.
+///         pair that pushes and those of the pairs that the derivative differences; then 2 (ndx + nu) converged steps,
+///         unless a switch is within reach or reach is 0; 16 of mj_forward where the solver ends early. Allocates.
 /// @throws as Linearizer::Linearize for a state or control that is not finite.
 Certificate Certify(const mjModel* model, const mjData* data, const CertifyOptions& options = {});
 

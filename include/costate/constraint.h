@@ -67,8 +67,7 @@ class Constraint {
 class ConstraintSet {
  public:
   /// @throws Error{kInvalidArgument} for a second constraint of that name, bounds that exclude each other, a NaN, an
-  /// entry without
-  ///         any bound, or no entries; Error{kDimensionMismatch} when names and bounds are not as many.
+  ///         entry without any bound, or no entries; Error{kDimensionMismatch} when names and bounds are not as many.
   void Add(std::unique_ptr<Constraint> constraint);
 
   int size() const { return static_cast<int>(constraints_.size()); }
@@ -83,8 +82,7 @@ class ConstraintSet {
 class StateConstraint final : public Constraint {
  public:
   /// @param entries  of the tangent (qpos tangent, qvel, act), as many as info has bounds; info.components and
-  /// info.unit are filled
-  ///                 in when they are empty.
+  ///                 info.unit are filled in when they are empty.
   /// @throws Error{kDimensionMismatch}; Error{kInvalidArgument} for an entry that does not exist.
   StateConstraint(const mjModel* model, ConstraintInfo info, VectorXd x_reference, std::vector<int> entries);
   void Value(const KnotView& knot, VectorXd* c) const override;
@@ -116,7 +114,7 @@ struct ConstrainedOptions {
   VectorXd penalties{};                 ///< to start from, one a constraint; empty: penalty_init
   VectorXd residuals{};                 ///< SolveState::residuals of the solve that goes on; empty: a new one
   VectorXd tokens{};                    ///< the same of SolveState::tokens
-  /// By Solve with iLQR: the weight of forces, w of (I6), that it begins with (SolveResult::force_weight of a run
+  /// By Solve with iLQR: the weight of forces, w of (I6) in plugin/optimizer/README.md, that it begins with (SolveResult::force_weight of a run
   /// before). 0: only where the constraints are missed with forces at their limits up to three times as many iterations
   /// again lead around these by such a cost. Below 0: never.
   double force_weight = 0;

@@ -21,14 +21,15 @@ const char* costate_version(void);
    Returns 0 on success; otherwise nonzero, the reason in error (error_sz bytes, always terminated; may be NULL) and the
    outputs untouched. Each thread keeps one private mjData from call to call, so that calls with the same m, level and
    outputs allocate nothing; values in m may change between calls. Different threads may call at once. */
-int costate_transition(const mjModel* m, mjData* d, int level, mjtNum* A, mjtNum* B, mjtNum* C, mjtNum* D, char* error,
-                       int error_sz);
+int costate_transition(const mjModel* m, const mjData* d, int level, mjtNum* A, mjtNum* B, mjtNum* C, mjtNum* D,
+                       char* error, int error_sz);
 
 /* One step of a costate recursion: the covector lambda (2*nv+na) on the next state pulled back through one mj_step,
-   without forming A and B. x_bar = A' lambda (2*nv+na)   u_bar = B' lambda (nu)   qfrc_bar: of qfrc_applied (nv) Any
-   output may be NULL. Level, d, the result and the private mjData are as in costate_transition, which it shares the
+   without forming A and B:
+     x_bar = A' lambda (2*nv+na)   u_bar = B' lambda (nu)   qfrc_bar: of qfrc_applied (nv)
+   Any output may be NULL. Level, d, the result and the private mjData are as in costate_transition, which it shares the
    latter with; at levels 2 and 3 A and B are formed inside. */
-int costate_vjp(const mjModel* m, mjData* d, int level, const mjtNum* lambda, mjtNum* x_bar, mjtNum* u_bar,
+int costate_vjp(const mjModel* m, const mjData* d, int level, const mjtNum* lambda, mjtNum* x_bar, mjtNum* u_bar,
                 mjtNum* qfrc_bar, char* error, int error_sz);
 
 /* A residual of one's own for task files: <cost callback="name" reads="…"/> (costate/residual.h,
@@ -119,10 +120,10 @@ typedef struct {
 } costate_solve_result;
 
 /* Minimizes the task's cost as `costate optimize` does: within its constraints, through smoother contact, in free time,
-   beyond the nearest minimum, as the task says. X: (N+1) x (nq+nv+na), states   U: N x nu, controls   K: N x nu x
-   (2*nv+na), gains: u = U + K (x - X) options, result and any output may be NULL. Returns 0 with the best motion,
-   whatever the status; otherwise nonzero, the reason in error, and the outputs untouched. One call at a time on one
-   task. */
+   beyond the nearest minimum, as the task says.
+     X: (N+1) x (nq+nv+na), states   U: N x nu, controls   K: N x nu x (2*nv+na), gains: u = U + K (x - X)
+   options, result and any output may be NULL. Returns 0 with the best motion, whatever the status; otherwise nonzero,
+   the reason in error, and the outputs untouched. One call at a time on one task. */
 int costate_solve_task(costate_task* task, const costate_solve_options* options, costate_solve_result* result,
                        mjtNum* X, mjtNum* U, mjtNum* K, char* error, int error_sz);
 

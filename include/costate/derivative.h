@@ -131,11 +131,9 @@ class Linearizer {
   /// coverage's term "parameters" says so.
   ///
   /// @throws Error{kInvalidArgument} unless the linearizer was made with parameters->model(). At Level::kAnalytic the
-  /// calls
-  ///         that follow refuse a parameter without closed form, by its name, and sensors by parameters.
+  ///         calls that follow refuse a parameter without closed form, by its name, and sensors by parameters.
   /// Cost: a closed form a few products; else per parameter and step 4 evaluations of positions, velocities and forces;
-  /// once
-  ///       4 ParameterSet::Set each when values change.  Source: plugin/derivative/README.md, section Q.
+  ///       once 4 ParameterSet::Set each when values change.  Source: plugin/derivative/README.md, section Q.
   void SetParameters(const ParameterSet* parameters);
 
   /// At the edge of a clamp the derivative is one-sided: a control exactly on ctrlrange and an activation whose next
@@ -170,9 +168,8 @@ class Linearizer {
   ///
   /// @param sigma  (ns), or empty: none.  @throws as Linearize.
   /// Cost at kAnalytic: one more solve and recursion where a sensor reads accelerations or forces; a differenced sensor
-  /// up to
-  ///         2 to 4 evaluations of it an entry of x, u and qacc. Behind a noslip pass and at the other levels A … D are
-  ///         formed.
+  ///         up to 2 to 4 evaluations of it an entry of x, u and qacc. Behind a noslip pass and at the other levels A …
+  ///         D are formed.
   /// Source: plugin/derivative/README.md, (V4).
   void Vjp(ConstVectorRef x, ConstVectorRef u, ConstVectorRef lambda, ConstVectorRef sigma, StepVjp* out,
            bool forces = false);

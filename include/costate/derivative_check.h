@@ -74,8 +74,7 @@ struct CompareOptions {
 };
 
 /// @throws Error{kDimensionMismatch} when the two are of different sizes; Error{kInvalidArgument} when the status of
-/// one
-///         is not kOk. Sensors are compared when both have them.
+///         one is not kOk. Sensors are compared when both have them.
 DerivativeComparison Compare(const mjModel* model, const StepDerivative& value, const ReferenceDerivative& reference,
                              const CompareOptions& options = {});
 

@@ -56,8 +56,7 @@ using DescentCallback = std::function<bool(const IterationRecord&, ConstVectorRe
 /// lower loss counts: over a long motion a fit has many minima. Their records have the best loss of the whole motion.
 ///
 /// @param parameters  what `task.inputs.parameters` names (MakeParameters), at the values to begin with; null when it
-/// names
-///                    none. It ends with the best values.
+///                    names none. It ends with the best values.
 /// @throws Error{kInvalidArgument} for an option out of range or when there is nothing to change; as MakeSmoothModel.
 /// Error{kUnsupported}: kGaussNewton of controls, by smoothed slopes or of a model with delays.
 /// Cost: an iteration is one gradient and a rollout for each step length that is tried; of kGaussNewton N Linearize

@@ -83,11 +83,9 @@ struct IlqrOptions {
 /// are found, a search over regularizations too. The best iterate is returned whatever the status, bit for bit the same
 /// at any thread count. A guess that cannot be simulated is tried at 1/4, 1/16, 1/64 and 0 of its size.
 /// @throws Error for a malformed problem or option; Error{kUnsupported} for a model with a delayed actuator, by its
-/// name; never for
-///         numerical failure.
+///         name; never for numerical failure.
 /// Cost: an iteration is N derivatives, one backward pass of about N (4 ndx³ + 6 ndx² nu) flops and N·substeps steps
-/// for
-///       each alpha that is tried. Memory: about N (4 ndx² + 4 ndx nu) numbers.
+///       for each alpha that is tried. Memory: about N (4 ndx² + 4 ndx nu) numbers.
 /// Source: plugin/optimizer/README.md, "iLQR"; Tassa, Mansard & Todorov 2014.
 SolveResult SolveIlqr(const Problem& problem, ConstMatrixRef U, const IlqrOptions& options = {},
                       const IterationCallback& callback = {});

@@ -69,8 +69,7 @@ class ImpactLinearizer {
  public:
   /// @param model  must outlive the linearizer; not modified.
   /// @throws Error{kInvalidArgument} for options out of range and unknown geoms; Error{kUnsupported} for models with
-  /// flexes,
-  ///         adhesion, delays, plastic or plugin state, for `geoms` in explicit pairs, and as Linearizer.
+  ///         flexes, adhesion, delays, plastic or plugin state, for `geoms` in explicit pairs, and as Linearizer.
   explicit ImpactLinearizer(const mjModel* model, const ImpactOptions& options = {});
   ~ImpactLinearizer();
   ImpactLinearizer(ImpactLinearizer&&) noexcept;

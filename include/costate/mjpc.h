@@ -19,8 +19,7 @@ struct MjpcImport {
 ///
 /// @param path       its task XML; <include>s are followed. The task's model is that file itself.
 /// @param residuals  a file <residuals> with <measure>, <let> and <residual name="…" …/>: what each residual measures,
-/// in
-///                   the words of a <cost>; "" for none. Its parameters (residual_Height Goal) are known as
+///                   in the words of a <cost>; "" for none. Its parameters (residual_Height Goal) are known as
 ///                   Height_Goal.
 /// @param folder     where the task file will lie: its model's path is relative to it.
 /// @throws Error{kFile}, Error{kParse}: "task.xml:20: <user name='Height'>: …".

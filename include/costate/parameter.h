@@ -48,9 +48,8 @@ class ParameterSet {
  public:
   /// @param names  as above; without "[index]" all entries of the field.
   /// @throws Error{kInvalidArgument} for an unknown element, field or index (the message names near ones), a number
-  /// named
-  ///         twice, or two that write the same number (inertia and mass of one body); Error{kUnsupported} for one that
-  ///         the engine derives by itself or fixes when it compiles.
+  ///         named twice, or two that write the same number (inertia and mass of one body); Error{kUnsupported} for one
+  ///         that the engine derives by itself or fixes when it compiles.
   ParameterSet(const mjModel* model, const std::vector<std::string>& names);
   ~ParameterSet();
   ParameterSet(const ParameterSet& other);  ///< deep: its own model
@@ -111,8 +110,7 @@ using LogCholeskyVector = Eigen::Matrix<double, 10, 1>;
 ///   Σ = ½ tr(I) 1 − I about the body's origin:  m = e^2α, c = t.
 ///
 /// @throws Error{kInvalidArgument} when the inertia is not that of a body with extent in all directions (thin rods,
-/// plates
-///         and points have no logarithm). Source: Rucker & Wensing 2022; plugin/parameter/README.md, eq. (3).
+///         plates and points have no logarithm). Source: Rucker & Wensing 2022; plugin/parameter/README.md, eq. (3).
 LogCholeskyVector LogCholesky(const RigidInertia& body);
 RigidInertia FromLogCholesky(const LogCholeskyVector& theta);
 

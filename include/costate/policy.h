@@ -16,7 +16,7 @@ namespace costate {
 ///
 ///   u_i = m_i + h_i tanh(z_i + artanh((ū_i − m_i) / h_i))   between bounds m_i ± h_i,   u_i = ū_i + z_i   without
 ///
-/// about controls ū_t of a reference (README.md, eqs. (17) and (18)): at first z = 0 and the law plays the reference. ū
+/// about controls ū_t of a reference (plugin/optimizer/README.md, (17) and (18)): at first z = 0 and the law plays the reference. ū
 /// within 1e-3 of a bound (of half the range) is taken as there. A bound on one side alone clamps.
 class NetworkPolicy : public Feedback {
  public:
@@ -69,7 +69,7 @@ struct TrainOptions {
   double clip = 0;  ///< AdjointOptions::clip, of each start's costate
 };
 
-/// The derivative of the mean cost at the first weights along its own gradient, both ways (R2).
+/// The derivative of the mean cost at the first weights along its own gradient, both ways.
 struct TrainCheck {
   double adjoint = 0;     ///< |g|
   double difference = 0;  ///< centred differences at several step sizes, those two that agree best
@@ -98,10 +98,9 @@ using TrainCallback = std::function<bool(const IterationRecord&, int N)>;
 ///
 /// @param policy  begins with the weights it has and ends with the best. Where they are 0 and it is the task's own,
 ///                without hidden layers, the last stage may begin with a gain of the linear-quadratic problem about
-///                the reference instead, (18b), if that costs less.
+///                the reference instead (plugin/optimizer/README.md, (18b)), if that costs less.
 /// @throws Error{kInvalidArgument}; Error{kUnsupported} where there is no adjoint (Adjoint), and for tasks with
-/// constraints,
-///         <time> or <smooth>.
+///         constraints, <time> or <smooth>.
 /// Cost: an iteration is one gradient a start, and a rollout a start for each step length that is tried.
 /// Source: plugin/optimizer/README.md, "Policies".
 TrainResult TrainPolicy(const Task& task, NetworkPolicy* policy, const TrainOptions& options = {},

@@ -32,9 +32,8 @@ struct Record {
   std::vector<ConstraintReport> constraints;  ///< worst first; empty when there are none
   std::string metric;  ///< what the cost means, in one sentence: the sum convention, what is summed
   std::vector<IterationRecord> iterations;
-  std::string status, message;  ///< solver status in words
-  std::vector<std::string>
-      failures;  ///< R28 labels with their cause: "control: actuator 'hip' saturated at 31 of 100 knots"
+  std::string status, message;        ///< solver status in words
+  std::vector<std::string> failures;  ///< each with its cause: "control: actuator 'hip' saturated at 31 of 100 knots"
   std::map<std::string, std::string>
       settings;  ///< solver settings, smoothing, tolerances, derivative level, thread count …
   std::vector<std::string> warnings;
@@ -75,7 +74,7 @@ struct ReplayResult {
 };
 ReplayResult Replay(const Record& record);
 
-/// Failure labels (R28) of a rollout: divergence, controls at their limits, an exhausted constraint solver, deep
+/// Failure labels of a rollout: divergence, controls at their limits, an exhausted constraint solver, deep
 /// penetration; each with the numbers. Empty when there is nothing to complain about.
 std::vector<std::string> LabelFailures(const mjModel* model, const Trajectory& trajectory, const RolloutStatus& status,
                                        const std::vector<KnotDiagnostics>& diagnostics);

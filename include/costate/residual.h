@@ -2,6 +2,8 @@
 #ifndef COSTATE_RESIDUAL_H_
 #define COSTATE_RESIDUAL_H_
 
+#include <mujoco/mujoco.h>
+
 #include <functional>
 #include <string>
 #include <vector>

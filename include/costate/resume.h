@@ -22,9 +22,8 @@ std::string ResumeText(const Task& task, const SolveResult& result, const FreeTi
 /// starts and smooth stages are left out, with a warning. Weights, targets and bounds may have changed since, and
 /// solver settings too.
 /// @throws Error{kInvalidArgument} where the run does not fit, naming what and both values: entries of state and
-/// control, number
-///         and length of control intervals, constraints by name and component; Error{kFile} when the run has no
-///         kResumeFile or it is damaged.
+///         control, number and length of control intervals, constraints by name and component; Error{kFile} when the
+///         run has no kResumeFile or it is damaged.
 void Resume(const Record& record, const std::string& folder, Task* task);
 
 }  // namespace costate

@@ -64,9 +64,8 @@ struct SmoothModel {
 /// changed.
 ///
 /// @throws Error{kInvalidArgument} for an unknown name (with the nearest one), a strength that is negative or not
-/// finite, and
-///         for names that cannot be had: friction of named contacts in a model with pyramidal cones (the elliptic one
-///         has a friction of its own), contacts of a model whose option flag "override" sets all of them.
+///         finite, and for names that cannot be had: friction of named contacts in a model with pyramidal cones (the
+///         elliptic one has a friction of its own), contacts of a model whose option flag "override" sets all of them.
 /// Cost: a copy of the model; with named geoms one entry for each geom that can touch them.
 /// Source: plugin/smooth/README.md.
 SmoothModel MakeSmoothModel(const mjModel* model, const SmoothContact& options);

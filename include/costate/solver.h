@@ -113,8 +113,8 @@ struct SolveResult {
   std::vector<ConstraintReport> constraints;  ///< worst first
   std::vector<MatrixXd> multipliers;          ///< of each constraint of the problem in its order, components × (N+1);
                                               ///< none of a motion back within constraints
-  double force_weight = 0;                    ///< w of (I6), at which the constraints were kept; 0: without
-  SolveState state;                           ///< from which Solve goes on (Guess::state)
+  double force_weight = 0;  ///< w of (I6) in plugin/optimizer/README.md, at which the constraints were kept; 0: without
+  SolveState state;         ///< from which Solve goes on (Guess::state)
 };
 
 /// Called after each iteration; false stops the solver with kInterrupted and the best iterate so far.

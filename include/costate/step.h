@@ -23,6 +23,7 @@ const char* ToString(StepStatus status);
 /// @param x        state (nx).  @param u  control (nu).
 /// @param x_next   receives x' (nx); may be empty.
 /// @param sensors  receives the sensors at (x, u), before the first substep ends (ns); may be empty.
+///
 /// Sleeping is off: which bodies the engine has put to sleep is history that no state holds.
 ///
 /// @post  `data` is after the interval, its moving context advanced. The context at entry is the caller's business:
@@ -33,6 +34,9 @@ StepStatus Step(const mjModel* model, mjData* data, ConstVectorRef x, ConstVecto
                 VectorRef sensors);
 
 /// Sensors at (x, u) without advancing (mj_forward): at the last knot u is zero, see Trajectory.
+///
+/// @post  `data` holds x, u and what mj_forward computes of them.
+/// @throws as Step.
 StepStatus Forward(const mjModel* model, mjData* data, ConstVectorRef x, ConstVectorRef u, VectorRef sensors);
 
 }  // namespace costate

@@ -172,8 +172,8 @@ TaskCallbacks TellingCallbacks(const Task& task, const OptimizeOptions& options,
   callbacks.round = [&task, progress, best = 0.0, ways = 0](const BasinHoppingRound& round) mutable {
     const bool kept = round.violation <= task.constrained.tolerance;
     const std::string missed = kept ? "" : fmt::format(", constraints missed by {:.3g}", round.violation);
-    if (round.back) {
-      progress->Line(fmt::format("back within the constraints, round {}: {:.7g}{}{}", ++ways, round.cost,
+    if (round.origin == RoundOrigin::kBack) {
+      progress->Line(fmt::format("{}, round {}: {:.7g}{}{}", ToString(round.origin), ++ways, round.cost,
                                  kept ? ", all kept" : missed, round.better ? "" : "; no better"));
       return;
     }
@@ -185,14 +185,9 @@ TaskCallbacks TellingCallbacks(const Task& task, const OptimizeOptions& options,
     progress->Line(fmt::format("{}: {:.7g}{}{}",
                                round.number == 0 ? (led ? "from there" : "from the guess")
                                : round.last      ? "to the end"
-                                                 : fmt::format("round {}{}", round.number,
-                                                          round.sampled    ? ", from sampled controls"
-                                                               : round.periodic ? ", from periodic controls"
-                                                               : round.touching ? ", led to contact"
-                                                               : round.detour   ? ", led round what is in the way"
-                                                               : round.shooting ? ", by multiple shooting"
-                                                               : round.plain    ? ", the plain solve"
-                                                                                : ""),
+                               : round.origin == RoundOrigin::kKicked
+                                   ? fmt::format("round {}", round.number)
+                                   : fmt::format("round {}, {}", round.number, ToString(round.origin)),
                                round.cost, missed, verdict));
   };
   return callbacks;

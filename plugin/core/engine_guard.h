@@ -22,8 +22,7 @@ namespace costate {
 class EngineGuard {
  public:
   /// @param data  its stack is put back when the guard dies: an exception leaves the engine's functions before they
-  /// free
-  ///              what they took from it. May be null.
+  ///              free what they took from it. May be null.
   explicit EngineGuard(mjData* data = nullptr);
   ~EngineGuard();
   EngineGuard(const EngineGuard&) = delete;

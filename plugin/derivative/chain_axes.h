@@ -18,8 +18,7 @@ class ChainAxes {
   static COSTATE_LANES Components Of(const Lanes6& x) { return {x.a[0], x.a[1], x.a[2], x.l[0], x.l[1], x.l[2]}; }
 
   /// @param memory  grown where it is too small; holds the axes and behind them rows of products, one number a dof.
-  /// What
-  ///        lies behind the last dof of a row, up to three numbers, is anything.
+  ///        What lies behind the last dof of a row, up to three numbers, is anything.
   COSTATE_LANES ChainAxes(int count, int products, std::vector<double>* memory) : stride_((count + 3) / 4 * 4) {
     const std::size_t size = static_cast<std::size_t>(6 + products) * stride_;
     if (memory->size() < size) memory->resize(size);

@@ -88,8 +88,7 @@ class ResidualDifference {
   /// @param forces  null: those of constraints are at that very acceleration.
   /// @param wanted  one entry a sensor: rows of sensors with zero are left zero, what only they need is not evaluated.
   /// @return false with the reason if rows are left zero, those of `failed` sensors, since some column has no neighbour
-  /// with the
-  ///         same active set.
+  ///         with the same active set.
   bool Sensors(const mjModel* model, const mjData* data, const VectorXd& a, const Eigen::MatrixXd& da,
                Eigen::MatrixXd* out, std::string* reason, const std::vector<char>* wanted = nullptr,
                const ForceChange* forces = nullptr);

@@ -179,12 +179,12 @@ int Call(char* error, int error_sz, F call) {
 
 const char* costate_version(void) { return COSTATE_VERSION; }
 
-int costate_transition(const mjModel* m, mjData* d, int level, mjtNum* A, mjtNum* B, mjtNum* C, mjtNum* D, char* error,
-                       int error_sz) {
+int costate_transition(const mjModel* m, const mjData* d, int level, mjtNum* A, mjtNum* B, mjtNum* C, mjtNum* D,
+                       char* error, int error_sz) {
   return costate::Call(error, error_sz, [&] { costate::Transition(m, d, level, A, B, C, D); });
 }
 
-int costate_vjp(const mjModel* m, mjData* d, int level, const mjtNum* lambda, mjtNum* x_bar, mjtNum* u_bar,
+int costate_vjp(const mjModel* m, const mjData* d, int level, const mjtNum* lambda, mjtNum* x_bar, mjtNum* u_bar,
                 mjtNum* qfrc_bar, char* error, int error_sz) {
   return costate::Call(error, error_sz, [&] { costate::Vjp(m, d, level, lambda, x_bar, u_bar, qfrc_bar); });
 }

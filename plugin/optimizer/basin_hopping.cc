@@ -41,6 +41,21 @@ constexpr int kSteps = 6;  // of a line search on the way: a kick leads further 
 
 }  // namespace
 
+const char* ToString(RoundOrigin origin) {
+  switch (origin) {
+    case RoundOrigin::kGuess: return "the guess";
+    case RoundOrigin::kKicked: return "kicked controls";
+    case RoundOrigin::kSampled: return "sampled controls";
+    case RoundOrigin::kPeriodic: return "periodic controls";
+    case RoundOrigin::kPlain: return "the plain solve";
+    case RoundOrigin::kTouching: return "led to contact";
+    case RoundOrigin::kDetour: return "led round what is in the way";
+    case RoundOrigin::kShooting: return "multiple shooting";
+    case RoundOrigin::kBack: return "back within the constraints";
+  }
+  return "unknown";
+}
+
 bool FitSideBySide(const mjModel* model, int N) {
   constexpr double kMostBytes = 128 << 20;
   const Dims dims(model);
@@ -181,13 +196,14 @@ void BasinHopping::Round(const std::vector<Beginning>& beginnings, int iteration
   const int most = std::min(iterations, Left()), longest = std::max(most, Left() - hopping_.iterations);
   const auto solve = [&](int i, int threads, const IterationCallback& meet) {
     const auto& [guess, origin, touch, detour] = beginnings[static_cast<std::size_t>(i)];
-    const bool plain = origin == Origin::kPlain, leads = origin == Origin::kTouching || origin == Origin::kDetour,
-               shoots = origin == Origin::kShooting;
-    IlqrOptions options = plain                                  ? OptionsOf(0, 0)
-                          : shoots || origin == Origin::kSampled ? options_
-                          : origin == Origin::kPeriodic          ? OptionsOf(round, 0)
-                          : leads                                ? OptionsOf(round, i % 2)
-                                                                 : OptionsOf(round, i);
+    const bool plain = origin == RoundOrigin::kPlain,
+               leads = origin == RoundOrigin::kTouching || origin == RoundOrigin::kDetour,
+               shoots = origin == RoundOrigin::kShooting;
+    IlqrOptions options = plain                                       ? OptionsOf(0, 0)
+                          : shoots || origin == RoundOrigin::kSampled ? options_
+                          : origin == RoundOrigin::kPeriodic          ? OptionsOf(round, 0)
+                          : leads                                     ? OptionsOf(round, i % 2)
+                                                                      : OptionsOf(round, i);
     if (leads) {
       options.regularization_sweep = options_.regularization_sweep;
       options.line_search_steps = options_.line_search_steps;
@@ -200,32 +216,27 @@ void BasinHopping::Round(const std::vector<Beginning>& beginnings, int iteration
     // those of a motion that no step betters have grown without bound
     const bool astray = out_.result.status == SolveStatus::kInfeasible;
     if (!out_.result.multipliers.empty() && !astray) constrained.multipliers = out_.result.multipliers;
-    if (origin == Origin::kTouching)
+    if (origin == RoundOrigin::kTouching)
       return SolveTouching(problem, touch, out_.result.trajectory, options, constrained, meet);
-    if (origin == Origin::kDetour) return SolveAround(problem, detour, options, constrained, meet);
+    if (origin == RoundOrigin::kDetour) return SolveAround(problem, detour, options, constrained, meet);
     return Solve(problem, guess, options, meet, constrained);
   };
 
   const int before = static_cast<int>(iterations_.size());
   std::vector<SolveResult> results = SideBySide(static_cast<int>(beginnings.size()), solve);
   const std::size_t best = Best(results);
-  const Origin origin = beginnings[best].origin;
+  const RoundOrigin origin = beginnings[best].origin;
   // as many as of a solve of its own: the rounds of kicks are none the shorter
-  if (std::ranges::any_of(beginnings, [](const Beginning& b) { return b.origin == Origin::kShooting; }))
+  if (std::ranges::any_of(beginnings, [](const Beginning& b) { return b.origin == RoundOrigin::kShooting; }))
     further_ += std::max(0, static_cast<int>(iterations_.size()) - before - most);
   BasinHoppingRound done{.number = round,
                          .iterations = static_cast<int>(iterations_.size()) - before,
                          .last = round > rounds_,
-                         .sampled = origin == Origin::kSampled,
-                         .periodic = origin == Origin::kPeriodic,
-                         .plain = origin == Origin::kPlain,
-                         .touching = origin == Origin::kTouching,
-                         .detour = origin == Origin::kDetour,
-                         .shooting = origin == Origin::kShooting};
+                         .origin = origin};
   if (round > 0 && !done.last) LookForCheaper(results);
   if (halfway_ > 0 && best > 0 && results[0].status != SolveStatus::kDiverged) plain_ = std::move(results[0].state);
   done.better = Take(&results[best], &done);
-  if (done.better) shot_ = done.shooting;
+  if (done.better) shot_ = origin == RoundOrigin::kShooting;
   if (round > 0 || !hopping_.after_stall) return Tell(done);
   first_ = done;
 }
@@ -312,16 +323,16 @@ BasinHoppingResult BasinHopping::Hop(double tolerance) {
   for (; round <= rounds_ && moves && Left() > kept && !interrupted_; ++round) {
     std::optional<Guess> sampled = round == hopping_.rounds + 1 && IsUntouched() ? Sampled() : std::nullopt;
     if (sampled) {
-      Round({{std::move(*sampled), Origin::kSampled}}, Left() - kept, tolerance, round);
+      Round({{std::move(*sampled), RoundOrigin::kSampled}}, Left() - kept, tolerance, round);
     } else {
       std::vector<Beginning> beginnings = Kicked(round);
-      if (round == 1 || out_.rounds.back().periodic) {
+      if (round == 1 || out_.rounds.back().origin == RoundOrigin::kPeriodic) {
         std::optional<Guess> periodic = Periodic(round);
-        if (periodic) beginnings.push_back({std::move(*periodic), Origin::kPeriodic});
+        if (periodic) beginnings.push_back({std::move(*periodic), RoundOrigin::kPeriodic});
       }
       if (round == 1 && plain_.U.size() > 0 && !HasFreeStart(problem_))
-        beginnings.push_back({{{}, plain_.U, &plain_}, Origin::kPlain});
-      if (round == 1 && MayShoot(false)) beginnings.push_back({guess_, Origin::kShooting});
+        beginnings.push_back({{{}, plain_.U, &plain_}, RoundOrigin::kPlain});
+      if (round == 1 && MayShoot(false)) beginnings.push_back({guess_, RoundOrigin::kShooting});
       if (round == 1) std::ranges::move(Touching(), std::back_inserter(beginnings));
       if (round == 1) std::ranges::move(Around(), std::back_inserter(beginnings));
       Round(beginnings, std::min(hopping_.iterations, Left() - kept), tolerance, round);
@@ -332,7 +343,7 @@ BasinHoppingResult BasinHopping::Hop(double tolerance) {
   if (moves && Left() > 0 && !interrupted_ && finish) {
     const Guess best{{}, out_.result.trajectory.U};
     std::vector<Beginning> last{{best}};
-    if (!shot_ && MayShoot(true)) last.push_back({best, Origin::kShooting});
+    if (!shot_ && MayShoot(true)) last.push_back({best, RoundOrigin::kShooting});
     Round(last, options_.iterations, options_.tolerance, rounds_ + 1);
   }
 

@@ -106,8 +106,9 @@ int BasinHopping::GoBack(const std::vector<SolveResult>& starts, const SolveResu
       return SolveNear(problem_, near, options, constrained_, meet);
     };
     std::vector<SolveResult> results = SideBySide(kBackWidth, solve);
-    BasinHoppingRound told{
-        .number = rounds_ + 1 + round, .iterations = static_cast<int>(iterations_.size()) - iterations, .back = true};
+    BasinHoppingRound told{.number = rounds_ + 1 + round,
+                           .iterations = static_cast<int>(iterations_.size()) - iterations,
+                           .origin = RoundOrigin::kBack};
     const bool taken = Take(&results[Best(results)], &told);
     told.better = taken && MeritOf(told.violation, told.cost) < MeritOf(before.violation, before.cost);
     Tell(told);

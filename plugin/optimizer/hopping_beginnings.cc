@@ -52,7 +52,7 @@ bool MayRepeat(const MatrixXd& U, const Problem& problem) {
 
 std::vector<Beginning> BasinHopping::Kicked(int round) const {
   const VectorXd unit = KickUnits(problem_);
-  std::vector<Beginning> kicked(static_cast<std::size_t>(hopping_.width), {{}, Origin::kKicked});
+  std::vector<Beginning> kicked(static_cast<std::size_t>(hopping_.width), {{}, RoundOrigin::kKicked});
   for (int i = 0; i < hopping_.width; ++i) {
     SampleStream stream(hopping_.seed, round, i);
     const double size = hopping_.size * std::pow(kNextKick, i / 2);
@@ -120,7 +120,7 @@ std::vector<Beginning> BasinHopping::Touching() const {
       hopping_.after_stall && hopping_.touch && !HasFreeStart(problem_) && FitSideBySide(problem_.model, problem_.N);
   if (!may || !CanHaveContacts(problem_.model)) return touching;
   for (TouchPlan& plan : PlanTouches(problem_, out_.result.trajectory))
-    touching.push_back({{{}, out_.result.trajectory.U}, Origin::kTouching, std::move(plan)});
+    touching.push_back({{{}, out_.result.trajectory.U}, RoundOrigin::kTouching, std::move(plan)});
   return touching;
 }
 
@@ -147,7 +147,7 @@ std::vector<Beginning> BasinHopping::Around() {
   if (!worth || interrupted_) return around;
   passage.motion = std::move(through.trajectory);
   for (Detour& detour : PlanDetours(problem_, std::move(passage)))
-    around.push_back({{}, Origin::kDetour, {}, std::move(detour)});
+    around.push_back({{}, RoundOrigin::kDetour, {}, std::move(detour)});
   return around;
 }
 

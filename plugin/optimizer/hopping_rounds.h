@@ -20,10 +20,9 @@
 namespace costate {
 
 /// What a solve of a round begins from.
-enum class Origin { kGuess, kKicked, kSampled, kPeriodic, kPlain, kTouching, kDetour, kShooting };
 struct Beginning {
   Guess guess;
-  Origin origin = Origin::kGuess;
+  RoundOrigin origin = RoundOrigin::kGuess;
   TouchPlan touch{};  // of kTouching
   Detour detour{};    // of kDetour
 };

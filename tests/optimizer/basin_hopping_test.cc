@@ -220,12 +220,11 @@ TEST_F(BasinHopping, TheSolveThatLostTheRaceGoesOnBesideTheFirstKicks) {
   task.hopping.rounds = 1;
   const TaskSolution raced = SolveTask(task);
   ASSERT_GE(raced.rounds.size(), 2u);
-  EXPECT_TRUE(raced.rounds[1].plain);
-  EXPECT_FALSE(raced.rounds[1].periodic);
+  EXPECT_EQ(raced.rounds[1].origin, RoundOrigin::kPlain);
   EXPECT_TRUE(raced.rounds[1].better);
   task.hopping.race = 0;
   const TaskSolution plain = SolveTask(task);
-  EXPECT_FALSE(plain.rounds[1].plain);
+  EXPECT_NE(plain.rounds[1].origin, RoundOrigin::kPlain);
   EXPECT_NEAR(raced.rounds[1].cost, plain.rounds[0].cost, 0.01 * plain.rounds[0].cost);
   EXPECT_LT(raced.rounds[1].cost, raced.rounds[0].cost);
 }
@@ -395,7 +394,7 @@ TEST_F(BasinHopping, SamplesWhereKicksGainNothing) {
   const TaskSolution found = solve("1", 1), again = solve("1", 3);
   ASSERT_GT(found.rounds.size(), 4u);
   for (const BasinHoppingRound& round : found.rounds) {
-    EXPECT_EQ(round.sampled, round.number == 3);
+    EXPECT_EQ(round.origin == RoundOrigin::kSampled, round.number == 3);
     EXPECT_EQ(round.last, &round == &found.rounds.back());
   }
   EXPECT_NEAR(found.rounds[2].cost, 2, 1e-6);
@@ -408,7 +407,7 @@ TEST_F(BasinHopping, SamplesWhereKicksGainNothing) {
   const TaskSolution never = solve("0.05", 1);
   EXPECT_NEAR(never.result.cost, 2, 1e-6);
   EXPECT_EQ(never.rounds.size(), 8u);
-  for (const BasinHoppingRound& round : never.rounds) EXPECT_FALSE(round.sampled);
+  for (const BasinHoppingRound& round : never.rounds) EXPECT_NE(round.origin, RoundOrigin::kSampled);
 }
 
 // A weak motor swings a mass on a spring by pushing in time with it: no slope says so from rest. The first round of
@@ -432,11 +431,11 @@ TEST_F(BasinHopping, TriesPeriodicControlsWhereTheGuessStays) {
   };
   const BasinHoppingResult found = solve("4", "<guess ctrl='0'/>");
   ASSERT_GE(found.rounds.size(), 3u) << found.result.message;
-  EXPECT_TRUE(found.rounds[1].periodic && found.rounds[1].better);
+  EXPECT_TRUE(found.rounds[1].origin == RoundOrigin::kPeriodic && found.rounds[1].better);
   EXPECT_LT(found.result.cost, 0.7 * found.result.initial_cost);
   const auto none = [](const BasinHoppingResult& result) {
     return std::none_of(result.rounds.begin(), result.rounds.end(),
-                        [](const BasinHoppingRound& round) { return round.periodic; });
+                        [](const BasinHoppingRound& round) { return round.origin == RoundOrigin::kPeriodic; });
   };
   EXPECT_TRUE(none(solve("0.38", "<guess ctrl='0'/>")));
   EXPECT_TRUE(none(solve("4", "<guess file='moving.csv'/>")));
@@ -463,12 +462,12 @@ TEST_F(BasinHopping, ShootsWhereNothingTouches) {
   const TaskSolution without = SolveTask(task("<hopping rounds='1' from='stall' shooting='false'/>"));
   const TaskSolution with = SolveTask(task("<hopping rounds='1' from='stall'/>"));
   ASSERT_GE(with.rounds.size(), 2u) << with.result.message;
-  EXPECT_TRUE(with.rounds[1].shooting && with.rounds[1].better);
+  EXPECT_TRUE(with.rounds[1].origin == RoundOrigin::kShooting && with.rounds[1].better);
   EXPECT_LT(with.result.cost, 0.7 * without.result.cost);
   // within constraints it has no part
   const TaskSolution within = SolveTask(
       task("<limit joint='yaw' lower='-140' upper='140'/><hopping rounds='1' from='stall'/><solver iterations='20'/>"));
-  for (const BasinHoppingRound& round : within.rounds) EXPECT_FALSE(round.shooting);
+  for (const BasinHoppingRound& round : within.rounds) EXPECT_NE(round.origin, RoundOrigin::kShooting);
 }
 
 // the same where the finger has something else to do, which it does: kicks find the puck, and so do contacts that begin

@@ -124,7 +124,8 @@ double CostOf(const std::string& walls, const std::string& detour) {
   const BasinHoppingResult found =
       SolveBasinHopping(task.ToProblem(), task.ToGuess(), task.solver, task.hopping, {}, task.constrained);
   bool led = false;
-  for (const BasinHoppingRound& round : found.rounds) led = led || (round.detour && round.better);
+  for (const BasinHoppingRound& round : found.rounds)
+    led = led || (round.origin == RoundOrigin::kDetour && round.better);
   EXPECT_EQ(led, detour == "true");
   return found.result.cost;
 }

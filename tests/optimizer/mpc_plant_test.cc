@@ -93,7 +93,7 @@ TEST_F(MpcPlantTest, APushedMotionRepeatsFromItsForces) {
 
 TEST_F(MpcPlantTest, RefusesWhatPlansCannotMove) {
   Plants plants;
-  const auto refuses = [&](const ModelPtr& plant, const std::string& first, const std::string& second) {
+  const auto refuses = [&](const ModelPtr& plant, const char* first, const char* second) {
     EXPECT_ERROR(RunMpc(plants.task, {.plant = plant.get(), .duration = 1}), ErrorCode::kInvalidArgument, first,
                  second);
   };

@@ -144,7 +144,7 @@ TEST_F(TouchTest, ABallIsGraspedAndLifted) {
   EXPECT_GT(without.result.cost, 0.9 * without.result.initial_cost);
   const TaskSolution with = solve("<hopping rounds='1' from='stall'/>", 1);
   ASSERT_GE(with.rounds.size(), 2u);
-  EXPECT_TRUE(with.rounds[1].touching && with.rounds[1].better);
+  EXPECT_TRUE(with.rounds[1].origin == RoundOrigin::kTouching && with.rounds[1].better);
   EXPECT_LT(with.result.cost, 0.1 * without.result.cost) << with.result.message;
   EXPECT_TRUE(with.untouched.empty());
   const TaskSolution again = solve("<hopping rounds='1' from='stall'/>", 3);

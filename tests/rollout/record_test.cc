@@ -71,7 +71,7 @@ void ExpectSame(const Record& a, const Record& b) {
   EXPECT_TRUE(BitwiseEqual(a.x_goal, b.x_goal));
   EXPECT_TRUE(BitwiseEqual(a.xfrc, b.xfrc));
   for (double Record::*latency : {&Record::latency_budget, &Record::latency_used}) {
-    if (!std::isnan(a.*latency) || !std::isnan(b.*latency)) EXPECT_EQ(a.*latency, b.*latency);
+    EXPECT_TRUE(a.*latency == b.*latency || (std::isnan(a.*latency) && std::isnan(b.*latency)));
   }
   ASSERT_EQ(a.goal_places.size(), b.goal_places.size());
   for (std::size_t i = 0; i < a.goal_places.size(); ++i) {
