@@ -200,7 +200,7 @@ void Fddp::Remember() {
 void CheckFddp(const Problem& problem, ConstMatrixRef X, ConstMatrixRef U, const IlqrOptions& options) {
   CheckProblem(problem, U);
   CheckFddpOptions(options);
-  RefuseDelays(problem.model, "fddp");
+  RefuseDelays(problem, "fddp");
   if (options.second_order && options.derivative_every > 1) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("second_order takes the curvature at each knot: derivatives at every {} knots do not go "

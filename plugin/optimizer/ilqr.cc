@@ -588,7 +588,7 @@ void IlqrSolver::Impl::End(SolveStatus status, std::string message) {
 IlqrSolver::IlqrSolver(const Problem& problem, const IlqrOptions& options) {
   CheckProblem(problem, MatrixXd::Zero(problem.model ? problem.model->nu : 0, std::max(problem.N, 0)));
   CheckOptions(options);
-  RefuseDelays(problem.model, "iLQR");
+  RefuseDelays(problem, "iLQR");
   impl_ = std::make_unique<Impl>(problem, options);
 }
 

@@ -10,6 +10,7 @@
 #include "core/check.h"
 #include "core/extremes.h"
 #include "optimizer/solver_checks.h"
+#include "rollout/check_trajectory.h"
 
 namespace costate {
 namespace {
@@ -71,7 +72,8 @@ const char* ToString(SolveStatus status) {
   return "unknown";
 }
 
-void RefuseDelays(const mjModel* model, const char* solver) {
+void RefuseDelays(const Problem& problem, const char* solver) {
+  const mjModel* model = problem.model;
   for (int i = 0; i < model->nactuator; ++i) {
     if (!(model->actuator_delay[i] > 0)) continue;
     throw Error(
@@ -82,6 +84,9 @@ void RefuseDelays(const mjModel* model, const char* solver) {
             "gradient --descend lbfgs, which follows delays, but under RK4)",
             ElementName(model, mjOBJ_ACTUATOR, i), model->actuator_delay[i], solver));
   }
+  std::vector<char> read(static_cast<std::size_t>(model->nsensordata), 0);
+  problem.cost->MarkSensors(&read);
+  RefusePastSensors(model, "the cost", [&](int i) { return read[static_cast<std::size_t>(i)] != 0; });
 }
 
 void CheckProblem(const Problem& problem, ConstMatrixRef U) {

@@ -16,9 +16,9 @@ void CheckProblem(const Problem& problem, ConstMatrixRef U);
 /// "; derivatives at every 4th knot, interpolated in between", or nothing where there is one at each.
 std::string DerivativeEveryText(int every);
 
-/// @throws Error{kUnsupported} for an actuator that acts late: a control on its way is no part of x, and B would not
-/// know it.
-void RefuseDelays(const mjModel* model, const char* solver);
+/// @throws Error{kUnsupported} for an actuator that acts late, and for a sensor of the past that the cost reads: what is
+/// on its way is no part of x, and A … D would not know it.
+void RefuseDelays(const Problem& problem, const char* solver);
 
 /// need(o.rate > 0, "rate", o.rate, "positive"): refuses an option by its name, its value and its range.
 class OptionCheck {

@@ -5,10 +5,9 @@
 #include <string>
 
 #include "core/finite.h"
-#include "core/plugins.h"
 #include "core/spectral_radius.h"
-#include "derivative/delayed.h"
 #include "rollout/adjoint_sweep.h"
+#include "rollout/check_trajectory.h"
 #include "rollout/gradient_health.h"
 #include "rollout/knot_health.h"
 
@@ -67,17 +66,6 @@ void AdjointSweep::Limit(int t) {
   }
 }
 
-void AdjointSweep::RefuseDelayedSensors(const char* who, ConstVectorRef sigma) const {
-  for (int i = 0; i < a.model->nsensor; i++) {
-    if (!(a.delays && HasPast(a.model, i)) && !ShowsPluginState(a.model, i)) continue;
-    if (sigma.segment(a.model->sensor_adr[i], a.model->sensor_dim[i]).isZero(0)) continue;
-    throw Error(ErrorCode::kUnsupported, std::string(who) + " reads sensor " + ElementName(a.model, mjOBJ_SENSOR, i) +
-                                             ", which is delayed, keeps its value for an interval or is a plugin's "
-                                             "that has a state: values on their way are "
-                                             "not followed back");
-  }
-}
-
 // one vector of a loss's slopes: as long as it was given, and finite
 void AdjointSweep::CheckSlope(const char* by, int t, const VectorXd& slope, Eigen::Index size,
                               std::vector<std::string> (*names)(const mjModel*)) const {
@@ -111,7 +99,7 @@ bool AdjointSweep::Slopes(int t, ConstVectorRef x, ConstVectorRef u, bool sensed
   CheckSlope("x", t, w.slope.x, a.dims.ndx, &TangentNames);
   CheckSlope("u", t, w.slope.u, u.size(), &ControlNames);
   CheckSlope("s", t, w.slope.s, w.s.size(), &SensorNames);
-  if (loss.NeedsSensors()) RefuseDelayedSensors("the loss", w.slope.s);
+  if (loss.NeedsSensors()) RefusePastSensors(a.model, "the loss", [&](int i) { return w.slope.s[i] != 0; });
   return true;
 }
 
@@ -252,7 +240,7 @@ bool AdjointSweep::PullFeedback(int t, double time, ConstVectorRef moving) {
   options.feedback->PullBack({t, time, w.point, w.seen}, out->U.col(t), &slopes);
   if (w.sigma.isZero(0)) return true;
 
-  RefuseDelayedSensors("the feedback", w.sigma);
+  RefusePastSensors(a.model, "the feedback", [&](int i) { return w.sigma[i] != 0; });
   Products()->SetMovingContext(moving);
   Products()->Vjp(w.point, before, VectorXd::Zero(a.dims.ndx), w.sigma, &w.vjp, options.forces);
   if (w.vjp.status != StepStatus::kOk) return Fail(w.vjp.status, t);

@@ -79,7 +79,6 @@ struct AdjointSweep {
   bool PullSubsteps(int knot, const VectorXd& moving, ConstVectorRef sigma);
   bool PullStep(int knot, ConstVectorRef x, ConstVectorRef sigma);
   void AddSensorSlopes(int knot, ConstVectorRef moving);
-  void RefuseDelayedSensors(const char* who, ConstVectorRef sigma) const;
   void PullHistory(int knot, int substep, ConstVectorRef moving);
   void LookCloser(int knot, const VectorXd& moving);
   void Limit(int knot);

@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "core/plugins.h"
 #include "derivative/check_point.h"
+#include "derivative/delayed.h"
 
 namespace costate {
 
@@ -69,6 +70,21 @@ inline void CheckHandsOnNothing(const mjModel* model, bool delays = true) {
   throw Error(ErrorCode::kUnsupported,
               "model '" + ModelName(model) + "' has " + what +
                   ", which a step hands on beside the state: gradients through rollouts would lack it");
+}
+
+/// Values of the past are not followed back. @param reads  reads(i): is entry i of the sensors read?  @param who  "the
+/// loss". @throws Error{kUnsupported} for a sensor that is read and shows earlier steps.
+template <typename Reads>
+void RefusePastSensors(const mjModel* model, const char* who, Reads reads) {
+  for (int i = 0; i < model->nsensor; i++) {
+    if (!HasPast(model, i) && !ShowsPluginState(model, i)) continue;
+    bool read = false;
+    for (int k = 0; k < model->sensor_dim[i]; k++) read = read || reads(model->sensor_adr[i] + k);
+    if (!read) continue;
+    throw Error(ErrorCode::kUnsupported, std::string(who) + " reads sensor " + ElementName(model, mjOBJ_SENSOR, i) +
+                                             ", which is delayed, keeps its value for an interval or is a plugin's "
+                                             "that has a state: values on their way are not followed back");
+  }
 }
 
 /// @throws Error{kInvalidArgument} unless 0 ≤ worker < workers; `owner` is its name in words.

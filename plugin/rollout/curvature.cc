@@ -82,6 +82,9 @@ const RolloutDirection& Curvature::gradient() const { return impl_->gradient; }
 RolloutStatus Curvature::SetPoint(const Trajectory& trajectory, const Loss& loss, const CurvatureOptions& options) {
   Impl& c = *impl_;
   CheckTrajectory(c.model, trajectory);
+  std::vector<char> read(static_cast<std::size_t>(c.dims.ns), 0);
+  loss.MarkSensors(&read);
+  RefusePastSensors(c.model, "the loss", [&](int i) { return read[static_cast<std::size_t>(i)] != 0; });
   if (options.level != c.options.level || options.parameters != c.options.parameters) {
     for (auto& worker : c.workers) worker.reset();
   }

@@ -26,6 +26,7 @@ Tangent::~Tangent() = default;
 void Tangent::Push(const Trajectory& trajectory, const std::vector<RolloutDirection>& directions,
                    const TangentOptions& options, RolloutTangent* out) {
   CheckTrajectory(impl_->model, trajectory);
+  if (options.sensors) RefusePastSensors(impl_->model, "a tangent of sensors", [](int) { return true; });
   for (const RolloutDirection& d : directions) CheckDirection(impl_->model, trajectory.N(), options.parameters, d);
   if (!impl_->products || impl_->level != options.level || impl_->parameters != options.parameters) {
     impl_->level = options.level;

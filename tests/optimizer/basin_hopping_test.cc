@@ -602,8 +602,9 @@ TEST_F(BackWithinConstraints, TheyFollowWhereConstraintsAreMissed) {
   ASSERT_GT(found.rounds.size(), before.rounds.size());
   std::size_t iterations = before.result.iterations.size();
   for (std::size_t i = 0; i < found.rounds.size(); ++i) {
-    EXPECT_EQ(found.rounds[i].back, i >= before.rounds.size());
-    if (found.rounds[i].back) iterations += static_cast<std::size_t>(found.rounds[i].iterations);
+    EXPECT_EQ(found.rounds[i].origin == RoundOrigin::kBack, i >= before.rounds.size());
+    if (found.rounds[i].origin == RoundOrigin::kBack)
+      iterations += static_cast<std::size_t>(found.rounds[i].iterations);
   }
   EXPECT_EQ(found.result.iterations.size(), iterations);
   EXPECT_LE(iterations, before.result.iterations.size() + 60);
@@ -621,7 +622,8 @@ TEST_F(BackWithinConstraints, TheyFollowWhereConstraintsAreMissed) {
 
 TEST_F(BackWithinConstraints, TheBitsAreTheSameAtAnyThreadCount) {
   const BasinHoppingResult one = Found(true, 1), three = Found(true, 3);
-  EXPECT_TRUE(std::any_of(one.rounds.begin(), one.rounds.end(), [](const auto& round) { return round.back; }));
+  EXPECT_TRUE(std::any_of(one.rounds.begin(), one.rounds.end(),
+                          [](const auto& round) { return round.origin == RoundOrigin::kBack; }));
   EXPECT_EQ(one.result.trajectory.U, three.result.trajectory.U);
   EXPECT_EQ(one.result.iterations.size(), three.result.iterations.size());
 }

@@ -1,4 +1,6 @@
 #include <costate/ilqr.h>
+#include <costate/solve.h>
+#include <costate/task.h>
 
 #include <gtest/gtest.h>
 
@@ -8,6 +10,7 @@
 
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
+#include "support/temporary_folder.h"
 
 namespace costate {
 namespace {
@@ -547,6 +550,26 @@ TEST_F(Ilqr, RefusesDelayedActuatorsByName) {
   DataPtr start = MakeData(model.get());
   const Case c = MakeCase(std::move(model), std::move(start), Eigen::Vector2d(M_PI, 0), 10, 1);
   EXPECT_ERROR(SolveIlqr(c.problem, c.U), ErrorCode::kUnsupported, "'motor'", "0.02");
+}
+
+// what a task reads shows the state of an earlier knot; what it does not read may
+TEST_F(Ilqr, RefusesCostsOfSensorsOfThePastByName) {
+  const support::TemporaryFolder folder;
+  folder.Write(
+      "late.xml",
+      "<mujoco><worldbody><body><joint name='j' axis='0 1 0'/><geom size='.05' pos='0 0 -.3'/></body></worldbody>"
+      "<actuator><motor joint='j'/></actuator><sensor><jointpos name='late' joint='j' nsample='3' "
+      "delay='0.004'/><jointpos name='now' joint='j'/></sensor></mujoco>");
+  for (const std::string type : {"ilqr", "fddp"}) {
+    const auto solve = [&](const std::string& sensor) {
+      const Task task = LoadTask(folder.Write(
+          "late.task.xml", "<task model='late.xml' horizon='0.02'><cost sensor='" + sensor +
+                               "' target='1'/><cost ctrl='all'/><solver type='" + type + "' iterations='1'/></task>"));
+      return Solve(task.ToProblem(), task.ToGuess(), task.solver);
+    };
+    EXPECT_ERROR(solve("late"), ErrorCode::kUnsupported, "the cost reads sensor late");
+    EXPECT_EQ(solve("now").iterations.size(), 1u);
+  }
 }
 
 TEST_F(Ilqr, RefusesOptionsOutOfTheirRange) {

@@ -1,5 +1,7 @@
 // Gradients of rollouts against closed forms, the dense recursion and differences of the loss; memory, batches.
 #include <costate/adjoint.h>
+#include <costate/curvature.h>
+#include <costate/tangent.h>
 
 #include <gtest/gtest.h>
 
@@ -483,6 +485,14 @@ TEST(Adjoint, RefusesLossesOfSensorsWithAStateOfTheirOwn) {
       adjoint.Gradient(kept.x0, kept.U, loss, {}, &g);
     } else {
       EXPECT_ERROR(adjoint.Gradient(kept.x0, kept.U, loss, {}, &g), ErrorCode::kUnsupported, "sensor shown");
+      Trajectory trajectory;
+      Simulator(kept.model.get(), kept.context, 1, 1).Rollout(kept.x0, kept.U, &trajectory);
+      Curvature curvature(kept.model.get(), kept.context);
+      EXPECT_ERROR(curvature.SetPoint(trajectory, loss), ErrorCode::kUnsupported, "the loss reads sensor shown");
+      Tangent tangent(kept.model.get(), kept.context);
+      RolloutTangent out;
+      EXPECT_ERROR(tangent.Push(trajectory, {}, {.sensors = true}, &out), ErrorCode::kUnsupported, "sensor shown");
+      tangent.Push(trajectory, {}, {}, &out);
     }
   }
 }
