@@ -6,6 +6,10 @@
 
 #include <mujoco/mujoco.h>
 
+#if mjVERSION_HEADER != 4000001
+#error "Costate is made for MuJoCo 4.0.1, these are the headers of another"
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -20,7 +24,9 @@ const char* costate_version(void);
    middle of; nothing in it but state, ctrl and context needs to be up to date; data of another model is an error.
    Returns 0 on success; otherwise nonzero, the reason in error (error_sz bytes, always terminated; may be NULL) and the
    outputs untouched. Each thread keeps one private mjData from call to call, so that calls with the same m, level and
-   outputs allocate nothing; values in m may change between calls. Different threads may call at once. */
+   outputs allocate nothing; it keeps what four of the last such combinations need, a fifth is set up anew, at several
+   times the cost of a call. Values in m may change between calls. Different threads may call at once. The control of a
+   delayed actuator acts in a later step: its column of B is 0. */
 int costate_transition(const mjModel* m, const mjData* d, int level, mjtNum* A, mjtNum* B, mjtNum* C, mjtNum* D,
                        char* error, int error_sz);
 
@@ -28,9 +34,48 @@ int costate_transition(const mjModel* m, const mjData* d, int level, mjtNum* A, 
    without forming A and B:
      x_bar = A' lambda (2*nv+na)   u_bar = B' lambda (nu)   qfrc_bar: of qfrc_applied (nv)
    Any output may be NULL. Level, d, the result and the private mjData are as in costate_transition, which it shares the
-   latter with; at levels 2 and 3 A and B are formed inside. */
+   latter with; at levels 2 and 3 A and B are formed inside. A chain of them is the gradient through a motion unless the
+   model has delays, plastic deformation or plugins with a state, which steps hand on beside x: costate_rollout_backward
+   follows delays, and refuses the others. */
 int costate_vjp(const mjModel* m, const mjData* d, int level, const mjtNum* lambda, mjtNum* x_bar, mjtNum* u_bar,
                 mjtNum* qfrc_bar, char* error, int error_sz);
+
+/* Motions of many steps and gradients through them: the two halves of an operation that a framework differentiates.
+   One model, and what a step reads besides state and control (time, warm start, mocap poses, applied forces …) as it is
+   in d at the time of this call. */
+typedef struct costate_rollout costate_rollout;
+
+/* substeps: how many mj_step hold a control. parameters: names of n numbers or rows of numbers of the model,
+   "body:pole/mass", "joint:hip/damping" (costate/parameter.h), by which gradients are wanted, too; NULL and 0: none.
+   With parameters it has a model of its own, else m must outlive it, and values in it may change before a
+   costate_rollout_forward. NULL where it cannot be made, and the reason in error as above. */
+costate_rollout* costate_make_rollout(const mjModel* m, const mjData* d, int substeps, const char* const* parameters,
+                                      int n, char* error, int error_sz);
+void costate_delete_rollout(costate_rollout* rollout);
+
+/* The numbers, ntheta of them: count, name of one (NULL for another i; good until the next call), values. Setting them
+   refuses what is out of bounds by its name. */
+int costate_rollout_ntheta(const costate_rollout* rollout);
+const char* costate_rollout_parameter(const costate_rollout* rollout, int i);
+int costate_rollout_get_parameters(const costate_rollout* rollout, mjtNum* theta, char* error, int error_sz);
+int costate_rollout_set_parameters(costate_rollout* rollout, const mjtNum* theta, char* error, int error_sz);
+
+/* N control intervals from x0 (nq+nv+na) under U (N x nu).
+     X: (N+1) x (nq+nv+na), states   S: (N+1) x nsensordata, those of the last state with no control
+   Either may be NULL. Returns and error as costate_transition; a motion that fails is an error, which names the knot.
+   One call at a time on one rollout; different rollouts in different threads. */
+int costate_rollout_forward(costate_rollout* rollout, const mjtNum* x0, const mjtNum* U, int N, mjtNum* X, mjtNum* S,
+                            char* error, int error_sz);
+
+/* Slopes of a loss by the motion of the last forward call, pulled back to what made it:
+     X_bar: (N+1) x (2*nv+na), by tangents of the states   S_bar: (N+1) x nsensordata
+     x0_bar (2*nv+na)   U_bar: N x nu   theta_bar (ntheta)
+   Any may be NULL. Where a state is a number of its own (hinges, slides, velocities, activations) its tangent is that
+   number; the slope g by a quaternion q is 1/2 Q(q)' g by its tangent, Q(q) = [-q1 -q2 -q3; q0 -q3 q2; q3 q0 -q1;
+   -q2 q1 q0]. Delayed actuators are followed to the steps in which they act. Costs a forward call and one costate_vjp a
+   step. Returns and error as costate_transition. */
+int costate_rollout_backward(costate_rollout* rollout, const mjtNum* X_bar, const mjtNum* S_bar, mjtNum* x0_bar,
+                             mjtNum* U_bar, mjtNum* theta_bar, char* error, int error_sz);
 
 /* A residual of one's own for task files: <cost callback="name" reads="…"/> (costate/residual.h,
    plugin/optimizer/README.md). One knot, t of N, at `time` seconds from the task's start. measured: the measures that
@@ -44,7 +89,7 @@ typedef struct {
   const mjtNum *x, *u;
 } costate_residual_input;
 
-/* r: size numbers. */
+/* r: size numbers, NaN before the call: what is left so, or set so, is an error that names the residual. */
 typedef void (*costate_residual_value)(void* user, const costate_residual_input* input, mjtNum* r);
 
 /* Row-major, zero on entry: size x nmeasured, size x (2*nv+na), size x nu; the last two NULL unless read. */

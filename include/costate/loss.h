@@ -4,6 +4,7 @@
 
 #include <costate/rollout.h>
 
+#include <utility>
 #include <vector>
 
 namespace costate {
@@ -69,6 +70,24 @@ class Loss {
   virtual void MarkSensors(std::vector<char>* read) const {
     if (NeedsSensors()) read->assign(read->size(), 1);
   }
+};
+
+/// A loss known by its slopes alone, as a framework that differentiates the rest of the way hands them back:
+///
+///   L = Σ_t x̄_t·(x_t ⊖ x_t⁰) + ū_t·u_t + s̄_t·s_t,   of which Value says 0
+///
+/// With it Adjoint::Gradient is the backward pass of Simulator::Rollout.
+class KnownSlopes final : public Loss {
+ public:
+  /// @param x  by the tangent (ndx × (N+1)).  @param u  nu × N.  @param s  ns × (N+1). Each may be empty: zero.
+  KnownSlopes(MatrixXd x, MatrixXd u, MatrixXd s) : x_(std::move(x)), u_(std::move(u)), s_(std::move(s)) {}
+  double Value(const KnotView&) const override { return 0; }
+  void Gradient(const KnotView& knot, KnotGradient* out) const override;  ///< throws Error{kDimensionMismatch}
+  void HessianProduct(const mjModel*, const KnotView&, const KnotGradient&, KnotGradient*) const override {}
+  bool NeedsSensors() const override { return s_.size() > 0; }
+
+ private:
+  MatrixXd x_, u_, s_;
 };
 
 }  // namespace costate

@@ -4,6 +4,10 @@
 
 #include <mujoco/mujoco.h>
 
+#if mjVERSION_HEADER != 4000001
+#error "Costate is made for MuJoCo 4.0.1, these are the headers of another"
+#endif
+
 #include <memory>
 #include <string>
 #include <vector>

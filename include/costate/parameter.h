@@ -54,7 +54,7 @@ class ParameterSet {
   ~ParameterSet();
   ParameterSet(const ParameterSet& other);  ///< deep: its own model
   ParameterSet& operator=(const ParameterSet& other);
-  ParameterSet(ParameterSet&&) noexcept;
+  ParameterSet(ParameterSet&&) noexcept;  ///< what points at the other one throws Error{kInvalidArgument} from then on
   ParameterSet& operator=(ParameterSet&&) noexcept;
 
   int size() const;

@@ -323,6 +323,20 @@ bool IsThruster(const mjModel* m, int i) {
 bool IsAdhesive(const mjModel* m, int i) { return m->actuator_trntype[i] == mjTRN_BODY && !DependsOnVelocity(m, i); }
 
 Actuation::Actuation(const mjModel* m) : builder_(m), slopes_(m->nactuator), own_(m->nout), muscle_(m->nactuator) {
+  Classify(m);
+}
+
+bool Actuation::HasOtherTypes(const mjModel* m) const {
+  return !std::equal(gain_type_.begin(), gain_type_.end(), m->actuator_gaintype) ||
+         !std::equal(bias_type_.begin(), bias_type_.end(), m->actuator_biastype);
+}
+
+void Actuation::Classify(const mjModel* m) {
+  gain_type_.assign(m->actuator_gaintype, m->actuator_gaintype + m->nactuator);
+  bias_type_.assign(m->actuator_biastype, m->actuator_biastype + m->nactuator);
+  missing_.clear();
+  any_servo_ = any_site_ = false;
+  kind_.clear();
   for (int i = 0; i < m->nactuator; i++) {
     const char* what = missing_.empty() ? MissingByType(m, i) : nullptr;
     if (what) missing_ = std::string(what) + " of " + ElementName(m, mjOBJ_ACTUATOR, i);
@@ -337,7 +351,8 @@ Actuation::Actuation(const mjModel* m) : builder_(m), slopes_(m->nactuator), own
   }
 }
 
-std::string Actuation::Missing(const mjModel* m) const {
+std::string Actuation::Missing(const mjModel* m) {
+  if (HasOtherTypes(m)) Classify(m);
   if (m->opt.disableflags & mjDSBL_ACTUATION) return "";
   for (int i = 0; i < m->nactuator && any_servo_ && missing_.empty(); i++) {
     const std::string missing = IsServo(m, i) ? ServoMissing(m, i) : "";

@@ -99,7 +99,7 @@ class Actuation {
   explicit Actuation(const mjModel* model);
 
   /// "" if force and activation of this model's actuators are known in closed form, else one that is not, and why.
-  std::string Missing(const mjModel* model) const;
+  std::string Missing(const mjModel* model);
 
   /// Slopes and moments at the point. @pre `data` is after mj_fwdActuation. `tendons` must outlive the use of moments.
   void Compute(const mjModel* model, const mjData* data, const TendonMoments& tendons);
@@ -174,7 +174,11 @@ class Actuation {
     int out, ctrl, act;  // first output and control; activation, -1: none
   };
 
+  void Classify(const mjModel* m);
+  bool HasOtherTypes(const mjModel* m) const;  // than those that it was classified by
+
   MomentBuilder builder_;
+  std::vector<int> gain_type_, bias_type_;
   std::string missing_;     // by types alone
   bool any_servo_ = false;  // those are known by their parameters
   bool any_site_ = false;

@@ -7,40 +7,76 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/check.h"
+#include "core/extremes.h"
 #include "core/simd.h"
 #include "engine/c_call.h"
 #include "engine/model_key.h"
+#include "engine/two_engines.h"
 
 namespace costate {
 namespace {
 
 using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-// what a thread keeps from call to call
-struct Cache {
-  ModelKey key, wanted;
-  int level = 0;
-  bool sensors = false;
-  std::unique_ptr<Linearizer> linearizer;
+// what is asked for of sensors
+enum class Sensors { kNone, kAll, kEither };
+
+// what a thread keeps from call to call: the linearizers of the last few combinations, those used last first
+class Cache {
+ public:
   VectorXd x, u, context;
   StepDerivative derivative;
   StepVjp vjp;
 
-  Linearizer* Get(const mjModel* m, int new_level, bool new_sensors) {
-    wanted.Read(m);
-    if (linearizer && wanted == key && level == new_level && sensors == new_sensors) return linearizer.get();
-    linearizer.reset();
-    LinearizeOptions options;
-    options.level = static_cast<Level>(new_level);
-    options.sensors = new_sensors;
-    linearizer = std::make_unique<Linearizer>(m, options);
-    key = wanted;
-    level = new_level;
-    sensors = new_sensors;
-    return linearizer.get();
+  Linearizer* Get(const mjModel* m, int level, Sensors sensors) {
+    wanted_.Read(m);
+    std::size_t n = 0;
+    while (n < kept_.size() && !kept_[n].Serves(wanted_, level, sensors)) n++;
+    if (n == kept_.size()) {
+      RefuseTwoEngines();
+      if (n == kMost) kept_.pop_back();
+      LinearizeOptions options;
+      options.level = static_cast<Level>(level);
+      options.sensors = sensors == Sensors::kAll;
+      kept_.insert(kept_.begin(), {wanted_, level, options.sensors, std::make_unique<Linearizer>(m, options)});
+    } else {
+      std::rotate(kept_.begin(), kept_.begin() + static_cast<std::ptrdiff_t>(n),
+                  kept_.begin() + static_cast<std::ptrdiff_t>(n) + 1);
+    }
+    in_use_ = true;
+    return kept_.front().linearizer.get();
   }
+
+  // the call's work is done. A plugin's data may depend on attributes that the key does not see
+  void Release(const mjModel* m) {
+    in_use_ = false;
+    if (m->nplugin > 0) kept_.erase(kept_.begin());
+  }
+
+  // a failure may have left a linearizer half way
+  void DropWhatFailed() {
+    if (in_use_) kept_.erase(kept_.begin());
+    in_use_ = false;
+  }
+
+ private:
+  static constexpr std::size_t kMost = 4;
+  struct Kept {
+    ModelKey key;
+    int level;
+    bool sensors;
+    std::unique_ptr<Linearizer> linearizer;
+    bool Serves(const ModelKey& wanted, int wanted_level, Sensors of) const {
+      return level == wanted_level && (of == Sensors::kEither || sensors == (of == Sensors::kAll)) && key == wanted;
+    }
+  };
+  ModelKey wanted_;
+  std::vector<Kept> kept_;
+  bool in_use_ = false;
 };
 thread_local Cache cache;
 
@@ -83,7 +119,7 @@ void Write(const VectorXd& vector, mjtNum* out) {
 
 // the linearizer for m, with the point in cache.x and cache.u; d is only read: its stack and derived quantities may be
 // in use
-Linearizer* AtPoint(const mjModel* m, const mjData* d, int level, bool sensors) {
+Linearizer* AtPoint(const mjModel* m, const mjData* d, int level, Sensors sensors) {
   RefuseNull(m, "m");
   RefuseNull(d, "d");
   if (level < 0 || level > 3) {
@@ -104,13 +140,13 @@ Linearizer* AtPoint(const mjModel* m, const mjData* d, int level, bool sensors) 
 }
 
 void Finish(const mjModel* m, StepStatus status) {
-  if (m->nplugin > 0) cache.linearizer.reset();  // a plugin's data may depend on attributes that the key does not see
+  cache.Release(m);
   if (status != StepStatus::kOk)
     throw Error(ErrorCode::kInvalidArgument, std::string("the step fails: ") + ToString(status));
 }
 
 void Transition(const mjModel* m, const mjData* d, int level, mjtNum* A, mjtNum* B, mjtNum* C, mjtNum* D) {
-  AtPoint(m, d, level, C != nullptr || D != nullptr)->Linearize(cache.x, cache.u, &cache.derivative);
+  AtPoint(m, d, level, C || D ? Sensors::kAll : Sensors::kNone)->Linearize(cache.x, cache.u, &cache.derivative);
   Finish(m, cache.derivative.status);
   Write(cache.derivative.A, A);
   Write(cache.derivative.B, B);
@@ -121,7 +157,7 @@ void Transition(const mjModel* m, const mjData* d, int level, mjtNum* A, mjtNum*
 void Vjp(const mjModel* m, const mjData* d, int level, const mjtNum* lambda, mjtNum* x_bar, mjtNum* u_bar,
          mjtNum* qfrc_bar) {
   RefuseNull(lambda, "lambda");
-  Linearizer* linearizer = AtPoint(m, d, level, cache.sensors);
+  Linearizer* linearizer = AtPoint(m, d, level, Sensors::kEither);
   const Eigen::Map<const VectorXd> covector(lambda, 2 * m->nv + m->na);
   linearizer->Vjp(cache.x, cache.u, covector, &cache.vjp, qfrc_bar != nullptr);
   Finish(m, cache.vjp.status);
@@ -150,6 +186,7 @@ void RegisterResidualOf(const char* name, int size, int reads, costate_residual_
   callback.reads_control = (reads & COSTATE_READS_CONTROL) != 0;
   callback.value = [=](const ResidualInput& in, Eigen::Ref<VectorXd> r) {
     const costate_residual_input point = input(in);
+    r.setConstant(kNan);  // a callback that fails, as an exception in Python does, leaves it
     value(user, &point, r.data());
   };
   if (jacobian != nullptr) {
@@ -166,11 +203,10 @@ void RegisterResidualOf(const char* name, int size, int reads, costate_residual_
   RegisterResidual(name, std::move(callback));
 }
 
-// a failure may have left a linearizer half way
 template <typename F>
 int Call(char* error, int error_sz, F call) {
   const int failed = CallFromC(error, error_sz, call);
-  if (failed) cache.linearizer.reset();
+  if (failed) cache.DropWhatFailed();
   return failed;
 }
 

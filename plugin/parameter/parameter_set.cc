@@ -190,12 +190,23 @@ ParameterSet::ParameterSet(const mjModel* model, const std::vector<std::string>&
   s.Write();
 }
 
+namespace {
+
+// a linearizer may still point at a set that was moved, as a vector that grows moves its own
+template <typename Impl>
+Impl& Alive(const std::unique_ptr<Impl>& impl) {
+  if (!impl) throw Error(ErrorCode::kInvalidArgument, "the set of parameters was moved: what points at it has none");
+  return *impl;
+}
+
+}  // namespace
+
 ParameterSet::~ParameterSet() = default;
 ParameterSet::ParameterSet(ParameterSet&&) noexcept = default;
 ParameterSet& ParameterSet::operator=(ParameterSet&&) noexcept = default;
 
 ParameterSet::ParameterSet(const ParameterSet& other) : impl_(std::make_unique<Impl>()) {
-  const Impl& from = *other.impl_;
+  const Impl& from = Alive(other.impl_);
   Impl& s = *impl_;
   s.given = from.given;
   s.model = CopyModel(from.model.get());
@@ -213,16 +224,18 @@ ParameterSet& ParameterSet::operator=(const ParameterSet& other) {
   return *this;
 }
 
-int ParameterSet::size() const { return static_cast<int>(impl_->parameters.size()); }
-const Parameter& ParameterSet::operator[](int i) const { return impl_->parameters.at(static_cast<std::size_t>(i)); }
-const mjModel* ParameterSet::model() const { return impl_->model.get(); }
-VectorXd ParameterSet::Get() const { return impl_->Values(); }
-std::uint64_t ParameterSet::revision() const { return impl_->revision; }
-const std::vector<std::string>& ParameterSet::kept() const { return impl_->kept; }
+int ParameterSet::size() const { return static_cast<int>(Alive(impl_).parameters.size()); }
+const Parameter& ParameterSet::operator[](int i) const {
+  return Alive(impl_).parameters.at(static_cast<std::size_t>(i));
+}
+const mjModel* ParameterSet::model() const { return Alive(impl_).model.get(); }
+VectorXd ParameterSet::Get() const { return Alive(impl_).Values(); }
+std::uint64_t ParameterSet::revision() const { return Alive(impl_).revision; }
+const std::vector<std::string>& ParameterSet::kept() const { return Alive(impl_).kept; }
 
 std::vector<std::string> ParameterSet::Names() const {
   std::vector<std::string> names;
-  for (const Parameter& p : impl_->parameters) names.push_back(p.name);
+  for (const Parameter& p : Alive(impl_).parameters) names.push_back(p.name);
   return names;
 }
 
@@ -234,7 +247,7 @@ VectorXd ParameterSet::Clamp(ConstVectorRef values) const {
 }
 
 void ParameterSet::Set(ConstVectorRef values) {
-  Impl& s = *impl_;
+  Impl& s = Alive(impl_);
   s.Check(values);
   const VectorXd before = s.Values();
   const auto assign = [&](ConstVectorRef v) {

@@ -61,4 +61,20 @@ void Loss::HessianProduct(const mjModel* model, const KnotView& knot, const Knot
   AddHalfBracket(model, -1, 0.5 * (plus.x + minus.x), d.x, &out->x);
 }
 
+void KnownSlopes::Gradient(const KnotView& knot, KnotGradient* out) const {
+  const auto take = [&](const char* name, const MatrixXd& slopes, Eigen::Index knots, VectorXd* slope) {
+    if (slopes.size() == 0 || knot.t >= knots) return;
+    if (slopes.rows() != slope->size() || slopes.cols() != knots) {
+      throw Error(ErrorCode::kDimensionMismatch, std::string("slopes by ") + name + " are " +
+                                                     std::to_string(slopes.rows()) + " x " +
+                                                     std::to_string(slopes.cols()) + ", expected " +
+                                                     std::to_string(slope->size()) + " x " + std::to_string(knots));
+    }
+    *slope = slopes.col(knot.t);
+  };
+  take("x", x_, knot.N + 1, &out->x);
+  take("u", u_, knot.N, &out->u);
+  take("s", s_, knot.N + 1, &out->s);
+}
+
 }  // namespace costate
