@@ -163,9 +163,7 @@ Record MakeGradientRecord(const GradientReport& report) {
 }
 
 void WriteGradientRun(const std::string& folder, const GradientReport& report, Record record, bool force, bool plots) {
-  const auto before = static_cast<std::ptrdiff_t>(record.warnings.size());
-  WriteRecord(folder, record, {.force = force, .plots = plots});
-  PrintWarnings({record.warnings.begin() + before, record.warnings.end()});
+  SaveRun(folder, &record, force, plots);
   if (!plots) return;
   std::vector<Plot> pictures = GradientPlots(kGradient, *report.gradient);
   const int np = static_cast<int>(report.task->inputs.parameters.size());

@@ -346,9 +346,7 @@ int RunMpcCommand(const MpcArguments& arguments) {
     record.trajectory = std::move(result.trajectory);
     record.xfrc = std::move(result.xfrc);
     record.model = CopyModel(m);
-    const std::size_t before = record.warnings.size();
-    WriteRecord(folder, record, {.force = arguments.force, .plots = !arguments.no_plots});
-    PrintWarnings({record.warnings.begin() + static_cast<std::ptrdiff_t>(before), record.warnings.end()});
+    SaveRun(folder, &record, arguments.force, !arguments.no_plots);
     fmt::print("  saved in      {}\n\n  costate view {}\n", folder, ShellWord(folder));
   } else if (!arguments.no_save) {
     fmt::print("  nothing saved: the robot has not moved\n");

@@ -501,9 +501,7 @@ int RunOptimize(const OptimizeOptions& options) {
     record.trajectory = std::move(result.trajectory);
     record.policy = std::move(result.policy);
     record.model = std::move(task.model);
-    const std::size_t before = record.warnings.size();
-    WriteRecord(folder, record, {.force = options.force, .plots = !options.no_plots});
-    PrintWarnings({record.warnings.begin() + static_cast<std::ptrdiff_t>(before), record.warnings.end()});
+    SaveRun(folder, &record, options.force, !options.no_plots);
     const std::string word = ShellWord(folder);
     fmt::print("  saved in      {}\n\n  costate view {}\n  costate replay {}\n", folder, word, word);
     const bool goes_on = result.status == SolveStatus::kInterrupted || result.status == SolveStatus::kIterationLimit;

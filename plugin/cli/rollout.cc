@@ -188,9 +188,7 @@ void Save(const RolloutOptions& options, Setup* setup, Record* record) {
   Task& task = setup->task;
   record->settings = {{"key", options.key}, {"controls", options.controls}};
   record->model = std::move(task.model);
-  const std::size_t before = record->warnings.size();
-  WriteRecord(options.out, *record, {.force = options.force, .plots = !options.no_plots});
-  PrintWarnings({record->warnings.begin() + static_cast<std::ptrdiff_t>(before), record->warnings.end()});
+  SaveRun(options.out, record, options.force, !options.no_plots);
   fmt::print("  saved in      {}\n", options.out);
 }
 

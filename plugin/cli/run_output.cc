@@ -32,6 +32,12 @@ void CheckRunFolder(const std::string& folder, bool own, bool force) {
   NewFolder(folder, force);  // made and removed: says all that saving would
 }
 
+void SaveRun(const std::string& folder, Record* record, bool force, bool plots) {
+  const auto before = static_cast<std::ptrdiff_t>(record->warnings.size());
+  WriteRecord(folder, *record, {.force = force, .plots = plots});
+  PrintWarnings({record->warnings.begin() + before, record->warnings.end()});
+}
+
 Record TaskRecord(const Task& task, const std::string& command) {
   Record record;
   record.command = command;

@@ -16,6 +16,9 @@ std::string FreeFolder(const Task& task);
 /// @param own  the folder is ours to choose: "runs" above it is made.  @throws Error{kFile}.
 void CheckRunFolder(const std::string& folder, bool own, bool force);
 
+/// Writes the run and says on standard error what that warns of, as of pictures that are missing.
+void SaveRun(const std::string& folder, Record* record, bool force, bool plots);
+
 /// A record that knows its command and its task: files, start, goal, substeps, warnings. Model and motion are left to
 /// the command.
 Record TaskRecord(const Task& task, const std::string& command);

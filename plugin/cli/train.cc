@@ -186,9 +186,7 @@ int RunTrain(const TrainArguments& arguments) {
   }
   if (!folder.empty()) {
     Record record = MakeTrainRecord(task, policy, result, arguments);
-    const auto before = static_cast<std::ptrdiff_t>(record.warnings.size());
-    WriteRecord(folder, record, {.force = arguments.force, .plots = !arguments.no_plots});
-    PrintWarnings({record.warnings.begin() + before, record.warnings.end()});
+    SaveRun(folder, &record, arguments.force, !arguments.no_plots);
     for (const std::string& failure : record.failures) fmt::print("  note          {}\n", failure);
     fmt::print("  saved in      {0}: the motion from the task's start, policy.json, starts.csv\n\n  costate view {1}\n",
                folder, ShellWord(folder));
