@@ -228,10 +228,9 @@ bool IsOwnRange(const mjModel* m, const ConstraintReport& c) {
 void PrintConstraints(const Task& task, const SolveResult& result) {
   for (const ConstraintReport& c : result.constraints) {
     const bool kept = c.relative <= task.constrained.tolerance;
-    fmt::print("  {:<13} {}: violated by {:.3g} {} at {:.4g} s ({}){}{}\n", kept ? "kept" : "VIOLATED", c.name,
-               c.violation, c.unit, result.trajectory.time[c.knot] - result.trajectory.time[0], c.component,
-               kept ? "" : fmt::format(": {:.6g}, allowed {:.6g} to {:.6g}", c.value, c.lower, c.upper),
-               result.multipliers.empty() ? "" : fmt::format("; multiplier {:.4g}, {} active", c.multiplier, c.active));
+    PrintConstraint(
+        c, task.constrained.tolerance, result.trajectory.time[c.knot] - result.trajectory.time[0],
+        result.multipliers.empty() ? "" : fmt::format("; multiplier {:.4g}, {} active", c.multiplier, c.active));
     if (!kept && IsOwnRange(task.model.get(), c))
       fmt::print(
           "  hint          the motion presses into the model's own limit there: a small negative margin of <limit> "

@@ -175,12 +175,9 @@ void JudgeConstraints(const Setup& setup, double knot_time, Record* record) {
                record->trajectory.N());
     return;
   }
-  record->constraints = CheckConstraints(task.constraints, record->trajectory, knot_time);
-  for (const ConstraintReport& c : record->constraints) {
-    const bool kept = c.relative <= task.constrained.tolerance;
-    fmt::print("  {:<13} {}: by {:.3g} {} at {:.4g} s ({}): {:.6g}, allowed {:.6g} to {:.6g}\n",
-               kept ? "kept" : "VIOLATED", c.name, c.violation, c.unit,
-               record->trajectory.time[c.knot] - record->trajectory.time[0], c.component, c.value, c.lower, c.upper);
+  for (const ConstraintReport& c : CheckConstraints(task.constraints, record->trajectory, knot_time)) {
+    RecordConstraint(c, task.constrained.tolerance, record);
+    PrintConstraint(c, task.constrained.tolerance, record->trajectory.time[c.knot] - record->trajectory.time[0]);
   }
 }
 
@@ -223,17 +220,19 @@ int RunRollout(const RolloutOptions& options) {
   fmt::print("  simulated in  {:.3g} s, {:.3g} times real time\n", seconds, N * simulator.knot_time() / seconds);
 
   // judge
+  record.diagnostics = simulator.Diagnose(record.trajectory);
+  record.failures = LabelFailures(m, record.trajectory, status, record.diagnostics);
+  record.status = !status.ok() ? "diverged" : N < task.N ? "interrupted" : "ok";
+  record.message = status.ok() ? "" : record.failures.front();
   if (task.cost) {
     TakeCosts(task, record.trajectory, simulator.knot_time(), &record);
     PrintCost(record);
     if (status.ok()) JudgeConstraints(setup, simulator.knot_time(), &record);
   }
-  record.diagnostics = simulator.Diagnose(record.trajectory);
-  record.failures = LabelFailures(m, record.trajectory, status, record.diagnostics);
-  record.status = !status.ok() ? "diverged" : N < task.N ? "interrupted" : "ok";
-  record.message = status.ok() ? "" : record.failures.front();
   PrintDiagnostics(m, record.trajectory, record.diagnostics);
-  for (const std::string& failure : record.failures) fmt::print("  note          {}\n", failure);
+  for (const std::string& failure : record.failures) {
+    if (!failure.starts_with(kConstraintFailure)) fmt::print("  note          {}\n", failure);  // which stand above
+  }
   if (!options.out.empty()) Save(options, &setup, &record);
   return !status.ok() ? kExitNo : N < task.N ? kExitInterrupted : kExitOk;
 }

@@ -67,6 +67,13 @@ void RecordConstraint(const ConstraintReport& c, double tolerance, Record* recor
                                          c.violation, c.unit, c.knot, c.component));
 }
 
+void PrintConstraint(const ConstraintReport& c, double tolerance, double time, const std::string& more) {
+  const bool kept = c.relative <= tolerance;
+  fmt::print("  {:<13} {}: violated by {:.3g} {} at {:.4g} s ({}){}{}\n", kept ? "kept" : "VIOLATED", c.name,
+             c.violation, c.unit, time, c.component,
+             kept ? "" : fmt::format(": {:.6g}, allowed {:.6g} to {:.6g}", c.value, c.lower, c.upper), more);
+}
+
 std::string ShellWord(const std::string& path) {
   constexpr const char* kSafe = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./+-=@%:,";
   if (!path.empty() && path.find_first_not_of(kSafe) == std::string::npos) return path;

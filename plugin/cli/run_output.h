@@ -29,6 +29,10 @@ void TakeCosts(const Task& task, const Trajectory& motion, double knot_time, Rec
 /// A constraint as a motion keeps it: into the record, as a failure too where it is violated beyond the tolerance.
 void RecordConstraint(const ConstraintReport& report, double tolerance, Record* record);
 
+/// "VIOLATED      there: violated by 1 m at 1 s (qpos[slide]): -1, allowed 0 to 0". @param time  of its knot, since the
+/// start.  @param more  behind that.
+void PrintConstraint(const ConstraintReport& report, double tolerance, double time, const std::string& more = "");
+
 inline constexpr char kConstraintFailure[] = "constraint: ";  ///< how such a failure begins
 
 /// A path as a word of a command line: in quotes where a shell would take it apart.

@@ -326,8 +326,9 @@ TEST(CliOptimize, FindsTheShortestTime) {
       Has(Costate({"gradient", task}).err, "<time> is for costate optimize: the gradient is that of the horizon, 1 s"));
   EXPECT_TRUE(Has(Costate({"task", task}).out, "time      free, 0.4 s to 4 s"));
   const ProcessResult guess = Costate({"rollout", task});
-  EXPECT_TRUE(Has(guess.out, "VIOLATED      there: by 1 m at 1 s (qpos[slide]): -1, allowed 0 to 0")) << guess.out;
-  EXPECT_TRUE(Has(guess.out, "kept          at rest: by 0 m/s at 1 s"));
+  EXPECT_TRUE(Has(guess.out, "VIOLATED      there: violated by 1 m at 1 s (qpos[slide]): -1, allowed 0 to 0"))
+      << guess.out;
+  EXPECT_TRUE(Has(guess.out, "kept          at rest: violated by 0 m/s at 1 s"));
   EXPECT_TRUE(Has(Costate({"rollout", task, "--time", "0.5"}).out,
                   "not looked at: they are of 20 control intervals, the motion has 10"));
 }

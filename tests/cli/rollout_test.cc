@@ -102,6 +102,25 @@ TEST(CliRollout, SimulatesTheGuessOfATask) {
       "none.xml"));
 }
 
+// A pendulum does not turn three times in 0.4 s: what is violated is told once, and stands in the run as a failure.
+TEST(CliRollout, SavesAViolatedConstraintAsAFailure) {
+  TemporaryFolder folder;
+  folder.Write("p.xml", kPendulum);
+  const std::string task = folder.Write("p.task.xml",
+                                        "<task model='p.xml' horizon='0.4'><start key='side'/><cost ctrl='all'/>"
+                                        "<constraint name='there' qpos='all' equals='20' when='end'/>"
+                                        "<constraint name='within' qpos='all' upper='100'/></task>");
+  const ProcessResult result = Costate({"rollout", task, "--out", folder.File("run"), "--no-plots"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(Has(result.out, "  VIOLATED      there: violated by ")) << result.out;
+  EXPECT_TRUE(Has(result.out, "  kept          within: violated by 0 rad at ")) << result.out;
+  EXPECT_FALSE(Has(result.out, "constraint: ")) << result.out;
+  const Record record = ReadRecord(folder.File("run"));
+  EXPECT_EQ(record.constraints.size(), 2u);
+  ASSERT_FALSE(record.failures.empty());
+  EXPECT_TRUE(Has(record.failures.back(), "constraint: 'there' is violated by ")) << record.failures.back();
+}
+
 TEST(CliRollout, NamesWhatIsWrongWithAFileOfControls) {
   TemporaryFolder folder;
   const std::string model = folder.Write("p.xml", kPendulum);
