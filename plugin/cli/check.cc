@@ -401,7 +401,7 @@ void PrintJson(const mjModel* model, const std::vector<Finding>& findings, const
 }
 
 int RunCheck(const CheckOptions& options) {
-  Interrupted();  // from here on Ctrl-C keeps what there is
+  CatchInterrupts();
   std::vector<std::string> warnings, notes;
   CheckIsRobot(options.model_file);
   const ModelPtr model = LoadModel(options.model_file, &warnings);

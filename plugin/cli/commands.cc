@@ -60,14 +60,12 @@ void PrintWarnings(const std::vector<std::string>& warnings) {
   for (const std::string& warning : warnings) fmt::print(stderr, "costate: warning: {}\n", warning);
 }
 
-bool Interrupted() {
-  static const bool installed = [] {
-    std::signal(SIGINT, OnInterrupt);
-    std::signal(SIGTERM, OnInterrupt);
-    return true;
-  }();
-  return installed && interrupted;
+void CatchInterrupts() {
+  std::signal(SIGINT, OnInterrupt);
+  std::signal(SIGTERM, OnInterrupt);
 }
+
+bool Interrupted() { return interrupted != 0; }
 
 bool IsTaskFile(const std::string& path) {
   // the head of the file: a task's root element stands behind comments at most

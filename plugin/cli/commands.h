@@ -38,8 +38,10 @@ CLI::Validator NonNegative();
 /// A name that is empty, as of a variable that is not set, is no name.
 CLI::Validator Given();
 
-/// True once Ctrl-C (SIGINT) or SIGTERM has arrived. The first call installs the handlers; a second signal ends the
-/// program at once.
+/// From here on Ctrl-C (SIGINT) and SIGTERM are remembered; a second signal ends the program at once.
+void CatchInterrupts();
+
+/// True once one of the two has arrived.
 bool Interrupted();
 
 /// True when the root element of the file is <task>. False for any other or unreadable file: the loader says why.

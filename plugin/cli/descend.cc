@@ -141,7 +141,7 @@ DescentMethod MethodOf(const std::string& name) {
 
 int RunDescend(const Task& task, ParameterSet* parameters, const std::vector<LossCheckEntry>& check,
                const DescendArguments& arguments) {
-  Interrupted();  // installs the handlers
+  CatchInterrupts();
   const auto begin = std::chrono::steady_clock::now();
   DescentResult result;
   {

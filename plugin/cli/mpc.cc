@@ -306,7 +306,7 @@ int RunMpcCommand(const MpcArguments& arguments) {
     fmt::print("derivatives at every {} knots, interpolated in between\n\n", task.solver.derivative_every);
   }
 
-  Interrupted();  // installs the handlers
+  CatchInterrupts();
   MpcResult result = RunWithProgress(task, simulation, control_time);
   if (result.first_status == SolveStatus::kDiverged) {
     fmt::print("{}: {}\nThe robot did not move, and nothing was saved.\n", ToString(result.first_status),

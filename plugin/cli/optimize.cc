@@ -416,7 +416,7 @@ int RunOptimize(const OptimizeOptions& options) {
              task.substeps * m->opt.timestep, task.N * task.substeps * m->opt.timestep);
 
   // solve
-  Interrupted();  // installs the handlers
+  CatchInterrupts();
   task.solver.stop = Interrupted;
   const auto begin = std::chrono::steady_clock::now();
   TaskSolution solution;

@@ -199,7 +199,7 @@ RolloutStatus Simulate(const Task& task, Simulator* simulator, Trajectory* traje
 }
 
 int RunRollout(const RolloutOptions& options) {
-  Interrupted();  // installs the handlers
+  CatchInterrupts();
   Setup setup = MakeSetup(options);
   const Task& task = setup.task;
   const mjModel* m = task.model.get();

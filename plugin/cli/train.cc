@@ -143,7 +143,7 @@ int RunTrain(const TrainArguments& arguments) {
   options.window = arguments.window;
   options.clip = arguments.clip;
 
-  Interrupted();  // installs the handlers
+  CatchInterrupts();
   const bool spread = task.policy.spread.size() > 0 && !task.policy.spread.isZero(0);
   fmt::print(
       "{}: {} observations, {}, {} weights; {} from {}, {} knots of {:.4g} s\n\n", task.name, policy.observations(),

@@ -205,7 +205,7 @@ int View(const ViewArguments& arguments) {
   options.camera = picture.camera;
   options.play = arguments.play;
   options.interrupted = Interrupted;
-  Interrupted();  // from here on Ctrl-C closes the window instead of ending the program
+  CatchInterrupts();  // which close the window
   viewer::Viewer window(source, options);
   window.Run();
   return Interrupted() ? kExitInterrupted : kExitOk;
