@@ -11,6 +11,7 @@
 #include "cli/gradient_record.h"
 #include "cli/run_output.h"
 #include "cli/terminal.h"
+#include "core/did_you_mean.h"
 #include "optimizer/fit_bounds.h"
 
 namespace costate::cli {
@@ -133,10 +134,14 @@ std::map<std::string, std::string> Settings(const DescentOptions& o, const Splin
 }  // namespace
 
 DescentMethod MethodOf(const std::string& name) {
-  for (const DescentMethod method : {DescentMethod::kGradient, DescentMethod::kGaussNewton, DescentMethod::kAdam}) {
+  std::vector<std::string> names;
+  for (const DescentMethod method :
+       {DescentMethod::kGradient, DescentMethod::kLbfgs, DescentMethod::kGaussNewton, DescentMethod::kAdam}) {
     if (name == ToString(method)) return method;
+    names.push_back(ToString(method));
   }
-  return DescentMethod::kLbfgs;
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("'{}' is no method of descent{}", name, DidYouMean(name, names)));
 }
 
 int RunDescend(const Task& task, ParameterSet* parameters, const std::vector<LossCheckEntry>& check,

@@ -17,7 +17,7 @@ struct DescendArguments {
   bool force = false, plots = true, quiet = false;
 };
 
-/// Of a name that ToString gives; L-BFGS of any other.
+/// Of a name that ToString gives. @throws Error{kInvalidArgument} for any other.
 DescentMethod MethodOf(const std::string& name);
 
 /// Descends from the task's guess, prints and saves. @param check  of the gradient at the guess.
