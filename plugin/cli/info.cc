@@ -164,16 +164,16 @@ void PrintCertificate(const mjModel* model) {
   }
 }
 
-void PrintObstacles(const mjModel* model) {
-  const std::vector<Obstacle> obstacles = FindObstacles(model);
-  if (obstacles.empty()) {
+void PrintNonSmoothness(const mjModel* model) {
+  const std::vector<NonSmoothness> found = FindNonSmooth(model);
+  if (found.empty()) {
     PrintRow("smoothness", "nothing known that jumps, bends or goes flat");
     return;
   }
   fmt::print("smoothness: where the step jumps, bends or goes flat\n");
-  for (const Obstacle& obstacle : obstacles) {
-    PrintRow("          -", obstacle.what);
-    if (!obstacle.remedy.empty()) PrintRow("", "remedy: " + obstacle.remedy);
+  for (const NonSmoothness& spot : found) {
+    PrintRow("          -", spot.what);
+    if (!spot.remedy.empty()) PrintRow("", "remedy: " + spot.remedy);
   }
 }
 
@@ -188,7 +188,7 @@ int RunInfo(const std::string& file) {
   PrintNamed(model.get(), "keyframes", mjOBJ_KEY, model->nkey);
   PrintLevels(model.get());
   PrintCertificate(model.get());
-  PrintObstacles(model.get());
+  PrintNonSmoothness(model.get());
   for (const std::string& warning : warnings) PrintRow("warning", warning);
   return kExitOk;
 }

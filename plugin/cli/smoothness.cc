@@ -11,7 +11,7 @@
 namespace costate::cli {
 namespace {
 
-using Obstacles = std::vector<Obstacle>;
+using NonSmoothList = std::vector<NonSmoothness>;
 
 // "3 of 5 joints (hip, knee, ankle)"; at most four names
 std::string Listing(const mjModel* model, int type, const std::vector<int>& ids, int total, const char* plural) {
@@ -36,7 +36,7 @@ bool Enabled(const mjModel* model, int disable_flag) {
   return (model->opt.disableflags & (disable_flag | mjDSBL_CONSTRAINT)) == 0;
 }
 
-void FindContacts(const mjModel* model, Obstacles* found) {
+void FindContacts(const mjModel* model, NonSmoothList* found) {
   if (!CanHaveContacts(model)) return;
   const char* remedy =
       "solimp=\"0 0.95 0.001\" (first number 0) on the geoms or pairs makes the onset smooth; before touch-down the "
@@ -99,7 +99,7 @@ void FindContacts(const mjModel* model, Obstacles* found) {
   }
 }
 
-void FindLimits(const mjModel* model, Obstacles* found) {
+void FindLimits(const mjModel* model, NonSmoothList* found) {
   if (!Enabled(model, mjDSBL_LIMIT)) return;
   const auto joints =
       Where(model->njnt, [&](int i) { return model->jnt_limited[i] && model->jnt_solimp[i * mjNIMP] > mjMINIMP; });
@@ -118,7 +118,7 @@ void FindLimits(const mjModel* model, Obstacles* found) {
   }
 }
 
-void FindFriction(const mjModel* model, Obstacles* found) {
+void FindFriction(const mjModel* model, NonSmoothList* found) {
   if (!Enabled(model, mjDSBL_FRICTIONLOSS)) return;
   std::vector<int> joints;
   for (int i = 0; i < model->nv; ++i) {
@@ -138,7 +138,7 @@ void FindFriction(const mjModel* model, Obstacles* found) {
   }
 }
 
-void FindActuators(const mjModel* model, Obstacles* found) {
+void FindActuators(const mjModel* model, NonSmoothList* found) {
   const int total = static_cast<int>(model->nactuator);
   const auto controls = Where(model->nactuator, [&](int i) {
     for (int k = 0; k < model->actuator_ctrlnum[i]; ++k) {
@@ -181,7 +181,7 @@ void FindActuators(const mjModel* model, Obstacles* found) {
   }
 }
 
-void FindOptions(const mjModel* model, Obstacles* found) {
+void FindOptions(const mjModel* model, NonSmoothList* found) {
   if (model->opt.noslip_iterations > 0) {
     found->push_back(
         {fmt::format("noslip_iterations is {}: friction forces stick or slide at hard bounds, and a sweep more or less "
@@ -217,8 +217,8 @@ void FindOptions(const mjModel* model, Obstacles* found) {
 
 }  // namespace
 
-std::vector<Obstacle> FindObstacles(const mjModel* model) {
-  Obstacles found;
+std::vector<NonSmoothness> FindNonSmooth(const mjModel* model) {
+  NonSmoothList found;
   FindContacts(model, &found);
   FindLimits(model, &found);
   FindFriction(model, &found);

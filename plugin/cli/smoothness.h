@@ -10,12 +10,12 @@
 namespace costate::cli {
 
 /// One way in which a step can jump, bend or go flat.
-struct Obstacle {
+struct NonSmoothness {
   std::string what;    ///< "contact onset jumps: solimp[0] is 0.9 on 12 of 13 geoms (floor, torso, …)"
   std::string remedy;  ///< 'solimp="0 0.95 0.001" makes the onset smooth'; "" when there is none
 };
 
-std::vector<Obstacle> FindObstacles(const mjModel* model);
+std::vector<NonSmoothness> FindNonSmooth(const mjModel* model);
 
 }  // namespace costate::cli
 
