@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "cli/gradient_table.h"
+#include "core/number.h"
 #include "rollout/csv.h"
 
 namespace costate::cli {
@@ -136,18 +137,17 @@ void PrintAverage(const AverageArguments& arguments, const Task& task, const Bun
 }
 
 std::map<std::string, std::string> AverageSettings(const AverageArguments& arguments, const BundleGradient& average) {
-  const auto number = [](double value) { return fmt::format("{:.17g}", value); };
-  std::map<std::string, std::string> out = {{"average_sigma", number(arguments.sigma)},
-                                            {"average_start_sigma", number(arguments.start)},
+  std::map<std::string, std::string> out = {{"average_sigma", ExactText(arguments.sigma)},
+                                            {"average_start_sigma", ExactText(arguments.start)},
                                             {"average_pairs", fmt::format("{}", arguments.pairs)},
                                             {"average_pairs_failed", fmt::format("{}", average.failed)},
                                             {"average_seed", fmt::format("{}", arguments.seed)},
-                                            {"average_loss", number(average.loss)},
-                                            {"average_loss_standard_error", number(average.loss_deviation)},
-                                            {"average_weight_of_first", number(average.weight)},
-                                            {"average_bias_of_first", number(average.bias)}};
+                                            {"average_loss", ExactText(average.loss)},
+                                            {"average_loss_standard_error", ExactText(average.loss_deviation)},
+                                            {"average_weight_of_first", ExactText(average.weight)},
+                                            {"average_bias_of_first", ExactText(average.bias)}};
   for (const NamedSlope& order : Orders(average))
-    out[fmt::format("average_{}_standard_error", order.key)] = number(order.slope->noisy_deviation);
+    out[fmt::format("average_{}_standard_error", order.key)] = ExactText(order.slope->noisy_deviation);
   return out;
 }
 

@@ -12,6 +12,7 @@
 #include "cli/run_output.h"
 #include "cli/terminal.h"
 #include "core/did_you_mean.h"
+#include "core/number.h"
 #include "optimizer/fit_bounds.h"
 
 namespace costate::cli {
@@ -122,13 +123,13 @@ int ExitCodeOf(const DescentResult& result) {
 std::map<std::string, std::string> Settings(const DescentOptions& o, const SplineOptions& spline) {
   return {{"controls", spline.knots > 0 ? fmt::format("{} {} knots", spline.knots, ToString(spline.order)) : "each"},
           {"solver", ToString(o.method)},
-          {"rate", o.rate > 0                         ? fmt::format("{:.17g}", o.rate)
+          {"rate", o.rate > 0                         ? ExactText(o.rate)
                    : o.method == DescentMethod::kAdam ? "0.03"
                                                       : "line search"},
           {"iterations", fmt::format("{}", o.iterations)},
           {"memory", fmt::format("{}", o.memory)},
-          {"tolerance", fmt::format("{:.17g}", o.tolerance)},
-          {"gradient_tolerance", fmt::format("{:.17g}", o.gradient_tolerance)}};
+          {"tolerance", ExactText(o.tolerance)},
+          {"gradient_tolerance", ExactText(o.gradient_tolerance)}};
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "cli/gradient_table.h"
 #include "cli/run_output.h"
 #include "core/new_file.h"
+#include "core/number.h"
 #include "rollout/csv.h"
 #include "rollout/plot.h"
 
@@ -20,13 +21,11 @@ constexpr char kGradient[] = "gradient.csv", kInputs[] = "inputs.csv", kCheck[] 
                kDescent[] = "descent.csv";
 constexpr char kScript[] = "gradient.gnuplot";
 
-std::string Number(double value) { return fmt::format("{:.17g}", value); }
-
 // nothing where there is none, of what a bound holds, too
 std::string StandardError(const GradientReport& report, std::size_t input) {
   if (!report.uncertainty || !report.uncertainty->why_not.empty()) return "";
   const double deviation = report.uncertainty->deviation[static_cast<Eigen::Index>(input)];
-  return std::isnan(deviation) ? "" : Number(deviation);
+  return std::isnan(deviation) ? "" : ExactText(deviation);
 }
 
 // one row a start entry or parameter; starts are counted from the guess
@@ -39,15 +38,15 @@ std::string InputsTable(const GradientReport& report) {
   std::size_t input = 0;
   for (int i : task.inputs.start) {
     text += fmt::format("{},change,0,{},,,{},{}\n", QuotedCell(tangents[static_cast<std::size_t>(i)] + " of the start"),
-                        Number(dx[i]), Number(report.gradient->x0[i]), StandardError(report, input++));
+                        ExactText(dx[i]), ExactText(report.gradient->x0[i]), StandardError(report, input++));
   }
   for (std::size_t k = 0; k < task.inputs.parameters.size(); k++) {
     const TaskParameter& p = task.inputs.parameters[k];
     const Eigen::Index at = static_cast<Eigen::Index>(k);
     text += fmt::format("{},{},{},{},{},{},{},{}\n", QuotedCell(p.name),
-                        QuotedCell((*report.parameters)[static_cast<int>(k)].unit), Number(p.value),
-                        Number(report.parameters->Get()[at]), Number(p.lower), Number(p.upper),
-                        Number(report.gradient->theta[at]), StandardError(report, input++));
+                        QuotedCell((*report.parameters)[static_cast<int>(k)].unit), ExactText(p.value),
+                        ExactText(report.parameters->Get()[at]), ExactText(p.lower), ExactText(p.upper),
+                        ExactText(report.gradient->theta[at]), StandardError(report, input++));
   }
   return text;
 }
@@ -55,8 +54,8 @@ std::string InputsTable(const GradientReport& report) {
 std::string CheckTable(const std::vector<LossCheckEntry>& check) {
   std::string text = "input,adjoint,difference,error bar,relative,verdict\n";
   for (const LossCheckEntry& e : check) {
-    text += fmt::format("{},{},{},{},{},{}\n", QuotedCell(e.name), Number(e.adjoint), Number(e.difference),
-                        Number(e.error_bar), Number(e.relative), ToString(e.verdict));
+    text += fmt::format("{},{},{},{},{},{}\n", QuotedCell(e.name), ExactText(e.adjoint), ExactText(e.difference),
+                        ExactText(e.error_bar), ExactText(e.relative), ToString(e.verdict));
   }
   return text;
 }
@@ -71,11 +70,11 @@ std::string DescentTable(const GradientReport& report) {
   const VectorXd whole = descent.theta - descent.history.col(0);
   for (std::size_t k = 0; k < descent.iterations.size(); k++) {
     const IterationRecord& it = descent.iterations[k];
-    text += fmt::format("{},{},{}", it.iteration, Number(it.cost), Number(it.gradient_norm));
+    text += fmt::format("{},{},{}", it.iteration, ExactText(it.cost), ExactText(it.gradient_norm));
     const Eigen::Index column = static_cast<Eigen::Index>(k);
-    for (double value : descent.history.col(column)) text += "," + Number(value);
+    for (double value : descent.history.col(column)) text += "," + ExactText(value);
     for (Eigen::Index i = 0; i < whole.size(); i++)
-      text += "," + (whole[i] != 0 ? Number(way(i, column) / whole[i]) : "0");
+      text += "," + (whole[i] != 0 ? ExactText(way(i, column) / whole[i]) : "0");
     text += "\n";
   }
   return text;

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "core/number.h"
 #include "rollout/csv.h"
 
 namespace costate::cli {
@@ -29,7 +30,7 @@ std::string GradientTable(const mjModel* model, double dt, const RolloutGradient
     const bool last = t == N;
     text += fmt::format("{},{:.17g}", t, t * dt);
     for (int i = 0; i < g.U.rows(); i++) text += last ? "," : fmt::format(",{:.17g}", g.U(i, t));
-    text += fmt::format(",{:.17g},{},{:d},{:d}", h.costate[t], last ? "" : fmt::format("{:.17g}", h.growth[t]),
+    text += fmt::format(",{:.17g},{},{:d},{:d}", h.costate[t], last ? "" : ExactText(h.growth[t]),
                         static_cast<bool>(switched[at]), static_cast<bool>(shortened[at]));
     if (spectral) text += last ? "," : fmt::format(",{:.17g}", h.spectral_radius[t]);
     if (labels) text += last ? ",," : fmt::format(",{},{}", ToString(h.labels[at]), QuotedCell(h.crossing[at]));

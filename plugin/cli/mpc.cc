@@ -228,29 +228,29 @@ void RecordConstraints(const Task& task, const MpcResult& result, Record* record
     if (c.motion.knot >= 0) RecordConstraint(c.motion, task.constrained.tolerance, record);
   }
   record->tables["violations.csv"] = ViolationsTable(result);
-  record->settings["violation"] = fmt::format("{:.17g}", task.constrained.tolerance);
+  record->settings["violation"] = ExactText(task.constrained.tolerance);
 }
 
 std::map<std::string, std::string> MpcSettings(const Task& task, const MpcSimulation& s, const MpcResult& result) {
   const MpcOptions& o = task.mpc;
   return {{"mode", s.threads ? "threads" : "lock-step"},
-          {"rate", fmt::format("{:.17g}", o.rate)},
-          {"horizon", fmt::format("{:.17g}", o.horizon)},
-          {"timestep", fmt::format("{:.17g}", o.timestep)},
-          {"delay", fmt::format("{:.17g}", o.delay)},
-          {"budget", fmt::format("{:.17g}", o.budget)},
-          {"latency", fmt::format("{:.17g}", s.latency)},
+          {"rate", ExactText(o.rate)},
+          {"horizon", ExactText(o.horizon)},
+          {"timestep", ExactText(o.timestep)},
+          {"delay", ExactText(o.delay)},
+          {"budget", ExactText(o.budget)},
+          {"latency", ExactText(s.latency)},
           {"iterations", fmt::format("{}", result.plan_iterations)},
           {"derivative_every", fmt::format("{}", task.solver.derivative_every)},
           {"fallback", ToString(o.fallback)},
           {"compensate", o.compensate ? "true" : "false"},
           {"feedback", o.feedback ? "true" : "false"},
-          {"noise_position", fmt::format("{:.17g}", s.noise_position)},
-          {"noise_velocity", fmt::format("{:.17g}", s.noise_velocity)},
+          {"noise_position", ExactText(s.noise_position)},
+          {"noise_velocity", ExactText(s.noise_velocity)},
           {"pushes", fmt::format("{}", s.pushes.size())},
           {"plans_over_budget", fmt::format("{}", result.plans_over_budget)},
           {"plans", fmt::format("{}", result.plans)},
-          {"cost_per_step", fmt::format("{:.17g}", result.cost_per_step)}};
+          {"cost_per_step", ExactText(result.cost_per_step)}};
 }
 
 // one line for the first plan, a further one now and then while it takes long, then a bar of the robot's time

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/run_output.h"
+#include "core/number.h"
 #include "optimizer/basin_hopping.h"
 #include "rollout/csv.h"
 
@@ -23,17 +24,17 @@ std::map<std::string, std::string> Settings(const OptimizeReport& report, int th
   const IlqrOptions& s = task.solver;
   std::map<std::string, std::string> settings = {{"solver", ToString(s.type)},
                                                  {"iterations", fmt::format("{}", s.iterations)},
-                                                 {"tolerance", fmt::format("{:.17g}", s.tolerance)},
-                                                 {"gradient_tolerance", fmt::format("{:.17g}", s.gradient_tolerance)},
-                                                 {"cost_unit", fmt::format("{:.17g}", s.cost_unit)},
-                                                 {"regularization_init", fmt::format("{:.17g}", s.regularization_init)},
+                                                 {"tolerance", ExactText(s.tolerance)},
+                                                 {"gradient_tolerance", ExactText(s.gradient_tolerance)},
+                                                 {"cost_unit", ExactText(s.cost_unit)},
+                                                 {"regularization_init", ExactText(s.regularization_init)},
                                                  {"line_search_steps", fmt::format("{}", s.line_search_steps)},
-                                                 {"line_search_ratio", fmt::format("{:.17g}", s.line_search_ratio)},
+                                                 {"line_search_ratio", ExactText(s.line_search_ratio)},
                                                  {"threads", fmt::format("{}", threads)},
                                                  {"derivative_level", ToString(s.derivative.level)},
                                                  {"derivative_centered", s.derivative.centered ? "true" : "false"},
                                                  {"smoothing", "none"},  // of the motion that is saved
-                                                 {"guess_scale", fmt::format("{:.17g}", result.guess_scale)}};
+                                                 {"guess_scale", ExactText(result.guess_scale)}};
   if (s.derivative_every > 1)
     settings["derivative_every"] = fmt::format("{} knots, interpolated in between", s.derivative_every);
   if (s.type == SolverType::kIlqr) settings["leave_saddles"] = s.leave_saddles ? "true" : "false";
@@ -49,7 +50,7 @@ std::map<std::string, std::string> Settings(const OptimizeReport& report, int th
   }
   if (task.constraints.size() > 0) {
     settings["solver"] = std::string(ToString(s.type)) + " in an augmented Lagrangian";
-    settings["violation"] = fmt::format("{:.17g}", task.constrained.tolerance);
+    settings["violation"] = ExactText(task.constrained.tolerance);
   }
   if (!report.timed && report.resumed_from.empty() && Races(task.model.get(), task.N, s, task.hopping))
     settings["race"] = fmt::format("five solves side by side for {} iterations", task.hopping.race);
@@ -75,9 +76,9 @@ std::map<std::string, std::string> Settings(const OptimizeReport& report, int th
     settings[fmt::format("stage_{}", k)] =
         fmt::format("{}: {} after {} iterations, cost {:.10g}, on the true model {:.10g}", stage.smoothing,
                     ToString(stage.status), stage.iterations, stage.cost, stage.true_cost);
-    if (stage.factor > 0) settings["cost_smoothed"] = fmt::format("{:.17g}", stage.cost);
+    if (stage.factor > 0) settings["cost_smoothed"] = ExactText(stage.cost);
   }
-  settings["cost_true"] = fmt::format("{:.17g}", result.cost);
+  settings["cost_true"] = ExactText(result.cost);
   return settings;
 }
 
@@ -92,9 +93,9 @@ std::string ConstraintCsv(const Task& task, const SolveResult& result, double dt
       if (!task.constraints[i].IsAt(t, N)) continue;
       task.constraints[i].Value(ViewKnot(result.trajectory, t, dt), &c);
       for (int k = 0; k < c.size(); ++k) {
-        const std::string multiplier =
-            result.multipliers.empty() ? ""  // not known
-                                       : fmt::format("{:.17g}", result.multipliers[static_cast<std::size_t>(i)](k, t));
+        const std::string multiplier = result.multipliers.empty()
+                                           ? ""  // not known
+                                           : ExactText(result.multipliers[static_cast<std::size_t>(i)](k, t));
         text += fmt::format("{:.17g},{},{},{:.17g},{:.17g},{:.17g},{}\n", result.trajectory.time[t],
                             QuotedCell(info.name), QuotedCell(info.components[static_cast<std::size_t>(k)]), c[k],
                             info.lower[k], info.upper[k], multiplier);
@@ -106,8 +107,8 @@ std::string ConstraintCsv(const Task& task, const SolveResult& result, double dt
 
 // times that were tried
 void RecordTimes(const Task& task, const FreeTimeResult& timed, Record* record) {
-  record->settings["time"] = fmt::format("{:.17g}", timed.time);
-  record->settings["time_weight"] = fmt::format("{:.17g}", task.free_time.weight);
+  record->settings["time"] = ExactText(timed.time);
+  record->settings["time_weight"] = ExactText(task.free_time.weight);
   std::string csv = "time (s),cost with time,violation,iterations\n";
   for (const FreeTimeTrial& trial : timed.trials) {
     csv += fmt::format("{:.17g},{:.17g},{:.17g},{}\n", trial.time, trial.cost, trial.violation, trial.iterations);

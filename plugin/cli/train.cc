@@ -16,6 +16,7 @@
 #include "cli/run_output.h"
 #include "cli/terminal.h"
 #include "core/engine_guard.h"
+#include "core/number.h"
 #include "rollout/csv.h"
 
 namespace costate::cli {
@@ -30,15 +31,13 @@ struct TrainArguments {
   bool force = false, no_plots = false, no_save = false, quiet = false;
 };
 
-std::string Digits(double value) { return fmt::format("{:.17g}", value); }
-
 std::string StartsTable(const mjModel* model, const TrainResult& result) {
   std::string text = "cost";
   for (const std::string& name : StateNames(model)) text += "," + QuotedCell(name);
   text += "\n";
   for (Eigen::Index i = 0; i < result.starts.cols(); i++) {
-    text += Digits(result.costs[i]);
-    for (double value : result.starts.col(i)) text += "," + Digits(value);
+    text += ExactText(result.costs[i]);
+    for (double value : result.starts.col(i)) text += "," + ExactText(value);
     text += "\n";
   }
   return text;
@@ -62,13 +61,13 @@ Record MakeTrainRecord(const Task& task, const NetworkPolicy& policy, const Trai
   record.status = ToString(result.status);
   record.message = result.message;
   record.settings = {{"solver", arguments.method},
-                     {"rate", arguments.rate > 0 ? Digits(arguments.rate) : "default"},
+                     {"rate", arguments.rate > 0 ? ExactText(arguments.rate) : "default"},
                      {"weights", fmt::format("{}", policy.weights())},
                      {"starts", fmt::format("{}", result.starts.cols())},
-                     {"mean_cost", Digits(result.loss)},
-                     {"mean_cost_of_unseen_starts", Digits(result.unseen)},
+                     {"mean_cost", ExactText(result.loss)},
+                     {"mean_cost_of_unseen_starts", ExactText(result.unseen)},
                      {"window", fmt::format("{}", arguments.window)},
-                     {"clip", Digits(arguments.clip)}};
+                     {"clip", ExactText(arguments.clip)}};
   record.tables["policy.json"] = policy.ToJson();
   record.tables["starts.csv"] = StartsTable(task.model.get(), result);
   return record;

@@ -2,8 +2,11 @@
 #ifndef COSTATE_CORE_NUMBER_H_
 #define COSTATE_CORE_NUMBER_H_
 
+#include <fmt/core.h>
+
 #include <charconv>
 #include <cmath>
+#include <string>
 #include <string_view>
 #include <system_error>
 
@@ -21,6 +24,9 @@ inline std::size_t LeadingNumber(std::string_view text, double* value) {
 inline bool ParseNumber(std::string_view text, double* value) {
   return !text.empty() && LeadingNumber(text, value) == text.size() && std::isfinite(*value);
 }
+
+/// With all its digits: reads as the same number.
+inline std::string ExactText(double value) { return fmt::format("{:.17g}", value); }
 
 }  // namespace costate
 
