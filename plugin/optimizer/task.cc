@@ -208,7 +208,7 @@ FreeTimeOptions ReadTime(const XmlElement* element, const Elements& elements) {
     }
     for (const char* attribute : {"target", "equals"}) {
       const std::string text = other.Text(attribute).value_or("");
-      if (text.rfind("file:", 0) != 0 && (text.rfind("key:", 0) != 0 || text.find('@') == text.npos)) continue;
+      if (!text.starts_with("file:") && (!text.starts_with("key:") || text.find('@') == text.npos)) continue;
       other.Fail(
           fmt::format("<time> leaves the length of the motion open: {} cannot be a reference over time", attribute),
           ErrorCode::kUnsupported);
@@ -483,7 +483,7 @@ std::string TextAnywhere(const Task& task) {
     const std::string text = element.Text(attribute.c_str()).value_or("");
     const bool bare = attribute == "model" || attribute == "file";
     const std::string head = bare ? "" : "file:";
-    if (text.rfind(head, 0) != 0 || std::filesystem::path(text.substr(head.size())).is_absolute()) continue;
+    if (!text.starts_with(head) || std::filesystem::path(text.substr(head.size())).is_absolute()) continue;
     edits.push_back({element, attribute, head + Resolve(folder, text.substr(head.size()))});
   }
   return file.Edited(edits);

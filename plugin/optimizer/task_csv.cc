@@ -70,11 +70,13 @@ std::string FirstWords(std::vector<std::string> words) {
   return JoinWords(words);
 }
 
-// entries that have a name of their own in a model, not one that a task gave them
-bool IsEntry(const std::string& name) {
-  return std::any_of(std::begin(kEntryHeads), std::end(kEntryHeads),
-                     [&](const char* head) { return name.rfind(head, 0) == 0; });
+template <std::size_t n>
+bool BeginsWithOne(const char* const (&heads)[n], const std::string& name) {
+  return std::ranges::any_of(heads, [&](const char* head) { return name.starts_with(head); });
 }
+
+// entries that have a name of their own in a model, not one that a task gave them
+bool IsEntry(const std::string& name) { return BeginsWithOne(kEntryHeads, name); }
 
 // names that say no more than the order: "ctrl0,ctrl1" or "u1,u2", "q" alone, "x,z" of qpos[root].x and qpos[root].z
 bool SaysOrder(const CsvTable& table, const std::vector<std::string>& wanted) {
@@ -150,7 +152,7 @@ std::vector<int> CsvTable::StateColumns(const mjModel* model) const {
   std::vector<int> columns;
   for (const std::string& name : StateNames(model)) {
     const int exact = Find(*this, name);
-    columns.push_back(exact < 0 && name.rfind("qpos[", 0) == 0 ? Column(name) : exact);
+    columns.push_back(exact < 0 && name.starts_with("qpos[") ? Column(name) : exact);
   }
   return columns;
 }
@@ -184,7 +186,7 @@ CsvTable ReadTable(const std::string& path) {
   std::string text;
   std::size_t columns = 0;
   for (int line = 1; std::getline(file, text); ++line) {
-    if (line == 1 && text.rfind(kByteOrderMark, 0) == 0) text.erase(0, sizeof(kByteOrderMark) - 1);
+    if (line == 1 && text.starts_with(kByteOrderMark)) text.erase(0, sizeof(kByteOrderMark) - 1);
     if (TrimCell(text).empty() || text[0] == '#') continue;
     const std::vector<std::string> cells = SplitCells(text);
     if (columns == 0) {
@@ -224,10 +226,7 @@ CsvTable ReadTable(const std::string& path) {
 namespace {
 
 // what no control is: columns of state or sensors, of this model or of another's run
-bool IsOfMotion(const std::string& name) {
-  return std::any_of(std::begin(kMotionHeads), std::end(kMotionHeads),
-                     [&](const char* head) { return name.rfind(head, 0) == 0; });
-}
+bool IsOfMotion(const std::string& name) { return BeginsWithOne(kMotionHeads, name); }
 
 // the names that a saved run gives to other columns
 bool IsOfRun(const std::string& name, const mjModel* model) {

@@ -165,7 +165,7 @@ class MotionFile {
     for (std::size_t i = 0; i < state; ++i) columns[i] = state_[i];
     for (std::size_t i = 0; i < names.size(); ++i) {
       const std::string near = columns[i] < 0 ? table_.Misspelled(names, columns, i) : "";
-      if (near.empty() || (names[i].rfind("qpos[", 0) != 0 && near.find('[') == std::string::npos)) continue;
+      if (near.empty() || (!names[i].starts_with("qpos[") && near.find('[') == std::string::npos)) continue;
       throw Error(ErrorCode::kParse, fmt::format("{}:{}: column '{}' is none of the model, did you mean '{}'?",
                                                  table_.path, table_.header, near, names[i]));
     }
@@ -311,7 +311,7 @@ std::string WriteFit(const std::string& model_path, const FitOptions& options, c
   SetAttribute(root, "scale", "mean");
   const std::string file = NamedFrom(folder, options.motion);
   pugi::xml_node start = root.append_child("start");
-  const std::string key = options.start.rfind("key:", 0) == 0 ? options.start.substr(4) : options.start;
+  const std::string key = KeyName(options.start);
   if (!key.empty()) SetAttribute(start, "key", key);
   if (!positions.words.empty() || !velocities.words.empty()) {
     SetAttribute(start, "file", file);

@@ -95,7 +95,7 @@ PolicyOptions ReadPolicy(const XmlElement* element, const Task& task) {
     }
   }
   if (const std::optional<std::string> about = element->Text("about")) {
-    if (about->rfind("key:", 0) != 0) element->Fail("about is '" + *about + "', expected key:NAME");
+    if (!about->starts_with("key:")) element->Fail("about is '" + *about + "', expected key:NAME");
     try {
       options.x_ref = MakeStart(model, about->substr(4)).x;
     } catch (const Error& error) {

@@ -276,9 +276,6 @@ void AddWayToPosture(const Task& task, const Start& start, const std::vector<Par
                           path, KeysText(model), WhatThereIs(model)));
 }
 
-// "key:home" and "home" both name a keyframe
-std::string KeyName(const std::string& text) { return text.rfind("key:", 0) == 0 ? text.substr(4) : text; }
-
 // a keyframe among others in a list: by its number where its name would end there
 std::string InList(const mjModel* model, const std::string& key) {
   if (key.find_first_of(" \t@") == std::string::npos) return key;

@@ -175,7 +175,7 @@ std::string FindElementAttribute(const XmlElement& element) {
 ElementTarget ParseElementTarget(const std::string& text) {
   for (const char* kind : {"site", "body", "geom", "camera", "mocap"}) {
     const std::string prefix = std::string(kind) + ":";
-    if (text.compare(0, prefix.size(), prefix) == 0) return {kind, text.substr(prefix.size())};
+    if (text.starts_with(prefix)) return {kind, text.substr(prefix.size())};
   }
   return {};
 }

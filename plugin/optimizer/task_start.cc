@@ -55,7 +55,7 @@ void SetFromFile(const XmlElement& element, const std::string& path, const mjMod
   }
   for (std::size_t i = 0; i < names.size(); ++i) {
     const std::string near = columns[i] < 0 ? table.Misspelled(names, columns, i) : "";
-    if (near.empty() || (names[i].rfind("qpos[", 0) != 0 && near.find('[') == std::string::npos)) continue;
+    if (near.empty() || (!names[i].starts_with("qpos[") && near.find('[') == std::string::npos)) continue;
     element.Fail(fmt::format("file: {}:{}: column '{}' is none of the model, did you mean '{}'?", table.path,
                              table.header, near, names[i]));
   }
@@ -279,6 +279,8 @@ FreeStart ReadFreeStart(const XmlElement* element, const mjModel* model, const V
   start.upper = FreeBounds(*element, "upper", model, x0, start.entries, upper);
   return start;
 }
+
+std::string KeyName(const std::string& text) { return text.starts_with("key:") ? text.substr(4) : text; }
 
 Start MakeStart(const mjModel* model, const std::string& key) {
   if (!key.empty()) {

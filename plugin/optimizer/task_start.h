@@ -15,6 +15,9 @@ struct Start {
   VectorXd x, u, context;
 };
 
+/// "home" of "key:home" and of "home": both name a keyframe.
+std::string KeyName(const std::string& text);
+
 /// The model's default state, or a keyframe when `key` is not empty.
 Start MakeStart(const mjModel* model, const std::string& key);
 

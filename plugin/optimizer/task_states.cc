@@ -24,7 +24,7 @@ std::vector<StateKey> ReadStateKeys(const XmlElement& element, const std::string
   for (const std::string& word : SplitTimed(text)) {
     StateKey key;
     const std::size_t at = word.rfind('@');
-    if (word.rfind("key:", 0) != 0 || at == std::string::npos || !ParseNumber(word.substr(at + 1), &key.time)) {
+    if (!word.starts_with("key:") || at == std::string::npos || !ParseNumber(word.substr(at + 1), &key.time)) {
       element.Fail(
           fmt::format("states: '{}' is no keyframe with a time, expected key:NAME@SECONDS, or file:PATH alone", word));
     }
@@ -77,7 +77,7 @@ MatrixXd ReadStates(const XmlElement* element, const std::string& folder, const 
   if (!element || !element->Has("states")) return {};
   const mjModel* model = task.model.get();
   const std::string text = *element->Text("states");
-  if (text.rfind("file:", 0) != 0) {
+  if (!text.starts_with("file:")) {
     const std::vector<StateKey> keys = ReadStateKeys(*element, text, model);
     if (keys.empty()) element->Fail("states is empty, expected key:NAME@SECONDS …, or file:PATH");
     return AlongKeys(keys, task);

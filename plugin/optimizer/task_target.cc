@@ -16,7 +16,7 @@ namespace costate {
 namespace {
 
 bool TakePrefix(const std::string& prefix, const std::string& text, std::string* rest) {
-  if (text.compare(0, prefix.size(), prefix) != 0) return false;
+  if (!text.starts_with(prefix)) return false;
   *rest = text.substr(prefix.size());
   return true;
 }
@@ -190,7 +190,7 @@ void CheckReach(const XmlElement& element, const mjModel* model, const ResidualT
                 ConstVectorRef upper, bool hard, std::vector<std::string>* warnings) {
   if (term.map || (!term.target_text.empty() && term.target.values.cols() == 0)) return;  // measured, or the guess
   const bool targeted = term.target.values.cols() > 0;
-  const double part = term.target_text.rfind("file:", 0) == 0 ? kRecordedBeyond : kGivesWay;
+  const double part = term.target_text.starts_with("file:") ? kRecordedBeyond : kGivesWay;
   std::vector<Direction> directions;
   for (const LinearEntry& entry : term.linear) {
     const auto same_row = [&](const LinearEntry& other) { return other.row == entry.row; };

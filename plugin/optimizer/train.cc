@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <random>
 
+#include "core/extremes.h"
 #include "optimizer/minimize.h"
 
 namespace costate {
@@ -15,7 +15,6 @@ namespace {
 
 constexpr int kShortest = 10;             // knots of a stage, at least
 constexpr double kStageTolerance = 1e-4;  // relative decrease of the mean cost that ends a stage before the last
-constexpr double kFailed = std::numeric_limits<double>::infinity();
 
 // starts x0 ⊕ d, each from a number of its own: more of them begin with the same ones
 MatrixXd DrawStarts(const Task& task, std::uint64_t seed, int count) {
@@ -54,7 +53,7 @@ class MeanCost {
     simulator_.ParallelFor(static_cast<int>(starts.cols()), [&](int i, int worker) {
       Trajectory& motion = motions_[static_cast<std::size_t>(worker)];
       const bool good = simulator_.RolloutFeedback(starts.col(i), N_, *policy_, &motion, worker).ok();
-      costs[i] = good ? TotalCost(*task_.cost, motion, simulator_.knot_time()) : kFailed;
+      costs[i] = good ? TotalCost(*task_.cost, motion, simulator_.knot_time()) : kInf;
     });
     return costs;
   }
@@ -63,7 +62,7 @@ class MeanCost {
     const int count = static_cast<int>(starts.cols());
     if (!g) return Finite(Costs(starts).mean());
     gradients_.resize(policy_->weights(), count);
-    VectorXd costs = VectorXd::Constant(count, kFailed);
+    VectorXd costs = VectorXd::Constant(count, kInf);
     adjoint_.ParallelFor(count, [&](int i, int worker) {
       Trajectory& motion = motions_[static_cast<std::size_t>(worker)];
       if (!simulator_.RolloutFeedback(starts.col(i), N_, *policy_, &motion, worker).ok()) return;
@@ -82,7 +81,7 @@ class MeanCost {
   RolloutStatus Motion(Trajectory* out) { return simulator_.RolloutFeedback(task_.x0, task_.N, *policy_, out); }
 
  private:
-  static double Finite(double value) { return std::isfinite(value) ? value : std::numeric_limits<double>::quiet_NaN(); }
+  static double Finite(double value) { return std::isfinite(value) ? value : kNan; }
 
   const Task& task_;
   NetworkPolicy* policy_;
@@ -97,14 +96,14 @@ class MeanCost {
 // of equals the first; empty ones are none
 void TakeBest(const std::vector<VectorXd>& candidates, MeanCost* cost, NetworkPolicy* policy, const MatrixXd& starts) {
   const VectorXd* best = nullptr;
-  double least = kFailed;
+  double least = kInf;
   for (const VectorXd& w : candidates) {
     if (w.size() == 0) continue;
     policy->Set(w);
     const double mean = cost->Costs(starts).mean();
     if (best && !(mean < least)) continue;
     best = &w;
-    least = std::isnan(mean) ? kFailed : mean;
+    least = std::isnan(mean) ? kInf : mean;
   }
   policy->Set(*best);
 }
@@ -116,8 +115,8 @@ TrainCheck CompareSlopes(MeanCost* cost, NetworkPolicy* policy, const MatrixXd& 
   if (std::isnan(cost->Value(starts, &g)) || g.isZero(0)) return check;
   check.adjoint = g.norm();
   const VectorXd direction = g / check.adjoint;
-  check.error_bar = kFailed;
-  double last = std::numeric_limits<double>::quiet_NaN();
+  check.error_bar = kInf;
+  double last = kNan;
   for (double step : {1e-2, 1e-3, 1e-4, 1e-5, 1e-6}) {
     double values[2];
     for (int side : {0, 1}) {
@@ -243,7 +242,7 @@ TrainResult TrainPolicy(const Task& task, NetworkPolicy* policy, const TrainOpti
   const VectorXd first = policy->Get();
   const std::vector<VectorXd> gains = GainWeights(task, *policy);
   const int n = policy->weights();
-  const VectorXd bound = VectorXd::Constant(n, kFailed);
+  const VectorXd bound = VectorXd::Constant(n, kInf);
 
   int done = 0;
   for (int stage = 0; stage < options.stages; stage++) {
