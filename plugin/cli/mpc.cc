@@ -16,6 +16,7 @@
 #include "cli/terminal.h"
 #include "core/did_you_mean.h"
 #include "core/number.h"
+#include "optimizer/task_mpc.h"
 #include "rollout/csv.h"
 
 namespace costate::cli {
@@ -115,9 +116,9 @@ Task LoadMpcTask(const MpcArguments& a) {
   if (a.budget) mpc.budget = *a.budget;
   if (a.iterations) mpc.iterations = *a.iterations;
   if (a.threads) task.solver.threads = *a.threads;
-  if (a.fallback == "plan") mpc.fallback = MpcFallback::kPlan;
-  if (a.fallback == "hold") mpc.fallback = MpcFallback::kHold;
-  if (a.fallback == "damp") mpc.fallback = MpcFallback::kDamp;
+  for (const MpcFallback fallback : kMpcFallbacks) {
+    if (a.fallback == ToString(fallback)) mpc.fallback = fallback;
+  }
   if (a.no_compensation) mpc.compensate = false;
   if (a.no_feedback) mpc.feedback = false;
   return task;
@@ -373,7 +374,7 @@ void AddMpcCommand(CLI::App& app, int* exit_code) {
   command->add_option("--iterations", a->iterations, "of a plan, at most (default one a knot between plans, 1 to 20)")
       ->check(CLI::Range(1, 1000000));
   command->add_option("--fallback", a->fallback, "when a plan is late: plan, hold or damp")
-      ->check(CLI::IsMember({"plan", "hold", "damp"}));
+      ->check(CLI::IsMember(MpcFallbackWords()));
   command->add_option("--latency", a->latency, "in lock-step: plans pretend to take so many seconds")
       ->check(NonNegative());
   command->add_flag("--no-compensation", a->no_compensation,

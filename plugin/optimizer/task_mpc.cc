@@ -1,8 +1,17 @@
 #include "optimizer/task_mpc.h"
 
+#include <costate/mpc.h>
 #include <fmt/core.h>
 
+#include "optimizer/task_xml.h"
+
 namespace costate {
+
+std::vector<std::string> MpcFallbackWords() {
+  std::vector<std::string> words;
+  for (const MpcFallback fallback : kMpcFallbacks) words.push_back(ToString(fallback));
+  return words;
+}
 
 MpcOptions ReadMpc(const XmlElement* element) {
   MpcOptions options;
@@ -18,8 +27,7 @@ MpcOptions ReadMpc(const XmlElement* element) {
     element->Fail(fmt::format("delay is {:g}, expected at least 0 (without it, it is what plans take)", options.delay));
   }
   options.iterations = element->WholeNumber("iterations", 1).value_or(options.iterations);
-  constexpr MpcFallback kFallbacks[] = {MpcFallback::kPlan, MpcFallback::kHold, MpcFallback::kDamp};
-  options.fallback = kFallbacks[element->Word("fallback", {"plan", "hold", "damp"}).value_or(0)];
+  options.fallback = kMpcFallbacks[element->Word("fallback", MpcFallbackWords()).value_or(0)];
   options.compensate = element->Word("compensate", {"true", "false"}).value_or(0) == 0;
   options.feedback = element->Word("feedback", {"true", "false"}).value_or(0) == 0;
   return options;

@@ -4,9 +4,16 @@
 
 #include <costate/task.h>
 
-#include "optimizer/task_xml.h"
+#include <string>
+#include <vector>
 
 namespace costate {
+
+class XmlElement;
+
+/// The ways to fall back where a plan is late, and the word of each.
+inline constexpr MpcFallback kMpcFallbacks[] = {MpcFallback::kPlan, MpcFallback::kHold, MpcFallback::kDamp};
+std::vector<std::string> MpcFallbackWords();
 
 /// @param element  null: the defaults.
 MpcOptions ReadMpc(const XmlElement* element);
